@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files around the driver: ROOT/dev, ROOT/proc, ROOT/sys, ROOT/kmsg, ROOT/uevent and a driver
+ * root with libraries, all made from the machine (simulator.md section 9).
+ */
+#ifndef SLUICE_SIM_TREES_H
+#define SLUICE_SIM_TREES_H
+
+#include "sim/machine.h"
+
+struct sim_error;
+
+/* Makes the trees below machine->root what they must be for `machine`: creates what is missing,
+ * corrects what differs, removes what is stale. 0 or -1. */
+int sim_trees_sync(const struct sim_machine *machine, struct sim_error *error);
+/* Removes everything below the root that sim_trees_sync() made, and nothing else. */
+int sim_trees_remove(const char *root, struct sim_error *error);
+
+enum sim_kmsg_form {
+	SIM_KMSG_NEW,
+	SIM_KMSG_OLD,
+	SIM_KMSG_MIG,
+	SIM_KMSG_THREELINE,
+	SIM_KMSG_NVLINK5,
+};
+
+/* Appends the record(s) of an XID to ROOT/kmsg (monitoring.md section 5.1); one write per record.
+ * Advances machine->kmsg_seq. */
+int sim_kmsg_xid(struct sim_machine *machine, uint32_t gpu, uint32_t xid, uint32_t pid,
+		 uint32_t gi, const char *text, enum sim_kmsg_form form, struct sim_error *error);
+
+#endif
