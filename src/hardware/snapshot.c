@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hardware/snapshot.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "hardware/gpu.h"
+
+_Static_assert((int)SNAPSHOT_GPU_MAX == (int)GPU_MAX, "a snapshot holds every GPU of an inventory");
+_Static_assert((int)SNAPSHOT_TEXT_MAX >= (int)GPU_UUID_MAX, "UUIDs fit");
+_Static_assert((int)SNAPSHOT_REASON_MAX >= (int)GPU_REASON_MAX, "reasons fit");
+
+struct value_name {
+	const char *name;
+	enum snapshot_class class_;
+};
+
+static const struct value_name value_names[SNAPSHOT_VALUE_COUNT] = {
+    [SNAPSHOT_UTIL_GPU] = {"utilization_gpu_percent", SNAPSHOT_FAST},
+    [SNAPSHOT_UTIL_MEMORY] = {"utilization_memory_percent", SNAPSHOT_FAST},
+    [SNAPSHOT_UTIL_ENCODER] = {"utilization_encoder_percent", SNAPSHOT_FAST},
+    [SNAPSHOT_UTIL_DECODER] = {"utilization_decoder_percent", SNAPSHOT_FAST},
+    [SNAPSHOT_MEMORY_TOTAL] = {"memory_total_bytes", SNAPSHOT_FAST},
+    [SNAPSHOT_MEMORY_USED] = {"memory_used_bytes", SNAPSHOT_FAST},
+    [SNAPSHOT_MEMORY_FREE] = {"memory_free_bytes", SNAPSHOT_FAST},
+    [SNAPSHOT_MEMORY_RESERVED] = {"memory_reserved_bytes", SNAPSHOT_FAST},
+    [SNAPSHOT_BAR1_TOTAL] = {"bar1_total_bytes", SNAPSHOT_FAST},
+    [SNAPSHOT_BAR1_USED] = {"bar1_used_bytes", SNAPSHOT_FAST},
+    [SNAPSHOT_TEMPERATURE] = {"temperature_celsius", SNAPSHOT_FAST},
+    [SNAPSHOT_TEMPERATURE_MEMORY] = {"temperature_memory_celsius", SNAPSHOT_FAST},
+    [SNAPSHOT_POWER] = {"power_mw", SNAPSHOT_FAST},
+    [SNAPSHOT_ENERGY] = {"energy_mj", SNAPSHOT_FAST},
+    [SNAPSHOT_CLOCK_SM] = {"clock_sm_mhz", SNAPSHOT_FAST},
+    [SNAPSHOT_CLOCK_MEMORY] = {"clock_memory_mhz", SNAPSHOT_FAST},
+    [SNAPSHOT_CLOCK_GRAPHICS] = {"clock_graphics_mhz", SNAPSHOT_FAST},
+    [SNAPSHOT_CLOCK_VIDEO] = {"clock_video_mhz", SNAPSHOT_FAST},
+    [SNAPSHOT_PSTATE] = {"performance_state", SNAPSHOT_FAST},
+    [SNAPSHOT_FAN] = {"fan_percent", SNAPSHOT_FAST},
+    [SNAPSHOT_THROTTLE] = {"throttle_reasons", SNAPSHOT_FAST},
+    [SNAPSHOT_VIOLATION_POWER] = {"violation_power_ns", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_VIOLATION_THERMAL] = {"violation_thermal_ns", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_ECC_CORRECTED_VOLATILE] = {"ecc_corrected_volatile", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_ECC_UNCORRECTED_VOLATILE] = {"ecc_uncorrected_volatile", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_ECC_CORRECTED_AGGREGATE] = {"ecc_corrected_aggregate", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_ECC_UNCORRECTED_AGGREGATE] = {"ecc_uncorrected_aggregate", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_RETIRED_CORRECTED] = {"retired_pages_corrected", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_RETIRED_UNCORRECTED] = {"retired_pages_uncorrected", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_RETIRED_PENDING] = {"retired_pages_pending", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_REMAP_CORRECTED] = {"remapped_rows_corrected", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_REMAP_UNCORRECTED] = {"remapped_rows_uncorrected", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_REMAP_PENDING] = {"remapped_rows_pending", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_REMAP_FAILURE] = {"remapped_rows_failure", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_PCIE_GEN] = {"pcie_generation", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_PCIE_WIDTH] = {"pcie_width", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_PCIE_REPLAYS] = {"pcie_replays", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_PCIE_TX] = {"pcie_tx_bytes_per_second", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_PCIE_RX] = {"pcie_rx_bytes_per_second", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_NVLINK_ACTIVE] = {"nvlink_active", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_NVLINK_INACTIVE] = {"nvlink_inactive", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_NVLINK_ERRORS] = {"nvlink_errors", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_RECOVERY_ACTION] = {"recovery_action", SNAPSHOT_MEDIUM},
+    [SNAPSHOT_POWER_LIMIT] = {"power_limit_mw", SNAPSHOT_SLOW},
+    [SNAPSHOT_TEMPERATURE_SLOWDOWN] = {"temperature_slowdown_celsius", SNAPSHOT_SLOW},
+    [SNAPSHOT_TEMPERATURE_SHUTDOWN] = {"temperature_shutdown_celsius", SNAPSHOT_SLOW},
+    [SNAPSHOT_CLOCK_SM_MAX] = {"clock_sm_max_mhz", SNAPSHOT_SLOW},
+    [SNAPSHOT_CLOCK_MEMORY_MAX] = {"clock_memory_max_mhz", SNAPSHOT_SLOW},
+    [SNAPSHOT_PCIE_GEN_MAX] = {"pcie_generation_max", SNAPSHOT_SLOW},
+    [SNAPSHOT_PCIE_WIDTH_MAX] = {"pcie_width_max", SNAPSHOT_SLOW},
+    [SNAPSHOT_ECC_MODE] = {"ecc_mode", SNAPSHOT_SLOW},
+    [SNAPSHOT_ECC_MODE_PENDING] = {"ecc_mode_pending", SNAPSHOT_SLOW},
+    [SNAPSHOT_MIG_MODE] = {"mig_mode", SNAPSHOT_SLOW},
+    [SNAPSHOT_MIG_MODE_PENDING] = {"mig_mode_pending", SNAPSHOT_SLOW},
+    [SNAPSHOT_PERSISTENCE] = {"persistence_mode", SNAPSHOT_SLOW},
+    [SNAPSHOT_COMPUTE_MODE] = {"compute_mode", SNAPSHOT_SLOW},
+};
+
+const char *snapshot_value_to_string(uint32_t value)
+{
+	return value < SNAPSHOT_VALUE_COUNT ? value_names[value].name : "unknown";
+}
+
+enum snapshot_class snapshot_value_class(uint32_t value)
+{
+	return value < SNAPSHOT_VALUE_COUNT ? value_names[value].class_ : SNAPSHOT_SLOW;
+}
+
+const char *snapshot_class_to_string(uint32_t class_)
+{
+	static const char *const names[] = {
+	    [SNAPSHOT_FAST] = "fast",
+	    [SNAPSHOT_MEDIUM] = "medium",
+	    [SNAPSHOT_SLOW] = "slow",
+	};
+	return class_ < array_length(names) ? names[class_] : "unknown";
+}
+
+bool snapshot_get(const struct snapshot_gpu *gpu, uint32_t value, int64_t *out)
+{
+	if (value >= SNAPSHOT_VALUE_COUNT || !(gpu->present >> value & 1))
+		return false;
+	*out = gpu->value[value];
+	return true;
+}
+
+void snapshot_put(struct snapshot_gpu *gpu, uint32_t value, int64_t number)
+{
+	if (value >= SNAPSHOT_VALUE_COUNT)
+		return;
+	gpu->value[value] = number;
+	gpu->present |= UINT64_C(1) << value;
+}
+
+void snapshot_drop(struct snapshot_gpu *gpu, uint32_t value)
+{
+	if (value >= SNAPSHOT_VALUE_COUNT)
+		return;
+	gpu->value[value] = 0;
+	gpu->present &= ~(UINT64_C(1) << value);
+}
+
+const struct snapshot_gpu *snapshot_find(const struct snapshot *snapshot, const char *uuid)
+{
+	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
+		if (strcmp(snapshot->gpu[i].uuid, uuid) == 0)
+			return &snapshot->gpu[i];
+	}
+	return NULL;
+}
+
+uint32_t snapshot_length(uint32_t gpu_count)
+{
+	if (gpu_count > SNAPSHOT_GPU_MAX)
+		gpu_count = SNAPSHOT_GPU_MAX;
+	return (uint32_t)(offsetof(struct snapshot, gpu) + gpu_count * sizeof(struct snapshot_gpu));
+}
+
+static bool text_is_ended(const char *text, size_t size)
+{
+	return memchr(text, '\0', size) != NULL;
+}
+
+static bool snapshot_gpu_is_valid(const struct snapshot_gpu *gpu)
+{
+	if (!text_is_ended(gpu->uuid, sizeof(gpu->uuid)) ||
+	    !text_is_ended(gpu->name, sizeof(gpu->name)) ||
+	    !text_is_ended(gpu->bus, sizeof(gpu->bus)) ||
+	    !text_is_ended(gpu->reason, sizeof(gpu->reason)))
+		return false;
+	if (gpu->state > GPU_STATE_ERROR || gpu->mig_count > SNAPSHOT_MIG_MAX ||
+	    gpu->process_count > SNAPSHOT_PROCESS_MAX || gpu->process_total < gpu->process_count)
+		return false;
+	if (SNAPSHOT_VALUE_COUNT < 64 && gpu->present >> SNAPSHOT_VALUE_COUNT != 0)
+		return false;
+	for (uint32_t i = 0; i < gpu->mig_count; i++) {
+		if (!text_is_ended(gpu->mig[i].uuid, sizeof(gpu->mig[i].uuid)) ||
+		    !text_is_ended(gpu->mig[i].profile, sizeof(gpu->mig[i].profile)))
+			return false;
+	}
+	return true;
+}
+
+bool snapshot_is_valid(const struct snapshot *snapshot, uint64_t length)
+{
+	if (length < offsetof(struct snapshot, gpu) || snapshot->magic != SNAPSHOT_MAGIC ||
+	    snapshot->version != SNAPSHOT_VERSION || snapshot->size != sizeof(*snapshot) ||
+	    snapshot->gpu_count > SNAPSHOT_GPU_MAX || length < snapshot_length(snapshot->gpu_count))
+		return false;
+	if (!text_is_ended(snapshot->driver_version, sizeof(snapshot->driver_version)) ||
+	    !text_is_ended(snapshot->nvml_version, sizeof(snapshot->nvml_version)) ||
+	    !text_is_ended(snapshot->driver_text, sizeof(snapshot->driver_text)) ||
+	    snapshot->simulated > 1 || snapshot->driver_ok > 1)
+		return false;
+	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
+		if (!snapshot_gpu_is_valid(&snapshot->gpu[i]))
+			return false;
+	}
+	return true;
+}
