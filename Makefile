@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# Two commands for a newcomer: `make demo` and `make check`. Meson does the work; see HACKING.md.
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+HOURS ?= 1
+SECONDS ?=
+SEED ?=
+
+.PHONY: all demo check conformance soak bench install clean help
+
+all: $(BUILD)/build.ninja
+	meson compile -C $(BUILD)
+
+$(BUILD)/build.ninja:
+	meson setup $(BUILD) --prefix=$(PREFIX)
+
+demo:
+	tools/setup build
+	tools/demo
+
+check:
+	tools/setup build check
+	tools/check
+
+conformance:
+	tools/setup build check conformance
+	tools/conformance
+
+soak: all
+	tests/soak/soak.py --build $(BUILD) $(if $(SECONDS),--seconds $(SECONDS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED))
+
+bench: all
+	meson test -C $(BUILD) --no-rebuild --benchmark --verbose
+
+# Builds as the caller and only copies afterwards, so `sudo make install` compiles nothing as root.
+install:
+	meson setup $(BUILD) $(if $(wildcard $(BUILD)/build.ninja),--reconfigure) --prefix=$(PREFIX)
+	meson compile -C $(BUILD)
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf $(BUILD) build-clang build-asan build-fuzz
+
+help:
+	@echo 'make               build into $(BUILD)/'
+	@echo 'make demo          install what is missing, build, run ten jobs on the GPUs of this machine or on simulated ones'
+	@echo 'make check         all fast tests and house rules, also under sanitizers; at most 10 minutes'
+	@echo 'make conformance   programs that others wrote read the simulated machine (needs the network)'
+	@echo 'make soak HOURS=N  a seeded storm; SECONDS=N and SEED=N as well'
+	@echo 'make bench         measurements and their gates'
+	@echo 'make install       PREFIX=/usr/local DESTDIR='
+	@echo 'make clean         remove the build trees'

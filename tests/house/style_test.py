@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/check-style finds a violation of each of its rules and leaves a clean tree alone."""
+
+import shutil
+
+import pytest
+
+from conftest import LICENCE
+
+SOURCE = "src/base/text.c"
+HEADER = "src/base/text.h"
+
+
+def body(text):
+    return LICENCE + '#include "base/text.h"\n\nint text_length(size_t length)\n{\n' + text + "}\n"
+
+
+def findings(tree, *arguments):
+    result = tree.run("check-style", *(arguments or ("--skip", "alone", "--skip", "format")))
+    lines = result.stdout.splitlines()
+    found = [line for line in lines if not line.startswith("check-style:")]
+    assert lines[-1] == f"check-style: {len(found)} findings"
+    assert result.returncode == (1 if found else 0), result.stderr
+    return found
+
+
+def test_a_clean_tree_passes(tree):
+    assert findings(tree, "--skip", "format") == []
+
+
+@pytest.mark.parametrize("call", [
+    "strcpy(a, b)", "sprintf (a, b)", "atoi(a)", "strtol(a, 0, 10)", "strtok(a, b)", "sscanf(a, b)",
+    "alloca(3)", "system(a)",
+])
+def test_banned_calls(tree, call):
+    tree.write(SOURCE, body(f"\treturn {call};\n"))
+    found = findings(tree)
+    assert len(found) == 1
+    assert found[0].startswith(f"{SOURCE}:6: ") and found[0].endswith("[calls]")
+
+
+def test_banned_words_that_are_not_calls(tree):
+    tree.write(SOURCE, body('\t/* not atoi(x) */\n\tlog("sprintf(");\n\tfile->system(3);\n'
+                            "\tmy_strcpy(1);\n\treturn snprintf(0, 0, 0);\n"))
+    assert findings(tree) == []
+
+
+def test_a_test_may_call_what_it_likes(tree):
+    tree.write("tests/unit/base/text_test.c", LICENCE + "int x = atoi(y);\n")
+    assert findings(tree) == []
+
+
+def test_length_of_files(tree):
+    tree.write(HEADER, LICENCE + "\n" * 799)
+    assert findings(tree) == []
+    tree.write(HEADER, LICENCE + "\n" * 800)
+    assert findings(tree) == [f"{HEADER}: 801 lines, at most 800 [length]"]
+
+
+def test_length_of_functions(tree):
+    tree.write(SOURCE, body("\tcall();\n" * 75))
+    assert findings(tree) == []
+    tree.write(SOURCE, body("\tcall();\n" * 76))
+    assert findings(tree) == [f"{SOURCE}:5: a function of 76 lines, at most 75 [length]"]
+
+
+def test_licence_line(tree):
+    tree.write(SOURCE, body("").replace(LICENCE, "/* mine */\n"))
+    tree.write("tools/thing", "#!/bin/sh\nexit 0\n")
+    assert [line.split(":")[0] for line in findings(tree)] == [SOURCE, "tools/thing"]
+
+
+@pytest.mark.parametrize("mark", ["TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK"])
+def test_unfinished_marks(tree, mark):
+    tree.write(SOURCE, body(f"\t/* {mark}: later */\n\treturn 0;\n"))
+    assert findings(tree) == [f"{SOURCE}:6: an unfinished mark [marks]"]
+
+
+@pytest.mark.parametrize("text", ["/" + "work/main/build", "see https://pypi-" + "mirror.example/x"])
+def test_private_paths(tree, text):
+    tree.write("README.md", f"A tree.\nSee {text}\n")
+    found = findings(tree)
+    assert len(found) == 1 and found[0].startswith("README.md:2: ") and found[0].endswith("[marks]")
+
+
+@pytest.mark.parametrize("text, fine", [
+    ("typedef struct text text_t;", False),
+    ("typedef struct text {\n\tint a;\n} text_t;", False),
+    ("typedef enum { A } text_kind;", False),
+    ("typedef unsigned int u32;", False),
+    ("typedef int (*text_visit)(void *context);", True),
+    ("typedef struct nvmlDevice_st *nvmlDevice_t;", True),
+])
+def test_typedefs(tree, text, fine):
+    tree.write(HEADER, LICENCE + text + "\n")
+    assert [line[-9:] for line in findings(tree)] == ([] if fine else ["[typedef]"])
+
+
+def test_pages_that_are_not_there(tree):
+    tree.write("README.md", "See doc/tour.md and https://example.org/other.md and README.md.\n")
+    assert findings(tree) == ["README.md:1: mentions doc/tour.md, which is not in the tree [pages]"]
+    tree.write("doc/tour.md", "A tour.\n")
+    assert findings(tree) == []
+
+
+def test_header_and_test_of_a_source(tree):
+    tree.write("src/hardware/gpu.c", LICENCE)
+    tree.write("sim/state.c", LICENCE)
+    assert findings(tree) == [
+        "sim/state.c: has no state.h [header]",
+        "src/hardware/gpu.c: has no gpu.h [header]",
+        "sim/state.c: has no tests/unit/sim/state_test.c [mirror]",
+        "src/hardware/gpu.c: has no tests/unit/hardware/gpu_test.c [mirror]",
+    ]
+
+
+def test_exceptions_want_a_reason_and_a_use(tree):
+    tree.write("src/hardware/gpu.c", LICENCE)
+    tree.write("tools/style-exceptions",
+               "# comment\n\nheader src/hardware/gpu.c declared in other.h\n"
+               "mirror src/hardware/gpu.c\nmirror src/base/text.c there is one\n")
+    assert findings(tree) == [
+        "tools/style-exceptions:4: wants RULE PATH REASON [exceptions]",
+        "tools/style-exceptions: 'mirror src/base/text.c' is not needed any more [exceptions]",
+        "src/hardware/gpu.c: has no tests/unit/hardware/gpu_test.c [mirror]",
+    ]
+
+
+def test_parsers_are_fuzzed(tree):
+    tree.write(HEADER, LICENCE + "#include <stddef.h>\n"
+               "int text_parse(const char *text, size_t length, int *out);\n")
+    assert findings(tree) == [
+        f"{HEADER}: declares text_parse() but no target in tests/fuzz includes it [fuzz]"]
+    tree.write("tests/fuzz/text_fuzz.c", LICENCE + '#include "base/text.h"\n')
+    assert findings(tree) == []
+
+
+def test_headers_compile_alone(tree):
+    tree.write(HEADER, LICENCE + "int text_length(size_t length);\n")
+    found = findings(tree, "--skip", "format")
+    assert len(found) == 1 and found[0].startswith(f"{HEADER}: does not compile alone: ")
+
+
+@pytest.mark.skipif(not shutil.which("clang-format"), reason="clang-format is not installed")
+def test_formatting(tree):
+    tree.write(SOURCE, body("\treturn  0;\n"))
+    result = tree.run("check-style", "--skip", "alone")
+    if "NOT checked" in result.stdout:
+        pytest.skip(result.stdout)
+    assert f"{SOURCE}:6: clang-format would change this [format]" in result.stdout
+    assert result.returncode == 1
