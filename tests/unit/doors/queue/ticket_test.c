@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "doors/queue/ticket.h"
+#include "unit/unit.h"
+
+static char *directory;
+
+static struct token_place private_place(void)
+{
+	struct token_place place;
+	directory = unit_tmp_new();
+	unit_write(unit_path(directory, "state"), "x");
+	assert_int_equal(token_place_open(NULL, unit_path(directory, "state"), &place, NULL), 0);
+	return place;
+}
+
+static struct ticket_wants wants_of(const char *first, const char *second)
+{
+	struct ticket_wants wants = {0};
+	ticket_want(&wants, first);
+	if (second)
+		ticket_want(&wants, second);
+	return wants;
+}
+
+static void who_came_first_is_before(void **state)
+{
+	struct token_place place = private_place();
+	struct ticket_wants wants = wants_of("GPU-a", NULL);
+	struct ticket ticket[3];
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(ticket_take(&place, &wants, &ticket[i], NULL), 0);
+
+	struct note holder;
+	size_t ahead = 99;
+	assert_int_equal(ticket_watch(&place, &ticket[0], &holder, &ahead, NULL), -ENOENT);
+	int behind_first = ticket_watch(&place, &ticket[1], &holder, &ahead, NULL);
+	assert_true(behind_first >= 0);
+	assert_int_equal(ahead, 1);
+	assert_int_equal(holder.pid, getpid());
+	int behind_second = ticket_watch(&place, &ticket[2], &holder, &ahead, NULL);
+	assert_true(behind_second >= 0);
+	assert_int_equal(ahead, 2);
+
+	ticket_release(&ticket[0]);
+	struct pollfd wait[2] = {{.fd = behind_first, .events = POLLRDHUP},
+				 {.fd = behind_second, .events = POLLRDHUP}};
+	assert_int_equal(poll(wait, 2, 10000), 1);
+	assert_true(wait[0].revents != 0);
+	assert_int_equal(ticket_watch(&place, &ticket[1], &holder, &ahead, NULL), -ENOENT);
+	close(behind_first);
+	close(behind_second);
+
+	/* One that leaves from the middle is not missed either. */
+	ticket_release(&ticket[1]);
+	assert_int_equal(ticket_watch(&place, &ticket[2], &holder, &ahead, NULL), -ENOENT);
+	ticket_release(&ticket[2]);
+	unit_tmp_free(directory);
+}
+
+static void only_who_wants_the_same_waits(void **state)
+{
+	struct token_place place = private_place();
+	struct ticket_wants a = wants_of("GPU-a", NULL), b = wants_of("GPU-b", NULL);
+	struct ticket_wants both = wants_of("GPU-a", "GPU-b");
+	assert_false(ticket_wants_overlap(&a, &b));
+	struct ticket first, second, third;
+	struct note holder;
+	size_t ahead;
+	assert_int_equal(ticket_take(&place, &a, &first, NULL), 0);
+	assert_int_equal(ticket_take(&place, &b, &second, NULL), 0);
+	assert_int_equal(ticket_take(&place, &both, &third, NULL), 0);
+	assert_int_equal(ticket_watch(&place, &second, &holder, &ahead, NULL), -ENOENT);
+	int fd = ticket_watch(&place, &third, &holder, &ahead, NULL);
+	assert_true(fd >= 0);
+	assert_int_equal(ahead, 2);
+	close(fd);
+	ticket_release(&first);
+	ticket_release(&second);
+	assert_int_equal(ticket_watch(&place, &third, &holder, &ahead, NULL), -ENOENT);
+	ticket_release(&third);
+	unit_tmp_free(directory);
+}
+
+static void other_machines_have_their_own_line(void **state)
+{
+	struct token_place one = private_place();
+	char *first_directory = directory;
+	struct token_place two = private_place();
+	struct ticket_wants wants = wants_of("GPU-a", NULL);
+	struct ticket first, second;
+	struct note holder;
+	size_t ahead;
+	assert_int_equal(ticket_take(&one, &wants, &first, NULL), 0);
+	assert_int_equal(ticket_take(&two, &wants, &second, NULL), 0);
+	assert_int_equal(ticket_watch(&two, &second, &holder, &ahead, NULL), -ENOENT);
+	ticket_release(&first);
+	ticket_release(&second);
+	unit_tmp_free(first_directory);
+	unit_tmp_free(directory);
+}
+
+#define LINE(state, name)                                                                          \
+	"0000000000000000: 00000002 00000000 " state " 0001 01 26471 @sluice/queue/" name
+#define WANTS "00000000000000010000000000000002"
+
+static void lines_of_proc_are_read_strictly(void **state)
+{
+	struct {
+		const char *line, *machine;
+		bool good;
+	} rows[] = {
+	    {LINE("00010000", "0000000000ff/" WANTS), "", true},
+	    {LINE("00010000", "fe01-9/0000000000ff/" WANTS), "fe01-9", true},
+	    {LINE("00010000", "fe01-9/0000000000ff/" WANTS), "", false},
+	    {LINE("00010000", "0000000000ff/" WANTS), "fe01-9", false},
+	    {LINE("00000000", "0000000000ff/" WANTS), "", false}, /* nobody listens */
+	    {LINE("00010000", "0000000000ff/" WANTS "0"), "", false},
+	    {LINE("00010000", "0000000000ff/" WANTS "/"), "", false},
+	    {LINE("00010000", "0000000000ff-" WANTS), "", false},
+	    {LINE("00010000", "-000000000ff/" WANTS), "", false},
+	    {LINE("00010000", "ffffffffffff/" WANTS), "", false}, /* beyond the highest */
+	    {"0: 2 0 00010000 1 1 5 /run/sluice/queue/1", "", false},
+	    {"Num       RefCount Protocol Flags    Type St Inode Path", "", false},
+	    {"", "", false},
+	    {"@", "", false},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t number = 0;
+		struct ticket_wants wants = {0};
+		print_message("line %zu: %s\n", i, rows[i].good ? "a ticket" : "none");
+		assert_int_equal(ticket_parse(rows[i].line, strlen(rows[i].line), rows[i].machine,
+					      &number, &wants),
+				 rows[i].good);
+		if (rows[i].good) {
+			assert_int_equal(number, 255);
+			assert_int_equal(wants.bits[0], 1);
+			assert_int_equal(wants.bits[1], 2);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(who_came_first_is_before),
+	    cmocka_unit_test(only_who_wants_the_same_waits),
+	    cmocka_unit_test(other_machines_have_their_own_line),
+	    cmocka_unit_test(lines_of_proc_are_read_strictly),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
