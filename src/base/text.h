@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Text that goes to a terminal or a log. Names of GPUs, processes and jobs come from outside: what
+ * could move the cursor, change colours or reverse the direction of writing is shown as an escape
+ * instead of being obeyed. Knows UTF-8 and nothing of locales, so it prints the same everywhere.
+ */
+#ifndef SLUICE_BASE_TEXT_H
+#define SLUICE_BASE_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct buf;
+
+enum text_limits {
+	TEXT_INVALID = 0x110000, /* beyond Unicode: text_decode() found no valid character */
+};
+
+/*
+ * The character at the front of `length` (at least 1) bytes of UTF-8, and in `*out_size` how many
+ * bytes it takes. TEXT_INVALID with size 1 for bytes that are no UTF-8 (overlong forms, surrogates
+ * and cut characters included).
+ */
+uint32_t text_decode(const char *text, size_t length, size_t *out_size);
+
+/*
+ * Appends `text` so that a terminal shows it and does nothing else: control characters and bytes
+ * that are not UTF-8 become "\x1b", directional and line-breaking characters "\u202e", and a
+ * backslash stays one. 0, -ENOSPC or -ENOMEM as buf_add() (content may then be half added).
+ */
+int text_escape(struct buf *out, const char *text, size_t length);
+
+/* Columns that `length` bytes of escaped text take on a terminal: wide East Asian characters and
+ * emoji take two, combining ones none. */
+size_t text_width(const char *text, size_t length);
+/* How many bytes from the front of `text` fit into `columns`; never cuts a character. */
+size_t text_fit(const char *text, size_t length, size_t columns);
+
+#endif

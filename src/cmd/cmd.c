@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/cmd.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/suggest.h"
+#include "cmd/help.h"
+#include "cmd/options.h"
+
+const struct command *cmd_find(const struct command *command, const char *name)
+{
+	for (const struct command *const *at = command->commands; at && *at; at++) {
+		if (strcmp((*at)->name, name) == 0)
+			return *at;
+	}
+	return NULL;
+}
+
+int cmd_fail(const struct cmd_call *call, int exit_code, const struct err *err)
+{
+	(void)fflush(stdout); /* what was printed before the error stands before it */
+	fprintf(stderr, "%s: %s\n", call->path, err->text);
+	return exit_code;
+}
+
+int cmd_usage(const struct cmd_call *call, const char *format, ...)
+{
+	(void)fflush(stdout);
+	fprintf(stderr, "%s: ", call->path);
+	va_list arguments;
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fprintf(stderr, "\nTry '%s --help'.\n", call->path);
+	return CMD_EXIT_USAGE;
+}
+
+static int cmd_unknown(const struct cmd_call *call, const char *name)
+{
+	struct suggest suggest;
+	suggest_init(&suggest, name);
+	for (const struct command *const *at = call->command->commands; *at; at++) {
+		if (!(*at)->hidden)
+			suggest_offer(&suggest, (*at)->name);
+	}
+	const char *best = suggest_best(&suggest);
+	if (name[0] == '-' && name[1] != '\0')
+		return cmd_usage(call, "unknown option '%s'", name);
+	if (best)
+		return cmd_usage(call, "unknown command '%s'; did you mean '%s'?", name, best);
+	return cmd_usage(call, "unknown command '%s'", name);
+}
+
+static int cmd_check_count(const struct cmd_call *call)
+{
+	const struct command *command = call->command;
+	if (call->argc < command->positional_min)
+		return cmd_usage(call, "an argument is missing: %s", command->positional);
+	if (call->argc > command->positional_max)
+		return cmd_usage(call, "unexpected argument '%s'",
+				 call->argv[command->positional_max]);
+	return CMD_EXIT_OK;
+}
+
+/* Parses the options of call->command, argv[0] being its name, and runs it. */
+static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
+{
+	const struct command *command = call->command;
+	struct err err = {0};
+	_cleanup_free_ void *options = calloc(1, command->options_size + 1);
+	if (!options) {
+		(void)err_set(&err, -ENOMEM, "out of memory");
+		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+	}
+	if (command->defaults)
+		memcpy(options, command->defaults, command->options_size);
+
+	struct option_result result;
+	int exit_code;
+	int rc = options_parse(command->options, command->takes_command, argc, argv, options,
+			       &result, &err);
+	if (rc == -ENOMEM) {
+		exit_code = cmd_fail(call, CMD_EXIT_FAILED, &err);
+	} else if (rc < 0) {
+		exit_code = cmd_usage(call, "%s", err.text);
+	} else if (result.help) {
+		help_print(stdout, command, call->path);
+		exit_code = CMD_EXIT_OK;
+	} else {
+		call->options = options;
+		call->argc = argc - result.first;
+		call->argv = argv + result.first;
+		exit_code = cmd_check_count(call);
+		if (exit_code == CMD_EXIT_OK)
+			exit_code = command->run(call);
+	}
+	options_done(command->options, options);
+	return exit_code;
+}
+
+/* Words that only a command without run() of its own understands, and the program itself. */
+static int cmd_without_run(const struct cmd_call *call, int argc, char **argv)
+{
+	bool root = call->command == call->root;
+	const char *word = argc > 1 ? argv[1] : NULL;
+	if (!word) {
+		help_print(stderr, call->command, call->path);
+		return CMD_EXIT_USAGE;
+	}
+	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+		help_print(stdout, call->command, call->path);
+		return CMD_EXIT_OK;
+	}
+	if (root && (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)) {
+		printf("%s %s\n", call->root->name, SLUICE_VERSION);
+		return CMD_EXIT_OK;
+	}
+	return cmd_unknown(call, word);
+}
+
+/* Goes down the tree as far as the words are names of commands. */
+static int cmd_dispatch(const struct command *root, int argc, char **argv)
+{
+	char path[CMD_PATH_SIZE];
+	struct cmd_call call = {.root = root, .command = root, .path = path};
+	size_t length = (size_t)snprintf(path, sizeof(path), "%s", root->name);
+
+	while (argc > 1) {
+		const struct command *next = cmd_find(call.command, argv[1]);
+		if (!next)
+			break;
+		call.command = next;
+		argc--;
+		argv++;
+		if (length < sizeof(path))
+			length += (size_t)snprintf(path + length, sizeof(path) - length, " %s",
+						   next->name);
+	}
+	if (!call.command->run)
+		return cmd_without_run(&call, argc, argv);
+	return cmd_run_parsed(&call, argc, argv);
+}
+
+int cmd_main(const struct command *root, int argc, char **argv)
+{
+	int exit_code = cmd_dispatch(root, argc, argv);
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return exit_code;
+	fprintf(stderr, "%s: cannot write the output: %s\n", root->name, err_describe(errno));
+	return exit_code == CMD_EXIT_OK ? CMD_EXIT_FAILED : exit_code;
+}
+
+static int cmd_help_run(const struct cmd_call *call)
+{
+	const struct command *command = call->root;
+	char path[CMD_PATH_SIZE];
+	size_t length = (size_t)snprintf(path, sizeof(path), "%s", command->name);
+	for (int i = 0; i < call->argc; i++) {
+		const struct command *next = cmd_find(command, call->argv[i]);
+		if (!next) {
+			struct cmd_call at = {.root = call->root, .command = command, .path = path};
+			if (!command->commands)
+				return cmd_usage(call, "'%s' has no command '%s'", path,
+						 call->argv[i]);
+			return cmd_unknown(&at, call->argv[i]);
+		}
+		command = next;
+		if (length < sizeof(path))
+			length += (size_t)snprintf(path + length, sizeof(path) - length, " %s",
+						   command->name);
+	}
+	help_print(stdout, command, path);
+	return CMD_EXIT_OK;
+}
+
+const struct command cmd_help = {
+    .name = "help",
+    .summary = "Show what a command does, its options and its exit codes",
+    .group = CMD_GROUP_HELP,
+    .run = cmd_help_run,
+    .positional = "[COMMAND...]",
+    .positional_max = CMD_DEPTH_MAX,
+    .examples = (const struct cmd_example[]){{"sluice help run", "all about 'sluice run'"}, {0}},
+};

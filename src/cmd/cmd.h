@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a subcommand is. Everything that a user can see of one (help, usage, completion, man page
+ * sections, exit codes) is data in its `struct command`; what it does is its run().
+ *
+ * To add a command NAME: write src/cmd/NAME.c with a `const struct command cmd_NAME`, declare it
+ * below, and name it once in the table of src/main.c and once in src/cmd/meson.build. Nothing else
+ * has to know of it. Verbs of a command (`sluice sim start`) are commands in its `commands`.
+ *
+ * `sluice __dump` prints the whole tree as JSON; man pages are made from it at build time.
+ */
+#ifndef SLUICE_CMD_CMD_H
+#define SLUICE_CMD_CMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct err;
+struct option_row;
+
+/* Exit codes, sysexits.h where it has one. A command's table says what each means there. */
+enum cmd_exit {
+	CMD_EXIT_OK = 0,
+	CMD_EXIT_FAILED = 1,	    /* it failed, or something is unhealthy */
+	CMD_EXIT_USAGE = 64,	    /* wrong command line */
+	CMD_EXIT_UNAVAILABLE = 69,  /* no driver, no agent */
+	CMD_EXIT_CANNOT_WRITE = 73, /* state cannot be written */
+	CMD_EXIT_WOULD_WAIT = 75,   /* not now: it would have to wait */
+	CMD_EXIT_NOT_PERMITTED = 77,
+	CMD_EXIT_IMPOSSIBLE = 78, /* can never be satisfied on this machine */
+	CMD_EXIT_DEADLINE = 124,
+	CMD_EXIT_LAUNCH = 125, /* a job could not be launched by us */
+	CMD_EXIT_NOT_EXECUTABLE = 126,
+	CMD_EXIT_NOT_FOUND = 127,
+};
+
+/* The heading in `sluice --help` under which a command stands. */
+enum cmd_group {
+	CMD_GROUP_JOBS,
+	CMD_GROUP_MACHINE,
+	CMD_GROUP_SERVICE,
+	CMD_GROUP_SIMULATOR,
+	CMD_GROUP_HELP,
+	CMD_GROUP_COUNT,
+};
+
+struct command;
+
+/* One call of a command, its options already parsed. All borrowed: valid until run() returns. */
+struct cmd_call {
+	const struct command *root;    /* the program */
+	const struct command *command; /* the one that runs */
+	const char *path;	       /* "sluice sim start", for messages */
+	const void *options;	       /* the command's struct of options */
+	int argc;		       /* positional arguments only */
+	char **argv;		       /* ends in NULL */
+};
+
+struct cmd_exit_row {
+	int code;
+	const char *meaning;
+};
+
+struct cmd_example {
+	const char *line; /* as one would type it */
+	const char *what; /* what it does, a phrase */
+};
+
+enum cmd_limits {
+	CMD_ARGUMENTS_ANY = 1 << 20, /* positional_max without a limit */
+	CMD_PATH_SIZE = 128,
+	CMD_DEPTH_MAX = 4,
+};
+
+/* All texts are plain sentences; paragraphs of `description` are separated by empty lines. */
+struct command {
+	const char *name;
+	const char *summary;	 /* one line, no full stop */
+	const char *description; /* may be NULL */
+	enum cmd_group group;
+	bool hidden;
+
+	/* Verbs; ends in NULL; may be NULL. With run() as well, the verb may be left out. */
+	const struct command *const *commands;
+
+	/* Returns the exit code. */
+	int (*run)(const struct cmd_call *call);
+	const struct option_row *options; /* see options.h; may be NULL */
+	const void *defaults;	      /* the options' struct with their defaults; NULL: zeroes */
+	size_t options_size;	      /* of that struct */
+	const char *positional;	      /* for the usage line: "[--] COMMAND [ARGUMENT...]" */
+	const char *positional_words; /* "bash|zsh|fish": what completion offers for the first */
+	int positional_min, positional_max;
+	bool takes_command; /* options end at the first positional argument, which is a program */
+
+	const struct cmd_exit_row *exits; /* ends in a row without a meaning; may be NULL; 0 and 64
+					     are added where they are missing */
+	const struct cmd_example *examples; /* ends in a row without a line; may be NULL */
+};
+
+/* Finds the command, parses, runs; prints usage errors and help. Returns the exit code: also
+ * CMD_EXIT_FAILED when what was printed could not be written (`sluice devices >/dev/full`). */
+int cmd_main(const struct command *root, int argc, char **argv);
+
+/* Prints "sluice run: TEXT" on standard error and returns `exit_code`. */
+int cmd_fail(const struct cmd_call *call, int exit_code, const struct err *err);
+/* The same for a mistake in the command line, with a pointer to --help; CMD_EXIT_USAGE. */
+int cmd_usage(const struct cmd_call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The verb `name` of `command`; NULL if it has none. */
+const struct command *cmd_find(const struct command *command, const char *name);
+
+/* The commands, one line each, in the order of the alphabet. */
+extern const struct command cmd_completion;
+extern const struct command cmd_dump;
+extern const struct command cmd_help;
+
+#endif
