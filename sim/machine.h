@@ -232,6 +232,8 @@ struct sim_rule {
 	uint32_t result;   /* nvmlReturn_t, for RETURN */
 	uint32_t delay_ms; /* for SLOW; for HANG 0 means until healed */
 	uint32_t id;	   /* a hung call waits until its rule's id is gone */
+	/* Each process lets `after` matching calls pass, then `count` (0: all) get the answer. */
+	uint32_t after, count;
 };
 
 enum sim_quirk {
