@@ -27,7 +27,8 @@ static inline void cleanup_close_fn(const int *fd)
 static inline void cleanup_fclose_fn(FILE **file)
 {
 	if (*file)
-		(void)fclose(*file); /* files whose content matters are closed and checked explicitly */
+		(void)fclose(
+		    *file); /* files whose content matters are closed and checked explicitly */
 }
 
 static inline void cleanup_closedir_fn(DIR **dir)
@@ -36,14 +37,14 @@ static inline void cleanup_closedir_fn(DIR **dir)
 		(void)closedir(*dir);
 }
 
-#define _cleanup_free_ _cleanup_(cleanup_free_fn)
-#define _cleanup_close_ _cleanup_(cleanup_close_fn)
-#define _cleanup_fclose_ _cleanup_(cleanup_fclose_fn)
+#define _cleanup_free_	   _cleanup_(cleanup_free_fn)
+#define _cleanup_close_	   _cleanup_(cleanup_close_fn)
+#define _cleanup_fclose_   _cleanup_(cleanup_fclose_fn)
 #define _cleanup_closedir_ _cleanup_(cleanup_closedir_fn)
 
 /* Returns the pointer and leaves NULL behind: the caller now owns it. A macro keeps the type. */
 #define take_ptr(pointer)                                                                          \
-	({                                                                                         \
+	__extension__({                                                                            \
 		__typeof__(pointer) take_ptr_value_ = (pointer);                                   \
 		(pointer) = NULL;                                                                  \
 		take_ptr_value_;                                                                   \

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/queue/foreground.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "doors/queue/tree.h"
+
+struct foreground {
+	struct supervise supervise;
+	struct foreground_result *result;
+	foreground_tell_fn tell;
+	void *context;
+	uint64_t interrupted_ns; /* the last Ctrl-C; 0: none */
+	bool ended, gone;
+};
+
+static uint64_t foreground_clock_ns(clockid_t clock)
+{
+	struct timespec now;
+	(void)clock_gettime(clock, &now); /* cannot fail on Linux */
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* The terminal's signals went to the whole group: to the command too, if it is still in it. */
+static bool foreground_has_it(const struct foreground *self, const struct signalfd_siginfo *info)
+{
+	return info->ssi_code == SI_KERNEL && self->result->command > 0 &&
+	       getpgid(self->result->command) == getpgrp();
+}
+
+static void foreground_interrupt(struct foreground *self, const struct signalfd_siginfo *info)
+{
+	uint64_t now_ns = foreground_clock_ns(CLOCK_MONOTONIC);
+	bool again = self->interrupted_ns && now_ns - self->interrupted_ns < FOREGROUND_SECOND_NS;
+	self->interrupted_ns = now_ns;
+	if (again || self->ended)
+		supervise_send(&self->supervise, SUPERVISE_KILL, 0);
+	else if (!foreground_has_it(self, info))
+		supervise_send(&self->supervise, SUPERVISE_SIGNAL, SIGINT);
+}
+
+/* Somebody stopped or killed the supervisor. */
+static void foreground_look_after(struct foreground *self)
+{
+	int status;
+	if (waitpid(self->supervise.pid, &status, WNOHANG | WUNTRACED) == self->supervise.pid &&
+	    WIFSTOPPED(status))
+		(void)kill(self->supervise.pid, SIGCONT); /* nobody has a reason to stop it */
+}
+
+static void foreground_signal(struct foreground *self, const struct signalfd_siginfo *info)
+{
+	int number = (int)info->ssi_signo;
+	switch (number) {
+	case SIGCHLD:
+		foreground_look_after(self);
+		return;
+	case SIGTTIN:
+	case SIGTTOU:
+		return; /* the command gets its own, and then we stop with it */
+	case SIGINT:
+		foreground_interrupt(self, info);
+		return;
+	case SIGCONT:
+		if ((pid_t)info->ssi_pid == self->supervise.pid)
+			return;
+		break;
+	case SIGTERM:
+		if (self->ended) {
+			supervise_send(&self->supervise, SUPERVISE_KILL, 0);
+			return;
+		}
+		break;
+	default:
+		break;
+	}
+	if (!foreground_has_it(self, info))
+		supervise_send(&self->supervise, SUPERVISE_SIGNAL, number);
+}
+
+/* The command has stopped: so do we, or the shell would never come back. Where no shell would
+ * continue us (an orphaned process group) the kernel drops the signal. */
+static void foreground_stop(const struct foreground *self)
+{
+	struct tree_process command;
+	if (tree_read(self->result->command, &command, NULL) < 0 || command.state != 'T')
+		return; /* it goes on already: an old message */
+	sigset_t stop;
+	(void)sigemptyset(&stop); /* these cannot fail */
+	(void)sigaddset(&stop, SIGTSTP);
+	(void)raise(SIGTSTP);
+	(void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* here we stand still */
+	(void)sigprocmask(SIG_BLOCK, &stop, NULL);
+}
+
+static void foreground_message(struct foreground *self, const struct supervise_message *message)
+{
+	struct foreground_result *result = self->result;
+	switch (message->kind) {
+	case SUPERVISE_STARTED:
+		result->command = message->value;
+		result->started_unix_ns = (int64_t)foreground_clock_ns(CLOCK_REALTIME);
+		break;
+	case SUPERVISE_FAILED:
+		result->launch_error = message->value;
+		self->gone = true;
+		break;
+	case SUPERVISE_STOPPED:
+		foreground_stop(self);
+		break;
+	case SUPERVISE_CONTINUED:
+		supervise_send(&self->supervise, SUPERVISE_AWAKE, 0);
+		break;
+	case SUPERVISE_ENDED:
+		result->status = message->value;
+		result->ended_unix_ns = (int64_t)foreground_clock_ns(CLOCK_REALTIME);
+		self->ended = true;
+		break;
+	case SUPERVISE_GONE:
+		result->killed = message->value;
+		self->gone = true;
+		break;
+	default:
+		break;
+	}
+	if (self->tell)
+		self->tell(self->context, message->kind, message->value);
+}
+
+static void foreground_lost(struct foreground *self)
+{
+	struct foreground_result *result = self->result;
+	result->supervisor_lost = true;
+	if (self->tell)
+		self->tell(self->context, SUPERVISE_LOST, 0);
+	supervise_take_over(&self->supervise);
+	if (!self->ended) {
+		result->status = SIGKILL; /* of which the kernel kept its promise */
+		result->ended_unix_ns = (int64_t)foreground_clock_ns(CLOCK_REALTIME);
+	}
+	self->gone = true;
+}
+
+static void foreground_loop(struct foreground *self, int signal_fd)
+{
+	while (!self->gone) {
+		struct pollfd wait[] = {{.fd = signal_fd, .events = POLLIN},
+					{.fd = self->supervise.control_fd, .events = POLLIN}};
+		if (poll(wait, array_length(wait), -1) < 0)
+			continue; /* EINTR at a stop: signals themselves are blocked */
+		struct signalfd_siginfo info;
+		while (read(signal_fd, &info, sizeof(info)) == sizeof(info))
+			foreground_signal(self, &info);
+		struct supervise_message message;
+		while (!self->gone && supervise_receive(&self->supervise, &message) > 0) {
+			if (message.kind == SUPERVISE_LOST)
+				foreground_lost(self);
+			else
+				foreground_message(self, &message);
+		}
+	}
+}
+
+static int foreground_block_signals(sigset_t *old, struct err *err)
+{
+	static const int heard[] = {SIGINT,  SIGQUIT, SIGTERM, SIGHUP,	SIGUSR1, SIGUSR2,
+				    SIGTSTP, SIGCONT, SIGCHLD, SIGTTIN, SIGTTOU};
+	sigset_t set;
+	(void)sigemptyset(&set); /* cannot fail, nor can adding known signals */
+	for (size_t i = 0; i < array_length(heard); i++)
+		(void)sigaddset(&set, heard[i]);
+	if (signal(SIGCHLD, SIG_DFL) == SIG_ERR || signal(SIGTSTP, SIG_DFL) == SIG_ERR ||
+	    sigprocmask(SIG_BLOCK, &set, old) < 0)
+		return err_set(err, -errno, "blocking signals: %s", err_describe(errno));
+	int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd >= 0 ? fd : err_set(err, -errno, "making a signalfd: %s", err_describe(errno));
+}
+
+int foreground_run(struct supervise_job *job, foreground_tell_fn tell, void *context,
+		   struct foreground_result *out, struct err *err)
+{
+	*out = (struct foreground_result){0};
+	struct foreground self = {.result = out, .tell = tell, .context = context};
+	_cleanup_close_ int signal_fd = foreground_block_signals(&job->signal_mask, err);
+	if (signal_fd < 0)
+		return signal_fd;
+	job->process_group = getpgrp();
+	int result = supervise_start(job, &self.supervise, err);
+	if (result == 0) {
+		foreground_loop(&self, signal_fd);
+		/* Its copies of the tokens are gone only when it is. */
+		while (self.supervise.pid > 0 && waitpid(self.supervise.pid, NULL, 0) < 0 &&
+		       errno == EINTR)
+			;
+		supervise_done(&self.supervise);
+	}
+	(void)sigprocmask(SIG_SETMASK, &job->signal_mask, NULL); /* as it was: cannot fail */
+	return result;
+}
+
+int foreground_exit_code(const struct foreground_result *result)
+{
+	if (result->launch_error)
+		return result->launch_error == -ENOENT ? 127 : 126;
+	if (WIFSIGNALED(result->status))
+		return 128 + WTERMSIG(result->status);
+	return WEXITSTATUS(result->status);
+}

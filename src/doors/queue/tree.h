@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The descendants of a process, read from /proc, and how to end them all. Together with
+ * PR_SET_CHILD_SUBREAPER nothing that a job starts gets away: what daemonises becomes a child of
+ * the reaper and is found there. Only a process that we may not signal (it changed its user)
+ * survives; who ends a tree has to look whether anything is left.
+ */
+#ifndef SLUICE_DOORS_QUEUE_TREE_H
+#define SLUICE_DOORS_QUEUE_TREE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct err;
+
+enum tree_limits {
+	TREE_MAX = 65536,     /* processes of the machine that are looked at */
+	TREE_STAT_MAX = 1024, /* bytes of /proc/PID/stat */
+	TREE_FREEZE_MAX = 64, /* rounds of stopping what was forked meanwhile */
+};
+
+struct tree_process {
+	pid_t pid, parent;
+	char state;	/* as in /proc/PID/stat: R S D T t Z X I */
+	uint64_t start; /* clock ticks since boot: tells a reused pid */
+};
+
+/* Reads the text of /proc/PID/stat. -EINVAL. Pure. */
+int tree_parse_stat(const char *text, size_t length, struct tree_process *out, struct err *err);
+
+/* One process as it is now. -ESRCH when there is none. */
+int tree_read(pid_t pid, struct tree_process *out, struct err *err);
+
+/*
+ * All descendants of `root` that are not zombies, ordered by pid, without `root` and without
+ * `spare` (0: none). `*out` is the caller's to free.
+ */
+int tree_list(pid_t root, pid_t spare, struct tree_process **out, size_t *out_count,
+	      struct err *err);
+
+/* Sends a signal to each of them; `out_count` says how many there were. */
+int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, struct err *err);
+
+/* Stops them all, again and again until none is new, and then kills them: a process that forks
+ * faster than it can be killed cannot fork while it is stopped. Reaps nothing. */
+int tree_kill(pid_t root, pid_t spare, size_t *out_count, struct err *err);
+
+#endif
