@@ -254,6 +254,15 @@ enum sim_quirk {
 enum sim_visibility { SIM_VISIBLE_ALL, SIM_VISIBLE_DEVNODES };
 enum sim_clock { SIM_CLOCK_REAL, SIM_CLOCK_VIRTUAL };
 enum sim_dev_style { SIM_DEV_NVIDIA, SIM_DEV_OPENABLE, SIM_DEV_FILE };
+/* Where the driver's libraries lie in the trees. */
+enum sim_layout { SIM_LAYOUT_DEBIAN, SIM_LAYOUT_RHEL };
+/* Half-installed drivers, as people report them. */
+enum sim_break {
+	SIM_BREAK_UVM_MISSING = 1 << 0, /* no /dev/nvidia-uvm and -uvm-tools */
+	SIM_BREAK_STALE_DRI = 1 << 1,	/* DRM names in /sys without a node in /dev */
+	SIM_BREAK_WRONG_MINOR = 1 << 2, /* /dev/nvidiaN has another minor than /proc says */
+	SIM_BREAK_MODE_0600 = 1 << 3,	/* nodes for root only */
+};
 
 /* Conditions of the whole driver. */
 enum sim_driver_state {
@@ -276,6 +285,10 @@ struct sim_machine {
 	uint32_t clock;	     /* enum sim_clock */
 	uint32_t visibility; /* enum sim_visibility */
 	uint32_t dev_style;  /* enum sim_dev_style */
+	uint32_t layout;     /* enum sim_layout */
+	uint32_t breaks;     /* enum sim_break bits */
+	uint32_t imex_channels; /* nodes of /dev/nvidia-caps-imex-channels; 0: no such directory */
+	bool vgpu_guest;     /* config space has the vendor capability of a vGPU */
 	uint32_t quirks;     /* enum sim_quirk bits */
 	bool fabric;	     /* cluster UUID and clique id are set */
 	char root[SIM_PATH_MAX]; /* the trees; "" when there are none */

@@ -10,11 +10,23 @@
 
 struct sim_error;
 
-/* Makes the trees below machine->root what they must be for `machine`: creates what is missing,
- * corrects what differs, removes what is stale. 0 or -1. */
+/* Directory of the root in which locks and sockets of this machine lie ($SLUICE_RUNTIME_DIR). */
+#define SIM_TREES_RUNTIME "run"
+
+/*
+ * Makes the trees below machine->root what they must be for `machine`: creates what is missing,
+ * corrects what differs, removes what is stale; what is right already is not touched. Each file
+ * changes at once. A machine without a root has no trees: nothing is done. Whoever changes what
+ * trees show (MIG instances, health, driver) calls this between sim_state_write() and
+ * sim_state_commit(), so that the files and the readings change together.
+ * 0, or -1: SIM_EXIT_FOREIGN when something that we did not make is in the way (a symbolic link
+ * is never followed), SIM_EXIT_INPUT when the machine cannot be laid out, else SIM_EXIT_FAILED.
+ */
 int sim_trees_sync(const struct sim_machine *machine, struct sim_error *error);
 /* Removes everything below the root that sim_trees_sync() made, and nothing else. */
 int sim_trees_remove(const char *root, struct sim_error *error);
+/* Whether this process may make device nodes below `root`, which is created if need be. */
+bool sim_trees_can_make_nodes(const char *root);
 
 enum sim_kmsg_form {
 	SIM_KMSG_NEW,
@@ -26,7 +38,7 @@ enum sim_kmsg_form {
 
 /* Appends the record(s) of an XID to ROOT/kmsg (monitoring.md section 5.1); one write per record.
  * Advances machine->kmsg_seq. */
-int sim_kmsg_xid(struct sim_machine *machine, uint32_t gpu, uint32_t xid, uint32_t pid,
-		 uint32_t gi, const char *text, enum sim_kmsg_form form, struct sim_error *error);
+int sim_kmsg_xid(struct sim_machine *machine, uint32_t gpu, uint32_t xid, uint32_t pid, uint32_t gi,
+		 const char *text, enum sim_kmsg_form form, struct sim_error *error);
 
 #endif
