@@ -89,6 +89,7 @@ def test_private_paths(tree, text):
     ("typedef enum { A } text_kind;", False),
     ("typedef unsigned int u32;", False),
     ("typedef int (*text_visit)(void *context);", True),
+    ("typedef void text_visit(void *context);", True),
     ("typedef struct nvmlDevice_st *nvmlDevice_t;", True),
 ])
 def test_typedefs(tree, text, fine):
