@@ -145,8 +145,7 @@ struct inventory {
 	char nvml_version[GPU_VERSION_MAX];
 	char library_path[GPU_PATH_MAX]; /* of the loaded libnvidia-ml.so.1, links resolved */
 	uint32_t cuda_version;		 /* 13000 = 13.0; 0 when not known */
-	bool simulated;	      /* at least one simulated GPU, or the simulator's library */
-	uint64_t driver_mark; /* differs after the driver was loaded anew; 0 when not known */
+	bool simulated; /* at least one simulated GPU, or the simulator's library */
 
 	uint32_t gpu_count;
 	struct gpu *gpus; /* owned; ordered by PCI address, those without one last */
