@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/yaml.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <yaml.h>
+
+#include "base/check.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+
+enum yaml_internals {
+	YAML_NODE_BYTES =
+	    8, /* what a node counts for beside its text when aliases are written out */
+	YAML_ANCHORS_MAX = 128, /* they are searched one by one */
+};
+
+/* A node with what only the parser needs. */
+struct node {
+	struct yaml_node public; /* first: a struct yaml_node * is a struct node * */
+	char *anchor;		 /* owned; NULL: none */
+	size_t expanded;	 /* bytes with aliases written out, itself included */
+	size_t entry_capacity;
+	struct yaml_entry *own_entries; /* owned; public.entries */
+	char *own_text;			/* owned; public.text */
+	struct node *older;		/* all nodes, newest first */
+	struct node *older_anchor;	/* those with anchors, newest first */
+	bool complete;
+};
+
+struct yaml {
+	struct node *newest; /* owned, all of them */
+	const struct yaml_node *root;
+};
+
+/* Where the next node belongs: the open maps and lists, outermost first. */
+struct reader {
+	const char *name;
+	struct yaml *yaml;
+	size_t nodes, anchors;
+	struct node *newest_anchor;
+	struct node *open[YAML_DEPTH_MAX];
+	struct node *key[YAML_DEPTH_MAX]; /* of an open map: the key whose value comes next */
+	size_t depth;
+	struct err *err;
+};
+
+static int reader_fail(const struct reader *reader, int code, const yaml_mark_t *mark,
+		       const char *what)
+{
+	return err_set(reader->err, code, "%s:%zu:%zu: %s", reader->name, mark->line + 1,
+		       mark->column + 1, what);
+}
+
+static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_mark_t *mark,
+		       const yaml_char_t *anchor, struct node **out)
+{
+	if (reader->nodes >= YAML_NODES_MAX)
+		return reader_fail(reader, -E2BIG, mark, "more than 65536 values in one document");
+	struct node *node = calloc(1, sizeof(*node));
+	if (!node)
+		return reader_fail(reader, -ENOMEM, mark, "out of memory");
+	reader->nodes++;
+	node->older = reader->yaml->newest;
+	reader->yaml->newest = node;
+	node->public.kind = kind;
+	node->public.line = (uint32_t)mark->line + 1;
+	node->public.column = (uint32_t)mark->column + 1;
+	node->public.text = "";
+	node->expanded = YAML_NODE_BYTES;
+	if (anchor) {
+		if (reader->anchors++ == YAML_ANCHORS_MAX)
+			return reader_fail(reader, -E2BIG, mark, "more than 128 anchors");
+		node->anchor = strdup((const char *)anchor);
+		if (!node->anchor)
+			return reader_fail(reader, -ENOMEM, mark, "out of memory");
+		node->older_anchor = reader->newest_anchor;
+		reader->newest_anchor = node;
+	}
+	*out = node;
+	return 0;
+}
+
+static int reader_add_entry(struct reader *reader, struct node *parent, struct node *key,
+			    struct node *value, const yaml_mark_t *mark)
+{
+	if (parent->public.entry_count == parent->entry_capacity) {
+		size_t capacity = parent->entry_capacity ? 2 * parent->entry_capacity : 4;
+		struct yaml_entry *grown =
+		    reallocarray(parent->own_entries, capacity, sizeof(*grown));
+		if (!grown)
+			return reader_fail(reader, -ENOMEM, mark, "out of memory");
+		parent->own_entries = grown;
+		parent->public.entries = grown;
+		parent->entry_capacity = capacity;
+	}
+	parent->own_entries[parent->public.entry_count++] = (struct yaml_entry){
+	    .key = key ? &key->public : NULL,
+	    .value = &value->public,
+	};
+	size_t key_bytes = key ? key->expanded : 0;
+	if (!size_add(parent->expanded, key_bytes, &parent->expanded) ||
+	    !size_add(parent->expanded, value->expanded, &parent->expanded) ||
+	    parent->expanded > YAML_EXPANDED_MAX)
+		return reader_fail(reader, -E2BIG, mark,
+				   "with its aliases written out the document passes 1 MiB");
+	return 0;
+}
+
+/* Puts a finished node (a scalar, an alias, a closed map or list) where it belongs. */
+static int reader_place(struct reader *reader, struct node *node, const yaml_mark_t *mark)
+{
+	node->complete = true;
+	if (reader->depth == 0) {
+		reader->yaml->root = &node->public;
+		return 0;
+	}
+	size_t top = reader->depth - 1;
+	struct node *parent = reader->open[top];
+	if (parent->public.kind == YAML_LIST)
+		return reader_add_entry(reader, parent, NULL, node, mark);
+	if (!reader->key[top]) {
+		if (node->public.kind != YAML_SCALAR)
+			return reader_fail(reader, -EINVAL, mark,
+					   "a key must be a plain word, not a map or list");
+		reader->key[top] = node;
+		return 0;
+	}
+	struct node *key = reader->key[top];
+	reader->key[top] = NULL;
+	return reader_add_entry(reader, parent, key, node, mark);
+}
+
+static int entry_compare(const void *left, const void *right)
+{
+	const struct yaml_entry *const *a = left, *const *b = right;
+	int order = strcmp((*a)->key->text, (*b)->key->text);
+	if (order != 0)
+		return order;
+	/* The same key twice: by position, so that the error names the second. */
+	return (*a > *b) - (*a < *b);
+}
+
+/* Go's decoders take the last or the first of two equal keys, depending on the version. */
+static int reader_check_keys(const struct reader *reader, const struct node *map)
+{
+	size_t count = map->public.entry_count;
+	if (count < 2)
+		return 0;
+	_cleanup_free_ const struct yaml_entry **sorted = calloc(count, sizeof(*sorted));
+	if (!sorted)
+		return err_set(reader->err, -ENOMEM, "%s: out of memory", reader->name);
+	for (size_t i = 0; i < count; i++)
+		sorted[i] = &map->own_entries[i];
+	qsort(sorted, count, sizeof(*sorted), entry_compare);
+	for (size_t i = 1; i < count; i++) {
+		const struct yaml_node *first = sorted[i - 1]->key, *second = sorted[i]->key;
+		if (strcmp(first->text, second->text) == 0)
+			return err_set(reader->err, -EINVAL,
+				       "%s:%u:%u: the key '%.64s' is here a second time (first on "
+				       "line %u)",
+				       reader->name, second->line, second->column, second->text,
+				       first->line);
+	}
+	return 0;
+}
+
+static int reader_scalar(struct reader *reader, const yaml_event_t *event)
+{
+	struct node *node;
+	int rc =
+	    reader_node(reader, YAML_SCALAR, &event->start_mark, event->data.scalar.anchor, &node);
+	if (rc < 0)
+		return rc;
+	size_t length = event->data.scalar.length;
+	const char *value = (const char *)event->data.scalar.value;
+	if (memchr(value, '\0', length))
+		return reader_fail(reader, -EINVAL, &event->start_mark, "text with a NUL byte");
+	node->own_text = strndup(value, length);
+	if (!node->own_text)
+		return reader_fail(reader, -ENOMEM, &event->start_mark, "out of memory");
+	node->public.text = node->own_text;
+	node->public.length = length;
+	node->public.quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+	node->expanded += length;
+	return reader_place(reader, node, &event->start_mark);
+}
+
+static int reader_open(struct reader *reader, enum yaml_kind kind, const yaml_event_t *event,
+		       const yaml_char_t *anchor)
+{
+	if (reader->depth == YAML_DEPTH_MAX)
+		return reader_fail(reader, -E2BIG, &event->start_mark,
+				   "nested deeper than 32 levels");
+	struct node *node;
+	int rc = reader_node(reader, kind, &event->start_mark, anchor, &node);
+	if (rc < 0)
+		return rc;
+	reader->open[reader->depth] = node;
+	reader->key[reader->depth] = NULL;
+	reader->depth++;
+	return 0;
+}
+
+static int reader_close(struct reader *reader)
+{
+	struct node *node = reader->open[--reader->depth];
+	if (node->public.kind == YAML_MAP) {
+		int rc = reader_check_keys(reader, node);
+		if (rc < 0)
+			return rc;
+	}
+	/* What is wrong with it is said where it begins. */
+	const yaml_mark_t mark = {.line = node->public.line - 1, .column = node->public.column - 1};
+	return reader_place(reader, node, &mark);
+}
+
+static int reader_alias(struct reader *reader, const yaml_event_t *event)
+{
+	const char *anchor = (const char *)event->data.alias.anchor;
+	for (struct node *node = reader->newest_anchor; node; node = node->older_anchor) {
+		if (strcmp(node->anchor, anchor) != 0)
+			continue;
+		if (!node->complete)
+			return reader_fail(reader, -EINVAL, &event->start_mark,
+					   "an alias inside the value that it stands for");
+		return reader_place(reader, node, &event->start_mark);
+	}
+	return reader_fail(reader, -EINVAL, &event->start_mark, "an alias without its anchor");
+}
+
+static int reader_event(struct reader *reader, const yaml_event_t *event)
+{
+	switch (event->type) {
+	case YAML_DOCUMENT_START_EVENT:
+		if (reader->yaml->root)
+			return reader_fail(reader, -EINVAL, &event->start_mark,
+					   "a second document; only one is expected");
+		return 0;
+	case YAML_SCALAR_EVENT:
+		return reader_scalar(reader, event);
+	case YAML_ALIAS_EVENT:
+		return reader_alias(reader, event);
+	case YAML_MAPPING_START_EVENT:
+		return reader_open(reader, YAML_MAP, event, event->data.mapping_start.anchor);
+	case YAML_SEQUENCE_START_EVENT:
+		return reader_open(reader, YAML_LIST, event, event->data.sequence_start.anchor);
+	case YAML_MAPPING_END_EVENT:
+	case YAML_SEQUENCE_END_EVENT:
+		return reader_close(reader);
+	default:
+		return 0;
+	}
+}
+
+/* The position of a byte that libyaml's reader refused: it gives an offset only. */
+static yaml_mark_t mark_of_offset(const char *text, size_t offset)
+{
+	yaml_mark_t mark = {.index = offset, .line = 0, .column = 0};
+	for (size_t i = 0; i < offset; i++) {
+		mark.column++;
+		if (text[i] == '\n') {
+			mark.line++;
+			mark.column = 0;
+		}
+	}
+	return mark;
+}
+
+/* What libyaml found wrong, in words that help. */
+static int reader_syntax_error(const struct reader *reader, const yaml_parser_t *parser,
+			       const char *text, size_t length)
+{
+	yaml_mark_t mark = parser->problem_mark;
+	if (parser->error == YAML_MEMORY_ERROR)
+		return err_set(reader->err, -ENOMEM, "%s: out of memory", reader->name);
+	if (parser->error == YAML_READER_ERROR) {
+		size_t offset = parser->problem_offset < length ? parser->problem_offset : length;
+		mark = mark_of_offset(text, offset);
+		bool nul = offset < length && text[offset] == '\0';
+		return reader_fail(reader, -EINVAL, &mark,
+				   nul ? "a NUL byte; this is not a text file"
+				       : "not UTF-8 text, or a control character");
+	}
+	bool tab = mark.index < length && text[mark.index] == '\t';
+	const char *problem = parser->problem ? parser->problem : "not YAML";
+	if (tab)
+		problem = "a tab; YAML is indented with blanks";
+	return reader_fail(reader, -EINVAL, &mark, problem);
+}
+
+static int reader_run(struct reader *reader, yaml_parser_t *parser, const char *text, size_t length)
+{
+	bool end = false;
+	while (!end) {
+		yaml_event_t event;
+		if (!yaml_parser_parse(parser, &event))
+			return reader_syntax_error(reader, parser, text, length);
+		int rc = reader_event(reader, &event);
+		end = event.type == YAML_STREAM_END_EVENT;
+		yaml_event_delete(&event);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int yaml_parse(const char *text, size_t length, const char *name, struct yaml **out,
+	       struct err *err)
+{
+	if (length > YAML_TEXT_MAX)
+		return err_set(err, -E2BIG, "%s: larger than 1 MiB; this is no configuration",
+			       name);
+	if (length >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0 ||
+			    (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)))
+		return err_set(err, -EINVAL,
+			       "%s:1:1: the file begins with a byte-order mark; save it as UTF-8 "
+			       "without one",
+			       name);
+
+	struct yaml *yaml = calloc(1, sizeof(*yaml));
+	if (!yaml)
+		return err_set(err, -ENOMEM, "%s: out of memory", name);
+	struct reader reader = {.name = name, .yaml = yaml, .err = err};
+	yaml_parser_t parser;
+	int rc = 0;
+	if (!yaml_parser_initialize(&parser)) {
+		(void)yaml_free(yaml);
+		return err_set(err, -ENOMEM, "%s: out of memory", name);
+	}
+	yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+	yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
+	rc = reader_run(&reader, &parser, text, length);
+	yaml_parser_delete(&parser);
+
+	if (rc == 0 && !yaml->root) { /* an empty file */
+		struct node *node;
+		const yaml_mark_t start = {0};
+		rc = reader_node(&reader, YAML_SCALAR, &start, NULL, &node);
+		if (rc == 0)
+			yaml->root = &node->public;
+	}
+	if (rc < 0) {
+		(void)yaml_free(yaml);
+		return rc;
+	}
+	*out = yaml;
+	return 0;
+}
+
+struct yaml *yaml_free(struct yaml *yaml)
+{
+	if (!yaml)
+		return NULL;
+	while (yaml->newest) {
+		struct node *node = yaml->newest;
+		yaml->newest = node->older;
+		free(node->anchor);
+		free(node->own_entries);
+		free(node->own_text);
+		free(node);
+	}
+	free(yaml);
+	return NULL;
+}
+
+const struct yaml_node *yaml_root(const struct yaml *yaml)
+{
+	return yaml->root;
+}
+
+const struct yaml_node *yaml_get(const struct yaml_node *node, const char *key)
+{
+	if (!node || node->kind != YAML_MAP)
+		return NULL;
+	for (size_t i = 0; i < node->entry_count; i++) {
+		if (strcmp(node->entries[i].key->text, key) == 0)
+			return node->entries[i].value;
+	}
+	return NULL;
+}
+
+bool yaml_is_null(const struct yaml_node *node)
+{
+	if (node->kind != YAML_SCALAR || node->quoted)
+		return false;
+	static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
+	for (size_t i = 0; i < array_length(nulls); i++) {
+		if (strcmp(node->text, nulls[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+const char *yaml_describe(const struct yaml_node *node, char *out, size_t size)
+{
+	if (node->kind == YAML_MAP)
+		(void)snprintf(out, size, "a map");
+	else if (node->kind == YAML_LIST)
+		(void)snprintf(out, size, "a list");
+	else if (yaml_is_null(node))
+		(void)snprintf(out, size, "nothing");
+	else
+		(void)snprintf(out, size, "'%.48s%s'", node->text, node->length > 48 ? "..." : "");
+	return out;
+}
