@@ -16,19 +16,19 @@
 
 enum sim_limits {
 	SIM_GPU_MAX = 16,
-	SIM_MODEL_MAX = 4,	 /* different GPU models in one machine */
-	SIM_GI_MAX = 7,		 /* MIG GPU instances of a GPU */
-	SIM_CI_MAX = 7,		 /* compute instances of a GPU instance */
+	SIM_MODEL_MAX = 4,	  /* different GPU models in one machine */
+	SIM_GI_MAX = 7,		  /* MIG GPU instances of a GPU */
+	SIM_CI_MAX = 7,		  /* compute instances of a GPU instance */
 	SIM_MIG_PROFILE_MAX = 12, /* rows of a model's MIG table */
 	SIM_PLACEMENT_MAX = 8,
 	SIM_MEMORY_SLICES = 8,
-	SIM_PROCESS_MAX = 64,	 /* per GPU */
-	SIM_LINK_MAX = 36,	 /* NVLinks of a GPU */
-	SIM_SAMPLE_MAX = 128,	 /* kept per-process utilisation samples of a GPU */
-	SIM_RULE_MAX = 64,	 /* standing "this function answers that" faults */
-	SIM_PENDING_MAX = 32,	 /* events that wait to be published */
-	SIM_EVENT_MAX = 1024,	 /* published events that are kept */
-	SIM_TRACE_MAX = 64,	 /* points of a load trace */
+	SIM_PROCESS_MAX = 64, /* per GPU */
+	SIM_LINK_MAX = 36,    /* NVLinks of a GPU */
+	SIM_SAMPLE_MAX = 128, /* kept per-process utilisation samples of a GPU */
+	SIM_RULE_MAX = 64,    /* standing "this function answers that" faults */
+	SIM_PENDING_MAX = 32, /* events that wait to be published */
+	SIM_EVENT_MAX = 1024, /* published events that are kept */
+	SIM_TRACE_MAX = 64,   /* points of a load trace */
 	SIM_NAME_MAX = 96,
 	SIM_UUID_MAX = 48,
 	SIM_TEXT_MAX = 64,
@@ -36,10 +36,11 @@ enum sim_limits {
 	SIM_FIELD_MAX = 303, /* NVML field ids are below this */
 };
 
-#define SIM_TICK_NS UINT64_C(100000000)
+#define SIM_TICK_NS	     UINT64_C(100000000)
 #define SIM_TICKS_PER_SECOND 10
-#define SIM_WHOLE_GPU UINT32_C(0xffffffff) /* gi/ci of something that concerns the whole GPU */
-/* Every simulated UUID starts so; nothing else does. It is how sluice knows and says "simulated". */
+#define SIM_WHOLE_GPU	     UINT32_C(0xffffffff) /* gi/ci of something that concerns the whole GPU */
+/* Every simulated UUID starts so; nothing else does. It is how sluice knows and says "simulated".
+ */
 #define SIM_UUID_PREFIX "51ce51ce"
 
 /* One row of a MIG table (simulator.md section 6). */
@@ -102,22 +103,27 @@ enum sim_shape { SIM_SHAPE_STEADY, SIM_SHAPE_BURST, SIM_SHAPE_SINE, SIM_SHAPE_TR
 
 /* A process on a GPU and the load it puts there. pid 0: free slot. */
 struct sim_process {
-	uint32_t pid;	       /* as the process that registered it saw it */
-	uint32_t host_pid;     /* as the initial PID namespace sees it; what NVML reports */
-	uint64_t start_time;   /* field 22 of /proc/PID/stat: tells a reused pid from the old one */
+	uint32_t pid;	   /* as the process that registered it saw it */
+	uint32_t host_pid; /* as the initial PID namespace sees it; what NVML reports */
+	uint64_t
+	    start_time;	       /* field 22 of /proc/PID/stat: tells a reused pid from the old one;
+				* 0: an invented process, which nobody looks up and which never dies */
+	uint64_t pid_ns;       /* inode of /proc/PID/ns/pid where `pid` counts; 0: the creator's */
 	uint32_t gi, ci;       /* MIG instance or SIM_WHOLE_GPU */
 	uint8_t type;	       /* enum sim_process_type */
 	uint8_t shape;	       /* enum sim_shape */
 	uint16_t trace_length; /* points in use, each held 1 s, repeated */
 	uint8_t trace_permille[SIM_TRACE_MAX][2]; /* little-endian 16-bit thousandths */
 	uint32_t util_permille, enc_permille, dec_permille;
-	int32_t membw_permille;	     /* memory-controller use; -1: half of util */
-	uint32_t tensor_permille;    /* share of the SM time on tensor cores */
-	uint64_t memory_bytes;	     /* allocations, without the context overhead */
+	int32_t membw_permille;	  /* memory-controller use; -1: half of util */
+	uint32_t tensor_permille; /* share of the SM time on tensor cores */
+	uint64_t memory_bytes;	  /* allocations, without the context overhead */
 	uint64_t pcie_tx_bps, pcie_rx_bps, nvlink_bps; /* bytes per second */
-	uint64_t begin_tick, end_tick;		       /* end 0: until it is removed or dies */
+	/* It works in the ticks after begin_tick up to and with end_tick, then its slot is free;
+	 * end 0: until it is removed or dies. */
+	uint64_t begin_tick, end_tick;
 	uint64_t sm_busy_permille_ticks; /* integral of its share: accounting and attribution */
-	uint32_t share_permille;	 /* what it got in the last tick */
+	uint32_t share_permille;	 /* of the whole GPU's SM time, in the last tick */
 };
 
 /* One per-process sample, as nvmlDeviceGetProcessUtilization returns them. */
@@ -178,8 +184,8 @@ struct sim_gpu {
 	/* physics: the state that a tick changes */
 	uint32_t util_permille, membw_permille, enc_permille, dec_permille, jpg_permille,
 	    ofa_permille, tensor_permille;
-	int64_t power_uw;	 /* after the lag, microwatts, without noise */
-	int64_t temperature_uc;	 /* micro degrees C */
+	int64_t power_uw;	/* after the lag, microwatts, without noise */
+	int64_t temperature_uc; /* micro degrees C */
 	uint32_t sm_mhz, mem_mhz;
 	uint32_t pstate, fan_permille;
 	uint32_t idle_ticks;	   /* since the last work; saturates */
@@ -192,7 +198,7 @@ struct sim_gpu {
 	uint32_t pcie_gen, pcie_width;
 
 	/* injected conditions */
-	uint32_t health; /* enum sim_health */
+	uint32_t health;   /* enum sim_health */
 	int32_t ambient_c; /* INT32_MIN: the model's */
 	bool fan_stuck, power_brake;
 	uint32_t recovery_action; /* field 230 */
@@ -226,7 +232,7 @@ struct sim_event {
 /* A standing fault on a function of the library. */
 enum sim_rule_kind { SIM_RULE_NONE, SIM_RULE_RETURN, SIM_RULE_SLOW, SIM_RULE_HANG };
 struct sim_rule {
-	uint32_t kind; /* enum sim_rule_kind */
+	uint32_t kind;	   /* enum sim_rule_kind */
 	char function[80]; /* "nvmlDeviceGetUUID", without version suffix too; "any" */
 	uint32_t gpu;	   /* index or SIM_WHOLE_GPU for every one */
 	uint32_t result;   /* nvmlReturn_t, for RETURN */
@@ -282,21 +288,25 @@ struct sim_machine {
 	uint32_t driver_loads;		/* counts reload-driver: the boot mark */
 	bool open_kernel_module;
 	uint64_t seed;
-	uint32_t clock;	     /* enum sim_clock */
-	uint32_t visibility; /* enum sim_visibility */
-	uint32_t dev_style;  /* enum sim_dev_style */
-	uint32_t layout;     /* enum sim_layout */
-	uint32_t breaks;     /* enum sim_break bits */
+	uint32_t clock;		/* enum sim_clock */
+	uint32_t visibility;	/* enum sim_visibility */
+	uint32_t dev_style;	/* enum sim_dev_style */
+	uint32_t layout;	/* enum sim_layout */
+	uint32_t breaks;	/* enum sim_break bits */
 	uint32_t imex_channels; /* nodes of /dev/nvidia-caps-imex-channels; 0: no such directory */
-	bool vgpu_guest;     /* config space has the vendor capability of a vGPU */
-	uint32_t quirks;     /* enum sim_quirk bits */
-	bool fabric;	     /* cluster UUID and clique id are set */
+	bool vgpu_guest;	/* config space has the vendor capability of a vGPU */
+	uint32_t quirks;	/* enum sim_quirk bits */
+	bool fabric;		/* cluster UUID and clique id are set */
+	/* Two things about MIG that are not known of real drivers; peers must bear both. */
+	bool mig_uuid_fresh;	 /* a re-created instance gets a new UUID, not its predecessor's */
+	bool mig_gi_swapped;	 /* half-GPU instances: id 1 at slice 4 and id 2 at slice 0 */
 	char root[SIM_PATH_MAX]; /* the trees; "" when there are none */
 	char log[SIM_PATH_MAX];	 /* call log; "" when off */
 
-	uint64_t tick;		 /* how far physics has been advanced */
-	uint64_t generation;	 /* counts published changes */
-	uint64_t kmsg_seq;	 /* next kernel-log sequence number */
+	uint64_t tick;	     /* how far physics has been advanced */
+	uint64_t generation; /* counts published changes */
+	uint64_t last_event; /* number of the newest published event */
+	uint64_t kmsg_seq;   /* next kernel-log sequence number */
 	uint32_t next_rule_id;
 
 	/* topology level (NVML's: 10, 20, 30, 40, 50) of each pair; 0 on the diagonal */

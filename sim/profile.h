@@ -23,8 +23,8 @@ struct sim_options {
 	bool fabric;
 };
 
-/* Parses `text`; `file` is its name in errors ("FILE:LINE:COLUMN: ..."). Fills `*out` with a machine
- * at tick 0 with no load. 0, or -1 with `error` (SIM_EXIT_INPUT). */
+/* Parses `text`; `file` is its name in errors ("FILE:LINE:COLUMN: ..."). Fills `*out` with a
+ * machine at tick 0 with no load. 0, or -1 with `error` (SIM_EXIT_INPUT). */
 int sim_profile_parse(const char *text, size_t length, const char *file,
 		      const struct sim_options *options, struct sim_machine *out,
 		      struct sim_error *error);

@@ -5,7 +5,7 @@
  * Readers never lock and never wait: two copies of the machine lie in the file, a sequence counter
  * names the good one. Writers are serialised by a robust mutex, work on the other copy and publish
  * it; one that is killed leaves the published copy as it was. Readers advance a private copy to the
- * present, so values move even where the file is read-only. (simulator.md section 3)
+ * present, so values move even where the file is read-only.
  */
 #ifndef SLUICE_SIM_STATE_H
 #define SLUICE_SIM_STATE_H
@@ -30,10 +30,12 @@ enum sim_open {
  * $XDG_RUNTIME_DIR/sluice/sim.state. Returns `out`. */
 const char *sim_state_default_path(char out[SIM_PATH_MAX]);
 
-/* Creates the file with `machine` in it. Refuses (SIM_EXIT_LIVE) when one is there and
- * (SIM_EXIT_FOREIGN) when something else is. 0 or -1. */
+/* Creates the file with `machine` in it, and its directory when only that is missing. Refuses
+ * (SIM_EXIT_LIVE) when a live machine is there and (SIM_EXIT_FOREIGN) when anything else is but an
+ * own state file of another version or from before the last boot, which it replaces. 0 or -1. */
 int sim_state_create(const char *path, const struct sim_machine *machine, struct sim_error *error);
-/* Maps the file, read-only when it cannot be had read-write. Returns enum sim_open. */
+/* Maps the file, read-only when it cannot be had read-write. One from before the last boot counts
+ * as none. */
 enum sim_open sim_state_open(const char *path, struct sim_state **out_state,
 			     struct sim_error *error);
 /* A machine of this process alone, without a file ($SLUICE_SIM_PROFILE). */
@@ -58,17 +60,42 @@ struct sim_machine *sim_state_write(struct sim_state *state);
 void sim_state_commit(struct sim_state *state);
 void sim_state_abort(struct sim_state *state);
 
+/* Fills pid, host_pid, start_time and pid_ns of a process that exists here. 0, or -1 when there is
+ * no such process. */
+int sim_state_identify(uint32_t pid, struct sim_process *out);
+
 /* The number of the newest published event; 0 if there was none. */
 uint64_t sim_state_last_event(struct sim_state *state);
 /*
- * The first event after number `after` of which the `want` function says yes. `timeout_ms` 0: only look. Returns 1 and
- * fills `out`, 0 on timeout. `*out_missed` grows by the events that were overwritten unread.
+ * The first event after number `after` of which the `want` function says yes. `timeout_ms` 0: only
+ * look. Under the virtual clock the time is up when it has passed by that clock or by the real one.
+ * Returns 1 and fills `out`, or 0 on timeout; either way out->number is the number to go on from.
+ * `*out_missed` grows by the events that were overwritten unread.
  */
 int sim_state_wait_event(struct sim_state *state, uint64_t after, uint32_t timeout_ms,
 			 bool (*want)(const struct sim_event *event, void *context), void *context,
 			 struct sim_event *out, uint64_t *out_missed);
 
-/* Virtual clock only: moves time forward. */
+/* Virtual clock only: moves time forward and wakes those who wait for events. 0 or -1. */
 int sim_state_advance(struct sim_state *state, uint64_t ticks, struct sim_error *error);
+
+/* For tests: who is alive, what time it is (nanoseconds of CLOCK_BOOTTIME), and a function that is
+ * called at the marked points of a write, where a test may kill the writer. NULL: the real thing.
+ */
+enum sim_state_step {
+	SIM_STEP_LOCKED,
+	SIM_STEP_EVENTS_ENTERED,
+	SIM_STEP_HALF_COPIED,
+	SIM_STEP_COPIED,
+	SIM_STEP_PUBLISHED,
+	SIM_STEP_WOKEN,
+	SIM_STEP_COUNT
+};
+void sim_state_use_alive(struct sim_state *state,
+			 bool (*is_alive)(const struct sim_process *process, void *context),
+			 void *context);
+void sim_state_use_clock(struct sim_state *state, uint64_t (*now_ns)(void *context), void *context);
+void sim_state_use_steps(struct sim_state *state,
+			 void (*at_step)(enum sim_state_step step, void *context), void *context);
 
 #endif

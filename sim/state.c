@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/error.h"
+#include "sim/state_private.h"
+
+_Static_assert(sizeof(struct sim_file) <= 2 * 1024 * 1024, "the state file has at most 2 MB");
+_Static_assert(sizeof(struct sim_machine) <= 440 * 1024,
+	       "a process maps at most two private copies");
+_Static_assert(sizeof(struct sim_machine) % 8 == 0, "machines are copied in words of 8 bytes");
+
+static uint64_t boot_time_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* Empty when it cannot be read, as in some sandboxes; then it is empty for everybody. */
+static void read_boot_id(char out[40])
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? 0 : read(fd, out, 36);
+
+	if (fd >= 0)
+		(void)close(fd);
+	memset(out + (length > 0 ? length : 0), 0, 40 - (size_t)(length > 0 ? length : 0));
+}
+
+const char *sim_state_default_path(char out[SIM_PATH_MAX])
+{
+	const char *path = secure_getenv("SLUICE_SIM_STATE");
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	int length;
+
+	if (path && path[0])
+		length = snprintf(out, SIM_PATH_MAX, "%s", path);
+	else if (geteuid() != 0 && runtime && runtime[0])
+		length = snprintf(out, SIM_PATH_MAX, "%s/sluice/sim.state", runtime);
+	else
+		length = snprintf(out, SIM_PATH_MAX, "/run/sluice/sim.state");
+	if (length < 0 || length >= SIM_PATH_MAX)
+		out[0] = '\0'; /* a path cut short would name another file */
+	return out;
+}
+
+static int init_header(struct sim_header *header, const struct sim_machine *machine)
+{
+	pthread_mutexattr_t attributes;
+	int result;
+
+	memcpy(header->magic, SIM_STATE_MAGIC, sizeof(header->magic));
+	header->format = SIM_STATE_FORMAT;
+	header->header_bytes = sizeof(*header);
+	header->file_bytes = sizeof(struct sim_file);
+	header->machine_bytes = sizeof(struct sim_machine);
+	header->layout = sim_state_layout();
+	read_boot_id(header->boot_id);
+	header->seed = machine->seed;
+	header->clock = machine->clock;
+	header->owner = geteuid();
+	header->start_ns = boot_time_ns() - machine->tick * SIM_TICK_NS;
+	header->pid_ns = sim_own_pid_ns();
+	result = pthread_mutexattr_init(&attributes);
+	if (result != 0)
+		return -result;
+	result = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	if (result == 0)
+		result = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	if (result == 0)
+		result = pthread_mutex_init(&header->writers, &attributes);
+	(void)pthread_mutexattr_destroy(&attributes);
+	return -result;
+}
+
+static int fill_file(struct sim_file *file, const struct sim_machine *machine)
+{
+	file->copy[0] = *machine;
+	return init_header(&file->header, machine);
+}
+
+/* What already lies at `path`. 0: nothing, 1: something that may be replaced, -1 with the error. */
+static int look_at(const char *path, struct sim_error *error)
+{
+	char magic[sizeof(SIM_STATE_MAGIC) - 1] = "";
+	struct sim_state *state = NULL;
+	enum sim_open open_result;
+	int fd;
+
+	open_result = sim_state_open(path, &state, error);
+	(void)sim_state_close(state);
+	if (open_result == SIM_OPEN_OK)
+		return sim_fail(error, SIM_EXIT_LIVE,
+				"a simulated machine is already running in '%s'; stop it with "
+				"'sluice sim stop', or choose another state file",
+				path);
+	if (open_result == SIM_OPEN_FOREIGN || open_result == SIM_OPEN_FAILED)
+		return -1;
+	if (access(path, F_OK) < 0 && errno == ENOENT)
+		return 0;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd >= 0) {
+		if (read(fd, magic, sizeof(magic)) < 0)
+			magic[0] = '\0';
+		(void)close(fd);
+	}
+	if (memcmp(magic, SIM_STATE_MAGIC, sizeof(magic)) != 0)
+		return sim_fail(error, SIM_EXIT_FOREIGN,
+				"'%s' is there and is not a state file; remove it or choose "
+				"another name",
+				path);
+	return 1;
+}
+
+/* Fills the new file `fd` and puts it in place. 0 or -errno. */
+static int write_file(int fd, const char *temporary, const char *path, bool replace,
+		      const struct sim_machine *machine)
+{
+	struct sim_file *file;
+	int result = posix_fallocate(fd, 0, sizeof(*file)); /* or a full disk would be a SIGBUS */
+
+	if (result != 0)
+		return -result;
+	if (fchmod(fd, 0644) < 0)
+		return -errno;
+	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (file == MAP_FAILED)
+		return -errno;
+	result = fill_file(file, machine);
+	(void)munmap(file, sizeof(*file));
+	if (result < 0)
+		return result;
+	if (replace)
+		return rename(temporary, path) < 0 ? -errno : 0;
+	if (link(temporary, path) < 0) /* unlike rename, never on top of somebody else's */
+		return -errno;
+	(void)unlink(temporary);
+	return 0;
+}
+
+static void make_directory(const char *path)
+{
+	char directory[SIM_PATH_MAX];
+	char *slash;
+
+	(void)snprintf(directory, sizeof(directory), "%s", path);
+	slash = strrchr(directory, '/');
+	if (!slash || slash == directory)
+		return;
+	*slash = '\0';
+	(void)mkdir(directory, 0755); /* if this fails, making the file says why */
+}
+
+int sim_state_create(const char *path, const struct sim_machine *machine, struct sim_error *error)
+{
+	char temporary[SIM_PATH_MAX];
+	int result, fd, found;
+
+	if (!path[0] ||
+	    snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= (int)sizeof(temporary))
+		return sim_fail(error, SIM_EXIT_INPUT,
+				"the state file's path is empty or too long");
+	found = look_at(path, error);
+	if (found < 0)
+		return -1;
+	make_directory(path);
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return sim_fail(error, SIM_EXIT_FAILED, "cannot create state file '%s': %s", path,
+				strerror(errno));
+	result = write_file(fd, temporary, path, found > 0, machine);
+	(void)close(fd);
+	if (result == 0)
+		return 0;
+	(void)unlink(temporary);
+	if (result == -EEXIST)
+		return sim_fail(error, SIM_EXIT_LIVE,
+				"another simulated machine was just started in '%s'", path);
+	return sim_fail(error, SIM_EXIT_FAILED, "cannot write state file '%s': %s", path,
+			strerror(-result));
+}
+
+/* A state around `file`, which it takes over on success; NULL when memory is short. */
+static struct sim_state *state_new(struct sim_file *file, bool writable)
+{
+	struct sim_state *state =
+	    mmap(NULL, sizeof(*state), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (state == MAP_FAILED)
+		return NULL;
+	/* A forked child starts with an unlocked lock and an empty view. Kernels before 4.14 do not
+	 * know this; there a child that was forked while another thread read would hang. */
+	(void)madvise(state, SIM_STATE_PAGE, MADV_WIPEONFORK);
+	state->file = file;
+	state->writable = writable;
+	state->pid_ns = sim_own_pid_ns();
+	state->is_alive = sim_process_is_alive;
+	state->alive_context = state;
+	return state;
+}
+
+static enum sim_open open_fd(const char *path, int *out_fd, bool *out_writable,
+			     struct sim_error *error)
+{
+	const int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	struct stat status;
+	int fd = open(path, O_RDWR | flags);
+
+	*out_writable = fd >= 0;
+	if (fd < 0 && (errno == EACCES || errno == EROFS || errno == EPERM))
+		fd = open(path, O_RDONLY | flags);
+	if (fd < 0) {
+		int code = errno;
+
+		(void)sim_fail(error, code == ELOOP ? SIM_EXIT_FOREIGN : SIM_EXIT_FAILED,
+			       code == ELOOP ? "'%s' is a symbolic link%s"
+					     : "cannot open state file '%s': %s",
+			       path, code == ELOOP ? "" : strerror(code));
+		if (code == ENOENT || code == ENOTDIR)
+			return SIM_OPEN_NONE;
+		return code == ELOOP ? SIM_OPEN_FOREIGN : SIM_OPEN_FAILED;
+	}
+	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) ||
+	    (status.st_uid != 0 && status.st_uid != geteuid())) {
+		(void)sim_fail(error, SIM_EXIT_FOREIGN,
+			       "'%s' is not a plain file of this user or of root", path);
+		(void)close(fd);
+		return SIM_OPEN_FOREIGN;
+	}
+	if (status.st_size != (off_t)sizeof(struct sim_file)) {
+		(void)sim_fail(error, SIM_EXIT_FAILED,
+			       "'%s' has %lld bytes, not the %zu of this version's state files; "
+			       "'sluice sim stop' and 'start' make a new one",
+			       path, (long long)status.st_size, sizeof(struct sim_file));
+		(void)close(fd);
+		return SIM_OPEN_VERSION;
+	}
+	*out_fd = fd;
+	return SIM_OPEN_OK;
+}
+
+static bool is_writers_lock(const pthread_mutex_t *lock)
+{
+#ifdef __GLIBC__
+	pthread_mutex_t fresh;
+	pthread_mutexattr_t attributes;
+	bool is_same;
+
+	/* the C library would follow another kind of lock through pointers in the file */
+	if (pthread_mutexattr_init(&attributes) != 0)
+		return false;
+	(void)pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	(void)pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	(void)pthread_mutex_init(&fresh, &attributes);
+	(void)pthread_mutexattr_destroy(&attributes);
+	is_same = lock->__data.__kind == fresh.__data.__kind;
+	(void)pthread_mutex_destroy(&fresh);
+	return is_same;
+#else
+	(void)lock;
+	return true;
+#endif
+}
+
+/* Whether a mapped file is one of ours. */
+static enum sim_open check_file(const char *path, const struct sim_file *file,
+				struct sim_error *error)
+{
+	const struct sim_header *header = &file->header;
+	char boot_id[40];
+
+	if (memcmp(header->magic, SIM_STATE_MAGIC, sizeof(header->magic)) != 0 ||
+	    header->format != SIM_STATE_FORMAT || header->header_bytes != sizeof(*header) ||
+	    header->file_bytes != sizeof(*file) ||
+	    header->machine_bytes != sizeof(struct sim_machine) ||
+	    header->layout != sim_state_layout() || !is_writers_lock(&header->writers)) {
+		(void)sim_fail(error, SIM_EXIT_FAILED,
+			       "'%s' is not a state file of this version; 'sluice sim stop' and "
+			       "'start' make a new one",
+			       path);
+		return SIM_OPEN_VERSION;
+	}
+	read_boot_id(boot_id);
+	if (memcmp(boot_id, header->boot_id, sizeof(boot_id)) != 0) {
+		(void)sim_fail(error, SIM_EXIT_FAILED,
+			       "the machine in '%s' was started before the last boot; start it "
+			       "again with 'sluice sim start'",
+			       path);
+		return SIM_OPEN_NONE;
+	}
+	return SIM_OPEN_OK;
+}
+
+enum sim_open sim_state_open(const char *path, struct sim_state **out_state,
+			     struct sim_error *error)
+{
+	struct sim_state *state = NULL;
+	struct sim_file *file;
+	bool writable = false;
+	uint64_t published;
+	int fd = -1;
+	enum sim_open result = open_fd(path, &fd, &writable, error);
+
+	if (result != SIM_OPEN_OK)
+		return result;
+	file =
+	    mmap(NULL, sizeof(*file), PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+	(void)close(fd);
+	if (file == MAP_FAILED) {
+		(void)sim_fail(error, SIM_EXIT_FAILED, "cannot map state file '%s': %s", path,
+			       strerror(errno));
+		return SIM_OPEN_FAILED;
+	}
+	result = check_file(path, file, error);
+	if (result == SIM_OPEN_OK) {
+		state = state_new(file, writable);
+		if (!state) {
+			(void)sim_fail(error, SIM_EXIT_FAILED, "'%s': out of memory", path);
+			result = SIM_OPEN_FAILED;
+		} else if (!sim_state_copy_published(state, &state->view, &published)) {
+			(void)sim_fail(error, SIM_EXIT_FAILED,
+				       "the machine in '%s' makes no sense: the file is damaged; "
+				       "'sluice sim stop' and 'start' make a new one",
+				       path);
+			result = SIM_OPEN_VERSION;
+		}
+	}
+	if (result != SIM_OPEN_OK) {
+		if (state)
+			(void)munmap(state, sizeof(*state));
+		(void)munmap(file, sizeof(*file));
+		return result;
+	}
+	*out_state = state;
+	return SIM_OPEN_OK;
+}
+
+int sim_state_private(const struct sim_machine *machine, struct sim_state **out_state)
+{
+	struct sim_state *state;
+	struct sim_file *file =
+	    mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (file == MAP_FAILED)
+		return -ENOMEM;
+	state = fill_file(file, machine) < 0 ? NULL : state_new(file, true);
+	if (!state) {
+		(void)munmap(file, sizeof(*file));
+		return -ENOMEM;
+	}
+	*out_state = state;
+	return 0;
+}
+
+struct sim_state *sim_state_close(struct sim_state *state)
+{
+	if (state) {
+		(void)munmap(state->file, sizeof(*state->file));
+		(void)munmap(state, sizeof(*state));
+	}
+	return NULL;
+}
+
+bool sim_state_is_writable(const struct sim_state *state)
+{
+	return state->writable;
+}
+
+void sim_state_use_alive(struct sim_state *state,
+			 bool (*is_alive)(const struct sim_process *process, void *context),
+			 void *context)
+{
+	state->is_alive = is_alive ? is_alive : sim_process_is_alive;
+	state->alive_context = is_alive ? context : state;
+}
+
+void sim_state_use_clock(struct sim_state *state, uint64_t (*now_ns)(void *context), void *context)
+{
+	state->now_ns = now_ns;
+	state->now_context = context;
+}
+
+void sim_state_use_steps(struct sim_state *state,
+			 void (*at_step)(enum sim_state_step step, void *context), void *context)
+{
+	state->at_step = at_step;
+	state->step_context = context;
+}
+
+uint64_t sim_state_now_tick(const struct sim_state *state, const struct sim_machine *machine)
+{
+	uint64_t now, start = state->file->header.start_ns;
+
+	if (machine->clock == SIM_CLOCK_VIRTUAL)
+		return machine->tick;
+	now = state->now_ns ? state->now_ns(state->now_context) : boot_time_ns();
+	/* a start in the future is what a time namespace or a damaged file looks like */
+	return now > start ? (now - start) / SIM_TICK_NS : 0;
+}
