@@ -22,7 +22,8 @@ int parse_hex(const char *text, uint64_t max, uint64_t *out);
 /* The same from `length` bytes that need not end in NUL: for text inside a larger buffer. */
 int parse_u64_span(const char *text, size_t length, uint64_t min, uint64_t max, uint64_t *out);
 int parse_hex_span(const char *text, size_t length, uint64_t max, uint64_t *out);
-/* "512", "4k", "16Gi", "16GiB", "1.5G": bytes. k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti of 1024. */
+/* "512", "4k", "16Gi", "16GiB", "1.5G": bytes. k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti of
+ * 1024. */
 int parse_size(const char *text, uint64_t min, uint64_t max, uint64_t *out_bytes);
 /* "90s", "1h30m", "250ms", "10" (seconds): nanoseconds. */
 int parse_duration(const char *text, uint64_t min_ns, uint64_t max_ns, uint64_t *out_ns);

@@ -13,10 +13,10 @@
 enum completion_shell { COMPLETION_BASH, COMPLETION_ZSH, COMPLETION_FISH };
 
 /* Called for every visible command below the root, `path` being "sim start". */
-typedef void completion_visit(const struct command *command, const char *path, void *context);
+typedef void (*completion_visit)(const struct command *command, const char *path, void *context);
 
-static void completion_walk(const struct command *command, const char *path,
-			    completion_visit *visit, void *context)
+static void completion_walk(const struct command *command, const char *path, completion_visit visit,
+			    void *context)
 {
 	visit(command, path, context);
 	for (const struct command *const *at = command->commands; at && *at; at++) {
@@ -105,7 +105,7 @@ static void completion_posix_functions(const struct command *root)
 {
 	static const struct {
 		const char *name;
-		completion_visit *visit;
+		completion_visit visit;
 	} functions[] = {
 	    {"_sluice_verbs", completion_case_verbs},
 	    {"_sluice_options", completion_case_options},

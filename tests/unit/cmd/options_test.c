@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/options.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "unit/cmd/sample.h"
+#include "unit/unit.h"
+
+static int parse(struct sample_options *values, struct option_result *result, struct err *err,
+		 bool posix, const char *const *words)
+{
+	const char *argv[16] = {"prog"};
+	int argc = 1;
+	for (; words[argc - 1]; argc++)
+		argv[argc] = words[argc - 1];
+	return options_parse(sample_rows, posix, argc, (char **)argv, values, result, err);
+}
+
+#define PARSE(...) parse(&values, &result, &err, false, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_values(void **state)
+{
+	struct sample_options values = {0};
+	struct option_result result;
+	struct err err = {0};
+	assert_int_equal(PARSE("--quiet", "--name=x y", "-f", "/p", "-n4", "--limit", "7",
+			       "--ambient=-5", "--mask=0xfF", "--memory=2Gi", "--wait", "1.5s",
+			       "--share=0.25", "-ojson"),
+			 0);
+	assert_true(values.quiet);
+	assert_string_equal(values.name, "x y");
+	assert_string_equal(values.file, "/p");
+	assert_int_equal(values.gpus, 4);
+	assert_int_equal(values.limit, 7);
+	assert_int_equal(values.ambient, -5);
+	assert_int_equal(values.mask, 0xff);
+	assert_int_equal(values.memory, UINT64_C(2) << 30);
+	assert_int_equal(values.wait_ns, 1500000000);
+	assert_true(values.share == 0.25);
+	assert_int_equal(values.output, OPTION_OUTPUT_JSON);
+}
+
+static void test_lists_and_positionals(void **state)
+{
+	struct sample_options values = {0};
+	struct option_result result;
+	struct err err = {0};
+	const char *argv[] = {"prog", "a", "-e", "A=1", "b", "--env=B=2", "--", "-q", NULL};
+	assert_int_equal(
+	    options_parse(sample_rows, false, 8, (char **)argv, &values, &result, &err), 0);
+	assert_int_equal(values.env.count, 2);
+	assert_string_equal(values.env.items[0], "A=1");
+	assert_string_equal(values.env.items[1], "B=2");
+	assert_false(values.quiet);
+	assert_string_equal(argv[result.first], "a");
+	assert_string_equal(argv[result.first + 1], "b");
+	assert_string_equal(argv[result.first + 2], "-q");
+	assert_null(argv[result.first + 3]);
+	options_done(sample_rows, &values);
+	assert_null(values.env.items);
+}
+
+static void test_posix_stops_at_the_command(void **state)
+{
+	struct sample_options values = {0};
+	struct option_result result;
+	struct err err = {0};
+	static const char *const words[] = {"-n", "2", "python3", "-q", "--name", NULL};
+	assert_int_equal(parse(&values, &result, &err, true, words), 0);
+	assert_int_equal(result.first, 3);
+	assert_int_equal(values.gpus, 2);
+	assert_false(values.quiet);
+	assert_null(values.name);
+}
+
+static void test_wrong(void **state)
+{
+	static const struct {
+		const char *word;
+		const char *says;
+	} cases[] = {
+	    {"--gpus=0", "option '--gpus': 0 is outside the range 1 to 16"},
+	    {"-n17", "outside the range 1 to 16"},
+	    {"--gpus=two", "option '--gpus' takes a whole number, not 'two'"},
+	    {"--gpus=", "takes a whole number, not ''"},
+	    {"--gpus", "option '--gpus' needs a value: N"},
+	    {"-n", "option '--gpus' needs a value: N"},
+	    {"--gpsu=1", "unknown option '--gpsu'; did you mean '--gpus'?"},
+	    {"--frobnicate", "unknown option '--frobnicate'"},
+	    {"--secrte", "unknown option '--secrte'"},
+	    {"-x", "unknown option '-x'"},
+	    {"--quiet=1", "option '--quiet' takes no value"},
+	    {"--help=1", "option '--help' takes no value"},
+	    {"--ambient=-41", "outside the range -40 to 60"},
+	    {"--mask=10000", "outside the range"},
+	    {"--mask=xyz", "takes a hexadecimal number"},
+	    {"--memory=4K", "takes a size such as"},
+	    {"--wait=61s", "outside the range 0 to 60000000000 nanoseconds"},
+	    {"--wait=soon", "takes a time such as"},
+	    {"--share=1.5", "outside the range 0 to 1"},
+	    {"--share=half", "takes a number such as 0.75"},
+	    {"--output=jsn", "option '--output' takes table|json, not 'jsn'; did you mean 'json'?"},
+	    {"--output=xml", "option '--output' takes table|json, not 'xml'"},
+	};
+	for (size_t i = 0; i < array_length(cases); i++) {
+		struct sample_options values = {.gpus = 3};
+		struct option_result result;
+		struct err err = {0};
+		assert_int_equal(PARSE(cases[i].word), -EINVAL);
+		if (!strstr(err.text, cases[i].says))
+			fail_msg("%s: '%s' does not say '%s'", cases[i].word, err.text,
+				 cases[i].says);
+		assert_int_equal(values.gpus, 3);
+	}
+}
+
+static void test_help_wins_and_required(void **state)
+{
+	struct sample_options values = {0};
+	struct option_result result = {0};
+	struct err err = {0};
+	assert_int_equal(PARSE("-h", "--nonsense"), 0);
+	assert_true(result.help);
+
+	static const struct option_row rows[] = {
+	    {.name = "gpus",
+	     .kind = OPTION_U32,
+	     .required = true,
+	     .help = "",
+	     OPTION_FIELD(struct sample_options, gpus)},
+	    {0},
+	};
+	const char *argv[] = {"prog", NULL};
+	assert_int_equal(options_parse(rows, false, 1, (char **)argv, &values, &result, &err),
+			 -EINVAL);
+	assert_string_equal(err.text, "option '--gpus' is missing");
+	assert_int_equal(options_parse(NULL, false, 1, (char **)argv, NULL, &result, &err), 0);
+	assert_int_equal(result.first, 1);
+}
+
+static void test_words_and_names(void **state)
+{
+	char word[OPTION_WORD_SIZE];
+	assert_true(options_word("a|bc|", 0, word));
+	assert_string_equal(word, "a");
+	assert_true(options_word("a|bc|", 1, word));
+	assert_string_equal(word, "bc");
+	assert_false(options_word("a|bc", 2, word));
+	assert_false(options_word(NULL, 0, word));
+	for (const struct option_row *row = sample_rows; row->name; row++) {
+		assert_true((options_value_name(row) == NULL) == (row->kind == OPTION_FLAG));
+		assert_non_null(option_kind_to_string(row->kind));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_values),
+	    cmocka_unit_test(test_lists_and_positionals),
+	    cmocka_unit_test(test_posix_stops_at_the_command),
+	    cmocka_unit_test(test_wrong),
+	    cmocka_unit_test(test_help_wins_and_required),
+	    cmocka_unit_test(test_words_and_names),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

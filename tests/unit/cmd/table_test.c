@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "unit/unit.h"
+
+static const struct table_column columns[] = {
+    {.title = "GPU", .align = TABLE_RIGHT},
+    {.title = "NAME", .may_shrink = true},
+    {.title = "MEM", .align = TABLE_RIGHT},
+    {.title = "STATE"},
+};
+
+static void expect(const struct table *table, size_t width, const char *text)
+{
+	char *out = NULL;
+	size_t size = 0;
+	FILE *stream = open_memstream(&out, &size);
+	assert_non_null(stream);
+	struct err err = {0};
+	assert_int_equal(table_print(table, stream, width, &err), 0);
+	assert_int_equal(table_width(stream), 0);
+	(void)fclose(stream);
+	assert_string_equal(out, text);
+	free(out);
+}
+
+static void test_alignment(void **state)
+{
+	_cleanup_table_ struct table *table = table_new(columns, 4);
+	expect(table, 0, "GPU  NAME  MEM  STATE\n");
+	table_addf(table, "%d", 0);
+	table_add(table, "NVIDIA A100");
+	table_add(table, "40 GiB");
+	table_add(table, "ok");
+	table_addf(table, "%d", 11);
+	table_add(table, "T4");
+	expect(table, 0,
+	       "GPU  NAME            MEM  STATE\n"
+	       "  0  NVIDIA A100  40 GiB  ok\n"
+	       " 11  T4                -  -\n");
+}
+
+static void test_hostile_and_wide_cells(void **state)
+{
+	static const struct table_column two[] = {{.title = "A"}, {.title = "B"}};
+	_cleanup_table_ struct table *table = table_new(two, 2);
+	table_add(table, "\x1b[2J\n");
+	table_add(table, NULL);
+	table_add(table, "\xe6\xbc\xa2");
+	table_add(table, "");
+	table_add(table, "\xc3\xa4");
+	table_add(table, "x");
+	expect(table, 0,
+	       "A            B\n"
+	       "\\x1b[2J\\x0a  -\n"
+	       "\xe6\xbc\xa2           -\n"
+	       "\xc3\xa4            x\n");
+}
+
+static void test_shrinks_to_the_terminal(void **state)
+{
+	_cleanup_table_ struct table *table = table_new(columns, 4);
+	table_add(table, "0");
+	table_add(table, "NVIDIA A100-SXM4-40GB");
+	table_add(table, "40 GiB");
+	table_add(table, "ok");
+	expect(table, 30,
+	       "GPU  NAME           MEM  STATE\n"
+	       "  0  NVIDIA A1…  40 GiB  ok\n");
+	expect(table, 10, /* not below TABLE_SHRINK_MIN */
+	       "GPU  NAME         MEM  STATE\n"
+	       "  0  NVIDIA …  40 GiB  ok\n");
+}
+
+static void test_long_cells_are_cut(void **state)
+{
+	static const struct table_column one[] = {{.title = "A"}};
+	_cleanup_table_ struct table *table = table_new(one, 1);
+	char *text = malloc(3 * TABLE_CELL_MAX);
+	assert_non_null(text);
+	memset(text, 'a', 3 * TABLE_CELL_MAX - 1);
+	text[3 * TABLE_CELL_MAX - 1] = '\0';
+	table_add(table, text);
+	char *out = NULL;
+	size_t size = 0;
+	FILE *stream = open_memstream(&out, &size);
+	assert_non_null(stream);
+	assert_int_equal(table_print(table, stream, 0, NULL), 0);
+	(void)fclose(stream);
+	assert_int_equal(size, 2 + TABLE_CELL_MAX + 1);
+	free(out);
+	free(text);
+}
+
+static void test_write_errors(void **state)
+{
+	_cleanup_table_ struct table *table = table_new(columns, 4);
+	struct err err = {0};
+	FILE *full = fopen("/dev/full", "we");
+	assert_non_null(full);
+	assert_int_equal(table_print(table, full, 0, &err), -ENOSPC);
+	(void)fclose(full);
+	full = fopen("/dev/full", "we");
+	json_t *json = json_pack("[i]", 1);
+	assert_int_equal(table_print_json(json, full, &err), -ENOSPC);
+	json_decref(json);
+	(void)fclose(full);
+	assert_int_equal(table_print_json(NULL, stdout, &err), -ENOMEM);
+}
+
+static void test_json(void **state)
+{
+	char *out = NULL;
+	size_t size = 0;
+	FILE *stream = open_memstream(&out, &size);
+	assert_non_null(stream);
+	json_t *json = json_pack("{s:o, s:o, s:o}", "a", table_json_text("g\xc3\xbc\xff\x1b"), "b",
+				 table_json_text(NULL), "c", table_json_text(""));
+	assert_int_equal(table_print_json(json, stream, NULL), 0);
+	json_decref(json);
+	(void)fclose(stream);
+	assert_string_equal(out, "{\n  \"a\": \"g\xc3\xbc\xef\xbf\xbd\\u001B\",\n  \"b\": null,\n"
+				 "  \"c\": \"\"\n}\n");
+	free(out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_alignment),
+	    cmocka_unit_test(test_hostile_and_wide_cells),
+	    cmocka_unit_test(test_shrinks_to_the_terminal),
+	    cmocka_unit_test(test_long_cells_are_cut),
+	    cmocka_unit_test(test_write_errors),
+	    cmocka_unit_test(test_json),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
