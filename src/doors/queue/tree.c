@@ -75,6 +75,8 @@ static int tree_by_pid(const void *a, const void *b)
 
 static struct tree_process *tree_find(struct tree_process *all, size_t count, pid_t pid)
 {
+	if (count == 0)
+		return NULL; /* `all` is NULL then, which bsearch() may not be given */
 	struct tree_process key = {.pid = pid};
 	return bsearch(&key, all, count, sizeof(*all), tree_by_pid);
 }
