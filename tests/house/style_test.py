@@ -115,6 +115,22 @@ def test_header_and_test_of_a_source(tree):
     ]
 
 
+def test_a_module_in_several_files_shares_header_and_test(tree):
+    tree.write("src/base/text_fold.c", LICENCE)
+    tree.write("src/base/text_fold_greek.c", LICENCE)
+    assert findings(tree) == []
+    tree.write("src/base/context_fold.c", LICENCE)
+    assert [line.split(":")[0] for line in findings(tree)] == ["src/base/context_fold.c"] * 2
+
+
+def test_a_command_may_be_tested_from_outside(tree):
+    tree.write("src/main.c", LICENCE)
+    tree.write("src/cmd/topo.c", LICENCE)
+    assert findings(tree) == ["src/cmd/topo.c: has no tests/unit/cmd/topo_test.c [mirror]"]
+    tree.write("tests/e2e/topo_test.py", "# SPDX-License-Identifier: Apache-2.0\n")
+    assert findings(tree) == []
+
+
 def test_exceptions_want_a_reason_and_a_use(tree):
     tree.write("src/hardware/gpu.c", LICENCE)
     tree.write("tools/style-exceptions",
