@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "doors/queue/tree.h"
 
 enum { TICKET_TRIES = 256, TICKET_NUMBER_DIGITS = 12, TICKET_WORD_DIGITS = 16 };
 
@@ -92,6 +93,8 @@ static int ticket_compare(uint64_t number_a, const struct ticket_wants *a, uint6
 
 struct ticket_line {
 	const struct ticket *self; /* NULL: only the highest number is wanted */
+	uint64_t limit_number;	   /* only who is before this place is looked at */
+	struct ticket_wants limit_wants;
 	uint64_t highest;
 	size_t ahead; /* who want something of ours and are before us */
 	uint64_t previous_number;
@@ -104,7 +107,7 @@ static void ticket_see(struct ticket_line *seen, uint64_t number, const struct t
 		seen->highest = number;
 	const struct ticket *self = seen->self;
 	if (!self || !ticket_wants_overlap(wants, &self->wants) ||
-	    ticket_compare(number, wants, self->number, &self->wants) >= 0)
+	    ticket_compare(number, wants, seen->limit_number, &seen->limit_wants) >= 0)
 		return;
 	if (seen->ahead == 0 ||
 	    ticket_compare(number, wants, seen->previous_number, &seen->previous_wants) > 0) {
@@ -170,11 +173,21 @@ void ticket_release(struct ticket *ticket)
 	*ticket = TICKET_NONE;
 }
 
+static bool ticket_is_stopped(const struct note *holder)
+{
+	struct tree_process process;
+	return holder->pid > 0 && tree_read(holder->pid, &process, NULL) == 0 &&
+	       process.state == 'T';
+}
+
 int ticket_watch(const struct token_place *place, const struct ticket *ticket,
 		 struct note *out_holder, size_t *out_ahead, struct err *err)
 {
+	struct ticket_line seen = {.self = ticket};
+	seen.limit_number = ticket->number;
+	seen.limit_wants = ticket->wants;
 	for (int try = 0; try < TICKET_TRIES; try++) {
-		struct ticket_line seen = {.self = ticket};
+		seen.ahead = 0;
 		int result = ticket_read_line(place, &seen, err);
 		if (result < 0)
 			return result;
@@ -184,11 +197,17 @@ int ticket_watch(const struct token_place *place, const struct ticket *ticket,
 		result = ticket_name(place, seen.previous_number, &seen.previous_wants, name, err);
 		if (result < 0)
 			return result;
-		int fd = token_socket_connect(name, out_holder, err);
-		if (fd >= 0)
-			*out_ahead = seen.ahead;
-		if (fd != -ECONNREFUSED) /* refused: it left between reading and connecting */
+		_cleanup_close_ int fd = token_socket_connect(name, out_holder, err);
+		if (fd == -ECONNREFUSED)
+			continue; /* it left between reading and connecting */
+		if (fd < 0)
 			return fd;
+		if (!ticket_is_stopped(out_holder)) {
+			*out_ahead = seen.ahead;
+			return take_fd(&fd);
+		}
+		seen.limit_number = seen.previous_number;
+		seen.limit_wants = seen.previous_wants;
 	}
 	return err_set(err, -EAGAIN, "the queue changes faster than it can be read");
 }

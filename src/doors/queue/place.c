@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/queue/place.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/parse.h"
+#include "hardware/snapshot.h"
+#include "units/allocator.h"
+
+/* Copies text of limited length; both ends are NUL-terminated and of the same or a larger size. */
+static void place_copy(char *to, size_t size, const char *from)
+{
+	(void)snprintf(to, size, "%s", from); /* cut if need be: only shown */
+}
+
+static uint32_t place_find_outsider(const struct snapshot *snapshot, const char *gpu_uuid,
+				    const struct mig_device *mig)
+{
+	const struct snapshot_gpu *gpu = snapshot ? snapshot_find(snapshot, gpu_uuid) : NULL;
+	for (uint32_t i = 0; gpu && i < gpu->process_count; i++) {
+		const struct snapshot_process *process = &gpu->process[i];
+		if (!(process->type & (SNAPSHOT_PROCESS_COMPUTE | SNAPSHOT_PROCESS_MPS)))
+			continue;
+		if (!mig || (process->gi == mig->gi &&
+			     (process->ci == mig->ci || process->ci == SNAPSHOT_WHOLE_GPU)))
+			return process->pid;
+	}
+	return 0;
+}
+
+static void place_add(struct place *place, const struct inventory *inventory,
+		      const struct snapshot *snapshot, uint32_t gpu_place, uint32_t mig_place)
+{
+	if (place->count == PLACE_UNIT_MAX)
+		return;
+	const struct gpu *gpu = &inventory->gpus[gpu_place];
+	const struct mig_device *mig =
+	    mig_place == PLACE_WHOLE ? NULL : &inventory->migs[mig_place];
+	struct place_unit *unit = &place->unit[place->count++];
+	*unit = (struct place_unit){.index = gpu->index,
+				    .gpu = gpu_place,
+				    .mig = mig_place,
+				    .healthy = gpu->state == GPU_STATE_OK};
+	place_copy(unit->uuid, sizeof(unit->uuid), mig ? mig->uuid : gpu->uuid);
+	place_copy(unit->reason, sizeof(unit->reason),
+		   gpu->reason[0] ? gpu->reason : gpu_state_to_string(gpu->state));
+	if (mig)
+		(void)snprintf(unit->label, sizeof(unit->label), "MIG %u:%u", gpu->index,
+			       mig->index);
+	else
+		(void)snprintf(unit->label, sizeof(unit->label), "GPU %u", gpu->index);
+	unit->outsider = place_find_outsider(snapshot, gpu->uuid, mig);
+}
+
+static bool place_is_whole(const struct gpu *gpu)
+{
+	return gpu->mig_current != GPU_MIG_ENABLED;
+}
+
+static int place_find_any(const struct inventory *inventory, const struct snapshot *snapshot,
+			  size_t needed, struct place *place, struct err *err)
+{
+	for (uint32_t i = 0; i < inventory->gpu_count; i++)
+		if (place_is_whole(&inventory->gpus[i]))
+			place_add(place, inventory, snapshot, i, PLACE_WHOLE);
+	size_t whole = place->count;
+	for (uint32_t i = 0; whole == 0 && i < inventory->mig_count; i++)
+		place_add(place, inventory, snapshot, inventory->migs[i].parent, i);
+	place->needed = needed;
+	if (needed <= place->count)
+		return 0;
+	if (whole > 0 && inventory->mig_count > 0)
+		return err_set(err, -ERANGE,
+			       "%zu GPUs are asked for, and this machine has %zu (and %u MIG "
+			       "devices, which --gpu-ids can name)",
+			       needed, whole, inventory->mig_count);
+	return err_set(err, -ERANGE, "%zu %s asked for, and this machine has %zu%s", needed,
+		       needed == 1 ? "GPU is" : "GPUs are", place->count,
+		       whole == 0 && place->count ? " (all of them MIG devices)" : "");
+}
+
+static const struct gpu *place_gpu_by_index(const struct inventory *inventory, uint64_t index)
+{
+	for (uint32_t i = 0; i < inventory->gpu_count; i++)
+		if (inventory->gpus[i].index == index)
+			return &inventory->gpus[i];
+	return NULL;
+}
+
+static const struct mig_device *place_mig_by_index(const struct inventory *inventory,
+						   const struct gpu *gpu, uint64_t index)
+{
+	for (uint32_t i = 0; i < inventory->mig_count; i++)
+		if (&inventory->gpus[inventory->migs[i].parent] == gpu &&
+		    inventory->migs[i].index == index)
+			return &inventory->migs[i];
+	return NULL;
+}
+
+/* What one id names: 0 and either a GPU or, with its parent, a MIG device. */
+static int place_read_id(const struct inventory *inventory, const char *id,
+			 const struct gpu **out_gpu, const struct mig_device **out_mig,
+			 struct err *err)
+{
+	const char *colon = strchr(id, ':');
+	uint64_t gpu_index, mig_index;
+	*out_mig = NULL;
+	*out_gpu = NULL;
+	if (parse_u64(id, 0, UINT32_MAX - 1, &gpu_index) == 0) {
+		*out_gpu = place_gpu_by_index(inventory, gpu_index);
+	} else if (colon &&
+		   parse_u64_span(id, (size_t)(colon - id), 0, UINT32_MAX - 1, &gpu_index) == 0 &&
+		   parse_u64(colon + 1, 0, UINT32_MAX - 1, &mig_index) == 0) {
+		*out_gpu = place_gpu_by_index(inventory, gpu_index);
+		if (*out_gpu)
+			*out_mig = place_mig_by_index(inventory, *out_gpu, mig_index);
+		if (!*out_mig)
+			*out_gpu = NULL;
+	} else if (strncmp(id, "GPU-", 4) == 0) {
+		*out_gpu = inventory_find_gpu(inventory, id);
+	} else if (strncmp(id, "MIG-", 4) == 0) {
+		*out_mig = inventory_find_mig(inventory, id);
+		if (*out_mig)
+			*out_gpu = &inventory->gpus[(*out_mig)->parent];
+	} else {
+		return err_set(err, -EINVAL,
+			       "'%s' is no GPU: an index (3), a MIG device (3:1) or a UUID is "
+			       "wanted; `sluice devices` shows them",
+			       id);
+	}
+	if (!*out_gpu)
+		return err_set(err, -ENOENT,
+			       "this machine has no GPU '%s': `sluice devices` shows what it has",
+			       id);
+	return 0;
+}
+
+static int place_add_id(const struct inventory *inventory, const struct snapshot *snapshot,
+			const char *id, struct place *place, struct err *err)
+{
+	const struct gpu *gpu;
+	const struct mig_device *mig;
+	int result = place_read_id(inventory, id, &gpu, &mig, err);
+	if (result < 0)
+		return result;
+	if (!mig && !place_is_whole(gpu))
+		return err_set(err, -EINVAL,
+			       "GPU %u is split into MIG devices and is not given as a whole: name "
+			       "one of them (%u:0)",
+			       gpu->index, gpu->index);
+	size_t before = place->count;
+	place_add(place, inventory, snapshot, (uint32_t)(gpu - inventory->gpus),
+		  mig ? (uint32_t)(mig - inventory->migs) : PLACE_WHOLE);
+	if (place->count == before)
+		return err_set(err, -EINVAL, "more than %d GPUs are named", PLACE_UNIT_MAX);
+	for (size_t i = 0; i < before; i++)
+		if (strcmp(place->unit[i].uuid, place->unit[before].uuid) == 0)
+			return err_set(err, -EINVAL, "%s is named twice", place->unit[i].label);
+	return 0;
+}
+
+static int place_find_ids(const struct inventory *inventory, const struct snapshot *snapshot,
+			  const char *ids, struct place *place, struct err *err)
+{
+	if (strnlen(ids, PLACE_IDS_MAX) == PLACE_IDS_MAX)
+		return err_set(err, -EINVAL, "the list of GPUs is too long");
+	for (const char *at = ids;;) {
+		size_t length = strcspn(at, ",");
+		char id[GPU_UUID_MAX];
+		if (length == 0 || length >= sizeof(id))
+			return err_set(err, -EINVAL,
+				       "the list of GPUs '%.80s' has an entry that is %s", ids,
+				       length ? "too long" : "empty");
+		memcpy(id, at, length);
+		id[length] = '\0';
+		int result = place_add_id(inventory, snapshot, id, place, err);
+		if (result < 0)
+			return result;
+		if (at[length] == '\0')
+			break;
+		at += length + 1;
+	}
+	place->needed = place->count;
+	return 0;
+}
+
+int place_find(const struct inventory *inventory, const struct snapshot *snapshot, const char *ids,
+	       size_t needed, struct place *out, struct err *err)
+{
+	*out = (struct place){0};
+	return ids ? place_find_ids(inventory, snapshot, ids, out, err)
+		   : place_find_any(inventory, snapshot, needed, out, err);
+}
+
+static void place_mark(const struct place *place, const struct allocator_unit *answer, size_t count,
+		       bool *chosen)
+{
+	for (size_t a = 0; a < count; a++)
+		for (size_t i = 0; i < place->count; i++) {
+			const struct place_unit *unit = &place->unit[i];
+			uint32_t device = unit->mig == PLACE_WHOLE ? 0 : unit->mig;
+			if (unit->gpu == answer[a].gpu && device == answer[a].device)
+				chosen[i] = true;
+		}
+}
+
+/* The question to the allocator; its arrays are the caller's. */
+static void place_ask(const struct place *place, const bool *is_free, struct allocator_unit *units,
+		      uint32_t *per_gpu, struct allocator_question *out)
+{
+	*out = (struct allocator_question){.available = units,
+					   .size = place->needed,
+					   .policy = ALLOCATOR_PACKED,
+					   .pool_per_gpu = per_gpu};
+	for (size_t i = 0; i < place->count; i++) {
+		const struct place_unit *unit = &place->unit[i];
+		bool mig = unit->mig != PLACE_WHOLE;
+		per_gpu[unit->gpu]++;
+		out->shared |= mig;
+		if (is_free[i])
+			units[out->available_count++] = (struct allocator_unit){
+			    .gpu = unit->gpu, .device = mig ? unit->mig : 0};
+	}
+}
+
+static void place_allocator_free(struct allocator **allocator)
+{
+	*allocator = allocator_free(*allocator);
+}
+
+int place_choose(const struct inventory *inventory, const struct place *place, const bool *is_free,
+		 bool *chosen, struct err *err)
+{
+	memset(chosen, 0, place->count * sizeof(*chosen));
+	_cleanup_free_ struct allocator_topology *topology = calloc(1, sizeof(*topology));
+	_cleanup_free_ struct allocator_unit *units = calloc(PLACE_UNIT_MAX, sizeof(*units));
+	_cleanup_free_ struct allocator_unit *answer = calloc(PLACE_UNIT_MAX, sizeof(*answer));
+	_cleanup_free_ uint32_t *per_gpu = calloc(GPU_MAX, sizeof(*per_gpu));
+	if (!topology || !units || !answer || !per_gpu)
+		return err_set(err, -ENOMEM, "no memory to choose GPUs with");
+
+	struct allocator_question question;
+	place_ask(place, is_free, units, per_gpu, &question);
+	allocator_topology_weigh(inventory, topology);
+	_cleanup_(place_allocator_free) struct allocator *allocator = NULL;
+	int result = allocator_new(topology, &allocator, err);
+	if (result < 0)
+		return result;
+	result = allocator_prefer(allocator, &question, answer, err);
+	if (result < 0)
+		return result;
+	if ((size_t)result != place->needed)
+		return err_set(err, -EIO, "%zu GPUs were to be chosen, %d were", place->needed,
+			       result);
+	place_mark(place, answer, (size_t)result, chosen);
+	return 0;
+}
