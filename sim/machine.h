@@ -131,6 +131,7 @@ struct sim_sample {
 	uint64_t tick;
 	uint32_t pid;
 	uint16_t sm, mem, enc, dec; /* permille */
+	uint32_t reserved;	    /* 0: no byte of a machine is left to chance */
 };
 
 struct sim_ci {
@@ -227,6 +228,7 @@ struct sim_event {
 	uint32_t gpu;
 	uint32_t gi, ci;
 	bool silent; /* the driver "missed" it: kernel log only */
+	uint8_t reserved[3];
 };
 
 /* A standing fault on a function of the library. */

@@ -182,13 +182,13 @@ static void list_demands(struct run *run, uint64_t tick)
 			continue;
 		*demand = (struct demand){.slot = i};
 		run->demand_count++;
+		if (process->end_tick != 0 && process->end_tick + 1 < run->horizon)
+			run->horizon = process->end_tick + 1;
 		if (tick <= process->begin_tick) {
 			if (process->begin_tick + 1 < run->horizon)
 				run->horizon = process->begin_tick + 1;
 			continue;
 		}
-		if (process->end_tick != 0 && process->end_tick + 1 < run->horizon)
-			run->horizon = process->end_tick + 1;
 		if (run->gpu->health != SIM_GPU_OK)
 			continue;
 		demand->factor = shape_factor(process, tick);
