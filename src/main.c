@@ -7,6 +7,7 @@
 /* In the order in which `sluice --help` shows them within their groups. */
 static const struct command *const commands[] = {
     &cmd_help,
+    &cmd_config,
     &cmd_completion,
     &cmd_dump,
     NULL,

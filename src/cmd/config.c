@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice config check` and `sluice config show`. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "cmd/table.h"
+#include "policy/config.h"
+
+struct config_options {
+	enum option_output output;
+	bool strict;
+	const char *flag[SCHEMA_COUNT];
+};
+
+static void config_cleanup(struct config **config)
+{
+	*config = config_free(*config);
+}
+
+/* --- check ----------------------------------------------------------------------------------- */
+
+static json_t *check_json(const char *file, const struct config *config, const struct err *err)
+{
+	json_t *warnings = json_array();
+	for (uint32_t i = 0; config && i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++) {
+		const struct config_warning *warning = &config->warning[i];
+		(void)json_array_append_new(warnings,
+					    json_pack("{s:i, s:i, s:o}", "line", (int)warning->line,
+						      "column", (int)warning->column, "text",
+						      table_json_text(warning->text)));
+	}
+	return json_pack("{s:o, s:b, s:o, s:o}", "file", table_json_text(file), "ok",
+			 config != NULL, "error", config ? json_null() : table_json_text(err->text),
+			 "warnings", warnings);
+}
+
+static void check_text(const char *file, const struct config *config, const struct err *err)
+{
+	if (!config) {
+		printf("%s\n", err->text);
+		return;
+	}
+	for (uint32_t i = 0; i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++)
+		printf("%s:%" PRIu32 ":%" PRIu32 ": warning: %s\n", file, config->warning[i].line,
+		       config->warning[i].column, config->warning[i].text);
+	if (config->warning_count > CONFIG_WARNINGS_MAX)
+		printf("%s: %" PRIu32 " more warnings\n", file,
+		       config->warning_count - CONFIG_WARNINGS_MAX);
+	printf("%s: ok\n", file);
+}
+
+static int check_run(const struct cmd_call *call)
+{
+	const struct config_options *options = call->options;
+	bool json = options->output == OPTION_OUTPUT_JSON;
+	json_t *results = json_array();
+	int status = CMD_EXIT_OK;
+	for (int i = 0; i < call->argc; i++) {
+		_cleanup_(config_cleanup) struct config *config = NULL;
+		struct err err = {0};
+		if (config_load(call->argv[i], NULL, options->strict, &config, &err) < 0)
+			status = CMD_EXIT_FAILED;
+		if (json)
+			(void)json_array_append_new(results,
+						    check_json(call->argv[i], config, &err));
+		else
+			check_text(call->argv[i], config, &err);
+	}
+	struct err err = {0};
+	if (json && table_print_json(results, stdout, &err) < 0)
+		status = cmd_fail(call, CMD_EXIT_FAILED, &err);
+	json_decref(results);
+	return status;
+}
+
+static const struct option_row check_options[] = {
+    {.name = "strict",
+     .kind = OPTION_FLAG,
+     .help = "take unknown keys for errors",
+     OPTION_FIELD(struct config_options, strict)},
+    OPTION_OUTPUT(struct config_options, output),
+    {.name = NULL},
+};
+
+static const struct cmd_exit_row check_exits[] = {
+    {CMD_EXIT_OK, "every file would be accepted; there may be warnings"},
+    {CMD_EXIT_FAILED, "a file was refused or cannot be read"},
+    {0, NULL},
+};
+
+static const struct cmd_example check_examples[] = {
+    {"sluice config check config.yaml",
+     "says whether this file would be accepted, and what is odd"},
+    {NULL, NULL},
+};
+
+static const struct command config_check = {
+    .name = "check",
+    .summary = "Says whether a configuration file would be accepted",
+    .description =
+	"Reads each FILE as the service would and prints what is wrong with it, as "
+	"FILE:LINE:COLUMN: KEY: what was expected and what was found. It looks at the file alone: "
+	"whether the GPUs that it names are in this machine is not checked.\n\n"
+	"Files of the NVIDIA device plugin are accepted as they are. A key that is not known is a "
+	"warning there, and an error in our own part, sluice.",
+    .group = CMD_GROUP_SERVICE,
+    .run = check_run,
+    .options = check_options,
+    .options_size = sizeof(struct config_options),
+    .positional = "FILE...",
+    .positional_min = 1,
+    .positional_max = CMD_ARGUMENTS_ANY,
+    .exits = check_exits,
+    .examples = check_examples,
+};
+
+/* --- show ------------------------------------------------------------------------------------ */
+
+enum show_limits {
+	SHOW_COMMENT_COLUMN = 52,
+};
+
+/* A value as YAML: texts quoted as JSON does it, lists of words in brackets. */
+static void show_value(const struct schema_row *row, const char *value, char *out, size_t size)
+{
+	if (row->type == SCHEMA_WORDS) {
+		(void)snprintf(out, size, "[%s]", value);
+	} else if (row->type == SCHEMA_TEXT) {
+		json_t *text = table_json_text(value);
+		char *dumped = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
+		(void)snprintf(out, size, "%s", dumped ? dumped : "\"\"");
+		free(dumped);
+		json_decref(text);
+	} else {
+		(void)snprintf(out, size, "%s", value);
+	}
+}
+
+static int depth_of(const char *path)
+{
+	int depth = 0;
+	while ((path = strchr(path, '.'))) {
+		depth++;
+		path++;
+	}
+	return depth;
+}
+
+/* Opens the maps that `path` is in and `before` was not, and prints the indent of its last key. */
+static const char *show_key(const char *before, const char *path)
+{
+	size_t common = 0;
+	for (size_t i = 0; path[i] == before[i] && path[i] != '\0'; i++) {
+		if (path[i] == '.')
+			common = i + 1;
+	}
+	int depth = 0;
+	const char *at = path;
+	for (const char *dot; (dot = strchr(at, '.')); at = dot + 1, depth++) {
+		if ((size_t)(at - path) >= common)
+			printf("%*s%.*s:\n", 2 * depth, "", (int)(dot - at), at);
+	}
+	printf("%*s", 2 * depth, "");
+	return at;
+}
+
+static void show_selectors(const char *before, const char *path,
+			   const struct config_selectors *selectors)
+{
+	printf("%s: [", show_key(before, path));
+	for (size_t i = 0; i < selectors->count; i++) {
+		const struct config_selector *selector = &selectors->items[i];
+		const char *prefix = selector->kind == CONFIG_SELECT_NAME ? "name:" : "";
+		bool plain = selector->kind == CONFIG_SELECT_INDEX;
+		printf("%s%s%s%s%s", i ? ", " : "", plain ? "" : "\"", prefix, selector->text,
+		       plain ? "" : "\"");
+	}
+	printf("]\n");
+}
+
+static void show_shares(const struct config_sharing *sharing)
+{
+	printf("    resources:\n");
+	for (size_t i = 0; i < sharing->count; i++) {
+		const struct config_share *share = &sharing->items[i];
+		printf("    - name: %s\n      replicas: %" PRIu32 "\n", share->name,
+		       share->replicas);
+		if (*share->rename)
+			printf("      rename: %s\n", share->rename);
+		if (share->devices == CONFIG_DEVICES_ALL)
+			printf("      devices: all\n");
+		else if (share->devices == CONFIG_DEVICES_COUNT)
+			printf("      devices: %" PRIu32 "\n", share->device_count);
+		else
+			show_selectors("sharing.timeSlicing.x",
+				       "sharing.timeSlicing.resources.devices",
+				       &share->device_list);
+	}
+}
+
+static void show_rules(const char *name, const struct config_rules *rules)
+{
+	if (rules->count == 0)
+		return;
+	printf("  %s:\n", name);
+	for (size_t i = 0; i < rules->count; i++)
+		printf("  - {pattern: \"%s\", name: %s}\n", rules->items[i].pattern,
+		       rules->items[i].name);
+}
+
+static void show_door(const char *before, const char *path, const struct config_door *door)
+{
+	if (!door->is_set)
+		return;
+	if (door->all)
+		printf("%s: all\n", show_key(before, path));
+	else
+		show_selectors(before, path, &door->devices);
+}
+
+static void show_ours(const struct config *config)
+{
+	bool devices = config->include.count + config->exclude.count > 0;
+	bool doors = config->kubelet.is_set || config->queue.is_set;
+	const char *before = "";
+	if (config->include.count > 0) {
+		show_selectors(before, "sluice.devices.include", &config->include);
+		before = "sluice.devices.x";
+	}
+	if (config->exclude.count > 0)
+		show_selectors(before, "sluice.devices.exclude", &config->exclude);
+	before = devices ? "sluice.x" : "";
+	show_door(before, "sluice.doors.kubelet.devices", &config->kubelet);
+	if (config->kubelet.is_set)
+		before = "sluice.doors.x";
+	show_door(before, "sluice.doors.queue.devices", &config->queue);
+	if (!devices && !doors)
+		printf("# sluice: nothing set; all devices, for the kubelet if there is one, else "
+		       "for the queue\n");
+}
+
+static void show_text(const struct config *config)
+{
+	const char *before = "";
+	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
+		const struct schema_row *row = schema_row((enum schema_id)i);
+		bool of_sharing = strncmp(row->path, "sharing.", 8) == 0;
+		if (of_sharing && config->time_slicing.count == 0)
+			continue; /* a block without resources would be refused */
+		char value[CONFIG_TEXT_MAX], yaml[2 * CONFIG_TEXT_MAX];
+		if (schema_format(config, (enum schema_id)i, value, sizeof(value)) < 0)
+			continue;
+		show_value(row, value, yaml, sizeof(yaml));
+		const char *key = show_key(before, row->path);
+		int written = 2 * depth_of(row->path) + printf("%s: %s", key, yaml);
+		printf("%*s  # %s\n",
+		       written < SHOW_COMMENT_COLUMN ? SHOW_COMMENT_COLUMN - written : 0, "",
+		       config_source_to_string(config->source[i]));
+		if (i == SCHEMA_TIME_SLICING_ONE)
+			show_shares(&config->time_slicing);
+		if (i == SCHEMA_IMEX_REQUIRED)
+			printf("  channelIDs: %s\n", config->imex_channel ? "[0]" : "[]");
+		before = row->path;
+	}
+	if (config->gpu_rules.count + config->mig_rules.count > 0) {
+		printf("resources:\n");
+		show_rules("gpus", &config->gpu_rules);
+		show_rules("mig", &config->mig_rules);
+	}
+	show_ours(config);
+}
+
+static json_t *show_json(const struct config *config)
+{
+	json_t *settings = json_array();
+	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
+		char value[CONFIG_TEXT_MAX];
+		if (schema_format(config, (enum schema_id)i, value, sizeof(value)) < 0)
+			continue;
+		(void)json_array_append_new(settings,
+					    json_pack("{s:s, s:o, s:s}", "path",
+						      schema_row((enum schema_id)i)->path, "value",
+						      table_json_text(value), "source",
+						      config_source_to_string(config->source[i])));
+	}
+	json_t *shares = json_array();
+	for (size_t i = 0; i < config->time_slicing.count; i++) {
+		const struct config_share *share = &config->time_slicing.items[i];
+		json_t *devices = json_array();
+		for (size_t k = 0; k < share->device_list.count; k++)
+			(void)json_array_append_new(
+			    devices, table_json_text(share->device_list.items[k].text));
+		if (share->devices != CONFIG_DEVICES_LIST) {
+			json_decref(devices);
+			devices = share->devices == CONFIG_DEVICES_ALL
+				      ? json_string("all")
+				      : json_integer(share->device_count);
+		}
+		(void)json_array_append_new(shares,
+					    json_pack("{s:s, s:s, s:i, s:o}", "name", share->name,
+						      "rename", share->rename, "replicas",
+						      (int)share->replicas, "devices", devices));
+	}
+	return json_pack("{s:o, s:o}", "settings", settings, "timeSlicing", shares);
+}
+
+static int show_run(const struct cmd_call *call)
+{
+	const struct config_options *options = call->options;
+	_cleanup_(config_cleanup) struct config *config = NULL;
+	struct config_overrides overrides = {0};
+	struct err err = {0};
+	memcpy(overrides.flag, options->flag, sizeof(overrides.flag));
+	config_overrides_environment(&overrides);
+	const char *file = call->argc > 0 ? call->argv[0] : getenv("CONFIG_FILE");
+	int rc = file && *file ? config_load(file, &overrides, options->strict, &config, &err)
+			       : config_parse(NULL, 0, "defaults", &overrides, options->strict,
+					      &config, &err);
+	if (rc < 0)
+		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+	if (options->output == OPTION_OUTPUT_JSON) {
+		json_t *json = show_json(config);
+		rc = table_print_json(json, stdout, &err);
+		json_decref(json);
+		return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
+	}
+	show_text(config);
+	return CMD_EXIT_OK;
+}
+
+/* A row for each setting that has a flag; the second names are accepted and not advertised. */
+static const struct option_row show_options[] = {
+#define ROW(id, flag_, help_, hidden_)                                                             \
+	{.name = flag_,                                                                            \
+	 .kind = OPTION_TEXT,                                                                      \
+	 .help = help_,                                                                            \
+	 .hidden = hidden_,                                                                        \
+	 OPTION_FIELD(struct config_options, flag[SCHEMA_##id])},
+#define PLAIN(...)
+#define FLAG(id, path, type, member, words, default_, flag_, variable, help_)                      \
+	ROW(id, flag_, help_, false)
+#define FLAGS(id, path, type, member, words, default_, flag_, other_, variable, help_)             \
+	ROW(id, flag_, help_, false) ROW(id, other_, help_, true)
+#include "policy/schema.def"
+#undef PLAIN
+#undef FLAG
+#undef FLAGS
+#undef ROW
+    {.name = "strict",
+     .kind = OPTION_FLAG,
+     .help = "take unknown keys for errors",
+     OPTION_FIELD(struct config_options, strict)},
+    OPTION_OUTPUT(struct config_options, output),
+    {.name = NULL},
+};
+
+static const struct cmd_exit_row show_exits[] = {
+    {CMD_EXIT_FAILED, "the configuration was refused or cannot be read"},
+    {0, NULL},
+};
+
+static const struct cmd_example show_examples[] = {
+    {"sluice config show", "the defaults, and what the environment changes"},
+    {"sluice config show --mig-strategy mixed config.yaml",
+     "what would hold with this file and this flag"},
+    {NULL, NULL},
+};
+
+static const struct command config_show = {
+    .name = "show",
+    .summary = "Prints the effective configuration and where each value came from",
+    .description =
+	"Puts together the command line, the environment, FILE and the defaults, in this order of "
+	"precedence, and prints the result as a file that could be given again, with the source of "
+	"each value as a comment. Without FILE, $CONFIG_FILE is read if it is set.\n\n"
+	"The flags and variables are those of the NVIDIA device plugin.",
+    .group = CMD_GROUP_SERVICE,
+    .run = show_run,
+    .options = show_options,
+    .options_size = sizeof(struct config_options),
+    .positional = "[FILE]",
+    .positional_max = 1,
+    .exits = show_exits,
+    .examples = show_examples,
+};
+
+static const struct command *const config_commands[] = {&config_check, &config_show, NULL};
+
+const struct command cmd_config = {
+    .name = "config",
+    .summary = "Checks and shows the configuration",
+    .group = CMD_GROUP_SERVICE,
+    .commands = config_commands,
+};

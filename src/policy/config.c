@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/suggest.h"
+#include "policy/reader.h"
+
+int reader_error(const struct reader *reader, const struct yaml_node *at, int code,
+		 const char *path, const char *format, ...)
+{
+	char text[400];
+	va_list arguments;
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return err_set(reader->err, code, "%s:%u:%u: %s%s%s", reader->name, at->line, at->column,
+		       path, *path ? ": " : "", text);
+}
+
+/* Keeps a warning; the count goes on when there is no room. */
+static void config_warn(struct config *config, uint32_t line, uint32_t column, const char *text)
+{
+	if (config->warning_count < CONFIG_WARNINGS_MAX) {
+		struct config_warning *warning = &config->warning[config->warning_count];
+		warning->line = line;
+		warning->column = column;
+		(void)snprintf(warning->text, sizeof(warning->text), "%s", text);
+	}
+	config->warning_count++;
+}
+
+int reader_warn(const struct reader *reader, const struct yaml_node *at, const char *path,
+		const char *format, ...)
+{
+	char text[200], whole[256];
+	va_list arguments;
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (reader->strict)
+		return reader_error(reader, at, -EINVAL, path, "%s", text);
+	(void)snprintf(whole, sizeof(whole), "%s%s%s", path, *path ? ": " : "", text);
+	config_warn(reader->config, at->line, at->column, whole);
+	return 0;
+}
+
+static bool is_ours(const char *path)
+{
+	return strcmp(path, "sluice") == 0 || strncmp(path, "sluice.", 7) == 0;
+}
+
+int reader_unknown(const struct reader *reader, const struct yaml_node *key, const char *parent,
+		   const char *nearest)
+{
+	char text[160];
+	(void)snprintf(text, sizeof(text), "unknown key '%.64s'%s%s%s", key->text,
+		       nearest ? "; did you mean '" : "", nearest ? nearest : "",
+		       nearest ? "'?" : "");
+	if (is_ours(parent))
+		return reader_error(reader, key, -EINVAL, parent, "%s", text);
+	return reader_warn(reader, key, parent, "%s", text);
+}
+
+/* --- what stands where, besides single values ---------------------------------------------- */
+
+static int read_gpu_rules(const struct reader *reader, const struct yaml_node *node,
+			  const char *path)
+{
+	return reader_rules(reader, node, path, &reader->config->gpu_rules);
+}
+
+static int read_mig_rules(const struct reader *reader, const struct yaml_node *node,
+			  const char *path)
+{
+	return reader_rules(reader, node, path, &reader->config->mig_rules);
+}
+
+static int read_time_slicing(const struct reader *reader, const struct yaml_node *node,
+			     const char *path)
+{
+	return reader_shares(reader, node, path, &reader->config->time_slicing);
+}
+
+static int read_unsupported(const struct reader *reader, const struct yaml_node *node,
+			    const char *path)
+{
+	if (yaml_is_null(node))
+		return 0;
+	return reader_error(
+	    reader, node, -EINVAL, "",
+	    "%s is not supported yet; remove it or keep NVIDIA's plugin on this node", path);
+}
+
+static int read_include(const struct reader *reader, const struct yaml_node *node, const char *path)
+{
+	return reader_selectors(reader, node, path, &reader->config->include);
+}
+
+static int read_exclude(const struct reader *reader, const struct yaml_node *node, const char *path)
+{
+	return reader_selectors(reader, node, path, &reader->config->exclude);
+}
+
+static int read_kubelet_door(const struct reader *reader, const struct yaml_node *node,
+			     const char *path)
+{
+	return reader_door(reader, node, path, &reader->config->kubelet);
+}
+
+static int read_queue_door(const struct reader *reader, const struct yaml_node *node,
+			   const char *path)
+{
+	return reader_door(reader, node, path, &reader->config->queue);
+}
+
+/* [] or [0]. */
+static int read_imex_channels(const struct reader *reader, const struct yaml_node *node,
+			      const char *path)
+{
+	if (yaml_is_null(node) || (node->kind == YAML_LIST && node->entry_count == 0))
+		return 0;
+	const struct yaml_node *first = node->kind == YAML_LIST ? node->entries[0].value : node;
+	bool only_zero = node->kind == YAML_LIST && node->entry_count == 1 &&
+			 first->kind == YAML_SCALAR && strcmp(first->text, "0") == 0;
+	char found[80];
+	if (!only_zero)
+		return reader_error(
+		    reader, node, -EINVAL, path,
+		    "invalid IMEX channel IDs: channelIDs must be [] or [0]; found %s",
+		    yaml_describe(first, found, sizeof(found)));
+	reader->config->imex_channel = true;
+	return 0;
+}
+
+struct reader_special {
+	const char *path;
+	int (*read)(const struct reader *reader, const struct yaml_node *node, const char *path);
+};
+
+static const struct reader_special specials[] = {
+    {"resources.gpus", read_gpu_rules},
+    {"resources.mig", read_mig_rules},
+    {"sharing.timeSlicing.resources", read_time_slicing},
+    {"sharing.mps", read_unsupported},
+    {"sharing.fairShare", read_unsupported},
+    {"imex.channelIDs", read_imex_channels},
+    {"sluice.devices.include", read_include},
+    {"sluice.devices.exclude", read_exclude},
+    {"sluice.doors.kubelet.devices", read_kubelet_door},
+    {"sluice.doors.queue.devices", read_queue_door},
+};
+
+/* --- the walk -------------------------------------------------------------------------------- */
+
+/* Path number `index` of all that mean something. NULL behind the last. */
+static const char *known_path(size_t index)
+{
+	if (index < SCHEMA_COUNT)
+		return schema_row((enum schema_id)index)->path;
+	index -= SCHEMA_COUNT;
+	return index < array_length(specials) ? specials[index].path : NULL;
+}
+
+/* Go's decoder does not care about the case of names, but ours in sharing and resources do. */
+static bool is_exact(const char *path)
+{
+	return strncmp(path, "sharing.", 8) == 0 || strncmp(path, "resources.", 10) == 0;
+}
+
+static bool path_same(const char *known, const char *path, size_t length)
+{
+	return (is_exact(known) ? strncmp(known, path, length)
+				: strncasecmp(known, path, length)) == 0;
+}
+
+/* How `path` is written where it is known, whole or as the start of something longer. */
+static bool path_resolve(char path[READER_PATH_MAX])
+{
+	size_t length = strlen(path);
+	const char *known;
+	for (size_t i = 0; (known = known_path(i)); i++) {
+		if (path_same(known, path, length) &&
+		    (known[length] == '\0' || known[length] == '.')) {
+			memcpy(path, known, length);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The nearest key that would be right below `parent`. Returns `out` or NULL. */
+static const char *path_nearest(const char *parent, const char *key, char out[READER_PATH_MAX])
+{
+	char word[READER_PATH_MAX];
+	size_t length = strlen(parent);
+	const char *known;
+	out[0] = '\0';
+	for (size_t i = 0; (known = known_path(i)); i++) {
+		if (length > 0 && (strncmp(known, parent, length) != 0 || known[length] != '.'))
+			continue;
+		const char *rest = known + length + (length > 0);
+		(void)snprintf(word, sizeof(word), "%.*s", (int)strcspn(rest, "."), rest);
+		/* The nearest so far against one more. */
+		const char *const pair[] = {out, word};
+		if (suggest_nearest(key, pair, 2) == word)
+			memcpy(out, word, sizeof(word));
+	}
+	return out[0] != '\0' ? out : NULL;
+}
+
+/* A value that the schema describes. A list of words is the same as the words with commas. */
+static int read_setting(const struct reader *reader, enum schema_id id,
+			const struct yaml_node *node)
+{
+	const struct schema_row *row = schema_row(id);
+	struct err inner = {0};
+	_cleanup_buf_ struct buf words;
+	buf_init(&words, CONFIG_TEXT_MAX);
+	const char *text = node->text;
+	if (yaml_is_null(node))
+		return 0;
+	if (row->type == SCHEMA_WORDS && node->kind == YAML_LIST) {
+		for (size_t i = 0; i < node->entry_count; i++) {
+			const struct yaml_node *word = node->entries[i].value;
+			if (word->kind != YAML_SCALAR || strchr(word->text, ','))
+				return reader_error(reader, word, -EINVAL, row->path,
+						    "expected a list of words from %s", row->words);
+			int rc = buf_printf(&words, "%s%s", i ? "," : "", word->text);
+			if (rc < 0)
+				return reader_error(reader, node, rc, row->path, "too many words");
+		}
+		text = buf_text(&words);
+	} else if (node->kind != YAML_SCALAR) {
+		char found[80];
+		return reader_error(reader, node, -EINVAL, row->path,
+				    "expected one value, found %s",
+				    yaml_describe(node, found, sizeof(found)));
+	}
+	int rc = schema_set(reader->config, id, text, &inner);
+	if (rc < 0)
+		return reader_error(reader, node, rc, row->path, "%s", inner.text);
+	reader->config->source[id] = CONFIG_FILE;
+	return 0;
+}
+
+static int read_map(const struct reader *reader, const struct yaml_node *map, const char *parent);
+
+static int read_entry(const struct reader *reader, const struct yaml_entry *entry,
+		      const char *parent, char path[READER_PATH_MAX])
+{
+	int length =
+	    snprintf(path, READER_PATH_MAX, "%s%s%s", parent, *parent ? "." : "", entry->key->text);
+	if (length >= READER_PATH_MAX || !path_resolve(path)) {
+		char nearest[READER_PATH_MAX];
+		return reader_unknown(reader, entry->key, parent,
+				      path_nearest(parent, entry->key->text, nearest));
+	}
+	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
+		if (strcmp(schema_row((enum schema_id)i)->path, path) == 0)
+			return read_setting(reader, (enum schema_id)i, entry->value);
+	}
+	for (size_t i = 0; i < array_length(specials); i++) {
+		if (strcmp(specials[i].path, path) == 0)
+			return specials[i].read(reader, entry->value, path);
+	}
+	/* A part of known paths: it goes as deep as they do, four levels. */
+	return read_map(reader, entry->value, path);
+}
+
+/* Two keys that differ in case only: Go's decoder would take either. */
+static int check_same_key(const struct reader *reader, const struct yaml_node *map, size_t index,
+			  const char *parent)
+{
+	const struct yaml_node *key = map->entries[index].key;
+	for (size_t i = 0; i < index; i++) {
+		if (strcasecmp(map->entries[i].key->text, key->text) == 0)
+			return reader_error(reader, key, -EINVAL, parent,
+					    "'%.64s' and '%.64s' (line %u) are the same key",
+					    key->text, map->entries[i].key->text,
+					    map->entries[i].key->line);
+	}
+	return 0;
+}
+
+static int read_map(const struct reader *reader, const struct yaml_node *map, const char *parent)
+{
+	if (yaml_is_null(map))
+		return 0;
+	char found[80];
+	if (map->kind != YAML_MAP)
+		return reader_error(reader, map, -EINVAL, parent, "expected a map, found %s",
+				    yaml_describe(map, found, sizeof(found)));
+	if (map->entry_count > CONFIG_ENTRIES_MAX)
+		return reader_error(reader, map, -E2BIG, parent, "%zu keys are more than %d",
+				    map->entry_count, CONFIG_ENTRIES_MAX);
+	for (size_t i = 0; i < map->entry_count; i++) {
+		char path[READER_PATH_MAX];
+		int rc = is_exact(parent) ? 0 : check_same_key(reader, map, i, parent);
+		if (rc == 0)
+			rc = read_entry(reader, &map->entries[i], parent, path);
+		if (rc < 0)
+			return rc;
+	}
+	if (strcmp(parent, "sharing.timeSlicing") == 0 && !yaml_get(map, "resources"))
+		return reader_error(reader, map, -EINVAL, parent, "no resources specified");
+	return 0;
+}
+
+/* --- the whole ------------------------------------------------------------------------------- */
+
+static int config_set_defaults(struct config *config, struct err *err)
+{
+	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
+		const struct schema_row *row = schema_row((enum schema_id)i);
+		int rc = schema_set(config, (enum schema_id)i, row->default_text, err);
+		if (rc < 0)
+			return err_wrap(err, "default of '%s'", row->path);
+	}
+	return 0;
+}
+
+static int config_override(struct config *config, const struct config_overrides *overrides,
+			   struct err *err)
+{
+	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
+		const struct schema_row *row = schema_row((enum schema_id)i);
+		const char *flag = overrides->flag[i], *environment = overrides->environment[i];
+		if (!flag && !environment)
+			continue;
+		int rc = schema_set(config, (enum schema_id)i, flag ? flag : environment, err);
+		if (rc < 0 && flag)
+			return err_wrap(err, "--%s", row->flag);
+		if (rc < 0)
+			return err_wrap(err, "environment variable %s", row->variable);
+		config->source[i] = flag ? CONFIG_FLAG : CONFIG_ENVIRONMENT;
+	}
+	return 0;
+}
+
+static int config_check_doors(const struct config *config, const char *name, struct err *err)
+{
+	if (config->kubelet.all && config->queue.all)
+		return err_set(err, -EINVAL,
+			       "%s: sluice.doors: both the kubelet and the queue are given all "
+			       "devices; a device belongs to one door at a time",
+			       name);
+	for (size_t i = 0; i < config->queue.devices.count; i++) {
+		const struct config_selector *mine = &config->queue.devices.items[i];
+		for (size_t k = 0; k < config->kubelet.devices.count; k++) {
+			const struct config_selector *other = &config->kubelet.devices.items[k];
+			if (mine->kind == other->kind && strcmp(mine->text, other->text) == 0)
+				return err_set(
+				    err, -EINVAL,
+				    "%s:%u:%u: sluice.doors.queue.devices: '%s' is given "
+				    "to the kubelet too (line %u); a device belongs to "
+				    "one door at a time",
+				    name, mine->line, mine->column, mine->text, other->line);
+		}
+	}
+	return 0;
+}
+
+static int config_read(struct config *config, const char *text, size_t length, const char *name,
+		       const struct config_overrides *overrides, bool strict, struct err *err)
+{
+	int rc = config_set_defaults(config, err);
+	if (rc == 0 && text) {
+		struct yaml *yaml = NULL;
+		rc = yaml_parse(text, length, name, &yaml, err);
+		if (rc == 0) {
+			const struct reader reader = {
+			    .name = name, .strict = strict, .config = config, .err = err};
+			rc = read_map(&reader, yaml_root(yaml), "");
+		}
+		(void)yaml_free(yaml);
+	}
+	if (rc == 0 && overrides)
+		rc = config_override(config, overrides, err);
+	if (rc == 0)
+		rc = config_check_doors(config, name, err);
+	return rc;
+}
+
+int config_parse(const char *text, size_t length, const char *name,
+		 const struct config_overrides *overrides, bool strict, struct config **out,
+		 struct err *err)
+{
+	struct config *config = calloc(1, sizeof(*config));
+	if (!config)
+		return err_set(err, -ENOMEM, "%s: out of memory", name);
+	int rc = config_read(config, text, length, name, overrides, strict, err);
+	if (rc < 0) {
+		(void)config_free(config);
+		return rc;
+	}
+	*out = config;
+	return 0;
+}
+
+struct config *config_free(struct config *config)
+{
+	if (!config)
+		return NULL;
+	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
+		const struct schema_row *row = schema_row((enum schema_id)i);
+		if (row->type == SCHEMA_TEXT)
+			free(*(char **)((char *)config + row->offset));
+	}
+	free(config->gpu_rules.items);
+	free(config->mig_rules.items);
+	reader_shares_done(&config->time_slicing);
+	reader_selectors_done(&config->include);
+	reader_selectors_done(&config->exclude);
+	reader_selectors_done(&config->kubelet.devices);
+	reader_selectors_done(&config->queue.devices);
+	free(config);
+	return NULL;
+}
+
+int config_load(const char *path, const struct config_overrides *overrides, bool strict,
+		struct config **out, struct err *err)
+{
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, YAML_TEXT_MAX);
+	int rc = file_read(path, &text, err);
+	if (rc < 0)
+		return rc;
+	return config_parse(buf_text(&text), text.length, path, overrides, strict, out, err);
+}
+
+void config_overrides_environment(struct config_overrides *overrides)
+{
+	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
+		const char *variable = schema_row((enum schema_id)i)->variable;
+		const char *value = variable ? getenv(variable) : NULL;
+		/* An empty variable is not set, as the peer's flag library has it. */
+		overrides->environment[i] = value && *value ? value : NULL;
+	}
+}
+
+bool config_pattern_matches(const char *pattern, const char *text)
+{
+	/* Where to go on when a guess about the last '*' was wrong: no recursion, no blow-up. */
+	const char *star = NULL, *resume = NULL;
+	while (*text != '\0') {
+		if (*pattern == '*') {
+			star = pattern++;
+			resume = text;
+		} else if (*pattern == *text) {
+			pattern++;
+			text++;
+		} else if (star) {
+			pattern = star + 1;
+			text = ++resume;
+		} else {
+			return false;
+		}
+	}
+	while (*pattern == '*')
+		pattern++;
+	return *pattern == '\0';
+}
+
+const char *config_source_to_string(uint32_t source)
+{
+	static const char *const names[] = {"default", "file", "environment", "flag"};
+	return source < array_length(names) ? names[source] : "unknown";
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one configuration file: NVIDIA's device-plugin file, every version of its schema, unchanged,
+ * with a `sluice:` section of our own that NVIDIA's plugin ignores. Parsed once into a plain struct
+ * whose values are valid; errors say FILE:LINE:COLUMN, the key, what was expected and what was
+ * found. Knows nothing of GPUs that are really there: policy.c brings the two together.
+ */
+#ifndef SLUICE_POLICY_CONFIG_H
+#define SLUICE_POLICY_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hardware/gpu.h"
+#include "policy/schema.h"
+
+struct err;
+
+enum config_limits {
+	CONFIG_NAME_MAX = 64,	    /* a resource name with its NUL: Kubernetes allows 63 */
+	CONFIG_PATTERN_MAX = 128,   /* of a GPU or MIG profile name */
+	CONFIG_REF_MAX = 128,	    /* one device in a list */
+	CONFIG_ENTRIES_MAX = 256,   /* of each list in the file */
+	CONFIG_REPLICAS_MAX = 1024, /* of one device */
+	CONFIG_WARNINGS_MAX = 64,
+	CONFIG_TEXT_MAX = 4096, /* one text value */
+};
+
+enum config_mig { CONFIG_MIG_NONE, CONFIG_MIG_SINGLE, CONFIG_MIG_MIXED };
+enum config_list_strategy { /* bits */
+			    CONFIG_LIST_ENVVAR = 1,
+			    CONFIG_LIST_VOLUME_MOUNTS = 2,
+			    CONFIG_LIST_CDI_ANNOTATIONS = 4,
+			    CONFIG_LIST_CDI_CRI = 8,
+};
+enum config_allocation {
+	CONFIG_DISTRIBUTED,
+	CONFIG_PACKED,
+	CONFIG_SPREAD,
+	CONFIG_SPREAD_STRICT,
+};
+
+/* Where a value came from, later ones win. */
+enum config_source { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_ENVIRONMENT, CONFIG_FLAG };
+
+/* "this GPU" in a list. */
+enum config_selector_kind {
+	CONFIG_SELECT_INDEX,	 /* 3: NVML's index */
+	CONFIG_SELECT_MIG_INDEX, /* "3:1" */
+	CONFIG_SELECT_UUID,	 /* "GPU-...", "MIG-..." */
+	CONFIG_SELECT_PCI,	 /* "0000:3b:00.0" */
+	CONFIG_SELECT_NAME,	 /* "name:*A100*" */
+	CONFIG_SELECT_NUMA,	 /* "numa:1" */
+};
+
+struct config_selector {
+	enum config_selector_kind kind;
+	uint32_t index, mig_index; /* INDEX, MIG_INDEX, NUMA */
+	struct pci_address pci;
+	char text[CONFIG_REF_MAX]; /* UUID or pattern; otherwise as it was written */
+	uint32_t line, column;
+};
+
+struct config_selectors {
+	struct config_selector *items; /* owned */
+	size_t count;
+};
+
+/* resources.gpus, resources.mig: devices that match the pattern are offered under the name. */
+struct config_rule {
+	char pattern[CONFIG_PATTERN_MAX]; /* '*' stands for anything; the whole name must match */
+	char name[CONFIG_NAME_MAX];	  /* with "nvidia.com/" */
+	uint32_t line;
+};
+
+struct config_rules {
+	struct config_rule *items; /* owned */
+	size_t count;
+};
+
+enum config_devices { CONFIG_DEVICES_ALL, CONFIG_DEVICES_COUNT, CONFIG_DEVICES_LIST };
+
+/* One entry of sharing.*.resources. */
+struct config_share {
+	char name[CONFIG_NAME_MAX];
+	char rename[CONFIG_NAME_MAX]; /* "": by renameByDefault */
+	uint32_t replicas;	      /* at least 2 */
+	enum config_devices devices;
+	uint32_t device_count;		     /* CONFIG_DEVICES_COUNT */
+	struct config_selectors device_list; /* CONFIG_DEVICES_LIST */
+	uint32_t line;
+};
+
+struct config_sharing {
+	bool rename_by_default, one_each;
+	struct config_share *items; /* owned */
+	size_t count;
+};
+
+/* Which devices a door may hand out. */
+struct config_door {
+	bool is_set; /* else: by what is on the machine */
+	bool all;
+	struct config_selectors devices; /* when not all; empty: none */
+};
+
+struct config_warning {
+	uint32_t line, column; /* 0: not of the file */
+	char text[256];
+};
+
+struct config {
+	uint32_t version;
+	uint32_t mig_strategy; /* enum config_mig */
+	bool fail_on_init_error, gdrcopy, gds, mofed, use_node_feature_api;
+	char *mps_root, *driver_root, *dev_root; /* all texts owned */
+	uint32_t discovery;
+	bool pass_device_specs;
+	uint32_t list_strategy; /* enum config_list_strategy bits */
+	uint32_t id_strategy;	/* 0 uuid, 1 index */
+	char *cdi_annotation_prefix, *ctk_path, *container_driver_root;
+	uint32_t allocation_policy; /* enum config_allocation */
+	bool gfd_oneshot, gfd_no_timestamp;
+	uint64_t gfd_sleep_ns;
+	char *gfd_output, *gfd_machine_type;
+	bool imex_required, imex_channel; /* imex.channelIDs is [0] */
+
+	struct config_rules gpu_rules, mig_rules;
+	struct config_sharing time_slicing;
+	struct config_selectors include, exclude; /* sluice.devices */
+	struct config_door kubelet, queue;	  /* sluice.doors */
+
+	uint8_t source[SCHEMA_COUNT]; /* enum config_source */
+	uint32_t warning_count;	      /* all; the first CONFIG_WARNINGS_MAX are kept */
+	struct config_warning warning[CONFIG_WARNINGS_MAX];
+};
+
+/* What the command line and the environment say, by setting; NULL: nothing. */
+struct config_overrides {
+	const char *flag[SCHEMA_COUNT];	       /* borrowed */
+	const char *environment[SCHEMA_COUNT]; /* borrowed */
+};
+
+/*
+ * Makes the effective configuration of `text` (a file's content; NULL: no file, defaults only), the
+ * environment and the command line. `name` is what errors call the file. `strict`: warnings about
+ * unknown keys are errors. -EINVAL, -E2BIG, -ENOMEM; the caller's running configuration is not
+ * touched by a failure.
+ */
+int config_parse(const char *text, size_t length, const char *name,
+		 const struct config_overrides *overrides, bool strict, struct config **out,
+		 struct err *err);
+struct config *config_free(struct config *config);
+
+/* Reads the file and parses it. Errors of config_parse(), and -ENOENT, -EACCES, ... */
+int config_load(const char *path, const struct config_overrides *overrides, bool strict,
+		struct config **out, struct err *err);
+
+/* Fills the environment part from getenv(). */
+void config_overrides_environment(struct config_overrides *overrides);
+
+/* Whether `pattern` ('*' for anything) matches all of `text`. */
+bool config_pattern_matches(const char *pattern, const char *text);
+
+/* "default", "file", "environment", "flag". */
+const char *config_source_to_string(uint32_t source);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the readers of the configuration share: where they are and how they complain. Only config.c
+ * and config_lists.c include this.
+ */
+#ifndef SLUICE_POLICY_READER_H
+#define SLUICE_POLICY_READER_H
+
+#include <stdbool.h>
+
+#include "base/yaml.h"
+#include "policy/config.h"
+
+struct err;
+
+enum reader_limits {
+	READER_PATH_MAX = 192, /* "sharing.timeSlicing.resources[12].devices[3]" */
+};
+
+struct reader {
+	const char *name; /* of the file */
+	bool strict;
+	struct config *config;
+	struct err *err;
+};
+
+/* "NAME:LINE:COLUMN: PATH: TEXT"; returns `code`. */
+int reader_error(const struct reader *reader, const struct yaml_node *at, int code,
+		 const char *path, const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* The same as a warning of the configuration; -EINVAL when `strict`. */
+int reader_warn(const struct reader *reader, const struct yaml_node *at, const char *path,
+		const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* A key that means nothing here, with the nearest that would. Warns, or fails inside `sluice`. */
+int reader_unknown(const struct reader *reader, const struct yaml_node *key, const char *parent,
+		   const char *nearest);
+
+/* Lists, by what stands at `path`. */
+int reader_rules(const struct reader *reader, const struct yaml_node *node, const char *path,
+		 struct config_rules *out);
+int reader_shares(const struct reader *reader, const struct yaml_node *node, const char *path,
+		  struct config_sharing *out);
+int reader_selectors(const struct reader *reader, const struct yaml_node *node, const char *path,
+		     struct config_selectors *out);
+int reader_door(const struct reader *reader, const struct yaml_node *node, const char *path,
+		struct config_door *out);
+
+void reader_selectors_done(struct config_selectors *selectors);
+void reader_shares_done(struct config_sharing *sharing);
+
+#endif

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/schema.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "base/suggest.h"
+#include "policy/config.h"
+
+enum schema_limits {
+	SCHEMA_WORD_MAX = 32, /* bytes of one word with its NUL */
+};
+
+static const struct schema_row rows[SCHEMA_COUNT] = {
+#define FLAGS(id, path_, type_, member, words_, default_, flag_, other_, variable_, help_)         \
+	[SCHEMA_##id] = {                                                                          \
+	    .path = path_,                                                                         \
+	    .type = type_,                                                                         \
+	    .offset = offsetof(struct config, member),                                             \
+	    .words = words_,                                                                       \
+	    .default_text = default_,                                                              \
+	    .flag = flag_,                                                                         \
+	    .other_flag = other_,                                                                  \
+	    .variable = variable_,                                                                 \
+	    .help = help_,                                                                         \
+	},
+#define FLAG(id, path_, type_, member, words_, default_, flag_, variable_, help_)                  \
+	FLAGS(id, path_, type_, member, words_, default_, flag_, NULL, variable_, help_)
+#define PLAIN(id, path_, type_, member, words_, default_, help_)                                   \
+	FLAGS(id, path_, type_, member, words_, default_, NULL, NULL, NULL, help_)
+#include "policy/schema.def"
+#undef PLAIN
+#undef FLAG
+#undef FLAGS
+};
+
+const struct schema_row *schema_row(enum schema_id id)
+{
+	return &rows[id];
+}
+
+static void *schema_member(struct config *config, const struct schema_row *row)
+{
+	return (char *)config + row->offset;
+}
+
+/* Copies word `index` of "a|b|c". False: there is none. */
+static bool word_at(const char *words, uint32_t index, char out[SCHEMA_WORD_MAX])
+{
+	for (; index > 0; index--) {
+		words = strchr(words, '|');
+		if (!words)
+			return false;
+		words++;
+	}
+	size_t length = strcspn(words, "|");
+	if (length >= SCHEMA_WORD_MAX)
+		return false;
+	memcpy(out, words, length);
+	out[length] = '\0';
+	return true;
+}
+
+/* What is wrong with a word, in the sentence that people search for. */
+static int word_error(enum schema_id id, const char *text, struct err *err)
+{
+	const struct schema_row *row = &rows[id];
+	const char *sentence = NULL;
+	switch (id) {
+	case SCHEMA_VERSION:
+		sentence = "unknown version: ";
+		break;
+	case SCHEMA_MIG_STRATEGY:
+		sentence = "unknown MIG strategy: ";
+		break;
+	case SCHEMA_LIST_STRATEGY:
+		sentence = "invalid --device-list-strategy option: invalid strategy: ";
+		break;
+	case SCHEMA_ID_STRATEGY:
+		sentence = "invalid --device-id-strategy option: ";
+		break;
+	case SCHEMA_ALLOCATION_POLICY:
+		sentence = "invalid --shared-devices-allocation-policy option: ";
+		break;
+	case SCHEMA_DISCOVERY:
+		sentence = "invalid --device-discovery-strategy option ";
+		break;
+	default:
+		sentence = "unknown value: ";
+		break;
+	}
+	char word[SCHEMA_WORD_MAX], best[SCHEMA_WORD_MAX] = "";
+	for (uint32_t i = 0; word_at(row->words, i, word); i++) {
+		/* The nearest so far against one more. */
+		const char *const pair[] = {best, word};
+		if (suggest_nearest(text, pair, 2) == word)
+			memcpy(best, word, sizeof(best));
+	}
+	bool near = best[0] != '\0';
+	return err_set(err, -EINVAL, "%s%.64s (expected %s%s%s%s)", sentence, text, row->words,
+		       near ? "; did you mean '" : "", near ? best : "", near ? "'?" : "");
+}
+
+static int word_find(enum schema_id id, const char *text, uint32_t *out, struct err *err)
+{
+	char word[SCHEMA_WORD_MAX];
+	for (uint32_t i = 0; word_at(rows[id].words, i, word); i++) {
+		if (strcmp(word, text) == 0) {
+			*out = i;
+			return 0;
+		}
+	}
+	return word_error(id, text, err);
+}
+
+static int set_words(struct config *config, enum schema_id id, const char *text, struct err *err)
+{
+	uint32_t mask = 0;
+	while (*text != '\0') {
+		char word[SCHEMA_WORD_MAX];
+		size_t length = strcspn(text, ",");
+		if (length >= sizeof(word))
+			return word_error(id, text, err);
+		memcpy(word, text, length);
+		word[length] = '\0';
+		uint32_t index;
+		int rc = word_find(id, word, &index, err);
+		if (rc < 0)
+			return rc;
+		mask |= 1u << index;
+		text += length;
+		if (*text == ',' && *++text == '\0')
+			return word_error(id, "", err);
+	}
+	if (mask == 0)
+		return word_error(id, "", err);
+	memcpy(schema_member(config, &rows[id]), &mask, sizeof(mask));
+	return 0;
+}
+
+static int set_text(struct config *config, const struct schema_row *row, const char *text,
+		    struct err *err)
+{
+	if (strlen(text) >= CONFIG_TEXT_MAX)
+		return err_set(err, -EINVAL, "longer than %d bytes", CONFIG_TEXT_MAX - 1);
+	char *copy = strdup(text);
+	if (!copy)
+		return err_set(err, -ENOMEM, "out of memory");
+	char **member = schema_member(config, row);
+	free(*member);
+	*member = copy;
+	return 0;
+}
+
+/* The words that YAML 1.1 and Go take for booleans. */
+static int set_bool(struct config *config, const struct schema_row *row, const char *text,
+		    struct err *err)
+{
+	static const char *const yes[] = {"true", "True", "TRUE", "yes", "Yes", "YES",
+					  "on",	  "On",	  "ON",	  "y",	 "Y"};
+	static const char *const no[] = {"false", "False", "FALSE", "no", "No", "NO",
+					 "off",	  "Off",   "OFF",   "n",  "N"};
+	_Static_assert(array_length(yes) == array_length(no), "they come in pairs");
+	for (size_t i = 0; i < array_length(yes); i++) {
+		bool value = strcmp(text, yes[i]) == 0;
+		if (value || strcmp(text, no[i]) == 0) {
+			memcpy(schema_member(config, row), &value, sizeof(value));
+			return 0;
+		}
+	}
+	return err_set(err, -EINVAL, "expected true or false, found '%.64s'", text);
+}
+
+struct duration_unit {
+	const char *name;
+	uint64_t ns;
+};
+
+/* Longer names first where one begins with another. */
+static const struct duration_unit duration_units[] = {
+    {"ns", 1},
+    {"us", 1000},
+    {"µs", 1000},
+    {"ms", 1000000},
+    {"h", UINT64_C(3600000000000)},
+    {"m", UINT64_C(60000000000)},
+    {"s", UINT64_C(1000000000)},
+};
+
+static const struct duration_unit *duration_unit_at(const char *text)
+{
+	for (size_t i = 0; i < array_length(duration_units); i++) {
+		if (strncmp(text, duration_units[i].name, strlen(duration_units[i].name)) == 0)
+			return &duration_units[i];
+	}
+	return NULL;
+}
+
+/* One "3.5s". Moves *text behind it. */
+static int duration_part(const char **text, uint64_t *out_ns)
+{
+	const char *at = *text;
+	uint64_t whole = 0, fraction = 0, scale = 1;
+	size_t digits = 0;
+	for (; *at >= '0' && *at <= '9'; at++, digits++) {
+		if (__builtin_mul_overflow(whole, UINT64_C(10), &whole) ||
+		    __builtin_add_overflow(whole, (uint64_t)(*at - '0'), &whole))
+			return -ERANGE;
+	}
+	if (*at == '.') {
+		for (at++; *at >= '0' && *at <= '9'; at++, digits++) {
+			if (scale < UINT64_C(1000000)) { /* finer than any use of it */
+				fraction = fraction * 10 + (uint64_t)(*at - '0');
+				scale *= 10;
+			}
+		}
+	}
+	bool bare = *at == '\0' && scale == 1 && at != *text;
+	const struct duration_unit *unit = duration_unit_at(at);
+	if (digits == 0 || (!unit && !bare))
+		return -EINVAL;
+	uint64_t factor = unit ? unit->ns : 1;
+	uint64_t ns;
+	if (__builtin_mul_overflow(whole, factor, &ns) ||
+	    __builtin_add_overflow(
+		ns, fraction * (factor / scale) + fraction * (factor % scale) / scale, &ns))
+		return -ERANGE;
+	*text = at + (unit ? strlen(unit->name) : 0);
+	*out_ns = ns;
+	return 0;
+}
+
+int schema_parse_duration(const char *text, uint64_t *out_ns)
+{
+	if (strcmp(text, "infinite") == 0) {
+		*out_ns = SCHEMA_FOREVER;
+		return 0;
+	}
+	uint64_t total = 0;
+	if (*text == '\0')
+		return -EINVAL;
+	for (bool first = true; *text != '\0'; first = false) {
+		uint64_t part;
+		const char *before = text;
+		int rc = duration_part(&text, &part);
+		if (rc < 0)
+			return rc;
+		/* A number without a unit stands alone. */
+		if (!first && text == before + strspn(before, "0123456789"))
+			return -EINVAL;
+		if (__builtin_add_overflow(total, part, &total) || total > INT64_MAX)
+			return -ERANGE; /* Go keeps durations in a signed word */
+	}
+	*out_ns = total;
+	return 0;
+}
+
+int schema_set(struct config *config, enum schema_id id, const char *text, struct err *err)
+{
+	const struct schema_row *row = &rows[id];
+	switch (row->type) {
+	case SCHEMA_BOOL:
+		return set_bool(config, row, text, err);
+	case SCHEMA_TEXT:
+		return set_text(config, row, text, err);
+	case SCHEMA_WORDS:
+		return set_words(config, id, text, err);
+	case SCHEMA_CHOICE: {
+		/* An empty version is v1, as in the first files. */
+		uint32_t index = 0;
+		bool empty_version = id == SCHEMA_VERSION && *text == '\0';
+		int rc = empty_version ? 0 : word_find(id, text, &index, err);
+		if (rc < 0)
+			return rc;
+		memcpy(schema_member(config, row), &index, sizeof(index));
+		return 0;
+	}
+	case SCHEMA_DURATION: {
+		uint64_t ns;
+		if (schema_parse_duration(text, &ns) < 0)
+			return err_set(err, -EINVAL,
+				       "expected a duration such as 60s, 1h30m or infinite, found "
+				       "'%.64s'",
+				       text);
+		memcpy(schema_member(config, row), &ns, sizeof(ns));
+		return 0;
+	}
+	}
+	return err_set(err, -EINVAL, "'%s' has a type that nothing can read", row->path);
+}
+
+/* "1h2m3.5s", as Go prints it but without parts that are 0. */
+static int format_duration(uint64_t ns, char *out, size_t size)
+{
+	if (ns == SCHEMA_FOREVER)
+		return snprintf(out, size, "infinite");
+	if (ns % UINT64_C(1000000000) != 0)
+		return snprintf(out, size, "%" PRIu64 "ns", ns);
+	uint64_t seconds = ns / UINT64_C(1000000000);
+	if (seconds % 3600 == 0 && seconds > 0)
+		return snprintf(out, size, "%" PRIu64 "h", seconds / 3600);
+	if (seconds % 60 == 0 && seconds > 60)
+		return snprintf(out, size, "%" PRIu64 "m", seconds / 60);
+	return snprintf(out, size, "%" PRIu64 "s", seconds);
+}
+
+static int format_words(const char *words, uint32_t mask, char *out, size_t size)
+{
+	size_t length = 0;
+	char word[SCHEMA_WORD_MAX];
+	for (uint32_t i = 0; word_at(words, i, word); i++) {
+		if (!(mask >> i & 1))
+			continue;
+		int added = snprintf(out + length, size - length, "%s%s", length ? "," : "", word);
+		if (added < 0 || (size_t)added >= size - length)
+			return -1;
+		length += (size_t)added;
+	}
+	return (int)length;
+}
+
+int schema_format(const struct config *config, enum schema_id id, char *out, size_t size)
+{
+	const struct schema_row *row = &rows[id];
+	const void *member = (const char *)config + row->offset;
+	int length = -1;
+	uint32_t word = 0;
+	uint64_t ns = 0;
+	char name[SCHEMA_WORD_MAX];
+	switch (row->type) {
+	case SCHEMA_BOOL:
+		length = snprintf(out, size, "%s", *(const bool *)member ? "true" : "false");
+		break;
+	case SCHEMA_TEXT:
+		length = snprintf(out, size, "%s", *(char *const *)member);
+		break;
+	case SCHEMA_CHOICE:
+		memcpy(&word, member, sizeof(word));
+		if (word_at(row->words, word, name))
+			length = snprintf(out, size, "%s", name);
+		break;
+	case SCHEMA_WORDS:
+		memcpy(&word, member, sizeof(word));
+		length = format_words(row->words, word, out, size);
+		break;
+	case SCHEMA_DURATION:
+		memcpy(&ns, member, sizeof(ns));
+		length = format_duration(ns, out, size);
+		break;
+	}
+	return length < 0 || (size_t)length >= size ? -ENOSPC : 0;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "tests/unit/unit.h"
+
+static struct config *parse(const char *text)
+{
+	struct config *config = NULL;
+	struct err err = {0};
+	if (config_parse(text, text ? strlen(text) : 0, "c.yaml", NULL, false, &config, &err) < 0)
+		fail_msg("%s", err.text);
+	return config;
+}
+
+struct refusal {
+	const char *text;    /* the file */
+	const char *message; /* all of what is said */
+};
+
+static void refuse(const struct refusal *refusal)
+{
+	struct config *config = NULL;
+	struct err err = {0};
+	int rc = config_parse(refusal->text, strlen(refusal->text), "c.yaml", NULL, false, &config,
+			      &err);
+	if (rc != -EINVAL || strcmp(err.text, refusal->message) != 0)
+		fail_msg("of\n%s\nsaid   '%s' (%d)\nwanted '%s'", refusal->text, err.text, rc,
+			 refusal->message);
+	assert_null(config);
+}
+
+static void test_defaults(void **state)
+{
+	(void)state;
+	struct config *config = parse(NULL);
+	assert_int_equal(config->mig_strategy, CONFIG_MIG_NONE);
+	assert_true(config->fail_on_init_error);
+	assert_string_equal(config->driver_root, "/");
+	assert_int_equal(config->list_strategy, CONFIG_LIST_ENVVAR);
+	assert_int_equal(config->gfd_sleep_ns, UINT64_C(60000000000));
+	assert_int_equal(config->time_slicing.count, 0);
+	assert_false(config->kubelet.is_set);
+	assert_int_equal(config->source[SCHEMA_MIG_STRATEGY], CONFIG_DEFAULT);
+	assert_int_equal(config->warning_count, 0);
+	assert_null(config_free(config));
+}
+
+/* The file of the time-slicing article of 2022 for plugin 0.12, as people still have it. */
+static void test_time_slicing_file(void **state)
+{
+	(void)state;
+	struct config *config = parse(
+	    "version: v1\n"
+	    "flags:\n"
+	    "  migStrategy: none\n"
+	    "  failOnInitError: true\n"
+	    "  nvidiaDriverRoot: \"/\"\n"
+	    "  plugin:\n"
+	    "    passDeviceSpecs: false\n"
+	    "    deviceListStrategy: envvar\n"
+	    "    deviceIDStrategy: uuid\n"
+	    "  gfd:\n"
+	    "    oneshot: false\n"
+	    "    noTimestamp: false\n"
+	    "    outputFile: /etc/kubernetes/node-feature-discovery/features.d/gfd\n"
+	    "    sleepInterval: 60s\n"
+	    "sharing:\n"
+	    "  timeSlicing:\n"
+	    "    renameByDefault: true\n"
+	    "    resources:\n"
+	    "    - name: nvidia.com/gpu\n"
+	    "      replicas: 5\n"
+	    "    - {name: mig-1g.5gb, replicas: 2, rename: small, devices: [0, \"1:2\", GPU-x]}\n"
+	    "    - {name: gpu, replicas: 3, devices: 2}\n");
+	assert_int_equal(config->warning_count, 0);
+	assert_true(config->time_slicing.rename_by_default);
+	assert_false(config->time_slicing.one_each);
+	assert_int_equal(config->time_slicing.count, 3);
+	const struct config_share *share = config->time_slicing.items;
+	assert_string_equal(share[0].name, "nvidia.com/gpu");
+	assert_int_equal(share[0].replicas, 5);
+	assert_int_equal(share[0].devices, CONFIG_DEVICES_ALL);
+	assert_string_equal(share[1].name, "nvidia.com/mig-1g.5gb");
+	assert_string_equal(share[1].rename, "nvidia.com/small");
+	assert_int_equal(share[1].device_list.count, 3);
+	assert_int_equal(share[1].device_list.items[1].kind, CONFIG_SELECT_MIG_INDEX);
+	assert_int_equal(share[1].device_list.items[1].index, 1);
+	assert_int_equal(share[1].device_list.items[1].mig_index, 2);
+	assert_int_equal(share[2].devices, CONFIG_DEVICES_COUNT);
+	assert_int_equal(share[2].device_count, 2);
+	assert_int_equal(config->source[SCHEMA_MIG_STRATEGY], CONFIG_FILE);
+	assert_int_equal(config->source[SCHEMA_GDS], CONFIG_DEFAULT);
+	assert_null(config_free(config));
+}
+
+static void test_our_section_and_rules(void **state)
+{
+	(void)state;
+	struct config *config = parse("resources:\n"
+				      "  gpus: [{pattern: \"*A100*\", name: a100}]\n"
+				      "sluice:\n"
+				      "  devices: {include: [0, \"0000:3B:00.0\", \"name:*T4*\", "
+				      "\"numa:1\"], exclude: [GPU-a]}\n"
+				      "  doors:\n"
+				      "    kubelet: {devices: [0, 1]}\n"
+				      "    queue: {devices: none}\n");
+	assert_string_equal(config->gpu_rules.items[0].name, "nvidia.com/a100");
+	assert_int_equal(config->include.count, 4);
+	assert_int_equal(config->include.items[1].kind, CONFIG_SELECT_PCI);
+	assert_int_equal(config->include.items[1].pci.bus, 0x3b);
+	assert_string_equal(config->include.items[2].text, "*T4*");
+	assert_int_equal(config->include.items[3].index, 1);
+	assert_int_equal(config->exclude.count, 1);
+	assert_true(config->kubelet.is_set);
+	assert_int_equal(config->kubelet.devices.count, 2);
+	assert_true(config->queue.is_set);
+	assert_false(config->queue.all);
+	assert_int_equal(config->queue.devices.count, 0);
+	assert_null(config_free(config));
+}
+
+static void test_names_in_any_case_as_go_reads_them(void **state)
+{
+	(void)state;
+	struct config *config = parse("VERSION: v1\nflags: {MIGSTRATEGY: mixed}\n");
+	assert_int_equal(config->mig_strategy, CONFIG_MIG_MIXED);
+	assert_null(config_free(config));
+	const struct refusal twice = {
+	    "flags: {migStrategy: mixed, migstrategy: none}\n",
+	    "c.yaml:1:29: flags: 'migstrategy' and 'migStrategy' (line 1) are the same key"};
+	refuse(&twice);
+}
+
+static void test_unknown_keys(void **state)
+{
+	(void)state;
+	const char *text =
+	    "flags: {migStratgy: mixed}\nfoo: 1\n"
+	    "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, device: 1}]}}\n";
+	struct config *config = parse(text);
+	assert_int_equal(config->warning_count, 3);
+	assert_string_equal(config->warning[0].text,
+			    "flags: unknown key 'migStratgy'; did you mean 'migStrategy'?");
+	assert_int_equal(config->warning[0].line, 1);
+	assert_int_equal(config->warning[0].column, 9);
+	assert_string_equal(config->warning[1].text, "unknown key 'foo'");
+	assert_string_equal(config->warning[2].text,
+			    "sharing.timeSlicing.resources[0]: unknown key "
+			    "'device'; did you mean 'devices'?");
+	assert_null(config_free(config));
+
+	struct err err = {0};
+	config = NULL;
+	assert_int_equal(config_parse(text, strlen(text), "c.yaml", NULL, true, &config, &err),
+			 -EINVAL);
+	assert_string_equal(err.text, "c.yaml:1:9: flags: unknown key 'migStratgy'; did you mean "
+				      "'migStrategy'?");
+	const struct refusal ours = {
+	    "sluice:\n  doors:\n    kubelt: {}\n",
+	    "c.yaml:3:5: sluice.doors: unknown key 'kubelt'; did you mean 'kubelet'?"};
+	refuse(&ours);
+}
+
+#define SHARE(rest)  "sharing: {timeSlicing: {resources: [" rest "]}}\n"
+#define SHARE_AT(at) "c.yaml:1:" at ": sharing.timeSlicing.resources[0]: "
+
+static void test_refused(void **state)
+{
+	(void)state;
+	static const struct refusal refusals[] = {
+	    {"version: v2\n",
+	     "c.yaml:1:10: version: unknown version: v2 (expected v1; did you mean "
+	     "'v1'?)"},
+	    {"[1]\n", "c.yaml:1:1: expected a map, found a list"},
+	    {"flags: 3\n", "c.yaml:1:8: flags: expected a map, found '3'"},
+	    {"flags: {migStrategy: mixd}\n",
+	     "c.yaml:1:22: flags.migStrategy: unknown MIG strategy: mixd (expected "
+	     "none|single|mixed; did you mean 'mixed'?)"},
+	    {"flags: {migStrategy: [mixed]}\n",
+	     "c.yaml:1:22: flags.migStrategy: expected one value, found a list"},
+	    {"flags: {failOnInitError: maybe}\n",
+	     "c.yaml:1:26: flags.failOnInitError: expected true or false, found 'maybe'"},
+	    {"flags: {plugin: {deviceListStrategy: [envvar, cdi]}}\n",
+	     "c.yaml:1:38: flags.plugin.deviceListStrategy: invalid --device-list-strategy option: "
+	     "invalid strategy: cdi (expected envvar|volume-mounts|cdi-annotations|cdi-cri; did "
+	     "you mean 'cdi-annotations'?)"},
+	    {"flags: {plugin: {deviceIDStrategy: name}}\n",
+	     "c.yaml:1:36: flags.plugin.deviceIDStrategy: invalid --device-id-strategy option: "
+	     "name "
+	     "(expected uuid|index)"},
+	    {"flags: {gfd: {sleepInterval: 60x}}\n",
+	     "c.yaml:1:30: flags.gfd.sleepInterval: expected a duration such as 60s, 1h30m or "
+	     "infinite, found '60x'"},
+	    {"sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}\n",
+	     "c.yaml:1:16: sharing.mps is not supported yet; remove it or keep NVIDIA's plugin on "
+	     "this node"},
+	    {"sharing: {timeSlicing: {}}\n",
+	     "c.yaml:1:24: sharing.timeSlicing: no resources specified"},
+	    {SHARE(""), "c.yaml:1:36: sharing.timeSlicing.resources: no resources specified"},
+	    {SHARE("{replicas: 2}"), SHARE_AT("37") "no resource name specified"},
+	    {SHARE("{name: gpu}"), SHARE_AT("37") "no replicas specified"},
+	    {SHARE("{name: gpu, replicas: 1}"),
+	     SHARE_AT("59") "number of replicas must be >= 2, found 1"},
+	    {SHARE("{name: gpu, replicas: -4}"),
+	     SHARE_AT("59") "number of replicas must be >= 2, found -4"},
+	    {SHARE("{name: gpu, replicas: 1000000000000000000}"),
+	     SHARE_AT("59") "at most 1024 replicas of a device are possible, found "
+			    "1000000000000000000"},
+	    {SHARE("{name: gpu, replicas: 99999999999999999999}"),
+	     SHARE_AT("59") "at most 1024 replicas of a device are possible, found "
+			    "99999999999999999999"},
+	    {SHARE("{name: gpu, replicas: 2.5}"),
+	     SHARE_AT("59") "expected a whole number, found '2.5'"},
+	    {SHARE("{name: gpu, replicas: 2, devices: some}"),
+	     SHARE_AT("71") "devices set as 'some' but the only valid string input is 'all'"},
+	    {SHARE("{name: gpu, replicas: 2, devices: 0}"),
+	     SHARE_AT("71") "devices set as '0' but a count of devices must be > 0 and at most "
+			    "1024"},
+	    {SHARE("{name: gpu, replicas: 2, devices: [x]}"),
+	     "c.yaml:1:72: sharing.timeSlicing.resources[0][0]: unsupported type for device in "
+	     "devices list: 'x' (expected an index, \"GPU:MIG\", a UUID)"},
+	    {SHARE("{name: gpu, replicas: 2, devices: [1, \"1\"]}"),
+	     "c.yaml:1:75: sharing.timeSlicing.resources[0][1]: '1' is in the list twice"},
+	    {SHARE("{name: GPU, replicas: 2}"),
+	     SHARE_AT("44") "incorrect format for resource name 'GPU' (lower-case letters, digits, "
+			    "'-' and '.')"},
+	    {SHARE("{name: amd.com/gpu, replicas: 2}"),
+	     SHARE_AT("44") "incorrect format for resource name 'amd.com/gpu' (lower-case letters, "
+			    "digits, '-' and '.')"},
+	    {SHARE(
+		 "{name: g, replicas: 2, rename: a123456789a123456789a123456789a123456789a12345678"
+		 "9abc}"),
+	     SHARE_AT("68") "fully-qualified resource name must be 63 characters or less: "
+			    "nvidia.com/a123456789a123456789a123456789a123456789a123456789abc"},
+	    {"resources: {gpus: [{name: a}]}\n",
+	     "c.yaml:1:20: resources.gpus[0]: resources must have a 'pattern' field set"},
+	    {"resources: {gpus: [{pattern: a}]}\n",
+	     "c.yaml:1:20: resources.gpus[0]: resources must have a 'name' field set"},
+	    {"imex: {channelIDs: [1]}\n", "c.yaml:1:20: imex.channelIDs: invalid IMEX channel IDs: "
+					  "channelIDs must be [] or [0]; "
+					  "found '1'"},
+	    {"sluice: {devices: {include: [\"pci:1\"]}}\n",
+	     "c.yaml:1:30: sluice.devices.include[0]: unsupported type for device in devices list: "
+	     "'pci:1' (expected an index, a UUID, a PCI address, name:PATTERN or numa:N)"},
+	    {"sluice: {doors: {kubelet: {devices: all}, queue: {devices: all}}}\n",
+	     "c.yaml: sluice.doors: both the kubelet and the queue are given all devices; a device "
+	     "belongs to one door at a time"},
+	    {"sluice: {doors: {kubelet: {devices: [0, 1]}, queue: {devices: [2, 1]}}}\n",
+	     "c.yaml:1:67: sluice.doors.queue.devices: '1' is given to the kubelet too (line 1); a "
+	     "device belongs to one door at a time"},
+	    {"sluice: {doors: {kubelet: {devices: some}}}\n",
+	     "c.yaml:1:37: sluice.doors.kubelet.devices: expected all, none or a list of devices, "
+	     "found 'some'"},
+	};
+	for (size_t i = 0; i < array_length(refusals); i++)
+		refuse(&refusals[i]);
+}
+
+static void test_precedence(void **state)
+{
+	(void)state;
+	const char *text = "flags: {migStrategy: single, gdsEnabled: true}\n";
+	struct config_overrides overrides = {0};
+	struct config *config = NULL;
+	struct err err = {0};
+	overrides.environment[SCHEMA_MIG_STRATEGY] = "mixed";
+	overrides.environment[SCHEMA_GDS] = "false";
+	overrides.flag[SCHEMA_MIG_STRATEGY] = "none"; /* the default, and yet given */
+	assert_int_equal(
+	    config_parse(text, strlen(text), "c.yaml", &overrides, false, &config, &err), 0);
+	assert_int_equal(config->mig_strategy, CONFIG_MIG_NONE);
+	assert_int_equal(config->source[SCHEMA_MIG_STRATEGY], CONFIG_FLAG);
+	assert_false(config->gds);
+	assert_int_equal(config->source[SCHEMA_GDS], CONFIG_ENVIRONMENT);
+	config = config_free(config);
+
+	overrides.flag[SCHEMA_MIG_STRATEGY] = "many";
+	assert_int_equal(config_parse(NULL, 0, "x", &overrides, false, &config, &err), -EINVAL);
+	assert_string_equal(err.text, "--mig-strategy: unknown MIG strategy: many (expected "
+				      "none|single|mixed)");
+	overrides.flag[SCHEMA_MIG_STRATEGY] = NULL;
+	overrides.environment[SCHEMA_GDS] = "perhaps";
+	assert_int_equal(config_parse(NULL, 0, "x", &overrides, false, &config, &err), -EINVAL);
+	assert_string_equal(err.text, "environment variable GDS_ENABLED: expected true or false, "
+				      "found 'perhaps'");
+}
+
+static void test_durations(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		uint64_t ns;
+	} good[] = {
+	    {"60s", UINT64_C(60000000000)},
+	    {"1h2m3.5s", UINT64_C(3723500000000)},
+	    {"250ms", 250000000},
+	    {"5", 5},
+	    {"1.5us", 1500},
+	    {"infinite", SCHEMA_FOREVER},
+	    {"0", 0},
+	    {".5s", 500000000},
+	};
+	uint64_t ns;
+	for (size_t i = 0; i < array_length(good); i++) {
+		if (schema_parse_duration(good[i].text, &ns) != 0 || ns != good[i].ns)
+			fail_msg("%s", good[i].text);
+	}
+	static const char *const bad[] = {"",
+					  "s",
+					  "1",
+					  "-1s",
+					  "1s5",
+					  "1 s",
+					  ".s",
+					  "1.5",
+					  "1d",
+					  "999999999999999999h",
+					  "99999999999999999999s"};
+	for (size_t i = 0; i < array_length(bad); i++) {
+		bool is_bare = strcmp(bad[i], "1") == 0;
+		if ((schema_parse_duration(bad[i], &ns) == 0) != is_bare)
+			fail_msg("'%s'", bad[i]);
+	}
+}
+
+static void test_patterns(void **state)
+{
+	(void)state;
+	assert_true(config_pattern_matches("*", ""));
+	assert_true(config_pattern_matches("*A100*", "NVIDIA A100-SXM4-40GB"));
+	assert_true(config_pattern_matches("1g.5gb", "1g.5gb"));
+	assert_false(config_pattern_matches("1g.5gb", "1g.5gb+me"));
+	assert_false(config_pattern_matches("A100", "NVIDIA A100"));
+	assert_true(config_pattern_matches("a*b*c", "axxbxxbc"));
+	assert_false(config_pattern_matches("a*b*c", "axxbxxcd"));
+	assert_false(config_pattern_matches("", "a"));
+	assert_false(config_pattern_matches("*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_defaults),
+	    cmocka_unit_test(test_time_slicing_file),
+	    cmocka_unit_test(test_our_section_and_rules),
+	    cmocka_unit_test(test_names_in_any_case_as_go_reads_them),
+	    cmocka_unit_test(test_unknown_keys),
+	    cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_precedence),
+	    cmocka_unit_test(test_durations),
+	    cmocka_unit_test(test_patterns),
+	};
+	return cmocka_run_group_tests_name("policy/config", tests, NULL, NULL);
+}
