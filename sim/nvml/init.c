@@ -81,8 +81,8 @@ const char *nvmlErrorString(unsigned result)
 	    "In use by another client",
 	    "Insufficient Memory",
 	    "No data",
-	    "The requested vgpu operation is not available on target device, because ECC is "
-	    "enabled",
+	    ("The requested vgpu operation is not available on target device, because ECC is "
+	     "enabled"),
 	    "Ran out of critical resources",
 	    "The requested frequency is not supported",
 	    "The provided version is invalid/unsupported",

@@ -33,8 +33,8 @@ static void test_command(void **state)
 	    "\n  -o, --output=table|json\n                          how to print",
 	    "\n  -e, --env=NAME=VALUE    set a variable",
 	    "\n  -h, --help              show this text\n",
-	    "\nExit status:\n  0    it worked\n  64   wrong command line\n"
-	    "  69   there is no driver\n",
+	    ("\nExit status:\n  0    it worked\n  64   wrong command line\n"
+	     "  69   there is no driver\n"),
 	    "\nExamples:\n  prog run -- true\n      it's the shortest job\n",
 	};
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A seeded storm over everything that exists: kills, faults and hangs, with invariants that hold.
+
+One simulated machine, and at once: writers of its state that are killed at any moment, readers that
+check what they read, jobs of `sluice run` that are killed with SIGKILL, a driver that hangs and
+recovers. Then the fuzz targets for a part of the time. The seed decides what happens, the machine's
+scheduler when; the same seed makes a similar storm, not the same one.
+
+Ends with a line "N passed, N failed", one for each invariant; exits 1 when one was broken.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+ROOT = os.path.realpath(os.path.join(HERE, "..", ".."))
+PROFILE = "dgx-a100"
+GPUS = 8
+ANSWER_S = 60  # no command of ours may take longer, whatever else goes on
+FUZZ_SHARE = 0.2
+JOB_THREADS = 4
+INVARIANTS = {
+    "state": "a writer that was killed harms nobody: the next one succeeds, readers read",
+    "readings": "what is read is whole: same GPUs, memory adds up, energy only grows",
+    "tokens": "no GPU is given to two jobs, however jobs and supervisors die",
+    "leaks": "when the last job is gone every GPU is free again",
+    "hangs": "a GPU that hangs hides no other one, and is back when the hang is over",
+    "fuzz": "no input makes a parser fail",
+}
+
+
+class Broken(Exception):
+    """An invariant does not hold."""
+
+
+class Storm:
+    def __init__(self, build, seconds, seed):
+        self.sluice = os.path.join(build, "src", "cmd", "sluice")
+        self.seed = seed
+        self.deadline = time.monotonic() + seconds
+        self.folder = tempfile.mkdtemp(prefix="sluice-soak-")
+        self.held = os.path.join(self.folder, "held")
+        os.mkdir(self.held)
+        self.counts = Counter()
+        self.broken = {}
+        self.lock = threading.Lock()
+        # Faults that hide GPUs or block calls, and readers that expect none of them, take turns.
+        self.quiet = threading.Lock()
+        self.env = {
+            **os.environ,
+            "SLUICE_SIM_STATE": os.path.join(self.folder, "machine.state"),
+            "SLUICE_RUNTIME_DIR": os.path.join(self.folder, "run"),
+            "SLUICE_SIM_LIBDIR": os.path.join(build, "sim", "nvml"),
+            "SLUICE_PROFILES": os.path.join(ROOT, "sim", "profiles"),
+        }
+
+    # Small tools.
+
+    def goes_on(self):
+        return time.monotonic() < self.deadline and not self.broken
+
+    def random(self, name):
+        return random.Random(f"{self.seed} {name}")
+
+    def break_(self, invariant, text):
+        with self.lock:
+            self.broken.setdefault(invariant, text)
+
+    def count(self, what, by=1):
+        with self.lock:
+            self.counts[what] += by
+
+    def start(self, *command, **options):
+        return subprocess.Popen([self.sluice, *command], env=self.env, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, start_new_session=True, **options)
+
+    def run(self, invariant, *command):
+        """The output of a command that must succeed in time."""
+        process = self.start(*command)
+        try:
+            out, err = process.communicate(timeout=ANSWER_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise Broken(invariant, f"'{' '.join(command)}' took more than {ANSWER_S} s") from None
+        if process.returncode != 0:
+            raise Broken(invariant, f"'{' '.join(command)}' exited with {process.returncode}: {err}")
+        return out
+
+    def kill_after(self, process, seconds):
+        """Lets a process live for so long at most, then kills it and all of its group."""
+        try:
+            process.communicate(timeout=seconds)
+            return False
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return True
+
+    # The actors. Each runs in a thread of its own until the time is over or something broke.
+
+    def writers(self):
+        chance = self.random("writers")
+        while self.goes_on():
+            gpu = str(chance.randrange(GPUS))
+            command = chance.choice([
+                ("sim", "inject", "xid", str(chance.choice([31, 43, 94])), "--gpu", gpu),
+                ("sim", "inject", "ecc", "corrected", "--gpu", gpu),
+                ("sim", "inject", "thermal", "--ambient", str(chance.randrange(20, 35)), "--gpu", gpu),
+            ])
+            if self.kill_after(self.start(*command), chance.uniform(0, 0.03)):
+                self.count("writers killed")
+            if chance.random() < 0.2:
+                self.run("state", "sim", "inject", "xid", "43", "--gpu", gpu)
+                self.run("state", "sim", "status")
+            self.count("writes")
+
+    def readers(self):
+        chance = self.random("readers")
+        energy = {}
+        while self.goes_on():
+            with self.quiet:
+                shown = json.loads(self.run("readings", "sim", "show", "--output", "json"))
+                seen = json.loads(self.run("readings", "devices", "--output", "json"))
+            self.check_readings(shown, seen, energy)
+            self.count("machines read")
+            if chance.random() < 0.3:
+                self.run("readings", "topo")
+
+    def check_readings(self, shown, seen, energy):
+        uuids = [gpu["uuid"] for gpu in shown["gpus"]]
+        if len(set(uuids)) != GPUS:
+            raise Broken("readings", f"{len(set(uuids))} different GPUs in place of {GPUS}")
+        if [gpu["uuid"] for gpu in seen["gpus"]] != uuids:
+            raise Broken("readings", "sluice devices and sluice sim show name different GPUs")
+        for gpu in shown["gpus"]:
+            memory = gpu["memory"]
+            if memory["total"] != memory["used"] + memory["free"] + memory["reserved"]:
+                raise Broken("readings", f"{gpu['uuid']}: memory does not add up: {memory}")
+            if gpu["energy_mj"] < energy.get(gpu["uuid"], 0):
+                raise Broken("readings", f"{gpu['uuid']}: energy went back to {gpu['energy_mj']}")
+            energy[gpu["uuid"]] = gpu["energy_mj"]
+
+    def jobs(self, number):
+        chance = self.random(f"jobs {number}")
+        job = os.path.join(HERE, "job.py")
+        while self.goes_on():
+            wanted = chance.choice([1, 1, 1, 2, 4, 8])
+            process = self.start("run", "--gpus", str(wanted), "--", sys.executable, job, self.held,
+                                 str(chance.randrange(300)), str(wanted))
+            self.count("jobs started")
+            how = chance.random()
+            if how < 0.4:
+                self.finish(process)
+            elif how < 0.7:
+                # Only the process that was typed; its supervisor and the job are on their own.
+                self.kill_one(process, chance.uniform(0, 0.4))
+            else:
+                if self.kill_after(process, chance.uniform(0, 0.4)):
+                    self.count("jobs killed")
+            self.check_violations()
+
+    def finish(self, process):
+        try:
+            _, err = process.communicate(timeout=ANSWER_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise Broken("leaks", f"a job waited for its GPUs for more than {ANSWER_S} s") from None
+        if process.returncode != 0:
+            raise Broken("tokens", f"a job that nobody killed exited with {process.returncode}: {err}")
+        self.count("jobs finished")
+
+    def kill_one(self, process, seconds):
+        try:
+            process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.count("jobs killed")
+        try:
+            process.communicate(timeout=ANSWER_S)
+        except subprocess.TimeoutExpired:
+            raise Broken("leaks", "a job outlived its killed parent") from None
+
+    def check_violations(self):
+        path = os.path.join(self.held, "violations")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                raise Broken("tokens", file.read())
+
+    def hangs(self):
+        chance = self.random("hangs")
+        while self.goes_on():
+            gpu = chance.randrange(GPUS)
+            with self.quiet:
+                self.run("hangs", "sim", "inject", "hang", "nvmlDeviceGetTemperature", "--gpu", str(gpu))
+                process = self.start("devices", "--output", "json")
+                try:
+                    out, err = process.communicate(timeout=ANSWER_S)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.communicate()
+                    raise Broken("hangs", f"sluice devices did not return with GPU {gpu} hanging") from None
+                try:
+                    found = len(json.loads(out)["gpus"])
+                except (ValueError, KeyError):
+                    raise Broken("hangs", f"sluice devices said: {out} {err}") from None
+                if found != GPUS:
+                    raise Broken("hangs", f"{found} GPUs are listed while GPU {gpu} hangs")
+                self.run("hangs", "sim", "heal")
+                self.run("hangs", "devices")
+            self.count("hangs and heals")
+            self.wait(chance.uniform(1, 5))
+
+    def wait(self, seconds):
+        end = min(time.monotonic() + seconds, self.deadline)
+        while time.monotonic() < end and not self.broken:
+            time.sleep(0.1)
+
+    # The whole.
+
+    def actor(self, function, *arguments):
+        def body():
+            try:
+                function(*arguments)
+            except Broken as broken:
+                self.break_(*broken.args)
+            except Exception as error:  # an actor that dies must not look like a calm sea
+                self.break_("state", f"{function.__name__}: {type(error).__name__}: {error}")
+
+        thread = threading.Thread(target=body)
+        thread.start()
+        return thread
+
+    def check_leaks(self):
+        """Every GPU can be had once what was left of the killed jobs is gone."""
+        process = self.start("run", "--gpus", str(GPUS), "--", "true")
+        self.finish(process)
+
+    def storm(self):
+        try:
+            self.run("state", "sim", "start", "--profile", PROFILE, "--seed", str(self.seed),
+                     "--root", os.path.join(self.folder, "machine"),
+                     "--state", self.env["SLUICE_SIM_STATE"], "--dev-style", "file", "--alongside")
+            threads = [self.actor(function) for function in (self.writers, self.readers, self.hangs)]
+            threads += [self.actor(self.jobs, number) for number in range(JOB_THREADS)]
+            for thread in threads:
+                thread.join()
+            if not self.broken:
+                self.check_leaks()
+                self.check_violations()
+            self.run("state", "sim", "stop")
+        except Broken as broken:
+            self.break_(*broken.args)
+        if not self.broken:
+            shutil.rmtree(self.folder)
+        else:
+            print(f"soak: what was left is in {self.folder}")
+
+    def fuzz(self, seconds):
+        targets = [name for name in os.listdir(os.path.join(ROOT, "tests", "fuzz"))
+                   if name.endswith("_fuzz.c")]
+        if not shutil.which("clang") or not targets:
+            print("soak: fuzz: SKIPPED, there is no clang or no target")
+            return
+        each = max(1, int(seconds / len(targets)))
+        result = subprocess.run([os.path.join(ROOT, "tools", "fuzz"), "all", "--seconds", str(each),
+                                 "--seed", str(self.seed % (1 << 31) or 1)],
+                                capture_output=True, text=True, check=False)
+        print(result.stdout, end="")
+        if result.returncode != 0:
+            self.break_("fuzz", result.stdout + result.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--hours", type=float)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 31))
+    arguments = parser.parse_args()
+    seconds = arguments.seconds or (arguments.hours or 1) * 3600
+    print(f"soak: seed {arguments.seed}, {seconds:.0f} s", flush=True)
+
+    storm = Storm(os.path.realpath(arguments.build), seconds * (1 - FUZZ_SHARE), arguments.seed)
+    storm.storm()
+    for what, number in sorted(storm.counts.items()):
+        print(f"soak: {number} {what}")
+    storm.fuzz(seconds * FUZZ_SHARE)
+    for invariant, text in INVARIANTS.items():
+        verdict = f"BROKEN: {storm.broken[invariant]}" if invariant in storm.broken else "held"
+        print(f"soak: {invariant}: {text}: {verdict}")
+    print(f"{len(INVARIANTS) - len(storm.broken)} passed, {len(storm.broken)} failed")
+    return 1 if storm.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
