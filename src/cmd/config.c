@@ -170,10 +170,10 @@ static const char *show_key(const char *before, const char *path)
 	return at;
 }
 
-static void show_selectors(const char *before, const char *path,
-			   const struct config_selectors *selectors)
+/* : [0, "GPU-...", "name:*T4*"] behind the key that was just printed. */
+static void show_selectors(const struct config_selectors *selectors)
 {
-	printf("%s: [", show_key(before, path));
+	printf(": [");
 	for (size_t i = 0; i < selectors->count; i++) {
 		const struct config_selector *selector = &selectors->items[i];
 		const char *prefix = selector->kind == CONFIG_SELECT_NAME ? "name:" : "";
@@ -193,14 +193,14 @@ static void show_shares(const struct config_sharing *sharing)
 		       share->replicas);
 		if (*share->rename)
 			printf("      rename: %s\n", share->rename);
-		if (share->devices == CONFIG_DEVICES_ALL)
+		if (share->devices == CONFIG_DEVICES_ALL) {
 			printf("      devices: all\n");
-		else if (share->devices == CONFIG_DEVICES_COUNT)
+		} else if (share->devices == CONFIG_DEVICES_COUNT) {
 			printf("      devices: %" PRIu32 "\n", share->device_count);
-		else
-			show_selectors("sharing.timeSlicing.x",
-				       "sharing.timeSlicing.resources.devices",
-				       &share->device_list);
+		} else {
+			printf("      devices");
+			show_selectors(&share->device_list);
+		}
 	}
 }
 
@@ -218,10 +218,11 @@ static void show_door(const char *before, const char *path, const struct config_
 {
 	if (!door->is_set)
 		return;
+	printf("%s", show_key(before, path));
 	if (door->all)
-		printf("%s: all\n", show_key(before, path));
+		printf(": all\n");
 	else
-		show_selectors(before, path, &door->devices);
+		show_selectors(&door->devices);
 }
 
 static void show_ours(const struct config *config)
@@ -230,11 +231,14 @@ static void show_ours(const struct config *config)
 	bool doors = config->kubelet.is_set || config->queue.is_set;
 	const char *before = "";
 	if (config->include.count > 0) {
-		show_selectors(before, "sluice.devices.include", &config->include);
+		printf("%s", show_key(before, "sluice.devices.include"));
+		show_selectors(&config->include);
 		before = "sluice.devices.x";
 	}
-	if (config->exclude.count > 0)
-		show_selectors(before, "sluice.devices.exclude", &config->exclude);
+	if (config->exclude.count > 0) {
+		printf("%s", show_key(before, "sluice.devices.exclude"));
+		show_selectors(&config->exclude);
+	}
 	before = devices ? "sluice.x" : "";
 	show_door(before, "sluice.doors.kubelet.devices", &config->kubelet);
 	if (config->kubelet.is_set)
