@@ -6,6 +6,10 @@
 
 /* In the order in which `sluice --help` shows them within their groups. */
 static const struct command *const commands[] = {
+    &cmd_devices,
+    &cmd_topo,
+    &cmd_health,
+    &cmd_probe,
     &cmd_help,
     &cmd_config,
     &cmd_completion,

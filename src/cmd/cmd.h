@@ -114,7 +114,11 @@ const struct command *cmd_find(const struct command *command, const char *name);
 /* The commands, one line each, in the order of the alphabet. */
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
+extern const struct command cmd_devices;
 extern const struct command cmd_dump;
+extern const struct command cmd_health;
 extern const struct command cmd_help;
+extern const struct command cmd_probe;
+extern const struct command cmd_topo;
 
 #endif

@@ -24,6 +24,7 @@ struct snapshot;
 #define PROBE_CALL_TIMEOUT_NS UINT64_C(10000000000) /* a driver call that takes longer is hung */
 #define PROBE_INIT_TIMEOUT_NS                                                                      \
 	UINT64_C(60000000000) /* nvmlInit takes 1-2 s per GPU without persistence mode */
+#define PROBE_RETRY_NS	UINT64_C(60000000000)
 #define PROBE_PERIOD_NS UINT64_C(1000000000)
 
 enum probe_limits {
@@ -35,7 +36,9 @@ struct probe_options {
 	const char *program;	  /* the sluice binary; NULL: the running one */
 	uint64_t call_timeout_ns; /* 0: PROBE_CALL_TIMEOUT_NS */
 	uint64_t init_timeout_ns; /* 0: PROBE_INIT_TIMEOUT_NS */
+	uint64_t retry_ns;	  /* until a hung GPU is tried again; doubles; 0: PROBE_RETRY_NS */
 	uint64_t period_ns;	  /* between fast samples; 0: PROBE_PERIOD_NS */
+	bool kernel_log;	  /* report XIDs from the kernel log, those since boot as history */
 	bool once;		  /* one inventory and one snapshot, then the probe ends */
 	/* How a probe is killed; NULL: kill(2). A test puts a function here that does nothing,
 	 * which is what a process in uninterruptible sleep looks like. */
@@ -55,7 +58,9 @@ enum probe_event_kind {
 	PROBE_EVENT_NVML,     /* another NVML event; type = its bit, data = its data */
 	PROBE_EVENT_HUNG,     /* uuid ("" when no GPU can be blamed); text = function and time */
 	PROBE_EVENT_REPLACED, /* a new probe was started; text = why */
-	PROBE_EVENT_ENDED,    /* `once` and the probe has ended as it should */
+	PROBE_EVENT_NO_LOG,   /* the kernel log cannot be read; text = why */
+	PROBE_EVENT_GPU_RESET, /* uuid: its counters fell, it was reset */
+	PROBE_EVENT_ENDED,     /* `once` and the probe has ended as it should */
 	PROBE_EVENT_KIND_COUNT,
 };
 
@@ -66,9 +71,12 @@ struct probe_event {
 	uint32_t source; /* enum probe_source */
 	uint64_t type;	 /* nvmlEventType bit */
 	uint64_t data;
-	uint32_t gi, ci;  /* UINT32_MAX: the whole GPU */
-	uint32_t history; /* 1: from the kernel log, older than the probe */
-	uint64_t time_ns; /* CLOCK_MONOTONIC */
+	uint32_t gi, ci;   /* UINT32_MAX: the whole GPU */
+	uint32_t pid;	   /* the process that the kernel log blames; UINT32_MAX: none named */
+	uint32_t history;  /* 1: from the kernel log, older than the client */
+	uint32_t severity; /* of NVLink errors: 0 not told, 1 nonfatal, 2 fatal */
+	uint32_t recovery_action; /* of XID 154; UINT32_MAX: none named */
+	uint64_t time_ns;	  /* CLOCK_MONOTONIC */
 	char uuid[GPU_UUID_MAX];
 	char bus[PCI_TEXT_MAX]; /* "0000:07:00.0" or "" */
 	char text[PROBE_EVENT_TEXT_MAX];
@@ -112,6 +120,11 @@ pid_t probe_client_pid(const struct probe_client *client);
  */
 int probe_collect(const struct probe_options *options, uint64_t deadline_ns,
 		  struct inventory *out_inventory, struct snapshot **out_snapshot, struct err *err);
+/* The same, and shows every event on the way to `on_event`: XIDs of the kernel log, hangs. */
+int probe_collect_events(const struct probe_options *options, uint64_t deadline_ns,
+			 struct inventory *out_inventory, struct snapshot **out_snapshot,
+			 void (*on_event)(const struct probe_event *event, void *context),
+			 void *context, struct err *err);
 /* The documented exit code for an error of probe_collect(). */
 int probe_exit_code(int error);
 
