@@ -104,6 +104,11 @@ def test_pages_that_are_not_there(tree):
     assert findings(tree) == []
 
 
+def test_paths_that_are_not_there(tree):
+    tree.write("README.md", "`src/base/text.c`, `src/base/`, `src/x/NAME.c`, `/dev/null`, `src/gone.c`\n")
+    assert findings(tree) == ["README.md:1: mentions src/gone.c, which is not in the tree [pages]"]
+
+
 def test_header_and_test_of_a_source(tree):
     tree.write("src/hardware/gpu.c", LICENCE)
     tree.write("sim/state.c", LICENCE)
