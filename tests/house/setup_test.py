@@ -2,6 +2,7 @@
 """tools/setup with package managers that only pretend, so that nothing is installed."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -11,6 +12,17 @@ from conftest import TOOLS
 
 # The programs that setup itself runs on; everything else on its PATH is of the test's making.
 NEEDED = ("bash", "cat", "sed", "head", "env")
+
+
+# What meson.build asks for, and the packages that bring it. "threads" comes with the C library.
+DEPENDENCIES = {
+    "libevent_core": ("libevent-dev", "libevent-devel"),
+    "libevent_pthreads": ("libevent-dev", "libevent-devel"),
+    "jansson": ("libjansson-dev", "jansson-devel"),
+    "yaml-0.1": ("libyaml-dev", "libyaml-devel"),
+    "cmocka": ("libcmocka-dev", "libcmocka-devel"),
+    "threads": ("libc6-dev", "glibc-devel"),
+}
 
 
 class Machine:
@@ -91,3 +103,14 @@ def test_wrong_usage(machine):
     result = machine.setup("everything")
     assert result.returncode == 64
     assert "unknown argument 'everything'" in result.stderr
+
+
+def test_every_library_that_meson_wants_has_its_package():
+    with open(os.path.join(TOOLS, "..", "meson.build"), encoding="utf-8") as file:
+        wanted = re.findall(r"\bdependency\('([^']+)'", file.read())
+    with open(os.path.join(TOOLS, "setup"), encoding="utf-8") as file:
+        packages = re.split(r"[\s()=]+", file.read())
+    assert wanted
+    for name in wanted:
+        for package in DEPENDENCIES[name]:  # a new dependency is named above and in tools/setup
+            assert package in packages
