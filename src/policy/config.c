@@ -371,6 +371,23 @@ static int config_check_doors(const struct config *config, const char *name, str
 	return 0;
 }
 
+/* Names that renameByDefault would make too long for Kubernetes. */
+static int config_check_names(const struct config *config, const char *name, struct err *err)
+{
+	const struct config_sharing *sharing = &config->time_slicing;
+	for (size_t i = 0; sharing->rename_by_default && i < sharing->count; i++) {
+		const struct config_share *share = &sharing->items[i];
+		if (share->rename[0] == '\0' &&
+		    strlen(share->name) + strlen(".shared") >= CONFIG_NAME_MAX)
+			return err_set(
+			    err, -EINVAL,
+			    "%s:%u:1: sharing.timeSlicing.resources[%zu]: fully-qualified "
+			    "resource name must be 63 characters or less: %s.shared",
+			    name, share->line, i, share->name);
+	}
+	return 0;
+}
+
 static int config_read(struct config *config, const char *text, size_t length, const char *name,
 		       const struct config_overrides *overrides, bool strict, struct err *err)
 {
@@ -387,6 +404,8 @@ static int config_read(struct config *config, const char *text, size_t length, c
 	}
 	if (rc == 0 && overrides)
 		rc = config_override(config, overrides, err);
+	if (rc == 0)
+		rc = config_check_names(config, name, err);
 	if (rc == 0)
 		rc = config_check_doors(config, name, err);
 	return rc;
