@@ -89,6 +89,21 @@ int text_escape(struct buf *out, const char *text, size_t length)
 	return rc;
 }
 
+int text_make_valid(struct buf *out, const char *text, size_t length)
+{
+	static const char replacement[] = "\xef\xbf\xbd";
+	int rc = 0;
+	for (size_t at = 0; at < length && rc == 0;) {
+		size_t size;
+		if (text_decode(text + at, length - at, &size) == TEXT_INVALID)
+			rc = buf_add(out, replacement, sizeof(replacement) - 1);
+		else
+			rc = buf_add(out, text + at, size);
+		at += size;
+	}
+	return rc;
+}
+
 static size_t text_character_width(uint32_t c)
 {
 	if (c < 0x300)

@@ -30,6 +30,10 @@ uint32_t text_decode(const char *text, size_t length, size_t *out_size);
  */
 int text_escape(struct buf *out, const char *text, size_t length);
 
+/* Appends `text` as valid UTF-8: each byte that is not part of a character becomes U+FFFD. For
+ * JSON, which has its own escapes for control characters. As buf_add(). */
+int text_make_valid(struct buf *out, const char *text, size_t length);
+
 /* Columns that `length` bytes of escaped text take on a terminal: wide East Asian characters and
  * emoji take two, combining ones none. */
 size_t text_width(const char *text, size_t length);

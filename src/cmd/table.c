@@ -216,12 +216,7 @@ json_t *table_json_text(const char *text)
 		return json_null();
 	_cleanup_buf_ struct buf valid;
 	buf_init(&valid, 3 * strlen(text));
-	for (size_t at = 0, length = strlen(text); at < length;) {
-		size_t size;
-		bool bad = text_decode(text + at, length - at, &size) == TEXT_INVALID;
-		if (buf_add(&valid, bad ? "\xef\xbf\xbd" : text + at, bad ? 3 : size) < 0)
-			return NULL;
-		at += size;
-	}
+	if (text_make_valid(&valid, text, strlen(text)) < 0)
+		return NULL;
 	return json_stringn(buf_text(&valid), valid.length);
 }

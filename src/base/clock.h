@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Time that can be injected: whoever waits or measures asks a clock, so that a test can be the one
+ * who moves it. Nanoseconds of CLOCK_MONOTONIC; wall time is for people and lives in log.c.
+ */
+#ifndef SLUICE_BASE_CLOCK_H
+#define SLUICE_BASE_CLOCK_H
+
+#include <stdint.h>
+
+#define CLOCK_NS_PER_US UINT64_C(1000)
+#define CLOCK_NS_PER_MS UINT64_C(1000000)
+#define CLOCK_NS_PER_S	UINT64_C(1000000000)
+
+/* A clock is the real one, or stands still at fake_ns until somebody moves it. */
+struct clock {
+	const uint64_t *fake_ns; /* borrowed for the clock's life; NULL: CLOCK_MONOTONIC */
+};
+
+uint64_t clock_now_ns(const struct clock *clock);
+
+/* now + delay, UINT64_MAX (never) where that does not fit. */
+uint64_t clock_after_ns(uint64_t now_ns, uint64_t delay_ns);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/storage.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+
+struct storage_list {
+	struct storage_job *first, **last;
+};
+
+struct storage {
+	struct loop *loop; /* borrowed */
+	size_t queue_max;
+	size_t pending; /* loop thread only */
+	pthread_t thread;
+	struct loop_task report;
+
+	pthread_mutex_t mutex; /* guards all below */
+	pthread_cond_t wake;
+	struct storage_list waiting;
+	struct storage_list finished;
+	bool closing;
+};
+
+static void list_init(struct storage_list *list)
+{
+	list->first = NULL;
+	list->last = &list->first;
+}
+
+static void list_push(struct storage_list *list, struct storage_job *job)
+{
+	job->next = NULL;
+	*list->last = job;
+	list->last = &job->next;
+}
+
+static struct storage_job *list_pop(struct storage_list *list)
+{
+	struct storage_job *job = list->first;
+	if (job) {
+		list->first = job->next;
+		if (!list->first)
+			list->last = &list->first;
+	}
+	return job;
+}
+
+/* On the loop: reports what is finished. A done() may hand in the next job. */
+static void storage_report(void *context)
+{
+	struct storage *storage = context;
+	for (;;) {
+		(void)pthread_mutex_lock(&storage->mutex);
+		struct storage_job *job = list_pop(&storage->finished);
+		(void)pthread_mutex_unlock(&storage->mutex);
+		if (!job)
+			return;
+		storage->pending--;
+		job->done(job->context, job->result);
+	}
+}
+
+static void *storage_thread(void *context)
+{
+	struct storage *storage = context;
+	(void)pthread_mutex_lock(&storage->mutex);
+	for (;;) {
+		struct storage_job *job = list_pop(&storage->waiting);
+		if (!job && storage->closing)
+			break;
+		if (!job) {
+			(void)pthread_cond_wait(&storage->wake, &storage->mutex);
+			continue;
+		}
+		(void)pthread_mutex_unlock(&storage->mutex);
+		job->result = job->work(job->context);
+		(void)pthread_mutex_lock(&storage->mutex);
+		list_push(&storage->finished, job);
+		loop_post(storage->loop, &storage->report, storage_report, storage);
+	}
+	(void)pthread_mutex_unlock(&storage->mutex);
+	return NULL;
+}
+
+/* Signals are the loop's business: the thread starts with all of them blocked. */
+static int storage_start_thread(struct storage *storage)
+{
+	sigset_t all, before;
+	(void)sigfillset(&all);
+	(void)pthread_sigmask(SIG_SETMASK, &all, &before);
+	int rc = pthread_create(&storage->thread, NULL, storage_thread, storage);
+	(void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -rc;
+}
+
+static struct storage *storage_free(struct storage *storage)
+{
+	(void)pthread_cond_destroy(&storage->wake);
+	(void)pthread_mutex_destroy(&storage->mutex);
+	free(storage);
+	return NULL;
+}
+
+struct storage *storage_new(struct loop *loop, size_t queue_max, struct err *err)
+{
+	struct storage *storage = calloc(1, sizeof(*storage));
+	if (!storage) {
+		(void)err_set(err, -ENOMEM, "out of memory for the storage thread");
+		return NULL;
+	}
+	storage->loop = loop;
+	storage->queue_max = queue_max;
+	(void)pthread_mutex_init(&storage->mutex, NULL); /* neither fails without attributes */
+	(void)pthread_cond_init(&storage->wake, NULL);
+	list_init(&storage->waiting);
+	list_init(&storage->finished);
+
+	int rc = storage_start_thread(storage);
+	if (rc < 0) {
+		(void)err_set(err, rc, "cannot start the storage thread: %s", err_describe(rc));
+		return storage_free(storage);
+	}
+	(void)pthread_setname_np(storage->thread, "storage"); /* only for people who look */
+	return storage;
+}
+
+struct storage *storage_close(struct storage *storage)
+{
+	if (!storage)
+		return NULL;
+	(void)pthread_mutex_lock(&storage->mutex);
+	storage->closing = true;
+	(void)pthread_cond_signal(&storage->wake);
+	(void)pthread_mutex_unlock(&storage->mutex);
+	(void)pthread_join(storage->thread, NULL);
+	loop_cancel(storage->loop, &storage->report);
+	storage_report(storage);
+	return storage_free(storage);
+}
+
+int storage_submit(struct storage *storage, struct storage_job *job, struct err *err)
+{
+	if (storage->pending >= storage->queue_max)
+		return err_set(err, -ENOSPC, "%zu writes are waiting for the disk already",
+			       storage->pending);
+	(void)pthread_mutex_lock(&storage->mutex);
+	bool closing = storage->closing;
+	if (!closing) {
+		list_push(&storage->waiting, job);
+		(void)pthread_cond_signal(&storage->wake);
+	}
+	(void)pthread_mutex_unlock(&storage->mutex);
+	if (closing)
+		return err_set(err, -ESHUTDOWN, "the storage thread is being ended");
+	storage->pending++;
+	return 0;
+}
+
+size_t storage_pending(const struct storage *storage)
+{
+	return storage->pending;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One thread for everything that waits for a disk: jobs are worked on in the order in which they
+ * were handed in, off the loop, and their completion comes back as a call on the loop. It knows
+ * nothing of what the jobs do.
+ */
+#ifndef SLUICE_BASE_STORAGE_H
+#define SLUICE_BASE_STORAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct err;
+struct loop;
+struct storage;
+
+/* In the caller's memory, zero-initialised, and his again when done() is called. */
+struct storage_job {
+	struct storage_job *next;
+	int (*work)(void *context);		 /* on the storage thread; returns 0 or -errno */
+	void (*done)(void *context, int result); /* on the loop, with what work() returned */
+	void *context;
+	int result;
+};
+
+/* Starts the thread. At most `queue_max` jobs are waiting, worked on or not yet reported at any
+ * time. `loop` is borrowed and outlives it. NULL: -ENOMEM or -EAGAIN. */
+struct storage *storage_new(struct loop *loop, size_t queue_max, struct err *err);
+/*
+ * Takes no more jobs, waits until every one that was handed in is worked on, calls their done() and
+ * ends the thread. Blocks: for the end of the program, never from a callback of a job.
+ */
+struct storage *storage_close(struct storage *storage);
+
+/* Hands a job in; work(), done() and context are set. 0, or -ENOSPC when the queue is full: then
+ * nothing of `job` was touched. */
+int storage_submit(struct storage *storage, struct storage_job *job, struct err *err);
+/* Jobs whose done() was not called yet. */
+size_t storage_pending(const struct storage *storage);
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/storage.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "unit/unit.h"
+
+enum { JOBS = 200, DEADLINE_S = 20 };
+
+struct scene {
+	struct loop *loop;
+	struct storage *storage;
+	unsigned worked; /* storage thread only, then read after done() */
+	unsigned done;
+	pthread_t loop_thread;
+	sem_t gate; /* a job may wait for it */
+};
+
+struct job {
+	struct storage_job job; /* first */
+	struct scene *scene;
+	unsigned number;
+	unsigned worked_as;
+};
+
+static struct scene scene;
+static struct job jobs[JOBS];
+
+static int setup(void **state)
+{
+	memset(&scene, 0, sizeof(scene));
+	memset(jobs, 0, sizeof(jobs));
+	scene.loop = loop_new(LOOP_FAKE, NULL);
+	scene.loop_thread = pthread_self();
+	assert_int_equal(sem_init(&scene.gate, 0, 0), 0);
+	scene.storage = storage_new(scene.loop, JOBS, NULL);
+	return scene.loop && scene.storage ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	scene.storage = storage_close(scene.storage);
+	scene.loop = loop_free(scene.loop);
+	(void)sem_destroy(&scene.gate);
+	return 0;
+}
+
+static int work(void *context)
+{
+	struct job *job = context;
+	assert_false(pthread_equal(pthread_self(), job->scene->loop_thread));
+	job->worked_as = job->scene->worked++;
+	return -(int)job->number;
+}
+
+static int work_at_gate(void *context)
+{
+	struct job *job = context;
+	while (sem_wait(&job->scene->gate) < 0)
+		;
+	return work(context);
+}
+
+static void done(void *context, int result)
+{
+	struct job *job = context;
+	assert_true(pthread_equal(pthread_self(), job->scene->loop_thread));
+	assert_int_equal(job->worked_as, job->number); /* in the order of handing in */
+	assert_int_equal(result, -(int)job->number);
+	assert_int_equal(job->scene->done, job->number);
+	job->scene->done++;
+}
+
+static int submit(unsigned number, int (*how)(void *))
+{
+	struct job *job = &jobs[number];
+	*job = (struct job){.scene = &scene, .number = number};
+	job->job = (struct storage_job){.work = how, .done = done, .context = job};
+	return storage_submit(scene.storage, &job->job, NULL);
+}
+
+static void run_until_done(unsigned count)
+{
+	uint64_t deadline = unit_now_ns() + DEADLINE_S * CLOCK_NS_PER_S;
+	while (scene.done < count && unit_now_ns() < deadline)
+		assert_int_equal(loop_pass(scene.loop, CLOCK_NS_PER_S, NULL), 0);
+	assert_int_equal(scene.done, count);
+}
+
+static void test_in_order_off_the_loop(void **state)
+{
+	for (unsigned i = 0; i < JOBS; i++)
+		assert_int_equal(submit(i, work), 0);
+	run_until_done(JOBS);
+	assert_int_equal(storage_pending(scene.storage), 0);
+}
+
+static void test_queue_is_bounded(void **state)
+{
+	for (unsigned i = 0; i < JOBS; i++)
+		assert_int_equal(submit(i, i == 0 ? work_at_gate : work), 0);
+	struct storage_job more = {.work = work, .done = done};
+	struct err err = {0};
+	assert_int_equal(storage_submit(scene.storage, &more, &err), -ENOSPC);
+	assert_non_null(strstr(err.text, "200"));
+	assert_int_equal(storage_pending(scene.storage), JOBS);
+	assert_int_equal(sem_post(&scene.gate), 0);
+	run_until_done(JOBS);
+}
+
+static void test_close_drains(void **state)
+{
+	for (unsigned i = 0; i < JOBS; i++)
+		assert_int_equal(submit(i, i == 0 ? work_at_gate : work), 0);
+	assert_int_equal(scene.done, 0);
+	assert_int_equal(sem_post(&scene.gate), 0);
+	scene.storage = storage_close(scene.storage);
+	assert_int_equal(scene.done, JOBS);
+}
+
+static void done_then_next(void *context, int result)
+{
+	struct job *job = context;
+	done(context, result);
+	if (job->number + 1 < 10) {
+		struct job *next = &jobs[job->number + 1];
+		*next = (struct job){.scene = &scene, .number = job->number + 1};
+		next->job =
+		    (struct storage_job){.work = work, .done = done_then_next, .context = next};
+		assert_int_equal(storage_submit(scene.storage, &next->job, NULL), 0);
+	}
+}
+
+static void test_done_may_hand_in_the_next(void **state)
+{
+	jobs[0] = (struct job){.scene = &scene};
+	jobs[0].job =
+	    (struct storage_job){.work = work, .done = done_then_next, .context = &jobs[0]};
+	assert_int_equal(storage_submit(scene.storage, &jobs[0].job, NULL), 0);
+	run_until_done(10);
+}
+
+static void done_at_the_end(void *context, int result)
+{
+	struct err err = {0};
+	done(context, result);
+	struct storage_job late = {.work = work, .done = done};
+	assert_int_equal(storage_submit(scene.storage, &late, &err), -ESHUTDOWN);
+}
+
+static void test_nothing_is_taken_while_closing(void **state)
+{
+	jobs[0] = (struct job){.scene = &scene};
+	jobs[0].job =
+	    (struct storage_job){.work = work, .done = done_at_the_end, .context = &jobs[0]};
+	assert_int_equal(storage_submit(scene.storage, &jobs[0].job, NULL), 0);
+	scene.storage = storage_close(scene.storage);
+	assert_int_equal(scene.done, 1);
+	assert_null(storage_close(NULL));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+	    TEST(test_in_order_off_the_loop),
+	    TEST(test_queue_is_bounded),
+	    TEST(test_close_drains),
+	    TEST(test_done_may_hand_in_the_next),
+	    TEST(test_nothing_is_taken_while_closing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
