@@ -25,7 +25,8 @@ check:
 
 conformance:
 	tools/setup build check conformance
-	tools/conformance
+	$(MAKE) all
+	tests/conformance/run
 
 soak: all
 	tests/soak/soak.py --build $(BUILD) $(if $(SECONDS),--seconds $(SECONDS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED))
