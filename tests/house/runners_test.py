@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/check and .ci/run count truthfully and fail when anything fails. Meson, make and the fuzzer
+are pretended here; the scripts are the real ones."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import TOOLS
+
+SUMMARY = "printf 'Ok:                 {ok}   \\nExpected Fail:      0   \\nFail:               {bad}   \\n" \
+          "Unexpected Pass:    0   \\nSkipped:            {skip}   \\nTimeout:            {late}   \\n'"
+
+
+class Project:
+    def __init__(self, root):
+        self.root = root
+        self.bin = root / "bin"
+        for folder in ("bin", "tools", ".ci", "build"):
+            (root / folder).mkdir()
+        shutil.copy(os.path.join(TOOLS, "check"), root / "tools")
+        shutil.copy(os.path.join(TOOLS, "..", ".ci", "run"), root / ".ci")
+        (root / "build" / "build.ninja").write_text("")
+        self.program("bin/clang", "exit 0")
+        self.program("bin/gcc", "exit 0")
+        self.program("tools/setup", "exit 0")
+        self.fuzz()
+        self.meson()
+        self.make()
+
+    def program(self, name, text):
+        path = self.root / name
+        path.write_text("#!/bin/bash\n" + text + "\n")
+        path.chmod(0o755)
+
+    def fuzz(self, passed=2, failed=0):
+        self.program("tools/fuzz", f"echo '{passed} passed, {failed} failed'; exit {min(failed, 1)}")
+
+    def meson(self, ok=5, bad=0, skip=0, late=0, compiles=True, status=None):
+        """`meson test` in build/ answers as said; in build-asan/ three tests pass."""
+        status = (1 if bad or late else 0) if status is None else status
+        tests = SUMMARY.format(ok=ok, bad=bad, skip=skip, late=late)
+        sanitized = SUMMARY.format(ok=3, bad=0, skip=0, late=0)
+        self.program("bin/meson", f"""
+case "$*" in
+setup*) mkdir -p "$2"; : >"$2/build.ninja" ;;
+compile*) exit {0 if compiles else 1} ;;
+introspect*) echo '[{{"name": "unit/a", "suite": ["fast"]}}]' ;;
+*build-asan*) {sanitized} ;;
+test*slow*) mkdir -p build/meson-logs; {tests} | tee build/meson-logs/testlog.txt; exit {status} ;;
+test*) {tests}; exit {status} ;;
+esac""")
+
+    def make(self, **answers):
+        """What the targets of the Makefile print and how they end."""
+        cases = "".join(f"{target}*) echo '{text}'; exit {status} ;;\n"
+                        for target, (text, status) in answers.items())
+        self.program("bin/make", f'case "$*" in\n{cases}esac\nexit 0')
+
+    def run(self, script):
+        return subprocess.run([self.root / script], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"})
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(tmp_path)
+
+
+def last_line(result):
+    return result.stdout.splitlines()[-1]
+
+
+def test_check_adds_up_what_the_runners_counted(project):
+    result = project.run("tools/check")
+    # one for the build, five tests, three sanitized, two fuzz targets
+    assert (result.returncode, last_line(result)) == (0, "11 passed, 0 failed"), result.stdout
+
+
+@pytest.mark.parametrize("meson, fuzz, expected", [
+    ({"ok": 4, "bad": 1}, {}, "10 passed, 1 failed"),
+    ({"ok": 4, "late": 1}, {}, "10 passed, 1 failed"),
+    ({"ok": 5, "status": 1}, {}, "11 passed, 1 failed"),  # the runner failed and named no test
+    ({}, {"passed": 1, "failed": 1}, "10 passed, 1 failed"),
+    ({"compiles": False}, {}, "0 passed, 1 failed"),
+])
+def test_check_fails_when_anything_fails(project, meson, fuzz, expected):
+    project.meson(**meson)
+    project.fuzz(**fuzz)
+    result = project.run("tools/check")
+    assert (result.returncode, last_line(result)) == (1, expected), result.stdout
+
+
+def test_check_says_what_was_skipped(project):
+    project.meson(ok=4, skip=2)
+    assert "check: 2 skipped" in project.run("tools/check").stdout
+
+
+def test_ci_prints_each_stage_and_the_sum(project):
+    project.make(check=("7 passed, 0 failed", 0), soak=("seed 1\n6 passed, 0 failed", 0))
+    result = project.run(".ci/run")
+    # setup, demo, gcc, clang and conformance count as one each; five slow tests
+    assert (result.returncode, last_line(result)) == (0, "23 passed, 0 failed"), result.stdout
+    for gate in ("gate ci_demo 0.0 min <= 5 ok", "gate ci_check 0.0 min <= 10 ok",
+                 "gate ci_total 0.0 min <= 75 ok"):
+        assert gate in result.stdout
+
+
+@pytest.mark.parametrize("answers, expected", [
+    ({"check": ("6 passed, 1 failed", 1)}, "17 passed, 1 failed"),
+    ({"check": ("7 passed, 0 failed", 1)}, "18 passed, 1 failed"),
+    ({"demo": ("no GPU", 3)}, "11 passed, 1 failed"),
+])
+def test_ci_fails_when_a_stage_fails(project, answers, expected):
+    project.make(**answers)
+    result = project.run(".ci/run")
+    assert (result.returncode, last_line(result)) == (1, expected), result.stdout
+
+
+def test_ci_fails_when_a_compiler_warns(project):
+    project.meson(compiles=False)
+    result = project.run(".ci/run")
+    assert result.returncode == 1
+    assert result.stdout.count("FAILED") == 2  # gcc and clang
