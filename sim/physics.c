@@ -35,7 +35,8 @@ enum {
 
 /* What the processes of one GPU ask for and get in a tick, all in thousandths. */
 struct demand {
-	uint32_t slot;	 /* in gpu->process */
+	uint32_t slot; /* in gpu->process */
+	bool works;
 	uint32_t factor; /* of its load, by its shape */
 	uint32_t wanted; /* SM time */
 	uint32_t share, membw, enc, dec;
@@ -169,6 +170,7 @@ static uint32_t shape_factor(const struct sim_process *process, uint64_t tick)
 	}
 }
 
+/* Which processes there are and which of them work, from `tick` to the horizon. */
 static void list_demands(struct run *run, uint64_t tick)
 {
 	run->demand_count = 0;
@@ -189,11 +191,8 @@ static void list_demands(struct run *run, uint64_t tick)
 				run->horizon = process->begin_tick + 1;
 			continue;
 		}
-		if (run->gpu->health != SIM_GPU_OK)
-			continue;
-		demand->factor = shape_factor(process, tick);
-		demand->wanted = process->util_permille * demand->factor / FULL;
-		run->varies |= process->shape != SIM_SHAPE_STEADY;
+		demand->works = run->gpu->health == SIM_GPU_OK;
+		run->varies |= demand->works && process->shape != SIM_SHAPE_STEADY;
 	}
 }
 
@@ -293,7 +292,14 @@ static void take_loads(struct run *run, uint64_t tick)
 {
 	uint64_t membw = 0, enc = 0, dec = 0, tensor = 0;
 
-	list_demands(run, tick);
+	for (uint32_t i = 0; i < run->demand_count; i++) {
+		struct demand *demand = &run->demand[i];
+		const struct sim_process *process = &run->gpu->process[demand->slot];
+
+		demand->factor = demand->works ? shape_factor(process, tick) : 0;
+		demand->wanted = process->util_permille * demand->factor / FULL;
+		demand->share = 0;
+	}
 	run->util = share_gpu(run);
 	run->pcie_tx = run->pcie_rx = run->nvlink = 0;
 	for (uint32_t i = 0; i < run->demand_count; i++) {
@@ -615,8 +621,11 @@ static void advance_gpu(struct sim_machine *machine, uint32_t index, uint64_t ta
 	while (tick < target) {
 		struct motion before = motion_of(run.gpu);
 
-		if (run.varies || tick + 1 >= run.horizon) {
+		if (tick + 1 >= run.horizon) {
 			end_loads(&run, tick);
+			list_demands(&run, tick + 1);
+			take_loads(&run, tick + 1);
+		} else if (run.varies) {
 			take_loads(&run, tick + 1);
 		}
 		step(&run, ++tick);

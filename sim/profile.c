@@ -199,7 +199,7 @@ static int section(struct profile_parser *parser, struct profile_slice inside)
 		return section_of_model(parser, word, PROFILE_MIG);
 	if (profile_is(kind, "gpu"))
 		return section_gpu(parser, word);
-	if (word.length > 0)
+	if (word.length > 0 && (profile_is(kind, "machine") || profile_is(kind, "links")))
 		return profile_fail(parser, word.at, "']' is expected here");
 	if (profile_is(kind, "machine")) {
 		parser->draft.section = PROFILE_MACHINE;
