@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "handle.h"
+#include "impl.h"
 #include "session.h"
 #include "sim/state.h"
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "impl.h"
+#include "api.h"
 #include "sim/machine.h"
 
 #define API __attribute__((visibility("default")))
@@ -28,7 +28,7 @@ struct function_row {
 	uint8_t kind;
 	uint8_t handle;
 };
-extern const struct function_row function_row[FUNCTION_COUNT];
+extern const struct function_row function_row[];
 extern const char function_names[];
 extern const int nvml_age; /* of the library being built: 470, 535, 580, 590 */
 

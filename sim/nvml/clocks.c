@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "call.h"
+#include "impl.h"
 #include "session.h"
 #include "sim/physics.h"
 

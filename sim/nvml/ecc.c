@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory errors and what the GPU did about them. */
 #include "call.h"
+#include "impl.h"
 
 enum { ECC_CORRECTED, ECC_UNCORRECTED, ECC_VOLATILE = 0, ECC_AGGREGATE = 1 };
 enum { ECC_LOCATION_DRAM = 2, ECC_LOCATION_SRAM = 7, ECC_LOCATION_END = 8 };

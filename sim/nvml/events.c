@@ -9,6 +9,7 @@
 
 #include "call.h"
 #include "handle.h"
+#include "impl.h"
 #include "session.h"
 #include "sim/state.h"
 

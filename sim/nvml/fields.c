@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "call.h"
+#include "impl.h"
 #include "session.h"
 #include "sim/physics.h"
 

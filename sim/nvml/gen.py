@@ -104,7 +104,7 @@ def impl_header(functions):
 
 
 def entry_source(functions):
-    out = ["/* Made by gen.py from functions.list. */", '#include "call.h"']
+    out = ["/* Made by gen.py from functions.list. */", '#include "call.h"', '#include "impl.h"']
     # Both compilers know these pragmas: the prototypes are the callers', and the names one string.
     out += [f'#pragma GCC diagnostic ignored "-W{w}"' for w in ("missing-prototypes", "overlength-strings")]
     offset = 0
@@ -113,7 +113,7 @@ def entry_source(functions):
         handle = (f.handle or "none").upper()
         rows.append(f"\t{{{offset}, KIND_{f.kind.upper()}, HANDLE_{handle}}},")
         offset += len(f.name) + 1
-    out += ["const struct function_row function_row[FUNCTION_COUNT] = {"] + rows + ["};"]
+    out += ["const struct function_row function_row[] = {"] + rows + ["};"]
     out += ["const char function_names[] ="] + [f'\t"{f.name}\\0"' for f in functions] + [";"]
     for f in functions:
         if f.kind == "stub":

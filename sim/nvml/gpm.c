@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "call.h"
+#include "impl.h"
 #include "session.h"
 
 enum { GPM_SAMPLE_MAX = 1024, GPM_TAGS = 64, GPM_MANY = 1024 };

@@ -6,7 +6,8 @@
 
 #include "call.h"
 #include "handle.h"
-#include "mig_name.h"
+#include "impl.h"
+#include "mig.h"
 #include "session.h"
 
 unsigned impl_DeviceGetCount_v2(struct call *call, unsigned *out)

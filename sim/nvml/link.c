@@ -6,6 +6,7 @@
 
 #include "call.h"
 #include "handle.h"
+#include "impl.h"
 #include "session.h"
 
 enum { LINK_TYPE_GPU = 0, LINK_TYPE_SWITCH = 2 };

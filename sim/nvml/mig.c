@@ -5,7 +5,8 @@
 
 #include "call.h"
 #include "handle.h"
-#include "mig_name.h"
+#include "impl.h"
+#include "mig.h"
 #include "session.h"
 #include "sim/mig.h"
 

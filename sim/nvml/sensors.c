@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "call.h"
+#include "impl.h"
 #include "sim/physics.h"
 
 /* Total, reserved, used and free of a GPU or a MIG instance; the first is always the sum. */

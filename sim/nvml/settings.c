@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "call.h"
+#include "impl.h"
 
 static struct sim_gpu *settings_gpu(struct call *call)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How MIG devices are called and counted. */
-#ifndef SLUICE_SIM_NVML_MIG_NAME_H
-#define SLUICE_SIM_NVML_MIG_NAME_H
+#ifndef SLUICE_SIM_NVML_MIG_H
+#define SLUICE_SIM_NVML_MIG_H
 
 #include <stddef.h>
 #include <stdint.h>
