@@ -25,6 +25,7 @@ enum sim_limits {
 	SIM_PROCESS_MAX = 64, /* per GPU */
 	SIM_LINK_MAX = 36,    /* NVLinks of a GPU */
 	SIM_SAMPLE_MAX = 128, /* kept per-process utilisation samples of a GPU */
+	SIM_MISSED_MAX = 8,
 	SIM_RULE_MAX = 64,    /* standing "this function answers that" faults */
 	SIM_PENDING_MAX = 32, /* events that wait to be published */
 	SIM_EVENT_MAX = 1024, /* published events that are kept */
@@ -305,10 +306,12 @@ struct sim_machine {
 	char root[SIM_PATH_MAX]; /* the trees; "" when there are none */
 	char log[SIM_PATH_MAX];	 /* call log; "" when off */
 
-	uint64_t tick;	     /* how far physics has been advanced */
-	uint64_t generation; /* counts published changes */
-	uint64_t last_event; /* number of the newest published event */
-	uint64_t kmsg_seq;   /* next kernel-log sequence number */
+	uint64_t tick;			     /* how far physics has been advanced */
+	uint64_t generation;		     /* counts published changes */
+	uint64_t last_event;		     /* number of the newest published event */
+	uint64_t kmsg_seq;		     /* next kernel-log sequence number */
+	uint64_t uevent_seq;		     /* number of the last uevent */
+	uint32_t missed_xid[SIM_MISSED_MAX]; /* XIDs for which no NVML event comes; 0: none */
 	uint32_t next_rule_id;
 
 	/* topology level (NVML's: 10, 20, 30, 40, 50) of each pair; 0 on the diagonal */

@@ -226,6 +226,7 @@ bool sim_machine_check(struct sim_machine *machine)
 	TERMINATE(machine->log);
 	make_bool(&machine->open_kernel_module);
 	make_bool(&machine->fabric);
+	make_bool(&machine->vgpu_guest);
 	make_bool(&machine->mig_uuid_fresh);
 	make_bool(&machine->mig_gi_swapped);
 	make_bool(&machine->asymmetric_links);

@@ -25,20 +25,8 @@ struct sim_error;
 int sim_trees_sync(const struct sim_machine *machine, struct sim_error *error);
 /* Removes everything below the root that sim_trees_sync() made, and nothing else. */
 int sim_trees_remove(const char *root, struct sim_error *error);
-/* Whether this process may make device nodes below `root`, which is created if need be. */
-bool sim_trees_can_make_nodes(const char *root);
-
-enum sim_kmsg_form {
-	SIM_KMSG_NEW,
-	SIM_KMSG_OLD,
-	SIM_KMSG_MIG,
-	SIM_KMSG_THREELINE,
-	SIM_KMSG_NVLINK5,
-};
-
-/* Appends the record(s) of an XID to ROOT/kmsg (monitoring.md section 5.1); one write per record.
- * Advances machine->kmsg_seq. */
-int sim_kmsg_xid(struct sim_machine *machine, uint32_t gpu, uint32_t xid, uint32_t pid, uint32_t gi,
-		 const char *text, enum sim_kmsg_form form, struct sim_error *error);
+/* Whether this process may make device nodes: tried, because a user namespace has the capability
+ * and still may not. */
+bool sim_trees_can_make_nodes(void);
 
 #endif

@@ -501,8 +501,6 @@ static void sys_nodes(struct sys *sys)
 	for (size_t i = 0; i < 2; i++) {
 		sim_plan_file(sys->plan, 0444, "%s/node/%s", directory, list[i]);
 		text_cpulist(sys, 0, nodes);
-		sim_plan_file(sys->plan, 0444, "%s/cpu/%s", directory, list[i]);
-		text_cpulist(sys, 0, all);
 	}
 	for (uint32_t node = 0; node < nodes; node++) {
 		uint32_t count = cpus_of(machine, (int32_t)node, &first);
