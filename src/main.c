@@ -12,6 +12,7 @@ static const struct command *const commands[] = {
     &cmd_probe,
     &cmd_help,
     &cmd_config,
+    &cmd_sim,
     &cmd_completion,
     &cmd_dump,
     NULL,
