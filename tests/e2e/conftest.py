@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared helpers of the end-to-end tests: a private simulated machine for each test.
+
+    def test_something(machine):
+        machine.start("dgx-a100", "--gpus", "2")
+        reply = machine.run("sluice", "devices", "--output", "json")
+        assert reply.rc == 0
+        truth = machine.show()
+        machine.sim("inject", "xid", "79", "--gpu", "1")
+
+Nothing lies outside the test's own temporary directory, so tests run in parallel, beside a real
+driver, as root or not. A program of the machine sees the simulated library only: the variables of
+`sluice sim env` are set, and with them sluice refuses to load any other.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("MESON_BUILD_ROOT", ROOT / "build"))
+SLUICE = os.environ.get("SLUICE_BIN", str(BUILD / "src" / "cmd" / "sluice"))
+DEADLINE_S = 30
+
+
+def base_environment():
+    """Ours, without what would lead to another machine."""
+    env = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("SLUICE_", "CUDA_", "NVIDIA_")) and key != "LD_LIBRARY_PATH"
+    }
+    env["SLUICE_SIM_LIBDIR"] = os.environ.get("SLUICE_SIM_LIBDIR", str(BUILD / "sim" / "nvml"))
+    env["SLUICE_PROFILES"] = os.environ.get("SLUICE_PROFILES", str(ROOT / "sim" / "profiles"))
+    env["PATH"] = os.path.dirname(SLUICE) + os.pathsep + env.get("PATH", "/usr/bin:/bin")
+    env["LC_ALL"] = "C.UTF-8"
+    return env
+
+
+class Reply:
+    """What a command returned. `json` parses its standard output."""
+
+    def __init__(self, command, rc, out, err):
+        self.command, self.rc, self.out, self.err = command, rc, out, err
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+    def ok(self):
+        """Itself, after asserting that the command succeeded."""
+        assert self.rc == 0, f"{self}"
+        return self
+
+    def __repr__(self):
+        return f"{' '.join(self.command)} -> {self.rc}\n{self.out}{self.err}"
+
+
+def wait_until(condition, deadline_s=DEADLINE_S, what="the condition"):
+    """Returns the first true value of condition(); fails after `deadline_s` seconds."""
+    end = time.monotonic() + deadline_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"{what} did not come true in {deadline_s} s"
+        time.sleep(0.02)
+
+
+class Machine:
+    """A simulated machine with a root, a state and a runtime directory of its own."""
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        self.root = self.directory / "root"
+        self.state = self.directory / "state"
+        self.runtime = self.root / "run"
+        self.base = base_environment()
+        self.env = dict(self.base)
+        self.children = []
+
+    # -- the machine itself
+
+    def sim(self, *arguments, rc=0, timeout=DEADLINE_S):
+        """`sluice sim ARGUMENTS` on this machine; asserts its exit code unless `rc` is None."""
+        verb, *rest = [str(argument) for argument in arguments]
+        command = [SLUICE, "sim", verb, "--root", str(self.root), "--state", str(self.state), *rest]
+        done = subprocess.run(
+            command, env=self.base, capture_output=True, text=True, timeout=timeout, check=False
+        )
+        reply = Reply(command, done.returncode, done.stdout, done.stderr)
+        if rc is not None:
+            assert reply.rc == rc, f"{reply}"
+        return reply
+
+    def start(self, profile="dgx-a100", *options, rc=0):
+        """Starts it. From then on run() and spawn() see it."""
+        reply = self.sim("start", "--alongside", "--profile", profile, *options, rc=rc)
+        if reply.rc == 0:
+            self.refresh()
+        return reply
+
+    def refresh(self):
+        """Takes the variables of `sluice sim env` over into self.env."""
+        self.env = dict(self.base)
+        text = self.sim("env").out
+        dump = subprocess.run(
+            ["/bin/sh", "-c", f"{text}\nenv -0"],
+            env=self.base, capture_output=True, text=True, check=True, timeout=DEADLINE_S,
+        ).stdout
+        for entry in dump.split("\0"):
+            key, equals, value = entry.partition("=")
+            if equals and key in ("LD_LIBRARY_PATH", "SLUICE_SIM_STATE", "SLUICE_ROOT",
+                                  "SLUICE_RUNTIME_DIR"):
+                self.env[key] = value
+
+    def show(self):
+        """The truth: `sluice sim show --output json`."""
+        return self.sim("show", "--output", "json").json
+
+    def stop(self):
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+            child.wait(timeout=DEADLINE_S)
+        self.children = []
+        if self.state.exists():
+            self.sim("heal", rc=None)  # calls that hang end
+            self.sim("stop", rc=None)
+
+    # -- programs on it
+
+    def run(self, *command, env=None, timeout=DEADLINE_S, **options):
+        """Runs a program that sees the machine. "sluice" is the one that was built."""
+        command = [str(part) for part in command]
+        if command[0] == "sluice":
+            command[0] = SLUICE
+        done = subprocess.run(
+            command, env={**self.env, **(env or {})}, capture_output=True, text=True,
+            timeout=timeout, check=False, **options,
+        )
+        return Reply(command, done.returncode, done.stdout, done.stderr)
+
+    def spawn(self, *command, env=None, **options):
+        """Starts a program that sees the machine and returns its Popen; stop() kills it."""
+        command = [str(part) for part in command]
+        if command[0] == "sluice":
+            command[0] = SLUICE
+        child = subprocess.Popen(command, env={**self.env, **(env or {})}, text=True, **options)
+        self.children.append(child)
+        return child
+
+    def load(self, gpu, *options, **popen):
+        """A sleeping process with load on a GPU; returns its Popen once the load is entered."""
+        child = self.spawn(
+            "sluice", "sim", "load", "--root", self.root, "--state", self.state,
+            "--gpu", gpu, *options, "--", "sleep", "1000", **popen,
+        )
+        wait_until(lambda: any(
+            process["pid"] == child.pid for entry in self.show()["gpus"]
+            for process in entry["processes"]
+        ), what=f"the load of process {child.pid}")
+        return child
+
+    def path(self, name):
+        """A path of the machine: path("/dev/nvidia0")."""
+        return self.root / str(name).lstrip("/")
+
+    def read(self, name):
+        return self.path(name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def machine_factory():
+    """Makes machines, for tests that need several; they are stopped at the end."""
+    made = []
+
+    def make():
+        # not pytest's tmp_path: its names are too long for the path of a unix socket
+        directory = tempfile.mkdtemp(prefix="sluice-")
+        os.chmod(directory, 0o755)
+        made.append(Machine(directory))
+        return made[-1]
+
+    yield make
+    for machine in made:
+        try:
+            machine.stop()
+        finally:
+            shutil.rmtree(machine.directory, ignore_errors=True)
+
+
+@pytest.fixture
+def machine(machine_factory):
+    """A simulated machine that is not started yet: machine.start(PROFILE, OPTIONS...)."""
+    return machine_factory()

@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice sim`: life cycle, refusals with their exit codes, load, determinism."""
+
+import json
+import os
+import stat
+import subprocess
+
+import pytest
+
+from conftest import SLUICE, wait_until
+
+PROFILES = ["dgx1", "dgx2", "dgx-a100", "hgx-h100", "t4x1", "t4x4", "workstation"]
+
+
+def below(directory):
+    """Everything below a directory: names, kinds and contents."""
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        status = path.lstat()
+        kind = stat.S_IFMT(status.st_mode)
+        content = os.readlink(path) if path.is_symlink() else (
+            path.read_bytes() if stat.S_ISREG(kind) else status.st_rdev)
+        found[str(path.relative_to(directory))] = (kind, status.st_mode, content)
+    return found
+
+
+def test_every_line_says_simulated(machine):
+    for reply in (machine.start("dgx-a100"), machine.sim("status"), machine.sim("env"),
+                  machine.sim("inject", "xid", "13", "--gpu", "0"), machine.sim("stop")):
+        lines = [line for line in reply.out.splitlines() if line]
+        assert lines and all("simulated" in line for line in lines), reply
+
+
+def test_start_says_what_to_do_next(machine):
+    reply = machine.start("t4x1")
+    assert "sluice sim exec" in reply.out and "sluice sim stop" in reply.out
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_start_and_stop_leave_nothing(machine, profile):
+    machine.start(profile)
+    truth = machine.show()
+    assert truth["machine"]["simulated"] is True and truth["machine"]["profile"] == profile
+    machine.sim("stop")
+    assert list(machine.directory.iterdir()) == []
+
+
+def test_stop_removes_nothing_of_others(machine):
+    machine.start("t4x1")
+    mine = machine.root / "dev" / "mine"
+    mine.write_text("keep")
+    reply = machine.sim("stop")
+    assert mine.read_text() == "keep" and "stays" in reply.out
+    assert sorted(below(machine.root)) == ["dev", "dev/mine"]
+
+
+def test_commands_without_a_machine_say_how_to_start_one(machine):
+    for verb in ("status", "show", "stop", "env", "heal"):
+        reply = machine.sim(verb, rc=1)
+        assert "sluice sim start" in reply.err
+
+
+def test_second_start_is_refused(machine):
+    machine.start("t4x1")
+    before = below(machine.root)
+    reply = machine.start("dgx1", rc=5)
+    assert "already running" in reply.err
+    assert below(machine.root) == before
+    assert machine.show()["machine"]["profile"] == "t4x1"
+
+
+def test_state_that_is_a_symlink_is_refused(machine):
+    victim = machine.directory / "victim"
+    victim.write_text("keep")
+    machine.state.symlink_to(victim)
+    machine.start("t4x1", rc=4)
+    machine.sim("show", rc=4)
+    machine.sim("stop", rc=4)
+    assert victim.read_text() == "keep" and machine.state.is_symlink()
+    assert not machine.root.exists()
+
+
+def test_state_that_is_no_state_is_refused(machine):
+    machine.state.write_text("something else\n")
+    machine.start("t4x1", rc=4)
+    machine.sim("stop", rc=4)
+    assert machine.state.read_text() == "something else\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_state_of_another_user_is_refused(machine):
+    machine.start("t4x1")
+    os.chown(machine.state, 12345, 12345)
+    machine.sim("show", rc=4)
+    machine.start("t4x1", rc=4)
+    os.chown(machine.state, 0, 0)
+
+
+def test_truncated_state_can_be_stopped(machine):
+    machine.start("t4x1")
+    os.truncate(machine.state, 100000)
+    machine.sim("show", rc=1)
+    machine.sim("stop")
+    assert list(machine.directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["dev", "sys/bus/pci/devices/0000:07:00.0", "kmsg"])
+def test_root_with_something_foreign_is_refused(machine, name):
+    path = machine.root / name
+    path.parent.mkdir(parents=True)
+    path.write_text("keep")
+    reply = machine.start("dgx-a100", rc=4)
+    assert len(reply.err.splitlines()) == 1 and "not made by sluice" in reply.err
+    assert path.read_text() == "keep" and not machine.state.exists()
+    assert [str(p) for p in machine.root.rglob("*") if p.is_file()] == [str(path)]
+
+
+def test_symlink_where_a_node_should_be_is_refused(machine):
+    machine.start("dgx-a100")
+    victim = machine.directory / "victim"
+    victim.write_text("keep")
+    node = machine.path("/dev/nvidia3")
+    node.unlink()
+    node.symlink_to(victim)
+    reply = machine.sim("inject", "lost", "--gpu", "1", rc=4)
+    assert "nvidia3" in reply.err and "symbolic link" in reply.err
+    assert len(reply.err.splitlines()) == 1
+    assert machine.show()["gpus"][1]["health"] == "ok", "half a change was published"
+    assert victim.read_text() == "keep" and node.is_symlink()
+
+
+def test_root_that_is_a_symlink_is_refused(machine):
+    elsewhere = machine.directory / "elsewhere"
+    elsewhere.mkdir()
+    machine.root.symlink_to(elsewhere)
+    machine.start("t4x1", rc=4)
+    assert list(elsewhere.iterdir()) == [] and not machine.state.exists()
+
+
+def test_real_driver_is_left_alone(machine, tmp_path):
+    version = tmp_path / "proc" / "driver" / "nvidia" / "version"
+    version.parent.mkdir(parents=True)
+    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.1  x\n")
+    reply = machine.sim("start", "--profile", "t4x1", "--host", tmp_path, rc=3)
+    assert "--alongside" in reply.err and not machine.state.exists() and not machine.root.exists()
+    machine.sim("start", "--profile", "t4x1", "--host", tmp_path, "--alongside")
+
+
+def test_real_library_in_the_loader_cache_is_found(machine, tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "ld.so.cache").write_bytes(b"x\0libnvidia-ml.so.1\0y")
+    machine.sim("start", "--profile", "t4x1", "--host", tmp_path, rc=3)
+
+
+@pytest.mark.parametrize("arguments, near", [
+    (["start", "--alongside", "--profile", "dgx-a10"], "dgx-a100"),
+    (["start", "--alongside", "--profile", "t4x1", "--quirk", "oldt"], "oldts"),
+    (["start", "--alongside", "--profile", "t4x1", "--break", "uvm-mising"], "uvm-missing"),
+    (["start", "--alongside", "--profile", "t4x1", "--mig", "single"], ""),
+])
+def test_unknown_words_of_start(machine, arguments, near):
+    reply = machine.sim(*arguments, rc=2)
+    assert near in reply.err
+    assert not machine.state.exists() and not machine.root.exists()
+
+
+def test_profile_with_an_error_names_line_and_column(machine, tmp_path):
+    profile = tmp_path / "mine.profile"
+    profile.write_text("nonsense = 1\n")
+    reply = machine.start(str(profile), rc=2)
+    assert f"{profile}:1:" in reply.err
+
+
+def test_profiles_are_listed(machine):
+    out = machine.run("sluice", "sim", "profiles").ok().out
+    for name in PROFILES:
+        assert name in out
+
+
+def test_load_lives_as_long_as_its_process(machine):
+    machine.start("dgx-a100", "--gpus", "2")
+    child = machine.load(0, "--util", "0.8", "--mem", "2GiB")
+    entry = wait_until(lambda: [gpu for gpu in machine.show()["gpus"]
+                                if gpu["index"] == 0 and gpu["utilization"]["gpu"] == 80])[0]
+    assert entry["memory"]["used"] == (2 << 30) + (300 << 20)
+    assert entry["memory"]["used"] + entry["memory"]["free"] + entry["memory"]["reserved"] == \
+        entry["memory"]["total"]
+    assert entry["processes"][0]["pid"] == child.pid
+    assert machine.show()["gpus"][1]["processes"] == []
+    child.kill()
+    child.wait()
+    gone = wait_until(lambda: [gpu for gpu in machine.show()["gpus"]
+                               if gpu["index"] == 0 and not gpu["processes"]])[0]
+    assert gone["memory"]["used"] == 0
+
+
+def test_job_loads_its_own_gpu_by_uuid(machine):
+    machine.start("dgx-a100", "--gpus", "2")
+    uuid = machine.show()["gpus"][1]["uuid"]
+    script = (f'"{SLUICE}" sim load --gpu {uuid} --pid $$ --util 0.8 --mem 2GiB --for 3s && '
+              f'exec "{SLUICE}" sim show --output json --gpu {uuid}')
+    reply = machine.run("/bin/sh", "-c", script).ok()
+    truth = json.loads(reply.out[reply.out.index("{"):])
+    assert [process["memory_bytes"] for process in truth["gpus"][0]["processes"]] == \
+        [(2 << 30) + (300 << 20)]
+
+
+def test_load_ends_after_its_time(machine):
+    machine.start("dgx-a100", "--gpus", "1", "--clock", "virtual")
+    machine.sim("load", "--gpu", "0", "--pid", "4711", "--invented", "--util", "1", "--for", "3s")
+    machine.sim("clock", "advance", "2900ms")
+    assert machine.show()["gpus"][0]["utilization"]["gpu"] == 100
+    machine.sim("clock", "advance", "200ms")
+    assert machine.show()["gpus"][0]["processes"] == []
+
+
+@pytest.mark.parametrize("arguments, rc, text", [
+    (["--gpu", "9", "--pid", "1"], 2, "no GPU 9"),
+    (["--gpu", "GPU-51ce51ce-0", "--pid", "1"], 2, "GPU-51ce51ce-0"),
+    (["--pid", "1"], 2, "which GPU"),
+    (["--gpu", "0", "--pid", "2147483647"], 2, "no process"),
+    (["--gpu", "0", "--mig", "7/0", "--pid", "1"], 2, "MIG"),
+    (["--gpu", "0", "--pid", "1", "--mem", "41GiB"], 1, "out of memory"),
+    (["--gpu", "0"], 64, "process"),
+    (["--gpu", "0", "--pid", "1", "--util", "1.5"], 64, "util"),
+    (["--gpu", "0", "--pid", "4711", "--remove"], 2, "4711"),
+])
+def test_load_refuses(machine, arguments, rc, text):
+    machine.start("dgx-a100", "--gpus", "2")
+    reply = machine.sim("load", *arguments, rc=rc)
+    assert text in reply.err
+    assert all(gpu["processes"] == [] for gpu in machine.show()["gpus"])
+
+
+def test_load_in_a_mig_instance(machine):
+    machine.start("a100-mig", "--clock", "virtual")
+    gpu = machine.show()["gpus"][0]
+    assert gpu["mig"]["current"] and gpu["mig"]["instances"]
+    instance = gpu["mig"]["instances"][0]
+    machine.sim("load", "--gpu", "0", "--pid", "7", "--invented", "--util", "1", rc=2)
+    machine.sim("load", "--gpu", instance["uuid"], "--pid", "7", "--invented", "--util", "1")
+    process = machine.show()["gpus"][0]["processes"][0]
+    assert (process["gi"], process["ci"]) == (instance["gi"], instance["ci"])
+
+
+def test_exec_sets_the_variables_and_becomes_the_program(machine):
+    machine.start("t4x1")
+    reply = machine.sim("exec", "--", "/usr/bin/env")
+    names = dict(line.split("=", 1) for line in reply.out.splitlines() if "=" in line)
+    assert names["SLUICE_ROOT"] == str(machine.root)
+    assert names["SLUICE_SIM_STATE"] == str(machine.state)
+    assert names["SLUICE_RUNTIME_DIR"] == str(machine.runtime)
+    assert os.path.exists(names["LD_LIBRARY_PATH"].split(":")[0] + "/libnvidia-ml.so.1")
+    machine.sim("exec", "--", "/nonexistent", rc=127)
+    machine.sim("exec", "--", "/etc/passwd", rc=126)
+    machine.sim("exec", "--", "/bin/sh", "-c", "exit 42", rc=42)
+
+
+@pytest.mark.parametrize("driver, age", [
+    ("470.256.02", "470"), ("535.230.02", "535"), ("580.105.08", "580"), ("590.44.01", "590"),
+    ("610.1", "590"), ("550.54.15", "535")])
+def test_library_age_follows_the_driver(machine, driver, age):
+    machine.start("dgx-a100", "--driver", driver)
+    assert machine.env["LD_LIBRARY_PATH"].split(":")[0].endswith("/" + age)
+
+
+def test_exec_from_a_root_with_blanks_and_quotes(machine):
+    machine.root = machine.directory / "it's a root"
+    machine.start("t4x1")
+    assert machine.env["SLUICE_ROOT"] == str(machine.root)
+
+
+def test_same_seed_and_script_give_the_same_machine(machine_factory):
+    texts = []
+    for _ in range(2):
+        machine = machine_factory()
+        machine.start("dgx-a100", "--seed", "7", "--clock", "virtual", "--mig", "mixed")
+        machine.sim("load", "--gpu", "1", "--pid", "4711", "--invented", "--util", "0.7",
+                    "--mem", "3GiB", "--shape", "sine")
+        machine.sim("clock", "advance", "30s")
+        machine.sim("inject", "ecc", "uncorrected", "--contained", "--gpu", "1")
+        machine.sim("clock", "advance", "5s")
+        text = machine.sim("show", "--output", "json").out + machine.read("kmsg")
+        texts.append(text.replace(str(machine.directory), "DIR"))
+    assert texts[0] == texts[1]
+    other = machine_factory()
+    other.start("dgx-a100", "--seed", "8", "--clock", "virtual", "--mig", "mixed")
+    assert other.show()["gpus"][0]["uuid"] not in texts[0]
+
+
+def test_virtual_clock_moves_only_by_hand(machine):
+    machine.start("t4x1", "--clock", "virtual")
+    first = machine.show()
+    assert machine.show() == first
+    machine.sim("clock", "advance", "10s")
+    assert machine.show()["machine"]["tick"] == first["machine"]["tick"] + 100
+
+
+def test_real_clock_cannot_be_advanced(machine):
+    machine.start("t4x1")
+    assert machine.sim("clock", "advance", "10s", rc=None).rc in (1, 2)
+
+
+def test_log_of_calls(machine):
+    machine.start("t4x1")
+    log = machine.directory / "calls"
+    machine.sim("log", log)
+    program = "import ctypes; ctypes.CDLL('libnvidia-ml.so.1').nvmlInit_v2()"
+    machine.run("/usr/bin/python3", "-c", program).ok()
+    assert "nvmlInit" in log.read_text()
+    assert "off" in machine.sim("log", "off").out
+    size = log.stat().st_size
+    machine.run("/usr/bin/python3", "-c", program).ok()
+    assert log.stat().st_size == size
+
+
+def test_concurrent_starts_leave_one_machine(machine):
+    command = [SLUICE, "sim", "start", "--alongside", "--profile", "t4x1", "--root",
+               str(machine.root), "--state", str(machine.state)]
+    children = [subprocess.Popen(command, env=machine.base, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL) for _ in range(4)]
+    codes = sorted(child.wait(timeout=30) for child in children)
+    assert codes == [0, 5, 5, 5]
+    assert machine.show()["gpus"][0]["minor"] == 0 and machine.path("/proc/driver/nvidia").is_dir()
