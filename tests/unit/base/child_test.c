@@ -286,8 +286,8 @@ static void test_stop_with_a_deadline(void **state)
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	struct child_fd fds[] = {{ends[1], 1}};
 	struct child_spec spec = {.fds = fds, .fd_count = 1, .new_session = true};
-	struct child *child =
-	    start_with(spec, "trap 'echo no' TERM; echo ready; while :; do sleep 1000; done");
+	struct child *child = start_with(
+	    spec, "trap 'echo no' TERM; echo ready; while :; do sleep 1000 & wait; done");
 	(void)close(ends[1]);
 	char out[8] = {0};
 	assert_int_equal(read(ends[0], out, 6), 6); /* the trap is set */
