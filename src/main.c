@@ -6,6 +6,7 @@
 
 /* In the order in which `sluice --help` shows them within their groups. */
 static const struct command *const commands[] = {
+    &cmd_run,
     &cmd_devices,
     &cmd_topo,
     &cmd_health,

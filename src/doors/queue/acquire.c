@@ -65,6 +65,16 @@ static void acquire_say_user(struct buf *text, uid_t uid)
 		(void)buf_printf(text, "%u", (unsigned)uid);
 }
 
+static void acquire_say_time(struct buf *text, uint64_t seconds)
+{
+	if (seconds < 120)
+		(void)buf_printf(text, ", %" PRIu64 " s", seconds);
+	else if (seconds < 7200)
+		(void)buf_printf(text, ", %" PRIu64 " min", seconds / 60);
+	else
+		(void)buf_printf(text, ", %" PRIu64 " h", seconds / 3600);
+}
+
 /* "pid 123 (train, user bob, 12 s)"; what does not fit is cut. */
 static void acquire_say_holder(struct buf *text, const struct note *holder, bool with_time)
 {
@@ -78,25 +88,44 @@ static void acquire_say_holder(struct buf *text, const struct note *holder, bool
 	acquire_say_user(text, holder->uid);
 	uint64_t now_s = (uint64_t)time(NULL);
 	if (with_time && holder->since_s && now_s >= holder->since_s)
-		(void)buf_printf(text, ", %" PRIu64 " s", now_s - holder->since_s);
+		acquire_say_time(text, now_s - holder->since_s);
 	(void)buf_add_text(text, ")");
 }
 
-static void acquire_say_unit(const struct acquire *self, struct buf *text, size_t i, bool with_time)
+static bool acquire_same_holder(const struct acquire *self, size_t a, size_t b)
+{
+	const struct note *first = &self->holder[a], *second = &self->holder[b];
+	return self->state[a] == ACQUIRE_HELD && self->state[b] == ACQUIRE_HELD && first->pid &&
+	       first->pid == second->pid && first->uid == second->uid;
+}
+
+/* All that the holder of unit `i` holds, unless an earlier unit has said it already. */
+static bool acquire_say_units(const struct acquire *self, struct buf *text, size_t i)
+{
+	for (size_t before = 0; before < i; before++)
+		if (acquire_same_holder(self, before, i))
+			return false;
+	(void)buf_printf(text, "; %s", self->place.unit[i].label);
+	for (size_t after = i + 1; after < self->place.count; after++)
+		if (acquire_same_holder(self, i, after))
+			(void)buf_printf(text, ", %s", self->place.unit[after].label);
+	return true;
+}
+
+static void acquire_say_why(const struct acquire *self, struct buf *text, size_t i, bool with_time)
 {
 	const struct place_unit *unit = &self->place.unit[i];
-	(void)buf_printf(text, "; %s ", unit->label);
 	switch (self->state[i]) {
 	case ACQUIRE_HELD:
-		(void)buf_add_text(text, "held by ");
+		(void)buf_add_text(text, " held by ");
 		acquire_say_holder(text, &self->holder[i], with_time);
 		break;
 	case ACQUIRE_OUTSIDER:
-		(void)buf_printf(text, "in use by pid %u, which sluice did not start",
+		(void)buf_printf(text, " in use by pid %u, which sluice did not start",
 				 unit->outsider);
 		break;
 	default:
-		(void)buf_add_text(text, "not healthy: ");
+		(void)buf_add_text(text, " not healthy: ");
 		(void)text_escape(text, unit->reason, strlen(unit->reason));
 		break;
 	}
@@ -104,7 +133,7 @@ static void acquire_say_unit(const struct acquire *self, struct buf *text, size_
 
 static void acquire_say_pass(const struct acquire *self, struct buf *text, bool with_time)
 {
-	size_t free_count = 0, shown = 0, others = 0;
+	size_t free_count = 0, shown = 0;
 	for (size_t i = 0; i < self->place.count; i++)
 		free_count += self->state[i] == ACQUIRE_FREE;
 	(void)buf_printf(text, "waiting for %zu GPU%s: %zu free", self->place.needed,
@@ -112,13 +141,15 @@ static void acquire_say_pass(const struct acquire *self, struct buf *text, bool 
 	for (size_t i = 0; i < self->place.count; i++) {
 		if (self->state[i] == ACQUIRE_FREE)
 			continue;
-		if (shown++ < ACQUIRE_HOLDERS_SHOWN)
-			acquire_say_unit(self, text, i, with_time);
-		else
-			others++;
+		if (shown == ACQUIRE_REASONS_SHOWN) {
+			(void)buf_add_text(text, "; and more");
+			break;
+		}
+		if (acquire_say_units(self, text, i)) {
+			acquire_say_why(self, text, i, with_time);
+			shown++;
+		}
 	}
-	if (others)
-		(void)buf_printf(text, "; %zu more", others);
 }
 
 static void acquire_say_ahead(const struct acquire *self, struct buf *text,

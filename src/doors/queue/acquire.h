@@ -27,7 +27,7 @@ struct snapshot;
 
 enum acquire_limits {
 	ACQUIRE_TEXT_MAX = 480,	     /* bytes of a reason with its NUL */
-	ACQUIRE_HOLDERS_SHOWN = 4,   /* by name; the others are counted */
+	ACQUIRE_REASONS_SHOWN = 6,   /* different ones */
 	ACQUIRE_LOOK_FIRST_MS = 300, /* first new look at the driver, doubling ... */
 	ACQUIRE_LOOK_LAST_MS = 4000, /* ... up to this */
 	ACQUIRE_AHEAD_MS = 2000,     /* between looks whether the one ahead of us was stopped */

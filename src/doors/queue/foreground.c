@@ -14,12 +14,15 @@
 #include "base/err.h"
 #include "doors/queue/tree.h"
 
+enum { FOREGROUND_DEPTH_MAX = 64 };
+
 struct foreground {
 	struct supervise supervise;
 	struct foreground_result *result;
 	foreground_tell_fn tell;
 	void *context;
 	uint64_t interrupted_ns; /* the last Ctrl-C; 0: none */
+	uint64_t continued_ns;	 /* when we were, and the command was not yet; 0: it was too */
 	bool ended, gone;
 };
 
@@ -30,11 +33,12 @@ static uint64_t foreground_clock_ns(clockid_t clock)
 	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* The terminal's signals went to the whole group: to the command too, if it is still in it. */
+/* The terminal's signals went to the whole group: to the command too, if it is still in it. While
+ * its pid is not known yet it is: it joins before it is executed. */
 static bool foreground_has_it(const struct foreground *self, const struct signalfd_siginfo *info)
 {
-	return info->ssi_code == SI_KERNEL && self->result->command > 0 &&
-	       getpgid(self->result->command) == getpgrp();
+	pid_t command = self->result->command;
+	return info->ssi_code == SI_KERNEL && (command == 0 || getpgid(command) == getpgrp());
 }
 
 static void foreground_interrupt(struct foreground *self, const struct signalfd_siginfo *info)
@@ -71,9 +75,11 @@ static void foreground_signal(struct foreground *self, const struct signalfd_sig
 		foreground_interrupt(self, info);
 		return;
 	case SIGCONT:
-		if ((pid_t)info->ssi_pid == self->supervise.pid)
-			return;
-		break;
+		/* Mostly for the whole group, so the command has it. Passing it on now could undo
+		 * the next Ctrl-Z, which may have come already: first see whether it goes on. */
+		if ((pid_t)info->ssi_pid != self->supervise.pid)
+			self->continued_ns = foreground_clock_ns(CLOCK_MONOTONIC);
+		return;
 	case SIGTERM:
 		if (self->ended) {
 			supervise_send(&self->supervise, SUPERVISE_KILL, 0);
@@ -87,19 +93,34 @@ static void foreground_signal(struct foreground *self, const struct signalfd_sig
 		supervise_send(&self->supervise, SUPERVISE_SIGNAL, number);
 }
 
-/* The command has stopped: so do we, or the shell would never come back. Where no shell would
- * continue us (an orphaned process group) the kernel drops the signal. */
+/* Whether a shell will notice that we stand still: one of our ancestors is in our session and in
+ * another process group. Otherwise nobody would ever continue us. */
+static bool foreground_has_shell(void)
+{
+	pid_t group = getpgrp(), session = getsid(0);
+	struct tree_process process = {.parent = getppid()};
+	for (int depth = 0; depth < FOREGROUND_DEPTH_MAX && process.parent > 0; depth++) {
+		pid_t parent = process.parent;
+		if (getsid(parent) != session)
+			return false;
+		if (getpgid(parent) != group)
+			return true;
+		if (tree_read(parent, &process, NULL) < 0)
+			return false;
+	}
+	return false;
+}
+
+/* The command has stopped: so do we, or the shell would never come back. By SIGSTOP and not by
+ * SIGTSTP: for that it would have to be unblocked, and the next Ctrl-Z could stop us behind our
+ * back. */
 static void foreground_stop(const struct foreground *self)
 {
 	struct tree_process command;
 	if (tree_read(self->result->command, &command, NULL) < 0 || command.state != 'T')
 		return; /* it goes on already: an old message */
-	sigset_t stop;
-	(void)sigemptyset(&stop); /* these cannot fail */
-	(void)sigaddset(&stop, SIGTSTP);
-	(void)raise(SIGTSTP);
-	(void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* here we stand still */
-	(void)sigprocmask(SIG_BLOCK, &stop, NULL);
+	if (foreground_has_shell())
+		(void)raise(SIGSTOP); /* here we stand still */
 }
 
 static void foreground_message(struct foreground *self, const struct supervise_message *message)
@@ -115,9 +136,11 @@ static void foreground_message(struct foreground *self, const struct supervise_m
 		self->gone = true;
 		break;
 	case SUPERVISE_STOPPED:
+		self->continued_ns = 0;
 		foreground_stop(self);
 		break;
 	case SUPERVISE_CONTINUED:
+		self->continued_ns = 0;
 		supervise_send(&self->supervise, SUPERVISE_AWAKE, 0);
 		break;
 	case SUPERVISE_ENDED:
@@ -150,13 +173,26 @@ static void foreground_lost(struct foreground *self)
 	self->gone = true;
 }
 
+/* We alone were continued (kill -CONT with our pid): the command is to go on with us. */
+static int foreground_wake_command(struct foreground *self)
+{
+	if (!self->continued_ns)
+		return -1;
+	uint64_t passed_ns = foreground_clock_ns(CLOCK_MONOTONIC) - self->continued_ns;
+	if (passed_ns < FOREGROUND_WAKE_NS)
+		return (int)((FOREGROUND_WAKE_NS - passed_ns) / 1000000) + 1;
+	self->continued_ns = 0;
+	supervise_send(&self->supervise, SUPERVISE_SIGNAL, SIGCONT);
+	return -1;
+}
+
 static void foreground_loop(struct foreground *self, int signal_fd)
 {
 	while (!self->gone) {
 		struct pollfd wait[] = {{.fd = signal_fd, .events = POLLIN},
 					{.fd = self->supervise.control_fd, .events = POLLIN}};
-		if (poll(wait, array_length(wait), -1) < 0)
-			continue; /* EINTR at a stop: signals themselves are blocked */
+		if (poll(wait, array_length(wait), foreground_wake_command(self)) < 0)
+			continue; /* EINTR after a stop: signals themselves are blocked */
 		struct signalfd_siginfo info;
 		while (read(signal_fd, &info, sizeof(info)) == sizeof(info))
 			foreground_signal(self, &info);
@@ -178,8 +214,7 @@ static int foreground_block_signals(sigset_t *old, struct err *err)
 	(void)sigemptyset(&set); /* cannot fail, nor can adding known signals */
 	for (size_t i = 0; i < array_length(heard); i++)
 		(void)sigaddset(&set, heard[i]);
-	if (signal(SIGCHLD, SIG_DFL) == SIG_ERR || signal(SIGTSTP, SIG_DFL) == SIG_ERR ||
-	    sigprocmask(SIG_BLOCK, &set, old) < 0)
+	if (signal(SIGCHLD, SIG_DFL) == SIG_ERR || sigprocmask(SIG_BLOCK, &set, old) < 0)
 		return err_set(err, -errno, "blocking signals: %s", err_describe(errno));
 	int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd >= 0 ? fd : err_set(err, -errno, "making a signalfd: %s", err_describe(errno));

@@ -22,6 +22,7 @@
 struct err;
 
 #define FOREGROUND_SECOND_NS UINT64_C(2000000000) /* a second Ctrl-C within this kills */
+#define FOREGROUND_WAKE_NS   UINT64_C(100000000)  /* how long a command may take to be continued */
 
 /* Told as it happens; `kind` is an enum supervise_kind. */
 typedef void (*foreground_tell_fn)(void *context, uint32_t kind, int32_t value);

@@ -21,6 +21,13 @@
 
 enum { SUPERVISE_KILL_FAST_ROUNDS = 40, SUPERVISE_EXIT_LOST = 125 };
 
+/* Not the end: nothing there now, or (unix sockets, once) the peer closed without having read all
+ * that we sent; what it sent itself is still to come then. */
+static bool supervise_is_passing(int error)
+{
+	return error == EAGAIN || error == EINTR || error == ECONNRESET;
+}
+
 enum supervise_phase {
 	SUPERVISE_PHASE_RUNNING,
 	SUPERVISE_PHASE_ENDING,	 /* what is left has until the deadline */
@@ -182,6 +189,8 @@ static bool supervise_reap(struct supervisor *self)
 		if (pid != self->command)
 			continue;
 		if (WIFSTOPPED(status)) {
+			/* A wake-up for an older continuation would now undo the starter's stop. */
+			self->owes_waking = false;
 			supervise_tell(self, SUPERVISE_STOPPED, WSTOPSIG(status));
 		} else if (WIFCONTINUED(status)) {
 			supervise_tell(self, SUPERVISE_CONTINUED, 0);
@@ -196,7 +205,7 @@ static void supervise_hear(struct supervisor *self)
 {
 	struct supervise_message message;
 	ssize_t length = recv(self->control_fd, &message, sizeof(message), MSG_DONTWAIT);
-	if (length < 0 && (errno == EAGAIN || errno == EINTR))
+	if (length < 0 && supervise_is_passing(errno))
 		return;
 	if (length <= 0) { /* the starter is dead: nobody wants the job's result any more */
 		(void)close(take_fd(&self->control_fd));
@@ -356,7 +365,7 @@ int supervise_receive(struct supervise *supervise, struct supervise_message *out
 {
 	struct supervise_message message;
 	ssize_t length = recv(supervise->control_fd, &message, sizeof(message), MSG_DONTWAIT);
-	if (length < 0 && (errno == EAGAIN || errno == EINTR))
+	if (length < 0 && supervise_is_passing(errno))
 		return 0;
 	if (length != sizeof(message))
 		message = (struct supervise_message){.kind = SUPERVISE_LOST};

@@ -165,7 +165,8 @@ static void the_end_of_a_holder_wakes_the_waiter(void **state)
 	assert_int_equal(acquire_units(&request, &held, NULL), 0);
 	pid_t waiter = waiter_start(4);
 	wait_for_told(1);
-	assert_non_null(strstr(shared->reason, "waiting for 4 GPUs: 0 free; GPU 0 held by pid"));
+	assert_non_null(strstr(
+	    shared->reason, "waiting for 4 GPUs: 0 free; GPU 0, GPU 1, GPU 2, GPU 3 held by pid"));
 	/* Freed one by one: only the last one is enough. */
 	while (held.count > 0)
 		token_release(&held.token[--held.count]);

@@ -315,20 +315,6 @@ static void a_fork_bomb_is_ended(void **state)
 	assert_true(token_is_free());
 }
 
-static void lines_of_stat_are_read_strictly(void **state)
-{
-	struct tree_process process;
-	static const char good[] =
-	    "12 (a) b) (c) S 7 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 987 1 1";
-	assert_int_equal(tree_parse_stat(good, strlen(good), &process, NULL), 0);
-	assert_int_equal(process.pid, 12);
-	assert_int_equal(process.parent, 7);
-	assert_int_equal(process.state, 'S');
-	assert_int_equal(process.start, 987);
-	for (size_t length = 0; length < strlen(good) - 8; length++)
-		assert_int_equal(tree_parse_stat(good, length, &process, NULL), -EINVAL);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -345,7 +331,6 @@ int main(void)
 	    TEST(signals_are_passed_on_once),
 	    TEST(a_second_interrupt_kills),
 	    TEST(a_fork_bomb_is_ended),
-	    TEST(lines_of_stat_are_read_strictly),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "doors/queue/desk.h"
 #include "doors/queue/token.h"
 #include "unit/unit.h"
 
@@ -215,45 +214,6 @@ static void whoever_inherits_it_keeps_it(void **state)
 	fixture_free(&fixture);
 }
 
-static void a_holder_says_who_it_is(void **state)
-{
-	struct fixture fixture;
-	fixture_new(&fixture, true);
-	struct token token;
-	assert_int_equal(take(&fixture, &token), 0);
-	struct note claim = fixture.self;
-	claim.pid = 1; /* a lie: the kernel knows better */
-	struct desk desk;
-	assert_int_equal(desk_init(&desk, &claim, NULL), 0);
-	assert_int_equal(desk_open_at(&desk, token.socket_fd, NULL), 0);
-
-	struct note holder;
-	int watch = token_watch(&fixture.place, UNIT, 0, &holder, NULL);
-	assert_true(watch >= 0);
-	assert_int_equal(token_read_note(watch, 0, &holder, NULL), -ETIMEDOUT);
-	desk_serve(&desk);
-	assert_int_equal(token_read_note(watch, 1000, &holder, NULL), 0);
-	assert_string_equal(holder.name, "test");
-	assert_int_equal(holder.since_s, 5);
-	assert_int_equal(holder.pid, getpid());
-
-	/* More visitors than chairs: every one is answered, none stops the desk. */
-	int visitor[2 * DESK_VISITOR_MAX];
-	for (int i = 0; i < 2 * DESK_VISITOR_MAX; i++) {
-		visitor[i] = token_watch(&fixture.place, UNIT, 0, &holder, NULL);
-		assert_true(visitor[i] >= 0);
-		desk_serve(&desk);
-		assert_int_equal(token_read_note(visitor[i], 1000, &holder, NULL), 0);
-	}
-	wait_for_hangup(watch); /* the oldest had to leave, and will come again */
-	for (int i = 0; i < 2 * DESK_VISITOR_MAX; i++)
-		close(visitor[i]);
-	close(watch);
-	desk_done(&desk);
-	token_release(&token);
-	fixture_free(&fixture);
-}
-
 static void what_is_no_unit_is_refused(void **state)
 {
 	struct fixture fixture;
@@ -364,7 +324,6 @@ int main(void)
 	    cmocka_unit_test(machines_with_equal_uuids_do_not_meet),
 	    cmocka_unit_test(a_killed_holder_frees_it),
 	    cmocka_unit_test(whoever_inherits_it_keeps_it),
-	    cmocka_unit_test(a_holder_says_who_it_is),
 	    cmocka_unit_test(what_is_no_unit_is_refused),
 	    cmocka_unit_test(a_directory_of_others_is_refused),
 	    cmocka_unit_test(a_lock_file_that_is_none_is_refused),

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The environment of a job: the submitter's, without what belongs to another job or another
+ * launcher, and with the GPUs that this one got. Pure. Knows nothing of how the job is run.
+ */
+#ifndef SLUICE_DOORS_QUEUE_JOBENV_H
+#define SLUICE_DOORS_QUEUE_JOBENV_H
+
+#include <stddef.h>
+
+struct err;
+
+enum jobenv_limits {
+	JOBENV_BYTES_MAX = 1 << 20, /* of the submitter's environment */
+};
+
+struct jobenv_job {
+	const char *id, *name;
+	const char *const *uuids; /* of its GPUs and MIG devices; none: a CPU job */
+	size_t uuid_count;
+};
+
+/*
+ * Removed: CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, NOTIFY_SOCKET, what MPI launchers
+ * (OMPI_, PMIX_, PMI_, PRTE_, HYDRA_) and systemd's socket activation (LISTEN_) leave, and
+ * SLUICE_*, except those which say which machine this is (SLUICE_SIM_*, SLUICE_ROOT,
+ * SLUICE_RUNTIME_DIR, SLUICE_PROFILES).
+ * Set: CUDA_VISIBLE_DEVICES (UUIDs, which stay right whatever the order; empty means none),
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID, NVIDIA_VISIBLE_DEVICES (for containers that the job starts; "void"
+ * means none), SLUICE_GPUS, SLUICE_JOB_ID, SLUICE_JOB_NAME and SLUICE_ATTEMPT.
+ *
+ * `*out` ends in NULL and is the caller's: jobenv_free(). -E2BIG beyond JOBENV_BYTES_MAX, -ENOMEM.
+ */
+int jobenv_make(char *const *environment, const struct jobenv_job *job, char ***out,
+		struct err *err);
+char **jobenv_free(char **environment);
+
+#endif

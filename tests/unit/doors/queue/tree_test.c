@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/queue/tree.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unit/unit.h"
+
+#define DEADLINE_NS UINT64_C(20000000000)
+
+static int setup(void **state)
+{
+	return prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+static void lines_of_stat_are_read_strictly(void **state)
+{
+	struct tree_process process;
+	static const char good[] =
+	    "12 (a) b) (c) S 7 12 12 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 987 1 1";
+	assert_int_equal(tree_parse_stat(good, strlen(good), &process, NULL), 0);
+	assert_int_equal(process.pid, 12);
+	assert_int_equal(process.parent, 7);
+	assert_int_equal(process.state, 'S');
+	assert_int_equal(process.start, 987);
+	for (size_t length = 0; length < strlen(good) - 8; length++)
+		assert_int_equal(tree_parse_stat(good, length, &process, NULL), -EINVAL);
+}
+
+static size_t descendants(pid_t spare)
+{
+	struct tree_process *list = NULL;
+	size_t count = 0;
+	assert_int_equal(tree_list(getpid(), spare, &list, &count, NULL), 0);
+	free(list);
+	return count;
+}
+
+static void wait_for_descendants(size_t wanted, pid_t spare)
+{
+	for (uint64_t end = unit_now_ns() + DEADLINE_NS; descendants(spare) != wanted;
+	     (void)poll(NULL, 0, 2))
+		if (unit_now_ns() > end)
+			fail_msg("%zu descendants, not %zu", descendants(spare), wanted);
+}
+
+static void reap_all(void)
+{
+	while (waitpid(-1, NULL, __WALL) > 0)
+		;
+}
+
+/* A child with two children, of which one has left its parent and its session. */
+static pid_t family_start(void)
+{
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	if (fork() == 0) {
+		if (fork() == 0) {
+			(void)setsid();
+			for (;;)
+				pause();
+		}
+		_exit(0);
+	}
+	(void)wait(NULL);
+	if (fork() == 0)
+		for (;;)
+			pause();
+	for (;;)
+		pause();
+}
+
+static void all_descendants_are_found(void **state)
+{
+	pid_t child = family_start();
+	wait_for_descendants(3, 0);
+	wait_for_descendants(1, child); /* without it and its own: the one that left */
+
+	struct tree_process *list = NULL;
+	size_t count = 0;
+	assert_int_equal(tree_list(getpid(), 0, &list, &count, NULL), 0);
+	for (size_t i = 1; i < count; i++)
+		assert_true(list[i - 1].pid < list[i].pid);
+	free(list);
+
+	assert_int_equal(tree_kill(getpid(), 0, &count, NULL), 0);
+	assert_int_equal(count, 3);
+	reap_all();
+	assert_int_equal(descendants(0), 0);
+}
+
+static void zombies_do_not_count(void **state)
+{
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		_exit(0);
+	siginfo_t info;
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(descendants(0), 0);
+	reap_all();
+}
+
+static void the_spared_one_lives(void **state)
+{
+	pid_t spare = family_start(), other = family_start();
+	wait_for_descendants(6, 0);
+	size_t count;
+	assert_int_equal(tree_kill(getpid(), spare, &count, NULL), 0);
+	assert_int_equal(waitpid(other, NULL, 0), other);
+	struct tree_process process;
+	assert_int_equal(tree_read(spare, &process, NULL), 0);
+	assert_int_not_equal(process.state, 'Z');
+	assert_int_equal(tree_kill(getpid(), 0, &count, NULL), 0);
+	reap_all();
+	assert_int_equal(tree_read(spare, &process, NULL), -ESRCH);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(lines_of_stat_are_read_strictly),
+	    cmocka_unit_test(all_descendants_are_found),
+	    cmocka_unit_test(zombies_do_not_count),
+	    cmocka_unit_test(the_spared_one_lives),
+	};
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
