@@ -5,11 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -280,34 +281,74 @@ static void test_signals_start_at_their_defaults(void **state)
 		fail_msg("%s", out);
 }
 
+/*
+ * This program again, as a child that says "ready", does not end on SIGTERM but says "no", and has
+ * a child of its own. Both end when their standard input does, so nothing outlives a failed test.
+ */
+static int be_stubborn(void)
+{
+	sigset_t term;
+	char byte;
+	(void)sigemptyset(&term);
+	(void)sigaddset(&term, SIGTERM);
+	(void)sigprocmask(SIG_BLOCK, &term, NULL);
+	int fd = signalfd(-1, &term, SFD_CLOEXEC);
+	if (fork() == 0) {
+		while (read(STDIN_FILENO, &byte, 1) > 0)
+			;
+		_exit(0);
+	}
+	(void)!write(STDOUT_FILENO, "ready\n", 6);
+	for (;;) {
+		struct signalfd_siginfo info;
+		struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = 0, .events = POLLIN}};
+		(void)poll(fds, 2, -1);
+		if (fds[1].revents)
+			return 0;
+		if (read(fd, &info, sizeof(info)) == sizeof(info))
+			(void)!write(STDOUT_FILENO, "no\n", 3);
+	}
+}
+
 static void test_stop_with_a_deadline(void **state)
 {
-	int ends[2];
-	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-	struct child_fd fds[] = {{ends[1], 1}};
-	struct child_spec spec = {.fds = fds, .fd_count = 1, .new_session = true};
-	struct child *child = start_with(
-	    spec, "trap 'echo no' TERM; echo ready; while :; do sleep 1000 & wait; done");
-	(void)close(ends[1]);
-	char out[8] = {0};
-	assert_int_equal(read(ends[0], out, 6), 6); /* the trap is set */
+	int out[2], in[2];
+	const char *argv[] = {"child_test", "stubborn", NULL};
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	struct child_fd fds[] = {{in[0], 0}, {out[1], 1}};
+	struct child_spec spec = {
+	    .path = "/proc/self/exe",
+	    .argv = (char *const *)argv,
+	    .fds = fds,
+	    .fd_count = 2,
+	    .new_session = true,
+	};
+	struct child *child = child_start(scene.set, &spec, on_end, NULL, NULL);
+	assert_non_null(child);
+	(void)close(out[1]);
+	(void)close(in[0]);
+	char text[8] = {0};
+	assert_int_equal(read(out[0], text, 6), 6);
 	assert_int_equal(child_stop(child, SIGTERM, 5 * CLOCK_NS_PER_S), 0);
-	assert_int_equal(read(ends[0], out, 3), 3); /* SIGTERM came, and did not help */
+	assert_int_equal(read(out[0], text, 3), 3); /* SIGTERM came, and did not help */
 	assert_int_equal(loop_advance(scene.loop, 4 * CLOCK_NS_PER_S, NULL), 0);
 	assert_int_equal(scene.ended, 0);
 	assert_int_equal(loop_advance(scene.loop, CLOCK_NS_PER_S, NULL), 0);
 	run_until_ended(1);
+	assert_true(scene.end.was_killed);
 	assert_int_equal(scene.end.value, SIGKILL);
 	/* the whole session is gone: nobody holds the pipe any more */
-	assert_int_equal(read(ends[0], out, 1), 0);
-	(void)close(ends[0]);
+	assert_int_equal(read(out[0], text, 1), 0);
+	(void)close(out[0]);
+	(void)close(in[1]);
 	child_free(child);
 	assert_int_equal(loop_advance(scene.loop, 100 * CLOCK_NS_PER_S, NULL), 0);
 }
 
 static void test_stop_that_is_heard(void **state)
 {
-	struct child *child = start("exec sleep 1000");
+	struct child *child = start("exec sleep 60");
 	assert_int_equal(child_stop(child, SIGTERM, CLOCK_NS_PER_S), 0);
 	run_until_ended(1);
 	assert_int_equal(scene.end.value, SIGTERM);
@@ -386,7 +427,7 @@ static void test_reaped_by_somebody_else(void **state)
 
 static void test_set_freed_with_children(void **state)
 {
-	struct child *child = start("exec sleep 1000");
+	struct child *child = start("exec sleep 60");
 	pid_t pid = child_pid(child);
 	scene.set = child_set_free(scene.set);
 	assert_int_equal(kill(pid, SIGKILL), 0);
@@ -402,8 +443,10 @@ static void test_without_pidfd_open(void **state)
 	child_free(child);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc > 1)
+		return be_stubborn();
 #define BOTH(name)                                                                                 \
 	{"pidfd " #name, name, setup_pidfd, teardown, NULL},                                       \
 	{                                                                                          \
