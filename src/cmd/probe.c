@@ -10,6 +10,7 @@
 #include "base/parse.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "hardware/pci.h"
 #include "probe/server.h"
 
 struct probe_call_options {
@@ -106,7 +107,6 @@ static int run(const struct cmd_call *call)
 				 "descriptor %u is no socket: the probe is started by other "
 				 "commands; try 'sluice devices'",
 				 options->fd);
-	const char *root = getenv("SLUICE_ROOT");
 	const struct server_options server = {
 	    .fd = (int)options->fd,
 	    .marks_fd = (int)options->marks_fd,
@@ -116,7 +116,7 @@ static int run(const struct cmd_call *call)
 	    .period_ns = options->period_ns,
 	    .kmsg_after = options->log_after,
 	    .snapshot_sequence = options->sequence,
-	    .root = root ? root : "",
+	    .root = pci_root(),
 	    .skip = skip,
 	    .skip_count = count,
 	};

@@ -10,6 +10,7 @@
 #include "cmd/machine.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
+#include "hardware/pci.h"
 #include "hardware/topology.h"
 
 struct topo_options {
@@ -117,9 +118,8 @@ static int run(const struct cmd_call *call)
 	if (code != 0)
 		return code;
 	struct err err = {.code = 0};
-	const char *root = getenv("SLUICE_ROOT");
 	_cleanup_free_ struct topology *topology = NULL;
-	int rc = topology_read(&machine.inventory, root ? root : "", &topology, &err);
+	int rc = topology_read(&machine.inventory, pci_root(), &topology, &err);
 	if (rc == 0 && options->output == OPTION_OUTPUT_JSON) {
 		rc = print_json(&machine.inventory, topology, &err);
 	} else if (rc == 0) {

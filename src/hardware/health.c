@@ -469,6 +469,18 @@ static void judge_modes(const struct snapshot_gpu *gpu, struct health_verdict *o
 		    (long long)down, down == 1 ? " is" : "s are");
 }
 
+/* Puts the GPU's own address where an advice says <bus>. */
+static void name_bus(const struct health_track *track, struct health_reason *reason)
+{
+	char *mark = strstr(reason->advice, "<bus>");
+	if (!mark || track->now.bus[0] == '\0')
+		return;
+	char rest[HEALTH_TEXT_MAX];
+	(void)snprintf(rest, sizeof(rest), "%s", mark + strlen("<bus>"));
+	size_t left = sizeof(reason->advice) - (size_t)(mark - reason->advice);
+	(void)snprintf(mark, left, "%s%s", track->now.bus, rest);
+}
+
 static int compare_reason(const void *a, const void *b)
 {
 	const struct health_reason *left = a, *right = b;
@@ -495,6 +507,8 @@ void health_judge(const struct health_track *track, const struct health_policy *
 		judge_modes(&track->now, out);
 	}
 	judge_events(track, policy, now_ns, out);
+	for (uint32_t i = 0; i < out->reason_count; i++)
+		name_bus(track, &out->reason[i]);
 	qsort(out->reason, out->reason_count, sizeof(out->reason[0]), compare_reason);
 }
 

@@ -91,8 +91,8 @@ bool nvml_return_is_absent(int32_t result)
 
 bool nvml_is_simulation_wanted(void)
 {
-	const char *state = getenv("SLUICE_SIM_STATE");
-	return state && state[0] != '\0';
+	const char *state = getenv("SLUICE_SIM_STATE"), *profile = getenv("SLUICE_SIM_PROFILE");
+	return (state && state[0] != '\0') || (profile && profile[0] != '\0');
 }
 
 uint32_t nvml_process_entry_bytes(uint8_t variant, const char *driver_version)
@@ -306,12 +306,13 @@ static int resolve(struct nvml *nvml, struct err *err)
 
 static int explain_no_driver(const struct nvml *nvml, struct err *err)
 {
-	if (nvml_is_simulation_wanted())
+	const char *state = getenv("SLUICE_SIM_STATE");
+	if (state && state[0] != '\0')
 		return err_set(
 		    err, -ENODEV,
 		    "no simulated driver: '%s' is not there or says that none is loaded; "
 		    "'sluice sim status' tells, 'sluice sim start' makes one",
-		    getenv("SLUICE_SIM_STATE"));
+		    state);
 	if (strstr(nvml->path, "/sim/"))
 		return err_set(
 		    err, -ENODEV,

@@ -343,7 +343,8 @@ const char *nvml_function_to_string(enum nvml_function function);
 const char *nvml_return_to_string(int32_t result);
 /* Whether a result says "there is no such reading here": the reading is absent, nothing failed. */
 bool nvml_return_is_absent(int32_t result);
-/* Whether this process was pointed at a simulated machine (SLUICE_SIM_STATE). */
+/* Whether this process was pointed at a simulated machine (SLUICE_SIM_STATE or SLUICE_SIM_PROFILE).
+ */
 bool nvml_is_simulation_wanted(void);
 /* Bytes of an entry of the process lists that variant `variant` of driver `version` fills. */
 uint32_t nvml_process_entry_bytes(uint8_t variant, const char *driver_version);

@@ -132,7 +132,7 @@ uint32_t pci_parse_link_speed(const char *text, size_t length)
 	uint64_t units, tenths = 0;
 	if (parse_u64_span(text, whole, 0, 10000, &units) < 0)
 		return 0;
-	if (dot && parse_u64_span(dot + 1, digits - whole - 1, 0, 9, &tenths) < 0)
+	if (dot && (digits != whole + 2 || parse_u64_span(dot + 1, 1, 0, 9, &tenths) < 0))
 		return 0;
 	if (length - digits < 5 || memcmp(text + digits, " GT/s", 5) != 0)
 		return 0;

@@ -55,6 +55,15 @@ struct pci_device {
 	struct pci_path path;
 };
 
+/*
+ * The root in front of /proc, /sys and /dev: $SLUICE_ROOT, else "" for the real one. Where a
+ * simulated machine is used without its trees ($SLUICE_SIM_STATE or $SLUICE_SIM_PROFILE without
+ * $SLUICE_ROOT) it is PCI_NO_ROOT, below which nothing is: the real machine's files must never be
+ * mixed with simulated GPUs. Borrowed: of the environment.
+ */
+const char *pci_root(void);
+#define PCI_NO_ROOT "/dev/null"
+
 /* "0000:07:00.0", "00000000:07:00.0", "07:00.0", "0000:07:00"; any letter case. 0 or -EINVAL. */
 int pci_parse_address(const char *text, size_t length, struct pci_address *out);
 /* "3\n", "-1\n". 0 or -EINVAL. */

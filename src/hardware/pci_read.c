@@ -17,6 +17,19 @@
 
 #define SYS_DEVICES "/sys/bus/pci/devices"
 
+static bool is_set(const char *variable)
+{
+	const char *value = getenv(variable);
+	return value && value[0] != '\0';
+}
+
+const char *pci_root(void)
+{
+	if (is_set("SLUICE_ROOT"))
+		return getenv("SLUICE_ROOT");
+	return is_set("SLUICE_SIM_STATE") || is_set("SLUICE_SIM_PROFILE") ? PCI_NO_ROOT : "";
+}
+
 /* The file's bytes, or false: a file of /sys that cannot be read leaves its value unknown. */
 static bool read_small(struct buf *out, const char *root, const char *dir, const char *name)
 {

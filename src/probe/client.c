@@ -605,8 +605,7 @@ int probe_client_start(const struct probe_options *options, struct probe_client 
 	client->retry_first_ns = options->retry_ns ? options->retry_ns : PROBE_RETRY_NS;
 	client->backoff_ns = CLIENT_BACKOFF_NS;
 	client->kill_fn = options->kill_fn ? options->kill_fn : kill;
-	const char *root = getenv("SLUICE_ROOT");
-	client->root = root ? root : "";
+	client->root = pci_root();
 	inventory_init(&client->inventory);
 	/* A frame, and what recv() may read on top of it. */
 	buf_init(&client->input, 2 * (MESSAGE_BODY_MAX + 65536));

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "hardware/pci.h"
 
 static bool is_plain_file(int fd)
 {
@@ -33,6 +34,10 @@ static void follow(struct watch *watch, const char *path)
 static void open_log(struct watch *watch, const char *root, struct err *err)
 {
 	char path[FILE_PATH_MAX];
+	if (strcmp(root, PCI_NO_ROOT) == 0) {
+		err_set(err, -ENOENT, "this simulated machine has no kernel log");
+		return;
+	}
 	/* A simulated machine has its log beside its trees. */
 	if (file_path(path, err, root[0] ? "%s/kmsg" : "%s/dev/kmsg", root) < 0)
 		return;
