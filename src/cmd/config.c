@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `sluice config check` and `sluice config show`. */
+/* `sluice config check`, `show` and `resources`. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "cmd/cmd.h"
+#include "cmd/machine.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
 #include "policy/config.h"
+#include "policy/policy.h"
 
 struct config_options {
 	enum option_output output;
@@ -314,18 +320,25 @@ static json_t *show_json(const struct config *config)
 	return json_pack("{s:o, s:o}", "settings", settings, "timeSlicing", shares);
 }
 
+/* The effective configuration of a call. 0 or -errno with `err`. */
+static int show_config(const struct cmd_call *call, struct config **out, struct err *err)
+{
+	const struct config_options *options = call->options;
+	struct config_overrides overrides = {0};
+	memcpy(overrides.flag, options->flag, sizeof(overrides.flag));
+	config_overrides_environment(&overrides);
+	const char *file = call->argc > 0 ? call->argv[0] : getenv("CONFIG_FILE");
+	if (file && *file)
+		return config_load(file, &overrides, options->strict, out, err);
+	return config_parse(NULL, 0, "defaults", &overrides, options->strict, out, err);
+}
+
 static int show_run(const struct cmd_call *call)
 {
 	const struct config_options *options = call->options;
 	_cleanup_(config_cleanup) struct config *config = NULL;
-	struct config_overrides overrides = {0};
 	struct err err = {0};
-	memcpy(overrides.flag, options->flag, sizeof(overrides.flag));
-	config_overrides_environment(&overrides);
-	const char *file = call->argc > 0 ? call->argv[0] : getenv("CONFIG_FILE");
-	int rc = file && *file ? config_load(file, &overrides, options->strict, &config, &err)
-			       : config_parse(NULL, 0, "defaults", &overrides, options->strict,
-					      &config, &err);
+	int rc = show_config(call, &config, &err);
 	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	if (options->output == OPTION_OUTPUT_JSON) {
@@ -394,11 +407,165 @@ static const struct command config_show = {
     .examples = show_examples,
 };
 
-static const struct command *const config_commands[] = {&config_check, &config_show, NULL};
+/* --- resources ------------------------------------------------------------------------------- */
+
+static void policy_cleanup(struct policy **policy)
+{
+	*policy = policy_free(*policy);
+}
+
+/* "GPU 0-3: 5 replicas each": the devices of a resource, neighbours of one kind together. */
+static void resources_devices(const struct machine *machine, const struct policy *policy,
+			      const struct policy_resource *resource, struct buf *out)
+{
+	const struct policy_unit *units = &policy->units[resource->first];
+	uint32_t i = 0;
+	while (i < resource->count) {
+		const struct policy_unit *unit = &units[i];
+		const struct gpu *gpu = &machine->inventory.gpus[unit->gpu];
+		uint32_t last = gpu->index;
+		uint32_t next = i + unit->replicas;
+		bool whole = unit->mig == POLICY_WHOLE_GPU;
+		while (whole && next < resource->count && units[next].mig == POLICY_WHOLE_GPU &&
+		       units[next].replicas == unit->replicas &&
+		       machine->inventory.gpus[units[next].gpu].index == last + 1) {
+			last++;
+			next += unit->replicas;
+		}
+		(void)buf_printf(out, "%s%" PRIu32, i ? ", " : "", gpu->index);
+		if (!whole)
+			(void)buf_printf(out, ":%" PRIu32,
+					 machine->inventory.migs[unit->mig].index);
+		else if (last != gpu->index)
+			(void)buf_printf(out, "-%" PRIu32, last);
+		if (unit->replicas > 1)
+			(void)buf_printf(out, " x %" PRIu32, unit->replicas);
+		i = next;
+	}
+}
+
+static int resources_table(const struct machine *machine, const struct policy *policy,
+			   struct err *err)
+{
+	static const struct table_column columns[] = {
+	    {"RESOURCE", TABLE_LEFT, false},
+	    {"DOOR", TABLE_LEFT, false},
+	    {"UNITS", TABLE_RIGHT, false},
+	    {"GPUS", TABLE_LEFT, true},
+	};
+	machine_headline(&machine->inventory);
+	_cleanup_table_ struct table *table = table_new(columns, array_length(columns));
+	if (!table)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (uint32_t i = 0; i < policy->resource_count; i++) {
+		const struct policy_resource *resource = &policy->resources[i];
+		_cleanup_buf_ struct buf devices;
+		buf_init(&devices, TABLE_CELL_MAX);
+		resources_devices(machine, policy, resource, &devices);
+		table_add(table, resource->name);
+		table_add(table, policy_door_to_string(resource->door));
+		table_addf(table, "%" PRIu32, resource->count);
+		table_add(table, buf_text(&devices));
+	}
+	int rc = table_print(table, stdout, table_width(stdout), err);
+	if (policy->problem[0] != '\0')
+		printf("\nnothing is handed out: %s\n", policy->problem);
+	for (uint32_t i = 0; i < policy->warning_count && i < POLICY_WARNINGS_MAX; i++)
+		printf("%swarning: %s\n", i ? "" : "\n", policy->warning[i]);
+	return rc;
+}
+
+static int resources_json(const struct machine *machine, const struct policy *policy,
+			  struct err *err)
+{
+	json_t *root = machine_json(&machine->inventory);
+	json_t *resources = json_array(), *warnings = json_array();
+	for (uint32_t i = 0; i < policy->resource_count; i++) {
+		const struct policy_resource *resource = &policy->resources[i];
+		json_t *units = json_array();
+		for (uint32_t k = 0; k < resource->count; k++)
+			(void)json_array_append_new(
+			    units, table_json_text(policy->units[resource->first + k].id));
+		(void)json_array_append_new(
+		    resources, json_pack("{s:s, s:s, s:b, s:o}", "name", resource->name, "door",
+					 policy_door_to_string(resource->door), "shared",
+					 resource->shared, "units", units));
+	}
+	for (uint32_t i = 0; i < policy->warning_count && i < POLICY_WARNINGS_MAX; i++)
+		(void)json_array_append_new(warnings, table_json_text(policy->warning[i]));
+	(void)json_object_set_new(root, "resources", resources);
+	(void)json_object_set_new(
+	    root, "problem", *policy->problem ? table_json_text(policy->problem) : json_null());
+	(void)json_object_set_new(root, "warnings", warnings);
+	int rc = table_print_json(root, stdout, err);
+	json_decref(root);
+	return rc;
+}
+
+static int resources_run(const struct cmd_call *call)
+{
+	const struct config_options *options = call->options;
+	_cleanup_(config_cleanup) struct config *config = NULL;
+	_cleanup_(policy_cleanup) struct policy *policy = NULL;
+	_cleanup_machine_ struct machine machine = {.snapshot = NULL};
+	struct err err = {0};
+	if (show_config(call, &config, &err) < 0)
+		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+	int code = machine_read(call, MACHINE_TIMEOUT_NS, &machine, NULL, NULL);
+	if (code != 0)
+		return code;
+	char plugins[FILE_PATH_MAX];
+	const char *root = getenv("SLUICE_ROOT");
+	int rc = file_path(plugins, &err, "%s/var/lib/kubelet/device-plugins", root ? root : "");
+	const struct policy_surroundings surroundings = {
+	    .has_kubelet = rc == 0 && file_exists(plugins),
+	    .visible_devices = getenv("NVIDIA_VISIBLE_DEVICES"),
+	};
+	if (rc == 0)
+		rc = policy_make(&machine.inventory, config, &surroundings, &policy, &err);
+	if (rc == 0)
+		rc = options->output == OPTION_OUTPUT_JSON
+			 ? resources_json(&machine, policy, &err)
+			 : resources_table(&machine, policy, &err);
+	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
+}
+
+static const struct cmd_exit_row resources_exits[] = {
+    {CMD_EXIT_FAILED, "the configuration was refused, or does not fit this machine"},
+    {CMD_EXIT_UNAVAILABLE, "there is no usable NVIDIA driver"},
+    {0, NULL},
+};
+
+static const struct cmd_example resources_examples[] = {
+    {"sluice config resources config.yaml",
+     "what Kubernetes and the queue would be offered with this file"},
+    {NULL, NULL},
+};
+
+static const struct command config_resources = {
+    .name = "resources",
+    .summary = "Shows what this machine would hand out with a configuration",
+    .description =
+	"Applies the effective configuration, put together as by sluice config show, to the GPUs "
+	"that are here: which resources there would be, which door would hand them out, how many "
+	"units each has and of which GPUs. Nothing is changed. 0-3 x 5 are five replicas each of "
+	"the GPUs 0 to 3; 4:1 is MIG device 1 of GPU 4.",
+    .group = CMD_GROUP_SERVICE,
+    .run = resources_run,
+    .options = show_options,
+    .options_size = sizeof(struct config_options),
+    .positional = "[FILE]",
+    .positional_max = 1,
+    .exits = resources_exits,
+    .examples = resources_examples,
+};
+
+static const struct command *const config_commands[] = {&config_check, &config_show,
+							&config_resources, NULL};
 
 const struct command cmd_config = {
     .name = "config",
-    .summary = "Checks and shows the configuration",
+    .summary = "Checks the configuration and shows what follows from it",
     .group = CMD_GROUP_SERVICE,
     .commands = config_commands,
 };

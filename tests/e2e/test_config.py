@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice config`: files of the documents, files that are wrong, and what it prints can be given again."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from conftest import ROOT, SLUICE
+
+DOCUMENTS = ROOT / "tests" / "documents" / "config"
+GOLDEN = sorted(path for path in DOCUMENTS.iterdir() if ".yaml." in path.name)
+ACCEPTED = sorted(path for path in DOCUMENTS.glob("*.yaml") if path.name != "mps.yaml")
+
+
+def sluice(*arguments, **options):
+    return subprocess.run([SLUICE, *map(str, arguments)], capture_output=True, text=True,
+                          check=False, timeout=60, **options)
+
+
+def resources(machine, file):
+    """The table below the headline, which names a path of this machine."""
+    reply = machine.run("sluice", "config", "resources", file).ok()
+    headline, _, table = reply.out.partition("\n\n")
+    assert "simulated" in headline
+    return table
+
+
+@pytest.mark.parametrize("file", ACCEPTED, ids=lambda path: path.name)
+def test_documents_are_accepted_without_a_warning(file):
+    reply = sluice("config", "check", "--strict", file)
+    assert (reply.returncode, reply.stdout) == (0, f"{file}: ok\n")
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.name)
+def test_documents_give_their_resources(machine, golden):
+    name, profile = golden.name.split(".yaml.")
+    profile, _, layout = profile.partition("+")
+    machine.start(profile, *(["--mig", layout] if layout else []))
+    table = resources(machine, DOCUMENTS / f"{name}.yaml")
+    if os.environ.get("SLUICE_WRITE_GOLDEN"):
+        golden.write_text(table, encoding="utf-8")
+    assert table == golden.read_text(encoding="utf-8")
+
+
+def test_every_document_has_a_golden_result():
+    with_result = {path.name.split(".yaml.")[0] + ".yaml" for path in GOLDEN}
+    assert with_result == {path.name for path in ACCEPTED}
+
+
+def test_mps_is_refused_and_says_what_to_do():
+    reply = sluice("config", "check", DOCUMENTS / "mps.yaml")
+    assert reply.returncode == 1
+    assert reply.stdout.endswith(
+        ": sharing.mps is not supported yet; remove it or keep NVIDIA's plugin on this node\n")
+
+
+@pytest.mark.parametrize("file", ACCEPTED, ids=lambda path: path.name)
+def test_what_show_prints_can_be_given_again(file, tmp_path):
+    first = sluice("config", "show", file)
+    assert first.returncode == 0, first.stderr
+    again = tmp_path / "again.yaml"
+    again.write_text(first.stdout, encoding="utf-8")
+    second = sluice("config", "show", "--strict", again)
+    assert second.returncode == 0, second.stderr
+
+    def without_comments(text):
+        return [line.split(" #")[0].rstrip() for line in text.splitlines()]
+    assert without_comments(first.stdout) == without_comments(second.stdout)
+
+
+def test_show_says_where_values_come_from(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("flags: {migStrategy: single, gdsEnabled: true, mofedEnabled: true}\n",
+                    encoding="utf-8")
+    reply = sluice("config", "show", "--mig-strategy", "mixed", "--output", "json", file,
+                   env={**os.environ, "GDS_ENABLED": "false", "MIG_STRATEGY": "none"})
+    assert reply.returncode == 0, reply.stderr
+    settings = {row["path"]: (row["value"], row["source"])
+                for row in json.loads(reply.stdout)["settings"]}
+    assert settings["flags.migStrategy"] == ("mixed", "flag")
+    assert settings["flags.gdsEnabled"] == ("false", "environment")
+    assert settings["flags.mofedEnabled"] == ("true", "file")
+    assert settings["flags.gdrcopyEnabled"] == ("false", "default")
+
+
+def refusal(tmp_path, content):
+    """What `config check` says of these bytes, without the file's name."""
+    file = tmp_path / "c.yaml"
+    file.write_bytes(content)
+    reply = sluice("config", "check", file)
+    assert reply.returncode == 1 and reply.stderr == ""
+    assert len(reply.stdout.splitlines()) == 1
+    assert reply.stdout.startswith(str(file))
+    return reply.stdout[len(str(file)):].strip()
+
+
+@pytest.mark.parametrize("content,message", [
+    (b"\xef\xbb\xbfversion: v1\n", ":1:1: the file begins with a byte-order mark"),
+    (b"flags:\n\tmigStrategy: none\n", ":2:1: a tab"),
+    (b"version: v1\0\n", ":1:12: a NUL byte"),
+    (b"version: v1\nversion: v1\n", ":2:1: the key 'version' is here a second time"),
+    (b"a: &a [1]\nb: &b [" + b"*a," * 5000 + b"]\nc: [" + b"*b," * 500 + b"]\n",
+     ":3:"),
+    (b"version: [" * 40, ":1:"),
+    (b"sharing: {timeSlicing: {resources: [{name: gpu, replicas: -2}]}}", ":1:59: "),
+    (b"sharing: {timeSlicing: {resources: [{name: gpu, replicas: 1000000000000000000}]}}",
+     ":1:59: "),
+], ids=["bom", "tab", "nul", "twice", "laughs", "deep", "negative", "huge"])
+def test_wrong_files_are_refused_where_they_are_wrong(tmp_path, content, message):
+    assert refusal(tmp_path, content).startswith(message)
+
+
+def test_a_file_of_a_gigabyte_costs_nothing(tmp_path):
+    file = tmp_path / "big.yaml"
+    with open(file, "wb") as sparse:
+        sparse.truncate(1 << 30)
+    reply = sluice("config", "check", file)
+    assert reply.returncode == 1
+    assert "larger than" in reply.stdout
+
+
+def test_missing_files_and_directories(tmp_path):
+    reply = sluice("config", "check", tmp_path / "none", tmp_path)
+    assert reply.returncode == 1
+    first, second = reply.stdout.splitlines()
+    assert f"cannot open '{tmp_path}/none': No such file or directory" in first
+    assert str(tmp_path) in second
+
+
+def test_devices_that_are_not_here_are_a_warning(machine, tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [9]}]}}\n",
+                    encoding="utf-8")
+    machine.start("t4x4")
+    table = resources(machine, file)
+    assert "nvidia.com/gpu  queue      4  0-3\n" in table
+    assert "warning: sharing entry 1 (nvidia.com/gpu): device '9' is not here now" in table
+
+
+def test_the_kubelet_gets_all_where_there_is_one(machine):
+    machine.start("t4x4")
+    machine.path("/var/lib/kubelet/device-plugins").mkdir(parents=True)
+    reply = machine.run("sluice", "config", "resources", "-o", "json").ok().json
+    assert reply["simulated"] is True
+    assert [(row["name"], row["door"], len(row["units"])) for row in reply["resources"]] == [
+        ("nvidia.com/gpu", "kubelet", 4)]
+
+
+def test_a_gpu_of_two_doors(machine, tmp_path):
+    file = tmp_path / "c.yaml"
+    machine.start("t4x4")
+    uuid = machine.show()["gpus"][1]["uuid"]
+    file.write_text("sluice: {doors: {kubelet: {devices: [1]}, queue: {devices: [%s]}}}\n" % uuid,
+                    encoding="utf-8")
+    reply = machine.run("sluice", "config", "resources", file)
+    assert reply.rc == 1
+    assert f"GPU 1 ({uuid}) is given to both the kubelet and the queue" in reply.err
