@@ -10,6 +10,7 @@ static const struct command *const commands[] = {
     &cmd_devices,
     &cmd_topo,
     &cmd_health,
+    &cmd_processes,
     &cmd_probe,
     &cmd_help,
     &cmd_config,

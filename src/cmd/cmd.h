@@ -119,6 +119,7 @@ extern const struct command cmd_dump;
 extern const struct command cmd_health;
 extern const struct command cmd_help;
 extern const struct command cmd_probe;
+extern const struct command cmd_processes;
 extern const struct command cmd_run;
 extern const struct command cmd_sim;
 extern const struct command cmd_topo;
