@@ -9,6 +9,15 @@
 #include "sim/error.h"
 #include "sim/profile.h"
 
+#ifdef __SANITIZE_THREAD__
+/* A child after fork() has none of its parent's threads, which the sanitizer takes for leaked. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+	return "report_thread_leaks=0:die_after_fork=0";
+}
+#endif
+
 const struct nvml_row nvml_table[] = {
 #include "table.h"
     {NULL, 0, 0, NULL, NULL},
