@@ -20,12 +20,21 @@ void mig_device_name(const struct sim_model *model, const struct sim_gi *gi,
 		snprintf(out, size, "%s", row->name);
 }
 
-/* Finds the `wanted`th MIG device, or the number of a given one. */
+/* Finds the `wanted`th MIG device, or (SIM_WHOLE_GPU) the number of the given one. They are counted
+ * by GPU-instance id, as nvidia-smi lists them. */
 static uint32_t mig_count(const struct sim_gpu *gpu, uint32_t wanted, uint32_t *gi, uint32_t *ci)
 {
-	uint32_t index = 0;
+	enum { ID_END = 2 * SIM_MEMORY_SLICES };
+	uint32_t slot[ID_END], index = 0;
+
+	memset(slot, 0xff, sizeof(slot));
 	for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
-		for (uint32_t c = 0; gpu->gi[g].used && c < SIM_CI_MAX; c++) {
+		if (gpu->gi[g].used && gpu->gi[g].id < ID_END)
+			slot[gpu->gi[g].id] = g;
+	}
+	for (uint32_t id = 0; id < ID_END; id++) {
+		for (uint32_t c = 0; slot[id] < SIM_GI_MAX && c < SIM_CI_MAX; c++) {
+			uint32_t g = slot[id];
 			if (!gpu->gi[g].ci[c].used)
 				continue;
 			if (index == wanted || (wanted == SIM_WHOLE_GPU && g == *gi && c == *ci)) {

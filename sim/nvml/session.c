@@ -38,11 +38,10 @@ static unsigned session_opened;		  /* Init minus Shutdown */
 static struct sim_state *session_private; /* the machine of $SLUICE_SIM_PROFILE, kept for good */
 static bool session_prepared;
 
+/* The state itself knows how to live on in a child. */
 static void session_before_fork(void)
 {
 	pthread_mutex_lock(&session_mutex);
-	if (session_current)
-		(void)sim_state_read(session_current->state);
 	events_lock();
 	gpm_lock();
 	handle_lock();
@@ -53,8 +52,6 @@ static void session_after_fork(void)
 	handle_unlock();
 	gpm_unlock();
 	events_unlock();
-	if (session_current)
-		sim_state_read_done(session_current->state);
 	pthread_mutex_unlock(&session_mutex);
 }
 

@@ -15,7 +15,7 @@ static void test_devices_of_a_layout(void **unused)
 {
 	struct rig rig;
 	char uuid[80], name[96], old[160], parent[80];
-	unsigned value = 9, devices = 0;
+	unsigned value = 9, devices = 0, last_gi = 0;
 	(void)unused;
 	open_mig(&rig, "mixed");
 	/* GPUs 4 and 5: 3g + 2g + 2g; 6 and 7: six 1g and one 1g+me */
@@ -46,6 +46,11 @@ static void test_devices_of_a_layout(void **unused)
 			unsigned gi = 0, ci = 0;
 			CALL2(&rig, "nvmlDeviceGetGpuInstanceId", mig, &gi);
 			CALL2(&rig, "nvmlDeviceGetComputeInstanceId", mig, &ci);
+			/* in the order of their ids, as nvidia-smi lists them */
+			assert_true(here == 1 || gi > last_gi);
+			last_gi = gi;
+			CALL2(&rig, "nvmlDeviceGetIndex", mig, &value);
+			assert_int_equal(value, i);
 			CALL3(&rig, "nvmlDeviceGetUUID", device, parent, 80);
 			snprintf(old, sizeof(old), "MIG-%s/%u/%u", parent, gi, ci);
 			assert_int_equal(CALL2(&rig, "nvmlDeviceGetHandleByUUID", old, &back),
