@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -60,7 +61,6 @@ class Storm:
         self.env = {
             **os.environ,
             "SLUICE_SIM_STATE": os.path.join(self.folder, "machine.state"),
-            "SLUICE_RUNTIME_DIR": os.path.join(self.folder, "run"),
             "SLUICE_SIM_LIBDIR": os.path.join(build, "sim", "nvml"),
             "SLUICE_PROFILES": os.path.join(ROOT, "sim", "profiles"),
         }
@@ -98,6 +98,11 @@ class Storm:
             raise Broken(invariant, f"'{' '.join(command)}' exited with {process.returncode}: {err}")
         return out
 
+    def machine_environment(self):
+        """What `sluice sim env` prints, as variables."""
+        lines = [shlex.split(line, comments=True) for line in self.run("state", "sim", "env").splitlines()]
+        return dict(words[1].split("=", 1) for words in lines if words[:1] == ["export"])
+
     def kill_after(self, process, seconds):
         """Lets a process live for so long at most, then kills it and all of its group."""
         try:
@@ -118,6 +123,7 @@ class Storm:
                 ("sim", "inject", "xid", str(chance.choice([31, 43, 94])), "--gpu", gpu),
                 ("sim", "inject", "ecc", "corrected", "--gpu", gpu),
                 ("sim", "inject", "thermal", "--ambient", str(chance.randrange(20, 35)), "--gpu", gpu),
+                ("sim", "load", "--gpu", gpu, "--util", "0.9", "--mem", "1GiB", "--", "sleep", "1"),
             ])
             if self.kill_after(self.start(*command), chance.uniform(0, 0.03)):
                 self.count("writers killed")
@@ -253,6 +259,7 @@ class Storm:
             self.run("state", "sim", "start", "--profile", PROFILE, "--seed", str(self.seed),
                      "--root", os.path.join(self.folder, "machine"),
                      "--state", self.env["SLUICE_SIM_STATE"], "--dev-style", "file", "--alongside")
+            self.env.update(self.machine_environment())
             threads = [self.actor(function) for function in (self.writers, self.readers, self.hangs)]
             threads += [self.actor(self.jobs, number) for number in range(JOB_THREADS)]
             for thread in threads:
@@ -300,7 +307,8 @@ def main():
         print(f"soak: {number} {what}")
     storm.fuzz(seconds * FUZZ_SHARE)
     for invariant, text in INVARIANTS.items():
-        verdict = f"BROKEN: {storm.broken[invariant]}" if invariant in storm.broken else "held"
+        held = "held until then" if storm.broken else "held"
+        verdict = f"BROKEN: {storm.broken[invariant]}" if invariant in storm.broken else held
         print(f"soak: {invariant}: {text}: {verdict}")
     print(f"{len(INVARIANTS) - len(storm.broken)} passed, {len(storm.broken)} failed")
     return 1 if storm.broken else 0
