@@ -201,6 +201,7 @@ static int heal_gpu(struct sim_machine *machine, uint32_t index, struct sim_erro
 			return -1;
 	}
 	gpu->health = SIM_GPU_OK;
+	gpu->loss_logged = false;
 	gpu->ambient_c = INT32_MIN;
 	gpu->fan_stuck = gpu->power_brake = false;
 	gpu->recovery_action = 0;
@@ -343,5 +344,20 @@ int sim_fault_reload_driver(struct sim_machine *machine, struct sim_error *error
 	machine->driver_state = SIM_DRIVER_OK;
 	machine->kernel_driver_version[0] = '\0';
 	machine->driver_loads++;
+	return 0;
+}
+
+int sim_fault_catch_up(struct sim_machine *machine, struct sim_error *error)
+{
+	for (uint32_t i = 0; i < machine->gpu_count; i++) {
+		struct sim_gpu *gpu = &machine->gpu[i];
+		const struct sim_kmsg_xid record = {
+		    .gpu = i, .xid = 79, .gi = SIM_WHOLE_GPU, .form = SIM_KMSG_NEW};
+		if (gpu->health != SIM_GPU_LOST || gpu->loss_logged)
+			continue;
+		if (sim_kmsg_xid(machine, &record, error) != 0)
+			return -1;
+		gpu->loss_logged = true;
+	}
 	return 0;
 }

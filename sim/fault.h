@@ -69,6 +69,10 @@ int sim_fault_reset_gpu(struct sim_machine *machine, uint32_t gpu, struct sim_er
  * SIM_EXIT_FAILED when processes use a GPU. */
 int sim_fault_reload_driver(struct sim_machine *machine, struct sim_error *error);
 
+/* Writes what only the physics did so far (a GPU that overheated and was lost) into the kernel log.
+ * 0 or -1. */
+int sim_fault_catch_up(struct sim_machine *machine, struct sim_error *error);
+
 /* Whether the simulated library of any age exports `name`, with or without its version suffix, or
  * it is "any". When not, `*out_near` is the nearest name or NULL. */
 bool sim_fault_knows_function(const char *name, const char **out_near);

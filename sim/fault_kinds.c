@@ -37,6 +37,7 @@ static int apply_lost(struct sim_machine *machine, const struct sim_fault *fault
 	if (fault_xid(machine, fault, 79, NULL, error) != 0)
 		return -1;
 	gpu_of(machine, fault)->health = SIM_GPU_LOST;
+	gpu_of(machine, fault)->loss_logged = true;
 	return 0;
 }
 

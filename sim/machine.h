@@ -44,7 +44,7 @@ enum sim_limits {
  */
 #define SIM_UUID_PREFIX "51ce51ce"
 
-/* One row of a MIG table (simulator.md section 6). */
+/* One row of a MIG table. */
 struct sim_mig_profile {
 	uint32_t index; /* NVML profile number, 0-based enum of nvml.h */
 	uint32_t id;	/* the number nvidia-smi shows */
@@ -203,6 +203,7 @@ struct sim_gpu {
 	uint32_t health;   /* enum sim_health */
 	int32_t ambient_c; /* INT32_MIN: the model's */
 	bool fan_stuck, power_brake;
+	bool loss_logged; /* the kernel log has its XID 79 */
 	uint32_t recovery_action; /* field 230 */
 	uint32_t last_xid;
 	struct sim_ecc ecc;

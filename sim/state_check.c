@@ -153,6 +153,7 @@ static void make_gpu_bools(struct sim_gpu *gpu)
 	    &gpu->mig_pending,
 	    &gpu->fan_stuck,
 	    &gpu->power_brake,
+	    &gpu->loss_logged,
 	    &gpu->remap_pending,
 	    &gpu->remap_failure,
 	    &gpu->retired_pending,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The files around the driver: ROOT/dev, ROOT/proc, ROOT/sys, ROOT/kmsg, ROOT/uevent and a driver
- * root with libraries, all made from the machine (simulator.md section 9).
+ * root with libraries, all made from the machine.
  */
 #ifndef SLUICE_SIM_TREES_H
 #define SLUICE_SIM_TREES_H

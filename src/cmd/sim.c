@@ -8,7 +8,8 @@ static const struct command *const verbs[] = {
     &cmd_sim_start, &cmd_sim_stop,  &cmd_sim_status,	&cmd_sim_show,
     &cmd_sim_exec,  &cmd_sim_env,   &cmd_sim_load,	&cmd_sim_inject,
     &cmd_sim_heal,  &cmd_sim_fault, &cmd_sim_reset_gpu, &cmd_sim_reload_driver,
-    &cmd_sim_clock, &cmd_sim_log,   &cmd_sim_profiles,	NULL,
+    &cmd_sim_clock, &cmd_sim_log,   &cmd_sim_profiles,	&cmd_sim_sync,
+    NULL,
 };
 
 static const struct cmd_exit_row exits[] = {

@@ -103,5 +103,6 @@ extern const struct command cmd_sim_show;
 extern const struct command cmd_sim_start;
 extern const struct command cmd_sim_status;
 extern const struct command cmd_sim_stop;
+extern const struct command cmd_sim_sync;
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "sim/fault.h"
 #include "sim/trees.h"
 
 #ifndef SIM_LIB_DIR
@@ -252,7 +253,7 @@ int sim_change(struct sim_state *state, bool files,
 		    error, SIM_EXIT_FOREIGN,
 		    "the simulated machine cannot be changed: its state is read-only, or "
 		    "another program holds it");
-	if (change(machine, context, error) != 0 ||
+	if (change(machine, context, error) != 0 || sim_fault_catch_up(machine, error) != 0 ||
 	    (files && sim_trees_sync(machine, error) != 0)) {
 		sim_state_abort(state);
 		return -1;

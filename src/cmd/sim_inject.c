@@ -511,6 +511,31 @@ static int clock_run(const struct cmd_call *call)
 	return SIM_EXIT_OK;
 }
 
+static int sync_run(const struct cmd_call *call)
+{
+	const struct inject_options *options = call->options;
+	struct sim_error error = {0};
+	_cleanup_sim_state_ struct sim_state *state = sim_open(&options->where, true, &error);
+	if (!state || sim_change(state, true, clock_change, NULL, &error) != 0)
+		return sim_exit_with(call, &error);
+	printf("simulated files are up to date\n");
+	return SIM_EXIT_OK;
+}
+
+const struct command cmd_sim_sync = {
+    .name = "sync",
+    .summary = "Bring the simulated files up to date",
+    .description = "Every verb that changes the machine does this. It is needed only after a "
+		   "program changed MIG instances through the library, which writes no files, or "
+		   "when physics let a GPU fail.",
+    .group = CMD_GROUP_SIMULATOR,
+    .run = sync_run,
+    .options = where_rows,
+    .defaults = &inject_defaults,
+    .options_size = sizeof(struct inject_options),
+    .exits = exits,
+};
+
 static const struct cmd_example clock_examples[] = {
     {"sluice sim clock advance 10s", "ten seconds pass at once"},
     {NULL, NULL},
