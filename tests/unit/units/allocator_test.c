@@ -8,161 +8,12 @@
 
 #include "base/err.h"
 #include "tests/unit/unit.h"
+#include "tests/unit/units/brute.h"
 
 enum test_limits {
-	BRUTE_MAX = 9, /* GPUs for which every partition can be tried */
+	SMALL_MAX = 9, /* GPUs of the random questions */
 	RANDOM_CASES = 3000,
 };
-
-static uint64_t random_state;
-
-static uint32_t random_below(uint32_t limit)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return (uint32_t)((random_state >> 11) % limit);
-}
-
-static void shape_set(struct allocator_topology *shape, uint32_t a, uint32_t b, int32_t weight)
-{
-	shape->weight[a][b] = shape->weight[b][a] = weight;
-}
-
-enum shape_kind { SHAPE_UNIFORM, SHAPE_RANDOM, SHAPE_FEW_VALUES, SHAPE_DGX2, SHAPE_KINDS };
-
-static void shape_make(struct allocator_topology *shape, uint32_t gpus, enum shape_kind kind)
-{
-	memset(shape, 0, sizeof(*shape));
-	shape->gpu_count = gpus;
-	for (uint32_t a = 0; a < gpus; a++) {
-		shape->numa[a] = kind == SHAPE_UNIFORM ? GPU_NUMA_NONE : (int32_t)(a * 2 / gpus);
-		for (uint32_t b = 0; b < a; b++) {
-			int32_t weight = 30;
-			if (kind == SHAPE_RANDOM)
-				weight = (int32_t)random_below(700);
-			else if (kind == SHAPE_FEW_VALUES)
-				weight = (int32_t)random_below(3) * 10;
-			else if (kind == SHAPE_DGX2)
-				weight = 600 + (a / 2 == b / 2	 ? 50
-						: a / 4 == b / 4 ? 40
-						: a / 8 == b / 8 ? 30
-								 : 10);
-			shape_set(shape, a, b, weight);
-		}
-	}
-}
-
-/* The rule of allocator.h, word by word, with sets as masks and no cleverness. */
-struct brute {
-	const struct allocator_topology *shape;
-	uint32_t available, must, size;
-	int32_t best_total;
-	bool occurs[1 << BRUTE_MAX]; /* sets that hold `must` in a partition of best_total */
-};
-
-static int32_t brute_sum(const struct allocator_topology *shape, uint32_t set)
-{
-	int32_t sum = 0;
-	for (uint32_t a = 0; a < shape->gpu_count; a++) {
-		for (uint32_t b = 0; b < a; b++) {
-			if ((set >> a & 1) && (set >> b & 1))
-				sum += shape->weight[a][b];
-		}
-	}
-	return sum;
-}
-
-/* Cuts `rest` further; `holder` is the set that holds all of must, 0 while there is none. */
-static void brute_cut(struct brute *brute, uint32_t rest, int32_t total, uint32_t holder,
-		      const uint32_t *sets, uint32_t set_count)
-{
-	if ((uint32_t)__builtin_popcount(rest) < brute->size) {
-		if (brute->must != 0 && holder == 0)
-			return;
-		total += brute_sum(brute->shape, rest);
-		if (total > brute->best_total) {
-			brute->best_total = total;
-			memset(brute->occurs, 0, sizeof(brute->occurs));
-		}
-		if (total < brute->best_total)
-			return;
-		if (brute->must != 0) {
-			brute->occurs[holder] = true;
-			return;
-		}
-		for (uint32_t i = 0; i < set_count; i++)
-			brute->occurs[sets[i]] = true;
-		return;
-	}
-	for (uint32_t set = rest; set != 0; set = (set - 1) & rest) {
-		if ((uint32_t)__builtin_popcount(set) != brute->size)
-			continue;
-		/* Sets in falling order, so that each partition is met once. */
-		if (set_count > 0 && set > sets[set_count - 1])
-			continue;
-		bool holds = brute->must != 0 && (set & brute->must) == brute->must;
-		uint32_t now[BRUTE_MAX + 1];
-		memcpy(now, sets, set_count * sizeof(*sets));
-		now[set_count] = set;
-		brute_cut(brute, rest ^ set, total + brute_sum(brute->shape, set),
-			  holds ? set : holder, now, set_count + 1);
-	}
-}
-
-static uint32_t brute_nodes(const struct allocator_topology *shape, uint32_t set)
-{
-	uint32_t count = 0;
-	for (uint32_t a = 0; a < shape->gpu_count; a++) {
-		bool first = set >> a & 1;
-		for (uint32_t b = 0; b < a; b++) {
-			if ((set >> b & 1) && shape->numa[a] == shape->numa[b])
-				first = false;
-		}
-		count += first;
-	}
-	return count;
-}
-
-/* -1: `a` comes before `b` as a list of rising indices. */
-static int brute_list_compare(uint32_t a, uint32_t b)
-{
-	for (uint32_t i = 0; i < 32; i++) {
-		bool in_a = a >> i & 1, in_b = b >> i & 1;
-		if (in_a != in_b)
-			return in_a ? -1 : 1;
-	}
-	return 0;
-}
-
-static uint32_t brute_choose(struct brute *brute)
-{
-	static const uint32_t none[1];
-	brute->best_total = INT32_MIN;
-	memset(brute->occurs, 0, sizeof(brute->occurs));
-	brute_cut(brute, brute->available, 0, 0, none, 0);
-	uint32_t best = 0;
-	for (uint32_t set = 1; set < 1u << brute->shape->gpu_count; set++) {
-		if (!brute->occurs[set])
-			continue;
-		int32_t by_sum = 1, by_left = 0;
-		int by_nodes = 0, by_list = -1;
-		if (best != 0) {
-			by_sum = brute_sum(brute->shape, set) - brute_sum(brute->shape, best);
-			by_nodes = (int)brute_nodes(brute->shape, best) -
-				   (int)brute_nodes(brute->shape, set);
-			by_left = brute_sum(brute->shape, brute->available & ~set) -
-				  brute_sum(brute->shape, brute->available & ~best);
-			by_list = brute_list_compare(set, best);
-		}
-		if (by_sum > 0 ||
-		    (by_sum == 0 &&
-		     (by_nodes > 0 ||
-		      (by_nodes == 0 && (by_left > 0 || (by_left == 0 && by_list < 0))))))
-			best = set;
-	}
-	return best;
-}
 
 /* Asks for whole GPUs by mask, in shuffled order, and returns the answer as a mask. */
 static uint32_t ask(struct allocator *allocator, uint32_t available, uint32_t must, size_t size)
@@ -218,12 +69,8 @@ static void test_equals_brute_force(void **state)
 			for (uint32_t must = 0; must <= all; must++) {
 				uint32_t musts = (uint32_t)__builtin_popcount(must);
 				for (uint32_t size = musts + 1; size < gpus; size++) {
-					struct brute brute = {.shape = &shape,
-							      .available = all,
-							      .must = must,
-							      .size = size};
 					assert_int_equal(ask(allocator, all, must, size),
-							 brute_choose(&brute));
+							 brute_choose(&shape, all, must, size));
 				}
 			}
 			assert_null(allocator_free(allocator));
@@ -236,7 +83,7 @@ static void test_equals_brute_force_on_random_questions(void **state)
 	(void)state;
 	for (int i = 0; i < RANDOM_CASES; i++) {
 		struct allocator_topology shape;
-		uint32_t gpus = 2 + random_below(BRUTE_MAX - 1);
+		uint32_t gpus = 2 + random_below(SMALL_MAX - 1);
 		shape_make(&shape, gpus, (enum shape_kind)random_below(SHAPE_KINDS));
 		struct allocator *allocator = make(&shape);
 		uint32_t available = 1 + random_below((1u << gpus) - 1);
@@ -245,8 +92,6 @@ static void test_equals_brute_force_on_random_questions(void **state)
 		uint32_t musts = (uint32_t)__builtin_popcount(must);
 		uint32_t count = (uint32_t)__builtin_popcount(available);
 		uint32_t expected;
-		struct brute brute = {
-		    .shape = &shape, .available = available, .must = must, .size = size};
 		if (musts > size)
 			expected = 0;
 		else if (musts == size)
@@ -254,7 +99,7 @@ static void test_equals_brute_force_on_random_questions(void **state)
 		else if (size >= count)
 			expected = available;
 		else
-			expected = brute_choose(&brute);
+			expected = brute_choose(&shape, available, must, size);
 		assert_int_equal(ask(allocator, available, must, size), expected);
 		assert_null(allocator_free(allocator));
 	}
@@ -550,8 +395,9 @@ static void test_weights(void **state)
 int main(void)
 {
 	const char *seed = getenv("SLUICE_TEST_SEED");
-	random_state = seed ? strtoull(seed, NULL, 10) | 1 : UINT64_C(88172645463325252);
-	print_message("seed %" PRIu64 "\n", random_state);
+	uint64_t number = seed ? strtoull(seed, NULL, 10) : UINT64_C(88172645463325252);
+	random_seed(number);
+	print_message("seed %" PRIu64 "\n", number);
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_equals_brute_force),
 	    cmocka_unit_test(test_equals_brute_force_on_random_questions),
