@@ -203,7 +203,7 @@ struct sim_gpu {
 	uint32_t health;   /* enum sim_health */
 	int32_t ambient_c; /* INT32_MIN: the model's */
 	bool fan_stuck, power_brake;
-	bool loss_logged; /* the kernel log has its XID 79 */
+	bool loss_logged;	  /* the kernel log has its XID 79 */
 	uint32_t recovery_action; /* field 230 */
 	uint32_t last_xid;
 	struct sim_ecc ecc;
