@@ -72,7 +72,7 @@ struct sim_state {
 	void *step_context;
 	struct {
 		uint32_t pid;
-		uint64_t start_time;
+		uint64_t start_time, pid_ns;
 	} dead[SIM_DEAD_MAX];
 	uint32_t dead_count;
 	_Alignas(SIM_STATE_PAGE) struct sim_machine view; /* what readers get */

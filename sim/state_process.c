@@ -107,7 +107,8 @@ static bool is_known_dead(const struct sim_state *state, const struct sim_proces
 {
 	for (uint32_t i = 0; i < state->dead_count && i < SIM_DEAD_MAX; i++) {
 		if (state->dead[i].pid == process->pid &&
-		    state->dead[i].start_time == process->start_time)
+		    state->dead[i].start_time == process->start_time &&
+		    state->dead[i].pid_ns == process->pid_ns)
 			return true;
 	}
 	return false;
@@ -129,10 +130,11 @@ uint32_t sim_state_bury(struct sim_state *state, struct sim_machine *machine, bo
 		if (!is_known_dead(state, process)) {
 			if (!look || state->is_alive(process, state->alive_context))
 				continue;
-			state->dead[state->dead_count % SIM_DEAD_MAX].pid = process->pid;
-			state->dead[state->dead_count % SIM_DEAD_MAX].start_time =
-			    process->start_time;
-			state->dead_count++;
+			uint32_t at = state->dead_count++ % SIM_DEAD_MAX;
+
+			state->dead[at].pid = process->pid;
+			state->dead[at].start_time = process->start_time;
+			state->dead[at].pid_ns = process->pid_ns;
 		}
 		*process = (struct sim_process){0};
 		found++;
