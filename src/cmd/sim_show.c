@@ -101,6 +101,16 @@ static json_t *show_processes(const struct sim_machine *machine, const struct si
 	return list;
 }
 
+/* Of the whole GPU instance. */
+static json_t *show_attributes(const struct sim_mig_profile *profile)
+{
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sm", number(profile->sm_count),
+			 "copy", number(profile->copy_engines), "decoders",
+			 number(profile->decoders), "encoders", number(profile->encoders), "jpegs",
+			 number(profile->jpegs), "ofas", number(profile->ofas), "gi_slices",
+			 number(profile->slices));
+}
+
 static json_t *show_instances(const struct sim_machine *machine, uint32_t index)
 {
 	const struct sim_gpu *gpu = &machine->gpu[index];
@@ -114,13 +124,13 @@ static json_t *show_instances(const struct sim_machine *machine, uint32_t index)
 				continue;
 			const struct sim_mig_profile *profile = &model->mig_profile[gi->profile];
 			(void)json_array_append_new(
-			    list,
-			    json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o}", "gi",
-				      number(gi->id), "ci", number(ci->id), "uuid", ci->uuid,
-				      "profile", profile->name, "start", number(gi->start),
-				      "slices", number(ci->slices), "memory_mib",
-				      number(profile->memory_mib), "memory_used",
-				      number(sim_physics_memory_used(machine, index, gi->id))));
+			    list, json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "gi",
+					    number(gi->id), "ci", number(ci->id), "uuid", ci->uuid,
+					    "profile", profile->name, "start", number(gi->start),
+					    "slices", number(ci->slices), "memory_mib",
+					    number(profile->memory_mib), "memory_used",
+					    number(sim_physics_memory_used(machine, index, gi->id)),
+					    "attributes", show_attributes(profile)));
 		}
 	}
 	return list;
@@ -195,7 +205,12 @@ static void set_readings(json_t *json, const struct sim_machine *machine, uint32
 	(void)json_object_set_new(
 	    json, "clocks",
 	    json_pack("{s:o, s:o}", "sm", number(gpu->sm_mhz), "mem", number(gpu->mem_mhz)));
+	(void)json_object_set_new(json, "clocks_max",
+				  json_pack("{s:o, s:o}", "sm", number(model->sm_max_mhz), "mem",
+					    number(model->mem_max_mhz)));
 	(void)json_object_set_new(json, "pstate", number(gpu->pstate));
+	(void)json_object_set_new(json, "compute_mode", number(gpu->compute_mode));
+	(void)json_object_set_new(json, "persistence", json_boolean(gpu->persistence));
 	(void)json_object_set_new(json, "fan_percent",
 				  model->fan_count ? number(gpu->fan_permille / 10) : json_null());
 	(void)json_object_set_new(
@@ -205,6 +220,26 @@ static void set_readings(json_t *json, const struct sim_machine *machine, uint32
 		      number(model->pcie_width_max), "replays", number(gpu->pcie_replays),
 		      "tx_bytes", number(gpu->pcie_tx_bytes), "rx_bytes",
 		      number(gpu->pcie_rx_bytes)));
+}
+
+/* What never changes while the machine runs. */
+static json_t *show_model(const struct sim_model *model)
+{
+	char capability[24];
+	(void)snprintf(capability, sizeof(capability), "%u.%u", model->cc_major, model->cc_minor);
+	return json_pack("{s:o, s:o, s:s, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+			 "s:o, s:o, s:o, s:b, s:b}",
+			 "brand", number(model->brand), "architecture", number(model->architecture),
+			 "compute_capability", capability, "pci_device_id",
+			 number(model->pci_device_id), "pci_subsystem_id",
+			 number(model->pci_subsystem_id), "vbios", model->vbios, "part_number",
+			 model->part_number, "cores", number(model->core_count), "sm",
+			 number(model->sm_count), "fans", number(model->fan_count), "power_min_mw",
+			 number(model->power_min_mw), "power_max_mw", number(model->power_max_mw),
+			 "power_default_mw", number(model->power_default_mw), "slowdown_c",
+			 number(model->slowdown_c), "shutdown_c", number(model->shutdown_c),
+			 "gpu_max_c", number(model->gpu_max_c), "mem_max_c",
+			 number(model->mem_max_c), "ecc", model->has_ecc, "mig", model->has_mig);
 }
 
 static json_t *show_gpu(const struct sim_machine *machine, uint32_t index)
@@ -217,6 +252,7 @@ static json_t *show_gpu(const struct sim_machine *machine, uint32_t index)
 				 "uuid", gpu->uuid, "minor", number(gpu->minor), "name",
 				 sim_model_of(machine, gpu)->name, "serial", gpu->serial,
 				 "pci_bus_id", bus, "numa_node", gpu->numa_node);
+	(void)json_object_set_new(json, "model", show_model(sim_model_of(machine, gpu)));
 	set_readings(json, machine, index);
 	set_errors(json, gpu);
 	(void)json_object_set_new(json, "mig",
