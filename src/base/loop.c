@@ -303,7 +303,6 @@ struct loop *loop_free(struct loop *loop)
 	if (!loop)
 		return NULL;
 	loop_run_deferred(loop);
-	assert(loop->timer_count == 0); /* somebody still points at the loop */
 	if (loop->base) {
 		(void)event_del(&loop->alarm);
 		(void)event_del(&loop->limit);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 static void test_empty_allocates_nothing(void **state)
@@ -114,6 +115,33 @@ static void test_take(void **state)
 	free(text);
 }
 
+static int use_buf(void *context)
+{
+	_cleanup_buf_ struct buf buf;
+	buf_init(&buf, 10000);
+	for (int i = 0; i < 1000; i++) {
+		size_t before = buf.length;
+		int rc = buf_printf(&buf, "%d,", i);
+		if (rc < 0) {
+			assert_int_equal(buf.length, before);
+			return rc;
+		}
+	}
+	char *text = buf_take(&buf);
+	assert_non_null(text);
+	free(text);
+	text = buf_take(&buf);
+	if (!text)
+		return -ENOMEM;
+	free(text);
+	return 0;
+}
+
+static void test_out_of_memory(void **state)
+{
+	assert_true(failmalloc_each(use_buf, NULL) > 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -125,6 +153,7 @@ int main(void)
 	    cmocka_unit_test(test_consume_and_clear),
 	    cmocka_unit_test(test_reserve_then_fill),
 	    cmocka_unit_test(test_take),
+	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 enum { DEADLINE_S = 20, MANY = 40 };
@@ -443,6 +444,29 @@ static void test_without_pidfd_open(void **state)
 	child_free(child);
 }
 
+static int use_child(void *context)
+{
+	const char *argv[] = {"true", NULL};
+	struct child_spec spec = {.path = "true", .argv = (char *const *)argv};
+	struct err err = {0};
+	unsigned before = scene.ended;
+	struct child *child = child_start(scene.set, &spec, on_end, NULL, &err);
+	if (child)
+		run_until_ended(before + 1);
+	child = child_free(child);
+	assert_int_equal(loop_pass(scene.loop, 0, NULL), 0);
+	return child_set_count(scene.set) == 0 ? err.code : -EBUSY;
+}
+
+/* Where watching the pidfd fails for want of memory, SIGCHLD tells. */
+static void test_out_of_memory(void **state)
+{
+	struct child *first = start("exit 0"); /* what the loop allocates once */
+	run_until_ended(1);
+	child_free(first);
+	assert_true(failmalloc_each(use_child, NULL) >= 2);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1)
@@ -466,6 +490,7 @@ int main(int argc, char **argv)
 	    BOTH(test_reaped_by_somebody_else),
 	    BOTH(test_set_freed_with_children),
 	    cmocka_unit_test_setup_teardown(test_without_pidfd_open, setup_no_pidfd, teardown),
+	    cmocka_unit_test_setup_teardown(test_out_of_memory, setup_pidfd, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 struct scene {
@@ -96,6 +97,7 @@ static void test_terminal_gets_text(void **state)
 	assert_true(terminal >= 0);
 	struct log_options options = {.fd = terminal};
 	struct log *log = log_new(&options, NULL);
+	assert_non_null(log);
 	assert_int_equal(log_format_of(log), LOG_FORMAT_TEXT);
 	log_write(log, LOG_LEVEL_ERROR, NULL, "hot");
 	char out[256] = {0};
@@ -263,6 +265,32 @@ static void test_unknown_format(void **state)
 	assert_int_equal(err.code, -EINVAL);
 }
 
+static int use_log(void *context)
+{
+	static const enum log_format formats[] = {LOG_FORMAT_TEXT, LOG_FORMAT_JSON,
+						  LOG_FORMAT_JOURNAL};
+	struct err err = {0};
+	for (int i = 0; i < 3; i++) {
+		struct log_options options = {
+		    .format = formats[i], .fd = scene.ends[1], .journal_path = scene.path};
+		struct log *log = log_new(&options, &err);
+		if (!log)
+			return err.code;
+		struct log_field fields[] = {{"A", "b"}, {0}};
+		log_write(log, LOG_LEVEL_INFO, fields, "message %d", i);
+		log = log_free(log);
+		(void)piped();
+		char data[256];
+		(void)recv(scene.journal, data, sizeof(data), 0);
+	}
+	return 0;
+}
+
+static void test_out_of_memory(void **state)
+{
+	assert_true(failmalloc_each(use_log, NULL) > 10);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -277,6 +305,7 @@ int main(void)
 	    TEST(test_a_full_pipe_loses_entries_and_says_so),
 	    TEST(test_a_full_journal_does_not_block),
 	    TEST(test_unknown_format),
+	    TEST(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 enum { DEADLINE_S = 20 };
@@ -115,6 +116,7 @@ static void test_restarting_inside_the_callback(void **state)
 	struct ticker ticker = {.loop = *state};
 	uint64_t start = loop_now_ns(*state);
 	ticker.timer = loop_timer_new(*state, on_tick, &ticker, NULL);
+	assert_non_null(ticker.timer);
 	loop_timer_start(ticker.timer, 100);
 	assert_int_equal(loop_advance(*state, 1000, NULL), 0);
 	assert_int_equal(ticker.count, 4);
@@ -132,8 +134,10 @@ static void on_again(void *context)
 static void test_a_timer_for_now_does_not_starve_the_loop(void **state)
 {
 	struct loop *loop = loop_new(LOOP_REAL, NULL);
+	assert_non_null(loop);
 	struct ticker ticker = {.loop = loop};
 	ticker.timer = loop_timer_new(loop, on_again, &ticker, NULL);
+	assert_non_null(ticker.timer);
 	loop_timer_start(ticker.timer, 0);
 	assert_int_equal(loop_pass(loop, CLOCK_NS_PER_S, NULL), 0);
 	assert_int_equal(ticker.count, 1);
@@ -151,7 +155,9 @@ static void test_real_timers_are_not_early(void **state)
 {
 	uint64_t start = unit_now_ns();
 	struct loop_timer *timer = loop_timer_new(*state, on_stop, *state, NULL);
+	assert_non_null(timer);
 	struct loop_timer *never = loop_timer_new(*state, on_letter, letter('n'), NULL);
+	assert_non_null(never);
 	loop_timer_start(timer, 3 * CLOCK_NS_PER_MS);
 	loop_timer_start(never, UINT64_MAX);
 	assert_int_equal(loop_run(*state, NULL), 0);
@@ -336,6 +342,44 @@ static void test_a_pass_ends_at_its_limit(void **state)
 	assert_true(unit_now_ns() - start >= CLOCK_NS_PER_MS);
 }
 
+static int use_loop(void *context)
+{
+	struct err err = {0};
+	struct loop *loop = loop_new(LOOP_REAL, &err);
+	struct loop_timer *timers[20] = {NULL};
+	struct loop_fd *watch = NULL;
+	struct loop_signal *signal = NULL;
+	if (!loop)
+		return err.code;
+	for (int i = 0; i < 20 && err.code == 0; i++) {
+		timers[i] = loop_timer_new(loop, on_stop, loop, &err);
+		if (timers[i])
+			loop_timer_start(timers[i], 0);
+	}
+	if (err.code == 0)
+		watch = loop_fd_new(loop, *(int *)context, LOOP_READ, on_fd, NULL, &err);
+	if (err.code == 0)
+		signal = loop_signal_new(loop, SIGUSR2, on_stop, loop, &err);
+	if (err.code == 0)
+		(void)loop_pass(loop, 0, &err);
+	for (int i = 0; i < 20; i++)
+		timers[i] = loop_timer_free(timers[i]);
+	watch = loop_fd_free(watch);
+	signal = loop_signal_free(signal);
+	loop = loop_free(loop);
+	trace[0] = '\0';
+	return err.code;
+}
+
+static void test_out_of_memory(void **state)
+{
+	int ends[2];
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	assert_true(failmalloc_each(use_loop, &ends[0]) > 25);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+}
+
 int main(void)
 {
 #define TEST(name)	cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -352,6 +396,7 @@ int main(void)
 	    TEST(test_posting_from_threads),
 	    TEST(test_tasks_once_in_order_and_cancelled),
 	    TEST(test_a_pass_ends_at_its_limit),
+	    TEST(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

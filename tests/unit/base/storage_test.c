@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 enum { JOBS = 200, DEADLINE_S = 20 };
@@ -39,7 +40,7 @@ static int setup(void **state)
 	scene.loop = loop_new(LOOP_FAKE, NULL);
 	scene.loop_thread = pthread_self();
 	assert_int_equal(sem_init(&scene.gate, 0, 0), 0);
-	scene.storage = storage_new(scene.loop, JOBS, NULL);
+	scene.storage = scene.loop ? storage_new(scene.loop, JOBS, NULL) : NULL;
 	return scene.loop && scene.storage ? 0 : -1;
 }
 
@@ -165,6 +166,19 @@ static void test_nothing_is_taken_while_closing(void **state)
 	assert_null(storage_close(NULL));
 }
 
+static int use_storage(void *context)
+{
+	struct err err = {0};
+	struct storage *storage = storage_new(scene.loop, 4, &err);
+	storage = storage_close(storage);
+	return err.code;
+}
+
+static void test_out_of_memory(void **state)
+{
+	assert_true(failmalloc_each(use_storage, NULL) >= 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -174,6 +188,7 @@ int main(void)
 	    TEST(test_close_drains),
 	    TEST(test_done_may_hand_in_the_next),
 	    TEST(test_nothing_is_taken_while_closing),
+	    TEST(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "unit/cmd/sample.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 static const char *text_of(const json_t *object, const char *key)
@@ -47,8 +50,32 @@ static void test_dump(void **state)
 	free(err);
 }
 
+/* Either the whole tree comes out, or an error and exit code 1. */
+static int use_dump(void *context)
+{
+	FILE *saved[2] = {stdout, stderr};
+	const char *argv[] = {"sluice", "__dump", NULL};
+	stdout = context;
+	stderr = context;
+	int exit_code = cmd_main(&sample_root, 2, (char **)argv);
+	stdout = saved[0];
+	stderr = saved[1];
+	return exit_code == CMD_EXIT_FAILED ? -ENOMEM : exit_code;
+}
+
+static void test_out_of_memory(void **state)
+{
+	FILE *null = fopen("/dev/null", "we");
+	assert_non_null(null);
+	assert_true(failmalloc_each(use_dump, null) > 500);
+	(void)fclose(null);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_dump)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_dump),
+	    cmocka_unit_test(test_out_of_memory),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

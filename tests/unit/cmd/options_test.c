@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "unit/cmd/sample.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 static int parse(struct sample_options *values, struct option_result *result, struct err *err,
@@ -156,6 +157,21 @@ static void test_words_and_names(void **state)
 	}
 }
 
+static int use_options(void *context)
+{
+	struct sample_options values = {0};
+	struct option_result result;
+	struct err err = {0};
+	int rc = PARSE("-e", "A=1", "-e", "B=2", "--gpus=3");
+	options_done(sample_rows, &values);
+	return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+	assert_int_equal(failmalloc_each(use_options, NULL), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -165,6 +181,7 @@ int main(void)
 	    cmocka_unit_test(test_wrong),
 	    cmocka_unit_test(test_help_wins_and_required),
 	    cmocka_unit_test(test_words_and_names),
+	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

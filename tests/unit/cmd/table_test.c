@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 static const struct table_column columns[] = {
@@ -32,6 +33,7 @@ static void expect(const struct table *table, size_t width, const char *text)
 static void test_alignment(void **state)
 {
 	_cleanup_table_ struct table *table = table_new(columns, 4);
+	assert_non_null(table);
 	expect(table, 0, "GPU  NAME  MEM  STATE\n");
 	table_addf(table, "%d", 0);
 	table_add(table, "NVIDIA A100");
@@ -49,6 +51,7 @@ static void test_hostile_and_wide_cells(void **state)
 {
 	static const struct table_column two[] = {{.title = "A"}, {.title = "B"}};
 	_cleanup_table_ struct table *table = table_new(two, 2);
+	assert_non_null(table);
 	table_add(table, "\x1b[2J\n");
 	table_add(table, NULL);
 	table_add(table, "\xe6\xbc\xa2");
@@ -65,6 +68,7 @@ static void test_hostile_and_wide_cells(void **state)
 static void test_shrinks_to_the_terminal(void **state)
 {
 	_cleanup_table_ struct table *table = table_new(columns, 4);
+	assert_non_null(table);
 	table_add(table, "0");
 	table_add(table, "NVIDIA A100-SXM4-40GB");
 	table_add(table, "40 GiB");
@@ -81,6 +85,7 @@ static void test_long_cells_are_cut(void **state)
 {
 	static const struct table_column one[] = {{.title = "A"}};
 	_cleanup_table_ struct table *table = table_new(one, 1);
+	assert_non_null(table);
 	char *text = malloc(3 * TABLE_CELL_MAX);
 	assert_non_null(text);
 	memset(text, 'a', 3 * TABLE_CELL_MAX - 1);
@@ -100,6 +105,7 @@ static void test_long_cells_are_cut(void **state)
 static void test_write_errors(void **state)
 {
 	_cleanup_table_ struct table *table = table_new(columns, 4);
+	assert_non_null(table);
 	struct err err = {0};
 	FILE *full = fopen("/dev/full", "we");
 	assert_non_null(full);
@@ -129,6 +135,31 @@ static void test_json(void **state)
 	free(out);
 }
 
+static int use_table(void *context)
+{
+	struct err err = {0};
+	struct table *table = table_new(columns, 4);
+	if (!table)
+		return -ENOMEM;
+	for (int i = 0; i < 200; i++)
+		table_addf(table, "cell %d", i);
+	int rc = table_print(table, context, 0, &err);
+	table = table_free(table);
+	json_t *json = rc < 0 ? NULL : table_json_text("text\xff");
+	if (rc == 0)
+		rc = table_print_json(json, context, &err);
+	json_decref(json);
+	return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+	FILE *null = fopen("/dev/null", "we");
+	assert_non_null(null);
+	assert_true(failmalloc_each(use_table, null) > 200);
+	(void)fclose(null);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -138,6 +169,7 @@ int main(void)
 	    cmocka_unit_test(test_long_cells_are_cut),
 	    cmocka_unit_test(test_write_errors),
 	    cmocka_unit_test(test_json),
+	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

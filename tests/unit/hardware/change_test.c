@@ -14,8 +14,10 @@ static void make(struct inventory *out, uint32_t count, uint32_t migs)
 	(void)snprintf(out->driver_version, sizeof(out->driver_version), "580.1");
 	out->gpu_count = count;
 	out->gpus = calloc(count, sizeof(*out->gpus));
+	assert_non_null(out->gpus);
 	out->mig_count = migs;
 	out->migs = migs ? calloc(migs, sizeof(*out->migs)) : NULL;
+	assert_true(out->migs || migs == 0);
 	assert_non_null(out->gpus);
 	for (uint32_t i = 0; i < count; i++) {
 		struct gpu *gpu = &out->gpus[i];
