@@ -45,7 +45,7 @@ enum nvml_sizes {
 	NVML_MIG_PROFILE_END = 17,
 	NVML_BRIDGE_MAX = 128,
 	NVML_CLOCK_DOMAIN_MAX = 32,
-	NVML_GPM_METRIC_MAX = 333, /* of the structure's array; never touched as a whole */
+	NVML_GPM_ARRAY = 333, /* of the structure's array; never touched as a whole */
 };
 
 enum nvml_value_type {
@@ -233,7 +233,7 @@ struct nvml_gpm_metrics_get {
 	unsigned version;
 	unsigned count;
 	void *sample[2];
-	struct nvml_gpm_metric metric[NVML_GPM_METRIC_MAX];
+	struct nvml_gpm_metric metric[NVML_GPM_ARRAY];
 };
 
 struct nvml_gpm_support {

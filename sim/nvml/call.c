@@ -22,6 +22,7 @@ static struct {
 	_Atomic uint32_t seen;
 } call_seen[SIM_RULE_MAX];
 
+/* Without "nvml". */
 static const char *call_name(unsigned function)
 {
 	return function_names + function_row[function].name;
@@ -63,7 +64,7 @@ static void call_write_log(const struct call *call)
 		snprintf(device, sizeof(device), "%u/%u/%u", call->gpu, call->gi, call->ci);
 	else if (call->gpu != SIM_WHOLE_GPU)
 		snprintf(device, sizeof(device), "%u", call->gpu);
-	int length = snprintf(line, sizeof(line), "%lld.%06ld %d %ld %s %s %u %llu\n",
+	int length = snprintf(line, sizeof(line), "%lld.%06ld %d %ld nvml%s %s %u %llu\n",
 			      (long long)now.tv_sec, now.tv_nsec / 1000, getpid(),
 			      syscall(SYS_gettid), call_name(call->function), device, call->result,
 			      (unsigned long long)(call_now_ns() - call->began_ns) / 1000);
@@ -77,6 +78,10 @@ static bool call_names_match(const char *rule, const char *name)
 	size_t length = strnlen(rule, 80);
 	if (length == 3 && memcmp(rule, "any", 3) == 0)
 		return true;
+	if (length < 4 || memcmp(rule, "nvml", 4) != 0)
+		return false;
+	rule += 4;
+	length -= 4;
 	if (strncmp(rule, name, length) != 0)
 		return false;
 	return name[length] == '\0' || (name[length] == '_' && name[length + 1] == 'v' &&

@@ -29,8 +29,8 @@ struct function_row {
 	uint8_t handle;
 };
 extern const struct function_row function_row[];
-extern const char function_names[];
-extern const int nvml_age; /* of the library being built: 470, 535, 580, 590 */
+extern const char function_names[]; /* without the "nvml" that all have */
+extern const int nvml_age;	    /* of the library being built: 470, 535, 580, 590 */
 
 struct call {
 	struct session *session;	   /* NULL when the library is not initialised */

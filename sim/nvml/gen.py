@@ -112,9 +112,9 @@ def entry_source(functions):
     for f in functions:
         handle = (f.handle or "none").upper()
         rows.append(f"\t{{{offset}, KIND_{f.kind.upper()}, HANDLE_{handle}}},")
-        offset += len(f.name) + 1
+        offset += len(f.name) - len("nvml") + 1
     out += ["const struct function_row function_row[] = {"] + rows + ["};"]
-    out += ["const char function_names[] ="] + [f'\t"{f.name}\\0"' for f in functions] + [";"]
+    out += ["const char function_names[] ="] + [f'\t"{f.name[4:]}\\0"' for f in functions] + [";"]
     for f in functions:
         if f.kind == "stub":
             out.append(f.stub())
