@@ -142,8 +142,10 @@ static struct sim_machine *begin_write(struct sim_state *state, bool wait)
 		(void)pthread_mutex_unlock(lock);
 		return NULL;
 	}
-	(void)sim_state_bury(state, &state->draft, true);
+	/* who has died worked until now: readers have counted that work already, and counters that
+	 * they have shown must not go back */
 	sim_physics_advance(&state->draft, sim_state_now_tick(state, &state->draft));
+	(void)sim_state_bury(state, &state->draft, true);
 	return &state->draft;
 }
 
