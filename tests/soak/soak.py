@@ -41,6 +41,18 @@ INVARIANTS = {
 }
 
 
+def family(pid):
+    """A process and all of its descendants, as far as they still live."""
+    found = [pid]
+    for parent in found:
+        try:
+            with open(f"/proc/{parent}/task/{parent}/children", encoding="ascii") as file:
+                found += [int(child) for child in file.read().split()]
+        except OSError:
+            pass
+    return found
+
+
 class Broken(Exception):
     """An invariant does not hold."""
 
@@ -170,8 +182,8 @@ class Storm:
             if how < 0.4:
                 self.finish(process)
             elif how < 0.7:
-                # Only the process that was typed; its supervisor and the job are on their own.
-                self.kill_one(process, chance.uniform(0, 0.4))
+                # One process only: what was typed, its supervisor, or something of the job.
+                self.kill_one(process, chance)
             else:
                 if self.kill_after(process, chance.uniform(0, 0.4)):
                     self.count("jobs killed")
@@ -188,16 +200,20 @@ class Storm:
             raise Broken("tokens", f"a job that nobody killed exited with {process.returncode}: {err}")
         self.count("jobs finished")
 
-    def kill_one(self, process, seconds):
+    def kill_one(self, process, chance):
         try:
-            process.wait(timeout=seconds)
+            process.wait(timeout=chance.uniform(0, 0.4))
         except subprocess.TimeoutExpired:
-            process.kill()
-            self.count("jobs killed")
+            victim = chance.choice(family(process.pid))
+            try:
+                os.kill(victim, signal.SIGKILL)
+                self.count("jobs killed in part")
+            except ProcessLookupError:
+                pass  # it ended by itself meanwhile
         try:
             process.communicate(timeout=ANSWER_S)
         except subprocess.TimeoutExpired:
-            raise Broken("leaks", "a job outlived its killed parent") from None
+            raise Broken("leaks", "a job outlived the process of it that was killed") from None
 
     def check_violations(self):
         path = os.path.join(self.held, "violations")
