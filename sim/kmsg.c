@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sim/error.h"
@@ -93,6 +94,18 @@ static size_t escape(char *out, size_t size, const char *text)
 	return length;
 }
 
+/* Readers compare the stamps with CLOCK_MONOTONIC, as the kernel's own are; on a virtual clock the
+ * machine's time is the only one there is. */
+static unsigned long long kmsg_stamp_usec(const struct sim_machine *machine)
+{
+	struct timespec now;
+
+	if (machine->clock == SIM_CLOCK_REAL && clock_gettime(CLOCK_MONOTONIC, &now) == 0)
+		return (unsigned long long)now.tv_sec * 1000000 +
+		       (unsigned long long)now.tv_nsec / 1000;
+	return (unsigned long long)machine->tick * USEC_PER_TICK;
+}
+
 int sim_kmsg_line(struct sim_machine *machine, uint32_t priority, const char *device,
 		  struct sim_error *error, const char *format, ...)
 {
@@ -102,9 +115,9 @@ int sim_kmsg_line(struct sim_machine *machine, uint32_t priority, const char *de
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	(void)escape(escaped, sizeof(escaped), text);
-	int length = snprintf(record, sizeof(record), "%u,%llu,%llu,-;%s\n", priority,
-			      (unsigned long long)machine->kmsg_seq,
-			      (unsigned long long)machine->tick * USEC_PER_TICK, escaped);
+	int length =
+	    snprintf(record, sizeof(record), "%u,%llu,%llu,-;%s\n", priority,
+		     (unsigned long long)machine->kmsg_seq, kmsg_stamp_usec(machine), escaped);
 	if (device)
 		length += snprintf(record + length, sizeof(record) - (size_t)length,
 				   " SUBSYSTEM=pci\n DEVICE=%s\n", device);
@@ -253,11 +266,10 @@ int sim_kmsg_flood(struct sim_machine *machine, uint32_t count, struct sim_error
 		return -1;
 	for (uint32_t i = 0; i < count; i++) {
 		char record[128];
-		int length =
-		    snprintf(record, sizeof(record),
-			     "%d,%llu,%llu,-;simulated: record %u of %u of a flood\n",
-			     SIM_KMSG_INFO, (unsigned long long)machine->kmsg_seq,
-			     (unsigned long long)machine->tick * USEC_PER_TICK, i + 1, count);
+		int length = snprintf(record, sizeof(record),
+				      "%d,%llu,%llu,-;simulated: record %u of %u of a flood\n",
+				      SIM_KMSG_INFO, (unsigned long long)machine->kmsg_seq,
+				      kmsg_stamp_usec(machine), i + 1, count);
 		if (write(fd, record, (size_t)length) != (ssize_t)length) {
 			(void)close(fd);
 			return sim_fail(error, SIM_EXIT_FAILED, "cannot write '%s/kmsg': %s",

@@ -8,6 +8,7 @@ import shutil
 import stat
 import struct
 import subprocess
+import time
 
 import pytest
 
@@ -418,3 +419,19 @@ def test_exec_with_mounts(machine):
     assert "0000:07:00.0\n" in reply.out and "0x10de\n" in reply.out
     assert "/sys/devices/pci0000:00/" in reply.out and reply.out.endswith("fine\n"), reply
     assert not os.path.exists("/dev/nvidia0") or os.path.exists("/proc/driver/nvidia/version")
+
+
+def test_kernel_log_is_stamped_with_the_monotonic_clock(machine):
+    """Readers take the age of a record from it; only a virtual machine has a time of its own."""
+    machine.start("t4x1")
+    before = time.monotonic_ns() // 1000
+    machine.sim("inject", "xid", "13", "--gpu", "0")
+    stamp = int(machine.read("kmsg").splitlines()[0].split(",")[2])
+    assert before <= stamp <= time.monotonic_ns() // 1000
+
+
+def test_kernel_log_of_a_virtual_machine_has_its_time(machine):
+    machine.start("t4x1", "--clock", "virtual")
+    machine.sim("clock", "advance", "90s")
+    machine.sim("inject", "xid", "13", "--gpu", "0")
+    assert machine.read("kmsg").splitlines()[0].split(",")[2] == "90000000"
