@@ -178,6 +178,13 @@ int sim_fault_inject(struct sim_machine *machine, const struct sim_fault *fault,
 	return kind->apply(machine, fault, error);
 }
 
+/* The kernel module is that of the library again. */
+static void same_versions(struct sim_machine *machine)
+{
+	(void)snprintf(machine->kernel_driver_version, sizeof(machine->kernel_driver_version), "%s",
+		       machine->driver_version);
+}
+
 static void heal_links(struct sim_machine *machine, uint32_t index)
 {
 	struct sim_gpu *gpu = &machine->gpu[index];
@@ -230,7 +237,7 @@ int sim_fault_heal(struct sim_machine *machine, uint32_t gpu, struct sim_error *
 	memset(machine->rule, 0, sizeof(machine->rule));
 	memset(machine->missed_xid, 0, sizeof(machine->missed_xid));
 	machine->driver_state = SIM_DRIVER_OK;
-	machine->kernel_driver_version[0] = '\0';
+	same_versions(machine);
 	return 0;
 }
 
@@ -252,7 +259,7 @@ static bool end_driver(struct sim_machine *machine, const struct sim_fault *faul
 	for (size_t i = 0; i < 3; i++) {
 		if (strcmp(driver[i], fault->kind) == 0) {
 			machine->driver_state = SIM_DRIVER_OK;
-			machine->kernel_driver_version[0] = '\0';
+			same_versions(machine);
 			return true;
 		}
 		if (strcmp(rules[i], fault->kind) == 0) {
@@ -342,7 +349,7 @@ int sim_fault_reload_driver(struct sim_machine *machine, struct sim_error *error
 		memset(gpu->pcie_errors, 0, sizeof(gpu->pcie_errors));
 	}
 	machine->driver_state = SIM_DRIVER_OK;
-	machine->kernel_driver_version[0] = '\0';
+	same_versions(machine);
 	machine->driver_loads++;
 	return 0;
 }
