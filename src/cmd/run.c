@@ -190,8 +190,8 @@ static bool run_find_runtime_dir(struct run *run, bool *out_explicit)
 static int run_open_place(struct run *run, struct err *err)
 {
 	const char *sim_state = getenv("SLUICE_SIM_STATE");
-	if (sim_state && !*sim_state)
-		sim_state = NULL;
+	if (sim_state && (!*sim_state || !file_exists(sim_state)))
+		sim_state = NULL; /* the look at the driver says what that means */
 	bool is_explicit;
 	bool found = run_find_runtime_dir(run, &is_explicit);
 	int result = token_place_open(found ? run->runtime_dir : NULL, sim_state, &run->place, err);
