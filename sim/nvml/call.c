@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "follow.h"
 #include "handle.h"
 #include "impl.h"
 #include "session.h"
@@ -220,6 +221,7 @@ static bool call_enter(struct call *call, unsigned function, const void *handle)
 	call->session = session_ref();
 	call->machine = NULL;
 	call->change = NULL;
+	call->in_trees = false;
 	call->function = function;
 	call->result = NVML_UNINITIALIZED;
 	call->gpu = call->gi = call->ci = SIM_WHOLE_GPU;
@@ -277,6 +279,8 @@ unsigned call_end(struct call *call)
 {
 	if (!call->session)
 		return call->result;
+	if (call->change && call->result == NVML_OK && call->in_trees)
+		follow_machine(call->change);
 	if (call->change && call->result == NVML_OK)
 		sim_state_commit(call->session->state);
 	else if (call->change)

@@ -40,6 +40,7 @@ struct call {
 	/* What the handle says: index into machine->gpu, and slots of the instances; SIM_WHOLE_GPU
 	 * when it says nothing. */
 	uint32_t gpu, gi, ci;
+	bool in_trees;	   /* write: the change shows in the files around the driver */
 	uint64_t began_ns; /* 0: no log line wanted */
 };
 

@@ -520,6 +520,7 @@ static unsigned mig_create_gi(struct call *call, unsigned id, uint32_t start, vo
 		return result;
 	if (!call_gpu(call)->mig_current)
 		return NVML_NOT_SUPPORTED;
+	call->in_trees = true;
 	result = sim_mig_create_gi(call->change, call->gpu, row, start, &slot);
 	if (result != NVML_OK)
 		return result;
@@ -541,6 +542,7 @@ unsigned impl_DeviceCreateGpuInstanceWithPlacement(struct call *call, unsigned i
 
 unsigned impl_GpuInstanceDestroy(struct call *call)
 {
+	call->in_trees = true;
 	return sim_mig_destroy_gi(call->change, call->gpu, call->gi);
 }
 
@@ -548,6 +550,7 @@ unsigned impl_GpuInstanceCreateComputeInstance(struct call *call, unsigned profi
 {
 	uint32_t slices = 0, slot = 0;
 	unsigned result = mig_ci_row(call, profile, &slices);
+	call->in_trees = true;
 	if (result == NVML_OK)
 		result = sim_mig_create_ci(call->change, call->gpu, call->gi, slices, &slot);
 	if (result != NVML_OK)
@@ -574,5 +577,6 @@ unsigned impl_GpuInstanceCreateComputeInstanceWithPlacement(struct call *call, u
 
 unsigned impl_ComputeInstanceDestroy(struct call *call)
 {
+	call->in_trees = true;
 	return sim_mig_destroy_ci(call->change, call->gpu, call->gi, call->ci);
 }

@@ -4,6 +4,11 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sim/error.h"
+#include "sim/trees.h"
 
 static void open_mig(struct rig *rig, const char *layout)
 {
@@ -224,6 +229,48 @@ static void test_handles_never_run_out(void **unused)
 	rig_close(&rig);
 }
 
+static void give_root(struct sim_machine *machine, void *context)
+{
+	struct sim_error error = {0};
+	machine->dev_style = SIM_DEV_FILE;
+	snprintf(machine->root, sizeof(machine->root), "%s", (const char *)context);
+	if (sim_trees_sync(machine, &error) != 0)
+		fail_msg("%s", error.text);
+}
+
+static bool is_there(const struct rig *rig, const char *what)
+{
+	char path[SIM_PATH_MAX + 128];
+	snprintf(path, sizeof(path), "%s/root/proc/driver/nvidia/capabilities/gpu0/mig/%s/access",
+		 rig->directory, what);
+	return access(path, F_OK) == 0;
+}
+
+/* Who divides a GPU through the library finds the instances' capability files. */
+static void test_files_follow(void **unused)
+{
+	struct rig rig;
+	void *gi = NULL, *ci = NULL;
+	char root[SIM_PATH_MAX];
+	(void)unused;
+	open_mig(&rig, "empty");
+	snprintf(root, sizeof(root), "%s/root", rig.directory);
+	assert_int_equal(mkdir(root, 0755), 0);
+	rig_change(&rig, give_root, root);
+	assert_false(is_there(&rig, "gi0"));
+	assert_int_equal(CALL3(&rig, "nvmlDeviceCreateGpuInstance", rig_gpu(&rig, 0), 0, &gi),
+			 NVML_OK);
+	assert_true(is_there(&rig, "gi0"));
+	assert_false(is_there(&rig, "gi0/ci0"));
+	assert_int_equal(CALL3(&rig, "nvmlGpuInstanceCreateComputeInstance", gi, 4, &ci), NVML_OK);
+	assert_true(is_there(&rig, "gi0/ci0"));
+	assert_int_equal(CALL1(&rig, "nvmlComputeInstanceDestroy", ci), NVML_OK);
+	assert_false(is_there(&rig, "gi0/ci0"));
+	assert_int_equal(CALL1(&rig, "nvmlGpuInstanceDestroy", gi), NVML_OK);
+	assert_false(is_there(&rig, "gi0"));
+	rig_close(&rig);
+}
+
 static void test_mode(void **unused)
 {
 	struct rig rig;
@@ -255,6 +302,7 @@ int main(void)
 	    cmocka_unit_test(test_profiles),
 	    cmocka_unit_test(test_create_and_destroy),
 	    cmocka_unit_test(test_handles_never_run_out),
+	    cmocka_unit_test(test_files_follow),
 	    cmocka_unit_test(test_mode),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
