@@ -103,6 +103,16 @@ bool kmsg_parse_sequence(const char *record, size_t length, uint64_t *out)
 	return true;
 }
 
+bool kmsg_parse_time(const char *record, size_t length, uint64_t *out_us)
+{
+	struct cursor cursor = {record, length};
+	uint64_t facility, sequence, time_us;
+	if (length > KMSG_RECORD_MAX || !take_head(&cursor, &facility, &sequence, &time_us))
+		return false;
+	*out_us = time_us;
+	return true;
+}
+
 static void keep_text(const struct cursor *cursor, char out[KMSG_TEXT_MAX])
 {
 	size_t n = cursor->left < KMSG_TEXT_MAX - 1 ? cursor->left : KMSG_TEXT_MAX - 1;

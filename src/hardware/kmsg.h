@@ -59,6 +59,8 @@ enum kmsg_kind kmsg_parse(struct kmsg_parser *parser, const char *record, size_t
 			  struct kmsg_xid *out);
 /* The sequence number of any record; false when the bytes are no record. */
 bool kmsg_parse_sequence(const char *record, size_t length, uint64_t *out);
+/* The same for its time in microseconds. */
+bool kmsg_parse_time(const char *record, size_t length, uint64_t *out_us);
 
 /* The last errors, so that one which comes by two ways counts once. All zero to begin. */
 struct kmsg_recent {

@@ -340,6 +340,7 @@ static int take_inventory(struct probe_client *client, const void *body, size_t 
 	if (rc < 0)
 		return rc;
 	client->backoff_ns = CLIENT_BACKOFF_NS;
+	client->crashes = 0;
 	client->log_is_live = true;
 	if (client->has_inventory) {
 		(void)change_remember(&client->inventory, &inventory); /* then less is known */
@@ -515,7 +516,9 @@ static void read_socket(struct probe_client *client)
 		}
 		if (got < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
-		restart_later(client, client->backoff_ns, "the probe ended by itself");
+		client->crashes++;
+		restart_later(client, client->once ? 0 : client->backoff_ns,
+			      "the probe ended by itself");
 		if (client->backoff_ns < CLIENT_BACKOFF_MAX_NS)
 			client->backoff_ns *= 2;
 	}

@@ -85,6 +85,11 @@ int probe_collect_events(const struct probe_options *options, uint64_t deadline_
 			return give(client, out_inventory, out_snapshot, err);
 		if (event.kind == PROBE_EVENT_DRIVER_DOWN)
 			return err_set(err, client->down_code, "%s", client->down_text);
+		if (client->crashes >= CLIENT_CRASHES_MAX)
+			return err_set(
+			    err, -ELIBBAD,
+			    "libnvidia-ml.so.1 crashes the process that loads it: the "
+			    "NVIDIA driver is half installed; install its packages again");
 		if (event.kind == PROBE_EVENT_HUNG || event.kind == PROBE_EVENT_REPLACED)
 			memcpy(last, event.text, sizeof(last));
 	}

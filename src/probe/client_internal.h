@@ -17,6 +17,7 @@ struct err;
 
 enum client_limits {
 	CLIENT_QUEUE_MAX = 512,
+	CLIENT_CRASHES_MAX = 2,	 /* then a one-shot client gives up */
 	CLIENT_REAP_TRIES = 200, /* of a millisecond each, when the client stops */
 };
 #define CLIENT_BACKOFF_NS     UINT64_C(1000000000) /* after a probe that could not work */
@@ -60,6 +61,7 @@ struct probe_client {
 	bool has_inventory;
 	struct inventory inventory;
 	struct snapshot *snapshot; /* owned */
+	uint32_t crashes;	   /* probes that ended without a word since the last inventory */
 	int down_code;
 	char down_text[MESSAGE_TEXT_MAX];
 

@@ -415,6 +415,7 @@ static void *event_thread(void *argument)
 
 struct log_context {
 	struct server *server;
+	const struct watch *watch;
 	bool history;
 };
 
@@ -435,7 +436,7 @@ static void report_log(const struct kmsg_xid *xid, void *context)
 	event->severity = !xid->has_severity ? 0 : xid->fatal ? 2 : 1;
 	event->recovery_action =
 	    xid->recovery_action == KMSG_NONE ? SNAPSHOT_U32_ABSENT : xid->recovery_action;
-	event->time_ns = xid->time_us * 1000; /* the log's clock is the monotonic one */
+	event->time_ns = watch_time_of(log->watch, xid);
 	pci_address_to_string(&xid->pci, event->bus);
 	(void)snprintf(event->text, sizeof(event->text), "%s", xid->text);
 	pthread_mutex_lock(&server->lock);
@@ -462,7 +463,7 @@ static bool client_has_gone(int fd)
 
 static void watch_forever(struct server *server, struct watch *watch)
 {
-	struct log_context log = {.server = server};
+	struct log_context log = {.server = server, .watch = watch};
 	for (;;) {
 		struct pollfd fds[WATCH_FD_MAX + 1] = {
 		    {.fd = server->options->fd, .events = POLLIN}};
@@ -532,7 +533,8 @@ void server_run(const struct server_options *options)
 		finish(1);
 	if (options->kernel_log && watch.kmsg_fd < 0 && err.code != 0)
 		report_unreadable(server, &err);
-	struct log_context history = {.server = server, .history = !options->log_is_live};
+	struct log_context history = {
+	    .server = server, .watch = &watch, .history = !options->log_is_live};
 	watch_read_log(&watch, report_log, &history);
 	start_thread(sampler, server);
 	if (!options->once)

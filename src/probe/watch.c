@@ -9,6 +9,7 @@
 #include <sys/inotify.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -31,6 +32,43 @@ static void follow(struct watch *watch, const char *path)
 		(void)inotify_add_watch(watch->inotify_fd, path, IN_MODIFY);
 }
 
+/* The log of a simulated machine with a virtual clock counts from that machine's start. Its last
+ * record was written when the file was last changed: from that follow the times of all others. */
+static void learn_clock(struct watch *watch)
+{
+	struct stat info;
+	char tail[KMSG_RECORD_MAX];
+	if (fstat(watch->kmsg_fd, &info) < 0)
+		return;
+	off_t from = info.st_size > (off_t)sizeof(tail) ? info.st_size - (off_t)sizeof(tail) : 0;
+	ssize_t got = pread(watch->kmsg_fd, tail, sizeof(tail), from);
+	uint64_t last_us = 0;
+	for (ssize_t begin = 0; begin < got;) {
+		const char *end = memchr(tail + begin, '\n', (size_t)(got - begin));
+		ssize_t size = end ? end - (tail + begin) : got - begin;
+		(void)kmsg_parse_time(tail + begin, (size_t)size, &last_us);
+		begin += size + 1;
+	}
+	struct timespec wall, monotonic;
+	(void)clock_gettime(CLOCK_REALTIME, &wall); /* neither can fail */
+	(void)clock_gettime(CLOCK_MONOTONIC, &monotonic);
+	int64_t age_ns = (wall.tv_sec - info.st_mtim.tv_sec) * INT64_C(1000000000) + wall.tv_nsec -
+			 info.st_mtim.tv_nsec;
+	int64_t now_ns = monotonic.tv_sec * INT64_C(1000000000) + monotonic.tv_nsec;
+	if (last_us < INT64_MAX / 1000)
+		watch->kmsg_shift_ns = now_ns - age_ns - (int64_t)last_us * 1000;
+}
+
+uint64_t watch_time_of(const struct watch *watch, const struct kmsg_xid *xid)
+{
+	int64_t time_ns;
+	if (xid->time_us > INT64_MAX / 1000 ||
+	    __builtin_add_overflow((int64_t)xid->time_us * 1000, watch->kmsg_shift_ns, &time_ns) ||
+	    time_ns < 0)
+		return 0;
+	return (uint64_t)time_ns;
+}
+
 static void open_log(struct watch *watch, const char *root, struct err *err)
 {
 	char path[FILE_PATH_MAX];
@@ -51,8 +89,10 @@ static void open_log(struct watch *watch, const char *root, struct err *err)
 		return;
 	}
 	watch->kmsg_is_file = is_plain_file(watch->kmsg_fd);
-	if (watch->kmsg_is_file)
+	if (watch->kmsg_is_file) {
 		follow(watch, path);
+		learn_clock(watch);
+	}
 }
 
 static void open_uevents(struct watch *watch, const char *root, bool simulated)

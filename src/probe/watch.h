@@ -23,6 +23,8 @@ struct watch {
 	bool uevent_is_file;
 	int64_t uevent_size;
 	int inotify_fd; /* for the plain files; -1: none */
+	/* What is added to a record's time, in ns: a plain file's clock is not this machine's. */
+	int64_t kmsg_shift_ns;
 	struct kmsg_parser parser;
 	uint64_t known;	      /* newest sequence number that was seen; UINT64_MAX: none */
 	uint64_t overwritten; /* times that records were lost before we read them */
@@ -41,6 +43,8 @@ void watch_done(struct watch *watch);
 
 /* Descriptors to poll for reading; returns how many (at most WATCH_FD_MAX). */
 uint32_t watch_fds(const struct watch *watch, int out[WATCH_FD_MAX]);
+/* The time of an XID on CLOCK_MONOTONIC, in ns; 0 when that would be before boot. */
+uint64_t watch_time_of(const struct watch *watch, const struct kmsg_xid *xid);
 /* Calls `found` for each new XID in the log. */
 void watch_read_log(struct watch *watch, void (*found)(const struct kmsg_xid *xid, void *context),
 		    void *context);

@@ -132,7 +132,7 @@ def test_a_command_may_be_tested_from_outside(tree):
     tree.write("src/main.c", LICENCE)
     tree.write("src/cmd/topo.c", LICENCE)
     assert findings(tree) == ["src/cmd/topo.c: has no tests/unit/cmd/topo_test.c [mirror]"]
-    tree.write("tests/e2e/topo_test.py", "# SPDX-License-Identifier: Apache-2.0\n")
+    tree.write("tests/e2e/test_topo.py", "# SPDX-License-Identifier: Apache-2.0\n")
     assert findings(tree) == []
 
 
