@@ -4,19 +4,16 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "sim/physics_run.h"
+
 enum {
-	FULL = 1000, /* permille */
 	IDLE_TICKS = 10,
-	THROTTLE_EVERY_TICKS = 10,
 	THROTTLE_STEPS_MAX = 8,
 	THROTTLE_HYSTERESIS_C = 3,
 	CLOCK_STEP_MHZ = 15,
 	FAN_FROM_C = 50,
 	SETTLE_BELOW_SLOWDOWN_C = 20,
 	SETTLE_AMBIENT_C = 25,
-	BURST_PERIOD_TICKS = 20,
-	SINE_PERIOD_TICKS = 100,
-	TRACE_POINT_TICKS = SIM_TICKS_PER_SECOND,
 	MICRO = 1000000,
 	ALPHA_BITS = 24,
 	XID_FELL_OFF_THE_BUS = 79,
@@ -33,30 +30,6 @@ enum {
 	REASON_HW_POWER_BRAKE = 0x80,
 };
 
-/* What the processes of one GPU ask for and get in a tick, all in thousandths. */
-struct demand {
-	uint32_t slot; /* in gpu->process */
-	bool works;
-	uint32_t factor; /* of its load, by its shape */
-	uint32_t wanted; /* SM time */
-	uint32_t share, membw, enc, dec;
-};
-
-/* One GPU on its way from one tick to another. */
-struct run {
-	struct sim_machine *machine;
-	struct sim_gpu *gpu;
-	const struct sim_model *model;
-	uint32_t index;
-	int64_t power_alpha, thermal_alpha; /* of the lags, in 1/2^ALPHA_BITS per tick */
-	struct demand demand[SIM_PROCESS_MAX];
-	uint32_t demand_count;
-	uint32_t util, membw, enc, dec, tensor;
-	uint64_t pcie_tx, pcie_rx, nvlink; /* bytes per tick */
-	bool varies;			   /* some load changes with time */
-	uint64_t horizon;		   /* first tick with other demands than now */
-};
-
 uint64_t sim_hash(uint64_t seed, uint64_t gpu, enum sim_hash_use use, uint64_t counter)
 {
 	const uint64_t part[] = {gpu, (uint64_t)use, counter};
@@ -70,11 +43,6 @@ uint64_t sim_hash(uint64_t seed, uint64_t gpu, enum sim_hash_use use, uint64_t c
 		x ^= x >> 31;
 	}
 	return x;
-}
-
-static uint32_t least(uint64_t a, uint64_t b)
-{
-	return (uint32_t)(a < b ? a : b);
 }
 
 /* 1 - exp(-100 ms / tau) in 1/2^ALPHA_BITS, by Taylor's series after halving the argument. */
@@ -130,205 +98,6 @@ static int64_t settled_uc(const struct run *run, int64_t power_uw)
 	return ambient_uc(run) + rise_uc;
 }
 
-/* (1 - cos) / 2 over one period, in thousandths. */
-static uint32_t sine_factor(uint64_t phase)
-{
-	static const uint16_t quarter[] = {0,	1,   4,	  9,   16,  24,	 35,  48,  62,
-					   78,	95,  115, 136, 159, 184, 210, 238, 266,
-					   296, 327, 359, 392, 425, 459, 493, 500};
-	uint32_t at = (uint32_t)(phase % SINE_PERIOD_TICKS);
-
-	if (at > SINE_PERIOD_TICKS / 2)
-		at = SINE_PERIOD_TICKS - at;
-	if (at <= SINE_PERIOD_TICKS / 4)
-		return quarter[at];
-	return FULL - quarter[SINE_PERIOD_TICKS / 2 - at];
-}
-
-/* How much of its load a process puts on the GPU in tick `tick`, in thousandths. */
-static uint32_t shape_factor(const struct sim_process *process, uint64_t tick)
-{
-	uint64_t age = tick - 1 - process->begin_tick;
-
-	switch (process->shape) {
-	case SIM_SHAPE_BURST:
-		return age % BURST_PERIOD_TICKS < BURST_PERIOD_TICKS / 2 ? FULL : 0;
-	case SIM_SHAPE_SINE:
-		return sine_factor(age);
-	case SIM_SHAPE_TRACE:
-		if (process->trace_length > 0) {
-			uint64_t at = age / TRACE_POINT_TICKS % process->trace_length;
-			uint32_t value = process->trace_permille[at][0] |
-					 (uint32_t)process->trace_permille[at][1] << 8;
-
-			return least(value, FULL);
-		}
-		return FULL;
-	case SIM_SHAPE_STEADY:
-	default:
-		return FULL;
-	}
-}
-
-/* Which processes there are and which of them work, from `tick` to the horizon. */
-static void list_demands(struct run *run, uint64_t tick)
-{
-	run->demand_count = 0;
-	run->varies = false;
-	run->horizon = UINT64_MAX;
-	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
-		const struct sim_process *process = &run->gpu->process[i];
-		struct demand *demand = &run->demand[run->demand_count];
-
-		if (process->pid == 0)
-			continue;
-		*demand = (struct demand){.slot = i};
-		run->demand_count++;
-		if (process->end_tick != 0 && process->end_tick + 1 < run->horizon)
-			run->horizon = process->end_tick + 1;
-		if (tick <= process->begin_tick) {
-			if (process->begin_tick + 1 < run->horizon)
-				run->horizon = process->begin_tick + 1;
-			continue;
-		}
-		demand->works = run->gpu->health == SIM_GPU_OK;
-		run->varies |= demand->works && process->shape != SIM_SHAPE_STEADY;
-	}
-}
-
-/* The part of the GPU's SMs, in thousandths, that a MIG compute instance has; 0: no such one. */
-static uint32_t instance_weight(const struct run *run, uint32_t gi_id, uint32_t ci_id)
-{
-	for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
-		const struct sim_gi *gi = &run->gpu->gi[g];
-		const struct sim_mig_profile *row = &run->model->mig_profile[gi->profile];
-
-		if (!gi->used || gi->id != gi_id)
-			continue;
-		if (ci_id == SIM_WHOLE_GPU)
-			return row->sm_count * FULL / run->model->sm_count;
-		for (uint32_t c = 0; c < SIM_CI_MAX; c++) {
-			if (gi->ci[c].used && gi->ci[c].id == ci_id)
-				return least(row->sm_count * gi->ci[c].slices / row->slices * FULL /
-						 run->model->sm_count,
-					     FULL);
-		}
-	}
-	return 0;
-}
-
-static bool same_instance(const struct run *run, const struct demand *a, const struct demand *b)
-{
-	const struct sim_process *p = &run->gpu->process[a->slot], *q = &run->gpu->process[b->slot];
-
-	return p->gi == q->gi && p->ci == q->ci;
-}
-
-/*
- * Shares one instance (or the whole GPU) among the demands from `first` on that belong to it.
- * Processes take turns: when they want more than there is, each gets in proportion. MPS clients
- * run at the same time and so are one taker of turns together. Parts are cut from a running sum,
- * so that they add up exactly.
- */
-static uint32_t share_instance(struct run *run, uint32_t first, uint32_t weight)
-{
-	uint64_t mps = 0, all = 0, sum = 0, given = 0, part;
-	const struct demand *leader = &run->demand[first];
-
-	for (uint32_t i = first; i < run->demand_count; i++) {
-		const struct demand *demand = &run->demand[i];
-
-		if (same_instance(run, leader, demand) &&
-		    run->gpu->process[demand->slot].type == SIM_PROCESS_MPS)
-			mps += demand->wanted;
-	}
-	for (uint32_t pass = 0; pass < 2; pass++) {
-		part = least((all + FULL - 1) / FULL, FULL) * (uint64_t)weight / FULL;
-		for (uint32_t i = first; i < run->demand_count; i++) {
-			struct demand *demand = &run->demand[i];
-			uint64_t want = (uint64_t)demand->wanted * FULL;
-
-			if (!same_instance(run, leader, demand))
-				continue;
-			if (mps > FULL && run->gpu->process[demand->slot].type == SIM_PROCESS_MPS)
-				want = want * FULL / mps;
-			sum += want;
-			if (pass == 1 && all > 0) {
-				demand->share = (uint32_t)(sum * part / all - given);
-				given += demand->share;
-			}
-		}
-		all = pass == 0 ? sum : all;
-		sum = 0;
-	}
-	return (uint32_t)given;
-}
-
-static uint32_t share_gpu(struct run *run)
-{
-	uint32_t util = 0;
-
-	for (uint32_t i = 0; i < run->demand_count; i++) {
-		const struct sim_process *process = &run->gpu->process[run->demand[i].slot];
-		uint32_t weight = FULL;
-		bool is_first = true;
-
-		for (uint32_t k = 0; k < i; k++)
-			is_first =
-			    is_first && !same_instance(run, &run->demand[k], &run->demand[i]);
-		if (!is_first)
-			continue;
-		if (run->gpu->mig_current)
-			weight = instance_weight(run, process->gi, process->ci);
-		else if (process->gi != SIM_WHOLE_GPU)
-			weight = 0;
-		util += share_instance(run, i, weight);
-	}
-	return least(util, FULL);
-}
-
-/* Fills run with everything that depends on the processes alone, for tick `tick`. */
-static void take_loads(struct run *run, uint64_t tick)
-{
-	uint64_t membw = 0, enc = 0, dec = 0, tensor = 0;
-
-	for (uint32_t i = 0; i < run->demand_count; i++) {
-		struct demand *demand = &run->demand[i];
-		const struct sim_process *process = &run->gpu->process[demand->slot];
-
-		demand->factor = demand->works ? shape_factor(process, tick) : 0;
-		demand->wanted = process->util_permille * demand->factor / FULL;
-		demand->share = 0;
-	}
-	run->util = share_gpu(run);
-	run->pcie_tx = run->pcie_rx = run->nvlink = 0;
-	for (uint32_t i = 0; i < run->demand_count; i++) {
-		struct demand *demand = &run->demand[i];
-		struct sim_process *process = &run->gpu->process[demand->slot];
-		uint64_t memory = process->membw_permille < 0 ? process->util_permille / 2
-							      : (uint32_t)process->membw_permille;
-
-		memory = memory * demand->factor / FULL;
-		if (demand->wanted > 0)
-			memory = memory * demand->share / demand->wanted;
-		demand->membw = least(memory, FULL);
-		demand->enc = least((uint64_t)process->enc_permille * demand->factor / FULL, FULL);
-		demand->dec = least((uint64_t)process->dec_permille * demand->factor / FULL, FULL);
-		process->share_permille = demand->share;
-		membw += demand->membw;
-		enc += demand->enc;
-		dec += demand->dec;
-		tensor += (uint64_t)demand->share * process->tensor_permille / FULL;
-		run->pcie_tx += process->pcie_tx_bps / SIM_TICKS_PER_SECOND * demand->factor / FULL;
-		run->pcie_rx += process->pcie_rx_bps / SIM_TICKS_PER_SECOND * demand->factor / FULL;
-		run->nvlink += process->nvlink_bps / SIM_TICKS_PER_SECOND * demand->factor / FULL;
-	}
-	run->membw = least(membw, FULL);
-	run->enc = least(enc, FULL);
-	run->dec = least(dec, FULL);
-	run->tensor = least(tensor, run->util);
-}
-
 static void count_link(struct sim_link *link, uint64_t ticks)
 {
 	uint64_t milli = link->errors_residue + ticks * link->errors_per_tick_milli;
@@ -343,11 +112,27 @@ static void count_link(struct sim_link *link, uint64_t ticks)
 	link->replay += errors;
 }
 
+/* Injected errors, which come at a steady rate whatever the loads do. */
+static void count_errors(struct run *run, uint64_t ticks)
+{
+	struct sim_gpu *gpu = run->gpu;
+	uint64_t milli = gpu->pcie_replays_residue + ticks * gpu->pcie_replays_per_tick_milli;
+
+	if (gpu->health == SIM_GPU_LOST || gpu->health == SIM_GPU_UNPLUGGED)
+		return;
+	gpu->pcie_replays += milli / 1000;
+	gpu->pcie_replays_residue = (uint32_t)(milli % 1000);
+	for (uint32_t i = 0; i < run->model->link_count; i++) {
+		if (gpu->link[i].errors_per_tick_milli > 0)
+			count_link(&gpu->link[i], ticks);
+	}
+}
+
 /* Lets `ticks` ticks like the present one pass for everything that only grows. */
 static void count(struct run *run, uint64_t ticks)
 {
 	struct sim_gpu *gpu = run->gpu;
-	uint64_t ns = ticks * SIM_TICK_NS, milli;
+	uint64_t ns = ticks * SIM_TICK_NS;
 
 	if (gpu->health == SIM_GPU_LOST || gpu->health == SIM_GPU_UNPLUGGED)
 		return;
@@ -369,16 +154,35 @@ static void count(struct run *run, uint64_t ticks)
 		gpu->hw_thermal_ns += ns;
 	if (gpu->throttle_reasons & REASON_HW_POWER_BRAKE)
 		gpu->brake_ns += ns;
-	milli = gpu->pcie_replays_residue + ticks * gpu->pcie_replays_per_tick_milli;
-	gpu->pcie_replays += milli / 1000;
-	gpu->pcie_replays_residue = (uint32_t)(milli % 1000);
-	for (uint32_t i = 0; i < run->model->link_count; i++) {
-		if (gpu->link[i].errors_per_tick_milli > 0)
-			count_link(&gpu->link[i], ticks);
-	}
+	count_errors(run, ticks);
 	for (uint32_t i = 0; i < run->demand_count; i++)
 		gpu->process[run->demand[i].slot].sm_busy_permille_ticks +=
 		    ticks * run->demand[i].share;
+}
+
+/* The counters that integrate what the loads do; the same ones in the same order every time. */
+static void list_counters(struct run *run, uint64_t *out[COUNTERS + SIM_PROCESS_MAX])
+{
+	struct sim_gpu *gpu = run->gpu;
+	uint64_t *const of_gpu[COUNTERS] = {
+	    &gpu->energy_uj,
+	    &gpu->pcie_tx_bytes,
+	    &gpu->pcie_rx_bytes,
+	    &gpu->nvlink_tx_bytes,
+	    &gpu->nvlink_rx_bytes,
+	    &gpu->gpm_busy_permille_ticks,
+	    &gpu->gpm_tensor_permille_ticks,
+	    &gpu->gpm_dram_permille_ticks,
+	    &gpu->power_violation_ns,
+	    &gpu->thermal_violation_ns,
+	    &gpu->sw_thermal_ns,
+	    &gpu->hw_thermal_ns,
+	    &gpu->brake_ns,
+	};
+
+	memcpy(out, of_gpu, sizeof(of_gpu));
+	for (uint32_t i = 0; i < run->demand_count; i++)
+		out[COUNTERS + i] = &gpu->process[run->demand[i].slot].sm_busy_permille_ticks;
 }
 
 /* How many of the ticks 1 to `tick` end a sixth of a second, in which samples are taken. */
@@ -554,13 +358,6 @@ static void end_loads(struct run *run, uint64_t tick)
 	}
 }
 
-/* What a tick depends on besides the loads. */
-struct motion {
-	int64_t power_uw, temperature_uc;
-	uint32_t sm_mhz, idle_ticks, throttle_steps, fan_permille;
-	uint64_t reasons;
-};
-
 static struct motion motion_of(const struct sim_gpu *gpu)
 {
 	return (struct motion){gpu->power_uw,	     gpu->temperature_uc, gpu->sm_mhz,
@@ -568,36 +365,96 @@ static struct motion motion_of(const struct sim_gpu *gpu)
 			       gpu->throttle_reasons};
 }
 
+static bool same_motion(const struct motion *a, const struct motion *b)
+{
+	return a->power_uw == b->power_uw && a->temperature_uc == b->temperature_uc &&
+	       a->sm_mhz == b->sm_mhz && a->idle_ticks == b->idle_ticks &&
+	       a->throttle_steps == b->throttle_steps && a->fan_permille == b->fan_permille &&
+	       a->reasons == b->reasons;
+}
+
 /* True when the coming ticks will repeat the last one as long as the loads stay. */
 static bool stands_still(const struct run *run, const struct motion *a)
 {
 	const struct motion b = motion_of(run->gpu);
 
-	return !run->varies && a->power_uw == b.power_uw && a->temperature_uc == b.temperature_uc &&
-	       a->sm_mhz == b.sm_mhz && a->idle_ticks == b.idle_ticks &&
-	       a->fan_permille == b.fan_permille && a->reasons == b.reasons &&
-	       a->throttle_steps == 0 && b.throttle_steps == 0 &&
+	return !run->varies && same_motion(a, &b) && b.throttle_steps == 0 &&
 	       b.temperature_uc < (int64_t)run->model->gpu_max_c * MICRO;
 }
 
 /*
- * Jumps over ticks that would repeat the last one and returns the tick reached. Enough of them are
- * left to be stepped through that the ring of samples is written anew.
+ * How many of the ticks from `tick` on may be jumped over: up to `target` and the horizon, but so
+ * many are left to be stepped through that the ring of samples is written anew.
  */
-static uint64_t jump(struct run *run, uint64_t tick, uint64_t target)
+static uint64_t jump_room(const struct run *run, uint64_t tick, uint64_t target)
 {
 	uint64_t last = target < run->horizon - 1 ? target : run->horizon - 1;
-	uint64_t keep = 0, ticks;
+	uint64_t keep = 0;
 
 	if (run->demand_count > 0)
 		keep = (SIM_SAMPLE_MAX / run->demand_count + 2) * 5 / 3 + 5;
-	if (last <= tick + keep)
-		return tick;
-	ticks = last - tick - keep;
-	count(run, ticks);
+	return last > tick + keep ? last - tick - keep : 0;
+}
+
+static void jump_samples(struct run *run, uint64_t tick, uint64_t ticks)
+{
 	run->gpu->sample_count +=
 	    (sample_ticks(tick + ticks) - sample_ticks(tick)) * run->demand_count;
+}
+
+/* Jumps over ticks that would repeat the last one and returns the tick reached. */
+static uint64_t jump_still(struct run *run, uint64_t tick, uint64_t target)
+{
+	uint64_t ticks = jump_room(run, tick, target);
+
+	if (ticks > 0) {
+		count(run, ticks);
+		jump_samples(run, tick, ticks);
+	}
 	return tick + ticks;
+}
+
+static void cycle_mark(struct run *run, uint64_t tick, uint64_t power)
+{
+	uint64_t *counter[COUNTERS + SIM_PROCESS_MAX];
+
+	run->cycle.next = run->period ? tick + run->period : UINT64_MAX;
+	run->cycle.power = power;
+	run->cycle.length = 0;
+	run->cycle.motion = motion_of(run->gpu);
+	list_counters(run, counter);
+	for (uint32_t i = 0; i < COUNTERS + run->demand_count; i++)
+		run->cycle.counter[i] = *counter[i];
+}
+
+/*
+ * Loads that come and go, or a GPU that is hot and cools down in turn, go round in a circle before
+ * long. Brent's algorithm finds it: compare with a marked state once a period, and mark anew after
+ * 1, 2, 4, ... periods. Then whole rounds are jumped over.
+ */
+static uint64_t jump_cycle(struct run *run, uint64_t tick, uint64_t target)
+{
+	uint64_t *counter[COUNTERS + SIM_PROCESS_MAX];
+	const struct motion now = motion_of(run->gpu);
+	struct cycle *cycle = &run->cycle;
+	uint64_t round, rounds;
+
+	cycle->next = tick + run->period;
+	cycle->length++;
+	if (!same_motion(&now, &cycle->motion)) {
+		if (cycle->length == cycle->power)
+			cycle_mark(run, tick, cycle->power * 2);
+		return tick;
+	}
+	round = cycle->length * run->period;
+	rounds = jump_room(run, tick, target) / round;
+	list_counters(run, counter);
+	for (uint32_t i = 0; i < COUNTERS + run->demand_count; i++)
+		*counter[i] += rounds * (*counter[i] - cycle->counter[i]);
+	count_errors(run, rounds * round);
+	jump_samples(run, tick, rounds * round);
+	cycle_mark(run, tick + rounds * round, 1);
+	return tick + rounds * round;
 }
 
 static void run_start(struct run *run, struct sim_machine *machine, uint32_t index)
@@ -623,14 +480,19 @@ static void advance_gpu(struct sim_machine *machine, uint32_t index, uint64_t ta
 
 		if (tick + 1 >= run.horizon) {
 			end_loads(&run, tick);
-			list_demands(&run, tick + 1);
-			take_loads(&run, tick + 1);
+			physics_list_demands(&run, tick + 1);
+			physics_take_loads(&run, tick + 1);
+			run.cycle.next = 0;
 		} else if (run.varies) {
-			take_loads(&run, tick + 1);
+			physics_take_loads(&run, tick + 1);
 		}
 		step(&run, ++tick);
 		if (stands_still(&run, &before))
-			tick = jump(&run, tick, target);
+			tick = jump_still(&run, tick, target);
+		else if (run.cycle.next == 0)
+			cycle_mark(&run, tick, 1);
+		else if (tick == run.cycle.next)
+			tick = jump_cycle(&run, tick, target);
 	}
 	end_loads(&run, tick);
 }
