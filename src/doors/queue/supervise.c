@@ -19,7 +19,9 @@
 #include "doors/queue/desk.h"
 #include "doors/queue/tree.h"
 
-enum { SUPERVISE_KILL_FAST_ROUNDS = 40, SUPERVISE_EXIT_LOST = 125 };
+enum { SUPERVISE_EXIT_LOST = 125 };
+
+#define SUPERVISE_STUCK_NS UINT64_C(2000000000) /* what lives so long after SIGKILL is stuck */
 
 /* Not the end: nothing there now, or (unix sockets, once) the peer closed without having read all
  * that we sent; what it sent itself is still to come then. */
@@ -42,8 +44,10 @@ struct supervisor {
 	struct desk desk;
 	enum supervise_phase phase;
 	uint64_t deadline_ns; /* of ENDING */
+	uint64_t killing_ns;  /* when KILLING began */
 	unsigned kill_rounds;
 	int32_t killed;
+	bool is_stuck;
 	bool owes_waking; /* the starter may have stopped itself after the command went on */
 };
 
@@ -133,7 +137,7 @@ static int supervise_launch(struct supervisor *self)
 static void supervise_begin_killing(struct supervisor *self)
 {
 	if (self->phase != SUPERVISE_PHASE_KILLING)
-		self->kill_rounds = 0;
+		self->killing_ns = supervise_now_ns();
 	self->phase = SUPERVISE_PHASE_KILLING;
 }
 
@@ -153,12 +157,14 @@ static void supervise_kill_round(struct supervisor *self)
 {
 	size_t count = 0;
 	/* When /proc cannot be read there is still the command itself. */
-	if (tree_kill(getpid(), 0, &count, NULL) < 0 && self->command_lives)
+	if (tree_kill(getpid(), 0, self->kill_rounds, &count, NULL) < 0 && self->command_lives)
 		(void)kill(self->command, SIGKILL);
-	if (self->kill_rounds == 0)
+	if (self->kill_rounds++ == 0)
 		self->killed = (int32_t)count;
-	if (++self->kill_rounds == SUPERVISE_KILL_FAST_ROUNDS)
+	if (!self->is_stuck && supervise_now_ns() - self->killing_ns >= SUPERVISE_STUCK_NS) {
+		self->is_stuck = true;
 		supervise_tell(self, SUPERVISE_STUCK, (int32_t)count);
+	}
 }
 
 static void supervise_command_ended(struct supervisor *self, int status)
@@ -233,8 +239,7 @@ static void supervise_hear_signal(struct supervisor *self)
 static int supervise_timeout_ms(const struct supervisor *self)
 {
 	if (self->phase == SUPERVISE_PHASE_KILLING)
-		return self->kill_rounds < SUPERVISE_KILL_FAST_ROUNDS ? SUPERVISE_KILL_EACH_MS
-								      : SUPERVISE_KILL_SLOW_MS;
+		return self->is_stuck ? SUPERVISE_KILL_SLOW_MS : SUPERVISE_KILL_EACH_MS;
 	int64_t timeout_ms = -1;
 	if (self->phase == SUPERVISE_PHASE_ENDING) {
 		uint64_t now_ns = supervise_now_ns();
@@ -382,9 +387,9 @@ void supervise_send(const struct supervise *supervise, enum supervise_kind kind,
 void supervise_take_over(struct supervise *supervise)
 {
 	const struct timespec pause_ = {.tv_nsec = SUPERVISE_KILL_EACH_MS * 1000000};
-	for (;;) {
+	for (unsigned round = 0;; round++) {
 		size_t count;
-		(void)tree_kill(getpid(), 0, &count, NULL); /* again until nobody is left */
+		(void)tree_kill(getpid(), 0, round, &count, NULL); /* until nobody is left */
 		pid_t pid;
 		do {
 			pid = waitpid(-1, NULL, WNOHANG | __WALL);

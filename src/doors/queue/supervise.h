@@ -33,7 +33,7 @@ struct err;
 enum supervise_limits {
 	SUPERVISE_FD_MIN = 600,	       /* inherited tokens lie above what programs use themselves */
 	SUPERVISE_KILL_EACH_MS = 50,   /* between two rounds of killing what is left */
-	SUPERVISE_KILL_SLOW_MS = 1000, /* the same, when many rounds were not enough */
+	SUPERVISE_KILL_SLOW_MS = 1000, /* the same, when that does not help */
 	SUPERVISE_WAKE_EACH_MS = 200,
 };
 

@@ -173,7 +173,7 @@ int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, s
 	return 0;
 }
 
-int tree_kill(pid_t root, pid_t spare, size_t *out_count, struct err *err)
+static int tree_freeze(pid_t root, pid_t spare, struct err *err)
 {
 	_cleanup_free_ struct tree_process *before = NULL;
 	size_t before_count = 0;
@@ -185,7 +185,7 @@ int tree_kill(pid_t root, pid_t spare, size_t *out_count, struct err *err)
 			return result;
 		size_t fresh = 0;
 		for (size_t i = 0; i < count; i++) {
-			if (tree_find(before, before_count, list[i].pid))
+			if (before && tree_find(before, before_count, list[i].pid))
 				continue;
 			fresh++;
 			tree_signal_one(&list[i], SIGSTOP);
@@ -196,5 +196,11 @@ int tree_kill(pid_t root, pid_t spare, size_t *out_count, struct err *err)
 		if (fresh == 0)
 			break;
 	}
-	return tree_signal(root, spare, SIGKILL, out_count, err);
+	return 0;
+}
+
+int tree_kill(pid_t root, pid_t spare, unsigned round, size_t *out_count, struct err *err)
+{
+	int result = round < TREE_PATIENCE ? 0 : tree_freeze(root, spare, err);
+	return result < 0 ? result : tree_signal(root, spare, SIGKILL, out_count, err);
 }

@@ -17,6 +17,7 @@ struct err;
 enum tree_limits {
 	TREE_MAX = 65536,     /* processes of the machine that are looked at */
 	TREE_STAT_MAX = 1024, /* bytes of /proc/PID/stat */
+	TREE_PATIENCE = 8,    /* rounds of killing before all is stopped first */
 	TREE_FREEZE_MAX = 64, /* rounds of stopping what was forked meanwhile */
 };
 
@@ -42,8 +43,13 @@ int tree_list(pid_t root, pid_t spare, struct tree_process **out, size_t *out_co
 /* Sends a signal to each of them; `out_count` says how many there were. */
 int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, struct err *err);
 
-/* Stops them all, again and again until none is new, and then kills them: a process that forks
- * faster than it can be killed cannot fork while it is stopped. Reaps nothing. */
-int tree_kill(pid_t root, pid_t spare, size_t *out_count, struct err *err);
+/*
+ * Kills them all; reaps nothing. To be called again until nobody is left, `round` counting from 0:
+ * what was forked meanwhile is killed by the next one. From round TREE_PATIENCE on all are stopped
+ * first, again and again until none is new: what forks faster than it can be killed cannot fork
+ * while it is stopped. Not before, for whoever kills could be killed in between, and a process that
+ * stands still for ever is a worse thing to leave than one that runs.
+ */
+int tree_kill(pid_t root, pid_t spare, unsigned round, size_t *out_count, struct err *err);
 
 #endif

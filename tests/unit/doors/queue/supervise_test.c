@@ -39,7 +39,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	size_t count;
-	(void)tree_kill(getpid(), 0, &count, NULL);
+	(void)tree_kill(getpid(), 0, 0, &count, NULL);
 	while (waitpid(-1, NULL, __WALL) > 0)
 		;
 	token_place_close(&place);

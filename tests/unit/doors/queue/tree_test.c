@@ -92,7 +92,7 @@ static void all_descendants_are_found(void **state)
 		assert_true(list[i - 1].pid < list[i].pid);
 	free(list);
 
-	assert_int_equal(tree_kill(getpid(), 0, &count, NULL), 0);
+	assert_int_equal(tree_kill(getpid(), 0, 0, &count, NULL), 0);
 	assert_int_equal(count, 3);
 	reap_all();
 	assert_int_equal(descendants(0), 0);
@@ -115,14 +115,25 @@ static void the_spared_one_lives(void **state)
 	pid_t spare = family_start(), other = family_start();
 	wait_for_descendants(6, 0);
 	size_t count;
-	assert_int_equal(tree_kill(getpid(), spare, &count, NULL), 0);
+	assert_int_equal(tree_kill(getpid(), spare, 0, &count, NULL), 0);
 	assert_int_equal(waitpid(other, NULL, 0), other);
 	struct tree_process process;
 	assert_int_equal(tree_read(spare, &process, NULL), 0);
 	assert_int_not_equal(process.state, 'Z');
-	assert_int_equal(tree_kill(getpid(), 0, &count, NULL), 0);
+	assert_int_equal(tree_kill(getpid(), 0, 0, &count, NULL), 0);
 	reap_all();
 	assert_int_equal(tree_read(spare, &process, NULL), -ESRCH);
+}
+
+static void freezing_kills_as_well(void **state)
+{
+	(void)family_start();
+	wait_for_descendants(3, 0);
+	size_t count;
+	assert_int_equal(tree_kill(getpid(), 0, TREE_PATIENCE, &count, NULL), 0);
+	assert_int_equal(count, 3);
+	reap_all();
+	assert_int_equal(descendants(0), 0);
 }
 
 int main(void)
@@ -132,6 +143,7 @@ int main(void)
 	    cmocka_unit_test(all_descendants_are_found),
 	    cmocka_unit_test(zombies_do_not_count),
 	    cmocka_unit_test(the_spared_one_lives),
+	    cmocka_unit_test(freezing_kills_as_well),
 	};
 	return cmocka_run_group_tests(tests, setup, NULL);
 }
