@@ -238,6 +238,11 @@ int foreground_run(struct supervise_job *job, foreground_tell_fn tell, void *con
 			;
 		supervise_done(&self.supervise);
 	}
+	/* Interrupts that came after the job's end were meant for the job: they must not end us,
+	 * whose exit code tells how the job ended. */
+	struct signalfd_siginfo late;
+	while (read(signal_fd, &late, sizeof(late)) == (ssize_t)sizeof(late))
+		;
 	(void)sigprocmask(SIG_SETMASK, &job->signal_mask, NULL); /* as it was: cannot fail */
 	return result;
 }
