@@ -144,20 +144,13 @@ static bool are_links(struct sim_gpu *gpu)
 static void make_gpu_bools(struct sim_gpu *gpu)
 {
 	bool *const values[] = {
-	    &gpu->drives_display,
-	    &gpu->persistence,
-	    &gpu->accounting,
-	    &gpu->ecc_current,
-	    &gpu->ecc_pending,
-	    &gpu->mig_current,
-	    &gpu->mig_pending,
-	    &gpu->fan_stuck,
-	    &gpu->power_brake,
-	    &gpu->loss_logged,
-	    &gpu->remap_pending,
-	    &gpu->remap_failure,
-	    &gpu->retired_pending,
-	    &gpu->sram_threshold_exceeded,
+	    &gpu->drives_display,  &gpu->persistence,
+	    &gpu->accounting,	   &gpu->ecc_current,
+	    &gpu->ecc_pending,	   &gpu->mig_current,
+	    &gpu->mig_pending,	   &gpu->fan_stuck,
+	    &gpu->power_brake,	   &gpu->loss_logged,
+	    &gpu->remap_pending,   &gpu->remap_failure,
+	    &gpu->retired_pending, &gpu->sram_threshold_exceeded,
 	};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
