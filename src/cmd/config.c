@@ -560,8 +560,92 @@ static const struct command config_resources = {
     .examples = resources_examples,
 };
 
+/* --- keys ------------------------------------------------------------------------------------ */
+
+/* "true|false", "none|single|mixed", "text": what may stand behind a key. */
+static const char *keys_values(const struct schema_row *row)
+{
+	switch (row->type) {
+	case SCHEMA_BOOL:
+		return "true|false";
+	case SCHEMA_DURATION:
+		return "duration";
+	case SCHEMA_TEXT:
+		return "text";
+	default:
+		return row->words;
+	}
+}
+
+static int keys_json(struct err *err)
+{
+	json_t *keys = json_array();
+	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
+		const struct schema_row *row = schema_row((enum schema_id)i);
+		(void)json_array_append_new(
+		    keys, json_pack("{s:s, s:s, s:b, s:s, s:s?, s:s?, s:s?, s:s}", "key", row->path,
+				    "values", keys_values(row), "list", row->type == SCHEMA_WORDS,
+				    "default", row->default_text, "flag", row->flag, "other_flag",
+				    row->other_flag, "variable", row->variable, "help", row->help));
+	}
+	int rc = table_print_json(keys, stdout, err);
+	json_decref(keys);
+	return rc;
+}
+
+static int keys_table(struct err *err)
+{
+	static const struct table_column columns[] = {
+	    {"KEY", TABLE_LEFT, false},	    {"VALUES", TABLE_LEFT, true},
+	    {"DEFAULT", TABLE_LEFT, true},  {"FLAG", TABLE_LEFT, true},
+	    {"VARIABLE", TABLE_LEFT, true},
+	};
+	_cleanup_table_ struct table *table = table_new(columns, array_length(columns));
+	if (!table)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
+		const struct schema_row *row = schema_row((enum schema_id)i);
+		table_add(table, row->path);
+		table_add(table, keys_values(row));
+		table_add(table, row->default_text);
+		if (row->flag)
+			table_addf(table, "--%s", row->flag);
+		else
+			table_add(table, NULL);
+		table_add(table, row->variable);
+	}
+	return table_print(table, stdout, table_width(stdout), err);
+}
+
+static int keys_run(const struct cmd_call *call)
+{
+	const struct config_options *options = call->options;
+	struct err err = {0};
+	int rc = options->output == OPTION_OUTPUT_JSON ? keys_json(&err) : keys_table(&err);
+	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
+}
+
+static const struct option_row keys_options[] = {
+    OPTION_OUTPUT(struct config_options, output),
+    {.name = NULL},
+};
+
+static const struct command config_keys = {
+    .name = "keys",
+    .summary = "Lists the settings of the configuration file",
+    .description =
+	"Prints every setting that is one value: its key, what it may be, its default, its flag "
+	"and "
+	"its environment variable. The lists (resources, sharing, devices and doors) are described "
+	"in sluice.yaml(5).",
+    .group = CMD_GROUP_SERVICE,
+    .run = keys_run,
+    .options = keys_options,
+    .options_size = sizeof(struct config_options),
+};
+
 static const struct command *const config_commands[] = {&config_check, &config_show,
-							&config_resources, NULL};
+							&config_resources, &config_keys, NULL};
 
 const struct command cmd_config = {
     .name = "config",

@@ -157,3 +157,19 @@ def test_a_gpu_of_two_doors(machine, tmp_path):
     reply = machine.run("sluice", "config", "resources", file)
     assert reply.rc == 1
     assert f"GPU 1 ({uuid}) is given to both the kubelet and the queue" in reply.err
+
+
+def test_every_key_can_be_set_from_its_own_default(tmp_path):
+    """The table of keys is the parser's own: each key with its default is a file that is accepted."""
+    keys = json.loads(sluice("config", "keys", "--output", "json").stdout)
+    assert len(keys) > 20
+    for row in keys:
+        if row["key"].startswith("sharing."):
+            continue  # a block without resources is refused
+        text = json.dumps(row["default"]) if row["values"] == "text" else row["default"]
+        for part in reversed(row["key"].split(".")):
+            text = "{%s: %s}" % (part, text)
+        file = tmp_path / "c.yaml"
+        file.write_text(text + "\n", encoding="utf-8")
+        reply = sluice("config", "check", "--strict", file)
+        assert reply.returncode == 0, (row, reply.stdout)
