@@ -61,16 +61,21 @@ static bool handle_is_current(const struct sim_machine *machine, const struct ha
 	return ci->used && ci->generation == entry->ci_generation;
 }
 
+/* Entries are used again in turn: an old handle fits again only after 64 rounds of the table. */
 static uint32_t handle_free_slot(const struct sim_machine *machine)
 {
-	if (handle_count < HANDLE_MAX - SIM_GPU_MAX)
+	static uint32_t next;
+	const uint32_t entries = HANDLE_MAX - SIM_GPU_MAX;
+
+	if (handle_count < entries)
 		return SIM_GPU_MAX + handle_count++;
-	for (uint32_t slot = SIM_GPU_MAX; slot < HANDLE_MAX; slot++) {
-		if (!handle_is_current(machine, &handle_entry[slot])) {
-			uint8_t next = (uint8_t)((handle_entry[slot].tag + 1) % HANDLE_STRIDE);
-			handle_entry[slot].tag = next;
-			return slot;
-		}
+	for (uint32_t i = 0; i < entries; i++) {
+		uint32_t slot = SIM_GPU_MAX + next;
+		next = (next + 1) % entries;
+		if (handle_is_current(machine, &handle_entry[slot]))
+			continue;
+		handle_entry[slot].tag = (uint8_t)((handle_entry[slot].tag + 1) % HANDLE_STRIDE);
+		return slot;
 	}
 	return HANDLE_MAX;
 }

@@ -409,6 +409,14 @@ static void *hammer(void *argument)
 		self->wrong +=
 		    CALL3(self->rig, "nvmlDeviceRegisterEvents", device, 8, set) != NVML_OK;
 		self->wrong += CALL1(self->rig, "nvmlEventSetFree", set) != NVML_OK;
+		/* GPU 4 is divided in some of the machines: its handles have a lock of their own */
+		if (CALL2(self->rig, "nvmlDeviceGetHandleByIndex_v2", 4, &device) == NVML_OK) {
+			for (unsigned n = 0; n < 20; n++) {
+				void *mig = NULL;
+				CALL3(self->rig, "nvmlDeviceGetMigDeviceHandleByIndex", device, 0,
+				      &mig);
+			}
+		}
 		self->wrong += CALL0(self->rig, "nvmlShutdown") != NVML_OK;
 	}
 	return NULL;
@@ -441,7 +449,9 @@ static void test_fork_under_load(void **unused)
 	pthread_t thread[2];
 	struct hammer self[2];
 	(void)unused;
-	open_a100(&rig);
+	rig_open(&rig, "dgx-a100", "mixed", 580);
+	assert_int_equal(CALL0(&rig, "nvmlInit_v2"), NVML_OK);
+	void *divided = rig_gpu(&rig, 4);
 	for (int i = 0; i < 2; i++) {
 		self[i] = (struct hammer){&rig, 0};
 		assert_int_equal(pthread_create(&thread[i], NULL, hammer, &self[i]), 0);
@@ -452,10 +462,12 @@ static void test_fork_under_load(void **unused)
 		assert_true(pid >= 0);
 		if (pid == 0) {
 			unsigned count = 0;
-			void *set = NULL;
+			void *set = NULL, *mig = NULL;
 			alarm(10); /* a lock that nobody holds any more: die, not hang */
 			unsigned wrong = CALL1(&rig, "nvmlDeviceGetCount_v2", &count) != NVML_OK;
 			wrong += CALL1(&rig, "nvmlEventSetCreate", &set) != NVML_OK;
+			wrong += CALL3(&rig, "nvmlDeviceGetMigDeviceHandleByIndex", divided, 0,
+				       &mig) != NVML_OK;
 			_exit((int)wrong);
 		}
 		assert_int_equal(waitpid(pid, &status, 0), pid);

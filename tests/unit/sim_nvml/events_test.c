@@ -92,6 +92,23 @@ static void test_sets_are_independent(void **unused)
 	rig_close(&rig);
 }
 
+/* What a set saw of one GPU does not open it for what another GPU did before. */
+static void test_each_gpu_from_its_own_registration(void **unused)
+{
+	struct rig rig;
+	struct nvml_event_data data = {0};
+	(void)unused;
+	open_a100(&rig);
+	void *set = new_set(&rig, 0, 0x8);
+	send_event(&rig, 1, 0x8, 31, false);
+	assert_int_equal(CALL3(&rig, "nvmlDeviceRegisterEvents", rig_gpu(&rig, 1), 0x8, set),
+			 NVML_OK);
+	send_event(&rig, 1, 0x8, 32, false);
+	assert_int_equal(CALL3(&rig, "nvmlEventSetWait_v2", set, &data, 0), NVML_OK);
+	assert_int_equal(data.data, 32);
+	rig_close(&rig);
+}
+
 static void test_unknown_types_are_refused(void **unused)
 {
 	struct rig rig;
@@ -203,6 +220,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_only_what_was_asked_for),
 	    cmocka_unit_test(test_sets_are_independent),
+	    cmocka_unit_test(test_each_gpu_from_its_own_registration),
 	    cmocka_unit_test(test_unknown_types_are_refused),
 	    cmocka_unit_test(test_waiter_is_woken),
 	    cmocka_unit_test(test_overwritten_events_do_not_stop_the_set),

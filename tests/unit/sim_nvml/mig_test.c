@@ -222,9 +222,13 @@ static void test_handles_never_run_out(void **unused)
 	for (unsigned i = 0; i < 2500; i++) {
 		assert_int_equal(CALL3(&rig, "nvmlDeviceCreateGpuInstance", device, 0, &gi),
 				 NVML_OK);
+		/* the old handle is not the new instance's, also where its entry is used again */
+		if (first)
+			assert_int_not_equal(CALL2(&rig, "nvmlGpuInstanceGetInfo", first, &info),
+					     NVML_OK);
 		first = first ? first : gi;
+		assert_int_equal(CALL2(&rig, "nvmlGpuInstanceGetInfo", gi, &info), NVML_OK);
 		assert_int_equal(CALL1(&rig, "nvmlGpuInstanceDestroy", gi), NVML_OK);
-		assert_int_not_equal(CALL2(&rig, "nvmlGpuInstanceGetInfo", first, &info), NVML_OK);
 	}
 	rig_close(&rig);
 }
