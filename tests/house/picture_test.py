@@ -29,6 +29,10 @@ def test_kept_lines_show_what_was_left_out(tmp_path):
     assert texts[1:] == ["1", "2", "…", "5", "6", "…"]
     _, texts = draw(tmp_path, "seq 3", "--keep", "1:9")
     assert texts[1:] == ["1", "2", "3"]
+    _, texts = draw(tmp_path, "seq 9", "--keep", "1:2", "--keep=-2:-1")
+    assert texts[1:] == ["1", "2", "…", "8", "9"]
+    _, texts = draw(tmp_path, "seq 3", "--keep", "1:2", "--keep=-3:-1")
+    assert texts[1:] == ["1", "2", "3"]
 
 
 def test_a_command_that_fails_is_not_drawn(tmp_path):
