@@ -131,12 +131,30 @@ static json_t *dump_commands(const struct command *parent, const char *parent_pa
 	return commands;
 }
 
+/* A command whose table is wrong does not get into the man pages, and so not through a build. */
+static int dump_check(const struct command *command, struct err *err)
+{
+	if (!command->summary || (!command->run && !command->commands))
+		return err_set(err, -EINVAL, "command '%s' has no summary or does nothing",
+			       command->name);
+	if (options_check(command->options, err) < 0)
+		return err_wrap(err, "command '%s'", command->name);
+	for (const struct command *const *at = command->commands; at && *at; at++) {
+		int rc = dump_check(*at, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
 static int cmd_dump_run(const struct cmd_call *call)
 {
+	struct err err = {0};
+	if (dump_check(call->root, &err) < 0)
+		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	json_t *tree =
 	    json_pack("{s:s, s:s, s:o}", "program", call->root->name, "version", SLUICE_VERSION,
 		      "commands", dump_commands(call->root, call->root->name));
-	struct err err = {0};
 	int rc = table_print_json(tree, stdout, &err);
 	json_decref(tree);
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;

@@ -333,3 +333,36 @@ void options_done(const struct option_row *rows, void *values)
 		*list = (struct option_list){0};
 	}
 }
+
+static int option_check_row(const struct option_row *rows, size_t index, struct err *err)
+{
+	const struct option_row *row = &rows[index];
+	if (row->size != kind_facts[row->kind].size)
+		return err_set(err, -EINVAL, "option '--%s' fills %zu bytes, its kind has %zu",
+			       row->name, row->size, kind_facts[row->kind].size);
+	if (!row->help || !*row->help)
+		return err_set(err, -EINVAL, "option '--%s' has no help text", row->name);
+	if (row->kind == OPTION_CHOICE && !row->words)
+		return err_set(err, -EINVAL, "option '--%s' has no words to choose from",
+			       row->name);
+	bool twice = strcmp(row->name, "help") == 0 || row->letter == OPTION_HELP_CODE;
+	for (size_t i = 0; i < index; i++)
+		twice = twice || strcmp(rows[i].name, row->name) == 0 ||
+			(row->letter && rows[i].letter == row->letter);
+	if (twice)
+		return err_set(err, -EINVAL, "option '--%s' or its letter is there twice",
+			       row->name);
+	return 0;
+}
+
+int options_check(const struct option_row *rows, struct err *err)
+{
+	for (size_t i = 0; rows && rows[i].name; i++) {
+		if (i == OPTION_ROWS_MAX)
+			return err_set(err, -EINVAL, "more than %d options", OPTION_ROWS_MAX);
+		int rc = option_check_row(rows, i, err);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}

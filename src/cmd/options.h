@@ -86,6 +86,11 @@ int options_parse(const struct option_row *rows, bool posix, int argc, char **ar
 		  struct option_result *out, struct err *err);
 void options_done(const struct option_row *rows, void *values);
 
+/* Whether a table is sound: every field is of its option's type, names and letters are there once
+ * and are not --help's, every row has a help text, choices have words. 0, or -EINVAL with the row.
+ * For the tests, and for __dump, so that a wrong table does not get through a build. */
+int options_check(const struct option_row *rows, struct err *err);
+
 /* What the help and the man page call the value of a row: "N", "table|json", ...; NULL: a flag. */
 const char *options_value_name(const struct option_row *row);
 /* Copies word number `index` of "a|b|c". False: there are not that many. */

@@ -126,6 +126,36 @@ static void test_zsh_and_fish_parse(void **state)
 	}
 }
 
+static void test_fish_completes(void **state)
+{
+	static const struct {
+		const char *line;
+		const char *first; /* of what is offered, in the order of the alphabet */
+	} cases[] = {
+	    {"sluice sim ", "start\tStart it\nstop\tStop it\n"},
+	    {"sluice sim start ", "dgx1\ndgx2\nt4x1\n"},
+	    {"sluice sim start --output j",
+	     "json\thow to print: a table for people (default) or JSON for programs\n"},
+	    {"sluice run --qu", "--quiet\tsay nothing\n"},
+	    {"sluice completion ", "bash\nfish\nzsh\n"},
+	};
+	const char *path = script(*state, "fish");
+	for (size_t i = 0; i < array_length(cases); i++) {
+		char program[1024], out[4096];
+		(void)snprintf(program, sizeof(program), "source '%s'; complete -C '%s'", path,
+			       cases[i].line);
+		const char *const argv[] = {"fish", "--no-config", "-c", program, NULL};
+		int exit_code = shell(argv, out, sizeof(out));
+		if (exit_code == 127) {
+			printf("SKIPPED: fish is not installed, its completion was not tried\n");
+			skip();
+		}
+		if (exit_code != 0 || strcmp(out, cases[i].first) != 0)
+			fail_msg("%s: '%s' instead of '%s' (exit %d)", cases[i].line, out,
+				 cases[i].first, exit_code);
+	}
+}
+
 static void test_unknown_shell(void **state)
 {
 	char *out, *err;
@@ -141,6 +171,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_bash_completes, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_zsh_and_fish_parse, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_fish_completes, setup, teardown),
 	    cmocka_unit_test(test_unknown_shell),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

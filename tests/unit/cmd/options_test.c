@@ -157,6 +157,39 @@ static void test_words_and_names(void **state)
 	}
 }
 
+static void test_check(void **state)
+{
+	struct err err = {0};
+	assert_int_equal(options_check(sample_rows, &err), 0);
+	assert_int_equal(options_check(NULL, &err), 0);
+
+	/* one row that is right, and how each thing that can be wrong with it reads */
+	const struct option_row right = {.name = "gpus",
+					 .letter = 'n',
+					 .kind = OPTION_U32,
+					 .help = "how many",
+					 OPTION_FIELD(struct sample_options, gpus)};
+	struct option_row rows[3] = {right, {0}, {0}};
+	rows[0].kind = OPTION_U64;
+	assert_int_equal(options_check(rows, &err), -EINVAL);
+	assert_string_equal(err.text, "option '--gpus' fills 4 bytes, its kind has 8");
+	rows[0] = right;
+	rows[0].help = "";
+	assert_int_equal(options_check(rows, &err), -EINVAL);
+	rows[0] = right;
+	rows[0].kind = OPTION_CHOICE;
+	assert_int_equal(options_check(rows, &err), -EINVAL);
+	rows[0] = right;
+	rows[0].letter = 'h';
+	assert_int_equal(options_check(rows, &err), -EINVAL);
+	rows[0] = rows[1] = right;
+	rows[1].name = "other";
+	assert_int_equal(options_check(rows, &err), -EINVAL);
+	assert_string_equal(err.text, "option '--other' or its letter is there twice");
+	rows[1].letter = 'm';
+	assert_int_equal(options_check(rows, &err), 0);
+}
+
 static int use_options(void *context)
 {
 	struct sample_options values = {0};
@@ -181,6 +214,7 @@ int main(void)
 	    cmocka_unit_test(test_wrong),
 	    cmocka_unit_test(test_help_wins_and_required),
 	    cmocka_unit_test(test_words_and_names),
+	    cmocka_unit_test(test_check),
 	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
