@@ -186,14 +186,13 @@ static void loop_set_alarm(struct loop *loop)
 	(void)event_add(&loop->alarm, &wait);
 }
 
-/* Calls what is due at `now_ns`; a timer that is started meanwhile for now waits for the next pass.
- */
+/* Calls what is due at `now_ns`. The clock has gone on when a callback starts a timer for now, so
+ * that one waits for the next pass and lets others have their turn. */
 static void loop_run_timers(struct loop *loop, uint64_t now_ns)
 {
-	uint64_t order = loop->next_order;
 	while (loop->heap_count > 0) {
 		struct loop_timer *timer = loop->heap[0];
-		if (timer->due_ns > now_ns || timer->order >= order)
+		if (timer->due_ns > now_ns)
 			break;
 		heap_remove(loop, timer);
 		timer->callback(timer->context);

@@ -57,7 +57,8 @@ void loop_stop(struct loop *loop);
  */
 int loop_pass(struct loop *loop, uint64_t max_wait_ns, struct err *err);
 /* LOOP_FAKE only: moves time forward and calls each timer that comes due, in order, at its time,
- * with a pass that does not wait after each. 0 or -EIO. */
+ * with a pass that does not wait after each. A timer that starts itself again without a delay would
+ * keep it for ever: time stands still. 0 or -EIO. */
 int loop_advance(struct loop *loop, uint64_t ns, struct err *err);
 
 /* A timer that is not running yet. NULL: -ENOMEM. */

@@ -219,16 +219,20 @@ static void test_only_what_was_mapped_is_open(void **state)
 	int a = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
 	int b = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	assert_true(leak >= 0 && a >= 0 && b >= 0);
-	/* a and b change places, and one goes far up */
-	struct child_fd fds[] = {{a, b}, {b, a}, {a, 40}};
-	const char *out = output_of((struct child_spec){.fds = fds, .fd_count = 3},
+	assert_true(dup2(leak, 300) == 300); /* and one beyond all that are mapped */
+	/* a and b change places, and also get the numbers that their next copies would have */
+	int next = dup(leak) + 2; /* output_of() opens a pipe */
+	(void)close(next - 2);
+	struct child_fd fds[] = {{a, next + 1}, {b, next}, {a, b}, {b, a}, {a, 40}};
+	const char *out = output_of((struct child_spec){.fds = fds, .fd_count = 5},
 				    "for f in /proc/$$/fd/*; do "
 				    "echo ${f##*/}=$(readlink $f | sed 's/.*[/]//;s/:.*//'); done");
-	char expected[256];
+	char expected[512];
 	int low = a < b ? a : b, high = a < b ? b : a;
 	(void)snprintf(expected, sizeof(expected),
-		       "0=null\n1=pipe\n2=null\n%d=%s\n%d=%s\n40=stat\n", low,
-		       low == a ? "statm" : "stat", high, high == a ? "statm" : "stat");
+		       "0=null\n1=pipe\n2=null\n%d=%s\n%d=%s\n40=stat\n%d=statm\n%d=stat\n", low,
+		       low == a ? "statm" : "stat", high, high == a ? "statm" : "stat", next,
+		       next + 1);
 	/* the shell sorts names as text, so compare line by line */
 	for (char *line = strtok(expected, "\n"); line; line = strtok(NULL, "\n")) {
 		if (!strstr(out, line))
@@ -240,7 +244,8 @@ static void test_only_what_was_mapped_is_open(void **state)
 	unsigned lines = 0;
 	for (const char *at = out; *at; at++)
 		lines += *at == '\n';
-	assert_in_range(lines, 6, 7); /* a shell may hold one for itself */
+	assert_in_range(lines, 8, 9); /* a shell may hold one for itself */
+	(void)close(300);
 	(void)close(leak);
 	(void)close(a);
 	(void)close(b);
@@ -435,6 +440,33 @@ static void test_set_freed_with_children(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+static void on_end_free_set(struct child *child, const struct child_end *end, void *context)
+{
+	scene.ended++;
+	scene.set = child_set_free(scene.set);
+}
+
+static void test_set_freed_in_a_callback(void **state)
+{
+	const char *argv[] = {"true", NULL};
+	struct child_spec spec = {.path = "true", .argv = (char *const *)argv};
+	pid_t pids[3];
+	for (int i = 0; i < 3; i++) {
+		struct child *child = child_start(scene.set, &spec, on_end_free_set, NULL, NULL);
+		assert_non_null(child);
+		pids[i] = child_pid(child);
+	}
+	for (int i = 0; i < 3; i++) { /* all have ended before the loop looks */
+		siginfo_t info;
+		assert_int_equal(waitid(P_PID, (id_t)pids[i], &info, WEXITED | WNOWAIT), 0);
+	}
+	run_until_ended(1);
+	assert_int_equal(loop_pass(scene.loop, 0, NULL), 0);
+	assert_int_equal(scene.ended, 1); /* nobody is told of the others */
+	while (waitpid(-1, NULL, 0) > 0)
+		;
+}
+
 static void test_without_pidfd_open(void **state)
 {
 	struct child *child = start("exit 3");
@@ -489,6 +521,7 @@ int main(int argc, char **argv)
 	    BOTH(test_ignored_sigchld_of_our_parent),
 	    BOTH(test_reaped_by_somebody_else),
 	    BOTH(test_set_freed_with_children),
+	    BOTH(test_set_freed_in_a_callback),
 	    cmocka_unit_test_setup_teardown(test_without_pidfd_open, setup_no_pidfd, teardown),
 	    cmocka_unit_test_setup_teardown(test_out_of_memory, setup_pidfd, teardown),
 	};
