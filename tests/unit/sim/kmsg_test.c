@@ -26,6 +26,7 @@ static int setup(void **state)
 	(void)snprintf(machine.root, sizeof(machine.root), "%s", directory);
 	unit_write(unit_path(directory, "kmsg"), "");
 	unit_write(unit_path(directory, "uevent"), "");
+	machine.clock = SIM_CLOCK_VIRTUAL; /* else records are stamped with the real clock */
 	machine.tick = 25;
 	machine.kmsg_seq = 7;
 	return 0;
