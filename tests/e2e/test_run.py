@@ -406,24 +406,3 @@ def test_another_user_respects_roots_tokens(dgx):
     reply = dgx.run("sluice", "run", "--gpus", "2", "--no-wait", "--", "true", env=env, cwd="/",
                     **nobody)
     assert reply.rc == 75 and "(roots, user root" in reply.err
-
-
-def test_processes_are_seen_from_outside(dgx):
-    job = Job(dgx, "--gpus", "2", script='for gpu in $(echo $CUDA_VISIBLE_DEVICES | tr , " "); do '
-              f'{SLUICE} sim load --gpu $gpu --pid $$ --util 0.5 >/dev/null; done; '
-              f'echo 1 >{dgx.directory}/loaded; exec sleep 1000').started()
-    wait_until((dgx.directory / "loaded").exists, what="the load")
-    seen = dgx.run("sluice", "processes", "--output", "json").ok().json
-    assert seen["simulated"] is True
-    assert {entry["uuid"] for entry in seen["processes"]} == set(job.gpus)
-    assert {entry["pid"] for entry in seen["processes"]} == {job.pid}
-    assert f"{job.pid}  sleep" in dgx.run("sluice", "processes").ok().out
-
-    watcher = dgx.spawn("sluice", "processes", "--watch", "--period", "20ms", "--output", "json",
-                        stdout=subprocess.PIPE)
-    events = [json.loads(watcher.stdout.readline()) for _ in range(3)]
-    assert [event["event"] for event in events] == ["watching", "seen", "seen"]
-    job.process.terminate()
-    events = [json.loads(watcher.stdout.readline()) for _ in range(2)]
-    assert [event["event"] for event in events] == ["gone", "gone"]
-    assert {event["uuid"] for event in events} == set(job.gpus)

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -16,6 +17,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "doors/queue/desk.h"
 #include "doors/queue/tree.h"
 
@@ -78,6 +80,24 @@ static void supervise_inherit(int fd)
 		(void)fcntl(fd, F_SETFD, 0); /* then where it is */
 }
 
+/* execvp(3) says "permission denied" when it may not look into one directory of PATH, also if the
+ * command is nowhere; a shell says "not found" then. */
+static int supervise_exec_error(const char *command, int code)
+{
+	const char *at = getenv("PATH");
+	if (code != -EACCES || strchr(command, '/'))
+		return code;
+	while (at && *at) {
+		char path[FILE_PATH_MAX];
+		size_t length = strcspn(at, ":");
+		if (file_path(path, NULL, "%.*s/%s", (int)length, at, command) == 0 &&
+		    access(path, F_OK) == 0)
+			return code;
+		at += length + (at[length] == ':');
+	}
+	return -ENOENT;
+}
+
 static void supervise_exec(const struct supervisor *self, pid_t supervisor, int failed_fd)
 {
 	const struct supervise_job *job = self->job;
@@ -98,7 +118,7 @@ static void supervise_exec(const struct supervisor *self, pid_t supervisor, int 
 	if (code == 0 && sigprocmask(SIG_SETMASK, &job->signal_mask, NULL) == 0)
 		(void)execvpe(job->argv[0], job->argv, job->envp); /* returns only on failure */
 	if (code == 0)
-		code = -errno;
+		code = supervise_exec_error(job->argv[0], -errno);
 	(void)!write(failed_fd, &code, sizeof(code));
 	_exit(SUPERVISE_EXIT_LOST);
 }
