@@ -317,6 +317,30 @@ static void test_load(void **state)
 	directory = unit_tmp_free(directory);
 }
 
+/* The example in sluice-profile(5) is a whole profile. */
+static void test_example_of_the_man_page(void **state)
+{
+	static char page[64 * 1024];
+	const char *root = getenv("MESON_SOURCE_ROOT");
+	char path[SIM_PATH_MAX], *start, *end;
+	FILE *stream;
+
+	assert_non_null(root);
+	(void)snprintf(path, sizeof(path), "%s/man/sluice-profile.5.scd", root);
+	stream = fopen(path, "re");
+	assert_non_null(stream);
+	page[fread(page, 1, sizeof(page) - 1, stream)] = '\0';
+	(void)fclose(stream);
+	start = strstr(page, "```\n");
+	assert_non_null(start);
+	end = strstr(start + 4, "```");
+	assert_non_null(end);
+	*end = '\0';
+	if (parse(start + 4, NULL) < 0)
+		fail_msg("%s", error.text);
+	assert_int_equal(machine.gpu_count, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +358,7 @@ int main(void)
 	    cmocka_unit_test(test_bytes_that_are_no_text),
 	    cmocka_unit_test(test_output_is_untouched_on_failure),
 	    cmocka_unit_test(test_load),
+	    cmocka_unit_test(test_example_of_the_man_page),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
