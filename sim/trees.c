@@ -334,7 +334,8 @@ static enum difference entry_difference(struct trees *trees, const struct sim_pl
 	return content_equals(directory, name, entry) ? DIFFERENCE_NONE : DIFFERENCE_REPLACE;
 }
 
-/* Makes the entry under a temporary name; renaming it makes the change appear at once. */
+/* Makes the entry under a temporary name; renaming it makes the change appear at once. The name is
+ * always in the root, where removing looks for what a killed process left. */
 static int entry_make(int directory, const char *name, const struct sim_plan_entry *entry)
 {
 	int fd;
@@ -388,10 +389,10 @@ static int entry_apply(struct trees *trees, const struct sim_plan_entry *entry,
 			return trees_errno(trees, "set the mode of", entry->path);
 		return 0;
 	}
-	(void)unlinkat(directory, TEMPORARY, 0);
-	if (entry_make(directory, TEMPORARY, entry) != 0) {
+	(void)unlinkat(trees->root, TEMPORARY, 0);
+	if (entry_make(trees->root, TEMPORARY, entry) != 0) {
 		int code = errno;
-		(void)unlinkat(directory, TEMPORARY, 0);
+		(void)unlinkat(trees->root, TEMPORARY, 0);
 		errno = code;
 		if (entry->kind == SIM_PLAN_NODE && (code == EPERM || code == EACCES))
 			return sim_fail(trees->error, SIM_EXIT_FAILED,
@@ -399,7 +400,7 @@ static int entry_apply(struct trees *trees, const struct sim_plan_entry *entry,
 					trees->name, entry->path, strerror(code));
 		return trees_errno(trees, "make", entry->path);
 	}
-	if (renameat(directory, TEMPORARY, directory, name) != 0)
+	if (renameat(trees->root, TEMPORARY, directory, name) != 0)
 		return trees_errno(trees, "put in place", entry->path);
 	return 0;
 }
@@ -625,12 +626,13 @@ int sim_trees_remove(const char *root, struct sim_error *error)
 		return errno == ENOENT ? 0 : -1;
 	uint32_t kept = 0;
 	int result = manifest_load(&trees);
-	if (result == 0 && trees.old.found) {
+	if (result == 0 && trees.old.found)
 		result = remove_stale(&trees, NULL, &kept);
-		if (result == 0)
+	if (result == 0) {
+		if (trees.old.found)
 			(void)unlinkat(trees.root, MANIFEST, 0);
-		if (result == 0)
-			(void)rmdir(root); /* stays when something of somebody else is in it */
+		(void)unlinkat(trees.root, TEMPORARY, 0);
+		(void)rmdir(root); /* stays when something of somebody else is in it */
 	}
 	trees_done(&trees);
 	return result;
