@@ -108,7 +108,7 @@ static const struct cmd_example check_examples[] = {
 
 static const struct command config_check = {
     .name = "check",
-    .summary = "Says whether a configuration file would be accepted",
+    .summary = "Say whether a configuration file would be accepted",
     .description =
 	"Reads each FILE as the service would and prints what is wrong with it, as "
 	"FILE:LINE:COLUMN: KEY: what was expected and what was found. It looks at the file alone: "
@@ -391,7 +391,7 @@ static const struct cmd_example show_examples[] = {
 
 static const struct command config_show = {
     .name = "show",
-    .summary = "Prints the effective configuration and where each value came from",
+    .summary = "Print the effective configuration and where each value came from",
     .description =
 	"Puts together the command line, the environment, FILE and the defaults, in this order of "
 	"precedence, and prints the result as a file that could be given again, with the source of "
@@ -544,7 +544,7 @@ static const struct cmd_example resources_examples[] = {
 
 static const struct command config_resources = {
     .name = "resources",
-    .summary = "Shows what this machine would hand out with a configuration",
+    .summary = "Show what this machine would hand out with a configuration",
     .description =
 	"Applies the effective configuration, put together as by sluice config show, to the GPUs "
 	"that are here: which resources there would be, which door would hand them out, how many "
@@ -632,7 +632,7 @@ static const struct option_row keys_options[] = {
 
 static const struct command config_keys = {
     .name = "keys",
-    .summary = "Lists the settings of the configuration file",
+    .summary = "List the settings of the configuration file",
     .description =
 	"Prints every setting that is one value: its key, what it may be, its default, its flag "
 	"and "
@@ -649,7 +649,7 @@ static const struct command *const config_commands[] = {&config_check, &config_s
 
 const struct command cmd_config = {
     .name = "config",
-    .summary = "Checks the configuration and shows what follows from it",
+    .summary = "Check the configuration and show what follows from it",
     .group = CMD_GROUP_SERVICE,
     .commands = config_commands,
 };

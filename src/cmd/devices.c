@@ -275,7 +275,7 @@ static const struct cmd_example examples[] = {
 
 const struct command cmd_devices = {
     .name = "devices",
-    .summary = "Lists the GPUs of this machine and their MIG devices",
+    .summary = "List the GPUs of this machine and their MIG devices",
     .description =
 	"Asks the driver once and needs no service. A GPU that is lost or whose driver hangs is "
 	"listed with its state, and never hides the others. A reading that the GPU does not give "

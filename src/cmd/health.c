@@ -234,7 +234,7 @@ static const struct cmd_example examples[] = {
 
 const struct command cmd_health = {
     .name = "health",
-    .summary = "Says how each GPU is, why, and what to do",
+    .summary = "Say how each GPU is, why, and what to do",
     .description =
 	"Looks at what the driver reports (errors of memory, links and power, pending changes, the "
 	"recovery action that it asks for) and at the XIDs in the kernel log since boot, and "

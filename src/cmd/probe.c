@@ -125,7 +125,7 @@ static int run(const struct cmd_call *call)
 
 const struct command cmd_probe = {
     .name = "probe",
-    .summary = "Asks the driver, for the service and for other commands",
+    .summary = "Ask the driver, for other commands and the service",
     .description =
 	"The only process of sluice that loads NVIDIA's NVML library. It sends what it sees over a "
 	"socket to whoever started it. A driver call that does not come back costs one such "

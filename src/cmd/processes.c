@@ -280,7 +280,7 @@ static const struct cmd_example examples[] = {
 
 const struct command cmd_processes = {
     .name = "processes",
-    .summary = "Lists which process is on which GPU",
+    .summary = "List which process is on which GPU",
     .description =
 	"As the driver reports it, through the probe: not what a job claims. Processes of all "
 	"users, whether sluice started them or not. Process ids are those of the machine, which "

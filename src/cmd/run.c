@@ -519,7 +519,7 @@ static const struct cmd_example run_examples[] = {
 
 const struct command cmd_run = {
     .name = "run",
-    .summary = "run a command on GPUs that nobody else has",
+    .summary = "Run a command on GPUs that nobody else has",
     .description =
 	"Waits until as many GPUs are free as the command needs, gives it those and no others "
 	"(CUDA_VISIBLE_DEVICES, by UUID), and exits with its exit code. All GPUs are taken at once "

@@ -30,7 +30,7 @@ static const struct cmd_example examples[] = {
 
 const struct command cmd_sim = {
     .name = "sim",
-    .summary = "A simulated GPU machine that NVML programs believe in",
+    .summary = "Simulate a GPU machine that NVML programs believe in",
     .description =
 	"Starts, loads, breaks, heals and inspects a simulated machine: a libnvidia-ml.so.1 whose "
 	"readings follow the work that is put on them, with the files that go with it below one "

@@ -138,7 +138,7 @@ static const struct cmd_example examples[] = {
 
 const struct command cmd_topo = {
     .name = "topo",
-    .summary = "Shows how GPUs and network cards are connected",
+    .summary = "Show how GPUs and network cards are connected",
     .description =
 	"Prints for each pair how a packet gets from one to the other, and for each device the "
 	"CPUs and the NUMA node beside it. NVLinks are counted from the driver, the rest is read "
