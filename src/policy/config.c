@@ -324,8 +324,10 @@ static int config_set_defaults(struct config *config, struct err *err)
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		const struct schema_row *row = schema_row((enum schema_id)i);
 		int rc = schema_set(config, (enum schema_id)i, row->default_text, err);
-		if (rc < 0)
-			return err_wrap(err, "default of '%s'", row->path);
+		if (rc < 0) {
+			(void)err_wrap(err, "default of '%s'", row->path);
+			return rc; /* `err` may be NULL */
+		}
 	}
 	return 0;
 }
@@ -339,10 +341,11 @@ static int config_override(struct config *config, const struct config_overrides 
 		if (!flag && !environment)
 			continue;
 		int rc = schema_set(config, (enum schema_id)i, flag ? flag : environment, err);
-		if (rc < 0 && flag)
-			return err_wrap(err, "--%s", row->flag);
-		if (rc < 0)
-			return err_wrap(err, "environment variable %s", row->variable);
+		if (rc < 0) {
+			(void)err_wrap(err, flag ? "--%s" : "environment variable %s",
+				       flag ? row->flag : row->variable);
+			return rc;
+		}
 		config->source[i] = flag ? CONFIG_FLAG : CONFIG_ENVIRONMENT;
 	}
 	return 0;

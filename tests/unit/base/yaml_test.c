@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 
 static struct yaml *parse(const char *text)
@@ -144,6 +145,22 @@ static void test_refused_with_position(void **state)
 	refuse_text("a: b: c\n", -EINVAL, "f.yaml:1:5: ");
 }
 
+static int scenario_parse(void *context)
+{
+	static const char text[] = "a: &x [1, {b: c}]\nd: *x\ne: {f: g, h: i, j: k, l: m, n: o}\n";
+	struct yaml *yaml = NULL;
+	(void)context;
+	int rc = yaml_parse(text, sizeof(text) - 1, "f.yaml", &yaml, NULL);
+	(void)yaml_free(yaml);
+	return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+	(void)state;
+	assert_true(failmalloc_each(scenario_parse, NULL) > 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -153,6 +170,7 @@ int main(void)
 	    cmocka_unit_test(test_billion_laughs),
 	    cmocka_unit_test(test_limits),
 	    cmocka_unit_test(test_refused_with_position),
+	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests_name("base/yaml", tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 
 static struct config *parse(const char *text)
@@ -345,6 +346,26 @@ static void test_patterns(void **state)
 	assert_false(config_pattern_matches("*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
 }
 
+static int scenario_parse(void *context)
+{
+	static const char text[] =
+	    "flags: {plugin: {deviceListStrategy: [envvar, cdi-cri]}}\n"
+	    "resources: {gpus: [{pattern: a, name: b}]}\n"
+	    "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [0, 1]}]}}\n"
+	    "sluice: {devices: {include: [0]}, doors: {queue: {devices: [0]}}}\n";
+	struct config *config = NULL;
+	(void)context;
+	int rc = config_parse(text, sizeof(text) - 1, "c.yaml", NULL, false, &config, NULL);
+	(void)config_free(config);
+	return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+	(void)state;
+	assert_true(failmalloc_each(scenario_parse, NULL) > 20);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -357,6 +378,7 @@ int main(void)
 	    cmocka_unit_test(test_precedence),
 	    cmocka_unit_test(test_durations),
 	    cmocka_unit_test(test_patterns),
+	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests_name("policy/config", tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 
 enum test_limits {
@@ -378,6 +379,29 @@ static void test_only_what_changed_is_told(void **state)
 	free(machine);
 }
 
+static int scenario_make(void *context)
+{
+	static const char text[] =
+	    "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 3, devices: [0]}]}}\n";
+	struct machine *machine = context;
+	struct config *config = NULL;
+	struct policy *policy = NULL;
+	int rc = config_parse(text, sizeof(text) - 1, "c.yaml", NULL, false, &config, NULL);
+	if (rc == 0)
+		rc = policy_make(&machine->inventory, config, &with_kubelet, &policy, NULL);
+	(void)policy_free(policy);
+	(void)config_free(config);
+	return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+	(void)state;
+	struct machine *machine = machine_new(3);
+	assert_true(failmalloc_each(scenario_make, machine) > 10);
+	free(machine);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +415,7 @@ int main(void)
 	    cmocka_unit_test(test_include_and_exclude),
 	    cmocka_unit_test(test_doors),
 	    cmocka_unit_test(test_only_what_changed_is_told),
+	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests_name("policy/policy", tests, NULL, NULL);
 }

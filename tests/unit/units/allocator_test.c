@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 #include "tests/unit/units/brute.h"
 
@@ -392,6 +393,30 @@ static void test_weights(void **state)
 	free(inventory);
 }
 
+static int scenario_choose(void *context)
+{
+	struct allocator_topology *shape = context;
+	struct allocator_unit units[8], out[8];
+	for (uint32_t i = 0; i < 8; i++)
+		units[i] = (struct allocator_unit){.gpu = i};
+	const struct allocator_question question = {
+	    .available = units, .available_count = 8, .size = 3};
+	struct allocator *allocator = NULL;
+	int rc = allocator_new(shape, &allocator, NULL);
+	if (rc == 0)
+		rc = allocator_prefer(allocator, &question, out, NULL);
+	(void)allocator_free(allocator);
+	return rc < 0 ? rc : 0;
+}
+
+static void test_out_of_memory(void **state)
+{
+	(void)state;
+	struct allocator_topology shape;
+	shape_make(&shape, 8, SHAPE_DGX2);
+	assert_true(failmalloc_each(scenario_choose, &shape) > 4);
+}
+
 int main(void)
 {
 	const char *seed = getenv("SLUICE_TEST_SEED");
@@ -411,6 +436,7 @@ int main(void)
 	    cmocka_unit_test(test_must_is_counted_and_kept),
 	    cmocka_unit_test(test_bad_questions),
 	    cmocka_unit_test(test_weights),
+	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests_name("units/allocator", tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 
 static struct ledger_lease lease_of(const char *unit, const char *holder)
@@ -214,12 +215,42 @@ static void test_against_a_model(void **state)
 	assert_null(ledger_free(ledger));
 }
 
+static int scenario_leases(void *context)
+{
+	(void)context;
+	struct ledger *ledger = ledger_new(), *again = NULL;
+	char *text = NULL;
+	size_t length = 0;
+	int rc = ledger ? 0 : -ENOMEM;
+	for (int i = 0; rc == 0 && i < 20; i++) {
+		char unit[16];
+		(void)snprintf(unit, sizeof(unit), "GPU-%d", i);
+		struct ledger_lease lease = lease_of(unit, "me");
+		rc = ledger_take(ledger, &lease, NULL);
+	}
+	if (rc == 0)
+		rc = ledger_format(ledger, &text, &length, NULL);
+	if (rc == 0)
+		rc = ledger_parse(text, length, "l", &again, NULL);
+	free(text);
+	(void)ledger_free(again);
+	(void)ledger_free(ledger);
+	return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+	(void)state;
+	assert_true(failmalloc_each(scenario_leases, NULL) > 40);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_one_holder_each), cmocka_unit_test(test_all_or_none),
 	    cmocka_unit_test(test_refused),	    cmocka_unit_test(test_file),
 	    cmocka_unit_test(test_damaged_text),    cmocka_unit_test(test_against_a_model),
+	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests_name("units/ledger", tests, NULL, NULL);
 }
