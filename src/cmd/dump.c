@@ -29,12 +29,22 @@ static const char *const group_names[CMD_GROUP_COUNT] = {
     [CMD_GROUP_HELP] = "help",
 };
 
+/* Appends `item` (given). Without memory the whole array is gone: NULL, which stays NULL through
+ * further calls and makes json_pack() fail, so that no half tree is ever printed. */
+static json_t *dump_append(json_t *array, json_t *item)
+{
+	if (json_array_append_new(array, item) == 0)
+		return array;
+	json_decref(array);
+	return NULL;
+}
+
 static json_t *dump_words(const struct option_row *row)
 {
 	json_t *words = json_array();
 	char word[OPTION_WORD_SIZE];
 	for (size_t i = 0; options_word(row->words, i, word); i++)
-		(void)json_array_append_new(words, json_string(word));
+		words = dump_append(words, json_string(word));
 	return words;
 }
 
@@ -50,12 +60,12 @@ static json_t *dump_options(const struct command *command)
 		    row->letter ? letter : NULL, "kind", option_kind_to_string(row->kind), "value",
 		    options_value_name(row), "words", dump_words(row), "required",
 		    (int)row->required, "repeats", row->kind == OPTION_LIST, "help", row->help);
-		(void)json_array_append_new(options, item);
+		options = dump_append(options, item);
 	}
-	(void)json_array_append_new(options, json_pack("{s:s, s:s, s:s, s:n, s:[], s:b, s:b, s:s}",
-						       "name", "help", "letter", "h", "kind",
-						       "flag", "value", "words", "required", 0,
-						       "repeats", 0, "help", "show this text"));
+	options =
+	    dump_append(options, json_pack("{s:s, s:s, s:s, s:n, s:[], s:b, s:b, s:s}", "name",
+					   "help", "letter", "h", "kind", "flag", "value", "words",
+					   "required", 0, "repeats", 0, "help", "show this text"));
 	return options;
 }
 
@@ -64,7 +74,7 @@ static json_t *dump_exits(const struct command *command)
 	json_t *exits = json_array();
 	struct cmd_exit_row row;
 	for (size_t i = 0; help_exit_row(command, i, &row); i++)
-		(void)json_array_append_new(
+		exits = dump_append(
 		    exits, json_pack("{s:i, s:s}", "code", row.code, "meaning", row.meaning));
 	return exits;
 }
@@ -73,8 +83,8 @@ static json_t *dump_examples(const struct command *command)
 {
 	json_t *examples = json_array();
 	for (const struct cmd_example *at = command->examples; at && at->line; at++)
-		(void)json_array_append_new(
-		    examples, json_pack("{s:s, s:s}", "line", at->line, "what", at->what));
+		examples = dump_append(examples,
+				       json_pack("{s:s, s:s}", "line", at->line, "what", at->what));
 	return examples;
 }
 
@@ -95,8 +105,7 @@ static json_t *dump_usage(const struct command *command, const char *path)
 	for (const char *at = text; *at;) {
 		size_t length = strcspn(at, "\n");
 		if (length > prefix)
-			(void)json_array_append_new(lines,
-						    json_stringn(at + prefix, length - prefix));
+			lines = dump_append(lines, json_stringn(at + prefix, length - prefix));
 		at += length + (at[length] == '\n');
 	}
 	return lines;
@@ -123,10 +132,7 @@ static json_t *dump_commands(const struct command *parent, const char *parent_pa
 			continue;
 		char path[CMD_PATH_SIZE];
 		(void)snprintf(path, sizeof(path), "%s %s", parent_path, (*at)->name);
-		if (json_array_append_new(commands, dump_command(*at, path)) < 0) {
-			json_decref(commands);
-			return NULL;
-		}
+		commands = dump_append(commands, dump_command(*at, path));
 	}
 	return commands;
 }

@@ -11,7 +11,9 @@
 
 static const char *text_of(const json_t *object, const char *key)
 {
-	return json_string_value(json_object_get(object, key));
+	const char *text = json_string_value(json_object_get(object, key));
+	assert_non_null(text);
+	return text;
 }
 
 static void test_dump(void **state)
@@ -50,25 +52,41 @@ static void test_dump(void **state)
 	free(err);
 }
 
+struct output {
+	FILE *out, *err;
+	long length; /* of the whole tree */
+};
+
 /* Either the whole tree comes out, or an error and exit code 1. */
 static int use_dump(void *context)
 {
+	struct output *output = context;
 	FILE *saved[2] = {stdout, stderr};
 	const char *argv[] = {"sluice", "__dump", NULL};
-	stdout = context;
-	stderr = context;
+	rewind(output->out);
+	stdout = output->out;
+	stderr = output->err;
 	int exit_code = cmd_main(&sample_root, 2, (char **)argv);
 	stdout = saved[0];
 	stderr = saved[1];
+	if (exit_code == CMD_EXIT_OK)
+		assert_int_equal(ftell(output->out), output->length);
 	return exit_code == CMD_EXIT_FAILED ? -ENOMEM : exit_code;
 }
 
 static void test_out_of_memory(void **state)
 {
-	FILE *null = fopen("/dev/null", "we");
-	assert_non_null(null);
-	assert_true(failmalloc_each(use_dump, null) > 500);
-	(void)fclose(null);
+	struct output output = {.out = tmpfile(), .err = fopen("/dev/null", "we")};
+	char *out, *err;
+	assert_non_null(output.out);
+	assert_non_null(output.err);
+	assert_int_equal(sample_call("sluice __dump", &out, &err), 0);
+	output.length = (long)strlen(out);
+	free(out);
+	free(err);
+	assert_true(failmalloc_each(use_dump, &output) > 500);
+	(void)fclose(output.out);
+	(void)fclose(output.err);
 }
 
 int main(void)
