@@ -65,10 +65,13 @@ static void call_write_log(const struct call *call)
 		snprintf(device, sizeof(device), "%u/%u/%u", call->gpu, call->gi, call->ci);
 	else if (call->gpu != SIM_WHOLE_GPU)
 		snprintf(device, sizeof(device), "%u", call->gpu);
-	int length = snprintf(line, sizeof(line), "%lld.%06ld %d %ld nvml%s %s %u %llu\n",
+	char missed[48] = "";
+	if (call->missed)
+		snprintf(missed, sizeof(missed), " missed %llu", (unsigned long long)call->missed);
+	int length = snprintf(line, sizeof(line), "%lld.%06ld %d %ld nvml%s %s %u %llu%s\n",
 			      (long long)now.tv_sec, now.tv_nsec / 1000, getpid(),
 			      syscall(SYS_gettid), call_name(call->function), device, call->result,
-			      (unsigned long long)(call_now_ns() - call->began_ns) / 1000);
+			      (unsigned long long)(call_now_ns() - call->began_ns) / 1000, missed);
 	(void)!write(fd, line, (size_t)length); /* a full disk must not disturb the program */
 	close(fd);
 }
@@ -89,11 +92,16 @@ static bool call_names_match(const char *rule, const char *name)
 					name[length + 2] >= '0' && name[length + 2] <= '9');
 }
 
-static bool call_rule_matches(const struct call *call, const struct sim_rule *rule)
+/* `looked_up`: the GPU was found by the call itself; what holds for every GPU has been applied, and
+ * "any" means the calls on a device's handle. */
+static bool call_rule_matches(const struct call *call, const struct sim_rule *rule, bool looked_up)
 {
-	return rule->kind != SIM_RULE_NONE &&
-	       (rule->gpu == SIM_WHOLE_GPU || rule->gpu == call->gpu) &&
-	       call_names_match(rule->function, call_name(call->function));
+	bool is_ours = rule->gpu == call->gpu && rule->gpu != SIM_WHOLE_GPU;
+	if (looked_up)
+		is_ours = is_ours && memcmp(rule->function, "any", 4) != 0;
+	else
+		is_ours = is_ours || rule->gpu == SIM_WHOLE_GPU;
+	return is_ours && call_names_match(rule->function, call_name(call->function));
 }
 
 /* Counts a match against the rule's `after` (let so many pass) and `count` (then so many). */
@@ -145,7 +153,8 @@ static void call_wait(struct call *call, uint32_t rule, uint32_t delay_ms)
 	call->machine = sim_state_read(state);
 }
 
-int call_fault(struct call *call)
+/* Applies the standing faults. Returns the code to answer with, or -1. */
+static int call_fault(struct call *call, bool looked_up)
 {
 	int forced = -1;
 	for (uint32_t i = 0; i < SIM_RULE_MAX; i++) {
@@ -153,7 +162,7 @@ int call_fault(struct call *call)
 		if (rule.kind == SIM_RULE_NONE)
 			continue;
 		rule = call->machine->rule[i];
-		if (!call_rule_matches(call, &rule) || !call_rule_is_due(i, &rule))
+		if (!call_rule_matches(call, &rule, looked_up) || !call_rule_is_due(i, &rule))
 			continue;
 		if (rule.kind == SIM_RULE_RETURN && forced < 0)
 			forced = (int)rule.result;
@@ -166,6 +175,12 @@ int call_fault(struct call *call)
 	    (call->machine->quirks & SIM_QUIRK_SLOWPCIE))
 		call_wait(call, 0, 20);
 	return forced;
+}
+
+int call_is_about(struct call *call, uint32_t gpu)
+{
+	call->gpu = gpu;
+	return call_fault(call, true);
 }
 
 static unsigned call_resolve(struct call *call, const void *handle)
@@ -222,6 +237,7 @@ static bool call_enter(struct call *call, unsigned function, const void *handle)
 	call->machine = NULL;
 	call->change = NULL;
 	call->in_trees = false;
+	call->missed = 0;
 	call->function = function;
 	call->result = NVML_UNINITIALIZED;
 	call->gpu = call->gi = call->ci = SIM_WHOLE_GPU;
@@ -248,7 +264,7 @@ bool call_begin(struct call *call, unsigned function, void *handle, bool missing
 
 	if (!call_enter(call, function, handle))
 		return false;
-	int forced = call_fault(call);
+	int forced = call_fault(call, false);
 	if (forced >= 0) {
 		call->result = (unsigned)forced;
 		return false;
@@ -296,7 +312,7 @@ unsigned call_stub(unsigned function, void *handle)
 {
 	struct call call;
 	if (call_enter(&call, function, handle)) {
-		int forced = call_fault(&call);
+		int forced = call_fault(&call, false);
 		unsigned health = call_health(&call);
 		call.result = forced >= 0	  ? (unsigned)forced
 			      : health != NVML_OK ? health

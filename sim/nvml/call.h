@@ -41,6 +41,7 @@ struct call {
 	 * when it says nothing. */
 	uint32_t gpu, gi, ci;
 	bool in_trees;	   /* write: the change shows in the files around the driver */
+	uint64_t missed;   /* events that were overwritten before this call came for them */
 	uint64_t began_ns; /* 0: no log line wanted */
 };
 
@@ -48,9 +49,9 @@ struct call {
 bool call_begin(struct call *call, unsigned function, void *handle, bool missing);
 unsigned call_end(struct call *call);
 unsigned call_stub(unsigned function, void *handle);
-/* For functions without a state of their own (Init, Shutdown, before Init): applies faults to
- * `machine`, which may be NULL. Returns the code to answer with, or -1. */
-int call_fault(struct call *call);
+/* For functions that look a GPU up: from here on the call is about that one. Applies the faults
+ * that name this function and this GPU; returns the code to answer with, or -1. */
+int call_is_about(struct call *call, uint32_t gpu);
 
 static inline const struct sim_gpu *call_gpu(const struct call *call)
 {

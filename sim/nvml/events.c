@@ -35,7 +35,6 @@ struct event_set {
 	uint64_t types[SIM_GPU_MAX]; /* wanted of each GPU; [0] alone for a system set */
 	uint64_t since[SIM_GPU_MAX]; /* events up to this number came before the registration */
 	uint64_t cursor;	     /* events up to this number have been looked at */
-	uint64_t missed;	     /* overwritten before anybody waited for them */
 	uint32_t bound;		     /* system set: which GPUs had their driver when last seen */
 };
 
@@ -153,8 +152,7 @@ static bool event_wanted(const struct sim_event *event, void *context)
 
 /* Takes the event for this waiter. False when another thread that waits on the set was faster, or
  * the set is gone. */
-static bool event_take(const void *handle, uint64_t from, uint64_t to, uint64_t missed,
-		       unsigned *result)
+static bool event_take(const void *handle, uint64_t to, unsigned *result)
 {
 	bool is_taken = false;
 	events_lock();
@@ -162,7 +160,6 @@ static bool event_take(const void *handle, uint64_t from, uint64_t to, uint64_t 
 	if (!set) {
 		*result = NVML_INVALID_ARGUMENT;
 	} else {
-		set->missed += set->cursor == from ? missed : 0;
 		is_taken = set->cursor < to;
 		if (is_taken)
 			set->cursor = to;
@@ -199,7 +196,8 @@ unsigned impl_EventSetWait_v2(struct call *call, void *handle, struct nvml_event
 		int found = sim_state_wait_event(call->session->state, copy.cursor,
 						 now < until ? (uint32_t)(until - now) : 0,
 						 event_wanted, &copy, &event, &missed);
-		bool is_taken = event_take(handle, copy.cursor, event.number, missed, &result);
+		call->missed += missed;
+		bool is_taken = event_take(handle, event.number, &result);
 		if (result != NVML_OK)
 			return result;
 		if (!found)

@@ -17,8 +17,11 @@ unsigned impl_DeviceGetCount_v2(struct call *call, unsigned *out)
 }
 
 /* A handle of a GPU that has fallen off the bus is refused, as nvidia-smi shows it. */
-static unsigned identity_open(const struct call *call, uint32_t gpu, void **out)
+static unsigned identity_open(struct call *call, uint32_t gpu, void **out)
 {
+	int forced = call_is_about(call, gpu);
+	if (forced >= 0)
+		return (unsigned)forced;
 	uint32_t health = call->machine->gpu[gpu].health;
 	if (health == SIM_GPU_LOST || health == SIM_GPU_UNPLUGGED)
 		return NVML_GPU_IS_LOST;

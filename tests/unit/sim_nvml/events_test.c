@@ -3,6 +3,7 @@
 #include "nvml.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "sim/physics.h"
@@ -163,6 +164,11 @@ static void test_waiter_is_woken(void **unused)
 	rig_close(&rig);
 }
 
+static void set_log(struct sim_machine *machine, void *context)
+{
+	snprintf(machine->log, sizeof(machine->log), "%s", (const char *)context);
+}
+
 static void test_overwritten_events_do_not_stop_the_set(void **unused)
 {
 	struct rig rig;
@@ -171,12 +177,22 @@ static void test_overwritten_events_do_not_stop_the_set(void **unused)
 	(void)unused;
 	open_a100(&rig);
 	void *set = new_set(&rig, 0, 0x8);
+	char log[SIM_PATH_MAX];
+	snprintf(log, sizeof(log), "%s/calls", rig.directory);
+	rig_change(&rig, set_log, log);
 	for (unsigned i = 0; i < SIM_EVENT_MAX + 100; i++)
 		send_event(&rig, 0, 0x8, i, false);
 	while (CALL3(&rig, "nvmlEventSetWait_v2", set, &data, 0) == NVML_OK)
 		seen++;
 	assert_true(seen >= SIM_EVENT_MAX - SIM_PENDING_MAX && seen <= SIM_EVENT_MAX);
 	assert_int_equal(data.data, SIM_EVENT_MAX + 99);
+	/* those that are gone are told, in the call log: NVML has no word for them */
+	char line[256];
+	FILE *file = fopen(log, "re");
+	assert_non_null(file);
+	assert_non_null(fgets(line, sizeof(line), file));
+	fclose(file);
+	assert_non_null(strstr(line, " missed "));
 	rig_close(&rig);
 }
 

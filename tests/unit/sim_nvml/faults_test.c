@@ -39,6 +39,13 @@ static void test_injected_codes(void **unused)
 	/* stubs can be told as well */
 	rig_rule(&rig, SIM_RULE_RETURN, "nvmlDeviceGetFanSpeedRPM", SIM_WHOLE_GPU, NVML_NO_DATA, 0);
 	assert_int_equal(CALL2(&rig, "nvmlDeviceGetFanSpeedRPM", first, text), NVML_NO_DATA);
+	/* a lookup can fail for one GPU; "any" of a GPU means calls on its handle */
+	void *again = NULL;
+	rig_rule(&rig, SIM_RULE_RETURN, "nvmlDeviceGetHandleByIndex", 1, NVML_IN_USE, 0);
+	rig_rule(&rig, SIM_RULE_RETURN, "any", 0, NVML_UNKNOWN, 0);
+	assert_int_equal(CALL2(&rig, "nvmlDeviceGetHandleByIndex_v2", 1, &again), NVML_IN_USE);
+	assert_int_equal(CALL2(&rig, "nvmlDeviceGetHandleByIndex_v2", 0, &again), NVML_OK);
+	assert_int_equal(CALL3(&rig, "nvmlDeviceGetUUID", first, text, 80), NVML_UNKNOWN);
 	rig_heal(&rig);
 	assert_int_equal(CALL3(&rig, "nvmlDeviceGetName", second, text, 80), NVML_OK);
 	assert_int_equal(CALL1(&rig, "nvmlDeviceGetCount_v2", &count), NVML_OK);
