@@ -333,10 +333,31 @@ static int explain_mismatch(const struct nvml *nvml, const char *root, struct er
 	/* "13.580.105.08": API version, then the driver's. */
 	const char *dot = strchr(nvml->nvml_version, '.');
 	const char *library = dot && strchr(dot + 1, '.') ? dot + 1 : nvml->nvml_version;
+	const char *state = getenv("SLUICE_SIM_STATE");
+	/* the simulator says the same of a state file that it cannot use */
+	if (state && state[0] != '\0' && strcmp(library, module) == 0)
+		return err_set(err, -ELIBBAD,
+			       "the simulated machine in '%s' is damaged or of another version of "
+			       "sluice: 'sluice sim stop' and 'sluice sim start' make a new one",
+			       state);
 	return err_set(err, -ELIBBAD,
 		       "driver version mismatch: library %s ('%s'), loaded kernel module %s; the "
 		       "driver was changed under a running system: reboot, or load the new module",
 		       library[0] ? library : "unknown", nvml->path, module);
+}
+
+static int explain_no_permission(const char *root, struct err *err)
+{
+	const char *state = getenv("SLUICE_SIM_STATE");
+	if (state && state[0] != '\0' && access(state, R_OK) != 0)
+		return err_set(err, -EACCES,
+			       "the simulated machine in '%s' belongs to another user and may not "
+			       "be looked at",
+			       state);
+	return err_set(err, -EACCES,
+		       "the driver refuses this user: '%s/dev/nvidiactl' may not be opened; "
+		       "run as root, or see 'ls -l %s/dev/nvidia*'",
+		       root, root);
 }
 
 static int explain_init(const struct nvml *nvml, const char *root, int32_t result, struct err *err)
@@ -347,11 +368,7 @@ static int explain_init(const struct nvml *nvml, const char *root, int32_t resul
 	case NVML_LIB_RM_VERSION_MISMATCH:
 		return explain_mismatch(nvml, root, err);
 	case NVML_NO_PERMISSION:
-		return err_set(
-		    err, -EACCES,
-		    "the driver refuses this user: '%s/dev/nvidiactl' may not be opened; "
-		    "run as root, or see 'ls -l %s/dev/nvidia*'",
-		    root, root);
+		return explain_no_permission(root, err);
 	case NVML_LIBRARY_NOT_FOUND:
 		return err_set(err, -ELIBBAD,
 			       "'%s' does not find another library of the driver: it is half "

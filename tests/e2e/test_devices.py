@@ -261,7 +261,21 @@ def test_state_cut_short(machine):
         size = os.fstat(state.fileno()).st_size
         state.truncate(size // 2)
     reply = machine.run("sluice", "devices")
-    assert reply.rc == 69 and "version mismatch" in reply.err, reply
+    assert reply.rc == 69 and "reboot" not in reply.err, reply
+    assert f"the simulated machine in '{machine.state}' is damaged" in reply.err, reply
+
+
+def test_state_of_another_user(machine):
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    machine.start("t4x1")
+    os.chmod(machine.state, 0o600)
+    for directory in (machine.directory, machine.root):
+        os.chmod(directory, 0o755)
+    reply = machine.run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", SLUICE, "devices")
+    if "setpriv" in reply.err or reply.rc in (126, 127):
+        pytest.skip(f"cannot become another user here: {reply.err}")
+    assert reply.rc == 77 and f"the simulated machine in '{machine.state}' belongs" in reply.err, reply
 
 
 def test_state_gone(machine):
