@@ -130,6 +130,18 @@ def test_symlink_where_a_node_should_be_is_refused(machine):
     assert victim.read_text() == "keep" and node.is_symlink()
 
 
+def test_file_that_was_put_in_the_way_is_refused(machine):
+    machine.start("dgx-a100")
+    machine.sim("inject", "hotunplug", "--gpu", "3")
+    mine = machine.path("/dev/nvidia3")
+    mine.write_text("keep")
+    reply = machine.sim("inject", "hotplug", "--gpu", "3", rc=4)
+    assert "nvidia3" in reply.err and len(reply.err.splitlines()) == 1
+    assert mine.read_text() == "keep" and machine.show()["gpus"][3]["health"] == "unplugged"
+    machine.sim("stop")
+    assert mine.read_text() == "keep"
+
+
 def test_root_that_is_a_symlink_is_refused(machine):
     elsewhere = machine.directory / "elsewhere"
     elsewhere.mkdir()
