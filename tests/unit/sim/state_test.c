@@ -489,6 +489,34 @@ static void test_dead_processes_stay_with_the_quirk(void **state)
 	assert_int_equal(pid_in_slot(0), child);
 }
 
+/* A reader has counted the work of a process that a writer then finds dead: it stays counted. */
+static void test_counters_do_not_go_back_when_a_process_dies(void **state)
+{
+	struct sim_process identity = {.util_permille = 1000};
+	struct sim_state *reader = NULL;
+	uint64_t seen_uj;
+	pid_t child;
+
+	make(SIM_CLOCK_REAL);
+	use_fake_clock();
+	assert_int_equal(sim_state_open(path, &reader, &error), SIM_OPEN_OK);
+	sim_state_use_clock(reader, fake_now, NULL);
+	reader->writable = false;
+	child = start_sleeper();
+	assert_int_equal(sim_state_identify((uint32_t)child, &identity), 0);
+	register_process(0, &identity);
+	now_ns += 20 * SIM_TICK_NS;
+	seen_uj = sim_state_read(reader)->gpu[1].energy_uj;
+	sim_state_read_done(reader);
+	stop_sleeper(child);
+	assert_non_null(sim_state_write(sim));
+	sim_state_commit(sim);
+	assert_int_equal(pid_in_slot(0), 0);
+	assert_true(sim_state_read(reader)->gpu[1].energy_uj >= seen_uj);
+	sim_state_read_done(reader);
+	reader = sim_state_close(reader);
+}
+
 static void test_read_only_reader_sees_the_dead_go_too(void **state)
 {
 	struct sim_process identity = {0};
@@ -555,6 +583,7 @@ int main(void)
 	    CASE(test_writer_killed_at_every_step),
 	    CASE(test_dead_processes_vanish),
 	    CASE(test_dead_processes_stay_with_the_quirk),
+	    CASE(test_counters_do_not_go_back_when_a_process_dies),
 	    CASE(test_read_only_reader_sees_the_dead_go_too),
 	    CASE(test_child_forked_while_reading),
 	    cmocka_unit_test(test_sizes),
