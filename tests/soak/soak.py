@@ -297,7 +297,7 @@ class Storm:
         if not shutil.which("clang") or not targets:
             print("soak: fuzz: SKIPPED, there is no clang or no target")
             return
-        each = max(1, int(seconds / len(targets)))
+        each = max(1, int(seconds * (os.cpu_count() or 1) / len(targets)))
         result = subprocess.run([os.path.join(ROOT, "tools", "fuzz"), "all", "--seconds", str(each),
                                  "--seed", str(self.seed % (1 << 31) or 1)],
                                 capture_output=True, text=True, check=False)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/fuzz tells a finding, a clean run and a target that did not run apart. The compiler and the
+targets are pretended."""
+
+import os
+import subprocess
+
+import pytest
+
+from conftest import TOOLS
+
+
+@pytest.fixture
+def fuzz(tmp_path):
+    folder = tmp_path / "build"
+    programs = tmp_path / "bin"
+    (folder / "tests" / "fuzz").mkdir(parents=True)
+    (folder / "build.ninja").write_text("")
+    programs.mkdir()
+
+    def program(path, text):
+        path.write_text("#!/bin/sh\n" + text + "\n")
+        path.chmod(0o755)
+
+    program(programs / "clang", "exit 0")
+    program(programs / "ninja", "exit 0")
+
+    def run(script, *arguments):
+        program(folder / "tests" / "fuzz" / "text_fuzz", script)
+        return subprocess.run(
+            [os.path.join(TOOLS, "fuzz"), "text", "--seconds", "1", "--seed", "4", "--build", folder,
+             *arguments], capture_output=True, text=True, check=False,
+            env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"})
+
+    run.folder = folder
+    return run
+
+
+def test_no_finding(fuzz):
+    result = fuzz("echo 'stat::number_of_executed_units: 71' >&2")
+    assert result.returncode == 0
+    assert result.stdout.splitlines() == [
+        "fuzz text: 71 executions in 1 s, seed 4: no finding", "1 passed, 0 failed"]
+
+
+def test_a_finding_is_shown_and_kept(fuzz):
+    result = fuzz("echo 'ERROR: heap-buffer-overflow' >&2; echo 'stat::number_of_executed_units: 9' >&2;"
+                  "exit 77")
+    assert result.returncode == 1
+    assert "fuzz text: 9 executions in 1 s, seed 4: a FINDING" in result.stdout
+    assert "heap-buffer-overflow" in result.stdout
+    assert result.stdout.splitlines()[-1] == "0 passed, 1 failed"
+    assert "heap-buffer-overflow" in (fuzz.folder / "findings" / "text" / "log").read_text()
+
+
+def test_a_target_that_does_nothing_has_not_passed(fuzz):
+    result = fuzz("exit 0")
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_an_unknown_target(fuzz):
+    result = subprocess.run([os.path.join(TOOLS, "fuzz"), "nothing", "--build", fuzz.folder],
+                            capture_output=True, text=True, check=False)
+    if result.returncode == 77:
+        pytest.skip("clang is not installed")
+    assert result.returncode == 64
+    assert "no target 'nothing'; there are: " in result.stderr and " text " in result.stderr
