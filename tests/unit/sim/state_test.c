@@ -554,6 +554,48 @@ static void test_child_forked_while_reading(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* A script of commands on a machine in a new file; its copies and events afterwards. */
+static void play(const char *name, struct sim_file *out)
+{
+	struct sim_state *own = NULL;
+	struct sim_machine *draft;
+	struct sim_event event = {.type = 0x8, .data = 31};
+
+	machine.clock = SIM_CLOCK_VIRTUAL;
+	assert_int_equal(sim_state_create(unit_path(directory, name), &machine, &error), 0);
+	assert_int_equal(sim_state_open(unit_path(directory, name), &own, &error), SIM_OPEN_OK);
+	for (uint32_t i = 0; i < 20; i++) {
+		draft = sim_state_write(own);
+		draft->gpu[i % 8].process[i] =
+		    (struct sim_process){.pid = 1 + i,
+					 .type = SIM_PROCESS_COMPUTE,
+					 .shape = (uint8_t)(i % 3),
+					 .gi = SIM_WHOLE_GPU,
+					 .ci = SIM_WHOLE_GPU,
+					 .util_permille = 50 * i,
+					 .membw_permille = -1,
+					 .begin_tick = draft->tick,
+					 .end_tick = i % 2 ? draft->tick + 100 : 0};
+		draft->gpu[3].ambient_c = i == 10 ? 100 : draft->gpu[3].ambient_c;
+		sim_machine_event(draft, &event);
+		sim_state_commit(own);
+		assert_int_equal(sim_state_advance(own, 37 * i, &error), 0);
+	}
+	*out = *own->file;
+	own = sim_state_close(own);
+}
+
+static void test_same_commands_same_bytes(void **state)
+{
+	static struct sim_file files[2];
+
+	play("one", &files[0]);
+	play("two", &files[1]);
+	assert_true(files[0].copy[0].last_event > 20); /* the overheated GPU's among them */
+	assert_memory_equal(files[0].copy, files[1].copy, sizeof(files[0].copy));
+	assert_memory_equal(files[0].ring, files[1].ring, sizeof(files[0].ring));
+}
+
 static void test_sizes(void **state)
 {
 	assert_true(sizeof(struct sim_file) <= 2 << 20);
@@ -586,6 +628,7 @@ int main(void)
 	    CASE(test_counters_do_not_go_back_when_a_process_dies),
 	    CASE(test_read_only_reader_sees_the_dead_go_too),
 	    CASE(test_child_forked_while_reading),
+	    CASE(test_same_commands_same_bytes),
 	    cmocka_unit_test(test_sizes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
