@@ -638,6 +638,13 @@ int sim_trees_remove(const char *root, struct sim_error *error)
 	return result;
 }
 
+bool sim_trees_are_at(const char *root)
+{
+	char path[SIM_PATH_MAX + 16];
+	(void)snprintf(path, sizeof(path), "%s/" MANIFEST, root);
+	return access(path, F_OK) == 0;
+}
+
 bool sim_trees_can_make_nodes(void)
 {
 	char directory[] = "/tmp/sluice-sim-XXXXXX", path[64];

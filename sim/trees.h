@@ -25,6 +25,8 @@ struct sim_error;
 int sim_trees_sync(const struct sim_machine *machine, struct sim_error *error);
 /* Removes everything below the root that sim_trees_sync() made, and nothing else. */
 int sim_trees_remove(const char *root, struct sim_error *error);
+/* Whether `root` holds trees, of this or of another machine. */
+bool sim_trees_are_at(const char *root);
 /* Whether this process may make device nodes: tried, because a user namespace has the capability
  * and still may not. */
 bool sim_trees_can_make_nodes(void);

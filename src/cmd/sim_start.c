@@ -264,6 +264,13 @@ static int start_machine(const struct start_options *options, struct sim_machine
 /* State first, because making it is what decides a race between two starts; then the trees. */
 static int start_files(const char *state, struct sim_machine *machine, struct sim_error *error)
 {
+	/* files without the state that goes with them belong to a machine of another state */
+	bool has_state = access(state, F_OK) == 0;
+	if (!has_state && sim_trees_are_at(machine->root))
+		return sim_fail(error, SIM_EXIT_LIVE,
+				"'%s' holds the files of another simulated machine: use another "
+				"--root, or remove them with: sluice sim stop --root %s",
+				machine->root, machine->root);
 	if (sim_state_create(state, machine, error) != 0)
 		return -1;
 	if (sim_trees_sync(machine, error) == 0)

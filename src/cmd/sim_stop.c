@@ -59,6 +59,21 @@ static int stop_unusable(const struct cmd_call *call, const char *state)
 	return SIM_EXIT_OK;
 }
 
+/* Files whose state is gone, as when only the state lay in memory: true when there were some. */
+static bool stop_left_over(const struct sim_where *where, struct sim_error *error)
+{
+	struct sim_error failure = {0};
+	char root[SIM_PATH_MAX];
+	if (sim_where_root(where, root, &failure) != 0 || !sim_trees_are_at(root))
+		return false;
+	if (sim_trees_remove(root, &failure) != 0) {
+		*error = failure;
+		return false;
+	}
+	printf("simulated files in '%s' removed; there was no simulated machine\n", root);
+	return true;
+}
+
 static int stop_run(const struct cmd_call *call)
 {
 	const struct stop_options *options = call->options;
@@ -70,6 +85,8 @@ static int stop_run(const struct cmd_call *call)
 	state = sim_open(&options->where, true, &error);
 	if (!state && access(path, F_OK) == 0 && error.exit_code != SIM_EXIT_FOREIGN)
 		return stop_unusable(call, path);
+	if (!state && access(path, F_OK) != 0 && stop_left_over(&options->where, &error))
+		return SIM_EXIT_OK;
 	if (!state)
 		return sim_exit_with(call, &error);
 	/* whoever has the state open sees the driver go */
@@ -81,6 +98,7 @@ static int stop_run(const struct cmd_call *call)
 	}
 	(void)snprintf(root, sizeof(root), "%s", machine->root);
 	machine->driver_state = SIM_DRIVER_NONE;
+	memset(machine->rule, 0, sizeof(machine->rule)); /* calls that hang end */
 	sim_state_commit(state);
 	if (root[0] != '\0' && sim_trees_remove(root, &error) != 0)
 		return sim_exit_with(call, &error);

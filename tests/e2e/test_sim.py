@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import stat
 import subprocess
 
@@ -68,6 +69,39 @@ def test_second_start_is_refused(machine):
     assert "already running" in reply.err
     assert below(machine.root) == before
     assert machine.show()["machine"]["profile"] == "t4x1"
+
+
+def test_root_of_another_machine_is_refused(machine, machine_factory):
+    machine.start("t4x1")
+    before = below(machine.root)
+    other = machine_factory()
+    other.root = machine.root
+    reply = other.start("dgx1", rc=5)
+    assert str(machine.root) in reply.err and not other.state.exists()
+    assert below(machine.root) == before
+
+
+def test_left_over_files_can_be_removed(machine):
+    machine.start("t4x1")
+    machine.state.unlink()
+    machine.start("t4x1", rc=5)
+    machine.sim("stop")
+    assert list(machine.directory.iterdir()) == []
+    machine.sim("stop", rc=1)
+
+
+def test_stop_ends_calls_that_hang(machine):
+    machine.start("t4x1")
+    machine.sim("inject", "hang", "nvmlSystemGetDriverVersion")
+    program = ("import ctypes; n = ctypes.CDLL('libnvidia-ml.so.1'); assert n.nvmlInit_v2() == 0; "
+               "print('ready', flush=True); "
+               "n.nvmlSystemGetDriverVersion(ctypes.create_string_buffer(80), 80)")
+    child = machine.spawn("/usr/bin/python3", "-c", program, stdout=subprocess.PIPE)
+    assert child.stdout.readline() == "ready\n"
+    status = pathlib.Path(f"/proc/{child.pid}/stat")
+    wait_until(lambda: status.read_text().rsplit(")", 1)[1].split()[0] == "S", what="the hang")
+    machine.sim("stop")
+    assert child.wait(timeout=30) == 0
 
 
 def test_state_that_is_a_symlink_is_refused(machine):
