@@ -237,6 +237,7 @@ static void give_root(struct sim_machine *machine, void *context)
 {
 	struct sim_error error = {0};
 	machine->dev_style = SIM_DEV_FILE;
+	machine->gpu_count = 1; /* fewer files */
 	snprintf(machine->root, sizeof(machine->root), "%s", (const char *)context);
 	if (sim_trees_sync(machine, &error) != 0)
 		fail_msg("%s", error.text);
