@@ -217,7 +217,7 @@ static void *stuck_call(void *argument)
 	return NULL;
 }
 
-static volatile sig_atomic_t signals_seen;
+static _Atomic int signals_seen;
 
 static void on_signal(int number)
 {
