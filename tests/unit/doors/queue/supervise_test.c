@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -315,6 +316,28 @@ static void a_fork_bomb_is_ended(void **state)
 	assert_true(token_is_free());
 }
 
+/* The supervisor ends with something of ours unread: the kernel then says "connection reset" before
+ * it gives us what the supervisor had sent, and the command's exit code must not be lost. */
+static void a_last_word_is_heard(void **state)
+{
+	int ends[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	struct supervise supervise = {.control_fd = ends[0]};
+	supervise_send(&supervise, SUPERVISE_AWAKE, 0);
+	struct supervise_message last = {.kind = SUPERVISE_ENDED, .value = 7 << 8};
+	assert_int_equal(send(ends[1], &last, sizeof(last), 0), sizeof(last));
+	assert_int_equal(close(ends[1]), 0);
+
+	struct supervise_message heard = {0};
+	for (int i = 0; i < 3 && supervise_receive(&supervise, &heard) == 0; i++)
+		;
+	assert_int_equal(heard.kind, SUPERVISE_ENDED);
+	assert_int_equal(heard.value, 7 << 8);
+	assert_int_equal(supervise_receive(&supervise, &heard), 1);
+	assert_int_equal(heard.kind, SUPERVISE_LOST);
+	supervise_done(&supervise);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -331,6 +354,7 @@ int main(void)
 	    TEST(signals_are_passed_on_once),
 	    TEST(a_second_interrupt_kills),
 	    TEST(a_fork_bomb_is_ended),
+	    TEST(a_last_word_is_heard),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
