@@ -91,6 +91,15 @@ def test_missing_and_stale_pages(tmp_path):
 
 
 @needs
+def test_pages_of_files_are_rendered_too(tmp_path):
+    pages = both_pages(tmp_path, COMMAND)
+    build(tmp_path, "sluice.yaml.5", "sluice.yaml(5)\n\n# NAME\n\nsluice.yaml - a file\n")
+    assert check(tmp_path).returncode == 0
+    (pages / "sluice.yaml.5").write_text((pages / "sluice.yaml.5").read_text() + "\n.nosuchmacro\n")
+    assert "sluice.yaml.5: " in check(tmp_path).stdout
+
+
+@needs
 def test_a_warning_of_the_formatter_is_a_finding(tmp_path):
     pages = both_pages(tmp_path, COMMAND)
     page = pages / "sluice-count_gpus.1"
