@@ -289,12 +289,16 @@ static void *sampler(void *argument)
 	struct server *server = argument;
 	struct nvml_caller caller = {.mark = &server->marks->slot[0], .gpu = CALL_MARK_NO_GPU};
 	struct err err = {.code = 0};
-	int rc = nvml_open(server->options->root, caller.mark, &server->nvml, &err);
+	struct nvml *nvml = NULL;
+	int rc = nvml_open(server->options->root, caller.mark, &nvml, &err);
 	if (rc < 0) {
 		send_notice(server, MESSAGE_DRIVER_DOWN, rc, err.text);
 		finish(0);
 	}
-	caller.nvml = server->nvml;
+	pthread_mutex_lock(&server->lock); /* the event thread may be looking already */
+	server->nvml = nvml;
+	pthread_mutex_unlock(&server->lock);
+	caller.nvml = nvml;
 	server->bound_count = pci_list_nvidia(server->options->root, server->bound, GPU_MAX);
 	(void)read_inventory(server, &caller); /* the first one is always new */
 	head_snapshot(server);
