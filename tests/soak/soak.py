@@ -196,6 +196,7 @@ class Storm:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             raise Broken("leaks", f"a job waited for its GPUs for more than {ANSWER_S} s") from None
+        self.check_violations()
         if process.returncode != 0:
             raise Broken("tokens", f"a job that nobody killed exited with {process.returncode}: {err}")
         self.count("jobs finished")
