@@ -87,6 +87,10 @@ int sim_change(struct sim_state *state, bool files,
 	       int (*change)(struct sim_machine *machine, void *context, struct sim_error *error),
 	       void *context, struct sim_error *error);
 
+/* `text` as one word of a shell, in quotes if it needs them or `always`. `size`: of `out`, four
+ * times the text's length and 3 always suffice. Returns `out`. */
+const char *sim_shell_word(const char *text, bool always, char *out, size_t size);
+
 /* The verbs, one file each, in the order of the alphabet. */
 extern const struct command cmd_sim_clock;
 extern const struct command cmd_sim_env;

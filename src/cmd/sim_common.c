@@ -25,6 +25,29 @@ int sim_exit_with(const struct cmd_call *call, const struct sim_error *error)
 	return cmd_fail(call, error->exit_code ? error->exit_code : SIM_EXIT_FAILED, &err);
 }
 
+const char *sim_shell_word(const char *text, bool always, char *out, size_t size)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+				    "/._-+:,=@%";
+	bool quoted = always || text[0] == '\0' || text[strspn(text, plain)] != '\0';
+	size_t length = 0;
+
+	if (quoted)
+		out[length++] = '\'';
+	for (; *text && length + 6 <= size; text++) {
+		if (*text == '\'') {
+			memcpy(out + length, "'\\''", 4);
+			length += 4;
+		} else {
+			out[length++] = *text;
+		}
+	}
+	if (quoted)
+		out[length++] = '\'';
+	out[length] = '\0';
+	return out;
+}
+
 static int absolute(const char *path, char out[SIM_PATH_MAX], struct sim_error *error)
 {
 	char here[PATH_MAX];

@@ -58,19 +58,6 @@ static int variables_fill(const struct sim_where *where, struct variable variabl
 	return 0;
 }
 
-/* 'text' for a shell, whatever is in it. */
-static void print_quoted(const char *text)
-{
-	(void)putchar('\'');
-	for (; *text; text++) {
-		if (*text == '\'')
-			(void)fputs("'\\''", stdout);
-		else
-			(void)putchar(*text);
-	}
-	(void)putchar('\'');
-}
-
 static int env_run(const struct cmd_call *call)
 {
 	const struct exec_options *options = call->options;
@@ -80,9 +67,9 @@ static int env_run(const struct cmd_call *call)
 	if (variables_fill(&options->where, variable, root, &error) != 0)
 		return sim_exit_with(call, &error);
 	for (size_t i = 0; i < VARIABLE_COUNT; i++) {
-		printf("export %s=", variable[i].name);
-		print_quoted(variable[i].value);
-		printf(" # simulated\n");
+		char word[VARIABLE_MAX * 4 + 3];
+		printf("export %s=%s # simulated\n", variable[i].name,
+		       sim_shell_word(variable[i].value, true, word, sizeof(word)));
 	}
 	return SIM_EXIT_OK;
 }

@@ -303,9 +303,10 @@ static int start_run(const struct cmd_call *call)
 	bool plain = start_style(options, machine) != 0;
 	if (start_files(state, machine, &error) != 0)
 		return sim_exit_with(call, &error);
-	char where[SIM_PATH_MAX + 16] = "";
+	char where[SIM_PATH_MAX * 4 + 32] = "", word[SIM_PATH_MAX * 4 + 3];
 	if (options->where.root || options->where.state)
-		(void)snprintf(where, sizeof(where), " --state %s", state);
+		(void)snprintf(where, sizeof(where), " --state %s",
+			       sim_shell_word(state, false, word, sizeof(word)));
 	printf("simulated machine started: %s, %u x %s, driver %s (all simulated)\n",
 	       machine->profile, machine->gpu_count, machine->model[machine->gpu[0].model].name,
 	       machine->driver_version);

@@ -109,8 +109,10 @@ static int stop_run(const struct cmd_call *call)
 	}
 	printf("simulated machine stopped\n");
 	if (root[0] != '\0' && access(root, F_OK) == 0)
-		printf("simulated root '%s' stays: it holds files that sluice sim did not make\n",
-		       root);
+		printf(
+		    "simulated root '%s' stays: it holds files that sluice sim did not make, such "
+		    "as tokens of 'sluice run'; when no job needs them, remove it\n",
+		    root);
 	return SIM_EXIT_OK;
 }
 

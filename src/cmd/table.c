@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -168,6 +169,10 @@ static int table_stream_check(FILE *out, struct err *err)
 	if (fflush(out) == 0 && !ferror(out))
 		return 0;
 	int code = errno ? -errno : -EIO;
+	if (err) { /* told with this error, so not once more when the program ends */
+		__fpurge(out);
+		clearerr(out);
+	}
 	return err_set(err, code, "cannot write the output: %s", err_describe(code));
 }
 

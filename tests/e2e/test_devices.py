@@ -4,6 +4,7 @@ clear line and a documented exit code."""
 
 import os
 import pathlib
+import subprocess
 import time
 
 import pytest
@@ -316,8 +317,10 @@ def test_unreadable_and_wrong_files_cost_their_value_only(machine):
 def test_full_device(machine):
     machine.start("t4x1")
     with open("/dev/full", "w", encoding="utf-8") as full:
-        child = machine.spawn("sluice", "devices", stdout=full)
-        assert child.wait(timeout=20) == 1
+        child = machine.spawn("sluice", "devices", stdout=full, stderr=subprocess.PIPE)
+        _, err = child.communicate(timeout=20)
+    assert child.returncode == 1
+    assert err.splitlines() == ["sluice devices: cannot write the output: No space left on device"]
 
 
 def test_nothing_is_left_behind(machine):

@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shlex
 import stat
 import subprocess
 
@@ -102,6 +103,13 @@ def test_stop_ends_calls_that_hang(machine):
     wait_until(lambda: status.read_text().rsplit(")", 1)[1].split()[0] == "S", what="the hang")
     machine.sim("stop")
     assert child.wait(timeout=30) == 0
+
+
+def test_what_start_prints_can_be_pasted(machine):
+    machine.state = machine.directory / "it's a state"
+    lines = machine.start("t4x1").out.splitlines()
+    command = next(line for line in lines if line.startswith("run a program")).split(":", 1)[1]
+    assert shlex.split(command)[:5] == ["sluice", "sim", "exec", "--state", str(machine.state)]
 
 
 def test_state_that_is_a_symlink_is_refused(machine):
