@@ -3,6 +3,8 @@
 
 import pytest
 
+from conftest import wait_until
+
 
 def health(machine, *options, rc=None):
     reply = machine.run("sluice", "health", "--output", "json", *options)
@@ -44,6 +46,8 @@ def test_all_healthy(machine):
 def test_fault(machine, fault, state, cause):
     machine.start("dgx-a100", "--gpus", "4")
     machine.sim("inject", *fault, "--gpu", "1")
+    # some faults show with the next tick of the machine's clock
+    wait_until(lambda: cause in causes(health(machine)[1]), what=f"{cause} of {fault}")
     gpus = health(machine)
     if state:
         assert gpus[1]["health"] == state, gpus[1]
