@@ -349,7 +349,7 @@ static int explain_mismatch(const struct nvml *nvml, const char *root, struct er
 static int explain_no_permission(const char *root, struct err *err)
 {
 	const char *state = getenv("SLUICE_SIM_STATE");
-	if (state && state[0] != '\0' && access(state, R_OK) != 0)
+	if (state && state[0] != '\0' && access(state, R_OK) != 0 && errno == EACCES)
 		return err_set(err, -EACCES,
 			       "the simulated machine in '%s' belongs to another user and may not "
 			       "be looked at",
