@@ -141,12 +141,34 @@ static int write_file(int fd, const char *temporary, const char *path, bool repl
 	(void)munmap(file, sizeof(*file));
 	if (result < 0)
 		return result;
+	if (!temporary) {
+		char name[64];
+
+		(void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+		return linkat(AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+	}
 	if (replace)
 		return rename(temporary, path) < 0 ? -errno : 0;
 	if (link(temporary, path) < 0) /* unlike rename, never on top of somebody else's */
 		return -errno;
 	(void)unlink(temporary);
 	return 0;
+}
+
+/* A file without a name in the directory of `path`: whoever is killed while filling it leaves
+ * nothing. -1 where the file system has no such thing. */
+static int open_nameless(const char *path)
+{
+	char directory[SIM_PATH_MAX];
+	char *slash;
+
+	(void)snprintf(directory, sizeof(directory), "%s", path);
+	slash = strrchr(directory, '/');
+	if (slash == directory)
+		slash++;
+	if (slash)
+		*slash = '\0';
+	return open(slash ? directory : ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 }
 
 static void make_directory(const char *path)
@@ -162,32 +184,54 @@ static void make_directory(const char *path)
 	(void)mkdir(directory, 0755); /* if this fails, making the file says why */
 }
 
+static int create_nameless(const char *path, const struct sim_machine *machine)
+{
+	int fd = open_nameless(path), result;
+
+	if (fd < 0)
+		return -errno;
+	result = write_file(fd, NULL, path, false, machine);
+	(void)close(fd);
+	return result;
+}
+
+static int create_named(const char *path, bool replace, const struct sim_machine *machine)
+{
+	char temporary[SIM_PATH_MAX + 8];
+	int fd, result;
+
+	(void)snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	result = write_file(fd, temporary, path, replace, machine);
+	(void)close(fd);
+	if (result < 0)
+		(void)unlink(temporary);
+	return result;
+}
+
 int sim_state_create(const char *path, const struct sim_machine *machine, struct sim_error *error)
 {
-	char temporary[SIM_PATH_MAX];
-	int result, fd, found;
+	int result = -EOPNOTSUPP, found;
 
-	if (!path[0] ||
-	    snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= (int)sizeof(temporary))
+	if (!path[0] || strlen(path) + 8 > SIM_PATH_MAX)
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"the state file's path is empty or too long");
 	found = look_at(path, error);
 	if (found < 0)
 		return -1;
 	make_directory(path);
-	fd = mkostemp(temporary, O_CLOEXEC);
-	if (fd < 0)
-		return sim_fail(error, SIM_EXIT_FAILED, "cannot create state file '%s': %s", path,
-				strerror(errno));
-	result = write_file(fd, temporary, path, found > 0, machine);
-	(void)close(fd);
+	if (found == 0)
+		result = create_nameless(path, machine);
+	if (result < 0 && result != -EEXIST) /* no such files here, no /proc to name one by, ... */
+		result = create_named(path, found > 0, machine);
 	if (result == 0)
 		return 0;
-	(void)unlink(temporary);
 	if (result == -EEXIST)
 		return sim_fail(error, SIM_EXIT_LIVE,
 				"another simulated machine was just started in '%s'", path);
-	return sim_fail(error, SIM_EXIT_FAILED, "cannot write state file '%s': %s", path,
+	return sim_fail(error, SIM_EXIT_FAILED, "cannot create state file '%s': %s", path,
 			strerror(-result));
 }
 

@@ -5,12 +5,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,6 +59,49 @@ static void make(enum sim_clock clock)
 	if (sim_state_create(path, &machine, &error) < 0)
 		fail_msg("%s", error.text);
 	assert_int_equal(sim_state_open(path, &sim, &error), SIM_OPEN_OK);
+}
+
+/* From now on this process dies, as if by kill -9, when it is about to give a file its name. */
+static void die_at_link(void)
+{
+	struct sock_filter rule[] = {
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_link, 1, 0),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_linkat, 0, 1),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {sizeof(rule) / sizeof(*rule), rule};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		_exit(77);
+}
+
+static void test_killed_create_leaves_nothing(void **state)
+{
+	int status = 0, fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	pid_t child;
+
+	(void)state;
+	if (fd < 0) {
+		print_message("SKIPPED: no files without names in '%s'\n", directory);
+		skip();
+	}
+	(void)close(fd);
+	child = fork();
+	if (child == 0) {
+		die_at_link();
+		_exit(sim_state_create(path, &machine, &error) == 0 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+		print_message("SKIPPED: no seccomp here, so nothing dies on cue\n");
+		skip();
+	}
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(rmdir(directory), 0); /* empty */
+	assert_int_equal(mkdir(directory, 0700), 0);
 }
 
 static uint64_t fake_now(void *context)
@@ -607,6 +654,7 @@ static void test_sizes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    CASE(test_killed_create_leaves_nothing),
 	    cmocka_unit_test(test_default_path),
 	    CASE(test_create_open_read),
 	    CASE(test_directory_is_made),
