@@ -12,6 +12,8 @@
 #include "cmd/table.h"
 #include "sim/physics.h"
 
+enum { INSTANCE_ID_END = 15 }; /* GPU instances have ids below it */
+
 struct show_options {
 	struct sim_where where;
 	uint32_t output;
@@ -111,26 +113,38 @@ static json_t *show_attributes(const struct sim_mig_profile *profile)
 			 number(profile->slices));
 }
 
+/* The compute instances of one GPU instance, appended to `list`. */
+static void show_compute_instances(json_t *list, const struct sim_machine *machine, uint32_t index,
+				   const struct sim_gi *gi)
+{
+	const struct sim_model *model = sim_model_of(machine, &machine->gpu[index]);
+	for (uint32_t c = 0; c < SIM_CI_MAX; c++) {
+		const struct sim_ci *ci = &gi->ci[c];
+		if (!ci->used)
+			continue;
+		const struct sim_mig_profile *profile = &model->mig_profile[gi->profile];
+		(void)json_array_append_new(
+		    list,
+		    json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "gi", number(gi->id),
+			      "ci", number(ci->id), "uuid", ci->uuid, "profile", profile->name,
+			      "start", number(gi->start), "slices", number(ci->slices),
+			      "memory_mib", number(profile->memory_mib), "memory_used",
+			      number(sim_physics_memory_used(machine, index, gi->id)), "attributes",
+			      show_attributes(profile)));
+	}
+}
+
+/* In the order of their ids, as a driver numbers MIG devices. */
 static json_t *show_instances(const struct sim_machine *machine, uint32_t index)
 {
 	const struct sim_gpu *gpu = &machine->gpu[index];
-	const struct sim_model *model = sim_model_of(machine, gpu);
 	json_t *list = json_array();
-	for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
-		const struct sim_gi *gi = &gpu->gi[g];
-		for (uint32_t c = 0; c < SIM_CI_MAX && gi->used; c++) {
-			const struct sim_ci *ci = &gi->ci[c];
-			if (!ci->used)
-				continue;
-			const struct sim_mig_profile *profile = &model->mig_profile[gi->profile];
-			(void)json_array_append_new(
-			    list, json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "gi",
-					    number(gi->id), "ci", number(ci->id), "uuid", ci->uuid,
-					    "profile", profile->name, "start", number(gi->start),
-					    "slices", number(ci->slices), "memory_mib",
-					    number(profile->memory_mib), "memory_used",
-					    number(sim_physics_memory_used(machine, index, gi->id)),
-					    "attributes", show_attributes(profile)));
+	for (uint32_t shown = 0, id = 0; shown < SIM_GI_MAX && id < INSTANCE_ID_END; id++) {
+		for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
+			if (gpu->gi[g].used && gpu->gi[g].id == id) {
+				show_compute_instances(list, machine, index, &gpu->gi[g]);
+				shown++;
+			}
 		}
 	}
 	return list;
