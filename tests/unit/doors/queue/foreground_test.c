@@ -77,6 +77,11 @@ static pid_t shell_start(const char *script)
 	assert_true(pid >= 0);
 	if (pid)
 		return pid;
+	/* What started the tests may ignore them, as a shell does for what runs in the background; a
+	 * shell cannot trap what was ignored when it began. */
+	(void)signal(SIGINT, SIG_DFL);
+	(void)signal(SIGQUIT, SIG_DFL);
+	(void)signal(SIGTSTP, SIG_DFL);
 	(void)setsid();
 	/* A test run in the background may have them ignored, and a shell cannot trap those. */
 	(void)signal(SIGINT, SIG_DFL);
