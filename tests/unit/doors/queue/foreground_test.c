@@ -83,9 +83,6 @@ static pid_t shell_start(const char *script)
 	(void)signal(SIGQUIT, SIG_DFL);
 	(void)signal(SIGTSTP, SIG_DFL);
 	(void)setsid();
-	/* A test run in the background may have them ignored, and a shell cannot trap those. */
-	(void)signal(SIGINT, SIG_DFL);
-	(void)signal(SIGQUIT, SIG_DFL);
 	(void)close(terminal); /* or the terminal would never hang up */
 	int fd = open(name, O_RDWR);
 	if (fd < 0 || ioctl(fd, TIOCSCTTY, 0) < 0)
