@@ -77,8 +77,8 @@ static pid_t shell_start(const char *script)
 	assert_true(pid >= 0);
 	if (pid)
 		return pid;
-	/* What started the tests may ignore them, as a shell does for what runs in the background; a
-	 * shell cannot trap what was ignored when it began. */
+	/* What started the tests may ignore them, as a shell does for what runs in the background;
+	 * a shell cannot trap what was ignored when it began. */
 	(void)signal(SIGINT, SIG_DFL);
 	(void)signal(SIGQUIT, SIG_DFL);
 	(void)signal(SIGTSTP, SIG_DFL);
