@@ -88,7 +88,7 @@ static int check_run(const struct cmd_call *call)
 static const struct option_row check_options[] = {
     {.name = "strict",
      .kind = OPTION_FLAG,
-     .help = "take unknown keys for errors",
+     .help = "take warnings for errors",
      OPTION_FIELD(struct config_options, strict)},
     OPTION_OUTPUT(struct config_options, output),
     {.name = NULL},
@@ -371,7 +371,7 @@ static const struct option_row show_options[] = {
 #undef ROW
     {.name = "strict",
      .kind = OPTION_FLAG,
-     .help = "take unknown keys for errors",
+     .help = "take warnings for errors",
      OPTION_FIELD(struct config_options, strict)},
     OPTION_OUTPUT(struct config_options, output),
     {.name = NULL},
@@ -523,6 +523,9 @@ static int resources_run(const struct cmd_call *call)
 	};
 	if (rc == 0)
 		rc = policy_make(&machine.inventory, config, &surroundings, &policy, &err);
+	if (rc == 0 && options->strict && policy->warning_count > 0)
+		rc = err_set(&err, -EINVAL, "%s: %s",
+			     call->argc > 0 ? call->argv[0] : "configuration", policy->warning[0]);
 	if (rc == 0)
 		rc = options->output == OPTION_OUTPUT_JSON
 			 ? resources_json(&machine, policy, &err)
@@ -549,7 +552,9 @@ static const struct command config_resources = {
 	"Applies the effective configuration, put together as by sluice config show, to the GPUs "
 	"that are here: which resources there would be, which door would hand them out, how many "
 	"units each has and of which GPUs. Nothing is changed. 0-3 x 5 are five replicas each of "
-	"the GPUs 0 to 3; 4:1 is MIG device 1 of GPU 4.",
+	"the GPUs 0 to 3; 4:1 is MIG device 1 of GPU 4.\n\n"
+	"What does not fit this machine now, such as a device in a list that is not here, is a "
+	"warning, because it may come. With --strict it is an error.",
     .group = CMD_GROUP_SERVICE,
     .run = resources_run,
     .options = show_options,

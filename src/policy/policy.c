@@ -322,8 +322,10 @@ static void share_warn(struct maker *maker, const struct config_share *share, si
 						maker->candidates[i].gpu, maker->candidates[i].mig);
 		if (!here)
 			policy_warn(maker->policy,
-				    "sharing entry %zu (%s): device '%s' is not here now", number,
-				    share->name, selector->text);
+				    "line %u, column %u: sharing entry %zu (%s): device '%s' is "
+				    "not here now",
+				    selector->line, selector->column, number, share->name,
+				    selector->text);
 	}
 }
 
@@ -353,17 +355,18 @@ static void share_entry(struct maker *maker, const struct config_share *share, s
 			share_candidate(&maker->config->time_slicing, share, candidate);
 		} else if (selected && share->devices == CONFIG_DEVICES_LIST) {
 			policy_warn(maker->policy,
-				    "sharing entry %zu (%s): GPU %u is shared by an earlier entry, "
-				    "which holds",
-				    number, share->name,
+				    "line %u: sharing entry %zu (%s): GPU %u is shared by an "
+				    "earlier entry, which holds",
+				    share->line, number, share->name,
 				    maker->inventory->gpus[candidate->gpu].index);
 		}
 	}
 	share_warn(maker, share, number);
 	if (share->devices == CONFIG_DEVICES_COUNT && taken < share->device_count && present > 0)
 		policy_warn(maker->policy,
-			    "sharing entry %zu (%s): %u devices are to be shared and %u could be",
-			    number, share->name, share->device_count, taken);
+			    "line %u: sharing entry %zu (%s): %u devices are to be shared and %u "
+			    "could be",
+			    share->line, number, share->name, share->device_count, taken);
 }
 
 static void share_devices(struct maker *maker)

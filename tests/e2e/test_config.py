@@ -136,7 +136,11 @@ def test_devices_that_are_not_here_are_a_warning(machine, tmp_path):
     machine.start("t4x4")
     table = resources(machine, file)
     assert "nvidia.com/gpu  queue      4  0-3\n" in table
-    assert "warning: sharing entry 1 (nvidia.com/gpu): device '9' is not here now" in table
+    assert ("warning: line 1, column 72: sharing entry 1 (nvidia.com/gpu): device '9' is not here "
+            "now") in table
+    strict = machine.run("sluice", "config", "resources", "--strict", file)
+    assert strict.rc == 1
+    assert f"{file}: line 1, column 72: sharing entry 1" in strict.err
 
 
 def test_the_kubelet_gets_all_where_there_is_one(machine):

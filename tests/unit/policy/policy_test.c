@@ -163,13 +163,15 @@ static void test_replicas(void **state)
 	    machine,
 	    SHARE("{name: gpu, replicas: 2, devices: [1]}, {name: gpu, replicas: 3, devices: [1]}"),
 	    "kubelet nvidia.com/gpu: GPU-a GPU-b::0 GPU-b::1 GPU-c",
-	    "sharing entry 2 (nvidia.com/gpu): GPU 1 is shared by an earlier entry, which holds");
-	expect(machine, SHARE("{name: gpu, replicas: 2, devices: 5}"),
-	       "kubelet nvidia.com/gpu: GPU-a::0 GPU-a::1 GPU-b::0 GPU-b::1 GPU-c::0 GPU-c::1",
-	       "sharing entry 1 (nvidia.com/gpu): 5 devices are to be shared and 3 could be");
+	    "line 1: sharing entry 2 (nvidia.com/gpu): GPU 1 is shared by an earlier entry, which "
+	    "holds");
+	expect(
+	    machine, SHARE("{name: gpu, replicas: 2, devices: 5}"),
+	    "kubelet nvidia.com/gpu: GPU-a::0 GPU-a::1 GPU-b::0 GPU-b::1 GPU-c::0 GPU-c::1",
+	    "line 1: sharing entry 1 (nvidia.com/gpu): 5 devices are to be shared and 3 could be");
 	expect(machine, SHARE("{name: gpu, replicas: 2, devices: [7]}"),
 	       "kubelet nvidia.com/gpu: GPU-a GPU-b GPU-c",
-	       "sharing entry 1 (nvidia.com/gpu): device '7' is not here now");
+	       "line 1, column 72: sharing entry 1 (nvidia.com/gpu): device '7' is not here now");
 	expect(machine, SHARE("{name: other, replicas: 2}"),
 	       "kubelet nvidia.com/gpu: GPU-a GPU-b GPU-c", NULL);
 	struct policy *policy =
