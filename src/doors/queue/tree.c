@@ -144,19 +144,25 @@ int tree_list(pid_t root, pid_t spare, struct tree_process **out, size_t *out_co
 	return 0;
 }
 
-/* Through a pidfd, checked after it was opened: never to a stranger with a reused pid. */
+/* Before Linux 5.3, or forbidden by a container's seccomp filter. */
+static bool tree_has_no_pidfd(int error)
+{
+	return error == ENOSYS || error == EPERM;
+}
+
+/* Through a pidfd, checked after it was opened: never to a stranger with a reused pid. Where there
+ * are none it goes by number, right after the check. */
 static void tree_signal_one(const struct tree_process *process, int signal_number)
 {
 	_cleanup_close_ int fd = pidfd_open(process->pid, 0);
 	struct tree_process now;
-	if (fd < 0 && errno != ENOSYS)
+	if (fd < 0 && !tree_has_no_pidfd(errno))
 		return;
 	if (tree_read(process->pid, &now, NULL) < 0 || now.start != process->start)
 		return;
-	/* What we may not signal is seen again by the next look. Before Linux 5.3: by number. */
-	if (fd >= 0)
-		(void)pidfd_send_signal(fd, signal_number, NULL, 0);
-	else
+	/* What we may not signal is seen again by the next look. */
+	if (fd < 0 ||
+	    (pidfd_send_signal(fd, signal_number, NULL, 0) < 0 && tree_has_no_pidfd(errno)))
 		(void)kill(process->pid, signal_number);
 }
 

@@ -2,11 +2,15 @@
 #include "doors/queue/tree.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,6 +140,61 @@ static void freezing_kills_as_well(void **state)
 	assert_int_equal(descendants(0), 0);
 }
 
+/* In a process of its own, which may not make `call` any more: kills its child. */
+static void kill_without(uint32_t call, uint32_t error)
+{
+	struct sock_filter rule[] = {
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = {sizeof(rule) / sizeof(*rule), rule};
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+		_exit(77);
+	pid_t pid = fork();
+	if (pid == 0) {
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	size_t count = 0;
+	int result = tree_kill(getpid(), 0, 0, &count, NULL);
+	(void)alarm(20); /* ends this process, if the child lives */
+	int status = 0;
+	_exit(pid > 0 && result == 0 && count == 1 && waitpid(pid, &status, 0) == pid &&
+		      WIFSIGNALED(status)
+		  ? 0
+		  : 1);
+}
+
+static void containers_that_forbid_pidfds_are_no_refuge(void **state)
+{
+	static const struct {
+		uint32_t call, error;
+	} kinds[] = {{SYS_pidfd_open, ENOSYS},
+		     {SYS_pidfd_open, EPERM},
+		     {SYS_pidfd_send_signal, ENOSYS},
+		     {SYS_pidfd_send_signal, EPERM}};
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		pid_t pid = fork();
+		assert_true(pid >= 0);
+		if (pid == 0)
+			kill_without(kinds[i].call, kinds[i].error);
+		int status = 0;
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		reap_all();
+		if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+			print_message("SKIPPED: no seccomp here, so nothing can be forbidden\n");
+			skip();
+		}
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+			fail_msg("call %u refused with %u: status %d", kinds[i].call,
+				 kinds[i].error, status);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +203,7 @@ int main(void)
 	    cmocka_unit_test(zombies_do_not_count),
 	    cmocka_unit_test(the_spared_one_lives),
 	    cmocka_unit_test(freezing_kills_as_well),
+	    cmocka_unit_test(containers_that_forbid_pidfds_are_no_refuge),
 	};
 	return cmocka_run_group_tests(tests, setup, NULL);
 }
