@@ -197,12 +197,12 @@ int ticket_watch(const struct token_place *place, const struct ticket *ticket,
 		result = ticket_name(place, seen.previous_number, &seen.previous_wants, name, err);
 		if (result < 0)
 			return result;
+		/* Refused: it left between reading and connecting, or is no ticket and only looks
+		 * like one in that list. Full: it was stopped long ago and accepts nobody. */
 		_cleanup_close_ int fd = token_socket_connect(name, out_holder, err);
-		if (fd == -ECONNREFUSED)
-			continue; /* it left between reading and connecting */
-		if (fd < 0)
+		if (fd < 0 && fd != -ECONNREFUSED && fd != -EAGAIN)
 			return fd;
-		if (!ticket_is_stopped(out_holder)) {
+		if (fd >= 0 && !ticket_is_stopped(out_holder)) {
 			*out_ahead = seen.ahead;
 			return take_fd(&fd);
 		}

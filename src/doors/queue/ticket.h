@@ -53,7 +53,8 @@ void ticket_release(struct ticket *ticket);
 /*
  * The waiter directly before us that wants something we want: a descriptor (caller's) that hangs
  * up when it leaves the line, and who it is; `out_ahead` counts all who are before us. Whoever is
- * stopped (Ctrl-Z) is passed over, so look again now and then: being stopped wakes nobody.
+ * stopped (Ctrl-Z) or cannot be connected to is passed over, so look again now and then: being
+ * stopped wakes nobody.
  * -ENOENT when nobody is before us: it is our turn.
  */
 int ticket_watch(const struct token_place *place, const struct ticket *ticket,

@@ -2,7 +2,10 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -106,6 +109,56 @@ static void other_machines_have_their_own_line(void **state)
 	unit_tmp_free(directory);
 }
 
+/* A ticket before us whose owner accepts nobody any more, which is what one that was stopped for an
+ * hour looks like, costs it its place and not us our wait. */
+static void one_that_does_not_answer_is_passed_over(void **state)
+{
+	struct token_place place = private_place();
+	struct ticket_wants wants = wants_of("GPU-a", NULL);
+	struct ticket first, second;
+	struct note holder;
+	size_t ahead;
+	assert_int_equal(ticket_take(&place, &wants, &first, NULL), 0);
+	assert_int_equal(ticket_take(&place, &wants, &second, NULL), 0);
+	assert_int_equal(listen(first.fd, 0), 0); /* full with one */
+	int fd = ticket_watch(&place, &second, &holder, &ahead, NULL);
+	assert_true(fd >= 0);
+	assert_int_equal(ahead, 1);
+	assert_int_equal(ticket_watch(&place, &second, &holder, &ahead, NULL), -ENOENT);
+	close(fd);
+	ticket_release(&first);
+	ticket_release(&second);
+	unit_tmp_free(directory);
+}
+
+/* Anybody may bind a name that looks like a ticket's. */
+static void what_is_no_ticket_is_passed_over(void **state)
+{
+	struct token_place place = private_place();
+	struct ticket_wants wants = wants_of("GPU-a", NULL);
+	struct ticket ticket;
+	struct note holder;
+	size_t ahead;
+	int false_one = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	char rest[64];
+	(void)snprintf(rest, sizeof(rest), "%012x/%016llx%016llx", 1,
+		       (unsigned long long)wants.bits[0], (unsigned long long)wants.bits[1]);
+	char name[TOKEN_SOCKET_NAME_MAX];
+	assert_int_equal(token_socket_name(&place, "queue", rest, name, NULL), 0);
+	memcpy(address.sun_path + 1, name, strlen(name));
+	socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+	assert_int_equal(bind(false_one, (struct sockaddr *)&address, length), 0);
+	assert_int_equal(listen(false_one, 8), 0);
+
+	assert_int_equal(ticket_take(&place, &wants, &ticket, NULL), 0);
+	assert_int_equal(ticket.number, 2);
+	assert_int_equal(ticket_watch(&place, &ticket, &holder, &ahead, NULL), -ENOENT);
+	close(false_one);
+	ticket_release(&ticket);
+	unit_tmp_free(directory);
+}
+
 #define LINE(state, name)                                                                          \
 	"0000000000000000: 00000002 00000000 " state " 0001 01 26471 @sluice/queue/" name
 #define WANTS "00000000000000010000000000000002"
@@ -152,6 +205,8 @@ int main(void)
 	    cmocka_unit_test(who_came_first_is_before),
 	    cmocka_unit_test(only_who_wants_the_same_waits),
 	    cmocka_unit_test(other_machines_have_their_own_line),
+	    cmocka_unit_test(one_that_does_not_answer_is_passed_over),
+	    cmocka_unit_test(what_is_no_ticket_is_passed_over),
 	    cmocka_unit_test(lines_of_proc_are_read_strictly),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
