@@ -373,6 +373,9 @@ static int run_job(struct run *run, struct err *err)
 				    .token_count = run->got.count,
 				    .note = run->request.self,
 				    .grace_ns = run->options->grace_ns};
+	/* From here on our end would be the job's, and our exit code is its: not for a message that
+	 * nobody reads. The command gets the default back. */
+	(void)signal(SIGPIPE, SIG_IGN); /* cannot fail for this one */
 	result = foreground_run(&job, run_tell_progress, run, &run->result, err);
 	jobenv_free(environment);
 	return result;

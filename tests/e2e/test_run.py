@@ -126,6 +126,17 @@ def test_exit_code_is_the_commands(dgx, script, code):
     assert dgx.run("sluice", "run", "--", "sh", "-c", script).rc == code
 
 
+def test_exit_code_and_report_without_anybody_who_reads(machine):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    report = machine.directory / "report"
+    job = machine.spawn("sluice", "run", "--gpus", "0", "-v", "--report", report, "--",
+                        "sh", "-c", "exit 7", stderr=write_end)
+    os.close(write_end)
+    assert job.wait(timeout=30) == 7
+    assert json.loads(report.read_text())["exit_code"] == 7
+
+
 def test_commands_that_cannot_run(dgx):
     assert dgx.run("sluice", "run", "--", "no-such-command").rc == 127
     reply = dgx.run("sluice", "run", "--", "/etc/passwd")
