@@ -238,8 +238,29 @@ static int profile_filter(const struct dirent *entry)
 	return dot && dot != entry->d_name && strcmp(dot, ".profile") == 0;
 }
 
+struct profiles_options {
+	uint32_t output;
+};
+
+/* One profile, read into `machine`, as a row of the table and as an object of the list.
+ * -1: out of memory. */
+static int profiles_add(const char *name, const struct sim_machine *machine, struct table *table,
+			json_t *profiles)
+{
+	const char *model = machine->model[machine->gpu[0].model].name;
+	table_add(table, name);
+	table_addf(table, "%u", machine->gpu_count);
+	table_addf(table, "%s (simulated)", model);
+	table_add(table, machine->driver_version);
+	return json_array_append_new(profiles, json_pack("{s:s, s:i, s:s, s:s, s:b}", "profile",
+							 name, "gpus", (int)machine->gpu_count,
+							 "model", model, "driver_version",
+							 machine->driver_version, "simulated", 1));
+}
+
 static int profiles_run(const struct cmd_call *call)
 {
+	const struct profiles_options *options = call->options;
 	static const struct table_column columns[] = {
 	    {"PROFILE", TABLE_LEFT, false},
 	    {"GPUS", TABLE_RIGHT, false},
@@ -254,9 +275,11 @@ static int profiles_run(const struct cmd_call *call)
 	_cleanup_table_ struct table *table =
 	    table_new(columns, sizeof(columns) / sizeof(*columns));
 	_cleanup_free_ struct sim_machine *machine = calloc(1, sizeof(*machine));
-	if (count < 0 || !table || !machine) {
+	json_t *profiles = json_array();
+	if (count < 0 || !table || !machine || !profiles) {
 		(void)sim_fail(&error, SIM_EXIT_FAILED, "cannot list the profiles in '%s': %s",
 			       directory, strerror(errno));
+		json_decref(profiles);
 		return sim_exit_with(call, &error);
 	}
 	int result = SIM_EXIT_OK;
@@ -264,23 +287,25 @@ static int profiles_run(const struct cmd_call *call)
 		const struct sim_options how = {0};
 		*strrchr(list[i]->d_name, '.') = '\0';
 		if (sim_profile_load(list[i]->d_name, &how, machine, &error) == 0) {
-			table_add(table, list[i]->d_name);
-			table_addf(table, "%u", machine->gpu_count);
-			table_addf(table, "%s (simulated)",
-				   machine->model[machine->gpu[0].model].name);
-			table_add(table, machine->driver_version);
+			if (profiles_add(list[i]->d_name, machine, table, profiles) != 0)
+				result = SIM_EXIT_FAILED;
 		} else {
 			result = sim_exit_with(call, &error);
 		}
 		free(list[i]);
 	}
 	free(list);
-	if (table_print(table, stdout, table_width(stdout), NULL) != 0)
-		return SIM_EXIT_FAILED;
-	return result;
+	bool printed = options->output == OPTION_OUTPUT_JSON
+			   ? table_print_json(profiles, stdout, NULL) == 0
+			   : table_print(table, stdout, table_width(stdout), NULL) == 0;
+	json_decref(profiles);
+	return printed ? result : SIM_EXIT_FAILED;
 }
 
-static const struct option_row profiles_rows[] = {{0}};
+static const struct option_row profiles_rows[] = {
+    OPTION_OUTPUT(struct profiles_options, output),
+    {0},
+};
 
 const struct command cmd_sim_profiles = {
     .name = "profiles",
@@ -288,5 +313,6 @@ const struct command cmd_sim_profiles = {
     .group = CMD_GROUP_SIMULATOR,
     .run = profiles_run,
     .options = profiles_rows,
+    .options_size = sizeof(struct profiles_options),
     .exits = exits,
 };

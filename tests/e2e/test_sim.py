@@ -230,6 +230,9 @@ def test_profiles_are_listed(machine):
     out = machine.run("sluice", "sim", "profiles").ok().out
     for name in PROFILES:
         assert name in out
+    listed = json.loads(machine.run("sluice", "sim", "profiles", "--output", "json").ok().out)
+    assert set(PROFILES) <= {profile["profile"] for profile in listed}
+    assert all(profile["simulated"] and profile["gpus"] >= 1 for profile in listed)
 
 
 def test_load_lives_as_long_as_its_process(machine):
