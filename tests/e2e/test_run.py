@@ -190,6 +190,14 @@ def test_waits_with_a_reason_and_is_woken(dgx):
     assert waiter.end()[0] == 4
 
 
+def test_times_that_never_come(dgx):
+    holder = Job(dgx, "--gpus", "8", script="sleep 0.3").started()
+    reply = dgx.run("sluice", "run", "--wait-timeout", "18446744073s", "--grace", "18446744073s",
+                    "--", "sh", "-c", "(sleep 0.3; echo late) & exit 5")
+    assert (reply.rc, reply.out) == (5, "late\n")
+    assert holder.end()[0] == 0
+
+
 def test_quiet_says_nothing(dgx):
     holder = Job(dgx, "--gpus", "8", script="sleep 0.3").started()
     reply = dgx.run("sluice", "run", "-q", "--", "true")

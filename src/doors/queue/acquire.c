@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "doors/queue/desk.h"
@@ -216,7 +217,7 @@ static int acquire_sleep(struct acquire *self, int at_most_ms, struct err *err)
 		uint64_t end_ns =
 		    at_most_ms < 0 ? UINT64_MAX : begin_ns + (uint64_t)at_most_ms * 1000000;
 		uint64_t limit_ns = self->request->timeout_ns
-					? self->begun_ns + self->request->timeout_ns
+					? clock_after_ns(self->begun_ns, self->request->timeout_ns)
 					: UINT64_MAX;
 		if (now_ns >= limit_ns)
 			return err_set(err, -ETIMEDOUT, "gave up %s",

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "doors/queue/desk.h"
@@ -170,7 +171,7 @@ static void supervise_terminate(struct supervisor *self)
 	(void)tree_signal(getpid(), 0, SIGTERM, &count, NULL); /* a failure leaves it to SIGKILL */
 	(void)tree_signal(getpid(), 0, SIGCONT, &count, NULL);
 	self->phase = SUPERVISE_PHASE_ENDING;
-	self->deadline_ns = supervise_now_ns() + self->job->grace_ns;
+	self->deadline_ns = clock_after_ns(supervise_now_ns(), self->job->grace_ns);
 }
 
 static void supervise_kill_round(struct supervisor *self)
@@ -194,7 +195,7 @@ static void supervise_command_ended(struct supervisor *self, int status)
 	if (self->phase != SUPERVISE_PHASE_RUNNING)
 		return;
 	self->phase = SUPERVISE_PHASE_ENDING;
-	self->deadline_ns = supervise_now_ns() + self->job->grace_ns;
+	self->deadline_ns = clock_after_ns(supervise_now_ns(), self->job->grace_ns);
 	struct tree_process *list = NULL;
 	size_t count = 0;
 	if (tree_list(getpid(), 0, &list, &count, NULL) == 0 && count > 0)
