@@ -24,8 +24,8 @@ enum loop_internals {
 };
 
 struct loop_timer {
-	struct loop *loop;	/* borrowed */
-	loop_callback callback; /* NULL: freed */
+	struct loop *loop; /* borrowed */
+	loop_callback callback;
 	void *context;
 	uint64_t due_ns;
 	uint64_t order; /* of starting: timers of the same time are called in this order */
