@@ -213,7 +213,8 @@ static bool supervise_reap(struct supervisor *self)
 			continue;
 		if (pid <= 0)
 			return pid == 0;
-		if (pid != self->command)
+		/* Once it was reaped its number may be another's, of what it left. */
+		if (pid != self->command || !self->command_lives)
 			continue;
 		if (WIFSTOPPED(status)) {
 			/* A wake-up for an older continuation would now undo the starter's stop. */
