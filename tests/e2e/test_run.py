@@ -425,3 +425,18 @@ def test_another_user_respects_roots_tokens(dgx):
     reply = dgx.run("sluice", "run", "--gpus", "2", "--no-wait", "--", "true", env=env, cwd="/",
                     **nobody)
     assert reply.rc == 75 and "(roots, user root" in reply.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_another_user_in_roots_directory(dgx):
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+    if subprocess.run([SLUICE, "--version"], check=False, capture_output=True, **nobody).returncode:
+        pytest.skip("the build cannot be read by another user")
+    locks = dgx.directory / "locks"
+    env = {"SLUICE_RUNTIME_DIR": str(locks)}
+    locks.mkdir(mode=0o755)
+    (locks / "gpu").mkdir(mode=0o755)
+    reply = dgx.run("sluice", "run", "--", "true", env=env, cwd="/", **nobody)
+    assert reply.rc == 77 and "SLUICE_RUNTIME_DIR" in reply.err
+    assert dgx.run("sluice", "run", "--gpus", "8", "--", "true", env=env).rc == 0
+    assert dgx.run("sluice", "run", "--", "true", env=env, cwd="/", **nobody).rc == 0

@@ -195,8 +195,14 @@ static int token_open_file(int dir_fd, const char *name, struct err *err)
 {
 	int flags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 	int fd = openat(dir_fd, name, O_RDWR | O_CREAT | flags, 0644);
-	if (fd < 0 && errno == EACCES)
+	bool refused = fd < 0 && errno == EACCES;
+	if (refused)
 		fd = openat(dir_fd, name, O_RDONLY | flags);
+	if (refused && fd < 0 && errno == ENOENT)
+		return err_set(err, -EACCES,
+			       "the lock file '%s' is not there yet and you may not make it: set "
+			       "SLUICE_RUNTIME_DIR to a directory of your own",
+			       name);
 	if (fd < 0)
 		return err_set(err, -errno, "opening the lock file '%s': %s", name,
 			       err_describe(errno));
