@@ -72,10 +72,25 @@ static void bench_start(const char *directory)
 		bench_fail("creating the state", error.text);
 }
 
+/* The machine works from its first tick on, 100 ms after its start. */
+static void bench_wait_for_work(struct sim_state *state)
+{
+	uint64_t end = gate_now_ns() + UINT64_C(10) * 1000000000;
+	bool works = false;
+
+	while (!works && gate_now_ns() < end) {
+		works = sim_state_read(state)->gpu[0].util_permille > 0;
+		sim_state_read_done(state);
+	}
+	if (!works)
+		bench_fail("waiting for the first tick", "no GPU works");
+}
+
 static void bench_reads(struct gate_report *report, struct sim_state *state)
 {
 	uint64_t sum = 0;
 
+	bench_wait_for_work(state);
 	for (uint32_t i = 0; i < BENCH_ROUNDS; i++) {
 		uint64_t start = gate_now_ns();
 
