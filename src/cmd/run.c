@@ -408,9 +408,9 @@ static json_t *run_json(const struct run *run, int exit_code)
 		(void)json_array_append_new(command, table_json_text(*at));
 	bool ran = result->command > 0;
 	return json_pack(
-	    "{s:s, s:s, s:i, s:o, s:o, s:b, s:o, s:f, s:o, s:o, s:o, s:i, s:o, s:b, s:i}", "id",
-	    run->id, "name", run->request.self.name, "uid", (int)getuid(), "command", command,
-	    "gpus", run_json_gpus(run), "simulated", run->simulated, "queued_unix",
+	    "{s:s, s:s, s:I, s:o, s:o, s:b, s:o, s:f, s:o, s:o, s:o, s:i, s:o, s:b, s:i}", "id",
+	    run->id, "name", run->request.self.name, "uid", (json_int_t)getuid(), "command",
+	    command, "gpus", run_json_gpus(run), "simulated", run->simulated, "queued_unix",
 	    run_json_time(run->queued_unix_ns), "waited_s", (double)run->got.waited_ns / 1e9,
 	    "started_unix", run_json_time(result->started_unix_ns), "ended_unix",
 	    run_json_time(result->ended_unix_ns), "pid",

@@ -137,6 +137,18 @@ def test_exit_code_and_report_without_anybody_who_reads(machine):
     assert json.loads(report.read_text())["exit_code"] == 7
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_report_of_a_user_with_a_high_number(machine):
+    user = {"user": 3000000000, "group": 65534, "extra_groups": []}
+    if subprocess.run([SLUICE, "--version"], check=False, capture_output=True, **user).returncode:
+        pytest.skip("the build cannot be read by another user")
+    machine.directory.chmod(0o777)
+    report = machine.directory / "report"
+    machine.run("sluice", "run", "--gpus", "0", "--report", report, "--", "true", cwd="/",
+                **user).ok()
+    assert json.loads(report.read_text())["uid"] == 3000000000
+
+
 def test_commands_that_cannot_run(dgx):
     assert dgx.run("sluice", "run", "--", "no-such-command").rc == 127
     reply = dgx.run("sluice", "run", "--", "/etc/passwd")
