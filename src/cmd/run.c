@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -168,6 +169,11 @@ static int run_check(const struct run *run)
 		return cmd_usage(run->call, "--no-wait and --wait-timeout exclude each other");
 	if (options->quiet && options->verbose)
 		return cmd_usage(run->call, "--quiet and --verbose exclude each other");
+	/* It is renamed into place: root's /dev/stdout would be gone for everybody. */
+	struct stat report;
+	if (options->report && lstat(options->report, &report) == 0 && !S_ISREG(report.st_mode))
+		return cmd_usage(run->call, "--report '%s' is there and is not a plain file",
+				 options->report);
 	return 0;
 }
 

@@ -137,6 +137,19 @@ def test_exit_code_and_report_without_anybody_who_reads(machine):
     assert json.loads(report.read_text())["exit_code"] == 7
 
 
+def test_report_replaces_nothing_but_a_file(machine):
+    link = machine.directory / "link"
+    link.symlink_to(machine.directory / "target")
+    fifo = machine.directory / "fifo"
+    os.mkfifo(fifo)
+    for path in (link, fifo, machine.directory):
+        reply = machine.run("sluice", "run", "--gpus", "0", "--report", path, "--", "touch",
+                            machine.directory / "ran")
+        assert reply.rc == 64 and str(path) in reply.err
+    assert link.is_symlink() and fifo.is_fifo()
+    assert not (machine.directory / "ran").exists()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
 def test_report_of_a_user_with_a_high_number(machine):
     user = {"user": 3000000000, "group": 65534, "extra_groups": []}
