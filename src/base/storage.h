@@ -32,8 +32,8 @@ struct storage *storage_new(struct loop *loop, size_t queue_max, struct err *err
  */
 struct storage *storage_close(struct storage *storage);
 
-/* Hands a job in; work(), done() and context are set. 0, or -ENOSPC when the queue is full: then
- * nothing of `job` was touched. */
+/* Hands a job in; work(), done() and context are set. 0, or -ENOSPC when the queue is full and
+ * -ESHUTDOWN in a done() that storage_close() calls: then nothing of `job` was touched. */
 int storage_submit(struct storage *storage, struct storage_job *job, struct err *err);
 /* Jobs whose done() was not called yet. */
 size_t storage_pending(const struct storage *storage);
