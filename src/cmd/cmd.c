@@ -7,11 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "cmd/help.h"
 #include "cmd/options.h"
+
+enum {
+	CMD_TEXT_MAX = 16384, /* bytes of one escaped text */
+};
 
 const struct command *cmd_find(const struct command *command, const char *name)
 {
@@ -22,10 +28,26 @@ const struct command *cmd_find(const struct command *command, const char *name)
 	return NULL;
 }
 
+void cmd_print(FILE *out, const char *text)
+{
+	_cleanup_buf_ struct buf escaped;
+	buf_init(&escaped, CMD_TEXT_MAX);
+	if (text_escape(&escaped, text, strlen(text)) != -ENOMEM) {
+		/* what does not fit is left out */
+		if (escaped.length > 0)
+			(void)fwrite(escaped.data, 1, escaped.length, out);
+		return;
+	}
+	for (const char *at = text; *at; at++) /* "out of memory" has to be said as well */
+		fputc(*at >= ' ' && *at <= '~' ? *at : '?', out);
+}
+
 int cmd_fail(const struct cmd_call *call, int exit_code, const struct err *err)
 {
 	(void)fflush(stdout); /* what was printed before the error stands before it */
-	fprintf(stderr, "%s: %s\n", call->path, err->text);
+	fprintf(stderr, "%s: ", call->path);
+	cmd_print(stderr, err->text);
+	fputc('\n', stderr);
 	return exit_code;
 }
 
@@ -35,8 +57,10 @@ int cmd_usage(const struct cmd_call *call, const char *format, ...)
 	fprintf(stderr, "%s: ", call->path);
 	va_list arguments;
 	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
+	char text[ERR_TEXT_MAX];
+	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+	cmd_print(stderr, text);
 	fprintf(stderr, "\nTry '%s --help'.\n", call->path);
 	return CMD_EXIT_USAGE;
 }

@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 struct err;
 struct option_row;
@@ -102,6 +103,9 @@ struct command {
  * CMD_EXIT_FAILED when what was printed could not be written (`sluice devices >/dev/full`). */
 int cmd_main(const struct command *root, int argc, char **argv);
 
+/* Prints `text`, which may quote what came from outside, so that a terminal shows it and does
+ * nothing else: base/text.h says how. */
+void cmd_print(FILE *out, const char *text);
 /* Prints "sluice run: TEXT" on standard error and returns `exit_code`. */
 int cmd_fail(const struct cmd_call *call, int exit_code, const struct err *err);
 /* The same for a mistake in the command line, with a pointer to --help; CMD_EXIT_USAGE. */

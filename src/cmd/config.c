@@ -46,19 +46,30 @@ static json_t *check_json(const char *file, const struct config *config, const s
 			 "warnings", warnings);
 }
 
+static void print_warnings(FILE *out, const char *file, const struct config *config)
+{
+	for (uint32_t i = 0; i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++) {
+		cmd_print(out, file);
+		fprintf(out, ":%" PRIu32 ":%" PRIu32 ": warning: ", config->warning[i].line,
+			config->warning[i].column);
+		cmd_print(out, config->warning[i].text);
+		fputc('\n', out);
+	}
+	if (config->warning_count > CONFIG_WARNINGS_MAX)
+		fprintf(out, "%s: %" PRIu32 " more warnings\n", file,
+			config->warning_count - CONFIG_WARNINGS_MAX);
+}
+
 static void check_text(const char *file, const struct config *config, const struct err *err)
 {
 	if (!config) {
-		printf("%s\n", err->text);
+		cmd_print(stdout, err->text);
+		putchar('\n');
 		return;
 	}
-	for (uint32_t i = 0; i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++)
-		printf("%s:%" PRIu32 ":%" PRIu32 ": warning: %s\n", file, config->warning[i].line,
-		       config->warning[i].column, config->warning[i].text);
-	if (config->warning_count > CONFIG_WARNINGS_MAX)
-		printf("%s: %" PRIu32 " more warnings\n", file,
-		       config->warning_count - CONFIG_WARNINGS_MAX);
-	printf("%s: ok\n", file);
+	print_warnings(stdout, file, config);
+	cmd_print(stdout, file);
+	printf(": ok\n");
 }
 
 static int check_run(const struct cmd_call *call)
@@ -320,7 +331,7 @@ static json_t *show_json(const struct config *config)
 	return json_pack("{s:o, s:o}", "settings", settings, "timeSlicing", shares);
 }
 
-/* The effective configuration of a call. 0 or -errno with `err`. */
+/* The effective configuration of a call; warnings go to standard error. 0 or -errno with `err`. */
 static int show_config(const struct cmd_call *call, struct config **out, struct err *err)
 {
 	const struct config_options *options = call->options;
@@ -328,8 +339,12 @@ static int show_config(const struct cmd_call *call, struct config **out, struct 
 	memcpy(overrides.flag, options->flag, sizeof(overrides.flag));
 	config_overrides_environment(&overrides);
 	const char *file = call->argc > 0 ? call->argv[0] : getenv("CONFIG_FILE");
-	if (file && *file)
-		return config_load(file, &overrides, options->strict, out, err);
+	if (file && *file) {
+		int rc = config_load(file, &overrides, options->strict, out, err);
+		if (rc >= 0)
+			print_warnings(stderr, file, *out);
+		return rc;
+	}
 	return config_parse(NULL, 0, "defaults", &overrides, options->strict, out, err);
 }
 
@@ -536,6 +551,8 @@ static int resources_run(const struct cmd_call *call)
 static const struct cmd_exit_row resources_exits[] = {
     {CMD_EXIT_FAILED, "the configuration was refused, or does not fit this machine"},
     {CMD_EXIT_UNAVAILABLE, "there is no usable NVIDIA driver"},
+    {CMD_EXIT_NOT_PERMITTED, "this user may not use the driver"},
+    {CMD_EXIT_DEADLINE, "the driver as a whole did not answer in time"},
     {0, NULL},
 };
 

@@ -102,6 +102,15 @@ static int read_unsupported(const struct reader *reader, const struct yaml_node 
 	    "%s is not supported yet; remove it or keep NVIDIA's plugin on this node", path);
 }
 
+/* Ours alone: NVIDIA's plugin would not help. */
+static int read_fair_share(const struct reader *reader, const struct yaml_node *node,
+			   const char *path)
+{
+	if (yaml_is_null(node))
+		return 0;
+	return reader_error(reader, node, -EINVAL, "", "%s is not supported yet; remove it", path);
+}
+
 static int read_include(const struct reader *reader, const struct yaml_node *node, const char *path)
 {
 	return reader_selectors(reader, node, path, &reader->config->include);
@@ -153,7 +162,7 @@ static const struct reader_special specials[] = {
     {"resources.mig", read_mig_rules},
     {"sharing.timeSlicing.resources", read_time_slicing},
     {"sharing.mps", read_unsupported},
-    {"sharing.fairShare", read_unsupported},
+    {"sharing.fairShare", read_fair_share},
     {"imex.channelIDs", read_imex_channels},
     {"sluice.devices.include", read_include},
     {"sluice.devices.exclude", read_exclude},

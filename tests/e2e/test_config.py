@@ -143,6 +143,35 @@ def test_devices_that_are_not_here_are_a_warning(machine, tmp_path):
     assert f"{file}: line 1, column 72: sharing entry 1" in strict.err
 
 
+def test_a_key_that_is_not_known_is_told_by_every_command(machine, tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("version: v1\nflags: {migStrateggy: none}\n", encoding="utf-8")
+    warning = f"{file}:2:9: warning: flags: unknown key 'migStrateggy'; did you mean 'migStrategy'?\n"
+    assert warning in sluice("config", "check", file).stdout
+    assert sluice("config", "show", file).stderr == warning
+    machine.start("t4x4")
+    reply = machine.run("sluice", "config", "resources", file).ok()
+    assert reply.err == warning
+
+
+def test_fair_share_does_not_send_its_reader_to_another_plugin(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("sharing: {fairShare: {}}\n", encoding="utf-8")
+    reply = sluice("config", "check", file)
+    assert reply.returncode == 1
+    assert reply.stdout == f"{file}:1:22: sharing.fairShare is not supported yet; remove it\n"
+
+
+def test_control_characters_of_a_file_do_not_reach_the_terminal(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text('version: v1\n"a\\e[31m": 1\n', encoding="utf-8")
+    assert sluice("config", "check", file).stdout == (
+        f"{file}:2:1: warning: unknown key 'a\\x1b[31m'\n{file}: ok\n")
+    file.write_text('version: "v\\e[31m"\n', encoding="utf-8")
+    assert "unknown version: v\\x1b[31m " in sluice("config", "check", file).stdout
+    assert "unknown version: v\\x1b[31m " in sluice("config", "show", file).stderr
+
+
 def test_the_kubelet_gets_all_where_there_is_one(machine):
     machine.start("t4x4")
     machine.path("/var/lib/kubelet/device-plugins").mkdir(parents=True)
