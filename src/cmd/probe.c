@@ -123,6 +123,12 @@ static int run(const struct cmd_call *call)
 	server_run(&server);
 }
 
+static const struct cmd_exit_row exits[] = {
+    {CMD_EXIT_OK, "what was asked for has been sent, or whoever asked is gone"},
+    {CMD_EXIT_FAILED, "it ran out of memory"},
+    {0, NULL},
+};
+
 const struct command cmd_probe = {
     .name = "probe",
     .summary = "Ask the driver, for other commands and the service",
@@ -136,4 +142,5 @@ const struct command cmd_probe = {
     .options = rows,
     .defaults = &defaults,
     .options_size = sizeof(struct probe_call_options),
+    .exits = exits,
 };
