@@ -325,6 +325,11 @@ static const char *profile_directory(void)
 	return directory && directory[0] ? directory : SIM_PROFILE_DIR;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
 /* Says which profiles there are, and the nearest one. Returns -1. */
 static int unknown_profile(const char *name, struct sim_error *error)
 {
@@ -344,14 +349,16 @@ static int unknown_profile(const char *name, struct sim_error *error)
 			continue;
 		memcpy(names[count], entry->d_name, length - 8);
 		names[count][length - 8] = '\0';
-		pointers[count] = names[count];
-		if (used + length < sizeof(list))
-			used +=
-			    (size_t)snprintf(list + used, sizeof(list) - used, " %s", names[count]);
 		count++;
 	}
 	if (stream)
 		(void)closedir(stream);
+	qsort(names, count, sizeof(names[0]), compare_names);
+	for (size_t i = 0; i < count; i++) {
+		pointers[i] = names[i];
+		if (used + strlen(names[i]) + 2 <= sizeof(list))
+			used += (size_t)snprintf(list + used, sizeof(list) - used, " %s", names[i]);
+	}
 	if (count == 0)
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"no profile '%.64s': there are no profiles in %.128s (set "
