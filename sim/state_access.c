@@ -84,6 +84,7 @@ static void refresh(struct sim_state *state)
 {
 	struct sim_local *local = &state->local;
 	uint64_t published = __atomic_load_n(&state->file->header.published, __ATOMIC_ACQUIRE);
+	bool is_new = false;
 	uint64_t now;
 
 	if (!local->valid || local->seen != published) {
@@ -92,10 +93,13 @@ static void refresh(struct sim_state *state)
 		local->seen = published;
 		local->seen_tick = state->view.tick;
 		local->valid = true;
-		(void)sim_state_bury(state, &state->view, false);
+		is_new = true;
 	}
 	now = sim_state_now_tick(state, &state->view);
 	sim_physics_advance(&state->view, now);
+	/* after that: who has died worked until now, as everybody else counts it */
+	if (is_new)
+		(void)sim_state_bury(state, &state->view, false);
 }
 
 /* Whether this reader should write: what physics caused, who has died, or that a long time has
@@ -183,6 +187,45 @@ static void at_step(const struct sim_state *state, enum sim_state_step step)
 		state->at_step(step, state->step_context);
 }
 
+static void keep_at_least(uint64_t *counter, uint64_t seen)
+{
+	if (*counter < seen)
+		*counter = seen;
+}
+
+/*
+ * A change that took longer than a tick counts from its beginning, but readers went on with the
+ * machine as it was and have shown its counters since. Those must not go back.
+ */
+static void keep_counters(struct sim_state *state)
+{
+	struct sim_machine *draft = &state->draft, *seen = &state->view;
+	uint64_t now = sim_state_now_tick(state, draft), published;
+
+	if (now <= draft->tick)
+		return;
+	sim_physics_advance(draft, now);
+	(void)pthread_mutex_lock(&state->local.lock);
+	state->local.valid = false; /* the view is borrowed for what others see */
+	if (sim_state_copy_published(state, seen, &published) &&
+	    seen->driver_loads == draft->driver_loads) {
+		sim_physics_advance(seen, now);
+		for (uint32_t i = 0; i < draft->gpu_count && i < seen->gpu_count; i++) {
+			struct sim_gpu *gpu = &draft->gpu[i];
+			const struct sim_gpu *shown = &seen->gpu[i];
+
+			keep_at_least(&gpu->energy_uj, shown->energy_uj);
+			keep_at_least(&gpu->pcie_tx_bytes, shown->pcie_tx_bytes);
+			keep_at_least(&gpu->pcie_rx_bytes, shown->pcie_rx_bytes);
+			keep_at_least(&gpu->nvlink_tx_bytes, shown->nvlink_tx_bytes);
+			keep_at_least(&gpu->nvlink_rx_bytes, shown->nvlink_rx_bytes);
+			keep_at_least(&gpu->power_violation_ns, shown->power_violation_ns);
+			keep_at_least(&gpu->thermal_violation_ns, shown->thermal_violation_ns);
+		}
+	}
+	(void)pthread_mutex_unlock(&state->local.lock);
+}
+
 void sim_state_commit(struct sim_state *state)
 {
 	struct sim_file *file = state->file;
@@ -190,6 +233,8 @@ void sim_state_commit(struct sim_state *state)
 	uint64_t published = __atomic_load_n(&file->header.published, __ATOMIC_RELAXED);
 	uint64_t event = draft->last_event;
 	uint32_t half;
+
+	keep_counters(state);
 
 	other = &file->copy[(published + 1) & 1];
 	draft->generation++;

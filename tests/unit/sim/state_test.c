@@ -564,6 +564,36 @@ static void test_counters_do_not_go_back_when_a_process_dies(void **state)
 	reader = sim_state_close(reader);
 }
 
+/* A change counts from its beginning; what readers have shown until it is published stays counted.
+ */
+static void test_counters_do_not_go_back_when_a_writer_is_slow(void **state)
+{
+	struct sim_process work = {.pid = 1, .host_pid = 1, .util_permille = 1000};
+	struct sim_state *reader = NULL;
+	struct sim_machine *draft;
+	uint64_t seen_uj;
+
+	make(SIM_CLOCK_REAL);
+	use_fake_clock();
+	assert_int_equal(sim_state_open(path, &reader, &error), SIM_OPEN_OK);
+	sim_state_use_clock(reader, fake_now, NULL);
+	reader->writable = false;
+	register_process(0, &work);
+	now_ns += 20 * SIM_TICK_NS;
+	draft = sim_state_write(sim);
+	assert_non_null(draft);
+	draft->gpu[1].process[0] = (struct sim_process){0};
+	now_ns += 20 * SIM_TICK_NS;
+	seen_uj = sim_state_read(reader)->gpu[1].energy_uj;
+	sim_state_read_done(reader);
+	sim_state_commit(sim);
+	assert_int_equal(sim_state_read(reader)->gpu[1].process[0].pid, 0);
+	sim_state_read_done(reader);
+	assert_true(sim_state_read(reader)->gpu[1].energy_uj >= seen_uj);
+	sim_state_read_done(reader);
+	reader = sim_state_close(reader);
+}
+
 static void test_read_only_reader_sees_the_dead_go_too(void **state)
 {
 	struct sim_process identity = {0};
@@ -674,6 +704,7 @@ int main(void)
 	    CASE(test_dead_processes_vanish),
 	    CASE(test_dead_processes_stay_with_the_quirk),
 	    CASE(test_counters_do_not_go_back_when_a_process_dies),
+	    CASE(test_counters_do_not_go_back_when_a_writer_is_slow),
 	    CASE(test_read_only_reader_sees_the_dead_go_too),
 	    CASE(test_child_forked_while_reading),
 	    CASE(test_same_commands_same_bytes),
