@@ -103,8 +103,8 @@ static int look_at(const char *path, struct sim_error *error)
 	if (open_result == SIM_OPEN_OK)
 		return sim_fail(error, SIM_EXIT_LIVE,
 				"a simulated machine is already running in '%s'; stop it with "
-				"'sluice sim stop', or choose another state file",
-				path);
+				"'sluice sim stop --state %s', or choose another state file",
+				path, path);
 	if (open_result == SIM_OPEN_FOREIGN || open_result == SIM_OPEN_FAILED)
 		return -1;
 	if (access(path, F_OK) < 0 && errno == ENOENT)

@@ -67,7 +67,8 @@ def test_second_start_is_refused(machine):
     machine.start("t4x1")
     before = below(machine.root)
     reply = machine.start("dgx1", rc=5)
-    assert "already running" in reply.err
+    assert f"already running in '{machine.state}'" in reply.err
+    assert f"'sluice sim stop --state {machine.state}'" in reply.err
     assert below(machine.root) == before
     assert machine.show()["machine"]["profile"] == "t4x1"
 
