@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon: wires hardware, policy, units and doors together and is the only code that sees every
+ * part. One loop thread, one storage thread. It loads no NVML and never waits for a driver or a
+ * disk; jobs live on without it.
+ */
+#ifndef SLUICE_AGENT_AGENT_H
+#define SLUICE_AGENT_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/paths.h"
+
+struct err;
+struct log;
+
+struct agent_options {
+	struct agent_paths paths;
+	struct log *log;	/* borrowed */
+	const char *supervisor; /* NULL: beside this program, or as installed */
+	uint64_t
+	    idle_exit_ns; /* ends when nothing was asked and no job was there this long; 0: never */
+	uint64_t probe_period_ns; /* 0: the probe's default */
+	int ready_fd;		  /* a byte is written there when it serves; -1: none */
+};
+
+/*
+ * Runs until SIGTERM or SIGINT. -EBUSY: another agent has this state or this socket (the text says
+ * which process); -EINVAL: the configuration, with its position; -EUCLEAN: a damaged database;
+ * what queue_open() returns.
+ */
+int agent_run(const struct agent_options *options, struct err *err);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where an agent has its socket and its state, and how a client finds it. Root's agent serves the
+ * machine, a user's serves that user. Knows nothing of what lies in the files.
+ */
+#ifndef SLUICE_AGENT_PATHS_H
+#define SLUICE_AGENT_PATHS_H
+
+#include <stdbool.h>
+
+#include "base/file.h"
+
+struct err;
+
+struct agent_paths {
+	bool is_system;
+	char runtime_dir[FILE_PATH_MAX]; /* agent.sock, agent.lock, gpu/ */
+	char state_dir[FILE_PATH_MAX];	 /* queue.lock, queue.db, j/, agent.log */
+	char socket[FILE_PATH_MAX];
+	char config[FILE_PATH_MAX]; /* "": none there */
+};
+
+/* What a user gave; NULL: not given. */
+struct agent_paths_given {
+	const char *runtime_dir, *state_dir, *socket, *config;
+};
+
+/*
+ * Root: /run/sluice, /var/lib/sluice, /etc/sluice/config.yaml. Others: $XDG_RUNTIME_DIR/sluice,
+ * $XDG_STATE_HOME/sluice (else ~/.local/state/sluice), $XDG_CONFIG_HOME/sluice/config.yaml, else
+ * the machine's. What is given wins, then $SLUICE_RUNTIME_DIR, $SLUICE_STATE_DIR, $SLUICE_SOCKET,
+ * $SLUICE_CONFIG. -ENOENT without a place for it (the text says what to set), -ENAMETOOLONG.
+ */
+int agent_paths_find(const struct agent_paths_given *given, struct agent_paths *out,
+		     struct err *err);
+
+/*
+ * The socket that a client uses: given, $SLUICE_SOCKET, that of $SLUICE_RUNTIME_DIR; else the
+ * system's if something listens there, else the user's. `out` is filled in any case, with the one
+ * that this user would start. 0, or -ECONNREFUSED when none answers.
+ */
+int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *err);
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A job as the queue keeps it in memory: what is needed to order it, place it and show it. What it
+ * runs lies in the store and is fetched when it starts, so that ten thousand waiting jobs with
+ * large environments cost little. Plain data.
+ */
+#ifndef SLUICE_DOORS_QUEUE_JOB_H
+#define SLUICE_DOORS_QUEUE_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "doors/queue/spec.h"
+
+enum job_limits {
+	JOB_KEY_MAX = 37, /* a UUID with its NUL */
+	JOB_REASON_MAX = 320,
+};
+
+enum job_state {
+	JOB_PENDING,
+	JOB_STARTING, /* a start is recorded, no claim is known */
+	JOB_RUNNING,
+	JOB_STOPPING, /* cancelled, or its command has ended and something of it still lives */
+	JOB_SUCCEEDED,
+	JOB_FAILED,
+	JOB_CANCELLED,
+};
+
+/* Why it is in that state (local-jobs.md section 3). */
+enum job_reason {
+	JOB_REASON_NONE,
+	JOB_REASON_WAITING_FOR_GPU, /* (have n, need m; holders) */
+	JOB_REASON_GPU_IN_USE,	    /* GPUInUseByOthers(gpu, pid, user) */
+	JOB_REASON_GPU_UNHEALTHY,   /* (gpu, cause) */
+	JOB_REASON_QUEUE_ORDER,	    /* (behind id) */
+	JOB_REASON_NO_MACHINE,	    /* the driver does not answer, or is not there now */
+	JOB_REASON_STORAGE,	    /* nothing is started while the store cannot be written */
+	JOB_REASON_BACKOFF, /* it could not be launched for want of something; tried again */
+	JOB_REASON_EXIT_CODE,
+	JOB_REASON_SIGNAL,
+	JOB_REASON_DEADLINE_EXCEEDED,
+	JOB_REASON_LAUNCH_ERROR,
+	JOB_REASON_SUPERVISOR_LOST, /* outcome unknown */
+	JOB_REASON_NODE_REBOOTED,   /* outcome unknown */
+	JOB_REASON_USER,	    /* cancelled by (name) */
+};
+
+struct job {
+	uint64_t id;
+	char key[JOB_KEY_MAX];
+	char name[SPEC_NAME_MAX];
+	uid_t uid;
+	enum job_state state;
+	enum job_reason reason;
+	char *reason_text; /* owned, may be NULL: what stands in the brackets */
+	/* What it wants: see struct spec. */
+	uint32_t gpus, share_numerator, share_denominator;
+	char *ids; /* owned, NULL: any */
+	bool ignore_outsiders;
+	bool simulated; /* its GPUs are */
+
+	uint32_t attempt;					   /* the last one; 0: none yet */
+	int64_t submitted_unix_ns, started_unix_ns, ended_unix_ns; /* 0: not yet */
+	bool has_exit;
+	int exit_code;	 /* 128 + n after signal n */
+	uint32_t signal; /* that ended it; 0: none */
+	uint32_t killed_leftovers;
+	bool launch_failed; /* exit_code is ours: 125, 126 or 127 */
+};
+
+void job_done(struct job *job);
+bool job_state_is_final(enum job_state state);
+/* "Pending", "Running", ... */
+const char *job_state_to_string(enum job_state state);
+int job_state_from_string(const char *text, enum job_state *out);
+/* "WaitingForGPU", "ExitCode", ...; "" for none. */
+const char *job_reason_to_string(enum job_reason reason);
+int job_reason_from_string(const char *text, enum job_reason *out);
+
+#endif

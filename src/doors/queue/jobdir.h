@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files of a job, which say what is true of it whoever has died (local-jobs.md 8.2):
+ *
+ *   STATE/j/<id>/lock        flock, held by the supervisor from before its birth to after its
+ * result STATE/j/<id>/claim.<n>   made O_EXCL by the supervisor of attempt n: it may start the
+ * command STATE/j/<id>/result.<n>  how attempt n ended; its room is taken when the job is accepted
+ *   STATE/j/<id>/cancel      there before a cancel is acknowledged
+ *   STATE/j/<id>/out.<n>     the command's output, opened O_APPEND by the supervisor
+ *   STATE/j/<id>/err.<n>
+ *   STATE/j/<id>/control     the supervisor's socket (control.h)
+ *
+ * Blocking: the agent calls these on its storage thread. Knows nothing of GPUs or processes.
+ */
+#ifndef SLUICE_DOORS_QUEUE_JOBDIR_H
+#define SLUICE_DOORS_QUEUE_JOBDIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct err;
+
+enum jobdir_limits {
+	JOBDIR_FILE_MAX = 4096, /* bytes of claim and result: preallocated */
+	JOBDIR_TEXT_MAX = 256,
+	JOBDIR_BOOT_MAX = 37, /* a boot id with its NUL */
+};
+
+/* The supervisor's claim. */
+struct jobdir_claim {
+	pid_t pid;	      /* of the supervisor */
+	uint64_t start_ticks; /* its start, as /proc/PID/stat has it */
+	char boot_id[JOBDIR_BOOT_MAX];
+	char cgroup[JOBDIR_TEXT_MAX]; /* "" when it has none */
+	int64_t unix_ns;
+};
+
+enum jobdir_end {
+	JOBDIR_EXITED,	     /* value: exit code */
+	JOBDIR_SIGNALLED,    /* value: signal */
+	JOBDIR_LAUNCH_ERROR, /* never ran; value: -errno, text says what */
+	JOBDIR_CANCELLED,    /* never ran: `cancel` was there */
+	JOBDIR_DEADLINE,     /* killed at its deadline; value: signal */
+};
+
+struct jobdir_result {
+	enum jobdir_end end;
+	int value;
+	bool was_cancelled; /* `cancel` was there when it ended */
+	uint32_t killed_leftovers;
+	int64_t started_unix_ns, ended_unix_ns; /* 0: never */
+	char text[JOBDIR_TEXT_MAX];
+};
+
+/*
+ * Makes j/<id> so that a crash leaves either nothing or all of it: in j/tmp.<id>, files and
+ * directory synced, renamed. Owner and modes: the directory 0711 and ours; `out`, `err` are made by
+ * the supervisor as the job's user. `state_fd`: the state directory. -EEXIST, -ENOSPC, ...
+ */
+int jobdir_create(int state_fd, uint64_t id, struct err *err);
+/* Makes all created ones durable: one fsync of STATE/j for any number of jobdir_create(). */
+int jobdir_sync(int state_fd, struct err *err);
+/* Descriptor of the directory (O_CLOEXEC). -ENOENT. */
+int jobdir_open(int state_fd, uint64_t id, struct err *err);
+/* Removes it with what is in it, never following a link out of it. Not there is fine. */
+int jobdir_remove(int state_fd, uint64_t id, struct err *err);
+/* Every id that has a directory, ascending (owned), and removes j/tmp.*. */
+int jobdir_list(int state_fd, uint64_t **out_ids, size_t *out_count, struct err *err);
+
+/* Takes the lock without waiting: the descriptor, O_CLOEXEC. -EBUSY: a supervisor (or somebody
+ * between fork and exec) has it. */
+int jobdir_lock(int job_fd, struct err *err);
+
+/* The supervisor's: writes, syncs, and the directory. -EEXIST: claimed already. */
+int jobdir_claim(int job_fd, uint32_t attempt, const struct jobdir_claim *claim, struct err *err);
+/* -ENOENT; -EBADMSG: it is there and cannot be read, which is a claim all the same. */
+int jobdir_read_claim(int job_fd, uint32_t attempt, struct jobdir_claim *out, struct err *err);
+/* Temporary, fsync, rename, fsync of the directory; works on a full disk, in the room that was
+ * taken. */
+int jobdir_write_result(int job_fd, uint32_t attempt, const struct jobdir_result *result,
+			struct err *err);
+int jobdir_read_result(int job_fd, uint32_t attempt, struct jobdir_result *out, struct err *err);
+int jobdir_request_cancel(int job_fd, struct err *err);
+bool jobdir_is_cancelled(int job_fd);
+
+/* The texts in the files: pure, take anything. -EBADMSG. */
+int jobdir_parse_claim(const char *text, size_t length, struct jobdir_claim *out, struct err *err);
+int jobdir_parse_result(const char *text, size_t length, struct jobdir_result *out,
+			struct err *err);
+
+const char *jobdir_end_to_string(enum jobdir_end end);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the agent tells a supervisor about one attempt: the job's spec and what was assigned to it.
+ * Handed over as a sealed memfd, so that the agent may die the moment after. Pure.
+ *
+ * The form: "sluice-launch 1", entries as in spec.h, and as its last one "spec=" with the
+ * length, followed by the bytes of the spec.
+ */
+#ifndef SLUICE_DOORS_QUEUE_LAUNCH_H
+#define SLUICE_DOORS_QUEUE_LAUNCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "doors/queue/place.h"
+#include "doors/queue/spec.h"
+#include "doors/queue/token.h"
+
+struct err;
+
+enum launch_limits {
+	LAUNCH_GRANTS_MAX = PLACE_UNIT_MAX,
+	LAUNCH_SLOTS_MAX = TOKEN_SLOT_MAX + 1,
+	LAUNCH_PATH_MAX = 4096,
+};
+
+/* Descriptors that a supervisor inherits, as it sees them. All others are closed. */
+enum launch_fd {
+	LAUNCH_FD_ERROR = 2,	 /* where it may complain before it has an output file */
+	LAUNCH_FD_LOCK = 3,	 /* the job's lock, held (flock) */
+	LAUNCH_FD_DIRECTORY = 4, /* the job's directory, O_PATH or O_RDONLY */
+	LAUNCH_FD_LAUNCH = 5,	 /* the memfd */
+};
+
+struct launch_grant {
+	char uuid[GPU_UUID_MAX];
+	char label[PLACE_LABEL_MAX];
+	uint32_t index;
+	uint32_t slot_count;			      /* of the device */
+	uint64_t slots[(LAUNCH_SLOTS_MAX + 63) / 64]; /* bit set: granted */
+};
+
+struct launch {
+	uint64_t id;
+	uint32_t attempt;
+	struct launch_grant *grants; /* owned */
+	size_t grant_count;
+	char runtime_dir[LAUNCH_PATH_MAX]; /* for the tokens' locks; "": sockets alone */
+	char sim_state[LAUNCH_PATH_MAX];   /* of a simulated machine; "": a real one */
+	char cgroup_root[LAUNCH_PATH_MAX]; /* where job-ID is made; "": no cgroup */
+	struct spec spec;
+};
+
+void launch_init(struct launch *launch);
+void launch_done(struct launch *launch);
+#define _cleanup_launch_ __attribute__((cleanup(launch_done)))
+
+/* -E2BIG, -ENOMEM. */
+int launch_format(const struct launch *launch, char **out_bytes, size_t *out_length,
+		  struct err *err);
+/* `out` is initialised here. -EINVAL with the entry's number, -ENOMEM. Pure; takes anything. */
+int launch_parse(const char *bytes, size_t length, struct launch *out, struct err *err);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The local queue: accepts jobs, decides when each starts, has a supervisor run it, and enters how
+ * it ended. All state machines of section 3 of the local-jobs specification meet here. What must be
+ * true after a crash lies in the store and in the jobs' files; this is the memory of it.
+ *
+ * Runs on the agent's loop and never blocks: what waits for a disk goes to the storage thread.
+ * Knows nothing of sockets to clients, nor of how the inventory is read.
+ */
+#ifndef SLUICE_DOORS_QUEUE_QUEUE_H
+#define SLUICE_DOORS_QUEUE_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "doors/queue/job.h"
+#include "doors/queue/launch.h"
+
+struct child_set;
+struct err;
+struct inventory;
+struct log;
+struct loop;
+struct policy;
+struct queue;
+struct snapshot;
+struct storage;
+
+enum queue_limits {
+	QUEUE_PENDING_MAX = 10000, /* of one user */
+	QUEUE_RETENTION_JOBS = 10000,
+};
+#define QUEUE_RETENTION_NS INT64_C(2592000000000000) /* 30 days */
+
+struct queue_options {
+	struct loop *loop; /* borrowed, all of these */
+	struct storage *storage;
+	struct child_set *children;
+	struct log *log;
+	const char *state_dir;	 /* holds queue.lock, queue.db and j/ */
+	const char *runtime_dir; /* for tokens; NULL: sockets alone */
+	const char *sim_state;	 /* of a simulated machine; NULL */
+	const char *supervisor;	 /* path of sluice-supervise */
+	/* Called once at the end of a loop pass in which something changed. May be NULL. */
+	void (*changed)(void *context);
+	void *context;
+};
+
+/*
+ * Takes queue.lock (waits up to 5 s for a process between fork and exec to let go of it; then
+ * -EBUSY and who holds it), opens the store, and recovers: adopts what still runs, enters what
+ * ended meanwhile, puts back what never started. Blocks: for the start of the agent.
+ */
+int queue_open(const struct queue_options *options, struct queue **out, struct err *err);
+/* Lets go of everything; running jobs go on under their supervisors. Blocks until what was handed
+ * to the storage thread is done. */
+struct queue *queue_close(struct queue *queue);
+
+/* What the machine is now; all borrowed until the next call. NULL inventory: no driver, and `why`.
+ */
+void queue_set_machine(struct queue *queue, const struct inventory *inventory,
+		       const struct snapshot *snapshot, const struct policy *policy,
+		       const char *why);
+
+struct queue_submit {
+	const char *key;	 /* of this uid */
+	const struct spec *spec; /* uid, gid and groups are the caller's already; borrowed during
+				    the call */
+	bool no_wait, dry_run;
+	/* Called once, now or later, when the job is durable or refused. -EINVAL and -ENOENT (as
+	 * spec_check(), schedule_check()), -ERANGE never possible here, -EAGAIN would have to wait
+	 * (no_wait), -EEXIST same key with other content, -EDQUOT too many pending jobs, -ENOSPC,
+	 * -EROFS, -EIO the state cannot be written. */
+	void (*done)(int result, uint64_t id, bool known, const char *reason, const struct err *err,
+		     void *context);
+	void *context; /* queue_submit_forget() takes it back */
+};
+void queue_submit(struct queue *queue, const struct queue_submit *submit);
+/* The caller is gone: done() is not called. What was accepted stays accepted. */
+void queue_submit_forget(struct queue *queue, void *context);
+
+/* What is known of the running attempt of a non-final job. */
+struct queue_attempt {
+	const struct launch_grant *grants; /* borrowed */
+	size_t grant_count;
+	pid_t pid, supervisor_pid; /* 0: not known (yet) */
+	const char *isolation, *isolation_reason, *cgroup;
+	const struct queue_observation *observed; /* borrowed */
+	size_t observed_count;
+};
+struct queue_observation {
+	pid_t pid;
+	char uuid[GPU_UUID_MAX];
+	int64_t first_unix_ns, last_unix_ns;
+};
+
+/* Jobs that are not final, in the order of submission. Borrowed: valid until control returns to the
+ * loop. */
+size_t queue_count(const struct queue *queue, enum job_state state);
+const struct job *queue_first(const struct queue *queue);
+const struct job *queue_next(const struct queue *queue, const struct job *job);
+const struct job *queue_find(const struct queue *queue, uint64_t id); /* NULL: final or unknown */
+void queue_attempt_of(const struct queue *queue, const struct job *job, struct queue_attempt *out);
+/* The job of which `pid` is a process, or NULL. Reads /proc. */
+const struct job *queue_job_of_process(const struct queue *queue, pid_t pid);
+/* Devices as the scheduler sees them; borrowed as above. */
+const struct schedule_machine *queue_machine(const struct queue *queue);
+
+/* Final jobs come from the store. Each is called on the loop, `each` any number of times and then
+ * `done` once. `context` is forgotten by queue_query_forget(). */
+struct queue_query {
+	uint64_t id;	       /* 0: list */
+	int64_t since_unix_ns; /* list: those that ended since */
+	size_t max;
+	void (*each)(const struct job *job, const struct queue_attempt *attempt, void *context);
+	void (*done)(int result, const struct err *err, void *context);
+	void *context;
+};
+void queue_query(struct queue *queue, const struct queue_query *query);
+void queue_query_forget(struct queue *queue, void *context);
+/* The spec of any job, for those who may see it. */
+void queue_query_spec(struct queue *queue, uint64_t id,
+		      void (*done)(int result, const struct spec *spec, const struct err *err,
+				   void *context),
+		      void *context);
+
+/*
+ * Cancels: `done` when that is durable (the job may still be ending). -ENOENT. A final job: 0 with
+ * was_final. `by` names who, for the reason.
+ */
+void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, uint64_t grace_ns,
+		  const char *by,
+		  void (*done)(int result, enum job_state state, bool was_final,
+			       const struct err *err, void *context),
+		  void *context);
+/* Sends a signal to the command. -ENOENT, -ESRCH: it does not run. */
+int queue_signal(struct queue *queue, uint64_t id, int signo, struct err *err);
+
+/* Why nothing new is accepted or started; "" when all is well. Borrowed. */
+const char *queue_storage_error(const struct queue *queue);
+
+#endif

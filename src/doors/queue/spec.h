@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What to run, and as whom: the immutable part of a job, and its form as bytes, in which it lies in
+ * the store and reaches the supervisor. Pure. Knows nothing of where or when the job runs.
+ *
+ * The form is a list of NUL-terminated "name=value" entries after the line "sluice-spec 1"; names
+ * may repeat where the struct has an array. Values hold any byte but NUL.
+ */
+#ifndef SLUICE_DOORS_QUEUE_SPEC_H
+#define SLUICE_DOORS_QUEUE_SPEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct err;
+
+enum spec_limits {
+	SPEC_NAME_MAX = 64,	       /* a DNS label (63) with its NUL */
+	SPEC_IDS_MAX = 8192,	       /* bytes of a list of ids with its NUL */
+	SPEC_DIRECTORY_MAX = 4096,     /* with its NUL */
+	SPEC_ARGV_BYTES_MAX = 1 << 20, /* of all arguments with their NULs */
+	SPEC_ENVIRONMENT_BYTES_MAX = 1 << 20,
+	SPEC_STRINGS_MAX = 65536, /* arguments, and variables */
+	SPEC_GROUPS_MAX = 1024,
+	SPEC_LIMITS_MAX = 16,	  /* RLIMIT_NLIMITS */
+	SPEC_BYTES_MAX = 3 << 20, /* of the whole form */
+};
+
+struct spec_limit {
+	uint32_t resource; /* RLIMIT_ of Linux */
+	uint64_t soft, hard;
+};
+
+struct spec {
+	char name[SPEC_NAME_MAX];
+	uid_t uid;
+	gid_t gid;
+	gid_t *groups; /* owned */
+	size_t group_count;
+	char **argv; /* owned, its strings too; ends in NULL; at least one */
+	size_t argc;
+	char **environment; /* owned as argv; of the submitter, not yet filtered */
+	size_t environment_count;
+	char directory[SPEC_DIRECTORY_MAX]; /* absolute */
+	mode_t umask;
+	struct spec_limit limits[SPEC_LIMITS_MAX];
+	size_t limit_count;
+
+	uint32_t gpus;				     /* devices; with `ids`: how many those are */
+	char ids[SPEC_IDS_MAX];			     /* exactly these; "": any */
+	uint32_t share_numerator, share_denominator; /* 0/0: whole devices */
+	bool gpus_if_any; /* gpus becomes 0 on a machine without (told at submission) */
+	bool ignore_outsiders;
+	uint64_t grace_ns;    /* between SIGTERM and SIGKILL, and for what the command leaves */
+	uint64_t deadline_ns; /* of running; 0: none */
+};
+
+void spec_init(struct spec *spec);
+void spec_done(struct spec *spec);
+#define _cleanup_spec_ __attribute__((cleanup(spec_done)))
+
+/*
+ * Whether this can be meant at all (local-jobs.md 9.1): a name that is a DNS label, an absolute
+ * directory, something to run, sizes within the limits, a share of 1/1 at most, ids or a number.
+ * -EINVAL names the field, -E2BIG what is too large and how large it may be.
+ */
+int spec_check(const struct spec *spec, struct err *err);
+
+/* The bytes (owned, free()). -E2BIG, -ENOMEM. */
+int spec_format(const struct spec *spec, char **out_bytes, size_t *out_length, struct err *err);
+/* The other way; `out` is initialised here. -EINVAL with the entry's number, -ENOMEM. Pure; takes
+ * anything. */
+int spec_parse(const char *bytes, size_t length, struct spec *out, struct err *err);
+/* Whether two are the same request: what makes a key with other content a mistake. */
+bool spec_is_equal(const struct spec *a, const struct spec *b);
+
+#endif

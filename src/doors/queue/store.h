@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The queue's memory: an SQLite database (WAL, synchronous=FULL) with one row per job and one per
+ * attempt. When a function here returns 0, what it was told is on the disk. Blocking: the agent
+ * calls it on its storage thread and nowhere else. It decides nothing.
+ *
+ * A database that is damaged, of a later version or not ours is an error that names it; it stays
+ * where it is, and nothing is ever started from zero behind its owner's back.
+ */
+#ifndef SLUICE_DOORS_QUEUE_STORE_H
+#define SLUICE_DOORS_QUEUE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "doors/queue/job.h"
+
+struct err;
+struct store;
+
+enum store_limits {
+	STORE_VERSION = 1,
+	STORE_GRANTS_TEXT_MAX = 256 << 10, /* bytes of an attempt's grants as text */
+	STORE_BATCH_MAX = 256,		   /* submissions in one transaction */
+};
+
+/*
+ * Opens or makes `path` (0600). Refuses network file systems (NFS, CIFS, FUSE: -EMEDIUMTYPE), a
+ * database of a later version (-EPROTONOSUPPORT), a damaged or foreign file (-EUCLEAN; the text
+ * says what to do), one that another process has open (-EBUSY). -ENOSPC, -EACCES, ...
+ */
+int store_open(const char *path, struct store **out, struct err *err);
+struct store *store_close(struct store *store);
+
+/* One accepted job. */
+struct store_accept {
+	const struct job *job; /* its id, key, uid, name, ... ; state PENDING */
+	const char *spec;      /* the bytes of spec.h */
+	size_t spec_length;
+};
+/* Enters all of them in one transaction, or none. -EEXIST: an id or (uid, key) is there, -ENOSPC,
+ * -EIO. After a failed fsync (-EIO) nothing more is accepted by this store. */
+int store_accept(struct store *store, const struct store_accept *jobs, size_t count,
+		 struct err *err);
+/* Attempt `attempt` of the job is about to start with these grants (text of the caller's). */
+int store_start(struct store *store, uint64_t id, uint32_t attempt, const char *grants,
+		int64_t unix_ns, struct err *err);
+/* The start of that attempt is void: it was never claimed. */
+int store_unstart(struct store *store, uint64_t id, uint32_t attempt, struct err *err);
+/* The job is final: state, reason, times, exit. `observations` (text, may be NULL) with it. */
+int store_end(struct store *store, const struct job *job, const char *observations,
+	      struct err *err);
+/* Removes final jobs that ended before `unix_ns`, and the oldest beyond `keep`; their ids (owned)
+ * for jobdir_remove(). Ids are never given out again. */
+int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **out_ids,
+		 size_t *out_count, struct err *err);
+
+/* The id that the next job gets: larger than any that was ever given. */
+int store_next_id(struct store *store, uint64_t *out, struct err *err);
+/* The id that (uid, key) has, also of a final job. -ENOENT. */
+int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *out_id,
+		   struct err *err);
+/* Calls `each` with every non-final job in the order of their ids. `grants` is the text of the last
+ * start, NULL when there was none. Both borrowed during the call. Nonzero from each() ends it. */
+int store_load(struct store *store,
+	       int (*each)(const struct job *job, const char *grants, void *context), void *context,
+	       struct err *err);
+/* Final jobs, newest first, at most `max`, ended since `since_unix_ns`; as above, with the
+ * observations' text. */
+int store_list_final(struct store *store, int64_t since_unix_ns, size_t max,
+		     int (*each)(const struct job *job, const char *grants,
+				 const char *observations, void *context),
+		     void *context, struct err *err);
+/* One job, final or not. -ENOENT. */
+int store_get(struct store *store, uint64_t id,
+	      int (*each)(const struct job *job, const char *grants, const char *observations,
+			  void *context),
+	      void *context, struct err *err);
+/* The spec's bytes (owned). -ENOENT. */
+int store_spec(struct store *store, uint64_t id, char **out_bytes, size_t *out_length,
+	       struct err *err);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Memory of one call: handed out by moving a pointer, given back all at once, with a cap. A message
+ * of a few bytes can ask protobuf-c for many times its own size; here it gets as much as the cap
+ * and then an error. Knows nothing of HTTP.
+ */
+#ifndef SLUICE_WIRE_ARENA_H
+#define SLUICE_WIRE_ARENA_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stddef.h>
+
+struct arena_block;
+
+struct arena {
+	struct arena_block *blocks; /* owned */
+	size_t used, max;	    /* bytes handed out; of them at most this many */
+	ProtobufCAllocator allocator;
+};
+
+/* Allocates nothing yet. `max`: bytes in all. The arena must not move while it is in use. */
+void arena_init(struct arena *arena, size_t max);
+void arena_done(struct arena *arena);
+#define _cleanup_arena_ __attribute__((cleanup(arena_done)))
+
+/* Zeroed, aligned for anything. NULL: the cap is reached, or there is no memory. */
+void *arena_alloc(struct arena *arena, size_t size);
+char *arena_copy_text(struct arena *arena, const char *text);
+void *arena_copy(struct arena *arena, const void *data, size_t size);
+char *arena_printf(struct arena *arena, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* For protobuf-c; what it frees is only given back with the arena. Borrowed. */
+ProtobufCAllocator *arena_allocator(struct arena *arena);
+
+#endif
