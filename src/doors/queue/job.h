@@ -71,12 +71,17 @@ struct job {
 };
 
 void job_done(struct job *job);
+#define _cleanup_job_ __attribute__((cleanup(job_done)))
+/* A copy with strings of its own. -ENOMEM: `out` is untouched. */
+int job_copy(const struct job *job, struct job *out);
 bool job_state_is_final(enum job_state state);
 /* "Pending", "Running", ... */
 const char *job_state_to_string(enum job_state state);
+/* As above and exactly so. -EINVAL. */
 int job_state_from_string(const char *text, enum job_state *out);
 /* "WaitingForGPU", "ExitCode", ...; "" for none. */
 const char *job_reason_to_string(enum job_reason reason);
+/* -EINVAL. */
 int job_reason_from_string(const char *text, enum job_reason *out);
 
 #endif

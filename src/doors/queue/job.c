@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/queue/job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+static const char *const job_state_names[] = {
+    [JOB_PENDING] = "Pending",	   [JOB_STARTING] = "Starting",	  [JOB_RUNNING] = "Running",
+    [JOB_STOPPING] = "Stopping",   [JOB_SUCCEEDED] = "Succeeded", [JOB_FAILED] = "Failed",
+    [JOB_CANCELLED] = "Cancelled",
+};
+
+static const char *const job_reason_names[] = {
+    [JOB_REASON_NONE] = "",
+    [JOB_REASON_WAITING_FOR_GPU] = "WaitingForGPU",
+    [JOB_REASON_GPU_IN_USE] = "GPUInUseByOthers",
+    [JOB_REASON_GPU_UNHEALTHY] = "GPUUnhealthy",
+    [JOB_REASON_QUEUE_ORDER] = "QueueOrder",
+    [JOB_REASON_NO_MACHINE] = "NoMachine",
+    [JOB_REASON_STORAGE] = "Storage",
+    [JOB_REASON_BACKOFF] = "Backoff",
+    [JOB_REASON_EXIT_CODE] = "ExitCode",
+    [JOB_REASON_SIGNAL] = "Signal",
+    [JOB_REASON_DEADLINE_EXCEEDED] = "DeadlineExceeded",
+    [JOB_REASON_LAUNCH_ERROR] = "LaunchError",
+    [JOB_REASON_SUPERVISOR_LOST] = "SupervisorLost",
+    [JOB_REASON_NODE_REBOOTED] = "NodeRebooted",
+    [JOB_REASON_USER] = "User",
+};
+
+/* The index of `text` in `names`, or -EINVAL. */
+static int job_name_find(const char *const *names, size_t count, const char *text)
+{
+	for (size_t i = 0; i < count; i++)
+		if (strcmp(names[i], text) == 0)
+			return (int)i;
+	return -EINVAL;
+}
+
+void job_done(struct job *job)
+{
+	free(job->reason_text);
+	job->reason_text = NULL;
+	free(job->ids);
+	job->ids = NULL;
+}
+
+int job_copy(const struct job *job, struct job *out)
+{
+	struct job copy = *job;
+	copy.reason_text = job->reason_text ? strdup(job->reason_text) : NULL;
+	copy.ids = job->ids ? strdup(job->ids) : NULL;
+	if ((job->reason_text && !copy.reason_text) || (job->ids && !copy.ids)) {
+		job_done(&copy);
+		return -ENOMEM;
+	}
+	*out = copy;
+	return 0;
+}
+
+bool job_state_is_final(enum job_state state)
+{
+	return state == JOB_SUCCEEDED || state == JOB_FAILED || state == JOB_CANCELLED;
+}
+
+const char *job_state_to_string(enum job_state state)
+{
+	size_t index = (size_t)state;
+	return index < array_length(job_state_names) ? job_state_names[index] : "?";
+}
+
+int job_state_from_string(const char *text, enum job_state *out)
+{
+	int index = job_name_find(job_state_names, array_length(job_state_names), text);
+	if (index < 0)
+		return index;
+	*out = (enum job_state)index;
+	return 0;
+}
+
+const char *job_reason_to_string(enum job_reason reason)
+{
+	size_t index = (size_t)reason;
+	return index < array_length(job_reason_names) ? job_reason_names[index] : "?";
+}
+
+int job_reason_from_string(const char *text, enum job_reason *out)
+{
+	int index = job_name_find(job_reason_names, array_length(job_reason_names), text);
+	if (index < 0)
+		return index;
+	*out = (enum job_reason)index;
+	return 0;
+}
