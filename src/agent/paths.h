@@ -26,18 +26,25 @@ struct agent_paths_given {
 };
 
 /*
- * Root: /run/sluice, /var/lib/sluice, /etc/sluice/config.yaml. Others: $XDG_RUNTIME_DIR/sluice,
+ * Root: /run/sluice, /var/lib/sluice, /etc/sluice/config.yaml. Others: $XDG_RUNTIME_DIR/sluice
+ * (where that is not set or not the user's: /run/user/UID, else "run" in the state directory),
  * $XDG_STATE_HOME/sluice (else ~/.local/state/sluice), $XDG_CONFIG_HOME/sluice/config.yaml, else
  * the machine's. What is given wins, then $SLUICE_RUNTIME_DIR, $SLUICE_STATE_DIR, $SLUICE_SOCKET,
- * $SLUICE_CONFIG. -ENOENT without a place for it (the text says what to set), -ENAMETOOLONG.
+ * $SLUICE_CONFIG. With $SLUICE_ROOT the machine's configuration is the one below it, and the
+ * user's is not looked at. All paths are absolute afterwards. -ENOENT without a place for the state
+ * (the text says what to set), -ENAMETOOLONG.
  */
 int agent_paths_find(const struct agent_paths_given *given, struct agent_paths *out,
 		     struct err *err);
 
+/* The configuration file alone, which may come and go: "" when there is none and none was named. */
+int agent_paths_config(const char *given, char out[FILE_PATH_MAX], struct err *err);
+
 /*
  * The socket that a client uses: given, $SLUICE_SOCKET, that of $SLUICE_RUNTIME_DIR; else the
- * system's if something listens there, else the user's. `out` is filled in any case, with the one
- * that this user would start. 0, or -ECONNREFUSED when none answers.
+ * system's if something listens there, else the user's. `out` is filled in any case where there is
+ * a place for it, with the one that this user would start. 0; -ECONNREFUSED when none answers,
+ * -EACCES when one is there and this user may not connect; as agent_paths_find().
  */
 int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *err);
 

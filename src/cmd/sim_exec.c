@@ -17,7 +17,7 @@ struct exec_options {
 	bool mounts;
 };
 
-enum { VARIABLE_COUNT = 4, VARIABLE_MAX = 4096 };
+enum { VARIABLE_COUNT = 5, VARIABLE_MAX = 4096 };
 
 struct variable {
 	const char *name;
@@ -55,6 +55,8 @@ static int variables_fill(const struct sim_where *where, struct variable variabl
 	(void)snprintf(variable[2].value, VARIABLE_MAX, "%s", root);
 	variable[3].name = "SLUICE_RUNTIME_DIR";
 	(void)snprintf(variable[3].value, VARIABLE_MAX, "%s/%s", root, SIM_TREES_RUNTIME);
+	variable[4].name = "SLUICE_STATE_DIR";
+	(void)snprintf(variable[4].value, VARIABLE_MAX, "%s/%s/state", root, SIM_TREES_RUNTIME);
 	return 0;
 }
 
@@ -141,7 +143,8 @@ const struct command cmd_sim_env = {
     .description =
 	"Prints lines for a shell: LD_LIBRARY_PATH (finds the simulated "
 	"libnvidia-ml.so.1), SLUICE_SIM_STATE (the machine), SLUICE_ROOT (its /dev, /proc "
-	"and /sys), SLUICE_RUNTIME_DIR (locks and sockets of this machine alone).",
+	"and /sys), SLUICE_RUNTIME_DIR (locks and sockets of this machine alone) and "
+	"SLUICE_STATE_DIR (the jobs of its service).",
     .group = CMD_GROUP_SIMULATOR,
     .run = env_run,
     .options = env_rows,

@@ -117,7 +117,7 @@ class Machine:
         for entry in dump.split("\0"):
             key, equals, value = entry.partition("=")
             if equals and key in ("LD_LIBRARY_PATH", "SLUICE_SIM_STATE", "SLUICE_ROOT",
-                                  "SLUICE_RUNTIME_DIR"):
+                                  "SLUICE_RUNTIME_DIR", "SLUICE_STATE_DIR"):
                 self.env[key] = value
 
     def show(self):

@@ -309,6 +309,7 @@ def test_exec_sets_the_variables_and_becomes_the_program(machine):
     assert names["SLUICE_ROOT"] == str(machine.root)
     assert names["SLUICE_SIM_STATE"] == str(machine.state)
     assert names["SLUICE_RUNTIME_DIR"] == str(machine.runtime)
+    assert names["SLUICE_STATE_DIR"] == str(machine.runtime / "state")
     assert os.path.exists(names["LD_LIBRARY_PATH"].split(":")[0] + "/libnvidia-ml.so.1")
     machine.sim("exec", "--", "/nonexistent", rc=127)
     machine.sim("exec", "--", "/etc/passwd", rc=126)

@@ -13,8 +13,8 @@
 enum { JOBENV_SET = 7 }; /* variables that are set */
 
 /* Names; one that ends in '_' is a prefix. */
-static const char *const jobenv_kept[] = {"SLUICE_SIM_", "SLUICE_ROOT", "SLUICE_RUNTIME_DIR",
-					  "SLUICE_PROFILES"};
+static const char *const jobenv_kept[] = {"SLUICE_SIM_",      "SLUICE_ROOT",   "SLUICE_RUNTIME_DIR",
+					  "SLUICE_STATE_DIR", "SLUICE_SOCKET", "SLUICE_PROFILES"};
 static const char *const jobenv_removed[] = {"CUDA_VISIBLE_DEVICES",
 					     "CUDA_DEVICE_ORDER",
 					     "NVIDIA_VISIBLE_DEVICES",

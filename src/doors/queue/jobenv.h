@@ -23,8 +23,8 @@ struct jobenv_job {
 /*
  * Removed: CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, NOTIFY_SOCKET, what MPI launchers
  * (OMPI_, PMIX_, PMI_, PRTE_, HYDRA_) and systemd's socket activation (LISTEN_) leave, and
- * SLUICE_*, except those which say which machine this is (SLUICE_SIM_*, SLUICE_ROOT,
- * SLUICE_RUNTIME_DIR, SLUICE_PROFILES).
+ * SLUICE_*, except those which say which machine and which agent this is (SLUICE_SIM_*,
+ * SLUICE_ROOT, SLUICE_RUNTIME_DIR, SLUICE_STATE_DIR, SLUICE_SOCKET, SLUICE_PROFILES).
  * Set: CUDA_VISIBLE_DEVICES (UUIDs, which stay right whatever the order; empty means none),
  * CUDA_DEVICE_ORDER=PCI_BUS_ID, NVIDIA_VISIBLE_DEVICES (for containers that the job starts; "void"
  * means none), SLUICE_GPUS, SLUICE_JOB_ID, SLUICE_JOB_NAME and SLUICE_ATTEMPT.

@@ -43,6 +43,8 @@ static void foreign_launchers_leave_no_trace(void **state)
 	    "SLUICE_PROFILES=/p",
 	    "OMP_NUM_THREADS=1",
 	    "SLUICE_RUNTIME_DIR=/t",
+	    "SLUICE_STATE_DIR=/u",
+	    "SLUICE_SOCKET=/v",
 	};
 	char *environment[32] = {NULL};
 	size_t count = 0;
