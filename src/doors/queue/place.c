@@ -18,43 +18,66 @@ static void place_copy(char *to, size_t size, const char *from)
 	(void)snprintf(to, size, "%s", from); /* cut if need be: only shown */
 }
 
-static uint32_t place_find_outsider(const struct snapshot *snapshot, const char *gpu_uuid,
-				    const struct mig_device *mig)
+static bool place_process_is_on(const struct snapshot_process *process,
+				const struct mig_device *mig)
 {
-	const struct snapshot_gpu *gpu = snapshot ? snapshot_find(snapshot, gpu_uuid) : NULL;
-	for (uint32_t i = 0; gpu && i < gpu->process_count; i++) {
-		const struct snapshot_process *process = &gpu->process[i];
-		if (!(process->type & (SNAPSHOT_PROCESS_COMPUTE | SNAPSHOT_PROCESS_MPS)))
-			continue;
-		if (!mig || (process->gi == mig->gi &&
-			     (process->ci == mig->ci || process->ci == SNAPSHOT_WHOLE_GPU)))
-			return process->pid;
-	}
-	return 0;
+	if (!(process->type & (SNAPSHOT_PROCESS_COMPUTE | SNAPSHOT_PROCESS_MPS)))
+		return false;
+	return !mig || (process->gi == mig->gi &&
+			(process->ci == mig->ci || process->ci == SNAPSHOT_WHOLE_GPU));
 }
 
-static void place_add(struct place *place, const struct inventory *inventory,
-		      const struct snapshot *snapshot, uint32_t gpu_place, uint32_t mig_place)
+static void place_find_outsider(const struct snapshot_gpu *gpu, const struct mig_device *mig,
+				place_stranger *stranger, void *context, struct place_unit *out)
 {
-	if (place->count == PLACE_UNIT_MAX)
+	for (uint32_t i = 0; i < gpu->process_count; i++) {
+		const struct snapshot_process *process = &gpu->process[i];
+		if (!place_process_is_on(process, mig))
+			continue;
+		const char *user = stranger ? stranger(process->pid, context) : "";
+		if (!user)
+			continue;
+		out->outsider = process->pid;
+		place_copy(out->outsider_user, sizeof(out->outsider_user), user);
 		return;
+	}
+}
+
+void place_describe(const struct inventory *inventory, const struct snapshot *snapshot,
+		    uint32_t gpu_place, uint32_t mig_place, place_stranger *stranger, void *context,
+		    struct place_unit *out)
+{
 	const struct gpu *gpu = &inventory->gpus[gpu_place];
 	const struct mig_device *mig =
 	    mig_place == PLACE_WHOLE ? NULL : &inventory->migs[mig_place];
-	struct place_unit *unit = &place->unit[place->count++];
-	*unit = (struct place_unit){.index = gpu->index,
-				    .gpu = gpu_place,
-				    .mig = mig_place,
-				    .healthy = gpu->state == GPU_STATE_OK};
-	place_copy(unit->uuid, sizeof(unit->uuid), mig ? mig->uuid : gpu->uuid);
-	place_copy(unit->reason, sizeof(unit->reason),
-		   gpu->reason[0] ? gpu->reason : gpu_state_to_string(gpu->state));
+	const struct snapshot_gpu *now = snapshot ? snapshot_find(snapshot, gpu->uuid) : NULL;
+	uint32_t state = gpu->state;
+	const char *reason = gpu->reason;
+	if (state == GPU_STATE_OK && now && now->state != GPU_STATE_OK) {
+		state = now->state; /* the newer of the two: it hung since */
+		reason = now->reason;
+	}
+	*out = (struct place_unit){.index = gpu->index,
+				   .gpu = gpu_place,
+				   .mig = mig_place,
+				   .healthy = state == GPU_STATE_OK};
+	place_copy(out->uuid, sizeof(out->uuid), mig ? mig->uuid : gpu->uuid);
+	place_copy(out->reason, sizeof(out->reason),
+		   reason[0] ? reason : gpu_state_to_string(state));
 	if (mig)
-		(void)snprintf(unit->label, sizeof(unit->label), "MIG %u:%u", gpu->index,
-			       mig->index);
+		(void)snprintf(out->label, sizeof(out->label), "MIG %u:%u", gpu->index, mig->index);
 	else
-		(void)snprintf(unit->label, sizeof(unit->label), "GPU %u", gpu->index);
-	unit->outsider = place_find_outsider(snapshot, gpu->uuid, mig);
+		(void)snprintf(out->label, sizeof(out->label), "GPU %u", gpu->index);
+	if (now)
+		place_find_outsider(now, mig, stranger, context, out);
+}
+
+static void place_add(struct place *place, const struct inventory *inventory,
+		      const struct snapshot *snapshot, uint32_t gpu, uint32_t mig)
+{
+	if (place->count < PLACE_UNIT_MAX)
+		place_describe(inventory, snapshot, gpu, mig, NULL, NULL,
+			       &place->unit[place->count++]);
 }
 
 static bool place_is_whole(const struct gpu *gpu)
@@ -140,8 +163,8 @@ static int place_read_id(const struct inventory *inventory, const char *id,
 	return 0;
 }
 
-static int place_add_id(const struct inventory *inventory, const struct snapshot *snapshot,
-			const char *id, struct place *place, struct err *err)
+int place_resolve(const struct inventory *inventory, const char *id, uint32_t *out_gpu,
+		  uint32_t *out_mig, struct err *err)
 {
 	const struct gpu *gpu;
 	const struct mig_device *mig;
@@ -153,9 +176,35 @@ static int place_add_id(const struct inventory *inventory, const struct snapshot
 			       "GPU %u is split into MIG devices and is not given as a whole: name "
 			       "one of them (%u:0)",
 			       gpu->index, gpu->index);
+	*out_gpu = (uint32_t)(gpu - inventory->gpus);
+	*out_mig = mig ? (uint32_t)(mig - inventory->migs) : PLACE_WHOLE;
+	return 0;
+}
+
+int place_next_id(const char **list, char out[GPU_UUID_MAX], struct err *err)
+{
+	const char *at = *list;
+	if (!at)
+		return 0;
+	size_t length = strcspn(at, ",");
+	if (length == 0 || length >= GPU_UUID_MAX)
+		return err_set(err, -EINVAL, "the list of GPUs has an entry that is %s: '%.80s'",
+			       length ? "too long" : "empty", at);
+	memcpy(out, at, length);
+	out[length] = '\0';
+	*list = at[length] == ',' ? at + length + 1 : NULL;
+	return 1;
+}
+
+static int place_add_id(const struct inventory *inventory, const struct snapshot *snapshot,
+			const char *id, struct place *place, struct err *err)
+{
+	uint32_t gpu, mig;
+	int result = place_resolve(inventory, id, &gpu, &mig, err);
+	if (result < 0)
+		return result;
 	size_t before = place->count;
-	place_add(place, inventory, snapshot, (uint32_t)(gpu - inventory->gpus),
-		  mig ? (uint32_t)(mig - inventory->migs) : PLACE_WHOLE);
+	place_add(place, inventory, snapshot, gpu, mig);
 	if (place->count == before)
 		return err_set(err, -EINVAL, "more than %d GPUs are named", PLACE_UNIT_MAX);
 	for (size_t i = 0; i < before; i++)
@@ -169,22 +218,15 @@ static int place_find_ids(const struct inventory *inventory, const struct snapsh
 {
 	if (strnlen(ids, PLACE_IDS_MAX) == PLACE_IDS_MAX)
 		return err_set(err, -EINVAL, "the list of GPUs is too long");
-	for (const char *at = ids;;) {
-		size_t length = strcspn(at, ",");
-		char id[GPU_UUID_MAX];
-		if (length == 0 || length >= sizeof(id))
-			return err_set(err, -EINVAL,
-				       "the list of GPUs '%.80s' has an entry that is %s", ids,
-				       length ? "too long" : "empty");
-		memcpy(id, at, length);
-		id[length] = '\0';
+	char id[GPU_UUID_MAX];
+	int more;
+	for (const char *at = ids; (more = place_next_id(&at, id, err)) > 0;) {
 		int result = place_add_id(inventory, snapshot, id, place, err);
 		if (result < 0)
 			return result;
-		if (at[length] == '\0')
-			break;
-		at += length + 1;
 	}
+	if (more < 0)
+		return more;
 	place->needed = place->count;
 	return 0;
 }

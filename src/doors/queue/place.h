@@ -20,6 +20,7 @@ enum place_limits {
 	PLACE_UNIT_MAX = GPU_MAX * 4, /* GPUs and MIG devices of one machine that are looked at */
 	PLACE_IDS_MAX = 8192,	      /* bytes of a list of ids */
 	PLACE_LABEL_MAX = 24,
+	PLACE_USER_MAX = 33, /* bytes of a user's name with the final NUL */
 };
 
 #define PLACE_WHOLE UINT32_MAX
@@ -34,7 +35,12 @@ struct place_unit {
 	bool healthy;
 	char reason[GPU_REASON_MAX]; /* why not */
 	uint32_t outsider; /* a process that computes there, as the driver sees it; 0: none */
+	char outsider_user[PLACE_USER_MAX]; /* whose it is; "": not known */
 };
+
+/* Whose process that is: NULL for one of our own jobs', otherwise a user's name, "" when that is
+ * not known. Borrowed until the next call. */
+typedef const char *place_stranger(uint32_t pid, void *context);
 
 struct place {
 	struct place_unit unit[PLACE_UNIT_MAX];
@@ -56,6 +62,29 @@ struct place {
  */
 int place_find(const struct inventory *inventory, const struct snapshot *snapshot, const char *ids,
 	       size_t needed, struct place *out, struct err *err);
+
+/*
+ * Describes GPU `gpu`, or MIG device `mig` of it (places in the inventory; PLACE_WHOLE for none).
+ * It is healthy when both inventory and snapshot (may be NULL) say so. A process for which
+ * `stranger` (NULL: for which anything is) is not NULL becomes the outsider.
+ */
+void place_describe(const struct inventory *inventory, const struct snapshot *snapshot,
+		    uint32_t gpu, uint32_t mig, place_stranger *stranger, void *context,
+		    struct place_unit *out);
+
+/*
+ * What one id names, NVML's index, "3:1" or a UUID: the places in the inventory, `out_mig`
+ * PLACE_WHOLE for a GPU. -EINVAL for what cannot be read and for a GPU that is split by MIG,
+ * -ENOENT for what is not there.
+ */
+int place_resolve(const struct inventory *inventory, const char *id, uint32_t *out_gpu,
+		  uint32_t *out_mig, struct err *err);
+
+/*
+ * The next id of the list at `*list`, which moves behind it and is NULL after the last: 1, or 0
+ * when there is none; -EINVAL for an empty list or entry, or one that is too long.
+ */
+int place_next_id(const char **list, char out[GPU_UUID_MAX], struct err *err);
 
 /*
  * Chooses place->needed of the units whose `free` is true (as many at least are) and sets their

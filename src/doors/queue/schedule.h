@@ -4,10 +4,18 @@
  * decisions and reasons out. Pure: no clock, no tokens, no driver; the same input gives the same
  * answer. Called by the queue whenever something has changed.
  *
- * The order is that of submission. A job that does not fit keeps those behind it from the devices
- * that it is waiting for (all that it could use), so that wide jobs do not starve; jobs that want
- * other devices, or none, go past. A device is taken whole (all its slots) or in part; parts are
- * shared only with parts.
+ * The order is that of submission. A job that does not fit keeps those behind it from all devices
+ * that it could use, so that wide jobs do not starve; jobs that want other devices, or none, go
+ * past. A job that could not start even if none of the others ran (a GPU is unhealthy, an outsider
+ * computes on it) keeps nothing: it would block the machine until somebody repairs it.
+ *
+ * A device is taken whole (all its slots) or in part; parts are shared only with parts.
+ *   - Any whole devices: GPUs that are not split by MIG; MIG devices if all of the queue's are.
+ *     Those without slots to share come first if they are enough; then the best connected that
+ *     leave the rest well connected (units/allocator.h), MIG devices of the fullest GPU; then the
+ *     least recently used.
+ *   - Shares: the device on which the smallest part is left over; among equals one that is shared
+ *     already, then the least recently used.
  */
 #ifndef SLUICE_DOORS_QUEUE_SCHEDULE_H
 #define SLUICE_DOORS_QUEUE_SCHEDULE_H
@@ -28,58 +36,80 @@ struct snapshot;
 
 enum schedule_limits {
 	SCHEDULE_SLOT_WORDS = (LAUNCH_SLOTS_MAX + 63) / 64,
+	SCHEDULE_HOLDER_MAX = NOTE_NAME_MAX + 48,
+	SCHEDULE_PROBLEM_MAX = 256,
 };
 
 /* A GPU or MIG device that the queue may hand out. */
 struct schedule_device {
 	struct place_unit unit;		    /* uuid, label, health, outsider: as place.h */
 	uint32_t slot_count;		    /* 1: cannot be shared */
-	uint64_t used[SCHEDULE_SLOT_WORDS]; /* slots that our jobs have */
+	uint64_t used[SCHEDULE_SLOT_WORDS]; /* slots that somebody has */
 	uint32_t used_count;
-	bool used_whole;    /* by one job, exclusively */
-	uint64_t last_used; /* a counter: least recently used first among equals */
-	char holder[NOTE_NAME_MAX +
-		    48]; /* somebody else's token is on it: who, in words; "": nobody */
+	bool used_whole;		  /* by one job, exclusively */
+	uint64_t last_used;		  /* machine.clock when it was last granted; 0: never */
+	char holder[SCHEDULE_HOLDER_MAX]; /* it is somebody else's as a whole: who, in words */
+	char guest[SCHEDULE_HOLDER_MAX];  /* somebody else has slots of it: who; see _hold() */
 };
 
 struct schedule_machine {
 	const struct inventory *inventory; /* borrowed; NULL: the driver does not answer */
-	char problem[256];		 /* why there is no inventory, or no device for the queue */
-	struct schedule_device *devices; /* owned */
+	/* Why there is no inventory, or no device for the queue; without an inventory the queue may
+	 * put what it knows here. */
+	char problem[SCHEDULE_PROBLEM_MAX];
+	struct schedule_device *devices; /* owned; in the order of GPU and MIG device */
 	size_t device_count;
+	uint64_t clock; /* grants so far */
 };
 
 /*
  * The devices of the queue's door, all slots free: one for each device that has units in
- * `policy`, with as many slots as it has replicas there. `out` is initialised here. -ENOMEM.
+ * `policy`, with as many slots as it has replicas there; of a GPU split by MIG its MIG devices.
+ * `inventory`, `snapshot` and `policy` may be NULL (then there are no devices). `stranger` says of
+ * a process that computes on a device whose it is: see place_stranger; with NULL all processes are
+ * strangers. `out` is initialised here. -ENOMEM.
  */
 int schedule_machine_make(const struct inventory *inventory, const struct snapshot *snapshot,
-			  const struct policy *policy, struct schedule_machine *out,
-			  struct err *err);
+			  const struct policy *policy, place_stranger *stranger, void *context,
+			  struct schedule_machine *out, struct err *err);
 void schedule_machine_done(struct schedule_machine *machine);
-/* Marks the slots of a running job's grant; a device that is gone is ignored. */
+#define _cleanup_schedule_machine_ __attribute__((cleanup(schedule_machine_done)))
+/* Takes over from the machine as it was: when each device was last used. */
+void schedule_machine_inherit(struct schedule_machine *machine,
+			      const struct schedule_machine *before);
+/* The device with this UUID, or NULL. Borrowed. */
+struct schedule_device *schedule_machine_find(const struct schedule_machine *machine,
+					      const char *uuid);
+/* Marks the slots of a running job's grant; a device that is gone is ignored. One whose number of
+ * slots was another when the job started, so that its slots mean something else, is in use as a
+ * whole if any of them is none of today's. */
 void schedule_machine_take(struct schedule_machine *machine, const struct launch_grant *grant);
+/* Somebody outside of this queue has the token of that slot; `who` in words for the reasons
+ * ("job train of bob, pid 4711"). */
+void schedule_machine_hold(struct schedule_machine *machine, const char *uuid, uint32_t slot,
+			   const char *who);
 
 /*
  * Whether this machine could ever run it: with all devices there are, healthy or not, and nobody
  * else. 0, or -ERANGE with both numbers ("needs 9 GPUs, this machine has 8"), -EINVAL and -ENOENT
- * for ids as place_find() has them.
+ * for ids as place_resolve() has them.
  */
 int schedule_check(const struct schedule_machine *machine, const struct job *job, struct err *err);
 
 struct schedule_decision {
 	bool start;
-	struct launch_grant *grants; /* owned: schedule_decision_done() */
+	struct launch_grant *grants; /* freed after the call unless it is taken (set to NULL) */
 	size_t grant_count;
-	enum job_reason reason;	   /* why not */
-	char text[JOB_REASON_MAX]; /* in the brackets; names what is missing and who has it */
+	enum job_reason reason; /* why not */
+	const char *text; /* for the brackets, "" with `start`: what is missing and who has it;
+			     shorter than JOB_REASON_MAX; borrowed during the call */
 };
-void schedule_decision_done(struct schedule_decision *decision);
 
 /*
  * One pass over `jobs` (pending ones in their order, borrowed). `who` names the holder of a device
- * for the reasons ("job 12 of alice"); may be NULL. Calls `decide` for each job in order; what it
- * is given is its own. Slots of those that start are marked in `machine`. 0 or -ENOMEM.
+ * for the reasons ("job 12 of alice"; of a shared one all of them); may be NULL. Calls `decide` for
+ * each job in order. Slots of those that start are marked in `machine`. 0 or -ENOMEM: then some
+ * were decided and the rest were not.
  */
 int schedule_pass(struct schedule_machine *machine, const struct job *const *jobs, size_t count,
 		  const char *(*who)(const char *uuid, void *context),
