@@ -16,6 +16,8 @@
 
 struct err;
 
+#define CONTROL_GRACE_OWN UINT64_MAX /* of CONTROL_CANCEL: the spec's grace_ns */
+
 enum control_limits {
 	CONTROL_VERSION = 1,
 	CONTROL_TEXT_MAX = 256, /* with its NUL */
@@ -36,7 +38,8 @@ enum control_kind {
 	CONTROL_NO_ROOM,     /* the result cannot be written; text: why; it tries again */
 	/* To the supervisor. */
 	CONTROL_SIGNAL = 64, /* value: to the command's process group */
-	CONTROL_CANCEL,	     /* value: signal to everything; extra: grace in ns, then SIGKILL */
+	CONTROL_CANCEL, /* value: signal to everything, 0: SIGTERM; extra: grace in ns, then SIGKILL
+			 */
 };
 
 struct control_message {

@@ -22,6 +22,7 @@ enum launch_limits {
 	LAUNCH_GRANTS_MAX = PLACE_UNIT_MAX,
 	LAUNCH_SLOTS_MAX = TOKEN_SLOT_MAX + 1,
 	LAUNCH_PATH_MAX = 4096,
+	LAUNCH_INSTANCE_MAX = 37, /* a UUID with its NUL */
 };
 
 /* Descriptors that a supervisor inherits, as it sees them. All others are closed. */
@@ -43,6 +44,10 @@ struct launch_grant {
 struct launch {
 	uint64_t id;
 	uint32_t attempt;
+	/* SLUICE_JOB_INSTANCE of every process of the attempt: random, made by the agent and stored
+	 * with the start, so that what is left of a lost supervisor can be found without a claim.
+	 */
+	char instance[LAUNCH_INSTANCE_MAX];
 	struct launch_grant *grants; /* owned */
 	size_t grant_count;
 	char runtime_dir[LAUNCH_PATH_MAX]; /* for the tokens' locks; "": sockets alone */
