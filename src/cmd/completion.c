@@ -62,13 +62,16 @@ static void completion_case_verbs(const struct command *command, const char *pat
 	puts("\" ;;");
 }
 
-/* Options that take a value end in "=". */
+/* Options that take a value end in "="; what may stand without one is there both ways. */
 static void completion_case_options(const struct command *command, const char *path, void *context)
 {
 	printf("\t'%s') echo \"", path);
 	for (const struct option_row *row = command->options; row && row->name; row++) {
-		if (!row->hidden)
-			printf("--%s%s ", row->name, row->kind == OPTION_FLAG ? "" : "=");
+		if (row->hidden)
+			continue;
+		printf("--%s%s ", row->name, row->kind == OPTION_FLAG ? "" : "=");
+		if (row->bare)
+			printf("--%s ", row->name);
 	}
 	puts(*path ? "--help\" ;;" : "--help --version\" ;;");
 }
@@ -77,8 +80,8 @@ static void completion_case_options(const struct command *command, const char *p
 static void completion_case_values(const struct command *command, const char *path, void *context)
 {
 	for (const struct option_row *row = command->options; row && row->name; row++) {
-		if (row->hidden || row->kind == OPTION_FLAG)
-			continue;
+		if (row->hidden || row->kind == OPTION_FLAG || row->bare)
+			continue; /* the next word is not its value */
 		printf("\t'%s:--%s'", path, row->name);
 		if (row->letter)
 			printf("|'%s:-%c'", path, row->letter);
@@ -270,7 +273,7 @@ static void completion_fish_command(const struct command *command, const char *p
 			printf(" -s %c", row->letter);
 		if (row->kind == OPTION_PATH)
 			fputs(" -r -F", stdout);
-		else if (row->kind != OPTION_FLAG)
+		else if (row->kind != OPTION_FLAG && !row->bare)
 			fputs(" -x", stdout);
 		if (row->words) {
 			fputs(" -a '", stdout);

@@ -5,8 +5,8 @@
  *
  *   {"program": "sluice", "version": "0.1.0", "commands": [COMMAND...]}
  *   COMMAND: {"name", "path", "summary", "description" (or null), "group", "usage": [LINE...],
- *             "options": [{"name", "letter" (or null), "kind", "value" (or null), "words": [...],
- *                          "required", "repeats", "help"}...],
+ *             "options": [{"name", "letter" (or null), "kind", "value" (or null), "bare" (or
+ *                         null), "words": [...], "required", "repeats", "help"}...],
  *             "exits": [{"code", "meaning"}...], "examples": [{"line", "what"}...],
  *             "commands": [COMMAND...]}
  */
@@ -55,17 +55,18 @@ static json_t *dump_options(const struct command *command)
 		if (row->hidden)
 			continue;
 		char letter[2] = {row->letter, '\0'};
-		json_t *item = json_pack(
-		    "{s:s, s:s?, s:s, s:s?, s:o, s:b, s:b, s:s}", "name", row->name, "letter",
-		    row->letter ? letter : NULL, "kind", option_kind_to_string(row->kind), "value",
-		    options_value_name(row), "words", dump_words(row), "required",
-		    (int)row->required, "repeats", row->kind == OPTION_LIST, "help", row->help);
+		json_t *item = json_pack("{s:s, s:s?, s:s, s:s?, s:s?, s:o, s:b, s:b, s:s}", "name",
+					 row->name, "letter", row->letter ? letter : NULL, "kind",
+					 option_kind_to_string(row->kind), "value",
+					 options_value_name(row), "bare", row->bare, "words",
+					 dump_words(row), "required", (int)row->required, "repeats",
+					 row->kind == OPTION_LIST, "help", row->help);
 		options = dump_append(options, item);
 	}
-	options =
-	    dump_append(options, json_pack("{s:s, s:s, s:s, s:n, s:[], s:b, s:b, s:s}", "name",
-					   "help", "letter", "h", "kind", "flag", "value", "words",
-					   "required", 0, "repeats", 0, "help", "show this text"));
+	options = dump_append(options, json_pack("{s:s, s:s, s:s, s:n, s:n, s:[], s:b, s:b, s:s}",
+						 "name", "help", "letter", "h", "kind", "flag",
+						 "value", "bare", "words", "required", 0, "repeats",
+						 0, "help", "show this text"));
 	return options;
 }
 

@@ -86,8 +86,9 @@ static void help_options(FILE *out, const struct command *command)
 		if (row->letter)
 			(void)snprintf(letter, sizeof(letter), "-%c, ", row->letter); /* fits */
 		const char *value = options_value_name(row);
-		(void)snprintf(label, sizeof(label), "%s--%s%s%s", letter, row->name,
-			       value ? "=" : "", value ? value : ""); /* cut: only a label */
+		(void)snprintf(label, sizeof(label), "%s--%s%s%s%s%s", letter, row->name,
+			       row->bare ? "[" : "", value ? "=" : "", value ? value : "",
+			       row->bare ? "]" : ""); /* cut: only a label */
 		help_row(out, label, row->help);
 	}
 	help_row(out, "-h, --help", "show this text");

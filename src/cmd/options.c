@@ -201,7 +201,7 @@ static int option_store(const struct option_row *row, const char *text, int most
 /* getopt's tables, made from ours. */
 struct option_tables {
 	struct option longs[OPTION_ROWS_MAX + 2];
-	char shorts[2 * OPTION_ROWS_MAX + 4];
+	char shorts[3 * OPTION_ROWS_MAX + 4];
 	size_t count;
 };
 
@@ -218,12 +218,16 @@ static void option_tables_make(const struct option_row *rows, bool posix, struct
 		bool takes = row->kind != OPTION_FLAG;
 		out->longs[count] = (struct option){
 		    .name = row->name,
-		    .has_arg = takes ? required_argument : no_argument,
+		    .has_arg = !takes	   ? no_argument
+			       : row->bare ? optional_argument
+					   : required_argument,
 		    .val = OPTION_FIRST_CODE + (int)count,
 		};
 		if (row->letter) {
 			*letter++ = row->letter;
 			if (takes)
+				*letter++ = ':';
+			if (takes && row->bare)
 				*letter++ = ':';
 		}
 	}
@@ -314,7 +318,8 @@ int options_parse(const struct option_row *rows, bool posix, int argc, char **ar
 		if (code == ':')
 			return err_set(err, -EINVAL, "option '--%s' needs a value: %s", row->name,
 				       options_value_name(row));
-		int rc = option_store(row, optarg, argc, values, err);
+		const char *text = row->bare && !optarg ? row->bare : optarg;
+		int rc = option_store(row, text, argc, values, err);
 		if (rc < 0)
 			return rc;
 		given[row - rows] = true;
@@ -342,6 +347,8 @@ static int option_check_row(const struct option_row *rows, size_t index, struct 
 			       row->name, row->size, kind_facts[row->kind].size);
 	if (!row->help || !*row->help)
 		return err_set(err, -EINVAL, "option '--%s' has no help text", row->name);
+	if (row->kind == OPTION_FLAG && row->bare)
+		return err_set(err, -EINVAL, "option '--%s' is a flag and has a value", row->name);
 	if (row->kind == OPTION_CHOICE && !row->words)
 		return err_set(err, -EINVAL, "option '--%s' has no words to choose from",
 			       row->name);

@@ -40,7 +40,9 @@ struct option_row {
 	char letter;	  /* 'n' for -n; 0: none */
 	enum option_kind kind;
 	const char *value; /* what the help calls the value: "N"; NULL: a word for the kind */
-	const char *help;  /* a phrase without a full stop; the default in it, where there is one */
+	const char *bare; /* its value when it is given without one; then one needs an '=': --share,
+			     --share=1/2. NULL: it cannot */
+	const char *help; /* a phrase without a full stop; the default in it, where there is one */
 	const char *words; /* OPTION_CHOICE: "table|json"; others: words that completion offers */
 	int64_t min;
 	uint64_t max; /* 0: no limit */

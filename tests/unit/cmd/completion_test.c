@@ -85,6 +85,9 @@ static void test_bash_completes(void **state)
 	    {"sluice run --quiet --gp", "--gpus="},
 	    {"sluice run --gpus ''", ""},
 	    {"sluice run --sec", ""},
+	    {"sluice run --pa", "--part= --part"},
+	    {"sluice run --part = ''", ""},
+	    {"sluice run --part --qu", "--quiet"}, /* not the option's value */
 	    {"sluice run -- tru", "true truncate"},
 	    {"sluice --v", "--version"},
 	    {"sluice completion ''", "bash zsh fish"},

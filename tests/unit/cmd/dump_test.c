@@ -34,7 +34,7 @@ static void test_dump(void **state)
 	assert_int_equal(json_array_size(json_object_get(run, "examples")), 1);
 
 	const json_t *options = json_object_get(run, "options");
-	assert_int_equal(json_array_size(options), 13); /* without the hidden one, with --help */
+	assert_int_equal(json_array_size(options), 14); /* without the hidden one, with --help */
 	const json_t *output = json_array_get(options, 10);
 	assert_string_equal(text_of(output, "name"), "output");
 	assert_string_equal(text_of(output, "letter"), "o");
@@ -42,6 +42,8 @@ static void test_dump(void **state)
 	assert_int_equal(json_array_size(json_object_get(output, "words")), 2);
 	assert_true(json_is_null(json_object_get(json_array_get(options, 0), "value")));
 	assert_true(json_is_true(json_object_get(json_array_get(options, 11), "repeats")));
+	assert_string_equal(text_of(json_array_get(options, 12), "bare"), "1/all");
+	assert_true(json_is_null(json_object_get(output, "bare")));
 
 	const json_t *sim = json_array_get(commands, 1);
 	const json_t *verbs = json_object_get(sim, "commands");

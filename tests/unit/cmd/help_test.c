@@ -32,6 +32,7 @@ static void test_command(void **state)
 	    "\n      --name=TEXT         what to call it\n",
 	    "\n  -o, --output=table|json\n                          how to print",
 	    "\n  -e, --env=NAME=VALUE    set a variable",
+	    "\n  -p, --part[=N/M]        only a part of it\n",
 	    "\n  -h, --help              show this text\n",
 	    ("\nExit status:\n  0    it worked\n  64   wrong command line\n"
 	     "  69   there is no driver\n"),

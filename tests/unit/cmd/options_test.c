@@ -44,6 +44,27 @@ static void test_values(void **state)
 	assert_int_equal(values.output, OPTION_OUTPUT_JSON);
 }
 
+static void test_a_value_may_be_left_out(void **state)
+{
+	static const struct {
+		const char *words[3];
+		const char *part;
+		int first;
+	} cases[] = {
+	    {{"--part", "3/4"}, "1/all", 2}, {{"--part=3/4", "x"}, "3/4", 2},
+	    {{"-p", "3/4"}, "1/all", 2},     {{"-p3/4", "x"}, "3/4", 2},
+	    {{"--part=", "x"}, "", 2},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct sample_options values = {0};
+		struct option_result result;
+		struct err err = {0};
+		assert_int_equal(parse(&values, &result, &err, true, cases[i].words), 0);
+		assert_string_equal(values.part, cases[i].part);
+		assert_int_equal(result.first, cases[i].first);
+	}
+}
+
 static void test_lists_and_positionals(void **state)
 {
 	struct sample_options values = {0};
@@ -182,6 +203,11 @@ static void test_check(void **state)
 	rows[0].kind = OPTION_CHOICE;
 	assert_int_equal(options_check(rows, &err), -EINVAL);
 	rows[0] = right;
+	rows[0].kind = OPTION_FLAG;
+	rows[0].size = sizeof(bool);
+	rows[0].bare = "1";
+	assert_int_equal(options_check(rows, &err), -EINVAL);
+	rows[0] = right;
 	rows[0].letter = 'h';
 	assert_int_equal(options_check(rows, &err), -EINVAL);
 	rows[0] = rows[1] = right;
@@ -211,6 +237,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_values),
+	    cmocka_unit_test(test_a_value_may_be_left_out),
 	    cmocka_unit_test(test_lists_and_positionals),
 	    cmocka_unit_test(test_posix_stops_at_the_command),
 	    cmocka_unit_test(test_wrong),

@@ -68,6 +68,13 @@ const struct option_row sample_rows[] = {
      .value = "NAME=VALUE",
      .help = "set a variable; may be given again",
      OPTION_FIELD(struct sample_options, env)},
+    {.name = "part",
+     .letter = 'p',
+     .kind = OPTION_TEXT,
+     .value = "N/M",
+     .bare = "1/all",
+     .help = "only a part of it",
+     OPTION_FIELD(struct sample_options, part)},
     {.name = "secret", .hidden = true, .help = "-", OPTION_FIELD(struct sample_options, quiet)},
     {0},
 };

@@ -19,6 +19,7 @@ struct sample_options {
 	double share;
 	enum option_output output;
 	struct option_list env;
+	const char *part;
 };
 
 extern const struct option_row sample_rows[];
