@@ -8,24 +8,32 @@
 #define SLUICE_WIRE_ARENA_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena_block;
 
 struct arena {
 	struct arena_block *blocks; /* owned */
-	size_t used, max;	    /* bytes handed out; of them at most this many */
+	size_t used;		    /* bytes handed out, padding included */
+	size_t held, max;	    /* bytes taken from the heap, and the most of them */
+	bool exhausted;		    /* something was asked for that could not be given */
 	ProtobufCAllocator allocator;
 };
 
-/* Allocates nothing yet. `max`: bytes in all. The arena must not move while it is in use. */
+/* Allocates nothing yet. `max`: bytes in all, but for a few words for each block that it takes from
+ * the heap. The arena must not move while it is in use. */
 void arena_init(struct arena *arena, size_t max);
+/* Gives everything back; the arena may be used again. */
 void arena_done(struct arena *arena);
 #define _cleanup_arena_ __attribute__((cleanup(arena_done)))
 
 /* Zeroed, aligned for anything. NULL: the cap is reached, or there is no memory. */
 void *arena_alloc(struct arena *arena, size_t size);
 char *arena_copy_text(struct arena *arena, const char *text);
+/* The same with U+FFFD for each byte that is no UTF-8: for names of processes, which may be any
+ * bytes, on their way into a message. */
+char *arena_copy_valid(struct arena *arena, const char *text);
 void *arena_copy(struct arena *arena, const void *data, size_t size);
 char *arena_printf(struct arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

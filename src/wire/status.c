@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/status.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/text.h"
+
+static const char *const status_names[] = {
+    [WIRE_OK] = "OK",
+    [WIRE_CANCELLED] = "CANCELLED",
+    [WIRE_UNKNOWN] = "UNKNOWN",
+    [WIRE_INVALID_ARGUMENT] = "INVALID_ARGUMENT",
+    [WIRE_DEADLINE_EXCEEDED] = "DEADLINE_EXCEEDED",
+    [WIRE_NOT_FOUND] = "NOT_FOUND",
+    [WIRE_ALREADY_EXISTS] = "ALREADY_EXISTS",
+    [WIRE_PERMISSION_DENIED] = "PERMISSION_DENIED",
+    [WIRE_RESOURCE_EXHAUSTED] = "RESOURCE_EXHAUSTED",
+    [WIRE_FAILED_PRECONDITION] = "FAILED_PRECONDITION",
+    [WIRE_ABORTED] = "ABORTED",
+    [WIRE_OUT_OF_RANGE] = "OUT_OF_RANGE",
+    [WIRE_UNIMPLEMENTED] = "UNIMPLEMENTED",
+    [WIRE_INTERNAL] = "INTERNAL",
+    [WIRE_UNAVAILABLE] = "UNAVAILABLE",
+    [WIRE_DATA_LOSS] = "DATA_LOSS",
+    [WIRE_UNAUTHENTICATED] = "UNAUTHENTICATED",
+};
+
+/* What is not here is INTERNAL. */
+static const struct {
+	int code;
+	enum wire_status status;
+} status_of_errno[] = {
+    {0, WIRE_OK},
+    {EINVAL, WIRE_INVALID_ARGUMENT},
+    {ERANGE, WIRE_INVALID_ARGUMENT},
+    {ENAMETOOLONG, WIRE_INVALID_ARGUMENT},
+    {EILSEQ, WIRE_INVALID_ARGUMENT},
+    {ENOENT, WIRE_NOT_FOUND},
+    {ESRCH, WIRE_NOT_FOUND},
+    {ENODEV, WIRE_NOT_FOUND},
+    {EEXIST, WIRE_ALREADY_EXISTS},
+    {EPERM, WIRE_PERMISSION_DENIED},
+    {EACCES, WIRE_PERMISSION_DENIED},
+    {ENOMEM, WIRE_RESOURCE_EXHAUSTED},
+    {EMSGSIZE, WIRE_RESOURCE_EXHAUSTED},
+    {E2BIG, WIRE_RESOURCE_EXHAUSTED},
+    {EMFILE, WIRE_RESOURCE_EXHAUSTED},
+    {ENFILE, WIRE_RESOURCE_EXHAUSTED},
+    {ENOBUFS, WIRE_RESOURCE_EXHAUSTED},
+    {EAGAIN, WIRE_RESOURCE_EXHAUSTED},
+    {EBUSY, WIRE_RESOURCE_EXHAUSTED},
+    {ENOSPC, WIRE_ABORTED},
+    {EDQUOT, WIRE_ABORTED},
+    {EROFS, WIRE_ABORTED},
+    {ENOSYS, WIRE_UNIMPLEMENTED},
+    {EOPNOTSUPP, WIRE_UNIMPLEMENTED},
+    {ECANCELED, WIRE_CANCELLED},
+    {ETIMEDOUT, WIRE_DEADLINE_EXCEEDED},
+    {ECONNREFUSED, WIRE_UNAVAILABLE},
+    {ECONNRESET, WIRE_UNAVAILABLE},
+    {ENOTCONN, WIRE_UNAVAILABLE},
+    {EPIPE, WIRE_UNAVAILABLE},
+    {ESHUTDOWN, WIRE_UNAVAILABLE},
+};
+
+static const char status_replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
+
+const char *wire_status_to_string(enum wire_status status)
+{
+	size_t index = (size_t)status;
+	return index < array_length(status_names) ? status_names[index] : "UNKNOWN";
+}
+
+enum wire_status wire_status_from_errno(int code)
+{
+	for (size_t i = 0; i < array_length(status_of_errno); i++) {
+		if (status_of_errno[i].code == -code)
+			return status_of_errno[i].status;
+	}
+	return WIRE_INTERNAL;
+}
+
+size_t wire_status_encode(const char *message, char out[WIRE_MESSAGE_ENCODED_MAX])
+{
+	static const char digits[] = "0123456789ABCDEF";
+	size_t length = strlen(message), plain = 0, encoded = 0, size;
+	for (size_t at = 0; at < length; at += size) {
+		const char *character = message + at;
+		size_t bytes;
+		if (text_decode(character, length - at, &size) == TEXT_INVALID) {
+			character = status_replacement;
+			bytes = sizeof(status_replacement) - 1;
+		} else {
+			bytes = size;
+		}
+		if (plain + bytes > WIRE_MESSAGE_MAX - 1)
+			break;
+		plain += bytes;
+		for (size_t i = 0; i < bytes; i++) {
+			unsigned char c = (unsigned char)character[i];
+			if (c >= ' ' && c <= '~' && c != '%') {
+				out[encoded++] = (char)c;
+				continue;
+			}
+			out[encoded++] = '%';
+			out[encoded++] = digits[c >> 4];
+			out[encoded++] = digits[c & 15];
+		}
+	}
+	out[encoded] = '\0';
+	return encoded;
+}
+
+static int status_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+size_t wire_status_decode(const char *text, size_t length, char out[WIRE_MESSAGE_MAX])
+{
+	/* A byte more than fits, so that text_decode() sees whether the last character is cut. */
+	char bytes[WIRE_MESSAGE_MAX + 4];
+	size_t count = 0, used = 0, size;
+	for (size_t at = 0; at < length && count < sizeof(bytes); at++) {
+		int high = -1, low = -1;
+		if (text[at] == '%' && length - at > 2) {
+			high = status_digit(text[at + 1]);
+			low = status_digit(text[at + 2]);
+		}
+		if (high >= 0 && low >= 0) {
+			bytes[count++] = (char)(high << 4 | low);
+			at += 2;
+		} else {
+			bytes[count++] = text[at];
+		}
+	}
+	for (size_t at = 0; at < count; at += size) {
+		uint32_t c = text_decode(bytes + at, count - at, &size);
+		bool bad = c == TEXT_INVALID || c == 0;
+		size_t wanted = bad ? sizeof(status_replacement) - 1 : size;
+		if (used + wanted > WIRE_MESSAGE_MAX - 1)
+			break;
+		memcpy(out + used, bad ? status_replacement : bytes + at, wanted);
+		used += wanted;
+	}
+	out[used] = '\0';
+	return used;
+}
