@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The statuses with which a gRPC call ends, and their text on the wire.
- * https://github.com/grpc/grpc/blob/master/doc/statuscodes.md and PROTOCOL-HTTP2.md
+ * https://grpc.io/docs/guides/status-codes/ and
+ * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 #ifndef SLUICE_WIRE_STATUS_H
 #define SLUICE_WIRE_STATUS_H
