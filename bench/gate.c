@@ -3,33 +3,24 @@
 
 #include <getopt.h>
 #include <jansson.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/pingpong.h"
+
 enum gate_limits {
-	GATE_PING_COUNT = 4000,
 	GATE_SAMPLES_PRINTED_MAX = 10000, /* per gate, in JSON */
 };
-
-/*
- * Median round trip of the ping-pong on the reference machine (2-core x86-64 VM) with nothing else
- * running: the lowest of 20 runs of `bench/noise`. Where it is lower, the allowance is simply 1.
- */
-static const double GATE_QUIET_PING_NS = 8400.0;
-static const double GATE_NOISE_MAX = 3.0;
 
 struct gate_report {
 	const char *program;
 	bool simulated, json, missed;
-	double ping_ns, noise;
+	struct pingpong ping;
 	json_t *gates, *notes; /* owned */
 	char host[256];
 };
@@ -60,67 +51,6 @@ static void gate_out_of_memory(void)
 {
 	(void)fprintf(stderr, "bench: out of memory\n");
 	exit(1);
-}
-
-/* The other end of the ping-pong: sends every byte back until the socket closes. */
-static void gate_echo(int fd)
-{
-	char byte;
-	while (read(fd, &byte, 1) == 1) {
-		if (write(fd, &byte, 1) != 1)
-			break;
-	}
-	_exit(0);
-}
-
-/* Both ends on one processor: where the scheduler puts them would else decide the figure (8 or 30
- * us were seen on one quiet machine). Leaves the old affinity in `out_before`. */
-static void gate_pin(cpu_set_t *out_before)
-{
-	CPU_ZERO(out_before);
-	(void)sched_getaffinity(0, sizeof(*out_before), out_before);
-	int cpu = sched_getcpu();
-	if (cpu < 0 || cpu >= CPU_SETSIZE)
-		return;
-	cpu_set_t one;
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	(void)sched_setaffinity(0, sizeof(one),
-				&one); /* unpinned, the figure is only less steady */
-}
-
-/* Median round trip of one byte between two processes, nanoseconds; 0 if it cannot be measured. */
-static double gate_ping(void)
-{
-	cpu_set_t before;
-	gate_pin(&before);
-	int pair[2];
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		return 0;
-	pid_t child = fork();
-	if (child < 0) {
-		(void)close(pair[0]);
-		(void)close(pair[1]);
-		return 0;
-	}
-	if (child == 0) {
-		(void)close(pair[0]);
-		gate_echo(pair[1]);
-	}
-	(void)close(pair[1]);
-
-	static uint64_t samples[GATE_PING_COUNT];
-	size_t count = 0;
-	for (char byte = 0; count < GATE_PING_COUNT; count++) {
-		uint64_t begin = gate_now_ns();
-		if (write(pair[0], &byte, 1) != 1 || read(pair[0], &byte, 1) != 1)
-			break;
-		samples[count] = gate_now_ns() - begin;
-	}
-	(void)close(pair[0]);
-	(void)waitpid(child, NULL, 0);
-	(void)sched_setaffinity(0, sizeof(before), &before);
-	return gate_quantile(samples, count, 0.5);
 }
 
 static void gate_usage(const char *program, const char *summary)
@@ -168,12 +98,7 @@ struct gate_report *gate_open(int argc, char **argv, const char *program, const 
 	report->program = program;
 	report->simulated = simulated;
 	report->json = json;
-	report->ping_ns = gate_ping();
-	report->noise = report->ping_ns / GATE_QUIET_PING_NS;
-	if (report->noise < 1)
-		report->noise = 1;
-	if (report->noise > GATE_NOISE_MAX)
-		report->noise = GATE_NOISE_MAX;
+	(void)pingpong_measure(PINGPONG_COUNT, &report->ping); /* else no allowance */
 
 	struct utsname host;
 	if (uname(&host) == 0)
@@ -204,8 +129,8 @@ void gate_time(struct gate_report *report, const char *name, double value_ns, co
 	json_t *samples = samples_ns ? json_array() : NULL;
 	for (size_t i = 0; samples && i < sample_count && i < GATE_SAMPLES_PRINTED_MAX; i++)
 		(void)json_array_append_new(samples, json_integer((json_int_t)samples_ns[i]));
-	gate_add(report, name, value_ns / scale, unit, GATE_AT_MOST, limit, limit * report->noise,
-		 samples);
+	gate_add(report, name, value_ns / scale, unit, GATE_AT_MOST, limit,
+		 limit * report->ping.noise, samples);
 }
 
 void gate_value(struct gate_report *report, const char *name, double value, const char *unit,
@@ -235,9 +160,10 @@ static void gate_print_text(const struct gate_report *report)
 		(void)printf("%s\n", json_string_value(entry));
 	}
 	(void)printf(
-	    "machine: %s; socket ping-pong %.1f us, quiet %.1f us: times may be %.2f times "
-	    "their limit\n",
-	    report->host, report->ping_ns / 1e3, GATE_QUIET_PING_NS / 1e3, report->noise);
+	    "machine: %s; socket ping-pong %.1f us (99 %% below %.1f us), quiet %.1f us: times "
+	    "may be %.2f times their limit\n",
+	    report->host, report->ping.median_ns / 1e3, report->ping.p99_ns / 1e3,
+	    PINGPONG_QUIET_NS / 1e3, report->ping.noise);
 	json_array_foreach(report->gates, i, entry)
 	{
 		const char *name, *unit, *sense;
@@ -258,10 +184,12 @@ int gate_close(struct gate_report *report)
 {
 	int status = report->missed ? 1 : 0;
 	if (report->json) {
-		json_t *root = json_pack(
-		    "{s:s, s:s, s:b, s:f, s:f, s:O, s:O}", "program", report->program, "machine",
-		    report->host, "simulated", report->simulated, "ping_ns", report->ping_ns,
-		    "noise", report->noise, "notes", report->notes, "gates", report->gates);
+		json_t *root = json_pack("{s:s, s:s, s:b, s:f, s:f, s:f, s:f, s:O, s:O}", "program",
+					 report->program, "machine", report->host, "simulated",
+					 report->simulated, "ping_ns", report->ping.median_ns,
+					 "ping_p99_ns", report->ping.p99_ns, "ping_quiet_ns",
+					 (double)PINGPONG_QUIET_NS, "noise", report->ping.noise,
+					 "notes", report->notes, "gates", report->gates);
 		if (!root || json_dumpf(root, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) < 0)
 			gate_out_of_memory();
 		(void)printf("\n");
