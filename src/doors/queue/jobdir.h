@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of a job, which say what is true of it whoever has died (local-jobs.md 8.2):
+ * The files of a job, which say what is true of it whoever has died:
  *
- *   STATE/j/<id>/lock        flock, held by the supervisor from before its birth to after its
- * result STATE/j/<id>/claim.<n>   made O_EXCL by the supervisor of attempt n: it may start the
- * command STATE/j/<id>/result.<n>  how attempt n ended; its room is taken when the job is accepted
- *   STATE/j/<id>/cancel      there before a cancel is acknowledged
- *   STATE/j/<id>/out.<n>     the command's output, opened O_APPEND by the supervisor
- *   STATE/j/<id>/err.<n>
- *   STATE/j/<id>/control     the supervisor's socket (control.h)
+ *   STATE/j/<id>/lock      flock, held by the supervisor from before its birth to after its result
+ *   STATE/j/<id>/claim.N   made O_EXCL by the supervisor of attempt N: it may start the command
+ *   STATE/j/<id>/result.N  how attempt N ended
+ *   STATE/j/<id>/room      what becomes result.N: its room is taken when the job is accepted
+ *   STATE/j/<id>/cancel    there before a cancel is acknowledged
+ *   STATE/j/<id>/out.N     the command's output, opened O_APPEND by the supervisor
+ *   STATE/j/<id>/err.N
+ *   STATE/j/<id>/control   the supervisor's socket (control.h)
  *
  * Blocking: the agent calls these on its storage thread. Knows nothing of GPUs or processes.
  */
@@ -26,6 +27,8 @@ enum jobdir_limits {
 	JOBDIR_FILE_MAX = 4096, /* bytes of claim and result: preallocated */
 	JOBDIR_TEXT_MAX = 256,
 	JOBDIR_BOOT_MAX = 37, /* a boot id with its NUL */
+	JOBDIR_INSTANCE_MAX = 37,
+	JOBDIR_LIST_MAX = 1 << 20,
 };
 
 /* The supervisor's claim. */
@@ -33,6 +36,9 @@ struct jobdir_claim {
 	pid_t pid;	      /* of the supervisor */
 	uint64_t start_ticks; /* its start, as /proc/PID/stat has it */
 	char boot_id[JOBDIR_BOOT_MAX];
+	/* Random, of this attempt alone: the command and all that it starts have it in their
+	 * environment as SLUICE_JOB_INSTANCE, unless they take it out. */
+	char instance[JOBDIR_INSTANCE_MAX];
 	char cgroup[JOBDIR_TEXT_MAX]; /* "" when it has none */
 	int64_t unix_ns;
 };
@@ -48,6 +54,9 @@ enum jobdir_end {
 struct jobdir_result {
 	enum jobdir_end end;
 	int value;
+	/* What `sluice run` exits with for it: the command's; 128 + signal; 124; after a launch
+	 * error 125, 126 (cannot be executed) or 127 (is not there), which are ours. */
+	int exit_code;
 	bool was_cancelled; /* `cancel` was there when it ended */
 	uint32_t killed_leftovers;
 	int64_t started_unix_ns, ended_unix_ns; /* 0: never */
@@ -55,9 +64,11 @@ struct jobdir_result {
 };
 
 /*
- * Makes j/<id> so that a crash leaves either nothing or all of it: in j/tmp.<id>, files and
- * directory synced, renamed. Owner and modes: the directory 0711 and ours; `out`, `err` are made by
- * the supervisor as the job's user. `state_fd`: the state directory. -EEXIST, -ENOSPC, ...
+ * Makes j/<id> (and j), so that a killed process leaves either nothing or all of it: in j/tmp.<id>,
+ * renamed. Its files are not synced one by one, for a power loss takes nothing that matters: the
+ * job is in the store, the lock is made again by jobdir_lock(), and without its room the result
+ * needs a disk that is not full. Owner and modes: the directory 0711 and ours; `out`, `err` are
+ * made by the supervisor for the job's user. `state_fd`: the state directory. -EEXIST, -ENOSPC, ...
  */
 int jobdir_create(int state_fd, uint64_t id, struct err *err);
 /* Makes all created ones durable: one fsync of STATE/j for any number of jobdir_create(). */
@@ -73,12 +84,13 @@ int jobdir_list(int state_fd, uint64_t **out_ids, size_t *out_count, struct err 
  * between fork and exec) has it. */
 int jobdir_lock(int job_fd, struct err *err);
 
-/* The supervisor's: writes, syncs, and the directory. -EEXIST: claimed already. */
+/* The supervisor's: writes, syncs, and the directory. -EEXIST: claimed already. After any other
+ * error it is not claimed, or the text says that it could not be taken back. */
 int jobdir_claim(int job_fd, uint32_t attempt, const struct jobdir_claim *claim, struct err *err);
 /* -ENOENT; -EBADMSG: it is there and cannot be read, which is a claim all the same. */
 int jobdir_read_claim(int job_fd, uint32_t attempt, struct jobdir_claim *out, struct err *err);
-/* Temporary, fsync, rename, fsync of the directory; works on a full disk, in the room that was
- * taken. */
+/* Writes into the room that jobdir_create() took, so that it works on a full disk; fsync, rename,
+ * fsync of the directory. May be tried again. */
 int jobdir_write_result(int job_fd, uint32_t attempt, const struct jobdir_result *result,
 			struct err *err);
 int jobdir_read_result(int job_fd, uint32_t attempt, struct jobdir_result *out, struct err *err);

@@ -9,6 +9,7 @@
 #ifndef SLUICE_DOORS_QUEUE_LAUNCH_H
 #define SLUICE_DOORS_QUEUE_LAUNCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ enum launch_limits {
 	LAUNCH_SLOTS_MAX = TOKEN_SLOT_MAX + 1,
 	LAUNCH_PATH_MAX = 4096,
 	LAUNCH_INSTANCE_MAX = 37, /* a UUID with its NUL */
+	LAUNCH_BYTES_MAX = SPEC_BYTES_MAX + (1 << 20),
 };
 
 /* Descriptors that a supervisor inherits, as it sees them. All others are closed. */
@@ -31,6 +33,16 @@ enum launch_fd {
 	LAUNCH_FD_LOCK = 3,	 /* the job's lock, held (flock) */
 	LAUNCH_FD_DIRECTORY = 4, /* the job's directory, O_PATH or O_RDONLY */
 	LAUNCH_FD_LAUNCH = 5,	 /* the memfd */
+};
+
+/* What a supervisor exits with. What it did lies in the job's files; this says why it did nothing
+ * to whoever still watches it. */
+enum launch_exit {
+	LAUNCH_EXIT_DONE = 0,	  /* result.<n> is written */
+	LAUNCH_EXIT_CLAIMED = 64, /* claim.<n> was there: somebody has started this attempt */
+	LAUNCH_EXIT_BAD_LAUNCH,	  /* the launch cannot be read; no claim */
+	LAUNCH_EXIT_NOT_READY,	  /* no output files, claim, socket: no claim; try again later */
+	LAUNCH_EXIT_TOKENS_BUSY = 75, /* no claim */
 };
 
 struct launch_grant {
@@ -60,10 +72,14 @@ void launch_init(struct launch *launch);
 void launch_done(struct launch *launch);
 #define _cleanup_launch_ __attribute__((cleanup(launch_done)))
 
+bool launch_grant_has(const struct launch_grant *grant, uint32_t slot);
+void launch_grant_add(struct launch_grant *grant, uint32_t slot); /* below LAUNCH_SLOTS_MAX */
+
 /* -E2BIG, -ENOMEM. */
 int launch_format(const struct launch *launch, char **out_bytes, size_t *out_length,
 		  struct err *err);
-/* `out` is initialised here. -EINVAL with the entry's number, -ENOMEM. Pure; takes anything. */
+/* `out` is initialised here; each grant has at least one slot, all below slot_count. -EINVAL with
+ * the entry's number, -ENOMEM. Pure; takes anything. */
 int launch_parse(const char *bytes, size_t length, struct launch *out, struct err *err);
 
 #endif

@@ -22,6 +22,7 @@ enum spec_limits {
 	SPEC_DIRECTORY_MAX = 4096,     /* with its NUL */
 	SPEC_ARGV_BYTES_MAX = 1 << 20, /* of all arguments with their NULs */
 	SPEC_ENVIRONMENT_BYTES_MAX = 1 << 20,
+	SPEC_STRING_MAX = 131072, /* of one of them: Linux's MAX_ARG_STRLEN, see execve(2) */
 	SPEC_STRINGS_MAX = 65536, /* arguments, and variables */
 	SPEC_GROUPS_MAX = 1024,
 	SPEC_LIMITS_MAX = 16,	  /* RLIMIT_NLIMITS */
@@ -61,8 +62,13 @@ void spec_init(struct spec *spec);
 void spec_done(struct spec *spec);
 #define _cleanup_spec_ __attribute__((cleanup(spec_done)))
 
+/* Each appends a copy. -E2BIG, -ENOMEM. A list is filled by these alone, or not at all by them. */
+int spec_add_argument(struct spec *spec, const char *text, struct err *err);
+int spec_add_variable(struct spec *spec, const char *text, struct err *err);
+int spec_add_group(struct spec *spec, gid_t group, struct err *err);
+
 /*
- * Whether this can be meant at all (local-jobs.md 9.1): a name that is a DNS label, an absolute
+ * Whether this can be meant at all: a name that is a DNS label, an absolute
  * directory, something to run, sizes within the limits, a share of 1/1 at most, ids or a number.
  * -EINVAL names the field, -E2BIG what is too large and how large it may be.
  */
@@ -70,8 +76,8 @@ int spec_check(const struct spec *spec, struct err *err);
 
 /* The bytes (owned, free()). -E2BIG, -ENOMEM. */
 int spec_format(const struct spec *spec, char **out_bytes, size_t *out_length, struct err *err);
-/* The other way; `out` is initialised here. -EINVAL with the entry's number, -ENOMEM. Pure; takes
- * anything. */
+/* The other way; `out` is initialised here and holds what spec_check() passes. -EINVAL with the
+ * entry's number, -ENOMEM. Pure; takes anything. */
 int spec_parse(const char *bytes, size_t length, struct spec *out, struct err *err);
 /* Whether two are the same request: what makes a key with other content a mistake. */
 bool spec_is_equal(const struct spec *a, const struct spec *b);

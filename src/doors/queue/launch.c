@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/queue/launch.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "base/parse.h"
+#include "doors/queue/entries.h"
+
+#define LAUNCH_MAGIC "sluice-launch 1"
+
+enum { LAUNCH_WORD_BITS = 64, LAUNCH_WORD_DIGITS = 16 };
+
+void launch_init(struct launch *launch)
+{
+	*launch = (struct launch){0};
+	spec_init(&launch->spec);
+}
+
+void launch_done(struct launch *launch)
+{
+	if (!launch)
+		return;
+	free(launch->grants);
+	spec_done(&launch->spec);
+	launch_init(launch);
+}
+
+bool launch_grant_has(const struct launch_grant *grant, uint32_t slot)
+{
+	return slot < LAUNCH_SLOTS_MAX &&
+	       (grant->slots[slot / LAUNCH_WORD_BITS] >> (slot % LAUNCH_WORD_BITS) & 1);
+}
+
+void launch_grant_add(struct launch_grant *grant, uint32_t slot)
+{
+	if (slot < LAUNCH_SLOTS_MAX)
+		grant->slots[slot / LAUNCH_WORD_BITS] |= UINT64_C(1) << (slot % LAUNCH_WORD_BITS);
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+/* "grant=UUID index slot_count slots label"; slots: words of 64 bits, the lowest first. */
+static int launch_add_grant(struct buf *out, const struct launch_grant *grant)
+{
+	int result = buf_printf(out, "grant=%s %" PRIu32 " %" PRIu32 " ", grant->uuid, grant->index,
+				grant->slot_count);
+	for (size_t i = 0; result == 0 && i * LAUNCH_WORD_BITS < grant->slot_count; i++)
+		result = buf_printf(out, "%016" PRIx64, grant->slots[i]);
+	if (result == 0)
+		result = buf_printf(out, " %s", grant->label);
+	return result < 0 ? result : buf_add(out, "", 1);
+}
+
+static int launch_add(struct buf *out, const struct launch *launch)
+{
+	int result = entries_add_magic(out, LAUNCH_MAGIC);
+	if (result == 0)
+		result = entries_add_u64(out, "id", launch->id);
+	if (result == 0)
+		result = entries_add_u64(out, "attempt", launch->attempt);
+	if (result == 0)
+		result = entries_add(out, "instance", launch->instance);
+	if (result == 0)
+		result = entries_add(out, "runtime_dir", launch->runtime_dir);
+	if (result == 0)
+		result = entries_add(out, "sim_state", launch->sim_state);
+	if (result == 0)
+		result = entries_add(out, "cgroup_root", launch->cgroup_root);
+	for (size_t i = 0; result == 0 && i < launch->grant_count; i++)
+		result = launch_add_grant(out, &launch->grants[i]);
+	return result;
+}
+
+int launch_format(const struct launch *launch, char **out_bytes, size_t *out_length,
+		  struct err *err)
+{
+	char *spec = NULL;
+	size_t spec_length = 0;
+	int result = spec_format(&launch->spec, &spec, &spec_length, err);
+	if (result < 0)
+		return result;
+	struct buf text _cleanup_buf_;
+	buf_init(&text, LAUNCH_BYTES_MAX);
+	result = launch_add(&text, launch);
+	if (result == 0)
+		result = entries_add_u64(&text, "spec", spec_length);
+	if (result == 0)
+		result = buf_add(&text, spec, spec_length);
+	free(spec);
+	if (result == -ENOSPC)
+		return err_set(err, -E2BIG, "the launch of job %" PRIu64 " is larger than %d bytes",
+			       launch->id, LAUNCH_BYTES_MAX);
+	size_t length = text.length;
+	char *bytes = result == 0 ? buf_take(&text) : NULL;
+	if (!bytes)
+		return err_set(err, -ENOMEM, "no memory for the launch of job %" PRIu64,
+			       launch->id);
+	*out_bytes = bytes;
+	*out_length = length;
+	return 0;
+}
+
+/* --- reading ---------------------------------------------------------------------------------- */
+
+/* The word at `*at`, and behind the blank that must follow. */
+static int launch_word(const char **at, const char **out, size_t *out_length)
+{
+	size_t length = strcspn(*at, " ");
+	if (length == 0 || (*at)[length] == '\0')
+		return -EINVAL;
+	*out = *at;
+	*out_length = length;
+	*at += length + 1;
+	return 0;
+}
+
+static int launch_read_slots(const char *text, size_t length, struct launch_grant *grant)
+{
+	size_t words = (grant->slot_count + LAUNCH_WORD_BITS - 1) / LAUNCH_WORD_BITS;
+	if (length != words * LAUNCH_WORD_DIGITS)
+		return -EINVAL;
+	uint64_t any = 0;
+	for (size_t i = 0; i < words; i++) {
+		uint64_t word;
+		int result = parse_hex_span(text + i * LAUNCH_WORD_DIGITS, LAUNCH_WORD_DIGITS,
+					    UINT64_MAX, &word);
+		if (result < 0)
+			return result;
+		grant->slots[i] = word;
+		any |= word;
+	}
+	size_t odd = grant->slot_count % LAUNCH_WORD_BITS;
+	bool beyond = odd && grant->slots[words - 1] >> odd;
+	return any && !beyond ? 0 : -EINVAL;
+}
+
+static int launch_read_grant(struct launch *launch, const struct entry *entry)
+{
+	if (launch->grant_count >= LAUNCH_GRANTS_MAX)
+		return -E2BIG;
+	struct launch_grant grant = {0};
+	const char *at = entry->value, *word;
+	size_t length;
+	uint64_t number;
+	int result = launch_word(&at, &word, &length);
+	if (result < 0 || length >= sizeof(grant.uuid))
+		return -EINVAL;
+	memcpy(grant.uuid, word, length);
+	result = launch_word(&at, &word, &length);
+	if (result < 0 || parse_u64_span(word, length, 0, UINT32_MAX, &number) < 0)
+		return -EINVAL;
+	grant.index = (uint32_t)number;
+	result = launch_word(&at, &word, &length);
+	if (result < 0 || parse_u64_span(word, length, 1, LAUNCH_SLOTS_MAX, &number) < 0)
+		return -EINVAL;
+	grant.slot_count = (uint32_t)number;
+	result = launch_word(&at, &word, &length);
+	if (result < 0 || launch_read_slots(word, length, &grant) < 0)
+		return -EINVAL;
+	length = strlen(at);
+	if (length >= sizeof(grant.label))
+		return -EINVAL;
+	memcpy(grant.label, at, length);
+
+	struct launch_grant *more =
+	    reallocarray(launch->grants, launch->grant_count + 1, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	launch->grants = more;
+	more[launch->grant_count++] = grant;
+	return 0;
+}
+
+enum launch_seen {
+	LAUNCH_SEEN_ID = 1 << 0,
+	LAUNCH_SEEN_ATTEMPT = 1 << 1,
+	LAUNCH_SEEN_INSTANCE = 1 << 2,
+	LAUNCH_SEEN_RUNTIME_DIR = 1 << 3,
+	LAUNCH_SEEN_SIM_STATE = 1 << 4,
+	LAUNCH_SEEN_CGROUP_ROOT = 1 << 5,
+	LAUNCH_SEEN_ALL = (1 << 6) - 1,
+};
+
+/* The bit of an entry that there is once; 0: there is none of that name. */
+static unsigned launch_bit(const struct entry *entry)
+{
+	static const char *const names[] = {"id",	   "attempt",	"instance",
+					    "runtime_dir", "sim_state", "cgroup_root"};
+	for (unsigned i = 0; i < array_length(names); i++)
+		if (entry_is(entry, names[i]))
+			return 1U << i;
+	return 0;
+}
+
+static int launch_read_entry(struct launch *launch, const struct entry *entry, unsigned *seen)
+{
+	if (entry_is(entry, "grant"))
+		return launch_read_grant(launch, entry);
+	unsigned bit = launch_bit(entry);
+	if (bit == 0 || (*seen & bit))
+		return -EINVAL;
+	*seen |= bit;
+	uint64_t attempt;
+	int result;
+	switch (bit) {
+	case LAUNCH_SEEN_ID:
+		return entry_u64(entry, 1, UINT64_MAX, &launch->id);
+	case LAUNCH_SEEN_ATTEMPT:
+		result = entry_u64(entry, 1, UINT32_MAX, &attempt);
+		if (result == 0)
+			launch->attempt = (uint32_t)attempt;
+		return result;
+	case LAUNCH_SEEN_INSTANCE:
+		return entry_copy(entry, launch->instance, sizeof(launch->instance));
+	case LAUNCH_SEEN_RUNTIME_DIR:
+		return entry_copy(entry, launch->runtime_dir, sizeof(launch->runtime_dir));
+	case LAUNCH_SEEN_SIM_STATE:
+		return entry_copy(entry, launch->sim_state, sizeof(launch->sim_state));
+	default:
+		return entry_copy(entry, launch->cgroup_root, sizeof(launch->cgroup_root));
+	}
+}
+
+static int launch_read_spec(struct entries *entries, const struct entry *entry,
+			    struct launch *launch, struct err *err)
+{
+	uint64_t length;
+	size_t left = (size_t)(entries->end - entries->at);
+	if (entry_u64(entry, left, left, &length) < 0)
+		return entries_error(entries, -EINVAL, "another length of the spec follows", err);
+	int result = spec_parse(entries->at, left, &launch->spec, err);
+	if (result < 0)
+		(void)err_wrap(err, "the launch of job %" PRIu64, launch->id);
+	return result;
+}
+
+static int launch_read(struct entries *entries, struct launch *launch, struct err *err)
+{
+	unsigned seen = 0;
+	struct entry entry;
+	int more;
+	while ((more = entries_next(entries, &entry, err)) > 0) {
+		if (entry_is(&entry, "spec")) {
+			if (seen != LAUNCH_SEEN_ALL)
+				return entries_error(entries, -EINVAL, "something is missing", err);
+			return launch_read_spec(entries, &entry, launch, err);
+		}
+		int result = launch_read_entry(launch, &entry, &seen);
+		if (result == -ENOMEM)
+			return err_set(err, -ENOMEM, "no memory for a job's launch");
+		if (result < 0)
+			return entries_error(entries, -EINVAL, "it cannot be meant", err);
+	}
+	return more < 0 ? more : entries_error(entries, -EINVAL, "the spec is missing", err);
+}
+
+int launch_parse(const char *bytes, size_t length, struct launch *out, struct err *err)
+{
+	launch_init(out);
+	if (length > LAUNCH_BYTES_MAX)
+		return err_set(err, -EINVAL, "a launch of %zu bytes: %d are allowed", length,
+			       LAUNCH_BYTES_MAX);
+	struct entries entries;
+	int result = entries_init(&entries, bytes, length, LAUNCH_MAGIC, err);
+	if (result == 0)
+		result = launch_read(&entries, out, err);
+	if (result < 0)
+		launch_done(out);
+	return result;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "doors/queue/launch.h"
+#include "unit/failmalloc.h"
+#include "unit/unit.h"
+
+static int launch_of(struct launch *launch)
+{
+	launch_init(launch);
+	launch->id = 12;
+	launch->attempt = 3;
+	(void)snprintf(launch->instance, sizeof(launch->instance), "an instance");
+	(void)snprintf(launch->runtime_dir, sizeof(launch->runtime_dir), "/run/sluice");
+	(void)snprintf(launch->cgroup_root, sizeof(launch->cgroup_root), "/sys/fs/cgroup/x");
+	launch->grants = calloc(2, sizeof(*launch->grants));
+	if (!launch->grants)
+		return -ENOMEM;
+	launch->grant_count = 2;
+	launch->grants[0] =
+	    (struct launch_grant){.uuid = "GPU-a", .label = "GPU 0", .slot_count = 1};
+	launch->grants[1] = (struct launch_grant){
+	    .uuid = "MIG-b", .label = "", .index = 7, .slot_count = LAUNCH_SLOTS_MAX};
+	launch_grant_add(&launch->grants[0], 0);
+	launch_grant_add(&launch->grants[1], 0);
+	launch_grant_add(&launch->grants[1], 64);
+	launch_grant_add(&launch->grants[1], 999);
+	(void)snprintf(launch->spec.name, sizeof(launch->spec.name), "a");
+	(void)snprintf(launch->spec.directory, sizeof(launch->spec.directory), "/");
+	return spec_add_argument(&launch->spec, "true", NULL);
+}
+
+static void what_is_written_is_read(void **state)
+{
+	struct launch launch _cleanup_launch_, again _cleanup_launch_;
+	launch_init(&again);
+	assert_int_equal(launch_of(&launch), 0);
+	char *bytes = NULL;
+	size_t length = 0;
+	assert_int_equal(launch_format(&launch, &bytes, &length, NULL), 0);
+	assert_int_equal(launch_parse(bytes, length, &again, NULL), 0);
+	free(bytes);
+	assert_int_equal(again.id, 12);
+	assert_int_equal(again.attempt, 3);
+	assert_string_equal(again.instance, "an instance");
+	assert_string_equal(again.runtime_dir, "/run/sluice");
+	assert_string_equal(again.sim_state, "");
+	assert_int_equal(again.grant_count, 2);
+	assert_memory_equal(again.grants, launch.grants, 2 * sizeof(*launch.grants));
+	assert_true(launch_grant_has(&again.grants[1], 999));
+	assert_false(launch_grant_has(&again.grants[1], 998));
+	assert_false(launch_grant_has(&again.grants[1], LAUNCH_SLOTS_MAX));
+	assert_true(spec_is_equal(&launch.spec, &again.spec));
+}
+
+static void bytes_that_are_changed_are_refused(void **state)
+{
+	struct launch launch _cleanup_launch_;
+	assert_int_equal(launch_of(&launch), 0);
+	launch.grant_count = 1;
+	char *bytes = NULL;
+	size_t length = 0;
+	assert_int_equal(launch_format(&launch, &bytes, &length, NULL), 0);
+
+	struct launch again;
+	struct err err = {0};
+	for (size_t cut = 0; cut < length; cut++) {
+		assert_int_equal(launch_parse(bytes, cut, &again, &err), -EINVAL);
+		assert_null(again.grants);
+	}
+	/* Slot 1 of a device that has one; no slot at all. */
+	char *slots = memmem(bytes, length, "0000000000000001", 16);
+	assert_non_null(slots);
+	slots[15] = '2';
+	assert_int_equal(launch_parse(bytes, length, &again, &err), -EINVAL);
+	slots[15] = '0';
+	assert_int_equal(launch_parse(bytes, length, &again, &err), -EINVAL);
+	assert_string_equal(err.text, "'sluice-launch 1': entry 7: it cannot be meant");
+	slots[15] = '1';
+	assert_int_equal(launch_parse(bytes, length, &again, &err), 0);
+	launch_done(&again);
+	free(bytes);
+}
+
+static int there_and_back(void *context)
+{
+	struct launch launch _cleanup_launch_, again _cleanup_launch_;
+	launch_init(&again);
+	char *bytes = NULL;
+	size_t length = 0;
+	int result = launch_of(&launch);
+	if (result == 0)
+		result = launch_format(&launch, &bytes, &length, NULL);
+	if (result == 0)
+		result = launch_parse(bytes, length, &again, NULL);
+	free(bytes);
+	return result;
+}
+
+static void without_memory_it_says_so(void **state)
+{
+	assert_true(failmalloc_each(there_and_back, NULL) > 5);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_is_written_is_read),
+	    cmocka_unit_test(bytes_that_are_changed_are_refused),
+	    cmocka_unit_test(without_memory_it_says_so),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "doors/queue/spec.h"
+#include "unit/failmalloc.h"
+#include "unit/unit.h"
+
+static void spec_of(struct spec *spec)
+{
+	spec_init(spec);
+	(void)snprintf(spec->name, sizeof(spec->name), "train");
+	(void)snprintf(spec->directory, sizeof(spec->directory), "/home/u");
+	spec->uid = 1000;
+	spec->gid = 100;
+	spec->umask = 022;
+	spec->gpus = 2;
+	spec->share_numerator = 1;
+	spec->share_denominator = 4;
+	spec->ignore_outsiders = true;
+	spec->grace_ns = UINT64_C(5000000000);
+	spec->deadline_ns = UINT64_MAX;
+	spec->limits[0] = (struct spec_limit){.resource = 7, .soft = 1024, .hard = UINT64_MAX};
+	spec->limit_count = 1;
+	for (int i = 0; i < 40; i++) {
+		char text[32];
+		(void)snprintf(text, sizeof(text), "argument %d", i);
+		assert_int_equal(spec_add_argument(spec, text, NULL), 0);
+	}
+	assert_int_equal(spec_add_variable(spec, "A=\xff\n b", NULL), 0);
+	assert_int_equal(spec_add_variable(spec, "EMPTY=", NULL), 0);
+	assert_int_equal(spec_add_group(spec, 4, NULL), 0);
+	assert_int_equal(spec_add_group(spec, 27, NULL), 0);
+}
+
+static void what_is_written_is_read(void **state)
+{
+	struct spec spec _cleanup_spec_, again _cleanup_spec_;
+	spec_init(&again);
+	spec_of(&spec);
+	char *bytes = NULL;
+	size_t length = 0;
+	assert_int_equal(spec_format(&spec, &bytes, &length, NULL), 0);
+	assert_int_equal(spec_parse(bytes, length, &again, NULL), 0);
+	free(bytes);
+	assert_true(spec_is_equal(&spec, &again));
+	assert_string_equal(again.argv[39], "argument 39");
+	assert_null(again.argv[40]);
+	assert_int_equal(again.groups[1], 27);
+	assert_int_equal(again.limits[0].hard, UINT64_MAX);
+	assert_true(again.ignore_outsiders && !again.gpus_if_any);
+}
+
+static void each_difference_counts(void **state)
+{
+	struct spec spec _cleanup_spec_, other _cleanup_spec_;
+	spec_of(&spec);
+	spec_of(&other);
+	assert_true(spec_is_equal(&spec, &other));
+	other.deadline_ns--;
+	assert_false(spec_is_equal(&spec, &other));
+	other.deadline_ns++;
+	other.limits[0].soft++;
+	assert_false(spec_is_equal(&spec, &other));
+	other.limits[0].soft--;
+	other.name[0] = 'b';
+	assert_false(spec_is_equal(&spec, &other));
+	other.name[0] = 't';
+	other.groups[0] = 5;
+	assert_false(spec_is_equal(&spec, &other));
+	other.groups[0] = 4;
+	other.argv[39][0] = 'b';
+	assert_false(spec_is_equal(&spec, &other));
+	other.argv[39][0] = 'a';
+	assert_true(spec_is_equal(&spec, &other));
+	assert_int_equal(spec_add_variable(&other, "X=1", NULL), 0);
+	assert_false(spec_is_equal(&spec, &other));
+}
+
+static void check_says(const struct spec *spec, int code, const char *what)
+{
+	struct err err = {0};
+	assert_int_equal(spec_check(spec, &err), code);
+	if (!strstr(err.text, what))
+		fail_msg("'%s' does not say '%s'", err.text, what);
+}
+
+static void what_cannot_be_meant_is_refused(void **state)
+{
+	struct spec spec _cleanup_spec_;
+	spec_of(&spec);
+	assert_int_equal(spec_check(&spec, NULL), 0);
+
+	static const char *const names[] = {"", "-a", "a-", "A", "a.b", "a b", "a\xc3"};
+	for (size_t i = 0; i < array_length(names); i++) {
+		(void)snprintf(spec.name, sizeof(spec.name), "%s", names[i]);
+		check_says(&spec, -EINVAL, "no name for a job");
+	}
+	(void)snprintf(spec.name, sizeof(spec.name), "a");
+
+	(void)snprintf(spec.directory, sizeof(spec.directory), "home");
+	check_says(&spec, -EINVAL, "'home' is no absolute path");
+	(void)snprintf(spec.directory, sizeof(spec.directory), "/");
+
+	spec.uid = (uid_t)-1;
+	check_says(&spec, -EINVAL, "no user");
+	spec.uid = 0;
+	spec.groups[1] = (gid_t)-1;
+	check_says(&spec, -EINVAL, "no group");
+	spec.groups[1] = 0;
+
+	spec.share_numerator = 5;
+	check_says(&spec, -EINVAL, "5/4");
+	spec.share_numerator = 0;
+	check_says(&spec, -EINVAL, "0/4");
+	spec.share_numerator = 4;
+
+	(void)snprintf(spec.ids, sizeof(spec.ids), "0,1,2");
+	check_says(&spec, -EINVAL, "3 GPUs are named and 2 are wanted");
+	spec.gpus = 3;
+	assert_int_equal(spec_check(&spec, NULL), 0);
+
+	spec.limits[0].resource = 16;
+	check_says(&spec, -EINVAL, "resource limit 16");
+	spec.limits[0] = (struct spec_limit){.soft = 2, .hard = 1};
+	check_says(&spec, -EINVAL, "soft 2, hard 1");
+}
+
+static void nothing_to_run_is_refused(void **state)
+{
+	struct spec spec _cleanup_spec_;
+	spec_init(&spec);
+	(void)snprintf(spec.name, sizeof(spec.name), "a");
+	(void)snprintf(spec.directory, sizeof(spec.directory), "/");
+	check_says(&spec, -EINVAL, "nothing to run");
+	assert_int_equal(spec_add_argument(&spec, "", NULL), 0);
+	check_says(&spec, -EINVAL, "nothing to run");
+}
+
+static void what_is_too_large_is_refused(void **state)
+{
+	struct spec spec _cleanup_spec_;
+	spec_of(&spec);
+	char *large = malloc(SPEC_STRING_MAX + 1);
+	assert_non_null(large);
+	memset(large, 'x', SPEC_STRING_MAX);
+	large[SPEC_STRING_MAX] = '\0';
+	large[SPEC_STRING_MAX - 1] = '\0'; /* just what Linux takes */
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(spec_add_variable(&spec, large, NULL), 0);
+	assert_int_equal(spec_check(&spec, NULL), 0);
+	assert_int_equal(spec_add_variable(&spec, large, NULL), 0);
+	check_says(&spec, -E2BIG, "1048576 are allowed");
+	large[SPEC_STRING_MAX - 1] = 'x';
+	free(spec.environment[0]);
+	spec.environment[0] = large;
+	check_says(&spec, -E2BIG, "131073 bytes");
+}
+
+static void bad_bytes_are_refused_with_their_place(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t length;
+		const char *says;
+	} bad[] = {
+#define BYTES(text) text, sizeof(text) - 1
+	    {BYTES(""), "no 'sluice-spec 1'"},
+	    {BYTES("sluice-spec 2\nname=a\0"), "no 'sluice-spec 1'"},
+	    {BYTES("sluice-spec 1\nname=a\0arg=x"), "entry 2: it is cut short"},
+	    {BYTES("sluice-spec 1\nname=a\0=x\0"), "entry 2: it is not 'name=value'"},
+	    {BYTES("sluice-spec 1\nname=a\0name=b\0"), "entry 2: it is there twice"},
+	    {BYTES("sluice-spec 1\nuid=4294967295\0"), "entry 1: it cannot be meant"},
+	    {BYTES("sluice-spec 1\ncolour=red\0"), "entry 1: it cannot be meant"},
+	    {BYTES("sluice-spec 1\nlimit=1:2\0"), "entry 1: it cannot be meant"},
+	    {BYTES("sluice-spec 1\nlimit=1:2:3:4\0"), "entry 1: it cannot be meant"},
+	    {BYTES("sluice-spec 1\nname=a\0directory=/\0"), "nothing to run"},
+#undef BYTES
+	};
+	for (size_t i = 0; i < array_length(bad); i++) {
+		struct spec spec;
+		struct err err = {0};
+		assert_int_equal(spec_parse(bad[i].bytes, bad[i].length, &spec, &err), -EINVAL);
+		if (!strstr(err.text, bad[i].says))
+			fail_msg("'%s' does not say '%s'", err.text, bad[i].says);
+		assert_null(spec.argv);
+	}
+}
+
+static int there_and_back(void *context)
+{
+	struct spec spec _cleanup_spec_, again _cleanup_spec_;
+	spec_init(&spec);
+	spec_init(&again);
+	(void)snprintf(spec.name, sizeof(spec.name), "a");
+	(void)snprintf(spec.directory, sizeof(spec.directory), "/");
+	char *bytes = NULL;
+	size_t length = 0;
+	int result = 0;
+	for (int i = 0; result == 0 && i < 9; i++)
+		result = spec_add_argument(&spec, "x", NULL);
+	if (result == 0)
+		result = spec_add_group(&spec, 4, NULL);
+	if (result == 0)
+		result = spec_format(&spec, &bytes, &length, NULL);
+	if (result == 0)
+		result = spec_parse(bytes, length, &again, NULL);
+	free(bytes);
+	return result;
+}
+
+static void without_memory_it_says_so(void **state)
+{
+	assert_true(failmalloc_each(there_and_back, NULL) > 10);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_is_written_is_read),
+	    cmocka_unit_test(each_difference_counts),
+	    cmocka_unit_test(what_cannot_be_meant_is_refused),
+	    cmocka_unit_test(nothing_to_run_is_refused),
+	    cmocka_unit_test(what_is_too_large_is_refused),
+	    cmocka_unit_test(bad_bytes_are_refused_with_their_place),
+	    cmocka_unit_test(without_memory_it_says_so),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
