@@ -43,8 +43,9 @@ struct wire_method {
 	const char *path; /* "/sluice.v1.Queue/Submit" */
 	const ProtobufCMessageDescriptor *request, *reply;
 	size_t request_max;  /* bytes; 0: WIRE_REQUEST_MAX of message.h */
-	bool client_streams; /* handle() is called for each message, wire_call_on_end() tells of the
-				last */
+	bool client_streams; /* handle() is called with NULL when the call begins (there may be no
+				message at all), then for each message; wire_call_on_end() tells of
+				the last */
 	bool server_streams; /* any number of replies */
 	/* A whole request is there. `request` is in the call's arena: valid until the call is
 	 * freed (of client streams: until the next one). Answers now or later. */
@@ -97,6 +98,9 @@ int wire_call_peer_groups(struct wire_call *call, gid_t **out, size_t *out_count
 const struct wire_method *wire_call_method(const struct wire_call *call);
 /* The call's own memory, borrowed: gone with the call. */
 struct arena *wire_call_arena(struct wire_call *call);
+/* What the handler wants to find again with the next message of a client stream. NULL at first. */
+void wire_call_set_data(struct wire_call *call, void *data);
+void *wire_call_data(const struct wire_call *call);
 /*
  * Sends a reply; of unary calls the call ends with it, status OK, and must not be used any more.
  * `reply` is encoded before this returns. 0; -EAGAIN (streams): more than the output cap waits,
