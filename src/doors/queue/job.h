@@ -28,7 +28,7 @@ enum job_state {
 	JOB_CANCELLED,
 };
 
-/* Why it is in that state (local-jobs.md section 3). */
+/* Why it is in that state. */
 enum job_reason {
 	JOB_REASON_NONE,
 	JOB_REASON_WAITING_FOR_GPU, /* (have n, need m; holders) */

@@ -24,15 +24,26 @@ enum store_limits {
 	STORE_VERSION = 1,
 	STORE_GRANTS_TEXT_MAX = 256 << 10, /* bytes of an attempt's grants as text */
 	STORE_BATCH_MAX = 256,		   /* submissions in one transaction */
+	STORE_FORGET_MAX = 256,		   /* jobs that one call of store_forget() removes */
 };
 
 /*
- * Opens or makes `path` (0600). Refuses network file systems (NFS, CIFS, FUSE: -EMEDIUMTYPE), a
- * database of a later version (-EPROTONOSUPPORT), a damaged or foreign file (-EUCLEAN; the text
- * says what to do), one that another process has open (-EBUSY). -ENOSPC, -EACCES, ...
+ * Whether the state of the queue may lie in `directory`: locks and fsync of a network file system
+ * cannot be trusted. -EMEDIUMTYPE for NFS, SMB, FUSE and the like, with its name and what to do.
+ * `fs_type`: f_type of statfs(2), for tests; 0: ask the kernel.
+ */
+int store_check_place(const char *directory, uint32_t fs_type, struct err *err);
+
+/*
+ * Opens or makes `path` (0600). Refuses network file systems (-EMEDIUMTYPE), a database of a later
+ * version (-EPROTONOSUPPORT), a damaged or foreign file (-EUCLEAN; the text says what to do), one
+ * that another process has open (-EBUSY: it stays locked until store_close()). -EISDIR, -ELOOP (a
+ * symbolic link), -ENOSPC, -EACCES, -EROFS, ... Nothing that is refused is changed.
  */
 int store_open(const char *path, struct store **out, struct err *err);
 struct store *store_close(struct store *store);
+/* store_open() has made it: there was none. With jobs' directories beside it, it was lost. */
+bool store_is_new(const struct store *store);
 
 /* One accepted job. */
 struct store_accept {
@@ -40,20 +51,26 @@ struct store_accept {
 	const char *spec;      /* the bytes of spec.h */
 	size_t spec_length;
 };
-/* Enters all of them in one transaction, or none. -EEXIST: an id or (uid, key) is there, -ENOSPC,
- * -EIO. After a failed fsync (-EIO) nothing more is accepted by this store. */
+/* Enters all of them in one transaction, or none. -EEXIST: an id that was given before, or a (uid,
+ * key) that is there; -ENOSPC: nothing is lost, and it works again when there is room; -EIO. After
+ * a failed fsync (-EIO) nothing more is written by this store; it can still be read. That holds for
+ * everything below that writes. */
 int store_accept(struct store *store, const struct store_accept *jobs, size_t count,
 		 struct err *err);
-/* Attempt `attempt` of the job is about to start with these grants (text of the caller's). */
+/* Attempt `attempt` of the job is about to start with these grants (text of the caller's). -ENOENT,
+ * -EALREADY: it is final. */
 int store_start(struct store *store, uint64_t id, uint32_t attempt, const char *grants,
 		int64_t unix_ns, struct err *err);
-/* The start of that attempt is void: it was never claimed. */
+/* The start of that attempt is void: it was never claimed. The job is pending again, without
+ * grants; its number of the last attempt stays. -ENOENT, -EALREADY. */
 int store_unstart(struct store *store, uint64_t id, uint32_t attempt, struct err *err);
-/* The job is final: state, reason, times, exit. `observations` (text, may be NULL) with it. */
+/* The job is final: state, reason, attempt, times, exit. `observations` (text, may be NULL) go with
+ * its last attempt. -ENOENT, -EALREADY: it was final, and stays as it was. */
 int store_end(struct store *store, const struct job *job, const char *observations,
 	      struct err *err);
 /* Removes final jobs that ended before `unix_ns`, and the oldest beyond `keep`; their ids (owned)
- * for jobdir_remove(). Ids are never given out again. */
+ * for jobdir_remove(). At most STORE_FORGET_MAX: when as many come, call it again. Ids are never
+ * given out again. */
 int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **out_ids,
 		 size_t *out_count, struct err *err);
 
@@ -62,8 +79,9 @@ int store_next_id(struct store *store, uint64_t *out, struct err *err);
 /* The id that (uid, key) has, also of a final job. -ENOENT. */
 int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *out_id,
 		   struct err *err);
-/* Calls `each` with every non-final job in the order of their ids. `grants` is the text of the last
- * start, NULL when there was none. Both borrowed during the call. Nonzero from each() ends it. */
+/* Calls `each` with every non-final job in the order of their ids: PENDING, or STARTING once a
+ * start was entered. `grants` is the text of the last start, NULL when there was none. Both
+ * borrowed during the call. Nonzero from each() ends it and is returned. */
 int store_load(struct store *store,
 	       int (*each)(const struct job *job, const char *grants, void *context), void *context,
 	       struct err *err);
@@ -78,7 +96,8 @@ int store_get(struct store *store, uint64_t id,
 	      int (*each)(const struct job *job, const char *grants, const char *observations,
 			  void *context),
 	      void *context, struct err *err);
-/* The spec's bytes (owned). -ENOENT. */
+/* The spec's bytes (owned), and a NUL behind them. -ENOENT; -EUCLEAN: they are not what was
+ * accepted. */
 int store_spec(struct store *store, uint64_t id, char **out_bytes, size_t *out_length,
 	       struct err *err);
 

@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/queue/store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "doors/queue/store_internal.h"
+
+/*
+ * A job is final when ended_ns is set, and then has its place in jobs_by_end; the others are in
+ * jobs_live. The spec lies apart, so that listing jobs does not read their environments.
+ */
+static const char *const store_sql_texts[STORE_SQL_COUNT] = {
+    [STORE_SQL_BEGIN] = "BEGIN IMMEDIATE",
+    [STORE_SQL_COMMIT] = "COMMIT",
+    [STORE_SQL_ROLLBACK] = "ROLLBACK",
+    [STORE_SQL_SET_NEXT_ID] = "UPDATE meta SET value = ?1 WHERE name = 'next_id'",
+    [STORE_SQL_ACCEPT_JOB] =
+	"INSERT INTO jobs(id, key, uid, name, state, gpus, share_numerator, share_denominator, ids,"
+	" ignore_outsiders, simulated, submitted_ns)"
+	" VALUES(?1, ?2, ?3, ?4, 'Pending', ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    [STORE_SQL_ACCEPT_SPEC] = "INSERT INTO specs(job, sum, spec) VALUES(?1, ?2, ?3)",
+    [STORE_SQL_START_JOB] =
+	"UPDATE jobs SET state = 'Starting', attempt = ?2, started_ns = ?3 WHERE id = ?1",
+    [STORE_SQL_START_ATTEMPT] =
+	"INSERT OR REPLACE INTO attempts(job, attempt, started_ns, grants) VALUES(?1, ?2, ?3, ?4)",
+    [STORE_SQL_UNSTART_JOB] = "UPDATE jobs SET state = 'Pending', started_ns = 0"
+			      " WHERE id = ?1 AND attempt = ?2 AND ended_ns IS NULL",
+    [STORE_SQL_UNSTART_ATTEMPT] = "DELETE FROM attempts WHERE job = ?1 AND attempt = ?2",
+    [STORE_SQL_END_JOB] =
+	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, started_ns = ?5, ended_ns = ?6,"
+	" exit_code = ?7, signal = ?8, killed_leftovers = ?9, launch_failed = ?10, simulated = ?11,"
+	" attempt = ?12 WHERE id = ?1",
+    [STORE_SQL_END_ATTEMPT] =
+	"UPDATE attempts SET ended_ns = ?3, observations = ?4 WHERE job = ?1 AND attempt = ?2",
+    [STORE_SQL_FORGET_LIST] =
+	"SELECT id FROM jobs WHERE ended_ns IS NOT NULL AND (ended_ns < ?1 OR (ended_ns, id) <="
+	" (SELECT ended_ns, id FROM jobs WHERE ended_ns IS NOT NULL"
+	" ORDER BY ended_ns DESC, id DESC LIMIT 1 OFFSET ?2)) ORDER BY ended_ns, id LIMIT ?3",
+    [STORE_SQL_FORGET_JOB] = "DELETE FROM jobs WHERE id = ?1",
+    [STORE_SQL_FORGET_ATTEMPTS] = "DELETE FROM attempts WHERE job = ?1",
+    [STORE_SQL_FORGET_SPEC] = "DELETE FROM specs WHERE job = ?1",
+    [STORE_SQL_IS_FINAL] = "SELECT ended_ns IS NOT NULL FROM jobs WHERE id = ?1",
+    [STORE_SQL_NEXT_ID] = "SELECT max(value, (SELECT coalesce(max(id), 0) + 1 FROM jobs)) FROM meta"
+			  " WHERE name = 'next_id'",
+    [STORE_SQL_FIND_KEY] = "SELECT id FROM jobs WHERE uid = ?1 AND key = ?2",
+#define STORE_COLUMNS                                                                              \
+	"SELECT id, key, uid, name, state, reason, reason_text, gpus, share_numerator,"            \
+	" share_denominator, ids, ignore_outsiders, simulated, jobs.attempt, submitted_ns,"        \
+	" jobs.started_ns, jobs.ended_ns, exit_code, signal, killed_leftovers, launch_failed,"     \
+	" grants, observations FROM jobs LEFT JOIN attempts"                                       \
+	" ON attempts.job = jobs.id AND attempts.attempt = jobs.attempt"
+    [STORE_SQL_LOAD] = STORE_COLUMNS " WHERE jobs.ended_ns IS NULL ORDER BY id",
+    [STORE_SQL_LIST_FINAL] =
+	STORE_COLUMNS " WHERE jobs.ended_ns >= ?1 ORDER BY jobs.ended_ns DESC, id DESC LIMIT ?2",
+    [STORE_SQL_GET] = STORE_COLUMNS " WHERE id = ?1",
+    [STORE_SQL_SPEC] = "SELECT sum, spec FROM specs WHERE job = ?1",
+};
+
+/* FNV-1a: https://datatracker.ietf.org/doc/html/draft-eastlake-fnv */
+int64_t store_sum(const char *bytes, size_t length)
+{
+	uint64_t sum = UINT64_C(0xcbf29ce484222325);
+	for (size_t i = 0; i < length; i++)
+		sum = (sum ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
+	int64_t out;
+	memcpy(&out, &sum, sizeof(out));
+	return out;
+}
+
+/* What an extended result code of SQLite is as -errno; `os` is the errno behind it, if any. */
+static int store_errno(int code, int os)
+{
+	switch (code) {
+	case SQLITE_IOERR_NOMEM:
+		return -ENOMEM;
+	case SQLITE_CONSTRAINT_UNIQUE:
+	case SQLITE_CONSTRAINT_PRIMARYKEY:
+	case SQLITE_CONSTRAINT_ROWID:
+		return -EEXIST;
+	default:
+		break;
+	}
+	switch (code & 0xff) {
+	case SQLITE_NOMEM:
+		return -ENOMEM;
+	case SQLITE_FULL:
+		return -ENOSPC;
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED:
+		return -EBUSY;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB:
+		return -EUCLEAN;
+	case SQLITE_READONLY:
+		return -EROFS;
+	case SQLITE_PERM:
+	case SQLITE_AUTH:
+		return -EACCES;
+	case SQLITE_CANTOPEN:
+		return os > 0 ? -os : -EACCES;
+	case SQLITE_TOOBIG:
+		return -E2BIG;
+	case SQLITE_IOERR: /* SQLite knows ENOSPC only as a disk that is full */
+		return os == EDQUOT || os == ENOSPC ? -ENOSPC : os == EROFS ? -EROFS : -EIO;
+	default:
+		return -EIO;
+	}
+}
+
+/*
+ * After a failed fsync the kernel may have dropped the pages and marked them clean: a second fsync
+ * would succeed and mean nothing (https://wiki.postgresql.org/wiki/Fsync_Errors). So whatever is
+ * not on the disk by now is not relied upon, and nothing is added.
+ */
+static bool store_code_breaks(int code)
+{
+	return code == SQLITE_IOERR_FSYNC || code == SQLITE_IOERR_DIR_FSYNC ||
+	       (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+}
+
+int store_fail(struct store *store, const char *doing, struct err *err)
+{
+	int code = store->db ? sqlite3_extended_errcode(store->db) : SQLITE_NOMEM;
+	int os = store->db ? sqlite3_system_errno(store->db) : 0;
+	int rc = store_errno(code, os);
+	const char *what = store->db ? sqlite3_errmsg(store->db) : "out of memory";
+	if (store_code_breaks(code) && !store->is_broken) {
+		store->is_broken = true;
+		(void)snprintf(store->why_broken, sizeof(store->why_broken), "%s: %s%s%s", doing,
+			       what, os ? ": " : "", os ? err_describe(-os) : "");
+	}
+	if (rc == -ENOSPC)
+		return err_set(err, rc, "%s: no space left for '%s'", doing, store->path);
+	if (rc == -EUCLEAN)
+		return err_set(
+		    err, rc,
+		    "'%s' is damaged (%s: %s); it is kept as it is: restore a copy, or move it "
+		    "and '%s-wal' away to begin with an empty queue",
+		    store->path, doing, what, store->path);
+	return err_set(err, rc, "%s: '%s': %s%s%s", doing, store->path, what,
+		       os && rc != -EBUSY ? ": " : "", os && rc != -EBUSY ? err_describe(-os) : "");
+}
+
+int store_damaged(struct store *store, struct err *err, const char *format, ...)
+{
+	char what[160];
+	va_list arguments;
+	va_start(arguments, format);
+	(void)vsnprintf(what, sizeof(what), format, arguments);
+	va_end(arguments);
+	return err_set(err, -EUCLEAN,
+		       "'%s' is damaged (%s); it is kept as it is: restore a copy, or move it and "
+		       "'%s-wal' away to begin with an empty queue",
+		       store->path, what, store->path);
+}
+
+sqlite3_stmt *store_statement(struct store *store, enum store_sql which, struct err *err)
+{
+	sqlite3_stmt **kept = &store->statements[which];
+	if (!*kept && sqlite3_prepare_v3(store->db, store_sql_texts[which], -1,
+					 SQLITE_PREPARE_PERSISTENT, kept, NULL) != SQLITE_OK) {
+		*kept = NULL;
+		(void)store_fail(store, "preparing a statement", err);
+		return NULL;
+	}
+	(void)sqlite3_reset(*kept); /* says again what its last step said */
+	(void)sqlite3_clear_bindings(*kept);
+	return *kept;
+}
+
+int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err)
+{
+	int rc = sqlite3_step(statement);
+	int result = rc == SQLITE_DONE ? 0 : store_fail(store, doing, err);
+	(void)sqlite3_reset(statement);
+	(void)sqlite3_clear_bindings(statement);
+	return result;
+}
+
+/* -- transactions -------------------------------------------------------------------------------*/
+
+static int store_begin(struct store *store, const char *doing, struct err *err)
+{
+	if (store->is_broken)
+		return err_set(err, -EIO,
+			       "%s: nothing more is written to '%s' since an earlier failure (%s); "
+			       "look after the disk, then start the agent again",
+			       doing, store->path, store->why_broken);
+	sqlite3_stmt *begin = store_statement(store, STORE_SQL_BEGIN, err);
+	return begin ? store_run(store, begin, doing, err) : err_wrap(err, "%s", doing);
+}
+
+static void store_rollback(struct store *store)
+{
+	if (sqlite3_get_autocommit(store->db))
+		return; /* SQLite has done it already */
+	sqlite3_stmt *rollback = store_statement(store, STORE_SQL_ROLLBACK, NULL);
+	if (rollback)
+		(void)store_run(store, rollback, "rolling back", NULL);
+	else
+		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+/* The log goes into the database once it is long enough. What was committed is durable without:
+ * only what a failure says about the disk matters. */
+static void store_checkpoint(struct store *store)
+{
+	if (store->log_pages < store->checkpoint_at)
+		return;
+	int rc = sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	if (rc == SQLITE_OK) {
+		store->checkpoint_at = STORE_WAL_PAGES;
+		return;
+	}
+	store->checkpoint_at = store->log_pages + STORE_WAL_PAGES;
+	(void)store_fail(store, "writing the log into the database", NULL);
+}
+
+/* Ends the transaction: commits when `rc` is 0, else undoes it and returns `rc`. */
+static int store_finish(struct store *store, int rc, const char *doing, struct err *err)
+{
+	if (rc == 0) {
+		sqlite3_stmt *commit = store_statement(store, STORE_SQL_COMMIT, err);
+		rc = commit ? store_run(store, commit, doing, err) : err_wrap(err, "%s", doing);
+	}
+	if (rc < 0)
+		store_rollback(store);
+	else
+		store_checkpoint(store);
+	return rc;
+}
+
+static int store_bind_text(sqlite3_stmt *statement, int index, const char *text)
+{
+	return text ? sqlite3_bind_text(statement, index, text, -1, SQLITE_STATIC)
+		    : sqlite3_bind_null(statement, index);
+}
+
+static int store_bind_id(sqlite3_stmt *statement, int index, uint64_t id)
+{
+	return sqlite3_bind_int64(statement, index, (sqlite3_int64)id);
+}
+
+/* -- accept -------------------------------------------------------------------------------------*/
+
+static int store_accept_check(const struct store *store, const struct store_accept *accept,
+			      struct err *err)
+{
+	const struct job *job = accept->job;
+	if (job->id == 0 || job->id > INT64_MAX || job->key[0] == '\0')
+		return err_set(err, -EINVAL, "accepting job %" PRIu64 ": it has no id or no key",
+			       job->id);
+	if (job->id < store->next_id)
+		return err_set(err, -EEXIST,
+			       "accepting job %" PRIu64 ": ids below %" PRIu64 " are given already",
+			       job->id, store->next_id);
+	if (accept->spec_length > SPEC_BYTES_MAX)
+		return err_set(err, -E2BIG,
+			       "accepting job %" PRIu64 ": its specification is too large",
+			       job->id);
+	return 0;
+}
+
+static int store_accept_one(struct store *store, const struct store_accept *accept, struct err *err)
+{
+	const struct job *job = accept->job;
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_ACCEPT_JOB, err);
+	sqlite3_stmt *spec = row ? store_statement(store, STORE_SQL_ACCEPT_SPEC, err) : NULL;
+	if (!spec)
+		return err_wrap(err, "accepting job %" PRIu64, job->id);
+	(void)store_bind_id(row, 1, job->id);
+	(void)store_bind_text(row, 2, job->key);
+	(void)sqlite3_bind_int64(row, 3, job->uid);
+	(void)store_bind_text(row, 4, job->name);
+	(void)sqlite3_bind_int64(row, 5, job->gpus);
+	(void)sqlite3_bind_int64(row, 6, job->share_numerator);
+	(void)sqlite3_bind_int64(row, 7, job->share_denominator);
+	(void)store_bind_text(row, 8, job->ids);
+	(void)sqlite3_bind_int(row, 9, job->ignore_outsiders);
+	(void)sqlite3_bind_int(row, 10, job->simulated);
+	(void)sqlite3_bind_int64(row, 11, job->submitted_unix_ns);
+	int rc = store_run(store, row, "accepting a job", err);
+	if (rc == -EEXIST)
+		return err_set(err, rc,
+			       "accepting job %" PRIu64
+			       ": its id is there already, or its key is that of "
+			       "another job of uid %u",
+			       job->id, job->uid);
+	if (rc < 0)
+		return rc;
+	(void)store_bind_id(spec, 1, job->id);
+	(void)sqlite3_bind_int64(spec, 2, store_sum(accept->spec, accept->spec_length));
+	(void)sqlite3_bind_blob64(spec, 3, accept->spec ? accept->spec : "", accept->spec_length,
+				  SQLITE_STATIC);
+	return store_run(store, spec, "accepting a job", err);
+}
+
+int store_accept(struct store *store, const struct store_accept *jobs, size_t count,
+		 struct err *err)
+{
+	if (count > STORE_BATCH_MAX)
+		return err_set(err, -E2BIG, "accepting %zu jobs at once: at most %d", count,
+			       STORE_BATCH_MAX);
+	uint64_t next_id = store->next_id;
+	for (size_t i = 0; i < count; i++) {
+		int rc = store_accept_check(store, &jobs[i], err);
+		if (rc < 0)
+			return rc;
+		if (jobs[i].job->id >= next_id)
+			next_id = jobs[i].job->id + 1;
+	}
+	if (count == 0)
+		return 0;
+	int rc = store_begin(store, "accepting a job", err);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < count && rc == 0; i++)
+		rc = store_accept_one(store, &jobs[i], err);
+	sqlite3_stmt *meta = rc == 0 ? store_statement(store, STORE_SQL_SET_NEXT_ID, err) : NULL;
+	if (meta) {
+		(void)store_bind_id(meta, 1, next_id);
+		rc = store_run(store, meta, "accepting a job", err);
+	} else if (rc == 0) {
+		rc = err_wrap(err, "accepting a job");
+	}
+	rc = store_finish(store, rc, "accepting a job", err);
+	if (rc == 0)
+		store->next_id = next_id;
+	return rc;
+}
+
+/* -- start and end ------------------------------------------------------------------------------*/
+
+/* 0: the job is there and not final. -ENOENT, -EALREADY. */
+static int store_expect_live(struct store *store, uint64_t id, const char *doing, struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_IS_FINAL, err);
+	if (!query)
+		return err_wrap(err, "%s", doing);
+	(void)store_bind_id(query, 1, id);
+	int step = sqlite3_step(query);
+	bool is_final = step == SQLITE_ROW && sqlite3_column_int(query, 0) != 0;
+	int rc = step == SQLITE_ROW || step == SQLITE_DONE ? 0 : store_fail(store, doing, err);
+	(void)sqlite3_reset(query);
+	if (rc < 0)
+		return rc;
+	if (step == SQLITE_DONE)
+		return err_set(err, -ENOENT, "%s: '%s' has no job %" PRIu64, doing, store->path,
+			       id);
+	return is_final
+		   ? err_set(err, -EALREADY, "%s: job %" PRIu64 " has ended already", doing, id)
+		   : 0;
+}
+
+static int store_start_rows(struct store *store, uint64_t id, uint32_t attempt, const char *grants,
+			    int64_t unix_ns, struct err *err)
+{
+	static const char doing[] = "entering a start";
+	int rc = store_expect_live(store, id, doing, err);
+	if (rc < 0)
+		return rc;
+	sqlite3_stmt *job = store_statement(store, STORE_SQL_START_JOB, err);
+	sqlite3_stmt *row = job ? store_statement(store, STORE_SQL_START_ATTEMPT, err) : NULL;
+	if (!row)
+		return err_wrap(err, doing);
+	(void)store_bind_id(job, 1, id);
+	(void)sqlite3_bind_int64(job, 2, attempt);
+	(void)sqlite3_bind_int64(job, 3, unix_ns);
+	rc = store_run(store, job, doing, err);
+	if (rc < 0)
+		return rc;
+	(void)store_bind_id(row, 1, id);
+	(void)sqlite3_bind_int64(row, 2, attempt);
+	(void)sqlite3_bind_int64(row, 3, unix_ns);
+	(void)store_bind_text(row, 4, grants);
+	return store_run(store, row, doing, err);
+}
+
+int store_start(struct store *store, uint64_t id, uint32_t attempt, const char *grants,
+		int64_t unix_ns, struct err *err)
+{
+	if (grants && strlen(grants) > STORE_GRANTS_TEXT_MAX)
+		return err_set(err, -E2BIG,
+			       "entering the start of job %" PRIu64 ": too many grants", id);
+	int rc = store_begin(store, "entering a start", err);
+	if (rc < 0)
+		return rc;
+	rc = store_start_rows(store, id, attempt, grants, unix_ns, err);
+	return store_finish(store, rc, "entering a start", err);
+}
+
+int store_unstart(struct store *store, uint64_t id, uint32_t attempt, struct err *err)
+{
+	static const char doing[] = "taking back a start";
+	int rc = store_begin(store, doing, err);
+	if (rc < 0)
+		return rc;
+	rc = store_expect_live(store, id, doing, err);
+	for (enum store_sql which = STORE_SQL_UNSTART_JOB;
+	     which <= STORE_SQL_UNSTART_ATTEMPT && rc == 0; which++) {
+		sqlite3_stmt *statement = store_statement(store, which, err);
+		if (!statement) {
+			rc = err_wrap(err, doing);
+			break;
+		}
+		(void)store_bind_id(statement, 1, id);
+		(void)sqlite3_bind_int64(statement, 2, attempt);
+		rc = store_run(store, statement, doing, err);
+	}
+	return store_finish(store, rc, doing, err);
+}
+
+static int store_end_rows(struct store *store, const struct job *job, const char *observations,
+			  struct err *err)
+{
+	static const char doing[] = "entering an end";
+	int rc = store_expect_live(store, job->id, doing, err);
+	if (rc < 0)
+		return rc;
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_END_JOB, err);
+	sqlite3_stmt *attempt = row ? store_statement(store, STORE_SQL_END_ATTEMPT, err) : NULL;
+	if (!attempt)
+		return err_wrap(err, doing);
+	(void)store_bind_id(row, 1, job->id);
+	(void)store_bind_text(row, 2, job_state_to_string(job->state));
+	(void)store_bind_text(row, 3, job_reason_to_string(job->reason));
+	(void)store_bind_text(row, 4, job->reason_text);
+	(void)sqlite3_bind_int64(row, 5, job->started_unix_ns);
+	(void)sqlite3_bind_int64(row, 6, job->ended_unix_ns);
+	if (job->has_exit)
+		(void)sqlite3_bind_int(row, 7, job->exit_code);
+	(void)sqlite3_bind_int64(row, 8, job->signal);
+	(void)sqlite3_bind_int64(row, 9, job->killed_leftovers);
+	(void)sqlite3_bind_int(row, 10, job->launch_failed);
+	(void)sqlite3_bind_int(row, 11, job->simulated);
+	(void)sqlite3_bind_int64(row, 12, job->attempt);
+	rc = store_run(store, row, doing, err);
+	if (rc < 0)
+		return rc;
+	(void)store_bind_id(attempt, 1, job->id);
+	(void)sqlite3_bind_int64(attempt, 2, job->attempt);
+	(void)sqlite3_bind_int64(attempt, 3, job->ended_unix_ns);
+	(void)store_bind_text(attempt, 4, observations);
+	return store_run(store, attempt, doing, err);
+}
+
+int store_end(struct store *store, const struct job *job, const char *observations, struct err *err)
+{
+	if (!job_state_is_final(job->state))
+		return err_set(err, -EINVAL, "entering the end of job %" PRIu64 ": it is %s",
+			       job->id, job_state_to_string(job->state));
+	int rc = store_begin(store, "entering an end", err);
+	if (rc < 0)
+		return rc;
+	rc = store_end_rows(store, job, observations, err);
+	return store_finish(store, rc, "entering an end", err);
+}
+
+/* -- forget -------------------------------------------------------------------------------------*/
+
+/* The ids to forget into `ids`, which has room for STORE_FORGET_MAX. */
+static int store_forget_list(struct store *store, int64_t unix_ns, size_t keep, uint64_t *ids,
+			     size_t *out_count, struct err *err)
+{
+	sqlite3_stmt *list = store_statement(store, STORE_SQL_FORGET_LIST, err);
+	if (!list)
+		return err_wrap(err, "forgetting old jobs");
+	(void)sqlite3_bind_int64(list, 1, unix_ns);
+	(void)store_bind_id(list, 2, keep > INT64_MAX ? INT64_MAX : keep);
+	(void)sqlite3_bind_int(list, 3, STORE_FORGET_MAX);
+	size_t count = 0;
+	int step;
+	while ((step = sqlite3_step(list)) == SQLITE_ROW && count < STORE_FORGET_MAX)
+		ids[count++] = (uint64_t)sqlite3_column_int64(list, 0);
+	int rc = step == SQLITE_ROW || step == SQLITE_DONE
+		     ? 0
+		     : store_fail(store, "forgetting old jobs", err);
+	(void)sqlite3_reset(list);
+	*out_count = count;
+	return rc;
+}
+
+int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **out_ids,
+		 size_t *out_count, struct err *err)
+{
+	static const char doing[] = "forgetting old jobs";
+	_cleanup_free_ uint64_t *ids = calloc(STORE_FORGET_MAX, sizeof(*ids));
+	if (!ids)
+		return err_set(err, -ENOMEM, "%s: out of memory", doing);
+	int rc = store_begin(store, doing, err);
+	if (rc < 0)
+		return rc;
+	size_t count = 0;
+	rc = store_forget_list(store, unix_ns, keep, ids, &count, err);
+	for (size_t i = 0; i < count && rc == 0; i++) {
+		for (enum store_sql which = STORE_SQL_FORGET_JOB;
+		     which <= STORE_SQL_FORGET_SPEC && rc == 0; which++) {
+			sqlite3_stmt *statement = store_statement(store, which, err);
+			if (!statement) {
+				rc = err_wrap(err, doing);
+				break;
+			}
+			(void)store_bind_id(statement, 1, ids[i]);
+			rc = store_run(store, statement, doing, err);
+		}
+	}
+	rc = store_finish(store, rc, doing, err);
+	if (rc < 0)
+		return rc;
+	*out_ids = take_ptr(ids);
+	*out_count = count;
+	return 0;
+}

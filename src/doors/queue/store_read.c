@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/queue/store_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* As the statements of store.c name them. */
+enum store_column {
+	COLUMN_ID,
+	COLUMN_KEY,
+	COLUMN_UID,
+	COLUMN_NAME,
+	COLUMN_STATE,
+	COLUMN_REASON,
+	COLUMN_REASON_TEXT,
+	COLUMN_GPUS,
+	COLUMN_SHARE_NUMERATOR,
+	COLUMN_SHARE_DENOMINATOR,
+	COLUMN_IDS,
+	COLUMN_IGNORE_OUTSIDERS,
+	COLUMN_SIMULATED,
+	COLUMN_ATTEMPT,
+	COLUMN_SUBMITTED,
+	COLUMN_STARTED,
+	COLUMN_ENDED,
+	COLUMN_EXIT_CODE,
+	COLUMN_SIGNAL,
+	COLUMN_LEFTOVERS,
+	COLUMN_LAUNCH_FAILED,
+	COLUMN_GRANTS,
+	COLUMN_OBSERVATIONS,
+};
+
+/* A row that is being read; the first value that cannot be is remembered. */
+struct store_row {
+	sqlite3_stmt *statement;
+	bool is_bad;	    /* a value out of range */
+	bool out_of_memory; /* SQLite could not hand out a text */
+};
+
+/* NULL for NULL. Borrowed until the next step. */
+static const char *row_text(struct store_row *row, enum store_column column)
+{
+	if (sqlite3_column_type(row->statement, (int)column) == SQLITE_NULL)
+		return NULL;
+	const char *text = (const char *)sqlite3_column_text(row->statement, (int)column);
+	if (!text)
+		row->out_of_memory = true;
+	return text;
+}
+
+static void row_copy(struct store_row *row, enum store_column column, char *out, size_t size)
+{
+	const char *text = row_text(row, column);
+	size_t length = text ? strlen(text) : 0;
+	if (!text || length >= size)
+		row->is_bad = true;
+	else
+		memcpy(out, text, length + 1);
+}
+
+static uint32_t row_u32(struct store_row *row, enum store_column column)
+{
+	int64_t value = sqlite3_column_int64(row->statement, (int)column);
+	if (value < 0 || value > UINT32_MAX)
+		row->is_bad = true;
+	return (uint32_t)value;
+}
+
+/* The job of a row; its strings are borrowed until the next step. */
+static int store_row_job(struct store *store, sqlite3_stmt *statement, struct job *out,
+			 struct err *err)
+{
+	struct store_row row = {.statement = statement};
+	struct job job = {.id = (uint64_t)sqlite3_column_int64(statement, COLUMN_ID)};
+	row_copy(&row, COLUMN_KEY, job.key, sizeof(job.key));
+	row_copy(&row, COLUMN_NAME, job.name, sizeof(job.name));
+	job.uid = row_u32(&row, COLUMN_UID);
+	const char *state = row_text(&row, COLUMN_STATE);
+	const char *reason = row_text(&row, COLUMN_REASON);
+	if (!state || job_state_from_string(state, &job.state) < 0 || !reason ||
+	    job_reason_from_string(reason, &job.reason) < 0)
+		row.is_bad = true;
+	job.reason_text = (char *)row_text(&row, COLUMN_REASON_TEXT);
+	job.gpus = row_u32(&row, COLUMN_GPUS);
+	job.share_numerator = row_u32(&row, COLUMN_SHARE_NUMERATOR);
+	job.share_denominator = row_u32(&row, COLUMN_SHARE_DENOMINATOR);
+	job.ids = (char *)row_text(&row, COLUMN_IDS);
+	job.ignore_outsiders = sqlite3_column_int(statement, COLUMN_IGNORE_OUTSIDERS) != 0;
+	job.simulated = sqlite3_column_int(statement, COLUMN_SIMULATED) != 0;
+	job.attempt = row_u32(&row, COLUMN_ATTEMPT);
+	job.submitted_unix_ns = sqlite3_column_int64(statement, COLUMN_SUBMITTED);
+	job.started_unix_ns = sqlite3_column_int64(statement, COLUMN_STARTED);
+	job.ended_unix_ns = sqlite3_column_int64(statement, COLUMN_ENDED);
+	job.has_exit = sqlite3_column_type(statement, COLUMN_EXIT_CODE) != SQLITE_NULL;
+	job.exit_code = sqlite3_column_int(statement, COLUMN_EXIT_CODE);
+	job.signal = row_u32(&row, COLUMN_SIGNAL);
+	job.killed_leftovers = row_u32(&row, COLUMN_LEFTOVERS);
+	job.launch_failed = sqlite3_column_int(statement, COLUMN_LAUNCH_FAILED) != 0;
+	bool has_end = sqlite3_column_type(statement, COLUMN_ENDED) != SQLITE_NULL;
+	if (job_state_is_final(job.state) != has_end)
+		row.is_bad = true;
+	if (row.out_of_memory)
+		return err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", job.id);
+	if (row.is_bad)
+		return store_damaged(store, err, "the row of job %" PRIu64, job.id);
+	*out = job;
+	return 0;
+}
+
+typedef int store_each_fn(const struct job *job, const char *grants, const char *observations,
+			  void *context);
+typedef int store_load_fn(const struct job *job, const char *grants, void *context);
+
+/* Who is told of the rows. */
+struct store_visit {
+	store_each_fn *each; /* or */
+	store_load_fn *load;
+	void *context;
+	uint64_t rows; /* so far */
+};
+
+static int store_visit_row(struct store *store, sqlite3_stmt *query, struct store_visit *visit,
+			   struct err *err)
+{
+	struct store_row row = {.statement = query};
+	struct job job;
+	int rc = store_row_job(store, query, &job, err);
+	if (rc < 0)
+		return rc;
+	const char *grants = row_text(&row, COLUMN_GRANTS);
+	const char *observations = row_text(&row, COLUMN_OBSERVATIONS);
+	if (row.out_of_memory)
+		return err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", job.id);
+	visit->rows++;
+	return visit->each ? visit->each(&job, grants, observations, visit->context)
+			   : visit->load(&job, grants, visit->context);
+}
+
+/* Steps through `query`, whose values are bound. */
+static int store_visit(struct store *store, sqlite3_stmt *query, struct store_visit *visit,
+		       struct err *err)
+{
+	int rc = 0, step;
+	while (rc == 0 && (step = sqlite3_step(query)) != SQLITE_DONE)
+		rc = step == SQLITE_ROW ? store_visit_row(store, query, visit, err)
+					: store_fail(store, "reading jobs", err);
+	(void)sqlite3_reset(query);
+	(void)sqlite3_clear_bindings(query);
+	return rc;
+}
+
+int store_load(struct store *store,
+	       int (*each)(const struct job *job, const char *grants, void *context), void *context,
+	       struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_LOAD, err);
+	if (!query)
+		return err_wrap(err, "reading jobs");
+	struct store_visit visit = {.load = each, .context = context};
+	return store_visit(store, query, &visit, err);
+}
+
+int store_list_final(struct store *store, int64_t since_unix_ns, size_t max,
+		     int (*each)(const struct job *job, const char *grants,
+				 const char *observations, void *context),
+		     void *context, struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_LIST_FINAL, err);
+	if (!query)
+		return err_wrap(err, "reading jobs");
+	(void)sqlite3_bind_int64(query, 1, since_unix_ns);
+	(void)sqlite3_bind_int64(query, 2, max > INT64_MAX ? INT64_MAX : (int64_t)max);
+	struct store_visit visit = {.each = each, .context = context};
+	return store_visit(store, query, &visit, err);
+}
+
+int store_get(struct store *store, uint64_t id,
+	      int (*each)(const struct job *job, const char *grants, const char *observations,
+			  void *context),
+	      void *context, struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_GET, err);
+	if (!query)
+		return err_wrap(err, "reading job %" PRIu64, id);
+	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)id);
+	struct store_visit visit = {.each = each, .context = context};
+	int rc = store_visit(store, query, &visit, err);
+	if (rc == 0 && visit.rows == 0)
+		return err_set(err, -ENOENT, "there is no job %" PRIu64, id);
+	return rc;
+}
+
+int store_next_id(struct store *store, uint64_t *out, struct err *err)
+{
+	(void)err;
+	*out = store->next_id;
+	return 0;
+}
+
+int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *out_id,
+		   struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_FIND_KEY, err);
+	if (!query)
+		return err_wrap(err, "looking for a job's key");
+	(void)sqlite3_bind_int64(query, 1, uid);
+	(void)sqlite3_bind_text(query, 2, key, -1, SQLITE_STATIC);
+	int rc = 0, step = sqlite3_step(query);
+	if (step == SQLITE_ROW)
+		*out_id = (uint64_t)sqlite3_column_int64(query, 0);
+	else if (step == SQLITE_DONE)
+		rc = err_set(err, -ENOENT, "no job of uid %u has the key '%s'", uid, key);
+	else
+		rc = store_fail(store, "looking for a job's key", err);
+	(void)sqlite3_reset(query);
+	(void)sqlite3_clear_bindings(query);
+	return rc;
+}
+
+/* The spec of the row that `query` stands at. */
+static int store_take_spec(struct store *store, sqlite3_stmt *query, uint64_t id, char **out_bytes,
+			   size_t *out_length, struct err *err)
+{
+	const char *bytes = sqlite3_column_blob(query, 1);
+	int length = sqlite3_column_bytes(query, 1);
+	if (!bytes && length > 0)
+		return err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", id);
+	if (length > SPEC_BYTES_MAX ||
+	    store_sum(bytes ? bytes : "", (size_t)length) != sqlite3_column_int64(query, 0))
+		return store_damaged(store, err, "the specification of job %" PRIu64, id);
+	char *copy = malloc((size_t)length + 1);
+	if (!copy)
+		return err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", id);
+	if (length > 0)
+		memcpy(copy, bytes, (size_t)length);
+	copy[length] = '\0';
+	*out_bytes = copy;
+	*out_length = (size_t)length;
+	return 0;
+}
+
+int store_spec(struct store *store, uint64_t id, char **out_bytes, size_t *out_length,
+	       struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_SPEC, err);
+	if (!query)
+		return err_wrap(err, "reading job %" PRIu64, id);
+	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)id);
+	int rc, step = sqlite3_step(query);
+	if (step == SQLITE_ROW)
+		rc = store_take_spec(store, query, id, out_bytes, out_length, err);
+	else if (step == SQLITE_DONE)
+		rc = err_set(err, -ENOENT, "there is no job %" PRIu64, id);
+	else
+		rc = store_fail(store, "reading a job's specification", err);
+	(void)sqlite3_reset(query);
+	return rc;
+}
