@@ -34,7 +34,7 @@ struct schedule_state {
 	const char *(*who)(const char *uuid, void *context);
 	void *context;
 	uint64_t kept_for[PLACE_UNIT_MAX];  /* of each device: the first job that keeps it, */
-	size_t kept_place[PLACE_UNIT_MAX];  /* its place in the order, */
+	size_t kept_order[PLACE_UNIT_MAX];  /* its place in the order, */
 	uint64_t given_to[PLACE_UNIT_MAX];  /* and the last that got it in this pass */
 	struct schedule_want want;	    /* of the job in hand */
 	char text[JOB_REASON_MAX];	    /* its reason */
@@ -305,17 +305,15 @@ static int schedule_start(struct schedule_state *state, uint64_t id, struct sche
 
 /* What the devices that a job could use are to it. */
 struct schedule_count {
-	size_t to_be_had;    /* free, and kept for nobody */
-	size_t open;	     /* free, or in use by a job, which will end */
-	size_t kept;	     /* of those: for an earlier job */
-	size_t outsiders;    /* somebody computes there without a queue */
-	size_t first_keeper; /* the first of the jobs for which they are kept: place in the order */
-	uint64_t behind;     /* and its id */
+	size_t to_be_had; /* free, and kept for nobody */
+	size_t open;	  /* free, or in use by a job, which will end */
+	size_t kept;	  /* of those: for an earlier job */
+	size_t outsiders; /* somebody computes there without a queue */
 };
 
 static struct schedule_count schedule_count(const struct schedule_state *state)
 {
-	struct schedule_count count = {.first_keeper = SIZE_MAX};
+	struct schedule_count count = {0};
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
 		enum schedule_use use =
@@ -326,12 +324,40 @@ static struct schedule_count schedule_count(const struct schedule_state *state)
 		count.open += is_open;
 		count.kept += is_kept;
 		count.outsiders += use == SCHEDULE_OUTSIDER;
-		if (is_kept && state->kept_place[place] < count.first_keeper) {
-			count.first_keeper = state->kept_place[place];
-			count.behind = state->kept_for[place];
-		}
 	}
 	return count;
+}
+
+/* How many open devices are kept for the jobs up to `order`. */
+static size_t schedule_kept_until(const struct schedule_state *state, size_t order)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < state->want.count; i++) {
+		size_t place = state->want.device[i];
+		enum schedule_use use =
+		    schedule_device_use(&state->machine->devices[place], &state->want);
+		count += (use == SCHEDULE_FREE || use == SCHEDULE_USED) &&
+			 state->kept_for[place] != 0 && state->kept_order[place] <= order;
+	}
+	return count;
+}
+
+/* The first of the jobs that have to start before this one can: what is kept for it and those
+ * before it does not leave enough. */
+static uint64_t schedule_behind(const struct schedule_state *state, size_t open)
+{
+	size_t first = SIZE_MAX;
+	uint64_t behind = 0;
+	for (size_t i = 0; i < state->want.count; i++) {
+		size_t place = state->want.device[i];
+		size_t order = state->kept_order[place];
+		if (state->kept_for[place] == 0 || order >= first ||
+		    open - schedule_kept_until(state, order) >= state->want.needed)
+			continue;
+		first = order;
+		behind = state->kept_for[place];
+	}
+	return behind;
 }
 
 static void schedule_keep(struct schedule_state *state, const struct job *job, size_t order)
@@ -341,7 +367,7 @@ static void schedule_keep(struct schedule_state *state, const struct job *job, s
 		if (state->kept_for[place] != 0)
 			continue;
 		state->kept_for[place] = job->id;
-		state->kept_place[place] = order;
+		state->kept_order[place] = order;
 	}
 }
 
@@ -377,7 +403,7 @@ static int schedule_wait(struct schedule_state *state, const struct job *job, si
 	uint64_t behind = job->id;
 	if (count->open - count->kept < want->needed) {
 		*out_reason = JOB_REASON_QUEUE_ORDER;
-		behind = count->behind;
+		behind = schedule_behind(state, count->open);
 		(void)snprintf(state->text, sizeof(state->text), "behind %" PRIu64, behind);
 	} else {
 		*out_reason = JOB_REASON_WAITING_FOR_GPU;
