@@ -328,6 +328,9 @@ uint64_t loop_now_ns(const struct loop *loop)
 
 static int loop_once(struct loop *loop, int flags, struct err *err)
 {
+	if (loop->deferred.first)
+		flags |= EVLOOP_NONBLOCK; /* deferred between two passes: it does not wait for an
+					     event */
 	int rc = event_base_loop(loop->base, flags | EVLOOP_NO_EXIT_ON_EMPTY);
 	loop_run_deferred(loop);
 	if (rc < 0)

@@ -89,7 +89,8 @@ struct loop_signal *loop_signal_free(struct loop_signal *watch);
 /* From any thread: calls `callback` on the loop's thread soon. A task that is queued already is
  * called once. Tasks are called in the order of posting. */
 void loop_post(struct loop *loop, struct loop_task *task, loop_callback callback, void *context);
-/* At the end of this pass, when no queued event can point at the object any more. */
+/* At the end of this pass, when no queued event can point at the object any more; between two
+ * passes: at the end of the next, which then does not wait. */
 void loop_defer(struct loop *loop, struct loop_task *task, loop_callback callback, void *context);
 /* Takes a posted or deferred task back. Loop thread only. */
 void loop_cancel(struct loop *loop, struct loop_task *task);

@@ -37,11 +37,6 @@ struct wire_client *wire_client_free(struct wire_client *client);
 /* Who listens, as the kernel says. */
 int wire_client_peer(const struct wire_client *client, struct wire_peer *out, struct err *err);
 
-struct wire_result {
-	enum wire_status status;
-	char message[WIRE_MESSAGE_MAX]; /* plain UTF-8; "" when there is none */
-};
-
 struct wire_client_callbacks {
 	/* A reply. Borrowed: valid until this returns. */
 	void (*message)(const ProtobufCMessage *reply, void *context);

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "wire/listen.h"
 #include "wire/status.h"
 
 struct arena;
@@ -24,11 +25,12 @@ struct wire_call;
 struct wire_server;
 
 enum wire_server_limits {
-	WIRE_CONNECTIONS_MAX = 256,	   /* by default */
+	WIRE_CONNECTIONS_MAX = 256,	   /* by default; of one user half, but root and our own */
 	WIRE_STREAMS_MAX = 100,		   /* of a connection */
 	WIRE_HEADERS_MAX = 8 << 10,	   /* bytes of a header list */
 	WIRE_STREAM_OUTPUT_MAX = 64 << 10, /* bytes that wait for a slow reader, then on_writable */
-	WIRE_ARENA_FACTOR = 8, /* arena of a call: this times request_max, at least 64 KiB */
+	WIRE_ARENA_FACTOR = 8,		   /* arena of a call: this times request_max ... */
+	WIRE_ARENA_MIN = 64 << 10,	   /* ... but at least this */
 };
 
 /* Who is at the other end of a unix socket, as the kernel says. */
@@ -66,8 +68,8 @@ struct wire_server *wire_server_new(struct loop *loop, const struct wire_server_
 /* Closes everything at once. */
 struct wire_server *wire_server_free(struct wire_server *server);
 /*
- * Takes connections from a listening socket (given: closed with the server). A server may have
- * several.
+ * Takes connections from a listening socket (given, in any case: closed with the server). A server
+ * may have several. 0 or -ENOMEM.
  */
 int wire_server_add_listener(struct wire_server *server, int listen_fd, struct err *err);
 /*
@@ -82,13 +84,6 @@ struct wire_server_counts {
 	size_t open_connections, open_calls, output_bytes;
 };
 void wire_server_count(const struct wire_server *server, struct wire_server_counts *out);
-
-/*
- * A bound and listening unix stream socket, O_CLOEXEC and non-blocking, with this mode whatever the
- * umask. A stale socket file (nobody listens) is replaced; -EADDRINUSE when somebody does, -EEXIST
- * when it is something else than a socket, -ENAMETOOLONG, -EACCES, ... Returns the descriptor.
- */
-int wire_listen_unix(const char *path, mode_t mode, struct err *err);
 
 /* --- calls, in handlers --- */
 

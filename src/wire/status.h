@@ -34,6 +34,13 @@ enum wire_status_limits {
 	WIRE_MESSAGE_ENCODED_MAX = 3 * WIRE_MESSAGE_MAX,
 };
 
+/* How a call ended, as its client sees it. */
+struct wire_result {
+	enum wire_status status;
+	int code; /* 0: the server said so; -errno: this side ended it, and why */
+	char message[WIRE_MESSAGE_MAX]; /* plain UTF-8; "" when there is none */
+};
+
 /* "NOT_FOUND"; "UNKNOWN" for what is no status. */
 const char *wire_status_to_string(enum wire_status status);
 /* The status for an -errno of ours, for handlers that have no better one; 0 is WIRE_OK. */

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/channel.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "wire/session.h"
+
+struct channel {
+	struct loop *loop;	 /* borrowed */
+	struct session *session; /* borrowed */
+	int fd;			 /* owned */
+	struct loop_fd *watch;	 /* owned */
+	struct buf output;	 /* frames on their way to the socket */
+	struct loop_task flush, gone;
+	void (*closed)(const struct err *why, void *context);
+	void *context;
+	bool over; /* closed was called, or nobody wants to know */
+};
+
+static void channel_close(struct channel *channel, const struct err *why)
+{
+	if (channel->over)
+		return;
+	channel->over = true;
+	(void)loop_fd_watch(channel->watch, 0, NULL);
+	channel->closed(why, channel->context);
+}
+
+/* Writes what waits. 0 or -errno. */
+static int channel_write(struct channel *channel, struct err *err)
+{
+	struct buf *output = &channel->output;
+	while (output->length > 0) {
+		ssize_t written =
+		    send(channel->fd, output->data, output->length, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			return 0;
+		if (written < 0) {
+			int code = -errno;
+			return err_set(err, code, "cannot write to the connection: %s",
+				       err_describe(code));
+		}
+		buf_consume(output, (size_t)written);
+	}
+	buf_done(output); /* a connection at rest keeps no buffer */
+	return 0;
+}
+
+/* Moves everything that can be moved from the session to the socket. */
+static void channel_send(struct channel *channel)
+{
+	struct err err = {0};
+	int broken = 0;
+	for (;;) {
+		broken = session_fill(channel->session, &channel->output, CHANNEL_OUTPUT, &err);
+		if (channel->over)
+			return;
+		if (channel->output.length == 0)
+			break;
+		int rc = channel_write(channel, broken ? NULL : &err);
+		if (rc < 0 || (broken < 0 && channel->output.length > 0)) {
+			channel_close(channel, &err);
+			return;
+		}
+		if (channel->output.length > 0)
+			break; /* the socket is full */
+	}
+	if (broken < 0 || (channel->output.length == 0 && session_is_over(channel->session))) {
+		channel_close(channel, broken < 0 ? &err : NULL);
+		return;
+	}
+	/* Who does not read is not read from. */
+	unsigned events = channel->output.length > 0 ? LOOP_WRITE : LOOP_READ;
+	if (loop_fd_watch(channel->watch, events, &err) < 0)
+		channel_close(channel, &err);
+}
+
+static void channel_on_flush(void *context)
+{
+	struct channel *channel = context;
+	if (!channel->over)
+		channel_send(channel);
+}
+
+void channel_flush(struct channel *channel)
+{
+	if (!channel->over)
+		loop_defer(channel->loop, &channel->flush, channel_on_flush, channel);
+}
+
+static void channel_read(struct channel *channel)
+{
+	uint8_t data[CHANNEL_READ];
+	struct err err = {0};
+	ssize_t length = recv(channel->fd, data, sizeof(data), MSG_DONTWAIT);
+	if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+		return;
+	if (length <= 0) {
+		int code = length < 0 ? -errno : -ECONNRESET;
+		(void)err_set(&err, code, "the connection was closed by the other side");
+		channel_close(channel, &err);
+		return;
+	}
+	int rc = session_receive(channel->session, data, (size_t)length, &err);
+	if (channel->over)
+		return;
+	if (rc == 0) {
+		channel_send(channel);
+		return;
+	}
+	/* What is left to say, such as GOAWAY with the reason, is said if that costs nothing. */
+	(void)session_fill(channel->session, &channel->output, CHANNEL_OUTPUT, NULL);
+	if (channel->over)
+		return;
+	(void)channel_write(channel, NULL);
+	channel_close(channel, &err);
+}
+
+static void channel_on_fd(int fd, unsigned events, void *context)
+{
+	struct channel *channel = context;
+	if (channel->over)
+		return;
+	if (events & LOOP_WRITE)
+		channel_send(channel);
+	else
+		channel_read(channel);
+}
+
+struct channel *channel_new(struct loop *loop, int fd, struct session *session,
+			    void (*closed)(const struct err *why, void *context), void *context,
+			    struct err *err)
+{
+	struct channel *channel = calloc(1, sizeof(*channel));
+	if (!channel) {
+		(void)err_set(err, -ENOMEM, "out of memory for a connection");
+		return NULL;
+	}
+	channel->loop = loop;
+	channel->session = session;
+	channel->closed = closed;
+	channel->context = context;
+	buf_init(&channel->output, 4 * CHANNEL_OUTPUT);
+	channel->watch = loop_fd_new(loop, fd, LOOP_READ, channel_on_fd, channel, err);
+	if (!channel->watch) {
+		free(channel);
+		return NULL;
+	}
+	channel->fd = fd;
+	channel_flush(channel);
+	return channel;
+}
+
+static void channel_release(void *context)
+{
+	free(context);
+}
+
+struct channel *channel_free(struct channel *channel)
+{
+	if (!channel)
+		return NULL;
+	channel->over = true;
+	loop_cancel(channel->loop, &channel->flush);
+	channel->watch = loop_fd_free(channel->watch);
+	(void)close(channel->fd);
+	buf_done(&channel->output);
+	loop_defer(channel->loop, &channel->gone, channel_release, channel);
+	return NULL;
+}
+
+size_t channel_output_bytes(const struct channel *channel)
+{
+	return channel->output.length;
+}
