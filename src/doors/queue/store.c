@@ -103,6 +103,8 @@ static int store_errno(int code, int os)
 		return -EACCES;
 	case SQLITE_CANTOPEN:
 		return os > 0 ? -os : -EACCES;
+	case SQLITE_ERROR: /* our statements are right: tables are not there, or are others */
+		return -EUCLEAN;
 	case SQLITE_TOOBIG:
 		return -E2BIG;
 	case SQLITE_IOERR: /* SQLite knows ENOSPC only as a disk that is full */
@@ -159,18 +161,21 @@ int store_damaged(struct store *store, struct err *err, const char *format, ...)
 		       store->path, what, store->path);
 }
 
-sqlite3_stmt *store_statement(struct store *store, enum store_sql which, struct err *err)
+int store_prepare(struct store *store, struct err *err)
 {
-	sqlite3_stmt **kept = &store->statements[which];
-	if (!*kept && sqlite3_prepare_v3(store->db, store_sql_texts[which], -1,
-					 SQLITE_PREPARE_PERSISTENT, kept, NULL) != SQLITE_OK) {
-		*kept = NULL;
-		(void)store_fail(store, "preparing a statement", err);
-		return NULL;
-	}
-	(void)sqlite3_reset(*kept); /* says again what its last step said */
-	(void)sqlite3_clear_bindings(*kept);
-	return *kept;
+	for (size_t i = 0; i < STORE_SQL_COUNT; i++)
+		if (sqlite3_prepare_v3(store->db, store_sql_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
+				       &store->statements[i], NULL) != SQLITE_OK)
+			return store_fail(store, "preparing its statements", err);
+	return 0;
+}
+
+sqlite3_stmt *store_statement(struct store *store, enum store_sql which)
+{
+	sqlite3_stmt *statement = store->statements[which];
+	(void)sqlite3_reset(statement); /* says again what its last step said */
+	(void)sqlite3_clear_bindings(statement);
+	return statement;
 }
 
 int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err)
@@ -191,19 +196,14 @@ static int store_begin(struct store *store, const char *doing, struct err *err)
 			       "%s: nothing more is written to '%s' since an earlier failure (%s); "
 			       "look after the disk, then start the agent again",
 			       doing, store->path, store->why_broken);
-	sqlite3_stmt *begin = store_statement(store, STORE_SQL_BEGIN, err);
-	return begin ? store_run(store, begin, doing, err) : err_wrap(err, "%s", doing);
+	return store_run(store, store_statement(store, STORE_SQL_BEGIN), doing, err);
 }
 
 static void store_rollback(struct store *store)
 {
-	if (sqlite3_get_autocommit(store->db))
-		return; /* SQLite has done it already */
-	sqlite3_stmt *rollback = store_statement(store, STORE_SQL_ROLLBACK, NULL);
-	if (rollback)
-		(void)store_run(store, rollback, "rolling back", NULL);
-	else
-		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+	if (!sqlite3_get_autocommit(store->db)) /* else SQLite has done it already */
+		(void)store_run(store, store_statement(store, STORE_SQL_ROLLBACK), "rolling back",
+				NULL);
 }
 
 /* The log goes into the database once it is long enough. What was committed is durable without:
@@ -224,10 +224,8 @@ static void store_checkpoint(struct store *store)
 /* Ends the transaction: commits when `rc` is 0, else undoes it and returns `rc`. */
 static int store_finish(struct store *store, int rc, const char *doing, struct err *err)
 {
-	if (rc == 0) {
-		sqlite3_stmt *commit = store_statement(store, STORE_SQL_COMMIT, err);
-		rc = commit ? store_run(store, commit, doing, err) : err_wrap(err, "%s", doing);
-	}
+	if (rc == 0)
+		rc = store_run(store, store_statement(store, STORE_SQL_COMMIT), doing, err);
 	if (rc < 0)
 		store_rollback(store);
 	else
@@ -269,10 +267,8 @@ static int store_accept_check(const struct store *store, const struct store_acce
 static int store_accept_one(struct store *store, const struct store_accept *accept, struct err *err)
 {
 	const struct job *job = accept->job;
-	sqlite3_stmt *row = store_statement(store, STORE_SQL_ACCEPT_JOB, err);
-	sqlite3_stmt *spec = row ? store_statement(store, STORE_SQL_ACCEPT_SPEC, err) : NULL;
-	if (!spec)
-		return err_wrap(err, "accepting job %" PRIu64, job->id);
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_ACCEPT_JOB);
+	sqlite3_stmt *spec = store_statement(store, STORE_SQL_ACCEPT_SPEC);
 	(void)store_bind_id(row, 1, job->id);
 	(void)store_bind_text(row, 2, job->key);
 	(void)sqlite3_bind_int64(row, 3, job->uid);
@@ -321,12 +317,10 @@ int store_accept(struct store *store, const struct store_accept *jobs, size_t co
 		return rc;
 	for (size_t i = 0; i < count && rc == 0; i++)
 		rc = store_accept_one(store, &jobs[i], err);
-	sqlite3_stmt *meta = rc == 0 ? store_statement(store, STORE_SQL_SET_NEXT_ID, err) : NULL;
-	if (meta) {
+	if (rc == 0) {
+		sqlite3_stmt *meta = store_statement(store, STORE_SQL_SET_NEXT_ID);
 		(void)store_bind_id(meta, 1, next_id);
 		rc = store_run(store, meta, "accepting a job", err);
-	} else if (rc == 0) {
-		rc = err_wrap(err, "accepting a job");
 	}
 	rc = store_finish(store, rc, "accepting a job", err);
 	if (rc == 0)
@@ -339,9 +333,7 @@ int store_accept(struct store *store, const struct store_accept *jobs, size_t co
 /* 0: the job is there and not final. -ENOENT, -EALREADY. */
 static int store_expect_live(struct store *store, uint64_t id, const char *doing, struct err *err)
 {
-	sqlite3_stmt *query = store_statement(store, STORE_SQL_IS_FINAL, err);
-	if (!query)
-		return err_wrap(err, "%s", doing);
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_IS_FINAL);
 	(void)store_bind_id(query, 1, id);
 	int step = sqlite3_step(query);
 	bool is_final = step == SQLITE_ROW && sqlite3_column_int(query, 0) != 0;
@@ -364,10 +356,8 @@ static int store_start_rows(struct store *store, uint64_t id, uint32_t attempt, 
 	int rc = store_expect_live(store, id, doing, err);
 	if (rc < 0)
 		return rc;
-	sqlite3_stmt *job = store_statement(store, STORE_SQL_START_JOB, err);
-	sqlite3_stmt *row = job ? store_statement(store, STORE_SQL_START_ATTEMPT, err) : NULL;
-	if (!row)
-		return err_wrap(err, doing);
+	sqlite3_stmt *job = store_statement(store, STORE_SQL_START_JOB);
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_START_ATTEMPT);
 	(void)store_bind_id(job, 1, id);
 	(void)sqlite3_bind_int64(job, 2, attempt);
 	(void)sqlite3_bind_int64(job, 3, unix_ns);
@@ -403,11 +393,7 @@ int store_unstart(struct store *store, uint64_t id, uint32_t attempt, struct err
 	rc = store_expect_live(store, id, doing, err);
 	for (enum store_sql which = STORE_SQL_UNSTART_JOB;
 	     which <= STORE_SQL_UNSTART_ATTEMPT && rc == 0; which++) {
-		sqlite3_stmt *statement = store_statement(store, which, err);
-		if (!statement) {
-			rc = err_wrap(err, doing);
-			break;
-		}
+		sqlite3_stmt *statement = store_statement(store, which);
 		(void)store_bind_id(statement, 1, id);
 		(void)sqlite3_bind_int64(statement, 2, attempt);
 		rc = store_run(store, statement, doing, err);
@@ -422,10 +408,8 @@ static int store_end_rows(struct store *store, const struct job *job, const char
 	int rc = store_expect_live(store, job->id, doing, err);
 	if (rc < 0)
 		return rc;
-	sqlite3_stmt *row = store_statement(store, STORE_SQL_END_JOB, err);
-	sqlite3_stmt *attempt = row ? store_statement(store, STORE_SQL_END_ATTEMPT, err) : NULL;
-	if (!attempt)
-		return err_wrap(err, doing);
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_END_JOB);
+	sqlite3_stmt *attempt = store_statement(store, STORE_SQL_END_ATTEMPT);
 	(void)store_bind_id(row, 1, job->id);
 	(void)store_bind_text(row, 2, job_state_to_string(job->state));
 	(void)store_bind_text(row, 3, job_reason_to_string(job->reason));
@@ -467,9 +451,7 @@ int store_end(struct store *store, const struct job *job, const char *observatio
 static int store_forget_list(struct store *store, int64_t unix_ns, size_t keep, uint64_t *ids,
 			     size_t *out_count, struct err *err)
 {
-	sqlite3_stmt *list = store_statement(store, STORE_SQL_FORGET_LIST, err);
-	if (!list)
-		return err_wrap(err, "forgetting old jobs");
+	sqlite3_stmt *list = store_statement(store, STORE_SQL_FORGET_LIST);
 	(void)sqlite3_bind_int64(list, 1, unix_ns);
 	(void)store_bind_id(list, 2, keep > INT64_MAX ? INT64_MAX : keep);
 	(void)sqlite3_bind_int(list, 3, STORE_FORGET_MAX);
@@ -500,11 +482,7 @@ int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **o
 	for (size_t i = 0; i < count && rc == 0; i++) {
 		for (enum store_sql which = STORE_SQL_FORGET_JOB;
 		     which <= STORE_SQL_FORGET_SPEC && rc == 0; which++) {
-			sqlite3_stmt *statement = store_statement(store, which, err);
-			if (!statement) {
-				rc = err_wrap(err, doing);
-				break;
-			}
+			sqlite3_stmt *statement = store_statement(store, which);
 			(void)store_bind_id(statement, 1, ids[i]);
 			rc = store_run(store, statement, doing, err);
 		}

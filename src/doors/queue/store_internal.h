@@ -51,7 +51,7 @@ enum store_sql {
 struct store {
 	sqlite3 *db;				   /* owned; NULL after a failed open */
 	char *path;				   /* owned */
-	sqlite3_stmt *statements[STORE_SQL_COUNT]; /* owned; made when first used, then kept */
+	sqlite3_stmt *statements[STORE_SQL_COUNT]; /* owned */
 	uint64_t next_id;
 	int log_pages;	   /* in the write-ahead log, after the last commit */
 	int checkpoint_at; /* pages */
@@ -63,8 +63,10 @@ struct store {
 /* -errno for what SQLite says last about `store`, with a text that begins with `doing`. Damage and
  * a failed fsync make the store broken. */
 int store_fail(struct store *store, const char *doing, struct err *err);
-/* The kept statement, reset and without values; NULL and `err` when it cannot be made. */
-sqlite3_stmt *store_statement(struct store *store, enum store_sql which, struct err *err);
+/* Makes all statements; each is kept to the end. */
+int store_prepare(struct store *store, struct err *err);
+/* One of them, without values. */
+sqlite3_stmt *store_statement(struct store *store, enum store_sql which);
 /* Runs a statement that returns no rows. */
 int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err);
 /* For rows that no version of ours has written. */

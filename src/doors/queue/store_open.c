@@ -120,7 +120,14 @@ static int store_fill(struct store *store, struct err *err)
 		rc = store_exec(store, "BEGIN", "making the store", err);
 	if (rc == 0)
 		rc = store_exec(store, sql, "making the store", err);
-	return rc == 0 ? store_exec(store, "COMMIT", "making the store", err) : rc;
+	if (rc == 0)
+		rc = store_exec(store, "COMMIT", "making the store", err);
+	/* All of it is in the one file that gets the name. Closing would do that too, and keep
+	 * quiet when it fails. */
+	if (rc == 0 && sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
+						 NULL) != SQLITE_OK)
+		rc = store_fail(store, "making the store", err);
+	return rc;
 }
 
 /* Gives the finished file its name, unless there is one of that name by now. */
@@ -169,7 +176,7 @@ static int store_make(const char *path, const char *directory, struct err *err)
 		rc = store_publish(temporary, path, err);
 	(void)unlink(temporary); /* gone already where it was renamed */
 	char wal[FILE_PATH_MAX];
-	if (rc < 0 && file_path(wal, NULL, "%s-wal", temporary) == 0)
+	if (file_path(wal, NULL, "%s-wal", temporary) == 0)
 		(void)unlink(wal);
 	return rc == 0 ? store_sync_directory(directory, err) : rc;
 }
@@ -297,9 +304,7 @@ static int store_quick_check(struct store *store, struct err *err)
 
 static int store_read_next_id(struct store *store, struct err *err)
 {
-	sqlite3_stmt *query = store_statement(store, STORE_SQL_NEXT_ID, err);
-	if (!query)
-		return err_wrap(err, "opening the store");
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_NEXT_ID);
 	int step = sqlite3_step(query);
 	int64_t next = step == SQLITE_ROW ? sqlite3_column_int64(query, 0) : 0;
 	int rc = 0;
@@ -344,12 +349,15 @@ static int store_open_old(struct store *store, const struct stat *about, struct 
 	if (wal.frames == 0 && (uint64_t)about->st_size / STORE_PAGE_BYTES < pages)
 		return store_damaged(store, err, "cut off after %llu of %u pages",
 				     (unsigned long long)about->st_size / STORE_PAGE_BYTES, pages);
-	(void)sqlite3_wal_hook(store->db, store_on_commit, store);
 	rc = store_configure(store, err);
+	/* After wal_autocheckpoint, which has a hook of its own. */
+	(void)sqlite3_wal_hook(store->db, store_on_commit, store);
 	if (rc == 0)
 		rc = store_check_version(store, err);
 	if (rc == 0)
 		rc = store_quick_check(store, err);
+	if (rc == 0)
+		rc = store_prepare(store, err);
 	if (rc == 0)
 		rc = store_read_next_id(store, err);
 	if (rc == 0 && wal.frames > 0)

@@ -156,9 +156,7 @@ int store_load(struct store *store,
 	       int (*each)(const struct job *job, const char *grants, void *context), void *context,
 	       struct err *err)
 {
-	sqlite3_stmt *query = store_statement(store, STORE_SQL_LOAD, err);
-	if (!query)
-		return err_wrap(err, "reading jobs");
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_LOAD);
 	struct store_visit visit = {.load = each, .context = context};
 	return store_visit(store, query, &visit, err);
 }
@@ -168,9 +166,7 @@ int store_list_final(struct store *store, int64_t since_unix_ns, size_t max,
 				 const char *observations, void *context),
 		     void *context, struct err *err)
 {
-	sqlite3_stmt *query = store_statement(store, STORE_SQL_LIST_FINAL, err);
-	if (!query)
-		return err_wrap(err, "reading jobs");
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_LIST_FINAL);
 	(void)sqlite3_bind_int64(query, 1, since_unix_ns);
 	(void)sqlite3_bind_int64(query, 2, max > INT64_MAX ? INT64_MAX : (int64_t)max);
 	struct store_visit visit = {.each = each, .context = context};
@@ -182,9 +178,7 @@ int store_get(struct store *store, uint64_t id,
 			  void *context),
 	      void *context, struct err *err)
 {
-	sqlite3_stmt *query = store_statement(store, STORE_SQL_GET, err);
-	if (!query)
-		return err_wrap(err, "reading job %" PRIu64, id);
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_GET);
 	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)id);
 	struct store_visit visit = {.each = each, .context = context};
 	int rc = store_visit(store, query, &visit, err);
@@ -203,9 +197,7 @@ int store_next_id(struct store *store, uint64_t *out, struct err *err)
 int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *out_id,
 		   struct err *err)
 {
-	sqlite3_stmt *query = store_statement(store, STORE_SQL_FIND_KEY, err);
-	if (!query)
-		return err_wrap(err, "looking for a job's key");
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_FIND_KEY);
 	(void)sqlite3_bind_int64(query, 1, uid);
 	(void)sqlite3_bind_text(query, 2, key, -1, SQLITE_STATIC);
 	int rc = 0, step = sqlite3_step(query);
@@ -245,9 +237,7 @@ static int store_take_spec(struct store *store, sqlite3_stmt *query, uint64_t id
 int store_spec(struct store *store, uint64_t id, char **out_bytes, size_t *out_length,
 	       struct err *err)
 {
-	sqlite3_stmt *query = store_statement(store, STORE_SQL_SPEC, err);
-	if (!query)
-		return err_wrap(err, "reading job %" PRIu64, id);
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_SPEC);
 	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)id);
 	int rc, step = sqlite3_step(query);
 	if (step == SQLITE_ROW)

@@ -15,113 +15,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "unit/doors/queue/store_common.h"
 #include "unit/failmalloc.h"
 #include "unit/unit.h"
-
-enum { SECOND = 1000000000 };
-
-/* -- a directory and a store in it --------------------------------------------------------------*/
-
-struct place {
-	char *directory;
-	const char *path;
-};
-
-static struct place place_make(void)
-{
-	struct place place = {.directory = unit_tmp_new()};
-	place.path = strdup(unit_path(place.directory, "queue.db"));
-	assert_non_null(place.path);
-	return place;
-}
-
-static void place_done(struct place *place)
-{
-	free((char *)place->path);
-	place->directory = unit_tmp_free(place->directory);
-}
-
-static struct store *must_open(const char *path)
-{
-	struct store *store = NULL;
-	struct err err = {.code = 0};
-	if (store_open(path, &store, &err) != 0)
-		fail_msg("%s", err.text);
-	assert_non_null(store);
-	return store;
-}
-
-static struct job make_job(uint64_t id)
-{
-	struct job job = {.id = id,
-			  .uid = 1000 + (uid_t)(id % 3),
-			  .gpus = (uint32_t)(id % 9),
-			  .share_denominator = 4,
-			  .share_numerator = 1,
-			  .ignore_outsiders = id % 2,
-			  .submitted_unix_ns = (int64_t)id * SECOND};
-	(void)snprintf(job.key, sizeof(job.key), "key-%" PRIu64, id);
-	(void)snprintf(job.name, sizeof(job.name), "job-%" PRIu64, id);
-	return job;
-}
-
-static int accept_job(struct store *store, const struct job *job, const char *spec, struct err *err)
-{
-	struct store_accept accept = {.job = job, .spec = spec, .spec_length = strlen(spec)};
-	return store_accept(store, &accept, 1, err);
-}
-
-static void must_accept(struct store *store, uint64_t id)
-{
-	struct job job = make_job(id);
-	char spec[64];
-	(void)snprintf(spec, sizeof(spec), "spec of %" PRIu64, id);
-	struct err err = {.code = 0};
-	if (accept_job(store, &job, spec, &err) != 0)
-		fail_msg("%s", err.text);
-}
-
-static int end_job(struct store *store, uint64_t id, enum job_state state, int64_t ended_ns)
-{
-	struct job job = make_job(id);
-	char text[] = "(3)";
-	job.state = state;
-	job.reason = JOB_REASON_EXIT_CODE;
-	job.reason_text = text;
-	job.ended_unix_ns = ended_ns;
-	job.has_exit = true;
-	job.exit_code = 3;
-	return store_end(store, &job, "4711 GPU-1", NULL);
-}
-
-/* What was read: ids in their order, and the last row with its texts. */
-struct seen {
-	size_t count;
-	uint64_t ids[64];
-	struct job last;
-	char grants[64], observations[64];
-	int answer; /* what each() returns */
-};
-
-static int see(const struct job *job, const char *grants, const char *observations, void *context)
-{
-	struct seen *seen = context;
-	if (seen->count < 64)
-		seen->ids[seen->count] = job->id;
-	seen->count++;
-	job_done(&seen->last);
-	if (job_copy(job, &seen->last) < 0)
-		return -ENOMEM;
-	(void)snprintf(seen->grants, sizeof(seen->grants), "%s", grants ? grants : "NULL");
-	(void)snprintf(seen->observations, sizeof(seen->observations), "%s",
-		       observations ? observations : "NULL");
-	return seen->answer;
-}
-
-static int see_live(const struct job *job, const char *grants, void *context)
-{
-	return see(job, grants, NULL, context);
-}
 
 /* -- what is told is there ----------------------------------------------------------------------*/
 
@@ -181,14 +77,14 @@ static void test_a_start_and_an_end_are_kept(void **state)
 	struct place place = place_make();
 	struct store *store = must_open(place.path);
 	must_accept(store, 1);
-	assert_int_equal(store_start(store, 1, 1, "GPU-1 0", 7 * (int64_t)SECOND, NULL), 0);
+	assert_int_equal(store_start(store, 1, 1, "GPU-1 0", 7 * SECOND, NULL), 0);
 	store = store_close(store);
 	store = must_open(place.path);
 	struct seen seen = {.count = 0};
 	assert_int_equal(store_load(store, see_live, &seen, NULL), 0);
 	assert_int_equal(seen.last.state, JOB_STARTING);
 	assert_int_equal(seen.last.attempt, 1);
-	assert_int_equal(seen.last.started_unix_ns, 7 * (int64_t)SECOND);
+	assert_int_equal(seen.last.started_unix_ns, 7 * SECOND);
 	assert_string_equal(seen.grants, "GPU-1 0");
 
 	struct job end = make_job(1);
@@ -197,8 +93,8 @@ static void test_a_start_and_an_end_are_kept(void **state)
 	end.reason = JOB_REASON_SIGNAL;
 	end.reason_text = text;
 	end.attempt = 1;
-	end.started_unix_ns = 8 * (int64_t)SECOND;
-	end.ended_unix_ns = 9 * (int64_t)SECOND;
+	end.started_unix_ns = 8 * SECOND;
+	end.ended_unix_ns = 9 * SECOND;
 	end.has_exit = true;
 	end.exit_code = 137;
 	end.signal = 9;
@@ -216,8 +112,8 @@ static void test_a_start_and_an_end_are_kept(void **state)
 	assert_int_equal(seen.last.reason, JOB_REASON_SIGNAL);
 	assert_string_equal(seen.last.reason_text, "(9)");
 	assert_int_equal(seen.last.attempt, 1);
-	assert_int_equal(seen.last.started_unix_ns, 8 * (int64_t)SECOND);
-	assert_int_equal(seen.last.ended_unix_ns, 9 * (int64_t)SECOND);
+	assert_int_equal(seen.last.started_unix_ns, 8 * SECOND);
+	assert_int_equal(seen.last.ended_unix_ns, 9 * SECOND);
 	assert_true(seen.last.has_exit);
 	assert_int_equal(seen.last.exit_code, 137);
 	assert_int_equal(seen.last.signal, 9);
@@ -249,7 +145,7 @@ static void test_a_void_start_leaves_a_pending_job(void **state)
 	assert_int_equal(seen.last.attempt, 1);
 	assert_int_equal(seen.last.started_unix_ns, 0);
 	assert_string_equal(seen.grants, "NULL");
-	assert_int_equal(store_start(store, 1, 2, "GPU-2 1", 2 * (int64_t)SECOND, NULL), 0);
+	assert_int_equal(store_start(store, 1, 2, "GPU-2 1", 2 * SECOND, NULL), 0);
 	assert_int_equal(store_get(store, 1, see, &seen, NULL), 0);
 	assert_int_equal(seen.last.attempt, 2);
 	assert_string_equal(seen.grants, "GPU-2 1");
@@ -433,8 +329,12 @@ static void test_forgetting_goes_in_steps(void **state)
 		}
 		assert_int_equal(store_accept(store, batch, STORE_BATCH_MAX, NULL), 0);
 	}
-	for (uint64_t id = 1; id <= 300; id++)
+	struct stat about;
+	for (uint64_t id = 1; id <= 300; id++) {
 		assert_int_equal(end_job(store, id, JOB_SUCCEEDED, 5), 0);
+		assert_int_equal(stat(unit_path(place.directory, "queue.db-wal"), &about), 0);
+		assert_in_range(about.st_size, 0, 3 << 20); /* the log does not grow without end */
+	}
 	uint64_t *ids = NULL;
 	size_t count = 0;
 	assert_int_equal(store_forget(store, 0, 10, &ids, &count, NULL), 0);
@@ -444,16 +344,239 @@ static void test_forgetting_goes_in_steps(void **state)
 	assert_int_equal(store_forget(store, 0, 10, &ids, &count, NULL), 0);
 	assert_int_equal(count, 300 - 10 - STORE_FORGET_MAX);
 	free(ids);
-	struct stat about;
-	assert_int_equal(stat(unit_path(place.directory, "queue.db-wal"), &about), 0);
-	assert_true(about.st_size < 8 << 20); /* 512 + 300 commits and two large ones */
 	store = store_close(store);
 	assert_int_equal(access(unit_path(place.directory, "queue.db-wal"), F_OK), -1);
 	place_done(&place);
 }
 
+/* -- one at a time ------------------------------------------------------------------------------*/
+
+/* In a process of its own, as the file's locks are of processes. Returns what store_open() says. */
+static int open_elsewhere(const char *path)
+{
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct store *store = NULL;
+		struct err err = {.code = 0};
+		int rc = store_open(path, &store, &err);
+		if (rc == -EBUSY && !strstr(err.text, path))
+			rc = -EBADMSG;
+		(void)store_close(store);
+		_exit(-rc);
+	}
+	int status = 0;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	return -WEXITSTATUS(status);
+}
+
+static void test_two_processes_never_share_it(void **state)
+{
+	(void)state;
+	struct place place = place_make();
+	struct store *store = must_open(place.path);
+	assert_int_equal(open_elsewhere(place.path), -EBUSY);
+	must_accept(store, 1);
+	assert_int_equal(open_elsewhere(place.path), -EBUSY);
+	struct store *second = NULL;
+	assert_int_equal(store_open(place.path, &second, NULL), -EBUSY);
+	assert_int_equal(open_elsewhere(place.path), -EBUSY); /* that did not drop the lock */
+	must_accept(store, 2);
+	store = store_close(store);
+	assert_int_equal(open_elsewhere(place.path), 0);
+	place_done(&place);
+}
+
+static void test_a_reader_from_outside_is_told_that_it_is_busy(void **state)
+{
+	(void)state;
+	struct place place = place_make();
+	struct store *store = must_open(place.path);
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		sqlite3 *db = NULL;
+		(void)sqlite3_open(place.path, &db);
+		int rc = sqlite3_exec(db, "SELECT * FROM jobs", NULL, NULL, NULL);
+		(void)sqlite3_close(db);
+		_exit(rc);
+	}
+	int status = 0;
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(WEXITSTATUS(status), SQLITE_BUSY);
+	store = store_close(store);
+	place_done(&place);
+}
+
+/* -- where it may lie ---------------------------------------------------------------------------*/
+
+static void test_network_file_systems_are_refused(void **state)
+{
+	(void)state;
+	static const struct {
+		uint32_t type;
+		const char *name;
+	} refused[] = {{0x6969, "NFS"},	      {0xff534d42, "CIFS"}, {0xfe534d42, "SMB"},
+		       {0x65735546, "FUSE"},  {0x01021997, "9p"},   {0x00c36400, "Ceph"},
+		       {0x0bd00bd0, "Lustre"}};
+	struct err err = {.code = 0};
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		assert_int_equal(store_check_place("/srv/state", refused[i].type, &err),
+				 -EMEDIUMTYPE);
+		assert_non_null(strstr(err.text, refused[i].name));
+		assert_non_null(strstr(err.text, "/srv/state"));
+		assert_non_null(strstr(err.text, "--state-dir"));
+	}
+	static const uint32_t taken[] = {0xef53, 0x58465342, 0x9123683e, 0x01021994, 0x794c7630};
+	for (size_t i = 0; i < sizeof(taken) / sizeof(taken[0]); i++)
+		assert_int_equal(store_check_place("/srv/state", taken[i], NULL), 0);
+	assert_int_equal(store_check_place("/", 0, NULL), 0);
+	assert_int_equal(store_check_place("/nowhere/at/all", 0, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "/nowhere/at/all"));
+	struct store *store = NULL;
+	assert_int_equal(store_open("/nowhere/at/all/queue.db", &store, &err), -ENOENT);
+	assert_null(store);
+}
+
+/* -- out of memory ------------------------------------------------------------------------------*/
+
+/* SQLite's own allocations as well: they are asked for here, where failmalloc counts them. */
+static void *sqlite_malloc(int size)
+{
+	return malloc((size_t)size);
+}
+
+static void *sqlite_realloc(void *old, int size)
+{
+	return realloc(old, (size_t)size);
+}
+
+static int sqlite_size(void *memory)
+{
+	return (int)malloc_usable_size(memory);
+}
+
+static int sqlite_roundup(int size)
+{
+	return (size + 7) & ~7;
+}
+
+static int sqlite_init(void *context)
+{
+	(void)context;
+	return SQLITE_OK;
+}
+
+static void sqlite_shutdown(void *context)
+{
+	(void)context;
+}
+
+static void sqlite_use_our_malloc(void)
+{
+	static const sqlite3_mem_methods methods = {
+	    .xMalloc = sqlite_malloc,
+	    .xFree = free,
+	    .xRealloc = sqlite_realloc,
+	    .xSize = sqlite_size,
+	    .xRoundup = sqlite_roundup,
+	    .xInit = sqlite_init,
+	    .xShutdown = sqlite_shutdown,
+	};
+	(void)sqlite3_config(SQLITE_CONFIG_MALLOC, &methods);
+	(void)sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0);
+}
+
+/* All that the store does, once; each failure is the last word of this run. */
+static int work(struct store *store, struct seen *seen, bool *accepted, struct err *err)
+{
+	struct job job = make_job(1);
+	uint64_t id = 0;
+	int rc = accept_job(store, &job, "spec", err);
+	*accepted = rc == 0;
+	if (rc == 0)
+		rc = store_start(store, 1, 1, "grants", 1, err);
+	if (rc == 0)
+		rc = store_unstart(store, 1, 1, err);
+	if (rc == 0)
+		rc = store_load(store, see_live, seen, err);
+	if (rc == 0)
+		rc = store_find_key(store, job.uid, job.key, &id, err);
+	if (rc == 0)
+		rc = end_job(store, 1, JOB_SUCCEEDED, 1);
+	if (rc == 0)
+		rc = store_list_final(store, 0, 10, see, seen, err);
+	if (rc == 0)
+		rc = store_get(store, 1, see, seen, err);
+	char *spec = NULL;
+	size_t length = 0;
+	if (rc == 0)
+		rc = store_spec(store, 1, &spec, &length, err);
+	free(spec);
+	job = make_job(2);
+	if (rc == 0)
+		rc = accept_job(store, &job, "spec", err);
+	uint64_t *ids = NULL;
+	size_t count = 0;
+	if (rc == 0)
+		rc = store_forget(store, 2, 10, &ids, &count, err);
+	free(ids);
+	return rc;
+}
+
+static int out_of_memory(void *context)
+{
+	const char *path = context;
+	char wal[4096];
+	(void)snprintf(wal, sizeof(wal), "%s-wal", path);
+	(void)unlink(path);
+	(void)unlink(wal); /* stays when closing finds no memory */
+	struct store *store = NULL;
+	struct seen seen = {.count = 0};
+	struct err err = {.code = 0};
+	bool accepted = false;
+	int rc = store_open(path, &store, &err);
+	if (rc == 0)
+		rc = work(store, &seen, &accepted, &err);
+	else
+		assert_string_not_equal(err.text, "");
+	if (rc < 0 && rc != -ENOMEM)
+		print_error("%s\n", err.text);
+	store = store_close(store);
+	job_done(&seen.last);
+	seen = (struct seen){.count = 0};
+	if (!accepted)
+		return rc;
+	/* It opens again, or says that there is no memory; what it took is there. */
+	int again = store_open(path, &store, &err);
+	if (again < 0 && again != -ENOMEM)
+		print_error("%s\n", err.text);
+	if (again == 0) {
+		uint64_t next = 0;
+		assert_int_equal(store_next_id(store, &next, NULL), 0);
+		assert_true(next > 1);
+	}
+	store = store_close(store);
+	return rc < 0 ? rc : again;
+}
+
+static void test_no_allocation_may_fail_badly(void **state)
+{
+	(void)state;
+	/* In memory: a thousand databases are made. */
+	if (access("/dev/shm", W_OK) == 0)
+		(void)setenv("TMPDIR", "/dev/shm", 1);
+	struct place place = place_make();
+	(void)unsetenv("TMPDIR");
+	assert_int_equal(out_of_memory((void *)place.path), 0); /* what SQLite keeps for good */
+	assert_true(failmalloc_each(out_of_memory, (void *)place.path) > 100);
+	place_done(&place);
+}
+
 int main(void)
 {
+	sqlite_use_our_malloc();
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_job_comes_back_as_it_was),
 	    cmocka_unit_test(test_a_start_and_an_end_are_kept),
@@ -464,6 +587,10 @@ int main(void)
 	    cmocka_unit_test(test_final_jobs_are_listed_newest_first),
 	    cmocka_unit_test(test_an_id_is_never_given_twice),
 	    cmocka_unit_test(test_forgetting_goes_in_steps),
+	    cmocka_unit_test(test_two_processes_never_share_it),
+	    cmocka_unit_test(test_a_reader_from_outside_is_told_that_it_is_busy),
+	    cmocka_unit_test(test_network_file_systems_are_refused),
+	    cmocka_unit_test(test_no_allocation_may_fail_badly),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
