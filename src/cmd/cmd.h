@@ -24,6 +24,7 @@ enum cmd_exit {
 	CMD_EXIT_OK = 0,
 	CMD_EXIT_FAILED = 1,	    /* it failed, or something is unhealthy */
 	CMD_EXIT_USAGE = 64,	    /* wrong command line */
+	CMD_EXIT_DATA = 65,	    /* what was given contradicts what is there */
 	CMD_EXIT_UNAVAILABLE = 69,  /* no driver, no agent */
 	CMD_EXIT_CANNOT_WRITE = 73, /* state cannot be written */
 	CMD_EXIT_WOULD_WAIT = 75,   /* not now: it would have to wait */
@@ -116,12 +117,15 @@ int cmd_usage(const struct cmd_call *call, const char *format, ...)
 const struct command *cmd_find(const struct command *command, const char *name);
 
 /* The commands, one line each, in the order of the alphabet. */
+extern const struct command cmd_cancel;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
 extern const struct command cmd_devices;
 extern const struct command cmd_dump;
 extern const struct command cmd_health;
 extern const struct command cmd_help;
+extern const struct command cmd_jobs;
+extern const struct command cmd_logs;
 extern const struct command cmd_probe;
 extern const struct command cmd_processes;
 extern const struct command cmd_run;
