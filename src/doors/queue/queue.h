@@ -17,6 +17,7 @@
 
 #include "doors/queue/job.h"
 #include "doors/queue/launch.h"
+#include "doors/queue/record.h"
 
 struct child_set;
 struct err;
@@ -43,6 +44,7 @@ struct queue_options {
 	const char *runtime_dir; /* for tokens; NULL: sockets alone */
 	const char *sim_state;	 /* of a simulated machine; NULL */
 	const char *supervisor;	 /* path of sluice-supervise */
+	const char *cgroup_root; /* where a job's cgroup is made; NULL: none */
 	/* Called once at the end of a loop pass in which something changed. May be NULL. */
 	void (*changed)(void *context);
 	void *context;
@@ -50,8 +52,11 @@ struct queue_options {
 
 /*
  * Takes queue.lock (waits up to 5 s for a process between fork and exec to let go of it; then
- * -EBUSY and who holds it), opens the store, and recovers: adopts what still runs, enters what
- * ended meanwhile, puts back what never started. Blocks: for the start of the agent.
+ * -EBUSY and who holds it), opens the store and reads the jobs that are not final. Blocks: for the
+ * start of the agent. What became of attempts that were started is found out from there on, on the
+ * storage thread: what still runs is adopted (Starting until then), what ended meanwhile is
+ * entered, what never started is put back. Until then each keeps its devices. Nothing starts before
+ * the first queue_set_machine(), and submissions wait for it.
  */
 int queue_open(const struct queue_options *options, struct queue **out, struct err *err);
 /* Lets go of everything; running jobs go on under their supervisors. Blocks until what was handed
@@ -59,6 +64,7 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 struct queue *queue_close(struct queue *queue);
 
 /* What the machine is now; all borrowed until the next call. NULL inventory: no driver, and `why`.
+ * Also where the observations of who is on which device come from: to be called with each snapshot.
  */
 void queue_set_machine(struct queue *queue, const struct inventory *inventory,
 		       const struct snapshot *snapshot, const struct policy *policy,
@@ -69,7 +75,8 @@ struct queue_submit {
 	const struct spec *spec; /* uid, gid and groups are the caller's already; borrowed during
 				    the call */
 	bool no_wait, dry_run;
-	/* Called once, now or later, when the job is durable or refused. -EINVAL and -ENOENT (as
+	/* Called once, now (before queue_submit() returns) or later, when the job is durable or
+	 * refused; `reason`: why it would wait, "" when it can start. -EINVAL and -ENOENT (as
 	 * spec_check(), schedule_check()), -ERANGE never possible here, -EAGAIN would have to wait
 	 * (no_wait), -EEXIST same key with other content, -EDQUOT too many pending jobs, -ENOSPC,
 	 * -EROFS, -EIO the state cannot be written. */
@@ -90,12 +97,6 @@ struct queue_attempt {
 	const struct queue_observation *observed; /* borrowed */
 	size_t observed_count;
 };
-struct queue_observation {
-	pid_t pid;
-	char uuid[GPU_UUID_MAX];
-	int64_t first_unix_ns, last_unix_ns;
-};
-
 /* Jobs that are not final, in the order of submission. Borrowed: valid until control returns to the
  * loop. */
 size_t queue_count(const struct queue *queue, enum job_state state);
@@ -109,7 +110,8 @@ const struct job *queue_job_of_process(const struct queue *queue, pid_t pid);
 const struct schedule_machine *queue_machine(const struct queue *queue);
 
 /* Final jobs come from the store. Each is called on the loop, `each` any number of times and then
- * `done` once. `context` is forgotten by queue_query_forget(). */
+ * `done` once, perhaps before queue_query() returns (a job that is not final). A query for one job
+ * finds it in whatever state it is; -ENOENT. `context` is forgotten by queue_query_forget(). */
 struct queue_query {
 	uint64_t id;	       /* 0: list */
 	int64_t since_unix_ns; /* list: those that ended since */
@@ -120,21 +122,24 @@ struct queue_query {
 };
 void queue_query(struct queue *queue, const struct queue_query *query);
 void queue_query_forget(struct queue *queue, void *context);
-/* The spec of any job, for those who may see it. */
+/* The spec of any job, for those who may see it; borrowed during done(). -ENOENT. `context` is
+ * forgotten as above. */
 void queue_query_spec(struct queue *queue, uint64_t id,
 		      void (*done)(int result, const struct spec *spec, const struct err *err,
 				   void *context),
 		      void *context);
 
 /*
- * Cancels: `done` when that is durable (the job may still be ending). -ENOENT. A final job: 0 with
- * was_final. `by` names who, for the reason.
+ * Cancels: `done` when that is durable (the job may still be ending), perhaps before this returns.
+ * -ENOENT. A final job: 0 with was_final. `by` names who, for the reason. signo 0: SIGTERM.
  */
 void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, uint64_t grace_ns,
 		  const char *by,
 		  void (*done)(int result, enum job_state state, bool was_final,
 			       const struct err *err, void *context),
 		  void *context);
+/* The caller is gone: done() is not called. What was asked happens all the same. */
+void queue_cancel_forget(struct queue *queue, void *context);
 /* Sends a signal to the command. -ENOENT, -ESRCH: it does not run. */
 int queue_signal(struct queue *queue, uint64_t id, int signo, struct err *err);
 

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the queue share. queue.c keeps the jobs and lends its memory to the others;
+ * each of those has one transition: _submit, _schedule, _start, _control (what a supervisor says),
+ * _inspect (what became of an attempt), _cancel, _hold (tokens of others), _observe, _query, _keep
+ * (opening, retention).
+ *
+ * Two threads: functions named *_work run on the storage thread and touch nothing but their
+ * operation, the store and files; all else is the loop's.
+ */
+#ifndef SLUICE_DOORS_QUEUE_QUEUE_INTERNAL_H
+#define SLUICE_DOORS_QUEUE_QUEUE_INTERNAL_H
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "base/storage.h"
+#include "doors/queue/control.h"
+#include "doors/queue/jobdir.h"
+#include "doors/queue/queue.h"
+#include "doors/queue/schedule.h"
+#include "doors/queue/store.h"
+#include "doors/queue/token.h"
+
+enum queue_internal_limits {
+	QUEUE_HOLDS_MAX = 64, /* devices whose tokens somebody else has */
+	QUEUE_BY_MAX = 64,    /* name of who cancelled */
+	QUEUE_REASON_MAX = ERR_TEXT_MAX,
+	QUEUE_KEEP_STEP = 64,		    /* directories looked at or removed in one operation */
+	QUEUE_PACKETS_MAX = 16,		    /* of a supervisor, in one pass */
+	QUEUE_QUERIES_MAX = 64,		    /* being read at a time */
+	QUEUE_SUBMITS_MAX = 20000,	    /* waiting for the disk or for the machine, */
+	QUEUE_SUBMITS_BYTES_MAX = 64 << 20, /* and of their specs */
+};
+
+#define QUEUE_RETRY_MIN_NS   (5 * CLOCK_NS_PER_MS)
+#define QUEUE_RETRY_MAX_NS   CLOCK_NS_PER_S
+#define QUEUE_BACKOFF_MIN_NS CLOCK_NS_PER_S
+#define QUEUE_BACKOFF_MAX_NS (60 * CLOCK_NS_PER_S)
+#define QUEUE_STORAGE_MAX_NS (30 * CLOCK_NS_PER_S)
+#define QUEUE_KEEP_NS	     (3600 * CLOCK_NS_PER_S)
+
+/* Something for the storage thread. */
+struct queue_op {
+	struct storage_job storage;
+	struct queue_op *next; /* waiting for room on the storage thread */
+	struct queue *queue;
+	int (*work)(struct queue_op *op); /* on the storage thread; 0 or -errno with `err` */
+	void (*done)(struct queue_op *op, int result);
+	struct err err;
+};
+
+/* What is known to be true of a job's attempt. */
+enum queue_phase {
+	QUEUE_WAITING,	 /* nothing of it is started */
+	QUEUE_PREPARING, /* its start is being recorded */
+	QUEUE_LAUNCHED,	 /* a supervisor has it, had it, or may have it */
+};
+
+/* What the storage thread does for a job: one thing at a time. */
+enum queue_task {
+	QUEUE_TASK_NONE,
+	QUEUE_TASK_START,
+	QUEUE_TASK_INSPECT, /* what became of it */
+	QUEUE_TASK_CANCEL,  /* makes a cancel of what runs durable */
+	QUEUE_TASK_DROP,    /* ends what was never started */
+};
+
+/* What an inspection found. */
+enum queue_found {
+	QUEUE_FOUND_BUSY,     /* somebody has the lock: a supervisor lives */
+	QUEUE_FOUND_ENDED,    /* entered: `ended` is final */
+	QUEUE_FOUND_VOID,     /* never claimed: its start is void */
+	QUEUE_FOUND_LEFTOVER, /* the supervisor is gone, and something of the job is not yet */
+};
+
+/* A caller who waits for a cancel. */
+struct queue_caller {
+	struct queue_caller *next;
+	void (*done)(int result, enum job_state state, bool was_final, const struct err *err,
+		     void *context); /* NULL: gone */
+	void *context;
+};
+
+/* A job with which something is going on: it is being started, runs, or is being cancelled. */
+struct queue_run {
+	struct queue_job *owner; /* borrowed */
+	enum queue_task task;
+	struct launch_grant *grants; /* owned */
+	size_t grant_count;
+	char instance[LAUNCH_INSTANCE_MAX];
+	uint32_t attempt;
+
+	/* The supervisor. */
+	struct child *child; /* owned; NULL: adopted, or gone */
+	int dir_fd;	     /* owned; -1 */
+	int control_fd;	     /* owned; -1 */
+	struct loop_fd *watch;
+	struct loop_timer *retry;
+	uint64_t retry_ns;
+	bool has_claim, has_claim_now, tokens_busy;
+	bool failed; /* the supervisor could not be started, or did nothing */
+	bool look;   /* it may be over: to be inspected */
+	pid_t pid, supervisor_pid;
+	char cgroup[JOBDIR_TEXT_MAX];
+	char isolation[32], isolation_reason[CONTROL_TEXT_MAX];
+	char
+	    trouble[CONTROL_TEXT_MAX]; /* what the supervisor said last of what stands in its way */
+
+	struct queue_observation *observed; /* owned */
+	size_t observed_count, observed_room;
+
+	bool cancel_wanted, cancel_durable, cancel_sent;
+	int cancel_signo;
+	uint64_t cancel_grace_ns;
+	char cancel_by[QUEUE_BY_MAX];
+	struct queue_caller *callers; /* owned */
+
+	/* The operation, and what it works on: the storage thread's while `task` is set. */
+	struct queue_op op;
+	char *text; /* owned: grants or observations */
+	int lock_fd, launch_fd, error_fd;
+	struct job ended;
+	enum queue_found found;
+	struct jobdir_claim claim;
+};
+
+/* A job that is not final. */
+struct queue_job {
+	struct job job; /* first: what callers are shown */
+	struct queue *queue;
+	enum queue_phase phase;
+	uint32_t failures;	/* to launch, in a row */
+	uint64_t not_before_ns; /* loop time: not started again before */
+	struct queue_run *run;	/* owned; NULL */
+};
+
+/* A slot whose token somebody else has. */
+struct queue_hold {
+	struct queue_hold *next;
+	struct queue *queue;
+	char uuid[GPU_UUID_MAX];
+	uint32_t slot;
+	char holder[SCHEDULE_HOLDER_MAX];
+	struct note note; /* what the kernel said of it */
+	int fd;		  /* owned: hangs up when the token falls; -1 */
+	struct loop_fd *watch;
+	struct loop_timer *timer; /* forgets it in any case */
+};
+
+struct queue_accept;
+struct queue_keeper;
+struct queue_question;
+struct queue_submission;
+
+/* What a process on a device was found to be. */
+struct queue_known {
+	pid_t pid;
+	uint64_t start; /* ticks: tells a reused pid */
+	uint64_t job;	/* 0: none of ours */
+	bool used;	/* in the snapshot that was looked at last */
+};
+
+struct queue {
+	struct queue_options options;
+	char *state_dir, *runtime_dir, *sim_state, *supervisor, *cgroup_root; /* owned */
+	int lock_fd, state_fd;						      /* owned */
+	struct store *store;						      /* owned */
+	struct token_place place;
+	char boot_id[JOBDIR_BOOT_MAX];
+	bool closing;
+
+	struct queue_job **jobs; /* owned, ordered by id */
+	size_t count, room;
+	size_t state_count[JOB_CANCELLED + 1];
+
+	/* The machine. */
+	const struct inventory *inventory; /* borrowed, as all of these */
+	const struct snapshot *snapshot;
+	const struct policy *policy;
+	char why[256];
+	bool has_machine; /* queue_set_machine() was called */
+	struct schedule_machine machine;
+	struct queue_hold *holds;
+	char user[64]; /* queue_user() */
+	uid_t user_uid;
+	struct queue_known *known; /* owned */
+	size_t known_count, known_room;
+
+	/* Submissions, and the one operation that accepts them. */
+	struct queue_submission *submissions, **submissions_end;
+	size_t submission_count, submission_bytes;
+	struct queue_accept *accept; /* owned */
+	uint64_t next_id;
+
+	struct queue_question *questions; /* owned */
+	struct queue_op *waiting, **waiting_end;
+	size_t ops; /* handed to the storage thread */
+	struct loop_timer *room_timer;
+
+	char storage_error[ERR_TEXT_MAX];
+	bool storage_broken;	   /* a failed fsync: for good */
+	bool storage_paused;	   /* nothing is started until the timer */
+	uint64_t storage_retry_ns; /* the next pause */
+	struct loop_timer *storage_timer;
+	struct loop_timer *backoff_timer;
+	struct loop_timer *keep_timer;
+	struct queue_keeper *keeper; /* owned */
+
+	struct loop_task pass_task, changed_task;
+};
+
+/* queue.c */
+struct queue_job *queue_job_new(struct queue *queue, struct err *err);
+struct queue_job *queue_job_free(struct queue_job *job);
+/* Room for so many more jobs: queue_job_add() cannot fail then. */
+int queue_reserve(struct queue *queue, size_t more, struct err *err);
+void queue_job_add(struct queue_job *job);
+struct queue_job *queue_job_find(const struct queue *queue, uint64_t id);
+/* Takes it out of the queue and frees it: it is final. */
+void queue_job_remove(struct queue_job *job);
+/* `text` may be NULL; for want of memory it is left out. */
+void queue_job_set_state(struct queue_job *job, enum job_state state, enum job_reason reason,
+			 const char *text);
+struct queue_run *queue_run_new(struct queue_job *job, struct err *err);
+struct queue_run *queue_run_free(struct queue_run *run);
+void queue_run_retry(void *context);	 /* the run's timer */
+void queue_kick(struct queue *queue);	 /* a scheduling pass soon */
+void queue_changed(struct queue *queue); /* options.changed at the end of the pass */
+void queue_op_submit(struct queue *queue, struct queue_op *op);
+void queue_op_room(void *context);
+int64_t queue_unix_ns(void);
+
+/* What was told of the store: keeps storage_error. */
+void queue_storage_failed(struct queue *queue, int code, const char *text);
+void queue_storage_worked(struct queue *queue);
+void queue_storage_try(void *context);
+
+/* queue_start.c, queue_inspect.c, queue_cancel.c: the next thing for this job, if nothing is under
+ * way. May free it. */
+void queue_step(struct queue_job *job);
+/* Begins the operation `task` with run->op. */
+void queue_run_task(struct queue_run *run, enum queue_task task, int (*work)(struct queue_op *op),
+		    void (*done)(struct queue_op *op, int result));
+void queue_start(struct queue_job *job);
+void queue_inspect(struct queue_run *run);
+/* It may be over: looks now. */
+void queue_look(struct queue_run *run);
+/* Looks again later, a little later each time. */
+void queue_inspect_later(struct queue_run *run);
+/* Back to Pending: nothing of it was started. */
+void queue_put_back(struct queue_job *job, enum job_reason reason, const char *text,
+		    bool is_failure);
+/* The job is final: `ended` (given) is durable. */
+void queue_finish(struct queue_run *run);
+
+/* queue_cancel.c */
+void queue_cancel_store(struct queue_run *run);
+void queue_drop(struct queue_run *run);
+void queue_cancel_answer(struct queue_run *run, int result, enum job_state state, bool was_final,
+			 const struct err *err);
+
+/* queue_control.c */
+void queue_control_connect(struct queue_run *run);
+void queue_control_close(struct queue_run *run);
+int queue_control_send(struct queue_run *run, uint32_t kind, int64_t value, uint64_t extra,
+		       struct err *err);
+void queue_control_cancel(struct queue_run *run);
+
+/* queue_schedule.c */
+void queue_pass(void *context);
+/* The machine with who has what; true when something that matters for starting has changed. */
+bool queue_machine_make(struct queue *queue);
+void queue_pass_again(void *context);
+/* What a pass would say of one more job; "" when it would start. */
+int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
+	      char out_text[QUEUE_REASON_MAX], struct err *err);
+
+/* queue_hold.c */
+/* Looks for who has the tokens that the run wanted. Returns how many devices were marked. */
+size_t queue_hold_look(struct queue *queue, const struct queue_run *run);
+void queue_hold_clear(struct queue *queue);
+
+/* queue_observe.c */
+void queue_observe(struct queue *queue);
+/* Whose process that is: NULL for one of our jobs' or one that is gone, else its user's name. */
+const char *queue_whose(struct queue *queue, pid_t pid);
+/* The name of a user, or its number. Borrowed until the next call. */
+const char *queue_user(struct queue *queue, uid_t uid);
+/* queue_left.c, on the storage thread. Of a lost attempt: kills what is left of it. 1: something is
+ * left, 0: nothing. -errno. */
+int queue_kill_left(const char *instance, const char *cgroup, struct err *err);
+
+/* queue_submit.c, queue_query.c, queue_keep.c */
+int queue_submit_init(struct queue *queue, struct err *err);
+void queue_submit_next(struct queue *queue);
+void queue_submit_clear(struct queue *queue);
+void queue_query_each(struct queue *queue, void (*each)(struct queue_query *query, void *context),
+		      void *context);
+void queue_keep(void *context); /* the timer's */
+/* Whether a directory of a job that the store does not know may be removed: nobody has its lock,
+ * and nothing was ever started in it (`was_given`: or it was, and the job is forgotten). */
+bool queue_directory_is_void(int state_fd, uint64_t id, bool was_given);
+
+#endif

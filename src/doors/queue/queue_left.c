@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a killed supervisor leaves: found by its cgroup, and by the attempt's instance in the
+ * environment of its processes. On the storage thread. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/parse.h"
+#include "doors/queue/queue_internal.h"
+#include "doors/queue/tree.h"
+
+enum {
+	LEFT_ENVIRON_MAX = 4 << 20,
+	LEFT_EVENTS_MAX = 4096,
+};
+
+static bool left_has_instance(pid_t pid, const char *entry, struct buf *environ_)
+{
+	char path[64];
+	(void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid); /* always fits */
+	buf_clear(environ_);
+	if (file_read(path, environ_, NULL) < 0)
+		return false;
+	const char *at = buf_text(environ_), *end = at + environ_->length;
+	while (at < end) {
+		if (strcmp(at, entry) == 0)
+			return true;
+		at += strnlen(at, (size_t)(end - at)) + 1;
+	}
+	return false;
+}
+
+/* The pidfd is opened before the look, so that the signal goes to the process that was looked at.
+ */
+static bool left_kill_one(pid_t pid, const char *entry, struct buf *environ_)
+{
+	_cleanup_close_ int fd = pidfd_open(pid, 0);
+	if (!left_has_instance(pid, entry, environ_))
+		return false;
+	if (fd < 0 || pidfd_send_signal(fd, SIGKILL, NULL, 0) < 0)
+		(void)kill(pid, SIGKILL);
+	struct tree_process process;
+	return tree_read(pid, &process, NULL) == 0 && process.state != 'Z' && process.state != 'X';
+}
+
+static int left_kill_instance(const char *instance, size_t *out_left, struct err *err)
+{
+	_cleanup_closedir_ DIR *proc = opendir("/proc");
+	if (!proc)
+		return err_set(err, -errno, "opening '/proc': %s", err_describe(errno));
+	char entry[64];
+	(void)snprintf(entry, sizeof(entry), "SLUICE_JOB_INSTANCE=%s", instance); /* a UUID */
+	_cleanup_buf_ struct buf environ_;
+	buf_init(&environ_, LEFT_ENVIRON_MAX);
+	struct dirent *item;
+	*out_left = 0;
+	while ((item = readdir(proc))) {
+		uint64_t pid;
+		if (parse_u64(item->d_name, 1, INT32_MAX, &pid) == 0)
+			*out_left += left_kill_one((pid_t)pid, entry, &environ_);
+	}
+	return 0;
+}
+
+int queue_kill_left(const char *instance, const char *cgroup, struct err *err)
+{
+	size_t left = 0;
+	if (instance[0]) {
+		size_t found = 0;
+		int rc = left_kill_instance(instance, &found, err);
+		if (rc < 0)
+			return rc;
+		left += found;
+	}
+	return left > 0;
+}

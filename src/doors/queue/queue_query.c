@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions about jobs that are in the store alone. The answers are copied on the storage thread
+ * and handed out on the loop. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "doors/queue/queue_internal.h"
+
+/* A job as the store had it. */
+struct queue_answer {
+	struct job job;
+	struct record_attempt attempt;
+	struct queue_observation *observed; /* owned */
+	size_t observed_count;
+};
+
+struct queue_question {
+	struct queue_op op; /* first */
+	struct queue_question *next;
+	struct queue_query query;
+	struct queue_answer *answers; /* owned */
+	size_t count, room;
+	/* of a spec */
+	void (*spec_done)(int result, const struct spec *spec, const struct err *err,
+			  void *context);
+	struct spec spec;
+	bool is_spec, is_forgotten;
+};
+
+static struct queue_question *queue_question_free(struct queue_question *question)
+{
+	for (size_t i = 0; i < question->count; i++) {
+		job_done(&question->answers[i].job);
+		record_attempt_done(&question->answers[i].attempt);
+		free(question->answers[i].observed);
+	}
+	free(question->answers);
+	if (question->is_spec)
+		spec_done(&question->spec);
+	free(question);
+	return NULL;
+}
+
+/* --- on the storage thread ------------------------------------------------------------------- */
+
+static int queue_answer_add(const struct job *job, const char *grants, const char *observations,
+			    void *context)
+{
+	struct queue_question *question = context;
+	if (question->count == question->room) {
+		size_t room = question->room ? 2 * question->room : 16;
+		struct queue_answer *more =
+		    reallocarray(question->answers, room, sizeof(*question->answers));
+		if (!more)
+			return -ENOMEM;
+		question->answers = more;
+		question->room = room;
+	}
+	struct queue_answer *answer = &question->answers[question->count];
+	*answer = (struct queue_answer){.observed_count = 0};
+	int rc = job_copy(job, &answer->job);
+	if (rc < 0)
+		return rc;
+	question->count++;
+	/* What cannot be read is not shown; the job is. */
+	if (grants)
+		(void)record_parse_attempt(grants, strlen(grants), &answer->attempt, NULL);
+	if (observations)
+		(void)record_parse_observations(observations, strlen(observations),
+						&answer->observed, &answer->observed_count, NULL);
+	return 0;
+}
+
+static int queue_question_work(struct queue_op *op)
+{
+	struct queue_question *question = (struct queue_question *)op;
+	struct store *store = op->queue->store;
+	const struct queue_query *query = &question->query;
+	if (question->is_spec) {
+		_cleanup_free_ char *bytes = NULL;
+		size_t length = 0;
+		int rc = store_spec(store, query->id, &bytes, &length, &op->err);
+		return rc < 0 ? rc : spec_parse(bytes, length, &question->spec, &op->err);
+	}
+	int rc;
+	if (query->id > 0)
+		rc = store_get(store, query->id, queue_answer_add, question, &op->err);
+	else
+		rc = store_list_final(store, query->since_unix_ns, query->max, queue_answer_add,
+				      question, &op->err);
+	if (rc < 0 && op->err.code == 0)
+		(void)err_set(&op->err, rc, "reading the jobs that have ended: %s",
+			      err_describe(rc));
+	return rc;
+}
+
+/* --- on the loop ----------------------------------------------------------------------------- */
+
+static void queue_answer_tell(const struct queue_question *question)
+{
+	for (size_t i = 0; i < question->count && !question->is_forgotten; i++) {
+		const struct queue_answer *answer = &question->answers[i];
+		const struct queue_attempt attempt = {
+		    .grants = answer->attempt.grants,
+		    .grant_count = answer->attempt.grant_count,
+		    .isolation = "",
+		    .isolation_reason = "",
+		    .cgroup = "",
+		    .observed = answer->observed,
+		    .observed_count = answer->observed_count,
+		};
+		question->query.each(&answer->job, &attempt, question->query.context);
+	}
+}
+
+static void queue_question_done(struct queue_op *op, int result)
+{
+	struct queue_question *question = (struct queue_question *)op;
+	struct queue *queue = op->queue;
+	for (struct queue_question **at = &queue->questions; *at; at = &(*at)->next) {
+		if (*at == question) {
+			*at = question->next;
+			break;
+		}
+	}
+	if (queue->closing)
+		result = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
+	void *context = question->query.context;
+	const struct err *err = result < 0 ? &op->err : NULL;
+	if (result == 0 && !question->is_spec)
+		queue_answer_tell(question);
+	if (!question->is_forgotten && question->is_spec)
+		question->spec_done(result, result == 0 ? &question->spec : NULL, err, context);
+	else if (!question->is_forgotten)
+		question->query.done(result, err, context);
+	(void)queue_question_free(question);
+}
+
+static struct queue_question *queue_ask(struct queue *queue, struct err *err)
+{
+	size_t count = 0;
+	for (const struct queue_question *at = queue->questions; at; at = at->next)
+		count++;
+	if (count >= QUEUE_QUERIES_MAX) {
+		(void)err_set(err, -EAGAIN, "%zu questions are being answered already: ask again",
+			      count);
+		return NULL;
+	}
+	struct queue_question *question = calloc(1, sizeof(*question));
+	if (!question) {
+		(void)err_set(err, -ENOMEM, "no memory to look for jobs");
+		return NULL;
+	}
+	question->op.work = queue_question_work;
+	question->op.done = queue_question_done;
+	question->next = queue->questions;
+	queue->questions = question;
+	return question;
+}
+
+void queue_query(struct queue *queue, const struct queue_query *query)
+{
+	const struct job *job = query->id > 0 ? queue_find(queue, query->id) : NULL;
+	if (job) {
+		struct queue_attempt attempt;
+		queue_attempt_of(queue, job, &attempt);
+		query->each(job, &attempt, query->context);
+		query->done(0, NULL, query->context);
+		return;
+	}
+	struct err err;
+	struct queue_question *question = queue_ask(queue, &err);
+	if (!question) {
+		query->done(err.code, &err, query->context);
+		return;
+	}
+	question->query = *query;
+	queue_op_submit(queue, &question->op);
+}
+
+void queue_query_spec(struct queue *queue, uint64_t id,
+		      void (*done)(int result, const struct spec *spec, const struct err *err,
+				   void *context),
+		      void *context)
+{
+	struct err err;
+	struct queue_question *question = queue_ask(queue, &err);
+	if (!question) {
+		done(err.code, NULL, &err, context);
+		return;
+	}
+	spec_init(&question->spec);
+	question->is_spec = true;
+	question->spec_done = done;
+	question->query.id = id;
+	question->query.context = context;
+	queue_op_submit(queue, &question->op);
+}
+
+void queue_query_forget(struct queue *queue, void *context)
+{
+	for (struct queue_question *at = queue->questions; at; at = at->next) {
+		if (at->query.context == context)
+			at->is_forgotten = true;
+	}
+}
+
+void queue_query_each(struct queue *queue, void (*each)(struct queue_query *query, void *context),
+		      void *context)
+{
+	for (struct queue_question *at = queue->questions; at; at = at->next) {
+		if (!at->is_forgotten && !at->is_spec)
+			each(&at->query, context);
+	}
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When the scheduler is asked, and what becomes of its answers. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "doors/queue/queue_internal.h"
+#include "hardware/gpu.h"
+
+enum { QUEUE_WHO_MAX = 256 };
+
+/* What a pass needs beside the queue. */
+struct queue_pass {
+	struct queue *queue;
+	char who[QUEUE_WHO_MAX];
+};
+
+static const char *queue_stranger(uint32_t pid, void *context)
+{
+	return queue_whose(context, (pid_t)pid);
+}
+
+/* Marks what our jobs have, and what others have. */
+static void queue_machine_take(struct queue *queue, struct schedule_machine *machine)
+{
+	for (size_t i = 0; i < queue->count; i++) {
+		const struct queue_run *run = queue->jobs[i]->run;
+		for (size_t g = 0; run && g < run->grant_count; g++)
+			schedule_machine_take(machine, &run->grants[g]);
+	}
+	for (const struct queue_hold *hold = queue->holds; hold; hold = hold->next)
+		schedule_machine_hold(machine, hold->uuid, hold->slot, hold->holder);
+}
+
+/* Whether a job could be decided otherwise on `b` than on `a`. */
+static bool queue_machine_differs(const struct schedule_machine *a,
+				  const struct schedule_machine *b)
+{
+	if (!a->inventory != !b->inventory || strcmp(a->problem, b->problem) != 0 ||
+	    a->device_count != b->device_count)
+		return true;
+	for (size_t i = 0; i < a->device_count; i++) {
+		const struct schedule_device *x = &a->devices[i], *y = &b->devices[i];
+		if (strcmp(x->unit.uuid, y->unit.uuid) != 0 || x->unit.healthy != y->unit.healthy ||
+		    x->unit.outsider != y->unit.outsider ||
+		    strcmp(x->unit.reason, y->unit.reason) != 0 || x->slot_count != y->slot_count)
+			return true;
+	}
+	return false;
+}
+
+bool queue_machine_make(struct queue *queue)
+{
+	struct schedule_machine machine;
+	struct err err;
+	if (schedule_machine_make(queue->inventory, queue->snapshot, queue->policy, queue_stranger,
+				  queue, &machine, &err) < 0) {
+		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "%s", err.text);
+		return false; /* the old one stays; the next snapshot tries again */
+	}
+	if (!machine.inventory && queue->why[0])
+		(void)snprintf(machine.problem, sizeof(machine.problem), "%s", queue->why);
+	schedule_machine_inherit(&machine, &queue->machine);
+	bool differs = queue_machine_differs(&queue->machine, &machine);
+	queue_machine_take(queue, &machine);
+	schedule_machine_done(&queue->machine);
+	queue->machine = machine;
+	return differs;
+}
+
+void queue_set_machine(struct queue *queue, const struct inventory *inventory,
+		       const struct snapshot *snapshot, const struct policy *policy,
+		       const char *why)
+{
+	queue->inventory = inventory;
+	queue->snapshot = snapshot;
+	queue->policy = policy;
+	(void)snprintf(queue->why, sizeof(queue->why), "%s", why ? why : ""); /* cut if need be */
+	bool is_first = !queue->has_machine;
+	queue->has_machine = true;
+	queue_observe(queue);
+	if (queue_machine_make(queue) || is_first) {
+		queue_kick(queue);
+		queue_changed(queue);
+	}
+	if (is_first)
+		queue_submit_next(queue);
+}
+
+/* "job 12 of alice", all of them. */
+static const char *queue_who(const char *uuid, void *context)
+{
+	struct queue_pass *pass = context;
+	size_t length = 0;
+	pass->who[0] = '\0';
+	for (size_t i = 0; i < pass->queue->count; i++) {
+		const struct queue_job *job = pass->queue->jobs[i];
+		bool has = false;
+		for (size_t g = 0; job->run && g < job->run->grant_count; g++)
+			has |= strcmp(job->run->grants[g].uuid, uuid) == 0;
+		if (!has)
+			continue;
+		int added = snprintf(pass->who + length, sizeof(pass->who) - length,
+				     "%sjob %" PRIu64 " of %s", length > 0 ? ", " : "", job->job.id,
+				     queue_user(pass->queue, job->job.uid));
+		if (added < 0 || length + (size_t)added >= sizeof(pass->who)) {
+			pass->who[length] = '\0';
+			break; /* enough of them are named */
+		}
+		length += (size_t)added;
+	}
+	return pass->who[0] ? pass->who : NULL;
+}
+
+static void queue_decide(const struct job *shown, struct schedule_decision *decision, void *context)
+{
+	struct queue_pass *pass = context;
+	struct queue_job *job = queue_job_find(pass->queue, shown->id);
+	if (!job)
+		return;
+	if (!decision->start) {
+		queue_job_set_state(job, JOB_PENDING, decision->reason, decision->text);
+		return;
+	}
+	struct queue_run *run = queue_run_new(job, NULL);
+	if (!run) {
+		queue_job_set_state(job, JOB_PENDING, JOB_REASON_BACKOFF, "out of memory");
+		return;
+	}
+	run->grants = take_ptr(decision->grants);
+	run->grant_count = decision->grant_count;
+	queue_start(job);
+}
+
+/* The jobs that a pass is about. Those in their backoff are left out: they keep nobody waiting. */
+static size_t queue_pass_list(struct queue *queue, const struct job **list, uint64_t *out_next_ns)
+{
+	uint64_t now_ns = loop_now_ns(queue->options.loop);
+	size_t count = 0;
+	*out_next_ns = UINT64_MAX;
+	for (size_t i = 0; i < queue->count; i++) {
+		struct queue_job *job = queue->jobs[i];
+		if (job->phase != QUEUE_WAITING || job->run)
+			continue;
+		if (job->not_before_ns <= now_ns)
+			list[count++] = &job->job;
+		else if (job->not_before_ns < *out_next_ns)
+			*out_next_ns = job->not_before_ns;
+	}
+	return count;
+}
+
+static void queue_pass_paused(struct queue *queue, const struct job *const *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct queue_job *job = queue_job_find(queue, list[i]->id);
+		if (job)
+			queue_job_set_state(job, JOB_PENDING, JOB_REASON_STORAGE,
+					    queue->storage_error);
+	}
+}
+
+void queue_pass(void *context)
+{
+	struct queue *queue = context;
+	if (!queue->has_machine || queue->count == 0)
+		return;
+	_cleanup_free_ const struct job **list = calloc(queue->count, sizeof(*list));
+	if (!list) {
+		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
+		return;
+	}
+	uint64_t next_ns;
+	size_t count = queue_pass_list(queue, list, &next_ns);
+	if (next_ns != UINT64_MAX)
+		loop_timer_start(queue->backoff_timer, next_ns - loop_now_ns(queue->options.loop));
+	if (count == 0)
+		return;
+	if (queue->storage_paused) {
+		queue_pass_paused(queue, list, count);
+		return;
+	}
+	(void)queue_machine_make(queue);
+	struct queue_pass pass = {.queue = queue};
+	struct err err;
+	if (schedule_pass(&queue->machine, list, count, queue_who, queue_decide, &pass, &err) < 0) {
+		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "choosing jobs: %s",
+			  err.text);
+		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
+	}
+}
+
+void queue_pass_again(void *context)
+{
+	queue_kick(context);
+}
+
+/* One more job, behind all others, on a copy of the machine. */
+struct queue_trial {
+	struct queue_pass pass; /* first: queue_who() takes it */
+	const struct job *job;
+	bool starts;
+	char text[JOB_REASON_MAX + 32];
+};
+
+static void queue_trial_decide(const struct job *job, struct schedule_decision *decision,
+			       void *context)
+{
+	struct queue_trial *trial = context;
+	if (job != trial->job)
+		return;
+	trial->starts = decision->start;
+	if (!decision->start)
+		(void)snprintf(trial->text, sizeof(trial->text), "%s%s%s%s",
+			       job_reason_to_string(decision->reason), decision->text[0] ? "(" : "",
+			       decision->text, decision->text[0] ? ")" : "");
+}
+
+int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
+	      char out_text[QUEUE_REASON_MAX], struct err *err)
+{
+	(void)queue_machine_make(queue);
+	struct schedule_machine copy = queue->machine;
+	copy.devices = NULL;
+	_cleanup_schedule_machine_ struct schedule_machine machine = copy;
+	_cleanup_free_ const struct job **list = calloc(queue->count + 1, sizeof(*list));
+	if (copy.device_count > 0) {
+		machine.devices = calloc(copy.device_count, sizeof(*machine.devices));
+		if (machine.devices)
+			memcpy(machine.devices, queue->machine.devices,
+			       copy.device_count * sizeof(*machine.devices));
+	}
+	if (!list || (copy.device_count > 0 && !machine.devices))
+		return err_set(err, -ENOMEM, "no memory to try a job");
+	uint64_t next_ns;
+	size_t count = queue_pass_list(queue, list, &next_ns);
+	list[count++] = job;
+	struct queue_trial trial = {.pass = {.queue = queue}, .job = job};
+	int rc = schedule_pass(&machine, list, count, queue_who, queue_trial_decide, &trial, err);
+	if (rc < 0)
+		return rc;
+	*out_starts = trial.starts && !queue->storage_paused;
+	(void)snprintf(out_text, QUEUE_REASON_MAX, "%s",
+		       queue->storage_paused ? queue->storage_error : trial.text);
+	return 0;
+}

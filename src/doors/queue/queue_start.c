@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From Pending to Starting: the job's lock and a durable record of the start, then the supervisor,
+ * which inherits the lock. Between the two the agent may die as well as after it: whoever finds the
+ * record later learns from the lock whether a supervisor was born.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/cleanup.h"
+#include "base/crash.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/buf.h"
+#include "doors/queue/queue_internal.h"
+
+static struct queue_run *queue_run_of(struct queue_op *op)
+{
+	return (struct queue_run *)((char *)op - offsetof(struct queue_run, op));
+}
+
+void queue_run_task(struct queue_run *run, enum queue_task task, int (*work)(struct queue_op *op),
+		    void (*done)(struct queue_op *op, int result))
+{
+	run->task = task;
+	run->op.work = work;
+	run->op.done = done;
+	queue_op_submit(run->owner->queue, &run->op);
+}
+
+/* --- on the storage thread ------------------------------------------------------------------- */
+
+/* The launch as a sealed memfd, so that the supervisor reads it whoever has died. */
+static int queue_launch_fd(const char *bytes, size_t length, struct err *err)
+{
+	_cleanup_close_ int fd = memfd_create("sluice-launch", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return err_set(err, -errno, "memory for a supervisor: %s", err_describe(errno));
+	size_t written = 0;
+	while (written < length) {
+		ssize_t n = write(fd, bytes + written, length - written);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return err_set(err, n < 0 ? -errno : -EIO, "memory for a supervisor: %s",
+				       err_describe(errno));
+		written += (size_t)n;
+	}
+	if (lseek(fd, 0, SEEK_SET) < 0 ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		return err_set(err, -errno, "sealing what a supervisor is told: %s",
+			       err_describe(errno));
+	return take_fd(&fd);
+}
+
+static void queue_copy_path(char out[LAUNCH_PATH_MAX], const char *path)
+{
+	(void)snprintf(out, LAUNCH_PATH_MAX, "%s", path ? path : ""); /* checked by queue_open() */
+}
+
+static int queue_make_launch(struct queue_run *run, struct err *err)
+{
+	const struct queue *queue = run->owner->queue;
+	uint64_t id = run->owner->job.id;
+	_cleanup_free_ char *spec = NULL;
+	size_t spec_length = 0;
+	int rc = store_spec(queue->store, id, &spec, &spec_length, err);
+	if (rc < 0)
+		return rc;
+	_cleanup_launch_ struct launch launch;
+	launch_init(&launch);
+	rc = spec_parse(spec, spec_length, &launch.spec, err);
+	if (rc < 0)
+		return err_wrap(err, "what is stored of job %" PRIu64, id);
+	launch.id = id;
+	launch.attempt = run->attempt;
+	memcpy(launch.instance, run->instance, sizeof(launch.instance));
+	queue_copy_path(launch.runtime_dir, queue->runtime_dir);
+	queue_copy_path(launch.sim_state, queue->sim_state);
+	queue_copy_path(launch.cgroup_root, queue->cgroup_root);
+	launch.grants = run->grants; /* lent: taken back below */
+	launch.grant_count = run->grant_count;
+	_cleanup_free_ char *bytes = NULL;
+	size_t length = 0;
+	rc = launch_format(&launch, &bytes, &length, err);
+	launch.grants = NULL;
+	launch.grant_count = 0;
+	if (rc == 0)
+		rc = queue_launch_fd(bytes, length, err);
+	if (rc < 0)
+		return err_wrap(err, "job %" PRIu64, id);
+	run->launch_fd = rc;
+	return 0;
+}
+
+static int queue_start_work(struct queue_op *op)
+{
+	struct queue_run *run = queue_run_of(op);
+	struct queue *queue = op->queue;
+	uint64_t id = run->owner->job.id;
+	run->found = QUEUE_FOUND_VOID;
+	int rc = jobdir_open(queue->state_fd, id, &op->err);
+	if (rc == -ENOENT && run->attempt == 1) {
+		/* The row is what counts: made again, as nothing was ever in it. */
+		rc = jobdir_create(queue->state_fd, id, &op->err);
+		if (rc == 0)
+			rc = jobdir_sync(queue->state_fd, &op->err);
+		if (rc == 0)
+			rc = jobdir_open(queue->state_fd, id, &op->err);
+	}
+	if (rc < 0)
+		return rc;
+	run->dir_fd = rc;
+	rc = jobdir_lock(run->dir_fd, &op->err);
+	if (rc == -EBUSY) {
+		run->found = QUEUE_FOUND_BUSY;
+		return 0;
+	}
+	if (rc < 0)
+		return rc;
+	run->lock_fd = rc;
+	crash_point("queue.locked");
+	if (jobdir_is_cancelled(run->dir_fd)) { /* we died between its two halves */
+		run->found = QUEUE_FOUND_ENDED;
+		return 0;
+	}
+	rc = queue_make_launch(run, &op->err);
+	if (rc < 0)
+		return rc;
+	rc = store_start(queue->store, id, run->attempt, run->text, queue_unix_ns(), &op->err);
+	crash_point("queue.start_stored");
+	/* Where it complains before it has output files; without room for it, nowhere. */
+	if (rc == 0)
+		run->error_fd =
+		    openat(run->dir_fd, "supervisor",
+			   O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return rc;
+}
+
+/* --- on the loop ----------------------------------------------------------------------------- */
+
+static void queue_close_fd(int *fd)
+{
+	if (*fd >= 0)
+		(void)close(*fd);
+	*fd = -1;
+}
+
+static void queue_close_start(struct queue_run *run)
+{
+	queue_close_fd(&run->lock_fd);
+	queue_close_fd(&run->launch_fd);
+	queue_close_fd(&run->error_fd);
+}
+
+static void queue_on_child(struct child *child, const struct child_end *end, void *context)
+{
+	struct queue_run *run = context;
+	run->child = child_free(run->child);
+	queue_look(run);
+}
+
+/* 0, or what starting the supervisor said. Our copy of the lock is closed in any case: from here on
+ * only a supervisor has it, or nobody. */
+static int queue_spawn(struct queue_run *run, struct err *err)
+{
+	struct queue *queue = run->owner->queue;
+	char name[] = "sluice-supervise";
+	const char *base = strrchr(queue->supervisor, '/');
+	char *const argv[] = {base ? (char *)(uintptr_t)(base + 1) : name, NULL};
+	struct child_fd fds[] = {
+	    {run->lock_fd, LAUNCH_FD_LOCK},
+	    {run->dir_fd, LAUNCH_FD_DIRECTORY},
+	    {run->launch_fd, LAUNCH_FD_LAUNCH},
+	    {run->error_fd, LAUNCH_FD_ERROR},
+	};
+	const struct child_spec spec = {
+	    .path = queue->supervisor,
+	    .argv = argv,
+	    .fds = fds,
+	    .fd_count = run->error_fd >= 0 ? 4 : 3,
+	    .new_session = true,
+	};
+	crash_point("queue.before_spawn");
+	run->child = child_start(queue->options.children, &spec, queue_on_child, run, err);
+	crash_point("queue.spawned");
+	queue_close_start(run);
+	crash_point("queue.lock_closed");
+	if (!run->child)
+		return err->code;
+	run->supervisor_pid = child_pid(run->child);
+	return 0;
+}
+
+static void queue_start_failed(struct queue_run *run, const struct err *err)
+{
+	struct queue_job *job = run->owner;
+	queue_close_start(run);
+	log_write(job->queue->options.log, LOG_LEVEL_WARNING, NULL,
+		  "job %" PRIu64 " cannot be started now: %s", job->job.id, err->text);
+	queue_put_back(job, JOB_REASON_BACKOFF, err->text, true);
+}
+
+static void queue_start_done(struct queue_op *op, int result)
+{
+	struct queue_run *run = queue_run_of(op);
+	struct queue_job *job = run->owner;
+	struct queue *queue = job->queue;
+	run->task = QUEUE_TASK_NONE;
+	free(take_ptr(run->text));
+	if (result < 0) {
+		/* Whether the record is there is not known: that of the next attempt replaces it,
+		 * and after a crash it is found void. */
+		if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
+			queue_storage_failed(queue, result, op->err.text);
+		queue_start_failed(run, &op->err);
+		return;
+	}
+	if (run->found == QUEUE_FOUND_BUSY) { /* somebody lives who has this job */
+		queue_close_start(run);
+		job->phase = QUEUE_LAUNCHED;
+		run->look = true;
+		queue_inspect_later(run);
+		return;
+	}
+	if (run->found == QUEUE_FOUND_ENDED) {
+		run->cancel_wanted = true;
+	} else {
+		queue_storage_worked(queue);
+		job->job.attempt = run->attempt;
+	}
+	if (run->cancel_wanted || queue->closing) {
+		/* Nothing was started, and nothing is while we hold the lock and decide so. */
+		queue_close_start(run);
+		job->phase = QUEUE_WAITING;
+		queue_step(job);
+		return;
+	}
+	struct err err = {.code = 0};
+	if (queue_spawn(run, &err) < 0) {
+		job->phase = QUEUE_LAUNCHED; /* the record is void: the inspection takes it back */
+		(void)snprintf(run->trouble, sizeof(run->trouble), "%.*s",
+			       (int)sizeof(run->trouble) - 1, err.text);
+		run->failed = true;
+		run->look = true;
+		queue_step(job);
+		return;
+	}
+	job->phase = QUEUE_LAUNCHED;
+	job->job.started_unix_ns = queue_unix_ns();
+	queue_control_connect(run);
+}
+
+static int queue_make_instance(char out[LAUNCH_INSTANCE_MAX], struct err *err)
+{
+	struct buf text;
+	buf_init(&text, 64);
+	int rc = file_read("/proc/sys/kernel/random/uuid", &text, err);
+	if (rc == 0) {
+		size_t length = strcspn(buf_text(&text), "\n");
+		(void)snprintf(out, LAUNCH_INSTANCE_MAX, "%.*s", (int)length, buf_text(&text));
+	}
+	buf_done(&text);
+	return rc;
+}
+
+void queue_start(struct queue_job *job)
+{
+	struct queue_run *run = job->run;
+	struct err err;
+	run->attempt = job->job.attempt + 1;
+	job->phase = QUEUE_PREPARING;
+	queue_job_set_state(job, JOB_STARTING, JOB_REASON_NONE, NULL);
+	int rc = queue_make_instance(run->instance, &err);
+	if (rc == 0)
+		rc = record_format_attempt(run->instance, run->grants, run->grant_count, &run->text,
+					   &err);
+	if (rc < 0) {
+		queue_start_failed(run, &err);
+		return;
+	}
+	queue_run_task(run, QUEUE_TASK_START, queue_start_work, queue_start_done);
+}
+
+void queue_put_back(struct queue_job *job, enum job_reason reason, const char *text,
+		    bool is_failure)
+{
+	struct queue *queue = job->queue;
+	char kept[ERR_TEXT_MAX]; /* `text` may be the run's */
+	(void)snprintf(kept, sizeof(kept), "%s", text ? text : "");
+	bool cancelled = job->run && job->run->cancel_wanted;
+	job->phase = QUEUE_WAITING;
+	if (!cancelled)
+		job->run = queue_run_free(job->run);
+	if (is_failure) {
+		uint64_t delay = QUEUE_BACKOFF_MIN_NS << (job->failures < 6 ? job->failures : 6);
+		job->failures++;
+		job->not_before_ns =
+		    clock_after_ns(loop_now_ns(queue->options.loop),
+				   delay < QUEUE_BACKOFF_MAX_NS ? delay : QUEUE_BACKOFF_MAX_NS);
+	}
+	job->job.started_unix_ns = 0;
+	queue_job_set_state(job, JOB_PENDING, reason, kept);
+	queue_kick(queue);
+	if (cancelled)
+		queue_step(job);
+}

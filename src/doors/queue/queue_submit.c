@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Accepting jobs. What is submitted while one transaction runs becomes the next, so that any number
+ * of clients share the disk's time. A key that is known gets the job that it made before anything
+ * else is looked at: a client that repeats itself may do so however the machine has changed.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/crash.h"
+#include "doors/queue/queue_internal.h"
+#include "hardware/gpu.h"
+
+enum { ACCEPT_TRIES_MAX = 4096 }; /* numbers that are passed over for one job */
+
+struct queue_submission {
+	struct queue_submission *next;
+	struct queue_job *job; /* owned until it is accepted */
+	char *spec;	       /* owned */
+	size_t spec_length;
+	bool no_wait, gpus_if_any, is_forgotten;
+	void (*done)(int result, uint64_t id, bool known, const char *reason, const struct err *err,
+		     void *context);
+	void *context;
+	struct err refusal; /* code 0: none. A known key wins. */
+
+	/* The answer, made on the storage thread. */
+	int result;
+	uint64_t id;
+	bool known;
+	struct queue_submission *twin; /* the same key, earlier in the batch */
+	struct err err;
+};
+
+struct queue_accept {
+	struct queue_op op; /* first */
+	bool is_running;
+	struct queue_submission *batch[STORE_BATCH_MAX];
+	size_t count;
+	struct store_accept rows[STORE_BATCH_MAX];
+	struct queue_submission *row_of[STORE_BATCH_MAX];
+	size_t row_count;
+	uint64_t next_id;
+	int failed; /* what the store said, for all */
+};
+
+static struct queue_submission *queue_submission_free(struct queue_submission *submission)
+{
+	(void)queue_job_free(submission->job);
+	free(submission->spec);
+	free(submission);
+	return NULL;
+}
+
+static void queue_submission_answer(struct queue_submission *submission)
+{
+	if (submission->is_forgotten)
+		return;
+	submission->done(submission->result, submission->id, submission->known, "",
+			 submission->result < 0 ? &submission->err : NULL, submission->context);
+}
+
+/* --- on the storage thread ------------------------------------------------------------------- */
+
+static int queue_accept_compare(struct queue_submission *submission, const char *bytes,
+				size_t length, uint64_t id)
+{
+	_cleanup_spec_ struct spec before;
+	_cleanup_spec_ struct spec now;
+	spec_init(&before);
+	spec_init(&now);
+	struct err *err = &submission->err;
+	int rc = spec_parse(bytes, length, &before, err);
+	if (rc == 0)
+		rc = spec_parse(submission->spec, submission->spec_length, &now, err);
+	if (rc < 0)
+		return err_wrap(err, "comparing with job %" PRIu64, id);
+	if (!spec_is_equal(&before, &now))
+		return err_set(err, -EEXIST,
+			       "the key %s has made job %" PRIu64
+			       " already, and that is another one: use a new key for a new job",
+			       submission->job->job.key, id);
+	submission->id = id;
+	submission->known = true;
+	return 0;
+}
+
+/* 1: the key is new. Otherwise the answer's result. */
+static int queue_accept_known(struct queue_accept *accept, size_t place)
+{
+	struct queue_submission *submission = accept->batch[place];
+	const struct job *job = &submission->job->job;
+	struct store *store = accept->op.queue->store;
+	uint64_t id = 0;
+	int rc = store_find_key(store, job->uid, job->key, &id, &submission->err);
+	if (rc == 0) {
+		_cleanup_free_ char *bytes = NULL;
+		size_t length = 0;
+		rc = store_spec(store, id, &bytes, &length, &submission->err);
+		return rc < 0 ? rc : queue_accept_compare(submission, bytes, length, id);
+	}
+	if (rc != -ENOENT)
+		return rc;
+	for (size_t i = 0; i < place; i++) {
+		struct queue_submission *other = accept->batch[i];
+		if (other->result == 0 && !other->known && !other->twin &&
+		    other->job->job.uid == job->uid && strcmp(other->job->job.key, job->key) == 0) {
+			submission->twin = other;
+			return queue_accept_compare(submission, other->spec, other->spec_length,
+						    other->id);
+		}
+	}
+	return 1;
+}
+
+static int queue_accept_directory(struct queue_accept *accept, struct queue_submission *submission)
+{
+	int state_fd = accept->op.queue->state_fd;
+	uint64_t id = accept->next_id;
+	int rc = jobdir_create(state_fd, id, &submission->err);
+	for (int i = 0; rc == -EEXIST && i < ACCEPT_TRIES_MAX; i++) {
+		/* Left by an agent that died before it was accepted: nobody was told of it. But one
+		 * in which something ran is a job of a database that is gone: not to be touched. */
+		if (!queue_directory_is_void(state_fd, id, false))
+			id++;
+		else if ((rc = jobdir_remove(state_fd, id, &submission->err)) < 0)
+			return rc;
+		rc = jobdir_create(state_fd, id, &submission->err);
+	}
+	if (rc < 0)
+		return rc;
+	accept->next_id = id + 1;
+	submission->id = submission->job->job.id = id;
+	return 0;
+}
+
+static void queue_accept_one(struct queue_accept *accept, size_t place)
+{
+	struct queue_submission *submission = accept->batch[place];
+	submission->result = queue_accept_known(accept, place);
+	if (submission->result <= 0)
+		return;
+	submission->result = 0;
+	if (submission->refusal.code < 0) {
+		submission->err = submission->refusal;
+		submission->result = submission->refusal.code;
+		return;
+	}
+	submission->result = queue_accept_directory(accept, submission);
+	crash_point("queue.directory_made");
+	if (submission->result < 0)
+		return;
+	accept->rows[accept->row_count] = (struct store_accept){
+	    .job = &submission->job->job,
+	    .spec = submission->spec,
+	    .spec_length = submission->spec_length,
+	};
+	accept->row_of[accept->row_count++] = submission;
+}
+
+/* None of them was accepted. */
+static void queue_accept_undo(struct queue_accept *accept, int rc, const struct err *err)
+{
+	for (size_t i = 0; i < accept->row_count; i++) {
+		struct queue_submission *submission = accept->row_of[i];
+		/* After EIO nobody knows what is on the disk: should the row be there, the job
+		 * needs its directory; should it not, the next start removes it. */
+		if (rc != -EIO)
+			(void)jobdir_remove(accept->op.queue->state_fd, submission->id, NULL);
+		submission->result = rc;
+		submission->err = *err;
+	}
+	accept->failed = rc;
+}
+
+static int queue_accept_work(struct queue_op *op)
+{
+	struct queue_accept *accept = (struct queue_accept *)op;
+	uint64_t first_id = accept->next_id;
+	accept->row_count = 0;
+	accept->failed = 0;
+	for (size_t i = 0; i < accept->count; i++)
+		queue_accept_one(accept, i);
+	if (accept->row_count > 0) {
+		int rc = jobdir_sync(op->queue->state_fd, &op->err);
+		crash_point("queue.directories_durable");
+		if (rc == 0)
+			rc = store_accept(op->queue->store, accept->rows, accept->row_count,
+					  &op->err);
+		crash_point("queue.accepted");
+		if (rc < 0) {
+			accept->next_id = first_id;
+			queue_accept_undo(accept, rc, &op->err);
+		}
+	}
+	for (size_t i = 0; i < accept->count; i++) {
+		struct queue_submission *submission = accept->batch[i];
+		if (submission->twin && submission->twin->result < 0) {
+			submission->result = submission->twin->result;
+			submission->err = submission->twin->err;
+		}
+	}
+	return 0;
+}
+
+/* --- on the loop ----------------------------------------------------------------------------- */
+
+static void queue_accept_done(struct queue_op *op, int result)
+{
+	struct queue_accept *accept = (struct queue_accept *)op;
+	struct queue *queue = op->queue;
+	accept->is_running = false;
+	queue->next_id = accept->next_id;
+	size_t count = accept->count;
+	bool any = false;
+	int failed = accept->failed;
+	for (size_t i = 0; i < count; i++) {
+		struct queue_submission *submission = accept->batch[i];
+		queue->submission_count--;
+		queue->submission_bytes -= submission->spec_length;
+		if (submission->result == -ENOSPC || submission->result == -EROFS)
+			failed = submission->result;
+		if (submission->result == 0 && !submission->known) {
+			queue_job_add(take_ptr(submission->job)); /* there is room */
+			any = true;
+		}
+	}
+	if (any) {
+		queue_storage_worked(queue);
+		queue_kick(queue);
+		queue_changed(queue);
+	}
+	if (failed < 0)
+		for (size_t i = 0; i < count; i++) {
+			if (accept->batch[i]->result == failed &&
+			    accept->batch[i]->refusal.code == 0) {
+				queue_storage_failed(queue, failed, accept->batch[i]->err.text);
+				break;
+			}
+		}
+	for (size_t i = 0; i < count; i++) {
+		queue_submission_answer(accept->batch[i]);
+		accept->batch[i] = queue_submission_free(accept->batch[i]);
+	}
+	accept->count = 0;
+	queue_submit_next(queue);
+}
+
+static int queue_submission_check(struct queue *queue, struct queue_submission *submission);
+
+/* Takes the next batch, as far as it can be judged by now. */
+void queue_submit_next(struct queue *queue)
+{
+	struct queue_accept *accept = queue->accept;
+	if (accept->is_running || accept->count > 0 || !queue->has_machine || queue->closing)
+		return;
+	while (queue->submissions && accept->count < STORE_BATCH_MAX) {
+		struct queue_submission *submission = queue->submissions;
+		queue->submissions = submission->next;
+		if (!queue->submissions)
+			queue->submissions_end = &queue->submissions;
+		(void)queue_submission_check(queue, submission);
+		accept->batch[accept->count++] = submission;
+	}
+	if (accept->count == 0)
+		return;
+	struct err err;
+	if (queue_reserve(queue, accept->count, &err) < 0) {
+		for (size_t i = 0; i < accept->count; i++) {
+			if (accept->batch[i]->refusal.code == 0)
+				accept->batch[i]->refusal = err;
+		}
+	}
+	accept->op.work = queue_accept_work;
+	accept->op.done = queue_accept_done;
+	accept->next_id = queue->next_id;
+	accept->is_running = true;
+	queue_op_submit(queue, &accept->op);
+}
+
+static size_t queue_pending_of(const struct queue *queue, uid_t uid)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < queue->count; i++)
+		count += queue->jobs[i]->job.uid == uid && queue->jobs[i]->job.state == JOB_PENDING;
+	return count;
+}
+
+/* What the machine and the queue say of it: fills `refusal`. */
+static int queue_submission_check(struct queue *queue, struct queue_submission *submission)
+{
+	struct job *job = &submission->job->job;
+	struct err *err = &submission->refusal;
+	if (submission->gpus_if_any && (!queue->inventory || queue->machine.device_count == 0 ||
+					queue->inventory->gpu_count == 0))
+		job->gpus = 0;
+	job->simulated = job->gpus > 0 && queue->inventory && queue->inventory->simulated;
+	if (queue->storage_broken)
+		return err_set(err, -EIO, "%s", queue->storage_error);
+	int rc = schedule_check(&queue->machine, job, err);
+	if (rc < 0)
+		return rc;
+	if (queue_pending_of(queue, job->uid) >= QUEUE_PENDING_MAX)
+		return err_set(err, -EDQUOT,
+			       "%d jobs of this user are waiting already: more are accepted when "
+			       "some have started",
+			       QUEUE_PENDING_MAX);
+	bool starts = true;
+	char reason[QUEUE_REASON_MAX];
+	if (submission->no_wait) {
+		job->id = UINT64_MAX; /* behind all others */
+		rc = queue_try(queue, job, &starts, reason, err);
+		job->id = 0;
+	}
+	if (rc == 0 && !starts)
+		rc = err_set(err, -EAGAIN, "it would have to wait: %s", reason);
+	return rc;
+}
+
+static int queue_submission_fill(struct queue_submission *submission,
+				 const struct queue_submit *submit, struct err *err)
+{
+	const struct spec *spec = submit->spec;
+	struct job *job = &submission->job->job;
+	size_t key_length = submit->key ? strlen(submit->key) : 0;
+	if (!submit->dry_run && (key_length == 0 || key_length >= sizeof(job->key)))
+		return err_set(err, -EINVAL, "a job needs a key of 1 to %zu bytes, a UUID",
+			       sizeof(job->key) - 1);
+	memcpy(job->key, submit->key ? submit->key : "", key_length + 1);
+	memcpy(job->name, spec->name, sizeof(job->name));
+	job->uid = spec->uid;
+	job->state = JOB_PENDING;
+	job->gpus = spec->gpus;
+	job->share_numerator = spec->share_numerator;
+	job->share_denominator = spec->share_denominator;
+	job->ignore_outsiders = spec->ignore_outsiders;
+	job->submitted_unix_ns = queue_unix_ns();
+	submission->gpus_if_any = spec->gpus_if_any;
+	submission->no_wait = submit->no_wait;
+	submission->done = submit->done;
+	submission->context = submit->context;
+	if (spec->ids[0] && !(job->ids = strdup(spec->ids)))
+		return err_set(err, -ENOMEM, "no memory for a job");
+	return spec_format(spec, &submission->spec, &submission->spec_length, err);
+}
+
+static struct queue_submission *
+queue_submission_new(struct queue *queue, const struct queue_submit *submit, struct err *err)
+{
+	if (queue->closing) {
+		(void)err_set(err, -ESHUTDOWN, "the agent is ending");
+		return NULL;
+	}
+	if (spec_check(submit->spec, err) < 0)
+		return NULL;
+	if (queue->submission_count >= QUEUE_SUBMITS_MAX ||
+	    queue->submission_bytes >= QUEUE_SUBMITS_BYTES_MAX) {
+		(void)err_set(err, -EDQUOT, "%zu submissions are waiting for the disk: try again",
+			      queue->submission_count);
+		return NULL;
+	}
+	struct queue_submission *submission = calloc(1, sizeof(*submission));
+	if (!submission || !(submission->job = queue_job_new(queue, err))) {
+		free(submission);
+		(void)err_set(err, -ENOMEM, "no memory for a job");
+		return NULL;
+	}
+	if (queue_submission_fill(submission, submit, err) < 0)
+		return queue_submission_free(submission);
+	return submission;
+}
+
+/* Accepts nothing: what would happen. */
+static void queue_submit_dry(struct queue *queue, struct queue_submission *submission)
+{
+	char reason[QUEUE_REASON_MAX] = "";
+	struct err *err = &submission->refusal;
+	bool starts = true;
+	struct job *job = &submission->job->job;
+	int rc = queue->has_machine ? queue_submission_check(queue, submission)
+				    : err_set(err, -EAGAIN, "the machine is being looked at");
+	job->id = UINT64_MAX;
+	if (rc == 0)
+		rc = queue_try(queue, job, &starts, reason, err);
+	submission->done(rc, 0, false, rc == 0 ? reason : "", rc < 0 ? err : NULL,
+			 submission->context);
+	(void)queue_submission_free(submission);
+}
+
+void queue_submit(struct queue *queue, const struct queue_submit *submit)
+{
+	struct err err = {.code = 0};
+	struct queue_submission *submission = queue_submission_new(queue, submit, &err);
+	if (!submission) {
+		submit->done(err.code, 0, false, "", &err, submit->context);
+		return;
+	}
+	if (submit->dry_run) {
+		queue_submit_dry(queue, submission);
+		return;
+	}
+	*queue->submissions_end = submission;
+	queue->submissions_end = &submission->next;
+	queue->submission_count++;
+	queue->submission_bytes += submission->spec_length;
+	queue_submit_next(queue);
+}
+
+void queue_submit_forget(struct queue *queue, void *context)
+{
+	for (struct queue_submission *at = queue->submissions; at; at = at->next) {
+		if (at->context == context)
+			at->is_forgotten = true;
+	}
+	for (size_t i = 0; i < queue->accept->count; i++) {
+		if (queue->accept->batch[i] && queue->accept->batch[i]->context == context)
+			queue->accept->batch[i]->is_forgotten = true;
+	}
+}
+
+int queue_submit_init(struct queue *queue, struct err *err)
+{
+	queue->submissions_end = &queue->submissions;
+	queue->accept = calloc(1, sizeof(*queue->accept));
+	return queue->accept ? 0 : err_set(err, -ENOMEM, "no memory for the queue");
+}
+
+/* The end of the agent: those that were not handed in yet are refused. */
+void queue_submit_clear(struct queue *queue)
+{
+	while (queue->submissions) {
+		struct queue_submission *submission = queue->submissions;
+		queue->submissions = submission->next;
+		submission->result = err_set(&submission->err, -ESHUTDOWN, "the agent is ending");
+		queue_submission_answer(submission);
+		(void)queue_submission_free(submission);
+	}
+	queue->submissions_end = &queue->submissions;
+	free(take_ptr(queue->accept));
+}
