@@ -49,6 +49,7 @@ struct wire_call {
 	struct loop_timer *timer;      /* owned */
 	uint64_t deadline_ns;	       /* of the loop's clock; UINT64_MAX: none */
 	bool whole;		       /* the request is */
+	void *data;		       /* the handler's */
 	void (*writable)(void *context);
 	void *writable_context;
 	void (*cancelled)(void *context);
@@ -118,7 +119,10 @@ static void call_set_timer(struct wire_call *call)
 	uint64_t now = loop_now_ns(server->loop);
 	uint64_t at = call->deadline_ns;
 	uint64_t request = clock_after_ns(now, server->options.request_ns);
-	if (!call->whole && request < at)
+	const struct wire_method *method = session_stream_method(call->stream);
+	/* Where both sides stream, a conversation may last. */
+	bool hurry = !call->whole && !(method->client_streams && method->server_streams);
+	if (hurry && request < at)
 		at = request;
 	if (at == UINT64_MAX)
 		loop_timer_stop(call->timer);
@@ -146,6 +150,9 @@ static int call_on_open(struct session_stream *stream, void *context)
 	server->counts.calls++;
 	server->counts.open_calls++;
 	call_set_timer(call);
+	const struct wire_method *method = session_stream_method(stream);
+	if (method->client_streams)
+		method->handle(call, NULL, server->options.context);
 	return 0;
 }
 
@@ -230,6 +237,16 @@ const struct wire_method *wire_call_method(const struct wire_call *call)
 struct arena *wire_call_arena(struct wire_call *call)
 {
 	return session_stream_arena(call->stream);
+}
+
+void wire_call_set_data(struct wire_call *call, void *data)
+{
+	call->data = data;
+}
+
+void *wire_call_data(const struct wire_call *call)
+{
+	return call->data;
 }
 
 int wire_call_reply(struct wire_call *call, const ProtobufCMessage *reply, struct err *err)

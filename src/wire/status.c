@@ -84,9 +84,17 @@ enum wire_status wire_status_from_errno(int code)
 	return WIRE_INTERNAL;
 }
 
-size_t wire_status_encode(const char *message, char out[WIRE_MESSAGE_ENCODED_MAX])
+static size_t status_escape(char *out, unsigned char byte)
 {
 	static const char digits[] = "0123456789ABCDEF";
+	out[0] = '%';
+	out[1] = digits[byte >> 4];
+	out[2] = digits[byte & 15];
+	return 3;
+}
+
+size_t wire_status_encode(const char *message, char out[WIRE_MESSAGE_ENCODED_MAX])
+{
 	size_t length = strlen(message), plain = 0, encoded = 0, size;
 	for (size_t at = 0; at < length; at += size) {
 		const char *character = message + at;
@@ -102,15 +110,15 @@ size_t wire_status_encode(const char *message, char out[WIRE_MESSAGE_ENCODED_MAX
 		plain += bytes;
 		for (size_t i = 0; i < bytes; i++) {
 			unsigned char c = (unsigned char)character[i];
-			if (c >= ' ' && c <= '~' && c != '%') {
+			bool first = encoded == 0 && c == ' ';
+			if (c >= ' ' && c <= '~' && c != '%' && !first)
 				out[encoded++] = (char)c;
-				continue;
-			}
-			out[encoded++] = '%';
-			out[encoded++] = digits[c >> 4];
-			out[encoded++] = digits[c & 15];
+			else
+				encoded += status_escape(out + encoded, c);
 		}
 	}
+	if (encoded > 0 && out[encoded - 1] == ' ')
+		encoded += status_escape(out + encoded - 1, ' ') - 1;
 	out[encoded] = '\0';
 	return encoded;
 }

@@ -46,8 +46,9 @@ const char *wire_status_to_string(enum wire_status status);
 /* The status for an -errno of ours, for handlers that have no better one; 0 is WIRE_OK. */
 enum wire_status wire_status_from_errno(int code);
 
-/* Percent-encodes as the protocol says: all but visible ASCII and blanks, and '%'. Bytes that are
- * no UTF-8 become U+FFFD. Cuts at a whole character. Returns the length. */
+/* Percent-encodes as the protocol says: all but visible ASCII and blanks, and '%'. Also a blank at
+ * either end, which makes a header field malformed (RFC 9113, 8.2.1; node.js drops the field).
+ * Bytes that are no UTF-8 become U+FFFD. Cuts at a whole character. Returns the length. */
 size_t wire_status_encode(const char *message, char out[WIRE_MESSAGE_ENCODED_MAX]);
 /* The other way; what is no valid escape stays as it is. The result is valid UTF-8 without NUL, at
  * most WIRE_MESSAGE_MAX - 1 bytes, cut at a whole character. Returns its length. Pure. */

@@ -44,6 +44,9 @@ static void test_encode(void **state)
 	    {"J\xc3\xbcrgen", "J%C3%BCrgen"},
 	    {"a\nb\r\t\x7f", "a%0Ab%0D%09%7F"},
 	    {"\xf0\x9f\x98\x80", "%F0%9F%98%80"},
+	    {" ends in blanks  ", "%20ends in blanks %20"},
+	    {" ", "%20"},
+	    {"  ", "%20%20"},
 	};
 	for (size_t i = 0; i < array_length(cases); i++) {
 		char encoded[WIRE_MESSAGE_ENCODED_MAX], plain[WIRE_MESSAGE_MAX];
