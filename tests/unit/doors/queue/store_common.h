@@ -9,6 +9,10 @@
 
 #define SECOND INT64_C(1000000000)
 
+/* From now on temporary directories lie in memory, where there is room for them: hundreds of stores
+ * are made, and no test looks at what a disk does. */
+void place_in_memory(void);
+
 struct place {
 	char *directory;  /* owned */
 	const char *path; /* owned: of the database in it */

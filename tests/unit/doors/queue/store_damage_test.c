@@ -428,6 +428,7 @@ static void test_a_log_without_its_database(void **state)
 
 int main(void)
 {
+	place_in_memory();
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_header_that_is_overwritten),
 	    cmocka_unit_test(test_a_page_of_zeros_anywhere),
