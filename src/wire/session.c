@@ -191,7 +191,7 @@ static int session_on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void
 	return session_go_on(session);
 }
 
-/* Status for the code of a RST_STREAM, as PROTOCOL-HTTP2.md has it. */
+/* Status for the code of a RST_STREAM, as the protocol page of gRPC has it. */
 static enum wire_status session_status_of_reset(uint32_t code)
 {
 	switch (code) {
@@ -208,6 +208,12 @@ static enum wire_status session_status_of_reset(uint32_t code)
 	}
 }
 
+static const char *session_text_of_reset(uint32_t code)
+{
+	return code == NGHTTP2_REFUSED_STREAM ? "the server takes no more calls on this connection"
+					      : nghttp2_http2_strerror(code);
+}
+
 /* A request that could not be sent. Where nghttp2 has opened the stream, it tells its end as well;
  * so it does with an answer that could not be sent. */
 static int session_on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int code,
@@ -220,7 +226,7 @@ static int session_on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, 
 	struct session_stream *stream = session_find(session, frame->hd.stream_id);
 	if (stream) {
 		session_stream_close(stream, WIRE_UNAVAILABLE, -ECONNRESET,
-				     "the server takes no more calls on this connection");
+				     session_text_of_reset(NGHTTP2_REFUSED_STREAM));
 		stream = session_stream_free(stream);
 	}
 	return session_go_on(session);
@@ -232,7 +238,7 @@ static int session_on_close(nghttp2_session *h2, int32_t id, uint32_t code, void
 	if (!stream)
 		return session_go_on(context);
 	session_stream_close(stream, session_status_of_reset(code), -ECONNRESET,
-			     nghttp2_http2_strerror(code));
+			     session_text_of_reset(code));
 	(void)nghttp2_session_set_stream_user_data(h2, id, NULL);
 	stream = session_stream_free(stream);
 	return session_go_on(context);
