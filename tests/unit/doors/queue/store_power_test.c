@@ -17,7 +17,7 @@
 #include "unit/unit.h"
 
 enum {
-	POWER_JOBS = 90, /* enough for the log to go into the database twice */
+	POWER_JOBS = 60, /* enough for the log to go into the database twice */
 	POWER_SECTOR = 512,
 	POWER_FILE_MAX = 8 << 20,
 	POWER_SPEC = 9000,
