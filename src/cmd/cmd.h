@@ -130,6 +130,7 @@ extern const struct command cmd_probe;
 extern const struct command cmd_processes;
 extern const struct command cmd_run;
 extern const struct command cmd_sim;
+extern const struct command cmd_top;
 extern const struct command cmd_topo;
 
 #endif

@@ -3,8 +3,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "cmd/table.h"
 
 const struct cmd_exit_row machine_exits[] = {
@@ -73,4 +77,21 @@ json_t *machine_json_u32(uint32_t value)
 json_t *machine_json_u64(uint64_t value)
 {
 	return value > INT64_MAX ? json_null() : json_integer((json_int_t)value);
+}
+
+void machine_process(uint32_t pid, char out_name[MACHINE_PROCESS_NAME_MAX], uint32_t *out_uid)
+{
+	char path[FILE_PATH_MAX];
+	struct stat status;
+	_cleanup_fclose_ FILE *file = NULL;
+	out_name[0] = '\0';
+	*out_uid = 0;
+	if (file_path(path, NULL, "/proc/%u/comm", pid) == 0)
+		file = fopen(path, "re");
+	if (!file)
+		return;
+	if (fgets(out_name, MACHINE_PROCESS_NAME_MAX, file))
+		out_name[strcspn(out_name, "\n")] = '\0';
+	if (fstat(fileno(file), &status) == 0)
+		*out_uid = status.st_uid;
 }

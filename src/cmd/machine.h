@@ -50,6 +50,10 @@ const char *machine_bus(const struct gpu *gpu, char out[PCI_TEXT_MAX]);
 json_t *machine_json_u32(uint32_t value);
 json_t *machine_json_u64(uint64_t value);
 
+enum { MACHINE_PROCESS_NAME_MAX = 64 };
+/* What /proc says of a process: its name ("" when it is gone) and whose it is. */
+void machine_process(uint32_t pid, char out_name[MACHINE_PROCESS_NAME_MAX], uint32_t *out_uid);
+
 extern const struct cmd_exit_row machine_exits[];
 
 #endif

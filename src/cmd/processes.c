@@ -11,13 +11,12 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "cmd/cmd.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
 
-enum { PROCESSES_SEEN_MAX = SNAPSHOT_GPU_MAX * SNAPSHOT_PROCESS_MAX, PROCESSES_NAME_MAX = 64 };
+enum { PROCESSES_SEEN_MAX = SNAPSHOT_GPU_MAX * SNAPSHOT_PROCESS_MAX };
 
 struct processes_options {
 	enum option_output output;
@@ -56,17 +55,6 @@ struct processes_list {
 	struct processes_entry entry[PROCESSES_SEEN_MAX];
 	size_t count;
 };
-
-static void processes_name(uint32_t pid, char out[PROCESSES_NAME_MAX])
-{
-	char path[FILE_PATH_MAX];
-	_cleanup_fclose_ FILE *file = NULL;
-	out[0] = '\0';
-	if (file_path(path, NULL, "/proc/%u/comm", pid) == 0)
-		file = fopen(path, "re");
-	if (file && fgets(out, PROCESSES_NAME_MAX, file))
-		out[strcspn(out, "\n")] = '\0';
-}
 
 static const char *processes_type(uint32_t type)
 {
@@ -109,8 +97,9 @@ static void processes_read(const struct snapshot *snapshot, struct processes_lis
 
 static json_t *processes_json_entry(const struct processes_entry *entry)
 {
-	char name[PROCESSES_NAME_MAX];
-	processes_name(entry->pid, name);
+	char name[MACHINE_PROCESS_NAME_MAX];
+	uint32_t uid;
+	machine_process(entry->pid, name, &uid);
 	return json_pack("{s:I, s:o, s:I, s:o, s:s, s:o}", "pid", (json_int_t)entry->pid, "name",
 			 table_json_text(name[0] ? name : NULL), "gpu_index",
 			 (json_int_t)entry->gpu_index, "uuid", table_json_text(entry->uuid), "type",
@@ -145,8 +134,9 @@ static int processes_print_table(const struct machine *machine, const struct pro
 		return err_set(err, -ENOMEM, "printing the processes: no memory");
 	for (size_t i = 0; i < list->count; i++) {
 		const struct processes_entry *entry = &list->entry[i];
-		char name[PROCESSES_NAME_MAX];
-		processes_name(entry->pid, name);
+		char name[MACHINE_PROCESS_NAME_MAX];
+		uint32_t uid;
+		machine_process(entry->pid, name, &uid);
 		table_addf(table, "%u", entry->gpu_index);
 		table_addf(table, "%u", entry->pid);
 		table_add(table, name);
