@@ -20,6 +20,8 @@ DEPENDENCIES = {
     "libevent_pthreads": ("libevent-dev", "libevent-devel"),
     "jansson": ("libjansson-dev", "jansson-devel"),
     "yaml-0.1": ("libyaml-dev", "libyaml-devel"),
+    "libnghttp2": ("libnghttp2-dev", "libnghttp2-devel"),
+    "sqlite3": ("libsqlite3-dev", "sqlite-devel"),
     "cmocka": ("libcmocka-dev", "libcmocka-devel"),
     "threads": ("libc6-dev", "glibc-devel"),
 }
@@ -89,7 +91,7 @@ def test_without_root_and_sudo_it_says_what_is_needed(machine):
     assert result.returncode == 1
     assert result.stderr.splitlines() == [
         "setup: not root, and there is no sudo; install these packages yourself: "
-        "golang-go python3-venv ca-certificates"]
+        "golang-go python3-venv ca-certificates nodejs npm"]
 
 
 def test_a_failing_apt_get_is_reported_with_the_list(machine):
