@@ -17,7 +17,8 @@ struct log;
 
 struct agent_options {
 	struct agent_paths paths;
-	struct log *log;	/* borrowed */
+	const char *config;	/* the file that was named; NULL: the usual places. Borrowed */
+	struct log *log;	/* borrowed; may be NULL */
 	const char *supervisor; /* NULL: beside this program, or as installed */
 	uint64_t
 	    idle_exit_ns; /* ends when nothing was asked and no job was there this long; 0: never */
@@ -25,10 +26,13 @@ struct agent_options {
 	int ready_fd;		  /* a byte is written there when it serves; -1: none */
 };
 
+#define AGENT_STOP_NS UINT64_C(5000000000) /* for calls that run when it is to stop */
+
 /*
- * Runs until SIGTERM or SIGINT. -EBUSY: another agent has this state or this socket (the text says
- * which process); -EINVAL: the configuration, with its position; -EUCLEAN: a damaged database;
- * what queue_open() returns.
+ * Runs until SIGTERM or SIGINT, or until it was idle long enough. -EBUSY: another agent has this
+ * state or this socket (the text says which process); -EINVAL: the configuration, with its
+ * position; -EUCLEAN: a damaged database; -EMEDIUMTYPE: a network file system; -EPERM: a directory
+ * of somebody else's; what queue_open() returns.
  */
 int agent_run(const struct agent_options *options, struct err *err);
 

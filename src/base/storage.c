@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
 
@@ -19,6 +20,7 @@ struct storage {
 	size_t pending; /* loop thread only */
 	pthread_t thread;
 	struct loop_task report;
+	_Atomic uint64_t began_ns; /* of the job that is worked on; 0: none is */
 
 	pthread_mutex_t mutex; /* guards all below */
 	pthread_cond_t wake;
@@ -26,6 +28,8 @@ struct storage {
 	struct storage_list finished;
 	bool closing;
 };
+
+static const struct clock storage_clock = {.fake_ns = NULL};
 
 static void list_init(struct storage_list *list)
 {
@@ -79,7 +83,9 @@ static void *storage_thread(void *context)
 			continue;
 		}
 		(void)pthread_mutex_unlock(&storage->mutex);
+		storage->began_ns = clock_now_ns(&storage_clock);
 		job->result = job->work(job->context);
+		storage->began_ns = 0;
 		(void)pthread_mutex_lock(&storage->mutex);
 		list_push(&storage->finished, job);
 		loop_post(storage->loop, &storage->report, storage_report, storage);
@@ -165,4 +171,11 @@ int storage_submit(struct storage *storage, struct storage_job *job, struct err 
 size_t storage_pending(const struct storage *storage)
 {
 	return storage->pending;
+}
+
+uint64_t storage_busy_ns(const struct storage *storage)
+{
+	uint64_t began_ns = storage->began_ns;
+	uint64_t now_ns = clock_now_ns(&storage_clock);
+	return began_ns > 0 && now_ns > began_ns ? now_ns - began_ns : 0;
 }

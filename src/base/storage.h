@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct err;
 struct loop;
@@ -37,5 +38,8 @@ struct storage *storage_close(struct storage *storage);
 int storage_submit(struct storage *storage, struct storage_job *job, struct err *err);
 /* Jobs whose done() was not called yet. */
 size_t storage_pending(const struct storage *storage);
+/* How long the job that is worked on has taken so far (CLOCK_MONOTONIC, in real time); 0 when none
+ * is. A disk that does not answer shows here first. */
+uint64_t storage_busy_ns(const struct storage *storage);
 
 #endif

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/jobgroup.h"
+#include "agent/lock.h"
+#include "agent/node.h"
+#include "agent/notify.h"
+#include "agent/reload.h"
+#include "agent/service.h"
+#include "base/child.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/storage.h"
+#include "doors/queue/queue.h"
+#include "doors/queue/store.h"
+#include "wire/listen.h"
+
+enum agent_limits {
+	AGENT_STORAGE_QUEUE = 4096,
+	AGENT_STATUS_MAX = 160,
+	AGENT_IDLE_PARTS = 8, /* looks in the time after which it ends */
+};
+#define AGENT_LOOK_NS UINT64_C(10000000000) /* between looks at the storage thread */
+
+struct agent {
+	const struct agent_options *options; /* borrowed */
+	struct log *log;		     /* borrowed */
+	int lock_fd;			     /* owned */
+	struct notify notify;
+	struct loop *loop; /* owned, all of these */
+	struct storage *storage;
+	struct child_set *children;
+	struct reload *reload;
+	struct node *node;
+	struct queue *queue;
+	struct service *service;
+	struct loop_signal *on_terminate, *on_interrupt, *on_hangup;
+	struct loop_timer *look;     /* at the storage thread */
+	struct loop_timer *watchdog; /* running when the service manager wants signs of life */
+	struct loop_timer *idle;     /* running with idle_exit_ns */
+	uint64_t busy_ns;	     /* loop time when there was last something to do */
+	struct stat socket_is;	     /* of our socket file */
+	bool is_stopping, storage_is_stuck;
+	char jobgroup[JOBGROUP_PATH_MAX]; /* "": there is none */
+	char status[AGENT_STATUS_MAX];	  /* last told to the service manager */
+};
+
+static void agent_stop(struct agent *agent, const char *why);
+
+/* --- what happens ---------------------------------------------------------------------------- */
+
+static void agent_tell_status(struct agent *agent)
+{
+	char text[AGENT_STATUS_MAX];
+	if (agent->notify.fd < 0 || !agent->service)
+		return;
+	const char *trouble = service_storage_error(agent->service);
+	size_t running = queue_count(agent->queue, JOB_STARTING) +
+			 queue_count(agent->queue, JOB_RUNNING) +
+			 queue_count(agent->queue, JOB_STOPPING);
+	if (*trouble)
+		(void)snprintf(text, sizeof(text), "%s", trouble);
+	else if (!node_inventory(agent->node))
+		(void)snprintf(text, sizeof(text), "no GPUs: %s", node_problem(agent->node));
+	else
+		(void)snprintf(text, sizeof(text), "%zu jobs run, %zu wait", running,
+			       queue_count(agent->queue, JOB_PENDING));
+	if (strcmp(text, agent->status) == 0)
+		return;
+	memcpy(agent->status, text, sizeof(text));
+	(void)notify_status(&agent->notify, text);
+}
+
+static void agent_on_jobs(void *context)
+{
+	struct agent *agent = context;
+	if (agent->is_stopping || !agent->service)
+		return;
+	service_jobs_changed(agent->service);
+	agent_tell_status(agent);
+}
+
+static void agent_on_machine(void *context)
+{
+	struct agent *agent = context;
+	/* Until the first word about the machine the queue waits. */
+	if (!agent->queue || !agent->node || !node_is_known(agent->node))
+		return;
+	/* First of all: what the queue has borrowed is gone. */
+	queue_set_machine(agent->queue, node_inventory(agent->node), node_snapshot(agent->node),
+			  node_policy(agent->node), node_problem(agent->node));
+	if (agent->is_stopping || !agent->service)
+		return;
+	service_machine_changed(agent->service);
+	agent_tell_status(agent);
+}
+
+static int agent_apply(const struct config *config, uint32_t *out_changed, void *context,
+		       struct err *err)
+{
+	struct agent *agent = context;
+	if (!agent->node)
+		return err_set(err, -ESHUTDOWN, "the agent is stopping");
+	return node_configure(agent->node, config, out_changed, err);
+}
+
+static void agent_reloaded(int result, uint32_t changed, const struct err *err, void *context)
+{
+	struct agent *agent = context;
+	(void)notify_ready(&agent->notify);
+}
+
+static void agent_on_hangup(void *context)
+{
+	struct agent *agent = context;
+	struct err err = {0};
+	if (agent->is_stopping)
+		return;
+	(void)notify_reloading(&agent->notify, loop_now_ns(agent->loop));
+	if (reload_start(agent->reload, agent_reloaded, agent, &err) == 0)
+		return;
+	log_write(agent->log, LOG_LEVEL_ERROR, NULL, "the configuration was not read again: %s",
+		  err.text);
+	(void)notify_ready(&agent->notify);
+}
+
+static void agent_on_terminate(void *context)
+{
+	agent_stop(context, "told to by a signal");
+}
+
+static void agent_on_look(void *context)
+{
+	struct agent *agent = context;
+	bool is_stuck = storage_busy_ns(agent->storage) >= SERVICE_STUCK_NS;
+	if (is_stuck != agent->storage_is_stuck)
+		log_write(agent->log, is_stuck ? LOG_LEVEL_ERROR : LOG_LEVEL_NOTICE, NULL, "%s",
+			  is_stuck ? service_storage_error(agent->service)
+				   : "the disk answers again");
+	agent->storage_is_stuck = is_stuck;
+	agent_tell_status(agent);
+	loop_timer_start(agent->look, AGENT_LOOK_NS);
+}
+
+/* A sign of life says that the loop turns, or this would not be called, and that the storage thread
+ * is not stuck in a write. */
+static void agent_on_watchdog(void *context)
+{
+	struct agent *agent = context;
+	if (storage_busy_ns(agent->storage) < SERVICE_STUCK_NS)
+		(void)notify_watchdog(&agent->notify);
+	loop_timer_start(agent->watchdog, agent->notify.watchdog_ns / 3);
+}
+
+static bool agent_has_jobs(const struct agent *agent)
+{
+	return queue_first(agent->queue) != NULL;
+}
+
+static void agent_on_idle(void *context)
+{
+	struct agent *agent = context;
+	uint64_t now_ns = loop_now_ns(agent->loop), limit_ns = agent->options->idle_exit_ns;
+	if (agent_has_jobs(agent) || service_is_busy(agent->service))
+		agent->busy_ns = now_ns;
+	if (service_last_call_ns(agent->service) > agent->busy_ns)
+		agent->busy_ns = service_last_call_ns(agent->service);
+	if (now_ns - agent->busy_ns >= limit_ns)
+		agent_stop(agent, "nothing was left to do");
+	else
+		loop_timer_start(agent->idle, limit_ns / AGENT_IDLE_PARTS);
+}
+
+/* --- its end --------------------------------------------------------------------------------- */
+
+static void agent_on_stopped(void *context)
+{
+	struct agent *agent = context;
+	loop_stop(agent->loop);
+}
+
+static void agent_stop(struct agent *agent, const char *why)
+{
+	if (agent->is_stopping)
+		return;
+	agent->is_stopping = true;
+	log_write(agent->log, LOG_LEVEL_NOTICE, NULL, "stopping: %s; jobs that run go on", why);
+	(void)notify_stopping(&agent->notify);
+	service_stop(agent->service, AGENT_STOP_NS, agent_on_stopped, agent);
+}
+
+/* Somebody may have put a socket of his own in the place meanwhile. */
+static void agent_remove_socket(const struct agent *agent)
+{
+	struct stat info;
+	const char *path = agent->options->paths.socket;
+	if (agent->socket_is.st_ino != 0 && lstat(path, &info) == 0 &&
+	    info.st_ino == agent->socket_is.st_ino && info.st_dev == agent->socket_is.st_dev)
+		(void)unlink(path);
+}
+
+static void agent_done(struct agent *agent)
+{
+	agent->is_stopping = true;
+	agent_remove_socket(agent);
+	agent->queue = queue_close(agent->queue);
+	jobgroup_remove(agent->jobgroup);
+	agent->node = node_free(agent->node);
+	agent->storage = storage_close(agent->storage);
+	agent->service = service_free(agent->service);
+	agent->reload = reload_free(agent->reload);
+	agent->on_terminate = loop_signal_free(agent->on_terminate);
+	agent->on_interrupt = loop_signal_free(agent->on_interrupt);
+	agent->on_hangup = loop_signal_free(agent->on_hangup);
+	agent->look = loop_timer_free(agent->look);
+	agent->watchdog = loop_timer_free(agent->watchdog);
+	agent->idle = loop_timer_free(agent->idle);
+	agent->children = child_set_free(agent->children);
+	agent->loop = loop_free(agent->loop);
+	notify_done(&agent->notify);
+	cleanup_close_fn(&agent->lock_fd);
+	agent->lock_fd = -1;
+}
+
+/* --- its beginning --------------------------------------------------------------------------- */
+
+/* One that is beside this program in a build, or where both were installed. */
+static int agent_find_supervisor(const struct agent *agent, char out[FILE_PATH_MAX],
+				 struct err *err)
+{
+	static const char *const beside[] = {"sluice-supervise", "../libexec/sluice-supervise",
+					     "../libexec/supervise/sluice-supervise",
+					     "../libexec/sluice/sluice-supervise"};
+	const char *named = agent->options->supervisor;
+	if (!named)
+		named = getenv("SLUICE_SUPERVISOR");
+	if (named && *named)
+		return file_path(out, err, "%s", named);
+	char program[FILE_PATH_MAX] = "";
+	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	char *slash = length > 0 ? strrchr(program, '/') : NULL;
+	for (size_t i = 0; slash && i < sizeof(beside) / sizeof(*beside); i++) {
+		*slash = '\0';
+		if (file_path(out, NULL, "%s/%s", program, beside[i]) == 0 && file_exists(out))
+			return 0;
+	}
+	if (file_exists(SLUICE_LIBEXEC_DIR "/sluice-supervise"))
+		return file_path(out, err, "%s", SLUICE_LIBEXEC_DIR "/sluice-supervise");
+	return err_set(err, -ENOPKG,
+		       "the program sluice-supervise is not found, neither beside this one nor in "
+		       "'%s': is sluice installed completely?",
+		       SLUICE_LIBEXEC_DIR);
+}
+
+static int agent_take_places(struct agent *agent, struct err *err)
+{
+	const struct agent_paths *paths = &agent->options->paths;
+	int result = agent_lock_check_socket(paths->socket, err);
+	if (result < 0)
+		return result;
+	agent->lock_fd = agent_lock_take(paths, err);
+	if (agent->lock_fd < 0)
+		return agent->lock_fd;
+	result = agent_lock_make_state(paths, err);
+	return result < 0 ? result : store_check_place(paths->state_dir, 0, err);
+}
+
+static int agent_start_loop(struct agent *agent, struct err *err)
+{
+	agent->loop = loop_new(LOOP_REAL, err);
+	if (agent->loop)
+		agent->children = child_set_new(agent->loop, CHILD_WATCH_AUTO, err);
+	if (agent->children)
+		agent->storage = storage_new(agent->loop, AGENT_STORAGE_QUEUE, err);
+	if (agent->storage)
+		agent->on_terminate =
+		    loop_signal_new(agent->loop, SIGTERM, agent_on_terminate, agent, err);
+	if (agent->on_terminate)
+		agent->on_interrupt =
+		    loop_signal_new(agent->loop, SIGINT, agent_on_terminate, agent, err);
+	if (agent->on_interrupt)
+		agent->on_hangup =
+		    loop_signal_new(agent->loop, SIGHUP, agent_on_hangup, agent, err);
+	if (agent->on_hangup)
+		agent->look = loop_timer_new(agent->loop, agent_on_look, agent, err);
+	if (agent->look)
+		agent->watchdog = loop_timer_new(agent->loop, agent_on_watchdog, agent, err);
+	if (agent->watchdog)
+		agent->idle = loop_timer_new(agent->loop, agent_on_idle, agent, err);
+	return agent->idle ? 0 : err->code < 0 ? err->code : -ENOMEM;
+}
+
+static int agent_open_machine(struct agent *agent, struct err *err)
+{
+	const struct reload_options reload = {
+	    .storage = agent->storage,
+	    .log = agent->log,
+	    .given = agent->options->config,
+	    .apply = agent_apply,
+	    .context = agent,
+	};
+	int result = reload_new(&reload, &agent->reload, err);
+	if (result < 0)
+		return result;
+	const struct node_options node = {
+	    .loop = agent->loop,
+	    .log = agent->log,
+	    .config = reload_state(agent->reload)->config,
+	    .period_ns = agent->options->probe_period_ns,
+	    .kernel_log = agent->options->paths.is_system,
+	    .changed = agent_on_machine,
+	    .context = agent,
+	};
+	return node_new(&node, &agent->node, err);
+}
+
+static int agent_open_queue(struct agent *agent, struct err *err)
+{
+	char supervisor[FILE_PATH_MAX];
+	const char *sim_state = getenv("SLUICE_SIM_STATE");
+	int result = agent_find_supervisor(agent, supervisor, err);
+	if (result < 0)
+		return result;
+	struct err why = {0};
+	if (jobgroup_make(agent->options->paths.state_dir, agent->options->paths.is_system, NULL,
+			  agent->jobgroup, &why) < 0)
+		log_write(agent->log, LOG_LEVEL_INFO, NULL, "jobs get no cgroup of their own: %s",
+			  why.text);
+	const struct queue_options queue = {
+	    .loop = agent->loop,
+	    .storage = agent->storage,
+	    .children = agent->children,
+	    .log = agent->log,
+	    .state_dir = agent->options->paths.state_dir,
+	    .runtime_dir = agent->options->paths.runtime_dir,
+	    .sim_state = sim_state && *sim_state ? sim_state : NULL,
+	    .supervisor = supervisor,
+	    .cgroup_root = agent->jobgroup[0] ? agent->jobgroup : NULL,
+	    .changed = agent_on_jobs,
+	    .context = agent,
+	};
+	result = queue_open(&queue, &agent->queue, err);
+	if (result == 0)
+		agent_on_machine(agent);
+	return result;
+}
+
+static int agent_open_socket(struct agent *agent, struct err *err)
+{
+	const struct agent_paths *paths = &agent->options->paths;
+	struct timespec now;
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	const struct service_options service = {
+	    .loop = agent->loop,
+	    .storage = agent->storage,
+	    .children = agent->children,
+	    .log = agent->log,
+	    .paths = paths,
+	    .node = agent->node,
+	    .reload = agent->reload,
+	    .queue = agent->queue,
+	    .started_unix_ns = (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec,
+	};
+	/* Everybody may ask root's agent; what each may do, his user id on the socket decides. */
+	int fd = wire_listen_unix(paths->socket, paths->is_system ? 0666 : 0600, err);
+	if (fd == -EADDRINUSE)
+		return err_set(err, -EBUSY, "another agent listens on '%s'", paths->socket);
+	if (fd < 0)
+		return fd;
+	if (lstat(paths->socket, &agent->socket_is) < 0)
+		agent->socket_is.st_ino = 0;
+	return service_new(&service, fd, &agent->service, err);
+}
+
+static void agent_ready(struct agent *agent)
+{
+	const struct agent_paths *paths = &agent->options->paths;
+	log_write(
+	    agent->log, LOG_LEVEL_NOTICE, NULL, "serving on '%s', state in '%s', configuration %s",
+	    paths->socket, paths->state_dir,
+	    *reload_state(agent->reload)->path ? reload_state(agent->reload)->path : "built in");
+	(void)notify_ready(&agent->notify);
+	agent_tell_status(agent);
+	if (agent->options->ready_fd >= 0) {
+		(void)!write(agent->options->ready_fd, "1", 1); /* who waits sees the end, too */
+		(void)close(agent->options->ready_fd);
+	}
+	agent->busy_ns = loop_now_ns(agent->loop);
+	loop_timer_start(agent->look, AGENT_LOOK_NS);
+	if (agent->notify.watchdog_ns > 0)
+		agent_on_watchdog(agent);
+	if (agent->options->idle_exit_ns > 0)
+		loop_timer_start(agent->idle, agent->options->idle_exit_ns / AGENT_IDLE_PARTS);
+}
+
+static int agent_open(struct agent *agent, struct err *err)
+{
+	struct err ignored = {0};
+	if (notify_take_environment(&agent->notify, &ignored) < 0)
+		log_write(agent->log, LOG_LEVEL_WARNING, NULL, "%s", ignored.text);
+	int result = agent_take_places(agent, err);
+	if (result == 0)
+		result = agent_start_loop(agent, err);
+	if (result == 0)
+		result = agent_open_machine(agent, err);
+	if (result == 0)
+		result = agent_open_queue(agent, err);
+	if (result == 0)
+		result = agent_open_socket(agent, err);
+	return result;
+}
+
+/* One heap for both threads, and what is free goes back to the system: a small service stays small
+ * after a large answer. */
+static void agent_tune_memory(void)
+{
+	(void)mallopt(M_ARENA_MAX, 1);
+	(void)mallopt(M_TRIM_THRESHOLD, 128 << 10);
+	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+}
+
+int agent_run(const struct agent_options *options, struct err *err)
+{
+	struct agent agent = {
+	    .options = options, .log = options->log, .lock_fd = -1, .notify = NOTIFY_NONE};
+	agent_tune_memory();
+	(void)umask(022);
+	(void)signal(SIGPIPE, SIG_IGN);
+	int result = agent_open(&agent, err);
+	if (result == 0) {
+		agent_ready(&agent);
+		result = loop_run(agent.loop, err);
+	}
+	agent_done(&agent);
+	return result;
+}

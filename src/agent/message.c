@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/message.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "doors/queue/job.h"
+#include "doors/queue/queue.h"
+#include "doors/queue/schedule.h"
+#include "doors/queue/spec.h"
+#include "hardware/gpu.h"
+#include "hardware/snapshot.h"
+#include "wire/arena.h"
+
+enum message_limits {
+	MESSAGE_SLOT_BITS = 64,
+};
+
+static int message_no_memory(struct err *err)
+{
+	return err_set(err, -ENOMEM, "out of memory for the answer");
+}
+
+static char *message_text(struct arena *arena, const char *text)
+{
+	return arena_copy_valid(arena, text ? text : "");
+}
+
+bool message_view_owns(const struct message_view *view, uid_t uid)
+{
+	return view->is_admin || view->viewer == uid;
+}
+
+/* --- a job ----------------------------------------------------------------------------------- */
+
+static const Sluice__V1__JobState message_states[] = {
+    [JOB_PENDING] = SLUICE__V1__JOB_STATE__PENDING,
+    [JOB_STARTING] = SLUICE__V1__JOB_STATE__STARTING,
+    [JOB_RUNNING] = SLUICE__V1__JOB_STATE__RUNNING,
+    [JOB_STOPPING] = SLUICE__V1__JOB_STATE__STOPPING,
+    [JOB_SUCCEEDED] = SLUICE__V1__JOB_STATE__SUCCEEDED,
+    [JOB_FAILED] = SLUICE__V1__JOB_STATE__FAILED,
+    [JOB_CANCELLED] = SLUICE__V1__JOB_STATE__CANCELLED,
+};
+
+Sluice__V1__JobState message_from_state(enum job_state state)
+{
+	return message_states[state];
+}
+
+int message_to_state(Sluice__V1__JobState message, enum job_state *out)
+{
+	for (size_t i = 0; i < array_length(message_states); i++) {
+		if (message_states[i] == message) {
+			*out = (enum job_state)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static bool message_slot_is_set(const uint64_t *slots, uint32_t slot)
+{
+	return slots[slot / MESSAGE_SLOT_BITS] >> (slot % MESSAGE_SLOT_BITS) & 1;
+}
+
+static Sluice__V1__Grant *message_grant(const struct launch_grant *grant, struct arena *arena)
+{
+	Sluice__V1__Grant *out = arena_alloc(arena, sizeof(*out));
+	if (!out)
+		return NULL;
+	sluice__v1__grant__init(out);
+	out->uuid = message_text(arena, grant->uuid);
+	out->label = message_text(arena, grant->label);
+	out->index = grant->index;
+	out->slot_count = grant->slot_count;
+	uint32_t slots =
+	    grant->slot_count < LAUNCH_SLOTS_MAX ? grant->slot_count : LAUNCH_SLOTS_MAX;
+	uint32_t held = 0;
+	for (uint32_t i = 0; i < slots; i++)
+		held += message_slot_is_set(grant->slots, i);
+	out->slots = arena_alloc(arena, (held + 1) * sizeof(*out->slots));
+	if (!out->uuid || !out->label || !out->slots)
+		return NULL;
+	for (uint32_t i = 0; i < slots; i++) {
+		if (message_slot_is_set(grant->slots, i))
+			out->slots[out->n_slots++] = i;
+	}
+	return out;
+}
+
+static bool message_observations(const struct queue_attempt *attempt, struct arena *arena,
+				 Sluice__V1__Attempt *out)
+{
+	out->observed = arena_alloc(arena, (attempt->observed_count + 1) * sizeof(void *));
+	for (size_t i = 0; out->observed && i < attempt->observed_count; i++) {
+		const struct queue_observation *from = &attempt->observed[i];
+		Sluice__V1__Observation *seen = arena_alloc(arena, sizeof(*seen));
+		if (!seen)
+			return false;
+		sluice__v1__observation__init(seen);
+		seen->pid = (uint32_t)from->pid;
+		seen->uuid = message_text(arena, from->uuid);
+		seen->first_unix_ns = from->first_unix_ns;
+		seen->last_unix_ns = from->last_unix_ns;
+		if (!seen->uuid)
+			return false;
+		out->observed[out->n_observed++] = seen;
+	}
+	return out->observed != NULL;
+}
+
+static bool message_attempt_details(const struct message_view *view, const struct job *job,
+				    const struct queue_attempt *attempt, struct arena *arena,
+				    Sluice__V1__Attempt *out)
+{
+	out->stdout_path = arena_printf(arena, "%s/j/%" PRIu64 "/out.%" PRIu32, view->state_dir,
+					job->id, job->attempt);
+	out->stderr_path = arena_printf(arena, "%s/j/%" PRIu64 "/err.%" PRIu32, view->state_dir,
+					job->id, job->attempt);
+	if (!out->stdout_path || !out->stderr_path)
+		return false;
+	if (!attempt)
+		return true;
+	out->pid = (uint32_t)attempt->pid;
+	out->supervisor_pid = (uint32_t)attempt->supervisor_pid;
+	out->cgroup = message_text(arena, attempt->cgroup);
+	return out->cgroup && message_observations(attempt, arena, out);
+}
+
+static bool message_attempt(const struct message_view *view, const struct job *job,
+			    const struct queue_attempt *attempt, struct arena *arena,
+			    Sluice__V1__Attempt *out)
+{
+	sluice__v1__attempt__init(out);
+	out->number = job->attempt;
+	out->started_unix_ns = job->started_unix_ns;
+	out->ended_unix_ns = job->ended_unix_ns;
+	out->killed_leftovers = job->killed_leftovers;
+	if (attempt) {
+		out->isolation = message_text(arena, attempt->isolation);
+		out->isolation_reason = message_text(arena, attempt->isolation_reason);
+		out->grants = arena_alloc(arena, (attempt->grant_count + 1) * sizeof(void *));
+		if (!out->isolation || !out->isolation_reason || !out->grants)
+			return false;
+		for (size_t i = 0; i < attempt->grant_count; i++) {
+			out->grants[i] = message_grant(&attempt->grants[i], arena);
+			if (!out->grants[i])
+				return false;
+			out->n_grants++;
+		}
+	}
+	return !view->details || !message_view_owns(view, job->uid) ||
+	       message_attempt_details(view, job, attempt, arena, out);
+}
+
+int message_add_command(const struct spec *spec, struct arena *arena, Sluice__V1__Job *out,
+			struct err *err)
+{
+	out->argv = arena_alloc(arena, (spec->argc + 1) * sizeof(*out->argv));
+	if (!out->argv)
+		return message_no_memory(err);
+	for (size_t i = 0; i < spec->argc; i++) {
+		size_t length = strlen(spec->argv[i]);
+		out->argv[i].data = arena_copy(arena, spec->argv[i], length + 1);
+		out->argv[i].len = length;
+		if (!out->argv[i].data)
+			return message_no_memory(err);
+		out->n_argv++;
+	}
+	size_t length = strlen(spec->directory);
+	out->directory.data = arena_copy(arena, spec->directory, length + 1);
+	out->directory.len = length;
+	return out->directory.data ? 0 : message_no_memory(err);
+}
+
+int message_from_job(const struct message_view *view, const struct job *job, const char *user,
+		     const struct queue_attempt *attempt, struct arena *arena, Sluice__V1__Job *out,
+		     struct err *err)
+{
+	bool owns = message_view_owns(view, job->uid);
+	sluice__v1__job__init(out);
+	out->id = job->id;
+	out->uid = (uint32_t)job->uid;
+	out->state = message_from_state(job->state);
+	out->gpus = job->gpus;
+	out->share_numerator = job->share_numerator;
+	out->share_denominator = job->share_denominator;
+	out->submitted_unix_ns = job->submitted_unix_ns;
+	out->has_exit = job->has_exit;
+	out->exit_code = job->exit_code;
+	out->signal = job->signal;
+	out->simulated = job->simulated;
+	/* The name is often the command's. */
+	out->name = message_text(arena, owns ? job->name : "");
+	out->user = message_text(arena, user);
+	out->reason = message_text(arena, job_reason_to_string(job->reason));
+	out->reason_text = message_text(arena, job->reason_text);
+	if (!out->name || !out->user || !out->reason || !out->reason_text)
+		return message_no_memory(err);
+	if (job->attempt > 0) {
+		out->attempt = arena_alloc(arena, sizeof(*out->attempt));
+		if (!out->attempt || !message_attempt(view, job, attempt, arena, out->attempt))
+			return message_no_memory(err);
+	}
+	return 0;
+}
+
+/* --- what to run ----------------------------------------------------------------------------- */
+
+static int message_strings(const ProtobufCBinaryData *from, size_t count, const char *what,
+			   char ***out, size_t *out_count, struct err *err)
+{
+	if (count > SPEC_STRINGS_MAX)
+		return err_set(err, -E2BIG, "%zu %ss are too many: at most %d are possible", count,
+			       what, SPEC_STRINGS_MAX);
+	*out = calloc(count + 1, sizeof(**out));
+	if (!*out)
+		return message_no_memory(err);
+	for (size_t i = 0; i < count; i++) {
+		if (from[i].len > 0 && memchr(from[i].data, '\0', from[i].len))
+			return err_set(err, -EINVAL, "%s %zu has a NUL byte in it", what, i);
+		(*out)[i] = strndup(from[i].len > 0 ? (const char *)from[i].data : "", from[i].len);
+		if (!(*out)[i])
+			return message_no_memory(err);
+		(*out_count)++;
+	}
+	return 0;
+}
+
+static int message_caller_groups(const struct message_caller *caller, struct spec *out,
+				 struct err *err)
+{
+	if (caller->group_count > SPEC_GROUPS_MAX)
+		return err_set(err, -E2BIG, "you are in %zu groups: at most %d are possible",
+			       caller->group_count, SPEC_GROUPS_MAX);
+	out->uid = caller->uid;
+	out->gid = caller->gid;
+	out->groups = calloc(caller->group_count + 1, sizeof(*out->groups));
+	if (!out->groups)
+		return message_no_memory(err);
+	for (size_t i = 0; i < caller->group_count; i++)
+		out->groups[i] = caller->groups[i];
+	out->group_count = caller->group_count;
+	return 0;
+}
+
+static int message_limits(const Sluice__V1__JobSpec *message, struct spec *out, struct err *err)
+{
+	if (message->n_limits > SPEC_LIMITS_MAX)
+		return err_set(err, -E2BIG, "%zu resource limits are too many: there are %d",
+			       message->n_limits, SPEC_LIMITS_MAX);
+	for (size_t i = 0; i < message->n_limits; i++) {
+		const Sluice__V1__Limit *limit = message->limits[i];
+		out->limits[out->limit_count++] = (struct spec_limit){
+		    .resource = limit->resource, .soft = limit->soft, .hard = limit->hard};
+	}
+	return 0;
+}
+
+static int message_copy_text(const char *what, const void *from, size_t length, char *out,
+			     size_t size, struct err *err)
+{
+	if (length >= size)
+		return err_set(err, -E2BIG, "the %s is longer than %zu bytes", what, size - 1);
+	if (length > 0 && memchr(from, '\0', length))
+		return err_set(err, -EINVAL, "the %s has a NUL byte in it", what);
+	if (length > 0)
+		memcpy(out, from, length);
+	out[length] = '\0';
+	return 0;
+}
+
+static int message_fill_spec(const Sluice__V1__JobSpec *message,
+			     const struct message_caller *caller, struct spec *out, struct err *err)
+{
+	if (message->umask > 0777)
+		return err_set(err, -EINVAL, "the umask 0%o is none", message->umask);
+	out->umask = (mode_t)message->umask;
+	out->gpus = message->gpus;
+	out->share_numerator = message->share_numerator;
+	out->share_denominator = message->share_denominator;
+	out->grace_ns = message->grace_ns;
+	out->deadline_ns = message->deadline_ns;
+	out->ignore_outsiders = message->ignore_outsiders;
+	out->gpus_if_any = message->gpus_if_any;
+	int result = message_caller_groups(caller, out, err);
+	if (result == 0)
+		result = message_copy_text("name", message->name, strlen(message->name), out->name,
+					   sizeof(out->name), err);
+	if (result == 0)
+		result =
+		    message_copy_text("list of GPUs", message->gpu_ids, strlen(message->gpu_ids),
+				      out->ids, sizeof(out->ids), err);
+	if (result == 0)
+		result = message_copy_text("directory's name", message->directory.data,
+					   message->directory.len, out->directory,
+					   sizeof(out->directory), err);
+	if (result == 0)
+		result = message_strings(message->argv, message->n_argv, "argument", &out->argv,
+					 &out->argc, err);
+	if (result == 0)
+		result = message_strings(message->environment, message->n_environment, "variable",
+					 &out->environment, &out->environment_count, err);
+	return result < 0 ? result : message_limits(message, out, err);
+}
+
+int message_to_spec(const Sluice__V1__JobSpec *message, const struct message_caller *caller,
+		    struct spec *out, struct err *err)
+{
+	spec_init(out);
+	int result = message_fill_spec(message, caller, out, err);
+	if (result < 0) {
+		spec_done(out);
+		spec_init(out);
+	}
+	return result;
+}
+
+/* --- GPUs ------------------------------------------------------------------------------------ */
+
+static void message_slots(const struct schedule_machine *queue, Sluice__V1__Gpu *out)
+{
+	const struct schedule_device *device =
+	    queue ? schedule_machine_find(queue, out->uuid) : NULL;
+	if (!device)
+		return;
+	out->slot_count = device->slot_count;
+	out->slots_used = device->used_whole ? device->slot_count : device->used_count;
+}
+
+static int64_t message_value(const struct snapshot_gpu *gpu, uint32_t value)
+{
+	int64_t number;
+	return snapshot_get(gpu, value, &number) ? number : -1;
+}
+
+static uint64_t message_bytes(uint64_t bytes)
+{
+	return bytes == SNAPSHOT_U64_ABSENT ? 0 : bytes;
+}
+
+static bool message_gpu(const struct snapshot_gpu *from, const struct schedule_machine *queue,
+			struct arena *arena, Sluice__V1__Gpu *out)
+{
+	sluice__v1__gpu__init(out);
+	out->uuid = message_text(arena, from->uuid);
+	out->label = arena_printf(arena, "GPU %" PRIu32, from->index);
+	out->index = from->index;
+	out->name = message_text(arena, from->name);
+	out->state = message_text(arena, gpu_state_to_string(from->state));
+	out->state_reason = message_text(arena, from->reason);
+	int64_t used = message_value(from, SNAPSHOT_MEMORY_USED);
+	int64_t total = message_value(from, SNAPSHOT_MEMORY_TOTAL);
+	out->memory_used_bytes = used < 0 ? 0 : (uint64_t)used;
+	out->memory_total_bytes = total < 0 ? 0 : (uint64_t)total;
+	out->utilization_percent = (int32_t)message_value(from, SNAPSHOT_UTIL_GPU);
+	out->temperature_celsius = (int32_t)message_value(from, SNAPSHOT_TEMPERATURE);
+	out->power_milliwatt = message_value(from, SNAPSHOT_POWER);
+	out->power_limit_milliwatt = message_value(from, SNAPSHOT_POWER_LIMIT);
+	if (!out->uuid || !out->label || !out->name || !out->state || !out->state_reason)
+		return false;
+	message_slots(queue, out);
+	return true;
+}
+
+static bool message_mig(const struct snapshot_gpu *parent, const struct snapshot_mig *from,
+			const struct inventory *inventory, const struct schedule_machine *queue,
+			struct arena *arena, Sluice__V1__Gpu *out)
+{
+	const struct mig_device *known =
+	    inventory ? inventory_find_mig(inventory, from->uuid) : NULL;
+	sluice__v1__gpu__init(out);
+	out->is_mig = true;
+	out->uuid = message_text(arena, from->uuid);
+	out->label =
+	    known ? arena_printf(arena, "MIG %" PRIu32 ":%" PRIu32, parent->index, known->index)
+		  : arena_printf(arena, "MIG of GPU %" PRIu32, parent->index);
+	out->index = parent->index;
+	out->name = message_text(arena, from->profile);
+	out->state = message_text(arena, gpu_state_to_string(parent->state));
+	out->state_reason = message_text(arena, parent->reason);
+	out->memory_used_bytes = message_bytes(from->memory_used);
+	out->memory_total_bytes = message_bytes(from->memory_total);
+	out->utilization_percent = -1;
+	out->temperature_celsius = -1;
+	out->power_milliwatt = -1;
+	out->power_limit_milliwatt = -1;
+	if (!out->uuid || !out->label || !out->name || !out->state || !out->state_reason)
+		return false;
+	message_slots(queue, out);
+	return true;
+}
+
+int message_from_gpus(const struct snapshot *snapshot, const struct inventory *inventory,
+		      const struct schedule_machine *queue, struct arena *arena,
+		      Sluice__V1__Gpu ***out, size_t *out_count, struct err *err)
+{
+	size_t total = 0, count = 0;
+	for (uint32_t i = 0; i < snapshot->gpu_count; i++)
+		total += 1 + snapshot->gpu[i].mig_count;
+	Sluice__V1__Gpu **list = arena_alloc(arena, (total + 1) * sizeof(*list));
+	Sluice__V1__Gpu *gpus = arena_alloc(arena, (total + 1) * sizeof(*gpus));
+	if (!list || !gpus)
+		return message_no_memory(err);
+	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
+		const struct snapshot_gpu *gpu = &snapshot->gpu[i];
+		list[count] = &gpus[count];
+		if (!message_gpu(gpu, queue, arena, list[count++]))
+			return message_no_memory(err);
+		for (uint32_t k = 0; k < gpu->mig_count; k++) {
+			list[count] = &gpus[count];
+			if (!message_mig(gpu, &gpu->mig[k], inventory, queue, arena, list[count++]))
+				return message_no_memory(err);
+		}
+	}
+	*out = list;
+	*out_count = count;
+	return 0;
+}
+
+/* --- errors ---------------------------------------------------------------------------------- */
+
+enum wire_status message_status(int code)
+{
+	switch (code) {
+	case -E2BIG:
+		return WIRE_INVALID_ARGUMENT;
+	case -ERANGE: /* more than this machine has */
+		return WIRE_FAILED_PRECONDITION;
+	case -EDQUOT: /* the queue's own limits, not the disk's */
+		return WIRE_RESOURCE_EXHAUSTED;
+	case -EIO:
+		return WIRE_ABORTED;
+	default:
+		return wire_status_from_errno(code);
+	}
+}

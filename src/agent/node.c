@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/node.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "hardware/pci.h"
+#include "hardware/snapshot.h"
+#include "policy/policy.h"
+#include "probe/client.h"
+
+struct node {
+	struct node_options options;
+	const struct config *config; /* borrowed */
+	struct probe_client *client; /* owned; NULL: none could be started */
+	struct loop_fd *watch;	     /* owned; of the client */
+	struct loop_timer *silence;  /* owned; runs out when no sample comes */
+	struct loop_timer *restart;  /* owned; runs while there is no client */
+	struct policy *policy;	     /* owned */
+	bool has_driver;	     /* an inventory came, and nothing since that voids it */
+	bool is_known;
+	char driver_problem[NODE_PROBLEM_MAX];
+	char policy_problem[NODE_PROBLEM_MAX];
+};
+
+static void node_start_probe(struct node *node);
+
+/* --- policy ---------------------------------------------------------------------------------- */
+
+static int node_make_policy(const struct node *node, const struct config *config,
+			    struct policy **out, struct err *err)
+{
+	char plugins[FILE_PATH_MAX];
+	*out = NULL;
+	if (!node->has_driver)
+		return 0;
+	int result = file_path(plugins, err, "%s/var/lib/kubelet/device-plugins", pci_root());
+	if (result < 0)
+		return result;
+	const struct policy_surroundings surroundings = {
+	    .has_kubelet = file_exists(plugins),
+	    .visible_devices = getenv("NVIDIA_VISIBLE_DEVICES"),
+	};
+	return policy_make(probe_client_inventory(node->client), config, &surroundings, out, err);
+}
+
+static void node_tell_resource(enum policy_change change, const struct policy_resource *resource,
+			       void *context)
+{
+	const struct node *node = context;
+	log_write(node->options.log, LOG_LEVEL_INFO, NULL,
+		  "resource %s of the %s: %s (%" PRIu32 " units)", resource->name,
+		  policy_door_to_string(resource->door), policy_change_to_string(change),
+		  resource->count);
+}
+
+/* Puts `policy` (given) in place of the one that was. Returns how many resources differ. */
+static uint32_t node_take_policy(struct node *node, struct policy *policy)
+{
+	uint32_t changed = (uint32_t)policy_compare(node->policy, policy, node_tell_resource, node);
+	(void)policy_free(node->policy);
+	node->policy = policy;
+	(void)snprintf(node->policy_problem, sizeof(node->policy_problem), "%s",
+		       policy ? policy->problem : "");
+	return changed;
+}
+
+static void node_renew_policy(struct node *node)
+{
+	struct policy *policy;
+	struct err err = {0};
+	int result = node_make_policy(node, node->config, &policy, &err);
+	(void)node_take_policy(node, policy);
+	if (result == 0)
+		return;
+	log_write(node->options.log, LOG_LEVEL_ERROR, NULL,
+		  "no GPU is handed out: the configuration does not fit this machine: %s",
+		  err.text);
+	(void)snprintf(node->policy_problem, sizeof(node->policy_problem), "%.*s",
+		       NODE_PROBLEM_MAX - 1, err.text);
+}
+
+int node_configure(struct node *node, const struct config *config, uint32_t *out_changed,
+		   struct err *err)
+{
+	struct policy *policy;
+	int result = node_make_policy(node, config, &policy, err);
+	if (result < 0)
+		return result;
+	node->config = config;
+	*out_changed = node_take_policy(node, policy);
+	node->options.changed(node->options.context);
+	return 0;
+}
+
+/* --- what the probe says --------------------------------------------------------------------- */
+
+static void node_driver_is_gone(struct node *node, const char *why)
+{
+	node->has_driver = false;
+	node->is_known = true;
+	(void)snprintf(node->driver_problem, sizeof(node->driver_problem), "%.*s",
+		       NODE_PROBLEM_MAX - 1, why);
+	(void)node_take_policy(node, NULL);
+}
+
+static void node_inventory_came(struct node *node)
+{
+	if (!node->has_driver) {
+		const struct inventory *inventory = probe_client_inventory(node->client);
+		log_write(node->options.log, LOG_LEVEL_INFO, NULL, "%" PRIu32 "%s GPU%s, driver %s",
+			  inventory->gpu_count, inventory->simulated ? " simulated" : "",
+			  inventory->gpu_count == 1 ? "" : "s", inventory->driver_version);
+	}
+	node->has_driver = true;
+	node->is_known = true;
+	node->driver_problem[0] = '\0';
+	node_renew_policy(node);
+}
+
+static enum log_level node_level_of(uint32_t kind)
+{
+	switch (kind) {
+	case PROBE_EVENT_DRIVER_DOWN:
+	case PROBE_EVENT_GPU_REMOVED:
+	case PROBE_EVENT_GPU_STATE:
+	case PROBE_EVENT_XID:
+	case PROBE_EVENT_HUNG:
+		return LOG_LEVEL_WARNING;
+	case PROBE_EVENT_GPU_ADDED:
+	case PROBE_EVENT_MIG_CHANGED:
+	case PROBE_EVENT_DRIVER_RESTART:
+	case PROBE_EVENT_REPLACED:
+	case PROBE_EVENT_GPU_RESET:
+		return LOG_LEVEL_NOTICE;
+	default:
+		return LOG_LEVEL_DEBUG;
+	}
+}
+
+static void node_log_event(const struct node *node, const struct probe_event *event)
+{
+	const struct log_field fields[] = {
+	    {"GPU_UUID", event->uuid[0] ? event->uuid : NULL},
+	    {"EVENT", probe_event_kind_to_string(event->kind)},
+	    {NULL, NULL},
+	};
+	enum log_level level = event->history ? LOG_LEVEL_DEBUG : node_level_of(event->kind);
+	char code[24] = "";
+	if (event->kind == PROBE_EVENT_XID)
+		(void)snprintf(code, sizeof(code), " %" PRIu64, event->data);
+	log_write(node->options.log, level, fields, "%s%s%s%s%s%s",
+		  probe_event_kind_to_string(event->kind), code, event->uuid[0] ? " of " : "",
+		  event->uuid, event->text[0] ? ": " : "", event->text);
+}
+
+/* True when something is new for others. */
+static bool node_take_event(struct node *node, const struct probe_event *event)
+{
+	switch (event->kind) {
+	case PROBE_EVENT_SNAPSHOT:
+		loop_timer_start(node->silence, NODE_SILENCE_NS);
+		if (!node->has_driver && probe_client_inventory(node->client))
+			node_inventory_came(node); /* it was only slow, or all of us slept */
+		return true;
+	case PROBE_EVENT_INVENTORY:
+		loop_timer_start(node->silence, NODE_SILENCE_NS);
+		node_inventory_came(node);
+		return true;
+	case PROBE_EVENT_DRIVER_DOWN:
+		/* It is tried again and again; said once. */
+		if (node->has_driver || !node->is_known ||
+		    strncmp(node->driver_problem, event->text, NODE_PROBLEM_MAX - 1) != 0)
+			node_log_event(node, event);
+		node_driver_is_gone(node, event->text);
+		loop_timer_stop(node->silence);
+		return true;
+	case PROBE_EVENT_HUNG:
+		node_log_event(node, event);
+		if (event->uuid[0])
+			node_renew_policy(node); /* the client has marked the GPU */
+		return true;
+	default:
+		node_log_event(node, event);
+		return false;
+	}
+}
+
+static void node_stop_probe(struct node *node)
+{
+	node->watch = loop_fd_free(node->watch);
+	node->client = probe_client_stop(node->client);
+	node->has_driver = false;
+	loop_timer_stop(node->silence);
+}
+
+static void node_on_probe(int fd, unsigned events, void *context)
+{
+	struct node *node = context;
+	bool is_new = false;
+	struct probe_event event;
+	struct err err = {0};
+	int result;
+	while ((result = probe_client_next(node->client, &event, &err)) > 0)
+		is_new |= node_take_event(node, &event);
+	if (result < 0) {
+		log_write(node->options.log, LOG_LEVEL_ERROR, NULL,
+			  "the GPUs cannot be watched: %s", err.text);
+		node_stop_probe(node);
+		node_driver_is_gone(node, err.text);
+		loop_timer_start(node->restart, NODE_RESTART_NS);
+		is_new = true;
+	}
+	if (is_new)
+		node->options.changed(node->options.context);
+}
+
+/* --- its life -------------------------------------------------------------------------------- */
+
+static void node_on_silence(void *context)
+{
+	struct node *node = context;
+	char text[NODE_PROBLEM_MAX];
+	(void)snprintf(text, sizeof(text), "the driver has not answered for %" PRIu64 " s",
+		       NODE_SILENCE_NS / 1000000000);
+	log_write(node->options.log, LOG_LEVEL_ERROR, NULL, "%s", text);
+	node_driver_is_gone(node, text);
+	node->options.changed(node->options.context);
+}
+
+static void node_on_restart(void *context)
+{
+	struct node *node = context;
+	node_start_probe(node);
+	node->options.changed(node->options.context);
+}
+
+static void node_start_probe(struct node *node)
+{
+	const struct probe_options options = {
+	    .program = node->options.program,
+	    .period_ns = node->options.period_ns,
+	    .kernel_log = node->options.kernel_log,
+	};
+	struct err err = {0};
+	int result = probe_client_start(&options, &node->client, &err);
+	if (result == 0) {
+		node->watch = loop_fd_new(node->options.loop, probe_client_fd(node->client),
+					  LOOP_READ, node_on_probe, node, &err);
+		if (node->watch)
+			loop_timer_start(node->silence, NODE_SILENCE_NS);
+		else
+			node_stop_probe(node);
+	}
+	if (!node->client) {
+		log_write(node->options.log, LOG_LEVEL_ERROR, NULL,
+			  "the GPUs cannot be watched: %s", err.text);
+		node_driver_is_gone(node, err.text);
+		loop_timer_start(node->restart, NODE_RESTART_NS);
+	}
+}
+
+int node_new(const struct node_options *options, struct node **out, struct err *err)
+{
+	struct node *node = calloc(1, sizeof(*node));
+	if (!node)
+		return err_set(err, -ENOMEM, "out of memory for watching the GPUs");
+	node->options = *options;
+	node->config = options->config;
+	(void)snprintf(node->driver_problem, sizeof(node->driver_problem),
+		       "the driver has not been asked yet");
+	node->silence = loop_timer_new(options->loop, node_on_silence, node, err);
+	if (node->silence)
+		node->restart = loop_timer_new(options->loop, node_on_restart, node, err);
+	if (!node->restart) {
+		(void)node_free(node);
+		return -ENOMEM;
+	}
+	node_start_probe(node);
+	*out = node;
+	return 0;
+}
+
+struct node *node_free(struct node *node)
+{
+	if (!node)
+		return NULL;
+	if (node->silence)
+		node_stop_probe(node);
+	(void)loop_timer_free(node->silence);
+	(void)loop_timer_free(node->restart);
+	(void)policy_free(node->policy);
+	free(node);
+	return NULL;
+}
+
+const struct inventory *node_inventory(const struct node *node)
+{
+	return node->has_driver ? probe_client_inventory(node->client) : NULL;
+}
+
+const struct snapshot *node_snapshot(const struct node *node)
+{
+	return node->has_driver ? probe_client_snapshot(node->client) : NULL;
+}
+
+const struct policy *node_policy(const struct node *node)
+{
+	return node->policy;
+}
+
+const char *node_problem(const struct node *node)
+{
+	return node->has_driver ? node->policy_problem : node->driver_problem;
+}
+
+bool node_is_known(const struct node *node)
+{
+	return node->is_known;
+}
+
+pid_t node_probe_pid(const struct node *node)
+{
+	return node->client ? probe_client_pid(node->client) : -1;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The machine as the agent sees it: what the probe says, and what of it the configuration hands
+ * out. Keeps a probe running, whatever becomes of it. Never waits for a driver. Knows nothing of
+ * jobs or of sockets to clients. All of it belongs to the loop's thread.
+ */
+#ifndef SLUICE_AGENT_NODE_H
+#define SLUICE_AGENT_NODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct config;
+struct err;
+struct inventory;
+struct log;
+struct loop;
+struct node;
+struct policy;
+struct snapshot;
+
+#define NODE_SILENCE_NS UINT64_C(30000000000) /* without a sample: the driver does not answer */
+#define NODE_RESTART_NS                                                                            \
+	UINT64_C(60000000000) /* until a probe that cannot be started is tried again */
+
+enum node_limits {
+	NODE_PROBLEM_MAX = 256, /* bytes of a sentence */
+};
+
+struct node_options {
+	struct loop *loop;	     /* borrowed */
+	struct log *log;	     /* borrowed; may be NULL */
+	const char *program;	     /* the sluice binary; NULL: the running one */
+	const struct config *config; /* borrowed until node_configure() names another */
+	uint64_t period_ns;	     /* between samples; 0: the probe's default */
+	bool kernel_log;	     /* XIDs from the kernel log, where it can be read */
+	/* Something is new: inventory, sample, policy or problem. What the functions below
+	 * returned before is gone. */
+	void (*changed)(void *context);
+	void *context;
+};
+
+/* Starts the probe; what it finds comes later. -ENOMEM; a probe that cannot be started is a problem
+ * of the machine and no error here. */
+int node_new(const struct node_options *options, struct node **out, struct err *err);
+/* Ends the probe. NULL is fine; returns NULL. */
+struct node *node_free(struct node *node);
+
+/*
+ * What there is. NULL: there is no such thing now, and node_problem() says why. Borrowed: valid
+ * until changed() or node_configure().
+ */
+const struct inventory *node_inventory(const struct node *node);
+const struct snapshot *node_snapshot(const struct node *node);
+const struct policy *node_policy(const struct node *node);
+/* Why no GPU is handed out: no driver, a driver that does not answer, a configuration that does not
+ * fit. "" when all is well. Borrowed. */
+const char *node_problem(const struct node *node);
+/* Whether the first word about the machine has come: an inventory, or that there is no driver. */
+bool node_is_known(const struct node *node);
+pid_t node_probe_pid(const struct node *node); /* -1: none runs */
+
+/*
+ * Another configuration. Calls changed(). -EINVAL: it does not fit this machine (a device of two
+ * doors), -ENOMEM; then all is as it was. `*out_changed`: how many resources are not the same.
+ */
+int node_configure(struct node *node, const struct config *config, uint32_t *out_changed,
+		   struct err *err);
+
+#endif

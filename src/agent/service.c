@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/service.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "agent/paths.h"
+#include "agent/service_internal.h"
+#include "agent/users.h"
+#include "base/check.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/storage.h"
+
+#define ROW(service_, name, request_, reply_, streams, handler)                                    \
+	{                                                                                          \
+		.path = "/sluice.v1." service_ "/" name,                                           \
+		.request = &sluice__v1__##request_##__descriptor,                                  \
+		.reply = &sluice__v1__##reply_##__descriptor, .server_streams = (streams),         \
+		.handle = (handler),                                                               \
+	}
+
+static const struct wire_method service_methods[] = {
+    ROW("Queue", "Submit", submit_request, submit_reply, false, service_submit),
+    ROW("Queue", "List", list_request, list_reply, true, service_list),
+    ROW("Queue", "Get", job_request, job, false, service_get),
+    ROW("Queue", "Watch", job_request, job, true, service_watch_job),
+    ROW("Queue", "Signal", signal_request, signal_reply, false, service_signal),
+    ROW("Queue", "Cancel", cancel_request, cancel_reply, false, service_cancel),
+    ROW("Queue", "Logs", logs_request, log_chunk, true, service_logs),
+    ROW("Node", "Status", status_request, status_reply, false, service_status),
+    ROW("Node", "Watch", watch_request, machine, true, service_watch_machine),
+    ROW("Node", "Reload", reload_request, reload_reply, false, service_reload),
+    {.path = NULL},
+};
+
+static const size_t service_kind_max[SERVICE_KIND_COUNT] = {
+    [SERVICE_CALL] = SIZE_MAX,
+    [SERVICE_WATCH_JOB] = SERVICE_WATCHES_MAX,
+    [SERVICE_WATCH_MACHINE] = SERVICE_MACHINE_WATCHES_MAX,
+    [SERVICE_LIST] = SERVICE_LISTS_MAX,
+    [SERVICE_LOGS] = SERVICE_LOGS_MAX,
+};
+
+/* --- requests -------------------------------------------------------------------------------- */
+
+static void service_request_free(struct service_request *request)
+{
+	if (request->release)
+		request->release(request);
+	*request->link = request->next;
+	if (request->next)
+		request->next->link = request->link;
+	request->service->count[request->kind]--;
+	free(request);
+}
+
+static void service_request_gone(void *context)
+{
+	struct service_request *request = context;
+	request->call = NULL;
+	if (!request->is_waiting)
+		service_request_free(request);
+}
+
+void *service_request_new(struct service *service, struct wire_call *call, enum service_kind kind,
+			  size_t size)
+{
+	service->last_call_ns = loop_now_ns(service->options.loop);
+	if (service->is_stopping) {
+		wire_call_finish(call, WIRE_UNAVAILABLE, "the agent is stopping");
+		return NULL;
+	}
+	if (service->count[kind] >= service_kind_max[kind]) {
+		wire_call_finish(call, WIRE_RESOURCE_EXHAUSTED,
+				 "too many calls of this kind are running: try again");
+		return NULL;
+	}
+	struct service_request *request = calloc(1, size);
+	if (!request) {
+		wire_call_finish(call, WIRE_RESOURCE_EXHAUSTED, "the agent is out of memory");
+		return NULL;
+	}
+	request->service = service;
+	request->call = call;
+	request->kind = kind;
+	request->next = service->requests;
+	request->link = &service->requests;
+	if (request->next)
+		request->next->link = &request->next;
+	service->requests = request;
+	service->count[kind]++;
+	wire_call_on_cancel(call, service_request_gone, request);
+	return request;
+}
+
+void service_request_wait(struct service_request *request)
+{
+	request->is_waiting = true;
+}
+
+bool service_request_answered(struct service_request *request)
+{
+	request->is_waiting = false;
+	if (request->call)
+		return true;
+	service_request_free(request);
+	return false;
+}
+
+void service_request_finish(struct service_request *request, enum wire_status status,
+			    const char *message)
+{
+	if (request->call)
+		wire_call_finish(request->call, status, message);
+	request->call = NULL;
+	if (!request->is_waiting)
+		service_request_free(request);
+}
+
+void service_request_fail(struct service_request *request, const struct err *err)
+{
+	service_request_finish(request, message_status(err->code), err->text);
+}
+
+void service_request_reply(struct service_request *request, const ProtobufCMessage *reply)
+{
+	struct err err = {0};
+	if (!request->call) {
+		service_request_finish(request, WIRE_OK, NULL);
+	} else if (wire_call_reply(request->call, reply, &err) < 0) {
+		service_request_fail(request, &err);
+	} else {
+		request->call = NULL;
+		service_request_finish(request, WIRE_OK, NULL);
+	}
+}
+
+/* --- readers that do not read ---------------------------------------------------------------- */
+
+static void service_on_writable(void *context)
+{
+	struct service_request *request = context;
+	request->blocked_ns = 0;
+	request->resume(request);
+}
+
+static void service_on_stall(void *context)
+{
+	struct service *service = context;
+	uint64_t now_ns = loop_now_ns(service->options.loop);
+	bool any = false;
+	for (struct service_request *at = service->requests, *next; at; at = next) {
+		next = at->next;
+		if (at->blocked_ns == 0)
+			continue;
+		if (now_ns - at->blocked_ns >= SERVICE_STALL_NS)
+			service_request_finish(at, WIRE_RESOURCE_EXHAUSTED,
+					       "the stream was not read for too long");
+		else
+			any = true;
+	}
+	if (any)
+		loop_timer_start(service->stall, SERVICE_STALL_NS / 6);
+}
+
+bool service_request_send(struct service_request *request, const ProtobufCMessage *reply)
+{
+	struct service *service = request->service;
+	struct err err = {0};
+	int result = wire_call_reply(request->call, reply, &err);
+	if (result == 0)
+		return true;
+	if (result != -EAGAIN) {
+		service_request_fail(request, &err);
+		return false;
+	}
+	request->blocked_ns = loop_now_ns(service->options.loop);
+	wire_call_on_writable(request->call, service_on_writable, request);
+	if (!loop_timer_is_running(service->stall))
+		loop_timer_start(service->stall, SERVICE_STALL_NS / 6);
+	return false;
+}
+
+/* --- who asks -------------------------------------------------------------------------------- */
+
+struct message_view service_view(const struct service *service, const struct wire_call *call,
+				 bool details)
+{
+	uid_t uid = wire_call_peer(call)->uid;
+	return (struct message_view){
+	    .viewer = uid,
+	    .is_admin = uid == 0 || uid == geteuid(),
+	    .details = details,
+	    .state_dir = service->options.paths->state_dir,
+	};
+}
+
+int service_job_message(struct service *service, const struct message_view *view,
+			const struct job *job, const struct queue_attempt *attempt,
+			struct arena *arena, Sluice__V1__Job *out, struct err *err)
+{
+	return message_from_job(view, job, users_name(service->users, job->uid), attempt, arena,
+				out, err);
+}
+
+/* --- changes --------------------------------------------------------------------------------- */
+
+/* Updating one request may free it, but no other. */
+static void service_tell(struct service *service, enum service_kind kind,
+			 void (*update)(struct service_request *request))
+{
+	if (service->count[kind] == 0)
+		return;
+	for (struct service_request *at = service->requests, *next; at; at = next) {
+		next = at->next;
+		if (at->kind == kind && at->call && at->blocked_ns == 0)
+			update(at);
+	}
+}
+
+void service_jobs_changed(struct service *service)
+{
+	service->recent_is_stale = true;
+	service_tell(service, SERVICE_WATCH_JOB, service_watch_job_update);
+}
+
+void service_machine_changed(struct service *service)
+{
+	service_tell(service, SERVICE_WATCH_MACHINE, service_watch_machine_update);
+}
+
+/* --- its life -------------------------------------------------------------------------------- */
+
+int service_new(const struct service_options *options, int listen_fd, struct service **out,
+		struct err *err)
+{
+	struct service *service = calloc(1, sizeof(*service));
+	if (!service) {
+		(void)close(listen_fd);
+		return err_set(err, -ENOMEM, "out of memory for the agent's calls");
+	}
+	const struct users_options users = {.loop = options->loop, .children = options->children};
+	const struct wire_server_options server = {
+	    .methods = service_methods,
+	    .context = service,
+	    .idle_ns = SERVICE_IDLE_NS,
+	};
+	service->options = *options;
+	service->recent_is_stale = true;
+	service->last_call_ns = loop_now_ns(options->loop);
+	service->stall = loop_timer_new(options->loop, service_on_stall, service, err);
+	if (service->stall)
+		service->users = users_new(&users, err);
+	if (service->users)
+		service->server = wire_server_new(options->loop, &server, err);
+	if (!service->server) {
+		(void)close(listen_fd);
+		(void)service_free(service);
+		return -ENOMEM;
+	}
+	int result = wire_server_add_listener(service->server, listen_fd, err);
+	if (result < 0) {
+		(void)service_free(service);
+		return result;
+	}
+	*out = service;
+	return 0;
+}
+
+struct service *service_free(struct service *service)
+{
+	if (!service)
+		return NULL;
+	service->server = wire_server_free(service->server);
+	loop_cancel(service->options.loop, &service->recent_task);
+	while (service->requests) {
+		service->requests->call = NULL;
+		service_request_free(service->requests);
+	}
+	for (size_t i = 0; i < service->recent_count; i++)
+		job_done(&service->recent[i]);
+	free(service->recent);
+	(void)users_free(service->users);
+	(void)loop_timer_free(service->stall);
+	free(service);
+	return NULL;
+}
+
+void service_stop(struct service *service, uint64_t deadline_ns, void (*done)(void *context),
+		  void *context)
+{
+	service->is_stopping = true;
+	for (struct service_request *at = service->requests, *next; at; at = next) {
+		next = at->next;
+		if (at->kind != SERVICE_CALL)
+			service_request_finish(at, WIRE_UNAVAILABLE, "the agent is stopping");
+	}
+	wire_server_shutdown(service->server, deadline_ns, done, context);
+}
+
+bool service_is_busy(const struct service *service)
+{
+	struct wire_server_counts counts;
+	wire_server_count(service->server, &counts);
+	return counts.open_calls > 0;
+}
+
+uint64_t service_last_call_ns(const struct service *service)
+{
+	return service->last_call_ns;
+}
+
+const char *service_storage_error(struct service *service)
+{
+	const char *error = queue_storage_error(service->options.queue);
+	uint64_t busy_ns = storage_busy_ns(service->options.storage);
+	if (busy_ns < SERVICE_STUCK_NS)
+		return error;
+	(void)snprintf(service->storage_error, sizeof(service->storage_error),
+		       "the disk of '%.128s' has not answered for %" PRIu64
+		       " s: nothing is accepted",
+		       service->options.paths->state_dir, busy_ns / 1000000000);
+	return service->storage_error;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The calls that an agent answers on its socket (proto/sluice.proto): who may ask what, and how a
+ * request becomes a call of the queue. Knows neither how jobs run nor how GPUs are looked at. All
+ * of it belongs to the loop's thread.
+ */
+#ifndef SLUICE_AGENT_SERVICE_H
+#define SLUICE_AGENT_SERVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct agent_paths;
+struct child_set;
+struct err;
+struct log;
+struct loop;
+struct node;
+struct queue;
+struct reload;
+struct service;
+struct storage;
+
+enum service_limits {
+	SERVICE_PAGE_JOBS = 500, /* of one ListReply */
+	SERVICE_LISTS_MAX = 16,	 /* List calls at a time: each keeps what it has not sent */
+	SERVICE_LIST_BYTES_MAX = 32 << 20,
+	SERVICE_FINAL_MAX = 10000, /* final jobs in one list */
+	SERVICE_WATCHES_MAX = 1000,
+	SERVICE_MACHINE_WATCHES_MAX = 64,
+	SERVICE_MACHINE_PENDING = 200, /* waiting jobs in one Machine */
+	SERVICE_MACHINE_FINAL = 20,    /* jobs that ended lately in it */
+	SERVICE_LOGS_MAX = 64,
+	SERVICE_LOG_CHUNK = 32 << 10,
+	SERVICE_ARENA_MAX = 8 << 20, /* of one Machine or Job */
+};
+#define SERVICE_LATELY_NS                                                                          \
+	INT64_C(3600000000000)			 /* how long a final job is listed without `all`   \
+						  */
+#define SERVICE_STALL_NS  UINT64_C(60000000000)	 /* a stream whose reader does not read this long */
+#define SERVICE_IDLE_NS	  UINT64_C(300000000000) /* a connection without calls */
+#define SERVICE_STUCK_NS  UINT64_C(30000000000)	 /* one write: then the disk does not answer */
+#define SERVICE_FOLLOW_NS UINT64_C(40000000)	 /* between looks at a log that is followed */
+
+struct service_options {
+	struct loop *loop; /* borrowed, all of these */
+	struct storage *storage;
+	struct child_set *children;
+	struct log *log;
+	const struct agent_paths *paths;
+	struct node *node;
+	struct reload *reload;
+	struct queue *queue;
+	int64_t started_unix_ns;
+};
+
+/* Answers on `listen_fd` (given) from now on. -ENOMEM, ... */
+int service_new(const struct service_options *options, int listen_fd, struct service **out,
+		struct err *err);
+/* Cuts off every call. After queue_close(). NULL is fine; returns NULL. */
+struct service *service_free(struct service *service);
+
+/* The queue's jobs have changed. */
+void service_jobs_changed(struct service *service);
+/* The machine has: a sample, another inventory or policy. */
+void service_machine_changed(struct service *service);
+
+/* No new calls; streams end at once, running calls are finished, at the latest after `deadline_ns`.
+ * Then `done`. */
+void service_stop(struct service *service, uint64_t deadline_ns, void (*done)(void *context),
+		  void *context);
+
+/* Whether somebody waits for an answer or watches, and when (loop time) the last call came. */
+bool service_is_busy(const struct service *service);
+uint64_t service_last_call_ns(const struct service *service);
+
+/* Why jobs cannot be accepted because the disk does not answer; "" when it does. Borrowed. */
+const char *service_storage_error(struct service *service);
+
+#endif

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls about the machine: Status, Watch, Reload. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/node.h"
+#include "agent/paths.h"
+#include "agent/reload.h"
+#include "agent/service_internal.h"
+#include "agent/users.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/loop.h"
+#include "doors/queue/schedule.h"
+#include "hardware/gpu.h"
+#include "hardware/snapshot.h"
+#include "policy/policy.h"
+#include "wire/arena.h"
+
+enum service_node_limits {
+	NODE_COMM_MAX = 64,
+	NODE_WARNINGS_MAX = 64,
+	NODE_PROCESSES_MAX = 1024,
+};
+
+static int64_t service_wall_ns(void)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* What is not in force: never NULL, so that a message can hold it. */
+static char *service_empty(void)
+{
+	return (char *)protobuf_c_empty_string;
+}
+
+static char *service_copy(struct arena *arena, const char *text)
+{
+	char *copy = arena_copy_valid(arena, text ? text : "");
+	return copy ? copy : service_empty();
+}
+
+static uint64_t service_running(const struct queue *queue)
+{
+	return queue_count(queue, JOB_STARTING) + queue_count(queue, JOB_RUNNING) +
+	       queue_count(queue, JOB_STOPPING);
+}
+
+/* --- Status ---------------------------------------------------------------------------------- */
+
+/* NULL: no memory, and the list ends there. */
+static Sluice__V1__Process *service_process(struct arena *arena, pid_t pid, const char *role)
+{
+	Sluice__V1__Process *process = arena_alloc(arena, sizeof(*process));
+	if (!process)
+		return NULL;
+	sluice__v1__process__init(process);
+	process->role = service_copy(arena, role);
+	process->pid = (uint32_t)pid;
+	return process;
+}
+
+static void service_status_processes(const struct service *service, struct arena *arena,
+				     Sluice__V1__StatusReply *out)
+{
+	const struct queue *queue = service->options.queue;
+	size_t room = 2 + service_running(queue);
+	pid_t probe = node_probe_pid(service->options.node);
+	if (room > NODE_PROCESSES_MAX)
+		room = NODE_PROCESSES_MAX;
+	out->processes = arena_alloc(arena, room * sizeof(*out->processes));
+	if (!out->processes)
+		return;
+	out->processes[0] = service_process(arena, getpid(), "agent");
+	out->n_processes = out->processes[0] ? 1 : 0;
+	if (probe > 0 && out->n_processes == 1) {
+		out->processes[1] = service_process(arena, probe, "probe");
+		out->n_processes += out->processes[1] != NULL;
+	}
+	for (const struct job *job = queue_first(queue); job && out->n_processes < room;
+	     job = queue_next(queue, job)) {
+		struct queue_attempt attempt;
+		char role[64];
+		if (job->state == JOB_PENDING)
+			continue;
+		queue_attempt_of(queue, job, &attempt);
+		if (attempt.supervisor_pid <= 0)
+			continue;
+		(void)snprintf(role, sizeof(role), "supervisor of job %" PRIu64, job->id);
+		Sluice__V1__Process *process = service_process(arena, attempt.supervisor_pid, role);
+		if (!process)
+			return;
+		out->processes[out->n_processes++] = process;
+	}
+}
+
+static void service_warn(struct arena *arena, Sluice__V1__StatusReply *out, const char *text)
+{
+	if (out->n_warnings < NODE_WARNINGS_MAX)
+		out->warnings[out->n_warnings++] = service_copy(arena, text);
+}
+
+/* Devices that the configuration has taken from the queue while a job still runs on them: nothing
+ * is taken away from a job. */
+static void service_warn_draining(const struct service *service, struct arena *arena,
+				  Sluice__V1__StatusReply *out)
+{
+	const struct queue *queue = service->options.queue;
+	const struct schedule_machine *machine = queue_machine(queue);
+	for (const struct job *job = queue_first(queue); job && machine && machine->inventory;
+	     job = queue_next(queue, job)) {
+		struct queue_attempt attempt;
+		if (job->state == JOB_PENDING)
+			continue;
+		queue_attempt_of(queue, job, &attempt);
+		for (size_t i = 0; i < attempt.grant_count; i++) {
+			char text[192];
+			if (schedule_machine_find(machine, attempt.grants[i].uuid))
+				continue;
+			(void)snprintf(text, sizeof(text),
+				       "%s is not the queue's any more: job %" PRIu64
+				       " keeps it until it ends",
+				       attempt.grants[i].label, job->id);
+			service_warn(arena, out, text);
+		}
+	}
+}
+
+static void service_status_warnings(const struct service *service, struct arena *arena,
+				    Sluice__V1__StatusReply *out)
+{
+	const struct config *config = reload_state(service->options.reload)->config;
+	const struct policy *policy = node_policy(service->options.node);
+	out->warnings = arena_alloc(arena, NODE_WARNINGS_MAX * sizeof(*out->warnings));
+	if (!out->warnings)
+		return;
+	for (uint32_t i = 0; i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++) {
+		char text[320];
+		(void)snprintf(text, sizeof(text), "line %" PRIu32 ", column %" PRIu32 ": %s",
+			       config->warning[i].line, config->warning[i].column,
+			       config->warning[i].text);
+		service_warn(arena, out, text);
+	}
+	for (uint32_t i = 0; policy && i < policy->warning_count && i < POLICY_WARNINGS_MAX; i++)
+		service_warn(arena, out, policy->warning[i]);
+	const struct inventory *inventory = node_inventory(service->options.node);
+	if (inventory && *node_problem(service->options.node))
+		service_warn(arena, out, node_problem(service->options.node));
+	for (uint32_t i = 0; inventory && i < inventory->gpu_count; i++) {
+		const struct gpu *gpu = &inventory->gpus[i];
+		char text[320];
+		if (gpu->state == GPU_STATE_OK)
+			continue;
+		(void)snprintf(text, sizeof(text), "GPU %" PRIu32 " is %s: %s", gpu->index,
+			       gpu_state_to_string(gpu->state), gpu->reason);
+		service_warn(arena, out, text);
+	}
+	service_warn_draining(service, arena, out);
+}
+
+void service_status(struct wire_call *call, const ProtobufCMessage *message, void *context)
+{
+	struct service *service = context;
+	struct service_request *request =
+	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
+	if (!request)
+		return;
+	_cleanup_arena_ struct arena arena;
+	const struct reload_state *state = reload_state(service->options.reload);
+	const struct inventory *inventory = node_inventory(service->options.node);
+	Sluice__V1__StatusReply reply = SLUICE__V1__STATUS_REPLY__INIT;
+	char version[] = SLUICE_VERSION;
+	arena_init(&arena, SERVICE_ARENA_MAX);
+	reply.version = version;
+	reply.pid = (uint32_t)getpid();
+	reply.started_unix_ns = service->options.started_unix_ns;
+	reply.state_directory = service_copy(&arena, service->options.paths->state_dir);
+	reply.runtime_directory = service_copy(&arena, service->options.paths->runtime_dir);
+	reply.configuration = service_copy(&arena, state->path);
+	reply.configured_unix_ns = state->read_unix_ns;
+	reply.configuration_error = service_copy(&arena, state->error);
+	reply.driver = service_copy(&arena, inventory ? inventory->driver_version : "");
+	reply.driver_error =
+	    service_copy(&arena, inventory ? "" : node_problem(service->options.node));
+	reply.simulated = inventory && inventory->simulated;
+	reply.gpus = inventory ? inventory->gpu_count : 0;
+	reply.pending = queue_count(service->options.queue, JOB_PENDING);
+	reply.running = service_running(service->options.queue);
+	reply.storage_error = service_copy(&arena, service_storage_error(service));
+	service_status_processes(service, &arena, &reply);
+	service_status_warnings(service, &arena, &reply);
+	service_request_reply(request, &reply.base);
+}
+
+/* --- Watch ----------------------------------------------------------------------------------- */
+
+struct service_machine_watch {
+	struct service_request request;
+	struct message_view view;
+	bool once;
+};
+
+/* The command's name, as the kernel has it: what top shows. */
+static char *service_process_name(struct arena *arena, pid_t pid)
+{
+	char path[64];
+	_cleanup_buf_ struct buf comm;
+	buf_init(&comm, NODE_COMM_MAX);
+	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	if (file_read(path, &comm, NULL) < 0 || comm.length == 0)
+		return service_empty();
+	comm.data[strcspn(comm.data, "\n")] = '\0';
+	return service_copy(arena, comm.data);
+}
+
+static const char *service_device_of(const struct snapshot_gpu *gpu,
+				     const struct snapshot_process *process)
+{
+	for (uint32_t i = 0; process->gi != SNAPSHOT_WHOLE_GPU && i < gpu->mig_count; i++) {
+		if (gpu->mig[i].gi == process->gi && gpu->mig[i].ci == process->ci)
+			return gpu->mig[i].uuid;
+	}
+	return gpu->uuid;
+}
+
+static Sluice__V1__GpuUse *service_use(const struct service *service,
+				       const struct message_view *view,
+				       const struct snapshot_gpu *gpu,
+				       const struct snapshot_process *process, struct arena *arena)
+{
+	Sluice__V1__GpuUse *use = arena_alloc(arena, sizeof(*use));
+	if (!use)
+		return NULL;
+	sluice__v1__gpu_use__init(use);
+	char path[64];
+	struct stat info;
+	(void)snprintf(path, sizeof(path), "/proc/%u", process->pid);
+	const struct job *job = queue_job_of_process(service->options.queue, (pid_t)process->pid);
+	use->uuid = service_copy(arena, service_device_of(gpu, process));
+	use->pid = process->pid;
+	use->job = job ? job->id : 0;
+	if (job && message_view_owns(view, job->uid) && job->name[0])
+		use->name = service_copy(arena, job->name);
+	else
+		use->name = service_process_name(arena, (pid_t)process->pid);
+	use->uid = stat(path, &info) == 0 ? (uint32_t)info.st_uid : job ? (uint32_t)job->uid : 0;
+	use->memory_bytes =
+	    process->memory_bytes == SNAPSHOT_U64_ABSENT ? 0 : process->memory_bytes;
+	return use;
+}
+
+static int service_machine_uses(const struct service *service, const struct message_view *view,
+				const struct snapshot *snapshot, struct arena *arena,
+				Sluice__V1__Machine *out, struct err *err)
+{
+	size_t total = 0;
+	for (uint32_t i = 0; i < snapshot->gpu_count; i++)
+		total += snapshot->gpu[i].process_count;
+	out->uses = arena_alloc(arena, (total + 1) * sizeof(*out->uses));
+	for (uint32_t i = 0; out->uses && i < snapshot->gpu_count; i++) {
+		const struct snapshot_gpu *gpu = &snapshot->gpu[i];
+		for (uint32_t k = 0; k < gpu->process_count; k++) {
+			out->uses[out->n_uses] =
+			    service_use(service, view, gpu, &gpu->process[k], arena);
+			if (!out->uses[out->n_uses])
+				return err_set(err, -ENOMEM, "out of memory for the answer");
+			out->n_uses++;
+		}
+	}
+	return out->uses ? 0 : err_set(err, -ENOMEM, "out of memory for the answer");
+}
+
+static int service_machine_job(struct service *service, const struct message_view *view,
+			       const struct job *job, const struct queue_attempt *attempt,
+			       struct arena *arena, Sluice__V1__Machine *out, struct err *err)
+{
+	Sluice__V1__Job *message = arena_alloc(arena, sizeof(*message));
+	if (!message)
+		return err_set(err, -ENOMEM, "out of memory for the answer");
+	out->jobs[out->n_jobs++] = message;
+	return service_job_message(service, view, job, attempt, arena, message, err);
+}
+
+static int service_machine_jobs(struct service *service, const struct message_view *view,
+				struct arena *arena, Sluice__V1__Machine *out, struct err *err)
+{
+	const struct queue *queue = service->options.queue;
+	size_t pending = 0,
+	       room = SERVICE_MACHINE_PENDING + service_running(queue) + service->recent_count;
+	out->jobs = arena_alloc(arena, (room + 1) * sizeof(*out->jobs));
+	if (!out->jobs)
+		return err_set(err, -ENOMEM, "out of memory for the answer");
+	int result = 0;
+	/* Waiting ones first, in their order. */
+	for (int running = 0; running < 2; running++) {
+		for (const struct job *job = queue_first(queue);
+		     job && result == 0 && out->n_jobs < room; job = queue_next(queue, job)) {
+			struct queue_attempt attempt;
+			bool is_pending = job->state == JOB_PENDING;
+			if (is_pending == (running == 1) ||
+			    (is_pending && pending++ >= SERVICE_MACHINE_PENDING))
+				continue;
+			queue_attempt_of(queue, job, &attempt);
+			result = service_machine_job(service, view, job, &attempt, arena, out, err);
+		}
+	}
+	for (size_t i = 0; result == 0 && i < service->recent_count && out->n_jobs < room; i++)
+		result =
+		    service_machine_job(service, view, &service->recent[i], NULL, arena, out, err);
+	return result;
+}
+
+static int service_machine_message(struct service *service, const struct message_view *view,
+				   struct arena *arena, Sluice__V1__Machine *out, struct err *err)
+{
+	const struct node *node = service->options.node;
+	const struct inventory *inventory = node_inventory(node);
+	const struct snapshot *snapshot = node_snapshot(node);
+	sluice__v1__machine__init(out);
+	out->unix_ns = service_wall_ns();
+	out->simulated = inventory && inventory->simulated;
+	out->driver = service_copy(arena, inventory ? inventory->driver_version : "");
+	out->driver_error = service_copy(arena, inventory ? "" : node_problem(node));
+	out->pending = queue_count(service->options.queue, JOB_PENDING);
+	out->running = service_running(service->options.queue);
+	int result = 0;
+	if (snapshot)
+		result =
+		    message_from_gpus(snapshot, inventory, queue_machine(service->options.queue),
+				      arena, &out->gpus, &out->n_gpus, err);
+	if (result == 0 && snapshot)
+		result = service_machine_uses(service, view, snapshot, arena, out, err);
+	if (result == 0)
+		result = service_machine_jobs(service, view, arena, out, err);
+	return result;
+}
+
+static void service_recent_each(const struct job *job, const struct queue_attempt *attempt,
+				void *context)
+{
+	struct service *service = context;
+	if (service->recent_count < SERVICE_MACHINE_FINAL &&
+	    job_copy(job, &service->recent[service->recent_count]) == 0)
+		service->recent_count++;
+}
+
+static void service_recent_tell(void *context)
+{
+	service_machine_changed(context);
+}
+
+static void service_recent_done(int result, const struct err *err, void *context)
+{
+	struct service *service = context;
+	service->recent_is_asked = false;
+	/* Not at once: the question may have come from within a walk over the watchers. */
+	loop_defer(service->options.loop, &service->recent_task, service_recent_tell, service);
+}
+
+/* Asks for the jobs that ended lately, when some may have. */
+static void service_recent_ask(struct service *service)
+{
+	if (service->recent_is_asked || !service->recent_is_stale || service->is_stopping)
+		return;
+	if (!service->recent)
+		service->recent = calloc(SERVICE_MACHINE_FINAL, sizeof(*service->recent));
+	if (!service->recent)
+		return;
+	while (service->recent_count > 0)
+		job_done(&service->recent[--service->recent_count]);
+	service->recent_is_stale = false;
+	service->recent_is_asked = true;
+	const struct queue_query query = {
+	    .since_unix_ns = service_wall_ns() - SERVICE_LATELY_NS,
+	    .max = SERVICE_MACHINE_FINAL,
+	    .each = service_recent_each,
+	    .done = service_recent_done,
+	    .context = service,
+	};
+	queue_query(service->options.queue, &query);
+}
+
+void service_watch_machine_update(struct service_request *request)
+{
+	struct service_machine_watch *watch = (struct service_machine_watch *)request;
+	struct service *service = request->service;
+	if (!node_is_known(service->options.node) || !service->options.queue)
+		return;
+	service_recent_ask(service);
+	if (service->recent_is_asked)
+		return; /* comes back in a moment */
+	_cleanup_arena_ struct arena arena;
+	Sluice__V1__Machine message;
+	struct err err = {0};
+	arena_init(&arena, SERVICE_ARENA_MAX);
+	int result = service_machine_message(service, &watch->view, &arena, &message, &err);
+	if (result < 0)
+		service_request_fail(request, &err);
+	else if (service_request_send(request, &message.base) && watch->once)
+		service_request_finish(request, WIRE_OK, NULL);
+}
+
+void service_watch_machine(struct wire_call *call, const ProtobufCMessage *message, void *context)
+{
+	struct service *service = context;
+	struct service_machine_watch *watch =
+	    service_request_new(service, call, SERVICE_WATCH_MACHINE, sizeof(*watch));
+	if (!watch)
+		return;
+	watch->once = ((const Sluice__V1__WatchRequest *)message)->once;
+	watch->view = service_view(service, call, false);
+	watch->request.resume = service_watch_machine_update;
+	service_watch_machine_update(&watch->request);
+}
+
+/* --- Reload ---------------------------------------------------------------------------------- */
+
+static void service_reloaded(int result, uint32_t changed, const struct err *err, void *context)
+{
+	struct service_request *request = context;
+	if (!service_request_answered(request))
+		return;
+	if (result < 0) {
+		service_request_fail(request, err);
+		return;
+	}
+	const struct config *config = reload_state(request->service->options.reload)->config;
+	struct arena *arena = wire_call_arena(request->call);
+	Sluice__V1__ReloadReply reply = SLUICE__V1__RELOAD_REPLY__INIT;
+	reply.changed_resources = changed;
+	reply.warnings = arena_alloc(arena, CONFIG_WARNINGS_MAX * sizeof(*reply.warnings));
+	for (uint32_t i = 0; reply.warnings && i < config->warning_count && i < CONFIG_WARNINGS_MAX;
+	     i++) {
+		char text[320];
+		(void)snprintf(text, sizeof(text), "line %" PRIu32 ", column %" PRIu32 ": %s",
+			       config->warning[i].line, config->warning[i].column,
+			       config->warning[i].text);
+		reply.warnings[reply.n_warnings++] = service_copy(arena, text);
+	}
+	service_request_reply(request, &reply.base);
+}
+
+void service_reload(struct wire_call *call, const ProtobufCMessage *message, void *context)
+{
+	struct service *service = context;
+	struct message_view view = service_view(service, call, false);
+	struct service_request *request =
+	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
+	if (!request)
+		return;
+	struct err err = {0};
+	int result = view.is_admin ? 0
+				   : err_set(&err, -EPERM,
+					     "only root and the agent's own user may have the "
+					     "configuration read again");
+	if (result == 0)
+		result = reload_start(service->options.reload, service_reloaded, request, &err);
+	if (result == 0)
+		service_request_wait(request);
+	else
+		service_request_fail(request, &err);
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice agent`: the service itself, and status, reload and stop of one that runs. */
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "cmd/agent_call.h"
+#include "cmd/cmd.h"
+#include "cmd/options.h"
+#include "cmd/table.h"
+#include "sluice.pb-c.h"
+
+enum { AGENT_TIME_MAX = 32 };
+
+#define AGENT_STOP_TIMEOUT_NS UINT64_C(20000000000)
+#define AGENT_FD_NONE	      UINT32_MAX
+
+/* --- the service ----------------------------------------------------------------------------- */
+
+struct agent_command {
+	const char *config, *socket, *runtime_dir, *state_dir;
+	enum log_level level;
+	uint32_t level_index, format;
+	uint64_t exit_idle_ns, period_ns;
+	uint32_t ready_fd;
+};
+
+static const struct option_row agent_rows[] = {
+    {.name = "config",
+     .kind = OPTION_PATH,
+     .value = "FILE",
+     .help = "the configuration (default: $SLUICE_CONFIG, /etc/sluice/config.yaml, of a user "
+	     "~/.config/sluice/config.yaml before it)",
+     OPTION_FIELD(struct agent_command, config)},
+    {.name = "socket",
+     .kind = OPTION_PATH,
+     .value = "PATH",
+     .help = "where to listen (default: agent.sock in the runtime directory)",
+     OPTION_FIELD(struct agent_command, socket)},
+    {.name = "runtime-dir",
+     .kind = OPTION_PATH,
+     .value = "DIR",
+     .help = "for locks and the socket (default: /run/sluice, of a user $XDG_RUNTIME_DIR/sluice)",
+     OPTION_FIELD(struct agent_command, runtime_dir)},
+    {.name = "state-dir",
+     .kind = OPTION_PATH,
+     .value = "DIR",
+     .help = "for jobs and their output (default: /var/lib/sluice, of a user "
+	     "~/.local/state/sluice)",
+     OPTION_FIELD(struct agent_command, state_dir)},
+    {.name = "log-level",
+     .kind = OPTION_CHOICE,
+     .words = "error|warning|notice|info|debug",
+     .help = "the least important messages that are written (default: info)",
+     OPTION_FIELD(struct agent_command, level_index)},
+    {.name = "log-format",
+     .kind = OPTION_CHOICE,
+     .words = "auto|text|json|journal",
+     .help = "how: for the journal, as text on a terminal, else as JSON lines (default: auto)",
+     OPTION_FIELD(struct agent_command, format)},
+    {.name = "exit-idle",
+     .kind = OPTION_DURATION,
+     .value = "TIME",
+     .help = "end when there was no job and no question for this long (default: never)",
+     .max = UINT64_C(8640000000000000),
+     OPTION_FIELD(struct agent_command, exit_idle_ns)},
+    {.name = "period",
+     .kind = OPTION_DURATION,
+     .value = "TIME",
+     .help = "between looks at the GPUs (default: 1s)",
+     .min = 10000000,
+     .max = UINT64_C(3600000000000),
+     OPTION_FIELD(struct agent_command, period_ns)},
+    {.name = "ready-fd",
+     .kind = OPTION_U32,
+     .value = "N",
+     .help = "write a byte to this descriptor when it serves, and close it",
+     .min = 3,
+     .max = 65535,
+     OPTION_FIELD(struct agent_command, ready_fd)},
+    {.name = NULL},
+};
+
+static const struct agent_command agent_defaults = {
+    .level_index = LOG_LEVEL_INFO - LOG_LEVEL_ERROR,
+    .ready_fd = AGENT_FD_NONE,
+};
+
+/* EX_DATAERR is what is wrong with a file; the other codes say what has to be done about it. */
+static int agent_exit_code(int code)
+{
+	switch (code) {
+	case -EBUSY:
+		return CMD_EXIT_WOULD_WAIT;
+	case -EINVAL:
+	case -E2BIG:
+	case -EFBIG:
+	case -ENOENT:
+	case -EUCLEAN:
+	case -EBADMSG:
+	case -EPROTONOSUPPORT:
+		return CMD_EXIT_DATA;
+	case -EPERM:
+	case -EACCES:
+		return CMD_EXIT_NOT_PERMITTED;
+	case -ENOPKG:
+		return CMD_EXIT_UNAVAILABLE;
+	case -ENOSPC:
+	case -EDQUOT:
+	case -EROFS:
+	case -EIO:
+	case -EMEDIUMTYPE:
+	case -EEXIST:
+	case -EISDIR:
+	case -ENOTDIR:
+	case -ELOOP:
+	case -ENAMETOOLONG:
+		return CMD_EXIT_CANNOT_WRITE;
+	default:
+		return CMD_EXIT_FAILED;
+	}
+}
+
+static void agent_log_free(struct log **log)
+{
+	*log = log_free(*log);
+}
+
+static int agent_serve(const struct cmd_call *call)
+{
+	const struct agent_command *command = call->options;
+	const struct agent_paths_given given = {
+	    .runtime_dir = command->runtime_dir,
+	    .state_dir = command->state_dir,
+	    .socket = command->socket,
+	    .config = command->config,
+	};
+	struct agent_options options = {
+	    .config = command->config,
+	    .idle_exit_ns = command->exit_idle_ns,
+	    .probe_period_ns = command->period_ns,
+	    .ready_fd = command->ready_fd == AGENT_FD_NONE ? -1 : (int)command->ready_fd,
+	};
+	const struct log_options how = {
+	    .format = (enum log_format)command->format, .fd = 2, .program = "sluice-agent"};
+	struct err err = {0};
+	struct stat ready;
+	if (options.ready_fd >= 0 && fstat(options.ready_fd, &ready) < 0)
+		return cmd_usage(call, "--ready-fd %d is no open descriptor", options.ready_fd);
+	int rc = agent_paths_find(&given, &options.paths, &err);
+	if (rc < 0)
+		return cmd_fail(call, agent_exit_code(rc), &err);
+	_cleanup_(agent_log_free) struct log *log = log_new(&how, &err);
+	if (!log)
+		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+	options.log = log;
+	log_set_level((enum log_level)(LOG_LEVEL_ERROR + command->level_index));
+	rc = agent_run(&options, &err);
+	return rc < 0 ? cmd_fail(call, agent_exit_code(rc), &err) : CMD_EXIT_OK;
+}
+
+/* --- status ---------------------------------------------------------------------------------- */
+
+struct agent_ask {
+	const char *socket;
+	enum option_output output;
+	uint64_t timeout_ns;
+};
+
+static const struct option_row status_rows[] = {
+    OPTION_OUTPUT(struct agent_ask, output),
+    AGENT_CALL_SOCKET_ROW(struct agent_ask),
+    {.name = NULL},
+};
+
+static void status_line(const char *name, const char *text)
+{
+	printf("%-15s", name);
+	cmd_print(stdout, *text ? text : "-");
+	putchar('\n');
+}
+
+static void status_time(const char *name, int64_t unix_ns)
+{
+	char text[AGENT_TIME_MAX] = "";
+	time_t seconds = (time_t)(unix_ns / (int64_t)CLOCK_NS_PER_S);
+	struct tm local;
+	if (localtime_r(&seconds, &local))
+		(void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+	status_line(name, text);
+}
+
+static void status_print(const Sluice__V1__StatusReply *reply)
+{
+	printf("%-15s%s, process %" PRIu32 "\n", "agent", reply->version, reply->pid);
+	status_time("since", reply->started_unix_ns);
+	status_line("state", reply->state_directory);
+	status_line("runtime", reply->runtime_directory);
+	status_line("configuration", *reply->configuration ? reply->configuration : "built in");
+	status_time("read", reply->configured_unix_ns);
+	if (*reply->configuration_error)
+		status_line("refused", reply->configuration_error);
+	if (*reply->driver_error)
+		status_line("GPUs", reply->driver_error);
+	else
+		printf("%-15s%" PRIu32 "%s, driver %s\n", "GPUs", reply->gpus,
+		       reply->simulated ? " simulated" : "", reply->driver);
+	printf("%-15s%" PRIu64 " running, %" PRIu64 " waiting\n", "jobs", reply->running,
+	       reply->pending);
+	if (*reply->storage_error)
+		status_line("disk", reply->storage_error);
+	for (size_t i = 0; i < reply->n_processes; i++) {
+		printf("%-15s%" PRIu32 " ", i == 0 ? "processes" : "", reply->processes[i]->pid);
+		cmd_print(stdout, reply->processes[i]->role);
+		putchar('\n');
+	}
+	for (size_t i = 0; i < reply->n_warnings; i++)
+		status_line(i == 0 ? "warnings" : "", reply->warnings[i]);
+}
+
+static json_t *status_text(const char *text)
+{
+	return *text ? table_json_text(text) : json_null();
+}
+
+static json_t *status_json(const Sluice__V1__StatusReply *reply)
+{
+	json_t *processes = json_array(), *warnings = json_array();
+	for (size_t i = 0; i < reply->n_processes; i++)
+		(void)json_array_append_new(processes,
+					    json_pack("{s:o, s:I}", "role",
+						      table_json_text(reply->processes[i]->role),
+						      "pid", (json_int_t)reply->processes[i]->pid));
+	for (size_t i = 0; i < reply->n_warnings; i++)
+		(void)json_array_append_new(warnings, table_json_text(reply->warnings[i]));
+	return json_pack(
+	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}",
+	    "version", table_json_text(reply->version), "pid", (json_int_t)reply->pid,
+	    "started_unix_ns", (json_int_t)reply->started_unix_ns, "state_directory",
+	    table_json_text(reply->state_directory), "runtime_directory",
+	    table_json_text(reply->runtime_directory), "configuration",
+	    status_text(reply->configuration), "configured_unix_ns",
+	    (json_int_t)reply->configured_unix_ns, "configuration_error",
+	    status_text(reply->configuration_error), "driver", status_text(reply->driver),
+	    "driver_error", status_text(reply->driver_error), "simulated", (int)reply->simulated,
+	    "gpus", (json_int_t)reply->gpus, "pending", (json_int_t)reply->pending, "running",
+	    (json_int_t)reply->running, "storage_error", status_text(reply->storage_error),
+	    "processes", processes, "warnings", warnings);
+}
+
+/* Opens, asks, and prints what went wrong: then an exit code, and no reply. */
+static int agent_question(const struct cmd_call *call, struct agent_call *agent,
+			  enum agent_call_method method, const ProtobufCMessage *request,
+			  ProtobufCMessage **out)
+{
+	const struct agent_ask *options = call->options;
+	const struct agent_call_options how = {.socket = options->socket};
+	struct err err = {0};
+	int rc = agent_call_open(agent, &how, &err);
+	if (rc == 0)
+		rc = agent_call_ask(agent, method, request, out, &err);
+	if (rc == 0)
+		return CMD_EXIT_OK;
+	int code = agent_call_exit_code(agent, rc);
+	/* What is invalid in a question of ours without arguments is the file. */
+	if (rc == -EREMOTEIO && agent->result.status == WIRE_INVALID_ARGUMENT)
+		code = CMD_EXIT_DATA;
+	return cmd_fail(call, code, &err);
+}
+
+static int status_run(const struct cmd_call *call)
+{
+	const struct agent_ask *options = call->options;
+	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
+	Sluice__V1__StatusRequest request = SLUICE__V1__STATUS_REQUEST__INIT;
+	ProtobufCMessage *message = NULL;
+	struct err err = {0};
+	int code = agent_question(call, &agent, AGENT_STATUS, &request.base, &message);
+	if (code != CMD_EXIT_OK)
+		return code;
+	const Sluice__V1__StatusReply *reply = (const Sluice__V1__StatusReply *)message;
+	if (options->output == OPTION_OUTPUT_JSON) {
+		json_t *json = status_json(reply);
+		if (table_print_json(json, stdout, &err) < 0)
+			code = cmd_fail(call, CMD_EXIT_FAILED, &err);
+		json_decref(json);
+	} else {
+		status_print(reply);
+	}
+	agent_call_free(message);
+	return code;
+}
+
+static const struct cmd_exit_row status_exits[] = {
+    {CMD_EXIT_OK, "it runs"},
+    AGENT_CALL_EXITS,
+};
+
+static const struct command agent_status = {
+    .name = "status",
+    .summary = "Show whether the agent runs, and how it is",
+    .description =
+	"Prints where it keeps its files, which configuration it has, what became of the last "
+	"attempt to read that, how many GPUs it sees, which processes belong to it, and what it "
+	"warns of.",
+    .group = CMD_GROUP_SERVICE,
+    .run = status_run,
+    .options = status_rows,
+    .options_size = sizeof(struct agent_ask),
+    .exits = status_exits,
+};
+
+/* --- reload ---------------------------------------------------------------------------------- */
+
+static const struct option_row reload_rows[] = {
+    AGENT_CALL_SOCKET_ROW(struct agent_ask),
+    {.name = NULL},
+};
+
+static int reload_run(const struct cmd_call *call)
+{
+	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
+	Sluice__V1__ReloadRequest request = SLUICE__V1__RELOAD_REQUEST__INIT;
+	ProtobufCMessage *message = NULL;
+	int code = agent_question(call, &agent, AGENT_RELOAD, &request.base, &message);
+	if (code != CMD_EXIT_OK)
+		return code;
+	const Sluice__V1__ReloadReply *reply = (const Sluice__V1__ReloadReply *)message;
+	for (size_t i = 0; i < reply->n_warnings; i++) {
+		fprintf(stderr, "%s: warning: ", call->path);
+		cmd_print(stderr, reply->warnings[i]);
+		fputc('\n', stderr);
+	}
+	printf("%" PRIu32 " resource%s changed\n", reply->changed_resources,
+	       reply->changed_resources == 1 ? "" : "s");
+	agent_call_free(message);
+	return CMD_EXIT_OK;
+}
+
+static const struct cmd_exit_row reload_exits[] = {
+    {CMD_EXIT_OK, "the configuration was read again and is in force"},
+    {CMD_EXIT_DATA, "it was refused, and the one before stays"},
+    AGENT_CALL_EXITS,
+};
+
+static const struct command agent_reload = {
+    .name = "reload",
+    .summary = "Have the agent read its configuration again",
+    .description =
+	"The same as SIGHUP, but it waits for the result. A configuration that cannot be read or "
+	"does not fit the machine is refused as a whole, with file, line and column. Jobs that run "
+	"are not touched: a GPU that is taken from the queue leaves it when its jobs have ended.",
+    .group = CMD_GROUP_SERVICE,
+    .run = reload_run,
+    .options = reload_rows,
+    .options_size = sizeof(struct agent_ask),
+    .exits = reload_exits,
+};
+
+/* --- stop ------------------------------------------------------------------------------------ */
+
+static const struct option_row stop_rows[] = {
+    {.name = "timeout",
+     .kind = OPTION_DURATION,
+     .value = "TIME",
+     .help = "how long to wait for its end (default: 20s)",
+     .min = 1000000,
+     .max = UINT64_C(3600000000000),
+     OPTION_FIELD(struct agent_ask, timeout_ns)},
+    AGENT_CALL_SOCKET_ROW(struct agent_ask),
+    {.name = NULL},
+};
+
+static const struct agent_ask stop_defaults = {.timeout_ns = AGENT_STOP_TIMEOUT_NS};
+
+static int stop_process(const struct agent_call *agent, uint64_t timeout_ns, struct err *err)
+{
+	struct wire_peer peer;
+	int rc = wire_client_peer(agent->client, &peer, err);
+	if (rc < 0)
+		return rc;
+	if (peer.pid <= 0)
+		return err_set(err, -ESRCH,
+			       "the agent runs in another PID namespace: stop it there");
+	_cleanup_close_ int pidfd = pidfd_open(peer.pid, 0);
+	if (pidfd < 0)
+		return err_set(err, -errno, "process %d of the agent: %s", (int)peer.pid,
+			       err_describe(-errno));
+	if (pidfd_send_signal(pidfd, SIGTERM, NULL, 0) < 0)
+		return err_set(err, -errno, "stopping process %d: %s", (int)peer.pid,
+			       err_describe(-errno));
+	const struct clock clock = {.fake_ns = NULL};
+	uint64_t end_ns = clock_after_ns(clock_now_ns(&clock), timeout_ns);
+	for (;;) {
+		uint64_t now_ns = clock_now_ns(&clock);
+		struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+		int left_ms = now_ns < end_ns ? (int)((end_ns - now_ns) / CLOCK_NS_PER_MS) + 1 : 0;
+		int ready = poll(&wait, 1, left_ms);
+		if (ready > 0)
+			return 0;
+		if (ready < 0 && errno != EINTR)
+			return err_set(err, -errno, "waiting for process %d: %s", (int)peer.pid,
+				       err_describe(-errno));
+		if (left_ms == 0)
+			return err_set(err, -ETIMEDOUT, "process %d has not ended yet",
+				       (int)peer.pid);
+	}
+}
+
+static int stop_run(const struct cmd_call *call)
+{
+	const struct agent_ask *options = call->options;
+	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
+	Sluice__V1__StatusRequest request = SLUICE__V1__STATUS_REQUEST__INIT;
+	struct err err = {0};
+	/* It answers: so what is stopped is an agent, whoever has a socket there. */
+	int code = agent_question(call, &agent, AGENT_STATUS, &request.base, NULL);
+	if (code != CMD_EXIT_OK)
+		return code;
+	int rc = stop_process(&agent, options->timeout_ns, &err);
+	if (rc < 0)
+		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
+	return CMD_EXIT_OK;
+}
+
+static const struct cmd_exit_row stop_exits[] = {
+    {CMD_EXIT_OK, "it has ended"},
+    AGENT_CALL_EXITS,
+};
+
+static const struct command agent_stop = {
+    .name = "stop",
+    .summary = "End the agent; jobs that run go on",
+    .description =
+	"Waits until it has ended. Jobs go on under their supervisors; the next agent on the same "
+	"state directory takes them over, and enters how those ended that did so meanwhile. Jobs "
+	"that wait start then.",
+    .group = CMD_GROUP_SERVICE,
+    .run = stop_run,
+    .options = stop_rows,
+    .defaults = &stop_defaults,
+    .options_size = sizeof(struct agent_ask),
+    .exits = stop_exits,
+};
+
+/* --- the command ----------------------------------------------------------------------------- */
+
+static const struct command *const agent_commands[] = {&agent_status, &agent_reload, &agent_stop,
+						       NULL};
+
+static const struct cmd_exit_row agent_exits[] = {
+    {CMD_EXIT_OK, "it was told to end, or had been idle long enough"},
+    {CMD_EXIT_DATA, "the configuration was refused, or the jobs' database is damaged"},
+    {CMD_EXIT_UNAVAILABLE, "sluice is not installed completely"},
+    {CMD_EXIT_CANNOT_WRITE, "its directories cannot be written, or lie on a network file system"},
+    {CMD_EXIT_WOULD_WAIT, "another agent has this state, or listens there"},
+    {CMD_EXIT_NOT_PERMITTED, "a directory belongs to somebody else"},
+    {0, NULL},
+};
+
+static const struct cmd_example agent_examples[] = {
+    {"sluice agent", "serves this machine (root) or this user until it is told to end"},
+    {"sluice agent --exit-idle 10m", "ends by itself when nobody needs it"},
+    {"sluice agent status", "is one running, and what does it see?"},
+    {NULL, NULL},
+};
+
+const struct command cmd_agent = {
+    .name = "agent",
+    .summary = "The service: accepts jobs, hands out GPUs, starts what fits",
+    .description =
+	"Runs in the foreground until SIGTERM. Root's agent serves everybody on the machine and "
+	"runs each job as the user who submitted it; a user's agent serves that user. 'sluice "
+	"run' starts a user's agent by itself where none runs.\n\n"
+	"Jobs do not depend on it: stopped, killed or replaced by a newer one, it takes up again "
+	"what it finds.",
+    .group = CMD_GROUP_SERVICE,
+    .run = agent_serve,
+    .commands = agent_commands,
+    .options = agent_rows,
+    .defaults = &agent_defaults,
+    .options_size = sizeof(struct agent_command),
+    .exits = agent_exits,
+    .examples = agent_examples,
+};
