@@ -108,10 +108,17 @@ static struct top_scene top_scene_of(struct top *top, size_t width, size_t heigh
 				  .context = top};
 }
 
+/* Whether the terminal obeys anything but text. */
+static bool top_is_dumb(void)
+{
+	const char *term = getenv("TERM");
+	return !term || term[0] == '\0' || strcmp(term, "dumb") == 0;
+}
+
 static bool top_has_colour(void)
 {
 	const char *no_color = getenv("NO_COLOR"); /* https://no-color.org */
-	return !no_color || no_color[0] == '\0';
+	return (!no_color || no_color[0] == '\0') && !top_is_dumb();
 }
 
 static void top_quit(struct top *top, int exit_code)
@@ -519,8 +526,6 @@ static void top_done(struct top *top)
 static int run(const struct cmd_call *call)
 {
 	const struct top_options *options = call->options;
-	const char *term = getenv("TERM");
-	bool dumb = !term || term[0] == '\0' || strcmp(term, "dumb") == 0;
 	_cleanup_(top_done) struct top top = {.call = call,
 					      .options = options,
 					      .how = {.socket = options->socket},
@@ -530,7 +535,7 @@ static int run(const struct cmd_call *call)
 	top.agent.loop = loop_new(LOOP_REAL, &err);
 	if (!top.agent.loop)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
-	if (options->once || options->output == OPTION_OUTPUT_JSON || dumb ||
+	if (options->once || options->output == OPTION_OUTPUT_JSON || top_is_dumb() ||
 	    !isatty(STDOUT_FILENO))
 		return top_once(&top);
 	return top_live(&top);
