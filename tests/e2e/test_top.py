@@ -160,6 +160,25 @@ def test_every_end_restores_the_terminal(machine, terminal, how):
     assert f"rc={rc}" in after and " icanon" in after and " echo " in after
 
 
+def test_what_stopped_it_from_outside_does_not_spoil_the_terminal(machine, terminal):
+    machine.start("t4x1")
+    screen = terminal(before="exec ")  # no shell that would tidy up
+    usual = screen.modes
+    screen.wait(lambda text: "GPU 0 [" in text, "the GPU")
+    assert termios.tcgetattr(screen.fd) != usual
+    os.kill(screen.pid, signal.SIGSTOP)
+    os.waitpid(screen.pid, os.WUNTRACED)
+    termios.tcsetattr(screen.fd, termios.TCSANOW, usual)  # as another program needs it
+    os.kill(screen.pid, signal.SIGCONT)
+    wait_until(lambda: screen.read() and screen.raw.count(ENTER) == 2, what="the second picture")
+    assert termios.tcgetattr(screen.fd) != usual
+    os.kill(screen.pid, signal.SIGCONT)
+    wait_until(lambda: screen.read() and screen.raw.count(ENTER) == 3, what="the third picture")
+    screen.type("q")
+    assert screen.finish() == 0
+    assert termios.tcgetattr(screen.fd) == usual
+
+
 def test_it_follows_the_size_of_the_terminal(machine, terminal):
     machine.start("dgx-a100")
     screen = terminal(width=120, height=30)
@@ -174,6 +193,13 @@ def test_it_follows_the_size_of_the_terminal(machine, terminal):
     assert len(end) <= 8 and end[0].startswith("8 simulated GPUs")
     screen.type("g\x1b[B")  # to the beginning, and a line down
     screen.wait(lambda text: "scroll: 1 line" in text, "the second line")
+    # At once, not with the next sample: that would take a second each.
+    begin = time.monotonic()
+    for width in list(range(40, 80)):
+        screen.resize(width, 8)
+        screen.wait(lambda text, width=width: max(map(len, text.split("\n"))) == width,
+                    f"a line of {width} columns")
+    assert time.monotonic() - begin < DEADLINE_S
     screen.resize(30, 3)
     screen.wait(lambda text: len(text.split("\n")) <= 3, "three lines")
     screen.type("q")
