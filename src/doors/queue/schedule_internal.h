@@ -57,7 +57,7 @@ struct schedule_view {
 /* "have 1, need 2; GPU 3: job 12 of alice": all devices that are not to be had. */
 void schedule_reason_waiting(const struct schedule_view *view, size_t have,
 			     char out[JOB_REASON_MAX]);
-/* "GPU 3, pid 4711, bob" or "GPU 3, lost": the devices that are as `use` says; followed by both
+/* "GPU 3, pid 4711, bob" or "GPU 3, lost": the devices that are as `use` says; behind both
  * numbers when more than one device is wanted. */
 void schedule_reason_outside(const struct schedule_view *view, enum schedule_use use,
 			     char out[JOB_REASON_MAX]);

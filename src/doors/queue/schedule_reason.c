@@ -142,23 +142,24 @@ void schedule_reason_outside(const struct schedule_view *view, enum schedule_use
 			     char out[JOB_REASON_MAX])
 {
 	const struct schedule_want *want = view->want;
+	const struct schedule_device *devices = view->machine->devices;
 	struct reason reason = {.out = out};
 	size_t others = 0;
 	for (size_t i = 0; i < want->count; i++) {
-		const struct schedule_device *device = &view->machine->devices[want->device[i]];
-		enum schedule_use is = schedule_device_use(device, want);
+		enum schedule_use is = schedule_device_use(&devices[want->device[i]], want);
 		others += is == SCHEDULE_FREE || is == SCHEDULE_USED;
-		if (is != use)
-			continue;
-		const char *semicolon = reason.length ? "; " : "",
-			   *user = device->unit.outsider_user;
-		if (use == SCHEDULE_SICK)
-			reason_add(&reason, "%s%s, %s", semicolon, device->unit.label,
-				   device->unit.reason);
-		else
-			reason_add(&reason, "%s%s, pid %u%s%s", semicolon, device->unit.label,
-				   device->unit.outsider, user[0] ? ", " : "", user);
 	}
 	if (want->needed > 1)
-		reason_add(&reason, "; need %zu, only %zu can be had", want->needed, others);
+		reason_add(&reason, "need %zu, only %zu can be had", want->needed, others);
+	for (size_t i = 0; i < want->count; i++) {
+		const struct place_unit *unit = &devices[want->device[i]].unit;
+		if (schedule_device_use(&devices[want->device[i]], want) != use)
+			continue;
+		const char *semicolon = reason.length ? "; " : "", *user = unit->outsider_user;
+		if (use == SCHEDULE_SICK)
+			reason_add(&reason, "%s%s, %s", semicolon, unit->label, unit->reason);
+		else
+			reason_add(&reason, "%s%s, pid %u%s%s", semicolon, unit->label,
+				   unit->outsider, user[0] ? ", " : "", user);
+	}
 }

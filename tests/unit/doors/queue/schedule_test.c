@@ -232,11 +232,11 @@ static void jobs_start_in_their_order_until_nothing_is_left(void **state)
 	fixture->holder[0] = fixture->holder[1] = "job 1 of alice";
 	fixture->holder[2] = fixture->holder[3] = "job 2 of bob";
 	PASS(WHOLE(1, 2), WHOLE(2, 2), WHOLE(3, 1), WHOLE(4, 1));
-	EXPECT("1: GPU 0, GPU 1\n"
-	       "2: GPU 2, GPU 3\n"
-	       "3: WaitingForGPU(have 0, need 1; GPU 0, 1: job 1 of alice; GPU 2, 3: job 2 of "
-	       "bob)\n"
-	       "4: QueueOrder(behind 3)\n");
+	EXPECT(
+	    "1: GPU 0, GPU 1\n"
+	    "2: GPU 2, GPU 3\n"
+	    "3: WaitingForGPU(have 0, need 1; GPU 0, 1: job 1 of alice; GPU 2, 3: job 2 of bob)\n"
+	    "4: QueueOrder(behind 3)\n");
 }
 
 static void a_wide_job_keeps_those_behind_it_from_what_it_waits_for(void **state)
@@ -303,10 +303,13 @@ static void the_best_connected_are_chosen_and_the_rest_stays_so(void **state)
 	gpus(4);
 	configure(PLAIN);
 	PASS(IDS(1, "2"), WHOLE(2, 2), WHOLE(3, 1));
-	EXPECT("1: GPU 2\n2: GPU 0, GPU 1\n3: GPU 3\n");
+	EXPECT("1: GPU 2\n"
+	       "2: GPU 0, GPU 1\n"
+	       "3: GPU 3\n");
 	look();
 	PASS(IDS(1, "2"), WHOLE(2, 1)); /* the neighbour of the one that is taken */
-	EXPECT("1: GPU 2\n2: GPU 3\n");
+	EXPECT("1: GPU 2\n"
+	       "2: GPU 3\n");
 }
 
 static void the_least_recently_used_is_next(void **state)
@@ -323,7 +326,8 @@ static void the_least_recently_used_is_next(void **state)
 	EXPECT("3: GPU 0, GPU 1\n");
 	look();
 	PASS(WHOLE(4, 1), WHOLE(5, 1));
-	EXPECT("4: GPU 2\n5: GPU 3\n");
+	EXPECT("4: GPU 2\n"
+	       "5: GPU 3\n");
 }
 
 static void ids_are_granted_in_the_users_order(void **state)
@@ -352,7 +356,9 @@ static void a_share_is_rounded_up_to_slots(void **state)
 	gpus(1);
 	configure(SHARED);
 	PASS(SHARE(1, 1, 1, UINT32_MAX), SHARE(2, 1, 1, 0), SHARE(3, 1, 1, 3));
-	EXPECT("1: GPU 0 [0]\n2: GPU 0 [1]\n3: GPU 0 [2] [3]\n");
+	EXPECT("1: GPU 0 [0]\n"
+	       "2: GPU 0 [1]\n"
+	       "3: GPU 0 [2] [3]\n");
 }
 
 static void shares_of_several_gpus_are_of_different_ones(void **state)
@@ -390,7 +396,10 @@ static void whole_jobs_leave_the_shared_gpus_to_shares(void **state)
 	gpus(4);
 	configure(PARTLY);
 	PASS(WHOLE(1, 1), WHOLE(2, 1), SHARE(3, 1, 1, 4), WHOLE(4, 1));
-	EXPECT("1: GPU 2\n2: GPU 3\n3: GPU 0 [0]\n4: GPU 1\n");
+	EXPECT("1: GPU 2\n"
+	       "2: GPU 3\n"
+	       "3: GPU 0 [0]\n"
+	       "4: GPU 1\n");
 	look();
 	PASS(WHOLE(5, 3));
 	EXPECT("5: GPU 0, GPU 2, GPU 3\n");
@@ -435,7 +444,9 @@ static void where_all_gpus_are_split_their_parts_are_given(void **state)
 	split(1, 2);
 	configure("version: v1\nflags: {migStrategy: mixed}\n");
 	PASS(IDS(1, "1:1"), WHOLE(2, 1), WHOLE(3, 2), WHOLE(4, 1));
-	EXPECT("1: MIG 1:1\n2: MIG 1:0\n3: MIG 0:0, MIG 0:1\n"
+	EXPECT("1: MIG 1:1\n"
+	       "2: MIG 1:0\n"
+	       "3: MIG 0:0, MIG 0:1\n"
 	       "4: WaitingForGPU(have 0, need 1; MIG 0:0, 0:1: job 3; MIG 1:0: job 2; MIG 1:1: job "
 	       "1)\n");
 	const struct job job = WHOLE(1, 5);
@@ -455,7 +466,7 @@ static void an_outsider_on_one_mig_device_leaves_the_others(void **state)
 	configure(PLAIN);
 	PASS(WHOLE(1, 1), WHOLE(2, 2));
 	EXPECT("1: MIG 0:1\n"
-	       "2: GPUInUseByOthers(MIG 0:0, pid 4711, bob; need 2, only 1 can be had)\n");
+	       "2: GPUInUseByOthers(need 2, only 1 can be had; MIG 0:0, pid 4711, bob)\n");
 }
 
 /* --- what keeps a device from everybody ------------------------------------------------------- */
@@ -467,12 +478,12 @@ static void sick_gpus_are_not_granted_and_named(void **state)
 	(void)snprintf(fixture->gpus[0].reason, GPU_REASON_MAX, "it fell off the bus");
 	configure(PLAIN);
 	PASS(WHOLE(1, 2), IDS(2, "0"), WHOLE(3, 1), WHOLE(4, 1), WHOLE(5, 2));
-	EXPECT("1: GPUUnhealthy(GPU 0, it fell off the bus; need 2, only 1 can be had)\n"
+	EXPECT("1: GPUUnhealthy(need 2, only 1 can be had; GPU 0, it fell off the bus)\n"
 	       "2: GPUUnhealthy(GPU 0, it fell off the bus)\n"
 	       "3: GPU 1\n"
-	       "4: WaitingForGPU(have 0, need 1; GPU 0: unhealthy, it fell off the bus; GPU 1: "
-	       "job 3)\n"
-	       "5: GPUUnhealthy(GPU 0, it fell off the bus; need 2, only 1 can be had)\n");
+	       "4: WaitingForGPU(have 0, need 1; GPU 0: unhealthy, it fell off the bus; GPU 1: job "
+	       "3)\n"
+	       "5: GPUUnhealthy(need 2, only 1 can be had; GPU 0, it fell off the bus)\n");
 	const struct job job = WHOLE(1, 2);
 	assert_int_equal(schedule_check(&fixture->machine, &job, NULL), 0); /* it may recover */
 }
@@ -497,10 +508,10 @@ static void outsiders_are_waited_for(void **state)
 	ignores.ignore_outsiders = true;
 	PASS(IDS(1, "3"), IDS(2, "3,2"), WHOLE(3, 3), ignores, WHOLE(5, 2), WHOLE(6, 1));
 	EXPECT("1: GPUInUseByOthers(GPU 3, pid 4711, bob)\n"
-	       "2: GPUInUseByOthers(GPU 3, pid 4711, bob; GPU 2, pid 4712; need 2, only 0 can be "
-	       "had)\n"
-	       "3: GPUInUseByOthers(GPU 2, pid 4712; GPU 3, pid 4711, bob; need 3, only 2 can be "
-	       "had)\n"
+	       "2: GPUInUseByOthers(need 2, only 0 can be had; GPU 3, pid 4711, bob; GPU 2, pid "
+	       "4712)\n"
+	       "3: GPUInUseByOthers(need 3, only 2 can be had; GPU 2, pid 4712; GPU 3, pid 4711, "
+	       "bob)\n"
 	       "4: GPU 3\n"
 	       "5: GPU 0, GPU 1\n"
 	       "6: WaitingForGPU(have 0, need 1; GPU 0, 1: job 5; GPU 2: pid 4712; GPU 3: pid 4711 "
@@ -527,7 +538,7 @@ static void a_wait_for_repair_keeps_nobody_else(void **state)
 	fixture->gpus[0].state = GPU_STATE_RESET_REQUIRED;
 	configure(PLAIN);
 	PASS(WHOLE(1, 4), WHOLE(2, 3), WHOLE(3, 1));
-	EXPECT("1: GPUUnhealthy(GPU 0, reset required; need 4, only 3 can be had)\n"
+	EXPECT("1: GPUUnhealthy(need 4, only 3 can be had; GPU 0, reset required)\n"
 	       "2: GPU 1, GPU 2, GPU 3\n"
 	       "3: WaitingForGPU(have 0, need 1; GPU 0: unhealthy, reset required; GPU 1, 2, 3: "
 	       "job 2)\n");
@@ -568,7 +579,8 @@ static void slots_of_running_jobs_are_taken(void **state)
 		schedule_machine_take(&fixture->machine, &grants[i]);
 	assert_true(fixture->machine.devices[1].used_whole);
 	PASS(SHARE(1, 1, 1, 2), SHARE(2, 1, 1, 4), IDS(3, "1"));
-	EXPECT("1: GPU 0 [1] [3]\n2: GPU 2 [0]\n"
+	EXPECT("1: GPU 0 [1] [3]\n"
+	       "2: GPU 2 [0]\n"
 	       "3: WaitingForGPU(have 0, need 1; GPU 1: in use)\n");
 }
 
@@ -587,7 +599,8 @@ static void a_job_from_before_a_change_of_slots_keeps_its_device(void **state)
 	assert_true(fixture->machine.devices[1].used_whole);
 	assert_int_equal(fixture->machine.devices[2].used_count, 1);
 	PASS(SHARE(1, 1, 3, 4), WHOLE(2, 1), SHARE(3, 1, 1, 4));
-	EXPECT("1: GPU 2 [0] [2] [3]\n2: GPU 3\n"
+	EXPECT("1: GPU 2 [0] [2] [3]\n"
+	       "2: GPU 3\n"
 	       "3: WaitingForGPU(have 0, need 1; GPU 0, 1: in use; GPU 2: 0 of 4 slots free, job "
 	       "1; GPU 3: job 2)\n");
 }
@@ -597,13 +610,12 @@ static void a_gpu_that_went_away_is_said(void **state)
 	gpus(2);
 	configure(PLAIN);
 	PASS(IDS(1, "3"), IDS(2, "GPU-00000007"), WHOLE(3, 3), WHOLE(4, 3), WHOLE(5, 2));
-	EXPECT(
-	    "1: NoMachine(this machine has no GPU '3': `sluice devices` shows what it has)\n"
-	    "2: NoMachine(this machine has no GPU 'GPU-00000007': `sluice devices` shows what it "
-	    "has)\n"
-	    "3: NoMachine(needs 3 GPUs, this machine has 2)\n"
-	    "4: NoMachine(needs 3 GPUs, this machine has 2)\n"
-	    "5: GPU 0, GPU 1\n");
+	EXPECT("1: NoMachine(this machine has no GPU '3': `sluice devices` shows what it has)\n"
+	       "2: NoMachine(this machine has no GPU 'GPU-00000007': `sluice devices` shows what "
+	       "it has)\n"
+	       "3: NoMachine(needs 3 GPUs, this machine has 2)\n"
+	       "4: NoMachine(needs 3 GPUs, this machine has 2)\n"
+	       "5: GPU 0, GPU 1\n");
 }
 
 static void a_long_list_of_holders_is_cut_and_says_so(void **state)
