@@ -27,7 +27,8 @@ enum control_limits {
 
 enum control_kind {
 	/* From the supervisor. What is still true is repeated to each new connection, in order. */
-	CONTROL_HELLO = 1,   /* value: pid of the supervisor; text: isolation reached */
+	CONTROL_HELLO = 1,   /* value: pid of the supervisor; text: isolation reached, and after
+				": " why not more */
 	CONTROL_TOKENS_BUSY, /* somebody else has a token: ends without a claim; text: which, who */
 	CONTROL_CLAIMED,     /* text: cgroup */
 	CONTROL_STARTED,     /* value: pid of the command; extra: CLOCK_REALTIME ns */

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/err.h"
 
-enum { JOBENV_SET = 7 }; /* variables that are set */
+enum { JOBENV_SET = 8 }; /* variables that are set */
 
 /* Names; one that ends in '_' is a prefix. */
 static const char *const jobenv_kept[] = {"SLUICE_SIM_",      "SLUICE_ROOT",   "SLUICE_RUNTIME_DIR",
@@ -57,12 +57,18 @@ static int jobenv_add_own(char **out, size_t *count, const struct jobenv_job *jo
 	const struct {
 		const char *name, *text, *none; /* a text, or the list with a word for "none" */
 	} rows[JOBENV_SET] = {
-	    {"CUDA_VISIBLE_DEVICES=", NULL, ""}, {"NVIDIA_VISIBLE_DEVICES=", NULL, "void"},
-	    {"SLUICE_GPUS=", NULL, ""},		 {"CUDA_DEVICE_ORDER=", "PCI_BUS_ID", NULL},
-	    {"SLUICE_JOB_ID=", job->id, NULL},	 {"SLUICE_JOB_NAME=", job->name, NULL},
-	    {"SLUICE_ATTEMPT=", "1", NULL},
+	    {"CUDA_VISIBLE_DEVICES=", NULL, ""},
+	    {"NVIDIA_VISIBLE_DEVICES=", NULL, "void"},
+	    {"SLUICE_GPUS=", NULL, ""},
+	    {"CUDA_DEVICE_ORDER=", "PCI_BUS_ID", NULL},
+	    {"SLUICE_JOB_ID=", job->id, NULL},
+	    {"SLUICE_JOB_NAME=", job->name, NULL},
+	    {"SLUICE_ATTEMPT=", job->attempt ? job->attempt : "1", NULL},
+	    {"SLUICE_JOB_INSTANCE=", job->instance, NULL},
 	};
 	for (size_t i = 0; i < array_length(rows); i++) {
+		if (!rows[i].text && !rows[i].none)
+			continue;
 		struct buf text;
 		buf_init(&text, JOBENV_BYTES_MAX);
 		int result = buf_add_text(&text, rows[i].name);

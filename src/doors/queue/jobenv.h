@@ -16,6 +16,8 @@ enum jobenv_limits {
 
 struct jobenv_job {
 	const char *id, *name;
+	const char *attempt;	  /* NULL: 1 */
+	const char *instance;	  /* of the attempt: found again in /proc/PID/environ; NULL: none */
 	const char *const *uuids; /* of its GPUs and MIG devices; none: a CPU job */
 	size_t uuid_count;
 };
@@ -27,7 +29,8 @@ struct jobenv_job {
  * SLUICE_ROOT, SLUICE_RUNTIME_DIR, SLUICE_STATE_DIR, SLUICE_SOCKET, SLUICE_PROFILES).
  * Set: CUDA_VISIBLE_DEVICES (UUIDs, which stay right whatever the order; empty means none),
  * CUDA_DEVICE_ORDER=PCI_BUS_ID, NVIDIA_VISIBLE_DEVICES (for containers that the job starts; "void"
- * means none), SLUICE_GPUS, SLUICE_JOB_ID, SLUICE_JOB_NAME and SLUICE_ATTEMPT.
+ * means none), SLUICE_GPUS, SLUICE_JOB_ID, SLUICE_JOB_NAME, SLUICE_ATTEMPT and, with an instance,
+ * SLUICE_JOB_INSTANCE.
  *
  * `*out` ends in NULL and is the caller's: jobenv_free(). -E2BIG beyond JOBENV_BYTES_MAX, -ENOMEM.
  */

@@ -64,7 +64,9 @@ struct launch {
 	size_t grant_count;
 	char runtime_dir[LAUNCH_PATH_MAX]; /* for the tokens' locks; "": sockets alone */
 	char sim_state[LAUNCH_PATH_MAX];   /* of a simulated machine; "": a real one */
-	char cgroup_root[LAUNCH_PATH_MAX]; /* where job-ID is made; "": no cgroup */
+	/* A cgroup2 directory, where job-ID-INSTANCE is made; "": no cgroup. The claim has its
+	 * path. */
+	char cgroup_root[LAUNCH_PATH_MAX];
 	struct spec spec;
 };
 

@@ -16,8 +16,14 @@
 #include "base/err.h"
 #include "base/parse.h"
 
-/* Fields after "(comm) ", counted from 0: state, ppid, ... starttime (proc(5): 3, 4 and 22). */
-enum { TREE_FIELD_STATE = 0, TREE_FIELD_PARENT = 1, TREE_FIELD_START = 19 };
+/* Fields after "(comm) ", counted from 0: state, ppid, pgrp, ... starttime (proc(5): 3, 4, 5, 22).
+ */
+enum {
+	TREE_FIELD_STATE = 0,
+	TREE_FIELD_PARENT = 1,
+	TREE_FIELD_GROUP = 2,
+	TREE_FIELD_START = 19,
+};
 
 int tree_parse_stat(const char *text, size_t length, struct tree_process *out, struct err *err)
 {
@@ -37,11 +43,14 @@ int tree_parse_stat(const char *text, size_t length, struct tree_process *out, s
 		const char *blank = memchr(at, ' ', (size_t)(end - at));
 		const char *stop = blank ? blank : end;
 		uint64_t number = 0;
-		if ((field == TREE_FIELD_PARENT || field == TREE_FIELD_START) &&
+		if ((field == TREE_FIELD_PARENT || field == TREE_FIELD_GROUP ||
+		     field == TREE_FIELD_START) &&
 		    parse_u64_span(at, (size_t)(stop - at), 0, UINT64_MAX, &number) < 0)
 			break;
 		if (field == TREE_FIELD_PARENT)
 			process.parent = number <= INT32_MAX ? (pid_t)number : 0;
+		if (field == TREE_FIELD_GROUP)
+			process.group = number <= INT32_MAX ? (pid_t)number : 0;
 		if (field == TREE_FIELD_START)
 			process.start = number;
 		at = blank ? blank + 1 : end;
@@ -175,6 +184,34 @@ int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, s
 		return result;
 	for (size_t i = 0; i < count; i++)
 		tree_signal_one(&list[i], signal_number);
+	*out_count = count;
+	return 0;
+}
+
+static int tree_by_group(const void *a, const void *b)
+{
+	pid_t group_a = ((const struct tree_process *)a)->group;
+	pid_t group_b = ((const struct tree_process *)b)->group;
+	return group_a < group_b ? -1 : group_a > group_b;
+}
+
+int tree_signal_groups(pid_t root, int signal_number, size_t *out_count, struct err *err)
+{
+	_cleanup_free_ struct tree_process *list = NULL;
+	size_t count = 0;
+	int result = tree_list(root, 0, &list, &count, err);
+	if (result < 0)
+		return result;
+	if (count)
+		qsort(list, count, sizeof(*list), tree_by_group);
+	pid_t own = getpgid(root);
+	for (size_t i = 0; i < count; i++) {
+		pid_t group = list[i].group;
+		bool is_first = i == 0 || list[i - 1].group != group;
+		/* 0 and 1 would mean our own group and everybody. */
+		if (is_first && group > 1 && group != own)
+			(void)kill(-group, signal_number); /* gone, or seen by the next look */
+	}
 	*out_count = count;
 	return 0;
 }

@@ -22,7 +22,7 @@ enum tree_limits {
 };
 
 struct tree_process {
-	pid_t pid, parent;
+	pid_t pid, parent, group;
 	char state;	/* as in /proc/PID/stat: R S D T t Z X I */
 	uint64_t start; /* clock ticks since boot: tells a reused pid */
 };
@@ -42,6 +42,13 @@ int tree_list(pid_t root, pid_t spare, struct tree_process **out, size_t *out_co
 
 /* Sends a signal to each of them; `out_count` says how many there were. */
 int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, struct err *err);
+
+/*
+ * Sends a signal to every process group that has a descendant of `root` in it, but `root`'s own: in
+ * one go for each, so that what is forked at that moment gets it too, and everybody once. Only for
+ * a root whose descendants are in sessions of their own: a group cannot reach beyond its session.
+ */
+int tree_signal_groups(pid_t root, int signal_number, size_t *out_count, struct err *err);
 
 /*
  * Kills them all; reaps nothing. To be called again until nobody is left, `round` counting from 0:

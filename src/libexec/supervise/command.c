@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/supervise/command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/file.h"
+
+enum command_exit {
+	COMMAND_EXIT_LAUNCH = 125,
+	COMMAND_EXIT_EXEC = 126,
+	COMMAND_EXIT_NOT_FOUND = 127,
+};
+
+enum command_stage {
+	COMMAND_CGROUP, /* no reason not to start */
+	COMMAND_STDIO,
+	COMMAND_USER,
+	COMMAND_LIMITS,
+	COMMAND_DIRECTORY,
+	COMMAND_DEATH,
+	COMMAND_DESCRIPTORS,
+	COMMAND_EXEC,
+};
+
+/* What the new process writes into the pipe that its exec closes. */
+struct command_failure {
+	int32_t stage, code;
+};
+
+/* --- the new process -------------------------------------------------------------------------- */
+
+static void command_tell(int fd, enum command_stage stage, int code)
+{
+	struct command_failure failure = {.stage = stage, .code = code};
+	(void)!write(fd, &failure, sizeof(failure)); /* the reader sees it missing */
+}
+
+static int command_set_stdio(const struct command *command)
+{
+	int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 ||
+	    dup2(command->out_fd, STDOUT_FILENO) < 0 || dup2(command->err_fd, STDERR_FILENO) < 0)
+		return -errno;
+	return 0;
+}
+
+/* Leaving root takes the effective and permitted capabilities; nothing may be left to bring them
+ * back by an exec. */
+static int command_drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
+		return -errno;
+	return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+}
+
+static int command_set_user(const struct spec *spec)
+{
+	if (geteuid() != 0)
+		return spec->uid == geteuid() ? 0 : -EPERM;
+	if (setgroups(spec->group_count, spec->groups) < 0 ||
+	    setresgid(spec->gid, spec->gid, spec->gid) < 0 ||
+	    setresuid(spec->uid, spec->uid, spec->uid) < 0)
+		return -errno;
+	return spec->uid == 0 ? 0 : command_drop_capabilities();
+}
+
+static rlim_t command_limit(uint64_t value)
+{
+	return value == UINT64_MAX ? RLIM_INFINITY : (rlim_t)value;
+}
+
+/* The submitter's, as far as the job's user may set them here: it says itself what it has, so its
+ * word raises no limit of the agent's. */
+static int command_set_limits(const struct spec *spec)
+{
+	for (size_t i = 0; i < spec->limit_count; i++) {
+		const struct spec_limit *wanted = &spec->limits[i];
+		__rlimit_resource_t resource = (__rlimit_resource_t)wanted->resource;
+		struct rlimit now, limit = {.rlim_cur = command_limit(wanted->soft),
+					    .rlim_max = command_limit(wanted->hard)};
+		if (setrlimit(resource, &limit) == 0 || errno == EINVAL)
+			continue; /* EINVAL: a resource that this kernel does not have */
+		if (errno != EPERM || getrlimit(resource, &now) < 0)
+			return -errno;
+		if (limit.rlim_max > now.rlim_max)
+			limit.rlim_max = now.rlim_max;
+		if (limit.rlim_cur > limit.rlim_max)
+			limit.rlim_cur = limit.rlim_max;
+		if (setrlimit(resource, &limit) < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+/* All but the standard ones are closed by exec, except for the tokens. */
+static int command_set_descriptors(const struct command *command)
+{
+	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0) {
+		/* Before Linux 5.11. Each of ours is O_CLOEXEC already. */
+		if (errno != ENOSYS && errno != EINVAL)
+			return -errno;
+	}
+	for (size_t i = 0; i < command->token_count; i++) {
+		const struct token *token = &command->tokens[i];
+		if (fcntl(token->socket_fd, F_SETFD, 0) < 0 ||
+		    (token->lock_fd >= 0 && fcntl(token->lock_fd, F_SETFD, 0) < 0))
+			return -errno;
+	}
+	return 0;
+}
+
+/* execvp(3) says "permission denied" when it may not look into one directory of PATH, also if the
+ * command is nowhere; a shell says "not found" then. */
+static int command_exec_error(const char *name, int code)
+{
+	const char *at = getenv("PATH");
+	if (code != -EACCES || strchr(name, '/'))
+		return code;
+	while (at && *at) {
+		char path[FILE_PATH_MAX];
+		size_t length = strcspn(at, ":");
+		if (file_path(path, NULL, "%.*s/%s", (int)length, at, name) == 0 &&
+		    access(path, F_OK) == 0)
+			return code;
+		at += length + (at[length] == ':');
+	}
+	return -ENOENT;
+}
+
+static int command_become(const struct command *command, pid_t supervisor,
+			  enum command_stage *out_stage)
+{
+	const struct spec *spec = command->spec;
+	int code;
+	*out_stage = COMMAND_STDIO;
+	if ((code = command_set_stdio(command)) < 0)
+		return code;
+	*out_stage = COMMAND_USER;
+	if ((code = command_set_user(spec)) < 0)
+		return code;
+	(void)umask(spec->umask); /* cannot fail */
+	*out_stage = COMMAND_LIMITS;
+	if ((code = command_set_limits(spec)) < 0)
+		return code;
+	*out_stage = COMMAND_DIRECTORY;
+	if (chdir(spec->directory) < 0)
+		return -errno;
+	/* Not earlier: a change of user takes it back. */
+	*out_stage = COMMAND_DEATH;
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+		return -errno;
+	if (getppid() != supervisor)
+		return -ECHILD; /* it died before that; nobody reads this */
+	*out_stage = COMMAND_DESCRIPTORS;
+	return command_set_descriptors(command);
+}
+
+static _Noreturn void command_main(const struct command *command, pid_t supervisor, int failed_fd)
+{
+	sigset_t none;
+	(void)sigemptyset(&none); /* these three cannot fail */
+	(void)signal(SIGPIPE, SIG_DFL);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)setsid(); /* a new process is never a leader */
+	int code = command->cgroup ? cgroup_join(command->cgroup) : 0;
+	if (code < 0)
+		command_tell(failed_fd, COMMAND_CGROUP, code);
+	enum command_stage stage;
+	code = command_become(command, supervisor, &stage);
+	if (code == 0) {
+		stage = COMMAND_EXEC;
+		environ = command->environment; /* whose PATH is searched */
+		(void)execvp(command->spec->argv[0], command->spec->argv);
+		code = command_exec_error(command->spec->argv[0], -errno);
+	}
+	command_tell(failed_fd, stage, code);
+	_exit(COMMAND_EXIT_LAUNCH);
+}
+
+/* --- the supervisor --------------------------------------------------------------------------- */
+
+static int command_error(const struct spec *spec, const struct command_failure *failure,
+			 struct err *err)
+{
+	const char *why = err_describe(failure->code);
+	switch ((enum command_stage)failure->stage) {
+	case COMMAND_USER:
+		return err_set(err, failure->code, "becoming user %u, group %u: %s",
+			       (unsigned)spec->uid, (unsigned)spec->gid, why);
+	case COMMAND_LIMITS:
+		return err_set(err, failure->code, "setting the job's resource limits: %s", why);
+	case COMMAND_DIRECTORY:
+		return err_set(err, failure->code, "changing to the directory '%.128s': %s",
+			       spec->directory, why);
+	case COMMAND_EXEC:
+		return err_set(err, failure->code, "executing '%.128s': %s", spec->argv[0], why);
+	default:
+		return err_set(err, failure->code, "preparing the command's process: %s", why);
+	}
+}
+
+static ssize_t command_read(int fd, struct command_failure *out)
+{
+	ssize_t length;
+	do {
+		length = read(fd, out, sizeof(*out));
+	} while (length < 0 && errno == EINTR);
+	return length;
+}
+
+int command_start(const struct command *command, struct command_outcome *out, struct err *err)
+{
+	*out = (struct command_outcome){.pid = -1, .exit_code = COMMAND_EXIT_LAUNCH};
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
+	_cleanup_close_ int read_fd = ends[0];
+	_cleanup_close_ int write_fd = ends[1];
+	pid_t me = getpid();
+	pid_t pid = fork();
+	if (pid < 0)
+		return err_set(err, -errno, "starting a process: %s", err_describe(errno));
+	if (pid == 0)
+		command_main(command, me, write_fd);
+
+	(void)close(take_fd(&write_fd));
+	struct command_failure failure;
+	ssize_t length = command_read(read_fd, &failure);
+	if (length == sizeof(failure) && failure.stage == COMMAND_CGROUP) {
+		out->cgroup_code = failure.code;
+		length = command_read(read_fd, &failure);
+	}
+	if (length != sizeof(failure)) {
+		out->pid = pid;
+		return 0;
+	}
+	(void)waitpid(pid, NULL, 0); /* it has exited or is about to */
+	if (failure.stage == COMMAND_EXEC)
+		out->exit_code =
+		    failure.code == -ENOENT ? COMMAND_EXIT_NOT_FOUND : COMMAND_EXIT_EXEC;
+	return command_error(command->spec, &failure, err);
+}

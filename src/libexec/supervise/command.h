@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the supervisor to the job's command: everything between fork and exec. Knows nothing of
+ * agents and files of the job.
+ */
+#ifndef SLUICE_LIBEXEC_SUPERVISE_COMMAND_H
+#define SLUICE_LIBEXEC_SUPERVISE_COMMAND_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "doors/queue/cgroup.h"
+#include "doors/queue/spec.h"
+#include "doors/queue/token.h"
+
+struct err;
+
+/* All borrowed for the call. */
+struct command {
+	const struct spec *spec;
+	char **environment;
+	int out_fd, err_fd;
+	const struct token *tokens; /* inherited, under the numbers that they have here */
+	size_t token_count;
+	const struct cgroup *cgroup; /* NULL: none */
+};
+
+/* What kept it from running, or from its cgroup. */
+struct command_outcome {
+	pid_t pid;	 /* the command; -1: it never ran */
+	int exit_code;	 /* as of a shell, when it never ran: 125, 126 or 127 */
+	int cgroup_code; /* 0, or -errno: it runs, but not in its cgroup */
+};
+
+/*
+ * Starts it: in the cgroup, in a session of its own, as the spec's user, with its groups, umask,
+ * limits and directory; without any capability unless it is root; to be killed by the kernel when
+ * this process dies. Returns when exec has succeeded, or -errno; the error says what failed.
+ */
+int command_start(const struct command *command, struct command_outcome *out, struct err *err);
+
+#endif

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sluice-supervise --job N --attempt N: runs one attempt of one job and owns every fact about it.
+ * Started by the agent with the descriptors of enum launch_fd, and from then on alone: the agent
+ * may die and come back, and finds what happened in the job's files. The order of the steps is the
+ * protocol: until the claim is on the disk nothing was started, and nothing is said to have ended
+ * while a process of the job lives. The arguments are for people who look at ps.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/crash.h"
+#include "base/err.h"
+#include "doors/queue/control.h"
+#include "doors/queue/jobenv.h"
+#include "libexec/supervise/agents.h"
+#include "libexec/supervise/command.h"
+#include "libexec/supervise/prepare.h"
+#include "libexec/supervise/watch.h"
+
+enum {
+	MAIN_BUSY_MS = 1000, /* for an agent to come and hear that a token is taken */
+	MAIN_RETRY_MS = 100, /* of writing the result, at first */
+	MAIN_RETRY_MAX_MS = 5000,
+	MAIN_EXIT_CANCELLED = 128 + SIGTERM,
+	MAIN_EXIT_DEADLINE = 124,
+	MAIN_SIGNAL_BASE = 128,
+	MAIN_NUMBER_MAX = 24,
+};
+
+struct supervisor {
+	struct launch launch;
+	int signal_fd, out_fd, err_fd;
+	struct agents agents;
+	struct cgroup cgroup;
+	struct prepare_tokens tokens;
+	struct desk desk;
+	bool has_desk;
+	struct jobdir_result result;
+};
+
+static void main_complain(const struct supervisor *self, const struct err *err)
+{
+	/* It may be a pipe that nobody reads any more: rather silent than stuck. */
+	struct pollfd wait = {.fd = LAUNCH_FD_ERROR, .events = POLLOUT};
+	if (poll(&wait, 1, 0) == 1 && (wait.revents & POLLOUT))
+		(void)dprintf(LAUNCH_FD_ERROR, "sluice-supervise: job %" PRIu64 ": %s\n",
+			      self->launch.id, err->text);
+}
+
+static int64_t main_unix_ns(void)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* --- before the claim ------------------------------------------------------------------------- */
+
+static int main_set_up(struct supervisor *self, struct err *err)
+{
+	/* What we open must not land on these. */
+	for (int fd = 0; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)open("/dev/null", O_RDWR); /* the lowest free one is `fd` */
+	for (int fd = LAUNCH_FD_LOCK; fd <= LAUNCH_FD_LAUNCH; fd++)
+		if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
+			return err_set(err, -errno,
+				       "descriptor %d is missing: this program is started by "
+				       "'sluice agent'",
+				       fd);
+	(void)umask(S_IRWXG | S_IRWXO); /* cannot fail */
+	(void)setsid();			/* fails when it leads one already */
+	(void)chdir("/");		/* else it keeps one file system busy, no more */
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+		return err_set(err, -errno, "becoming a subreaper: %s", err_describe(errno));
+	sigset_t all, heard;
+	(void)sigfillset(&all); /* these cannot fail */
+	(void)sigemptyset(&heard);
+	(void)sigaddset(&heard, SIGCHLD);
+	(void)sigaddset(&heard, SIGTERM);
+	(void)signal(SIGCHLD, SIG_DFL);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)sigprocmask(SIG_SETMASK, &all, NULL);
+	self->signal_fd = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (self->signal_fd < 0)
+		return err_set(err, -errno, "making a signalfd: %s", err_describe(errno));
+	return 0;
+}
+
+static int main_listen(struct supervisor *self, struct err *err)
+{
+	int listen_fd = control_listen(LAUNCH_FD_DIRECTORY, err);
+	if (listen_fd < 0)
+		return listen_fd;
+	agents_init(&self->agents, listen_fd);
+	crash_point("supervisor.listening");
+	struct err why = {0};
+	char text[CONTROL_TEXT_MAX];
+	/* Without it the job is found by its ancestors and its environment. */
+	if (prepare_cgroup(&self->launch, &self->cgroup, &why) == 0)
+		(void)snprintf(text, sizeof(text), "env");
+	else
+		(void)snprintf(text, sizeof(text), "env: no cgroup: %.200s", why.text);
+	crash_point("supervisor.cgroup_made");
+	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+	return 0;
+}
+
+static int main_open_desk(struct supervisor *self, struct err *err)
+{
+	if (self->tokens.count == 0)
+		return 0;
+	struct note note = {.pid = getpid(), .uid = self->launch.spec.uid};
+	note.since_s = (uint64_t)main_unix_ns() / 1000000000;
+	note_set_name(&note, self->launch.spec.name);
+	int result = desk_init(&self->desk, &note, err);
+	self->has_desk = result == 0;
+	for (size_t i = 0; result == 0 && i < self->tokens.count; i++)
+		result = desk_open_at(&self->desk, self->tokens.tokens[i].socket_fd, err);
+	return result;
+}
+
+static int main_open_outputs(struct supervisor *self, struct err *err)
+{
+	self->out_fd = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "out", err);
+	if (self->out_fd < 0)
+		return self->out_fd;
+	crash_point("supervisor.out_opened");
+	self->err_fd = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "err", err);
+	crash_point("supervisor.err_opened");
+	return self->err_fd < 0 ? self->err_fd : 0;
+}
+
+/* Nobody who waits for the end of the agent's output shall wait for the job. */
+static void main_leave_error(void)
+{
+	_cleanup_close_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null_fd >= 0)
+		(void)dup2(null_fd, LAUNCH_FD_ERROR); /* else it stays */
+}
+
+/* 0: the attempt is ours. Otherwise what to exit with: nothing was started, and nothing is kept. */
+static enum launch_exit main_claim(struct supervisor *self, struct err *err)
+{
+	struct jobdir_claim claim;
+	int result = prepare_tokens(&self->launch, &self->tokens, err);
+	crash_point("supervisor.tokens_taken");
+	if (result == -EBUSY) {
+		agents_say(&self->agents, CONTROL_TOKENS_BUSY, 0, 0, err->text);
+		if (agents_count(&self->agents) == 0)
+			watch_idle(&self->agents, NULL, MAIN_BUSY_MS);
+		return LAUNCH_EXIT_TOKENS_BUSY;
+	}
+	if (result == 0)
+		result = main_open_desk(self, err);
+	if (result == 0)
+		result = main_open_outputs(self, err);
+	if (result == 0)
+		result = prepare_claim(&self->launch, &self->cgroup, &claim, err);
+	if (result < 0)
+		return LAUNCH_EXIT_NOT_READY;
+	result = jobdir_claim(LAUNCH_FD_DIRECTORY, self->launch.attempt, &claim, err);
+	crash_point("supervisor.claimed");
+	if (result < 0)
+		return result == -EEXIST ? LAUNCH_EXIT_CLAIMED : LAUNCH_EXIT_NOT_READY;
+	agents_say(&self->agents, CONTROL_CLAIMED, 0, 0, claim.cgroup);
+	return 0;
+}
+
+/* --- the command ------------------------------------------------------------------------------ */
+
+static void main_launch_failed(struct supervisor *self, int code, int exit_code,
+			       const struct err *err)
+{
+	self->result.end = JOBDIR_LAUNCH_ERROR;
+	self->result.value = code;
+	self->result.exit_code = exit_code;
+	(void)snprintf(self->result.text, sizeof(self->result.text), "%.*s", JOBDIR_TEXT_MAX - 1,
+		       err->text); /* cut */
+}
+
+static int main_environment(const struct launch *launch, char ***out, struct err *err)
+{
+	char id[MAIN_NUMBER_MAX], attempt[MAIN_NUMBER_MAX];
+	(void)snprintf(id, sizeof(id), "%" PRIu64, launch->id); /* these fit */
+	(void)snprintf(attempt, sizeof(attempt), "%" PRIu32, launch->attempt);
+	_cleanup_free_ const char **uuids = calloc(launch->grant_count + 1, sizeof(*uuids));
+	if (!uuids)
+		return err_set(err, -ENOMEM, "no memory for the job's environment");
+	for (size_t i = 0; i < launch->grant_count; i++)
+		uuids[i] = launch->grants[i].uuid;
+	struct jobenv_job job = {.id = id,
+				 .name = launch->spec.name,
+				 .attempt = attempt,
+				 .instance = launch->instance[0] ? launch->instance : NULL,
+				 .uuids = uuids,
+				 .uuid_count = launch->grant_count};
+	char *none[] = {NULL};
+	return jobenv_make(launch->spec.environment ? launch->spec.environment : none, &job, out,
+			   err);
+}
+
+/* The pid, or -1: it never ran, and the result says why. */
+static pid_t main_start(struct supervisor *self)
+{
+	struct err err = {0};
+	char **environment = NULL;
+	struct command_outcome outcome = {.exit_code = 125};
+	int result = main_environment(&self->launch, &environment, &err);
+	if (result == 0) {
+		struct command command = {.spec = &self->launch.spec,
+					  .environment = environment,
+					  .out_fd = self->out_fd,
+					  .err_fd = self->err_fd,
+					  .tokens = self->tokens.tokens,
+					  .token_count = self->tokens.count,
+					  .cgroup = self->cgroup.fd >= 0 ? &self->cgroup : NULL};
+		result = command_start(&command, &outcome, &err);
+	}
+	environment = jobenv_free(environment);
+	crash_point("supervisor.started");
+	if (result < 0) {
+		main_launch_failed(self, result, outcome.exit_code, &err);
+		return -1;
+	}
+	if (outcome.cgroup_code < 0) {
+		char text[CONTROL_TEXT_MAX];
+		(void)snprintf(text, sizeof(text), "env: no cgroup: joining '%.128s': %s",
+			       self->cgroup.path, err_describe(outcome.cgroup_code));
+		(void)cgroup_remove(&self->cgroup, NULL); /* empty, and in nobody's way */
+		cgroup_close(&self->cgroup);
+		agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+	}
+	return outcome.pid;
+}
+
+static void main_read_status(struct supervisor *self, const struct watch *watch)
+{
+	struct jobdir_result *result = &self->result;
+	int status = watch->status;
+	bool was_killed = WIFSIGNALED(status);
+	result->end = was_killed ? JOBDIR_SIGNALLED : JOBDIR_EXITED;
+	result->value = was_killed ? WTERMSIG(status) : WEXITSTATUS(status);
+	result->exit_code = was_killed ? MAIN_SIGNAL_BASE + result->value : result->value;
+	result->killed_leftovers = watch->killed_leftovers;
+	if (watch->has_hit_deadline) {
+		result->end = JOBDIR_DEADLINE;
+		result->value = was_killed ? WTERMSIG(status) : 0;
+		result->exit_code = MAIN_EXIT_DEADLINE;
+	}
+}
+
+/* Runs the command and returns when nothing of it is left. */
+static void main_run(struct supervisor *self)
+{
+	pid_t pid = main_start(self);
+	(void)close(take_fd(&self->out_fd));
+	(void)close(take_fd(&self->err_fd));
+	if (pid < 0)
+		return;
+	self->result.started_unix_ns = main_unix_ns();
+	agents_say(&self->agents, CONTROL_STARTED, pid, (uint64_t)self->result.started_unix_ns,
+		   NULL);
+	struct watch watch = {.agents = &self->agents,
+			      .desk = self->has_desk ? &self->desk : NULL,
+			      .cgroup = &self->cgroup,
+			      .signal_fd = self->signal_fd,
+			      .command = pid,
+			      .grace_ns = self->launch.spec.grace_ns,
+			      .deadline_ns = self->launch.spec.deadline_ns};
+	/* A job can have megabytes of environment, and runs for weeks. */
+	spec_done(&self->launch.spec);
+	(void)malloc_trim(0);
+	watch_run(&watch);
+	crash_point("supervisor.all_gone");
+	main_read_status(self, &watch);
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void main_write_result(struct supervisor *self)
+{
+	struct err err = {0};
+	int wait_ms = MAIN_RETRY_MS;
+	self->result.ended_unix_ns = main_unix_ns();
+	self->result.was_cancelled = jobdir_is_cancelled(LAUNCH_FD_DIRECTORY);
+	bool has_told = false;
+	while (jobdir_write_result(LAUNCH_FD_DIRECTORY, self->launch.attempt, &self->result, &err) <
+	       0) {
+		if (!has_told)
+			agents_say(&self->agents, CONTROL_NO_ROOM, 0, 0, err.text);
+		has_told = true;
+		watch_idle(&self->agents, NULL, wait_ms);
+		wait_ms = 2 * wait_ms < MAIN_RETRY_MAX_MS ? 2 * wait_ms : MAIN_RETRY_MAX_MS;
+	}
+	agents_unsay(&self->agents, CONTROL_NO_ROOM);
+}
+
+static void main_let_go(struct supervisor *self)
+{
+	if (self->has_desk)
+		desk_done(&self->desk);
+	self->has_desk = false;
+	prepare_release(&self->tokens);
+}
+
+/* Gives the cgroup and the tokens back: whoever hears of the result may take them. */
+static void main_clear(struct supervisor *self)
+{
+	if (self->cgroup.fd >= 0)
+		(void)cgroup_remove(&self->cgroup, NULL); /* an empty one is in nobody's way */
+	crash_point("supervisor.cgroup_removed");
+	main_let_go(self);
+	crash_point("supervisor.tokens_released");
+}
+
+static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
+{
+	if (main_listen(self, err) < 0)
+		return LAUNCH_EXIT_NOT_READY;
+	enum launch_exit code = main_claim(self, err);
+	if (code != LAUNCH_EXIT_DONE) {
+		/* One of the same attempt may be about to use the cgroup of this name. */
+		if (code != LAUNCH_EXIT_CLAIMED && self->cgroup.fd >= 0)
+			(void)cgroup_remove(&self->cgroup, NULL);
+		return code;
+	}
+	main_leave_error();
+	if (jobdir_is_cancelled(LAUNCH_FD_DIRECTORY)) {
+		self->result.end = JOBDIR_CANCELLED;
+		self->result.exit_code = MAIN_EXIT_CANCELLED;
+	} else {
+		main_run(self);
+	}
+	main_clear(self);
+	main_write_result(self);
+	agents_say(&self->agents, CONTROL_RESULT, 0, 0, NULL);
+	watch_idle(&self->agents, NULL, 0); /* who has just come hears it as well */
+	crash_point("supervisor.said_result");
+	(void)unlinkat(LAUNCH_FD_DIRECTORY, "control", 0); /* nobody listens there any more */
+	crash_point("supervisor.ending");
+	return LAUNCH_EXIT_DONE;
+}
+
+int main(void)
+{
+	struct supervisor self = {.signal_fd = -1,
+				  .out_fd = -1,
+				  .err_fd = -1,
+				  .cgroup = CGROUP_NONE,
+				  .agents = {.listen_fd = -1}};
+	struct err err = {0};
+	crash_point("supervisor.born");
+	launch_init(&self.launch);
+	enum launch_exit code = LAUNCH_EXIT_BAD_LAUNCH;
+	if (main_set_up(&self, &err) == 0 &&
+	    prepare_launch(LAUNCH_FD_LAUNCH, &self.launch, &err) == 0) {
+		crash_point("supervisor.launch_read");
+		code = main_supervise(&self, &err);
+	}
+	if (code != LAUNCH_EXIT_DONE)
+		main_complain(&self, &err);
+	/* The kernel closes everything, the lock with it. */
+	return (int)code;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/supervise/prepare.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "doors/queue/tree.h"
+
+enum { PREPARE_NAME_MAX = 32, PREPARE_FD_PARTS = 2 };
+
+int prepare_launch(int fd, struct launch *out, struct err *err)
+{
+	struct stat status;
+	if (fstat(fd, &status) < 0)
+		return err_set(err, -errno, "looking at the launch: %s", err_describe(errno));
+	if (status.st_size <= 0 || status.st_size > LAUNCH_BYTES_MAX)
+		return err_set(err, -EINVAL, "a launch of %lld bytes: %d are allowed",
+			       (long long)status.st_size, LAUNCH_BYTES_MAX);
+	size_t size = (size_t)status.st_size;
+	_cleanup_free_ char *bytes = malloc(size);
+	if (!bytes)
+		return err_set(err, -ENOMEM, "no memory for the launch");
+	ssize_t length = pread(fd, bytes, size, 0);
+	if (length < 0)
+		return err_set(err, -errno, "reading the launch: %s", err_describe(errno));
+	return launch_parse(bytes, (size_t)length, out, err);
+}
+
+int prepare_cgroup(const struct launch *launch, struct cgroup *out, struct err *err)
+{
+	if (launch->cgroup_root[0] == '\0')
+		return err_set(err, -ENOENT, "the agent has no cgroup for jobs");
+	/* Other agents may have the same root and a job of the same number. */
+	char name[PREPARE_NAME_MAX + LAUNCH_INSTANCE_MAX];
+	(void)snprintf(name, sizeof(name), "job-%" PRIu64 "%s%.8s", launch->id,
+		       launch->instance[0] ? "-" : "", launch->instance); /* always fits */
+	return cgroup_create(launch->cgroup_root, name, out, err);
+}
+
+/* --- tokens ----------------------------------------------------------------------------------- */
+
+static size_t prepare_count(const struct launch *launch)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < launch->grant_count; i++)
+		for (uint32_t slot = 0; slot < launch->grants[i].slot_count; slot++)
+			count += launch_grant_has(&launch->grants[i], slot);
+	return count;
+}
+
+/* Each token has two descriptors, and more are needed than most programs are allowed by default. */
+static void prepare_descriptors(size_t tokens)
+{
+	struct rlimit limit;
+	rlim_t wanted = PREPARE_FD_MIN + PREPARE_FD_PARTS * (rlim_t)tokens + PREPARE_FD_MIN;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
+		return;
+	limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit); /* else the tokens that do not fit say so */
+}
+
+static void prepare_raise(int *fd)
+{
+	int high = *fd < 0 ? -1 : fcntl(*fd, F_DUPFD_CLOEXEC, PREPARE_FD_MIN);
+	if (high < 0)
+		return; /* then where it is */
+	(void)close(*fd);
+	*fd = high;
+}
+
+/* Puts into `err` who has it. */
+static int prepare_busy(const struct token_place *place, const struct launch_grant *grant,
+			uint32_t slot, struct err *err)
+{
+	struct note holder = {0}, said;
+	_cleanup_close_ int fd = token_watch(place, grant->uuid, slot, &holder, NULL);
+	if (fd >= 0)
+		(void)token_read_note(fd, PREPARE_WHO_MS, &holder, NULL); /* else without a name */
+	else if (token_read_lock(place, grant->uuid, slot, &said, NULL) == 0)
+		holder = said;
+	const char *label = grant->label[0] ? grant->label : grant->uuid;
+	if (holder.pid == 0)
+		return err_set(err, -EBUSY, "%s (slot %u) is held by somebody who cannot be seen",
+			       label, slot);
+	return err_set(err, -EBUSY, "%s (slot %u) is held by process %d of user %u%s%s%s", label,
+		       slot, (int)holder.pid, (unsigned)holder.uid, holder.name[0] ? " (" : "",
+		       holder.name, holder.name[0] ? ")" : "");
+}
+
+static int prepare_take(const struct launch *launch, const struct token_place *place,
+			struct prepare_tokens *out, struct err *err)
+{
+	struct note self = {.pid = getpid(), .uid = launch->spec.uid};
+	struct timespec now;
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
+	self.since_s = (uint64_t)now.tv_sec;
+	note_set_name(&self, launch->spec.name);
+	for (size_t i = 0; i < launch->grant_count; i++) {
+		const struct launch_grant *grant = &launch->grants[i];
+		for (uint32_t slot = 0; slot < grant->slot_count; slot++) {
+			if (!launch_grant_has(grant, slot))
+				continue;
+			struct token *token = &out->tokens[out->count];
+			int result = token_take(place, grant->uuid, slot, &self, token, err);
+			if (result == -EBUSY)
+				return prepare_busy(place, grant, slot, err);
+			if (result < 0)
+				return result;
+			out->count++;
+			prepare_raise(&token->socket_fd);
+			prepare_raise(&token->lock_fd);
+		}
+	}
+	return 0;
+}
+
+int prepare_tokens(const struct launch *launch, struct prepare_tokens *out, struct err *err)
+{
+	*out = (struct prepare_tokens){0};
+	size_t count = prepare_count(launch);
+	if (count == 0)
+		return 0;
+	prepare_descriptors(count);
+	struct token_place place _cleanup_token_place_ = TOKEN_PLACE_NONE;
+	int result = token_place_open(launch->runtime_dir[0] ? launch->runtime_dir : NULL,
+				      launch->sim_state[0] ? launch->sim_state : NULL, &place, err);
+	if (result < 0)
+		return result;
+	out->tokens = calloc(count, sizeof(*out->tokens));
+	if (!out->tokens)
+		return err_set(err, -ENOMEM, "no memory for the tokens of the GPUs");
+	result = prepare_take(launch, &place, out, err);
+	if (result < 0)
+		prepare_release(out);
+	return result;
+}
+
+void prepare_release(struct prepare_tokens *tokens)
+{
+	for (size_t i = 0; i < tokens->count; i++)
+		token_release(&tokens->tokens[i]);
+	free(tokens->tokens);
+	*tokens = (struct prepare_tokens){0};
+}
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+int prepare_output(int job_fd, const struct launch *launch, const char *prefix, struct err *err)
+{
+	char name[PREPARE_NAME_MAX];
+	(void)snprintf(name, sizeof(name), "%s.%" PRIu32, prefix, launch->attempt); /* fits */
+	_cleanup_close_ int fd = openat(
+	    job_fd, name,
+	    O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+	struct stat status;
+	if (fd < 0 || fstat(fd, &status) < 0)
+		return err_set(err, -errno, "opening '%s' of job %" PRIu64 ": %s", name, launch->id,
+			       err_describe(errno));
+	if (!S_ISREG(status.st_mode))
+		return err_set(err, -EINVAL, "'%s' of job %" PRIu64 " is no plain file", name,
+			       launch->id);
+	/* Others have no right to look, whatever our umask; and the job keeps no O_NONBLOCK. */
+	if (fchmod(fd, 0600) < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0 ||
+	    (status.st_uid != launch->spec.uid &&
+	     fchown(fd, launch->spec.uid, launch->spec.gid) < 0))
+		return err_set(err, -errno, "giving '%s' of job %" PRIu64 " to user %u: %s", name,
+			       launch->id, (unsigned)launch->spec.uid, err_describe(errno));
+	return take_fd(&fd);
+}
+
+static int prepare_boot_id(char out[JOBDIR_BOOT_MAX], struct err *err)
+{
+	struct buf text _cleanup_buf_;
+	buf_init(&text, PREPARE_TEXT_MAX);
+	int result = file_read("/proc/sys/kernel/random/boot_id", &text, err);
+	if (result < 0)
+		return result;
+	(void)snprintf(out, JOBDIR_BOOT_MAX, "%.*s", (int)strcspn(buf_text(&text), "\n"),
+		       buf_text(&text)); /* cut if the kernel says more */
+	return 0;
+}
+
+int prepare_claim(const struct launch *launch, const struct cgroup *cgroup,
+		  struct jobdir_claim *out, struct err *err)
+{
+	struct jobdir_claim claim = {.pid = getpid()};
+	struct tree_process self;
+	struct timespec now;
+	int result = tree_read(claim.pid, &self, err);
+	if (result == 0)
+		result = prepare_boot_id(claim.boot_id, err);
+	if (result < 0)
+		return result;
+	claim.start_ticks = self.start;
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
+	claim.unix_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	_Static_assert(sizeof(claim.instance) == sizeof(launch->instance), "copied as they are");
+	memcpy(claim.instance, launch->instance, sizeof(claim.instance));
+	if (cgroup->fd >= 0)
+		(void)snprintf(claim.cgroup, sizeof(claim.cgroup), "%s", cgroup->path); /* fits */
+	*out = claim;
+	return 0;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/supervise/watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/cleanup.h"
+#include "base/crash.h"
+#include "doors/queue/tree.h"
+
+enum {
+	WATCH_KILL_EACH_MS = 10,   /* between two rounds of killing what is left */
+	WATCH_KILL_SLOW_MS = 1000, /* the same, when that does not help */
+	WATCH_LOOK_MS = 1000,	   /* for a cgroup whose end nobody tells */
+	WATCH_TIMEOUT_MAX_MS = 3600000,
+	WATCH_EVENTS_MAX = 256,
+	WATCH_GROUP_ROUNDS = 2,
+};
+
+#define WATCH_STUCK_NS UINT64_C(2000000000) /* what lives so long after SIGKILL is stuck */
+
+static uint64_t watch_now_ns(void)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t watch_after_ns(uint64_t delay_ns)
+{
+	uint64_t now_ns = watch_now_ns();
+	return delay_ns < WATCH_NEVER - now_ns ? now_ns + delay_ns : WATCH_NEVER;
+}
+
+/* --- ending it -------------------------------------------------------------------------------- */
+
+static size_t watch_count(const struct watch *self)
+{
+	size_t count = 0;
+	if (self->cgroup->fd >= 0 && cgroup_count(self->cgroup, &count, NULL) == 0 && count > 0)
+		return count;
+	struct tree_process *list = NULL;
+	count = 0;
+	(void)tree_list(getpid(), 0, &list, &count, NULL); /* then 0: only a figure to show */
+	free(list);
+	return count;
+}
+
+/* A signal for everything of the job, and SIGKILL for what is left after `grace_ns`. */
+static void watch_stop(struct watch *self, int signal_number, uint64_t grace_ns)
+{
+	size_t count;
+	if (grace_ns > 0) {
+		(void)tree_signal_groups(getpid(), signal_number, &count,
+					 NULL); /* SIGKILL follows */
+		/* What stands still cannot hear it. */
+		if (signal_number != SIGSTOP && signal_number != SIGTSTP)
+			(void)tree_signal_groups(getpid(), SIGCONT, &count, NULL);
+	}
+	uint64_t at_ns = watch_after_ns(grace_ns);
+	if (at_ns < self->kill_at_ns)
+		self->kill_at_ns = at_ns;
+}
+
+static void watch_begin_killing(struct watch *self)
+{
+	self->is_killing = true;
+	self->killing_since_ns = watch_now_ns();
+	if (!self->command_lives)
+		self->killed_leftovers = (uint32_t)watch_count(self);
+}
+
+static void watch_kill_round(struct watch *self)
+{
+	size_t count = 0;
+	int result = self->cgroup->fd >= 0 ? cgroup_kill(self->cgroup, NULL) : -ENOENT;
+	/* What left the cgroup, or was never in it; and what changes its group all the time. */
+	if (result < 0 || self->kill_rounds > 0)
+		result = tree_signal_groups(getpid(), SIGKILL, &count, NULL);
+	if (self->kill_rounds > WATCH_GROUP_ROUNDS)
+		result = tree_kill(getpid(), 0, self->kill_rounds, &count, NULL);
+	if (result < 0 && self->command_lives)
+		(void)kill(self->command, SIGKILL); /* /proc cannot be read: at least that */
+	self->kill_rounds++;
+	if (!self->is_stuck && watch_now_ns() - self->killing_since_ns >= WATCH_STUCK_NS) {
+		self->is_stuck = true;
+		agents_say(self->agents, CONTROL_STUCK, (int64_t)watch_count(self), 0, NULL);
+	}
+}
+
+/* --- what happens ----------------------------------------------------------------------------- */
+
+static void watch_command_ended(struct watch *self, int status)
+{
+	self->command_lives = false;
+	self->status = status;
+	self->deadline_at_ns = WATCH_NEVER;
+	crash_point("supervisor.command_ended");
+	agents_say(self->agents, CONTROL_ENDED, status, 0, NULL);
+	uint64_t at_ns = watch_after_ns(self->grace_ns);
+	if (at_ns < self->kill_at_ns)
+		self->kill_at_ns = at_ns;
+}
+
+/* Takes in everybody who died. True while something of the job is left. */
+static bool watch_reap(struct watch *self)
+{
+	bool had_command = self->command_lives;
+	pid_t pid;
+	do {
+		int status;
+		pid = waitpid(-1, &status, WNOHANG | __WALL);
+		/* Once it was reaped its number may be another's, of what it left. */
+		if (pid > 0 && pid == self->command && self->command_lives)
+			watch_command_ended(self, status);
+	} while (pid > 0 || (pid < 0 && errno == EINTR));
+	bool is_left = pid == 0;
+	if (!is_left && self->cgroup->fd >= 0)
+		is_left = cgroup_is_populated(self->cgroup, NULL) == 1;
+	if (is_left && had_command && !self->command_lives) {
+		/* What was started by what is being killed may be among them. */
+		size_t count = self->is_killing ? 0 : watch_count(self);
+		if (count > 0)
+			agents_say(self->agents, CONTROL_LEFTOVERS, (int64_t)count, 0, NULL);
+	}
+	return is_left;
+}
+
+static bool watch_is_signal(int64_t value)
+{
+	return value > 0 && value <= SIGRTMAX;
+}
+
+static void watch_hear(const struct control_message *message, void *context)
+{
+	struct watch *self = context;
+	if (message->kind == CONTROL_SIGNAL && watch_is_signal(message->value) &&
+	    self->command_lives) /* not reaped, so the number is its own */
+		(void)kill(-self->command, (int)message->value);
+	if (message->kind == CONTROL_CANCEL) {
+		int number = watch_is_signal(message->value) ? (int)message->value : SIGTERM;
+		watch_stop(self, number,
+			   message->extra == CONTROL_GRACE_OWN ? self->grace_ns : message->extra);
+	}
+}
+
+static void watch_hear_signal(struct watch *self)
+{
+	struct signalfd_siginfo info;
+	while (read(self->signal_fd, &info, sizeof(info)) == sizeof(info))
+		if (info.ssi_signo == SIGTERM)
+			watch_stop(self, SIGTERM, self->grace_ns);
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+static void watch_ignore(const struct control_message *message, void *context)
+{
+}
+
+static int watch_until_ms(uint64_t at_ns)
+{
+	if (at_ns == WATCH_NEVER)
+		return -1;
+	uint64_t now_ns = watch_now_ns();
+	uint64_t left_ms = at_ns > now_ns ? (at_ns - now_ns) / 1000000 + 1 : 0;
+	return left_ms < WATCH_TIMEOUT_MAX_MS ? (int)left_ms : WATCH_TIMEOUT_MAX_MS;
+}
+
+static int watch_timeout_ms(const struct watch *self)
+{
+	if (self->is_killing)
+		return self->is_stuck ? WATCH_KILL_SLOW_MS : WATCH_KILL_EACH_MS;
+	uint64_t at_ns =
+	    self->deadline_at_ns < self->kill_at_ns ? self->deadline_at_ns : self->kill_at_ns;
+	int timeout_ms = watch_until_ms(at_ns);
+	/* Of what is in the cgroup and not our child only the kernel's event tells. */
+	if (!self->command_lives && self->cgroup->fd >= 0 &&
+	    (timeout_ms < 0 || timeout_ms > WATCH_LOOK_MS))
+		timeout_ms = WATCH_LOOK_MS;
+	return timeout_ms;
+}
+
+static void watch_poll(struct watch *self)
+{
+	struct pollfd wait[AGENTS_POLL_MAX + 3];
+	agents_poll(self->agents, wait);
+	struct pollfd *own = &wait[AGENTS_POLL_MAX];
+	own[0] = (struct pollfd){.fd = self->signal_fd, .events = POLLIN};
+	own[1] = (struct pollfd){.fd = self->desk ? desk_fd(self->desk) : -1, .events = POLLIN};
+	own[2] =
+	    (struct pollfd){.fd = self->command_lives ? -1 : self->events_fd, .events = POLLPRI};
+	if (poll(wait, array_length(wait), watch_timeout_ms(self)) <= 0)
+		return;
+	if (own[0].revents)
+		watch_hear_signal(self);
+	if (own[1].revents)
+		desk_serve(self->desk);
+	if (own[2].revents) {
+		char text[WATCH_EVENTS_MAX]; /* read, or it says the same for ever */
+		(void)!pread(self->events_fd, text, sizeof(text), 0);
+	}
+	agents_serve(self->agents, wait, watch_hear, self);
+}
+
+void watch_run(struct watch *self)
+{
+	self->command_lives = true;
+	self->kill_at_ns = WATCH_NEVER;
+	self->deadline_at_ns = self->deadline_ns ? watch_after_ns(self->deadline_ns) : WATCH_NEVER;
+	_cleanup_close_ int events_fd =
+	    self->cgroup->fd >= 0 ? cgroup_watch(self->cgroup, NULL) : -1;
+	self->events_fd = events_fd < 0 ? -1 : events_fd;
+	while (watch_reap(self)) {
+		uint64_t now_ns = watch_now_ns();
+		if (now_ns >= self->deadline_at_ns) {
+			self->has_hit_deadline = self->kill_at_ns == WATCH_NEVER;
+			self->deadline_at_ns = WATCH_NEVER;
+			watch_stop(self, SIGTERM, self->grace_ns);
+		}
+		if (now_ns >= self->kill_at_ns && !self->is_killing)
+			watch_begin_killing(self);
+		if (self->is_killing)
+			watch_kill_round(self);
+		watch_poll(self);
+	}
+	agents_unsay(self->agents, CONTROL_LEFTOVERS);
+	agents_unsay(self->agents, CONTROL_STUCK);
+}
+
+void watch_idle(struct agents *agents, struct desk *desk, int timeout_ms)
+{
+	struct pollfd wait[AGENTS_POLL_MAX + 1];
+	agents_poll(agents, wait);
+	wait[AGENTS_POLL_MAX] = (struct pollfd){.fd = desk ? desk_fd(desk) : -1, .events = POLLIN};
+	if (poll(wait, array_length(wait), timeout_ms) <= 0)
+		return;
+	if (wait[AGENTS_POLL_MAX].revents)
+		desk_serve(desk);
+	agents_serve(agents, wait, watch_ignore, NULL);
+}

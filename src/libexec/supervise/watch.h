@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the start of the command to the end of the last process of the job: signals, the deadline,
+ * leftovers, and killing. "Of the job" is what is in its cgroup or descends from the supervisor,
+ * which is a subreaper: what daemonises becomes its child.
+ */
+#ifndef SLUICE_LIBEXEC_SUPERVISE_WATCH_H
+#define SLUICE_LIBEXEC_SUPERVISE_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "doors/queue/cgroup.h"
+#include "doors/queue/control.h"
+#include "doors/queue/desk.h"
+#include "libexec/supervise/agents.h"
+
+#define WATCH_NEVER UINT64_MAX
+
+struct watch {
+	/* Set by the caller; borrowed. */
+	struct agents *agents;
+	struct desk *desk;	     /* NULL: no tokens */
+	const struct cgroup *cgroup; /* fd -1: none */
+	int signal_fd;
+	pid_t command;
+	uint64_t grace_ns;    /* of leftovers, and of a cancel that names none */
+	uint64_t deadline_ns; /* of running, from now; 0: none */
+
+	/* What became of it. */
+	int status; /* of the command, as of waitpid(2) */
+	bool has_hit_deadline;
+	uint32_t killed_leftovers;
+
+	/* Its own. */
+	bool command_lives;
+	bool is_killing, is_stuck;
+	uint64_t deadline_at_ns, kill_at_ns, killing_since_ns;
+	unsigned kill_rounds;
+	int events_fd;
+};
+
+/* Returns when nothing of the job lives any more. */
+void watch_run(struct watch *watch);
+
+/* Waits up to `timeout_ms` for agents and visitors and serves them: for when there is no job to
+ * watch. What agents ask for is passed over. */
+void watch_idle(struct agents *agents, struct desk *desk, int timeout_ms);
+
+#endif
