@@ -168,10 +168,9 @@ static void session_headers_open(struct session_stream *stream)
 	buf_init(&stream->body, max);
 	wire_frames_init(&stream->frames, max, &stream->body);
 	buf_init(&stream->output, WIRE_REQUEST_MAX + 2 * WIRE_STREAM_OUTPUT_MAX);
+	stream->begun = true;
 	if (session->events->open(stream, session->context) < 0)
 		session_stream_finish(stream, WIRE_RESOURCE_EXHAUSTED, "out of memory");
-	else
-		stream->begun = true;
 }
 
 void session_headers_request(struct session_stream *stream)

@@ -74,10 +74,10 @@ struct session {
 	size_t stream_count, output_bytes;
 	struct session_memory *memory, own_memory;
 	size_t held;
-	bool dead; /* cut: no more events */
-	bool greeted;
-	int failed;	 /* -errno that ends the session */
-	const char *why; /* what the peer did wrong; static text */
+	bool dead;	       /* cut: no more events */
+	bool greeted, wearing; /* the peer: has spoken; wears us out within the rules */
+	int failed;	       /* -errno that ends the session */
+	const char *why;       /* what the peer did wrong; static text */
 };
 
 /* session.c */
