@@ -165,7 +165,7 @@ static void client_fail(struct wire_client *client, const struct err *why)
 	loop_timer_stop(client->limit);
 	session_cut(client->session, -ECONNRESET, text.text);
 	client_disconnect(client);
-	if (client->options.closed)
+	if (client->options.closed && !client->silent) /* it may be freed by the end of a call */
 		client->options.closed(&text, client->options.context);
 }
 
