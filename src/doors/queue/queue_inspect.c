@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What became of an attempt. One table for the end of a job, for the start of an agent and for a
- * supervisor that was killed; the lock is held while it is decided, so that no
- * supervisor can start behind our back:
+ * supervisor that was killed; the lock is held while it is decided, so that no supervisor can start
+ * behind our back.
  *
- *   lock busy                  a supervisor lives: adopted
- *   result                     it has ended: entered
- *   claim, no result           its supervisor was killed: what is left of it is killed, and when
- * that is gone, Failed with the outcome unknown neither                    never started: Pending
- * again
+ *   lock is busy         a supervisor lives: adopted
+ *   result               it has ended: entered
+ *   claim, no result     its supervisor was killed: what is left of it is killed as well, and
+ *                        when that is gone, it has Failed with its outcome unknown
+ *   neither              never started: Pending again
  */
 #include <errno.h>
 #include <inttypes.h>

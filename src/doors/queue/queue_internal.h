@@ -35,7 +35,7 @@ enum queue_internal_limits {
 
 #define QUEUE_RETRY_MIN_NS   (5 * CLOCK_NS_PER_MS)
 #define QUEUE_RETRY_MAX_NS   CLOCK_NS_PER_S
-#define QUEUE_BACKOFF_MIN_NS CLOCK_NS_PER_S
+#define QUEUE_BACKOFF_MIN_NS (100 * CLOCK_NS_PER_MS)
 #define QUEUE_BACKOFF_MAX_NS (60 * CLOCK_NS_PER_S)
 #define QUEUE_STORAGE_MAX_NS (30 * CLOCK_NS_PER_S)
 #define QUEUE_KEEP_NS	     (3600 * CLOCK_NS_PER_S)
@@ -180,6 +180,7 @@ struct queue {
 	const struct policy *policy;
 	char why[256];
 	bool has_machine; /* queue_set_machine() was called */
+	bool is_stale;	  /* `machine` could not be made of what that said */
 	struct schedule_machine machine;
 	struct queue_hold *holds;
 	char user[64]; /* queue_user() */

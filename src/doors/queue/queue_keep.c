@@ -30,7 +30,10 @@ enum {
 struct queue_keeper {
 	struct queue_op op; /* first */
 	bool is_running, is_listed;
-	uint64_t *ids; /* owned: directories still to be looked at */
+	int64_t began_unix_ns; /* of both clocks, when the queue was opened */
+	uint64_t began_ns;
+	int64_t before_unix_ns; /* what ended before is old */
+	uint64_t *ids;		/* owned: directories still to be looked at */
 	size_t count, place;
 	uint64_t next_id; /* when they were listed */
 	uint64_t removed, kept;
@@ -101,8 +104,8 @@ static int keep_forget(struct queue_keeper *keeper, struct err *err)
 	struct queue *queue = keeper->op.queue;
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
-	int rc = store_forget(queue->store, queue_unix_ns() - QUEUE_RETENTION_NS,
-			      QUEUE_RETENTION_JOBS, &ids, &count, err);
+	int rc = store_forget(queue->store, keeper->before_unix_ns, QUEUE_RETENTION_JOBS, &ids,
+			      &count, err);
 	for (size_t i = 0; i < count && rc == 0; i++)
 		(void)jobdir_remove(queue->state_fd, ids[i], NULL); /* else at the next start */
 	keeper->more = rc == 0 && count >= STORE_FORGET_MAX;
@@ -151,12 +154,24 @@ static void queue_keep_done(struct queue_op *op, int result)
 	loop_timer_start(queue->keep_timer, QUEUE_KEEP_NS);
 }
 
+/* A wall clock that has jumped says nothing of how old a job is: nothing is old then. */
+static int64_t keep_old_before(const struct queue *queue, const struct queue_keeper *keeper)
+{
+	int64_t passed_ns = (int64_t)(loop_now_ns(queue->options.loop) - keeper->began_ns);
+	int64_t now_ns = queue_unix_ns();
+	int64_t jump_ns = now_ns - keeper->began_unix_ns - passed_ns;
+	if (jump_ns > (int64_t)QUEUE_KEEP_NS || jump_ns < -(int64_t)QUEUE_KEEP_NS)
+		return 0;
+	return now_ns - QUEUE_RETENTION_NS;
+}
+
 void queue_keep(void *context)
 {
 	struct queue *queue = context;
 	struct queue_keeper *keeper = queue->keeper;
 	if (keeper->is_running || queue->closing)
 		return;
+	keeper->before_unix_ns = keep_old_before(queue, keeper);
 	keeper->op.work = queue_keep_work;
 	keeper->op.done = queue_keep_done;
 	keeper->is_running = true;
@@ -331,6 +346,8 @@ static int keep_make_timers(struct queue *queue, struct err *err)
 	if (!queue->room_timer || !queue->storage_timer || !queue->backoff_timer ||
 	    !queue->keep_timer || !queue->keeper)
 		return err_set(err, -ENOMEM, "no memory for the queue");
+	queue->keeper->began_unix_ns = queue_unix_ns();
+	queue->keeper->began_ns = loop_now_ns(loop);
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "doors/queue/cgroup.h"
 #include "doors/queue/queue_internal.h"
 #include "doors/queue/tree.h"
 
@@ -73,6 +74,18 @@ static int left_kill_instance(const char *instance, size_t *out_left, struct err
 int queue_kill_left(const char *instance, const char *cgroup, struct err *err)
 {
 	size_t left = 0;
+	if (cgroup[0]) {
+		_cleanup_cgroup_ struct cgroup group = CGROUP_NONE;
+		int rc = cgroup_open(cgroup, &group, err);
+		if (rc == 0 && cgroup_is_populated(&group, NULL) > 0) {
+			rc = cgroup_kill(&group, err);
+			if (rc < 0)
+				return rc;
+			left += cgroup_is_populated(&group, NULL) > 0;
+		}
+		if (rc == 0 && left == 0)
+			(void)cgroup_remove(&group, NULL); /* the next job of that name does */
+	}
 	if (instance[0]) {
 		size_t found = 0;
 		int rc = left_kill_instance(instance, &found, err);

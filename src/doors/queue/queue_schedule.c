@@ -61,8 +61,10 @@ bool queue_machine_make(struct queue *queue)
 	if (schedule_machine_make(queue->inventory, queue->snapshot, queue->policy, queue_stranger,
 				  queue, &machine, &err) < 0) {
 		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "%s", err.text);
-		return false; /* the old one stays; the next snapshot tries again */
+		queue->is_stale = true;
+		return false; /* the old one stays; the next look tries again */
 	}
+	queue->is_stale = false;
 	if (!machine.inventory && queue->why[0])
 		(void)snprintf(machine.problem, sizeof(machine.problem), "%s", queue->why);
 	schedule_machine_inherit(&machine, &queue->machine);
@@ -129,7 +131,7 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 	}
 	struct queue_run *run = queue_run_new(job, NULL);
 	if (!run) {
-		queue_job_set_state(job, JOB_PENDING, JOB_REASON_BACKOFF, "out of memory");
+		queue_put_back(job, JOB_REASON_BACKOFF, "out of memory", true);
 		return;
 	}
 	run->grants = take_ptr(decision->grants);

@@ -172,9 +172,12 @@ static void queue_on_child(struct child *child, const struct child_end *end, voi
 static int queue_spawn(struct queue_run *run, struct err *err)
 {
 	struct queue *queue = run->owner->queue;
-	char name[] = "sluice-supervise";
-	const char *base = strrchr(queue->supervisor, '/');
-	char *const argv[] = {base ? (char *)(uintptr_t)(base + 1) : name, NULL};
+	/* The arguments are for people who look at ps. */
+	char id[24], attempt[24];
+	(void)snprintf(id, sizeof(id), "%" PRIu64, run->owner->job.id); /* these fit */
+	(void)snprintf(attempt, sizeof(attempt), "%" PRIu32, run->attempt);
+	char *const argv[] = {queue->supervisor,     (char[]){"--job"}, id,
+			      (char[]){"--attempt"}, attempt,		NULL};
 	struct child_fd fds[] = {
 	    {run->lock_fd, LAUNCH_FD_LOCK},
 	    {run->dir_fd, LAUNCH_FD_DIRECTORY},
@@ -300,7 +303,7 @@ void queue_put_back(struct queue_job *job, enum job_reason reason, const char *t
 	if (!cancelled)
 		job->run = queue_run_free(job->run);
 	if (is_failure) {
-		uint64_t delay = QUEUE_BACKOFF_MIN_NS << (job->failures < 6 ? job->failures : 6);
+		uint64_t delay = QUEUE_BACKOFF_MIN_NS << (job->failures < 10 ? job->failures : 10);
 		job->failures++;
 		job->not_before_ns =
 		    clock_after_ns(loop_now_ns(queue->options.loop),

@@ -295,6 +295,10 @@ static int queue_submission_check(struct queue *queue, struct queue_submission *
 {
 	struct job *job = &submission->job->job;
 	struct err *err = &submission->refusal;
+	if (queue->is_stale)
+		(void)queue_machine_make(queue);
+	if (queue->is_stale)
+		return err_set(err, -ENOMEM, "no memory to look at the machine");
 	if (submission->gpus_if_any && (!queue->inventory || queue->machine.device_count == 0 ||
 					queue->inventory->gpu_count == 0))
 		job->gpus = 0;
