@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kill storm over the queue, and the checks that are made from outside of it.
+
+The queue runs in `sluice-torture` (torture_agent.c), jobs are `torture-job`, which write down that
+they ran and hold a lock of their own for each slot they were given. Whatever is killed:
+
+  lost      a job whose submission was answered is there until the end, and ends
+  doubled   no job's command ran twice; exactly once if its supervisor was not killed, and not
+            cancelled
+  outcome   a job that nobody touched has the exit code that it gave
+  overlap   no two living jobs were in one slot of a GPU
+  key       a submission that is repeated with its key gets the same job
+"""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+
+ANSWER_S = 30
+IDLE_S = 180
+BACKLOG = 40  # jobs that are not final, of all clients
+
+
+def kill(pid, number=signal.SIGKILL):
+    try:
+        os.kill(pid, number)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def descendants(pid):
+    found = [pid]
+    for parent in found:
+        try:
+            with open(f"/proc/{parent}/task/{parent}/children", encoding="ascii") as file:
+                found += [int(child) for child in file.read().split()]
+        except OSError:
+            pass
+    return found[1:]
+
+
+class Agent:
+    """sluice-torture, started again whenever it has died."""
+
+    def __init__(self, program, supervisor, gpus=4, slots=2, environment=None, state=None):
+        self.state = state or tempfile.mkdtemp(prefix="sluice-storm-")
+        os.chmod(self.state, 0o755)
+        with open(os.path.join(self.state, "machine"), "w", encoding="ascii"):
+            pass  # the tokens of this machine are its own
+        self.command = [program, self.state, supervisor, str(gpus), str(slots)]
+        self.slots = slots
+        self.environment = {**os.environ, **(environment or {})}
+        self.log = tempfile.TemporaryFile()  # not on a disk that a test fills
+        self.process, self.stopping = None, False
+        self.starts = self.died = 0
+        self.lock = threading.Lock()
+        self.thread = threading.Thread(target=self.keep)
+        self.thread.start()
+
+    def keep(self):
+        while not self.stopping:
+            with self.lock:
+                self.process = subprocess.Popen(self.command, env=self.environment,
+                                                stdin=subprocess.DEVNULL, stdout=self.log,
+                                                stderr=self.log, start_new_session=True)
+                self.starts += 1
+            self.process.wait()
+            self.died += 1
+            if self.process.returncode > 0:
+                time.sleep(0.1)  # it refuses to start: not in a tight loop
+
+    def kill(self):
+        with self.lock:
+            if self.process:
+                kill(self.process.pid)
+
+    def supervisors(self):
+        """{pid: job id} of those that live."""
+        found = {}
+        prefix = os.path.join(self.state, "j") + "/"
+        for name in os.listdir("/proc"):
+            if not name.isdigit():
+                continue
+            try:
+                target = os.readlink(f"/proc/{name}/fd/4")
+                with open(f"/proc/{name}/comm", encoding="ascii", errors="replace") as file:
+                    comm = file.read()
+            except OSError:
+                continue
+            rest = target[len(prefix):]
+            if target.startswith(prefix) and rest.isdigit() and comm.startswith("sluice-supervis"):
+                found[int(name)] = int(rest)
+        return found
+
+    def stop(self, keep=False):
+        self.stopping = True
+        self.kill()
+        self.thread.join()
+        for pid in self.supervisors():
+            for child in descendants(pid):
+                kill(child)
+            kill(pid)
+        if keep:
+            self.log.seek(0)
+            with open(os.path.join(self.state, "agent.log"), "wb") as file:
+                shutil.copyfileobj(self.log, file)
+        self.log.close()
+        if not keep:
+            shutil.rmtree(self.state, ignore_errors=True)
+
+
+class Gone(Exception):
+    """The agent died before it answered."""
+
+
+class Client:
+    def __init__(self, agent):
+        self.path = os.path.join(agent.state, "torture.sock")
+        self.socket = None
+
+    def close(self):
+        if self.socket:
+            self.socket.close()
+        self.socket = None
+
+    def send(self, *words):
+        try:
+            if not self.socket:
+                self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                self.socket.settimeout(ANSWER_S)
+                self.socket.connect(self.path)
+            self.socket.send(" ".join(str(word) for word in words).encode())
+        except (ConnectionError, FileNotFoundError, BrokenPipeError) as error:
+            self.close()
+            raise Gone from error
+
+    def ask(self, *words):
+        self.send(*words)
+        try:
+            answer = self.socket.recv(4096)
+        except ConnectionError as error:
+            self.close()
+            raise Gone from error
+        except TimeoutError:
+            raise AssertionError(f"no answer to '{words[0]} {words[1:2]}' in {ANSWER_S} s") from None
+        if not answer:
+            self.close()
+            raise Gone
+        return answer.decode()
+
+    def insist(self, *words):
+        """Repeats until somebody answers."""
+        deadline = time.monotonic() + IDLE_S
+        while time.monotonic() < deadline:
+            try:
+                return self.ask(*words)
+            except Gone:
+                time.sleep(0.002)
+        raise AssertionError(f"nobody answers '{words[0]}' for {IDLE_S} s")
+
+
+class Job:
+    def __init__(self, key, chance, slots):
+        self.key, self.id = key, None
+        self.gpus = chance.choice([0, 0, 0, 1, 1, 1, 1, 2, 4])
+        self.share = int(self.gpus > 0 and slots > 1 and chance.random() < 0.5)
+        self.milliseconds = chance.choice([0, 5, 20, 60])
+        self.kind = chance.choice(["plain", "plain", "plain", "daemon"])
+        self.code = chance.choice([0, 0, 0, 3])
+        self.cancelled = False
+
+
+class Storm:
+    def __init__(self, agent, job_program, seed, victims=("agent",), backlog=BACKLOG):
+        self.agent, self.program, self.seed = agent, job_program, seed
+        self.victims, self.backlog = victims, backlog
+        self.witness = agent.state  # where jobs write what they did
+        self.jobs = {}  # by key
+        self.touched = set()  # ids of jobs whose supervisor or command was killed
+        self.counts = Counter()
+        self.broken = []
+        self.lock = threading.Lock()
+        self.end = 0
+        self.may_lose = 0  # supervisors that die by themselves, of jobs that are not known
+
+    def goes_on(self):
+        return time.monotonic() < self.end and not self.broken
+
+    def break_(self, what):
+        with self.lock:
+            self.broken.append(what)
+
+    def request(self, job):
+        return ("submit", job.key, job.gpus, job.share, self.program, self.witness, job.key,
+                job.milliseconds, job.kind, self.agent.slots, "share" if job.share else "whole",
+                job.code)
+
+    # The actors.
+
+    def submit(self, client, job):
+        answer = client.insist(*self.request(job))
+        words = answer.split()
+        if words[0] != "ok":
+            self.break_(f"key: {job.key} was refused: {answer}")
+            return
+        number = int(words[1])
+        if job.id not in (None, number):
+            self.break_(f"key: {job.key} made job {job.id} and job {number}")
+        job.id = number
+
+    def client(self, number):
+        chance = random.Random(f"{self.seed} client {number}")
+        client = Client(self.agent)
+        made = []
+        while self.goes_on():
+            job = Job(f"{self.seed}-{number}-{len(made)}", chance, self.agent.slots)
+            made.append(job)
+            self.jobs[job.key] = job
+            how = chance.random()
+            if how < 0.05:  # killed between its question and the answer
+                try:
+                    client.send(*self.request(job))
+                except Gone:
+                    pass
+                client.close()
+                self.counts["clients killed"] += 1
+                if chance.random() < 0.5:
+                    self.submit(client, job)  # and started again by its user
+            else:
+                self.submit(client, job)
+                self.counts["submitted"] += 1
+            if job.id and how > 0.9:
+                job.cancelled = True
+                client.insist("cancel", job.id)
+                self.counts["cancelled"] += 1
+            if chance.random() < 0.1:
+                again = chance.choice(made)
+                if again.id:
+                    self.submit(client, again)
+            while self.goes_on() and int(client.insist("left")) > self.backlog:
+                time.sleep(0.01)
+
+    def killer(self):
+        chance = random.Random(f"{self.seed} killer")
+        while self.goes_on():
+            time.sleep(chance.uniform(0, 0.25))
+            victim = chance.choice(self.victims)
+            if victim == "agent":
+                self.agent.kill()
+            else:
+                self.kill_supervisors(victim, chance)
+            self.counts[f"{victim} killed"] += 1
+
+    def kill_supervisors(self, victim, chance):
+        living = self.agent.supervisors()
+        if victim == "supervisor" and living:
+            pid = chance.choice(list(living))
+            self.touched.add(living[pid])
+            kill(pid)
+        elif victim == "command" and living:
+            pid = chance.choice(list(living))
+            for child in descendants(pid)[:1]:
+                self.touched.add(living[pid])
+                kill(child)
+        elif victim == "everything":
+            # As a power cut: nothing of it may act on the death of another.
+            with self.agent.lock:
+                pids = [self.agent.process.pid]
+                kill(pids[0], signal.SIGSTOP)
+                living = self.agent.supervisors()
+                for pid in living:
+                    kill(pid, signal.SIGSTOP)
+                    pids += [pid] + descendants(pid)
+                self.touched.update(living.values())
+                for number in (signal.SIGSTOP, signal.SIGKILL):
+                    for pid in pids:
+                        kill(pid, number)
+
+    def body(self, function, *arguments):
+        try:
+            function(*arguments)
+        except Exception as error:  # must not look like a calm sea
+            self.break_(f"{function.__name__}: {type(error).__name__}: {error}")
+
+    def rage(self, seconds, clients=3):
+        self.end = time.monotonic() + seconds
+        threads = [threading.Thread(target=self.body, args=(self.client, number))
+                   for number in range(clients)]
+        threads.append(threading.Thread(target=self.body, args=(self.killer,)))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    # The checks.
+
+    def settle(self):
+        client = Client(self.agent)
+        deadline = time.monotonic() + IDLE_S
+        while int(client.insist("left")) > 0:
+            if time.monotonic() > deadline:
+                self.break_(f"lost: jobs have not ended after {IDLE_S} s")
+                return
+            time.sleep(0.02)
+
+    def lines(self, name):
+        try:
+            with open(os.path.join(self.witness, name), encoding="utf-8") as file:
+                return file.read().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def check_job(self, client, job, runs):
+        if runs > 1:
+            self.break_(f"doubled: {job.key}, job {job.id}, ran {runs} times")
+        if job.id is None:
+            return
+        answer = client.insist("state", job.id)
+        words = answer.split()
+        if words[0] not in ("Succeeded", "Failed", "Cancelled"):
+            self.break_(f"lost: {job.key}, job {job.id}: {answer}")
+            return
+        self.counts[words[0] if words[1] != "SupervisorLost" else words[1]] += 1
+        if job.id in self.touched:
+            return
+        if words[1] == "SupervisorLost" and self.may_lose > 0:
+            self.may_lose -= 1
+            return
+        if words[0] == "Cancelled" and job.cancelled:
+            return
+        if runs != 1:
+            self.break_(f"lost: {job.key}, job {job.id}, ran {runs} times: {answer}")
+        expected = "Succeeded" if job.code == 0 else "Failed"
+        if words[0] != expected or int(words[2]) != job.code:
+            self.break_(f"outcome: {job.key}, job {job.id} gave {job.code}: {answer}")
+
+    def check(self):
+        """What is broken, a line each; nothing if all is well."""
+        self.settle()
+        runs = Counter(self.lines("ran"))
+        client = Client(self.agent)
+        for job in list(self.jobs.values()):
+            self.check_job(client, job, runs[job.key])
+        self.broken += [f"overlap: {line}" for line in self.lines("violations")]
+        self.counts["agents died"] = self.agent.died
+        return self.broken
+
+    def __str__(self):
+        counts = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
+        return f"seed {self.seed}: {len(self.jobs)} jobs: {counts}"
+
+
+class Scenario:
+    """Each way through the protocol once, with a machine of two GPUs of two slots."""
+
+    def __init__(self, program, supervisor, job_program, environment):
+        self.agent = Agent(program, supervisor, 2, 2, environment)
+        self.storm = Storm(self.agent, job_program, "scenario")
+        self.client = Client(self.agent)
+        # Of a submission that nobody was told of.
+        os.makedirs(os.path.join(self.agent.state, "j", "900"))
+
+    def job(self, name, gpus, milliseconds, share=0, kind="plain", code=0):
+        job = Job(name, random.Random(0), 2)
+        job.gpus, job.share, job.milliseconds = gpus, share, milliseconds
+        job.kind, job.code = kind, code
+        self.storm.jobs[name] = job
+        self.storm.submit(self.client, job)
+        return job
+
+    def cancel(self, job):
+        job.cancelled = True
+        self.client.insist("cancel", job.id)
+
+    def wait(self, condition, what):
+        deadline = time.monotonic() + ANSWER_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what}: not within {ANSWER_S} s")
+            time.sleep(0.005)
+
+    def is_past(self, job, *states):
+        return self.client.insist("state", job.id).split()[0] not in states
+
+    def ran(self, job):
+        return job.key in self.storm.lines("ran")
+
+    def play(self):
+        self.job("plain", 1, 5)
+        self.job("shared", 2, 5, share=1, code=3)
+        self.job("leaves", 0, 20, kind="daemon")
+        for job in list(self.storm.jobs.values()):
+            self.storm.submit(self.client, job)  # the same again
+        holder = self.job("holder", 2, 60000)
+        behind = self.job("behind", 1, 5)
+        self.wait(lambda: self.ran(holder) or not self.is_past(holder, "Failed"), "holder starts")
+        self.cancel(behind)
+        self.cancel(holder)
+        lost = self.job("lost", 1, 60000)
+        self.wait(lambda: self.ran(lost) or not self.is_past(lost, "Failed"), "lost starts")
+        self.storm.touched.add(lost.id)
+        for pid, number in self.agent.supervisors().items():
+            if number == lost.id:
+                kill(pid)
+        self.job("last", 2, 5)
+
+    def check(self):
+        return self.storm.check()
