@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "doors/queue/cgroup.h"
 #include "doors/queue/token.h"
 #include "doors/queue/tree.h"
 #include "unit/libexec/supervise/rig.h"
@@ -512,6 +513,89 @@ static void a_lost_supervisor_takes_the_command_with_it(void **state)
 	token_release(&token);
 }
 
+/* --- its cgroup ------------------------------------------------------------------------------- */
+
+static void in_a_cgroup(struct rig *rig)
+{
+	static const char *const roots[] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"};
+	for (size_t i = 0; i < 2; i++) {
+		struct cgroup cgroup = CGROUP_NONE;
+		char name[64];
+		(void)snprintf(name, sizeof(name), "sluice-unit-%d", (int)getpid());
+		if (cgroup_create(roots[i], name, &cgroup, NULL) < 0)
+			continue;
+		(void)cgroup_remove(&cgroup, NULL);
+		cgroup_close(&cgroup);
+		(void)snprintf(rig->launch.cgroup_root, LAUNCH_PATH_MAX, "%s", roots[i]);
+		return;
+	}
+	print_message("skipped: no cgroup2 directory that may be written\n");
+	skip();
+}
+
+static void a_job_lives_and_ends_in_its_cgroup(void **state)
+{
+	struct rig *rig = *state;
+	in_a_cgroup(rig);
+	rig->launch.spec.grace_ns = 50000000;
+	rig_run(rig, "grep ^0:: /proc/self/cgroup; setsid -f sleep 1000; exit 4");
+	assert_string_equal(rig_expect(rig, CONTROL_HELLO).text, "env");
+	struct control_message claimed = rig_expect(rig, CONTROL_CLAIMED);
+	char path[LAUNCH_PATH_MAX + 64];
+	(void)snprintf(path, sizeof(path), "%s/job-1-%.8s", rig->launch.cgroup_root,
+		       rig->launch.instance);
+	assert_string_equal(claimed.text, path);
+	assert_int_equal(rig_expect(rig, CONTROL_LEFTOVERS).value, 1);
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.value, 4);
+	assert_int_equal(result.killed_leftovers, 1);
+	assert_non_null(strstr(rig_output(rig), strrchr(path, '/')));
+	assert_int_not_equal(access(path, F_OK), 0);
+}
+
+static void a_cgroup_is_killed_after_a_cancel(void **state)
+{
+	struct rig *rig = *state;
+	in_a_cgroup(rig);
+	rig_run(rig, "trap '' TERM; setsid -f sh -c 'trap \"\" TERM; echo $$ > $0/daemon;"
+		     "while :; do sleep 0.01; done' $1; while :; do sleep 0.01; done");
+	pid_t pid = read_pid(rig, "daemon");
+	rig_send(rig->control_fd, CONTROL_CANCEL, 0, 50000000);
+	assert_int_equal(rig_finish(rig).value, SIGKILL);
+	assert_false(rig_is_alive(pid));
+}
+
+static void what_a_lost_supervisor_leaves_is_in_the_claims_cgroup(void **state)
+{
+	struct rig *rig = *state;
+	in_a_cgroup(rig);
+	rig_run(rig, "setsid -f sh -c 'echo $$ > $0/daemon; exec sleep 1000' $1; exec sleep 1000");
+	pid_t pid = read_pid(rig, "daemon");
+	assert_int_equal(kill(rig->pid, SIGKILL), 0);
+	assert_int_equal(rig_wait(rig), -SIGKILL);
+	struct jobdir_claim claim;
+	assert_int_equal(jobdir_read_claim(rig->job_fd, 1, &claim, NULL), 0);
+	struct cgroup cgroup = CGROUP_NONE;
+	assert_int_equal(cgroup_open(claim.cgroup, &cgroup, NULL), 0);
+	assert_true(rig_is_alive(pid));
+	assert_int_equal(cgroup_kill(&cgroup, NULL), 0);
+	rig_wait_gone(pid);
+	uint64_t end_ns = unit_now_ns() + UINT64_C(10000000000);
+	while (cgroup_is_populated(&cgroup, NULL) == 1 && unit_now_ns() < end_ns)
+		(void)waitpid(-1, NULL, WNOHANG); /* the dead are ours to reap */
+	assert_int_equal(cgroup_remove(&cgroup, NULL), 0);
+	cgroup_close(&cgroup);
+}
+
+static void a_root_that_is_no_cgroup_is_a_reason_for_less(void **state)
+{
+	struct rig *rig = *state;
+	(void)snprintf(rig->launch.cgroup_root, LAUNCH_PATH_MAX, "%s", rig->tmp);
+	rig_run(rig, "exit 3");
+	assert_non_null(strstr(rig_expect(rig, CONTROL_HELLO).text, "not in a cgroup2"));
+	assert_int_equal(rig_finish(rig).value, 3);
+}
+
 /* --- agents ----------------------------------------------------------------------------------- */
 
 static void it_runs_without_any_agent(void **state)
@@ -700,6 +784,10 @@ int main(void)
 	    CASE(a_token_that_is_taken_keeps_it_from_claiming),
 	    CASE(who_waits_for_a_token_hears_who_has_it),
 	    CASE(a_lost_supervisor_takes_the_command_with_it),
+	    CASE(a_job_lives_and_ends_in_its_cgroup),
+	    CASE(a_cgroup_is_killed_after_a_cancel),
+	    CASE(what_a_lost_supervisor_leaves_is_in_the_claims_cgroup),
+	    CASE(a_root_that_is_no_cgroup_is_a_reason_for_less),
 	    CASE(it_runs_without_any_agent),
 	    CASE(a_new_agent_hears_all_that_is_true),
 	    CASE(more_agents_than_seats_push_the_oldest_out),
