@@ -26,6 +26,17 @@ enum jobs_limits {
 
 static const char *const titles[COLUMN_COUNT] = {"ID", "STATE", "USER", "GPUS", "TIME", "NAME"};
 
+/* "0,3"; of one that waits "wants 2"; of one that has ended and is told without its GPUs "2". */
+static const char *jobs_gpus(const Sluice__V1__Job *job, char *scratch)
+{
+	static const char wants[] = "wants ";
+	if (job->gpus == 0)
+		return "-";
+	(void)job_text_gpus(job, scratch);
+	bool past = job_text_is_final(job->state) && strncmp(scratch, wants, strlen(wants)) == 0;
+	return past ? scratch + strlen(wants) : scratch;
+}
+
 /* A cell of the job's line. `scratch` has JOB_TEXT_MAX bytes. */
 static const char *jobs_cell(const Sluice__V1__Job *job, enum jobs_column column,
 			     int64_t now_unix_ns, char *scratch)
@@ -39,7 +50,7 @@ static const char *jobs_cell(const Sluice__V1__Job *job, enum jobs_column column
 	case COLUMN_USER:
 		return job->user;
 	case COLUMN_GPUS:
-		return job->gpus > 0 ? job_text_gpus(job, scratch) : "-";
+		return jobs_gpus(job, scratch);
 	case COLUMN_TIME:
 		return job_text_duration(job_text_elapsed_ns(job, now_unix_ns), scratch);
 	default:

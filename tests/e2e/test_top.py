@@ -24,7 +24,7 @@ class Terminal:
     """A program at a terminal that a shell controls, and what it has written there."""
 
     def __init__(self, machine, command, width=80, height=24, env=None):
-        self.raw, self.ended = b"", None
+        self.raw, self.at, self.ended = b"", 0, None
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             environment = {**machine.env, "TERM": "xterm", **(env or {})}
@@ -52,25 +52,19 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def screens(self):
-        """Whole pictures, as lists of lines without their colours."""
-        found = re.findall(rb"\x1b\[H(.*?)\x1b\[J", self.raw, re.DOTALL)
-        return [
-            [re.sub(r"\x1b\[[0-9;]*[mK]", "", line) for line in
-             picture.decode().replace("\r", "").split("\n")]
-            for picture in found
-        ]
+        """Whole pictures that came after the last one waited for: where each ends, its lines."""
+        for found in re.compile(rb"\x1b\[H(.*?)\x1b\[J", re.DOTALL).finditer(self.raw, self.at):
+            text = found[1].decode().replace("\r", "")
+            yield found.end(), re.sub(r"\x1b\[[0-9;]*[mK]", "", text).split("\n")
 
     def wait(self, condition, what):
-        """The first picture for which the condition holds."""
+        """The next picture for which the condition holds."""
         end = time.monotonic() + DEADLINE_S
-        seen = 0
         while True:
-            screens = self.screens()
-            for screen in screens[seen:]:
+            for self.at, screen in self.screens():
                 if condition("\n".join(screen)):
                     return screen
-            seen = len(screens)
-            assert self.read() or self.screens()[seen:], f"{what}: it has ended\n{self.raw!r}"
+            assert self.read() or any(self.screens()), f"{what}: it has ended\n{self.raw!r}"
             assert time.monotonic() < end, f"{what} was not seen\n{self.raw[-3000:]!r}"
 
     def wait_raw(self, text):
@@ -152,7 +146,7 @@ def test_every_end_restores_the_terminal(machine, terminal, how):
         screen.wait_raw(b" icanon")
         while ENTER not in screen.raw[start:]:
             assert screen.read()
-        screen.raw = screen.raw[start:]
+        screen.at = start
         screen.wait(lambda text: "GPU 0 [" in text, "the GPU after fg")
         screen.type("q")
     assert screen.finish() == 0
@@ -271,3 +265,42 @@ def test_a_dumb_terminal_gets_text(machine, terminal):
     screen = terminal(env={"TERM": "dumb"})
     assert screen.finish() == 0
     assert b"1 simulated GPU," in screen.raw and b"\x1b" not in screen.raw
+
+
+# -- with the service
+
+def start_agent(machine, config="version: v1\n"):
+    path = machine.directory / "config.yaml"
+    path.write_text(config, encoding="utf-8")
+    reading, writing = os.pipe()
+    agent = machine.spawn("sluice", "agent", "--config", path, "--ready-fd", writing,
+                          pass_fds=[writing], stderr=subprocess.DEVNULL)
+    os.close(writing)
+    assert os.read(reading, 1), "the agent did not start"
+    os.close(reading)
+    return agent
+
+
+SHARED = """
+version: v1
+sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4, devices: [0]}]}}
+"""
+
+
+def test_the_service_comes_goes_and_comes_back(machine, terminal):
+    machine.start("dgx-a100", "--gpus", "2")
+    screen = terminal(width=100)
+    lines = screen.wait(lambda text: "GPU 1 [" in text, "the driver's view")
+    assert lines[1].startswith("No service: ") and "SLOTS" not in lines[3]
+    agent = start_agent(machine, SHARED)
+    lines = screen.wait(lambda text: "No service" not in text, "the service")
+    assert "SLOTS" in lines[2] and lines[3].startswith("GPU 0   0/4 [")
+    agent.kill()
+    agent.wait(timeout=DEADLINE_S)
+    lines = screen.wait(lambda text: "No service" in text, "its end")
+    assert any(line.startswith("GPU 1 ") for line in lines)
+    screen.wait(lambda text: "SLOTS" not in text, "the driver's view again")
+    start_agent(machine, SHARED)
+    screen.wait(lambda text: "No service" not in text and "SLOTS" in text, "the next one")
+    screen.type("q")
+    assert screen.finish() == 0

@@ -378,6 +378,16 @@ static void more_jobs_wait_than_are_listed(void **state)
 	assert_non_null(strstr(text, "(behind 17)\nand 9800 more that wait\n"));
 }
 
+static void a_job_that_has_ended_wants_nothing(void **state)
+{
+	add_gpu("GPU-0", "GPU 0", "NVIDIA T4");
+	add_job(1, "old", SLUICE__V1__JOB_STATE__SUCCEEDED)->gpus = 2;
+	add_job(2, "new", SLUICE__V1__JOB_STATE__PENDING)->gpus = 2;
+	const char *text = draw((struct top_scene){.machine = &machine});
+	assert_non_null(strstr(text, " 1  Succeeded  alice  2 "));
+	assert_non_null(strstr(text, " 2  Pending    alice  wants 2 "));
+}
+
 static void what_is_not_known_is_no_zero(void **state)
 {
 	Sluice__V1__Gpu *gpu = add_gpu("MIG-0", "MIG 0:1", "1g.5gb");
@@ -605,6 +615,7 @@ int main(void)
 	    TEST(wide_characters_are_two_columns),
 	    TEST(many_processes_are_counted),
 	    TEST(more_jobs_wait_than_are_listed),
+	    TEST(a_job_that_has_ended_wants_nothing),
 	    TEST(what_is_not_known_is_no_zero),
 	    TEST(a_machine_without_a_driver),
 	    TEST(the_drivers_view_becomes_a_message),
