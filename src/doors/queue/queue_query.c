@@ -106,7 +106,7 @@ static void queue_answer_tell(const struct queue_question *question)
 		const struct queue_attempt attempt = {
 		    .grants = answer->attempt.grants,
 		    .grant_count = answer->attempt.grant_count,
-		    .isolation = "",
+		    .isolation = answer->job.attempt ? "env" : "", /* there is no other yet */
 		    .isolation_reason = "",
 		    .cgroup = "",
 		    .observed = answer->observed,

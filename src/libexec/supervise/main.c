@@ -41,6 +41,9 @@ enum {
 	MAIN_NUMBER_MAX = 24,
 };
 
+/* Why a job reaches no more isolation than its environment. */
+static const char main_no_rules[] = "device rules are not built yet";
+
 struct supervisor {
 	struct launch launch;
 	int signal_fd, out_fd, err_fd;
@@ -112,9 +115,10 @@ static int main_listen(struct supervisor *self, struct err *err)
 	char text[CONTROL_TEXT_MAX];
 	/* Without it the job is found by its ancestors and its environment. */
 	if (prepare_cgroup(&self->launch, &self->cgroup, &why) == 0)
-		(void)snprintf(text, sizeof(text), "env");
+		(void)snprintf(text, sizeof(text), "env: %s", main_no_rules);
 	else
-		(void)snprintf(text, sizeof(text), "env: no cgroup: %.200s", why.text);
+		(void)snprintf(text, sizeof(text), "env: %s; no cgroup: %.160s", main_no_rules,
+			       why.text);
 	crash_point("supervisor.cgroup_made");
 	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
 	return 0;
@@ -239,8 +243,8 @@ static pid_t main_start(struct supervisor *self)
 	}
 	if (outcome.cgroup_code < 0) {
 		char text[CONTROL_TEXT_MAX];
-		(void)snprintf(text, sizeof(text), "env: no cgroup: joining '%.128s': %s",
-			       self->cgroup.path, err_describe(outcome.cgroup_code));
+		(void)snprintf(text, sizeof(text), "env: %s; no cgroup: joining '%.96s': %s",
+			       main_no_rules, self->cgroup.path, err_describe(outcome.cgroup_code));
 		(void)cgroup_remove(&self->cgroup, NULL); /* empty, and in nobody's way */
 		cgroup_close(&self->cgroup);
 		agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
