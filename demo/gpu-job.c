@@ -15,6 +15,7 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -118,6 +119,8 @@ static bool start_simulated(const struct job *job, const char *sluice)
 	for (size_t i = 0; i < job->gpus; i++) {
 		pid_t child = fork();
 		if (child == 0) {
+			int null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+			dup2(null_fd, STDOUT_FILENO);
 			execl(sluice, sluice, "sim", "load", "--gpu", job->uuid[i], "--pid", pid,
 			      "--util", "0.9", "--mem", "2GiB", (char *)NULL);
 			_exit(127);
@@ -212,6 +215,12 @@ int main(int argc, char **argv)
 	} else {
 		job.how = start_cuda(&job) ? "cuda" : "nvml-only";
 	}
-	work(&job, seconds);
+	for (size_t i = 0; i < job.gpus; i++)
+		printf("works on %s, %s\n", job.uuid[i], job.name[i]);
+	for (int quarter = 1; quarter <= 4; quarter++) {
+		fflush(stdout);
+		work(&job, seconds / 4);
+		printf("%d %% done\n", 25 * quarter);
+	}
 	return claim(&job, argv[2], begin, clock_s(CLOCK_REALTIME)) ? 0 : 1;
 }

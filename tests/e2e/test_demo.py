@@ -35,83 +35,10 @@ def start(tmp_path, *options):
                             env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.fixture(scope="module")
-def real_run(tmp_path_factory):
-    """One run of the demo: (what it printed, what it wrote down)."""
-    directory = tmp_path_factory.mktemp("demo")
-    process = start(directory, "--json", str(directory / "json"))
-    out, err = process.communicate(timeout=90)
-    assert process.returncode == 0, out + err
-    told = json.loads((directory / "json").read_text())
-    (directory / "json").unlink()
-    assert list(directory.iterdir()) == []  # it cleans up
-    return out, told
-
-
-def test_ten_jobs_run_alone_on_their_gpus(real_run):
-    out, told = real_run
-    assert told["simulated"] is True and "simulated" in out.splitlines()[0]
-    assert [job["wanted"] for job in told["jobs"]] == list(demo.WANTS)
-    assert all(job["exit_code"] == 0 and job["claim"]["how"] == "simulated" for job in told["jobs"])
-    assert "seen by the probe" in out and "agree" in out.splitlines()[-1]
-    assert "waiting for 8 GPUs" in out
-    pids = {job["claim"]["pid"] for job in told["jobs"]}
-    assert {event["pid"] for event in told["events"] if "pid" in event} == pids
-
-
-def test_a_lie_is_found(real_run):
-    _, told = real_run
-    jobs, events = told["jobs"], told["events"]
-    assert demo.disagreements(jobs, events) == []
-
-    elsewhere = copy.deepcopy(jobs)
-    elsewhere[0]["claim"]["gpus"][0]["uuid"] = "GPU-51ce51ce-elsewhere"
-    assert any("the probe saw it on" in text for text in demo.disagreements(elsewhere, events))
-
-    unseen = [event for event in events if event.get("pid") != jobs[2]["claim"]["pid"]]
-    assert any("on none" in text for text in demo.disagreements(jobs, unseen))
-
-    other_time = copy.deepcopy(jobs)
-    other_time[1]["claim"]["begin_unix"] += 5
-    other_time[1]["claim"]["end_unix"] += 5
-    assert any("outside of the time" in text for text in demo.disagreements(other_time, events))
-
-    failed = copy.deepcopy(jobs)
-    failed[4]["exit_code"] = 1
-    assert any("failed" in text for text in demo.disagreements(failed, events))
-
-    fewer = copy.deepcopy(jobs)
-    fewer[3]["wanted"] = 7
-    assert any("wanted 7" in text for text in demo.disagreements(fewer, events))
-
-
-def event(kind, pid, uuid, look):
-    return {"event": kind, "pid": pid, "uuid": uuid, "look": look, "time_unix": float(look)}
-
-
-def test_an_overlap_is_found():
-    apart = [event("seen", 1, "a", 1), event("gone", 1, "a", 2), event("seen", 2, "a", 2),
-             event("seen", 1, "b", 2), event("seen", 9, "b", 3)]
-    assert demo.overlaps(apart, {1, 2}) == []
-    both = [event("seen", 1, "a", 1), event("seen", 2, "a", 2), event("gone", 1, "a", 3)]
-    assert demo.overlaps(both, {1, 2}) == [("a", 1, 2, 2.0)]
-
-
-def test_an_interrupt_cleans_up(tmp_path):
-    process = start(tmp_path)
-    lines = []
-
-    def running():
-        lines.append(process.stdout.readline())
-        return "the probe sees" in lines[-1]
-    wait_until(running, what="the first look of the probe")
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130 and "cleaning up" in err
-    assert list(tmp_path.iterdir()) == []
-    left = [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/environ")
+def left_of(tmp_path):
+    """Processes that still know of the directory."""
+    return [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/environ")
             if str(tmp_path).encode() in read(path)]
-    assert left == []
 
 
 def read(path):
@@ -119,3 +46,116 @@ def read(path):
         return path.read_bytes()
     except OSError:
         return b""
+
+
+@pytest.fixture(scope="module")
+def real_run(tmp_path_factory):
+    """One run of the demo: (what it printed, what it wrote down)."""
+    directory = tmp_path_factory.mktemp("demo")
+    process = start(directory, "--json", str(directory / "json"))
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == 0, out + err
+    told = json.loads((directory / "json").read_text())
+    (directory / "json").unlink()
+    assert list(directory.iterdir()) == [] and left_of(directory) == []  # it cleans up
+    return out, told
+
+
+def test_jobs_run_where_the_service_saw_them(real_run):
+    out, told = real_run
+    assert told["simulated"] is True and "simulated" in out.splitlines()[0]
+    assert [(job["name"], job["wanted"]) for job in told["jobs"]] == [
+        (name, wanted) for name, wanted, _, _ in demo.JOBS]
+    assert all(job["told"]["exit_code"] == 0 and job["claim"]["how"] == "simulated"
+               for job in told["jobs"])
+    assert "seen by the service" in out and "agree" in out.splitlines()[-1]
+    assert "waits: WaitingForGPU" in out and "waits: QueueOrder" in out
+    assert "100 GPUs" in out and "has 8" in out and "exit code 78" in out
+    assert "SIGKILL" in out and "the service is back" in out
+    assert "100 % done" in out  # of the one that is watched
+    shared = [job for job in told["jobs"] if job["share"]]
+    assert any(one["told"]["attempt"]["gpus"][0]["uuid"] ==
+               other["told"]["attempt"]["gpus"][0]["uuid"] for one in shared for other in shared
+               if one is not other)
+
+
+def changed(jobs, name, change):
+    copied = copy.deepcopy(jobs)
+    change(next(job for job in copied if job["name"] == name))
+    return demo.disagreements(copied)
+
+
+def test_a_lie_is_found(real_run):
+    jobs = real_run[1]["jobs"]
+    assert demo.disagreements(jobs) == []
+
+    def elsewhere(job):
+        job["claim"]["gpus"][0]["uuid"] = "GPU-51ce51ce-elsewhere"
+    found = changed(jobs, "pair", elsewhere)
+    assert any("the service gave it" in text for text in found)
+    assert any("the service saw it on" in text for text in found)
+
+    def unseen(job):
+        job["told"]["attempt"]["observed"] = []
+    assert any("none" in text for text in changed(jobs, "single", unseen))
+
+    def other_time(job):
+        job["claim"]["begin_unix"] += 50
+        job["claim"]["end_unix"] += 50
+    assert any("outside of the time" in text for text in changed(jobs, "four", other_time))
+
+    def failed(job):
+        job["told"]["exit_code"] = 1
+    assert any("exit code 1" in text for text in changed(jobs, "small", failed))
+
+    def fewer(job):
+        job["wanted"] = 7
+    assert any("wanted 7" in text for text in changed(jobs, "all", fewer))
+
+    def twice(job):
+        job["told"]["attempt"]["number"] = 2
+    assert any("started 2 times" in text for text in changed(jobs, "single", twice))
+
+    def stranger(job):
+        job["told"]["attempt"]["observed"][0]["pid"] += 1
+    assert any("the service saw" in text for text in changed(jobs, "single", stranger))
+
+
+def job_of(name, slots, begin, end, count=4):
+    gpu = {"uuid": "a", "slots": slots, "slot_count": count}
+    return {"name": name, "wanted": 1,
+            "claim": {"pid": 1, "how": "simulated", "begin_unix": begin, "end_unix": end,
+                      "gpus": [{"uuid": "a"}]},
+            "told": {"exit_code": 0, "state": "Succeeded", "attempt": {
+                "number": 1, "gpus": [gpu],
+                "observed": [{"pid": 1, "uuid": "a", "first_unix": begin, "last_unix": end}]}}}
+
+
+def test_an_overlap_is_found():
+    whole = [0, 1, 2, 3]
+    assert demo.disagreements([job_of("x", whole, 1, 2), job_of("y", whole, 2, 3)]) == []
+    assert demo.disagreements([job_of("x", [0], 1, 3), job_of("y", [1, 2], 2, 4)]) == []
+    found = demo.disagreements([job_of("x", [0], 1, 3), job_of("y", [0, 1], 2, 4)])
+    assert any("same slots" in text for text in found)
+    found = demo.disagreements([job_of("x", whole, 1, 3), job_of("y", whole, 2, 4)])
+    assert any("same slots" in text for text in found)
+    assert any("the service saw x and y on a" in text for text in found)
+
+
+def test_the_configuration_fits_any_machine():
+    text = demo.CONFIG.read_text(encoding="utf-8")
+    assert demo.config_for(8, text) == (text, [6, 7])
+    assert demo.config_for(4, text)[1] == [3] and 'devices: ["3"]' in demo.config_for(4, text)[0]
+    assert demo.config_for(1, text)[1] == [0]
+
+
+def test_an_interrupt_cleans_up(tmp_path):
+    process = start(tmp_path)
+
+    def running():
+        return "on the GPUs" in process.stdout.readline()
+    wait_until(running, what="the first look at the GPUs")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "cleaning up" in err
+    assert list(tmp_path.iterdir()) == [] and left_of(tmp_path) == []
