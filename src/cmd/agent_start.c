@@ -134,7 +134,8 @@ static void start_last_words(int log_fd, off_t from, char out[START_LINE_MAX])
 	static const char own[] = "sluice agent: ";
 	if (strncmp(line, own, sizeof(own) - 1) == 0)
 		line += sizeof(own) - 1;
-	(void)snprintf(out, START_LINE_MAX, "%s", line); /* cut: the log has it all */
+	(void)snprintf(out, START_LINE_MAX, "%.*s", START_LINE_MAX - 1,
+		       line); /* cut: the log has it all */
 }
 
 static int start_wait(int ready_fd, int log_fd, off_t log_from, const char *log_path,

@@ -69,9 +69,10 @@ bool job_text_is_final(Sluice__V1__JobState state)
 
 const char *job_text_reason(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX])
 {
-	bool both = job->reason[0] && job->reason_text[0];
-	(void)snprintf(out, JOB_TEXT_MAX, "%s%s%s", job->reason, both ? " " : "",
-		       job->reason_text); /* cut where it is longer */
+	bool open = job->reason_text[0] && job->reason_text[0] != '(';
+	(void)snprintf(out, JOB_TEXT_MAX, "%s%s%s%s%s", job->reason,
+		       job->reason[0] && job->reason_text[0] ? " " : "", open ? "(" : "",
+		       job->reason_text, open ? ")" : ""); /* cut where it is longer */
 	return out;
 }
 

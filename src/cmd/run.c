@@ -1,49 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `sluice run`: waits for GPUs, runs a command on them in the foreground, gives them back. All
- * that is hard about it is in doors/queue; this is what a user types and reads.
+ * `sluice run`: gives a command to the agent and, unless told otherwise, stays with it: shows its
+ * output, says what it waits for, passes Ctrl-C on, and exits as it did. The job does not need this
+ * program: it goes on without it.
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/loop.h"
+#include "cmd/agent_call.h"
 #include "cmd/cmd.h"
+#include "cmd/job_follow.h"
+#include "cmd/job_text.h"
 #include "cmd/options.h"
-#include "cmd/table.h"
-#include "doors/queue/acquire.h"
-#include "doors/queue/foreground.h"
-#include "doors/queue/jobenv.h"
-#include "hardware/gpu.h"
-#include "hardware/pci.h"
-#include "probe/client.h"
+#include "cmd/run_request.h"
+#include "sluice.pb-c.h"
 
-enum { RUN_ID_MAX = 48, RUN_NAME_MAX = 63, RUN_VENDOR_NVIDIA = 0x10de };
+#define RUN_SECOND_NS UINT64_C(2000000000) /* a second Ctrl-C within this cancels */
+#define RUN_SUBMIT_NS                                                                              \
+	UINT64_C(30000000000) /* an agent that is away gets this long to come back                 \
+			       */
+#define RUN_PASS_NS  UINT64_C(1000000000)
+#define RUN_AGAIN_NS UINT64_C(50000000)
+#define RUN_GRACE_NS UINT64_C(5000000000)
 
-#define RUN_GPUS_NOT_GIVEN   UINT32_MAX
-#define RUN_PROBE_TIMEOUT_NS (PROBE_INIT_TIMEOUT_NS + PROBE_CALL_TIMEOUT_NS)
-
-enum run_outsiders { RUN_OUTSIDERS_WAIT, RUN_OUTSIDERS_IGNORE };
-
-struct run_options {
-	uint32_t gpus;
-	const char *gpu_ids, *name, *report;
-	uint32_t busy_outsiders; /* enum run_outsiders */
-	bool no_wait, quiet, verbose;
-	uint64_t wait_timeout_ns, grace_ns;
-};
+enum { RUN_EXIT_INTERRUPTED = 128 + SIGINT };
 
 static const struct option_row run_rows[] = {
     {.name = "gpus",
@@ -51,42 +42,82 @@ static const struct option_row run_rows[] = {
      .kind = OPTION_U32,
      .value = "N",
      .help = "how many GPUs; 0: none, and none visible (default 1, or 0 on a machine without)",
-     .max = PLACE_UNIT_MAX,
+     .max = RUN_GPUS_MAX,
      OPTION_FIELD(struct run_options, gpus)},
     {.name = "gpu-ids",
      .kind = OPTION_TEXT,
      .value = "LIST",
      .help = "exactly these: indices (3), MIG devices (3:1) and UUIDs, separated by commas",
      OPTION_FIELD(struct run_options, gpu_ids)},
+    {.name = "share",
+     .letter = 's',
+     .kind = OPTION_TEXT,
+     .value = "N/M",
+     .bare = "slot",
+     .help = "share each GPU with other jobs: take N of M parts of it, or one of its slots; only "
+	     "where the configuration shares GPUs",
+     OPTION_FIELD(struct run_options, share)},
     {.name = "name",
      .kind = OPTION_TEXT,
      .value = "NAME",
      .help = "what others see this job as: letters, digits and '-' (default: the command's name)",
      OPTION_FIELD(struct run_options, name)},
+    {.name = "detach",
+     .letter = 'd',
+     .kind = OPTION_FLAG,
+     .help = "print the job's number and do not stay with it",
+     OPTION_FIELD(struct run_options, detach)},
     {.name = "no-wait",
      .kind = OPTION_FLAG,
-     .help = "exit with 75 at once instead of waiting",
+     .help = "exit with 75 unless it can start at once",
      OPTION_FIELD(struct run_options, no_wait)},
     {.name = "wait-timeout",
      .kind = OPTION_DURATION,
      .value = "TIME",
-     .help = "give up waiting after this (90s, 1h30m) and exit with 124",
+     .help = "give up waiting after this (90s, 1h30m): cancel the job and exit with 124",
      .min = 1,
      OPTION_FIELD(struct run_options, wait_timeout_ns)},
+    {.name = "time",
+     .letter = 't',
+     .kind = OPTION_DURATION,
+     .value = "TIME",
+     .help = "end the job when it has run this long; exit code 124",
+     .min = 1,
+     OPTION_FIELD(struct run_options, time_ns)},
+    {.name = "grace",
+     .kind = OPTION_DURATION,
+     .value = "TIME",
+     .help = "how long processes may take to end when they are asked to or left behind, before "
+	     "they are killed (default 5s)",
+     OPTION_FIELD(struct run_options, grace_ns)},
     {.name = "busy-outsiders",
      .kind = OPTION_CHOICE,
      .words = "wait|ignore",
      .help = "what to do about a GPU on which somebody computes without sluice (default wait)",
      OPTION_FIELD(struct run_options, busy_outsiders)},
-    {.name = "grace",
-     .kind = OPTION_DURATION,
-     .value = "TIME",
-     .help = "how long processes that the command leaves may go on before they are killed "
-	     "(default 5s)",
-     OPTION_FIELD(struct run_options, grace_ns)},
+    {.name = "cwd",
+     .kind = OPTION_PATH,
+     .value = "DIR",
+     .help = "run the command there (default: here)",
+     OPTION_FIELD(struct run_options, directory)},
+    {.name = "env",
+     .letter = 'e',
+     .kind = OPTION_LIST,
+     .value = "NAME=VALUE",
+     .help = "set a variable of the job; may be given again",
+     OPTION_FIELD(struct run_options, environment)},
+    {.name = "key",
+     .kind = OPTION_TEXT,
+     .value = "UUID",
+     .help = "submit under this key: the same again is the same job (default: a new one)",
+     OPTION_FIELD(struct run_options, key)},
+    {.name = "dry-run",
+     .kind = OPTION_FLAG,
+     .help = "submit nothing; say whether it could start now, or why not",
+     OPTION_FIELD(struct run_options, dry_run)},
     {.name = "report",
      .kind = OPTION_PATH,
-     .help = "write what ran where and when into this file, as JSON",
+     .help = "when it has ended, write what ran where and when into this file, as JSON",
      OPTION_FIELD(struct run_options, report)},
     {.name = "quiet",
      .letter = 'q',
@@ -98,340 +129,266 @@ static const struct option_row run_rows[] = {
      .kind = OPTION_FLAG,
      .help = "say which GPUs the job got and how it ended",
      OPTION_FIELD(struct run_options, verbose)},
+    AGENT_CALL_SOCKET_ROW(struct run_options),
     {0},
 };
 
 static const struct run_options run_defaults = {
     .gpus = RUN_GPUS_NOT_GIVEN,
-    .grace_ns = UINT64_C(5000000000),
+    .grace_ns = RUN_GRACE_NS,
 };
 
 /* One call, from the options to the end of the job. */
 struct run {
 	const struct cmd_call *call;
 	const struct run_options *options;
-	char id[RUN_ID_MAX];
-	char runtime_dir[FILE_PATH_MAX];
-	struct token_place place;
-	struct acquire_request request;
-	struct acquire_result got;
-	bool cpu_only, simulated;
-	int look_error; /* of the probe; its exit codes are its own */
-	int64_t queued_unix_ns;
-	struct foreground_result result;
+	struct agent_call agent;
+	struct agent_call_options how;
+	struct run_request request;
+	uint64_t id;
+
+	struct loop_signal *interrupt, *terminate, *hangup;
+	struct loop_timer *wait_timer;
+	unsigned interrupts; /* Ctrl-C, so often */
+	uint64_t interrupt_ns;
+	int stop_signal; /* it ends us, not the job */
+
+	struct job_follow *follow;
+	char waits_for[JOB_TEXT_MAX]; /* what was said last */
+	bool over, failed, told_gpus, gave_up, lost;
 };
 
 static void run_say(const struct run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void run_say(const struct run *run, const char *format, ...)
 {
+	char text[2 * JOB_TEXT_MAX];
 	va_list arguments;
 	va_start(arguments, format);
-	fprintf(stderr, "%s: ", run->call->path);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
+	(void)vsnprintf(text, sizeof(text), format, arguments); /* cut where it is longer */
 	va_end(arguments);
+	fprintf(stderr, "%s: ", run->call->path);
+	cmd_print(stderr, text);
+	fputc('\n', stderr);
 }
 
-static int64_t run_unix_ns(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
-	return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
+/* --- signals ---------------------------------------------------------------------------------- */
 
-/* --- before the job --------------------------------------------------------------------------- */
-
-static bool run_is_label(const char *name)
-{
-	size_t length = strlen(name);
-	if (length == 0 || length > RUN_NAME_MAX || name[0] == '-' || name[length - 1] == '-')
-		return false;
-	for (const char *at = name; *at; at++)
-		if (!(*at >= 'a' && *at <= 'z') && !(*at >= '0' && *at <= '9') && *at != '-')
-			return false;
-	return true;
-}
-
-/* 0, or the exit code for a command line that cannot be meant. */
-static int run_check(const struct run *run)
-{
-	const struct run_options *options = run->options;
-	if (options->gpu_ids && options->gpus != RUN_GPUS_NOT_GIVEN)
-		return cmd_usage(run->call, "--gpu-ids says how many GPUs there are: leave out "
-					    "--gpus");
-	if (options->name && !run_is_label(options->name))
-		return cmd_usage(run->call,
-				 "--name '%s' is not a name of small letters, digits and '-', at "
-				 "most %d long",
-				 options->name, RUN_NAME_MAX);
-	if (options->no_wait && options->wait_timeout_ns)
-		return cmd_usage(run->call, "--no-wait and --wait-timeout exclude each other");
-	if (options->quiet && options->verbose)
-		return cmd_usage(run->call, "--quiet and --verbose exclude each other");
-	/* It is renamed into place: root's /dev/stdout would be gone for everybody. */
-	struct stat report;
-	if (options->report && lstat(options->report, &report) == 0 && !S_ISREG(report.st_mode))
-		return cmd_usage(run->call, "--report '%s' is there and is not a plain file",
-				 options->report);
-	return 0;
-}
-
-/* Where lock files and sockets lie. False: nowhere that users share; sockets alone will do. */
-static bool run_find_runtime_dir(struct run *run, bool *out_explicit)
-{
-	const char *given = getenv("SLUICE_RUNTIME_DIR");
-	const char *session = getenv("XDG_RUNTIME_DIR");
-	*out_explicit = (given && *given) || geteuid() == 0;
-	int length = -1;
-	if (given && *given)
-		length = snprintf(run->runtime_dir, sizeof(run->runtime_dir), "%s", given);
-	else if (geteuid() == 0)
-		length = snprintf(run->runtime_dir, sizeof(run->runtime_dir), "/run/sluice");
-	else if (session && *session)
-		length = snprintf(run->runtime_dir, sizeof(run->runtime_dir), "%s/sluice", session);
-	return length > 0 && (size_t)length < sizeof(run->runtime_dir);
-}
-
-static int run_open_place(struct run *run, struct err *err)
-{
-	const char *sim_state = getenv("SLUICE_SIM_STATE");
-	if (sim_state && (!*sim_state || !file_exists(sim_state)))
-		sim_state = NULL; /* the look at the driver says what that means */
-	bool is_explicit;
-	bool found = run_find_runtime_dir(run, &is_explicit);
-	int result = token_place_open(found ? run->runtime_dir : NULL, sim_state, &run->place, err);
-	/* $XDG_RUNTIME_DIR of another user (after su) or none that can be written. */
-	if (result < 0 && found && !is_explicit)
-		result = token_place_open(NULL, sim_state, &run->place, err);
-	return result;
-}
-
-static int run_look(void *context, struct inventory *out_inventory, struct snapshot **out_snapshot,
-		    struct err *err)
+static void run_on_interrupt(void *context)
 {
 	struct run *run = context;
-	struct probe_options options = {0};
-	int result =
-	    probe_collect(&options, RUN_PROBE_TIMEOUT_NS, out_inventory, out_snapshot, err);
-	run->look_error = result < 0 ? result : 0;
-	if (result == 0)
-		run->simulated = out_inventory->simulated;
-	return result;
+	uint64_t now_ns = loop_now_ns(run->agent.loop);
+	bool again = run->interrupts > 0 && now_ns - run->interrupt_ns <= RUN_SECOND_NS;
+	run->interrupts = again ? run->interrupts + 1 : 1;
+	run->interrupt_ns = now_ns;
+	if (!run->follow)
+		return; /* the submission looks at it */
+	if (!again)
+		job_follow_signal(run->follow, SIGINT);
+	else
+		job_follow_cancel(run->follow, run->interrupts > 2, 0);
+	if (run->interrupts == 2 && !run->options->quiet)
+		run_say(run, "cancelling job %" PRIu64 " (Ctrl-C again: kill it now)", run->id);
 }
 
-static void run_tell_reason(void *context, const char *reason)
+static void run_on_terminate(void *context)
 {
-	const struct run *run = context;
-	if (!run->options->quiet)
-		run_say(run, "%s", reason);
+	((struct run *)context)->stop_signal = SIGTERM;
 }
 
-static int run_exit_of_acquire(const struct run *run, int result)
+static void run_on_hangup(void *context)
 {
-	if (run->look_error)
-		return probe_exit_code(run->look_error);
-	switch (result) {
-	case -ERANGE:
-		return CMD_EXIT_IMPOSSIBLE;
-	case -EINVAL:
-	case -ENOENT:
-		return CMD_EXIT_USAGE;
-	case -EBUSY:
-		return CMD_EXIT_WOULD_WAIT;
-	case -ETIMEDOUT:
-		return CMD_EXIT_DEADLINE;
-	case -EPERM:
-	case -EACCES:
-		return CMD_EXIT_NOT_PERMITTED;
-	case -ENOSPC:
-	case -EROFS:
-		return CMD_EXIT_CANNOT_WRITE;
-	default:
-		return CMD_EXIT_FAILED;
+	((struct run *)context)->stop_signal = SIGHUP;
+}
+
+/* Who started us with a signal ignored (nohup, a script's background) wants it to stay so. */
+static int run_watch_signal(struct run *run, int signo, loop_callback callback,
+			    struct loop_signal **out, struct err *err)
+{
+	struct sigaction before;
+	if (sigaction(signo, NULL, &before) == 0 && before.sa_handler == SIG_IGN)
+		return 0;
+	*out = loop_signal_new(run->agent.loop, signo, callback, run, err);
+	return *out ? 0 : -ENOMEM;
+}
+
+static int run_watch_signals(struct run *run, struct err *err)
+{
+	/* Our end would not be the job's, but its exit code would be lost: not for a message that
+	 * nobody reads. */
+	(void)signal(SIGPIPE, SIG_IGN); /* cannot fail for this one */
+	int rc = run_watch_signal(run, SIGINT, run_on_interrupt, &run->interrupt, err);
+	if (rc == 0)
+		rc = run_watch_signal(run, SIGTERM, run_on_terminate, &run->terminate, err);
+	if (rc == 0)
+		rc = run_watch_signal(run, SIGHUP, run_on_hangup, &run->hangup, err);
+	return rc;
+}
+
+/* --- submitting ------------------------------------------------------------------------------- */
+
+static void run_on_closed(const struct err *why, void *context)
+{
+	(void)why;
+	((struct run *)context)->lost = true;
+}
+
+/* The connection broke: whether the job was accepted is not known, and asking again is safe. */
+static bool run_is_broken(const struct run *run, int rc)
+{
+	return rc == -ECONNRESET || rc == -ENOTCONN || rc == -EPIPE || rc == -ECONNREFUSED ||
+	       rc == -ENOENT ||
+	       (rc == -EREMOTEIO && run->lost && run->agent.result.status == WIRE_UNAVAILABLE);
+}
+
+static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err *err)
+{
+	uint64_t until_ns = clock_after_ns(loop_now_ns(run->agent.loop), RUN_SUBMIT_NS);
+	bool asked = false;
+	for (;;) {
+		ProtobufCMessage *reply = NULL;
+		int rc = run->agent.client ? 0 : -ENOTCONN;
+		if (rc == 0) {
+			run->lost = false;
+			asked = true;
+			rc = agent_call_ask(&run->agent, AGENT_SUBMIT, &run->request.message.base,
+					    &reply, err);
+		}
+		*out = (Sluice__V1__SubmitReply *)reply;
+		if (rc == 0 || !run_is_broken(run, rc))
+			return rc;
+		if (run->interrupts || run->stop_signal ||
+		    loop_now_ns(run->agent.loop) > until_ns) {
+			if (asked)
+				(void)err_set(err, rc,
+					      "the agent at '%s' went away, and it is not known "
+					      "whether it accepted the job: the same command with "
+					      "--key %s asks again, and it does not run twice",
+					      run->agent.socket, run->request.key);
+			return rc;
+		}
+		rc = loop_pass(run->agent.loop, RUN_AGAIN_NS, err);
+		if (rc == 0) /* one that cannot be reached yet is tried again */
+			(void)agent_call_reopen(&run->agent, &run->how, err);
 	}
 }
 
-/* A machine that has GPUs and no driver for them is broken; one without is a machine without. */
-static bool run_has_nvidia_hardware(void)
-{
-	const char *root = getenv("SLUICE_ROOT");
-	_cleanup_free_ struct pci_device *devices = calloc(PCI_LIST_MAX, sizeof(*devices));
-	uint32_t count =
-	    devices ? pci_list_class(root ? root : "", PCI_CLASS_DISPLAY, devices, PCI_LIST_MAX)
-		    : 0;
-	for (uint32_t i = 0; i < count; i++)
-		if (devices[i].vendor == RUN_VENDOR_NVIDIA)
-			return true;
-	return false;
-}
-
-/* Takes the GPUs, however long that takes. 0, or the exit code after an error was printed. */
-static int run_acquire(struct run *run)
+/* 0 or the exit code after an error was printed. */
+static int run_connect_and_submit(struct run *run, Sluice__V1__SubmitReply **out)
 {
 	struct err err = {0};
-	const struct run_options *options = run->options;
-	int result = run_open_place(run, &err);
-	if (result < 0)
-		return cmd_fail(run->call,
-				result == -EPERM || result == -EACCES ? CMD_EXIT_NOT_PERMITTED
-								      : CMD_EXIT_CANNOT_WRITE,
-				&err);
-	bool given = options->gpus != RUN_GPUS_NOT_GIVEN || options->gpu_ids;
-	run->request.ids = options->gpu_ids;
-	run->request.needed = options->gpus == RUN_GPUS_NOT_GIVEN ? 1 : options->gpus;
-	run->request.no_wait = options->no_wait;
-	run->request.timeout_ns = options->wait_timeout_ns;
-	run->request.ignore_outsiders = options->busy_outsiders == RUN_OUTSIDERS_IGNORE;
-	run->request.place = &run->place;
-	run->request.look = run_look;
-	run->request.tell = run_tell_reason;
-	run->request.context = run;
-	result = acquire_units(&run->request, &run->got, &err);
-	if (result == 0) {
-		run->request.self.since_s = (uint64_t)run_unix_ns() / 1000000000;
+	run->how = (struct agent_call_options){.socket = run->options->socket,
+					       .may_start = run->options->socket == NULL,
+					       .path = run->options->quiet ? NULL : run->call->path,
+					       .closed = run_on_closed,
+					       .context = run};
+	int rc = agent_call_open(&run->agent, &run->how, &err);
+	if (rc == 0)
+		rc = run_watch_signals(run, &err);
+	if (rc == 0)
+		rc = run_submit(run, out, &err);
+	if (rc == 0)
 		return 0;
-	}
-	if (run->look_error == -ENODEV && !given && !run_has_nvidia_hardware()) {
-		if (!options->quiet)
-			run_say(run, "no NVIDIA GPU here: running without one (--gpus 1 "
-				     "would insist on one)");
-		run->cpu_only = true;
-		return 0;
-	}
-	return cmd_fail(run->call, run_exit_of_acquire(run, result), &err);
+	int exit_code = agent_call_exit_code(&run->agent, rc);
+	if (run->stop_signal)
+		exit_code = 128 + run->stop_signal;
+	else if (run->interrupts)
+		exit_code = RUN_EXIT_INTERRUPTED;
+	return cmd_fail(run->call, exit_code, &err);
 }
 
 /* --- while it runs ---------------------------------------------------------------------------- */
 
-static void run_tell_progress(void *context, uint32_t kind, int32_t value)
+static void run_say_gpus(struct run *run, const Sluice__V1__Job *job)
 {
-	const struct run *run = context;
-	if (run->options->quiet)
+	if (run->told_gpus || !run->options->verbose || !job->attempt ||
+	    job->attempt->started_unix_ns == 0)
 		return;
-	switch (kind) {
-	case SUPERVISE_LEFTOVERS:
-		if (run->options->grace_ns)
+	run->told_gpus = true;
+	for (size_t i = 0; i < job->attempt->n_grants; i++) {
+		const Sluice__V1__Grant *grant = job->attempt->grants[i];
+		run_say(run, "job %" PRIu64 ": %s%s, %s", run->id,
+			job->simulated ? "simulated " : "", grant->label, grant->uuid);
+		if (grant->n_slots < grant->slot_count)
+			run_say(run, "job %" PRIu64 ": %zu of %" PRIu32 " slots of it", run->id,
+				grant->n_slots, grant->slot_count);
+	}
+	run_say(run, "job %" PRIu64 " waited %.3f s", run->id,
+		(double)(job->attempt->started_unix_ns - job->submitted_unix_ns) / 1e9);
+}
+
+static void run_on_change(struct run *run)
+{
+	const Sluice__V1__Job *job = job_follow_job(run->follow);
+	char reason[JOB_TEXT_MAX];
+	(void)job_text_reason(job, reason);
+	if (job->state == SLUICE__V1__JOB_STATE__PENDING && reason[0] && !run->options->quiet &&
+	    strcmp(reason, run->waits_for) != 0)
+		run_say(run, "job %" PRIu64 " waits: %s", run->id, reason);
+	if (job->state == SLUICE__V1__JOB_STATE__STOPPING && reason[0] && !run->options->quiet &&
+	    strcmp(reason, run->waits_for) != 0)
+		run_say(run, "job %" PRIu64 " is ending: %s", run->id, reason);
+	memcpy(run->waits_for, reason, sizeof(reason));
+	if (job->state != SLUICE__V1__JOB_STATE__PENDING && run->wait_timer)
+		loop_timer_stop(run->wait_timer);
+	run_say_gpus(run, job);
+}
+
+static void run_told(enum job_follow_event event, void *context)
+{
+	struct run *run = context;
+	switch (event) {
+	case JOB_FOLLOW_CHANGED:
+		run_on_change(run);
+		break;
+	case JOB_FOLLOW_AWAY:
+		if (!run->options->quiet)
+			run_say(run, "the agent is away; job %" PRIu64 " goes on without it",
+				run->id);
+		break;
+	case JOB_FOLLOW_BACK:
+		if (!run->options->quiet)
+			run_say(run, "the agent is back");
+		break;
+	case JOB_FOLLOW_UNREAD:
+		if (!run->options->quiet)
 			run_say(run,
-				"the command has ended and left %d process%s, which may go on for "
-				"%.3g s (Ctrl-C: kill now)",
-				value, value == 1 ? "" : "es",
-				(double)run->options->grace_ns / 1e9);
+				"nobody reads the output any more; job %" PRIu64
+				" goes on ('sluice cancel %" PRIu64 "' ends it)",
+				run->id, run->id);
 		break;
-	case SUPERVISE_STUCK:
-		run_say(run,
-			"%d process%s of the job cannot be killed (another user's, or stuck in the "
-			"kernel); its GPUs stay taken until they end",
-			value, value == 1 ? "" : "es");
+	case JOB_FOLLOW_DONE:
+		run->over = true;
 		break;
-	case SUPERVISE_LOST:
-		run_say(run, "the job's supervisor was killed: killing what is left of the job");
-		break;
-	default:
+	case JOB_FOLLOW_FAILED:
+		run->over = run->failed = true;
 		break;
 	}
 }
 
-static void run_say_gpus(const struct run *run)
+static void run_on_wait_timeout(void *context)
 {
-	if (!run->options->verbose || run->got.count == 0)
-		return;
-	for (size_t i = 0; i < run->got.count; i++)
-		run_say(run, "%s%s, %s", run->simulated ? "simulated " : "", run->got.unit[i].label,
-			run->got.unit[i].uuid);
-	run_say(run, "waited %.3f s", (double)run->got.waited_ns / 1e9);
-}
-
-static void run_say_end(const struct run *run)
-{
-	const struct foreground_result *result = &run->result;
-	if (!run->options->verbose || result->launch_error)
-		return;
-	double seconds = (double)(result->ended_unix_ns - result->started_unix_ns) / 1e9;
-	if (WIFSIGNALED(result->status))
-		run_say(run, "pid %d ran %.3f s and was ended by signal %d (%s)",
-			(int)result->command, seconds, WTERMSIG(result->status),
-			strsignal(WTERMSIG(result->status)));
-	else
-		run_say(run, "pid %d ran %.3f s and exited with %d", (int)result->command, seconds,
-			WEXITSTATUS(result->status));
-	if (result->killed)
-		run_say(run, "%d process%s that it left had to be killed", result->killed,
-			result->killed == 1 ? "" : "es");
-}
-
-static int run_job(struct run *run, struct err *err)
-{
-	const char *uuids[PLACE_UNIT_MAX];
-	for (size_t i = 0; i < run->got.count; i++)
-		uuids[i] = run->got.unit[i].uuid;
-	struct jobenv_job env = {.id = run->id,
-				 .name = run->request.self.name,
-				 .uuids = uuids,
-				 .uuid_count = run->got.count};
-	char **environment = NULL;
-	int result = jobenv_make(environ, &env, &environment, err);
-	if (result < 0)
-		return result;
-	struct supervise_job job = {.argv = run->call->argv,
-				    .envp = environment,
-				    .tokens = run->got.token,
-				    .token_count = run->got.count,
-				    .note = run->request.self,
-				    .grace_ns = run->options->grace_ns};
-	/* From here on our end would be the job's, and our exit code is its: not for a message that
-	 * nobody reads. The command gets the default back. */
-	(void)signal(SIGPIPE, SIG_IGN); /* cannot fail for this one */
-	result = foreground_run(&job, run_tell_progress, run, &run->result, err);
-	jobenv_free(environment);
-	return result;
+	struct run *run = context;
+	run->gave_up = true;
+	job_follow_cancel(run->follow, false, 0);
 }
 
 /* --- after it --------------------------------------------------------------------------------- */
 
-static json_t *run_json_time(int64_t unix_ns)
-{
-	return unix_ns ? json_real((double)unix_ns / 1e9) : json_null();
-}
-
-static json_t *run_json_gpus(const struct run *run)
-{
-	json_t *gpus = json_array();
-	for (size_t i = 0; i < run->got.count; i++) {
-		const struct place_unit *unit = &run->got.unit[i];
-		(void)json_array_append_new(gpus, json_pack("{s:s, s:s, s:i}", "uuid", unit->uuid,
-							    "label", unit->label, "gpu_index",
-							    (int)unit->index));
-	}
-	return gpus;
-}
-
-static json_t *run_json(const struct run *run, int exit_code)
-{
-	const struct foreground_result *result = &run->result;
-	json_t *command = json_array();
-	for (char **at = run->call->argv; *at; at++)
-		(void)json_array_append_new(command, table_json_text(*at));
-	bool ran = result->command > 0;
-	return json_pack(
-	    "{s:s, s:s, s:I, s:o, s:o, s:b, s:o, s:f, s:o, s:o, s:o, s:i, s:o, s:b, s:i}", "id",
-	    run->id, "name", run->request.self.name, "uid", (json_int_t)getuid(), "command",
-	    command, "gpus", run_json_gpus(run), "simulated", run->simulated, "queued_unix",
-	    run_json_time(run->queued_unix_ns), "waited_s", (double)run->got.waited_ns / 1e9,
-	    "started_unix", run_json_time(result->started_unix_ns), "ended_unix",
-	    run_json_time(result->ended_unix_ns), "pid",
-	    ran ? json_integer(result->command) : json_null(), "exit_code", exit_code, "signal",
-	    ran && WIFSIGNALED(result->status) ? json_integer(WTERMSIG(result->status))
-					       : json_null(),
-	    "supervisor_lost", result->supervisor_lost, "leftovers_killed", result->killed);
-}
-
-/* The job has run by now: a report that cannot be written is said, and its exit code kept. */
-static void run_report(const struct run *run, int exit_code)
+/* The job has ended by now: a report that cannot be written is said, and its exit code kept. */
+static void run_report(struct run *run, const Sluice__V1__Job *job)
 {
 	if (!run->options->report)
 		return;
-	json_t *json = run_json(run, exit_code);
+	/* Once more in full: what is watched leaves the command out. */
+	ProtobufCMessage *whole = NULL;
+	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
+	request.id = run->id;
+	request.details = true;
+	(void)agent_call_ask(&run->agent, AGENT_GET, &request.base, &whole,
+			     NULL); /* else as it is */
+	json_t *json = job_text_json(whole ? (const Sluice__V1__Job *)whole : job);
+	agent_call_free(whole);
 	_cleanup_free_ char *text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
 	json_decref(json);
 	struct err err = {0};
@@ -441,35 +398,123 @@ static void run_report(const struct run *run, int exit_code)
 		run_say(run, "the report was not written: %s", err.text);
 }
 
-static int run_say_launch_error(const struct run *run)
+/* How it ended, where the exit code alone does not say it. */
+static void run_say_end(const struct run *run, const Sluice__V1__Job *job)
+{
+	char reason[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
+	bool is_own = strcmp(job->reason, "ExitCode") == 0 || strcmp(job->reason, "Signal") == 0 ||
+		      job->state == SLUICE__V1__JOB_STATE__SUCCEEDED;
+	(void)job_text_reason(job, reason);
+	if (!is_own && reason[0])
+		run_say(run, "job %" PRIu64 " %s: %s", run->id,
+			job->state == SLUICE__V1__JOB_STATE__CANCELLED ? "was cancelled" : "failed",
+			reason);
+	if (!run->options->verbose || !job->attempt || job->attempt->started_unix_ns == 0)
+		return;
+	(void)job_text_duration(job_text_elapsed_ns(job, 0), time);
+	if (job->signal)
+		run_say(run, "job %" PRIu64 " ran %s and was ended by signal %" PRIu32 " (%s)",
+			run->id, time, job->signal, strsignal((int)job->signal));
+	else
+		run_say(run, "job %" PRIu64 " ran %s and exited with %" PRId32, run->id, time,
+			job->exit_code);
+	if (job->attempt->killed_leftovers)
+		run_say(run, "%" PRIu32 " process%s that it left had to be killed",
+			job->attempt->killed_leftovers,
+			job->attempt->killed_leftovers == 1 ? "" : "es");
+}
+
+static int run_end(struct run *run)
+{
+	const Sluice__V1__Job *job = job_follow_job(run->follow);
+	if (run->stop_signal && !run->over) {
+		run_say(run,
+			"job %" PRIu64 " goes on: 'sluice logs -f %" PRIu64
+			"' shows its output, 'sluice cancel %" PRIu64 "' ends it",
+			run->id, run->id, run->id);
+		return 128 + run->stop_signal;
+	}
+	if (run->failed || !job) {
+		const struct err *err = job_follow_error(run->follow);
+		return cmd_fail(run->call, agent_call_exit_code(&run->agent, err->code), err);
+	}
+	run_report(run, job);
+	bool ran = job->attempt && job->attempt->started_unix_ns != 0;
+	bool cancelled = job->state == SLUICE__V1__JOB_STATE__CANCELLED;
+	if (cancelled && !ran && run->gave_up) {
+		run_say(run, "gave up waiting: %s", run->waits_for);
+		return CMD_EXIT_DEADLINE;
+	}
+	run_say_end(run, job);
+	if (cancelled && !job->has_exit && run->interrupts)
+		return RUN_EXIT_INTERRUPTED;
+	return job_text_exit_code(job);
+}
+
+static int run_follow(struct run *run)
 {
 	struct err err = {0};
-	int code = run->result.launch_error;
-	(void)err_set(&err, code, "cannot run '%s': %s", run->call->argv[0],
-		      code == -ENOENT ? "no such command" : err_describe(code));
-	return cmd_fail(run->call, foreground_exit_code(&run->result), &err);
+	const struct job_follow_options options = {.agent = &run->agent,
+						   .how = run->how,
+						   .id = run->id,
+						   .stdout_fd = STDOUT_FILENO,
+						   .stderr_fd = STDERR_FILENO,
+						   .told = run_told,
+						   .context = run};
+	run->follow = job_follow_new(&options, &err);
+	if (run->follow && run->options->wait_timeout_ns)
+		run->wait_timer = loop_timer_new(run->agent.loop, run_on_wait_timeout, run, &err);
+	if (!run->follow || (run->options->wait_timeout_ns && !run->wait_timer))
+		return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
+	if (run->wait_timer)
+		loop_timer_start(run->wait_timer, run->options->wait_timeout_ns);
+	if (run->interrupts)
+		job_follow_signal(run->follow, SIGINT);
+	while (!run->over && !run->stop_signal)
+		if (loop_pass(run->agent.loop, RUN_PASS_NS, &err) < 0)
+			return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
+	return run_end(run);
+}
+
+static int run_say_dry(const Sluice__V1__SubmitReply *reply)
+{
+	if (reply->reason[0]) {
+		fputs("it would wait: ", stdout);
+		cmd_print(stdout, reply->reason);
+		fputc('\n', stdout);
+	} else if (reply->gpus) {
+		printf("it would start now, on %" PRIu32 " GPU%s\n", reply->gpus,
+		       reply->gpus == 1 ? "" : "s");
+	} else {
+		puts("it would start now, without a GPU");
+	}
+	return CMD_EXIT_OK;
 }
 
 static int run_with(struct run *run)
 {
-	int exit_code = run_check(run);
-	if (exit_code)
-		return exit_code;
-	if (run->options->gpus == 0)
-		run->cpu_only = true;
-	else
-		exit_code = run_acquire(run);
-	if (exit_code)
-		return exit_code;
-
-	run_say_gpus(run);
 	struct err err = {0};
-	if (run_job(run, &err) < 0)
-		return cmd_fail(run->call, CMD_EXIT_LAUNCH, &err);
-	run_say_end(run);
-	exit_code = run->result.launch_error ? run_say_launch_error(run)
-					     : foreground_exit_code(&run->result);
-	run_report(run, exit_code);
+	int rc = run_request_make(run->options, run->call->argv, environ, &run->request, &err);
+	if (rc == -EINVAL)
+		return cmd_usage(run->call, "%s", err.text);
+	if (rc < 0)
+		return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
+	Sluice__V1__SubmitReply *reply = NULL;
+	int exit_code = run_connect_and_submit(run, &reply);
+	if (exit_code)
+		return exit_code;
+	run->id = reply->id;
+	if (run->options->dry_run) {
+		exit_code = run_say_dry(reply);
+	} else if (run->options->detach) {
+		printf("%" PRIu64 "\n", run->id);
+	} else {
+		if (run->options->verbose)
+			run_say(run, "job %" PRIu64 "%s", run->id,
+				reply->known ? " was there already under this key" : "");
+		exit_code = run_follow(run);
+	}
+	agent_call_free(reply);
 	return exit_code;
 }
 
@@ -483,37 +528,36 @@ static int run_run(const struct cmd_call *call)
 	}
 	run->call = call;
 	run->options = call->options;
-	run->place = TOKEN_PLACE_NONE;
-	run->queued_unix_ns = run_unix_ns();
-	(void)snprintf(run->id, sizeof(run->id), "run-%d-%" PRIx64, (int)getpid(),
-		       (uint64_t)run->queued_unix_ns / 1000000); /* always fits */
-	run->request.self = (struct note){.pid = getpid(),
-					  .uid = getuid(),
-					  .since_s = (uint64_t)run->queued_unix_ns / 1000000000};
-	const char *slash = strrchr(call->argv[0], '/');
-	note_set_name(&run->request.self, run->options->name ? run->options->name
-					  : slash	     ? slash + 1
-							     : call->argv[0]);
 	int exit_code = run_with(run);
-	acquire_release(&run->got);
-	token_place_close(&run->place);
+	run->follow = job_follow_free(run->follow);
+	run->wait_timer = loop_timer_free(run->wait_timer);
+	run->interrupt = loop_signal_free(run->interrupt);
+	run->terminate = loop_signal_free(run->terminate);
+	run->hangup = loop_signal_free(run->hangup);
+	agent_call_close(&run->agent);
+	run_request_done(&run->request);
 	free(run);
 	return exit_code;
 }
 
 static const struct cmd_exit_row run_exits[] = {
     {CMD_EXIT_OK, "the command exited with 0 (other codes below 64 are the command's own too)"},
-    {CMD_EXIT_FAILED, "the command's own code; or something failed here, which is then said"},
-    {CMD_EXIT_UNAVAILABLE, "there is no usable NVIDIA driver"},
-    {CMD_EXIT_CANNOT_WRITE, "the directory for lock files cannot be used"},
-    {CMD_EXIT_WOULD_WAIT, "--no-wait, and it would have to wait"},
-    {CMD_EXIT_NOT_PERMITTED, "no permission, for the driver or for the lock files"},
-    {CMD_EXIT_IMPOSSIBLE, "more GPUs than the machine has"},
-    {CMD_EXIT_DEADLINE, "--wait-timeout is over, or the driver did not answer"},
+    {CMD_EXIT_FAILED, "the command's own code; or it is not known how it ended, or something "
+		      "failed here, which is then said"},
+    {CMD_EXIT_USAGE, "wrong command line, or a GPU that does not exist"},
+    {CMD_EXIT_DATA, "--key was used for another command"},
+    {CMD_EXIT_UNAVAILABLE, "no agent answers and none could be started"},
+    {CMD_EXIT_CANNOT_WRITE, "the agent cannot write its state: nothing was accepted"},
+    {CMD_EXIT_WOULD_WAIT, "--no-wait, and it would have to wait; or a limit of this user is "
+			  "reached"},
+    {CMD_EXIT_NOT_PERMITTED, "the agent does not let this user do that"},
+    {CMD_EXIT_IMPOSSIBLE, "more than this machine has"},
+    {CMD_EXIT_DEADLINE, "--time or --wait-timeout is over, or the agent did not answer in time"},
     {CMD_EXIT_LAUNCH, "the job could not be launched"},
     {CMD_EXIT_NOT_EXECUTABLE, "the command cannot be executed"},
     {CMD_EXIT_NOT_FOUND, "there is no such command"},
-    {128, "plus N: the command was ended by signal N"},
+    {128, "plus N: the command was ended by signal N; 130: cancelled by Ctrl-C while it waited; "
+	  "143: cancelled by somebody else while it waited"},
     {0},
 };
 
@@ -521,6 +565,8 @@ static const struct cmd_example run_examples[] = {
     {"sluice run -- python train.py", "on any one GPU, as soon as one is free"},
     {"sluice run --gpus 4 --name big -- torchrun --nproc-per-node 4 train.py",
      "on four at once, those that are best connected"},
+    {"sluice run -d -- python train.py", "in the background; 'sluice logs -f' shows its output"},
+    {"sluice run --share=1/2 -- python serve.py", "on half of a GPU that is shared"},
     {"sluice run --gpu-ids 3,5 -- ./bench", "on exactly these two"},
     {"sluice run --gpus 0 -- make -j8", "on none, and none visible"},
     {0},
@@ -528,15 +574,18 @@ static const struct cmd_example run_examples[] = {
 
 const struct command cmd_run = {
     .name = "run",
-    .summary = "Run a command on GPUs that nobody else has",
+    .summary = "Run a command on GPUs as soon as they are free",
     .description =
-	"Waits until as many GPUs are free as the command needs, gives it those and no others "
-	"(CUDA_VISIBLE_DEVICES, by UUID), and exits with its exit code. All GPUs are taken at once "
-	"or none; who came first is served first. While it waits it says for whom.\n\n"
-	"The GPUs are free again when the command and everything it started have ended, however "
-	"they end: what the command leaves is killed after --grace, and so is all of the job when "
-	"this program is killed. Works without a daemon.\n\n"
-	"Ctrl-C goes to the command; a second one within two seconds kills the whole job.",
+	"Gives the command to the agent, which starts it when as many GPUs are free as it needs, "
+	"on those and no others (CUDA_VISIBLE_DEVICES, by UUID). All of them at once or none; who "
+	"came first is served first. While it waits it says for what.\n\n"
+	"Shows the command's output as it comes and exits with its exit code. The job does not "
+	"need this program: when it is killed or its terminal is closed, the job goes on "
+	"('sluice jobs', 'sluice logs', 'sluice cancel'). Its input is empty.\n\n"
+	"Ctrl-C sends SIGINT to the command, and cancels a job that waits; a second Ctrl-C within "
+	"two seconds cancels in any case, a third one kills.\n\n"
+	"If no agent answers, one is started in the background for this user; it ends by itself "
+	"when there was nothing to do for ten minutes.",
     .group = CMD_GROUP_JOBS,
     .run = run_run,
     .options = run_rows,

@@ -271,10 +271,12 @@ static int run_request_fill(const struct run_options *options, char *const *argv
 	spec->name = out->name;
 	spec->directory =
 	    (ProtobufCBinaryData){.len = strlen(out->directory), .data = (uint8_t *)out->directory};
-	if (options->gpu_ids)
+	spec->gpus = given ? options->gpus : 1;
+	if (options->gpu_ids) {
 		spec->gpu_ids = (char *)options->gpu_ids;
-	else
-		spec->gpus = given ? options->gpus : 1;
+		for (const char *at = options->gpu_ids; *at; at++)
+			spec->gpus += *at == ',';
+	}
 	/* Whoever says nothing of GPUs gets one where there is one. */
 	spec->gpus_if_any = !given && !options->gpu_ids && !options->share;
 	spec->grace_ns = options->grace_ns;

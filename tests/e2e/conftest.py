@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -73,6 +74,13 @@ def wait_until(condition, deadline_s=DEADLINE_S, what="the condition"):
         time.sleep(0.02)
 
 
+def has_entry(path, marks):
+    try:
+        return any(entry in marks for entry in path.read_bytes().split(b"\0"))
+    except OSError:
+        return False
+
+
 class Machine:
     """A simulated machine with a root, a state and a runtime directory of its own."""
 
@@ -82,8 +90,14 @@ class Machine:
         self.state = self.directory / "state"
         self.runtime = self.root / "run"
         self.base = base_environment()
-        self.env = dict(self.base)
+        # Never the agent of the machine on which the tests run.
+        self.runtime_dir = self.directory / "run"
+        self.state_dir = self.directory / "state-dir"
+        self.own = {"SLUICE_RUNTIME_DIR": str(self.runtime_dir),
+                    "SLUICE_STATE_DIR": str(self.state_dir)}
+        self.env = {**self.base, **self.own}
         self.children = []
+        self.service = None
 
     # -- the machine itself
 
@@ -108,7 +122,7 @@ class Machine:
 
     def refresh(self):
         """Takes the variables of `sluice sim env` over into self.env."""
-        self.env = dict(self.base)
+        self.env = {**self.base, **self.own}
         text = self.sim("env").out
         dump = subprocess.run(
             ["/bin/sh", "-c", f"{text}\nenv -0"],
@@ -119,6 +133,8 @@ class Machine:
             if equals and key in ("LD_LIBRARY_PATH", "SLUICE_SIM_STATE", "SLUICE_ROOT",
                                   "SLUICE_RUNTIME_DIR", "SLUICE_STATE_DIR"):
                 self.env[key] = value
+        self.runtime_dir = pathlib.Path(self.env["SLUICE_RUNTIME_DIR"])
+        self.state_dir = pathlib.Path(self.env["SLUICE_STATE_DIR"])
 
     def show(self):
         """The truth: `sluice sim show --output json`."""
@@ -130,9 +146,44 @@ class Machine:
                 child.kill()
             child.wait(timeout=DEADLINE_S)
         self.children = []
+        self.service = None
+        self.kill_service()
         if self.state.exists():
             self.sim("heal", rc=None)  # calls that hang end
             self.sim("stop", rc=None)
+
+    # -- its service
+
+    def agent(self, *options, program=None, **popen):
+        """Starts `sluice agent` and returns its Popen once it serves."""
+        ready, writer = os.pipe()
+        command = [program or SLUICE, "agent", "--period", "100ms", "--ready-fd", str(writer),
+                   *[str(option) for option in options]]
+        with open(self.directory / "agent.err", "ab") as log:
+            self.service = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, pass_fds=(writer,),
+                                            start_new_session=True, **popen)
+        os.close(writer)
+        self.children.append(self.service)
+        with os.fdopen(ready, "rb") as pipe:
+            assert pipe.read(1), (self.directory / "agent.err").read_text(errors="replace")
+        return self.service
+
+    def kill_service(self):
+        """Kills every process of its agents and jobs, whoever started them."""
+        marks = (os.fsencode(f"SLUICE_STATE_DIR={self.state_dir}"),
+                 os.fsencode(f"SLUICE_STATE_DIR={self.own['SLUICE_STATE_DIR']}"))
+        for _ in range(100):
+            left = [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/environ")
+                    if has_entry(path, marks)]
+            if not left:
+                return
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.01)
 
     # -- programs on it
 

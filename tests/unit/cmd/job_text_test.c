@@ -36,7 +36,7 @@ static void test_states(void **state)
 
 static void test_reason(void **state)
 {
-	char out[JOB_TEXT_MAX], reason[] = "WaitingForGPU", text[] = "(have 1, need 2)";
+	char out[JOB_TEXT_MAX], reason[] = "WaitingForGPU", text[] = "have 1, need 2";
 	Sluice__V1__Job job = SLUICE__V1__JOB__INIT;
 	assert_string_equal(job_text_reason(&job, out), "");
 	job.reason = reason;

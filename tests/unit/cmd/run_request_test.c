@@ -96,7 +96,7 @@ static void test_options(void **state)
 	assert_int_equal(run_request_make(&options, argv_of, environment_of, &request, &err), 0);
 	assert_string_equal(request.spec.gpu_ids, "3,5");
 	assert_false(request.spec.gpus_if_any);
-	assert_int_equal(request.spec.gpus, 0);
+	assert_int_equal(request.spec.gpus, 2);
 	run_request_done(&request);
 }
 

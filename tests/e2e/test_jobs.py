@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice jobs` and `sluice cancel`: what is listed, what others see, and how jobs are ended."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import SLUICE, wait_until
+
+SLEEP = ["sleep", "1000"]
+HEADER = "ID NAME USER STATE REASON GPUS ISOLATION ELAPSED EXIT".split()
+
+
+@pytest.fixture
+def served(machine):
+    machine.agent()
+    yield machine
+
+
+def submit(machine, *command, options=(), **how):
+    return int(machine.run("sluice", "run", "--detach", "--gpus", "0", *options, "--", *command,
+                           **how).ok().out)
+
+
+def told(machine, number, **how):
+    return machine.run("sluice", "jobs", number, "--output", "json", **how).ok().json
+
+
+def wait_for(machine, number, state):
+    wait_until(lambda: told(machine, number)["state"] == state, what=f"{state} of job {number}")
+    return told(machine, number)
+
+
+def alive(pid):
+    return pathlib.Path(f"/proc/{pid}").exists()
+
+
+def test_an_empty_list(served):
+    reply = served.run("sluice", "jobs").ok()
+    assert reply.out.split() == HEADER
+    assert served.run("sluice", "jobs", "--output", "json").ok().json == {"jobs": []}
+
+
+def test_the_list(machine):
+    machine.start("dgx-a100")
+    machine.agent()
+    first = int(machine.run("sluice", "run", "-d", "--gpus", "8", "--name", "wide", "--",
+                            *SLEEP).ok().out)
+    second = int(machine.run("sluice", "run", "-d", "--gpus", "2", "--", *SLEEP).ok().out)
+    third = submit(machine, "sh", "-c", "exit 3")
+    wait_for(machine, first, "Running")
+    wait_for(machine, third, "Failed")
+    lines = machine.run("sluice", "jobs").ok().out.splitlines()
+    assert lines[0].split() == HEADER
+    rows = {int(line.split()[0]): line for line in lines[1:]}
+    assert set(rows) == {first, second, third}
+    assert re.search(r"wide .* Running .* 0,1,2,3,4,5,6,7 +env ", rows[first])
+    assert re.search(r"sleep .* Pending +WaitingForGPU \(have 0, need 2.* wants 2 ", rows[second])
+    assert re.search(r"sh .* Failed +ExitCode .* 3$", rows[third])
+    listed = machine.run("sluice", "jobs", "--state", "Failed", "--output", "json").ok().json
+    assert [job["id"] for job in listed["jobs"]] == [third]
+    assert machine.run("sluice", "jobs", "--state", "Nope").rc == 64
+
+
+def test_one_in_full(machine):
+    machine.start("dgx-a100")
+    machine.agent()
+    number = int(machine.run("sluice", "run", "-d", "--gpus", "1", "--name", "full", "--", "sh",
+                             "-c", "exec sleep 1000", "a\x1b[31mb").ok().out)
+    job = wait_for(machine, number, "Running")
+    attempt = job["attempt"]
+    assert job["command"] == ["sh", "-c", "exec sleep 1000", "a\x1b[31mb"]
+    assert job["simulated"] is True and job["exit_code"] is None
+    assert attempt["gpus"][0]["gpu_index"] == int(attempt["gpus"][0]["label"].split()[1])
+    assert alive(attempt["pid"]) and alive(attempt["supervisor_pid"])
+    text = machine.run("sluice", "jobs", number).ok().out
+    assert text.startswith(f"job {number} full: Running")
+    for part in (attempt["gpus"][0]["uuid"], attempt["stdout_path"], str(attempt["pid"]),
+                 "simulated", "isolation", "env ("):
+        assert part in text
+    assert "\x1b" not in text and "a\\x1b[31mb" in text
+    assert machine.run("sluice", "jobs", 99).rc == 64
+    assert machine.run("sluice", "jobs", "x").rc == 64
+
+
+def test_what_was_seen_on_the_gpu(machine):
+    """The agent's own look at the driver, with the job's process."""
+    machine.start("t4x1")
+    machine.agent()
+    script = (f"{SLUICE} sim load --gpu 0 --pid $$ --util 0.5 --mem 1GiB && exec sleep 1000")
+    number = int(machine.run("sluice", "run", "-d", "--", "sh", "-c", script).ok().out)
+    wait_until(lambda: told(machine, number)["attempt"] and
+               told(machine, number)["attempt"]["observed"], what="an observation")
+    job = told(machine, number)
+    machine.run("sluice", "cancel", "--now", number).ok()
+    seen = wait_for(machine, number, "Cancelled")["attempt"]["observed"]
+    assert {entry["pid"] for entry in seen} == {job["attempt"]["pid"]}
+    assert {entry["uuid"] for entry in seen} == {job["attempt"]["gpus"][0]["uuid"]}
+    assert all(entry["first_unix"] <= entry["last_unix"] for entry in seen)
+
+
+def test_watching_the_list(served):
+    watch = served.spawn("sluice", "jobs", "--watch", stdout=subprocess.PIPE)
+    assert watch.stdout.readline().split() == HEADER
+    submit(served, *SLEEP, options=("--name", "seen-later"))
+    while "seen-later" not in (line := watch.stdout.readline()):
+        assert line
+    watch.terminate()
+
+
+def test_waiting_for_ends(served):
+    good = submit(served, "true")
+    bad = submit(served, "sh", "-c", "sleep 0.2; exit 7")
+    assert served.run("sluice", "jobs", "wait", good).rc == 0
+    assert served.run("sluice", "jobs", "wait", good, bad).rc == 7
+    long = submit(served, *SLEEP)
+    assert served.run("sluice", "jobs", "wait", "--timeout", "100ms", long).rc == 124
+    assert served.run("sluice", "jobs", "wait", 99).rc == 64
+    assert told(served, long)["state"] in ("Starting", "Running")
+
+
+def test_cancel_in_every_state(machine):
+    machine.start("t4x1")
+    machine.agent()
+    runs = int(machine.run("sluice", "run", "-d", "--gpus", "1", "--", *SLEEP).ok().out)
+    waits = int(machine.run("sluice", "run", "-d", "--gpus", "1", "--", "touch",
+                            machine.directory / "ran").ok().out)
+    machine.run("sluice", "cancel", waits).ok()
+    job = told(machine, waits)
+    assert job["state"] == "Cancelled" and job["reason"] == "User" and job["exit_code"] is None
+    pid = wait_for(machine, runs, "Running")["attempt"]["pid"]
+    machine.run("sluice", "cancel", runs).ok()
+    assert wait_for(machine, runs, "Cancelled")["signal"] == signal.SIGTERM
+    assert not alive(pid)
+    reply = machine.run("sluice", "cancel", runs).ok()
+    assert "has ended already" in reply.err
+    assert machine.run("sluice", "cancel", "-q", runs).ok().err == ""
+    assert machine.run("sluice", "cancel", 99).rc == 64
+    assert machine.run("sluice", "cancel", "--signal", "NOPE", runs).rc == 64
+    assert not (machine.directory / "ran").exists()
+
+
+def test_cancel_right_after_submission(served):
+    """In Starting, or in whatever it has come to."""
+    numbers = [submit(served, *SLEEP) for _ in range(10)]
+    served.run("sluice", "cancel", *numbers).ok()
+    for number in numbers:
+        wait_for(served, number, "Cancelled")
+
+
+def test_signal_grace_and_now(served):
+    script = "trap 'echo int' INT; trap '' TERM; echo ready; while :; do sleep 0.01; done"
+
+    def ready():
+        number = submit(served, "sh", "-c", script)
+        wait_until(lambda: "ready" in served.run("sluice", "logs", number).out)
+        return number
+
+    number = ready()
+    start = time.monotonic()
+    served.run("sluice", "cancel", "--signal", "INT", "--grace", "300ms", number).ok()
+    assert wait_for(served, number, "Cancelled")["signal"] == signal.SIGKILL
+    assert time.monotonic() - start >= 0.3
+    assert "int" in served.run("sluice", "logs", number).out
+    number = ready()
+    served.run("sluice", "cancel", "--grace", "1h", number).ok()
+    served.run("sluice", "cancel", "--now", number).ok()  # the second one shortens it
+    assert wait_for(served, number, "Cancelled")["signal"] == signal.SIGKILL
+
+
+def test_cancel_of_many_processes(served):
+    script = "for i in $(seq 300); do sleep 1000 & done; echo ready; wait"
+    number = submit(served, "sh", "-c", script)
+    wait_until(lambda: "ready" in served.run("sluice", "logs", number).out)
+    start = time.monotonic()
+    served.run("sluice", "cancel", "--grace", "100ms", number).ok()
+    wait_for(served, number, "Cancelled")
+    assert time.monotonic() - start < 10
+
+
+def test_without_an_agent(machine):
+    for command in (["jobs"], ["jobs", "1"], ["jobs", "wait", "1"], ["cancel", "1"]):
+        reply = machine.run("sluice", *command)
+        assert reply.rc == 69 and str(machine.runtime_dir) in reply.err
+        assert "start one with 'sluice agent'" in reply.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_what_others_see_and_may(served):
+    nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+    if subprocess.run([SLUICE, "--version"], check=False, capture_output=True, **nobody).returncode:
+        pytest.skip("the build cannot be read by another user")
+    number = submit(served, "sh", "-c", "exec sleep 1000", "secret")
+    wait_for(served, number, "Running")
+    job = told(served, number, **nobody)
+    assert job["state"] == "Running" and job["uid"] == 0
+    assert job["command"] is None and job["directory"] is None
+    attempt = job["attempt"]
+    assert attempt["stdout_path"] is None and attempt["pid"] is None
+    assert "secret" not in served.run("sluice", "jobs", number, **nobody).ok().out
+    for command in (["cancel", number], ["logs", number], ["logs", "-f", number]):
+        assert served.run("sluice", *command, **nobody).rc == 77, command
+    own = submit(served, *SLEEP, **nobody)
+    listed = served.run("sluice", "jobs", "--user", "65534", "-o", "json").ok().json["jobs"]
+    assert [job["id"] for job in listed] == [own]
+    served.run("sluice", "cancel", "--now", own).ok()  # root may
+    wait_for(served, own, "Cancelled")
