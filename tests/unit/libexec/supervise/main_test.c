@@ -2,7 +2,6 @@
 /* The real supervisor, from the agent's side: what it does, in the order of a job's life. */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,44 +14,11 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/parse.h"
 #include "doors/queue/cgroup.h"
 #include "doors/queue/token.h"
 #include "doors/queue/tree.h"
 #include "unit/libexec/supervise/rig.h"
 #include "unit/unit.h"
-
-#define UUID "GPU-5e7d0000-0000-4000-8000-"
-
-/* A device of this process alone, so that tests beside this one do not take its tokens. */
-static void grant(struct rig *rig, uint32_t slots)
-{
-	rig->launch.grants = calloc(1, sizeof(*rig->launch.grants));
-	assert_non_null(rig->launch.grants);
-	rig->launch.grant_count = 1;
-	struct launch_grant *one = rig->launch.grants;
-	(void)snprintf(one->uuid, sizeof(one->uuid), UUID "%012d", (int)getpid());
-	(void)snprintf(one->label, sizeof(one->label), "GPU 7");
-	one->slot_count = slots + 1;
-	for (uint32_t slot = 0; slot < slots; slot++)
-		launch_grant_add(one, slot);
-}
-
-static int take(const struct rig *rig, uint32_t slot, struct token *out)
-{
-	struct token_place place = TOKEN_PLACE_NONE;
-	struct note note = {.pid = getpid()};
-	note_set_name(&note, "the-test");
-	return token_take(&place, rig->launch.grants[0].uuid, slot, &note, out, NULL);
-}
-
-static pid_t read_pid(struct rig *rig, const char *name)
-{
-	const char *text = rig_read(rig, name);
-	uint64_t pid;
-	assert_int_equal(parse_u64_span(text, strcspn(text, "\n"), 1, INT32_MAX, &pid), 0);
-	return (pid_t)pid;
-}
 
 /* --- how commands end ------------------------------------------------------------------------- */
 
@@ -145,7 +111,7 @@ static void the_command_has_its_environment_and_nothing_else_open(void **state)
 {
 	struct rig *rig = *state;
 	struct spec *spec = &rig->launch.spec;
-	grant(rig, 2);
+	rig_grant(rig, 2);
 	assert_int_equal(spec_add_variable(spec, "MINE=yes", NULL), 0);
 	assert_int_equal(spec_add_variable(spec, "SLUICE_JOB_INSTANCE=of another job", NULL), 0);
 	spec->umask = 027;
@@ -158,7 +124,7 @@ static void the_command_has_its_environment_and_nothing_else_open(void **state)
 	(void)rig_finish(rig);
 	char expected[512];
 	(void)snprintf(expected, sizeof(expected),
-		       "yes,1,1,%s\n" UUID "%012d\n0027\n0 1 2 600 601\n/dev/null\n"
+		       "yes,1,1,%s\n" RIG_UUID "%012d\n0027\n0 1 2 600 601\n/dev/null\n"
 		       "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n",
 		       rig->launch.instance, (int)getpid());
 	const char *output = rig_output(rig);
@@ -223,216 +189,6 @@ static void the_directory_is_entered_as_the_user(void **state)
 	assert_int_equal(result.exit_code, 125);
 }
 
-/* --- what is left ----------------------------------------------------------------------------- */
-
-static void leftovers_get_their_time_and_are_killed(void **state)
-{
-	struct rig *rig = *state;
-	rig->launch.spec.grace_ns = 100000000;
-	rig_run(rig, "sleep 1000 & setsid -f sh -c 'echo $$ > $0/daemon; exec sleep 1000' $1\n"
-		     "while ! test -s $1/daemon; do :; done; exit 5");
-	assert_int_equal(rig_expect(rig, CONTROL_LEFTOVERS).value, 2);
-	pid_t pid = read_pid(rig, "daemon");
-	(void)rig_expect(rig, CONTROL_RESULT);
-	assert_false(rig_is_alive(pid));
-	struct jobdir_result result = rig_finish(rig);
-	assert_int_equal(result.end, JOBDIR_EXITED);
-	assert_int_equal(result.value, 5);
-	assert_int_equal(result.killed_leftovers, 2);
-}
-
-static void leftovers_that_end_by_themselves_are_not_killed(void **state)
-{
-	struct rig *rig = *state;
-	grant(rig, 1);
-	rig_run(rig,
-		"setsid -f sh -c 'echo here > $0/here; until test -e $0/go; do sleep 0.01; done;"
-		" echo done' $1; until test -s $1/here; do sleep 0.01; done");
-	(void)rig_expect(rig, CONTROL_LEFTOVERS);
-	/* As long as it lives the GPU is its own. */
-	struct token token = TOKEN_NONE;
-	assert_int_equal(take(rig, 0, &token), -EBUSY);
-	struct jobdir_result result;
-	assert_int_equal(jobdir_read_result(rig->job_fd, 1, &result, NULL), -ENOENT);
-	unit_write(unit_path(rig->tmp, "go"), "");
-	(void)rig_expect(rig, CONTROL_RESULT);
-	/* Whoever hears of the result may take the GPU. */
-	assert_int_equal(take(rig, 0, &token), 0);
-	token_release(&token);
-	result = rig_finish(rig);
-	assert_int_equal(result.killed_leftovers, 0);
-	assert_string_equal(rig_output(rig), "done\n");
-}
-
-/* --- deadline and cancel ---------------------------------------------------------------------- */
-
-static void the_deadline_ends_it(void **state)
-{
-	struct rig *rig = *state;
-	rig->launch.spec.deadline_ns = 100000000;
-	rig_run(rig, "sleep 1000");
-	struct jobdir_result result = rig_finish(rig);
-	assert_int_equal(result.end, JOBDIR_DEADLINE);
-	assert_int_equal(result.value, SIGTERM);
-	assert_int_equal(result.exit_code, 124);
-	assert_false(result.was_cancelled);
-}
-
-static void the_deadline_kills_who_does_not_hear(void **state)
-{
-	struct rig *rig = *state;
-	rig->launch.spec.deadline_ns = 100000000;
-	rig->launch.spec.grace_ns = 100000000;
-	rig_run(rig, "trap '' TERM; while :; do sleep 0.01; done");
-	struct jobdir_result result = rig_finish(rig);
-	assert_int_equal(result.end, JOBDIR_DEADLINE);
-	assert_int_equal(result.value, SIGKILL);
-}
-
-static void one_that_ends_before_its_deadline_has_not_hit_it(void **state)
-{
-	struct rig *rig = *state;
-	rig->launch.spec.deadline_ns = UINT64_C(3600000000000);
-	rig_run(rig, "exit 2");
-	assert_int_equal(rig_finish(rig).end, JOBDIR_EXITED);
-}
-
-static void a_cancel_gives_it_time(void **state)
-{
-	struct rig *rig = *state;
-	rig_run(rig, "trap 'echo heard; exit 7' TERM; echo ready > $1/ready; while :; do sleep "
-		     "0.01; done");
-	(void)rig_read(rig, "ready");
-	assert_int_equal(jobdir_request_cancel(rig->job_fd, NULL), 0);
-	rig_send(rig->control_fd, CONTROL_CANCEL, 0, CONTROL_GRACE_OWN);
-	struct jobdir_result result = rig_finish(rig);
-	assert_int_equal(result.end, JOBDIR_EXITED);
-	assert_int_equal(result.value, 7);
-	assert_true(result.was_cancelled);
-	assert_string_equal(rig_output(rig), "heard\n");
-}
-
-static void a_cancel_kills_who_does_not_hear(void **state)
-{
-	struct rig *rig = *state;
-	rig_run(rig, "trap '' TERM INT; setsid -f sh -c 'trap \"\" TERM INT; echo $$ > $0/daemon;"
-		     "while :; do sleep 0.01; done' $1; while :; do sleep 0.01; done");
-	pid_t pid = read_pid(rig, "daemon");
-	rig_send(rig->control_fd, CONTROL_CANCEL, SIGINT, 50000000);
-	struct jobdir_result result = rig_finish(rig);
-	assert_int_equal(result.end, JOBDIR_SIGNALLED);
-	assert_int_equal(result.value, SIGKILL);
-	assert_false(rig_is_alive(pid));
-	/* Nobody has asked for it in the files. */
-	assert_false(result.was_cancelled);
-}
-
-static void a_cancel_wakes_who_stands_still(void **state)
-{
-	struct rig *rig = *state;
-	rig_run(rig, "trap 'exit 9' TERM; echo $$ > $1/pid; kill -STOP $$; while :; do :; done");
-	pid_t pid = read_pid(rig, "pid");
-	struct tree_process process = {0};
-	for (uint64_t end = unit_now_ns() + UINT64_C(10000000000);
-	     process.state != 'T' && unit_now_ns() < end;)
-		assert_int_equal(tree_read(pid, &process, NULL), 0);
-	assert_int_equal(process.state, 'T');
-	rig_send(rig->control_fd, CONTROL_CANCEL, SIGTERM, CONTROL_GRACE_OWN);
-	assert_int_equal(rig_finish(rig).value, 9);
-}
-
-static void a_cancel_without_grace_kills_at_once(void **state)
-{
-	struct rig *rig = *state;
-	rig_run(rig, "trap 'exit 9' TERM; kill -STOP $$");
-	(void)rig_expect(rig, CONTROL_STARTED);
-	rig_send(rig->control_fd, CONTROL_CANCEL, SIGTERM, 0);
-	assert_int_equal(rig_finish(rig).value, SIGKILL);
-}
-
-static void a_second_cancel_may_shorten_the_time(void **state)
-{
-	struct rig *rig = *state;
-	rig_run(rig, "trap 'echo heard > $1/heard' TERM; echo ready > $1/ready;"
-		     "while :; do sleep 0.01; done");
-	(void)rig_read(rig, "ready");
-	rig_send(rig->control_fd, CONTROL_CANCEL, SIGTERM, UINT64_C(3600000000000));
-	(void)rig_read(rig, "heard");
-	rig_send(rig->control_fd, CONTROL_CANCEL, SIGTERM, 10000000);
-	rig_send(rig->control_fd, CONTROL_CANCEL, SIGTERM, UINT64_C(3600000000000));
-	assert_int_equal(rig_finish(rig).value, SIGKILL);
-}
-
-static void a_cancel_ends_leftovers(void **state)
-{
-	struct rig *rig = *state;
-	rig_run(rig, "setsid -f sleep 1000");
-	(void)rig_expect(rig, CONTROL_LEFTOVERS);
-	rig_send(rig->control_fd, CONTROL_CANCEL, SIGTERM, CONTROL_GRACE_OWN);
-	struct jobdir_result result = rig_finish(rig);
-	assert_int_equal(result.end, JOBDIR_EXITED);
-	assert_int_equal(result.value, 0);
-	assert_int_equal(result.killed_leftovers, 0);
-}
-
-static void one_that_was_cancelled_before_never_runs(void **state)
-{
-	struct rig *rig = *state;
-	assert_int_equal(jobdir_create(rig->state_fd, 1, NULL), 0);
-	rig->job_fd = jobdir_open(rig->state_fd, 1, NULL);
-	assert_int_equal(jobdir_request_cancel(rig->job_fd, NULL), 0);
-	rig_script(rig, "touch $1/ran");
-	rig_start(rig);
-	struct jobdir_result result = rig_finish(rig);
-	assert_int_equal(result.end, JOBDIR_CANCELLED);
-	assert_true(result.was_cancelled);
-	assert_int_not_equal(access(unit_path(rig->tmp, "ran"), F_OK), 0);
-}
-
-static void a_signal_reaches_the_commands_group(void **state)
-{
-	struct rig *rig = *state;
-	rig_run(rig, "(trap 'echo child; exit' USR1; echo x > $1/ready; while :; do sleep 0.01;"
-		     "done) & trap 'wait; exit 4' USR1; wait");
-	(void)rig_read(rig, "ready");
-	rig_send(rig->control_fd, CONTROL_SIGNAL, SIGUSR1, 0);
-	assert_int_equal(rig_finish(rig).value, 4);
-	assert_string_equal(rig_output(rig), "child\n");
-}
-
-static void a_signal_for_the_supervisor_ends_the_job(void **state)
-{
-	struct rig *rig = *state;
-	rig_run(rig, "sleep 1000");
-	(void)rig_expect(rig, CONTROL_STARTED);
-	assert_int_equal(kill(rig->pid, SIGTERM), 0);
-	assert_int_equal(rig_finish(rig).value, SIGTERM);
-}
-
-static void a_thousand_processes_that_multiply_are_killed(void **state)
-{
-	struct rig *rig = *state;
-	/* Each starts two more while there are fewer than a thousand; none hears SIGTERM. */
-	rig_run(rig, "trap '' TERM; b() { n=$(ls $1/p | wc -l); if test $n -lt 1000; then : > "
-		     "$1/p/$2; b $1 ${2}0 & b $1 ${2}1 & fi; while :; do sleep 1000; done; }\n"
-		     "mkdir $1/p; echo go > $1/go; b $1 1");
-	(void)rig_read(rig, "go");
-	size_t count = 0;
-	for (uint64_t end = unit_now_ns() + UINT64_C(60000000000);
-	     count < 1000 && unit_now_ns() < end;) {
-		struct tree_process *list = NULL;
-		assert_int_equal(tree_list(rig->pid, 0, &list, &count, NULL), 0);
-		free(list);
-	}
-	assert_true(count >= 1000);
-	uint64_t asked_ns = unit_now_ns();
-	rig_send(rig->control_fd, CONTROL_CANCEL, SIGTERM, 100000000);
-	(void)rig_expect(rig, CONTROL_RESULT);
-	print_message("%zu processes gone %" PRIu64 " ms after the cancel, 100 of them grace\n",
-		      count, (unit_now_ns() - asked_ns) / 1000000);
-	assert_int_equal(rig_finish(rig).value, SIGKILL);
-}
-
 /* --- claim and tokens ------------------------------------------------------------------------- */
 
 static void an_attempt_that_is_claimed_is_not_run_again(void **state)
@@ -453,9 +209,9 @@ static void an_attempt_that_is_claimed_is_not_run_again(void **state)
 static void a_token_that_is_taken_keeps_it_from_claiming(void **state)
 {
 	struct rig *rig = *state;
-	grant(rig, 3);
+	rig_grant(rig, 3);
 	struct token token = TOKEN_NONE;
-	assert_int_equal(take(rig, 2, &token), 0);
+	assert_int_equal(rig_take(rig, 2, &token), 0);
 	rig_run(rig, "touch $1/ran");
 	struct control_message busy = rig_expect(rig, CONTROL_TOKENS_BUSY);
 	char expected[128];
@@ -469,7 +225,7 @@ static void a_token_that_is_taken_keeps_it_from_claiming(void **state)
 	assert_int_equal(jobdir_read_claim(rig->job_fd, 1, &claim, NULL), -ENOENT);
 	/* The others were given back. */
 	struct token other = TOKEN_NONE;
-	assert_int_equal(take(rig, 0, &other), 0);
+	assert_int_equal(rig_take(rig, 0, &other), 0);
 	token_release(&other);
 	token_release(&token);
 }
@@ -477,7 +233,7 @@ static void a_token_that_is_taken_keeps_it_from_claiming(void **state)
 static void who_waits_for_a_token_hears_who_has_it(void **state)
 {
 	struct rig *rig = *state;
-	grant(rig, 1);
+	rig_grant(rig, 1);
 	rig_run(rig, "sleep 1000");
 	(void)rig_expect(rig, CONTROL_STARTED);
 	struct token_place place = TOKEN_PLACE_NONE;
@@ -492,11 +248,11 @@ static void who_waits_for_a_token_hears_who_has_it(void **state)
 static void a_lost_supervisor_takes_the_command_with_it(void **state)
 {
 	struct rig *rig = *state;
-	grant(rig, 1);
+	rig_grant(rig, 1);
 	rig_run(rig, "setsid -f sh -c 'echo $$ > $0/daemon; exec sleep 1000' $1; echo $$ > $1/pid;"
 		     "exec sleep 1000");
-	pid_t daemon_ = read_pid(rig, "daemon");
-	pid_t command = read_pid(rig, "pid");
+	pid_t daemon_ = rig_read_pid(rig, "daemon");
+	pid_t command = rig_read_pid(rig, "pid");
 	assert_int_equal(kill(rig->pid, SIGKILL), 0);
 	assert_int_equal(rig_wait(rig), -SIGKILL);
 	rig_wait_gone(command);
@@ -509,10 +265,10 @@ static void a_lost_supervisor_takes_the_command_with_it(void **state)
 	assert_int_equal(jobdir_read_claim(rig->job_fd, 1, &claim, NULL), 0);
 	assert_int_equal(jobdir_read_result(rig->job_fd, 1, &result, NULL), -ENOENT);
 	struct token token = TOKEN_NONE;
-	assert_int_equal(take(rig, 0, &token), -EBUSY);
+	assert_int_equal(rig_take(rig, 0, &token), -EBUSY);
 	assert_int_equal(kill(daemon_, SIGKILL), 0);
 	rig_wait_gone(daemon_);
-	assert_int_equal(take(rig, 0, &token), 0);
+	assert_int_equal(rig_take(rig, 0, &token), 0);
 	token_release(&token);
 }
 
@@ -562,7 +318,7 @@ static void a_cgroup_is_killed_after_a_cancel(void **state)
 	in_a_cgroup(rig);
 	rig_run(rig, "trap '' TERM; setsid -f sh -c 'trap \"\" TERM; echo $$ > $0/daemon;"
 		     "while :; do sleep 0.01; done' $1; while :; do sleep 0.01; done");
-	pid_t pid = read_pid(rig, "daemon");
+	pid_t pid = rig_read_pid(rig, "daemon");
 	rig_send(rig->control_fd, CONTROL_CANCEL, 0, 50000000);
 	assert_int_equal(rig_finish(rig).value, SIGKILL);
 	assert_false(rig_is_alive(pid));
@@ -573,7 +329,7 @@ static void what_a_lost_supervisor_leaves_is_in_the_claims_cgroup(void **state)
 	struct rig *rig = *state;
 	in_a_cgroup(rig);
 	rig_run(rig, "setsid -f sh -c 'echo $$ > $0/daemon; exec sleep 1000' $1; exec sleep 1000");
-	pid_t pid = read_pid(rig, "daemon");
+	pid_t pid = rig_read_pid(rig, "daemon");
 	assert_int_equal(kill(rig->pid, SIGKILL), 0);
 	assert_int_equal(rig_wait(rig), -SIGKILL);
 	struct jobdir_claim claim;
@@ -614,7 +370,7 @@ static void a_new_agent_hears_all_that_is_true(void **state)
 {
 	struct rig *rig = *state;
 	rig_run(rig, "echo $$ > $1/pid; until test -e $1/go; do sleep 0.01; done");
-	pid_t pid = read_pid(rig, "pid");
+	pid_t pid = rig_read_pid(rig, "pid");
 	(void)rig_expect(rig, CONTROL_STARTED);
 	(void)close(take_fd(&rig->control_fd)); /* it dies */
 	_cleanup_close_ int second = rig_connect(rig);
@@ -768,21 +524,6 @@ int main(void)
 	    CASE(limits_are_the_submitters_and_raise_nothing),
 	    CASE(root_runs_it_as_its_user),
 	    CASE(the_directory_is_entered_as_the_user),
-	    CASE(leftovers_get_their_time_and_are_killed),
-	    CASE(leftovers_that_end_by_themselves_are_not_killed),
-	    CASE(the_deadline_ends_it),
-	    CASE(the_deadline_kills_who_does_not_hear),
-	    CASE(one_that_ends_before_its_deadline_has_not_hit_it),
-	    CASE(a_cancel_gives_it_time),
-	    CASE(a_cancel_kills_who_does_not_hear),
-	    CASE(a_cancel_wakes_who_stands_still),
-	    CASE(a_cancel_without_grace_kills_at_once),
-	    CASE(a_second_cancel_may_shorten_the_time),
-	    CASE(a_cancel_ends_leftovers),
-	    CASE(one_that_was_cancelled_before_never_runs),
-	    CASE(a_signal_reaches_the_commands_group),
-	    CASE(a_signal_for_the_supervisor_ends_the_job),
-	    CASE(a_thousand_processes_that_multiply_are_killed),
 	    CASE(an_attempt_that_is_claimed_is_not_run_again),
 	    CASE(a_token_that_is_taken_keeps_it_from_claiming),
 	    CASE(who_waits_for_a_token_hears_who_has_it),

@@ -18,6 +18,8 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/parse.h"
+#include "doors/queue/token.h"
 #include "doors/queue/tree.h"
 #include "unit/unit.h"
 
@@ -100,6 +102,27 @@ void rig_script(struct rig *rig, const char *script)
 	assert_int_equal(spec_add_argument(spec, script, NULL), 0);
 	assert_int_equal(spec_add_argument(spec, "sh", NULL), 0);
 	assert_int_equal(spec_add_argument(spec, rig->tmp, NULL), 0);
+}
+
+void rig_grant(struct rig *rig, uint32_t slots)
+{
+	rig->launch.grants = calloc(1, sizeof(*rig->launch.grants));
+	assert_non_null(rig->launch.grants);
+	rig->launch.grant_count = 1;
+	struct launch_grant *one = rig->launch.grants;
+	(void)snprintf(one->uuid, sizeof(one->uuid), RIG_UUID "%012d", (int)getpid());
+	(void)snprintf(one->label, sizeof(one->label), "GPU 7");
+	one->slot_count = slots + 1;
+	for (uint32_t slot = 0; slot < slots; slot++)
+		launch_grant_add(one, slot);
+}
+
+int rig_take(const struct rig *rig, uint32_t slot, struct token *out)
+{
+	struct token_place place = TOKEN_PLACE_NONE;
+	struct note note = {.pid = getpid()};
+	note_set_name(&note, "the-test");
+	return token_take(&place, rig->launch.grants[0].uuid, slot, &note, out, NULL);
 }
 
 static int rig_memfd(const struct launch *launch)
@@ -264,6 +287,14 @@ const char *rig_read(struct rig *rig, const char *name)
 {
 	_cleanup_close_ int fd = open(rig->tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return rig_read_at(fd, name, true);
+}
+
+pid_t rig_read_pid(struct rig *rig, const char *name)
+{
+	const char *text = rig_read(rig, name);
+	uint64_t pid;
+	assert_int_equal(parse_u64_span(text, strcspn(text, "\n"), 1, INT32_MAX, &pid), 0);
+	return (pid_t)pid;
 }
 
 const char *rig_output(struct rig *rig)

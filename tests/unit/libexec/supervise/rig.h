@@ -14,6 +14,11 @@
 #include "doors/queue/jobdir.h"
 #include "doors/queue/launch.h"
 
+struct token;
+
+/* What the device of rig_grant() is called, before a number of 12 digits: the test's pid. */
+#define RIG_UUID "GPU-5e7d0000-0000-4000-8000-"
+
 struct rig {
 	char *tmp;   /* owned */
 	char *state; /* owned; where j/ is */
@@ -30,6 +35,11 @@ int rig_free(void **state);
 
 /* The command is /bin/sh -c SCRIPT; $1 is the rig's directory. */
 void rig_script(struct rig *rig, const char *script);
+/* Grants the first slots of a device of this process alone, so that tests beside this one do not
+ * take its tokens; it has one slot more. */
+void rig_grant(struct rig *rig, uint32_t slots);
+/* Takes a token of that device, as somebody else would. -EBUSY. */
+int rig_take(const struct rig *rig, uint32_t slot, struct token *out);
 void rig_start(struct rig *rig);
 /* Connects to the supervisor, waiting until it listens. */
 int rig_connect(struct rig *rig);
@@ -49,6 +59,8 @@ struct jobdir_result rig_finish(struct rig *rig);
 
 /* Waits until DIRECTORY/NAME is there and is a whole line; returns it (static buffer). */
 const char *rig_read(struct rig *rig, const char *name);
+/* The number in that line. */
+pid_t rig_read_pid(struct rig *rig, const char *name);
 /* out.1 of the job (static buffer). */
 const char *rig_output(struct rig *rig);
 /* Waits until there is no such process. */

@@ -37,15 +37,7 @@ static struct rig *new_rig(void)
 	assert_int_equal(rig_new(&state), 0);
 	struct rig *rig = state;
 	rig->program = "sluice-supervise-torture";
-	/* A grant, so that tokens are part of it. */
-	rig->launch.grants = calloc(1, sizeof(*rig->launch.grants));
-	assert_non_null(rig->launch.grants);
-	rig->launch.grant_count = 1;
-	struct launch_grant *one = rig->launch.grants;
-	(void)snprintf(one->uuid, sizeof(one->uuid), "GPU-70270000-0000-4000-8000-%012d",
-		       (int)getpid());
-	one->slot_count = 1;
-	launch_grant_add(one, 0);
+	rig_grant(rig, 1); /* so that tokens are part of it */
 	rig_script(rig, "echo run >> $1/runs; exit 3");
 	return rig;
 }
