@@ -322,6 +322,7 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .log = agent->log,
 	    .config = reload_state(agent->reload)->config,
 	    .period_ns = agent->options->probe_period_ns,
+	    .call_ns = agent->options->probe_call_ns,
 	    .kernel_log = agent->options->paths.is_system,
 	    .changed = agent_on_machine,
 	    .context = agent,

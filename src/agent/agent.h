@@ -23,6 +23,7 @@ struct agent_options {
 	uint64_t
 	    idle_exit_ns; /* ends when nothing was asked and no job was there this long; 0: never */
 	uint64_t probe_period_ns; /* 0: the probe's default */
+	uint64_t probe_call_ns;	  /* when a driver call counts as hung; 0: the probe's default */
 	int ready_fd;		  /* a byte is written there when it serves; -1: none */
 };
 

@@ -247,6 +247,7 @@ static void node_start_probe(struct node *node)
 	const struct probe_options options = {
 	    .program = node->options.program,
 	    .period_ns = node->options.period_ns,
+	    .call_timeout_ns = node->options.call_ns,
 	    .kernel_log = node->options.kernel_log,
 	};
 	struct err err = {0};

@@ -34,6 +34,7 @@ struct node_options {
 	const char *program;	     /* the sluice binary; NULL: the running one */
 	const struct config *config; /* borrowed until node_configure() names another */
 	uint64_t period_ns;	     /* between samples; 0: the probe's default */
+	uint64_t call_ns;	     /* when a driver call counts as hung; 0: the probe's default */
 	bool kernel_log;	     /* XIDs from the kernel log, where it can be read */
 	/* Something is new: inventory, sample, policy or problem. What the functions below
 	 * returned before is gone. */

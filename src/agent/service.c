@@ -229,6 +229,18 @@ void service_jobs_changed(struct service *service)
 	service_tell(service, SERVICE_WATCH_JOB, service_watch_job_update);
 }
 
+static void service_on_again(void *context)
+{
+	struct service *service = context;
+	service_tell(service, SERVICE_WATCH_JOB, service_watch_job_update);
+}
+
+void service_ask_again(struct service *service)
+{
+	if (!loop_timer_is_running(service->again))
+		loop_timer_start(service->again, SERVICE_AGAIN_NS);
+}
+
 void service_machine_changed(struct service *service)
 {
 	service_tell(service, SERVICE_WATCH_MACHINE, service_watch_machine_update);
@@ -255,6 +267,8 @@ int service_new(const struct service_options *options, int listen_fd, struct ser
 	service->last_call_ns = loop_now_ns(options->loop);
 	service->stall = loop_timer_new(options->loop, service_on_stall, service, err);
 	if (service->stall)
+		service->again = loop_timer_new(options->loop, service_on_again, service, err);
+	if (service->again)
 		service->users = users_new(&users, err);
 	if (service->users)
 		service->server = wire_server_new(options->loop, &server, err);
@@ -287,6 +301,7 @@ struct service *service_free(struct service *service)
 	free(service->recent);
 	(void)users_free(service->users);
 	(void)loop_timer_free(service->stall);
+	(void)loop_timer_free(service->again);
 	free(service);
 	return NULL;
 }

@@ -35,12 +35,14 @@ enum service_limits {
 	SERVICE_ARENA_MAX = 8 << 20, /* of one Machine or Job */
 };
 #define SERVICE_LATELY_NS                                                                          \
-	INT64_C(3600000000000)			 /* how long a final job is listed without `all`   \
-						  */
-#define SERVICE_STALL_NS  UINT64_C(60000000000)	 /* a stream whose reader does not read this long */
-#define SERVICE_IDLE_NS	  UINT64_C(300000000000) /* a connection without calls */
-#define SERVICE_STUCK_NS  UINT64_C(30000000000)	 /* one write: then the disk does not answer */
-#define SERVICE_FOLLOW_NS UINT64_C(40000000)	 /* between looks at a log that is followed */
+	INT64_C(3600000000000)			/* how long a final job is listed without `all`    \
+						 */
+#define SERVICE_STALL_NS UINT64_C(60000000000)	/* a stream whose reader does not read this long */
+#define SERVICE_IDLE_NS	 UINT64_C(300000000000) /* a connection without calls */
+#define SERVICE_STUCK_NS UINT64_C(30000000000)	/* one write: then the disk does not answer */
+#define SERVICE_AGAIN_NS                                                                           \
+	UINT64_C(20000000) /* until a queue that is asked too much is asked again */
+#define SERVICE_FOLLOW_NS UINT64_C(40000000) /* between looks at a log that is followed */
 
 struct service_options {
 	struct loop *loop; /* borrowed, all of these */

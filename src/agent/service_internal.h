@@ -50,6 +50,7 @@ struct service {
 	struct service_options options;
 	struct wire_server *server;	  /* owned */
 	struct users *users;		  /* owned */
+	struct loop_timer *again;	  /* owned; runs while the queue was asked too much */
 	struct loop_timer *stall;	  /* owned; runs while a reader does not read */
 	struct service_request *requests; /* owned */
 	size_t count[SERVICE_KIND_COUNT];
@@ -82,6 +83,9 @@ void service_request_finish(struct service_request *request, enum wire_status st
 /* One message of a stream. True: it was taken. False: the request is gone, or (blocked_ns set) its
  * reader does not read and resume() will be called. */
 bool service_request_send(struct service_request *request, const ProtobufCMessage *reply);
+
+/* The queue answers no more questions just now: watchers of jobs are looked at again soon. */
+void service_ask_again(struct service *service);
 
 /* How the caller sees jobs. */
 struct message_view service_view(const struct service *service, const struct wire_call *call,

@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "agent/paths.h"
 #include "agent/service_internal.h"
 #include "agent/users.h"
 #include "base/err.h"
@@ -49,6 +51,9 @@ static void service_submitted(int result, uint64_t id, bool known, const char *r
 		/* "not found" is for jobs; here it is a GPU that the request names */
 		if (result == -ENOENT)
 			failure.code = -EINVAL;
+		if (message_status(result) == WIRE_ABORTED)
+			(void)err_wrap(&failure, "the state in '%s' cannot be written",
+				       submission->request.service->options.paths->state_dir);
 		service_request_fail(&submission->request, &failure);
 		return;
 	}
@@ -74,6 +79,11 @@ static int service_submit_spec(struct service_submission *submission, struct spe
 		return err_set(err, -EINVAL, "the request says nothing about what to run");
 	if (key_length == 0 || key_length >= JOB_KEY_MAX)
 		return err_set(err, -EINVAL, "the key is no UUID: '%.40s'", message->key);
+	if (geteuid() != 0 && peer->uid != geteuid())
+		return err_set(err, -EPERM,
+			       "this agent is %s's and runs nobody else's jobs: use root's, or one "
+			       "of your own",
+			       users_name(submission->request.service->users, geteuid()));
 	struct message_caller caller = {.uid = peer->uid, .gid = peer->gid};
 	gid_t *groups;
 	int result = wire_call_peer_groups(call, &groups, &caller.group_count, err);
@@ -292,6 +302,8 @@ static void service_watch_done(int result, const struct err *err, void *context)
 	struct err failure = {.code = result};
 	if (watch->is_final_sent) {
 		service_request_finish(&watch->request, WIRE_OK, NULL);
+	} else if (result == -EAGAIN) {
+		service_ask_again(watch->request.service); /* many watch the same job end */
 	} else if (watch->request.blocked_ns == 0) {
 		if (result < 0 && result != -ENOENT && err)
 			failure = *err;

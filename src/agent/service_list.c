@@ -59,10 +59,10 @@ static int listing_add_varint(struct buf *out, uint64_t value)
 static void listing_add(struct service_listing *listing, const struct job *job,
 			const struct queue_attempt *attempt)
 {
-	_cleanup_arena_ struct arena arena;
-	Sluice__V1__Job message;
 	if (listing->result < 0 || !listing->request.call || !listing_wants(listing, job))
 		return;
+	_cleanup_arena_ struct arena arena;
+	Sluice__V1__Job message;
 	arena_init(&arena, SERVICE_ARENA_MAX);
 	int result = service_job_message(listing->request.service, &listing->view, job, attempt,
 					 &arena, &message, NULL);

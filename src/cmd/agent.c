@@ -34,7 +34,7 @@ struct agent_command {
 	const char *config, *socket, *runtime_dir, *state_dir;
 	enum log_level level;
 	uint32_t level_index, format;
-	uint64_t exit_idle_ns, period_ns;
+	uint64_t exit_idle_ns, period_ns, call_timeout_ns;
 	uint32_t ready_fd;
 };
 
@@ -84,6 +84,12 @@ static const struct option_row agent_rows[] = {
      .min = 10000000,
      .max = UINT64_C(3600000000000),
      OPTION_FIELD(struct agent_command, period_ns)},
+    {.name = "call-timeout",
+     .kind = OPTION_DURATION,
+     .help = "for tests: when a driver call counts as hung",
+     .hidden = true,
+     .max = UINT64_C(3600000000000),
+     OPTION_FIELD(struct agent_command, call_timeout_ns)},
     {.name = "ready-fd",
      .kind = OPTION_U32,
      .value = "N",
@@ -152,6 +158,7 @@ static int agent_serve(const struct cmd_call *call)
 	    .config = command->config,
 	    .idle_exit_ns = command->exit_idle_ns,
 	    .probe_period_ns = command->period_ns,
+	    .probe_call_ns = command->call_timeout_ns,
 	    .ready_fd = command->ready_fd == AGENT_FD_NONE ? -1 : (int)command->ready_fd,
 	};
 	const struct log_options how = {
