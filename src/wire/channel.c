@@ -57,32 +57,37 @@ static int channel_write(struct channel *channel, struct err *err)
 	return 0;
 }
 
-/* Moves everything that can be moved from the session to the socket. */
+/* Moves what can be moved from the session to the socket. 0, or -errno: the connection is over. */
+static int channel_move(struct channel *channel, struct err *err)
+{
+	for (;;) {
+		int rc = session_fill(channel->session, &channel->output, CHANNEL_OUTPUT, err);
+		if (channel->over || channel->output.length == 0)
+			return rc;
+		/* A peer that broke the rules is told so only if that costs no waiting. */
+		int written = channel_write(channel, rc < 0 ? NULL : err);
+		if (rc < 0 || written < 0)
+			return rc < 0 ? rc : written;
+		if (channel->output.length > 0)
+			return 0; /* the socket is full */
+	}
+}
+
 static void channel_send(struct channel *channel)
 {
 	struct err err = {0};
-	int broken = 0;
-	for (;;) {
-		broken = session_fill(channel->session, &channel->output, CHANNEL_OUTPUT, &err);
-		if (channel->over)
-			return;
-		if (channel->output.length == 0)
-			break;
-		int rc = channel_write(channel, broken ? NULL : &err);
-		if (rc < 0 || (broken < 0 && channel->output.length > 0)) {
-			channel_close(channel, &err);
-			return;
-		}
-		if (channel->output.length > 0)
-			break; /* the socket is full */
-	}
-	if (broken < 0 || (channel->output.length == 0 && session_is_over(channel->session))) {
-		channel_close(channel, broken < 0 ? &err : NULL);
+	int rc = channel_move(channel, &err);
+	if (channel->over)
+		return;
+	if (rc == 0 && channel->output.length == 0 && session_is_over(channel->session)) {
+		channel_close(channel, NULL);
 		return;
 	}
 	/* Who does not read is not read from. */
 	unsigned events = channel->output.length > 0 ? LOOP_WRITE : LOOP_READ;
-	if (loop_fd_watch(channel->watch, events, &err) < 0)
+	if (rc == 0)
+		rc = loop_fd_watch(channel->watch, events, &err);
+	if (rc < 0)
 		channel_close(channel, &err);
 }
 
@@ -115,16 +120,10 @@ static void channel_read(struct channel *channel)
 	int rc = session_receive(channel->session, data, (size_t)length, &err);
 	if (channel->over)
 		return;
-	if (rc == 0) {
+	if (rc < 0)
+		channel_close(channel, &err);
+	else
 		channel_send(channel);
-		return;
-	}
-	/* What is left to say, such as GOAWAY with the reason, is said if that costs nothing. */
-	(void)session_fill(channel->session, &channel->output, CHANNEL_OUTPUT, NULL);
-	if (channel->over)
-		return;
-	(void)channel_write(channel, NULL);
-	channel_close(channel, &err);
 }
 
 static void channel_on_fd(int fd, unsigned events, void *context)

@@ -36,8 +36,9 @@ struct connection {
 	struct channel *channel;  /* owned */
 	struct loop_timer *timer; /* owned: the first SETTINGS, then idleness */
 	struct wire_peer peer;
-	int fd;	   /* the channel's */
-	bool idle; /* the timer runs for idleness */
+	int fd;	     /* the channel's */
+	bool idle;   /* the timer runs for idleness */
+	bool ending; /* GOAWAY was sent for it */
 	size_t calls;
 	struct loop_task gone;
 };
@@ -340,11 +341,17 @@ static void connection_on_timer(void *context)
 		connection_watch_idle(connection);
 		return;
 	}
-	/* GOAWAY tells the client that a call which is on its way was not begun. */
-	if (session_shutdown(connection->session, NULL) < 0)
+	/* GOAWAY tells the client that a call which is on its way was not begun. Then it has to
+	 * read what still waits for it. */
+	if (connection->ending) {
+		connection_close(connection, -ETIMEDOUT, "the client reads nothing");
+	} else if (session_shutdown(connection->session, NULL) < 0) {
 		connection_close(connection, -ENOMEM, "out of memory");
-	else
+	} else {
+		connection->ending = true;
+		loop_timer_start(connection->timer, connection->server->options.request_ns);
 		channel_flush(connection->channel);
+	}
 }
 
 static int connection_read_peer(int fd, struct wire_peer *out)
@@ -561,9 +568,9 @@ void wire_server_shutdown(struct wire_server *server, uint64_t deadline_ns,
 	server->stopped_context = context;
 	server->stopping = true;
 	server_stop_listening(server);
-	for (struct connection *connection = server->connections, *next; connection;
-	     connection = next) {
-		next = connection->next;
+	for (struct connection *connection = server->connections, *next;
+	     connection && server->stopping; connection = next) {
+		next = connection->next; /* stopping: false when a handler frees the server */
 		if (session_shutdown(connection->session, NULL) < 0)
 			connection_close(connection, -ENOMEM, "out of memory");
 		else

@@ -178,6 +178,8 @@ static int session_on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const
 static int session_on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *context)
 {
 	struct session *session = context;
+	if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR)
+		session->complained = true;
 	if (session->role != SESSION_SERVER || frame->hd.type != NGHTTP2_HEADERS ||
 	    !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
 		return session_go_on(session);
@@ -362,6 +364,8 @@ int session_receive(struct session *session, const void *data, size_t length, st
 		return session_fatal(session, (int)taken, err);
 	/* Not in the callback that found it: nghttp2 1.52 asserts that no frame is being read then
 	 * (corpus wire_session/empty_data_then_more). */
+	if (session->wearing)
+		session->why = "DATA frames without data";
 	if (session->wearing &&
 	    nghttp2_session_terminate_session(session->h2, NGHTTP2_ENHANCE_YOUR_CALM) != 0)
 		return session_fatal(session, NGHTTP2_ERR_NOMEM, err);
@@ -373,8 +377,11 @@ int session_fill(struct session *session, struct buf *out, size_t max, struct er
 	while (!session->dead && !session->failed && out->length < max) {
 		const uint8_t *data;
 		ssize_t length = nghttp2_session_mem_send(session->h2, &data);
-		if (session->dead || length == 0)
+		if (session->dead)
 			return 0;
+		if (length == 0) /* after GOAWAY with an error the peer has nothing more to say */
+			return session->complained ? session_fatal(session, NGHTTP2_ERR_PROTO, err)
+						   : 0;
 		if (length > 0 && buf_add(out, data, (size_t)length) < 0)
 			session->failed = -ENOMEM;
 		if (length < 0 || session->failed)

@@ -32,8 +32,8 @@ enum session_limits {
 	SESSION_RESETS_RATE = 50,      /* ... and per second */
 	SESSION_ACKS_MAX = 200,	       /* answers to PING and SETTINGS that wait to be sent */
 	SESSION_DEFLATE_MAX = 1 << 10, /* our table of header fields */
-	SESSION_MEMORY_MAX =
-	    48 << 20, /* messages of all calls of a connection, with their arenas */
+	SESSION_MEMORY_MAX = 48 << 20, /* messages of all calls, with their arenas */
+	SESSION_OUTPUT_MAX = 16 << 20, /* replies that wait, before one more */
 };
 
 /* What messages take, of several sessions together. */
@@ -72,12 +72,11 @@ struct session_options {
 struct session *session_new(const struct session_options *options, struct err *err);
 struct session *session_free(struct session *session);
 
-/*
- * What the peer sent. 0; -EPROTO: it broke the rules, or -ENOMEM: then nothing can be received any
- * more, what session_fill() still gives is to be sent, and the connection closed.
+/* What the peer sent. 0; -EPROTO: it broke the rules, or -ENOMEM: the connection is to be closed.
  */
 int session_receive(struct session *session, const void *data, size_t length, struct err *err);
-/* Appends what is to be sent to `out`, about `max` bytes in all. 0, -EPROTO or -ENOMEM. */
+/* Appends what is to be sent to `out`, about `max` bytes in all. 0; -ENOMEM; -EPROTO: what is in
+ * `out` tells the peer what it did wrong, and then the connection is to be closed. */
 int session_fill(struct session *session, struct buf *out, size_t max, struct err *err);
 /* True: there is nothing more to send or to receive, the connection can be closed. */
 bool session_is_over(const struct session *session);
@@ -98,8 +97,9 @@ struct session_stream *session_call(struct session *session, const struct wire_m
 				    const ProtobufCMessage *request, uint64_t timeout_ns,
 				    void *user, struct err *err);
 
-/* Server: sends a reply. 0; -EAGAIN: more than WIRE_STREAM_OUTPUT_MAX waits; -ENOSPC: the message
- * is larger than any may be; -ENOMEM. */
+/* Server: sends a reply. 0; -EAGAIN: more than WIRE_STREAM_OUTPUT_MAX waits; -ENOBUFS: more than
+ * SESSION_OUTPUT_MAX does, of all calls; -ENOSPC: the message is larger than any may be; -ENOMEM.
+ */
 int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *reply,
 			 struct err *err);
 /* Server: ends the call. `message` may be NULL. The stream is not to be used any more. */

@@ -234,7 +234,7 @@ void session_headers_reply(struct session_stream *stream, bool last)
 		session_stream_fail(stream, WIRE_INTERNAL, "the server's answer is no HTTP");
 		return;
 	}
-	headers->bytes = 0; /* the trailers count for themselves */
+	headers->bytes = headers->seen = 0; /* the next block counts for itself */
 	if (stream->has_headers)
 		return;
 	if (headers->http_status >= 100 && headers->http_status < SESSION_HTTP_OK && !last)

@@ -76,6 +76,7 @@ struct session {
 	size_t held;
 	bool dead;	       /* cut: no more events */
 	bool greeted, wearing; /* the peer: has spoken; wears us out within the rules */
+	bool complained;       /* GOAWAY has told the peer of its error */
 	int failed;	       /* -errno that ends the session */
 	const char *why;       /* what the peer did wrong; static text */
 };

@@ -273,6 +273,8 @@ int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *
 		return err_set(err, -EAGAIN, "the client reads '%s' too slowly",
 			       stream->method->path);
 	}
+	if (stream->session->output_bytes >= SESSION_OUTPUT_MAX)
+		return err_set(err, -ENOBUFS, "the client reads none of its replies");
 	int rc = session_stream_add(stream, reply, err);
 	if (rc < 0)
 		return rc;

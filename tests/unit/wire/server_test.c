@@ -215,6 +215,28 @@ static void test_idle_connections_end(void **state)
 	peer_done(&peer);
 }
 
+/* A reply that its client never takes does not keep the connection for ever. */
+static void test_idle_with_a_reply_that_nobody_takes(void **state)
+{
+	struct fixture *fixture = *state;
+	struct peer peer;
+	static const uint8_t no_window[6] = {0, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE};
+	struct wire_server_options options = {.idle_ns = 60 * CLOCK_NS_PER_S};
+	fixture_start(fixture, &options);
+	peer_connect(&peer, fixture);
+	assert_int_equal(buf_add(&peer.raw.out, NGHTTP2_CLIENT_MAGIC, NGHTTP2_CLIENT_MAGIC_LEN), 0);
+	raw_frame(&peer.raw, NGHTTP2_SETTINGS, 0, 0, no_window, sizeof(no_window));
+	peer_submit(&peer, 1, "a", NULL);
+	peer_expect(&peer, fixture, "HEADERS 1 :status=200");
+	fixture_advance(fixture, 60 * CLOCK_NS_PER_S);
+	peer_expect(&peer, fixture, "GOAWAY 1 code 0");
+	assert_int_equal(fixture_counts(fixture).open_connections, 1);
+	fixture_advance(fixture, 10 * CLOCK_NS_PER_S);
+	peer_expect_closed(&peer, fixture);
+	assert_int_equal(fixture_counts(fixture).open_connections, 0);
+	peer_done(&peer);
+}
+
 static void test_without_a_limit_idle_connections_stay(void **state)
 {
 	struct fixture *fixture = *state;
@@ -287,6 +309,13 @@ static void test_garbage_is_counted(void **state)
 	assert_int_equal(buf_add_text(&peer.raw.out, "GET / HTTP/1.1\r\n\r\n and so on"), 0);
 	peer_expect_closed(&peer, fixture);
 	assert_int_equal(fixture_counts(fixture).protocol_errors, 1);
+	peer_done(&peer);
+	/* HTTP/2 at first, and then no more: he hears why. */
+	start_with_preface(fixture, &peer);
+	raw_frame(&peer.raw, NGHTTP2_HEADERS, RAW_END_HEADERS, 1, "\xff\xff\xff\xff\xff\xff", 6);
+	peer_expect_closed(&peer, fixture);
+	assert_true(raw_saw(&peer.raw, "GOAWAY 1 code 9")); /* COMPRESSION_ERROR */
+	assert_int_equal(fixture_counts(fixture).protocol_errors, 2);
 	peer_done(&peer);
 }
 
@@ -445,6 +474,7 @@ int main(void)
 	    fixture_test(test_half_a_request),
 	    fixture_test(test_who_does_not_introduce_himself),
 	    fixture_test(test_idle_connections_end),
+	    fixture_test(test_idle_with_a_reply_that_nobody_takes),
 	    fixture_test(test_without_a_limit_idle_connections_stay),
 	    fixture_test(test_connections_are_capped),
 	    fixture_test(test_no_descriptors),

@@ -221,6 +221,35 @@ static void test_trap_5_a_large_message_goes_out_alone(void **state)
 	assert_int_equal(reply_chunk(fixture, 1), -EAGAIN);
 }
 
+/* Many streams, each with a large reply, whose client reads none of them. */
+static void test_trap_5_output_of_a_connection_is_capped(void **state)
+{
+	struct fixture *fixture = *state;
+	size_t rounds = 0;
+	int rc = 0;
+	for (int32_t id = 1; id < 2 * WIRE_STREAMS_MAX && rc == 0; id += 2) {
+		logs(fixture, id);
+		for (rc = 0; rc == 0; rounds++)
+			rc = reply_chunk(fixture, 100 << 10);
+		rc = rc == -EAGAIN ? 0 : rc;
+	}
+	assert_int_equal(rc, 0); /* 100 streams of 100 KiB are fine */
+	assert_in_range(session_output_bytes(fixture->session), 9 << 20, 11 << 20);
+	static uint8_t bytes[4 << 20];
+	Sluice__V1__LogChunk chunk = SLUICE__V1__LOG_CHUNK__INIT;
+	chunk.data.data = bytes;
+	chunk.data.len = sizeof(bytes) - 16;
+	for (int32_t id = 1; id < 21 && rc == 0; id += 2) {
+		raw_reset(&fixture->raw, id, NGHTTP2_CANCEL);
+		logs(fixture, id + 2 * WIRE_STREAMS_MAX);
+		assert_non_null(fixture->stream);
+		rc = session_stream_reply(fixture->stream, &chunk.base, NULL);
+	}
+	assert_int_equal(rc, -ENOBUFS);
+	assert_in_range(session_output_bytes(fixture->session), SESSION_OUTPUT_MAX,
+			SESSION_OUTPUT_MAX + (4 << 20));
+}
+
 static void test_trap_5_headers_are_capped(void **state)
 {
 	struct fixture *fixture = *state;
@@ -470,7 +499,8 @@ static int converse(void *context)
 	for (int i = 0; i < 2; i++)
 		sessions[i] = session_free(sessions[i]);
 	buf_done(&out);
-	return rc;
+	/* nghttp2 takes it for an error of the peer when it cannot store a header field. */
+	return rc == -EPROTO ? -ENOMEM : rc;
 }
 
 static int quiet_open(struct session_stream *stream, void *context)
@@ -514,6 +544,7 @@ int main(void)
 	    server_test(test_trap_4_cut_inside_an_event),
 	    server_test(test_trap_5_output_of_a_stream_is_capped),
 	    server_test(test_trap_5_a_large_message_goes_out_alone),
+	    server_test(test_trap_5_output_of_a_connection_is_capped),
 	    server_test(test_trap_5_headers_are_capped),
 	    server_test(test_trap_5_streams_are_capped),
 	    server_test(test_trap_5_memory_of_messages_is_capped),
