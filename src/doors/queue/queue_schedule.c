@@ -228,6 +228,7 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 {
 	(void)queue_machine_make(queue);
 	struct schedule_machine copy = queue->machine;
+	copy.shape = NULL;
 	copy.devices = NULL;
 	_cleanup_schedule_machine_ struct schedule_machine machine = copy;
 	_cleanup_free_ const struct job **list = calloc(queue->count + 1, sizeof(*list));

@@ -42,8 +42,8 @@ struct schedule_state {
 	size_t class_count, class_capacity; /* of `classes` */
 	uint32_t *table;		    /* owned; place in `classes` + 1; 0: empty */
 	size_t table_size;		    /* a power of two, at least twice class_count */
-	struct allocator *allocator;	    /* owned; NULL until it is needed */
-	uint32_t rank[GPU_MAX];		    /* number of a GPU in the allocator */
+	struct allocator *ranked;	    /* owned; NULL until it is needed */
+	uint32_t rank[GPU_MAX];		    /* number of a GPU in it */
 };
 
 static void schedule_state_done(struct schedule_state *state)
@@ -52,7 +52,7 @@ static void schedule_state_done(struct schedule_state *state)
 		free(state->classes[i].text);
 	free(state->classes);
 	free(state->table);
-	state->allocator = allocator_free(state->allocator);
+	state->ranked = allocator_free(state->ranked);
 }
 
 /* --- classes --------------------------------------------------------------------------------- */
@@ -213,7 +213,24 @@ static int schedule_rank(struct schedule_state *state, struct err *err)
 		for (uint32_t b = 0; b < ranked->gpu_count; b++)
 			ranked->weight[state->rank[a]][state->rank[b]] = shape[0].weight[a][b];
 	}
-	return allocator_new(ranked, &state->allocator, err);
+	return allocator_new(ranked, &state->ranked, err);
+}
+
+/* The allocator to ask, and the number of each GPU in it. */
+static int schedule_allocator(struct schedule_state *state, struct allocator **out,
+			      uint32_t number[GPU_MAX], struct err *err)
+{
+	bool many = state->machine->inventory->gpu_count > SCHEDULE_RANKED_MAX;
+	for (uint32_t i = 0; i < GPU_MAX; i++)
+		number[i] = i;
+	if (many && state->want.needed > 1)
+		return schedule_shape_get(state->machine, out, err);
+	int result = state->ranked ? 0 : schedule_rank(state, err);
+	if (result < 0)
+		return result;
+	memcpy(number, state->rank, sizeof(state->rank));
+	*out = state->ranked;
+	return 0;
 }
 
 /* Whole GPUs, best connected. `chosen` has an entry for each device of the machine. */
@@ -227,7 +244,9 @@ static int schedule_choose_whole(struct schedule_state *state, bool *chosen, str
 	for (size_t i = 0; i < want->count; i++)
 		plain += devices[want->device[i]].slot_count == 1 &&
 			 schedule_is_to_be_had(state, want->device[i]);
-	int result = state->allocator ? 0 : schedule_rank(state, err);
+	uint32_t number[GPU_MAX];
+	struct allocator *allocator;
+	int result = schedule_allocator(state, &allocator, number, err);
 	if (result < 0)
 		return result;
 	for (size_t i = 0; i < want->count; i++) {
@@ -235,14 +254,14 @@ static int schedule_choose_whole(struct schedule_state *state, bool *chosen, str
 		if (schedule_is_to_be_had(state, want->device[i]) &&
 		    (plain < want->needed || device->slot_count == 1))
 			units[question.available_count++] =
-			    (struct allocator_unit){.gpu = state->rank[device->unit.gpu]};
+			    (struct allocator_unit){.gpu = number[device->unit.gpu]};
 	}
-	result = allocator_prefer(state->allocator, &question, answer, err);
+	result = allocator_prefer(allocator, &question, answer, err);
 	if (result < 0)
 		return result;
 	for (size_t i = 0; i < want->count; i++)
 		for (int a = 0; a < result; a++)
-			if (state->rank[devices[want->device[i]].unit.gpu] == answer[a].gpu)
+			if (number[devices[want->device[i]].unit.gpu] == answer[a].gpu)
 				chosen[want->device[i]] = true;
 	return 0;
 }

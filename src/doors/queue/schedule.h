@@ -13,7 +13,8 @@
  *   - Any whole devices: GPUs that are not split by MIG; MIG devices if all of the queue's are.
  *     Those without slots to share come first if they are enough; then the best connected that
  *     leave the rest well connected (units/allocator.h), MIG devices of the fullest GPU; then the
- *     least recently used.
+ *     least recently used (of several GPUs of a machine with more than SCHEDULE_RANKED_MAX, those
+ *     that come first).
  *   - Shares: the device on which the smallest part is left over; among equals one that is shared
  *     already, then the least recently used.
  */
@@ -32,12 +33,14 @@
 struct err;
 struct inventory;
 struct policy;
+struct schedule_shape;
 struct snapshot;
 
 enum schedule_limits {
 	SCHEDULE_SLOT_WORDS = (LAUNCH_SLOTS_MAX + 63) / 64,
 	SCHEDULE_HOLDER_MAX = NOTE_NAME_MAX + 48,
 	SCHEDULE_PROBLEM_MAX = 256,
+	SCHEDULE_RANKED_MAX = 8, /* GPUs for which it takes no time to order them anew */
 };
 
 /* A GPU or MIG device that the queue may hand out. */
@@ -60,6 +63,9 @@ struct schedule_machine {
 	struct schedule_device *devices; /* owned; in the order of GPU and MIG device */
 	size_t device_count;
 	uint64_t clock; /* grants so far */
+	/* Owned; NULL until it is needed. What is known of how many GPUs are connected: it takes
+	 * milliseconds to work out. A copy of this struct has to set it to NULL. */
+	struct schedule_shape *shape;
 };
 
 /*
@@ -74,9 +80,8 @@ int schedule_machine_make(const struct inventory *inventory, const struct snapsh
 			  struct schedule_machine *out, struct err *err);
 void schedule_machine_done(struct schedule_machine *machine);
 #define _cleanup_schedule_machine_ __attribute__((cleanup(schedule_machine_done)))
-/* Takes over from the machine as it was: when each device was last used. */
-void schedule_machine_inherit(struct schedule_machine *machine,
-			      const struct schedule_machine *before);
+/* Takes over from the machine as it was: when each device was last used, and its shape. */
+void schedule_machine_inherit(struct schedule_machine *machine, struct schedule_machine *before);
 /* The device with this UUID, or NULL. Borrowed. */
 struct schedule_device *schedule_machine_find(const struct schedule_machine *machine,
 					      const char *uuid);

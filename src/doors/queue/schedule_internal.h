@@ -11,6 +11,16 @@
 #include <stdint.h>
 
 #include "doors/queue/schedule.h"
+#include "units/allocator.h"
+
+/* How the GPUs are connected, with the allocator that has worked it out. */
+struct schedule_shape {
+	struct allocator_topology topology;
+	struct allocator *allocator; /* owned */
+};
+struct schedule_shape *schedule_shape_free(struct schedule_shape *shape);
+/* The machine's own, made or made anew when the GPUs are connected otherwise than they were. */
+int schedule_shape_get(struct schedule_machine *machine, struct allocator **out, struct err *err);
 
 /* What a job asks of a machine. */
 struct schedule_want {

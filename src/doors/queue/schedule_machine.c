@@ -120,6 +120,38 @@ void schedule_machine_done(struct schedule_machine *machine)
 	free(machine->devices);
 	machine->devices = NULL;
 	machine->device_count = 0;
+	machine->shape = schedule_shape_free(machine->shape);
+}
+
+struct schedule_shape *schedule_shape_free(struct schedule_shape *shape)
+{
+	if (shape)
+		shape->allocator = allocator_free(shape->allocator);
+	free(shape);
+	return NULL;
+}
+
+int schedule_shape_get(struct schedule_machine *machine, struct allocator **out, struct err *err)
+{
+	_cleanup_free_ struct allocator_topology *now = calloc(1, sizeof(*now));
+	if (!now)
+		return err_set(err, -ENOMEM, "no memory to choose GPUs with");
+	allocator_topology_weigh(machine->inventory, now);
+	if (machine->shape && memcmp(&machine->shape->topology, now, sizeof(*now)) != 0)
+		machine->shape = schedule_shape_free(machine->shape);
+	if (!machine->shape) {
+		struct schedule_shape *shape = calloc(1, sizeof(*shape));
+		int result = shape ? allocator_new(now, &shape->allocator, err)
+				   : err_set(err, -ENOMEM, "no memory to choose GPUs with");
+		if (result < 0) {
+			(void)schedule_shape_free(shape);
+			return result;
+		}
+		shape->topology = *now;
+		machine->shape = shape;
+	}
+	*out = machine->shape->allocator;
+	return 0;
 }
 
 struct schedule_device *schedule_machine_find(const struct schedule_machine *machine,
@@ -131,10 +163,11 @@ struct schedule_device *schedule_machine_find(const struct schedule_machine *mac
 	return NULL;
 }
 
-void schedule_machine_inherit(struct schedule_machine *machine,
-			      const struct schedule_machine *before)
+void schedule_machine_inherit(struct schedule_machine *machine, struct schedule_machine *before)
 {
 	machine->clock = before->clock;
+	(void)schedule_shape_free(machine->shape);
+	machine->shape = take_ptr(before->shape);
 	for (size_t i = 0; i < before->device_count; i++) {
 		struct schedule_device *device =
 		    schedule_machine_find(machine, before->devices[i].unit.uuid);

@@ -15,7 +15,7 @@
 #include "tests/unit/unit.h"
 
 enum test_limits {
-	TEST_GPUS = 8,
+	TEST_GPUS = 16,
 	TEST_MIGS = 16,
 	TEST_TEXT = 8192,
 };
@@ -328,6 +328,30 @@ static void the_least_recently_used_is_next(void **state)
 	PASS(WHOLE(4, 1), WHOLE(5, 1));
 	EXPECT("4: GPU 2\n"
 	       "5: GPU 3\n");
+}
+
+static void many_gpus_are_chosen_as_well_and_their_shape_is_kept(void **state)
+{
+	gpus(16);
+	configure(PLAIN);
+	PASS(IDS(1, "0"), WHOLE(2, 4), WHOLE(3, 1));
+	EXPECT("1: GPU 0\n"
+	       "2: GPU 4, GPU 5, GPU 6, GPU 7\n"
+	       "3: GPU 1\n");
+	const struct schedule_shape *shape = fixture->machine.shape;
+	assert_non_null(shape);
+	look();
+	assert_ptr_equal(fixture->machine.shape, shape);
+	PASS(WHOLE(4, 2), WHOLE(5, 1));
+	EXPECT("4: GPU 0, GPU 1\n"
+	       "5: GPU 2\n"); /* of one, the least recently used */
+	assert_ptr_equal(fixture->machine.shape, shape);
+	/* One that is lost is connected to nothing. */
+	fixture->gpus[5].state = GPU_STATE_LOST;
+	look();
+	PASS(IDS(6, "0,1,2,3,8"), WHOLE(7, 2));
+	EXPECT("6: GPU 0, GPU 1, GPU 2, GPU 3, GPU 8\n"
+	       "7: GPU 6, GPU 7\n");
 }
 
 static void ids_are_granted_in_the_users_order(void **state)
@@ -702,6 +726,18 @@ static void a_machine_without_devices_says_why(void **state)
 	assert_non_null(strstr(fixture->machine.problem, "sluice.doors.queue.devices"));
 }
 
+static void a_device_has_no_more_slots_than_a_job_can_be_granted(void **state)
+{
+	gpus(1);
+	configure(
+	    "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: "
+	    "1024}]}}\n");
+	assert_int_equal(fixture->machine.devices[0].slot_count, LAUNCH_SLOTS_MAX);
+	PASS(WHOLE(1, 1));
+	EXPECT("1: GPU 0\n");
+	assert_int_equal(fixture->machine.devices[0].used_count, LAUNCH_SLOTS_MAX);
+}
+
 static int scenario(void *context)
 {
 	struct schedule_machine machine;
@@ -720,7 +756,7 @@ static int scenario(void *context)
 
 static void no_memory_is_an_ordinary_error(void **state)
 {
-	gpus(4);
+	gpus(9); /* so many that their shape is kept */
 	configure(SHARED);
 	assert_true(failmalloc_each(scenario, NULL) > 5);
 }
@@ -736,6 +772,7 @@ int main(void)
 	    TEST(without_a_driver_only_cpu_jobs_run),
 	    TEST(the_best_connected_are_chosen_and_the_rest_stays_so),
 	    TEST(the_least_recently_used_is_next),
+	    TEST(many_gpus_are_chosen_as_well_and_their_shape_is_kept),
 	    TEST(ids_are_granted_in_the_users_order),
 	    TEST(shares_fill_the_smallest_hole_first),
 	    TEST(a_share_is_rounded_up_to_slots),
@@ -759,6 +796,7 @@ int main(void)
 	    TEST(impossible_jobs_are_refused_with_both_numbers),
 	    TEST(gpus_of_the_kubelet_are_not_the_queues),
 	    TEST(a_machine_without_devices_says_why),
+	    TEST(a_device_has_no_more_slots_than_a_job_can_be_granted),
 	    TEST(no_memory_is_an_ordinary_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
