@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other processes write and the queue reads: a holder's note, lines of /proc/net/unix and of
- * /proc/PID/stat. The same bytes go through all three parsers.
+ * What other processes write and the queue reads: a holder's note, and /proc/PID/stat. The same
+ * bytes go through both parsers.
  */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "doors/queue/note.h"
-#include "doors/queue/ticket.h"
 #include "doors/queue/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -27,11 +26,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(second.pid == note.pid && second.uid == note.uid);
 		assert(second.since_s == note.since_s && strcmp(second.name, note.name) == 0);
 	}
-
-	uint64_t number;
-	struct ticket_wants wants;
-	(void)ticket_parse(text, size, "", &number, &wants);
-	(void)ticket_parse(text, size, "fe01-1b", &number, &wants);
 
 	struct tree_process process;
 	if (tree_parse_stat(text, size, &process, NULL) == 0)

@@ -5,12 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
-#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "hardware/snapshot.h"
-#include "units/allocator.h"
 
 /* Copies text of limited length; both ends are NUL-terminated and of the same or a larger size. */
 static void place_copy(char *to, size_t size, const char *from)
@@ -72,39 +69,9 @@ void place_describe(const struct inventory *inventory, const struct snapshot *sn
 		place_find_outsider(now, mig, stranger, context, out);
 }
 
-static void place_add(struct place *place, const struct inventory *inventory,
-		      const struct snapshot *snapshot, uint32_t gpu, uint32_t mig)
-{
-	if (place->count < PLACE_UNIT_MAX)
-		place_describe(inventory, snapshot, gpu, mig, NULL, NULL,
-			       &place->unit[place->count++]);
-}
-
 static bool place_is_whole(const struct gpu *gpu)
 {
 	return gpu->mig_current != GPU_MIG_ENABLED;
-}
-
-static int place_find_any(const struct inventory *inventory, const struct snapshot *snapshot,
-			  size_t needed, struct place *place, struct err *err)
-{
-	for (uint32_t i = 0; i < inventory->gpu_count; i++)
-		if (place_is_whole(&inventory->gpus[i]))
-			place_add(place, inventory, snapshot, i, PLACE_WHOLE);
-	size_t whole = place->count;
-	for (uint32_t i = 0; whole == 0 && i < inventory->mig_count; i++)
-		place_add(place, inventory, snapshot, inventory->migs[i].parent, i);
-	place->needed = needed;
-	if (needed <= place->count)
-		return 0;
-	if (whole > 0 && inventory->mig_count > 0)
-		return err_set(err, -ERANGE,
-			       "%zu GPUs are asked for, and this machine has %zu (and %u MIG "
-			       "devices, which --gpu-ids can name)",
-			       needed, whole, inventory->mig_count);
-	return err_set(err, -ERANGE, "%zu %s asked for, and this machine has %zu%s", needed,
-		       needed == 1 ? "GPU is" : "GPUs are", place->count,
-		       whole == 0 && place->count ? " (all of them MIG devices)" : "");
 }
 
 static const struct gpu *place_gpu_by_index(const struct inventory *inventory, uint64_t index)
@@ -194,111 +161,4 @@ int place_next_id(const char **list, char out[GPU_UUID_MAX], struct err *err)
 	out[length] = '\0';
 	*list = at[length] == ',' ? at + length + 1 : NULL;
 	return 1;
-}
-
-static int place_add_id(const struct inventory *inventory, const struct snapshot *snapshot,
-			const char *id, struct place *place, struct err *err)
-{
-	uint32_t gpu, mig;
-	int result = place_resolve(inventory, id, &gpu, &mig, err);
-	if (result < 0)
-		return result;
-	size_t before = place->count;
-	place_add(place, inventory, snapshot, gpu, mig);
-	if (place->count == before)
-		return err_set(err, -EINVAL, "more than %d GPUs are named", PLACE_UNIT_MAX);
-	for (size_t i = 0; i < before; i++)
-		if (strcmp(place->unit[i].uuid, place->unit[before].uuid) == 0)
-			return err_set(err, -EINVAL, "%s is named twice", place->unit[i].label);
-	return 0;
-}
-
-static int place_find_ids(const struct inventory *inventory, const struct snapshot *snapshot,
-			  const char *ids, struct place *place, struct err *err)
-{
-	if (strnlen(ids, PLACE_IDS_MAX) == PLACE_IDS_MAX)
-		return err_set(err, -EINVAL, "the list of GPUs is too long");
-	char id[GPU_UUID_MAX];
-	int more;
-	for (const char *at = ids; (more = place_next_id(&at, id, err)) > 0;) {
-		int result = place_add_id(inventory, snapshot, id, place, err);
-		if (result < 0)
-			return result;
-	}
-	if (more < 0)
-		return more;
-	place->needed = place->count;
-	return 0;
-}
-
-int place_find(const struct inventory *inventory, const struct snapshot *snapshot, const char *ids,
-	       size_t needed, struct place *out, struct err *err)
-{
-	*out = (struct place){0};
-	return ids ? place_find_ids(inventory, snapshot, ids, out, err)
-		   : place_find_any(inventory, snapshot, needed, out, err);
-}
-
-static void place_mark(const struct place *place, const struct allocator_unit *answer, size_t count,
-		       bool *chosen)
-{
-	for (size_t a = 0; a < count; a++)
-		for (size_t i = 0; i < place->count; i++) {
-			const struct place_unit *unit = &place->unit[i];
-			uint32_t device = unit->mig == PLACE_WHOLE ? 0 : unit->mig;
-			if (unit->gpu == answer[a].gpu && device == answer[a].device)
-				chosen[i] = true;
-		}
-}
-
-/* The question to the allocator; its arrays are the caller's. */
-static void place_ask(const struct place *place, const bool *is_free, struct allocator_unit *units,
-		      uint32_t *per_gpu, struct allocator_question *out)
-{
-	*out = (struct allocator_question){.available = units,
-					   .size = place->needed,
-					   .policy = ALLOCATOR_PACKED,
-					   .pool_per_gpu = per_gpu};
-	for (size_t i = 0; i < place->count; i++) {
-		const struct place_unit *unit = &place->unit[i];
-		bool mig = unit->mig != PLACE_WHOLE;
-		per_gpu[unit->gpu]++;
-		out->shared |= mig;
-		if (is_free[i])
-			units[out->available_count++] = (struct allocator_unit){
-			    .gpu = unit->gpu, .device = mig ? unit->mig : 0};
-	}
-}
-
-static void place_allocator_free(struct allocator **allocator)
-{
-	*allocator = allocator_free(*allocator);
-}
-
-int place_choose(const struct inventory *inventory, const struct place *place, const bool *is_free,
-		 bool *chosen, struct err *err)
-{
-	memset(chosen, 0, place->count * sizeof(*chosen));
-	_cleanup_free_ struct allocator_topology *topology = calloc(1, sizeof(*topology));
-	_cleanup_free_ struct allocator_unit *units = calloc(PLACE_UNIT_MAX, sizeof(*units));
-	_cleanup_free_ struct allocator_unit *answer = calloc(PLACE_UNIT_MAX, sizeof(*answer));
-	_cleanup_free_ uint32_t *per_gpu = calloc(GPU_MAX, sizeof(*per_gpu));
-	if (!topology || !units || !answer || !per_gpu)
-		return err_set(err, -ENOMEM, "no memory to choose GPUs with");
-
-	struct allocator_question question;
-	place_ask(place, is_free, units, per_gpu, &question);
-	allocator_topology_weigh(inventory, topology);
-	_cleanup_(place_allocator_free) struct allocator *allocator = NULL;
-	int result = allocator_new(topology, &allocator, err);
-	if (result < 0)
-		return result;
-	result = allocator_prefer(allocator, &question, answer, err);
-	if (result < 0)
-		return result;
-	if ((size_t)result != place->needed)
-		return err_set(err, -EIO, "%zu GPUs were to be chosen, %d were", place->needed,
-			       result);
-	place_mark(place, answer, (size_t)result, chosen);
-	return 0;
 }
