@@ -269,16 +269,10 @@ def test_a_dumb_terminal_gets_text(machine, terminal):
 
 # -- with the service
 
-def start_agent(machine, config="version: v1\n"):
+def start_agent(machine, config):
     path = machine.directory / "config.yaml"
     path.write_text(config, encoding="utf-8")
-    reading, writing = os.pipe()
-    agent = machine.spawn("sluice", "agent", "--config", path, "--ready-fd", writing,
-                          pass_fds=[writing], stderr=subprocess.DEVNULL)
-    os.close(writing)
-    assert os.read(reading, 1), "the agent did not start"
-    os.close(reading)
-    return agent
+    return machine.agent("--config", path)
 
 
 SHARED = """
@@ -302,5 +296,37 @@ def test_the_service_comes_goes_and_comes_back(machine, terminal):
     screen.wait(lambda text: "SLOTS" not in text, "the driver's view again")
     start_agent(machine, SHARED)
     screen.wait(lambda text: "No service" not in text and "SLOTS" in text, "the next one")
+    screen.type("q")
+    assert screen.finish() == 0
+
+
+def test_jobs_with_their_gpus_and_reasons(machine, terminal):
+    machine.start("dgx-a100", "--gpus", "2")
+    start_agent(machine, SHARED)
+
+    def submit(*options):
+        return machine.run("sluice", "run", "-d", *options).ok().out.strip()
+
+    one = submit("--name", "part", "--share", "--", "sleep", "1000")
+    two = submit("--name", "wide", "--gpus", "2", "--", "true")
+    three = submit("--name", "last", "--gpus", "1", "--", "true")
+    text = wait_until(lambda: next(
+        (out for out in [machine.run("sluice", "top", "--once").ok().out]
+         if f"{one}  Running" in out and "WaitingForGPU" in out), None), what="the jobs")
+    assert text.startswith("2 simulated GPUs") and "No service" not in text
+    assert re.search(r"GPU 0 +1/4 \[.*\n  job " + one + r" part \(\w+\), no process on it\n", text)
+    assert "1 running, 2 waiting\n" in text
+    assert re.search(rf"{two}  Pending .* wide +WaitingForGPU ?\(have 1, need 2; GPU 0: job {one} "
+                     r"of \w+\)\n", text)
+    assert re.search(rf"{three}  Pending .* last +QueueOrder ?\(behind {two}\)\n", text)
+    told = machine.run("sluice", "top", "--output", "json").ok().json
+    assert told["service_problem"] is None and (told["running"], told["pending"]) == (1, 2)
+    assert told["gpus"][0]["slots_used"] == 1 and told["gpus"][0]["slot_count"] == 4
+    assert {job["name"] for job in told["jobs"]} == {"part", "wide", "last"}
+    screen = terminal(width=100)
+    screen.wait(lambda text: "1 running, 2 waiting" in text, "the jobs")
+    machine.run("sluice", "cancel", "--now", one).ok()
+    screen.wait(lambda text: "0 running, 0 waiting" in text and "Cancelled" in text
+                and text.count("Succeeded") == 2, "the end of all")
     screen.type("q")
     assert screen.finish() == 0
