@@ -18,7 +18,7 @@ from storm import Agent, Client, Job, Storm
 
 SECONDS = float(os.environ.get("STORM_SECONDS", "10"))
 SEED = os.environ.get("STORM_SEED", str(random.randrange(1 << 31)))
-TORTURE = str(BUILD / "tests" / "e2e" / "sluice-torture")
+TORTURE = os.environ.get("SLUICE_TORTURE", str(BUILD / "tests" / "e2e" / "sluice-torture"))
 JOB = str(BUILD / "tests" / "e2e" / "torture-job")
 SUPERVISOR = str(BUILD / "src" / "libexec" / "supervise" / "sluice-supervise")
 

@@ -110,7 +110,7 @@ static int queue_inspect_free(struct queue_run *run, struct err *err)
 	struct jobdir_result result;
 	int rc = jobdir_read_result(run->dir_fd, run->attempt, &result, err);
 	if (rc == 0) {
-		queue_read_end(job, &result, run->cancel_by);
+		queue_read_end(job, &result, run->ended_by);
 		run->found = QUEUE_FOUND_ENDED;
 		return 0;
 	}
@@ -128,7 +128,7 @@ static int queue_inspect_free(struct queue_run *run, struct err *err)
 	}
 	job->started_unix_ns = 0;
 	job->ended_unix_ns = queue_unix_ns();
-	queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, run->cancel_by);
+	queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, run->ended_by);
 	run->found = QUEUE_FOUND_ENDED;
 	return 0;
 }
@@ -300,6 +300,7 @@ void queue_inspect(struct queue_run *run)
 		return;
 	}
 	run->ended.attempt = run->attempt;
+	memcpy(run->ended_by, run->cancel_by, sizeof(run->ended_by));
 	queue_run_task(run, QUEUE_TASK_INSPECT, queue_inspect_work, queue_inspect_done);
 }
 

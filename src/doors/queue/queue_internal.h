@@ -121,6 +121,7 @@ struct queue_run {
 	char *text; /* owned: grants or observations */
 	int lock_fd, launch_fd, error_fd;
 	struct job ended;
+	char ended_by[QUEUE_BY_MAX]; /* who cancelled it, as far as was known */
 	enum queue_found found;
 	struct jobdir_claim claim;
 };
