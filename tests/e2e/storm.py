@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A kill storm over the queue, and the checks that are made from outside of it.
 
-The queue runs in `sluice-torture` (torture_agent.c), jobs are `torture-job`, which write down that
-they ran and hold a lock of their own for each slot they were given. Whatever is killed:
+The queue runs in `sluice-torture` (Agent, torture_agent.c) or in the real service (Service), jobs are
+`torture-job`, which write down that they ran and hold a lock of their own for each slot they were
+given. Whatever is killed:
 
   lost      a job whose submission was answered is there until the end, and ends
   doubled   no job's command ran twice; exactly once if its supervisor was not killed, and not
@@ -12,6 +13,7 @@ they ran and hold a lock of their own for each slot they were given. Whatever is
   key       a submission that is repeated with its key gets the same job
 """
 
+import json
 import os
 import random
 import shutil
@@ -21,8 +23,10 @@ import subprocess
 import tempfile
 import threading
 import time
+import uuid
 from collections import Counter
 
+FINAL = ("Succeeded", "Failed", "Cancelled")
 ANSWER_S = 30
 IDLE_S = 180
 BACKLOG = 40  # jobs that are not final, of all clients
@@ -47,17 +51,32 @@ def descendants(pid):
     return found[1:]
 
 
-class Agent:
-    """sluice-torture, started again whenever it has died."""
+def supervisors_of(state):
+    """{pid: job id} of those that live."""
+    found = {}
+    prefix = os.path.join(os.path.realpath(state), "j") + "/"
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/comm", encoding="ascii", errors="replace") as file:
+                if not file.read().startswith("sluice-supervis"):
+                    continue
+            target = os.readlink(f"/proc/{name}/fd/4")
+        except OSError:
+            continue
+        rest = target[len(prefix):]
+        if target.startswith(prefix) and rest.isdigit():
+            found[int(name)] = int(rest)
+    return found
 
-    def __init__(self, program, supervisor, gpus=4, slots=2, environment=None, state=None):
-        self.state = state or tempfile.mkdtemp(prefix="sluice-storm-")
-        os.chmod(self.state, 0o755)
-        with open(os.path.join(self.state, "machine"), "w", encoding="ascii"):
-            pass  # the tokens of this machine are its own
-        self.command = [program, self.state, supervisor, str(gpus), str(slots)]
+
+class Keeper:
+    """A program that is started again whenever it has died."""
+
+    def __init__(self, command, environment, state, slots):
+        self.command, self.environment, self.state = command, environment, state
         self.slots = slots
-        self.environment = {**os.environ, **(environment or {})}
         self.log = tempfile.TemporaryFile()  # not on a disk that a test fills
         self.process, self.stopping = None, False
         self.starts = self.died = 0
@@ -74,54 +93,115 @@ class Agent:
                 self.starts += 1
             self.process.wait()
             self.died += 1
-            if self.process.returncode > 0:
+            if self.process.returncode >= 0:
                 time.sleep(0.1)  # it refuses to start: not in a tight loop
+
+    def processes(self):
+        return [self.process.pid]
 
     def kill(self):
         with self.lock:
-            if self.process:
-                kill(self.process.pid)
+            for pid in self.processes()[:1]:
+                kill(pid)
 
     def supervisors(self):
-        """{pid: job id} of those that live."""
-        found = {}
-        prefix = os.path.join(self.state, "j") + "/"
-        for name in os.listdir("/proc"):
-            if not name.isdigit():
-                continue
-            try:
-                target = os.readlink(f"/proc/{name}/fd/4")
-                with open(f"/proc/{name}/comm", encoding="ascii", errors="replace") as file:
-                    comm = file.read()
-            except OSError:
-                continue
-            rest = target[len(prefix):]
-            if target.startswith(prefix) and rest.isdigit() and comm.startswith("sluice-supervis"):
-                found[int(name)] = int(rest)
-        return found
+        return supervisors_of(self.state)
 
-    def stop(self, keep=False):
+    def end(self):
         self.stopping = True
-        self.kill()
-        self.thread.join()
+        while self.thread.is_alive():
+            self.kill()
+            self.thread.join(0.1)
         for pid in self.supervisors():
             for child in descendants(pid):
                 kill(child)
             kill(pid)
+
+    def keep_log(self, directory):
+        self.log.seek(0)
+        with open(os.path.join(directory, "storm.log"), "wb") as file:
+            shutil.copyfileobj(self.log, file)
+
+
+class Agent(Keeper):
+    """sluice-torture."""
+
+    def __init__(self, program, supervisor, gpus=4, slots=2, environment=None, state=None):
+        state = state or tempfile.mkdtemp(prefix="sluice-storm-")
+        os.chmod(state, 0o755)
+        with open(os.path.join(state, "machine"), "w", encoding="ascii"):
+            pass  # the tokens of this machine are its own
+        super().__init__([program, state, supervisor, str(gpus), str(slots)],
+                         {**os.environ, **(environment or {})}, state, slots)
+
+    def client(self):
+        return Client(self)
+
+    def stop(self, keep=False):
+        self.end()
         if keep:
-            self.log.seek(0)
-            with open(os.path.join(self.state, "agent.log"), "wb") as file:
-                shutil.copyfileobj(self.log, file)
+            self.keep_log(self.state)
         self.log.close()
         if not keep:
             shutil.rmtree(self.state, ignore_errors=True)
+
+
+class Service(Keeper):
+    """`sluice agent` on a simulated machine; clients are `sluice run` and the like."""
+
+    def __init__(self, sluice, environment, slots):
+        self.sluice = sluice
+        super().__init__([sluice, "agent", "--period", "200ms"], environment,
+                         environment["SLUICE_STATE_DIR"], slots)
+
+    def processes(self):
+        """Its own, and those of an agent that a client has started."""
+        found = [self.process.pid]
+        try:
+            with open(os.path.join(self.state, "queue.lock"), encoding="ascii") as file:
+                holder = int(file.read().split()[1])
+            with open(f"/proc/{holder}/comm", encoding="ascii") as file:
+                if file.read().startswith("sluice") and holder not in found:
+                    found.insert(0, holder)
+        except (OSError, ValueError, IndexError):
+            pass
+        return found + [child for pid in found for child in descendants(pid)]
+
+    def client(self):
+        return CommandClient(self)
+
+    def stop(self, keep=False):
+        self.end()
+        if keep:
+            self.keep_log(self.state)
+        self.log.close()
 
 
 class Gone(Exception):
     """The agent died before it answered."""
 
 
-class Client:
+class Insistent:
+    def ask(self, *words):
+        raise NotImplementedError
+
+    def insist(self, *words):
+        """Repeats until somebody answers."""
+        deadline = time.monotonic() + IDLE_S
+        while time.monotonic() < deadline:
+            try:
+                return self.ask(*words)
+            except Gone:
+                time.sleep(0.002)
+        raise AssertionError(f"nobody answers '{words[0]}' for {IDLE_S} s")
+
+    def states(self, ids):
+        return {number: self.insist("state", number) for number in ids}
+
+
+class Client(Insistent):
+    """Speaks to sluice-torture."""
+
     def __init__(self, agent):
         self.path = os.path.join(agent.state, "torture.sock")
         self.socket = None
@@ -156,15 +236,76 @@ class Client:
             raise Gone
         return answer.decode()
 
-    def insist(self, *words):
-        """Repeats until somebody answers."""
-        deadline = time.monotonic() + IDLE_S
-        while time.monotonic() < deadline:
-            try:
-                return self.ask(*words)
-            except Gone:
-                time.sleep(0.002)
-        raise AssertionError(f"nobody answers '{words[0]}' for {IDLE_S} s")
+
+class CommandClient(Insistent):
+    """Each question is a program of ours, which may be killed as any other."""
+
+    def __init__(self, service):
+        self.service = service
+
+    def close(self):
+        pass
+
+    def start(self, *words):
+        what, *rest = [str(word) for word in words]
+        if what == "submit":
+            key, gpus, share, *command = rest
+            options = ["--key", str(uuid.uuid5(uuid.NAMESPACE_OID, key)), "--gpus", gpus]
+            options += ["--share"] if share == "1" else []
+            what = ["run", "-q", "-d", "--grace", "300ms", "--cwd", "/", *options, "--", *command]
+        else:
+            what = {"cancel": ["cancel", *rest], "left": ["jobs", "--output", "json"],
+                    "all": ["jobs", "--all", "--output", "json"],
+                    "state": ["jobs", *rest, "--output", "json"]}[what]
+        return subprocess.Popen([self.service.sluice, *what], env=self.service.environment,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def send(self, *words):
+        """Dies of it, at any moment."""
+        process = self.start(*words)
+        try:
+            process.communicate(timeout=random.uniform(0, 0.03))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+    def ask(self, *words):
+        process = self.start(*words)
+        try:
+            out, err = process.communicate(timeout=IDLE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise AssertionError(f"'{words[0]} {words[1:2]}' took {IDLE_S} s") from None
+        if process.returncode in (69, 124) or process.returncode < 0:
+            raise Gone(err)
+        if process.returncode != 0:
+            return f"error {process.returncode} {err}"
+        return getattr(self, "read_" + words[0])(out)
+
+    def read_submit(self, out):
+        return f"ok {int(out)}"
+
+    def read_cancel(self, out):
+        return "ok"
+
+    def read_left(self, out):
+        return str(sum(job["state"] not in FINAL for job in json.loads(out)["jobs"]))
+
+    def read_all(self, out):
+        return out
+
+    def states(self, ids):
+        jobs = json.loads(self.insist("all"))["jobs"]
+        return {job["id"]: self.state_of(job) for job in jobs}
+
+    def read_state(self, out):
+        return self.state_of(json.loads(out))
+
+    def state_of(self, job):
+        code = job["exit_code"]
+        return f"{job['state']} {job['reason'] or '-'} {-1 if code is None else code}"
 
 
 class Job:
@@ -218,7 +359,7 @@ class Storm:
 
     def client(self, number):
         chance = random.Random(f"{self.seed} client {number}")
-        client = Client(self.agent)
+        client = self.agent.client()
         made = []
         while self.goes_on():
             job = Job(f"{self.seed}-{number}-{len(made)}", chance, self.agent.slots)
@@ -273,8 +414,9 @@ class Storm:
         elif victim == "everything":
             # As a power cut: nothing of it may act on the death of another.
             with self.agent.lock:
-                pids = [self.agent.process.pid]
-                kill(pids[0], signal.SIGSTOP)
+                pids = self.agent.processes()
+                for pid in pids:
+                    kill(pid, signal.SIGSTOP)
                 living = self.agent.supervisors()
                 for pid in living:
                     kill(pid, signal.SIGSTOP)
@@ -303,7 +445,7 @@ class Storm:
     # The checks.
 
     def settle(self):
-        client = Client(self.agent)
+        client = self.agent.client()
         deadline = time.monotonic() + IDLE_S
         while int(client.insist("left")) > 0:
             if time.monotonic() > deadline:
@@ -318,14 +460,13 @@ class Storm:
         except FileNotFoundError:
             return []
 
-    def check_job(self, client, job, runs):
+    def check_job(self, answer, job, runs):
         if runs > 1:
             self.break_(f"doubled: {job.key}, job {job.id}, ran {runs} times")
         if job.id is None:
             return
-        answer = client.insist("state", job.id)
         words = answer.split()
-        if words[0] not in ("Succeeded", "Failed", "Cancelled"):
+        if words[0] not in FINAL:
             self.break_(f"lost: {job.key}, job {job.id}: {answer}")
             return
         self.counts[words[0] if words[1] != "SupervisorLost" else words[1]] += 1
@@ -346,9 +487,11 @@ class Storm:
         """What is broken, a line each; nothing if all is well."""
         self.settle()
         runs = Counter(self.lines("ran"))
-        client = Client(self.agent)
-        for job in list(self.jobs.values()):
-            self.check_job(client, job, runs[job.key])
+        client = self.agent.client()
+        jobs = list(self.jobs.values())
+        states = client.states([job.id for job in jobs if job.id])
+        for job in jobs:
+            self.check_job(states.get(job.id, "not there"), job, runs[job.key])
         self.broken += [f"overlap: {line}" for line in self.lines("violations")]
         self.counts["agents died"] = self.agent.died
         return self.broken

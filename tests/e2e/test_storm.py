@@ -13,8 +13,8 @@ import time
 
 import pytest
 
-from conftest import BUILD
-from storm import Agent, Client, Job, Storm
+from conftest import BUILD, SLUICE
+from storm import Agent, Client, Job, Service, Storm
 
 SECONDS = float(os.environ.get("STORM_SECONDS", "10"))
 SEED = os.environ.get("STORM_SEED", str(random.randrange(1 << 31)))
@@ -51,6 +51,18 @@ def test_a_storm_loses_nothing_and_doubles_nothing(slow_supervisor):
     storm, broken = rage(agent, SECONDS, victims)
     assert not broken, f"{storm}\n{agent.state}\n" + "\n".join(broken[:20])
     assert agent.died > SECONDS / 2 and storm.counts["Succeeded"] > SECONDS
+
+
+def test_a_storm_over_the_service_and_its_clients(machine):
+    machine.start("dgx-a100")
+    config = machine.directory / "shared.yaml"
+    config.write_text("version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, "
+                      "replicas: 2}]}}\n")
+    agent = Service(SLUICE, {**machine.env, "SLUICE_CONFIG": str(config)}, 2)
+    victims = ["agent"] * 6 + ["supervisor"] * 2 + ["command", "everything"]
+    storm, broken = rage(agent, SECONDS, victims)
+    assert not broken, f"{storm}\n{agent.state}\n" + "\n".join(broken[:20])
+    assert agent.died > SECONDS / 4 and storm.counts["Succeeded"] > SECONDS / 2
 
 
 def test_the_storm_sees_a_queue_that_does_not_look_at_the_lock(slow_supervisor):

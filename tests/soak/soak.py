@@ -3,9 +3,10 @@
 """A seeded storm over everything that exists: kills, faults and hangs, with invariants that hold.
 
 One simulated machine, and at once: writers of its state that are killed at any moment, readers that
-check what they read, jobs of `sluice run` that are killed with SIGKILL, a driver that hangs and
-recovers. Then the fuzz targets for a part of the time. The seed decides what happens, the machine's
-scheduler when; the same seed makes a similar storm, not the same one.
+check what they read, a service whose agent, supervisors, jobs and clients are killed with SIGKILL one
+by one and all together (tests/e2e/storm.py), a driver that hangs and recovers. Then the fuzz targets
+for a part of the time. The seed decides what happens, the machine's scheduler when; the same seed
+makes a similar storm, not the same one.
 
 Ends with a line "N passed, N failed", one for each invariant; exits 1 when one was broken.
 """
@@ -26,31 +27,29 @@ from collections import Counter
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 ROOT = os.path.realpath(os.path.join(HERE, "..", ".."))
+sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
+
+import storm as queue_storm  # noqa: E402, below the path to it
+
 PROFILE = "dgx-a100"
 GPUS = 8
 ANSWER_S = 60  # no command of ours may take longer, whatever else goes on
 FUZZ_SHARE = 0.2
-JOB_THREADS = 4
+SLOTS = 2  # of each GPU
+ROUND_S = 60  # then all jobs are let end, and each is looked at
+VICTIMS = ["agent"] * 6 + ["supervisor"] * 2 + ["command", "everything"]
 INVARIANTS = {
     "state": "a writer that was killed harms nobody: the next one succeeds, readers read",
     "readings": "what is read is whole: same GPUs, memory adds up, energy only grows",
-    "tokens": "no GPU is given to two jobs, however jobs and supervisors die",
+    "lost": "a job whose submission was answered is there until the end, and ends",
+    "doubled": "no job runs twice, whatever is killed",
+    "overlap": "no two living jobs are in one slot of a GPU",
+    "outcome": "the exit code of a job that nobody touched is its own",
+    "key": "the same submission again is the same job",
     "leaks": "when the last job is gone every GPU is free again",
     "hangs": "a GPU that hangs hides no other one, and is back when the hang is over",
     "fuzz": "no input makes a parser fail",
 }
-
-
-def family(pid):
-    """A process and all of its descendants, as far as they still live."""
-    found = [pid]
-    for parent in found:
-        try:
-            with open(f"/proc/{parent}/task/{parent}/children", encoding="ascii") as file:
-                found += [int(child) for child in file.read().split()]
-        except OSError:
-            pass
-    return found
 
 
 class Broken(Exception):
@@ -63,13 +62,13 @@ class Storm:
         self.seed = seed
         self.deadline = time.monotonic() + seconds
         self.folder = tempfile.mkdtemp(prefix="sluice-soak-")
-        self.held = os.path.join(self.folder, "held")
-        os.mkdir(self.held)
+        os.chmod(self.folder, 0o755)
         self.counts = Counter()
         self.broken = {}
         self.lock = threading.Lock()
         # Faults that hide GPUs or block calls, and readers that expect none of them, take turns.
         self.quiet = threading.Lock()
+        self.job = os.path.join(build, "tests", "e2e", "torture-job")
         self.env = {
             **os.environ,
             "SLUICE_SIM_STATE": os.path.join(self.folder, "machine.state"),
@@ -170,57 +169,42 @@ class Storm:
                 raise Broken("readings", f"{gpu['uuid']}: energy went back to {gpu['energy_mj']}")
             energy[gpu["uuid"]] = gpu["energy_mj"]
 
-    def jobs(self, number):
-        chance = self.random(f"jobs {number}")
-        job = os.path.join(HERE, "job.py")
-        while self.goes_on():
-            wanted = chance.choice([1, 1, 1, 2, 4, 8])
-            process = self.start("run", "--gpus", str(wanted), "--", sys.executable, job, self.held,
-                                 str(chance.randrange(300)), str(wanted))
-            self.count("jobs started")
-            how = chance.random()
-            if how < 0.4:
-                self.finish(process)
-            elif how < 0.7:
-                # One process only: what was typed, its supervisor, or something of the job.
-                self.kill_one(process, chance)
-            else:
-                if self.kill_after(process, chance.uniform(0, 0.4)):
-                    self.count("jobs killed")
-            self.check_violations()
-
-    def finish(self, process):
+    def jobs(self):
+        config = os.path.join(self.folder, "shared.yaml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write("version: v1\nsharing: {timeSlicing: {resources: "
+                       f"[{{name: nvidia.com/gpu, replicas: {SLOTS}}}]}}}}\n")
+        service = queue_storm.Service(self.sluice, {**self.env, "SLUICE_CONFIG": config}, SLOTS)
+        number = 0
         try:
-            _, err = process.communicate(timeout=ANSWER_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            raise Broken("leaks", f"a job waited for its GPUs for more than {ANSWER_S} s") from None
-        self.check_violations()
+            while self.goes_on():
+                number += 1
+                self.jobs_round(service, number)
+            if not self.broken:
+                self.check_leaks(service)
+        finally:
+            self.count("agents died", service.died)
+            service.stop(keep=bool(self.broken))
+
+    def jobs_round(self, service, number):
+        storm = queue_storm.Storm(service, self.job, f"{self.seed}-{number}", VICTIMS)
+        storm.rage(min(ROUND_S, max(1, self.deadline - time.monotonic())))
+        for line in storm.check():
+            kind = line.split(":")[0]
+            self.break_(kind if kind in INVARIANTS else "state", line)
+        storm.counts.pop("agents died", None)
+        self.count("jobs", len(storm.jobs))
+        for what, count in storm.counts.items():
+            self.count(f"jobs {what}" if what[0].isupper() else what, count)
+
+    def check_leaks(self, service):
+        """Every GPU can be had once what was left of the killed jobs is gone."""
+        process = subprocess.run([self.sluice, "run", "-q", "--gpus", str(GPUS), "--", "true"],
+                                 env=service.environment, stdin=subprocess.DEVNULL,
+                                 capture_output=True, text=True, timeout=ANSWER_S, check=False)
         if process.returncode != 0:
-            raise Broken("tokens", f"a job that nobody killed exited with {process.returncode}: {err}")
-        self.count("jobs finished")
-
-    def kill_one(self, process, chance):
-        try:
-            process.wait(timeout=chance.uniform(0, 0.4))
-        except subprocess.TimeoutExpired:
-            victim = chance.choice(family(process.pid))
-            try:
-                os.kill(victim, signal.SIGKILL)
-                self.count("jobs killed in part")
-            except ProcessLookupError:
-                pass  # it ended by itself meanwhile
-        try:
-            process.communicate(timeout=ANSWER_S)
-        except subprocess.TimeoutExpired:
-            raise Broken("leaks", "a job outlived the process of it that was killed") from None
-
-    def check_violations(self):
-        path = os.path.join(self.held, "violations")
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                raise Broken("tokens", file.read())
+            raise Broken("leaks", f"a job for all GPUs exited with {process.returncode}: "
+                                  f"{process.stderr}")
 
     def hangs(self):
         chance = self.random("hangs")
@@ -266,24 +250,16 @@ class Storm:
         thread.start()
         return thread
 
-    def check_leaks(self):
-        """Every GPU can be had once what was left of the killed jobs is gone."""
-        process = self.start("run", "--gpus", str(GPUS), "--", "true")
-        self.finish(process)
-
     def storm(self):
         try:
             self.run("state", "sim", "start", "--profile", PROFILE, "--seed", str(self.seed),
                      "--root", os.path.join(self.folder, "machine"),
                      "--state", self.env["SLUICE_SIM_STATE"], "--dev-style", "file", "--alongside")
             self.env.update(self.machine_environment())
-            threads = [self.actor(function) for function in (self.writers, self.readers, self.hangs)]
-            threads += [self.actor(self.jobs, number) for number in range(JOB_THREADS)]
+            threads = [self.actor(function)
+                       for function in (self.writers, self.readers, self.hangs, self.jobs)]
             for thread in threads:
                 thread.join()
-            if not self.broken:
-                self.check_leaks()
-                self.check_violations()
             self.run("state", "sim", "stop")
         except Broken as broken:
             self.break_(*broken.args)

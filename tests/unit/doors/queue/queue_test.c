@@ -82,10 +82,9 @@ static void look(void)
 			  NULL);
 }
 
-static void open_queue_with(const char *supervisor)
+static struct queue_options options_with(const char *supervisor)
 {
-	struct err err = {.code = 0};
-	const struct queue_options options = {
+	return (struct queue_options){
 	    .loop = fixture->loop,
 	    .storage = fixture->storage,
 	    .children = fixture->children,
@@ -94,6 +93,12 @@ static void open_queue_with(const char *supervisor)
 	    .supervisor = supervisor,
 	    .changed = on_change,
 	};
+}
+
+static void open_queue_with(const char *supervisor)
+{
+	struct err err = {.code = 0};
+	const struct queue_options options = options_with(supervisor);
 	if (queue_open(&options, &fixture->queue, &err) < 0)
 		fail_msg("%s", err.text);
 	look();
@@ -674,13 +679,7 @@ static void a_second_agent_is_refused_and_told_who_has_it(void **state)
 	open_queue();
 	struct err err = {.code = 0};
 	struct queue *second = NULL;
-	const struct queue_options options = {
-	    .loop = fixture->loop,
-	    .storage = fixture->storage,
-	    .children = fixture->children,
-	    .state_dir = fixture->tmp,
-	    .supervisor = "/bin/false",
-	};
+	const struct queue_options options = options_with("/bin/false");
 	assert_int_equal(queue_open(&options, &second, &err), -EBUSY);
 	char who[32];
 	(void)snprintf(who, sizeof(who), "pid %d", (int)getpid());
@@ -694,13 +693,7 @@ static void a_lost_database_is_not_replaced_by_an_empty_one(void **state)
 	fixture->queue = queue_close(fixture->queue);
 	assert_int_equal(unlink(unit_path(fixture->tmp, "queue.db")), 0);
 	struct err err = {.code = 0};
-	const struct queue_options options = {
-	    .loop = fixture->loop,
-	    .storage = fixture->storage,
-	    .children = fixture->children,
-	    .state_dir = fixture->tmp,
-	    .supervisor = "/bin/false",
-	};
+	const struct queue_options options = options_with("/bin/false");
 	assert_int_equal(queue_open(&options, &fixture->queue, &err), -EUCLEAN);
 	assert_null(fixture->queue);
 	assert_false(there("queue.db"));
@@ -729,15 +722,7 @@ static int one_life(void *context)
 	struct spec spec;
 	char key[32];
 	static unsigned life;
-	const struct queue_options options = {
-	    .loop = fixture->loop,
-	    .storage = fixture->storage,
-	    .children = fixture->children,
-	    .state_dir = fixture->tmp,
-	    .sim_state = unit_path(fixture->tmp, "sim"),
-	    .supervisor = getenv("QUEUE_FAKE_SUPERVISOR"),
-	    .changed = on_change,
-	};
+	const struct queue_options options = options_with(getenv("QUEUE_FAKE_SUPERVISOR"));
 	spec_init(&spec);
 	(void)snprintf(key, sizeof(key), "life-%u", life++);
 	(void)snprintf(spec.name, sizeof(spec.name), "test");
