@@ -130,7 +130,8 @@ def test_every_end_restores_the_terminal(machine, terminal, how):
     if how == "quit while stopped":  # Ctrl-Z, another program, fg, q
         screen = terminal(after="; echo stopped=$?; stty -a; fg; echo rc=$?; stty -a")
     else:
-        screen = terminal(after="& echo pid=$!; fg; echo rc=$?; stty -a")
+        screen = terminal(before="sh -c 'echo pid=$$; exec \"$0\" \"$@\"' ",
+                          after="; echo rc=$?; stty -a")
     screen.wait(lambda text: "GPU 0 [" in text, "the GPU")
     rc = 0
     if how == "interrupt":
