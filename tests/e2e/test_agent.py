@@ -40,6 +40,7 @@ def has_job_ended(machine, number, attempt=1):
 def test_starts_says_so_and_stops(dgx):
     agent = Agent(dgx)
     assert agent.is_ready
+    wait_until(lambda: agent.client().status().gpus == 4)
     status = dgx.run("sluice", "agent", "status", "--output", "json").ok().json
     assert status["pid"] == agent.pid and status["gpus"] == 4 and status["simulated"]
     assert [process["role"] for process in status["processes"]] == ["agent", "probe"]
@@ -385,7 +386,7 @@ def test_an_ordinary_users_agent(dgx, people):
     agent = Agent(dgx, wrap=as_user(65534), env=people[65534])
     assert agent.is_ready, agent.text()
     client = agent.client()  # root may ask anybody's
-    assert client.status().gpus == 4
+    wait_until(lambda: client.status().gpus == 4)
     state = pathlib.Path(people[65534]["SLUICE_STATE_DIR"])
     assert state.stat().st_mode & 0o7777 == 0o700 and state.stat().st_uid == 65534
     command = ["sluice", "agent", "status", "--socket", agent.socket]

@@ -179,11 +179,32 @@ static void test_out_of_memory(void **state)
 	assert_true(failmalloc_each(use_storage, NULL) >= 1);
 }
 
+static void test_a_disk_that_does_not_answer_shows(void **state)
+{
+	assert_true(storage_busy_ns(scene.storage) == 0);
+	jobs[0].scene = &scene;
+	jobs[0].job = (struct storage_job){.work = work_at_gate, .done = done, .context = &jobs[0]};
+	assert_int_equal(storage_submit(scene.storage, &jobs[0].job, NULL), 0);
+	uint64_t end_ns = unit_now_ns() + DEADLINE_S * CLOCK_NS_PER_S, first = 0;
+	while (first == 0 && unit_now_ns() < end_ns)
+		first = storage_busy_ns(scene.storage);
+	assert_true(first > 0);
+	while (storage_busy_ns(scene.storage) <= first && unit_now_ns() < end_ns)
+		;
+	assert_true(storage_busy_ns(scene.storage) > first); /* it grows while it hangs */
+	assert_int_equal(sem_post(&scene.gate), 0);
+	while (scene.done == 0 && unit_now_ns() < end_ns)
+		assert_int_equal(loop_pass(scene.loop, CLOCK_NS_PER_MS, NULL), 0);
+	assert_true(storage_busy_ns(scene.storage) == 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_in_order_off_the_loop),
+	    cmocka_unit_test_setup_teardown(test_a_disk_that_does_not_answer_shows, setup,
+					    teardown),
 	    TEST(test_queue_is_bounded),
 	    TEST(test_close_drains),
 	    TEST(test_done_may_hand_in_the_next),
