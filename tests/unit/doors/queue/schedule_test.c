@@ -303,13 +303,10 @@ static void the_best_connected_are_chosen_and_the_rest_stays_so(void **state)
 	gpus(4);
 	configure(PLAIN);
 	PASS(IDS(1, "2"), WHOLE(2, 2), WHOLE(3, 1));
-	EXPECT("1: GPU 2\n"
-	       "2: GPU 0, GPU 1\n"
-	       "3: GPU 3\n");
+	EXPECT("1: GPU 2\n2: GPU 0, GPU 1\n3: GPU 3\n");
 	look();
 	PASS(IDS(1, "2"), WHOLE(2, 1)); /* the neighbour of the one that is taken */
-	EXPECT("1: GPU 2\n"
-	       "2: GPU 3\n");
+	EXPECT("1: GPU 2\n2: GPU 3\n");
 }
 
 static void the_least_recently_used_is_next(void **state)
@@ -326,8 +323,7 @@ static void the_least_recently_used_is_next(void **state)
 	EXPECT("3: GPU 0, GPU 1\n");
 	look();
 	PASS(WHOLE(4, 1), WHOLE(5, 1));
-	EXPECT("4: GPU 2\n"
-	       "5: GPU 3\n");
+	EXPECT("4: GPU 2\n5: GPU 3\n");
 }
 
 static void many_gpus_are_chosen_as_well_and_their_shape_is_kept(void **state)
@@ -380,9 +376,7 @@ static void a_share_is_rounded_up_to_slots(void **state)
 	gpus(1);
 	configure(SHARED);
 	PASS(SHARE(1, 1, 1, UINT32_MAX), SHARE(2, 1, 1, 0), SHARE(3, 1, 1, 3));
-	EXPECT("1: GPU 0 [0]\n"
-	       "2: GPU 0 [1]\n"
-	       "3: GPU 0 [2] [3]\n");
+	EXPECT("1: GPU 0 [0]\n2: GPU 0 [1]\n3: GPU 0 [2] [3]\n");
 }
 
 static void shares_of_several_gpus_are_of_different_ones(void **state)
@@ -646,13 +640,12 @@ static void a_long_list_of_holders_is_cut_and_says_so(void **state)
 {
 	gpus(8);
 	configure(PLAIN);
-	static const char *const names[] = {
-	    "job 1 of somebody-with-a-long-name-1234", "job 2 of somebody-with-a-long-name-1234",
-	    "job 3 of somebody-with-a-long-name-1234", "job 4 of somebody-with-a-long-name-1234",
-	    "job 5 of somebody-with-a-long-name-1234", "job 6 of somebody-with-a-long-name-1234",
-	    "job 7 of somebody-with-a-long-name-1234", "job 8 of somebody-with-a-long-name-1234"};
-	for (size_t i = 0; i < 8; i++)
+	char names[8][48];
+	for (int i = 0; i < 8; i++) {
+		(void)snprintf(names[i], sizeof(names[i]),
+			       "job %d of somebody-with-a-long-name-1234", i + 1);
 		fixture->holder[i] = names[i];
+	}
 	PASS(WHOLE(1, 8), WHOLE(2, 1));
 	const char *end = strstr(fixture->out, "; ...)\n");
 	assert_non_null(end);
