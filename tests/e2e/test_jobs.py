@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sluice jobs` and `sluice cancel`: what is listed, what others see, and how jobs are ended."""
+"""`sluice jobs`: what is listed, what others see, and waiting for ends."""
 
 import os
 import pathlib
 import re
-import signal
 import subprocess
-import time
 
 import pytest
 
@@ -122,65 +120,6 @@ def test_waiting_for_ends(served):
     assert served.run("sluice", "jobs", "wait", "--timeout", "100ms", long).rc == 124
     assert served.run("sluice", "jobs", "wait", 99).rc == 64
     assert told(served, long)["state"] in ("Starting", "Running")
-
-
-def test_cancel_in_every_state(machine):
-    machine.start("t4x1")
-    machine.agent()
-    runs = int(machine.run("sluice", "run", "-d", "--gpus", "1", "--", *SLEEP).ok().out)
-    waits = int(machine.run("sluice", "run", "-d", "--gpus", "1", "--", "touch",
-                            machine.directory / "ran").ok().out)
-    machine.run("sluice", "cancel", waits).ok()
-    job = told(machine, waits)
-    assert job["state"] == "Cancelled" and job["reason"] == "User" and job["exit_code"] is None
-    pid = wait_for(machine, runs, "Running")["attempt"]["pid"]
-    machine.run("sluice", "cancel", runs).ok()
-    assert wait_for(machine, runs, "Cancelled")["signal"] == signal.SIGTERM
-    assert not alive(pid)
-    reply = machine.run("sluice", "cancel", runs).ok()
-    assert "has ended already" in reply.err
-    assert machine.run("sluice", "cancel", "-q", runs).ok().err == ""
-    assert machine.run("sluice", "cancel", 99).rc == 64
-    assert machine.run("sluice", "cancel", "--signal", "NOPE", runs).rc == 64
-    assert not (machine.directory / "ran").exists()
-
-
-def test_cancel_right_after_submission(served):
-    """In Starting, or in whatever it has come to."""
-    numbers = [submit(served, *SLEEP) for _ in range(10)]
-    served.run("sluice", "cancel", *numbers).ok()
-    for number in numbers:
-        wait_for(served, number, "Cancelled")
-
-
-def test_signal_grace_and_now(served):
-    script = "trap 'echo int' INT; trap '' TERM; echo ready; while :; do sleep 0.01; done"
-
-    def ready():
-        number = submit(served, "sh", "-c", script)
-        wait_until(lambda: "ready" in served.run("sluice", "logs", number).out)
-        return number
-
-    number = ready()
-    start = time.monotonic()
-    served.run("sluice", "cancel", "--signal", "INT", "--grace", "300ms", number).ok()
-    assert wait_for(served, number, "Cancelled")["signal"] == signal.SIGKILL
-    assert time.monotonic() - start >= 0.3
-    assert "int" in served.run("sluice", "logs", number).out
-    number = ready()
-    served.run("sluice", "cancel", "--grace", "1h", number).ok()
-    served.run("sluice", "cancel", "--now", number).ok()  # the second one shortens it
-    assert wait_for(served, number, "Cancelled")["signal"] == signal.SIGKILL
-
-
-def test_cancel_of_many_processes(served):
-    script = "for i in $(seq 300); do sleep 1000 & done; echo ready; wait"
-    number = submit(served, "sh", "-c", script)
-    wait_until(lambda: "ready" in served.run("sluice", "logs", number).out)
-    start = time.monotonic()
-    served.run("sluice", "cancel", "--grace", "100ms", number).ok()
-    wait_for(served, number, "Cancelled")
-    assert time.monotonic() - start < 10
 
 
 def test_without_an_agent(machine):

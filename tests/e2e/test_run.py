@@ -563,6 +563,30 @@ def test_an_end_while_the_agent_is_away(machine):
     assert (code, out) == (8, "late\n") and "the agent is away" in err and "is back" in err
 
 
+def test_an_agent_that_dies_while_it_is_asked(machine):
+    """Whatever the first one did with the submission: one job comes of it."""
+    for number in range(5):
+        service = machine.agent()
+        service.send_signal(signal.SIGSTOP)
+        ran = machine.directory / f"ran-{number}"
+        process = machine.spawn("sluice", "run", "--gpus", "0", "--", "sh", "-c",
+                                f"echo x >>{ran}; exit 3", stderr=subprocess.PIPE)
+        if number:  # connected; else it finds nobody, and starts one beside the next
+            wait_until(lambda: read(pathlib.Path("/proc/net/unix")).count(
+                os.fsencode(str(machine.runtime_dir / "agent.sock"))) > 1, what="a connection")
+        if number % 2:  # it gets the request, and perhaps answers, before it dies
+            service.send_signal(signal.SIGCONT)
+            time.sleep(0.002 * number)
+        service.kill()
+        service.wait()
+        machine.agent()
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 3, err
+        assert ran.read_text() == "x\n"
+        machine.service.kill()
+        machine.service.wait()
+
+
 def test_the_same_key_is_the_same_job(served):
     command = ["sluice", "run", "--gpus", "0", "--key", KEY, "--detach", "--", "sh", "-c",
                f"echo x >>{served.directory}/ran"]

@@ -31,6 +31,10 @@ static int fake_agent(int argc, char **argv)
 	if (argc < 6 || strcmp(argv[2], "--exit-idle") != 0 || strcmp(argv[4], "--ready-fd") != 0 ||
 	    strcmp(argv[5], "3") != 0 || getenv("NOTIFY_SOCKET") || getsid(0) == getppid())
 		return 2;
+	if (strcmp(how, "is second") == 0) {
+		fprintf(stderr, "sluice agent: another agent (process 1) has the lock\n");
+		return 1;
+	}
 	if (strcmp(how, "fails") == 0) {
 		fprintf(stderr, "first line\nsluice agent: the state is damaged\n");
 		return 1;
@@ -132,6 +136,35 @@ static void test_one_that_ends_at_once(void **state)
 	assert_non_null(strstr(err.text, "agent.log"));
 }
 
+/* The other one has its lock and is not listening yet. */
+static void test_another_that_starts_just_now(void **state)
+{
+	struct fixture *fixture = *state;
+	struct err err = {0};
+	assert_int_equal(setenv("FAKE_AGENT", "is second", 1), 0);
+	assert_int_equal(agent_start(NULL, NULL, 200000000, &err), -ECONNREFUSED);
+	assert_non_null(strstr(err.text, "another agent"));
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		int rc = agent_start(NULL, NULL, DEADLINE_NS, &err);
+		_exit(rc == 0 ? 0 : 1);
+	}
+	/* its agent has said so once more by the time that there is a second line in the log */
+	const char *log = unit_path(fixture->state, "agent.log");
+	uint64_t until_ns = unit_now_ns() + DEADLINE_NS;
+	struct stat info = {0};
+	for (off_t first = 0; stat(log, &info) == 0 && info.st_size <= first;
+	     first = first ? first : info.st_size)
+		assert_true(unit_now_ns() < until_ns);
+	int fd = wire_listen_unix(unit_path(fixture->directory, "agent.sock"), 0600, NULL);
+	assert_true(fd >= 0);
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	(void)close(fd);
+}
+
 static void test_a_lock_that_is_kept(void **state)
 {
 	struct fixture *fixture = *state;
@@ -160,6 +193,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_several_start_one, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_one_that_ends_at_once, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_another_that_starts_just_now, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_lock_that_is_kept, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_directories_that_cannot_be_made, set_up,
 					    tear_down),
