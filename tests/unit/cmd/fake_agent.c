@@ -89,14 +89,15 @@ static void fake_logs(struct wire_call *call, const ProtobufCMessage *request, v
 	if (fake_refuses(fake, call))
 		return;
 	size_t length = strlen(fake->log);
-	for (size_t at = asked->offset; at < length; at += fake->piece) {
+	for (size_t at = fake->log_from_start ? 0 : asked->offset; at < length; at += fake->piece) {
 		Sluice__V1__LogChunk chunk = SLUICE__V1__LOG_CHUNK__INIT;
 		chunk.offset = at;
 		chunk.data.data = (uint8_t *)fake->log + at;
 		chunk.data.len = length - at < fake->piece ? length - at : fake->piece;
 		assert_int_equal(wire_call_reply(call, &chunk.base, NULL), 0);
 	}
-	wire_call_finish(call, WIRE_OK, NULL);
+	if (!fake->log_stays)
+		wire_call_finish(call, WIRE_OK, NULL);
 }
 
 #define FAKE_ROW(name, asked, told, streams, function)                                             \

@@ -27,6 +27,8 @@ struct fake_agent {
 	enum wire_status refuse_signal;
 	const char *log; /* of the job, sent in pieces of `piece` bytes */
 	size_t piece;
+	bool log_from_start; /* whatever was asked for: what was shown before comes again */
+	bool log_stays;	     /* the stream does not end by itself */
 	unsigned watches, gets, signals, cancels, logs;
 	uint32_t last_signal;
 	uint64_t last_grace_ns, last_offset;

@@ -199,6 +199,32 @@ static void test_the_agent_goes_and_comes(void **state)
 	assert_int_equal(fixture->aways, 1);
 }
 
+/* An output that only the agent can read: the next one is asked for the rest. */
+static void test_the_rest_of_an_output(void **state)
+{
+	struct fixture *fixture = *state;
+	struct fake_agent *fake = &fixture->fake;
+	start(fixture);
+	fake->log = "one ";
+	fake->piece = 3;
+	fake->log_stays = true;
+	runs(fixture);
+	tell(fixture);
+	for (char got[16] = ""; strcmp(got, "one ") != 0;) {
+		assert_int_equal(loop_pass(fixture->agent.loop, 5000000, NULL), 0);
+		assert_true(pread(fixture->out, got, sizeof(got) - 1, 0) >= 0);
+	}
+	fake_agent_stop(fake);
+	fake_agent_until(fake, &fixture->away);
+	fake->log = "one two";
+	fake->log_stays = false;
+	fake_agent_again(fake);
+	fake_agent_until(fake, &fixture->back);
+	ends(fixture);
+	assert_int_equal(fake->last_offset, 4);
+	expect_shown(fixture->out, "one two");
+}
+
 static void test_a_job_that_is_forgotten(void **state)
 {
 	struct fixture *fixture = *state;
@@ -263,6 +289,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_a_job_that_never_runs, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_files_that_cannot_be_seen, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_the_agent_goes_and_comes, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_the_rest_of_an_output, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_job_that_is_forgotten, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_signals_and_cancels, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_cancel_for_the_next_agent, set_up, tear_down),

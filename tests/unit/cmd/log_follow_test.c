@@ -183,6 +183,7 @@ static void test_by_way_of_the_agent(void **state)
 	fake_agent_start(fake, fixture->loop, fixture->directory);
 	fake->log = "hello, world";
 	fake->piece = 5;
+	fake->log_from_start = true;
 	struct wire_client *client = wire_client_new(fixture->loop, fake->path, NULL, NULL);
 	assert_non_null(client);
 	struct log_follow_options options = options_of(fixture);
@@ -194,6 +195,7 @@ static void test_by_way_of_the_agent(void **state)
 	assert_int_equal(fake->last_offset, 7);
 	assert_int_equal(log_follow_offset(fixture->log), 12);
 	drain(fixture);
+	assert_int_equal(fixture->got_length, 5);
 	assert_memory_equal(fixture->got, "world", 5);
 
 	fixture->log = log_follow_free(fixture->log);
