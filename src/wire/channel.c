@@ -20,6 +20,7 @@ struct channel {
 	int fd;			 /* owned */
 	struct loop_fd *watch;	 /* owned */
 	struct buf output;	 /* frames on their way to the socket */
+	bool writes;		 /* waits until the socket takes more */
 	struct loop_task flush, gone;
 	void (*closed)(const struct err *why, void *context);
 	void *context;
@@ -57,12 +58,14 @@ static int channel_write(struct channel *channel, struct err *err)
 	return 0;
 }
 
-/* Moves what can be moved from the session to the socket. 0, or -errno: the connection is over. */
+/* Moves what can be moved from the session to the socket, but not without end: a stream of replies
+ * may be endless and its reader fast. 0, or -errno: the connection is over. */
 static int channel_move(struct channel *channel, struct err *err)
 {
-	for (;;) {
+	for (unsigned round = 0; round < CHANNEL_ROUNDS; round++) {
 		int rc = session_fill(channel->session, &channel->output, CHANNEL_OUTPUT, err);
-		if (channel->over || channel->output.length == 0)
+		channel->writes = channel->output.length > 0;
+		if (channel->over || !channel->writes)
 			return rc;
 		/* A peer that broke the rules is told so only if that costs no waiting. */
 		int written = channel_write(channel, rc < 0 ? NULL : err);
@@ -71,6 +74,7 @@ static int channel_move(struct channel *channel, struct err *err)
 		if (channel->output.length > 0)
 			return 0; /* the socket is full */
 	}
+	return 0;
 }
 
 static void channel_send(struct channel *channel)
@@ -79,12 +83,14 @@ static void channel_send(struct channel *channel)
 	int rc = channel_move(channel, &err);
 	if (channel->over)
 		return;
-	if (rc == 0 && channel->output.length == 0 && session_is_over(channel->session)) {
+	loop_cancel(channel->loop, &channel->flush); /* asked for meanwhile: it was just done */
+	if (rc == 0 && !channel->writes && session_is_over(channel->session)) {
 		channel_close(channel, NULL);
 		return;
 	}
 	/* Who does not read is not read from. */
-	unsigned events = channel->output.length > 0 ? LOOP_WRITE : LOOP_READ;
+	unsigned events =
+	    (channel->output.length == 0 ? LOOP_READ : 0u) | (channel->writes ? LOOP_WRITE : 0u);
 	if (rc == 0)
 		rc = loop_fd_watch(channel->watch, events, &err);
 	if (rc < 0)
@@ -100,7 +106,7 @@ static void channel_on_flush(void *context)
 
 void channel_flush(struct channel *channel)
 {
-	if (!channel->over)
+	if (!channel->over && !channel->writes)
 		loop_defer(channel->loop, &channel->flush, channel_on_flush, channel);
 }
 
@@ -131,10 +137,10 @@ static void channel_on_fd(int fd, unsigned events, void *context)
 	struct channel *channel = context;
 	if (channel->over)
 		return;
-	if (events & LOOP_WRITE)
-		channel_send(channel);
-	else
+	if (events & LOOP_READ)
 		channel_read(channel);
+	else
+		channel_send(channel);
 }
 
 struct channel *channel_new(struct loop *loop, int fd, struct session *session,

@@ -16,6 +16,7 @@ struct session;
 enum channel_limits {
 	CHANNEL_READ = 16 << 10,   /* bytes that are read at a time */
 	CHANNEL_OUTPUT = 32 << 10, /* and that wait between session and socket */
+	CHANNEL_ROUNDS = 4,	   /* times that it is filled before others have their turn */
 };
 
 /*

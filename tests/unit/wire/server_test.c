@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -375,6 +376,65 @@ static void test_trap_5_a_stream_nobody_reads(void **state)
 	assert_int_equal(fixture_counts(fixture).open_calls, 0);
 }
 
+/* Reader and window are as fast as can be: still each pass of the loop moves only so much. */
+static void test_an_endless_stream_lets_others_work(void **state)
+{
+	struct fixture *fixture = *state;
+	struct peer peer;
+	static const uint8_t windows[6] = {
+	    0, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0x7f, 0xff, 0xff, 0xff};
+	static const uint8_t window[4] = {0x70};
+	Sluice__V1__LogsRequest request = SLUICE__V1__LOGS_REQUEST__INIT;
+	fixture->chunks = SIZE_MAX;
+	fixture_start(fixture, NULL);
+	peer_connect(&peer, fixture);
+	assert_int_equal(buf_add(&peer.raw.out, NGHTTP2_CLIENT_MAGIC, NGHTTP2_CLIENT_MAGIC_LEN), 0);
+	raw_frame(&peer.raw, NGHTTP2_SETTINGS, 0, 0, windows, sizeof(windows));
+	raw_frame(&peer.raw, NGHTTP2_WINDOW_UPDATE, 0, 0, window, sizeof(window));
+	raw_call(&peer.raw, 1, "/sluice.v1.Queue/Logs");
+	raw_message(&peer.raw, RAW_END_STREAM, 1, &request.base);
+	peer_expect(&peer, fixture, "DATA 1");
+	for (int i = 0; i < 20; i++) {
+		size_t before = fixture->chunks_sent;
+		assert_int_equal(loop_pass(fixture->loop, CLOCK_NS_PER_S, NULL), 0);
+		assert_in_range(fixture->chunks_sent - before, 1, 16);
+		peer_receive(&peer);
+	}
+	raw_reset(&peer.raw, 1, NGHTTP2_CANCEL); /* is heard */
+	peer_send(&peer);
+	fixture_run_until(fixture, "cancelled ");
+	peer_done(&peer);
+}
+
+#define NOBODY 65534
+
+/* One user's connections are half of all; root's and our own are not counted. */
+static void test_room_for_other_users(void **state)
+{
+	struct fixture *fixture = *state;
+	struct peer peers[4];
+	struct wire_server_options options = {.connections_max = 4};
+	if (geteuid() != 0) {
+		print_message("needs root, to be two users\n");
+		skip();
+	}
+	fixture_start(fixture, &options);
+	assert_int_equal(chmod(fixture->directory, 0711), 0);
+	assert_int_equal(chmod(fixture->path, 0666), 0);
+	assert_int_equal(seteuid(NOBODY), 0);
+	for (int i = 0; i < 3; i++)
+		start_with_preface(fixture, &peers[i]);
+	assert_int_equal(seteuid(0), 0);
+	start_with_preface(fixture, &peers[3]);
+	peer_expect_closed(&peers[2], fixture);
+	peer_expect(&peers[0], fixture, "SETTINGS ack");
+	peer_expect(&peers[1], fixture, "SETTINGS ack");
+	peer_expect(&peers[3], fixture, "SETTINGS ack");
+	assert_int_equal(fixture_counts(fixture).refused_connections, 1);
+	for (int i = 0; i < 4; i++)
+		peer_done(&peers[i]);
+}
+
 static void on_stopped(void *context)
 {
 	fixture_note(context, "stopped ");
@@ -481,6 +541,8 @@ int main(void)
 	    fixture_test(test_garbage_is_counted),
 	    fixture_test(test_trap_5_a_client_that_never_reads),
 	    fixture_test(test_trap_5_a_stream_nobody_reads),
+	    fixture_test(test_an_endless_stream_lets_others_work),
+	    fixture_test(test_room_for_other_users),
 	    fixture_test(test_trap_7_shutdown_lets_calls_end),
 	    fixture_test(test_trap_7_shutdown_has_a_deadline),
 	    fixture_test(test_shutdown_without_connections),
