@@ -20,6 +20,9 @@ enum message_limits {
 	MESSAGE_SLOT_BITS = 64,
 };
 
+#define MESSAGE_ISOLATION_REASON                                                                   \
+	"rules for device nodes are not built yet: the variables are advice to the job"
+
 static int message_no_memory(struct err *err)
 {
 	return err_set(err, -ENOMEM, "out of memory for the answer");
@@ -142,8 +145,12 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 	out->ended_unix_ns = job->ended_unix_ns;
 	out->killed_leftovers = job->killed_leftovers;
 	if (attempt) {
-		out->isolation = message_text(arena, attempt->isolation);
-		out->isolation_reason = message_text(arena, attempt->isolation_reason);
+		/* What every job has that was started; more is not built. */
+		bool is_told = attempt->isolation && *attempt->isolation;
+		bool is_explained = attempt->isolation_reason && *attempt->isolation_reason;
+		out->isolation = message_text(arena, is_told ? attempt->isolation : "env");
+		out->isolation_reason = message_text(
+		    arena, is_explained ? attempt->isolation_reason : MESSAGE_ISOLATION_REASON);
 		out->grants = arena_alloc(arena, (attempt->grant_count + 1) * sizeof(void *));
 		if (!out->isolation || !out->isolation_reason || !out->grants)
 			return false;
