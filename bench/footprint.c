@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the whole service takes of a machine, summed over its processes and told for each: memory,
+ * and processor time at rest while it samples every second. A simulated DGX A100, 8 GPUs in 48
+ * replicas each, one job that runs and does nothing.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/loop.h"
+#include "bench/footprint_process.h"
+#include "bench/gate.h"
+#include "bench/queue_rig.h"
+#include "wire/client.h"
+
+enum bench_limits {
+	BENCH_GPUS = 8,
+	BENCH_REPLICAS = 48,
+	BENCH_SETTLE_S = 5, /* the first samples, and what starting left to do */
+	BENCH_REST_S = 30,
+	BENCH_PENDING = 1000,
+	BENCH_EXPLAIN_LINES = 12,
+};
+
+#define BENCH_DEADLINE_NS UINT64_C(30000000000)
+#define BENCH_MB	  1e6
+
+/* The gates of the design: the agent alone, all processes together, a supervisor's own memory. */
+#define BENCH_AGENT_PSS_MB	   4.0
+#define BENCH_SERVICE_PSS_MB	   8.0
+#define BENCH_SUPERVISOR_DIRTY_KIB 512.0
+#define BENCH_CPU_PERCENT	   0.5
+#define BENCH_PENDING_KIB	   2.0
+
+static const char bench_config[] = "version: v1\n"
+				   "sharing:\n"
+				   "  timeSlicing:\n"
+				   "    resources:\n"
+				   "    - name: nvidia.com/gpu\n"
+				   "      replicas: 48\n";
+
+struct bench {
+	struct rig rig;
+	struct footprint process[FOOTPRINT_PROCESSES_MAX];
+	size_t count;
+	uint64_t job;
+};
+
+static void bench_configure(struct bench *bench)
+{
+	char path[RIG_PATH_MAX + 16];
+	struct err err;
+	(void)snprintf(path, sizeof(path), "%s/config.yaml", bench->rig.directory);
+	rig_must(file_write_atomic(path, bench_config, sizeof(bench_config) - 1, 0600, &err) == 0,
+		 "%s", err.text);
+	rig_must(setenv("SLUICE_CONFIG", path, 1) == 0, "out of memory");
+}
+
+static void bench_wait_s(time_t seconds)
+{
+	struct timespec time = {.tv_sec = seconds};
+	while (nanosleep(&time, &time) < 0)
+		continue;
+}
+
+/* What the agent says of its machine and its processes. Owned. */
+static Sluice__V1__StatusReply *bench_status(struct bench *bench)
+{
+	static const struct wire_method method = {
+	    .path = "/sluice.v1.Node/Status",
+	    .request = &sluice__v1__status_request__descriptor,
+	    .reply = &sluice__v1__status_reply__descriptor,
+	};
+	Sluice__V1__StatusRequest request = SLUICE__V1__STATUS_REQUEST__INIT;
+	ProtobufCMessage *reply = NULL;
+	struct wire_result result;
+	struct err err = {.code = 0};
+	int rc = wire_client_ask(bench->rig.client, bench->rig.loop, &method, &request.base,
+				 BENCH_DEADLINE_NS, &reply, &result, &err);
+	rig_must(rc == 0, "asking the agent: %s", err.text);
+	return (Sluice__V1__StatusReply *)reply;
+}
+
+/* The machine has been looked at: all GPUs are there, each in 48 slots. */
+static void bench_wait_for_machine(struct bench *bench)
+{
+	uint64_t end = gate_now_ns() + BENCH_DEADLINE_NS;
+	uint32_t gpus = 0;
+	while (gpus != BENCH_GPUS) {
+		rig_must(gate_now_ns() < end, "the agent sees %" PRIu32 " GPUs instead of %d", gpus,
+			 BENCH_GPUS);
+		Sluice__V1__StatusReply *status = bench_status(bench);
+		gpus = status->gpus;
+		protobuf_c_message_free_unpacked(&status->base, NULL);
+	}
+}
+
+/* Is this one of ours, or what a job's supervisor runs for somebody? */
+static bool bench_is_ours(const struct bench *bench, const struct footprint *process)
+{
+	for (size_t i = 0; i < bench->count; i++) {
+		if (bench->process[i].pid == process->parent)
+			return strncmp(bench->process[i].role, "supervisor", 10) != 0;
+	}
+	return true;
+}
+
+/*
+ * The agent's own list, and with it everything that descends from the agent: a process that it does
+ * not tell of is not left out.
+ */
+static void bench_find_processes(struct bench *bench)
+{
+	struct footprint tree[FOOTPRINT_PROCESSES_MAX];
+	size_t count = footprint_tree(bench->rig.agent, tree);
+	Sluice__V1__StatusReply *status = bench_status(bench);
+	for (size_t i = 0; i < status->n_processes && bench->count < FOOTPRINT_PROCESSES_MAX; i++) {
+		struct footprint *process = &bench->process[bench->count++];
+		*process = (struct footprint){.pid = (pid_t)status->processes[i]->pid};
+		(void)snprintf(process->role, sizeof(process->role), "%s",
+			       status->processes[i]->role);
+	}
+	protobuf_c_message_free_unpacked(&status->base, NULL);
+	for (size_t i = 0; i < count && bench->count < FOOTPRINT_PROCESSES_MAX; i++) {
+		bool known = false;
+		for (size_t k = 0; k < bench->count; k++)
+			known |= bench->process[k].pid == tree[i].pid;
+		if (!known && bench_is_ours(bench, &tree[i]))
+			bench->process[bench->count++] = tree[i];
+	}
+	for (size_t i = 0; i < bench->count; i++)
+		rig_must(footprint_read(bench->process[i].pid, &bench->process[i]) == 0,
+			 "%s (process %d) cannot be read", bench->process[i].role,
+			 (int)bench->process[i].pid);
+}
+
+static void bench_start_job(struct bench *bench)
+{
+	static const char *const argv[] = {"sleep", "1000", NULL};
+	static struct rig_request request;
+	rig_request(&request, argv, 1);
+	request.spec.share_numerator = 1;
+	request.spec.share_denominator = BENCH_REPLICAS;
+	bench->job = rig_submit(&bench->rig, &request);
+	rig_wait(&bench->rig, bench->job, SLUICE__V1__JOB_STATE__RUNNING);
+}
+
+/* Processor time of all processes between two moments of rest, in percent of a core. */
+static double bench_rest(struct bench *bench, double *out_each)
+{
+	uint64_t before[FOOTPRINT_PROCESSES_MAX], sum = 0;
+	for (size_t i = 0; i < bench->count; i++)
+		rig_must(footprint_read_cpu(bench->process[i].pid, &before[i]) == 0, "%s has ended",
+			 bench->process[i].role);
+	uint64_t begin = gate_now_ns();
+	bench_wait_s(BENCH_REST_S);
+	double took = (double)(gate_now_ns() - begin);
+	for (size_t i = 0; i < bench->count; i++) {
+		uint64_t after;
+		rig_must(footprint_read_cpu(bench->process[i].pid, &after) == 0, "%s has ended",
+			 bench->process[i].role);
+		out_each[i] = (double)(after - before[i]) / took * 100;
+		sum += after - before[i];
+	}
+	return (double)sum / took * 100;
+}
+
+/* What the agent takes more for each job that waits, with 3 KiB of environment: all GPUs are wanted
+ * by each, and one is taken. */
+static void bench_pending(struct bench *bench, struct gate_report *report)
+{
+	static const char *const argv[] = {"sleep", "1000", NULL};
+	static struct rig_request request;
+	struct footprint before, after;
+	rig_request(&request, argv, BENCH_GPUS);
+	rig_must(footprint_read(bench->rig.agent, &before) == 0, "the agent has ended");
+	for (int i = 0; i < BENCH_PENDING; i++) {
+		rig_request_again(&request);
+		(void)rig_submit(&bench->rig, &request);
+	}
+	rig_must(rig_pending(&bench->rig) == BENCH_PENDING, "not all jobs are waiting");
+	bench_wait_s(BENCH_SETTLE_S);
+	rig_must(footprint_read(bench->rig.agent, &after) == 0, "the agent has ended");
+	gate_note(report,
+		  "With %d waiting jobs: the agent's PSS is %.0fK, %.0fK of it private and dirty",
+		  BENCH_PENDING, (double)after.pss / 1024, (double)after.private_dirty / 1024);
+	gate_value(report, "pending_job",
+		   ((double)after.private_dirty - (double)before.private_dirty) / 1024 /
+		       BENCH_PENDING,
+		   "KiB", GATE_AT_MOST, BENCH_PENDING_KIB);
+}
+
+static void bench_report(struct bench *bench, struct gate_report *report)
+{
+	double each[FOOTPRINT_PROCESSES_MAX];
+	double cpu = bench_rest(bench, each);
+	double service = 0, agent = 0, supervisor = 0;
+	gate_note(report, "%-24s %8s %8s %8s %8s %7s %7s", "process", "pid", "PSS", "dirty", "RSS",
+		  "threads", "CPU %");
+	for (size_t i = 0; i < bench->count; i++) {
+		struct footprint *process = &bench->process[i];
+		rig_must(footprint_read(process->pid, process) == 0, "%s has ended", process->role);
+		gate_note(report, "%-24.24s %8d %7.0fK %7.0fK %7.0fK %7" PRIu64 " %7.3f",
+			  process->role, (int)process->pid, (double)process->pss / 1024,
+			  (double)process->private_dirty / 1024, (double)process->rss / 1024,
+			  process->threads, each[i]);
+		service += (double)process->pss;
+		if (process->pid == bench->rig.agent)
+			agent = (double)process->pss;
+		if (strncmp(process->role, "supervisor", 10) == 0)
+			supervisor = (double)process->private_dirty;
+	}
+	rig_must(agent > 0 && supervisor > 0, "the agent or the supervisor is not in the list");
+	gate_note(report,
+		  "%d GPUs in 48 replicas each, one running job; CPU over %d s. Not there "
+		  "yet: the kubelet door, web.",
+		  BENCH_GPUS, BENCH_REST_S);
+	gate_value(report, "agent_pss", agent / BENCH_MB, "MB", GATE_AT_MOST, BENCH_AGENT_PSS_MB);
+	gate_value(report, "service_pss", service / BENCH_MB, "MB", GATE_AT_MOST,
+		   BENCH_SERVICE_PSS_MB);
+	gate_value(report, "supervisor_dirty", supervisor / 1024, "KiB", GATE_AT_MOST,
+		   BENCH_SUPERVISOR_DIRTY_KIB);
+	gate_value(report, "cpu_rest", cpu, "%", GATE_AT_MOST, BENCH_CPU_PERCENT);
+}
+
+int main(int argc, char **argv)
+{
+	struct gate_report *report = gate_open(
+	    argc, argv, "footprint",
+	    "Memory and processor time of all processes of the service, at rest.\n"
+	    "With $BENCH_EXPLAIN set: also where the memory of each lies, on standard error.",
+	    true, NULL);
+	static struct bench bench;
+	rig_open(&bench.rig);
+	rig_use_state(&bench.rig, "footprint");
+	bench_configure(&bench);
+	(void)rig_start_agent(&bench.rig);
+	bench_wait_for_machine(&bench);
+	bench_start_job(&bench);
+	bench_wait_s(BENCH_SETTLE_S);
+	bench_find_processes(&bench);
+	bench_report(&bench, report);
+	bench_pending(&bench, report);
+	for (size_t i = 0; getenv("BENCH_EXPLAIN") && i < bench.count; i++) {
+		(void)fprintf(stderr, "%s (process %d)\n", bench.process[i].role,
+			      (int)bench.process[i].pid);
+		footprint_explain(bench.process[i].pid, BENCH_EXPLAIN_LINES);
+	}
+	rig_stop_agent(&bench.rig);
+	return gate_close(report);
+}
