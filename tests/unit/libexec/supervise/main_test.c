@@ -2,6 +2,7 @@
 /* The real supervisor, from the agent's side: what it does, in the order of a job's life. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,7 +299,8 @@ static void a_job_lives_and_ends_in_its_cgroup(void **state)
 	in_a_cgroup(rig);
 	rig->launch.spec.grace_ns = 50000000;
 	rig_run(rig, "grep ^0:: /proc/self/cgroup; setsid -f sleep 1000; exit 4");
-	assert_string_equal(rig_expect(rig, CONTROL_HELLO).text, "env");
+	assert_string_equal(rig_expect(rig, CONTROL_HELLO).text,
+			    "env: device rules are not built yet");
 	struct control_message claimed = rig_expect(rig, CONTROL_CLAIMED);
 	char path[LAUNCH_PATH_MAX + 64];
 	(void)snprintf(path, sizeof(path), "%s/job-1-%.8s", rig->launch.cgroup_root,
@@ -429,6 +431,8 @@ static void it_lets_go_of_the_agents_output(void **state)
 	rig_run(rig, "sleep 1000");
 	(void)rig_expect(rig, CONTROL_STARTED);
 	char byte;
+	struct pollfd wait = {.fd = rig->error_fd, .events = POLLIN};
+	assert_int_equal(poll(&wait, 1, 10000), 1);
 	assert_int_equal(read(rig->error_fd, &byte, 1), 0); /* its end, while the job runs */
 	rig_send(rig->control_fd, CONTROL_CANCEL, 0, 0);
 	(void)rig_finish(rig);
