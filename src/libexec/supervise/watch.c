@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -73,6 +74,8 @@ static void watch_begin_killing(struct watch *self)
 {
 	self->is_killing = true;
 	self->killing_since_ns = watch_now_ns();
+	/* A thousand busy processes would leave us a thousandth; where we may not, so be it. */
+	(void)setpriority(PRIO_PROCESS, 0, -20);
 	if (!self->command_lives)
 		self->killed_leftovers = (uint32_t)watch_count(self);
 }
@@ -80,14 +83,15 @@ static void watch_begin_killing(struct watch *self)
 static void watch_kill_round(struct watch *self)
 {
 	size_t count = 0;
-	int result = self->cgroup->fd >= 0 ? cgroup_kill(self->cgroup, NULL) : -ENOENT;
-	/* What left the cgroup, or was never in it; and what changes its group all the time. */
-	if (result < 0 || self->kill_rounds > 0)
-		result = tree_signal_groups(getpid(), SIGKILL, &count, NULL);
+	if (self->command_lives)
+		(void)kill(-self->command, SIGKILL); /* most of it, and needs no look at /proc */
+	bool has_killed = self->cgroup->fd >= 0 && cgroup_kill(self->cgroup, NULL) == 0;
+	/* What left the cgroup, or was never in it; and what changes its process group all the
+	 * time. When /proc cannot be read the next round tries again. */
+	if (!has_killed || self->kill_rounds > 0)
+		(void)tree_signal_groups(getpid(), SIGKILL, &count, NULL);
 	if (self->kill_rounds > WATCH_GROUP_ROUNDS)
-		result = tree_kill(getpid(), 0, self->kill_rounds, &count, NULL);
-	if (result < 0 && self->command_lives)
-		(void)kill(self->command, SIGKILL); /* /proc cannot be read: at least that */
+		(void)tree_kill(getpid(), 0, self->kill_rounds, &count, NULL);
 	self->kill_rounds++;
 	if (!self->is_stuck && watch_now_ns() - self->killing_since_ns >= WATCH_STUCK_NS) {
 		self->is_stuck = true;
