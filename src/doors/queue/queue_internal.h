@@ -33,6 +33,9 @@ enum queue_internal_limits {
 	QUEUE_SUBMITS_BYTES_MAX = 64 << 20, /* and of their specs */
 };
 
+#define QUEUE_PASS_CHEAP_NS  (CLOCK_NS_PER_MS / 2)
+#define QUEUE_PASS_DEAR_NS   (10 * CLOCK_NS_PER_MS) /* longer: others had the processor */
+#define QUEUE_PASS_REST	     UINT64_C(4)	    /* times what the last one took */
 #define QUEUE_RETRY_MIN_NS   (5 * CLOCK_NS_PER_MS)
 #define QUEUE_RETRY_MAX_NS   CLOCK_NS_PER_S
 #define QUEUE_BACKOFF_MIN_NS (100 * CLOCK_NS_PER_MS)
@@ -210,6 +213,8 @@ struct queue {
 	struct queue_keeper *keeper; /* owned */
 
 	struct loop_task pass_task, changed_task;
+	struct loop_timer *pass_timer;
+	uint64_t pass_end_ns, pass_cost_ns; /* of the last pass; loop time */
 };
 
 /* queue.c */

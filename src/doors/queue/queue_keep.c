@@ -342,9 +342,10 @@ static int keep_make_timers(struct queue *queue, struct err *err)
 	queue->storage_timer = loop_timer_new(loop, queue_storage_try, queue, err);
 	queue->backoff_timer = loop_timer_new(loop, queue_pass_again, queue, err);
 	queue->keep_timer = loop_timer_new(loop, queue_keep, queue, err);
+	queue->pass_timer = loop_timer_new(loop, queue_pass, queue, err);
 	queue->keeper = calloc(1, sizeof(*queue->keeper));
-	if (!queue->room_timer || !queue->storage_timer || !queue->backoff_timer ||
-	    !queue->keep_timer || !queue->keeper)
+	if (!queue->pass_timer || !queue->room_timer || !queue->storage_timer ||
+	    !queue->backoff_timer || !queue->keep_timer || !queue->keeper)
 		return err_set(err, -ENOMEM, "no memory for the queue");
 	queue->keeper->began_unix_ns = queue_unix_ns();
 	queue->keeper->began_ns = loop_now_ns(loop);
@@ -421,6 +422,7 @@ static void keep_free(struct queue *queue)
 	queue->storage_timer = loop_timer_free(queue->storage_timer);
 	queue->backoff_timer = loop_timer_free(queue->backoff_timer);
 	queue->keep_timer = loop_timer_free(queue->keep_timer);
+	queue->pass_timer = loop_timer_free(queue->pass_timer);
 	loop_cancel(queue->options.loop, &queue->pass_task);
 	loop_cancel(queue->options.loop, &queue->changed_task);
 	if (queue->keeper)

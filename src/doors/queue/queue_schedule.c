@@ -167,10 +167,9 @@ static void queue_pass_paused(struct queue *queue, const struct job *const *list
 	}
 }
 
-void queue_pass(void *context)
+static void queue_pass_now(struct queue *queue)
 {
-	struct queue *queue = context;
-	if (!queue->has_machine || queue->count == 0)
+	if (!queue->has_machine || queue->count == 0 || queue->closing)
 		return;
 	_cleanup_free_ const struct job **list = calloc(queue->count, sizeof(*list));
 	if (!list) {
@@ -195,6 +194,17 @@ void queue_pass(void *context)
 			  err.text);
 		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
 	}
+}
+
+void queue_pass(void *context)
+{
+	struct queue *queue = context;
+	struct loop *loop = queue->options.loop;
+	uint64_t began_ns = loop_now_ns(loop);
+	queue_pass_now(queue);
+	queue->pass_end_ns = loop_now_ns(loop);
+	uint64_t cost_ns = queue->pass_end_ns - began_ns;
+	queue->pass_cost_ns = cost_ns < QUEUE_PASS_DEAR_NS ? cost_ns : QUEUE_PASS_DEAR_NS;
 }
 
 void queue_pass_again(void *context)
