@@ -24,6 +24,8 @@ import time
 
 import pytest
 
+import cgroups
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MESON_BUILD_ROOT", ROOT / "build"))
 SLUICE = os.environ.get("SLUICE_BIN", str(BUILD / "src" / "cmd" / "sluice"))
@@ -148,6 +150,7 @@ class Machine:
         self.children = []
         self.service = None
         self.kill_service()
+        cgroups.remove(self.state_dir)
         if self.state.exists():
             self.sim("heal", rc=None)  # calls that hang end
             self.sim("stop", rc=None)

@@ -26,6 +26,8 @@ import time
 import uuid
 from collections import Counter
 
+import cgroups
+
 FINAL = ("Succeeded", "Failed", "Cancelled")
 ANSWER_S = 30
 IDLE_S = 180
@@ -172,6 +174,7 @@ class Service(Keeper):
 
     def stop(self, keep=False):
         self.end()
+        cgroups.remove(self.state)
         if keep:
             self.keep_log(self.state)
         self.log.close()

@@ -78,6 +78,12 @@ static int launch_add(struct buf *out, const struct launch *launch)
 	return result;
 }
 
+void launch_cgroup_name(uint64_t id, const char *instance, char out[LAUNCH_CGROUP_MAX])
+{
+	(void)snprintf(out, LAUNCH_CGROUP_MAX, "job-%" PRIu64 "%s%.8s", id, instance[0] ? "-" : "",
+		       instance); /* always fits */
+}
+
 int launch_format(const struct launch *launch, char **out_bytes, size_t *out_length,
 		  struct err *err)
 {

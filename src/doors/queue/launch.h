@@ -24,6 +24,7 @@ enum launch_limits {
 	LAUNCH_SLOTS_MAX = TOKEN_SLOT_MAX + 1,
 	LAUNCH_PATH_MAX = 4096,
 	LAUNCH_INSTANCE_MAX = 37, /* a UUID with its NUL */
+	LAUNCH_CGROUP_MAX = 40,	  /* "job-", 20 digits, "-", 8 characters */
 	LAUNCH_BYTES_MAX = SPEC_BYTES_MAX + (1 << 20),
 };
 
@@ -76,6 +77,10 @@ void launch_done(struct launch *launch);
 
 bool launch_grant_has(const struct launch_grant *grant, uint32_t slot);
 void launch_grant_add(struct launch_grant *grant, uint32_t slot); /* below LAUNCH_SLOTS_MAX */
+
+/* The name of an attempt's cgroup below cgroup_root. Other agents may have the same root and a job
+ * of the same number, so a part of the instance is in it. */
+void launch_cgroup_name(uint64_t id, const char *instance, char out[LAUNCH_CGROUP_MAX]);
 
 /* -E2BIG, -ENOMEM. */
 int launch_format(const struct launch *launch, char **out_bytes, size_t *out_length,

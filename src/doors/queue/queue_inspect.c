@@ -87,7 +87,11 @@ static int queue_inspect_lost(struct queue_run *run, struct err *err)
 			  strcmp(run->claim.boot_id, queue->boot_id) != 0;
 	if (!other_boot) {
 		const char *instance = run->claim.instance[0] ? run->claim.instance : run->instance;
-		int left = queue_kill_left(instance, run->claim.cgroup, err);
+		char cgroup[JOBDIR_TEXT_MAX];
+		memcpy(cgroup, run->claim.cgroup, sizeof(cgroup));
+		if (!cgroup[0]) /* the claim cannot be read, or there was none to be had */
+			(void)queue_cgroup_path(queue, run, cgroup);
+		int left = queue_kill_left(instance, cgroup, err);
 		if (left < 0)
 			return left;
 		if (left > 0) {
@@ -122,6 +126,7 @@ static int queue_inspect_free(struct queue_run *run, struct err *err)
 		return queue_inspect_lost(run, err);
 	if (claimed != -ENOENT)
 		return claimed;
+	queue_remove_cgroup(queue, run);
 	if (!jobdir_is_cancelled(run->dir_fd)) {
 		run->found = QUEUE_FOUND_VOID;
 		return store_unstart(queue->store, job->id, run->attempt, err);

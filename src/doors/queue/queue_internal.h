@@ -294,7 +294,12 @@ void queue_observe(struct queue *queue);
 const char *queue_whose(struct queue *queue, pid_t pid);
 /* The name of a user, or its number. Borrowed until the next call. */
 const char *queue_user(struct queue *queue, uid_t uid);
-/* queue_left.c, on the storage thread. Of a lost attempt: kills what is left of it. 1: something is
+/* queue_left.c, on the storage thread. Where an attempt's cgroup is, or would be. */
+bool queue_cgroup_path(const struct queue *queue, const struct queue_run *run,
+		       char out[JOBDIR_TEXT_MAX]);
+/* Of an attempt that never was: its cgroup may be. */
+void queue_remove_cgroup(const struct queue *queue, const struct queue_run *run);
+/* Of a lost attempt: kills what is left of it. 1: something is
  * left, 0: nothing. -errno. */
 int queue_kill_left(const char *instance, const char *cgroup, struct err *err);
 

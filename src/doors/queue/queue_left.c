@@ -71,6 +71,29 @@ static int left_kill_instance(const char *instance, size_t *out_left, struct err
 	return 0;
 }
 
+void queue_remove_cgroup(const struct queue *queue, const struct queue_run *run)
+{
+	char path[JOBDIR_TEXT_MAX];
+	_cleanup_cgroup_ struct cgroup group = CGROUP_NONE;
+	if (queue_cgroup_path(queue, run, path) && cgroup_open(path, &group, NULL) == 0)
+		(void)cgroup_remove(&group, NULL); /* an empty one is in nobody's way */
+}
+
+bool queue_cgroup_path(const struct queue *queue, const struct queue_run *run,
+		       char out[JOBDIR_TEXT_MAX])
+{
+	char name[LAUNCH_CGROUP_MAX];
+	out[0] = '\0';
+	if (!queue->cgroup_root || !run->instance[0])
+		return false;
+	launch_cgroup_name(run->owner->job.id, run->instance, name);
+	int length = snprintf(out, JOBDIR_TEXT_MAX, "%s/%s", queue->cgroup_root, name);
+	if (length > 0 && length < JOBDIR_TEXT_MAX)
+		return true;
+	out[0] = '\0';
+	return false;
+}
+
 int queue_kill_left(const char *instance, const char *cgroup, struct err *err)
 {
 	size_t left = 0;

@@ -41,10 +41,8 @@ int prepare_cgroup(const struct launch *launch, struct cgroup *out, struct err *
 {
 	if (launch->cgroup_root[0] == '\0')
 		return err_set(err, -ENOENT, "the agent has no cgroup for jobs");
-	/* Other agents may have the same root and a job of the same number. */
-	char name[PREPARE_NAME_MAX + LAUNCH_INSTANCE_MAX];
-	(void)snprintf(name, sizeof(name), "job-%" PRIu64 "%s%.8s", launch->id,
-		       launch->instance[0] ? "-" : "", launch->instance); /* always fits */
+	char name[LAUNCH_CGROUP_MAX];
+	launch_cgroup_name(launch->id, launch->instance, name);
 	return cgroup_create(launch->cgroup_root, name, out, err);
 }
 
