@@ -487,6 +487,7 @@ static void world_policy(struct world *world)
 
 static void world_running(struct world *world)
 {
+	world->machine.clock = 4; /* later than any use so far */
 	for (size_t i = 0; i < world->machine.device_count; i++) {
 		struct schedule_device *device = &world->machine.devices[i];
 		struct launch_grant grant = {.slot_count = device->slot_count};
@@ -602,11 +603,13 @@ static void round_pass(struct world *world)
 	world_make(world);
 	struct schedule_device as_made[DEVICES];
 	size_t bytes = world->machine.device_count * sizeof(as_made[0]);
+	uint64_t clock = world->machine.clock;
 	if (bytes > 0)
 		memcpy(as_made, world->machine.devices, bytes);
 	world_pass(world);
 	check_truth(world);
 	uint64_t hash = world->hash;
+	world->machine.clock = clock;
 	if (bytes > 0)
 		memcpy(world->machine.devices, as_made, bytes);
 	world_pass(world);
@@ -623,7 +626,7 @@ struct life {
 	char ids[GPU_UUID_MAX];
 	bool is_running;
 	size_t since; /* the step after the one in which it started; 0: not yet */
-	struct launch_grant grants[GPUS];
+	struct launch_grant grants[DEVICES];
 	size_t grant_count;
 };
 
