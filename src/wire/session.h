@@ -5,7 +5,7 @@
  * channel.h (the socket), server.h and client.h (calls with deadlines).
  *
  * Events are called from session_receive(), session_fill() and session_cut() and from nowhere else.
- * In an event any function here may be called but session_free() and these three.
+ * In an event any function here may be called but the first two and session_free().
  */
 #ifndef SLUICE_WIRE_SESSION_H
 #define SLUICE_WIRE_SESSION_H
