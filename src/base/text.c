@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
+#include <errno.h>
+
 #include <stdbool.h>
 
 #include "base/buf.h"
@@ -71,11 +73,28 @@ uint32_t text_decode(const char *text, size_t length, size_t *out_size)
 	return value;
 }
 
+/* Bytes at the front of `text` that are visible ASCII or blanks: one column each, shown as they
+ * are. */
+static size_t text_plain(const char *text, size_t length)
+{
+	size_t count = 0;
+	while (count < length && text[count] >= 0x20 && text[count] < 0x7f)
+		count++;
+	return count;
+}
+
 int text_escape(struct buf *out, const char *text, size_t length)
 {
 	int rc = 0;
 	for (size_t at = 0; at < length && rc == 0;) {
-		size_t size;
+		size_t size = text_plain(text + at, length - at);
+		if (size > 0) {
+			rc = buf_add(out, text + at, size);
+			if (rc == -ENOSPC && buf_add(out, text + at, out->max - out->length) < 0)
+				rc = -ENOMEM;
+			at += size;
+			continue;
+		}
 		uint32_t c = text_decode(text + at, length - at, &size);
 		if (c == TEXT_INVALID || c < 0x20 || c == 0x7f)
 			rc = buf_printf(out, "\\x%02x", (unsigned char)text[at]);
@@ -115,8 +134,8 @@ static size_t text_character_width(uint32_t c)
 
 size_t text_width(const char *text, size_t length)
 {
-	size_t width = 0;
-	for (size_t at = 0; at < length;) {
+	size_t width = text_plain(text, length);
+	for (size_t at = width; at < length;) {
 		size_t size;
 		width += text_character_width(text_decode(text + at, length - at, &size));
 		at += size;

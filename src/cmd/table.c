@@ -143,7 +143,13 @@ static void table_measure(const struct table *table, size_t width, size_t *width
 	table_shrink(table, width, widths);
 }
 
-/* One cell with its padding; the last of a line gets none behind it. */
+static void table_pad(FILE *out, size_t count)
+{
+	while (count-- > 0)
+		(void)fputc_unlocked(' ', out);
+}
+
+/* One cell with its padding; the last of a line gets none behind it. Errors show in the stream. */
 static void table_print_cell(FILE *out, const char *text, size_t width, enum table_align align,
 			     bool last)
 {
@@ -155,13 +161,12 @@ static void table_print_cell(FILE *out, const char *text, size_t width, enum tab
 		columns = text_width(text, length) + 1;
 		ellipsis = TABLE_ELLIPSIS;
 	}
-	int padding = (int)(width - columns);
 	if (align == TABLE_RIGHT)
-		fprintf(out, "%*s%.*s%s", padding, "", (int)length, text, ellipsis);
-	else
-		fprintf(out, "%.*s%s%*s", (int)length, text, ellipsis, last ? 0 : padding, "");
+		table_pad(out, width - columns);
+	(void)fwrite_unlocked(text, 1, length, out);
+	(void)fputs_unlocked(ellipsis, out);
 	if (!last)
-		fprintf(out, "%*s", TABLE_GAP, "");
+		table_pad(out, TABLE_GAP + (align == TABLE_RIGHT ? 0 : width - columns));
 }
 
 static int table_stream_check(FILE *out, struct err *err)

@@ -68,7 +68,8 @@ static int queue_answer_add(const struct job *job, const char *grants, const cha
 	/* What cannot be read is not shown; the job is. */
 	if (grants)
 		(void)record_parse_attempt(grants, strlen(grants), &answer->attempt, NULL);
-	if (observations)
+	/* A list tells who had which GPU, not which process was seen there. */
+	if (observations && question->query.id > 0)
 		(void)record_parse_observations(observations, strlen(observations),
 						&answer->observed, &answer->observed_count, NULL);
 	return 0;

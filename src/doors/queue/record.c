@@ -114,14 +114,16 @@ static bool record_parse_slots(struct record_span word, struct launch_grant *gra
 /* No slot beyond those of the device, and at least one. */
 static bool record_slots_fit(const struct launch_grant *grant)
 {
-	bool any = false;
-	for (size_t i = 0; i < array_length(grant->slots) * 64; i++) {
-		bool set = grant->slots[i / 64] >> (i % 64) & 1;
-		if (set && i >= grant->slot_count)
-			return false;
-		any |= set;
+	uint64_t any = 0, beyond = 0;
+	for (size_t i = 0; i < array_length(grant->slots); i++) {
+		size_t first = i * 64, count = grant->slot_count;
+		any |= grant->slots[i];
+		if (count <= first)
+			beyond |= grant->slots[i];
+		else if (count < first + 64)
+			beyond |= grant->slots[i] >> (count - first);
 	}
-	return any;
+	return any != 0 && beyond == 0;
 }
 
 static bool record_parse_grant(struct record_span *line, struct launch_grant *out)
@@ -154,7 +156,7 @@ static int record_parse_line(struct record_reader *reader, struct record_span li
 	if (!record_is(&word, "grant") || attempt->grant_count == LAUNCH_GRANTS_MAX)
 		return record_error(reader, err);
 	if (attempt->grant_count == *room) {
-		size_t more = *room ? 2 * *room : 8;
+		size_t more = *room ? 2 * *room : 1; /* most have one */
 		struct launch_grant *grants = reallocarray(attempt->grants, more, sizeof(*grants));
 		if (!grants)
 			return err_set(err, -ENOMEM, "no memory for the GPUs of an attempt");
@@ -272,7 +274,7 @@ int record_parse_observations(const char *text, size_t length, struct queue_obse
 		if (count == RECORD_OBSERVATIONS_MAX)
 			return record_error(&reader, err);
 		if (count == room) {
-			room = room ? 2 * room : 8;
+			room = room ? 2 * room : 1;
 			struct queue_observation *more = reallocarray(list, room, sizeof(*more));
 			if (!more)
 				return err_set(err, -ENOMEM, "no memory for the observations");
