@@ -146,6 +146,7 @@ const struct command cmd_cancel = {
     .defaults = &cancel_defaults,
     .options_size = sizeof(struct cancel_options),
     .positional = "ID...",
+    .positional_words = "@jobs",
     .positional_min = 1,
     .positional_max = CANCEL_JOBS_MAX,
     .exits = cancel_exits,

@@ -91,7 +91,8 @@ struct command {
 	const void *defaults;	      /* the options' struct with their defaults; NULL: zeroes */
 	size_t options_size;	      /* of that struct */
 	const char *positional;	      /* for the usage line: "[--] COMMAND [ARGUMENT...]" */
-	const char *positional_words; /* "bash|zsh|fish": what completion offers for the first */
+	const char *positional_words; /* "bash|zsh|fish": what completion offers for the first;
+					 "@jobs": numbers of jobs */
 	int positional_min, positional_max;
 	bool takes_command; /* options end at the first positional argument, which is a program */
 

@@ -76,7 +76,8 @@ static void completion_case_options(const struct command *command, const char *p
 	puts(*path ? "--help\" ;;" : "--help --version\" ;;");
 }
 
-/* "@file": file names, "@command": programs, "": anything. Keys are "PATH:--option" and "PATH:". */
+/* "@file": file names, "@command": programs, "@jobs": numbers of jobs, "": anything. Keys are
+ * "PATH:--option" and "PATH:". */
 static void completion_case_values(const struct command *command, const char *path, void *context)
 {
 	for (const struct option_row *row = command->options; row && row->name; row++) {
@@ -104,6 +105,9 @@ static void completion_case_values(const struct command *command, const char *pa
 		printf("\t'%s:') echo \"@file\" ;;\n", path);
 }
 
+/* The first column of the list; nothing where no agent answers. */
+#define COMPLETION_JOBS "sluice jobs 2>/dev/null | awk 'NR > 1 { print $1 }'"
+
 static void completion_posix_functions(const struct command *root)
 {
 	static const struct {
@@ -119,6 +123,7 @@ static void completion_posix_functions(const struct command *root)
 		completion_walk(root, "", functions[i].visit, NULL);
 		puts("\tesac\n}\n");
 	}
+	puts("_sluice_jobs() {\n\t" COMPLETION_JOBS "\n}\n");
 }
 
 /*
@@ -130,6 +135,7 @@ static const char bash_body[] =
     "\tcase \"$1\" in\n"
     "\t@file) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$2\") ;;\n"
     "\t@command) mapfile -t COMPREPLY < <(compgen -c -- \"$2\") ;;\n"
+    "\t@jobs) mapfile -t COMPREPLY < <(compgen -W \"$(_sluice_jobs)\" -- \"$2\") ;;\n"
     "\t@any) ;;\n"
     "\t*) mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$2\") ;;\n"
     "\tesac\n"
@@ -191,6 +197,7 @@ static const char zsh_body[] =
     "\tcase \"$1\" in\n"
     "\t(@file) _files ;;\n"
     "\t(@command) _command_names -e ;;\n"
+    "\t(@jobs) compadd -- ${=$(_sluice_jobs)} ;;\n"
     "\t(@any) _message 'value' ;;\n"
     "\t(*) compadd -- ${=1} ;;\n"
     "\tesac\n"
@@ -246,6 +253,10 @@ static const char fish_head[] =
     "\ttest \"$path\" = \"$argv[1]\"\n"
     "end\n"
     "\n"
+    "function __sluice_jobs\n"
+    "\t" COMPLETION_JOBS "\n"
+    "end\n"
+    "\n"
     "complete -c sluice -f\n"
     "complete -c sluice -s h -l help -d 'show help'\n"
     "complete -c sluice -n '__sluice_at \"\"' -s V -l version -d 'show the version'\n";
@@ -288,6 +299,8 @@ static void completion_fish_command(const struct command *command, const char *p
 		printf("complete -c sluice -n '__sluice_at \"%s\"' "
 		       "-a '(__fish_complete_subcommand)'\n",
 		       path);
+	else if (command->positional_words && strcmp(command->positional_words, "@jobs") == 0)
+		printf("complete -c sluice -n '__sluice_at \"%s\"' -a '(__sluice_jobs)'\n", path);
 	else if (command->positional_words) {
 		printf("complete -c sluice -n '__sluice_at \"%s\"' -a '", path);
 		completion_words(command->positional_words);

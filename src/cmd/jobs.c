@@ -490,6 +490,7 @@ static const struct command jobs_wait = {
     .options = jobs_wait_rows,
     .options_size = sizeof(struct jobs_wait_options),
     .positional = "ID...",
+    .positional_words = "@jobs",
     .positional_min = 1,
     .positional_max = JOBS_WAIT_MAX,
     .exits = jobs_wait_exits,

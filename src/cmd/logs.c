@@ -392,6 +392,7 @@ const struct command cmd_logs = {
     .defaults = &logs_defaults,
     .options_size = sizeof(struct logs_options),
     .positional = "ID",
+    .positional_words = "@jobs",
     .positional_min = 1,
     .positional_max = 1,
     .exits = logs_exits,

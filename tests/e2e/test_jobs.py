@@ -122,6 +122,17 @@ def test_waiting_for_ends(served):
     assert told(served, long)["state"] in ("Starting", "Running")
 
 
+@pytest.mark.parametrize("words", [("cancel", ""), ("logs", ""), ("jobs", "wait", "")])
+def test_a_shell_completes_numbers(served, words):
+    numbers = [submit(served, "true") for _ in range(2)]
+    line = " ".join(f"'{word}'" for word in ("sluice", *words))
+    reply = served.run("bash", "--norc", "-c", f"""
+        compopt() {{ :; }}; source <(sluice completion bash)
+        COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _sluice
+        echo "${{COMPREPLY[@]}}" """).ok()
+    assert sorted(map(int, reply.out.split())) == sorted(numbers), reply
+
+
 def test_without_an_agent(machine):
     for command in (["jobs"], ["jobs", "1"], ["jobs", "wait", "1"], ["cancel", "1"]):
         reply = machine.run("sluice", *command)
