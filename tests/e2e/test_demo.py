@@ -153,7 +153,7 @@ def test_an_interrupt_cleans_up(tmp_path):
     process = start(tmp_path)
 
     def running():
-        return "on the GPUs" in process.stdout.readline()
+        return "on the simulated GPUs" in process.stdout.readline()
     wait_until(running, what="the first look at the GPUs")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
