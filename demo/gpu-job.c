@@ -216,7 +216,8 @@ int main(int argc, char **argv)
 		job.how = start_cuda(&job) ? "cuda" : "nvml-only";
 	}
 	for (size_t i = 0; i < job.gpus; i++)
-		printf("works on %s, %s\n", job.uuid[i], job.name[i]);
+		printf("works on %s%s, %s\n", strcmp(job.how, "simulated") == 0 ? "simulated " : "",
+		       job.uuid[i], job.name[i]);
 	for (int quarter = 1; quarter <= 4; quarter++) {
 		fflush(stdout);
 		work(&job, seconds / 4);
