@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -27,6 +28,35 @@ static void leftovers_get_their_time_and_are_killed(void **state)
 	assert_int_equal(result.end, JOBDIR_EXITED);
 	assert_int_equal(result.value, 5);
 	assert_int_equal(result.killed_leftovers, 2);
+}
+
+static void a_leftover_of_another_user_is_killed(void **state)
+{
+	struct rig *rig = *state;
+	if (geteuid() != 0) {
+		print_message("skipped: needs root\n");
+		skip();
+	}
+	rig->launch.spec.grace_ns = 100000000;
+	rig_run(rig, "setsid -f setpriv --reuid=65534 --clear-groups sleep 1000");
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.value, 0);
+	assert_int_equal(result.killed_leftovers, 1);
+}
+
+static void one_that_flees_from_session_to_session_is_killed(void **state)
+{
+	struct rig *rig = *state;
+	char path[4096];
+	(void)snprintf(path, sizeof(path), "%s", unit_path(rig->tmp, "flee"));
+	unit_write(path, "trap '' TERM; echo $$ > $1/fled; setsid -f sh $0 $1\n");
+	rig_run(rig, "sh $1/flee $1; while :; do sleep 1000; done");
+	(void)rig_read(rig, "fled");
+	rig_send(rig->control_fd, CONTROL_CANCEL, 0, 0);
+	assert_int_equal(rig_finish(rig).value, SIGKILL);
+	/* Nobody writes there any more. */
+	assert_int_equal(unlink(unit_path(rig->tmp, "fled")), 0);
+	assert_int_not_equal(access(unit_path(rig->tmp, "fled"), F_OK), 0);
 }
 
 static void leftovers_that_end_by_themselves_are_not_killed(void **state)
@@ -227,6 +257,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    CASE(leftovers_get_their_time_and_are_killed),
+	    CASE(a_leftover_of_another_user_is_killed),
+	    CASE(one_that_flees_from_session_to_session_is_killed),
 	    CASE(leftovers_that_end_by_themselves_are_not_killed),
 	    CASE(the_deadline_ends_it),
 	    CASE(the_deadline_kills_who_does_not_hear),
