@@ -360,14 +360,22 @@ static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 	return LAUNCH_EXIT_DONE;
 }
 
+/* The agents see the end of their connection last: whoever sees it finds the lock free. */
+static void main_done(struct supervisor *self)
+{
+	main_let_go(self);
+	cgroup_close(&self->cgroup);
+	launch_done(&self->launch);
+	(void)close(LAUNCH_FD_LOCK);
+	agents_done(&self->agents);
+}
+
 int main(void)
 {
-	struct supervisor self = {.signal_fd = -1,
-				  .out_fd = -1,
-				  .err_fd = -1,
-				  .cgroup = CGROUP_NONE,
-				  .agents = {.listen_fd = -1}};
+	struct supervisor self = {
+	    .signal_fd = -1, .out_fd = -1, .err_fd = -1, .cgroup = CGROUP_NONE};
 	struct err err = {0};
+	agents_init(&self.agents, -1);
 	crash_point("supervisor.born");
 	launch_init(&self.launch);
 	enum launch_exit code = LAUNCH_EXIT_BAD_LAUNCH;
@@ -378,6 +386,6 @@ int main(void)
 	}
 	if (code != LAUNCH_EXIT_DONE)
 		main_complain(&self, &err);
-	/* The kernel closes everything, the lock with it. */
+	main_done(&self);
 	return (int)code;
 }
