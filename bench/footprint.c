@@ -24,10 +24,14 @@ enum bench_limits {
 	BENCH_SETTLE_S = 5, /* the first samples, and what starting left to do */
 	BENCH_REST_S = 30,
 	BENCH_PENDING = 1000,
+	BENCH_WATCHERS = 48,
+	BENCH_WATCHED = 3, /* samples that each of them sees */
+	BENCH_GIVEN_BACK_S = 25,
 	BENCH_EXPLAIN_LINES = 12,
 };
 
 #define BENCH_DEADLINE_NS UINT64_C(30000000000)
+#define BENCH_PASS_NS	  UINT64_C(10000000)
 #define BENCH_MB	  1e6
 
 /* The gates of the design: the agent alone, all processes together, a supervisor's own memory. */
@@ -195,6 +199,73 @@ static void bench_pending(struct bench *bench, struct gate_report *report)
 		   "KiB", GATE_AT_MOST, BENCH_PENDING_KIB);
 }
 
+/* A client that watches the machine, as `sluice top` does. */
+struct watcher {
+	struct wire_client *client; /* owned */
+	int seen;
+	bool over;
+};
+
+static void watcher_saw(const ProtobufCMessage *reply, void *context)
+{
+	struct watcher *watcher = context;
+	(void)reply;
+	watcher->seen++;
+}
+
+static void watcher_ended(const struct wire_result *result, void *context)
+{
+	struct watcher *watcher = context;
+	(void)result;
+	watcher->over = true;
+}
+
+static void watcher_start(struct watcher *watcher, struct bench *bench)
+{
+	static const struct wire_method method = {
+	    .path = "/sluice.v1.Node/Watch",
+	    .request = &sluice__v1__watch_request__descriptor,
+	    .reply = &sluice__v1__machine__descriptor,
+	    .server_streams = true,
+	};
+	struct err err = {.code = 0};
+	Sluice__V1__WatchRequest request = SLUICE__V1__WATCH_REQUEST__INIT;
+	struct wire_client_callbacks callbacks = {
+	    .message = watcher_saw, .end = watcher_ended, .context = watcher};
+	*watcher = (struct watcher){
+	    .client = wire_client_new(bench->rig.loop, bench->rig.socket, NULL, &err)};
+	rig_must(watcher->client &&
+		     wire_client_call(watcher->client, &method, &request.base, 0, &callbacks, &err),
+		 "a client cannot watch: %s", err.text);
+}
+
+/* What stays with the agent of what many clients at a time have needed, when they are gone. */
+static void bench_used(struct bench *bench, struct gate_report *report)
+{
+	static struct watcher watchers[BENCH_WATCHERS];
+	struct footprint during, after;
+	for (size_t i = 0; i < BENCH_WATCHERS; i++)
+		watcher_start(&watchers[i], bench);
+	uint64_t end = gate_now_ns() + BENCH_DEADLINE_NS;
+	for (size_t i = 0; i < BENCH_WATCHERS; i++) {
+		while (watchers[i].seen < BENCH_WATCHED) {
+			rig_must(gate_now_ns() < end && !watchers[i].over,
+				 "client %zu saw %d samples", i, watchers[i].seen);
+			(void)loop_pass(bench->rig.loop, BENCH_PASS_NS, NULL);
+		}
+	}
+	rig_must(footprint_read(bench->rig.agent, &during) == 0, "the agent has ended");
+	for (size_t i = 0; i < BENCH_WATCHERS; i++)
+		wire_client_free(watchers[i].client);
+	bench_wait_s(BENCH_GIVEN_BACK_S);
+	rig_must(footprint_read(bench->rig.agent, &after) == 0, "the agent has ended");
+	gate_note(report, "With %d clients that watch: the agent's PSS is %.0fK, %d s later %.0fK",
+		  BENCH_WATCHERS, (double)during.pss / 1024, BENCH_GIVEN_BACK_S,
+		  (double)after.pss / 1024);
+	gate_value(report, "agent_pss_used", (double)after.pss / BENCH_MB, "MB", GATE_AT_MOST,
+		   BENCH_AGENT_PSS_MB);
+}
+
 static void bench_report(struct bench *bench, struct gate_report *report)
 {
 	double each[FOOTPRINT_PROCESSES_MAX];
@@ -246,6 +317,7 @@ int main(int argc, char **argv)
 	bench_find_processes(&bench);
 	bench_report(&bench, report);
 	bench_pending(&bench, report);
+	bench_used(&bench, report);
 	for (size_t i = 0; getenv("BENCH_EXPLAIN") && i < bench.count; i++) {
 		(void)fprintf(stderr, "%s (process %d)\n", bench.process[i].role,
 			      (int)bench.process[i].pid);

@@ -154,6 +154,9 @@ static void agent_on_look(void *context)
 				   : "the disk answers again");
 	agent->storage_is_stuck = is_stuck;
 	agent_tell_status(agent);
+	/* What many clients or a long list needed is given back: by itself malloc keeps it for good
+	 * (2 MB after 48 clients that watched). Some tens of microseconds. */
+	(void)malloc_trim(0);
 	loop_timer_start(agent->look, AGENT_LOOK_NS);
 }
 
