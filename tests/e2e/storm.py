@@ -10,6 +10,7 @@ given. Whatever is killed:
             cancelled
   outcome   a job that nobody touched has the exit code that it gave
   overlap   no two living jobs were in one slot of a GPU
+  left      when all have ended, no process of any of them lives
   key       a submission that is repeated with its key gets the same job
 """
 
@@ -463,6 +464,19 @@ class Storm:
         except FileNotFoundError:
             return []
 
+    def living(self):
+        """Processes of jobs of this storm."""
+        found, mark = [], os.fsencode(self.witness)
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:
+                continue
+            if words[0] == os.fsencode(self.program) and mark in words:
+                found.append(int(name))
+        return found
+
     def check_job(self, answer, job, runs):
         if runs > 1:
             self.break_(f"doubled: {job.key}, job {job.id}, ran {runs} times")
@@ -496,6 +510,7 @@ class Storm:
         for job in jobs:
             self.check_job(states.get(job.id, "not there"), job, runs[job.key])
         self.broken += [f"overlap: {line}" for line in self.lines("violations")]
+        self.broken += [f"left: process {pid} of a job that has ended" for pid in self.living()]
         self.counts["agents died"] = self.agent.died
         return self.broken
 

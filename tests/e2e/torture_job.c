@@ -6,7 +6,7 @@
  *
  *   usage: storm-job DIRECTORY KEY MILLISECONDS plain|daemon SLOTS share|whole EXIT_CODE
  *
- * "daemon" leaves a process behind that outlives the command.
+ * "daemon" leaves a process behind that would outlive everything.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,8 +92,7 @@ int main(int argc, char **argv)
 		(void)setsid();
 		if (fork() != 0)
 			_exit(0);
-		ms *= 4;
-		rest(ms);
+		rest(300000); /* until it is killed */
 		_exit(0);
 	}
 	rest(ms);

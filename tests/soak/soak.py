@@ -44,6 +44,7 @@ INVARIANTS = {
     "lost": "a job whose submission was answered is there until the end, and ends",
     "doubled": "no job runs twice, whatever is killed",
     "overlap": "no two living jobs are in one slot of a GPU",
+    "left": "when all jobs have ended no process of theirs lives",
     "outcome": "the exit code of a job that nobody touched is its own",
     "key": "the same submission again is the same job",
     "leaks": "when the last job is gone every GPU is free again",

@@ -99,6 +99,8 @@ int main(void)
 		result.end = JOBDIR_CANCELLED;
 	} else {
 		pid_t pid = run(&launch);
+		if (strcmp(mode, "die") == 0)
+			(void)usleep(100000); /* the command writes its number meanwhile */
 		if (strcmp(mode, "die") == 0 || strcmp(mode, "reboot") == 0)
 			(void)raise(SIGKILL);
 		int ended = 0;
