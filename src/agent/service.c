@@ -156,13 +156,19 @@ static void service_on_stall(void *context)
 	bool any = false;
 	for (struct service_request *at = service->requests, *next; at; at = next) {
 		next = at->next;
-		if (at->blocked_ns == 0)
+		if (at->blocked_ns == 0 || !at->call)
 			continue;
-		if (now_ns - at->blocked_ns >= SERVICE_STALL_NS)
-			service_request_finish(at, WIRE_RESOURCE_EXHAUSTED,
-					       "the stream was not read for too long");
-		else
+		if (now_ns - at->blocked_ns < SERVICE_STALL_NS) {
 			any = true;
+			continue;
+		}
+		const struct wire_peer *peer = wire_call_peer(at->call);
+		log_write(service->options.log, LOG_LEVEL_NOTICE, NULL,
+			  "process %d of uid %u does not read what it asked for: dropped",
+			  (int)peer->pid, (unsigned)peer->uid);
+		wire_call_drop(at->call);
+		at->call = NULL;
+		service_request_finish(at, WIRE_OK, NULL);
 	}
 	if (any)
 		loop_timer_start(service->stall, SERVICE_STALL_NS / 6);

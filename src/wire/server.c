@@ -269,6 +269,13 @@ void wire_call_finish(struct wire_call *call, enum wire_status status, const cha
 	call_release(call);
 }
 
+void wire_call_drop(struct wire_call *call)
+{
+	session_stream_drop(call->stream);
+	channel_flush(call->connection->channel);
+	call_release(call);
+}
+
 void wire_call_fail(struct wire_call *call, const struct err *err)
 {
 	wire_call_finish(call, wire_status_from_errno(err->code), err->text);

@@ -104,7 +104,10 @@ void *wire_call_data(const struct wire_call *call);
 int wire_call_reply(struct wire_call *call, const ProtobufCMessage *reply, struct err *err);
 /* Ends the call. It must not be used any more. `message` may be NULL. */
 void wire_call_finish(struct wire_call *call, enum wire_status status, const char *message);
-/* The same with what an -errno means and the error's text. */
+/* Ends the call of somebody who does not read: what waits for him is thrown away. It must not be
+ * used any more. He sees RESOURCE_EXHAUSTED. */
+void wire_call_drop(struct wire_call *call);
+/* The same as finish with what an -errno means and the error's text. */
 void wire_call_fail(struct wire_call *call, const struct err *err);
 /* Told once each time there is room again after -EAGAIN. */
 void wire_call_on_writable(struct wire_call *call, void (*writable)(void *context), void *context);

@@ -105,6 +105,9 @@ int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *
 /* Server: ends the call. `message` may be NULL. The stream is not to be used any more. */
 void session_stream_finish(struct session_stream *stream, enum wire_status status,
 			   const char *message);
+/* Server: ends the call at once, with what waits to be sent thrown away: its reader does not read,
+ * and would not see a status either. To him it is RESOURCE_EXHAUSTED. Not to be used any more. */
+void session_stream_drop(struct session_stream *stream);
 /* Client: gives the call up. The stream is not to be used any more. */
 void session_stream_cancel(struct session_stream *stream);
 

@@ -55,6 +55,12 @@ void session_stream_finish(struct session_stream *stream, enum wire_status statu
 		session_reset(stream, NGHTTP2_INTERNAL_ERROR);
 }
 
+void session_stream_drop(struct session_stream *stream)
+{
+	stream->over = true;
+	session_reset(stream, NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
 void session_stream_cancel(struct session_stream *stream)
 {
 	stream->over = true;

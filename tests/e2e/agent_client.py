@@ -12,17 +12,19 @@ import uuid
 import pytest
 
 grpc = pytest.importorskip("grpc", reason="needs python3-grpcio")
+pytest.importorskip("grpc_tools", reason="needs python3-grpc-tools")
 from conftest import DEADLINE_S, ROOT, SLUICE, wait_until  # noqa: E402
 
 
 def _messages():
-    """The classes of the messages, made from the .proto file by protoc."""
-    directory = tempfile.mkdtemp(prefix="sluice-proto-")
-    subprocess.run(["protoc", f"-I{ROOT / 'proto'}", f"--python_out={directory}",
-                    str(ROOT / "proto" / "sluice.proto")], check=True, timeout=DEADLINE_S)
-    sys.path.insert(0, directory)
-    import sluice_pb2  # pylint: disable=import-error,import-outside-toplevel
-    sys.path.remove(directory)
+    """The classes of the messages, made from the .proto file."""
+    with tempfile.TemporaryDirectory(prefix="sluice-proto-") as directory:
+        subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}",
+                        f"--python_out={directory}", str(ROOT / "proto" / "sluice.proto")],
+                       check=True, timeout=DEADLINE_S)
+        sys.path.insert(0, directory)
+        import sluice_pb2  # pylint: disable=import-error,import-outside-toplevel
+        sys.path.remove(directory)
     return sluice_pb2
 
 
@@ -49,10 +51,11 @@ FINAL = (pb.SUCCEEDED, pb.FAILED, pb.CANCELLED)
 class Client:
     """client.queue.Submit(request, timeout=5), client.node.Status(...)."""
 
-    def __init__(self, socket):
+    def __init__(self, socket, *options):
         # Its own connection: the library shares those with the same arguments.
         self.channel = grpc.insecure_channel(f"unix:{socket}", options=[
-            ("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", 64 << 20)])
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.max_receive_message_length", 64 << 20), *options])
         self.queue = self._stub("Queue")
         self.node = self._stub("Node")
 

@@ -133,16 +133,16 @@ def test_a_job_that_ends_while_no_agent_is_there(dgx):
 
 # --- a second agent, and what an old one left
 
-@pytest.mark.parametrize("own", [(), ("runtime",), ("state", "runtime")],
-                         ids=["same directories", "same state", "same socket"])
-def test_a_second_agent_is_refused(dgx, own):
+@pytest.mark.parametrize("same", ["everything", "runtime-dir", "state-dir", "socket"])
+def test_a_second_agent_is_refused(dgx, same):
     agent = Agent(dgx)
     client = agent.client()
     options = []
-    for kind in own:
-        options += [f"--{kind}-dir", dgx.directory / f"other-{kind}"]
-    if "state" in own:
-        options += ["--socket", agent.socket]
+    for name in ("runtime-dir", "state-dir", "socket"):
+        if same not in ("everything", name):
+            options += [f"--{name}", dgx.directory / f"other-{name}"]
+        elif name == "socket" and same == "socket":
+            options += ["--socket", agent.socket]
     rc, words = exit_of(dgx, *options)
     assert rc == 75 and str(agent.pid) in words, words
     assert client.status().pid == agent.pid

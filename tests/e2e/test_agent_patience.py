@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk that does not answer: a write that hangs must not hang anything but the jobs that need it."""
+"""What an agent waits for, and for how long: a disk that does not answer, a reader that does not
+read."""
 
 import os
 import shutil
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from agent_client import Agent, code_of, pb
+from agent_client import Agent, Client, code_of, pb
 from conftest import DEADLINE_S, wait_until
 
 HANGING_SYNC = r"""
@@ -90,3 +91,22 @@ def test_a_write_that_does_not_come_back(machine):
     os.kill(agent.pid, signal.SIGTERM)
     assert agent.process.wait(timeout=DEADLINE_S) == 0
     sock.close()
+
+
+def test_a_reader_that_never_reads_is_dropped(machine):
+    machine.start("dgx-a100", "--dev-style", "file")
+    agent = Agent(machine, "--period", "20ms")
+    client = agent.client()
+    wait_until(lambda: client.status().gpus == 8)
+    # The library takes in no more for a stream that is not read than HTTP/2 makes it.
+    lazy = Client(agent.socket, ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1))
+    began = time.monotonic()
+    streams = [lazy.node.Watch(pb.WatchRequest()) for _ in range(3)]
+    # What it would have got fills its window and our cap; then a minute is waited.
+    wait_until(lambda: agent.text().count("does not read") == 3, deadline_s=150)
+    assert time.monotonic() - began > 50
+    for stream in streams:
+        stream.cancel()
+    lazy.close()
+    assert client.status().pid == agent.pid
+    assert agent.end() == 0
