@@ -22,7 +22,7 @@ struct queue_submission {
 	struct queue_job *job; /* owned until it is accepted */
 	char *spec;	       /* owned */
 	size_t spec_length;
-	bool no_wait, gpus_if_any, is_forgotten;
+	bool no_wait, gpus_if_any, is_forgotten, is_dry;
 	void (*done)(int result, uint64_t id, bool known, const char *reason, const struct err *err,
 		     void *context);
 	void *context;
@@ -251,6 +251,7 @@ static void queue_accept_done(struct queue_op *op, int result)
 }
 
 static int queue_submission_check(struct queue *queue, struct queue_submission *submission);
+static void queue_submit_dry(struct queue *queue, struct queue_submission *submission);
 
 /* Takes the next batch, as far as it can be judged by now. */
 void queue_submit_next(struct queue *queue)
@@ -263,6 +264,10 @@ void queue_submit_next(struct queue *queue)
 		queue->submissions = submission->next;
 		if (!queue->submissions)
 			queue->submissions_end = &queue->submissions;
+		if (submission->is_dry) {
+			queue_submit_dry(queue, submission);
+			continue;
+		}
 		(void)queue_submission_check(queue, submission);
 		accept->batch[accept->count++] = submission;
 	}
@@ -385,13 +390,15 @@ static void queue_submit_dry(struct queue *queue, struct queue_submission *submi
 	struct err *err = &submission->refusal;
 	bool starts = true;
 	struct job *job = &submission->job->job;
-	int rc = queue->has_machine ? queue_submission_check(queue, submission)
-				    : err_set(err, -EAGAIN, "the machine is being looked at");
+	int rc = queue_submission_check(queue, submission);
 	job->id = UINT64_MAX;
 	if (rc == 0)
 		rc = queue_try(queue, job, &starts, reason, err);
-	submission->done(rc, 0, false, rc == 0 ? reason : "", rc < 0 ? err : NULL,
-			 submission->context);
+	queue->submission_count--;
+	queue->submission_bytes -= submission->spec_length;
+	if (!submission->is_forgotten)
+		submission->done(rc, 0, false, rc == 0 ? reason : "", rc < 0 ? err : NULL,
+				 submission->context);
 	(void)queue_submission_free(submission);
 }
 
@@ -403,10 +410,7 @@ void queue_submit(struct queue *queue, const struct queue_submit *submit)
 		submit->done(err.code, 0, false, "", &err, submit->context);
 		return;
 	}
-	if (submit->dry_run) {
-		queue_submit_dry(queue, submission);
-		return;
-	}
+	submission->is_dry = submit->dry_run;
 	*queue->submissions_end = submission;
 	queue->submissions_end = &submission->next;
 	queue->submission_count++;
