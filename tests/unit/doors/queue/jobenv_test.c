@@ -82,6 +82,22 @@ static void the_granted_gpus_and_no_others_are_named(void **state)
 	jobenv_free(made);
 }
 
+static void an_attempt_has_its_number_and_instance(void **state)
+{
+	static char inherited[] = "SLUICE_JOB_INSTANCE=of another";
+	char *environment[] = {inherited, NULL};
+	struct jobenv_job job = {.id = "1", .name = "n", .attempt = "4", .instance = "abc"};
+	char **made = NULL;
+	assert_int_equal(jobenv_make(environment, &job, &made, NULL), 0);
+	assert_string_equal(find(made, "SLUICE_ATTEMPT"), "4");
+	assert_string_equal(find(made, "SLUICE_JOB_INSTANCE"), "abc");
+	jobenv_free(made);
+	job.instance = NULL;
+	assert_int_equal(jobenv_make(environment, &job, &made, NULL), 0);
+	assert_null(find(made, "SLUICE_JOB_INSTANCE"));
+	jobenv_free(made);
+}
+
 static void a_cpu_job_sees_none(void **state)
 {
 	char *environment[] = {NULL};
@@ -112,6 +128,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(foreign_launchers_leave_no_trace),
 	    cmocka_unit_test(the_granted_gpus_and_no_others_are_named),
+	    cmocka_unit_test(an_attempt_has_its_number_and_instance),
 	    cmocka_unit_test(a_cpu_job_sees_none),
 	    cmocka_unit_test(too_large_an_environment_is_refused),
 	};

@@ -31,6 +31,7 @@ static void lines_of_stat_are_read_strictly(void **state)
 	assert_int_equal(tree_parse_stat(good, strlen(good), &process, NULL), 0);
 	assert_int_equal(process.pid, 12);
 	assert_int_equal(process.parent, 7);
+	assert_int_equal(process.group, 12);
 	assert_int_equal(process.state, 'S');
 	assert_int_equal(process.start, 987);
 	for (size_t length = 0; length < strlen(good) - 8; length++)
@@ -129,6 +130,36 @@ static void the_spared_one_lives(void **state)
 	assert_int_equal(tree_read(spare, &process, NULL), -ESRCH);
 }
 
+static void groups_are_signalled_and_ours_is_not(void **state)
+{
+	/* One in our own group, one that leads its own, and what that started. */
+	pid_t same = fork();
+	assert_true(same >= 0);
+	if (same == 0)
+		for (;;)
+			pause();
+	pid_t leader = fork();
+	assert_true(leader >= 0);
+	if (leader == 0) {
+		(void)setsid();
+		(void)family_start();
+		for (;;)
+			pause();
+	}
+	wait_for_descendants(5, 0);
+	size_t count;
+	for (uint64_t end = unit_now_ns() + DEADLINE_NS; getpgid(leader) != leader;)
+		assert_true(unit_now_ns() < end);
+	assert_int_equal(tree_signal_groups(getpid(), SIGKILL, &count, NULL), 0);
+	assert_int_equal(count, 5);
+	wait_for_descendants(1, 0);
+	struct tree_process process;
+	assert_int_equal(tree_read(same, &process, NULL), 0);
+	assert_int_not_equal(process.state, 'Z');
+	assert_int_equal(tree_kill(getpid(), 0, 0, &count, NULL), 0);
+	reap_all();
+}
+
 static void freezing_kills_as_well(void **state)
 {
 	(void)family_start();
@@ -202,6 +233,7 @@ int main(void)
 	    cmocka_unit_test(all_descendants_are_found),
 	    cmocka_unit_test(zombies_do_not_count),
 	    cmocka_unit_test(the_spared_one_lives),
+	    cmocka_unit_test(groups_are_signalled_and_ours_is_not),
 	    cmocka_unit_test(freezing_kills_as_well),
 	    cmocka_unit_test(containers_that_forbid_pidfds_are_no_refuge),
 	};

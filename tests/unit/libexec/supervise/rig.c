@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -88,6 +89,7 @@ int rig_free(void **state)
 		if (fds[i] >= 0)
 			(void)close(fds[i]);
 	launch_done(&rig->launch);
+	(void)umount2(rig->state, MNT_DETACH); /* a small disk of a case that failed */
 	free(rig->state);
 	(void)unit_tmp_free(rig->tmp);
 	free(rig);
