@@ -9,6 +9,10 @@
 #include "base/cleanup.h"
 #include "doors/queue/queue_internal.h"
 
+/* Rows of a list that are read at once: what else waits for the storage thread gets its turn
+ * between, and the loop hands out one part while the next is read. */
+enum { QUERY_PART = 512 };
+
 /* A job as the store had it. */
 struct queue_answer {
 	struct job job;
@@ -23,6 +27,8 @@ struct queue_question {
 	struct queue_query query;
 	struct queue_answer *answers; /* owned */
 	size_t count, room;
+	struct store_place place; /* of the last row of the part before */
+	bool has_place;
 	/* of a spec */
 	void (*spec_done)(int result, const struct spec *spec, const struct err *err,
 			  void *context);
@@ -30,14 +36,19 @@ struct queue_question {
 	bool is_spec, is_forgotten;
 };
 
+static void queue_answers_free(struct queue_answer *answers, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		job_done(&answers[i].job);
+		record_attempt_done(&answers[i].attempt);
+		free(answers[i].observed);
+	}
+	free(answers);
+}
+
 static struct queue_question *queue_question_free(struct queue_question *question)
 {
-	for (size_t i = 0; i < question->count; i++) {
-		job_done(&question->answers[i].job);
-		record_attempt_done(&question->answers[i].attempt);
-		free(question->answers[i].observed);
-	}
-	free(question->answers);
+	queue_answers_free(question->answers, question->count);
 	if (question->is_spec)
 		spec_done(&question->spec);
 	free(question);
@@ -90,8 +101,10 @@ static int queue_question_work(struct queue_op *op)
 	if (query->id > 0)
 		rc = store_get(store, query->id, queue_answer_add, question, &op->err);
 	else
-		rc = store_list_final(store, query->since_unix_ns, query->max, queue_answer_add,
-				      question, &op->err);
+		rc = store_list_final(store, query->since_unix_ns,
+				      question->has_place ? &question->place : NULL,
+				      query->max < QUERY_PART ? query->max : QUERY_PART,
+				      queue_answer_add, question, &op->err);
 	if (rc < 0 && op->err.code == 0)
 		(void)err_set(&op->err, rc, "reading the jobs that have ended: %s",
 			      err_describe(rc));
@@ -100,10 +113,11 @@ static int queue_question_work(struct queue_op *op)
 
 /* --- on the loop ----------------------------------------------------------------------------- */
 
-static void queue_answer_tell(const struct queue_question *question)
+static void queue_answers_tell(const struct queue_question *question,
+			       const struct queue_answer *answers, size_t count)
 {
-	for (size_t i = 0; i < question->count && !question->is_forgotten; i++) {
-		const struct queue_answer *answer = &question->answers[i];
+	for (size_t i = 0; i < count && !question->is_forgotten; i++) {
+		const struct queue_answer *answer = &answers[i];
 		const struct queue_attempt attempt = {
 		    .grants = answer->attempt.grants,
 		    .grant_count = answer->attempt.grant_count,
@@ -117,10 +131,31 @@ static void queue_answer_tell(const struct queue_question *question)
 	}
 }
 
+/* Hands out a part of a list, and has the next one read meanwhile. False: this was the last. */
+static bool queue_question_more(struct queue_question *question)
+{
+	size_t count = question->count;
+	if (question->is_spec || question->is_forgotten || question->query.id > 0 ||
+	    count < QUERY_PART || count >= question->query.max)
+		return false;
+	struct queue_answer *answers = take_ptr(question->answers);
+	const struct job *last = &answers[count - 1].job;
+	question->place = (struct store_place){last->ended_unix_ns, last->id};
+	question->has_place = true;
+	question->query.max -= count;
+	question->count = question->room = 0;
+	queue_op_submit(question->op.queue, &question->op);
+	queue_answers_tell(question, answers, count);
+	queue_answers_free(answers, count);
+	return true;
+}
+
 static void queue_question_done(struct queue_op *op, int result)
 {
 	struct queue_question *question = (struct queue_question *)op;
 	struct queue *queue = op->queue;
+	if (result == 0 && !queue->closing && queue_question_more(question))
+		return;
 	for (struct queue_question **at = &queue->questions; *at; at = &(*at)->next) {
 		if (*at == question) {
 			*at = question->next;
@@ -132,7 +167,7 @@ static void queue_question_done(struct queue_op *op, int result)
 	void *context = question->query.context;
 	const struct err *err = result < 0 ? &op->err : NULL;
 	if (result == 0 && !question->is_spec)
-		queue_answer_tell(question);
+		queue_answers_tell(question, question->answers, question->count);
 	if (!question->is_forgotten && question->is_spec)
 		question->spec_done(result, result == 0 ? &question->spec : NULL, err, context);
 	else if (!question->is_forgotten)

@@ -56,7 +56,8 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	" ON attempts.job = jobs.id AND attempts.attempt = jobs.attempt"
     [STORE_SQL_LOAD] = STORE_COLUMNS " WHERE jobs.ended_ns IS NULL ORDER BY id",
     [STORE_SQL_LIST_FINAL] =
-	STORE_COLUMNS " WHERE jobs.ended_ns >= ?1 ORDER BY jobs.ended_ns DESC, id DESC LIMIT ?2",
+	STORE_COLUMNS " WHERE jobs.ended_ns >= ?1 AND (jobs.ended_ns, id) < (?3, ?4)"
+		      " ORDER BY jobs.ended_ns DESC, id DESC LIMIT ?2",
     [STORE_SQL_GET] = STORE_COLUMNS " WHERE id = ?1",
     [STORE_SQL_SPEC] = "SELECT sum, spec FROM specs WHERE job = ?1",
 };

@@ -85,9 +85,15 @@ int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *ou
 int store_load(struct store *store,
 	       int (*each)(const struct job *job, const char *grants, void *context), void *context,
 	       struct err *err);
-/* Final jobs, newest first, at most `max`, ended since `since_unix_ns`; as above, with the
- * observations' text. */
-int store_list_final(struct store *store, int64_t since_unix_ns, size_t max,
+/* A final job's place in their list. */
+struct store_place {
+	int64_t ended_unix_ns;
+	uint64_t id;
+};
+/* Final jobs, newest first, those behind `after` (NULL: all), at most `max`, ended since
+ * `since_unix_ns`; as above, with the observations' text. */
+int store_list_final(struct store *store, int64_t since_unix_ns, const struct store_place *after,
+		     size_t max,
 		     int (*each)(const struct job *job, const char *grants,
 				 const char *observations, void *context),
 		     void *context, struct err *err);

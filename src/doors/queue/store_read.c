@@ -161,7 +161,8 @@ int store_load(struct store *store,
 	return store_visit(store, query, &visit, err);
 }
 
-int store_list_final(struct store *store, int64_t since_unix_ns, size_t max,
+int store_list_final(struct store *store, int64_t since_unix_ns, const struct store_place *after,
+		     size_t max,
 		     int (*each)(const struct job *job, const char *grants,
 				 const char *observations, void *context),
 		     void *context, struct err *err)
@@ -169,6 +170,8 @@ int store_list_final(struct store *store, int64_t since_unix_ns, size_t max,
 	sqlite3_stmt *query = store_statement(store, STORE_SQL_LIST_FINAL);
 	(void)sqlite3_bind_int64(query, 1, since_unix_ns);
 	(void)sqlite3_bind_int64(query, 2, max > INT64_MAX ? INT64_MAX : (int64_t)max);
+	(void)sqlite3_bind_int64(query, 3, after ? after->ended_unix_ns : INT64_MAX);
+	(void)sqlite3_bind_int64(query, 4, after ? (int64_t)after->id : INT64_MAX);
 	struct store_visit visit = {.each = each, .context = context};
 	return store_visit(store, query, &visit, err);
 }

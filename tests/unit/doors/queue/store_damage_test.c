@@ -134,7 +134,7 @@ static size_t count_jobs(const char *path)
 	struct store *store = must_open(path);
 	struct seen seen = {.count = 0};
 	assert_int_equal(store_load(store, see_live, &seen, NULL), 0);
-	assert_int_equal(store_list_final(store, 0, 1000, see, &seen, NULL), 0);
+	assert_int_equal(store_list_final(store, 0, NULL, 1000, see, &seen, NULL), 0);
 	job_done(&seen.last);
 	store = store_close(store);
 	return seen.count;

@@ -120,7 +120,8 @@ static void check_all(struct store *store, struct model *model)
 	assert_int_equal(store_load(store, read_live, &reading, NULL), 0);
 	assert_int_equal(reading.count, live);
 	reading.count = 0;
-	assert_int_equal(store_list_final(store, 0, MODEL_JOBS, read_final, &reading, NULL), 0);
+	assert_int_equal(store_list_final(store, 0, NULL, MODEL_JOBS, read_final, &reading, NULL),
+			 0);
 	assert_int_equal(reading.count, final);
 	uint64_t next = 0;
 	assert_int_equal(store_next_id(store, &next, NULL), 0);

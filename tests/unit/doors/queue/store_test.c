@@ -252,19 +252,25 @@ static void test_final_jobs_are_listed_newest_first(void **state)
 	for (uint64_t id = 1; id <= 5; id++)
 		assert_int_equal(end_job(store, id, JOB_SUCCEEDED, ends[id]), 0);
 	struct seen seen = {.count = 0};
-	assert_int_equal(store_list_final(store, 0, 100, see, &seen, NULL), 0);
+	assert_int_equal(store_list_final(store, 0, NULL, 100, see, &seen, NULL), 0);
 	static const uint64_t all[] = {5, 1, 4, 3, 2};
 	assert_int_equal(seen.count, 5);
 	assert_memory_equal(seen.ids, all, sizeof(all));
 	seen.count = 0;
-	assert_int_equal(store_list_final(store, 20, 3, see, &seen, NULL), 0);
+	assert_int_equal(store_list_final(store, 20, NULL, 3, see, &seen, NULL), 0);
 	assert_int_equal(seen.count, 3);
 	seen.count = 0;
-	assert_int_equal(store_list_final(store, 21, SIZE_MAX, see, &seen, NULL), 0);
+	assert_int_equal(store_list_final(store, 21, NULL, SIZE_MAX, see, &seen, NULL), 0);
 	assert_int_equal(seen.count, 2);
+	const struct store_place fourth = {.ended_unix_ns = 20, .id = 4};
+	static const uint64_t rest[] = {3, 2};
+	seen.count = 0;
+	assert_int_equal(store_list_final(store, 0, &fourth, 100, see, &seen, NULL), 0);
+	assert_int_equal(seen.count, 2);
+	assert_memory_equal(seen.ids, rest, sizeof(rest));
 	seen.count = 0;
 	seen.answer = 7;
-	assert_int_equal(store_list_final(store, 0, 100, see, &seen, NULL), 7);
+	assert_int_equal(store_list_final(store, 0, NULL, 100, see, &seen, NULL), 7);
 	assert_int_equal(seen.count, 1);
 	assert_int_equal(store_load(store, see_live, &seen, NULL), 7);
 	job_done(&seen.last);
@@ -295,7 +301,7 @@ static void test_an_id_is_never_given_twice(void **state)
 	assert_int_equal(count, 2);
 	free(ids);
 	struct seen seen = {.count = 0};
-	assert_int_equal(store_list_final(store, 0, 100, see, &seen, NULL), 0);
+	assert_int_equal(store_list_final(store, 0, NULL, 100, see, &seen, NULL), 0);
 	assert_int_equal(seen.count, 0);
 	char *spec = NULL;
 	size_t length = 0;
@@ -505,7 +511,7 @@ static int work(struct store *store, struct seen *seen, struct err *err)
 	if (rc == 0)
 		rc = end_job(store, 1, JOB_SUCCEEDED, 1);
 	if (rc == 0)
-		rc = store_list_final(store, 0, 10, see, seen, err);
+		rc = store_list_final(store, 0, NULL, 10, see, seen, err);
 	if (rc == 0)
 		rc = store_get(store, 1, see, seen, err);
 	char *spec = NULL;
