@@ -149,8 +149,10 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 		bool is_told = attempt->isolation && *attempt->isolation;
 		bool is_explained = attempt->isolation_reason && *attempt->isolation_reason;
 		out->isolation = message_text(arena, is_told ? attempt->isolation : "env");
-		out->isolation_reason = message_text(
-		    arena, is_explained ? attempt->isolation_reason : MESSAGE_ISOLATION_REASON);
+		const char *reason =
+		    is_explained ? attempt->isolation_reason : MESSAGE_ISOLATION_REASON;
+		/* A sentence, and lists are long. */
+		out->isolation_reason = message_text(arena, view->details ? reason : "");
 		out->grants = arena_alloc(arena, (attempt->grant_count + 1) * sizeof(void *));
 		if (!out->isolation || !out->isolation_reason || !out->grants)
 			return false;

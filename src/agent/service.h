@@ -22,7 +22,7 @@ struct service;
 struct storage;
 
 enum service_limits {
-	SERVICE_PAGE_JOBS = 500, /* of one ListReply */
+	SERVICE_PAGE_JOBS = 100, /* of one ListReply */
 	SERVICE_LISTS_MAX = 16,	 /* List calls at a time: each keeps what it has not sent */
 	SERVICE_LIST_BYTES_MAX = 32 << 20,
 	SERVICE_FINAL_MAX = 10000, /* final jobs in one list */

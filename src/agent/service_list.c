@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * List: every job that fits, in pages. What is true now is packed at once, so that a reader who
- * takes his time gets one moment and not a mixture, and is sent as he reads.
+ * takes his time gets one moment and not a mixture, and is sent as he reads; the first pages while
+ * the store is still being read.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,6 +31,8 @@ struct service_listing {
 	char user[USERS_NAME_MAX];
 	struct buf packed; /* each job: its length as a varint, and its bytes */
 	size_t sent;	   /* bytes of it */
+	size_t unsent;	   /* jobs behind those */
+	bool is_complete;  /* nothing is added any more */
 	int result;	   /* -errno: something did not fit */
 };
 
@@ -75,6 +78,7 @@ static void listing_add(struct service_listing *listing, const struct job *job,
 		(void)protobuf_c_message_pack(&message.base, (uint8_t *)listing->packed.data +
 								 listing->packed.length);
 		listing->packed.length += length;
+		listing->unsent++;
 	}
 	listing->result = result;
 }
@@ -98,7 +102,7 @@ static size_t listing_size_at(const struct service_listing *listing, size_t at)
 static void listing_send(struct service_request *request)
 {
 	struct service_listing *listing = (struct service_listing *)request;
-	while (listing->sent < listing->packed.length) {
+	while (listing->unsent >= (listing->is_complete ? 1 : SERVICE_PAGE_JOBS)) {
 		ProtobufCMessageUnknownField jobs[SERVICE_PAGE_JOBS];
 		Sluice__V1__ListReply reply = SLUICE__V1__LIST_REPLY__INIT;
 		size_t at = listing->sent;
@@ -118,13 +122,23 @@ static void listing_send(struct service_request *request)
 		if (!service_request_send(request, &reply.base))
 			return;
 		listing->sent = at;
+		listing->unsent -= count;
+		if (listing->unsent == 0) {
+			buf_clear(&listing->packed);
+			listing->sent = 0;
+		}
 	}
-	service_request_finish(request, WIRE_OK, NULL);
+	if (listing->is_complete)
+		service_request_finish(request, WIRE_OK, NULL);
 }
 
 static void listing_each(const struct job *job, const struct queue_attempt *attempt, void *context)
 {
-	listing_add(context, job, attempt);
+	struct service_listing *listing = context;
+	listing_add(listing, job, attempt);
+	/* Where he waits for a reader, that reader has him go on. */
+	if (listing->request.call && listing->request.blocked_ns == 0)
+		listing_send(&listing->request);
 }
 
 static void listing_complete(int result, const struct err *err, void *context)
@@ -132,6 +146,7 @@ static void listing_complete(int result, const struct err *err, void *context)
 	struct service_listing *listing = context;
 	if (!service_request_answered(&listing->request))
 		return;
+	listing->is_complete = true;
 	struct err failure = {0};
 	if (result < 0) {
 		failure = *err;
@@ -143,7 +158,7 @@ static void listing_complete(int result, const struct err *err, void *context)
 	}
 	if (result < 0)
 		service_request_fail(&listing->request, &failure);
-	else
+	else if (listing->request.blocked_ns == 0)
 		listing_send(&listing->request);
 }
 

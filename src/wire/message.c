@@ -101,8 +101,10 @@ static const ProtobufCFieldDescriptor *scan_field(const ProtobufCMessageDescript
 static int scan_string(struct scan *scan, const ProtobufCFieldDescriptor *field, size_t length)
 {
 	const char *text = (const char *)scan->at;
-	size_t size;
-	for (size_t at = 0; at < length; at += size) {
+	size_t size, plain = 0;
+	while (plain < length && (unsigned char)(text[plain] - 1) < 0x7f)
+		plain++; /* ASCII without NUL, as nearly all is */
+	for (size_t at = plain; at < length; at += size) {
 		uint32_t c = text_decode(text + at, length - at, &size);
 		scan->at = (const uint8_t *)text + at; /* for the message */
 		if (c == TEXT_INVALID)
