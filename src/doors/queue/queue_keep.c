@@ -104,8 +104,9 @@ static int keep_forget(struct queue_keeper *keeper, struct err *err)
 	struct queue *queue = keeper->op.queue;
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
-	int rc = store_forget(queue->store, keeper->before_unix_ns, QUEUE_RETENTION_JOBS, &ids,
-			      &count, err);
+	size_t keep = queue->options.retention_jobs;
+	int rc = store_forget(queue->store, keeper->before_unix_ns,
+			      keep > 0 ? keep : QUEUE_RETENTION_JOBS, &ids, &count, err);
 	for (size_t i = 0; i < count && rc == 0; i++)
 		(void)jobdir_remove(queue->state_fd, ids[i], NULL); /* else at the next start */
 	keeper->more = rc == 0 && count >= STORE_FORGET_MAX;
