@@ -154,6 +154,7 @@ static int queue_inspect_work(struct queue_op *op)
 		run->found = QUEUE_FOUND_BUSY;
 		int claimed = jobdir_read_claim(run->dir_fd, run->attempt, &run->claim, NULL);
 		run->has_claim_now = claimed == 0 || claimed == -EBADMSG;
+		run->has_cancel_now = jobdir_is_cancelled(run->dir_fd);
 		return 0;
 	}
 	if (lock < 0)
@@ -177,10 +178,26 @@ void queue_inspect_later(struct queue_run *run)
 	loop_timer_start(run->retry, run->retry_ns);
 }
 
+/* Somebody was told that it is cancelled, by an agent that died before its supervisor heard. */
+static void queue_adopt_cancel(struct queue_run *run)
+{
+	if (!run->has_cancel_now || run->cancel_wanted)
+		return;
+	run->cancel_wanted = run->cancel_durable = true;
+	run->cancel_grace_ns = CONTROL_GRACE_OWN;
+	queue_job_set_state(run->owner, JOB_STOPPING, JOB_REASON_USER, NULL);
+	queue_control_cancel(run); /* or as soon as it is connected */
+}
+
 /* A supervisor lives. */
 static void queue_adopt(struct queue_run *run)
 {
 	struct queue_job *job = run->owner;
+	queue_adopt_cancel(run);
+	/* Its files could not be read for a while; they can be now. */
+	if (job->job.state == JOB_STOPPING && job->job.reason == JOB_REASON_STORAGE &&
+	    !run->cancel_wanted)
+		queue_job_set_state(job, JOB_STARTING, JOB_REASON_NONE, NULL);
 	if (run->has_claim_now) {
 		run->has_claim = true;
 		if (run->cgroup[0] == '\0')

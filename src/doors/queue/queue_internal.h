@@ -26,6 +26,8 @@ enum queue_internal_limits {
 	QUEUE_HOLDS_MAX = 64, /* devices whose tokens somebody else has */
 	QUEUE_BY_MAX = 64,    /* name of who cancelled */
 	QUEUE_REASON_MAX = ERR_TEXT_MAX,
+	QUEUE_RUN_FDS = 4,		    /* descriptors of a job that runs */
+	QUEUE_OTHER_FDS = 1024,		    /* left to all else, or half of what there is */
 	QUEUE_KEEP_STEP = 64,		    /* directories looked at or removed in one operation */
 	QUEUE_PACKETS_MAX = 16,		    /* of a supervisor, in one pass */
 	QUEUE_QUERIES_MAX = 64,		    /* being read at a time */
@@ -101,7 +103,7 @@ struct queue_run {
 	struct loop_fd *watch;
 	struct loop_timer *retry;
 	uint64_t retry_ns;
-	bool has_claim, has_claim_now, tokens_busy;
+	bool has_claim, has_claim_now, has_cancel_now, tokens_busy;
 	bool failed; /* the supervisor could not be started, or did nothing */
 	bool look;   /* it may be over: to be inspected */
 	pid_t pid, supervisor_pid;

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job must not get from the service, and what the service does not let be taken from it."""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+
+import pytest
+
+from conftest import wait_until
+
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
+# The serial of the session keyring: KEYCTL_GET_KEYRING_ID of KEY_SPEC_SESSION_KEYRING.
+KEYRING = f"ctypes.CDLL(None).syscall({SYS_KEYCTL}, 0, -3, 0)"
+
+
+def submit(machine, *command, gpus=0):
+    return int(machine.run("sluice", "run", "--detach", "--gpus", gpus, "--", *command).ok().out)
+
+
+def told(machine, number):
+    return machine.run("sluice", "jobs", number, "--output", "json").ok().json
+
+
+def wait_for(machine, number, state):
+    wait_until(lambda: told(machine, number)["state"] == state, what=f"{state} of job {number}")
+    return told(machine, number)
+
+
+def test_a_cancel_that_its_agent_did_not_live_to_pass_on(machine):
+    """The agent made the cancel durable and died before the supervisor heard of it."""
+    agent = machine.agent()
+    job = submit(machine, "sleep", "1000")
+    wait_for(machine, job, "Running")
+    agent.send_signal(signal.SIGKILL)
+    agent.wait()
+    (machine.state_dir / "j" / str(job) / "cancel").touch(mode=0o600)
+    machine.agent()
+    assert wait_for(machine, job, "Cancelled")["signal"] == signal.SIGTERM
