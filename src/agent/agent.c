@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -438,11 +439,22 @@ static void agent_tune_memory(void)
 	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
 }
 
+/* Each job that runs takes some. */
+static void agent_raise_descriptors(void)
+{
+	struct rlimit limit;
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit); /* else fewer jobs run at a time */
+	}
+}
+
 int agent_run(const struct agent_options *options, struct err *err)
 {
 	struct agent agent = {
 	    .options = options, .log = options->log, .lock_fd = -1, .notify = NOTIFY_NONE};
 	agent_tune_memory();
+	agent_raise_descriptors();
 	(void)umask(022);
 	(void)signal(SIGPIPE, SIG_IGN);
 	int result = agent_open(&agent, err);

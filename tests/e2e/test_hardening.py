@@ -41,3 +41,18 @@ def test_a_cancel_that_its_agent_did_not_live_to_pass_on(machine):
     (machine.state_dir / "j" / str(job) / "cancel").touch(mode=0o600)
     machine.agent()
     assert wait_for(machine, job, "Cancelled")["signal"] == signal.SIGTERM
+
+
+def test_jobs_without_gpus_leave_the_agent_its_descriptors(machine):
+    """Each job that runs costs the agent some: others are still heard, and what waits says why."""
+    limit = (300, 300)
+    machine.agent(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit))
+    for _ in range(110):
+        last = submit(machine, "sleep", "1000")
+    jobs = machine.run("sluice", "jobs", "--output", "json").ok().json["jobs"]
+    waits = [job for job in jobs if job["state"] == "Pending"]
+    assert waits and "at a time" in told(machine, last)["reason_text"]
+    first = min(job["id"] for job in jobs if job["state"] == "Running")
+    machine.run("sluice", "cancel", "--now", first).ok()
+    wait_for(machine, first, "Cancelled")
+    wait_until(lambda: told(machine, waits[0]["id"])["state"] == "Running")

@@ -32,6 +32,7 @@ struct storage;
 enum queue_limits {
 	QUEUE_PENDING_MAX = 10000, /* of one user */
 	QUEUE_RETENTION_JOBS = 10000,
+	QUEUE_RUNS_MAX = 2000, /* jobs that run, before one without a GPU has to wait */
 };
 #define QUEUE_RETENTION_NS INT64_C(2592000000000000) /* 30 days */
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -119,6 +120,29 @@ static const char *queue_who(const char *uuid, void *context)
 	return pass->who[0] ? pass->who : NULL;
 }
 
+/* Jobs without GPUs wait for nobody, so they alone could take all of the agent's descriptors, and
+ * nobody could talk to it any more until some end. */
+static bool queue_is_full(const struct queue *queue, const struct job *job,
+			  char out_text[JOB_REASON_MAX])
+{
+	struct rlimit limit;
+	size_t max = QUEUE_RUNS_MAX;
+	size_t runs = queue->state_count[JOB_STARTING] + queue->state_count[JOB_RUNNING] +
+		      queue->state_count[JOB_STOPPING];
+	if (job->gpus > 0)
+		return false;
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+		rlim_t others = limit.rlim_cur / 2;
+		if (others > QUEUE_OTHER_FDS)
+			others = QUEUE_OTHER_FDS;
+		rlim_t fits = (limit.rlim_cur - others) / QUEUE_RUN_FDS;
+		max = fits < max ? (size_t)fits : max;
+	}
+	(void)snprintf(out_text, JOB_REASON_MAX,
+		       "%zu jobs run already, as many as the agent watches at a time", runs);
+	return runs >= max;
+}
+
 static void queue_decide(const struct job *shown, struct schedule_decision *decision, void *context)
 {
 	struct queue_pass *pass = context;
@@ -127,6 +151,11 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 		return;
 	if (!decision->start) {
 		queue_job_set_state(job, JOB_PENDING, decision->reason, decision->text);
+		return;
+	}
+	char full[JOB_REASON_MAX];
+	if (queue_is_full(pass->queue, shown, full)) { /* the next end looks again */
+		queue_job_set_state(job, JOB_PENDING, JOB_REASON_BACKOFF, full);
 		return;
 	}
 	struct queue_run *run = queue_run_new(job, NULL);
@@ -226,8 +255,13 @@ static void queue_trial_decide(const struct job *job, struct schedule_decision *
 	struct queue_trial *trial = context;
 	if (job != trial->job)
 		return;
+	char full[JOB_REASON_MAX];
 	trial->starts = decision->start;
-	if (!decision->start)
+	if (decision->start && queue_is_full(trial->pass.queue, job, full)) {
+		trial->starts = false;
+		(void)snprintf(trial->text, sizeof(trial->text), "%s(%s)",
+			       job_reason_to_string(JOB_REASON_BACKOFF), full);
+	} else if (!decision->start)
 		(void)snprintf(trial->text, sizeof(trial->text), "%s%s%s%s",
 			       job_reason_to_string(decision->reason), decision->text[0] ? "(" : "",
 			       decision->text, decision->text[0] ? ")" : "");
