@@ -56,3 +56,23 @@ def test_jobs_without_gpus_leave_the_agent_its_descriptors(machine):
     machine.run("sluice", "cancel", "--now", first).ok()
     wait_for(machine, first, "Cancelled")
     wait_until(lambda: told(machine, waits[0]["id"])["state"] == "Running")
+
+
+def test_a_job_cannot_write_into_the_lock_of_its_gpu(machine):
+    """It holds it, but the directory of the locks is small and not the job's to fill."""
+    machine.start("t4x1")
+    machine.agent()
+    look = ("import fcntl,json,os\n"
+            "found={}\n"
+            "for name in os.listdir('/proc/self/fd'):\n"
+            "    try: path=os.readlink('/proc/self/fd/'+name)\n"
+            "    except OSError: continue\n"
+            "    if '/gpu/' in path:\n"
+            "        found[path]=fcntl.fcntl(int(name),fcntl.F_GETFL)&os.O_ACCMODE\n"
+            "print(json.dumps(found))\n")
+    found = json.loads(machine.run("sluice", "run", "-g", "1", "--", sys.executable, "-c",
+                                   look).ok().out)
+    assert len(found) == 1
+    assert set(found.values()) == {os.O_RDONLY}
+    # for people it still says who had it last
+    assert "python" in open(next(iter(found)), encoding="utf-8").read()

@@ -190,14 +190,15 @@ static void token_file_name(const char *unit, unsigned slot, char out[TOKEN_FILE
 			*byte = ',';
 }
 
-/* Reading alone is enough for a lock: in root's directory an ordinary user has no more. */
+/* Reading alone is enough for a lock, and more is not given on: a job inherits this descriptor, and
+ * could fill the file system with a file of root's. */
 static int token_open_file(int dir_fd, const char *name, struct err *err)
 {
-	int flags = O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	int fd = openat(dir_fd, name, O_RDWR | O_CREAT | flags, 0644);
+	int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int fd = openat(dir_fd, name, flags | O_CREAT, 0644);
 	bool refused = fd < 0 && errno == EACCES;
 	if (refused)
-		fd = openat(dir_fd, name, O_RDONLY | flags);
+		fd = openat(dir_fd, name, flags);
 	if (refused && fd < 0 && errno == ENOENT)
 		return err_set(err, -EACCES,
 			       "the lock file '%s' is not there yet and you may not make it: set "
@@ -226,13 +227,16 @@ static int token_is_in_place(int dir_fd, const char *name, int fd, struct err *e
 	return ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
 }
 
-static void token_write_note(int fd, const struct note *self)
+/* Only for others to read: a lock without a note is as good a lock. The file is the one that we
+ * have locked, so the name is still its own. */
+static void token_write_note(int dir_fd, const char *name, const struct note *self)
 {
 	char text[NOTE_TEXT_MAX];
 	size_t length = note_format(self, text);
-	/* Only for others to read: a lock without a note is as good a lock. */
-	if (ftruncate(fd, 0) < 0 || pwrite(fd, text, length, 0) < 0)
-		return;
+	_cleanup_close_ int fd =
+	    openat(dir_fd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd >= 0 && ftruncate(fd, 0) == 0)
+		(void)!pwrite(fd, text, length, 0);
 }
 
 static int token_lock(int dir_fd, const char *name, const struct note *self, int *out_fd,
@@ -253,7 +257,7 @@ static int token_lock(int dir_fd, const char *name, const struct note *self, int
 		if (in_place < 0)
 			return in_place;
 		if (in_place) {
-			token_write_note(fd, self);
+			token_write_note(dir_fd, name, self);
 			*out_fd = take_fd(&fd);
 			return 0;
 		}
