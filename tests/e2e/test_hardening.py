@@ -76,3 +76,17 @@ def test_a_job_cannot_write_into_the_lock_of_its_gpu(machine):
     assert set(found.values()) == {os.O_RDONLY}
     # for people it still says who had it last
     assert "python" in open(next(iter(found)), encoding="utf-8").read()
+
+
+@ROOT_ONLY
+@pytest.mark.skipif(SYS_KEYCTL is None, reason="the number of keyctl() here is not known")
+def test_a_job_does_not_possess_the_keys_of_the_agent(machine):
+    """Root's session keyring leads to passphrases that the system has asked for."""
+    # pylint: disable-next=eval-used
+    ours = eval(KEYRING, {"ctypes": ctypes})
+    if ours < 0:
+        pytest.skip("no keyrings here")
+    machine.agent()
+    show = f"import ctypes; print({KEYRING})"
+    theirs = int(machine.run("sluice", "run", "-g", "0", "--", sys.executable, "-c", show).ok().out)
+    assert theirs > 0 and theirs != ours

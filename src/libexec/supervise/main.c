@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/keyctl.h>
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -88,6 +90,10 @@ static int main_set_up(struct supervisor *self, struct err *err)
 	(void)umask(S_IRWXG | S_IRWXO); /* cannot fail */
 	(void)setsid();			/* fails when it leads one already */
 	(void)chdir("/");		/* else it keeps one file system busy, no more */
+	/* Root's session keyring leads to keys of the system's, and who inherits it may read them.
+	 * An own one is empty. Where there are no keyrings there is none to inherit. */
+	if (geteuid() == 0)
+		(void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return err_set(err, -errno, "becoming a subreaper: %s", err_describe(errno));
 	sigset_t all, heard;
