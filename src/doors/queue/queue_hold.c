@@ -100,17 +100,44 @@ static bool queue_hold_add(struct queue *queue, const char *uuid, uint32_t slot)
 	return true;
 }
 
+static size_t queue_hold_count(const struct queue *queue)
+{
+	size_t count = 0;
+	for (const struct queue_hold *hold = queue->holds; hold; hold = hold->next)
+		count++;
+	return count;
+}
+
+/* Where one token is taken others may be: what looks free is asked as well, so that the next choice
+ * is not as blind as this one was. */
+static void queue_hold_look_around(struct queue *queue)
+{
+	const struct schedule_machine *machine = &queue->machine;
+	size_t room = QUEUE_HOLDS_MAX - queue_hold_count(queue);
+	for (size_t i = 0; i < machine->device_count && room > 0; i++) {
+		const struct schedule_device *device = &machine->devices[i];
+		for (uint32_t slot = 0; slot < device->slot_count && room > 0; slot++) {
+			if (!(device->used[slot / 64] >> (slot % 64) & 1) &&
+			    queue_hold_add(queue, device->unit.uuid, slot))
+				room--;
+		}
+	}
+}
+
 size_t queue_hold_look(struct queue *queue, const struct queue_run *run)
 {
 	size_t marked = 0;
 	for (size_t g = 0; g < run->grant_count; g++) {
 		const struct launch_grant *grant = &run->grants[g];
-		for (uint32_t slot = 0; slot < grant->slot_count && marked < QUEUE_HOLDS_MAX;
+		for (uint32_t slot = 0;
+		     slot < grant->slot_count && queue_hold_count(queue) < QUEUE_HOLDS_MAX;
 		     slot++) {
 			if (grant->slots[slot / 64] >> (slot % 64) & 1)
 				marked += queue_hold_add(queue, grant->uuid, slot);
 		}
 	}
+	if (marked > 0)
+		queue_hold_look_around(queue);
 	return marked;
 }
 

@@ -23,8 +23,8 @@
 #include "doors/queue/token.h"
 
 enum queue_internal_limits {
-	QUEUE_HOLDS_MAX = 64, /* devices whose tokens somebody else has */
-	QUEUE_BY_MAX = 64,    /* name of who cancelled */
+	QUEUE_HOLDS_MAX = 256, /* slots whose tokens somebody else has */
+	QUEUE_BY_MAX = 64,     /* name of who cancelled */
 	QUEUE_REASON_MAX = ERR_TEXT_MAX,
 	QUEUE_RUN_FDS = 4,		    /* descriptors of a job that runs */
 	QUEUE_OTHER_FDS = 1024,		    /* left to all else, or half of what there is */
