@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -47,8 +48,10 @@ enum bench_limits {
 	BENCH_GRACE_MS = 500,
 };
 
-#define BENCH_WAIT_MS 60000
-#define BENCH_SECOND  INT64_C(1000000000)
+#define BENCH_WAIT_MS	   60000
+#define BENCH_SETTLE_US	   300000
+#define BENCH_SETTLE_TRIES 200
+#define BENCH_SECOND	   INT64_C(1000000000)
 
 static struct rig bench_rig;
 static char bench_self[PATH_MAX]; /* this program: it is also what the jobs run */
@@ -398,12 +401,48 @@ static uint64_t bench_list_once(bool all, size_t *out_lines)
 	return took;
 }
 
+static double bench_agent_ms(void)
+{
+	clockid_t clock;
+	struct timespec used = {0};
+	rig_must(clock_getcpuclockid(bench_rig.agent, &clock) == 0 &&
+		     clock_gettime(clock, &used) == 0,
+		 "cannot tell what the agent has used");
+	return (double)used.tv_sec * 1e3 + (double)used.tv_nsec / 1e6;
+}
+
+static double bench_children_ms(void)
+{
+	struct rusage used;
+	(void)getrusage(RUSAGE_CHILDREN, &used);
+	return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e3 +
+	       (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e3;
+}
+
+/* An agent that has just started looks through the directories of all its jobs. */
+static void bench_settle(void)
+{
+	for (int i = 0; i < BENCH_SETTLE_TRIES; i++) {
+		double before = bench_agent_ms();
+		(void)usleep(BENCH_SETTLE_US);
+		if (bench_agent_ms() - before < 3)
+			return;
+	}
+	rig_fail("the agent does not come to rest");
+}
+
 static void bench_list(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_LISTS];
 	size_t lines = 0;
+	bench_settle();
+	double agent = bench_agent_ms(), children = bench_children_ms();
 	for (size_t i = 0; i < BENCH_LISTS; i++)
 		samples[i] = bench_list_once(true, &lines);
+	gate_note(report,
+		  "processor time of one list: agent %.1f ms on two threads, sluice %.1f ms",
+		  (bench_agent_ms() - agent) / BENCH_LISTS,
+		  (bench_children_ms() - children) / BENCH_LISTS);
 	rig_must(lines > BENCH_FINAL, "'sluice jobs' shows %zu lines only", lines);
 	gate_time(report, "jobs_10k", gate_quantile(samples, BENCH_LISTS, 0.5), "ms", 50, samples,
 		  BENCH_LISTS);
