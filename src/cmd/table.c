@@ -70,12 +70,25 @@ static void table_push(struct table *table, char *text)
 	table->cells[table->cell_count++] = text;
 }
 
+/* Nothing to escape and nothing to cut, as in nearly every cell. */
+static bool table_is_plain(const char *text)
+{
+	size_t length = 0;
+	while (text[length] >= 0x20 && text[length] < 0x7f)
+		length++;
+	return text[length] == '\0' && length <= TABLE_CELL_MAX;
+}
+
 void table_add(struct table *table, const char *text)
 {
 	_cleanup_buf_ struct buf escaped;
 	buf_init(&escaped, TABLE_CELL_MAX);
 	if (!text || !*text)
 		text = "-";
+	if (table_is_plain(text)) {
+		table_push(table, strdup(text));
+		return;
+	}
 	int rc = text_escape(&escaped, text, strlen(text));
 	table_push(table, rc == -ENOMEM ? NULL : buf_take(&escaped));
 }
