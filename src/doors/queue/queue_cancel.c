@@ -59,6 +59,13 @@ static void queue_cancel_done(struct queue_op *op, int result)
 		if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
 			queue_storage_failed(job->queue, result, op->err.text);
 		run->cancel_wanted = false;
+		/* It cannot be promised, but who asks for it wants it to end. */
+		if (queue_control_send(run, CONTROL_CANCEL, run->cancel_signo, run->cancel_grace_ns,
+				       NULL) == 0)
+			(void)err_wrap(&op->err,
+				       "its processes are told to end, but that job %" PRIu64
+				       " is cancelled cannot be written down",
+				       job->job.id);
 		queue_cancel_answer(run, result, job->job.state, false, &op->err);
 		queue_step(job);
 		return;

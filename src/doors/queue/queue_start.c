@@ -218,6 +218,12 @@ static void queue_start_done(struct queue_op *op, int result)
 	struct queue *queue = job->queue;
 	run->task = QUEUE_TASK_NONE;
 	free(take_ptr(run->text));
+	if (result == -EALREADY) { /* its end was entered, and we were told that it was not */
+		queue_cancel_answer(run, 0, JOB_CANCELLED, true, NULL);
+		queue_job_remove(job);
+		queue_changed(queue);
+		return;
+	}
 	if (result < 0) {
 		/* Whether the record is there is not known: that of the next attempt replaces it,
 		 * and after a crash it is found void. */

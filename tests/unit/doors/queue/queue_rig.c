@@ -128,8 +128,8 @@ void stuck(void)
 		 job && job->reason_text ? job->reason_text : "");
 }
 
-void on_submitted(int result, uint64_t id, bool known, const char *reason,
-			 const struct err *err, void *context)
+void on_submitted(int result, uint64_t id, bool known, const char *reason, const struct err *err,
+		  void *context)
 {
 	struct answer *answer = context;
 	assert_false(answer->done);
