@@ -95,7 +95,7 @@ static int logs_exit_of(const struct logs *logs, int rc)
 {
 	if (rc == -EACCES || rc == -EPERM)
 		return CMD_EXIT_NOT_PERMITTED;
-	if (rc == -ENOENT)
+	if (rc == -ENOENT || rc == -ESRCH)
 		return CMD_EXIT_USAGE;
 	return agent_call_exit_code(&logs->agent, rc);
 }
@@ -117,7 +117,13 @@ static int logs_ask(struct logs *logs, struct err *err)
 	const char *path = !attempt		   ? ""
 			   : logs->options->errors ? attempt->stderr_path
 						   : attempt->stdout_path;
-	if (logs->options->attempt && logs->options->attempt != logs->attempt) {
+	if (logs->options->attempt > logs->attempt) {
+		rc = err_set(err, -ESRCH,
+			     "job %" PRIu64 " has no attempt %" PRIu32
+			     ", it has been started %" PRIu32 " time%s",
+			     logs->id, logs->options->attempt, logs->attempt,
+			     logs->attempt == 1 ? "" : "s");
+	} else if (logs->options->attempt && logs->options->attempt != logs->attempt) {
 		logs->attempt = logs->options->attempt;
 		logs->ended = true;
 		char *dot = strrchr(path, '.');
@@ -158,6 +164,9 @@ static int logs_look(struct logs *logs, const char *state_dir, struct err *err)
 	if (logs->path[0])
 		rc = file_path(logs->result_path, err, "%s/result.%" PRIu32, directory,
 			       logs->attempt);
+	else if (logs->options->attempt)
+		rc = err_set(err, -ESRCH, "job %" PRIu64 " has no attempt %" PRIu32, logs->id,
+			     logs->options->attempt);
 	logs->ended = logs->result_path[0] && file_exists(logs->result_path);
 	return rc;
 }
@@ -198,6 +207,10 @@ static int logs_tail(const char *path, uint32_t lines, uint64_t *out_offset, str
 	if (!block)
 		return err_set(err, -ENOMEM, "no memory to look for the last lines");
 	off_t at = info.st_size;
+	if (lines == 0) {
+		*out_offset = (uint64_t)at;
+		return 0;
+	}
 	uint64_t ends = 0; /* a line end at the very end of the file begins no line */
 	while (at > 0) {
 		off_t begin = at > LOGS_BLOCK ? at - LOGS_BLOCK : 0;

@@ -37,7 +37,9 @@ def test_both_outputs_and_tails(served):
     assert served.run("sluice", "logs", number).ok().out == text
     assert served.run("sluice", "logs", "--stderr", number).ok().out == "oops\n"
     assert served.run("sluice", "logs", "--tail", "2", number).ok().out == "5\nno line end"
-    assert served.run("sluice", "logs", "--tail", "0", number).ok().out in ("", "no line end")
+    assert served.run("sluice", "logs", "--tail", "0", number).ok().out == ""
+    reply = served.run("sluice", "logs", "--attempt", "2", number)
+    assert reply.rc == 64 and f"job {number} has no attempt 2" in reply.err
     assert served.run("sluice", "logs", "--tail", "99", number).ok().out == text
     number = finished(served, "seq 1 5")
     assert served.run("sluice", "logs", "-n", "2", number).ok().out == "4\n5\n"
@@ -82,6 +84,8 @@ def test_without_an_agent(served):
     stop(served)
     assert served.run("sluice", "logs", number).ok().out == "1\n2\n3\n4\n5\n"
     assert served.run("sluice", "logs", "--stderr", "-f", number).ok().out == "oops\n"
+    reply = served.run("sluice", "logs", "--attempt", "2", number)
+    assert reply.rc == 64 and f"job {number} has no attempt 2" in reply.err
     reply = served.run("sluice", "logs", 99)
     assert reply.rc == 64 and "no agent answers" in reply.err
 
