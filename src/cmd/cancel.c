@@ -91,7 +91,8 @@ static int cancel_run(const struct cmd_call *call)
 	Sluice__V1__CancelRequest request = SLUICE__V1__CANCEL_REQUEST__INIT;
 	int signo = options->signal ? cancel_signal(options->signal) : 0;
 	if (options->signal && signo == 0)
-		return cmd_usage(call, "--signal '%s' is no signal", options->signal);
+		return cmd_usage(call, "--signal '%s' is no signal such as TERM, USR1 or 15",
+				 options->signal);
 	if (options->now && options->grace_ns != CANCEL_GRACE_NOT_GIVEN)
 		return cmd_usage(call, "--now and --grace exclude each other");
 	request.signal = (uint32_t)signo;

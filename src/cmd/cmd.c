@@ -65,15 +65,21 @@ int cmd_usage(const struct cmd_call *call, const char *format, ...)
 	return CMD_EXIT_USAGE;
 }
 
-static int cmd_unknown(const struct cmd_call *call, const char *name)
+/* The command of this command that the word is nearest to, or NULL. */
+static const char *cmd_nearest(const struct cmd_call *call, const char *name)
 {
 	struct suggest suggest;
 	suggest_init(&suggest, name);
-	for (const struct command *const *at = call->command->commands; *at; at++) {
+	for (const struct command *const *at = call->command->commands; at && *at; at++) {
 		if (!(*at)->hidden)
 			suggest_offer(&suggest, (*at)->name);
 	}
-	const char *best = suggest_best(&suggest);
+	return suggest_best(&suggest);
+}
+
+static int cmd_unknown(const struct cmd_call *call, const char *name)
+{
+	const char *best = cmd_nearest(call, name);
 	if (name[0] == '-' && name[1] != '\0')
 		return cmd_usage(call, "unknown option '%s'", name);
 	if (best)
@@ -86,6 +92,11 @@ static int cmd_check_count(const struct cmd_call *call)
 	const struct command *command = call->command;
 	if (call->argc < command->positional_min)
 		return cmd_usage(call, "an argument is missing: %s", command->positional);
+	/* "agent stauts", "jobs wiat 17": what was meant is a command, not an argument. */
+	const char *best = call->argc > 0 ? cmd_nearest(call, call->argv[0]) : NULL;
+	if (call->argc > command->positional_max && best)
+		return cmd_usage(call, "unexpected argument '%s'; did you mean '%s'?",
+				 call->argv[0], best);
 	if (call->argc > command->positional_max)
 		return cmd_usage(call, "unexpected argument '%s'",
 				 call->argv[command->positional_max]);

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +17,7 @@
 enum option_internals {
 	OPTION_FIRST_CODE = 256, /* getopt's value of row 0; above every letter */
 	OPTION_HELP_CODE = 'h',
+	OPTION_DURATION_MAX = 32, /* bytes of a limit as text */
 };
 
 struct option_kind_facts {
@@ -87,6 +90,42 @@ static int option_choice(const struct option_row *row, const char *text, uint32_
 		       best ? "'?" : "");
 }
 
+/* "250ms", "90s", "2h": a limit as somebody would have typed it. */
+static const char *option_duration(uint64_t ns, char out[OPTION_DURATION_MAX])
+{
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {{"h", UINT64_C(3600000000000)},
+		     {"m", UINT64_C(60000000000)},
+		     {"s", UINT64_C(1000000000)},
+		     {"ms", UINT64_C(1000000)},
+		     {"us", UINT64_C(1000)}};
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (ns == 0 || ns % units[i].ns != 0)
+			continue;
+		(void)snprintf(out, OPTION_DURATION_MAX, "%" PRIu64 "%s", ns / units[i].ns,
+			       units[i].name);
+		return out;
+	}
+	(void)snprintf(out, OPTION_DURATION_MAX, "%" PRIu64 "%s", ns, ns ? "ns" : "");
+	return out;
+}
+
+static int option_refuse_duration(const struct option_row *row, const char *text, struct err *err)
+{
+	char least[OPTION_DURATION_MAX], most[OPTION_DURATION_MAX];
+	if (row->max == 0 && row->min == 1)
+		return err_set(err, -EINVAL, "option '--%s': %s is too short a time", row->name,
+			       text);
+	(void)option_duration(row->min > 0 ? (uint64_t)row->min : 0, least);
+	if (row->max == 0)
+		return err_set(err, -EINVAL, "option '--%s': %s is outside the range, from %s",
+			       row->name, text, least);
+	return err_set(err, -EINVAL, "option '--%s': %s is outside the range %s to %s", row->name,
+		       text, least, option_duration(row->max, most));
+}
+
 /* A message for a number that parse.h refused. */
 static int option_refuse(const struct option_row *row, const char *text, int rc, const char *what,
 			 struct err *err)
@@ -94,9 +133,9 @@ static int option_refuse(const struct option_row *row, const char *text, int rc,
 	if (rc == -EINVAL)
 		return err_set(err, -EINVAL, "option '--%s' takes %s, not '%s'", row->name, what,
 			       text);
-	const char *unit = row->kind == OPTION_DURATION ? " nanoseconds"
-			   : row->kind == OPTION_SIZE	? " bytes"
-							: "";
+	if (row->kind == OPTION_DURATION)
+		return option_refuse_duration(row, text, err);
+	const char *unit = row->kind == OPTION_SIZE ? " bytes" : "";
 	if (row->max == 0)
 		return err_set(err, -EINVAL, "option '--%s': %s is outside the range, from %lld%s",
 			       row->name, text, (long long)row->min, unit);

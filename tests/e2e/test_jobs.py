@@ -63,6 +63,9 @@ def test_the_list(machine):
     listed = machine.run("sluice", "jobs", "--state", "Failed", "--output", "json").ok().json
     assert [job["id"] for job in listed["jobs"]] == [third]
     assert machine.run("sluice", "jobs", "--state", "Nope").rc == 64
+    for command, meant in (("jobs wiat 1", "wait"), ("agent stauts", "status")):
+        reply = machine.run("sluice", *command.split())
+        assert reply.rc == 64 and f"did you mean '{meant}'?" in reply.err
 
 
 def test_one_in_full(machine):
