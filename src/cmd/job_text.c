@@ -95,7 +95,8 @@ const char *job_text_gpus(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX])
 	if (!attempt || attempt->n_grants == 0) {
 		if (job->gpus == 0)
 			return out;
-		job_text_add(out, "wants %" PRIu32, job->gpus);
+		job_text_add(out, "%s %" PRIu32, job_text_is_final(job->state) ? "wanted" : "wants",
+			     job->gpus);
 		if (job->share_denominator == JOB_TEXT_ONE_SLOT && job->share_numerator == 1)
 			job_text_add(out, " (one slot)");
 		else if (job->share_denominator > 0)
@@ -274,6 +275,8 @@ static json_t *job_text_json_share(const Sluice__V1__Job *job)
 {
 	if (job->share_denominator == 0)
 		return json_null();
+	if (job->share_denominator == JOB_TEXT_ONE_SLOT && job->share_numerator == 1)
+		return json_string("slot");
 	return json_sprintf("%" PRIu32 "/%" PRIu32, job->share_numerator, job->share_denominator);
 }
 

@@ -442,7 +442,7 @@ static int run_end(struct run *run)
 	bool ran = job->attempt && job->attempt->started_unix_ns != 0;
 	bool cancelled = job->state == SLUICE__V1__JOB_STATE__CANCELLED;
 	if (cancelled && !ran && run->gave_up) {
-		run_say(run, "gave up waiting: %s", run->waits_for);
+		run_say(run, "gave up waiting, job %" PRIu64 " is cancelled", run->id);
 		return CMD_EXIT_DEADLINE;
 	}
 	run_say_end(run, job);

@@ -26,15 +26,11 @@ enum jobs_limits {
 
 static const char *const titles[COLUMN_COUNT] = {"ID", "STATE", "USER", "GPUS", "TIME", "NAME"};
 
-/* "0,3"; of one that waits "wants 2"; of one that has ended and is told without its GPUs "2". */
+/* "0,3"; of one that waits "wants 2"; of one that has ended and is told without its GPUs "wanted
+ * 2". */
 static const char *jobs_gpus(const Sluice__V1__Job *job, char *scratch)
 {
-	static const char wants[] = "wants ";
-	if (job->gpus == 0)
-		return "-";
-	(void)job_text_gpus(job, scratch);
-	bool past = job_text_is_final(job->state) && strncmp(scratch, wants, strlen(wants)) == 0;
-	return past ? scratch + strlen(wants) : scratch;
+	return job->gpus == 0 ? "-" : job_text_gpus(job, scratch);
 }
 
 /* A cell of the job's line. `scratch` has JOB_TEXT_MAX bytes. */

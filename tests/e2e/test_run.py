@@ -255,6 +255,7 @@ def test_no_wait_and_timeout(dgx):
     assert reply.rc == 75 and "holder" in reply.err or "job 1" in reply.err
     reply = dgx.run("sluice", "run", "--gpus", "2", "--wait-timeout", "0.2s", "--", "true")
     assert reply.rc == 124 and "WaitingForGPU (have 1, need 2" in reply.err
+    assert "gave up waiting, job " in reply.err
     assert dgx.run("sluice", "run", "--gpus", "1", "--no-wait", "--", "true").rc == 0
 
 
@@ -271,7 +272,7 @@ def test_dry_run(dgx):
     assert "start now, on 3 GPUs" in reply.out
     Job(dgx, "--gpus", "7").started()
     reply = dgx.run("sluice", "run", "--gpus", "3", "--dry-run", "--", "true").ok()
-    assert "would wait: WaitingForGPU" in reply.out
+    assert "would wait: WaitingForGPU (have 1" in reply.out
     assert dgx.run("sluice", "run", "--gpus", "9", "--dry-run", "--", "true").rc == 78
     assert not (dgx.directory / "ran").exists()
     assert len(dgx.run("sluice", "jobs", "-o", "json").json["jobs"]) == 1

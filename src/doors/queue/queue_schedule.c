@@ -259,12 +259,13 @@ static void queue_trial_decide(const struct job *job, struct schedule_decision *
 	trial->starts = decision->start;
 	if (decision->start && queue_is_full(trial->pass.queue, job, full)) {
 		trial->starts = false;
-		(void)snprintf(trial->text, sizeof(trial->text), "%s(%s)",
+		(void)snprintf(trial->text, sizeof(trial->text), "%s (%s)",
 			       job_reason_to_string(JOB_REASON_BACKOFF), full);
 	} else if (!decision->start)
 		(void)snprintf(trial->text, sizeof(trial->text), "%s%s%s%s",
-			       job_reason_to_string(decision->reason), decision->text[0] ? "(" : "",
-			       decision->text, decision->text[0] ? ")" : "");
+			       job_reason_to_string(decision->reason),
+			       decision->text[0] ? " (" : "", decision->text,
+			       decision->text[0] ? ")" : "");
 }
 
 int queue_try(struct queue *queue, const struct job *job, bool *out_starts,

@@ -57,6 +57,9 @@ static void test_gpus(void **state)
 	assert_string_equal(job_text_gpus(&job, out), "wants 2 (1/4)");
 	job.share_denominator = JOB_TEXT_ONE_SLOT;
 	assert_string_equal(job_text_gpus(&job, out), "wants 2 (one slot)");
+	job.state = SLUICE__V1__JOB_STATE__CANCELLED;
+	assert_string_equal(job_text_gpus(&job, out), "wanted 2 (one slot)");
+	job.state = SLUICE__V1__JOB_STATE__PENDING;
 
 	Sluice__V1__Attempt attempt = SLUICE__V1__ATTEMPT__INIT;
 	Sluice__V1__Grant one = SLUICE__V1__GRANT__INIT, other = SLUICE__V1__GRANT__INIT;
@@ -179,6 +182,11 @@ static void test_json(void **state)
 	assert_int_equal(pid, 42);
 	assert_true(started == 1.5 && first == 2);
 	assert_string_equal(share, "1/8");
+	job.share_denominator = JOB_TEXT_ONE_SLOT;
+	json_t *slot_json = job_text_json(&job);
+	assert_non_null(slot_json);
+	assert_string_equal(json_string_value(json_object_get(slot_json, "share")), "slot");
+	json_decref(slot_json);
 	assert_string_equal(word, "\xef\xbf\xbd!"); /* bytes that are no text */
 	json_decref(json);
 }

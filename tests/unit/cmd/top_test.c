@@ -384,7 +384,7 @@ static void a_job_that_has_ended_wants_nothing(void **state)
 	add_job(1, "old", SLUICE__V1__JOB_STATE__SUCCEEDED)->gpus = 2;
 	add_job(2, "new", SLUICE__V1__JOB_STATE__PENDING)->gpus = 2;
 	const char *text = draw((struct top_scene){.machine = &machine});
-	assert_non_null(strstr(text, " 1  Succeeded  alice  2 "));
+	assert_non_null(strstr(text, " 1  Succeeded  alice  wanted 2 "));
 	assert_non_null(strstr(text, " 2  Pending    alice  wants 2 "));
 }
 
