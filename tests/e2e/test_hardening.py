@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job must not get from the service, and what the service does not let be taken from it."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -90,3 +91,42 @@ def test_a_job_does_not_possess_the_keys_of_the_agent(machine):
     show = f"import ctypes; print({KEYRING})"
     theirs = int(machine.run("sluice", "run", "-g", "0", "--", sys.executable, "-c", show).ok().out)
     assert theirs > 0 and theirs != ours
+
+
+@contextlib.contextmanager
+def never_answering(directory):
+    """A file system whose server says nothing, as one of a network that is away."""
+    directory.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        server = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        pytest.skip("no FUSE here")
+    options = f"fd={server},rootmode=40000,user_id=0,group_id=0,allow_other"
+    if libc.mount(b"silent", os.fsencode(directory), b"fuse", 0, options.encode()) != 0:
+        os.close(server)
+        pytest.skip("mounting is not permitted here")
+    try:
+        yield
+    finally:
+        os.close(server)
+        libc.umount2(os.fsencode(directory), 2)  # MNT_DETACH
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("how", ["cancel", "time"])
+def test_a_job_whose_directory_never_answers_can_be_ended(machine, how):
+    """It is stuck before its command begins, and has its GPU."""
+    machine.start("t4x1")
+    machine.agent()
+    silent = machine.directory / "silent"
+    with never_answering(silent):
+        options = ["--time", "1s"] if how == "time" else []
+        stuck = int(machine.run("sluice", "run", "--detach", "-g", "1", "--cwd", silent, *options,
+                                "--", "true").ok().out)
+        wait_until(lambda: (machine.state_dir / "j" / str(stuck) / "claim.1").exists())
+        if how == "cancel":
+            machine.run("sluice", "cancel", stuck).ok()
+        end = wait_for(machine, stuck, "Cancelled" if how == "cancel" else "Failed")
+        assert end["reason"] == ("User" if how == "cancel" else "DeadlineExceeded")
+        machine.run("sluice", "run", "-g", "1", "--", "true").ok()

@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,6 +28,8 @@ enum command_exit {
 	COMMAND_EXIT_EXEC = 126,
 	COMMAND_EXIT_NOT_FOUND = 127,
 };
+
+enum { COMMAND_LOOK_MS = 100 }; /* at whether it is still wanted */
 
 enum command_stage {
 	COMMAND_CGROUP, /* no reason not to start */
@@ -239,9 +242,15 @@ static pid_t command_fork(const struct cgroup *cgroup, bool *out_is_inside)
 	return fork();
 }
 
-static ssize_t command_read(int fd, struct command_failure *out)
+/* As read(). -ECANCELED: it is not wanted any more. */
+static ssize_t command_read(const struct command *command, int fd, struct command_failure *out)
 {
+	struct pollfd wait = {.fd = fd, .events = POLLIN};
 	ssize_t length;
+	while (poll(&wait, 1, COMMAND_LOOK_MS) <= 0) {
+		if (command->give_up && command->give_up(command->context))
+			return -ECANCELED;
+	}
 	do {
 		length = read(fd, out, sizeof(*out));
 	} while (length < 0 && errno == EINTR);
@@ -266,10 +275,14 @@ int command_start(const struct command *command, struct command_outcome *out, st
 
 	(void)close(take_fd(&write_fd));
 	struct command_failure failure;
-	ssize_t length = command_read(read_fd, &failure);
+	ssize_t length = command_read(command, read_fd, &failure);
 	if (length == sizeof(failure) && failure.stage == COMMAND_CGROUP) {
 		out->cgroup_code = failure.code;
-		length = command_read(read_fd, &failure);
+		length = command_read(command, read_fd, &failure);
+	}
+	if (length == -ECANCELED) {
+		(void)kill(pid, SIGKILL); /* not reaped, so the number is its own */
+		out->given_up = true;
 	}
 	if (length != sizeof(failure)) {
 		out->pid = pid;

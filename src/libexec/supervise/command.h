@@ -6,6 +6,7 @@
 #ifndef SLUICE_LIBEXEC_SUPERVISE_COMMAND_H
 #define SLUICE_LIBEXEC_SUPERVISE_COMMAND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -23,6 +24,10 @@ struct command {
 	const struct token *tokens; /* inherited, under the numbers that they have here */
 	size_t token_count;
 	const struct cgroup *cgroup; /* NULL: none */
+	/* Asked now and then while the command is still on its way to its exec, which a file system
+	 * that does not answer can hold up for ever. True: it is killed. NULL: nobody is asked. */
+	bool (*give_up)(void *context);
+	void *context;
 };
 
 /* What kept it from running, or from its cgroup. */
@@ -30,6 +35,7 @@ struct command_outcome {
 	pid_t pid;	 /* the command; -1: it never ran */
 	int exit_code;	 /* as of a shell, when it never ran: 125, 126 or 127 */
 	int cgroup_code; /* 0, or -errno: it runs, but not in its cgroup */
+	bool given_up;	 /* killed on its way: still to be reaped, with what it may have started */
 };
 
 /*

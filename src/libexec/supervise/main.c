@@ -55,6 +55,9 @@ struct supervisor {
 	struct desk desk;
 	bool has_desk;
 	struct jobdir_result result;
+	uint64_t give_up_at_ns; /* 0: no deadline */
+	bool has_given_up;	/* before the command was executed, as `given_up` says */
+	enum jobdir_end given_up;
 };
 
 static void main_complain(const struct supervisor *self, const struct err *err)
@@ -224,12 +227,35 @@ static int main_environment(const struct launch *launch, char ***out, struct err
 			   err);
 }
 
+static uint64_t main_now_ns(void)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* Ends a command that is not there yet. Messages wait in their sockets meanwhile: whoever cancels
+ * has made the file before. */
+static bool main_gives_up(void *context)
+{
+	struct supervisor *self = context;
+	if (jobdir_is_cancelled(LAUNCH_FD_DIRECTORY)) {
+		self->given_up = JOBDIR_CANCELLED;
+		return true;
+	}
+	self->given_up = JOBDIR_DEADLINE;
+	return self->give_up_at_ns > 0 && main_now_ns() >= self->give_up_at_ns;
+}
+
 /* The pid, or -1: it never ran, and the result says why. */
 static pid_t main_start(struct supervisor *self)
 {
 	struct err err = {0};
 	char **environment = NULL;
 	struct command_outcome outcome = {.exit_code = 125};
+	uint64_t deadline_ns = self->launch.spec.deadline_ns, now_ns = main_now_ns();
+	if (deadline_ns > 0 && deadline_ns < UINT64_MAX - now_ns)
+		self->give_up_at_ns = now_ns + deadline_ns;
 	int result = main_environment(&self->launch, &environment, &err);
 	if (result == 0) {
 		struct command command = {.spec = &self->launch.spec,
@@ -238,7 +264,9 @@ static pid_t main_start(struct supervisor *self)
 					  .err_fd = self->err_fd,
 					  .tokens = self->tokens.tokens,
 					  .token_count = self->tokens.count,
-					  .cgroup = self->cgroup.fd >= 0 ? &self->cgroup : NULL};
+					  .cgroup = self->cgroup.fd >= 0 ? &self->cgroup : NULL,
+					  .give_up = main_gives_up,
+					  .context = self};
 		result = command_start(&command, &outcome, &err);
 	}
 	environment = jobenv_free(environment);
@@ -255,6 +283,7 @@ static pid_t main_start(struct supervisor *self)
 		cgroup_close(&self->cgroup);
 		agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
 	}
+	self->has_given_up = outcome.given_up;
 	return outcome.pid;
 }
 
@@ -267,7 +296,10 @@ static void main_read_status(struct supervisor *self, const struct watch *watch)
 	result->value = was_killed ? WTERMSIG(status) : WEXITSTATUS(status);
 	result->exit_code = was_killed ? MAIN_SIGNAL_BASE + result->value : result->value;
 	result->killed_leftovers = watch->killed_leftovers;
-	if (watch->has_hit_deadline) {
+	if (self->has_given_up && self->given_up == JOBDIR_CANCELLED) {
+		result->end = JOBDIR_CANCELLED;
+		result->exit_code = MAIN_EXIT_CANCELLED;
+	} else if (watch->has_hit_deadline || self->has_given_up) {
 		result->end = JOBDIR_DEADLINE;
 		result->value = was_killed ? WTERMSIG(status) : 0;
 		result->exit_code = MAIN_EXIT_DEADLINE;
