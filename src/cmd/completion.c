@@ -246,7 +246,7 @@ static const char fish_head[] =
     "\tset -l path\n"
     "\tset -l words (commandline -opc)\n"
     "\tfor word in $words[2..-1]\n"
-    "\t\tif contains -- (string join ' ' $path $word) $__sluice_paths\n"
+    "\t\tif contains -- (string join -- ' ' $path $word) $__sluice_paths\n"
     "\t\t\tset path $path $word\n"
     "\t\tend\n"
     "\tend\n"
@@ -265,6 +265,21 @@ static void completion_fish_path(const struct command *command, const char *path
 {
 	if (*path)
 		printf(" '%s'", path);
+}
+
+/* fish reads the list as its own language: "util>100" would be a redirection. */
+static void completion_fish_words(const char *words)
+{
+	char word[OPTION_WORD_SIZE];
+	for (size_t i = 0; options_word(words, i, word); i++) {
+		if (i)
+			putchar(' ');
+		for (const char *at = word; *at; at++) {
+			if (strchr("<>|&;()[]{}*?$#~\"", *at))
+				putchar('\\');
+			putchar(*at);
+		}
+	}
 }
 
 static void completion_fish_command(const struct command *command, const char *path, void *context)
@@ -288,7 +303,7 @@ static void completion_fish_command(const struct command *command, const char *p
 			fputs(" -x", stdout);
 		if (row->words) {
 			fputs(" -a '", stdout);
-			completion_words(row->words);
+			completion_fish_words(row->words);
 			putchar('\'');
 		}
 		fputs(" -d ", stdout);
@@ -303,7 +318,7 @@ static void completion_fish_command(const struct command *command, const char *p
 		printf("complete -c sluice -n '__sluice_at \"%s\"' -a '(__sluice_jobs)'\n", path);
 	else if (command->positional_words) {
 		printf("complete -c sluice -n '__sluice_at \"%s\"' -a '", path);
-		completion_words(command->positional_words);
+		completion_fish_words(command->positional_words);
 		puts("'");
 	} else if (command->positional_max > 0 && command != &cmd_help)
 		printf("complete -c sluice -n '__sluice_at \"%s\"' -F\n", path);

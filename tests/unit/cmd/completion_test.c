@@ -23,8 +23,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Runs `program arguments` and puts its standard output into `out`. Its exit code; 127: not there.
- */
+/* Runs `program arguments` and puts its output into `out`, complaints as well: they would stand in
+ * the middle of the user's line. Its exit code; 127: not there. */
 static int shell(const char *const *argv, char *out, size_t size)
 {
 	int ends[2];
@@ -33,6 +33,7 @@ static int shell(const char *const *argv, char *out, size_t size)
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		(void)dup2(ends[1], STDOUT_FILENO);
+		(void)dup2(ends[1], STDERR_FILENO);
 		(void)close(ends[0]);
 		(void)close(ends[1]);
 		(void)execvp(argv[0], (char *const *)argv);
