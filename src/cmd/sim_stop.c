@@ -111,7 +111,7 @@ static int stop_run(const struct cmd_call *call)
 	if (root[0] != '\0' && access(root, F_OK) == 0)
 		printf(
 		    "simulated root '%s' stays: it holds files that sluice sim did not make, such "
-		    "as tokens of 'sluice run'; when no job needs them, remove it\n",
+		    "as the jobs of an agent; when no job needs them, remove it\n",
 		    root);
 	return SIM_EXIT_OK;
 }
