@@ -145,6 +145,39 @@ static void agent_on_terminate(void *context)
 	agent_stop(context, "told to by a signal");
 }
 
+static int agent_listen(struct agent *agent, struct err *err)
+{
+	/* Everybody may ask root's agent; what each may do, his user id on the socket decides. */
+	const struct agent_paths *paths = &agent->options->paths;
+	int fd = wire_listen_unix(paths->socket, paths->is_system ? 0666 : 0600, err);
+	if (fd >= 0 && lstat(paths->socket, &agent->socket_is) < 0)
+		agent->socket_is.st_ino = 0;
+	return fd;
+}
+
+static bool agent_has_socket(const struct agent *agent)
+{
+	struct stat info;
+	return lstat(agent->options->paths.socket, &info) == 0 &&
+	       info.st_ino == agent->socket_is.st_ino && info.st_dev == agent->socket_is.st_dev;
+}
+
+/* The directory goes with a user's last session and comes back empty with the next one, and jobs
+ * have lived on meanwhile. */
+static void agent_look_at_socket(struct agent *agent)
+{
+	const struct agent_paths *paths = &agent->options->paths;
+	struct err err = {0};
+	if (agent->is_stopping || agent_has_socket(agent) ||
+	    agent_lock_check_socket(paths->socket, &err) < 0 ||
+	    agent_lock_make_runtime(paths, &err) < 0)
+		return; /* looked at again */
+	int fd = agent_listen(agent, &err);
+	if (fd >= 0 && service_listen(agent->service, fd, &err) == 0)
+		log_write(agent->log, LOG_LEVEL_WARNING, NULL,
+			  "the socket '%s' was gone: made again", paths->socket);
+}
+
 static void agent_on_look(void *context)
 {
 	struct agent *agent = context;
@@ -158,6 +191,7 @@ static void agent_on_look(void *context)
 	/* What many clients or a long list needed is given back: by itself malloc keeps it for good
 	 * (2 MB after 48 clients that watched). Some tens of microseconds. */
 	(void)malloc_trim(0);
+	agent_look_at_socket(agent);
 	loop_timer_start(agent->look, AGENT_LOOK_NS);
 }
 
@@ -211,11 +245,8 @@ static void agent_stop(struct agent *agent, const char *why)
 /* Somebody may have put a socket of his own in the place meanwhile. */
 static void agent_remove_socket(const struct agent *agent)
 {
-	struct stat info;
-	const char *path = agent->options->paths.socket;
-	if (agent->socket_is.st_ino != 0 && lstat(path, &info) == 0 &&
-	    info.st_ino == agent->socket_is.st_ino && info.st_dev == agent->socket_is.st_dev)
-		(void)unlink(path);
+	if (agent->socket_is.st_ino != 0 && agent_has_socket(agent))
+		(void)unlink(agent->options->paths.socket);
 }
 
 static void agent_done(struct agent *agent)
@@ -381,14 +412,11 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .queue = agent->queue,
 	    .started_unix_ns = (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec,
 	};
-	/* Everybody may ask root's agent; what each may do, his user id on the socket decides. */
-	int fd = wire_listen_unix(paths->socket, paths->is_system ? 0666 : 0600, err);
+	int fd = agent_listen(agent, err);
 	if (fd == -EADDRINUSE)
 		return err_set(err, -EBUSY, "another agent listens on '%s'", paths->socket);
 	if (fd < 0)
 		return fd;
-	if (lstat(paths->socket, &agent->socket_is) < 0)
-		agent->socket_is.st_ino = 0;
 	return service_new(&service, fd, &agent->service, err);
 }
 

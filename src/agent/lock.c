@@ -95,15 +95,25 @@ static int lock_wait(int fd, const char *path, struct err *err)
 	return lock_busy("has", path, lock_read_holder(fd), err);
 }
 
+/* Others connect to the socket in root's. */
+static int lock_open_runtime(const struct agent_paths *paths, struct err *err)
+{
+	return lock_open_directory(paths->runtime_dir, paths->is_system ? 0755 : 0700, err);
+}
+
+int agent_lock_make_runtime(const struct agent_paths *paths, struct err *err)
+{
+	_cleanup_close_ int fd = lock_open_runtime(paths, err);
+	return fd < 0 ? fd : 0;
+}
+
 int agent_lock_take(const struct agent_paths *paths, struct err *err)
 {
 	char path[FILE_PATH_MAX], text[LOCK_NUMBER_MAX];
 	int result = file_path(path, err, "%s/agent.lock", paths->runtime_dir);
 	if (result < 0)
 		return result;
-	/* Others connect to the socket in root's. */
-	_cleanup_close_ int directory =
-	    lock_open_directory(paths->runtime_dir, paths->is_system ? 0755 : 0700, err);
+	_cleanup_close_ int directory = lock_open_runtime(paths, err);
 	if (directory < 0)
 		return directory;
 	_cleanup_close_ int fd =

@@ -19,6 +19,9 @@ struct err;
  */
 int agent_lock_take(const struct agent_paths *paths, struct err *err);
 
+/* The runtime directory, made again when it has gone; nobody else's is taken for it. */
+int agent_lock_make_runtime(const struct agent_paths *paths, struct err *err);
+
 /*
  * Makes the state directory: 0711 for root's agent, because a job's user must be able to reach his
  * own output files in it, and 0700 for a user's own. One that is there is made so. -EPERM: it is

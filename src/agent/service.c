@@ -292,6 +292,11 @@ int service_new(const struct service_options *options, int listen_fd, struct ser
 	return 0;
 }
 
+int service_listen(struct service *service, int listen_fd, struct err *err)
+{
+	return wire_server_add_listener(service->server, listen_fd, err);
+}
+
 struct service *service_free(struct service *service)
 {
 	if (!service)

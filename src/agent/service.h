@@ -56,6 +56,9 @@ struct service_options {
 	int64_t started_unix_ns;
 };
 
+/* Answers on one more socket (given), too. 0 or -ENOMEM. */
+int service_listen(struct service *service, int listen_fd, struct err *err);
+
 /* Answers on `listen_fd` (given) from now on. -ENOMEM, ... */
 int service_new(const struct service_options *options, int listen_fd, struct service **out,
 		struct err *err);

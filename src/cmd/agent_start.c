@@ -182,8 +182,12 @@ static int start_directories(const struct agent_paths *paths, struct err *err)
 {
 	/* Everybody connects to root's agent and reads their own logs there. */
 	mode_t mode = paths->is_system ? 0755 : 0700;
+	mode_t before = umask(022); /* also when whoever is root just now is careful */
 	int rc = file_mkdirs(paths->runtime_dir, mode, err);
-	return rc < 0 ? rc : file_mkdirs(paths->state_dir, mode, err);
+	if (rc == 0)
+		rc = file_mkdirs(paths->state_dir, mode, err);
+	(void)umask(before);
+	return rc;
 }
 
 int agent_start(const char *socket, const char *path, uint64_t deadline_ns, struct err *err)

@@ -130,3 +130,26 @@ def test_a_job_whose_directory_never_answers_can_be_ended(machine, how):
         end = wait_for(machine, stuck, "Cancelled" if how == "cancel" else "Failed")
         assert end["reason"] == ("User" if how == "cancel" else "DeadlineExceeded")
         machine.run("sluice", "run", "-g", "1", "--", "true").ok()
+
+
+def test_an_agent_whose_runtime_directory_went_away_is_found_again(machine):
+    """As a user's does when he logs out, and comes back empty when he logs in."""
+    agent = machine.agent()
+    job = submit(machine, "sleep", "1000")
+    wait_for(machine, job, "Running")
+    machine.runtime_dir.rename(machine.directory / "old-run")
+    machine.runtime_dir.mkdir(mode=0o755)
+    wait_until((machine.runtime_dir / "agent.sock").exists, what="the socket")
+    assert told(machine, job)["state"] == "Running"
+    machine.run("sluice", "cancel", job).ok()
+    machine.run("sluice", "run", "-g", "0", "--", "true").ok()
+    machine.run("sluice", "agent", "stop").ok()
+    assert agent.wait(timeout=10) == 0
+    assert not (machine.runtime_dir / "agent.sock").exists()
+
+
+@ROOT_ONLY
+def test_an_agent_that_root_starts_with_a_strict_umask_is_everybodys(machine):
+    machine.run("sluice", "run", "-g", "0", "--", "true", umask=0o077).ok()
+    assert machine.runtime_dir.stat().st_mode & 0o777 == 0o755
+    machine.run("sluice", "agent", "stop").ok()
