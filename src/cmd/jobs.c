@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "base/parse.h"
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/job_follow.h"
@@ -91,6 +93,7 @@ static const struct table_column jobs_columns[] = {
 struct jobs_list {
 	struct table *table; /* owned; or, for JSON: */
 	json_t *json;	     /* owned */
+	size_t count;
 	int64_t now_unix_ns;
 };
 
@@ -119,6 +122,7 @@ static bool jobs_on_page(const ProtobufCMessage *reply, void *context)
 {
 	struct jobs_list *list = context;
 	const Sluice__V1__ListReply *page = (const Sluice__V1__ListReply *)reply;
+	list->count += page->n_jobs;
 	for (size_t i = 0; i < page->n_jobs; i++) {
 		if (list->table)
 			jobs_add_row(list, page->jobs[i]);
@@ -129,6 +133,13 @@ static bool jobs_on_page(const ProtobufCMessage *reply, void *context)
 		}
 	}
 	return true;
+}
+
+/* Asked only where no job was found: the agent may know users whom this process does not. */
+static bool jobs_is_user(const char *text)
+{
+	uint64_t uid;
+	return parse_u64(text, 0, UINT32_MAX - 1, &uid) == 0 || getpwnam(text);
 }
 
 static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, struct jobs_list *list)
@@ -151,7 +162,11 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 		list->table = table_new(jobs_columns, sizeof(jobs_columns) / sizeof(*jobs_columns));
 	int rc = agent_call_follow(agent, AGENT_LIST, &request.base, AGENT_CALL_DEADLINE_NS,
 				   jobs_on_page, list, &err);
-	return rc < 0 ? cmd_fail(call, agent_call_exit_code(agent, rc), &err) : CMD_EXIT_OK;
+	if (rc < 0)
+		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
+	if (options->user && list->count == 0 && !jobs_is_user(options->user))
+		return cmd_usage(call, "there is no user '%s'", options->user);
+	return CMD_EXIT_OK;
 }
 
 static int jobs_print(const struct cmd_call *call, struct jobs_list *list, FILE *out)
@@ -314,7 +329,7 @@ static void jobs_show_attempt(const Sluice__V1__Job *job)
 static void jobs_show_text(const Sluice__V1__Job *job)
 {
 	char text[JOB_TEXT_MAX];
-	printf("job %" PRIu64 " ", job->id);
+	printf("job %" PRIu64 "%s", job->id, job->name[0] ? " " : ""); /* others' have none */
 	cmd_print(stdout, job->name);
 	printf(": %s", job_text_state(job->state));
 	if (job_text_reason(job, text)[0]) {
@@ -429,8 +444,11 @@ static int jobs_wait_one(const struct cmd_call *call, struct agent_call *agent, 
 	if (!follow)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	int rc = 0;
-	while (rc == 0 && !wait.over && loop_now_ns(agent->loop) < until_ns)
-		rc = loop_pass(agent->loop, JOBS_EACH_NS, &err);
+	uint64_t now_ns;
+	while (rc == 0 && !wait.over && (now_ns = loop_now_ns(agent->loop)) < until_ns)
+		rc = loop_pass(agent->loop,
+			       until_ns - now_ns < JOBS_EACH_NS ? until_ns - now_ns : JOBS_EACH_NS,
+			       &err);
 	int exit_code;
 	if (rc < 0) {
 		exit_code = cmd_fail(call, CMD_EXIT_FAILED, &err);
@@ -516,7 +534,7 @@ const struct command cmd_jobs = {
     .description =
 	"GPUS are the GPUs that a job has, by index ('3:1' is MIG device 1 of GPU 3, '3 (2/8)' two "
 	"of eight slots of GPU 3), or what it wants. ELAPSED is how long it has run, or waited. Of "
-	"other users' jobs the command and its output are not shown.",
+	"other users' jobs name, command and output are not shown.",
     .group = CMD_GROUP_JOBS,
     .run = jobs_run,
     .commands = (const struct command *const[]){&jobs_wait, NULL},

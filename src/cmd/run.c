@@ -60,7 +60,8 @@ static const struct option_row run_rows[] = {
     {.name = "name",
      .kind = OPTION_TEXT,
      .value = "NAME",
-     .help = "what others see this job as: letters, digits and '-' (default: the command's name)",
+     .help = "what the lists call this job: small letters, digits and '-' (default: the command's "
+	     "name)",
      OPTION_FIELD(struct run_options, name)},
     {.name = "detach",
      .letter = 'd',

@@ -63,6 +63,8 @@ def test_the_list(machine):
     listed = machine.run("sluice", "jobs", "--state", "Failed", "--output", "json").ok().json
     assert [job["id"] for job in listed["jobs"]] == [third]
     assert machine.run("sluice", "jobs", "--state", "Nope").rc == 64
+    reply = machine.run("sluice", "jobs", "--user", "nobody-of-that-name")
+    assert reply.rc == 64 and "there is no user" in reply.err
     for command, meant in (("jobs wiat 1", "wait"), ("agent stauts", "status")):
         reply = machine.run("sluice", *command.split())
         assert reply.rc == 64 and f"did you mean '{meant}'?" in reply.err
