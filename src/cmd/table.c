@@ -17,10 +17,22 @@
 #define TABLE_GAP      2
 #define TABLE_ELLIPSIS "…"
 
+enum {
+	TABLE_TEXT_MAX = 1 << 30, /* bytes of all cells */
+	TABLE_BLANKS = 64,
+};
+
+/* A cell's text, which ends with a NUL, and how much of a line it takes. */
+struct table_cell {
+	size_t offset; /* in the table's text */
+	uint32_t length, columns;
+};
+
 struct table {
 	const struct table_column *columns; /* borrowed */
 	size_t column_count;
-	char **cells; /* owned, and each of them; row by row */
+	struct buf text;	  /* of all cells: a table can have a hundred thousand */
+	struct table_cell *cells; /* owned; row by row */
 	size_t cell_count;
 	size_t cell_capacity;
 	bool out_of_memory;
@@ -34,6 +46,7 @@ struct table *table_new(const struct table_column *columns, size_t count)
 		return NULL;
 	table->columns = columns;
 	table->column_count = count;
+	buf_init(&table->text, TABLE_TEXT_MAX);
 	return table;
 }
 
@@ -41,33 +54,36 @@ struct table *table_free(struct table *table)
 {
 	if (!table)
 		return NULL;
-	for (size_t i = 0; i < table->cell_count; i++)
-		free(table->cells[i]);
+	buf_done(&table->text);
 	free(table->cells);
 	free(table);
 	return NULL;
 }
 
-/* Takes `text` (given); NULL stands for one that could not be allocated. */
-static void table_push(struct table *table, char *text)
+/* Appends a cell of text that is escaped already. */
+static void table_push(struct table *table, const char *text, size_t length)
 {
-	if (text && table->cell_count == table->cell_capacity) {
+	if (table->cell_count == table->cell_capacity) {
 		size_t capacity =
 		    table->cell_capacity ? 2 * table->cell_capacity : 8 * table->column_count;
-		char **cells = reallocarray(table->cells, capacity, sizeof(*cells));
-		if (cells) {
-			table->cells = cells;
-			table->cell_capacity = capacity;
-		} else {
-			free(text);
-			text = NULL;
+		struct table_cell *cells = reallocarray(table->cells, capacity, sizeof(*cells));
+		if (!cells) {
+			table->out_of_memory = true;
+			return;
 		}
+		table->cells = cells;
+		table->cell_capacity = capacity;
 	}
-	if (!text) {
+	size_t offset = table->text.length;
+	if (buf_add(&table->text, text, length) < 0 || buf_add(&table->text, "", 1) < 0) {
 		table->out_of_memory = true;
 		return;
 	}
-	table->cells[table->cell_count++] = text;
+	table->cells[table->cell_count++] = (struct table_cell){
+	    .offset = offset,
+	    .length = (uint32_t)length,
+	    .columns = (uint32_t)text_width(text, length),
+	};
 }
 
 /* Nothing to escape and nothing to cut, as in nearly every cell. */
@@ -86,11 +102,13 @@ void table_add(struct table *table, const char *text)
 	if (!text || !*text)
 		text = "-";
 	if (table_is_plain(text)) {
-		table_push(table, strdup(text));
+		table_push(table, text, strlen(text));
 		return;
 	}
-	int rc = text_escape(&escaped, text, strlen(text));
-	table_push(table, rc == -ENOMEM ? NULL : buf_take(&escaped));
+	if (text_escape(&escaped, text, strlen(text)) == -ENOMEM)
+		table->out_of_memory = true;
+	else
+		table_push(table, buf_text(&escaped), escaped.length);
 }
 
 void table_addf(struct table *table, const char *format, ...)
@@ -107,10 +125,11 @@ void table_addf(struct table *table, const char *format, ...)
 		table_add(table, rc < 0 ? "..." : buf_text(&text));
 }
 
-static const char *table_cell(const struct table *table, size_t row, size_t column)
+/* NULL: the row ends before it. */
+static const struct table_cell *table_cell(const struct table *table, size_t row, size_t column)
 {
 	size_t index = row * table->column_count + column;
-	return index < table->cell_count ? table->cells[index] : "-";
+	return index < table->cell_count ? &table->cells[index] : NULL;
 }
 
 static size_t table_rows(const struct table *table)
@@ -147,10 +166,9 @@ static void table_measure(const struct table *table, size_t width, size_t *width
 		const char *title = table->columns[column].title;
 		widths[column] = text_width(title, strlen(title));
 		for (size_t row = 0; row < rows; row++) {
-			const char *cell = table_cell(table, row, column);
-			size_t cell_width = text_width(cell, strlen(cell));
-			if (cell_width > widths[column])
-				widths[column] = cell_width;
+			const struct table_cell *cell = table_cell(table, row, column);
+			if (cell && cell->columns > widths[column])
+				widths[column] = cell->columns;
 		}
 	}
 	table_shrink(table, width, widths);
@@ -158,16 +176,17 @@ static void table_measure(const struct table *table, size_t width, size_t *width
 
 static void table_pad(FILE *out, size_t count)
 {
-	while (count-- > 0)
-		(void)fputc_unlocked(' ', out);
+	static const char blanks[TABLE_BLANKS] =
+	    "                                                                ";
+	for (; count > sizeof(blanks); count -= sizeof(blanks))
+		(void)fwrite_unlocked(blanks, 1, sizeof(blanks), out);
+	(void)fwrite_unlocked(blanks, 1, count, out);
 }
 
 /* One cell with its padding; the last of a line gets none behind it. Errors show in the stream. */
-static void table_print_cell(FILE *out, const char *text, size_t width, enum table_align align,
-			     bool last)
+static void table_print_text(FILE *out, const char *text, size_t length, size_t columns,
+			     size_t width, enum table_align align, bool last)
 {
-	size_t length = strlen(text);
-	size_t columns = text_width(text, length);
 	const char *ellipsis = "";
 	if (columns > width) {
 		length = text_fit(text, length, width - 1);
@@ -204,9 +223,14 @@ int table_print(const struct table *table, FILE *out, size_t width, struct err *
 	table_measure(table, width, widths);
 	for (size_t row = 0; row <= rows; row++) {
 		for (size_t column = 0; column < table->column_count; column++) {
-			const char *text = row == 0 ? table->columns[column].title
-						    : table_cell(table, row - 1, column);
-			table_print_cell(out, text, widths[column], table->columns[column].align,
+			const struct table_column *about = &table->columns[column];
+			const struct table_cell *cell =
+			    row > 0 ? table_cell(table, row - 1, column) : NULL;
+			const char *plain = row == 0 ? about->title : "-";
+			const char *text = cell ? table->text.data + cell->offset : plain;
+			size_t length = cell ? cell->length : strlen(plain);
+			size_t columns = cell ? cell->columns : text_width(plain, length);
+			table_print_text(out, text, length, columns, widths[column], about->align,
 					 column + 1 == table->column_count);
 		}
 		fputc('\n', out);

@@ -29,6 +29,7 @@ struct scan_level {
 	const ProtobufCMessageDescriptor *type;
 	const ProtobufCFieldDescriptor *field; /* of the level outside, that this one is */
 	const uint8_t *end;
+	unsigned next; /* place of the field that is most likely to come */
 };
 
 struct scan {
@@ -81,15 +82,23 @@ static bool scan_varint(struct scan *scan, const uint8_t *end, unsigned bytes, u
 	return false;
 }
 
-/* Fields stand in the order of their numbers. NULL: not one of ours. */
-static const ProtobufCFieldDescriptor *scan_field(const ProtobufCMessageDescriptor *type,
-						  uint64_t number)
+/* Fields stand in the order of their numbers, and mostly come so. NULL: not one of ours. */
+static const ProtobufCFieldDescriptor *scan_field(struct scan_level *level, uint64_t number)
 {
+	const ProtobufCMessageDescriptor *type = level->type;
+	for (unsigned i = level->next; i < type->n_fields && type->fields[i].id <= number; i++) {
+		if (type->fields[i].id == number) {
+			level->next = i;
+			return &type->fields[i];
+		}
+	}
 	unsigned low = 0, high = type->n_fields;
 	while (low < high) {
 		unsigned middle = low + (high - low) / 2;
-		if (type->fields[middle].id == number)
+		if (type->fields[middle].id == number) {
+			level->next = middle;
 			return &type->fields[middle];
+		}
 		if (type->fields[middle].id < number)
 			low = middle + 1;
 		else
@@ -98,13 +107,27 @@ static const ProtobufCFieldDescriptor *scan_field(const ProtobufCMessageDescript
 	return NULL;
 }
 
+/* Bytes at the beginning that are ASCII without NUL, as nearly all are; eight at a time. */
+static size_t scan_plain(const char *text, size_t length)
+{
+	size_t plain = 0;
+	for (uint64_t word; plain + sizeof(word) <= length; plain += sizeof(word)) {
+		memcpy(&word, text + plain, sizeof(word));
+		uint64_t high = UINT64_C(0x8080808080808080);
+		/* A byte's top bit is set where it is not ASCII, or where it was 0. */
+		if (((word | (word - UINT64_C(0x0101010101010101))) & high) != 0)
+			break;
+	}
+	while (plain < length && (unsigned char)(text[plain] - 1) < 0x7f)
+		plain++;
+	return plain;
+}
+
 static int scan_string(struct scan *scan, const ProtobufCFieldDescriptor *field, size_t length)
 {
 	const char *text = (const char *)scan->at;
-	size_t size, plain = 0;
-	while (plain < length && (unsigned char)(text[plain] - 1) < 0x7f)
-		plain++; /* ASCII without NUL, as nearly all is */
-	for (size_t at = plain; at < length; at += size) {
+	size_t size;
+	for (size_t at = scan_plain(text, length); at < length; at += size) {
 		uint32_t c = text_decode(text + at, length - at, &size);
 		scan->at = (const uint8_t *)text + at; /* for the message */
 		if (c == TEXT_INVALID)
@@ -149,12 +172,12 @@ static int scan_skip(struct scan *scan, const ProtobufCFieldDescriptor *field, s
 
 static int scan_one(struct scan *scan)
 {
-	const struct scan_level *level = &scan->level[scan->depth];
+	struct scan_level *level = &scan->level[scan->depth];
 	uint64_t tag, ignored;
 	if (!scan_varint(scan, level->end, MESSAGE_TAG_BYTES, &tag) || tag >> 3 == 0 ||
 	    tag >> 3 > MESSAGE_FIELD_MAX)
 		return scan_refuse(scan, NULL, "no field begins here");
-	const ProtobufCFieldDescriptor *field = scan_field(level->type, tag >> 3);
+	const ProtobufCFieldDescriptor *field = scan_field(level, tag >> 3);
 	switch ((enum message_wire_type)(tag & 7)) {
 	case MESSAGE_VARINT:
 		if (!scan_varint(scan, level->end, MESSAGE_VARINT_BYTES, &ignored))
