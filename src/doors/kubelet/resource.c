@@ -171,9 +171,11 @@ static int resource_fill(struct kubelet_resource *resource, const struct invento
 				       "%s: the device id '%s' has %zu characters; the kubelet "
 				       "takes 1 to %d",
 				       resource->name, unit->id, length, RESOURCE_ID_MAX - 1);
-		if (is_other_hardware(places, i))
-			hardware_fill(inventory, &places[i], surroundings,
-				      &resource->hardware[hardware_count++]);
+		if (is_other_hardware(places, i)) {
+			struct kubelet_hardware *hardware = &resource->hardware[hardware_count++];
+			hardware_fill(inventory, &places[i], surroundings, hardware);
+			hardware->first = i;
+		}
 		memcpy(device->id, unit->id, length + 1);
 		device->replica = unit->replica;
 		device->hardware = &resource->hardware[hardware_count - 1];

@@ -47,6 +47,7 @@ struct kubelet_hardware {
 	uint32_t gpu;	    /* physical GPU: place in inventory.gpus */
 	uint32_t gpu_index; /* its NVML index i */
 	uint32_t mig;	    /* j among the MIG devices of its GPU, or POLICY_WHOLE_GPU */
+	uint32_t first;	    /* place of its first device in `devices`; replica n is n behind it */
 	uint32_t replicas;  /* 1 when it is not shared */
 	int32_t numa;	    /* GPU_NUMA_NONE: the kubelet is told nothing */
 	bool healthy;
