@@ -161,19 +161,18 @@ static void node_log_event(const struct node *node, const struct probe_event *ev
 		  event->uuid, event->text[0] ? ": " : "", event->text);
 }
 
-/* True when something is new for others. */
-static bool node_take_event(struct node *node, const struct probe_event *event)
+static void node_take_event(struct node *node, const struct probe_event *event)
 {
 	switch (event->kind) {
 	case PROBE_EVENT_SNAPSHOT:
 		loop_timer_start(node->silence, NODE_SILENCE_NS);
 		if (!node->has_driver && probe_client_inventory(node->client))
 			node_inventory_came(node); /* it was only slow, or all of us slept */
-		return true;
+		break;
 	case PROBE_EVENT_INVENTORY:
 		loop_timer_start(node->silence, NODE_SILENCE_NS);
 		node_inventory_came(node);
-		return true;
+		break;
 	case PROBE_EVENT_DRIVER_DOWN:
 		/* It is tried again and again; said once. */
 		if (node->has_driver || !node->is_known ||
@@ -181,15 +180,15 @@ static bool node_take_event(struct node *node, const struct probe_event *event)
 			node_log_event(node, event);
 		node_driver_is_gone(node, event->text);
 		loop_timer_stop(node->silence);
-		return true;
+		break;
 	case PROBE_EVENT_HUNG:
 		node_log_event(node, event);
 		if (event->uuid[0])
 			node_renew_policy(node); /* the client has marked the GPU */
-		return true;
+		break;
 	default:
 		node_log_event(node, event);
-		return false;
+		break;
 	}
 }
 
@@ -208,8 +207,12 @@ static void node_on_probe(int fd, unsigned events, void *context)
 	struct probe_event event;
 	struct err err = {0};
 	int result;
-	while ((result = probe_client_next(node->client, &event, &err)) > 0)
-		is_new |= node_take_event(node, &event);
+	while ((result = probe_client_next(node->client, &event, &err)) > 0) {
+		node_take_event(node, &event);
+		/* Whatever it was: the event of a new snapshot may have given way to a storm of
+		 * others, and nobody may keep the snapshot before it. */
+		is_new = true;
+	}
 	if (result < 0) {
 		log_write(node->options.log, LOG_LEVEL_ERROR, NULL,
 			  "the GPUs cannot be watched: %s", err.text);
