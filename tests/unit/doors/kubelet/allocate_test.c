@@ -388,6 +388,54 @@ static void test_random_ids(void **state)
 	assert_null(rig_free(rig));
 }
 
+/*
+ * The same bytes as protoc makes of the kubelet's own field numbers, with map<string,string> where
+ * proto/deviceplugin.proto has a message of key and value.
+ */
+static void test_bytes_on_the_wire(void **state)
+{
+	(void)state;
+	static const char expected[] =
+	    "0afd010a3b0a164e56494449415f56495349424c455f4445564943455312212f7661722f7275"
+	    "6e2f6e76696469612d636f6e7461696e65722d6465766963657312340a272f7661722f72756e"
+	    "2f6e76696469612d636f6e7461696e65722d646576696365732f4750552d6112092f6465762f"
+	    "6e756c6c1a240a0e2f6465762f6e7669646961313030120e2f6465762f6e7669646961313030"
+	    "1a02727722530a446364692e6b38732e696f2f6e76696469612d6465766963652d706c756769"
+	    "6e5f30313032303330342d303530362d343730382d383930612d306230633064306530663130"
+	    "120b762f6770753d4750552d612a0d0a0b762f6770753d4750552d61";
+	struct rig *rig = rig_new(1);
+	rig->surroundings.control = 0;
+	struct kubelet_resource *resource =
+	    rig_resource(rig,
+			 "flags: {plugin: {passDeviceSpecs: true, deviceListStrategy: "
+			 "[volume-mounts, cdi-annotations, cdi-cri]}}",
+			 GPU_NAME);
+	(void)snprintf(resource->settings.cdi_vendor, 2, "v");
+	_cleanup_arena_ struct arena arena;
+	arena_init(&arena, TEST_ARENA);
+	/* container_requests { devices_ids: "GPU-a" } */
+	static const uint8_t bytes[] = {0x0a, 7, 0x0a, 5, 'G', 'P', 'U', '-', 'a'};
+	ProtobufCMessage *request = NULL;
+	assert_int_equal(wire_message_decode(&v1beta1__allocate_request__descriptor, bytes,
+					     sizeof(bytes), &arena, &request, NULL),
+			 0);
+	V1beta1__AllocateResponse response;
+	assert_int_equal(allocate_answer(resource, (const V1beta1__AllocateRequest *)request,
+					 &counting, &arena, &response, NULL),
+			 0);
+	_cleanup_buf_ struct buf out;
+	buf_init(&out, TEST_ARENA);
+	assert_int_equal(wire_message_encode(&response.base, &out, NULL), 0);
+	assert_int_equal(out.length - WIRE_FRAME_HEADER, strlen(expected) / 2);
+	for (size_t i = WIRE_FRAME_HEADER; i < out.length; i++) {
+		char hex[3];
+		(void)snprintf(hex, sizeof(hex), "%02x", (unsigned)(uint8_t)out.data[i]);
+		assert_memory_equal(hex, &expected[2 * (i - WIRE_FRAME_HEADER)], 2);
+	}
+	assert_null(resource_free(resource));
+	assert_null(rig_free(rig));
+}
+
 struct scenario {
 	struct kubelet_resource *resource;
 	size_t arena_max;
@@ -438,6 +486,7 @@ int main(void)
 	    cmocka_unit_test(test_cdi_beside_the_variable),
 	    cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_random_ids),
+	    cmocka_unit_test(test_bytes_on_the_wire),
 	    cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
