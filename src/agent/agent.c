@@ -458,13 +458,13 @@ static int agent_open(struct agent *agent, struct err *err)
 	return result;
 }
 
-/* One heap for both threads, and what is free goes back to the system: a small service stays small
- * after a large answer. */
+/* A heap for each of the two threads, so that they do not wait for each other, and what is free
+ * goes back to the system: a small service stays small after a large answer. */
 static void agent_tune_memory(void)
 {
-	(void)mallopt(M_ARENA_MAX, 1);
-	(void)mallopt(M_TRIM_THRESHOLD, 128 << 10);
-	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+	(void)mallopt(M_ARENA_MAX, 2);
+	(void)mallopt(M_TRIM_THRESHOLD, 1 << 20);
+	(void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }
 
 /* Each job that runs takes some. */

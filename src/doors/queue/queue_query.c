@@ -62,7 +62,8 @@ static int queue_answer_add(const struct job *job, const char *grants, const cha
 {
 	struct queue_question *question = context;
 	if (question->count == question->room) {
-		size_t room = question->room ? 2 * question->room : 16;
+		size_t first = question->query.id > 0 ? 1 : QUERY_PART;
+		size_t room = question->room ? 2 * question->room : first;
 		struct queue_answer *more =
 		    reallocarray(question->answers, room, sizeof(*question->answers));
 		if (!more)
