@@ -463,8 +463,8 @@ static int agent_open(struct agent *agent, struct err *err)
 static void agent_tune_memory(void)
 {
 	(void)mallopt(M_ARENA_MAX, 2);
-	(void)mallopt(M_TRIM_THRESHOLD, 1 << 20);
-	(void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
+	(void)mallopt(M_TRIM_THRESHOLD, 128 << 10);
+	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
 }
 
 /* Each job that runs takes some. */

@@ -98,6 +98,12 @@ static int gpus_percent(uint64_t value, uint64_t whole)
 	return percent > 100 ? 100 : (int)(percent + 0.5);
 }
 
+/* Rounded; any number that an agent can send. */
+static int64_t gpus_watt(int64_t milliwatt)
+{
+	return milliwatt / 1000 + (milliwatt % 1000 >= 500);
+}
+
 static void gpus_bar(struct top_page *page, enum gpus_column column, const Sluice__V1__Gpu *gpu,
 		     size_t width)
 {
@@ -127,11 +133,11 @@ static void gpus_bar(struct top_page *page, enum gpus_column column, const Sluic
 					       (uint64_t)gpu->power_limit_milliwatt);
 			style = gpus_heat(percent, 90, 100);
 			(void)snprintf(text, sizeof(text), "%" PRId64 "/%" PRId64 "W",
-				       (gpu->power_milliwatt + 500) / 1000,
-				       (gpu->power_limit_milliwatt + 500) / 1000);
+				       gpus_watt(gpu->power_milliwatt),
+				       gpus_watt(gpu->power_limit_milliwatt));
 		} else {
 			(void)snprintf(text, sizeof(text), "%" PRId64 "W",
-				       (gpu->power_milliwatt + 500) / 1000);
+				       gpus_watt(gpu->power_milliwatt));
 		}
 		break;
 	default:

@@ -26,6 +26,9 @@ import pytest
 
 import cgroups
 
+# A nohup around the tests would have every program here ignore it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MESON_BUILD_ROOT", ROOT / "build"))
 SLUICE = os.environ.get("SLUICE_BIN", str(BUILD / "src" / "cmd" / "sluice"))

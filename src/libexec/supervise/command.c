@@ -183,7 +183,9 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 {
 	sigset_t none;
 	(void)sigemptyset(&none); /* these three cannot fail */
-	(void)signal(SIGPIPE, SIG_DFL);
+	/* Ours, and what a nohup around the agent left ignored. SIGKILL and SIGSTOP refuse. */
+	for (int number = 1; number < NSIG; number++)
+		(void)signal(number, SIG_DFL);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)setsid(); /* a new process is never a leader */
 	int code = command->cgroup && !is_inside ? cgroup_join(command->cgroup) : 0;
