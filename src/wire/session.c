@@ -321,6 +321,7 @@ struct session *session_new(const struct session_options *options, struct err *e
 		session->events = options->events;
 		session->context = options->context;
 		session->own_memory.max = SESSION_MEMORY_MAX;
+		session->frames.plain = NGHTTP2_CLIENT_MAGIC_LEN;
 		session->memory = options->memory ? options->memory : &session->own_memory;
 	}
 	if (!session || session_init(session) < 0) {
@@ -353,15 +354,70 @@ static int session_fatal(struct session *session, int code, struct err *err)
 		       session->why ? session->why : nghttp2_strerror(code));
 }
 
+static int session_pass(struct session *session, const uint8_t *data, size_t length)
+{
+	if (length == 0 || session->dead || session->failed)
+		return 0;
+	ssize_t taken = nghttp2_session_mem_recv(session->h2, data, length);
+	return taken < 0 ? (int)taken : 0;
+}
+
+/* The gRPC C core (1.51 at least) resets a stream whose headers it never sent when a call is
+ * cancelled early. To nghttp2 that is an error of the whole connection (RFC 9113, 5.1), and all
+ * other calls of that client would end with it. */
+static bool session_is_idle_reset(struct session *session)
+{
+	const uint8_t *id = session->frames.head + 5;
+	uint32_t stream =
+	    (uint32_t)(id[0] & 0x7f) << 24 | (uint32_t)id[1] << 16 | (uint32_t)id[2] << 8 | id[3];
+	int32_t last = nghttp2_session_get_last_proc_stream_id(session->h2);
+	return stream % 2 == 1 && stream > (uint32_t)last &&
+	       session->frames.idle_resets++ < SESSION_IDLE_RESETS_MAX;
+}
+
+/* Hands a client's bytes to nghttp2, but for resets of streams that it never opened. 0, or an error
+ * of nghttp2. */
+static int session_read(struct session *session, const uint8_t *data, size_t length)
+{
+	struct session_frames *frames = &session->frames;
+	int rc = 0;
+	while (length > 0 && rc == 0 && !session->dead && !session->failed) {
+		if (frames->plain > 0) {
+			size_t part = frames->plain < length ? frames->plain : length;
+			rc = session_pass(session, data, part);
+			frames->plain -= part;
+			data += part;
+			length -= part;
+			continue;
+		}
+		frames->head[frames->have++] = *data++;
+		length--;
+		if (frames->have < SESSION_FRAME_HEAD)
+			continue;
+		size_t size =
+		    (size_t)frames->head[0] << 16 | (size_t)frames->head[1] << 8 | frames->head[2];
+		bool is_reset = frames->head[3] == NGHTTP2_RST_STREAM &&
+				size == SESSION_RESET_BYTES - SESSION_FRAME_HEAD;
+		if (is_reset && frames->have < SESSION_RESET_BYTES)
+			continue;
+		if (!is_reset || !session_is_idle_reset(session))
+			rc = session_pass(session, frames->head, frames->have);
+		frames->plain = is_reset ? 0 : size;
+		frames->have = 0;
+	}
+	return rc;
+}
+
 int session_receive(struct session *session, const void *data, size_t length, struct err *err)
 {
 	if (session->dead || session->failed)
 		return session_fatal(session, NGHTTP2_ERR_PROTO, err);
-	ssize_t taken = nghttp2_session_mem_recv(session->h2, data, length);
+	int rc = session->role == SESSION_SERVER ? session_read(session, data, length)
+						 : session_pass(session, data, length);
 	if (session->dead)
 		return 0; /* whoever cut it knows why */
-	if (taken < 0 || session->failed)
-		return session_fatal(session, (int)taken, err);
+	if (rc < 0 || session->failed)
+		return session_fatal(session, rc, err);
 	/* Not in the callback that found it: nghttp2 1.52 asserts that no frame is being read then
 	 * (corpus wire_session/empty_data_then_more). */
 	if (session->wearing)

@@ -27,13 +27,14 @@ struct wire_method;
 enum session_role { SESSION_SERVER, SESSION_CLIENT };
 
 enum session_limits {
-	SESSION_EMPTY_MAX = 64,	       /* DATA frames of a stream without data */
-	SESSION_RESETS_BURST = 200,    /* streams that a client may cancel at once ... */
-	SESSION_RESETS_RATE = 50,      /* ... and per second */
-	SESSION_ACKS_MAX = 200,	       /* answers to PING and SETTINGS that wait to be sent */
-	SESSION_DEFLATE_MAX = 1 << 10, /* our table of header fields */
-	SESSION_MEMORY_MAX = 48 << 20, /* messages of all calls, with their arenas */
-	SESSION_OUTPUT_MAX = 16 << 20, /* replies that wait, before one more */
+	SESSION_EMPTY_MAX = 64,		/* DATA frames of a stream without data */
+	SESSION_RESETS_BURST = 200,	/* streams that a client may cancel at once ... */
+	SESSION_RESETS_RATE = 50,	/* ... and per second */
+	SESSION_IDLE_RESETS_MAX = 1000, /* of streams that were never opened, in all */
+	SESSION_ACKS_MAX = 200,		/* answers to PING and SETTINGS that wait to be sent */
+	SESSION_DEFLATE_MAX = 1 << 10,	/* our table of header fields */
+	SESSION_MEMORY_MAX = 48 << 20,	/* messages of all calls, with their arenas */
+	SESSION_OUTPUT_MAX = 16 << 20,	/* replies that wait, before one more */
 };
 
 /* What messages take, of several sessions together. */

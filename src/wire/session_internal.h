@@ -63,8 +63,22 @@ struct session_stream {
 	char *text; /* owned; server: message of the status, encoded; client: as it came */
 };
 
+enum session_frame_limits {
+	SESSION_FRAME_HEAD = 9,	  /* RFC 9113, 4.1 */
+	SESSION_RESET_BYTES = 13, /* of a whole RST_STREAM, 6.4 */
+};
+
+/* Where in the bytes of a client its frames begin. */
+struct session_frames {
+	size_t plain; /* bytes that are the preface or a frame's content, to be passed on */
+	uint8_t head[SESSION_RESET_BYTES];
+	size_t have; /* bytes of it */
+	unsigned idle_resets;
+};
+
 struct session {
 	nghttp2_session *h2; /* owned */
+	struct session_frames frames;
 	enum session_role role;
 	const struct wire_method *methods;
 	size_t reply_max;

@@ -48,6 +48,22 @@ static void test_rapid_reset(void **state)
 #endif
 }
 
+/* The gRPC C core does so when a call is cancelled before its headers went out. */
+static void test_resets_of_streams_never_opened(void **state)
+{
+	struct fixture *fixture = *state;
+	raw_reset(&fixture->raw, 1, NGHTTP2_CANCEL);
+	raw_call(&fixture->raw, 3, SUBMIT);
+	submit(fixture, 3, "a", RAW_END_STREAM);
+	pump(fixture);
+	assert_saw(fixture, "HEADERS 3 grpc-status=0 end");
+	assert_false(session_is_over(fixture->session));
+	for (int i = 0; i <= SESSION_IDLE_RESETS_MAX; i++)
+		raw_reset(&fixture->raw, 99, NGHTTP2_CANCEL);
+	pump(fixture);
+	expect_broken(fixture, "");
+}
+
 static void test_floods(void **state)
 {
 	struct fixture *fixture = *state;
@@ -147,6 +163,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    server_test(test_garbage),
 	    server_test(test_rapid_reset),
+	    server_test(test_resets_of_streams_never_opened),
 	    server_test(test_floods),
 	    server_test(test_settings_flood),
 	    server_test(test_pings_that_are_read),
