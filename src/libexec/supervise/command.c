@@ -177,15 +177,24 @@ static int command_become(const struct command *command, pid_t supervisor,
 	return command_set_descriptors(command);
 }
 
+/* Ours, what a nohup around the agent left ignored, and the two that glibc keeps for itself, which
+ * its posix_spawn() ignores in children of threaded programs and signal() refuses to touch. SIGKILL
+ * and SIGSTOP stay as they are. */
+static void command_default_signals(void)
+{
+	static const unsigned long
+	    action[8]; /* the kernel's, longer than it is anywhere: SIG_DFL */
+	for (int number = 1; number < NSIG; number++)
+		(void)syscall(SYS_rt_sigaction, number, action, NULL, NSIG / 8);
+}
+
 /* `is_inside`: of its cgroup, from birth. */
 static _Noreturn void command_main(const struct command *command, bool is_inside, pid_t supervisor,
 				   int failed_fd)
 {
 	sigset_t none;
-	(void)sigemptyset(&none); /* these three cannot fail */
-	/* Ours, and what a nohup around the agent left ignored. SIGKILL and SIGSTOP refuse. */
-	for (int number = 1; number < NSIG; number++)
-		(void)signal(number, SIG_DFL);
+	(void)sigemptyset(&none); /* these two cannot fail */
+	command_default_signals();
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)setsid(); /* a new process is never a leader */
 	int code = command->cgroup && !is_inside ? cgroup_join(command->cgroup) : 0;
