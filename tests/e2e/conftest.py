@@ -191,6 +191,23 @@ class Machine:
                     pass
             time.sleep(0.01)
 
+    # -- jobs of it
+
+    def submit(self, *command, gpus=0, options=(), **how):
+        """`sluice run --detach`; the job's number."""
+        return int(self.run("sluice", "run", "--detach", "--gpus", gpus, *options, "--", *command,
+                            **how).ok().out)
+
+    def job(self, number, **how):
+        """What `sluice jobs NUMBER` says of it."""
+        return self.run("sluice", "jobs", number, "--output", "json", **how).ok().json
+
+    def job_in(self, number, state, **how):
+        """The same, once it is in this state."""
+        wait_until(lambda: self.job(number, **how)["state"] == state,
+                   what=f"{state} of job {number}")
+        return self.job(number, **how)
+
     # -- programs on it
 
     def run(self, *command, env=None, timeout=DEADLINE_S, **options):
@@ -233,6 +250,15 @@ class Machine:
         return self.path(name).read_text(encoding="utf-8")
 
 
+def alive(pid):
+    """Whether there is such a process, and it is more than a zombie."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"
+
+
 @pytest.fixture
 def machine_factory():
     """Makes machines, for tests that need several; they are stopped at the end."""
@@ -261,3 +287,10 @@ def machine_factory():
 def machine(machine_factory):
     """A simulated machine that is not started yet: machine.start(PROFILE, OPTIONS...)."""
     return machine_factory()
+
+
+@pytest.fixture
+def served(machine):
+    """A service on a machine without GPUs."""
+    machine.agent()
+    yield machine

@@ -19,29 +19,16 @@ SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
 KEYRING = f"ctypes.CDLL(None).syscall({SYS_KEYCTL}, 0, -3, 0)"
 
 
-def submit(machine, *command, gpus=0):
-    return int(machine.run("sluice", "run", "--detach", "--gpus", gpus, "--", *command).ok().out)
-
-
-def told(machine, number):
-    return machine.run("sluice", "jobs", number, "--output", "json").ok().json
-
-
-def wait_for(machine, number, state):
-    wait_until(lambda: told(machine, number)["state"] == state, what=f"{state} of job {number}")
-    return told(machine, number)
-
-
 def test_a_cancel_that_its_agent_did_not_live_to_pass_on(machine):
     """The agent made the cancel durable and died before the supervisor heard of it."""
     agent = machine.agent()
-    job = submit(machine, "sleep", "1000")
-    wait_for(machine, job, "Running")
+    job = machine.submit("sleep", "1000")
+    machine.job_in(job, "Running")
     agent.send_signal(signal.SIGKILL)
     agent.wait()
     (machine.state_dir / "j" / str(job) / "cancel").touch(mode=0o600)
     machine.agent()
-    assert wait_for(machine, job, "Cancelled")["signal"] == signal.SIGTERM
+    assert machine.job_in(job, "Cancelled")["signal"] == signal.SIGTERM
 
 
 def test_jobs_without_gpus_leave_the_agent_its_descriptors(machine):
@@ -49,14 +36,14 @@ def test_jobs_without_gpus_leave_the_agent_its_descriptors(machine):
     limit = (300, 300)
     machine.agent(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit))
     for _ in range(110):
-        last = submit(machine, "sleep", "1000")
+        last = machine.submit("sleep", "1000")
     jobs = machine.run("sluice", "jobs", "--output", "json").ok().json["jobs"]
     waits = [job for job in jobs if job["state"] == "Pending"]
-    assert waits and "at a time" in told(machine, last)["reason_text"]
+    assert waits and "at a time" in machine.job(last)["reason_text"]
     first = min(job["id"] for job in jobs if job["state"] == "Running")
     machine.run("sluice", "cancel", "--now", first).ok()
-    wait_for(machine, first, "Cancelled")
-    wait_until(lambda: told(machine, waits[0]["id"])["state"] == "Running")
+    machine.job_in(first, "Cancelled")
+    wait_until(lambda: machine.job(waits[0]["id"])["state"] == "Running")
 
 
 def test_a_job_cannot_write_into_the_lock_of_its_gpu(machine):
@@ -127,7 +114,7 @@ def test_a_job_whose_directory_never_answers_can_be_ended(machine, how):
         wait_until(lambda: (machine.state_dir / "j" / str(stuck) / "claim.1").exists())
         if how == "cancel":
             machine.run("sluice", "cancel", stuck).ok()
-        end = wait_for(machine, stuck, "Cancelled" if how == "cancel" else "Failed")
+        end = machine.job_in(stuck, "Cancelled" if how == "cancel" else "Failed")
         assert end["reason"] == ("User" if how == "cancel" else "DeadlineExceeded")
         machine.run("sluice", "run", "-g", "1", "--", "true").ok()
 
@@ -135,12 +122,12 @@ def test_a_job_whose_directory_never_answers_can_be_ended(machine, how):
 def test_an_agent_whose_runtime_directory_went_away_is_found_again(machine):
     """As a user's does when he logs out, and comes back empty when he logs in."""
     agent = machine.agent()
-    job = submit(machine, "sleep", "1000")
-    wait_for(machine, job, "Running")
+    job = machine.submit("sleep", "1000")
+    machine.job_in(job, "Running")
     machine.runtime_dir.rename(machine.directory / "old-run")
     machine.runtime_dir.mkdir(mode=0o755)
     wait_until((machine.runtime_dir / "agent.sock").exists, what="the socket")
-    assert told(machine, job)["state"] == "Running"
+    assert machine.job(job)["state"] == "Running"
     machine.run("sluice", "cancel", job).ok()
     machine.run("sluice", "run", "-g", "0", "--", "true").ok()
     machine.run("sluice", "agent", "stop").ok()

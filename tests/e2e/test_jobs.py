@@ -2,40 +2,15 @@
 """`sluice jobs`: what is listed, what others see, and waiting for ends."""
 
 import os
-import pathlib
 import re
 import subprocess
 
 import pytest
 
-from conftest import SLUICE, wait_until
+from conftest import SLUICE, alive, wait_until
 
 SLEEP = ["sleep", "1000"]
 HEADER = "ID NAME USER STATE REASON GPUS ISOLATION ELAPSED EXIT".split()
-
-
-@pytest.fixture
-def served(machine):
-    machine.agent()
-    yield machine
-
-
-def submit(machine, *command, options=(), **how):
-    return int(machine.run("sluice", "run", "--detach", "--gpus", "0", *options, "--", *command,
-                           **how).ok().out)
-
-
-def told(machine, number, **how):
-    return machine.run("sluice", "jobs", number, "--output", "json", **how).ok().json
-
-
-def wait_for(machine, number, state):
-    wait_until(lambda: told(machine, number)["state"] == state, what=f"{state} of job {number}")
-    return told(machine, number)
-
-
-def alive(pid):
-    return pathlib.Path(f"/proc/{pid}").exists()
 
 
 def test_an_empty_list(served):
@@ -50,9 +25,9 @@ def test_the_list(machine):
     first = int(machine.run("sluice", "run", "-d", "--gpus", "8", "--name", "wide", "--",
                             *SLEEP).ok().out)
     second = int(machine.run("sluice", "run", "-d", "--gpus", "2", "--", *SLEEP).ok().out)
-    third = submit(machine, "sh", "-c", "exit 3")
-    wait_for(machine, first, "Running")
-    wait_for(machine, third, "Failed")
+    third = machine.submit("sh", "-c", "exit 3")
+    machine.job_in(first, "Running")
+    machine.job_in(third, "Failed")
     lines = machine.run("sluice", "jobs").ok().out.splitlines()
     assert lines[0].split() == HEADER
     rows = {int(line.split()[0]): line for line in lines[1:]}
@@ -75,7 +50,7 @@ def test_one_in_full(machine):
     machine.agent()
     number = int(machine.run("sluice", "run", "-d", "--gpus", "1", "--name", "full", "--", "sh",
                              "-c", "exec sleep 1000", "a\x1b[31mb").ok().out)
-    job = wait_for(machine, number, "Running")
+    job = machine.job_in(number, "Running")
     attempt = job["attempt"]
     assert job["command"] == ["sh", "-c", "exec sleep 1000", "a\x1b[31mb"]
     assert job["simulated"] is True and job["exit_code"] is None
@@ -97,11 +72,11 @@ def test_what_was_seen_on_the_gpu(machine):
     machine.agent()
     script = (f"{SLUICE} sim load --gpu 0 --pid $$ --util 0.5 --mem 1GiB && exec sleep 1000")
     number = int(machine.run("sluice", "run", "-d", "--", "sh", "-c", script).ok().out)
-    wait_until(lambda: told(machine, number)["attempt"] and
-               told(machine, number)["attempt"]["observed"], what="an observation")
-    job = told(machine, number)
+    wait_until(lambda: machine.job(number)["attempt"] and
+               machine.job(number)["attempt"]["observed"], what="an observation")
+    job = machine.job(number)
     machine.run("sluice", "cancel", "--now", number).ok()
-    seen = wait_for(machine, number, "Cancelled")["attempt"]["observed"]
+    seen = machine.job_in(number, "Cancelled")["attempt"]["observed"]
     assert {entry["pid"] for entry in seen} == {job["attempt"]["pid"]}
     assert {entry["uuid"] for entry in seen} == {job["attempt"]["gpus"][0]["uuid"]}
     assert all(entry["first_unix"] <= entry["last_unix"] for entry in seen)
@@ -110,26 +85,26 @@ def test_what_was_seen_on_the_gpu(machine):
 def test_watching_the_list(served):
     watch = served.spawn("sluice", "jobs", "--watch", stdout=subprocess.PIPE)
     assert watch.stdout.readline().split() == HEADER
-    submit(served, *SLEEP, options=("--name", "seen-later"))
+    served.submit(*SLEEP, options=("--name", "seen-later"))
     while "seen-later" not in (line := watch.stdout.readline()):
         assert line
     watch.terminate()
 
 
 def test_waiting_for_ends(served):
-    good = submit(served, "true")
-    bad = submit(served, "sh", "-c", "sleep 0.2; exit 7")
+    good = served.submit("true")
+    bad = served.submit("sh", "-c", "sleep 0.2; exit 7")
     assert served.run("sluice", "jobs", "wait", good).rc == 0
     assert served.run("sluice", "jobs", "wait", good, bad).rc == 7
-    long = submit(served, *SLEEP)
+    long = served.submit(*SLEEP)
     assert served.run("sluice", "jobs", "wait", "--timeout", "100ms", long).rc == 124
     assert served.run("sluice", "jobs", "wait", 99).rc == 64
-    assert told(served, long)["state"] in ("Starting", "Running")
+    assert served.job(long)["state"] in ("Starting", "Running")
 
 
 @pytest.mark.parametrize("words", [("cancel", ""), ("logs", ""), ("jobs", "wait", "")])
 def test_a_shell_completes_numbers(served, words):
-    numbers = [submit(served, "true") for _ in range(2)]
+    numbers = [served.submit("true") for _ in range(2)]
     line = " ".join(f"'{word}'" for word in ("sluice", *words))
     reply = served.run("bash", "--norc", "-c", f"""
         compopt() {{ :; }}; source <(sluice completion bash)
@@ -150,9 +125,9 @@ def test_what_others_see_and_may(served):
     nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
     if subprocess.run([SLUICE, "--version"], check=False, capture_output=True, **nobody).returncode:
         pytest.skip("the build cannot be read by another user")
-    number = submit(served, "sh", "-c", "exec sleep 1000", "secret")
-    wait_for(served, number, "Running")
-    job = told(served, number, **nobody)
+    number = served.submit("sh", "-c", "exec sleep 1000", "secret")
+    served.job_in(number, "Running")
+    job = served.job(number, **nobody)
     assert job["state"] == "Running" and job["uid"] == 0
     assert job["command"] is None and job["directory"] is None
     attempt = job["attempt"]
@@ -160,8 +135,8 @@ def test_what_others_see_and_may(served):
     assert "secret" not in served.run("sluice", "jobs", number, **nobody).ok().out
     for command in (["cancel", number], ["logs", number], ["logs", "-f", number]):
         assert served.run("sluice", *command, **nobody).rc == 77, command
-    own = submit(served, *SLEEP, **nobody)
+    own = served.submit(*SLEEP, **nobody)
     listed = served.run("sluice", "jobs", "--user", "65534", "-o", "json").ok().json["jobs"]
     assert [job["id"] for job in listed] == [own]
     served.run("sluice", "cancel", "--now", own).ok()  # root may
-    wait_for(served, own, "Cancelled")
+    served.job_in(own, "Cancelled")

@@ -9,15 +9,8 @@ import pytest
 from conftest import SLUICE, wait_until
 
 
-@pytest.fixture
-def served(machine):
-    machine.agent()
-    yield machine
-
-
 def submit(machine, script, *options):
-    return int(machine.run("sluice", "run", "--detach", "--gpus", "0", *options, "--", "sh", "-c",
-                           script).ok().out)
+    return machine.submit("sh", "-c", script, options=options)
 
 
 def finished(machine, script):

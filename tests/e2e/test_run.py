@@ -12,18 +12,10 @@ import time
 
 import pytest
 
-from conftest import SLUICE, has_entry, wait_until
+from conftest import SLUICE, alive, has_entry, wait_until
 
 PRINT_GPUS = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
 KEY = "01234567-89ab-4cde-8f01-23456789abcd"
-
-
-def alive(pid):
-    try:
-        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return text.rpartition(")")[2].split()[0] != "Z"
 
 
 def read(path):
@@ -88,13 +80,6 @@ def all_free(machine, count=8):
 @pytest.fixture
 def dgx(machine):
     machine.start("dgx-a100")
-    machine.agent()
-    yield machine
-
-
-@pytest.fixture
-def served(machine):
-    """A service on a machine without GPUs."""
     machine.agent()
     yield machine
 

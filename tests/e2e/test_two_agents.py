@@ -15,10 +15,6 @@ def other_user(machine):
     return {**machine.env, **own}
 
 
-def told(machine, number, env):
-    return machine.run("sluice", "jobs", number, "--output", "json", env=env).ok().json
-
-
 def run(machine, *words, env):
     return int(machine.run("sluice", "run", "-d", *words, env=env).ok().out)
 
@@ -28,20 +24,20 @@ def test_a_job_waits_for_that_of_another_agent(machine):
     first, second = machine.env, other_user(machine)
     machine.agent()
     mine = run(machine, "--gpus", "7", "--name", "train", "--", "sleep", "1000", env=first)
-    wait_until(lambda: told(machine, mine, first)["state"] == "Running", what="the first job")
+    wait_until(lambda: machine.job(mine, env=first)["state"] == "Running", what="the first job")
     try:
         theirs = run(machine, "--gpus", "2", "--", "true", env=second)
         one = run(machine, "--gpus", "1", "--", "true", env=second)  # there is one
 
         def waits():
-            job = told(machine, theirs, second)
+            job = machine.job(theirs, env=second)
             return job["state"] == "Pending" and job["reason"] == "WaitingForGPU" and \
                 "train" in job["reason_text"]
 
         wait_until(waits, what="the reason that names the other's job")
         machine.run("sluice", "cancel", mine, env=first).ok()
         for number in (theirs, one):
-            wait_until(lambda: told(machine, number, second)["state"] == "Succeeded",
+            wait_until(lambda: machine.job(number, env=second)["state"] == "Succeeded",
                        what=f"job {number}")
     finally:
         machine.run("sluice", "agent", "stop", env=second)
