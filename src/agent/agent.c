@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/jobgroup.h"
@@ -399,8 +398,6 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 static int agent_open_socket(struct agent *agent, struct err *err)
 {
 	const struct agent_paths *paths = &agent->options->paths;
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME, &now);
 	const struct service_options service = {
 	    .loop = agent->loop,
 	    .storage = agent->storage,
@@ -410,7 +407,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .node = agent->node,
 	    .reload = agent->reload,
 	    .queue = agent->queue,
-	    .started_unix_ns = (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec,
+	    .started_unix_ns = clock_unix_ns(),
 	};
 	int fd = agent_listen(agent, err);
 	if (fd == -EADDRINUSE)

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/paths.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/storage.h"
 #include "policy/schema.h"
@@ -30,13 +30,6 @@ struct reload {
 	struct reload_state state;
 	struct reload_attempt *attempts; /* owned; those under way */
 };
-
-static int64_t reload_wall_ns(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 /* Finds and parses the file. Any thread. */
 static int reload_read(const char *given, char path[FILE_PATH_MAX], struct config **out,
@@ -83,7 +76,7 @@ static void reload_take(struct reload *reload, struct config *config, const char
 	reload->config = config;
 	reload->state.config = config;
 	(void)snprintf(reload->state.path, sizeof(reload->state.path), "%s", path);
-	reload->state.read_unix_ns = reload_wall_ns();
+	reload->state.read_unix_ns = clock_unix_ns();
 	reload->state.error[0] = '\0';
 	reload_log_warnings(reload);
 }
@@ -185,12 +178,4 @@ int reload_start(struct reload *reload,
 	attempt->next = reload->attempts;
 	reload->attempts = attempt;
 	return 0;
-}
-
-void reload_forget(struct reload *reload, const void *context)
-{
-	for (struct reload_attempt *at = reload->attempts; at; at = at->next) {
-		if (at->context == context)
-			at->done = NULL;
-	}
 }

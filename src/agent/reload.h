@@ -51,7 +51,5 @@ const struct reload_state *reload_state(const struct reload *reload);
 int reload_start(struct reload *reload,
 		 void (*done)(int result, uint32_t changed, const struct err *err, void *context),
 		 void *context, struct err *err);
-/* Whoever gave this context is gone: its done() is not called. */
-void reload_forget(struct reload *reload, const void *context);
 
 #endif

@@ -7,11 +7,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/service_internal.h"
 #include "agent/users.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "wire/arena.h"
@@ -226,11 +226,8 @@ void service_list(struct wire_call *call, const ProtobufCMessage *message, void 
 		queue_attempt_of(queue, job, &attempt);
 		listing_add(listing, job, &attempt);
 	}
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME, &now);
 	const struct queue_query query = {
-	    .since_unix_ns =
-		listing->all ? 0 : now.tv_sec * INT64_C(1000000000) - SERVICE_LATELY_NS,
+	    .since_unix_ns = listing->all ? 0 : clock_unix_ns() - SERVICE_LATELY_NS,
 	    .max = SERVICE_FINAL_MAX,
 	    .each = listing_each,
 	    .done = listing_complete,

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/node.h"
@@ -15,6 +14,7 @@
 #include "agent/service_internal.h"
 #include "agent/users.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/loop.h"
@@ -29,13 +29,6 @@ enum service_node_limits {
 	NODE_WARNINGS_MAX = 64,
 	NODE_PROCESSES_MAX = 1024,
 };
-
-static int64_t service_wall_ns(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 /* What is not in force: never NULL, so that a message can hold it. */
 static char *service_empty(void)
@@ -326,7 +319,7 @@ static int service_machine_message(struct service *service, const struct message
 	const struct inventory *inventory = node_inventory(node);
 	const struct snapshot *snapshot = node_snapshot(node);
 	sluice__v1__machine__init(out);
-	out->unix_ns = service_wall_ns();
+	out->unix_ns = clock_unix_ns();
 	out->simulated = inventory && inventory->simulated;
 	out->driver = service_copy(arena, inventory ? inventory->driver_version : "");
 	out->driver_error = service_copy(arena, inventory ? "" : node_problem(node));
@@ -380,7 +373,7 @@ static void service_recent_ask(struct service *service)
 	service->recent_is_stale = false;
 	service->recent_is_asked = true;
 	const struct queue_query query = {
-	    .since_unix_ns = service_wall_ns() - SERVICE_LATELY_NS,
+	    .since_unix_ns = clock_unix_ns() - SERVICE_LATELY_NS,
 	    .max = SERVICE_MACHINE_FINAL,
 	    .each = service_recent_each,
 	    .done = service_recent_done,

@@ -13,6 +13,13 @@ uint64_t clock_now_ns(const struct clock *clock)
 	return (uint64_t)now.tv_sec * CLOCK_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+int64_t clock_unix_ns(void)
+{
+	struct timespec now = {0};
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
+	return (int64_t)now.tv_sec * (int64_t)CLOCK_NS_PER_S + now.tv_nsec;
+}
+
 uint64_t clock_after_ns(uint64_t now_ns, uint64_t delay_ns)
 {
 	uint64_t sum;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Time that can be injected: whoever waits or measures asks a clock, so that a test can be the one
- * who moves it. Nanoseconds of CLOCK_MONOTONIC; wall time is for people and lives in log.c.
+ * who moves it. Nanoseconds of CLOCK_MONOTONIC; wall time is for people, and
+ * nothing waits by it.
  */
 #ifndef SLUICE_BASE_CLOCK_H
 #define SLUICE_BASE_CLOCK_H
@@ -18,6 +19,9 @@ struct clock {
 };
 
 uint64_t clock_now_ns(const struct clock *clock);
+
+/* CLOCK_REALTIME, nanoseconds since 1970: for people and for files. Jumps when somebody sets it. */
+int64_t clock_unix_ns(void);
 
 /* now + delay, UINT64_MAX (never) where that does not fit. */
 uint64_t clock_after_ns(uint64_t now_ns, uint64_t delay_ns);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -60,13 +59,6 @@ static const struct option_row jobs_rows[] = {
     AGENT_CALL_SOCKET_ROW(struct jobs_options),
     {0},
 };
-
-static int64_t jobs_unix_ns(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
-	return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
 
 static int jobs_open(const struct cmd_call *call, const char *socket, struct agent_call *agent)
 {
@@ -155,7 +147,7 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 		if (job_text_state_parse(options->states.items[i], &states[request.n_states++],
 					 &err) < 0)
 			return cmd_usage(call, "%s", err.text);
-	list->now_unix_ns = jobs_unix_ns();
+	list->now_unix_ns = clock_unix_ns();
 	if (options->output == OPTION_OUTPUT_JSON)
 		list->json = json_array();
 	else
@@ -297,7 +289,8 @@ static void jobs_show_attempt(const Sluice__V1__Job *job)
 	jobs_line_time("started", attempt->started_unix_ns);
 	jobs_line_time("ended", attempt->ended_unix_ns);
 	if (attempt->started_unix_ns)
-		jobs_line("ran", job_text_duration(job_text_elapsed_ns(job, jobs_unix_ns()), time));
+		jobs_line("ran",
+			  job_text_duration(job_text_elapsed_ns(job, clock_unix_ns()), time));
 	for (size_t i = 0; i < attempt->n_grants; i++)
 		jobs_line_grant(job, attempt->grants[i]);
 	(void)snprintf(text, sizeof(text), "%s%s%s%s", attempt->isolation,

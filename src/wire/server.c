@@ -230,11 +230,6 @@ int wire_call_peer_groups(struct wire_call *call, gid_t **out, size_t *out_count
 	return 0;
 }
 
-const struct wire_method *wire_call_method(const struct wire_call *call)
-{
-	return session_stream_method(call->stream);
-}
-
 struct arena *wire_call_arena(struct wire_call *call)
 {
 	return session_stream_arena(call->stream);

@@ -90,7 +90,6 @@ void wire_server_count(const struct wire_server *server, struct wire_server_coun
 const struct wire_peer *wire_call_peer(const struct wire_call *call);
 /* Supplementary groups of the peer (SO_PEERGROUPS); allocated in the call's arena. -errno. */
 int wire_call_peer_groups(struct wire_call *call, gid_t **out, size_t *out_count, struct err *err);
-const struct wire_method *wire_call_method(const struct wire_call *call);
 /* The call's own memory, borrowed: gone with the call. */
 struct arena *wire_call_arena(struct wire_call *call);
 /* What the handler wants to find again with the next message of a client stream. NULL at first. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/parse.h"
 #include "base/text.h"
 
 static const char *const status_names[] = {
@@ -123,30 +124,16 @@ size_t wire_status_encode(const char *message, char out[WIRE_MESSAGE_ENCODED_MAX
 	return encoded;
 }
 
-static int status_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 size_t wire_status_decode(const char *text, size_t length, char out[WIRE_MESSAGE_MAX])
 {
 	/* A byte more than fits, so that text_decode() sees whether the last character is cut. */
 	char bytes[WIRE_MESSAGE_MAX + 4];
 	size_t count = 0, used = 0, size;
 	for (size_t at = 0; at < length && count < sizeof(bytes); at++) {
-		int high = -1, low = -1;
-		if (text[at] == '%' && length - at > 2) {
-			high = status_digit(text[at + 1]);
-			low = status_digit(text[at + 2]);
-		}
-		if (high >= 0 && low >= 0) {
-			bytes[count++] = (char)(high << 4 | low);
+		uint64_t byte;
+		if (text[at] == '%' && length - at > 2 &&
+		    parse_hex_span(text + at + 1, 2, UINT8_MAX, &byte) == 0) {
+			bytes[count++] = (char)byte;
 			at += 2;
 		} else {
 			bytes[count++] = text[at];

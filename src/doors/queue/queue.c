@@ -14,13 +14,6 @@
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
 
-int64_t queue_unix_ns(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail for this clock */
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* The storage thread. */
 
 static void queue_op_drain(struct queue *queue);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/crash.h"
 #include "doors/queue/queue_internal.h"
 
@@ -136,7 +137,7 @@ void queue_drop(struct queue_run *run)
 	free(run->ended.reason_text);
 	run->ended.reason_text = run->cancel_by[0] ? strdup(run->cancel_by) : NULL;
 	run->ended.started_unix_ns = 0;
-	run->ended.ended_unix_ns = queue_unix_ns();
+	run->ended.ended_unix_ns = clock_unix_ns();
 	queue_run_task(run, QUEUE_TASK_DROP, queue_drop_work, queue_drop_done);
 }
 

@@ -20,6 +20,7 @@
 
 #include "base/child.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/crash.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
@@ -46,7 +47,7 @@ static void queue_read_end(struct job *job, const struct jobdir_result *result, 
 	char number[16];
 	(void)snprintf(number, sizeof(number), "%d", result->value);
 	job->started_unix_ns = result->started_unix_ns;
-	job->ended_unix_ns = result->ended_unix_ns ? result->ended_unix_ns : queue_unix_ns();
+	job->ended_unix_ns = result->ended_unix_ns ? result->ended_unix_ns : clock_unix_ns();
 	job->killed_leftovers = result->killed_leftovers;
 	job->has_exit = result->end != JOBDIR_CANCELLED;
 	job->exit_code = job->has_exit ? result->exit_code : 0;
@@ -100,7 +101,7 @@ static int queue_inspect_lost(struct queue_run *run, struct err *err)
 		}
 	}
 	crash_point("queue.lost_is_gone");
-	job->ended_unix_ns = queue_unix_ns();
+	job->ended_unix_ns = clock_unix_ns();
 	queue_end_as(job, JOB_FAILED,
 		     other_boot ? JOB_REASON_NODE_REBOOTED : JOB_REASON_SUPERVISOR_LOST, NULL);
 	run->found = QUEUE_FOUND_ENDED;
@@ -132,7 +133,7 @@ static int queue_inspect_free(struct queue_run *run, struct err *err)
 		return store_unstart(queue->store, job->id, run->attempt, err);
 	}
 	job->started_unix_ns = 0;
-	job->ended_unix_ns = queue_unix_ns();
+	job->ended_unix_ns = clock_unix_ns();
 	queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, run->ended_by);
 	run->found = QUEUE_FOUND_ENDED;
 	return 0;

@@ -238,7 +238,6 @@ void queue_kick(struct queue *queue);	 /* a scheduling pass soon */
 void queue_changed(struct queue *queue); /* options.changed at the end of the pass */
 void queue_op_submit(struct queue *queue, struct queue_op *op);
 void queue_op_room(void *context);
-int64_t queue_unix_ns(void);
 
 /* What was told of the store: keeps storage_error. */
 void queue_storage_failed(struct queue *queue, int code, const char *text);

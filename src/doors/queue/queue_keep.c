@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
@@ -159,7 +160,7 @@ static void queue_keep_done(struct queue_op *op, int result)
 static int64_t keep_old_before(const struct queue *queue, const struct queue_keeper *keeper)
 {
 	int64_t passed_ns = (int64_t)(loop_now_ns(queue->options.loop) - keeper->began_ns);
-	int64_t now_ns = queue_unix_ns();
+	int64_t now_ns = clock_unix_ns();
 	int64_t jump_ns = now_ns - keeper->began_unix_ns - passed_ns;
 	if (jump_ns > (int64_t)QUEUE_KEEP_NS || jump_ns < -(int64_t)QUEUE_KEEP_NS)
 		return 0;
@@ -348,7 +349,7 @@ static int keep_make_timers(struct queue *queue, struct err *err)
 	if (!queue->pass_timer || !queue->room_timer || !queue->storage_timer ||
 	    !queue->backoff_timer || !queue->keep_timer || !queue->keeper)
 		return err_set(err, -ENOMEM, "no memory for the queue");
-	queue->keeper->began_unix_ns = queue_unix_ns();
+	queue->keeper->began_unix_ns = clock_unix_ns();
 	queue->keeper->began_ns = loop_now_ns(loop);
 	return 0;
 }

@@ -15,6 +15,7 @@
 
 #include "base/child.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/crash.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -134,7 +135,7 @@ static int queue_start_work(struct queue_op *op)
 	rc = queue_make_launch(run, &op->err);
 	if (rc < 0)
 		return rc;
-	rc = store_start(queue->store, id, run->attempt, run->text, queue_unix_ns(), &op->err);
+	rc = store_start(queue->store, id, run->attempt, run->text, clock_unix_ns(), &op->err);
 	crash_point("queue.start_stored");
 	/* Where it complains before it has output files; without room for it, nowhere. */
 	if (rc == 0)
@@ -263,7 +264,7 @@ static void queue_start_done(struct queue_op *op, int result)
 		return;
 	}
 	job->phase = QUEUE_LAUNCHED;
-	job->job.started_unix_ns = queue_unix_ns();
+	job->job.started_unix_ns = clock_unix_ns();
 	queue_control_connect(run);
 }
 

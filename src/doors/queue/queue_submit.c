@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/crash.h"
 #include "doors/queue/queue_internal.h"
 #include "hardware/gpu.h"
@@ -347,7 +348,7 @@ static int queue_submission_fill(struct queue_submission *submission,
 	job->share_numerator = spec->share_numerator;
 	job->share_denominator = spec->share_denominator;
 	job->ignore_outsiders = spec->ignore_outsiders;
-	job->submitted_unix_ns = queue_unix_ns();
+	job->submitted_unix_ns = clock_unix_ns();
 	submission->gpus_if_any = spec->gpus_if_any;
 	submission->no_wait = submit->no_wait;
 	submission->done = submit->done;

@@ -20,10 +20,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/crash.h"
 #include "base/err.h"
 #include "doors/queue/control.h"
@@ -42,6 +42,8 @@ enum {
 	MAIN_SIGNAL_BASE = 128,
 	MAIN_NUMBER_MAX = 24,
 };
+
+static const struct clock main_clock; /* the real one */
 
 /* Why a job reaches no more isolation than its environment. */
 static const char main_no_rules[] = "device rules are not built yet";
@@ -67,13 +69,6 @@ static void main_complain(const struct supervisor *self, const struct err *err)
 	if (poll(&wait, 1, 0) == 1 && (wait.revents & POLLOUT))
 		(void)dprintf(LAUNCH_FD_ERROR, "sluice-supervise: job %" PRIu64 ": %s\n",
 			      self->launch.id, err->text);
-}
-
-static int64_t main_unix_ns(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* --- before the claim ------------------------------------------------------------------------- */
@@ -138,7 +133,7 @@ static int main_open_desk(struct supervisor *self, struct err *err)
 	if (self->tokens.count == 0)
 		return 0;
 	struct note note = {.pid = getpid(), .uid = self->launch.spec.uid};
-	note.since_s = (uint64_t)main_unix_ns() / 1000000000;
+	note.since_s = (uint64_t)clock_unix_ns() / 1000000000;
 	note_set_name(&note, self->launch.spec.name);
 	int result = desk_init(&self->desk, &note, err);
 	self->has_desk = result == 0;
@@ -227,13 +222,6 @@ static int main_environment(const struct launch *launch, char ***out, struct err
 			   err);
 }
 
-static uint64_t main_now_ns(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 /* Ends a command that is not there yet. Messages wait in their sockets meanwhile: whoever cancels
  * has made the file before. */
 static bool main_gives_up(void *context)
@@ -244,7 +232,7 @@ static bool main_gives_up(void *context)
 		return true;
 	}
 	self->given_up = JOBDIR_DEADLINE;
-	return self->give_up_at_ns > 0 && main_now_ns() >= self->give_up_at_ns;
+	return self->give_up_at_ns > 0 && clock_now_ns(&main_clock) >= self->give_up_at_ns;
 }
 
 /* The pid, or -1: it never ran, and the result says why. */
@@ -253,7 +241,7 @@ static pid_t main_start(struct supervisor *self)
 	struct err err = {0};
 	char **environment = NULL;
 	struct command_outcome outcome = {.exit_code = 125};
-	uint64_t deadline_ns = self->launch.spec.deadline_ns, now_ns = main_now_ns();
+	uint64_t deadline_ns = self->launch.spec.deadline_ns, now_ns = clock_now_ns(&main_clock);
 	if (deadline_ns > 0 && deadline_ns < UINT64_MAX - now_ns)
 		self->give_up_at_ns = now_ns + deadline_ns;
 	int result = main_environment(&self->launch, &environment, &err);
@@ -314,7 +302,7 @@ static void main_run(struct supervisor *self)
 	(void)close(take_fd(&self->err_fd));
 	if (pid < 0)
 		return;
-	self->result.started_unix_ns = main_unix_ns();
+	self->result.started_unix_ns = clock_unix_ns();
 	agents_say(&self->agents, CONTROL_STARTED, pid, (uint64_t)self->result.started_unix_ns,
 		   NULL);
 	struct watch watch = {.agents = &self->agents,
@@ -338,7 +326,7 @@ static void main_write_result(struct supervisor *self)
 {
 	struct err err = {0};
 	int wait_ms = MAIN_RETRY_MS;
-	self->result.ended_unix_ns = main_unix_ns();
+	self->result.ended_unix_ns = clock_unix_ns();
 	self->result.was_cancelled = jobdir_is_cancelled(LAUNCH_FD_DIRECTORY);
 	bool has_told = false;
 	while (jobdir_write_result(LAUNCH_FD_DIRECTORY, self->launch.attempt, &self->result, &err) <

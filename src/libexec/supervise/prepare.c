@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "doors/queue/tree.h"
@@ -99,10 +99,9 @@ static int prepare_busy(const struct token_place *place, const struct launch_gra
 static int prepare_take(const struct launch *launch, const struct token_place *place,
 			struct prepare_tokens *out, struct err *err)
 {
-	struct note self = {.pid = getpid(), .uid = launch->spec.uid};
-	struct timespec now;
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
-	self.since_s = (uint64_t)now.tv_sec;
+	struct note self = {.pid = getpid(),
+			    .uid = launch->spec.uid,
+			    .since_s = (uint64_t)clock_unix_ns() / CLOCK_NS_PER_S};
 	note_set_name(&self, launch->spec.name);
 	for (size_t i = 0; i < launch->grant_count; i++) {
 		const struct launch_grant *grant = &launch->grants[i];
@@ -194,15 +193,13 @@ int prepare_claim(const struct launch *launch, const struct cgroup *cgroup,
 {
 	struct jobdir_claim claim = {.pid = getpid()};
 	struct tree_process self;
-	struct timespec now;
 	int result = tree_read(claim.pid, &self, err);
 	if (result == 0)
 		result = prepare_boot_id(claim.boot_id, err);
 	if (result < 0)
 		return result;
 	claim.start_ticks = self.start;
-	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail on Linux */
-	claim.unix_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+	claim.unix_ns = clock_unix_ns();
 	_Static_assert(sizeof(claim.instance) == sizeof(launch->instance), "copied as they are");
 	memcpy(claim.instance, launch->instance, sizeof(claim.instance));
 	if (cgroup->fd >= 0)

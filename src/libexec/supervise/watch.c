@@ -8,11 +8,11 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/crash.h"
 #include "doors/queue/tree.h"
 
@@ -25,18 +25,13 @@ enum {
 	WATCH_GROUP_ROUNDS = 2,
 };
 
-#define WATCH_STUCK_NS UINT64_C(2000000000) /* what lives so long after SIGKILL is stuck */
+static const struct clock watch_clock; /* the real one */
 
-static uint64_t watch_now_ns(void)
-{
-	struct timespec now;
-	(void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail on Linux */
-	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
+#define WATCH_STUCK_NS UINT64_C(2000000000) /* what lives so long after SIGKILL is stuck */
 
 static uint64_t watch_after_ns(uint64_t delay_ns)
 {
-	uint64_t now_ns = watch_now_ns();
+	uint64_t now_ns = clock_now_ns(&watch_clock);
 	return delay_ns < WATCH_NEVER - now_ns ? now_ns + delay_ns : WATCH_NEVER;
 }
 
@@ -73,7 +68,7 @@ static void watch_stop(struct watch *self, int signal_number, uint64_t grace_ns)
 static void watch_begin_killing(struct watch *self)
 {
 	self->is_killing = true;
-	self->killing_since_ns = watch_now_ns();
+	self->killing_since_ns = clock_now_ns(&watch_clock);
 	/* A thousand busy processes would leave us a thousandth; where we may not, so be it. */
 	(void)setpriority(PRIO_PROCESS, 0, -20);
 	if (!self->command_lives)
@@ -93,7 +88,8 @@ static void watch_kill_round(struct watch *self)
 	if (self->kill_rounds > WATCH_GROUP_ROUNDS)
 		(void)tree_kill(getpid(), 0, self->kill_rounds, &count, NULL);
 	self->kill_rounds++;
-	if (!self->is_stuck && watch_now_ns() - self->killing_since_ns >= WATCH_STUCK_NS) {
+	if (!self->is_stuck &&
+	    clock_now_ns(&watch_clock) - self->killing_since_ns >= WATCH_STUCK_NS) {
 		self->is_stuck = true;
 		agents_say(self->agents, CONTROL_STUCK, (int64_t)watch_count(self), 0, NULL);
 	}
@@ -173,7 +169,7 @@ static int watch_until_ms(uint64_t at_ns)
 {
 	if (at_ns == WATCH_NEVER)
 		return -1;
-	uint64_t now_ns = watch_now_ns();
+	uint64_t now_ns = clock_now_ns(&watch_clock);
 	uint64_t left_ms = at_ns > now_ns ? (at_ns - now_ns) / 1000000 + 1 : 0;
 	return left_ms < WATCH_TIMEOUT_MAX_MS ? (int)left_ms : WATCH_TIMEOUT_MAX_MS;
 }
@@ -223,7 +219,7 @@ void watch_run(struct watch *self)
 	    self->cgroup->fd >= 0 ? cgroup_watch(self->cgroup, NULL) : -1;
 	self->events_fd = events_fd < 0 ? -1 : events_fd;
 	while (watch_reap(self)) {
-		uint64_t now_ns = watch_now_ns();
+		uint64_t now_ns = clock_now_ns(&watch_clock);
 		if (now_ns >= self->deadline_at_ns) {
 			self->has_hit_deadline = self->kill_at_ns == WATCH_NEVER;
 			self->deadline_at_ns = WATCH_NEVER;
