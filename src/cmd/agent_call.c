@@ -99,12 +99,24 @@ enum cmd_exit agent_call_exit_code(const struct agent_call *agent, int rc)
 
 /* --- finding it ------------------------------------------------------------------------------- */
 
+static bool agent_call_may_start(const struct agent_call *agent,
+				 const struct agent_call_options *options)
+{
+	return options->may_start &&
+	       (!agent->was_connected ||
+		loop_now_ns(agent->loop) - agent->lost_ns >= AGENT_CALL_START_AFTER_NS);
+}
+
 int agent_call_reopen(struct agent_call *agent, const struct agent_call_options *options,
 		      struct err *err)
 {
-	agent->client = wire_client_free(agent->client);
+	if (agent->client) {
+		agent->was_connected = true;
+		agent->lost_ns = loop_now_ns(agent->loop);
+		agent->client = wire_client_free(agent->client);
+	}
 	int rc = agent_paths_client(options->socket, agent->socket, err);
-	if (rc == -ECONNREFUSED && options->may_start) {
+	if (rc == -ECONNREFUSED && agent_call_may_start(agent, options)) {
 		rc = agent_start(options->socket, options->path, AGENT_CALL_START_NS, err);
 		if (rc == 0)
 			rc = agent_paths_client(options->socket, agent->socket, err);

@@ -28,6 +28,9 @@ struct loop;
 
 #define AGENT_CALL_DEADLINE_NS UINT64_C(30000000000) /* of one question */
 #define AGENT_CALL_START_NS    UINT64_C(30000000000) /* for a new agent to be ready */
+/* So long a time an agent that went away has to come back, before another one is started: a service
+ * manager may be starting it, and two cannot have one state directory. */
+#define AGENT_CALL_START_AFTER_NS UINT64_C(10000000000)
 
 /* What can be asked. */
 enum agent_call_method {
@@ -58,6 +61,9 @@ struct agent_call {
 	struct wire_client *client; /* owned; NULL: not connected */
 	char socket[FILE_PATH_MAX]; /* "": not even known */
 	struct wire_result result;  /* of the last question */
+	bool was_connected;
+	uint64_t
+	    lost_ns; /* then: when agent_call_reopen() was first told that it is not any more */
 };
 #define AGENT_CALL_NONE ((struct agent_call){0})
 
@@ -75,8 +81,8 @@ struct agent_call {
  * -ETIMEDOUT: one was started and is not ready, -ENOMEM, ... */
 int agent_call_open(struct agent_call *out, const struct agent_call_options *options,
 		    struct err *err);
-/* After the connection was lost: connects anew, starting one if that is allowed. Not from a
- * callback of the old connection. */
+/* After the connection was lost: connects anew, starting one if that is allowed and it has been
+ * away for AGENT_CALL_START_AFTER_NS. Not from a callback of the old connection. */
 int agent_call_reopen(struct agent_call *agent, const struct agent_call_options *options,
 		      struct err *err);
 void agent_call_close(struct agent_call *agent);

@@ -28,7 +28,7 @@ struct job_follow {
 	struct job_follow_options options;
 	struct wire_client_call *watch, *control; /* of the agent's client */
 	struct loop_timer *again;
-	uint64_t again_ns, away_since_ns;
+	uint64_t again_ns;
 	bool away, over;
 
 	Sluice__V1__Job *job; /* owned */
@@ -82,7 +82,6 @@ static void job_follow_lost(struct job_follow *follow)
 {
 	if (!follow->away) {
 		follow->away = true;
-		follow->away_since_ns = loop_now_ns(follow->options.agent->loop);
 		follow->again_ns = JOB_FOLLOW_AGAIN_FIRST_NS;
 		job_follow_tell(follow, JOB_FOLLOW_AWAY);
 	}
@@ -93,11 +92,6 @@ static void job_follow_lost(struct job_follow *follow)
 static void job_follow_again(void *context)
 {
 	struct job_follow *follow = context;
-	struct agent_call *agent = follow->options.agent;
-	struct agent_call_options how = follow->options.how;
-	uint64_t now_ns = loop_now_ns(agent->loop);
-	how.may_start =
-	    how.may_start && now_ns - follow->away_since_ns >= JOB_FOLLOW_START_AFTER_NS;
 	follow->again_ns = follow->again_ns * 2 < JOB_FOLLOW_AGAIN_LAST_NS
 			       ? follow->again_ns * 2
 			       : JOB_FOLLOW_AGAIN_LAST_NS;
@@ -112,7 +106,7 @@ static void job_follow_again(void *context)
 		output->log = log_follow_free(output->log);
 	}
 	struct err err = {0};
-	if (agent_call_reopen(agent, &how, &err) < 0) {
+	if (agent_call_reopen(follow->options.agent, &follow->options.how, &err) < 0) {
 		if (err.code == -EACCES)
 			job_follow_fail(follow, err.code, err.text);
 		else

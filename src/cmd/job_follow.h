@@ -16,9 +16,8 @@
 struct err;
 struct job_follow;
 
-#define JOB_FOLLOW_AGAIN_FIRST_NS UINT64_C(20000000)	/* to the next try, doubling ... */
-#define JOB_FOLLOW_AGAIN_LAST_NS  UINT64_C(500000000)	/* ... up to this */
-#define JOB_FOLLOW_START_AFTER_NS UINT64_C(10000000000) /* then one may be started */
+#define JOB_FOLLOW_AGAIN_FIRST_NS UINT64_C(20000000)  /* to the next try, doubling ... */
+#define JOB_FOLLOW_AGAIN_LAST_NS  UINT64_C(500000000) /* ... up to this */
 
 enum job_follow_event {
 	JOB_FOLLOW_CHANGED, /* the job has news */

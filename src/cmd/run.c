@@ -26,13 +26,11 @@
 #include "cmd/run_request.h"
 #include "sluice.pb-c.h"
 
-#define RUN_SECOND_NS UINT64_C(2000000000) /* a second Ctrl-C within this cancels */
-#define RUN_SUBMIT_NS                                                                              \
-	UINT64_C(30000000000) /* an agent that is away gets this long to come back                 \
-			       */
-#define RUN_PASS_NS  UINT64_C(1000000000)
-#define RUN_AGAIN_NS UINT64_C(50000000)
-#define RUN_GRACE_NS UINT64_C(5000000000)
+#define RUN_SECOND_NS UINT64_C(2000000000)  /* a second Ctrl-C within this cancels */
+#define RUN_SUBMIT_NS UINT64_C(30000000000) /* an agent that went away has so long to come back */
+#define RUN_PASS_NS   UINT64_C(1000000000)
+#define RUN_AGAIN_NS  UINT64_C(50000000)
+#define RUN_GRACE_NS  UINT64_C(5000000000)
 
 enum { RUN_EXIT_INTERRUPTED = 128 + SIGINT };
 
@@ -244,7 +242,7 @@ static bool run_is_broken(const struct run *run, int rc)
 
 static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err *err)
 {
-	uint64_t until_ns = clock_after_ns(loop_now_ns(run->agent.loop), RUN_SUBMIT_NS);
+	uint64_t until_ns = 0; /* from when it went away */
 	bool asked = false;
 	for (;;) {
 		ProtobufCMessage *reply = NULL;
@@ -258,6 +256,8 @@ static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err
 		*out = (Sluice__V1__SubmitReply *)reply;
 		if (rc == 0 || !run_is_broken(run, rc))
 			return rc;
+		if (until_ns == 0)
+			until_ns = clock_after_ns(loop_now_ns(run->agent.loop), RUN_SUBMIT_NS);
 		if (run->interrupts || run->stop_signal ||
 		    loop_now_ns(run->agent.loop) > until_ns) {
 			if (asked)

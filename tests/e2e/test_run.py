@@ -565,12 +565,15 @@ def test_an_agent_that_dies_while_it_is_asked(machine):
             time.sleep(0.002 * number)
         service.kill()
         service.wait()
-        machine.agent()
+        try:
+            machine.agent()
+        except AssertionError as error:  # the one beside it was faster, and will do
+            if number or "another agent" not in str(error):
+                raise
         _, err = process.communicate(timeout=30)
         assert process.returncode == 3, err
         assert ran.read_text() == "x\n"
-        machine.service.kill()
-        machine.service.wait()
+        machine.kill_service()
 
 
 def test_the_same_key_is_the_same_job(served):

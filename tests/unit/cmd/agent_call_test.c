@@ -2,6 +2,7 @@
 #include "cmd/agent_call.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,13 +128,46 @@ static void test_asking(void **state)
 	unit_tmp_free(directory);
 }
 
-int main(void)
+/* One that was there may be coming back: another is not started beside it at once. */
+static void test_patience(void **state)
 {
+	char *directory = unit_tmp_new(), state_dir[128];
+	struct fake_agent fake;
+	struct err err = {0};
+	struct agent_call agent = {.loop = loop_new(LOOP_REAL, NULL)};
+	assert_non_null(agent.loop);
+	(void)snprintf(state_dir, sizeof(state_dir), "%s/state", directory);
+	assert_int_equal(setenv("SLUICE_RUNTIME_DIR", directory, 1), 0);
+	assert_int_equal(setenv("SLUICE_STATE_DIR", state_dir, 1), 0);
+	fake_agent_start(&fake, agent.loop, directory);
+	const struct agent_call_options options = {.socket = fake.path, .may_start = true};
+	assert_int_equal(agent_call_reopen(&agent, &options, &err), 0);
+	fake_agent_stop(&fake);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(agent_call_reopen(&agent, &options, &err), -ECONNREFUSED);
+		assert_non_null(strstr(err.text, "no agent answers at '"));
+	}
+	agent.lost_ns -= AGENT_CALL_START_AFTER_NS;
+	assert_int_equal(agent_call_reopen(&agent, &options, &err), -ECONNREFUSED);
+	assert_non_null(strstr(err.text, "the agent that was started ended at once"));
+
+	/* who never had one does not wait */
+	agent.was_connected = false;
+	assert_int_equal(agent_call_reopen(&agent, &options, &err), -ECONNREFUSED);
+	assert_non_null(strstr(err.text, "the agent that was started ended at once"));
+	agent_call_close(&agent);
+	unit_tmp_free(directory);
+}
+
+/* What agent_start() runs is this program: as an agent it ends at once. */
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "agent") == 0)
+		return 1;
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_statuses),
-	    cmocka_unit_test(test_methods),
-	    cmocka_unit_test(test_nobody_there),
-	    cmocka_unit_test(test_asking),
+	    cmocka_unit_test(test_statuses),	 cmocka_unit_test(test_methods),
+	    cmocka_unit_test(test_nobody_there), cmocka_unit_test(test_asking),
+	    cmocka_unit_test(test_patience),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
