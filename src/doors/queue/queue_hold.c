@@ -132,7 +132,7 @@ size_t queue_hold_look(struct queue *queue, const struct queue_run *run)
 		for (uint32_t slot = 0;
 		     slot < grant->slot_count && queue_hold_count(queue) < QUEUE_HOLDS_MAX;
 		     slot++) {
-			if (grant->slots[slot / 64] >> (slot % 64) & 1)
+			if (launch_grant_has(grant, slot))
 				marked += queue_hold_add(queue, grant->uuid, slot);
 		}
 	}

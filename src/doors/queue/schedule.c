@@ -282,7 +282,7 @@ static void schedule_grant(struct schedule_state *state, uint64_t id, size_t pla
 			continue;
 		device->used[slot / 64] |= bit;
 		device->used_count++;
-		out->slots[slot / 64] |= bit;
+		launch_grant_add(out, slot);
 		slots--;
 	}
 	device->used_whole = !state->want.shared;

@@ -200,7 +200,7 @@ void schedule_machine_take(struct schedule_machine *machine, const struct launch
 	uint32_t slots = 0;
 	bool strange = false;
 	for (uint32_t slot = 0; slot < LAUNCH_SLOTS_MAX; slot++) {
-		if (!(grant->slots[slot / 64] >> (slot % 64) & 1))
+		if (!launch_grant_has(grant, slot))
 			continue;
 		slots++;
 		if (slot < device->slot_count)
