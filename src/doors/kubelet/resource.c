@@ -102,10 +102,15 @@ static void hardware_fill(const struct inventory *inventory, const struct unit_p
 		(void)snprintf(out->index, sizeof(out->index), "%u", gpu->index);
 
 	const char *why = surroundings->unhealthy ? surroundings->unhealthy[out->gpu] : NULL;
+	const char *mig_why = mig && surroundings->mig_unhealthy
+				  ? surroundings->mig_unhealthy[place->unit->mig]
+				  : NULL;
 	if (gpu->state != GPU_STATE_OK)
 		hardware_blame(out, gpu->reason[0] ? gpu->reason : gpu_state_to_string(gpu->state));
 	if (why && why[0] != '\0')
 		hardware_blame(out, why);
+	if (mig_why && mig_why[0] != '\0')
+		hardware_blame(out, mig_why);
 	if (gpu->minor == GPU_U32_UNKNOWN) {
 		hardware_blame(out, "the number of its node in /dev is not known");
 		return;

@@ -104,6 +104,8 @@ struct resource_surroundings {
 	/* Why GPU i of the inventory is unhealthy, beside what the inventory says of it; NULL or
 	 * "": it is not. gpu_count entries, borrowed. NULL: nothing more is known. */
 	const char *const *unhealthy;
+	/* The same for MIG device i of the inventory, beside what its GPU says. */
+	const char *const *mig_unhealthy;
 };
 
 /*

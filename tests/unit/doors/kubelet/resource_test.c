@@ -99,6 +99,15 @@ static void test_mig_devices(void **state)
 	assert_true(resource->partial);
 	assert_false(resource->shared);
 	assert_null(resource_free(resource));
+
+	/* What concerns one instance concerns only that. */
+	static const char *const of_instances[] = {"", "XID 94", NULL};
+	rig->surroundings.mig_unhealthy = of_instances;
+	resource = rig_resource(rig, "flags: {migStrategy: mixed}", "nvidia.com/mig-1g.5gb");
+	assert_true(resource->devices[0].hardware->healthy);
+	assert_false(resource->devices[1].hardware->healthy);
+	assert_string_equal(resource->devices[1].hardware->reason, "XID 94");
+	assert_null(resource_free(resource));
 	assert_null(rig_free(rig));
 }
 

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Register, the one call that a device plugin makes: on the kubelet's socket, answered only after
+ * the kubelet has called the plugin back. Never waits; a loop that did would wait for itself. All
+ * of it belongs to the loop's thread.
+ */
+#ifndef SLUICE_DOORS_KUBELET_REGISTRATION_H
+#define SLUICE_DOORS_KUBELET_REGISTRATION_H
+
+#include <stdint.h>
+
+struct err;
+struct loop;
+struct registration;
+
+#define REGISTRATION_DEADLINE_NS UINT64_C(10000000000)
+
+struct registration_options {
+	struct loop *loop;    /* borrowed */
+	const char *socket;   /* the kubelet's; may be longer than a socket's address. Borrowed for
+				 the   call of registration_start(), as the next two */
+	const char *endpoint; /* "nvidia-gpu.sock" */
+	const char *resource; /* "nvidia.com/gpu" */
+	/*
+	 * Called once, later: NULL, or why not. -ECONNREFUSED, -ENOENT, -EACCES, -ENOTSOCK: nobody
+	 * there; -ETIMEDOUT; -EREMOTEIO: the kubelet refused, and the text is its own. The
+	 * registration is freed after it returns.
+	 */
+	void (*done)(const struct err *why, void *context);
+	void *context;
+};
+
+/* Starts the call. -ENOMEM; what connect(2) says at once. Then `done` is not called. */
+int registration_start(const struct registration_options *options, struct registration **out,
+		       struct err *err);
+/* `done` is not called any more. NULL is fine; returns NULL. */
+struct registration *registration_cancel(struct registration *registration);
+
+#endif
