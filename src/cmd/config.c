@@ -242,11 +242,34 @@ static void show_door(const char *before, const char *path, const struct config_
 		show_selectors(&door->devices);
 }
 
-static void show_ours(const struct config *config)
+/* The lists behind the setting that stands before them in the same map. */
+static void show_lists(const struct config *config, enum schema_id id)
 {
-	bool devices = config->include.count + config->exclude.count > 0;
-	bool doors = config->kubelet.is_set || config->queue.is_set;
-	const char *before = "";
+	const char *before = schema_row(id)->path;
+	switch (id) {
+	case SCHEMA_TIME_SLICING_ONE:
+		show_shares(&config->time_slicing);
+		break;
+	case SCHEMA_IMEX_REQUIRED:
+		printf("  channelIDs: %s\n", config->imex_channel ? "[0]" : "[]");
+		if (config->gpu_rules.count + config->mig_rules.count > 0)
+			printf("resources:\n");
+		show_rules("gpus", &config->gpu_rules);
+		show_rules("mig", &config->mig_rules);
+		break;
+	case SCHEMA_KUBELET_INJECT:
+		show_door(before, "sluice.doors.kubelet.devices", &config->kubelet);
+		show_door(before, "sluice.doors.queue.devices", &config->queue);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Behind the last setting, which is one of `sluice`. */
+static void show_devices(const struct config *config)
+{
+	const char *before = "sluice.x";
 	if (config->include.count > 0) {
 		printf("%s", show_key(before, "sluice.devices.include"));
 		show_selectors(&config->include);
@@ -256,14 +279,9 @@ static void show_ours(const struct config *config)
 		printf("%s", show_key(before, "sluice.devices.exclude"));
 		show_selectors(&config->exclude);
 	}
-	before = devices ? "sluice.x" : "";
-	show_door(before, "sluice.doors.kubelet.devices", &config->kubelet);
-	if (config->kubelet.is_set)
-		before = "sluice.doors.x";
-	show_door(before, "sluice.doors.queue.devices", &config->queue);
-	if (!devices && !doors)
-		printf("# sluice: nothing set; all devices, for the kubelet if there is one, else "
-		       "for the queue\n");
+	if (config->include.count + config->exclude.count == 0 && !config->kubelet.is_set &&
+	    !config->queue.is_set)
+		printf("# all devices, for the kubelet if there is one, else for the queue\n");
 }
 
 static void show_text(const struct config *config)
@@ -283,18 +301,10 @@ static void show_text(const struct config *config)
 		printf("%*s  # %s\n",
 		       written < SHOW_COMMENT_COLUMN ? SHOW_COMMENT_COLUMN - written : 0, "",
 		       config_source_to_string(config->source[i]));
-		if (i == SCHEMA_TIME_SLICING_ONE)
-			show_shares(&config->time_slicing);
-		if (i == SCHEMA_IMEX_REQUIRED)
-			printf("  channelIDs: %s\n", config->imex_channel ? "[0]" : "[]");
+		show_lists(config, (enum schema_id)i);
 		before = row->path;
 	}
-	if (config->gpu_rules.count + config->mig_rules.count > 0) {
-		printf("resources:\n");
-		show_rules("gpus", &config->gpu_rules);
-		show_rules("mig", &config->mig_rules);
-	}
-	show_ours(config);
+	show_devices(config);
 }
 
 static json_t *show_json(const struct config *config)

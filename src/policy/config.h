@@ -41,6 +41,8 @@ enum config_allocation {
 	CONFIG_SPREAD_STRICT,
 };
 
+enum config_inject { CONFIG_INJECT_AUTO, CONFIG_INJECT_PEER };
+
 /* Where a value came from, later ones win. */
 enum config_source { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_ENVIRONMENT, CONFIG_FLAG };
 
@@ -125,6 +127,10 @@ struct config {
 	uint64_t gfd_sleep_ns;
 	char *gfd_output, *gfd_machine_type;
 	bool imex_required, imex_channel; /* imex.channelIDs is [0] */
+	uint32_t kubelet_inject;	  /* enum config_inject */
+	/* Of simulated GPUs "sluice.sim" while source[SCHEMA_CDI_VENDOR] is CONFIG_DEFAULT. */
+	char *cdi_vendor;
+	bool alloc_env; /* SLUICE_ALLOC in replies to the kubelet */
 
 	struct config_rules gpu_rules, mig_rules;
 	struct config_sharing time_slicing;

@@ -143,11 +143,36 @@ static int set_words(struct config *config, enum schema_id id, const char *text,
 	return 0;
 }
 
-static int set_text(struct config *config, const struct schema_row *row, const char *text,
-		    struct err *err)
+static bool is_alnum(char c)
 {
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/* What stands before the '/' of a CDI kind:
+ * https://github.com/cncf-tags/container-device-interface/blob/main/SPEC.md */
+static bool is_cdi_vendor(const char *text)
+{
+	size_t length = strlen(text);
+	if (length == 0 || (text[0] >= '0' && text[0] <= '9'))
+		return false;
+	for (size_t i = 0; i < length; i++) {
+		bool inner = i > 0 && i + 1 < length;
+		if (!is_alnum(text[i]) && !(inner && strchr("-_.", text[i])))
+			return false;
+	}
+	return true;
+}
+
+static int set_text(struct config *config, enum schema_id id, const char *text, struct err *err)
+{
+	const struct schema_row *row = &rows[id];
 	if (strlen(text) >= CONFIG_TEXT_MAX)
 		return err_set(err, -EINVAL, "longer than %d bytes", CONFIG_TEXT_MAX - 1);
+	if (id == SCHEMA_CDI_VENDOR && !is_cdi_vendor(text))
+		return err_set(err, -EINVAL,
+			       "'%.64s' is no vendor of CDI devices: a letter first, then letters, "
+			       "digits, '-', '_' and '.', such as sluice.dev",
+			       text);
 	char *copy = strdup(text);
 	if (!copy)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -267,7 +292,7 @@ int schema_set(struct config *config, enum schema_id id, const char *text, struc
 	case SCHEMA_BOOL:
 		return set_bool(config, row, text, err);
 	case SCHEMA_TEXT:
-		return set_text(config, row, text, err);
+		return set_text(config, id, text, err);
 	case SCHEMA_WORDS:
 		return set_words(config, id, text, err);
 	case SCHEMA_CHOICE: {

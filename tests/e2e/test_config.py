@@ -70,6 +70,21 @@ def test_what_show_prints_can_be_given_again(file, tmp_path):
     assert without_comments(first.stdout) == without_comments(second.stdout)
 
 
+def test_what_show_prints_of_our_section_can_be_given_again(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text("sluice: {devices: {exclude: [3]}, doors: {queue: {devices: [1]}, kubelet: "
+                    "{inject: peer, devices: [0]}}, cdi: {vendor: example.com}, allocEnv: true}\n"
+                    "resources: {gpus: [{pattern: '*', name: some}]}\n", encoding="utf-8")
+    first = sluice("config", "show", file)
+    assert first.returncode == 0 and first.stdout.count("sluice:") == 1, first.stdout
+    file.write_text(first.stdout, encoding="utf-8")
+    second = sluice("config", "show", "--strict", file)
+    assert (second.returncode, second.stderr) == (0, "")
+    for part in ("inject: peer", "devices: [0]", "devices: [1]", "exclude: [3]", "allocEnv: true",
+                 'vendor: "example.com"', 'pattern: "*"'):
+        assert part in second.stdout, part
+
+
 def test_show_says_where_values_come_from(tmp_path):
     file = tmp_path / "c.yaml"
     file.write_text("flags: {migStrategy: single, gdsEnabled: true, mofedEnabled: true}\n",

@@ -12,7 +12,6 @@
 #include "hardware/gpu.h"
 #include "hardware/minors.h"
 
-static const char cdi_vendor[] = "k8s.device-plugin.nvidia.com";
 static const char cdi_vendor_simulated[] = "sluice.sim";
 
 /* One unit of the policy on its way into the order of (i, j, n). */
@@ -135,7 +134,8 @@ static int settings_fill(const struct config *config,
 	out->list_strategy = config->list_strategy;
 	out->index_ids = config->id_strategy == 1;
 	out->pass_device_specs = config->pass_device_specs;
-	out->also_cdi = surroundings->also_cdi;
+	out->also_cdi = surroundings->also_cdi && config->kubelet_inject == CONFIG_INJECT_AUTO;
+	out->alloc_env = config->alloc_env;
 	out->gdrcopy = config->gdrcopy;
 	out->gds = config->gds;
 	out->mofed = config->mofed;
@@ -145,7 +145,9 @@ static int settings_fill(const struct config *config,
 	const char *imex = config->imex_channel && surroundings->imex_host_path
 			       ? surroundings->imex_host_path
 			       : "";
-	out->cdi_vendor = strdup(simulated ? cdi_vendor_simulated : cdi_vendor);
+	bool own_vendor = config->source[SCHEMA_CDI_VENDOR] != CONFIG_DEFAULT;
+	out->cdi_vendor =
+	    strdup(simulated && !own_vendor ? cdi_vendor_simulated : config->cdi_vendor);
 	out->cdi_annotation_prefix =
 	    strdup(config->cdi_annotation_prefix ? config->cdi_annotation_prefix : "");
 	out->dev_root = strndup(root ? root : "", length);

@@ -110,8 +110,10 @@ static void test_our_section_and_rules(void **state)
 				      "  devices: {include: [0, \"0000:3B:00.0\", \"name:*T4*\", "
 				      "\"numa:1\"], exclude: [GPU-a]}\n"
 				      "  doors:\n"
-				      "    kubelet: {devices: [0, 1]}\n"
-				      "    queue: {devices: none}\n");
+				      "    kubelet: {devices: [0, 1], inject: peer}\n"
+				      "    queue: {devices: none}\n"
+				      "  cdi: {vendor: example.com}\n"
+				      "  allocEnv: true\n");
 	assert_string_equal(config->gpu_rules.items[0].name, "nvidia.com/a100");
 	assert_int_equal(config->include.count, 4);
 	assert_int_equal(config->include.items[1].kind, CONFIG_SELECT_PCI);
@@ -124,6 +126,9 @@ static void test_our_section_and_rules(void **state)
 	assert_true(config->queue.is_set);
 	assert_false(config->queue.all);
 	assert_int_equal(config->queue.devices.count, 0);
+	assert_int_equal(config->kubelet_inject, CONFIG_INJECT_PEER);
+	assert_string_equal(config->cdi_vendor, "example.com");
+	assert_true(config->alloc_env);
 	assert_null(config_free(config));
 }
 
@@ -171,6 +176,10 @@ static void test_unknown_keys(void **state)
 
 #define SHARE(rest)  "sharing: {timeSlicing: {resources: [" rest "]}}\n"
 #define SHARE_AT(at) "c.yaml:1:" at ": sharing.timeSlicing.resources[0]: "
+
+#define VENDOR_AT(vendor)                                                                          \
+	"c.yaml:1:24: sluice.cdi.vendor: '" vendor "' is no vendor of CDI devices: a letter "      \
+	"first, then letters, digits, '-', '_' and '.', such as sluice.dev"
 
 static void test_refused(void **state)
 {
@@ -259,6 +268,15 @@ static void test_refused(void **state)
 	    {"sluice: {doors: {kubelet: {devices: some}}}\n",
 	     "c.yaml:1:37: sluice.doors.kubelet.devices: expected all, none or a list of devices, "
 	     "found 'some'"},
+	    {"sluice: {doors: {kubelet: {inject: pear}}}\n",
+	     "c.yaml:1:36: sluice.doors.kubelet.inject: unknown value: pear (expected auto|peer; "
+	     "did you mean 'peer'?)"},
+	    {"sluice: {cdi: {vendor: 3com.com}}\n", VENDOR_AT("3com.com")},
+	    {"sluice: {cdi: {vendor: a/b}}\n", VENDOR_AT("a/b")},
+	    {"sluice: {cdi: {vendor: a.}}\n", VENDOR_AT("a.")},
+	    {"sluice: {cdi: {vendor: ''}}\n", VENDOR_AT("")},
+	    {"sluice: {allocEnv: 7}\n",
+	     "c.yaml:1:20: sluice.allocEnv: expected true or false, found '7'"},
 	};
 	for (size_t i = 0; i < array_length(refusals); i++)
 		refuse(&refusals[i]);

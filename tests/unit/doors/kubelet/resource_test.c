@@ -154,9 +154,21 @@ static void test_settings(void **state)
 	assert_string_equal(settings->imex_host_path, ""); /* not asked for */
 	assert_null(resource_free(resource));
 
+	rig->surroundings.also_cdi = true;
+	resource = rig_resource(rig,
+				"sluice: {cdi: {vendor: example.com}, allocEnv: true, doors: "
+				"{kubelet: {inject: peer}}}",
+				"nvidia.com/gpu");
+	assert_string_equal(resource->settings.cdi_vendor, "example.com");
+	assert_true(resource->settings.alloc_env);
+	assert_false(resource->settings.also_cdi); /* as NVIDIA's plugin would reply */
+	assert_null(resource_free(resource));
+
 	resource =
 	    rig_resource(rig, "flags: {nvidiaDriverRoot: /run/driver}\nimex: {channelIDs: [0]}",
 			 "nvidia.com/gpu");
+	assert_true(resource->settings.also_cdi);
+	assert_false(resource->settings.alloc_env);
 	assert_string_equal(resource->settings.dev_root, "/run/driver");
 	assert_string_equal(resource->settings.imex_host_path, "/run/x/channel0");
 	assert_null(resource_free(resource));
