@@ -11,57 +11,57 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "policy/config.h"
-#include "policy/policy.h"
-
 struct err;
-struct log;
 struct loop;
 struct podresources;
 
-#define PODRESOURCES_SOCKET    "/var/lib/kubelet/pod-resources/kubelet.sock"
-#define PODRESOURCES_PERIOD_NS UINT64_C(10000000000)
+#define PODRESOURCES_SOCKET	 "/var/lib/kubelet/pod-resources/kubelet.sock"
+#define PODRESOURCES_PERIOD_NS	 UINT64_C(10000000000)
+#define PODRESOURCES_HURRY_NS	 UINT64_C(500000000) /* the kubelet enters it after Allocate */
+#define PODRESOURCES_DEADLINE_NS UINT64_C(10000000000)
 
 enum podresources_limits {
-	PODRESOURCES_REPLY_MAX = 4 << 20, /* bytes */
-	PODRESOURCES_HOLDERS_MAX = POLICY_UNITS_MAX,
-	PODRESOURCES_NAMESPACE_MAX = 64,
-	PODRESOURCES_POD_MAX = 254,
-	PODRESOURCES_CONTAINER_MAX = 64,
+	PODRESOURCES_REPLY_MAX = 4 << 20, /* bytes: what the kubelet's own clients take */
+	PODRESOURCES_HOLDERS_MAX = 16384,
+	PODRESOURCES_NAME_MAX = 253, /* bytes of any name: what Kubernetes allows */
+	PODRESOURCES_PROBLEM_MAX = 512,
 };
 
+/* Texts are borrowed, as the holder is. */
 struct podresources_holder {
-	char resource[CONFIG_NAME_MAX];
-	char unit[POLICY_ID_MAX]; /* the device id, "GPU-...::3" */
-	char name_space[PODRESOURCES_NAMESPACE_MAX];
-	char pod[PODRESOURCES_POD_MAX];
-	char container[PODRESOURCES_CONTAINER_MAX];
+	const char *unit;     /* the device's id, "GPU-...::3" */
+	const char *resource; /* "nvidia.com/gpu" */
+	const char *name_space, *pod, *container;
 };
 
 struct podresources_options {
 	struct loop *loop;  /* borrowed */
-	struct log *log;    /* borrowed; may be NULL */
-	const char *socket; /* NULL: PODRESOURCES_SOCKET below `root`. Borrowed */
-	const char *root;   /* "" or NULL: /. Borrowed */
+	const char *socket; /* of the kubelet; borrowed for the call of podresources_open() */
 	uint64_t period_ns; /* 0: PODRESOURCES_PERIOD_NS */
-	/* Somebody holds something else than before. Not from within a function of this header. */
+	/* Somebody holds something else than before, or the problem is another. Not from within a
+	 * function of this header. May be NULL. */
 	void (*changed)(void *context);
 	void *context;
 };
 
+/* Asks for the first time at once. -ENOMEM; a kubelet that is not there is a problem and no error.
+ */
 int podresources_open(const struct podresources_options *options, struct podresources **out,
 		      struct err *err);
+/* NULL is fine; returns NULL. */
 struct podresources *podresources_close(struct podresources *podresources);
 /* Asks soon instead of at the next period: after an Allocate. */
 void podresources_hurry(struct podresources *podresources);
 
-/* Holders in the order of unit, then of namespace, pod, container: the containers of one pod may
- * share a device. Resources of other vendors are left out: only those that `domain/...` begins with
- * are kept when they are in the policy; the caller filters. Borrowed until changed(). */
+/*
+ * Who holds what, in the order of unit, resource, namespace, pod, container: the containers of one
+ * pod may hold the same device. Devices of other vendors' plugins are in it, too. After a failure
+ * the last good answer stays. Borrowed until changed().
+ */
 size_t podresources_count(const struct podresources *podresources);
 const struct podresources_holder *podresources_at(const struct podresources *podresources,
 						  size_t index);
-/* Why nothing is known ("no kubelet", a timeout, ...); "" when the last answer was good. */
+/* Why the last question was not answered; "" when it was, or none has ended yet. Borrowed. */
 const char *podresources_problem(const struct podresources *podresources);
 
 #endif
