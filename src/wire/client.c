@@ -28,7 +28,9 @@ enum client_limits {
 struct wire_client {
 	struct loop *loop; /* borrowed */
 	struct wire_client_options options;
+	char *path; /* owned */
 	struct sockaddr_un address;
+	int directory;		  /* owned; that the address goes through, or -1 */
 	int fd;			  /* owned; the channel's once there is one; -1: none */
 	struct session *session;  /* owned */
 	struct channel *channel;  /* owned; NULL: not connected */
@@ -108,8 +110,7 @@ struct wire_client_call *wire_client_call(struct wire_client *client,
 					  struct err *err)
 {
 	if (client->over) {
-		(void)err_set(err, -ENOTCONN, "the connection to '%s' is closed",
-			      client->address.sun_path);
+		(void)err_set(err, -ENOTCONN, "the connection to '%s' is closed", client->path);
 		return NULL;
 	}
 	struct wire_client_call *call = calloc(1, sizeof(*call));
@@ -160,7 +161,7 @@ static void client_fail(struct wire_client *client, const struct err *why)
 		return;
 	client->over = true;
 	struct err text = *why;
-	(void)err_wrap(&text, "'%s'", client->address.sun_path);
+	(void)err_wrap(&text, "'%s'", client->path);
 	loop_timer_stop(client->timer);
 	loop_timer_stop(client->limit);
 	session_cut(client->session, -ECONNRESET, text.text);
@@ -194,7 +195,7 @@ static int client_connect(struct wire_client *client, struct err *err)
 			loop_timer_start(client->timer, CLIENT_RETRY_MS * CLOCK_NS_PER_MS);
 			return 0;
 		}
-		return err_set(err, code, "cannot connect to '%s': %s", client->address.sun_path,
+		return err_set(err, code, "cannot connect to '%s': %s", client->path,
 			       err_describe(code));
 	}
 	client->channel =
@@ -217,7 +218,10 @@ static int client_start(struct wire_client *client, const char *path, struct err
 	    .events = &client_events,
 	    .context = client,
 	};
-	int rc = wire_unix_address(path, &client->address, err);
+	client->path = strdup(path);
+	if (!client->path)
+		return err_set(err, -ENOMEM, "out of memory for a client of '%s'", path);
+	int rc = wire_unix_address(path, &client->address, &client->directory, err);
 	if (rc < 0)
 		return rc;
 	client->session = session_new(&options, err);
@@ -247,7 +251,7 @@ struct wire_client *wire_client_new(struct loop *loop, const char *path,
 		return NULL;
 	}
 	client->loop = loop;
-	client->fd = -1;
+	client->fd = client->directory = -1;
 	if (options)
 		client->options = *options;
 	if (client->options.connect_ns == 0)
@@ -261,6 +265,7 @@ static void client_free_memory(void *context)
 {
 	struct wire_client *client = context;
 	client->session = session_free(client->session);
+	free(client->path);
 	free(client);
 }
 
@@ -272,6 +277,8 @@ struct wire_client *wire_client_free(struct wire_client *client)
 	if (client->session)
 		session_cut(client->session, -ECANCELED, "");
 	client_disconnect(client);
+	if (client->directory >= 0)
+		(void)close(client->directory);
 	client->timer = loop_timer_free(client->timer);
 	client->limit = loop_timer_free(client->limit);
 	loop_defer(client->loop, &client->gone, client_free_memory, client);
@@ -283,11 +290,11 @@ int wire_client_peer(const struct wire_client *client, struct wire_peer *out, st
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 	if (!client->channel)
-		return err_set(err, -ENOTCONN, "'%s' is not connected", client->address.sun_path);
+		return err_set(err, -ENOTCONN, "'%s' is not connected", client->path);
 	if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
 		int code = -errno;
-		return err_set(err, code, "cannot tell who listens on '%s': %s",
-			       client->address.sun_path, err_describe(code));
+		return err_set(err, code, "cannot tell who listens on '%s': %s", client->path,
+			       err_describe(code));
 	}
 	*out = (struct wire_peer){.pid = peer.pid, .uid = peer.uid, .gid = peer.gid};
 	return 0;

@@ -29,7 +29,8 @@ struct wire_client_options {
 };
 
 /* Connects in the background; calls may be made at once. NULL: -ENOENT, -ECONNREFUSED, -EACCES
- * where connect(2) says so at once, -ENAMETOOLONG, -ENOMEM. */
+ * where connect(2) says so at once, -ENAMETOOLONG, -ENOMEM. The path may be longer than an
+ * address. */
 struct wire_client *wire_client_new(struct loop *loop, const char *path,
 				    const struct wire_client_options *options, struct err *err);
 /* Cuts off its calls without telling anybody. */

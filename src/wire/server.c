@@ -36,9 +36,10 @@ struct connection {
 	struct channel *channel;  /* owned */
 	struct loop_timer *timer; /* owned: the first SETTINGS, then idleness */
 	struct wire_peer peer;
-	int fd;	     /* the channel's */
-	bool idle;   /* the timer runs for idleness */
-	bool ending; /* GOAWAY was sent for it */
+	int fd;	      /* the channel's */
+	bool idle;    /* the timer runs for idleness */
+	bool ending;  /* GOAWAY was sent for it */
+	bool leaving; /* and the server waits for its end */
 	size_t calls;
 	struct loop_task gone;
 };
@@ -66,7 +67,9 @@ struct wire_server {
 	struct connection *connections; /* owned */
 	struct session_memory memory;
 	struct wire_server_counts counts;
-	bool stopping;
+	bool closed;   /* takes no connections any more */
+	bool stopping; /* connections are to end, and somebody wants to know when they have */
+	size_t leaving;
 	struct loop_timer *stop_timer; /* owned */
 	void (*stopped)(void *context);
 	void *stopped_context;
@@ -313,6 +316,8 @@ static void connection_close(struct connection *connection, int code, const char
 	if (connection->next)
 		connection->next->link = connection->link;
 	server->counts.open_connections--;
+	server->leaving -= connection->leaving;
+	connection->leaving = false;
 	session_cut(connection->session, code, why);
 	connection->channel = channel_free(connection->channel);
 	connection->timer = loop_timer_free(connection->timer);
@@ -437,7 +442,7 @@ static void listener_on_fd(int fd, unsigned events, void *context)
 {
 	struct listener *listener = context;
 	struct wire_server *server = listener->server;
-	for (unsigned i = 0; i < SERVER_ACCEPT_MAX && !server->stopping; i++) {
+	for (unsigned i = 0; i < SERVER_ACCEPT_MAX && !server->closed; i++) {
 		int connected = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (connected < 0 &&
 		    (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
@@ -502,8 +507,16 @@ static void server_stop_listening(struct wire_server *server)
 static void server_on_stop_timer(void *context)
 {
 	struct wire_server *server = context;
-	while (server->connections)
-		connection_close(server->connections, -ETIMEDOUT, "the server ends");
+	struct connection *connection = server->connections;
+	/* A handler that is told of the end may end others: from the beginning after each. */
+	while (server->leaving > 0 && connection) {
+		if (!connection->leaving) {
+			connection = connection->next;
+			continue;
+		}
+		connection_close(connection, -ETIMEDOUT, "the server ends");
+		connection = server->connections;
+	}
 }
 
 struct wire_server *wire_server_new(struct loop *loop, const struct wire_server_options *options,
@@ -537,6 +550,7 @@ struct wire_server *wire_server_free(struct wire_server *server)
 	if (!server)
 		return NULL;
 	server->stopping = false; /* nobody is told any more */
+	server->closed = true;
 	server_stop_listening(server);
 	while (server->connections)
 		connection_close(server->connections, -ESHUTDOWN, "the server ends");
@@ -556,20 +570,27 @@ static void server_on_stopped(void *context)
 
 static void server_check_stopped(struct wire_server *server)
 {
-	if (!server->stopping || server->connections)
+	if (!server->stopping || server->leaving > 0)
 		return;
 	server->stopping = false;
 	loop_timer_stop(server->stop_timer);
 	loop_defer(server->loop, &server->stopped_task, server_on_stopped, server);
 }
 
-void wire_server_shutdown(struct wire_server *server, uint64_t deadline_ns,
-			  void (*done)(void *context), void *context)
+void wire_server_hang_up(struct wire_server *server, uint64_t deadline_ns,
+			 void (*done)(void *context), void *context)
 {
+	loop_cancel(server->loop, &server->stopped_task);
 	server->stopped = done;
 	server->stopped_context = context;
 	server->stopping = true;
-	server_stop_listening(server);
+	/* All of them first: what follows may end any. */
+	server->leaving = 0;
+	for (struct connection *connection = server->connections; connection;
+	     connection = connection->next) {
+		connection->leaving = true;
+		server->leaving++;
+	}
 	for (struct connection *connection = server->connections, *next;
 	     connection && server->stopping; connection = next) {
 		next = connection->next; /* stopping: false when a handler frees the server */
@@ -578,8 +599,18 @@ void wire_server_shutdown(struct wire_server *server, uint64_t deadline_ns,
 		else
 			channel_flush(connection->channel);
 	}
+	if (!server->stopping)
+		return;
 	loop_timer_start(server->stop_timer, deadline_ns);
 	server_check_stopped(server);
+}
+
+void wire_server_shutdown(struct wire_server *server, uint64_t deadline_ns,
+			  void (*done)(void *context), void *context)
+{
+	server->closed = true;
+	server_stop_listening(server);
+	wire_server_hang_up(server, deadline_ns, done, context);
 }
 
 void wire_server_count(const struct wire_server *server, struct wire_server_counts *out)

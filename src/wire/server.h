@@ -45,6 +45,8 @@ struct wire_method {
 	const char *path; /* "/sluice.v1.Queue/Submit" */
 	const ProtobufCMessageDescriptor *request, *reply;
 	size_t request_max;  /* bytes; 0: WIRE_REQUEST_MAX of message.h */
+	size_t output_max;   /* of a stream: bytes that wait before another reply is -EAGAIN; 1: the
+				one before has to be gone; 0: WIRE_STREAM_OUTPUT_MAX */
 	bool client_streams; /* handle() is called with NULL when the call begins (there may be no
 				message at all), then for each message; wire_call_on_end() tells of
 				the last */
@@ -78,6 +80,12 @@ int wire_server_add_listener(struct wire_server *server, int listen_fd, struct e
  */
 void wire_server_shutdown(struct wire_server *server, uint64_t deadline_ns,
 			  void (*done)(void *context), void *context);
+/*
+ * The same to those who are connected now, while others are taken as before. When it is called
+ * again meanwhile, only the newest `done` is called.
+ */
+void wire_server_hang_up(struct wire_server *server, uint64_t deadline_ns,
+			 void (*done)(void *context), void *context);
 /* Counters, for status and tests. */
 struct wire_server_counts {
 	uint64_t connections, calls, refused_connections, protocol_errors;

@@ -98,7 +98,7 @@ struct session_stream *session_call(struct session *session, const struct wire_m
 				    const ProtobufCMessage *request, uint64_t timeout_ns,
 				    void *user, struct err *err);
 
-/* Server: sends a reply. 0; -EAGAIN: more than WIRE_STREAM_OUTPUT_MAX waits; -ENOBUFS: more than
+/* Server: sends a reply. 0; -EAGAIN: more than the method's output_max waits; -ENOBUFS: more than
  * SESSION_OUTPUT_MAX does, of all calls; -ENOSPC: the message is larger than any may be; -ENOMEM.
  */
 int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *reply,

@@ -206,6 +206,12 @@ static size_t session_stream_waiting(const struct session_stream *stream)
 	return stream->output.length - stream->output_sent;
 }
 
+/* Bytes that may wait before another reply is too much. */
+static size_t session_stream_output_max(const struct session_stream *stream)
+{
+	return stream->method->output_max > 0 ? stream->method->output_max : WIRE_STREAM_OUTPUT_MAX;
+}
+
 /* nghttp2 wants DATA: of what waits, as much as fits. */
 static ssize_t session_on_read(nghttp2_session *h2, int32_t id, uint8_t *out, size_t length,
 			       uint32_t *flags, nghttp2_data_source *source, void *context)
@@ -226,7 +232,7 @@ static ssize_t session_on_read(nghttp2_session *h2, int32_t id, uint8_t *out, si
 		stream->output_sent = 0;
 	}
 	if (stream->blocked && !stream->over &&
-	    session_stream_waiting(stream) <= WIRE_STREAM_OUTPUT_MAX / 2) {
+	    session_stream_waiting(stream) <= session_stream_output_max(stream) / 2) {
 		stream->blocked = false;
 		session->events->writable(stream, session->context);
 	}
@@ -274,7 +280,7 @@ static int session_stream_add(struct session_stream *stream, const ProtobufCMess
 int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *reply,
 			 struct err *err)
 {
-	if (session_stream_waiting(stream) >= WIRE_STREAM_OUTPUT_MAX) {
+	if (session_stream_waiting(stream) >= session_stream_output_max(stream)) {
 		stream->blocked = true;
 		return err_set(err, -EAGAIN, "the client reads '%s' too slowly",
 			       stream->method->path);

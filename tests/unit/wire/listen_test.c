@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -74,18 +76,61 @@ static void test_what_is_no_socket_stays(void **state)
 	assert_int_equal(wire_listen_unix(link, 0600, &err), -EEXIST);
 }
 
-static void test_path_that_is_too_long(void **state)
+/* A directory whose path alone is too long for an address; owned. */
+static char *deep(const char *directory)
+{
+	char *path = strdup(directory);
+	assert_non_null(path);
+	while (path && strlen(path) < 200) {
+		char *next = NULL;
+		assert_true(asprintf(&next, "%s/a-directory-with-a-name", path) > 0);
+		free(path);
+		path = next;
+		assert_int_equal(mkdir(path, 0700), 0);
+	}
+	return path;
+}
+
+static void test_path_longer_than_an_address(void **state)
+{
+	_cleanup_free_ char *directory = deep(*state);
+	_cleanup_free_ char *path = NULL;
+	assert_true(asprintf(&path, "%s/socket", directory) > 0);
+	int fd = wire_listen_unix(path, 0600, NULL);
+	assert_true(fd >= 0);
+	struct stat status;
+	assert_int_equal(lstat(path, &status), 0);
+	assert_true(S_ISSOCK(status.st_mode));
+	assert_int_equal(status.st_mode & 07777, 0600);
+	struct err err = {0};
+	assert_int_equal(wire_listen_unix(path, 0600, &err), -EADDRINUSE);
+	assert_non_null(strstr(err.text, path));
+	/* Others find it there as well, and a stale one is replaced there. */
+	struct sockaddr_un address;
+	_cleanup_close_ int held = -1, connected = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(wire_unix_address(path, &address, &held, NULL), 0);
+	assert_true(held >= 0);
+	assert_int_equal(connect(connected, (struct sockaddr *)&address, sizeof(address)), 0);
+	(void)close(fd);
+	fd = wire_listen_unix(path, 0600, NULL);
+	assert_true(fd >= 0);
+	(void)close(fd);
+}
+
+static void test_name_that_is_too_long(void **state)
 {
 	char path[200];
 	struct err err = {0};
+	int directory = -2;
 	memset(path, 'x', sizeof(path));
 	path[sizeof(path) - 1] = '\0';
 	assert_int_equal(wire_listen_unix(path, 0600, &err), -ENAMETOOLONG);
-	assert_non_null(strstr(err.text, "at most 107 bytes"));
+	assert_non_null(strstr(err.text, "name of a socket has at most"));
 	struct sockaddr_un address;
 	path[107] = '\0';
-	assert_int_equal(wire_unix_address(path, &address, &err), 0);
+	assert_int_equal(wire_unix_address(path, &address, &directory, &err), 0);
 	assert_string_equal(address.sun_path, path);
+	assert_int_equal(directory, -1);
 }
 
 static void test_directory_that_is_missing(void **state)
@@ -93,6 +138,10 @@ static void test_directory_that_is_missing(void **state)
 	struct err err = {0};
 	assert_int_equal(wire_listen_unix(unit_path(*state, "no/socket"), 0600, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "no/socket"));
+	char path[200];
+	(void)snprintf(path, sizeof(path), "%s/no/%0130d/socket", (const char *)*state, 0);
+	assert_int_equal(wire_listen_unix(path, 0600, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "cannot open the directory"));
 }
 
 #define listen_test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -100,8 +149,11 @@ static void test_directory_that_is_missing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    listen_test(test_mode_whatever_the_umask),	 listen_test(test_stale_socket_is_replaced),
-	    listen_test(test_what_is_no_socket_stays),	 listen_test(test_path_that_is_too_long),
+	    listen_test(test_mode_whatever_the_umask),
+	    listen_test(test_stale_socket_is_replaced),
+	    listen_test(test_what_is_no_socket_stays),
+	    listen_test(test_path_longer_than_an_address),
+	    listen_test(test_name_that_is_too_long),
 	    listen_test(test_directory_that_is_missing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

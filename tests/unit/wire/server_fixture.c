@@ -135,6 +135,12 @@ const struct wire_method server_methods[] = {
 		       .reply = &sluice__v1__submit_reply__descriptor,
 		       .client_streams = true,
 		       .handle = on_upload},
+    [METHOD_SPARSE] = {.path = "/test/Sparse",
+		       .request = &sluice__v1__logs_request__descriptor,
+		       .reply = &sluice__v1__log_chunk__descriptor,
+		       .output_max = 1,
+		       .server_streams = true,
+		       .handle = on_logs},
     [METHOD_MISSING] = {0},
 };
 
@@ -228,10 +234,13 @@ void peer_connect(struct peer *peer, struct fixture *fixture)
 	struct sockaddr_un address;
 	*peer = (struct peer){.fd = -1};
 	raw_init(&peer->raw);
-	assert_int_equal(wire_unix_address(fixture->path, &address, NULL), 0);
+	int directory = -1;
+	assert_int_equal(wire_unix_address(fixture->path, &address, &directory, NULL), 0);
 	peer->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	assert_true(peer->fd >= 0);
 	assert_int_equal(connect(peer->fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	if (directory >= 0)
+		(void)close(directory);
 }
 
 void peer_done(struct peer *peer)

@@ -19,8 +19,9 @@
 enum { DEADLINE_S = 20 };
 
 /* Rows of the table. Submit's key says what is done: "hold" (kept in `held`), "free" (the server is
- * freed), "groups" (the peer's groups as reason), "fail" (NOT_FOUND), else an answer at once. */
-enum { METHOD_SUBMIT, METHOD_LOGS, METHOD_UPLOAD, METHOD_MISSING };
+ * freed), "groups" (the peer's groups as reason), "fail" (NOT_FOUND), else an answer at once.
+ * Sparse is Logs where one chunk at a time may wait. */
+enum { METHOD_SUBMIT, METHOD_LOGS, METHOD_UPLOAD, METHOD_SPARSE, METHOD_MISSING };
 extern const struct wire_method server_methods[];
 
 struct fixture {

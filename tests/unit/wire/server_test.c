@@ -504,6 +504,60 @@ static void test_shutdown_without_connections(void **state)
 	assert_string_equal(buf_text(&fixture->trace), "stopped ");
 }
 
+static void test_hang_up_takes_others_meanwhile(void **state)
+{
+	struct fixture *fixture = *state;
+	struct peer busy, idle, fresh;
+	fixture_start(fixture, NULL);
+	start_with_preface(fixture, &busy);
+	start_with_preface(fixture, &idle);
+	peer_submit(&busy, 1, "hold", NULL);
+	peer_send(&busy);
+	fixture_run_until(fixture, "held ");
+	peer_expect(&idle, fixture, "SETTINGS ack");
+	wire_server_hang_up(fixture->server, CLOCK_NS_PER_S, on_stopped, fixture);
+	peer_expect(&busy, fixture, "GOAWAY 1 code 0");
+	peer_expect_closed(&idle, fixture);
+	start_with_preface(fixture, &fresh);
+	peer_submit(&fresh, 1, "a", NULL);
+	peer_expect(&fresh, fixture, "HEADERS 1 grpc-status=0 end");
+	assert_string_equal(buf_text(&fixture->trace), "held ");
+	fixture_advance(fixture, CLOCK_NS_PER_S);
+	fixture_run_until(fixture, "held cancelled stopped ");
+	peer_expect_closed(&busy, fixture);
+	/* Who came later stays, and is the one that the next time is for. */
+	peer_submit(&fresh, 3, "a", NULL);
+	peer_expect(&fresh, fixture, "HEADERS 3 grpc-status=0 end");
+	wire_server_hang_up(fixture->server, CLOCK_NS_PER_S, NULL, NULL);
+	wire_server_hang_up(fixture->server, CLOCK_NS_PER_S, on_stopped, fixture);
+	peer_expect_closed(&fresh, fixture);
+	fixture_run_until(fixture, "held cancelled stopped stopped ");
+	peer_done(&fresh);
+	peer_done(&idle);
+	peer_done(&busy);
+}
+
+static void test_a_stream_with_an_output_cap_of_its_own(void **state)
+{
+	struct fixture *fixture = *state;
+	struct peer peer;
+	fixture->chunks = 1000;
+	fixture_start(fixture, NULL);
+	start_with_preface(fixture, &peer);
+	raw_call(&peer.raw, 1, "/test/Sparse");
+	Sluice__V1__LogsRequest request = SLUICE__V1__LOGS_REQUEST__INIT;
+	raw_message(&peer.raw, RAW_END_STREAM, 1, &request.base);
+	/* His window of 65535 bytes takes six of 10,000, and the beginning of the one that waits.
+	 */
+	peer_expect(&peer, fixture, "DATA 1 ");
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(loop_pass(fixture->loop, 0, NULL), 0);
+		peer_receive(&peer);
+	}
+	assert_int_equal(fixture->chunks_sent, 7);
+	peer_done(&peer);
+}
+
 static void test_client_streams(void **state)
 {
 	struct fixture *fixture = *state;
@@ -546,6 +600,8 @@ int main(void)
 	    fixture_test(test_trap_7_shutdown_lets_calls_end),
 	    fixture_test(test_trap_7_shutdown_has_a_deadline),
 	    fixture_test(test_shutdown_without_connections),
+	    fixture_test(test_hang_up_takes_others_meanwhile),
+	    fixture_test(test_a_stream_with_an_output_cap_of_its_own),
 	    fixture_test(test_client_streams),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
