@@ -20,7 +20,9 @@ struct loop;
 struct plugin;
 
 enum plugin_limits {
-	PLUGIN_REQUEST_MAX = 1 << 20, /* bytes: 16384 ids of 63 characters fit */
+	PLUGIN_REQUEST_MAX = 4 << 20, /* bytes, as for servers in Go: 16384 ids of 63 characters
+					 fit, as free ones and again as those that must be in */
+	PLUGIN_EMPTY_MAX = 4 << 10,   /* the same of calls that ask nothing */
 	PLUGIN_ENDPOINT_MAX = 80,     /* "nvidia-" + 63 + ".sock" with its NUL */
 	PLUGIN_STREAMS_MAX = 16,      /* ListAndWatch at a time */
 };
@@ -39,11 +41,12 @@ struct plugin_options {
 };
 
 /* "nvidia-gpu.sock" of "nvidia.com/gpu": the first label of the domain, '-', and what
- * is behind the slash. -ENAMETOOLONG. */
+ * is behind the slash. -EINVAL: no such name; -ENAMETOOLONG. */
 int plugin_endpoint(const char *resource, char out[PLUGIN_ENDPOINT_MAX], struct err *err);
 
 /*
- * Binds, listens and serves. Takes `resource` over; `allocator` is borrowed until plugin_update()
+ * Binds, listens and serves; the socket is for root alone, as the kubelet is. Takes `resource`
+ * over, on success only; `allocator` is borrowed until plugin_update()
  * names another or plugin_close(), may be NULL. A socket file that nobody answers on is replaced;
  * one that somebody answers on too, *out_taken_over says so. -EEXIST for what is no socket;
  * -EACCES, -ENOENT, ... with the path, which may be longer than a socket's address allows; -ENOMEM.
@@ -58,7 +61,8 @@ struct plugin *plugin_close(struct plugin *plugin);
 /*
  * From now on it is answered so. Takes `resource` over. A list that is not the same goes to every
  * stream PLUGIN_COALESCE_NS later; one that differs in health only goes with the same delay. A
- * reader that does not read gets the newest list when he does, and costs no more than one.
+ * reader that does not read gets the newest list when he does, and costs no more than one. A list
+ * that came back to what it was before it was sent is not sent.
  */
 void plugin_update(struct plugin *plugin, struct kubelet_resource *resource,
 		   struct allocator *allocator);
@@ -67,7 +71,8 @@ void plugin_flush(struct plugin *plugin);
 
 /* Ends all streams and connections (GOAWAY, then at the latest after PLUGIN_CLOSE_NS); the socket
  * stays and new ones are taken. Before it is registered again: a stream of the old registration
- * that ends after the new one would take the new one down. `done` is called once, later. */
+ * that ends after the new one would take the new one down. `done` is called once, later; when it is
+ * hung up again meanwhile, only the newest one is, and not after plugin_close(). */
 void plugin_hang_up(struct plugin *plugin, void (*done)(void *context), void *context);
 
 /* Somebody holds a ListAndWatch stream open. */

@@ -13,24 +13,29 @@ struct err;
 struct loop;
 struct registration;
 
+enum registration_limits {
+	REGISTRATION_REPLY_MAX = 4 << 10, /* bytes: it says nothing */
+};
+
 #define REGISTRATION_DEADLINE_NS UINT64_C(10000000000)
 
 struct registration_options {
 	struct loop *loop;    /* borrowed */
 	const char *socket;   /* the kubelet's; may be longer than a socket's address. Borrowed for
-				 the   call of registration_start(), as the next two */
+				 the call of registration_start(), as the next two */
 	const char *endpoint; /* "nvidia-gpu.sock" */
 	const char *resource; /* "nvidia.com/gpu" */
 	/*
-	 * Called once, later: NULL, or why not. -ECONNREFUSED, -ENOENT, -EACCES, -ENOTSOCK: nobody
-	 * there; -ETIMEDOUT; -EREMOTEIO: the kubelet refused, and the text is its own. The
-	 * registration is freed after it returns.
+	 * Called once, later: NULL, or why not. -ECONNRESET: the kubelet went away; -ETIMEDOUT;
+	 * -EREMOTEIO: the kubelet refused, and the text is its own. The registration is freed after
+	 * it returns; cancelling it in there does nothing.
 	 */
 	void (*done)(const struct err *why, void *context);
 	void *context;
 };
 
-/* Starts the call. -ENOMEM; what connect(2) says at once. Then `done` is not called. */
+/* Starts the call. -ENOMEM; -ENOENT, -ECONNREFUSED, -EACCES, ...: what connect(2) says at once;
+ * -ENOTSOCK. Then `done` is not called. */
 int registration_start(const struct registration_options *options, struct registration **out,
 		       struct err *err);
 /* `done` is not called any more. NULL is fine; returns NULL. */
