@@ -512,5 +512,10 @@ const char *plugin_socket_name(const struct plugin *plugin)
 
 void plugin_count(const struct plugin *plugin, struct plugin_counts *out)
 {
+	struct wire_server_counts server;
+	wire_server_count(plugin->server, &server);
 	*out = plugin->counts;
+	out->protocol_errors = server.protocol_errors;
+	out->connections = server.open_connections;
+	out->output_bytes = server.output_bytes;
 }

@@ -84,7 +84,8 @@ const char *plugin_socket_name(const struct plugin *plugin); /* "nvidia-gpu.sock
 
 struct plugin_counts {
 	uint64_t allocations, refused, preferred, lists;
-	size_t streams;
+	uint64_t protocol_errors; /* connections that were no gRPC */
+	size_t streams, connections, output_bytes;
 };
 void plugin_count(const struct plugin *plugin, struct plugin_counts *out);
 

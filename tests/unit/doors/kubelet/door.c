@@ -43,6 +43,15 @@ int door_set_up(void **state)
 	return 0;
 }
 
+int door_set_up_large(void **state)
+{
+	int rc = door_set_up(state);
+	struct door *door = *state;
+	door->rig = rig_free(door->rig);
+	door->rig = rig_new(RIG_GPUS);
+	return rc;
+}
+
 int door_tear_down(void **state)
 {
 	struct door *door = *state;
@@ -102,7 +111,7 @@ static void on_list(const ProtobufCMessage *message, void *context)
 	struct caller *caller = context;
 	const V1beta1__ListAndWatchResponse *list = (const void *)message;
 	struct buf text;
-	buf_init(&text, 1 << 20);
+	buf_init(&text, 4 << 20);
 	for (size_t i = 0; i < list->n_devices; i++) {
 		const V1beta1__Device *device = list->devices[i];
 		char node[24] = "-";

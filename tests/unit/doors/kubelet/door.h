@@ -46,6 +46,9 @@ struct door {
 
 /* The state of a test; the plugin is not open yet. 4 GPUs. */
 int door_set_up(void **state);
+/* 16 GPUs. With DOOR_SHARED as configuration 16,000 devices. */
+int door_set_up_large(void **state);
+#define DOOR_SHARED RIG_SHARE("{name: gpu, replicas: 1000}")
 int door_tear_down(void **state);
 struct plugin_options door_options(struct door *door);
 /* Opens it with the resource "nvidia.com/gpu" of this configuration. */
