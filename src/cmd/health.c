@@ -84,7 +84,7 @@ static int judge(const struct machine *machine, const struct log *log, uint64_t 
 	out->count = snapshot->gpu_count;
 	for (uint32_t i = 0; i < out->count; i++) {
 		const struct snapshot_gpu *gpu = &snapshot->gpu[i];
-		health_sample(&out->tracks[i], gpu, now_ns);
+		health_sample(&out->tracks[i], gpu, now_ns, NULL);
 		for (uint32_t e = 0; e < log->count; e++) {
 			const struct probe_event *event = &log->events[e];
 			bool old = since_ns && now_ns > event->time_ns &&

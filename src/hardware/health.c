@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hardware/health.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,14 +28,12 @@ enum health_rules {
 #define REASON_HW_THERMAL 0x40
 #define REASON_BRAKE	  0x80
 
-static enum xid_class class_of(const struct health_policy *policy, uint32_t xid)
-{
-	for (uint32_t i = 0; policy && i < policy->override_count; i++) {
-		if (policy->override[i].xid == xid)
-			return policy->override[i].class_;
-	}
-	return xid_class_of(xid);
-}
+#define BIT(cause) (UINT32_C(1) << (cause))
+_Static_assert(HEALTH_CAUSE_COUNT <= 32, "one word says which causes are held");
+/* It could not be asked, and may be again without anybody's doing. */
+#define HELD_QUERY                                                                                 \
+	(BIT(HEALTH_LOST) | BIT(HEALTH_RESET_REQUIRED) | BIT(HEALTH_HUNG) |                        \
+	 BIT(HEALTH_DRIVER_ERROR))
 
 uint32_t health_replay_budget(uint32_t pcie_gen, uint32_t pcie_width)
 {
@@ -45,35 +44,83 @@ uint32_t health_replay_budget(uint32_t pcie_gen, uint32_t pcie_width)
 
 /* ---- what comes in ---- */
 
-static void forget_before_reset(struct health_track *track, uint64_t time_ns)
+/* Keeps the events for which `keep` is true. */
+static void keep_events(struct health_track *track, const struct health_policy *policy,
+			bool (*keep)(const struct health_event *event, enum xid_class class_))
 {
-	track->reset_ns = time_ns;
-	track->recovery_from_log = 0;
-	track->has_ecc_base = false;
-	track->has_link_errors = false;
 	uint32_t kept = 0;
 	for (uint32_t i = 0; i < track->event_count; i++) {
-		/* What needs a restart or a person is not cured by a reset. */
-		enum xid_class class_ = xid_class_of(track->event[i].xid);
-		if (class_ == XID_REBOOT || class_ == XID_INSPECT)
-			track->event[kept++] = track->event[i];
+		const struct health_event *event = &track->event[i];
+		if (keep(event, health_policy_class(policy, event->xid)))
+			track->event[kept++] = *event;
 	}
 	track->event_count = kept;
 }
 
+static bool keep_is_grave(const struct health_event *event, enum xid_class class_)
+{
+	return class_ >= XID_RESET;
+}
+
+static bool keep_is_not_over(const struct health_event *event, enum xid_class class_)
+{
+	/* What needs a restart or a person is not cured by a reset. */
+	return class_ != XID_RESET || !event->reset_seen;
+}
+
+static bool keep_outlives_reboot(const struct health_event *event, enum xid_class class_)
+{
+	return class_ != XID_REBOOT;
+}
+
+static void forget_counters(struct health_track *track)
+{
+	track->recovery_from_log = 0;
+	track->has_ecc_base = false;
+	track->has_link_errors = false;
+	track->good_samples = 0;
+}
+
+void health_reset(struct health_track *track, const struct health_policy *policy, uint64_t time_ns)
+{
+	track->reset_ns = time_ns;
+	forget_counters(track);
+	keep_events(track, policy, keep_is_grave);
+	for (uint32_t i = 0; i < track->event_count; i++)
+		track->event[i].reset_seen = true;
+}
+
+void health_reboot(struct health_track *track, const struct health_policy *policy, uint64_t time_ns)
+{
+	health_reset(track, policy, time_ns);
+	if (!policy || !policy->manual)
+		keep_events(track, policy, keep_outlives_reboot);
+}
+
 void health_clear(struct health_track *track, uint64_t time_ns)
 {
+	int64_t failed;
+	track->remap_accepted =
+	    snapshot_get(&track->now, SNAPSHOT_REMAP_FAILURE, &failed) && failed;
+	track->reset_ns = time_ns;
+	forget_counters(track);
 	track->event_count = 0;
-	forget_before_reset(track, time_ns);
+	track->held = 0;
 	track->hot_since_ns = 0;
 	track->throttled_ns = track->watched_ns = 0;
 }
 
-static bool fell(const struct health_track *track, const struct snapshot_gpu *gpu, uint32_t value)
+/* Whether a counter fell that only grows while the driver is loaded. The last value that was told
+ * counts, however long ago that was: a GPU that is being reset tells nothing. */
+static bool note_counter(struct health_counter *counter, const struct snapshot_gpu *gpu,
+			 uint32_t value)
 {
-	int64_t before, after;
-	return track->sampled && snapshot_get(&track->now, value, &before) &&
-	       snapshot_get(gpu, value, &after) && after < before;
+	int64_t now;
+	if (!snapshot_get(gpu, value, &now))
+		return false;
+	bool fell = counter->is_known && now < counter->value;
+	*counter = (struct health_counter){.is_known = true, .value = now};
+	return fell;
 }
 
 static void note_replays(struct health_track *track, const struct snapshot_gpu *gpu,
@@ -131,11 +178,79 @@ static void note_lasting(struct health_track *track, const struct snapshot_gpu *
 	}
 }
 
-void health_sample(struct health_track *track, const struct snapshot_gpu *gpu, uint64_t time_ns)
+static enum health_cause state_cause(uint32_t state)
 {
-	if (fell(track, gpu, SNAPSHOT_ECC_UNCORRECTED_VOLATILE) ||
-	    fell(track, gpu, SNAPSHOT_ENERGY))
-		forget_before_reset(track, time_ns);
+	switch (state) {
+	case GPU_STATE_LOST:
+		return HEALTH_LOST;
+	case GPU_STATE_RESET_REQUIRED:
+		return HEALTH_RESET_REQUIRED;
+	case GPU_STATE_HUNG:
+		return HEALTH_HUNG;
+	default:
+		return HEALTH_DRIVER_ERROR;
+	}
+}
+
+/* What the driver asks for, by field 230 or, where there is none, by the last XID 154; 0: nothing.
+ */
+static int64_t recovery_action(const struct health_track *track)
+{
+	int64_t action;
+	if (!snapshot_get(&track->now, SNAPSHOT_RECOVERY_ACTION, &action))
+		action = track->recovery_from_log;
+	return action > 0 ? action : 0;
+}
+
+static bool remap_failed(const struct health_track *track)
+{
+	int64_t failed;
+	return snapshot_get(&track->now, SNAPSHOT_REMAP_FAILURE, &failed) && failed != 0;
+}
+
+static void hold_what_is_bad(struct health_track *track)
+{
+	const struct snapshot_gpu *gpu = &track->now;
+	if (gpu->state != GPU_STATE_OK) {
+		track->held &= ~HELD_QUERY; /* the newest is told */
+		track->held |= BIT(state_cause(gpu->state));
+		(void)snprintf(track->held_text, sizeof(track->held_text), "%s",
+			       gpu->reason[0] ? gpu->reason : gpu_state_to_string(gpu->state));
+	}
+	if (recovery_action(track) > 0) {
+		track->held |= BIT(HEALTH_RECOVERY_ACTION);
+		track->held_action = (uint32_t)recovery_action(track);
+	}
+	if (!remap_failed(track))
+		track->remap_accepted = gpu->state != GPU_STATE_OK && track->remap_accepted;
+	else if (!track->remap_accepted)
+		track->held |= BIT(HEALTH_REMAP_FAILURE);
+}
+
+static void count_good(struct health_track *track, const struct health_policy *policy,
+		       uint64_t time_ns)
+{
+	if (track->now.state != GPU_STATE_OK || recovery_action(track) > 0) {
+		track->good_samples = 0;
+		return;
+	}
+	if (track->good_samples > 0 && policy && time_ns - track->good_ns < policy->poll_ns)
+		return;
+	track->good_ns = time_ns;
+	if (track->good_samples < HEALTH_GOOD_SAMPLES)
+		track->good_samples++;
+	if (track->good_samples < HEALTH_GOOD_SAMPLES || (policy && policy->manual))
+		return;
+	track->held &= BIT(HEALTH_REMAP_FAILURE);
+	keep_events(track, policy, keep_is_not_over);
+}
+
+void health_sample(struct health_track *track, const struct snapshot_gpu *gpu, uint64_t time_ns,
+		   const struct health_policy *policy)
+{
+	bool ecc_fell = note_counter(&track->ecc, gpu, SNAPSHOT_ECC_UNCORRECTED_VOLATILE);
+	if (note_counter(&track->energy, gpu, SNAPSHOT_ENERGY) || ecc_fell)
+		health_reset(track, policy, time_ns);
 	note_replays(track, gpu, time_ns);
 	note_lasting(track, gpu, time_ns);
 	int64_t errors;
@@ -148,39 +263,60 @@ void health_sample(struct health_track *track, const struct snapshot_gpu *gpu, u
 	track->sampled = true;
 	track->last_ns = time_ns;
 	track->now = *gpu;
+	hold_what_is_bad(track);
+	count_good(track, policy, time_ns);
+}
+
+static bool event_is_same(const struct health_event *a, const struct health_event *b)
+{
+	return a->xid == b->xid && a->gi == b->gi && a->ci == b->ci;
+}
+
+/* The event that gives way to `event`: the oldest of the least grave ones; among those as grave as
+ * `event` first one that is there again later. HEALTH_EVENT_MAX: none, all are graver. */
+static uint32_t event_victim(const struct health_track *track, const struct health_policy *policy,
+			     const struct health_event *event)
+{
+	enum xid_class least = health_policy_class(policy, event->xid);
+	const enum xid_class own = least;
+	uint32_t victim = HEALTH_EVENT_MAX;
+	for (uint32_t i = 0; i < HEALTH_EVENT_MAX; i++) {
+		enum xid_class other = health_policy_class(policy, track->event[i].xid);
+		if (other < least || (other == least && victim == HEALTH_EVENT_MAX)) {
+			least = other;
+			victim = i;
+		}
+	}
+	for (uint32_t i = 0; least == own && i < HEALTH_EVENT_MAX; i++) {
+		bool again = event_is_same(&track->event[i], event);
+		for (uint32_t k = i + 1; k < HEALTH_EVENT_MAX && !again; k++)
+			again = event_is_same(&track->event[i], &track->event[k]);
+		if (again && health_policy_class(policy, track->event[i].xid) == own)
+			return i;
+	}
+	return victim;
 }
 
 void health_event(struct health_track *track, const struct health_event *event,
 		  const struct health_policy *policy)
 {
 	track->event_total++;
-	enum xid_class class_ = class_of(policy, event->xid);
-	if (class_ == XID_IGNORE)
-		return;
 	if (event->xid == 154 && event->recovery_action != SNAPSHOT_U32_ABSENT)
 		track->recovery_from_log = event->recovery_action;
+	if (health_policy_class(policy, event->xid) == XID_IGNORE)
+		return;
 	if (event->xid == 74)
 		track->has_link_errors =
 		    snapshot_get(&track->now, SNAPSHOT_NVLINK_ERRORS, &track->link_errors_at_74);
-	if (track->event_count < HEALTH_EVENT_MAX) {
-		track->event[track->event_count++] = *event;
-		return;
+	if (track->event_count == HEALTH_EVENT_MAX) {
+		uint32_t victim = event_victim(track, policy, event);
+		if (victim == HEALTH_EVENT_MAX)
+			return;
+		memmove(&track->event[victim], &track->event[victim + 1],
+			(HEALTH_EVENT_MAX - victim - 1) * sizeof(*event));
+		track->event_count--;
 	}
-	/* Full: the least grave gives way, the oldest of those. */
-	uint32_t victim = HEALTH_EVENT_MAX;
-	enum xid_class least = class_;
-	for (uint32_t i = 0; i < HEALTH_EVENT_MAX; i++) {
-		enum xid_class other = class_of(policy, track->event[i].xid);
-		if (other < least || (other == least && victim == HEALTH_EVENT_MAX)) {
-			least = other;
-			victim = i;
-		}
-	}
-	if (victim == HEALTH_EVENT_MAX)
-		return;
-	memmove(&track->event[victim], &track->event[victim + 1],
-		(HEALTH_EVENT_MAX - victim - 1) * sizeof(*event));
-	track->event[HEALTH_EVENT_MAX - 1] = *event;
+	track->event[track->event_count++] = *event;
 }
 
 /* ---- what comes out ---- */
@@ -199,7 +335,8 @@ static struct health_reason *add(struct health_verdict *verdict, enum health_cau
 	if (verdict->reason_count == HEALTH_REASON_MAX)
 		return &nowhere;
 	struct health_reason *reason = &verdict->reason[verdict->reason_count++];
-	*reason = (struct health_reason){.cause = cause, .state = state};
+	*reason = (struct health_reason){
+	    .cause = cause, .state = state, .gi = SNAPSHOT_WHOLE_GPU, .ci = SNAPSHOT_WHOLE_GPU};
 	(void)snprintf(reason->advice, sizeof(reason->advice), "%s", advice);
 	va_list arguments;
 	va_start(arguments, format);
@@ -214,41 +351,50 @@ static struct health_reason *add(struct health_verdict *verdict, enum health_cau
 #define ADVICE_INSPECT "a person has to look: https://docs.nvidia.com/deploy/xid-errors/"
 #define ADVICE_APP     "look at the job that ran there; the GPU itself is well"
 #define ADVICE_REPLACE "have the GPU replaced; until then give it no work"
+#define ADVICE_CLEAR   "have a look; when it is well: sluice health clear"
+#define ADVICE_WAIT    "wait: it is well after a few good samples"
 
-static void judge_state(const struct snapshot_gpu *gpu, struct health_verdict *out)
+static void judge_state(const struct health_track *track, const struct health_policy *policy,
+			struct health_verdict *out)
 {
-	const char *why = gpu->reason[0] ? gpu->reason : gpu_state_to_string(gpu->state);
-	switch (gpu->state) {
-	case GPU_STATE_OK:
-		return;
-	case GPU_STATE_LOST:
-		add(out, HEALTH_LOST, HEALTH_UNHEALTHY, ADVICE_REBOOT, "%s", why);
-		return;
-	case GPU_STATE_RESET_REQUIRED:
-		add(out, HEALTH_RESET_REQUIRED, HEALTH_UNHEALTHY, ADVICE_RESET, "%s", why);
-		return;
-	case GPU_STATE_HUNG:
-		add(out, HEALTH_HUNG, HEALTH_UNHEALTHY,
-		    "see 'dmesg'; end the processes that use it; if it stays, restart the machine",
-		    "%s", why);
-		return;
-	default:
-		add(out, HEALTH_DRIVER_ERROR, HEALTH_UNHEALTHY,
-		    "see 'dmesg' for lines with NVRM; if it stays, restart the machine", "%s", why);
+	static const char *const advices[] = {
+	    [HEALTH_LOST] = ADVICE_REBOOT,
+	    [HEALTH_RESET_REQUIRED] = ADVICE_RESET,
+	    [HEALTH_HUNG] =
+		"see 'dmesg'; end the processes that use it; if it stays, restart the machine",
+	    [HEALTH_DRIVER_ERROR] =
+		"see 'dmesg' for lines with NVRM; if it stays, restart the machine",
+	};
+	for (uint32_t cause = HEALTH_LOST; cause <= HEALTH_DRIVER_ERROR; cause++) {
+		if (!(track->held & BIT(cause)))
+			continue;
+		if (track->now.state != GPU_STATE_OK)
+			add(out, cause, HEALTH_UNHEALTHY, advices[cause], "%s", track->held_text);
+		else if (policy && policy->manual)
+			add(out, cause, HEALTH_UNHEALTHY, ADVICE_CLEAR, "it answers again; was: %s",
+			    track->held_text);
+		else
+			add(out, cause, HEALTH_UNHEALTHY, ADVICE_WAIT,
+			    "it answers again (%u of %d good samples); was: %s",
+			    track->good_samples, HEALTH_GOOD_SAMPLES, track->held_text);
 	}
 }
 
-static void judge_recovery(const struct health_track *track, struct health_verdict *out)
+static void judge_recovery(const struct health_track *track, const struct health_policy *policy,
+			   struct health_verdict *out)
 {
-	int64_t action;
-	if (!snapshot_get(&track->now, SNAPSHOT_RECOVERY_ACTION, &action))
-		action = track->recovery_from_log;
-	if (action <= 0)
-		return;
 	enum { REBOOT = 2, SYSTEM_REBOOT = 7 };
+	int64_t action = recovery_action(track);
 	bool reboot = action == REBOOT || action == SYSTEM_REBOOT;
-	add(out, HEALTH_RECOVERY_ACTION, HEALTH_UNHEALTHY, reboot ? ADVICE_REBOOT : ADVICE_RESET,
-	    "the driver asks for recovery: %s", health_recovery_to_string((uint32_t)action));
+	if (action > 0)
+		add(out, HEALTH_RECOVERY_ACTION, HEALTH_UNHEALTHY,
+		    reboot ? ADVICE_REBOOT : ADVICE_RESET, "the driver asks for recovery: %s",
+		    health_recovery_to_string((uint32_t)action));
+	else if (track->held & BIT(HEALTH_RECOVERY_ACTION))
+		add(out, HEALTH_RECOVERY_ACTION, HEALTH_UNHEALTHY,
+		    policy && policy->manual ? ADVICE_CLEAR : ADVICE_WAIT,
+		    "the driver asked for recovery, and does not any more: %s",
+		    health_recovery_to_string(track->held_action));
 }
 
 static bool follows(const struct health_track *track, const struct health_event *event,
@@ -263,11 +409,14 @@ static bool follows(const struct health_track *track, const struct health_event 
 	return false;
 }
 
-/* An uncorrectable error counts in the volatile counter. When that is 0 the GPU was reset since. */
-static bool was_reset_since(const struct health_track *track, const struct health_event *event)
+/* An uncorrectable error counts in the volatile counter. When that is 0 the GPU was reset since: if
+ * it was read later. */
+static bool was_reset_since(const struct health_track *track, const struct health_event *event,
+			    bool once)
 {
 	int64_t errors;
 	return (event->xid == 48 || event->xid == 95) && track->sampled &&
+	       (once || event->time_ns < track->first_ns) &&
 	       snapshot_get(&track->now, SNAPSHOT_ECC_UNCORRECTED_VOLATILE, &errors) && errors == 0;
 }
 
@@ -283,21 +432,15 @@ static bool link_is_well(const struct health_track *track)
 }
 
 static enum health_state event_state(const struct health_track *track,
-				     const struct health_event *event, enum xid_class class_)
+				     const struct health_policy *policy, bool once,
+				     const struct health_event *event)
 {
-	switch (class_) {
-	case XID_IGNORE:
-	case XID_INFO:
-	case XID_APP:
-	case XID_CLASS_COUNT:
+	enum xid_class class_ = health_policy_class(policy, event->xid);
+	if (class_ < XID_RESET)
 		return HEALTH_HEALTHY;
-	case XID_REBOOT:
-	case XID_INSPECT:
+	if (class_ != XID_RESET || !health_policy_is_table(policy, event->xid))
 		return HEALTH_UNHEALTHY;
-	case XID_RESET:
-		break;
-	}
-	if (was_reset_since(track, event))
+	if (was_reset_since(track, event, once))
 		return HEALTH_HEALTHY;
 	if (event->xid == 48 && follows(track, event, 63) && follows(track, event, 94))
 		return HEALTH_DEGRADED; /* contained: only the job that met it is lost */
@@ -324,10 +467,28 @@ static const char *class_advice(enum xid_class class_, enum health_state state)
 	}
 }
 
-static bool is_judged(const struct health_verdict *out, enum health_cause cause, uint32_t xid)
+/* What is asked for: the whole verdict, or that of one device. */
+struct scope {
+	bool all;
+	uint32_t gi, ci; /* of the device; SNAPSHOT_WHOLE_GPU: the GPU */
+};
+
+static bool scope_has(const struct scope *scope, const struct health_policy *policy,
+		      const struct health_event *event)
+{
+	if (scope->all || event->gi == SNAPSHOT_WHOLE_GPU ||
+	    health_policy_class(policy, event->xid) == XID_REBOOT)
+		return true;
+	return event->gi == scope->gi &&
+	       (event->ci == SNAPSHOT_WHOLE_GPU || event->ci == scope->ci);
+}
+
+static bool is_judged(const struct health_verdict *out, const struct health_event *event)
 {
 	for (uint32_t i = 0; i < out->reason_count; i++) {
-		if (out->reason[i].cause == (uint32_t)cause && out->reason[i].xid == xid)
+		const struct health_reason *reason = &out->reason[i];
+		if (reason->cause == HEALTH_XID && reason->xid == event->xid &&
+		    reason->gi == event->gi && reason->ci == event->ci)
 			return true;
 	}
 	return false;
@@ -357,21 +518,50 @@ static void judge_repeats(const struct health_track *track, uint64_t now_ns, uin
 	    ->xid = xid;
 }
 
+/* "XID 48 (an uncorrectable memory error) in GPU instance 3, 12 s ago". */
+static void judge_event(const struct health_track *track, const struct health_policy *policy,
+			uint64_t now_ns, const struct scope *scope, enum health_state state,
+			const struct health_event *event, struct health_verdict *out)
+{
+	enum xid_class class_ = health_policy_class(policy, event->xid);
+	bool over = class_ == XID_RESET && event->reset_seen;
+	bool manual = policy && policy->manual;
+	const char *name = xid_name(event->xid), *advice = class_advice(class_, state);
+	char where[64] = "", age[48] = "", since[64] = "";
+	if (event->gi != SNAPSHOT_WHOLE_GPU && event->ci != SNAPSHOT_WHOLE_GPU)
+		(void)snprintf(where, sizeof(where), " in GPU instance %u, compute instance %u",
+			       event->gi, event->ci);
+	else if (event->gi != SNAPSHOT_WHOLE_GPU)
+		(void)snprintf(where, sizeof(where), " in GPU instance %u", event->gi);
+	if (scope->all && now_ns >= event->time_ns)
+		(void)snprintf(age, sizeof(age), ", %llu s ago",
+			       (unsigned long long)((now_ns - event->time_ns) / SECOND));
+	if (over && manual)
+		(void)snprintf(since, sizeof(since), "; it was reset since");
+	else if (over)
+		(void)snprintf(since, sizeof(since), "; it was reset since (%u of %d good samples)",
+			       track->good_samples, HEALTH_GOOD_SAMPLES);
+	struct health_reason *reason = add(out, HEALTH_XID, state,
+					   !over    ? advice
+					   : manual ? ADVICE_CLEAR
+						    : ADVICE_WAIT,
+					   "XID %u%s%s%s%s%s%s", event->xid, name[0] ? " (" : "",
+					   name, name[0] ? ")" : "", where, age, since);
+	reason->xid = event->xid;
+	reason->gi = event->gi;
+	reason->ci = event->ci;
+}
+
 static void judge_events(const struct health_track *track, const struct health_policy *policy,
-			 uint64_t now_ns, struct health_verdict *out)
+			 uint64_t now_ns, bool once, const struct scope *scope,
+			 struct health_verdict *out)
 {
 	for (uint32_t i = track->event_count; i-- > 0;) { /* newest first */
 		const struct health_event *event = &track->event[i];
-		enum xid_class class_ = class_of(policy, event->xid);
-		enum health_state state = event_state(track, event, class_);
-		if (state <= HEALTH_HEALTHY || is_judged(out, HEALTH_XID, event->xid))
-			continue;
-		const char *name = xid_name(event->xid);
-		uint64_t age = now_ns > event->time_ns ? (now_ns - event->time_ns) / SECOND : 0;
-		add(out, HEALTH_XID, state, class_advice(class_, state), "XID %u%s%s%s, %llu s ago",
-		    event->xid, name[0] ? " (" : "", name, name[0] ? ")" : "",
-		    (unsigned long long)age)
-		    ->xid = event->xid;
+		enum health_state state = event_state(track, policy, once, event);
+		if (state > HEALTH_HEALTHY && scope_has(scope, policy, event) &&
+		    !is_judged(out, event))
+			judge_event(track, policy, now_ns, scope, state, event, out);
 	}
 	judge_repeats(track, now_ns, 13, out);
 	judge_repeats(track, now_ns, 31, out);
@@ -381,7 +571,7 @@ static void judge_memory(const struct health_track *track, bool once, struct hea
 {
 	const struct snapshot_gpu *gpu = &track->now;
 	int64_t value;
-	if (snapshot_get(gpu, SNAPSHOT_REMAP_FAILURE, &value) && value)
+	if (track->held & BIT(HEALTH_REMAP_FAILURE))
 		add(out, HEALTH_REMAP_FAILURE, HEALTH_UNHEALTHY, ADVICE_REPLACE,
 		    "a memory row could not be remapped");
 	if (snapshot_get(gpu, SNAPSHOT_REMAP_PENDING, &value) && value)
@@ -489,8 +679,8 @@ static int compare_reason(const void *a, const void *b)
 	return (left->cause > right->cause) - (left->cause < right->cause);
 }
 
-void health_judge(const struct health_track *track, const struct health_policy *policy,
-		  uint64_t now_ns, bool once, struct health_verdict *out)
+static void judge(const struct health_track *track, const struct health_policy *policy,
+		  uint64_t now_ns, bool once, const struct scope *scope, struct health_verdict *out)
 {
 	*out = (struct health_verdict){.state = HEALTH_HEALTHY};
 	if (!track->sampled) {
@@ -498,18 +688,30 @@ void health_judge(const struct health_track *track, const struct health_policy *
 		    "nothing is known of it yet");
 		out->state = HEALTH_UNKNOWN;
 	}
+	judge_state(track, policy, out);
+	judge_recovery(track, policy, out);
+	judge_memory(track, once, out);
 	if (track->sampled) {
-		judge_state(&track->now, out);
-		judge_recovery(track, out);
-		judge_memory(track, once, out);
 		judge_pcie(track, out);
 		judge_heat(track, now_ns, once, out);
 		judge_modes(&track->now, out);
 	}
-	judge_events(track, policy, now_ns, out);
+	judge_events(track, policy, now_ns, once, scope, out);
 	for (uint32_t i = 0; i < out->reason_count; i++)
 		name_bus(track, &out->reason[i]);
 	qsort(out->reason, out->reason_count, sizeof(out->reason[0]), compare_reason);
+}
+
+void health_judge(const struct health_track *track, const struct health_policy *policy,
+		  uint64_t now_ns, bool once, struct health_verdict *out)
+{
+	judge(track, policy, now_ns, once, &(struct scope){.all = true}, out);
+}
+
+void health_judge_device(const struct health_track *track, const struct health_policy *policy,
+			 uint64_t now_ns, uint32_t gi, uint32_t ci, struct health_verdict *out)
+{
+	judge(track, policy, now_ns, false, &(struct scope){.gi = gi, .ci = ci}, out);
 }
 
 const char *health_state_to_string(uint32_t state)
@@ -523,29 +725,39 @@ const char *health_state_to_string(uint32_t state)
 	return state < array_length(names) ? names[state] : "unknown";
 }
 
+static const char *const cause_names[HEALTH_CAUSE_COUNT] = {
+    [HEALTH_NO_SAMPLE] = "no-sample",
+    [HEALTH_LOST] = "lost",
+    [HEALTH_RESET_REQUIRED] = "reset-required",
+    [HEALTH_HUNG] = "hung",
+    [HEALTH_DRIVER_ERROR] = "driver-error",
+    [HEALTH_RECOVERY_ACTION] = "recovery-action",
+    [HEALTH_XID] = "xid",
+    [HEALTH_REPEATED_XID] = "repeated-xid",
+    [HEALTH_REMAP_FAILURE] = "remap-failure",
+    [HEALTH_REMAP_PENDING] = "remap-pending",
+    [HEALTH_RETIRE_PENDING] = "retire-pending",
+    [HEALTH_ECC_UNCORRECTED] = "ecc-uncorrected",
+    [HEALTH_PCIE_LINK] = "pcie-link",
+    [HEALTH_PCIE_REPLAYS] = "pcie-replays",
+    [HEALTH_TEMPERATURE] = "temperature",
+    [HEALTH_THROTTLED] = "throttled",
+    [HEALTH_MODE_PENDING] = "mode-pending",
+    [HEALTH_NVLINK_DOWN] = "nvlink-down",
+};
+
 const char *health_cause_to_string(uint32_t cause)
 {
-	static const char *const names[HEALTH_CAUSE_COUNT] = {
-	    [HEALTH_NO_SAMPLE] = "no-sample",
-	    [HEALTH_LOST] = "lost",
-	    [HEALTH_RESET_REQUIRED] = "reset-required",
-	    [HEALTH_HUNG] = "hung",
-	    [HEALTH_DRIVER_ERROR] = "driver-error",
-	    [HEALTH_RECOVERY_ACTION] = "recovery-action",
-	    [HEALTH_XID] = "xid",
-	    [HEALTH_REPEATED_XID] = "repeated-xid",
-	    [HEALTH_REMAP_FAILURE] = "remap-failure",
-	    [HEALTH_REMAP_PENDING] = "remap-pending",
-	    [HEALTH_RETIRE_PENDING] = "retire-pending",
-	    [HEALTH_ECC_UNCORRECTED] = "ecc-uncorrected",
-	    [HEALTH_PCIE_LINK] = "pcie-link",
-	    [HEALTH_PCIE_REPLAYS] = "pcie-replays",
-	    [HEALTH_TEMPERATURE] = "temperature",
-	    [HEALTH_THROTTLED] = "throttled",
-	    [HEALTH_MODE_PENDING] = "mode-pending",
-	    [HEALTH_NVLINK_DOWN] = "nvlink-down",
-	};
-	return cause < HEALTH_CAUSE_COUNT ? names[cause] : "unknown";
+	return cause < HEALTH_CAUSE_COUNT ? cause_names[cause] : "unknown";
+}
+
+int health_cause_from_string(const char *word)
+{
+	for (int i = 0; i < HEALTH_CAUSE_COUNT; i++) {
+		if (strcmp(cause_names[i], word) == 0)
+			return i;
+	}
+	return -EINVAL;
 }
 
 const char *health_recovery_to_string(uint32_t action)
