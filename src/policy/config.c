@@ -239,12 +239,15 @@ static int read_setting(const struct reader *reader, enum schema_id id,
 	const char *text = node->text;
 	if (yaml_is_null(node))
 		return 0;
-	if (row->type == SCHEMA_WORDS && node->kind == YAML_LIST) {
+	bool is_list = row->type == SCHEMA_WORDS || row->type == SCHEMA_CODES;
+	if (is_list && node->kind == YAML_LIST) {
 		for (size_t i = 0; i < node->entry_count; i++) {
 			const struct yaml_node *word = node->entries[i].value;
 			if (word->kind != YAML_SCALAR || strchr(word->text, ','))
 				return reader_error(reader, word, -EINVAL, row->path,
-						    "expected a list of words from %s", row->words);
+						    "expected a list of %s%s",
+						    row->words ? "words from " : "numbers",
+						    row->words ? row->words : "");
 			int rc = buf_printf(&words, "%s%s", i ? "," : "", word->text);
 			if (rc < 0)
 				return reader_error(reader, node, rc, row->path, "too many words");
@@ -383,6 +386,21 @@ static int config_check_doors(const struct config *config, const char *name, str
 	return 0;
 }
 
+static int config_check_health(const struct config *config, const char *name, struct err *err)
+{
+	const struct config_codes *ignore = &config->health.ignore, *fatal = &config->health.fatal;
+	for (uint32_t i = 0; i < ignore->count; i++) {
+		for (uint32_t k = 0; k < fatal->count; k++) {
+			if (ignore->code[i] == fatal->code[k])
+				return err_set(err, -EINVAL,
+					       "%s: sluice.health: XID %u is in both ignoreXids "
+					       "and fatalXids",
+					       name, (unsigned)ignore->code[i]);
+		}
+	}
+	return 0;
+}
+
 /* Names that renameByDefault would make too long for Kubernetes. */
 static int config_check_names(const struct config *config, const char *name, struct err *err)
 {
@@ -420,6 +438,8 @@ static int config_read(struct config *config, const char *text, size_t length, c
 		rc = config_check_names(config, name, err);
 	if (rc == 0)
 		rc = config_check_doors(config, name, err);
+	if (rc == 0)
+		rc = config_check_health(config, name, err);
 	return rc;
 }
 

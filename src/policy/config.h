@@ -25,6 +25,8 @@ enum config_limits {
 	CONFIG_REPLICAS_MAX = 1024, /* of one device */
 	CONFIG_WARNINGS_MAX = 64,
 	CONFIG_TEXT_MAX = 4096, /* one text value */
+	CONFIG_CODES_MAX = 64,	/* XIDs in one list */
+	CONFIG_CODE_MAX = 9999, /* an XID */
 };
 
 enum config_mig { CONFIG_MIG_NONE, CONFIG_MIG_SINGLE, CONFIG_MIG_MIXED };
@@ -100,6 +102,21 @@ struct config_sharing {
 	size_t count;
 };
 
+struct config_codes {
+	uint32_t count;
+	uint16_t code[CONFIG_CODES_MAX]; /* as they were written, none twice */
+};
+
+enum config_health_policy { CONFIG_HEALTH_TABLE, CONFIG_HEALTH_PEER };
+enum config_recover { CONFIG_RECOVER_AUTO, CONFIG_RECOVER_MANUAL };
+
+struct config_health {
+	uint32_t policy;  /* enum config_health_policy */
+	uint32_t recover; /* enum config_recover */
+	uint64_t poll_ns;
+	struct config_codes ignore, fatal; /* no code in both */
+};
+
 /* Which devices a door may hand out. */
 struct config_door {
 	bool is_set; /* else: by what is on the machine */
@@ -131,6 +148,7 @@ struct config {
 	/* Of simulated GPUs "sluice.sim" while source[SCHEMA_CDI_VENDOR] is CONFIG_DEFAULT. */
 	char *cdi_vendor;
 	bool alloc_env; /* SLUICE_ALLOC in replies to the kubelet */
+	struct config_health health;
 
 	struct config_rules gpu_rules, mig_rules;
 	struct config_sharing time_slicing;

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/parse.h"
 #include "base/suggest.h"
 #include "policy/config.h"
 
@@ -163,6 +164,37 @@ static bool is_cdi_vendor(const char *text)
 	return true;
 }
 
+static int codes_error(const char *text, struct err *err)
+{
+	return err_set(err, -EINVAL, "expected a list of XIDs, numbers up to %d, found '%.64s'",
+		       CONFIG_CODE_MAX, text);
+}
+
+static int set_codes(struct config *config, const struct schema_row *row, const char *text,
+		     struct err *err)
+{
+	struct config_codes codes = {.count = 0};
+	const char *at = text;
+	while (*at != '\0') {
+		size_t length = strcspn(at, ",");
+		uint64_t code;
+		if (parse_u64_span(at, length, 0, CONFIG_CODE_MAX, &code) < 0)
+			return codes_error(text, err);
+		uint32_t same = 0;
+		while (same < codes.count && codes.code[same] != code)
+			same++;
+		if (same == CONFIG_CODES_MAX)
+			return err_set(err, -EINVAL, "more than %d XIDs", CONFIG_CODES_MAX);
+		codes.code[same] = (uint16_t)code;
+		codes.count += same == codes.count;
+		at += length;
+		if (*at == ',' && *++at == '\0')
+			return codes_error(text, err);
+	}
+	memcpy(schema_member(config, row), &codes, sizeof(codes));
+	return 0;
+}
+
 static int set_text(struct config *config, enum schema_id id, const char *text, struct err *err)
 {
 	const struct schema_row *row = &rows[id];
@@ -295,6 +327,8 @@ int schema_set(struct config *config, enum schema_id id, const char *text, struc
 		return set_text(config, id, text, err);
 	case SCHEMA_WORDS:
 		return set_words(config, id, text, err);
+	case SCHEMA_CODES:
+		return set_codes(config, row, text, err);
 	case SCHEMA_CHOICE: {
 		/* An empty version is v1, as in the first files. */
 		uint32_t index = 0;
@@ -349,6 +383,15 @@ static int format_words(const char *words, uint32_t mask, char *out, size_t size
 	return (int)length;
 }
 
+static int format_codes(const struct config_codes *codes, char *out, size_t size)
+{
+	int length = snprintf(out, size, "%s", "");
+	for (uint32_t i = 0; i < codes->count && length >= 0 && (size_t)length < size; i++)
+		length += snprintf(out + length, size - (size_t)length, "%s%u", i ? "," : "",
+				   (unsigned)codes->code[i]);
+	return length;
+}
+
 int schema_format(const struct config *config, enum schema_id id, char *out, size_t size)
 {
 	const struct schema_row *row = &rows[id];
@@ -372,6 +415,9 @@ int schema_format(const struct config *config, enum schema_id id, char *out, siz
 	case SCHEMA_WORDS:
 		memcpy(&word, member, sizeof(word));
 		length = format_words(row->words, word, out, size);
+		break;
+	case SCHEMA_CODES:
+		length = format_codes(member, out, size);
 		break;
 	case SCHEMA_DURATION:
 		memcpy(&ns, member, sizeof(ns));

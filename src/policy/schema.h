@@ -14,10 +14,12 @@ struct config;
 struct err;
 
 enum schema_type {
-	SCHEMA_BOOL,	 /* bool */
-	SCHEMA_TEXT,	 /* char *, owned by the config */
-	SCHEMA_CHOICE,	 /* uint32_t: which of the words */
-	SCHEMA_WORDS,	 /* uint32_t: bit N for word N; one word, a comma list or a YAML list */
+	SCHEMA_BOOL,   /* bool */
+	SCHEMA_TEXT,   /* char *, owned by the config */
+	SCHEMA_CHOICE, /* uint32_t: which of the words */
+	SCHEMA_WORDS,  /* uint32_t: bit N for word N; one word, a comma list or a YAML list */
+	SCHEMA_CODES,  /* struct config_codes; one number, a comma list or a YAML list; empty: none
+			*/
 	SCHEMA_DURATION, /* uint64_t nanoseconds; SCHEMA_FOREVER for "infinite" */
 };
 

@@ -113,7 +113,23 @@ static void test_our_section_and_rules(void **state)
 				      "    kubelet: {devices: [0, 1], inject: peer}\n"
 				      "    queue: {devices: none}\n"
 				      "  cdi: {vendor: example.com}\n"
-				      "  allocEnv: true\n");
+				      "  allocEnv: true\n"
+				      "  health:\n"
+				      "    policy: peer\n"
+				      "    ignoreXids: [63, 94, 63]\n"
+				      "    fatalXids: 13\n"
+				      "    recover: manual\n"
+				      "    pollInterval: 500ms\n");
+	assert_int_equal(config->health.policy, CONFIG_HEALTH_PEER);
+	assert_int_equal(config->health.recover, CONFIG_RECOVER_MANUAL);
+	assert_int_equal(config->health.poll_ns, 500000000);
+	assert_int_equal(config->health.ignore.count, 2);
+	assert_int_equal(config->health.ignore.code[1], 94);
+	assert_int_equal(config->health.fatal.code[0], 13);
+	char text[64];
+	assert_int_equal(schema_format(config, SCHEMA_HEALTH_IGNORE_XIDS, text, sizeof(text)), 0);
+	assert_string_equal(text, "63,94");
+	assert_int_equal(schema_format(config, SCHEMA_HEALTH_IGNORE_XIDS, text, 5), -ENOSPC);
 	assert_string_equal(config->gpu_rules.items[0].name, "nvidia.com/a100");
 	assert_int_equal(config->include.count, 4);
 	assert_int_equal(config->include.items[1].kind, CONFIG_SELECT_PCI);
@@ -275,6 +291,17 @@ static void test_refused(void **state)
 	    {"sluice: {cdi: {vendor: a/b}}\n", VENDOR_AT("a/b")},
 	    {"sluice: {cdi: {vendor: a.}}\n", VENDOR_AT("a.")},
 	    {"sluice: {cdi: {vendor: ''}}\n", VENDOR_AT("")},
+	    {"sluice: {health: {ignoreXids: [13, x]}}\n",
+	     "c.yaml:1:31: sluice.health.ignoreXids: expected a list of XIDs, numbers up to 9999, "
+	     "found '13,x'"},
+	    {"sluice: {health: {ignoreXids: [13], fatalXids: [31, 13]}}\n",
+	     "c.yaml: sluice.health: XID 13 is in both ignoreXids and fatalXids"},
+	    {"sluice: {health: {fatalXids: [10000]}}\n",
+	     "c.yaml:1:30: sluice.health.fatalXids: expected a list of XIDs, numbers up to 9999, "
+	     "found '10000'"},
+	    {"sluice: {health: {policy: tabel}}\n",
+	     "c.yaml:1:27: sluice.health.policy: unknown value: tabel (expected table|peer; did "
+	     "you mean 'table'?)"},
 	    {"sluice: {allocEnv: 7}\n",
 	     "c.yaml:1:20: sluice.allocEnv: expected true or false, found '7'"},
 	};
