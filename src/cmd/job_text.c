@@ -67,49 +67,69 @@ bool job_text_is_final(Sluice__V1__JobState state)
 	       state == JOB_TEXT_STATE(CANCELLED);
 }
 
+/* Adds to a text of `length` bytes, which is cut at its end; the new length. */
+static size_t job_text_add(char out[JOB_TEXT_MAX], size_t length, const char *text)
+{
+	size_t added = strnlen(text, JOB_TEXT_MAX - 1 - length);
+	memcpy(out + length, text, added);
+	out[length + added] = '\0';
+	return length + added;
+}
+
+static size_t job_text_addf(char out[JOB_TEXT_MAX], size_t length, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static size_t job_text_addf(char out[JOB_TEXT_MAX], size_t length, const char *format, ...)
+{
+	char text[JOB_TEXT_MAX];
+	va_list arguments;
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	return job_text_add(out, length, text);
+}
+
 const char *job_text_reason(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX])
 {
 	bool open = job->reason_text[0] && job->reason_text[0] != '(';
-	(void)snprintf(out, JOB_TEXT_MAX, "%s%s%s%s%s", job->reason,
-		       job->reason[0] && job->reason_text[0] ? " " : "", open ? "(" : "",
-		       job->reason_text, open ? ")" : ""); /* cut where it is longer */
+	size_t length = job_text_add(out, 0, job->reason);
+	if (job->reason[0] && job->reason_text[0])
+		length = job_text_add(out, length, " ");
+	length = job_text_add(out, length, open ? "(" : "");
+	length = job_text_add(out, length, job->reason_text);
+	(void)job_text_add(out, length, open ? ")" : "");
 	return out;
 }
 
-/* Adds to a text that is cut at its end. */
-static void job_text_add(char out[JOB_TEXT_MAX], const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void job_text_add(char out[JOB_TEXT_MAX], const char *format, ...)
+/* What a job wants that has none. */
+static const char *job_text_wanted(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX])
 {
-	size_t length = strlen(out);
-	va_list arguments;
-	va_start(arguments, format);
-	(void)vsnprintf(out + length, JOB_TEXT_MAX - length, format, arguments);
-	va_end(arguments);
+	if (job->gpus == 0)
+		return out;
+	size_t length = job_text_addf(
+	    out, 0, "%s %" PRIu32, job_text_is_final(job->state) ? "wanted" : "wants", job->gpus);
+	if (job->share_denominator == JOB_TEXT_ONE_SLOT && job->share_numerator == 1)
+		(void)job_text_add(out, length, " (one slot)");
+	else if (job->share_denominator > 0)
+		(void)job_text_addf(out, length, " (%" PRIu32 "/%" PRIu32 ")", job->share_numerator,
+				    job->share_denominator);
+	return out;
 }
 
 const char *job_text_gpus(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX])
 {
+	size_t length = 0;
 	out[0] = '\0';
 	const Sluice__V1__Attempt *attempt = job->attempt;
-	if (!attempt || attempt->n_grants == 0) {
-		if (job->gpus == 0)
-			return out;
-		job_text_add(out, "%s %" PRIu32, job_text_is_final(job->state) ? "wanted" : "wants",
-			     job->gpus);
-		if (job->share_denominator == JOB_TEXT_ONE_SLOT && job->share_numerator == 1)
-			job_text_add(out, " (one slot)");
-		else if (job->share_denominator > 0)
-			job_text_add(out, " (%" PRIu32 "/%" PRIu32 ")", job->share_numerator,
-				     job->share_denominator);
-		return out;
-	}
+	if (!attempt || attempt->n_grants == 0)
+		return job_text_wanted(job, out);
 	for (size_t i = 0; i < attempt->n_grants; i++) {
 		const Sluice__V1__Grant *grant = attempt->grants[i];
 		const char *number = strrchr(grant->label, ' '); /* "GPU 3", "MIG 3:1" */
-		job_text_add(out, "%s%s", i ? "," : "", number ? number + 1 : grant->label);
+		length = job_text_add(out, length, i ? "," : "");
+		length = job_text_add(out, length, number ? number + 1 : grant->label);
 		if (grant->n_slots < grant->slot_count)
-			job_text_add(out, " (%zu/%" PRIu32 ")", grant->n_slots, grant->slot_count);
+			length = job_text_addf(out, length, " (%zu/%" PRIu32 ")", grant->n_slots,
+					       grant->slot_count);
 	}
 	return out;
 }
@@ -134,9 +154,11 @@ const char *job_text_duration(uint64_t ns, char out[JOB_TEXT_TIME_MAX])
 	uint64_t seconds = ns / CLOCK_NS_PER_S;
 	uint64_t minutes = seconds / 60, hours = minutes / 60;
 	if (seconds < 10)
-		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%.2fs", (double)(ns / 10000000) / 100);
+		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%" PRIu64 ".%02us", seconds,
+			       (unsigned)(ns / 10000000 % 100));
 	else if (seconds < 60)
-		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%.1fs", (double)(ns / 100000000) / 10);
+		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%" PRIu64 ".%us", seconds,
+			       (unsigned)(ns / 100000000 % 10));
 	else if (minutes < 60)
 		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%" PRIu64 "m%02" PRIu64 "s", minutes,
 			       seconds % 60);

@@ -18,11 +18,11 @@
 #define TABLE_ELLIPSIS "…"
 
 enum {
-	TABLE_TEXT_MAX = 1 << 30, /* bytes of all cells */
-	TABLE_BLANKS = 64,
+	TABLE_TEXT_MAX = 1 << 30, /* bytes of all cells, and of a line */
+	TABLE_BLOCK = 64 << 10,	  /* bytes of lines that are written together */
 };
 
-/* A cell's text, which ends with a NUL, and how much of a line it takes. */
+/* A cell's text, and how much of a line it takes. */
 struct table_cell {
 	size_t offset; /* in the table's text */
 	uint32_t length, columns;
@@ -61,7 +61,7 @@ struct table *table_free(struct table *table)
 }
 
 /* Appends a cell of text that is escaped already. */
-static void table_push(struct table *table, const char *text, size_t length)
+static void table_push(struct table *table, const char *text, size_t length, size_t columns)
 {
 	if (table->cell_count == table->cell_capacity) {
 		size_t capacity =
@@ -75,24 +75,25 @@ static void table_push(struct table *table, const char *text, size_t length)
 		table->cell_capacity = capacity;
 	}
 	size_t offset = table->text.length;
-	if (buf_add(&table->text, text, length) < 0 || buf_add(&table->text, "", 1) < 0) {
+	if (buf_add(&table->text, text, length) < 0) {
 		table->out_of_memory = true;
 		return;
 	}
 	table->cells[table->cell_count++] = (struct table_cell){
 	    .offset = offset,
 	    .length = (uint32_t)length,
-	    .columns = (uint32_t)text_width(text, length),
+	    .columns = (uint32_t)columns,
 	};
 }
 
-/* Nothing to escape and nothing to cut, as in nearly every cell. */
-static bool table_is_plain(const char *text)
+/* The length of a text with nothing to escape and nothing to cut, as nearly every cell has it; or
+ * 0. */
+static size_t table_plain_length(const char *text)
 {
 	size_t length = 0;
 	while (text[length] >= 0x20 && text[length] < 0x7f)
 		length++;
-	return text[length] == '\0' && length <= TABLE_CELL_MAX;
+	return text[length] == '\0' && length <= TABLE_CELL_MAX ? length : 0;
 }
 
 void table_add(struct table *table, const char *text)
@@ -101,28 +102,29 @@ void table_add(struct table *table, const char *text)
 	buf_init(&escaped, TABLE_CELL_MAX);
 	if (!text || !*text)
 		text = "-";
-	if (table_is_plain(text)) {
-		table_push(table, text, strlen(text));
+	size_t length = table_plain_length(text);
+	if (length > 0) {
+		table_push(table, text, length, length);
 		return;
 	}
 	if (text_escape(&escaped, text, strlen(text)) == -ENOMEM)
 		table->out_of_memory = true;
 	else
-		table_push(table, buf_text(&escaped), escaped.length);
+		table_push(table, buf_text(&escaped), escaped.length,
+			   text_width(buf_text(&escaped), escaped.length));
 }
 
 void table_addf(struct table *table, const char *format, ...)
 {
-	_cleanup_buf_ struct buf text;
-	buf_init(&text, TABLE_CELL_MAX);
+	char text[TABLE_CELL_MAX + 1];
 	va_list arguments;
 	va_start(arguments, format);
-	int rc = buf_vprintf(&text, format, arguments);
+	int length = vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	if (rc == -ENOMEM)
+	if (length < 0) /* glibc: out of memory */
 		table->out_of_memory = true;
 	else
-		table_add(table, rc < 0 ? "..." : buf_text(&text));
+		table_add(table, (size_t)length < sizeof(text) ? text : "...");
 }
 
 /* NULL: the row ends before it. */
@@ -174,18 +176,9 @@ static void table_measure(const struct table *table, size_t width, size_t *width
 	table_shrink(table, width, widths);
 }
 
-static void table_pad(FILE *out, size_t count)
-{
-	static const char blanks[TABLE_BLANKS] =
-	    "                                                                ";
-	for (; count > sizeof(blanks); count -= sizeof(blanks))
-		(void)fwrite_unlocked(blanks, 1, sizeof(blanks), out);
-	(void)fwrite_unlocked(blanks, 1, count, out);
-}
-
-/* One cell with its padding; the last of a line gets none behind it. Errors show in the stream. */
-static void table_print_text(FILE *out, const char *text, size_t length, size_t columns,
-			     size_t width, enum table_align align, bool last)
+/* One cell with its padding; the last of a line gets none behind it. */
+static int table_print_cell(struct buf *out, const char *text, size_t length, size_t columns,
+			    size_t width, enum table_align align, bool last)
 {
 	const char *ellipsis = "";
 	if (columns > width) {
@@ -193,12 +186,37 @@ static void table_print_text(FILE *out, const char *text, size_t length, size_t 
 		columns = text_width(text, length) + 1;
 		ellipsis = TABLE_ELLIPSIS;
 	}
-	if (align == TABLE_RIGHT)
-		table_pad(out, width - columns);
-	(void)fwrite_unlocked(text, 1, length, out);
-	(void)fputs_unlocked(ellipsis, out);
-	if (!last)
-		table_pad(out, TABLE_GAP + (align == TABLE_RIGHT ? 0 : width - columns));
+	size_t blanks = width - columns;
+	size_t before = align == TABLE_RIGHT ? blanks : 0;
+	size_t behind = last ? 0 : TABLE_GAP + blanks - before;
+	int rc = buf_reserve(out, before + length + strlen(ellipsis) + behind);
+	if (rc < 0)
+		return rc;
+	char *at = out->data + out->length;
+	memset(at, ' ', before);
+	at = mempcpy(at + before, text, length);
+	at = mempcpy(at, ellipsis, strlen(ellipsis));
+	memset(at, ' ', behind);
+	out->length = (size_t)(at - out->data) + behind;
+	return 0;
+}
+
+/* Row 0 is the header. */
+static int table_print_row(const struct table *table, size_t row, const size_t *widths,
+			   struct buf *out)
+{
+	int rc = 0;
+	for (size_t column = 0; column < table->column_count && rc == 0; column++) {
+		const struct table_column *about = &table->columns[column];
+		const struct table_cell *cell = row > 0 ? table_cell(table, row - 1, column) : NULL;
+		const char *plain = row == 0 ? about->title : "-";
+		const char *text = cell ? table->text.data + cell->offset : plain;
+		size_t length = cell ? cell->length : strlen(plain);
+		size_t columns = cell ? cell->columns : text_width(plain, length);
+		rc = table_print_cell(out, text, length, columns, widths[column], about->align,
+				      column + 1 == table->column_count);
+	}
+	return rc < 0 ? rc : buf_add(out, "\n", 1);
 }
 
 static int table_stream_check(FILE *out, struct err *err)
@@ -220,20 +238,16 @@ int table_print(const struct table *table, FILE *out, size_t width, struct err *
 
 	size_t widths[TABLE_COLUMNS_MAX];
 	size_t rows = table_rows(table);
+	_cleanup_buf_ struct buf lines;
+	buf_init(&lines, TABLE_TEXT_MAX);
 	table_measure(table, width, widths);
 	for (size_t row = 0; row <= rows; row++) {
-		for (size_t column = 0; column < table->column_count; column++) {
-			const struct table_column *about = &table->columns[column];
-			const struct table_cell *cell =
-			    row > 0 ? table_cell(table, row - 1, column) : NULL;
-			const char *plain = row == 0 ? about->title : "-";
-			const char *text = cell ? table->text.data + cell->offset : plain;
-			size_t length = cell ? cell->length : strlen(plain);
-			size_t columns = cell ? cell->columns : text_width(plain, length);
-			table_print_text(out, text, length, columns, widths[column], about->align,
-					 column + 1 == table->column_count);
-		}
-		fputc('\n', out);
+		if (table_print_row(table, row, widths, &lines) < 0)
+			return err_set(err, -ENOMEM, "out of memory while printing a table");
+		if (row < rows && lines.length < TABLE_BLOCK)
+			continue;
+		(void)fwrite_unlocked(lines.data, 1, lines.length, out); /* it remembers errors */
+		buf_clear(&lines);
 	}
 	return table_stream_check(out, err);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "unit/failmalloc.h"
 #include "unit/unit.h"
@@ -102,6 +103,26 @@ static void test_long_cells_are_cut(void **state)
 	free(text);
 }
 
+static void test_many_rows(void **state)
+{
+	enum { ROWS = 20000 };
+	_cleanup_table_ struct table *table = table_new(columns, 4);
+	_cleanup_free_ char *expected = NULL;
+	size_t size = 0;
+	FILE *text = open_memstream(&expected, &size);
+	assert_true(table && text);
+	fputs("  GPU  NAME  MEM  STATE\n", text);
+	for (int i = 0; i < ROWS; i++) {
+		table_addf(table, "%d", 10000 + i);
+		table_add(table, "T4");
+		table_add(table, "1");
+		table_add(table, "ok");
+		fprintf(text, "%d  T4      1  ok\n", 10000 + i);
+	}
+	(void)fclose(text);
+	expect(table, 0, expected);
+}
+
 static void test_write_errors(void **state)
 {
 	_cleanup_table_ struct table *table = table_new(columns, 4);
@@ -142,7 +163,7 @@ static int use_table(void *context)
 	if (!table)
 		return -ENOMEM;
 	for (int i = 0; i < 200; i++)
-		table_addf(table, "cell %d", i);
+		table_addf(table, "cell\t%d", i); /* to be escaped */
 	int rc = table_print(table, context, 0, &err);
 	table = table_free(table);
 	json_t *json = rc < 0 ? NULL : table_json_text("text\xff");
@@ -167,6 +188,7 @@ int main(void)
 	    cmocka_unit_test(test_hostile_and_wide_cells),
 	    cmocka_unit_test(test_shrinks_to_the_terminal),
 	    cmocka_unit_test(test_long_cells_are_cut),
+	    cmocka_unit_test(test_many_rows),
 	    cmocka_unit_test(test_write_errors),
 	    cmocka_unit_test(test_json),
 	    cmocka_unit_test(test_out_of_memory),
