@@ -234,6 +234,21 @@ int wire_message_decode(const ProtobufCMessageDescriptor *type, const void *data
 		       length);
 }
 
+/* Bytes of what is passed on as it is; it stands behind all that is known. */
+static size_t message_unknown_bytes(const ProtobufCMessage *message)
+{
+	size_t bytes = 0;
+	for (unsigned i = 0; i < message->n_unknown_fields; i++) {
+		uint64_t tag = (uint64_t)message->unknown_fields[i].tag << 3;
+		do {
+			bytes++;
+			tag >>= 7;
+		} while (tag > 0);
+		bytes += message->unknown_fields[i].len;
+	}
+	return bytes;
+}
+
 int wire_message_encode(const ProtobufCMessage *message, struct buf *out, struct err *err)
 {
 	const char *name = message->descriptor->name;
@@ -253,7 +268,8 @@ int wire_message_encode(const ProtobufCMessage *message, struct buf *out, struct
 	for (unsigned i = 0; i < 4; i++)
 		at[1 + i] = (uint8_t)(size >> (24 - 8 * i));
 	(void)protobuf_c_message_pack(message, at + WIRE_FRAME_HEADER); /* writes `size` bytes */
-	if (wire_message_check(message->descriptor, at + WIRE_FRAME_HEADER, size, err) < 0) {
+	size_t known = size - message_unknown_bytes(message);
+	if (wire_message_check(message->descriptor, at + WIRE_FRAME_HEADER, known, err) < 0) {
 		out->data[out->length] = '\0';
 		if (err)
 			err->code = -EILSEQ;

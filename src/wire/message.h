@@ -39,8 +39,9 @@ int wire_message_decode(const ProtobufCMessageDescriptor *type, const void *data
 
 /*
  * Appends frame header and message to `out`. -ENOSPC beyond its cap, -ENOMEM; -EILSEQ for a string
- * that is not UTF-8, which the other side would refuse (arena_copy_valid() makes one). On failure
- * `out` is as it was.
+ * that is not UTF-8, which the other side would refuse (arena_copy_valid() makes one). Fields that
+ * protobuf-c does not know are passed on as they are: whoever put them there has made them or
+ * checked them. On failure `out` is as it was.
  */
 int wire_message_encode(const ProtobufCMessage *message, struct buf *out, struct err *err);
 

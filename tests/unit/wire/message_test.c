@@ -319,6 +319,31 @@ static void test_encode_refuses(void **state)
 	assert_int_equal(wire_message_encode(&message.base, &out, NULL), -EILSEQ);
 }
 
+/* What is passed on was looked at by whoever made it; what stands before it is checked as ever. */
+static void test_encode_passes_unknown_fields_on(void **state)
+{
+	uint8_t inner[] = "\2\x12\xff"; /* length 2, then what would be a cut text */
+	ProtobufCMessageUnknownField fields[] = {
+	    {.tag = 3, .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED, .len = 3, .data = inner},
+	    {.tag = 1000,
+	     .wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED,
+	     .len = 3,
+	     .data = inner},
+	};
+	Test__Nested message = TEST__NESTED__INIT;
+	message.base.n_unknown_fields = 2;
+	message.base.unknown_fields = fields;
+	struct err err = {0};
+	_cleanup_buf_ struct buf out;
+	buf_init(&out, 100);
+	assert_int_equal(wire_message_encode(&message.base, &out, &err), 0);
+	assert_int_equal(out.length, 5 + 4 + 5);
+	assert_memory_equal(out.data + 5, "\x1a\2\x12\xff\xc2\x3e\2\x12\xff", 9);
+	message.text = (char[]){"ends badly \xff"};
+	assert_int_equal(wire_message_encode(&message.base, &out, &err), -EILSEQ);
+	assert_int_equal(out.length, 5 + 4 + 5);
+}
+
 /* --- frames --- */
 
 static const uint8_t three_frames[] = "\0\0\0\0\3abc\0\0\0\0\0\0\0\0\0\1z";
@@ -458,6 +483,7 @@ int main(void)
 	    cmocka_unit_test(test_arena_cap_holds),
 	    cmocka_unit_test(test_arena_cap_holds_for_merges),
 	    cmocka_unit_test(test_encode_refuses),
+	    cmocka_unit_test(test_encode_passes_unknown_fields_on),
 	    cmocka_unit_test(test_frames_in_pieces_of_any_size),
 	    cmocka_unit_test(test_frames_that_are_cut),
 	    cmocka_unit_test(test_frames_over_the_cap),
