@@ -29,11 +29,12 @@ struct service_listing {
 	bool has_user, has_uid;
 	uid_t uid;
 	char user[USERS_NAME_MAX];
-	struct buf packed; /* each job: its length as a varint, and its bytes */
-	size_t sent;	   /* bytes of it */
-	size_t unsent;	   /* jobs behind those */
-	bool is_complete;  /* nothing is added any more */
-	int result;	   /* -errno: something did not fit */
+	struct arena arena; /* of one job at a time */
+	struct buf packed;  /* each job: its length as a varint, and its bytes */
+	size_t sent;	    /* bytes of it */
+	size_t unsent;	    /* jobs behind those */
+	bool is_complete;   /* nothing is added any more */
+	int result;	    /* -errno: something did not fit */
 };
 
 static bool listing_wants(const struct service_listing *listing, const struct job *job)
@@ -64,11 +65,9 @@ static void listing_add(struct service_listing *listing, const struct job *job,
 {
 	if (listing->result < 0 || !listing->request.call || !listing_wants(listing, job))
 		return;
-	_cleanup_arena_ struct arena arena;
 	Sluice__V1__Job message;
-	arena_init(&arena, SERVICE_ARENA_MAX);
 	int result = service_job_message(listing->request.service, &listing->view, job, attempt,
-					 &arena, &message, NULL);
+					 &listing->arena, &message, NULL);
 	size_t length = result == 0 ? protobuf_c_message_get_packed_size(&message.base) : 0;
 	if (result == 0)
 		result = listing_add_varint(&listing->packed, length);
@@ -80,6 +79,7 @@ static void listing_add(struct service_listing *listing, const struct job *job,
 		listing->packed.length += length;
 		listing->unsent++;
 	}
+	arena_reset(&listing->arena);
 	listing->result = result;
 }
 
@@ -164,7 +164,9 @@ static void listing_complete(int result, const struct err *err, void *context)
 
 static void listing_release(struct service_request *request)
 {
-	buf_done(&((struct service_listing *)request)->packed);
+	struct service_listing *listing = (struct service_listing *)request;
+	arena_done(&listing->arena);
+	buf_done(&listing->packed);
 }
 
 static int listing_take(struct service_listing *listing, const Sluice__V1__ListRequest *asked,
@@ -215,6 +217,7 @@ void service_list(struct wire_call *call, const ProtobufCMessage *message, void 
 	listing->request.resume = listing_send;
 	listing->request.release = listing_release;
 	listing->view = service_view(service, call, false);
+	arena_init(&listing->arena, SERVICE_ARENA_MAX);
 	buf_init(&listing->packed, SERVICE_LIST_BYTES_MAX);
 	struct err err = {0};
 	if (listing_take(listing, (const Sluice__V1__ListRequest *)message, &err) < 0) {

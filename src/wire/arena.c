@@ -54,6 +54,22 @@ void arena_done(struct arena *arena)
 	arena_init(arena, arena->max);
 }
 
+void arena_reset(struct arena *arena)
+{
+	struct arena_block *kept = arena->blocks;
+	if (!kept || kept->size > ARENA_LARGEST_BLOCK) {
+		arena_done(arena);
+		return;
+	}
+	arena->blocks = kept->next;
+	arena_done(arena);
+	memset(kept->data, 0, kept->used);
+	kept->next = NULL;
+	kept->used = 0;
+	arena->blocks = kept;
+	arena->held = kept->size;
+}
+
 /* What the next block of the usual kind should have: as much again as there is, within limits. */
 static size_t arena_block_size(const struct arena *arena)
 {

@@ -26,6 +26,8 @@ struct arena {
 void arena_init(struct arena *arena, size_t max);
 /* Gives everything back; the arena may be used again. */
 void arena_done(struct arena *arena);
+/* Takes everything back, and keeps a block of the usual size for what comes next. */
+void arena_reset(struct arena *arena);
 #define _cleanup_arena_ __attribute__((cleanup(arena_done)))
 
 /* Zeroed, aligned for anything. NULL: the cap is reached, or there is no memory. */

@@ -11,7 +11,7 @@
 
 /* Rows of a list that are read at once: what else waits for the storage thread gets its turn
  * between, and the loop hands out one part while the next is read. */
-enum { QUERY_PART = 512 };
+enum { QUERY_PART = 256 };
 
 /* A job as the store had it. */
 struct queue_answer {

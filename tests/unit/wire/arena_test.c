@@ -149,6 +149,36 @@ static void test_serves_protobuf(void **state)
 	assert_true(arena.exhausted);
 }
 
+static void test_reset_keeps_a_block(void **state)
+{
+	_cleanup_arena_ struct arena arena;
+	arena_init(&arena, 1 << 20);
+	arena_reset(&arena); /* nothing was there */
+	assert_int_equal(arena.held, 0);
+	char *first = arena_alloc(&arena, 100);
+	assert_non_null(first);
+	memset(first, 1, 100);
+	size_t held = arena.held;
+	arena_reset(&arena);
+	assert_int_equal(arena.used, 0);
+	assert_int_equal(arena.held, held);
+	char *again = arena_alloc(&arena, 100);
+	assert_ptr_equal(again, first);
+	for (size_t i = 0; i < 100; i++)
+		assert_int_equal(again[i], 0);
+
+	for (size_t i = 0; i < 100; i++)
+		assert_non_null(arena_alloc(&arena, 5000));
+	assert_true(arena.held > 5000 * 100);
+	arena_reset(&arena);
+	assert_true(arena.held > 0 && arena.held <= 64 << 10);
+
+	arena_done(&arena); /* one that is larger than usual does not stay */
+	assert_non_null(arena_alloc(&arena, 100 << 10));
+	arena_reset(&arena);
+	assert_int_equal(arena.held, 0);
+}
+
 static int scenario(void *context)
 {
 	_cleanup_arena_ struct arena arena;
@@ -160,7 +190,8 @@ static int scenario(void *context)
 	if (!arena_copy_text(&arena, "text") || !arena_printf(&arena, "%d", 1) ||
 	    !arena_copy_valid(&arena, "name"))
 		return -ENOMEM;
-	return 0;
+	arena_reset(&arena);
+	return arena_alloc(&arena, 1 << 10) ? 0 : -ENOMEM;
 }
 
 static void test_no_memory(void **state)
@@ -180,6 +211,7 @@ int main(void)
 	    cmocka_unit_test(test_copies),
 	    cmocka_unit_test(test_copy_valid),
 	    cmocka_unit_test(test_serves_protobuf),
+	    cmocka_unit_test(test_reset_keeps_a_block),
 	    cmocka_unit_test(test_no_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
