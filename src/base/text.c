@@ -2,8 +2,8 @@
 #include "base/text.h"
 
 #include <errno.h>
-
 #include <stdbool.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/check.h"
@@ -39,6 +39,34 @@ static bool range_has(const struct range *ranges, size_t count, uint32_t charact
 	return false;
 }
 
+size_t text_plain(const char *text, size_t length)
+{
+	const uint64_t ones = UINT64_C(0x0101010101010101);
+	size_t plain = 0;
+	for (uint64_t word; plain + sizeof(word) <= length; plain += sizeof(word)) {
+		memcpy(&word, text + plain, sizeof(word));
+		/* A byte's top bit is set where it is not ASCII, or 0x7f, or below 0x20. */
+		if (((word | (word + ones) | (word - 0x20 * ones)) & 0x80 * ones) != 0)
+			break;
+	}
+	while (plain < length && text[plain] >= 0x20 && text[plain] < 0x7f)
+		plain++;
+	return plain;
+}
+
+size_t text_u64(char out[TEXT_U64_MAX], uint64_t number)
+{
+	char digits[TEXT_U64_MAX];
+	size_t at = sizeof(digits) - 1;
+	digits[at] = '\0';
+	do {
+		digits[--at] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number > 0);
+	memcpy(out, digits + at, sizeof(digits) - at);
+	return sizeof(digits) - 1 - at;
+}
+
 uint32_t text_decode(const char *text, size_t length, size_t *out_size)
 {
 	static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -71,16 +99,6 @@ uint32_t text_decode(const char *text, size_t length, size_t *out_size)
 		return TEXT_INVALID;
 	*out_size = size;
 	return value;
-}
-
-/* Bytes at the front of `text` that are visible ASCII or blanks: one column each, shown as they
- * are. */
-static size_t text_plain(const char *text, size_t length)
-{
-	size_t count = 0;
-	while (count < length && text[count] >= 0x20 && text[count] < 0x7f)
-		count++;
-	return count;
 }
 
 int text_escape(struct buf *out, const char *text, size_t length)

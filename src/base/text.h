@@ -14,6 +14,7 @@ struct buf;
 
 enum text_limits {
 	TEXT_INVALID = 0x110000, /* beyond Unicode: text_decode() found no valid character */
+	TEXT_U64_MAX = 21,	 /* of a number with its NUL */
 };
 
 /*
@@ -22,6 +23,13 @@ enum text_limits {
  * and cut characters included).
  */
 uint32_t text_decode(const char *text, size_t length, size_t *out_size);
+
+/* How many bytes from the front of `text` are visible ASCII or blanks: one column each, shown as
+ * they are. Nearly all texts are so to their end. */
+size_t text_plain(const char *text, size_t length);
+
+/* Writes a number in digits, and a NUL; their count. Lists have tens of thousands of them. */
+size_t text_u64(char out[TEXT_U64_MAX], uint64_t number);
 
 /*
  * Appends `text` so that a terminal shows it and does nothing else: control characters and bytes

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/table.h"
 
@@ -149,26 +150,33 @@ uint64_t job_text_elapsed_ns(const Sluice__V1__Job *job, int64_t now_unix_ns)
 	return to > from ? (uint64_t)(to - from) : 0; /* the clock may have been set back */
 }
 
+/* "4m05s": two numbers, each with what stands behind it, the second with so many digits. */
+static const char *job_text_pair(char out[JOB_TEXT_TIME_MAX], uint64_t first, char behind,
+				 uint64_t second, unsigned digits, char end)
+{
+	size_t length = text_u64(out, first);
+	out[length++] = behind;
+	if (digits == 2 && second < 10)
+		out[length++] = '0';
+	length += text_u64(out + length, second);
+	out[length++] = end;
+	out[length] = '\0';
+	return out;
+}
+
 const char *job_text_duration(uint64_t ns, char out[JOB_TEXT_TIME_MAX])
 {
 	uint64_t seconds = ns / CLOCK_NS_PER_S;
 	uint64_t minutes = seconds / 60, hours = minutes / 60;
 	if (seconds < 10)
-		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%" PRIu64 ".%02us", seconds,
-			       (unsigned)(ns / 10000000 % 100));
-	else if (seconds < 60)
-		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%" PRIu64 ".%us", seconds,
-			       (unsigned)(ns / 100000000 % 10));
-	else if (minutes < 60)
-		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%" PRIu64 "m%02" PRIu64 "s", minutes,
-			       seconds % 60);
-	else if (hours < 24)
-		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%" PRIu64 "h%02" PRIu64 "m", hours,
-			       minutes % 60);
-	else
-		(void)snprintf(out, JOB_TEXT_TIME_MAX, "%" PRIu64 "d%02" PRIu64 "h", hours / 24,
-			       hours % 24);
-	return out;
+		return job_text_pair(out, seconds, '.', ns / 10000000 % 100, 2, 's');
+	if (seconds < 60)
+		return job_text_pair(out, seconds, '.', ns / 100000000 % 10, 1, 's');
+	if (minutes < 60)
+		return job_text_pair(out, minutes, 'm', seconds % 60, 2, 's');
+	if (hours < 24)
+		return job_text_pair(out, hours, 'h', minutes % 60, 2, 'm');
+	return job_text_pair(out, hours / 24, 'd', hours % 24, 2, 'h');
 }
 
 const char *job_text_time(int64_t unix_ns, char out[JOB_TEXT_TIME_MAX])

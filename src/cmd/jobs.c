@@ -92,7 +92,7 @@ struct jobs_list {
 static void jobs_add_row(struct jobs_list *list, const Sluice__V1__Job *job)
 {
 	char reason[JOB_TEXT_MAX], gpus[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
-	table_addf(list->table, "%" PRIu64, job->id);
+	table_add_u64(list->table, job->id);
 	table_add(list->table, job->name);
 	if (job->user[0])
 		table_add(list->table, job->user);
@@ -104,7 +104,9 @@ static void jobs_add_row(struct jobs_list *list, const Sluice__V1__Job *job)
 	table_add(list->table, job->attempt ? job->attempt->isolation : NULL);
 	table_add(list->table,
 		  job_text_duration(job_text_elapsed_ns(job, list->now_unix_ns), time));
-	if (job->has_exit)
+	if (job->has_exit && job->exit_code >= 0)
+		table_add_u64(list->table, (uint64_t)job->exit_code);
+	else if (job->has_exit)
 		table_addf(list->table, "%" PRId32, job->exit_code);
 	else
 		table_add(list->table, NULL);

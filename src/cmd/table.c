@@ -86,32 +86,29 @@ static void table_push(struct table *table, const char *text, size_t length, siz
 	};
 }
 
-/* The length of a text with nothing to escape and nothing to cut, as nearly every cell has it; or
- * 0. */
-static size_t table_plain_length(const char *text)
-{
-	size_t length = 0;
-	while (text[length] >= 0x20 && text[length] < 0x7f)
-		length++;
-	return text[length] == '\0' && length <= TABLE_CELL_MAX ? length : 0;
-}
-
 void table_add(struct table *table, const char *text)
 {
 	_cleanup_buf_ struct buf escaped;
 	buf_init(&escaped, TABLE_CELL_MAX);
 	if (!text || !*text)
 		text = "-";
-	size_t length = table_plain_length(text);
-	if (length > 0) {
+	size_t length = strlen(text);
+	if (length <= TABLE_CELL_MAX && text_plain(text, length) == length) {
 		table_push(table, text, length, length);
 		return;
 	}
-	if (text_escape(&escaped, text, strlen(text)) == -ENOMEM)
+	if (text_escape(&escaped, text, length) == -ENOMEM)
 		table->out_of_memory = true;
 	else
 		table_push(table, buf_text(&escaped), escaped.length,
 			   text_width(buf_text(&escaped), escaped.length));
+}
+
+void table_add_u64(struct table *table, uint64_t number)
+{
+	char text[TEXT_U64_MAX];
+	size_t length = text_u64(text, number);
+	table_push(table, text, length, length);
 }
 
 void table_addf(struct table *table, const char *format, ...)

@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 struct err;
@@ -40,6 +41,7 @@ static inline void table_cleanup(struct table **table)
 /* Adds the next cell; rows follow from the number of columns. `text` NULL or "": "-". Running out
  * of memory is remembered and reported by table_print(). */
 void table_add(struct table *table, const char *text);
+void table_add_u64(struct table *table, uint64_t number);
 void table_addf(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*

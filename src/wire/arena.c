@@ -148,10 +148,8 @@ char *arena_copy_text(struct arena *arena, const char *text)
 char *arena_copy_valid(struct arena *arena, const char *text)
 {
 	static const char replacement[] = "\xef\xbf\xbd";
-	size_t length = strlen(text), valid_length = 0, size, plain = 0;
-	while (plain < length && (unsigned char)text[plain] < 0x80)
-		plain++;
-	if (plain == length) /* as nearly all are */
+	size_t length = strlen(text), valid_length = 0, size;
+	if (text_plain(text, length) == length) /* as nearly all are */
 		return arena_copy(arena, text, length + 1);
 	for (size_t at = 0; at < length; at += size) {
 		bool bad = text_decode(text + at, length - at, &size) == TEXT_INVALID;

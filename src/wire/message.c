@@ -107,27 +107,11 @@ static const ProtobufCFieldDescriptor *scan_field(struct scan_level *level, uint
 	return NULL;
 }
 
-/* Bytes at the beginning that are ASCII without NUL, as nearly all are; eight at a time. */
-static size_t scan_plain(const char *text, size_t length)
-{
-	size_t plain = 0;
-	for (uint64_t word; plain + sizeof(word) <= length; plain += sizeof(word)) {
-		memcpy(&word, text + plain, sizeof(word));
-		uint64_t high = UINT64_C(0x8080808080808080);
-		/* A byte's top bit is set where it is not ASCII, or where it was 0. */
-		if (((word | (word - UINT64_C(0x0101010101010101))) & high) != 0)
-			break;
-	}
-	while (plain < length && (unsigned char)(text[plain] - 1) < 0x7f)
-		plain++;
-	return plain;
-}
-
 static int scan_string(struct scan *scan, const ProtobufCFieldDescriptor *field, size_t length)
 {
 	const char *text = (const char *)scan->at;
 	size_t size;
-	for (size_t at = scan_plain(text, length); at < length; at += size) {
+	for (size_t at = text_plain(text, length); at < length; at += size) {
 		uint32_t c = text_decode(text + at, length - at, &size);
 		scan->at = (const uint8_t *)text + at; /* for the message */
 		if (c == TEXT_INVALID)

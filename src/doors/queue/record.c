@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 static const char record_magic[] = "sluice-attempt 1";
 
@@ -69,7 +70,7 @@ static bool record_copy(const struct record_span *span, char *out, size_t size)
 {
 	if (span->length == 0 || span->length >= size)
 		return false;
-	for (size_t i = 0; i < span->length; i++) {
+	for (size_t i = text_plain(span->at, span->length); i < span->length; i++) {
 		if ((unsigned char)span->at[i] < ' ' || span->at[i] == 0x7f)
 			return false;
 	}

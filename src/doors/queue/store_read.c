@@ -43,10 +43,8 @@ struct store_row {
 /* NULL for NULL. Borrowed until the next step. */
 static const char *row_text(struct store_row *row, enum store_column column)
 {
-	if (sqlite3_column_type(row->statement, (int)column) == SQLITE_NULL)
-		return NULL;
 	const char *text = (const char *)sqlite3_column_text(row->statement, (int)column);
-	if (!text)
+	if (!text && sqlite3_column_type(row->statement, (int)column) != SQLITE_NULL)
 		row->out_of_memory = true;
 	return text;
 }

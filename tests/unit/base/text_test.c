@@ -2,6 +2,8 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -74,12 +76,46 @@ static void test_width_and_fit(void **state)
 	assert_int_equal(text_fit("e\xcc\x81x", 4, 1), 3);
 }
 
+static void test_plain(void **state)
+{
+	char text[41];
+	for (size_t length = 0; length < sizeof(text) - 1; length++) {
+		memset(text, ' ', sizeof(text));
+		assert_int_equal(text_plain(text, length), length);
+		memset(text, '~', sizeof(text));
+		assert_int_equal(text_plain(text, length), length);
+		for (size_t at = 0; at < length; at++) {
+			for (int byte = 0; byte < 256; byte++) {
+				memset(text, 'a', sizeof(text));
+				text[at] = (char)byte;
+				bool is_plain = byte >= ' ' && byte <= '~';
+				assert_int_equal(text_plain(text, length), is_plain ? length : at);
+			}
+		}
+	}
+	/* one that looks at eight at a time may borrow from the next */
+	assert_int_equal(text_plain("abc\0 \x80\x7f\xff", 8), 3);
+	assert_int_equal(text_plain("\xff\x7f\x1f    ", 8), 0);
+	assert_int_equal(text_plain("abcdefg\x1f", 8), 7);
+}
+
+static void test_numbers(void **state)
+{
+	static const uint64_t numbers[] = {0, 1, 9, 10, 99, 100, 1234567890, UINT64_MAX};
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+		char text[TEXT_U64_MAX], expected[32];
+		(void)snprintf(expected, sizeof(expected), "%" PRIu64, numbers[i]);
+		assert_int_equal(text_u64(text, numbers[i]), strlen(expected));
+		assert_string_equal(text, expected);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_decode),
-	    cmocka_unit_test(test_escape),
-	    cmocka_unit_test(test_width_and_fit),
+	    cmocka_unit_test(test_decode),	  cmocka_unit_test(test_escape),
+	    cmocka_unit_test(test_width_and_fit), cmocka_unit_test(test_plain),
+	    cmocka_unit_test(test_numbers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
