@@ -33,8 +33,10 @@ struct service_listing {
 	struct buf packed;  /* each job: its length as a varint, and its bytes */
 	size_t sent;	    /* bytes of it */
 	size_t unsent;	    /* jobs behind those */
+	bool is_asking;	    /* the queue has not said yet that it will answer */
 	bool is_complete;   /* nothing is added any more */
 	int result;	    /* -errno: something did not fit */
+	struct err refusal; /* of the queue */
 };
 
 static bool listing_wants(const struct service_listing *listing, const struct job *job)
@@ -144,6 +146,11 @@ static void listing_each(const struct job *job, const struct queue_attempt *atte
 static void listing_complete(int result, const struct err *err, void *context)
 {
 	struct service_listing *listing = context;
+	if (listing->is_asking) { /* it does not answer at all: service_list() goes on */
+		listing->refusal = *err;
+		listing->refusal.code = result;
+		return;
+	}
 	if (!service_request_answered(&listing->request))
 		return;
 	listing->is_complete = true;
@@ -206,6 +213,22 @@ static bool listing_wants_final(const struct service_listing *listing)
 	return false;
 }
 
+/* Has the jobs that have ended read, which takes a while: the others are packed meanwhile. None of
+ * them can end before they are, for that takes the loop. */
+static void listing_ask(struct service_listing *listing)
+{
+	const struct queue_query query = {
+	    .since_unix_ns = listing->all ? 0 : clock_unix_ns() - SERVICE_LATELY_NS,
+	    .max = SERVICE_FINAL_MAX,
+	    .each = listing_each,
+	    .done = listing_complete,
+	    .context = listing,
+	};
+	listing->is_asking = true;
+	queue_query(listing->request.service->options.queue, &query);
+	listing->is_asking = false;
+}
+
 void service_list(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	struct service *service = context;
@@ -224,21 +247,22 @@ void service_list(struct wire_call *call, const ProtobufCMessage *message, void 
 		service_request_fail(&listing->request, &err);
 		return;
 	}
+	service_request_wait(&listing->request);
+	if (listing_wants_final(listing))
+		listing_ask(listing);
+	if (listing->refusal.code < 0) {
+		struct err refusal = listing->refusal;
+		if (service_request_answered(&listing->request))
+			service_request_fail(&listing->request, &refusal);
+		return;
+	}
 	for (const struct job *job = queue_first(queue); job; job = queue_next(queue, job)) {
 		struct queue_attempt attempt;
 		queue_attempt_of(queue, job, &attempt);
 		listing_add(listing, job, &attempt);
 	}
-	const struct queue_query query = {
-	    .since_unix_ns = listing->all ? 0 : clock_unix_ns() - SERVICE_LATELY_NS,
-	    .max = SERVICE_FINAL_MAX,
-	    .each = listing_each,
-	    .done = listing_complete,
-	    .context = listing,
-	};
-	service_request_wait(&listing->request);
 	if (listing_wants_final(listing))
-		queue_query(queue, &query);
+		listing_send(&listing->request);
 	else
 		listing_complete(0, NULL, listing);
 }
