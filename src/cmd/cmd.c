@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -184,6 +185,8 @@ static int cmd_dispatch(const struct command *root, int argc, char **argv)
 
 int cmd_main(const struct command *root, int argc, char **argv)
 {
+	/* One that was started through /proc/self/exe would be 'exe' to ps and pgrep. */
+	(void)prctl(PR_SET_NAME, root->name);
 	int exit_code = cmd_dispatch(root, argc, argv);
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return exit_code;

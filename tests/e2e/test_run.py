@@ -137,6 +137,18 @@ def test_report_says_what_ran_where(dgx):
     assert told["uid"] == os.geteuid() and attempt["isolation"] == "env"
 
 
+def test_the_agent_that_it_starts_has_a_name(dgx):
+    """It and its probe are started through /proc/self/exe, which ps would show as 'exe'."""
+    dgx.run("sluice", "run", "-q", "--", "true").ok()
+    agent = dgx.run("sluice", "agent", "status", "--output", "json").json["pid"]
+
+    def names():
+        children = read(pathlib.Path(f"/proc/{agent}/task/{agent}/children")).split()
+        return {read(pathlib.Path(f"/proc/{int(pid)}/comm")) for pid in [agent, *children]}
+
+    wait_until(lambda: names() == {b"sluice\n"}, what="the agent and its probe are called sluice")
+
+
 def test_many_bytes_come_as_they_are(served):
     """100 MB on one stream, some on the other: nothing lost, doubled or mixed."""
     script = ("dd if=/dev/urandom bs=1M count=100 2>/dev/null | tee $1/copy; "
