@@ -442,13 +442,16 @@ void sim_state_use_steps(struct sim_state *state,
 	state->step_context = context;
 }
 
-uint64_t sim_state_now_tick(const struct sim_state *state, const struct sim_machine *machine)
+uint64_t sim_state_real_tick(const struct sim_state *state)
 {
-	uint64_t now, start = state->file->header.start_ns;
+	uint64_t now = state->now_ns ? state->now_ns(state->now_context) : boot_time_ns();
+	uint64_t start = state->file->header.start_ns;
 
-	if (machine->clock == SIM_CLOCK_VIRTUAL)
-		return machine->tick;
-	now = state->now_ns ? state->now_ns(state->now_context) : boot_time_ns();
 	/* a start in the future is what a time namespace or a damaged file looks like */
 	return now > start ? (now - start) / SIM_TICK_NS : 0;
+}
+
+uint64_t sim_state_now_tick(const struct sim_state *state, const struct sim_machine *machine)
+{
+	return machine->clock == SIM_CLOCK_VIRTUAL ? machine->tick : sim_state_real_tick(state);
 }

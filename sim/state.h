@@ -84,6 +84,7 @@ int sim_state_advance(struct sim_state *state, uint64_t ticks, struct sim_error 
  */
 enum sim_state_step {
 	SIM_STEP_LOCKED,
+	SIM_STEP_FROZEN,
 	SIM_STEP_EVENTS_ENTERED,
 	SIM_STEP_HALF_COPIED,
 	SIM_STEP_COPIED,

@@ -79,13 +79,49 @@ static void make_empty(struct sim_machine *machine)
 	machine->clock = SIM_CLOCK_VIRTUAL;
 }
 
+/*
+ * A writer counts up to a moment, and what it publishes a little later goes on from there. A reader
+ * that in between counted further with the machine as it was would show counters that then go back.
+ * So the writer first says that time is frozen and then looks at the clock; a reader first looks at
+ * the clock and then whether time is frozen. Who has not seen the mark has therefore an earlier
+ * time than the writer takes. The mark is taken away after the publication, and looked at before
+ * it.
+ *
+ * A writer that dies leaves its mark. Any other writer removes it, and a reader that may write
+ * becomes one when it has been held up for a tick. Those who may not go on after a while.
+ */
+static void freeze(struct sim_state *state)
+{
+	uint64_t tick = sim_state_real_tick(state);
+
+	if (state->draft.clock != SIM_CLOCK_VIRTUAL)
+		(void)__atomic_exchange_n(&state->file->header.frozen, tick + 1, __ATOMIC_SEQ_CST);
+}
+
+static void thaw(struct sim_state *state)
+{
+	__atomic_store_n(&state->file->header.frozen, 0, __ATOMIC_RELEASE);
+}
+
+/* The tick up to which a reader counts that has seen `now` on its clock. */
+static uint64_t cap_tick(const struct sim_state *state, uint64_t now)
+{
+	uint64_t frozen;
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	frozen = __atomic_load_n(&state->file->header.frozen, __ATOMIC_ACQUIRE);
+	if (frozen == 0 || frozen > now || now - frozen >= SIM_FROZEN_MAX_TICKS)
+		return now;
+	return frozen - 1;
+}
+
 /* Brings the view up to date: the newest publication, and then to now. */
 static void refresh(struct sim_state *state)
 {
 	struct sim_local *local = &state->local;
+	uint64_t now = sim_state_real_tick(state), cap = cap_tick(state, now);
 	uint64_t published = __atomic_load_n(&state->file->header.published, __ATOMIC_ACQUIRE);
 	bool is_new = false;
-	uint64_t now;
 
 	if (!local->valid || local->seen != published) {
 		if (!sim_state_copy_published(state, &state->view, &published))
@@ -95,15 +131,18 @@ static void refresh(struct sim_state *state)
 		local->valid = true;
 		is_new = true;
 	}
-	now = sim_state_now_tick(state, &state->view);
-	sim_physics_advance(&state->view, now);
+	if (state->view.clock == SIM_CLOCK_VIRTUAL)
+		now = cap = state->view.tick;
+	sim_physics_advance(&state->view, cap);
+	local->now_tick = now > state->view.tick ? now : state->view.tick;
 	/* after that: who has died worked until now, as everybody else counts it */
 	if (is_new)
 		(void)sim_state_bury(state, &state->view, false);
 }
 
-/* Whether this reader should write: what physics caused, who has died, or that a long time has
- * passed which everybody else would have to compute again. */
+/* Whether this reader should write: what physics caused, who has died, that time is frozen by a
+ * writer who may have died, or that a long time has passed which everybody else would have to
+ * compute again. */
 static bool wants_to_publish(struct sim_state *state)
 {
 	struct sim_local *local = &state->local;
@@ -114,10 +153,16 @@ static bool wants_to_publish(struct sim_state *state)
 		local->looked_tick = view->tick;
 		found_dead = sim_state_bury(state, &state->view, true) > 0;
 	}
-	if (!state->writable || local->tried_tick == view->tick)
+	if (!state->writable || local->tried_tick == local->now_tick)
 		return false;
-	return found_dead || view->pending_count > 0 ||
+	return found_dead || view->pending_count > 0 || local->now_tick > view->tick ||
 	       view->tick >= local->seen_tick + SIM_CHECKPOINT_TICKS;
+}
+
+static void at_step(const struct sim_state *state, enum sim_state_step step)
+{
+	if (state->at_step)
+		state->at_step(step, state->step_context);
 }
 
 static struct sim_machine *begin_write(struct sim_state *state, bool wait)
@@ -140,8 +185,8 @@ static struct sim_machine *begin_write(struct sim_state *state, bool wait)
 		result = pthread_mutex_consistent(lock);
 	if (result != 0)
 		return NULL;
-	if (state->at_step)
-		state->at_step(SIM_STEP_LOCKED, state->step_context);
+	at_step(state, SIM_STEP_LOCKED);
+	thaw(state); /* of one who died; only who has the lock freezes */
 	if (!sim_state_copy_published(state, &state->draft, &published)) {
 		(void)pthread_mutex_unlock(lock);
 		return NULL;
@@ -162,7 +207,7 @@ const struct sim_machine *sim_state_read(struct sim_state *state)
 	publish = wants_to_publish(state);
 	if (!publish)
 		return &state->view;
-	state->local.tried_tick = state->view.tick;
+	state->local.tried_tick = state->local.now_tick;
 	(void)pthread_mutex_unlock(&state->local.lock);
 	if (begin_write(state, false))
 		sim_state_commit(state);
@@ -179,12 +224,6 @@ void sim_state_read_done(struct sim_state *state)
 struct sim_machine *sim_state_write(struct sim_state *state)
 {
 	return begin_write(state, true);
-}
-
-static void at_step(const struct sim_state *state, enum sim_state_step step)
-{
-	if (state->at_step)
-		state->at_step(step, state->step_context);
 }
 
 static void keep_at_least(uint64_t *counter, uint64_t seen)
@@ -234,6 +273,8 @@ void sim_state_commit(struct sim_state *state)
 	uint64_t event = draft->last_event;
 	uint32_t half;
 
+	freeze(state);
+	at_step(state, SIM_STEP_FROZEN);
 	keep_counters(state);
 
 	other = &file->copy[(published + 1) & 1];
@@ -252,6 +293,7 @@ void sim_state_commit(struct sim_state *state)
 	at_step(state, SIM_STEP_COPIED);
 	__atomic_store_n(&file->header.published, published + 1, __ATOMIC_RELEASE);
 	at_step(state, SIM_STEP_PUBLISHED);
+	thaw(state);
 	if (draft->last_event != event || draft->clock == SIM_CLOCK_VIRTUAL)
 		sim_state_wake(state);
 	at_step(state, SIM_STEP_WOKEN);

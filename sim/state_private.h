@@ -18,12 +18,13 @@
 #define SIM_STATE_MAGIC "sluice-sim-state"
 
 enum {
-	SIM_STATE_FORMAT = 1,
+	SIM_STATE_FORMAT = 2,
 	SIM_STATE_PAGE = 4096,
 	SIM_WRITER_WAIT_S = 10, /* for another writer; then something is wrong */
 	SIM_CHECKPOINT_TICKS =
 	    6000, /* a reader that may write saves others that much catching up */
 	SIM_LOOK_FOR_DEAD_TICKS = 1,
+	SIM_FROZEN_MAX_TICKS = SIM_WRITER_WAIT_S * SIM_TICKS_PER_SECOND,
 	SIM_DEAD_MAX = 32,
 };
 
@@ -41,6 +42,8 @@ struct sim_header {
 	/* counts publications; its lowest bit names the copy that is good */
 	_Alignas(64) uint64_t published;
 	uint32_t wake; /* futex: changes whenever those who wait for events should look */
+	/* while a writer publishes: one more than the tick up to which readers count; else 0 */
+	uint64_t frozen;
 };
 
 struct sim_file {
@@ -55,6 +58,7 @@ struct sim_local {
 	bool valid;
 	uint64_t seen;	    /* the publication that `view` was copied from */
 	uint64_t seen_tick; /* and its tick */
+	uint64_t now_tick;  /* of the last look, later than the view's while time is frozen */
 	uint64_t tried_tick, looked_tick;
 	pthread_mutex_t dead_lock; /* of sim_state.dead */
 };
@@ -89,6 +93,8 @@ bool sim_machine_check(struct sim_machine *machine);
 /* Copies the published machine; false when it does not pass the check. */
 bool sim_state_copy_published(const struct sim_state *state, struct sim_machine *out,
 			      uint64_t *out_published);
+/* The tick that it is now by the real clock. */
+uint64_t sim_state_real_tick(const struct sim_state *state);
 /* The tick that it is now for `machine` by the state's clock. */
 uint64_t sim_state_now_tick(const struct sim_state *state, const struct sim_machine *machine);
 /* Frees the slots of processes that are known to be gone, after looking at each again when `look`.
