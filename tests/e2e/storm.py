@@ -12,6 +12,7 @@ given. Whatever is killed:
   overlap   no two living jobs were in one slot of a GPU
   left      when all have ended, no process of any of them lives
   key       a submission that is repeated with its key gets the same job
+  calm      it is no storm: what is aimed at the agent does not meet the one that serves
 """
 
 import json
@@ -33,6 +34,8 @@ FINAL = ("Succeeded", "Failed", "Cancelled")
 ANSWER_S = 30
 IDLE_S = 180
 BACKLOG = 40  # jobs that are not final, of all clients
+LOG_MAX = 1 << 20  # bytes of a log's end that are looked at
+AIMED, HIT_SHARE = 20, 0.2  # of so many blows or more, this part or more meet who serves
 
 
 def kill(pid, number=signal.SIGKILL):
@@ -95,17 +98,22 @@ class Keeper:
                                                 stderr=self.log, start_new_session=True)
                 self.starts += 1
             self.process.wait()
-            self.died += 1
-            if self.process.returncode >= 0:
+            if self.process.returncode < 0:
+                self.died += 1
+            else:
                 time.sleep(0.1)  # it refuses to start: not in a tight loop
 
     def processes(self):
         return [self.process.pid]
 
     def kill(self):
+        """The one that serves; False when there is none at this moment."""
         with self.lock:
-            for pid in self.processes()[:1]:
-                kill(pid)
+            pid = self.serving()
+            return pid is not None and kill(pid)
+
+    def serving(self):
+        return self.process.pid
 
     def supervisors(self):
         return supervisors_of(self.state)
@@ -113,12 +121,30 @@ class Keeper:
     def end(self):
         self.stopping = True
         while self.thread.is_alive():
-            self.kill()
+            with self.lock:
+                for pid in self.processes():
+                    kill(pid)
             self.thread.join(0.1)
         for pid in self.supervisors():
             for child in descendants(pid):
                 kill(child)
             kill(pid)
+
+    def logs(self):
+        """{name: lines} of what the kept program, and agents that clients started, have written."""
+        found = {"log": self.log_lines(self.log.fileno())}
+        try:
+            with open(os.path.join(self.state, "agent.log"), "rb") as file:
+                found["agent.log"] = self.log_lines(file.fileno())
+        except FileNotFoundError:
+            pass
+        return found
+
+    @staticmethod
+    def log_lines(fd):
+        """By pread: the program writes at the position that it shares with us."""
+        text = os.pread(fd, LOG_MAX, max(0, os.fstat(fd).st_size - LOG_MAX))
+        return text.decode(errors="replace").splitlines()
 
     def keep_log(self, directory):
         self.log.seek(0)
@@ -157,18 +183,20 @@ class Service(Keeper):
         super().__init__([sluice, "agent", "--period", "200ms"], environment,
                          environment["SLUICE_STATE_DIR"], slots)
 
-    def processes(self):
-        """Its own, and those of an agent that a client has started."""
-        found = [self.process.pid]
+    def serving(self):
+        """Who has the queue: the agent that is kept here, or one that a client has started."""
         try:
             with open(os.path.join(self.state, "queue.lock"), encoding="ascii") as file:
                 holder = int(file.read().split()[1])
-            with open(f"/proc/{holder}/comm", encoding="ascii") as file:
-                if file.read().startswith("sluice") and holder not in found:
-                    found.insert(0, holder)
+            # The number may be another's by now.
+            program = os.readlink(f"/proc/{holder}/exe").removesuffix(" (deleted)")
         except (OSError, ValueError, IndexError):
-            pass
-        return found + [child for pid in found for child in descendants(pid)]
+            return None
+        return holder if program == os.path.realpath(self.sluice) else None
+
+    def processes(self):
+        found = {self.process.pid, self.serving()} - {None}
+        return [*found, *(child for pid in found for child in descendants(pid))]
 
     def client(self):
         return CommandClient(self)
@@ -261,7 +289,10 @@ class CommandClient(Insistent):
             what = {"cancel": ["cancel", *rest], "left": ["jobs", "--output", "json"],
                     "all": ["jobs", "--all", "--output", "json"],
                     "state": ["jobs", *rest, "--output", "json"]}[what]
-        return subprocess.Popen([self.service.sluice, *what], env=self.service.environment,
+        return self.popen(*what)
+
+    def popen(self, *words):
+        return subprocess.Popen([self.service.sluice, *words], env=self.service.environment,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True, start_new_session=True)
 
@@ -333,7 +364,7 @@ class Storm:
         self.counts = Counter()
         self.broken = []
         self.lock = threading.Lock()
-        self.end = 0
+        self.end = self.aimed = 0
         self.may_lose = 0  # supervisors that die by themselves, of jobs that are not known
 
     def goes_on(self):
@@ -399,9 +430,10 @@ class Storm:
             time.sleep(chance.uniform(0, 0.25))
             victim = chance.choice(self.victims)
             if victim == "agent":
-                self.agent.kill()
-            else:
-                self.kill_supervisors(victim, chance)
+                self.aimed += 1
+                self.counts["agent killed"] += self.agent.kill()
+                continue
+            self.kill_supervisors(victim, chance)
             self.counts[f"{victim} killed"] += 1
 
     def kill_supervisors(self, victim, chance):
@@ -502,6 +534,9 @@ class Storm:
 
     def check(self):
         """What is broken, a line each; nothing if all is well."""
+        if self.aimed >= AIMED and self.counts["agent killed"] < self.aimed * HIT_SHARE:
+            self.broken.append(f"calm: of {self.aimed} blows at the agent that serves only "
+                               f"{self.counts['agent killed']} met one")
         self.settle()
         runs = Counter(self.lines("ran"))
         client = self.agent.client()
@@ -511,7 +546,6 @@ class Storm:
             self.check_job(states.get(job.id, "not there"), job, runs[job.key])
         self.broken += [f"overlap: {line}" for line in self.lines("violations")]
         self.broken += [f"left: process {pid} of a job that has ended" for pid in self.living()]
-        self.counts["agents died"] = self.agent.died
         return self.broken
 
     def __str__(self):

@@ -34,6 +34,8 @@ import storm as queue_storm  # noqa: E402, below the path to it
 PROFILE = "dgx-a100"
 GPUS = 8
 ANSWER_S = 60  # no command of ours may take longer, whatever else goes on
+HUNG_S = 75  # the agent asks a GPU that hung again after a minute, and may have to notice first
+TOLD_LINES = 40  # of each log, when something broke
 FUZZ_SHARE = 0.2
 SLOTS = 2  # of each GPU
 ROUND_S = 60  # then all jobs are let end, and each is looked at
@@ -49,6 +51,7 @@ INVARIANTS = {
     "key": "the same submission again is the same job",
     "leaks": "when the last job is gone every GPU is free again",
     "hangs": "a GPU that hangs hides no other one, and is back when the hang is over",
+    "calm": "what is aimed at the agent that serves meets it",
     "fuzz": "no input makes a parser fail",
 }
 
@@ -183,8 +186,11 @@ class Storm:
                 self.jobs_round(service, number)
             if not self.broken:
                 self.check_leaks(service)
+        except Broken as broken:
+            self.break_(*broken.args)
         finally:
-            self.count("agents died", service.died)
+            if self.broken or sys.exc_info()[0]:
+                self.tell(service)
             service.stop(keep=bool(self.broken))
 
     def jobs_round(self, service, number):
@@ -193,19 +199,47 @@ class Storm:
         for line in storm.check():
             kind = line.split(":")[0]
             self.break_(kind if kind in INVARIANTS else "state", line)
-        storm.counts.pop("agents died", None)
         self.count("jobs", len(storm.jobs))
         for what, count in storm.counts.items():
             self.count(f"jobs {what}" if what[0].isupper() else what, count)
 
     def check_leaks(self, service):
-        """Every GPU can be had once what was left of the killed jobs is gone."""
-        process = subprocess.run([self.sluice, "run", "-q", "--gpus", str(GPUS), "--", "true"],
-                                 env=service.environment, stdin=subprocess.DEVNULL,
-                                 capture_output=True, text=True, timeout=ANSWER_S, check=False)
+        """Every GPU can be had once what was left of the killed jobs is gone and a hang is over."""
+        process = service.client().popen("run", "-q", "--gpus", str(GPUS), "--", "true")
+        try:
+            _, err = process.communicate(timeout=ANSWER_S + HUNG_S)
+        except subprocess.TimeoutExpired:
+            # It goes on waiting while tell() looks, and ends with the service.
+            raise Broken("leaks", f"a job for all GPUs has not run within {ANSWER_S + HUNG_S} s; "
+                                  "what it waits for stands above") from None
         if process.returncode != 0:
-            raise Broken("leaks", f"a job for all GPUs exited with {process.returncode}: "
-                                  f"{process.stderr}")
+            raise Broken("leaks", f"a job for all GPUs exited with {process.returncode}: {err}")
+
+    def tell(self, service):
+        """What the service knows at the moment at which something broke."""
+        for words in (["jobs", "--output", "json"], ["top", "--once"], ["devices"]):
+            process = service.client().popen(*words)
+            try:
+                out, err = process.communicate(timeout=ANSWER_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                err += f"no answer within {ANSWER_S} s"
+            if words[0] == "jobs" and process.returncode == 0:
+                jobs = json.loads(out)["jobs"]
+                out = "\n".join(json.dumps(job) for job in jobs if job["state"] not in queue_storm.FINAL)
+            self.tell_lines(f"sluice {' '.join(words)}", [*out.splitlines(), *err.splitlines()])
+        for what, lines in service.logs().items():
+            self.tell_lines(what, [line for line in lines
+                                   if '"event":"xid"' not in line and '"level":"info"' not in line])
+
+    def tell_lines(self, what, lines):
+        print(f"soak: {what}:")
+        if len(lines) > TOLD_LINES:
+            print(f"soak:   ({len(lines) - TOLD_LINES} lines more)")
+        for line in lines[-TOLD_LINES:]:
+            print(f"soak:   {line}")
+        sys.stdout.flush()
 
     def hangs(self):
         chance = self.random("hangs")
