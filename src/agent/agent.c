@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/door_kubelet.h"
 #include "agent/jobgroup.h"
 #include "agent/lock.h"
 #include "agent/node.h"
@@ -47,6 +48,7 @@ struct agent {
 	struct child_set *children;
 	struct reload *reload;
 	struct node *node;
+	struct door_kubelet *kubelet;
 	struct queue *queue;
 	struct service *service;
 	struct loop_signal *on_terminate, *on_interrupt, *on_hangup;
@@ -55,6 +57,7 @@ struct agent {
 	struct loop_timer *idle;     /* running with idle_exit_ns */
 	uint64_t busy_ns;	     /* loop time when there was last something to do */
 	struct stat socket_is;	     /* of our socket file */
+	char *kubelet_directory;     /* owned; NULL: the usual one */
 	bool is_stopping, storage_is_stuck;
 	char jobgroup[JOBGROUP_PATH_MAX]; /* "": there is none */
 	char status[AGENT_STATUS_MAX];	  /* last told to the service manager */
@@ -101,6 +104,9 @@ static void agent_on_machine(void *context)
 	/* Until the first word about the machine the queue waits. */
 	if (!agent->queue || !agent->node || !node_is_known(agent->node))
 		return;
+	/* Pods may wait for the kubelet, and it for us. */
+	if (!agent->is_stopping)
+		door_kubelet_update(agent->kubelet);
 	/* First of all: what the queue has borrowed is gone. */
 	queue_set_machine(agent->queue, node_inventory(agent->node), node_snapshot(agent->node),
 			  node_policy(agent->node), node_problem(agent->node));
@@ -122,6 +128,8 @@ static int agent_apply(const struct config *config, uint32_t *out_changed, void 
 static void agent_reloaded(int result, uint32_t changed, const struct err *err, void *context)
 {
 	struct agent *agent = context;
+	if (!agent->is_stopping)
+		door_kubelet_register_again(agent->kubelet);
 	(void)notify_ready(&agent->notify);
 }
 
@@ -191,6 +199,8 @@ static void agent_on_look(void *context)
 	 * (2 MB after 48 clients that watched). Some tens of microseconds. */
 	(void)malloc_trim(0);
 	agent_look_at_socket(agent);
+	if (!agent->is_stopping)
+		door_kubelet_look(agent->kubelet);
 	loop_timer_start(agent->look, AGENT_LOOK_NS);
 }
 
@@ -238,6 +248,7 @@ static void agent_stop(struct agent *agent, const char *why)
 	agent->is_stopping = true;
 	log_write(agent->log, LOG_LEVEL_NOTICE, NULL, "stopping: %s; jobs that run go on", why);
 	(void)notify_stopping(&agent->notify);
+	agent->kubelet = door_kubelet_free(agent->kubelet);
 	service_stop(agent->service, AGENT_STOP_NS, agent_on_stopped, agent);
 }
 
@@ -254,7 +265,9 @@ static void agent_done(struct agent *agent)
 	agent_remove_socket(agent);
 	agent->queue = queue_close(agent->queue);
 	jobgroup_remove(agent->jobgroup);
+	agent->kubelet = door_kubelet_free(agent->kubelet);
 	agent->node = node_free(agent->node);
+	free(agent->kubelet_directory);
 	agent->storage = storage_close(agent->storage);
 	agent->service = service_free(agent->service);
 	agent->reload = reload_free(agent->reload);
@@ -358,10 +371,20 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .period_ns = agent->options->probe_period_ns,
 	    .call_ns = agent->options->probe_call_ns,
 	    .kernel_log = agent->options->paths.is_system,
+	    .kubelet_directory = agent->kubelet_directory,
 	    .changed = agent_on_machine,
 	    .context = agent,
 	};
-	return node_new(&node, &agent->node, err);
+	result = node_new(&node, &agent->node, err);
+	if (result < 0)
+		return result;
+	const struct door_kubelet_options kubelet = {
+	    .loop = agent->loop,
+	    .log = agent->log,
+	    .node = agent->node,
+	    .socket = agent->options->kubelet_socket,
+	};
+	return door_kubelet_new(&kubelet, &agent->kubelet, err);
 }
 
 static int agent_open_queue(struct agent *agent, struct err *err)
@@ -405,6 +428,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .log = agent->log,
 	    .paths = paths,
 	    .node = agent->node,
+	    .kubelet = &agent->kubelet,
 	    .reload = agent->reload,
 	    .queue = agent->queue,
 	    .started_unix_ns = clock_unix_ns(),
@@ -478,6 +502,7 @@ int agent_run(const struct agent_options *options, struct err *err)
 {
 	struct agent agent = {
 	    .options = options, .log = options->log, .lock_fd = -1, .notify = NOTIFY_NONE};
+	agent.kubelet_directory = door_kubelet_directory(options->kubelet_socket);
 	agent_tune_memory();
 	agent_raise_descriptors();
 	(void)umask(022);

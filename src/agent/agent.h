@@ -24,7 +24,9 @@ struct agent_options {
 	    idle_exit_ns; /* ends when nothing was asked and no job was there this long; 0: never */
 	uint64_t probe_period_ns; /* 0: the probe's default */
 	uint64_t probe_call_ns;	  /* when a driver call counts as hung; 0: the probe's default */
-	int ready_fd;		  /* a byte is written there when it serves; -1: none */
+	/* The kubelet's; NULL: the usual one, "": register nowhere. Borrowed. */
+	const char *kubelet_socket;
+	int ready_fd; /* a byte is written there when it serves; -1: none */
 };
 
 #define AGENT_STOP_NS UINT64_C(5000000000) /* for calls that run when it is to stop */

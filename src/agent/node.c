@@ -23,8 +23,11 @@ struct node {
 	struct loop_fd *watch;	     /* owned; of the client */
 	struct loop_timer *silence;  /* owned; runs out when no sample comes */
 	struct loop_timer *restart;  /* owned; runs while there is no client */
-	struct policy *policy;	     /* owned */
-	bool has_driver;	     /* an inventory came, and nothing since that voids it */
+	struct loop_timer *kubelet;  /* owned; runs until there is one */
+	bool has_kubelet;
+	uint64_t generation;
+	struct policy *policy; /* owned */
+	bool has_driver;       /* an inventory came, and nothing since that voids it */
 	bool is_known;
 	char driver_problem[NODE_PROBLEM_MAX];
 	char policy_problem[NODE_PROBLEM_MAX];
@@ -34,18 +37,27 @@ static void node_start_probe(struct node *node);
 
 /* --- policy ---------------------------------------------------------------------------------- */
 
+/* Returns whether it is there for the first time. */
+static bool node_look_for_kubelet(struct node *node)
+{
+	char path[FILE_PATH_MAX];
+	const char *named = node->options.kubelet_directory;
+	if (node->has_kubelet ||
+	    (named ? file_path(path, NULL, "%s", named)
+		   : file_path(path, NULL, "%s/var/lib/kubelet/device-plugins", pci_root())) < 0)
+		return false;
+	node->has_kubelet = file_exists(path);
+	return node->has_kubelet;
+}
+
 static int node_make_policy(const struct node *node, const struct config *config,
 			    struct policy **out, struct err *err)
 {
-	char plugins[FILE_PATH_MAX];
 	*out = NULL;
 	if (!node->has_driver)
 		return 0;
-	int result = file_path(plugins, err, "%s/var/lib/kubelet/device-plugins", pci_root());
-	if (result < 0)
-		return result;
 	const struct policy_surroundings surroundings = {
-	    .has_kubelet = file_exists(plugins),
+	    .has_kubelet = node->has_kubelet,
 	    .visible_devices = getenv("NVIDIA_VISIBLE_DEVICES"),
 	};
 	return policy_make(probe_client_inventory(node->client), config, &surroundings, out, err);
@@ -67,6 +79,7 @@ static uint32_t node_take_policy(struct node *node, struct policy *policy)
 	uint32_t changed = (uint32_t)policy_compare(node->policy, policy, node_tell_resource, node);
 	(void)policy_free(node->policy);
 	node->policy = policy;
+	node->generation++;
 	(void)snprintf(node->policy_problem, sizeof(node->policy_problem), "%s",
 		       policy ? policy->problem : "");
 	return changed;
@@ -245,6 +258,19 @@ static void node_on_restart(void *context)
 	node->options.changed(node->options.context);
 }
 
+static void node_on_kubelet(void *context)
+{
+	struct node *node = context;
+	if (!node_look_for_kubelet(node)) {
+		loop_timer_start(node->kubelet, NODE_KUBELET_NS);
+		return;
+	}
+	log_write(node->options.log, LOG_LEVEL_NOTICE, NULL,
+		  "there is a kubelet now: devices go to it, as the configuration says");
+	node_renew_policy(node);
+	node->options.changed(node->options.context);
+}
+
 static void node_start_probe(struct node *node)
 {
 	const struct probe_options options = {
@@ -283,10 +309,14 @@ int node_new(const struct node_options *options, struct node **out, struct err *
 	node->silence = loop_timer_new(options->loop, node_on_silence, node, err);
 	if (node->silence)
 		node->restart = loop_timer_new(options->loop, node_on_restart, node, err);
-	if (!node->restart) {
+	if (node->restart)
+		node->kubelet = loop_timer_new(options->loop, node_on_kubelet, node, err);
+	if (!node->kubelet) {
 		(void)node_free(node);
 		return -ENOMEM;
 	}
+	if (!node_look_for_kubelet(node))
+		loop_timer_start(node->kubelet, NODE_KUBELET_NS);
 	node_start_probe(node);
 	*out = node;
 	return 0;
@@ -300,6 +330,7 @@ struct node *node_free(struct node *node)
 		node_stop_probe(node);
 	(void)loop_timer_free(node->silence);
 	(void)loop_timer_free(node->restart);
+	(void)loop_timer_free(node->kubelet);
 	(void)policy_free(node->policy);
 	free(node);
 	return NULL;
@@ -318,6 +349,21 @@ const struct snapshot *node_snapshot(const struct node *node)
 const struct policy *node_policy(const struct node *node)
 {
 	return node->policy;
+}
+
+const struct config *node_config(const struct node *node)
+{
+	return node->config;
+}
+
+uint64_t node_generation(const struct node *node)
+{
+	return node->generation;
+}
+
+bool node_has_kubelet(const struct node *node)
+{
+	return node->has_kubelet;
 }
 
 const char *node_problem(const struct node *node)

@@ -23,6 +23,7 @@ struct snapshot;
 #define NODE_SILENCE_NS UINT64_C(30000000000) /* without a sample: the driver does not answer */
 #define NODE_RESTART_NS                                                                            \
 	UINT64_C(60000000000) /* until a probe that cannot be started is tried again */
+#define NODE_KUBELET_NS UINT64_C(5000000000) /* between looks whether there is a kubelet now */
 
 enum node_limits {
 	NODE_PROBLEM_MAX = 256, /* bytes of a sentence */
@@ -36,6 +37,8 @@ struct node_options {
 	uint64_t period_ns;	     /* between samples; 0: the probe's default */
 	uint64_t call_ns;	     /* when a driver call counts as hung; 0: the probe's default */
 	bool kernel_log;	     /* XIDs from the kernel log, where it can be read */
+	/* Where the kubelet keeps the sockets of device plugins. Borrowed; NULL: the usual one. */
+	const char *kubelet_directory;
 	/* Something is new: inventory, sample, policy or problem. What the functions below
 	 * returned before is gone. */
 	void (*changed)(void *context);
@@ -55,6 +58,13 @@ struct node *node_free(struct node *node);
 const struct inventory *node_inventory(const struct node *node);
 const struct snapshot *node_snapshot(const struct node *node);
 const struct policy *node_policy(const struct node *node);
+/* Borrowed until node_configure(). */
+const struct config *node_config(const struct node *node);
+/* Counted up whenever inventory, policy or configuration may be another. */
+uint64_t node_generation(const struct node *node);
+/* Whether the kubelet's directory is there, or has been since the start: that somebody replaces it
+ * gives no device to anybody else. */
+bool node_has_kubelet(const struct node *node);
 /* Why no GPU is handed out: no driver, a driver that does not answer, a configuration that does not
  * fit. "" when all is well. Borrowed. */
 const char *node_problem(const struct node *node);

@@ -12,6 +12,7 @@
 
 struct agent_paths;
 struct child_set;
+struct door_kubelet;
 struct err;
 struct log;
 struct loop;
@@ -51,6 +52,7 @@ struct service_options {
 	struct log *log;
 	const struct agent_paths *paths;
 	struct node *node;
+	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
 	struct reload *reload;
 	struct queue *queue;
 	int64_t started_unix_ns;

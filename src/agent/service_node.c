@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/door_kubelet.h"
 #include "agent/node.h"
 #include "agent/paths.h"
 #include "agent/reload.h"
@@ -18,6 +19,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/loop.h"
+#include "doors/kubelet/kubelet.h"
 #include "doors/queue/schedule.h"
 #include "hardware/gpu.h"
 #include "hardware/snapshot.h"
@@ -160,6 +162,44 @@ static void service_status_warnings(const struct service *service, struct arena 
 	service_warn_draining(service, arena, out);
 }
 
+/* NULL: no memory. */
+static Sluice__V1__KubeletResource *service_kubelet_resource(const struct kubelet_view *view,
+							     struct arena *arena)
+{
+	Sluice__V1__KubeletResource *resource = arena_alloc(arena, sizeof(*resource));
+	if (!resource)
+		return NULL;
+	sluice__v1__kubelet_resource__init(resource);
+	resource->name = service_copy(arena, view->name);
+	resource->endpoint = service_copy(arena, view->endpoint);
+	resource->state = service_copy(arena, kubelet_state_to_string(view->state));
+	resource->problem = service_copy(arena, view->problem);
+	resource->devices = view->devices;
+	resource->healthy = view->healthy;
+	resource->registrations = view->registrations;
+	resource->allocations = view->counts.allocations;
+	resource->refused = view->counts.refused;
+	return resource;
+}
+
+static void service_status_kubelet(const struct service *service, struct arena *arena,
+				   Sluice__V1__StatusReply *out)
+{
+	const struct door_kubelet *door = *service->options.kubelet;
+	const struct kubelet *kubelet = door ? door_kubelet_kubelet(door) : NULL;
+	if (!kubelet)
+		return;
+	out->kubelet_socket = service_copy(arena, door_kubelet_socket(door));
+	out->kubelet = arena_alloc(arena, (kubelet_count(kubelet) + 1) * sizeof(*out->kubelet));
+	struct kubelet_view view;
+	for (size_t i = 0; out->kubelet && kubelet_resource_at(kubelet, i, &view); i++) {
+		out->kubelet[i] = service_kubelet_resource(&view, arena);
+		if (!out->kubelet[i])
+			return;
+		out->n_kubelet++;
+	}
+}
+
 void service_status(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	struct service *service = context;
@@ -191,6 +231,7 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 	reply.storage_error = service_copy(&arena, service_storage_error(service));
 	service_status_processes(service, &arena, &reply);
 	service_status_warnings(service, &arena, &reply);
+	service_status_kubelet(service, &arena, &reply);
 	service_request_reply(request, &reply.base);
 }
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
 #include <sys/stat.h>
@@ -31,7 +32,7 @@ enum { AGENT_TIME_MAX = 32 };
 /* --- the service ----------------------------------------------------------------------------- */
 
 struct agent_command {
-	const char *config, *socket, *runtime_dir, *state_dir;
+	const char *config, *socket, *runtime_dir, *state_dir, *kubelet_socket;
 	enum log_level level;
 	uint32_t level_index, format;
 	uint64_t exit_idle_ns, period_ns, call_timeout_ns;
@@ -61,6 +62,12 @@ static const struct option_row agent_rows[] = {
      .help = "for jobs and their output (default: /var/lib/sluice, of a user "
 	     "~/.local/state/sluice)",
      OPTION_FIELD(struct agent_command, state_dir)},
+    {.name = "kubelet-socket",
+     .kind = OPTION_PATH,
+     .value = "PATH",
+     .help = "where the kubelet takes registrations; \"\": register nowhere (default: "
+	     "$KUBELET_SOCKET, /var/lib/kubelet/device-plugins/kubelet.sock)",
+     OPTION_FIELD(struct agent_command, kubelet_socket)},
     {.name = "log-level",
      .kind = OPTION_CHOICE,
      .words = "error|warning|notice|info|debug",
@@ -156,6 +163,8 @@ static int agent_serve(const struct cmd_call *call)
 	};
 	struct agent_options options = {
 	    .config = command->config,
+	    .kubelet_socket =
+		command->kubelet_socket ? command->kubelet_socket : getenv("KUBELET_SOCKET"),
 	    .idle_exit_ns = command->exit_idle_ns,
 	    .probe_period_ns = command->period_ns,
 	    .probe_call_ns = command->call_timeout_ns,
@@ -210,6 +219,28 @@ static void status_time(const char *name, int64_t unix_ns)
 	status_line(name, text);
 }
 
+static void status_print_kubelet(const Sluice__V1__StatusReply *reply)
+{
+	if (!*reply->kubelet_socket)
+		return;
+	status_line("kubelet", reply->kubelet_socket);
+	for (size_t i = 0; i < reply->n_kubelet; i++) {
+		const Sluice__V1__KubeletResource *resource = reply->kubelet[i];
+		printf("%-15s", "");
+		cmd_print(stdout, resource->name);
+		printf(": %s, %" PRIu32 " of %" PRIu32 " devices healthy, %" PRIu64 " allocations",
+		       resource->state, resource->healthy, resource->devices,
+		       resource->allocations);
+		if (resource->refused > 0)
+			printf(", %" PRIu64 " refused", resource->refused);
+		putchar('\n');
+		if (*resource->problem)
+			status_line("", resource->problem);
+	}
+	if (reply->n_kubelet == 0)
+		status_line("", "no devices for it");
+}
+
 static void status_print(const Sluice__V1__StatusReply *reply)
 {
 	printf("%-15s%s, process %" PRIu32 "\n", "agent", reply->version, reply->pid);
@@ -227,6 +258,7 @@ static void status_print(const Sluice__V1__StatusReply *reply)
 		       reply->simulated ? " simulated" : "", reply->driver);
 	printf("%-15s%" PRIu64 " running, %" PRIu64 " waiting\n", "jobs", reply->running,
 	       reply->pending);
+	status_print_kubelet(reply);
 	if (*reply->storage_error)
 		status_line("disk", reply->storage_error);
 	for (size_t i = 0; i < reply->n_processes; i++) {
@@ -243,6 +275,31 @@ static json_t *status_text(const char *text)
 	return *text ? table_json_text(text) : json_null();
 }
 
+static json_t *status_json_kubelet(const Sluice__V1__StatusReply *reply)
+{
+	json_t *resources = json_array();
+	if (!*reply->kubelet_socket) {
+		json_decref(resources);
+		return json_null();
+	}
+	for (size_t i = 0; i < reply->n_kubelet; i++) {
+		const Sluice__V1__KubeletResource *resource = reply->kubelet[i];
+		(void)json_array_append_new(
+		    resources, json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "name",
+					 table_json_text(resource->name), "endpoint",
+					 table_json_text(resource->endpoint), "state",
+					 table_json_text(resource->state), "problem",
+					 status_text(resource->problem), "devices",
+					 (json_int_t)resource->devices, "healthy",
+					 (json_int_t)resource->healthy, "registrations",
+					 (json_int_t)resource->registrations, "allocations",
+					 (json_int_t)resource->allocations, "refused",
+					 (json_int_t)resource->refused));
+	}
+	return json_pack("{s:o, s:o}", "socket", table_json_text(reply->kubelet_socket),
+			 "resources", resources);
+}
+
 static json_t *status_json(const Sluice__V1__StatusReply *reply)
 {
 	json_t *processes = json_array(), *warnings = json_array();
@@ -254,7 +311,8 @@ static json_t *status_json(const Sluice__V1__StatusReply *reply)
 	for (size_t i = 0; i < reply->n_warnings; i++)
 		(void)json_array_append_new(warnings, table_json_text(reply->warnings[i]));
 	return json_pack(
-	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o}",
+	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o, "
+	    "s:o}",
 	    "version", table_json_text(reply->version), "pid", (json_int_t)reply->pid,
 	    "started_unix_ns", (json_int_t)reply->started_unix_ns, "state_directory",
 	    table_json_text(reply->state_directory), "runtime_directory",
@@ -265,7 +323,7 @@ static json_t *status_json(const Sluice__V1__StatusReply *reply)
 	    "driver_error", status_text(reply->driver_error), "simulated", (int)reply->simulated,
 	    "gpus", (json_int_t)reply->gpus, "pending", (json_int_t)reply->pending, "running",
 	    (json_int_t)reply->running, "storage_error", status_text(reply->storage_error),
-	    "processes", processes, "warnings", warnings);
+	    "processes", processes, "warnings", warnings, "kubelet", status_json_kubelet(reply));
 }
 
 /* Opens, asks, and prints what went wrong: then an exit code, and no reply. */

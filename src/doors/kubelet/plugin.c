@@ -476,6 +476,11 @@ void plugin_update(struct plugin *plugin, struct kubelet_resource *resource,
 	(void)resource_free(before);
 }
 
+void plugin_set_allocator(struct plugin *plugin, struct allocator *allocator)
+{
+	plugin->allocator = allocator;
+}
+
 static void plugin_on_hung_up(void *context)
 {
 	struct plugin *plugin = context;

@@ -66,6 +66,8 @@ struct plugin *plugin_close(struct plugin *plugin);
  */
 void plugin_update(struct plugin *plugin, struct kubelet_resource *resource,
 		   struct allocator *allocator);
+/* The allocator that it had is not used any more. */
+void plugin_set_allocator(struct plugin *plugin, struct allocator *allocator);
 /* What waits for PLUGIN_COALESCE_NS goes out now: before the end of a resource. */
 void plugin_flush(struct plugin *plugin);
 

@@ -270,6 +270,81 @@ struct kubelet_resource *resource_free(struct kubelet_resource *resource)
 	return NULL;
 }
 
+static void *resource_copy_array(const void *from, size_t count, size_t size)
+{
+	void *copy = calloc(count + 1, size);
+	if (copy && count > 0)
+		memcpy(copy, from, count * size);
+	return copy;
+}
+
+/* What a text of the settings is copied to may not be NULL: that is no memory. */
+static int settings_copy(const struct kubelet_settings *from, struct kubelet_settings *out)
+{
+	*out = *from;
+	out->cdi_vendor = strdup(from->cdi_vendor);
+	out->cdi_annotation_prefix = strdup(from->cdi_annotation_prefix);
+	out->dev_root = strdup(from->dev_root);
+	out->imex_host_path = strdup(from->imex_host_path);
+	return out->cdi_vendor && out->cdi_annotation_prefix && out->dev_root && out->imex_host_path
+		   ? 0
+		   : -ENOMEM;
+}
+
+static int resource_copy_some(const struct kubelet_resource *from, bool with_devices,
+			      struct kubelet_resource **out, struct err *err)
+{
+	struct kubelet_resource *copy = calloc(1, sizeof(*copy));
+	if (!copy)
+		return err_set(err, -ENOMEM, "%s: out of memory", from->name);
+	if (with_devices)
+		*copy = *from;
+	memcpy(copy->name, from->name, sizeof(copy->name));
+	copy->one_each = from->one_each;
+	copy->hardware =
+	    resource_copy_array(from->hardware, copy->hardware_count, sizeof(*copy->hardware));
+	copy->devices =
+	    resource_copy_array(from->devices, copy->device_count, sizeof(*copy->devices));
+	copy->by_id = resource_copy_array(from->by_id, copy->device_count, sizeof(*copy->by_id));
+	int rc = settings_copy(&from->settings, &copy->settings);
+	if (rc < 0 || !copy->hardware || !copy->devices || !copy->by_id) {
+		(void)resource_free(copy);
+		return err_set(err, -ENOMEM, "%s: out of memory for %u devices", from->name,
+			       from->device_count);
+	}
+	for (uint32_t i = 0; i < copy->device_count; i++)
+		copy->devices[i].hardware =
+		    &copy->hardware[from->devices[i].hardware - from->hardware];
+	*out = copy;
+	return 0;
+}
+
+int resource_copy(const struct kubelet_resource *from, struct kubelet_resource **out,
+		  struct err *err)
+{
+	return resource_copy_some(from, true, out, err);
+}
+
+int resource_empty(const struct kubelet_resource *from, struct kubelet_resource **out,
+		   struct err *err)
+{
+	return resource_copy_some(from, false, out, err);
+}
+
+void resource_blame(struct kubelet_resource *resource, const char *reason)
+{
+	for (uint32_t i = 0; i < resource->hardware_count; i++)
+		hardware_blame(&resource->hardware[i], reason);
+}
+
+uint32_t resource_healthy(const struct kubelet_resource *resource)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < resource->device_count; i++)
+		count += resource->devices[i].hardware->healthy;
+	return count;
+}
+
 const struct kubelet_device *resource_find(const struct kubelet_resource *resource, const char *id)
 {
 	uint32_t low = 0, high = resource->device_count;

@@ -118,6 +118,15 @@ int resource_new(const struct inventory *inventory, const struct policy *policy,
 		 const struct resource_surroundings *surroundings, struct kubelet_resource **out,
 		 struct err *err);
 struct kubelet_resource *resource_free(struct kubelet_resource *resource);
+/* A deep copy. -ENOMEM. */
+int resource_copy(const struct kubelet_resource *from, struct kubelet_resource **out,
+		  struct err *err);
+/* Every device that is healthy is not any more, and why. For one that nobody else sees yet. */
+void resource_blame(struct kubelet_resource *resource, const char *reason);
+/* The same resource without a device: what is said before its end. -ENOMEM. */
+int resource_empty(const struct kubelet_resource *from, struct kubelet_resource **out,
+		   struct err *err);
+uint32_t resource_healthy(const struct kubelet_resource *resource); /* devices */
 
 /* The device with this id, or NULL. Borrowed: valid as long as the resource. */
 const struct kubelet_device *resource_find(const struct kubelet_resource *resource, const char *id);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/door_kubelet.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/node.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "doors/kubelet/kubelet.h"
+#include "hardware/pci.h"
+#include "policy/policy.h"
+
+struct door_kubelet {
+	struct door_kubelet_options options;
+	struct kubelet *kubelet; /* owned; NULL: closed */
+	uint64_t generation;	 /* of the node, when it was last told */
+	char socket[FILE_PATH_MAX];
+	char error[ERR_TEXT_MAX]; /* last logged */
+};
+
+char *door_kubelet_directory(const char *socket)
+{
+	const char *slash = socket && *socket ? strrchr(socket, '/') : NULL;
+	if (!slash)
+		return NULL;
+	return strndup(socket, slash == socket ? 1 : (size_t)(slash - socket));
+}
+
+int door_kubelet_new(const struct door_kubelet_options *options, struct door_kubelet **out,
+		     struct err *err)
+{
+	struct door_kubelet *door = calloc(1, sizeof(*door));
+	if (!door)
+		return err_set(err, -ENOMEM, "out of memory for the kubelet door");
+	door->options = *options;
+	const char *named = options->socket && *options->socket ? options->socket : NULL;
+	int rc = named ? file_path(door->socket, err, "%s", named)
+		       : file_path(door->socket, err, "%s%s", pci_root(), KUBELET_SOCKET);
+	if (rc == 0 && door->socket[0] != '/')
+		rc = err_set(err, -EINVAL,
+			     "the kubelet's socket '%s' is no absolute path: give one with "
+			     "--kubelet-socket, or \"\" to register nowhere",
+			     door->socket);
+	if (rc < 0) {
+		free(door);
+		return rc;
+	}
+	*out = door;
+	return 0;
+}
+
+struct door_kubelet *door_kubelet_free(struct door_kubelet *door)
+{
+	if (!door)
+		return NULL;
+	(void)kubelet_close(door->kubelet);
+	free(door);
+	return NULL;
+}
+
+/* Each trouble once. */
+static void door_kubelet_trouble(struct door_kubelet *door, const char *text)
+{
+	if (strcmp(text, door->error) == 0)
+		return;
+	(void)snprintf(door->error, sizeof(door->error), "%s", text);
+	if (*text)
+		log_write(door->options.log, LOG_LEVEL_ERROR, NULL, "the kubelet door: %s", text);
+}
+
+static bool door_kubelet_is_wanted(const struct door_kubelet *door)
+{
+	const struct policy *policy = node_policy(door->options.node);
+	if (node_has_kubelet(door->options.node))
+		return true;
+	for (uint32_t i = 0; policy && i < policy->resource_count; i++) {
+		if (policy->resources[i].door == POLICY_DOOR_KUBELET)
+			return true;
+	}
+	return false;
+}
+
+static void door_kubelet_tell(struct door_kubelet *door)
+{
+	const struct node *node = door->options.node;
+	const struct kubelet_options options = {
+	    .loop = door->options.loop,
+	    .log = door->options.log,
+	    .socket = door->socket,
+	    .root = pci_root(),
+	    .no_registration = door->options.socket && !*door->options.socket,
+	};
+	const struct kubelet_machine machine = {
+	    .inventory = node_inventory(node),
+	    .policy = node_policy(node),
+	    .config = node_config(node),
+	};
+	struct err err = {0};
+	int rc = 0;
+	if (!door->kubelet && !door_kubelet_is_wanted(door))
+		return;
+	if (!door->kubelet)
+		rc = kubelet_open(&options, &door->kubelet, &err);
+	if (rc == 0)
+		rc = kubelet_set_machine(door->kubelet, &machine, &err);
+	door_kubelet_trouble(door, rc < 0 ? err.text : "");
+	/* Tried again with the next look. */
+	door->generation = rc < 0 ? 0 : node_generation(node);
+}
+
+void door_kubelet_update(struct door_kubelet *door)
+{
+	if (door->generation != node_generation(door->options.node))
+		door_kubelet_tell(door);
+}
+
+void door_kubelet_look(struct door_kubelet *door)
+{
+	if (node_is_known(door->options.node))
+		door_kubelet_tell(door);
+}
+
+void door_kubelet_register_again(struct door_kubelet *door)
+{
+	if (door->kubelet)
+		kubelet_register_again(door->kubelet);
+}
+
+const struct kubelet *door_kubelet_kubelet(const struct door_kubelet *door)
+{
+	return door->kubelet;
+}
+
+const char *door_kubelet_socket(const struct door_kubelet *door)
+{
+	return door->kubelet ? door->socket : "";
+}

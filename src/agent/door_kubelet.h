@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kubelet door within the agent: opened when there is something to hand out to a kubelet, fed
+ * with what the node knows. Knows nothing of jobs. All of it belongs to the loop's thread.
+ */
+#ifndef SLUICE_AGENT_DOOR_KUBELET_H
+#define SLUICE_AGENT_DOOR_KUBELET_H
+
+#include <stdbool.h>
+
+struct door_kubelet;
+struct err;
+struct kubelet;
+struct log;
+struct loop;
+struct node;
+
+struct door_kubelet_options {
+	struct loop *loop; /* borrowed, all of these */
+	struct log *log;   /* may be NULL */
+	const struct node *node;
+	const char *socket; /* the kubelet's; NULL: the usual one; "": do not register */
+};
+
+/* The directory of the kubelet's socket. Owned; NULL: the usual one, or no memory. */
+char *door_kubelet_directory(const char *socket);
+
+int door_kubelet_new(const struct door_kubelet_options *options, struct door_kubelet **out,
+		     struct err *err);
+/* Closes streams, removes the sockets. NULL is fine; returns NULL. */
+struct door_kubelet *door_kubelet_free(struct door_kubelet *door);
+
+/* The node has changed. Cheap when nothing of it matters here. */
+void door_kubelet_update(struct door_kubelet *door);
+/* What is read from the machine without asking the driver may be another: device nodes. */
+void door_kubelet_look(struct door_kubelet *door);
+void door_kubelet_register_again(struct door_kubelet *door);
+
+/* NULL: it is closed. Borrowed until the next call of a function above. */
+const struct kubelet *door_kubelet_kubelet(const struct door_kubelet *door);
+const char *door_kubelet_socket(const struct door_kubelet *door); /* "": it is closed */
+
+#endif

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stand-in for the kubelet's side of the device plugin API, by proto/deviceplugin.proto alone: it
+takes registrations, calls back before it answers them, as the kubelet does, and keeps the lists that
+it is sent. It may die at any step. How it behaves is that of kubernetes' pkg/kubelet/cm/devicemanager;
+the conformance tests run that code itself."""
+
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent import futures
+
+import pytest
+
+grpc = pytest.importorskip("grpc", reason="needs python3-grpcio")
+pytest.importorskip("grpc_tools", reason="needs python3-grpc-tools")
+from conftest import DEADLINE_S, ROOT, wait_until  # noqa: E402
+
+
+def _messages():
+    """The classes of the messages, made from the .proto file."""
+    with tempfile.TemporaryDirectory(prefix="sluice-proto-") as directory:
+        subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}",
+                        f"--python_out={directory}", str(ROOT / "proto" / "deviceplugin.proto")],
+                       check=True, timeout=DEADLINE_S)
+        sys.path.insert(0, directory)
+        import deviceplugin_pb2  # pylint: disable=import-error,import-outside-toplevel
+        sys.path.remove(directory)
+    return deviceplugin_pb2
+
+
+pb = _messages()
+
+# Where it may die.
+STEPS = ("register", "dialled", "options", "watching", "listed", "answered")
+
+
+class Died(Exception):
+    """The kubelet has died at the step that was asked for."""
+
+
+class Endpoint:
+    """What the kubelet keeps of one plugin: a connection and a stream."""
+
+    def __init__(self, kubelet, path, resource):
+        self.kubelet, self.resource = kubelet, resource
+        self.channel = grpc.insecure_channel(f"unix:{path}", options=[
+            ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)])
+        self.lists = []
+        self.ended = threading.Event()
+        self.stream = None
+
+    def call(self, method, request, reply, timeout=DEADLINE_S):
+        return self.channel.unary_unary(
+            f"/v1beta1.DevicePlugin/{method}", request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=reply.FromString)(request, timeout=timeout)
+
+    def watch(self):
+        self.stream = self.channel.unary_stream(
+            "/v1beta1.DevicePlugin/ListAndWatch", request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=pb.ListAndWatchResponse.FromString)(pb.Empty())
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        try:
+            for reply in self.stream:
+                self.lists.append([(device.ID, device.health) for device in reply.devices])
+                self.kubelet.reach("listed", quiet=True)
+        except grpc.RpcError:
+            pass
+        self.ended.set()
+        self.kubelet.stream_ended(self)
+
+    @property
+    def devices(self):
+        """The last list, {id: health}; None before the first."""
+        return dict(self.lists[-1]) if self.lists else None
+
+    def allocate(self, *ids):
+        request = pb.AllocateRequest()
+        request.container_requests.add().devices_ids.extend(ids)
+        return self.call("Allocate", request, pb.AllocateResponse).container_responses[0]
+
+    def close(self):
+        if self.stream:
+            self.stream.cancel()
+        self.channel.close()
+
+
+class Kubelet:
+    """Lives between start() and die(). `careless`: the end of an old stream takes a newer
+    registration of the same resource with it, as in kubelets before kubernetes PR 135437."""
+
+    def __init__(self, directory, careless=False):
+        self.directory = pathlib.Path(directory)
+        self.socket = self.directory / "kubelet.sock"
+        self.careless = careless
+        self.lock = threading.Lock()
+        self.endpoints = {}
+        self.requests = []  # (time, resource)
+        self.server = None
+        self.die_at = None
+        self.started = 0.0
+
+    def start(self, die_at=None):
+        """As the kubelet: all sockets go, then its own comes."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for path in self.directory.iterdir():
+            if stat.S_ISSOCK(path.lstat().st_mode):
+                path.unlink(missing_ok=True)
+        self.endpoints, self.requests, self.die_at = {}, [], die_at
+        server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
+            "v1beta1.Registration", {"Register": grpc.unary_unary_rpc_method_handler(
+                self._register, request_deserializer=pb.RegisterRequest.FromString,
+                response_serializer=lambda m: m.SerializeToString())}),))
+        self.server = server
+        self.started = time.monotonic()
+        server.add_insecure_port(f"unix:{self.socket}")
+        server.start()
+        return self
+
+    def die(self):
+        """All connections break; the socket's file stays, as the kubelet's does."""
+        with self.lock:
+            server, self.server = self.server, None
+            endpoints, self.endpoints = self.endpoints, {}
+        for endpoint in endpoints.values():
+            endpoint.close()
+        if server:
+            server.stop(None)
+
+    def reach(self, step, quiet=False):
+        if self.die_at != step:
+            return
+        self.die_at = None
+        threading.Thread(target=self.die, daemon=True).start()
+        if not quiet:
+            raise Died(step)
+
+    def _register(self, request, context):
+        self.requests.append((time.monotonic(), request.resource_name))
+        self.reach("register")
+        if request.version != "v1beta1" or "/" not in request.resource_name:
+            context.abort(grpc.StatusCode.UNKNOWN,
+                          f'the ResourceName "{request.resource_name}" is invalid')
+        endpoint = Endpoint(self, self.directory / request.endpoint, request.resource_name)
+        try:
+            grpc.channel_ready_future(endpoint.channel).result(timeout=10)
+            self.reach("dialled")
+            endpoint.call("GetDevicePluginOptions", pb.Empty(), pb.DevicePluginOptions)
+            self.reach("options")
+        except (grpc.RpcError, grpc.FutureTimeoutError, Died):
+            endpoint.close()
+            raise
+        with self.lock:
+            alive = self.server is not None
+            if alive:
+                self.endpoints[request.resource_name] = endpoint
+        if not alive:
+            endpoint.close()
+            raise Died("meanwhile")
+        endpoint.watch()
+        self.reach("watching")
+        self.reach("answered", quiet=True)
+        return pb.Empty()
+
+    def stream_ended(self, endpoint):
+        with self.lock:
+            now = self.endpoints.get(endpoint.resource)
+            if now is endpoint or (now and self.careless):
+                del self.endpoints[endpoint.resource]
+            else:
+                now = None
+        if now and now is not endpoint:
+            now.close()
+
+    def resource(self, name="nvidia.com/gpu"):
+        """The endpoint of a resource while its stream is open, else None."""
+        endpoint = self.endpoints.get(name)
+        return endpoint if endpoint and not endpoint.ended.is_set() else None
+
+    def devices(self, name="nvidia.com/gpu"):
+        endpoint = self.resource(name)
+        return endpoint.devices if endpoint else None
+
+    def wait(self, devices, name="nvidia.com/gpu", deadline_s=DEADLINE_S):
+        """Until the resource has that many devices, all healthy; its endpoint."""
+        def has():
+            now = self.devices(name)
+            return now is not None and len(now) == devices and set(now.values()) <= {"Healthy"}
+        wait_until(has, deadline_s, f"{devices} devices of {name}")
+        return self.resource(name)
+
+
+def sockets(directory):
+    """The names of the sockets in a directory."""
+    return sorted(entry.name for entry in os.scandir(directory)
+                  if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode))

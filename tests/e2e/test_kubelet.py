@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubelet door of the service, against a kubelet that comes, dies and comes again."""
+
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+
+from conftest import wait_until
+from kubelet import STEPS, Kubelet, sockets
+
+RESTARTS = int(os.environ.get("KUBELET_RESTARTS", "200"))
+SEED = int(os.environ.get("KUBELET_SEED", "7"))
+
+
+def kubelet_of(machine, **how):
+    directory = machine.path("/var/lib/kubelet/device-plugins")
+    directory.mkdir(parents=True, exist_ok=True)
+    return Kubelet(directory, **how)
+
+
+@pytest.fixture
+def kubelets():
+    made = []
+    yield made
+    for kubelet in made:
+        kubelet.die()
+
+
+@pytest.fixture
+def node(machine, kubelets):
+    """A machine of eight GPUs with a kubelet; its service does not run yet."""
+    machine.start("dgx-a100")
+    kubelets.append(kubelet_of(machine))
+    machine.kubelet = kubelets[0]
+    return machine
+
+
+def status(machine):
+    return machine.run("sluice", "agent", "status", "-o", "json").ok().json["kubelet"]
+
+
+def resources(machine):
+    """Those of the kubelet door; none before it is open."""
+    return (status(machine) or {"resources": []})["resources"]
+
+
+def test_registered_listed_allocated(node):
+    node.kubelet.start()
+    node.agent()
+    endpoint = node.kubelet.wait(8)
+    uuids = {gpu["uuid"] for gpu in node.show()["gpus"]}
+    assert set(endpoint.devices) == uuids
+    uuid = sorted(uuids)[3]
+    assert endpoint.allocate(uuid).envs[0].value == uuid
+    told = status(node)
+    assert told["socket"] == str(node.kubelet.socket)
+    assert [(r["name"], r["endpoint"], r["state"], r["devices"], r["healthy"], r["allocations"],
+             r["registrations"], r["problem"]) for r in told["resources"]] == [
+        ("nvidia.com/gpu", "nvidia-gpu.sock", "attached", 8, 8, 1, 1, None)]
+    text = node.run("sluice", "agent", "status").ok().out
+    assert "nvidia.com/gpu: attached, 8 of 8 devices healthy, 1 allocations" in text
+
+
+def test_the_kubelet_comes_later(node):
+    node.agent()
+    wait_until(lambda: resources(node), what="a resource")
+    assert "no kubelet" in resources(node)[0]["problem"]
+    node.kubelet.start()
+    node.kubelet.wait(8)
+
+
+def test_the_directory_comes_later(machine, kubelets):
+    machine.start("dgx-a100")
+    machine.agent()
+    assert status(machine) is None
+    kubelets.append(kubelet_of(machine))
+    kubelets[0].start()
+    kubelets[0].wait(8)
+
+
+def test_the_directory_is_replaced(node):
+    node.kubelet.start()
+    node.agent()
+    node.kubelet.wait(8)
+    for _ in range(3):
+        node.kubelet.die()
+        os.rename(node.kubelet.directory, f"{node.kubelet.directory}.old")
+        shutil.rmtree(f"{node.kubelet.directory}.old")
+        node.kubelet.start()
+        node.kubelet.wait(8, deadline_s=5)
+
+
+def test_restarts_at_random_points(node):
+    dice = random.Random(SEED)
+    node.agent()
+    node.kubelet.start()
+    for count in range(RESTARTS):
+        step = dice.choice((*STEPS, None))
+        delay = dice.choice((0, 0, 0.001, 0.005, 0.02))
+        node.kubelet.die_at = None
+        node.kubelet.die()
+        node.kubelet.start(die_at=step)
+        time.sleep(delay)
+        if count % 20 == 19:
+            node.kubelet.die()
+            node.kubelet.start()
+            endpoint = node.kubelet.wait(8)
+            # It stays so.
+            assert not endpoint.ended.wait(0.1)
+            assert endpoint.allocate(*list(endpoint.devices)[:2]).envs
+    told = resources(node)
+    assert [(r["state"], r["devices"], r["healthy"]) for r in told] == [("attached", 8, 8)]
+
+
+def test_a_careless_kubelet(machine, kubelets):
+    """A newer registration must not be taken down by the end of the older stream."""
+    machine.start("dgx-a100")
+    kubelets.append(kubelet_of(machine, careless=True))
+    kubelet = kubelets[0].start()
+    agent = machine.agent()
+    kubelet.wait(8)
+    for _ in range(20):
+        count = len(kubelet.requests)
+        agent.send_signal(signal.SIGHUP)
+        wait_until(lambda: len(kubelet.requests) > count, what="another registration")
+        kubelet.wait(8, deadline_s=5)
+
+
+def test_the_agent_is_killed(node):
+    node.kubelet.start()
+    for _ in range(5):
+        agent = node.agent()
+        node.kubelet.wait(8)
+        agent.kill()
+        agent.wait()
+        wait_until(lambda: node.kubelet.resource() is None, what="the end of the stream")
+        assert sockets(node.kubelet.directory) == ["kubelet.sock", "nvidia-gpu.sock"]
+    agent = node.agent()
+    node.kubelet.wait(8)
+    agent.terminate()
+    assert agent.wait(timeout=20) == 0
+    assert sockets(node.kubelet.directory) == ["kubelet.sock"]
+
+
+def test_our_socket_is_removed(node):
+    node.kubelet.start()
+    node.agent()
+    first = node.kubelet.wait(8)
+    (node.kubelet.directory / "nvidia-gpu.sock").unlink()
+    assert first.ended.wait(5)
+    second = node.kubelet.wait(8)
+    assert second is not first
+    assert second.allocate(next(iter(second.devices))).envs
+
+
+@pytest.mark.parametrize("what", ["file", "directory", "link"])
+def test_no_socket_of_a_kubelet(node, what):
+    """What is no kubelet's socket is a problem in the status, and is tried again."""
+    if what == "file":
+        node.kubelet.socket.write_text("")
+    elif what == "directory":
+        node.kubelet.socket.mkdir()
+    else:
+        node.kubelet.socket.symlink_to("/nowhere")
+    node.agent()
+    told = wait_until(lambda: [r for r in resources(node) if r["problem"]],
+                      what="a problem")
+    assert told[0]["state"] == "waiting"
+    assert "kubelet.sock" in told[0]["problem"]
+    if what == "directory":
+        node.kubelet.socket.rmdir()
+    else:
+        node.kubelet.socket.unlink()
+    node.kubelet.start()
+    node.kubelet.wait(8)
+
+
+def test_nothing_is_registered(node):
+    node.kubelet.start()
+    node.agent("--kubelet-socket", "")
+    wait_until(lambda: "nvidia-gpu.sock" in sockets(node.kubelet.directory), what="our socket")
+    wait_until(lambda: resources(node), what="a resource")
+    assert not node.kubelet.requests
+    assert resources(node)[0]["state"] == "waiting"
+
+
+def test_another_place(machine, kubelets, tmp_path):
+    machine.start("dgx-a100")
+    # longer than the address of a socket
+    directory = machine.path("/" + "d" * 120)
+    directory.mkdir()
+    short = machine.path("/k")
+    short.symlink_to(directory)
+    kubelets.append(Kubelet(short))
+    kubelets[0].start()
+    machine.agent("--kubelet-socket", directory / "kubelet.sock")
+    kubelets[0].wait(8)
+
+
+def test_resources_come_and_go(node, tmp_path):
+    """Only what changed is touched; what goes is empty first."""
+    config = tmp_path / "config.yaml"
+    config.write_text("version: v1\n")
+    node.kubelet.start()
+    agent = node.agent("--config", config)
+    first = node.kubelet.wait(8)
+    config.write_text("version: v1\nsharing: {timeSlicing: {resources: "
+                      "[{name: nvidia.com/gpu, rename: nvidia.com/small, replicas: 4,"
+                      " devices: [0, 1]}]}}\n")
+    agent.send_signal(signal.SIGHUP)
+    node.kubelet.wait(8, "nvidia.com/small")
+    node.kubelet.wait(6)
+    small = node.kubelet.resource("nvidia.com/small")
+    config.write_text("version: v1\n")
+    agent.send_signal(signal.SIGHUP)
+    node.kubelet.wait(8)
+    assert small.ended.wait(5)
+    assert small.lists[-1] == []
+    assert first.lists[0] == first.lists[-1] or len(first.lists) > 1
+    assert sockets(node.kubelet.directory) == ["kubelet.sock", "nvidia-gpu.sock"]
+
+
+def test_without_driver(node):
+    """The devices stay, all unhealthy; and are well again with the driver."""
+    node.kubelet.start()
+    node.agent()
+    endpoint = node.kubelet.wait(8)
+    node.sim("inject", "no-driver")
+    wait_until(lambda: set(endpoint.devices.values()) == {"Unhealthy"}, what="unhealthy devices")
+    assert len(endpoint.devices) == 8
+    node.sim("heal")
+    node.kubelet.wait(8)
+    assert not endpoint.ended.is_set()
