@@ -15,6 +15,7 @@
 
 #include "agent/door_kubelet.h"
 #include "agent/jobgroup.h"
+#include "agent/libexec.h"
 #include "agent/lock.h"
 #include "agent/node.h"
 #include "agent/notify.h"
@@ -286,34 +287,6 @@ static void agent_done(struct agent *agent)
 
 /* --- its beginning --------------------------------------------------------------------------- */
 
-/* One that is beside this program in a build, or where both were installed. */
-static int agent_find_supervisor(const struct agent *agent, char out[FILE_PATH_MAX],
-				 struct err *err)
-{
-	static const char *const beside[] = {"sluice-supervise", "../libexec/sluice-supervise",
-					     "../libexec/supervise/sluice-supervise",
-					     "../libexec/sluice/sluice-supervise"};
-	const char *named = agent->options->supervisor;
-	if (!named)
-		named = getenv("SLUICE_SUPERVISOR");
-	if (named && *named)
-		return file_path(out, err, "%s", named);
-	char program[FILE_PATH_MAX] = "";
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-	char *slash = length > 0 ? strrchr(program, '/') : NULL;
-	for (size_t i = 0; slash && i < sizeof(beside) / sizeof(*beside); i++) {
-		*slash = '\0';
-		if (file_path(out, NULL, "%s/%s", program, beside[i]) == 0 && file_exists(out))
-			return 0;
-	}
-	if (file_exists(SLUICE_LIBEXEC_DIR "/sluice-supervise"))
-		return file_path(out, err, "%s", SLUICE_LIBEXEC_DIR "/sluice-supervise");
-	return err_set(err, -ENOPKG,
-		       "the program sluice-supervise is not found, neither beside this one nor in "
-		       "'%s': is sluice installed completely?",
-		       SLUICE_LIBEXEC_DIR);
-}
-
 static int agent_take_places(struct agent *agent, struct err *err)
 {
 	const struct agent_paths *paths = &agent->options->paths;
@@ -391,7 +364,10 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 {
 	char supervisor[FILE_PATH_MAX];
 	const char *sim_state = getenv("SLUICE_SIM_STATE");
-	int result = agent_find_supervisor(agent, supervisor, err);
+	const char *named = agent->options->supervisor;
+	if (!named)
+		named = getenv("SLUICE_SUPERVISOR");
+	int result = libexec_find("sluice-supervise", "supervise", named, supervisor, err);
 	if (result < 0)
 		return result;
 	struct err why = {0};

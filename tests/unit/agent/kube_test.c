@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/kube.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "kube.pb-c.h"
+#include "tests/unit/unit.h"
+
+enum { DEADLINE_S = 20, FAKE_FD = 3 };
+
+/* --- what the agent starts is this program -----------------------------------------------------
+ */
+
+static void fake_say(const Sluice__Kube__V1__FromKube *packet)
+{
+	uint8_t data[4096];
+	size_t length = sluice__kube__v1__from_kube__pack(packet, data);
+	if (send(FAKE_FD, data, length, 0) < 0)
+		_exit(1);
+}
+
+static void fake_label(char *value)
+{
+	Sluice__Kube__V1__FromKube packet = SLUICE__KUBE__V1__FROM_KUBE__INIT;
+	Sluice__Kube__V1__Label label = SLUICE__KUBE__V1__LABEL__INIT;
+	label.is_set = *value != '\0';
+	label.value = value;
+	packet.label = &label;
+	fake_say(&packet);
+}
+
+/* Says its node and label first; then does what the Events say. */
+static int fake_main(char **argv)
+{
+	char text[2048], data[4096];
+	(void)snprintf(text, sizeof(text), "%s %s", argv[2], argv[4]);
+	fake_label(text);
+	for (;;) {
+		ssize_t length = recv(FAKE_FD, data, sizeof(data), 0);
+		if (length <= 0)
+			return 0;
+		Sluice__Kube__V1__ToKube *packet =
+		    sluice__kube__v1__to_kube__unpack(NULL, (size_t)length, (const uint8_t *)data);
+		if (!packet || !packet->event)
+			return 1;
+		if (strcmp(packet->event->reason, "Die") == 0)
+			return 3;
+		if (strcmp(packet->event->reason, "Garbage") == 0)
+			(void)send(FAKE_FD, "\xff\xff\xff", 3, 0);
+		if (strcmp(packet->event->reason, "Problem") == 0) {
+			Sluice__Kube__V1__FromKube answer = SLUICE__KUBE__V1__FROM_KUBE__INIT;
+			Sluice__Kube__V1__Problem problem = SLUICE__KUBE__V1__PROBLEM__INIT;
+			problem.text = packet->event->message;
+			answer.problem = &problem;
+			fake_say(&answer);
+		}
+		fake_label(packet->event->message);
+		sluice__kube__v1__to_kube__free_unpacked(packet, NULL);
+	}
+}
+
+/* --- the agent's side --------------------------------------------------------------------------
+ */
+
+struct rig {
+	struct loop *loop;
+	struct child_set *children;
+	struct kube *kube;
+	char label[2048];
+	size_t labels;
+};
+
+static void rig_on_label(const char *value, void *context)
+{
+	struct rig *rig = context;
+	(void)snprintf(rig->label, sizeof(rig->label), "%s", value);
+	rig->labels++;
+}
+
+static void rig_run(struct rig *rig, size_t labels)
+{
+	uint64_t until_ns = unit_now_ns() + DEADLINE_S * CLOCK_NS_PER_S;
+	while (rig->labels < labels) {
+		assert_true(unit_now_ns() < until_ns);
+		assert_int_equal(loop_pass(rig->loop, CLOCK_NS_PER_MS, NULL), 0);
+	}
+}
+
+static void rig_run_until_gone(struct rig *rig)
+{
+	uint64_t until_ns = unit_now_ns() + DEADLINE_S * CLOCK_NS_PER_S;
+	while (kube_pid(rig->kube) >= 0) {
+		assert_true(unit_now_ns() < until_ns);
+		assert_int_equal(loop_pass(rig->loop, CLOCK_NS_PER_MS, NULL), 0);
+	}
+}
+
+static int rig_set_up(void **state)
+{
+	static struct rig rig;
+	rig = (struct rig){.loop = loop_new(LOOP_FAKE, NULL)};
+	assert_non_null(rig.loop);
+	rig.children = child_set_new(rig.loop, CHILD_WATCH_AUTO, NULL);
+	assert_non_null(rig.children);
+	const struct kube_options options = {
+	    .loop = rig.loop,
+	    .children = rig.children,
+	    .program = "/proc/self/exe",
+	    .node_name = "node-1",
+	    .node_label = "example.com/config",
+	    .label = rig_on_label,
+	    .context = &rig,
+	};
+	assert_int_equal(kube_open(&options, &rig.kube, NULL), 0);
+	*state = &rig;
+	return 0;
+}
+
+static int rig_tear_down(void **state)
+{
+	struct rig *rig = *state;
+	rig->kube = kube_close(rig->kube);
+	rig->children = child_set_free(rig->children);
+	rig->loop = loop_free(rig->loop);
+	return 0;
+}
+
+static void test_label_and_events(void **state)
+{
+	struct rig *rig = *state;
+	rig_run(rig, 1);
+	assert_string_equal(rig->label, "node-1 example.com/config");
+	kube_event(rig->kube, KUBE_EVENT_WARNING, "GPUUnhealthy", "GPU 3: XID 79");
+	rig_run(rig, 2);
+	assert_string_equal(rig->label, "GPU 3: XID 79");
+	kube_event(rig->kube, KUBE_EVENT_NORMAL, "None", "");
+	rig_run(rig, 3);
+	assert_string_equal(rig->label, "");
+	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Problem", "no route");
+	rig_run(rig, 4);
+	assert_string_equal(kube_problem(rig->kube), "no route");
+	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Problem", "");
+	rig_run(rig, 5);
+	assert_string_equal(kube_problem(rig->kube), "");
+	/* Bytes that are no message change nothing. */
+	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Garbage", "still here");
+	rig_run(rig, 6);
+	assert_string_equal(rig->label, "still here");
+}
+
+static void test_one_that_dies(void **state)
+{
+	struct rig *rig = *state;
+	rig_run(rig, 1);
+	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Die", "");
+	rig_run_until_gone(rig);
+	assert_string_equal(kube_problem(rig->kube), "sluice-kube ended: exit code 3");
+	/* What is to be said meanwhile waits; the oldest gives way. */
+	for (int i = 0; i < KUBE_QUEUE_MAX + 5; i++) {
+		char text[32];
+		(void)snprintf(text, sizeof(text), "event %d", i);
+		kube_event(rig->kube, KUBE_EVENT_NORMAL, "Told", text);
+	}
+	assert_int_equal(loop_advance(rig->loop, CLOCK_NS_PER_S, NULL), 0);
+	assert_true(kube_pid(rig->kube) > 0);
+	rig_run(rig, 3);
+	rig_run(rig, 2 + KUBE_QUEUE_MAX);
+	assert_string_equal(rig->label, "event 68");
+	/* A second end within a minute costs twice the time. */
+	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Die", "");
+	rig_run_until_gone(rig);
+	assert_int_equal(loop_advance(rig->loop, CLOCK_NS_PER_S, NULL), 0);
+	assert_int_equal(kube_pid(rig->kube), -1);
+	assert_int_equal(loop_advance(rig->loop, CLOCK_NS_PER_S, NULL), 0);
+	assert_true(kube_pid(rig->kube) > 0);
+}
+
+static void test_no_program(void **state)
+{
+	struct rig *rig = *state;
+	struct kube *kube = NULL;
+	struct err err = {0};
+	const struct kube_options options = {
+	    .loop = rig->loop,
+	    .children = rig->children,
+	    .program = "/nowhere/sluice-kube",
+	    .node_name = "n",
+	    .node_label = "l",
+	};
+	assert_int_equal(kube_open(&options, &kube, &err), 0);
+	assert_non_null(strstr(kube_problem(kube), "/nowhere/sluice-kube"));
+	assert_int_equal(kube_pid(kube), -1);
+	assert_null(kube_close(kube));
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 5 && strcmp(argv[1], "--node") == 0)
+		return fake_main(argv);
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_label_and_events, rig_set_up, rig_tear_down),
+	    cmocka_unit_test_setup_teardown(test_one_that_dies, rig_set_up, rig_tear_down),
+	    cmocka_unit_test_setup_teardown(test_no_program, rig_set_up, rig_tear_down),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
