@@ -35,7 +35,7 @@ static const char *const job_reason_names[] = {
 static int job_name_find(const char *const *names, size_t count, const char *text)
 {
 	for (size_t i = 0; i < count; i++)
-		if (strcmp(names[i], text) == 0)
+		if (names[i][0] == text[0] && strcmp(names[i], text) == 0)
 			return (int)i;
 	return -EINVAL;
 }

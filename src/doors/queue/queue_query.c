@@ -10,8 +10,9 @@
 #include "doors/queue/queue_internal.h"
 
 /* Rows of a list that are read at once: what else waits for the storage thread gets its turn
- * between, and the loop hands out one part while the next is read. */
-enum { QUERY_PART = 256 };
+ * between, and the loop hands out one part while the next is read. As many as malloc still has
+ * from its heap: a larger part would be mapped and faulted in each time. */
+enum { QUERY_PART = 400 };
 
 /* A job as the store had it. */
 struct queue_answer {
