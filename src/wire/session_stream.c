@@ -287,6 +287,7 @@ int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *
 	}
 	if (stream->session->output_bytes >= SESSION_OUTPUT_MAX)
 		return err_set(err, -ENOBUFS, "the client reads none of its replies");
+	size_t before = stream->session->output_bytes;
 	int rc = session_stream_add(stream, reply, err);
 	if (rc < 0)
 		return rc;
@@ -295,8 +296,12 @@ int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *
 		rc = session_headers_send_reply(stream, &data);
 		stream->headers_sent = rc == 0;
 	} else if (stream->deferred) {
-		stream->deferred = false;
 		rc = nghttp2_session_resume_data(stream->session->h2, stream->id);
+		stream->deferred = rc != 0;
+	}
+	if (rc != 0) { /* nothing was sent, so that it may be tried again */
+		stream->output.length -= stream->session->output_bytes - before;
+		stream->session->output_bytes = before;
 	}
 	return rc == 0 ? 0 : err_set(err, -ENOMEM, "out of memory for a reply");
 }

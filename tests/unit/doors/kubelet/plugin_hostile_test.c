@@ -110,6 +110,33 @@ static void test_who_never_reads_costs_one_list(void **state)
 	peer_done(&peer);
 }
 
+/* Lists of which several would fit into what may wait for the reader of any other stream. */
+static void test_small_lists_do_not_queue_up(void **state)
+{
+	static const char config[] = RIG_SHARE("{name: gpu, replicas: 250}");
+	struct door *door = *state;
+	struct peer peer;
+	V1beta1__Empty request = V1BETA1__EMPTY__INIT;
+	door_open(door, config);
+	open_peer(door, &peer);
+	raw_call(&peer.raw, 1, SERVICE "ListAndWatch");
+	raw_message(&peer.raw, RAW_END_STREAM, 1, &request.base);
+	peer_expect(&peer, door->fixture, "DATA 1 ");
+	for (unsigned i = 0; i < 20; i++) {
+		door->rig->gpus[0].state = i % 2 ? GPU_STATE_OK : GPU_STATE_LOST;
+		door_update(door, config);
+		plugin_flush(door->plugin);
+		door_idle(door);
+		peer_receive(&peer); /* but his window stays as it was at first */
+	}
+	const uint8_t *data;
+	size_t length = message_at(&peer, 0, &data);
+	assert_in_range(length, 20000, 40000);
+	assert_in_range(door_counts(door).output_bytes, 1, length);
+	assert_int_equal(door_counts(door).lists, 65535 / length + 1);
+	peer_done(&peer);
+}
+
 static void test_who_does_not_read_does_not_hold_up_others(void **state)
 {
 	struct door *door = *state;
@@ -388,6 +415,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    large_test(test_who_never_reads_costs_one_list),
+	    door_test(test_small_lists_do_not_queue_up),
 	    large_test(test_who_does_not_read_does_not_hold_up_others),
 	    large_test(test_a_thousand_allocations_at_once),
 	    large_test(test_all_devices_at_once),

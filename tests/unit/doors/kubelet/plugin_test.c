@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "doors/kubelet/resource.h"
 #include "tests/unit/doors/kubelet/door.h"
 #include "tests/unit/failmalloc.h"
 #include "wire/listen.h"
@@ -536,6 +537,82 @@ static void test_close_with_everything_open(void **state)
 	assert_null(plugin_close(NULL));
 }
 
+/* --- out of memory --- */
+
+struct thrift {
+	struct door *door;
+	struct loop *loop;
+	struct kubelet_resource *resource, *next;
+	struct plugin *plugin;
+	struct wire_client *client;
+	bool newest, ended;
+};
+
+static void on_thrift_list(const ProtobufCMessage *message, void *context)
+{
+	struct thrift *thrift = context;
+	const V1beta1__ListAndWatchResponse *list = (const void *)message;
+	thrift->newest = list->n_devices == 4 && strcmp(list->devices[1]->health, "Unhealthy") == 0;
+}
+
+static void on_thrift_end(const struct wire_result *result, void *context)
+{
+	struct thrift *thrift = context;
+	(void)result;
+	thrift->ended = true;
+}
+
+static int thrift_start(struct thrift *thrift)
+{
+	const struct wire_client_callbacks callbacks = {on_thrift_list, on_thrift_end, thrift};
+	struct door *door = thrift->door;
+	V1beta1__Empty request = V1BETA1__EMPTY__INIT;
+	bool taken_over;
+	thrift->loop = loop_new(LOOP_FAKE, NULL);
+	struct plugin_options options = door_options(door);
+	options.loop = thrift->loop;
+	door->rig->gpus[1].state = GPU_STATE_OK;
+	if (!thrift->loop || rig_try(door->rig, "", "nvidia.com/gpu", &thrift->resource, NULL) < 0)
+		return -ENOMEM;
+	door->rig->gpus[1].state = GPU_STATE_LOST;
+	if (rig_try(door->rig, "", "nvidia.com/gpu", &thrift->next, NULL) < 0 ||
+	    plugin_open(&options, thrift->resource, NULL, &thrift->plugin, &taken_over, NULL) < 0)
+		return -ENOMEM;
+	thrift->resource = NULL;
+	thrift->client = wire_client_new(thrift->loop, door->fixture->path, NULL, NULL);
+	if (!thrift->client || !wire_client_call(thrift->client, &door_methods[DOOR_WATCH],
+						 &request.base, 0, &callbacks, NULL))
+		return -ENOMEM;
+	return 0;
+}
+
+/* Of all that may fail: in the end whoever still watches has the newest list. */
+static int scenario_lists(void *context)
+{
+	struct thrift thrift = {.door = context};
+	int rc = thrift_start(&thrift);
+	for (unsigned i = 0; rc == 0 && i < 60; i++) {
+		if (i == 20)
+			plugin_update(thrift.plugin, take_ptr(thrift.next), NULL);
+		if ((i > 20 && loop_advance(thrift.loop, CLOCK_NS_PER_S / 10, NULL) < 0) ||
+		    loop_pass(thrift.loop, 0, NULL) < 0)
+			rc = -EIO;
+	}
+	if (rc == 0 && !thrift.newest && !thrift.ended)
+		rc = -ESTALE;
+	thrift.client = wire_client_free(thrift.client);
+	thrift.plugin = plugin_close(thrift.plugin);
+	thrift.resource = resource_free(thrift.resource);
+	thrift.next = resource_free(thrift.next);
+	thrift.loop = loop_free(thrift.loop);
+	return rc;
+}
+
+static void test_out_of_memory_for_a_list(void **state)
+{
+	assert_true(failmalloc_each(scenario_lists, *state) > 50);
+}
+
 #define door_test(name) cmocka_unit_test_setup_teardown(name, door_set_up, door_tear_down)
 
 int main(void)
@@ -561,6 +638,7 @@ int main(void)
 	    door_test(test_hang_up_and_serve_on),
 	    door_test(test_hang_up_has_a_deadline),
 	    door_test(test_close_with_everything_open),
+	    door_test(test_out_of_memory_for_a_list),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
