@@ -356,6 +356,7 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .log = agent->log,
 	    .node = agent->node,
 	    .socket = agent->options->kubelet_socket,
+	    .runtime = getenv("CONTAINER_RUNTIME_ENDPOINT"),
 	};
 	return door_kubelet_new(&kubelet, &agent->kubelet, err);
 }

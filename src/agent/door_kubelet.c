@@ -10,14 +10,17 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "doors/kubelet/injection.h"
 #include "doors/kubelet/kubelet.h"
+#include "doors/kubelet/resource.h"
 #include "hardware/pci.h"
 #include "policy/policy.h"
 
 struct door_kubelet {
 	struct door_kubelet_options options;
-	struct kubelet *kubelet; /* owned; NULL: closed */
-	uint64_t generation;	 /* of the node, when it was last told */
+	struct kubelet *kubelet;     /* owned; NULL: closed */
+	struct injection *injection; /* owned; NULL: closed */
+	uint64_t generation;	     /* of the node, when it was last told */
 	char socket[FILE_PATH_MAX];
 	char error[ERR_TEXT_MAX]; /* last logged */
 };
@@ -57,6 +60,7 @@ struct door_kubelet *door_kubelet_free(struct door_kubelet *door)
 {
 	if (!door)
 		return NULL;
+	(void)injection_close(door->injection);
 	(void)kubelet_close(door->kubelet);
 	free(door);
 	return NULL;
@@ -84,27 +88,64 @@ static bool door_kubelet_is_wanted(const struct door_kubelet *door)
 	return false;
 }
 
-static void door_kubelet_tell(struct door_kubelet *door)
+static void door_kubelet_tell(struct door_kubelet *door);
+
+static void door_kubelet_on_injection(void *context)
+{
+	struct door_kubelet *door = context;
+	enum injection_way way = injection_now(door->injection);
+	log_write(door->options.log, way == INJECTION_NONE ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
+		  NULL, way == INJECTION_NONE ? "containers get no GPU: %s" : "injection: %s",
+		  injection_reason(door->injection));
+	door_kubelet_tell(door);
+}
+
+static int door_kubelet_open(struct door_kubelet *door, struct err *err)
 {
 	const struct node *node = door->options.node;
-	const struct kubelet_options options = {
+	const struct inventory *inventory = node_inventory(node);
+	const struct kubelet_options kubelet = {
 	    .loop = door->options.loop,
 	    .log = door->options.log,
 	    .socket = door->socket,
 	    .root = pci_root(),
 	    .no_registration = door->options.socket && !*door->options.socket,
 	};
+	const struct injection_options injection = {
+	    .loop = door->options.loop,
+	    .root = pci_root(),
+	    .endpoint = door->options.runtime,
+	    .vendor = resource_cdi_vendor(node_config(node), inventory && inventory->simulated),
+	    .changed = door_kubelet_on_injection,
+	    .context = door,
+	};
+	if (!door->injection) {
+		int rc = injection_open(&injection, &door->injection, err);
+		if (rc < 0)
+			return rc;
+	}
+	return kubelet_open(&kubelet, &door->kubelet, err);
+}
+
+static void door_kubelet_tell(struct door_kubelet *door)
+{
+	const struct node *node = door->options.node;
 	const struct kubelet_machine machine = {
 	    .inventory = node_inventory(node),
 	    .policy = node_policy(node),
 	    .config = node_config(node),
+	    .also_cdi = door->injection && injection_now(door->injection) == INJECTION_CDI,
 	};
 	struct err err = {0};
 	int rc = 0;
 	if (!door->kubelet && !door_kubelet_is_wanted(door))
 		return;
 	if (!door->kubelet)
-		rc = kubelet_open(&options, &door->kubelet, &err);
+		rc = door_kubelet_open(door, &err);
+	if (door->injection && machine.inventory)
+		injection_set_vendor(
+		    door->injection,
+		    resource_cdi_vendor(machine.config, machine.inventory->simulated));
 	if (rc == 0)
 		rc = kubelet_set_machine(door->kubelet, &machine, &err);
 	door_kubelet_trouble(door, rc < 0 ? err.text : "");
@@ -133,6 +174,11 @@ void door_kubelet_register_again(struct door_kubelet *door)
 const struct kubelet *door_kubelet_kubelet(const struct door_kubelet *door)
 {
 	return door->kubelet;
+}
+
+const struct injection *door_kubelet_injection(const struct door_kubelet *door)
+{
+	return door->injection;
 }
 
 const char *door_kubelet_socket(const struct door_kubelet *door)

@@ -10,6 +10,7 @@
 
 struct door_kubelet;
 struct err;
+struct injection;
 struct kubelet;
 struct log;
 struct loop;
@@ -20,6 +21,7 @@ struct door_kubelet_options {
 	struct log *log;   /* may be NULL */
 	const struct node *node;
 	const char *socket; /* the kubelet's; NULL: the usual one; "": do not register */
+	const char *runtime; /* the container runtime's socket; NULL or "": the usual ones */
 };
 
 /* The directory of the kubelet's socket. Owned; NULL: the usual one, or no memory. */
@@ -38,6 +40,8 @@ void door_kubelet_register_again(struct door_kubelet *door);
 
 /* NULL: it is closed. Borrowed until the next call of a function above. */
 const struct kubelet *door_kubelet_kubelet(const struct door_kubelet *door);
+/* The same. Who puts devices into containers. */
+const struct injection *door_kubelet_injection(const struct door_kubelet *door);
 const char *door_kubelet_socket(const struct door_kubelet *door); /* "": it is closed */
 
 #endif

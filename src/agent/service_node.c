@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/loop.h"
+#include "doors/kubelet/injection.h"
 #include "doors/kubelet/kubelet.h"
 #include "doors/queue/schedule.h"
 #include "hardware/gpu.h"
@@ -190,6 +191,9 @@ static void service_status_kubelet(const struct service *service, struct arena *
 	if (!kubelet)
 		return;
 	out->kubelet_socket = service_copy(arena, door_kubelet_socket(door));
+	const struct injection *injection = door_kubelet_injection(door);
+	out->injection = service_copy(arena, injection_way_to_string(injection_now(injection)));
+	out->injection_reason = service_copy(arena, injection_reason(injection));
 	out->kubelet = arena_alloc(arena, (kubelet_count(kubelet) + 1) * sizeof(*out->kubelet));
 	struct kubelet_view view;
 	for (size_t i = 0; out->kubelet && kubelet_resource_at(kubelet, i, &view); i++) {

@@ -239,6 +239,9 @@ static void status_print_kubelet(const Sluice__V1__StatusReply *reply)
 	}
 	if (reply->n_kubelet == 0)
 		status_line("", "no devices for it");
+	printf("%-15s%s: ", "injection", reply->injection);
+	cmd_print(stdout, reply->injection_reason);
+	putchar('\n');
 }
 
 static void status_print(const Sluice__V1__StatusReply *reply)
@@ -296,8 +299,9 @@ static json_t *status_json_kubelet(const Sluice__V1__StatusReply *reply)
 					 (json_int_t)resource->allocations, "refused",
 					 (json_int_t)resource->refused));
 	}
-	return json_pack("{s:o, s:o}", "socket", table_json_text(reply->kubelet_socket),
-			 "resources", resources);
+	return json_pack("{s:o, s:o, s:o, s:o}", "socket", table_json_text(reply->kubelet_socket),
+			 "resources", resources, "injection", table_json_text(reply->injection),
+			 "injection_reason", table_json_text(reply->injection_reason));
 }
 
 static json_t *status_json(const Sluice__V1__StatusReply *reply)

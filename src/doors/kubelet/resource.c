@@ -122,6 +122,12 @@ static void hardware_fill(const struct inventory *inventory, const struct unit_p
 	hardware_cap(out, surroundings->minors, gpu->minor, mig->gi, mig->ci);
 }
 
+const char *resource_cdi_vendor(const struct config *config, bool simulated)
+{
+	bool is_own = config->source[SCHEMA_CDI_VENDOR] != CONFIG_DEFAULT;
+	return simulated && !is_own ? cdi_vendor_simulated : config->cdi_vendor;
+}
+
 static int settings_fill(const struct config *config,
 			 const struct resource_surroundings *surroundings, bool simulated,
 			 struct kubelet_settings *out)
@@ -145,9 +151,7 @@ static int settings_fill(const struct config *config,
 	const char *imex = config->imex_channel && surroundings->imex_host_path
 			       ? surroundings->imex_host_path
 			       : "";
-	bool own_vendor = config->source[SCHEMA_CDI_VENDOR] != CONFIG_DEFAULT;
-	out->cdi_vendor =
-	    strdup(simulated && !own_vendor ? cdi_vendor_simulated : config->cdi_vendor);
+	out->cdi_vendor = strdup(resource_cdi_vendor(config, simulated));
 	out->cdi_annotation_prefix =
 	    strdup(config->cdi_annotation_prefix ? config->cdi_annotation_prefix : "");
 	out->dev_root = strndup(root ? root : "", length);

@@ -108,6 +108,10 @@ struct resource_surroundings {
 	const char *const *mig_unhealthy;
 };
 
+/* The vendor of the CDI devices that a container is named: "k8s.device-plugin.nvidia.com" or what
+ * the configuration says; "sluice.sim" of simulated GPUs unless it says something. Borrowed. */
+const char *resource_cdi_vendor(const struct config *config, bool simulated);
+
 /*
  * Makes the resource. A device whose GPU is not ok, or whose MIG capability nodes are not known,
  * is in it and unhealthy. -ENOMEM; -EINVAL: an id over the 63 characters that the kubelet's API
