@@ -356,7 +356,7 @@ static int kubelet_find_socket(struct kubelet *kubelet, struct err *err)
 		return rc;
 	kubelet->socket = strdup(path);
 	char *slash = strrchr(path, '/');
-	if (!slash || slash[1] == '\0')
+	if (path[0] != '/' || !slash || slash[1] == '\0')
 		return err_set(err, -EINVAL, "'%s' is no absolute path of the kubelet's socket",
 			       path);
 	slash[slash == path ? 1 : 0] = '\0';
