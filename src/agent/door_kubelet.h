@@ -20,7 +20,7 @@ struct door_kubelet_options {
 	struct loop *loop; /* borrowed, all of these */
 	struct log *log;   /* may be NULL */
 	const struct node *node;
-	const char *socket; /* the kubelet's; NULL: the usual one; "": do not register */
+	const char *socket;  /* the kubelet's; NULL: the usual one; "": do not register */
 	const char *runtime; /* the container runtime's socket; NULL or "": the usual ones */
 };
 
