@@ -107,6 +107,13 @@ static void mark_hung(struct probe_client *client, const struct client_skip *ski
 	}
 }
 
+/* Whether a GPU answered for longer, since it was tried again, than it had been left alone before:
+ * then it hangs for the first time, not once more. */
+static bool has_worked_since(const struct probe_client *client, const struct client_skip *skip)
+{
+	return call_mark_now() - skip->retry_at_ns > skip->retry_ns + 2 * client->call_timeout_ns;
+}
+
 static void blame(struct probe_client *client, const struct call_stuck *stuck)
 {
 	struct client_skip *skip = find_skip(client, stuck->gpu, stuck->bus);
@@ -117,6 +124,8 @@ static void blame(struct probe_client *client, const struct call_stuck *stuck)
 		*skip = (struct client_skip){.retry_ns = client->retry_first_ns};
 		skip->where.index = stuck->gpu;
 		(void)snprintf(skip->where.bus, sizeof(skip->where.bus), "%s", stuck->bus);
+	} else if (has_worked_since(client, skip)) {
+		skip->retry_ns = client->retry_first_ns;
 	} else if (skip->retry_ns < CLIENT_RETRY_MAX_NS) {
 		skip->retry_ns *= 2;
 	}

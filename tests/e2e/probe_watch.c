@@ -66,6 +66,7 @@ static void print_event(const struct probe_client *client, const struct probe_ev
 	if (event->kind == PROBE_EVENT_SNAPSHOT)
 		json_object_set_new(line, "samples", json_samples(client));
 	json_object_set_new(line, "source", json_integer(event->source));
+	json_object_set_new(line, "time_ns", json_integer((json_int_t)event->time_ns));
 	char *text = json_dumps(line, JSON_COMPACT);
 	puts(text ? text : "{}");
 	fflush(stdout);

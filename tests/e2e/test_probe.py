@@ -90,6 +90,24 @@ def test_hang_and_recovery(machine):
     watch.end()
 
 
+def test_a_gpu_that_has_worked_since_is_not_left_alone_for_longer(machine):
+    """Each vain try doubles the time until the next; what hung long ago no longer counts."""
+    machine.start("t4x4")
+    watch = Watch(machine, retry_ms=500)
+    watch.states(["ok"] * 4)
+    machine.sim("inject", "hang", "any", "--gpu", "2")
+    for _ in range(4):
+        watch.wait("hung")  # and is tried after 0.5, 1, 2 and 4 s
+    machine.sim("heal")
+    first = watch.states(["ok"] * 4)["time_ns"]
+    watch.wait("snapshot", lambda event: event["time_ns"] > first + 8_000_000_000)
+    machine.sim("inject", "hang", "any", "--gpu", "2")
+    hung = watch.wait("hung")["time_ns"]
+    machine.sim("heal")
+    assert watch.states(["ok"] * 4)["time_ns"] < hung + 6_000_000_000, "8 s, as if it had hung on"
+    watch.end()
+
+
 def test_hang_that_cannot_be_killed(machine):
     """As in uninterruptible sleep: the old probe stays, is counted, and nothing waits for it."""
     machine.start("t4x4")
