@@ -92,7 +92,8 @@ static int queue_inspect_lost(struct queue_run *run, struct err *err)
 		memcpy(cgroup, run->claim.cgroup, sizeof(cgroup));
 		if (!cgroup[0]) /* the claim cannot be read, or there was none to be had */
 			(void)queue_cgroup_path(queue, run, cgroup);
-		int left = queue_kill_left(instance, cgroup, err);
+		int left =
+		    queue_kill_left(instance, cgroup, run->retry_ns < QUEUE_RETRY_MAX_NS, err);
 		if (left < 0)
 			return left;
 		if (left > 0) {

@@ -300,9 +300,10 @@ bool queue_cgroup_path(const struct queue *queue, const struct queue_run *run,
 		       char out[JOBDIR_TEXT_MAX]);
 /* Of an attempt that never was: its cgroup may be. */
 void queue_remove_cgroup(const struct queue *queue, const struct queue_run *run);
-/* Of a lost attempt: kills what is left of it. 1: something is
- * left, 0: nothing. -errno. */
-int queue_kill_left(const char *instance, const char *cgroup, struct err *err);
+/* Of a lost attempt: kills what is left of it. 1: something was found, to be called again; 0:
+ * nothing. -errno. `is_patient`: a process of which it cannot be told yet whose it is counts as
+ * found; not for ever, for it may be a stranger's. */
+int queue_kill_left(const char *instance, const char *cgroup, bool is_patient, struct err *err);
 
 /* queue_submit.c, queue_query.c, queue_keep.c */
 int queue_submit_init(struct queue *queue, struct err *err);

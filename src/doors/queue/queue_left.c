@@ -20,39 +20,52 @@
 
 enum {
 	LEFT_ENVIRON_MAX = 4 << 20,
-	LEFT_EVENTS_MAX = 4096,
+	LEFT_LOOKS = 4, /* at one process that is executing a program */
 };
 
-static bool left_has_instance(pid_t pid, const char *entry, struct buf *environ_)
+enum left_is { LEFT_OTHER, LEFT_OURS, LEFT_UNKNOWN };
+
+static enum left_is left_look(pid_t pid, const char *entry, struct buf *environ_)
 {
 	char path[64];
+	struct tree_process process = {.is_executing = true};
 	(void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid); /* always fits */
 	buf_clear(environ_);
-	if (file_read(path, environ_, NULL) < 0)
-		return false;
+	for (int i = 0; i < LEFT_LOOKS && environ_->length == 0; i++) {
+		if (file_read(path, environ_, NULL) < 0)
+			return LEFT_OTHER;
+		/* Empty, too, between the moment in which execve(2) takes the old program away, and
+		 * closes the job's lock, and that in which the new one has its environment. */
+		if (environ_->length == 0 && (tree_read(pid, &process, NULL) < 0 ||
+					      process.state == 'Z' || process.state == 'X'))
+			return LEFT_OTHER;
+	}
+	if (environ_->length == 0)
+		return process.is_executing ? LEFT_UNKNOWN : LEFT_OTHER;
 	const char *at = buf_text(environ_), *end = at + environ_->length;
 	while (at < end) {
 		if (strcmp(at, entry) == 0)
-			return true;
+			return LEFT_OURS;
 		at += strnlen(at, (size_t)(end - at)) + 1;
 	}
-	return false;
+	return LEFT_OTHER;
 }
 
 /* The pidfd is opened before the look, so that the signal goes to the process that was looked at.
  */
-static bool left_kill_one(pid_t pid, const char *entry, struct buf *environ_)
+static enum left_is left_kill_one(pid_t pid, const char *entry, struct buf *environ_)
 {
 	_cleanup_close_ int fd = pidfd_open(pid, 0);
-	if (!left_has_instance(pid, entry, environ_))
-		return false;
-	if (fd < 0 || pidfd_send_signal(fd, SIGKILL, NULL, 0) < 0)
+	enum left_is is = left_look(pid, entry, environ_);
+	if (is == LEFT_OURS && (fd < 0 || pidfd_send_signal(fd, SIGKILL, NULL, 0) < 0))
 		(void)kill(pid, SIGKILL);
-	struct tree_process process;
-	return tree_read(pid, &process, NULL) == 0 && process.state != 'Z' && process.state != 'X';
+	return is;
 }
 
-static int left_kill_instance(const char *instance, size_t *out_left, struct err *err)
+/* Whoever was killed counts, dead by now or not: it may have forked before, and the child may have
+ * a number that was looked at already. */
+static int left_kill_instance(const char *instance, bool is_patient, size_t *out_left,
+			      struct err *err)
 {
 	_cleanup_closedir_ DIR *proc = opendir("/proc");
 	if (!proc)
@@ -65,8 +78,10 @@ static int left_kill_instance(const char *instance, size_t *out_left, struct err
 	*out_left = 0;
 	while ((item = readdir(proc))) {
 		uint64_t pid;
-		if (parse_u64(item->d_name, 1, INT32_MAX, &pid) == 0)
-			*out_left += left_kill_one((pid_t)pid, entry, &environ_);
+		if (parse_u64(item->d_name, 1, INT32_MAX, &pid) < 0)
+			continue;
+		enum left_is is = left_kill_one((pid_t)pid, entry, &environ_);
+		*out_left += is == LEFT_OURS || (is == LEFT_UNKNOWN && is_patient);
 	}
 	return 0;
 }
@@ -94,7 +109,7 @@ bool queue_cgroup_path(const struct queue *queue, const struct queue_run *run,
 	return false;
 }
 
-int queue_kill_left(const char *instance, const char *cgroup, struct err *err)
+int queue_kill_left(const char *instance, const char *cgroup, bool is_patient, struct err *err)
 {
 	size_t left = 0;
 	if (cgroup[0]) {
@@ -111,7 +126,7 @@ int queue_kill_left(const char *instance, const char *cgroup, struct err *err)
 	}
 	if (instance[0]) {
 		size_t found = 0;
-		int rc = left_kill_instance(instance, &found, err);
+		int rc = left_kill_instance(instance, is_patient, &found, err);
 		if (rc < 0)
 			return rc;
 		left += found;

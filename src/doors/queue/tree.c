@@ -16,13 +16,15 @@
 #include "base/err.h"
 #include "base/parse.h"
 
-/* Fields after "(comm) ", counted from 0: state, ppid, pgrp, ... starttime (proc(5): 3, 4, 5, 22).
- */
+/* Fields after "(comm) ", counted from 0: state, ppid, pgrp, ... starttime, vsize, ... env_end
+ * (proc(5): 3, 4, 5, 22, 23, 51). */
 enum {
 	TREE_FIELD_STATE = 0,
 	TREE_FIELD_PARENT = 1,
 	TREE_FIELD_GROUP = 2,
 	TREE_FIELD_START = 19,
+	TREE_FIELD_MEMORY = 20,
+	TREE_FIELD_ENVIRON_END = 48,
 };
 
 int tree_parse_stat(const char *text, size_t length, struct tree_process *out, struct err *err)
@@ -38,13 +40,15 @@ int tree_parse_stat(const char *text, size_t length, struct tree_process *out, s
 	struct tree_process process = {.pid = (pid_t)pid, .state = close_[2]};
 	const char *at = close_ + 2;
 	const char *end = text + length;
+	uint64_t memory = 0;
 	int field;
-	for (field = 0; field <= TREE_FIELD_START && at < end; field++) {
+	for (field = 0; field <= TREE_FIELD_ENVIRON_END && at < end; field++) {
 		const char *blank = memchr(at, ' ', (size_t)(end - at));
 		const char *stop = blank ? blank : end;
 		uint64_t number = 0;
 		if ((field == TREE_FIELD_PARENT || field == TREE_FIELD_GROUP ||
-		     field == TREE_FIELD_START) &&
+		     field == TREE_FIELD_START || field == TREE_FIELD_MEMORY ||
+		     field == TREE_FIELD_ENVIRON_END) &&
 		    parse_u64_span(at, (size_t)(stop - at), 0, UINT64_MAX, &number) < 0)
 			break;
 		if (field == TREE_FIELD_PARENT)
@@ -53,6 +57,10 @@ int tree_parse_stat(const char *text, size_t length, struct tree_process *out, s
 			process.group = number <= INT32_MAX ? (pid_t)number : 0;
 		if (field == TREE_FIELD_START)
 			process.start = number;
+		if (field == TREE_FIELD_MEMORY)
+			memory = number; /* the kernel's own have none */
+		if (field == TREE_FIELD_ENVIRON_END)
+			process.is_executing = memory > 0 && number == 0;
 		at = blank ? blank + 1 : end;
 	}
 	if (field <= TREE_FIELD_START)

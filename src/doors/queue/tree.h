@@ -8,6 +8,7 @@
 #ifndef SLUICE_DOORS_QUEUE_TREE_H
 #define SLUICE_DOORS_QUEUE_TREE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -23,8 +24,9 @@ enum tree_limits {
 
 struct tree_process {
 	pid_t pid, parent, group;
-	char state;	/* as in /proc/PID/stat: R S D T t Z X I */
-	uint64_t start; /* clock ticks since boot: tells a reused pid */
+	char state;	   /* as in /proc/PID/stat: R S D T t Z X I */
+	uint64_t start;	   /* clock ticks since boot: tells a reused pid */
+	bool is_executing; /* its new program has no environment yet: nothing tells whose it is */
 };
 
 /* Reads the text of /proc/PID/stat. -EINVAL. Pure. */

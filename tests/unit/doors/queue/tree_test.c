@@ -38,6 +38,26 @@ static void lines_of_stat_are_read_strictly(void **state)
 		assert_int_equal(tree_parse_stat(good, length, &process, NULL), -EINVAL);
 }
 
+static void a_program_that_is_being_executed_has_no_environment_yet(void **state)
+{
+	static const char *const lines[] = {
+	    "12 (a) R 7 12 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 987 4096 1 9 1 1 1 0 0 0 0 0 0 0 0 0 "
+	    "17 0 0 0 0 0 0 1 1 1 1 1 1 0 0",
+	    "12 (a) R 7 12 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 987 4096 1 9 1 1 1 0 0 0 0 0 0 0 0 0 "
+	    "17 0 0 0 0 0 0 1 1 1 1 1 1 77 0",
+	    "12 (a) S 7 12 12 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 987 0 0 9 1 1 1 0 0 0 0 0 0 0 0 0 "
+	    "17 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
+	};
+	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
+		struct tree_process process;
+		assert_int_equal(tree_parse_stat(lines[i], strlen(lines[i]), &process, NULL), 0);
+		assert_int_equal(process.is_executing, i == 0);
+	}
+	struct tree_process self;
+	assert_int_equal(tree_read(getpid(), &self, NULL), 0);
+	assert_false(self.is_executing);
+}
+
 static size_t descendants(pid_t spare)
 {
 	struct tree_process *list = NULL;
@@ -230,6 +250,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(lines_of_stat_are_read_strictly),
+	    cmocka_unit_test(a_program_that_is_being_executed_has_no_environment_yet),
 	    cmocka_unit_test(all_descendants_are_found),
 	    cmocka_unit_test(zombies_do_not_count),
 	    cmocka_unit_test(the_spared_one_lives),
