@@ -107,14 +107,18 @@ static bool agent_call_may_start(const struct agent_call *agent,
 		loop_now_ns(agent->loop) - agent->lost_ns >= AGENT_CALL_START_AFTER_NS);
 }
 
+static void agent_call_lost(struct agent_call *agent)
+{
+	agent->was_connected = true;
+	agent->lost_ns = loop_now_ns(agent->loop);
+}
+
 int agent_call_reopen(struct agent_call *agent, const struct agent_call_options *options,
 		      struct err *err)
 {
-	if (agent->client) {
-		agent->was_connected = true;
-		agent->lost_ns = loop_now_ns(agent->loop);
-		agent->client = wire_client_free(agent->client);
-	}
+	if (agent->client)
+		agent_call_lost(agent);
+	agent->client = wire_client_free(agent->client);
 	int rc = agent_paths_client(options->socket, agent->socket, err);
 	if (rc == -ECONNREFUSED && agent_call_may_start(agent, options)) {
 		rc = agent_start(options->socket, options->path, AGENT_CALL_START_NS, err);
@@ -130,10 +134,14 @@ int agent_call_reopen(struct agent_call *agent, const struct agent_call_options 
 		return rc;
 	const struct wire_client_options how = {.closed = options->closed,
 						.context = options->context};
-	agent->client = wire_client_new(agent->loop, agent->socket, &how, err);
+	struct err local = {0};
+	agent->client = wire_client_new(agent->loop, agent->socket, &how, &local);
 	if (agent->client)
 		return 0;
-	return err ? err->code : -ECONNREFUSED;
+	/* It has died since it was looked for. */
+	if (local.code == -ECONNREFUSED || local.code == -ENOENT)
+		agent_call_lost(agent);
+	return err_set(err, local.code, "%s", local.text);
 }
 
 int agent_call_open(struct agent_call *out, const struct agent_call_options *options,

@@ -284,7 +284,8 @@ static int run_connect_and_submit(struct run *run, Sluice__V1__SubmitReply **out
 					       .closed = run_on_closed,
 					       .context = run};
 	int rc = agent_call_open(&run->agent, &run->how, &err);
-	if (rc == 0)
+	/* One that died just now may come back: run_submit() waits for it. */
+	if (rc == 0 || (run->agent.was_connected && run_is_broken(run, rc)))
 		rc = run_watch_signals(run, &err);
 	if (rc == 0)
 		rc = run_submit(run, out, &err);
