@@ -77,7 +77,9 @@ static void agent_tell_status(struct agent *agent)
 	size_t running = queue_count(agent->queue, JOB_STARTING) +
 			 queue_count(agent->queue, JOB_RUNNING) +
 			 queue_count(agent->queue, JOB_STOPPING);
-	if (*trouble)
+	if (storage_busy_ns(agent->storage) >= SERVICE_STUCK_NS) /* not for how long: told once */
+		(void)snprintf(text, sizeof(text), "the disk of the state does not answer");
+	else if (*trouble)
 		(void)snprintf(text, sizeof(text), "%s", trouble);
 	else if (!node_inventory(agent->node))
 		(void)snprintf(text, sizeof(text), "no GPUs: %s", node_problem(agent->node));
