@@ -365,10 +365,15 @@ class Storm:
         self.broken = []
         self.lock = threading.Lock()
         self.end = self.aimed = 0
+        self.until = lambda storm: False
         self.may_lose = 0  # supervisors that die by themselves, of jobs that are not known
 
     def goes_on(self):
-        return time.monotonic() < self.end and not self.broken
+        return time.monotonic() < self.end and not self.broken and not self.until(self)
+
+    def has_doubled(self):
+        """Whether a job is known to have run twice by now."""
+        return any(runs > 1 for runs in Counter(self.lines("ran")).values())
 
     def break_(self, what):
         with self.lock:
@@ -468,7 +473,9 @@ class Storm:
         except Exception as error:  # must not look like a calm sea
             self.break_(f"{function.__name__}: {type(error).__name__}: {error}")
 
-    def rage(self, seconds, clients=3):
+    def rage(self, seconds, clients=3, until=lambda storm: False):
+        """For so long, or until that holds."""
+        self.until = until
         self.end = time.monotonic() + seconds
         threads = [threading.Thread(target=self.body, args=(self.client, number))
                    for number in range(clients)]

@@ -33,11 +33,11 @@ def slow_supervisor(tmp_path):
     return str(path)
 
 
-def rage(agent, seconds, victims, **options):
-    storm = Storm(agent, JOB, SEED, victims, **options)
+def rage(agent, seconds, victims, until=lambda storm: False):
+    storm = Storm(agent, JOB, SEED, victims)
     broken = ["the storm did not end"]
     try:
-        storm.rage(seconds)
+        storm.rage(seconds, until=until)
         broken = storm.check()
         print(storm)
     finally:
@@ -67,7 +67,7 @@ def test_a_storm_over_the_service_and_its_clients(machine):
 
 def test_the_storm_sees_a_queue_that_does_not_look_at_the_lock(slow_supervisor):
     agent = Agent(TORTURE, slow_supervisor, environment={"SLUICE_TORTURE_NO_LOCK": "1"})
-    storm, broken = rage(agent, 5, ["agent"])
+    storm, broken = rage(agent, 120, ["agent"], until=lambda storm: storm.has_doubled())
     agent_state = agent.state
     print(f"{len(broken)} findings, such as: {broken[:3]}")
     assert any(line.startswith("doubled") for line in broken), f"{storm}: the witness is blind {agent_state}"
