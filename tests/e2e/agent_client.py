@@ -100,6 +100,9 @@ class Client:
         return b"".join(chunk.data for chunk in self.queue.Logs(
             pb.LogsRequest(id=number, **request), timeout=DEADLINE_S))
 
+    def cancel(self, number, **request):
+        return self.queue.Cancel(pb.CancelRequest(id=number, **request), timeout=DEADLINE_S)
+
     def status(self):
         return self.node.Status(pb.StatusRequest(), timeout=DEADLINE_S)
 

@@ -32,7 +32,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("MESON_BUILD_ROOT", ROOT / "build"))
 SLUICE = os.environ.get("SLUICE_BIN", str(BUILD / "src" / "cmd" / "sluice"))
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 def base_environment():

@@ -46,7 +46,7 @@ def test_starts_says_so_and_stops(dgx):
     assert [process["role"] for process in status["processes"]] == ["agent", "probe"]
     assert "4 simulated" in dgx.run("sluice", "agent", "status").ok().out
     dgx.run("sluice", "agent", "stop").ok()
-    assert agent.process.wait(timeout=1) == 0
+    assert agent.process.wait(timeout=DEADLINE_S) == 0
     assert not agent.socket.exists()
     assert dgx.run("sluice", "agent", "status").rc == 69
     assert dgx.run("sluice", "agent", "stop").rc == 69
@@ -77,7 +77,7 @@ def test_running_streams_end_with_it(dgx):
     assert agent.process.wait(timeout=DEADLINE_S) == 0
     assert time.monotonic() - began < 4  # nothing was waited for
     with Serving(dgx) as other:
-        other.client().queue.Cancel(pb.CancelRequest(id=job.id), timeout=5)
+        other.client().cancel(job.id)
         other.client().wait(job.id)
 
 
@@ -295,11 +295,15 @@ def test_a_state_that_cannot_be_written(dgx, small_disk):
 # --- idle
 
 def test_it_ends_when_it_is_idle(dgx):
+    gate = dgx.directory / "gate"
+    with Serving(dgx) as before:  # there is a job from the beginning, however late we come
+        job = before.client().submit("sh", "-c", f"while ! [ -e {gate} ]; do sleep 0.02; done")
+        before.client().wait(job.id, (pb.RUNNING,))
     agent = Agent(dgx, "--exit-idle", "400ms")
-    client = agent.client()
-    job = client.submit("sleep", "1.5")
-    client.wait(job.id)  # a job is no idleness, nor is a watcher
-    assert agent.process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):  # a job is no idleness
+        agent.process.wait(timeout=1.2)
+    assert agent.client().get(job.id).state == pb.RUNNING
+    gate.touch()
     assert agent.process.wait(timeout=DEADLINE_S) == 0
     assert not agent.socket.exists()
 
@@ -434,8 +438,8 @@ for call in (client.queue.Cancel, client.queue.Logs, client.queue.Signal):
     request = {{"Cancel": pb.CancelRequest(id={number}), "Logs": pb.LogsRequest(id={number}),
                "Signal": pb.SignalRequest(id={number}, signal=15)}}
 for name, message in request.items():
-    assert code_of(getattr(client.queue, name), message, timeout=5)[0] == "PERMISSION_DENIED", name
-assert code_of(client.node.Reload, pb.ReloadRequest(), timeout=5)[0] == "PERMISSION_DENIED"
+    assert code_of(getattr(client.queue, name), message, timeout=60)[0] == "PERMISSION_DENIED", name
+assert code_of(client.node.Reload, pb.ReloadRequest(), timeout=60)[0] == "PERMISSION_DENIED"
 """
     other = dgx.run(*as_user(65533), "/usr/bin/python3", "-c", look)
     assert other.rc == 0, other
@@ -443,7 +447,7 @@ assert code_of(client.node.Reload, pb.ReloadRequest(), timeout=5)[0] == "PERMISS
     out = pathlib.Path(client.get(number).attempt.stdout_path)
     assert dgx.run(*as_user(65534), "cat", out).out.startswith("65534")
     assert dgx.run(*as_user(65533), "cat", out).rc != 0
-    client.queue.Cancel(pb.CancelRequest(id=number), timeout=5)  # root may
+    client.cancel(number)  # root may
     assert client.wait(number).state == pb.CANCELLED
     assert agent.end() == 0
 
@@ -468,7 +472,7 @@ def test_three_agents_share_the_gpus_of_a_machine(dgx, people):
     reason = wait_until(lambda: clients[0].get(wide.id).reason)
     assert reason in ("WaitingForGPU", "GPUInUseByOthers"), reason
     for client, job in zip(clients, jobs):
-        client.queue.Cancel(pb.CancelRequest(id=job), timeout=5)
+        client.cancel(job)
         client.wait(job)
     assert clients[0].wait(wide.id).state == pb.SUCCEEDED
     for agent in (first, second, third):
@@ -519,6 +523,6 @@ def test_the_clock_jumps(dgx):
     assert client.wait(back.id).state == pb.SUCCEEDED
     assert client.get(running.id).state == pb.RUNNING  # its deadline is not a date
     assert {job.id for job in client.list(all=True)} >= {running.id, done.id, back.id}
-    client.queue.Cancel(pb.CancelRequest(id=running.id), timeout=5)
+    client.cancel(running.id)
     client.wait(running.id)
     assert agent.end() == 0

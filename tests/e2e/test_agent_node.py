@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from agent_client import Agent, pb
-from conftest import wait_until
+from conftest import DEADLINE_S, wait_until
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def dgx(machine):
 
 
 def start(machine, **how):
-    agent = Agent(machine, "--call-timeout", "700ms", "--period", "100ms", **how)
+    agent = Agent(machine, "--call-timeout", "2s", "--period", "100ms", **how)
     assert agent.is_ready, agent.text()
     return agent
 
@@ -38,8 +38,8 @@ def test_a_probe_is_replaced(dgx, signo):
     os.kill(first, signo)
     wait_until(lambda: probe_of(client) not in (None, first))
     wait_until(lambda: not os.path.exists(f"/proc/{first}"))
-    before = next(client.node.Watch(pb.WatchRequest(once=True), timeout=30)).unix_ns
-    stream = client.node.Watch(pb.WatchRequest(), timeout=30)
+    before = next(client.node.Watch(pb.WatchRequest(once=True), timeout=DEADLINE_S)).unix_ns
+    stream = client.node.Watch(pb.WatchRequest(), timeout=DEADLINE_S)
     while next(stream).unix_ns <= before:
         pass
     stream.cancel()
@@ -47,7 +47,7 @@ def test_a_probe_is_replaced(dgx, signo):
     assert client.get(job.id).state == pb.RUNNING
     other = client.submit("true", gpus=3)
     assert client.wait(other.id).state == pb.SUCCEEDED
-    client.queue.Cancel(pb.CancelRequest(id=job.id), timeout=5)
+    client.cancel(job.id)
     client.wait(job.id)
     assert agent.end() == 0
 
@@ -60,7 +60,7 @@ def test_a_gpu_that_hangs_is_left_out(dgx):
     client.wait(job.id, (pb.RUNNING,))
     dgx.sim("inject", "hang", "any", "--gpu", "2")
     wait_until(lambda: [text for text in client.status().warnings if "GPU 2 is hung" in text])
-    machine = next(client.node.Watch(pb.WatchRequest(once=True), timeout=30))
+    machine = next(client.node.Watch(pb.WatchRequest(once=True), timeout=DEADLINE_S))
     assert [gpu.state for gpu in machine.gpus] == ["ok", "ok", "hung", "ok"]
     assert client.get(job.id).state == pb.RUNNING  # nothing is taken from it
     others = client.submit("true", gpus=3)
@@ -68,7 +68,7 @@ def test_a_gpu_that_hangs_is_left_out(dgx):
     waits = client.submit("true", gpu_ids="2", gpus=1)
     wait_until(lambda: client.get(waits.id).reason in ("GPUUnhealthy", "WaitingForGPU"))
     for number in (job.id, waits.id):
-        client.queue.Cancel(pb.CancelRequest(id=number), timeout=5)
+        client.cancel(number)
         client.wait(number)
     dgx.sim("heal")
     assert agent.end() == 0
@@ -85,7 +85,7 @@ def test_a_machine_without_a_driver(dgx):
     assert client.wait(plain.id).state == pb.SUCCEEDED
     some = client.submit("true", gpus=1, gpus_if_any=True)
     assert some.gpus == 0 and client.wait(some.id).state == pb.SUCCEEDED
-    machine = next(client.node.Watch(pb.WatchRequest(once=True), timeout=30))
+    machine = next(client.node.Watch(pb.WatchRequest(once=True), timeout=DEADLINE_S))
     assert machine.driver_error and not machine.gpus
     assert "GPUs" in dgx.run("sluice", "agent", "status").ok().out
     assert agent.end() == 0
@@ -113,7 +113,7 @@ def test_a_gpu_that_falls_off_the_bus(dgx):
     whole = client.submit("true", gpus=4)
     job = wait_until(lambda: [job for job in [client.get(whole.id)] if job.reason])[0]
     assert job.state == pb.PENDING
-    client.queue.Cancel(pb.CancelRequest(id=whole.id), timeout=5)
+    client.cancel(whole.id)
     client.wait(whole.id)
     if os.geteuid() == 0:
         agent.logged("xid")

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from agent_client import Agent, code_of, pb
-from conftest import wait_until
+from conftest import DEADLINE_S, wait_until
 
 SHARED = """version: v1
 sharing:
@@ -59,12 +59,12 @@ def test_a_valid_one_is_applied(machine, config):
     assert client.status().configured_unix_ns > before
     job = client.submit("sleep", "100", **share)
     assert client.get(running.id).state == pb.RUNNING
-    client.queue.Cancel(pb.CancelRequest(id=running.id), timeout=5)
+    client.cancel(running.id)
     client.wait(running.id)
     [grant] = client.wait(job.id, (pb.RUNNING,)).attempt.grants
     assert grant.slot_count == 4 and len(grant.slots) == 1
     agent.logged("nvidia.com/gpu")
-    client.queue.Cancel(pb.CancelRequest(id=job.id), timeout=5)
+    client.cancel(job.id)
     client.wait(job.id)
     assert agent.end() == 0
 
@@ -88,7 +88,7 @@ def test_an_invalid_one_is_refused(machine, config):
     os.kill(agent.pid, signal.SIGHUP)
     wait_until(lambda: not client.status().configuration_error)
     for number in (job.id, other.id):
-        client.queue.Cancel(pb.CancelRequest(id=number), timeout=5)
+        client.cancel(number)
         client.wait(number)
     assert agent.end() == 0
 
@@ -107,7 +107,7 @@ def test_a_signal_with_an_invalid_one(machine, config):
 
 def test_a_device_of_two_doors_is_refused(machine, config):
     agent = start(machine, config)
-    gpus = next(agent.client().node.Watch(pb.WatchRequest(once=True), timeout=30)).gpus
+    gpus = next(agent.client().node.Watch(pb.WatchRequest(once=True), timeout=DEADLINE_S)).gpus
     # By the file alone, and only with the machine beside it.
     for name in ("0", gpus[0].uuid):
         config.write_text(TWO_DOORS % name)
@@ -131,7 +131,7 @@ def test_a_device_leaves_when_its_job_has_ended(machine, config):
     assert code_of(client.submit, "true", gpus=3)[0] == "FAILED_PRECONDITION"
     two = client.submit("true", gpus=2)
     assert client.wait(two.id).state == pb.SUCCEEDED
-    client.queue.Cancel(pb.CancelRequest(id=job.id), timeout=5)
+    client.cancel(job.id)
     client.wait(job.id)
     wait_until(lambda: not [text for text in client.status().warnings if "not the queue's" in text])
     assert agent.end() == 0
@@ -168,7 +168,7 @@ def test_many_at_once(machine, config):
     for i in range(40):
         config.write_text(SHARED if i % 2 else "version: v1\n")
         os.kill(agent.pid, signal.SIGHUP)
-        client.node.Reload.future(pb.ReloadRequest(), timeout=5)
+        client.node.Reload.future(pb.ReloadRequest(), timeout=DEADLINE_S)
     assert machine.run("sluice", "agent", "reload").ok()
     assert client.status().pid == agent.pid
     assert agent.end() == 0

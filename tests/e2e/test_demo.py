@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from conftest import BUILD, ROOT, base_environment, wait_until
+from conftest import BUILD, DEADLINE_S, ROOT, base_environment, wait_until
 
 DEMO = ROOT / "tools" / "demo"
 
@@ -53,7 +53,7 @@ def real_run(tmp_path_factory):
     """One run of the demo: (what it printed, what it wrote down)."""
     directory = tmp_path_factory.mktemp("demo")
     process = start(directory, "--json", str(directory / "json"))
-    out, err = process.communicate(timeout=150)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, out + err
     told = json.loads((directory / "json").read_text())
     (directory / "json").unlink()
@@ -154,8 +154,8 @@ def test_an_interrupt_cleans_up(tmp_path):
 
     def running():
         return "on the simulated GPUs" in process.stdout.readline()
-    wait_until(running, what="the first look at the GPUs")
+    wait_until(running, deadline_s=4 * DEADLINE_S, what="the first look at the GPUs")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=4 * DEADLINE_S)
     assert process.returncode == 130 and "cleaning up" in err
     assert list(tmp_path.iterdir()) == [] and left_of(tmp_path) == []

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from conftest import wait_until
+from conftest import DEADLINE_S, wait_until
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine)
@@ -131,7 +131,7 @@ def test_an_agent_whose_runtime_directory_went_away_is_found_again(machine):
     machine.run("sluice", "cancel", job).ok()
     machine.run("sluice", "run", "-g", "0", "--", "true").ok()
     machine.run("sluice", "agent", "stop").ok()
-    assert agent.wait(timeout=10) == 0
+    assert agent.wait(timeout=DEADLINE_S) == 0
     assert not (machine.runtime_dir / "agent.sock").exists()
 
 

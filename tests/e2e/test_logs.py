@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import SLUICE, wait_until
+from conftest import DEADLINE_S, SLUICE, wait_until
 
 
 def submit(machine, script, *options):
@@ -56,7 +56,7 @@ def test_following_to_the_end(served):
     assert follow.stdout.readline() == "one\n"
     assert follow.poll() is None
     served.run("sluice", "cancel", number).ok()
-    out, _ = follow.communicate(timeout=20)
+    out, _ = follow.communicate(timeout=DEADLINE_S)
     assert out == "" and follow.returncode == 0
 
 
@@ -68,7 +68,7 @@ def test_following_one_that_waits(machine):
     assert "has not started yet" in machine.run("sluice", "logs", number).ok().err
     follow = machine.spawn("sluice", "logs", "--follow", number, stdout=subprocess.PIPE)
     machine.run("sluice", "cancel", holder).ok()
-    out, _ = follow.communicate(timeout=20)
+    out, _ = follow.communicate(timeout=DEADLINE_S)
     assert out == "at last\n" and follow.returncode == 0
 
 
@@ -91,7 +91,7 @@ def test_following_without_an_agent(served):
     follow = served.spawn("sluice", "logs", "-f", number, stdout=subprocess.PIPE)
     assert follow.stdout.readline() == "one\n"
     flag.touch()
-    out, _ = follow.communicate(timeout=20)
+    out, _ = follow.communicate(timeout=DEADLINE_S)
     assert out == "two\n" and follow.returncode == 0
 
 
@@ -103,7 +103,7 @@ def test_following_while_the_agent_is_killed(served):
     stop(served)
     served.agent()
     flag.touch()
-    out, _ = follow.communicate(timeout=20)
+    out, _ = follow.communicate(timeout=DEADLINE_S)
     assert out == "two\n" and follow.returncode == 0
 
 

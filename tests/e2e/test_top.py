@@ -190,7 +190,7 @@ def test_it_follows_the_size_of_the_terminal(machine, terminal):
     screen.wait(lambda text: "scroll: 1 line" in text, "the second line")
     # At once, not with the next sample: that would take a second each.
     begin = time.monotonic()
-    for width in list(range(40, 80)):
+    for width in 2 * list(range(40, 80)):
         screen.resize(width, 8)
         screen.wait(lambda text, width=width: max(map(len, text.split("\n"))) == width,
                     f"a line of {width} columns")
