@@ -21,6 +21,7 @@
 #include "agent/notify.h"
 #include "agent/reload.h"
 #include "agent/service.h"
+#include "agent/vitals.h"
 #include "base/child.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -29,6 +30,7 @@
 #include "base/loop.h"
 #include "base/storage.h"
 #include "doors/queue/queue.h"
+#include "doors/queue/schedule.h"
 #include "doors/queue/store.h"
 #include "wire/listen.h"
 
@@ -50,6 +52,7 @@ struct agent {
 	struct reload *reload;
 	struct node *node;
 	struct door_kubelet *kubelet;
+	struct vitals *vitals;
 	struct queue *queue;
 	struct service *service;
 	struct loop_signal *on_terminate, *on_interrupt, *on_hangup;
@@ -57,6 +60,7 @@ struct agent {
 	struct loop_timer *watchdog; /* running when the service manager wants signs of life */
 	struct loop_timer *idle;     /* running with idle_exit_ns */
 	uint64_t busy_ns;	     /* loop time when there was last something to do */
+	struct loop_task judged;     /* a verdict on a GPU is another */
 	struct stat socket_is;	     /* of our socket file */
 	char *kubelet_directory;     /* owned; NULL: the usual one */
 	bool is_stopping, storage_is_stuck;
@@ -101,16 +105,30 @@ static void agent_on_jobs(void *context)
 	agent_tell_status(agent);
 }
 
+/* Which devices get no new job, beside what the driver itself says. */
+static void agent_tell_health(struct agent *agent)
+{
+	struct schedule_health health = {
+	    .gpu = vitals_gpu_unhealthy(agent->vitals, NULL),
+	    .mig = vitals_mig_unhealthy(agent->vitals, NULL),
+	};
+	if (node_released_until_ns(agent->node) != 0)
+		health.all = "the driver is released ('sluice health resume' ends that)";
+	queue_set_health(agent->queue, &health);
+}
+
 static void agent_on_machine(void *context)
 {
 	struct agent *agent = context;
 	/* Until the first word about the machine the queue waits. */
 	if (!agent->queue || !agent->node || !node_is_known(agent->node))
 		return;
+	vitals_sample(agent->vitals, node_inventory(agent->node), node_snapshot(agent->node));
 	/* Pods may wait for the kubelet, and it for us. */
 	if (!agent->is_stopping)
 		door_kubelet_update(agent->kubelet);
 	/* First of all: what the queue has borrowed is gone. */
+	agent_tell_health(agent);
 	queue_set_machine(agent->queue, node_inventory(agent->node), node_snapshot(agent->node),
 			  node_policy(agent->node), node_problem(agent->node));
 	if (agent->is_stopping || !agent->service)
@@ -119,13 +137,47 @@ static void agent_on_machine(void *context)
 	agent_tell_status(agent);
 }
 
+static void agent_on_event(const struct probe_event *event, void *context)
+{
+	struct agent *agent = context;
+	if (agent->vitals)
+		vitals_event(agent->vitals, event);
+}
+
+/* Of a verdict that no event of the driver has brought about: everybody is told at once. */
+static void agent_on_judged(void *context)
+{
+	agent_on_machine(context);
+}
+
+static void agent_on_verdict(const char *uuid, uint32_t index, enum health_state before,
+			     enum health_state after, const char *why, void *context)
+{
+	struct agent *agent = context;
+	const struct log_field fields[] = {{"GPU_UUID", uuid}, {NULL, NULL}};
+	log_write(agent->log,
+		  after == HEALTH_UNHEALTHY				   ? LOG_LEVEL_ERROR
+		  : after == HEALTH_DEGRADED && before != HEALTH_UNHEALTHY ? LOG_LEVEL_WARNING
+									   : LOG_LEVEL_NOTICE,
+		  fields, "GPU %" PRIu32 " is %s (was %s)%s%s", index,
+		  health_state_to_string(after), health_state_to_string(before), *why ? ": " : "",
+		  why);
+	if (agent->loop)
+		loop_defer(agent->loop, &agent->judged, agent_on_judged, agent);
+}
+
 static int agent_apply(const struct config *config, uint32_t *out_changed, void *context,
 		       struct err *err)
 {
 	struct agent *agent = context;
 	if (!agent->node)
 		return err_set(err, -ESHUTDOWN, "the agent is stopping");
-	return node_configure(agent->node, config, out_changed, err);
+	int result = node_configure(agent->node, config, out_changed, err);
+	if (result == 0) {
+		vitals_configure(agent->vitals, config);
+		agent_on_machine(agent); /* what was borrowed of the verdicts is gone */
+	}
+	return result;
 }
 
 static void agent_reloaded(int result, uint32_t changed, const struct err *err, void *context)
@@ -272,6 +324,9 @@ static void agent_done(struct agent *agent)
 	agent->node = node_free(agent->node);
 	free(agent->kubelet_directory);
 	agent->storage = storage_close(agent->storage);
+	if (agent->loop)
+		loop_cancel(agent->loop, &agent->judged);
+	agent->vitals = vitals_free(agent->vitals);
 	agent->service = service_free(agent->service);
 	agent->reload = reload_free(agent->reload);
 	agent->on_terminate = loop_signal_free(agent->on_terminate);
@@ -347,16 +402,29 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .call_ns = agent->options->probe_call_ns,
 	    .kernel_log = agent->options->paths.is_system,
 	    .kubelet_directory = agent->kubelet_directory,
+	    .event = agent_on_event,
 	    .changed = agent_on_machine,
 	    .context = agent,
 	};
-	result = node_new(&node, &agent->node, err);
+	const struct vitals_options vitals = {
+	    .loop = agent->loop,
+	    .storage = agent->storage,
+	    .log = agent->log,
+	    .state_dir = agent->options->paths.state_dir,
+	    .config = reload_state(agent->reload)->config,
+	    .changed = agent_on_verdict,
+	    .context = agent,
+	};
+	result = vitals_new(&vitals, &agent->vitals, err);
+	if (result == 0)
+		result = node_new(&node, &agent->node, err);
 	if (result < 0)
 		return result;
 	const struct door_kubelet_options kubelet = {
 	    .loop = agent->loop,
 	    .log = agent->log,
 	    .node = agent->node,
+	    .vitals = agent->vitals,
 	    .socket = agent->options->kubelet_socket,
 	    .runtime = getenv("CONTAINER_RUNTIME_ENDPOINT"),
 	};
@@ -408,6 +476,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .paths = paths,
 	    .node = agent->node,
 	    .kubelet = &agent->kubelet,
+	    .vitals = agent->vitals,
 	    .reload = agent->reload,
 	    .queue = agent->queue,
 	    .started_unix_ns = clock_unix_ns(),

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/node.h"
+#include "agent/vitals.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -20,7 +21,7 @@ struct door_kubelet {
 	struct door_kubelet_options options;
 	struct kubelet *kubelet;     /* owned; NULL: closed */
 	struct injection *injection; /* owned; NULL: closed */
-	uint64_t generation;	     /* of the node, when it was last told */
+	uint64_t generation;	     /* of node and vitals, when it was last told */
 	char socket[FILE_PATH_MAX];
 	char error[ERR_TEXT_MAX]; /* last logged */
 };
@@ -127,13 +128,27 @@ static int door_kubelet_open(struct door_kubelet *door, struct err *err)
 	return kubelet_open(&kubelet, &door->kubelet, err);
 }
 
+/* Both count up, and so does their sum. */
+static uint64_t door_kubelet_generation(const struct door_kubelet *door)
+{
+	return node_generation(door->options.node) + vitals_generation(door->options.vitals);
+}
+
 static void door_kubelet_tell(struct door_kubelet *door)
 {
 	const struct node *node = door->options.node;
+	const struct vitals *vitals = door->options.vitals;
+	const struct inventory *inventory = node_inventory(node);
+	uint32_t gpus, migs;
+	const char *const *gpu_unhealthy = vitals_gpu_unhealthy(vitals, &gpus);
+	const char *const *mig_unhealthy = vitals_mig_unhealthy(vitals, &migs);
+	bool is_judged = inventory && gpus == inventory->gpu_count && migs == inventory->mig_count;
 	const struct kubelet_machine machine = {
-	    .inventory = node_inventory(node),
+	    .inventory = inventory,
 	    .policy = node_policy(node),
 	    .config = node_config(node),
+	    .gpu_unhealthy = is_judged ? gpu_unhealthy : NULL, /* else there was no memory */
+	    .mig_unhealthy = is_judged ? mig_unhealthy : NULL,
 	    .also_cdi = door->injection && injection_now(door->injection) == INJECTION_CDI,
 	};
 	struct err err = {0};
@@ -150,12 +165,12 @@ static void door_kubelet_tell(struct door_kubelet *door)
 		rc = kubelet_set_machine(door->kubelet, &machine, &err);
 	door_kubelet_trouble(door, rc < 0 ? err.text : "");
 	/* Tried again with the next look. */
-	door->generation = rc < 0 ? 0 : node_generation(node);
+	door->generation = rc < 0 ? 0 : door_kubelet_generation(door);
 }
 
 void door_kubelet_update(struct door_kubelet *door)
 {
-	if (door->generation != node_generation(door->options.node))
+	if (door->generation != door_kubelet_generation(door))
 		door_kubelet_tell(door);
 }
 

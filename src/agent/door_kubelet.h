@@ -15,12 +15,14 @@ struct kubelet;
 struct log;
 struct loop;
 struct node;
+struct vitals;
 
 struct door_kubelet_options {
 	struct loop *loop; /* borrowed, all of these */
 	struct log *log;   /* may be NULL */
 	const struct node *node;
-	const char *socket;  /* the kubelet's; NULL: the usual one; "": do not register */
+	const struct vitals *vitals; /* of the same inventory as the node */
+	const char *socket;	     /* the kubelet's; NULL: the usual one; "": do not register */
 	const char *runtime; /* the container runtime's socket; NULL or "": the usual ones */
 };
 

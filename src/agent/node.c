@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -23,6 +24,8 @@ struct node {
 	struct loop_fd *watch;	     /* owned; of the client */
 	struct loop_timer *silence;  /* owned; runs out when no sample comes */
 	struct loop_timer *restart;  /* owned; runs while there is no client */
+	struct loop_timer *resume;   /* owned; runs while the driver is released */
+	uint64_t released_until_ns;  /* loop time; 0: it is not released */
 	struct loop_timer *kubelet;  /* owned; runs until there is one */
 	bool has_kubelet;
 	uint64_t generation;
@@ -221,6 +224,8 @@ static void node_on_probe(int fd, unsigned events, void *context)
 	struct err err = {0};
 	int result;
 	while ((result = probe_client_next(node->client, &event, &err)) > 0) {
+		if (node->options.event)
+			node->options.event(&event, node->options.context);
 		node_take_event(node, &event);
 		/* Whatever it was: the event of a new snapshot may have given way to a storm of
 		 * others, and nobody may keep the snapshot before it. */
@@ -244,6 +249,8 @@ static void node_on_silence(void *context)
 {
 	struct node *node = context;
 	char text[NODE_PROBLEM_MAX];
+	if (node->released_until_ns != 0)
+		return; /* of a sample that was on its way */
 	(void)snprintf(text, sizeof(text), "the driver has not answered for %" PRIu64 " s",
 		       NODE_SILENCE_NS / 1000000000);
 	log_write(node->options.log, LOG_LEVEL_ERROR, NULL, "%s", text);
@@ -251,9 +258,61 @@ static void node_on_silence(void *context)
 	node->options.changed(node->options.context);
 }
 
+/* --- letting go of the driver ---------------------------------------------------------------- */
+
+static void node_resume(struct node *node)
+{
+	node->released_until_ns = 0;
+	loop_timer_stop(node->resume);
+	log_write(node->options.log, LOG_LEVEL_NOTICE, NULL, "the driver is asked again");
+	if (node->client) {
+		probe_client_release(node->client, false);
+		loop_timer_start(node->silence, NODE_SILENCE_NS);
+	} else {
+		node_start_probe(node);
+	}
+	node->options.changed(node->options.context);
+}
+
+static void node_on_resume(void *context)
+{
+	node_resume(context);
+}
+
+void node_release(struct node *node, uint64_t for_ns)
+{
+	if (for_ns == 0) {
+		if (node->released_until_ns != 0)
+			node_resume(node);
+		return;
+	}
+	node->released_until_ns = clock_after_ns(loop_now_ns(node->options.loop), for_ns);
+	loop_timer_start(node->resume, for_ns);
+	loop_timer_stop(node->silence);
+	loop_timer_stop(node->restart);
+	if (node->client)
+		probe_client_release(node->client, true);
+	log_write(node->options.log, LOG_LEVEL_NOTICE, NULL,
+		  "the driver is released for %" PRIu64 " s, or until 'sluice health resume'",
+		  for_ns / CLOCK_NS_PER_S);
+	node->options.changed(node->options.context);
+}
+
+uint64_t node_released_until_ns(const struct node *node)
+{
+	return node->released_until_ns;
+}
+
+bool node_probe_is_gone(struct node *node)
+{
+	return !node->client || probe_client_is_gone(node->client);
+}
+
 static void node_on_restart(void *context)
 {
 	struct node *node = context;
+	if (node->released_until_ns != 0)
+		return;
 	node_start_probe(node);
 	node->options.changed(node->options.context);
 }
@@ -311,7 +370,9 @@ int node_new(const struct node_options *options, struct node **out, struct err *
 		node->restart = loop_timer_new(options->loop, node_on_restart, node, err);
 	if (node->restart)
 		node->kubelet = loop_timer_new(options->loop, node_on_kubelet, node, err);
-	if (!node->kubelet) {
+	if (node->kubelet)
+		node->resume = loop_timer_new(options->loop, node_on_resume, node, err);
+	if (!node->resume) {
 		(void)node_free(node);
 		return -ENOMEM;
 	}
@@ -331,6 +392,7 @@ struct node *node_free(struct node *node)
 	(void)loop_timer_free(node->silence);
 	(void)loop_timer_free(node->restart);
 	(void)loop_timer_free(node->kubelet);
+	(void)loop_timer_free(node->resume);
 	(void)policy_free(node->policy);
 	free(node);
 	return NULL;

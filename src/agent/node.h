@@ -18,6 +18,7 @@ struct log;
 struct loop;
 struct node;
 struct policy;
+struct probe_event;
 struct snapshot;
 
 #define NODE_SILENCE_NS UINT64_C(30000000000) /* without a sample: the driver does not answer */
@@ -39,6 +40,8 @@ struct node_options {
 	bool kernel_log;	     /* XIDs from the kernel log, where it can be read */
 	/* Where the kubelet keeps the sockets of device plugins. Borrowed; NULL: the usual one. */
 	const char *kubelet_directory;
+	/* Every event of the probe, before changed(). May be NULL. */
+	void (*event)(const struct probe_event *event, void *context);
 	/* Something is new: inventory, sample, policy or problem. What the functions below
 	 * returned before is gone. */
 	void (*changed)(void *context);
@@ -71,6 +74,16 @@ const char *node_problem(const struct node *node);
 /* Whether the first word about the machine has come: an inventory, or that there is no driver. */
 bool node_is_known(const struct node *node);
 pid_t node_probe_pid(const struct node *node); /* -1: none runs */
+
+/*
+ * Lets go of the driver for so long: the probe ends, and what was known of the machine stays as it
+ * was. 0: watches again now. Calls changed().
+ */
+void node_release(struct node *node, uint64_t for_ns);
+/* Loop time until which the driver is released; 0: it is not. */
+uint64_t node_released_until_ns(const struct node *node);
+/* Whether no probe of ours holds the driver any more, one that hangs in it included. */
+bool node_probe_is_gone(struct node *node);
 
 /*
  * Another configuration. Calls changed(). -EINVAL: it does not fit this machine (a device of two

@@ -21,6 +21,7 @@ struct queue;
 struct reload;
 struct service;
 struct storage;
+struct vitals;
 
 enum service_limits {
 	SERVICE_PAGE_JOBS = 100, /* of one ListReply */
@@ -53,6 +54,7 @@ struct service_options {
 	const struct agent_paths *paths;
 	struct node *node;
 	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
+	struct vitals *vitals;
 	struct reload *reload;
 	struct queue *queue;
 	int64_t started_unix_ns;

@@ -45,6 +45,7 @@ static struct probe_event *push(struct probe_client *client, enum probe_event_ki
 				      .ci = UINT32_MAX,
 				      .pid = UINT32_MAX,
 				      .recovery_action = UINT32_MAX,
+				      .kmsg_sequence = UINT64_MAX,
 				      .time_ns = call_mark_now()};
 	(void)snprintf(event->uuid, sizeof(event->uuid), "%s", uuid);
 	return event;
@@ -437,6 +438,7 @@ static int take_event(struct probe_client *client, const void *body, size_t leng
 	}
 	struct probe_event *event = push(client, PROBE_EVENT_NVML, "");
 	*event = message.event;
+	event->kmsg_sequence = message.kmsg_sequence;
 	return 0;
 }
 
@@ -543,9 +545,11 @@ int probe_client_next(struct probe_client *client, struct probe_event *out, stru
 		read_socket(client);
 		uint64_t now_ns = call_mark_now();
 		check_progress(client, now_ns);
-		retry_hung(client, now_ns);
+		if (!client->is_released)
+			retry_hung(client, now_ns);
 		reap_abandoned(client);
-		if (client->pid <= 0 && !client->ended && now_ns >= client->restart_at_ns) {
+		if (client->pid <= 0 && !client->ended && !client->is_released &&
+		    now_ns >= client->restart_at_ns) {
 			int rc = start_process(client, err);
 			if (rc < 0) {
 				client->restart_at_ns = now_ns + CLIENT_BACKOFF_MAX_NS;
@@ -660,6 +664,20 @@ void probe_client_stop_p(struct probe_client **client)
 	*client = probe_client_stop(*client);
 }
 
+void probe_client_release(struct probe_client *client, bool released)
+{
+	client->is_released = released;
+	if (released)
+		drop_process(client);
+	client->restart_at_ns = 0;
+}
+
+bool probe_client_is_gone(struct probe_client *client)
+{
+	reap_abandoned(client);
+	return client->pid <= 0 && client->alive_count == 0;
+}
+
 int probe_client_fd(const struct probe_client *client)
 {
 	return client->epoll_fd;
@@ -700,6 +718,7 @@ const char *probe_event_kind_to_string(uint32_t kind)
 	    [PROBE_EVENT_DRIVER_RESTART] = "driver-restarted",
 	    [PROBE_EVENT_DRIVER_DOWN] = "driver-down",
 	    [PROBE_EVENT_XID] = "xid",
+	    [PROBE_EVENT_XID_AGAIN] = "xid-again",
 	    [PROBE_EVENT_NVML] = "nvml-event",
 	    [PROBE_EVENT_HUNG] = "hung",
 	    [PROBE_EVENT_REPLACED] = "probe-replaced",

@@ -54,11 +54,12 @@ enum probe_event_kind {
 	PROBE_EVENT_MIG_CHANGED,    /* uuid of the GPU whose MIG devices changed */
 	PROBE_EVENT_DRIVER_RESTART, /* the driver was loaded anew */
 	PROBE_EVENT_DRIVER_DOWN,    /* no usable driver; data = -errno, text = why */
-	PROBE_EVENT_XID,      /* uuid or bus; data = code; gi, ci; source says NVML or kernel log */
-	PROBE_EVENT_NVML,     /* another NVML event; type = its bit, data = its data */
-	PROBE_EVENT_HUNG,     /* uuid ("" when no GPU can be blamed); text = function and time */
-	PROBE_EVENT_REPLACED, /* a new probe was started; text = why */
-	PROBE_EVENT_NO_LOG,   /* the kernel log cannot be read; text = why */
+	PROBE_EVENT_XID, /* uuid or bus; data = code; gi, ci; source says NVML or kernel log */
+	PROBE_EVENT_XID_AGAIN, /* the XID before by the other way: as above, and no second error */
+	PROBE_EVENT_NVML,      /* another NVML event; type = its bit, data = its data */
+	PROBE_EVENT_HUNG,      /* uuid ("" when no GPU can be blamed); text = function and time */
+	PROBE_EVENT_REPLACED,  /* a new probe was started; text = why */
+	PROBE_EVENT_NO_LOG,    /* the kernel log cannot be read; text = why */
 	PROBE_EVENT_GPU_RESET, /* uuid: its counters fell, it was reset */
 	PROBE_EVENT_ENDED,     /* `once` and the probe has ended as it should */
 	PROBE_EVENT_KIND_COUNT,
@@ -76,6 +77,7 @@ struct probe_event {
 	uint32_t history;  /* 1: from the kernel log, older than the client */
 	uint32_t severity; /* of NVLink errors: 0 not told, 1 nonfatal, 2 fatal */
 	uint32_t recovery_action; /* of XID 154; UINT32_MAX: none named */
+	uint64_t kmsg_sequence;	  /* of the kernel log's record; UINT64_MAX: none */
 	uint64_t time_ns;	  /* CLOCK_MONOTONIC */
 	char uuid[GPU_UUID_MAX];
 	char bus[PCI_TEXT_MAX]; /* "0000:07:00.0" or "" */
@@ -90,6 +92,14 @@ int probe_client_start(const struct probe_options *options, struct probe_client 
 struct probe_client *probe_client_stop(struct probe_client *client);
 #define _cleanup_probe_client_ __attribute__((cleanup(probe_client_stop_p)))
 void probe_client_stop_p(struct probe_client **client);
+
+/*
+ * Lets go of the driver: the probe ends and none is started, until it is called with false. What is
+ * known stays, and where the kernel log was read. probe_client_is_gone(): whether it and all before
+ * it have ended; one that hangs in the driver has not, and holds it.
+ */
+void probe_client_release(struct probe_client *client, bool released);
+bool probe_client_is_gone(struct probe_client *client);
 
 /* One descriptor for the client's whole life; readable when probe_client_next() has work to do. */
 int probe_client_fd(const struct probe_client *client);

@@ -45,6 +45,7 @@ struct probe_client {
 	struct call_marks *marks; /* owned mapping: its page */
 	struct buf input;
 	bool greeted, ended, expected_end;
+	bool is_released; /* no probe is wanted now */
 	bool log_is_live; /* the first probe has read the old records */
 	uint64_t kmsg_after;
 	uint64_t sequence; /* of the newest snapshot */

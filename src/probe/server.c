@@ -368,13 +368,13 @@ static void report_nvml_event(struct server *server, const struct nvml_event_dat
 	pthread_mutex_unlock(&server->lock);
 	if (event->kind == PROBE_EVENT_XID &&
 	    is_twin(server, &pci, (uint32_t)data->data, PROBE_SOURCE_NVML))
-		return;
+		event->kind = PROBE_EVENT_XID_AGAIN;
 	send_message(server, MESSAGE_EVENT, &message, sizeof(message));
 	enum {
 		CHANGES = NVML_EVENT_MIG_CHANGE | NVML_EVENT_UNAVAILABLE | NVML_EVENT_XID |
 			  NVML_EVENT_RECOVERY_ACTION
 	};
-	if (data->type & CHANGES)
+	if ((data->type & CHANGES) && event->kind != PROBE_EVENT_XID_AGAIN)
 		ask_rescan(server);
 }
 
@@ -449,10 +449,11 @@ static void report_log(const struct kmsg_xid *xid, void *context)
 			memcpy(event->uuid, server->known[i].uuid, sizeof(event->uuid));
 	}
 	pthread_mutex_unlock(&server->lock);
+	/* Sent all the same: it says how far the log was read, and perhaps more of the error. */
 	if (!log->history && is_twin(server, &xid->pci, xid->xid, PROBE_SOURCE_KMSG))
-		return;
+		event->kind = PROBE_EVENT_XID_AGAIN;
 	send_message(server, MESSAGE_EVENT, &message, sizeof(message));
-	if (!log->history)
+	if (!log->history && event->kind == PROBE_EVENT_XID)
 		ask_rescan(server);
 }
 

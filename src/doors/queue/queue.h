@@ -27,6 +27,7 @@ struct loop;
 struct policy;
 struct queue;
 struct snapshot;
+struct schedule_health;
 struct storage;
 
 enum queue_limits {
@@ -65,6 +66,9 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
  * to the storage thread is done. */
 struct queue *queue_close(struct queue *queue);
 
+/* Why some devices of the machine that is told next get no new job; borrowed as that machine is. To
+ * be called before each queue_set_machine(), where anybody knows. */
+void queue_set_health(struct queue *queue, const struct schedule_health *health);
 /* What the machine is now; all borrowed until the next call. NULL inventory: no driver, and `why`.
  * Also where the observations of who is on which device come from: to be called with each snapshot.
  */

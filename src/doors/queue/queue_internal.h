@@ -184,6 +184,7 @@ struct queue {
 	const struct inventory *inventory; /* borrowed, as all of these */
 	const struct snapshot *snapshot;
 	const struct policy *policy;
+	struct schedule_health health;
 	char why[256];
 	bool has_machine; /* queue_set_machine() was called */
 	bool is_stale;	  /* `machine` could not be made of what that said */

@@ -66,6 +66,7 @@ bool queue_machine_make(struct queue *queue)
 		return false; /* the old one stays; the next look tries again */
 	}
 	queue->is_stale = false;
+	schedule_machine_sicken(&machine, &queue->health);
 	if (!machine.inventory && queue->why[0])
 		(void)snprintf(machine.problem, sizeof(machine.problem), "%s", queue->why);
 	schedule_machine_inherit(&machine, &queue->machine);
@@ -74,6 +75,11 @@ bool queue_machine_make(struct queue *queue)
 	schedule_machine_done(&queue->machine);
 	queue->machine = machine;
 	return differs;
+}
+
+void queue_set_health(struct queue *queue, const struct schedule_health *health)
+{
+	queue->health = *health;
 }
 
 void queue_set_machine(struct queue *queue, const struct inventory *inventory,

@@ -78,6 +78,16 @@ struct schedule_machine {
 int schedule_machine_make(const struct inventory *inventory, const struct snapshot *snapshot,
 			  const struct policy *policy, place_stranger *stranger, void *context,
 			  struct schedule_machine *out, struct err *err);
+/*
+ * Why not to give out devices, beside what inventory and snapshot say: GPU i, MIG device i of the
+ * inventory, or all of them. NULL: nothing is wrong; either array may be NULL.
+ */
+struct schedule_health {
+	const char *const *gpu, *const *mig; /* borrowed, all of these */
+	const char *all;
+};
+void schedule_machine_sicken(struct schedule_machine *machine,
+			     const struct schedule_health *health);
 void schedule_machine_done(struct schedule_machine *machine);
 #define _cleanup_schedule_machine_ __attribute__((cleanup(schedule_machine_done)))
 /* Takes over from the machine as it was: when each device was last used, and its shape. */

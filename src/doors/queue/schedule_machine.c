@@ -115,6 +115,22 @@ int schedule_machine_make(const struct inventory *inventory, const struct snapsh
 	return 0;
 }
 
+void schedule_machine_sicken(struct schedule_machine *machine, const struct schedule_health *health)
+{
+	for (size_t i = 0; i < machine->device_count; i++) {
+		struct place_unit *unit = &machine->devices[i].unit;
+		const char *why = health->all;
+		if (!why && unit->mig == PLACE_WHOLE && health->gpu)
+			why = health->gpu[unit->gpu];
+		if (!why && unit->mig != PLACE_WHOLE && health->mig)
+			why = health->mig[unit->mig];
+		if (!why || (!unit->healthy && !health->all))
+			continue; /* what the driver says itself is as good */
+		unit->healthy = false;
+		(void)snprintf(unit->reason, sizeof(unit->reason), "%s", why); /* cut if need be */
+	}
+}
+
 void schedule_machine_done(struct schedule_machine *machine)
 {
 	free(machine->devices);
