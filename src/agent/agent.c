@@ -385,9 +385,15 @@ static int agent_start_loop(struct agent *agent, struct err *err)
 static int agent_open_machine(struct agent *agent, struct err *err)
 {
 	const struct reload_options reload = {
+	    .loop = agent->loop,
 	    .storage = agent->storage,
 	    .log = agent->log,
 	    .given = agent->options->config,
+	    .rules = agent->options->rules,
+	    .awaits_label = agent->options->node_name != NULL,
+	    .state_dir = agent->options->paths.state_dir,
+	    .overrides = agent->options->overrides,
+	    .strict = agent->options->strict,
 	    .apply = agent_apply,
 	    .context = agent,
 	};

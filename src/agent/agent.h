@@ -10,14 +10,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/choice.h"
 #include "agent/paths.h"
 
+struct config_overrides;
 struct err;
 struct log;
 
 struct agent_options {
 	struct agent_paths paths;
-	const char *config;	/* the file that was named; NULL: the usual places. Borrowed */
+	const char *config;	   /* the file that was named; NULL: the usual places. Borrowed */
+	struct choice_rules rules; /* with a directory: one of the files in it instead */
+	const struct config_overrides *overrides; /* of the command line. Borrowed; may be NULL */
+	bool strict;				  /* warnings about unknown keys are errors */
+	const char *node_name; /* Kubernetes' name of this node; NULL: no label is looked at */
+	const char *node_label;
 	struct log *log;	/* borrowed; may be NULL */
 	const char *supervisor; /* NULL: beside this program, or as installed */
 	uint64_t

@@ -93,25 +93,43 @@ static int paths_check_socket(const char *path, struct err *err)
 	return 0;
 }
 
-int agent_paths_config(const char *given, char out[FILE_PATH_MAX], struct err *err)
+int agent_paths_places(const char *given, char out[AGENT_PATHS_PLACES][FILE_PATH_MAX],
+		       bool *out_named, struct err *err)
 {
 	const char *chosen = paths_chosen(given, "SLUICE_CONFIG");
-	if (chosen)
-		return paths_absolute(chosen, out, err);
+	if (!chosen)
+		chosen = paths_variable("CONFIG_FILE");
+	*out_named = chosen != NULL;
+	if (chosen) {
+		int result = paths_absolute(chosen, out[0], err);
+		return result < 0 ? result : 1;
+	}
 	const char *root = paths_variable("SLUICE_ROOT");
-	int result = -ENOENT;
+	int count = 0;
 	if (geteuid() != 0 && !root) {
 		char home[FILE_PATH_MAX];
 		/* Somebody without a home has the machine's. */
-		if (paths_home("XDG_CONFIG_HOME", ".config", home, NULL) == 0)
-			result = file_path(out, err, "%s/config.yaml", home);
-		if (result == 0 && file_exists(out))
-			return 0;
+		if (paths_home("XDG_CONFIG_HOME", ".config", home, NULL) == 0 &&
+		    file_path(out[count], NULL, "%s/config.yaml", home) == 0)
+			count++;
 	}
-	result = file_path(out, err, "%s/etc/" PATHS_CONFIG_NAME, root ? root : "");
-	if (result == 0 && !file_exists(out))
-		out[0] = '\0';
-	return result;
+	int result = file_path(out[count], err, "%s/etc/" PATHS_CONFIG_NAME, root ? root : "");
+	return result < 0 ? result : count + 1;
+}
+
+int agent_paths_config(const char *given, char out[FILE_PATH_MAX], struct err *err)
+{
+	char places[AGENT_PATHS_PLACES][FILE_PATH_MAX];
+	bool is_named;
+	int count = agent_paths_places(given, places, &is_named, err);
+	if (count < 0)
+		return count;
+	out[0] = '\0';
+	for (int i = 0; i < count; i++) {
+		if (is_named || file_exists(places[i]))
+			return file_path(out, err, "%s", places[i]);
+	}
+	return 0;
 }
 
 int agent_paths_find(const struct agent_paths_given *given, struct agent_paths *out,

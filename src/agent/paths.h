@@ -30,13 +30,19 @@ struct agent_paths_given {
  * (where that is not set or not the user's: /run/user/UID, else "run" in the state directory),
  * $XDG_STATE_HOME/sluice (else ~/.local/state/sluice), $XDG_CONFIG_HOME/sluice/config.yaml, else
  * the machine's. What is given wins, then $SLUICE_RUNTIME_DIR, $SLUICE_STATE_DIR, $SLUICE_SOCKET,
- * $SLUICE_CONFIG. With $SLUICE_ROOT the machine's configuration is the one below it, and the
- * user's is not looked at. All paths are absolute afterwards. -ENOENT without a place for the state
- * (the text says what to set), -ENAMETOOLONG.
+ * $SLUICE_CONFIG or $CONFIG_FILE. With $SLUICE_ROOT the machine's configuration is the one below
+ * it, and the user's is not looked at. All paths are absolute afterwards. -ENOENT without a place
+ * for the state (the text says what to set), -ENAMETOOLONG.
  */
 int agent_paths_find(const struct agent_paths_given *given, struct agent_paths *out,
 		     struct err *err);
 
+enum agent_paths_limits { AGENT_PATHS_PLACES = 2 };
+
+/* Where the configuration file is looked for, the first that is there counts: one place if it was
+ * named (given, $SLUICE_CONFIG, $CONFIG_FILE). Returns how many. */
+int agent_paths_places(const char *given, char out[AGENT_PATHS_PLACES][FILE_PATH_MAX],
+		       bool *out_named, struct err *err);
 /* The configuration file alone, which may come and go: "" when there is none and none was named. */
 int agent_paths_config(const char *given, char out[FILE_PATH_MAX], struct err *err);
 

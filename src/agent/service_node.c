@@ -225,6 +225,8 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 	reply.configuration = service_copy(&arena, state->path);
 	reply.configured_unix_ns = state->read_unix_ns;
 	reply.configuration_error = service_copy(&arena, state->error);
+	reply.configuration_name = service_copy(&arena, state->name);
+	reply.configuration_missing = service_copy(&arena, state->missing);
 	reply.driver = service_copy(&arena, inventory ? inventory->driver_version : "");
 	reply.driver_error =
 	    service_copy(&arena, inventory ? "" : node_problem(service->options.node));

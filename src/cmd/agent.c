@@ -21,13 +21,17 @@
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/settings.h"
 #include "cmd/table.h"
+#include "policy/config.h"
 #include "sluice.pb-c.h"
 
-enum { AGENT_TIME_MAX = 32 };
+enum { AGENT_TIME_MAX = 32, AGENT_NOT_NEEDED = 5 };
 
 #define AGENT_STOP_TIMEOUT_NS UINT64_C(20000000000)
 #define AGENT_FD_NONE	      UINT32_MAX
+#define AGENT_NODE_LABEL      "nvidia.com/device-plugin.config"
+#define AGENT_FALLBACKS	      "named,single,empty"
 
 /* --- the service ----------------------------------------------------------------------------- */
 
@@ -37,8 +41,22 @@ struct agent_command {
 	uint32_t level_index, format;
 	uint64_t exit_idle_ns, period_ns, call_timeout_ns;
 	uint32_t ready_fd;
+	struct settings settings;
+	bool strict;
+	const char *node_name, *node_label, *srcdir, *default_config, *fallbacks;
+	struct option_list hooks, hook_features;
+	const char *not_needed[AGENT_NOT_NEEDED];
 };
 
+/* Of NVIDIA's config-manager, a process that tells another one to start anew. */
+#define AGENT_NOT_NEEDED_ROW(i, flag, bare_)                                                       \
+	{                                                                                          \
+		.name = flag, .kind = OPTION_TEXT, .hidden = true, .bare = bare_,                  \
+		.help = "not needed: sluice reloads by itself",                                    \
+		OPTION_FIELD(struct agent_command, not_needed[i])                                  \
+	}
+
+#define SETTINGS_TYPE struct agent_command
 static const struct option_row agent_rows[] = {
     {.name = "config",
      .kind = OPTION_PATH,
@@ -104,6 +122,59 @@ static const struct option_row agent_rows[] = {
      .min = 3,
      .max = 65535,
      OPTION_FIELD(struct agent_command, ready_fd)},
+    {.name = "config-file",
+     .kind = OPTION_PATH,
+     .hidden = true,
+     .help = "another name of --config",
+     OPTION_FIELD(struct agent_command, config)},
+    {.name = "config-strict",
+     .kind = OPTION_FLAG,
+     .help = "refuse a configuration with keys that are not known, instead of warning",
+     OPTION_FIELD(struct agent_command, strict)},
+    {.name = "config-file-srcdir",
+     .kind = OPTION_PATH,
+     .value = "DIR",
+     .help = "choose one of the configurations in this directory, and take no other "
+	     "($CONFIG_FILE_SRCDIR)",
+     OPTION_FIELD(struct agent_command, srcdir)},
+    {.name = "default-config",
+     .kind = OPTION_TEXT,
+     .value = "NAME",
+     .help = "the one for a node without a label ($DEFAULT_CONFIG)",
+     OPTION_FIELD(struct agent_command, default_config)},
+    {.name = "fallback-strategies",
+     .kind = OPTION_TEXT,
+     .value = "LIST",
+     .words = "named|single|empty",
+     .help = "without label and default: the file 'default', the only file, the built-in defaults, "
+	     "in this order (default: named,single,empty; $FALLBACK_STRATEGIES)",
+     OPTION_FIELD(struct agent_command, fallbacks)},
+    {.name = "node-name",
+     .kind = OPTION_TEXT,
+     .value = "NAME",
+     .help = "what Kubernetes calls this node ($NODE_NAME)",
+     OPTION_FIELD(struct agent_command, node_name)},
+    {.name = "node-label",
+     .kind = OPTION_TEXT,
+     .value = "LABEL",
+     .help = "the label that chooses (default: " AGENT_NODE_LABEL "; $NODE_LABEL)",
+     OPTION_FIELD(struct agent_command, node_label)},
+#include "cmd/settings.def"
+    {.name = "cdi-feature-flags",
+     .kind = OPTION_LIST,
+     .hidden = true,
+     .help = "accepted and not used: no CDI hook is written",
+     OPTION_FIELD(struct agent_command, hook_features)},
+    {.name = "cdi-disable-hooks",
+     .kind = OPTION_LIST,
+     .hidden = true,
+     .help = "accepted and not used: no CDI hook is written",
+     OPTION_FIELD(struct agent_command, hooks)},
+    AGENT_NOT_NEEDED_ROW(0, "oneshot", "true"),
+    AGENT_NOT_NEEDED_ROW(1, "config-file-dst", NULL),
+    AGENT_NOT_NEEDED_ROW(2, "send-signal", "true"),
+    AGENT_NOT_NEEDED_ROW(3, "signal", NULL),
+    AGENT_NOT_NEEDED_ROW(4, "process-to-signal", NULL),
     {.name = NULL},
 };
 
@@ -152,19 +223,91 @@ static void agent_log_free(struct log **log)
 	*log = log_free(*log);
 }
 
+/* The command line, else the environment; what is empty there is not set, as with the peer. */
+static const char *agent_value(const char *given, const char *variable, const char *otherwise)
+{
+	const char *value = given ? given : getenv(variable);
+	return value && (given || *value) ? value : otherwise;
+}
+
+static const char *agent_not_needed(const struct agent_command *command)
+{
+	static const char *const flags[AGENT_NOT_NEEDED] = {
+	    "oneshot", "config-file-dst", "send-signal", "signal", "process-to-signal"};
+	for (size_t i = 0; i < AGENT_NOT_NEEDED; i++) {
+		if (command->not_needed[i])
+			return flags[i];
+	}
+	return NULL;
+}
+
+static void agent_log_unused(const struct agent_command *command, const char *directory,
+			     struct log *log)
+{
+	static const char *const manager[] = {"CONFIG_FILE_DST", "SEND_SIGNAL",
+					      "PROCESS_TO_SIGNAL"};
+	if (command->hooks.count || command->hook_features.count ||
+	    agent_value(NULL, "CDI_DISABLE_HOOKS", NULL) ||
+	    agent_value(NULL, "CDI_FEATURE_FLAGS", NULL))
+		log_write(
+		    log, LOG_LEVEL_NOTICE, NULL,
+		    "--cdi-feature-flags and --cdi-disable-hooks are accepted and not used: no "
+		    "CDI hook is written");
+	if (!directory)
+		return;
+	if (agent_value(command->config, "CONFIG_FILE", NULL))
+		log_write(log, LOG_LEVEL_NOTICE, NULL,
+			  "--config is not used: the configurations are in the directory '%s'",
+			  directory);
+	for (size_t i = 0; i < sizeof(manager) / sizeof(manager[0]); i++) {
+		if (agent_value(NULL, manager[i], NULL))
+			log_write(log, LOG_LEVEL_NOTICE, NULL,
+				  "the variable %s is not needed: sluice reloads by itself",
+				  manager[i]);
+	}
+}
+
+/* What of the command line is about the configuration. `words` is borrowed by `overrides`. */
+static int agent_configure(const struct agent_command *command, struct agent_options *out,
+			   struct settings_words *words, struct config_overrides *overrides,
+			   struct err *err)
+{
+	const char *fallbacks =
+	    agent_value(command->fallbacks, "FALLBACK_STRATEGIES", AGENT_FALLBACKS);
+	out->config = command->config;
+	out->strict = command->strict;
+	out->overrides = overrides;
+	out->kubelet_socket =
+	    command->kubelet_socket ? command->kubelet_socket : getenv("KUBELET_SOCKET");
+	out->node_name = agent_value(command->node_name, "NODE_NAME", NULL);
+	out->node_label = agent_value(command->node_label, "NODE_LABEL", AGENT_NODE_LABEL);
+	out->rules.directory = agent_value(command->srcdir, "CONFIG_FILE_SRCDIR", NULL);
+	out->rules.default_name = agent_value(command->default_config, "DEFAULT_CONFIG", NULL);
+	int rc = choice_fallbacks_parse(fallbacks, &out->rules.fallbacks, err);
+	if (rc < 0) {
+		(void)err_wrap(err, command->fallbacks
+					? "--fallback-strategies"
+					: "environment variable FALLBACK_STRATEGIES");
+		return rc;
+	}
+	return settings_overrides(&command->settings, words, overrides, err);
+}
+
 static int agent_serve(const struct cmd_call *call)
 {
 	const struct agent_command *command = call->options;
+	const char *not_needed = agent_not_needed(command);
+	if (not_needed)
+		return cmd_usage(call, "--%s is not needed: sluice reloads by itself", not_needed);
 	const struct agent_paths_given given = {
 	    .runtime_dir = command->runtime_dir,
 	    .state_dir = command->state_dir,
 	    .socket = command->socket,
 	    .config = command->config,
 	};
+	struct settings_words words;
+	struct config_overrides overrides = {0};
 	struct agent_options options = {
-	    .config = command->config,
-	    .kubelet_socket =
-		command->kubelet_socket ? command->kubelet_socket : getenv("KUBELET_SOCKET"),
 	    .idle_exit_ns = command->exit_idle_ns,
 	    .probe_period_ns = command->period_ns,
 	    .probe_call_ns = command->call_timeout_ns,
@@ -176,7 +319,10 @@ static int agent_serve(const struct cmd_call *call)
 	struct stat ready;
 	if (options.ready_fd >= 0 && fstat(options.ready_fd, &ready) < 0)
 		return cmd_usage(call, "--ready-fd %d is no open descriptor", options.ready_fd);
-	int rc = agent_paths_find(&given, &options.paths, &err);
+	int rc = agent_configure(command, &options, &words, &overrides, &err);
+	if (rc < 0)
+		return cmd_usage(call, "%s", err.text);
+	rc = agent_paths_find(&given, &options.paths, &err);
 	if (rc < 0)
 		return cmd_fail(call, agent_exit_code(rc), &err);
 	_cleanup_(agent_log_free) struct log *log = log_new(&how, &err);
@@ -184,6 +330,7 @@ static int agent_serve(const struct cmd_call *call)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	options.log = log;
 	log_set_level((enum log_level)(LOG_LEVEL_ERROR + command->level_index));
+	agent_log_unused(command, options.rules.directory, log);
 	rc = agent_run(&options, &err);
 	return rc < 0 ? cmd_fail(call, agent_exit_code(rc), &err) : CMD_EXIT_OK;
 }
@@ -251,7 +398,14 @@ static void status_print(const Sluice__V1__StatusReply *reply)
 	status_line("state", reply->state_directory);
 	status_line("runtime", reply->runtime_directory);
 	status_line("configuration", *reply->configuration ? reply->configuration : "built in");
+	if (*reply->configuration_name)
+		status_line("chosen", reply->configuration_name);
 	status_time("read", reply->configured_unix_ns);
+	if (*reply->configuration_missing) {
+		printf("%-15sspecified config ", "missing");
+		cmd_print(stdout, reply->configuration_missing);
+		printf(" does not exist\n");
+	}
 	if (*reply->configuration_error)
 		status_line("refused", reply->configuration_error);
 	if (*reply->driver_error)
@@ -315,15 +469,17 @@ static json_t *status_json(const Sluice__V1__StatusReply *reply)
 	for (size_t i = 0; i < reply->n_warnings; i++)
 		(void)json_array_append_new(warnings, table_json_text(reply->warnings[i]));
 	return json_pack(
-	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o, "
-	    "s:o}",
+	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, "
+	    "s:o, s:o, s:o}",
 	    "version", table_json_text(reply->version), "pid", (json_int_t)reply->pid,
 	    "started_unix_ns", (json_int_t)reply->started_unix_ns, "state_directory",
 	    table_json_text(reply->state_directory), "runtime_directory",
 	    table_json_text(reply->runtime_directory), "configuration",
 	    status_text(reply->configuration), "configured_unix_ns",
 	    (json_int_t)reply->configured_unix_ns, "configuration_error",
-	    status_text(reply->configuration_error), "driver", status_text(reply->driver),
+	    status_text(reply->configuration_error), "configuration_name",
+	    status_text(reply->configuration_name), "configuration_missing",
+	    status_text(reply->configuration_missing), "driver", status_text(reply->driver),
 	    "driver_error", status_text(reply->driver_error), "simulated", (int)reply->simulated,
 	    "gpus", (json_int_t)reply->gpus, "pending", (json_int_t)reply->pending, "running",
 	    (json_int_t)reply->running, "storage_error", status_text(reply->storage_error),

@@ -66,8 +66,11 @@ static int start_lock(const char *runtime_dir, uint64_t until_ns, struct err *er
 static void start_exec(const char *socket, int log_fd, int ready_fd)
 {
 	static const char *const foreign[] = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
-					      "LISTEN_FDS",    "LISTEN_PID",	"LISTEN_FDNAMES",
-					      "JOURNAL_STREAM"};
+					      "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES",
+					      "JOURNAL_STREAM",
+					      /* many programs have one: only who starts an agent
+						 himself means ours */
+					      "CONFIG_FILE"};
 	const char *argv[] = {"sluice",		"agent",      "--exit-idle",
 			      AGENT_START_IDLE, "--ready-fd", "3",
 			      "--socket",	socket,	      NULL};

@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
+#include "cmd/settings.h"
 #include "cmd/table.h"
 #include "policy/config.h"
 #include "policy/policy.h"
@@ -21,7 +22,7 @@
 struct config_options {
 	enum option_output output;
 	bool strict;
-	const char *flag[SCHEMA_COUNT];
+	struct settings settings;
 };
 
 static void config_cleanup(struct config **config)
@@ -251,7 +252,6 @@ static void show_lists(const struct config *config, enum schema_id id)
 		show_shares(&config->time_slicing);
 		break;
 	case SCHEMA_IMEX_REQUIRED:
-		printf("  channelIDs: %s\n", config->imex_channel ? "[0]" : "[]");
 		if (config->gpu_rules.count + config->mig_rules.count > 0)
 			printf("resources:\n");
 		show_rules("gpus", &config->gpu_rules);
@@ -346,7 +346,10 @@ static int show_config(const struct cmd_call *call, struct config **out, struct 
 {
 	const struct config_options *options = call->options;
 	struct config_overrides overrides = {0};
-	memcpy(overrides.flag, options->flag, sizeof(overrides.flag));
+	struct settings_words words;
+	int result = settings_overrides(&options->settings, &words, &overrides, err);
+	if (result < 0)
+		return result;
 	config_overrides_environment(&overrides);
 	const char *file = call->argc > 0 ? call->argv[0] : getenv("CONFIG_FILE");
 	if (file && *file) {
@@ -376,24 +379,10 @@ static int show_run(const struct cmd_call *call)
 	return CMD_EXIT_OK;
 }
 
-/* A row for each setting that has a flag; the second names are accepted and not advertised. */
+#define SETTINGS_TYPE struct config_options
+
 static const struct option_row show_options[] = {
-#define ROW(id, flag_, help_, hidden_)                                                             \
-	{.name = flag_,                                                                            \
-	 .kind = OPTION_TEXT,                                                                      \
-	 .help = help_,                                                                            \
-	 .hidden = hidden_,                                                                        \
-	 OPTION_FIELD(struct config_options, flag[SCHEMA_##id])},
-#define PLAIN(...)
-#define FLAG(id, path, type, member, words, default_, flag_, variable, help_)                      \
-	ROW(id, flag_, help_, false)
-#define FLAGS(id, path, type, member, words, default_, flag_, other_, variable, help_)             \
-	ROW(id, flag_, help_, false) ROW(id, other_, help_, true)
-#include "policy/schema.def"
-#undef PLAIN
-#undef FLAG
-#undef FLAGS
-#undef ROW
+#include "cmd/settings.def"
     {.name = "strict",
      .kind = OPTION_FLAG,
      .help = "take warnings for errors",

@@ -67,7 +67,7 @@ enum option_output { OPTION_OUTPUT_TABLE, OPTION_OUTPUT_JSON };
 	}
 
 enum option_limits {
-	OPTION_ROWS_MAX = 48,  /* of one table */
+	OPTION_ROWS_MAX = 96,  /* of one table */
 	OPTION_WORDS_MAX = 64, /* of one row */
 	OPTION_WORD_SIZE = 64, /* bytes of a word with its NUL */
 };

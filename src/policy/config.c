@@ -133,25 +133,6 @@ static int read_queue_door(const struct reader *reader, const struct yaml_node *
 	return reader_door(reader, node, path, &reader->config->queue);
 }
 
-/* [] or [0]. */
-static int read_imex_channels(const struct reader *reader, const struct yaml_node *node,
-			      const char *path)
-{
-	if (yaml_is_null(node) || (node->kind == YAML_LIST && node->entry_count == 0))
-		return 0;
-	const struct yaml_node *first = node->kind == YAML_LIST ? node->entries[0].value : node;
-	bool only_zero = node->kind == YAML_LIST && node->entry_count == 1 &&
-			 first->kind == YAML_SCALAR && strcmp(first->text, "0") == 0;
-	char found[80];
-	if (!only_zero)
-		return reader_error(
-		    reader, node, -EINVAL, path,
-		    "invalid IMEX channel IDs: channelIDs must be [] or [0]; found %s",
-		    yaml_describe(first, found, sizeof(found)));
-	reader->config->imex_channel = true;
-	return 0;
-}
-
 struct reader_special {
 	const char *path;
 	int (*read)(const struct reader *reader, const struct yaml_node *node, const char *path);
@@ -163,7 +144,6 @@ static const struct reader_special specials[] = {
     {"sharing.timeSlicing.resources", read_time_slicing},
     {"sharing.mps", read_unsupported},
     {"sharing.fairShare", read_fair_share},
-    {"imex.channelIDs", read_imex_channels},
     {"sluice.devices.include", read_include},
     {"sluice.devices.exclude", read_exclude},
     {"sluice.doors.kubelet.devices", read_kubelet_door},
@@ -344,6 +324,19 @@ static int config_set_defaults(struct config *config, struct err *err)
 	return 0;
 }
 
+/* Go's strconv.ParseBool, which reads the peer's flags and variables, knows these as well. */
+static const char *override_text(const struct schema_row *row, const char *text)
+{
+	static const char *const yes[] = {"1", "t", "T"}, *const no[] = {"0", "f", "F"};
+	for (size_t i = 0; row->type == SCHEMA_BOOL && i < array_length(yes); i++) {
+		if (strcmp(text, yes[i]) == 0)
+			return "true";
+		if (strcmp(text, no[i]) == 0)
+			return "false";
+	}
+	return text;
+}
+
 static int config_override(struct config *config, const struct config_overrides *overrides,
 			   struct err *err)
 {
@@ -352,7 +345,8 @@ static int config_override(struct config *config, const struct config_overrides 
 		const char *flag = overrides->flag[i], *environment = overrides->environment[i];
 		if (!flag && !environment)
 			continue;
-		int rc = schema_set(config, (enum schema_id)i, flag ? flag : environment, err);
+		const char *text = override_text(row, flag ? flag : environment);
+		int rc = schema_set(config, (enum schema_id)i, text, err);
 		if (rc < 0) {
 			(void)err_wrap(err, flag ? "--%s" : "environment variable %s",
 				       flag ? row->flag : row->variable);

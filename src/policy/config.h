@@ -143,8 +143,9 @@ struct config {
 	bool gfd_oneshot, gfd_no_timestamp;
 	uint64_t gfd_sleep_ns;
 	char *gfd_output, *gfd_machine_type;
-	bool imex_required, imex_channel; /* imex.channelIDs is [0] */
-	uint32_t kubelet_inject;	  /* enum config_inject */
+	bool imex_required;
+	uint32_t imex_channel;	 /* 1: imex.channelIDs is [0] */
+	uint32_t kubelet_inject; /* enum config_inject */
 	/* Of simulated GPUs "sluice.sim" while source[SCHEMA_CDI_VENDOR] is CONFIG_DEFAULT. */
 	char *cdi_vendor;
 	bool alloc_env; /* SLUICE_ALLOC in replies to the kubelet */

@@ -91,6 +91,10 @@ static int word_error(enum schema_id id, const char *text, struct err *err)
 	case SCHEMA_DISCOVERY:
 		sentence = "invalid --device-discovery-strategy option ";
 		break;
+	case SCHEMA_IMEX_CHANNELS:
+		return err_set(
+		    err, -EINVAL,
+		    "invalid IMEX channel IDs: channelIDs must be [] or [0]; found %.64s", text);
 	default:
 		sentence = "unknown value: ";
 		break;
@@ -138,7 +142,7 @@ static int set_words(struct config *config, enum schema_id id, const char *text,
 		if (*text == ',' && *++text == '\0')
 			return word_error(id, "", err);
 	}
-	if (mask == 0)
+	if (mask == 0 && id != SCHEMA_IMEX_CHANNELS)
 		return word_error(id, "", err);
 	memcpy(schema_member(config, &rows[id]), &mask, sizeof(mask));
 	return 0;
@@ -372,6 +376,9 @@ static int format_words(const char *words, uint32_t mask, char *out, size_t size
 {
 	size_t length = 0;
 	char word[SCHEMA_WORD_MAX];
+	if (size == 0)
+		return -1;
+	out[0] = '\0';
 	for (uint32_t i = 0; word_at(words, i, word); i++) {
 		if (!(mask >> i & 1))
 			continue;

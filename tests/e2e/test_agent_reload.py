@@ -54,8 +54,8 @@ def test_a_valid_one_is_applied(machine, config):
     assert code_of(client.submit, "true", **share)[0] == "FAILED_PRECONDITION"
     before = client.status().configured_unix_ns
     config.write_text(SHARED)
-    reply = machine.run("sluice", "agent", "reload").ok()
-    assert "changed" in reply.out and not reply.out.startswith("0 "), reply
+    # How many are changed depends on whether the agent has noticed by itself before.
+    assert "changed" in machine.run("sluice", "agent", "reload").ok().out
     assert client.status().configured_unix_ns > before
     job = client.submit("sleep", "100", **share)
     assert client.get(running.id).state == pb.RUNNING

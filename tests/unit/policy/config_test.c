@@ -271,7 +271,10 @@ static void test_refused(void **state)
 	     "c.yaml:1:20: resources.gpus[0]: resources must have a 'name' field set"},
 	    {"imex: {channelIDs: [1]}\n", "c.yaml:1:20: imex.channelIDs: invalid IMEX channel IDs: "
 					  "channelIDs must be [] or [0]; "
-					  "found '1'"},
+					  "found 1"},
+	    {"imex: {channelIDs: [0, x]}\n", "c.yaml:1:20: imex.channelIDs: invalid IMEX channel "
+					     "IDs: channelIDs must be [] or [0]; "
+					     "found x"},
 	    {"sluice: {devices: {include: [\"pci:1\"]}}\n",
 	     "c.yaml:1:30: sluice.devices.include[0]: unsupported type for device in devices list: "
 	     "'pci:1' (expected an index, a UUID, a PCI address, name:PATTERN or numa:N)"},
