@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,64 +16,20 @@
 #include "doors/kubelet/allocate.h"
 #include "doors/kubelet/prefer.h"
 #include "doors/kubelet/resource.h"
+#include "tests/fuzz/devices.h"
 #include "units/allocator.h"
 #include "wire/arena.h"
 #include "wire/message.h"
 
-enum { FUZZ_GPUS = 4, FUZZ_REPLY_MAX = 1 << 26 };
+enum { FUZZ_REPLY_MAX = 1 << 26 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static const char *const configs[] = {
-    "flags: {plugin: {deviceIDStrategy: index}}",
-    "flags: {gdsEnabled: true, plugin: {passDeviceSpecs: true, deviceListStrategy: [envvar, "
-    "volume-mounts, cdi-annotations, cdi-cri]}}\nimex: {channelIDs: [0]}",
-    "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 3}]}}",
-    "flags: {plugin: {sharedDevicesAllocationPolicy: packed}}\n"
-    "sharing: {timeSlicing: {failRequestsGreaterThanOne: true, resources: [{name: gpu, replicas: "
-    "2, devices: [0, 2]}]}}",
-    "flags: {plugin: {sharedDevicesAllocationPolicy: spread-strict}}\n"
-    "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 5}]}}",
-};
 
 static int fill_zero(void *bytes, size_t size, void *context)
 {
 	(void)context;
 	memset(bytes, 0, size);
 	return 0;
-}
-
-static struct kubelet_resource *make(const char *text, struct allocator **allocator)
-{
-	static const struct resource_surroundings here = {
-	    .control = 15, .cdi_modes = 7, .imex_host_path = "/i"};
-	static const struct policy_surroundings surroundings = {.has_kubelet = true};
-	struct gpu gpus[FUZZ_GPUS];
-	struct inventory inventory = {.gpu_count = FUZZ_GPUS, .gpus = gpus};
-	memset(gpus, 0, sizeof(gpus));
-	for (uint32_t i = 0; i < FUZZ_GPUS; i++) {
-		gpus[i].index = i;
-		gpus[i].minor = i;
-		gpus[i].mig_current = GPU_MIG_DISABLED;
-		gpus[i].uuid[0] = (char)('a' + i);
-	}
-	struct config *config = NULL;
-	struct policy *policy = NULL;
-	struct kubelet_resource *resource = NULL;
-	struct allocator_topology *shape = calloc(1, sizeof(*shape));
-	if (!shape)
-		abort();
-	shape->gpu_count = FUZZ_GPUS;
-	if (config_parse(text, strlen(text), "c", NULL, true, &config, NULL) < 0 ||
-	    policy_make(&inventory, config, &surroundings, &policy, NULL) < 0 ||
-	    resource_new(&inventory, policy, &policy->resources[0], config, &here, &resource,
-			 NULL) < 0 ||
-	    allocator_new(shape, allocator, NULL) < 0)
-		abort();
-	free(shape);
-	(void)policy_free(policy);
-	(void)config_free(config);
-	return resource;
 }
 
 static void send(const ProtobufCMessage *message)
@@ -138,9 +93,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size < 2)
 		return 0;
-	struct allocator *allocator = NULL;
-	struct kubelet_resource *resource =
-	    make(configs[data[0] % (sizeof(configs) / sizeof(configs[0]))], &allocator);
+	struct allocator *allocator = devices_allocator();
+	struct kubelet_resource *resource = devices_make(data[0], 0);
 	size_t max = ((size_t)data[1] + 1) << 10;
 	allocate(resource, data + 2, size - 2, max);
 	prefer(resource, allocator, data + 2, size - 2, max);
