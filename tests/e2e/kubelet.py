@@ -91,9 +91,58 @@ class Endpoint:
         self.channel.close()
 
 
+class Plugin:
+    """Another device plugin on the same resource and socket, which registers once and then only
+    serves."""
+
+    def __init__(self, directory, *devices):
+        self.directory, self.devices = pathlib.Path(directory), devices
+        self.over = threading.Event()
+        (self.directory / "nvidia-gpu.sock").unlink(missing_ok=True)
+        self.server = grpc.server(futures.ThreadPoolExecutor(max_workers=4))
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
+            "v1beta1.DevicePlugin", {
+                "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(
+                    lambda request, context: pb.DevicePluginOptions(),
+                    request_deserializer=pb.Empty.FromString,
+                    response_serializer=lambda m: m.SerializeToString()),
+                "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+                    self._watch, request_deserializer=pb.Empty.FromString,
+                    response_serializer=lambda m: m.SerializeToString())}),))
+        # grpc removes what it has bound at its end; what is removed is for stop() to say
+        self.server.add_insecure_port(f"unix:{self.directory / 'bound.sock'}")
+        self.server.start()
+        (self.directory / "bound.sock").rename(self.directory / "nvidia-gpu.sock")
+
+    def _watch(self, _request, _context):
+        reply = pb.ListAndWatchResponse()
+        for device in self.devices:
+            reply.devices.add(ID=device, health="Healthy")
+        yield reply
+        self.over.wait()
+
+    def register(self):
+        with grpc.insecure_channel(f"unix:{self.directory / 'kubelet.sock'}", options=[
+                ("grpc.use_local_subchannel_pool", 1)]) as channel:
+            channel.unary_unary(
+                "/v1beta1.Registration/Register",
+                request_serializer=lambda m: m.SerializeToString(),
+                response_deserializer=pb.Empty.FromString)(pb.RegisterRequest(
+                    version="v1beta1", endpoint="nvidia-gpu.sock",
+                    resource_name="nvidia.com/gpu"), timeout=DEADLINE_S)
+
+    def stop(self, unlink=True):
+        """As NVIDIA's plugin: the socket goes, whoever's it is by now."""
+        self.over.set()
+        if unlink:
+            (self.directory / "nvidia-gpu.sock").unlink(missing_ok=True)
+        self.server.stop(None).wait()
+
+
 class Kubelet:
     """Lives between start() and die(). `careless`: the end of an old stream takes a newer
-    registration of the same resource with it, as in kubelets before kubernetes PR 135437."""
+    registration of the same resource with it, as in kubelets before kubernetes PR 135437; "deaf":
+    so that the newer stream stays open and nobody listens to it, as in 1.25."""
 
     def __init__(self, directory, careless=False):
         self.directory = pathlib.Path(directory)
@@ -109,9 +158,8 @@ class Kubelet:
     def start(self, die_at=None):
         """As the kubelet: all sockets go, then its own comes."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        for path in self.directory.iterdir():
-            if stat.S_ISSOCK(path.lstat().st_mode):
-                path.unlink(missing_ok=True)
+        for name in sockets(self.directory):
+            (self.directory / name).unlink(missing_ok=True)
         self.endpoints, self.requests, self.die_at = {}, [], die_at
         server = grpc.server(futures.ThreadPoolExecutor(max_workers=16))
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
@@ -176,7 +224,7 @@ class Kubelet:
                 del self.endpoints[endpoint.resource]
             else:
                 now = None
-        if now and now is not endpoint:
+        if now and now is not endpoint and self.careless != "deaf":
             now.close()
 
     def resource(self, name="nvidia.com/gpu"):
@@ -197,7 +245,23 @@ class Kubelet:
         return self.resource(name)
 
 
+    def settled(self, devices, quiet_s=0.3):
+        """The same, once it stays so."""
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
+            endpoint = self.wait(devices)
+            if not endpoint.ended.wait(quiet_s):
+                return endpoint
+        raise AssertionError(f"it does not come to rest in {DEADLINE_S} s")
+
+
 def sockets(directory):
-    """The names of the sockets in a directory."""
-    return sorted(entry.name for entry in os.scandir(directory)
-                  if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode))
+    """The names of the sockets in a directory, which may come and go meanwhile."""
+    names = []
+    for name in sorted(os.listdir(directory)):
+        try:
+            if stat.S_ISSOCK(os.lstat(pathlib.Path(directory) / name).st_mode):
+                names.append(name)
+        except FileNotFoundError:
+            pass
+    return names

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from conftest import wait_until
-from kubelet import STEPS, Kubelet, sockets
+from kubelet import STEPS, Kubelet, Plugin, sockets
 
 RESTARTS = int(os.environ.get("KUBELET_RESTARTS", "200"))
 SEED = int(os.environ.get("KUBELET_SEED", "7"))
@@ -155,6 +155,68 @@ def test_our_socket_is_removed(node):
     second = node.kubelet.wait(8)
     assert second is not first
     assert second.allocate(next(iter(second.devices))).envs
+
+
+@pytest.mark.parametrize("careless", [False, True, "deaf"])
+def test_a_rolling_update(machine, kubelets, careless):
+    """The plugin before us ends only after we have come: not without devices in the end."""
+    machine.start("dgx-a100")
+    kubelets.append(kubelet_of(machine, careless=careless))
+    kubelet = kubelets[0].start()
+    other = Plugin(kubelet.directory, "GPU-old")
+    other.register()
+    kubelet.wait(1)
+    machine.agent()
+    kubelet.wait(8)
+    assert "another device plugin serves" in resources(machine)[0]["problem"]
+    other.stop()
+    wait_until(lambda: sockets(kubelet.directory) == ["kubelet.sock", "nvidia-gpu.sock"],
+               what="our socket, made again")
+    endpoint = kubelet.settled(8)
+    assert endpoint.allocate(next(iter(endpoint.devices))).envs
+
+
+def test_an_end_that_nobody_sees(machine, kubelets):
+    """Our socket and our stream are as they were, and the kubelet has forgotten us."""
+    machine.start("dgx-a100")
+    kubelets.append(kubelet_of(machine, careless="deaf"))
+    kubelet = kubelets[0].start()
+    other = Plugin(kubelet.directory, "GPU-old")
+    other.register()
+    kubelet.wait(1)
+    machine.agent()
+    kubelet.wait(8)
+    other.stop(unlink=False)
+    wait_until(lambda: kubelet.resource() is None, what="a kubelet that has forgotten us")
+    kubelet.wait(8)
+
+
+def test_another_plugin_comes(node):
+    """Somebody starts one beside us: we are the last to register."""
+    node.kubelet.start()
+    node.agent()
+    node.kubelet.wait(8)
+    other = Plugin(node.kubelet.directory, "GPU-new")
+    other.register()
+    node.kubelet.wait(8)
+    other.stop()
+    node.kubelet.wait(8)
+    wait_until(lambda: sockets(node.kubelet.directory) == ["kubelet.sock", "nvidia-gpu.sock"],
+               what="our socket, made again")
+    node.kubelet.settled(8)
+
+
+def test_mig_devices(machine, kubelets, tmp_path):
+    """56 instances, each with its nodes."""
+    config = tmp_path / "config.yaml"
+    config.write_text("version: v1\nflags: {migStrategy: mixed, plugin: {passDeviceSpecs: true}}\n")
+    machine.start("dgx-a100", "--mig", "single")
+    kubelets.append(kubelet_of(machine))
+    kubelet = kubelets[0].start()
+    machine.agent("--config", config)
+    endpoint = kubelet.wait(56, "nvidia.com/mig-1g.5gb")
+    reply = endpoint.allocate(next(iter(endpoint.devices)))
+    assert len([spec for spec in reply.devices if "nvidia-caps" in spec.host_path]) == 2
 
 
 @pytest.mark.parametrize("what", ["file", "directory", "link"])
