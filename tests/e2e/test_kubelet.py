@@ -39,8 +39,12 @@ def node(machine, kubelets):
     return machine
 
 
+def status_of(machine):
+    return machine.run("sluice", "agent", "status", "-o", "json").ok().json
+
+
 def status(machine):
-    return machine.run("sluice", "agent", "status", "-o", "json").ok().json["kubelet"]
+    return status_of(machine)["kubelet"]
 
 
 def resources(machine):
@@ -92,6 +96,21 @@ def test_the_directory_is_replaced(node):
         shutil.rmtree(f"{node.kubelet.directory}.old")
         node.kubelet.start()
         node.kubelet.wait(8, deadline_s=5)
+
+
+def test_a_directory_that_goes_gives_nothing_away(node):
+    """A GPU that the kubelet's containers may have is not the queue's for a moment."""
+    node.kubelet.start()
+    agent = node.agent()
+    node.kubelet.wait(8)
+    node.kubelet.die()
+    shutil.rmtree(node.kubelet.directory)
+    reread = status_of(node)["configured_unix_ns"]
+    agent.send_signal(signal.SIGHUP)
+    wait_until(lambda: status_of(node)["configured_unix_ns"] > reread, what="a reload")
+    assert [(r["name"], r["devices"]) for r in resources(node)] == [("nvidia.com/gpu", 8)]
+    reply = node.run("sluice", "run", "--detach", "--gpus", "1", "--", "true")
+    assert reply.rc != 0, f"{reply}"
 
 
 def test_restarts_at_random_points(node):
@@ -284,6 +303,23 @@ def test_resources_come_and_go(node, tmp_path):
     assert small.lists[-1] == []
     assert first.lists[0] == first.lists[-1] or len(first.lists) > 1
     assert sockets(node.kubelet.directory) == ["kubelet.sock", "nvidia-gpu.sock"]
+
+
+def test_an_xid_marks_every_replica(node, tmp_path):
+    """And only those of its GPU; on the stream that is open."""
+    config = tmp_path / "config.yaml"
+    config.write_text("version: v1\nsharing: {timeSlicing: {resources: "
+                      "[{name: nvidia.com/gpu, replicas: 5}]}}\n")
+    node.kubelet.start()
+    node.agent("--config", config)
+    endpoint = node.kubelet.wait(40)
+    uuid = node.show()["gpus"][3]["uuid"]
+    node.sim("inject", "xid", "79", "--gpu", "3")
+    marked = {f"{uuid}::{replica}" for replica in range(5)}
+    wait_until(lambda: {device for device, health in endpoint.devices.items()
+                        if health == "Unhealthy"} == marked, what="five unhealthy devices")
+    assert len(endpoint.devices) == 40
+    assert not endpoint.ended.is_set()
 
 
 def test_without_driver(node):
