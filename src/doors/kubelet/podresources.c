@@ -35,7 +35,6 @@ struct podresources {
 	struct loop_task gone;	    /* frees the client of a call that has ended */
 	struct podresources_table table;
 	char problem[PODRESOURCES_PROBLEM_MAX];
-	bool is_hurried; /* asked to hurry while a question was under way */
 };
 
 /* --- what the kubelet says ------------------------------------------------------------------- */
@@ -191,14 +190,6 @@ static void podresources_on_reply(const ProtobufCMessage *message, void *context
 		podresources_tell(podresources);
 }
 
-static void podresources_rest(struct podresources *podresources)
-{
-	loop_timer_start(podresources->next, podresources->is_hurried
-						 ? PODRESOURCES_HURRY_NS
-						 : podresources->options.period_ns);
-	podresources->is_hurried = false;
-}
-
 static void podresources_fail(struct podresources *podresources, const char *why)
 {
 	char text[PODRESOURCES_PROBLEM_MAX];
@@ -223,7 +214,7 @@ static void podresources_on_end(const struct wire_result *result, void *context)
 	struct podresources *podresources = context;
 	loop_defer(podresources->options.loop, &podresources->gone, podresources_drop,
 		   podresources);
-	podresources_rest(podresources);
+	loop_timer_start(podresources->next, podresources->options.period_ns);
 	if (result->status != WIRE_OK)
 		podresources_fail(podresources, result->message[0]
 						    ? result->message
@@ -253,16 +244,8 @@ static void podresources_on_next(void *context)
 	struct err err = {0};
 	if (podresources_ask(podresources, &err) == 0)
 		return; /* goes on when it has ended */
-	podresources_rest(podresources);
+	loop_timer_start(podresources->next, podresources->options.period_ns);
 	podresources_fail(podresources, err.code == -ENOENT ? "no kubelet has made it" : err.text);
-}
-
-void podresources_hurry(struct podresources *podresources)
-{
-	if (podresources->client)
-		podresources->is_hurried = true; /* what is on its way may not say it yet */
-	else
-		loop_timer_start(podresources->next, PODRESOURCES_HURRY_NS);
 }
 
 /* --- its life -------------------------------------------------------------------------------- */

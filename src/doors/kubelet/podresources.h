@@ -17,7 +17,6 @@ struct podresources;
 
 #define PODRESOURCES_SOCKET	 "/var/lib/kubelet/pod-resources/kubelet.sock"
 #define PODRESOURCES_PERIOD_NS	 UINT64_C(10000000000)
-#define PODRESOURCES_HURRY_NS	 UINT64_C(500000000) /* the kubelet enters it after Allocate */
 #define PODRESOURCES_DEADLINE_NS UINT64_C(10000000000)
 
 enum podresources_limits {
@@ -50,8 +49,6 @@ int podresources_open(const struct podresources_options *options, struct podreso
 		      struct err *err);
 /* NULL is fine; returns NULL. */
 struct podresources *podresources_close(struct podresources *podresources);
-/* Asks soon instead of at the next period: after an Allocate. */
-void podresources_hurry(struct podresources *podresources);
 
 /*
  * Who holds what, in the order of unit, resource, namespace, pod, container: the containers of one

@@ -171,8 +171,7 @@ static void test_who_holds_what(void **state)
 	rig_run(rig, 2);
 	assert_int_equal(rig->changes, 1);
 	rig->count = 1;
-	podresources_hurry(rig->podresources);
-	assert_int_equal(loop_advance(rig->loop, PODRESOURCES_HURRY_NS, NULL), 0);
+	assert_int_equal(loop_advance(rig->loop, PODRESOURCES_PERIOD_NS, NULL), 0);
 	rig_run(rig, 3);
 	assert_string_equal(rig_tell(rig), "GPU-b nvidia.com/gpu default/train/main");
 	assert_int_equal(rig->changes, 2);
@@ -211,12 +210,11 @@ static void test_one_that_does_not_answer(void **state)
 	rig->is_silent = true;
 	rig_open(rig);
 	rig_run(rig, 1);
-	podresources_hurry(rig->podresources); /* one question at a time */
 	assert_int_equal(loop_advance(rig->loop, PODRESOURCES_DEADLINE_NS, NULL), 0);
 	assert_non_null(strstr(podresources_problem(rig->podresources), "in time"));
 	assert_int_equal(rig->asked, 1);
 	rig->is_silent = false;
-	assert_int_equal(loop_advance(rig->loop, PODRESOURCES_HURRY_NS, NULL), 0);
+	assert_int_equal(loop_advance(rig->loop, PODRESOURCES_PERIOD_NS, NULL), 0);
 	rig_run(rig, 2);
 	assert_string_equal(podresources_problem(rig->podresources), "");
 }
