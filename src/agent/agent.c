@@ -15,6 +15,7 @@
 
 #include "agent/door_kubelet.h"
 #include "agent/jobgroup.h"
+#include "agent/leases.h"
 #include "agent/libexec.h"
 #include "agent/lock.h"
 #include "agent/node.h"
@@ -51,6 +52,7 @@ struct agent {
 	struct child_set *children;
 	struct reload *reload;
 	struct node *node;
+	struct leases *leases;
 	struct door_kubelet *kubelet;
 	struct vitals *vitals;
 	struct queue *queue;
@@ -324,6 +326,7 @@ static void agent_done(struct agent *agent)
 	agent->node = node_free(agent->node);
 	free(agent->kubelet_directory);
 	agent->storage = storage_close(agent->storage);
+	agent->leases = leases_free(agent->leases);
 	if (agent->loop)
 		loop_cancel(agent->loop, &agent->judged);
 	agent->vitals = vitals_free(agent->vitals);
@@ -426,6 +429,12 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 		result = node_new(&node, &agent->node, err);
 	if (result < 0)
 		return result;
+	const struct leases_options leases = {.storage = agent->storage,
+					      .log = agent->log,
+					      .state_dir = agent->options->paths.state_dir};
+	result = leases_new(&leases, &agent->leases, err);
+	if (result < 0)
+		return result;
 	const struct door_kubelet_options kubelet = {
 	    .loop = agent->loop,
 	    .log = agent->log,
@@ -433,6 +442,7 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .vitals = agent->vitals,
 	    .socket = agent->options->kubelet_socket,
 	    .runtime = getenv("CONTAINER_RUNTIME_ENDPOINT"),
+	    .leases = agent->leases,
 	};
 	return door_kubelet_new(&kubelet, &agent->kubelet, err);
 }
@@ -482,6 +492,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .paths = paths,
 	    .node = agent->node,
 	    .kubelet = &agent->kubelet,
+	    .leases = agent->leases,
 	    .vitals = agent->vitals,
 	    .reload = agent->reload,
 	    .queue = agent->queue,

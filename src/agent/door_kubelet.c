@@ -6,13 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/leases.h"
 #include "agent/node.h"
+#include "base/clock.h"
 #include "agent/vitals.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "doors/kubelet/injection.h"
 #include "doors/kubelet/kubelet.h"
+#include "doors/kubelet/podresources.h"
 #include "doors/kubelet/resource.h"
 #include "hardware/pci.h"
 #include "policy/policy.h"
@@ -21,6 +24,7 @@ struct door_kubelet {
 	struct door_kubelet_options options;
 	struct kubelet *kubelet;     /* owned; NULL: closed */
 	struct injection *injection; /* owned; NULL: closed */
+	struct podresources *pods;   /* owned; NULL: closed */
 	uint64_t generation;	     /* of node and vitals, when it was last told */
 	char socket[FILE_PATH_MAX];
 	char error[ERR_TEXT_MAX]; /* last logged */
@@ -61,6 +65,7 @@ struct door_kubelet *door_kubelet_free(struct door_kubelet *door)
 {
 	if (!door)
 		return NULL;
+	(void)podresources_close(door->pods);
 	(void)injection_close(door->injection);
 	(void)kubelet_close(door->kubelet);
 	free(door);
@@ -101,6 +106,23 @@ static void door_kubelet_on_injection(void *context)
 	door_kubelet_tell(door);
 }
 
+static void door_kubelet_follow(struct door_kubelet *door)
+{
+	if (door->pods && podresources_is_known(door->pods))
+		leases_follow(door->options.leases, door->pods, node_policy(door->options.node),
+			      clock_unix_ns());
+}
+
+static void door_kubelet_on_pods(void *context)
+{
+	struct door_kubelet *door = context;
+	const char *problem = podresources_problem(door->pods);
+	if (*problem)
+		log_write(door->options.log, LOG_LEVEL_INFO, NULL,
+			  "which container holds which device is not known: %s", problem);
+	door_kubelet_follow(door);
+}
+
 static int door_kubelet_open(struct door_kubelet *door, struct err *err)
 {
 	const struct node *node = door->options.node;
@@ -120,12 +142,19 @@ static int door_kubelet_open(struct door_kubelet *door, struct err *err)
 	    .changed = door_kubelet_on_injection,
 	    .context = door,
 	};
-	if (!door->injection) {
-		int rc = injection_open(&injection, &door->injection, err);
-		if (rc < 0)
-			return rc;
-	}
-	return kubelet_open(&kubelet, &door->kubelet, err);
+	char socket[FILE_PATH_MAX];
+	const struct podresources_options pods = {
+	    .loop = door->options.loop,
+	    .socket = socket,
+	    .changed = door_kubelet_on_pods,
+	    .context = door,
+	};
+	int rc = file_path(socket, err, "%s%s", pci_root(), PODRESOURCES_SOCKET);
+	if (rc == 0 && !door->injection)
+		rc = injection_open(&injection, &door->injection, err);
+	if (rc == 0 && !door->pods)
+		rc = podresources_open(&pods, &door->pods, err);
+	return rc < 0 ? rc : kubelet_open(&kubelet, &door->kubelet, err);
 }
 
 /* Both count up, and so does their sum. */
@@ -164,6 +193,7 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	if (rc == 0)
 		rc = kubelet_set_machine(door->kubelet, &machine, &err);
 	door_kubelet_trouble(door, rc < 0 ? err.text : "");
+	door_kubelet_follow(door);
 	/* Tried again with the next look. */
 	door->generation = rc < 0 ? 0 : door_kubelet_generation(door);
 }
@@ -194,6 +224,11 @@ const struct kubelet *door_kubelet_kubelet(const struct door_kubelet *door)
 const struct injection *door_kubelet_injection(const struct door_kubelet *door)
 {
 	return door->injection;
+}
+
+const struct podresources *door_kubelet_pods(const struct door_kubelet *door)
+{
+	return door->pods;
 }
 
 const char *door_kubelet_socket(const struct door_kubelet *door)

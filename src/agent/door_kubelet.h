@@ -12,9 +12,11 @@ struct door_kubelet;
 struct err;
 struct injection;
 struct kubelet;
+struct leases;
 struct log;
 struct loop;
 struct node;
+struct podresources;
 struct vitals;
 
 struct door_kubelet_options {
@@ -24,6 +26,7 @@ struct door_kubelet_options {
 	const struct vitals *vitals; /* of the same inventory as the node */
 	const char *socket;	     /* the kubelet's; NULL: the usual one; "": do not register */
 	const char *runtime; /* the container runtime's socket; NULL or "": the usual ones */
+	struct leases *leases;
 };
 
 /* The directory of the kubelet's socket. Owned; NULL: the usual one, or no memory. */
@@ -44,6 +47,8 @@ void door_kubelet_register_again(struct door_kubelet *door);
 const struct kubelet *door_kubelet_kubelet(const struct door_kubelet *door);
 /* The same. Who puts devices into containers. */
 const struct injection *door_kubelet_injection(const struct door_kubelet *door);
+/* The same. Who holds its devices. */
+const struct podresources *door_kubelet_pods(const struct door_kubelet *door);
 const char *door_kubelet_socket(const struct door_kubelet *door); /* "": it is closed */
 
 #endif

@@ -35,6 +35,7 @@ static const struct wire_method service_methods[] = {
     ROW("Node", "Status", status_request, status_reply, false, service_status),
     ROW("Node", "Watch", watch_request, machine, true, service_watch_machine),
     ROW("Node", "Reload", reload_request, reload_reply, false, service_reload),
+    ROW("Node", "Holders", holders_request, holders_reply, false, service_holders),
     {.path = NULL},
 };
 

@@ -14,6 +14,7 @@ struct agent_paths;
 struct child_set;
 struct door_kubelet;
 struct err;
+struct leases;
 struct log;
 struct loop;
 struct node;
@@ -54,6 +55,7 @@ struct service_options {
 	const struct agent_paths *paths;
 	struct node *node;
 	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
+	const struct leases *leases;
 	struct vitals *vitals;
 	struct reload *reload;
 	struct queue *queue;

@@ -105,6 +105,7 @@ void service_list(struct wire_call *call, const ProtobufCMessage *message, void 
 void service_logs(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_status(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_watch_machine(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_holders(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_reload(struct wire_call *call, const ProtobufCMessage *message, void *context);
 
 /* What the changes mean for requests of a kind. */

@@ -31,6 +31,7 @@ static const struct wire_method agent_call_methods[] = {
     [AGENT_STATUS] = ROW("Node", "Status", status_request, status_reply, false),
     [AGENT_WATCH_MACHINE] = ROW("Node", "Watch", watch_request, machine, true),
     [AGENT_RELOAD] = ROW("Node", "Reload", reload_request, reload_reply, false),
+    [AGENT_HOLDERS] = ROW("Node", "Holders", holders_request, holders_reply, false),
 };
 
 const struct wire_method *agent_call_method(enum agent_call_method method)

@@ -44,6 +44,7 @@ enum agent_call_method {
 	AGENT_STATUS,
 	AGENT_WATCH_MACHINE, /* stream */
 	AGENT_RELOAD,
+	AGENT_HOLDERS,
 };
 
 struct agent_call_options {

@@ -1,26 +1,119 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice devices: the GPUs and MIG devices of this machine, without a daemon. */
+/* sluice devices: the GPUs and MIG devices of this machine, and who holds them. */
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/err.h"
+#include "cmd/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
+#include "sluice.pb-c.h"
 
 struct devices_options {
 	enum option_output output;
 	uint64_t timeout_ns;
+	const char *socket;
 };
 
 static const struct option_row rows[] = {
     OPTION_OUTPUT(struct devices_options, output),
     MACHINE_TIMEOUT_ROW(struct devices_options),
+    AGENT_CALL_SOCKET_ROW(struct devices_options),
     {.name = NULL},
 };
 
 static const struct devices_options defaults = {.timeout_ns = MACHINE_TIMEOUT_NS};
+
+/* ---- who holds them, if a service knows ---- */
+
+/* NULL: no service answers. To be freed with agent_call_free(). */
+static ProtobufCMessage *ask_holders(const struct devices_options *options)
+{
+	const struct agent_call_options how = {.socket = options->socket};
+	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
+	Sluice__V1__HoldersRequest request = SLUICE__V1__HOLDERS_REQUEST__INIT;
+	ProtobufCMessage *reply = NULL;
+	if (agent_call_open(&agent, &how, NULL) < 0 ||
+	    agent_call_ask(&agent, AGENT_HOLDERS, &request.base, &reply, NULL) < 0)
+		return NULL;
+	return reply;
+}
+
+static void add_since(struct table *table, int64_t unix_ns)
+{
+	char text[32] = "";
+	time_t seconds = (time_t)(unix_ns / (int64_t)CLOCK_NS_PER_S);
+	struct tm local;
+	if (unix_ns > 0 && localtime_r(&seconds, &local))
+		(void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+	table_add(table, *text ? text : NULL);
+}
+
+static int print_holders(const Sluice__V1__HoldersReply *holders, struct err *err)
+{
+	static const struct table_column columns[] = {
+	    {.title = "UNIT"},
+	    {.title = "RESOURCE"},
+	    {.title = "HELD BY"},
+	    {.title = "SINCE"},
+	};
+	if (*holders->problem) {
+		fputs("\nWhich container holds which device is not known: ", stdout);
+		cmd_print(stdout, holders->problem);
+		putchar('\n');
+	}
+	if (holders->n_holders == 0)
+		return 0;
+	_cleanup_table_ struct table *table =
+	    table_new(columns, sizeof(columns) / sizeof(columns[0]));
+	if (!table)
+		return err_set(err, -ENOMEM, "printing the holders: no memory");
+	for (size_t i = 0; i < holders->n_holders; i++) {
+		const Sluice__V1__Holder *holder = holders->holders[i];
+		table_add(table, holder->unit);
+		table_add(table, *holder->resource ? holder->resource : NULL);
+		if (holder->job > 0)
+			table_addf(table, "job %" PRIu64, holder->job);
+		else
+			table_addf(table, "%s/%s/%s", holder->name_space, holder->pod,
+				   holder->container);
+		add_since(table, holder->since_unix_ns);
+	}
+	putchar('\n');
+	return table_print(table, stdout, 0, err);
+}
+
+static json_t *json_text(const char *text)
+{
+	return *text ? table_json_text(text) : json_null();
+}
+
+static json_t *json_holders(const Sluice__V1__HoldersReply *holders)
+{
+	if (!holders)
+		return json_null();
+	json_t *list = json_array();
+	for (size_t i = 0; i < holders->n_holders; i++) {
+		const Sluice__V1__Holder *holder = holders->holders[i];
+		(void)json_array_append_new(
+		    list,
+		    json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "unit",
+			      table_json_text(holder->unit), "resource",
+			      json_text(holder->resource), "door", table_json_text(holder->door),
+			      "namespace", json_text(holder->name_space), "pod",
+			      json_text(holder->pod), "container", json_text(holder->container),
+			      "job",
+			      holder->job ? json_integer((json_int_t)holder->job) : json_null(),
+			      "since_unix_ns", (json_int_t)holder->since_unix_ns));
+	}
+	return list;
+}
 
 /* ---- the table ---- */
 
@@ -241,13 +334,15 @@ static json_t *json_gpu(const struct machine *machine, uint32_t place)
 	return object;
 }
 
-static int print_json(const struct machine *machine, struct err *err)
+static int print_json(const struct machine *machine, const Sluice__V1__HoldersReply *holders,
+		      struct err *err)
 {
 	json_t *root = machine_json(&machine->inventory);
 	json_t *gpus = json_array();
 	for (uint32_t i = 0; i < machine->inventory.gpu_count; i++)
 		(void)json_array_append_new(gpus, json_gpu(machine, i));
 	(void)json_object_set_new(root, "gpus", gpus);
+	(void)json_object_set_new(root, "holders", json_holders(holders));
 	int rc = table_print_json(root, stdout, err);
 	json_decref(root);
 	return rc;
@@ -261,8 +356,17 @@ static int run(const struct cmd_call *call)
 	if (code != 0)
 		return code;
 	struct err err = {.code = 0};
-	int rc = options->output == OPTION_OUTPUT_JSON ? print_json(&machine, &err)
-						       : print_table(&machine, &err);
+	ProtobufCMessage *reply = ask_holders(options);
+	const Sluice__V1__HoldersReply *holders = (const Sluice__V1__HoldersReply *)reply;
+	int rc;
+	if (options->output == OPTION_OUTPUT_JSON) {
+		rc = print_json(&machine, holders, &err);
+	} else {
+		rc = print_table(&machine, &err);
+		if (rc == 0 && holders)
+			rc = print_holders(holders, &err);
+	}
+	agent_call_free(reply);
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
 
@@ -277,7 +381,9 @@ const struct command cmd_devices = {
     .name = "devices",
     .summary = "List the GPUs of this machine and their MIG devices",
     .description =
-	"Asks the driver once and needs no service. A GPU that is lost or whose driver hangs is "
+	"Asks the driver once and needs no service; one that runs adds who holds which device: "
+	"containers of the kubelet by namespace, pod and name, and jobs. A GPU that is lost or "
+	"whose driver hangs is "
 	"listed with its state, and never hides the others. A reading that the GPU does not give "
 	"is '-' in the table and absent in JSON; it is never shown as 0.",
     .group = CMD_GROUP_MACHINE,

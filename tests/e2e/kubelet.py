@@ -244,7 +244,6 @@ class Kubelet:
         wait_until(has, deadline_s, f"{devices} devices of {name}")
         return self.resource(name)
 
-
     def settled(self, devices, quiet_s=0.3):
         """The same, once it stays so."""
         end = time.monotonic() + DEADLINE_S
@@ -253,6 +252,49 @@ class Kubelet:
             if not endpoint.ended.wait(quiet_s):
                 return endpoint
         raise AssertionError(f"it does not come to rest in {DEADLINE_S} s")
+
+
+@pytest.fixture
+def small_node(machine):
+    """A machine of one GPU with a kubelet and, once small_node.serve() is called, its service.
+    `others` are stopped at the end."""
+    machine.start("t4x1")
+    machine.kubelet = Kubelet(machine.path("/var/lib/kubelet/device-plugins")).start()
+    machine.others = []
+
+    def serve(*options):
+        machine.agent(*options)
+        return machine.kubelet.wait(1)
+
+    machine.serve = serve
+    yield machine
+    machine.kubelet.die()
+    for other in machine.others:
+        other.stop(None).wait()
+
+
+def serve_on(socket, service, methods):
+    """A gRPC server on a unix socket whose methods take and return bytes."""
+    socket.parent.mkdir(parents=True, exist_ok=True)
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {
+        name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}),))
+    server.add_insecure_port(f"unix:{socket}")
+    server.start()
+    return server
+
+
+def field(number, data):
+    """A length-delimited field of protobuf."""
+    def varint(value):
+        out = bytearray()
+        while value > 127:
+            out.append(value & 127 | 128)
+            value >>= 7
+        out.append(value)
+        return bytes(out)
+    data = data.encode() if isinstance(data, str) else data
+    return varint(number << 3 | 2) + varint(len(data)) + data
 
 
 def sockets(directory):

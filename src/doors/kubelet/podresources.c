@@ -34,6 +34,7 @@ struct podresources {
 	struct loop_timer *next;    /* owned */
 	struct loop_task gone;	    /* frees the client of a call that has ended */
 	struct podresources_table table;
+	bool is_known;
 	char problem[PODRESOURCES_PROBLEM_MAX];
 };
 
@@ -182,6 +183,8 @@ static void podresources_on_reply(const ProtobufCMessage *message, void *context
 	bool is_new = strcmp(podresources->problem, err.text) != 0;
 	(void)snprintf(podresources->problem, sizeof(podresources->problem), "%s", err.text);
 	if (result == 0) {
+		is_new |= !podresources->is_known;
+		podresources->is_known = true;
 		is_new |= !podresources_table_is_same(&podresources->table, &table);
 		podresources_table_free(&podresources->table);
 		podresources->table = table;
@@ -295,6 +298,11 @@ const struct podresources_holder *podresources_at(const struct podresources *pod
 						  size_t index)
 {
 	return &podresources->table.items[index];
+}
+
+bool podresources_is_known(const struct podresources *podresources)
+{
+	return podresources->is_known;
 }
 
 const char *podresources_problem(const struct podresources *podresources)

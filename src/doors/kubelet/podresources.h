@@ -8,6 +8,7 @@
 #ifndef SLUICE_DOORS_KUBELET_PODRESOURCES_H
 #define SLUICE_DOORS_KUBELET_PODRESOURCES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,6 +59,8 @@ struct podresources *podresources_close(struct podresources *podresources);
 size_t podresources_count(const struct podresources *podresources);
 const struct podresources_holder *podresources_at(const struct podresources *podresources,
 						  size_t index);
+/* Whether any question was answered so far. */
+bool podresources_is_known(const struct podresources *podresources);
 /* Why the last question was not answered; "" when it was, or none has ended yet. Borrowed. */
 const char *podresources_problem(const struct podresources *podresources);
 
