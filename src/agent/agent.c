@@ -19,6 +19,7 @@
 #include "agent/libexec.h"
 #include "agent/lock.h"
 #include "agent/node.h"
+#include "agent/nodriver.h"
 #include "agent/notify.h"
 #include "agent/reload.h"
 #include "agent/service.h"
@@ -33,6 +34,7 @@
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule.h"
 #include "doors/queue/store.h"
+#include "hardware/pci.h"
 #include "wire/listen.h"
 
 enum agent_limits {
@@ -63,14 +65,21 @@ struct agent {
 	struct loop_timer *idle;     /* running with idle_exit_ns */
 	uint64_t busy_ns;	     /* loop time when there was last something to do */
 	struct loop_task judged;     /* a verdict on a GPU is another */
-	struct stat socket_is;	     /* of our socket file */
-	char *kubelet_directory;     /* owned; NULL: the usual one */
+	uint64_t begin_ns;	     /* loop time when the driver was first asked */
+	bool is_driver_checked;
+	struct storage_job bus_job; /* looks for a GPU without a driver */
+	struct pci_address gpu;	    /* that it found */
+	int failure;		    /* why it ends; 0: told to */
+	struct err why;
+	struct stat socket_is;	 /* of our socket file */
+	char *kubelet_directory; /* owned; NULL: the usual one */
 	bool is_stopping, storage_is_stuck;
 	char jobgroup[JOBGROUP_PATH_MAX]; /* "": there is none */
 	char status[AGENT_STATUS_MAX];	  /* last told to the service manager */
 };
 
 static void agent_stop(struct agent *agent, const char *why);
+static bool agent_has_jobs(const struct agent *agent);
 
 /* --- what happens ---------------------------------------------------------------------------- */
 
@@ -119,6 +128,51 @@ static void agent_tell_health(struct agent *agent)
 	queue_set_health(agent->queue, &health);
 }
 
+/* --- without a driver ------------------------------------------------------------------------ */
+
+/* On the storage thread: 1 or 0. */
+static int agent_read_bus(void *context)
+{
+	struct agent *agent = context;
+	return nodriver_find_gpu(pci_root(), &agent->gpu);
+}
+
+static void agent_on_bus(void *context, int found)
+{
+	struct agent *agent = context;
+	char address[PCI_TEXT_MAX];
+	if (agent->is_stopping || node_inventory(agent->node))
+		return;
+	if (!found) {
+		log_write(agent->log, LOG_LEVEL_NOTICE, NULL,
+			  "there is no NVIDIA GPU on the PCI bus: waiting for one");
+		return;
+	}
+	agent->failure =
+	    err_set(&agent->why, -ENODEV,
+		    "there is an NVIDIA GPU at %s and no driver: %s (with "
+		    "--fail-on-init-error=false the service waits for one)",
+		    pci_address_to_string(&agent->gpu, address), node_problem(agent->node));
+	agent_stop(agent, "there is no driver");
+}
+
+/* Once, with the first word about the machine: what comes later is a driver that went away. */
+static void agent_check_driver(struct agent *agent)
+{
+	if (agent->is_driver_checked || !agent->service || !node_is_known(agent->node))
+		return;
+	agent->is_driver_checked = true;
+	/* One that does not answer is there. */
+	bool is_silent = loop_now_ns(agent->loop) - agent->begin_ns >= NODE_SILENCE_NS;
+	if (node_inventory(agent->node) || is_silent || node_released_until_ns(agent->node) != 0 ||
+	    !nodriver_is_fatal(reload_state(agent->reload)->config, node_has_kubelet(agent->node),
+			       agent_has_jobs(agent)))
+		return;
+	agent->bus_job =
+	    (struct storage_job){.work = agent_read_bus, .done = agent_on_bus, .context = agent};
+	(void)storage_submit(agent->storage, &agent->bus_job, NULL); /* else it waits */
+}
+
 static void agent_on_machine(void *context)
 {
 	struct agent *agent = context;
@@ -137,6 +191,7 @@ static void agent_on_machine(void *context)
 		return;
 	service_machine_changed(agent->service);
 	agent_tell_status(agent);
+	agent_check_driver(agent);
 }
 
 static void agent_on_event(const struct probe_event *event, void *context)
@@ -424,6 +479,7 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .changed = agent_on_verdict,
 	    .context = agent,
 	};
+	agent->begin_ns = loop_now_ns(agent->loop);
 	result = vitals_new(&vitals, &agent->vitals, err);
 	if (result == 0)
 		result = node_new(&node, &agent->node, err);
@@ -520,6 +576,7 @@ static void agent_ready(struct agent *agent)
 		(void)close(agent->options->ready_fd);
 	}
 	agent->busy_ns = loop_now_ns(agent->loop);
+	agent_check_driver(agent);
 	loop_timer_start(agent->look, AGENT_LOOK_NS);
 	if (agent->notify.watchdog_ns > 0)
 		agent_on_watchdog(agent);
@@ -578,5 +635,5 @@ int agent_run(const struct agent_options *options, struct err *err)
 		result = loop_run(agent.loop, err);
 	}
 	agent_done(&agent);
-	return result;
+	return agent.failure < 0 ? err_set(err, agent.failure, "%s", agent.why.text) : result;
 }

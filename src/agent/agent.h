@@ -42,7 +42,7 @@ struct agent_options {
  * Runs until SIGTERM or SIGINT, or until it was idle long enough. -EBUSY: another agent has this
  * state or this socket (the text says which process); -EINVAL: the configuration, with its
  * position; -EUCLEAN: a damaged database; -EMEDIUMTYPE: a network file system; -EPERM: a directory
- * of somebody else's; what queue_open() returns.
+ * of somebody else's; -ENODEV: a GPU without a driver (nodriver.h); what queue_open() returns.
  */
 int agent_run(const struct agent_options *options, struct err *err);
 

@@ -688,6 +688,8 @@ static const struct command *const agent_commands[] = {&agent_status, &agent_rel
 
 static const struct cmd_exit_row agent_exits[] = {
     {CMD_EXIT_OK, "it was told to end, or had been idle long enough"},
+    {CMD_EXIT_FAILED,
+     "there is an NVIDIA GPU for the kubelet and no driver (--fail-on-init-error)"},
     {CMD_EXIT_DATA, "the configuration was refused, or the jobs' database is damaged"},
     {CMD_EXIT_UNAVAILABLE, "sluice is not installed completely"},
     {CMD_EXIT_CANNOT_WRITE, "its directories cannot be written, or lie on a network file system"},
@@ -699,6 +701,8 @@ static const struct cmd_exit_row agent_exits[] = {
 static const struct cmd_example agent_examples[] = {
     {"sluice agent", "serves this machine (root) or this user until it is told to end"},
     {"sluice agent --exit-idle 10m", "ends by itself when nobody needs it"},
+    {"sluice agent --config-file-srcdir /configs --node-name $NODE_NAME",
+     "on a node of a cluster: the configuration that the node's label names"},
     {"sluice agent status", "is one running, and what does it see?"},
     {NULL, NULL},
 };
@@ -711,7 +715,10 @@ const struct command cmd_agent = {
 	"runs each job as the user who submitted it; a user's agent serves that user. 'sluice "
 	"run' starts a user's agent by itself where none runs.\n\n"
 	"Jobs do not depend on it: stopped, killed or replaced by a newer one, it takes up again "
-	"what it finds.",
+	"what it finds.\n\n"
+	"Settings of the configuration can be given as options, under the names that the NVIDIA "
+	"device plugin has for them; those count first, then its environment variables, then the "
+	"file. A configuration that changes is read again without being asked.",
     .group = CMD_GROUP_SERVICE,
     .run = agent_serve,
     .commands = agent_commands,

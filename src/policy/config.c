@@ -412,6 +412,20 @@ static int config_check_names(const struct config *config, const char *name, str
 	return 0;
 }
 
+/* CDI names come from NVML's devices. */
+static int config_check_strategy(const struct config *config, const char *name, struct err *err)
+{
+	char discovery[32] = "";
+	(void)schema_format(config, SCHEMA_DISCOVERY, discovery, sizeof(discovery));
+	if (strcmp(discovery, "tegra") != 0 ||
+	    !(config->list_strategy & (CONFIG_LIST_CDI_ANNOTATIONS | CONFIG_LIST_CDI_CRI)))
+		return 0;
+	return err_set(err, -EINVAL,
+		       "%s: CDI --device-list-strategy options are only supported on NVML-based "
+		       "systems; the device discovery strategy is tegra",
+		       name);
+}
+
 static int config_read(struct config *config, const char *text, size_t length, const char *name,
 		       const struct config_overrides *overrides, bool strict, struct err *err)
 {
@@ -428,6 +442,8 @@ static int config_read(struct config *config, const char *text, size_t length, c
 	}
 	if (rc == 0 && overrides)
 		rc = config_override(config, overrides, err);
+	if (rc == 0)
+		rc = config_check_strategy(config, name, err);
 	if (rc == 0)
 		rc = config_check_names(config, name, err);
 	if (rc == 0)

@@ -221,6 +221,17 @@ static void test_refused(void **state)
 	     "c.yaml:1:36: flags.plugin.deviceIDStrategy: invalid --device-id-strategy option: "
 	     "name "
 	     "(expected uuid|index)"},
+	    {"flags: {deviceDiscoveryStrategy: tegra, plugin: {deviceListStrategy: cdi-cri}}\n",
+	     "c.yaml: CDI --device-list-strategy options are only supported on NVML-based systems; "
+	     "the device discovery strategy is tegra"},
+	    {"flags: {deviceDiscoveryStrategy: tegras}\n",
+	     "c.yaml:1:34: flags.deviceDiscoveryStrategy: invalid --device-discovery-strategy "
+	     "option "
+	     "tegras (expected auto|nvml|tegra|vfio; did you mean 'tegra'?)"},
+	    {"flags: {plugin: {sharedDevicesAllocationPolicy: pack}}\n",
+	     "c.yaml:1:49: flags.plugin.sharedDevicesAllocationPolicy: invalid "
+	     "--shared-devices-allocation-policy option: pack (expected "
+	     "distributed|packed|spread|spread-strict; did you mean 'packed'?)"},
 	    {"flags: {gfd: {sleepInterval: 60x}}\n",
 	     "c.yaml:1:30: flags.gfd.sleepInterval: expected a duration such as 60s, 1h30m or "
 	     "infinite, found '60x'"},
