@@ -69,6 +69,7 @@ class Storm:
         os.chmod(self.folder, 0o755)
         self.counts = Counter()
         self.broken = {}
+        self.waiting = None
         self.lock = threading.Lock()
         # Faults that hide GPUs or block calls, and readers that expect none of them, take turns.
         self.quiet = threading.Lock()
@@ -191,6 +192,9 @@ class Storm:
         finally:
             if self.broken or sys.exc_info()[0]:
                 self.tell(service)
+            if self.waiting:
+                self.waiting.kill()  # or it would start an agent of its own
+                self.waiting.communicate()
             service.stop(keep=bool(self.broken))
 
     def jobs_round(self, service, number):
@@ -209,7 +213,7 @@ class Storm:
         try:
             _, err = process.communicate(timeout=ANSWER_S + HUNG_S)
         except subprocess.TimeoutExpired:
-            # It goes on waiting while tell() looks, and ends with the service.
+            self.waiting = process  # while tell() looks
             raise Broken("leaks", f"a job for all GPUs has not run within {ANSWER_S + HUNG_S} s; "
                                   "what it waits for stands above") from None
         if process.returncode != 0:
