@@ -473,11 +473,18 @@ static void service_reloaded(int result, uint32_t changed, const struct err *err
 		service_request_fail(request, err);
 		return;
 	}
-	const struct config *config = reload_state(request->service->options.reload)->config;
+	const struct reload_state *state = reload_state(request->service->options.reload);
+	const struct config *config = state->config;
 	struct arena *arena = wire_call_arena(request->call);
 	Sluice__V1__ReloadReply reply = SLUICE__V1__RELOAD_REPLY__INIT;
 	reply.changed_resources = changed;
-	reply.warnings = arena_alloc(arena, CONFIG_WARNINGS_MAX * sizeof(*reply.warnings));
+	reply.warnings = arena_alloc(arena, (CONFIG_WARNINGS_MAX + 1) * sizeof(*reply.warnings));
+	if (reply.warnings && state->missing[0] != '\0') {
+		char text[2 * CHOICE_NAME_MAX];
+		(void)snprintf(text, sizeof(text), "specified config %s does not exist",
+			       state->missing);
+		reply.warnings[reply.n_warnings++] = service_copy(arena, text);
+	}
 	for (uint32_t i = 0; reply.warnings && i < config->warning_count && i < CONFIG_WARNINGS_MAX;
 	     i++) {
 		char text[320];

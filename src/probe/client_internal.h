@@ -21,7 +21,7 @@ enum client_limits {
 	CLIENT_REAP_TRIES = 200, /* of a millisecond each, when the client stops */
 };
 #define CLIENT_BACKOFF_NS     UINT64_C(1000000000) /* after a probe that could not work */
-#define CLIENT_BACKOFF_MAX_NS UINT64_C(60000000000)
+#define CLIENT_BACKOFF_MAX_NS UINT64_C(30000000000)
 #define CLIENT_RETRY_MAX_NS   UINT64_C(960000000000) /* between tries of a GPU that hangs */
 
 struct client_skip {

@@ -313,6 +313,7 @@ def test_one_that_is_not_there(machine):
     text = machine.run("sluice", "agent", "status").ok().out
     assert "specified config c does not exist" in text and "chosen         b" in text
     told(agent, "specified config c does not exist")
+    assert "specified config c does not exist" in machine.run("sluice", "agent", "reload").ok().err
     volume.write(a=with_strategy("single"), b=with_strategy("mixed"), c=with_strategy("none"))
     wait_until(lambda: agent.client().status().configuration_name == "c", NOTICED_S)
     assert not agent.client().status().configuration_missing
