@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulated machine of one case: its own state and trees in a temporary directory, a clock that
-stands still unless it is told to move, and processes that put load on its GPUs."""
+stands still unless it is told to move (or is real), and processes that put load on its GPUs."""
 
 import json
 import os
@@ -15,7 +15,7 @@ class Failure(Exception):
 
 
 class Machine:
-    def __init__(self, build, profile, driver, mig="none", seed=7, extra=()):
+    def __init__(self, build, profile, driver, mig="none", seed=7, extra=(), clock="virtual", nodes="file"):
         self.sluice = os.path.join(build, "src/cmd/sluice")
         self.directory = tempfile.mkdtemp(prefix="sluice conformance.")  # the blank is on purpose
         self.environment = {
@@ -30,7 +30,7 @@ class Machine:
         self.children = []
         try:
             self.sim("start", "--profile", profile, "--driver", driver, "--seed", str(seed), "--mig", mig,
-                     "--clock", "virtual", "--dev-style", "file", "--alongside",
+                     "--clock", clock, "--dev-style", nodes, "--alongside",
                      "--root", os.path.join(self.directory, "root"),
                      "--state", self.environment["SLUICE_SIM_STATE"], *extra)
         except BaseException:
