@@ -26,6 +26,7 @@ enum agent_start_internals {
 	START_LOCK_EACH_MS = 20,
 	START_LINE_MAX = 320, /* bytes of its last words that are shown */
 	START_EXIT_EXEC = 127,
+	START_LOG_MAX = 1 << 20, /* bytes: a log that is longer makes room for a new one */
 };
 
 static const struct clock start_clock;
@@ -35,6 +36,17 @@ static int start_open(const char *path, int flags, struct err *err)
 	int fd = open(path, flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return fd >= 0 ? fd
 		       : err_set(err, -errno, "cannot open '%s': %s", path, err_describe(-errno));
+}
+
+/* The log of agents that have ended. What is older than the last one is gone. */
+static int start_open_log(const char *path, struct err *err)
+{
+	char last[FILE_PATH_MAX];
+	struct stat info;
+	if (lstat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > START_LOG_MAX &&
+	    file_path(last, NULL, "%s.1", path) == 0)
+		(void)rename(path, last); /* else it goes on growing */
+	return start_open(path, O_RDWR | O_APPEND, err);
 }
 
 /* Whoever has the lock is starting one right now. Returns the descriptor. */
@@ -212,7 +224,7 @@ int agent_start(const char *socket, const char *path, uint64_t deadline_ns, stru
 	if (agent_paths_client(socket, found, NULL) == 0)
 		return 0; /* somebody was faster */
 
-	_cleanup_close_ int log_fd = start_open(log_path, O_RDWR | O_APPEND, err);
+	_cleanup_close_ int log_fd = start_open_log(log_path, err);
 	if (log_fd < 0)
 		return err_wrap(err, "starting an agent");
 	struct stat before = {0};

@@ -165,6 +165,23 @@ static void test_another_that_starts_just_now(void **state)
 	(void)close(fd);
 }
 
+static void test_a_long_log_makes_room(void **state)
+{
+	struct fixture *fixture = *state;
+	const char *log = unit_path(fixture->state, "agent.log");
+	struct err err = {0};
+	struct stat info;
+	assert_int_equal(setenv("FAKE_AGENT", "fails", 1), 0);
+	assert_int_equal(agent_start(NULL, NULL, DEADLINE_NS, &err), -ECONNREFUSED);
+	assert_int_equal(truncate(log, (1 << 20) + 1), 0);
+	assert_int_equal(agent_start(NULL, NULL, DEADLINE_NS, &err), -ECONNREFUSED);
+	assert_non_null(strstr(err.text, "ended at once: the state is damaged"));
+	assert_int_equal(stat(log, &info), 0);
+	assert_true(info.st_size < 1024);
+	assert_int_equal(stat(unit_path(fixture->state, "agent.log.1"), &info), 0);
+	assert_int_equal(info.st_size, (1 << 20) + 1);
+}
+
 static void test_a_lock_that_is_kept(void **state)
 {
 	struct fixture *fixture = *state;
@@ -194,6 +211,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup_teardown(test_several_start_one, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_one_that_ends_at_once, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_another_that_starts_just_now, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_a_long_log_makes_room, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_lock_that_is_kept, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_directories_that_cannot_be_made, set_up,
 					    tear_down),
