@@ -2,7 +2,6 @@
 #include "agent/filewatch.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +31,8 @@ struct filewatch {
 	int fd;			  /* owned */
 	struct loop_fd *on_event; /* owned */
 	struct loop_timer *quiet; /* owned; runs since the last sign */
-	uint64_t latest_ns;	  /* not later than this; while it runs */
+	uint64_t first_ns;	  /* when the first sign came; while it runs */
+	bool is_written;	  /* somebody has the file open and has changed it */
 	struct filewatch_plan plan;
 };
 
@@ -130,13 +130,25 @@ static bool filewatch_matters(const struct filewatch *watch, const struct inotif
 	return !is_known && !(event->mask & IN_IGNORED);
 }
 
+/* A file that is cut short and then written anew would be read as one that says nothing. */
+static void filewatch_note_writer(struct filewatch *watch, uint32_t mask)
+{
+	if (mask & IN_MODIFY)
+		watch->is_written = true;
+	if (mask & (IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_Q_OVERFLOW))
+		watch->is_written = false;
+}
+
 static void filewatch_sign(struct filewatch *watch)
 {
 	uint64_t now_ns = loop_now_ns(watch->loop);
 	if (!loop_timer_is_running(watch->quiet))
-		watch->latest_ns = now_ns + FILEWATCH_LATEST_NS;
-	uint64_t left_ns = watch->latest_ns > now_ns ? watch->latest_ns - now_ns : 0;
-	loop_timer_start(watch->quiet, left_ns < FILEWATCH_QUIET_NS ? left_ns : FILEWATCH_QUIET_NS);
+		watch->first_ns = now_ns;
+	uint64_t latest_ns =
+	    watch->first_ns + (watch->is_written ? FILEWATCH_WRITER_NS : FILEWATCH_LATEST_NS);
+	uint64_t left_ns = latest_ns > now_ns ? latest_ns - now_ns : 0;
+	bool is_long = watch->is_written || left_ns < FILEWATCH_QUIET_NS;
+	loop_timer_start(watch->quiet, is_long ? left_ns : FILEWATCH_QUIET_NS);
 }
 
 static void filewatch_on_event(int fd, unsigned events, void *context)
@@ -151,7 +163,10 @@ static void filewatch_on_event(int fd, unsigned events, void *context)
 			break;
 		for (const char *at = bytes; at < bytes + length;) {
 			const struct inotify_event *event = (const struct inotify_event *)at;
-			matters |= filewatch_matters(watch, event);
+			if (filewatch_matters(watch, event)) {
+				filewatch_note_writer(watch, event->mask);
+				matters = true;
+			}
 			at += sizeof(*event) + event->len;
 		}
 	}
@@ -162,7 +177,13 @@ static void filewatch_on_event(int fd, unsigned events, void *context)
 static void filewatch_on_quiet(void *context)
 {
 	struct filewatch *watch = context;
+	watch->is_written = false;
 	watch->changed(watch->context);
+}
+
+bool filewatch_is_busy(const struct filewatch *watch)
+{
+	return loop_timer_is_running(watch->quiet);
 }
 
 int filewatch_new(struct loop *loop, void (*changed)(void *context), void *context,

@@ -13,6 +13,7 @@
 #ifndef SLUICE_AGENT_FILEWATCH_H
 #define SLUICE_AGENT_FILEWATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,9 @@ struct loop;
 
 #define FILEWATCH_QUIET_NS  UINT64_C(100000000) /* after the last sign of a change ... */
 #define FILEWATCH_LATEST_NS UINT64_C(500000000) /* ... but not longer than this after the first */
+
+#define FILEWATCH_WRITER_NS                                                                        \
+	UINT64_C(5000000000) /* who has the file open for writing is waited for longer */
 
 enum filewatch_limits {
 	FILEWATCH_MAX = 8, /* watches */
@@ -52,6 +56,9 @@ void filewatch_plan_file(const struct filewatch *watch, const char *path,
 /* ... or whatever comes to and goes from a directory. */
 void filewatch_plan_directory(const struct filewatch *watch, const char *path,
 			      struct filewatch_plan *plan);
+/* Whether a change is waiting to be told, because it is not quiet yet: who reads now may read half
+ * of it. */
+bool filewatch_is_busy(const struct filewatch *watch);
 /* Watches what the plan says and nothing else. */
 void filewatch_set(struct filewatch *watch, const struct filewatch_plan *plan);
 

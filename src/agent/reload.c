@@ -467,7 +467,8 @@ static void reload_on_files(void *context)
 static void reload_on_look(void *context)
 {
 	struct reload *reload = context;
-	reload_look(reload);
+	if (!reload->watch || !filewatch_is_busy(reload->watch))
+		reload_look(reload);
 	loop_timer_start(reload->look, RELOAD_LOOK_NS);
 }
 

@@ -197,6 +197,31 @@ static void test_a_slow_writer(void **state)
 	assert_int_equal(scene.changes, 2);
 }
 
+/* Cut short, and then nothing for a while: what a copy over a slow line looks like. */
+static void test_a_writer_that_is_not_done(void **state)
+{
+	(void)state;
+	unit_write(path("a"), "old");
+	watch_file("a");
+	int fd = open(path("a"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_false(is_told());
+	assert_false(is_told());
+	assert_true(filewatch_is_busy(scene.watch));
+	assert_int_equal(write(fd, "new", 3), 3);
+	assert_false(is_told());
+	assert_int_equal(close(fd), 0);
+	assert_true(is_told());
+	assert_false(filewatch_is_busy(scene.watch));
+	/* One that never is: not for ever. */
+	fd = open(path("a"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+	assert_false(is_told());
+	assert_int_equal(loop_advance(scene.loop, FILEWATCH_WRITER_NS, NULL), 0);
+	assert_int_equal(scene.changes, 2);
+	assert_int_equal(close(fd), 0);
+	assert_true(is_told());
+}
+
 static void test_a_path_with_nothing_to_watch(void **state)
 {
 	struct filewatch_plan plan = {0};
@@ -237,6 +262,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_directories_that_come_later, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_a_directory, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_a_slow_writer, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_a_writer_that_is_not_done, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_a_path_with_nothing_to_watch, setup, teardown),
 	    cmocka_unit_test(test_out_of_memory),
 	};
