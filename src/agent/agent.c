@@ -42,7 +42,9 @@ enum agent_limits {
 	AGENT_STATUS_MAX = 160,
 	AGENT_IDLE_PARTS = 8, /* looks in the time after which it ends */
 };
-#define AGENT_LOOK_NS UINT64_C(10000000000) /* between looks at the storage thread */
+#define AGENT_LOOK_NS	  UINT64_C(10000000000) /* between looks at the storage thread */
+#define AGENT_REGISTER_NS UINT64_C(200000000)	/* for the kubelet, before anything else is opened \
+						 */
 
 struct agent {
 	const struct agent_options *options; /* borrowed */
@@ -176,13 +178,14 @@ static void agent_check_driver(struct agent *agent)
 static void agent_on_machine(void *context)
 {
 	struct agent *agent = context;
-	/* Until the first word about the machine the queue waits. */
-	if (!agent->queue || !agent->node || !node_is_known(agent->node))
+	if (!agent->node || !node_is_known(agent->node))
 		return;
 	vitals_sample(agent->vitals, node_inventory(agent->node), node_snapshot(agent->node));
 	/* Pods may wait for the kubelet, and it for us. */
 	if (!agent->is_stopping)
 		door_kubelet_update(agent->kubelet);
+	if (!agent->queue)
+		return; /* it is told when it is open */
 	/* First of all: what the queue has borrowed is gone. */
 	agent_tell_health(agent);
 	queue_set_machine(agent->queue, node_inventory(agent->node), node_snapshot(agent->node),
@@ -361,6 +364,8 @@ static void agent_stop(struct agent *agent, const char *why)
 	log_write(agent->log, LOG_LEVEL_NOTICE, NULL, "stopping: %s; jobs that run go on", why);
 	(void)notify_stopping(&agent->notify);
 	agent->kubelet = door_kubelet_free(agent->kubelet);
+	if (!agent->service)
+		return; /* it did not even serve */
 	service_stop(agent->service, AGENT_STOP_NS, agent_on_stopped, agent);
 }
 
@@ -584,6 +589,20 @@ static void agent_ready(struct agent *agent)
 		loop_timer_start(agent->idle, agent->options->idle_exit_ns / AGENT_IDLE_PARTS);
 }
 
+/* A kubelet that has just started admits its pods again within milliseconds, and kills those whose
+ * devices it does not know by then: the database of the queue may take longer to open. */
+static void agent_register_first(struct agent *agent)
+{
+	uint64_t end_ns = loop_now_ns(agent->loop) + AGENT_REGISTER_NS;
+	for (;;) {
+		uint64_t now_ns = loop_now_ns(agent->loop);
+		if (now_ns >= end_ns || agent->is_stopping ||
+		    !door_kubelet_is_pending(agent->kubelet) ||
+		    loop_pass(agent->loop, end_ns - now_ns, NULL) < 0)
+			break;
+	}
+}
+
 static int agent_open(struct agent *agent, struct err *err)
 {
 	struct err ignored = {0};
@@ -594,11 +613,13 @@ static int agent_open(struct agent *agent, struct err *err)
 		result = agent_start_loop(agent, err);
 	if (result == 0)
 		result = agent_open_machine(agent, err);
-	if (result == 0)
-		result = agent_open_queue(agent, err);
-	if (result == 0)
-		result = agent_open_socket(agent, err);
-	return result;
+	if (result < 0)
+		return result;
+	agent_register_first(agent);
+	if (agent->is_stopping)
+		return 0;
+	result = agent_open_queue(agent, err);
+	return result < 0 ? result : agent_open_socket(agent, err);
 }
 
 /* A heap for each of the two threads, so that they do not wait for each other, and what is free
@@ -630,7 +651,7 @@ int agent_run(const struct agent_options *options, struct err *err)
 	(void)umask(022);
 	(void)signal(SIGPIPE, SIG_IGN);
 	int result = agent_open(&agent, err);
-	if (result == 0) {
+	if (result == 0 && !agent.is_stopping) {
 		agent_ready(&agent);
 		result = loop_run(agent.loop, err);
 	}

@@ -210,6 +210,18 @@ void door_kubelet_look(struct door_kubelet *door)
 		door_kubelet_tell(door);
 }
 
+bool door_kubelet_is_pending(const struct door_kubelet *door)
+{
+	struct kubelet_view view;
+	if (!node_is_known(door->options.node))
+		return node_has_kubelet(door->options.node) && file_exists(door->socket);
+	for (size_t i = 0; door->kubelet && kubelet_resource_at(door->kubelet, i, &view); i++) {
+		if (view.state == KUBELET_REGISTERING || view.state == KUBELET_REGISTERED)
+			return true;
+	}
+	return false;
+}
+
 void door_kubelet_register_again(struct door_kubelet *door)
 {
 	if (door->kubelet)

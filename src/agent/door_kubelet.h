@@ -41,6 +41,9 @@ struct door_kubelet *door_kubelet_free(struct door_kubelet *door);
 void door_kubelet_update(struct door_kubelet *door);
 /* What is read from the machine without asking the driver may be another: device nodes. */
 void door_kubelet_look(struct door_kubelet *door);
+/* Whether a kubelet that is there is about to get its devices: the machine is not known yet, or a
+ * registration is under way. */
+bool door_kubelet_is_pending(const struct door_kubelet *door);
 void door_kubelet_register_again(struct door_kubelet *door);
 
 /* NULL: it is closed. Borrowed until the next call of a function above. */

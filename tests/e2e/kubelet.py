@@ -153,7 +153,7 @@ class Kubelet:
         self.requests = []  # (time, resource)
         self.server = None
         self.die_at = None
-        self.started = 0.0
+        self.started, self.starts = 0.0, 0
 
     def start(self, die_at=None):
         """As the kubelet: all sockets go, then its own comes."""
@@ -167,14 +167,22 @@ class Kubelet:
                 self._register, request_deserializer=pb.RegisterRequest.FromString,
                 response_serializer=lambda m: m.SerializeToString())}),))
         self.server = server
+        # grpc removes the name that it has bound, some time after its end: not the next one's
+        self.starts += 1
+        bound = self.directory / f"bound-{self.starts}"
+        server.add_insecure_port(f"unix:{bound}")
         self.started = time.monotonic()
-        server.add_insecure_port(f"unix:{self.socket}")
+        os.link(bound, self.socket)
+        bound.unlink()
         server.start()
         return self
 
-    def die(self):
-        """All connections break; the socket's file stays, as the kubelet's does."""
+    def die(self, only=None):
+        """All connections break; the socket's file stays, as the kubelet's does. `only`: if it is
+        still that server."""
         with self.lock:
+            if only and self.server is not only:
+                return
             server, self.server = self.server, None
             endpoints, self.endpoints = self.endpoints, {}
         for endpoint in endpoints.values():
@@ -186,7 +194,8 @@ class Kubelet:
         if self.die_at != step:
             return
         self.die_at = None
-        threading.Thread(target=self.die, daemon=True).start()
+        if self.server:
+            threading.Thread(target=self.die, args=(self.server,), daemon=True).start()
         if not quiet:
             raise Died(step)
 
