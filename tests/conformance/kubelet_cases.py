@@ -471,6 +471,24 @@ def case_rolling_update(node_of):
     return "SIGTERM and SIGKILL"
 
 
+@case
+def case_another_plugin(node_of):
+    """Somebody else's plugin had the resource and ends after ours registered: the kubelet takes the end
+    of that stream for ours, hangs up, and is registered with again."""
+    with node_of() as node:
+        driver = node.manager()
+        driver.ask("another", resource=GPU, ids=["theirs-0", "theirs-1"])
+        driver.expect({GPU: 2})
+        node.agent()
+        driver.expect({GPU: 8})
+        driver.ask("end another")
+        driver.expect({GPU: 8})
+        time.sleep(2.5)
+        driver.expect({GPU: 8})
+        same("devices", set(driver.healthy()[GPU]), set(node.uuids()))
+    return ""
+
+
 # The host's devices of a container and those that every container has, in a /dev of this namespace: a
 # container runtime without root mounts a container's nodes from there. The simulated nodes are files.
 DEVICES = """set -e; rm -rf "$1/dev"; mkdir "$1/dev"; mount -t tmpfs none "$1/dev"
@@ -652,8 +670,11 @@ def case_restarts(node_of, run):
                 medians.append(said["median_ms"])
                 for slow in said["slow"] or []:
                     print(f"     slow, MIG {mig}: {slow}", flush=True)
+    median = sorted(medians)[len(medians) // 2]
+    if median > 1000:  # milliseconds; with a new socket that is noticed some ten even on a busy machine
+        raise Failure(f"the lists were right only after {median:.0f} ms, at most {most:.0f} ms")
     return (f"{count} restarts, {interrupted} at a call, {settled} left alone: "
-            f"right after {sorted(medians)[len(medians) // 2]:.1f} ms, at most {most:.0f} ms")
+            f"right after {median:.1f} ms, at most {most:.0f} ms")
 
 
 @case

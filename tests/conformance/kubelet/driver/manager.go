@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	"k8s.io/kubernetes/pkg/kubelet/cm/containermap"
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
@@ -25,6 +26,7 @@ type kubelet struct {
 	sources *Sources
 	mutex   sync.Mutex
 	pods    map[types.UID]*v1.Pod // that are active
+	foreign Stub
 }
 
 func newKubelet(release Release) *kubelet {
@@ -205,6 +207,19 @@ func (k *kubelet) hints(uid, name string) (map[string][]Hint, error) {
 	return out, nil
 }
 
+// another plugin of the same resource, at a socket of its own, registers.
+func (k *kubelet) another(ask request) error {
+	var devices []*api.Device
+	for _, id := range ask.IDs {
+		devices = append(devices, &api.Device{ID: id, Health: api.Healthy})
+	}
+	k.foreign = k.release.NewStub(devices, api.DevicePluginPath+"another.sock")
+	if err := k.foreign.Start(); err != nil {
+		return err
+	}
+	return k.foreign.Register(api.KubeletSocket, ask.Resource, "")
+}
+
 func (k *kubelet) answer(ask request) (out reply, err error) {
 	if k.manager == nil && ask.Op != "start" {
 		return out, fmt.Errorf("the device manager is not started")
@@ -229,6 +244,10 @@ func (k *kubelet) answer(ask request) (out reply, err error) {
 		k.pods[pod.UID] = pod
 	case "forget":
 		k.forget(ask.Pod.UID)
+	case "another":
+		err = k.another(ask)
+	case "end another":
+		err = k.foreign.Stop()
 	case "hints":
 		out.Hints, err = k.hints(ask.Pod.UID, ask.Container)
 	case "options":

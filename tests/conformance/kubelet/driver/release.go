@@ -25,6 +25,13 @@ type Server interface {
 	Stop() error
 }
 
+// Stub is the plugin of upstream's own tests: somebody else's plugin here.
+type Stub interface {
+	Start() error
+	Register(kubelet, resource, directory string) error
+	Stop() error
+}
+
 // Watcher is told what the registration server and its plugin clients meet.
 type Watcher interface {
 	Clean(directory string) error
@@ -42,6 +49,7 @@ type Release struct {
 	RunOptions func(manager *devicemanager.ManagerImpl, pod *v1.Pod, container *v1.Container) (
 		options *devicemanager.DeviceRunContainerOptions, cdi []string, err error)
 	NewServer       func(socket string, watcher Watcher) (Server, error)
+	NewStub         func(devices []*api.Device, socket string) Stub
 	Clean           func(manager *devicemanager.ManagerImpl, directory string) error
 	Disconnect      func(from plugin.DevicePlugin)
 	AllocateRequest func(ids []string) *api.AllocateRequest

@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	settleDeadline = 10 * time.Second
+	// A plugin that does not see the new socket come looks for it every 5 s: that is too late.
+	settleDeadline = 4 * time.Second
 	// Until the plugin itself knows what else has changed on the machine.
 	firstDeadline = 30 * time.Second
 	// The plugin has this long to notice that it is registered but not attached, so that what is

@@ -38,6 +38,14 @@ type server struct{ plugin.Server }
 func (s server) Start() error { return s.Server.Start(klog.TODO()) }
 func (s server) Stop() error  { return s.Server.Stop(klog.TODO()) }
 
+type stub struct{ *plugin.Stub }
+
+func (s stub) Start() error { return s.Stub.Start(context.Background()) }
+func (s stub) Stop() error  { return s.Stub.Stop(klog.TODO()) }
+func (s stub) Register(kubelet, resource, directory string) error {
+	return s.Stub.Register(context.Background(), kubelet, resource, directory)
+}
+
 func main() {
 	driver.Main(driver.Release{
 		StartManager: func(manager *devicemanager.ManagerImpl, active devicemanager.ActivePodsFunc,
@@ -59,6 +67,9 @@ func main() {
 		NewServer: func(socket string, watcher driver.Watcher) (driver.Server, error) {
 			made, err := plugin.NewServer(klog.TODO(), socket, handler{watcher}, handler{watcher})
 			return server{made}, err
+		},
+		NewStub: func(devices []*api.Device, socket string) driver.Stub {
+			return stub{plugin.NewDevicePluginStub(klog.TODO(), devices, socket, "another", false, false)}
 		},
 		Clean: func(manager *devicemanager.ManagerImpl, directory string) error {
 			return manager.CleanupPluginDirectory(klog.TODO(), directory)

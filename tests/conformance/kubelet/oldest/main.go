@@ -43,6 +43,9 @@ func main() {
 		NewServer: func(socket string, watcher driver.Watcher) (driver.Server, error) {
 			return plugin.NewServer(socket, handler{watcher}, handler{watcher})
 		},
+		NewStub: func(devices []*api.Device, socket string) driver.Stub {
+			return plugin.NewDevicePluginStub(devices, socket, "another", false, false)
+		},
 		Clean:      (*devicemanager.ManagerImpl).CleanupPluginDirectory,
 		Disconnect: func(from plugin.DevicePlugin) { _ = from.(plugin.Client).Disconnect() },
 		AllocateRequest: func(ids []string) *api.AllocateRequest {
