@@ -321,6 +321,8 @@ int sim_fault_reset_gpu(struct sim_machine *machine, uint32_t index, struct sim_
 		return -1;
 	gpu->health = SIM_GPU_OK;
 	gpu->recovery_action = 0;
+	gpu->resets++;
+	gpu->energy_uj = 0;
 	gpu->ecc.corrected_volatile = gpu->ecc.uncorrected_volatile = 0;
 	gpu->ecc_current = gpu->ecc_pending;
 	if (gpu->mig_current != gpu->mig_pending)

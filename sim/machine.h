@@ -206,6 +206,7 @@ struct sim_gpu {
 	bool loss_logged;	  /* the kernel log has its XID 79 */
 	uint32_t recovery_action; /* field 230 */
 	uint32_t last_xid;
+	uint32_t resets; /* counts reset-gpu: since then its counters run */
 	struct sim_ecc ecc;
 	bool sram_threshold_exceeded;
 	uint32_t remap_correctable, remap_uncorrectable;

@@ -253,6 +253,8 @@ static void keep_counters(struct sim_state *state)
 			struct sim_gpu *gpu = &draft->gpu[i];
 			const struct sim_gpu *shown = &seen->gpu[i];
 
+			if (shown->resets != gpu->resets)
+				continue; /* a reset sets them back */
 			keep_at_least(&gpu->energy_uj, shown->energy_uj);
 			keep_at_least(&gpu->pcie_tx_bytes, shown->pcie_tx_bytes);
 			keep_at_least(&gpu->pcie_rx_bytes, shown->pcie_rx_bytes);
