@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/vitals.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "doors/queue/job.h"
@@ -429,6 +430,71 @@ int message_from_gpus(const struct snapshot *snapshot, const struct inventory *i
 	}
 	*out = list;
 	*out_count = count;
+	return 0;
+}
+
+/* --- health ---------------------------------------------------------------------------------- */
+
+static Sluice__V1__HealthReason *message_reason(const struct health_reason *reason,
+						struct arena *arena)
+{
+	Sluice__V1__HealthReason *out = arena_alloc(arena, sizeof(*out));
+	if (!out)
+		return NULL;
+	sluice__v1__health_reason__init(out);
+	out->cause = message_text(arena, health_cause_to_string(reason->cause));
+	out->state = message_text(arena, health_state_to_string(reason->state));
+	out->xid = reason->xid;
+	out->text = message_text(arena, reason->text);
+	out->advice = message_text(arena, reason->advice);
+	return out->cause && out->state && out->text && out->advice ? out : NULL;
+}
+
+static Sluice__V1__HealthXid *message_xid(const struct health_event *event, enum xid_class class_,
+					  struct arena *arena)
+{
+	Sluice__V1__HealthXid *out = arena_alloc(arena, sizeof(*out));
+	if (!out)
+		return NULL;
+	sluice__v1__health_xid__init(out);
+	out->xid = event->xid;
+	out->class_ = message_text(arena, xid_class_to_string(class_));
+	out->name = message_text(arena, xid_name(event->xid));
+	out->pid = event->pid;
+	return out->class_ && out->name ? out : NULL;
+}
+
+int message_from_health(const struct vitals_view *view, struct arena *arena,
+			Sluice__V1__GpuHealth **out, struct err *err)
+{
+	const struct health_verdict *verdict = &view->verdict;
+	Sluice__V1__GpuHealth *gpu = arena_alloc(arena, sizeof(*gpu));
+	if (!gpu)
+		return message_no_memory(err);
+	sluice__v1__gpu_health__init(gpu);
+	gpu->index = view->index;
+	gpu->gone = !view->here;
+	gpu->uuid = message_text(arena, view->uuid);
+	gpu->bus = message_text(arena, view->bus);
+	gpu->name = message_text(arena, view->name);
+	gpu->state = message_text(arena, health_state_to_string(verdict->state));
+	gpu->reasons = arena_alloc(arena, (HEALTH_REASON_MAX + 1) * sizeof(*gpu->reasons));
+	gpu->xids = arena_alloc(arena, (HEALTH_EVENT_MAX + 1) * sizeof(*gpu->xids));
+	if (!gpu->uuid || !gpu->bus || !gpu->name || !gpu->state || !gpu->reasons || !gpu->xids)
+		return message_no_memory(err);
+	for (uint32_t i = 0; i < verdict->reason_count; i++) {
+		gpu->reasons[i] = message_reason(&verdict->reason[i], arena);
+		if (!gpu->reasons[i])
+			return message_no_memory(err);
+		gpu->n_reasons++;
+	}
+	for (uint32_t i = 0; i < view->xid_count; i++) {
+		gpu->xids[i] = message_xid(&view->xid[i].event, view->xid[i].class_, arena);
+		if (!gpu->xids[i])
+			return message_no_memory(err);
+		gpu->n_xids++;
+	}
+	*out = gpu;
 	return 0;
 }
 

@@ -22,6 +22,7 @@ struct queue_attempt;
 struct schedule_machine;
 struct snapshot;
 struct spec;
+struct vitals_view;
 
 /* Who looks at a job, and at how much of it. */
 struct message_view {
@@ -70,6 +71,10 @@ int message_to_spec(const Sluice__V1__JobSpec *message, const struct message_cal
 int message_from_gpus(const struct snapshot *snapshot, const struct inventory *inventory,
 		      const struct schedule_machine *queue, struct arena *arena,
 		      Sluice__V1__Gpu ***out, size_t *out_count, struct err *err);
+
+/* The verdict on a GPU, and what it rests on. `*out` is in `arena`. -ENOMEM. */
+int message_from_health(const struct vitals_view *view, struct arena *arena,
+			Sluice__V1__GpuHealth **out, struct err *err);
 
 /* The status that an error of the queue has for its callers. */
 enum wire_status message_status(int code);

@@ -36,6 +36,10 @@ static const struct wire_method service_methods[] = {
     ROW("Node", "Watch", watch_request, machine, true, service_watch_machine),
     ROW("Node", "Reload", reload_request, reload_reply, false, service_reload),
     ROW("Node", "Holders", holders_request, holders_reply, false, service_holders),
+    ROW("Node", "Health", health_request, health_reply, false, service_health),
+    ROW("Node", "ClearHealth", clear_health_request, clear_health_reply, false,
+	service_clear_health),
+    ROW("Node", "Release", release_request, release_reply, false, service_release),
     {.path = NULL},
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of the service share: service.c (connections, streams, who asks), service_job.c
- * (one job), service_list.c (many), service_logs.c, service_node.c (the machine). Nobody else
+ * (one job), service_list.c (many), service_logs.c, service_node.c (the machine), service_health.c
+ * (its health). Nobody else
  * includes this.
  */
 #ifndef SLUICE_AGENT_SERVICE_INTERNAL_H
@@ -107,6 +108,9 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 void service_watch_machine(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_holders(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_reload(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_health(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_clear_health(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_release(struct wire_call *call, const ProtobufCMessage *message, void *context);
 
 /* What the changes mean for requests of a kind. */
 void service_watch_job_update(struct service_request *request);

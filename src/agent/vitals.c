@@ -341,22 +341,19 @@ static void vitals_make_places(struct vitals *vitals, const struct inventory *in
 
 /* --- what the probe says --------------------------------------------------------------------- */
 
-static bool vitals_event_is_twin(const struct health_event *a, const struct health_event *b)
-{
-	uint64_t apart =
-	    a->time_ns > b->time_ns ? a->time_ns - b->time_ns : b->time_ns - a->time_ns;
-	return a->xid == b->xid && apart <= KMSG_DUPLICATE_NS;
-}
-
 /* The same error by the other way. Either may know more: the driver's event names the compute
- * instance, the log the process. */
-static bool vitals_refine(struct health_track *track, const struct health_event *event)
+ * instance, the log the process. The newest of the code is meant, or, where nobody has seen the two
+ * together, one of the same time: the log's clock is not always the probe's. */
+static bool vitals_refine(struct health_track *track, const struct health_event *event,
+			  bool is_same)
 {
 	for (uint32_t i = track->event_count; i-- > 0;) {
 		struct health_event *known = &track->event[i];
 		bool fits = known->gi == SNAPSHOT_WHOLE_GPU || event->gi == SNAPSHOT_WHOLE_GPU ||
 			    known->gi == event->gi;
-		if (!vitals_event_is_twin(known, event) || !fits)
+		uint64_t apart = known->time_ns > event->time_ns ? known->time_ns - event->time_ns
+								 : event->time_ns - known->time_ns;
+		if (known->xid != event->xid || !fits || (!is_same && apart > KMSG_DUPLICATE_NS))
 			continue;
 		if (known->gi == SNAPSHOT_WHOLE_GPU)
 			known->gi = event->gi;
@@ -384,8 +381,9 @@ static void vitals_take_xid(struct vitals *vitals, struct vitals_gpu *gpu,
 	    .fatal = event->severity == 2,
 	    .recovery_action = event->recovery_action,
 	};
-	bool may_be_known = event->history || event->kind == PROBE_EVENT_XID_AGAIN;
-	if (!may_be_known || !vitals_refine(track, &xid))
+	bool is_same = event->kind == PROBE_EVENT_XID_AGAIN;
+	bool may_be_known = event->history || is_same;
+	if (!may_be_known || !vitals_refine(track, &xid, is_same))
 		health_event(track, &xid, &vitals->policy);
 	vitals->is_dirty = true;
 }
@@ -466,7 +464,7 @@ static void vitals_adopt(struct vitals *vitals, struct vitals_gpu *gpu)
 			continue;
 		for (uint32_t e = 0; e < nameless->mark.track.event_count; e++) {
 			const struct health_event *event = &nameless->mark.track.event[e];
-			if (!vitals_refine(&gpu->mark.track, event))
+			if (!vitals_refine(&gpu->mark.track, event, false))
 				health_event(&gpu->mark.track, event, &vitals->policy);
 		}
 		vitals->is_dirty = true;
@@ -739,7 +737,11 @@ struct vitals *vitals_free(struct vitals *vitals)
 {
 	if (!vitals)
 		return NULL;
-	/* What came while the storage thread was writing for the last time. */
+	/* What came while the storage thread was writing for the last time, and the counters as
+	 * they are now: a reset shows by them. */
+	for (size_t i = 0; i < vitals->count; i++)
+		vitals->is_dirty |= !health_mark_is_empty(&vitals->gpus[i]->mark.track) &&
+				    vitals->gpus[i]->mark.track.sampled;
 	buf_clear(&vitals->saved);
 	if (vitals->is_dirty && vitals_format(vitals, &vitals->saved) == 0)
 		(void)vitals_save_work(vitals); /* as when the agent had been killed */

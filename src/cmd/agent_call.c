@@ -32,6 +32,10 @@ static const struct wire_method agent_call_methods[] = {
     [AGENT_WATCH_MACHINE] = ROW("Node", "Watch", watch_request, machine, true),
     [AGENT_RELOAD] = ROW("Node", "Reload", reload_request, reload_reply, false),
     [AGENT_HOLDERS] = ROW("Node", "Holders", holders_request, holders_reply, false),
+    [AGENT_HEALTH] = ROW("Node", "Health", health_request, health_reply, false),
+    [AGENT_CLEAR_HEALTH] =
+	ROW("Node", "ClearHealth", clear_health_request, clear_health_reply, false),
+    [AGENT_RELEASE] = ROW("Node", "Release", release_request, release_reply, false),
 };
 
 const struct wire_method *agent_call_method(enum agent_call_method method)

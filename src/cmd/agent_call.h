@@ -45,6 +45,9 @@ enum agent_call_method {
 	AGENT_WATCH_MACHINE, /* stream */
 	AGENT_RELOAD,
 	AGENT_HOLDERS,
+	AGENT_HEALTH,
+	AGENT_CLEAR_HEALTH,
+	AGENT_RELEASE,
 };
 
 struct agent_call_options {

@@ -43,6 +43,9 @@ METHODS = {
         "Status": (pb.StatusRequest, pb.StatusReply, False),
         "Watch": (pb.WatchRequest, pb.Machine, True),
         "Reload": (pb.ReloadRequest, pb.ReloadReply, False),
+        "Health": (pb.HealthRequest, pb.HealthReply, False),
+        "ClearHealth": (pb.ClearHealthRequest, pb.ClearHealthReply, False),
+        "Release": (pb.ReleaseRequest, pb.ReleaseReply, False),
     },
 }
 FINAL = (pb.SUCCEEDED, pb.FAILED, pb.CANCELLED)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/vitals.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "doors/queue/queue.h"
@@ -357,6 +358,46 @@ static void test_statuses(void **state)
 		assert_int_equal(message_status(rows[i].code), rows[i].status);
 }
 
+static int verdict_scenario(void *context)
+{
+	struct vitals_view *view = context;
+	_cleanup_arena_ struct arena arena;
+	Sluice__V1__GpuHealth *gpu = NULL;
+	arena_init(&arena, ARENA);
+	int result = message_from_health(view, &arena, &gpu, NULL);
+	if (result < 0)
+		return result;
+	assert_string_equal(gpu->uuid, "GPU-1");
+	assert_string_equal(gpu->state, "unhealthy");
+	assert_true(gpu->gone);
+	assert_int_equal(gpu->n_reasons, 1);
+	assert_string_equal(gpu->reasons[0]->cause, "xid");
+	assert_int_equal(gpu->n_xids, 2);
+	assert_string_equal(gpu->xids[0]->class_, "reboot");
+	assert_string_equal(gpu->xids[1]->class_, "app");
+	assert_int_equal(gpu->xids[1]->pid, 4711);
+	return 0;
+}
+
+static void test_a_verdict(void **state)
+{
+	struct vitals_view *view = calloc(1, sizeof(*view));
+	assert_non_null(view);
+	(void)snprintf(view->uuid, sizeof(view->uuid), "GPU-1");
+	view->verdict.state = HEALTH_UNHEALTHY;
+	view->verdict.reason_count = 1;
+	view->verdict.reason[0].cause = HEALTH_XID;
+	view->xid_count = 2;
+	view->xid[0].event.xid = 79;
+	view->xid[0].class_ = XID_REBOOT;
+	view->xid[1].event.xid = 13;
+	view->xid[1].event.pid = 4711;
+	view->xid[1].class_ = XID_APP;
+	assert_int_equal(verdict_scenario(view), 0);
+	(void)failmalloc_each(verdict_scenario, view);
+	free(view);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,6 +411,7 @@ int main(void)
 	    cmocka_unit_test(test_specs_that_are_refused),
 	    cmocka_unit_test(test_no_memory_for_a_spec),
 	    cmocka_unit_test(test_gpus_with_their_slots),
+	    cmocka_unit_test(test_a_verdict),
 	    cmocka_unit_test(test_statuses),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
