@@ -21,7 +21,7 @@ struct loop;
 enum kube_limits {
 	KUBE_PACKET_MAX = 64 << 10,
 	KUBE_QUEUE_MAX = 64, /* Events that wait; the oldest are dropped */
-	KUBE_PROBLEM_MAX = 256,
+	KUBE_PROBLEM_MAX = 512,
 };
 
 struct kube_options {

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sluice-kube --node NAME --label LABEL [--kubeconfig FILE]: the one process of a node with a TLS
+ * client and a token. Watches the own Node for the agent and posts the agent's Events, over
+ * descriptor 3 (proto/kube.proto), and ends when that does. One thread; only libcurl may use
+ * another while it looks up a name.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/parse.h"
+#include "libexec/kube/access.h"
+#include "libexec/kube/answer.h"
+#include "libexec/kube/client.h"
+#include "libexec/kube/events.h"
+#include "libexec/kube/link.h"
+#include "libexec/kube/sandbox.h"
+#include "libexec/kube/watch.h"
+
+enum {
+	MAIN_FD = 3,
+	MAIN_EXIT_USAGE = 64,
+	MAIN_EXIT_FAILED = 1,
+	/* A node with 50 images takes some 60 KB: larger pieces go back to the system at once. */
+	MAIN_MMAP_THRESHOLD = 64 << 10,
+};
+#define MAIN_TRIM_NS UINT64_C(5000000000) /* after an answer: what it took is given back */
+
+static const struct clock main_clock; /* the real one */
+
+/* Only metadata is wanted: images and conditions of a Node are most of it. A server that cannot do
+ * that sends it whole. https://kubernetes.io/docs/reference/using-api/api-concepts/ */
+static const char main_accept[] =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+static const char main_accept_watch[] =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+struct main_options {
+	const char *node, *label, *kubeconfig, *directory;
+	uint64_t watch_s, slack_s, first_ms; /* for tests; 0: the usual ones */
+};
+
+struct kube {
+	struct main_options options;
+	struct access_options access;
+	struct link link;
+	struct client *client; /* owned, all of these */
+	struct watch *watch;
+	struct events *events;
+	struct client_call *watching; /* NULL: no request of the watch runs */
+	bool is_ended;
+	uint64_t trim_ns; /* when memory is given back; UINT64_MAX: there is nothing to */
+	char watch_problem[ANSWER_PROBLEM_MAX], events_problem[ANSWER_PROBLEM_MAX];
+};
+
+static uint64_t main_now_ns(void)
+{
+	return clock_now_ns(&main_clock);
+}
+
+/* --- between the parts ------------------------------------------------------------------------ */
+
+static void main_tell_problem(struct kube *kube)
+{
+	link_problem(&kube->link,
+		     *kube->watch_problem ? kube->watch_problem : kube->events_problem);
+}
+
+static void main_on_watch_problem(const char *text, void *context)
+{
+	struct kube *kube = context;
+	(void)snprintf(kube->watch_problem, sizeof(kube->watch_problem), "%s", text);
+	main_tell_problem(kube);
+}
+
+static void main_on_events_problem(const char *text, void *context)
+{
+	struct kube *kube = context;
+	(void)snprintf(kube->events_problem, sizeof(kube->events_problem), "%s", text);
+	main_tell_problem(kube);
+}
+
+static void main_on_label(bool is_set, const char *value, void *context)
+{
+	struct kube *kube = context;
+	link_label(&kube->link, is_set, value);
+}
+
+static void main_on_event(bool warning, const char *reason, const char *message, void *context)
+{
+	struct kube *kube = context;
+	events_add(kube->events, warning, reason, message, main_now_ns(), clock_unix_ns());
+}
+
+static int main_on_watch_data(const char *data, size_t length, void *context)
+{
+	struct kube *kube = context;
+	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
+	return watch_data(kube->watch, data, length, main_now_ns());
+}
+
+static void main_on_watch_end(const struct answer *answer, void *context)
+{
+	struct kube *kube = context;
+	kube->watching = NULL;
+	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
+	watch_end(kube->watch, answer, main_now_ns());
+}
+
+static void main_on_events_end(const struct answer *answer, void *context)
+{
+	struct kube *kube = context;
+	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
+	events_end(kube->events, answer, main_now_ns());
+}
+
+/* --- the loop --------------------------------------------------------------------------------- */
+
+static void main_ask(struct kube *kube)
+{
+	struct watch_request watch;
+	struct events_request event;
+	uint64_t now_ns = main_now_ns();
+	if (kube->watching)
+		watch_look(kube->watch, client_status(kube->watching), now_ns);
+	/* There is a place for each of the two. */
+	if (watch_begin(kube->watch, now_ns, &watch)) {
+		const struct client_request request = {
+		    .method = "GET",
+		    .path = watch.path,
+		    .accept = strstr(watch.path, "&watch=1") ? main_accept_watch : main_accept,
+		    .timeout_ns = watch.timeout_ns,
+		    .data = main_on_watch_data,
+		    .end = main_on_watch_end,
+		    .context = kube,
+		};
+		kube->watching = client_start(kube->client, &request);
+	}
+	if (events_begin(kube->events, now_ns, &event)) {
+		const struct client_request request = {
+		    .method = event.method,
+		    .path = event.path,
+		    .accept = "application/json",
+		    .content_type = event.content_type,
+		    .body = event.body,
+		    .timeout_ns = EVENTS_TIMEOUT_NS,
+		    .end = main_on_events_end,
+		    .context = kube,
+		};
+		(void)client_start(kube->client, &request);
+	}
+}
+
+static uint64_t main_wait_ns(const struct kube *kube)
+{
+	uint64_t due_ns = watch_due_ns(kube->watch), now_ns = main_now_ns();
+	uint64_t events_ns = events_due_ns(kube->events);
+	if (events_ns < due_ns)
+		due_ns = events_ns;
+	if (kube->trim_ns < due_ns)
+		due_ns = kube->trim_ns;
+	return due_ns > now_ns ? due_ns - now_ns : 0;
+}
+
+static int main_run(struct kube *kube, struct err *err)
+{
+	int result = 1;
+	while (result > 0) {
+		short ready = 0;
+		main_ask(kube);
+		result = client_run(kube->client, MAIN_FD, link_wants(&kube->link),
+				    main_wait_ns(kube), &ready, err);
+		if (result == 0)
+			result = link_run(&kube->link, ready, err);
+		if (main_now_ns() >= kube->trim_ns) {
+			(void)malloc_trim(0);
+			kube->trim_ns = UINT64_MAX;
+		}
+	}
+	return result;
+}
+
+/* --- beginning and end ------------------------------------------------------------------------ */
+
+static int main_open(struct kube *kube, struct err *err)
+{
+	const struct main_options *options = &kube->options;
+	uint64_t seed[2] = {main_now_ns(), (uint64_t)getpid()};
+	(void)getrandom(seed, sizeof(seed), GRND_NONBLOCK); /* early at boot: the time will do */
+	const struct watch_options watch = {
+	    .node = options->node,
+	    .label = options->label,
+	    .seed = seed[0],
+	    .first_ns = options->first_ms * CLOCK_NS_PER_MS,
+	    .slack_ns = options->slack_s * CLOCK_NS_PER_S,
+	    .seconds = (uint32_t)options->watch_s,
+	    .label_is = main_on_label,
+	    .problem = main_on_watch_problem,
+	    .context = kube,
+	};
+	const struct events_options events = {
+	    .node = options->node,
+	    .seed = seed[1],
+	    .first_ns = options->first_ms * CLOCK_NS_PER_MS,
+	    .problem = main_on_events_problem,
+	    .context = kube,
+	};
+	kube->access = (struct access_options){
+	    .kubeconfig = options->kubeconfig,
+	    .directory = options->directory,
+	    .host = getenv("KUBERNETES_SERVICE_HOST"),
+	    .port = getenv("KUBERNETES_SERVICE_PORT"),
+	};
+	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
+	link_init(&kube->link, MAIN_FD, main_on_event, kube);
+	kube->client = client_new(&kube->access, err);
+	kube->watch = kube->client ? watch_new(&watch, err) : NULL;
+	kube->events = kube->watch ? events_new(&events, err) : NULL;
+	return kube->events ? 0 : err->code;
+}
+
+static void main_close(struct kube *kube)
+{
+	kube->client = client_free(kube->client);
+	kube->watch = watch_free(kube->watch);
+	kube->events = events_free(kube->events);
+}
+
+static int main_usage(const char *text, const char *detail)
+{
+	fprintf(stderr,
+		"sluice-kube: %s%s\n"
+		"usage: sluice-kube --node NAME --label LABEL [--kubeconfig FILE]\n"
+		"It is started by 'sluice agent', and speaks with it over descriptor 3.\n",
+		text, detail);
+	return MAIN_EXIT_USAGE;
+}
+
+/* 0, or what to exit with. */
+static int main_parse(int argc, char **argv, struct main_options *options)
+{
+	enum { NODE = 1, LABEL, KUBECONFIG, DIRECTORY, WATCH, SLACK, FIRST };
+	static const struct option table[] = {
+	    {"node", required_argument, NULL, NODE},
+	    {"label", required_argument, NULL, LABEL},
+	    {"kubeconfig", required_argument, NULL, KUBECONFIG},
+	    {"service-account", required_argument, NULL, DIRECTORY},
+	    {"watch-seconds", required_argument, NULL, WATCH},
+	    {"slack-seconds", required_argument, NULL, SLACK},
+	    {"back-off-ms", required_argument, NULL, FIRST},
+	    {NULL, 0, NULL, 0},
+	};
+	int choice, result = 0;
+	while (result == 0 && (choice = getopt_long(argc, argv, "", table, NULL)) != -1) {
+		switch (choice) {
+		case NODE:
+			options->node = optarg;
+			break;
+		case LABEL:
+			options->label = optarg;
+			break;
+		case KUBECONFIG:
+			options->kubeconfig = optarg;
+			break;
+		case DIRECTORY:
+			options->directory = optarg;
+			break;
+		case WATCH:
+			result = parse_u64(optarg, 1, 3600, &options->watch_s);
+			break;
+		case SLACK:
+			result = parse_u64(optarg, 1, 3600, &options->slack_s);
+			break;
+		case FIRST:
+			result = parse_u64(optarg, 1, 60000, &options->first_ms);
+			break;
+		default:
+			return main_usage("this is not understood", "");
+		}
+	}
+	if (result < 0 || optind < argc)
+		return main_usage("this is not understood: ", result < 0 ? optarg : argv[optind]);
+	if (!options->node || !options->label)
+		return main_usage("--node and --label are needed", "");
+	if (!watch_name_is_valid(options->node))
+		return main_usage("no node has such a name: ", options->node);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct kube kube = {.options = {.directory = ACCESS_SERVICE_ACCOUNT}};
+	struct err err = {0};
+	int code = main_parse(argc, argv, &kube.options);
+	if (code != 0)
+		return code;
+	(void)mallopt(M_MMAP_THRESHOLD, MAIN_MMAP_THRESHOLD); /* cannot fail with this value */
+	(void)signal(SIGPIPE, SIG_IGN);
+	int result = sandbox_close(MAIN_FD, &err);
+	if (result == 0)
+		result = sandbox_drop(&err);
+	if (result == 0)
+		result = main_open(&kube, &err);
+	if (result == 0)
+		result = main_run(&kube, &err);
+	main_close(&kube);
+	if (result < 0)
+		fprintf(stderr, "sluice-kube: %s\n", err.text);
+	return result < 0 ? MAIN_EXIT_FAILED : 0;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the API server sends about a node, out of its JSON: only what is needed of it. Hostile text
+ * costs bounded memory and no recursion beyond OBJECT_DEPTH_MAX. Pure.
+ * https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+ */
+#ifndef SLUICE_LIBEXEC_KUBE_OBJECT_H
+#define SLUICE_LIBEXEC_KUBE_OBJECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct err;
+
+enum object_limits {
+	OBJECT_DEPTH_MAX = 64,	     /* a Node has 9 */
+	OBJECT_VALUES_MAX = 1 << 17, /* of a text; a Node with 50 images has some 600 */
+	OBJECT_VERSION_MAX = 64,
+	OBJECT_LABEL_MAX = 256, /* Kubernetes permits 63 bytes */
+	OBJECT_TEXT_MAX = 256,
+};
+
+/* One Node. */
+struct object_node {
+	char version[OBJECT_VERSION_MAX]; /* metadata.resourceVersion */
+	bool has_label;
+	char label[OBJECT_LABEL_MAX]; /* "" without one */
+};
+
+/* A Status: why something was refused. */
+struct object_status {
+	uint32_t code; /* 0: it has none */
+	char message[OBJECT_TEXT_MAX];
+};
+
+enum object_type {
+	OBJECT_ADDED,
+	OBJECT_MODIFIED,
+	OBJECT_DELETED,
+	OBJECT_BOOKMARK,
+	OBJECT_ERROR,
+	OBJECT_OTHER, /* of a server that is newer than we */
+};
+
+struct object_event {
+	enum object_type type;
+	struct object_node node;     /* of all but OBJECT_ERROR and OBJECT_OTHER */
+	struct object_status status; /* of OBJECT_ERROR */
+};
+
+struct object_list {
+	char version[OBJECT_VERSION_MAX];
+	bool found;
+	struct object_node node; /* when found */
+};
+
+/* All return 0, -EBADMSG (the error says what is wrong with it) or -ENOMEM. */
+
+/* One line of a watch. `label`: the one that counts. */
+int object_event_parse(const char *text, size_t length, const char *label, struct object_event *out,
+		       struct err *err);
+/* A NodeList; the node of this name in it. */
+int object_list_parse(const char *text, size_t length, const char *name, const char *label,
+		      struct object_list *out, struct err *err);
+/* The body of an answer that is no success. */
+int object_status_parse(const char *text, size_t length, struct object_status *out,
+			struct err *err);
+
+const char *object_type_to_string(enum object_type type);
+
+#endif
