@@ -8,6 +8,7 @@ import pytest
 
 from agent_client import Agent, pb
 from conftest import wait_until
+from kubelet import Kubelet
 
 CONFIG = "sluice: {health: {pollInterval: 100ms}}\n"
 
@@ -309,3 +310,85 @@ def test_how_soon(dgx, capsys):
         print("\nsimulated: injected within, known after:",
               ", ".join(f"{1000 * a:.0f} + {1000 * b:.0f} ms" for a, b in took))
     assert agent.end() == 0
+
+
+# --- what the kubelet sees -------------------------------------------------------------------------
+
+@pytest.fixture
+def node(machine):
+    """Starts a machine, a kubelet and the service with this configuration; the kubelet."""
+    made = []
+
+    def make(text, *options):
+        machine.start("dgx-a100", "--gpus", "2", "--dev-style", "file", *options)
+        directory = machine.path("/var/lib/kubelet/device-plugins")
+        directory.mkdir(parents=True)
+        made.append(Kubelet(directory))
+        made[0].start()
+        config = machine.directory / "config.yaml"
+        config.write_text(text)
+        machine.agent("--config", config)
+        return made[0]
+
+    yield make
+    for kubelet in made:
+        kubelet.die()
+
+
+def marked(endpoint):
+    return {device for device, state in endpoint.devices.items() if state == "Unhealthy"}
+
+
+def marks(endpoint, devices):
+    wait_until(lambda: marked(endpoint) == devices, what=f"{devices} unhealthy")
+
+
+SHARED = """
+sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 5}]}}
+"""
+
+
+def test_the_kubelet_sees_all_replicas_change(machine, node, capsys):
+    endpoint = node(SHARED + CONFIG).wait(10)
+    uuid = machine.show()["gpus"][1]["uuid"]
+    replicas = {f"{uuid}::{number}" for number in range(5)}
+    took = []
+    for _ in range(3):
+        machine.sim("inject", "xid", "119", "--gpu", "1")
+        begin = time.monotonic()
+        marks(endpoint, replicas)
+        took.append(time.monotonic() - begin)
+        lists = len(endpoint.lists)
+        machine.sim("reset-gpu", "--gpu", "1")
+        marks(endpoint, set())
+        assert len(endpoint.lists) == lists + 1, "one update for five replicas"
+    assert len(endpoint.devices) == 10 and not endpoint.ended.is_set()
+    with capsys.disabled():
+        print("\nsimulated: XID to ListAndWatch within",
+              ", ".join(f"{1000 * seconds:.0f} ms" for seconds in took))
+
+
+def test_the_kubelet_sees_the_mig_instance_alone(machine, node):
+    kubelet = node(MIXED, "--mig", "single")
+    endpoint = kubelet.wait(14, "nvidia.com/mig-1g.5gb")
+    first = machine.run("sluice", "devices", "-o", "json").ok().json["gpus"][0]["mig"]["devices"]
+    third = first[3]
+    machine.sim("inject", "xid", "95", "--gpu", "0", "--mig", f"{third['gi']}/{third['ci']}",
+                "--form", "mig")
+    marks(endpoint, {third["uuid"]})
+    machine.sim("inject", "xid", "79", "--gpu", "0", "--mig", f"{third['gi']}/{third['ci']}")
+    marks(endpoint, {mig["uuid"] for mig in first})
+    assert not endpoint.ended.is_set()
+
+
+def test_a_release_takes_nothing_from_the_kubelet(machine, node):
+    endpoint = node(CONFIG).wait(2)
+    machine.run("sluice", "health", "release").ok()
+    machine.run("sluice", "health", "resume").ok()
+    uuid = machine.show()["gpus"][0]["uuid"]
+    machine.sim("inject", "xid", "54", "--gpu", "0")
+    marks(endpoint, {uuid})
+    machine.run("sluice", "health", "clear", "all").ok()
+    marks(endpoint, set())
+    assert [set(devices.values()) for devices in map(dict, endpoint.lists)] == \
+        [{"Healthy"}, {"Healthy", "Unhealthy"}, {"Healthy"}]
