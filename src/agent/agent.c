@@ -42,9 +42,10 @@ enum agent_limits {
 	AGENT_STATUS_MAX = 160,
 	AGENT_IDLE_PARTS = 8, /* looks in the time after which it ends */
 };
-#define AGENT_LOOK_NS	  UINT64_C(10000000000) /* between looks at the storage thread */
-#define AGENT_REGISTER_NS UINT64_C(200000000)	/* for the kubelet, before anything else is opened \
-						 */
+#define AGENT_LOOK_NS UINT64_C(10000000000) /* between looks at the storage thread */
+#define AGENT_REGISTER_NS                                                                          \
+	UINT64_C(200000000) /* for the kubelet, before anything else is opened                     \
+			     */
 
 struct agent {
 	const struct agent_options *options; /* borrowed */
