@@ -339,7 +339,7 @@ def case_health(node_of):
 
 @case
 def case_health_is_kept(node_of):
-    """An agent that starts anew has not forgotten."""
+    """An agent that starts anew has not forgotten; a person can say that it is over."""
     with node_of() as node:
         agent = node.agent()
         driver = node.manager()
@@ -352,6 +352,8 @@ def case_health_is_kept(node_of):
         driver.stop()
         driver = node.manager()
         driver.expect({GPU: 7}, {GPU: 8})
+        node.command("health", "clear", "2")
+        driver.expect({GPU: 8})
     return ""
 
 
@@ -654,11 +656,11 @@ def case_restarts(node_of, run):
                 expect = {name: {"healthy": list(ids), "unhealthy": []} for name, ids in node.mixed().items()}
                 marked = not marked
                 if marked:
-                    node.machine.sim("inject", "reset-required", "--gpu", "1")
+                    node.machine.sim("inject", "xid", "142", "--gpu", "1")
                     expect[GPU]["healthy"].remove(node.uuids()[1])
                     expect[GPU]["unhealthy"].append(node.uuids()[1])
                 else:
-                    node.machine.sim("reset-gpu", "--gpu", "1")
+                    node.command("health", "clear", "1")
                 said = driver.ask("restarts", seconds=batch * 11 + 60, count=batch, seed=done + len(mig),
                                   expect=expect)["restarts"]
                 if said["wrong"]:
