@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/cdi/driver.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "tests/unit/doors/cdi/made.h"
+#include "tests/unit/failmalloc.h"
+#include "tests/unit/unit.h"
+
+#define DEBIAN "/usr/lib/x86_64-linux-gnu"
+#define V      "580.82.07"
+
+static char *top;
+
+static int setup(void **state)
+{
+	(void)state;
+	top = unit_tmp_new();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	top = unit_tmp_free(top);
+	return 0;
+}
+
+static void put(const char *path, const void *bytes, size_t length)
+{
+	char full[FILE_PATH_MAX], directory[FILE_PATH_MAX];
+	assert_int_equal(file_path(full, NULL, "%s%s", top, path), 0);
+	memcpy(directory, full, sizeof(full));
+	*strrchr(directory, '/') = '\0';
+	assert_int_equal(file_mkdirs(directory, 0755, NULL), 0);
+	assert_int_equal(file_write_atomic(full, bytes, length, 0644, NULL), 0);
+}
+
+static void library(const char *path, const char *soname)
+{
+	struct made_library made;
+	made_library(&made, soname);
+	put(path, &made, sizeof(made));
+}
+
+static void debian(void)
+{
+	library(DEBIAN "/libcuda.so." V, "libcuda.so.1");
+	library(DEBIAN "/libnvidia-ml.so." V, "libnvidia-ml.so.1");
+	library(DEBIAN "/libnvidia-glcore.so." V, "libnvidia-glcore.so." V);
+	library(DEBIAN "/libnvidia-new.so." V, "libnvidia-new.so.1");
+	library(DEBIAN "/vdpau/libvdpau_nvidia.so." V, "libvdpau_nvidia.so.1");
+	library(DEBIAN "/libssl.so.3.1", "libssl.so.3");
+	put("/usr/bin/nvidia-smi", "x", 1);
+	put("/lib/firmware/nvidia/" V "/gsp_ga10x.bin", "x", 1);
+	put("/lib/firmware/nvidia/" V "/other.bin", "x", 1);
+}
+
+static int find(const char *version, struct driver *out, struct err *err)
+{
+	const struct driver_options options = {.root = top,
+					       .version = version,
+					       .release = "6.1.0",
+					       .firmware = "",
+					       .triplet = "x86_64-linux-gnu"};
+	return driver_find(&options, out, err);
+}
+
+/* "kind capabilities path name", one a line. */
+static void expect_files(const struct driver *driver, const char *expected)
+{
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, 1 << 16);
+	for (uint32_t i = 0; i < driver->file_count; i++) {
+		const struct driver_file *file = &driver->files[i];
+		assert_int_equal(buf_printf(&text, "%s %s %s %s\n",
+					    driver_kind_to_string(file->kind),
+					    driver_capability_to_string(file->capabilities),
+					    file->path, file->name),
+				 0);
+	}
+	assert_string_equal(buf_text(&text), expected);
+}
+
+static void expect_problem(const struct driver *driver, bool is_severe, bool is_mismatch,
+			   const char *text)
+{
+	assert_int_equal(driver->problem_count, 1);
+	const struct driver_problem *problem = &driver->problems[0];
+	if (!strstr(problem->text, text))
+		fail_msg("'%s' is not in: %s", text, problem->text);
+	assert_int_equal(problem->is_severe, is_severe);
+	assert_int_equal(problem->is_mismatch, is_mismatch);
+	assert_ptr_equal(driver_severe(driver), is_severe ? problem : NULL);
+}
+
+static void test_debian(void **state)
+{
+	(void)state;
+	debian();
+	_cleanup_driver_ struct driver driver = {0};
+	assert_int_equal(find(V, &driver, NULL), 0);
+	assert_string_equal(driver.root, top);
+	assert_string_equal(driver.version, V);
+	assert_int_equal(driver.problem_count, 0);
+	expect_files(&driver, "library compute " DEBIAN "/libcuda.so." V " libcuda.so.1\n"
+			      "library graphics " DEBIAN "/libnvidia-glcore.so." V
+			      " libnvidia-glcore.so." V "\n"
+			      "library utility " DEBIAN "/libnvidia-ml.so." V " libnvidia-ml.so.1\n"
+			      "library other " DEBIAN "/libnvidia-new.so." V " libnvidia-new.so.1\n"
+			      "library video " DEBIAN "/vdpau/libvdpau_nvidia.so." V
+			      " vdpau/libvdpau_nvidia.so.1\n"
+			      "program utility /usr/bin/nvidia-smi /usr/bin/nvidia-smi\n"
+			      "firmware other /lib/firmware/nvidia/" V
+			      "/gsp_ga10x.bin /lib/firmware/nvidia/" V "/gsp_ga10x.bin\n");
+}
+
+/* RHEL's layout, libraries in a second directory that only the loader knows, links all over. */
+static void test_spread(void **state)
+{
+	(void)state;
+	library("/usr/lib64/libcuda.so." V, "libcuda.so.1");
+	library("/opt/nvidia/lib/libnvidia-ml.so." V, "libnvidia-ml.so.1");
+	assert_int_equal(symlink("usr/lib64", unit_path(top, "lib64")), 0);
+	assert_int_equal(symlink("libcuda.so." V, unit_path(top, "usr/lib64/libcuda.so.1")), 0);
+	put("/usr/lib64/nvidia/smi", "x", 1);
+	assert_int_equal(mkdir(unit_path(top, "usr/bin"), 0755), 0);
+	assert_int_equal(symlink("/usr/lib64/nvidia/smi", unit_path(top, "usr/bin/nvidia-smi")), 0);
+	unsigned char cache[256] = "glibc-ld.so.cache1.1";
+	const uint32_t entry[] = {0x0303, 72, 90, 0, 0, 0};
+	cache[20] = 1;
+	memcpy(cache + 48, entry, sizeof(entry));
+	(void)snprintf((char *)cache + 72, 18, "libnvidia-ml.so.1");
+	(void)snprintf((char *)cache + 90, 64, "/opt/nvidia/lib/libnvidia-ml.so.1");
+	put("/etc/ld.so.cache", cache, sizeof(cache));
+	_cleanup_driver_ struct driver driver = {0};
+	assert_int_equal(find("", &driver, NULL), 0);
+	assert_int_equal(driver.problem_count, 0);
+	expect_files(&driver,
+		     "library compute /usr/lib64/libcuda.so." V " libcuda.so.1\n"
+		     "library utility /opt/nvidia/lib/libnvidia-ml.so." V " libnvidia-ml.so.1\n"
+		     "program utility /usr/lib64/nvidia/smi /usr/bin/nvidia-smi\n");
+}
+
+static void test_half_a_driver(void **state)
+{
+	(void)state;
+	debian();
+	assert_int_equal(unlink(unit_path(top, "usr/lib/x86_64-linux-gnu/libnvidia-ml.so." V)), 0);
+	_cleanup_driver_ struct driver driver = {0};
+	assert_int_equal(find(V, &driver, NULL), 0);
+	expect_problem(&driver, true, false, "libnvidia-ml.so." V " is missing");
+}
+
+static void test_kernel_is_of_another_version(void **state)
+{
+	(void)state;
+	library("/usr/lib64/libcuda.so." V, "libcuda.so.1");
+	_cleanup_driver_ struct driver driver = {0};
+	assert_int_equal(find("570.10", &driver, NULL), 0);
+	assert_int_equal(driver.file_count, 0);
+	assert_int_equal(driver.problem_count, 2);
+	assert_non_null(strstr(driver.problems[0].text, "/usr/lib64/libcuda.so." V));
+	assert_false(driver.problems[0].is_severe);
+	const struct driver_problem *severe = driver_severe(&driver);
+	assert_non_null(severe);
+	assert_true(severe->is_mismatch);
+	assert_non_null(strstr(severe->text, "the loaded kernel module is 570.10"));
+}
+
+static void test_two_drivers(void **state)
+{
+	(void)state;
+	debian();
+	library("/usr/lib64/libcuda.so.570.10", "libcuda.so.1");
+	_cleanup_driver_ struct driver known = {0}, unknown = {0};
+	assert_int_equal(find(V, &known, NULL), 0);
+	expect_problem(&known, false, true, "/usr/lib64/libcuda.so.570.10");
+	assert_int_equal(known.file_count, 7);
+	/* No kernel module says which one it is. */
+	assert_int_equal(find("", &unknown, NULL), 0);
+	assert_true(driver_severe(&unknown) && driver_severe(&unknown)->is_mismatch);
+}
+
+static void test_refuses_what_others_could_have_written(void **state)
+{
+	(void)state;
+	debian();
+	assert_int_equal(
+	    chmod(unit_path(top, "usr/lib/x86_64-linux-gnu/libnvidia-glcore.so." V), 0666), 0);
+	_cleanup_driver_ struct driver mild = {0}, severe = {0};
+	assert_int_equal(find(V, &mild, NULL), 0);
+	expect_problem(&mild, false, false, "libnvidia-glcore.so." V "' may be written");
+	assert_int_equal(mild.file_count, 6);
+	assert_int_equal(chmod(unit_path(top, "usr/bin/nvidia-smi"), 0757), 0);
+	assert_int_equal(find(V, &severe, NULL), 0);
+	assert_int_equal(severe.problem_count, 2);
+	assert_non_null(driver_severe(&severe));
+	assert_non_null(strstr(driver_severe(&severe)->text, "/usr/bin/nvidia-smi"));
+}
+
+static void test_hostile_files(void **state)
+{
+	(void)state;
+	debian();
+	/* Would replace the C library of the image. */
+	library(DEBIAN "/libnvidia-tls.so." V, "libc.so.6");
+	put(DEBIAN "/libnvoptix.so." V, "garbage", 7);
+	assert_int_equal(
+	    symlink("/etc/shadow", unit_path(top, "usr/lib/x86_64-linux-gnu/libnvidia-fbc.so." V)),
+	    0);
+	assert_int_equal(
+	    mkdir(unit_path(top, "usr/lib/x86_64-linux-gnu/libnvidia-cfg.so." V), 0755), 0);
+	put("/etc/ld.so.cache", "garbage", 7);
+	_cleanup_driver_ struct driver driver = {0};
+	assert_int_equal(find(V, &driver, NULL), 0);
+	assert_int_equal(driver.file_count, 7);
+	static const char *const expected[] = {"not a cache of glibc", "libnvidia-cfg.so",
+					       "libnvidia-fbc.so", "has the SONAME 'libc.so.6'",
+					       "libnvoptix.so"};
+	assert_int_equal(driver.problem_count, 5);
+	for (size_t i = 0; i < 5; i++)
+		if (!strstr(driver.problems[i].text, expected[i]))
+			fail_msg("'%s' is not in: %s", expected[i], driver.problems[i].text);
+	assert_ptr_equal(driver_severe(&driver), &driver.problems[1]);
+}
+
+static void test_nothing_there(void **state)
+{
+	(void)state;
+	struct driver driver = {0};
+	struct err err = {0};
+	assert_int_equal(find(V, &driver, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "is the NVIDIA driver installed?"));
+	assert_int_equal(find("", &driver, &err), -ENOENT);
+	assert_int_equal(find("../../etc", &driver, &err), -EINVAL);
+	assert_int_equal(find("1/2.3", &driver, &err), -EINVAL);
+}
+
+static void test_capabilities(void **state)
+{
+	(void)state;
+	uint32_t bits = 0;
+	struct err err = {0};
+	assert_int_equal(driver_capabilities_parse("utility,compute", &bits, &err), 0);
+	assert_int_equal(bits, DRIVER_UTILITY | DRIVER_COMPUTE);
+	assert_int_equal(driver_capabilities_parse("all", &bits, &err), 0);
+	assert_int_equal(bits, DRIVER_ALL);
+	static const char *const bad[] = {"", "compute,", "Compute", "compute video", "gfx"};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(driver_capabilities_parse(bad[i], &bits, &err), -EINVAL);
+		assert_non_null(strstr(err.text, "is no driver capability"));
+	}
+	assert_int_equal(bits, DRIVER_ALL);
+}
+
+static int find_again(void *context)
+{
+	(void)context;
+	_cleanup_driver_ struct driver driver = {0};
+	return find(V, &driver, NULL);
+}
+
+static void test_without_memory(void **state)
+{
+	(void)state;
+	debian();
+	put("/etc/ld.so.cache", "garbage", 7);
+	assert_true(failmalloc_each(find_again, NULL) > 10);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_debian, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_spread, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_half_a_driver, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_kernel_is_of_another_version, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_two_drivers, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_refuses_what_others_could_have_written, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(test_hostile_files, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
+	    cmocka_unit_test(test_capabilities),
+	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/cdi/rootdir.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "tests/unit/unit.h"
+
+static char *top;
+
+static int setup(void **state)
+{
+	(void)state;
+	top = unit_tmp_new();
+	assert_int_equal(mkdir(unit_path(top, "usr"), 0755), 0);
+	assert_int_equal(mkdir(unit_path(top, "usr/lib"), 0755), 0);
+	unit_write(unit_path(top, "usr/lib/a"), "inside");
+	assert_int_equal(chmod(unit_path(top, "usr/lib/a"), 0644), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	top = unit_tmp_free(top);
+	return 0;
+}
+
+static void expect(const char *path, mode_t type, const char *real_expected)
+{
+	_cleanup_rootdir_ struct rootdir root = ROOTDIR_CLOSED;
+	struct err err = {0};
+	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	char real[FILE_PATH_MAX];
+	if (rootdir_find(&root, path, type, real, NULL, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_string_equal(real, real_expected);
+}
+
+static void expect_error(const char *path, mode_t type, int code, const char *text)
+{
+	_cleanup_rootdir_ struct rootdir root = ROOTDIR_CLOSED;
+	struct err err = {0};
+	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	char real[FILE_PATH_MAX] = "untouched";
+	assert_int_equal(rootdir_find(&root, path, type, real, NULL, &err), code);
+	if (!strstr(err.text, text))
+		fail_msg("'%s' is not in: %s", text, err.text);
+	assert_string_equal(real, "untouched");
+}
+
+static void test_links_stay_inside(void **state)
+{
+	(void)state;
+	assert_int_equal(symlink("/usr/lib", unit_path(top, "lib")), 0);
+	assert_int_equal(symlink("../../../../../../usr/lib/a", unit_path(top, "usr/lib/up")), 0);
+	assert_int_equal(symlink("/etc/passwd", unit_path(top, "usr/lib/out")), 0);
+	assert_int_equal(symlink("loop", unit_path(top, "usr/lib/loop")), 0);
+	assert_int_equal(symlink("/proc/self/root/etc/passwd", unit_path(top, "usr/lib/magic")), 0);
+	expect("/usr/lib/a", S_IFREG, "/usr/lib/a");
+	expect("/lib/a", S_IFREG, "/usr/lib/a");
+	expect("/lib/up", S_IFREG, "/usr/lib/a");
+	expect("/../../usr/lib/a", S_IFREG, "/usr/lib/a");
+	expect("/usr", S_IFDIR, "/usr");
+	expect("/", S_IFDIR, "/");
+	expect_error("/lib/out", S_IFREG, -ENOENT, "/lib/out");
+	expect_error("/lib/magic", S_IFREG, -ENOENT, "/lib/magic");
+	expect_error("/lib/loop", S_IFREG, -ELOOP, "/lib/loop");
+}
+
+static void test_only_what_nobody_else_can_write(void **state)
+{
+	(void)state;
+	assert_int_equal(chmod(unit_path(top, "usr/lib/a"), 0664), 0);
+	expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr/lib/a' may be written by others");
+	assert_int_equal(chmod(unit_path(top, "usr/lib/a"), 0644), 0);
+	assert_int_equal(chmod(unit_path(top, "usr"), 01777), 0);
+	expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr' may be written by others");
+	assert_int_equal(chmod(unit_path(top, "usr"), 0755), 0);
+	if (geteuid() == 0) {
+		assert_int_equal(chown(unit_path(top, "usr/lib"), 65534, 65534), 0);
+		expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr/lib' belongs to user 65534");
+		assert_int_equal(chown(unit_path(top, "usr/lib"), 0, 0), 0);
+		assert_int_equal(chown(unit_path(top, "usr/lib/a"), 65534, 65534), 0);
+		expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr/lib/a' belongs to user 65534");
+	}
+}
+
+static void test_type_is_what_was_asked(void **state)
+{
+	(void)state;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *path = unit_path(top, "usr/socket");
+	assert_true(strlen(path) < sizeof(address.sun_path));
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	assert_int_equal(mkfifo(unit_path(top, "usr/fifo"), 0644), 0);
+	expect("/usr/socket", S_IFSOCK, "/usr/socket");
+	expect_error("/usr/socket", S_IFREG, -EINVAL, "is no regular file");
+	expect_error("/usr/fifo", S_IFREG, -EINVAL, "is no regular file");
+	expect_error("/usr/lib", S_IFREG, -EINVAL, "is no regular file");
+	expect_error("/usr/lib/a", S_IFDIR, -EINVAL, "is no directory");
+	expect_error("/usr/lib/a", S_IFSOCK, -EINVAL, "is no socket");
+	expect_error("/usr/lib/a/b", S_IFREG, -ENOTDIR, "/usr/lib/a/b");
+}
+
+static void test_root(void **state)
+{
+	(void)state;
+	struct rootdir root = ROOTDIR_CLOSED;
+	struct err err = {0};
+	assert_int_equal(rootdir_open("relative", &root, &err), -EINVAL);
+	assert_int_equal(rootdir_open(unit_path(top, "missing"), &root, &err), -ENOENT);
+	assert_int_equal(rootdir_open(unit_path(top, "usr/lib/a"), &root, &err), -ENOTDIR);
+	assert_int_equal(chmod(top, 0777), 0);
+	assert_int_equal(rootdir_open(top, &root, &err), -EPERM);
+	assert_non_null(strstr(err.text, "driver root"));
+	assert_int_equal(chmod(top, 0755), 0);
+
+	/* Without openat2(2) only "/" can be looked through. */
+	char real[FILE_PATH_MAX];
+	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	root.without_openat2 = true;
+	assert_int_equal(rootdir_find(&root, "/usr", S_IFDIR, real, NULL, &err), -EOPNOTSUPP);
+	rootdir_close(&root);
+	assert_int_equal(rootdir_open("/", &root, &err), 0);
+	assert_string_equal(root.path, "");
+	root.without_openat2 = true;
+	assert_int_equal(rootdir_find(&root, "/usr", S_IFDIR, real, NULL, &err), 0);
+	assert_string_equal(real, "/usr");
+	rootdir_close(&root);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_links_stay_inside, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_only_what_nobody_else_can_write, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_type_is_what_was_asked, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_root, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
