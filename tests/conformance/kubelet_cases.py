@@ -450,6 +450,22 @@ def case_mig(node_of):
 
 
 @case
+def case_last_device(node_of):
+    """The only GPU is taken out and put back: the resource is empty, its socket goes, and both return."""
+    with node_of(extra=("--gpus", "1")) as node:
+        node.agent()
+        driver = node.manager()
+        driver.expect({GPU: 1})
+        node.machine.sim("inject", "hotunplug", "--gpu", "0")
+        driver.expect({})
+        wait(lambda: not (node.plugins / "nvidia-gpu.sock").exists(), "its socket is still there")
+        node.machine.sim("inject", "hotplug", "--gpu", "0")
+        driver.expect({GPU: 1})
+        driver.admit(pod("one", main=1))
+    return ""
+
+
+@case
 def case_rolling_update(node_of):
     """A new agent while the old one still serves; then the old one ends, in one way or another."""
     for how in (signal.SIGTERM, signal.SIGKILL):
