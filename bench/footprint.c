@@ -11,7 +11,6 @@
 #include <time.h>
 
 #include "base/err.h"
-#include "base/file.h"
 #include "base/loop.h"
 #include "bench/footprint_process.h"
 #include "bench/gate.h"
@@ -54,16 +53,6 @@ struct bench {
 	size_t count;
 	uint64_t job;
 };
-
-static void bench_configure(struct bench *bench)
-{
-	char path[RIG_PATH_MAX + 16];
-	struct err err;
-	(void)snprintf(path, sizeof(path), "%s/config.yaml", bench->rig.directory);
-	rig_must(file_write_atomic(path, bench_config, sizeof(bench_config) - 1, 0600, &err) == 0,
-		 "%s", err.text);
-	rig_must(setenv("SLUICE_CONFIG", path, 1) == 0, "out of memory");
-}
 
 static void bench_wait_s(time_t seconds)
 {
@@ -309,7 +298,7 @@ int main(int argc, char **argv)
 	static struct bench bench;
 	rig_open(&bench.rig);
 	rig_use_state(&bench.rig, "footprint");
-	bench_configure(&bench);
+	rig_configure(&bench.rig, bench_config);
 	(void)rig_start_agent(&bench.rig);
 	bench_wait_for_machine(&bench);
 	bench_start_job(&bench);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/file.h"
 #include "base/loop.h"
 #include "bench/gate.h"
 #include "wire/client.h"
@@ -59,7 +60,7 @@ void rig_fail(const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
-	(void)fputs("bench queue: ", stderr);
+	(void)fprintf(stderr, "%s: ", program_invocation_short_name);
 	(void)vfprintf(stderr, format, arguments);
 	(void)fputc('\n', stderr);
 	va_end(arguments);
@@ -156,7 +157,7 @@ static void rig_take_variables(const char *state)
 	rig_must(rig_wait_for(pid) == 0, "'sluice sim env' failed");
 }
 
-void rig_open(struct rig *rig)
+void rig_open_machine(struct rig *rig, const char *profile, const char *mig)
 {
 	*rig = (struct rig){.agent = 0};
 	const char *base = getenv("TMPDIR");
@@ -164,7 +165,9 @@ void rig_open(struct rig *rig)
 		       base ? base : "/tmp");
 	rig_must(mkdtemp(rig->directory), "cannot make a directory in %s", base ? base : "/tmp");
 	rig_current = rig;
-	rig_must(atexit(rig_take_away) == 0, "out of memory");
+	static bool is_known;
+	rig_must(is_known || atexit(rig_take_away) == 0, "out of memory");
+	is_known = true;
 	(void)signal(SIGINT, rig_on_signal);
 	(void)signal(SIGTERM, rig_on_signal);
 	(void)signal(SIGPIPE, SIG_IGN);
@@ -174,8 +177,9 @@ void rig_open(struct rig *rig)
 	rig_must(setenv("SLUICE_PROFILES", BENCH_PROFILES, 0) == 0 &&
 		     setenv("SLUICE_SIM_LIBDIR", BENCH_LIBDIR, 0) == 0,
 		 "out of memory");
-	const char *const arguments[] = {"sim",	   "start", "--alongside", "--profile", "dgx-a100",
-					 "--root", root,    "--state",	   state,	NULL};
+	const char *const arguments[] = {
+	    "sim", "start",   "--alongside", "--profile",	   profile, "--root",
+	    root,  "--state", state,	     mig ? "--mig" : NULL, mig,	    NULL};
 	rig_must(rig_wait_for(rig_spawn(arguments, -1)) == 0, "'sluice sim start' failed");
 	rig->has_machine = true;
 	rig_take_variables(state);
@@ -185,6 +189,27 @@ void rig_open(struct rig *rig)
 	struct err err;
 	rig->loop = loop_new(LOOP_REAL, &err);
 	rig_must(rig->loop, "%s", err.text);
+}
+
+void rig_open(struct rig *rig)
+{
+	rig_open_machine(rig, "dgx-a100", NULL);
+}
+
+void rig_close(struct rig *rig)
+{
+	rig->client = wire_client_free(rig->client);
+	rig_take_away();
+	rig->loop = loop_free(rig->loop);
+}
+
+void rig_configure(struct rig *rig, const char *text)
+{
+	char path[RIG_PATH_MAX + 16];
+	struct err err = {.code = 0};
+	(void)snprintf(path, sizeof(path), "%s/config.yaml", rig->directory);
+	rig_must(file_write_atomic(path, text, strlen(text), 0600, &err) == 0, "%s", err.text);
+	rig_must(setenv("SLUICE_CONFIG", path, 1) == 0, "out of memory");
 }
 
 void rig_use_state(struct rig *rig, const char *name)
@@ -274,7 +299,7 @@ void rig_wait(struct rig *rig, uint64_t id, Sluice__V1__JobState state)
 
 /* --- the agent -------------------------------------------------------------------------------- */
 
-uint64_t rig_start_agent(struct rig *rig)
+uint64_t rig_launch_agent(struct rig *rig)
 {
 	char log[RIG_PATH_MAX + 16];
 	(void)snprintf(log, sizeof(log), "%s/agent.log", rig->directory);
@@ -284,6 +309,12 @@ uint64_t rig_start_agent(struct rig *rig)
 	uint64_t began = gate_now_ns();
 	rig->agent = rig_spawn(arguments, fd);
 	(void)close(fd);
+	return began;
+}
+
+uint64_t rig_start_agent(struct rig *rig)
+{
+	uint64_t began = rig_launch_agent(rig);
 	struct err err = {.code = 0};
 	for (int i = 0; i < RIG_TRIES; i++) {
 		rig->client = wire_client_new(rig->loop, rig->socket, NULL, &err);
@@ -319,6 +350,11 @@ static void rig_end_agent(struct rig *rig, int signo)
 void rig_kill_agent(struct rig *rig)
 {
 	rig_end_agent(rig, SIGKILL);
+}
+
+void rig_terminate_agent(struct rig *rig)
+{
+	rig_end_agent(rig, SIGTERM);
 }
 
 /* Jobs that run, as the agent knows them. */

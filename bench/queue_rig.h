@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What bench/queue measures on: a simulated machine, an agent of its own with its state on a real
- * disk, and clients on its socket. Fails by saying so and ending the program. Knows no gates.
+ * What several benchmarks measure on: a simulated machine, an agent of its own with its state on a
+ * real disk, and clients on its socket. Fails by saying so and ending the program. Knows no gates.
  */
 #ifndef SLUICE_BENCH_QUEUE_RIG_H
 #define SLUICE_BENCH_QUEUE_RIG_H
@@ -43,13 +43,23 @@ _Noreturn void rig_fail(const char *format, ...) __attribute__((format(printf, 1
 /* Makes the directory and starts a simulated machine of 8 GPUs. One at a time: it is taken away
  * when the program ends, however that happens short of SIGKILL. */
 void rig_open(struct rig *rig);
+/* The same of another profile of `sluice sim`, with this layout of MIG instances (NULL: none). */
+void rig_open_machine(struct rig *rig, const char *profile, const char *mig);
+/* Ends the agent and takes the machine away; another may be opened. */
+void rig_close(struct rig *rig);
+/* What agents that are started from now on are configured with: the text of a file. */
+void rig_configure(struct rig *rig, const char *text);
 /* The agent's next state is the directory of that name, which may be new. */
 void rig_use_state(struct rig *rig, const char *name);
 
 /* Starts an agent. Returns the time from just before it is started to its first answer. */
 uint64_t rig_start_agent(struct rig *rig);
+/* Starts one and does not wait for it, nor connects. Returns the time just before. */
+uint64_t rig_launch_agent(struct rig *rig);
 /* SIGKILL, and waits for its end. */
 void rig_kill_agent(struct rig *rig);
+/* SIGTERM, and waits for its end; for agents without jobs. */
+void rig_terminate_agent(struct rig *rig);
 /* Ends the agent, and then the jobs that run. */
 void rig_stop_agent(struct rig *rig);
 
