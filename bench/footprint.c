@@ -2,7 +2,8 @@
 /*
  * What the whole service takes of a machine, summed over its processes and told for each: memory,
  * and processor time at rest while it samples every second. A simulated DGX A100, 8 GPUs in 48
- * replicas each, one job that runs and does nothing.
+ * replicas each that a kubelet has, one job that runs and does nothing. The queue has a GPU only
+ * afterwards, for what jobs that wait take.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "base/loop.h"
 #include "bench/footprint_process.h"
 #include "bench/gate.h"
+#include "bench/kubelet_side.h"
 #include "bench/queue_rig.h"
 #include "wire/client.h"
 
@@ -46,9 +48,20 @@ static const char bench_config[] = "version: v1\n"
 				   "    resources:\n"
 				   "    - name: nvidia.com/gpu\n"
 				   "      replicas: 48\n";
+static const char bench_config_queue[] = "version: v1\n"
+					 "sharing:\n"
+					 "  timeSlicing:\n"
+					 "    resources:\n"
+					 "    - name: nvidia.com/gpu\n"
+					 "      replicas: 48\n"
+					 "sluice:\n"
+					 "  doors:\n"
+					 "    kubelet: {devices: [0, 1, 2, 3, 4, 5, 6]}\n"
+					 "    queue: {devices: [7]}\n";
 
 struct bench {
 	struct rig rig;
+	struct side kubelet;
 	struct footprint process[FOOTPRINT_PROCESSES_MAX];
 	size_t count;
 	uint64_t job;
@@ -132,13 +145,15 @@ static void bench_find_processes(struct bench *bench)
 			 (int)bench->process[i].pid);
 }
 
-static void bench_start_job(struct bench *bench)
+static void bench_start_job(struct bench *bench, uint32_t gpus)
 {
 	static const char *const argv[] = {"sleep", "1000", NULL};
 	static struct rig_request request;
-	rig_request(&request, argv, 1);
-	request.spec.share_numerator = 1;
-	request.spec.share_denominator = BENCH_REPLICAS;
+	rig_request(&request, argv, gpus);
+	if (gpus > 0) {
+		request.spec.share_numerator = 1;
+		request.spec.share_denominator = BENCH_REPLICAS;
+	}
 	bench->job = rig_submit(&bench->rig, &request);
 	rig_wait(&bench->rig, bench->job, SLUICE__V1__JOB_STATE__RUNNING);
 }
@@ -163,14 +178,14 @@ static double bench_rest(struct bench *bench, double *out_each)
 	return (double)sum / took * 100;
 }
 
-/* What the agent takes more for each job that waits, with 3 KiB of environment: all GPUs are wanted
- * by each, and one is taken. */
+/* What the agent takes more for each job that waits, with 3 KiB of environment: a whole GPU is
+ * wanted by each, and the queue's only one has a job. */
 static void bench_pending(struct bench *bench, struct gate_report *report)
 {
 	static const char *const argv[] = {"sleep", "1000", NULL};
 	static struct rig_request request;
 	struct footprint before, after;
-	rig_request(&request, argv, BENCH_GPUS);
+	rig_request(&request, argv, 1);
 	rig_must(footprint_read(bench->rig.agent, &before) == 0, "the agent has ended");
 	for (int i = 0; i < BENCH_PENDING; i++) {
 		rig_request_again(&request);
@@ -277,15 +292,29 @@ static void bench_report(struct bench *bench, struct gate_report *report)
 	}
 	rig_must(agent > 0 && supervisor > 0, "the agent or the supervisor is not in the list");
 	gate_note(report,
-		  "%d GPUs in 48 replicas each, one running job; CPU over %d s. Not there "
-		  "yet: the kubelet door, web.",
-		  BENCH_GPUS, BENCH_REST_S);
+		  "%d GPUs in %d replicas each with the kubelet, one running job; CPU over %d s. "
+		  "Not there yet: web.",
+		  BENCH_GPUS, BENCH_REPLICAS, BENCH_REST_S);
 	gate_value(report, "agent_pss", agent / BENCH_MB, "MB", GATE_AT_MOST, BENCH_AGENT_PSS_MB);
 	gate_value(report, "service_pss", service / BENCH_MB, "MB", GATE_AT_MOST,
 		   BENCH_SERVICE_PSS_MB);
 	gate_value(report, "supervisor_dirty", supervisor / 1024, "KiB", GATE_AT_MOST,
 		   BENCH_SUPERVISOR_DIRTY_KIB);
 	gate_value(report, "cpu_rest", cpu, "%", GATE_AT_MOST, BENCH_CPU_PERCENT);
+}
+
+/* An agent whose kubelet has so many GPUs, and a job that runs on so many of the others. */
+static void bench_begin(struct bench *bench, const char *state, const char *config,
+			uint32_t kubelet_gpus, uint32_t job_gpus)
+{
+	rig_use_state(&bench->rig, state);
+	rig_configure(&bench->rig, config);
+	side_forget(&bench->kubelet);
+	(void)rig_start_agent(&bench->rig);
+	bench_wait_for_machine(bench);
+	side_wait(&bench->kubelet, 1, (size_t)kubelet_gpus * BENCH_REPLICAS);
+	bench_start_job(bench, job_gpus);
+	bench_wait_s(BENCH_SETTLE_S);
 }
 
 int main(int argc, char **argv)
@@ -297,21 +326,19 @@ int main(int argc, char **argv)
 	    true, NULL);
 	static struct bench bench;
 	rig_open(&bench.rig);
-	rig_use_state(&bench.rig, "footprint");
-	rig_configure(&bench.rig, bench_config);
-	(void)rig_start_agent(&bench.rig);
-	bench_wait_for_machine(&bench);
-	bench_start_job(&bench);
-	bench_wait_s(BENCH_SETTLE_S);
+	side_open(&bench.kubelet, &bench.rig);
+	bench_begin(&bench, "footprint", bench_config, BENCH_GPUS, 0);
 	bench_find_processes(&bench);
 	bench_report(&bench, report);
-	bench_pending(&bench, report);
-	bench_used(&bench, report);
 	for (size_t i = 0; getenv("BENCH_EXPLAIN") && i < bench.count; i++) {
 		(void)fprintf(stderr, "%s (process %d)\n", bench.process[i].role,
 			      (int)bench.process[i].pid);
 		footprint_explain(bench.process[i].pid, BENCH_EXPLAIN_LINES);
 	}
+	rig_stop_agent(&bench.rig);
+	bench_begin(&bench, "pending", bench_config_queue, BENCH_GPUS - 1, 1);
+	bench_pending(&bench, report);
+	bench_used(&bench, report);
 	rig_stop_agent(&bench.rig);
 	return gate_close(report);
 }
