@@ -96,12 +96,18 @@ bool sockdir_look(struct sockdir *sockdir)
 {
 	struct stat now;
 	bool is = sockdir_stat(sockdir, &now);
-	if (is == sockdir->is_there && (sockdir->fd < 0 || sockdir->wd >= 0) &&
-	    (!is || (now.st_ino == sockdir->inode && now.st_dev == sockdir->device)))
+	bool is_same = is == sockdir->is_there &&
+		       (!is || (now.st_ino == sockdir->inode && now.st_dev == sockdir->device));
+	if (is_same && (sockdir->fd < 0 || sockdir->wd >= 0))
 		return false;
-	bool was = sockdir->is_there;
+	const struct sockdir was = *sockdir;
 	sockdir_place(sockdir);
-	return was || sockdir->is_there;
+	/* Where only the system's watches are used up it is tried again, and nothing has happened.
+	 */
+	if (is_same && sockdir->is_there == was.is_there && sockdir->inode == was.inode &&
+	    sockdir->device == was.device)
+		return false;
+	return was.is_there || sockdir->is_there;
 }
 
 bool sockdir_is_there(const struct sockdir *sockdir)
