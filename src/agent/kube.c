@@ -195,12 +195,15 @@ static int kube_spawn(struct kube *kube, struct err *err)
 	_cleanup_close_ int ours = pair[0];
 	_cleanup_close_ int theirs = pair[1];
 	/* Not written to: argv is not const for reasons of history. */
-	char *argv[10] = {kube->program, (char[]){"--node"}, (char *)options->node_name,
-			  (char[]){"--label"}, (char *)options->node_label};
-	if (options->kubeconfig) {
-		argv[5] = (char[]){"--kubeconfig"};
-		argv[6] = (char *)options->kubeconfig;
-	}
+	bool has_config = options->kubeconfig != NULL;
+	char *argv[] = {kube->program,
+			(char *)"--node",
+			(char *)options->node_name,
+			(char *)"--label",
+			(char *)options->node_label,
+			has_config ? (char *)"--kubeconfig" : NULL,
+			has_config ? (char *)options->kubeconfig : NULL,
+			NULL};
 	const struct child_fd fds[] = {{theirs, KUBE_FD}, {2, 2}};
 	const struct child_spec spec = {.path = kube->program,
 					.argv = argv,

@@ -43,7 +43,7 @@ static void fake_label(char *value)
 static int fake_main(char **argv)
 {
 	char text[2048], data[4096];
-	(void)snprintf(text, sizeof(text), "%s %s", argv[2], argv[4]);
+	(void)snprintf(text, sizeof(text), "%s %s %s", argv[2], argv[4], argv[6]);
 	fake_label(text);
 	for (;;) {
 		ssize_t length = recv(FAKE_FD, data, sizeof(data), 0);
@@ -118,6 +118,7 @@ static int rig_set_up(void **state)
 	    .program = "/proc/self/exe",
 	    .node_name = "node-1",
 	    .node_label = "example.com/config",
+	    .kubeconfig = "/etc/kubeconfig",
 	    .label = rig_on_label,
 	    .context = &rig,
 	};
@@ -139,7 +140,7 @@ static void test_label_and_events(void **state)
 {
 	struct rig *rig = *state;
 	rig_run(rig, 1);
-	assert_string_equal(rig->label, "node-1 example.com/config");
+	assert_string_equal(rig->label, "node-1 example.com/config /etc/kubeconfig");
 	kube_event(rig->kube, KUBE_EVENT_WARNING, "GPUUnhealthy", "GPU 3: XID 79");
 	rig_run(rig, 2);
 	assert_string_equal(rig->label, "GPU 3: XID 79");
@@ -205,7 +206,7 @@ static void test_no_program(void **state)
 
 int main(int argc, char **argv)
 {
-	if (argc == 5 && strcmp(argv[1], "--node") == 0)
+	if (argc == 7 && strcmp(argv[1], "--node") == 0 && strcmp(argv[5], "--kubeconfig") == 0)
 		return fake_main(argv);
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_label_and_events, rig_set_up, rig_tear_down),
