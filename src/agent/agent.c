@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/cluster.h"
 #include "agent/door_kubelet.h"
 #include "agent/jobgroup.h"
 #include "agent/leases.h"
@@ -35,6 +36,7 @@
 #include "doors/queue/schedule.h"
 #include "doors/queue/store.h"
 #include "hardware/pci.h"
+#include "policy/policy.h"
 #include "wire/listen.h"
 
 enum agent_limits {
@@ -56,6 +58,7 @@ struct agent {
 	struct storage *storage;
 	struct child_set *children;
 	struct reload *reload;
+	struct cluster *cluster;
 	struct node *node;
 	struct leases *leases;
 	struct door_kubelet *kubelet;
@@ -182,6 +185,8 @@ static void agent_on_machine(void *context)
 	if (!agent->node || !node_is_known(agent->node))
 		return;
 	vitals_sample(agent->vitals, node_inventory(agent->node), node_snapshot(agent->node));
+	if (node_policy(agent->node))
+		cluster_policy(agent->cluster, node_policy(agent->node)->problem);
 	/* Pods may wait for the kubelet, and it for us. */
 	if (!agent->is_stopping)
 		door_kubelet_update(agent->kubelet);
@@ -223,8 +228,28 @@ static void agent_on_verdict(const char *uuid, uint32_t index, enum health_state
 		  fields, "GPU %" PRIu32 " is %s (was %s)%s%s", index,
 		  health_state_to_string(after), health_state_to_string(before), *why ? ": " : "",
 		  why);
+	cluster_verdict(agent->cluster, uuid, index, before, after, why);
 	if (agent->loop)
 		loop_defer(agent->loop, &agent->judged, agent_on_judged, agent);
+}
+
+static void agent_on_label(const char *value, void *context)
+{
+	struct agent *agent = context;
+	if (!agent->is_stopping)
+		reload_set_label(agent->reload, value);
+}
+
+static void agent_on_configuration(enum reload_note note, const char *text, void *context)
+{
+	struct agent *agent = context;
+	cluster_configuration(agent->cluster, note, text);
+}
+
+static void agent_on_no_injection(const char *reason, void *context)
+{
+	struct agent *agent = context;
+	cluster_no_injection(agent->cluster, reason);
 }
 
 static int agent_apply(const struct config *config, uint32_t *out_changed, void *context,
@@ -381,6 +406,7 @@ static void agent_done(struct agent *agent)
 {
 	agent->is_stopping = true;
 	agent_remove_socket(agent);
+	agent->cluster = cluster_free(agent->cluster);
 	agent->queue = queue_close(agent->queue);
 	jobgroup_remove(agent->jobgroup);
 	agent->kubelet = door_kubelet_free(agent->kubelet);
@@ -446,22 +472,53 @@ static int agent_start_loop(struct agent *agent, struct err *err)
 	return agent->idle ? 0 : err->code < 0 ? err->code : -ENOMEM;
 }
 
+/* The node's label and Events. What is known before it is started waits for it. */
+static int agent_open_cluster(struct agent *agent, struct err *err)
+{
+	const struct reload_state *state = reload_state(agent->reload);
+	const struct cluster_options cluster = {
+	    .loop = agent->loop,
+	    .children = agent->children,
+	    .log = agent->log,
+	    .node_name = agent->options->node_name,
+	    .node_label = agent->options->node_label,
+	    .kubeconfig = agent->options->kubeconfig,
+	    .program = getenv("SLUICE_KUBE"),
+	    .delay_ns = AGENT_REGISTER_NS,
+	    .label = agent_on_label,
+	    .context = agent,
+	};
+	int result = cluster_new(&cluster, &agent->cluster, err);
+	char text[ERR_TEXT_MAX];
+	if (result == 0 && *state->error)
+		cluster_configuration(agent->cluster, RELOAD_REFUSED, state->error);
+	(void)snprintf(text, sizeof(text), "specified config %s does not exist", state->missing);
+	if (result == 0 && *state->missing)
+		cluster_configuration(agent->cluster, RELOAD_MISSING, text);
+	return result;
+}
+
 static int agent_open_machine(struct agent *agent, struct err *err)
 {
+	const struct cluster_options cluster = {.node_name = agent->options->node_name,
+						.kubeconfig = agent->options->kubeconfig};
 	const struct reload_options reload = {
 	    .loop = agent->loop,
 	    .storage = agent->storage,
 	    .log = agent->log,
 	    .given = agent->options->config,
 	    .rules = agent->options->rules,
-	    .awaits_label = agent->options->node_name != NULL,
+	    .awaits_label = cluster_is_there(&cluster),
 	    .state_dir = agent->options->paths.state_dir,
 	    .overrides = agent->options->overrides,
 	    .strict = agent->options->strict,
 	    .apply = agent_apply,
+	    .noted = agent_on_configuration,
 	    .context = agent,
 	};
 	int result = reload_new(&reload, &agent->reload, err);
+	if (result == 0)
+		result = agent_open_cluster(agent, err);
 	if (result < 0)
 		return result;
 	const struct node_options node = {
@@ -505,6 +562,8 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .socket = agent->options->kubelet_socket,
 	    .runtime = getenv("CONTAINER_RUNTIME_ENDPOINT"),
 	    .leases = agent->leases,
+	    .no_injection = agent_on_no_injection,
+	    .context = agent,
 	};
 	return door_kubelet_new(&kubelet, &agent->kubelet, err);
 }
@@ -558,6 +617,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .vitals = agent->vitals,
 	    .reload = agent->reload,
 	    .queue = agent->queue,
+	    .cluster = agent->cluster,
 	    .started_unix_ns = clock_unix_ns(),
 	};
 	int fd = agent_listen(agent, err);

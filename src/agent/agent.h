@@ -25,6 +25,7 @@ struct agent_options {
 	bool strict;				  /* warnings about unknown keys are errors */
 	const char *node_name; /* Kubernetes' name of this node; NULL: no label is looked at */
 	const char *node_label;
+	const char *kubeconfig; /* NULL: the pod's service account, if it is in one */
 	struct log *log;	/* borrowed; may be NULL */
 	const char *supervisor; /* NULL: beside this program, or as installed */
 	uint64_t

@@ -103,6 +103,9 @@ static void door_kubelet_on_injection(void *context)
 	log_write(door->options.log, way == INJECTION_NONE ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
 		  NULL, way == INJECTION_NONE ? "containers get no GPU: %s" : "injection: %s",
 		  injection_reason(door->injection));
+	if (way == INJECTION_NONE && door->options.no_injection)
+		door->options.no_injection(injection_reason(door->injection),
+					   door->options.context);
 	door_kubelet_tell(door);
 }
 

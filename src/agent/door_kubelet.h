@@ -27,6 +27,9 @@ struct door_kubelet_options {
 	const char *socket;	     /* the kubelet's; NULL: the usual one; "": do not register */
 	const char *runtime; /* the container runtime's socket; NULL or "": the usual ones */
 	struct leases *leases;
+	/* Nobody would put a GPU into a container, and why. May be NULL. */
+	void (*no_injection)(const char *reason, void *context);
+	void *context;
 };
 
 /* The directory of the kubelet's socket. Owned; NULL: the usual one, or no memory. */

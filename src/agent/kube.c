@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/text.h"
 #include "kube.pb-c.h"
 #include "wire/arena.h"
 #include "wire/message.h"
@@ -82,14 +83,26 @@ static void kube_send(struct kube *kube)
 				    kube->count > 0 ? LOOP_READ | LOOP_WRITE : LOOP_READ, NULL);
 }
 
+/* Without half a character at its end, which no message may have. */
+static void kube_copy(char *out, size_t size, const char *text)
+{
+	size_t length = strnlen(text, size - 1), at = 0, step = 0;
+	while (at < length) {
+		if (text_decode(text + at, length - at, &step) == TEXT_INVALID)
+			break;
+		at += step;
+	}
+	(void)snprintf(out, size, "%.*s", (int)at, text);
+}
+
 void kube_event(struct kube *kube, enum kube_event_type type, const char *reason,
 		const char *message)
 {
 	Sluice__Kube__V1__ToKube packet = SLUICE__KUBE__V1__TO_KUBE__INIT;
 	Sluice__Kube__V1__Event event = SLUICE__KUBE__V1__EVENT__INIT;
 	char texts[2][KUBE_MESSAGE_MAX];
-	(void)snprintf(texts[0], sizeof(texts[0]), "%.*s", KUBE_REASON_MAX, reason);
-	(void)snprintf(texts[1], sizeof(texts[1]), "%s", message);
+	kube_copy(texts[0], KUBE_REASON_MAX, reason);
+	kube_copy(texts[1], sizeof(texts[1]), message);
 	event.warning = type == KUBE_EVENT_WARNING;
 	event.reason = texts[0];
 	event.message = texts[1];
@@ -256,7 +269,10 @@ int kube_open(const struct kube_options *options, struct kube **out, struct err 
 		free(kube);
 		return result;
 	}
-	kube_start(kube);
+	if (options->delay_ns > 0)
+		loop_timer_start(kube->again, options->delay_ns);
+	else
+		kube_start(kube);
 	*out = kube;
 	return 0;
 }

@@ -32,6 +32,7 @@ struct kube_options {
 	const char *node_name;	/* $NODE_NAME */
 	const char *node_label; /* "nvidia.com/device-plugin.config" */
 	const char *kubeconfig; /* NULL: in the cluster, by the service account */
+	uint64_t delay_ns;	/* until it is first started */
 	/* The label's value, "" when the node has none. Called when it is first known and whenever
 	 * it is another. */
 	void (*label)(const char *value, void *context);

@@ -12,6 +12,7 @@
 
 struct agent_paths;
 struct child_set;
+struct cluster;
 struct door_kubelet;
 struct err;
 struct leases;
@@ -59,6 +60,7 @@ struct service_options {
 	struct vitals *vitals;
 	struct reload *reload;
 	struct queue *queue;
+	const struct cluster *cluster;
 	int64_t started_unix_ns;
 };
 

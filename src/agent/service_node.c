@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/cluster.h"
 #include "agent/door_kubelet.h"
 #include "agent/node.h"
 #include "agent/paths.h"
@@ -69,7 +70,7 @@ static void service_status_processes(const struct service *service, struct arena
 				     Sluice__V1__StatusReply *out)
 {
 	const struct queue *queue = service->options.queue;
-	size_t room = 2 + service_running(queue);
+	size_t room = 3 + service_running(queue);
 	pid_t probe = node_probe_pid(service->options.node);
 	if (room > NODE_PROCESSES_MAX)
 		room = NODE_PROCESSES_MAX;
@@ -81,6 +82,11 @@ static void service_status_processes(const struct service *service, struct arena
 	if (probe > 0 && out->n_processes == 1) {
 		out->processes[1] = service_process(arena, probe, "probe");
 		out->n_processes += out->processes[1] != NULL;
+	}
+	pid_t kube = cluster_pid(service->options.cluster);
+	if (kube > 0 && out->n_processes > 0) {
+		out->processes[out->n_processes] = service_process(arena, kube, "kube");
+		out->n_processes += out->processes[out->n_processes] != NULL;
 	}
 	for (const struct job *job = queue_first(queue); job && out->n_processes < room;
 	     job = queue_next(queue, job)) {
@@ -235,6 +241,7 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 	reply.pending = queue_count(service->options.queue, JOB_PENDING);
 	reply.running = service_running(service->options.queue);
 	reply.storage_error = service_copy(&arena, service_storage_error(service));
+	reply.kubernetes_error = service_copy(&arena, cluster_problem(service->options.cluster));
 	service_status_processes(service, &arena, &reply);
 	service_status_warnings(service, &arena, &reply);
 	service_status_kubelet(service, &arena, &reply);

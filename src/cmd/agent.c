@@ -43,7 +43,7 @@ struct agent_command {
 	uint32_t ready_fd;
 	struct settings settings;
 	bool strict;
-	const char *node_name, *node_label, *srcdir, *default_config, *fallbacks;
+	const char *node_name, *node_label, *kubeconfig, *srcdir, *default_config, *fallbacks;
 	struct option_list hooks, hook_features;
 	const char *not_needed[AGENT_NOT_NEEDED];
 };
@@ -159,6 +159,11 @@ static const struct option_row agent_rows[] = {
      .value = "LABEL",
      .help = "the label that chooses (default: " AGENT_NODE_LABEL "; $NODE_LABEL)",
      OPTION_FIELD(struct agent_command, node_label)},
+    {.name = "kubeconfig",
+     .kind = OPTION_PATH,
+     .value = "FILE",
+     .help = "how to reach the API server outside of a pod ($KUBECONFIG)",
+     OPTION_FIELD(struct agent_command, kubeconfig)},
 #include "cmd/settings.def"
     {.name = "cdi-feature-flags",
      .kind = OPTION_LIST,
@@ -281,6 +286,7 @@ static int agent_configure(const struct agent_command *command, struct agent_opt
 	    command->kubelet_socket ? command->kubelet_socket : getenv("KUBELET_SOCKET");
 	out->node_name = agent_value(command->node_name, "NODE_NAME", NULL);
 	out->node_label = agent_value(command->node_label, "NODE_LABEL", AGENT_NODE_LABEL);
+	out->kubeconfig = agent_value(command->kubeconfig, "KUBECONFIG", NULL);
 	out->rules.directory = agent_value(command->srcdir, "CONFIG_FILE_SRCDIR", NULL);
 	out->rules.default_name = agent_value(command->default_config, "DEFAULT_CONFIG", NULL);
 	int rc = choice_fallbacks_parse(fallbacks, &out->rules.fallbacks, err);
@@ -416,6 +422,8 @@ static void status_print(const Sluice__V1__StatusReply *reply)
 	printf("%-15s%" PRIu64 " running, %" PRIu64 " waiting\n", "jobs", reply->running,
 	       reply->pending);
 	status_print_kubelet(reply);
+	if (*reply->kubernetes_error)
+		status_line("Kubernetes", reply->kubernetes_error);
 	if (*reply->storage_error)
 		status_line("disk", reply->storage_error);
 	for (size_t i = 0; i < reply->n_processes; i++) {
@@ -470,7 +478,7 @@ static json_t *status_json(const Sluice__V1__StatusReply *reply)
 		(void)json_array_append_new(warnings, table_json_text(reply->warnings[i]));
 	return json_pack(
 	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, "
-	    "s:o, s:o, s:o}",
+	    "s:o, s:o, s:o, s:o}",
 	    "version", table_json_text(reply->version), "pid", (json_int_t)reply->pid,
 	    "started_unix_ns", (json_int_t)reply->started_unix_ns, "state_directory",
 	    table_json_text(reply->state_directory), "runtime_directory",
@@ -483,7 +491,8 @@ static json_t *status_json(const Sluice__V1__StatusReply *reply)
 	    "driver_error", status_text(reply->driver_error), "simulated", (int)reply->simulated,
 	    "gpus", (json_int_t)reply->gpus, "pending", (json_int_t)reply->pending, "running",
 	    (json_int_t)reply->running, "storage_error", status_text(reply->storage_error),
-	    "processes", processes, "warnings", warnings, "kubelet", status_json_kubelet(reply));
+	    "kubernetes_error", status_text(reply->kubernetes_error), "processes", processes,
+	    "warnings", warnings, "kubelet", status_json_kubelet(reply));
 }
 
 /* Opens, asks, and prints what went wrong: then an exit code, and no reply. */

@@ -329,8 +329,9 @@ def test_the_label_is_remembered(machine):
     machine.state_dir.mkdir(parents=True, exist_ok=True)
     (machine.state_dir / "configuration").write_text("configuration b\nlabel b\n")
     options = ("--config-file-srcdir", str(volume.directory), "--default-config", "a")
-    agent = Agent(machine, *options, "--node-name", "here")
+    agent = Agent(machine, *options, "--node-name", "here", "--kubeconfig", "/nowhere/kubeconfig")
     assert agent.client().status().configuration_name == "b"
+    wait_until(lambda: agent.client().status().kubernetes_error)
     assert agent.end() == 0
     # Where nobody is there to tell a label, none counts.
     agent = Agent(machine, *options)

@@ -78,13 +78,17 @@ void link_label(struct link *link, bool is_set, const char *value)
 {
 	link->label_is_set = is_set;
 	link_copy(link->label, is_set ? value : "");
-	link->has_label = link->tells_label = true;
+	link->tells_label = true;
 	link_flush(link);
 }
 
 void link_problem(struct link *link, const char *text)
 {
-	link_copy(link->problem, text);
+	char valid[LINK_TEXT_MAX];
+	link_copy(valid, text);
+	if (link->has_problem && strcmp(valid, link->problem) == 0)
+		return;
+	memcpy(link->problem, valid, sizeof(valid));
 	link->has_problem = link->tells_problem = true;
 	link_flush(link);
 }

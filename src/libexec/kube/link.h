@@ -18,7 +18,7 @@ enum link_limits {
 
 struct link {
 	int fd; /* borrowed */
-	bool has_label, label_is_set, has_problem;
+	bool label_is_set, has_problem;
 	bool tells_label, tells_problem; /* not said yet */
 	char label[LINK_TEXT_MAX], problem[LINK_TEXT_MAX];
 	void (*event)(bool warning, const char *reason, const char *message, void *context);
@@ -30,6 +30,7 @@ void link_init(struct link *link, int fd,
 	       void *context);
 /* Text is cut, and what is no UTF-8 in it replaced. Said now, or when the agent listens again. */
 void link_label(struct link *link, bool is_set, const char *value);
+/* The same again is not said again. */
 void link_problem(struct link *link, const char *text);
 /* What to wait for, of poll(2). */
 short link_wants(const struct link *link);

@@ -37,6 +37,7 @@ struct watch {
 	char label[OBJECT_LABEL_MAX];
 	char failure[ANSWER_PROBLEM_MAX]; /* of the last request; "" */
 	char told[ANSWER_PROBLEM_MAX];
+	bool has_told;	/* also that all is well: the agent may think of the one before us */
 	struct err err; /* why data was refused; code 0: it was not */
 };
 
@@ -102,8 +103,9 @@ static void watch_tell_problem(struct watch *watch)
 		    watch->options.node);
 	else
 		text[0] = '\0';
-	if (strcmp(text, watch->told) == 0)
+	if (watch->has_told && strcmp(text, watch->told) == 0)
 		return;
+	watch->has_told = true;
 	memcpy(watch->told, text, sizeof(text));
 	watch->options.problem(text, watch->options.context);
 }
@@ -297,7 +299,7 @@ static void watch_end_list(struct watch *watch, const struct answer *answer, uin
 	if (list.found)
 		watch_tell_label(watch, &list.node);
 	/* Whether all is well the watch will tell: nothing is taken back until then. */
-	if (!*watch->failure)
+	if (watch->missing && !*watch->failure)
 		watch_tell_problem(watch);
 	watch_wait(watch, WATCH_WAITS_TO_WATCH, 0, now_ns);
 }

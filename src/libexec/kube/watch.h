@@ -35,7 +35,7 @@ struct watch_options {
 	uint32_t seconds;	  /* 0: WATCH_SECONDS */
 	/* When it is first known, and when it is another. `value` is "" when it is not set. */
 	void (*label_is)(bool is_set, const char *value, void *context);
-	/* When it is another; "": all is well. */
+	/* When it is first known, and when it is another; "": all is well. */
 	void (*problem)(const char *text, void *context);
 	void *context;
 };

@@ -186,6 +186,36 @@ static void test_one_that_dies(void **state)
 	assert_true(kube_pid(rig->kube) > 0);
 }
 
+static void test_a_kubeconfig(void **state)
+{
+	struct rig *rig = *state;
+	struct kube *kube = NULL;
+	const struct kube_options options = {.loop = rig->loop,
+					     .children = rig->children,
+					     .program = "/proc/self/exe",
+					     .node_name = "n",
+					     .node_label = "l",
+					     .kubeconfig = "/a/config",
+					     .delay_ns = CLOCK_NS_PER_S,
+					     .label = rig_on_label,
+					     .context = rig};
+	rig_run(rig, 1);
+	assert_int_equal(kube_open(&options, &kube, NULL), 0);
+	assert_int_equal(kube_pid(kube), -1); /* not yet: what is told waits */
+	char text[2000];
+	for (size_t i = 0; i + 1 < sizeof(text); i += 2)
+		memcpy(text + i, "\xc3\xbc", 2);
+	text[sizeof(text) - 2] = '\0';
+	kube_event(kube, KUBE_EVENT_NORMAL, "Told", text);
+	assert_int_equal(loop_advance(rig->loop, CLOCK_NS_PER_S, NULL), 0);
+	assert_true(kube_pid(kube) > 0);
+	rig_run(rig, 2);
+	assert_string_equal(rig->label, "n l /a/config");
+	rig_run(rig, 3); /* cut between two characters, or it would not be heard */
+	assert_int_equal(strlen(rig->label), 1022);
+	assert_null(kube_close(kube));
+}
+
 static void test_no_program(void **state)
 {
 	struct rig *rig = *state;
@@ -211,6 +241,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_label_and_events, rig_set_up, rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_one_that_dies, rig_set_up, rig_tear_down),
+	    cmocka_unit_test_setup_teardown(test_a_kubeconfig, rig_set_up, rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_no_program, rig_set_up, rig_tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

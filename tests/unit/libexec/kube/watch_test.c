@@ -126,7 +126,8 @@ static void test_list_then_watch(void **state)
 	rig->now_ns += 300 * CLOCK_NS_PER_S;
 	rig_end(rig, ANSWER_OK);
 	assert_int_equal(rig_begin(rig, "&watch=1&resourceVersion=72&"), 0);
-	assert_int_equal(rig->problems, 0);
+	assert_int_equal(rig->problems, 1); /* that there is none */
+	assert_string_equal(rig->problem, "");
 }
 
 /* A watch that tells nothing is well when it stands. */

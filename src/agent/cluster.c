@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/cluster.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/kube.h"
+#include "base/err.h"
+#include "base/log.h"
+
+enum { CLUSTER_TEXT_MAX = 1024 };
+
+struct cluster {
+	struct kube *kube; /* owned; NULL: there is none */
+	char policy[CLUSTER_TEXT_MAX];
+	char trouble[ERR_TEXT_MAX]; /* why there is none although there is a cluster; "" */
+};
+
+bool cluster_is_there(const struct cluster_options *options)
+{
+	const char *host = getenv("KUBERNETES_SERVICE_HOST");
+	return options->node_name && *options->node_name &&
+	       ((options->kubeconfig && *options->kubeconfig) || (host && *host));
+}
+
+int cluster_new(const struct cluster_options *options, struct cluster **out, struct err *err)
+{
+	struct cluster *cluster = calloc(1, sizeof(*cluster));
+	if (!cluster)
+		return err_set(err, -ENOMEM, "out of memory for the cluster");
+	const struct kube_options kube = {
+	    .loop = options->loop,
+	    .children = options->children,
+	    .log = options->log,
+	    .program = options->program,
+	    .node_name = options->node_name,
+	    .node_label = options->node_label,
+	    .kubeconfig = options->kubeconfig && *options->kubeconfig ? options->kubeconfig : NULL,
+	    .delay_ns = options->delay_ns,
+	    .label = options->label,
+	    .context = options->context,
+	};
+	struct err why = {0};
+	int result = cluster_is_there(options) ? kube_open(&kube, &cluster->kube, &why) : 0;
+	if (result == -ENOMEM) {
+		free(cluster);
+		return err_set(err, result, "%s", why.text);
+	}
+	if (result < 0) {
+		(void)snprintf(cluster->trouble, sizeof(cluster->trouble), "%s", why.text);
+		log_write(options->log, LOG_LEVEL_WARNING, NULL,
+			  "no label of the node is read and no Events are posted: %s", why.text);
+	}
+	*out = cluster;
+	return 0;
+}
+
+struct cluster *cluster_free(struct cluster *cluster)
+{
+	if (!cluster)
+		return NULL;
+	(void)kube_close(cluster->kube);
+	free(cluster);
+	return NULL;
+}
+
+static void cluster_event(struct cluster *cluster, enum kube_event_type type, const char *reason,
+			  const char *message)
+{
+	if (cluster && cluster->kube)
+		kube_event(cluster->kube, type, reason, message);
+}
+
+void cluster_configuration(struct cluster *cluster, enum reload_note note, const char *text)
+{
+	char message[CLUSTER_TEXT_MAX];
+	switch (note) {
+	case RELOAD_REFUSED:
+		(void)snprintf(message, sizeof(message),
+			       "the configuration was refused, the one before stays: %s", text);
+		cluster_event(cluster, KUBE_EVENT_WARNING, "ConfigurationRefused", message);
+		break;
+	case RELOAD_MISSING:
+		cluster_event(cluster, KUBE_EVENT_WARNING, "ConfigurationMissing", text);
+		break;
+	case RELOAD_APPLIED:
+		(void)snprintf(message, sizeof(message), "the configuration is %s",
+			       *text ? text : "built in");
+		cluster_event(cluster, KUBE_EVENT_NORMAL, "ConfigurationApplied", message);
+		break;
+	}
+}
+
+void cluster_verdict(struct cluster *cluster, const char *uuid, uint32_t index,
+		     enum health_state before, enum health_state after, const char *why)
+{
+	char message[CLUSTER_TEXT_MAX];
+	bool is_bad = after == HEALTH_UNHEALTHY;
+	if (is_bad == (before == HEALTH_UNHEALTHY))
+		return;
+	(void)snprintf(message, sizeof(message), "GPU %" PRIu32 " (%s) %s%s%s", index, uuid,
+		       is_bad ? "is unhealthy and gets no new containers" : "may be used again",
+		       *why ? ": " : "", why);
+	cluster_event(cluster, is_bad ? KUBE_EVENT_WARNING : KUBE_EVENT_NORMAL,
+		      is_bad ? "GPUUnhealthy" : "GPUHealthy", message);
+}
+
+void cluster_no_injection(struct cluster *cluster, const char *reason)
+{
+	char message[CLUSTER_TEXT_MAX];
+	(void)snprintf(message, sizeof(message), "containers get no GPU: %s", reason);
+	cluster_event(cluster, KUBE_EVENT_WARNING, "NoInjection", message);
+}
+
+void cluster_policy(struct cluster *cluster, const char *problem)
+{
+	char text[CLUSTER_TEXT_MAX];
+	(void)snprintf(text, sizeof(text), "%s", problem);
+	if (!cluster || strcmp(cluster->policy, text) == 0)
+		return;
+	memcpy(cluster->policy, text, sizeof(text));
+	if (*text)
+		cluster_event(cluster, KUBE_EVENT_WARNING, "NoDevices", text);
+}
+
+const char *cluster_problem(const struct cluster *cluster)
+{
+	if (!cluster)
+		return "";
+	return cluster->kube ? kube_problem(cluster->kube) : cluster->trouble;
+}
+
+pid_t cluster_pid(const struct cluster *cluster)
+{
+	return cluster && cluster->kube ? kube_pid(cluster->kube) : -1;
+}
