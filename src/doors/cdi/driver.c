@@ -44,6 +44,11 @@ static const struct {
     {DRIVER_ALL, "all"},
 };
 
+const char *driver_triplet_here(void)
+{
+	return DRIVER_TRIPLET;
+}
+
 int driver_complain(struct driver *driver, bool is_severe, bool is_mismatch, const char *format,
 		    ...)
 {

@@ -77,6 +77,9 @@ void driver_done(struct driver *driver);
 /* Whether a problem is severe, and which is the first; NULL if none. Borrowed. */
 const struct driver_problem *driver_severe(const struct driver *driver);
 
+/* "x86_64-linux-gnu": the name of this machine's libraries in Debian-like systems. */
+const char *driver_triplet_here(void);
+
 /* "utility,compute", "all": the bits. -EINVAL names the word that is none. */
 int driver_capabilities_parse(const char *text, uint32_t *out, struct err *err);
 const char *driver_capability_to_string(enum driver_capability capability);

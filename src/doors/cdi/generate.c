@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/cdi/generate.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "doors/cdi/document.h"
+#include "doors/cdi/driver.h"
+#include "hardware/gpu.h"
+#include "hardware/minors.h"
+
+enum { GENERATE_PATH_MAX = 64 };
+
+struct generate_node {
+	char path[GENERATE_PATH_MAX]; /* in the container */
+	mode_t mode;
+	uid_t uid;
+	gid_t gid;
+};
+
+/* One GPU or MIG instance; it has up to two names. */
+struct generate_device {
+	char index[24];
+	const char *uuid; /* borrowed: of the inventory */
+	uint32_t node_count;
+	struct generate_node nodes[GENERATE_NODES_MAX];
+};
+
+struct generator {
+	const struct inventory *inventory;
+	const struct minors *minors;
+	const struct driver *driver;
+	const struct generate_options *options;
+	struct generate_device *devices; /* owned */
+	size_t device_count;
+	struct buf *out, *notes;
+	bool first; /* of the list that is written now */
+	int rc;	    /* the first failure of writing */
+};
+
+__attribute__((format(printf, 2, 3))) static void generate_note(struct generator *generator,
+								const char *format, ...)
+{
+	if (!generator->notes)
+		return;
+	va_list arguments;
+	va_start(arguments, format);
+	(void)buf_vprintf(generator->notes, format, arguments); /* a note is no reason to fail */
+	va_end(arguments);
+}
+
+/* Whether /dev has the device; then `out` describes it. */
+static bool generate_look(const struct generator *generator, const char *path,
+			  struct generate_node *out)
+{
+	char full[FILE_PATH_MAX];
+	struct stat status;
+	if (strlen(path) >= sizeof(out->path) ||
+	    file_path(full, NULL, "%s%s", generator->options->root, path) < 0)
+		return false;
+	int rc = generator->options->look
+		     ? generator->options->look(generator->options->context, full, &status)
+		     : lstat(full, &status);
+	if (rc != 0 || !S_ISCHR(status.st_mode))
+		return false;
+	*out = (struct generate_node){
+	    .mode = status.st_mode & 0777, .uid = status.st_uid, .gid = status.st_gid};
+	memcpy(out->path, path, strlen(path) + 1);
+	return true;
+}
+
+static bool generate_add_node(const struct generator *generator, struct generate_device *device,
+			      const char *path)
+{
+	if (device->node_count == GENERATE_NODES_MAX ||
+	    !generate_look(generator, path, &device->nodes[device->node_count]))
+		return false;
+	device->node_count++;
+	return true;
+}
+
+static int generate_node_compare(const void *left, const void *right)
+{
+	const struct generate_node *a = left, *b = right;
+	return strcmp(a->path, b->path);
+}
+
+/* The DRM nodes of a GPU that are there: sysfs may name some that are not. */
+static void generate_drm(const struct generator *generator, const struct gpu *gpu,
+			 struct generate_device *device)
+{
+	char path[FILE_PATH_MAX], address[PCI_TEXT_MAX];
+	if (!gpu->has_pci ||
+	    !(generator->options->capabilities & (DRIVER_GRAPHICS | DRIVER_DISPLAY)) ||
+	    file_path(path, NULL, "%s/sys/bus/pci/devices/%s/drm", generator->options->root,
+		      pci_address_to_string(&gpu->pci, address)) < 0)
+		return;
+	_cleanup_closedir_ DIR *directory = opendir(path);
+	if (!directory)
+		return;
+	uint32_t before = device->node_count;
+	const struct dirent *entry;
+	for (int i = 0; i < GENERATE_DRM_MAX && (entry = readdir(directory)); i++) {
+		char node[GENERATE_PATH_MAX];
+		if (entry->d_name[0] != '.' && (size_t)snprintf(node, sizeof(node), "/dev/dri/%s",
+								entry->d_name) < sizeof(node))
+			(void)generate_add_node(generator, device, node);
+	}
+	qsort(device->nodes + before, device->node_count - before, sizeof(device->nodes[0]),
+	      generate_node_compare);
+}
+
+static bool generate_gpu_node(struct generator *generator, const struct gpu *gpu,
+			      struct generate_device *device)
+{
+	char path[GENERATE_PATH_MAX];
+	(void)snprintf(path, sizeof(path), "/dev/nvidia%u", gpu->minor); /* fits */
+	if (gpu->minor != GPU_U32_UNKNOWN && generate_add_node(generator, device, path))
+		return true;
+	generate_note(generator, "GPU %u (%s) is left out: there is no %s%s\n", gpu->index,
+		      gpu->uuid, generator->options->root, path);
+	return false;
+}
+
+static void generate_gpu(struct generator *generator, const struct gpu *gpu)
+{
+	struct generate_device *device = &generator->devices[generator->device_count];
+	*device = (struct generate_device){.uuid = gpu->uuid};
+	(void)snprintf(device->index, sizeof(device->index), "%u", gpu->index); /* fits */
+	if (!generate_gpu_node(generator, gpu, device))
+		return;
+	generate_drm(generator, gpu, device);
+	generator->device_count++;
+}
+
+static bool generate_cap(struct generator *generator, const struct gpu *gpu,
+			 const struct mig_device *mig, uint32_t ci, struct generate_device *device)
+{
+	uint32_t cap;
+	char path[GENERATE_PATH_MAX] = "capability";
+	if (minors_find(generator->minors, gpu->minor, mig->gi, ci, &cap) == 0) {
+		(void)snprintf(path, sizeof(path), "/dev/nvidia-caps/nvidia-cap%u", cap); /* fits */
+		if (generate_add_node(generator, device, path))
+			return true;
+	}
+	generate_note(generator, "MIG device %u:%u (%s) is left out: there is no %s of it\n",
+		      gpu->index, mig->index, mig->uuid, path);
+	return false;
+}
+
+static void generate_mig(struct generator *generator, const struct mig_device *mig)
+{
+	const struct gpu *gpu = &generator->inventory->gpus[mig->parent];
+	struct generate_device *device = &generator->devices[generator->device_count];
+	*device = (struct generate_device){.uuid = mig->uuid};
+	(void)snprintf(device->index, sizeof(device->index), "%u:%u", gpu->index, mig->index);
+	if (!generate_gpu_node(generator, gpu, device) ||
+	    !generate_cap(generator, gpu, mig, MINORS_GPU_INSTANCE, device) ||
+	    !generate_cap(generator, gpu, mig, mig->ci, device))
+		return;
+	if (strstr(mig->profile, "gfx"))
+		generate_drm(generator, gpu, device);
+	generator->device_count++;
+}
+
+/* Writing: what fails is kept, and the rest does nothing. */
+
+__attribute__((format(printf, 2, 3))) static void generate_print(struct generator *generator,
+								 const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	if (generator->rc == 0)
+		generator->rc = buf_vprintf(generator->out, format, arguments);
+	va_end(arguments);
+}
+
+/* A JSON string. */
+static void generate_string(struct generator *generator, const char *prefix, const char *text)
+{
+	generate_print(generator, "\"");
+	for (int part = 0; part < 2; part++) {
+		const char *at = part ? text : prefix;
+		for (size_t size, rest = strlen(at); rest > 0; at += size, rest -= size) {
+			uint32_t letter = text_decode(at, rest, &size);
+			if (letter == TEXT_INVALID && generator->rc == 0)
+				generator->rc = -EINVAL;
+			if (letter < ' ' || letter == 0x7f)
+				generate_print(generator, "\\u%04x", letter);
+			else
+				generate_print(generator, "%s%.*s",
+					       letter == '"' || letter == '\\' ? "\\" : "",
+					       (int)size, at);
+		}
+	}
+	generate_print(generator, "\"");
+}
+
+static void generate_item(struct generator *generator)
+{
+	generate_print(generator, "%s\n", generator->first ? "" : ",");
+	generator->first = false;
+}
+
+static void generate_write_node(struct generator *generator, const struct generate_node *node)
+{
+	generate_item(generator);
+	generate_print(generator, "        {\"path\": \"%s\"", node->path);
+	if (generator->options->root[0]) {
+		generate_print(generator, ", \"hostPath\": ");
+		generate_string(generator, generator->options->root, node->path);
+	}
+	/* Without them a runtime makes the node 0666 and root's. */
+	if (node->mode != 0666)
+		generate_print(generator, ", \"fileMode\": %u, \"uid\": %u, \"gid\": %u",
+			       (unsigned)node->mode, (unsigned)node->uid, (unsigned)node->gid);
+	generate_print(generator, ", \"permissions\": \"rw\"}");
+}
+
+static void generate_mount(struct generator *generator, const struct driver_file *file,
+			   const char *directory, const char *name)
+{
+	static const char *const options[] = {
+	    "\"ro\", \"nosuid\", \"nodev\", \"rbind\", \"rprivate\"",
+	    "\"nosuid\", \"nodev\", \"noexec\", \"rbind\", \"rprivate\"",
+	};
+	generate_item(generator);
+	generate_print(generator, "      {\"hostPath\": ");
+	generate_string(generator, generator->driver->root, file->path);
+	generate_print(generator, ", \"containerPath\": ");
+	generate_string(generator, directory, name);
+	generate_print(generator, ", \"options\": [%s]}", options[file->kind == DRIVER_SOCKET]);
+}
+
+/* Names that NVIDIA makes by links; a second mount of the same file needs none. */
+static const char *generate_alias(const char *soname)
+{
+	static const char *const aliases[][2] = {
+	    {"libcuda.so.1", "libcuda.so"},
+	    {"libnvidia-opticalflow.so.1", "libnvidia-opticalflow.so"},
+	    {"libGLX_nvidia.so.0", "libGLX_indirect.so.0"},
+	};
+	for (size_t i = 0; i < array_length(aliases); i++)
+		if (strcmp(aliases[i][0], soname) == 0)
+			return aliases[i][1];
+	return NULL;
+}
+
+static void generate_library(struct generator *generator, const struct driver_file *file,
+			     const char *directory)
+{
+	generate_mount(generator, file, directory, file->name);
+	const char *alias = generate_alias(file->name);
+	if (alias)
+		generate_mount(generator, file, directory, alias);
+	const char *slash = strrchr(file->name, '/');
+	char versioned[FILE_PATH_MAX];
+	if (file_path(versioned, NULL, "%.*s%s", slash ? (int)(slash - file->name + 1) : 0,
+		      file->name, strrchr(file->path, '/') + 1) == 0 &&
+	    generator->options->versioned && strcmp(versioned, file->name) != 0)
+		generate_mount(generator, file, directory, versioned);
+}
+
+static void generate_mounts(struct generator *generator)
+{
+	char debian[GENERATE_PATH_MAX];
+	(void)snprintf(debian, sizeof(debian), "/usr/lib/%s/",
+		       generator->options->triplet ? generator->options->triplet
+						   : driver_triplet_here());
+	const struct driver *driver = generator->driver;
+	generator->first = true;
+	for (uint32_t i = 0; driver && i < driver->file_count; i++) {
+		const struct driver_file *file = &driver->files[i];
+		if (file->capabilities && !(file->capabilities & generator->options->capabilities))
+			continue;
+		if (file->kind != DRIVER_LIBRARY) {
+			generate_mount(generator, file, "", file->name);
+			continue;
+		}
+		if (generator->options->layout & GENERATE_DEBIAN)
+			generate_library(generator, file, debian);
+		if (generator->options->layout & GENERATE_RHEL)
+			generate_library(generator, file, "/usr/lib64/");
+	}
+}
+
+static void generate_control(struct generator *generator)
+{
+	static const struct {
+		const char *path;
+		uint32_t capabilities;
+	} nodes[] = {
+	    {"/dev/nvidia-modeset", DRIVER_DISPLAY | DRIVER_GRAPHICS},
+	    {"/dev/nvidia-uvm", DRIVER_COMPUTE},
+	    {"/dev/nvidia-uvm-tools", DRIVER_COMPUTE},
+	    {"/dev/nvidiactl", DRIVER_ALL},
+	};
+	generator->first = true;
+	for (size_t i = 0; i < array_length(nodes); i++) {
+		struct generate_node node;
+		if (!(nodes[i].capabilities & generator->options->capabilities))
+			continue;
+		if (generate_look(generator, nodes[i].path, &node))
+			generate_write_node(generator, &node);
+		else
+			generate_note(generator, "there is no %s%s: nvidia-modprobe makes it\n",
+				      generator->options->root, nodes[i].path);
+	}
+}
+
+static void generate_write_device(struct generator *generator, bool *first, const char *name,
+				  const struct generate_node *nodes, size_t count)
+{
+	generate_print(generator, "%s\n    {\"name\": ", *first ? "" : ",");
+	generate_string(generator, "", name);
+	generate_print(generator, ", \"containerEdits\": {\"deviceNodes\": [");
+	*first = false;
+	generator->first = true;
+	for (size_t i = 0; i < count; i++)
+		if (i == 0 || strcmp(nodes[i].path, nodes[i - 1].path) != 0)
+			generate_write_node(generator, &nodes[i]);
+	generate_print(generator, "]}}");
+}
+
+/* The union of all devices' nodes. */
+static int generate_all(struct generator *generator, bool *first)
+{
+	size_t count = 0;
+	struct generate_node *nodes =
+	    calloc(generator->device_count * GENERATE_NODES_MAX, sizeof(*nodes));
+	if (!nodes)
+		return -ENOMEM;
+	for (size_t i = 0; i < generator->device_count; i++) {
+		const struct generate_device *device = &generator->devices[i];
+		memcpy(nodes + count, device->nodes, device->node_count * sizeof(nodes[0]));
+		count += device->node_count;
+	}
+	qsort(nodes, count, sizeof(nodes[0]), generate_node_compare);
+	generate_write_device(generator, first, "all", nodes, count);
+	free(nodes);
+	return 0;
+}
+
+static int generate_write(struct generator *generator)
+{
+	const struct generate_options *options = generator->options;
+	/* Names that begin with a digit and hostPath came with 0.5.0; podman before 5 knows no
+	 * later version than that. */
+	bool needs_050 = options->root[0] || (options->names & GENERATE_INDEX);
+	for (size_t i = 0; i < generator->device_count; i++)
+		needs_050 |=
+		    generator->devices[i].uuid[0] >= '0' && generator->devices[i].uuid[0] <= '9';
+	generate_print(generator,
+		       "{\n  \"cdiVersion\": \"%s\",\n  \"kind\": ", needs_050 ? "0.5.0" : "0.3.0");
+	generate_string(generator, "", options->kind);
+	generate_print(generator, ",\n  \"devices\": [");
+	bool first = true;
+	for (size_t i = 0; i < generator->device_count; i++) {
+		const struct generate_device *device = &generator->devices[i];
+		if (options->names & GENERATE_INDEX)
+			generate_write_device(generator, &first, device->index, device->nodes,
+					      device->node_count);
+		if ((options->names & GENERATE_UUID) && document_is_device(device->uuid))
+			generate_write_device(generator, &first, device->uuid, device->nodes,
+					      device->node_count);
+	}
+	if (!options->without_all && generator->rc == 0)
+		generator->rc = generate_all(generator, &first);
+	/* void: a hook of the old kind that is still there adds nothing of its own. */
+	generate_print(generator, "\n  ],\n  \"containerEdits\": {\n"
+				  "    \"env\": [\"NVIDIA_VISIBLE_DEVICES=void\"]");
+	generate_print(generator, ",\n    \"deviceNodes\": [");
+	size_t mark = generator->out->length;
+	generate_control(generator);
+	if (generator->first && generator->rc == 0) /* none: take the empty list away */
+		generator->out->length = mark - strlen(",\n    \"deviceNodes\": [");
+	else
+		generate_print(generator, "]");
+	generate_print(generator, ",\n    \"mounts\": [");
+	mark = generator->out->length;
+	generate_mounts(generator);
+	if (generator->first && generator->rc == 0)
+		generator->out->length = mark - strlen(",\n    \"mounts\": [");
+	else
+		generate_print(generator, "]");
+	generate_print(generator, "\n  }\n}\n");
+	return generator->rc;
+}
+
+static int generate_refuse(const struct driver *driver, struct err *err)
+{
+	const struct driver_problem *severe = driver ? driver_severe(driver) : NULL;
+	if (!severe)
+		return 0;
+	return err_set(err, severe->is_mismatch ? -ESTALE : -ENOPKG, "%s", severe->text);
+}
+
+int generate_text(const struct inventory *inventory, const struct minors *minors,
+		  const struct driver *driver, const struct generate_options *options,
+		  struct buf *out, struct buf *notes, struct err *err)
+{
+	int rc = generate_refuse(driver, err);
+	if (rc < 0)
+		return rc;
+	size_t most = (size_t)inventory->gpu_count + inventory->mig_count;
+	struct generator generator = {.inventory = inventory,
+				      .minors = minors,
+				      .driver = driver,
+				      .options = options,
+				      .out = out,
+				      .notes = notes};
+	_cleanup_free_ struct generate_device *devices = calloc(most + 1, sizeof(*devices));
+	if (!devices)
+		return err_set(err, -ENOMEM, "out of memory for %zu devices", most);
+	generator.devices = devices;
+	for (uint32_t i = 0; i < inventory->gpu_count; i++)
+		if (inventory->gpus[i].mig_current != GPU_MIG_ENABLED)
+			generate_gpu(&generator, &inventory->gpus[i]);
+	for (uint32_t i = 0; i < inventory->mig_count; i++)
+		generate_mig(&generator, &inventory->migs[i]);
+	if (generator.device_count == 0)
+		return err_set(
+		    err, -ENODEV,
+		    "no GPU and no MIG device with its nodes in %s/dev: nothing to write",
+		    options->root);
+	size_t before = out->length;
+	rc = generate_write(&generator);
+	if (rc == 0)
+		return 0;
+	out->length = before;
+	return err_set(err, rc, "cannot write the specification of %s: %s", options->kind,
+		       rc == -EINVAL ? "a path is not UTF-8" : err_describe(rc));
+}
