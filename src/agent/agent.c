@@ -65,7 +65,7 @@ struct agent {
 	struct vitals *vitals;
 	struct queue *queue;
 	struct service *service;
-	struct loop_signal *on_terminate, *on_interrupt, *on_hangup;
+	struct loop_signal *on_terminate, *on_interrupt, *on_quit, *on_hangup;
 	struct loop_timer *look;     /* at the storage thread */
 	struct loop_timer *watchdog; /* running when the service manager wants signs of life */
 	struct loop_timer *idle;     /* running with idle_exit_ns */
@@ -421,6 +421,7 @@ static void agent_done(struct agent *agent)
 	agent->reload = reload_free(agent->reload);
 	agent->on_terminate = loop_signal_free(agent->on_terminate);
 	agent->on_interrupt = loop_signal_free(agent->on_interrupt);
+	agent->on_quit = loop_signal_free(agent->on_quit);
 	agent->on_hangup = loop_signal_free(agent->on_hangup);
 	agent->look = loop_timer_free(agent->look);
 	agent->watchdog = loop_timer_free(agent->watchdog);
@@ -461,6 +462,9 @@ static int agent_start_loop(struct agent *agent, struct err *err)
 		agent->on_interrupt =
 		    loop_signal_new(agent->loop, SIGINT, agent_on_terminate, agent, err);
 	if (agent->on_interrupt)
+		agent->on_quit =
+		    loop_signal_new(agent->loop, SIGQUIT, agent_on_terminate, agent, err);
+	if (agent->on_quit)
 		agent->on_hangup =
 		    loop_signal_new(agent->loop, SIGHUP, agent_on_hangup, agent, err);
 	if (agent->on_hangup)

@@ -40,7 +40,7 @@ struct agent_options {
 #define AGENT_STOP_NS UINT64_C(5000000000) /* for calls that run when it is to stop */
 
 /*
- * Runs until SIGTERM or SIGINT, or until it was idle long enough. -EBUSY: another agent has this
+ * Runs until SIGTERM, SIGINT or SIGQUIT, or until it was idle long enough. -EBUSY: another has this
  * state or this socket (the text says which process); -EINVAL: the configuration, with its
  * position; -EUCLEAN: a damaged database; -EMEDIUMTYPE: a network file system; -EPERM: a directory
  * of somebody else's; -ENODEV: a GPU without a driver (nodriver.h); what queue_open() returns.

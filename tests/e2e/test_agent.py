@@ -55,7 +55,7 @@ def test_starts_says_so_and_stops(dgx):
     assert again.end() == 0
 
 
-@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
 def test_signals_end_it(dgx, signo):
     agent = Agent(dgx)
     os.kill(agent.pid, signo)
