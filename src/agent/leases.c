@@ -72,12 +72,13 @@ static void leases_save(struct leases *leases)
 static int leases_load(struct leases *leases, struct err *err)
 {
 	char aside[FILE_PATH_MAX];
-	int result = ledger_load(leases->path, &leases->ledger, err);
+	struct err why = {0};
+	int result = ledger_load(leases->path, &leases->ledger, &why);
 	if (result != -EINVAL && result != -EFBIG)
-		return result;
+		return result < 0 ? err_set(err, result, "%s", why.text) : result;
 	log_write(leases->options.log, LOG_LEVEL_WARNING, NULL,
 		  "%s: it is kept as '%s.damaged', and who holds which device is asked anew",
-		  err->text, leases->path);
+		  why.text, leases->path);
 	result = file_path(aside, err, "%s.damaged", leases->path);
 	if (result == 0 && rename(leases->path, aside) < 0)
 		result = err_set(err, -errno, "'%s' cannot be renamed: %s", leases->path,
