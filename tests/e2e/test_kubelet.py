@@ -163,8 +163,9 @@ def test_restarts_at_random_points(node):
             # It stays so.
             assert not endpoint.ended.wait(0.1)
             assert endpoint.allocate(*list(endpoint.devices)[:2]).envs
-    told = resources(node)
-    assert [(r["state"], r["devices"], r["healthy"]) for r in told] == [("attached", 8, 8)]
+    # The list may be there before the registration is answered.
+    wait_until(lambda: [(r["state"], r["devices"], r["healthy"]) for r in resources(node)] == [
+        ("attached", 8, 8)], what="an attached resource")
 
 
 def test_a_careless_kubelet(machine, kubelets):
