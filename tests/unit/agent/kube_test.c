@@ -54,7 +54,7 @@ static int fake_main(char **argv)
 		if (!packet || !packet->event)
 			return 1;
 		if (strcmp(packet->event->reason, "Die") == 0)
-			return 3;
+			_exit(3); /* as it is: nothing is given back */
 		if (strcmp(packet->event->reason, "Garbage") == 0)
 			(void)send(FAKE_FD, "\xff\xff\xff", 3, 0);
 		if (strcmp(packet->event->reason, "Problem") == 0) {
