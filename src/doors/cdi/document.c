@@ -350,7 +350,8 @@ static bool document_is_word(const char *text, size_t length, const char *inner,
 bool document_is_kind(const char *text)
 {
 	const char *slash = strchr(text, '/');
-	return slash && document_is_word(text, (size_t)(slash - text), "_.-", false) &&
+	return slash && strlen(text) < DOCUMENT_NAME_MAX &&
+	       document_is_word(text, (size_t)(slash - text), "_.-", false) &&
 	       document_is_word(slash + 1, strlen(slash + 1), "_.-", false);
 }
 

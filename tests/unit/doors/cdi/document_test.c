@@ -152,6 +152,12 @@ static void test_names(void **state)
 		assert_true(document_is_kind(kinds[i]));
 	for (size_t i = 0; i < sizeof(no_kinds) / sizeof(no_kinds[0]); i++)
 		assert_false(document_is_kind(no_kinds[i]));
+	char longest[DOCUMENT_NAME_MAX + 1];
+	memset(longest, 'a', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	longest[100] = '/';
+	assert_false(document_is_kind(longest));
+	assert_true(document_is_kind(longest + 1));
 	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++)
 		assert_true(document_is_device(devices[i]));
 	for (size_t i = 0; i < sizeof(no_devices) / sizeof(no_devices[0]); i++)

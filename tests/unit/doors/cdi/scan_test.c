@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/cdi/scan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "tests/unit/failmalloc.h"
+#include "tests/unit/unit.h"
+
+static char *top;
+
+static int setup(void **state)
+{
+	(void)state;
+	top = unit_tmp_new();
+	assert_int_equal(file_mkdirs(unit_path(top, "etc/cdi"), 0755, NULL), 0);
+	assert_int_equal(file_mkdirs(unit_path(top, "var/run/cdi"), 0755, NULL), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	top = unit_tmp_free(top);
+	return 0;
+}
+
+static void put(const char *name, const char *kind, const char *device)
+{
+	char text[512];
+	(void)snprintf(text, sizeof(text),
+		       "cdiVersion: 0.5.0\nkind: %s\ndevices:\n- name: %s\n  containerEdits:\n"
+		       "    env: [A=b]\n",
+		       kind, device);
+	unit_write(unit_path(top, name), text);
+}
+
+static void expect(const struct scan *scan, const char *name, enum scan_state state,
+		   const char *file, const char *other)
+{
+	const struct scan_file *found, *second;
+	enum scan_state is = scan_find(scan, name, &found, &second);
+	if (is != state)
+		fail_msg("%s: %s", name, scan_state_to_string(is));
+	assert_int_equal(!found, !file);
+	assert_int_equal(!second, !other);
+	if (file)
+		assert_string_equal(found->path, unit_path(top, file));
+	if (other)
+		assert_string_equal(second->path, unit_path(top, other));
+}
+
+static void test_finds_devices(void **state)
+{
+	(void)state;
+	put("etc/cdi/b.yaml", "nvidia.com/gpu", "0");
+	put("etc/cdi/a.json", "acme.com/nic", "x");
+	put("var/run/cdi/c.yaml", "nvidia.com/gpu", "1");
+	put("etc/cdi/readme.txt", "nvidia.com/gpu", "2");
+	put("etc/cdi/.yaml", "nvidia.com/gpu", "2");
+	assert_int_equal(mkdir(unit_path(top, "etc/cdi/sub.yaml"), 0755), 0);
+	put("etc/cdi/sub.yaml/d.yaml", "nvidia.com/gpu", "2");
+	assert_int_equal(mkfifo(unit_path(top, "etc/cdi/fifo.yaml"), 0644), 0);
+	_cleanup_scan_ struct scan scan = {0};
+	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan.count, 3);
+	assert_string_equal(scan.files[0].kind, "acme.com/nic");
+	expect(&scan, "nvidia.com/gpu=0", SCAN_FOUND, "etc/cdi/b.yaml", NULL);
+	expect(&scan, "nvidia.com/gpu=1", SCAN_FOUND, "var/run/cdi/c.yaml", NULL);
+	expect(&scan, "nvidia.com/gpu=2", SCAN_NO_DEVICE, NULL, NULL);
+	expect(&scan, "amd.com/gpu=0", SCAN_NO_KIND, NULL, NULL);
+	expect(&scan, "/dev/nvidia0", SCAN_NO_NAME, NULL, NULL);
+	expect(&scan, "nvidia.com/gpu=", SCAN_NO_NAME, NULL, NULL);
+	expect(&scan, "gpu=0", SCAN_NO_NAME, NULL, NULL);
+}
+
+static void test_priority_and_conflict(void **state)
+{
+	(void)state;
+	put("etc/cdi/a.yaml", "nvidia.com/gpu", "0");
+	put("etc/cdi/b.yaml", "nvidia.com/gpu", "0");
+	_cleanup_scan_ struct scan twice = {0}, higher = {0}, both = {0};
+	assert_int_equal(scan_read(top, &twice, NULL), 0);
+	expect(&twice, "nvidia.com/gpu=0", SCAN_CONFLICT, "etc/cdi/b.yaml", "etc/cdi/a.yaml");
+	put("var/run/cdi/c.yaml", "nvidia.com/gpu", "0");
+	assert_int_equal(scan_read(top, &higher, NULL), 0);
+	expect(&higher, "nvidia.com/gpu=0", SCAN_FOUND, "var/run/cdi/c.yaml", NULL);
+	put("var/run/cdi/d.json", "nvidia.com/gpu", "0");
+	assert_int_equal(scan_read(top, &both, NULL), 0);
+	expect(&both, "nvidia.com/gpu=0", SCAN_CONFLICT, "var/run/cdi/d.json",
+	       "var/run/cdi/c.yaml");
+}
+
+static void test_broken_files_lose_only_their_devices(void **state)
+{
+	(void)state;
+	put("etc/cdi/good.yaml", "nvidia.com/gpu", "0");
+	unit_write(unit_path(top, "etc/cdi/bad.yaml"),
+		   "cdiVersion: 0.5.0\nkind: acme.com/nic\nnonsense: 1\n");
+	unit_write(unit_path(top, "etc/cdi/garbage.json"), "{");
+	assert_int_equal(symlink("nowhere", unit_path(top, "etc/cdi/link.yaml")), 0);
+	_cleanup_scan_ struct scan scan = {0};
+	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan.count, 4);
+	assert_non_null(
+	    strstr(scan.files[0].why, "bad.yaml:3:1: specification: has no such field"));
+	assert_string_equal(scan.files[0].kind, "acme.com/nic");
+	assert_non_null(strstr(scan.files[1].why, "garbage.json"));
+	assert_string_equal(scan.files[1].kind, "");
+	assert_string_equal(scan.files[2].why, "");
+	assert_non_null(strstr(scan.files[3].why, "link.yaml"));
+	expect(&scan, "nvidia.com/gpu=0", SCAN_FOUND, "etc/cdi/good.yaml", NULL);
+	expect(&scan, "acme.com/nic=0", SCAN_NO_KIND, NULL, NULL);
+}
+
+static void test_what_we_may_write(void **state)
+{
+	(void)state;
+	char own[FILE_PATH_MAX];
+	const struct scan_file *foreign;
+	assert_int_equal(file_path(own, NULL, "%s/var/run/cdi/nvidia.com-gpu.json", top), 0);
+	put("var/run/cdi/nvidia.com-gpu.json", "nvidia.com/gpu", "0");
+	_cleanup_scan_ struct scan alone = {0}, beside = {0}, broken = {0};
+	assert_int_equal(scan_read(top, &alone, NULL), 0);
+	assert_true(scan_may_write(&alone, "nvidia.com/gpu", own, &foreign));
+	assert_null(foreign);
+
+	/* Of another device, and in the other directory: the kind is theirs. */
+	put("etc/cdi/nvidia.yaml", "nvidia.com/gpu", "7");
+	put("etc/cdi/odd.yaml", "sluice.dev/gpu", "7");
+	assert_int_equal(scan_read(top, &beside, NULL), 0);
+	assert_false(scan_may_write(&beside, "nvidia.com/gpu", own, &foreign));
+	assert_string_equal(foreign->path, unit_path(top, "etc/cdi/nvidia.yaml"));
+	assert_true(scan_may_write(&beside, "k8s.device-plugin.nvidia.com/gpu", own, NULL));
+	assert_true(scan_may_write(&beside, "sluice.dev/gpu", own, NULL));
+	assert_true(scan_may_write(&beside, "sluice.sim/gpu", own, NULL));
+
+	/* Its writer may be about to repair it. */
+	unit_write(unit_path(top, "etc/cdi/nvidia.yaml"), "kind: nvidia.com/gpu\n");
+	assert_int_equal(scan_read(top, &broken, NULL), 0);
+	assert_false(scan_may_write(&broken, "nvidia.com/gpu", own, NULL));
+}
+
+static void test_nothing_there(void **state)
+{
+	(void)state;
+	_cleanup_scan_ struct scan scan = {0};
+	assert_int_equal(scan_read(unit_path(top, "missing"), &scan, NULL), 0);
+	assert_int_equal(scan.count, 0);
+	expect(&scan, "nvidia.com/gpu=0", SCAN_NO_KIND, NULL, NULL);
+}
+
+static int scan_again(void *context)
+{
+	(void)context;
+	_cleanup_scan_ struct scan scan = {0};
+	return scan_read(top, &scan, NULL);
+}
+
+static void test_without_memory(void **state)
+{
+	(void)state;
+	put("etc/cdi/b.yaml", "nvidia.com/gpu", "0");
+	put("etc/cdi/c.yaml", "nvidia.com/gpu", "1");
+	assert_true(failmalloc_each(scan_again, NULL) > 5);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(test_finds_devices, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_priority_and_conflict, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_broken_files_lose_only_their_devices, setup,
+					    teardown),
+	    cmocka_unit_test_setup_teardown(test_what_we_may_write, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
