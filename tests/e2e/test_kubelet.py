@@ -6,12 +6,13 @@ import random
 import shutil
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
 
 from conftest import DEADLINE_S, wait_until
-from kubelet import STEPS, Kubelet, Plugin, sockets
+from kubelet import STEPS, Kubelet, Plugin, grpc, sockets
 from test_agent_patience import HANGING_SYNC
 
 RESTARTS = int(os.environ.get("KUBELET_RESTARTS", "200"))
@@ -98,6 +99,48 @@ def test_the_directory_is_replaced(node):
         shutil.rmtree(f"{node.kubelet.directory}.old")
         node.kubelet.start()
         node.kubelet.wait(8, deadline_s=5)
+
+
+def test_the_directory_is_a_link(machine, kubelets, tmp_path):
+    """To another disk, say; no event tells that it leads elsewhere by now."""
+    machine.start("dgx-a100")
+    link = machine.path("/var/lib/kubelet/device-plugins")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    kubelets.append(Kubelet(link))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        kubelets[0].die()
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / name)
+        kubelets[0].start()
+        if name == "one":
+            machine.agent()
+        kubelets[0].wait(8)
+        assert "nvidia-gpu.sock" in os.listdir(tmp_path / name)
+
+
+def test_a_full_disk(machine, kubelets):
+    """It is said, and tried again until there is room."""
+    machine.start("dgx-a100")
+    directory = machine.path("/var/lib/kubelet/device-plugins")
+    directory.mkdir(parents=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=4", "none", directory],
+                      stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        pytest.skip("may not mount")
+    try:
+        kubelets.append(Kubelet(directory))
+        kubelets[0].start()
+        filler = [directory / f"filler-{number}" for number in range(8)]
+        with pytest.raises(OSError, match="No space left"):
+            for path in filler:
+                path.touch()
+        machine.agent()
+        wait_until(lambda: any("No space left" in (resource["problem"] or "")
+                               for resource in resources(machine)), what="its problem")
+        filler[0].unlink()
+        kubelets[0].wait(8)
+    finally:
+        subprocess.run(["umount", "-l", directory], check=True)
 
 
 def test_a_directory_that_goes_gives_nothing_away(node):
@@ -336,6 +379,44 @@ def test_resources_come_and_go(node, tmp_path):
     assert small.lists[-1] == []
     assert first.lists[0] == first.lists[-1] or len(first.lists) > 1
     assert sockets(node.kubelet.directory) == ["kubelet.sock", "nvidia-gpu.sock"]
+
+
+def test_sharing_changes_while_devices_are_allocated(node, tmp_path):
+    """The stream stays open, and only a device that is gone meanwhile is refused."""
+    config, new = tmp_path / "config.yaml", tmp_path / "new"
+
+    def share(replicas):
+        new.write_text("version: v1\nsharing: {timeSlicing: {resources: "
+                       f"[{{name: nvidia.com/gpu, replicas: {replicas}}}]}}}}\n")
+        new.rename(config)
+
+    share(4)
+    node.kubelet.start()
+    node.agent("--config", config)
+    endpoint = node.kubelet.wait(32)
+    refused, over = [], threading.Event()
+
+    def allocate():
+        while not over.is_set():
+            device = random.choice(sorted(endpoint.devices))
+            try:
+                assert endpoint.allocate(device).envs[0].value == device.split("::")[0]
+            except grpc.RpcError as error:
+                refused.append(error.details())
+
+    threads = [threading.Thread(target=allocate) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for replicas in (7, 4) * 3:
+            share(replicas)
+            node.kubelet.wait(8 * replicas)
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert all("invalid request: unknown device: " in text for text in refused), refused
+    assert not endpoint.ended.is_set()
 
 
 def test_an_xid_marks_every_replica(node, tmp_path):
