@@ -69,22 +69,21 @@ static void leases_save(struct leases *leases)
 	leases->is_dirty = false;
 }
 
+/* Whatever is wrong with the file: the kubelet tells it all again, but for since when. */
 static int leases_load(struct leases *leases, struct err *err)
 {
 	char aside[FILE_PATH_MAX];
 	struct err why = {0};
 	int result = ledger_load(leases->path, &leases->ledger, &why);
-	if (result != -EINVAL && result != -EFBIG)
-		return result < 0 ? err_set(err, result, "%s", why.text) : result;
+	if (result == 0 || result == -ENOMEM)
+		return result < 0 ? err_set(err, result, "%s", why.text) : 0;
+	bool is_damaged = result == -EINVAL || result == -EFBIG;
+	bool is_kept = is_damaged && file_path(aside, NULL, "%s.damaged", leases->path) == 0 &&
+		       rename(leases->path, aside) == 0;
 	log_write(leases->options.log, LOG_LEVEL_WARNING, NULL,
-		  "%s: it is kept as '%s.damaged', and who holds which device is asked anew",
-		  why.text, leases->path);
-	result = file_path(aside, err, "%s.damaged", leases->path);
-	if (result == 0 && rename(leases->path, aside) < 0)
-		result = err_set(err, -errno, "'%s' cannot be renamed: %s", leases->path,
-				 err_describe(-errno));
-	if (result < 0)
-		return result;
+		  "%s: who holds which device is asked anew%s%s%s", why.text,
+		  is_kept ? ", and the file kept as '" : "", is_kept ? aside : "",
+		  is_kept ? "'" : "");
 	leases->ledger = ledger_new();
 	return leases->ledger ? 0 : err_set(err, -ENOMEM, "out of memory for the ledger");
 }

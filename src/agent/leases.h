@@ -24,8 +24,8 @@ struct leases_options {
 				    leases_new() */
 };
 
-/* Reads the file. A damaged one is renamed to leases.damaged, said in the log, and the ledger
- * begins empty. -ENOMEM; -EACCES, -EIO, ... of reading. */
+/* Reads the file. A damaged one is renamed to leases.damaged; that one, or what cannot be read, is
+ * said in the log, and the ledger begins empty. -ENOMEM, -ENAMETOOLONG. */
 int leases_new(const struct leases_options *options, struct leases **out, struct err *err);
 /* After the storage thread has ended. NULL is fine; returns NULL. */
 struct leases *leases_free(struct leases *leases);

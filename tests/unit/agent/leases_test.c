@@ -148,11 +148,22 @@ static void test_damaged_file(void **state)
 	assert_false(file_exists(unit_path(rig->directory, "leases")));
 }
 
+static void test_no_file_at_all(void **state)
+{
+	struct rig *rig = *state;
+	rig->leases = leases_free(rig->leases);
+	assert_int_equal(file_mkdirs(unit_path(rig->directory, "leases"), 0700, NULL), 0);
+	rig_open(rig);
+	assert_string_equal(rig_tell(rig), "");
+	assert_true(file_exists(unit_path(rig->directory, "leases")));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_follows, rig_set_up, rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_damaged_file, rig_set_up, rig_tear_down),
+	    cmocka_unit_test_setup_teardown(test_no_file_at_all, rig_set_up, rig_tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
