@@ -131,12 +131,21 @@ static bool generate_gpu_node(struct generator *generator, const struct gpu *gpu
 	return false;
 }
 
+/* A lost GPU may have no UUID. */
+static bool generate_has_name(struct generator *generator, const char *uuid)
+{
+	if ((generator->options->names & GENERATE_INDEX) || document_is_device(uuid))
+		return true;
+	generate_note(generator, "a device is left out: '%s' is no name for it\n", uuid);
+	return false;
+}
+
 static void generate_gpu(struct generator *generator, const struct gpu *gpu)
 {
 	struct generate_device *device = &generator->devices[generator->device_count];
 	*device = (struct generate_device){.uuid = gpu->uuid};
 	(void)snprintf(device->index, sizeof(device->index), "%u", gpu->index); /* fits */
-	if (!generate_gpu_node(generator, gpu, device))
+	if (!generate_has_name(generator, gpu->uuid) || !generate_gpu_node(generator, gpu, device))
 		return;
 	generate_drm(generator, gpu, device);
 	generator->device_count++;
@@ -163,7 +172,8 @@ static void generate_mig(struct generator *generator, const struct mig_device *m
 	struct generate_device *device = &generator->devices[generator->device_count];
 	*device = (struct generate_device){.uuid = mig->uuid};
 	(void)snprintf(device->index, sizeof(device->index), "%u:%u", gpu->index, mig->index);
-	if (!generate_gpu_node(generator, gpu, device) ||
+	if (!generate_has_name(generator, mig->uuid) ||
+	    !generate_gpu_node(generator, gpu, device) ||
 	    !generate_cap(generator, gpu, mig, MINORS_GPU_INSTANCE, device) ||
 	    !generate_cap(generator, gpu, mig, mig->ci, device))
 		return;

@@ -280,6 +280,10 @@ static void test_never_without_gpus_or_with_half_a_driver(void **state)
 	rig.inventory.mig_count = 0;
 	assert_int_equal(rig_text(&rig, &text, NULL, &err), -ENODEV);
 	rig.inventory.gpu_count = 1;
+	rig.options.names = GENERATE_UUID;
+	rig.gpus[0].uuid[0] = '\0'; /* lost, and nothing else to call it by */
+	assert_int_equal(rig_text(&rig, &text, NULL, &err), -ENODEV);
+	rig.options.names = GENERATE_INDEX;
 	rig.options.root = "/a\xff";
 	assert_int_equal(rig_text(&rig, &text, NULL, &err), -EINVAL);
 	assert_int_equal(text.length, 0);
