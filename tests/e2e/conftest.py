@@ -86,6 +86,15 @@ def has_entry(path, marks):
         return False
 
 
+def is_executing(directory):
+    """A process that has memory and no environment executes a program just now, and may be anybody's."""
+    try:
+        memory = int((directory / "statm").read_text().split()[0])
+        return memory > 0 and not (directory / "environ").read_bytes()
+    except (OSError, ValueError, IndexError):
+        return False
+
+
 class Machine:
     """A simulated machine with a root, a state and a runtime directory of its own."""
 
@@ -180,9 +189,13 @@ class Machine:
         marks = (os.fsencode(f"SLUICE_STATE_DIR={self.state_dir}"),
                  os.fsencode(f"SLUICE_STATE_DIR={self.own['SLUICE_STATE_DIR']}"))
         for _ in range(100):
-            left = [int(path.parent.name) for path in pathlib.Path("/proc").glob("[0-9]*/environ")
-                    if has_entry(path, marks)]
-            if not left:
+            left, may_be_left = [], False
+            for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+                if has_entry(path, marks):
+                    left.append(int(path.parent.name))
+                else:
+                    may_be_left |= is_executing(path.parent)
+            if not left and not may_be_left:
                 return
             for pid in left:
                 try:

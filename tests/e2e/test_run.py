@@ -582,6 +582,7 @@ def test_an_end_while_the_agent_is_away(machine):
 def test_an_agent_that_dies_while_it_is_asked(machine):
     """Whatever the first one did with the submission: one job comes of it."""
     for number in range(5):
+        machine.kill_service()  # one that was started beside the last one may have its place
         service = machine.agent()
         service.send_signal(signal.SIGSTOP)
         ran = machine.directory / f"ran-{number}"
@@ -599,12 +600,11 @@ def test_an_agent_that_dies_while_it_is_asked(machine):
         try:
             machine.agent()
         except AssertionError as error:  # the one beside it was faster, and will do
-            if number or "another agent" not in str(error):
+            if "another agent" not in str(error):
                 raise
         _, err = process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 3, err
         assert ran.read_text() == "x\n"
-        machine.kill_service()
 
 
 def test_the_same_key_is_the_same_job(served):

@@ -40,8 +40,9 @@ static enum left_is left_look(pid_t pid, const char *entry, struct buf *environ_
 					      process.state == 'Z' || process.state == 'X'))
 			return LEFT_OTHER;
 	}
+	/* One that has an environment by now was between two programs each time. */
 	if (environ_->length == 0)
-		return process.is_executing ? LEFT_UNKNOWN : LEFT_OTHER;
+		return process.is_executing || process.has_environment ? LEFT_UNKNOWN : LEFT_OTHER;
 	const char *at = buf_text(environ_), *end = at + environ_->length;
 	while (at < end) {
 		if (strcmp(at, entry) == 0)

@@ -24,6 +24,7 @@ enum {
 	TREE_FIELD_GROUP = 2,
 	TREE_FIELD_START = 19,
 	TREE_FIELD_MEMORY = 20,
+	TREE_FIELD_ENVIRON_START = 47,
 	TREE_FIELD_ENVIRON_END = 48,
 };
 
@@ -40,7 +41,7 @@ int tree_parse_stat(const char *text, size_t length, struct tree_process *out, s
 	struct tree_process process = {.pid = (pid_t)pid, .state = close_[2]};
 	const char *at = close_ + 2;
 	const char *end = text + length;
-	uint64_t memory = 0;
+	uint64_t memory = 0, environ_start = 0;
 	int field;
 	for (field = 0; field <= TREE_FIELD_ENVIRON_END && at < end; field++) {
 		const char *blank = memchr(at, ' ', (size_t)(end - at));
@@ -48,7 +49,7 @@ int tree_parse_stat(const char *text, size_t length, struct tree_process *out, s
 		uint64_t number = 0;
 		if ((field == TREE_FIELD_PARENT || field == TREE_FIELD_GROUP ||
 		     field == TREE_FIELD_START || field == TREE_FIELD_MEMORY ||
-		     field == TREE_FIELD_ENVIRON_END) &&
+		     field == TREE_FIELD_ENVIRON_START || field == TREE_FIELD_ENVIRON_END) &&
 		    parse_u64_span(at, (size_t)(stop - at), 0, UINT64_MAX, &number) < 0)
 			break;
 		if (field == TREE_FIELD_PARENT)
@@ -59,8 +60,12 @@ int tree_parse_stat(const char *text, size_t length, struct tree_process *out, s
 			process.start = number;
 		if (field == TREE_FIELD_MEMORY)
 			memory = number; /* the kernel's own have none */
-		if (field == TREE_FIELD_ENVIRON_END)
+		if (field == TREE_FIELD_ENVIRON_START)
+			environ_start = number;
+		if (field == TREE_FIELD_ENVIRON_END) {
 			process.is_executing = memory > 0 && number == 0;
+			process.has_environment = number > environ_start;
+		}
 		at = blank ? blank + 1 : end;
 	}
 	if (field <= TREE_FIELD_START)

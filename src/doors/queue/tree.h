@@ -27,6 +27,7 @@ struct tree_process {
 	char state;	   /* as in /proc/PID/stat: R S D T t Z X I */
 	uint64_t start;	   /* clock ticks since boot: tells a reused pid */
 	bool is_executing; /* its new program has no environment yet: nothing tells whose it is */
+	bool has_environment; /* that is not empty */
 };
 
 /* Reads the text of /proc/PID/stat. -EINVAL. Pure. */

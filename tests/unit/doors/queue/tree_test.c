@@ -52,10 +52,12 @@ static void a_program_that_is_being_executed_has_no_environment_yet(void **state
 		struct tree_process process;
 		assert_int_equal(tree_parse_stat(lines[i], strlen(lines[i]), &process, NULL), 0);
 		assert_int_equal(process.is_executing, i == 0);
+		assert_int_equal(process.has_environment, i == 1);
 	}
 	struct tree_process self;
 	assert_int_equal(tree_read(getpid(), &self, NULL), 0);
 	assert_false(self.is_executing);
+	assert_true(self.has_environment);
 }
 
 static size_t descendants(pid_t spare)
