@@ -14,12 +14,14 @@
 #include <unistd.h>
 
 #include "agent/paths.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
 
 enum lock_limits {
 	LOCK_NUMBER_MAX = 16,
+	LOCK_STATM_MAX = 128,
 	/* A process that a killed agent had just forked keeps the lock until its exec. */
 	LOCK_TRIES = 50,
 	LOCK_TRY_MS = 20,
@@ -79,6 +81,16 @@ static int lock_busy(const char *what, const char *path, pid_t pid, struct err *
 		       process, what, path);
 }
 
+/* Killed, and its memory given back already: its descriptors, and the lock with them, are next. */
+static bool lock_is_ending(pid_t pid)
+{
+	char path[64];
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, LOCK_STATM_MAX);
+	(void)snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid); /* always fits */
+	return file_read(path, &text, NULL) == 0 && strncmp(buf_text(&text), "0 ", 2) == 0;
+}
+
 static int lock_wait(int fd, const char *path, struct err *err)
 {
 	for (int i = 0; i < LOCK_TRIES; i++) {
@@ -87,7 +99,7 @@ static int lock_wait(int fd, const char *path, struct err *err)
 		if (errno != EWOULDBLOCK)
 			return err_set(err, -errno, "locking '%s': %s", path, err_describe(-errno));
 		pid_t pid = lock_read_holder(fd);
-		if (pid > 0 && (kill(pid, 0) == 0 || errno == EPERM))
+		if (pid > 0 && (kill(pid, 0) == 0 || errno == EPERM) && !lock_is_ending(pid))
 			break;
 		const struct timespec pause = {.tv_nsec = LOCK_TRY_MS * 1000000L};
 		(void)nanosleep(&pause, NULL);
