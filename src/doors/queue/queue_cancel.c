@@ -49,6 +49,14 @@ static int queue_cancel_work(struct queue_op *op)
 	return rc;
 }
 
+/* While the file was written nobody tried to reach a supervisor that did not listen yet. */
+static void queue_cancel_tell(struct queue_run *run)
+{
+	if (!run->look)
+		queue_control_connect(run);
+	queue_control_cancel(run);
+}
+
 static void queue_cancel_done(struct queue_op *op, int result)
 {
 	struct queue_run *run = queue_run_of(op);
@@ -60,6 +68,8 @@ static void queue_cancel_done(struct queue_op *op, int result)
 		if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
 			queue_storage_failed(job->queue, result, op->err.text);
 		run->cancel_wanted = false;
+		if (!run->look)
+			queue_control_connect(run);
 		/* It cannot be promised, but who asks for it wants it to end. */
 		if (queue_control_send(run, CONTROL_CANCEL, run->cancel_signo, run->cancel_grace_ns,
 				       NULL) == 0)
@@ -74,7 +84,7 @@ static void queue_cancel_done(struct queue_op *op, int result)
 	run->cancel_durable = true;
 	queue_job_set_state(job, JOB_STOPPING, JOB_REASON_USER, run->cancel_by);
 	queue_cancel_answer(run, 0, job->job.state, false, NULL);
-	queue_control_cancel(run);
+	queue_cancel_tell(run);
 	queue_step(job);
 }
 
