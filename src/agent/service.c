@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/storage.h"
+#include "wire/arena.h"
 
 #define ROW(service_, name, request_, reply_, streams, handler)                                    \
 	{                                                                                          \
@@ -50,6 +51,12 @@ static const size_t service_kind_max[SERVICE_KIND_COUNT] = {
     [SERVICE_LIST] = SERVICE_LISTS_MAX,
     [SERVICE_LOGS] = SERVICE_LOGS_MAX,
 };
+
+char *service_text(struct arena *arena, const char *text)
+{
+	char *copy = arena_copy_valid(arena, text ? text : "");
+	return copy ? copy : (char *)protobuf_c_empty_string;
+}
 
 /* --- requests -------------------------------------------------------------------------------- */
 

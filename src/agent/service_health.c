@@ -48,12 +48,6 @@ static int service_health_gpus(const struct service *service, struct arena *aren
 	return 0;
 }
 
-static char *service_health_text(struct arena *arena, const char *text)
-{
-	char *copy = arena_copy_valid(arena, text);
-	return copy ? copy : (char *)protobuf_c_empty_string;
-}
-
 static void service_health_machine(const struct service *service, struct arena *arena,
 				   Sluice__V1__HealthReply *out)
 {
@@ -64,14 +58,14 @@ static void service_health_machine(const struct service *service, struct arena *
 	uint64_t until_ns = node_released_until_ns(node);
 	uint64_t now_ns = loop_now_ns(service->options.loop);
 	out->simulated = inventory && inventory->simulated;
-	out->driver = service_health_text(arena, inventory ? inventory->driver_version : "");
-	out->driver_error = service_health_text(arena, inventory ? "" : node_problem(node));
+	out->driver = service_text(arena, inventory ? inventory->driver_version : "");
+	out->driver_error = service_text(arena, inventory ? "" : node_problem(node));
 	out->kernel_log_error =
-	    service_health_text(arena, vitals_kernel_log_error(service->options.vitals));
+	    service_text(arena, vitals_kernel_log_error(service->options.vitals));
 	if (injection) {
 		out->injection =
-		    service_health_text(arena, injection_way_to_string(injection_now(injection)));
-		out->injection_reason = service_health_text(arena, injection_reason(injection));
+		    service_text(arena, injection_way_to_string(injection_now(injection)));
+		out->injection_reason = service_text(arena, injection_reason(injection));
 	}
 	if (until_ns != 0)
 		out->released_until_unix_ns =
@@ -157,7 +151,7 @@ static void service_release_reply(void *context, int result)
 		char text[160];
 		(void)snprintf(text, sizeof(text), "process %d (%s): %s", (int)user->pid,
 			       user->name[0] ? user->name : "?", user->node);
-		reply.holders[reply.n_holders++] = service_health_text(arena, text);
+		reply.holders[reply.n_holders++] = service_text(arena, text);
 	}
 	service_request_reply(&release->request, &reply.base);
 }

@@ -23,17 +23,11 @@ static Sluice__V1__Holder *holders_add(struct arena *arena, Sluice__V1__HoldersR
 	return holder;
 }
 
-static char *holders_text(struct arena *arena, const char *text)
-{
-	char *copy = arena_copy_valid(arena, text);
-	return copy ? copy : (char *)protobuf_c_empty_string;
-}
-
 static void holders_of_kubelet(const struct service *service, const struct podresources *pods,
 			       struct arena *arena, Sluice__V1__HoldersReply *out)
 {
 	const struct ledger *ledger = leases_ledger(service->options.leases);
-	out->problem = holders_text(arena, podresources_problem(pods));
+	out->problem = service_text(arena, podresources_problem(pods));
 	for (size_t i = 0; i < podresources_count(pods); i++) {
 		const struct podresources_holder *at = podresources_at(pods, i);
 		/* What is not in the ledger is a device of somebody else's plugin. */
@@ -43,12 +37,12 @@ static void holders_of_kubelet(const struct service *service, const struct podre
 		Sluice__V1__Holder *holder = holders_add(arena, out);
 		if (!holder)
 			return;
-		holder->door = holders_text(arena, policy_door_to_string(POLICY_DOOR_KUBELET));
-		holder->unit = holders_text(arena, at->unit);
-		holder->resource = holders_text(arena, at->resource);
-		holder->name_space = holders_text(arena, at->name_space);
-		holder->pod = holders_text(arena, at->pod);
-		holder->container = holders_text(arena, at->container);
+		holder->door = service_text(arena, policy_door_to_string(POLICY_DOOR_KUBELET));
+		holder->unit = service_text(arena, at->unit);
+		holder->resource = service_text(arena, at->resource);
+		holder->name_space = service_text(arena, at->name_space);
+		holder->pod = service_text(arena, at->pod);
+		holder->container = service_text(arena, at->container);
 		holder->since_unix_ns = lease->since_unix_ns;
 	}
 }
@@ -76,7 +70,7 @@ static void holders_of_grant(const struct job *job, const struct launch_grant *g
 				      : arena_printf(arena, "%s::%u", grant->uuid, slot);
 		if (unit)
 			holder->unit = unit;
-		holder->door = holders_text(arena, policy_door_to_string(POLICY_DOOR_QUEUE));
+		holder->door = service_text(arena, policy_door_to_string(POLICY_DOOR_QUEUE));
 		holder->job = job->id;
 		holder->since_unix_ns = job->started_unix_ns;
 		if (is_whole)

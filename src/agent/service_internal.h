@@ -85,6 +85,10 @@ void service_request_finish(struct service_request *request, enum wire_status st
  * reader does not read and resume() will be called. */
 bool service_request_send(struct service_request *request, const ProtobufCMessage *reply);
 
+/* A text for a message, in the arena: valid UTF-8, and never NULL; "" for NULL and without memory.
+ */
+char *service_text(struct arena *arena, const char *text);
+
 /* The queue answers no more questions just now: watchers of jobs are looked at again soon. */
 void service_ask_again(struct service *service);
 

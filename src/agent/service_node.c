@@ -34,18 +34,6 @@ enum service_node_limits {
 	NODE_PROCESSES_MAX = 1024,
 };
 
-/* What is not in force: never NULL, so that a message can hold it. */
-static char *service_empty(void)
-{
-	return (char *)protobuf_c_empty_string;
-}
-
-static char *service_copy(struct arena *arena, const char *text)
-{
-	char *copy = arena_copy_valid(arena, text ? text : "");
-	return copy ? copy : service_empty();
-}
-
 static uint64_t service_running(const struct queue *queue)
 {
 	return queue_count(queue, JOB_STARTING) + queue_count(queue, JOB_RUNNING) +
@@ -61,7 +49,7 @@ static Sluice__V1__Process *service_process(struct arena *arena, pid_t pid, cons
 	if (!process)
 		return NULL;
 	sluice__v1__process__init(process);
-	process->role = service_copy(arena, role);
+	process->role = service_text(arena, role);
 	process->pid = (uint32_t)pid;
 	return process;
 }
@@ -108,7 +96,7 @@ static void service_status_processes(const struct service *service, struct arena
 static void service_warn(struct arena *arena, Sluice__V1__StatusReply *out, const char *text)
 {
 	if (out->n_warnings < NODE_WARNINGS_MAX)
-		out->warnings[out->n_warnings++] = service_copy(arena, text);
+		out->warnings[out->n_warnings++] = service_text(arena, text);
 }
 
 /* Devices that the configuration has taken from the queue while a job still runs on them: nothing
@@ -177,10 +165,10 @@ static Sluice__V1__KubeletResource *service_kubelet_resource(const struct kubele
 	if (!resource)
 		return NULL;
 	sluice__v1__kubelet_resource__init(resource);
-	resource->name = service_copy(arena, view->name);
-	resource->endpoint = service_copy(arena, view->endpoint);
-	resource->state = service_copy(arena, kubelet_state_to_string(view->state));
-	resource->problem = service_copy(arena, view->problem);
+	resource->name = service_text(arena, view->name);
+	resource->endpoint = service_text(arena, view->endpoint);
+	resource->state = service_text(arena, kubelet_state_to_string(view->state));
+	resource->problem = service_text(arena, view->problem);
 	resource->devices = view->devices;
 	resource->healthy = view->healthy;
 	resource->registrations = view->registrations;
@@ -196,10 +184,10 @@ static void service_status_kubelet(const struct service *service, struct arena *
 	const struct kubelet *kubelet = door ? door_kubelet_kubelet(door) : NULL;
 	if (!kubelet)
 		return;
-	out->kubelet_socket = service_copy(arena, door_kubelet_socket(door));
+	out->kubelet_socket = service_text(arena, door_kubelet_socket(door));
 	const struct injection *injection = door_kubelet_injection(door);
-	out->injection = service_copy(arena, injection_way_to_string(injection_now(injection)));
-	out->injection_reason = service_copy(arena, injection_reason(injection));
+	out->injection = service_text(arena, injection_way_to_string(injection_now(injection)));
+	out->injection_reason = service_text(arena, injection_reason(injection));
 	out->kubelet = arena_alloc(arena, (kubelet_count(kubelet) + 1) * sizeof(*out->kubelet));
 	struct kubelet_view view;
 	for (size_t i = 0; out->kubelet && kubelet_resource_at(kubelet, i, &view); i++) {
@@ -226,22 +214,22 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 	reply.version = version;
 	reply.pid = (uint32_t)getpid();
 	reply.started_unix_ns = service->options.started_unix_ns;
-	reply.state_directory = service_copy(&arena, service->options.paths->state_dir);
-	reply.runtime_directory = service_copy(&arena, service->options.paths->runtime_dir);
-	reply.configuration = service_copy(&arena, state->path);
+	reply.state_directory = service_text(&arena, service->options.paths->state_dir);
+	reply.runtime_directory = service_text(&arena, service->options.paths->runtime_dir);
+	reply.configuration = service_text(&arena, state->path);
 	reply.configured_unix_ns = state->read_unix_ns;
-	reply.configuration_error = service_copy(&arena, state->error);
-	reply.configuration_name = service_copy(&arena, state->name);
-	reply.configuration_missing = service_copy(&arena, state->missing);
-	reply.driver = service_copy(&arena, inventory ? inventory->driver_version : "");
+	reply.configuration_error = service_text(&arena, state->error);
+	reply.configuration_name = service_text(&arena, state->name);
+	reply.configuration_missing = service_text(&arena, state->missing);
+	reply.driver = service_text(&arena, inventory ? inventory->driver_version : "");
 	reply.driver_error =
-	    service_copy(&arena, inventory ? "" : node_problem(service->options.node));
+	    service_text(&arena, inventory ? "" : node_problem(service->options.node));
 	reply.simulated = inventory && inventory->simulated;
 	reply.gpus = inventory ? inventory->gpu_count : 0;
 	reply.pending = queue_count(service->options.queue, JOB_PENDING);
 	reply.running = service_running(service->options.queue);
-	reply.storage_error = service_copy(&arena, service_storage_error(service));
-	reply.kubernetes_error = service_copy(&arena, cluster_problem(service->options.cluster));
+	reply.storage_error = service_text(&arena, service_storage_error(service));
+	reply.kubernetes_error = service_text(&arena, cluster_problem(service->options.cluster));
 	service_status_processes(service, &arena, &reply);
 	service_status_warnings(service, &arena, &reply);
 	service_status_kubelet(service, &arena, &reply);
@@ -264,9 +252,9 @@ static char *service_process_name(struct arena *arena, pid_t pid)
 	buf_init(&comm, NODE_COMM_MAX);
 	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
 	if (file_read(path, &comm, NULL) < 0 || comm.length == 0)
-		return service_empty();
+		return service_text(arena, "");
 	comm.data[strcspn(comm.data, "\n")] = '\0';
-	return service_copy(arena, comm.data);
+	return service_text(arena, comm.data);
 }
 
 static const char *service_device_of(const struct snapshot_gpu *gpu,
@@ -292,11 +280,11 @@ static Sluice__V1__GpuUse *service_use(const struct service *service,
 	struct stat info;
 	(void)snprintf(path, sizeof(path), "/proc/%u", process->pid);
 	const struct job *job = queue_job_of_process(service->options.queue, (pid_t)process->pid);
-	use->uuid = service_copy(arena, service_device_of(gpu, process));
+	use->uuid = service_text(arena, service_device_of(gpu, process));
 	use->pid = process->pid;
 	use->job = job ? job->id : 0;
 	if (job && message_view_owns(view, job->uid) && job->name[0])
-		use->name = service_copy(arena, job->name);
+		use->name = service_text(arena, job->name);
 	else
 		use->name = service_process_name(arena, (pid_t)process->pid);
 	use->uid = stat(path, &info) == 0 ? (uint32_t)info.st_uid : job ? (uint32_t)job->uid : 0;
@@ -375,8 +363,8 @@ static int service_machine_message(struct service *service, const struct message
 	sluice__v1__machine__init(out);
 	out->unix_ns = clock_unix_ns();
 	out->simulated = inventory && inventory->simulated;
-	out->driver = service_copy(arena, inventory ? inventory->driver_version : "");
-	out->driver_error = service_copy(arena, inventory ? "" : node_problem(node));
+	out->driver = service_text(arena, inventory ? inventory->driver_version : "");
+	out->driver_error = service_text(arena, inventory ? "" : node_problem(node));
 	out->pending = queue_count(service->options.queue, JOB_PENDING);
 	out->running = service_running(service->options.queue);
 	int result = 0;
@@ -490,7 +478,7 @@ static void service_reloaded(int result, uint32_t changed, const struct err *err
 		char text[2 * CHOICE_NAME_MAX];
 		(void)snprintf(text, sizeof(text), "specified config %s does not exist",
 			       state->missing);
-		reply.warnings[reply.n_warnings++] = service_copy(arena, text);
+		reply.warnings[reply.n_warnings++] = service_text(arena, text);
 	}
 	for (uint32_t i = 0; reply.warnings && i < config->warning_count && i < CONFIG_WARNINGS_MAX;
 	     i++) {
@@ -498,7 +486,7 @@ static void service_reloaded(int result, uint32_t changed, const struct err *err
 		(void)snprintf(text, sizeof(text), "line %" PRIu32 ", column %" PRIu32 ": %s",
 			       config->warning[i].line, config->warning[i].column,
 			       config->warning[i].text);
-		reply.warnings[reply.n_warnings++] = service_copy(arena, text);
+		reply.warnings[reply.n_warnings++] = service_text(arena, text);
 	}
 	service_request_reply(request, &reply.base);
 }

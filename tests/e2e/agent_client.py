@@ -5,30 +5,15 @@ in it. Also what tests need around an agent: starting one and waiting until it s
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import uuid
 
 import pytest
 
-grpc = pytest.importorskip("grpc", reason="needs python3-grpcio")
-pytest.importorskip("grpc_tools", reason="needs python3-grpc-tools")
-from conftest import DEADLINE_S, ROOT, SLUICE, wait_until  # noqa: E402
+from conftest import DEADLINE_S, SLUICE, wait_until
+from messages import grpc, messages
 
-
-def _messages():
-    """The classes of the messages, made from the .proto file."""
-    with tempfile.TemporaryDirectory(prefix="sluice-proto-") as directory:
-        subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}",
-                        f"--python_out={directory}", str(ROOT / "proto" / "sluice.proto")],
-                       check=True, timeout=DEADLINE_S)
-        sys.path.insert(0, directory)
-        import sluice_pb2  # pylint: disable=import-error,import-outside-toplevel
-        sys.path.remove(directory)
-    return sluice_pb2
-
-
-pb = _messages()
+pb = messages("sluice")
 METHODS = {
     "Queue": {
         "Submit": (pb.SubmitRequest, pb.SubmitReply, False),

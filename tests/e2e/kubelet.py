@@ -7,33 +7,16 @@ the conformance tests run that code itself."""
 import os
 import pathlib
 import stat
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from concurrent import futures
 
 import pytest
 
-grpc = pytest.importorskip("grpc", reason="needs python3-grpcio")
-pytest.importorskip("grpc_tools", reason="needs python3-grpc-tools")
-from conftest import DEADLINE_S, ROOT, wait_until  # noqa: E402
+from conftest import DEADLINE_S, wait_until
+from messages import grpc, messages
 
-
-def _messages():
-    """The classes of the messages, made from the .proto file."""
-    with tempfile.TemporaryDirectory(prefix="sluice-proto-") as directory:
-        subprocess.run([sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}",
-                        f"--python_out={directory}", str(ROOT / "proto" / "deviceplugin.proto")],
-                       check=True, timeout=DEADLINE_S)
-        sys.path.insert(0, directory)
-        import deviceplugin_pb2  # pylint: disable=import-error,import-outside-toplevel
-        sys.path.remove(directory)
-    return deviceplugin_pb2
-
-
-pb = _messages()
+pb = messages("deviceplugin")
 
 # Where it may die.
 STEPS = ("register", "dialled", "options", "watching", "listed", "answered")
