@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A supervisor that follows the protocol of the files and nothing else, and fails where its job's
- * environment says: QUEUE_FAKE=no-claim | busy | die | hold. For queue_test.c: what the queue makes
- * of each.
+ * environment says: QUEUE_FAKE=no-claim | busy | die | reboot | listens-late. For queue_test.c:
+ * what the queue makes of each.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -36,8 +36,8 @@ static const char *mode_of(const struct spec *spec)
 	return "";
 }
 
-/* Tells the first agent that connects that somebody has the tokens. */
-static void say_busy(void)
+/* The first agent that connects; -1: none came. */
+static int wait_for_agent(void)
 {
 	int listener = control_listen(LAUNCH_FD_DIRECTORY, NULL);
 	int agent = -1;
@@ -45,6 +45,27 @@ static void say_busy(void)
 		agent = accept(listener, NULL, NULL);
 		(void)usleep(1000);
 	}
+	return agent;
+}
+
+/* It has looked for the file before the command, and hears of a cancel from an agent alone. */
+static void listen_late(pid_t pid)
+{
+	while (!jobdir_is_cancelled(LAUNCH_FD_DIRECTORY))
+		(void)usleep(1000);
+	int agent = wait_for_agent();
+	char packet[CONTROL_PACKET_MAX];
+	struct control_message message;
+	ssize_t length = agent < 0 ? -1 : recv(agent, packet, sizeof(packet), 0);
+	if (length > 0 && control_parse(packet, (size_t)length, &message, NULL) == 0 &&
+	    message.kind == CONTROL_CANCEL)
+		(void)kill(pid, SIGKILL);
+}
+
+/* Tells the first agent that connects that somebody has the tokens. */
+static void say_busy(void)
+{
+	int agent = wait_for_agent();
 	const struct control_message message = {
 	    .version = CONTROL_VERSION, .kind = CONTROL_TOKENS_BUSY, .text = "GPU 0: job of bob"};
 	char packet[CONTROL_PACKET_MAX];
@@ -103,6 +124,8 @@ int main(void)
 			(void)usleep(100000); /* the command writes its number meanwhile */
 		if (strcmp(mode, "die") == 0 || strcmp(mode, "reboot") == 0)
 			(void)raise(SIGKILL);
+		if (strcmp(mode, "listens-late") == 0)
+			listen_late(pid);
 		int ended = 0;
 		if (waitpid(pid, &ended, 0) != pid)
 			return 66;

@@ -227,10 +227,16 @@ static void on_cancelled(int result, enum job_state state, bool was_final, const
 	answer->was_final = was_final;
 }
 
+void begin_cancel(uint64_t id, struct answer *answer)
+{
+	*answer = (struct answer){.done = false};
+	queue_cancel(fixture->queue, id, 0, false, 0, "alice", on_cancelled, answer);
+}
+
 struct answer cancel(uint64_t id)
 {
-	struct answer answer = {.done = false};
-	queue_cancel(fixture->queue, id, 0, false, 0, "alice", on_cancelled, &answer);
+	struct answer answer;
+	begin_cancel(id, &answer);
 	wait_for(answer.done);
 	return answer;
 }

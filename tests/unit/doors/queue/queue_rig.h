@@ -75,6 +75,8 @@ enum job_state state_of(uint64_t id);
 /* The same, once it is final. */
 struct answer ended(uint64_t id);
 struct answer cancel(uint64_t id);
+/* The same, without waiting for answer->done. */
+void begin_cancel(uint64_t id, struct answer *answer);
 
 /* Files of the fixture's directory; commands for jobs, in static buffers. */
 bool there(const char *name);

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/clock.h"
+#include "base/storage.h"
 #include "doors/queue/jobdir.h"
 #include "doors/queue/token.h"
 #include "doors/queue/tree.h"
@@ -172,6 +174,44 @@ static void a_job_is_cancelled_while_it_starts(void **state)
 	assert_true(lines("ran") <= 1);
 }
 
+/* What keeps the storage thread busy. */
+static int wait_for_byte(void *context)
+{
+	char byte;
+	return read(*(int *)context, &byte, 1) == 1 ? 0 : -EIO;
+}
+
+static void is_read(void *context, int result)
+{
+	assert_int_equal(result, 0);
+}
+
+/* The supervisor has looked for the file already and does not listen yet; the disk is slow. */
+static void a_cancel_reaches_a_supervisor_that_listens_later(void **state)
+{
+	int gate[2];
+	fixture->mode = "listens-late";
+	open_queue();
+	uint64_t id = submit("k1", append("ran", "exec sleep 600"), 1);
+	wait_for(lines("ran") == 1);
+	assert_int_equal(pipe2(gate, O_CLOEXEC), 0);
+	struct storage_job slow = {.work = wait_for_byte, .done = is_read, .context = &gate[0]};
+	assert_int_equal(storage_submit(fixture->storage, &slow, NULL), 0);
+	struct answer answer;
+	begin_cancel(id, &answer);
+	/* Longer than it is until the next attempt to reach the supervisor. */
+	uint64_t until_ns = unit_now_ns() + 1200 * CLOCK_NS_PER_MS;
+	while (unit_now_ns() < until_ns)
+		assert_int_equal(loop_pass(fixture->loop, CLOCK_NS_PER_MS, NULL), 0);
+	assert_false(answer.done);
+	assert_int_equal(write(gate[1], "1", 1), 1);
+	wait_for(answer.done);
+	assert_int_equal(answer.result, 0);
+	assert_int_equal(ended(id).state, JOB_CANCELLED);
+	(void)close(gate[0]);
+	(void)close(gate[1]);
+}
+
 static void what_runs_has_its_cancel_on_the_disk_before_the_answer(void **state)
 {
 	open_queue();
@@ -195,6 +235,7 @@ int main(void)
 	    with(a_caller_who_is_gone_is_not_called),
 	    with(a_waiting_job_is_cancelled_for_good),
 	    with(a_job_is_cancelled_while_it_starts),
+	    with(a_cancel_reaches_a_supervisor_that_listens_later),
 	    with(what_runs_has_its_cancel_on_the_disk_before_the_answer),
 	};
 	place_in_memory();
