@@ -107,7 +107,8 @@ static const struct option_row env_rows[] = {SIM_WHERE_ROWS(struct exec_options)
 static const struct option_row exec_rows[] = {
     {.name = "mounts",
      .kind = OPTION_FLAG,
-     .help = "put the simulated /dev, /proc/driver and /sys in place of the real ones, in a mount "
+     .help = "put the simulated /dev, /proc/driver, /sys and /var/run/cdi in place of the real "
+	     "ones, in a mount "
 	     "namespace of the program's own (needs root)",
      OPTION_FIELD(struct exec_options, mounts)},
     SIM_WHERE_ROWS(struct exec_options),

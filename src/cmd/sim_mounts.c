@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -153,6 +154,23 @@ static int merge(const char *target, const char *sim, uint32_t depth, struct err
 	return result == 0 ? put_simulated(target, sim, err) : result;
 }
 
+/*
+ * The machine's CDI specifications, where every container runtime looks. Where this computer has no
+ * such directory, its place is made in a file system of the namespace with the real /run below it.
+ */
+static int put_cdi(const char *root, struct err *err)
+{
+	char source[FILE_PATH_MAX], parent[FILE_PATH_MAX], real[FILE_PATH_MAX];
+	if (file_path(parent, err, "%s/var/run", root) != 0 ||
+	    file_path(source, err, "%s/cdi", parent) != 0 || file_mkdirs(source, 0755, err) != 0)
+		return err->code;
+	if (file_exists("/var/run/cdi"))
+		return bind(source, "/var/run/cdi", err);
+	if (!realpath("/var/run", real)) /* a link to /run, almost everywhere */
+		return err_set(err, -errno, "cannot find '/var/run'");
+	return merge(real, parent, 0, err);
+}
+
 int sim_mounts_enter(const char *root, struct err *err)
 {
 	char path[FILE_PATH_MAX];
@@ -178,5 +196,5 @@ int sim_mounts_enter(const char *root, struct err *err)
 		if (result == 0)
 			result = merge(side_by_side[i], path, 0, err);
 	}
-	return result;
+	return result == 0 ? put_cdi(root, err) : result;
 }

@@ -12,6 +12,8 @@ import time
 
 import pytest
 
+from conftest import SLUICE
+
 PROFILES = ["dgx1", "dgx2", "dgx-a100", "hgx-h100", "t4x1", "t4x4", "workstation", "a100-mig"]
 MAJORS = {"nvidia-uvm": 510, "nvidia-caps": 509, "nvidia-caps-imex-channels": 508}
 
@@ -419,6 +421,29 @@ def test_exec_with_mounts(machine):
     assert "0000:07:00.0\n" in reply.out and "0x10de\n" in reply.out
     assert "/sys/devices/pci0000:00/" in reply.out and reply.out.endswith("fine\n"), reply
     assert not os.path.exists("/dev/nvidia0") or os.path.exists("/proc/driver/nvidia/version")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount namespace needs root")
+def test_exec_with_mounts_shows_the_specifications_of_the_machine(machine):
+    """Whether this computer has a /var/run/cdi or not, which stays as it is; and the rest of /run is there."""
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"],
+                      capture_output=True, check=False).returncode != 0:
+        pytest.skip("mount namespaces are not permitted here")
+    machine.start("t4x1", "--dev-style", "file")
+    machine.sim("exec", "--mounts", "--", "/bin/sh", "-c", "echo {} >/var/run/cdi/made.json")
+    specifications = machine.path("/var/run/cdi")
+    assert (specifications / "made.json").read_text() == "{}\n"
+    before = sorted(os.listdir("/run"))
+    seen = machine.sim("exec", "--mounts", "--", "ls", "-a", "/run/cdi", "/run").out.split()
+    assert "made.json" in seen and set(before) <= set(seen)
+    assert sorted(os.listdir("/run")) == before
+    for place in ("mkdir /run/cdi", "true"):
+        done = subprocess.run(
+            ["unshare", "-m", "/bin/sh", "-c", f'mount -t tmpfs none /run && {place} && exec "$@"', "sh",
+             SLUICE, "sim", "exec", "--mounts", "--root", machine.root, "--state", machine.state,
+             "--", "cat", "/var/run/cdi/made.json"],
+            env=machine.base, capture_output=True, text=True, check=False, timeout=60)
+        assert done.stdout == "{}\n", (place, done)
 
 
 def test_kernel_log_is_stamped_with_the_monotonic_clock(machine):
