@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of subcommands. cmd/cmd.h says how one is added. */
+/* The table of subcommands, and that of other programs that this one is when it is called by their
+ * names. cmd/cmd.h says how one is added. */
 #include <stddef.h>
+#include <string.h>
 
 #include "cmd/cmd.h"
 
@@ -17,7 +19,22 @@ static const struct command sluice = {
     .commands = commands,
 };
 
+/* By a link of this name to sluice; none of them is installed. */
+static const struct program {
+	const char *name;
+	int (*main)(int argc, char **argv);
+} programs[] = {
+    {"nvidia-container-cli", container_cli_main},
+};
+
 int main(int argc, char **argv)
 {
+	const char *path = argc > 0 ? argv[0] : "";
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		if (strcmp(name, programs[i].name) == 0)
+			return programs[i].main(argc, argv);
+	}
 	return cmd_main(&sluice, argc, argv);
 }

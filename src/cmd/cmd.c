@@ -140,6 +140,23 @@ static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
 	return exit_code;
 }
 
+int cmd_verb(const struct cmd_call *call)
+{
+	const struct command *verb = cmd_find(call->command, call->argv[0]);
+	if (!verb)
+		return cmd_unknown(call, call->argv[0]);
+	char path[CMD_PATH_SIZE];
+	(void)snprintf(path, sizeof(path), "%s %s", call->path, verb->name); /* cut: for messages */
+	struct cmd_call inner = {
+	    .root = call->root, .command = verb, .path = path, .outer = call->options};
+	return cmd_run_parsed(&inner, call->argc, call->argv);
+}
+
+const char *cmd_version(void)
+{
+	return SLUICE_VERSION;
+}
+
 /* Words that only a command without run() of its own understands, and the program itself. */
 static int cmd_without_run(const struct cmd_call *call, int argc, char **argv)
 {
@@ -154,7 +171,7 @@ static int cmd_without_run(const struct cmd_call *call, int argc, char **argv)
 		return CMD_EXIT_OK;
 	}
 	if (root && (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)) {
-		printf("%s %s\n", call->root->name, SLUICE_VERSION);
+		printf("%s %s\n", call->root->name, cmd_version());
 		return CMD_EXIT_OK;
 	}
 	return cmd_unknown(call, word);

@@ -54,8 +54,10 @@ struct cmd_call {
 	const struct command *command; /* the one that runs */
 	const char *path;	       /* "sluice sim start", for messages */
 	const void *options;	       /* the command's struct of options */
-	int argc;		       /* positional arguments only */
-	char **argv;		       /* ends in NULL */
+	const void *outer; /* that of the program, where its options stand before the command; else
+			      NULL */
+	int argc;	   /* positional arguments only */
+	char **argv;	   /* ends in NULL */
 };
 
 struct cmd_exit_row {
@@ -114,6 +116,12 @@ int cmd_fail(const struct cmd_call *call, int exit_code, const struct err *err);
 int cmd_usage(const struct cmd_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* For the run() of a program with options of its own, which end at its first argument: runs the
+ * command that call->argv[0] names; its `outer` is call->options. Returns the exit code. */
+int cmd_verb(const struct cmd_call *call);
+/* The version of sluice: "0.1.0". */
+const char *cmd_version(void);
+
 /* The verb `name` of `command`; NULL if it has none. */
 const struct command *cmd_find(const struct command *command, const char *name);
 
@@ -134,5 +142,8 @@ extern const struct command cmd_run;
 extern const struct command cmd_sim;
 extern const struct command cmd_top;
 extern const struct command cmd_topo;
+
+/* What sluice is under another name: a main(), named in the table of src/main.c. */
+int container_cli_main(int argc, char **argv); /* nvidia-container-cli */
 
 #endif

@@ -163,7 +163,7 @@ static void help_examples(FILE *out, const struct command *command)
 
 void help_print(FILE *out, const struct command *command, const char *path)
 {
-	bool root = strchr(path, ' ') == NULL;
+	bool root = strchr(path, ' ') == NULL && !command->run;
 	help_usage(out, command, path);
 	fprintf(out, "\n%s.\n", command->summary);
 	if (command->description) {

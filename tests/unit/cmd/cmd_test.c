@@ -57,6 +57,80 @@ static void test_calls(void **state)
 	}
 }
 
+/* A program whose own options stand before the command. */
+static int program_run(const struct cmd_call *call)
+{
+	return call->argc > 0 ? cmd_verb(call) : cmd_usage(call, "a command is missing");
+}
+
+static int program_verb(const struct cmd_call *call)
+{
+	const struct sample_options *outer = call->outer;
+	const struct sample_options *options = call->options;
+	if (!outer)
+		return 10;
+	return outer->quiet && !options->quiet && options->gpus == 3 && call->argc == 1 &&
+		       strcmp(call->path, "tool show") == 0
+		   ? 11
+		   : 12;
+}
+
+static void test_options_before_the_command(void **state)
+{
+	static const struct command verb = {.name = "show",
+					    .summary = "Show",
+					    .run = program_verb,
+					    .options = sample_rows,
+					    .options_size = sizeof(struct sample_options),
+					    .positional = "X",
+					    .positional_max = 1};
+	static const struct command *const verbs[] = {&verb, NULL};
+	static const struct command program = {.name = "tool",
+					       .summary = "A tool",
+					       .commands = verbs,
+					       .run = program_run,
+					       .options = sample_rows,
+					       .options_size = sizeof(struct sample_options),
+					       .positional = "COMMAND",
+					       .positional_max = CMD_ARGUMENTS_ANY,
+					       .takes_command = true};
+	static const struct {
+		const char *words[6];
+		int exit_code;
+	} cases[] = {
+	    {{"tool", "-q", "show", "-n3", "x"}, 11},
+	    {{"tool", "show", "-n3", "x"}, 10},
+	    {{"tool", "-q", "shwo"}, CMD_EXIT_USAGE},
+	    {{"tool", "-q", "show", "x", "y"}, CMD_EXIT_USAGE},
+	    {{"tool", "-q", "show", "--frob"}, CMD_EXIT_USAGE},
+	    {{"tool", "-q"}, CMD_EXIT_USAGE},
+	    {{"tool", "--help"}, 0},
+	};
+	FILE *saved[2] = {stdout, stderr};
+	FILE *sink = tmpfile();
+	assert_non_null(sink);
+	int codes[array_length(cases)];
+	stdout = sink;
+	stderr = sink;
+	for (size_t i = 0; i < array_length(cases); i++) {
+		int count = 0;
+		while (cases[i].words[count])
+			count++;
+		codes[i] = cmd_main(&program, count, (char **)cases[i].words);
+	}
+	stdout = saved[0];
+	stderr = saved[1];
+	char text[8192];
+	rewind(sink);
+	text[fread(text, 1, sizeof(text) - 1, sink)] = '\0';
+	(void)fclose(sink);
+	for (size_t i = 0; i < array_length(cases); i++)
+		assert_int_equal(codes[i], cases[i].exit_code);
+	assert_non_null(strstr(text, "unknown command 'shwo'; did you mean 'show'?"));
+	assert_non_null(strstr(text, "--quiet")); /* of the help */
+	assert_non_null(strstr(text, "tool COMMAND [OPTION...]"));
+}
+
 static void test_find(void **state)
 {
 	assert_non_null(cmd_find(&sample_root, "sim"));
@@ -88,6 +162,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_calls),
+	    cmocka_unit_test(test_options_before_the_command),
 	    cmocka_unit_test(test_find),
 	    cmocka_unit_test(test_full_device_is_an_error),
 	};
