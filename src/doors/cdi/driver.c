@@ -273,6 +273,14 @@ const struct driver_problem *driver_severe(const struct driver *driver)
 	return NULL;
 }
 
+int driver_check(const struct driver *driver, struct err *err)
+{
+	const struct driver_problem *severe = driver_severe(driver);
+	if (!severe)
+		return 0;
+	return err_set(err, severe->is_mismatch ? -ESTALE : -ENOPKG, "%s", severe->text);
+}
+
 int driver_capabilities_parse(const char *text, uint32_t *out, struct err *err)
 {
 	uint32_t bits = 0;

@@ -9,6 +9,7 @@
 #define SLUICE_DOORS_CDI_DRIVER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -64,6 +65,8 @@ struct driver_options {
 	const char *release;  /* of the kernel, for its firmware; "": not known */
 	const char *firmware; /* firmware_class' own path; "" */
 	const char *triplet;  /* "x86_64-linux-gnu"; NULL: of this machine */
+	const char *const *directories; /* more of them, looked at first, as seen from inside */
+	size_t directory_count;
 };
 
 /*
@@ -76,6 +79,8 @@ void driver_done(struct driver *driver);
 
 /* Whether a problem is severe, and which is the first; NULL if none. Borrowed. */
 const struct driver_problem *driver_severe(const struct driver *driver);
+/* The same as an error: -ESTALE: libraries that are not the kernel's; -ENOPKG: another one. 0. */
+int driver_check(const struct driver *driver, struct err *err);
 
 /* "x86_64-linux-gnu": the name of this machine's libraries in Debian-like systems. */
 const char *driver_triplet_here(void);

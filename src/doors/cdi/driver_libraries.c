@@ -165,7 +165,10 @@ static int driver_find_directories(struct driver_search *search, struct err *err
 	static const char *const fixed[] = {"/usr/lib64", "/lib64", "/"};
 	static const char *const by_triplet[] = {"/usr/lib/%s", "/usr/lib/%s/nvidia/current",
 						 "/lib/%s", "/lib/%s/nvidia/current"};
+	const struct driver_options *options = search->options;
 	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < options->directory_count; i++)
+		rc = driver_add_directory(search, options->directories[i], err);
 	for (size_t i = 0; rc == 0 && i < array_length(fixed) - 1; i++)
 		rc = driver_add_directory(search, fixed[i], err);
 	for (size_t i = 0; rc == 0 && i < array_length(by_triplet); i++) {

@@ -27,8 +27,9 @@ struct generate_node {
 	gid_t gid;
 };
 
-/* One GPU or MIG instance; it has up to two names. */
+/* One GPU or MIG instance; it has up to three names. */
 struct generate_device {
+	bool is_mig;
 	char index[24];
 	const char *uuid; /* borrowed: of the inventory */
 	uint32_t node_count;
@@ -43,6 +44,7 @@ struct generator {
 	struct generate_device *devices; /* owned */
 	size_t device_count;
 	struct buf *out, *notes;
+	const char *dev_root, *host_dev_root, *host_driver_root;
 	bool first; /* of the list that is written now */
 	int rc;	    /* the first failure of writing */
 };
@@ -65,7 +67,7 @@ static bool generate_look(const struct generator *generator, const char *path,
 	char full[FILE_PATH_MAX];
 	struct stat status;
 	if (strlen(path) >= sizeof(out->path) ||
-	    file_path(full, NULL, "%s%s", generator->options->root, path) < 0)
+	    file_path(full, NULL, "%s%s", generator->dev_root, path) < 0)
 		return false;
 	int rc = generator->options->look
 		     ? generator->options->look(generator->options->context, full, &status)
@@ -127,17 +129,51 @@ static bool generate_gpu_node(struct generator *generator, const struct gpu *gpu
 	if (gpu->minor != GPU_U32_UNKNOWN && generate_add_node(generator, device, path))
 		return true;
 	generate_note(generator, "GPU %u (%s) is left out: there is no %s%s\n", gpu->index,
-		      gpu->uuid, generator->options->root, path);
+		      gpu->uuid, generator->dev_root, path);
 	return false;
 }
 
 /* A lost GPU may have no UUID. */
 static bool generate_has_name(struct generator *generator, const char *uuid)
 {
-	if ((generator->options->names & GENERATE_INDEX) || document_is_device(uuid))
+	if ((generator->options->names & (GENERATE_INDEX | GENERATE_TYPE_INDEX)) ||
+	    document_is_device(uuid))
 		return true;
 	generate_note(generator, "a device is left out: '%s' is no name for it\n", uuid);
 	return false;
+}
+
+static bool generate_is_called(const struct generate_device *device, const char *name)
+{
+	return strcmp(device->index, name) == 0 || strcmp(device->uuid, name) == 0;
+}
+
+static bool generate_is_wanted(const struct generator *generator,
+			       const struct generate_device *device)
+{
+	const struct generate_options *options = generator->options;
+	size_t i = 0;
+	while (i < options->devices_count && !generate_is_called(device, options->devices[i]))
+		i++;
+	return !options->devices || i < options->devices_count;
+}
+
+/* Whoever asked for a device by name is not given fewer without a word. */
+static int generate_check_wanted(const struct generator *generator, struct err *err)
+{
+	const struct generate_options *options = generator->options;
+	for (size_t i = 0; options->devices && i < options->devices_count; i++) {
+		size_t j = 0;
+		while (j < generator->device_count &&
+		       !generate_is_called(&generator->devices[j], options->devices[i]))
+			j++;
+		if (j == generator->device_count)
+			return err_set(err, -ENODEV,
+				       "there is no device '%s' with its nodes here: 'sluice "
+				       "devices' lists them",
+				       options->devices[i]);
+	}
+	return 0;
 }
 
 static void generate_gpu(struct generator *generator, const struct gpu *gpu)
@@ -145,7 +181,8 @@ static void generate_gpu(struct generator *generator, const struct gpu *gpu)
 	struct generate_device *device = &generator->devices[generator->device_count];
 	*device = (struct generate_device){.uuid = gpu->uuid};
 	(void)snprintf(device->index, sizeof(device->index), "%u", gpu->index); /* fits */
-	if (!generate_has_name(generator, gpu->uuid) || !generate_gpu_node(generator, gpu, device))
+	if (!generate_is_wanted(generator, device) || !generate_has_name(generator, gpu->uuid) ||
+	    !generate_gpu_node(generator, gpu, device))
 		return;
 	generate_drm(generator, gpu, device);
 	generator->device_count++;
@@ -170,9 +207,9 @@ static void generate_mig(struct generator *generator, const struct mig_device *m
 {
 	const struct gpu *gpu = &generator->inventory->gpus[mig->parent];
 	struct generate_device *device = &generator->devices[generator->device_count];
-	*device = (struct generate_device){.uuid = mig->uuid};
+	*device = (struct generate_device){.is_mig = true, .uuid = mig->uuid};
 	(void)snprintf(device->index, sizeof(device->index), "%u:%u", gpu->index, mig->index);
-	if (!generate_has_name(generator, mig->uuid) ||
+	if (!generate_is_wanted(generator, device) || !generate_has_name(generator, mig->uuid) ||
 	    !generate_gpu_node(generator, gpu, device) ||
 	    !generate_cap(generator, gpu, mig, MINORS_GPU_INSTANCE, device) ||
 	    !generate_cap(generator, gpu, mig, mig->ci, device))
@@ -225,9 +262,9 @@ static void generate_write_node(struct generator *generator, const struct genera
 {
 	generate_item(generator);
 	generate_print(generator, "        {\"path\": \"%s\"", node->path);
-	if (generator->options->root[0]) {
+	if (generator->host_dev_root[0]) {
 		generate_print(generator, ", \"hostPath\": ");
-		generate_string(generator, generator->options->root, node->path);
+		generate_string(generator, generator->host_dev_root, node->path);
 	}
 	/* Without them a runtime makes the node 0666 and root's. */
 	if (node->mode != 0666)
@@ -245,7 +282,7 @@ static void generate_mount(struct generator *generator, const struct driver_file
 	};
 	generate_item(generator);
 	generate_print(generator, "      {\"hostPath\": ");
-	generate_string(generator, generator->driver->root, file->path);
+	generate_string(generator, generator->host_driver_root, file->path);
 	generate_print(generator, ", \"containerPath\": ");
 	generate_string(generator, directory, name);
 	generate_print(generator, ", \"options\": [%s]}", options[file->kind == DRIVER_SOCKET]);
@@ -323,7 +360,7 @@ static void generate_control(struct generator *generator)
 			generate_write_node(generator, &node);
 		else
 			generate_note(generator, "there is no %s%s: nvidia-modprobe makes it\n",
-				      generator->options->root, nodes[i].path);
+				      generator->dev_root, nodes[i].path);
 	}
 }
 
@@ -365,7 +402,7 @@ static int generate_write(struct generator *generator)
 	const struct generate_options *options = generator->options;
 	/* Names that begin with a digit and hostPath came with 0.5.0; podman before 5 knows no
 	 * later version than that. */
-	bool needs_050 = options->root[0] || (options->names & GENERATE_INDEX);
+	bool needs_050 = generator->host_dev_root[0] || (options->names & GENERATE_INDEX);
 	for (size_t i = 0; i < generator->device_count; i++)
 		needs_050 |=
 		    generator->devices[i].uuid[0] >= '0' && generator->devices[i].uuid[0] <= '9';
@@ -379,8 +416,14 @@ static int generate_write(struct generator *generator)
 		if (options->names & GENERATE_INDEX)
 			generate_write_device(generator, &first, device->index, device->nodes,
 					      device->node_count);
+		char typed[sizeof(device->index) + sizeof("mig")];
+		(void)snprintf(typed, sizeof(typed), "%s%s", device->is_mig ? "mig" : "gpu",
+			       device->index); /* fits */
 		if ((options->names & GENERATE_UUID) && document_is_device(device->uuid))
 			generate_write_device(generator, &first, device->uuid, device->nodes,
+					      device->node_count);
+		if (options->names & GENERATE_TYPE_INDEX)
+			generate_write_device(generator, &first, typed, device->nodes,
 					      device->node_count);
 	}
 	if (!options->without_all && generator->rc == 0)
@@ -406,19 +449,11 @@ static int generate_write(struct generator *generator)
 	return generator->rc;
 }
 
-static int generate_refuse(const struct driver *driver, struct err *err)
-{
-	const struct driver_problem *severe = driver ? driver_severe(driver) : NULL;
-	if (!severe)
-		return 0;
-	return err_set(err, severe->is_mismatch ? -ESTALE : -ENOPKG, "%s", severe->text);
-}
-
 int generate_text(const struct inventory *inventory, const struct minors *minors,
 		  const struct driver *driver, const struct generate_options *options,
 		  struct buf *out, struct buf *notes, struct err *err)
 {
-	int rc = generate_refuse(driver, err);
+	int rc = driver ? driver_check(driver, err) : 0;
 	if (rc < 0)
 		return rc;
 	size_t most = (size_t)inventory->gpu_count + inventory->mig_count;
@@ -426,8 +461,15 @@ int generate_text(const struct inventory *inventory, const struct minors *minors
 				      .minors = minors,
 				      .driver = driver,
 				      .options = options,
+				      .dev_root =
+					  options->dev_root ? options->dev_root : options->root,
 				      .out = out,
 				      .notes = notes};
+	generator.host_dev_root =
+	    options->host_dev_root ? options->host_dev_root : generator.dev_root;
+	generator.host_driver_root = options->host_driver_root ? options->host_driver_root
+				     : driver		       ? driver->root
+							       : "";
 	_cleanup_free_ struct generate_device *devices = calloc(most + 1, sizeof(*devices));
 	if (!devices)
 		return err_set(err, -ENOMEM, "out of memory for %zu devices", most);
@@ -437,11 +479,14 @@ int generate_text(const struct inventory *inventory, const struct minors *minors
 			generate_gpu(&generator, &inventory->gpus[i]);
 	for (uint32_t i = 0; i < inventory->mig_count; i++)
 		generate_mig(&generator, &inventory->migs[i]);
+	rc = generate_check_wanted(&generator, err);
+	if (rc < 0)
+		return rc;
 	if (generator.device_count == 0)
 		return err_set(
 		    err, -ENODEV,
 		    "no GPU and no MIG device with its nodes in %s/dev: nothing to write",
-		    options->root);
+		    generator.dev_root);
 	size_t before = out->length;
 	rc = generate_write(&generator);
 	if (rc == 0)

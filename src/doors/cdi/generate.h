@@ -12,6 +12,7 @@
 #define SLUICE_DOORS_CDI_GENERATE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -27,19 +28,26 @@ enum generate_limits {
 	GENERATE_DRM_MAX = 64,	     /* entries looked at of one GPU's drm directory */
 };
 
-enum generate_names { GENERATE_INDEX = 1, GENERATE_UUID = 2 };
+/* "0" and "0:1"; "GPU-..." and "MIG-..."; "gpu0" and "mig0:1". */
+enum generate_names { GENERATE_INDEX = 1, GENERATE_UUID = 2, GENERATE_TYPE_INDEX = 4 };
 /* The directories in which images' loaders look. */
 enum generate_layout { GENERATE_DEBIAN = 1, GENERATE_RHEL = 2, GENERATE_AUTO = 3 };
 
 struct generate_options {
-	const char *kind;      /* "nvidia.com/gpu" */
-	const char *root;      /* before /dev and /sys; "" for the real ones */
-	const char *triplet;   /* NULL: of this machine */
-	uint32_t capabilities; /* enum driver_capability */
-	uint32_t names;	       /* enum generate_names */
-	uint32_t layout;       /* enum generate_layout */
-	bool versioned;	       /* libraries under their file's name, too */
-	bool without_all;      /* no device "all" */
+	const char *kind;     /* "nvidia.com/gpu" */
+	const char *root;     /* before /sys, and before /dev; "" for the real ones */
+	const char *dev_root; /* before /dev, when that is elsewhere; NULL */
+	/* The two roots as the container runtime sees them, when that is not how they are seen
+	 * here: an agent in a pod finds the host's files below a mount of its own. NULL: as here */
+	const char *host_dev_root, *host_driver_root;
+	const char *triplet;	    /* NULL: of this machine */
+	uint32_t capabilities;	    /* enum driver_capability */
+	uint32_t names;		    /* enum generate_names */
+	const char *const *devices; /* only these: by index, "0:1" or UUID; NULL: all */
+	size_t devices_count;
+	uint32_t layout;  /* enum generate_layout */
+	bool versioned;	  /* libraries under their file's name, too */
+	bool without_all; /* no device "all" */
 	/* lstat(2), or what a test puts in its place: 0 or -errno. NULL: lstat(2). */
 	int (*look)(void *context, const char *path, struct stat *out);
 	void *context;
@@ -48,9 +56,9 @@ struct generate_options {
 /*
  * Appends the specification to `out`, and to `notes` (may be NULL) one line for whatever is left
  * out. `driver` may be NULL: no files; `minors` may be NULL: then MIG instances are left out.
- * -ENODEV: no device at all; -ESTALE: the driver's libraries are not those of the kernel;
- * -ENOPKG: the driver has another severe problem; -EINVAL: a path that is no UTF-8; -ENOSPC,
- * -ENOMEM.
+ * -ENODEV: no device at all, or one of `devices` is not there; -ESTALE: the driver's libraries are
+ * not those of the kernel; -ENOPKG: the driver has another severe problem; -EINVAL: a path that is
+ * no UTF-8; -ENOSPC, -ENOMEM.
  */
 int generate_text(const struct inventory *inventory, const struct minors *minors,
 		  const struct driver *driver, const struct generate_options *options,

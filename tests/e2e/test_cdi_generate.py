@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice cdi generate`: the specification of a simulated machine, and its exit codes."""
+
+import os
+import stat
+
+import pytest
+
+needs_nodes = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
+
+
+def generate(machine, *options, rc=0):
+    reply = machine.run("sluice", "cdi", "generate", *options)
+    assert reply.rc == rc, reply
+    return reply.json if rc == 0 and "--output" not in options else reply
+
+
+def names(spec):
+    return [device["name"] for device in spec["devices"]]
+
+
+def nodes(edits):
+    return [node["path"] for node in edits.get("deviceNodes", [])]
+
+
+@needs_nodes
+def test_the_machine_as_it_is(machine):
+    machine.start("dgx-a100", "--gpus", "2", "--minors", "1,0")
+    truth = machine.show()
+    spec = generate(machine)
+    assert spec["kind"] == "sluice.sim/gpu" and spec["cdiVersion"] == "0.5.0"
+    assert names(spec) == ["0", truth["gpus"][0]["uuid"], "1", truth["gpus"][1]["uuid"], "all"]
+    first = spec["devices"][0]["containerEdits"]
+    assert nodes(first)[0] == "/dev/nvidia1"
+    assert first["deviceNodes"][0]["hostPath"] == f"{machine.root}/dev/nvidia1"
+    edits = spec["containerEdits"]
+    assert edits["env"] == ["NVIDIA_VISIBLE_DEVICES=void"] and "hooks" not in edits
+    for mount in edits["mounts"]:
+        assert os.path.exists(mount["hostPath"])
+    assert "/usr/lib64/libcuda.so.1" in [mount["containerPath"] for mount in edits["mounts"]]
+
+
+@needs_nodes
+def test_a_file_is_written_once(machine):
+    machine.start("t4x1")
+    path = machine.directory / "new" / "cdi" / "sim.json"
+    old = os.umask(0o077)
+    try:
+        generate(machine, "--output", str(path))
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+    before = path.stat()
+    assert "unchanged" in generate(machine, "--output", str(path)).err
+    assert path.stat().st_ino == before.st_ino
+    path.write_text("{}")
+    generate(machine, "--output", str(path))
+    assert path.stat().st_ino != before.st_ino and path.stat().st_size == before.st_size
+
+
+def test_plain_files_are_no_devices(machine):
+    machine.start("t4x1", "--dev-style", "file")
+    assert "/dev/nvidia0" in generate(machine, rc=5).err
+
+
+@needs_nodes
+def test_exit_codes(machine):
+    machine.start("t4x1")
+    generate(machine, "--format", "yaml", rc=64)
+    generate(machine, "--mode", "gds", rc=64)
+    generate(machine, "--driver-root", "relative", rc=64)
+    generate(machine, "--capabilities", "compote", rc=64)
+    generate(machine, "--vendor", "not/one", rc=64)
+    assert "'7'" in generate(machine, "--device-id", "7", rc=5).err
+    generate(machine, "--output", "/proc/not/there.json", rc=73)
+    version = machine.root / "proc/driver/nvidia/version"
+    module = machine.root / "sys/module/nvidia/version"
+    module.write_text("999.9\n")
+    assert "999.9" in generate(machine, rc=4).err
+    version.unlink()
+    module.unlink()
+    assert "modprobe nvidia" in generate(machine, rc=3).err
