@@ -40,6 +40,7 @@ struct yaml {
 struct reader {
 	const char *name;
 	struct yaml *yaml;
+	size_t scale; /* how many times the usual limits */
 	size_t nodes, anchors;
 	struct node *newest_anchor;
 	struct node *open[YAML_DEPTH_MAX];
@@ -58,8 +59,12 @@ static int reader_fail(const struct reader *reader, int code, const yaml_mark_t 
 static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_mark_t *mark,
 		       const yaml_char_t *anchor, struct node **out)
 {
-	if (reader->nodes >= YAML_NODES_MAX)
-		return reader_fail(reader, -E2BIG, mark, "more than 65536 values in one document");
+	if (reader->nodes >= reader->scale * YAML_NODES_MAX) {
+		char what[64];
+		(void)snprintf(what, sizeof(what), "more than %zu values in one document",
+			       reader->scale * YAML_NODES_MAX); /* fits */
+		return reader_fail(reader, -E2BIG, mark, what);
+	}
 	struct node *node = calloc(1, sizeof(*node));
 	if (!node)
 		return reader_fail(reader, -ENOMEM, mark, "out of memory");
@@ -104,9 +109,13 @@ static int reader_add_entry(struct reader *reader, struct node *parent, struct n
 	size_t key_bytes = key ? key->expanded : 0;
 	if (!size_add(parent->expanded, key_bytes, &parent->expanded) ||
 	    !size_add(parent->expanded, value->expanded, &parent->expanded) ||
-	    parent->expanded > YAML_EXPANDED_MAX)
-		return reader_fail(reader, -E2BIG, mark,
-				   "with its aliases written out the document passes 1 MiB");
+	    parent->expanded > reader->scale * YAML_EXPANDED_MAX) {
+		char what[80];
+		(void)snprintf(what, sizeof(what),
+			       "with its aliases written out the document passes %zu MiB",
+			       reader->scale * YAML_EXPANDED_MAX >> 20); /* fits */
+		return reader_fail(reader, -E2BIG, mark, what);
+	}
 	return 0;
 }
 
@@ -311,9 +320,15 @@ static int reader_run(struct reader *reader, yaml_parser_t *parser, const char *
 int yaml_parse(const char *text, size_t length, const char *name, struct yaml **out,
 	       struct err *err)
 {
-	if (length > YAML_TEXT_MAX)
-		return err_set(err, -E2BIG, "%s: larger than 1 MiB; this is no configuration",
-			       name);
+	return yaml_parse_large(text, length, YAML_TEXT_MAX, name, out, err);
+}
+
+int yaml_parse_large(const char *text, size_t length, size_t max, const char *name,
+		     struct yaml **out, struct err *err)
+{
+	if (length > max)
+		return err_set(err, -E2BIG, "%s: larger than %zu MiB; this is no configuration",
+			       name, max >> 20);
 	if (length >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0 ||
 			    (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)))
 		return err_set(err, -EINVAL,
@@ -324,7 +339,8 @@ int yaml_parse(const char *text, size_t length, const char *name, struct yaml **
 	struct yaml *yaml = calloc(1, sizeof(*yaml));
 	if (!yaml)
 		return err_set(err, -ENOMEM, "%s: out of memory", name);
-	struct reader reader = {.name = name, .yaml = yaml, .err = err};
+	struct reader reader = {
+	    .name = name, .yaml = yaml, .scale = max / YAML_TEXT_MAX, .err = err};
 	yaml_parser_t parser;
 	int rc = 0;
 	if (!yaml_parser_initialize(&parser)) {

@@ -17,8 +17,9 @@ struct yaml;
 
 enum yaml_limits {
 	YAML_TEXT_MAX = 1 << 20,     /* bytes of a document */
-	YAML_EXPANDED_MAX = 1 << 20, /* bytes of a document with every alias written out */
+	YAML_EXPANDED_MAX = 2 << 20, /* bytes of one with every alias written out */
 	YAML_NODES_MAX = 1 << 16,
+	YAML_LARGE_MAX = 16 << 20, /* most that yaml_parse_large() is asked for */
 	YAML_DEPTH_MAX = 32,
 };
 
@@ -48,6 +49,12 @@ struct yaml_entry {
  */
 int yaml_parse(const char *text, size_t length, const char *name, struct yaml **out,
 	       struct err *err);
+/*
+ * The same for documents of up to `max` bytes, YAML_TEXT_MAX to YAML_LARGE_MAX: nodes and expanded
+ * bytes are capped in proportion to `max`. For files that programs write.
+ */
+int yaml_parse_large(const char *text, size_t length, size_t max, const char *name,
+		     struct yaml **out, struct err *err);
 struct yaml *yaml_free(struct yaml *yaml);
 
 /* Everything borrowed: valid until yaml_free(). */

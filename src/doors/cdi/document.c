@@ -424,19 +424,25 @@ static int document_kind(struct document_reader *reader, const struct yaml_node 
 	return rc;
 }
 
+int document_version_rank(const char *version)
+{
+	for (unsigned i = 0; i < array_length(document_versions); i++)
+		if (strcmp(document_versions[i], version + (version[0] == 'v')) == 0)
+			return (int)i;
+	return -EINVAL;
+}
+
 static int document_check_version(struct document_reader *reader, const struct yaml_node *node)
 {
-	const char *text = node->text + (node->text[0] == 'v');
-	for (unsigned i = 0; i < array_length(document_versions); i++) {
-		if (strcmp(document_versions[i], text) != 0)
-			continue;
-		if (i >= reader->needed)
-			return 0;
-		return err_set(reader->err, -EINVAL, "%s:%u:%u: cdiVersion is %s, and %s needs %s",
-			       reader->name, node->line, node->column, text, reader->needed_by,
-			       document_versions[reader->needed]);
-	}
-	return document_fail(reader, node, "cdiVersion", "has to be a version from 0.3.0 to 1.1.0");
+	int rank = document_version_rank(node->text);
+	if (rank < 0)
+		return document_fail(reader, node, "cdiVersion",
+				     "has to be a version from 0.3.0 to 1.1.0");
+	if ((unsigned)rank >= reader->needed)
+		return 0;
+	return err_set(reader->err, -EINVAL, "%s:%u:%u: cdiVersion is %s, and %s needs %s",
+		       reader->name, node->line, node->column, document_versions[rank],
+		       reader->needed_by, document_versions[reader->needed]);
 }
 
 int document_parse(const char *text, size_t length, const char *name, struct document *out,
@@ -451,7 +457,7 @@ int document_parse(const char *text, size_t length, const char *name, struct doc
 	};
 	struct document_reader reader = {.name = name, .err = err};
 	_cleanup_document_ struct document document = {0};
-	int rc = yaml_parse(text, length, name, &document.yaml, err);
+	int rc = yaml_parse_large(text, length, DOCUMENT_TEXT_MAX, name, &document.yaml, err);
 	if (rc < 0)
 		return rc;
 	const struct yaml_node *root = yaml_root(document.yaml);

@@ -18,6 +18,7 @@
 struct err;
 
 enum document_limits {
+	DOCUMENT_TEXT_MAX = 4 << 20, /* bytes */
 	DOCUMENT_DEVICES_MAX = 4096,
 	DOCUMENT_NAME_MAX = 256, /* of a kind or a device, with its NUL */
 };
@@ -39,6 +40,10 @@ void document_done(struct document *document);
 
 /* The device of this name, or NULL. Borrowed. */
 const struct yaml_node *document_find(const struct document *document, const char *device);
+
+/* The place of a version in the order of all: 0 for "0.3.0"; a leading "v" is ignored. -EINVAL:
+ * there is no such version. */
+int document_version_rank(const char *version);
 
 /* "nvidia.com/gpu": vendor and class of the form that CDI gives them. */
 bool document_is_kind(const char *text);

@@ -39,7 +39,8 @@ static int scan_add(struct scan *scan, const char *path, uint32_t priority, stru
 static int scan_kind(const struct buf *text, struct scan_file *file)
 {
 	struct yaml *yaml = NULL;
-	int rc = yaml_parse(buf_text(text), text->length, file->path, &yaml, NULL);
+	int rc = yaml_parse_large(buf_text(text), text->length, DOCUMENT_TEXT_MAX, file->path,
+				  &yaml, NULL);
 	if (rc < 0)
 		return rc == -ENOMEM ? rc : 0;
 	const struct yaml_node *kind = yaml_get(yaml_root(yaml), "kind");
@@ -57,7 +58,7 @@ static int scan_file_read(struct scan *scan, const char *path, uint32_t priority
 	if (rc < 0)
 		return rc;
 	_cleanup_buf_ struct buf text;
-	buf_init(&text, YAML_TEXT_MAX);
+	buf_init(&text, DOCUMENT_TEXT_MAX);
 	struct err why = {0};
 	rc = file_read(path, &text, &why);
 	if (rc == 0) {
@@ -69,6 +70,7 @@ static int scan_file_read(struct scan *scan, const char *path, uint32_t priority
 	}
 	if (rc == -ENOMEM)
 		return err_set(err, rc, "%s", why.text);
+	file->code = rc;
 	if (rc < 0)
 		memcpy(file->why, why.text, sizeof(file->why));
 	return 0;
@@ -120,11 +122,13 @@ static int scan_directory(struct scan *scan, const char *path, uint32_t priority
 		struct scan_file *file;
 		int code = errno;
 		int rc = scan_add(scan, path, priority, &file, err);
-		if (rc == 0)
-			(void)snprintf(file->why, sizeof(file->why),
-				       "cannot read directory '%.256s': %s", path,
-				       err_describe(code)); /* may be cut */
-		return rc;
+		if (rc < 0)
+			return rc;
+		file->code = -code;
+		file->is_directory = true;
+		(void)snprintf(file->why, sizeof(file->why), "cannot read directory '%.256s': %s",
+			       path, err_describe(code)); /* may be cut */
+		return 0;
 	}
 	char *names[SCAN_FILES_MAX];
 	int count = scan_names(directory, path, names, err);
@@ -142,14 +146,18 @@ static int scan_directory(struct scan *scan, const char *path, uint32_t priority
 	return rc;
 }
 
-int scan_read(const char *root, struct scan *out, struct err *err)
+int scan_read_directories(const char *const *directories, size_t count, struct scan *out,
+			  struct err *err)
 {
 	_cleanup_scan_ struct scan scan = {0};
-	for (uint32_t i = 0; i < array_length(scan_directories); i++) {
-		char path[FILE_PATH_MAX];
-		int rc = file_path(path, err, "%s%s", root, scan_directories[i]);
-		if (rc == 0)
-			rc = scan_directory(&scan, path, i, err);
+	if (count > SCAN_DIRECTORIES_MAX)
+		return err_set(err, -E2BIG, "more than %d CDI directories", SCAN_DIRECTORIES_MAX);
+	for (size_t i = 0; i < count; i++) {
+		char *path = scan.directories[i] = strdup(directories[i]);
+		if (!path)
+			return err_set(err, -ENOMEM, "out of memory for '%s'", directories[i]);
+		scan.directory_count++;
+		int rc = scan_directory(&scan, path, (uint32_t)i, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -158,14 +166,92 @@ int scan_read(const char *root, struct scan *out, struct err *err)
 	return 0;
 }
 
+int scan_read(const char *root, struct scan *out, struct err *err)
+{
+	char paths[array_length(scan_directories)][FILE_PATH_MAX];
+	const char *directories[array_length(scan_directories)];
+	for (size_t i = 0; i < array_length(scan_directories); i++) {
+		int rc = file_path(paths[i], err, "%s%s", root, scan_directories[i]);
+		if (rc < 0)
+			return rc;
+		directories[i] = paths[i];
+	}
+	return scan_read_directories(directories, array_length(directories), out, err);
+}
+
 void scan_done(struct scan *scan)
 {
 	for (uint32_t i = 0; i < scan->count; i++) {
 		free(scan->files[i].path);
 		document_done(&scan->files[i].document);
 	}
+	for (uint32_t i = 0; i < scan->directory_count; i++)
+		free(scan->directories[i]);
 	free(scan->files);
 	*scan = (struct scan){0};
+}
+
+static int scan_device_name_compare(const struct scan_device *a, const struct scan_device *b)
+{
+	int order = strcmp(a->file->kind, b->file->kind);
+	return order ? order : strverscmp(a->name, b->name);
+}
+
+static int scan_device_compare(const void *left, const void *right)
+{
+	const struct scan_device *a = left, *b = right;
+	int order = scan_device_name_compare(a, b);
+	if (order == 0 && a->file->priority != b->file->priority)
+		return a->file->priority < b->file->priority ? 1 : -1;
+	return order ? order : strcmp(a->file->path, b->file->path);
+}
+
+/* The claims of one name, those of the highest priority first. */
+static void scan_device_resolve(struct scan_device *claims, size_t count)
+{
+	uint32_t highest = claims[0].file->priority;
+	bool is_conflict = count > 1 && claims[1].file->priority == highest;
+	for (size_t i = 0; i < count; i++) {
+		if (claims[i].file->priority != highest) {
+			claims[i].state = SCAN_HIDDEN;
+			claims[i].other = claims[0].file;
+		} else if (is_conflict) {
+			claims[i].state = SCAN_CONFLICT;
+			claims[i].other = claims[i > 0 ? 0 : 1].file;
+		}
+	}
+}
+
+int scan_devices(const struct scan *scan, struct scan_device **out, size_t *out_count,
+		 struct err *err)
+{
+	size_t count = 0;
+	for (uint32_t i = 0; i < scan->count; i++)
+		if (scan->files[i].document.yaml)
+			count += scan->files[i].document.devices->entry_count;
+	struct scan_device *devices = count ? calloc(count, sizeof(*devices)) : NULL;
+	if (count && !devices)
+		return err_set(err, -ENOMEM, "out of memory for %zu CDI devices", count);
+	count = 0;
+	for (uint32_t i = 0; i < scan->count; i++) {
+		const struct scan_file *file = &scan->files[i];
+		for (size_t j = 0; file->document.yaml && j < file->document.devices->entry_count;
+		     j++) {
+			const struct yaml_node *node = file->document.devices->entries[j].value;
+			devices[count++] = (struct scan_device){
+			    .file = file, .device = node, .name = yaml_get(node, "name")->text};
+		}
+	}
+	if (count)
+		qsort(devices, count, sizeof(*devices), scan_device_compare);
+	for (size_t first = 0, i = 1; i <= count; i++)
+		if (i == count || scan_device_name_compare(&devices[first], &devices[i]) != 0) {
+			scan_device_resolve(devices + first, i - first);
+			first = i;
+		}
+	*out = devices;
+	*out_count = count;
+	return 0;
 }
 
 enum scan_state scan_find(const struct scan *scan, const char *name,
@@ -225,7 +311,8 @@ bool scan_may_write(const struct scan *scan, const char *kind, const char *own,
 
 const char *scan_state_to_string(enum scan_state state)
 {
-	static const char *const names[] = {"found", "not VENDOR/CLASS=NAME", "no such kind",
-					    "no such device", "claimed by two files"};
+	static const char *const names[] = {
+	    "found",	      "not VENDOR/CLASS=NAME", "no such kind",
+	    "no such device", "claimed by two files",  "hidden by a file of higher priority"};
 	return (size_t)state < array_length(names) ? names[state] : "unknown";
 }

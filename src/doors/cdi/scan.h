@@ -8,12 +8,14 @@
 #define SLUICE_DOORS_CDI_SCAN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "doors/cdi/document.h"
 
 enum scan_limits {
+	SCAN_DIRECTORIES_MAX = 16,
 	SCAN_FILES_MAX = 256,
 	SCAN_ENTRIES_MAX = 4096, /* looked at in one directory */
 	SCAN_KIND_MAX = DOCUMENT_NAME_MAX,
@@ -25,12 +27,16 @@ struct scan_file {
 	struct document document; /* all zero when it is of no use */
 	char kind[SCAN_KIND_MAX]; /* also of a file of no use, if it can be told; "" */
 	char why[ERR_TEXT_MAX];	  /* it is of no use; "" when it is good */
+	int code;		  /* the same as -errno: -EINVAL: no valid specification; 0 */
+	bool is_directory;	  /* that cannot be read */
 };
 
 /* What was found. Freed by scan_done(). */
 struct scan {
 	struct scan_file *files; /* owned; by priority, then name */
 	uint32_t count;
+	char *directories[SCAN_DIRECTORIES_MAX]; /* owned; that were looked at */
+	uint32_t directory_count;
 };
 
 enum scan_state {
@@ -39,6 +45,16 @@ enum scan_state {
 	SCAN_NO_KIND,	/* no good file provides the kind */
 	SCAN_NO_DEVICE, /* one does, without this device */
 	SCAN_CONFLICT,	/* two files of one priority claim it: no runtime takes either */
+	SCAN_HIDDEN,	/* only of a claim: a file of higher priority has the device, too */
+};
+
+/* One device of one file. */
+struct scan_device {
+	const struct scan_file *file;	/* borrowed, as all of it: until scan_done() */
+	const struct yaml_node *device; /* its entry in the file */
+	const char *name;		/* "0" */
+	enum scan_state state;		/* SCAN_FOUND, SCAN_CONFLICT or SCAN_HIDDEN */
+	const struct scan_file *other;	/* the file in the way; NULL */
 };
 
 /*
@@ -47,6 +63,10 @@ enum scan_state {
  * with its reason. -ENOMEM, -E2BIG.
  */
 int scan_read(const char *root, struct scan *out, struct err *err);
+/* The same of these directories; a later one has a higher priority. -E2BIG: too many of them, too.
+ */
+int scan_read_directories(const char *const *directories, size_t count, struct scan *out,
+			  struct err *err);
 void scan_done(struct scan *scan);
 #define _cleanup_scan_ __attribute__((cleanup(scan_done)))
 
@@ -54,6 +74,11 @@ void scan_done(struct scan *scan);
  * the other one. Both may be NULL, and are NULL where there is none. Borrowed. */
 enum scan_state scan_find(const struct scan *scan, const char *name,
 			  const struct scan_file **out_file, const struct scan_file **out_other);
+
+/* Every device of every good file, by kind, then name ("2" before "10"), then priority. `out` is
+ * given, to be freed; NULL where there are none. -ENOMEM. */
+int scan_devices(const struct scan *scan, struct scan_device **out, size_t *out_count,
+		 struct err *err);
 
 /*
  * Whether we may provide `kind` in the file `own`: no other file does, be it good or broken,

@@ -115,6 +115,14 @@ static void test_limits(void **state)
 		assert_int_equal(buf_add_text(&text, "1,"), 0);
 	refuse_text(buf_text(&text), -E2BIG, "65536 values");
 
+	struct yaml *yaml;
+	assert_int_equal(buf_add_text(&text, "1]"), 0);
+	assert_int_equal(yaml_parse_large(buf_text(&text), text.length, 2 * YAML_TEXT_MAX, "f.yaml",
+					  &yaml, NULL),
+			 0);
+	assert_int_equal(yaml_root(yaml)->entry_count, YAML_NODES_MAX + 2);
+	(void)yaml_free(yaml);
+
 	buf_clear(&text);
 	for (int i = 0; i < 200; i++)
 		assert_int_equal(buf_printf(&text, "- &a%d 1\n", i), 0);

@@ -7,6 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+#include "base/check.h"
+#include "base/cleanup.h"
 #include "base/file.h"
 #include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
@@ -145,6 +148,95 @@ static void test_what_we_may_write(void **state)
 	assert_false(scan_may_write(&broken, "nvidia.com/gpu", own, NULL));
 }
 
+static void test_all_devices(void **state)
+{
+	(void)state;
+	put("etc/cdi/a.yaml", "nvidia.com/gpu", "10");
+	put("etc/cdi/b.yaml", "nvidia.com/gpu", "2");
+	put("etc/cdi/c.yaml", "nvidia.com/gpu", "2");
+	put("etc/cdi/d.yaml", "acme.com/nic", "x");
+	put("etc/cdi/e.yaml", "acme.com/nic", "y");
+	put("etc/cdi/f.yaml", "acme.com/nic", "y");
+	put("var/run/cdi/c.yaml", "acme.com/nic", "y");
+	unit_write(unit_path(top, "var/run/cdi/bad.yaml"), "kind: acme.com/nic\n");
+	static const struct {
+		const char *name, *file, *other;
+		enum scan_state state;
+	} expected[] = {
+	    {"x", "etc/cdi/d.yaml", NULL, SCAN_FOUND},
+	    {"y", "var/run/cdi/c.yaml", NULL, SCAN_FOUND},
+	    {"y", "etc/cdi/e.yaml", "var/run/cdi/c.yaml", SCAN_HIDDEN},
+	    {"y", "etc/cdi/f.yaml", "var/run/cdi/c.yaml", SCAN_HIDDEN},
+	    {"2", "etc/cdi/b.yaml", "etc/cdi/c.yaml", SCAN_CONFLICT},
+	    {"2", "etc/cdi/c.yaml", "etc/cdi/b.yaml", SCAN_CONFLICT},
+	    {"10", "etc/cdi/a.yaml", NULL, SCAN_FOUND},
+	};
+	_cleanup_scan_ struct scan scan = {0};
+	_cleanup_free_ struct scan_device *devices = NULL;
+	size_t count;
+	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan.directory_count, 2);
+	assert_string_equal(scan.directories[1], unit_path(top, "var/run/cdi"));
+	assert_int_equal(scan_devices(&scan, &devices, &count, NULL), 0);
+	assert_int_equal(count, array_length(expected));
+	for (size_t i = 0; i < count; i++) {
+		assert_string_equal(devices[i].name, expected[i].name);
+		assert_string_equal(devices[i].file->path, unit_path(top, expected[i].file));
+		assert_int_equal(devices[i].state, expected[i].state);
+		assert_int_equal(!devices[i].other, !expected[i].other);
+		if (expected[i].other)
+			assert_string_equal(devices[i].other->path,
+					    unit_path(top, expected[i].other));
+	}
+}
+
+static void test_other_directories(void **state)
+{
+	(void)state;
+	char first[FILE_PATH_MAX], second[FILE_PATH_MAX];
+	put("etc/cdi/a.yaml", "nvidia.com/gpu", "0");
+	put("var/run/cdi/b.yaml", "nvidia.com/gpu", "0");
+	assert_int_equal(file_path(first, NULL, "%s/var/run/cdi", top), 0);
+	assert_int_equal(file_path(second, NULL, "%s/etc/cdi", top), 0);
+	const char *const directories[SCAN_DIRECTORIES_MAX + 1] = {first, second};
+	_cleanup_scan_ struct scan scan = {0};
+	assert_int_equal(scan_read_directories(directories, 2, &scan, NULL), 0);
+	expect(&scan, "nvidia.com/gpu=0", SCAN_FOUND, "etc/cdi/a.yaml", NULL);
+	assert_int_equal(scan_read_directories(directories, SCAN_DIRECTORIES_MAX + 1, &scan, NULL),
+			 -E2BIG);
+}
+
+/* As 4096 devices with three nodes each: more than a configuration may have. */
+static void test_large_file(void **state)
+{
+	(void)state;
+	struct buf text;
+	buf_init(&text, 8 << 20);
+	assert_int_equal(buf_add_text(&text, "cdiVersion: 0.5.0\nkind: acme.com/nic\ndevices:\n"),
+			 0);
+	for (int i = 0; i < DOCUMENT_DEVICES_MAX; i++) {
+		assert_int_equal(
+		    buf_printf(&text, "- name: %d\n  containerEdits:\n    deviceNodes:\n", i), 0);
+		for (int j = 0; j < 5; j++)
+			assert_int_equal(buf_printf(&text,
+						    "    - path: /dev/acme%d-%d\n"
+						    "      permissions: rw\n",
+						    i, j),
+					 0);
+	}
+	assert_true(text.length > YAML_TEXT_MAX && text.length < DOCUMENT_TEXT_MAX);
+	unit_write(unit_path(top, "etc/cdi/large.yaml"), buf_text(&text));
+	while (text.length < DOCUMENT_TEXT_MAX + 1)
+		assert_int_equal(buf_add_text(&text, "# and more of it\n"), 0);
+	unit_write(unit_path(top, "etc/cdi/larger.yaml"), buf_text(&text));
+	buf_done(&text);
+	_cleanup_scan_ struct scan scan = {0};
+	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_string_equal(scan.files[0].why, "");
+	assert_int_equal(scan.files[1].code, -EFBIG);
+	expect(&scan, "acme.com/nic=4095", SCAN_FOUND, "etc/cdi/large.yaml", NULL);
+}
+
 static void test_nothing_there(void **state)
 {
 	(void)state;
@@ -158,7 +250,10 @@ static int scan_again(void *context)
 {
 	(void)context;
 	_cleanup_scan_ struct scan scan = {0};
-	return scan_read(top, &scan, NULL);
+	_cleanup_free_ struct scan_device *devices = NULL;
+	size_t count;
+	int rc = scan_read(top, &scan, NULL);
+	return rc < 0 ? rc : scan_devices(&scan, &devices, &count, NULL);
 }
 
 static void test_without_memory(void **state)
@@ -177,6 +272,9 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_broken_files_lose_only_their_devices, setup,
 					    teardown),
 	    cmocka_unit_test_setup_teardown(test_what_we_may_write, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_all_devices, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_other_directories, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_large_file, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
 	};
