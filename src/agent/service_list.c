@@ -37,6 +37,10 @@ struct service_listing {
 	bool is_complete;   /* nothing is added any more */
 	int result;	    /* -errno: something did not fit */
 	struct err refusal; /* of the queue */
+	/* Jobs that had not ended when they were packed: one whose end was being written may be
+	 * among those that have ended as well. Ascending, owned. */
+	uint64_t *unended;
+	size_t unended_count;
 };
 
 static bool listing_wants(const struct service_listing *listing, const struct job *job)
@@ -134,9 +138,19 @@ static void listing_send(struct service_request *request)
 		service_request_finish(request, WIRE_OK, NULL);
 }
 
+static int listing_compare_ids(const void *left, const void *right)
+{
+	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+	return a < b ? -1 : a > b;
+}
+
 static void listing_each(const struct job *job, const struct queue_attempt *attempt, void *context)
 {
 	struct service_listing *listing = context;
+	if (listing->unended_count > 0 &&
+	    bsearch(&job->id, listing->unended, listing->unended_count, sizeof(job->id),
+		    listing_compare_ids))
+		return;
 	listing_add(listing, job, attempt);
 	/* Where he waits for a reader, that reader has him go on. */
 	if (listing->request.call && listing->request.blocked_ns == 0)
@@ -174,6 +188,7 @@ static void listing_release(struct service_request *request)
 	struct service_listing *listing = (struct service_listing *)request;
 	arena_done(&listing->arena);
 	buf_done(&listing->packed);
+	free(listing->unended);
 }
 
 static int listing_take(struct service_listing *listing, const Sluice__V1__ListRequest *asked,
@@ -213,8 +228,8 @@ static bool listing_wants_final(const struct service_listing *listing)
 	return false;
 }
 
-/* Has the jobs that have ended read, which takes a while: the others are packed meanwhile. None of
- * them can end before they are, for that takes the loop. */
+/* Has the jobs that have ended read, which takes a while: the others are packed meanwhile, and none
+ * of them is missed, for it takes the loop to make one a job that has ended. */
 static void listing_ask(struct service_listing *listing)
 {
 	const struct queue_query query = {
@@ -227,6 +242,24 @@ static void listing_ask(struct service_listing *listing)
 	listing->is_asking = true;
 	queue_query(listing->request.service->options.queue, &query);
 	listing->is_asking = false;
+}
+
+static void listing_add_unended(struct service_listing *listing, const struct queue *queue)
+{
+	size_t count = 0;
+	for (int state = JOB_PENDING; state <= JOB_CANCELLED; state++)
+		count += queue_count(queue, (enum job_state)state);
+	listing->unended = calloc(count + 1, sizeof(listing->unended[0]));
+	if (!listing->unended)
+		listing->result = -ENOMEM;
+	for (const struct job *job = queue_first(queue); job && listing->result == 0;
+	     job = queue_next(queue, job)) {
+		struct queue_attempt attempt;
+		queue_attempt_of(queue, job, &attempt);
+		if (listing->unended_count < count)
+			listing->unended[listing->unended_count++] = job->id;
+		listing_add(listing, job, &attempt);
+	}
 }
 
 void service_list(struct wire_call *call, const ProtobufCMessage *message, void *context)
@@ -256,11 +289,7 @@ void service_list(struct wire_call *call, const ProtobufCMessage *message, void 
 			service_request_fail(&listing->request, &refusal);
 		return;
 	}
-	for (const struct job *job = queue_first(queue); job; job = queue_next(queue, job)) {
-		struct queue_attempt attempt;
-		queue_attempt_of(queue, job, &attempt);
-		listing_add(listing, job, &attempt);
-	}
+	listing_add_unended(listing, queue);
 	if (listing_wants_final(listing))
 		listing_send(&listing->request);
 	else

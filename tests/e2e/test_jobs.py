@@ -102,6 +102,17 @@ def test_waiting_for_ends(served):
     assert served.job(long)["state"] in ("Starting", "Running")
 
 
+def test_a_job_that_just_ends_is_listed_once(served):
+    ended = 0
+    while ended < 40:
+        for _ in range(4):
+            served.submit("true")
+        jobs = served.run("sluice", "jobs", "--output", "json").ok().json["jobs"]
+        numbers = [job["id"] for job in jobs]
+        assert len(numbers) == len(set(numbers)), numbers
+        ended = sum(job["state"] == "Succeeded" for job in jobs)
+
+
 @pytest.mark.parametrize("words", [("cancel", ""), ("logs", ""), ("jobs", "wait", "")])
 def test_a_shell_completes_numbers(served, words):
     numbers = [served.submit("true") for _ in range(2)]
