@@ -46,7 +46,7 @@ static void fuzz_apply(const struct scan *scan, const json_t *config)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct scan_file file = {.path = (char *)(uintptr_t) "fuzz"};
-	struct scan scan = {&file, 1};
+	struct scan scan = {.files = &file, .count = 1};
 	json_auto_t *config = NULL;
 	if (document_parse(fuzz_specification, strlen(fuzz_specification), "fuzz", &file.document,
 			   NULL) < 0)
