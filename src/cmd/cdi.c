@@ -6,6 +6,7 @@
 
 static const struct command *const verbs[] = {
     &cmd_cdi_generate,
+    &cmd_cdi_list,
     NULL,
 };
 

@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "hardware/gpu.h"
 
 static const char *const scan_directories[] = {"/etc/cdi", "/var/run/cdi"};
 /* Nobody else writes these. */
@@ -51,6 +52,17 @@ static int scan_kind(const struct buf *text, struct scan_file *file)
 	return 0;
 }
 
+static bool scan_file_is_simulated(const struct scan_file *file)
+{
+	if (strncmp(file->kind, "sluice.sim/", strlen("sluice.sim/")) == 0)
+		return true;
+	for (size_t i = 0; i < file->document.devices->entry_count; i++)
+		if (gpu_uuid_is_simulated(
+			yaml_get(file->document.devices->entries[i].value, "name")->text))
+			return true;
+	return false;
+}
+
 static int scan_file_read(struct scan *scan, const char *path, uint32_t priority, struct err *err)
 {
 	struct scan_file *file;
@@ -63,10 +75,12 @@ static int scan_file_read(struct scan *scan, const char *path, uint32_t priority
 	rc = file_read(path, &text, &why);
 	if (rc == 0) {
 		rc = document_parse(buf_text(&text), text.length, path, &file->document, &why);
-		if (rc == 0)
+		if (rc == 0) {
 			memcpy(file->kind, file->document.kind, strlen(file->document.kind) + 1);
-		else if (rc != -ENOMEM && scan_kind(&text, file) < 0)
+			file->is_simulated = scan_file_is_simulated(file);
+		} else if (rc != -ENOMEM && scan_kind(&text, file) < 0) {
 			rc = err_set(&why, -ENOMEM, "out of memory for '%.256s'", path);
+		}
 	}
 	if (rc == -ENOMEM)
 		return err_set(err, rc, "%s", why.text);
@@ -194,7 +208,13 @@ void scan_done(struct scan *scan)
 static int scan_device_name_compare(const struct scan_device *a, const struct scan_device *b)
 {
 	int order = strcmp(a->file->kind, b->file->kind);
-	return order ? order : strverscmp(a->name, b->name);
+	if (order)
+		return order;
+	/* UUIDs come last: their hexadecimal parts are no numbers to sort by. */
+	bool is_uuid = strchr(a->name, '-'), other = strchr(b->name, '-');
+	if (is_uuid != other)
+		return is_uuid ? 1 : -1;
+	return is_uuid ? strcmp(a->name, b->name) : strverscmp(a->name, b->name);
 }
 
 static int scan_device_compare(const void *left, const void *right)

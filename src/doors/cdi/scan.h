@@ -29,6 +29,7 @@ struct scan_file {
 	char why[ERR_TEXT_MAX];	  /* it is of no use; "" when it is good */
 	int code;		  /* the same as -errno: -EINVAL: no valid specification; 0 */
 	bool is_directory;	  /* that cannot be read */
+	bool is_simulated;	  /* by its kind, or by the UUID of a device */
 };
 
 /* What was found. Freed by scan_done(). */
