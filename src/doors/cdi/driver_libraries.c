@@ -72,6 +72,32 @@ uint32_t driver_capabilities_of(const char *stem, size_t length)
 	return DRIVER_OTHER;
 }
 
+uint32_t driver_capabilities_at(const char *path)
+{
+	static const struct {
+		const char *path;
+		uint32_t capabilities;
+	} others[] = {
+	    {"/dev/nvidia-modeset", DRIVER_DISPLAY | DRIVER_GRAPHICS},
+	    {"/dev/nvidia-uvm", DRIVER_COMPUTE},
+	    {"/dev/nvidia-uvm-tools", DRIVER_COMPUTE},
+	};
+	for (size_t i = 0; i < array_length(others); i++)
+		if (strcmp(others[i].path, path) == 0)
+			return others[i].capabilities;
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *so = strstr(name, ".so");
+	if (strncmp(name, "lib", 3) == 0 && so)
+		/* Another name of libGLX_nvidia. */
+		return strncmp(name, "libGLX_indirect.", 16) == 0
+			   ? (uint32_t)DRIVER_GRAPHICS
+			   : driver_capabilities_of(name, (size_t)(so - name));
+	bool is_program = slash && slash - path >= 4 &&
+			  (strncmp(slash - 4, "/bin", 4) == 0 ||
+			   (slash - path >= 5 && strncmp(slash - 5, "/sbin", 5) == 0));
+	return is_program ? driver_capabilities_of(name, strlen(name)) : 0;
+}
+
 static int driver_add_directory(struct driver_search *search, const char *path, struct err *err)
 {
 	char real[FILE_PATH_MAX];

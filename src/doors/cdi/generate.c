@@ -342,25 +342,19 @@ static void generate_mounts(struct generator *generator)
 
 static void generate_control(struct generator *generator)
 {
-	static const struct {
-		const char *path;
-		uint32_t capabilities;
-	} nodes[] = {
-	    {"/dev/nvidia-modeset", DRIVER_DISPLAY | DRIVER_GRAPHICS},
-	    {"/dev/nvidia-uvm", DRIVER_COMPUTE},
-	    {"/dev/nvidia-uvm-tools", DRIVER_COMPUTE},
-	    {"/dev/nvidiactl", DRIVER_ALL},
-	};
+	static const char *const nodes[] = {"/dev/nvidia-modeset", "/dev/nvidia-uvm",
+					    "/dev/nvidia-uvm-tools", "/dev/nvidiactl"};
 	generator->first = true;
 	for (size_t i = 0; i < array_length(nodes); i++) {
 		struct generate_node node;
-		if (!(nodes[i].capabilities & generator->options->capabilities))
+		uint32_t needs = driver_capabilities_at(nodes[i]);
+		if (needs && !(needs & generator->options->capabilities))
 			continue;
-		if (generate_look(generator, nodes[i].path, &node))
+		if (generate_look(generator, nodes[i], &node))
 			generate_write_node(generator, &node);
 		else
 			generate_note(generator, "there is no %s%s: nvidia-modprobe makes it\n",
-				      generator->dev_root, nodes[i].path);
+				      generator->dev_root, nodes[i]);
 	}
 }
 

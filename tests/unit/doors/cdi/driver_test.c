@@ -262,6 +262,36 @@ static void test_capabilities(void **state)
 	assert_int_equal(bits, DRIVER_ALL);
 }
 
+static void test_what_a_path_is_for(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path;
+		uint32_t capabilities;
+	} rows[] = {
+	    {"/usr/lib64/libcuda.so.1", DRIVER_COMPUTE},
+	    {"/usr/lib/x86_64-linux-gnu/libcuda.so.580.82", DRIVER_COMPUTE},
+	    {"/usr/lib64/libnvidia-ml.so.1", DRIVER_UTILITY},
+	    {"/usr/lib64/libGLX_indirect.so.0", DRIVER_GRAPHICS},
+	    {"/usr/lib64/vdpau/libvdpau_nvidia.so.1", DRIVER_VIDEO},
+	    {"/usr/lib64/libnvidia-new.so.1", DRIVER_OTHER},
+	    {"/usr/bin/nvidia-smi", DRIVER_UTILITY},
+	    {"/usr/sbin/nvidia-cuda-mps-server", DRIVER_COMPUTE},
+	    {"/bin/nvidia-imex", DRIVER_OTHER},
+	    {"/dev/nvidia-uvm", DRIVER_COMPUTE},
+	    {"/dev/nvidia-modeset", DRIVER_GRAPHICS | DRIVER_DISPLAY},
+	    {"/dev/nvidiactl", 0},
+	    {"/dev/nvidia0", 0},
+	    {"/lib/firmware/nvidia/580.82/gsp_ga10x.bin", 0},
+	    {"/run/nvidia-persistenced/socket", 0},
+	    {"/", 0},
+	    {"", 0},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (driver_capabilities_at(rows[i].path) != rows[i].capabilities)
+			fail_msg("%s", rows[i].path);
+}
+
 static int find_again(void *context)
 {
 	(void)context;
@@ -280,6 +310,7 @@ static void test_without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_what_a_path_is_for),
 	    cmocka_unit_test_setup_teardown(test_debian, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_spread, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_half_a_driver, setup, teardown),
