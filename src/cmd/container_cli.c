@@ -15,6 +15,13 @@
 #include "cmd/devices.h"
 #include "cmd/options.h"
 
+/* Before the command. Only `root` does something here: no module is loaded, nothing is logged, and
+ * no other user is needed. */
+struct program_options {
+	bool load_kmods, no_pivot, no_create_imex_channels, version;
+	const char *root, *ldcache, *user, *debug;
+};
+
 /* ---- info ---- */
 
 struct info_options {
@@ -42,17 +49,40 @@ static const struct command cmd_info = {
     .run = info,
     .options = info_rows,
     .options_size = sizeof(struct info_options),
-    .exits = machine_exits,
+    .exits = devices_exits,
+};
+
+/* ---- list ---- */
+
+struct list_options {
+	struct devices_files files;
+};
+
+static const struct option_row list_rows[] = {
+    DEVICES_FILES_ROWS(struct list_options, files, 'd', 'l', 'b', 'i', 'f'),
+    {.name = NULL},
+};
+
+static int list(const struct cmd_call *call)
+{
+	const struct list_options *options = call->options;
+	const struct program_options *program = call->outer;
+	return devices_files(call, &options->files, program ? program->root : NULL,
+			     MACHINE_TIMEOUT_NS);
+}
+
+static const struct command cmd_list = {
+    .name = "list",
+    .summary = "List the nodes and files that a container with GPUs needs",
+    .description = "One path on each line. Without an option: all of them.",
+    .group = CMD_GROUP_MACHINE,
+    .run = list,
+    .options = list_rows,
+    .options_size = sizeof(struct list_options),
+    .exits = devices_exits,
 };
 
 /* ---- the program ---- */
-
-/* Before the command. Only `root` does something here: no module is loaded, nothing is logged, and
- * no other user is needed. */
-struct program_options {
-	bool load_kmods, no_pivot, no_create_imex_channels, version;
-	const char *root, *ldcache, *user, *debug;
-};
 
 static const struct option_row program_rows[] = {
     {.name = "root",
@@ -121,7 +151,7 @@ static int run(const struct cmd_call *call)
 	return cmd_verb(call);
 }
 
-static const struct command *const verbs[] = {&cmd_info, NULL};
+static const struct command *const verbs[] = {&cmd_info, &cmd_list, NULL};
 
 static const struct command container_cli = {
     .name = "nvidia-container-cli",

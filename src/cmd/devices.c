@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
+#include "cmd/devices.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
@@ -19,12 +20,33 @@ struct devices_options {
 	enum option_output output;
 	uint64_t timeout_ns;
 	const char *socket;
+	bool info, csv, files;
+	const char *driver_root;
+	struct devices_files wanted;
 };
 
 static const struct option_row rows[] = {
     OPTION_OUTPUT(struct devices_options, output),
     MACHINE_TIMEOUT_ROW(struct devices_options),
     AGENT_CALL_SOCKET_ROW(struct devices_options),
+    {.name = "info",
+     .kind = OPTION_FLAG,
+     .help = "print what 'nvidia-container-cli info' prints: lines for scripts",
+     OPTION_FIELD(struct devices_options, info)},
+    {.name = "csv",
+     .kind = OPTION_FLAG,
+     .help = "with --info: comma-separated values",
+     OPTION_FIELD(struct devices_options, csv)},
+    {.name = "files",
+     .kind = OPTION_FLAG,
+     .help = "print what 'nvidia-container-cli list' prints: the paths of nodes and of the "
+	     "driver's files, one on each line; all, or those that the following options name",
+     OPTION_FIELD(struct devices_options, files)},
+    DEVICES_FILES_ROWS(struct devices_options, wanted, 0, 0, 0, 0, 0),
+    {.name = "driver-root",
+     .kind = OPTION_PATH,
+     .help = "with --files: the directory below which the driver is installed (default /)",
+     OPTION_FIELD(struct devices_options, driver_root)},
     {.name = NULL},
 };
 
@@ -348,9 +370,31 @@ static int print_json(const struct machine *machine, const Sluice__V1__HoldersRe
 	return rc;
 }
 
+static int check_usage(const struct cmd_call *call, const struct devices_options *options)
+{
+	if (options->info && options->files)
+		return cmd_usage(call, "--info and --files are two questions: ask one");
+	if ((options->info || options->files) && options->output == OPTION_OUTPUT_JSON)
+		return cmd_usage(call, "%s prints lines; JSON has all of it without that option",
+				 options->info ? "--info" : "--files");
+	if (options->csv && !options->info)
+		return cmd_usage(call, "--csv goes with --info");
+	if ((devices_files_is_set(&options->wanted) || options->driver_root) && !options->files)
+		return cmd_usage(call, "options that pick files go with --files");
+	return 0;
+}
+
 static int run(const struct cmd_call *call)
 {
 	const struct devices_options *options = call->options;
+	int usage = check_usage(call, options);
+	if (usage != 0)
+		return usage;
+	if (options->info)
+		return devices_info(call, options->timeout_ns, options->csv);
+	if (options->files)
+		return devices_files(call, &options->wanted, options->driver_root,
+				     options->timeout_ns);
 	_cleanup_machine_ struct machine machine = {.snapshot = NULL};
 	int code = machine_read(call, options->timeout_ns, &machine, NULL, NULL);
 	if (code != 0)
@@ -373,6 +417,8 @@ static int run(const struct cmd_call *call)
 static const struct cmd_example examples[] = {
     {"sluice devices", "lists the GPUs, their MIG devices and how busy they are"},
     {"sluice devices --output json", "the same and every reading, for programs"},
+    {"sluice devices --files --device 0 --libraries",
+     "the nodes of GPU 0 and the driver's libraries, one path on each line"},
     {"sluice sim exec -- sluice devices", "the same for a simulated machine"},
     {NULL, NULL},
 };
@@ -391,6 +437,6 @@ const struct command cmd_devices = {
     .options = rows,
     .defaults = &defaults,
     .options_size = sizeof(struct devices_options),
-    .exits = machine_exits,
+    .exits = devices_exits,
     .examples = examples,
 };

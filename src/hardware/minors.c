@@ -2,7 +2,6 @@
 #include "hardware/minors.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,14 @@ struct minor {
 struct minors {
 	struct minor *items; /* owned; ordered by gpu, gi, ci */
 	size_t count;
+	uint32_t machine[MINORS_MACHINE_COUNT]; /* UINT32_MAX: not named */
 };
+
+const char *minors_machine_to_string(enum minors_machine which)
+{
+	static const char *const names[MINORS_MACHINE_COUNT] = {"config", "monitor"};
+	return which < MINORS_MACHINE_COUNT ? names[which] : "unknown";
+}
 
 static int minor_compare(const void *left, const void *right)
 {
@@ -25,8 +31,10 @@ static int minor_compare(const void *left, const void *right)
 		return a->gpu < b->gpu ? -1 : 1;
 	if (a->gi != b->gi)
 		return a->gi < b->gi ? -1 : 1;
-	if (a->ci != b->ci)
-		return a->ci < b->ci ? -1 : 1;
+	/* MINORS_GPU_INSTANCE becomes 0: before its compute instances, as in the file. */
+	uint32_t a_ci = a->ci + 1, b_ci = b->ci + 1;
+	if (a_ci != b_ci)
+		return a_ci < b_ci ? -1 : 1;
 	return 0;
 }
 
@@ -67,6 +75,21 @@ static bool minor_parse(const char *line, const char *end, struct minor *out)
 	return true;
 }
 
+/* "config 1" */
+static void minor_parse_machine(const char *line, const char *end, struct minors *minors)
+{
+	for (size_t i = 0; i < MINORS_MACHINE_COUNT; i++) {
+		const char *name = minors_machine_to_string((enum minors_machine)i);
+		size_t length = strlen(name);
+		uint64_t cap;
+		if ((size_t)(end - line) > length && memcmp(line, name, length) == 0 &&
+		    line[length] == ' ' &&
+		    parse_u64_span(line + length + 1, (size_t)(end - line) - length - 1, 0,
+				   UINT32_MAX - 1, &cap) == 0)
+			minors->machine[i] = (uint32_t)cap;
+	}
+}
+
 int minors_parse(const char *text, size_t length, struct minors **out, struct err *err)
 {
 	if (length > MINORS_SIZE_MAX)
@@ -84,11 +107,14 @@ int minors_parse(const char *text, size_t length, struct minors **out, struct er
 		free(items);
 		return err_set(err, -ENOMEM, "%s: out of memory for %zu lines", MINORS_PATH, lines);
 	}
+	for (size_t i = 0; i < MINORS_MACHINE_COUNT; i++)
+		minors->machine[i] = UINT32_MAX;
 	const char *end = text + length;
 	for (const char *line = text; line < end;) {
 		const char *stop = memchr(line, '\n', (size_t)(end - line));
 		stop = stop ? stop : end;
 		minors->count += minor_parse(line, stop, &items[minors->count]);
+		minor_parse_machine(line, stop, minors);
 		line = stop < end ? stop + 1 : end;
 	}
 	qsort(items, minors->count, sizeof(*items), minor_compare);
@@ -122,4 +148,24 @@ int minors_find(const struct minors *minors, uint32_t gpu_minor, uint32_t gi, ui
 		return -ENOENT;
 	*out_cap = found->cap;
 	return 0;
+}
+
+int minors_find_machine(const struct minors *minors, enum minors_machine which, uint32_t *out_cap)
+{
+	if (!minors || which >= MINORS_MACHINE_COUNT || minors->machine[which] == UINT32_MAX)
+		return -ENOENT;
+	*out_cap = minors->machine[which];
+	return 0;
+}
+
+bool minors_next(const struct minors *minors, uint32_t gpu_minor, size_t *at, uint32_t *out_cap)
+{
+	while (*at < minors_count(minors)) {
+		const struct minor *item = &minors->items[(*at)++];
+		if (item->gpu != gpu_minor)
+			continue;
+		*out_cap = item->cap;
+		return true;
+	}
+	return false;
 }

@@ -7,6 +7,7 @@
 #ifndef SLUICE_HARDWARE_MINORS_H
 #define SLUICE_HARDWARE_MINORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,16 +24,26 @@ enum minors_limits {
 	MINORS_COUNT_MAX = 32768,
 };
 
+/* Capabilities of the whole machine. */
+enum minors_machine { MINORS_CONFIG, MINORS_MONITOR, MINORS_MACHINE_COUNT };
+
 /*
- * Takes lines "gpu<minor>/gi<g>/access N" and "gpu<minor>/gi<g>/ci<c>/access N"; others (config,
- * monitor, what a later driver adds) are skipped. -EFBIG, -ENOMEM.
+ * Takes lines "gpu<minor>/gi<g>/access N" and "gpu<minor>/gi<g>/ci<c>/access N", "config N" and
+ * "monitor N"; others (what a later driver adds) are skipped. -EFBIG, -ENOMEM.
  */
 int minors_parse(const char *text, size_t length, struct minors **out, struct err *err);
 struct minors *minors_free(struct minors *minors);
+/* Of GPUs: without config and monitor. */
 size_t minors_count(const struct minors *minors);
 /* The capability's number. `gpu_minor` is that of /dev/nvidia<minor>. 0, or -ENOENT when the file
  * does not name it (also for NULL). */
 int minors_find(const struct minors *minors, uint32_t gpu_minor, uint32_t gi, uint32_t ci,
 		uint32_t *out_cap);
+int minors_find_machine(const struct minors *minors, enum minors_machine which, uint32_t *out_cap);
+/* All of one GPU, by GPU instance, this before its compute instances; `at` starts at 0. False at
+ * the end. */
+bool minors_next(const struct minors *minors, uint32_t gpu_minor, size_t *at, uint32_t *out_cap);
+/* "config", "monitor". */
+const char *minors_machine_to_string(enum minors_machine which);
 
 #endif

@@ -20,6 +20,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int rc = minors_find(minors, 0, 1, MINORS_GPU_INSTANCE, &cap);
 	if (minors_count(minors) == 0 && rc != -ENOENT)
 		abort();
+	(void)minors_find_machine(minors, MINORS_MONITOR, &cap);
+	size_t at = 0, seen = 0;
+	while (minors_next(minors, 0, &at, &cap))
+		seen++;
+	if (seen > minors_count(minors))
+		abort();
 	(void)minors_free(minors);
 	return 0;
 }

@@ -37,7 +37,7 @@ static void gather_versions(const char *root, struct gather *out)
 		(void)pci_parse_nvidia_version(buf_text(&text), text.length, out->proc_version);
 }
 
-static int gather_minors(const char *root, struct gather *out, struct err *err)
+int gather_minors(const char *root, struct minors **out, struct err *err)
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
@@ -48,7 +48,7 @@ static int gather_minors(const char *root, struct gather *out, struct err *err)
 	/* Drivers without MIG have no such file, and machines without GPUs none above it. */
 	if (rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES)
 		return 0;
-	return rc < 0 ? rc : minors_parse(buf_text(&text), text.length, &out->minors, err);
+	return rc < 0 ? rc : minors_parse(buf_text(&text), text.length, out, err);
 }
 
 static int gather_driver(const struct gather_options *options, struct gather *out, struct err *err)
@@ -75,7 +75,7 @@ int gather_read(const struct gather_options *options, struct gather *out, struct
 {
 	_cleanup_gather_ struct gather gather = {.has_driver = false};
 	gather_versions(options->root, &gather);
-	int rc = gather_minors(options->root, &gather, err);
+	int rc = gather_minors(options->root, &gather.minors, err);
 	if (rc == 0)
 		rc = gather_driver(options, &gather, err);
 	if (rc < 0)

@@ -42,6 +42,10 @@ int gather_read(const struct gather_options *options, struct gather *out, struct
 void gather_done(struct gather *gather);
 #define _cleanup_gather_ __attribute__((cleanup(gather_done)))
 
+/* Only the minors, NULL where there is no such file. `out` is owned: minors_free(). -EFBIG,
+ * -ENOMEM, and what read(2) gives. */
+int gather_minors(const char *root, struct minors **out, struct err *err);
+
 /*
  * Whether kernel and user space are one driver. `nvml_version`: what NVML calls the driver; "": it
  * was not asked. -ENXIO: no kernel module is loaded; -ESTALE: two versions, the text names both and

@@ -43,6 +43,23 @@ static void test_finds_what_the_file_names(void **state)
 	expect(minors, 1, 0, 0, -1);
 	expect(minors, 2, 0, MINORS_GPU_INSTANCE, -1);
 	expect(NULL, 0, 0, 0, -1);
+
+	uint32_t cap = 77;
+	assert_int_equal(minors_find_machine(minors, MINORS_CONFIG, &cap), 0);
+	assert_int_equal(cap, 1);
+	assert_int_equal(minors_find_machine(minors, MINORS_MONITOR, &cap), 0);
+	assert_int_equal(cap, 2);
+	assert_int_equal(minors_find_machine(NULL, MINORS_CONFIG, &cap), -ENOENT);
+	static const uint32_t of_gpu_0[] = {121, 122, 124}; /* the GPU instance first */
+	size_t at = 0;
+	for (size_t i = 0; i < 3; i++) {
+		assert_true(minors_next(minors, 0, &at, &cap));
+		assert_int_equal(cap, of_gpu_0[i]);
+	}
+	assert_false(minors_next(minors, 0, &at, &cap));
+	at = 0;
+	assert_false(minors_next(minors, 2, &at, &cap));
+	assert_false(minors_next(NULL, 0, &at, &cap));
 	assert_null(minors_free(minors));
 }
 
@@ -66,11 +83,20 @@ static void test_skips_what_it_does_not_know(void **state)
 	    " gpu0/gi1/access 3",
 	    "gpu0",
 	    "gpu0/",
+	    "config",
+	    "config ",
+	    "config x",
+	    "config  1",
+	    "configs 1",
+	    "monitor 4294967295",
 	};
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
 		struct minors *minors = parse(lines[i]);
 		assert_int_equal(minors_count(minors), 0);
 		expect(minors, 0, 1, MINORS_GPU_INSTANCE, -1);
+		uint32_t cap;
+		assert_int_equal(minors_find_machine(minors, MINORS_CONFIG, &cap), -ENOENT);
+		assert_int_equal(minors_find_machine(minors, MINORS_MONITOR, &cap), -ENOENT);
 		assert_null(minors_free(minors));
 	}
 }
