@@ -30,10 +30,9 @@ static const char *const driver_binaries[] = {
 static const char *const driver_binary_directories[] = {
     "/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin", "/usr/local/sbin",
 };
-static const char *const driver_sockets[] = {
-    "nvidia-persistenced/socket",
-    "nvidia-fabricmanager/socket",
-};
+static const char *const driver_daemons[] = {"nvidia-persistenced", "nvidia-fabricmanager"};
+
+#define DRIVER_MPS "/tmp/nvidia-mps" /* where programs look for it unless told otherwise */
 
 static const struct {
 	enum driver_capability capability;
@@ -103,22 +102,35 @@ int driver_add(struct driver *driver, enum driver_kind kind, uint32_t capabiliti
 	return 0;
 }
 
-/* Adds `path` if it is there. What is there and cannot be taken is a problem. */
-static int driver_try(struct driver_search *search, enum driver_kind kind, uint32_t capabilities,
-		      const char *path, const char *name, bool *out_taken, struct err *err)
+/* What became of looking for a file: nothing where it is not there, a problem where it is refused.
+ */
+static int driver_take(struct driver_search *search, int found, const struct err *why,
+		       const struct driver_file *file, bool *out_taken, struct err *err)
 {
-	char real[FILE_PATH_MAX];
-	struct err why = {0};
-	int rc = rootdir_find(search->root, path, kind == DRIVER_SOCKET ? S_IFSOCK : S_IFREG, real,
-			      NULL, &why);
-	if (rc == 0) {
+	if (found == 0) {
 		*out_taken = true;
-		return driver_add(search->driver, kind, capabilities, real, name, err);
+		return driver_add(search->driver, file->kind, file->capabilities, file->path,
+				  file->name, err);
 	}
-	if (rc == -ENOENT || rc == -ENOTDIR)
+	if (found == -ENOENT || found == -ENOTDIR)
 		return 0;
-	rc = driver_refuse(search->driver, capabilities, &why);
+	bool is_code = file->kind == DRIVER_LIBRARY || file->kind == DRIVER_BINARY;
+	int rc = driver_refuse(search->driver, is_code ? file->capabilities : 0, why);
 	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
+}
+
+int driver_try(struct driver_search *search, enum driver_kind kind, uint32_t capabilities,
+	       const char *path, const char *name, bool *out_taken, struct err *err)
+{
+	char real[FILE_PATH_MAX], inside[FILE_PATH_MAX];
+	struct err why = {0};
+	int rc = file_path(inside, err, "%s", name);
+	if (rc < 0)
+		return rc;
+	const struct driver_file file = {kind, capabilities, real, inside};
+	rc = rootdir_find(search->root, path, kind == DRIVER_DIRECTORY ? S_IFDIR : S_IFREG, real,
+			  NULL, &why);
+	return driver_take(search, rc, &why, &file, out_taken, err);
 }
 
 static int driver_find_binaries(struct driver_search *search, struct err *err)
@@ -144,19 +156,52 @@ static int driver_find_binaries(struct driver_search *search, struct err *err)
 
 static int driver_find_sockets(struct driver_search *search, struct err *err)
 {
-	for (size_t i = 0; i < array_length(driver_sockets); i++) {
+	static const char socket[] = "socket";
+	for (size_t i = 0; i < array_length(driver_daemons); i++) {
 		bool taken = false;
 		for (int var = 0; var < 2 && !taken; var++) {
-			char path[FILE_PATH_MAX];
+			char path[FILE_PATH_MAX], real[FILE_PATH_MAX], name[FILE_PATH_MAX];
+			char inside[FILE_PATH_MAX];
+			struct err why = {0};
+			const struct driver_file file = {DRIVER_SOCKET, 0, inside, name};
 			int rc = file_path(path, err, "%s/%s", var ? "/var/run" : "/run",
-					   driver_sockets[i]);
+					   driver_daemons[i]);
 			if (rc == 0)
-				rc = driver_try(search, DRIVER_SOCKET, 0, path, path, &taken, err);
+				rc = file_path(name, err, "%s/%s", path, socket);
+			if (rc < 0)
+				return rc;
+			int found = rootdir_find_daemon(search->root, path, socket, real, &why);
+			if (found == 0)
+				rc = file_path(inside, err, "%s/%s", real, socket);
+			if (rc == 0)
+				rc = driver_take(search, found, &why, &file, &taken, err);
 			if (rc < 0)
 				return rc;
 		}
 	}
 	return 0;
+}
+
+/*
+ * The pipes of MPS are for every container only where nobody but root can put another directory in
+ * their place, today or later: the specification outlives the daemon. In /tmp everybody can.
+ */
+static int driver_find_mps(struct driver_search *search, struct err *err)
+{
+	const char *own = search->options->mps;
+	bool taken = false;
+	int rc = 0;
+	if (own && own[0] == '/' && strcmp(own, DRIVER_MPS) != 0)
+		return driver_try(search, DRIVER_DIRECTORY, DRIVER_COMPUTE, own, DRIVER_MPS, &taken,
+				  err);
+	char path[FILE_PATH_MAX];
+	if (file_path(path, NULL, "%s" DRIVER_MPS, search->root->path) == 0 && file_exists(path))
+		rc = driver_complain(search->driver, false, false,
+				     "'%s' is not given to containers: anybody could put another "
+				     "directory in its place; start MPS with "
+				     "CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps and set it here too",
+				     path);
+	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
 
 /* The GPU system processor's firmware in one directory. */
@@ -244,6 +289,14 @@ int driver_find(const struct driver_options *options, struct driver *out, struct
 		rc = driver_find_firmware(&search, err);
 	if (rc == 0)
 		rc = driver_find_sockets(&search, err);
+	if (rc == 0)
+		rc = driver_find_mps(&search, err);
+	if (rc == 0)
+		rc = driver_find_data(&search, err);
+	for (uint32_t i = 0; i < search.directory_count; i++) {
+		free(search.directories[i].path);
+		(void)closedir(search.directories[i].stream); /* only read */
+	}
 	if (rc < 0)
 		return rc;
 	if (driver.file_count > 0)
@@ -315,6 +368,7 @@ const char *driver_capability_to_string(enum driver_capability capability)
 
 const char *driver_kind_to_string(enum driver_kind kind)
 {
-	static const char *const names[] = {"library", "program", "firmware", "socket"};
+	static const char *const names[] = {"library",	 "program", "firmware", "socket",
+					    "directory", "data",    "X module"};
 	return (size_t)kind < array_length(names) ? names[kind] : "unknown";
 }

@@ -22,7 +22,15 @@ enum driver_limits {
 	DRIVER_ENTRIES_MAX = 65536,  /* looked at in one of them */
 };
 
-enum driver_kind { DRIVER_LIBRARY, DRIVER_BINARY, DRIVER_FIRMWARE, DRIVER_SOCKET };
+enum driver_kind {
+	DRIVER_LIBRARY,
+	DRIVER_BINARY,
+	DRIVER_FIRMWARE,
+	DRIVER_SOCKET, /* of a daemon; its directory is what containers get: rootdir.h says why */
+	DRIVER_DIRECTORY, /* the pipes of MPS */
+	DRIVER_DATA,	  /* what libraries read: JSON for EGL and Vulkan, ... */
+	DRIVER_MODULE,	  /* of the X server */
+};
 
 /* What a container may ask for; the words of NVIDIA_DRIVER_CAPABILITIES. */
 enum driver_capability {
@@ -40,8 +48,8 @@ struct driver_file {
 	enum driver_kind kind;
 	uint32_t capabilities; /* a file goes into a container that has one of them; 0: always */
 	char *path; /* owned; inside of the root, without links: "/usr/lib64/libcuda.so.580.82" */
-	char *name; /* owned; libraries: the SONAME, perhaps after "vdpau/"; else the path in the
-		       container */
+	char *name; /* owned; libraries: the SONAME, perhaps after "vdpau/"; X modules:
+		       "drivers/..." or "extensions/..."; else the path in the container */
 };
 
 struct driver_problem {
@@ -65,6 +73,7 @@ struct driver_options {
 	const char *release;  /* of the kernel, for its firmware; "": not known */
 	const char *firmware; /* firmware_class' own path; "" */
 	const char *triplet;  /* "x86_64-linux-gnu"; NULL: of this machine */
+	const char *mps;      /* where MPS has its pipes, if not in /tmp/nvidia-mps; NULL */
 	const char *const *directories; /* more of them, looked at first, as seen from inside */
 	size_t directory_count;
 };

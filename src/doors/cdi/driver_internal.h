@@ -3,17 +3,27 @@
 #ifndef SLUICE_DOORS_CDI_DRIVER_INTERNAL_H
 #define SLUICE_DOORS_CDI_DRIVER_INTERNAL_H
 
+#include <dirent.h>
+
 #include "doors/cdi/driver.h"
 #include "doors/cdi/rootdir.h"
+
+/* A directory with libraries, open. */
+struct driver_directory {
+	char *path;  /* owned; without links */
+	DIR *stream; /* owned */
+};
 
 struct driver_search {
 	const struct driver_options *options;
 	struct rootdir *root;
 	struct driver *driver;
 	const char *triplet;
-	char *directories[DRIVER_DIRECTORIES_MAX]; /* owned; without links */
+	struct driver_directory directories[DRIVER_DIRECTORIES_MAX];
 	uint32_t directory_count;
-	bool has_version; /* driver->version is settled */
+	char
+	    asked[FILE_PATH_MAX]; /* the directory of the loader's cache that was looked for last */
+	bool has_version;	  /* driver->version is settled */
 };
 
 /* Which capability a library or program belongs to: "libcuda", "nvidia-smi". */
@@ -26,6 +36,10 @@ int driver_add(struct driver *driver, enum driver_kind kind, uint32_t capabiliti
 	       const char *path, const char *name, struct err *err);
 /* A refused file: a problem, severe if it belongs to compute or utility. -ENOMEM. */
 int driver_refuse(struct driver *driver, uint32_t capabilities, const struct err *why);
+/* Adds `path` if it is there; what is there and cannot be taken is a problem. */
+int driver_try(struct driver_search *search, enum driver_kind kind, uint32_t capabilities,
+	       const char *path, const char *name, bool *out_taken, struct err *err);
+int driver_find_data(struct driver_search *search, struct err *err);
 int driver_find_libraries(struct driver_search *search, struct err *err);
 
 #endif

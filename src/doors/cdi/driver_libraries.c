@@ -57,7 +57,20 @@ static const struct {
     {DRIVER_GRAPHICS, "libEGL_nvidia"},
     {DRIVER_GRAPHICS, "libGLESv2_nvidia"},
     {DRIVER_GRAPHICS, "libGLESv1_CM_nvidia"},
+    {DRIVER_GRAPHICS, "libnvidia-vulkan-producer"},
+    {DRIVER_GRAPHICS, "libnvidia-egl-gbm"},
+    {DRIVER_GRAPHICS, "libnvidia-egl-wayland"},
+    {DRIVER_GRAPHICS, "libnvidia-egl-wayland2"},
+    {DRIVER_GRAPHICS, "libnvidia-egl-xcb"},
+    {DRIVER_GRAPHICS, "libnvidia-egl-xlib"},
+    {DRIVER_GRAPHICS, "libnvidia-api"},
     {DRIVER_NGX, "libnvidia-ngx"},
+};
+
+/* These have a version of their own, so the name to look for is the SONAME itself. */
+static const char *const driver_own_versions[] = {
+    "libnvidia-api.so.1",	   "libnvidia-egl-gbm.so.1", "libnvidia-egl-wayland.so.1",
+    "libnvidia-egl-wayland2.so.1", "libnvidia-egl-xcb.so.1", "libnvidia-egl-xlib.so.1",
 };
 
 /* Without any of these nothing of CUDA or nvidia-smi starts. */
@@ -102,7 +115,11 @@ static int driver_add_directory(struct driver_search *search, const char *path, 
 {
 	char real[FILE_PATH_MAX];
 	struct err why = {0};
-	int rc = rootdir_find(search->root, path, S_IFDIR, real, NULL, &why);
+	for (uint32_t i = 0; i < search->directory_count; i++)
+		if (strcmp(search->directories[i].path, path) == 0)
+			return 0;
+	_cleanup_close_ int fd = -1;
+	int rc = rootdir_find(search->root, path, S_IFDIR, real, &fd, &why);
 	if (rc == -ENOENT || rc == -ENOTDIR)
 		return 0;
 	if (rc == -EOPNOTSUPP) {
@@ -114,15 +131,18 @@ static int driver_add_directory(struct driver_search *search, const char *path, 
 		return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 	}
 	for (uint32_t i = 0; i < search->directory_count; i++)
-		if (strcmp(search->directories[i], real) == 0)
+		if (strcmp(search->directories[i].path, real) == 0)
 			return 0;
 	if (search->directory_count == DRIVER_DIRECTORIES_MAX)
 		return err_set(err, -E2BIG, "driver libraries lie in more than %d directories",
 			       DRIVER_DIRECTORIES_MAX);
-	char *own = strdup(real);
-	if (!own)
+	_cleanup_free_ char *own = strdup(real);
+	DIR *stream = own ? fdopendir(fd) : NULL;
+	if (!stream)
 		return err_set(err, -ENOMEM, "out of memory for directory '%s'", real);
-	search->directories[search->directory_count++] = own;
+	(void)take_fd(&fd); /* the stream's now */
+	search->directories[search->directory_count++] =
+	    (struct driver_directory){.path = take_ptr(own), .stream = stream};
 	return 0;
 }
 
@@ -152,6 +172,9 @@ static int driver_ask_cache(struct driver_search *search, const struct ldcache *
 			continue;
 		memcpy(path, entry.path, (size_t)(slash - entry.path));
 		path[slash - entry.path] = '\0';
+		if (strcmp(path, search->asked) == 0)
+			continue;
+		memcpy(search->asked, path, sizeof(path));
 		int rc = driver_add_directory(search, path, err);
 		if (rc < 0)
 			return rc;
@@ -232,8 +255,31 @@ static bool driver_is_version(const char *text)
 	       text[strlen(text) - 1] != '.';
 }
 
-typedef int (*driver_entry_fn)(struct driver_search *search, const char *directory,
-			       const char *prefix, const char *name, struct err *err);
+static bool driver_has_own_version(const char *name)
+{
+	for (size_t i = 0; i < array_length(driver_own_versions); i++)
+		if (strcmp(driver_own_versions[i], name) == 0)
+			return true;
+	return strncmp(name, "libnvidia-nvvm70.so.", strlen("libnvidia-nvvm70.so.")) == 0;
+}
+
+/* Whether a file may be a library of the driver: other projects' have versions too. */
+static bool driver_is_ours(const struct driver_search *search, const char *name)
+{
+	size_t stem = 0;
+	const char *version = driver_split(name, &stem), *driver = search->driver->version;
+	if (!version)
+		return false;
+	if (search->has_version && strcmp(version, driver) == 0)
+		return true;
+	return (driver_is_version(version) || strcmp(version, driver) == 0 ||
+		driver_has_own_version(name)) &&
+	       driver_capabilities_of(name, stem) != DRIVER_OTHER;
+}
+
+typedef int (*driver_entry_fn)(struct driver_search *search,
+			       const struct driver_directory *directory, const char *prefix,
+			       const char *name, struct err *err);
 
 static int driver_name_compare(const void *left, const void *right)
 {
@@ -241,44 +287,23 @@ static int driver_name_compare(const void *left, const void *right)
 }
 
 /* Calls `each` for every library of the directory, by name: readdir(3) has no order. */
-static int driver_each(struct driver_search *search, const char *directory, const char *prefix,
-		       driver_entry_fn each, struct err *err)
+static int driver_each(struct driver_search *search, const struct driver_directory *directory,
+		       const char *prefix, driver_entry_fn each, struct err *err)
 {
-	char real[FILE_PATH_MAX];
-	_cleanup_close_ int fd = -1;
-	struct err why = {0};
-	int rc = rootdir_find(search->root, directory, S_IFDIR, real, &fd, &why);
-	if (rc == -ENOENT || rc == -ENOTDIR)
-		return 0;
-	if (rc < 0) {
-		rc = driver_refuse(search->driver, 0, &why);
-		return rc < 0 ? err_set(err, rc, "out of memory") : 0;
-	}
-	_cleanup_closedir_ DIR *stream = fdopendir(fd);
-	if (!stream)
-		return err_set(err, -errno, "cannot read '%s': %s", directory, err_describe(errno));
-	(void)take_fd(&fd); /* the stream's now */
 	char *names[DRIVER_FILES_MAX];
 	size_t count = 0;
+	int rc = 0;
 	const struct dirent *entry;
-	for (int i = 0; rc == 0 && i < DRIVER_ENTRIES_MAX && (entry = readdir(stream)); i++) {
-		size_t stem = 0;
-		const char *version = driver_split(entry->d_name, &stem);
-		bool known = version && (driver_is_version(version) ||
-					 strcmp(version, search->driver->version) == 0 ||
-					 strncmp(entry->d_name, "libnvidia-nvvm70.so.", 20) == 0);
-		if (!known)
+	rewinddir(directory->stream);
+	for (int i = 0; rc == 0 && i < DRIVER_ENTRIES_MAX && (entry = readdir(directory->stream));
+	     i++) {
+		if (!driver_is_ours(search, entry->d_name))
 			continue;
-		bool is_ours =
-		    (search->has_version && strcmp(version, search->driver->version) == 0) ||
-		    driver_capabilities_of(entry->d_name, stem) != DRIVER_OTHER;
-		if (!is_ours)
-			continue; /* other projects' libraries have versions too */
 		if (count == DRIVER_FILES_MAX)
 			rc = err_set(err, -E2BIG, "'%s' holds more than %d driver libraries",
-				     directory, DRIVER_FILES_MAX);
+				     directory->path, DRIVER_FILES_MAX);
 		else if (!(names[count] = strdup(entry->d_name)))
-			rc = err_set(err, -ENOMEM, "out of memory for '%s'", directory);
+			rc = err_set(err, -ENOMEM, "out of memory for '%s'", directory->path);
 		else
 			count++;
 	}
@@ -292,8 +317,9 @@ static int driver_each(struct driver_search *search, const char *directory, cons
 }
 
 /* The first pass: which drivers are here? */
-static int driver_see_version(struct driver_search *search, const char *directory,
-			      const char *prefix, const char *name, struct err *err)
+static int driver_see_version(struct driver_search *search,
+			      const struct driver_directory *directory, const char *prefix,
+			      const char *name, struct err *err)
 {
 	(void)prefix;
 	struct driver *driver = search->driver;
@@ -313,12 +339,12 @@ static int driver_see_version(struct driver_search *search, const char *director
 		rc = driver_complain(driver, false, true,
 				     "'%s%s/%s' is not of the loaded kernel module %s: a second "
 				     "driver, or one that was updated without a reboot",
-				     driver->root, directory, name, kernel);
+				     driver->root, directory->path, name, kernel);
 	else
 		rc = driver_complain(driver, true, true,
 				     "'%s%s/%s': there is a driver %s too, and no kernel module "
 				     "says which is right; remove one",
-				     driver->root, directory, name, driver->version);
+				     driver->root, directory->path, name, driver->version);
 	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
 
@@ -331,23 +357,24 @@ static bool driver_is_own_name(const char *name, size_t stem, const char *soname
 }
 
 /* The second pass: takes one library. */
-static int driver_take_library(struct driver_search *search, const char *directory,
-			       const char *prefix, const char *name, struct err *err)
+static int driver_take_library(struct driver_search *search,
+			       const struct driver_directory *directory, const char *prefix,
+			       const char *name, struct err *err)
 {
 	size_t stem = 0;
 	const char *version = driver_split(name, &stem);
 	uint32_t capabilities = driver_capabilities_of(name, stem);
-	bool is_nvvm = strncmp(name, "libnvidia-nvvm70.so.", 20) == 0;
-	if (strcmp(version, search->driver->version) != 0 && !is_nvvm)
+	if (strcmp(version, search->driver->version) != 0 && !driver_has_own_version(name))
 		return 0;
 	char path[FILE_PATH_MAX], real[FILE_PATH_MAX], inside[FILE_PATH_MAX];
-	int rc = file_path(path, err, "%s/%s", directory[1] ? directory : "", name);
+	int rc = file_path(path, err, "%s/%s", directory->path[1] ? directory->path : "", name);
 	if (rc < 0)
 		return rc;
 	_cleanup_close_ int fd = -1;
 	struct err why = {0};
 	struct soname library;
-	rc = rootdir_find(search->root, path, S_IFREG, real, &fd, &why);
+	rc = rootdir_entry(search->root, dirfd(directory->stream), directory->path, name, real, &fd,
+			   &why);
 	if (rc == 0)
 		rc = soname_read(fd, path, &library, &why);
 	if (rc == 0 &&
@@ -364,6 +391,31 @@ static int driver_take_library(struct driver_search *search, const char *directo
 	rc = file_path(inside, err, "%s%s", prefix, library.soname);
 	return rc < 0 ? rc
 		      : driver_add(search->driver, DRIVER_LIBRARY, capabilities, real, inside, err);
+}
+
+/* The libraries below a directory's vdpau/. */
+static int driver_take_vdpau(struct driver_search *search, const char *above, struct err *err)
+{
+	static const char prefix[] = "vdpau/";
+	char path[FILE_PATH_MAX], real[FILE_PATH_MAX];
+	_cleanup_close_ int fd = -1;
+	struct err why = {0};
+	int rc = file_path(path, err, "%s/vdpau", above[1] ? above : "");
+	if (rc < 0)
+		return rc;
+	rc = rootdir_find(search->root, path, S_IFDIR, real, &fd, &why);
+	if (rc == -ENOENT || rc == -ENOTDIR)
+		return 0;
+	if (rc < 0) {
+		rc = driver_refuse(search->driver, 0, &why);
+		return rc < 0 ? err_set(err, rc, "out of memory") : 0;
+	}
+	_cleanup_closedir_ DIR *stream = fdopendir(fd);
+	if (!stream)
+		return err_set(err, -ENOMEM, "out of memory for directory '%s'", path);
+	(void)take_fd(&fd); /* the stream's now */
+	const struct driver_directory directory = {.path = real, .stream = stream};
+	return driver_each(search, &directory, prefix, driver_take_library, err);
 }
 
 static bool driver_has(const struct driver *driver, const char *stem)
@@ -401,7 +453,7 @@ static int driver_judge(struct driver *driver, const char *kernel, bool saw_othe
 	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
 
-static int driver_look(struct driver_search *search, struct err *err)
+int driver_find_libraries(struct driver_search *search, struct err *err)
 {
 	struct driver *driver = search->driver;
 	const char *kernel = search->options->version ? search->options->version : "";
@@ -411,25 +463,13 @@ static int driver_look(struct driver_search *search, struct err *err)
 	int rc = driver_find_directories(search, err);
 	uint32_t before = driver->problem_count;
 	for (uint32_t i = 0; rc == 0 && i < search->directory_count; i++)
-		rc = driver_each(search, search->directories[i], "", driver_see_version, err);
+		rc = driver_each(search, &search->directories[i], "", driver_see_version, err);
 	bool saw_other = driver->problem_count > before;
 	search->has_version = driver->version[0] != '\0';
 	for (uint32_t i = 0; rc == 0 && search->has_version && i < search->directory_count; i++) {
-		char path[FILE_PATH_MAX];
-		rc = driver_each(search, search->directories[i], "", driver_take_library, err);
+		rc = driver_each(search, &search->directories[i], "", driver_take_library, err);
 		if (rc == 0)
-			rc = file_path(path, err, "%s/vdpau", search->directories[i]);
-		if (rc == 0)
-			rc = driver_each(search, path, "vdpau/", driver_take_library, err);
+			rc = driver_take_vdpau(search, search->directories[i].path, err);
 	}
 	return rc < 0 ? rc : driver_judge(driver, kernel, saw_other, err);
-}
-
-int driver_find_libraries(struct driver_search *search, struct err *err)
-{
-	int rc = driver_look(search, err);
-	for (uint32_t i = 0; i < search->directory_count; i++)
-		free(search->directories[i]);
-	search->directory_count = 0;
-	return rc;
 }

@@ -12,7 +12,7 @@
 #include "hardware/minors.h"
 #include "hardware/pci.h"
 
-enum { GATHER_LINE_MAX = 4096 };
+enum { GATHER_LINE_MAX = 4096, GATHER_MINORS_USUAL = 128 << 10 };
 
 /* A small file without its end of line; "" where it cannot be read. */
 static void gather_line(const char *root, const char *file, struct buf *out)
@@ -42,6 +42,8 @@ int gather_minors(const char *root, struct minors **out, struct err *err)
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, MINORS_SIZE_MAX);
+	if (buf_reserve(&text, GATHER_MINORS_USUAL) < 0) /* not in eight reads */
+		return err_set(err, -ENOMEM, "out of memory for '" MINORS_PATH "'");
 	int rc = file_path(path, err, "%s" MINORS_PATH, root);
 	if (rc == 0)
 		rc = file_read(path, &text, err);
@@ -64,6 +66,7 @@ static int gather_driver(const struct gather_options *options, struct gather *ou
 					   .version = out->kernel_version,
 					   .release = kernel.release,
 					   .firmware = buf_text(&firmware),
+					   .mps = options->mps,
 					   .directories = options->directories,
 					   .directory_count = options->directory_count};
 	int rc = driver_find(&how, &out->driver, err);

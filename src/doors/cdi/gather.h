@@ -19,6 +19,7 @@ struct gather_options {
 	const char *root;	 /* before /proc and /sys; "" for the real ones */
 	const char *driver_root; /* below which the driver's files are looked for; NULL or "": "/"
 				    of the machine, or `root` */
+	const char *mps;	 /* as in driver.h; NULL */
 	const char *const *directories; /* in which libraries are looked for first, as seen from
 					   inside of the driver root; may be NULL */
 	size_t directory_count;

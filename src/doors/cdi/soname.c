@@ -9,10 +9,13 @@
 
 #include "base/err.h"
 
-/* A file, or bytes in memory. */
+enum { SONAME_HEAD = 4096 };
+
+/* A file, or bytes in memory. Of a file the first bytes are read once: the headers always lie
+ * there, in small libraries all of it. */
 struct soname_source {
 	const char *name;
-	int fd; /* -1: the bytes */
+	int fd; /* -1: only the bytes */
 	const unsigned char *bytes;
 	size_t length;
 };
@@ -21,15 +24,14 @@ struct soname_source {
 static ssize_t soname_take(const struct soname_source *source, uint64_t offset, void *into,
 			   size_t length)
 {
-	if (source->fd < 0) {
-		if (offset >= source->length)
-			return 0;
-		size_t rest = source->length - (size_t)offset;
+	size_t rest = offset < source->length ? source->length - (size_t)offset : 0;
+	bool is_all = source->fd < 0 || (source->length > 0 && source->length < SONAME_HEAD);
+	if (rest >= length || (rest > 0 && is_all)) {
 		length = length < rest ? length : rest;
 		memcpy(into, source->bytes + offset, length);
 		return (ssize_t)length;
 	}
-	if (offset > INT64_MAX)
+	if (is_all || offset > INT64_MAX)
 		return 0;
 	ssize_t count;
 	do {
@@ -174,7 +176,13 @@ int soname_parse(const void *bytes, size_t length, struct soname *out, struct er
 
 int soname_read(int fd, const char *name, struct soname *out, struct err *err)
 {
-	const struct soname_source source = {.name = name, .fd = fd};
+	unsigned char head[SONAME_HEAD];
+	struct soname_source source = {.name = name, .fd = fd, .bytes = head};
+	ssize_t count = soname_take(&source, 0, head, sizeof(head));
+	if (count < 0)
+		return err_set(err, (int)count, "cannot read '%s': %s", name,
+			       err_describe((int)count));
+	source.length = (size_t)count;
 	return soname_library(&source, out, err);
 }
 

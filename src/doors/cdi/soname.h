@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a shared library says of itself: its SONAME, class and machine. A driver's library can have
- * a hundred megabytes: three short reads find the name, and nothing in the file is believed
+ * a hundred megabytes: one to three short reads find the name, and nothing in the file is believed
  * beforehand. Called by driver.h; knows nothing of drivers.
  *
  * Facts: the System V ABI, chapters 4 and 5 (https://refspecs.linuxfoundation.org/elf/gabi4+/).

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -148,6 +150,84 @@ static void test_spread(void **state)
 		     "library compute /usr/lib64/libcuda.so." V " libcuda.so.1\n"
 		     "library utility /opt/nvidia/lib/libnvidia-ml.so." V " libnvidia-ml.so.1\n"
 		     "program utility /usr/lib64/nvidia/smi /usr/bin/nvidia-smi\n");
+}
+
+/* Sockets need not be open for this. */
+static void socket_at(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *full = unit_path(top, path);
+	assert_true(strlen(full) < sizeof(address.sun_path));
+	memcpy(address.sun_path, full, strlen(full) + 1);
+	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+/* What draws, and what listens: persistenced runs as a user of its own. */
+static void test_graphics_and_daemons(void **state)
+{
+	(void)state;
+	library("/usr/lib64/libcuda.so." V, "libcuda.so.1");
+	library("/usr/lib64/libnvidia-ml.so." V, "libnvidia-ml.so.1");
+	library("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", "libnvidia-egl-gbm.so.1");
+	assert_int_equal(symlink("libnvidia-egl-gbm.so.1.1.2",
+				 unit_path(top, "usr/lib64/libnvidia-egl-gbm.so.1")),
+			 0);
+	library("/usr/lib64/libnvidia-nvvm70.so.4", "libnvidia-nvvm70.so.4");
+	put("/usr/lib64/xorg/modules/drivers/nvidia_drv.so", "x", 1);
+	put("/usr/lib/x86_64-linux-gnu/nvidia/xorg/libglxserver_nvidia.so." V, "x", 1);
+	put("/etc/vulkan/icd.d/nvidia_icd.json", "{}", 2);
+	put("/usr/share/vulkan/icd.d/nvidia_icd.json", "{}", 2);
+	put("/usr/share/vulkan/icd.d/radeon_icd.json", "{}", 2);
+	put("/usr/share/glvnd/egl_vendor.d/10_nvidia.json", "{}", 2);
+	put("/etc/OpenCL/vendors/nvidia.icd", "x", 1);
+	assert_int_equal(file_mkdirs(unit_path(top, "run/nvidia-persistenced"), 0755, NULL), 0);
+	assert_int_equal(file_mkdirs(unit_path(top, "var"), 0755, NULL), 0);
+	assert_int_equal(file_mkdirs(unit_path(top, "tmp/nvidia-mps"), 0755, NULL), 0);
+	assert_int_equal(symlink("/run", unit_path(top, "var/run")), 0);
+	socket_at("run/nvidia-persistenced/socket");
+	if (geteuid() == 0)
+		assert_int_equal(chown(unit_path(top, "run/nvidia-persistenced"), 65534, 65534), 0);
+	_cleanup_driver_ struct driver driver = {0};
+	assert_int_equal(find(V, &driver, NULL), 0);
+	expect_files(
+	    &driver,
+	    "library compute /usr/lib64/libcuda.so." V " libcuda.so.1\n"
+	    "library graphics /usr/lib64/libnvidia-egl-gbm.so.1.1.2 libnvidia-egl-gbm.so.1\n"
+	    "library utility /usr/lib64/libnvidia-ml.so." V " libnvidia-ml.so.1\n"
+	    "library compute /usr/lib64/libnvidia-nvvm70.so.4 libnvidia-nvvm70.so.4\n"
+	    "socket other /run/nvidia-persistenced/socket /run/nvidia-persistenced/socket\n"
+	    "data compute /etc/OpenCL/vendors/nvidia.icd /etc/OpenCL/vendors/nvidia.icd\n"
+	    "data graphics /etc/vulkan/icd.d/nvidia_icd.json "
+	    "/etc/vulkan/icd.d/nvidia_icd.json\n"
+	    "data graphics /usr/share/glvnd/egl_vendor.d/10_nvidia.json "
+	    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json\n"
+	    "X module display /usr/lib64/xorg/modules/drivers/nvidia_drv.so "
+	    "drivers/nvidia_drv.so\n"
+	    "X module display /usr/lib/x86_64-linux-gnu/nvidia/xorg/libglxserver_nvidia.so." V
+	    " extensions/libglxserver_nvidia.so\n");
+	expect_problem(&driver, false, false, "tmp/nvidia-mps' is not given to containers");
+}
+
+/* The pipes of MPS are taken from where only root can put them. */
+static void test_mps(void **state)
+{
+	(void)state;
+	debian();
+	struct driver_options options = {
+	    .root = top, .version = V, .triplet = "x86_64-linux-gnu", .mps = "/run/nvidia-mps"};
+	assert_int_equal(file_mkdirs(unit_path(top, "run/nvidia-mps"), 0755, NULL), 0);
+	_cleanup_driver_ struct driver good = {0}, bad = {0};
+	assert_int_equal(driver_find(&options, &good, NULL), 0);
+	assert_int_equal(good.problem_count, 0);
+	const struct driver_file *last = &good.files[good.file_count - 1];
+	assert_int_equal(last->kind, DRIVER_DIRECTORY);
+	assert_string_equal(last->path, "/run/nvidia-mps");
+	assert_string_equal(last->name, "/tmp/nvidia-mps");
+	assert_int_equal(chmod(unit_path(top, "run"), 01777), 0);
+	assert_int_equal(driver_find(&options, &bad, NULL), 0);
+	assert_int_equal(bad.file_count, good.file_count - 1);
+	expect_problem(&bad, false, false, "may be written by others");
 }
 
 static void test_half_a_driver(void **state)
@@ -313,6 +393,8 @@ int main(void)
 	    cmocka_unit_test(test_what_a_path_is_for),
 	    cmocka_unit_test_setup_teardown(test_debian, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_spread, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_graphics_and_daemons, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_mps, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_half_a_driver, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_kernel_is_of_another_version, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_two_drivers, setup, teardown),

@@ -102,13 +102,72 @@ static void test_type_is_what_was_asked(void **state)
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	assert_int_equal(mkfifo(unit_path(top, "usr/fifo"), 0644), 0);
-	expect("/usr/socket", S_IFSOCK, "/usr/socket");
 	expect_error("/usr/socket", S_IFREG, -EINVAL, "is no regular file");
 	expect_error("/usr/fifo", S_IFREG, -EINVAL, "is no regular file");
 	expect_error("/usr/lib", S_IFREG, -EINVAL, "is no regular file");
 	expect_error("/usr/lib/a", S_IFDIR, -EINVAL, "is no directory");
-	expect_error("/usr/lib/a", S_IFSOCK, -EINVAL, "is no socket");
+	char real[FILE_PATH_MAX];
+	_cleanup_rootdir_ struct rootdir root = ROOTDIR_CLOSED;
+	struct err err = {0};
+	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	assert_int_equal(rootdir_find_daemon(&root, "/usr", "fifo", real, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "is no socket"));
+	assert_int_equal(rootdir_find_daemon(&root, "/usr", "none", real, &err), -ENOENT);
+	assert_int_equal(rootdir_find_daemon(&root, "/usr", "socket", real, &err), 0);
+	assert_string_equal(real, "/usr");
+	/* A link could lead to another's socket, and its directory would be mounted. */
+	assert_int_equal(mkdir(unit_path(top, "run"), 0755), 0);
+	assert_int_equal(symlink("/usr/socket", unit_path(top, "run/socket")), 0);
+	assert_int_equal(rootdir_find_daemon(&root, "/run", "socket", real, &err), -EINVAL);
+	/* The directory may be the daemon's, but not everybody's; those above it may not. */
+	if (geteuid() == 0)
+		assert_int_equal(chown(unit_path(top, "usr"), 65534, 65534), 0);
+	assert_int_equal(rootdir_find_daemon(&root, "/usr", "socket", real, &err), 0);
+	assert_int_equal(chmod(unit_path(top, "usr"), 0777), 0);
+	assert_int_equal(rootdir_find_daemon(&root, "/usr", "socket", real, &err), -EPERM);
+	assert_int_equal(chmod(unit_path(top, "usr"), 0755), 0);
+	if (geteuid() == 0)
+		expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr' belongs to user 65534");
+	assert_int_equal(chown(unit_path(top, "usr"), geteuid(), getegid()), 0);
 	expect_error("/usr/lib/a/b", S_IFREG, -ENOTDIR, "/usr/lib/a/b");
+}
+
+/* What a directory says is asked once, and of those above another one not again. */
+static void test_entries(void **state)
+{
+	(void)state;
+	_cleanup_rootdir_ struct rootdir root = ROOTDIR_CLOSED;
+	struct err err = {0};
+	char real[FILE_PATH_MAX];
+	_cleanup_close_ int directory = -1, file = -1, link = -1, bad = -1;
+	assert_int_equal(symlink("/usr/lib/a", unit_path(top, "usr/lib/link")), 0);
+	assert_int_equal(symlink("/etc/passwd", unit_path(top, "usr/lib/out")), 0);
+	assert_int_equal(mkfifo(unit_path(top, "usr/lib/fifo"), 0644), 0);
+	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	assert_int_equal(rootdir_find(&root, "/usr/lib", S_IFDIR, real, &directory, &err), 0);
+	assert_string_equal(root.trusted, "/usr/lib");
+	assert_int_equal(rootdir_entry(&root, directory, "/usr/lib", "a", real, &file, &err), 0);
+	assert_string_equal(real, "/usr/lib/a");
+	assert_true(file >= 0);
+	assert_int_equal(rootdir_entry(&root, directory, "/usr/lib", "link", real, &link, &err), 0);
+	assert_string_equal(real, "/usr/lib/a");
+	static const struct {
+		const char *name;
+		int code;
+	} wrong[] = {{"out", -ENOENT}, {"fifo", -EINVAL}, {".", -EINVAL}, {"none", -ENOENT}};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		assert_int_equal(
+		    rootdir_entry(&root, directory, "/usr/lib", wrong[i].name, real, &bad, &err),
+		    wrong[i].code);
+	assert_int_equal(chmod(unit_path(top, "usr/lib/a"), 0666), 0);
+	assert_int_equal(rootdir_entry(&root, directory, "/usr/lib", "a", real, &bad, &err),
+			 -EPERM);
+	/* "/usr/lib" is no directory above "/usr/library". */
+	assert_int_equal(mkdir(unit_path(top, "usr/library"), 0777), 0);
+	assert_int_equal(chmod(unit_path(top, "usr/library"), 0777), 0);
+	assert_int_equal(mkdir(unit_path(top, "usr/library/in"), 0755), 0);
+	assert_int_equal(rootdir_find(&root, "/usr/library/in", S_IFDIR, real, NULL, &err), -EPERM);
+	assert_int_equal(bad, -1);
 }
 
 static void test_root(void **state)
@@ -144,6 +203,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_links_stay_inside, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_only_what_nobody_else_can_write, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_type_is_what_was_asked, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_entries, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_root, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
