@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/parse.h"
 #include "cmd/cdi.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
@@ -40,7 +41,7 @@ struct generate_call {
 	const char *output;
 	uint32_t format, mode, layout;
 	const char *driver_root, *dev_root, *ldconfig;
-	struct option_list libraries, devices, strategies;
+	struct option_list libraries, devices, strategies, imex;
 	struct option_list hooks_off, hooks_on, flags;
 	const char *vendor, *class_, *capabilities;
 	bool without_all, versioned;
@@ -85,6 +86,12 @@ static const struct option_row rows[] = {
      .kind = OPTION_FLAG,
      .help = "leave out the device 'all'",
      OPTION_FIELD(struct generate_call, without_all)},
+    {.name = "imex-channel",
+     .kind = OPTION_LIST,
+     .value = "N",
+     .help = "also this IMEX channel, for every device; may be given again or with commas "
+	     "(default: none)",
+     OPTION_FIELD(struct generate_call, imex)},
     {.name = "capabilities",
      .kind = OPTION_TEXT,
      .value = "LIST",
@@ -160,7 +167,6 @@ static void words_done(struct words *words)
 {
 	free(words->text);
 }
-#define _cleanup_words_ __attribute__((cleanup(words_done)))
 
 static int words_split(const struct option_list *list, struct words *out)
 {
@@ -293,6 +299,7 @@ static int gather_or_fail(const struct cmd_call *call, const struct generate_roo
 	const struct generate_call *options = call->options;
 	const struct gather_options how = {.root = roots->machine,
 					   .driver_root = roots->driver,
+					   .mps = secure_getenv("CUDA_MPS_PIPE_DIRECTORY"),
 					   .directories = options->libraries.items,
 					   .directory_count = options->libraries.count};
 	struct err err = {0};
@@ -400,24 +407,74 @@ static void print_notes(const struct driver *driver, const struct buf *notes)
 	}
 }
 
-static int run(const struct cmd_call *call)
+/* The options that are lists; what generate.h is told of them points into it. */
+struct lists {
+	struct words names, devices, imex;
+	uint32_t channels[WORDS_MAX];
+};
+
+static void lists_done(struct lists *lists)
+{
+	words_done(&lists->names);
+	words_done(&lists->devices);
+	words_done(&lists->imex);
+}
+#define _cleanup_lists_ __attribute__((cleanup(lists_done)))
+
+/* 0, or the exit code after the error was printed. */
+static int parse_lists(const struct cmd_call *call, struct lists *lists,
+		       struct generate_options *out)
 {
 	const struct generate_call *options = call->options;
+	if (words_split(&options->strategies, &lists->names) < 0 ||
+	    words_split(&options->devices, &lists->devices) < 0 ||
+	    words_split(&options->imex, &lists->imex) < 0)
+		return cmd_usage(call, "there are too many words in a list");
+	for (size_t i = 0; i < lists->imex.count; i++) {
+		uint64_t channel;
+		if (parse_u64(lists->imex.items[i], 0, UINT16_MAX, &channel) < 0)
+			return cmd_usage(call, "--imex-channel: '%s' is no channel",
+					 lists->imex.items[i]);
+		lists->channels[i] = (uint32_t)channel;
+	}
+	out->imex = lists->channels;
+	out->imex_count = lists->imex.count;
+	out->devices = lists->devices.count ? lists->devices.items : NULL;
+	out->devices_count = lists->devices.count;
+	return parse_names(call, &lists->names, &out->names);
+}
+
+/* "nvidia.com/gpu". The same return. */
+static int find_kind(const struct cmd_call *call, bool simulated, char out[DOCUMENT_NAME_MAX])
+{
+	const struct generate_call *options = call->options;
+	const char *vendor = options->vendor ? options->vendor
+			     : simulated     ? "sluice.sim"
+					     : "nvidia.com";
+	if ((size_t)snprintf(out, DOCUMENT_NAME_MAX, "%s/%s", vendor, options->class_) >=
+		DOCUMENT_NAME_MAX ||
+	    !document_is_kind(out))
+		return cmd_usage(call, "'%s/%s' is no kind of device", vendor, options->class_);
+	return 0;
+}
+
+static int run(const struct cmd_call *call)
+{
+	static const uint32_t layouts[] = {GENERATE_AUTO, GENERATE_DEBIAN, GENERATE_RHEL};
+	const struct generate_call *options = call->options;
 	struct err err = {0};
-	_cleanup_words_ struct words names = {0}, devices = {0};
+	_cleanup_lists_ struct lists lists = {.names = {.count = 0}};
 	struct generate_roots roots = {0};
-	struct generate_options how = {.layout = options->layout == LAYOUT_AUTO ? GENERATE_AUTO
-						 : options->layout == LAYOUT_DEBIAN
-						     ? GENERATE_DEBIAN
-						     : GENERATE_RHEL,
+	char kind[DOCUMENT_NAME_MAX];
+	struct generate_options how = {.kind = kind,
+				       .root = roots.machine,
+				       .dev_root = roots.dev,
+				       .layout = layouts[options->layout],
 				       .versioned = options->versioned,
 				       .without_all = options->without_all};
 	int code = check_usage(call, options);
-	if (code == 0 && (words_split(&options->strategies, &names) < 0 ||
-			  words_split(&options->devices, &devices) < 0))
-		return cmd_usage(call, "there are too many words in a list");
 	if (code == 0)
-		code = parse_names(call, &names, &how.names);
+		code = parse_lists(call, &lists, &how);
 	if (code != 0)
 		return code;
 	if (driver_capabilities_parse(options->capabilities, &how.capabilities, &err) < 0 ||
@@ -430,22 +487,10 @@ static int run(const struct cmd_call *call)
 	code = gather_or_fail(call, &roots, &gather);
 	if (code == 0)
 		code = ask_nvml(call, &gather, &inventory);
+	if (code == 0)
+		code = find_kind(call, inventory.simulated, kind);
 	if (code != 0)
 		return code;
-
-	char kind[DOCUMENT_NAME_MAX];
-	const char *vendor = options->vendor	   ? options->vendor
-			     : inventory.simulated ? "sluice.sim"
-						   : "nvidia.com";
-	if ((size_t)snprintf(kind, sizeof(kind), "%s/%s", vendor, options->class_) >=
-		sizeof(kind) ||
-	    !document_is_kind(kind))
-		return cmd_usage(call, "'%s/%s' is no kind of device", vendor, options->class_);
-	how.kind = kind;
-	how.root = roots.machine;
-	how.dev_root = roots.dev;
-	how.devices = devices.count ? devices.items : NULL;
-	how.devices_count = devices.count;
 	_cleanup_buf_ struct buf text, notes;
 	buf_init(&text, GENERATE_TEXT_MAX);
 	buf_init(&notes, WORD_NOTES_MAX);

@@ -73,6 +73,8 @@ def test_exit_codes(machine):
     generate(machine, "--capabilities", "compote", rc=64)
     generate(machine, "--vendor", "not/one", rc=64)
     assert "'7'" in generate(machine, "--device-id", "7", rc=5).err
+    assert "channel3" in generate(machine, "--imex-channel", "3", rc=5).err
+    generate(machine, "--imex-channel", "three", rc=64)
     generate(machine, "--output", "/proc/not/there.json", rc=73)
     version = machine.root / "proc/driver/nvidia/version"
     module = machine.root / "sys/module/nvidia/version"

@@ -19,6 +19,7 @@
 #include "hardware/minors.h"
 
 enum { GENERATE_PATH_MAX = 64 };
+#define GENERATE_IMEX "/dev/nvidia-caps-imex-channels/channel%u"
 
 struct generate_node {
 	char path[GENERATE_PATH_MAX]; /* in the container */
@@ -96,7 +97,11 @@ static int generate_node_compare(const void *left, const void *right)
 	return strcmp(a->path, b->path);
 }
 
-/* The DRM nodes of a GPU that are there: sysfs may name some that are not. */
+/*
+ * The DRM nodes of a GPU that are there: sysfs may name some that are not. The links in
+ * /dev/dri/by-path are left out: a link needs a hook, and a second node of that name a hostPath
+ * that differs from its path, which rootless podman and crun do not make (podman 4.3, crun 1.8).
+ */
 static void generate_drm(const struct generator *generator, const struct gpu *gpu,
 			 struct generate_device *device)
 {
@@ -158,10 +163,20 @@ static bool generate_is_wanted(const struct generator *generator,
 	return !options->devices || i < options->devices_count;
 }
 
-/* Whoever asked for a device by name is not given fewer without a word. */
+/* Whoever asked for something by name is not given less without a word. */
 static int generate_check_wanted(const struct generator *generator, struct err *err)
 {
 	const struct generate_options *options = generator->options;
+	for (size_t i = 0; i < options->imex_count; i++) {
+		struct generate_node node;
+		char path[GENERATE_PATH_MAX];
+		(void)snprintf(path, sizeof(path), GENERATE_IMEX, options->imex[i]); /* fits */
+		if (!generate_look(generator, path, &node))
+			return err_set(err, -ENODEV,
+				       "there is no %s%s: is nvidia-imex running, and was the "
+				       "channel made (nvidia-modprobe -i)?",
+				       generator->dev_root, path);
+	}
 	for (size_t i = 0; options->devices && i < options->devices_count; i++) {
 		size_t j = 0;
 		while (j < generator->device_count &&
@@ -273,48 +288,111 @@ static void generate_write_node(struct generator *generator, const struct genera
 	generate_print(generator, ", \"permissions\": \"rw\"}");
 }
 
+/* The host's file at a place in the container. `length`: how much of the file's path; of a socket
+ * its directory. */
 static void generate_mount(struct generator *generator, const struct driver_file *file,
-			   const char *directory, const char *name)
+			   size_t length, const char *directory, const char *name)
 {
-	static const char *const options[] = {
-	    "\"ro\", \"nosuid\", \"nodev\", \"rbind\", \"rprivate\"",
-	    "\"nosuid\", \"nodev\", \"noexec\", \"rbind\", \"rprivate\"",
-	};
+	static const char files[] = "\"ro\", \"nosuid\", \"nodev\", \"rbind\", \"rprivate\"";
+	/* What is sent to a socket is not written to its file system. */
+	static const char sockets[] =
+	    "\"ro\", \"nosuid\", \"nodev\", \"noexec\", \"rbind\", \"rprivate\"";
+	static const char pipes[] = "\"nosuid\", \"nodev\", \"noexec\", \"rbind\", \"rprivate\"";
+	const char *options = file->kind == DRIVER_SOCKET      ? sockets
+			      : file->kind == DRIVER_DIRECTORY ? pipes
+							       : files;
+	char path[FILE_PATH_MAX];
+	if (file_path(path, NULL, "%.*s", (int)length, file->path) < 0) {
+		generator->rc = generator->rc ? generator->rc : -ENAMETOOLONG;
+		return;
+	}
 	generate_item(generator);
 	generate_print(generator, "      {\"hostPath\": ");
-	generate_string(generator, generator->host_driver_root, file->path);
+	generate_string(generator, generator->host_driver_root, path);
 	generate_print(generator, ", \"containerPath\": ");
 	generate_string(generator, directory, name);
-	generate_print(generator, ", \"options\": [%s]}", options[file->kind == DRIVER_SOCKET]);
+	generate_print(generator, ", \"options\": [%s]}", options);
+}
+
+static void generate_file(struct generator *generator, const struct driver_file *file,
+			  const char *directory, const char *name)
+{
+	generate_mount(generator, file, strlen(file->path), directory, name);
 }
 
 /* Names that NVIDIA makes by links; a second mount of the same file needs none. */
-static const char *generate_alias(const char *soname)
+static const char *generate_alias(const struct generator *generator, const char *soname)
 {
-	static const char *const aliases[][2] = {
-	    {"libcuda.so.1", "libcuda.so"},
-	    {"libnvidia-opticalflow.so.1", "libnvidia-opticalflow.so"},
-	    {"libGLX_nvidia.so.0", "libGLX_indirect.so.0"},
+	static const struct {
+		const char *soname; /* or what it begins with, up to the driver's version */
+		const char *alias;
+		uint32_t capabilities;
+	} aliases[] = {
+	    {"libcuda.so.1", "libcuda.so", DRIVER_ALL},
+	    {"libnvidia-opticalflow.so.1", "libnvidia-opticalflow.so", DRIVER_ALL},
+	    {"libGLX_nvidia.so.0", "libGLX_indirect.so.0", DRIVER_ALL},
+	    {"libnvidia-allocator.so.1", "gbm/nvidia-drm_gbm.so", DRIVER_GRAPHICS},
+	    {"libnvidia-vulkan-producer.so.", "libnvidia-vulkan-producer.so", DRIVER_ALL},
 	};
-	for (size_t i = 0; i < array_length(aliases); i++)
-		if (strcmp(aliases[i][0], soname) == 0)
-			return aliases[i][1];
+	for (size_t i = 0; i < array_length(aliases); i++) {
+		size_t length = strlen(aliases[i].soname);
+		if (strncmp(aliases[i].soname, soname, length) == 0 &&
+		    (soname[length] == '\0' || aliases[i].soname[length - 1] == '.') &&
+		    (aliases[i].capabilities & generator->options->capabilities))
+			return aliases[i].alias;
+	}
 	return NULL;
 }
 
 static void generate_library(struct generator *generator, const struct driver_file *file,
 			     const char *directory)
 {
-	generate_mount(generator, file, directory, file->name);
-	const char *alias = generate_alias(file->name);
+	generate_file(generator, file, directory, file->name);
+	const char *alias = generate_alias(generator, file->name);
 	if (alias)
-		generate_mount(generator, file, directory, alias);
+		generate_file(generator, file, directory, alias);
 	const char *slash = strrchr(file->name, '/');
 	char versioned[FILE_PATH_MAX];
 	if (file_path(versioned, NULL, "%.*s%s", slash ? (int)(slash - file->name + 1) : 0,
 		      file->name, strrchr(file->path, '/') + 1) == 0 &&
 	    generator->options->versioned && strcmp(versioned, file->name) != 0)
-		generate_mount(generator, file, directory, versioned);
+		generate_file(generator, file, directory, versioned);
+}
+
+/* Each file that is for a directory of libraries or modules, in the directories of both layouts. */
+static void generate_one(struct generator *generator, const struct driver_file *file,
+			 const char *debian)
+{
+	uint32_t layout = generator->options->layout;
+	switch (file->kind) {
+	case DRIVER_LIBRARY:
+		if (layout & GENERATE_DEBIAN)
+			generate_library(generator, file, debian);
+		if (layout & GENERATE_RHEL)
+			generate_library(generator, file, "/usr/lib64/");
+		break;
+	case DRIVER_MODULE:
+		if (layout & GENERATE_DEBIAN)
+			generate_file(generator, file, "/usr/lib/xorg/modules/", file->name);
+		if (layout & GENERATE_RHEL)
+			generate_file(generator, file, "/usr/lib64/xorg/modules/", file->name);
+		break;
+	case DRIVER_SOCKET: {
+		/* The daemon's directory: rootdir.h says why, and it outlives the socket. */
+		char name[FILE_PATH_MAX];
+		(void)file_path(name, NULL, "%s", file->name); /* was a path before */
+		*strrchr(name, '/') = '\0';
+		generate_mount(generator, file, (size_t)(strrchr(file->path, '/') - file->path), "",
+			       name);
+		break;
+	}
+	case DRIVER_BINARY:
+	case DRIVER_FIRMWARE:
+	case DRIVER_DIRECTORY:
+	case DRIVER_DATA:
+		generate_file(generator, file, "", file->name);
+		break;
+	}
 }
 
 static void generate_mounts(struct generator *generator)
@@ -325,19 +403,10 @@ static void generate_mounts(struct generator *generator)
 						   : driver_triplet_here());
 	const struct driver *driver = generator->driver;
 	generator->first = true;
-	for (uint32_t i = 0; driver && i < driver->file_count; i++) {
-		const struct driver_file *file = &driver->files[i];
-		if (file->capabilities && !(file->capabilities & generator->options->capabilities))
-			continue;
-		if (file->kind != DRIVER_LIBRARY) {
-			generate_mount(generator, file, "", file->name);
-			continue;
-		}
-		if (generator->options->layout & GENERATE_DEBIAN)
-			generate_library(generator, file, debian);
-		if (generator->options->layout & GENERATE_RHEL)
-			generate_library(generator, file, "/usr/lib64/");
-	}
+	for (uint32_t i = 0; driver && i < driver->file_count; i++)
+		if (!driver->files[i].capabilities ||
+		    (driver->files[i].capabilities & generator->options->capabilities))
+			generate_one(generator, &driver->files[i], debian);
 }
 
 static void generate_control(struct generator *generator)
@@ -345,6 +414,14 @@ static void generate_control(struct generator *generator)
 	static const char *const nodes[] = {"/dev/nvidia-modeset", "/dev/nvidia-uvm",
 					    "/dev/nvidia-uvm-tools", "/dev/nvidiactl"};
 	generator->first = true;
+	for (size_t i = 0; i < generator->options->imex_count; i++) {
+		struct generate_node node;
+		char path[GENERATE_PATH_MAX];
+		(void)snprintf(path, sizeof(path), GENERATE_IMEX,
+			       generator->options->imex[i]); /* fits */
+		if (generate_look(generator, path, &node))   /* else it was refused before */
+			generate_write_node(generator, &node);
+	}
 	for (size_t i = 0; i < array_length(nodes); i++) {
 		struct generate_node node;
 		uint32_t needs = driver_capabilities_at(nodes[i]);

@@ -45,6 +45,8 @@ struct generate_options {
 	uint32_t names;		    /* enum generate_names */
 	const char *const *devices; /* only these: by index, "0:1" or UUID; NULL: all */
 	size_t devices_count;
+	const uint32_t *imex; /* channels that every device brings; they are not for everybody */
+	size_t imex_count;
 	uint32_t layout;  /* enum generate_layout */
 	bool versioned;	  /* libraries under their file's name, too */
 	bool without_all; /* no device "all" */
@@ -56,9 +58,9 @@ struct generate_options {
 /*
  * Appends the specification to `out`, and to `notes` (may be NULL) one line for whatever is left
  * out. `driver` may be NULL: no files; `minors` may be NULL: then MIG instances are left out.
- * -ENODEV: no device at all, or one of `devices` is not there; -ESTALE: the driver's libraries are
- * not those of the kernel; -ENOPKG: the driver has another severe problem; -EINVAL: a path that is
- * no UTF-8; -ENOSPC, -ENOMEM.
+ * -ENODEV: no device at all, or one of `devices` or `imex` is not there; -ESTALE: the driver's
+ * libraries are not those of the kernel; -ENOPKG: the driver has another severe problem; -EINVAL: a
+ * path that is no UTF-8; -ENOSPC, -ENOMEM.
  */
 int generate_text(const struct inventory *inventory, const struct minors *minors,
 		  const struct driver *driver, const struct generate_options *options,

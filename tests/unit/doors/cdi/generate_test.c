@@ -145,9 +145,9 @@ static const char golden[] =
     "\"/usr/lib64/libnvidia-glcore.so.580.82\", " RO ",\n"
     "      {\"hostPath\": \"/usr/bin/nvidia-smi\", \"containerPath\": "
     "\"/usr/bin/nvidia-smi\", " RO ",\n"
-    "      {\"hostPath\": \"/run/nvidia-persistenced/socket\", \"containerPath\": "
-    "\"/run/nvidia-persistenced/socket\", "
-    "\"options\": [\"nosuid\", \"nodev\", \"noexec\", \"rbind\", \"rprivate\"]}]\n"
+    "      {\"hostPath\": \"/run/nvidia-persistenced\", \"containerPath\": "
+    "\"/run/nvidia-persistenced\", "
+    "\"options\": [\"ro\", \"nosuid\", \"nodev\", \"noexec\", \"rbind\", \"rprivate\"]}]\n"
     "  }\n"
     "}\n";
 
@@ -233,6 +233,91 @@ static void test_capabilities(void **state)
 }
 
 /* sysfs may name DRM nodes that are not there. */
+static void test_where_files_go(void **state)
+{
+	(void)state;
+	struct rig rig;
+	rig_init(&rig);
+	static char producer[] = "/l/libnvidia-vulkan-producer.so.580.82",
+		    producer_name[] = "libnvidia-vulkan-producer.so.580.82";
+	static char allocator[] = "/l/libnvidia-allocator.so.580.82",
+		    allocator_name[] = "libnvidia-allocator.so.1";
+	static char mps[] = "/run/mps", mps_name[] = "/tmp/nvidia-mps";
+	static char drv[] = "/x/nvidia_drv.so", drv_name[] = "drivers/nvidia_drv.so";
+	struct driver_file files[] = {
+	    {DRIVER_LIBRARY, DRIVER_COMPUTE, allocator, allocator_name},
+	    {DRIVER_LIBRARY, DRIVER_GRAPHICS, producer, producer_name},
+	    {DRIVER_DIRECTORY, DRIVER_COMPUTE, mps, mps_name},
+	    {DRIVER_MODULE, DRIVER_DISPLAY, drv, drv_name},
+	};
+	rig.driver.files = files;
+	rig.options.host_driver_root = "/host";
+	rig.options.host_dev_root = "/hostdev";
+	_cleanup_buf_ struct buf all, compute;
+	assert_int_equal(rig_text(&rig, &all, NULL, NULL), 0);
+	static const char *const expected[] = {
+	    "{\"hostPath\": \"/host/l/libnvidia-allocator.so.580.82\", \"containerPath\": "
+	    "\"/usr/lib64/gbm/nvidia-drm_gbm.so\", " RO,
+	    "\"/usr/lib/x86_64-linux-gnu/libnvidia-vulkan-producer.so\"",
+	    "{\"hostPath\": \"/host/run/mps\", \"containerPath\": \"/tmp/nvidia-mps\", "
+	    "\"options\": [\"nosuid\"",
+	    "\"/usr/lib/xorg/modules/drivers/nvidia_drv.so\"",
+	    "\"/usr/lib64/xorg/modules/drivers/nvidia_drv.so\"",
+	    "{\"path\": \"/dev/nvidia3\", \"hostPath\": \"/hostdev/dev/nvidia3\"",
+	};
+	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
+		if (!strstr(buf_text(&all), expected[i]))
+			fail_msg("%s is not in\n%s", expected[i], buf_text(&all));
+	rig.options.capabilities = DRIVER_COMPUTE;
+	assert_int_equal(rig_text(&rig, &compute, NULL, NULL), 0);
+	assert_non_null(strstr(buf_text(&compute), "libnvidia-allocator.so.1"));
+	assert_null(strstr(buf_text(&compute), "gbm"));
+	rig_done(&rig);
+}
+
+static void test_imex(void **state)
+{
+	(void)state;
+	struct rig rig;
+	rig_init(&rig);
+	static const uint32_t channels[] = {0, 7};
+	struct err err = {0};
+	_cleanup_buf_ struct buf text, none;
+	rig.options.imex = channels;
+	rig.options.imex_count = 2;
+	assert_int_equal(rig_text(&rig, &text, NULL, &err), 0);
+	assert_non_null(strstr(buf_text(&text), "/dev/nvidia-caps-imex-channels/channel7\""));
+	rig.missing = "/dev/nvidia-caps-imex-channels/channel7";
+	assert_int_equal(rig_text(&rig, &none, NULL, &err), -ENODEV);
+	assert_non_null(strstr(err.text, "channel7"));
+	rig_done(&rig);
+}
+
+static void test_names_and_choice(void **state)
+{
+	(void)state;
+	struct rig rig;
+	rig_init(&rig);
+	static const char *const one[] = {"1:0"}, *const two[] = {"GPU-a", "7"};
+	struct err err = {0};
+	rig.options.names = GENERATE_TYPE_INDEX;
+	_cleanup_document_ struct document typed = rig_document(&rig);
+	assert_string_equal(typed.version, "0.3.0");
+	assert_non_null(document_find(&typed, "gpu0"));
+	assert_non_null(document_find(&typed, "mig1:0"));
+	assert_int_equal(typed.devices->entry_count, 3);
+	rig.options.devices = one;
+	rig.options.devices_count = 1;
+	_cleanup_document_ struct document chosen = rig_document(&rig);
+	assert_int_equal(chosen.devices->entry_count, 2); /* and "all", which is no more */
+	rig.options.devices = two;
+	rig.options.devices_count = 2;
+	_cleanup_buf_ struct buf text;
+	assert_int_equal(rig_text(&rig, &text, NULL, &err), -ENODEV);
+	assert_non_null(strstr(err.text, "'7'"));
+	rig_done(&rig);
+}
+
 static void test_drm(void **state)
 {
 	(void)state;
@@ -313,6 +398,9 @@ int main(void)
 	    cmocka_unit_test(test_lowest_version),
 	    cmocka_unit_test(test_only_what_is_there),
 	    cmocka_unit_test(test_capabilities),
+	    cmocka_unit_test(test_where_files_go),
+	    cmocka_unit_test(test_imex),
+	    cmocka_unit_test(test_names_and_choice),
 	    cmocka_unit_test(test_drm),
 	    cmocka_unit_test(test_never_without_gpus_or_with_half_a_driver),
 	    cmocka_unit_test(test_without_memory),
