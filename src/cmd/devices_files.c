@@ -259,7 +259,7 @@ static bool find_compat32(const struct files *files, struct rootdir *root, const
 		rc = soname_read(fd, path, &library, &why);
 	if (rc < 0 && rc != -ENOENT && rc != -ENOTDIR)
 		note(files, "%s", why.text);
-	return rc == 0 && library.bits == SONAME_CLASS_32 && library.machine == EM_386;
+	return rc == 0 && library.machine == EM_386;
 }
 
 static void print_compat32(const struct files *files)

@@ -4,6 +4,7 @@ prints."""
 
 import os
 import pathlib
+import shutil
 import socket
 import struct
 
@@ -88,8 +89,9 @@ def test_wrong_command_lines(machine, cli):
 def test_no_driver(machine, cli):
     machine.start("t4x1")
     machine.sim("inject", "no-driver")
-    reply = cli("info")
-    assert reply.rc == 69 and reply.out == "" and "driver" in reply.err
+    for command in (["info"], ["list"], ["list", "-l"], ["list", "-d", "none"]):
+        reply = cli(*command)
+        assert reply.rc == 69 and reply.out == "" and "driver" in reply.err, reply
 
 
 # ---- list
@@ -148,6 +150,18 @@ def test_list_is_everything_in_order(machine, cli, profile):
     assert lines(machine.run("sluice", "devices", "--files")) == found
     migs = [line for line in found if line.startswith(PROC)]
     assert (len(migs) > 0) == profile.endswith("-mig")
+
+
+def test_libraries_without_a_place_in_the_order_come_last(machine, cli):
+    machine.start("t4x1")
+    known = next(machine.root.rglob("libnvidia-fbc.so.*.*"))
+    before = lines(cli("list", "-l"))
+    for name in ("libnvidia-zzz", "libnvidia-aaa"):
+        new = known.with_name(known.name.replace("libnvidia-fbc", name))
+        new.write_bytes(known.read_bytes().replace(b"libnvidia-fbc", name.encode()))
+    after = lines(cli("list", "-l"))
+    assert after[:-2] == before
+    assert [path.split("/")[-1].split(".")[0] for path in after[-2:]] == ["libnvidia-aaa", "libnvidia-zzz"]
 
 
 @pytest.mark.parametrize("options", [
@@ -253,6 +267,7 @@ def test_sockets_mps_and_32_bit_libraries(machine, cli):
     for path in old:
         machine.path(path).write_bytes(ELF32)
     # neither a 32-bit library nor of this driver
+    shutil.copy(next(machine.root.rglob(f"libnvidia-fbc.so.{version}")), machine.path("/usr/lib/i386-linux-gnu"))
     machine.path(f"/usr/lib/i386-linux-gnu/libnvidia-cfg.so.{version}").write_bytes(b"\x7fELF")
     machine.path("/usr/lib/i386-linux-gnu/libnvidia-glsi.so.1.2").write_bytes(ELF32)
 

@@ -127,6 +127,11 @@ static void test_the_wrong_one_is_named(void **state)
 	memset(long_id, '7', sizeof(long_id));
 	long_id[sizeof(long_id) - 1] = '\0';
 	texts[0] = long_id;
+	for (size_t length = 120; length < 300; length++) { /* around the longest that is taken */
+		long_id[length] = '\0';
+		assert_int_equal(devices_select(&machine, texts, 1, &select, &err), -ENODEV);
+		long_id[length] = '7';
+	}
 	assert_int_equal(devices_select(&machine, texts, 1, &select, &err), -ENODEV);
 	assert_non_null(strstr(err.text, "7...: unknown device"));
 }

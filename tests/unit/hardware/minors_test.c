@@ -88,6 +88,7 @@ static void test_skips_what_it_does_not_know(void **state)
 	    "config x",
 	    "config  1",
 	    "configs 1",
+	    "configs1",
 	    "monitor 4294967295",
 	};
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
