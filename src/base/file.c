@@ -136,10 +136,15 @@ static int file_write_all(int fd, const char *data, size_t length)
 	return 0;
 }
 
-/* Content, fsync and close; `*fd` is closed whatever happens. */
-static int file_fill(int *fd, const void *data, size_t length)
+/* Content, owner and mode of `like` (may be NULL), fsync and close; `*fd` is closed whatever
+ * happens. */
+static int file_fill(int *fd, const void *data, size_t length, const struct stat *like)
 {
 	int rc = file_write_all(*fd, data, length);
+	/* The mode last: a change of the owner takes set-user-id bits away. */
+	if (rc == 0 && like &&
+	    (fchown(*fd, like->st_uid, like->st_gid) < 0 || fchmod(*fd, like->st_mode & 07777) < 0))
+		rc = -errno;
 	if (rc == 0 && fsync(*fd) < 0)
 		rc = -errno;
 	if (close(take_fd(fd)) < 0 && rc == 0)
@@ -147,8 +152,8 @@ static int file_fill(int *fd, const void *data, size_t length)
 	return rc;
 }
 
-int file_write_atomic(const char *path, const void *data, size_t length, mode_t mode,
-		      struct err *err)
+static int file_write(const char *path, const void *data, size_t length, mode_t mode,
+		      const struct stat *like, struct err *err)
 {
 	const char *name;
 	_cleanup_close_ int directory = file_open_parent(path, &name, err);
@@ -161,7 +166,7 @@ int file_write_atomic(const char *path, const void *data, size_t length, mode_t 
 		return err_set(err, fd, "cannot create a temporary file beside '%s': %s", path,
 			       err_describe(fd));
 
-	int rc = file_fill(&fd, data, length);
+	int rc = file_fill(&fd, data, length, like);
 	if (rc == 0 && renameat(directory, temporary, directory, name) < 0)
 		rc = -errno;
 	if (rc < 0) {
@@ -173,6 +178,18 @@ int file_write_atomic(const char *path, const void *data, size_t length, mode_t 
 		return err_set(err, -errno, "cannot make '%s' durable: %s", path,
 			       err_describe(errno));
 	return 0;
+}
+
+int file_write_atomic(const char *path, const void *data, size_t length, mode_t mode,
+		      struct err *err)
+{
+	return file_write(path, data, length, mode, NULL, err);
+}
+
+int file_write_like(const char *path, const void *data, size_t length, const struct stat *like,
+		    struct err *err)
+{
+	return file_write(path, data, length, S_IRUSR | S_IWUSR, like, err);
 }
 
 int file_path(char out[FILE_PATH_MAX], struct err *err, const char *format, ...)

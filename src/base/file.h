@@ -12,6 +12,7 @@
 
 struct buf;
 struct err;
+struct stat;
 
 enum file_limits {
 	FILE_PATH_MAX = 4096,
@@ -29,6 +30,11 @@ int file_read(const char *path, struct buf *out, struct err *err);
  */
 int file_write_atomic(const char *path, const void *data, size_t length, mode_t mode,
 		      struct err *err);
+
+/* The same with owner, group and mode of `like`, whatever the umask: for a file that belongs to
+ * somebody. -EPERM: the owner cannot be kept. */
+int file_write_like(const char *path, const void *data, size_t length, const struct stat *like,
+		    struct err *err);
 
 /*
  * "root" + "path" in a buffer of FILE_PATH_MAX bytes: every reader of /proc, /sys and /dev takes a

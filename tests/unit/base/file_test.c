@@ -235,6 +235,24 @@ static void test_write_errors(void **state)
 	assert_int_equal(entries(*state), 1);
 }
 
+static void test_write_like_keeps_mode_and_owner(void **state)
+{
+	const char *path = unit_path(*state, "a");
+	struct err err = {0};
+	struct stat like = {.st_mode = S_IFREG | 0666, .st_uid = getuid(), .st_gid = getgid()};
+	if (getuid() == 0) {
+		like.st_uid = 12;
+		like.st_gid = 34;
+	}
+	assert_int_equal(file_write_like(path, "one", 3, &like, &err), 0);
+	struct stat status;
+	assert_int_equal(stat(path, &status), 0);
+	assert_int_equal(status.st_mode & 07777, 0666); /* whatever the umask */
+	assert_int_equal(status.st_uid, like.st_uid);
+	assert_int_equal(status.st_gid, like.st_gid);
+	assert_int_equal(status.st_size, 3);
+}
+
 static void test_path(void **state)
 {
 	char path[FILE_PATH_MAX] = "before";
@@ -287,6 +305,7 @@ int main(void)
 	    TEST(test_size_limit_of_the_kernel),
 	    TEST(test_failing_fsync),
 	    TEST(test_write_errors),
+	    TEST(test_write_like_keeps_mode_and_owner),
 	    TEST(test_path),
 	    TEST(test_mkdirs),
 	    TEST(test_exists),
