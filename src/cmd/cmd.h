@@ -140,6 +140,7 @@ extern const struct command cmd_logs;
 extern const struct command cmd_probe;
 extern const struct command cmd_processes;
 extern const struct command cmd_run;
+extern const struct command cmd_runtime;
 extern const struct command cmd_sim;
 extern const struct command cmd_top;
 extern const struct command cmd_topo;
