@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 static const struct command *const verbs[] = {
+    &cmd_cdi_check,
     &cmd_cdi_generate,
     &cmd_cdi_list,
     NULL,

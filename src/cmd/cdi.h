@@ -9,6 +9,7 @@ struct err;
 struct option_list;
 struct scan;
 
+extern const struct command cmd_cdi_check;
 extern const struct command cmd_cdi_generate;
 extern const struct command cmd_cdi_list;
 

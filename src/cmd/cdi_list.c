@@ -55,16 +55,16 @@ static void print_line(const struct scan_device *device)
 	putchar('\n');
 }
 
-/* Two files of one priority: said once for each name. */
+/* Two files of one priority. */
 static void print_conflict(const struct scan_device *device)
 {
-	cmd_print(stderr, device->other->path);
+	cmd_print(stderr, device->file->path);
 	fputs(": ", stderr);
 	cmd_print(stderr, device->file->kind);
 	fputc('=', stderr);
 	cmd_print(stderr, device->name);
 	fputs(" is also in ", stderr);
-	cmd_print(stderr, device->file->path);
+	cmd_print(stderr, device->other->path);
 	fputs(": no runtime takes either\n", stderr);
 }
 
@@ -76,7 +76,7 @@ static void print_text(const struct scan *scan, const struct scan_device *device
 			simulated += devices[i].file->is_simulated;
 			print_line(&devices[i]);
 		} else if (devices[i].state == SCAN_CONFLICT &&
-			   (i == 0 || devices[i - 1].other != devices[i].file)) {
+			   devices[i].file > devices[i].other) {
 			print_conflict(&devices[i]);
 		}
 	}

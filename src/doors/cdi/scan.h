@@ -55,7 +55,9 @@ struct scan_device {
 	const struct yaml_node *device; /* its entry in the file */
 	const char *name;		/* "0" */
 	enum scan_state state;		/* SCAN_FOUND, SCAN_CONFLICT or SCAN_HIDDEN */
-	const struct scan_file *other;	/* the file in the way; NULL */
+	/* The file in the way; NULL. Of several with one priority it is the first, and the first
+	 * has the second: each conflict is seen once where file > other. */
+	const struct scan_file *other;
 };
 
 /*
