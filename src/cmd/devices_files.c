@@ -296,13 +296,7 @@ static void print_ipcs(const struct files *files)
 				print_path(driver->files[j].path);
 		}
 	}
-	const char *mps = secure_getenv("CUDA_MPS_PIPE_DIRECTORY");
-	char full[FILE_PATH_MAX];
-	struct stat status;
-	mps = mps ? mps : FILES_MPS;
-	if (file_path(full, NULL, "%s%s", driver->root, mps) == 0 && stat(full, &status) == 0 &&
-	    S_ISDIR(status.st_mode))
-		print_path(mps);
+	print_kind(files, DRIVER_DIRECTORY, NULL, 0); /* the pipes of MPS */
 }
 
 /* By the names under which the kernel asks for it. */
@@ -344,7 +338,9 @@ static int ask_devices(struct files *files, const struct devices_files *wanted, 
 
 static int ask_driver(struct files *files, const char *driver_root)
 {
-	const struct gather_options how = {.root = files->root, .driver_root = driver_root};
+	const struct gather_options how = {.root = files->root,
+					   .driver_root = driver_root,
+					   .mps = secure_getenv("CUDA_MPS_PIPE_DIRECTORY")};
 	struct err err = {.code = 0};
 	int rc = gather_read(&how, &files->gather, &err);
 	if (rc == 0)

@@ -260,8 +260,9 @@ def test_sockets_mps_and_32_bit_libraries(machine, cli):
         held.append(socket.socket(socket.AF_UNIX))
         held[-1].bind(str(path))
         sockets.append(f"/run/{service}/socket")
-    machine.path("/tmp/nvidia-mps").mkdir(parents=True)
-    machine.path("/pipes").mkdir()
+    machine.path("/tmp/nvidia-mps").mkdir(parents=True)  # anybody could have made it: not listed
+    machine.path("/run/pipes").mkdir()
+    pipes = {"CUDA_MPS_PIPE_DIRECTORY": "/run/pipes"}
     old = [f"/usr/lib/i386-linux-gnu/lib{name}.so.{version}" for name in ("nvidia-ml", "cuda", "nvcuvid")]
     machine.path(old[0]).parent.mkdir(parents=True)
     for path in old:
@@ -271,15 +272,16 @@ def test_sockets_mps_and_32_bit_libraries(machine, cli):
     machine.path(f"/usr/lib/i386-linux-gnu/libnvidia-cfg.so.{version}").write_bytes(b"\x7fELF")
     machine.path("/usr/lib/i386-linux-gnu/libnvidia-glsi.so.1.2").write_bytes(ELF32)
 
-    assert lines(cli("list", "-i")) == [*sockets, "/tmp/nvidia-mps"]
-    assert lines(cli("list", "-i", env={"CUDA_MPS_PIPE_DIRECTORY": "/pipes"})) == [*sockets, "/pipes"]
+    reply = cli("list", "-i")
+    assert lines(reply) == sockets and "/tmp/nvidia-mps" in reply.err
+    assert lines(cli("list", "-i", env=pipes)) == [*sockets, "/run/pipes"]
     libraries = lines(cli("list", "-l"))
     reply = cli("list", "-l", "--compat32")
     assert lines(reply) == libraries + old and "libnvidia-cfg" in reply.err
-    whole = lines(cli("list"))
+    whole = lines(cli("list", env=pipes))
     firmware = lines(cli("list", "-f"))
     assert whole[-len(firmware) - 3 - len(libraries + old):] == (
-        libraries + old + sockets + ["/tmp/nvidia-mps"] + firmware)
+        libraries + old + sockets + ["/run/pipes"] + firmware)
     for each in held:
         each.close()
 
