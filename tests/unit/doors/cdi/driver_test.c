@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "tests/unit/doors/cdi/made.h"
+#include "tests/unit/doors/cdi/tree.h"
 #include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 
@@ -38,19 +38,12 @@ static int teardown(void **state)
 
 static void put(const char *path, const void *bytes, size_t length)
 {
-	char full[FILE_PATH_MAX], directory[FILE_PATH_MAX];
-	assert_int_equal(file_path(full, NULL, "%s%s", top, path), 0);
-	memcpy(directory, full, sizeof(full));
-	*strrchr(directory, '/') = '\0';
-	assert_int_equal(file_mkdirs(directory, 0755, NULL), 0);
-	assert_int_equal(file_write_atomic(full, bytes, length, 0644, NULL), 0);
+	tree_put(top, path, bytes, length);
 }
 
 static void library(const char *path, const char *soname)
 {
-	struct made_library made;
-	made_library(&made, soname);
-	put(path, &made, sizeof(made));
+	tree_library(top, path, soname);
 }
 
 static void debian(void)

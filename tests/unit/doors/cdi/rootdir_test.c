@@ -162,11 +162,11 @@ static void test_entries(void **state)
 	assert_int_equal(chmod(unit_path(top, "usr/lib/a"), 0666), 0);
 	assert_int_equal(rootdir_entry(&root, directory, "/usr/lib", "a", real, &bad, &err),
 			 -EPERM);
-	/* "/usr/lib" is no directory above "/usr/library". */
-	assert_int_equal(mkdir(unit_path(top, "usr/library"), 0777), 0);
-	assert_int_equal(chmod(unit_path(top, "usr/library"), 0777), 0);
-	assert_int_equal(mkdir(unit_path(top, "usr/library/in"), 0755), 0);
-	assert_int_equal(rootdir_find(&root, "/usr/library/in", S_IFDIR, real, NULL, &err), -EPERM);
+	/* "/usr/li" is not "/usr/lib". */
+	assert_int_equal(mkdir(unit_path(top, "usr/li"), 0777), 0);
+	assert_int_equal(chmod(unit_path(top, "usr/li"), 0777), 0);
+	assert_int_equal(mkdir(unit_path(top, "usr/li/in"), 0755), 0);
+	assert_int_equal(rootdir_find(&root, "/usr/li/in", S_IFDIR, real, NULL, &err), -EPERM);
 	assert_int_equal(bad, -1);
 }
 
