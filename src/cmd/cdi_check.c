@@ -14,11 +14,17 @@
 #include "doors/cdi/check.h"
 #include "doors/cdi/gather.h"
 #include "doors/cdi/scan.h"
+#include "doors/cdi/version.h"
 #include "hardware/minors.h"
 #include "hardware/pci.h"
 #include "probe/client.h"
 
 #define CHECK_TIMEOUT_NS UINT64_C(10000000000)
+
+enum check_command_limits {
+	CHECK_RUNTIME_MAX = VERSION_TEXT_MAX + 16,
+	CHECK_RUNTIME_TIMEOUT_MS = 5000,
+};
 
 enum check_exit { CHECK_EXIT_STALE = 1, CHECK_EXIT_UNREADABLE = 2 };
 
@@ -44,8 +50,8 @@ static const struct option_row rows[] = {
     {.name = "cdi-version",
      .kind = OPTION_TEXT,
      .value = "VERSION",
-     .help = "the newest cdiVersion that your runtime reads, such as 0.5.0 for podman 4; a newer "
-	     "file is stale then (default: only noted)",
+     .help = "the newest cdiVersion that your runtime reads (default: that of podman, if it is an "
+	     "old one)",
      OPTION_FIELD(struct check_call, runtime_version)},
     CDI_DIRECTORY_ROW(struct check_call, directories),
     OPTION_OUTPUT(struct check_call, output),
@@ -94,6 +100,27 @@ static int facts_ask(void *context, struct check_machine *out, struct err *err)
 	facts_minors(facts);
 	*out = (struct check_machine){.inventory = &facts->inventory, .minors = facts->minors};
 	return 0;
+}
+
+/*
+ * Which runtime is too old for some of the files, if it can be told: podman before 4.6 has version
+ * 0.5 of the CDI library. NULL: none.
+ */
+static const char *facts_runtime(const struct scan *scan, char out[CHECK_RUNTIME_MAX])
+{
+	const int oldest = document_version_rank(CHECK_VERSION_OLDEST);
+	bool is_newer = false;
+	for (uint32_t i = 0; i < scan->count; i++)
+		is_newer |= scan->files[i].document.yaml &&
+			    document_version_rank(scan->files[i].document.version) > oldest;
+	char program[FILE_PATH_MAX];
+	struct version version;
+	if (!is_newer || version_find_program("podman", program, NULL) < 0 ||
+	    version_ask(program, CHECK_RUNTIME_TIMEOUT_MS, &version, NULL) < 0 ||
+	    version_is_at_least(&version, 4, 6, 0))
+		return NULL;
+	(void)snprintf(out, CHECK_RUNTIME_MAX, "podman %s", version.text); /* fits */
+	return out;
 }
 
 static int facts_look(void *context, struct err *err)
@@ -196,11 +223,16 @@ static int run_with(const struct cmd_call *call, const struct scan *scan, struct
 	_cleanup_check_ struct check check = {.count = 0};
 	struct err err = {0};
 	(void)pci_read_nvidia_version(pci_root(), module_version); /* "": none is loaded */
+	char name[CHECK_RUNTIME_MAX];
+	const char *version = options->runtime_version, *runtime = "the runtime";
+	if (!version && (runtime = facts_runtime(scan, name)))
+		version = CHECK_VERSION_OLDEST;
 	const struct check_options how = {
 	    .root = pci_root(),
 	    .names = (const char *const *)call->argv,
 	    .name_count = (size_t)call->argc,
-	    .runtime_version = options->runtime_version,
+	    .runtime = runtime,
+	    .runtime_version = version,
 	    .module_version = module_version,
 	    .ask = options->without_driver ? NULL : facts_ask,
 	    .look = facts_look,

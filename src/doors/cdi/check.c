@@ -14,9 +14,6 @@
 #include "base/suggest.h"
 #include "doors/cdi/check_internal.h"
 
-/* podman 4 has a CDI library that reads no later version, and says so nowhere. */
-static const char check_oldest_runtime[] = "0.5.0";
-
 /* --- findings -------------------------------------------------------------------------------- */
 
 static int check_copy(const char *text, char **out)
@@ -245,19 +242,19 @@ static void check_file_version(struct checker *checker, const struct scan_file *
 	char fix[CHECK_TEXT_MAX];
 	struct check_about about = {.file = file, .path = file->path, .key = "", .fix = fix};
 	if (document_version_rank(file->document.version) <=
-	    document_version_rank(most ? most : check_oldest_runtime))
+	    document_version_rank(most ? most : CHECK_VERSION_OLDEST))
 		return;
 	check_fix_file(checker, file, fix);
 	if (most)
 		check_add(checker, CHECK_VERSION_TOO_NEW, CHECK_STALE, &about,
-			  "cdiVersion is %s, and the runtime reads up to %s: it would say "
-			  "'unresolvable CDI devices'",
-			  file->document.version, most);
+			  "cdiVersion is %s, and %s reads up to %s: it would say 'unresolvable CDI "
+			  "devices'",
+			  file->document.version, checker->options->runtime, most);
 	else
 		check_add(checker, CHECK_VERSION_TOO_NEW, CHECK_NOTE, &about,
 			  "cdiVersion is %s: a runtime that reads less, such as podman 4 (%s), "
 			  "would say 'unresolvable CDI devices'",
-			  file->document.version, check_oldest_runtime);
+			  file->document.version, CHECK_VERSION_OLDEST);
 }
 
 static bool check_has_gpus(const struct scan_file *file)
@@ -525,8 +522,14 @@ const struct check_machine *check_ask(struct checker *checker)
 		if (rc < 0) {
 			checker->machine = (struct check_machine){.inventory = NULL};
 			const struct check_about about = {.key = "", .fix = "sluice devices"};
-			check_add(checker, CHECK_DRIVER_SILENT, CHECK_NOTE, &about,
-				  "the GPUs were not compared with the driver's: %s", why.text);
+			/* Of two versions or half installed: then it fails in containers, too. */
+			if (rc == -ELIBBAD)
+				check_add(checker, CHECK_DRIVER_UNFIT, CHECK_STALE, &about, "%s",
+					  why.text);
+			else
+				check_add(checker, CHECK_DRIVER_SILENT, CHECK_NOTE, &about,
+					  "the GPUs were not compared with the driver's: %s",
+					  why.text);
 		}
 	}
 	checker->was_asked = true;

@@ -88,12 +88,16 @@ struct check_machine {
 	const struct minors *minors;	   /* NULL: not known */
 };
 
+/* No runtime with CDI reads less; podman before 4.6 reads no later one, and says so nowhere. */
+#define CHECK_VERSION_OLDEST "0.5.0"
+
 struct check_options {
 	const char *root;	  /* before /dev, and before what files name that is not below it
 				     already; "" for the real machine */
 	const char *const *names; /* qualified names that are to work; none: all that lies there */
 	size_t name_count;
-	const char *runtime_version; /* the newest cdiVersion that the runtime reads; NULL */
+	const char *runtime;	     /* "podman 4.3.1" */
+	const char *runtime_version; /* the newest cdiVersion that it reads; NULL: not known */
 	const char *module_version;  /* of the loaded kernel module; "": none is loaded */
 	/* Both are called once at most, and only when needed; NULL: there is nobody to ask. */
 	/* Asks the driver. -errno and why: it does not answer. */

@@ -11,10 +11,13 @@
 
 enum check_named { CHECK_NAMED_OTHER, CHECK_NAMED_GPU, CHECK_NAMED_MIG, CHECK_NAMED_ALL };
 
-/* What the devices of one file are. */
+/* How a device is named after a GPU or MIG device. */
+enum check_style { CHECK_BY_INDEX = 1, CHECK_BY_UUID = 2 };
+
+/* What the devices of one file are: enum check_style, or'd. */
 struct check_covered {
-	bool gpus[GPU_MAX], migs[GPU_MAX * GPU_MIG_MAX];
-	bool has_names; /* some device is named after a GPU or MIG device */
+	uint8_t gpus[GPU_MAX], migs[GPU_MAX * GPU_MIG_MAX];
+	uint8_t styles; /* of all devices; each GPU is then named in each */
 	bool has_all;
 	const struct yaml_node *all; /* the nodes of "all" */
 };
@@ -180,15 +183,17 @@ static void check_gpu_device(struct checker *checker, const struct yaml_node *de
 	const char *name = yaml_get(device, "name")->text;
 	const struct yaml_node *nodes = yaml_get(yaml_get(device, "containerEdits"), "deviceNodes");
 	enum check_named named = check_named(inventory, name, &gpu, &mig);
-	covered->has_names |= named == CHECK_NAMED_GPU || named == CHECK_NAMED_MIG;
+	uint8_t style = name[0] == 'G' || name[0] == 'M' ? CHECK_BY_UUID : CHECK_BY_INDEX;
+	if (named == CHECK_NAMED_GPU || named == CHECK_NAMED_MIG)
+		covered->styles |= style;
 	if (named == CHECK_NAMED_ALL) {
 		covered->has_all = true;
 		covered->all = nodes;
 	} else if (gpu) {
-		covered->gpus[gpu - inventory->gpus] = true;
+		covered->gpus[gpu - inventory->gpus] |= style;
 		check_gpu(checker, gpu, name, nodes);
 	} else if (mig) {
-		covered->migs[mig - inventory->migs] = true;
+		covered->migs[mig - inventory->migs] |= style;
 		check_mig(checker, mig, name, nodes);
 	} else if (named == CHECK_NAMED_GPU) {
 		check_gone(checker, CHECK_GPU_GONE, name);
@@ -226,9 +231,9 @@ static void check_news(struct checker *checker, const struct check_covered *cove
 	const char *other;
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
-		bool is_covered = covered->gpus[i] || (!covered->has_names &&
-						       check_has_node(covered->all, check_gpu_minor,
-								      gpu->minor, &other));
+		bool is_covered = covered->styles ? covered->gpus[i] == covered->styles
+						  : check_has_node(covered->all, check_gpu_minor,
+								   gpu->minor, &other);
 		if (!is_covered && gpu->mig_current != GPU_MIG_ENABLED &&
 		    gpu->minor != GPU_U32_UNKNOWN && check_has_path(checker, "nvidia", gpu->minor))
 			check_new(checker, CHECK_GPU_NEW, covered, gpu->uuid);
@@ -236,11 +241,11 @@ static void check_news(struct checker *checker, const struct check_covered *cove
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
 		uint32_t caps[2];
-		if (i >= sizeof(covered->migs) / sizeof(covered->migs[0]) || covered->migs[i] ||
-		    !check_caps(machine, mig, caps))
+		if (i >= sizeof(covered->migs) || !check_caps(machine, mig, caps))
 			continue;
-		bool is_covered = !covered->has_names &&
-				  check_has_node(covered->all, check_cap_minor, caps[1], &other);
+		bool is_covered = covered->styles ? covered->migs[i] == covered->styles
+						  : check_has_node(covered->all, check_cap_minor,
+								   caps[1], &other);
 		if (!is_covered && check_has_path(checker, "nvidia-caps/nvidia-cap", caps[1]))
 			check_new(checker, CHECK_MIG_NEW, covered, mig->uuid);
 	}

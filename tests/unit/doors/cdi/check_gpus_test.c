@@ -87,9 +87,11 @@ static void test_fresh(void **state)
 
 static void test_gone(void **state)
 {
-	run(*state, HEAD CHECKED_DEVICE("0", "/dev/nvidia3") CHECKED_DEVICE("5", "/dev/nvidia1")
-			CHECKED_DEVICE("GPU-x", "/dev/nvidia1") MIG("1:0", "1", "20", "21")
-			    MIG("1:1", "1", "20", "30") MIG("MIG-x", "1", "20", "30") ALL);
+	run(*state,
+	    HEAD CHECKED_DEVICE("0", "/dev/nvidia3") CHECKED_DEVICE("5", "/dev/nvidia1")
+		CHECKED_DEVICE("GPU-x", "/dev/nvidia1") MIG("1:0", "1", "20", "21")
+		    MIG("1:1", "1", "20", "30") MIG("MIG-x", "1", "20", "30")
+			CHECKED_DEVICE("GPU-a", "/dev/nvidia3") MIG("MIG-c", "1", "20", "21") ALL);
 	checked_expect(*state, 4, CHECK_STALE);
 	checked_says(*state, CHECK_GPU_GONE, "the driver lists no GPU '5'");
 	checked_says(*state, CHECK_MIG_GONE, "the driver lists no MIG device '1:1'");
@@ -129,6 +131,11 @@ static void test_new(void **state)
 		     "the GPU 'GPU-a', and no device of the file is it: "
 		     "'all' is not all");
 	run(*state, HEAD CHECKED_DEVICE("0", "/dev/nvidia3") CHECKED_DEVICE("all", "/dev/nvidia3"));
+	checked_expect(*state, 1, CHECK_STALE);
+	checked_says(*state, CHECK_MIG_NEW, "the MIG device 'MIG-c'");
+	/* The place is taken by another one than the UUID tells. */
+	run(*state, HEAD CHECKED_DEVICE("0", "/dev/nvidia3") CHECKED_DEVICE("GPU-a", "/dev/nvidia3")
+			MIG("1:0", "1", "20", "21") ALL);
 	checked_expect(*state, 1, CHECK_STALE);
 	checked_says(*state, CHECK_MIG_NEW, "the MIG device 'MIG-c'");
 	/* Meant for some of them. */

@@ -100,9 +100,11 @@ static void test_runtime_version(void **state)
 	checked_run(checked, NULL);
 	checked_expect(checked, 1, CHECK_NOTE);
 	checked_says(checked, CHECK_VERSION_TOO_NEW, "cdiVersion is 0.7.0");
+	checked->options.runtime = "podman 4.6.1";
 	checked->options.runtime_version = "0.6.0";
 	checked_run(checked, (const char *const[]){"acme.com/nic=x", NULL});
 	checked_expect(checked, 1, CHECK_STALE);
+	checked_says(checked, CHECK_VERSION_TOO_NEW, "and podman 4.6.1 reads up to 0.6.0");
 	checked->options.runtime_version = "0.7.0";
 	checked_run(checked, NULL);
 	checked_expect(checked, 0, CHECK_NOTE);
@@ -123,9 +125,10 @@ static int asked;
 
 static int ask(void *context, struct check_machine *out, struct err *err)
 {
-	(void)context;
 	(void)out;
 	asked++;
+	if (context)
+		return err_set(err, -ELIBBAD, "two versions");
 	return err_set(err, -ETIMEDOUT, "the driver did not answer in 1 s");
 }
 
@@ -146,6 +149,10 @@ static void test_silent_driver(void **state)
 	assert_int_equal(asked, 1);
 	checked_expect(checked, 1, CHECK_NOTE);
 	checked_says(checked, CHECK_DRIVER_SILENT, "did not answer in 1 s");
+	checked->options.context = checked;
+	checked_run(checked, NULL);
+	checked_expect(checked, 1, CHECK_STALE);
+	checked_says(checked, CHECK_DRIVER_UNFIT, "two versions");
 }
 
 /* More differences than are kept. */
