@@ -25,6 +25,7 @@ static const struct program {
 	int (*main)(int argc, char **argv);
 } programs[] = {
     {"nvidia-container-cli", container_cli_main},
+    {"sluice-runtime", runtime_wrapper_main},
 };
 
 int main(int argc, char **argv)

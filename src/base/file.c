@@ -57,7 +57,11 @@ int file_read(const char *path, struct buf *out, struct err *err)
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot open '%s': %s", path, err_describe(errno));
+	return file_read_open(fd, path, out, err);
+}
 
+int file_read_open(int fd, const char *path, struct buf *out, struct err *err)
+{
 	size_t before = out->length;
 	ssize_t count;
 	do {

@@ -23,6 +23,8 @@ enum file_limits {
  * sizes are not known beforehand. -ENOENT, -EACCES, ...; -EFBIG when the cap is passed.
  */
 int file_read(const char *path, struct buf *out, struct err *err);
+/* The same of an open file; `path` is what errors call it. */
+int file_read_open(int fd, const char *path, struct buf *out, struct err *err);
 
 /*
  * Replaces `path` atomically: a temporary in the same directory, fsync, rename, fsync of the

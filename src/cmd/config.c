@@ -147,7 +147,7 @@ enum show_limits {
 /* A value as YAML: texts quoted as JSON does it, lists of words in brackets. */
 static void show_value(const struct schema_row *row, const char *value, char *out, size_t size)
 {
-	if (row->type == SCHEMA_WORDS || row->type == SCHEMA_CODES) {
+	if (schema_is_list(row)) {
 		(void)snprintf(out, size, "[%s]", value);
 	} else if (row->type == SCHEMA_TEXT) {
 		json_t *text = table_json_text(value);
@@ -595,6 +595,8 @@ static const char *keys_values(const struct schema_row *row)
 		return "text";
 	case SCHEMA_CODES:
 		return "numbers";
+	case SCHEMA_NAMES:
+		return "names";
 	default:
 		return row->words;
 	}
@@ -607,8 +609,7 @@ static int keys_json(struct err *err)
 		const struct schema_row *row = schema_row((enum schema_id)i);
 		(void)json_array_append_new(
 		    keys, json_pack("{s:s, s:s, s:b, s:s, s:s?, s:s?, s:s?, s:s}", "key", row->path,
-				    "values", keys_values(row), "list",
-				    row->type == SCHEMA_WORDS || row->type == SCHEMA_CODES,
+				    "values", keys_values(row), "list", schema_is_list(row),
 				    "default", row->default_text, "flag", row->flag, "other_flag",
 				    row->other_flag, "variable", row->variable, "help", row->help));
 	}

@@ -219,14 +219,15 @@ static int read_setting(const struct reader *reader, enum schema_id id,
 	const char *text = node->text;
 	if (yaml_is_null(node))
 		return 0;
-	bool is_list = row->type == SCHEMA_WORDS || row->type == SCHEMA_CODES;
-	if (is_list && node->kind == YAML_LIST) {
+	if (schema_is_list(row) && node->kind == YAML_LIST) {
 		for (size_t i = 0; i < node->entry_count; i++) {
 			const struct yaml_node *word = node->entries[i].value;
 			if (word->kind != YAML_SCALAR || strchr(word->text, ','))
 				return reader_error(reader, word, -EINVAL, row->path,
 						    "expected a list of %s%s",
-						    row->words ? "words from " : "numbers",
+						    row->words		  ? "words from "
+						    : schema_is_text(row) ? "names"
+									  : "numbers",
 						    row->words ? row->words : "");
 			int rc = buf_printf(&words, "%s%s", i ? "," : "", word->text);
 			if (rc < 0)
@@ -475,7 +476,7 @@ struct config *config_free(struct config *config)
 		return NULL;
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		const struct schema_row *row = schema_row((enum schema_id)i);
-		if (row->type == SCHEMA_TEXT)
+		if (schema_is_text(row))
 			free(*(char **)((char *)config + row->offset));
 	}
 	free(config->gpu_rules.items);

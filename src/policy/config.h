@@ -117,6 +117,12 @@ struct config_health {
 	struct config_codes ignore, fatal; /* no code in both */
 };
 
+/* sluice.cdi.runtime: the runtime wrapper. Who may ask it for GPUs, and what it becomes. */
+struct config_runtime {
+	bool annotations, volume_mounts, unprivileged_envvar;
+	char *swarm_variables, *runtimes; /* names with commas between them */
+};
+
 /* Which devices a door may hand out. */
 struct config_door {
 	bool is_set; /* else: by what is on the machine */
@@ -148,6 +154,7 @@ struct config {
 	uint32_t kubelet_inject; /* enum config_inject */
 	/* Of simulated GPUs "sluice.sim" while source[SCHEMA_CDI_VENDOR] is CONFIG_DEFAULT. */
 	char *cdi_vendor;
+	struct config_runtime runtime;
 	bool alloc_env; /* SLUICE_ALLOC in replies to the kubelet */
 	struct config_health health;
 

@@ -199,6 +199,22 @@ static int set_codes(struct config *config, const struct schema_row *row, const 
 	return 0;
 }
 
+/* Of programs and variables: no blanks, nothing that a terminal obeys. */
+static int check_names(const char *text, struct err *err)
+{
+	for (const char *at = text; *at != '\0';) {
+		size_t length = strcspn(at, ","), i = 0;
+		while (i < length && at[i] > ' ' && at[i] <= '~' && at[i] != '=')
+			i++;
+		bool is_last_comma = at[length] == ',' && at[length + 1] == '\0';
+		if (length == 0 || i < length || is_last_comma)
+			return err_set(err, -EINVAL, "expected a list of names, found '%.64s'",
+				       text);
+		at += length + (at[length] == ',');
+	}
+	return 0;
+}
+
 static int set_text(struct config *config, enum schema_id id, const char *text, struct err *err)
 {
 	const struct schema_row *row = &rows[id];
@@ -209,6 +225,9 @@ static int set_text(struct config *config, enum schema_id id, const char *text, 
 			       "'%.64s' is no vendor of CDI devices: a letter first, then letters, "
 			       "digits, '-', '_' and '.', such as sluice.dev",
 			       text);
+	int rc = row->type == SCHEMA_NAMES ? check_names(text, err) : 0;
+	if (rc < 0)
+		return rc;
 	char *copy = strdup(text);
 	if (!copy)
 		return err_set(err, -ENOMEM, "out of memory");
@@ -321,6 +340,16 @@ int schema_parse_duration(const char *text, uint64_t *out_ns)
 	return 0;
 }
 
+bool schema_is_list(const struct schema_row *row)
+{
+	return row->type == SCHEMA_WORDS || row->type == SCHEMA_CODES || row->type == SCHEMA_NAMES;
+}
+
+bool schema_is_text(const struct schema_row *row)
+{
+	return row->type == SCHEMA_TEXT || row->type == SCHEMA_NAMES;
+}
+
 int schema_set(struct config *config, enum schema_id id, const char *text, struct err *err)
 {
 	const struct schema_row *row = &rows[id];
@@ -328,6 +357,7 @@ int schema_set(struct config *config, enum schema_id id, const char *text, struc
 	case SCHEMA_BOOL:
 		return set_bool(config, row, text, err);
 	case SCHEMA_TEXT:
+	case SCHEMA_NAMES:
 		return set_text(config, id, text, err);
 	case SCHEMA_WORDS:
 		return set_words(config, id, text, err);
@@ -412,6 +442,7 @@ int schema_format(const struct config *config, enum schema_id id, char *out, siz
 		length = snprintf(out, size, "%s", *(const bool *)member ? "true" : "false");
 		break;
 	case SCHEMA_TEXT:
+	case SCHEMA_NAMES:
 		length = snprintf(out, size, "%s", *(char *const *)member);
 		break;
 	case SCHEMA_CHOICE:

@@ -20,6 +20,8 @@ enum schema_type {
 	SCHEMA_WORDS,  /* uint32_t: bit N for word N; one word, a comma list or a YAML list */
 	SCHEMA_CODES,  /* struct config_codes; one number, a comma list or a YAML list; empty: none
 			*/
+	SCHEMA_NAMES,  /* char *, owned by the config: names with commas between them; one, a comma
+			  list or a YAML list; empty: none */
 	SCHEMA_DURATION, /* uint64_t nanoseconds; SCHEMA_FOREVER for "infinite" */
 };
 
@@ -48,6 +50,10 @@ struct schema_row {
 };
 
 const struct schema_row *schema_row(enum schema_id id);
+/* Whether a YAML list is taken for it. */
+bool schema_is_list(const struct schema_row *row);
+/* Whether its member is a char * that the config owns. */
+bool schema_is_text(const struct schema_row *row);
 
 /*
  * Reads `text` as the value of `id` and puts it into `config`. -EINVAL with a text that says what

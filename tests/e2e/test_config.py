@@ -214,7 +214,7 @@ def test_every_key_can_be_set_from_its_own_default(tmp_path):
     for row in keys:
         if row["key"].startswith("sharing."):
             continue  # a block without resources is refused
-        text = json.dumps(row["default"]) if row["values"] == "text" else row["default"]
+        text = json.dumps(row["default"]) if row["values"] in ("text", "names") else row["default"]
         for part in reversed(row["key"].split(".")):
             text = "{%s: %s}" % (part, text)
         file = tmp_path / "c.yaml"

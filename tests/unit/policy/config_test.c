@@ -112,7 +112,8 @@ static void test_our_section_and_rules(void **state)
 				      "  doors:\n"
 				      "    kubelet: {devices: [0, 1], inject: peer}\n"
 				      "    queue: {devices: none}\n"
-				      "  cdi: {vendor: example.com}\n"
+				      "  cdi: {vendor: example.com, runtime: {volumeMounts: true,"
+				      "    swarmVariables: [A, B_C], runtimes: /opt/crun}}\n"
 				      "  allocEnv: true\n"
 				      "  health:\n"
 				      "    policy: peer\n"
@@ -144,6 +145,11 @@ static void test_our_section_and_rules(void **state)
 	assert_int_equal(config->queue.devices.count, 0);
 	assert_int_equal(config->kubelet_inject, CONFIG_INJECT_PEER);
 	assert_string_equal(config->cdi_vendor, "example.com");
+	assert_true(config->runtime.volume_mounts);
+	assert_false(config->runtime.annotations);
+	assert_false(config->runtime.unprivileged_envvar);
+	assert_string_equal(config->runtime.swarm_variables, "A,B_C");
+	assert_string_equal(config->runtime.runtimes, "/opt/crun");
 	assert_true(config->alloc_env);
 	assert_null(config_free(config));
 }
@@ -305,6 +311,14 @@ static void test_refused(void **state)
 	    {"sluice: {cdi: {vendor: a/b}}\n", VENDOR_AT("a/b")},
 	    {"sluice: {cdi: {vendor: a.}}\n", VENDOR_AT("a.")},
 	    {"sluice: {cdi: {vendor: ''}}\n", VENDOR_AT("")},
+	    {"sluice: {cdi: {runtime: {runtimes: [runc, 'a b']}}}\n",
+	     "c.yaml:1:36: sluice.cdi.runtime.runtimes: expected a list of names, found 'runc,a "
+	     "b'"},
+	    {"sluice: {cdi: {runtime: {runtimes: 'runc,'}}}\n",
+	     "c.yaml:1:36: sluice.cdi.runtime.runtimes: expected a list of names, found 'runc,'"},
+	    {"sluice: {cdi: {runtime: {swarmVariables: [A=b]}}}\n",
+	     "c.yaml:1:42: sluice.cdi.runtime.swarmVariables: expected a list of names, found "
+	     "'A=b'"},
 	    {"sluice: {health: {ignoreXids: [13, x]}}\n",
 	     "c.yaml:1:31: sluice.health.ignoreXids: expected a list of XIDs, numbers up to 9999, "
 	     "found '13,x'"},
