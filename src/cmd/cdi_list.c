@@ -75,8 +75,7 @@ static void print_text(const struct scan *scan, const struct scan_device *device
 		if (devices[i].state == SCAN_FOUND) {
 			simulated += devices[i].file->is_simulated;
 			print_line(&devices[i]);
-		} else if (devices[i].state == SCAN_CONFLICT &&
-			   devices[i].file > devices[i].other) {
+		} else if (scan_is_second(&devices[i])) {
 			print_conflict(&devices[i]);
 		}
 	}

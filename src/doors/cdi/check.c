@@ -351,7 +351,7 @@ static void check_everything(struct checker *checker, struct scan_device *device
 		if (scan->files[i].code < 0)
 			check_bad_file(checker, &scan->files[i]);
 	for (size_t i = 0; i < count; i++)
-		if (devices[i].state == SCAN_CONFLICT && devices[i].file > devices[i].other)
+		if (scan_is_second(&devices[i]))
 			check_conflict(checker, devices[i].file, devices[i].other, devices[i].name);
 	if (count)
 		qsort(devices, count, sizeof(*devices), check_place_compare);

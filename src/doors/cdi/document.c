@@ -127,6 +127,16 @@ static int document_number(struct document_reader *reader, const struct yaml_nod
 	return 0;
 }
 
+static int document_unsigned(struct document_reader *reader, const struct yaml_node *node,
+			     const char *path)
+{
+	int64_t value;
+	if (node->kind != YAML_SCALAR || node->quoted ||
+	    parse_i64(node->text, 0, UINT32_MAX, &value) < 0)
+		return document_fail(reader, node, path, "has to be a number, 0 or above");
+	return 0;
+}
+
 static int document_timeout(struct document_reader *reader, const struct yaml_node *node,
 			    const char *path)
 {
@@ -201,10 +211,10 @@ static int document_node(struct document_reader *reader, const struct yaml_node 
 	    {"type", document_type, V030, false},
 	    {"major", document_number, V030, false},
 	    {"minor", document_number, V030, false},
-	    {"fileMode", document_number, V030, false},
+	    {"fileMode", document_unsigned, V030, false},
 	    {"permissions", document_permissions, V030, false},
-	    {"uid", document_number, V030, false},
-	    {"gid", document_number, V030, false},
+	    {"uid", document_unsigned, V030, false},
+	    {"gid", document_unsigned, V030, false},
 	};
 	return document_map(reader, node, path, fields, array_length(fields));
 }
@@ -253,7 +263,7 @@ static int document_hooks(struct document_reader *reader, const struct yaml_node
 static int document_gids(struct document_reader *reader, const struct yaml_node *node,
 			 const char *path)
 {
-	return document_list(reader, node, path, document_number);
+	return document_list(reader, node, path, document_unsigned);
 }
 
 static int document_rdt(struct document_reader *reader, const struct yaml_node *node,

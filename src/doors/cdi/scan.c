@@ -226,18 +226,29 @@ static int scan_device_compare(const void *left, const void *right)
 	return order ? order : strcmp(a->file->path, b->file->path);
 }
 
-/* The claims of one name, those of the highest priority first. */
+/*
+ * The claims of one name, those of the highest priority first. Two of one priority make the name
+ * unusable even when a file of higher priority has it as well: podman 4.3.1 and the CDI project's
+ * package 1.1.1 take none then.
+ */
 static void scan_device_resolve(struct scan_device *claims, size_t count)
 {
-	uint32_t highest = claims[0].file->priority;
-	bool is_conflict = count > 1 && claims[1].file->priority == highest;
+	size_t twice = 0, first = 0;
+	for (size_t i = 1; i < count && twice == 0; i++)
+		if (claims[i].file->priority == claims[i - 1].file->priority)
+			twice = i;
 	for (size_t i = 0; i < count; i++) {
-		if (claims[i].file->priority != highest) {
+		if (claims[i].file->priority != claims[first].file->priority)
+			first = i;
+		bool is_first_of_several = i == first && i + 1 < count &&
+					   claims[i + 1].file->priority == claims[i].file->priority;
+		if (twice > 0) {
+			size_t other = i > first ? first : is_first_of_several ? i + 1 : twice;
+			claims[i].state = SCAN_CONFLICT;
+			claims[i].other = claims[other].file;
+		} else if (i > 0) {
 			claims[i].state = SCAN_HIDDEN;
 			claims[i].other = claims[0].file;
-		} else if (is_conflict) {
-			claims[i].state = SCAN_CONFLICT;
-			claims[i].other = claims[i > 0 ? 0 : 1].file;
 		}
 	}
 }
@@ -274,10 +285,16 @@ int scan_devices(const struct scan *scan, struct scan_device **out, size_t *out_
 	return 0;
 }
 
+bool scan_is_second(const struct scan_device *device)
+{
+	return device->state == SCAN_CONFLICT &&
+	       device->file->priority == device->other->priority && device->file > device->other;
+}
+
 enum scan_state scan_find(const struct scan *scan, const char *name,
 			  const struct scan_file **out_file, const struct scan_file **out_other)
 {
-	const struct scan_file *found = NULL, *other = NULL;
+	const struct scan_file *found = NULL, *other = NULL, *second = NULL;
 	const char *equals = strchr(name, '=');
 	char kind[SCAN_KIND_MAX] = "";
 	if (out_file)
@@ -298,9 +315,15 @@ enum scan_state scan_find(const struct scan *scan, const char *name,
 		if (!document_find(&file->document, equals + 1))
 			continue;
 		/* They come by priority: a later one is higher, or a second claim. */
-		other = found && found->priority == file->priority ? found : NULL;
+		bool is_second = found && found->priority == file->priority;
+		if (is_second && !other) {
+			other = found;
+			second = file;
+		}
 		found = file;
 	}
+	if (other)
+		found = second;
 	if (out_file)
 		*out_file = found;
 	if (out_other)

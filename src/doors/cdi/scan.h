@@ -45,7 +45,7 @@ enum scan_state {
 	SCAN_NO_NAME,	/* not of the form VENDOR/CLASS=NAME */
 	SCAN_NO_KIND,	/* no good file provides the kind */
 	SCAN_NO_DEVICE, /* one does, without this device */
-	SCAN_CONFLICT,	/* two files of one priority claim it: no runtime takes either */
+	SCAN_CONFLICT,	/* two files of one priority claim it: no runtime takes any */
 	SCAN_HIDDEN,	/* only of a claim: a file of higher priority has the device, too */
 };
 
@@ -56,7 +56,7 @@ struct scan_device {
 	const char *name;		/* "0" */
 	enum scan_state state;		/* SCAN_FOUND, SCAN_CONFLICT or SCAN_HIDDEN */
 	/* The file in the way; NULL. Of several with one priority it is the first, and the first
-	 * has the second: each conflict is seen once where file > other. */
+	 * has the second; a file that they make unusable as well has the second. */
 	const struct scan_file *other;
 };
 
@@ -82,6 +82,9 @@ enum scan_state scan_find(const struct scan *scan, const char *name,
  * given, to be freed; NULL where there are none. -ENOMEM. */
 int scan_devices(const struct scan *scan, struct scan_device **out, size_t *out_count,
 		 struct err *err);
+
+/* Whether it claims a name that an earlier file of its priority has: each conflict is seen once. */
+bool scan_is_second(const struct scan_device *device);
 
 /*
  * Whether we may provide `kind` in the file `own`: no other file does, be it good or broken,

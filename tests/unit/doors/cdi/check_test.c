@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/err.h"
@@ -80,11 +81,15 @@ static void test_two_files(void **state)
 	assert_non_null(strstr(checked_find(checked, CHECK_DEVICE_CONFLICT)->fix, "sluice-b.yaml"));
 	checked_run(checked, (const char *const[]){"acme.com/nic=y", NULL});
 	checked_expect(checked, 1, CHECK_STALE);
-	/* One of higher priority ends it, and hides what is wrong in the others. */
+	/* One of higher priority does not end it, and hides what is wrong in a single other one. */
 	checked_write(checked, "/var/run/cdi/c.yaml",
 		      NIC("x") CHECKED_DEVICE("y", "/dev/acme") "containerEdits: {env: [A=b]}\n");
 	checked_write(checked, "/etc/cdi/sluice-b.yaml",
 		      CHECKED_HEAD("acme.com/nic") CHECKED_DEVICE("x", "/dev/gone"));
+	checked_run(checked, NULL);
+	checked_expect(checked, 2, CHECK_STALE);
+	checked_says(checked, CHECK_DEVICE_CONFLICT, "sluice-b.yaml' and '");
+	assert_int_equal(unlink(unit_path(checked->root, "etc/cdi/a.yaml")), 0);
 	checked_run(checked, NULL);
 	checked_expect(checked, 0, CHECK_NOTE);
 	assert_int_equal(checked->check.file_count, 1);

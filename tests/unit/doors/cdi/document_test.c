@@ -124,6 +124,8 @@ static void test_refuses(void **state)
 	    {HEAD("0.5.0") DEVICE("deviceNodes: [{path: /dev/a, permissions: rwx}]"),
 	     "'r', 'w', 'm'"},
 	    {HEAD("0.5.0") DEVICE("deviceNodes: [{path: /dev/a, type: d}]"), "'b', 'c', 'u'"},
+	    {HEAD("0.5.0") DEVICE("deviceNodes: [{path: /dev/a, fileMode: -1}]"),
+	     "fileMode: has to be a number, 0 or above"},
 	    {HEAD("0.5.0") DEVICE("deviceNodes: [{path: /dev/a, fileMode: '0660'}]"),
 	     "has to be a number"},
 	    {HEAD("0.5.0") DEVICE("mounts: [{hostPath: /a/.., containerPath: /b}]"),

@@ -91,7 +91,12 @@ static void test_priority_and_conflict(void **state)
 	expect(&twice, "nvidia.com/gpu=0", SCAN_CONFLICT, "etc/cdi/b.yaml", "etc/cdi/a.yaml");
 	put("var/run/cdi/c.yaml", "nvidia.com/gpu", "0");
 	assert_int_equal(scan_read(top, &higher, NULL), 0);
-	expect(&higher, "nvidia.com/gpu=0", SCAN_FOUND, "var/run/cdi/c.yaml", NULL);
+	/* as the CDI project's package has it */
+	expect(&higher, "nvidia.com/gpu=0", SCAN_CONFLICT, "etc/cdi/b.yaml", "etc/cdi/a.yaml");
+	unlink(unit_path(top, "etc/cdi/a.yaml"));
+	_cleanup_scan_ struct scan one = {0};
+	assert_int_equal(scan_read(top, &one, NULL), 0);
+	expect(&one, "nvidia.com/gpu=0", SCAN_FOUND, "var/run/cdi/c.yaml", NULL);
 	put("var/run/cdi/d.json", "nvidia.com/gpu", "0");
 	assert_int_equal(scan_read(top, &both, NULL), 0);
 	expect(&both, "nvidia.com/gpu=0", SCAN_CONFLICT, "var/run/cdi/d.json",
@@ -157,16 +162,20 @@ static void test_all_devices(void **state)
 	put("etc/cdi/d.yaml", "acme.com/nic", "x");
 	put("etc/cdi/e.yaml", "acme.com/nic", "y");
 	put("etc/cdi/f.yaml", "acme.com/nic", "y");
+	put("etc/cdi/g.yaml", "acme.com/nic", "z");
 	put("var/run/cdi/c.yaml", "acme.com/nic", "y");
+	put("var/run/cdi/d.yaml", "acme.com/nic", "z");
 	unit_write(unit_path(top, "var/run/cdi/bad.yaml"), "kind: acme.com/nic\n");
 	static const struct {
 		const char *name, *file, *other;
 		enum scan_state state;
 	} expected[] = {
 	    {"x", "etc/cdi/d.yaml", NULL, SCAN_FOUND},
-	    {"y", "var/run/cdi/c.yaml", NULL, SCAN_FOUND},
-	    {"y", "etc/cdi/e.yaml", "var/run/cdi/c.yaml", SCAN_HIDDEN},
-	    {"y", "etc/cdi/f.yaml", "var/run/cdi/c.yaml", SCAN_HIDDEN},
+	    {"y", "var/run/cdi/c.yaml", "etc/cdi/f.yaml", SCAN_CONFLICT},
+	    {"y", "etc/cdi/e.yaml", "etc/cdi/f.yaml", SCAN_CONFLICT},
+	    {"y", "etc/cdi/f.yaml", "etc/cdi/e.yaml", SCAN_CONFLICT},
+	    {"z", "var/run/cdi/d.yaml", NULL, SCAN_FOUND},
+	    {"z", "etc/cdi/g.yaml", "var/run/cdi/d.yaml", SCAN_HIDDEN},
 	    {"2", "etc/cdi/b.yaml", "etc/cdi/c.yaml", SCAN_CONFLICT},
 	    {"2", "etc/cdi/c.yaml", "etc/cdi/b.yaml", SCAN_CONFLICT},
 	    {"10", "etc/cdi/a.yaml", NULL, SCAN_FOUND},
@@ -187,6 +196,9 @@ static void test_all_devices(void **state)
 		if (expected[i].other)
 			assert_string_equal(devices[i].other->path,
 					    unit_path(top, expected[i].other));
+		bool is_second = strcmp(expected[i].file, "etc/cdi/f.yaml") == 0 ||
+				 strcmp(expected[i].file, "etc/cdi/c.yaml") == 0;
+		assert_int_equal(scan_is_second(&devices[i]), is_second);
 	}
 }
 
