@@ -178,7 +178,13 @@ def test_links_are_followed_but_not_out_of_the_root(tmp_path):
     before = outside.read_bytes()
     assert "leads out of" in configure(tmp_path / "root", runtime, *version, "--apply", rc=65)[1]
     assert outside.read_bytes() == before
-    file.unlink()
+    # Nor by a directory, when there is no file yet.
+    shutil.rmtree(file.parent)
+    file.parent.symlink_to(tmp_path)
+    assert "leads out of" in configure(tmp_path / "root", runtime, *version, "--apply", rc=65)[1]
+    assert not (tmp_path / "daemon.json").exists()
+    file.parent.unlink()
+    file.parent.mkdir()
     file.symlink_to("none.json")
     assert "leads to nothing" in configure(tmp_path / "root", runtime, *version, "--apply", rc=65)[1]
 

@@ -5,6 +5,7 @@
  * are merged key by key.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -16,6 +17,7 @@ enum containerd_internals {
 	CRI_2 = 1,
 	CRI_3 = 2,
 	CRI_COUNT,
+	HEAD_MAX = 512, /* where a file says that nobody is to edit it */
 };
 
 static const char enable_key[] = "enable_cdi";
@@ -327,10 +329,20 @@ static int change_main(const struct runtime_machine *machine, struct files *file
 	plan->is_new = files->count == 0;
 	plan->needs_backup = true;
 	int rc = runtime_resolve(machine, path, plan->path, err);
-	if (rc == 0 && files->count > 0)
+	if (rc < 0)
+		return rc;
+	if (files->count > 0)
 		rc = buf_add(&plan->before, files->list[0].text.data, files->list[0].text.length);
 	if (rc < 0)
 		return err_set(err, rc, "%s: %s", path, err_describe(rc));
+	/* k3s and others make the file anew at each start, and say so in its first lines. */
+	char head[HEAD_MAX];
+	(void)snprintf(head, sizeof(head), "%s", buf_text(&plan->before));
+	if (strstr(head, "DO NOT EDIT"))
+		runtime_note(plan, true,
+			     "%s: says that it is made by a program, which may undo the change: "
+			     "change what it is made from",
+			     path);
 	const struct toml toml = {path, buf_text(&plan->before), plan->before.length};
 	return runtime_containerd_edit(&toml, &plan->after, err);
 }
@@ -412,10 +424,11 @@ static int plan_2(const struct runtime_machine *machine, struct files *files,
 	uint64_t main_version = files->list[0].version;
 	if (files->imports_ours && main_version >= 2 && is_before_ours(files, last) &&
 	    !has_file(files, RUNTIME_DROP_IN)) {
-		int rc = file_path(plan->path, err, "%s%s", machine->root, RUNTIME_DROP_IN);
+		int rc = runtime_resolve(machine, RUNTIME_DROP_IN, plan->path, err);
 		plan->is_new = true;
-		if (rc == 0)
-			rc = runtime_containerd_drop_in(main_version, &plan->after);
+		if (rc < 0)
+			return rc;
+		rc = runtime_containerd_drop_in(main_version, &plan->after);
 		return rc < 0 ? err_set(err, rc, "%s: %s", RUNTIME_DROP_IN, err_describe(rc)) : 0;
 	}
 	if (last == &files->list[0])

@@ -21,31 +21,40 @@ static int real_path(const char *path, char out[FILE_PATH_MAX])
 	return real ? file_path(out, NULL, "%s", real) : -errno;
 }
 
+/* Whether `path`, or the nearest directory above it that is there, lies below `root`. */
+static bool is_inside(const char *root, const char *path)
+{
+	char part[FILE_PATH_MAX], real[FILE_PATH_MAX], real_root[FILE_PATH_MAX];
+	if (real_path(root, real_root) < 0 || file_path(part, NULL, "%s", path) < 0)
+		return false;
+	while (real_path(part, real) < 0) {
+		char *slash = strrchr(part, '/');
+		if (!slash || slash == part)
+			return false;
+		*slash = '\0';
+	}
+	size_t length = strlen(real_root);
+	return strncmp(real, real_root, length) == 0 &&
+	       (real[length] == '/' || real[length] == '\0');
+}
+
 int runtime_resolve(const struct runtime_machine *machine, const char *path,
 		    char out[FILE_PATH_MAX], struct err *err)
 {
-	char full[FILE_PATH_MAX], real[FILE_PATH_MAX], root[FILE_PATH_MAX];
+	char full[FILE_PATH_MAX], real[FILE_PATH_MAX];
+	struct stat status;
 	int rc = file_path(full, err, "%s%s", machine->root, path);
 	if (rc < 0)
 		return rc;
+	if (machine->root[0] != '\0' && !is_inside(machine->root, full))
+		return err_set(err, -EINVAL, "'%s': leads out of '%s' by a link", full,
+			       machine->root);
 	rc = real_path(full, real);
-	struct stat status;
-	if ((rc == -ENOENT || rc == -ENOTDIR) && lstat(full, &status) < 0) {
-		memcpy(out, full, sizeof(full));
-		return 0;
-	}
-	if (rc < 0)
-		return err_set(err, rc == -ENOENT ? -EINVAL : rc, "'%s': %s", full,
-			       rc == -ENOENT ? "is a link that leads to nothing"
-					     : err_describe(rc));
-	if (machine->root[0] != '\0') {
-		rc = real_path(machine->root, root);
-		size_t length = rc == 0 ? strlen(root) : 0;
-		if (rc < 0 || strncmp(real, root, length) != 0 || real[length] != '/')
-			return err_set(err, -EINVAL, "'%s': is a link that leads out of '%s'", full,
-				       machine->root);
-	}
-	memcpy(out, real, sizeof(real));
+	if (rc < 0 && lstat(full, &status) == 0)
+		return err_set(err, -EINVAL, "'%s': is a link that leads to nothing", full);
+	if (rc < 0 && rc != -ENOENT)
+		return err_set(err, rc, "'%s': %s", full, err_describe(rc));
+	memcpy(out, rc < 0 ? full : real, FILE_PATH_MAX);
 	return 0;
 }
 
@@ -110,7 +119,7 @@ static int undo_drop_in(const struct runtime_machine *machine, struct runtime_un
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, RUNTIME_TEXT_MAX);
-	int rc = file_path(path, err, "%s%s", machine->root, RUNTIME_DROP_IN);
+	int rc = runtime_resolve(machine, RUNTIME_DROP_IN, path, err);
 	if (rc == 0)
 		rc = read_here(path, &text, err);
 	if (rc <= 0)
