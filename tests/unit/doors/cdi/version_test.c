@@ -2,13 +2,15 @@
 #include "doors/cdi/version.h"
 
 #include <errno.h>
-#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/parse.h"
 #include "tests/unit/unit.h"
 
 static int setup(void **state)
@@ -119,6 +121,37 @@ static void test_ask_hangs(void **state)
 	}
 }
 
+/* All that it started is killed with it. */
+static void test_ask_hangs_in_a_child(void **state)
+{
+	char text[512], line[64] = "";
+	const char *number = unit_path(*state, "number");
+	(void)snprintf(text, sizeof(text), "#!/bin/sh\nsleep 1000 &\necho $! >%s\nwait\n", number);
+	struct version version;
+	struct err err = {0};
+	/* Long enough that the number is written. */
+	assert_int_equal(version_ask(program(state, text), 2000, &version, &err), -ETIMEDOUT);
+	FILE *file = fopen(number, "re");
+	assert_non_null(file);
+	assert_non_null(fgets(line, sizeof(line), file));
+	(void)fclose(file);
+	uint64_t pid;
+	assert_int_equal(parse_u64_span(line, strspn(line, "0123456789"), 2, INT32_MAX, &pid), 0);
+	/* Whoever inherits it may be slow to reap it. */
+	char path[64], stat[256] = "";
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	for (uint64_t end_ns = unit_now_ns() + 10 * CLOCK_NS_PER_S;;) {
+		file = fopen(path, "re");
+		if (!file || !fgets(stat, sizeof(stat), file) || strstr(stat, ") Z "))
+			break;
+		(void)fclose(file);
+		file = NULL;
+		assert_true(unit_now_ns() < end_ns);
+	}
+	if (file)
+		(void)fclose(file);
+}
+
 static void test_find_program(void **state)
 {
 	char path[FILE_PATH_MAX];
@@ -149,6 +182,7 @@ int main(void)
 	    cmocka_unit_test(test_order),
 	    cmocka_unit_test_setup_teardown(test_ask, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_ask_hangs, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_ask_hangs_in_a_child, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_find_program, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
