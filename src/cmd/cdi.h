@@ -5,6 +5,9 @@
 
 #include "cmd/cmd.h"
 
+/* Of `check`, beside 0. */
+enum cdi_exit { CDI_EXIT_STALE = 1, CDI_EXIT_UNREADABLE = 2 };
+
 struct err;
 struct option_list;
 struct scan;
@@ -24,5 +27,9 @@ extern const struct command cmd_cdi_list;
 
 /* Reads them: of these directories, or of the machine's when there are none. As scan_read(). */
 int cdi_scan(const struct option_list *directories, struct scan *out, struct err *err);
+
+/* `check --apply`: prints the OCI configuration in `path` with the devices in it. The exit code. */
+int cdi_apply(const struct cmd_call *call, const struct scan *scan, const char *path,
+	      const struct option_list *devices);
 
 #endif

@@ -26,11 +26,10 @@ enum check_command_limits {
 	CHECK_RUNTIME_TIMEOUT_MS = 5000,
 };
 
-enum check_exit { CHECK_EXIT_STALE = 1, CHECK_EXIT_UNREADABLE = 2 };
-
 struct check_call {
 	enum option_output output;
-	struct option_list directories;
+	struct option_list directories, devices;
+	const char *apply;
 	const char *runtime_version;
 	bool without_driver;
 	uint64_t timeout_ns;
@@ -53,6 +52,16 @@ static const struct option_row rows[] = {
      .help = "the newest cdiVersion that your runtime reads (default: that of podman, if it is an "
 	     "old one)",
      OPTION_FIELD(struct check_call, runtime_version)},
+    {.name = "apply",
+     .kind = OPTION_PATH,
+     .value = "CONFIG.json",
+     .help = "compare nothing: print this OCI configuration with the devices of --device in it",
+     OPTION_FIELD(struct check_call, apply)},
+    {.name = "device",
+     .kind = OPTION_LIST,
+     .value = "NAME",
+     .help = "a device for --apply, such as nvidia.com/gpu=0; may be given again",
+     OPTION_FIELD(struct check_call, devices)},
     CDI_DIRECTORY_ROW(struct check_call, directories),
     OPTION_OUTPUT(struct check_call, output),
     {.name = NULL},
@@ -244,10 +253,10 @@ static int run_with(const struct cmd_call *call, const struct scan *scan, struct
 	else if (rc == 0)
 		print_text(scan, &check, facts);
 	if (rc < 0)
-		return cmd_fail(call, CHECK_EXIT_UNREADABLE, &err);
+		return cmd_fail(call, CDI_EXIT_UNREADABLE, &err);
 	return check.worst == CHECK_NOTE    ? CMD_EXIT_OK
-	       : check.worst == CHECK_STALE ? CHECK_EXIT_STALE
-					    : CHECK_EXIT_UNREADABLE;
+	       : check.worst == CHECK_STALE ? CDI_EXIT_STALE
+					    : CDI_EXIT_UNREADABLE;
 }
 
 static int run(const struct cmd_call *call)
@@ -256,10 +265,14 @@ static int run(const struct cmd_call *call)
 	if (options->runtime_version && document_version_rank(options->runtime_version) < 0)
 		return cmd_usage(call, "--cdi-version: '%s' is none: 0.3.0 to 1.1.0",
 				 options->runtime_version);
+	if (options->devices.count > 0 && !options->apply)
+		return cmd_usage(call, "--device needs --apply");
 	_cleanup_scan_ struct scan scan = {0};
 	struct err err = {0};
 	if (cdi_scan(&options->directories, &scan, &err) < 0)
-		return cmd_fail(call, CHECK_EXIT_UNREADABLE, &err);
+		return cmd_fail(call, CDI_EXIT_UNREADABLE, &err);
+	if (options->apply)
+		return cdi_apply(call, &scan, options->apply, &options->devices);
 	struct check_facts facts = {.options = options};
 	inventory_init(&facts.inventory);
 	int code = run_with(call, &scan, &facts);
@@ -269,15 +282,17 @@ static int run(const struct cmd_call *call)
 
 static const struct cmd_exit_row exits[] = {
     {CMD_EXIT_OK, "fresh: what was asked for would work now"},
-    {CHECK_EXIT_STALE, "stale: it would not, or a name leads nowhere, or there is nothing"},
-    {CHECK_EXIT_UNREADABLE, "unreadable: a directory, a file or what it names; stale as well, "
-			    "perhaps"},
+    {CDI_EXIT_STALE, "stale: it would not, or a name leads nowhere, or there is nothing"},
+    {CDI_EXIT_UNREADABLE, "unreadable: a directory, a file or what it names; stale as well, "
+			  "perhaps"},
     {0, NULL},
 };
 
 static const struct cmd_example examples[] = {
     {"sluice cdi check", "compares every CDI file with the machine as it is now"},
     {"sluice cdi check nvidia.com/gpu=0", "why podman --device nvidia.com/gpu=0 does not work"},
+    {"sluice cdi check --apply config.json --device nvidia.com/gpu=0",
+     "what runc or crun would have to be told"},
     {NULL, NULL},
 };
 

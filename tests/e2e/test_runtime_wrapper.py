@@ -124,6 +124,32 @@ def test_settings_open_each_source(gpus, tmp_path):
     assert box.ask(**{VISIBLE: "all", "DOCKER_RESOURCE_GPU": "0"}).ok().out == expected(0)
 
 
+def test_check_prints_what_would_be_applied(gpus, tmp_path):
+    """`sluice cdi check --apply` edits as the tests' own applier does, and changes no file."""
+    ours, theirs = (Bundle(tmp_path / name, gpus.directory / "box") for name in ("ours", "theirs"))
+    names = ("sluice.sim/gpu=0", "sluice.sim/gpu=2")
+    path, before = ours.write(), ours.write().read_text()
+    command = ("sluice", "cdi", "check", "--apply", path, "--device", names[0], "--device", names[1])
+    reply = gpus.run(*command).ok()
+    assert path.read_text() == before
+    wanted = theirs.give(gpus, *names).config
+    assert [entry["path"] for entry in reply.json["linux"]["devices"]] == [
+        entry["path"] for entry in wanted["linux"]["devices"]]
+    assert reply.json["linux"]["resources"]["devices"] == wanted["linux"]["resources"]["devices"]
+    assert {entry["destination"] for entry in reply.json["mounts"]} == {
+        entry["destination"] for entry in wanted["mounts"]}
+    path.write_text(reply.out)  # again changes nothing
+    assert gpus.run(*command).ok().out == reply.out
+    ours.config = reply.json
+    assert ours.shell("for n in 0 1 2; do cat /dev/nvidia$n; done 2>&1 | sed 's/.*: //'").run().ok().out == (
+        f"{ALLOWED}\n{ABSENT}\n{ALLOWED}\n")
+    reply = gpus.run(*command[:-1], "sluice.sim/gpu=7")
+    assert reply.rc == 1 and reply.out == "" and "'sluice.sim/gpu=7': no such device" in reply.err
+    path.write_text("{")
+    assert gpus.run(*command).rc == 2
+    assert gpus.run("sluice", "cdi", "check", "--apply", path).rc == 64
+
+
 def test_mig_devices_and_their_management(tmp_path):
     needs("runc")
     with simulated("dgx-a100", "--mig", "single", "--gpus", "1", "--dev-style", "nvidia") as machine:
