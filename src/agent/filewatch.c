@@ -44,6 +44,7 @@ static void plan_add(struct filewatch_plan *plan, int number, const char *name, 
 		return;
 	struct filewatch_entry *entry = &plan->entries[plan->count++];
 	entry->number = number;
+	entry->is_prefix = false;
 	memcpy(entry->name, name, length);
 	entry->name[length] = '\0';
 }
@@ -79,13 +80,36 @@ void filewatch_plan_file(const struct filewatch *watch, const char *path,
 		plan_add(plan, number, "", 0);
 }
 
+static void plan_whole(const struct filewatch *watch, const char *path, uint32_t mask,
+		       struct filewatch_plan *plan)
+{
+	plan_above(watch, path, plan);
+	int number = inotify_add_watch(watch->fd, path, mask);
+	if (number >= 0)
+		plan_add(plan, number, "", 0);
+}
+
 void filewatch_plan_directory(const struct filewatch *watch, const char *path,
 			      struct filewatch_plan *plan)
 {
-	plan_above(watch, path, plan);
+	plan_whole(watch, path, filewatch_directory_mask, plan);
+}
+
+void filewatch_plan_contents(const struct filewatch *watch, const char *path,
+			     struct filewatch_plan *plan)
+{
+	plan_whole(watch, path, filewatch_directory_mask | filewatch_file_mask, plan);
+}
+
+void filewatch_plan_prefix(const struct filewatch *watch, const char *path, const char *prefix,
+			   struct filewatch_plan *plan)
+{
+	size_t before = plan->count;
 	int number = inotify_add_watch(watch->fd, path, filewatch_directory_mask);
 	if (number >= 0)
-		plan_add(plan, number, "", 0);
+		plan_add(plan, number, prefix, strlen(prefix));
+	if (plan->count > before)
+		plan->entries[before].is_prefix = true;
 }
 
 /* --- the loop's ------------------------------------------------------------------------------ */
@@ -120,6 +144,8 @@ static bool filewatch_matters(const struct filewatch *watch, const struct inotif
 		const struct filewatch_entry *entry = &watch->plan.entries[i];
 		if (entry->number != event->wd)
 			continue;
+		if (entry->is_prefix && strncmp(entry->name, name, strlen(entry->name)) == 0)
+			return true;
 		/* "..data" of a ConfigMap stands between a name and its file. */
 		if (*name == '\0' || entry->name[0] == '\0' || strcmp(entry->name, name) == 0 ||
 		    strncmp(name, "..", 2) == 0)

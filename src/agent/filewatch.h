@@ -30,13 +30,14 @@ struct loop;
 	UINT64_C(5000000000) /* who has the file open for writing is waited for longer */
 
 enum filewatch_limits {
-	FILEWATCH_MAX = 8, /* watches */
+	FILEWATCH_MAX = 16, /* watches */
 	FILEWATCH_NAME_MAX = 256,
 };
 
 struct filewatch_entry {
 	int number;		       /* inotify's */
 	char name[FILEWATCH_NAME_MAX]; /* in the directory; "": whatever it is */
+	bool is_prefix;		       /* whatever begins so */
 };
 
 /* What is to be watched from now on. Zero-initialised. */
@@ -56,6 +57,12 @@ void filewatch_plan_file(const struct filewatch *watch, const char *path,
 /* ... or whatever comes to and goes from a directory. */
 void filewatch_plan_directory(const struct filewatch *watch, const char *path,
 			      struct filewatch_plan *plan);
+/* ... or that, and what is written to the files in it, ... */
+void filewatch_plan_contents(const struct filewatch *watch, const char *path,
+			     struct filewatch_plan *plan);
+/* ... or what comes to and goes from a directory that is there, with a name that begins so. */
+void filewatch_plan_prefix(const struct filewatch *watch, const char *path, const char *prefix,
+			   struct filewatch_plan *plan);
 /* Whether a change is waiting to be told, because it is not quiet yet: who reads now may read half
  * of it. */
 bool filewatch_is_busy(const struct filewatch *watch);

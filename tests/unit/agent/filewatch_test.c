@@ -172,6 +172,59 @@ static void test_a_directory(void **state)
 	assert_false(is_told());
 }
 
+/* The files in it are written over, too. */
+static void test_a_directory_and_its_files(void **state)
+{
+	struct filewatch_plan plan = {0};
+	(void)state;
+	assert_int_equal(mkdir(path("all"), 0755), 0);
+	unit_write(path("all/old"), "1");
+	filewatch_plan_directory(scene.watch, path("all"), &plan);
+	filewatch_set(scene.watch, &plan);
+	append("all/old", "2");
+	assert_false(is_told());
+	plan = (struct filewatch_plan){0};
+	filewatch_plan_contents(scene.watch, path("all"), &plan);
+	filewatch_set(scene.watch, &plan);
+	append("all/old", "3");
+	assert_true(is_told());
+	int fd = open(path("all/old"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+	assert_false(is_told()); /* not done */
+	assert_int_equal(close(fd), 0);
+	assert_true(is_told());
+	assert_int_equal(rename(path("all/old"), path("all/new")), 0);
+	assert_true(is_told());
+	assert_int_equal(rename(path("all"), path("gone")), 0);
+	assert_true(is_told());
+	plan = (struct filewatch_plan){0};
+	filewatch_plan_contents(scene.watch, path("all"), &plan);
+	filewatch_set(scene.watch, &plan);
+	(void)is_told();
+	assert_int_equal(mkdir(path("all"), 0755), 0); /* one that comes later */
+	assert_true(is_told());
+}
+
+static void test_names_that_begin_so(void **state)
+{
+	struct filewatch_plan plan = {0};
+	(void)state;
+	filewatch_plan_prefix(scene.watch, path("nowhere"), "nvidia", &plan);
+	assert_int_equal(plan.count, 0);
+	filewatch_plan_prefix(scene.watch, scene.directory, "nvidia", &plan);
+	filewatch_set(scene.watch, &plan);
+	unit_write(path("tty7"), "");
+	unit_write(path("nvidi"), "");
+	assert_false(is_told());
+	unit_write(path("nvidia-uvm"), "");
+	assert_true(is_told());
+	unit_write(path("nvidia"), "");
+	assert_true(is_told());
+	append("nvidia", "x"); /* whoever uses it is not of interest */
+	assert_false(is_told());
+	assert_int_equal(unlink(path("nvidia-uvm")), 0);
+	assert_true(is_told());
+}
+
 /* Whoever writes slowly is waited for, but not for ever. */
 static void test_a_slow_writer(void **state)
 {
@@ -261,6 +314,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_a_swapped_directory, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_directories_that_come_later, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_a_directory, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_a_directory_and_its_files, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_names_that_begin_so, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_a_slow_writer, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_a_writer_that_is_not_done, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_a_path_with_nothing_to_watch, setup, teardown),
