@@ -46,6 +46,7 @@ struct injection {
 	char kind[INJECTION_KIND_MAX];
 	struct loop_timer *next;    /* owned; runs while nothing is asked */
 	size_t place;		    /* which socket is asked */
+	bool look_again;	    /* soon after this look, which is under way */
 	struct wire_client *client; /* owned; NULL: nothing is asked */
 	struct loop_task step;
 	struct injection_runtime runtime; /* as far as this look has come */
@@ -152,7 +153,9 @@ static void injection_conclude(void *context)
 	bool is_new = way != injection->way || strcmp(why, injection->why) != 0;
 	injection->way = way;
 	memcpy(injection->why, why, sizeof(why));
-	loop_timer_start(injection->next, INJECTION_PERIOD_NS);
+	loop_timer_start(injection->next,
+			 injection->look_again ? INJECTION_SOON_NS : INJECTION_PERIOD_NS);
+	injection->look_again = false;
 	if (is_new && injection->options.changed)
 		injection->options.changed(injection->options.context);
 }
@@ -251,7 +254,14 @@ void injection_set_vendor(struct injection *injection, const char *vendor)
 	if (strcmp(kind, injection->kind) == 0)
 		return;
 	memcpy(injection->kind, kind, sizeof(kind));
-	if (loop_timer_is_running(injection->next))
+	injection_look(injection);
+}
+
+void injection_look(struct injection *injection)
+{
+	/* Of a look under way nobody knows how far it has come. */
+	injection->look_again = !loop_timer_is_running(injection->next);
+	if (!injection->look_again)
 		loop_timer_start(injection->next, INJECTION_SOON_NS);
 }
 
@@ -269,6 +279,7 @@ int injection_open(const struct injection_options *options, struct injection **o
 	(void)snprintf(injection->why, sizeof(injection->why),
 		       "the container runtime has not been asked yet");
 	injection_set_vendor(injection, options->vendor);
+	injection->look_again = false; /* the first look is still to come */
 	loop_timer_start(injection->next, 0);
 	*out = injection;
 	return 0;

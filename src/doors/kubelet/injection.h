@@ -79,6 +79,8 @@ int injection_open(const struct injection_options *options, struct injection **o
 struct injection *injection_close(struct injection *injection);
 /* Another kind is looked for from the next look on, which is soon. */
 void injection_set_vendor(struct injection *injection, const char *vendor);
+/* What it has seen may be another: looks again soon. */
+void injection_look(struct injection *injection);
 enum injection_way injection_now(const struct injection *injection);
 /* One sentence. Borrowed until changed(). */
 const char *injection_reason(const struct injection *injection);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -22,6 +23,7 @@ struct rig {
 	struct wire_server *server;
 	struct injection *injection;
 	const char *config; /* that it tells; NULL: nothing */
+	bool is_news;	    /* when it tells that */
 	size_t changes;
 };
 
@@ -36,8 +38,11 @@ static void rig_version(struct wire_call *call, const ProtobufCMessage *request,
 
 static void rig_status(struct wire_call *call, const ProtobufCMessage *request, void *context)
 {
-	const struct rig *rig = context;
+	struct rig *rig = context;
 	char key[] = "config";
+	if (rig->is_news)
+		injection_look(rig->injection);
+	rig->is_news = false;
 	Runtime__V1__StatusResponse reply = RUNTIME__V1__STATUS_RESPONSE__INIT;
 	Runtime__V1__Info info = RUNTIME__V1__INFO__INIT, *list[] = {&info};
 	assert_true(((const Runtime__V1__StatusRequest *)request)->verbose);
@@ -147,6 +152,17 @@ static void test_a_specification_that_comes(void **state)
 
 	/* Other names are looked for soon. */
 	injection_set_vendor(rig->injection, "example.org");
+	assert_int_equal(loop_advance(rig->loop, CLOCK_NS_PER_S, NULL), 0);
+	rig_run(rig, "no CDI specification provides example.org/gpu");
+
+	/* So is what somebody says is new, ... */
+	unit_write(unit_path(rig->root, "var/run/cdi/ours.yaml"),
+		   "cdiVersion: 0.5.0\nkind: example.org/gpu\n");
+	rig->is_news = true; /* ... also when that is said in the middle of a look. */
+	injection_look(rig->injection);
+	assert_int_equal(loop_advance(rig->loop, CLOCK_NS_PER_S, NULL), 0);
+	rig_run(rig, "a specification provides example.org/gpu");
+	assert_int_equal(unlink(unit_path(rig->root, "var/run/cdi/ours.yaml")), 0);
 	assert_int_equal(loop_advance(rig->loop, CLOCK_NS_PER_S, NULL), 0);
 	rig_run(rig, "no CDI specification provides example.org/gpu");
 }
