@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/cluster.h"
+#include "agent/door_cdi.h"
 #include "agent/door_kubelet.h"
 #include "agent/jobgroup.h"
 #include "agent/leases.h"
@@ -62,6 +63,7 @@ struct agent {
 	struct node *node;
 	struct leases *leases;
 	struct door_kubelet *kubelet;
+	struct door_cdi *cdi;
 	struct vitals *vitals;
 	struct queue *queue;
 	struct service *service;
@@ -190,6 +192,7 @@ static void agent_on_machine(void *context)
 	/* Pods may wait for the kubelet, and it for us. */
 	if (!agent->is_stopping)
 		door_kubelet_update(agent->kubelet);
+	door_cdi_update(agent->cdi);
 	if (!agent->queue)
 		return; /* it is told when it is open */
 	/* First of all: what the queue has borrowed is gone. */
@@ -250,6 +253,13 @@ static void agent_on_no_injection(const char *reason, void *context)
 {
 	struct agent *agent = context;
 	cluster_no_injection(agent->cluster, reason);
+}
+
+static void agent_on_specifications(void *context)
+{
+	struct agent *agent = context;
+	if (!agent->is_stopping)
+		door_kubelet_specifications(agent->kubelet, door_cdi_modes(agent->cdi));
 }
 
 static int agent_apply(const struct config *config, uint32_t *out_changed, void *context,
@@ -390,6 +400,7 @@ static void agent_stop(struct agent *agent, const char *why)
 	log_write(agent->log, LOG_LEVEL_NOTICE, NULL, "stopping: %s; jobs that run go on", why);
 	(void)notify_stopping(&agent->notify);
 	agent->kubelet = door_kubelet_free(agent->kubelet);
+	door_cdi_stop(agent->cdi);
 	if (!agent->service)
 		return; /* it did not even serve */
 	service_stop(agent->service, AGENT_STOP_NS, agent_on_stopped, agent);
@@ -405,6 +416,7 @@ static void agent_remove_socket(const struct agent *agent)
 static void agent_done(struct agent *agent)
 {
 	agent->is_stopping = true;
+	door_cdi_stop(agent->cdi);
 	agent_remove_socket(agent);
 	agent->cluster = cluster_free(agent->cluster);
 	agent->queue = queue_close(agent->queue);
@@ -413,6 +425,7 @@ static void agent_done(struct agent *agent)
 	agent->node = node_free(agent->node);
 	free(agent->kubelet_directory);
 	agent->storage = storage_close(agent->storage);
+	agent->cdi = door_cdi_free(agent->cdi);
 	agent->leases = leases_free(agent->leases);
 	if (agent->loop)
 		loop_cancel(agent->loop, &agent->judged);
@@ -572,6 +585,22 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	return door_kubelet_new(&kubelet, &agent->kubelet, err);
 }
 
+/* After the kubelet has its devices: it has less patience than a container that is yet to start. */
+static int agent_open_cdi(struct agent *agent, struct err *err)
+{
+	const struct door_cdi_options cdi = {
+	    .loop = agent->loop,
+	    .storage = agent->storage,
+	    .log = agent->log,
+	    .node = agent->node,
+	    .paths = &agent->options->paths,
+	    .root = pci_root(),
+	    .changed = agent_on_specifications,
+	    .context = agent,
+	};
+	return door_cdi_new(&cdi, &agent->cdi, err);
+}
+
 static int agent_open_queue(struct agent *agent, struct err *err)
 {
 	char supervisor[FILE_PATH_MAX];
@@ -617,6 +646,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .paths = paths,
 	    .node = agent->node,
 	    .kubelet = &agent->kubelet,
+	    .cdi = agent->cdi,
 	    .leases = agent->leases,
 	    .vitals = agent->vitals,
 	    .reload = agent->reload,
@@ -683,7 +713,9 @@ static int agent_open(struct agent *agent, struct err *err)
 	agent_register_first(agent);
 	if (agent->is_stopping)
 		return 0;
-	result = agent_open_queue(agent, err);
+	result = agent_open_cdi(agent, err);
+	if (result == 0)
+		result = agent_open_queue(agent, err);
 	return result < 0 ? result : agent_open_socket(agent, err);
 }
 

@@ -26,6 +26,7 @@ struct door_kubelet {
 	struct injection *injection; /* owned; NULL: closed */
 	struct podresources *pods;   /* owned; NULL: closed */
 	uint64_t generation;	     /* of node and vitals, when it was last told */
+	uint32_t cdi_modes;	     /* enum resource_cdi_mode bits */
 	char socket[FILE_PATH_MAX];
 	char error[ERR_TEXT_MAX]; /* last logged */
 };
@@ -181,6 +182,7 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	    .config = node_config(node),
 	    .gpu_unhealthy = is_judged ? gpu_unhealthy : NULL, /* else there was no memory */
 	    .mig_unhealthy = is_judged ? mig_unhealthy : NULL,
+	    .cdi_modes = door->cdi_modes,
 	    .also_cdi = door->injection && injection_now(door->injection) == INJECTION_CDI,
 	};
 	struct err err = {0};
@@ -210,6 +212,16 @@ void door_kubelet_update(struct door_kubelet *door)
 void door_kubelet_look(struct door_kubelet *door)
 {
 	if (node_is_known(door->options.node))
+		door_kubelet_tell(door);
+}
+
+void door_kubelet_specifications(struct door_kubelet *door, uint32_t modes)
+{
+	bool is_new = door->cdi_modes != modes;
+	door->cdi_modes = modes;
+	if (door->injection)
+		injection_look(door->injection);
+	if (is_new && node_is_known(door->options.node))
 		door_kubelet_tell(door);
 }
 

@@ -7,6 +7,7 @@
 #define SLUICE_AGENT_DOOR_KUBELET_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct door_kubelet;
 struct err;
@@ -47,6 +48,9 @@ void door_kubelet_look(struct door_kubelet *door);
 /* Whether a kubelet that is there is about to get its devices: the machine is not known yet, or a
  * registration is under way. */
 bool door_kubelet_is_pending(const struct door_kubelet *door);
+/* Somebody's CDI specifications are others than they were: `modes` are enum resource_cdi_mode bits,
+ * of those that are there. */
+void door_kubelet_specifications(struct door_kubelet *door, uint32_t modes);
 void door_kubelet_register_again(struct door_kubelet *door);
 
 /* NULL: it is closed. Borrowed until the next call of a function above. */

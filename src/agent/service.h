@@ -13,6 +13,7 @@
 struct agent_paths;
 struct child_set;
 struct cluster;
+struct door_cdi;
 struct door_kubelet;
 struct err;
 struct leases;
@@ -56,6 +57,7 @@ struct service_options {
 	const struct agent_paths *paths;
 	struct node *node;
 	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
+	const struct door_cdi *cdi;
 	const struct leases *leases;
 	struct vitals *vitals;
 	struct reload *reload;

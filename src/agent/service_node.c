@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/cluster.h"
+#include "agent/door_cdi.h"
 #include "agent/door_kubelet.h"
 #include "agent/node.h"
 #include "agent/paths.h"
@@ -230,6 +231,8 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 	reply.running = service_running(service->options.queue);
 	reply.storage_error = service_text(&arena, service_storage_error(service));
 	reply.kubernetes_error = service_text(&arena, cluster_problem(service->options.cluster));
+	reply.cdi = service_text(&arena, door_cdi_state(service->options.cdi));
+	reply.cdi_reason = service_text(&arena, door_cdi_text(service->options.cdi));
 	service_status_processes(service, &arena, &reply);
 	service_status_warnings(service, &arena, &reply);
 	service_status_kubelet(service, &arena, &reply);

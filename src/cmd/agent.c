@@ -397,6 +397,18 @@ static void status_print_kubelet(const Sluice__V1__StatusReply *reply)
 	putchar('\n');
 }
 
+static void status_print_cdi(const Sluice__V1__StatusReply *reply)
+{
+	if (!*reply->cdi)
+		return; /* an older agent */
+	printf("%-15s%s", "CDI", reply->cdi);
+	if (*reply->cdi_reason) {
+		printf(": ");
+		cmd_print(stdout, reply->cdi_reason);
+	}
+	putchar('\n');
+}
+
 static void status_print(const Sluice__V1__StatusReply *reply)
 {
 	printf("%-15s%s, process %" PRIu32 "\n", "agent", reply->version, reply->pid);
@@ -422,6 +434,7 @@ static void status_print(const Sluice__V1__StatusReply *reply)
 	printf("%-15s%" PRIu64 " running, %" PRIu64 " waiting\n", "jobs", reply->running,
 	       reply->pending);
 	status_print_kubelet(reply);
+	status_print_cdi(reply);
 	if (*reply->kubernetes_error)
 		status_line("Kubernetes", reply->kubernetes_error);
 	if (*reply->storage_error)
@@ -478,7 +491,7 @@ static json_t *status_json(const Sluice__V1__StatusReply *reply)
 		(void)json_array_append_new(warnings, table_json_text(reply->warnings[i]));
 	return json_pack(
 	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, "
-	    "s:o, s:o, s:o, s:o}",
+	    "s:o, s:o, s:o, s:o, s:o}",
 	    "version", table_json_text(reply->version), "pid", (json_int_t)reply->pid,
 	    "started_unix_ns", (json_int_t)reply->started_unix_ns, "state_directory",
 	    table_json_text(reply->state_directory), "runtime_directory",
@@ -492,7 +505,9 @@ static json_t *status_json(const Sluice__V1__StatusReply *reply)
 	    "gpus", (json_int_t)reply->gpus, "pending", (json_int_t)reply->pending, "running",
 	    (json_int_t)reply->running, "storage_error", status_text(reply->storage_error),
 	    "kubernetes_error", status_text(reply->kubernetes_error), "processes", processes,
-	    "warnings", warnings, "kubelet", status_json_kubelet(reply));
+	    "warnings", warnings, "kubelet", status_json_kubelet(reply), "cdi",
+	    json_pack("{s:o, s:o}", "state", table_json_text(reply->cdi), "reason",
+		      status_text(reply->cdi_reason)));
 }
 
 /* Opens, asks, and prints what went wrong: then an exit code, and no reply. */

@@ -154,6 +154,7 @@ struct config {
 	uint32_t kubelet_inject; /* enum config_inject */
 	/* Of simulated GPUs "sluice.sim" while source[SCHEMA_CDI_VENDOR] is CONFIG_DEFAULT. */
 	char *cdi_vendor;
+	bool cdi_write; /* the agent keeps specifications */
 	struct config_runtime runtime;
 	bool alloc_env; /* SLUICE_ALLOC in replies to the kubelet */
 	struct config_health health;
