@@ -13,6 +13,7 @@
 #include "cmd/table.h"
 #include "doors/cdi/check.h"
 #include "doors/cdi/gather.h"
+#include "doors/cdi/image.h"
 #include "doors/cdi/scan.h"
 #include "doors/cdi/version.h"
 #include "hardware/minors.h"
@@ -29,7 +30,7 @@ enum check_command_limits {
 struct check_call {
 	enum option_output output;
 	struct option_list directories, devices;
-	const char *apply;
+	const char *apply, *image;
 	const char *runtime_version;
 	bool without_driver;
 	uint64_t timeout_ns;
@@ -62,6 +63,12 @@ static const struct option_row rows[] = {
      .value = "NAME",
      .help = "a device for --apply, such as nvidia.com/gpu=0; may be given again",
      OPTION_FIELD(struct check_call, devices)},
+    {.name = "image-root",
+     .kind = OPTION_PATH,
+     .value = "DIR",
+     .help = "look at the unpacked image in DIR instead: whether its programs would find the "
+	     "driver's libraries",
+     OPTION_FIELD(struct check_call, image)},
     CDI_DIRECTORY_ROW(struct check_call, directories),
     OPTION_OUTPUT(struct check_call, output),
     {.name = NULL},
@@ -205,22 +212,70 @@ static json_t *json_finding(const struct check_finding *finding)
 			 table_json_text(finding->fix), "count", (json_int_t)finding->count);
 }
 
-static int print_json(const struct scan *scan, const struct check *check,
-		      const struct check_facts *facts, const char *module_version, struct err *err)
+static json_t *json_findings(const struct check *check)
 {
 	json_t *findings = json_array();
 	for (uint32_t i = 0; i < check->count; i++)
 		(void)json_array_append_new(findings, json_finding(&check->findings[i]));
+	return findings;
+}
+
+static int print_json(const struct scan *scan, const struct check *check,
+		      const struct check_facts *facts, const char *module_version, struct err *err)
+{
 	json_t *root =
 	    json_pack("{s:s, s:b, s:I, s:I, s:o, s:b, s:b, s:I, s:o}", "verdict", verdict(check),
 		      "simulated", is_simulated(scan), "file_count", (json_int_t)check->file_count,
 		      "device_count", (json_int_t)check->device_count, "module_version",
 		      table_json_text(module_version[0] ? module_version : NULL), "driver_asked",
 		      facts->was_asked, "driver_answered", facts->has_answered, "finding_count",
-		      (json_int_t)check->total, "findings", findings);
+		      (json_int_t)check->total, "findings", json_findings(check));
 	int rc = table_print_json(root, stdout, err);
 	json_decref(root);
 	return rc;
+}
+
+/* --- an image -------------------------------------------------------------------------------- */
+
+static int exit_of(const struct check *check)
+{
+	return check->worst == CHECK_NOTE    ? CMD_EXIT_OK
+	       : check->worst == CHECK_STALE ? CDI_EXIT_STALE
+					     : CDI_EXIT_UNREADABLE;
+}
+
+static int print_image(const struct check_call *options, const struct image *image,
+		       const struct check *check, struct err *err)
+{
+	const char *libc = image_libc_to_string(image->libc),
+		   *layout = image_layout_to_string(image->layout);
+	if (options->output == OPTION_OUTPUT_JSON) {
+		json_t *root = json_pack(
+		    "{s:s, s:o, s:s, s:s, s:I, s:o}", "verdict", verdict(check), "image",
+		    table_json_text(options->image), "libc", libc, "layout", layout,
+		    "finding_count", (json_int_t)check->total, "findings", json_findings(check));
+		int rc = table_print_json(root, stdout, err);
+		json_decref(root);
+		return rc;
+	}
+	for (uint32_t i = 0; i < check->count; i++)
+		print_finding(&check->findings[i]);
+	cmd_print(stdout, options->image);
+	printf(": C library %s, layout %s: programs %s the driver's libraries\n", libc, layout,
+	       check->worst == CHECK_NOTE ? "would find" : "would not all find");
+	return 0;
+}
+
+static int run_image(const struct cmd_call *call)
+{
+	const struct check_call *options = call->options;
+	_cleanup_check_ struct check check = {.count = 0};
+	struct image image;
+	struct err err = {0};
+	int rc = image_check(options->image, NULL, &image, &check, &err);
+	if (rc == 0)
+		rc = print_image(options, &image, &check, &err);
+	return rc < 0 ? cmd_fail(call, CDI_EXIT_UNREADABLE, &err) : exit_of(&check);
 }
 
 /* --- the command ----------------------------------------------------------------------------- */
@@ -254,9 +309,7 @@ static int run_with(const struct cmd_call *call, const struct scan *scan, struct
 		print_text(scan, &check, facts);
 	if (rc < 0)
 		return cmd_fail(call, CDI_EXIT_UNREADABLE, &err);
-	return check.worst == CHECK_NOTE    ? CMD_EXIT_OK
-	       : check.worst == CHECK_STALE ? CDI_EXIT_STALE
-					    : CDI_EXIT_UNREADABLE;
+	return exit_of(&check);
 }
 
 static int run(const struct cmd_call *call)
@@ -267,6 +320,10 @@ static int run(const struct cmd_call *call)
 				 options->runtime_version);
 	if (options->devices.count > 0 && !options->apply)
 		return cmd_usage(call, "--device needs --apply");
+	if (options->image && call->argc > 0)
+		return cmd_usage(call, "--image-root: looks at the image alone, without names");
+	if (options->image)
+		return run_image(call);
 	_cleanup_scan_ struct scan scan = {0};
 	struct err err = {0};
 	if (cdi_scan(&options->directories, &scan, &err) < 0)
@@ -290,6 +347,8 @@ static const struct cmd_exit_row exits[] = {
 
 static const struct cmd_example examples[] = {
     {"sluice cdi check", "compares every CDI file with the machine as it is now"},
+    {"sluice cdi check --image-root /tmp/image",
+     "whether CUDA programs of an image that was unpacked there would find the driver"},
     {"sluice cdi check nvidia.com/gpu=0", "why podman --device nvidia.com/gpu=0 does not work"},
     {"sluice cdi check --apply config.json --device nvidia.com/gpu=0",
      "what runc or crun would have to be told"},

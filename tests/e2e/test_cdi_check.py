@@ -4,8 +4,10 @@ is said of names that runtimes call unresolvable."""
 
 import json
 import os
+import pathlib
 import shlex
 import shutil
+import subprocess
 
 import pytest
 
@@ -301,6 +303,51 @@ def test_a_file_newer_than_the_runtime(sim):
     assert "reads up to 0.6.0" in found["version-too-new"][0]["text"]
     assert not check(sim, "--cdi-version", "1.1.0", rc=0)
     assert sim.run("sluice", "cdi", "check", "--cdi-version", "9").rc == 64
+
+
+# -- images
+
+
+def image(machine, layout, *libraries):
+    """An unpacked image of nothing but a C library and its loader; ldconfig has run in it."""
+    root = machine.directory / "image"
+    shutil.rmtree(root, ignore_errors=True)
+    directory = root / {"debian": "usr/lib/x86_64-linux-gnu", "rhel": "usr/lib64"}[layout]
+    directory.mkdir(parents=True)
+    (root / "etc").mkdir()
+    shutil.copy("/lib/x86_64-linux-gnu/libc.so.6", directory)
+    (root / "lib64").mkdir()
+    shutil.copy("/lib64/ld-linux-x86-64.so.2", root / "lib64")
+    made = machine.root / f"usr/lib/x86_64-linux-gnu/libcuda.so.{VERSION}"
+    for library in libraries:
+        (root / library).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(made, root / library)
+    subprocess.run(["/sbin/ldconfig", "-r", root, *{f"/{pathlib.Path(library).parent}"
+                                                   for library in libraries}], check=True)
+    return root
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="takes the C library of x86-64")
+def test_images(machine):
+    machine.start("t4x1")
+    for layout in ("debian", "rhel"):
+        root = image(machine, layout)
+        reply = machine.run("sluice", "cdi", "check", "--image-root", root, "--output", "json").ok()
+        assert (reply.json["libc"], reply.json["layout"]) == ("glibc", layout)
+        own_library = image(machine, layout, "opt/cuda/libcuda.so.1") / "opt/cuda/libcuda.so.1"
+        assert b"/opt/cuda/libcuda.so.1" in (root / "etc/ld.so.cache").read_bytes()
+        found = check(machine, "--image-root", root, rc=1)
+        assert found["image-library"][0]["path"] == "/opt/cuda/libcuda.so.1"
+        own_library.unlink()
+        own_library.symlink_to(machine.root / f"usr/lib/x86_64-linux-gnu/libcuda.so.{VERSION}")
+        assert not check(machine, "--image-root", root, rc=0)  # there is nothing in the image
+    shutil.rmtree(root)
+    (root / "lib").mkdir(parents=True)
+    (root / "lib/ld-musl-x86_64.so.1").write_text("")
+    reply = machine.run("sluice", "cdi", "check", "--image-root", root)
+    assert reply.rc == 1 and "musl" in reply.out and "would not all find" in reply.out
+    assert machine.run("sluice", "cdi", "check", "--image-root", root / "no").rc == 2
+    assert machine.run("sluice", "cdi", "check", "--image-root", root, "nvidia.com/gpu=0").rc == 64
 
 
 # -- who looks, and where

@@ -610,6 +610,13 @@ const char *check_id_to_string(enum check_id id)
 	    [CHECK_MIG_NEW] = "mig-new",
 	    [CHECK_DRIVER_SILENT] = "driver-silent",
 	    [CHECK_READ_ONLY] = "read-only",
+	    [CHECK_IMAGE_MUSL] = "image-musl",
+	    [CHECK_IMAGE_LOADER] = "image-loader",
+	    [CHECK_IMAGE_ARCH] = "image-machine",
+	    [CHECK_IMAGE_LAYOUT] = "image-layout",
+	    [CHECK_IMAGE_LIBRARY] = "image-library",
+	    [CHECK_IMAGE_BLOCKED] = "image-blocked",
+	    [CHECK_IMAGE_CACHE] = "image-cache",
 	};
 	return (size_t)id < array_length(names) ? names[id] : "unknown";
 }

@@ -59,6 +59,14 @@ enum check_id {
 	CHECK_MIG_NEW,
 	CHECK_DRIVER_SILENT, /* it was not asked, or did not answer */
 	CHECK_READ_ONLY,     /* the directory cannot be written */
+	/* Of an image: image.h. */
+	CHECK_IMAGE_MUSL,
+	CHECK_IMAGE_LOADER,  /* no C library, or no loader */
+	CHECK_IMAGE_ARCH,    /* of another machine */
+	CHECK_IMAGE_LAYOUT,  /* its loader looks where nothing is mounted */
+	CHECK_IMAGE_LIBRARY, /* one of its own comes before the driver's */
+	CHECK_IMAGE_BLOCKED, /* something is in the place of a mount */
+	CHECK_IMAGE_CACHE,   /* its ld.so.cache is damaged */
 	CHECK_ID_COUNT,
 };
 
