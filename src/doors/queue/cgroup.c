@@ -258,3 +258,62 @@ int cgroup_remove(const struct cgroup *cgroup, struct err *err)
 			       err_describe(result));
 	return 0;
 }
+
+/* --- the hierarchies of v1 -------------------------------------------------------------------- */
+
+static const char cgroup_mounts[] = "/sys/fs/cgroup";
+static const char cgroup_unified[] = "/sys/fs/cgroup/unified/";
+
+static bool cgroup_is_v1(int fd)
+{
+	struct statfs status;
+	return fstatfs(fd, &status) == 0 && (uint32_t)status.f_type == (uint32_t)CGROUP_SUPER_MAGIC;
+}
+
+int cgroup_path_v1(const char *path, const char *controller, char out[CGROUP_PATH_MAX],
+		   struct err *err)
+{
+	size_t before = strlen(cgroup_unified);
+	char text[CGROUP_PATH_MAX];
+	int length = strncmp(path, cgroup_unified, before) == 0
+			 ? snprintf(text, sizeof(text), "%s/%s", cgroup_mounts, controller)
+			 : -1;
+	_cleanup_close_ int fd = length > 0 && length < CGROUP_PATH_MAX
+				     ? open(text, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+				     : -1;
+	if (fd < 0 || !cgroup_is_v1(fd))
+		return err_set(err, -ENOENT, "there is no hierarchy '%s' of cgroup v1", controller);
+	length = snprintf(text, sizeof(text), "%s/%s/%s", cgroup_mounts, controller, path + before);
+	if (length < 0 || length >= CGROUP_PATH_MAX)
+		return err_set(err, -ENAMETOOLONG, "the path of the cgroup '%s' is too long", path);
+	memcpy(out, text, sizeof(text));
+	return 0;
+}
+
+static void cgroup_remove_below(int mount_fd, const char *path, bool whole)
+{
+	size_t count = 0;
+	_cleanup_close_ int fd =
+	    openat(mount_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (whole)
+		(void)cgroup_walk(fd, 0, true, CGROUP_DEPTH_MAX, &count);
+	(void)unlinkat(mount_fd, path, AT_REMOVEDIR); /* somebody may be in it */
+}
+
+void cgroup_remove_v1(const char *path, bool whole)
+{
+	if (strncmp(path, cgroup_unified, strlen(cgroup_unified)) != 0)
+		return;
+	_cleanup_closedir_ DIR *list = opendir(cgroup_mounts);
+	const struct dirent *entry;
+	while (list && (entry = readdir(list))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		_cleanup_close_ int fd = openat(dirfd(list), entry->d_name,
+						O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd >= 0 && cgroup_is_v1(fd))
+			cgroup_remove_below(fd, path + strlen(cgroup_unified), whole);
+	}
+}

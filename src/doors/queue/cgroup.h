@@ -23,6 +23,10 @@ enum cgroup_limits {
 	CGROUP_PROCESS_MAX = 65536, /* of one group, that are looked at */
 };
 
+/* A group below a job's, for what starts the job's container: with the container's beside it the
+ * job's own has none of them, as cgroup v2 wants it of a group that is divided. */
+#define CGROUP_LAUNCHER "launcher"
+
 struct cgroup {
 	int fd; /* owned; the directory */
 	char path[CGROUP_PATH_MAX];
@@ -61,6 +65,16 @@ int cgroup_kill_frozen(const struct cgroup *cgroup, struct err *err);
 
 /* Removes it with what the job made below. -EBUSY while it is populated. Not there is fine. */
 int cgroup_remove(const struct cgroup *cgroup, struct err *err);
+
+/*
+ * Container runtimes make, where there are v1 hierarchies beside cgroup v2, groups of the same name
+ * in each of them. Where the group `path` would be in the hierarchy `controller` ("devices"):
+ * -ENOENT when `path` is in no such place, or that hierarchy is not there.
+ */
+int cgroup_path_v1(const char *path, const char *controller, char out[CGROUP_PATH_MAX],
+		   struct err *err);
+/* Removes these groups, with what is below (`whole`) or where nothing is. Best effort. */
+void cgroup_remove_v1(const char *path, bool whole);
 
 /* The text of cgroup.events: keys that are not known are passed over. -EBADMSG. Pure. */
 struct cgroup_events {
