@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "doors/queue/cgroup.h"
 
 enum jobgroup_internals {
 	JOBGROUP_SELF_MAX = 16 << 10, /* bytes of /proc/self/cgroup */
@@ -97,6 +98,8 @@ int jobgroup_make(const char *state_dir, bool is_system, const struct jobgroup_p
 
 void jobgroup_remove(const char *path)
 {
-	if (*path)
-		(void)rmdir(path); /* EBUSY: a job is in it */
+	if (!*path)
+		return;
+	(void)rmdir(path); /* EBUSY: a job is in it */
+	cgroup_remove_v1(path, false);
 }

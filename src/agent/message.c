@@ -148,10 +148,11 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 	if (attempt) {
 		/* What every job has that was started; more is not built. */
 		bool is_told = attempt->isolation && *attempt->isolation;
-		bool is_explained = attempt->isolation_reason && *attempt->isolation_reason;
-		out->isolation = message_text(arena, is_told ? attempt->isolation : "env");
-		const char *reason =
-		    is_explained ? attempt->isolation_reason : MESSAGE_ISOLATION_REASON;
+		const char *isolation = is_told ? attempt->isolation : "env";
+		const char *reason = attempt->isolation_reason ? attempt->isolation_reason : "";
+		if (!*reason && strcmp(isolation, "env") == 0)
+			reason = MESSAGE_ISOLATION_REASON;
+		out->isolation = message_text(arena, isolation);
 		/* A sentence, and lists are long. */
 		out->isolation_reason = message_text(arena, view->details ? reason : "");
 		out->grants = arena_alloc(arena, (attempt->grant_count + 1) * sizeof(void *));
@@ -185,7 +186,8 @@ int message_add_command(const struct spec *spec, struct arena *arena, Sluice__V1
 	size_t length = strlen(spec->directory);
 	out->directory.data = arena_copy(arena, spec->directory, length + 1);
 	out->directory.len = length;
-	return out->directory.data ? 0 : message_no_memory(err);
+	out->image = message_text(arena, spec->image);
+	return out->directory.data && out->image ? 0 : message_no_memory(err);
 }
 
 int message_from_job(const struct message_view *view, const struct job *job, const char *user,
@@ -285,6 +287,26 @@ static int message_copy_text(const char *what, const void *from, size_t length, 
 	return 0;
 }
 
+static int message_fill_image(const Sluice__V1__JobSpec *message, struct spec *out, struct err *err)
+{
+	int result = message_copy_text("image's name", message->image, strlen(message->image),
+				       out->image, sizeof(out->image), err);
+	if (result == 0)
+		result = message_copy_text("container's directory", message->workdir,
+					   strlen(message->workdir), out->workdir,
+					   sizeof(out->workdir), err);
+	if (result == 0 && message->pull[0] && spec_pull_from_string(message->pull, &out->pull) < 0)
+		return err_set(err, -EINVAL, "'%.40s' is no way to pull an image", message->pull);
+	if (result == 0)
+		result = message_strings(message->volumes, message->n_volumes, "volume",
+					 &out->volumes, &out->volume_count, err);
+	if (result == 0)
+		result = message_strings(message->image_environment, message->n_image_environment,
+					 "variable", &out->image_environment,
+					 &out->image_environment_count, err);
+	return result;
+}
+
 static int message_fill_spec(const Sluice__V1__JobSpec *message,
 			     const struct message_caller *caller, struct spec *out, struct err *err)
 {
@@ -316,6 +338,8 @@ static int message_fill_spec(const Sluice__V1__JobSpec *message,
 	if (result == 0)
 		result = message_strings(message->environment, message->n_environment, "variable",
 					 &out->environment, &out->environment_count, err);
+	if (result == 0)
+		result = message_fill_image(message, out, err);
 	return result < 0 ? result : message_limits(message, out, err);
 }
 

@@ -156,6 +156,7 @@ static void service_get_reply(struct service_lookup *lookup, const struct job *j
 		reply.n_argv = lookup->command.n_argv;
 		reply.argv = lookup->command.argv;
 		reply.directory = lookup->command.directory;
+		reply.image = lookup->command.image;
 	}
 	lookup->is_sent = true;
 	service_request_reply(&lookup->request, &reply.base);

@@ -317,7 +317,7 @@ json_t *job_text_json(const Sluice__V1__Job *job)
 	if (!directory)
 		return NULL;
 	return json_pack(
-	    "{s:I, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o}",
+	    "{s:I, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 	    "id", (json_int_t)job->id, "name", table_json_text(job->name), "uid",
 	    (json_int_t)job->uid, "user", job_text_json_text(job->user), "state",
 	    job_text_state(job->state), "reason", job_text_json_text(job->reason), "reason_text",
@@ -327,5 +327,6 @@ json_t *job_text_json(const Sluice__V1__Job *job)
 	    job->has_exit ? json_integer(job->exit_code) : json_null(), "signal",
 	    job_text_json_number(job->signal), "command",
 	    job->n_argv ? job_text_json_bytes(job->n_argv, job->argv) : json_null(), "directory",
-	    job_text_json_text(directory), "attempt", job_text_json_attempt(job->attempt));
+	    job_text_json_text(directory), "image", job_text_json_text(job->image), "attempt",
+	    job_text_json_attempt(job->attempt));
 }

@@ -94,16 +94,35 @@ static const struct option_row run_rows[] = {
      .words = "wait|ignore",
      .help = "what to do about a GPU on which somebody computes without sluice (default wait)",
      OPTION_FIELD(struct run_options, busy_outsiders)},
+    {.name = "image",
+     .kind = OPTION_TEXT,
+     .value = "IMAGE",
+     .help = "run the command in a container of this image, by podman, with the GPUs that the job "
+	     "got; without a command: what the image says",
+     OPTION_FIELD(struct run_options, image)},
+    {.name = "volume",
+     .kind = OPTION_LIST,
+     .value = "HOST:CONTAINER[:ro]",
+     .help = "with --image: show this directory or file there; may be given again",
+     OPTION_FIELD(struct run_options, volumes)},
+    {.name = "pull",
+     .kind = OPTION_CHOICE,
+     .words = "missing|never|always",
+     .help = "with --image: when to fetch it (default missing)",
+     OPTION_FIELD(struct run_options, pull)},
     {.name = "cwd",
      .kind = OPTION_PATH,
      .value = "DIR",
-     .help = "run the command there (default: here)",
+     .help =
+	 "run the command there (default: here; with --image: in the container, default: as the "
+	 "image says)",
      OPTION_FIELD(struct run_options, directory)},
     {.name = "env",
      .letter = 'e',
      .kind = OPTION_LIST,
      .value = "NAME=VALUE",
-     .help = "set a variable of the job; may be given again",
+     .help = "set a variable of the job (with --image: in the container, which has none of the "
+	     "submitter's); may be given again",
      OPTION_FIELD(struct run_options, environment)},
     {.name = "key",
      .kind = OPTION_TEXT,
@@ -555,7 +574,8 @@ static const struct cmd_exit_row run_exits[] = {
     {CMD_EXIT_NOT_PERMITTED, "the agent does not let this user do that"},
     {CMD_EXIT_IMPOSSIBLE, "more than this machine has"},
     {CMD_EXIT_DEADLINE, "--time or --wait-timeout is over, or the agent did not answer in time"},
-    {CMD_EXIT_LAUNCH, "the job could not be launched"},
+    {CMD_EXIT_LAUNCH, "the job could not be launched; with --image also what podman says of an "
+		      "image that it does not get"},
     {CMD_EXIT_NOT_EXECUTABLE, "the command cannot be executed"},
     {CMD_EXIT_NOT_FOUND, "there is no such command"},
     {128, "plus N: the command was ended by signal N; 130: cancelled by Ctrl-C while it waited; "
@@ -571,6 +591,7 @@ static const struct cmd_example run_examples[] = {
     {"sluice run --share=1/2 -- python serve.py", "on half of a GPU that is shared"},
     {"sluice run --gpu-ids 3,5 -- ./bench", "on exactly these two"},
     {"sluice run --gpus 0 -- make -j8", "on none, and none visible"},
+    {"sluice run --image debian:12 --gpus 2 -- nvidia-smi -L", "in a container with two GPUs"},
     {0},
 };
 
@@ -594,7 +615,7 @@ const struct command cmd_run = {
     .defaults = &run_defaults,
     .options_size = sizeof(struct run_options),
     .positional = "[--] COMMAND [ARGUMENT...]",
-    .positional_min = 1,
+    .positional_min = 0, /* an image may say what to run */
     .positional_max = CMD_ARGUMENTS_ANY,
     .takes_command = true,
     .exits = run_exits,

@@ -105,7 +105,8 @@ int run_request_share(const char *text, uint32_t *out_numerator, uint32_t *out_d
 static int run_request_directory(const struct run_options *options, struct run_request *out,
 				 struct err *err)
 {
-	const char *given = options->directory;
+	/* With an image it is one of the container, and podman starts here. */
+	const char *given = options->image ? NULL : options->directory;
 	if (given && given[0] == '/') {
 		if (strlen(given) >= RUN_DIRECTORY_MAX)
 			return err_set(err, -EINVAL, "--cwd: the path is too long");
@@ -158,11 +159,15 @@ static int run_request_environment(const struct run_options *options, char *cons
 	    calloc(count + options->environment.count + 1, sizeof(*out->environment));
 	if (!out->environment)
 		return err_set(err, -ENOMEM, "no memory for the environment");
-	size_t used = 0;
+	out->image_environment =
+	    calloc(options->environment.count + 1, sizeof(*out->image_environment));
+	if (!out->image_environment)
+		return err_set(err, -ENOMEM, "no memory for the environment");
+	size_t used = 0, inside = 0;
 	for (size_t i = 0; i < count; i++)
 		if (strchr(environment[i], '='))
 			run_request_add(out->environment, &used, environment[i]);
-	if (options->directory) {
+	if (options->directory && !options->image) {
 		if (asprintf(&out->pwd, "PWD=%s", out->directory) < 0) {
 			out->pwd = NULL;
 			return err_set(err, -ENOMEM, "no memory for the environment");
@@ -173,10 +178,35 @@ static int run_request_environment(const struct run_options *options, char *cons
 		const char *text = options->environment.items[i];
 		if (text[0] == '=' || !strchr(text, '='))
 			return err_set(err, -EINVAL, "--env '%s' is not NAME=VALUE", text);
-		run_request_set(out->environment, &used, text);
+		if (options->image)
+			run_request_set(out->image_environment, &inside, text);
+		else
+			run_request_set(out->environment, &used, text);
 	}
 	out->spec.environment = out->environment;
 	out->spec.n_environment = used;
+	out->spec.image_environment = out->image_environment;
+	out->spec.n_image_environment = inside;
+	return 0;
+}
+
+static int run_request_image(const struct run_options *options, struct run_request *out,
+			     struct err *err)
+{
+	/* The order of the option's words. */
+	static const char *const pulls[] = {"missing", "never", "always"};
+	if (!options->image)
+		return 0;
+	out->volumes = calloc(options->volumes.count + 1, sizeof(*out->volumes));
+	if (!out->volumes)
+		return err_set(err, -ENOMEM, "no memory for the volumes");
+	for (size_t i = 0; i < options->volumes.count; i++)
+		run_request_add(out->volumes, &out->spec.n_volumes, options->volumes.items[i]);
+	out->spec.volumes = out->volumes;
+	out->spec.image = (char *)options->image;
+	if (options->directory)
+		out->spec.workdir = (char *)options->directory;
+	out->spec.pull = (char *)pulls[options->pull];
 	return 0;
 }
 
@@ -214,6 +244,24 @@ static void run_request_limits(struct run_request *out)
 }
 
 /* --- what is wanted --------------------------------------------------------------------------- */
+
+static int run_request_check_image(const struct run_options *options, char *const *argv,
+				   struct err *err)
+{
+	if (!options->image && !argv[0])
+		return err_set(err, -EINVAL, "an argument is missing: [--] COMMAND [ARGUMENT...]");
+	if (!options->image && (options->volumes.count > 0 || options->pull))
+		return err_set(err, -EINVAL, "%s is for jobs with an --image",
+			       options->pull ? "--pull" : "--volume");
+	if (options->image && !*options->image)
+		return err_set(err, -EINVAL, "--image names none");
+	if (options->image && options->directory && options->directory[0] != '/')
+		return err_set(err, -EINVAL,
+			       "--cwd is a directory of the container with --image: '%s' is not "
+			       "absolute",
+			       options->directory);
+	return 0;
+}
 
 /* Everything of the command line that needs no look at the machine. */
 static int run_request_check(const struct run_options *options, struct err *err)
@@ -262,7 +310,7 @@ static int run_request_fill(const struct run_options *options, char *const *argv
 	if (options->name)
 		memcpy(out->name, options->name, strlen(options->name) + 1);
 	else
-		run_request_name(argv[0], out->name);
+		run_request_name(argv[0] ? argv[0] : options->image, out->name);
 	if (options->key)
 		memcpy(out->key, options->key, RUN_KEY_MAX);
 	else if (run_request_new_key(out->key, err) < 0)
@@ -297,11 +345,15 @@ int run_request_make(const struct run_options *options, char *const *argv, char 
 	sluice__v1__job_spec__init(&out->spec);
 	int rc = run_request_check(options, err);
 	if (rc == 0)
+		rc = run_request_check_image(options, argv, err);
+	if (rc == 0)
 		rc = run_request_directory(options, out, err);
 	if (rc == 0)
 		rc = run_request_environment(options, environment, out, err);
 	if (rc == 0)
 		rc = run_request_argv(argv, out, err);
+	if (rc == 0)
+		rc = run_request_image(options, out, err);
 	if (rc == 0)
 		rc = run_request_fill(options, argv, out, err);
 	if (rc == 0)
@@ -313,6 +365,8 @@ void run_request_done(struct run_request *request)
 {
 	free(request->argv);
 	free(request->environment);
+	free(request->volumes);
+	free(request->image_environment);
 	free(request->pwd);
 	memset(request, 0, sizeof(*request));
 }

@@ -31,7 +31,9 @@ enum run_outsiders { RUN_OUTSIDERS_WAIT, RUN_OUTSIDERS_IGNORE };
 struct run_options {
 	uint32_t gpus; /* RUN_GPUS_NOT_GIVEN */
 	const char *gpu_ids, *share, *name, *key, *directory, *report, *socket;
-	struct option_list environment;
+	const char *image;
+	struct option_list environment, volumes;
+	uint32_t pull;		 /* place among the option's words */
 	uint32_t busy_outsiders; /* enum run_outsiders */
 	bool detach, no_wait, dry_run, quiet, verbose;
 	uint64_t wait_timeout_ns, grace_ns, time_ns;
@@ -42,7 +44,8 @@ struct run_request {
 	Sluice__V1__SubmitRequest message;
 	Sluice__V1__JobSpec spec;
 	char name[RUN_NAME_MAX], key[RUN_KEY_MAX], directory[RUN_DIRECTORY_MAX];
-	ProtobufCBinaryData *argv, *environment; /* owned; the bytes are borrowed */
+	ProtobufCBinaryData *argv, *environment;	  /* owned; the bytes are borrowed */
+	ProtobufCBinaryData *volumes, *image_environment; /* as above */
 	Sluice__V1__Limit limit[RUN_LIMITS_MAX], *limits[RUN_LIMITS_MAX];
 	char *pwd; /* owned: "PWD=..." with --cwd */
 };

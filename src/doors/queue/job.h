@@ -47,6 +47,13 @@ enum job_reason {
 	JOB_REASON_USER,	    /* cancelled by (name) */
 };
 
+/* What kept an attempt to its devices. */
+enum job_isolation {
+	JOB_ISOLATION_ENV, /* nothing but the variables that tell it which are its own */
+	JOB_ISOLATION_CONTAINER,
+	JOB_ISOLATION_CONTAINER_ALONE, /* without rules around its cgroup */
+};
+
 struct job {
 	uint64_t id;
 	char key[JOB_KEY_MAX];
@@ -67,7 +74,8 @@ struct job {
 	int exit_code;	 /* 128 + n after signal n */
 	uint32_t signal; /* that ended it; 0: none */
 	uint32_t killed_leftovers;
-	bool launch_failed; /* exit_code is ours: 125, 126 or 127 */
+	enum job_isolation isolation; /* of the last attempt, once it has ended */
+	bool launch_failed;	      /* exit_code is ours: 125, 126 or 127 */
 };
 
 void job_done(struct job *job);
@@ -79,6 +87,10 @@ bool job_state_is_final(enum job_state state);
 const char *job_state_to_string(enum job_state state);
 /* As above and exactly so. -EINVAL. */
 int job_state_from_string(const char *text, enum job_state *out);
+/* "env", "container", "container, no device cgroup around it". */
+const char *job_isolation_to_string(enum job_isolation isolation);
+/* -EINVAL. */
+int job_isolation_from_string(const char *text, enum job_isolation *out);
 /* "WaitingForGPU", "ExitCode", ...; "" for none. */
 const char *job_reason_to_string(enum job_reason reason);
 /* -EINVAL. */

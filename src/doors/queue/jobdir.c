@@ -405,13 +405,16 @@ static size_t jobdir_format_result(const struct jobdir_result *result, char out[
 {
 	char text[JOBDIR_TEXT_MAX];
 	jobdir_clean(result->text, sizeof(text), text);
+	/* Written where it says something: agents of before it can read all other results. */
+	const char *isolation = result->isolation;
 	int length =
 	    snprintf(out, JOBDIR_FILE_MAX,
 		     "result 1\nend %s\nvalue %d\ncode %d\ncancelled %d\nleftovers %" PRIu32
-		     "\nstarted %" PRId64 "\nended %" PRId64 "\ntext %s\n",
+		     "\nstarted %" PRId64 "\nended %" PRId64 "\ntext %s\n%s%s%s",
 		     jobdir_end_to_string(result->end), result->value, result->exit_code,
 		     result->was_cancelled, result->killed_leftovers, result->started_unix_ns,
-		     result->ended_unix_ns, text); /* about 450 bytes at most */
+		     result->ended_unix_ns, text, isolation[0] ? "isolation " : "", isolation,
+		     isolation[0] ? "\n" : ""); /* about 500 bytes at most */
 	return (size_t)length;
 }
 
@@ -429,7 +432,10 @@ int jobdir_parse_result(const char *text, size_t length, struct jobdir_result *o
 	    !jobdir_u64(&lines, "leftovers", UINT32_MAX, &leftovers) ||
 	    !jobdir_i64(&lines, "started", INT64_MIN, INT64_MAX, &result.started_unix_ns) ||
 	    !jobdir_i64(&lines, "ended", INT64_MIN, INT64_MAX, &result.ended_unix_ns) ||
-	    !jobdir_text(&lines, "text", result.text, sizeof(result.text)) || lines.at != lines.end)
+	    !jobdir_text(&lines, "text", result.text, sizeof(result.text)) ||
+	    (lines.at != lines.end &&
+	     !jobdir_text(&lines, "isolation", result.isolation, sizeof(result.isolation))) ||
+	    lines.at != lines.end)
 		return err_set(err, -EBADMSG, "a result of %zu bytes cannot be read", length);
 	result.value = (int)value;
 	result.exit_code = (int)code;

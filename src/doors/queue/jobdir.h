@@ -26,6 +26,7 @@ struct err;
 enum jobdir_limits {
 	JOBDIR_FILE_MAX = 4096, /* bytes of claim and result: preallocated */
 	JOBDIR_TEXT_MAX = 256,
+	JOBDIR_ISOLATION_MAX = 48,
 	JOBDIR_BOOT_MAX = 37, /* a boot id with its NUL */
 	JOBDIR_INSTANCE_MAX = 37,
 	JOBDIR_LIST_MAX = 1 << 20,
@@ -61,6 +62,7 @@ struct jobdir_result {
 	uint32_t killed_leftovers;
 	int64_t started_unix_ns, ended_unix_ns; /* 0: never */
 	char text[JOBDIR_TEXT_MAX];
+	char isolation[JOBDIR_ISOLATION_MAX]; /* the level reached; "": "env" */
 };
 
 /*

@@ -28,6 +28,7 @@ void launch_done(struct launch *launch)
 	if (!launch)
 		return;
 	free(launch->grants);
+	free(launch->denied);
 	spec_done(&launch->spec);
 	launch_init(launch);
 }
@@ -58,6 +59,24 @@ static int launch_add_grant(struct buf *out, const struct launch_grant *grant)
 	return result < 0 ? result : buf_add(out, "", 1);
 }
 
+/* "denied=c 195:1 6": type, numbers, and what is denied, as enum devguard_access. */
+static int launch_add_denied(struct buf *out, const struct devguard_rule *rule)
+{
+	int result = buf_printf(out, "denied=%c %" PRIu32 ":%" PRIu32 " %" PRIu32, rule->type,
+				rule->major, rule->minor, rule->access);
+	return result < 0 ? result : buf_add(out, "", 1);
+}
+
+static int launch_add_container(struct buf *out, const struct launch *launch)
+{
+	int result = entries_add(out, "container", launch->container);
+	if (result == 0 && launch->denied_why[0])
+		result = entries_add(out, "denied_why", launch->denied_why);
+	for (size_t i = 0; result == 0 && i < launch->denied_count; i++)
+		result = launch_add_denied(out, &launch->denied[i]);
+	return result;
+}
+
 static int launch_add(struct buf *out, const struct launch *launch)
 {
 	int result = entries_add_magic(out, LAUNCH_MAGIC);
@@ -75,6 +94,8 @@ static int launch_add(struct buf *out, const struct launch *launch)
 		result = entries_add(out, "cgroup_root", launch->cgroup_root);
 	for (size_t i = 0; result == 0 && i < launch->grant_count; i++)
 		result = launch_add_grant(out, &launch->grants[i]);
+	if (result == 0 && launch->spec.image[0])
+		result = launch_add_container(out, launch);
 	return result;
 }
 
@@ -184,6 +205,41 @@ static int launch_read_grant(struct launch *launch, const struct entry *entry)
 	return 0;
 }
 
+/* A number up to the first byte of `end`, and behind that; '\0' for the end of the text. */
+static int launch_number(const char **at, char end, uint64_t max, uint32_t *out)
+{
+	const char stops[] = {end, '\0'};
+	size_t length = strcspn(*at, stops);
+	uint64_t number;
+	if ((*at)[length] != end || parse_u64_span(*at, length, 0, max, &number) < 0)
+		return -EINVAL;
+	*at += length + (end != '\0');
+	*out = (uint32_t)number;
+	return 0;
+}
+
+static int launch_read_denied(struct launch *launch, const struct entry *entry)
+{
+	if (launch->denied_count >= LAUNCH_DENIED_MAX)
+		return -E2BIG;
+	const char *at = entry->value;
+	struct devguard_rule rule = {.type = at[0]};
+	if ((rule.type != 'c' && rule.type != 'b') || at[1] != ' ')
+		return -EINVAL;
+	at += 2;
+	if (launch_number(&at, ':', DEVGUARD_MAJOR_MAX, &rule.major) < 0 ||
+	    launch_number(&at, ' ', DEVGUARD_MINOR_MAX, &rule.minor) < 0 ||
+	    launch_number(&at, '\0', DEVGUARD_ALL, &rule.access) < 0 || rule.access == 0)
+		return -EINVAL;
+	struct devguard_rule *more =
+	    reallocarray(launch->denied, launch->denied_count + 1, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	launch->denied = more;
+	more[launch->denied_count++] = rule;
+	return 0;
+}
+
 enum launch_seen {
 	LAUNCH_SEEN_ID = 1 << 0,
 	LAUNCH_SEEN_ATTEMPT = 1 << 1,
@@ -191,14 +247,16 @@ enum launch_seen {
 	LAUNCH_SEEN_RUNTIME_DIR = 1 << 3,
 	LAUNCH_SEEN_SIM_STATE = 1 << 4,
 	LAUNCH_SEEN_CGROUP_ROOT = 1 << 5,
-	LAUNCH_SEEN_ALL = (1 << 6) - 1,
+	LAUNCH_SEEN_ALL = (1 << 6) - 1, /* those above must be there */
+	LAUNCH_SEEN_CONTAINER = 1 << 6,
+	LAUNCH_SEEN_DENIED_WHY = 1 << 7,
 };
 
 /* The bit of an entry that there is once; 0: there is none of that name. */
 static unsigned launch_bit(const struct entry *entry)
 {
-	static const char *const names[] = {"id",	   "attempt",	"instance",
-					    "runtime_dir", "sim_state", "cgroup_root"};
+	static const char *const names[] = {"id",	 "attempt",	"instance",  "runtime_dir",
+					    "sim_state", "cgroup_root", "container", "denied_why"};
 	for (unsigned i = 0; i < array_length(names); i++)
 		if (entry_is(entry, names[i]))
 			return 1U << i;
@@ -209,6 +267,8 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 {
 	if (entry_is(entry, "grant"))
 		return launch_read_grant(launch, entry);
+	if (entry_is(entry, "denied"))
+		return launch_read_denied(launch, entry);
 	unsigned bit = launch_bit(entry);
 	if (bit == 0 || (*seen & bit))
 		return -EINVAL;
@@ -229,6 +289,10 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 		return entry_copy(entry, launch->runtime_dir, sizeof(launch->runtime_dir));
 	case LAUNCH_SEEN_SIM_STATE:
 		return entry_copy(entry, launch->sim_state, sizeof(launch->sim_state));
+	case LAUNCH_SEEN_CONTAINER:
+		return entry_copy(entry, launch->container, sizeof(launch->container));
+	case LAUNCH_SEEN_DENIED_WHY:
+		return entry_copy(entry, launch->denied_why, sizeof(launch->denied_why));
 	default:
 		return entry_copy(entry, launch->cgroup_root, sizeof(launch->cgroup_root));
 	}
@@ -254,7 +318,7 @@ static int launch_read(struct entries *entries, struct launch *launch, struct er
 	int more;
 	while ((more = entries_next(entries, &entry, err)) > 0) {
 		if (entry_is(&entry, "spec")) {
-			if (seen != LAUNCH_SEEN_ALL)
+			if ((seen & LAUNCH_SEEN_ALL) != LAUNCH_SEEN_ALL)
 				return entries_error(entries, -EINVAL, "something is missing", err);
 			return launch_read_spec(entries, &entry, launch, err);
 		}

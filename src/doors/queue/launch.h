@@ -4,7 +4,8 @@
  * Handed over as a sealed memfd, so that the agent may die the moment after. Pure.
  *
  * The form: "sluice-launch 1", entries as in spec.h, and as its last one "spec=" with the
- * length, followed by the bytes of the spec.
+ * length, followed by the bytes of the spec. What only a job with an image needs is written for
+ * such a job alone.
  */
 #ifndef SLUICE_DOORS_QUEUE_LAUNCH_H
 #define SLUICE_DOORS_QUEUE_LAUNCH_H
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "doors/queue/devguard.h"
 #include "doors/queue/place.h"
 #include "doors/queue/spec.h"
 #include "doors/queue/token.h"
@@ -23,8 +25,10 @@ enum launch_limits {
 	LAUNCH_GRANTS_MAX = PLACE_UNIT_MAX,
 	LAUNCH_SLOTS_MAX = TOKEN_SLOT_MAX + 1,
 	LAUNCH_PATH_MAX = 4096,
+	LAUNCH_WHY_MAX = 160,
 	LAUNCH_INSTANCE_MAX = 37, /* a UUID with its NUL */
 	LAUNCH_CGROUP_MAX = 40,	  /* "job-", 20 digits, "-", 8 characters */
+	LAUNCH_DENIED_MAX = DEVGUARD_RULES_MAX,
 	LAUNCH_BYTES_MAX = SPEC_BYTES_MAX + (1 << 20),
 };
 
@@ -68,6 +72,12 @@ struct launch {
 	/* A cgroup2 directory, where job-ID-INSTANCE is made; "": no cgroup. The claim has its
 	 * path. */
 	char cgroup_root[LAUNCH_PATH_MAX];
+
+	/* For a job with an image. */
+	char container[LAUNCH_PATH_MAX]; /* path of sluice-container; "": it was not found */
+	struct devguard_rule *denied;	 /* owned; nodes that the job may not use */
+	size_t denied_count;
+	char denied_why[LAUNCH_WHY_MAX]; /* why they are not known; "" */
 	struct spec spec;
 };
 

@@ -49,6 +49,8 @@ static void queue_read_end(struct job *job, const struct jobdir_result *result, 
 	job->started_unix_ns = result->started_unix_ns;
 	job->ended_unix_ns = result->ended_unix_ns ? result->ended_unix_ns : clock_unix_ns();
 	job->killed_leftovers = result->killed_leftovers;
+	if (result->isolation[0]) /* what it does not know says nothing */
+		(void)job_isolation_from_string(result->isolation, &job->isolation);
 	job->has_exit = result->end != JOBDIR_CANCELLED;
 	job->exit_code = job->has_exit ? result->exit_code : 0;
 	job->signal = 0;
@@ -102,6 +104,14 @@ static int queue_inspect_lost(struct queue_run *run, struct err *err)
 		}
 	}
 	crash_point("queue.lost_is_gone");
+	if (!run->has_removed) {
+		/* What cannot be read of it keeps the job from no end. */
+		struct err why = {.code = 0};
+		if (queue_remove_launch(run, &why) > 0) {
+			run->found = QUEUE_FOUND_CONTAINER;
+			return 0;
+		}
+	}
 	job->ended_unix_ns = clock_unix_ns();
 	queue_end_as(job, JOB_FAILED,
 		     other_boot ? JOB_REASON_NODE_REBOOTED : JOB_REASON_SUPERVISOR_LOST, NULL);
@@ -302,6 +312,11 @@ static void queue_inspect_done(struct queue_op *op, int result)
 				    "its supervisor is gone, its processes are being killed");
 		queue_inspect_later(run);
 		break;
+	case QUEUE_FOUND_CONTAINER:
+		queue_job_set_state(job, JOB_STOPPING, JOB_REASON_SUPERVISOR_LOST,
+				    "its supervisor is gone, its container is being removed");
+		queue_remove(run);
+		break;
 	case QUEUE_FOUND_BUSY:
 		queue_adopt(run);
 		break;
@@ -324,6 +339,8 @@ void queue_inspect(struct queue_run *run)
 		return;
 	}
 	run->ended.attempt = run->attempt;
+	if (run->isolation[0]) /* what it does not know says nothing */
+		(void)job_isolation_from_string(run->isolation, &run->ended.isolation);
 	memcpy(run->ended_by, run->cancel_by, sizeof(run->ended_by));
 	queue_run_task(run, QUEUE_TASK_INSPECT, queue_inspect_work, queue_inspect_done);
 }
@@ -363,6 +380,6 @@ void queue_step(struct queue_job *job)
 		return;
 	if (run->cancel_wanted && !run->cancel_durable)
 		queue_cancel_store(run);
-	else if (run->look && !loop_timer_is_running(run->retry))
+	else if (run->look && !run->remover && !loop_timer_is_running(run->retry))
 		queue_inspect(run);
 }

@@ -21,6 +21,7 @@
 #include "doors/queue/schedule.h"
 #include "doors/queue/store.h"
 #include "doors/queue/token.h"
+#include "hardware/gpunodes.h"
 
 enum queue_internal_limits {
 	QUEUE_HOLDS_MAX = 256, /* slots whose tokens somebody else has */
@@ -73,10 +74,11 @@ enum queue_task {
 
 /* What an inspection found. */
 enum queue_found {
-	QUEUE_FOUND_BUSY,     /* somebody has the lock: a supervisor lives */
-	QUEUE_FOUND_ENDED,    /* entered: `ended` is final */
-	QUEUE_FOUND_VOID,     /* never claimed: its start is void */
-	QUEUE_FOUND_LEFTOVER, /* the supervisor is gone, and something of the job is not yet */
+	QUEUE_FOUND_BUSY,      /* somebody has the lock: a supervisor lives */
+	QUEUE_FOUND_ENDED,     /* entered: `ended` is final */
+	QUEUE_FOUND_VOID,      /* never claimed: its start is void */
+	QUEUE_FOUND_CONTAINER, /* the same, and it is a container that podman still lists */
+	QUEUE_FOUND_LEFTOVER,  /* the supervisor is gone, and something of the job is not yet */
 };
 
 /* A caller who waits for a cancel. */
@@ -95,11 +97,15 @@ struct queue_run {
 	size_t grant_count;
 	char instance[LAUNCH_INSTANCE_MAX];
 	uint32_t attempt;
+	struct gpunodes_plan others; /* devices that it does not get; emptied by the start */
+	bool knows_others;
 
 	/* The supervisor. */
-	struct child *child; /* owned; NULL: adopted, or gone */
-	int dir_fd;	     /* owned; -1 */
-	int control_fd;	     /* owned; -1 */
+	struct child *child;   /* owned; NULL: adopted, or gone */
+	struct child *remover; /* owned; NULL: no container is being removed */
+	bool has_removed;      /* it has been, or that was tried */
+	int dir_fd;	       /* owned; -1 */
+	int control_fd;	       /* owned; -1 */
 	struct loop_fd *watch;
 	struct loop_timer *retry;
 	uint64_t retry_ns;
@@ -108,7 +114,7 @@ struct queue_run {
 	bool look;   /* it may be over: to be inspected */
 	pid_t pid, supervisor_pid;
 	char cgroup[JOBDIR_TEXT_MAX];
-	char isolation[32], isolation_reason[CONTROL_TEXT_MAX];
+	char isolation[48], isolation_reason[CONTROL_TEXT_MAX];
 	char
 	    trouble[CONTROL_TEXT_MAX]; /* what the supervisor said last of what stands in its way */
 
@@ -170,6 +176,7 @@ struct queue_known {
 struct queue {
 	struct queue_options options;
 	char *state_dir, *runtime_dir, *sim_state, *supervisor, *cgroup_root; /* owned */
+	char *container, *device_root;					      /* owned */
 	int lock_fd, state_fd;						      /* owned */
 	struct store *store;						      /* owned */
 	struct token_place place;
@@ -262,6 +269,13 @@ void queue_put_back(struct queue_job *job, enum job_reason reason, const char *t
 		    bool is_failure);
 /* The job is final: `ended` (given) is durable. */
 void queue_finish(struct queue_run *run);
+
+/* On the storage thread: what a supervisor is told, in run->launch_fd. Then: 1 when the attempt has
+ * a container, whose removal queue_remove() starts; else 0. */
+int queue_make_launch(struct queue_run *run, struct err *err);
+int queue_remove_launch(struct queue_run *run, struct err *err);
+/* On the loop. Looks again at what became of the attempt when it is done. */
+void queue_remove(struct queue_run *run);
 
 /* queue_cancel.c */
 void queue_cancel_store(struct queue_run *run);

@@ -334,6 +334,10 @@ static int keep_copy_all(struct queue *queue, struct err *err)
 		rc = keep_copy(&queue->supervisor, options->supervisor, err);
 	if (rc == 0)
 		rc = keep_copy(&queue->cgroup_root, options->cgroup_root, err);
+	if (rc == 0)
+		rc = keep_copy(&queue->container, options->container, err);
+	if (rc == 0)
+		rc = keep_copy(&queue->device_root, options->device_root, err);
 	return rc;
 }
 
@@ -441,6 +445,8 @@ static void keep_free(struct queue *queue)
 	free(queue->sim_state);
 	free(queue->supervisor);
 	free(queue->cgroup_root);
+	free(queue->container);
+	free(queue->device_root);
 	free(queue);
 }
 

@@ -3,6 +3,7 @@
  * environment of its processes. On the storage thread. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,11 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/check.h"
+#include "base/child.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/parse.h"
 #include "doors/queue/cgroup.h"
 #include "doors/queue/queue_internal.h"
@@ -93,6 +97,8 @@ void queue_remove_cgroup(const struct queue *queue, const struct queue_run *run)
 	_cleanup_cgroup_ struct cgroup group = CGROUP_NONE;
 	if (queue_cgroup_path(queue, run, path) && cgroup_open(path, &group, NULL) == 0)
 		(void)cgroup_remove(&group, NULL); /* an empty one is in nobody's way */
+	if (path[0])
+		cgroup_remove_v1(path, true);
 }
 
 bool queue_cgroup_path(const struct queue *queue, const struct queue_run *run,
@@ -110,6 +116,62 @@ bool queue_cgroup_path(const struct queue *queue, const struct queue_run *run,
 	return false;
 }
 
+/* --- containers ------------------------------------------------------------------------------- */
+
+int queue_remove_launch(struct queue_run *run, struct err *err)
+{
+	uint64_t id = run->owner->job.id;
+	_cleanup_free_ char *bytes = NULL;
+	size_t length = 0;
+	int rc = store_spec(run->owner->queue->store, id, &bytes, &length, err);
+	if (rc < 0)
+		return rc;
+	_cleanup_spec_ struct spec spec;
+	rc = spec_parse(bytes, length, &spec, err);
+	if (rc < 0)
+		return err_wrap(err, "what is stored of job %" PRIu64, id);
+	if (spec.image[0] == '\0')
+		return 0;
+	rc = queue_make_launch(run, err);
+	return rc < 0 ? rc : 1;
+}
+
+static void queue_removed(struct child *child, const struct child_end *end, void *context)
+{
+	struct queue_run *run = context;
+	run->remover = child_free(run->remover);
+	queue_look(run);
+}
+
+/* A supervisor that does nothing else: the removal is podman's, as the job's user. It ends itself
+ * if that takes too long. What cannot be removed is left: the processes are gone. */
+void queue_remove(struct queue_run *run)
+{
+	struct queue *queue = run->owner->queue;
+	struct err err = {.code = 0};
+	char *const argv[] = {queue->supervisor, (char[]){"--remove"}, NULL};
+	/* Nothing is locked or told: the first one only has to be there. */
+	struct child_fd fds[] = {{run->dir_fd, LAUNCH_FD_LOCK},
+				 {run->dir_fd, LAUNCH_FD_DIRECTORY},
+				 {run->launch_fd, LAUNCH_FD_LAUNCH}};
+	const struct child_spec spec = {
+	    .path = queue->supervisor,
+	    .argv = argv,
+	    .fds = fds,
+	    .fd_count = array_length(fds),
+	    .new_session = true,
+	};
+	run->has_removed = true;
+	run->remover = child_start(queue->options.children, &spec, queue_removed, run, &err);
+	(void)close(take_fd(&run->launch_fd));
+	if (run->remover)
+		return;
+	log_write(queue->options.log, LOG_LEVEL_WARNING, NULL,
+		  "the container of job %" PRIu64 " was not removed: %s", run->owner->job.id,
+		  err.text);
+	queue_look(run);
+}
+
 int queue_kill_left(const char *instance, const char *cgroup, bool is_patient, struct err *err)
 {
 	size_t left = 0;
@@ -124,6 +186,8 @@ int queue_kill_left(const char *instance, const char *cgroup, bool is_patient, s
 		}
 		if (rc == 0 && left == 0)
 			(void)cgroup_remove(&group, NULL); /* the next job of that name does */
+		if (left == 0)
+			cgroup_remove_v1(cgroup, true);
 	}
 	if (instance[0]) {
 		size_t found = 0;

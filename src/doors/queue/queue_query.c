@@ -123,7 +123,9 @@ static void queue_answers_tell(const struct queue_question *question,
 		const struct queue_attempt attempt = {
 		    .grants = answer->attempt.grants,
 		    .grant_count = answer->attempt.grant_count,
-		    .isolation = answer->job.attempt ? "env" : "", /* there is no other yet */
+		    .isolation = answer->job.attempt
+				     ? job_isolation_to_string(answer->attempt.isolation)
+				     : "",
 		    .isolation_reason = "",
 		    .cgroup = "",
 		    .observed = answer->observed,

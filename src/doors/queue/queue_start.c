@@ -66,7 +66,33 @@ static void queue_copy_path(char out[LAUNCH_PATH_MAX], const char *path)
 	(void)snprintf(out, LAUNCH_PATH_MAX, "%s", path ? path : ""); /* checked by queue_open() */
 }
 
-static int queue_make_launch(struct queue_run *run, struct err *err)
+/* What a job with an image is kept away from. It runs without as well, and says so. */
+static void queue_add_denied(const struct queue_run *run, struct launch *launch)
+{
+	struct err err = {0};
+	struct gpunodes nodes = {.count = 0};
+	const char *root = run->owner->queue->device_root;
+	int rc = run->knows_others ? gpunodes_find(&run->others, root ? root : "", &nodes, &err)
+				   : err_set(&err, -ENOENT, "the GPUs are not known");
+	if (rc == 0 && nodes.count > 0)
+		launch->denied = calloc(nodes.count, sizeof(*launch->denied));
+	if (rc == 0 && nodes.unknown > 0)
+		(void)err_set(&err, -ENOENT, "the nodes of %" PRIu32 " devices are not known",
+			      nodes.unknown);
+	for (size_t i = 0; launch->denied && i < nodes.count; i++)
+		launch->denied[launch->denied_count++] =
+		    (struct devguard_rule){.type = 'c',
+					   .major = nodes.nodes[i].major,
+					   .minor = nodes.nodes[i].minor,
+					   .access = DEVGUARD_ALL};
+	if (rc == 0 && launch->denied_count < nodes.count)
+		(void)err_set(&err, -ENOMEM, "no memory for device rules");
+	(void)snprintf(launch->denied_why, sizeof(launch->denied_why), "%.*s", LAUNCH_WHY_MAX - 1,
+		       err.text); /* cut */
+	gpunodes_done(&nodes);
+}
+
+int queue_make_launch(struct queue_run *run, struct err *err)
 {
 	const struct queue *queue = run->owner->queue;
 	uint64_t id = run->owner->job.id;
@@ -86,6 +112,10 @@ static int queue_make_launch(struct queue_run *run, struct err *err)
 	queue_copy_path(launch.runtime_dir, queue->runtime_dir);
 	queue_copy_path(launch.sim_state, queue->sim_state);
 	queue_copy_path(launch.cgroup_root, queue->cgroup_root);
+	if (launch.spec.image[0]) {
+		queue_copy_path(launch.container, queue->container);
+		queue_add_denied(run, &launch);
+	}
 	launch.grants = run->grants; /* lent: taken back below */
 	launch.grant_count = run->grant_count;
 	_cleanup_free_ char *bytes = NULL;
@@ -219,6 +249,7 @@ static void queue_start_done(struct queue_op *op, int result)
 	struct queue *queue = job->queue;
 	run->task = QUEUE_TASK_NONE;
 	free(take_ptr(run->text));
+	gpunodes_plan_done(&run->others);
 	if (result == -EALREADY) { /* its end was entered, and we were told that it was not */
 		queue_cancel_answer(run, 0, JOB_CANCELLED, true, NULL);
 		queue_job_remove(job);
@@ -281,6 +312,18 @@ static int queue_make_instance(char out[LAUNCH_INSTANCE_MAX], struct err *err)
 	return rc;
 }
 
+/* Whether it has an image is read on the other thread: what that would need is small. */
+static int queue_plan_others(struct queue_run *run, struct err *err)
+{
+	const struct inventory *inventory = run->owner->queue->inventory;
+	const char *uuids[LAUNCH_GRANTS_MAX];
+	gpunodes_plan_done(&run->others);
+	run->knows_others = inventory != NULL;
+	for (size_t i = 0; i < run->grant_count && i < LAUNCH_GRANTS_MAX; i++)
+		uuids[i] = run->grants[i].uuid;
+	return inventory ? gpunodes_plan(inventory, uuids, run->grant_count, &run->others, err) : 0;
+}
+
 void queue_start(struct queue_job *job)
 {
 	struct queue_run *run = job->run;
@@ -289,6 +332,8 @@ void queue_start(struct queue_job *job)
 	job->phase = QUEUE_PREPARING;
 	queue_job_set_state(job, JOB_STARTING, JOB_REASON_NONE, NULL);
 	int rc = queue_make_instance(run->instance, &err);
+	if (rc == 0)
+		rc = queue_plan_others(run, &err);
 	if (rc == 0)
 		rc = record_format_attempt(run->instance, run->grants, run->grant_count, &run->text,
 					   &err);

@@ -154,6 +154,13 @@ static int record_parse_line(struct record_reader *reader, struct record_span li
 		return record_copy(&line, attempt->instance, sizeof(attempt->instance))
 			   ? 0
 			   : record_error(reader, err);
+	if (record_is(&word, "isolation")) {
+		char text[64];
+		return record_copy(&line, text, sizeof(text)) &&
+			       job_isolation_from_string(text, &attempt->isolation) == 0
+			   ? 0
+			   : record_error(reader, err);
+	}
 	if (!record_is(&word, "grant") || attempt->grant_count == LAUNCH_GRANTS_MAX)
 		return record_error(reader, err);
 	if (attempt->grant_count == *room) {

@@ -7,6 +7,7 @@
  *   sluice-attempt 1
  *   instance UUID
  *   grant UUID INDEX SLOT_COUNT SLOTS LABEL      SLOTS: words of 64 in hexadecimal, lowest first
+ *   isolation WORDS                              with the end, unless it is "env"
  *
  *   PID FIRST LAST UUID                          one line for each observation
  */
@@ -17,6 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "doors/queue/job.h"
 #include "doors/queue/launch.h"
 
 struct err;
@@ -30,6 +32,7 @@ struct record_attempt {
 	char instance[LAUNCH_INSTANCE_MAX];
 	struct launch_grant *grants; /* owned */
 	size_t grant_count;
+	enum job_isolation isolation;
 };
 
 /* A process of the job that the driver saw on a device. */

@@ -51,7 +51,32 @@ static const struct spec_field spec_fields[] = {
     SPEC_FIELD(ignore_outsiders, SPEC_BOOL, 1),
     SPEC_FIELD(grace_ns, SPEC_U64, UINT64_MAX),
     SPEC_FIELD(deadline_ns, SPEC_U64, UINT64_MAX),
+    /* From here on only where there is an image: the form of other jobs stays what it was. */
+    SPEC_FIELD(image, SPEC_TEXT, 0),
+    SPEC_FIELD(workdir, SPEC_TEXT, 0),
+    SPEC_FIELD(pull, SPEC_U32, SPEC_PULL_COUNT - 1),
 };
+
+enum { SPEC_FIELDS_ALWAYS = array_length(spec_fields) - 3 };
+
+static const char *const spec_pulls[SPEC_PULL_COUNT] = {
+    [SPEC_PULL_MISSING] = "missing", [SPEC_PULL_NEVER] = "never", [SPEC_PULL_ALWAYS] = "always"};
+
+const char *spec_pull_to_string(uint32_t pull)
+{
+	return pull < SPEC_PULL_COUNT ? spec_pulls[pull] : NULL;
+}
+
+int spec_pull_from_string(const char *text, uint32_t *out)
+{
+	for (uint32_t i = 0; i < SPEC_PULL_COUNT; i++) {
+		if (strcmp(text, spec_pulls[i]) == 0) {
+			*out = i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
 
 void spec_init(struct spec *spec)
 {
@@ -72,6 +97,8 @@ void spec_done(struct spec *spec)
 	free(spec->groups);
 	spec_free_list(spec->argv);
 	spec_free_list(spec->environment);
+	spec_free_list(spec->volumes);
+	spec_free_list(spec->image_environment);
 	spec_init(spec);
 }
 
@@ -109,6 +136,18 @@ int spec_add_argument(struct spec *spec, const char *text, struct err *err)
 int spec_add_variable(struct spec *spec, const char *text, struct err *err)
 {
 	return spec_list_add(&spec->environment, &spec->environment_count, text, err);
+}
+
+int spec_add_volume(struct spec *spec, const char *text, struct err *err)
+{
+	if (spec->volume_count >= SPEC_VOLUMES_MAX)
+		return err_set(err, -E2BIG, "more than %d volumes", SPEC_VOLUMES_MAX);
+	return spec_list_add(&spec->volumes, &spec->volume_count, text, err);
+}
+
+int spec_add_image_variable(struct spec *spec, const char *text, struct err *err)
+{
+	return spec_list_add(&spec->image_environment, &spec->image_environment_count, text, err);
 }
 
 int spec_add_group(struct spec *spec, gid_t group, struct err *err)
@@ -205,6 +244,68 @@ static int spec_check_user(const struct spec *spec, struct err *err)
 	return 0;
 }
 
+/* What every form of an image's name has, and nothing that an option, a shell or a terminal could
+ * read as something else. */
+static bool spec_image_is_good(const char *image)
+{
+	size_t length = strnlen(image, SPEC_IMAGE_MAX);
+	if (length == SPEC_IMAGE_MAX || image[0] == '-')
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if (image[i] <= ' ' || image[i] > '~')
+			return false;
+	return true;
+}
+
+/* "/a:/b", "/a:/b:ro", "/a:/b:rw": no other option, for some of podman's change what is there. */
+static bool spec_volume_is_good(const char *text)
+{
+	const char *inside = strchr(text, ':');
+	if (text[0] != '/' || !inside || inside[1] != '/')
+		return false;
+	const char *option = strchr(inside + 1, ':');
+	return !option || strcmp(option, ":ro") == 0 || strcmp(option, ":rw") == 0;
+}
+
+static int spec_check_image(const struct spec *spec, struct err *err)
+{
+	if (spec->image[0] == '\0') {
+		if (spec->volume_count == 0 && spec->image_environment_count == 0 &&
+		    spec->pull == SPEC_PULL_MISSING && spec->workdir[0] == '\0')
+			return 0;
+		return err_set(err, -EINVAL, "volumes and the like need an image");
+	}
+	if (!spec_image_is_good(spec->image))
+		return err_set(err, -EINVAL,
+			       "'%.128s' is no name of an image: it has at most %d printable "
+			       "characters, no blank, and no '-' in front",
+			       spec->image, SPEC_IMAGE_MAX - 1);
+	if (spec->pull >= SPEC_PULL_COUNT)
+		return err_set(err, -EINVAL, "no such way to pull an image: %" PRIu32, spec->pull);
+	if (spec->workdir[0] && (spec->workdir[0] != '/' ||
+				 strnlen(spec->workdir, SPEC_WORKDIR_MAX) == SPEC_WORKDIR_MAX))
+		return err_set(
+		    err, -EINVAL,
+		    "the container's directory '%.128s' is no absolute path of less than %d bytes",
+		    spec->workdir, SPEC_WORKDIR_MAX);
+	if (spec->volume_count > SPEC_VOLUMES_MAX)
+		return err_set(err, -E2BIG, "the job has %zu volumes: %d are allowed",
+			       spec->volume_count, SPEC_VOLUMES_MAX);
+	for (size_t i = 0; i < spec->volume_count; i++)
+		if (!spec_volume_is_good(spec->volumes[i]))
+			return err_set(err, -EINVAL,
+				       "the volume '%.128s' is not HOST:CONTAINER with absolute "
+				       "paths, and perhaps :ro",
+				       spec->volumes[i]);
+	for (size_t i = 0; i < spec->image_environment_count; i++)
+		if (spec->image_environment[i][0] == '=' ||
+		    !strchr(spec->image_environment[i], '='))
+			return err_set(err, -EINVAL, "the variable '%.128s' is not NAME=VALUE",
+				       spec->image_environment[i]);
+	return spec_check_list(spec->image_environment, spec->image_environment_count,
+			       SPEC_ENVIRONMENT_BYTES_MAX / 4, "variables for the container", err);
+}
+
 int spec_check(const struct spec *spec, struct err *err)
 {
 	if (!spec_name_is_good(spec->name))
@@ -212,7 +313,7 @@ int spec_check(const struct spec *spec, struct err *err)
 			       "'%.*s' is no name for a job: a name has 1 to %d of a-z, 0-9 and "
 			       "'-', and no '-' at its ends",
 			       SPEC_NAME_MAX, spec->name, SPEC_NAME_MAX - 1);
-	if (spec->argc == 0 || spec->argv[0][0] == '\0')
+	if (spec->argc > 0 ? spec->argv[0][0] == '\0' : spec->image[0] == '\0')
 		return err_set(err, -EINVAL, "there is nothing to run: name a command");
 	size_t length = strnlen(spec->directory, SPEC_DIRECTORY_MAX);
 	if (spec->directory[0] != '/' || length == SPEC_DIRECTORY_MAX)
@@ -224,6 +325,8 @@ int spec_check(const struct spec *spec, struct err *err)
 	if (result == 0)
 		result = spec_check_list(spec->environment, spec->environment_count,
 					 SPEC_ENVIRONMENT_BYTES_MAX, "variables", err);
+	if (result == 0)
+		result = spec_check_image(spec, err);
 	if (result == 0)
 		result = spec_check_user(spec, err);
 	if (result == 0)
@@ -250,7 +353,8 @@ static uint64_t spec_field_number(const struct spec *spec, const struct spec_fie
 static int spec_add_fields(struct buf *out, const struct spec *spec)
 {
 	int result = entries_add_magic(out, SPEC_MAGIC);
-	for (size_t i = 0; result == 0 && i < array_length(spec_fields); i++) {
+	size_t count = spec->image[0] ? array_length(spec_fields) : SPEC_FIELDS_ALWAYS;
+	for (size_t i = 0; result == 0 && i < count; i++) {
 		const struct spec_field *field = &spec_fields[i];
 		if (field->kind == SPEC_TEXT)
 			result = entries_add(out, field->name, (const char *)spec + field->offset);
@@ -276,6 +380,10 @@ static int spec_add_lists(struct buf *out, const struct spec *spec)
 		result = entries_add(out, "arg", spec->argv[i]);
 	for (size_t i = 0; result == 0 && i < spec->environment_count; i++)
 		result = entries_add(out, "env", spec->environment[i]);
+	for (size_t i = 0; result == 0 && i < spec->volume_count; i++)
+		result = entries_add(out, "volume", spec->volumes[i]);
+	for (size_t i = 0; result == 0 && i < spec->image_environment_count; i++)
+		result = entries_add(out, "image_env", spec->image_environment[i]);
 	return result;
 }
 
@@ -347,6 +455,10 @@ static int spec_read_entry(struct spec *spec, const struct entry *entry, uint32_
 		return spec_add_argument(spec, entry->value, NULL);
 	if (entry_is(entry, "env"))
 		return spec_add_variable(spec, entry->value, NULL);
+	if (entry_is(entry, "volume"))
+		return spec_add_volume(spec, entry->value, NULL);
+	if (entry_is(entry, "image_env"))
+		return spec_add_image_variable(spec, entry->value, NULL);
 	if (entry_is(entry, "limit"))
 		return spec_read_limit(spec, entry);
 	if (entry_is(entry, "group")) {
@@ -421,6 +533,8 @@ bool spec_is_equal(const struct spec *a, const struct spec *b)
 			return false;
 	}
 	if (a->argc != b->argc || a->environment_count != b->environment_count ||
+	    a->volume_count != b->volume_count ||
+	    a->image_environment_count != b->image_environment_count ||
 	    a->group_count != b->group_count || a->limit_count != b->limit_count)
 		return false;
 	for (size_t i = 0; i < a->group_count; i++)
@@ -432,5 +546,8 @@ bool spec_is_equal(const struct spec *a, const struct spec *b)
 		    a->limits[i].hard != b->limits[i].hard)
 			return false;
 	return spec_lists_are_equal(a->argv, b->argv, a->argc) &&
+	       spec_lists_are_equal(a->volumes, b->volumes, a->volume_count) &&
+	       spec_lists_are_equal(a->image_environment, b->image_environment,
+				    a->image_environment_count) &&
 	       spec_lists_are_equal(a->environment, b->environment, a->environment_count);
 }

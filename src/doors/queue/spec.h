@@ -25,7 +25,10 @@ enum spec_limits {
 	SPEC_STRING_MAX = 131072, /* of one of them: Linux's MAX_ARG_STRLEN, see execve(2) */
 	SPEC_STRINGS_MAX = 65536, /* arguments, and variables */
 	SPEC_GROUPS_MAX = 1024,
-	SPEC_LIMITS_MAX = 16,	  /* RLIMIT_NLIMITS */
+	SPEC_LIMITS_MAX = 16, /* RLIMIT_NLIMITS */
+	SPEC_IMAGE_MAX = 512, /* bytes of an image's name with its NUL */
+	SPEC_WORKDIR_MAX = 1024,
+	SPEC_VOLUMES_MAX = 64,
 	SPEC_BYTES_MAX = 3 << 20, /* of the whole form */
 };
 
@@ -40,7 +43,8 @@ struct spec {
 	gid_t gid;
 	gid_t *groups; /* owned */
 	size_t group_count;
-	char **argv; /* owned, its strings too; ends in NULL; at least one */
+	char **
+	    argv; /* owned, its strings too; ends in NULL; at least one, unless there is an image */
 	size_t argc;
 	char **environment; /* owned as argv; of the submitter, not yet filtered */
 	size_t environment_count;
@@ -56,7 +60,22 @@ struct spec {
 	bool ignore_outsiders;
 	uint64_t grace_ns;    /* between SIGTERM and SIGKILL, and for what the command leaves */
 	uint64_t deadline_ns; /* of running; 0: none */
+
+	/* In a container of this image; "": none, and nothing of what follows. The argv is that of
+	 * the container; without one the image says what runs. The environment is that of the
+	 * program which makes the container. */
+	char image[SPEC_IMAGE_MAX];
+	char workdir[SPEC_WORKDIR_MAX]; /* in the container; "": the image says */
+	uint32_t pull;			/* enum spec_pull */
+	char **volumes;			/* owned as argv; "HOST:CONTAINER" or with ":ro" or ":rw" */
+	size_t volume_count;
+	char **image_environment; /* owned as argv; what is set in the container */
+	size_t image_environment_count;
 };
+
+/* When the image is fetched from where it comes from. */
+enum spec_pull { SPEC_PULL_MISSING, SPEC_PULL_NEVER, SPEC_PULL_ALWAYS };
+#define SPEC_PULL_COUNT 3
 
 void spec_init(struct spec *spec);
 void spec_done(struct spec *spec);
@@ -66,10 +85,18 @@ void spec_done(struct spec *spec);
 int spec_add_argument(struct spec *spec, const char *text, struct err *err);
 int spec_add_variable(struct spec *spec, const char *text, struct err *err);
 int spec_add_group(struct spec *spec, gid_t group, struct err *err);
+int spec_add_volume(struct spec *spec, const char *text, struct err *err);
+int spec_add_image_variable(struct spec *spec, const char *text, struct err *err);
+
+/* "missing", "never", "always"; NULL. */
+const char *spec_pull_to_string(uint32_t pull);
+/* As above. -EINVAL. */
+int spec_pull_from_string(const char *text, uint32_t *out);
 
 /*
  * Whether this can be meant at all: a name that is a DNS label, an absolute
- * directory, something to run, sizes within the limits, a share of 1/1 at most, ids or a number.
+ * directory, something to run, sizes within the limits, a share of 1/1 at most, ids or a number, an
+ * image's name that is no option, volumes of absolute paths.
  * -EINVAL names the field, -E2BIG what is too large and how large it may be.
  */
 int spec_check(const struct spec *spec, struct err *err);

@@ -36,7 +36,8 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	" exit_code = ?7, signal = ?8, killed_leftovers = ?9, launch_failed = ?10, simulated = ?11,"
 	" attempt = ?12 WHERE id = ?1",
     [STORE_SQL_END_ATTEMPT] =
-	"UPDATE attempts SET ended_ns = ?3, observations = ?4 WHERE job = ?1 AND attempt = ?2",
+	"UPDATE attempts SET ended_ns = ?3, observations = ?4,"
+	" grants = iif(?5 IS NULL, grants, grants || ?5) WHERE job = ?1 AND attempt = ?2",
     [STORE_SQL_FORGET_LIST] =
 	"SELECT id FROM jobs WHERE ended_ns IS NOT NULL AND (ended_ns < ?1 OR (ended_ns, id) <="
 	" (SELECT ended_ns, id FROM jobs WHERE ended_ns IS NOT NULL"
@@ -431,6 +432,12 @@ static int store_end_rows(struct store *store, const struct job *job, const char
 	(void)sqlite3_bind_int64(attempt, 2, job->attempt);
 	(void)sqlite3_bind_int64(attempt, 3, job->ended_unix_ns);
 	(void)store_bind_text(attempt, 4, observations);
+	/* A line of the record of the attempt: record.h. */
+	char isolation[STORE_ISOLATION_MAX];
+	(void)snprintf(isolation, sizeof(isolation), "isolation %s\n",
+		       job_isolation_to_string(job->isolation)); /* fits */
+	if (job->isolation != JOB_ISOLATION_ENV)
+		(void)store_bind_text(attempt, 5, isolation);
 	return store_run(store, attempt, doing, err);
 }
 

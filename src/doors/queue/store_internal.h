@@ -14,6 +14,7 @@
 enum store_internal_limits {
 	STORE_APPLICATION_ID = 0x736c7571, /* "sluq", in the header of the file */
 	STORE_PAGE_BYTES = 4096,
+	STORE_ISOLATION_MAX = 64, /* a line of the record of an attempt */
 	STORE_CACHE_KIB = 256,
 	/* A checkpoint copies this many pages at most (and what one transaction adds): about 1 MiB,
 	 * so that the log stays small and no submission waits long for one. */

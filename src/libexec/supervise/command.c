@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
 #include <poll.h>
@@ -22,6 +23,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "doors/queue/launch.h"
 
 enum command_exit {
 	COMMAND_EXIT_LAUNCH = 125,
@@ -40,12 +42,17 @@ enum command_stage {
 	COMMAND_DEATH,
 	COMMAND_DESCRIPTORS,
 	COMMAND_EXEC,
+	COMMAND_DEVICES,
+	COMMAND_HELPER, /* `why` says it */
 };
 
 /* What the new process writes into the pipe that its exec closes. */
 struct command_failure {
 	int32_t stage, code;
+	char why[COMMAND_WHY_MAX];
 };
+
+_Static_assert(sizeof(struct command_failure) <= PIPE_BUF, "written and read at once");
 
 /* --- the new process -------------------------------------------------------------------------- */
 
@@ -53,6 +60,13 @@ static void command_tell(int fd, enum command_stage stage, int code)
 {
 	struct command_failure failure = {.stage = stage, .code = code};
 	(void)!write(fd, &failure, sizeof(failure)); /* the reader sees it missing */
+}
+
+void command_tell_why(int fd, const char *why)
+{
+	struct command_failure failure = {.stage = COMMAND_HELPER, .code = -ENOEXEC};
+	(void)snprintf(failure.why, sizeof(failure.why), "%.*s", COMMAND_WHY_MAX - 1, why);
+	(void)!write(fd, &failure, sizeof(failure)); /* as above */
 }
 
 static int command_set_stdio(const struct command *command)
@@ -115,7 +129,7 @@ static int command_set_limits(const struct spec *spec)
 }
 
 /* All but the standard ones are closed by exec, except for the tokens. */
-static int command_set_descriptors(const struct command *command)
+static int command_set_descriptors(const struct command *command, int failed_fd)
 {
 	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0) {
 		/* Before Linux 5.11. Each of ours is O_CLOEXEC already. */
@@ -128,6 +142,12 @@ static int command_set_descriptors(const struct command *command)
 		    (token->lock_fd >= 0 && fcntl(token->lock_fd, F_SETFD, 0) < 0))
 			return -errno;
 	}
+	/* Theirs is at 5; the helper makes it O_CLOEXEC again for what it executes, as it is here.
+	 */
+	if (command->helper &&
+	    (fcntl(LAUNCH_FD_LAUNCH, F_SETFD, 0) < 0 || dup2(failed_fd, COMMAND_FD_WHY) < 0 ||
+	     fcntl(COMMAND_FD_WHY, F_SETFD, 0) < 0))
+		return -errno;
 	return 0;
 }
 
@@ -149,7 +169,7 @@ static int command_exec_error(const char *name, int code)
 	return -ENOENT;
 }
 
-static int command_become(const struct command *command, pid_t supervisor,
+static int command_become(const struct command *command, pid_t supervisor, int failed_fd,
 			  enum command_stage *out_stage)
 {
 	const struct spec *spec = command->spec;
@@ -174,7 +194,19 @@ static int command_become(const struct command *command, pid_t supervisor,
 	if (getppid() != supervisor)
 		return -ECHILD; /* it died before that; nobody reads this */
 	*out_stage = COMMAND_DESCRIPTORS;
-	return command_set_descriptors(command);
+	return command_set_descriptors(command, failed_fd);
+}
+
+static int command_join_v1(const struct command *command)
+{
+	char path[FILE_PATH_MAX];
+	if (!command->devices_v1 || !*command->devices_v1)
+		return 0;
+	int result = file_path(path, NULL, "%s/cgroup.procs", command->devices_v1);
+	if (result < 0)
+		return result;
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd >= 0 && write(fd, "0", 1) == 1 ? 0 : -errno; /* 0: who writes */
 }
 
 /* Ours, what a nohup around the agent left ignored, and the two that glibc keeps for itself, which
@@ -201,8 +233,18 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 	if (code < 0)
 		command_tell(failed_fd, COMMAND_CGROUP, code);
 	enum command_stage stage;
-	code = command_become(command, supervisor, &stage);
-	if (code == 0) {
+	code = command_join_v1(command);
+	if (code < 0) {
+		command_tell(failed_fd, COMMAND_DEVICES, code);
+		_exit(COMMAND_EXIT_LAUNCH);
+	}
+	code = command_become(command, supervisor, failed_fd, &stage);
+	if (code == 0 && command->helper) {
+		stage = COMMAND_EXEC;
+		environ = command->environment;
+		(void)execv(command->helper[0], command->helper);
+		code = -errno;
+	} else if (code == 0) {
 		stage = COMMAND_EXEC;
 		environ = command->environment; /* whose PATH is searched */
 		(void)execvp(command->spec->argv[0], command->spec->argv);
@@ -214,10 +256,13 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 
 /* --- the supervisor --------------------------------------------------------------------------- */
 
-static int command_error(const struct spec *spec, const struct command_failure *failure,
+static int command_error(const struct command *command, struct command_failure *failure,
 			 struct err *err)
 {
+	const struct spec *spec = command->spec;
+	const char *name = command->helper ? command->helper[0] : spec->argv[0];
 	const char *why = err_describe(failure->code);
+	failure->why[COMMAND_WHY_MAX - 1] = '\0'; /* the job's user may have written it */
 	switch ((enum command_stage)failure->stage) {
 	case COMMAND_USER:
 		return err_set(err, failure->code, "becoming user %u, group %u: %s",
@@ -228,7 +273,12 @@ static int command_error(const struct spec *spec, const struct command_failure *
 		return err_set(err, failure->code, "changing to the directory '%.128s': %s",
 			       spec->directory, why);
 	case COMMAND_EXEC:
-		return err_set(err, failure->code, "executing '%.128s': %s", spec->argv[0], why);
+		return err_set(err, failure->code, "executing '%.128s': %s", name, why);
+	case COMMAND_DEVICES:
+		return err_set(err, failure->code, "joining the device rules '%s': %s",
+			       command->devices_v1, why);
+	case COMMAND_HELPER:
+		return err_set(err, -ENOEXEC, "%s", failure->why);
 	default:
 		return err_set(err, failure->code, "preparing the command's process: %s", why);
 	}
@@ -300,8 +350,8 @@ int command_start(const struct command *command, struct command_outcome *out, st
 		return 0;
 	}
 	(void)waitpid(pid, NULL, 0); /* it has exited or is about to */
-	if (failure.stage == COMMAND_EXEC)
+	if (failure.stage == COMMAND_EXEC && !command->helper)
 		out->exit_code =
 		    failure.code == -ENOENT ? COMMAND_EXIT_NOT_FOUND : COMMAND_EXIT_EXEC;
-	return command_error(command->spec, &failure, err);
+	return command_error(command, &failure, err);
 }

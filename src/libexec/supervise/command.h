@@ -16,19 +16,32 @@
 
 struct err;
 
+enum command_limits {
+	COMMAND_WHY_MAX = 256,
+	COMMAND_FD_WHY = 6, /* where the program that makes a container says why it could not */
+};
+
 /* All borrowed for the call. */
 struct command {
 	const struct spec *spec;
+	/* What is executed in place of spec->argv, by its path; NULL. It finds the job's launch
+	 * under LAUNCH_FD_LAUNCH, and gets COMMAND_FD_WHY: whether it started is told when that is
+	 * closed (its exec does that) or a text was written there. */
+	char *const *helper;
 	char **environment;
 	int out_fd, err_fd;
 	const struct token *tokens; /* inherited, under the numbers that they have here */
 	size_t token_count;
 	const struct cgroup *cgroup; /* NULL: none */
+	const char *devices_v1;	     /* directory of a v1 group to join as well; NULL, "": none */
 	/* Asked now and then while the command is still on its way to its exec, which a file system
 	 * that does not answer can hold up for ever. True: it is killed. NULL: nobody is asked. */
 	bool (*give_up)(void *context);
 	void *context;
 };
+
+/* The helper's part: tells why nothing was started. It exits with 125 then. */
+void command_tell_why(int fd, const char *why);
 
 /* What kept it from running, or from its cgroup. */
 struct command_outcome {

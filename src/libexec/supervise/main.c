@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -30,6 +31,7 @@
 #include "doors/queue/jobenv.h"
 #include "libexec/supervise/agents.h"
 #include "libexec/supervise/command.h"
+#include "libexec/supervise/image.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/watch.h"
 
@@ -53,6 +55,8 @@ struct supervisor {
 	int signal_fd, out_fd, err_fd;
 	struct agents agents;
 	struct cgroup cgroup;
+	bool has_image;
+	struct image image; /* with has_image */
 	struct prepare_tokens tokens;
 	struct desk desk;
 	bool has_desk;
@@ -118,12 +122,19 @@ static int main_listen(struct supervisor *self, struct err *err)
 	struct err why = {0};
 	char text[CONTROL_TEXT_MAX];
 	/* Without it the job is found by its ancestors and its environment. */
-	if (prepare_cgroup(&self->launch, &self->cgroup, &why) == 0)
+	bool has_cgroup = prepare_cgroup(&self->launch, &self->cgroup, &why) == 0;
+	crash_point("supervisor.cgroup_made");
+	self->has_image = self->launch.spec.image[0] != '\0';
+	if (self->has_image) {
+		image_prepare(&self->launch, &self->cgroup, why.text, &self->image);
+		image_describe(&self->image, text);
+	} else if (has_cgroup) {
 		(void)snprintf(text, sizeof(text), "env: %s", main_no_rules);
-	else
+	} else {
 		(void)snprintf(text, sizeof(text), "env: %s; no cgroup: %.160s", main_no_rules,
 			       why.text);
-	crash_point("supervisor.cgroup_made");
+	}
+	crash_point("supervisor.guarded");
 	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
 	return 0;
 }
@@ -235,42 +246,70 @@ static bool main_gives_up(void *context)
 	return self->give_up_at_ns > 0 && clock_now_ns(&main_clock) >= self->give_up_at_ns;
 }
 
-/* The pid, or -1: it never ran, and the result says why. */
-static pid_t main_start(struct supervisor *self)
+static int main_call(struct supervisor *self, bool is_removal, struct command_outcome *out,
+		     struct err *err)
 {
-	struct err err = {0};
-	char **environment = NULL;
-	struct command_outcome outcome = {.exit_code = 125};
-	uint64_t deadline_ns = self->launch.spec.deadline_ns, now_ns = clock_now_ns(&main_clock);
-	if (deadline_ns > 0 && deadline_ns < UINT64_MAX - now_ns)
-		self->give_up_at_ns = now_ns + deadline_ns;
-	int result = main_environment(&self->launch, &environment, &err);
+	const char *word = is_removal ? "remove" : "run";
+	char **environment = NULL, *helper[IMAGE_HELPER_WORDS];
+	int result = self->has_image ? image_helper(&self->launch, word, helper, err) : 0;
+	if (result == 0)
+		result = main_environment(&self->launch, &environment, err);
 	if (result == 0) {
+		bool has_launcher = self->has_image && self->image.launcher.fd >= 0;
 		struct command command = {.spec = &self->launch.spec,
+					  .helper = self->has_image ? helper : NULL,
 					  .environment = environment,
 					  .out_fd = self->out_fd,
 					  .err_fd = self->err_fd,
 					  .tokens = self->tokens.tokens,
 					  .token_count = self->tokens.count,
-					  .cgroup = self->cgroup.fd >= 0 ? &self->cgroup : NULL,
-					  .give_up = main_gives_up,
+					  .cgroup = has_launcher	   ? &self->image.launcher
+						    : self->cgroup.fd >= 0 ? &self->cgroup
+									   : NULL,
+					  .devices_v1 =
+					      self->has_image ? self->image.devices_v1 : NULL,
+					  .give_up = is_removal ? NULL : main_gives_up,
 					  .context = self};
-		result = command_start(&command, &outcome, &err);
+		result = command_start(&command, out, err);
 	}
 	environment = jobenv_free(environment);
+	return result;
+}
+
+/* It runs, but not in its cgroup, which is said. */
+static void main_leave_cgroup(struct supervisor *self, int code)
+{
+	char text[CONTROL_TEXT_MAX], why[CONTROL_TEXT_MAX];
+	(void)snprintf(why, sizeof(why), "no cgroup: joining '%.96s': %s", self->cgroup.path,
+		       err_describe(code));
+	(void)snprintf(text, sizeof(text), "env: %s; %.180s", main_no_rules, why);
+	if (self->has_image) {
+		image_done(&self->image);
+		self->image = IMAGE_NONE;
+		(void)snprintf(self->image.why, sizeof(self->image.why), "%s", why); /* fits */
+		image_describe(&self->image, text);
+	}
+	(void)cgroup_remove(&self->cgroup, NULL); /* empty, and in nobody's way */
+	cgroup_close(&self->cgroup);
+	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+}
+
+/* The pid, or -1: it never ran, and the result says why. */
+static pid_t main_start(struct supervisor *self)
+{
+	struct err err = {0};
+	struct command_outcome outcome = {.pid = -1, .exit_code = 125};
+	uint64_t deadline_ns = self->launch.spec.deadline_ns, now_ns = clock_now_ns(&main_clock);
+	if (deadline_ns > 0 && deadline_ns < UINT64_MAX - now_ns)
+		self->give_up_at_ns = now_ns + deadline_ns;
+	int result = main_call(self, false, &outcome, &err);
 	crash_point("supervisor.started");
 	if (result < 0) {
 		main_launch_failed(self, result, outcome.exit_code, &err);
 		return -1;
 	}
-	if (outcome.cgroup_code < 0) {
-		char text[CONTROL_TEXT_MAX];
-		(void)snprintf(text, sizeof(text), "env: %s; no cgroup: joining '%.96s': %s",
-			       main_no_rules, self->cgroup.path, err_describe(outcome.cgroup_code));
-		(void)cgroup_remove(&self->cgroup, NULL); /* empty, and in nobody's way */
-		cgroup_close(&self->cgroup);
-		agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
-	}
+	if (outcome.cgroup_code < 0)
+		main_leave_cgroup(self, outcome.cgroup_code);
 	self->has_given_up = outcome.given_up;
 	return outcome.pid;
 }
@@ -294,6 +333,42 @@ static void main_read_status(struct supervisor *self, const struct watch *watch)
 	}
 }
 
+/* Whoever is killed cannot take its container out of podman's lists. What cannot be removed now is
+ * named in the job's errors. */
+static void main_remove_container(struct supervisor *self)
+{
+	struct err err = {0};
+	struct command_outcome outcome = {.pid = -1};
+	struct launch again _cleanup_launch_;
+	launch_init(&again);
+	int result = prepare_launch(LAUNCH_FD_LAUNCH, &again, &err);
+	if (result == 0) {
+		spec_done(&self->launch.spec); /* let go before, but for --remove */
+		self->launch.spec = again.spec;
+		spec_init(&again.spec);
+		result = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "err", &err);
+	}
+	_cleanup_close_ int err_fd = result;
+	self->out_fd = self->err_fd = result; /* both the same */
+	image_prepare_removal(&self->cgroup, &self->image);
+	if (result >= 0)
+		result = main_call(self, true, &outcome, &err);
+	if (result == 0) {
+		struct watch watch = {.agents = &self->agents,
+				      .desk = self->has_desk ? &self->desk : NULL,
+				      .cgroup = &self->cgroup,
+				      .signal_fd = self->signal_fd,
+				      .command = outcome.pid,
+				      .deadline_ns = IMAGE_REMOVE_NS,
+				      .is_deaf = true};
+		watch_run(&watch);
+	} else if (err_fd >= 0) { /* or nobody can be told */
+		(void)dprintf(err_fd, "sluice-supervise: removing the container: %s\n", err.text);
+	}
+	self->out_fd = self->err_fd = -1;
+	crash_point("supervisor.container_removed");
+}
+
 /* Runs the command and returns when nothing of it is left. */
 static void main_run(struct supervisor *self)
 {
@@ -311,13 +386,16 @@ static void main_run(struct supervisor *self)
 			      .signal_fd = self->signal_fd,
 			      .command = pid,
 			      .grace_ns = self->launch.spec.grace_ns,
-			      .deadline_ns = self->launch.spec.deadline_ns};
+			      .deadline_ns = self->launch.spec.deadline_ns,
+			      .passes_signals = self->has_image};
 	/* A job can have megabytes of environment, and runs for weeks. */
 	spec_done(&self->launch.spec);
 	(void)malloc_trim(0);
 	watch_run(&watch);
 	crash_point("supervisor.all_gone");
 	main_read_status(self, &watch);
+	if (self->has_image && image_is_left(&watch))
+		main_remove_container(self);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -328,6 +406,9 @@ static void main_write_result(struct supervisor *self)
 	int wait_ms = MAIN_RETRY_MS;
 	self->result.ended_unix_ns = clock_unix_ns();
 	self->result.was_cancelled = jobdir_is_cancelled(LAUNCH_FD_DIRECTORY);
+	if (self->has_image)
+		(void)snprintf(self->result.isolation, sizeof(self->result.isolation), "%s",
+			       image_level(&self->image)); /* fits */
 	bool has_told = false;
 	while (jobdir_write_result(LAUNCH_FD_DIRECTORY, self->launch.attempt, &self->result, &err) <
 	       0) {
@@ -353,6 +434,8 @@ static void main_clear(struct supervisor *self)
 {
 	if (self->cgroup.fd >= 0)
 		(void)cgroup_remove(&self->cgroup, NULL); /* an empty one is in nobody's way */
+	if (self->cgroup.fd >= 0 && self->has_image)
+		cgroup_remove_v1(self->cgroup.path, true);
 	crash_point("supervisor.cgroup_removed");
 	main_let_go(self);
 	crash_point("supervisor.tokens_released");
@@ -390,16 +473,34 @@ static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 static void main_done(struct supervisor *self)
 {
 	main_let_go(self);
+	image_done(&self->image);
 	cgroup_close(&self->cgroup);
 	launch_done(&self->launch);
 	(void)close(LAUNCH_FD_LOCK);
 	agents_done(&self->agents);
 }
 
-int main(void)
+/* --remove: of an attempt whose supervisor was killed, the container is taken away. The agent has
+ * killed its processes before, and starts this one with the launch and the job's directory alone.
+ */
+static enum launch_exit main_remove(struct supervisor *self)
 {
-	struct supervisor self = {
-	    .signal_fd = -1, .out_fd = -1, .err_fd = -1, .cgroup = CGROUP_NONE};
+	if (self->launch.spec.image[0] == '\0' || self->launch.container[0] == '\0')
+		return LAUNCH_EXIT_DONE;
+	self->has_image = true;
+	(void)prepare_cgroup(&self->launch, &self->cgroup, NULL); /* else without */
+	main_remove_container(self);
+	main_clear(self);
+	return LAUNCH_EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+	struct supervisor self = {.signal_fd = -1,
+				  .out_fd = -1,
+				  .err_fd = -1,
+				  .cgroup = CGROUP_NONE,
+				  .image = IMAGE_NONE};
 	struct err err = {0};
 	agents_init(&self.agents, -1);
 	crash_point("supervisor.born");
@@ -408,7 +509,8 @@ int main(void)
 	if (main_set_up(&self, &err) == 0 &&
 	    prepare_launch(LAUNCH_FD_LAUNCH, &self.launch, &err) == 0) {
 		crash_point("supervisor.launch_read");
-		code = main_supervise(&self, &err);
+		bool is_removal = argc == 2 && strcmp(argv[1], "--remove") == 0;
+		code = is_removal ? main_remove(&self) : main_supervise(&self, &err);
 	}
 	if (code != LAUNCH_EXIT_DONE)
 		main_complain(&self, &err);

@@ -53,7 +53,9 @@ static size_t watch_count(const struct watch *self)
 static void watch_stop(struct watch *self, int signal_number, uint64_t grace_ns)
 {
 	size_t count;
-	if (grace_ns > 0) {
+	if (grace_ns > 0 && self->passes_signals && self->command_lives) {
+		(void)kill(-self->command, signal_number); /* not reaped: the number is its own */
+	} else if (grace_ns > 0) {
 		(void)tree_signal_groups(getpid(), signal_number, &count,
 					 NULL); /* SIGKILL follows */
 		/* What stands still cannot hear it. */
@@ -138,6 +140,10 @@ static bool watch_is_signal(int64_t value)
 	return value > 0 && value <= SIGRTMAX;
 }
 
+static void watch_ignore(const struct control_message *message, void *context)
+{
+}
+
 static void watch_hear(const struct control_message *message, void *context)
 {
 	struct watch *self = context;
@@ -155,15 +161,11 @@ static void watch_hear_signal(struct watch *self)
 {
 	struct signalfd_siginfo info;
 	while (read(self->signal_fd, &info, sizeof(info)) == sizeof(info))
-		if (info.ssi_signo == SIGTERM)
+		if (info.ssi_signo == SIGTERM && !self->is_deaf)
 			watch_stop(self, SIGTERM, self->grace_ns);
 }
 
 /* --- waiting ---------------------------------------------------------------------------------- */
-
-static void watch_ignore(const struct control_message *message, void *context)
-{
-}
 
 static int watch_until_ms(uint64_t at_ns)
 {
@@ -207,7 +209,7 @@ static void watch_poll(struct watch *self)
 		char text[WATCH_EVENTS_MAX]; /* read, or it says the same for ever */
 		(void)!pread(self->events_fd, text, sizeof(text), 0);
 	}
-	agents_serve(self->agents, wait, watch_hear, self);
+	agents_serve(self->agents, wait, self->is_deaf ? watch_ignore : watch_hear, self);
 }
 
 void watch_run(struct watch *self)

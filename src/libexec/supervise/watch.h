@@ -27,6 +27,12 @@ struct watch {
 	pid_t command;
 	uint64_t grace_ns;    /* of leftovers, and of a cancel that names none */
 	uint64_t deadline_ns; /* of running, from now; 0: none */
+	/* The command passes signals on to those for whom they are meant: while it lives it alone
+	 * gets them. podman that finds nobody left to pass one on to dies of it itself, and the
+	 * exit code of the container is lost. */
+	bool passes_signals;
+	/* It clears up behind the job: what agents ask for is about that, and is passed over. */
+	bool is_deaf;
 
 	/* What became of it. */
 	int status; /* of the command, as of waitpid(2) */

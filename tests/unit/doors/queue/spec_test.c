@@ -55,6 +55,101 @@ static void what_is_written_is_read(void **state)
 	assert_true(again.ignore_outsiders && !again.gpus_if_any);
 }
 
+static void an_image_adds_to_the_form(void **state)
+{
+	struct spec spec _cleanup_spec_, again _cleanup_spec_;
+	spec_init(&again);
+	spec_init(&spec);
+	(void)snprintf(spec.name, sizeof(spec.name), "train");
+	(void)snprintf(spec.directory, sizeof(spec.directory), "/");
+	(void)snprintf(spec.image, sizeof(spec.image), "docker.io/library/debian:12");
+	(void)snprintf(spec.workdir, sizeof(spec.workdir), "/work");
+	spec.pull = SPEC_PULL_ALWAYS;
+	assert_int_equal(spec_add_volume(&spec, "/a:/b:ro", NULL), 0);
+	assert_int_equal(spec_add_image_variable(&spec, "A=1", NULL), 0);
+	char *bytes = NULL;
+	size_t length = 0;
+	assert_int_equal(spec_check(&spec, NULL), 0); /* no command: the image has one */
+	assert_int_equal(spec_format(&spec, &bytes, &length, NULL), 0);
+	assert_non_null(memmem(bytes, length, "image=", 6));
+	assert_int_equal(spec_parse(bytes, length, &again, NULL), 0);
+	free(bytes);
+	assert_true(spec_is_equal(&spec, &again));
+	assert_string_equal(again.volumes[0], "/a:/b:ro");
+	assert_string_equal(again.image_environment[0], "A=1");
+	assert_int_equal(again.pull, SPEC_PULL_ALWAYS);
+	again.volumes[0][6] = 'w';
+	assert_false(spec_is_equal(&spec, &again));
+	again.volumes[0][6] = 'r';
+	again.image_environment[0][2] = '2';
+	assert_false(spec_is_equal(&spec, &again));
+	again.image_environment[0][2] = '1';
+	assert_true(spec_is_equal(&spec, &again));
+	again.workdir[1] = 'x';
+	assert_false(spec_is_equal(&spec, &again));
+}
+
+/* What was stored before there were images is read, and written so again. */
+static void without_an_image_the_form_is_what_it_was(void **state)
+{
+	struct spec spec _cleanup_spec_;
+	spec_of(&spec);
+	char *bytes = NULL;
+	size_t length = 0;
+	assert_int_equal(spec_format(&spec, &bytes, &length, NULL), 0);
+	assert_null(memmem(bytes, length, "image", 5));
+	assert_null(memmem(bytes, length, "pull", 4));
+	free(bytes);
+}
+
+static void check_image(const char *image, const char *volume, const char *variable, int code)
+{
+	struct spec spec _cleanup_spec_;
+	struct err err = {0};
+	spec_of(&spec);
+	(void)snprintf(spec.image, sizeof(spec.image), "%s", image);
+	if (volume)
+		assert_int_equal(spec_add_volume(&spec, volume, NULL), 0);
+	if (variable)
+		assert_int_equal(spec_add_image_variable(&spec, variable, NULL), 0);
+	if (spec_check(&spec, &err) != code)
+		fail_msg("'%s' '%s' '%s': %s", image, volume ? volume : "",
+			 variable ? variable : "", err.text);
+}
+
+static void an_image_is_a_name_and_nothing_else(void **state)
+{
+	check_image("a", NULL, NULL, 0);
+	check_image("sha256:0123", "/a:/b", "A=", 0);
+	check_image("oci-archive:/tmp/x.tar", "/a b:/c:rw", NULL, 0);
+	static const char *const bad[] = {"-v",	  "--privileged", "a b",      "a\nb",
+					  "a\tb", "\x01",	  "\xc3\xa9", " a"};
+	for (size_t i = 0; i < array_length(bad); i++)
+		check_image(bad[i], NULL, NULL, -EINVAL);
+	static const char *const volumes[] = {
+	    "",		  "a",	       "/a",	 "a:/b",  "/a:b",  "/a:/b:U",
+	    "/a:/b:ro,z", "/a:/b:ro:", "/a:/b:", "-v:/b", "vol:/b"};
+	for (size_t i = 0; i < array_length(volumes); i++)
+		check_image("a", volumes[i], NULL, -EINVAL);
+	check_image("a", NULL, "A", -EINVAL);
+	check_image("a", NULL, "=b", -EINVAL);
+	check_image("", "/a:/b", NULL, -EINVAL);
+	check_image("", NULL, "A=b", -EINVAL);
+	struct spec spec _cleanup_spec_;
+	spec_of(&spec);
+	memset(spec.image, 'a', sizeof(spec.image));
+	assert_int_equal(spec_check(&spec, NULL), -EINVAL);
+	(void)snprintf(spec.image, sizeof(spec.image), "a");
+	(void)snprintf(spec.workdir, sizeof(spec.workdir), "work");
+	assert_int_equal(spec_check(&spec, NULL), -EINVAL);
+	uint32_t pull;
+	assert_int_equal(spec_pull_from_string("never", &pull), 0);
+	assert_int_equal(pull, SPEC_PULL_NEVER);
+	assert_string_equal(spec_pull_to_string(pull), "never");
+	assert_int_equal(spec_pull_from_string("newer", &pull), -EINVAL);
+	assert_null(spec_pull_to_string(SPEC_PULL_COUNT));
+}
+
 static void each_difference_counts(void **state)
 {
 	struct spec spec _cleanup_spec_, other _cleanup_spec_;
@@ -222,6 +317,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_written_is_read),
+	    cmocka_unit_test(an_image_adds_to_the_form),
+	    cmocka_unit_test(without_an_image_the_form_is_what_it_was),
+	    cmocka_unit_test(an_image_is_a_name_and_nothing_else),
 	    cmocka_unit_test(each_difference_counts),
 	    cmocka_unit_test(what_cannot_be_meant_is_refused),
 	    cmocka_unit_test(nothing_to_run_is_refused),

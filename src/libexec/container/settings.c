@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/container/settings.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/magic.h>
+#include <signal.h>
+#include <stdint.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/parse.h"
+#include "doors/cdi/scan.h"
+#include "doors/queue/launch.h"
+#include "hardware/gpu.h"
+
+enum { SETTINGS_CAPABILITY_BITS = 32 };
+
+static const struct settings_places settings_real = {
+    .cgroups = "/sys/fs/cgroup",
+    .self = "/proc/self/cgroup",
+    .pid_max = "/proc/sys/kernel/pid_max",
+};
+
+/* --- limits ----------------------------------------------------------------------------------- */
+
+static bool settings_may_raise_limits(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct have[_LINUX_CAPABILITY_U32S_3] = {{0}};
+	return syscall(SYS_capget, &header, have) == 0 &&
+	       (have[CAP_SYS_RESOURCE / SETTINGS_CAPABILITY_BITS].effective >>
+		    (CAP_SYS_RESOURCE % SETTINGS_CAPABILITY_BITS) &
+		1);
+}
+
+static bool settings_limit(int resource, uint64_t max, uint64_t out[2])
+{
+	struct rlimit limit;
+	if (getrlimit((__rlimit_resource_t)resource, &limit) < 0)
+		return false;
+	out[0] = limit.rlim_cur < max ? limit.rlim_cur : max;
+	out[1] = limit.rlim_max < max ? limit.rlim_max : max;
+	return true;
+}
+
+/*
+ * podman raises the limits of open files and of processes for its containers; root in a container
+ * that lacks CAP_SYS_RESOURCE may not, and nothing starts ("setrlimit RLIMIT_NOFILE: Operation not
+ * permitted"). Podman 4.3 cuts that of processes at pid_max before, so no more can be had. An
+ * ordinary user's podman keeps what there is.
+ */
+static void settings_read_limits(const struct settings_places *places, struct podman_settings *out)
+{
+	if (geteuid() != 0 || settings_may_raise_limits())
+		return;
+	uint64_t pid_max = INT32_MAX;
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, SETTINGS_TEXT_MAX);
+	if (file_read(places->pid_max, &text, NULL) == 0)
+		(void)parse_u64_span(buf_text(&text), strcspn(buf_text(&text), "\n"), 1, INT32_MAX,
+				     &pid_max); /* else as it was */
+	out->has_limits = settings_limit(RLIMIT_NOFILE, INT32_MAX, out->files) &&
+			  settings_limit(RLIMIT_NPROC, pid_max, out->processes);
+}
+
+/* --- cgroups ---------------------------------------------------------------------------------- */
+
+static bool settings_is_cgroup2(const char *path)
+{
+	struct statfs status;
+	return statfs(path, &status) == 0 &&
+	       (uint32_t)status.f_type == (uint32_t)CGROUP2_SUPER_MAGIC;
+}
+
+bool settings_parent(const char *text, const char *group, char out[CGROUP_PATH_MAX])
+{
+	static const char inner[] = "/" CGROUP_LAUNCHER;
+	const char *line = text;
+	while (line && strncmp(line, "0::/", 4) != 0) {
+		line = strchr(line, '\n');
+		line = line ? line + 1 : NULL;
+	}
+	if (!line)
+		return false;
+	line += strlen("0::");
+	size_t length = strcspn(line, "\n");
+	if (length >= strlen(inner) &&
+	    memcmp(line + length - strlen(inner), inner, strlen(inner)) == 0)
+		length -= strlen(inner);
+	size_t name = strlen(group);
+	if (length >= CGROUP_PATH_MAX || length <= name || line[length - name - 1] != '/' ||
+	    memcmp(line + length - name, group, name) != 0)
+		return false;
+	memcpy(out, line, length);
+	out[length] = '\0';
+	return true;
+}
+
+static void settings_read_cgroups(const struct launch *launch, const struct settings_places *places,
+				  struct settings *out)
+{
+	char unified[FILE_PATH_MAX], group[LAUNCH_CGROUP_MAX];
+	/* crun: "cgroups in hybrid mode not supported" (1.8). */
+	if (!settings_is_cgroup2(places->cgroups) &&
+	    file_path(unified, NULL, "%s/unified", places->cgroups) == 0 &&
+	    settings_is_cgroup2(unified))
+		out->podman.runtime = "runc";
+	/* Whoever is not root makes no groups there; what he starts stays in the job's. */
+	if (geteuid() != 0)
+		return;
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, SETTINGS_TEXT_MAX);
+	launch_cgroup_name(launch->id, launch->instance, group);
+	if (file_read(places->self, &text, NULL) == 0 &&
+	    settings_parent(buf_text(&text), group, out->parent))
+		out->podman.parent = out->parent;
+}
+
+void settings_read(const struct launch *launch, const struct settings_places *places,
+		   struct settings *out)
+{
+	*out = (struct settings){.parent = ""};
+	if (!places)
+		places = &settings_real;
+	settings_read_limits(places, &out->podman);
+	settings_read_cgroups(launch, places, out);
+}
+
+/* --- podman ----------------------------------------------------------------------------------- */
+
+/* What `podman --version` prints. */
+static int settings_ask_version(char *out, size_t size, struct err *err)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
+	_cleanup_close_ int read_fd = ends[0];
+	_cleanup_close_ int write_fd = ends[1];
+	pid_t pid = fork();
+	if (pid < 0)
+		return err_set(err, -errno, "starting podman: %s", err_describe(errno));
+	if (pid == 0) {
+		(void)dup2(write_fd, STDOUT_FILENO);
+		(void)execlp("podman", "podman", "--version", (char *)NULL);
+		_exit(errno == ENOENT ? 127 : 126);
+	}
+	(void)close(take_fd(&write_fd));
+	size_t filled = 0;
+	ssize_t length;
+	do {
+		length = read(read_fd, out + filled, size - 1 - filled);
+		filled += length > 0 ? (size_t)length : 0;
+	} while (length > 0 && filled < size - 1);
+	out[filled] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+	int status = 0;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return err_set(
+		    err, -ENOENT,
+		    "--image needs podman %d.%d or newer, and there is no podman in PATH: "
+		    "install it",
+		    PODMAN_MAJOR, PODMAN_MINOR);
+	return err_set(err, -EIO, "'podman --version' failed: run it by hand, it says why");
+}
+
+int settings_check_podman(struct err *err)
+{
+	char version[128];
+	int result = settings_ask_version(version, sizeof(version), err);
+	return result < 0 ? result : podman_check_version(version, err);
+}
+
+static int settings_no_device(enum scan_state state, const char *name, const struct scan_file *file,
+			      const struct scan_file *other, struct err *err)
+{
+	const char *hint = strncmp(name, "sluice.sim/", strlen("sluice.sim/")) == 0
+			       ? " (simulated: start the agent in 'sluice sim exec --mounts')"
+			       : "";
+	if (state == SCAN_CONFLICT)
+		return err_set(err, -ENODEV, "'%s' is in '%s' and in '%s', so no runtime takes it",
+			       name, file->path, other->path);
+	if (state == SCAN_NO_DEVICE)
+		return err_set(
+		    err, -ENODEV,
+		    "the CDI specification '%s' has no '%s': 'sluice cdi check' says why",
+		    file ? file->path : "?", name);
+	return err_set(err, -ENODEV,
+		       "no CDI specification in /etc/cdi or /var/run/cdi has '%s': 'sluice cdi "
+		       "check' says why%s",
+		       name, hint);
+}
+
+int settings_check_devices(const struct launch *launch, struct err *err)
+{
+	_cleanup_scan_ struct scan scan = {.count = 0};
+	int result = launch->grant_count > 0 ? scan_read("", &scan, err) : 0;
+	for (size_t i = 0; result == 0 && i < launch->grant_count; i++) {
+		char name[PODMAN_DEVICE_MAX];
+		const struct scan_file *file = NULL, *other = NULL;
+		podman_device(launch->grants[i].uuid, name);
+		enum scan_state state = scan_find(&scan, name, &file, &other);
+		if (state != SCAN_FOUND)
+			result = settings_no_device(state, name, file, other, err);
+	}
+	return result;
+}

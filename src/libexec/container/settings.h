@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What podman has to be told on this machine, and whether it can start at all: found out rather
+ * than configured. Called in the job's own process, as the job's user. Knows nothing of images.
+ */
+#ifndef SLUICE_LIBEXEC_CONTAINER_SETTINGS_H
+#define SLUICE_LIBEXEC_CONTAINER_SETTINGS_H
+
+#include <stdbool.h>
+
+#include "doors/queue/cgroup.h"
+#include "libexec/container/podman.h"
+
+struct err;
+struct launch;
+
+enum settings_limits {
+	SETTINGS_TEXT_MAX = 16 << 10, /* bytes of /proc/self/cgroup; of what a program prints */
+};
+
+/* Where the machine is looked at; for tests. */
+struct settings_places {
+	const char *cgroups; /* "/sys/fs/cgroup" */
+	const char *self;    /* "/proc/self/cgroup" */
+	const char *pid_max; /* "/proc/sys/kernel/pid_max" */
+};
+
+struct settings {
+	struct podman_settings podman; /* points into this */
+	char parent[CGROUP_PATH_MAX];
+};
+
+/* `places`: NULL for the real ones. */
+void settings_read(const struct launch *launch, const struct settings_places *places,
+		   struct settings *out);
+
+/* The group of the job from the text of /proc/self/cgroup of a process in it (or in "launcher" of
+ * it). False: it is in another one, or in none of cgroup v2. Pure. */
+bool settings_parent(const char *text, const char *group, char out[CGROUP_PATH_MAX]);
+
+/* That podman is here and new enough. -ENOENT, -ENOTSUP, -EINVAL, ... */
+int settings_check_podman(struct err *err);
+/* That each device of the job has a CDI specification which podman finds. -ENODEV. */
+int settings_check_devices(const struct launch *launch, struct err *err);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/supervise/image.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "doors/queue/devguard.h"
+#include "libexec/supervise/watch.h"
+
+/* cgroup v2 holds wherever the runtime puts the container in the v1 hierarchies, for it stays below
+ * the job's group in v2; v1 is for kernels without such programs. */
+static int image_guard(const struct launch *launch, const struct cgroup *cgroup, struct image *out,
+		       struct err *err)
+{
+	struct err later;
+	int result = devguard_attach(cgroup, launch->denied, launch->denied_count, err);
+	if (result == 0 || cgroup_path_v1(cgroup->path, "devices", out->devices_v1, &later) < 0)
+		return result;
+	if (devguard_attach_v1(out->devices_v1, launch->denied, launch->denied_count, &later) == 0)
+		return 0;
+	out->devices_v1[0] = '\0';
+	return result;
+}
+
+void image_prepare(const struct launch *launch, const struct cgroup *cgroup, const char *no_cgroup,
+		   struct image *out)
+{
+	struct err err = {0};
+	*out = IMAGE_NONE;
+	int result = geteuid() != 0   ? err_set(&err, -EPERM, "the agent is not root's")
+		     : cgroup->fd < 0 ? err_set(&err, -ENOENT, "no cgroup: %.160s", no_cgroup)
+				      : image_guard(launch, cgroup, out, &err);
+	if (result == 0 && launch->denied_why[0])
+		result = err_set(&err, -ENOENT, "%s", launch->denied_why);
+	out->is_guarded = result == 0;
+	(void)snprintf(out->why, sizeof(out->why), "%.*s", CONTROL_TEXT_MAX - 1,
+		       err.text); /* cut */
+	if (cgroup->fd >= 0)
+		(void)cgroup_create(cgroup->path, CGROUP_LAUNCHER, &out->launcher,
+				    NULL); /* else in the job's own */
+}
+
+void image_prepare_removal(const struct cgroup *cgroup, struct image *image)
+{
+	if (image->launcher.fd >= 0)
+		(void)cgroup_remove(&image->launcher, NULL); /* else it is joined as it is */
+	cgroup_close(&image->launcher);
+	if (cgroup->fd >= 0)
+		(void)cgroup_create(cgroup->path, CGROUP_LAUNCHER, &image->launcher, NULL);
+}
+
+void image_done(struct image *image)
+{
+	cgroup_close(&image->launcher);
+}
+
+const char *image_level(const struct image *image)
+{
+	return image->is_guarded ? "container" : "container, no device cgroup around it";
+}
+
+void image_describe(const struct image *image, char out[CONTROL_TEXT_MAX])
+{
+	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%.180s", image_level(image),
+		       image->is_guarded ? "" : ": ", image->is_guarded ? "" : image->why);
+}
+
+int image_helper(const struct launch *launch, const char *word, char *out[IMAGE_HELPER_WORDS],
+		 struct err *err)
+{
+	if (launch->container[0] == '\0')
+		return err_set(
+		    err, -ENOPKG,
+		    "the program sluice-container, which --image needs, is not found: is "
+		    "sluice installed completely?");
+	out[0] = (char *)launch->container;
+	out[1] = (char *)word;
+	out[2] = NULL;
+	return 0;
+}
+
+bool image_is_left(const struct watch *watch)
+{
+	return !WIFEXITED(watch->status) || watch->killed_leftovers > 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a supervisor does for a job with an image, beside what it does for all: device rules around
+ * its cgroup, the program that makes the container, and the removal of what that could not remove
+ * itself. Knows nothing of podman.
+ */
+#ifndef SLUICE_LIBEXEC_SUPERVISE_IMAGE_H
+#define SLUICE_LIBEXEC_SUPERVISE_IMAGE_H
+
+#include <stdbool.h>
+
+#include "doors/queue/cgroup.h"
+#include "doors/queue/control.h"
+#include "doors/queue/launch.h"
+
+struct err;
+struct watch;
+
+enum image_limits {
+	IMAGE_HELPER_WORDS = 3,
+};
+
+#define IMAGE_REMOVE_NS UINT64_C(30000000000) /* for removing a container */
+
+struct image {
+	struct cgroup launcher;		  /* fd -1: none; where the program starts */
+	char devices_v1[CGROUP_PATH_MAX]; /* "": none; a v1 group that it has to join */
+	bool is_guarded;
+	char why[CONTROL_TEXT_MAX]; /* why not; "" */
+};
+
+#define IMAGE_NONE ((struct image){.launcher = CGROUP_NONE})
+
+/* Puts the device rules around the job's cgroup (fd -1: there is none, `no_cgroup` says why) and
+ * makes the place in it where the container is started from. What fails is said in `out`. */
+void image_prepare(const struct launch *launch, const struct cgroup *cgroup, const char *no_cgroup,
+		   struct image *out);
+void image_done(struct image *image);
+/* Makes that place anew, for the removal: what Linux (6.18) starts by clone3(2) in a group that was
+ * once killed (cgroup.kill) is dead at once, however long ago that was. */
+void image_prepare_removal(const struct cgroup *cgroup, struct image *image);
+
+/* The level reached, in the words of job_isolation_to_string(). */
+const char *image_level(const struct image *image);
+/* "container", or how it falls short, for CONTROL_HELLO. */
+void image_describe(const struct image *image, char out[CONTROL_TEXT_MAX]);
+
+/* The helper's command line: `word` is "run" or "remove". -ENOPKG: it is not installed. */
+int image_helper(const struct launch *launch, const char *word, char *out[IMAGE_HELPER_WORDS],
+		 struct err *err);
+
+/* Whether the program that made the container may have left something of it. */
+bool image_is_left(const struct watch *watch);
+
+#endif

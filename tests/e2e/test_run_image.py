@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`sluice run --image`: jobs in containers of podman, each with its own simulated GPUs and no other.
+
+The image is made here, of a static busybox, in a storage of the tests' own; nothing is fetched.
+"""
+
+import errno
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import pytest
+
+from conftest import SLUICE, alive, wait_until
+from containers import image, needs, specify
+
+IMAGE = "localhost/sluice-test:1"
+TOOLS = ("head", "pwd", "touch")  # beside those of every test's image
+
+
+class Storage:
+    """podman's images and containers, apart from the machine's."""
+
+    def __init__(self, directory):
+        self.directory = pathlib.Path(directory)
+        storage, containers = self.directory / "storage.conf", self.directory / "containers.conf"
+        storage.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{directory}/graph"\n'
+                           f'runroot = "{directory}/run"\n')
+        containers.write_text('[containers]\nnetns = "none"\n[engine]\nevents_logger = "none"\n'
+                              f'tmp_dir = "{directory}/tmp"\n')
+        self.env = {"CONTAINERS_STORAGE_CONF": str(storage), "CONTAINERS_CONF": str(containers)}
+
+    def podman(self, *arguments, **how):
+        done = subprocess.run(["podman", "--log-level=error", *arguments], capture_output=True,
+                              env={**os.environ, **self.env}, timeout=120, check=False, **how)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode()
+
+    def make_image(self):
+        root = image(self.directory / "root")
+        (root / "work").mkdir()
+        for name in TOOLS:
+            (root / "bin" / name).symlink_to("busybox")
+        tar = subprocess.run(["tar", "-C", root, "-c", "."], capture_output=True, check=True).stdout
+        self.podman("import", "--change", 'CMD ["/bin/sh","-c","echo the default of the image"]',
+                    "-", IMAGE, input=tar)
+
+    def names(self):
+        return self.podman("ps", "--all", "--format", "{{.Names}}").split()
+
+
+@pytest.fixture(scope="module")
+def storage():
+    needs("podman", "runc", "conmon")
+    directory = tempfile.mkdtemp(prefix="sluice-podman-")
+    made = Storage(directory)
+    made.make_image()
+    yield made
+    left = made.names()
+    if left:
+        made.podman("rm", "--force", "--time=0", *left)
+    shutil.rmtree(directory, ignore_errors=True)
+    assert left == []
+
+
+def mounted(machine):
+    """A program that is `sluice` where the simulated machine's files stand in place of the real."""
+    path = machine.directory / "sluice-mounted"
+    path.write_text(f'#!/bin/sh\nexec "{SLUICE}" sim exec --root "{machine.root}" '
+                    f'--state "{machine.state}" --mounts -- "{SLUICE}" "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def boxed(machine_factory, storage):
+    machine = machine_factory(opens_nodes=True)
+    machine.start("dgx-a100", "--gpus", "4", "--dev-style", "nvidia")
+    machine.env.update(storage.env)
+    machine.storage = storage
+    specify(machine)
+    machine.agent(program=mounted(machine))
+    yield machine
+    for job in machine.run("sluice", "jobs", "--output", "json").ok().json["jobs"]:
+        machine.run("sluice", "cancel", "--now", "--quiet", job["id"])
+    wait_until(lambda: storage.names() == [], what="the end of all containers",
+               deadline_s=10)
+
+
+def run_image(machine, *command, options=(), **how):
+    return machine.run("sluice", "run", "--image", IMAGE, "--pull", "never", *options, "--", *command, **how)
+
+
+def start_image(machine, *command, options=()):
+    reply = machine.run("sluice", "run", "--detach", "--image", IMAGE, "--pull", "never", *options,
+                        "--", *command).ok()
+    return int(reply.out)
+
+
+def started(machine, number):
+    """The job, once its command has printed "ready"."""
+    wait_until(lambda: "ready" in machine.run("sluice", "logs", number).out, what=f"job {number}")
+    return machine.job(number)
+
+
+def groups_of(job):
+    """Directories of the job's cgroup in whatever hierarchy."""
+    name = os.path.basename(job["attempt"]["cgroup"])
+    return list(pathlib.Path("/sys/fs/cgroup").glob(f"**/{name}"))
+
+
+def no_trace(machine, job):
+    group = os.path.basename(job["attempt"]["cgroup"] or f"job-{job['id']}-")
+    assert [name for name in machine.storage.names() if f"sluice-{group}" in name] == []
+    if job["attempt"]["cgroup"]:
+        assert groups_of(job) == []
+
+
+LOOK = """
+for i in 0 1 2 3; do
+  [ -e /dev/nvidia$i ] && echo "node $i"
+  (head -c 1 /dev/nvidia$i) 2>&1 | grep -q 'No such device or address' && echo "opens $i"
+  mknod /tmp/made$i c 195 $i 2>/dev/null && echo "makes $i"
+  [ -e /tmp/made$i ] && { (head -c 1 /tmp/made$i) 2>&1 | grep -q 'No such device or address' && echo "opens made $i"; }
+  [ -e /dev/dri/card$i ] && echo "card $i"
+done
+echo ready
+touch /meet/$SLUICE_JOB_ID
+while [ ! -e /meet/go ]; do sleep 0.05; done
+exit 0
+""".replace("grep -q", "/bin/busybox grep -q")
+
+
+def errno_in(group, path):
+    """errno of opening a node in a cgroup; 0."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 255
+        try:
+            pathlib.Path(group, "cgroup.procs").write_text("0")
+            os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+            code = 0
+        except OSError as error:
+            code = error.errno
+        finally:
+            os.write(theirs, bytes([code]))
+            os._exit(0)
+    os.waitpid(pid, 0)
+    code = os.read(ours, 1)[0]
+    os.close(ours)
+    os.close(theirs)
+    return code
+
+
+def test_two_jobs_see_exactly_their_gpus(boxed):
+    meet = boxed.directory / "meet"
+    meet.mkdir()
+    options = ["--gpus", "1", "--volume", f"{meet}:/meet"]
+    numbers = [start_image(boxed, "sh", "-c", LOOK, options=options) for _ in range(2)]
+    jobs = [started(boxed, number) for number in numbers]
+    minors = [job["attempt"]["gpus"][0]["gpu_index"] for job in jobs]
+    assert len(set(minors)) == 2
+    for job, minor in zip(jobs, minors):
+        out = boxed.run("sluice", "logs", job["id"]).out.splitlines()
+        # its own node is there and there is nothing behind it: it is simulated
+        assert out == [f"node {minor}", f"opens {minor}", f"makes {minor}", f"opens made {minor}",
+                       f"card {minor}", "ready"] or \
+               out == [f"node {minor}", f"opens {minor}", f"card {minor}", "ready"]
+        assert job["image"] == IMAGE and job["simulated"]
+        assert job["attempt"]["isolation"] == "container", job["attempt"]["isolation_reason"]
+        # the rules around it hold for whatever is in the job's cgroup, without the runtime's
+        group = pathlib.Path(job["attempt"]["cgroup"]) / "launcher"
+        for other in range(4):
+            expected = errno.ENXIO if other == minor else errno.EPERM
+            assert errno_in(group, boxed.path(f"dev/nvidia{other}")) == expected
+            assert (errno_in(group, boxed.path(f"dev/dri/card{other}")) == errno.EPERM) == (other != minor)
+        assert errno_in(group, boxed.path("dev/nvidiactl")) == errno.ENXIO
+        assert errno_in(group, boxed.path("dev/nvidia-caps/nvidia-cap1")) == errno.EPERM
+        assert errno_in(group, "/dev/null") == 0
+    (meet / "go").touch()
+    for job in jobs:
+        done = boxed.job_in(job["id"], "Succeeded")
+        assert done["attempt"]["isolation"] == "container"
+        no_trace(boxed, job)
+
+
+def test_command_environment_and_exit_code(boxed):
+    odd = ["--privileged", "; echo no", "a\nb", "%s", "$HOME", ""]
+    reply = run_image(boxed, "sh", "-c", 'for a in "$@"; do echo "<$a>"; done; exit 7', "sh", *odd,
+                      options=["--gpus", "0"])
+    assert reply.rc == 7
+    assert reply.out == "".join(f"<{word}>\n" for word in odd)
+    assert boxed.job(1)["command"][-6:] == odd
+
+    boxed.env["FROM_OUTSIDE"] = "secret"
+    reply = run_image(boxed, "env", options=["--gpus", "2", "--env", "GIVEN=a b", "--name", "enviro"]).ok()
+    variables = dict(line.split("=", 1) for line in reply.out.splitlines())
+    uuids = [gpu["uuid"] for gpu in boxed.job(2)["attempt"]["gpus"]]
+    assert variables["CUDA_VISIBLE_DEVICES"] == variables["SLUICE_GPUS"] == ",".join(uuids)
+    assert variables["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert variables["GIVEN"] == "a b" and variables["SLUICE_JOB_NAME"] == "enviro"
+    assert not {"FROM_OUTSIDE", "SLUICE_ROOT", "SLUICE_SIM_STATE", "CONTAINERS_CONF"} & set(variables)
+
+    reply = boxed.run("sluice", "run", "--image", IMAGE, "--gpus", "0").ok()
+    assert reply.out == "the default of the image\n"
+    assert boxed.job(3)["name"] == "sluice-test-1" and boxed.job(3)["command"] is None
+    assert run_image(boxed, "pwd", options=["--gpus", "0", "--cwd", "/work"]).ok().out == "/work\n"
+    shared = boxed.directory / "shared"
+    shared.mkdir()
+    reply = run_image(boxed, "sh", "-c", "touch /s/a; echo $?", options=["--volume", f"{shared}:/s:ro"])
+    assert reply.out == "1\n" and "Read-only" in reply.err
+    assert run_image(boxed, "no-such-program").rc == 127
+    assert run_image(boxed, "/etc").rc == 126
+    assert boxed.storage.names() == []
+
+
+def test_cancel_deadline_and_what_stays_behind(boxed):
+    deaf = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    number = start_image(boxed, "sh", "-c", "trap 'echo told; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
+    job = started(boxed, number)
+    boxed.run("sluice", "cancel", number).ok()
+    assert boxed.job_in(number, "Cancelled")["exit_code"] == 3
+    assert "told" in boxed.run("sluice", "logs", number).out
+    no_trace(boxed, job)
+    number = start_image(boxed, "sh", "-c", deaf)
+    job = started(boxed, number)
+    boxed.run("sluice", "cancel", "--grace", "100ms", number).ok()
+    boxed.job_in(number, "Cancelled")
+    no_trace(boxed, job)
+    reply = run_image(boxed, "sh", "-c", deaf, options=["--time", "1s", "--grace", "100ms"])
+    assert reply.rc == 124
+    no_trace(boxed, boxed.job(number + 1))
+    # what the command leaves ends with its first process: that is what a container is
+    assert run_image(boxed, "sh", "-c", "sleep 1000 & echo started").ok().out == "started\n"
+    assert boxed.storage.names() == []
+
+
+def processes_of(job, name):
+    """Of the job, by the name of their program."""
+    found = []
+    for path in pathlib.Path(job["attempt"]["cgroup"]).glob("**/cgroup.procs"):
+        for pid in path.read_text().split():
+            try:
+                if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                    found.append(int(pid))
+            except OSError:
+                pass
+    return found
+
+
+@pytest.mark.parametrize("victim", ["podman", "conmon", "supervisor", "agent and supervisor"])
+def test_whoever_is_killed_no_container_stays(boxed, victim):
+    number = start_image(boxed, "sh", "-c", "echo ready; while :; do sleep 0.05; done",
+                         options=["--gpus", "1", "--grace", "200ms"])
+    job = started(boxed, number)
+    inside = processes_of(job, "sh")
+    assert inside and processes_of(job, "conmon")
+    if victim == "agent and supervisor":
+        boxed.service.kill()
+        boxed.service.wait()
+    if "supervisor" in victim:
+        os.kill(job["attempt"]["supervisor_pid"], signal.SIGKILL)
+    else:
+        for pid in processes_of(job, victim):
+            os.kill(pid, signal.SIGKILL)
+    if victim == "agent and supervisor":
+        boxed.agent(program=mounted(boxed))
+    wait_until(lambda: boxed.job(number)["state"] in ("Failed", "Succeeded"), what="the end of the job")
+    done = boxed.job(number)
+    assert done["state"] == "Failed"
+    if "supervisor" in victim:
+        assert done["reason"] == "SupervisorLost"
+    assert not any(alive(pid) for pid in inside)
+    no_trace(boxed, job)
+    # and its GPU is free again
+    assert run_image(boxed, "true", options=["--gpus", "4", "--no-wait"]).rc == 0
+
+
+def test_what_cannot_run_says_why(boxed):
+    reply = boxed.run("sluice", "run", "--image", "localhost/sluice-nobody:9", "--pull", "never", "--", "true")
+    assert reply.rc == 125 and "sluice-nobody" in reply.err
+    for image in ("-v", "--privileged", "a b", "debian\n--privileged", "\x1b[2J", ""):
+        reply = boxed.run("sluice", "run", f"--image={image}", "--pull", "never", "--", "true")
+        assert reply.rc == 64, reply
+        assert "\x1b" not in reply.err
+    for volume in ("/a", "a:/b", "/a:/b:U", "-v:/b"):
+        assert run_image(boxed, "true", options=[f"--volume={volume}"]).rc == 64
+    assert run_image(boxed, "true", options=["--cwd", "relative"]).rc == 64
+    assert boxed.run("sluice", "run", "--volume", "/a:/b", "--", "true").rc == 64
+    assert "COMMAND" in boxed.run("sluice", "run").err
+
+    empty = boxed.directory / "empty"
+    empty.mkdir()
+    reply = run_image(boxed, "true", env={"PATH": str(empty)}, options=["--gpus", "0"])
+    assert reply.rc == 125 and "no podman in PATH" in reply.err
+    old = empty / "podman"
+    old.write_text("#!/bin/sh\necho podman version 3.4.4\n")
+    old.chmod(0o755)
+    reply = run_image(boxed, "true", env={"PATH": str(empty)}, options=["--gpus", "0"])
+    assert reply.rc == 125 and "podman 3.4 is too old: it knows CDI from 4.1 on" in reply.err
+    # a podman that ends otherwise: its code is the job's
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo podman version 4.3.1; exit; }\nexit 42\n')
+    assert run_image(boxed, "true", env={"PATH": f"{empty}:/bin"}, options=["--gpus", "0"]).rc == 42
+
+
+def test_a_gpu_without_a_specification(machine_factory, storage):
+    machine = machine_factory(opens_nodes=True)
+    machine.start("t4x1", "--dev-style", "nvidia")
+    machine.env.update(storage.env)
+    machine.agent()  # it sees the simulated machine, and podman would not
+    reply = run_image(machine, "true", options=["--gpus", "1"])
+    assert reply.rc == 125
+    assert "sluice.sim/gpu=GPU-" in reply.err and "sluice cdi check" in reply.err
+    assert "sim exec --mounts" in reply.err
+    assert run_image(machine, "true", options=["--gpus", "0"]).rc == 0
+    assert storage.names() == []

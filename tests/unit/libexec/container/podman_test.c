@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "doors/queue/launch.h"
+#include "libexec/container/podman.h"
+#include "unit/failmalloc.h"
+#include "unit/unit.h"
+
+static int launch_of(struct launch *launch)
+{
+	launch_init(launch);
+	launch->id = 17;
+	(void)snprintf(launch->instance, sizeof(launch->instance), "an-instance");
+	(void)snprintf(launch->spec.image, sizeof(launch->spec.image), "debian:12");
+	launch->grants = calloc(2, sizeof(*launch->grants));
+	if (!launch->grants)
+		return -ENOMEM;
+	launch->grant_count = 2;
+	launch->grants[0] = (struct launch_grant){.uuid = "GPU-12", .slot_count = 1};
+	launch->grants[1] = (struct launch_grant){.uuid = "MIG-51ce51ce-1", .slot_count = 1};
+	return 0;
+}
+
+/* The words with a blank between. */
+static char *joined(char **argv)
+{
+	static char text[4096];
+	text[0] = '\0';
+	for (char **at = argv; *at; at++)
+		(void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s",
+			       at == argv ? "" : " ", *at);
+	return text;
+}
+
+#define WITH_VARIABLES                                                                             \
+	"--env=NVIDIA_VISIBLE_DEVICES=void --env=CUDA_VISIBLE_DEVICES --env=CUDA_DEVICE_ORDER "    \
+	"--env=SLUICE_GPUS --env=SLUICE_JOB_ID --env=SLUICE_JOB_NAME --env=SLUICE_ATTEMPT "        \
+	"--env=SLUICE_JOB_INSTANCE"
+
+static void the_least(void **state)
+{
+	struct launch launch _cleanup_launch_;
+	const struct podman_settings settings = {.has_limits = false};
+	char **argv = NULL;
+	assert_int_equal(launch_of(&launch), 0);
+	assert_int_equal(podman_run(&launch, &settings, &argv, NULL), 0);
+	assert_string_equal(
+	    joined(argv),
+	    "podman --cgroup-manager=cgroupfs run --rm --log-driver=none --pull=missing "
+	    "--name=sluice-job-17-an-instance --label=sluice.dev/job=17 "
+	    "--label=sluice.dev/instance=an-instance --device=sluice.dev/gpu=GPU-12 "
+	    "--device=sluice.sim/gpu=MIG-51ce51ce-1 " WITH_VARIABLES " -- debian:12");
+	argv = podman_free(argv);
+}
+
+static void everything(void **state)
+{
+	struct launch launch _cleanup_launch_;
+	const struct podman_settings settings = {.runtime = "runc",
+						 .parent = "/a/job-17-an-insta",
+						 .has_limits = true,
+						 .files = {1, 2},
+						 .processes = {3, 4}};
+	char **argv = NULL;
+	assert_int_equal(launch_of(&launch), 0);
+	launch.grant_count = 0;
+	launch.spec.pull = SPEC_PULL_NEVER;
+	(void)snprintf(launch.spec.workdir, sizeof(launch.spec.workdir), "/w");
+	assert_int_equal(spec_add_volume(&launch.spec, "/a:/b:ro", NULL), 0);
+	assert_int_equal(spec_add_image_variable(&launch.spec, "A=b c", NULL), 0);
+	assert_int_equal(spec_add_argument(&launch.spec, "--privileged", NULL), 0);
+	assert_int_equal(spec_add_argument(&launch.spec, "; rm \n%s", NULL), 0);
+	assert_int_equal(podman_run(&launch, &settings, &argv, NULL), 0);
+	assert_string_equal(
+	    joined(argv),
+	    "podman --cgroup-manager=cgroupfs --runtime=runc run --rm --log-driver=none "
+	    "--pull=never --cgroup-parent=/a/job-17-an-insta --ulimit=nofile=1:2 "
+	    "--ulimit=nproc=3:4 --name=sluice-job-17-an-instance --label=sluice.dev/job=17 "
+	    "--label=sluice.dev/instance=an-instance " WITH_VARIABLES
+	    " --env=A=b c --volume=/a:/b:ro --workdir=/w -- debian:12 --privileged ; rm \n%s");
+	argv = podman_free(argv);
+	assert_int_equal(podman_remove(&launch, &settings, &argv, NULL), 0);
+	assert_string_equal(joined(argv),
+			    "podman --cgroup-manager=cgroupfs --runtime=runc rm --force --ignore "
+			    "--time=0 --volumes -- sluice-job-17-an-instance");
+	argv = podman_free(argv);
+}
+
+static void versions(void **state)
+{
+	struct err err = {0};
+	assert_int_equal(podman_check_version("podman version 4.1.0", &err), 0);
+	assert_int_equal(podman_check_version("podman version 4.3.1", &err), 0);
+	assert_int_equal(podman_check_version("podman version 5.0.0-dev", &err), 0);
+	assert_int_equal(podman_check_version("podman version 10.0", &err), 0);
+	assert_int_equal(podman_check_version("podman version 4.0.3", &err), -ENOTSUP);
+	assert_string_equal(err.text, "podman 4.0 is too old: it knows CDI from 4.1 on");
+	assert_int_equal(podman_check_version("podman version 3.4.4", &err), -ENOTSUP);
+	static const char *const bad[] = {"",
+					  "podman",
+					  "podman version ",
+					  "podman version 4",
+					  "podman version .1",
+					  "Docker version 28.2",
+					  "podman version 99999999999999999999.1",
+					  "podman version 4x1"};
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(podman_check_version(bad[i], &err), -EINVAL);
+}
+
+static int once(void *context)
+{
+	struct launch launch _cleanup_launch_;
+	const struct podman_settings settings = {.parent = "/a"};
+	char **argv = NULL;
+	int result = launch_of(&launch);
+	if (result == 0)
+		result = podman_run(&launch, &settings, &argv, NULL);
+	argv = podman_free(argv);
+	return result;
+}
+
+static void without_memory_it_says_so(void **state)
+{
+	assert_true(failmalloc_each(once, NULL) > 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(the_least),
+	    cmocka_unit_test(everything),
+	    cmocka_unit_test(versions),
+	    cmocka_unit_test(without_memory_it_says_so),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
