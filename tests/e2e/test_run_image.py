@@ -15,7 +15,7 @@ import tempfile
 import pytest
 
 from conftest import SLUICE, alive, wait_until
-from containers import image, needs, specify
+from containers import image, needs
 
 IMAGE = "localhost/sluice-test:1"
 TOOLS = ("head", "pwd", "touch")  # beside those of every test's image
@@ -81,7 +81,7 @@ def boxed(machine_factory, storage):
     machine.start("dgx-a100", "--gpus", "4", "--dev-style", "nvidia")
     machine.env.update(storage.env)
     machine.storage = storage
-    specify(machine)
+    machine.path("/var/run/cdi").mkdir(parents=True)  # the agent fills it
     machine.agent(program=mounted(machine))
     yield machine
     for job in machine.run("sluice", "jobs", "--output", "json").ok().json["jobs"]:
