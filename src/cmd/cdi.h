@@ -3,6 +3,8 @@
 #ifndef SLUICE_CMD_CDI_H
 #define SLUICE_CMD_CDI_H
 
+#include <stdint.h>
+
 #include "cmd/cmd.h"
 
 /* Of `check`, beside 0. */
@@ -31,5 +33,9 @@ int cdi_scan(const struct option_list *directories, struct scan *out, struct err
 /* `check --apply`: prints the OCI configuration in `path` with the devices in it. The exit code. */
 int cdi_apply(const struct cmd_call *call, const struct scan *scan, const char *path,
 	      const struct option_list *devices);
+
+/* `check --image-env`: whether the GPUs that the arguments name, else all, are what the image whose
+ * environment is in `path` requires. The exit code. */
+int cdi_image_env(const struct cmd_call *call, const char *path, uint64_t timeout_ns);
 
 #endif

@@ -30,7 +30,7 @@ enum check_command_limits {
 struct check_call {
 	enum option_output output;
 	struct option_list directories, devices;
-	const char *apply, *image;
+	const char *apply, *image, *image_env;
 	const char *runtime_version;
 	bool without_driver;
 	uint64_t timeout_ns;
@@ -69,6 +69,11 @@ static const struct option_row rows[] = {
      .help = "look at the unpacked image in DIR instead: whether its programs would find the "
 	     "driver's libraries",
      OPTION_FIELD(struct check_call, image)},
+    {.name = "image-env",
+     .kind = OPTION_PATH,
+     .help = "compare nothing: say whether the GPUs meet the NVIDIA_REQUIRE_ variables in this "
+	     "file, lines of NAME=VALUE or what podman image inspect prints",
+     OPTION_FIELD(struct check_call, image_env)},
     CDI_DIRECTORY_ROW(struct check_call, directories),
     OPTION_OUTPUT(struct check_call, output),
     {.name = NULL},
@@ -324,6 +329,8 @@ static int run(const struct cmd_call *call)
 		return cmd_usage(call, "--image-root: looks at the image alone, without names");
 	if (options->image)
 		return run_image(call);
+	if (options->image_env)
+		return cdi_image_env(call, options->image_env, options->timeout_ns);
 	_cleanup_scan_ struct scan scan = {0};
 	struct err err = {0};
 	if (cdi_scan(&options->directories, &scan, &err) < 0)
@@ -352,6 +359,8 @@ static const struct cmd_example examples[] = {
     {"sluice cdi check nvidia.com/gpu=0", "why podman --device nvidia.com/gpu=0 does not work"},
     {"sluice cdi check --apply config.json --device nvidia.com/gpu=0",
      "what runc or crun would have to be told"},
+    {"podman image inspect IMAGE | sluice cdi check --image-env /dev/stdin",
+     "whether driver and GPUs are new enough for an image"},
     {NULL, NULL},
 };
 

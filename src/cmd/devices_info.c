@@ -15,19 +15,6 @@ enum {
 /* What NVIDIA's program says for a brand that it does not know; here for every such value. */
 #define INFO_UNKNOWN "Unknown"
 
-/* By nvmlBrandType_t. Those up to 6 are spelled as by libnvidia-container (src/driver.c); newer
- * ones as by NVIDIA's go-nvlib, with which what is known of newer releases ("Nvidia") agrees. */
-static const char *brand_name(uint32_t brand)
-{
-	static const char *const names[] = {
-	    NULL,	 "Quadro",	"Tesla",     "NVS",	   "GRID",	"GeForce",
-	    "TITAN",	 "NvidiaVApps", "NvidiaVPC", "NvidiaVCS",  "NvidiaVWS", "NvidiaCloudGaming",
-	    "QuadroRTX", "NvidiaRTX",	"Nvidia",    "GeForceRTX", "TitanRTX",
-	};
-	const char *name = brand < sizeof(names) / sizeof(names[0]) ? names[brand] : NULL;
-	return name ? name : INFO_UNKNOWN;
-}
-
 static const char *known(const char *text)
 {
 	return text[0] ? text : INFO_UNKNOWN;
@@ -51,7 +38,7 @@ static void describe(const struct gpu *gpu, struct info_gpu *out)
 	out->values[0] = out->index;
 	out->values[1] = gpu->minor != GPU_U32_UNKNOWN ? out->minor : INFO_UNKNOWN;
 	out->values[2] = known(gpu->name);
-	out->values[3] = brand_name(gpu->brand);
+	out->values[3] = gpu_brand_to_string(gpu->brand);
 	out->values[4] = known(gpu->uuid);
 	out->values[5] = gpu->has_pci ? out->bus : INFO_UNKNOWN;
 	out->values[6] = gpu->cc_major != GPU_U32_UNKNOWN ? out->architecture : INFO_UNKNOWN;

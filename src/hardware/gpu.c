@@ -93,6 +93,18 @@ const char *gpu_architecture_to_string(uint32_t architecture)
 	return "unknown";
 }
 
+/* Up to 6 as in libnvidia-container (src/driver.c); newer ones as in NVIDIA's go-nvlib, with which
+ * what is known of newer releases ("Nvidia") agrees. */
+const char *gpu_brand_to_string(uint32_t brand)
+{
+	static const char *const names[] = {
+	    "Unknown",	 "Quadro",	"Tesla",     "NVS",	   "GRID",	"GeForce",
+	    "TITAN",	 "NvidiaVApps", "NvidiaVPC", "NvidiaVCS",  "NvidiaVWS", "NvidiaCloudGaming",
+	    "QuadroRTX", "NvidiaRTX",	"Nvidia",    "GeForceRTX", "TitanRTX",
+	};
+	return brand < array_length(names) ? names[brand] : names[0];
+}
+
 const char *gpu_mig_mode_to_string(uint32_t mode)
 {
 	static const char *const names[] = {

@@ -170,6 +170,8 @@ const struct mig_device *inventory_find_mig(const struct inventory *inventory, c
 const char *gpu_state_to_string(uint32_t state);
 /* "Ampere"; "unknown" for what this build does not know. */
 const char *gpu_architecture_to_string(uint32_t architecture);
+/* "Tesla", "GeForce", "Unknown": of nvmlBrandType_t, spelled as NVIDIA's programs do. */
+const char *gpu_brand_to_string(uint32_t brand);
 /* "unsupported", "disabled", "enabled". */
 const char *gpu_mig_mode_to_string(uint32_t mode);
 /* "PIX", "PXB", "PHB", "NODE", "SYS"; "X" for INTERNAL, "?" otherwise. */

@@ -419,3 +419,25 @@ def test_the_text(sim):
         f"stale: {own(sim)}: there is no device node '{sim.root}/dev/nvidia-uvm'",
         "    to mend it: nvidia-modprobe -u",
         "stale: 5 simulated devices in 1 file looked at"]
+
+
+def test_what_an_image_requires(machine, tmp_path):
+    """--image-env: lines, and what podman prints; for each GPU, or for those that are named."""
+    machine.start("t4x4", "--gpus", "2")
+    env = tmp_path / "env"
+
+    def ask(text, *names, stdin=None):
+        env.write_text(text)
+        return machine.run("sluice", "cdi", "check", "--image-env", env, *names)
+
+    assert ask("PATH=/bin\nNVIDIA_REQUIRE_CUDA=cuda>=11.0 brand=tesla,arch>=9\n").ok().out == (
+        "simulated GPU 0: met\nsimulated GPU 1: met\n")
+    reply = ask(json.dumps([{"Config": {"Env": ["NVIDIA_REQUIRE_CUDA=cuda>=99"]}}]), "sluice.sim/gpu=1")
+    assert reply.rc == 1
+    assert reply.out.startswith("simulated GPU 1: NVIDIA_REQUIRE_CUDA needs 'cuda>=99'; here are cuda ")
+    assert ask("NVIDIA_REQUIRE_CUDA=cuda>=99\nNVIDIA_DISABLE_REQUIRE=true\n").rc == 0
+    reply = ask("NVIDIA_REQUIRE_CUDA=vgpu>=5,cuda>=11\n").ok()
+    assert "left out: 'vgpu>=5' is of a property that is not known" in reply.err
+    assert ask("NVIDIA_REQUIRE_CUDA=cuda>\n").rc == 2
+    assert ask("NVIDIA_REQUIRE_CUDA=cuda>=11\n", "9").rc == 1
+    assert ask("{").rc == 2
