@@ -74,7 +74,8 @@ static int read_version(const struct toml *toml, uint64_t *out, struct err *err)
 	return 0;
 }
 
-static int read_file(struct file *file, struct err *err)
+/* `version`: that of the main file, which holds for an imported one that does not say its own. */
+static int read_file(struct file *file, uint64_t version, struct err *err)
 {
 	static const struct toml_path any = {.count = 0};
 	struct toml toml = toml_of(file);
@@ -84,6 +85,8 @@ static int read_file(struct file *file, struct err *err)
 		rc = toml_find(&toml, &any, &look, err);
 	if (rc < 0)
 		return rc;
+	if (file->version == 0)
+		file->version = version;
 	file->is_blank = look.line == 0;
 	file->table = table_of(file->version);
 	rc = toml_find(&toml, file->table, &look, err);
@@ -230,7 +233,7 @@ static int read_files(const struct runtime_machine *machine, struct files *out, 
 			return 0;
 		}
 		if (rc > 0)
-			rc = read_file(file, err);
+			rc = read_file(file, out->list[0].version, err);
 		if (rc == 0)
 			rc = add_imports(machine, out, i, err);
 	}
