@@ -85,17 +85,6 @@ def node_names(machine):
             "/bin/sh", "-c", undo, "sh")
 
 
-def edits_of(specifications, names):
-    """The edits of each specification once, before those of its devices."""
-    found = []
-    for kind, device in (name.split("=") for name in names):
-        specification = next(entry for entry in specifications if entry["kind"] == kind)
-        if specification["containerEdits"] not in found:
-            found.append(specification["containerEdits"])
-        found.append(next(entry["containerEdits"] for entry in specification["devices"] if entry["name"] == device))
-    return found
-
-
 class Bundle:
     """A configuration, a root file system, and the runtime that brings them together."""
 
@@ -120,18 +109,8 @@ class Bundle:
 
     def give(self, machine, *names):
         """Applies CDI devices of the machine to the configuration."""
-        specifications = [json.loads(path.read_text()) for path in machine.path("/var/run/cdi").glob("*.json")]
-        for edits in edits_of(specifications, names):
-            self.config["process"]["env"] += edits.get("env", [])
-            self.config["mounts"] += [
-                {"destination": mount["containerPath"], "source": mount["hostPath"], "type": "bind",
-                 "options": mount["options"]} for mount in edits.get("mounts", [])]
-            for node in edits.get("deviceNodes", []):
-                number = os.stat(node.get("hostPath", node["path"])).st_rdev
-                device = {"type": "c", "major": os.major(number), "minor": os.minor(number)}
-                self.config["linux"].setdefault("devices", []).append({"path": node["path"], **device})
-                self.config["linux"]["resources"]["devices"].append({"allow": True, "access": "rw", **device})
-        self.config["mounts"].sort(key=lambda mount: mount["destination"].count("/"))
+        arguments = [part for name in names for part in ("--device", name)]
+        self.config = machine.run("sluice", "cdi", "check", "--apply", self.write(), *arguments).ok().json
         return self
 
     def run(self, *before, env=None, timeout=60):
