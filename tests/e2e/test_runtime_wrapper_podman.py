@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""podman with sluice-runtime as its OCI runtime: what a privileged container gets by NVIDIA_VISIBLE_DEVICES, and that
-neither variables nor annotations that an image brings along give anybody a GPU."""
+"""podman and containerd with sluice-runtime as their OCI runtime: what a privileged container gets by
+NVIDIA_VISIBLE_DEVICES, that neither variables nor annotations of an image give anybody a GPU, and who shows errors."""
 
 import json
+import os
+import signal
 import subprocess
 
 import pytest
 
-from conftest import SLUICE, Reply
-from containers import needs, simulated
+from conftest import SLUICE, Reply, wait_until
+from containers import image, needs, simulated
 from test_cdi_podman import IMAGE, Podman, nodes
 
 EVIL = "localhost/evil:1"
@@ -61,3 +63,39 @@ def test_what_fails_is_shown(podman):
     reply = start(podman, IMAGE, "--cap-add", "SYS_ADMIN", "--env", "NVIDIA_VISIBLE_DEVICES=9")
     assert reply.rc != 0
     assert "sluice-runtime: CDI device 'sluice.sim/gpu=9': no such device" in reply.err
+
+
+@pytest.fixture
+def ctr(podman):
+    """ctr(ARGUMENTS) of a containerd of the test's own, with the machine of the other tests."""
+    needs("containerd", "ctr", "runc")
+    machine, directory = podman.machine, podman.machine.directory / "containerd"
+    directory.mkdir()
+    configuration, socket = directory / "config.toml", directory / "sock"
+    configuration.write_text(f'version = 2\nroot = "{directory}/root"\nstate = "{directory}/state"\n'
+                             f'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n[grpc]\naddress = "{socket}"\n')
+    daemon = subprocess.Popen(["containerd", "--config", configuration], env=machine.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_until(socket.exists, what="the socket of containerd")
+        yield lambda *arguments: machine.run("ctr", "--address", socket, *arguments)
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(timeout=30)
+
+
+def test_containerd(podman, ctr):
+    """Also 1.6, which does not know CDI: its shims hand the machine's variables on."""
+    root = image(podman.machine.directory / "plain")
+    wrapper = podman.machine.directory / "sluice-runtime"
+
+    def run(number, *options):
+        return ctr("run", "--rm", "--runc-binary", wrapper, *options, "--rootfs", root,
+                   f"sluice-test-{os.getpid()}-{number}", "/bin/sh", "-c", "ls /dev/nvidia* 2>/dev/null; true")
+
+    variable = ("--env", "NVIDIA_VISIBLE_DEVICES=1")
+    assert nodes(run(0, "--cap-add", "CAP_SYS_ADMIN", *variable).ok()) == ["/dev/nvidia1"]
+    assert run(1, *variable).ok().out == ""
+    reply = run(2, "--cap-add", "CAP_SYS_ADMIN", "--env", "NVIDIA_VISIBLE_DEVICES=9")
+    assert reply.rc != 0
+    assert "OCI runtime create failed: sluice-runtime: CDI device 'sluice.sim/gpu=9': no such device" in reply.err
