@@ -16,23 +16,31 @@ enum yaml_internals {
 	YAML_NODE_BYTES =
 	    8, /* what a node counts for beside its text when aliases are written out */
 	YAML_ANCHORS_MAX = 128, /* they are searched one by one */
+	YAML_BLOCK_MIN = 4096,	/* bytes of the first block of memory; each is twice the last */
+	YAML_BLOCK_MAX = 65536,
+};
+
+/* Everything of a document lies in a few blocks: a file has thousands of nodes, and taking and
+ * giving back memory for each costs more than reading it. */
+struct block {
+	struct block *older;
+	size_t used, size;
+	void *bytes[]; /* aligned for whatever is in here */
 };
 
 /* A node with what only the parser needs. */
 struct node {
 	struct yaml_node public; /* first: a struct yaml_node * is a struct node * */
-	char *anchor;		 /* owned; NULL: none */
+	const char *anchor;	 /* NULL: none */
 	size_t expanded;	 /* bytes with aliases written out, itself included */
 	size_t entry_capacity;
-	struct yaml_entry *own_entries; /* owned; public.entries */
-	char *own_text;			/* owned; public.text */
-	struct node *older;		/* all nodes, newest first */
+	struct yaml_entry *own_entries; /* public.entries */
 	struct node *older_anchor;	/* those with anchors, newest first */
 	bool complete;
 };
 
 struct yaml {
-	struct node *newest; /* owned, all of them */
+	struct block *newest; /* owned, all of them */
 	const struct yaml_node *root;
 };
 
@@ -56,6 +64,38 @@ static int reader_fail(const struct reader *reader, int code, const yaml_mark_t 
 		       mark->column + 1, what);
 }
 
+/* Memory for `size` bytes, valid until yaml_free(); NULL. */
+static void *yaml_take(struct yaml *yaml, size_t size)
+{
+	struct block *block = yaml->newest;
+	size = (size + sizeof(void *) - 1) & ~(sizeof(void *) - 1);
+	if (!block || block->size - block->used < size) {
+		size_t room = !block			     ? YAML_BLOCK_MIN
+			      : block->size < YAML_BLOCK_MAX ? 2 * block->size
+							     : YAML_BLOCK_MAX;
+		room = size > room ? size : room;
+		struct block *grown = malloc(sizeof(*grown) + room);
+		if (!grown)
+			return NULL;
+		*grown = (struct block){.older = block, .size = room};
+		yaml->newest = block = grown;
+	}
+	void *memory = (char *)block->bytes + block->used;
+	block->used += size;
+	return memory;
+}
+
+/* A copy with a NUL at its end; NULL. */
+static char *yaml_copy(struct yaml *yaml, const char *text, size_t length)
+{
+	char *copy = yaml_take(yaml, length + 1);
+	if (!copy)
+		return NULL;
+	memcpy(copy, text, length);
+	copy[length] = '\0';
+	return copy;
+}
+
 static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_mark_t *mark,
 		       const yaml_char_t *anchor, struct node **out)
 {
@@ -65,12 +105,11 @@ static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_ma
 			       reader->scale * YAML_NODES_MAX); /* fits */
 		return reader_fail(reader, -E2BIG, mark, what);
 	}
-	struct node *node = calloc(1, sizeof(*node));
+	struct node *node = yaml_take(reader->yaml, sizeof(*node));
 	if (!node)
 		return reader_fail(reader, -ENOMEM, mark, "out of memory");
 	reader->nodes++;
-	node->older = reader->yaml->newest;
-	reader->yaml->newest = node;
+	*node = (struct node){.complete = false};
 	node->public.kind = kind;
 	node->public.line = (uint32_t)mark->line + 1;
 	node->public.column = (uint32_t)mark->column + 1;
@@ -79,7 +118,8 @@ static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_ma
 	if (anchor) {
 		if (reader->anchors++ == YAML_ANCHORS_MAX)
 			return reader_fail(reader, -E2BIG, mark, "more than 128 anchors");
-		node->anchor = strdup((const char *)anchor);
+		node->anchor =
+		    yaml_copy(reader->yaml, (const char *)anchor, strlen((const char *)anchor));
 		if (!node->anchor)
 			return reader_fail(reader, -ENOMEM, mark, "out of memory");
 		node->older_anchor = reader->newest_anchor;
@@ -94,10 +134,12 @@ static int reader_add_entry(struct reader *reader, struct node *parent, struct n
 {
 	if (parent->public.entry_count == parent->entry_capacity) {
 		size_t capacity = parent->entry_capacity ? 2 * parent->entry_capacity : 4;
-		struct yaml_entry *grown =
-		    reallocarray(parent->own_entries, capacity, sizeof(*grown));
+		struct yaml_entry *grown = yaml_take(reader->yaml, capacity * sizeof(*grown));
 		if (!grown)
 			return reader_fail(reader, -ENOMEM, mark, "out of memory");
+		if (parent->own_entries)
+			memcpy(grown, parent->own_entries,
+			       parent->public.entry_count * sizeof(*grown));
 		parent->own_entries = grown;
 		parent->public.entries = grown;
 		parent->entry_capacity = capacity;
@@ -188,10 +230,9 @@ static int reader_scalar(struct reader *reader, const yaml_event_t *event)
 	const char *value = (const char *)event->data.scalar.value;
 	if (memchr(value, '\0', length))
 		return reader_fail(reader, -EINVAL, &event->start_mark, "text with a NUL byte");
-	node->own_text = strndup(value, length);
-	if (!node->own_text)
+	node->public.text = yaml_copy(reader->yaml, value, length);
+	if (!node->public.text)
 		return reader_fail(reader, -ENOMEM, &event->start_mark, "out of memory");
-	node->public.text = node->own_text;
 	node->public.length = length;
 	node->public.quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
 	node->expanded += length;
@@ -372,12 +413,9 @@ struct yaml *yaml_free(struct yaml *yaml)
 	if (!yaml)
 		return NULL;
 	while (yaml->newest) {
-		struct node *node = yaml->newest;
-		yaml->newest = node->older;
-		free(node->anchor);
-		free(node->own_entries);
-		free(node->own_text);
-		free(node);
+		struct block *block = yaml->newest;
+		yaml->newest = block->older;
+		free(block);
 	}
 	free(yaml);
 	return NULL;

@@ -155,10 +155,9 @@ static void test_refused_with_position(void **state)
 
 static int scenario_parse(void *context)
 {
-	static const char text[] = "a: &x [1, {b: c}]\nd: *x\ne: {f: g, h: i, j: k, l: m, n: o}\n";
+	const struct buf *text = context;
 	struct yaml *yaml = NULL;
-	(void)context;
-	int rc = yaml_parse(text, sizeof(text) - 1, "f.yaml", &yaml, NULL);
+	int rc = yaml_parse(buf_text(text), text->length, "f.yaml", &yaml, NULL);
 	(void)yaml_free(yaml);
 	return rc;
 }
@@ -166,7 +165,15 @@ static int scenario_parse(void *context)
 static void test_out_of_memory(void **state)
 {
 	(void)state;
-	assert_true(failmalloc_each(scenario_parse, NULL) > 10);
+	struct buf text;
+	buf_init(&text, YAML_TEXT_MAX);
+	assert_int_equal(
+	    buf_add_text(&text, "a: &x [1, {b: c}]\nd: *x\ne: {f: g, h: i, j: k, l: m, n: o}\n"),
+	    0);
+	for (int i = 0; i < 1000; i++) /* enough for several blocks of memory */
+		assert_int_equal(buf_printf(&text, "p%d: q\n", i), 0);
+	assert_true(failmalloc_each(scenario_parse, &text) > 7);
+	buf_done(&text);
 }
 
 int main(void)
