@@ -4,6 +4,7 @@ NVIDIA_VISIBLE_DEVICES, that neither variables nor annotations of an image give 
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 
@@ -68,7 +69,8 @@ def test_what_fails_is_shown(podman):
 @pytest.fixture
 def ctr(podman):
     """ctr(ARGUMENTS) of a containerd of the test's own, with the machine of the other tests."""
-    needs("containerd", "ctr", "runc")
+    if not shutil.which("containerd") or not shutil.which("ctr"):
+        pytest.skip("containerd is not installed, and tools/setup leaves it out: its package starts a service")
     machine, directory = podman.machine, podman.machine.directory / "containerd"
     directory.mkdir()
     configuration, socket = directory / "config.toml", directory / "sock"
