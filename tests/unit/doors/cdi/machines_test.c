@@ -43,7 +43,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- readdir(3) has no order: here it has another one each time ---- */
+/* ---- readdir(3), whose symbol is readdir64, has no order: here it has another one each time ----
+ */
 
 enum { SHUFFLE_MAX = 256, SHUFFLE_OPEN_MAX = 64 };
 
@@ -56,8 +57,8 @@ struct shuffled {
 static struct shuffled *shuffled[SHUFFLE_OPEN_MAX];
 static unsigned shuffle_seed;
 
-struct dirent *__real_readdir(DIR *stream);
-struct dirent *__wrap_readdir(DIR *stream);
+struct dirent *__real_readdir64(DIR *stream);
+struct dirent *__wrap_readdir64(DIR *stream);
 void __real_rewinddir(DIR *stream);
 void __wrap_rewinddir(DIR *stream);
 int __real_closedir(DIR *stream);
@@ -77,7 +78,7 @@ static unsigned shuffle_next(void)
 	return shuffle_seed >> 16;
 }
 
-struct dirent *__wrap_readdir(DIR *stream)
+struct dirent *__wrap_readdir64(DIR *stream)
 {
 	struct shuffled **slot = shuffle_find(stream);
 	if (!slot) {
@@ -90,7 +91,7 @@ struct dirent *__wrap_readdir(DIR *stream)
 		assert_non_null(*slot);
 		(*slot)->stream = stream;
 		const struct dirent *entry;
-		while ((entry = __real_readdir(stream))) {
+		while ((entry = __real_readdir64(stream))) {
 			assert_true((*slot)->count < SHUFFLE_MAX);
 			size_t place = shuffle_next() % ((*slot)->count + 1);
 			(*slot)->entries[(*slot)->count] = (*slot)->entries[place];
