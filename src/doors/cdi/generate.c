@@ -246,46 +246,64 @@ __attribute__((format(printf, 2, 3))) static void generate_print(struct generato
 	va_end(arguments);
 }
 
-/* A JSON string. */
+static void generate_bytes(struct generator *generator, const char *bytes, size_t length)
+{
+	if (generator->rc == 0)
+		generator->rc = buf_add(generator->out, bytes, length);
+}
+
+static void generate_put(struct generator *generator, const char *text)
+{
+	generate_bytes(generator, text, strlen(text));
+}
+
+/* The inside of a JSON string. Almost always it is as it stands, so runs are taken at once. */
+static void generate_escaped(struct generator *generator, const char *text)
+{
+	const char *run = text, *at = text;
+	for (size_t size, rest = strlen(text); rest > 0; at += size, rest -= size) {
+		uint32_t letter = text_decode(at, rest, &size);
+		if (letter >= ' ' && letter != 0x7f && letter != '"' && letter != '\\' &&
+		    letter != TEXT_INVALID)
+			continue;
+		if (letter == TEXT_INVALID && generator->rc == 0)
+			generator->rc = -EINVAL;
+		generate_bytes(generator, run, (size_t)(at - run));
+		generate_print(generator, "\\u%04x", letter);
+		run = at + size;
+	}
+	generate_bytes(generator, run, (size_t)(at - run));
+}
+
+/* A JSON string of two parts. */
 static void generate_string(struct generator *generator, const char *prefix, const char *text)
 {
-	generate_print(generator, "\"");
-	for (int part = 0; part < 2; part++) {
-		const char *at = part ? text : prefix;
-		for (size_t size, rest = strlen(at); rest > 0; at += size, rest -= size) {
-			uint32_t letter = text_decode(at, rest, &size);
-			if (letter == TEXT_INVALID && generator->rc == 0)
-				generator->rc = -EINVAL;
-			if (letter < ' ' || letter == 0x7f)
-				generate_print(generator, "\\u%04x", letter);
-			else
-				generate_print(generator, "%s%.*s",
-					       letter == '"' || letter == '\\' ? "\\" : "",
-					       (int)size, at);
-		}
-	}
-	generate_print(generator, "\"");
+	generate_bytes(generator, "\"", 1);
+	generate_escaped(generator, prefix);
+	generate_escaped(generator, text);
+	generate_bytes(generator, "\"", 1);
 }
 
 static void generate_item(struct generator *generator)
 {
-	generate_print(generator, "%s\n", generator->first ? "" : ",");
+	generate_put(generator, generator->first ? "\n" : ",\n");
 	generator->first = false;
 }
 
 static void generate_write_node(struct generator *generator, const struct generate_node *node)
 {
 	generate_item(generator);
-	generate_print(generator, "        {\"path\": \"%s\"", node->path);
+	generate_put(generator, "        {\"path\": ");
+	generate_string(generator, "", node->path);
 	if (generator->host_dev_root[0]) {
-		generate_print(generator, ", \"hostPath\": ");
+		generate_put(generator, ", \"hostPath\": ");
 		generate_string(generator, generator->host_dev_root, node->path);
 	}
 	/* Without them a runtime makes the node 0666 and root's. */
 	if (node->mode != 0666)
 		generate_print(generator, ", \"fileMode\": %u, \"uid\": %u, \"gid\": %u",
 			       (unsigned)node->mode, (unsigned)node->uid, (unsigned)node->gid);
-	generate_print(generator, ", \"permissions\": \"rw\"}");
+	generate_put(generator, ", \"permissions\": \"rw\"}");
 }
 
 /* The host's file at a place in the container. `length`: how much of the file's path; of a socket
@@ -307,11 +325,13 @@ static void generate_mount(struct generator *generator, const struct driver_file
 		return;
 	}
 	generate_item(generator);
-	generate_print(generator, "      {\"hostPath\": ");
+	generate_put(generator, "      {\"hostPath\": ");
 	generate_string(generator, generator->host_driver_root, path);
-	generate_print(generator, ", \"containerPath\": ");
+	generate_put(generator, ", \"containerPath\": ");
 	generate_string(generator, directory, name);
-	generate_print(generator, ", \"options\": [%s]}", options);
+	generate_put(generator, ", \"options\": [");
+	generate_put(generator, options);
+	generate_put(generator, "]}");
 }
 
 static void generate_file(struct generator *generator, const struct driver_file *file,
@@ -438,15 +458,15 @@ static void generate_control(struct generator *generator)
 static void generate_write_device(struct generator *generator, bool *first, const char *name,
 				  const struct generate_node *nodes, size_t count)
 {
-	generate_print(generator, "%s\n    {\"name\": ", *first ? "" : ",");
+	generate_put(generator, *first ? "\n    {\"name\": " : ",\n    {\"name\": ");
 	generate_string(generator, "", name);
-	generate_print(generator, ", \"containerEdits\": {\"deviceNodes\": [");
+	generate_put(generator, ", \"containerEdits\": {\"deviceNodes\": [");
 	*first = false;
 	generator->first = true;
 	for (size_t i = 0; i < count; i++)
 		if (i == 0 || strcmp(nodes[i].path, nodes[i - 1].path) != 0)
 			generate_write_node(generator, &nodes[i]);
-	generate_print(generator, "]}}");
+	generate_put(generator, "]}}");
 }
 
 /* The union of all devices' nodes. */
@@ -480,7 +500,7 @@ static int generate_write(struct generator *generator)
 	generate_print(generator,
 		       "{\n  \"cdiVersion\": \"%s\",\n  \"kind\": ", needs_050 ? "0.5.0" : "0.3.0");
 	generate_string(generator, "", options->kind);
-	generate_print(generator, ",\n  \"devices\": [");
+	generate_put(generator, ",\n  \"devices\": [");
 	bool first = true;
 	for (size_t i = 0; i < generator->device_count; i++) {
 		const struct generate_device *device = &generator->devices[i];
@@ -500,23 +520,23 @@ static int generate_write(struct generator *generator)
 	if (!options->without_all && generator->rc == 0)
 		generator->rc = generate_all(generator, &first);
 	/* void: a hook of the old kind that is still there adds nothing of its own. */
-	generate_print(generator, "\n  ],\n  \"containerEdits\": {\n"
-				  "    \"env\": [\"NVIDIA_VISIBLE_DEVICES=void\"]");
-	generate_print(generator, ",\n    \"deviceNodes\": [");
+	generate_put(generator, "\n  ],\n  \"containerEdits\": {\n"
+				"    \"env\": [\"NVIDIA_VISIBLE_DEVICES=void\"]");
+	generate_put(generator, ",\n    \"deviceNodes\": [");
 	size_t mark = generator->out->length;
 	generate_control(generator);
 	if (generator->first && generator->rc == 0) /* none: take the empty list away */
 		generator->out->length = mark - strlen(",\n    \"deviceNodes\": [");
 	else
-		generate_print(generator, "]");
-	generate_print(generator, ",\n    \"mounts\": [");
+		generate_put(generator, "]");
+	generate_put(generator, ",\n    \"mounts\": [");
 	mark = generator->out->length;
 	generate_mounts(generator);
 	if (generator->first && generator->rc == 0)
 		generator->out->length = mark - strlen(",\n    \"mounts\": [");
 	else
-		generate_print(generator, "]");
-	generate_print(generator, "\n  }\n}\n");
+		generate_put(generator, "]");
+	generate_put(generator, "\n  }\n}\n");
 	return generator->rc;
 }
 
