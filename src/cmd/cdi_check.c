@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice cdi check`: whether the CDI files of this machine would work now. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -288,16 +290,19 @@ static int run_image(const struct cmd_call *call)
 static int run_with(const struct cmd_call *call, const struct scan *scan, struct check_facts *facts)
 {
 	const struct check_call *options = call->options;
-	char module_version[GPU_VERSION_MAX] = "";
+	char module_version[GPU_VERSION_MAX] = "", root[PATH_MAX] = "";
 	_cleanup_check_ struct check check = {.count = 0};
 	struct err err = {0};
 	(void)pci_read_nvidia_version(pci_root(), module_version); /* "": none is loaded */
+	/* Files that were made on a simulated machine name it without links. */
+	if (pci_root()[0] && !realpath(pci_root(), root))
+		(void)file_path(root, NULL, "%s", pci_root()); /* fits: it is no longer */
 	char name[CHECK_RUNTIME_MAX];
 	const char *version = options->runtime_version, *runtime = "the runtime";
 	if (!version && (runtime = facts_runtime(scan, name)))
 		version = CHECK_VERSION_OLDEST;
 	const struct check_options how = {
-	    .root = pci_root(),
+	    .root = root,
 	    .names = (const char *const *)call->argv,
 	    .name_count = (size_t)call->argc,
 	    .runtime = runtime,

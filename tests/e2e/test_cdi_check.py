@@ -118,6 +118,9 @@ def test_fresh(sim):
     sim.sim("reload-driver")
     assert not check(sim, rc=0)
     assert not check(sim, "sluice.sim/gpu=1", "sluice.sim/gpu=all", rc=0)
+    link = sim.directory / "link"
+    link.symlink_to(sim.root)
+    assert not check(sim, rc=0, env={"SLUICE_ROOT": str(link)})
 
 
 def test_a_new_driver(sim):

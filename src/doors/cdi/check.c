@@ -214,18 +214,24 @@ static void check_bad_file(struct checker *checker, const struct scan_file *file
 			  "%s: no runtime takes a device of this file", file->why);
 }
 
+/* Where a file would go: the last directory, if it can be written. */
+static const char *check_directory(const struct scan *scan)
+{
+	for (uint32_t i = scan->directory_count; i > 0; i--)
+		if (i == 1 || !check_is_read_only(scan->directories[i - 1]))
+			return scan->directories[i - 1];
+	return "/var/run/cdi";
+}
+
 static void check_nothing(struct checker *checker)
 {
 	const struct scan *scan = checker->scan;
 	char fix[CHECK_TEXT_MAX], path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf where;
 	buf_init(&where, CHECK_TEXT_MAX / 2);
-	const char *directory = "/var/run/cdi";
-	for (uint32_t i = 0; i < scan->directory_count; i++) {
+	const char *directory = check_directory(scan);
+	for (uint32_t i = 0; i < scan->directory_count; i++)
 		(void)buf_printf(&where, "%s'%s'", i ? " and " : "", scan->directories[i]);
-		if (i == 0 || !check_is_read_only(scan->directories[i]))
-			directory = scan->directories[i];
-	}
 	if (file_path(path, NULL, "%s/nvidia.json", directory) < 0)
 		return;
 	const struct check_about about = {
@@ -422,7 +428,12 @@ static void check_no_kind(struct checker *checker, const char *name, const char 
 		check_list_add(&kinds, scan->files[i].kind);
 	}
 	const char *best = suggest_best(&suggest);
-	const struct check_about about = {.device = name, .key = name};
+	struct check_about about = {.device = name, .key = name};
+	char fix[CHECK_TEXT_MAX], path[FILE_PATH_MAX];
+	/* One that we could write; but not of the real machine for a simulated one. */
+	if (!best && strcmp(kind, "nvidia.com/gpu") == 0 && !checker->options->root[0] &&
+	    file_path(path, NULL, "%s/nvidia.json", check_directory(scan)) == 0)
+		about.fix = check_fix_generate(kind, path, fix);
 	check_add(checker, CHECK_KIND_UNKNOWN, CHECK_STALE, &about,
 		  "no CDI file provides the kind '%s'%s%s%s; there %s%s", kind,
 		  best ? " (did you mean '" : "", best ? best : "", best ? "'?)" : "",
