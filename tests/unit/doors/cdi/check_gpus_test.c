@@ -138,6 +138,10 @@ static void test_new(void **state)
 			MIG("1:0", "1", "20", "21") ALL);
 	checked_expect(*state, 1, CHECK_STALE);
 	checked_says(*state, CHECK_MIG_NEW, "the MIG device 'MIG-c'");
+	run(*state, HEAD CHECKED_DEVICE("0", "/dev/nvidia3") MIG("1:0", "1", "20", "21")
+			MIG("MIG-c", "1", "20", "21") ALL);
+	checked_expect(*state, 1, CHECK_STALE);
+	checked_says(*state, CHECK_GPU_NEW, "the GPU 'GPU-a'");
 	/* Meant for some of them. */
 	run(*state, HEAD CHECKED_DEVICE("0", "/dev/nvidia3"));
 	checked_expect(*state, 1, CHECK_NOTE);
