@@ -5,6 +5,7 @@ The image is made here, of a static busybox, in a storage of the tests' own; not
 """
 
 import errno
+import json
 import os
 import pathlib
 import shutil
@@ -15,7 +16,7 @@ import tempfile
 import pytest
 
 from conftest import SLUICE, alive, wait_until
-from containers import image, needs
+from containers import image, needs, specify
 
 IMAGE = "localhost/sluice-test:1"
 TOOLS = ("head", "pwd", "touch")  # beside those of every test's image
@@ -278,6 +279,64 @@ def test_whoever_is_killed_no_container_stays(boxed, victim):
     no_trace(boxed, job)
     # and its GPU is free again
     assert run_image(boxed, "true", options=["--gpus", "4", "--no-wait"]).rc == 0
+
+
+ROOTLESS = """set -e
+umount /proc/driver /proc/devices; umount -l /sys  # a user namespace gets none of its own beside them
+for name in passwd group subuid subgid; do mount --bind "$ETC/$name" "/etc/$name"; done
+exec setpriv --reuid 4242 --regid 4242 --clear-groups --inh-caps=-all /bin/sh -c "$SCRIPT"
+"""
+BY_USER = """set -e
+podman --log-level=error --runtime runc import "$TAR" "$IMAGE" >/dev/null 2>&1
+podman --runtime runc system migrate 2>/dev/null  # ends what keeps the user namespace: the job starts it again
+sluice run --image "$IMAGE" --pull never --gpus 1 -- sh -c 'id; ls /dev/nvidia[0-9]; head /dev/nvidia0; exit 5' || echo "code $?"
+sluice run --image "$IMAGE" --pull never --gpus 1 --time 2s --grace 100ms -- sh -c \
+  "trap '' TERM; while :; do sleep 0.05; done" || echo "code $?"
+sluice jobs --output json 1
+podman --runtime runc ps --all --quiet
+"""
+
+
+def test_without_root(machine_factory, storage):
+    """A user's own agent and podman: the container alone keeps it to its GPU, and that is said."""
+    needs("podman", "runc", "conmon", "newuidmap", "setpriv")
+    machine = machine_factory(opens_nodes=True)
+    machine.start("dgx-a100", "--gpus", "2", "--dev-style", "nvidia")
+    specify(machine)  # the user's agent may not write it
+    etc, home = machine.directory / "etc", machine.directory / "home"
+    etc.mkdir()
+    for name, line in (("passwd", f"box:x:4242:4242::{home}:/bin/sh"), ("group", "box:x:4242:")):
+        (etc / name).write_text(pathlib.Path("/etc", name).read_text() + line + "\n")
+    for name in ("subuid", "subgid"):
+        (etc / name).write_text("box:200000:65536\n")
+    for name in ("run", "state", "xdg"):
+        (home / name).mkdir(parents=True)
+    tar = machine.directory / "box.tar"
+    subprocess.run(["tar", "-C", storage.directory / "root", "-cf", tar, "."], check=True, timeout=60)
+    (home / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{home}/graph"\n'
+                                       f'rootless_storage_path = "{home}/graph"\nrunroot = "{home}/run/podman"\n')
+    (home / "containers.conf").write_text('[containers]\nnetns = "none"\n[engine]\nevents_logger = "none"\n')
+    for path in (home, *home.rglob("*")):
+        os.chown(path, 4242, 4242)
+    if subprocess.run(["setpriv", "--reuid", "4242", "--clear-groups", SLUICE, "--version"],
+                      capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"other users cannot execute {SLUICE}")
+    env = {"SCRIPT": BY_USER, "ETC": str(etc), "TAR": str(tar), "IMAGE": IMAGE, "HOME": str(home),
+           "XDG_RUNTIME_DIR": f"{home}/xdg", "SLUICE_RUNTIME_DIR": f"{home}/run",
+           "SLUICE_STATE_DIR": machine.own["SLUICE_STATE_DIR"],
+           "CONTAINERS_CONF": f"{home}/containers.conf", "CONTAINERS_STORAGE_CONF": f"{home}/storage.conf"}
+    pathlib.Path(env["SLUICE_STATE_DIR"]).mkdir(exist_ok=True)
+    os.chown(env["SLUICE_STATE_DIR"], 4242, 4242)
+    around = ["env", *(f"{name}={value}" for name, value in env.items()), "/bin/sh", "-c", ROOTLESS]
+    reply = machine.run("sluice", "sim", "exec", "--mounts", "--root", machine.root, "--state", machine.state, "--",
+                        *around, cwd="/", timeout=120)
+    text, _, rest = reply.ok().out.partition("{")
+    assert text == "uid=0 gid=0\n/dev/nvidia0\ncode 5\ncode 124\n", reply
+    assert "No such device or address" in reply.err
+    job, end = json.JSONDecoder().raw_decode("{" + rest)
+    assert job["attempt"]["isolation"] == "container, no device cgroup around it"
+    assert job["attempt"]["killed_leftovers"] == 0
+    assert ("{" + rest)[end:].strip() == ""  # no container is left
 
 
 def test_what_cannot_run_says_why(boxed):

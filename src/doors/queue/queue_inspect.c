@@ -88,6 +88,16 @@ static int queue_inspect_lost(struct queue_run *run, struct err *err)
 	struct job *job = &run->ended;
 	bool other_boot = run->claim.boot_id[0] && queue->boot_id[0] &&
 			  strcmp(run->claim.boot_id, queue->boot_id) != 0;
+	if (!other_boot && !run->has_removed) {
+		/* Before what is left is killed: podman should know what became of its container.
+		 * What cannot be read of it keeps the job from no end. */
+		struct err why = {.code = 0};
+		if (queue_remove_launch(run, &why) > 0) {
+			run->found = QUEUE_FOUND_CONTAINER;
+			return 0;
+		}
+		run->has_removed = true;
+	}
 	if (!other_boot) {
 		const char *instance = run->claim.instance[0] ? run->claim.instance : run->instance;
 		char cgroup[JOBDIR_TEXT_MAX];
@@ -104,14 +114,6 @@ static int queue_inspect_lost(struct queue_run *run, struct err *err)
 		}
 	}
 	crash_point("queue.lost_is_gone");
-	if (!run->has_removed) {
-		/* What cannot be read of it keeps the job from no end. */
-		struct err why = {.code = 0};
-		if (queue_remove_launch(run, &why) > 0) {
-			run->found = QUEUE_FOUND_CONTAINER;
-			return 0;
-		}
-	}
 	job->ended_unix_ns = clock_unix_ns();
 	queue_end_as(job, JOB_FAILED,
 		     other_boot ? JOB_REASON_NODE_REBOOTED : JOB_REASON_SUPERVISOR_LOST, NULL);

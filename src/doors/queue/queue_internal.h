@@ -103,7 +103,7 @@ struct queue_run {
 	/* The supervisor. */
 	struct child *child;   /* owned; NULL: adopted, or gone */
 	struct child *remover; /* owned; NULL: no container is being removed */
-	bool has_removed;      /* it has been, or that was tried */
+	bool has_removed;      /* it has been, or that was tried; or it has none */
 	int dir_fd;	       /* owned; -1 */
 	int control_fd;	       /* owned; -1 */
 	struct loop_fd *watch;

@@ -3,12 +3,17 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "doors/queue/devguard.h"
 #include "libexec/supervise/watch.h"
+
+enum { IMAGE_PATH_MAX = 64, IMAGE_TEXT_MAX = 4096 };
 
 /* cgroup v2 holds wherever the runtime puts the container in the v1 hierarchies, for it stays below
  * the job's group in v2; v1 is for kernels without such programs. */
@@ -80,6 +85,26 @@ int image_helper(const struct launch *launch, const char *word, char *out[IMAGE_
 	out[1] = (char *)word;
 	out[2] = NULL;
 	return 0;
+}
+
+bool image_is_pause(pid_t pid)
+{
+	char path[IMAGE_PATH_MAX];
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, IMAGE_TEXT_MAX);
+	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid); /* fits */
+	if (file_read(path, &text, NULL) < 0)
+		return false;
+	if (strcmp(buf_text(&text), "podman pause\n") == 0)
+		return true;
+	if (strcmp(buf_text(&text), "catatonit\n") != 0)
+		return false; /* it is also the first process of containers: */
+	buf_clear(&text);
+	(void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid); /* fits */
+	if (file_read(path, &text, NULL) < 0)
+		return false;
+	size_t first = strlen(buf_text(&text)) + 1;
+	return first < text.length && strcmp(buf_text(&text) + first, "-P") == 0;
 }
 
 bool image_is_left(const struct watch *watch)

@@ -49,6 +49,11 @@ void image_describe(const struct image *image, char out[CONTROL_TEXT_MAX]);
 int image_helper(const struct launch *launch, const char *word, char *out[IMAGE_HELPER_WORDS],
 		 struct err *err);
 
+/* Whether that is the process with which podman of an ordinary user keeps his user namespace
+ * between two commands: the first one to need it starts it, and it never ends. It is made again by
+ * the next one. */
+bool image_is_pause(pid_t pid);
+
 /* Whether the program that made the container may have left something of it. */
 bool image_is_left(const struct watch *watch);
 

@@ -333,12 +333,10 @@ static void main_read_status(struct supervisor *self, const struct watch *watch)
 	}
 }
 
-/* Whoever is killed cannot take its container out of podman's lists. What cannot be removed now is
- * named in the job's errors. */
-static void main_remove_container(struct supervisor *self)
+/* Starts what removes the container. What goes wrong is told in the job's errors. */
+static int main_start_removal(struct supervisor *self, struct command_outcome *out)
 {
 	struct err err = {0};
-	struct command_outcome outcome = {.pid = -1};
 	struct launch again _cleanup_launch_;
 	launch_init(&again);
 	int result = prepare_launch(LAUNCH_FD_LAUNCH, &again, &err);
@@ -350,22 +348,40 @@ static void main_remove_container(struct supervisor *self)
 	}
 	_cleanup_close_ int err_fd = result;
 	self->out_fd = self->err_fd = result; /* both the same */
-	image_prepare_removal(&self->cgroup, &self->image);
 	if (result >= 0)
-		result = main_call(self, true, &outcome, &err);
-	if (result == 0) {
+		result = main_call(self, true, out, &err);
+	if (result < 0 && err_fd >= 0) /* or nobody can be told */
+		(void)dprintf(err_fd, "sluice-supervise: removing the container: %s\n", err.text);
+	self->out_fd = self->err_fd = -1;
+	return result;
+}
+
+/* Before the job is killed: podman can do it better, for it knows then what became of the
+ * container. An ordinary user's podman that finds neither it nor what kept his user namespace
+ * starts no more
+ * ("invalid internal status", 4.3). */
+static int main_remove_first(void *context)
+{
+	struct command_outcome outcome = {.pid = -1};
+	return main_start_removal(context, &outcome);
+}
+
+/* Whoever is killed cannot take its container out of podman's lists. */
+static void main_remove_container(struct supervisor *self)
+{
+	struct command_outcome outcome = {.pid = -1};
+	image_prepare_removal(&self->cgroup, &self->image);
+	if (main_start_removal(self, &outcome) == 0) {
 		struct watch watch = {.agents = &self->agents,
 				      .desk = self->has_desk ? &self->desk : NULL,
 				      .cgroup = &self->cgroup,
 				      .signal_fd = self->signal_fd,
 				      .command = outcome.pid,
 				      .deadline_ns = IMAGE_REMOVE_NS,
+				      .is_idle = image_is_pause,
 				      .is_deaf = true};
 		watch_run(&watch);
-	} else if (err_fd >= 0) { /* or nobody can be told */
-		(void)dprintf(err_fd, "sluice-supervise: removing the container: %s\n", err.text);
 	}
-	self->out_fd = self->err_fd = -1;
 	crash_point("supervisor.container_removed");
 }
 
@@ -387,7 +403,10 @@ static void main_run(struct supervisor *self)
 			      .command = pid,
 			      .grace_ns = self->launch.spec.grace_ns,
 			      .deadline_ns = self->launch.spec.deadline_ns,
-			      .passes_signals = self->has_image};
+			      .passes_signals = self->has_image,
+			      .is_idle = self->has_image ? image_is_pause : NULL,
+			      .before_kill = self->has_image ? main_remove_first : NULL,
+			      .context = self};
 	/* A job can have megabytes of environment, and runs for weeks. */
 	spec_done(&self->launch.spec);
 	(void)malloc_trim(0);

@@ -77,6 +77,18 @@ static void watch_begin_killing(struct watch *self)
 		self->killed_leftovers = (uint32_t)watch_count(self);
 }
 
+/* Whether the job is not killed yet, because somebody was asked to end it. */
+static bool watch_asks(struct watch *self)
+{
+	if (self->has_asked || !self->before_kill)
+		return false;
+	self->has_asked = true;
+	if (self->before_kill(self->context) < 0)
+		return false;
+	self->kill_at_ns = watch_after_ns(WATCH_ASK_NS);
+	return true;
+}
+
 static void watch_kill_round(struct watch *self)
 {
 	size_t count = 0;
@@ -133,6 +145,20 @@ static bool watch_reap(struct watch *self)
 			agents_say(self->agents, CONTROL_LEFTOVERS, (int64_t)count, 0, NULL);
 	}
 	return is_left;
+}
+
+/* After the command has ended: nobody waits for those who wait for ever. */
+static void watch_kill_idle(struct watch *self)
+{
+	struct tree_process *list = NULL;
+	size_t count = 0;
+	bool is_idle = self->is_idle && !self->command_lives && !self->is_killing &&
+		       tree_list(getpid(), 0, &list, &count, NULL) == 0;
+	for (size_t i = 0; is_idle && i < count; i++)
+		is_idle = self->is_idle(list[i].pid);
+	for (size_t i = 0; is_idle && i < count; i++)
+		(void)kill(list[i].pid, SIGKILL); /* our child or a child's: it is not reaped yet */
+	free(list);
 }
 
 static bool watch_is_signal(int64_t value)
@@ -221,13 +247,14 @@ void watch_run(struct watch *self)
 	    self->cgroup->fd >= 0 ? cgroup_watch(self->cgroup, NULL) : -1;
 	self->events_fd = events_fd < 0 ? -1 : events_fd;
 	while (watch_reap(self)) {
+		watch_kill_idle(self);
 		uint64_t now_ns = clock_now_ns(&watch_clock);
 		if (now_ns >= self->deadline_at_ns) {
 			self->has_hit_deadline = self->kill_at_ns == WATCH_NEVER;
 			self->deadline_at_ns = WATCH_NEVER;
 			watch_stop(self, SIGTERM, self->grace_ns);
 		}
-		if (now_ns >= self->kill_at_ns && !self->is_killing)
+		if (now_ns >= self->kill_at_ns && !self->is_killing && !watch_asks(self))
 			watch_begin_killing(self);
 		if (self->is_killing)
 			watch_kill_round(self);

@@ -16,7 +16,8 @@
 #include "doors/queue/desk.h"
 #include "libexec/supervise/agents.h"
 
-#define WATCH_NEVER UINT64_MAX
+#define WATCH_NEVER  UINT64_MAX
+#define WATCH_ASK_NS UINT64_C(10000000000)
 
 struct watch {
 	/* Set by the caller; borrowed. */
@@ -31,6 +32,13 @@ struct watch {
 	 * gets them. podman that finds nobody left to pass one on to dies of it itself, and the
 	 * exit code of the container is lost. */
 	bool passes_signals;
+	/* Whether a process that the command left is of no use to anybody: when only such are left
+	 * they are killed without grace, and not counted. NULL: none is. */
+	bool (*is_idle)(pid_t pid);
+	/* Called once when the job is to be killed: 0 when something was started that may end it,
+	 * which then has WATCH_ASK_NS for that. NULL: nobody is asked. */
+	int (*before_kill)(void *context);
+	void *context;
 	/* It clears up behind the job: what agents ask for is about that, and is passed over. */
 	bool is_deaf;
 
@@ -41,7 +49,7 @@ struct watch {
 
 	/* Its own. */
 	bool command_lives;
-	bool is_killing, is_stuck;
+	bool is_killing, is_stuck, has_asked;
 	uint64_t deadline_at_ns, kill_at_ns, killing_since_ns;
 	unsigned kill_rounds;
 	int events_fd;

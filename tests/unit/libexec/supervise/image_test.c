@@ -2,7 +2,10 @@
 /* What needs no cgroup; with one: tests/e2e/test_run_image.py. */
 #include <errno.h>
 #include <stdio.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -46,6 +49,50 @@ static void the_helper_must_be_there(void **state)
 	assert_null(helper[2]);
 }
 
+/* Whether a process of this name is one. `is_find`: it is find(1), which has an option -P. */
+static bool is_pause(const char *name, bool is_find)
+{
+	int ends[2];
+	char byte;
+	char *tmp = unit_tmp_new();
+	assert_int_equal(pipe(ends), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0)
+		(void)setpgid(0, 0);
+	if (pid == 0 && is_find) {
+		const char *link = unit_path(tmp, name);
+		(void)dup2(ends[1], STDOUT_FILENO);
+		if (symlink("/usr/bin/find", link) == 0)
+			(void)execl(link, name, "-P", "/dev/null", "-exec", "sh", "-c",
+				    "echo; sleep 1000", ";", (char *)NULL);
+		_exit(1);
+	}
+	if (pid == 0) {
+		(void)prctl(PR_SET_NAME, name);
+		(void)!write(ends[1], "", 1);
+		pause();
+	}
+	assert_int_equal(read(ends[0], &byte, 1), 1);
+	bool is = image_is_pause(pid);
+	assert_int_equal(kill(-pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+	tmp = unit_tmp_free(tmp);
+	return is;
+}
+
+static void the_process_that_only_waits_is_known(void **state)
+{
+	assert_true(is_pause("podman pause", false));
+	assert_false(is_pause("podman", false));
+	assert_false(is_pause("catatonit", false));
+	assert_true(is_pause("catatonit", true));
+	assert_false(is_pause("another", true));
+	assert_false(image_is_pause(0));
+}
+
 static void what_was_killed_may_have_left_something(void **state)
 {
 	struct watch watch = {.status = 7 << 8};
@@ -61,6 +108,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_missing_around_it_is_said),
 	    cmocka_unit_test(the_helper_must_be_there),
+	    cmocka_unit_test(the_process_that_only_waits_is_known),
 	    cmocka_unit_test(what_was_killed_may_have_left_something),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
