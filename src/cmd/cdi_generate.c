@@ -355,6 +355,13 @@ static int write_file(const char *path, const struct buf *text, struct err *err)
 	int rc = file_path(directory, err, "%s", path);
 	if (rc < 0)
 		return rc;
+	/* A rename would replace /dev/stdout itself, or the link that somebody made. */
+	struct stat status;
+	if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode))
+		return err_set(err, -EEXIST,
+			       "'%s' is there and no regular file; without --output the "
+			       "specification is printed",
+			       path);
 	if (file_is(path, text)) {
 		fputs("unchanged: ", stderr);
 		cmd_print(stderr, path);

@@ -3,6 +3,7 @@
 
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -65,6 +66,56 @@ def test_plain_files_are_no_devices(machine):
 
 
 @needs_nodes
+def test_hostile_and_broken_roots(machine):
+    """Each in turn: the exit code, and the file that is to blame."""
+    machine.start("t4x1")
+    libraries = machine.root / "usr/lib/x86_64-linux-gnu"
+    cache, minors = machine.root / "etc/ld.so.cache", machine.root / "proc/driver/nvidia-caps/mig-minors"
+    good = generate(machine)
+    machine.root.chmod(0o1777)
+    generate(machine, rc=4)
+    generate(machine, "--driver-root", str(machine.root), rc=64)
+    machine.root.chmod(0o755)
+    libraries.chmod(0o777)
+    assert f"{libraries}' may be written by others" in generate(machine, rc=4).err
+    libraries.chmod(0o755)
+    for bytes_ in (b"garbage", b"glibc-ld.so.cache1.1" + b"\xff" * 28):
+        cache.write_bytes(bytes_)
+        reply = machine.run("sluice", "cdi", "generate")
+        assert reply.rc == 0 and reply.json == good and "ld.so.cache" in reply.err
+    cache.unlink()
+    os.mkfifo(cache)  # nobody will ever write to it
+    assert generate(machine) == good
+    cache.unlink()
+    minors.parent.mkdir(exist_ok=True)
+    minors.write_bytes(os.urandom(100000))
+    assert generate(machine) == good
+    second = libraries / "libcuda.so.570.1"
+    second.write_bytes((libraries / "libcuda.so.1").read_bytes())
+    reply = machine.run("sluice", "cdi", "generate")
+    assert reply.rc == 0 and reply.json == good and str(second) in reply.err
+    second.unlink()
+    version = (machine.root / "sys/module/nvidia/version").read_text().strip()
+    ml = libraries / f"libnvidia-ml.so.{version}"
+    ml.unlink()
+    assert "half a driver" in generate(machine, rc=4).err
+    for target in ("/etc/shadow", "../" * 20 + "etc/passwd", "libnvidia-ml.so.1"):
+        ml.symlink_to(target)
+        assert str(ml) in generate(machine, rc=4).err
+        ml.unlink()
+
+
+@needs_nodes
+def test_hundreds_of_devices(machine):
+    machine.start("dgx-a100", "--mig", "single")
+    spec = generate(machine)
+    assert len(spec["devices"]) == 8 * 7 * 2 + 1
+    union = {path for device in spec["devices"][:-1] for path in nodes(device["containerEdits"])}
+    assert nodes(spec["devices"][-1]["containerEdits"]) == sorted(union)
+    assert generate(machine, "--device-id", "7:6", "--no-all-device")["devices"] == spec["devices"][-3:-1]
+
+
+@needs_nodes
 def test_exit_codes(machine):
     machine.start("t4x1")
     generate(machine, "--format", "yaml", rc=64)
@@ -76,6 +127,14 @@ def test_exit_codes(machine):
     assert "channel3" in generate(machine, "--imex-channel", "3", rc=5).err
     generate(machine, "--imex-channel", "three", rc=64)
     generate(machine, "--output", "/proc/not/there.json", rc=73)
+    link = machine.directory / "link"
+    link.symlink_to("/dev/full")
+    for path in (link, machine.directory):  # never replaced
+        generate(machine, "--output", str(path), rc=73)
+    assert link.is_symlink()
+    full = subprocess.run(["sh", "-c", "exec sluice cdi generate >/dev/full"], env=machine.env,
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert full.returncode == 73 and "No space left" in full.stderr
     version = machine.root / "proc/driver/nvidia/version"
     module = machine.root / "sys/module/nvidia/version"
     module.write_text("999.9\n")

@@ -432,6 +432,15 @@ static bool driver_has(const struct driver *driver, const char *stem)
 /* No driver is an error; a driver that is not whole, or not the kernel's, a problem. */
 static int driver_judge(struct driver *driver, const char *kernel, bool saw_other, struct err *err)
 {
+	if (driver->file_count == 0 && driver->problem_count > 0 && !saw_other &&
+	    !driver_severe(driver)) {
+		char first[ERR_TEXT_MAX];
+		memcpy(first, driver->problems[0].text, sizeof(first));
+		int rc = driver_complain(driver, true, false,
+					 "no driver library could be taken below '%s/': %s",
+					 driver->root, first);
+		return rc < 0 ? err_set(err, rc, "out of memory") : 0;
+	}
 	if (driver->file_count == 0 && !saw_other && !driver_severe(driver))
 		return err_set(err, -ENOENT,
 			       "no driver library below '%s/': is the NVIDIA driver installed?",

@@ -278,6 +278,14 @@ static void test_refuses_what_others_could_have_written(void **state)
 	assert_int_equal(severe.problem_count, 2);
 	assert_non_null(driver_severe(&severe));
 	assert_non_null(strstr(driver_severe(&severe)->text, "/usr/bin/nvidia-smi"));
+	/* All of them refused is not the same as none there. */
+	_cleanup_driver_ struct driver none = {0};
+	assert_int_equal(chmod(unit_path(top, "usr/bin/nvidia-smi"), 0755), 0);
+	assert_int_equal(chmod(unit_path(top, "usr/lib"), 0777), 0);
+	assert_int_equal(find(V, &none, NULL), 0);
+	assert_non_null(driver_severe(&none));
+	assert_non_null(strstr(driver_severe(&none)->text, "no driver library could be taken"));
+	assert_non_null(strstr(driver_severe(&none)->text, "/usr/lib' may be written"));
 }
 
 static void test_hostile_files(void **state)
