@@ -256,6 +256,10 @@ static int find_roots(const struct generate_call *options, struct generate_roots
 {
 	const char *machine = pci_root(), *dev = options->dev_root;
 	char path[FILE_PATH_MAX];
+	if (strcmp(machine, PCI_NO_ROOT) == 0)
+		return err_set(err, -EINVAL,
+			       "this simulated machine has no files; SLUICE_ROOT, which 'sluice "
+			       "sim exec' sets, says where they are");
 	out->machine[0] = '\0';
 	int rc = machine[0] ? resolve_root("SLUICE_ROOT", machine, out->machine, err) : 0;
 	if (rc == 0)
