@@ -96,7 +96,8 @@ struct check_machine {
 	const struct minors *minors;	   /* NULL: not known */
 };
 
-/* No runtime with CDI reads less; podman before 4.6 reads no later one, and says so nowhere. */
+/* What podman 4.3 to 4.5 read, and say nowhere: the CDI project's package with 0.6.0 came after
+ * them (https://github.com/moby/moby/pull/45933). Verified with 4.3.1. */
 #define CHECK_VERSION_OLDEST "0.5.0"
 
 struct check_options {
