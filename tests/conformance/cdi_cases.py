@@ -151,6 +151,79 @@ def noticed(cdi, machine):
     return problems, f"{len(broken)} broken specifications"
 
 
+# What a container is told --------------------------------------------------------------------------
+
+CONFIG = {
+    "ociVersion": "1.0.2",
+    "process": {"args": ["true"], "cwd": "/", "user": {"uid": 0, "gid": 0},
+                "env": ["PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all", "A=old"]},
+    "root": {"path": "rootfs"},
+    "mounts": [{"destination": "/proc", "type": "proc", "source": "proc"},
+               {"destination": "/usr/lib64/libcuda.so.1", "type": "bind", "source": "/other", "options": ["bind"]},
+               {"destination": "/a/b/c/d/e/f", "type": "bind", "source": "/f", "options": ["bind"]},
+               {"destination": "/a", "type": "tmpfs", "source": "tmpfs"}],
+    "linux": {"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 9, "minor": 9}],
+              "resources": {"devices": [{"allow": False, "access": "rwm"}]}},
+}
+USER = {"uid": 1000, "gid": 1000, "additionalGids": [4]}
+EDITED = {
+    "plain": (CONFIG, ["0"]), "two": (CONFIG, ["0", "1"]), "other order": (CONFIG, ["1", "0"]),
+    "all": (CONFIG, ["all"]),
+    "twice": (CONFIG, ["0", "0"]), "user": ({**CONFIG, "process": {**CONFIG["process"], "user": USER}}, ["1"]),
+    "empty": ({"ociVersion": "1.0.2"}, ["0"]),
+}
+
+
+def plain(value):
+    """Without what JSON may leave out: empty lists and maps, false and null."""
+    if isinstance(value, dict):
+        kept = {key: plain(entry) for key, entry in value.items()}
+        return {key: entry for key, entry in kept.items() if entry not in (None, False, "", [], {})}
+    return [plain(entry) for entry in value] if isinstance(value, list) else value
+
+
+def unequal(ours, theirs, where=""):
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return [line for key in sorted(ours.keys() | theirs.keys())
+                for line in unequal(ours.get(key), theirs.get(key), f"{where}/{key}")]
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        return [line for index, pair in enumerate(zip(ours, theirs)) for line in unequal(*pair, f"{where}/{index}")]
+    return [] if ours == theirs else [f"{where}: ours {json.dumps(ours)[:200]}, theirs {json.dumps(theirs)[:200]}"]
+
+
+def applied(cdi, folder, config, names):
+    """The same configuration comes out of `sluice cdi check --apply` and of their package."""
+    path = os.path.join(folder, "..", "config.json")
+    pathlib.Path(path).write_text(json.dumps(config))
+    theirs = subprocess.run([cdi.library, "inject", path, folder, "--", *names], capture_output=True, text=True,
+                            timeout=60)
+    arguments = [part for name in names for part in ("--device", name)]
+    ours = subprocess.run([cdi.sluice, "cdi", "check", "--cdi-dir", folder, "--apply", path, *arguments],
+                          capture_output=True, text=True, timeout=60)
+    if theirs.returncode or ours.returncode:
+        return [] if theirs.returncode and ours.returncode else [f"we say '{ours.stderr}', they say '{theirs.stderr}'"]
+    pair = [plain(json.loads(reply.stdout)) for reply in (ours, theirs)]
+    for config in pair:  # they allow twice what is asked for twice
+        rules = config.get("linux", {}).get("resources", {}).get("devices", [])
+        rules[:] = [rule for index, rule in enumerate(rules) if rule not in rules[index + 1:]]
+    return unequal(*pair)
+
+
+def edited(cdi, machine):
+    problems = []
+    folder = os.path.join(machine.directory, "cdi")
+    os.makedirs(folder)
+    machine.program(cdi.sluice, "cdi", "generate", "--output", os.path.join(folder, "made.json"))
+    for what, (config, names) in EDITED.items():
+        problems += [f"{what}: {problem}" for problem in
+                     applied(cdi, folder, config, [f"sluice.sim/gpu={name}" for name in names])]
+    problems += [f"unknown: {problem}" for problem in applied(cdi, folder, CONFIG, ["sluice.sim/gpu=99"])]
+    pathlib.Path(folder, "full.json").write_text(json.dumps(FILES["applied"]))
+    problems += [f"every field: {problem}" for problem in applied(cdi, folder, CONFIG, ["example.com/gpu=0"])]
+    shutil.rmtree(folder)
+    return problems, f"{len(EDITED) + 2} configurations"
+
+
 # What others write --------------------------------------------------------------------------------
 
 def specification(kind="example.com/gpu", device="0", version="1.0.0", **more):
@@ -178,6 +251,15 @@ FILES = {
                       "permissions": "rw", "uid": 0, "gid": 4}],
         hooks=[{"hookName": "createRuntime", "path": "/bin/true", "args": ["true"], "env": ["A=b"], "timeout": 3}],
         additionalGids=[4], intelRdt={"closID": "x"}, netDevices=[{"hostInterfaceName": "eth0", "name": "net0"}]),
+    "applied": with_edits(
+        "1.0.0", env=["A=new", "B=c"], additionalGids=[4, 5, 0],
+        mounts=[{"hostPath": "/tmp", "containerPath": "/proc", "options": ["ro"]},
+                {"hostPath": "/etc", "containerPath": "/y/z", "type": "tmpfs"}],
+        deviceNodes=[{"path": "/dev/null", "permissions": "r"},
+                     {"path": "/dev/x", "hostPath": "/dev/zero", "fileMode": 432, "uid": 7, "gid": 8},
+                     {"path": "/dev/given", "type": "c", "major": 1, "minor": 3}],
+        hooks=[{"hookName": "createRuntime", "path": "/bin/true", "args": ["true"], "env": ["A=b"], "timeout": 3},
+               {"hookName": "poststop", "path": "/bin/true"}]),
     "annotations": specification(annotations={"example.com/a": "b"}),
     "a field that nobody knows": specification(other=1),
     "no devices": {"cdiVersion": "1.0.0", "kind": "example.com/gpu"},
@@ -356,7 +438,7 @@ def check(run, cdi):
         cdi.missing.append(why)
         return
     for profile, mig in MACHINES:
-        names = [f"cdi {what} {profile} {mig}" for what in ("valid", "toolkit", "honest")]
+        names = [f"cdi {what} {profile} {mig}" for what in ("valid", "toolkit", "honest", "applied")]
         if not any(map(run.wanted, names)):
             continue
         with Machine(cdi.build, profile, DRIVER, mig=mig, nodes="nvidia") as machine:
@@ -365,6 +447,8 @@ def check(run, cdi):
                 run.check(names[1], peer, cdi, machine)
             if profile == "t4x1":
                 run.check(names[2], noticed, cdi, machine)
+            if profile == "dgx-a100":
+                run.check(names[3], edited, cdi, machine)
     if not run.options.only or run.options.only == "cdi":
         unmet = sorted(cdi.differences.keys() - cdi.met) if cdi.toolkit else []
         run.report("cdi differences", [f"'{key}' in cdi/differences was not met: remove it" for key in unmet],

@@ -161,18 +161,24 @@ struct apply_node {
 	const char *path, *source;
 	char type; /* 0: not known */
 	json_int_t major, minor;
+	json_int_t mode; /* of the node on this machine; -1: not known */
 };
 
-/* What the specification leaves to the machine. A major of 0 is no major, as in CDI's own library.
- */
+/* What the specification leaves to the machine. A major of 0 is no major, as in CDI's own library,
+ * which takes the mode from a node that is specified otherwise as well (from 1.1 on). */
 static int apply_node_stat(const struct apply *apply, struct apply_node *device)
 {
-	if (device->type == 'p' || (device->type && device->major > 0))
-		return 0;
+	bool is_specified = device->type == 'p' || (device->type && device->major > 0);
 	struct stat status;
-	if (stat(device->source, &status) < 0)
-		return err_set(apply->err, -errno, "'%s' needs device node '%s': %s",
-			       apply->file->path, device->source, err_describe(errno));
+	int rc = stat(device->source, &status) < 0 ? -errno : 0;
+	if (rc == 0 &&
+	    (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode) || S_ISFIFO(status.st_mode)))
+		device->mode = status.st_mode & ~(mode_t)S_IFMT;
+	if (is_specified)
+		return 0;
+	if (rc < 0)
+		return err_set(apply->err, rc, "'%s' needs device node '%s': %s", apply->file->path,
+			       device->source, err_describe(rc));
 	char found = S_ISCHR(status.st_mode)	? 'c'
 		     : S_ISBLK(status.st_mode)	? 'b'
 		     : S_ISFIFO(status.st_mode) ? 'p'
@@ -222,7 +228,8 @@ static int apply_owner(const struct apply *apply, json_t *entry, const struct ya
 
 static int apply_device(struct apply *apply, const struct yaml_node *node)
 {
-	struct apply_node device = {.path = apply_text(node, "path"),
+	struct apply_node device = {.mode = -1,
+				    .path = apply_text(node, "path"),
 				    .source = apply_text(node, "hostPath"),
 				    .type = apply_text(node, "type")[0]};
 	if (!device.source[0])
@@ -237,14 +244,14 @@ static int apply_device(struct apply *apply, const struct yaml_node *node)
 	json_auto_t *entry = json_pack("{s:s, s:s#}", "path", device.path, "type", &device.type, 1);
 	if (!entry)
 		return apply_no_memory(apply->err);
-	json_int_t mode;
 	if (device.type != 'p')
 		rc = apply_checked(
 		    apply, json_object_set_new(entry, "major", json_integer(device.major)) ||
 			       json_object_set_new(entry, "minor", json_integer(device.minor)));
-	if (rc == 0 && apply_number(node, "fileMode", &mode))
-		rc = apply_checked(apply,
-				   json_object_set_new(entry, "fileMode", json_integer(mode)));
+	(void)apply_number(node, "fileMode", &device.mode);
+	if (rc == 0 && device.mode >= 0)
+		rc = apply_checked(
+		    apply, json_object_set_new(entry, "fileMode", json_integer(device.mode)));
 	if (rc == 0)
 		rc = apply_owner(apply, entry, node, "uid", apply->uid);
 	if (rc == 0)

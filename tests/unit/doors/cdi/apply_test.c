@@ -137,17 +137,18 @@ static void test_nodes_are_found_on_the_machine(void **state)
 	    "{name: a, containerEdits: {deviceNodes: [{path: /dev/acme, hostPath: /dev/null,"
 	    " permissions: rw}, {path: /dev/zero, uid: 3, fileMode: 432}]}}");
 	json_auto_t *out = apply_one("{\"process\": {\"user\": {\"uid\": 7, \"gid\": 8}}}");
-	expect_json(json_object_get(out, "linux"),
-		    "{\"devices\": [{\"path\": \"/dev/acme\", \"type\": \"c\", \"major\": 1,"
-		    "\"minor\": 3, \"uid\": 7, \"gid\": 8}, {\"path\": \"/dev/zero\","
-		    "\"type\": \"c\", \"major\": 1, \"minor\": 5, \"fileMode\": 432, \"uid\": 3,"
-		    "\"gid\": 8}], \"resources\": {\"devices\": [" RULE(
-			"c", "1", "3", "rw") "," RULE("c", "1", "5", "rwm") "]}}");
+	expect_json(
+	    json_object_get(out, "linux"),
+	    "{\"devices\": [{\"path\": \"/dev/acme\", \"type\": \"c\", \"major\": 1,"
+	    "\"minor\": 3, \"fileMode\": 438, \"uid\": 7, \"gid\": 8}, {\"path\": \"/dev/zero\","
+	    "\"type\": \"c\", \"major\": 1, \"minor\": 5, \"fileMode\": 432, \"uid\": 3,"
+	    "\"gid\": 8}], \"resources\": {\"devices\": [" RULE("c", "1", "3", "rw") "," RULE(
+		"c", "1", "5", "rwm") "]}}");
 	json_auto_t *root = apply_one("{\"process\": {\"user\": {\"uid\": 0, \"gid\": 0}}}");
 	json_t *first =
 	    json_array_get(json_object_get(json_object_get(root, "linux"), "devices"), 0);
-	expect_json(first,
-		    "{\"path\": \"/dev/acme\", \"type\": \"c\", \"major\": 1, \"minor\": 3}");
+	expect_json(first, "{\"path\": \"/dev/acme\", \"type\": \"c\", \"major\": 1, \"minor\": 3,"
+			   "\"fileMode\": 438}");
 }
 
 static void test_nodes_replace_and_rules_come_last(void **state)
