@@ -30,8 +30,8 @@ class Storage:
         storage, containers = self.directory / "storage.conf", self.directory / "containers.conf"
         storage.write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{directory}/graph"\n'
                            f'runroot = "{directory}/run"\n')
-        containers.write_text('[containers]\nnetns = "none"\n[engine]\nevents_logger = "none"\n'
-                              f'tmp_dir = "{directory}/tmp"\n')
+        containers.write_text('[containers]\nnetns = "none"\npids_limit = 0\n[engine]\n'
+                              f'events_logger = "none"\ntmp_dir = "{directory}/tmp"\n')
         self.env = {"CONTAINERS_STORAGE_CONF": str(storage), "CONTAINERS_CONF": str(containers)}
 
     def podman(self, *arguments, **how):
@@ -67,23 +67,28 @@ def storage():
     assert left == []
 
 
-def mounted(machine):
-    """A program that is `sluice` where the simulated machine's files stand in place of the real."""
+def mounted(machine, first="true"):
+    """A program that is `sluice` where the simulated machine's files stand in place of the real. `first`: a shell
+    command that changes the same mounts before."""
     path = machine.directory / "sluice-mounted"
-    path.write_text(f'#!/bin/sh\nexec "{SLUICE}" sim exec --root "{machine.root}" '
-                    f'--state "{machine.state}" --mounts -- "{SLUICE}" "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec "{SLUICE}" sim exec --root "{machine.root}" --state "{machine.state}" '
+                    f"--mounts -- /bin/sh -c '{first} && exec \"$0\" \"$@\"' \"{SLUICE}\" \"$@\"\n")
     path.chmod(0o755)
     return str(path)
 
 
-@pytest.fixture
-def boxed(machine_factory, storage):
-    machine = machine_factory(opens_nodes=True)
+def box(machine, storage, first="true"):
     machine.start("dgx-a100", "--gpus", "4", "--dev-style", "nvidia")
     machine.env.update(storage.env)
     machine.storage = storage
     machine.path("/var/run/cdi").mkdir(parents=True)  # the agent fills it
-    machine.agent(program=mounted(machine))
+    machine.agent(program=mounted(machine, first))
+    return machine
+
+
+@pytest.fixture
+def boxed(machine_factory, storage):
+    machine = box(machine_factory(opens_nodes=True), storage)
     yield machine
     for job in machine.run("sluice", "jobs", "--output", "json").ok().json["jobs"]:
         machine.run("sluice", "cancel", "--now", "--quiet", job["id"])
@@ -189,6 +194,29 @@ def test_two_jobs_see_exactly_their_gpus(boxed):
         no_trace(boxed, job)
 
 
+def test_where_cgroup_v2_is_alone(machine_factory, storage):
+    machine = box(machine_factory(opens_nodes=True), storage,
+                  "umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup")
+    number = start_image(machine, "sh", "-c", "ls /dev/nvidia[0-9]; echo ready; while :; do sleep 0.05; done",
+                         options=["--gpus", "1"])
+    job = started(machine, number)
+    minor = job["attempt"]["gpus"][0]["gpu_index"]
+    assert machine.run("sluice", "logs", number).out == f"/dev/nvidia{minor}\nready\n"
+    assert job["attempt"]["isolation"] == "container", job["attempt"]["isolation_reason"]
+    # the same hierarchy, as it is seen here
+    unified = pathlib.Path("/sys/fs/cgroup/unified")
+    top = unified if unified.is_dir() else unified.parent
+    group = top / pathlib.Path(job["attempt"]["cgroup"]).relative_to("/sys/fs/cgroup")
+    assert [path.name for path in group.glob("libpod-*")] != []
+    for other in range(4):
+        assert errno_in(group / "launcher", machine.path(f"dev/nvidia{other}")) == (
+            errno.ENXIO if other == minor else errno.EPERM)
+    machine.run("sluice", "cancel", "--grace", "100ms", number).ok()
+    machine.job_in(number, "Cancelled")
+    no_trace(machine, job)
+    assert not group.exists()
+
+
 def test_command_environment_and_exit_code(boxed):
     odd = ["--privileged", "; echo no", "a\nb", "%s", "$HOME", ""]
     reply = run_image(boxed, "sh", "-c", 'for a in "$@"; do echo "<$a>"; done; exit 7', "sh", *odd,
@@ -230,7 +258,8 @@ def test_cancel_deadline_and_what_stays_behind(boxed):
     number = start_image(boxed, "sh", "-c", deaf)
     job = started(boxed, number)
     boxed.run("sluice", "cancel", "--grace", "100ms", number).ok()
-    boxed.job_in(number, "Cancelled")
+    done = boxed.job_in(number, "Cancelled")
+    assert (done["exit_code"], done["signal"]) == (137, 9)
     no_trace(boxed, job)
     reply = run_image(boxed, "sh", "-c", deaf, options=["--time", "1s", "--grace", "100ms"])
     assert reply.rc == 124

@@ -111,10 +111,12 @@ static void settings_read_cgroups(const struct launch *launch, const struct sett
 				  struct settings *out)
 {
 	char unified[FILE_PATH_MAX], group[LAUNCH_CGROUP_MAX];
-	/* crun: "cgroups in hybrid mode not supported" (1.8). */
-	if (!settings_is_cgroup2(places->cgroups) &&
-	    file_path(unified, NULL, "%s/unified", places->cgroups) == 0 &&
-	    settings_is_cgroup2(unified))
+	/* crun 1.8: "cgroups in hybrid mode not supported"; and where cgroup v2 is alone it raises
+	 * RLIMIT_MEMLOCK for its device rules, which root may not do who may not raise limits. */
+	bool is_hybrid = !settings_is_cgroup2(places->cgroups) &&
+			 file_path(unified, NULL, "%s/unified", places->cgroups) == 0 &&
+			 settings_is_cgroup2(unified);
+	if (is_hybrid || out->podman.has_limits)
 		out->podman.runtime = "runc";
 	/* Whoever is not root makes no groups there; what he starts stays in the job's. */
 	if (geteuid() != 0)

@@ -317,7 +317,9 @@ static pid_t main_start(struct supervisor *self)
 static void main_read_status(struct supervisor *self, const struct watch *watch)
 {
 	struct jobdir_result *result = &self->result;
-	int status = watch->status;
+	/* podman exits with anything, also 0, when its container is killed and removed meanwhile.
+	 */
+	int status = watch->was_ended_by_asking ? SIGKILL : watch->status;
 	bool was_killed = WIFSIGNALED(status);
 	result->end = was_killed ? JOBDIR_SIGNALLED : JOBDIR_EXITED;
 	result->value = was_killed ? WTERMSIG(status) : WEXITSTATUS(status);

@@ -85,6 +85,7 @@ static bool watch_asks(struct watch *self)
 	self->has_asked = true;
 	if (self->before_kill(self->context) < 0)
 		return false;
+	self->was_ended_by_asking = self->command_lives;
 	self->kill_at_ns = watch_after_ns(WATCH_ASK_NS);
 	return true;
 }

@@ -56,8 +56,10 @@ static void no_more_processes_than_there_can_be(void **state)
 	launch_init(&launch);
 	launch.id = 3;
 	settings_read(&launch, &places, &settings);
-	assert_null(settings.podman.runtime); /* neither hybrid nor anything */
+	/* Neither hybrid nor anything. */
+	assert_int_equal(settings.podman.runtime != NULL, settings.podman.has_limits);
 	if (settings.podman.has_limits) {
+		assert_string_equal(settings.podman.runtime, "runc");
 		assert_int_equal(settings.podman.processes[1], 7);
 		assert_true(settings.podman.files[0] <= settings.podman.files[1]);
 	}
