@@ -271,6 +271,7 @@ def test_a_broken_file(sim):
     assert f"{bad}:4:3: devices: needs 'containerEdits'" in found["file-rejected"][0]["text"]
     # It has only its own devices: those of others work.
     assert not check(sim, "sluice.sim/gpu=0", rc=0)
+    assert not check(sim, "--cdi-dir", own(sim).parent, rc=0)
     assert set(check(sim, "nvidia.com/gpu=0", rc=2)) == {"kind-unknown", "file-rejected"}
     for text in (b"\x00\xff", b"[" * 40, b"a: &a [*a]", b"{}" + b" " * (4 << 20)):
         bad.write_bytes(text)

@@ -151,11 +151,14 @@ static bool check_is_of_nvidia(const struct scan_file *file)
 }
 
 /* `sluice cdi generate` for this kind; without one for the machine's usual kind. */
-static const char *check_fix_generate(const char *kind, const char *path, char out[CHECK_TEXT_MAX])
+static const char *check_fix_generate(const struct checker *checker, const char *kind,
+				      const char *path, char out[CHECK_TEXT_MAX])
 {
 	char quoted[CHECK_TEXT_MAX], vendor[SCAN_KIND_MAX + 32] = "", class_[SCAN_KIND_MAX] = "";
 	const char *slash = strchr(kind, '/');
-	if (slash && strcmp(kind, "nvidia.com/gpu") != 0)
+	/* The usual one of a simulated machine is another. */
+	bool is_usual = strcmp(kind, "nvidia.com/gpu") == 0 && !checker->options->root[0];
+	if (slash && !is_usual)
 		(void)snprintf(vendor, sizeof(vendor), " --vendor %.*s", (int)(slash - kind), kind);
 	if (slash && strcmp(slash, "/gpu") != 0)
 		(void)snprintf(class_, sizeof(class_), " --class %s", slash + 1);
@@ -179,7 +182,7 @@ const char *check_fix_file(const struct checker *checker, const struct scan_file
 		return out;
 	}
 	if (is_gpu)
-		return check_fix_generate(file->kind, file->path, out);
+		return check_fix_generate(checker, file->kind, file->path, out);
 	(void)snprintf(out, CHECK_TEXT_MAX,
 		       "let the program that wrote %.*s write it again, or remove it",
 		       CHECK_TEXT_MAX / 2, check_quote(file->path, quoted));
@@ -235,7 +238,7 @@ static void check_nothing(struct checker *checker)
 	if (file_path(path, NULL, "%s/nvidia.json", directory) < 0)
 		return;
 	const struct check_about about = {
-	    .path = directory, .key = "", .fix = check_fix_generate("", path, fix)};
+	    .path = directory, .key = "", .fix = check_fix_generate(checker, "", path, fix)};
 	check_add(checker, CHECK_NOTHING, CHECK_STALE, &about,
 		  "there is no CDI file in %s: no container can get a GPU by name; 'sluice agent' "
 		  "keeps one there as long as it runs",
@@ -433,7 +436,7 @@ static void check_no_kind(struct checker *checker, const char *name, const char 
 	/* One that we could write; but not of the real machine for a simulated one. */
 	if (!best && strcmp(kind, "nvidia.com/gpu") == 0 && !checker->options->root[0] &&
 	    file_path(path, NULL, "%s/nvidia.json", check_directory(scan)) == 0)
-		about.fix = check_fix_generate(kind, path, fix);
+		about.fix = check_fix_generate(checker, kind, path, fix);
 	check_add(checker, CHECK_KIND_UNKNOWN, CHECK_STALE, &about,
 		  "no CDI file provides the kind '%s'%s%s%s; there %s%s", kind,
 		  best ? " (did you mean '" : "", best ? best : "", best ? "'?)" : "",

@@ -183,7 +183,7 @@ static void test_fixes_are_words_of_the_shell(void **state)
 	checked_write(checked, "/etc/cdi/it's b.yaml", "kind: nvidia.com/gpu\n");
 	checked_run(checked, NULL);
 	const char *fix = checked_find(checked, CHECK_FILE_REJECTED)->fix;
-	assert_non_null(strstr(fix, "sluice cdi generate --output '/"));
+	assert_non_null(strstr(fix, "sluice cdi generate --vendor nvidia.com --output '/"));
 	assert_non_null(strstr(fix, "/it'\\''s b.yaml'"));
 }
 
