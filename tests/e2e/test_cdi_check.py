@@ -242,6 +242,11 @@ def test_a_library_is_replaced(sim):
     (libraries / "libcuda.so.1").symlink_to(f"libcuda.so.{VERSION}.1")
     found = check(sim, rc=1)
     assert "libcuda.so.1' is another file now" in found["library-replaced"][0]["text"]
+    (libraries / "libcuda.so.1").unlink()
+    (libraries / "libcuda.so.1").symlink_to(f"libcuda.so.{VERSION}")
+    assert not check(sim, rc=0)
+    (libraries / f"libcuda.so.{VERSION}").write_text("half of it")
+    assert "was the driver installed to its end" in check(sim, rc=1)["library-replaced"][0]["text"]
 
 
 def test_a_hook_goes(sim):

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "doors/cdi/check_internal.h"
+#include "doors/cdi/soname.h"
 #include "hardware/gpu.h"
 
 /* --- paths ----------------------------------------------------------------------------------- */
@@ -243,6 +246,32 @@ static void check_library(struct checker *checker, const char *path, const char 
 		  own);
 }
 
+/* A library of the driver that was cut short, or replaced by something else. */
+static void check_content(struct checker *checker, const char *host, const char *path,
+			  const char *device, const struct stat *status)
+{
+	struct soname library;
+	struct err why = {0};
+	char fix[CHECK_TEXT_MAX];
+	if (!strstr(path, ".so.") || !S_ISREG(status->st_mode) ||
+	    (checker->library && strcmp(checker->library, host) == 0))
+		return;
+	checker->library = host;
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 || soname_read(fd, path, &library, &why) != -EINVAL)
+		return;
+	const struct check_about about = {.file = checker->file,
+					  .device = device,
+					  .path = path,
+					  .key = path,
+					  .fix = check_fix_file(checker, checker->file, fix)};
+	check_add(
+	    checker, CHECK_LIBRARY_REPLACED, CHECK_STALE, &about,
+	    "%s: it is named as a library of the driver; was the driver installed to its end?",
+	    why.text);
+	check_look(checker);
+}
+
 static void check_version(struct checker *checker, const char *path, const char *version,
 			  const char *device)
 {
@@ -303,6 +332,8 @@ static void check_mount(struct checker *checker, const struct yaml_node *mount, 
 		check_unreadable(checker, device, path, code);
 	if (has_version)
 		check_version(checker, path, version, device);
+	if (has_version && code == 0)
+		check_content(checker, yaml_get(mount, "hostPath")->text, path, device, &status);
 }
 
 static void check_hook(struct checker *checker, const struct yaml_node *hook, const char *device)

@@ -17,6 +17,7 @@ struct checker {
 	const struct scan_file *file; /* that one */
 	bool is_gpu_file;	      /* some device of it has a node of a GPU */
 	bool was_asked, was_looked_at;
+	const char *library; /* that was read last: files name each several times */
 	struct check_machine machine;
 	int rc; /* the first failure; then the rest does nothing */
 };

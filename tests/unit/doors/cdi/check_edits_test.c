@@ -93,8 +93,8 @@ static void test_versions(void **state)
 {
 	struct checked *checked = *state;
 	checked_node(checked, "/dev/nvidia0");
-	checked_write(checked, "/lib/a/libcuda.so.580.82", "");
-	checked_write(checked, "/lib/a/libcuda.so.550.54.1", "");
+	checked_library(checked, "/lib/a/libcuda.so.580.82", "libcuda.so.1");
+	checked_library(checked, "/lib/a/libcuda.so.550.54.1", "libcuda.so.1");
 	checked_write(checked, "/lib/a/libnvidia-egl-wayland.so.1.1.13", "");
 	checked_write(checked, "/lib/firmware/nvidia/550.54.1/gsp.bin", "");
 	checked->options.look = look;
@@ -150,8 +150,8 @@ static void test_mounts_and_hooks(void **state)
 	assert_int_equal(libraries->count, 3); /* of one version */
 	assert_non_null(strstr(libraries->text, "a file of driver 580.82"));
 	checked_says(checked, CHECK_HOOK_MISSING, "/bin/hook', which is a hook");
-	checked_write(checked, "/lib/libcuda.so.580.82", "");
-	checked_write(checked, "/lib/libml.so.580.82", "");
+	checked_library(checked, "/lib/libcuda.so.580.82", "libcuda.so.1");
+	checked_library(checked, "/lib/libml.so.580.82", "libml.so.1");
 	checked_write(checked, "/lib/other", "");
 	checked_write(checked, "/bin/hook", "");
 	checked_run(checked, NULL);
@@ -162,8 +162,8 @@ static void test_libraries(void **state)
 {
 	struct checked *checked = *state;
 	checked_node(checked, "/dev/acme");
-	checked_write(checked, "/lib/libcuda.so.580.82", "");
-	checked_write(checked, "/lib/libcuda.so.580.95", "");
+	checked_library(checked, "/lib/libcuda.so.580.82", "libcuda.so.1");
+	checked_library(checked, "/lib/libcuda.so.580.95", "libcuda.so.1");
 	assert_int_equal(symlink("libcuda.so.580.82", unit_path(checked->root, "lib/libcuda.so.1")),
 			 0);
 	checked_write(checked, "/etc/cdi/a.yaml",
@@ -177,6 +177,22 @@ static void test_libraries(void **state)
 	checked_run(checked, NULL);
 	checked_expect(checked, 1, CHECK_STALE);
 	checked_says(checked, CHECK_LIBRARY_REPLACED, "/lib/libcuda.so.1' is another file now");
+}
+
+static void test_half_a_library(void **state)
+{
+	struct checked *checked = *state;
+	checked_node(checked, "/dev/acme");
+	checked_write(checked, "/lib/libcuda.so.580.82", "half of it");
+	checked_write(checked, "/etc/cdi/a.yaml",
+		      CHECKED_HEAD("acme.com/nic") CHECKED_DEVICE("x", "/dev/acme")
+			  CHECKED_MOUNT("/lib/libcuda.so.580.82", "/usr/lib64/libcuda.so.1"));
+	checked_run(checked, NULL);
+	checked_expect(checked, 1, CHECK_STALE);
+	checked_says(checked, CHECK_LIBRARY_REPLACED, "named as a library of the driver");
+	checked_library(checked, "/lib/libcuda.so.580.82", "libcuda.so.1");
+	checked_run(checked, NULL);
+	checked_expect(checked, 0, CHECK_NOTE);
 }
 
 static void test_what_may_not_be_seen(void **state)
@@ -201,13 +217,10 @@ static void test_what_may_not_be_seen(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    TEST(test_numbers),
-	    TEST(test_types),
-	    TEST(test_missing_nodes),
-	    TEST(test_versions),
-	    TEST(test_mounts_and_hooks),
-	    TEST(test_libraries),
-	    TEST(test_what_may_not_be_seen),
+	    TEST(test_numbers),		 TEST(test_types),
+	    TEST(test_missing_nodes),	 TEST(test_versions),
+	    TEST(test_mounts_and_hooks), TEST(test_libraries),
+	    TEST(test_half_a_library),	 TEST(test_what_may_not_be_seen),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

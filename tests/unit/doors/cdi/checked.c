@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/doors/cdi/checked.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "tests/unit/doors/cdi/made.h"
 #include "tests/unit/unit.h"
 
 int checked_setup(void **state)
@@ -44,6 +46,18 @@ void checked_write(const struct checked *checked, const char *path, const char *
 	char full[FILE_PATH_MAX];
 	checked_path(checked, path, full);
 	unit_write(full, text);
+}
+
+void checked_library(const struct checked *checked, const char *path, const char *soname)
+{
+	char full[FILE_PATH_MAX];
+	struct made_library library;
+	checked_path(checked, path, full);
+	made_library(&library, soname);
+	FILE *file = fopen(full, "we");
+	assert_non_null(file);
+	assert_int_equal(fwrite(&library, sizeof(library), 1, file), 1);
+	assert_int_equal(fclose(file), 0);
 }
 
 void checked_node(const struct checked *checked, const char *path)

@@ -28,6 +28,8 @@ int checked_teardown(void **state);
 
 /* A file below the root, its directories too. */
 void checked_write(const struct checked *checked, const char *path, const char *text);
+/* A library of this name, the smallest there is. */
+void checked_library(const struct checked *checked, const char *path, const char *soname);
 /* A FIFO in place of a device node. */
 void checked_node(const struct checked *checked, const char *path);
 /* Checks all, or these names (NULL at the end); forgets what was found before. */
