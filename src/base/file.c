@@ -140,16 +140,17 @@ static int file_write_all(int fd, const char *data, size_t length)
 	return 0;
 }
 
-/* Content, owner and mode of `like` (may be NULL), fsync and close; `*fd` is closed whatever
- * happens. */
-static int file_fill(int *fd, const void *data, size_t length, const struct stat *like)
+/* Content, owner and mode of `like` (may be NULL), fsync if it is to be durable, and close; `*fd`
+ * is closed whatever happens. */
+static int file_fill(int *fd, const void *data, size_t length, const struct stat *like,
+		     bool is_durable)
 {
 	int rc = file_write_all(*fd, data, length);
 	/* The mode last: a change of the owner takes set-user-id bits away. */
 	if (rc == 0 && like &&
 	    (fchown(*fd, like->st_uid, like->st_gid) < 0 || fchmod(*fd, like->st_mode & 07777) < 0))
 		rc = -errno;
-	if (rc == 0 && fsync(*fd) < 0)
+	if (rc == 0 && is_durable && fsync(*fd) < 0)
 		rc = -errno;
 	if (close(take_fd(fd)) < 0 && rc == 0)
 		rc = -errno; /* NFS reports a full quota here */
@@ -157,7 +158,7 @@ static int file_fill(int *fd, const void *data, size_t length, const struct stat
 }
 
 static int file_write(const char *path, const void *data, size_t length, mode_t mode,
-		      const struct stat *like, struct err *err)
+		      const struct stat *like, bool is_durable, struct err *err)
 {
 	const char *name;
 	_cleanup_close_ int directory = file_open_parent(path, &name, err);
@@ -170,7 +171,7 @@ static int file_write(const char *path, const void *data, size_t length, mode_t 
 		return err_set(err, fd, "cannot create a temporary file beside '%s': %s", path,
 			       err_describe(fd));
 
-	int rc = file_fill(&fd, data, length, like);
+	int rc = file_fill(&fd, data, length, like, is_durable);
 	if (rc == 0 && renameat(directory, temporary, directory, name) < 0)
 		rc = -errno;
 	if (rc < 0) {
@@ -178,7 +179,7 @@ static int file_write(const char *path, const void *data, size_t length, mode_t 
 		return err_set(err, rc, "cannot write '%s': %s", path, err_describe(rc));
 	}
 	/* EINVAL: a file system that cannot fsync directories has nothing to lose by it. */
-	if (fsync(directory) < 0 && errno != EINVAL)
+	if (is_durable && fsync(directory) < 0 && errno != EINVAL)
 		return err_set(err, -errno, "cannot make '%s' durable: %s", path,
 			       err_describe(errno));
 	return 0;
@@ -187,13 +188,19 @@ static int file_write(const char *path, const void *data, size_t length, mode_t 
 int file_write_atomic(const char *path, const void *data, size_t length, mode_t mode,
 		      struct err *err)
 {
-	return file_write(path, data, length, mode, NULL, err);
+	return file_write(path, data, length, mode, NULL, true, err);
 }
 
 int file_write_like(const char *path, const void *data, size_t length, const struct stat *like,
 		    struct err *err)
 {
-	return file_write(path, data, length, S_IRUSR | S_IWUSR, like, err);
+	return file_write(path, data, length, S_IRUSR | S_IWUSR, like, true, err);
+}
+
+int file_write_transient(const char *path, const void *data, size_t length, const struct stat *like,
+			 struct err *err)
+{
+	return file_write(path, data, length, S_IRUSR | S_IWUSR, like, false, err);
 }
 
 int file_path(char out[FILE_PATH_MAX], struct err *err, const char *format, ...)

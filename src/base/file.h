@@ -38,6 +38,12 @@ int file_write_atomic(const char *path, const void *data, size_t length, mode_t 
 int file_write_like(const char *path, const void *data, size_t length, const struct stat *like,
 		    struct err *err);
 
+/* The same without waiting for the disk, which can take longer than all else together: for what is
+ * read at once and made anew after a crash. A reader sees the old content or the new all the same.
+ */
+int file_write_transient(const char *path, const void *data, size_t length, const struct stat *like,
+			 struct err *err);
+
 /*
  * "root" + "path" in a buffer of FILE_PATH_MAX bytes: every reader of /proc, /sys and /dev takes a
  * root, so that it can be pointed at a simulated machine. -ENAMETOOLONG when it does not fit.

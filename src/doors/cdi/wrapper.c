@@ -50,7 +50,8 @@ static int wrapper_write(const char *path, const json_t *config, const struct st
 	int rc = oci_print(config, false, &text);
 	if (rc < 0)
 		return err_set(err, rc, "cannot print '%s': %s", path, err_describe(rc));
-	return file_write_like(path, buf_text(&text), text.length, like, err);
+	/* The runtime reads it next, and after a crash nobody does. */
+	return file_write_transient(path, buf_text(&text), text.length, like, err);
 }
 
 /* ---- Names ---- */

@@ -251,6 +251,15 @@ static void test_write_like_keeps_mode_and_owner(void **state)
 	assert_int_equal(status.st_uid, like.st_uid);
 	assert_int_equal(status.st_gid, like.st_gid);
 	assert_int_equal(status.st_size, 3);
+	like.st_mode = S_IFREG | 0640;
+	fsync_fail_at = 1; /* nothing waits for the disk */
+	assert_int_equal(file_write_transient(path, "four", 4, &like, &err), 0);
+	assert_int_equal(fsync_fail_at, 1);
+	fsync_fail_at = 0;
+	expect_content(path, "four");
+	assert_int_equal(stat(path, &status), 0);
+	assert_int_equal(status.st_mode & 07777, 0640);
+	assert_int_equal(status.st_uid, like.st_uid);
 }
 
 static void test_path(void **state)
