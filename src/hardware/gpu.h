@@ -15,17 +15,18 @@
 #include <stdint.h>
 
 enum gpu_limits {
-	GPU_MAX = 64,	      /* GPUs of one machine */
-	GPU_MIG_MAX = 16,     /* MIG devices of one GPU; the hardware of today has at most 8 */
-	GPU_LINK_MAX = 36,    /* NVLinks of one GPU (NVML_NVLINK_MAX_LINKS of API 13) */
-	GPU_UUID_MAX = 96,    /* NVML_DEVICE_UUID_V2_BUFFER_SIZE */
-	GPU_NAME_MAX = 96,    /* NVML_DEVICE_NAME_V2_BUFFER_SIZE */
-	GPU_SERIAL_MAX = 32,  /* NVML_DEVICE_SERIAL_BUFFER_SIZE is 30 */
-	GPU_PROFILE_MAX = 32, /* "1g.5gb+me" */
-	GPU_VERSION_MAX = 80, /* NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE */
-	GPU_REASON_MAX = 192, /* why a GPU is not ok, one sentence */
-	GPU_PATH_MAX = 512,   /* of the library */
-	PCI_TEXT_MAX = 16,    /* "0000:07:00.0" and, with a wide domain, "10000:07:00.0" */
+	GPU_MAX = 64,		   /* GPUs of one machine */
+	GPU_MIG_MAX = 16,	   /* MIG devices of one GPU; the hardware of today has at most 8 */
+	GPU_LINK_MAX = 36,	   /* NVLinks of one GPU (NVML_NVLINK_MAX_LINKS of API 13) */
+	GPU_UUID_MAX = 96,	   /* NVML_DEVICE_UUID_V2_BUFFER_SIZE */
+	GPU_NAME_MAX = 96,	   /* NVML_DEVICE_NAME_V2_BUFFER_SIZE */
+	GPU_SERIAL_MAX = 32,	   /* NVML_DEVICE_SERIAL_BUFFER_SIZE is 30 */
+	GPU_PROFILE_MAX = 32,	   /* "1g.5gb+me" */
+	GPU_VERSION_MAX = 80,	   /* NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE */
+	GPU_REASON_MAX = 192,	   /* why a GPU is not ok, one sentence */
+	GPU_PATH_MAX = 512,	   /* of the library */
+	GPU_FABRIC_UUID_SIZE = 16, /* NVML_GPU_FABRIC_UUID_LEN */
+	PCI_TEXT_MAX = 16,	   /* "0000:07:00.0" and, with a wide domain, "10000:07:00.0" */
 };
 
 #define GPU_U32_UNKNOWN UINT32_MAX
@@ -123,6 +124,10 @@ struct gpu {
 
 	uint32_t link_count; /* entries of `link` in use */
 	struct gpu_link link[GPU_LINK_MAX];
+
+	bool has_fabric; /* joined an NVLink fabric, as the driver says; the two below are valid */
+	uint8_t fabric_cluster[GPU_FABRIC_UUID_SIZE];
+	uint32_t fabric_clique;
 };
 
 struct mig_device {
@@ -132,8 +137,9 @@ struct mig_device {
 	uint32_t gi, ci;	       /* GPU instance and compute instance ids */
 	char profile[GPU_PROFILE_MAX]; /* "3g.20gb", "1c.3g.20gb"; "" when not known */
 	uint64_t memory_bytes;
-	uint32_t sm_count; /* multiprocessors */
+	uint32_t sm_count; /* multiprocessors; GPU_U32_UNKNOWN: these and the next lines too */
 	uint32_t gi_slices, ci_slices;
+	uint32_t copy_engines, decoders, encoders, jpegs, ofas; /* shared with its neighbours */
 	/* The parent's mig_generation when this instance was first seen: tells an instance from a
 	 * later one that has the same place and perhaps the same UUID. */
 	uint32_t generation;

@@ -224,6 +224,36 @@ static void read_links(struct reader *reader, struct reading *reading)
 	}
 }
 
+/*
+ * Where the GPU stands in an NVLink fabric: only when it has joined one, which a fabric of its own
+ * (no cluster) is not. The function with a version word came with driver 550 and is asked where the
+ * older one is no more (NVML API reference, nvmlGpuFabricInfo_t).
+ */
+static void read_fabric(struct reader *reader, struct reading *reading)
+{
+	enum { FABRIC_COMPLETED = 3 };
+	static const uint8_t none[GPU_FABRIC_UUID_SIZE];
+	struct gpu *gpu = &reading->gpu;
+	struct nvml_fabric fabric = {.state = 0};
+	struct nvml_fabric_v2 newer = {.version = NVML_STRUCT_WORD(struct nvml_fabric_v2, 2)};
+	if (gpu->state != GPU_STATE_OK)
+		return;
+	if (!GET(reader, reading, fabric, &fabric)) {
+		if (!GET(reader, reading, fabric_v, &newer))
+			return;
+		memcpy(fabric.cluster, newer.cluster, sizeof(fabric.cluster));
+		fabric.status = newer.status;
+		fabric.clique = newer.clique;
+		fabric.state = newer.state;
+	}
+	if (fabric.state != FABRIC_COMPLETED || fabric.status != NVML_OK ||
+	    memcmp(fabric.cluster, none, sizeof(none)) == 0)
+		return;
+	gpu->has_fabric = true;
+	memcpy(gpu->fabric_cluster, fabric.cluster, sizeof(gpu->fabric_cluster));
+	gpu->fabric_clique = fabric.clique;
+}
+
 void inventory_mig_profile(const char *name, char out[GPU_PROFILE_MAX])
 {
 	const char *mark = strstr(name, "MIG ");
@@ -253,6 +283,11 @@ static bool read_mig(struct reader *reader, uint32_t parent, uint32_t index, nvm
 		mig->sm_count = attributes.sm_count;
 		mig->gi_slices = attributes.gi_slices;
 		mig->ci_slices = attributes.ci_slices;
+		mig->copy_engines = attributes.copy_engines;
+		mig->decoders = attributes.decoders;
+		mig->encoders = attributes.encoders;
+		mig->jpegs = attributes.jpegs;
+		mig->ofas = attributes.ofas;
 	}
 	return true;
 }
@@ -285,6 +320,7 @@ static void add(struct reader *reader, uint32_t index, nvml_device handle, int32
 		read_model(reader, reading);
 		read_modes(reader, reading);
 		read_links(reader, reading);
+		read_fabric(reader, reading);
 		return;
 	}
 	(void)check(&reading->gpu, NVML_FN_by_index, result);

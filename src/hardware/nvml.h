@@ -150,6 +150,17 @@ struct nvml_attributes {
 	uint64_t memory_mib;
 };
 
+struct nvml_fabric {
+	uint8_t cluster[GPU_FABRIC_UUID_SIZE];
+	uint32_t status, clique, state;
+};
+
+struct nvml_fabric_v2 {
+	uint32_t version;
+	uint8_t cluster[GPU_FABRIC_UUID_SIZE];
+	uint32_t status, clique, state, health;
+};
+
 struct nvml_process_sample {
 	uint32_t pid;
 	uint64_t timestamp_us;
@@ -206,6 +217,9 @@ struct nvml_temperature {
 	  NULL, (nvml_device, uint32_t, struct nvml_pci_info *))                                   \
 	X(link_remote_type, "nvmlDeviceGetNvLinkRemoteDeviceType", NULL, NULL,                     \
 	  (nvml_device, uint32_t, uint32_t *))                                                     \
+	X(fabric, "nvmlDeviceGetGpuFabricInfo", NULL, NULL, (nvml_device, struct nvml_fabric *))   \
+	X(fabric_v, "nvmlDeviceGetGpuFabricInfoV", NULL, NULL,                                     \
+	  (nvml_device, struct nvml_fabric_v2 *))                                                  \
 	X(mig_mode, "nvmlDeviceGetMigMode", NULL, NULL, (nvml_device, uint32_t *, uint32_t *))     \
 	X(mig_max, "nvmlDeviceGetMaxMigDeviceCount", NULL, NULL, (nvml_device, uint32_t *))        \
 	X(mig_by_index, "nvmlDeviceGetMigDeviceHandleByIndex", NULL, NULL,                         \

@@ -83,7 +83,8 @@ static bool is_bool(const bool *value)
 static bool gpu_is_valid(const struct gpu *gpu)
 {
 	if (!ENDED(gpu->uuid) || !ENDED(gpu->name) || !ENDED(gpu->serial) || !ENDED(gpu->vbios) ||
-	    !ENDED(gpu->board_part) || !ENDED(gpu->reason) || !is_bool(&gpu->has_pci))
+	    !ENDED(gpu->board_part) || !ENDED(gpu->reason) || !is_bool(&gpu->has_pci) ||
+	    !is_bool(&gpu->has_fabric))
 		return false;
 	if (gpu->state > GPU_STATE_ERROR || gpu->mig_current > GPU_MIG_ENABLED ||
 	    gpu->mig_pending > GPU_MIG_ENABLED || gpu->mig_max > GPU_MIG_MAX ||
