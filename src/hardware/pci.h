@@ -102,6 +102,8 @@ int pci_read_device(const char *root, const struct pci_address *address, struct 
 /* The devices of a class (its first byte), ordered by address; at most `max`. Returns how many. */
 uint32_t pci_list_class(const char *root, enum pci_class class_, struct pci_device *out,
 			uint32_t max);
+/* The devices of a vendor, ordered by address; at most `max`. Returns how many. */
+uint32_t pci_list_vendor(const char *root, uint32_t vendor, struct pci_address *out, uint32_t max);
 /* The GPUs that the driver has bound: the directories of /proc/driver/nvidia/gpus, ordered. */
 uint32_t pci_list_nvidia(const char *root, struct pci_address *out, uint32_t max);
 void pci_read_nvidia_information(const char *root, const struct pci_address *address,

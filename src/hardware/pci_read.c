@@ -17,6 +17,8 @@
 
 #define SYS_DEVICES "/sys/bus/pci/devices"
 
+enum { SCAN_MAX = 4096 }; /* devices that one listing looks at */
+
 static bool is_set(const char *variable)
 {
 	const char *value = getenv(variable);
@@ -118,7 +120,6 @@ static uint32_t list_addresses(const char *root, const char *dir, struct pci_add
 uint32_t pci_list_class(const char *root, enum pci_class class_, struct pci_device *out,
 			uint32_t max)
 {
-	enum { SCAN_MAX = 4096 };
 	_cleanup_free_ struct pci_address *all = calloc(SCAN_MAX, sizeof(*all));
 	if (!all)
 		return 0;
@@ -137,6 +138,27 @@ uint32_t pci_list_class(const char *root, enum pci_class class_, struct pci_devi
 			continue;
 		if (pci_read_device(root, &all[i], &out[count], NULL) == 0)
 			count++;
+	}
+	return count;
+}
+
+uint32_t pci_list_vendor(const char *root, uint32_t vendor, struct pci_address *out, uint32_t max)
+{
+	_cleanup_free_ struct pci_address *all = calloc(SCAN_MAX, sizeof(*all));
+	if (!all)
+		return 0;
+	uint32_t total = list_addresses(root, SYS_DEVICES, all, SCAN_MAX);
+	_cleanup_buf_ struct buf file;
+	buf_init(&file, PCI_FILE_MAX);
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < total && count < max; i++) {
+		char text[PCI_TEXT_MAX], dir[128];
+		uint32_t value = 0;
+		(void)snprintf(dir, sizeof(dir), "%s/%s", SYS_DEVICES,
+			       pci_address_to_string(&all[i], text));
+		if (read_small(&file, root, dir, "vendor") &&
+		    pci_parse_hex(buf_text(&file), file.length, &value) == 0 && value == vendor)
+			out[count++] = all[i];
 	}
 	return count;
 }
