@@ -123,6 +123,21 @@ struct config_runtime {
 	char *swarm_variables, *runtimes; /* names with commas between them */
 };
 
+enum config_labels_mode {
+	CONFIG_LABELS_AUTO,
+	CONFIG_LABELS_FILE,
+	CONFIG_LABELS_NODEFEATURE,
+	CONFIG_LABELS_DIRECT,
+};
+enum config_on_exit { CONFIG_EXIT_KEEP, CONFIG_EXIT_REMOVE };
+
+struct config_labels {
+	uint32_t mode;	  /* enum config_labels_mode; AUTO yields to useNodeFeatureAPI */
+	uint32_t on_exit; /* enum config_on_exit; 'sluice labels': REMOVE while it is the default */
+	uint64_t expiry_ns, keep_on_error_ns;
+	bool present, extended;
+};
+
 /* Which devices a door may hand out. */
 struct config_door {
 	bool is_set; /* else: by what is on the machine */
@@ -158,6 +173,7 @@ struct config {
 	struct config_runtime runtime;
 	bool alloc_env; /* SLUICE_ALLOC in replies to the kubelet */
 	struct config_health health;
+	struct config_labels labels;
 
 	struct config_rules gpu_rules, mig_rules;
 	struct config_sharing time_slicing;

@@ -226,19 +226,33 @@ static bool is_visible(const char *visible, const struct inventory *inventory,
 	return false;
 }
 
+static bool is_selected(const struct inventory *inventory, const struct config *config,
+			const struct policy_surroundings *surroundings,
+			const struct candidate *candidate)
+{
+	bool included =
+	    config->include.count == 0 || selectors_match(&config->include, inventory, candidate);
+	return included && !selectors_match(&config->exclude, inventory, candidate) &&
+	       is_visible(surroundings->visible_devices, inventory, candidate);
+}
+
 static void filter_devices(struct maker *maker, const struct policy_surroundings *surroundings)
 {
-	const struct config *config = maker->config;
 	size_t kept = 0;
 	for (size_t i = 0; i < maker->count; i++) {
 		const struct candidate *candidate = &maker->candidates[i];
-		bool included = config->include.count == 0 ||
-				selectors_match(&config->include, maker->inventory, candidate);
-		if (included && !selectors_match(&config->exclude, maker->inventory, candidate) &&
-		    is_visible(surroundings->visible_devices, maker->inventory, candidate))
+		if (is_selected(maker->inventory, maker->config, surroundings, candidate))
 			maker->candidates[kept++] = *candidate;
 	}
 	maker->count = kept;
+}
+
+bool policy_selects(const struct inventory *inventory, const struct config *config,
+		    const struct policy_surroundings *surroundings, uint32_t gpu, uint32_t mig)
+{
+	const struct candidate candidate = {.gpu = gpu, .mig = mig};
+	return !gpu_is_display(&inventory->gpus[gpu]) &&
+	       is_selected(inventory, config, surroundings, &candidate);
 }
 
 /* --- 3. names ------------------------------------------------------------------------------------

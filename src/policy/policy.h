@@ -81,6 +81,12 @@ int policy_make(const struct inventory *inventory, const struct config *config,
 		struct err *err);
 struct policy *policy_free(struct policy *policy);
 
+/* Whether steps 1 and 2 let this device exist for sluice, whatever its MIG mode: it is no display
+ * adapter, included, not excluded and visible. `mig`: place in inventory.migs, or POLICY_WHOLE_GPU
+ * for the GPU itself. Pure. */
+bool policy_selects(const struct inventory *inventory, const struct config *config,
+		    const struct policy_surroundings *surroundings, uint32_t gpu, uint32_t mig);
+
 /* The resource of this name and door, or NULL. Borrowed. */
 const struct policy_resource *policy_find(const struct policy *policy, const char *name,
 					  enum policy_door door);

@@ -32,12 +32,14 @@ static const struct schema_row rows[SCHEMA_COUNT] = {
 	},
 #define FLAG(id, path_, type_, member, words_, default_, flag_, variable_, help_)                  \
 	FLAGS(id, path_, type_, member, words_, default_, flag_, NULL, variable_, help_)
+#define LABELS FLAG
 #define PLAIN(id, path_, type_, member, words_, default_, help_)                                   \
 	FLAGS(id, path_, type_, member, words_, default_, NULL, NULL, NULL, help_)
 #include "policy/schema.def"
 #undef PLAIN
 #undef FLAG
 #undef FLAGS
+#undef LABELS
 };
 
 const struct schema_row *schema_row(enum schema_id id)

@@ -28,13 +28,15 @@ enum schema_type {
 #define SCHEMA_FOREVER UINT64_MAX
 
 enum schema_id {
-#define PLAIN(id, ...) SCHEMA_##id,
-#define FLAG(id, ...)  SCHEMA_##id,
-#define FLAGS(id, ...) SCHEMA_##id,
+#define PLAIN(id, ...)	SCHEMA_##id,
+#define FLAG(id, ...)	SCHEMA_##id,
+#define FLAGS(id, ...)	SCHEMA_##id,
+#define LABELS(id, ...) SCHEMA_##id,
 #include "policy/schema.def"
 #undef PLAIN
 #undef FLAG
 #undef FLAGS
+#undef LABELS
 	SCHEMA_COUNT,
 };
 

@@ -311,6 +311,31 @@ static void test_include_and_exclude(void **state)
 	free(machine);
 }
 
+static void test_selects(void **state)
+{
+	(void)state;
+	struct machine *machine = machine_new(3);
+	struct config *config = NULL;
+	static const struct policy_surroundings none = {.has_kubelet = false};
+	static const struct policy_surroundings visible = {.visible_devices = "0,2"};
+	static const char text[] = "sluice: {devices: {exclude: [1, '2:0']}}";
+	machine_mig(machine, 2, "1g.5gb");
+	machine_mig(machine, 2, "1g.5gb");
+	(void)snprintf(machine->gpus[0].name, GPU_NAME_MAX, "DGX Display");
+	assert_int_equal(config_parse("", 0, "c.yaml", NULL, true, &config, NULL), 0);
+	assert_false(policy_selects(&machine->inventory, config, &none, 0, POLICY_WHOLE_GPU));
+	assert_true(policy_selects(&machine->inventory, config, &none, 1, POLICY_WHOLE_GPU));
+	assert_false(policy_selects(&machine->inventory, config, &visible, 1, POLICY_WHOLE_GPU));
+	config = config_free(config);
+	assert_int_equal(config_parse(text, strlen(text), "c.yaml", NULL, true, &config, NULL), 0);
+	assert_false(policy_selects(&machine->inventory, config, &none, 1, POLICY_WHOLE_GPU));
+	assert_true(policy_selects(&machine->inventory, config, &none, 2, POLICY_WHOLE_GPU));
+	assert_false(policy_selects(&machine->inventory, config, &none, 2, 0));
+	assert_true(policy_selects(&machine->inventory, config, &none, 2, 1));
+	assert_null(config_free(config));
+	free(machine);
+}
+
 static void test_doors(void **state)
 {
 	(void)state;
@@ -415,6 +440,7 @@ int main(void)
 	    cmocka_unit_test(test_mig_part_of_an_instance),
 	    cmocka_unit_test(test_mig_single),
 	    cmocka_unit_test(test_include_and_exclude),
+	    cmocka_unit_test(test_selects),
 	    cmocka_unit_test(test_doors),
 	    cmocka_unit_test(test_only_what_changed_is_told),
 	    cmocka_unit_test(test_out_of_memory),
