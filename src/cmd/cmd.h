@@ -136,6 +136,7 @@ extern const struct command cmd_dump;
 extern const struct command cmd_health;
 extern const struct command cmd_help;
 extern const struct command cmd_jobs;
+extern const struct command cmd_labels;
 extern const struct command cmd_logs;
 extern const struct command cmd_probe;
 extern const struct command cmd_processes;
