@@ -221,7 +221,7 @@ def test_command_environment_and_exit_code(boxed):
     odd = ["--privileged", "; echo no", "a\nb", "%s", "$HOME", ""]
     reply = run_image(boxed, "sh", "-c", 'for a in "$@"; do echo "<$a>"; done; exit 7', "sh", *odd,
                       options=["--gpus", "0"])
-    assert reply.rc == 7
+    assert reply.rc == 7 and reply.err == ""
     assert reply.out == "".join(f"<{word}>\n" for word in odd)
     assert boxed.job(1)["command"][-6:] == odd
 

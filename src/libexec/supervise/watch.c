@@ -27,6 +27,7 @@ enum {
 
 static const struct clock watch_clock; /* the real one */
 
+#define WATCH_TELL_NS  UINT64_C(1000000000) /* for what ends by itself soon after the command */
 #define WATCH_STUCK_NS UINT64_C(2000000000) /* what lives so long after SIGKILL is stuck */
 
 static uint64_t watch_after_ns(uint64_t delay_ns)
@@ -119,6 +120,8 @@ static void watch_command_ended(struct watch *self, int status)
 	self->deadline_at_ns = WATCH_NEVER;
 	crash_point("supervisor.command_ended");
 	agents_say(self->agents, CONTROL_ENDED, status, 0, NULL);
+	/* What podman leaves clears up behind it, which is nothing to tell of. */
+	self->tell_at_ns = watch_after_ns(self->passes_signals ? WATCH_TELL_NS : 0);
 	uint64_t at_ns = watch_after_ns(self->grace_ns);
 	if (at_ns < self->kill_at_ns)
 		self->kill_at_ns = at_ns;
@@ -127,7 +130,6 @@ static void watch_command_ended(struct watch *self, int status)
 /* Takes in everybody who died. True while something of the job is left. */
 static bool watch_reap(struct watch *self)
 {
-	bool had_command = self->command_lives;
 	pid_t pid;
 	do {
 		int status;
@@ -139,13 +141,19 @@ static bool watch_reap(struct watch *self)
 	bool is_left = pid == 0;
 	if (!is_left && self->cgroup->fd >= 0)
 		is_left = cgroup_is_populated(self->cgroup, NULL) == 1;
-	if (is_left && had_command && !self->command_lives) {
-		/* What was started by what is being killed may be among them. */
-		size_t count = self->is_killing ? 0 : watch_count(self);
-		if (count > 0)
-			agents_say(self->agents, CONTROL_LEFTOVERS, (int64_t)count, 0, NULL);
-	}
 	return is_left;
+}
+
+/* Once, after the command has ended. */
+static void watch_tell_left(struct watch *self)
+{
+	if (clock_now_ns(&watch_clock) < self->tell_at_ns)
+		return;
+	self->tell_at_ns = WATCH_NEVER;
+	/* What was started by what is being killed may be among them. */
+	size_t count = self->is_killing ? 0 : watch_count(self);
+	if (count > 0)
+		agents_say(self->agents, CONTROL_LEFTOVERS, (int64_t)count, 0, NULL);
 }
 
 /* After the command has ended: nobody waits for those who wait for ever. */
@@ -209,6 +217,8 @@ static int watch_timeout_ms(const struct watch *self)
 		return self->is_stuck ? WATCH_KILL_SLOW_MS : WATCH_KILL_EACH_MS;
 	uint64_t at_ns =
 	    self->deadline_at_ns < self->kill_at_ns ? self->deadline_at_ns : self->kill_at_ns;
+	if (self->tell_at_ns < at_ns)
+		at_ns = self->tell_at_ns;
 	int timeout_ms = watch_until_ms(at_ns);
 	/* Of what is in the cgroup and not our child only the kernel's event tells. */
 	if (!self->command_lives && self->cgroup->fd >= 0 &&
@@ -242,13 +252,14 @@ static void watch_poll(struct watch *self)
 void watch_run(struct watch *self)
 {
 	self->command_lives = true;
-	self->kill_at_ns = WATCH_NEVER;
+	self->kill_at_ns = self->tell_at_ns = WATCH_NEVER;
 	self->deadline_at_ns = self->deadline_ns ? watch_after_ns(self->deadline_ns) : WATCH_NEVER;
 	_cleanup_close_ int events_fd =
 	    self->cgroup->fd >= 0 ? cgroup_watch(self->cgroup, NULL) : -1;
 	self->events_fd = events_fd < 0 ? -1 : events_fd;
 	while (watch_reap(self)) {
 		watch_kill_idle(self);
+		watch_tell_left(self);
 		uint64_t now_ns = clock_now_ns(&watch_clock);
 		if (now_ns >= self->deadline_at_ns) {
 			self->has_hit_deadline = self->kill_at_ns == WATCH_NEVER;

@@ -51,7 +51,7 @@ struct watch {
 	/* Its own. */
 	bool command_lives;
 	bool is_killing, is_stuck, has_asked;
-	uint64_t deadline_at_ns, kill_at_ns, killing_since_ns;
+	uint64_t deadline_at_ns, kill_at_ns, tell_at_ns, killing_since_ns;
 	unsigned kill_rounds;
 	int events_fd;
 };
