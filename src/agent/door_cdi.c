@@ -426,11 +426,11 @@ const char *door_cdi_state(const struct door_cdi *door)
 {
 	if (!door || door->is_off)
 		return "off";
-	if (!door->is_known || door->code == -ENXIO)
-		return "waiting";
-	if (door->code < 0)
+	if (door->is_known && door->code < 0 && door->code != -ENXIO)
 		return "failed";
-	return door->kind_count > 0 ? "kept" : "off";
+	if (door->is_known && door->kind_count == 0)
+		return "off";
+	return door->had_inventory && door->code == 0 ? "kept" : "waiting";
 }
 
 const char *door_cdi_text(const struct door_cdi *door)

@@ -360,6 +360,10 @@ static void test_what_came_of_it(void **state)
 	look();
 	assert_string_equal(door_cdi_state(scene.door), "waiting");
 	scene.result = 0;
+	scene.has_inventory = false; /* nothing is wrong, and nothing is there */
+	look();
+	assert_string_equal(door_cdi_state(scene.door), "waiting");
+	scene.has_inventory = true;
 	look();
 	assert_string_equal(door_cdi_state(scene.door), "kept");
 	assert_int_equal(scene.changes, 3);
