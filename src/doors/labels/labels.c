@@ -16,7 +16,6 @@
 #include "policy/policy.h"
 
 #define NVIDIA	    "nvidia.com/"
-#define OWN	    "sluice.dev/"
 #define GPU_NAME    "gpu"
 #define MIG_NAME    "mig-"
 #define SHARED_NAME ".shared"
@@ -370,12 +369,12 @@ static void slug(const char *name, char out[LABEL_VALUE_SIZE])
 static void put_extended(struct maker *maker)
 {
 	char prefix[TEXT_SIZE], name[LABEL_VALUE_SIZE];
-	put(maker, OWN GPU_NAME, "models", "%zu", maker->group_count);
+	put(maker, SLUICE_LABEL_PREFIX GPU_NAME, "models", "%zu", maker->group_count);
 	for (size_t i = 0; i < maker->group_count; i++) {
 		slug(maker->groups[i].gpu->name, name);
 		if (name[0] == '\0')
 			continue;
-		(void)snprintf(prefix, sizeof(prefix), OWN "gpu-model.%s", name);
+		(void)snprintf(prefix, sizeof(prefix), SLUICE_LABEL_PREFIX "gpu-model.%s", name);
 		put(maker, prefix, "count", "%" PRIu32, maker->groups[i].count);
 		put_memory(maker, prefix, maker->groups[i].memory);
 	}
