@@ -201,7 +201,7 @@ static void print_text(const struct scan *scan, const struct check *check,
 	       check->device_count, is_simulated(scan) ? " simulated" : "",
 	       check->device_count == 1 ? "" : "s", check->file_count,
 	       check->file_count == 1 ? "" : "s",
-	       facts->has_answered || check->file_count == 0
+	       facts->has_answered || check->gpu_file_count == 0
 		   ? ""
 		   : ", and not compared with the driver's list of GPUs");
 }

@@ -428,6 +428,11 @@ def test_the_text(sim):
         f"stale: {own(sim)}: there is no device node '{sim.root}/dev/nvidia-uvm'",
         "    to mend it: nvidia-modprobe -u",
         "stale: 5 simulated devices in 1 file looked at"]
+    foreign(sim)
+    silent = ", and not compared with the driver's list of GPUs"
+    for name, text in (("acme.com/nic=x", ""), ("sluice.sim/gpu=all", silent)):
+        reply = sim.run("sluice", "cdi", "check", "--no-driver", name)
+        assert reply.out.splitlines()[-1].partition(" looked at")[2] == text
 
 
 def test_what_an_image_requires(machine, tmp_path):

@@ -286,6 +286,7 @@ static void check_file(struct checker *checker, const struct scan_file *file)
 	checker->file = file;
 	checker->is_gpu_file = check_has_gpus(file);
 	checker->check->file_count++;
+	checker->check->gpu_file_count += checker->is_gpu_file;
 	check_file_version(checker, file);
 	if (checker->is_gpu_file && !checker->options->module_version[0]) {
 		const struct check_about about = {

@@ -87,6 +87,7 @@ struct check {
 	struct check_finding *findings;	   /* owned; in the order of the files */
 	uint32_t count, total;		   /* that are kept, and all */
 	uint32_t file_count, device_count; /* that were looked at */
+	uint32_t gpu_file_count;	   /* files of those that give GPUs */
 	enum check_severity worst;	   /* of all; CHECK_NOTE: fresh */
 };
 
