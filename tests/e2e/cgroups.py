@@ -3,7 +3,7 @@
 
 import os
 
-MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+MOUNT = "/sys/fs/cgroup"
 
 
 def digest(text):
@@ -15,7 +15,9 @@ def digest(text):
 
 
 def remove(state_directory):
-    for mount in MOUNTS:
+    # in cgroup v2 alone, or beside the old hierarchies, in which podman makes groups of the same name
+    mounts = [MOUNT, *(entry.path for entry in os.scandir(MOUNT) if entry.is_dir())] if os.path.isdir(MOUNT) else []
+    for mount in mounts:
         top = os.path.join(mount, f"sluice-{digest(str(state_directory))}")
         for folder, _, _ in os.walk(top, topdown=False):
             try:
