@@ -91,7 +91,7 @@ static size_t job_text_addf(char out[JOB_TEXT_MAX], size_t length, const char *f
 
 const char *job_text_reason(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX])
 {
-	bool open = job->reason_text[0] && job->reason_text[0] != '(';
+	bool open = job->reason[0] && job->reason_text[0] && job->reason_text[0] != '(';
 	size_t length = job_text_add(out, 0, job->reason);
 	if (job->reason[0] && job->reason_text[0])
 		length = job_text_add(out, length, " ");

@@ -100,9 +100,9 @@ def run_image(machine, *command, options=(), **how):
     return machine.run("sluice", "run", "--image", IMAGE, "--pull", "never", *options, "--", *command, **how)
 
 
-def start_image(machine, *command, options=()):
+def start_image(machine, *command, options=(), **how):
     reply = machine.run("sluice", "run", "--detach", "--image", IMAGE, "--pull", "never", *options,
-                        "--", *command).ok()
+                        "--", *command, **how).ok()
     return int(reply.out)
 
 
@@ -393,6 +393,40 @@ def test_what_cannot_run_says_why(boxed):
     # a podman that ends otherwise: its code is the job's
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo podman version 4.3.1; exit; }\nexit 42\n')
     assert run_image(boxed, "true", env={"PATH": f"{empty}:/bin"}, options=["--gpus", "0"]).rc == 42
+
+
+def test_what_podman_leaves_behind(boxed):
+    """What is in PATH under podman's name is the user's, as is what it starts."""
+    directory = boxed.directory / "own"
+    directory.mkdir()
+    podman = directory / "podman"
+    podman.write_text(f"#!/bin/sh\nsetsid sleep 1000 </dev/null >/dev/null 2>&1 &\necho $! >{directory}/pid\n"
+                      "echo podman version 3.4.4\n")
+    podman.chmod(0o755)
+    reply = run_image(boxed, "true", env={"PATH": f"{directory}:/bin:/usr/bin"}, options=["--gpus", "4"])
+    assert reply.rc == 125 and "podman 3.4 is too old" in reply.err
+    assert not alive(int((directory / "pid").read_text()))
+    no_trace(boxed, boxed.job(1))
+    # what clears up behind a container is no news
+    reply = run_image(boxed, "true", options=["--gpus", "4", "--no-wait"]).ok()
+    assert "is ending" not in reply.err and "left" not in reply.err
+
+
+def test_a_removal_that_does_not_begin(boxed):
+    """The helper has the user's environment: the loader waits for somebody to write into the FIFO."""
+    fifo = boxed.directory / "preloaded"
+    number = start_image(boxed, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done",
+                         options=["--gpus", "4"], env={"LD_PRELOAD": str(fifo)})
+    job = started(boxed, number)
+    inside = processes_of(job, "sh")
+    assert inside
+    os.mkfifo(fifo)
+    boxed.run("sluice", "cancel", "--grace", "100ms", number).ok()
+    wait_until(lambda: boxed.job(number)["state"] == "Cancelled", what="the end of the job", deadline_s=20)
+    assert not any(alive(pid) for pid in inside)
+    assert "has not begun in time" in boxed.run("sluice", "logs", "--stderr", number).out
+    fifo.unlink()
+    boxed.storage.podman("rm", "--force", "--ignore", "--time=0", *boxed.storage.names())
 
 
 def test_a_gpu_without_a_specification(machine_factory, storage):

@@ -31,7 +31,10 @@ enum command_exit {
 	COMMAND_EXIT_NOT_FOUND = 127,
 };
 
-enum { COMMAND_LOOK_MS = 100 }; /* at whether it is still wanted */
+enum {
+	COMMAND_LOOK_MS = 100,	  /* at whether it is still wanted */
+	COMMAND_ERRNO_MAX = 4095, /* the kernel's */
+};
 
 enum command_stage {
 	COMMAND_CGROUP, /* no reason not to start */
@@ -261,8 +264,11 @@ static int command_error(const struct command *command, struct command_failure *
 {
 	const struct spec *spec = command->spec;
 	const char *name = command->helper ? command->helper[0] : spec->argv[0];
+	/* The job's user may have written it. */
+	failure->why[COMMAND_WHY_MAX - 1] = '\0';
+	if (failure->code >= 0 || failure->code < -COMMAND_ERRNO_MAX)
+		failure->code = -EPROTO;
 	const char *why = err_describe(failure->code);
-	failure->why[COMMAND_WHY_MAX - 1] = '\0'; /* the job's user may have written it */
 	switch ((enum command_stage)failure->stage) {
 	case COMMAND_USER:
 		return err_set(err, failure->code, "becoming user %u, group %u: %s",
@@ -337,7 +343,8 @@ int command_start(const struct command *command, struct command_outcome *out, st
 	(void)close(take_fd(&write_fd));
 	struct command_failure failure;
 	ssize_t length = command_read(command, read_fd, &failure);
-	if (length == sizeof(failure) && failure.stage == COMMAND_CGROUP) {
+	/* Whoever was born there has nothing to say about it: that is a helper's user. */
+	if (length == sizeof(failure) && failure.stage == COMMAND_CGROUP && !is_inside) {
 		out->cgroup_code = failure.code;
 		length = command_read(command, read_fd, &failure);
 	}
@@ -349,7 +356,9 @@ int command_start(const struct command *command, struct command_outcome *out, st
 		out->pid = pid;
 		return 0;
 	}
-	(void)waitpid(pid, NULL, 0); /* it has exited or is about to */
+	if (command->helper)
+		(void)kill(pid, SIGKILL); /* it is its user's: nobody waits for it */
+	(void)waitpid(pid, NULL, 0);	  /* it has exited or is about to */
 	if (failure.stage == COMMAND_EXEC && !command->helper)
 		out->exit_code =
 		    failure.code == -ENOENT ? COMMAND_EXIT_NOT_FOUND : COMMAND_EXIT_EXEC;

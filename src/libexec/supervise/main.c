@@ -45,6 +45,8 @@ enum {
 	MAIN_NUMBER_MAX = 24,
 };
 
+#define MAIN_ASK_NS UINT64_C(2000000000) /* for the removal of a container to begin */
+
 static const struct clock main_clock; /* the real one */
 
 /* Why a job reaches no more isolation than its environment. */
@@ -62,6 +64,7 @@ struct supervisor {
 	bool has_desk;
 	struct jobdir_result result;
 	uint64_t give_up_at_ns; /* 0: no deadline */
+	uint64_t ask_until_ns;	/* for a removal to begin */
 	bool has_given_up;	/* before the command was executed, as `given_up` says */
 	enum jobdir_end given_up;
 };
@@ -246,6 +249,13 @@ static bool main_gives_up(void *context)
 	return self->give_up_at_ns > 0 && clock_now_ns(&main_clock) >= self->give_up_at_ns;
 }
 
+/* Nobody hears anything meanwhile, and what it executes runs as the job's user. */
+static bool main_gives_up_removal(void *context)
+{
+	const struct supervisor *self = context;
+	return clock_now_ns(&main_clock) >= self->ask_until_ns;
+}
+
 static int main_call(struct supervisor *self, bool is_removal, struct command_outcome *out,
 		     struct err *err)
 {
@@ -256,20 +266,20 @@ static int main_call(struct supervisor *self, bool is_removal, struct command_ou
 		result = main_environment(&self->launch, &environment, err);
 	if (result == 0) {
 		bool has_launcher = self->has_image && self->image.launcher.fd >= 0;
-		struct command command = {.spec = &self->launch.spec,
-					  .helper = self->has_image ? helper : NULL,
-					  .environment = environment,
-					  .out_fd = self->out_fd,
-					  .err_fd = self->err_fd,
-					  .tokens = self->tokens.tokens,
-					  .token_count = self->tokens.count,
-					  .cgroup = has_launcher	   ? &self->image.launcher
-						    : self->cgroup.fd >= 0 ? &self->cgroup
-									   : NULL,
-					  .devices_v1 =
-					      self->has_image ? self->image.devices_v1 : NULL,
-					  .give_up = is_removal ? NULL : main_gives_up,
-					  .context = self};
+		struct command command = {
+		    .spec = &self->launch.spec,
+		    .helper = self->has_image ? helper : NULL,
+		    .environment = environment,
+		    .out_fd = self->out_fd,
+		    .err_fd = self->err_fd,
+		    .tokens = self->tokens.tokens,
+		    .token_count = self->tokens.count,
+		    .cgroup = has_launcher	     ? &self->image.launcher
+			      : self->cgroup.fd >= 0 ? &self->cgroup
+						     : NULL,
+		    .devices_v1 = self->has_image ? self->image.devices_v1 : NULL,
+		    .give_up = is_removal ? main_gives_up_removal : main_gives_up,
+		    .context = self};
 		result = command_start(&command, out, err);
 	}
 	environment = jobenv_free(environment);
@@ -350,9 +360,12 @@ static int main_start_removal(struct supervisor *self, struct command_outcome *o
 	}
 	_cleanup_close_ int err_fd = result;
 	self->out_fd = self->err_fd = result; /* both the same */
+	self->ask_until_ns = clock_now_ns(&main_clock) + MAIN_ASK_NS;
 	if (result >= 0)
 		result = main_call(self, true, out, &err);
-	if (result < 0 && err_fd >= 0) /* or nobody can be told */
+	if (result >= 0 && out->given_up)
+		(void)err_set(&err, -ETIMEDOUT, "what does it has not begun in time");
+	if ((result < 0 || out->given_up) && err_fd >= 0) /* or nobody can be told */
 		(void)dprintf(err_fd, "sluice-supervise: removing the container: %s\n", err.text);
 	self->out_fd = self->err_fd = -1;
 	return result;
@@ -365,7 +378,8 @@ static int main_start_removal(struct supervisor *self, struct command_outcome *o
 static int main_remove_first(void *context)
 {
 	struct command_outcome outcome = {.pid = -1};
-	return main_start_removal(context, &outcome);
+	int result = main_start_removal(context, &outcome);
+	return result == 0 && outcome.given_up ? -ETIMEDOUT : result;
 }
 
 /* Whoever is killed cannot take its container out of podman's lists. */
@@ -387,14 +401,31 @@ static void main_remove_container(struct supervisor *self)
 	crash_point("supervisor.container_removed");
 }
 
+/* What makes a container is its user's as soon as it looks for podman: it may have started others
+ * before it said that it cannot. */
+static void main_kill_rest(struct supervisor *self)
+{
+	if (!self->has_image)
+		return;
+	struct watch watch = {.agents = &self->agents,
+			      .desk = self->has_desk ? &self->desk : NULL,
+			      .cgroup = &self->cgroup,
+			      .signal_fd = self->signal_fd,
+			      .command = -1,
+			      .is_deaf = true};
+	watch_run(&watch);
+}
+
 /* Runs the command and returns when nothing of it is left. */
 static void main_run(struct supervisor *self)
 {
 	pid_t pid = main_start(self);
 	(void)close(take_fd(&self->out_fd));
 	(void)close(take_fd(&self->err_fd));
-	if (pid < 0)
+	if (pid < 0) {
+		main_kill_rest(self);
 		return;
+	}
 	self->result.started_unix_ns = clock_unix_ns();
 	agents_say(&self->agents, CONTROL_STARTED, pid, (uint64_t)self->result.started_unix_ns,
 		   NULL);

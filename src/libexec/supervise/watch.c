@@ -251,8 +251,9 @@ static void watch_poll(struct watch *self)
 
 void watch_run(struct watch *self)
 {
-	self->command_lives = true;
-	self->kill_at_ns = self->tell_at_ns = WATCH_NEVER;
+	self->command_lives = self->command > 0;
+	self->tell_at_ns = WATCH_NEVER;
+	self->kill_at_ns = self->command_lives ? WATCH_NEVER : clock_now_ns(&watch_clock);
 	self->deadline_at_ns = self->deadline_ns ? watch_after_ns(self->deadline_ns) : WATCH_NEVER;
 	_cleanup_close_ int events_fd =
 	    self->cgroup->fd >= 0 ? cgroup_watch(self->cgroup, NULL) : -1;

@@ -25,7 +25,7 @@ struct watch {
 	struct desk *desk;	     /* NULL: no tokens */
 	const struct cgroup *cgroup; /* fd -1: none */
 	int signal_fd;
-	pid_t command;
+	pid_t command;	      /* -1: it has ended, and what it left is killed */
 	uint64_t grace_ns;    /* of leftovers, and of a cancel that names none */
 	uint64_t deadline_ns; /* of running, from now; 0: none */
 	/* The command passes signals on to those for whom they are meant: while it lives it alone

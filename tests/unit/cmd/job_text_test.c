@@ -43,6 +43,8 @@ static void test_reason(void **state)
 	assert_string_equal(job_text_reason(&job, out), "WaitingForGPU");
 	job.reason_text = text;
 	assert_string_equal(job_text_reason(&job, out), "WaitingForGPU (have 1, need 2)");
+	job.reason = (char *)"";
+	assert_string_equal(job_text_reason(&job, out), "have 1, need 2");
 }
 
 static void test_gpus(void **state)

@@ -2,6 +2,7 @@
 /* What is not seen through the whole program, main_test.c: no supervisor around it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "doors/queue/launch.h"
 #include "libexec/supervise/command.h"
 #include "unit/unit.h"
 
@@ -145,6 +148,40 @@ static void limits_that_make_no_sense_here_are_passed_over(void **state)
 	assert_int_equal(status_of(outcome.pid), 0);
 }
 
+/* What it executes is its user's, who can write anything into the pipe. */
+static void a_helper_that_lies_holds_nobody_up(void **state)
+{
+	static const int lies[][2] = {{1, 0}, {1, 1}, {1, INT_MIN}, {-1, -1}};
+	_cleanup_close_ int launch_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (fcntl(LAUNCH_FD_LAUNCH, F_GETFD) < 0)
+		assert_int_equal(dup2(launch_fd, LAUNCH_FD_LAUNCH), LAUNCH_FD_LAUNCH);
+	for (size_t i = 0; i < array_length(lies); i++) {
+		struct spec spec _cleanup_spec_;
+		struct command_outcome outcome;
+		char lie[2 * sizeof(int) + COMMAND_WHY_MAX], path[64];
+		char *tmp = unit_tmp_new();
+		memset(lie, 'x', sizeof(lie)); /* also where an end should be */
+		memcpy(lie, lies[i], sizeof(lies[i]));
+		_cleanup_close_ int fd =
+		    open(unit_path(tmp, "lie"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		assert_int_equal(write(fd, lie, sizeof(lie)), sizeof(lie));
+		(void)snprintf(path, sizeof(path), "cat lie >&%d; exec sleep 1000", COMMAND_FD_WHY);
+		char *helper[] = {(char *)"/bin/sh", (char *)"-c", path, NULL};
+		spec_of(&spec, "true");
+		(void)snprintf(spec.directory, sizeof(spec.directory), "%s", tmp);
+		struct command command = {.spec = &spec,
+					  .helper = helper,
+					  .environment = environment,
+					  .out_fd = launch_fd,
+					  .err_fd = STDERR_FILENO};
+		assert_true(command_start(&command, &outcome, NULL) < 0);
+		assert_int_equal(outcome.pid, -1);
+		assert_int_equal(outcome.cgroup_code, 0);
+		assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* it does not sleep any more */
+		unit_tmp_free(tmp);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +191,7 @@ int main(void)
 	    cmocka_unit_test(nobody_else_becomes_another_user),
 	    cmocka_unit_test(a_cgroup_that_cannot_be_joined_stops_nothing),
 	    cmocka_unit_test(limits_that_make_no_sense_here_are_passed_over),
+	    cmocka_unit_test(a_helper_that_lies_holds_nobody_up),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
