@@ -432,15 +432,31 @@ static void lists_done(struct lists *lists)
 }
 #define _cleanup_lists_ __attribute__((cleanup(lists_done)))
 
-/* 0, or the exit code after the error was printed. */
+/* A list that is given and names nothing is a script's empty variable: it must not mean everything.
+ * 0, or the exit code after the error was printed. */
+static int parse_words(const struct cmd_call *call, const char *option,
+		       const struct option_list *list, struct words *out)
+{
+	int rc = words_split(list, out);
+	if (rc < 0)
+		return cmd_usage(call, "--%s: there are too many words in the list", option);
+	if (list->count > 0 && out->count == 0)
+		return cmd_usage(call, "--%s names nothing", option);
+	return 0;
+}
+
+/* The same return. */
 static int parse_lists(const struct cmd_call *call, struct lists *lists,
 		       struct generate_options *out)
 {
 	const struct generate_call *options = call->options;
-	if (words_split(&options->strategies, &lists->names) < 0 ||
-	    words_split(&options->devices, &lists->devices) < 0 ||
-	    words_split(&options->imex, &lists->imex) < 0)
-		return cmd_usage(call, "there are too many words in a list");
+	int rc = parse_words(call, "device-name-strategy", &options->strategies, &lists->names);
+	if (rc == 0)
+		rc = parse_words(call, "device-id", &options->devices, &lists->devices);
+	if (rc == 0)
+		rc = parse_words(call, "imex-channel", &options->imex, &lists->imex);
+	if (rc != 0)
+		return rc;
 	for (size_t i = 0; i < lists->imex.count; i++) {
 		uint64_t channel;
 		if (parse_u64(lists->imex.items[i], 0, UINT16_MAX, &channel) < 0)

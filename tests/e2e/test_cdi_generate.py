@@ -126,6 +126,10 @@ def test_exit_codes(machine):
     assert "'7'" in generate(machine, "--device-id", "7", rc=5).err
     assert "channel3" in generate(machine, "--imex-channel", "3", rc=5).err
     generate(machine, "--imex-channel", "three", rc=64)
+    # A script's empty variable is no word for all of them.
+    for option in ("--device-id", "--device-name-strategy", "--imex-channel"):
+        for nothing in ("", ","):
+            assert f"{option} names nothing" in generate(machine, option, nothing, rc=64).err
     generate(machine, "--output", "/proc/not/there.json", rc=73)
     link = machine.directory / "link"
     link.symlink_to("/dev/full")
