@@ -201,7 +201,7 @@ static void check_bad_file(struct checker *checker, const struct scan_file *file
 		(void)snprintf(fix, sizeof(fix), "chmod %s %.*s",
 			       file->is_directory ? "755" : "644", CHECK_TEXT_MAX / 2,
 			       check_quote(file->path, quoted));
-	else if (file->code == -EINVAL || file->code == -E2BIG || file->code == -EFBIG)
+	else if (file->code == -EINVAL)
 		about.fix = check_fix_file(checker, file, fix);
 	else
 		about.fix = NULL;
@@ -213,8 +213,10 @@ static void check_bad_file(struct checker *checker, const struct scan_file *file
 		check_add(checker, CHECK_FILE_UNREADABLE, CHECK_UNREADABLE, &about, "%s%s",
 			  file->why, whose);
 	else
-		check_add(checker, CHECK_FILE_REJECTED, CHECK_UNREADABLE, &about,
-			  "%s: no runtime takes a device of this file", file->why);
+		check_add(checker, CHECK_FILE_REJECTED, CHECK_UNREADABLE, &about, "%s: %s",
+			  file->why,
+			  file->code == -EINVAL ? "no runtime takes a device of this file"
+						: "it was not checked");
 }
 
 /* Where a file would go: the last directory, if it can be written. */

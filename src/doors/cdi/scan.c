@@ -118,8 +118,9 @@ static int scan_names(DIR *directory, const char *path, char *names[SCAN_FILES_M
 			int rc = count < SCAN_FILES_MAX ? -ENOMEM : -E2BIG;
 			while (count > 0)
 				free(names[--count]);
-			return err_set(err, rc, "'%s': %s", path,
-				       rc == -E2BIG ? "too many CDI files" : "out of memory");
+			return rc == -ENOMEM ? err_set(err, rc, "out of memory for '%s'", path)
+					     : err_set(err, rc, "'%s': more than %d CDI files",
+						       path, SCAN_FILES_MAX);
 		}
 		names[count++] = name;
 	}

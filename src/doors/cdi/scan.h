@@ -16,7 +16,7 @@
 
 enum scan_limits {
 	SCAN_DIRECTORIES_MAX = 16,
-	SCAN_FILES_MAX = 256,
+	SCAN_FILES_MAX = 1024,	 /* DRA drivers write one for each claim */
 	SCAN_ENTRIES_MAX = 4096, /* looked at in one directory */
 	SCAN_KIND_MAX = DOCUMENT_NAME_MAX,
 };

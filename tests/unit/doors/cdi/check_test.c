@@ -177,6 +177,18 @@ static void test_limit(void **state)
 	assert_int_equal(checked->check.total, CHECK_FINDINGS_MAX + 5);
 }
 
+/* The limits are ours: a runtime may well read it. */
+static void test_too_large_is_not_refused_by_runtimes(void **state)
+{
+	struct checked *checked = *state;
+	checked_write(checked, "/etc/cdi/large.yaml", "kind: nvidia.com/gpu\n");
+	assert_int_equal(
+	    truncate(unit_path(checked->root, "etc/cdi/large.yaml"), DOCUMENT_TEXT_MAX + 1), 0);
+	checked_run(checked, NULL);
+	checked_says(checked, CHECK_FILE_REJECTED, "bytes that are allowed: it was not checked");
+	assert_null(checked_find(checked, CHECK_FILE_REJECTED)->fix);
+}
+
 static void test_fixes_are_words_of_the_shell(void **state)
 {
 	struct checked *checked = *state;
@@ -232,6 +244,7 @@ int main(void)
 	    TEST(test_module),
 	    TEST(test_silent_driver),
 	    TEST(test_limit),
+	    TEST(test_too_large_is_not_refused_by_runtimes),
 	    TEST(test_fixes_are_words_of_the_shell),
 	    TEST(test_ids),
 	    TEST(test_without_memory),

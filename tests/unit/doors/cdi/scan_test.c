@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -218,6 +219,35 @@ static void test_other_directories(void **state)
 			 -E2BIG);
 }
 
+/* As a DRA driver leaves one for each of a node's claims. */
+static void test_many_files(void **state)
+{
+	(void)state;
+	if (getenv("FAILMALLOC_AT"))
+		skip(); /* nothing of its own fails, and it would take the time of the others */
+	char name[64];
+	struct err err = {0};
+	for (int i = 0; i < SCAN_FILES_MAX; i++) {
+		(void)snprintf(name, sizeof(name), "etc/cdi/claim%d.yaml", i);
+		put(name, "k8s.acme.com/claim", name + strlen("etc/cdi/claim"));
+		if (i == 511) {
+			_cleanup_scan_ struct scan half = {0};
+			assert_int_equal(scan_read(top, &half, NULL), 0);
+			assert_int_equal(half.count, 512);
+		}
+	}
+	_cleanup_scan_ struct scan scan = {0};
+	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan.count, SCAN_FILES_MAX);
+	struct scan more = {0};
+	put("var/run/cdi/a.yaml", "acme.com/nic", "0");
+	assert_int_equal(scan_read(top, &more, &err), -E2BIG);
+	assert_non_null(strstr(err.text, "/var/run/cdi/a.yaml': more than 1024 CDI files"));
+	put("etc/cdi/z.yaml", "acme.com/nic", "0");
+	assert_int_equal(scan_read(top, &more, &err), -E2BIG);
+	assert_non_null(strstr(err.text, "/etc/cdi': more than 1024 CDI files"));
+}
+
 /* As 4096 devices with three nodes each: more than a configuration may have. */
 static void test_large_file(void **state)
 {
@@ -286,6 +316,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_what_we_may_write, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_all_devices, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_other_directories, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_many_files, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_large_file, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
