@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -25,6 +26,12 @@ static const struct option_row rows[] = {
 
 int cdi_scan(const struct option_list *directories, struct scan *out, struct err *err)
 {
+	for (size_t i = 0; i < directories->count; i++) {
+		const char *path = directories->items[i];
+		struct stat status;
+		if (*path == '\0' || (stat(path, &status) == 0 && !S_ISDIR(status.st_mode)))
+			return err_set(err, -ENOTDIR, "--cdi-dir: '%s' is no directory", path);
+	}
 	if (directories->count > 0)
 		return scan_read_directories(directories->items, directories->count, out, err);
 	return scan_read(pci_root(), out, err);

@@ -45,6 +45,7 @@ static const struct option_row rows[] = {
     DEVICES_FILES_ROWS(struct devices_options, wanted, 0, 0, 0, 0, 0),
     {.name = "driver-root",
      .kind = OPTION_PATH,
+     .value = "DIR",
      .help = "with --files: the directory below which the driver is installed (default /)",
      OPTION_FIELD(struct devices_options, driver_root)},
     {.name = NULL},

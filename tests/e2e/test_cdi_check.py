@@ -93,6 +93,10 @@ def test_list(sim):
     assert [file["error"] is None for file in reply.json["files"]] == [True, True, True, False, True]
     reply = sim.run("sluice", "cdi", "list", "--cdi-dir", own(sim).parent).ok()
     assert reply.out.splitlines() == lines
+    for wrong in (own(sim), ""):
+        for command, rc in (("list", 1), ("check", 2)):
+            reply = sim.run("sluice", "cdi", command, "--cdi-dir", wrong)
+            assert reply.rc == rc and f"--cdi-dir: '{wrong}' is no directory" in reply.err, reply
 
 
 def test_nothing_there(machine):

@@ -184,6 +184,8 @@ def test_links_are_followed_but_not_out_of_the_root(tmp_path):
     assert "leads out of" in configure(tmp_path / "root", runtime, *version, "--apply", rc=65)[1]
     assert not (tmp_path / "daemon.json").exists()
     file.parent.unlink()
+    missing = tmp_path / "missing"
+    assert f"there is no directory '{missing}'" in configure(missing, runtime, *version, rc=65)[1]
     file.parent.mkdir()
     file.symlink_to("none.json")
     assert "leads to nothing" in configure(tmp_path / "root", runtime, *version, "--apply", rc=65)[1]

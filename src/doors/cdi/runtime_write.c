@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "doors/cdi/daemon_json.h"
 #include "doors/cdi/runtime_internal.h"
 
@@ -46,6 +47,8 @@ int runtime_resolve(const struct runtime_machine *machine, const char *path,
 	int rc = file_path(full, err, "%s%s", machine->root, path);
 	if (rc < 0)
 		return rc;
+	if (machine->root[0] != '\0' && !file_exists(machine->root))
+		return err_set(err, -ENOENT, "there is no directory '%s'", machine->root);
 	if (machine->root[0] != '\0' && !is_inside(machine->root, full))
 		return err_set(err, -EINVAL, "'%s': leads out of '%s' by a link", full,
 			       machine->root);
