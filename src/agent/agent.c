@@ -36,6 +36,7 @@
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule.h"
 #include "doors/queue/store.h"
+#include "hardware/gpu.h"
 #include "hardware/pci.h"
 #include "policy/policy.h"
 #include "wire/listen.h"
@@ -81,7 +82,7 @@ struct agent {
 	struct err why;
 	struct stat socket_is;	 /* of our socket file */
 	char *kubelet_directory; /* owned; NULL: the usual one */
-	bool is_stopping, storage_is_stuck;
+	bool is_stopping, storage_is_stuck, has_sampled;
 	char jobgroup[JOBGROUP_PATH_MAX]; /* "": there is none */
 	char status[AGENT_STATUS_MAX];	  /* last told to the service manager */
 };
@@ -181,6 +182,16 @@ static void agent_check_driver(struct agent *agent)
 	(void)storage_submit(agent->storage, &agent->bus_job, NULL); /* else it waits */
 }
 
+/* Whether the GPUs are known and not yet who computes on them, which the first sample tells: until
+ * then one that is in somebody else's use would be given away. */
+static bool agent_awaits_sample(struct agent *agent)
+{
+	const struct inventory *inventory = node_inventory(agent->node);
+	if (node_snapshot(agent->node) || *node_problem(agent->node))
+		agent->has_sampled = true;
+	return !agent->has_sampled && inventory && inventory->gpu_count > 0;
+}
+
 static void agent_on_machine(void *context)
 {
 	struct agent *agent = context;
@@ -193,7 +204,7 @@ static void agent_on_machine(void *context)
 	if (!agent->is_stopping)
 		door_kubelet_update(agent->kubelet);
 	door_cdi_update(agent->cdi);
-	if (!agent->queue)
+	if (!agent->queue || agent_awaits_sample(agent))
 		return; /* it is told when it is open */
 	/* First of all: what the queue has borrowed is gone. */
 	agent_tell_health(agent);

@@ -350,6 +350,12 @@ static void run_on_change(struct run *run)
 	    strcmp(reason, run->waits_for) != 0)
 		run_say(run, "job %" PRIu64 " is ending: %s", run->id, reason);
 	memcpy(run->waits_for, reason, sizeof(reason));
+	/* Somebody else was faster, between the agent's yes and the job's start. */
+	if (job->state == SLUICE__V1__JOB_STATE__PENDING && reason[0] && run->options->no_wait &&
+	    !run->gave_up) {
+		run->gave_up = true;
+		job_follow_cancel(run->follow, false, 0);
+	}
 	if (job->state != SLUICE__V1__JOB_STATE__PENDING && run->wait_timer)
 		loop_timer_stop(run->wait_timer);
 	run_say_gpus(run, job);
@@ -464,7 +470,7 @@ static int run_end(struct run *run)
 	bool cancelled = job->state == SLUICE__V1__JOB_STATE__CANCELLED;
 	if (cancelled && !ran && run->gave_up) {
 		run_say(run, "gave up waiting, job %" PRIu64 " is cancelled", run->id);
-		return CMD_EXIT_DEADLINE;
+		return run->options->no_wait ? CMD_EXIT_WOULD_WAIT : CMD_EXIT_DEADLINE;
 	}
 	run_say_end(run, job);
 	if (cancelled && !job->has_exit && run->interrupts)

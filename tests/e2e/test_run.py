@@ -413,6 +413,15 @@ def test_a_gpu_in_foreign_use_is_not_given(machine):
     assert waiter.end()[0] == 0
 
 
+def test_nothing_is_given_before_it_is_known_who_uses_it(machine):
+    machine.start("t4x1")
+    machine.load(0, "--util", "0.5")
+    machine.sim("inject", "slow", "nvmlDeviceGetComputeRunningProcesses", "--ms", "1000", "--gpu", "0")
+    machine.agent()
+    reply = machine.run("sluice", "run", "--no-wait", "--", "true")
+    assert reply.rc == 75 and "GPUInUseByOthers" in reply.err, reply
+
+
 def test_mig_devices_are_units(machine):
     machine.start("a100-mig")
     machine.agent()
