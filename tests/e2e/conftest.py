@@ -107,8 +107,10 @@ class Machine:
         # Never the agent of the machine on which the tests run.
         self.runtime_dir = self.directory / "run"
         self.state_dir = self.directory / "state-dir"
+        # Below the root there is nothing before start(): no kubelet, no /var/run/cdi that is the real one.
         self.own = {"SLUICE_RUNTIME_DIR": str(self.runtime_dir),
-                    "SLUICE_STATE_DIR": str(self.state_dir)}
+                    "SLUICE_STATE_DIR": str(self.state_dir),
+                    "SLUICE_ROOT": str(self.root)}
         self.env = {**self.base, **self.own}
         self.children = []
         self.service = None
