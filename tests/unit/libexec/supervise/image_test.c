@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "libexec/supervise/image.h"
 #include "libexec/supervise/watch.h"
@@ -32,6 +33,36 @@ static void what_is_missing_around_it_is_said(void **state)
 	image.is_guarded = true;
 	image_describe(&image, text);
 	assert_string_equal(text, "container");
+}
+
+/* Rules that leave a GPU out are no reason to say that there are rules. */
+static void what_is_not_known_is_not_guarded(void **state)
+{
+	static const char *const roots[] = {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"};
+	struct launch launch _cleanup_launch_;
+	struct cgroup cgroup = CGROUP_NONE;
+	struct image image;
+	char name[64];
+	launch_init(&launch);
+	(void)snprintf(name, sizeof(name), "sluice-unit-image-%d", (int)getpid());
+	for (size_t i = 0; geteuid() == 0 && cgroup.fd < 0 && i < array_length(roots); i++)
+		(void)cgroup_create(roots[i], name, &cgroup, NULL);
+	if (cgroup.fd < 0) {
+		print_message("skipped: needs root and a cgroup2 file system\n");
+		skip();
+	}
+	image_prepare(&launch, &cgroup, "", &image);
+	assert_string_equal(image.why, "");
+	assert_true(image.is_guarded);
+	image_done(&image);
+	(void)snprintf(launch.denied_why, sizeof(launch.denied_why), "the nodes are not known");
+	image_prepare(&launch, &cgroup, "", &image);
+	assert_false(image.is_guarded);
+	assert_string_equal(image.why, "the nodes are not known");
+	image_done(&image);
+	cgroup_remove_v1(cgroup.path, true);
+	assert_int_equal(cgroup_remove(&cgroup, NULL), 0);
+	cgroup_close(&cgroup);
 }
 
 static void the_helper_must_be_there(void **state)
@@ -107,6 +138,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_missing_around_it_is_said),
+	    cmocka_unit_test(what_is_not_known_is_not_guarded),
 	    cmocka_unit_test(the_helper_must_be_there),
 	    cmocka_unit_test(the_process_that_only_waits_is_known),
 	    cmocka_unit_test(what_was_killed_may_have_left_something),
