@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -354,14 +355,36 @@ static void check_conflict(struct checker *checker, const struct scan_file *file
 		  other->path);
 }
 
+/* Whoever can write there says what the containers of everybody get. */
+static void check_writers(struct checker *checker, const char *path)
+{
+	char fix[CHECK_TEXT_MAX], quoted[CHECK_TEXT_MAX];
+	struct stat status;
+	if (stat(path, &status) < 0)
+		return;
+	bool is_theirs = status.st_uid != 0 && status.st_uid != geteuid();
+	if (!is_theirs && !(status.st_mode & (S_IWGRP | S_IWOTH)))
+		return;
+	(void)snprintf(fix, sizeof(fix), "%s %.*s", is_theirs ? "chown root:root" : "chmod go-w",
+		       CHECK_TEXT_MAX / 2, check_quote(path, quoted));
+	const struct check_about about = {.path = path, .key = path, .fix = fix};
+	check_add(checker, CHECK_OTHERS_WRITE, CHECK_NOTE, &about,
+		  "'%s' can be changed by others than root: they say what containers get", path);
+}
+
 static void check_everything(struct checker *checker, struct scan_device *devices, size_t count)
 {
 	const struct scan *scan = checker->scan;
 	if (scan->count == 0)
 		check_nothing(checker);
-	for (uint32_t i = 0; i < scan->count; i++)
+	for (uint32_t i = 0; i < scan->directory_count; i++)
+		check_writers(checker, scan->directories[i]);
+	for (uint32_t i = 0; i < scan->count; i++) {
 		if (scan->files[i].code < 0)
 			check_bad_file(checker, &scan->files[i]);
+		if (!scan->files[i].is_directory)
+			check_writers(checker, scan->files[i].path);
+	}
 	for (size_t i = 0; i < count; i++)
 		if (scan_is_second(&devices[i]))
 			check_conflict(checker, devices[i].file, devices[i].other, devices[i].name);
@@ -627,6 +650,7 @@ const char *check_id_to_string(enum check_id id)
 	    [CHECK_MIG_NEW] = "mig-new",
 	    [CHECK_DRIVER_SILENT] = "driver-silent",
 	    [CHECK_READ_ONLY] = "read-only",
+	    [CHECK_OTHERS_WRITE] = "others-write",
 	    [CHECK_IMAGE_MUSL] = "image-musl",
 	    [CHECK_IMAGE_LOADER] = "image-loader",
 	    [CHECK_IMAGE_ARCH] = "image-machine",

@@ -59,6 +59,7 @@ enum check_id {
 	CHECK_MIG_NEW,
 	CHECK_DRIVER_SILENT, /* it was not asked, or did not answer */
 	CHECK_READ_ONLY,     /* the directory cannot be written */
+	CHECK_OTHERS_WRITE,  /* others than root can change what is there */
 	/* Of an image: image.h. */
 	CHECK_IMAGE_MUSL,
 	CHECK_IMAGE_LOADER,  /* no C library, or no loader */

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "tests/unit/doors/cdi/checked.h"
 #include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
@@ -26,6 +28,35 @@ static void test_fresh(void **state)
 	assert_int_equal(checked->check.device_count, 1);
 	checked_run(checked, (const char *const[]){"acme.com/nic=x", NULL});
 	checked_expect(checked, 0, CHECK_NOTE);
+}
+
+static void test_others_write(void **state)
+{
+	struct checked *checked = *state;
+	const char *file = "/etc/cdi/a.yaml";
+	checked_node(checked, "/dev/acme");
+	checked_write(checked, file, NIC("x"));
+	char path[FILE_PATH_MAX];
+	assert_int_equal(file_path(path, NULL, "%s%s", checked->root, file), 0);
+	assert_int_equal(chmod(path, 0646), 0);
+	checked_run(checked, NULL);
+	checked_expect(checked, 1, CHECK_NOTE);
+	checked_says(checked, CHECK_OTHERS_WRITE, "a.yaml' can be changed by others than root");
+	assert_non_null(strstr(checked_find(checked, CHECK_OTHERS_WRITE)->fix, "chmod go-w "));
+	assert_int_equal(chmod(path, 0644), 0);
+	*strrchr(path, '/') = '\0';
+	assert_int_equal(chmod(path, 0775), 0);
+	checked_run(checked, NULL);
+	checked_expect(checked, 1, CHECK_NOTE);
+	checked_says(checked, CHECK_OTHERS_WRITE, "/etc/cdi' can be changed by others");
+	assert_int_equal(chmod(path, 0755), 0);
+	if (geteuid() == 0) {
+		assert_int_equal(chown(path, 4242, 4242), 0);
+		checked_run(checked, NULL);
+		checked_expect(checked, 1, CHECK_NOTE);
+		assert_non_null(
+		    strstr(checked_find(checked, CHECK_OTHERS_WRITE)->fix, "chown root:root "));
+	}
 }
 
 static void test_nothing_there(void **state)
@@ -238,6 +269,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_fresh),
 	    TEST(test_nothing_there),
+	    TEST(test_others_write),
 	    TEST(test_names),
 	    TEST(test_two_files),
 	    TEST(test_runtime_version),
