@@ -280,6 +280,15 @@ static bool wants(void *context, const char *kind, const char *path)
 	return strcmp(path, context) != 0;
 }
 
+static void test_a_kind_alone_is_of_the_highest_priority(void **state)
+{
+	(void)state;
+	put("etc/cdi/x.yaml", "env: [A=etc]", "{name: a, containerEdits: {env: [B=1]}}");
+	put("var/run/cdi/x.yaml", "env: [A=run]", "{name: a, containerEdits: {env: [B=1]}}");
+	json_auto_t *out = apply("{\"process\": {\"env\": []}}", 1, (const char *[]){"acme.com/x"});
+	expect_json(out, "{\"process\": {\"env\": [\"A=run\"]}}");
+}
+
 static void test_a_filter_leaves_out(void **state)
 {
 	(void)state;
@@ -332,6 +341,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_hooks_groups_and_the_rest, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_says_what_is_missing, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_what_is_no_oci_configuration, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_a_kind_alone_is_of_the_highest_priority, setup,
+					    teardown),
 	    cmocka_unit_test_setup_teardown(test_a_filter_leaves_out, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
 	};

@@ -255,6 +255,23 @@ static void foreign(const char *name, const char *text)
 	expect_kinds(KEEP_WRITTEN, KEEP_WRITTEN);
 }
 
+static void test_a_file_of_our_name_that_is_anothers(void **state)
+{
+	(void)state;
+	if (geteuid() != 0) {
+		print_message("skipped: needs root\n");
+		skip();
+	}
+	put(CDI "sluice-old.com-gpu.json", "{}");
+	assert_int_equal(chown(path(CDI "sluice-old.com-gpu.json"), 4242, 4242), 0);
+	(void)run();
+	expect_kinds(KEEP_WRITTEN, KEEP_WRITTEN);
+	assert_true(file_exists(path(CDI "sluice-old.com-gpu.json")));
+	assert_int_equal(chown(path(CDI "sluice-old.com-gpu.json"), 0, 0), 0);
+	(void)run();
+	assert_false(file_exists(path(CDI "sluice-old.com-gpu.json")));
+}
+
 static void test_foreign_files(void **state)
 {
 	(void)state;
@@ -596,6 +613,7 @@ int main(void)
 	    CASE(test_names),
 	    CASE(test_written_once),
 	    CASE(test_the_side_file),
+	    CASE(test_a_file_of_our_name_that_is_anothers),
 	    CASE(test_foreign_files),
 	    CASE(test_a_foreign_file_that_cannot_be_read_for_a_moment),
 	    CASE(test_an_unreadable_directory),

@@ -255,6 +255,15 @@ static void test_imex_channels(void **state)
 	assert_int_equal(visible_read(config, &nobody, &visible, NULL), 0);
 	assert_int_equal(visible.channel_count, 2);
 	assert_int_equal(visible.channels[1], 12);
+	/* A mount of a channel alone asks for no GPU, and adds nothing to what the variables say.
+	 */
+	struct visible_settings mounts = {.volume_mounts = true};
+	_cleanup_visible_ struct visible alone = {0};
+	json_auto_t *mount = json("{\"mounts\": [" MOUNT(
+	    "imex/7") "], \"process\": {" PRIVILEGED ", \"env\": [\"" NVIDIA "0\"]}}");
+	assert_int_equal(visible_read(mount, &mounts, &alone, NULL), 0);
+	assert_int_equal(alone.source, VISIBLE_VARIABLE);
+	assert_int_equal(alone.channel_count, 0);
 	json_auto_t *bad = with_env(PRIVILEGED, NVIDIA "none", "NVIDIA_IMEX_CHANNELS=65536");
 	expect_error(bad, &nobody, -EINVAL, "NVIDIA_IMEX_CHANNELS: '65536' is no IMEX channel");
 	json_auto_t *void_ = with_env(PRIVILEGED, NVIDIA "void", "NVIDIA_IMEX_CHANNELS=x");
