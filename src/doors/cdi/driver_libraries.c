@@ -199,8 +199,12 @@ static int driver_read_cache(struct driver_search *search, struct err *err)
 			rc = file_read(path, &bytes, &why);
 	}
 	struct ldcache cache;
-	if (rc == 0)
+	if (rc == 0) {
 		rc = ldcache_parse(buf_text(&bytes), bytes.length, &cache, &why);
+		/* The reader is not to run ldconfig for his own machine. */
+		if (rc < 0 && search->root->path[0] != '\0')
+			(void)err_wrap(&why, "below '%s'", search->root->path);
+	}
 	if (rc == -ENOMEM)
 		return err_set(err, rc, "out of memory for %s", LDCACHE_PATH);
 	if (rc == 0)
@@ -367,7 +371,8 @@ static int driver_take_library(struct driver_search *search,
 	if (strcmp(version, search->driver->version) != 0 && !driver_has_own_version(name))
 		return 0;
 	char path[FILE_PATH_MAX], real[FILE_PATH_MAX], inside[FILE_PATH_MAX];
-	int rc = file_path(path, err, "%s/%s", directory->path[1] ? directory->path : "", name);
+	int rc = file_path(path, err, "%s%s/%s", search->root->path,
+			   directory->path[1] ? directory->path : "", name);
 	if (rc < 0)
 		return rc;
 	_cleanup_close_ int fd = -1;

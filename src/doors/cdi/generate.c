@@ -163,6 +163,24 @@ static bool generate_is_wanted(const struct generator *generator,
 	return !options->devices || i < options->devices_count;
 }
 
+/* Why there is no device of this name. -ENODEV. */
+static int generate_not_there(const struct generator *generator, const char *name, struct err *err)
+{
+	for (uint32_t i = 0; i < generator->inventory->gpu_count; i++) {
+		const struct gpu *gpu = &generator->inventory->gpus[i];
+		char index[16];
+		(void)snprintf(index, sizeof(index), "%u", gpu->index); /* fits */
+		if (gpu->mig_current == GPU_MIG_ENABLED &&
+		    (strcmp(index, name) == 0 || strcmp(gpu->uuid, name) == 0))
+			return err_set(err, -ENODEV,
+				       "GPU %s is in MIG mode: name its MIG devices, as %s:0", name,
+				       index);
+	}
+	return err_set(err, -ENODEV,
+		       "there is no device '%s' with its nodes here: 'sluice devices' lists them",
+		       name);
+}
+
 /* Whoever asked for something by name is not given less without a word. */
 static int generate_check_wanted(const struct generator *generator, struct err *err)
 {
@@ -183,10 +201,7 @@ static int generate_check_wanted(const struct generator *generator, struct err *
 		       !generate_is_called(&generator->devices[j], options->devices[i]))
 			j++;
 		if (j == generator->device_count)
-			return err_set(err, -ENODEV,
-				       "there is no device '%s' with its nodes here: 'sluice "
-				       "devices' lists them",
-				       options->devices[i]);
+			return generate_not_there(generator, options->devices[i], err);
 	}
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "tests/unit/doors/cdi/made.h"
 #include "tests/unit/doors/cdi/tree.h"
 #include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
@@ -314,6 +315,36 @@ static void test_hostile_files(void **state)
 	assert_ptr_equal(driver_severe(&driver), &driver.problems[1]);
 }
 
+/* A library of another machine lies beside ours where a distribution mixes them. */
+static void test_other_machines(void **state)
+{
+	(void)state;
+	debian();
+	struct made_library made;
+	made_library(&made, "libnvidia-fbc.so.1");
+	made.header.e_machine = made.header.e_machine == EM_S390 ? EM_PPC64 : EM_S390;
+	put(DEBIAN "/libnvidia-fbc.so." V, &made, sizeof(made));
+	_cleanup_driver_ struct driver driver = {0};
+	assert_int_equal(find(V, &driver, NULL), 0);
+	assert_int_equal(driver.problem_count, 0);
+	for (uint32_t i = 0; i < driver.file_count; i++)
+		assert_null(strstr(driver.files[i].path, "libnvidia-fbc"));
+}
+
+/* Nobody is sent to a file of his own machine for one below another root. */
+static void test_problems_name_the_root(void **state)
+{
+	(void)state;
+	debian();
+	put("/etc/ld.so.cache", "garbage", 7);
+	put(DEBIAN "/libnvoptix.so." V, "garbage", 7);
+	_cleanup_driver_ struct driver driver = {0};
+	assert_int_equal(find(V, &driver, NULL), 0);
+	assert_int_equal(driver.problem_count, 2);
+	for (uint32_t i = 0; i < driver.problem_count; i++)
+		assert_non_null(strstr(driver.problems[i].text, top));
+}
+
 static void test_nothing_there(void **state)
 {
 	(void)state;
@@ -402,6 +433,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_refuses_what_others_could_have_written, setup,
 					    teardown),
 	    cmocka_unit_test_setup_teardown(test_hostile_files, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_other_machines, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_problems_name_the_root, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
 	    cmocka_unit_test(test_capabilities),
 	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),

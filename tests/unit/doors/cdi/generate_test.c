@@ -232,7 +232,6 @@ static void test_capabilities(void **state)
 	rig_done(&rig);
 }
 
-/* sysfs may name DRM nodes that are not there. */
 static void test_where_files_go(void **state)
 {
 	(void)state;
@@ -242,6 +241,8 @@ static void test_where_files_go(void **state)
 		    producer_name[] = "libnvidia-vulkan-producer.so.580.82";
 	static char allocator[] = "/l/libnvidia-allocator.so.580.82",
 		    allocator_name[] = "libnvidia-allocator.so.1";
+	static char flow[] = "/l/libnvidia-opticalflow.so.580.82",
+		    flow_name[] = "libnvidia-opticalflow.so.10"; /* not that of the alias */
 	static char mps[] = "/run/mps", mps_name[] = "/tmp/nvidia-mps";
 	static char drv[] = "/x/nvidia_drv.so", drv_name[] = "drivers/nvidia_drv.so";
 	struct driver_file files[] = {
@@ -249,8 +250,10 @@ static void test_where_files_go(void **state)
 	    {DRIVER_LIBRARY, DRIVER_GRAPHICS, producer, producer_name},
 	    {DRIVER_DIRECTORY, DRIVER_COMPUTE, mps, mps_name},
 	    {DRIVER_MODULE, DRIVER_DISPLAY, drv, drv_name},
+	    {DRIVER_LIBRARY, DRIVER_VIDEO, flow, flow_name},
 	};
 	rig.driver.files = files;
+	rig.driver.file_count = 5;
 	rig.options.host_driver_root = "/host";
 	rig.options.host_dev_root = "/hostdev";
 	_cleanup_buf_ struct buf all, compute;
@@ -268,6 +271,8 @@ static void test_where_files_go(void **state)
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++)
 		if (!strstr(buf_text(&all), expected[i]))
 			fail_msg("%s is not in\n%s", expected[i], buf_text(&all));
+	assert_non_null(strstr(buf_text(&all), "/libnvidia-opticalflow.so.10\""));
+	assert_null(strstr(buf_text(&all), "/libnvidia-opticalflow.so\""));
 	rig.options.capabilities = DRIVER_COMPUTE;
 	assert_int_equal(rig_text(&rig, &compute, NULL, NULL), 0);
 	assert_non_null(strstr(buf_text(&compute), "libnvidia-allocator.so.1"));
@@ -315,9 +320,25 @@ static void test_names_and_choice(void **state)
 	_cleanup_buf_ struct buf text;
 	assert_int_equal(rig_text(&rig, &text, NULL, &err), -ENODEV);
 	assert_non_null(strstr(err.text, "'7'"));
+	/* A GPU in MIG mode is there, but no device. */
+	static const char *const whole[] = {"GPU-b"};
+	rig.options.devices = whole;
+	rig.options.devices_count = 1;
+	_cleanup_buf_ struct buf none;
+	assert_int_equal(rig_text(&rig, &none, NULL, &err), -ENODEV);
+	assert_string_equal(err.text, "GPU GPU-b is in MIG mode: name its MIG devices, as 1:0");
+	/* One that is lost has its index only. */
+	rig.options.devices = NULL;
+	rig.options.devices_count = 0;
+	rig.options.names = GENERATE_INDEX | GENERATE_UUID;
+	rig.gpus[0].uuid[0] = '\0';
+	_cleanup_document_ struct document lost = rig_document(&rig);
+	assert_non_null(document_find(&lost, "0"));
+	assert_int_equal(lost.devices->entry_count, 4);
 	rig_done(&rig);
 }
 
+/* sysfs may name DRM nodes that are not there. */
 static void test_drm(void **state)
 {
 	(void)state;
@@ -342,6 +363,20 @@ static void test_drm(void **state)
 	assert_string_equal(yaml_get(nodes->entries[1].value, "fileMode")->text, "432");
 	assert_string_equal(yaml_get(nodes->entries[1].value, "gid")->text, "44");
 	assert_string_equal(yaml_get(nodes->entries[2].value, "path")->text, "/dev/dri/renderD128");
+	/* Only for what draws: neither for computing, nor for a MIG device that cannot. */
+	_cleanup_buf_ struct buf compute, without, with;
+	rig.options.capabilities = DRIVER_COMPUTE;
+	assert_int_equal(rig_text(&rig, &compute, NULL, NULL), 0);
+	assert_null(strstr(buf_text(&compute), "/dev/dri"));
+	rig.options.capabilities = DRIVER_ALL;
+	rig.gpus[0].has_pci = false;
+	rig.gpus[1].has_pci = true;
+	rig.gpus[1].pci.bus = 7;
+	assert_int_equal(rig_text(&rig, &without, NULL, NULL), 0);
+	assert_null(strstr(buf_text(&without), "/dev/dri"));
+	memcpy(rig.migs[0].profile, "1g.5gb+gfx", sizeof("1g.5gb+gfx"));
+	assert_int_equal(rig_text(&rig, &with, NULL, NULL), 0);
+	assert_non_null(strstr(buf_text(&with), "/dev/dri/card1"));
 	assert_null(unit_tmp_free(top));
 	rig_done(&rig);
 }
