@@ -230,6 +230,28 @@ static void test_fixes_are_words_of_the_shell(void **state)
 	assert_non_null(strstr(fix, "/it'\\''s b.yaml'"));
 }
 
+static void test_fix_names_the_class(void **state)
+{
+	struct checked *checked = *state;
+	checked_write(checked, "/etc/cdi/a.yaml", "kind: sluice.dev/mine\n");
+	checked_run(checked, NULL);
+	assert_non_null(strstr(checked_find(checked, CHECK_FILE_REJECTED)->fix,
+			       "generate --vendor sluice.dev --class mine --output "));
+}
+
+static void test_long_lists_are_cut(void **state)
+{
+	struct checked *checked = *state;
+	checked_write(checked, "/etc/cdi/a.yaml",
+		      NIC("a") CHECKED_DEVICE("b", "/dev/acme") CHECKED_DEVICE("c", "/dev/acme")
+			  CHECKED_DEVICE("d", "/dev/acme") CHECKED_DEVICE("e", "/dev/acme")
+			      CHECKED_DEVICE("f", "/dev/acme") CHECKED_DEVICE("g", "/dev/acme")
+				  CHECKED_DEVICE("h", "/dev/acme") CHECKED_DEVICE("i", "/dev/acme")
+				      CHECKED_DEVICE("j", "/dev/acme"));
+	checked_run(checked, (const char *const[]){"acme.com/nic=zz", NULL});
+	checked_says(checked, CHECK_DEVICE_UNKNOWN, "it has a, b, c, d, e, f, g, h and 2 more");
+}
+
 static void test_ids(void **state)
 {
 	(void)state;
@@ -278,6 +300,8 @@ int main(void)
 	    TEST(test_limit),
 	    TEST(test_too_large_is_not_refused_by_runtimes),
 	    TEST(test_fixes_are_words_of_the_shell),
+	    TEST(test_fix_names_the_class),
+	    TEST(test_long_lists_are_cut),
 	    TEST(test_ids),
 	    TEST(test_without_memory),
 	};

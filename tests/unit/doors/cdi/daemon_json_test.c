@@ -100,6 +100,20 @@ static void test_what_is_refused(void **state)
 	}
 }
 
+static void test_nul_and_length(void **state)
+{
+	(void)state;
+	static const char nul[] = "{\"a\": 1\0}";
+	struct err err = {0};
+	struct daemon_json json;
+	assert_int_equal(daemon_json_parse(nul, sizeof(nul) - 1, "x", &json, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "NUL"));
+	static char blanks[DAEMON_JSON_TEXT_MAX + 1];
+	memset(blanks, ' ', sizeof(blanks));
+	assert_int_equal(daemon_json_parse(blanks, sizeof(blanks) - 1, "x", &json, &err), 0);
+	assert_int_equal(daemon_json_parse(blanks, sizeof(blanks), "x", &json, &err), -E2BIG);
+}
+
 static void test_parse(void **state)
 {
 	(void)state;
@@ -149,6 +163,7 @@ int main(void)
 	    cmocka_unit_test(test_other_keys_stay),
 	    cmocka_unit_test(test_features_that_are_there),
 	    cmocka_unit_test(test_what_is_refused),
+	    cmocka_unit_test(test_nul_and_length),
 	    cmocka_unit_test(test_parse),
 	    cmocka_unit_test(test_out_of_memory),
 	};
