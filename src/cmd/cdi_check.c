@@ -160,8 +160,11 @@ static const char *verdict(const struct check *check)
 	return check->worst == CHECK_NOTE ? "fresh" : check_severity_to_string(check->worst);
 }
 
+/* Where there is no file, whether the machine is. */
 static bool is_simulated(const struct scan *scan)
 {
+	if (scan->count == 0)
+		return pci_root()[0] != '\0';
 	for (uint32_t i = 0; i < scan->count; i++)
 		if (scan->files[i].is_simulated)
 			return true;

@@ -109,6 +109,8 @@ def test_nothing_there(machine):
         assert reply.out == "" and "no CDI file" in reply.err
         found = check(machine, rc=1)
         assert list(found) == ["nothing-there"]
+        assert machine.run("sluice", "cdi", "check").out.endswith("0 simulated devices in 0 files looked at\n")
+        assert machine.run("sluice", "cdi", "check", "--output", "json").json["simulated"]
     mend(machine, found["nothing-there"][0])
     assert not check(machine, rc=0)
 
