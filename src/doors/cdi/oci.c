@@ -215,3 +215,17 @@ int oci_print(const json_t *value, bool is_indented, struct buf *out)
 	}
 	return rc;
 }
+
+const char *oci_variable(const json_t *env, const char *name, size_t length)
+{
+	const char *found = NULL;
+	size_t i;
+	json_t *entry;
+	json_array_foreach(env, i, entry)
+	{
+		const char *text = json_string_value(entry);
+		if (text && strncmp(text, name, length) == 0 && text[length] == '=')
+			found = text + length + 1;
+	}
+	return found;
+}

@@ -3,7 +3,7 @@
  * The configuration of an OCI container (config.json) as bytes and as a JSON value, so that what is
  * not edited comes out as it went in: numbers keep their spelling, also those that no signed 64-bit
  * integer holds (an unlimited rlimit is 18446744073709551615). Pure. Knows nothing of what is in
- * it.
+ * it but the form of an environment.
  */
 #ifndef SLUICE_DOORS_CDI_OCI_H
 #define SLUICE_DOORS_CDI_OCI_H
@@ -30,5 +30,8 @@ enum oci_limits {
 int oci_parse(const char *text, size_t length, json_t **out, struct err *err);
 /* Appends the value as JSON, on one line or indented. -ENOSPC, -ENOMEM. */
 int oci_print(const json_t *value, bool is_indented, struct buf *out);
+/* The value in `env`, a list of NAME=VALUE, of the variable that `length` bytes of `name` call; the
+ * last one counts, as in Go's programs. NULL: there is none. Borrowed. */
+const char *oci_variable(const json_t *env, const char *name, size_t length);
 
 #endif

@@ -228,25 +228,12 @@ int require_check(const char *text, size_t length, const struct require_facts *f
 
 /* ---- An environment ---- */
 
-static const char *require_variable(const json_t *env, const char *name)
-{
-	const char *found = NULL;
-	size_t i, length = strlen(name);
-	json_t *entry;
-	json_array_foreach(env, i, entry)
-	{
-		const char *text = json_string_value(entry);
-		if (text && strncmp(text, name, length) == 0 && text[length] == '=')
-			found = text + length + 1;
-	}
-	return found;
-}
-
 /* What Go's strconv.ParseBool takes for true. */
 static bool require_is_disabled(const json_t *env)
 {
 	static const char *const words[] = {"1", "t", "T", "TRUE", "true", "True"};
-	const char *value = require_variable(env, "NVIDIA_DISABLE_REQUIRE");
+	const char *value =
+	    oci_variable(env, "NVIDIA_DISABLE_REQUIRE", strlen("NVIDIA_DISABLE_REQUIRE"));
 	for (size_t i = 0; value && i < array_length(words); i++)
 		if (strcmp(words[i], value) == 0)
 			return true;
@@ -306,8 +293,8 @@ int require_env(const json_t *env, const struct require_facts *facts, bool *out_
 			       text); /* may be cut */
 		rc = require_one(name, equals + 1, facts, &is_met, why, unknown, err);
 	}
-	const char *version = require_variable(env, "CUDA_VERSION");
-	const char *cuda = require_variable(env, REQUIRE_PREFIX "CUDA");
+	const char *version = oci_variable(env, "CUDA_VERSION", strlen("CUDA_VERSION"));
+	const char *cuda = oci_variable(env, REQUIRE_PREFIX "CUDA", strlen(REQUIRE_PREFIX "CUDA"));
 	if (rc == 0 && version && version[0] && (!cuda || !cuda[0]))
 		rc = require_legacy(version, facts, &is_met, why, unknown, err);
 	if (rc == 0)

@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "doors/cdi/document.h"
 #include "doors/cdi/driver.h"
+#include "doors/cdi/oci.h"
 
 #define VISIBLE_ANNOTATIONS "cdi.k8s.io/"
 #define VISIBLE_BLANKS	    " \t"
@@ -42,25 +43,16 @@ bool visible_is_privileged(const json_t *config)
 	return false;
 }
 
-/* The value of a variable; the last one counts, as in Go's programs. NULL: there is none. */
-static const char *visible_variable(const json_t *config, const char *name, size_t length)
+static const char *visible_variable(const struct visible_reader *reader, const char *name,
+				    size_t length)
 {
-	const json_t *env = json_object_get(json_object_get(config, "process"), "env");
-	const char *found = NULL;
-	size_t i;
-	json_t *entry;
-	json_array_foreach(env, i, entry)
-	{
-		const char *text = json_string_value(entry);
-		if (text && strncmp(text, name, length) == 0 && text[length] == '=')
-			found = text + length + 1;
-	}
-	return found;
+	const json_t *process = json_object_get(reader->config, "process");
+	return oci_variable(json_object_get(process, "env"), name, length);
 }
 
 static const char *visible_env(const struct visible_reader *reader, const char *name)
 {
-	return visible_variable(reader->config, name, strlen(name));
+	return visible_variable(reader, name, strlen(name));
 }
 
 /* Calls `each` for every item of a comma list, without the blanks around it; empty ones are left
@@ -252,7 +244,7 @@ static int visible_own_variables(struct visible_reader *reader, bool *out_any)
 	*out_any = false;
 	while (rc == 0 && at && *at) {
 		size_t length = strcspn(at, ",");
-		const char *value = visible_variable(reader->config, at, length);
+		const char *value = visible_variable(reader, at, length);
 		if (value) {
 			*out_any = true;
 			rc = visible_take(reader, VISIBLE_VARIABLE, "the swarm variable", value);

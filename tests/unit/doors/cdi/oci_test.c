@@ -129,9 +129,25 @@ static void test_without_memory(void **state)
 	assert_true(failmalloc_each(oci_again, NULL) > 10);
 }
 
+static void test_variables(void **state)
+{
+	(void)state;
+	static const char text[] = "{\"env\": [\"A=1\", \"AB=2\", \"A\", 3, \"A=x=y\", \"B=\"]}";
+	json_auto_t *value = NULL;
+	assert_int_equal(oci_parse(text, strlen(text), &value, NULL), 0);
+	const json_t *env = json_object_get(value, "env");
+	assert_string_equal(oci_variable(env, "A", 1), "x=y");
+	assert_string_equal(oci_variable(env, "AB,C", 2), "2");
+	assert_string_equal(oci_variable(env, "B", 1), "");
+	assert_null(oci_variable(env, "C", 1));
+	assert_null(oci_variable(NULL, "A", 1));
+	assert_null(oci_variable(value, "A", 1));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_variables),
 	    cmocka_unit_test(test_numbers_come_out_as_they_went_in),
 	    cmocka_unit_test(test_what_is_refused),
 	    cmocka_unit_test(test_limits),
