@@ -269,6 +269,25 @@ def test_cancel_deadline_and_what_stays_behind(boxed):
     assert boxed.storage.names() == []
 
 
+def test_cancelled_while_it_starts(boxed):
+    """By a podman that is told to end when it has made the container, and has not started it."""
+    directory = boxed.directory / "own"
+    directory.mkdir()
+    podman = directory / "podman"
+    podman.write_text('#!/bin/sh\nfor word; do shift; [ "$word" = run ] && { run=1; word=create; }\n'
+                      '[ "$word" = --rm ] || set -- "$@" "$word"; done\n'
+                      f'[ "$run" ] || exec {shutil.which("podman")} "$@"\n'
+                      f'{shutil.which("podman")} "$@" >/dev/null && echo ready\n'
+                      'trap "exit 0" TERM; while :; do sleep 0.05; done\n')
+    podman.chmod(0o755)
+    number = start_image(boxed, "true", env={"PATH": f"{directory}:/usr/bin:/bin"})
+    job = started(boxed, number)
+    assert len(boxed.storage.names()) == 1
+    boxed.run("sluice", "cancel", number).ok()
+    boxed.job_in(number, "Cancelled")
+    no_trace(boxed, job)
+
+
 def processes_of(job, name):
     """Of the job, by the name of their program."""
     found = []

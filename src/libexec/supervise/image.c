@@ -109,5 +109,7 @@ bool image_is_pause(pid_t pid)
 
 bool image_is_left(const struct watch *watch)
 {
-	return !WIFEXITED(watch->status) || watch->killed_leftovers > 0;
+	/* podman that gets a signal before its container runs ends at once, also with 0, and leaves
+	 * it as it was made. */
+	return !WIFEXITED(watch->status) || watch->killed_leftovers > 0 || watch->was_told;
 }

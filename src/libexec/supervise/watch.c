@@ -54,6 +54,7 @@ static size_t watch_count(const struct watch *self)
 static void watch_stop(struct watch *self, int signal_number, uint64_t grace_ns)
 {
 	size_t count;
+	self->was_told = self->was_told || self->command_lives;
 	if (grace_ns > 0 && self->passes_signals && self->command_lives) {
 		(void)kill(-self->command, signal_number); /* not reaped: the number is its own */
 	} else if (grace_ns > 0) {
@@ -183,8 +184,11 @@ static void watch_hear(const struct control_message *message, void *context)
 {
 	struct watch *self = context;
 	if (message->kind == CONTROL_SIGNAL && watch_is_signal(message->value) &&
-	    self->command_lives) /* not reaped, so the number is its own */
-		(void)kill(-self->command, (int)message->value);
+	    self->command_lives) {
+		self->was_told = true;
+		(void)kill(-self->command,
+			   (int)message->value); /* not reaped: the number is its own */
+	}
 	if (message->kind == CONTROL_CANCEL) {
 		int number = watch_is_signal(message->value) ? (int)message->value : SIGTERM;
 		watch_stop(self, number,

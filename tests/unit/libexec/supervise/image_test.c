@@ -130,6 +130,8 @@ static void what_was_killed_may_have_left_something(void **state)
 	assert_false(image_is_left(&watch));
 	watch.killed_leftovers = 1;
 	assert_true(image_is_left(&watch));
+	watch = (struct watch){.was_told = true};
+	assert_true(image_is_left(&watch));
 	watch = (struct watch){.status = 9};
 	assert_true(image_is_left(&watch));
 }
