@@ -341,6 +341,7 @@ static void bench_part_allocate(struct gate_report *report)
 	bench_open("dgx-a100", NULL, bench_shared);
 	rig_use_state(&bench_rig, "allocate");
 	(void)bench_start(BENCH_UNITS);
+	side_rest(&bench_side, BENCH_TABLES_NS); /* the CDI specifications are written, too */
 	bench_allocate(report, true);
 	bench_list(report);
 	(void)bench_prefer(report, "replicas", BENCH_POD, 0, samples);
