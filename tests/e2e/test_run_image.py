@@ -231,6 +231,7 @@ def test_command_environment_and_exit_code(boxed):
     uuids = [gpu["uuid"] for gpu in boxed.job(2)["attempt"]["gpus"]]
     assert variables["CUDA_VISIBLE_DEVICES"] == variables["SLUICE_GPUS"] == ",".join(uuids)
     assert variables["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert variables["TRITON_LIBCUDA_PATH"] == "/usr/lib64"
     assert variables["GIVEN"] == "a b" and variables["SLUICE_JOB_NAME"] == "enviro"
     assert not {"FROM_OUTSIDE", "SLUICE_ROOT", "SLUICE_SIM_STATE", "CONTAINERS_CONF"} & set(variables)
 

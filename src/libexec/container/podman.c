@@ -123,6 +123,12 @@ static void podman_add_job(struct podman_words *line, const struct launch *launc
 	/* CDI says so too, where there is a GPU: an old hook that is still installed would give all
 	 * of them to an image that asks for all. */
 	podman_add(line, "--env=NVIDIA_VISIBLE_DEVICES=void");
+	/* Triton, and so torch.compile, does not ask the loader: without this it looks for
+	 * libcuda.so.1 in the image's ld.so.cache, where a mounted library is not. The agent's
+	 * specifications have it here in every image.
+	 * https://github.com/triton-lang/triton: third_party/nvidia/backend/driver.py */
+	if (launch->grant_count > 0)
+		podman_add(line, "--env=TRITON_LIBCUDA_PATH=/usr/lib64");
 	for (const char *const *at = podman_variables; *at; at++)
 		podman_add(line, "--env=%s", *at);
 	for (size_t i = 0; i < spec->image_environment_count; i++)

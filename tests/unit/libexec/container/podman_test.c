@@ -36,10 +36,11 @@ static char *joined(char **argv)
 	return text;
 }
 
-#define WITH_VARIABLES                                                                             \
-	"--env=NVIDIA_VISIBLE_DEVICES=void --env=CUDA_VISIBLE_DEVICES --env=CUDA_DEVICE_ORDER "    \
-	"--env=SLUICE_GPUS --env=SLUICE_JOB_ID --env=SLUICE_JOB_NAME --env=SLUICE_ATTEMPT "        \
-	"--env=SLUICE_JOB_INSTANCE"
+#define VARIABLES                                                                                  \
+	"--env=CUDA_VISIBLE_DEVICES --env=CUDA_DEVICE_ORDER --env=SLUICE_GPUS "                    \
+	"--env=SLUICE_JOB_ID --env=SLUICE_JOB_NAME --env=SLUICE_ATTEMPT --env=SLUICE_JOB_INSTANCE"
+#define WITHOUT_GPU "--env=NVIDIA_VISIBLE_DEVICES=void " VARIABLES
+#define WITH_GPU    "--env=NVIDIA_VISIBLE_DEVICES=void --env=TRITON_LIBCUDA_PATH=/usr/lib64 " VARIABLES
 
 static void the_least(void **state)
 {
@@ -53,7 +54,7 @@ static void the_least(void **state)
 	    "podman --cgroup-manager=cgroupfs run --rm --log-driver=none --pull=missing "
 	    "--name=sluice-job-17-an-instance --label=sluice.dev/job=17 "
 	    "--label=sluice.dev/instance=an-instance --device=sluice.dev/gpu=GPU-12 "
-	    "--device=sluice.sim/gpu=MIG-51ce51ce-1 " WITH_VARIABLES " -- debian:12");
+	    "--device=sluice.sim/gpu=MIG-51ce51ce-1 " WITH_GPU " -- debian:12");
 	argv = podman_free(argv);
 }
 
@@ -80,7 +81,7 @@ static void everything(void **state)
 	    "podman --cgroup-manager=cgroupfs --runtime=runc run --rm --log-driver=none "
 	    "--pull=never --cgroup-parent=/a/job-17-an-insta --ulimit=nofile=1:2 "
 	    "--ulimit=nproc=3:4 --name=sluice-job-17-an-instance --label=sluice.dev/job=17 "
-	    "--label=sluice.dev/instance=an-instance " WITH_VARIABLES
+	    "--label=sluice.dev/instance=an-instance " WITHOUT_GPU
 	    " --env=A=b c --volume=/a:/b:ro --workdir=/w -- debian:12 --privileged ; rm \n%s");
 	argv = podman_free(argv);
 	assert_int_equal(podman_remove(&launch, &settings, &argv, NULL), 0);
