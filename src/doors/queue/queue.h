@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The local queue: accepts jobs, decides when each starts, has a supervisor run it, and enters how
- * it ended. All state machines of section 3 of the local-jobs specification meet here. What must be
- * true after a crash lies in the store and in the jobs' files; this is the memory of it.
+ * it ended. All its state machines meet here. What must be true after a crash lies in the store and
+ * in the jobs' files; this is the memory of it.
  *
  * Runs on the agent's loop and never blocks: what waits for a disk goes to the storage thread.
  * Knows nothing of sockets to clients, nor of how the inventory is read.
