@@ -73,8 +73,8 @@ static const struct option_row rows[] = {
      OPTION_FIELD(struct check_call, image)},
     {.name = "image-env",
      .kind = OPTION_PATH,
-     .help = "compare nothing: say whether the GPUs meet the NVIDIA_REQUIRE_ variables in this "
-	     "file, lines of NAME=VALUE or what podman image inspect prints",
+     .help = "compare nothing: say whether all GPUs, or those of NAME, meet the NVIDIA_REQUIRE_ "
+	     "variables in this file, lines of NAME=VALUE or what podman image inspect prints",
      OPTION_FIELD(struct check_call, image_env)},
     CDI_DIRECTORY_ROW(struct check_call, directories),
     OPTION_OUTPUT(struct check_call, output),
@@ -323,16 +323,32 @@ static int run_with(const struct cmd_call *call, const struct scan *scan, struct
 	return exit_of(&check);
 }
 
+/* Each of three options is a question of its own. 0, or the exit code after it was said. */
+static int check_question(const struct cmd_call *call)
+{
+	const struct check_call *options = call->options;
+	int count = !!options->image + !!options->image_env + !!options->apply;
+	if (count > 1)
+		return cmd_usage(call, "--image-root, --image-env and --apply are different "
+				       "questions: ask one");
+	if (options->devices.count > 0 && !options->apply)
+		return cmd_usage(call, "--device needs --apply");
+	if (options->apply && call->argc > 0)
+		return cmd_usage(call, "--apply takes no NAME: its devices are given by --device");
+	if (options->image && call->argc > 0)
+		return cmd_usage(call, "--image-root: looks at the image alone, without names");
+	return 0;
+}
+
 static int run(const struct cmd_call *call)
 {
 	const struct check_call *options = call->options;
+	int rc = check_question(call);
+	if (rc != 0)
+		return rc;
 	if (options->runtime_version && document_version_rank(options->runtime_version) < 0)
 		return cmd_usage(call, "--cdi-version: '%s' is none: 0.3.0 to 1.1.0",
 				 options->runtime_version);
-	if (options->devices.count > 0 && !options->apply)
-		return cmd_usage(call, "--device needs --apply");
-	if (options->image && call->argc > 0)
-		return cmd_usage(call, "--image-root: looks at the image alone, without names");
 	if (options->image)
 		return run_image(call);
 	if (options->image_env)

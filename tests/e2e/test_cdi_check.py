@@ -318,6 +318,12 @@ def test_a_file_newer_than_the_runtime(sim):
     assert "reads up to 0.6.0" in found["version-too-new"][0]["text"]
     assert not check(sim, "--cdi-version", "1.1.0", rc=0)
     assert sim.run("sluice", "cdi", "check", "--cdi-version", "9").rc == 64
+    # No question is left out without a word: the exit code would be that of another one.
+    name = "sluice.sim/gpu=0"
+    root, env = ("--image-root", "/"), ("--image-env", "/dev/null")
+    apply = ("--apply", "config.json", "--device", name)
+    for options in (root + env, root + apply, env + apply, (*root, name), (*apply, name)):
+        assert sim.run("sluice", "cdi", "check", *options).rc == 64, options
 
 
 # -- images
