@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tomllib
 
@@ -184,6 +185,15 @@ def test_links_are_followed_but_not_out_of_the_root(tmp_path):
     assert "leads out of" in configure(tmp_path / "root", runtime, *version, "--apply", rc=65)[1]
     assert not (tmp_path / "daemon.json").exists()
     file.parent.unlink()
+    # What is no file is not replaced by one, and nothing is left beside it.
+    pipe = tmp_path / "odd" / "pipe"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    for odd, why in ((pipe, "no regular file"), ("", "no name of a file"),
+                     (f"{pipe.parent}/new/", "no name of a file")):
+        error = configure(None, runtime, *version, "--config", odd, "--apply", rc=65)[1]
+        assert f"'{odd}': is {why}" in error
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and os.listdir(pipe.parent) == ["pipe"]
     missing = tmp_path / "missing"
     assert f"there is no directory '{missing}'" in configure(missing, runtime, *version, rc=65)[1]
     file.parent.mkdir()

@@ -57,6 +57,11 @@ int runtime_resolve(const struct runtime_machine *machine, const char *path,
 		return err_set(err, -EINVAL, "'%s': is a link that leads to nothing", full);
 	if (rc < 0 && rc != -ENOENT)
 		return err_set(err, rc, "'%s': %s", full, err_describe(rc));
+	/* What is changed is replaced by a file: never a device or a pipe. */
+	if (rc == 0 && (lstat(real, &status) < 0 || !S_ISREG(status.st_mode)))
+		return err_set(err, -EINVAL, "'%s': is no regular file", full);
+	if (rc < 0 && (full[0] == '\0' || full[strlen(full) - 1] == '/'))
+		return err_set(err, -EINVAL, "'%s': is no name of a file", full);
 	memcpy(out, rc < 0 ? full : real, FILE_PATH_MAX);
 	return 0;
 }
