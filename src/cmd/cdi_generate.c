@@ -226,6 +226,15 @@ static int check_usage(const struct cmd_call *call, const struct generate_call *
 	if (options->mode >= MODE_LATER)
 		return cmd_usage(call, "--mode: only what NVML lists is written so far: auto or "
 				       "nvml");
+	for (size_t i = 0; i < options->libraries.count; i++)
+		if (options->libraries.items[i][0] != '/')
+			return cmd_usage(call,
+					 "--library-search-path: '%s' is not an absolute path",
+					 options->libraries.items[i]);
+	/* Elsewhere it is standard output, which is where it goes without the option. */
+	if (options->output && strcmp(options->output, "-") == 0)
+		return cmd_usage(call, "--output: '-' is no file; without --output the "
+				       "specification is printed");
 	return 0;
 }
 

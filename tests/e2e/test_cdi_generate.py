@@ -126,6 +126,8 @@ def test_exit_codes(machine):
     assert "'7'" in generate(machine, "--device-id", "7", rc=5).err
     assert "channel3" in generate(machine, "--imex-channel", "3", rc=5).err
     generate(machine, "--imex-channel", "three", rc=64)
+    generate(machine, "--library-search-path", "relative", rc=64)
+    generate(machine, "--output", "-", rc=64)
     # A script's empty variable is no word for all of them.
     for option in ("--device-id", "--device-name-strategy", "--imex-channel"):
         for nothing in ("", ","):
