@@ -259,11 +259,11 @@ static void test_where_files_go(void **state)
 	_cleanup_buf_ struct buf all, compute;
 	assert_int_equal(rig_text(&rig, &all, NULL, NULL), 0);
 	static const char *const expected[] = {
-	    "{\"hostPath\": \"/host/l/libnvidia-allocator.so.580.82\", \"containerPath\": "
-	    "\"/usr/lib64/gbm/nvidia-drm_gbm.so\", " RO,
+	    ("{\"hostPath\": \"/host/l/libnvidia-allocator.so.580.82\", \"containerPath\": "
+	     "\"/usr/lib64/gbm/nvidia-drm_gbm.so\", " RO),
 	    "\"/usr/lib/x86_64-linux-gnu/libnvidia-vulkan-producer.so\"",
-	    "{\"hostPath\": \"/host/run/mps\", \"containerPath\": \"/tmp/nvidia-mps\", "
-	    "\"options\": [\"nosuid\"",
+	    ("{\"hostPath\": \"/host/run/mps\", \"containerPath\": \"/tmp/nvidia-mps\", "
+	     "\"options\": [\"nosuid\""),
 	    "\"/usr/lib/xorg/modules/drivers/nvidia_drv.so\"",
 	    "\"/usr/lib64/xorg/modules/drivers/nvidia_drv.so\"",
 	    "{\"path\": \"/dev/nvidia3\", \"hostPath\": \"/hostdev/dev/nvidia3\"",

@@ -277,8 +277,8 @@ static void test_odd_configurations(void **state)
 	    "{}",
 	    "[]",
 	    "{\"process\": 1, \"mounts\": {}, \"annotations\": []}",
-	    "{\"process\": {\"env\": [1, null, \"\", \"=\"], \"capabilities\": "
-	    "[\"CAP_SYS_ADMIN\"]}}",
+	    ("{\"process\": {\"env\": [1, null, \"\", \"=\"], \"capabilities\": "
+	     "[\"CAP_SYS_ADMIN\"]}}"),
 	    "{\"process\": {\"env\": {\"a\": 1}, \"capabilities\": {\"bounding\": [1]}}}",
 	    "{\"mounts\": [{\"source\": 1, \"destination\": 2}, null]}",
 	};
