@@ -100,6 +100,10 @@ void check_add(struct checker *checker, enum check_id id, enum check_severity se
 	va_start(arguments, format);
 	checker->rc = check_fill(finding, about, format, arguments);
 	va_end(arguments);
+	if (checker->rc < 0) { /* nobody meets half of one */
+		check_finding_done(finding);
+		check->count--;
+	}
 }
 
 void check_done(struct check *check)
