@@ -113,7 +113,8 @@ static size_t skip_value(const char *text, size_t at)
 		} else if (depth > 0) {
 			at++;
 		} else {
-			at += strcspn(text + at, ",]} \t\r\n");
+			while (!strchr(",]} \t\r\n", text[at])) /* valid: one comes */
+				at++;
 		}
 	} while (depth > 0);
 	return at;

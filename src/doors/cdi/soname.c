@@ -24,6 +24,8 @@ struct soname_source {
 static ssize_t soname_take(const struct soname_source *source, uint64_t offset, void *into,
 			   size_t length)
 {
+	if (length == 0)
+		return 0; /* wherever that would be */
 	size_t rest = offset < source->length ? source->length - (size_t)offset : 0;
 	bool is_all = source->fd < 0 || (source->length > 0 && source->length < SONAME_HEAD);
 	if (rest >= length || (rest > 0 && is_all)) {

@@ -104,7 +104,7 @@ static void test_ids(void **state)
 		struct devices_select select = {.gpu_count = 99};
 		struct err err = {.code = 0};
 		size_t count = 0;
-		while (cases[i].texts[count])
+		while (count < array_length(cases[i].texts) && cases[i].texts[count])
 			count++;
 		int rc = devices_select(&machine, cases[i].texts, count, &select, &err);
 		if (!cases[i].expected && (rc != -ENODEV || select.gpu_count != 99))
