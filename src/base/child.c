@@ -263,11 +263,12 @@ static int child_spawn_with(const struct child_spec *spec, const struct child_co
 	return rc;
 }
 
-/* 0 or -errno. */
-static int child_spawn(const struct child_spec *spec, pid_t *out_pid, struct err *err)
+int child_spawn(const struct child_spec *spec, pid_t *out_pid, struct err *err)
 {
 	struct child_copies copies = {.count = 0};
-	int rc = child_copies_make(spec, &copies, err);
+	int rc = child_check_fds(spec, err);
+	if (rc == 0)
+		rc = child_copies_make(spec, &copies, err);
 	if (rc == 0) {
 		posix_spawn_file_actions_t actions;
 		posix_spawnattr_t attributes;
@@ -313,8 +314,6 @@ static void child_on_grace(void *context)
 struct child *child_start(struct child_set *set, const struct child_spec *spec,
 			  child_callback callback, void *context, struct err *err)
 {
-	if (child_check_fds(spec, err) < 0)
-		return NULL;
 	struct child *child = calloc(1, sizeof(*child));
 	if (!child) {
 		(void)err_set(err, -ENOMEM, "out of memory to start '%s'", spec->path);

@@ -79,6 +79,12 @@ struct child *child_start(struct child_set *set, const struct child_spec *spec,
  * it ends. NULL is fine; returns NULL. */
 struct child *child_free(struct child *child);
 
+/*
+ * The same for whoever has no loop and waits himself: the child is his to reap, and with
+ * new_session its group is his to kill. 0; errors as child_start().
+ */
+int child_spawn(const struct child_spec *spec, pid_t *out_pid, struct err *err);
+
 pid_t child_pid(const struct child *child);
 bool child_is_running(const struct child *child);
 /* Sends a signal: to the child alone, never to another process that got its number later, or to the

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +13,11 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/child.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/parse.h"
-
-extern char **environ;
 
 static const struct clock real_clock = {.fake_ns = NULL};
 
@@ -115,42 +113,14 @@ int version_find_program(const char *name, char out[FILE_PATH_MAX], struct err *
 	return err_set(err, -ENOENT, "there is no program '%s' in $PATH", name);
 }
 
-/* A group of its own, so that all of it can be killed; standard output is `fd`. */
+/* In a session of its own, so that all of it can be killed; standard output is `fd`. */
 static int version_start(const char *program, int fd, pid_t *out)
 {
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attributes;
-	int rc = posix_spawn_file_actions_init(&actions);
-	if (rc != 0)
-		return -rc;
-	rc = posix_spawnattr_init(&attributes);
-	if (rc != 0) {
-		(void)posix_spawn_file_actions_destroy(&actions);
-		return -rc;
-	}
-	sigset_t none, all;
-	(void)sigemptyset(&none);
-	(void)sigfillset(&all);
-	/* The pipe first: it may be 0 or 2 where we were started without those. */
-	rc = posix_spawn_file_actions_adddup2(&actions, fd, 1);
-	if (rc == 0)
-		rc = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-	if (rc == 0)
-		rc = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-	if (rc == 0)
-		rc = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
-							       POSIX_SPAWN_SETSIGMASK |
-							       POSIX_SPAWN_SETSIGDEF);
-	if (rc == 0)
-		rc = posix_spawnattr_setsigmask(&attributes, &none);
-	if (rc == 0)
-		rc = posix_spawnattr_setsigdefault(&attributes, &all);
 	char *argv[] = {(char *)program, (char *)"--version", NULL};
-	if (rc == 0)
-		rc = posix_spawn(out, program, &actions, &attributes, argv, environ);
-	(void)posix_spawnattr_destroy(&attributes);
-	(void)posix_spawn_file_actions_destroy(&actions);
-	return -rc;
+	const struct child_fd output = {.source = fd, .target = STDOUT_FILENO};
+	const struct child_spec spec = {
+	    .path = program, .argv = argv, .fds = &output, .fd_count = 1, .new_session = true};
+	return child_spawn(&spec, out, NULL);
 }
 
 /* All that it prints until it closes its output. 0, -ETIMEDOUT, -ENOSPC (too much), -errno. */
