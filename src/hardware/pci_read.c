@@ -117,50 +117,47 @@ static uint32_t list_addresses(const char *root, const char *dir, struct pci_add
 	return count;
 }
 
-uint32_t pci_list_class(const char *root, enum pci_class class_, struct pci_device *out,
-			uint32_t max)
+/* The devices whose number in `file` is `wanted` once its last `shift` bits are gone. */
+static uint32_t list_having(const char *root, const char *file, unsigned shift, uint32_t wanted,
+			    struct pci_address *out, uint32_t max)
 {
 	_cleanup_free_ struct pci_address *all = calloc(SCAN_MAX, sizeof(*all));
 	if (!all)
 		return 0;
 	uint32_t total = list_addresses(root, SYS_DEVICES, all, SCAN_MAX);
-	_cleanup_buf_ struct buf file;
-	buf_init(&file, PCI_FILE_MAX);
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, PCI_FILE_MAX);
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < total && count < max; i++) {
-		char text[PCI_TEXT_MAX], dir[128];
+		char address[PCI_TEXT_MAX], dir[128];
 		uint32_t value = 0;
 		(void)snprintf(dir, sizeof(dir), "%s/%s", SYS_DEVICES,
-			       pci_address_to_string(&all[i], text));
-		if (!read_small(&file, root, dir, "class") ||
-		    pci_parse_hex(buf_text(&file), file.length, &value) < 0 ||
-		    value >> 16 != (uint32_t)class_)
-			continue;
-		if (pci_read_device(root, &all[i], &out[count], NULL) == 0)
-			count++;
+			       pci_address_to_string(&all[i], address));
+		if (read_small(&text, root, dir, file) &&
+		    pci_parse_hex(buf_text(&text), text.length, &value) == 0 &&
+		    value >> shift == wanted)
+			out[count++] = all[i];
 	}
+	return count;
+}
+
+uint32_t pci_list_class(const char *root, enum pci_class class_, struct pci_device *out,
+			uint32_t max)
+{
+	_cleanup_free_ struct pci_address *of_class = calloc(SCAN_MAX, sizeof(*of_class));
+	if (!of_class)
+		return 0;
+	uint32_t total = list_having(root, "class", 16, (uint32_t)class_, of_class, SCAN_MAX);
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < total && count < max; i++)
+		if (pci_read_device(root, &of_class[i], &out[count], NULL) == 0)
+			count++;
 	return count;
 }
 
 uint32_t pci_list_vendor(const char *root, uint32_t vendor, struct pci_address *out, uint32_t max)
 {
-	_cleanup_free_ struct pci_address *all = calloc(SCAN_MAX, sizeof(*all));
-	if (!all)
-		return 0;
-	uint32_t total = list_addresses(root, SYS_DEVICES, all, SCAN_MAX);
-	_cleanup_buf_ struct buf file;
-	buf_init(&file, PCI_FILE_MAX);
-	uint32_t count = 0;
-	for (uint32_t i = 0; i < total && count < max; i++) {
-		char text[PCI_TEXT_MAX], dir[128];
-		uint32_t value = 0;
-		(void)snprintf(dir, sizeof(dir), "%s/%s", SYS_DEVICES,
-			       pci_address_to_string(&all[i], text));
-		if (read_small(&file, root, dir, "vendor") &&
-		    pci_parse_hex(buf_text(&file), file.length, &value) == 0 && value == vendor)
-			out[count++] = all[i];
-	}
-	return count;
+	return list_having(root, "vendor", 0, vendor, out, max);
 }
 
 uint32_t pci_list_nvidia(const char *root, struct pci_address *out, uint32_t max)
