@@ -200,10 +200,16 @@ static void read_directories(const json_t *directories, struct daemon_json *out)
 	}
 }
 
-/* The features, where there are any; else NULL. */
-static int get_features(const json_t *root, const char *name, const json_t **out, struct err *err)
+/* All of it, owned by the caller also on failure, and the features in it; NULL where there are
+ * none.
+ */
+static int load_features(const char *text, size_t length, const char *name, json_t **out_root,
+			 const json_t **out, struct err *err)
 {
-	const json_t *features = json_object_get(root, features_key);
+	int rc = load(text, length, name, out_root, err);
+	if (rc < 0)
+		return rc;
+	const json_t *features = json_object_get(*out_root, features_key);
 	if (features && !json_is_object(features))
 		return wrong(name, "features", "an object", err);
 	const json_t *cdi = json_object_get(features, cdi_key);
@@ -218,9 +224,7 @@ int daemon_json_parse(const char *text, size_t length, const char *name, struct 
 {
 	_cleanup_(release) json_t *root = NULL;
 	const json_t *features = NULL;
-	int rc = load(text, length, name, &root, err);
-	if (rc == 0)
-		rc = get_features(root, name, &features, err);
+	int rc = load_features(text, length, name, &root, &features, err);
 	if (rc < 0)
 		return rc;
 	struct daemon_json found = {.cdi = DAEMON_JSON_UNSET};
@@ -341,9 +345,7 @@ int daemon_json_set_cdi(const char *text, size_t length, const char *name, struc
 {
 	_cleanup_(release) json_t *root = NULL;
 	const json_t *features = NULL;
-	int rc = load(text, length, name, &root, err);
-	if (rc == 0)
-		rc = get_features(root, name, &features, err);
+	int rc = load_features(text, length, name, &root, &features, err);
 	if (rc < 0)
 		return rc;
 	if (json_is_true(json_object_get(features, cdi_key)))

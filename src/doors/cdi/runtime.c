@@ -207,6 +207,39 @@ static bool is_nvidia_hook(const char *text, size_t length)
 	return result;
 }
 
+/* Looks at each file that fits one of the patterns and can be read. */
+static int each_file(const struct runtime_machine *machine, const char *const *patterns,
+		     size_t pattern_count, size_t text_max,
+		     void (*look)(struct runtime_plan *plan, const char *path,
+				  const struct buf *text),
+		     struct runtime_plan *plan, struct err *err)
+{
+	for (size_t i = 0; i < pattern_count; i++) {
+		char **paths = NULL;
+		size_t count = 0;
+		int rc = runtime_glob(machine, patterns[i], &paths, &count, err);
+		if (rc < 0)
+			return rc;
+		for (size_t k = 0; k < count; k++) {
+			_cleanup_buf_ struct buf text;
+			buf_init(&text, text_max);
+			if (runtime_read(machine, paths[k], &text, NULL) > 0)
+				look(plan, paths[k], &text);
+		}
+		runtime_glob_free(paths, count);
+	}
+	return 0;
+}
+
+static void note_hook(struct runtime_plan *plan, const char *path, const struct buf *text)
+{
+	if (is_nvidia_hook(buf_text(text), text->length))
+		runtime_note(plan, true,
+			     "%s: NVIDIA's hook is still active: it runs in every container start "
+			     "beside CDI; take the file away when nothing needs it",
+			     path);
+}
+
 /* Hooks of the time before CDI, which podman and CRI-O run beside it:
  * https://github.com/containers/common/blob/main/pkg/hooks/docs/oci-hooks.5.md */
 static int note_hooks(const struct runtime_machine *machine, struct runtime_plan *plan,
@@ -216,26 +249,8 @@ static int note_hooks(const struct runtime_machine *machine, struct runtime_plan
 	    "/usr/share/containers/oci/hooks.d/*.json",
 	    "/etc/containers/oci/hooks.d/*.json",
 	};
-	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
-		char **paths = NULL;
-		size_t count = 0;
-		int rc = runtime_glob(machine, patterns[i], &paths, &count, err);
-		if (rc < 0)
-			return rc;
-		for (size_t k = 0; k < count; k++) {
-			_cleanup_buf_ struct buf text;
-			buf_init(&text, HOOK_TEXT_MAX);
-			if (runtime_read(machine, paths[k], &text, NULL) > 0 &&
-			    is_nvidia_hook(buf_text(&text), text.length))
-				runtime_note(plan, true,
-					     "%s: NVIDIA's hook is still active: it runs in every "
-					     "container start beside CDI; take the file away when "
-					     "nothing needs it",
-					     paths[k]);
-		}
-		runtime_glob_free(paths, count);
-	}
-	return 0;
+	return each_file(machine, patterns, sizeof(patterns) / sizeof(patterns[0]), HOOK_TEXT_MAX,
+			 note_hook, plan, err);
 }
 
 /* --- podman and CRI-O: nothing to switch on -------------------------------------------------- */
@@ -259,53 +274,41 @@ static int plan_podman(const struct runtime_machine *machine, struct runtime_pla
 
 /* What the files of CRI-O say of NVIDIA; they are not changed, so one that is not understood is
  * only named. */
-static void note_crio_file(struct runtime_plan *plan, const struct toml *toml)
+static void note_crio_file(struct runtime_plan *plan, const char *path, const struct buf *text)
 {
 	static const struct toml_path nvidia = {{"crio", "runtime", "runtimes", "nvidia"}, 4};
 	static const struct toml_path chosen = {{"crio", "runtime", "default_runtime"}, 3};
 	static const struct toml_path directories = {{"crio", "runtime", "cdi_spec_dirs"}, 3};
+	const struct toml toml = {path, buf_text(text), text->length};
 	struct toml_look look;
 	struct err err = {0};
-	if (toml_find(toml, &nvidia, &look, &err) < 0) {
+	if (toml_find(&toml, &nvidia, &look, &err) < 0) {
 		runtime_note(plan, true, "%s", err.text);
 		return;
 	}
 	if (look.line > 0)
 		runtime_note(plan, false,
-			     "%s:%u: NVIDIA's runtime is configured; CDI does not need it",
-			     toml->name, look.line);
+			     "%s:%u: NVIDIA's runtime is configured; CDI does not need it", path,
+			     look.line);
 	char name[64];
-	if (toml_find(toml, &chosen, &look, NULL) == 0 && look.kind == TOML_STRING &&
-	    toml_next_string(toml, &look.start, look.end, name, sizeof(name)) &&
+	if (toml_find(&toml, &chosen, &look, NULL) == 0 && look.kind == TOML_STRING &&
+	    toml_next_string(&toml, &look.start, look.end, name, sizeof(name)) &&
 	    strcmp(name, "nvidia") == 0)
 		runtime_note(plan, true,
 			     "%s:%u: NVIDIA's runtime is the default: its hooks run in every "
 			     "container start beside CDI",
-			     toml->name, look.value_line);
-	runtime_note_directories(plan, toml, &directories);
+			     path, look.value_line);
+	runtime_note_directories(plan, &toml, &directories);
 }
 
 static int plan_crio(const struct runtime_machine *machine, struct runtime_plan *plan,
 		     struct err *err)
 {
 	static const char *const patterns[] = {"/etc/crio/crio.conf", "/etc/crio/crio.conf.d/*"};
-	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
-		char **paths = NULL;
-		size_t count = 0;
-		int rc = runtime_glob(machine, patterns[i], &paths, &count, err);
-		if (rc < 0)
-			return rc;
-		for (size_t k = 0; k < count; k++) {
-			_cleanup_buf_ struct buf text;
-			buf_init(&text, RUNTIME_TEXT_MAX);
-			if (runtime_read(machine, paths[k], &text, NULL) <= 0)
-				continue;
-			const struct toml toml = {paths[k], buf_text(&text), text.length};
-			note_crio_file(plan, &toml);
-		}
-		runtime_glob_free(paths, count);
-	}
-	int rc = note_hooks(machine, plan, err);
+	int rc = each_file(machine, patterns, sizeof(patterns) / sizeof(patterns[0]),
+			   RUNTIME_TEXT_MAX, note_crio_file, plan, err);
+	if (rc == 0)
+		rc = note_hooks(machine, plan, err);
 	if (rc < 0)
 		return rc;
 	if (!version_is_at_least(&machine->version, 1, 23, 0))
