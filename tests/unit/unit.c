@@ -35,6 +35,22 @@ char *unit_tmp_free(char *directory)
 	return NULL;
 }
 
+char *unit_top;
+
+int unit_top_setup(void **state)
+{
+	(void)state;
+	unit_top = unit_tmp_new();
+	return 0;
+}
+
+int unit_top_teardown(void **state)
+{
+	(void)state;
+	unit_top = unit_tmp_free(unit_top);
+	return 0;
+}
+
 const char *unit_path(const char *directory, const char *name)
 {
 	static char paths[8][4096];

@@ -19,6 +19,11 @@ char *unit_tmp_new(void);
 /* Removes the directory and everything in it; does not follow links. Returns NULL. */
 char *unit_tmp_free(char *directory);
 
+/* For tests that work in one: `unit_top` is such a directory from setup to teardown. */
+extern char *unit_top;
+int unit_top_setup(void **state);
+int unit_top_teardown(void **state);
+
 /* "directory/name" in one of a few static buffers: good until the eighth next call. */
 const char *unit_path(const char *directory, const char *name);
 

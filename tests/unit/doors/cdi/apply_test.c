@@ -11,21 +11,11 @@
 #include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 
-static char *top;
-
 static int setup(void **state)
 {
-	(void)state;
-	top = unit_tmp_new();
-	assert_int_equal(file_mkdirs(unit_path(top, "etc/cdi"), 0755, NULL), 0);
-	assert_int_equal(file_mkdirs(unit_path(top, "var/run/cdi"), 0755, NULL), 0);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	top = unit_tmp_free(top);
+	assert_int_equal(unit_top_setup(state), 0);
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "etc/cdi"), 0755, NULL), 0);
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "var/run/cdi"), 0755, NULL), 0);
 	return 0;
 }
 
@@ -37,7 +27,7 @@ static void put(const char *name, const char *edits, const char *devices)
 				     "{cdiVersion: 1.1.0, kind: acme.com/x, containerEdits: {%s},"
 				     " devices: [%s]}\n",
 				     edits, devices) < sizeof(text));
-	unit_write(unit_path(top, name), text);
+	unit_write(unit_path(unit_top, name), text);
 }
 
 static json_t *json(const char *text)
@@ -61,7 +51,7 @@ static json_t *apply(const char *config_text, size_t count, const char *const *n
 {
 	_cleanup_scan_ struct scan scan = {0};
 	struct err err = {0};
-	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &scan, NULL), 0);
 	json_auto_t *config = json(config_text);
 	json_auto_t *before = json(config_text);
 	json_t *once = NULL;
@@ -88,7 +78,7 @@ static void expect_error(int code, const char *name, const char *config_text, co
 {
 	_cleanup_scan_ struct scan scan = {0};
 	struct err err = {0};
-	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &scan, NULL), 0);
 	json_auto_t *config = json(config_text);
 	json_t *out = NULL;
 	int rc = apply_devices(&scan, &name, 1, NULL, config, &out, &err);
@@ -236,7 +226,7 @@ static void test_says_what_is_missing(void **state)
 	    "{name: b, containerEdits: {mounts: [{hostPath: /no/such, containerPath: /x}]}},"
 	    "{name: c, containerEdits: {deviceNodes: [{path: /dev/null, type: b}]}},"
 	    "{name: d, containerEdits: {deviceNodes: [{path: /etc}]}}");
-	unit_write(unit_path(top, "etc/cdi/y.yaml"), "kind: acme.com/y\nnonsense: 1\n");
+	unit_write(unit_path(unit_top, "etc/cdi/y.yaml"), "kind: acme.com/y\nnonsense: 1\n");
 	expect_error(-ENOENT, "acme.com/x=a", "{}", "device node '/dev/no-such-node'");
 	expect_error(-ENOENT, "acme.com/x=b", "{}", "mounts '/no/such'");
 	expect_error(-EINVAL, "acme.com/x=c", "{}", "'/dev/null': it is no block device");
@@ -295,7 +285,7 @@ static void test_a_filter_leaves_out(void **state)
 	put("etc/cdi/x.yaml", "mounts: [{hostPath: /nowhere, containerPath: /x}]",
 	    "{name: a, containerEdits: {deviceNodes: [{path: /dev/null}]}}");
 	_cleanup_scan_ struct scan scan = {0};
-	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &scan, NULL), 0);
 	const char *name = "acme.com/x=a";
 	struct apply_filter filter = {wants, (void *)(uintptr_t) "/x"};
 	json_auto_t *config = json("{}");
@@ -308,7 +298,7 @@ static void test_a_filter_leaves_out(void **state)
 static int apply_again(void *context)
 {
 	_cleanup_scan_ struct scan scan = {0};
-	int rc = scan_read(top, &scan, NULL);
+	int rc = scan_read(unit_top, &scan, NULL);
 	if (rc < 0)
 		return rc;
 	const char *name = "acme.com/x=a";
@@ -332,19 +322,24 @@ static void test_without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(test_env_is_replaced_in_its_place, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_order, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_nodes_are_found_on_the_machine, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_env_is_replaced_in_its_place, setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_order, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_nodes_are_found_on_the_machine, setup,
+					    unit_top_teardown),
 	    cmocka_unit_test_setup_teardown(test_nodes_replace_and_rules_come_last, setup,
-					    teardown),
-	    cmocka_unit_test_setup_teardown(test_mounts_are_sorted_by_depth, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_hooks_groups_and_the_rest, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_says_what_is_missing, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_what_is_no_oci_configuration, setup, teardown),
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_mounts_are_sorted_by_depth, setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_hooks_groups_and_the_rest, setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_says_what_is_missing, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_what_is_no_oci_configuration, setup,
+					    unit_top_teardown),
 	    cmocka_unit_test_setup_teardown(test_a_kind_alone_is_of_the_highest_priority, setup,
-					    teardown),
-	    cmocka_unit_test_setup_teardown(test_a_filter_leaves_out, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_a_filter_leaves_out, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_without_memory, setup, unit_top_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,30 +21,14 @@
 #define DEBIAN "/usr/lib/x86_64-linux-gnu"
 #define V      "580.82.07"
 
-static char *top;
-
-static int setup(void **state)
-{
-	(void)state;
-	top = unit_tmp_new();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	top = unit_tmp_free(top);
-	return 0;
-}
-
 static void put(const char *path, const void *bytes, size_t length)
 {
-	tree_put(top, path, bytes, length);
+	tree_put(unit_top, path, bytes, length);
 }
 
 static void library(const char *path, const char *soname)
 {
-	tree_library(top, path, soname);
+	tree_library(unit_top, path, soname);
 }
 
 static void debian(void)
@@ -62,7 +46,7 @@ static void debian(void)
 
 static int find(const char *version, struct driver *out, struct err *err)
 {
-	const struct driver_options options = {.root = top,
+	const struct driver_options options = {.root = unit_top,
 					       .version = version,
 					       .release = "6.1.0",
 					       .firmware = "",
@@ -104,7 +88,7 @@ static void test_debian(void **state)
 	debian();
 	_cleanup_driver_ struct driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
-	assert_string_equal(driver.root, top);
+	assert_string_equal(driver.root, unit_top);
 	assert_string_equal(driver.version, V);
 	assert_int_equal(driver.problem_count, 0);
 	expect_files(&driver, "library compute " DEBIAN "/libcuda.so." V " libcuda.so.1\n"
@@ -125,11 +109,13 @@ static void test_spread(void **state)
 	(void)state;
 	library("/usr/lib64/libcuda.so." V, "libcuda.so.1");
 	library("/opt/nvidia/lib/libnvidia-ml.so." V, "libnvidia-ml.so.1");
-	assert_int_equal(symlink("usr/lib64", unit_path(top, "lib64")), 0);
-	assert_int_equal(symlink("libcuda.so." V, unit_path(top, "usr/lib64/libcuda.so.1")), 0);
+	assert_int_equal(symlink("usr/lib64", unit_path(unit_top, "lib64")), 0);
+	assert_int_equal(symlink("libcuda.so." V, unit_path(unit_top, "usr/lib64/libcuda.so.1")),
+			 0);
 	put("/usr/lib64/nvidia/smi", "x", 1);
-	assert_int_equal(mkdir(unit_path(top, "usr/bin"), 0755), 0);
-	assert_int_equal(symlink("/usr/lib64/nvidia/smi", unit_path(top, "usr/bin/nvidia-smi")), 0);
+	assert_int_equal(mkdir(unit_path(unit_top, "usr/bin"), 0755), 0);
+	assert_int_equal(
+	    symlink("/usr/lib64/nvidia/smi", unit_path(unit_top, "usr/bin/nvidia-smi")), 0);
 	unsigned char cache[256] = "glibc-ld.so.cache1.1";
 	const uint32_t entry[] = {0x0303, 72, 90, 0, 0, 0};
 	cache[20] = 1;
@@ -150,7 +136,7 @@ static void test_spread(void **state)
 static void socket_at(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	const char *full = unit_path(top, path);
+	const char *full = unit_path(unit_top, path);
 	assert_true(strlen(full) < sizeof(address.sun_path));
 	memcpy(address.sun_path, full, strlen(full) + 1);
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -165,7 +151,7 @@ static void test_graphics_and_daemons(void **state)
 	library("/usr/lib64/libnvidia-ml.so." V, "libnvidia-ml.so.1");
 	library("/usr/lib64/libnvidia-egl-gbm.so.1.1.2", "libnvidia-egl-gbm.so.1");
 	assert_int_equal(symlink("libnvidia-egl-gbm.so.1.1.2",
-				 unit_path(top, "usr/lib64/libnvidia-egl-gbm.so.1")),
+				 unit_path(unit_top, "usr/lib64/libnvidia-egl-gbm.so.1")),
 			 0);
 	library("/usr/lib64/libnvidia-nvvm70.so.4", "libnvidia-nvvm70.so.4");
 	put("/usr/lib64/xorg/modules/drivers/nvidia_drv.so", "x", 1);
@@ -175,13 +161,15 @@ static void test_graphics_and_daemons(void **state)
 	put("/usr/share/vulkan/icd.d/radeon_icd.json", "{}", 2);
 	put("/usr/share/glvnd/egl_vendor.d/10_nvidia.json", "{}", 2);
 	put("/etc/OpenCL/vendors/nvidia.icd", "x", 1);
-	assert_int_equal(file_mkdirs(unit_path(top, "run/nvidia-persistenced"), 0755, NULL), 0);
-	assert_int_equal(file_mkdirs(unit_path(top, "var"), 0755, NULL), 0);
-	assert_int_equal(file_mkdirs(unit_path(top, "tmp/nvidia-mps"), 0755, NULL), 0);
-	assert_int_equal(symlink("/run", unit_path(top, "var/run")), 0);
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "run/nvidia-persistenced"), 0755, NULL),
+			 0);
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "var"), 0755, NULL), 0);
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "tmp/nvidia-mps"), 0755, NULL), 0);
+	assert_int_equal(symlink("/run", unit_path(unit_top, "var/run")), 0);
 	socket_at("run/nvidia-persistenced/socket");
 	if (geteuid() == 0)
-		assert_int_equal(chown(unit_path(top, "run/nvidia-persistenced"), 65534, 65534), 0);
+		assert_int_equal(
+		    chown(unit_path(unit_top, "run/nvidia-persistenced"), 65534, 65534), 0);
 	_cleanup_driver_ struct driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
 	expect_files(
@@ -208,9 +196,11 @@ static void test_mps(void **state)
 {
 	(void)state;
 	debian();
-	struct driver_options options = {
-	    .root = top, .version = V, .triplet = "x86_64-linux-gnu", .mps = "/run/nvidia-mps"};
-	assert_int_equal(file_mkdirs(unit_path(top, "run/nvidia-mps"), 0755, NULL), 0);
+	struct driver_options options = {.root = unit_top,
+					 .version = V,
+					 .triplet = "x86_64-linux-gnu",
+					 .mps = "/run/nvidia-mps"};
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "run/nvidia-mps"), 0755, NULL), 0);
 	_cleanup_driver_ struct driver good = {0}, bad = {0};
 	assert_int_equal(driver_find(&options, &good, NULL), 0);
 	assert_int_equal(good.problem_count, 0);
@@ -218,7 +208,7 @@ static void test_mps(void **state)
 	assert_int_equal(last->kind, DRIVER_DIRECTORY);
 	assert_string_equal(last->path, "/run/nvidia-mps");
 	assert_string_equal(last->name, "/tmp/nvidia-mps");
-	assert_int_equal(chmod(unit_path(top, "run"), 01777), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "run"), 01777), 0);
 	assert_int_equal(driver_find(&options, &bad, NULL), 0);
 	assert_int_equal(bad.file_count, good.file_count - 1);
 	expect_problem(&bad, false, false, "may be written by others");
@@ -228,7 +218,8 @@ static void test_half_a_driver(void **state)
 {
 	(void)state;
 	debian();
-	assert_int_equal(unlink(unit_path(top, "usr/lib/x86_64-linux-gnu/libnvidia-ml.so." V)), 0);
+	assert_int_equal(unlink(unit_path(unit_top, "usr/lib/x86_64-linux-gnu/libnvidia-ml.so." V)),
+			 0);
 	_cleanup_driver_ struct driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
 	expect_problem(&driver, true, false, "libnvidia-ml.so." V " is missing");
@@ -269,20 +260,20 @@ static void test_refuses_what_others_could_have_written(void **state)
 	(void)state;
 	debian();
 	assert_int_equal(
-	    chmod(unit_path(top, "usr/lib/x86_64-linux-gnu/libnvidia-glcore.so." V), 0666), 0);
+	    chmod(unit_path(unit_top, "usr/lib/x86_64-linux-gnu/libnvidia-glcore.so." V), 0666), 0);
 	_cleanup_driver_ struct driver mild = {0}, severe = {0};
 	assert_int_equal(find(V, &mild, NULL), 0);
 	expect_problem(&mild, false, false, "libnvidia-glcore.so." V "' may be written");
 	assert_int_equal(mild.file_count, 6);
-	assert_int_equal(chmod(unit_path(top, "usr/bin/nvidia-smi"), 0757), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr/bin/nvidia-smi"), 0757), 0);
 	assert_int_equal(find(V, &severe, NULL), 0);
 	assert_int_equal(severe.problem_count, 2);
 	assert_non_null(driver_severe(&severe));
 	assert_non_null(strstr(driver_severe(&severe)->text, "/usr/bin/nvidia-smi"));
 	/* All of them refused is not the same as none there. */
 	_cleanup_driver_ struct driver none = {0};
-	assert_int_equal(chmod(unit_path(top, "usr/bin/nvidia-smi"), 0755), 0);
-	assert_int_equal(chmod(unit_path(top, "usr/lib"), 0777), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr/bin/nvidia-smi"), 0755), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr/lib"), 0777), 0);
 	assert_int_equal(find(V, &none, NULL), 0);
 	assert_non_null(driver_severe(&none));
 	assert_non_null(strstr(driver_severe(&none)->text, "no driver library could be taken"));
@@ -297,10 +288,11 @@ static void test_hostile_files(void **state)
 	library(DEBIAN "/libnvidia-tls.so." V, "libc.so.6");
 	put(DEBIAN "/libnvoptix.so." V, "garbage", 7);
 	assert_int_equal(
-	    symlink("/etc/shadow", unit_path(top, "usr/lib/x86_64-linux-gnu/libnvidia-fbc.so." V)),
+	    symlink("/etc/shadow",
+		    unit_path(unit_top, "usr/lib/x86_64-linux-gnu/libnvidia-fbc.so." V)),
 	    0);
 	assert_int_equal(
-	    mkdir(unit_path(top, "usr/lib/x86_64-linux-gnu/libnvidia-cfg.so." V), 0755), 0);
+	    mkdir(unit_path(unit_top, "usr/lib/x86_64-linux-gnu/libnvidia-cfg.so." V), 0755), 0);
 	put("/etc/ld.so.cache", "garbage", 7);
 	_cleanup_driver_ struct driver driver = {0};
 	assert_int_equal(find(V, &driver, NULL), 0);
@@ -342,7 +334,7 @@ static void test_problems_name_the_root(void **state)
 	assert_int_equal(find(V, &driver, NULL), 0);
 	assert_int_equal(driver.problem_count, 2);
 	for (uint32_t i = 0; i < driver.problem_count; i++)
-		assert_non_null(strstr(driver.problems[i].text, top));
+		assert_non_null(strstr(driver.problems[i].text, unit_top));
 }
 
 static void test_nothing_there(void **state)
@@ -423,21 +415,24 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_what_a_path_is_for),
-	    cmocka_unit_test_setup_teardown(test_debian, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_spread, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_graphics_and_daemons, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_mps, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_half_a_driver, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_kernel_is_of_another_version, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_two_drivers, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_refuses_what_others_could_have_written, setup,
-					    teardown),
-	    cmocka_unit_test_setup_teardown(test_hostile_files, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_other_machines, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_problems_name_the_root, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_debian, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_spread, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_graphics_and_daemons, unit_top_setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_mps, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_half_a_driver, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_kernel_is_of_another_version, unit_top_setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_two_drivers, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_refuses_what_others_could_have_written,
+					    unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_hostile_files, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_other_machines, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_problems_name_the_root, unit_top_setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_nothing_there, unit_top_setup, unit_top_teardown),
 	    cmocka_unit_test(test_capabilities),
-	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_without_memory, unit_top_setup, unit_top_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

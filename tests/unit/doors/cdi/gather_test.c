@@ -15,30 +15,14 @@
 #define V      "580.82.07"
 #define MODULE "NVRM version: NVIDIA UNIX x86_64 Kernel Module  "
 
-static char *top;
-
-static int setup(void **state)
-{
-	(void)state;
-	top = unit_tmp_new();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	top = unit_tmp_free(top);
-	return 0;
-}
-
 static void text(const char *path, const char *content)
 {
-	tree_text(top, path, content);
+	tree_text(unit_top, path, content);
 }
 
 static void library(const char *path, const char *soname)
 {
-	tree_library(top, path, soname);
+	tree_library(unit_top, path, soname);
 }
 
 static void driver(void)
@@ -49,7 +33,7 @@ static void driver(void)
 
 static int gather(struct gather *out, struct err *err)
 {
-	const struct gather_options options = {.root = top};
+	const struct gather_options options = {.root = unit_top};
 	return gather_read(&options, out, err);
 }
 
@@ -110,7 +94,7 @@ static void test_nothing_there(void **state)
 	struct gather untouched = {.kernel_version = "as it was"};
 	assert_int_equal(gather(&untouched, &err), -ENOENT);
 	assert_string_equal(untouched.kernel_version, "as it was");
-	const struct gather_options elsewhere = {.root = top, .driver_root = "relative"};
+	const struct gather_options elsewhere = {.root = unit_top, .driver_root = "relative"};
 	assert_int_equal(gather_read(&elsewhere, &untouched, &err), -EINVAL);
 	const struct gather_options simulated = {.root = "/dev/null"};
 	assert_int_equal(gather_read(&simulated, &untouched, &err), -ENOTDIR);
@@ -122,7 +106,7 @@ static void test_another_directory(void **state)
 	library("/opt/driver/libcuda.so." V, "libcuda.so.1");
 	library("/opt/driver/libnvidia-ml.so." V, "libnvidia-ml.so.1");
 	static const char *const directories[] = {"/opt/driver", "/not/there"};
-	struct gather_options options = {.root = top};
+	struct gather_options options = {.root = unit_top};
 	_cleanup_gather_ struct gather all = {.has_driver = false};
 	assert_int_equal(gather_read(&options, &all, NULL), -ENOENT);
 	options.directories = directories;
@@ -149,11 +133,13 @@ static void test_without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(test_all_of_it, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_versions_that_differ, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_another_directory, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_all_of_it, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_versions_that_differ, unit_top_setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_nothing_there, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_another_directory, unit_top_setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_without_memory, unit_top_setup, unit_top_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

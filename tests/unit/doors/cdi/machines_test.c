@@ -27,22 +27,6 @@
 #define V      "580.105.08"
 #define DEBIAN "/usr/lib/x86_64-linux-gnu"
 
-static char *top;
-
-static int setup(void **state)
-{
-	(void)state;
-	top = unit_tmp_new();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	top = unit_tmp_free(top);
-	return 0;
-}
-
 /* ---- readdir(3), whose symbol is readdir64, has no order: here it has another one each time ----
  */
 
@@ -152,9 +136,9 @@ static void box_init(struct box *box)
 	memset(box, 0, sizeof(*box));
 	box->inventory.gpus = box->gpus;
 	box->inventory.migs = box->migs;
-	box->gather.root = top;
+	box->gather.root = unit_top;
 	box->options = (struct generate_options){.kind = "nvidia.com/gpu",
-						 .root = top,
+						 .root = unit_top,
 						 .host_dev_root = "",
 						 .host_driver_root = "",
 						 .triplet = "x86_64-linux-gnu",
@@ -175,7 +159,7 @@ static struct gpu *box_gpu(struct box *box, uint32_t minor)
 			    .pci = {.bus = (uint8_t)(0x07 + index)}};
 	(void)snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%08x-0000-0000-0000-000000000000",
 		       index + 1);
-	tree_gpu(top, minor, pci_address_to_string(&gpu->pci, address), index);
+	tree_gpu(unit_top, minor, pci_address_to_string(&gpu->pci, address), index);
 	return gpu;
 }
 
@@ -250,10 +234,10 @@ static void expect_error(struct box *box, int code, const char *words)
 static void make_debian(struct box *box)
 {
 	box_init(box);
-	tree_module(top, V);
-	tree_libraries(top, DEBIAN "/nvidia/current", V);
-	tree_programs(top, V);
-	tree_control(top);
+	tree_module(unit_top, V);
+	tree_libraries(unit_top, DEBIAN "/nvidia/current", V);
+	tree_programs(unit_top, V);
+	tree_control(unit_top);
 	box_gpu(box, 1);
 	box_gpu(box, 0);
 }
@@ -263,13 +247,13 @@ static void test_debian(void **state)
 	(void)state;
 	struct box box;
 	make_debian(&box);
-	tree_text(top, "/usr/lib/nvidia/current/nvidia_drv.so", "x");
-	tree_link(top, "/usr/lib/xorg/modules/drivers/nvidia_drv.so",
+	tree_text(unit_top, "/usr/lib/nvidia/current/nvidia_drv.so", "x");
+	tree_link(unit_top, "/usr/lib/xorg/modules/drivers/nvidia_drv.so",
 		  "/usr/lib/nvidia/current/nvidia_drv.so");
-	tree_text(top, "/usr/share/glvnd/egl_vendor.d/10_nvidia.json", "{}");
-	tree_text(top, "/usr/share/vulkan/icd.d/nvidia_icd.json", "{}");
-	tree_text(top, "/etc/OpenCL/vendors/nvidia.icd", "libnvidia-opencl.so.1");
-	tree_link(top, "/dev/dri/by-path/pci-0000:07:00.0-card", "../card0");
+	tree_text(unit_top, "/usr/share/glvnd/egl_vendor.d/10_nvidia.json", "{}");
+	tree_text(unit_top, "/usr/share/vulkan/icd.d/nvidia_icd.json", "{}");
+	tree_text(unit_top, "/etc/OpenCL/vendors/nvidia.icd", "libnvidia-opencl.so.1");
+	tree_link(unit_top, "/dev/dri/by-path/pci-0000:07:00.0-card", "../card0");
 	expect(&box, "debian", "");
 }
 
@@ -278,18 +262,19 @@ static void test_rhel(void **state)
 	(void)state;
 	struct box box;
 	box_init(&box);
-	tree_module(top, V);
-	tree_libraries(top, "/usr/lib64", V);
-	tree_library(top, "/usr/lib64/libnvidia-egl-wayland.so.1.1.20",
+	tree_module(unit_top, V);
+	tree_libraries(unit_top, "/usr/lib64", V);
+	tree_library(unit_top, "/usr/lib64/libnvidia-egl-wayland.so.1.1.20",
 		     "libnvidia-egl-wayland.so.1");
-	tree_link(top, "/usr/lib64/libnvidia-egl-wayland.so.1", "libnvidia-egl-wayland.so.1.1.20");
-	tree_library(top, "/usr/lib64/libstdc++.so.6.0.30", "libstdc++.so.6");
-	tree_link(top, "/lib64", "usr/lib64");
-	tree_programs(top, V);
-	tree_text(top, "/usr/lib64/xorg/modules/extensions/libglxserver_nvidia.so." V, "x");
-	tree_text(top, "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json", "{}");
-	tree_text(top, "/usr/share/egl/egl_external_platform.d/10_nvidia_wayland.json", "{}");
-	tree_control(top);
+	tree_link(unit_top, "/usr/lib64/libnvidia-egl-wayland.so.1",
+		  "libnvidia-egl-wayland.so.1.1.20");
+	tree_library(unit_top, "/usr/lib64/libstdc++.so.6.0.30", "libstdc++.so.6");
+	tree_link(unit_top, "/lib64", "usr/lib64");
+	tree_programs(unit_top, V);
+	tree_text(unit_top, "/usr/lib64/xorg/modules/extensions/libglxserver_nvidia.so." V, "x");
+	tree_text(unit_top, "/usr/share/vulkan/icd.d/nvidia_icd.x86_64.json", "{}");
+	tree_text(unit_top, "/usr/share/egl/egl_external_platform.d/10_nvidia_wayland.json", "{}");
+	tree_control(unit_top);
 	box_gpu(&box, 0);
 	box.options.layout = GENERATE_RHEL;
 	expect(&box, "rhel", "");
@@ -300,7 +285,7 @@ static void test_mig(void **state)
 	(void)state;
 	struct box box;
 	make_debian(&box);
-	tree_text(top, "/proc/driver/nvidia-caps/mig-minors",
+	tree_text(unit_top, "/proc/driver/nvidia-caps/mig-minors",
 		  "config 1\nmonitor 2\n"
 		  "gpu1/gi1/access 21\ngpu1/gi1/ci0/access 22\n"
 		  "gpu1/gi2/access 30\ngpu1/gi2/ci0/access 31\ngpu1/gi2/ci1/access 32\n"
@@ -310,7 +295,7 @@ static void test_mig(void **state)
 		char path[FILE_PATH_MAX];
 		assert_int_equal(file_path(path, NULL, "/dev/nvidia-caps/nvidia-cap%s", caps[i]),
 				 0);
-		tree_text(top, path, "");
+		tree_text(unit_top, path, "");
 	}
 	box_mig(&box, 0, 1, 0, "3g.20gb+gfx");
 	box_mig(&box, 0, 2, 0, "1c.2g.10gb");
@@ -327,13 +312,13 @@ static void test_no_uvm(void **state)
 	(void)state;
 	struct box box;
 	make_debian(&box);
-	assert_int_equal(unlink(unit_path(top, "dev/nvidia-uvm")), 0);
-	assert_int_equal(unlink(unit_path(top, "dev/nvidia-uvm-tools")), 0);
+	assert_int_equal(unlink(unit_path(unit_top, "dev/nvidia-uvm")), 0);
+	assert_int_equal(unlink(unit_path(unit_top, "dev/nvidia-uvm-tools")), 0);
 	char notes[2 * FILE_PATH_MAX];
 	(void)snprintf(notes, sizeof(notes),
 		       "there is no %s/dev/nvidia-uvm: nvidia-modprobe makes it\n"
 		       "there is no %s/dev/nvidia-uvm-tools: nvidia-modprobe makes it\n",
-		       top, top);
+		       unit_top, unit_top);
 	box.options.capabilities = DRIVER_UTILITY | DRIVER_COMPUTE;
 	box.options.layout = GENERATE_DEBIAN;
 	expect(&box, "no-uvm", notes);
@@ -345,9 +330,9 @@ static void test_stale_drm(void **state)
 	(void)state;
 	struct box box;
 	make_debian(&box);
-	tree_text(top, "/sys/bus/pci/devices/0000:07:00.0/drm/controlD64/dev", "226:64\n");
-	tree_text(top, "/sys/bus/pci/devices/0000:08:00.0/drm/controlD65/dev", "226:65\n");
-	tree_link(top, "/dev/dri/controlD65", "../nvidia0");
+	tree_text(unit_top, "/sys/bus/pci/devices/0000:07:00.0/drm/controlD64/dev", "226:64\n");
+	tree_text(unit_top, "/sys/bus/pci/devices/0000:08:00.0/drm/controlD65/dev", "226:65\n");
+	tree_link(unit_top, "/dev/dri/controlD65", "../nvidia0");
 	box.options.capabilities = DRIVER_DISPLAY;
 	box.options.layout = GENERATE_DEBIAN;
 	expect(&box, "stale-drm", "");
@@ -359,18 +344,19 @@ static void test_two_directories(void **state)
 	(void)state;
 	struct box box;
 	box_init(&box);
-	tree_module(top, V);
-	tree_library(top, "/usr/lib64/libcuda.so." V, "libcuda.so.1");
-	tree_library(top, "/opt/nvidia/lib/libnvidia-ml.so." V, "libnvidia-ml.so.1");
-	tree_library(top, "/opt/nvidia/lib/libcuda.so." V, "libcuda.so.1"); /* once is enough */
+	tree_module(unit_top, V);
+	tree_library(unit_top, "/usr/lib64/libcuda.so." V, "libcuda.so.1");
+	tree_library(unit_top, "/opt/nvidia/lib/libnvidia-ml.so." V, "libnvidia-ml.so.1");
+	tree_library(unit_top, "/opt/nvidia/lib/libcuda.so." V,
+		     "libcuda.so.1"); /* once is enough */
 	unsigned char cache[256] = "glibc-ld.so.cache1.1";
 	const uint32_t entry[] = {0x0303, 72, 90, 0, 0, 0};
 	cache[20] = 1;
 	memcpy(cache + 48, entry, sizeof(entry));
 	(void)snprintf((char *)cache + 72, 18, "libnvidia-ml.so.1");
 	(void)snprintf((char *)cache + 90, 64, "/opt/nvidia/lib/libnvidia-ml.so.1");
-	tree_put(top, "/etc/ld.so.cache", cache, sizeof(cache));
-	tree_control(top);
+	tree_put(unit_top, "/etc/ld.so.cache", cache, sizeof(cache));
+	tree_control(unit_top);
 	box_gpu(&box, 0);
 	expect(&box, "two-directories", "");
 }
@@ -382,15 +368,15 @@ static void test_refused(void **state)
 	box_init(&box);
 	box_gpu(&box, 0);
 	expect_error(&box, -ENOENT, "is the NVIDIA driver installed?"); /* an empty root */
-	tree_libraries(top, "/usr/lib64", V);
+	tree_libraries(unit_top, "/usr/lib64", V);
 	expect_error(&box, -ENXIO, "modprobe nvidia");
-	tree_module(top, "570.1");
+	tree_module(unit_top, "570.1");
 	expect_error(&box, -ESTALE, "the loaded kernel module is 570.1");
-	tree_module(top, V);
-	assert_int_equal(unlink(unit_path(top, "usr/lib64/libcuda.so." V)), 0);
+	tree_module(unit_top, V);
+	assert_int_equal(unlink(unit_path(unit_top, "usr/lib64/libcuda.so." V)), 0);
 	expect_error(&box, -ENOPKG, "libcuda.so." V " is missing");
-	tree_library(top, "/usr/lib64/libcuda.so." V, "libcuda.so.1");
-	assert_int_equal(unlink(unit_path(top, "dev/nvidia0")), 0);
+	tree_library(unit_top, "/usr/lib64/libcuda.so." V, "libcuda.so.1");
+	assert_int_equal(unlink(unit_path(unit_top, "dev/nvidia0")), 0);
 	expect_error(&box, -ENODEV, "nothing to write");
 }
 
@@ -441,13 +427,13 @@ static void random_machine(struct box *box, unsigned seed)
 	buf_init(&minors, 1 << 16);
 	shuffle_seed = seed;
 	box_init(box);
-	tree_module(top, V);
-	tree_libraries(top, seed % 2 ? DEBIAN : "/usr/lib64", V);
+	tree_module(unit_top, V);
+	tree_libraries(unit_top, seed % 2 ? DEBIAN : "/usr/lib64", V);
 	/* Of two with one SONAME it is always the same that is taken. */
-	tree_library(top, "/usr/lib64/libnvidia-nvvm70.so.4.1", "libnvidia-nvvm70.so.4");
-	tree_library(top, "/usr/lib64/libnvidia-nvvm70.so.4.2", "libnvidia-nvvm70.so.4");
-	tree_programs(top, V);
-	tree_control(top);
+	tree_library(unit_top, "/usr/lib64/libnvidia-nvvm70.so.4.1", "libnvidia-nvvm70.so.4");
+	tree_library(unit_top, "/usr/lib64/libnvidia-nvvm70.so.4.2", "libnvidia-nvvm70.so.4");
+	tree_programs(unit_top, V);
+	tree_control(unit_top);
 	uint32_t gpus = 1 + shuffle_next() % 16, first = shuffle_next() % 3;
 	for (uint32_t i = 0; i < gpus; i++) {
 		(void)box_gpu(box, (i * 5 + first) % 17);
@@ -466,11 +452,11 @@ static void random_machine(struct box *box, unsigned seed)
 				    file_path(path, NULL, "/dev/nvidia-caps/nvidia-cap%u", cap + k),
 				    0);
 				if (shuffle_next() % 8) /* now and then one is missing */
-					tree_text(top, path, "");
+					tree_text(unit_top, path, "");
 			}
 		}
 	}
-	tree_text(top, "/proc/driver/nvidia-caps/mig-minors", buf_text(&minors));
+	tree_text(unit_top, "/proc/driver/nvidia-caps/mig-minors", buf_text(&minors));
 	box->options.capabilities = shuffle_next() % 2 ? DRIVER_ALL : DRIVER_COMPUTE;
 }
 
@@ -507,22 +493,23 @@ static void test_every_machine(void **state)
 			assert_int_equal(document.devices->entry_count,
 					 2 * (whole + box.inventory.mig_count - left_out) + 1);
 		}
-		top = unit_tmp_free(top);
-		top = unit_tmp_new();
+		unit_top = unit_tmp_free(unit_top);
+		unit_top = unit_tmp_new();
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(test_debian, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_rhel, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_mig, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_no_uvm, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_stale_drm, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_two_directories, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_every_machine, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_debian, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_rhel, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_mig, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_no_uvm, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_stale_drm, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_two_directories, unit_top_setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_refused, unit_top_setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_every_machine, unit_top_setup, unit_top_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,23 +12,13 @@
 #include "base/err.h"
 #include "tests/unit/unit.h"
 
-static char *top;
-
 static int setup(void **state)
 {
-	(void)state;
-	top = unit_tmp_new();
-	assert_int_equal(mkdir(unit_path(top, "usr"), 0755), 0);
-	assert_int_equal(mkdir(unit_path(top, "usr/lib"), 0755), 0);
-	unit_write(unit_path(top, "usr/lib/a"), "inside");
-	assert_int_equal(chmod(unit_path(top, "usr/lib/a"), 0644), 0);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	top = unit_tmp_free(top);
+	assert_int_equal(unit_top_setup(state), 0);
+	assert_int_equal(mkdir(unit_path(unit_top, "usr"), 0755), 0);
+	assert_int_equal(mkdir(unit_path(unit_top, "usr/lib"), 0755), 0);
+	unit_write(unit_path(unit_top, "usr/lib/a"), "inside");
+	assert_int_equal(chmod(unit_path(unit_top, "usr/lib/a"), 0644), 0);
 	return 0;
 }
 
@@ -36,7 +26,7 @@ static void expect(const char *path, mode_t type, const char *real_expected)
 {
 	_cleanup_rootdir_ struct rootdir root = ROOTDIR_CLOSED;
 	struct err err = {0};
-	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	assert_int_equal(rootdir_open(unit_top, &root, &err), 0);
 	char real[FILE_PATH_MAX];
 	if (rootdir_find(&root, path, type, real, NULL, &err) < 0)
 		fail_msg("%s", err.text);
@@ -47,7 +37,7 @@ static void expect_error(const char *path, mode_t type, int code, const char *te
 {
 	_cleanup_rootdir_ struct rootdir root = ROOTDIR_CLOSED;
 	struct err err = {0};
-	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	assert_int_equal(rootdir_open(unit_top, &root, &err), 0);
 	char real[FILE_PATH_MAX] = "untouched";
 	assert_int_equal(rootdir_find(&root, path, type, real, NULL, &err), code);
 	if (!strstr(err.text, text))
@@ -58,11 +48,13 @@ static void expect_error(const char *path, mode_t type, int code, const char *te
 static void test_links_stay_inside(void **state)
 {
 	(void)state;
-	assert_int_equal(symlink("/usr/lib", unit_path(top, "lib")), 0);
-	assert_int_equal(symlink("../../../../../../usr/lib/a", unit_path(top, "usr/lib/up")), 0);
-	assert_int_equal(symlink("/etc/passwd", unit_path(top, "usr/lib/out")), 0);
-	assert_int_equal(symlink("loop", unit_path(top, "usr/lib/loop")), 0);
-	assert_int_equal(symlink("/proc/self/root/etc/passwd", unit_path(top, "usr/lib/magic")), 0);
+	assert_int_equal(symlink("/usr/lib", unit_path(unit_top, "lib")), 0);
+	assert_int_equal(symlink("../../../../../../usr/lib/a", unit_path(unit_top, "usr/lib/up")),
+			 0);
+	assert_int_equal(symlink("/etc/passwd", unit_path(unit_top, "usr/lib/out")), 0);
+	assert_int_equal(symlink("loop", unit_path(unit_top, "usr/lib/loop")), 0);
+	assert_int_equal(
+	    symlink("/proc/self/root/etc/passwd", unit_path(unit_top, "usr/lib/magic")), 0);
 	expect("/usr/lib/a", S_IFREG, "/usr/lib/a");
 	expect("/lib/a", S_IFREG, "/usr/lib/a");
 	expect("/lib/up", S_IFREG, "/usr/lib/a");
@@ -77,17 +69,17 @@ static void test_links_stay_inside(void **state)
 static void test_only_what_nobody_else_can_write(void **state)
 {
 	(void)state;
-	assert_int_equal(chmod(unit_path(top, "usr/lib/a"), 0664), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr/lib/a"), 0664), 0);
 	expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr/lib/a' may be written by others");
-	assert_int_equal(chmod(unit_path(top, "usr/lib/a"), 0644), 0);
-	assert_int_equal(chmod(unit_path(top, "usr"), 01777), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr/lib/a"), 0644), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr"), 01777), 0);
 	expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr' may be written by others");
-	assert_int_equal(chmod(unit_path(top, "usr"), 0755), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr"), 0755), 0);
 	if (geteuid() == 0) {
-		assert_int_equal(chown(unit_path(top, "usr/lib"), 65534, 65534), 0);
+		assert_int_equal(chown(unit_path(unit_top, "usr/lib"), 65534, 65534), 0);
 		expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr/lib' belongs to user 65534");
-		assert_int_equal(chown(unit_path(top, "usr/lib"), 0, 0), 0);
-		assert_int_equal(chown(unit_path(top, "usr/lib/a"), 65534, 65534), 0);
+		assert_int_equal(chown(unit_path(unit_top, "usr/lib"), 0, 0), 0);
+		assert_int_equal(chown(unit_path(unit_top, "usr/lib/a"), 65534, 65534), 0);
 		expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr/lib/a' belongs to user 65534");
 	}
 }
@@ -96,12 +88,12 @@ static void test_type_is_what_was_asked(void **state)
 {
 	(void)state;
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	const char *path = unit_path(top, "usr/socket");
+	const char *path = unit_path(unit_top, "usr/socket");
 	assert_true(strlen(path) < sizeof(address.sun_path));
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	assert_int_equal(mkfifo(unit_path(top, "usr/fifo"), 0644), 0);
+	assert_int_equal(mkfifo(unit_path(unit_top, "usr/fifo"), 0644), 0);
 	expect_error("/usr/socket", S_IFREG, -EINVAL, "is no regular file");
 	expect_error("/usr/fifo", S_IFREG, -EINVAL, "is no regular file");
 	expect_error("/usr/lib", S_IFREG, -EINVAL, "is no regular file");
@@ -109,26 +101,26 @@ static void test_type_is_what_was_asked(void **state)
 	char real[FILE_PATH_MAX];
 	_cleanup_rootdir_ struct rootdir root = ROOTDIR_CLOSED;
 	struct err err = {0};
-	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	assert_int_equal(rootdir_open(unit_top, &root, &err), 0);
 	assert_int_equal(rootdir_find_daemon(&root, "/usr", "fifo", real, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "is no socket"));
 	assert_int_equal(rootdir_find_daemon(&root, "/usr", "none", real, &err), -ENOENT);
 	assert_int_equal(rootdir_find_daemon(&root, "/usr", "socket", real, &err), 0);
 	assert_string_equal(real, "/usr");
 	/* A link could lead to another's socket, and its directory would be mounted. */
-	assert_int_equal(mkdir(unit_path(top, "run"), 0755), 0);
-	assert_int_equal(symlink("/usr/socket", unit_path(top, "run/socket")), 0);
+	assert_int_equal(mkdir(unit_path(unit_top, "run"), 0755), 0);
+	assert_int_equal(symlink("/usr/socket", unit_path(unit_top, "run/socket")), 0);
 	assert_int_equal(rootdir_find_daemon(&root, "/run", "socket", real, &err), -EINVAL);
 	/* The directory may be the daemon's, but not everybody's; those above it may not. */
 	if (geteuid() == 0)
-		assert_int_equal(chown(unit_path(top, "usr"), 65534, 65534), 0);
+		assert_int_equal(chown(unit_path(unit_top, "usr"), 65534, 65534), 0);
 	assert_int_equal(rootdir_find_daemon(&root, "/usr", "socket", real, &err), 0);
-	assert_int_equal(chmod(unit_path(top, "usr"), 0777), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr"), 0777), 0);
 	assert_int_equal(rootdir_find_daemon(&root, "/usr", "socket", real, &err), -EPERM);
-	assert_int_equal(chmod(unit_path(top, "usr"), 0755), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr"), 0755), 0);
 	if (geteuid() == 0)
 		expect_error("/usr/lib/a", S_IFREG, -EPERM, "/usr' belongs to user 65534");
-	assert_int_equal(chown(unit_path(top, "usr"), geteuid(), getegid()), 0);
+	assert_int_equal(chown(unit_path(unit_top, "usr"), geteuid(), getegid()), 0);
 	expect_error("/usr/lib/a/b", S_IFREG, -ENOTDIR, "/usr/lib/a/b");
 }
 
@@ -140,10 +132,10 @@ static void test_entries(void **state)
 	struct err err = {0};
 	char real[FILE_PATH_MAX];
 	_cleanup_close_ int directory = -1, file = -1, link = -1, bad = -1;
-	assert_int_equal(symlink("/usr/lib/a", unit_path(top, "usr/lib/link")), 0);
-	assert_int_equal(symlink("/etc/passwd", unit_path(top, "usr/lib/out")), 0);
-	assert_int_equal(mkfifo(unit_path(top, "usr/lib/fifo"), 0644), 0);
-	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	assert_int_equal(symlink("/usr/lib/a", unit_path(unit_top, "usr/lib/link")), 0);
+	assert_int_equal(symlink("/etc/passwd", unit_path(unit_top, "usr/lib/out")), 0);
+	assert_int_equal(mkfifo(unit_path(unit_top, "usr/lib/fifo"), 0644), 0);
+	assert_int_equal(rootdir_open(unit_top, &root, &err), 0);
 	assert_int_equal(rootdir_find(&root, "/usr/lib", S_IFDIR, real, &directory, &err), 0);
 	assert_string_equal(root.trusted, "/usr/lib");
 	assert_int_equal(rootdir_entry(&root, directory, "/usr/lib", "a", real, &file, &err), 0);
@@ -159,13 +151,13 @@ static void test_entries(void **state)
 		assert_int_equal(
 		    rootdir_entry(&root, directory, "/usr/lib", wrong[i].name, real, &bad, &err),
 		    wrong[i].code);
-	assert_int_equal(chmod(unit_path(top, "usr/lib/a"), 0666), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr/lib/a"), 0666), 0);
 	assert_int_equal(rootdir_entry(&root, directory, "/usr/lib", "a", real, &bad, &err),
 			 -EPERM);
 	/* "/usr/li" is not "/usr/lib". */
-	assert_int_equal(mkdir(unit_path(top, "usr/li"), 0777), 0);
-	assert_int_equal(chmod(unit_path(top, "usr/li"), 0777), 0);
-	assert_int_equal(mkdir(unit_path(top, "usr/li/in"), 0755), 0);
+	assert_int_equal(mkdir(unit_path(unit_top, "usr/li"), 0777), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "usr/li"), 0777), 0);
+	assert_int_equal(mkdir(unit_path(unit_top, "usr/li/in"), 0755), 0);
 	assert_int_equal(rootdir_find(&root, "/usr/li/in", S_IFDIR, real, NULL, &err), -EPERM);
 	assert_int_equal(bad, -1);
 }
@@ -176,16 +168,16 @@ static void test_root(void **state)
 	struct rootdir root = ROOTDIR_CLOSED;
 	struct err err = {0};
 	assert_int_equal(rootdir_open("relative", &root, &err), -EINVAL);
-	assert_int_equal(rootdir_open(unit_path(top, "missing"), &root, &err), -ENOENT);
-	assert_int_equal(rootdir_open(unit_path(top, "usr/lib/a"), &root, &err), -ENOTDIR);
-	assert_int_equal(chmod(top, 0777), 0);
-	assert_int_equal(rootdir_open(top, &root, &err), -EPERM);
+	assert_int_equal(rootdir_open(unit_path(unit_top, "missing"), &root, &err), -ENOENT);
+	assert_int_equal(rootdir_open(unit_path(unit_top, "usr/lib/a"), &root, &err), -ENOTDIR);
+	assert_int_equal(chmod(unit_top, 0777), 0);
+	assert_int_equal(rootdir_open(unit_top, &root, &err), -EPERM);
 	assert_non_null(strstr(err.text, "driver root"));
-	assert_int_equal(chmod(top, 0755), 0);
+	assert_int_equal(chmod(unit_top, 0755), 0);
 
 	/* Without openat2(2) only "/" can be looked through. */
 	char real[FILE_PATH_MAX];
-	assert_int_equal(rootdir_open(top, &root, &err), 0);
+	assert_int_equal(rootdir_open(unit_top, &root, &err), 0);
 	root.without_openat2 = true;
 	assert_int_equal(rootdir_find(&root, "/usr", S_IFDIR, real, NULL, &err), -EOPNOTSUPP);
 	rootdir_close(&root);
@@ -200,11 +192,12 @@ static void test_root(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(test_links_stay_inside, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_only_what_nobody_else_can_write, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_type_is_what_was_asked, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_entries, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_root, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_links_stay_inside, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_only_what_nobody_else_can_write, setup,
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_type_is_what_was_asked, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_entries, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_root, setup, unit_top_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

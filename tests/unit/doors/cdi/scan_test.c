@@ -15,21 +15,11 @@
 #include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 
-static char *top;
-
 static int setup(void **state)
 {
-	(void)state;
-	top = unit_tmp_new();
-	assert_int_equal(file_mkdirs(unit_path(top, "etc/cdi"), 0755, NULL), 0);
-	assert_int_equal(file_mkdirs(unit_path(top, "var/run/cdi"), 0755, NULL), 0);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	top = unit_tmp_free(top);
+	assert_int_equal(unit_top_setup(state), 0);
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "etc/cdi"), 0755, NULL), 0);
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "var/run/cdi"), 0755, NULL), 0);
 	return 0;
 }
 
@@ -40,7 +30,7 @@ static void put(const char *name, const char *kind, const char *device)
 		       "cdiVersion: 0.5.0\nkind: %s\ndevices:\n- name: %s\n  containerEdits:\n"
 		       "    env: [A=b]\n",
 		       kind, device);
-	unit_write(unit_path(top, name), text);
+	unit_write(unit_path(unit_top, name), text);
 }
 
 static void expect(const struct scan *scan, const char *name, enum scan_state state,
@@ -53,9 +43,9 @@ static void expect(const struct scan *scan, const char *name, enum scan_state st
 	assert_int_equal(!found, !file);
 	assert_int_equal(!second, !other);
 	if (file)
-		assert_string_equal(found->path, unit_path(top, file));
+		assert_string_equal(found->path, unit_path(unit_top, file));
 	if (other)
-		assert_string_equal(second->path, unit_path(top, other));
+		assert_string_equal(second->path, unit_path(unit_top, other));
 }
 
 static void test_finds_devices(void **state)
@@ -66,11 +56,11 @@ static void test_finds_devices(void **state)
 	put("var/run/cdi/c.yaml", "nvidia.com/gpu", "1");
 	put("etc/cdi/readme.txt", "nvidia.com/gpu", "2");
 	put("etc/cdi/.yaml", "nvidia.com/gpu", "2");
-	assert_int_equal(mkdir(unit_path(top, "etc/cdi/sub.yaml"), 0755), 0);
+	assert_int_equal(mkdir(unit_path(unit_top, "etc/cdi/sub.yaml"), 0755), 0);
 	put("etc/cdi/sub.yaml/d.yaml", "nvidia.com/gpu", "2");
-	assert_int_equal(mkfifo(unit_path(top, "etc/cdi/fifo.yaml"), 0644), 0);
+	assert_int_equal(mkfifo(unit_path(unit_top, "etc/cdi/fifo.yaml"), 0644), 0);
 	_cleanup_scan_ struct scan scan = {0};
-	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &scan, NULL), 0);
 	assert_int_equal(scan.count, 3);
 	assert_string_equal(scan.files[0].kind, "acme.com/nic");
 	expect(&scan, "nvidia.com/gpu=0", SCAN_FOUND, "etc/cdi/b.yaml", NULL);
@@ -88,18 +78,18 @@ static void test_priority_and_conflict(void **state)
 	put("etc/cdi/a.yaml", "nvidia.com/gpu", "0");
 	put("etc/cdi/b.yaml", "nvidia.com/gpu", "0");
 	_cleanup_scan_ struct scan twice = {0}, higher = {0}, both = {0};
-	assert_int_equal(scan_read(top, &twice, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &twice, NULL), 0);
 	expect(&twice, "nvidia.com/gpu=0", SCAN_CONFLICT, "etc/cdi/b.yaml", "etc/cdi/a.yaml");
 	put("var/run/cdi/c.yaml", "nvidia.com/gpu", "0");
-	assert_int_equal(scan_read(top, &higher, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &higher, NULL), 0);
 	/* as the CDI project's package has it */
 	expect(&higher, "nvidia.com/gpu=0", SCAN_CONFLICT, "etc/cdi/b.yaml", "etc/cdi/a.yaml");
-	unlink(unit_path(top, "etc/cdi/a.yaml"));
+	unlink(unit_path(unit_top, "etc/cdi/a.yaml"));
 	_cleanup_scan_ struct scan one = {0};
-	assert_int_equal(scan_read(top, &one, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &one, NULL), 0);
 	expect(&one, "nvidia.com/gpu=0", SCAN_FOUND, "var/run/cdi/c.yaml", NULL);
 	put("var/run/cdi/d.json", "nvidia.com/gpu", "0");
-	assert_int_equal(scan_read(top, &both, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &both, NULL), 0);
 	expect(&both, "nvidia.com/gpu=0", SCAN_CONFLICT, "var/run/cdi/d.json",
 	       "var/run/cdi/c.yaml");
 }
@@ -108,12 +98,12 @@ static void test_broken_files_lose_only_their_devices(void **state)
 {
 	(void)state;
 	put("etc/cdi/good.yaml", "nvidia.com/gpu", "0");
-	unit_write(unit_path(top, "etc/cdi/bad.yaml"),
+	unit_write(unit_path(unit_top, "etc/cdi/bad.yaml"),
 		   "cdiVersion: 0.5.0\nkind: acme.com/nic\nnonsense: 1\n");
-	unit_write(unit_path(top, "etc/cdi/garbage.json"), "{");
-	assert_int_equal(symlink("nowhere", unit_path(top, "etc/cdi/link.yaml")), 0);
+	unit_write(unit_path(unit_top, "etc/cdi/garbage.json"), "{");
+	assert_int_equal(symlink("nowhere", unit_path(unit_top, "etc/cdi/link.yaml")), 0);
 	_cleanup_scan_ struct scan scan = {0};
-	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &scan, NULL), 0);
 	assert_int_equal(scan.count, 4);
 	assert_non_null(
 	    strstr(scan.files[0].why, "bad.yaml:3:1: specification: has no such field"));
@@ -131,26 +121,26 @@ static void test_what_we_may_write(void **state)
 	(void)state;
 	char own[FILE_PATH_MAX];
 	const struct scan_file *foreign;
-	assert_int_equal(file_path(own, NULL, "%s/var/run/cdi/nvidia.com-gpu.json", top), 0);
+	assert_int_equal(file_path(own, NULL, "%s/var/run/cdi/nvidia.com-gpu.json", unit_top), 0);
 	put("var/run/cdi/nvidia.com-gpu.json", "nvidia.com/gpu", "0");
 	_cleanup_scan_ struct scan alone = {0}, beside = {0}, broken = {0};
-	assert_int_equal(scan_read(top, &alone, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &alone, NULL), 0);
 	assert_true(scan_may_write(&alone, "nvidia.com/gpu", own, &foreign));
 	assert_null(foreign);
 
 	/* Of another device, and in the other directory: the kind is theirs. */
 	put("etc/cdi/nvidia.yaml", "nvidia.com/gpu", "7");
 	put("etc/cdi/odd.yaml", "sluice.dev/gpu", "7");
-	assert_int_equal(scan_read(top, &beside, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &beside, NULL), 0);
 	assert_false(scan_may_write(&beside, "nvidia.com/gpu", own, &foreign));
-	assert_string_equal(foreign->path, unit_path(top, "etc/cdi/nvidia.yaml"));
+	assert_string_equal(foreign->path, unit_path(unit_top, "etc/cdi/nvidia.yaml"));
 	assert_true(scan_may_write(&beside, "k8s.device-plugin.nvidia.com/gpu", own, NULL));
 	assert_true(scan_may_write(&beside, "sluice.dev/gpu", own, NULL));
 	assert_true(scan_may_write(&beside, "sluice.sim/gpu", own, NULL));
 
 	/* Its writer may be about to repair it. */
-	unit_write(unit_path(top, "etc/cdi/nvidia.yaml"), "kind: nvidia.com/gpu\n");
-	assert_int_equal(scan_read(top, &broken, NULL), 0);
+	unit_write(unit_path(unit_top, "etc/cdi/nvidia.yaml"), "kind: nvidia.com/gpu\n");
+	assert_int_equal(scan_read(unit_top, &broken, NULL), 0);
 	assert_false(scan_may_write(&broken, "nvidia.com/gpu", own, NULL));
 }
 
@@ -166,7 +156,7 @@ static void test_all_devices(void **state)
 	put("etc/cdi/g.yaml", "acme.com/nic", "z");
 	put("var/run/cdi/c.yaml", "acme.com/nic", "y");
 	put("var/run/cdi/d.yaml", "acme.com/nic", "z");
-	unit_write(unit_path(top, "var/run/cdi/bad.yaml"), "kind: acme.com/nic\n");
+	unit_write(unit_path(unit_top, "var/run/cdi/bad.yaml"), "kind: acme.com/nic\n");
 	static const struct {
 		const char *name, *file, *other;
 		enum scan_state state;
@@ -184,19 +174,19 @@ static void test_all_devices(void **state)
 	_cleanup_scan_ struct scan scan = {0};
 	_cleanup_free_ struct scan_device *devices = NULL;
 	size_t count;
-	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &scan, NULL), 0);
 	assert_int_equal(scan.directory_count, 2);
-	assert_string_equal(scan.directories[1], unit_path(top, "var/run/cdi"));
+	assert_string_equal(scan.directories[1], unit_path(unit_top, "var/run/cdi"));
 	assert_int_equal(scan_devices(&scan, &devices, &count, NULL), 0);
 	assert_int_equal(count, array_length(expected));
 	for (size_t i = 0; i < count; i++) {
 		assert_string_equal(devices[i].name, expected[i].name);
-		assert_string_equal(devices[i].file->path, unit_path(top, expected[i].file));
+		assert_string_equal(devices[i].file->path, unit_path(unit_top, expected[i].file));
 		assert_int_equal(devices[i].state, expected[i].state);
 		assert_int_equal(!devices[i].other, !expected[i].other);
 		if (expected[i].other)
 			assert_string_equal(devices[i].other->path,
-					    unit_path(top, expected[i].other));
+					    unit_path(unit_top, expected[i].other));
 		bool is_second = strcmp(expected[i].file, "etc/cdi/f.yaml") == 0 ||
 				 strcmp(expected[i].file, "etc/cdi/c.yaml") == 0;
 		assert_int_equal(scan_is_second(&devices[i]), is_second);
@@ -209,8 +199,8 @@ static void test_other_directories(void **state)
 	char first[FILE_PATH_MAX], second[FILE_PATH_MAX];
 	put("etc/cdi/a.yaml", "nvidia.com/gpu", "0");
 	put("var/run/cdi/b.yaml", "nvidia.com/gpu", "0");
-	assert_int_equal(file_path(first, NULL, "%s/var/run/cdi", top), 0);
-	assert_int_equal(file_path(second, NULL, "%s/etc/cdi", top), 0);
+	assert_int_equal(file_path(first, NULL, "%s/var/run/cdi", unit_top), 0);
+	assert_int_equal(file_path(second, NULL, "%s/etc/cdi", unit_top), 0);
 	const char *const directories[SCAN_DIRECTORIES_MAX + 1] = {first, second};
 	_cleanup_scan_ struct scan scan = {0};
 	assert_int_equal(scan_read_directories(directories, 2, &scan, NULL), 0);
@@ -232,19 +222,19 @@ static void test_many_files(void **state)
 		put(name, "k8s.acme.com/claim", name + strlen("etc/cdi/claim"));
 		if (i == 511) {
 			_cleanup_scan_ struct scan half = {0};
-			assert_int_equal(scan_read(top, &half, NULL), 0);
+			assert_int_equal(scan_read(unit_top, &half, NULL), 0);
 			assert_int_equal(half.count, 512);
 		}
 	}
 	_cleanup_scan_ struct scan scan = {0};
-	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &scan, NULL), 0);
 	assert_int_equal(scan.count, SCAN_FILES_MAX);
 	struct scan more = {0};
 	put("var/run/cdi/a.yaml", "acme.com/nic", "0");
-	assert_int_equal(scan_read(top, &more, &err), -E2BIG);
+	assert_int_equal(scan_read(unit_top, &more, &err), -E2BIG);
 	assert_non_null(strstr(err.text, "/var/run/cdi/a.yaml': more than 1024 CDI files"));
 	put("etc/cdi/z.yaml", "acme.com/nic", "0");
-	assert_int_equal(scan_read(top, &more, &err), -E2BIG);
+	assert_int_equal(scan_read(unit_top, &more, &err), -E2BIG);
 	assert_non_null(strstr(err.text, "/etc/cdi': more than 1024 CDI files"));
 }
 
@@ -267,13 +257,13 @@ static void test_large_file(void **state)
 					 0);
 	}
 	assert_true(text.length > YAML_TEXT_MAX && text.length < DOCUMENT_TEXT_MAX);
-	unit_write(unit_path(top, "etc/cdi/large.yaml"), buf_text(&text));
+	unit_write(unit_path(unit_top, "etc/cdi/large.yaml"), buf_text(&text));
 	while (text.length < DOCUMENT_TEXT_MAX + 1)
 		assert_int_equal(buf_add_text(&text, "# and more of it\n"), 0);
-	unit_write(unit_path(top, "etc/cdi/larger.yaml"), buf_text(&text));
+	unit_write(unit_path(unit_top, "etc/cdi/larger.yaml"), buf_text(&text));
 	buf_done(&text);
 	_cleanup_scan_ struct scan scan = {0};
-	assert_int_equal(scan_read(top, &scan, NULL), 0);
+	assert_int_equal(scan_read(unit_top, &scan, NULL), 0);
 	assert_string_equal(scan.files[0].why, "");
 	assert_int_equal(scan.files[1].code, -EFBIG);
 	expect(&scan, "acme.com/nic=4095", SCAN_FOUND, "etc/cdi/large.yaml", NULL);
@@ -283,7 +273,7 @@ static void test_nothing_there(void **state)
 {
 	(void)state;
 	_cleanup_scan_ struct scan scan = {0};
-	assert_int_equal(scan_read(unit_path(top, "missing"), &scan, NULL), 0);
+	assert_int_equal(scan_read(unit_path(unit_top, "missing"), &scan, NULL), 0);
 	assert_int_equal(scan.count, 0);
 	expect(&scan, "nvidia.com/gpu=0", SCAN_NO_KIND, NULL, NULL);
 }
@@ -294,7 +284,7 @@ static int scan_again(void *context)
 	_cleanup_scan_ struct scan scan = {0};
 	_cleanup_free_ struct scan_device *devices = NULL;
 	size_t count;
-	int rc = scan_read(top, &scan, NULL);
+	int rc = scan_read(unit_top, &scan, NULL);
 	return rc < 0 ? rc : scan_devices(&scan, &devices, &count, NULL);
 }
 
@@ -309,17 +299,17 @@ static void test_without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(test_finds_devices, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_priority_and_conflict, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_finds_devices, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_priority_and_conflict, setup, unit_top_teardown),
 	    cmocka_unit_test_setup_teardown(test_broken_files_lose_only_their_devices, setup,
-					    teardown),
-	    cmocka_unit_test_setup_teardown(test_what_we_may_write, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_all_devices, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_other_directories, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_many_files, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_large_file, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_nothing_there, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_without_memory, setup, teardown),
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_what_we_may_write, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_all_devices, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_other_directories, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_many_files, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_large_file, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_nothing_there, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_without_memory, setup, unit_top_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,27 +13,18 @@
 #include "base/err.h"
 #include "tests/unit/unit.h"
 
-static char *top;
 static struct wrapper_settings settings;
 static struct wrapper_call call;
 static char bundle[FILE_PATH_MAX];
 
 static int setup(void **state)
 {
-	(void)state;
-	top = unit_tmp_new();
-	assert_int_equal(file_mkdirs(unit_path(top, "var/run/cdi"), 0755, NULL), 0);
-	assert_int_equal(file_mkdirs(unit_path(top, "b"), 0755, NULL), 0);
-	assert_int_equal(file_path(bundle, NULL, "%s/b", top), 0);
-	settings = (struct wrapper_settings){.root = top};
+	assert_int_equal(unit_top_setup(state), 0);
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "var/run/cdi"), 0755, NULL), 0);
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "b"), 0755, NULL), 0);
+	assert_int_equal(file_path(bundle, NULL, "%s/b", unit_top), 0);
+	settings = (struct wrapper_settings){.root = unit_top};
 	call = (struct wrapper_call){.bundle = bundle, .config = "config.json"};
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	top = unit_tmp_free(top);
 	return 0;
 }
 
@@ -49,7 +40,7 @@ static void put_kind(const char *file, const char *kind)
 	    "{name: '0', containerEdits: {env: [GPU=0]}},"
 	    "{name: all, containerEdits: {env: [GPU=all]}}]}",
 	    kind, kind);
-	unit_write(unit_path(top, file), text);
+	unit_write(unit_path(unit_top, file), text);
 }
 
 static void put_config(const char *variables)
@@ -59,13 +50,13 @@ static void put_config(const char *variables)
 		       "{\"process\": {\"env\": [%s], \"capabilities\": {\"bounding\": "
 		       "[\"CAP_SYS_ADMIN\"]}}}",
 		       variables);
-	unit_write(unit_path(top, "b/config.json"), text);
+	unit_write(unit_path(unit_top, "b/config.json"), text);
 }
 
 static void read_config(struct buf *out)
 {
 	buf_init(out, 65536);
-	assert_int_equal(file_read(unit_path(top, "b/config.json"), out, NULL), 0);
+	assert_int_equal(file_read(unit_path(unit_top, "b/config.json"), out, NULL), 0);
 }
 
 static void expect(const char *has, const char *has_not)
@@ -136,7 +127,7 @@ static void test_capabilities_narrow(void **state)
 static void test_nothing_asked_nothing_written(void **state)
 {
 	(void)state;
-	const char *path = unit_path(top, "b/config.json");
+	const char *path = unit_path(unit_top, "b/config.json");
 	struct stat before, after;
 	put_config("\"NVIDIA_VISIBLE_DEVICES=void\"");
 	assert_int_equal(stat(path, &before), 0);
@@ -151,14 +142,14 @@ static void test_mode_is_kept_and_config_may_be_elsewhere(void **state)
 	struct stat status;
 	put_kind("var/run/cdi/s.yaml", "sluice.sim/gpu");
 	put_config("\"NVIDIA_VISIBLE_DEVICES=0\"");
-	assert_int_equal(chmod(unit_path(top, "b/config.json"), 0640), 0);
+	assert_int_equal(chmod(unit_path(unit_top, "b/config.json"), 0640), 0);
 	expect("GPU=0", NULL);
-	assert_int_equal(stat(unit_path(top, "b/config.json"), &status), 0);
+	assert_int_equal(stat(unit_path(unit_top, "b/config.json"), &status), 0);
 	assert_int_equal(status.st_mode & 07777, 0640);
 
 	put_config("\"NVIDIA_VISIBLE_DEVICES=0\"");
 	char absolute[FILE_PATH_MAX];
-	assert_int_equal(file_path(absolute, NULL, "%s/b/config.json", top), 0);
+	assert_int_equal(file_path(absolute, NULL, "%s/b/config.json", unit_top), 0);
 	call.bundle = "/nowhere";
 	call.config = absolute;
 	expect("GPU=0", NULL);
@@ -168,14 +159,14 @@ static void test_odd_files(void **state)
 {
 	(void)state;
 	struct err err = {0};
-	const char *path = unit_path(top, "b/config.json");
+	const char *path = unit_path(unit_top, "b/config.json");
 	assert_int_equal(wrapper_edit(&call, &settings, &err), -ENOENT);
 	assert_int_equal(mkfifo(path, 0644), 0);
 	assert_int_equal(wrapper_edit(&call, &settings, &err), -EINVAL);
 	assert_non_null(strstr(err.text, "no regular file"));
 	assert_int_equal(unlink(path), 0);
 	put_config("");
-	assert_int_equal(rename(path, unit_path(top, "b/real")), 0);
+	assert_int_equal(rename(path, unit_path(unit_top, "b/real")), 0);
 	assert_int_equal(symlink("real", path), 0);
 	assert_int_equal(wrapper_edit(&call, &settings, &err), -ELOOP);
 	assert_non_null(strstr(err.text, "it is a link"));
@@ -194,21 +185,23 @@ static void test_management_and_channels(void **state)
 	put_kind("var/run/cdi/s.yaml", "sluice.sim/gpu");
 	put_config("\"NVIDIA_VISIBLE_DEVICES=none\", \"NVIDIA_MIG_CONFIG_DEVICES=all\"");
 	expect_error(-ENOENT, "mig-minors");
-	assert_int_equal(file_mkdirs(unit_path(top, "proc/driver/nvidia-caps"), 0755, NULL), 0);
-	unit_write(unit_path(top, "proc/driver/nvidia-caps/mig-minors"), "monitor 2\n");
-	expect_error(-ENOENT, "does not have 'config'");
-	unit_write(unit_path(top, "proc/driver/nvidia-caps/mig-minors"), "config 1\nmonitor 2\n");
-	expect_error(-ENOENT, "/dev/nvidia-caps/nvidia-cap1'");
-	assert_int_equal(file_mkdirs(unit_path(top, "dev/nvidia-caps"), 0755, NULL), 0);
-	assert_int_equal(file_mkdirs(unit_path(top, "dev/nvidia-caps-imex-channels"), 0755, NULL),
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "proc/driver/nvidia-caps"), 0755, NULL),
 			 0);
-	if (mknod(unit_path(top, "dev/nvidia-caps/nvidia-cap1"), S_IFCHR | 0400, makedev(235, 1)) <
-	    0)
+	unit_write(unit_path(unit_top, "proc/driver/nvidia-caps/mig-minors"), "monitor 2\n");
+	expect_error(-ENOENT, "does not have 'config'");
+	unit_write(unit_path(unit_top, "proc/driver/nvidia-caps/mig-minors"),
+		   "config 1\nmonitor 2\n");
+	expect_error(-ENOENT, "/dev/nvidia-caps/nvidia-cap1'");
+	assert_int_equal(file_mkdirs(unit_path(unit_top, "dev/nvidia-caps"), 0755, NULL), 0);
+	assert_int_equal(
+	    file_mkdirs(unit_path(unit_top, "dev/nvidia-caps-imex-channels"), 0755, NULL), 0);
+	if (mknod(unit_path(unit_top, "dev/nvidia-caps/nvidia-cap1"), S_IFCHR | 0400,
+		  makedev(235, 1)) < 0)
 		skip(); /* device nodes are root's to make */
 	expect("\"path\":\"/dev/nvidia-caps/nvidia-cap1\",\"type\":\"c\",\"major\":235,\"minor\":1,"
 	       "\"fileMode\":256",
 	       "nvidia-cap2");
-	assert_int_equal(mknod(unit_path(top, "dev/nvidia-caps-imex-channels/channel3"),
+	assert_int_equal(mknod(unit_path(unit_top, "dev/nvidia-caps-imex-channels/channel3"),
 			       S_IFCHR | 0600, makedev(236, 3)),
 			 0);
 	put_config("\"NVIDIA_VISIBLE_DEVICES=none\", \"NVIDIA_IMEX_CHANNELS=3\"");
@@ -220,14 +213,15 @@ static void test_management_and_channels(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(test_whose_gpu_a_number_is, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_files_without_a_gpu, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_capabilities_narrow, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_nothing_asked_nothing_written, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_whose_gpu_a_number_is, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_files_without_a_gpu, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_capabilities_narrow, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_nothing_asked_nothing_written, setup,
+					    unit_top_teardown),
 	    cmocka_unit_test_setup_teardown(test_mode_is_kept_and_config_may_be_elsewhere, setup,
-					    teardown),
-	    cmocka_unit_test_setup_teardown(test_odd_files, setup, teardown),
-	    cmocka_unit_test_setup_teardown(test_management_and_channels, setup, teardown),
+					    unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_odd_files, setup, unit_top_teardown),
+	    cmocka_unit_test_setup_teardown(test_management_and_channels, setup, unit_top_teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
