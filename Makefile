@@ -7,7 +7,7 @@ HOURS ?= 1
 SECONDS ?=
 SEED ?=
 
-.PHONY: all demo check conformance soak bench install clean help
+.PHONY: all demo check conformance soak bench install deb rpm image packages clean help
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -40,6 +40,22 @@ install:
 	meson compile -C $(BUILD)
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
+deb:
+	tools/setup packages
+	tools/deb
+
+rpm:
+	tools/setup packages
+	tools/rpm
+
+image:
+	tools/setup packages
+	tools/image
+
+packages:
+	tools/setup check packages
+	tests/packages/run
+
 clean:
 	rm -rf $(BUILD) build-clang build-asan build-fuzz
 
@@ -51,4 +67,8 @@ help:
 	@echo 'make soak HOURS=N  a seeded storm; SECONDS=N and SEED=N as well'
 	@echo 'make bench         measurements and their gates'
 	@echo 'make install       PREFIX=/usr/local DESTDIR='
+	@echo 'make deb           the package of Debian, below build/deb'
+	@echo 'make rpm           the package of Fedora and RHEL, below build/rpm'
+	@echo 'make image         the container image of the service, with podman; an archive below build/image'
+	@echo 'make packages      builds the packages and tests them: in a bare Debian 12, as root (needs the network)'
 	@echo 'make clean         remove the build trees'

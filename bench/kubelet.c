@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/check.h"
 #include "bench/footprint_process.h"
 #include "bench/gate.h"
@@ -29,7 +30,9 @@ enum bench_limits {
 	BENCH_TRY = 25, /* questions of each size, to find the worst */
 	BENCH_WORST = 1000,
 	BENCH_MUST_MAX = 3,
-	BENCH_POD = 8, /* units that a pod of many wants */
+	BENCH_POD = 8,		 /* units that a pod of many wants */
+	BENCH_POOLS = 8,	 /* resources of RDMA adapters ... */
+	BENCH_POOL_UNITS = 1000, /* ... and the units of each */
 };
 
 #define BENCH_DEAD_NS	UINT64_C(20000000)   /* a kubelet that starts again is dead so long */
@@ -376,14 +379,73 @@ static void bench_part_prefer(struct gate_report *report)
 	bench_close();
 }
 
+/* Every resource has all ten adapters. The queue has the GPUs. */
+static void bench_configure_adapters(bool has_adapters)
+{
+	struct buf text;
+	buf_init(&text, 1 << 14);
+	(void)buf_printf(&text, "version: v1\nsluice:\n  doors: {kubelet: {devices: none}}\n");
+	for (int i = 0; has_adapters && i < BENCH_POOLS; i++)
+		(void)buf_printf(&text,
+				 "%s    - {resourceName: hca%d, rdmaHcaMax: %d, selectors: "
+				 "{vendors: [15b3]}}\n",
+				 i == 0 ? "  rdma:\n    configList:\n" : "", i, BENCH_POOL_UNITS);
+	rig_configure(&bench_rig, buf_text(&text));
+	buf_done(&text);
+}
+
+static struct footprint bench_adapters_footprint(bool has_adapters)
+{
+	struct footprint agent = {0};
+	bench_configure_adapters(has_adapters);
+	rig_use_state(&bench_rig, has_adapters ? "adapters" : "none");
+	side_forget(&bench_side);
+	(void)rig_launch_agent(&bench_rig);
+	side_wait(&bench_side, has_adapters ? BENCH_POOLS : 0,
+		  has_adapters ? (size_t)BENCH_POOLS * BENCH_POOL_UNITS : 0);
+	side_rest(&bench_side, 6 * BENCH_TABLES_NS); /* more than one look at the ports */
+	rig_must(footprint_read(bench_rig.agent, &agent) == 0, "the agent has ended");
+	return agent;
+}
+
+static void bench_part_rdma(struct gate_report *report)
+{
+	static uint64_t samples[BENCH_CALLS];
+	size_t nodes = 0;
+	bench_open("dgx-a100", NULL, bench_plain);
+	struct footprint without = bench_adapters_footprint(false);
+	rig_terminate_agent(&bench_rig);
+	struct footprint with = bench_adapters_footprint(true);
+	for (size_t i = 0; i < BENCH_WARM + BENCH_CALLS; i++) {
+		char id[SIDE_ID_MAX];
+		(void)snprintf(id, sizeof(id), "%zu", bench_random(BENCH_POOL_UNITS));
+		uint64_t began = gate_now_ns();
+		V1beta1__AllocateResponse *reply = side_allocate(&bench_side.resources[0], id);
+		samples[i < BENCH_WARM ? 0 : i - BENCH_WARM] = gate_now_ns() - began;
+		nodes = reply->container_responses[0]->n_devices;
+		protobuf_c_message_free_unpacked(&reply->base, NULL);
+	}
+	rig_must(nodes > 0, "Allocate hands out no node");
+	gate_note(report, "rdma/hca0: Allocate hands out %zu nodes", nodes);
+	gate_time(report, "rdma_allocate_p50", gate_quantile(samples, BENCH_CALLS, 0.5), "us", 60,
+		  samples, BENCH_CALLS);
+	gate_time(report, "rdma_allocate_p99", gate_quantile(samples, BENCH_CALLS, 0.99), "us", 300,
+		  samples, BENCH_CALLS);
+	gate_note(report,
+		  "%d resources of %d units: PSS of the agent %.0fK, private and dirty %.0fK; "
+		  "without them %.0fK and %.0fK",
+		  BENCH_POOLS, BENCH_POOL_UNITS, (double)with.pss / 1024,
+		  (double)with.private_dirty / 1024, (double)without.pss / 1024,
+		  (double)without.private_dirty / 1024);
+	bench_close();
+}
+
 static const struct {
 	const char *name;
 	void (*measure)(struct gate_report *report);
 } bench_parts[] = {
-    {"register", bench_part_register},
-    {"mig", bench_part_mig},
-    {"allocate", bench_part_allocate},
-    {"prefer", bench_part_prefer},
+    {"register", bench_part_register}, {"mig", bench_part_mig},	  {"allocate", bench_part_allocate},
+    {"prefer", bench_part_prefer},     {"rdma", bench_part_rdma},
 };
 
 int main(int argc, char **argv)
@@ -392,7 +454,7 @@ int main(int argc, char **argv)
 	struct gate_report *report =
 	    gate_open(argc, argv, "kubelet",
 		      "Measures the kubelet door on simulated machines. The name of one part\n"
-		      "(register, mig, allocate, prefer) as an argument measures that alone.",
+		      "(register, mig, allocate, prefer, rdma) as an argument measures that alone.",
 		      true, &rest);
 	for (size_t i = 0; i < array_length(bench_parts); i++)
 		if (rest >= argc || strcmp(argv[rest], bench_parts[i].name) == 0)

@@ -238,7 +238,7 @@ int sim_fault_heal(struct sim_machine *machine, uint32_t gpu, struct sim_error *
 	memset(machine->missed_xid, 0, sizeof(machine->missed_xid));
 	machine->driver_state = SIM_DRIVER_OK;
 	same_versions(machine);
-	return 0;
+	return fault_heal_rdma(machine, NULL, error);
 }
 
 static void end_rules(struct sim_machine *machine, const struct sim_fault *fault)
@@ -276,6 +276,14 @@ static bool end_driver(struct sim_machine *machine, const struct sim_fault *faul
 int sim_fault_end(struct sim_machine *machine, const struct sim_fault *fault,
 		  struct sim_error *error)
 {
+	if (strcmp(fault->kind, "rdma") == 0)
+		return fault_heal_rdma(machine, fault_argument(fault, 0), error);
+	if (strcmp(fault->kind, "rdma-netns") == 0)
+		machine->rdma_exclusive = false;
+	else if (strcmp(fault->kind, "acs") == 0)
+		machine->acs_redirects = false;
+	else if (strcmp(fault->kind, "iommu") == 0)
+		machine->iommu_translates = false;
 	if (end_driver(machine, fault) || fault->gpu >= machine->gpu_count)
 		return 0;
 	struct sim_gpu *gpu = &machine->gpu[fault->gpu];

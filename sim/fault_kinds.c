@@ -594,6 +594,18 @@ static const struct sim_fault_kind kinds[] = {
      false, 1, 1, apply_mig},
     {"mode", "ecc|mig pending", "the mode is to change with the next `reset-gpu`", true, 2, 2,
      apply_mode},
+    {"rdma",
+     "ADAPTER|all down [PORT]|up [PORT]|rate GBIT|gone|back|unbound|bound|no-node|wrong-node|node",
+     "an adapter (mlx5_0) loses its link, its speed, its place on the bus, its driver or its "
+     "uverbs "
+     "node",
+     false, 2, 3, fault_apply_rdma},
+    {"acs", "on|off", "PCIe ports send traffic between devices to the root complex", false, 1, 1,
+     fault_apply_acs},
+    {"iommu", "translate|passthrough", "the IOMMU translates addresses for every device", false, 1,
+     1, fault_apply_iommu},
+    {"rdma-netns", "exclusive|shared", "the network namespace mode of the RDMA subsystem", false, 1,
+     1, fault_apply_rdma_netns},
     {"kmsg", "flood N|overwrite N", "N other records in the kernel log, or N that were overwritten",
      false, 2, 2, apply_kmsg},
 };

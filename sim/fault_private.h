@@ -39,4 +39,17 @@ int fault_record(struct sim_machine *machine, const struct sim_fault *fault,
 int fault_recovery(struct sim_machine *machine, const struct sim_fault *fault, uint32_t action,
 		   struct sim_error *error);
 
+/* Of network adapters (fault_rdma.c). */
+int fault_apply_rdma(struct sim_machine *machine, const struct sim_fault *fault,
+		     struct sim_error *error);
+int fault_apply_rdma_netns(struct sim_machine *machine, const struct sim_fault *fault,
+			   struct sim_error *error);
+/* Of the bus between adapters and GPUs. */
+int fault_apply_acs(struct sim_machine *machine, const struct sim_fault *fault,
+		    struct sim_error *error);
+int fault_apply_iommu(struct sim_machine *machine, const struct sim_fault *fault,
+		      struct sim_error *error);
+/* Takes them back: of the adapter `which` ("mlx5_3"), NULL for all. */
+int fault_heal_rdma(struct sim_machine *machine, const char *which, struct sim_error *error);
+
 #endif

@@ -294,24 +294,35 @@ int sim_kmsg_overwrite(struct sim_machine *machine, uint32_t lost, struct sim_er
 			     "simulated: %u records were overwritten", lost);
 }
 
-int sim_kmsg_uevent(struct sim_machine *machine, uint32_t gpu_index, const char *action,
-		    struct sim_error *error)
+/* Where a function lies, as a uevent names it: "/devices/pci0000:00/...". */
+static int device_path(const struct sim_machine *machine, enum sim_pci_kind kind, uint32_t index,
+		       char out[SIM_PATH_MAX], struct sim_error *error)
 {
-	const struct sim_gpu *gpu = &machine->gpu[gpu_index];
-	const struct sim_model *model = sim_model_of(machine, gpu);
 	struct sim_pci *pci = malloc(sizeof(*pci));
-	char record[2048];
-	const char *path = NULL;
-	int length = -1;
+	out[0] = '\0';
 	if (!pci || sim_pci_layout(machine, pci, error) != 0) {
 		free(pci);
 		return pci ? -1 : sim_fail(error, SIM_EXIT_FAILED, "out of memory");
 	}
 	for (uint32_t i = 0; i < pci->count; i++) {
-		if (pci->function[i].kind == SIM_PCI_GPU && pci->function[i].index == gpu_index)
-			path = pci->function[i].path + strlen("sys");
+		const struct sim_pci_function *function = &pci->function[i];
+		if (function->kind == kind && function->index == index)
+			(void)snprintf(out, SIM_PATH_MAX, "%s", function->path + strlen("sys"));
 	}
-	if (path)
+	free(pci);
+	return 0;
+}
+
+int sim_kmsg_uevent(struct sim_machine *machine, uint32_t gpu_index, const char *action,
+		    struct sim_error *error)
+{
+	const struct sim_gpu *gpu = &machine->gpu[gpu_index];
+	const struct sim_model *model = sim_model_of(machine, gpu);
+	char record[2048], path[SIM_PATH_MAX];
+	int length = -1;
+	if (device_path(machine, SIM_PCI_GPU, gpu_index, path, error) != 0)
+		return -1;
+	if (path[0])
 		length = snprintf(
 		    record, sizeof(record),
 		    "%s@%s%cACTION=%s%cDEVPATH=%s%cSUBSYSTEM=pci%cPCI_CLASS=%X%c"
@@ -321,10 +332,28 @@ int sim_kmsg_uevent(struct sim_machine *machine, uint32_t gpu_index, const char 
 		    0, model->pci_device_id & 0xffff, model->pci_device_id >> 16, 0,
 		    model->pci_subsystem_id & 0xffff, model->pci_subsystem_id >> 16, 0,
 		    SIM_BDF_ARGS(gpu), 0, (unsigned long long)++machine->uevent_seq, 0);
-	free(pci);
 	if (length < 0 || (size_t)length >= sizeof(record))
 		return sim_fail(error, SIM_EXIT_FAILED, "the uevent of GPU %u cannot be made",
 				gpu_index);
 	/* the terminating NUL of the buffer is the empty string that ends the record */
+	return stream_append(machine, "uevent", record, (size_t)length + 1, error);
+}
+
+int sim_kmsg_uevent_rdma(struct sim_machine *machine, uint32_t nic, const char *action,
+			 struct sim_error *error)
+{
+	char record[2048], path[SIM_PATH_MAX];
+	int length = -1;
+	if (device_path(machine, SIM_PCI_NIC, nic, path, error) != 0)
+		return -1;
+	if (path[0])
+		length = snprintf(record, sizeof(record),
+				  "%s@%s/infiniband/mlx5_%u%cACTION=%s%cDEVPATH=%s/infiniband/"
+				  "mlx5_%u%cSUBSYSTEM=infiniband%cNAME=mlx5_%u%cSEQNUM=%llu%c",
+				  action, path, nic, 0, action, 0, path, nic, 0, 0, nic, 0,
+				  (unsigned long long)++machine->uevent_seq, 0);
+	if (length < 0 || (size_t)length >= sizeof(record))
+		return sim_fail(error, SIM_EXIT_FAILED,
+				"the uevent of adapter mlx5_%u cannot be made", nic);
 	return stream_append(machine, "uevent", record, (size_t)length + 1, error);
 }

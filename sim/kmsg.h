@@ -70,5 +70,8 @@ int sim_kmsg_overwrite(struct sim_machine *machine, uint32_t lost, struct sim_er
  */
 int sim_kmsg_uevent(struct sim_machine *machine, uint32_t gpu, const char *action,
 		    struct sim_error *error);
+/* The same of an adapter's RDMA device: subsystem infiniband. */
+int sim_kmsg_uevent_rdma(struct sim_machine *machine, uint32_t nic, const char *action,
+			 struct sim_error *error);
 
 #endif

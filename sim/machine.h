@@ -24,6 +24,8 @@ enum sim_limits {
 	SIM_MEMORY_SLICES = 8,
 	SIM_PROCESS_MAX = 64, /* per GPU */
 	SIM_LINK_MAX = 36,    /* NVLinks of a GPU */
+	SIM_NIC_MAX = 32,     /* network adapters */
+	SIM_NIC_PORT_MAX = 2, /* ports of an adapter */
 	SIM_SAMPLE_MAX = 128, /* kept per-process utilisation samples of a GPU */
 	SIM_MISSED_MAX = 8,
 	SIM_RULE_MAX = 64,    /* standing "this function answers that" faults */
@@ -222,6 +224,16 @@ struct sim_gpu {
 	uint64_t sample_count;			  /* ever written */
 };
 
+/* How a network adapter is right now: what was injected. All zero: it is well. */
+struct sim_nic {
+	uint32_t rate_gbit[SIM_NIC_PORT_MAX]; /* 0: the machine's nic_rate_gbit */
+	bool down[SIM_NIC_PORT_MAX];	      /* cable pulled */
+	bool gone;			      /* no longer on the PCI bus */
+	bool unbound;			      /* no driver: no interface, no RDMA device */
+	bool no_node, wrong_node; /* its uverbs node is missing, or has another's numbers */
+	uint8_t reserved[2];
+};
+
 /* What an NVML event carries. */
 struct sim_event {
 	uint64_t number; /* monotonic from 1; 0 while pending */
@@ -332,6 +344,15 @@ struct sim_machine {
 	struct sim_rule rule[SIM_RULE_MAX];
 	uint32_t pending_count;
 	struct sim_event pending[SIM_PENDING_MAX];
+
+	uint32_t nic_ports;	/* of each adapter */
+	uint32_t nic_ethernet;	/* so many adapters, the last ones, speak Ethernet: RoCE */
+	uint32_t nic_rate_gbit; /* of each port */
+	bool rdma_exclusive;	/* the RDMA subsystem's network namespace mode */
+	bool acs_redirects;	/* ports send traffic between devices to the root complex */
+	bool iommu_translates;	/* its groups have the type DMA-FQ, not identity */
+	uint8_t reserved;
+	struct sim_nic nic[SIM_NIC_MAX]; /* by PCI address: nic[3] is mlx5_3 */
 };
 
 static inline const struct sim_model *sim_model_of(const struct sim_machine *machine,

@@ -525,6 +525,8 @@ int profile_build(struct profile_parser *parser)
 	if (!machine->product[0])
 		(void)snprintf(machine->product, sizeof(machine->product), "%s", machine->profile);
 	default_u32(&machine->numa_count, 1);
+	default_u32(&machine->nic_ports, 1);
+	default_u32(&machine->nic_rate_gbit, 100);
 	default_u32(&machine->cpus_per_node, 8);
 	for (uint32_t i = 0; i < machine->model_count; i++) {
 		if (model_check(parser, i) < 0)

@@ -210,6 +210,16 @@ static bool are_faults(struct sim_machine *machine)
 	return true;
 }
 
+static void check_nic(struct sim_nic *nic)
+{
+	for (uint32_t p = 0; p < SIM_NIC_PORT_MAX; p++)
+		make_bool(&nic->down[p]);
+	make_bool(&nic->gone);
+	make_bool(&nic->unbound);
+	make_bool(&nic->no_node);
+	make_bool(&nic->wrong_node);
+}
+
 bool sim_machine_check(struct sim_machine *machine)
 {
 	TERMINATE(machine->profile);
@@ -224,11 +234,18 @@ bool sim_machine_check(struct sim_machine *machine)
 	make_bool(&machine->mig_uuid_fresh);
 	make_bool(&machine->mig_gi_swapped);
 	make_bool(&machine->asymmetric_links);
+	make_bool(&machine->rdma_exclusive);
+	make_bool(&machine->acs_redirects);
+	make_bool(&machine->iommu_translates);
+	for (uint32_t i = 0; i < SIM_NIC_MAX; i++)
+		check_nic(&machine->nic[i]);
 	if (machine->driver_state > SIM_DRIVER_MISMATCH || machine->clock > SIM_CLOCK_VIRTUAL ||
 	    machine->visibility > SIM_VISIBLE_DEVNODES || machine->dev_style > SIM_DEV_FILE ||
-	    machine->tick > tick_max || machine->switch_count > 32 || machine->nic_count > 32 ||
-	    machine->numa_count > 64 || machine->cpus_per_node > 1024 ||
-	    machine->model_count > SIM_MODEL_MAX || machine->gpu_count > SIM_GPU_MAX)
+	    machine->tick > tick_max || machine->switch_count > 32 ||
+	    machine->nic_count > SIM_NIC_MAX || machine->nic_ports > SIM_NIC_PORT_MAX ||
+	    machine->nic_ethernet > SIM_NIC_MAX || machine->numa_count > 64 ||
+	    machine->cpus_per_node > 1024 || machine->model_count > SIM_MODEL_MAX ||
+	    machine->gpu_count > SIM_GPU_MAX)
 		return false;
 	for (uint32_t i = 0; i < machine->model_count; i++) {
 		if (!is_model(&machine->model[i]))

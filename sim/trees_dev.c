@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "sim/trees_plan.h"
+#include "sim/trees_rdma.h"
 
 /* Pairs that open on every machine and can be told apart: null, zero, full, random, urandom. */
 static const uint32_t openable_minor[] = {3, 5, 7, 8, 9};
@@ -19,16 +20,23 @@ static mode_t dev_mode(const struct dev *dev, mode_t mode)
 	return closed ? 0600 : mode;
 }
 
-static void dev_node(const struct dev *dev, mode_t mode, uint32_t major_number,
-		     uint32_t minor_number, const char *path)
+/* A node of any driver. */
+static void dev_any(const void *context, mode_t mode, uint32_t major_number, uint32_t minor_number,
+		    const char *path)
 {
-	mode = dev_mode(dev, mode);
+	const struct dev *dev = context;
 	if (dev->machine->dev_style == SIM_DEV_NVIDIA)
 		sim_plan_node(dev->plan, mode, major_number, minor_number, "%s", path);
 	else if (dev->machine->dev_style == SIM_DEV_OPENABLE)
 		sim_plan_node(dev->plan, mode, 1, openable_minor[0], "%s", path);
 	else
 		sim_plan_file(dev->plan, mode, "%s", path);
+}
+
+static void dev_node(const struct dev *dev, mode_t mode, uint32_t major_number,
+		     uint32_t minor_number, const char *path)
+{
+	dev_any(dev, dev_mode(dev, mode), major_number, minor_number, path);
 }
 
 static void dev_gpu(const struct dev *dev, const struct sim_gpu *gpu)
@@ -88,6 +96,7 @@ void sim_trees_plan_dev(struct sim_plan *plan, const struct sim_machine *machine
 {
 	struct dev dev = {.plan = plan, .machine = machine};
 	sim_plan_dir(plan, "dev");
+	sim_trees_plan_rdma_dev(plan, machine, dev_any, &dev);
 	if (!sim_driver_is_loaded(machine))
 		return;
 	dev_node(&dev, 0666, SIM_MAJOR_NVIDIA, 255, "dev/nvidiactl");

@@ -486,6 +486,23 @@ static void set_subordinates(struct sim_pci *pci)
 	}
 }
 
+/* Drivers find adapters in the order of their addresses, and call them so. */
+static void number_nics(struct sim_pci *pci)
+{
+	for (uint32_t i = 0; i < pci->count; i++) {
+		struct sim_pci_function *nic = &pci->function[i];
+		if (nic->kind != SIM_PCI_NIC)
+			continue;
+		nic->index = 0;
+		for (uint32_t j = 0; j < pci->count; j++) {
+			const struct sim_pci_function *other = &pci->function[j];
+			nic->index += other->kind == SIM_PCI_NIC &&
+				      (other->domain < nic->domain ||
+				       (other->domain == nic->domain && other->bus < nic->bus));
+		}
+	}
+}
+
 int sim_pci_layout(const struct sim_machine *machine, struct sim_pci *out, struct sim_error *error)
 {
 	struct layout layout = {.machine = machine, .pci = out};
@@ -514,5 +531,6 @@ int sim_pci_layout(const struct sim_machine *machine, struct sim_pci *out, struc
 		    "left between its GPUs",
 		    machine->profile);
 	set_subordinates(out);
+	number_nics(out);
 	return 0;
 }

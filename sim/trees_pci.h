@@ -33,7 +33,8 @@ struct sim_pci_function {
 	enum sim_pci_kind kind;
 	uint32_t domain, bus, device;
 	uint32_t secondary, subordinate; /* buses behind a bridge */
-	uint32_t index;			 /* of the GPU, network adapter or NVSwitch */
+	/* of the GPU, network adapter or NVSwitch; adapters are counted by address */
+	uint32_t index;
 	int32_t numa_node;
 };
 

@@ -78,6 +78,7 @@ void sim_trees_plan_driver(struct sim_plan *plan, const struct sim_machine *mach
 /* Numbers that several trees must agree on. */
 enum sim_major {
 	SIM_MAJOR_NVIDIA = 195,
+	SIM_MAJOR_RDMA = 507, /* not 231: nodes of a real adapter must never be made */
 	SIM_MAJOR_DRM = 226,
 	SIM_MAJOR_IMEX = 508,
 	SIM_MAJOR_CAPS = 509,

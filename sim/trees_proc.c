@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sim/trees_plan.h"
+#include "sim/trees_rdma.h"
 
 enum proc_limits {
 	/* mig-minors names every instance that could ever exist, not those that do */
@@ -16,6 +17,8 @@ enum proc_limits {
 	PROC_CAP_CONFIG = 1,
 	PROC_CAP_MONITOR = 2,
 	PROC_CAP_IMEX = 4323, /* the one behind the last of mig-minors */
+	PROC_PID_PERSISTENCED = 801,
+	PROC_PID_FABRIC_MANAGER = 802,
 };
 
 static const char proc_date[] = "Wed Oct 29 22:15:28 UTC 2025";
@@ -46,6 +49,8 @@ static void proc_devices(struct sim_plan *plan, const struct sim_machine *machin
 	else if (sim_driver_is_loaded(machine))
 		sim_plan_text(plan, "%3d nvidia-frontend\n", SIM_MAJOR_NVIDIA);
 	sim_plan_text(plan, "%3d drm\n", SIM_MAJOR_DRM);
+	if (machine->nic_count > 0)
+		sim_plan_text(plan, "%3d infiniband_verbs\n", SIM_MAJOR_RDMA);
 	if (sim_driver_is_loaded(machine)) {
 		if (driver_branch(machine) >= 550)
 			sim_plan_text(plan, "%3d nvidia-caps-imex-channels\n", SIM_MAJOR_IMEX);
@@ -54,6 +59,19 @@ static void proc_devices(struct sim_plan *plan, const struct sim_machine *machin
 			sim_plan_text(plan, "%3d nvidia-uvm\n", SIM_MAJOR_UVM);
 	}
 	sim_plan_text(plan, "\nBlock devices:\n  7 loop\n  8 sd\n259 blkext\n");
+}
+
+static void proc_modules(struct sim_plan *plan, const struct sim_machine *machine)
+{
+	static const char *const driver[] = {"nvidia_uvm", "nvidia_drm", "nvidia_modeset",
+					     "nvidia"};
+	sim_plan_file(plan, 0444, "proc/modules");
+	for (size_t i = 0; sim_driver_is_loaded(machine) && i < 4; i++) {
+		if (i == 0 && (machine->breaks & SIM_BREAK_UVM_MISSING))
+			continue;
+		sim_plan_text(plan, "%s 4194304 0 - Live 0x0000000000000000\n", driver[i]);
+	}
+	sim_trees_plan_rdma_modules(plan, machine);
 }
 
 static void proc_version(struct sim_plan *plan, const struct sim_machine *machine)
@@ -186,14 +204,29 @@ static void proc_mig_minors(struct sim_plan *plan)
 	}
 }
 
+/* The daemons of a node that was set up well. Of a name the kernel keeps 15 bytes. */
+static void proc_daemons(struct sim_plan *plan, const struct sim_machine *machine)
+{
+	sim_plan_file(plan, 0444, "proc/%d/comm", PROC_PID_PERSISTENCED);
+	sim_plan_text(plan, "nvidia-persiste\n");
+	if (machine->switch_count == 0)
+		return;
+	sim_plan_file(plan, 0444, "proc/%d/comm", PROC_PID_FABRIC_MANAGER);
+	sim_plan_text(plan, "nv-fabricmanage\n");
+}
+
 void sim_trees_plan_proc(struct sim_plan *plan, const struct sim_machine *machine)
 {
 	bool mig = sim_machine_has_mig(machine);
 	proc_devices(plan, machine);
+	proc_modules(plan, machine);
 	sim_plan_dir(plan, "proc/driver");
+	sim_plan_file(plan, 0444, "proc/cmdline");
+	sim_plan_text(plan, "BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet\n");
 	if (!sim_driver_is_loaded(machine))
 		return;
 	proc_version(plan, machine);
+	proc_daemons(plan, machine);
 	proc_params(plan, machine);
 	sim_plan_dir(plan, "proc/driver/nvidia/gpus");
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {

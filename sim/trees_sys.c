@@ -10,6 +10,7 @@
 #include "sim/error.h"
 #include "sim/trees_pci.h"
 #include "sim/trees_plan.h"
+#include "sim/trees_rdma.h"
 
 struct sys {
 	struct sim_plan *plan;
@@ -34,6 +35,8 @@ enum {
 	VENDOR_MELLANOX = 0x15b3,
 	VENDOR_PLX = 0x10b5,
 	CONFIG_SIZE = 256,
+	CONFIG_EXTENDED = 4096, /* of ports: GPUs and adapters show no more than the first part */
+	ACS_AT = 0x100,
 	LINES_PLAIN = 7,
 	LINES_SRIOV = 13,
 	ARCHITECTURE_VOLTA = 5,
@@ -73,7 +76,7 @@ static struct identity identity_gpu(const struct sim_machine *machine, const str
 	};
 }
 
-static struct identity identity_nic(const struct sim_machine *machine)
+static struct identity identity_nic(const struct sim_machine *machine, uint32_t nic)
 {
 	uint32_t architecture = newest_architecture(machine);
 	/* ConnectX-4, -6 and -7: the adapters of those years */
@@ -87,9 +90,9 @@ static struct identity identity_nic(const struct sim_machine *machine)
 	    .vendor = VENDOR_MELLANOX,
 	    .device = device,
 	    .subsystem_vendor = VENDOR_MELLANOX,
-	    .subsystem_device = 0x0008,
-	    .class_code = 0x020700,
-	    .driver = "mlx5_core",
+	    .subsystem_device = SIM_NIC_SUBSYSTEM,
+	    .class_code = sim_nic_is_ethernet(machine, nic) ? 0x020000 : 0x020700,
+	    .driver = machine->nic[nic].unbound ? NULL : "mlx5_core",
 	    .gen = gen,
 	    .width = 16,
 	    .gen_max = gen,
@@ -151,7 +154,7 @@ static struct identity identity_of(const struct sys *sys, const struct sim_pci_f
 	case SIM_PCI_GPU:
 		return identity_gpu(sys->machine, &sys->machine->gpu[function->index]);
 	case SIM_PCI_NIC:
-		identity = identity_nic(sys->machine);
+		identity = identity_nic(sys->machine, function->index);
 		break;
 	case SIM_PCI_NVSWITCH:
 		identity = identity_nvswitch(sys->machine);
@@ -277,6 +280,18 @@ static void config_fill(const struct sys *sys, const struct sim_pci_function *fu
 	config_capabilities(sys, function, identity, config);
 }
 
+/* Access control services (ACS), the only extended capability: what a port can do, and does. The
+ * upstream port of a switch has none. */
+static void config_extend(const struct sys *sys, enum sim_pci_kind kind,
+			  uint8_t config[CONFIG_EXTENDED])
+{
+	if (kind == SIM_PCI_UPSTREAM)
+		return;
+	put32(config + ACS_AT, 0x0001000d);
+	put16(config + ACS_AT + 4, 0x001f);
+	put16(config + ACS_AT + 6, sys->machine->acs_redirects ? 0x001d : 0x0000);
+}
+
 static const char *link_speed(uint32_t gen)
 {
 	static const char *const speed[] = {"Unknown",	     "2.5 GT/s PCIe",  "5.0 GT/s PCIe",
@@ -385,12 +400,15 @@ static void function_link(struct sys *sys, const struct sim_pci_function *functi
 static void function_memory(struct sys *sys, const struct sim_pci_function *function,
 			    const struct identity *identity)
 {
-	uint8_t config[CONFIG_SIZE];
+	uint8_t config[CONFIG_EXTENDED] = {0};
+	bool is_port = kind_is_bridge(function->kind);
 	config_fill(sys, function, identity, config);
+	if (is_port)
+		config_extend(sys, function->kind, config);
 	if (identity->is_gone)
 		memset(config, 0xff, sizeof(config));
 	sim_plan_file(sys->plan, 0644, "%s/config", function->path);
-	sim_plan_bytes(sys->plan, config, sizeof(config));
+	sim_plan_bytes(sys->plan, config, is_port ? CONFIG_EXTENDED : CONFIG_SIZE);
 	sim_plan_file(sys->plan, 0444, "%s/resource", function->path);
 	bool has_bars = function->kind >= SIM_PCI_GPU;
 	uint64_t bar1 = UINT64_C(32) << 20;
@@ -455,6 +473,8 @@ static void sys_function(struct sys *sys, const struct sim_pci_function *functio
 	function_memory(sys, function, &identity);
 	if (function->kind == SIM_PCI_GPU && identity.driver)
 		function_drm(sys, function);
+	if (function->kind == SIM_PCI_NIC)
+		sim_trees_plan_nic(sys->plan, sys->machine, function, identity.device);
 	link_to(sys, "sys/bus/pci/devices", name, function->path);
 	link_to(sys, function->path, "subsystem", "sys/bus/pci");
 	if (identity.driver) {
@@ -466,6 +486,8 @@ static void sys_function(struct sys *sys, const struct sim_pci_function *functio
 		return;
 	(void)snprintf(from, sizeof(from), "sys/kernel/iommu_groups/%u", number);
 	link_to(sys, function->path, "iommu_group", from);
+	sim_plan_file(sys->plan, 0644, "%s/type", from);
+	sim_plan_text(sys->plan, sys->machine->iommu_translates ? "DMA-FQ\n" : "identity\n");
 	(void)snprintf(from, sizeof(from), "sys/kernel/iommu_groups/%u/devices", number);
 	link_to(sys, from, name, function->path);
 }
@@ -487,8 +509,17 @@ static void sys_modules(struct sys *sys)
 		sim_plan_file(sys->plan, 0444, "sys/module/%s/initstate", module[i]);
 		sim_plan_text(sys->plan, "live\n");
 	}
-	if (sim_driver_is_loaded(machine))
-		link_to(sys, "sys/bus/pci/drivers/nvidia", "module", "sys/module/nvidia");
+	if (!sim_driver_is_loaded(machine))
+		return;
+	link_to(sys, "sys/bus/pci/drivers/nvidia", "module", "sys/module/nvidia");
+	if (machine->nic_count == 0 || machine->open_kernel_module)
+		return;
+	/* how adapters reach GPU memory where the kernel modules have no DMA-BUF: OFED's registry
+	 */
+	sim_plan_file(sys->plan, 0444, "sys/module/nvidia_peermem/refcnt");
+	sim_plan_text(sys->plan, "0\n");
+	sim_plan_file(sys->plan, 0444, "sys/kernel/mm/memory_peers/nv_mem/version");
+	sim_plan_text(sys->plan, "1.0-0\n");
 }
 
 static void sys_nodes(struct sys *sys)
@@ -543,10 +574,13 @@ int sim_trees_plan_sys(struct sim_plan *plan, const struct sim_machine *machine,
 		if (function->kind == SIM_PCI_GPU &&
 		    !sim_gpu_is_plugged(&machine->gpu[function->index]))
 			continue;
+		if (function->kind == SIM_PCI_NIC && !sim_nic_is_present(machine, function->index))
+			continue;
 		sys_function(&sys, function, i);
 	}
 	free(pci);
 	sys_modules(&sys);
+	sim_trees_plan_rdma_sys(plan, machine);
 	sys_nodes(&sys);
 	sys_dmi(&sys);
 	return 0;

@@ -19,6 +19,8 @@ links = switches
 switches = 6
 switch_bus = c4			# c4 is real, the following five are counted on: unverified
 nics = 10
+nic_rate = 200			# unverified
+nic_ethernet = 2		# unverified
 
 [model a100-sxm4-40gb]
 name = NVIDIA A100-SXM4-40GB

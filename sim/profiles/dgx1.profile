@@ -13,6 +13,7 @@ numa_nodes = 2
 cpus_per_node = 40
 levels = pair 10, half 30, else 50
 nics = 4
+nic_rate = 100			# unverified
 
 # GPU = the GPUs at the other ends of its links 0 to 5
 [links]

@@ -16,6 +16,7 @@ links = switches
 switches = 12
 switch_bus = c4			# the first is what peers have seen, the others are counted on: unverified
 nics = 8
+nic_rate = 100			# unverified
 
 [model v100-sxm3-32gb]
 name = Tesla V100-SXM3-32GB

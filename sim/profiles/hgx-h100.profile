@@ -16,6 +16,8 @@ links = switches
 switches = 4
 switch_bus = c4			# unverified
 nics = 10
+nic_rate = 400			# unverified
+nic_ethernet = 2		# unverified
 
 [model h100-sxm5-80gb]
 name = NVIDIA H100 80GB HBM3

@@ -9,22 +9,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/cluster.h"
-#include "agent/door_cdi.h"
 #include "agent/door_kubelet.h"
+#include "agent/doors.h"
 #include "agent/jobgroup.h"
 #include "agent/leases.h"
 #include "agent/libexec.h"
 #include "agent/lock.h"
 #include "agent/node.h"
+#include "agent/nodelabels.h"
 #include "agent/nodriver.h"
 #include "agent/notify.h"
+#include "agent/process.h"
 #include "agent/reload.h"
 #include "agent/service.h"
+#include "agent/socket_file.h"
 #include "agent/vitals.h"
 #include "base/child.h"
 #include "base/cleanup.h"
@@ -39,7 +40,6 @@
 #include "hardware/gpu.h"
 #include "hardware/pci.h"
 #include "policy/policy.h"
-#include "wire/listen.h"
 
 enum agent_limits {
 	AGENT_STORAGE_QUEUE = 4096,
@@ -64,11 +64,12 @@ struct agent {
 	struct node *node;
 	struct leases *leases;
 	struct door_kubelet *kubelet;
-	struct door_cdi *cdi;
+	struct doors *doors;
 	struct vitals *vitals;
 	struct queue *queue;
 	struct service *service;
-	struct loop_signal *on_terminate, *on_interrupt, *on_quit, *on_hangup;
+	struct loop_signal *on_terminate, *on_interrupt, *on_quit, *on_hangup, *on_release;
+	struct nodelabels nodelabels;
 	struct loop_timer *look;     /* at the storage thread */
 	struct loop_timer *watchdog; /* running when the service manager wants signs of life */
 	struct loop_timer *idle;     /* running with idle_exit_ns */
@@ -80,7 +81,7 @@ struct agent {
 	struct pci_address gpu;	    /* that it found */
 	int failure;		    /* why it ends; 0: told to */
 	struct err why;
-	struct stat socket_is;	 /* of our socket file */
+	struct socket_file socket_file;
 	char *kubelet_directory; /* owned; NULL: the usual one */
 	bool is_stopping, storage_is_stuck, has_sampled;
 	char jobgroup[JOBGROUP_PATH_MAX]; /* "": there is none */
@@ -132,7 +133,9 @@ static void agent_tell_health(struct agent *agent)
 	    .gpu = vitals_gpu_unhealthy(agent->vitals, NULL),
 	    .mig = vitals_mig_unhealthy(agent->vitals, NULL),
 	};
-	if (node_released_until_ns(agent->node) != 0)
+	if (agent->nodelabels.is_upgrading)
+		health.all = agent->nodelabels.wish.release;
+	else if (node_released_until_ns(agent->node) != 0)
 		health.all = "the driver is released ('sluice health resume' ends that)";
 	queue_set_health(agent->queue, &health);
 }
@@ -192,6 +195,16 @@ static bool agent_awaits_sample(struct agent *agent)
 	return !agent->has_sampled && inventory && inventory->gpu_count > 0;
 }
 
+/* What the node's labels ask for. */
+static void agent_obey(struct agent *agent)
+{
+	if (agent->is_stopping)
+		return;
+	if (nodelabels_apply(&agent->nodelabels, agent->node, agent->kubelet, agent->log))
+		cluster_labels(agent->cluster, agent->nodelabels.wish.kubelet_off);
+	doors_hold_labels(agent->doors, agent->nodelabels.wish.labels_off);
+}
+
 static void agent_on_machine(void *context)
 {
 	struct agent *agent = context;
@@ -203,7 +216,8 @@ static void agent_on_machine(void *context)
 	/* Pods may wait for the kubelet, and it for us. */
 	if (!agent->is_stopping)
 		door_kubelet_update(agent->kubelet);
-	door_cdi_update(agent->cdi);
+	agent_obey(agent);
+	doors_update(agent->doors);
 	if (!agent->queue || agent_awaits_sample(agent))
 		return; /* it is told when it is open */
 	/* First of all: what the queue has borrowed is gone. */
@@ -224,12 +238,6 @@ static void agent_on_event(const struct probe_event *event, void *context)
 		vitals_event(agent->vitals, event);
 }
 
-/* Of a verdict that no event of the driver has brought about: everybody is told at once. */
-static void agent_on_judged(void *context)
-{
-	agent_on_machine(context);
-}
-
 static void agent_on_verdict(const char *uuid, uint32_t index, enum health_state before,
 			     enum health_state after, const char *why, void *context)
 {
@@ -243,8 +251,9 @@ static void agent_on_verdict(const char *uuid, uint32_t index, enum health_state
 		  health_state_to_string(after), health_state_to_string(before), *why ? ": " : "",
 		  why);
 	cluster_verdict(agent->cluster, uuid, index, before, after, why);
+	/* Perhaps no event of the driver has brought it about: everybody is told at once. */
 	if (agent->loop)
-		loop_defer(agent->loop, &agent->judged, agent_on_judged, agent);
+		loop_defer(agent->loop, &agent->judged, agent_on_machine, agent);
 }
 
 static void agent_on_label(const char *value, void *context)
@@ -252,6 +261,20 @@ static void agent_on_label(const char *value, void *context)
 	struct agent *agent = context;
 	if (!agent->is_stopping)
 		reload_set_label(agent->reload, value);
+}
+
+static void agent_on_labels(const struct kube_label *labels, size_t count, void *context)
+{
+	struct agent *agent = context;
+	nodelabels_set(&agent->nodelabels, labels, count);
+	if (agent->node)
+		agent_obey(agent);
+}
+
+static void agent_on_published(const Sluice__Kube__V1__Published *state, void *context)
+{
+	const struct agent *agent = context;
+	doors_published(agent->doors, state);
 }
 
 static void agent_on_configuration(enum reload_note note, const char *text, void *context)
@@ -266,11 +289,11 @@ static void agent_on_no_injection(const char *reason, void *context)
 	cluster_no_injection(agent->cluster, reason);
 }
 
-static void agent_on_specifications(void *context)
+static void agent_on_specifications(uint32_t modes, void *context)
 {
 	struct agent *agent = context;
 	if (!agent->is_stopping)
-		door_kubelet_specifications(agent->kubelet, door_cdi_modes(agent->cdi));
+		door_kubelet_specifications(agent->kubelet, modes);
 }
 
 static int agent_apply(const struct config *config, uint32_t *out_changed, void *context,
@@ -282,6 +305,7 @@ static int agent_apply(const struct config *config, uint32_t *out_changed, void 
 	int result = node_configure(agent->node, config, out_changed, err);
 	if (result == 0) {
 		vitals_configure(agent->vitals, config);
+		doors_reload(agent->doors);
 		agent_on_machine(agent); /* what was borrowed of the verdicts is gone */
 	}
 	return result;
@@ -292,6 +316,10 @@ static void agent_reloaded(int result, uint32_t changed, const struct err *err, 
 	struct agent *agent = context;
 	if (!agent->is_stopping)
 		door_kubelet_register_again(agent->kubelet);
+	if (!agent->is_stopping)
+		doors_register_again(agent->doors);
+	if (!agent->is_stopping && result == 0)
+		doors_reload(agent->doors);
 	(void)notify_ready(&agent->notify);
 }
 
@@ -309,26 +337,16 @@ static void agent_on_hangup(void *context)
 	(void)notify_ready(&agent->notify);
 }
 
+static void agent_on_release(void *context)
+{
+	struct agent *agent = context;
+	if (!agent->is_stopping && agent->node)
+		nodelabels_signal(&agent->nodelabels, agent->node);
+}
+
 static void agent_on_terminate(void *context)
 {
 	agent_stop(context, "told to by a signal");
-}
-
-static int agent_listen(struct agent *agent, struct err *err)
-{
-	/* Everybody may ask root's agent; what each may do, his user id on the socket decides. */
-	const struct agent_paths *paths = &agent->options->paths;
-	int fd = wire_listen_unix(paths->socket, paths->is_system ? 0666 : 0600, err);
-	if (fd >= 0 && lstat(paths->socket, &agent->socket_is) < 0)
-		agent->socket_is.st_ino = 0;
-	return fd;
-}
-
-static bool agent_has_socket(const struct agent *agent)
-{
-	struct stat info;
-	return lstat(agent->options->paths.socket, &info) == 0 &&
-	       info.st_ino == agent->socket_is.st_ino && info.st_dev == agent->socket_is.st_dev;
 }
 
 /* The directory goes with a user's last session and comes back empty with the next one, and jobs
@@ -337,11 +355,11 @@ static void agent_look_at_socket(struct agent *agent)
 {
 	const struct agent_paths *paths = &agent->options->paths;
 	struct err err = {0};
-	if (agent->is_stopping || agent_has_socket(agent) ||
+	if (agent->is_stopping || socket_file_is_there(&agent->socket_file, paths) ||
 	    agent_lock_check_socket(paths->socket, &err) < 0 ||
 	    agent_lock_make_runtime(paths, &err) < 0)
 		return; /* looked at again */
-	int fd = agent_listen(agent, &err);
+	int fd = socket_file_listen(&agent->socket_file, paths, &err);
 	if (fd >= 0 && service_listen(agent->service, fd, &err) == 0)
 		log_write(agent->log, LOG_LEVEL_WARNING, NULL,
 			  "the socket '%s' was gone: made again", paths->socket);
@@ -411,24 +429,17 @@ static void agent_stop(struct agent *agent, const char *why)
 	log_write(agent->log, LOG_LEVEL_NOTICE, NULL, "stopping: %s; jobs that run go on", why);
 	(void)notify_stopping(&agent->notify);
 	agent->kubelet = door_kubelet_free(agent->kubelet);
-	door_cdi_stop(agent->cdi);
+	doors_stop(agent->doors);
 	if (!agent->service)
 		return; /* it did not even serve */
 	service_stop(agent->service, AGENT_STOP_NS, agent_on_stopped, agent);
 }
 
-/* Somebody may have put a socket of his own in the place meanwhile. */
-static void agent_remove_socket(const struct agent *agent)
-{
-	if (agent->socket_is.st_ino != 0 && agent_has_socket(agent))
-		(void)unlink(agent->options->paths.socket);
-}
-
 static void agent_done(struct agent *agent)
 {
 	agent->is_stopping = true;
-	door_cdi_stop(agent->cdi);
-	agent_remove_socket(agent);
+	doors_stop(agent->doors);
+	socket_file_remove(&agent->socket_file, &agent->options->paths);
 	agent->cluster = cluster_free(agent->cluster);
 	agent->queue = queue_close(agent->queue);
 	jobgroup_remove(agent->jobgroup);
@@ -436,7 +447,7 @@ static void agent_done(struct agent *agent)
 	agent->node = node_free(agent->node);
 	free(agent->kubelet_directory);
 	agent->storage = storage_close(agent->storage);
-	agent->cdi = door_cdi_free(agent->cdi);
+	agent->doors = doors_free(agent->doors);
 	agent->leases = leases_free(agent->leases);
 	if (agent->loop)
 		loop_cancel(agent->loop, &agent->judged);
@@ -447,6 +458,7 @@ static void agent_done(struct agent *agent)
 	agent->on_interrupt = loop_signal_free(agent->on_interrupt);
 	agent->on_quit = loop_signal_free(agent->on_quit);
 	agent->on_hangup = loop_signal_free(agent->on_hangup);
+	agent->on_release = loop_signal_free(agent->on_release);
 	agent->look = loop_timer_free(agent->look);
 	agent->watchdog = loop_timer_free(agent->watchdog);
 	agent->idle = loop_timer_free(agent->idle);
@@ -492,6 +504,9 @@ static int agent_start_loop(struct agent *agent, struct err *err)
 		agent->on_hangup =
 		    loop_signal_new(agent->loop, SIGHUP, agent_on_hangup, agent, err);
 	if (agent->on_hangup)
+		agent->on_release =
+		    loop_signal_new(agent->loop, SIGUSR2, agent_on_release, agent, err);
+	if (agent->on_release)
 		agent->look = loop_timer_new(agent->loop, agent_on_look, agent, err);
 	if (agent->look)
 		agent->watchdog = loop_timer_new(agent->loop, agent_on_watchdog, agent, err);
@@ -514,6 +529,8 @@ static int agent_open_cluster(struct agent *agent, struct err *err)
 	    .program = getenv("SLUICE_KUBE"),
 	    .delay_ns = AGENT_REGISTER_NS,
 	    .label = agent_on_label,
+	    .labels = agent_on_labels,
+	    .published = agent_on_published,
 	    .context = agent,
 	};
 	int result = cluster_new(&cluster, &agent->cluster, err);
@@ -597,19 +614,24 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 }
 
 /* After the kubelet has its devices: it has less patience than a container that is yet to start. */
-static int agent_open_cdi(struct agent *agent, struct err *err)
+static int agent_open_doors(struct agent *agent, struct err *err)
 {
-	const struct door_cdi_options cdi = {
+	const struct doors_options doors = {
 	    .loop = agent->loop,
 	    .storage = agent->storage,
 	    .log = agent->log,
 	    .node = agent->node,
 	    .paths = &agent->options->paths,
 	    .root = pci_root(),
-	    .changed = agent_on_specifications,
+	    .cluster = agent->cluster,
+	    .namespace_ = agent->options->namespace_,
+	    .pod = agent->options->pod,
+	    .kubelet = &agent->kubelet,
+	    .specifications = agent_on_specifications,
+	    .kubelet_socket = agent->options->kubelet_socket,
 	    .context = agent,
 	};
-	return door_cdi_new(&cdi, &agent->cdi, err);
+	return doors_open(&doors, &agent->doors, err);
 }
 
 static int agent_open_queue(struct agent *agent, struct err *err)
@@ -646,9 +668,11 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	    .context = agent,
 	};
 	result = queue_open(&queue, &agent->queue, err);
-	if (result == 0)
-		agent_on_machine(agent);
-	return result;
+	if (result < 0)
+		return result;
+	doors_set_queue(agent->doors, agent->queue);
+	agent_on_machine(agent);
+	return 0;
 }
 
 static int agent_open_socket(struct agent *agent, struct err *err)
@@ -662,7 +686,10 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .paths = paths,
 	    .node = agent->node,
 	    .kubelet = &agent->kubelet,
-	    .cdi = agent->cdi,
+	    .cdi = doors_cdi(agent->doors),
+	    .labels = doors_labels(agent->doors),
+	    .rdma = doors_rdma(agent->doors),
+	    .validations = doors_validations(agent->doors),
 	    .leases = agent->leases,
 	    .vitals = agent->vitals,
 	    .reload = agent->reload,
@@ -670,7 +697,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .cluster = agent->cluster,
 	    .started_unix_ns = clock_unix_ns(),
 	};
-	int fd = agent_listen(agent, err);
+	int fd = socket_file_listen(&agent->socket_file, paths, err);
 	if (fd == -EADDRINUSE)
 		return err_set(err, -EBUSY, "another agent listens on '%s'", paths->socket);
 	if (fd < 0)
@@ -729,29 +756,10 @@ static int agent_open(struct agent *agent, struct err *err)
 	agent_register_first(agent);
 	if (agent->is_stopping)
 		return 0;
-	result = agent_open_cdi(agent, err);
+	result = agent_open_doors(agent, err);
 	if (result == 0)
 		result = agent_open_queue(agent, err);
 	return result < 0 ? result : agent_open_socket(agent, err);
-}
-
-/* A heap for each of the two threads, so that they do not wait for each other, and what is free
- * goes back to the system: a small service stays small after a large answer. */
-static void agent_tune_memory(void)
-{
-	(void)mallopt(M_ARENA_MAX, 2);
-	(void)mallopt(M_TRIM_THRESHOLD, 128 << 10);
-	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
-}
-
-/* Each job that runs takes some. */
-static void agent_raise_descriptors(void)
-{
-	struct rlimit limit;
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit); /* else fewer jobs run at a time */
-	}
 }
 
 int agent_run(const struct agent_options *options, struct err *err)
@@ -759,10 +767,7 @@ int agent_run(const struct agent_options *options, struct err *err)
 	struct agent agent = {
 	    .options = options, .log = options->log, .lock_fd = -1, .notify = NOTIFY_NONE};
 	agent.kubelet_directory = door_kubelet_directory(options->kubelet_socket);
-	agent_tune_memory();
-	agent_raise_descriptors();
-	(void)umask(022);
-	(void)signal(SIGPIPE, SIG_IGN);
+	process_prepare();
 	int result = agent_open(&agent, err);
 	if (result == 0 && !agent.is_stopping) {
 		agent_ready(&agent);

@@ -25,9 +25,10 @@ struct agent_options {
 	bool strict;				  /* warnings about unknown keys are errors */
 	const char *node_name; /* Kubernetes' name of this node; NULL: no label is looked at */
 	const char *node_label;
-	const char *kubeconfig; /* NULL: the pod's service account, if it is in one */
-	struct log *log;	/* borrowed; may be NULL */
-	const char *supervisor; /* NULL: beside this program, or as installed */
+	const char *namespace_, *pod; /* for labels by the API; NULL: the pod's own, none */
+	const char *kubeconfig;	      /* NULL: the pod's service account, if it is in one */
+	struct log *log;	      /* borrowed; may be NULL */
+	const char *supervisor;	      /* NULL: beside this program, or as installed */
 	uint64_t
 	    idle_exit_ns; /* ends when nothing was asked and no job was there this long; 0: never */
 	uint64_t probe_period_ns; /* 0: the probe's default */

@@ -17,6 +17,7 @@ struct cluster {
 	struct kube *kube; /* owned; NULL: there is none */
 	char policy[CLUSTER_TEXT_MAX];
 	char trouble[ERR_TEXT_MAX]; /* why there is none although there is a cluster; "" */
+	bool has_name;
 };
 
 bool cluster_is_there(const struct cluster_options *options)
@@ -41,9 +42,12 @@ int cluster_new(const struct cluster_options *options, struct cluster **out, str
 	    .kubeconfig = options->kubeconfig && *options->kubeconfig ? options->kubeconfig : NULL,
 	    .delay_ns = options->delay_ns,
 	    .label = options->label,
+	    .labels = options->labels,
+	    .published = options->published,
 	    .context = options->context,
 	};
 	struct err why = {0};
+	cluster->has_name = options->node_name && *options->node_name;
 	int result = cluster_is_there(options) ? kube_open(&kube, &cluster->kube, &why) : 0;
 	if (result == -ENOMEM) {
 		free(cluster);
@@ -115,6 +119,11 @@ void cluster_no_injection(struct cluster *cluster, const char *reason)
 	cluster_event(cluster, KUBE_EVENT_WARNING, "NoInjection", message);
 }
 
+void cluster_rdma(struct cluster *cluster, bool is_warning, const char *reason, const char *text)
+{
+	cluster_event(cluster, is_warning ? KUBE_EVENT_WARNING : KUBE_EVENT_NORMAL, reason, text);
+}
+
 void cluster_policy(struct cluster *cluster, const char *problem)
 {
 	char text[CLUSTER_TEXT_MAX];
@@ -124,6 +133,15 @@ void cluster_policy(struct cluster *cluster, const char *problem)
 	memcpy(cluster->policy, text, sizeof(text));
 	if (*text)
 		cluster_event(cluster, KUBE_EVENT_WARNING, "NoDevices", text);
+}
+
+void cluster_labels(struct cluster *cluster, const char *why)
+{
+	char message[CLUSTER_TEXT_MAX];
+	(void)snprintf(message, sizeof(message), "%s%s", *why ? why : "no label of the node",
+		       *why ? ": nothing is handed out to the kubelet"
+			    : " keeps devices from the kubelet any more");
+	cluster_event(cluster, KUBE_EVENT_NORMAL, "NodeLabels", message);
 }
 
 const char *cluster_problem(const struct cluster *cluster)
@@ -136,4 +154,24 @@ const char *cluster_problem(const struct cluster *cluster)
 pid_t cluster_pid(const struct cluster *cluster)
 {
 	return cluster && cluster->kube ? kube_pid(cluster->kube) : -1;
+}
+
+bool cluster_can_publish(const struct cluster *cluster)
+{
+	return cluster && cluster->kube;
+}
+
+int cluster_publish(struct cluster *cluster, const Sluice__Kube__V1__Publish *wish, struct err *err)
+{
+	if (cluster && cluster->kube)
+		return kube_publish(cluster->kube, wish, err);
+	if (cluster && *cluster->trouble)
+		return err_set(err, -ENOTCONN, "%s", cluster->trouble);
+	if (!cluster || !cluster->has_name)
+		return err_set(err, -ENOTCONN,
+			       "required flag node-name not set: labels by the cluster's API need "
+			       "--node-name or $NODE_NAME");
+	return err_set(err, -ENOTCONN,
+		       "labels by the cluster's API need a kubeconfig, or a pod with a service "
+		       "account");
 }

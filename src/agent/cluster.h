@@ -8,15 +8,18 @@
 #define SLUICE_AGENT_CLUSTER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "agent/reload.h"
 #include "hardware/health.h"
+#include "kube.pb-c.h"
 
 struct child_set;
 struct cluster;
 struct err;
+struct kube_label;
 struct log;
 struct loop;
 
@@ -30,6 +33,8 @@ struct cluster_options {
 	const char *program;	/* of sluice-kube; NULL: found beside this one */
 	uint64_t delay_ns;	/* until it is started: the kubelet comes first */
 	void (*label)(const char *value, void *context);
+	void (*labels)(const struct kube_label *labels, size_t count, void *context);
+	void (*published)(const Sluice__Kube__V1__Published *state, void *context);
 	void *context;
 };
 
@@ -48,8 +53,18 @@ void cluster_configuration(struct cluster *cluster, enum reload_note note, const
 void cluster_verdict(struct cluster *cluster, const char *uuid, uint32_t index,
 		     enum health_state before, enum health_state after, const char *why);
 void cluster_no_injection(struct cluster *cluster, const char *reason);
+/* Of RDMA adapters; `reason` is one word. */
+void cluster_rdma(struct cluster *cluster, bool is_warning, const char *reason, const char *text);
 /* Why the configuration yields no devices on this machine; "" when it does. Told once for each. */
 void cluster_policy(struct cluster *cluster, const char *problem);
+
+/* Why the node's labels keep its devices from the kubelet; "" when they do not any more. */
+void cluster_labels(struct cluster *cluster, const char *why);
+/* Whether there is somebody to publish labels. */
+bool cluster_can_publish(const struct cluster *cluster);
+/* As kube_publish(). -ENOTCONN: there is no cluster, and the text says what is missing. */
+int cluster_publish(struct cluster *cluster, const Sluice__Kube__V1__Publish *wish,
+		    struct err *err);
 
 /* For the status: as kube_problem() and kube_pid(). */
 const char *cluster_problem(const struct cluster *cluster);

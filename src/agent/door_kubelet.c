@@ -29,6 +29,8 @@ struct door_kubelet {
 	uint32_t cdi_modes;	     /* enum resource_cdi_mode bits */
 	char socket[FILE_PATH_MAX];
 	char error[ERR_TEXT_MAX]; /* last logged */
+	enum door_kubelet_hold hold;
+	char held[GPU_REASON_MAX]; /* why it is not open */
 };
 
 char *door_kubelet_directory(const char *socket)
@@ -167,8 +169,12 @@ static uint64_t door_kubelet_generation(const struct door_kubelet *door)
 	return node_generation(door->options.node) + vitals_generation(door->options.vitals);
 }
 
+/* None of the resources that there were. */
+static const struct policy door_kubelet_nothing;
+
 static void door_kubelet_tell(struct door_kubelet *door)
 {
+	const char *held[GPU_MAX];
 	const struct node *node = door->options.node;
 	const struct vitals *vitals = door->options.vitals;
 	const struct inventory *inventory = node_inventory(node);
@@ -176,7 +182,7 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	const char *const *gpu_unhealthy = vitals_gpu_unhealthy(vitals, &gpus);
 	const char *const *mig_unhealthy = vitals_mig_unhealthy(vitals, &migs);
 	bool is_judged = inventory && gpus == inventory->gpu_count && migs == inventory->mig_count;
-	const struct kubelet_machine machine = {
+	struct kubelet_machine machine = {
 	    .inventory = inventory,
 	    .policy = node_policy(node),
 	    .config = node_config(node),
@@ -187,6 +193,12 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	};
 	struct err err = {0};
 	int rc = 0;
+	for (size_t i = 0; i < GPU_MAX; i++)
+		held[i] = door->held;
+	if (door->hold == DOOR_KUBELET_SHUT)
+		machine.policy = &door_kubelet_nothing;
+	else if (door->hold == DOOR_KUBELET_UNHEALTHY)
+		machine.gpu_unhealthy = held;
 	if (!door->kubelet && !door_kubelet_is_wanted(door))
 		return;
 	if (!door->kubelet)
@@ -235,6 +247,27 @@ bool door_kubelet_is_pending(const struct door_kubelet *door)
 			return true;
 	}
 	return false;
+}
+
+void door_kubelet_ask(struct door_kubelet *door)
+{
+	if (door->pods)
+		podresources_look(door->pods);
+}
+
+void door_kubelet_hold(struct door_kubelet *door, enum door_kubelet_hold how, const char *why)
+{
+	if (door->hold == how && strcmp(door->held, why) == 0)
+		return;
+	door->hold = how;
+	(void)snprintf(door->held, sizeof(door->held), "%s", why);
+	if (node_is_known(door->options.node))
+		door_kubelet_tell(door);
+}
+
+const char *door_kubelet_held(const struct door_kubelet *door)
+{
+	return door->held;
 }
 
 void door_kubelet_register_again(struct door_kubelet *door)

@@ -51,6 +51,19 @@ bool door_kubelet_is_pending(const struct door_kubelet *door);
 /* Somebody's CDI specifications are others than they were: `modes` are enum resource_cdi_mode bits,
  * of those that are there. */
 void door_kubelet_specifications(struct door_kubelet *door, uint32_t modes);
+
+/* What pods hold and may have is asked of the kubelet again. */
+void door_kubelet_ask(struct door_kubelet *door);
+
+/* Beside what node and vitals say, until it is called again. Cheap when it is the same. */
+enum door_kubelet_hold {
+	DOOR_KUBELET_OPEN,
+	DOOR_KUBELET_UNHEALTHY, /* every device is, and `why` */
+	DOOR_KUBELET_SHUT,	/* there are no devices: resources end with an empty list */
+};
+void door_kubelet_hold(struct door_kubelet *door, enum door_kubelet_hold how, const char *why);
+/* The reason of one that is not OPEN; "" of one that is. Borrowed. */
+const char *door_kubelet_held(const struct door_kubelet *door);
 void door_kubelet_register_again(struct door_kubelet *door);
 
 /* NULL: it is closed. Borrowed until the next call of a function above. */

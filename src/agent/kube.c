@@ -40,6 +40,8 @@ struct kube {
 		void *data; /* owned */
 		size_t length;
 	} packets[KUBE_QUEUE_MAX];
+	struct kube_packet published; /* the last of kube_publish() */
+	bool publishes;		      /* it is to be sent */
 	size_t first, count;
 	uint64_t dropped;
 	char problem[KUBE_PROBLEM_MAX];
@@ -65,22 +67,30 @@ static void kube_drop_first(struct kube *kube)
 	kube->count--;
 }
 
+/* False: the socket takes no more. */
+static bool kube_send_packet(const struct kube *kube, const struct kube_packet *packet)
+{
+	ssize_t sent;
+	do {
+		sent = send(kube->fd, packet->data, packet->length, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	return sent >= 0; /* else it is full, or its end is about to be told */
+}
+
 static void kube_send(struct kube *kube)
 {
+	if (kube->fd >= 0 && kube->publishes)
+		kube->publishes = !kube_send_packet(kube, &kube->published);
 	while (kube->fd >= 0 && kube->count > 0) {
-		const struct kube_packet *packet = &kube->packets[kube->first];
-		ssize_t sent =
-		    send(kube->fd, packet->data, packet->length, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (sent < 0 && errno == EINTR)
-			continue;
-		if (sent < 0)
-			break; /* full, or its end is about to be told */
+		if (!kube_send_packet(kube, &kube->packets[kube->first]))
+			break;
 		kube_drop_first(kube);
 	}
 	/* Cannot fail: only what is waited for is another. */
 	if (kube->watch)
-		(void)loop_fd_watch(kube->watch,
-				    kube->count > 0 ? LOOP_READ | LOOP_WRITE : LOOP_READ, NULL);
+		(void)loop_fd_watch(
+		    kube->watch,
+		    kube->count > 0 || kube->publishes ? LOOP_READ | LOOP_WRITE : LOOP_READ, NULL);
 }
 
 /* Without half a character at its end, which no message may have. */
@@ -123,7 +133,39 @@ void kube_event(struct kube *kube, enum kube_event_type type, const char *reason
 	kube_send(kube);
 }
 
+int kube_publish(struct kube *kube, const Sluice__Kube__V1__Publish *wish, struct err *err)
+{
+	Sluice__Kube__V1__ToKube packet = SLUICE__KUBE__V1__TO_KUBE__INIT;
+	packet.publish = (Sluice__Kube__V1__Publish *)wish; /* not written to */
+	size_t length = sluice__kube__v1__to_kube__get_packed_size(&packet);
+	if (length > KUBE_PACKET_MAX)
+		return err_set(err, -E2BIG, "%zu labels are more than can be published",
+			       wish->n_labels);
+	_cleanup_free_ void *data = malloc(length);
+	if (!data)
+		return err_set(err, -ENOMEM, "out of memory for labels");
+	(void)sluice__kube__v1__to_kube__pack(&packet, data);
+	if (kube->published.data && kube->published.length == length &&
+	    memcmp(kube->published.data, data, length) == 0)
+		return 0;
+	free(kube->published.data);
+	kube->published = (struct kube_packet){.data = take_ptr(data), .length = length};
+	kube->publishes = true;
+	kube_send(kube);
+	return 0;
+}
+
 /* --- what is heard --------------------------------------------------------------------------- */
+
+static void kube_take_labels(struct kube *kube, const Sluice__Kube__V1__Labels *message)
+{
+	struct kube_label labels[KUBE_LABELS_MAX];
+	size_t count = 0;
+	for (; count < message->n_labels && count < KUBE_LABELS_MAX; count++)
+		labels[count] = (struct kube_label){.name = message->labels[count]->name,
+						    .value = message->labels[count]->value};
+	kube->options.labels(labels, count, kube->options.context);
+}
 
 static void kube_take(struct kube *kube, const void *data, size_t length)
 {
@@ -140,9 +182,13 @@ static void kube_take(struct kube *kube, const void *data, size_t length)
 	const Sluice__Kube__V1__FromKube *packet = (const Sluice__Kube__V1__FromKube *)message;
 	if (packet->problem)
 		kube_set_problem(kube, packet->problem->text);
+	if (packet->published && kube->options.published)
+		kube->options.published(packet->published, kube->options.context);
 	if (packet->label && kube->options.label)
 		kube->options.label(packet->label->is_set ? packet->label->value : "",
 				    kube->options.context);
+	if (packet->labels && kube->options.labels)
+		kube_take_labels(kube, packet->labels);
 }
 
 static void kube_stop(struct kube *kube)
@@ -232,6 +278,7 @@ static int kube_spawn(struct kube *kube, struct err *err)
 		return 0;
 	}
 	kube->fd = take_fd(&ours);
+	kube->publishes = kube->published.data != NULL;
 	return 0;
 }
 
@@ -288,6 +335,7 @@ struct kube *kube_close(struct kube *kube)
 	(void)loop_timer_free(kube->again);
 	while (kube->count > 0)
 		kube_drop_first(kube);
+	free(kube->published.data);
 	free(kube);
 	return NULL;
 }

@@ -200,6 +200,7 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 	out->uid = (uint32_t)job->uid;
 	out->state = message_from_state(job->state);
 	out->gpus = job->gpus;
+	out->resources = message_text(arena, job->resources ? job->resources : "");
 	out->share_numerator = job->share_numerator;
 	out->share_denominator = job->share_denominator;
 	out->submitted_unix_ns = job->submitted_unix_ns;
@@ -328,6 +329,10 @@ static int message_fill_spec(const Sluice__V1__JobSpec *message,
 		result =
 		    message_copy_text("list of GPUs", message->gpu_ids, strlen(message->gpu_ids),
 				      out->ids, sizeof(out->ids), err);
+	if (result == 0)
+		result = message_copy_text("list of resources", message->resources,
+					   strlen(message->resources), out->resources,
+					   sizeof(out->resources), err);
 	if (result == 0)
 		result = message_copy_text("directory's name", message->directory.data,
 					   message->directory.len, out->directory,

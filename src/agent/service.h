@@ -14,6 +14,9 @@ struct agent_paths;
 struct child_set;
 struct cluster;
 struct door_cdi;
+struct door_labels;
+struct door_rdma;
+struct door_validations;
 struct door_kubelet;
 struct err;
 struct leases;
@@ -58,6 +61,9 @@ struct service_options {
 	struct node *node;
 	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
 	const struct door_cdi *cdi;
+	const struct door_labels *labels;
+	const struct door_rdma *rdma;
+	const struct door_validations *validations;
 	const struct leases *leases;
 	struct vitals *vitals;
 	struct reload *reload;

@@ -19,6 +19,7 @@
 #include "wire/server.h"
 
 struct arena;
+struct kubelet_view;
 struct users;
 
 /* Streams that are told of changes. */
@@ -88,6 +89,12 @@ bool service_request_send(struct service_request *request, const ProtobufCMessag
 /* A text for a message, in the arena: valid UTF-8, and never NULL; "" for NULL and without memory.
  */
 char *service_text(struct arena *arena, const char *text);
+
+/* NULL: no memory. */
+Sluice__V1__KubeletResource *service_kubelet_resource(const struct kubelet_view *view,
+						      struct arena *arena);
+void service_status_rdma(const struct service *service, struct arena *arena,
+			 Sluice__V1__StatusReply *out);
 
 /* The queue answers no more questions just now: watchers of jobs are looked at again soon. */
 void service_ask_again(struct service *service);

@@ -10,6 +10,8 @@
 
 #include "agent/cluster.h"
 #include "agent/door_cdi.h"
+#include "agent/door_labels.h"
+#include "agent/door_validations.h"
 #include "agent/door_kubelet.h"
 #include "agent/node.h"
 #include "agent/paths.h"
@@ -155,12 +157,18 @@ static void service_status_warnings(const struct service *service, struct arena 
 			       gpu_state_to_string(gpu->state), gpu->reason);
 		service_warn(arena, out, text);
 	}
+	const struct door_kubelet *door = *service->options.kubelet;
+	if (door && *door_kubelet_held(door)) {
+		char text[320];
+		(void)snprintf(text, sizeof(text), "the kubelet gets no healthy device: %s",
+			       door_kubelet_held(door));
+		service_warn(arena, out, text);
+	}
 	service_warn_draining(service, arena, out);
 }
 
-/* NULL: no memory. */
-static Sluice__V1__KubeletResource *service_kubelet_resource(const struct kubelet_view *view,
-							     struct arena *arena)
+Sluice__V1__KubeletResource *service_kubelet_resource(const struct kubelet_view *view,
+						      struct arena *arena)
 {
 	Sluice__V1__KubeletResource *resource = arena_alloc(arena, sizeof(*resource));
 	if (!resource)
@@ -199,6 +207,27 @@ static void service_status_kubelet(const struct service *service, struct arena *
 	}
 }
 
+static void service_status_validations(const struct service *service, struct arena *arena,
+				       Sluice__V1__StatusReply *out)
+{
+	const struct door_validations *door = service->options.validations;
+	out->validations = service_text(arena, door_validations_state(door));
+	out->validations_reason = service_text(arena, door_validations_text(door));
+	out->validation = arena_alloc(arena, READY_COUNT * sizeof(*out->validation));
+	bool is_off = strcmp(out->validations, "off") == 0;
+	for (enum ready_what what = 0; out->validation && !is_off && what < READY_COUNT; what++) {
+		Sluice__V1__Validation *one = arena_alloc(arena, sizeof(*one));
+		const char *why;
+		if (!one)
+			return;
+		sluice__v1__validation__init(one);
+		one->is_ready = door_validations_has(door, what, &why);
+		one->name = service_text(arena, ready_name(what));
+		one->reason = service_text(arena, why);
+		out->validation[out->n_validation++] = one;
+	}
+}
+
 void service_status(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	struct service *service = context;
@@ -233,9 +262,13 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 	reply.kubernetes_error = service_text(&arena, cluster_problem(service->options.cluster));
 	reply.cdi = service_text(&arena, door_cdi_state(service->options.cdi));
 	reply.cdi_reason = service_text(&arena, door_cdi_text(service->options.cdi));
+	reply.labels = service_text(&arena, door_labels_state(service->options.labels));
+	reply.labels_reason = service_text(&arena, door_labels_text(service->options.labels));
+	service_status_validations(service, &arena, &reply);
 	service_status_processes(service, &arena, &reply);
 	service_status_warnings(service, &arena, &reply);
 	service_status_kubelet(service, &arena, &reply);
+	service_status_rdma(service, &arena, &reply);
 	service_request_reply(request, &reply.base);
 }
 

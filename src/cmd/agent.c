@@ -14,19 +14,22 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/uninstall.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "cmd/agent_call.h"
+#include "cmd/agent_status.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/settings.h"
 #include "cmd/table.h"
+#include "hardware/pci.h"
 #include "policy/config.h"
 #include "sluice.pb-c.h"
 
-enum { AGENT_TIME_MAX = 32, AGENT_NOT_NEEDED = 5 };
+enum { AGENT_NOT_NEEDED = 5 };
 
 #define AGENT_STOP_TIMEOUT_NS UINT64_C(20000000000)
 #define AGENT_FD_NONE	      UINT32_MAX
@@ -42,8 +45,9 @@ struct agent_command {
 	uint64_t exit_idle_ns, period_ns, call_timeout_ns;
 	uint32_t ready_fd;
 	struct settings settings;
-	bool strict;
-	const char *node_name, *node_label, *kubeconfig, *srcdir, *default_config, *fallbacks;
+	bool strict, cleanup, purge;
+	const char *node_name, *node_label, *namespace_, *pod, *kubeconfig, *srcdir,
+	    *default_config, *fallbacks;
 	struct option_list hooks, hook_features;
 	const char *not_needed[AGENT_NOT_NEEDED];
 };
@@ -159,11 +163,31 @@ static const struct option_row agent_rows[] = {
      .value = "LABEL",
      .help = "the label that chooses (default: " AGENT_NODE_LABEL "; $NODE_LABEL)",
      OPTION_FIELD(struct agent_command, node_label)},
+    {.name = "namespace",
+     .kind = OPTION_TEXT,
+     .value = "NAME",
+     .help = "where the NodeFeature with the labels is kept (default: $NAMESPACE, the namespace of "
+	     "the service account)",
+     OPTION_FIELD(struct agent_command, namespace_)},
+    {.name = "pod-name",
+     .kind = OPTION_TEXT,
+     .value = "NAME",
+     .help = "the pod that we are: the owner of that NodeFeature ($POD_NAME)",
+     OPTION_FIELD(struct agent_command, pod)},
     {.name = "kubeconfig",
      .kind = OPTION_PATH,
      .value = "FILE",
      .help = "how to reach the API server outside of a pod ($KUBECONFIG)",
      OPTION_FIELD(struct agent_command, kubeconfig)},
+    {.name = "cleanup",
+     .kind = OPTION_FLAG,
+     .help = "for an uninstallation: remove our validation files, feature file and CDI "
+	     "specifications from this machine, say what was removed, and end",
+     OPTION_FIELD(struct agent_command, cleanup)},
+    {.name = "purge",
+     .kind = OPTION_FLAG,
+     .help = "with --cleanup: remove all jobs and their output, too",
+     OPTION_FIELD(struct agent_command, purge)},
 #include "cmd/settings.def"
     {.name = "cdi-feature-flags",
      .kind = OPTION_LIST,
@@ -286,6 +310,8 @@ static int agent_configure(const struct agent_command *command, struct agent_opt
 	    command->kubelet_socket ? command->kubelet_socket : getenv("KUBELET_SOCKET");
 	out->node_name = agent_value(command->node_name, "NODE_NAME", NULL);
 	out->node_label = agent_value(command->node_label, "NODE_LABEL", AGENT_NODE_LABEL);
+	out->namespace_ = agent_value(command->namespace_, "NAMESPACE", NULL);
+	out->pod = agent_value(command->pod, "POD_NAME", NULL);
 	out->kubeconfig = agent_value(command->kubeconfig, "KUBECONFIG", NULL);
 	out->rules.directory = agent_value(command->srcdir, "CONFIG_FILE_SRCDIR", NULL);
 	out->rules.default_name = agent_value(command->default_config, "DEFAULT_CONFIG", NULL);
@@ -297,6 +323,25 @@ static int agent_configure(const struct agent_command *command, struct agent_opt
 		return rc;
 	}
 	return settings_overrides(&command->settings, words, overrides, err);
+}
+
+static void agent_tell(const char *text, void *context)
+{
+	cmd_print(stdout, text);
+	putchar('\n');
+}
+
+static int agent_cleanup(const struct cmd_call *call, const struct agent_paths_given *given)
+{
+	const struct agent_command *command = call->options;
+	struct agent_paths paths;
+	struct err err = {0};
+	int rc = agent_paths_find(given, &paths, &err);
+	const struct uninstall_options options = {
+	    .paths = &paths, .root = pci_root(), .purges = command->purge, .tell = agent_tell};
+	if (rc == 0)
+		rc = uninstall_run(&options, &err);
+	return rc < 0 ? cmd_fail(call, agent_exit_code(rc), &err) : CMD_EXIT_OK;
 }
 
 static int agent_serve(const struct cmd_call *call)
@@ -311,6 +356,10 @@ static int agent_serve(const struct cmd_call *call)
 	    .socket = command->socket,
 	    .config = command->config,
 	};
+	if (command->purge && !command->cleanup)
+		return cmd_usage(call, "--purge goes with --cleanup");
+	if (command->cleanup)
+		return agent_cleanup(call, &given);
 	struct settings_words words;
 	struct config_overrides overrides = {0};
 	struct agent_options options = {
@@ -355,161 +404,6 @@ static const struct option_row status_rows[] = {
     {.name = NULL},
 };
 
-static void status_line(const char *name, const char *text)
-{
-	printf("%-15s", name);
-	cmd_print(stdout, *text ? text : "-");
-	putchar('\n');
-}
-
-static void status_time(const char *name, int64_t unix_ns)
-{
-	char text[AGENT_TIME_MAX] = "";
-	time_t seconds = (time_t)(unix_ns / (int64_t)CLOCK_NS_PER_S);
-	struct tm local;
-	if (localtime_r(&seconds, &local))
-		(void)strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
-	status_line(name, text);
-}
-
-static void status_print_kubelet(const Sluice__V1__StatusReply *reply)
-{
-	if (!*reply->kubelet_socket)
-		return;
-	status_line("kubelet", reply->kubelet_socket);
-	for (size_t i = 0; i < reply->n_kubelet; i++) {
-		const Sluice__V1__KubeletResource *resource = reply->kubelet[i];
-		printf("%-15s", "");
-		cmd_print(stdout, resource->name);
-		printf(": %s, %" PRIu32 " of %" PRIu32 " devices healthy, %" PRIu64 " allocations",
-		       resource->state, resource->healthy, resource->devices,
-		       resource->allocations);
-		if (resource->refused > 0)
-			printf(", %" PRIu64 " refused", resource->refused);
-		putchar('\n');
-		if (*resource->problem)
-			status_line("", resource->problem);
-	}
-	if (reply->n_kubelet == 0)
-		status_line("", "no devices for it");
-	printf("%-15s%s: ", "injection", reply->injection);
-	cmd_print(stdout, reply->injection_reason);
-	putchar('\n');
-}
-
-static void status_print_cdi(const Sluice__V1__StatusReply *reply)
-{
-	if (!*reply->cdi)
-		return; /* an older agent */
-	printf("%-15s%s", "CDI", reply->cdi);
-	if (*reply->cdi_reason) {
-		printf(": ");
-		cmd_print(stdout, reply->cdi_reason);
-	}
-	putchar('\n');
-}
-
-static void status_print(const Sluice__V1__StatusReply *reply)
-{
-	printf("%-15s%s, process %" PRIu32 "\n", "agent", reply->version, reply->pid);
-	status_time("since", reply->started_unix_ns);
-	status_line("state", reply->state_directory);
-	status_line("runtime", reply->runtime_directory);
-	status_line("configuration", *reply->configuration ? reply->configuration : "built in");
-	if (*reply->configuration_name)
-		status_line("chosen", reply->configuration_name);
-	status_time("read", reply->configured_unix_ns);
-	if (*reply->configuration_missing) {
-		printf("%-15sspecified config ", "missing");
-		cmd_print(stdout, reply->configuration_missing);
-		printf(" does not exist\n");
-	}
-	if (*reply->configuration_error)
-		status_line("refused", reply->configuration_error);
-	if (*reply->driver_error)
-		status_line("GPUs", reply->driver_error);
-	else
-		printf("%-15s%" PRIu32 "%s, driver %s\n", "GPUs", reply->gpus,
-		       reply->simulated ? " simulated" : "", reply->driver);
-	printf("%-15s%" PRIu64 " running, %" PRIu64 " waiting\n", "jobs", reply->running,
-	       reply->pending);
-	status_print_kubelet(reply);
-	status_print_cdi(reply);
-	if (*reply->kubernetes_error)
-		status_line("Kubernetes", reply->kubernetes_error);
-	if (*reply->storage_error)
-		status_line("disk", reply->storage_error);
-	for (size_t i = 0; i < reply->n_processes; i++) {
-		printf("%-15s%" PRIu32 " ", i == 0 ? "processes" : "", reply->processes[i]->pid);
-		cmd_print(stdout, reply->processes[i]->role);
-		putchar('\n');
-	}
-	for (size_t i = 0; i < reply->n_warnings; i++)
-		status_line(i == 0 ? "warnings" : "", reply->warnings[i]);
-}
-
-static json_t *status_text(const char *text)
-{
-	return *text ? table_json_text(text) : json_null();
-}
-
-static json_t *status_json_kubelet(const Sluice__V1__StatusReply *reply)
-{
-	json_t *resources = json_array();
-	if (!*reply->kubelet_socket) {
-		json_decref(resources);
-		return json_null();
-	}
-	for (size_t i = 0; i < reply->n_kubelet; i++) {
-		const Sluice__V1__KubeletResource *resource = reply->kubelet[i];
-		(void)json_array_append_new(
-		    resources, json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "name",
-					 table_json_text(resource->name), "endpoint",
-					 table_json_text(resource->endpoint), "state",
-					 table_json_text(resource->state), "problem",
-					 status_text(resource->problem), "devices",
-					 (json_int_t)resource->devices, "healthy",
-					 (json_int_t)resource->healthy, "registrations",
-					 (json_int_t)resource->registrations, "allocations",
-					 (json_int_t)resource->allocations, "refused",
-					 (json_int_t)resource->refused));
-	}
-	return json_pack("{s:o, s:o, s:o, s:o}", "socket", table_json_text(reply->kubelet_socket),
-			 "resources", resources, "injection", table_json_text(reply->injection),
-			 "injection_reason", table_json_text(reply->injection_reason));
-}
-
-static json_t *status_json(const Sluice__V1__StatusReply *reply)
-{
-	json_t *processes = json_array(), *warnings = json_array();
-	for (size_t i = 0; i < reply->n_processes; i++)
-		(void)json_array_append_new(processes,
-					    json_pack("{s:o, s:I}", "role",
-						      table_json_text(reply->processes[i]->role),
-						      "pid", (json_int_t)reply->processes[i]->pid));
-	for (size_t i = 0; i < reply->n_warnings; i++)
-		(void)json_array_append_new(warnings, table_json_text(reply->warnings[i]));
-	return json_pack(
-	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, "
-	    "s:o, s:o, s:o, s:o, s:o}",
-	    "version", table_json_text(reply->version), "pid", (json_int_t)reply->pid,
-	    "started_unix_ns", (json_int_t)reply->started_unix_ns, "state_directory",
-	    table_json_text(reply->state_directory), "runtime_directory",
-	    table_json_text(reply->runtime_directory), "configuration",
-	    status_text(reply->configuration), "configured_unix_ns",
-	    (json_int_t)reply->configured_unix_ns, "configuration_error",
-	    status_text(reply->configuration_error), "configuration_name",
-	    status_text(reply->configuration_name), "configuration_missing",
-	    status_text(reply->configuration_missing), "driver", status_text(reply->driver),
-	    "driver_error", status_text(reply->driver_error), "simulated", (int)reply->simulated,
-	    "gpus", (json_int_t)reply->gpus, "pending", (json_int_t)reply->pending, "running",
-	    (json_int_t)reply->running, "storage_error", status_text(reply->storage_error),
-	    "kubernetes_error", status_text(reply->kubernetes_error), "processes", processes,
-	    "warnings", warnings, "kubelet", status_json_kubelet(reply), "cdi",
-	    json_pack("{s:o, s:o}", "state", table_json_text(reply->cdi), "reason",
-		      status_text(reply->cdi_reason)));
-}
-
 /* Opens, asks, and prints what went wrong: then an exit code, and no reply. */
 static int agent_question(const struct cmd_call *call, struct agent_call *agent,
 			  enum agent_call_method method, const ProtobufCMessage *request,
@@ -542,12 +436,12 @@ static int status_run(const struct cmd_call *call)
 		return code;
 	const Sluice__V1__StatusReply *reply = (const Sluice__V1__StatusReply *)message;
 	if (options->output == OPTION_OUTPUT_JSON) {
-		json_t *json = status_json(reply);
+		json_t *json = agent_status_json(reply);
 		if (table_print_json(json, stdout, &err) < 0)
 			code = cmd_fail(call, CMD_EXIT_FAILED, &err);
 		json_decref(json);
 	} else {
-		status_print(reply);
+		agent_status_print(reply);
 	}
 	agent_call_free(message);
 	return code;
@@ -711,13 +605,15 @@ static const struct command *const agent_commands[] = {&agent_status, &agent_rel
 						       NULL};
 
 static const struct cmd_exit_row agent_exits[] = {
-    {CMD_EXIT_OK, "it was told to end, or had been idle long enough"},
+    {CMD_EXIT_OK,
+     "it was told to end, or had been idle long enough; with --cleanup: all is removed"},
     {CMD_EXIT_FAILED,
      "there is an NVIDIA GPU for the kubelet and no driver (--fail-on-init-error)"},
     {CMD_EXIT_DATA, "the configuration was refused, or the jobs' database is damaged"},
     {CMD_EXIT_UNAVAILABLE, "sluice is not installed completely"},
     {CMD_EXIT_CANNOT_WRITE, "its directories cannot be written, or lie on a network file system"},
-    {CMD_EXIT_WOULD_WAIT, "another agent has this state, or listens there"},
+    {CMD_EXIT_WOULD_WAIT,
+     "another agent has this state, or listens there; with --purge: a job runs"},
     {CMD_EXIT_NOT_PERMITTED, "a directory belongs to somebody else"},
     {0, NULL},
 };
@@ -727,6 +623,7 @@ static const struct cmd_example agent_examples[] = {
     {"sluice agent --exit-idle 10m", "ends by itself when nobody needs it"},
     {"sluice agent --config-file-srcdir /configs --node-name $NODE_NAME",
      "on a node of a cluster: the configuration that the node's label names"},
+    {"sluice agent --cleanup", "before the package goes: nothing is left that others would find"},
     {"sluice agent status", "is one running, and what does it see?"},
     {NULL, NULL},
 };

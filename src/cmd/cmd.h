@@ -132,6 +132,7 @@ extern const struct command cmd_cdi;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
 extern const struct command cmd_devices;
+extern const struct command cmd_doctor;
 extern const struct command cmd_dump;
 extern const struct command cmd_health;
 extern const struct command cmd_help;

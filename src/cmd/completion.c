@@ -76,7 +76,8 @@ static void completion_case_options(const struct command *command, const char *p
 	puts(*path ? "--help\" ;;" : "--help --version\" ;;");
 }
 
-/* "@file": file names, "@command": programs, "@jobs": numbers of jobs, "": anything. Keys are
+/* "@file": file names, "@command": programs, "@jobs": numbers of jobs, "@checks": ids of the
+ * doctor's checks, "": anything. Keys are
  * "PATH:--option" and "PATH:". */
 static void completion_case_values(const struct command *command, const char *path, void *context)
 {
@@ -106,7 +107,8 @@ static void completion_case_values(const struct command *command, const char *pa
 }
 
 /* The first column of the list; nothing where no agent answers. */
-#define COMPLETION_JOBS "sluice jobs 2>/dev/null | awk 'NR > 1 { print $1 }'"
+#define COMPLETION_JOBS	  "sluice jobs 2>/dev/null | awk 'NR > 1 { print $1 }'"
+#define COMPLETION_CHECKS "sluice doctor --list 2>/dev/null | awk 'NR > 1 { print $1 }'"
 
 static void completion_posix_functions(const struct command *root)
 {
@@ -124,6 +126,7 @@ static void completion_posix_functions(const struct command *root)
 		puts("\tesac\n}\n");
 	}
 	puts("_sluice_jobs() {\n\t" COMPLETION_JOBS "\n}\n");
+	puts("_sluice_checks() {\n\t" COMPLETION_CHECKS "\n}\n");
 }
 
 /*
@@ -136,6 +139,7 @@ static const char bash_body[] =
     "\t@file) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$2\") ;;\n"
     "\t@command) mapfile -t COMPREPLY < <(compgen -c -- \"$2\") ;;\n"
     "\t@jobs) mapfile -t COMPREPLY < <(compgen -W \"$(_sluice_jobs)\" -- \"$2\") ;;\n"
+    "\t@checks) mapfile -t COMPREPLY < <(compgen -W \"$(_sluice_checks)\" -- \"$2\") ;;\n"
     "\t@any) ;;\n"
     "\t*) mapfile -t COMPREPLY < <(compgen -W \"$1\" -- \"$2\") ;;\n"
     "\tesac\n"
@@ -198,6 +202,7 @@ static const char zsh_body[] =
     "\t(@file) _files ;;\n"
     "\t(@command) _command_names -e ;;\n"
     "\t(@jobs) compadd -- ${=$(_sluice_jobs)} ;;\n"
+    "\t(@checks) compadd -- ${=$(_sluice_checks)} ;;\n"
     "\t(@any) _message 'value' ;;\n"
     "\t(*) compadd -- ${=1} ;;\n"
     "\tesac\n"
@@ -256,6 +261,9 @@ static const char fish_head[] =
     "function __sluice_jobs\n"
     "\t" COMPLETION_JOBS "\n"
     "end\n"
+    "function __sluice_checks\n"
+    "\t" COMPLETION_CHECKS "\n"
+    "end\n"
     "\n"
     "complete -c sluice -f\n"
     "complete -c sluice -s h -l help -d 'show help'\n"
@@ -301,7 +309,9 @@ static void completion_fish_command(const struct command *command, const char *p
 			fputs(" -r -F", stdout);
 		else if (row->kind != OPTION_FLAG && !row->bare)
 			fputs(" -x", stdout);
-		if (row->words) {
+		if (row->words && strcmp(row->words, "@checks") == 0) {
+			fputs(" -a '(__sluice_checks)'", stdout);
+		} else if (row->words) {
 			fputs(" -a '", stdout);
 			completion_fish_words(row->words);
 			putchar('\'');

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "cmd/cmd.h"
+#include "cmd/config_rdma.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
 #include "cmd/settings.h"
@@ -37,10 +38,10 @@ static json_t *check_json(const char *file, const struct config *config, const s
 	json_t *warnings = json_array();
 	for (uint32_t i = 0; config && i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++) {
 		const struct config_warning *warning = &config->warning[i];
-		(void)json_array_append_new(warnings,
-					    json_pack("{s:i, s:i, s:o}", "line", (int)warning->line,
-						      "column", (int)warning->column, "text",
-						      table_json_text(warning->text)));
+		(void)json_array_append_new(
+		    warnings, json_pack("{s:i, s:i, s:b, s:o}", "line", (int)warning->line,
+					"column", (int)warning->column, "note", warning->is_note,
+					"text", table_json_text(warning->text)));
 	}
 	return json_pack("{s:o, s:b, s:o, s:o}", "file", table_json_text(file), "ok",
 			 config != NULL, "error", config ? json_null() : table_json_text(err->text),
@@ -51,8 +52,8 @@ static void print_warnings(FILE *out, const char *file, const struct config *con
 {
 	for (uint32_t i = 0; i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++) {
 		cmd_print(out, file);
-		fprintf(out, ":%" PRIu32 ":%" PRIu32 ": warning: ", config->warning[i].line,
-			config->warning[i].column);
+		fprintf(out, ":%" PRIu32 ":%" PRIu32 ": %s: ", config->warning[i].line,
+			config->warning[i].column, config->warning[i].is_note ? "note" : "warning");
 		cmd_print(out, config->warning[i].text);
 		fputc('\n', out);
 	}
@@ -82,7 +83,7 @@ static int check_run(const struct cmd_call *call)
 	for (int i = 0; i < call->argc; i++) {
 		_cleanup_(config_cleanup) struct config *config = NULL;
 		struct err err = {0};
-		if (config_load(call->argv[i], NULL, options->strict, &config, &err) < 0)
+		if (config_load_any(call->argv[i], NULL, options->strict, &config, &err) < 0)
 			status = CMD_EXIT_FAILED;
 		if (json)
 			(void)json_array_append_new(results,
@@ -126,7 +127,9 @@ static const struct command config_check = {
 	"FILE:LINE:COLUMN: KEY: what was expected and what was found. It looks at the file alone: "
 	"whether the GPUs that it names are in this machine is not checked.\n\n"
 	"Files of the NVIDIA device plugin are accepted as they are. A key that is not known is a "
-	"warning there, and an error in our own part, sluice.",
+	"warning there, and an error in our own part, sluice. A file with configList at its top is "
+	"read as one of Mellanox's k8s-rdma-shared-dev-plugin; what that plugin would refuse and "
+	"sluice does not is a note.",
     .group = CMD_GROUP_SERVICE,
     .run = check_run,
     .options = check_options,
@@ -292,6 +295,8 @@ static void show_text(const struct config *config)
 		bool of_sharing = strncmp(row->path, "sharing.", 8) == 0;
 		if (of_sharing && config->time_slicing.count == 0)
 			continue; /* a block without resources would be refused */
+		if (i == SCHEMA_RDMA_FILE && config->rdma.is_set)
+			continue; /* both would be refused */
 		char value[CONFIG_TEXT_MAX], yaml[2 * CONFIG_TEXT_MAX];
 		if (schema_format(config, (enum schema_id)i, value, sizeof(value)) < 0)
 			continue;
@@ -304,6 +309,7 @@ static void show_text(const struct config *config)
 		show_lists(config, (enum schema_id)i);
 		before = row->path;
 	}
+	config_rdma_print(config);
 	show_devices(config);
 }
 
@@ -338,7 +344,8 @@ static json_t *show_json(const struct config *config)
 						      "rename", share->rename, "replicas",
 						      (int)share->replicas, "devices", devices));
 	}
-	return json_pack("{s:o, s:o}", "settings", settings, "timeSlicing", shares);
+	return json_pack("{s:o, s:o, s:o*}", "settings", settings, "timeSlicing", shares, "rdma",
+			 config_rdma_json(config));
 }
 
 /* The effective configuration of a call; warnings go to standard error. 0 or -errno with `err`. */
@@ -353,7 +360,7 @@ static int show_config(const struct cmd_call *call, struct config **out, struct 
 	config_overrides_environment(&overrides);
 	const char *file = call->argc > 0 ? call->argv[0] : getenv("CONFIG_FILE");
 	if (file && *file) {
-		int rc = config_load(file, &overrides, options->strict, out, err);
+		int rc = config_load_any(file, &overrides, options->strict, out, err);
 		if (rc >= 0)
 			print_warnings(stderr, file, *out);
 		return rc;
@@ -409,7 +416,8 @@ static const struct command config_show = {
     .description =
 	"Puts together the command line, the environment, FILE and the defaults, in this order of "
 	"precedence, and prints the result as a file that could be given again, with the source of "
-	"each value as a comment. Without FILE, $CONFIG_FILE is read if it is set.\n\n"
+	"each value as a comment. Without FILE, $CONFIG_FILE is read if it is set. A file of "
+	"k8s-rdma-shared-dev-plugin is shown as the part of sluice.yaml(5) that means the same.\n\n"
 	"The flags and variables are those of the NVIDIA device plugin.",
     .group = CMD_GROUP_SERVICE,
     .run = show_run,
@@ -459,7 +467,7 @@ static void resources_devices(const struct machine *machine, const struct policy
 }
 
 static int resources_table(const struct machine *machine, const struct policy *policy,
-			   struct err *err)
+			   const struct config *config, struct err *err)
 {
 	static const struct table_column columns[] = {
 	    {"RESOURCE", TABLE_LEFT, false},
@@ -486,11 +494,11 @@ static int resources_table(const struct machine *machine, const struct policy *p
 		printf("\nnothing is handed out: %s\n", policy->problem);
 	for (uint32_t i = 0; i < policy->warning_count && i < POLICY_WARNINGS_MAX; i++)
 		printf("%swarning: %s\n", i ? "" : "\n", policy->warning[i]);
-	return rc;
+	return rc < 0 ? rc : config_rdma_resources_print(config, err);
 }
 
 static int resources_json(const struct machine *machine, const struct policy *policy,
-			  struct err *err)
+			  const struct config *config, struct err *err)
 {
 	json_t *root = machine_json(&machine->inventory);
 	json_t *resources = json_array(), *warnings = json_array();
@@ -511,7 +519,10 @@ static int resources_json(const struct machine *machine, const struct policy *po
 	(void)json_object_set_new(
 	    root, "problem", *policy->problem ? table_json_text(policy->problem) : json_null());
 	(void)json_object_set_new(root, "warnings", warnings);
-	int rc = table_print_json(root, stdout, err);
+	json_t *rdma = NULL;
+	int rc = config_rdma_resources_json(config, &rdma, err);
+	(void)json_object_set_new(root, "rdma", rdma ? rdma : json_null());
+	rc = rc < 0 ? rc : table_print_json(root, stdout, err);
 	json_decref(root);
 	return rc;
 }
@@ -542,8 +553,8 @@ static int resources_run(const struct cmd_call *call)
 			     call->argc > 0 ? call->argv[0] : "configuration", policy->warning[0]);
 	if (rc == 0)
 		rc = options->output == OPTION_OUTPUT_JSON
-			 ? resources_json(&machine, policy, &err)
-			 : resources_table(&machine, policy, &err);
+			 ? resources_json(&machine, policy, config, &err)
+			 : resources_table(&machine, policy, config, &err);
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
 
@@ -567,7 +578,8 @@ static const struct command config_resources = {
     .description =
 	"Applies the effective configuration, put together as by sluice config show, to the GPUs "
 	"that are here: which resources there would be, which door would hand them out, how many "
-	"units each has and of which GPUs. Nothing is changed. 0-3 x 5 are five replicas each of "
+	"units each has and of which GPUs, and the same for RDMA adapters if any are configured. "
+	"Nothing is changed. 0-3 x 5 are five replicas each of "
 	"the GPUs 0 to 3; 4:1 is MIG device 1 of GPU 4.\n\n"
 	"What does not fit this machine now, such as a device in a list that is not here, is a "
 	"warning, because it may come. With --strict it is an error.",

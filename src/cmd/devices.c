@@ -11,6 +11,7 @@
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/devices.h"
+#include "cmd/devices_rdma.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
@@ -20,7 +21,7 @@ struct devices_options {
 	enum option_output output;
 	uint64_t timeout_ns;
 	const char *socket;
-	bool info, csv, files;
+	bool info, csv, files, rdma;
 	const char *driver_root;
 	struct devices_files wanted;
 };
@@ -37,6 +38,11 @@ static const struct option_row rows[] = {
      .kind = OPTION_FLAG,
      .help = "with --info: comma-separated values",
      OPTION_FIELD(struct devices_options, csv)},
+    {.name = "rdma",
+     .kind = OPTION_FLAG,
+     .help = "list the network adapters instead, with their RDMA devices, ports and nodes, and why "
+	     "one cannot be handed out",
+     OPTION_FIELD(struct devices_options, rdma)},
     {.name = "files",
      .kind = OPTION_FLAG,
      .help = "print what 'nvidia-container-cli list' prints: the paths of nodes and of the "
@@ -373,8 +379,8 @@ static int print_json(const struct machine *machine, const Sluice__V1__HoldersRe
 
 static int check_usage(const struct cmd_call *call, const struct devices_options *options)
 {
-	if (options->info && options->files)
-		return cmd_usage(call, "--info and --files are two questions: ask one");
+	if (options->info + options->files + options->rdma > 1)
+		return cmd_usage(call, "--info, --files and --rdma are questions: ask one");
 	if ((options->info || options->files) && options->output == OPTION_OUTPUT_JSON)
 		return cmd_usage(call, "%s prints lines; JSON has all of it without that option",
 				 options->info ? "--info" : "--files");
@@ -391,6 +397,8 @@ static int run(const struct cmd_call *call)
 	int usage = check_usage(call, options);
 	if (usage != 0)
 		return usage;
+	if (options->rdma)
+		return devices_rdma(call, options->output);
 	if (options->info)
 		return devices_info(call, options->timeout_ns, options->csv);
 	if (options->files)
@@ -420,6 +428,7 @@ static const struct cmd_example examples[] = {
     {"sluice devices --output json", "the same and every reading, for programs"},
     {"sluice devices --files --device 0 --libraries",
      "the nodes of GPU 0 and the driver's libraries, one path on each line"},
+    {"sluice devices --rdma", "lists the RDMA adapters, their ports and nodes"},
     {"sluice sim exec -- sluice devices", "the same for a simulated machine"},
     {NULL, NULL},
 };

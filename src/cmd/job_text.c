@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/table.h"
+#include "doors/queue/demand.h"
 
 #define JOB_TEXT_STATE(name) SLUICE__V1__JOB_STATE__##name
 
@@ -310,6 +311,17 @@ static json_t *job_text_json_share(const Sluice__V1__Job *job)
 	return json_sprintf("%" PRIu32 "/%" PRIu32, job->share_numerator, job->share_denominator);
 }
 
+static json_t *job_text_json_resources(const Sluice__V1__Job *job)
+{
+	json_auto_t *out = json_object();
+	const char *list = job->resources;
+	struct demand demand;
+	while (out && demand_next(&list, &demand, NULL) > 0)
+		if (json_object_set_new(out, demand.name, json_integer(demand.units)) < 0)
+			return NULL;
+	return json_incref(out);
+}
+
 json_t *job_text_json(const Sluice__V1__Job *job)
 {
 	_cleanup_free_ char *directory = strndup(
@@ -317,14 +329,15 @@ json_t *job_text_json(const Sluice__V1__Job *job)
 	if (!directory)
 		return NULL;
 	return json_pack(
-	    "{s:I, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	    "{s:I, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
+	    "s:o}",
 	    "id", (json_int_t)job->id, "name", table_json_text(job->name), "uid",
 	    (json_int_t)job->uid, "user", job_text_json_text(job->user), "state",
 	    job_text_state(job->state), "reason", job_text_json_text(job->reason), "reason_text",
 	    job_text_json_text(job->reason_text), "gpus_wanted", (json_int_t)job->gpus, "share",
-	    job_text_json_share(job), "simulated", (int)job->simulated, "submitted_unix",
-	    job_text_json_time(job->submitted_unix_ns), "exit_code",
-	    job->has_exit ? json_integer(job->exit_code) : json_null(), "signal",
+	    job_text_json_share(job), "resources", job_text_json_resources(job), "simulated",
+	    (int)job->simulated, "submitted_unix", job_text_json_time(job->submitted_unix_ns),
+	    "exit_code", job->has_exit ? json_integer(job->exit_code) : json_null(), "signal",
 	    job_text_json_number(job->signal), "command",
 	    job->n_argv ? job_text_json_bytes(job->n_argv, job->argv) : json_null(), "directory",
 	    job_text_json_text(directory), "image", job_text_json_text(job->image), "attempt",

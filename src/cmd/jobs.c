@@ -338,6 +338,7 @@ static void jobs_show_text(const Sluice__V1__Job *job)
 	jobs_line_time("submitted", job->submitted_unix_ns);
 	if (!job->attempt || job->attempt->n_grants == 0)
 		jobs_line("GPUs", job->gpus ? job_text_gpus(job, text) : "none");
+	jobs_line("resources", job->resources);
 	jobs_line("image", job->image);
 	jobs_line_command(job);
 	(void)snprintf(text, sizeof(text), "%.*s", (int)job->directory.len,

@@ -20,6 +20,7 @@
 #include "cmd/table.h"
 #include "doors/labels/facts.h"
 #include "doors/labels/feature_file.h"
+#include "doors/labels/held.h"
 #include "doors/labels/label.h"
 #include "doors/labels/labels.h"
 #include "hardware/pci.h"
@@ -28,12 +29,10 @@
 #include "probe/client.h"
 
 enum labels_internals {
-	MISSES_MAX = 3, /* looks in a row that a GPU has to miss before it counts no more */
-	EXPIRY_PARTS = 3,
 	WARNINGS_MAX = 8192,
 };
 
-#define MISS_WAIT_NS  (10 * CLOCK_NS_PER_S)
+#define MISS_WAIT_NS  (10 * CLOCK_NS_PER_S) /* while a GPU is missing */
 #define RETRY_WAIT_NS (30 * CLOCK_NS_PER_S) /* while there is no driver */
 
 struct labels_options {
@@ -49,7 +48,7 @@ struct labels_options {
 #define UNUSED_ROW(name_)                                                                          \
 	{                                                                                          \
 		.name = name_, .kind = OPTION_TEXT,                                                \
-		.help = "accepted and not used: nothing is published through the cluster's API",   \
+		.help = "accepted and not used: 'sluice agent' speaks to the cluster's API",       \
 		OPTION_FIELD(struct labels_options, unused)                                        \
 	}
 
@@ -102,7 +101,8 @@ static const struct option_row rows[] = {
 	     "$FAIL_ON_INIT_ERROR; default true)",
      SETTING_BOOL(FAIL_ON_INIT_ERROR)},
     {.name = "use-node-feature-api",
-     .help = "true is refused: labels are printed or written to a file "
+     .help = "true is refused: 'sluice agent' does that; here labels are printed or written "
+	     "to a file "
 	     "($GFD_USE_NODE_FEATURE_API, $USE_NODE_FEATURE_API; default false)",
      SETTING_BOOL(USE_NODE_FEATURE_API)},
     {.name = "device-discovery-strategy",
@@ -143,15 +143,11 @@ struct session {
 	char machine_file[FILE_PATH_MAX];
 	int64_t start_s;
 
-	struct inventory inventory; /* of the last look that counted */
-	bool has_looked;
-	uint32_t misses;
-	uint64_t answered_ns; /* when the driver last answered */
-	uint64_t wait_ns;     /* at most, until the next look */
+	struct held held;
+	uint64_t wait_ns; /* at most, until the next look */
 	struct label_set set;
-	struct buf plain;	    /* its lines, as they were last given out */
-	struct buf written;	    /* the file's bytes */
-	int64_t refresh_s;	    /* when the file's expiry is to be moved */
+	struct buf plain; /* its lines, as they were last printed */
+	struct feature_keep file;
 	struct buf warnings;	    /* as they were last told */
 	char failure[ERR_TEXT_MAX]; /* the same; "" once it is over */
 };
@@ -159,10 +155,10 @@ struct session {
 static void session_done(struct session *session)
 {
 	session->config = config_free(session->config);
-	inventory_done(&session->inventory);
+	held_done(&session->held);
 	label_set_done(&session->set);
 	buf_done(&session->plain);
-	buf_done(&session->written);
+	feature_keep_done(&session->file);
 	buf_done(&session->warnings);
 }
 
@@ -235,8 +231,9 @@ static int check_config(const struct config *config, bool publishes, struct err 
 	if (asked || (publishes && (wants_api || config->labels.mode >= CONFIG_LABELS_NODEFEATURE)))
 		return err_set(err, -EINVAL,
 			       "labels by the cluster's API (the modes nodefeature and direct) are "
-			       "not built yet; use --use-node-feature-api=false, and "
-			       "sluice.labels.mode auto or file, for a feature file");
+			       "kept by 'sluice agent', not by this command; use "
+			       "--use-node-feature-api=false, and sluice.labels.mode auto or file, "
+			       "for a feature file");
 	if (config->gfd_sleep_ns == 0)
 		return err_set(err, -EINVAL,
 			       "invalid duration: the sleep interval must be longer than 0s");
@@ -275,20 +272,6 @@ static int configure(struct session *session, struct err *err)
 
 /* --- looking -------------------------------------------------------------------------------- */
 
-/* Whether a GPU that was well at the last look is not now. */
-static bool lost_one(const struct inventory *before, const struct inventory *now)
-{
-	for (uint32_t i = 0; i < before->gpu_count; i++) {
-		const struct gpu *gpu = &before->gpus[i];
-		const struct gpu *same =
-		    gpu->uuid[0] != '\0' ? inventory_find_gpu(now, gpu->uuid) : NULL;
-		if (gpu->state == GPU_STATE_OK && gpu->uuid[0] != '\0' &&
-		    (!same || same->state != GPU_STATE_OK))
-			return true;
-	}
-	return false;
-}
-
 static void policy_cleanup(struct policy **policy)
 {
 	*policy = policy_free(*policy);
@@ -300,14 +283,14 @@ static int make_labels(struct session *session, struct err *err)
 	_cleanup_free_ struct labels_facts *facts = calloc(1, sizeof(*facts));
 	if (!facts)
 		return err_set(err, -ENOMEM, "out of memory");
-	int rc =
-	    policy_make(&session->inventory, session->config, &session->surroundings, &policy, err);
+	int rc = policy_make(&session->held.inventory, session->config, &session->surroundings,
+			     &policy, err);
 	if (rc < 0)
 		return rc;
 	facts->start_s = session->start_s;
-	facts_read(pci_root(), session->machine_file, &session->inventory, facts);
-	return labels_make(&session->inventory, session->config, &session->surroundings, policy,
-			   facts, &session->set, err);
+	facts_read(pci_root(), session->machine_file, &session->held.inventory, facts);
+	return labels_make(&session->held.inventory, session->config, &session->surroundings,
+			   policy, facts, &session->set, err);
 }
 
 /* Tells what goes on failing once. */
@@ -325,50 +308,39 @@ static void wait_at_most(struct session *session, uint64_t wait_ns)
 		session->wait_ns = wait_ns;
 }
 
-/* The driver does not answer: the last labels hold for a while, then those of no GPU. */
-static void look_failed(struct session *session, const struct err *err)
-{
-	const struct clock clock = {0};
-	uint64_t away_ns = clock_now_ns(&clock) - session->answered_ns;
-	bool keep = session->has_looked && away_ns < session->config->labels.keep_on_error_ns;
-	complain(session, err);
-	if (!keep) {
-		inventory_done(&session->inventory);
-		inventory_init(&session->inventory);
-	}
-	wait_at_most(session, RETRY_WAIT_NS);
-}
-
 /* Asks the driver and makes the labels. -errno when nothing can be said. */
 static int look(struct session *session, struct err *err)
 {
 	const struct clock clock = {0};
 	const struct labels_options *options = session->call->options;
 	const struct probe_options how = {0};
-	struct inventory now;
+	_cleanup_inventory_ struct inventory now;
+	struct err why = {0};
+	bool is_first = !session->held.has;
 	inventory_init(&now);
 	session->wait_ns = session->config->gfd_sleep_ns;
-	int rc = probe_collect(&how, options->timeout_ns, &now, NULL, err);
-	if (rc < 0 && !session->has_looked && session->config->fail_on_init_error)
-		return rc;
+	int rc = probe_collect(&how, options->timeout_ns, &now, NULL, &why);
+	if (rc < 0 && is_first && session->config->fail_on_init_error)
+		return err_set(err, rc, "%s", why.text);
 	if (rc < 0) {
-		look_failed(session, err);
+		complain(session, &why);
+		wait_at_most(session, RETRY_WAIT_NS);
 	} else {
-		session->answered_ns = clock_now_ns(&clock);
 		session->failure[0] = '\0';
-		if (now.simulated && !session->has_looked)
+		if (now.simulated && is_first)
 			fprintf(stderr, "%s: the GPUs are simulated\n", session->call->path);
-		/* A hiccup moves no label. */
-		if (lost_one(&session->inventory, &now) && ++session->misses < MISSES_MAX) {
-			inventory_done(&now);
-			wait_at_most(session, MISS_WAIT_NS);
-		} else {
-			session->misses = 0;
-			inventory_done(&session->inventory);
-			session->inventory = now;
-		}
 	}
-	session->has_looked = true;
+	/* There is nothing to keep at first. */
+	uint64_t now_ns = clock_now_ns(&clock);
+	rc = held_look(&session->held, rc < 0 ? NULL : &now,
+		       is_first ? 0 : session->config->labels.keep_on_error_ns,
+		       session->config->gfd_sleep_ns, now_ns, err);
+	if (rc < 0)
+		return rc;
+	if (held_due_ns(&session->held) != UINT64_MAX)
+		wait_at_most(session, MISS_WAIT_NS);
+	if (held_due_ns(&session->held) > now_ns)
+		wait_at_most(session, held_due_ns(&session->held) - now_ns);
 	return make_labels(session, err);
 }
 
@@ -398,7 +370,7 @@ static void tell_warnings(struct session *session)
 
 static int print_json(const struct session *session, struct err *err)
 {
-	json_t *root = machine_json(&session->inventory);
+	json_t *root = machine_json(&session->held.inventory);
 	json_t *labels = json_object(), *warnings = json_array();
 	for (size_t i = 0; i < session->set.count; i++)
 		(void)json_object_set_new(labels, session->set.items[i].key,
@@ -412,34 +384,16 @@ static int print_json(const struct session *session, struct err *err)
 	return rc;
 }
 
-static bool buf_same(const struct buf *a, const struct buf *b)
-{
-	return a->length == b->length && memcmp(buf_text(a), buf_text(b), a->length) == 0;
-}
-
-/* Nothing is written while the labels and the file are as they were. */
 static int put_file(struct session *session, const struct buf *plain, struct err *err)
 {
-	int64_t now_s = clock_unix_ns() / (int64_t)CLOCK_NS_PER_S;
 	uint64_t expiry_ns = session->config->labels.expiry_ns;
-	int64_t expiry_s = (int64_t)(expiry_ns / CLOCK_NS_PER_S);
-	_cleanup_buf_ struct buf text;
-	buf_init(&text, FEATURE_FILE_MAX);
-	if (expiry_ns == 0 || expiry_ns == SCHEMA_FOREVER)
-		expiry_s = 0;
-	else
-		wait_at_most(session, expiry_ns / EXPIRY_PARTS + 1);
-	if (buf_same(plain, &session->plain) && (expiry_s == 0 || now_s < session->refresh_s) &&
-	    feature_file_is(session->path, &session->written))
-		return 0;
-	int rc = feature_file_text(&session->set, expiry_s > 0 ? now_s + expiry_s : 0, &text, err);
-	if (rc == 0 && !feature_file_is(session->path, &text))
-		rc = feature_file_write(session->path, &text, err);
-	if (rc < 0)
-		return rc;
-	session->refresh_s = now_s + expiry_s / EXPIRY_PARTS;
-	buf_clear(&session->written);
-	return buf_add(&session->written, buf_text(&text), text.length);
+	bool expires = expiry_ns > 0 && expiry_ns != SCHEMA_FOREVER;
+	if (expires)
+		wait_at_most(session, expiry_ns / FEATURE_FILE_EXPIRY_PARTS + 1);
+	int rc = feature_keep_put(&session->file, session->path, plain,
+				  expires ? (int64_t)(expiry_ns / CLOCK_NS_PER_S) : 0,
+				  clock_unix_ns() / (int64_t)CLOCK_NS_PER_S, err);
+	return rc < 0 ? rc : 0;
 }
 
 static int put_stdout(const struct session *session, const struct buf *plain, struct err *err)
@@ -459,8 +413,8 @@ static int publish(struct session *session, struct err *err)
 	tell_warnings(session);
 	int rc = feature_file_text(&session->set, 0, &plain, err);
 	if (rc == 0 && session->path[0] != '\0')
-		rc = put_file(session, &plain, err);
-	else if (rc == 0 && !buf_same(&plain, &session->plain))
+		return put_file(session, &plain, err);
+	if (rc == 0 && strcmp(buf_text(&plain), buf_text(&session->plain)) != 0)
 		rc = put_stdout(session, &plain, err);
 	if (rc < 0)
 		return rc;
@@ -570,10 +524,11 @@ static int run(const struct cmd_call *call)
 	    .surroundings = {.has_kubelet = true,
 			     .visible_devices = getenv("NVIDIA_VISIBLE_DEVICES")},
 	};
-	inventory_init(&session.inventory);
+	const struct clock clock = {0};
+	held_init(&session.held, clock_now_ns(&clock));
 	label_set_init(&session.set);
 	buf_init(&session.plain, FEATURE_FILE_MAX);
-	buf_init(&session.written, FEATURE_FILE_MAX);
+	feature_keep_init(&session.file);
 	buf_init(&session.warnings, WARNINGS_MAX);
 	int code = run_session(&session);
 	session_done(&session);

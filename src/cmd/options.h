@@ -43,7 +43,8 @@ struct option_row {
 	const char *bare; /* its value when it is given without one; then one needs an '=': --share,
 			     --share=1/2. NULL: it cannot */
 	const char *help; /* a phrase without a full stop; the default in it, where there is one */
-	const char *words; /* OPTION_CHOICE: "table|json"; others: words that completion offers */
+	const char *words; /* OPTION_CHOICE: "table|json"; others: words that completion offers;
+			      "@checks": ids of the doctor's checks */
 	int64_t min;
 	uint64_t max; /* 0: no limit */
 	bool required;

@@ -55,6 +55,13 @@ static const struct option_row run_rows[] = {
      .help = "share each GPU with other jobs: take N of M parts of it, or one of its slots; only "
 	     "where the configuration shares GPUs",
      OPTION_FIELD(struct run_options, share)},
+    {.name = "resource",
+     .letter = 'r',
+     .kind = OPTION_LIST,
+     .value = "NAME[=N]",
+     .help = "also N units (default 1) of this resource, such as rdma/hca, and GPUs near its "
+	     "adapters; may be given again",
+     OPTION_FIELD(struct run_options, resources)},
     {.name = "name",
      .kind = OPTION_TEXT,
      .value = "NAME",

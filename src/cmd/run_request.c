@@ -11,10 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "cmd/job_text.h"
+#include "doors/queue/demand.h"
 
 enum { RUN_KEY_BYTES = 16 };
 
@@ -210,6 +212,21 @@ static int run_request_image(const struct run_options *options, struct run_reque
 	return 0;
 }
 
+static int run_request_resources(const struct run_options *options, struct run_request *out,
+				 struct err *err)
+{
+	struct buf text;
+	if (options->resources.count == 0)
+		return 0;
+	buf_init(&text, DEMAND_TEXT_MAX - 1);
+	int rc = demand_make(options->resources.items, options->resources.count, &text, err);
+	if (rc == 0 && !(out->resources = buf_take(&text)))
+		rc = err_set(err, -ENOMEM, "no memory for the list of resources");
+	buf_done(&text);
+	out->spec.resources = out->resources ? out->resources : out->spec.resources;
+	return rc < 0 ? err_wrap(err, "--resource") : 0;
+}
+
 static int run_request_argv(char *const *argv, struct run_request *out, struct err *err)
 {
 	size_t count = 0;
@@ -355,6 +372,8 @@ int run_request_make(const struct run_options *options, char *const *argv, char 
 	if (rc == 0)
 		rc = run_request_image(options, out, err);
 	if (rc == 0)
+		rc = run_request_resources(options, out, err);
+	if (rc == 0)
 		rc = run_request_fill(options, argv, out, err);
 	if (rc == 0)
 		run_request_limits(out);
@@ -367,6 +386,7 @@ void run_request_done(struct run_request *request)
 	free(request->environment);
 	free(request->volumes);
 	free(request->image_environment);
+	free(request->resources);
 	free(request->pwd);
 	memset(request, 0, sizeof(*request));
 }

@@ -32,7 +32,7 @@ struct run_options {
 	uint32_t gpus; /* RUN_GPUS_NOT_GIVEN */
 	const char *gpu_ids, *share, *name, *key, *directory, *report, *socket;
 	const char *image;
-	struct option_list environment, volumes;
+	struct option_list environment, volumes, resources;
 	uint32_t pull;		 /* place among the option's words */
 	uint32_t busy_outsiders; /* enum run_outsiders */
 	bool detach, no_wait, dry_run, quiet, verbose;
@@ -47,7 +47,8 @@ struct run_request {
 	ProtobufCBinaryData *argv, *environment;	  /* owned; the bytes are borrowed */
 	ProtobufCBinaryData *volumes, *image_environment; /* as above */
 	Sluice__V1__Limit limit[RUN_LIMITS_MAX], *limits[RUN_LIMITS_MAX];
-	char *pwd; /* owned: "PWD=..." with --cwd */
+	char *resources; /* owned */
+	char *pwd;	 /* owned: "PWD=..." with --cwd */
 };
 
 /*

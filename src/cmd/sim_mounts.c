@@ -27,6 +27,8 @@ static const char *const merged[] = {
     "/sys/bus/pci",
     "/sys/class",
     "/sys/class/dmi",
+    "/sys/class/misc",
+    "/sys/class/net",
     "/sys/devices",
     "/sys/devices/system",
     "/sys/devices/virtual",

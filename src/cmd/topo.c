@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice topo: how near GPUs and network cards are to each other and to the CPUs. */
+/* sluice topo: how near GPUs and network adapters are to each other and to the CPUs. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,8 +44,29 @@ static void print_legend(const struct topology *topology)
 		char name[NAME_MAX_BYTES], bus[PCI_TEXT_MAX];
 		const struct topology_device *device = &topology->device[i];
 		if (device->kind == TOPOLOGY_NIC)
-			printf("%s = %s (%s)\n", device_name(device, name), device->label,
+			printf("%s = %s (%s%s%s)\n", device_name(device, name), device->label,
+			       device->is_simulated ? "simulated, " : "",
+			       device->is_rdma ? "" : "no RDMA device, ",
 			       pci_address_to_string(&device->pci, bus));
+	}
+}
+
+/* A line for each GPU: which adapters a process on it should use. */
+static void print_nearest(const struct topology *topology)
+{
+	for (uint32_t i = 0; i < topology->count; i++) {
+		const struct topology_device *device = &topology->device[i];
+		uint32_t nearest[TOPOLOGY_NIC_MAX],
+		    count = topology_nearest_rdma(topology, i, nearest);
+		if (device->kind != TOPOLOGY_GPU || count == 0)
+			continue;
+		char name[NAME_MAX_BYTES];
+		printf("%s%s: nearest RDMA adapter%s (%s):", i == 0 ? "\n" : "",
+		       device_name(device, name), count == 1 ? "" : "s",
+		       gpu_level_to_string(topology->cell[i][nearest[0]].level));
+		for (uint32_t n = 0; n < count; n++)
+			printf(" %s", topology->device[nearest[n]].label);
+		putchar('\n');
 	}
 }
 
@@ -86,7 +107,16 @@ static json_t *json_device(const struct topology *topology, uint32_t row)
 						    "pcie", gpu_level_to_string(at->level),
 						    "nvlinks", (json_int_t)at->nvlinks));
 	}
-	return json_pack(
+	json_t *nearest = json_array();
+	uint32_t adapters[TOPOLOGY_NIC_MAX], count = topology_nearest_rdma(topology, row, adapters);
+	for (uint32_t i = 0; i < count; i++)
+		(void)json_array_append_new(
+		    nearest,
+		    json_pack("{s:s, s:o, s:s}", "name",
+			      device_name(&topology->device[adapters[i]], name), "label",
+			      table_json_text(topology->device[adapters[i]].label), "pcie",
+			      gpu_level_to_string(topology->cell[row][adapters[i]].level)));
+	json_t *object = json_pack(
 	    "{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "name", device_name(device, name), "kind",
 	    device->kind == TOPOLOGY_GPU ? "gpu" : "nic",
 	    device->kind == TOPOLOGY_GPU ? "uuid" : "label", table_json_text(device->label), "bus",
@@ -95,6 +125,14 @@ static json_t *json_device(const struct topology *topology, uint32_t row)
 	    device->numa_node == GPU_NUMA_NONE ? json_null() : json_integer(device->numa_node),
 	    "cpu_affinity", table_json_text(device->cpulist[0] ? device->cpulist : NULL), "to",
 	    links);
+	if (device->kind == TOPOLOGY_GPU) {
+		(void)json_object_set_new(object, "nearest_rdma", nearest);
+		return object;
+	}
+	json_decref(nearest);
+	(void)json_object_set_new(object, "rdma", json_boolean(device->is_rdma));
+	(void)json_object_set_new(object, "simulated", json_boolean(device->is_simulated));
+	return object;
 }
 
 static int print_json(const struct inventory *inventory, const struct topology *topology,
@@ -126,6 +164,7 @@ static int run(const struct cmd_call *call)
 		machine_headline(&machine.inventory);
 		print_matrix(topology);
 		print_legend(topology);
+		print_nearest(topology);
 	}
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
@@ -138,7 +177,7 @@ static const struct cmd_example examples[] = {
 
 const struct command cmd_topo = {
     .name = "topo",
-    .summary = "Show how GPUs and network cards are connected",
+    .summary = "Show how GPUs and network adapters are connected",
     .description =
 	"Prints for each pair how a packet gets from one to the other, and for each device the "
 	"CPUs and the NUMA node beside it. NVLinks are counted from the driver, the rest is read "

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "hardware/driver_root.h"
 #include "hardware/pci.h"
 
 #define NVML_SONAME "libnvidia-ml.so.1"
@@ -182,11 +183,11 @@ static bool simulated_machine_is_running(void)
 	       file_path(path, NULL, "%s/sluice/sim.state", runtime) == 0 && file_exists(path);
 }
 
-static int explain_no_library(struct err *err)
+static int explain_no_library(const char *root, struct err *err)
 {
 	char path[PATH_MAX];
 	const char *why = dlerror();
-	if (find_installed(path)) {
+	if (find_installed(path) || driver_root_find(root, NVML_SONAME, path)) {
 		char target[PATH_MAX];
 		if (!realpath(path, target))
 			return err_set(
@@ -225,7 +226,7 @@ static bool path_may_be_simulator(const char *path)
 	return true;
 }
 
-static int load_simulator(struct nvml *nvml, struct err *err)
+static int load_simulator(struct nvml *nvml, const char *root, struct err *err)
 {
 	char path[PATH_MAX], target[PATH_MAX];
 	find_in_library_path(path);
@@ -242,19 +243,22 @@ static int load_simulator(struct nvml *nvml, struct err *err)
 		    "'sluice sim exec -- COMMAND'",
 		    path);
 	nvml->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	return nvml->library ? 0 : explain_no_library(err);
+	return nvml->library ? 0 : explain_no_library(root, err);
 }
 
-static int load(struct nvml *nvml, struct err *err)
+static int load(struct nvml *nvml, const char *root, struct err *err)
 {
 	if (nvml_is_simulation_wanted()) {
-		int rc = load_simulator(nvml, err);
+		int rc = load_simulator(nvml, root, err);
 		if (rc < 0)
 			return rc;
 	} else {
+		char found[FILE_PATH_MAX];
 		nvml->library = dlopen(NVML_SONAME, RTLD_NOW | RTLD_LOCAL);
+		if (!nvml->library && driver_root_find(root, NVML_SONAME, found))
+			nvml->library = dlopen(found, RTLD_NOW | RTLD_LOCAL);
 		if (!nvml->library)
-			return explain_no_library(err);
+			return explain_no_library(root, err);
 	}
 
 	Dl_info info;
@@ -408,7 +412,7 @@ int nvml_open(const char *root, struct call_mark *mark, struct nvml **out, struc
 		return err_set(err, -ENOMEM, "loading %s: no memory", NVML_SONAME);
 	/* A library can hang in its constructors too. */
 	call_mark_begin(mark, CALL_MARK_NO_GPU, "", "dlopen " NVML_SONAME, 0);
-	int rc = load(nvml, err);
+	int rc = load(nvml, root, err);
 	call_mark_end(mark);
 	if (rc == 0)
 		rc = resolve(nvml, err);

@@ -23,7 +23,6 @@ enum pci_limits {
 	PCI_CPULIST_MAX = 256,
 	PCI_FILE_MAX = 4096, /* one sysfs or procfs file */
 	PCI_LIST_MAX = 256,  /* devices that one listing keeps */
-	PCI_NAME_MAX = 64,
 };
 
 enum pci_class { PCI_CLASS_NETWORK = 0x02, PCI_CLASS_DISPLAY = 0x03 };
@@ -99,6 +98,9 @@ uint32_t pci_speed_of_gen(uint32_t gen);
  * value unknown; only a device that is not there at all is an error (-ENOENT). */
 int pci_read_device(const char *root, const struct pci_address *address, struct pci_device *out,
 		    struct err *err);
+/* The class alone, as in struct pci_device. -ENOENT, or -EINVAL of what is no number: `*out` stays.
+ */
+int pci_read_class(const char *root, const struct pci_address *address, uint32_t *out);
 /* The devices of a class (its first byte), ordered by address; at most `max`. Returns how many. */
 uint32_t pci_list_class(const char *root, enum pci_class class_, struct pci_device *out,
 			uint32_t max);
@@ -111,7 +113,5 @@ void pci_read_nvidia_information(const char *root, const struct pci_address *add
 /* The version of the loaded kernel module, from /sys/module/nvidia/version or
  * /proc/driver/nvidia/version. -ENOENT when none is loaded. */
 int pci_read_nvidia_version(const char *root, char out[GPU_VERSION_MAX]);
-/* The name of the network or RDMA device of a NIC ("mlx5_0", "eth0"); "" when it has none. */
-void pci_read_nic_name(const char *root, const struct pci_address *address, char out[PCI_NAME_MAX]);
 
 #endif

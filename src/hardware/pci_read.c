@@ -92,6 +92,18 @@ int pci_read_device(const char *root, const struct pci_address *address, struct 
 	return 0;
 }
 
+int pci_read_class(const char *root, const struct pci_address *address, uint32_t *out)
+{
+	char text[PCI_TEXT_MAX], dir[128];
+	_cleanup_buf_ struct buf file;
+	buf_init(&file, PCI_FILE_MAX);
+	(void)snprintf(dir, sizeof(dir), "%s/%s", SYS_DEVICES,
+		       pci_address_to_string(address, text));
+	return read_small(&file, root, dir, "class")
+		   ? pci_parse_hex(buf_text(&file), file.length, out)
+		   : -ENOENT;
+}
+
 static int compare_address(const void *a, const void *b)
 {
 	return pci_address_compare(a, b);
@@ -189,33 +201,4 @@ int pci_read_nvidia_version(const char *root, char out[GPU_VERSION_MAX])
 	    pci_parse_nvidia_version(buf_text(&file), file.length, out) == 0)
 		return 0;
 	return -ENOENT;
-}
-
-/* The first entry of a directory below a device: its network interface or RDMA device. */
-static bool first_entry(const char *root, const char *address, const char *sub,
-			char out[PCI_NAME_MAX])
-{
-	char path[FILE_PATH_MAX];
-	if (file_path(path, NULL, "%s%s/%s/%s", root, SYS_DEVICES, address, sub) < 0)
-		return false;
-	_cleanup_closedir_ DIR *listing = opendir(path);
-	if (!listing)
-		return false;
-	const struct dirent *entry;
-	while ((entry = readdir(listing))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		(void)snprintf(out, PCI_NAME_MAX, "%.*s", PCI_NAME_MAX - 1, entry->d_name);
-		return true;
-	}
-	return false;
-}
-
-void pci_read_nic_name(const char *root, const struct pci_address *address, char out[PCI_NAME_MAX])
-{
-	char text[PCI_TEXT_MAX];
-	pci_address_to_string(address, text);
-	out[0] = '\0';
-	if (!first_entry(root, text, "infiniband", out))
-		(void)first_entry(root, text, "net", out);
 }

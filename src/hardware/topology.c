@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "hardware/rdma.h"
 
 static uint32_t links_to(const struct gpu *gpu, const struct pci_address *remote)
 {
@@ -74,26 +75,39 @@ static void add_gpus(struct topology *topology, const struct inventory *inventor
 	}
 }
 
+static void add_nic(struct topology *topology, const struct rdma_inventory *adapters,
+		    const struct rdma_function *function, uint32_t number)
+{
+	struct topology_device *device = &topology->device[topology->count++];
+	*device = (struct topology_device){.kind = TOPOLOGY_NIC,
+					   .number = number,
+					   .has_pci = true,
+					   .pci = function->address,
+					   .is_rdma = function->device_count > 0,
+					   .is_simulated = function->simulated,
+					   .numa_node = GPU_NUMA_NONE};
+	char bus[PCI_TEXT_MAX];
+	const char *name = pci_address_to_string(&function->address, bus);
+	if (function->device_count > 0)
+		name = adapters->device[function->devices[0]].name;
+	else if (function->interface_count > 0)
+		name = function->interface[0].name;
+	(void)snprintf(device->label, sizeof(device->label), "%s", name);
+}
+
 static int add_nics(struct topology *topology, const char *root, struct place *places,
 		    struct err *err)
 {
-	_cleanup_free_ struct pci_device *nics = calloc(TOPOLOGY_NIC_MAX, sizeof(*nics));
-	if (!nics)
+	_cleanup_free_ struct rdma_inventory *adapters = calloc(1, sizeof(*adapters));
+	if (!adapters)
 		return err_set(err, -ENOMEM, "reading the topology: no memory");
-	uint32_t count = pci_list_class(root, PCI_CLASS_NETWORK, nics, TOPOLOGY_NIC_MAX);
-	for (uint32_t i = 0; i < count; i++) {
-		struct topology_device *device = &topology->device[topology->count];
-		*device = (struct topology_device){.kind = TOPOLOGY_NIC,
-						   .number = i,
-						   .has_pci = true,
-						   .pci = nics[i].address,
-						   .numa_node = GPU_NUMA_NONE};
-		char name[PCI_NAME_MAX], bus[PCI_TEXT_MAX];
-		pci_read_nic_name(root, &nics[i].address, name);
-		(void)snprintf(device->label, sizeof(device->label), "%s",
-			       name[0] ? name : pci_address_to_string(&nics[i].address, bus));
-		place_device(root, device, &places[topology->count]);
-		topology->count++;
+	int rc = rdma_read(root, adapters, err);
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < adapters->function_count && i < TOPOLOGY_NIC_MAX; i++) {
+		add_nic(topology, adapters, &adapters->function[i], i);
+		place_device(root, &topology->device[topology->count - 1],
+			     &places[topology->count - 1]);
 	}
 	return 0;
 }
@@ -137,6 +151,24 @@ int topology_read(const struct inventory *inventory, const char *root, struct to
 	}
 	*out = take_ptr(topology);
 	return 0;
+}
+
+uint32_t topology_nearest_rdma(const struct topology *topology, uint32_t row,
+			       uint32_t out[TOPOLOGY_NIC_MAX])
+{
+	uint32_t count = 0;
+	uint8_t nearest = GPU_LEVEL_UNKNOWN;
+	for (uint32_t i = 0; i < topology->count; i++) {
+		uint8_t level = topology->cell[row][i].level;
+		if (i == row || !topology->device[i].is_rdma || level == GPU_LEVEL_UNKNOWN ||
+		    level > nearest)
+			continue;
+		if (level < nearest)
+			count = 0;
+		nearest = level;
+		out[count++] = i;
+	}
+	return count;
 }
 
 const char *topology_cell_to_string(const struct topology *topology, uint32_t row, uint32_t column,

@@ -28,6 +28,7 @@ struct topology_device {
 	char label[GPU_UUID_MAX]; /* the GPU's UUID; the NIC's name ("mlx5_0") or address */
 	bool has_pci;
 	struct pci_address pci;
+	bool is_rdma, is_simulated;    /* of a NIC: it has an RDMA device; it is not real */
 	int32_t numa_node;	       /* GPU_NUMA_NONE */
 	char cpulist[PCI_CPULIST_MAX]; /* "" when not known */
 };
@@ -53,6 +54,12 @@ int topology_read(const struct inventory *inventory, const char *root, struct to
  * are connected to switches, the smaller number of links to switches. Pure.
  */
 uint32_t topology_nvlinks(const struct gpu *a, const struct gpu *b);
+/*
+ * The NICs with an RDMA device that are nearest to the device in `row`, by their places; of equal
+ * ones all, ordered. Returns how many; 0 when there are none, or nobody knows where they are. Pure.
+ */
+uint32_t topology_nearest_rdma(const struct topology *topology, uint32_t row,
+			       uint32_t out[TOPOLOGY_NIC_MAX]);
 /* "X", "NV12", "PIX", "PXB", "PHB", "NODE", "SYS" or "?". Returns `out`. */
 const char *topology_cell_to_string(const struct topology *topology, uint32_t row, uint32_t column,
 				    char out[TOPOLOGY_CELL_MAX]);

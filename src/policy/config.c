@@ -29,12 +29,14 @@ int reader_error(const struct reader *reader, const struct yaml_node *at, int co
 }
 
 /* Keeps a warning; the count goes on when there is no room. */
-static void config_warn(struct config *config, uint32_t line, uint32_t column, const char *text)
+static void config_warn(struct config *config, const struct yaml_node *at, bool is_note,
+			const char *text)
 {
 	if (config->warning_count < CONFIG_WARNINGS_MAX) {
 		struct config_warning *warning = &config->warning[config->warning_count];
-		warning->line = line;
-		warning->column = column;
+		warning->line = at->line;
+		warning->column = at->column;
+		warning->is_note = is_note;
 		(void)snprintf(warning->text, sizeof(warning->text), "%s", text);
 	}
 	config->warning_count++;
@@ -51,8 +53,20 @@ int reader_warn(const struct reader *reader, const struct yaml_node *at, const c
 	if (reader->strict)
 		return reader_error(reader, at, -EINVAL, path, "%s", text);
 	(void)snprintf(whole, sizeof(whole), "%s%s%s", path, *path ? ": " : "", text);
-	config_warn(reader->config, at->line, at->column, whole);
+	config_warn(reader->config, at, false, whole);
 	return 0;
+}
+
+void reader_note(const struct reader *reader, const struct yaml_node *at, const char *path,
+		 const char *format, ...)
+{
+	char text[200], whole[256];
+	va_list arguments;
+	va_start(arguments, format);
+	(void)vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	(void)snprintf(whole, sizeof(whole), "%s%s%s", path, *path ? ": " : "", text);
+	config_warn(reader->config, at, true, whole);
 }
 
 static bool is_ours(const char *path)
@@ -133,6 +147,18 @@ static int read_queue_door(const struct reader *reader, const struct yaml_node *
 	return reader_door(reader, node, path, &reader->config->queue);
 }
 
+static int read_rdma_period(const struct reader *reader, const struct yaml_node *node,
+			    const char *path)
+{
+	return reader_rdma_period(reader, node, path, &reader->config->rdma);
+}
+
+static int read_rdma_list(const struct reader *reader, const struct yaml_node *node,
+			  const char *path)
+{
+	return reader_rdma_list(reader, node, path, &reader->config->rdma);
+}
+
 struct reader_special {
 	const char *path;
 	int (*read)(const struct reader *reader, const struct yaml_node *node, const char *path);
@@ -148,6 +174,8 @@ static const struct reader_special specials[] = {
     {"sluice.devices.exclude", read_exclude},
     {"sluice.doors.kubelet.devices", read_kubelet_door},
     {"sluice.doors.queue.devices", read_queue_door},
+    {"sluice.rdma.periodicUpdateInterval", read_rdma_period},
+    {"sluice.rdma.configList", read_rdma_list},
 };
 
 /* --- the walk -------------------------------------------------------------------------------- */
@@ -244,6 +272,10 @@ static int read_setting(const struct reader *reader, enum schema_id id,
 	if (rc < 0)
 		return reader_error(reader, node, rc, row->path, "%s", inner.text);
 	reader->config->source[id] = CONFIG_FILE;
+	if (id == SCHEMA_LABELS_MODE) {
+		reader->config->labels.mode_line = node->line;
+		reader->config->labels.mode_column = node->column;
+	}
 	return 0;
 }
 
@@ -272,8 +304,8 @@ static int read_entry(const struct reader *reader, const struct yaml_entry *entr
 }
 
 /* Two keys that differ in case only: Go's decoder would take either. */
-static int check_same_key(const struct reader *reader, const struct yaml_node *map, size_t index,
-			  const char *parent)
+int reader_same_key(const struct reader *reader, const struct yaml_node *map, size_t index,
+		    const char *parent)
 {
 	const struct yaml_node *key = map->entries[index].key;
 	for (size_t i = 0; i < index; i++) {
@@ -299,7 +331,7 @@ static int read_map(const struct reader *reader, const struct yaml_node *map, co
 				    map->entry_count, CONFIG_ENTRIES_MAX);
 	for (size_t i = 0; i < map->entry_count; i++) {
 		char path[READER_PATH_MAX];
-		int rc = is_exact(parent) ? 0 : check_same_key(reader, map, i, parent);
+		int rc = is_exact(parent) ? 0 : reader_same_key(reader, map, i, parent);
 		if (rc == 0)
 			rc = read_entry(reader, &map->entries[i], parent, path);
 		if (rc < 0)
@@ -427,20 +459,64 @@ static int config_check_strategy(const struct config *config, const char *name, 
 		       name);
 }
 
-static int config_read(struct config *config, const char *text, size_t length, const char *name,
+/* Two ways for the labels at once: `auto` alone leaves it to flags.useNodeFeatureAPI. */
+static int config_check_labels(const struct config *config, const char *name, struct err *err)
+{
+	bool wants_api = config->use_node_feature_api;
+	char place[32] = "", text[16] = "";
+	if (config->source[SCHEMA_USE_NODE_FEATURE_API] == CONFIG_DEFAULT ||
+	    config->labels.mode == CONFIG_LABELS_AUTO ||
+	    wants_api == (config->labels.mode == CONFIG_LABELS_NODEFEATURE))
+		return 0;
+	if (config->labels.mode_line > 0)
+		(void)snprintf(place, sizeof(place), ":%u:%u", config->labels.mode_line,
+			       config->labels.mode_column);
+	(void)schema_format(config, SCHEMA_LABELS_MODE, text, sizeof(text));
+	return err_set(err, -EINVAL,
+		       "%s%s: sluice.labels.mode: '%s', and useNodeFeatureAPI is %s: labels are "
+		       "published in one way; remove one of the two",
+		       name, place, text, wants_api ? "true" : "false");
+}
+
+/* Adapters are told of in one place. */
+static int config_check_rdma(const struct config *config, const char *name, struct err *err)
+{
+	bool has_file = config->source[SCHEMA_RDMA_FILE] != CONFIG_DEFAULT && *config->rdma_file;
+	if (!has_file || !config->rdma.is_set)
+		return 0;
+	return err_set(err, -EINVAL,
+		       "%s: sluice.rdma: both configFile ('%.200s') and configList are set; keep "
+		       "one of them",
+		       name, config->rdma_file);
+}
+
+/* What the text is. */
+enum config_form { CONFIG_OURS, CONFIG_RDMA };
+
+static int config_read_text(const struct reader *reader, const char *text, size_t length,
+			    enum config_form form)
+{
+	struct yaml *yaml = NULL;
+	int rc = yaml_parse(text, length, reader->name, &yaml, reader->err);
+	if (rc == 0 && form == CONFIG_OURS)
+		rc = read_map(reader, yaml_root(yaml), "");
+	else if (rc == 0)
+		rc = reader_rdma_check_text(reader, yaml_root(yaml), text, length);
+	if (rc == 0 && form == CONFIG_RDMA)
+		rc = reader_rdma_file(reader, yaml_root(yaml), &reader->config->rdma);
+	(void)yaml_free(yaml);
+	return rc;
+}
+
+static int config_read(struct config *config, const char *text, size_t length,
+		       enum config_form form, const char *name,
 		       const struct config_overrides *overrides, bool strict, struct err *err)
 {
+	const struct reader reader = {.name = name, .strict = strict, .config = config, .err = err};
 	int rc = config_set_defaults(config, err);
-	if (rc == 0 && text) {
-		struct yaml *yaml = NULL;
-		rc = yaml_parse(text, length, name, &yaml, err);
-		if (rc == 0) {
-			const struct reader reader = {
-			    .name = name, .strict = strict, .config = config, .err = err};
-			rc = read_map(&reader, yaml_root(yaml), "");
-		}
-		(void)yaml_free(yaml);
-	}
+	config->rdma.period_s = RDMA_CONFIG_PERIOD_S;
+	if (rc == 0 && text)
+		rc = config_read_text(&reader, text, length, form);
 	if (rc == 0 && overrides)
 		rc = config_override(config, overrides, err);
 	if (rc == 0)
@@ -451,23 +527,50 @@ static int config_read(struct config *config, const char *text, size_t length, c
 		rc = config_check_doors(config, name, err);
 	if (rc == 0)
 		rc = config_check_health(config, name, err);
+	if (rc == 0)
+		rc = config_check_labels(config, name, err);
+	if (rc == 0 && form == CONFIG_OURS)
+		rc = config_check_rdma(config, name, err);
 	return rc;
 }
 
-int config_parse(const char *text, size_t length, const char *name,
-		 const struct config_overrides *overrides, bool strict, struct config **out,
-		 struct err *err)
+static int config_make(const char *text, size_t length, enum config_form form, const char *name,
+		       const struct config_overrides *overrides, bool strict, struct config **out,
+		       struct err *err)
 {
 	struct config *config = calloc(1, sizeof(*config));
 	if (!config)
 		return err_set(err, -ENOMEM, "%s: out of memory", name);
-	int rc = config_read(config, text, length, name, overrides, strict, err);
+	int rc = config_read(config, text, length, form, name, overrides, strict, err);
 	if (rc < 0) {
 		(void)config_free(config);
 		return rc;
 	}
 	*out = config;
 	return 0;
+}
+
+int config_parse(const char *text, size_t length, const char *name,
+		 const struct config_overrides *overrides, bool strict, struct config **out,
+		 struct err *err)
+{
+	return config_make(text, length, CONFIG_OURS, name, overrides, strict, out, err);
+}
+
+int config_parse_rdma(const char *text, size_t length, const char *name,
+		      const struct config_overrides *overrides, bool strict, struct config **out,
+		      struct err *err)
+{
+	return config_make(text, length, CONFIG_RDMA, name, overrides, strict, out, err);
+}
+
+bool config_is_rdma(const char *text, size_t length)
+{
+	struct yaml *yaml = NULL;
+	bool is_rdma =
+	    yaml_parse(text, length, "", &yaml, NULL) == 0 && reader_rdma_is_file(yaml_root(yaml));
+	(void)yaml_free(yaml);
+	return is_rdma;
 }
 
 struct config *config_free(struct config *config)
@@ -486,6 +589,7 @@ struct config *config_free(struct config *config)
 	reader_selectors_done(&config->exclude);
 	reader_selectors_done(&config->kubelet.devices);
 	reader_selectors_done(&config->queue.devices);
+	rdma_config_done(&config->rdma);
 	free(config);
 	return NULL;
 }
@@ -499,6 +603,29 @@ int config_load(const char *path, const struct config_overrides *overrides, bool
 	if (rc < 0)
 		return rc;
 	return config_parse(buf_text(&text), text.length, path, overrides, strict, out, err);
+}
+
+int config_load_rdma(const char *path, bool strict, struct config **out, struct err *err)
+{
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, YAML_TEXT_MAX);
+	int rc = file_read(path, &text, err);
+	if (rc < 0)
+		return rc;
+	return config_parse_rdma(buf_text(&text), text.length, path, NULL, strict, out, err);
+}
+
+int config_load_any(const char *path, const struct config_overrides *overrides, bool strict,
+		    struct config **out, struct err *err)
+{
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, YAML_TEXT_MAX);
+	int rc = file_read(path, &text, err);
+	if (rc < 0)
+		return rc;
+	bool is_rdma = config_is_rdma(buf_text(&text), text.length);
+	return config_make(buf_text(&text), text.length, is_rdma ? CONFIG_RDMA : CONFIG_OURS, path,
+			   overrides, strict, out, err);
 }
 
 void config_overrides_environment(struct config_overrides *overrides)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "hardware/gpu.h"
+#include "policy/rdma_config.h"
 #include "policy/schema.h"
 
 struct err;
@@ -132,11 +133,19 @@ enum config_labels_mode {
 enum config_on_exit { CONFIG_EXIT_KEEP, CONFIG_EXIT_REMOVE };
 
 struct config_labels {
-	uint32_t mode;	  /* enum config_labels_mode; AUTO yields to useNodeFeatureAPI */
+	uint32_t mode; /* enum config_labels_mode; AUTO yields to useNodeFeatureAPI */
+	uint32_t mode_line, mode_column; /* where it stands in the file; 0: nowhere */
 	uint32_t on_exit; /* enum config_on_exit; 'sluice labels': REMOVE while it is the default */
 	uint64_t expiry_ns, keep_on_error_ns;
 	bool present, extended;
 };
+
+enum config_validations {
+	CONFIG_VALIDATIONS_AUTO,
+	CONFIG_VALIDATIONS_ALWAYS,
+	CONFIG_VALIDATIONS_NEVER,
+};
+enum config_deploy_labels { CONFIG_DEPLOY_OBEY, CONFIG_DEPLOY_IGNORE };
 
 /* Which devices a door may hand out. */
 struct config_door {
@@ -147,6 +156,7 @@ struct config_door {
 
 struct config_warning {
 	uint32_t line, column; /* 0: not of the file */
+	bool is_note;	       /* nothing is wrong with it here */
 	char text[256];
 };
 
@@ -174,11 +184,15 @@ struct config {
 	bool alloc_env; /* SLUICE_ALLOC in replies to the kubelet */
 	struct config_health health;
 	struct config_labels labels;
+	uint32_t deploy_labels; /* enum config_deploy_labels */
+	uint32_t validations;	/* enum config_validations */
+	char *rdma_file;	/* of Mellanox's plugin; looked at when there is no `rdma` */
 
 	struct config_rules gpu_rules, mig_rules;
 	struct config_sharing time_slicing;
 	struct config_selectors include, exclude; /* sluice.devices */
 	struct config_door kubelet, queue;	  /* sluice.doors */
+	struct rdma_config rdma;		  /* sluice.rdma, or what that file says */
 
 	uint8_t source[SCHEMA_COUNT]; /* enum config_source */
 	uint32_t warning_count;	      /* all; the first CONFIG_WARNINGS_MAX are kept */
@@ -202,9 +216,25 @@ int config_parse(const char *text, size_t length, const char *name,
 		 struct err *err);
 struct config *config_free(struct config *config);
 
+/*
+ * The same of a file of Mellanox's k8s-rdma-shared-dev-plugin: nothing but `rdma`, with that
+ * plugin's defaults, comes from the text. What it would refuse and we do not is a note.
+ */
+int config_parse_rdma(const char *text, size_t length, const char *name,
+		      const struct config_overrides *overrides, bool strict, struct config **out,
+		      struct err *err);
+
+/* Whether the text is such a file rather than one of ours. */
+bool config_is_rdma(const char *text, size_t length);
+
 /* Reads the file and parses it. Errors of config_parse(), and -ENOENT, -EACCES, ... */
 int config_load(const char *path, const struct config_overrides *overrides, bool strict,
 		struct config **out, struct err *err);
+/* The same of one of Mellanox's plugin, ... */
+int config_load_rdma(const char *path, bool strict, struct config **out, struct err *err);
+/* ... or of whatever it is. */
+int config_load_any(const char *path, const struct config_overrides *overrides, bool strict,
+		    struct config **out, struct err *err);
 
 /* Fills the environment part from getenv(). */
 void config_overrides_environment(struct config_overrides *overrides);

@@ -67,8 +67,7 @@ static bool is_label_char(char c)
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-/* A DNS-1123 subdomain, as Kubernetes wants it behind the slash of a resource name. */
-static bool is_subdomain(const char *text)
+bool reader_is_subdomain(const char *text)
 {
 	char before = '.';
 	for (; *text != '\0'; before = *text++) {
@@ -97,7 +96,7 @@ static int read_name(const struct reader *reader, const struct yaml_node *node, 
 		    reader, node, -EINVAL, path,
 		    "fully-qualified resource name must be 63 characters or less: %s%.80s", prefix,
 		    rest);
-	if (!is_subdomain(rest))
+	if (!reader_is_subdomain(rest))
 		return reader_error(
 		    reader, node, -EINVAL, path,
 		    "incorrect format for resource name '%.80s' (lower-case letters, "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the readers of the configuration share: where they are and how they complain. Only config.c
- * and config_lists.c include this.
+ * What the readers of the configuration share: where they are and how they complain. Only config.c,
+ * config_lists.c and rdma_config.c include this.
  */
 #ifndef SLUICE_POLICY_READER_H
 #define SLUICE_POLICY_READER_H
@@ -30,9 +30,17 @@ int reader_error(const struct reader *reader, const struct yaml_node *at, int co
 /* The same as a warning of the configuration; -EINVAL when `strict`. */
 int reader_warn(const struct reader *reader, const struct yaml_node *at, const char *path,
 		const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* What somebody may want to know and nothing here minds: no error when `strict` either. */
+void reader_note(const struct reader *reader, const struct yaml_node *at, const char *path,
+		 const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* A key that means nothing here, with the nearest that would. Warns, or fails inside `sluice`. */
 int reader_unknown(const struct reader *reader, const struct yaml_node *key, const char *parent,
 		   const char *nearest);
+/* -EINVAL: an entry of the map before number `index` has the same key, but for its case. */
+int reader_same_key(const struct reader *reader, const struct yaml_node *map, size_t index,
+		    const char *parent);
+/* A DNS-1123 subdomain, as Kubernetes wants it in names of resources. */
+bool reader_is_subdomain(const char *text);
 
 /* Lists, by what stands at `path`. */
 int reader_rules(const struct reader *reader, const struct yaml_node *node, const char *path,
@@ -43,6 +51,18 @@ int reader_selectors(const struct reader *reader, const struct yaml_node *node, 
 		     struct config_selectors *out);
 int reader_door(const struct reader *reader, const struct yaml_node *node, const char *path,
 		struct config_door *out);
+int reader_rdma_list(const struct reader *reader, const struct yaml_node *node, const char *path,
+		     struct rdma_config *out);
+int reader_rdma_period(const struct reader *reader, const struct yaml_node *node, const char *path,
+		       struct rdma_config *out);
+
+/* A file of Mellanox's plugin: whether it is one; its text, for what a tree does not tell, -E2BIG;
+ * what it says. */
+bool reader_rdma_is_file(const struct yaml_node *root);
+int reader_rdma_check_text(const struct reader *reader, const struct yaml_node *root,
+			   const char *text, size_t length);
+int reader_rdma_file(const struct reader *reader, const struct yaml_node *root,
+		     struct rdma_config *out);
 
 void reader_selectors_done(struct config_selectors *selectors);
 void reader_shares_done(struct config_sharing *sharing);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -541,7 +542,7 @@ int probe_client_next(struct probe_client *client, struct probe_event *out, stru
 {
 	if (client->queue_begin == client->queue_end) {
 		uint64_t ticks;
-		(void)read(client->timer_fd, &ticks, sizeof(ticks)); /* EAGAIN: no tick was due */
+		(void)!read(client->timer_fd, &ticks, sizeof(ticks)); /* EAGAIN: no tick was due */
 		read_socket(client);
 		uint64_t now_ns = call_mark_now();
 		check_progress(client, now_ns);
@@ -638,18 +639,25 @@ int probe_client_start(const struct probe_options *options, struct probe_client 
 	return 0;
 }
 
+/* One that was killed a moment ago is a zombie soon, and most commands wait for nothing else then;
+ * one that hangs in the driver is init's. */
+static void reap_soon(struct probe_client *client)
+{
+	for (uint32_t i = 0; i < CLIENT_REAP_TRIES && client->alive_count > 0; i++) {
+		_cleanup_close_ int fd = pidfd_open(client->alive[0], 0);
+		struct pollfd end = {.fd = fd,
+				     .events = POLLIN}; /* -1, of an old kernel: a pause */
+		(void)poll(&end, 1, 1);
+		reap_abandoned(client);
+	}
+}
+
 struct probe_client *probe_client_stop(struct probe_client *client)
 {
 	if (!client)
 		return NULL;
 	drop_process(client);
-	/* One that was killed a moment ago is a zombie soon; one that hangs in the driver is
-	 * init's. */
-	for (uint32_t i = 0; i < CLIENT_REAP_TRIES && client->alive_count > 0; i++) {
-		reap_abandoned(client);
-		if (client->alive_count > 0)
-			(void)poll(NULL, 0, 1);
-	}
+	reap_soon(client);
 	cleanup_close_fn(&client->epoll_fd);
 	cleanup_close_fn(&client->timer_fd);
 	inventory_done(&client->inventory);

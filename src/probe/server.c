@@ -541,6 +541,8 @@ void server_run(const struct server_options *options)
 	struct log_context history = {
 	    .server = server, .watch = &watch, .history = !options->log_is_live};
 	watch_read_log(&watch, report_log, &history);
+	if (!options->once)
+		watch_follow_devices(&watch, options->root, nvml_is_simulation_wanted());
 	start_thread(sampler, server);
 	if (!options->once)
 		start_thread(event_thread, server);

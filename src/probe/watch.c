@@ -95,7 +95,7 @@ static void open_log(struct watch *watch, const char *root, struct err *err)
 	}
 }
 
-static void open_uevents(struct watch *watch, const char *root, bool simulated)
+void watch_follow_devices(struct watch *watch, const char *root, bool simulated)
 {
 	if (root[0]) {
 		char path[FILE_PATH_MAX];
@@ -133,7 +133,6 @@ int watch_open(struct watch *out, const char *root, bool simulated, bool kernel_
 		return err_set(err, -ENOMEM, "opening the kernel log: no memory");
 	if (kernel_log && (root[0] || !simulated))
 		open_log(out, root, err);
-	open_uevents(out, root, simulated);
 	return 0;
 }
 

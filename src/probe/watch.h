@@ -33,12 +33,15 @@ struct watch {
 };
 
 /*
- * Opens both below `root` ("" : the real machine). `kernel_log` false leaves the log alone. Where
- * the log cannot be read `out->kmsg_fd` is -1 and `err` says why; that is no failure.
+ * Opens the log below `root` ("" : the real machine); `kernel_log` false leaves it alone. Where it
+ * cannot be read `out->kmsg_fd` is -1 and `err` says why; that is no failure.
  * `simulated`: never open the real kernel's, whatever `root` is. -ENOMEM.
  */
 int watch_open(struct watch *out, const char *root, bool simulated, bool kernel_log, uint64_t known,
 	       struct err *err);
+/* Opens what tells of devices that come and go. Who ends soon does without: the kernel takes
+ * milliseconds to close it. */
+void watch_follow_devices(struct watch *watch, const char *root, bool simulated);
 void watch_done(struct watch *watch);
 
 /* Descriptors to poll for reading; returns how many (at most WATCH_FD_MAX). */

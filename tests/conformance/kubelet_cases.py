@@ -656,6 +656,42 @@ def case_preferences(node_of):
 
 
 @case
+def case_adapters(node_of):
+    """RDMA adapters: units beside GPUs, NUMA hints, nodes for each container, and ports that go away."""
+    config = """sluice:
+  rdma:
+    configList:
+    - {resourceName: hca, rdmaHcaMax: 1000, healthCheck: "off", selectors: {vendors: ["15b3"]}}
+    - {resourceName: one, rdmaHcaMax: 3, selectors: {ifNames: [ib1]}}
+  doors: {kubelet: {inject: peer}}
+"""
+    with node_of(profile="dgx1") as node:
+        node.agent(config)
+        driver = node.manager()
+        every = {GPU: 8, "rdma/hca": 1000, "rdma/one": 3}
+        driver.expect(every)
+        healthy = driver.healthy()
+        same("units", (len(healthy["rdma/hca"]), sorted(healthy["rdma/one"])), (1000, ["0", "1", "2"]))
+        same("hints of a pool on several nodes", {tuple(numa) for numa in healthy["rdma/hca"].values()}, {()})
+        [hint] = {tuple(numa) for numa in healthy["rdma/one"].values()}
+        same("hints of one adapter", (len(hint), hint[0] in set(node.numa().values())), (1, True))
+        one = pod("one", init={"rdma/one": 1}, main={GPU: 1, "rdma/one": 2})
+        held = driver.admit(one)
+        same("units of the containers", [len(held[name]["rdma/one"]) for name in ("init", "main")], [1, 2])
+        given = sorted((spec["container"], spec["host"], spec["permissions"])
+                       for spec in driver.options(one)["devices"])
+        same("nodes", given, [(f"/dev/infiniband/{name}",) * 2 + ("rwm",) for name in ("rdma_cm", "uverbs1")])
+        node.machine.sim("inject", "rdma", "1", "gone")
+        driver.expect({GPU: 8, "rdma/hca": 1000}, every)
+        refused = driver.refused("admit", pod=pod("two", main={"rdma/one": 1}))
+        if "rdma/one" not in refused:
+            raise Failure(f"refused for another reason: {refused}")
+        node.machine.sim("inject", "rdma", "1", "back")
+        driver.expect(every)
+    return "1003 units"
+
+
+@case
 def case_restarts(node_of, run):
     """The registration server ends at random points, also between two calls: its lists are right in
     the end. While it restarts, devices fail and become well."""

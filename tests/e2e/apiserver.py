@@ -17,6 +17,8 @@ from conftest import DEADLINE_S, wait_until
 
 NODE = "node-1"
 LABEL = "nvidia.com/device-plugin.config"
+NFD = "/apis/nfd.k8s-sigs.io/v1alpha1"
+TRACKED = "nfd.node.kubernetes.io/feature-labels"
 
 
 class Certificates:
@@ -62,6 +64,10 @@ class Request:
         self.query = dict(urllib.parse.parse_qsl(query))
         if self.path.endswith("/nodes"):
             self.kind = "watch" if "watch" in self.query else "list"
+        elif self.path.startswith(NFD) or "/nodes/" in self.path or "/pods/" in self.path:
+            what = "group" if self.path == NFD else "feature" if self.path.startswith(NFD) else (
+                "pod" if "/pods/" in self.path else "node")
+            self.kind = f"{method.lower()} {what}"
         else:
             self.kind = method.lower()
 
@@ -100,12 +106,18 @@ class Request:
 class ApiServer:
     def __init__(self, certificates, name="server", tls=None, client_ca=None):
         self.certificates, self.tls, self.client_ca = certificates, tls or {}, client_ca
-        self.lock = threading.Condition()
+        self.lock = threading.Condition(threading.RLock())
         self.requests, self.script = [], {}
         self.version, self.labels, self.is_there = 100, {}, True
         self.history = []  # (version, type, node)
+        self.objects = {}  # path: what it answers there, whatever the method; a number: refuses with it
+        self.date = None  # of answers from there
         self.token = None  # the only one that is let in; None: any
         self.handshakes_failed = 0
+        self.features, self.has_nfd = {}, True  # NodeFeatures by name; whether their CRD is served
+        self.applied, self.annotations = {}, {}  # by us to the node, and what NFD remembers
+        self.discovery = None  # a stand-in for nfd-master
+        self.gaps, self.expected = [], set()  # keys that must never be missing, and when they were
         self.connections = []
         self.name = name
         self.port = 0
@@ -195,17 +207,31 @@ class ApiServer:
             step = steps.pop(0) if steps else None
         if self.token and headers.get("authorization") != f"Bearer {self.token}":
             request.refuse(401, "Unauthorized")
+        elif request.path in self.objects:
+            self._object(request)
         elif step:
             return step(request) is not False  # False: the connection is to be cut
         else:
-            getattr(self, f"_{request.kind}")(request)
+            getattr(self, "_" + request.kind.replace(" ", "_"))(request)
         return True
 
     # -- what a server does
 
+    def _object(self, request):
+        thing = self.objects[request.path]
+        if isinstance(thing, int):
+            request.refuse(thing, "no")
+        else:
+            request.reply(201 if request.method == "POST" else 200, thing(request) if callable(thing) else thing,
+                          **({"Date": self.date} if self.date else {}))
+
     def node(self):
+        fields = [{"manager": "kubelet", "operation": "Update"}]
+        if self.applied:
+            fields.append({"manager": "sluice-agent", "operation": "Apply"})
         return {"metadata": {"name": NODE, "resourceVersion": str(self.version),
-                             "labels": {"kubernetes.io/hostname": NODE, **self.labels}}}
+                             "labels": {"kubernetes.io/hostname": NODE, **self.labels},
+                             "annotations": dict(self.annotations), "managedFields": fields}}
 
     def change(self, kind="MODIFIED", **labels):
         """The node is another: labels as in `config="a100"`, None takes one away."""
@@ -248,10 +274,106 @@ class ApiServer:
                 seen = version
         request.end()
 
+    def _get(self, request):
+        request.refuse(404, "the server could not find the requested resource")
+
     def _post(self, request):
         request.reply(201, request.json)
 
     _patch = _post
+
+    # -- labels: NodeFeatures, and what is applied to the node
+
+    def relabel(self, labels):
+        """The node's labels are these now, in one step."""
+        with self.lock:
+            gone = {key for key in self.expected if key not in labels}
+            if gone:
+                self.gaps.append((time.monotonic(), gone))
+            if labels != self.labels:
+                self.version += 1
+                self.labels = labels
+                self.history.append((self.version, "MODIFIED", self.node()))
+            self.lock.notify_all()
+
+    def _get_group(self, request):
+        if self.has_nfd:
+            request.reply(200, {"kind": "APIResourceList", "resources": [{"name": "nodefeatures"}]})
+        else:
+            request.refuse(404, "the server could not find the requested resource")
+
+    def _get_pod(self, request):
+        name = request.path.rpartition("/")[2]
+        request.reply(200, {"metadata": {"name": name, "uid": "pod-uid", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "sluice", "uid": "set-uid",
+             "controller": True, "blockOwnerDeletion": True}]}})
+
+    def _get_feature(self, request):
+        with self.lock:
+            found = self.features.get(request.path)
+        request.reply(200, found) if found and self.has_nfd else request.refuse(404, "not found")
+
+    def put_feature(self, path, thing):
+        with self.lock:
+            self.version += 1
+            thing["metadata"]["resourceVersion"] = str(self.version)
+            self.features[path] = thing
+        if self.discovery:
+            self.discovery.reconcile()
+        return thing
+
+    def _post_feature(self, request):
+        thing = request.json
+        path = f"{request.path}/{thing['metadata']['name']}"
+        if not self.has_nfd:
+            request.refuse(404, "the server could not find the requested resource")
+        elif path in self.features:
+            request.refuse(409, "already exists")
+        else:
+            request.reply(201, self.put_feature(path, thing))
+
+    def _put_feature(self, request):
+        thing = request.json
+        with self.lock:
+            version = self.features[request.path]["metadata"]["resourceVersion"]
+        if thing["metadata"]["resourceVersion"] != version:
+            request.refuse(409, "the object has been modified")
+        else:
+            request.reply(200, self.put_feature(request.path, thing))
+
+    def _delete_feature(self, request):
+        with self.lock:
+            found = self.features.pop(request.path, None)
+        if self.discovery:
+            self.discovery.reconcile()
+        request.reply(200, {"kind": "Status"}) if found else request.refuse(404, "not found")
+
+    def _get_node(self, request):
+        with self.lock:
+            node = self.node()
+        request.reply(200, node)
+
+    def _patch_node(self, request):
+        kind, body = request.headers["content-type"], request.json
+        if kind == "application/apply-patch+yaml":
+            assert request.query == {"fieldManager": "sluice-agent", "force": "true"}
+            assert set(body) == {"apiVersion", "kind", "metadata"} and set(body["metadata"]) == {"name", "labels"}
+            new = body["metadata"]["labels"]
+            self.relabel({**{key: value for key, value in self.labels.items()
+                             if key in new or key not in self.applied}, **new})
+            self.applied = new
+        elif kind == "application/merge-patch+json":
+            with self.lock:
+                if body["metadata"]["resourceVersion"] != str(self.version):
+                    return request.refuse(409, "the object has been modified")
+                self.annotations.update(body["metadata"]["annotations"])
+        else:
+            with self.lock:
+                [test, remove] = body
+                number = int(remove["path"].rpartition("/")[2])
+                assert self.node()["metadata"]["managedFields"][number]["manager"] == test["value"]
+                self.applied = {}
+        return request.reply(200, self.node())
 
     # -- what a test asks it
 
@@ -267,3 +389,40 @@ class ApiServer:
         """The requests of a kind, once there are so many."""
         return wait_until(lambda: (found := self.of(kind))[count - 1:count] and found,
                           what=f"{count} requests to {kind}")
+
+
+class Discovery:
+    """A stand-in for nfd-master: what NodeFeatures and feature files (as nfd-worker reads them) say becomes the
+    node's labels, and what it remembers of that in an annotation and nobody says any more is taken away.
+    https://kubernetes-sigs.github.io/node-feature-discovery/stable/usage/nfd-master.html"""
+
+    def __init__(self, server, directory=None):
+        self.server, self.directory, self.allows, self.over = server, directory, lambda key: True, threading.Event()
+        self.lock = threading.Lock()
+        server.discovery = self
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self):
+        """Of files, which is nfd-worker's part."""
+        while self.directory and not self.over.wait(0.05):
+            self.reconcile()
+
+    def wanted(self):
+        found = {}
+        for path in sorted(self.directory.glob("[!.]*")) if self.directory else []:
+            for line in path.read_text().splitlines():
+                key, _, value = line.partition("=")
+                if not line.startswith("#"):
+                    found[key] = value
+        for thing in list(self.server.features.values()):
+            found.update(thing["spec"]["labels"])
+        return {key: value for key, value in found.items() if self.allows(key)}
+
+    def reconcile(self):
+        with self.lock, self.server.lock:
+            new = self.wanted()
+            old = [key for key in self.server.annotations.get(TRACKED, "").split(",") if key]
+            labels = {key: value for key, value in self.server.labels.items() if key not in old or key in new}
+            # A value that is right already is not written, and so stays whose it was.
+            self.server.relabel({**labels, **new})
+            self.server.annotations[TRACKED] = ",".join(sorted(new))

@@ -25,6 +25,9 @@ BUSYBOX = shutil.which("busybox") or "busybox"
 MULTIARCH = pathlib.Path("usr/lib/x86_64-linux-gnu")
 TOOLS = ("sh", "cat", "ls", "stat", "id", "mknod", "grep", "sleep", "true", "test", "env", "readlink", "mount")
 NUMBERS = itertools.count()
+# Before crun, which refuses a hierarchy of both generations of control groups.
+WITHOUT_UNIFIED = ("unshare", "-m", "sh", "-c",
+                   '! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified; exec "$@"', "sh")
 
 
 def needs(*programs):

@@ -109,7 +109,8 @@ def test_a_signal_with_an_invalid_one(machine, config):
 
 def test_a_device_of_two_doors_is_refused(machine, config):
     agent = start(machine, config)
-    gpus = next(agent.client().node.Watch(pb.WatchRequest(once=True), timeout=DEADLINE_S)).gpus
+    gpus = wait_until(lambda: next(agent.client().node.Watch(pb.WatchRequest(once=True), timeout=DEADLINE_S)).gpus,
+                      what="the GPUs")
     # By the file alone, and only with the machine beside it.
     for name in ("0", gpus[0].uuid):
         config.write_text(TWO_DOORS % name)

@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from containers import MULTIARCH, Bundle, image, needs, simulated
+from containers import MULTIARCH, WITHOUT_UNIFIED, Bundle, image, needs, simulated
 
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 ALLOWED, DENIED = "No such device or address", "Operation not permitted"
@@ -62,9 +62,7 @@ def work(gpus, request):
 # What is behind a container of each runtime, in front of its command line
 RUNTIMES = {
     "runc": ("runc", ()),
-    # crun refuses a hierarchy of both generations
-    "crun": ("crun", ("unshare", "-m", "sh", "-c",
-                      '! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified; exec "$@"', "sh")),
+    "crun": ("crun", WITHOUT_UNIFIED),
     "cgroup2": ("runc", ("unshare", "-m", "sh", "-c",
                          'umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$@"', "sh")),
 }

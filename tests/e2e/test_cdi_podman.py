@@ -14,7 +14,7 @@ import subprocess
 import pytest
 
 from conftest import SLUICE, Reply
-from containers import MULTIARCH, image, needs, simulated, specify
+from containers import MULTIARCH, WITHOUT_UNIFIED, image, needs, simulated, specify
 
 IMAGE = "localhost/box:1"
 ALLOWED, DENIED = "No such device or address", "Operation not permitted"
@@ -29,7 +29,6 @@ runtime = "runc"
 events_logger = "none"
 """
 # crun refuses a hierarchy of both generations of cgroups
-WITHOUT_UNIFIED = '! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified; exec "$@"'
 ONLY_CGROUP2 = 'umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$@"'
 
 
@@ -83,7 +82,7 @@ def nodes(reply):
 
 
 @pytest.mark.parametrize("runtime, around", [
-    ("runc", ""), ("crun", WITHOUT_UNIFIED), ("runc", ONLY_CGROUP2)], ids=["runc", "crun", "cgroup2"])
+    ("runc", ""), ("crun", WITHOUT_UNIFIED[-2]), ("runc", ONLY_CGROUP2)], ids=["runc", "crun", "cgroup2"])
 def test_exactly_its_gpu(podman, runtime, around):
     """Variable, nodes, mounts, and EPERM on the other GPU, whose node root of the container makes itself."""
     numbers = os.stat(podman.machine.path("/dev/nvidia1")).st_rdev

@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -19,6 +20,7 @@ import pytest
 
 from apiserver import LABEL, NODE, ApiServer, Certificates
 from conftest import BUILD, DEADLINE_S, wait_until
+from kubelet import Kubelet
 
 PROGRAM = os.environ.get("SLUICE_KUBE", str(BUILD / "src" / "libexec" / "kube" / "sluice-kube"))
 if not os.path.exists(PROGRAM):
@@ -57,6 +59,17 @@ def fields(data):
     return found
 
 
+def pairs(data):
+    """The labels of a message Labels."""
+    found, at = {}, 0
+    while at < len(data):
+        size = data[at + 1]  # each is shorter than 128 bytes
+        inner = fields(data[at + 2:at + 2 + size])
+        found[inner[1].decode()] = inner[2].decode()
+        at += 2 + size
+    return found
+
+
 def text_field(number, text):
     data = text.encode()
     return varint(number << 3 | 2) + varint(len(data)) + data
@@ -79,7 +92,7 @@ class Kube:
             env={**base, **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=self.errors, close_fds=False, preexec_fn=place)
         theirs.close()
-        self.labels, self.problems = [], []
+        self.labels, self.problems, self.others = [], [], []
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -89,10 +102,17 @@ class Kube:
                     inner = fields(value)
                     if number == 1:
                         self.labels.append(inner.get(2, b"").decode() if inner.get(1) else None)
+                    elif number == 3:
+                        self.heard(inner)
+                    elif number == 4:
+                        self.others.append(pairs(value))
                     elif inner.get(1) or self.problems:  # not that all is well from the beginning
                         self.problems.append(inner.get(1, b"").decode())
         except OSError:
             pass
+
+    def heard(self, inner):
+        """How far the labels are: of test_kube_labels.py."""
 
     def event(self, reason, message, warning=False):
         inner = (b"\x08\x01" if warning else b"") + text_field(2, reason) + text_field(3, message)
@@ -215,6 +235,22 @@ def test_the_label_and_its_changes(rig):
     assert "PartialObjectMetadata" in watched.headers["accept"]
     assert {request.headers["authorization"] for request in server.requests} == {"Bearer first-token"}
     kube.end()
+
+
+def test_what_the_operator_says(rig):
+    server = rig.server()
+    kube = rig.kube(server)
+    deploy = "nvidia.com/gpu.deploy.device-plugin"
+    kube.label(None)
+    wait_until(lambda: kube.others == [{}])
+    server.change(**{deploy: "false", "nvidia.com/gpu.count": "8"})
+    server.change(**{"nvidia.com/gpu.count": "7"})
+    server.change(**{"nvidia.com/gpu-driver-upgrade-state": "cordon-required"})
+    server.change(**{deploy: None})
+    wait_until(lambda: len(kube.others) == 4, what=f"four in {kube.others}")
+    assert kube.others[1:] == [{deploy: "false"},
+                               {deploy: "false", "nvidia.com/gpu-driver-upgrade-state": "cordon-required"},
+                               {"nvidia.com/gpu-driver-upgrade-state": "cordon-required"}]
 
 
 def test_no_label_at_all(rig):
@@ -945,6 +981,26 @@ def test_a_gpu_that_fails_and_recovers_is_told(node):
     assert event["type"] == "Warning"
 
 
+def test_adapters_that_are_not_offered_are_told_once(node):
+    path = node.path("/k8s-rdma-shared-dev-plugin/config.json")
+    path.parent.mkdir()
+    path.write_text(json.dumps({"configList": [{"resourceName": "hca", "rdmaHcaMax": 1, "healthCheck": "port",
+                                                "selectors": {"vendors": ["15b3"]}}]}))
+    node.sim("inject", "rdma", "0", "unbound")
+    node.begin()
+    [event] = wait_until(lambda: told(node, "RDMANotOffered"))
+    assert re.fullmatch(r"[0-9a-f:.]{12} not offered as rdma/hca: no driver bound", event["message"])
+    assert event["type"] == "Warning"
+    node.sim("inject", "rdma", "1", "no-node")
+    node.sim("inject", "rdma", "1", "gone")  # what the kernel tells of
+    node.sim("inject", "rdma", "1", "back")
+    wait_until(lambda: len(told(node, "RDMANotOffered")) == 2)
+    assert "node missing: /dev/infiniband/uverbs1" in told(node, "RDMANotOffered")[1]["message"]
+    path.write_text('{"configList": []}')
+    [event] = wait_until(lambda: told(node, "RDMAConfigurationRefused"))
+    assert event["message"] == f"rdma config '{path}': configList: at least one entry is needed"
+
+
 def test_what_is_wrong_with_the_server_is_shown(node):
     node.server.stop()
     node.begin()
@@ -957,3 +1013,71 @@ def test_what_is_wrong_with_the_server_is_shown(node):
     wait_until(lambda: status(node)["kubernetes_error"] is None)
     node.service.terminate()
     assert node.service.wait(timeout=DEADLINE_S) == 0
+
+
+DEPLOY = "nvidia.com/gpu.deploy.device-plugin"
+UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
+
+
+def holders(machine):
+    """Processes of the agent that have the driver open."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if str(machine.state) in path.read_text(encoding="utf-8", errors="replace") and \
+                    b"probe" in (path.parent / "cmdline").read_bytes():
+                found.append(path.parent.name)
+        except OSError:
+            pass
+    return found
+
+
+def test_a_driver_upgrade(node):
+    """The labels of an upgrade, in their order: the driver is let go, and nothing is lost."""
+    kubelet = Kubelet(node.path("/var/lib/kubelet/device-plugins")).start()
+    try:
+        node.begin()
+        endpoint = kubelet.wait(2)
+        wait_until(lambda: holders(node))
+        node.server.change(**{UPGRADE: "upgrade-required"})
+        node.server.change(**{UPGRADE: "cordon-required"})
+        begin = time.monotonic()
+        wait_until(lambda: not holders(node), what="nobody holds the driver")
+        assert time.monotonic() - begin < 5
+        wait_until(lambda: set(endpoint.devices.values()) == {"Unhealthy"})
+        assert any("cordon-required" in text for text in status(node)["warnings"])
+        for state in ("wait-for-jobs-required", "pod-deletion-required", "drain-required",
+                      "pod-restart-required"):
+            node.server.change(**{UPGRADE: state})
+            wait_until(lambda: any(state in text for text in status(node)["warnings"]))
+            assert not holders(node)
+        for state in ("validation-required", "uncordon-required", "upgrade-done"):
+            node.server.change(**{UPGRADE: state})
+        wait_until(lambda: set(endpoint.devices.values()) == {"Healthy"})
+        assert wait_until(lambda: holders(node)) and not endpoint.ended.is_set()
+        assert len(kubelet.requests) == 1
+    finally:
+        kubelet.die()
+
+
+def test_a_node_that_is_not_ours_to_serve(node):
+    kubelet = Kubelet(node.path("/var/lib/kubelet/device-plugins")).start()
+    try:
+        node.begin()
+        endpoint = kubelet.wait(2)
+        node.server.change(**{"nvidia.com/gpu.workload.config": "vm-passthrough"})
+        wait_until(lambda: endpoint.devices == {} or endpoint.ended.is_set())
+        [event] = wait_until(lambda: told(node, "NodeLabels"))
+        assert "vm-passthrough" in event["message"]
+        assert any("vm-passthrough" in text for text in status(node)["warnings"])
+        node.server.change(**{"nvidia.com/gpu.workload.config": "container"})
+        kubelet.wait(2)
+        node.server.change(**{DEPLOY: "false"})
+        wait_until(lambda: not kubelet.devices())
+        node.server.change(**{DEPLOY: None})
+        kubelet.wait(2)
+        node.server.change(**{DEPLOY.replace("device-plugin", "gpu-feature-discovery"): "false"})
+        labels = wait_until(lambda: status(node)["labels"]["state"] == "off" and status(node)["labels"])
+        assert "gpu-feature-discovery is false" in labels["reason"]
+    finally:
+        kubelet.die()

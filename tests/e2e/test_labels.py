@@ -248,7 +248,7 @@ def test_no_driver(machine):
     (["--mig-strategy", "x"], "unknown MIG strategy: x"),
     (["--oneshot=false", "--sleep-interval", "0s"], "invalid duration"),
     (["--sleep-interval", "-5s"], "--sleep-interval"),
-    (["--use-node-feature-api"], "not built yet"),
+    (["--use-node-feature-api"], "kept by 'sluice agent'"),
     (["--config-file", "/nonexistent/c.yaml"], "/nonexistent/c.yaml"),
     (["--output-file", "/nonexistent/features.d/gfd"], "/nonexistent/features.d"),
     (["--oneshot=false", "--output-file", "/nonexistent/features.d/gfd"], "features.d"),
@@ -266,7 +266,7 @@ def test_modes_of_the_api(machine, mode):
     options = config(machine, f"sluice: {{labels: {{mode: {mode}}}}}")
     assert labels(machine, *options)["gpu.count"] == "1"
     reply = machine.run("sluice", "labels", *options, "--output-file", machine.directory / "gfd")
-    assert reply.rc == 1 and "not built yet" in reply.err
+    assert reply.rc == 1 and "kept by 'sluice agent'" in reply.err
     assert not (machine.directory / "gfd").exists()
 
 

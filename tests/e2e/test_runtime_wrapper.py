@@ -14,12 +14,10 @@ import subprocess
 import pytest
 
 from conftest import SLUICE, Reply
-from containers import Bundle, image, needs, simulated
+from containers import WITHOUT_UNIFIED, Bundle, image, needs, simulated
 
 ALLOWED, DENIED, ABSENT = "No such device or address", "Operation not permitted", "No such file or directory"
-WITHOUT_UNIFIED = ("unshare", "-m", "sh", "-c",
-                   '! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified; exec "$@"', "sh")
-RUNTIMES = {"runc": (), "crun": WITHOUT_UNIFIED}  # crun refuses a hierarchy of both generations
+RUNTIMES = {"runc": (), "crun": WITHOUT_UNIFIED}
 # what a node says, in the container and to those who have found it otherwise
 ASK = 'for n in 0 1 2; do cat /dev/nvidia$n; cat /nodes/nvidia$n; done 2>&1 | sed "s/.*: //"'
 MOUNTS = "cat /proc/self/mountinfo"  # the files that earlier ones were mounted on are still in the image

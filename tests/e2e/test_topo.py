@@ -72,6 +72,23 @@ def test_cpus_and_numa(machine):
     assert cells[("GPU0", "NIC0")] == cells[("NIC0", "GPU0")] == "PXB"
 
 
+def test_the_nearest_adapters_of_each_gpu(machine):
+    machine.start("dgx-a100")
+    devices = machine.run("sluice", "topo", "--output", "json").ok().json["devices"]
+    nearest = [[(row["label"], row["pcie"]) for row in device["nearest_rdma"]]
+               for device in devices if device["kind"] == "gpu"]
+    assert nearest == [[(f"mlx5_{pair * 2}", "PXB"), (f"mlx5_{pair * 2 + 1}", "PXB")]
+                       for pair in range(4) for _ in range(2)]
+    assert all(device["rdma"] and device["simulated"] for device in devices if device["kind"] == "nic")
+    # one that has no RDMA device is nobody's nearest
+    machine.sim("inject", "rdma", "mlx5_0", "unbound")
+    text = machine.run("sluice", "topo").ok().out
+    assert "GPU0: nearest RDMA adapter (PXB): mlx5_1\n" in text
+    assert "GPU2: nearest RDMA adapters (PXB): mlx5_2 mlx5_3\n" in text
+    assert "NIC1 = mlx5_1 (simulated, 0000:" in text
+    assert "NIC0 = 0000:0b:00.0 (simulated, no RDMA device, 0000:0b:00.0)" in text
+
+
 def test_paths_alone_agree_with_the_driver(machine):
     """Without nvmlDeviceGetTopologyCommonAncestor the same levels come out of /sys."""
     for profile in ("dgx1", "dgx2", "dgx-a100", "t4x4"):

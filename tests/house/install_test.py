@@ -55,6 +55,54 @@ def test_everything_is_there(prefix):
         assert any(path.endswith(f"sluice/sim/{age}/libnvidia-ml.so.1") for path in present)
 
 
+def paths(commands, before=()):
+    """Every command and verb: its words, the words that may follow, its options."""
+    for command in commands:
+        words = (*before, command["name"])
+        yield words, {verb["name"] for verb in command["commands"]}, {f"--{option['name']}"
+                                                                     for option in command["options"]}
+        yield from paths(command["commands"], words)
+
+
+BASH = """
+compopt() { :; } # wants to be called by bash's own completion
+source "$1"
+while read -r line; do
+    COMP_LINE="sluice $line"
+    COMP_WORDS=(sluice $line)
+    [[ $line == *- ]] || COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    COMPREPLY=()
+    _sluice
+    echo "${COMPREPLY[@]}"
+done
+"""
+
+
+def test_completion_knows_every_command(prefix):
+    """Asked as bash asks; for the other shells, whose programs may not be there, the words are in the file."""
+    completions = prefix / "share/bash-completion/completions/sluice"
+    commands = json.loads(run(prefix, "__dump").stdout)["commands"]
+    wanted = [((), {command["name"] for command in commands}, {"--help", "--version"}), *paths(commands)]
+    assert len(wanted) > len(commands) > 10
+    questions = [line for words, _, _ in wanted for line in (" ".join(words), " ".join((*words, "--")))]
+    asked = subprocess.run(["bash", "-c", BASH, "bash", completions], input="\n".join(questions) + "\n", text=True,
+                           capture_output=True, check=True, timeout=60)
+    assert asked.stderr == ""
+    answers = asked.stdout.split("\n")
+    zsh = (prefix / "share/zsh/site-functions/_sluice").read_text(encoding="utf-8")
+    fish = (prefix / "share/fish/vendor_completions.d/sluice.fish").read_text(encoding="utf-8")
+    for number, (words, verbs, options) in enumerate(wanted):
+        assert verbs <= set(answers[2 * number].split()), words
+        if words == ("help",):
+            continue  # what follows it is a command, and completed as one
+        assert options <= {option.rstrip("=") for option in answers[2 * number + 1].split()}, words
+        assert f"'{' '.join(words)}')" in zsh, words
+        assert not words or f"'{' '.join(words)}'" in fish, words
+        for option in options:
+            assert option in zsh and option[2:] in fish, words
+
+
 def test_no_simulated_library_where_a_loader_looks(prefix):
     for path in files(prefix):
         if "libnvidia-ml" in path:

@@ -178,6 +178,9 @@ static bool keep_must_go(const struct keep_pass *pass, const char *name)
 			return pass->out->kinds[i].state == KEEP_ABSENT ||
 			       pass->out->kinds[i].state == KEEP_FOREIGN;
 	}
+	/* That of the RDMA adapters is another's to keep (adapters.h). */
+	if (keep_ends(name, "-rdma.json"))
+		return false;
 	/* What is wanted is not known without a driver: they may be real ones' or simulated. */
 	return pass->wish->inventory != NULL;
 }
@@ -493,7 +496,7 @@ int keep_run(struct keep *keep, const struct keep_wish *wish, struct keep_report
 			       wish->kinds[i]);
 	pass.directory = keep_open(keep, wish->inventory && wish->kind_count > 0, pass.err);
 	int rc = pass.directory;
-	if (rc == -ENOENT && !wish->inventory)
+	if (rc == -ENOENT && !(wish->inventory && wish->kind_count > 0))
 		return 0;
 	if (rc >= 0 && wish->kind_count == 0)
 		rc = keep_withdraw(&pass);

@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 
-enum { ROOTDIR_PROC_MAX = 32 };
+enum { ROOTDIR_PROC_MAX = 32, ROOTDIR_TRIES_MAX = 1000 };
 
 /* As openat(2) with everything below the root. -errno. */
 static int rootdir_openat(const struct rootdir *root, const char *path, int flags, struct err *err)
@@ -21,8 +21,10 @@ static int rootdir_openat(const struct rootdir *root, const char *path, int flag
 	struct open_how how = {.flags = (unsigned)(O_PATH | O_CLOEXEC | flags),
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	int fd = -1;
-	errno = ENOSYS;
-	if (!root->without_openat2)
+	errno = root->without_openat2 ? ENOSYS : EAGAIN;
+	/* EAGAIN: somebody renamed something meanwhile, anywhere, and the kernel is not sure that a
+	 * ".." of a link stayed inside. openat2(2) */
+	for (int i = 0; i < ROOTDIR_TRIES_MAX && fd < 0 && errno == EAGAIN; i++)
 		fd = (int)syscall(SYS_openat2, root->fd, path, &how, sizeof(how));
 	if (fd < 0 && errno == ENOSYS) {
 		if (root->path[0] != '\0')

@@ -72,15 +72,32 @@ int runtime_say(struct runtime_plan *plan, enum runtime_state state, const char 
 	return 0;
 }
 
-void runtime_note(struct runtime_plan *plan, bool is_warning, const char *format, ...)
+__attribute__((format(printf, 4, 0))) static void add_note(struct runtime_plan *plan,
+							   bool is_warning,
+							   enum runtime_about about,
+							   const char *format, va_list arguments)
 {
 	if (plan->note_count == RUNTIME_NOTES_MAX)
 		return;
 	struct runtime_note *note = &plan->notes[plan->note_count++];
 	note->is_warning = is_warning;
+	note->about = about;
+	(void)vsnprintf(note->text, sizeof(note->text), format, arguments);
+}
+
+void runtime_note(struct runtime_plan *plan, bool is_warning, const char *format, ...)
+{
 	va_list arguments;
 	va_start(arguments, format);
-	(void)vsnprintf(note->text, sizeof(note->text), format, arguments);
+	add_note(plan, is_warning, RUNTIME_ABOUT_CDI, format, arguments);
+	va_end(arguments);
+}
+
+void runtime_warn(struct runtime_plan *plan, enum runtime_about about, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	add_note(plan, true, about, format, arguments);
 	va_end(arguments);
 }
 
@@ -187,7 +204,7 @@ static void note_selinux(const struct runtime_machine *machine, struct runtime_p
 {
 	if (is_on(machine, "/sys/fs/selinux/enforce", '1') &&
 	    is_on(machine, "/sys/fs/selinux/booleans/container_use_devices", '0'))
-		runtime_note(plan, true,
+		runtime_warn(plan, RUNTIME_ABOUT_SELINUX,
 			     "SELinux is enforcing and keeps containers from device nodes: run "
 			     "'setsebool -P container_use_devices 1', or give a container "
 			     "--security-opt label=disable");
@@ -234,7 +251,7 @@ static int each_file(const struct runtime_machine *machine, const char *const *p
 static void note_hook(struct runtime_plan *plan, const char *path, const struct buf *text)
 {
 	if (is_nvidia_hook(buf_text(text), text->length))
-		runtime_note(plan, true,
+		runtime_warn(plan, RUNTIME_ABOUT_HOOK,
 			     "%s: NVIDIA's hook is still active: it runs in every container start "
 			     "beside CDI; take the file away when nothing needs it",
 			     path);
@@ -294,7 +311,7 @@ static void note_crio_file(struct runtime_plan *plan, const char *path, const st
 	if (toml_find(&toml, &chosen, &look, NULL) == 0 && look.kind == TOML_STRING &&
 	    toml_next_string(&toml, &look.start, look.end, name, sizeof(name)) &&
 	    strcmp(name, "nvidia") == 0)
-		runtime_note(plan, true,
+		runtime_warn(plan, RUNTIME_ABOUT_HOOK,
 			     "%s:%u: NVIDIA's runtime is the default: its hooks run in every "
 			     "container start beside CDI",
 			     path, look.value_line);
@@ -330,7 +347,7 @@ static void note_docker(struct runtime_plan *plan, const char *path,
 			     "%s: NVIDIA's runtime is configured (%s); CDI does not need it", path,
 			     config->nvidia_path);
 	if (is_default)
-		runtime_note(plan, true,
+		runtime_warn(plan, RUNTIME_ABOUT_HOOK,
 			     "%s: NVIDIA's runtime is the default: its hook runs in every "
 			     "container start beside CDI",
 			     path);

@@ -48,8 +48,16 @@ enum runtime_state {
 	RUNTIME_CANNOT, /* it does not work there */
 };
 
+/* What a note is about. */
+enum runtime_about {
+	RUNTIME_ABOUT_CDI,
+	RUNTIME_ABOUT_HOOK,    /* a hook or a runtime of NVIDIA's that is active beside CDI */
+	RUNTIME_ABOUT_SELINUX, /* it keeps containers from devices */
+};
+
 struct runtime_note {
 	bool is_warning;
+	enum runtime_about about;
 	char text[ERR_TEXT_MAX];
 };
 

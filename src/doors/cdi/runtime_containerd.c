@@ -276,7 +276,7 @@ static void note_file(struct runtime_plan *plan, const struct file *file)
 	if (toml_find(&toml, &chosen, &look, NULL) == 0 && look.kind == TOML_STRING &&
 	    toml_next_string(&toml, &look.start, look.end, name, sizeof(name)) &&
 	    strcmp(name, "nvidia") == 0)
-		runtime_note(plan, true,
+		runtime_warn(plan, RUNTIME_ABOUT_HOOK,
 			     "%s:%u: NVIDIA's runtime is the default: its hooks run in every "
 			     "container start beside CDI",
 			     file->path, look.value_line);

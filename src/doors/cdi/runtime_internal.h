@@ -18,6 +18,9 @@ int runtime_say(struct runtime_plan *plan, enum runtime_state state, const char 
 /* Adds a note; the last one that fits says so by being there: others are left out. */
 void runtime_note(struct runtime_plan *plan, bool is_warning, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same of a warning that is not about CDI itself. */
+void runtime_warn(struct runtime_plan *plan, enum runtime_about about, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Reads `path` below the machine's root. 1: it is there; 0: it is not; what reading gave. */
 int runtime_read(const struct runtime_machine *machine, const char *path, struct buf *out,

@@ -302,6 +302,25 @@ static int kubelet_take_all(struct kubelet *kubelet, const struct kubelet_machin
 	return result;
 }
 
+int kubelet_set_resources(struct kubelet *kubelet, struct kubelet_resource *const *resources,
+			  size_t count, struct err *err)
+{
+	size_t to = 0;
+	int result = 0;
+	for (size_t i = 0; i < count; i++) {
+		struct err why = {0};
+		int rc = kubelet_take(kubelet, resources[i], to, false, &why);
+		if (rc == 0)
+			to++;
+		else if (result == 0)
+			result = err_set(err, rc, "%s", why.text);
+	}
+	/* One that could not be made anew stays as it was. */
+	if (to == count)
+		kubelet_end_from(kubelet, to);
+	return result;
+}
+
 static void kubelet_warn(struct kubelet *kubelet, const struct surroundings *surroundings)
 {
 	const char *text = surroundings->problem[0] ? surroundings->problem : surroundings->warning;

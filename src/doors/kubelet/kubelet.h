@@ -76,6 +76,12 @@ struct kubelet *kubelet_close(struct kubelet *kubelet);
  */
 int kubelet_set_machine(struct kubelet *kubelet, const struct kubelet_machine *machine,
 			struct err *err);
+/*
+ * The same of resources that the caller has made, in their order, in place of what an inventory
+ * says: of a kubelet_open() of its own. They are given, whatever is returned.
+ */
+int kubelet_set_resources(struct kubelet *kubelet, struct kubelet_resource *const *resources,
+			  size_t count, struct err *err);
 /* Registers every resource anew: after SIGHUP, or when another plugin may have taken its place. */
 void kubelet_register_again(struct kubelet *kubelet);
 
@@ -89,7 +95,7 @@ const char *kubelet_state_to_string(enum kubelet_state state);
 
 /* How a resource is. Plain data. */
 struct kubelet_view {
-	char name[CONFIG_NAME_MAX];
+	char name[RESOURCE_NAME_MAX];
 	char endpoint[PLUGIN_ENDPOINT_MAX];
 	enum kubelet_state state;
 	char problem[KUBELET_PROBLEM_MAX]; /* of the last failure; "": none */

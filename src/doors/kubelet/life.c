@@ -19,7 +19,7 @@
 
 struct life {
 	struct life_options options;
-	char name[CONFIG_NAME_MAX];
+	char name[RESOURCE_NAME_MAX];
 	char endpoint[PLUGIN_ENDPOINT_MAX];
 	struct kubelet_resource *resource; /* owned; NULL: the plugin has it */
 	struct allocator *allocator;	   /* borrowed; may be NULL */
@@ -142,6 +142,7 @@ static void life_call(struct life *life)
 	    .socket = life->options.socket,
 	    .endpoint = life->endpoint,
 	    .resource = life->name,
+	    .is_any_good = life_resource(life)->pool != NULL,
 	    .done = life_on_registered,
 	    .context = life,
 	};
@@ -213,6 +214,7 @@ static int life_open_plugin(struct life *life)
 	    .log = life->options.log,
 	    .directory = life->options.directory,
 	    .resource = life->name,
+	    .endpoint = life->endpoint,
 	    .changed = life_on_plugin,
 	    .context = life,
 	};
@@ -398,7 +400,11 @@ int life_new(const struct life_options *options, struct kubelet_resource *resour
 	life->options = *options;
 	life->again_ns = LIFE_SOON_NS;
 	memcpy(life->name, resource->name, sizeof(life->name));
-	int rc = plugin_endpoint(life->name, life->endpoint, err);
+	int rc = 0;
+	if (resource->endpoint[0])
+		memcpy(life->endpoint, resource->endpoint, sizeof(life->endpoint));
+	else
+		rc = plugin_endpoint(life->name, life->endpoint, err);
 	if (rc == 0) {
 		life->timer = loop_timer_new(options->loop, life_on_timer, life, err);
 		if (life->timer)

@@ -15,6 +15,7 @@
 #include "base/loop.h"
 #include "deviceplugin.pb-c.h"
 #include "doors/kubelet/allocate.h"
+#include "doors/kubelet/pool.h"
 #include "doors/kubelet/prefer.h"
 #include "doors/kubelet/resource.h"
 #include "wire/arena.h"
@@ -106,6 +107,8 @@ static int list_make(const struct kubelet_resource *resource, struct arena *aren
 {
 	static char healthy[] = "Healthy", unhealthy[] = "Unhealthy";
 	size_t count = resource->device_count;
+	if (resource->pool)
+		return pool_list(resource, arena, out);
 	V1beta1__Device *devices = arena_alloc(arena, count * sizeof(*devices));
 	struct list_place *places = arena_alloc(arena, resource->hardware_count * sizeof(*places));
 	v1beta1__list_and_watch_response__init(out);
@@ -258,10 +261,10 @@ static void plugin_answer(struct wire_call *call, const ProtobufCMessage *reply)
 static void plugin_on_options(struct wire_call *call, const ProtobufCMessage *request,
 			      void *context)
 {
+	const struct plugin *plugin = context;
 	V1beta1__DevicePluginOptions options = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
 	(void)request;
-	(void)context;
-	options.get_preferred_allocation_available = true;
+	options.get_preferred_allocation_available = !plugin->resource->pool;
 	plugin_answer(call, &options.base);
 }
 
@@ -271,8 +274,12 @@ static void plugin_on_allocate(struct wire_call *call, const ProtobufCMessage *m
 	struct plugin *plugin = context;
 	V1beta1__AllocateResponse response;
 	struct err err = {0};
-	int rc = allocate_answer(plugin->resource, (const V1beta1__AllocateRequest *)message, NULL,
-				 wire_call_arena(call), &response, &err);
+	const V1beta1__AllocateRequest *request = (const V1beta1__AllocateRequest *)message;
+	bool is_pool = plugin->resource->pool != NULL;
+	int rc =
+	    is_pool ? pool_answer(plugin->resource, request, wire_call_arena(call), &response, &err)
+		    : allocate_answer(plugin->resource, request, NULL, wire_call_arena(call),
+				      &response, &err);
 	if (rc == 0)
 		rc = wire_call_reply(call, &response.base, &err);
 	if (rc == 0) {
@@ -281,7 +288,7 @@ static void plugin_on_allocate(struct wire_call *call, const ProtobufCMessage *m
 	}
 	plugin->counts.refused++;
 	log_write(plugin->log, LOG_LEVEL_WARNING, NULL, "%s", err.text);
-	wire_call_finish(call, allocate_status(rc), err.text);
+	wire_call_finish(call, is_pool ? pool_status(rc) : allocate_status(rc), err.text);
 }
 
 /* An error here costs the pod its life; an empty answer leaves the choice to the kubelet. */
@@ -292,6 +299,10 @@ static void plugin_on_prefer(struct wire_call *call, const ProtobufCMessage *mes
 	    empty = V1BETA1__PREFERRED_ALLOCATION_RESPONSE__INIT;
 	struct err err = {0};
 	size_t dropped = 0;
+	if (plugin->resource->pool) {
+		plugin_answer(call, &empty.base); /* all of them are as good */
+		return;
+	}
 	int rc = prefer_answer(plugin->resource, plugin->allocator,
 			       (const V1beta1__PreferredAllocationRequest *)message,
 			       wire_call_arena(call), &response, &dropped, &err);
@@ -395,9 +406,10 @@ static int plugin_start(struct plugin *plugin, const struct plugin_options *opti
 {
 	const struct wire_server_options server = {.methods = plugin_methods, .context = plugin};
 	char name[PLUGIN_ENDPOINT_MAX], path[FILE_PATH_MAX];
-	int rc = plugin_endpoint(options->resource, name, err);
+	int rc = options->endpoint ? 0 : plugin_endpoint(options->resource, name, err);
 	if (rc == 0)
-		rc = file_path(path, err, "%s/%s", options->directory, name);
+		rc = file_path(path, err, "%s/%s", options->directory,
+			       options->endpoint ? options->endpoint : name);
 	if (rc < 0)
 		return rc;
 	plugin->path = strdup(path);

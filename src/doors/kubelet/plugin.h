@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "doors/kubelet/resource.h"
+
 struct allocator;
 struct err;
 struct kubelet_resource;
@@ -23,8 +25,8 @@ enum plugin_limits {
 	PLUGIN_REQUEST_MAX = 4 << 20, /* bytes, as for servers in Go: 16384 ids of 63 characters
 					 fit, as free ones and again as those that must be in */
 	PLUGIN_EMPTY_MAX = 4 << 10,   /* the same of calls that ask nothing */
-	PLUGIN_ENDPOINT_MAX = 80,     /* "nvidia-" + 63 + ".sock" with its NUL */
-	PLUGIN_STREAMS_MAX = 16,      /* ListAndWatch at a time */
+	PLUGIN_ENDPOINT_MAX = RESOURCE_ENDPOINT_MAX,
+	PLUGIN_STREAMS_MAX = 16, /* ListAndWatch at a time */
 };
 
 #define PLUGIN_COALESCE_NS UINT64_C(50000000)	/* changes within this go out as one list */
@@ -35,6 +37,7 @@ struct plugin_options {
 	struct log *log;       /* borrowed; may be NULL */
 	const char *directory; /* of the kubelet's socket and of ours; borrowed until opened */
 	const char *resource;  /* "nvidia.com/gpu"; borrowed until opened */
+	const char *endpoint;  /* of the socket; NULL: plugin_endpoint(). The same */
 	/* A stream was opened or ended. Not from within a function of this header. May be NULL. */
 	void (*changed)(void *context);
 	void *context;

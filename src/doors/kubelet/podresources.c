@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/loop.h"
+#include "policy/config.h"
 #include "podresources.pb-c.h"
 #include "wire/client.h"
 
@@ -18,6 +19,12 @@ static const struct wire_method podresources_list = {
     .path = "/v1.PodResourcesLister/List",
     .request = &v1__list_pod_resources_request__descriptor,
     .reply = &v1__list_pod_resources_response__descriptor,
+};
+
+static const struct wire_method podresources_get_allocatable = {
+    .path = "/v1.PodResourcesLister/GetAllocatableResources",
+    .request = &v1__allocatable_resources_request__descriptor,
+    .reply = &v1__allocatable_resources_response__descriptor,
 };
 
 /* One answer of the kubelet. */
@@ -36,6 +43,13 @@ struct podresources {
 	struct podresources_table table;
 	bool is_known;
 	char problem[PODRESOURCES_PROBLEM_MAX];
+	/* What pods may have. */
+	int pools_code; /* 0: they are known */
+	uint32_t pool_count;
+	struct podresources_pool {
+		char name[CONFIG_NAME_MAX];
+		uint32_t devices;
+	} pools[PODRESOURCES_POOLS_MAX];
 };
 
 /* --- what the kubelet says ------------------------------------------------------------------- */
@@ -165,6 +179,34 @@ static bool podresources_table_is_same(const struct podresources_table *a,
 	return true;
 }
 
+/* What is longer than a name of ours is none of ours. */
+static void podresources_on_allocatable(const ProtobufCMessage *message, void *context)
+{
+	struct podresources *podresources = context;
+	const V1__AllocatableResourcesResponse *reply =
+	    (const V1__AllocatableResourcesResponse *)message;
+	podresources->pools_code = 0;
+	podresources->pool_count = 0;
+	for (size_t i = 0; i < reply->n_devices; i++) {
+		const V1__ContainerDevices *devices = reply->devices[i];
+		uint32_t at = 0;
+		while (at < podresources->pool_count &&
+		       strcmp(podresources->pools[at].name, devices->resource_name) != 0)
+			at++;
+		if (at == PODRESOURCES_POOLS_MAX ||
+		    strlen(devices->resource_name) >= CONFIG_NAME_MAX)
+			continue;
+		struct podresources_pool *pool = &podresources->pools[at];
+		if (at == podresources->pool_count) {
+			*pool = (struct podresources_pool){.devices = 0};
+			memcpy(pool->name, devices->resource_name,
+			       strlen(devices->resource_name) + 1);
+			podresources->pool_count++;
+		}
+		pool->devices += (uint32_t)devices->n_device_ids;
+	}
+}
+
 /* --- asking ---------------------------------------------------------------------------------- */
 
 static void podresources_tell(struct podresources *podresources)
@@ -212,12 +254,38 @@ static void podresources_drop(void *context)
 	podresources->client = wire_client_free(podresources->client);
 }
 
-static void podresources_on_end(const struct wire_result *result, void *context)
+static void podresources_end(struct podresources *podresources)
 {
-	struct podresources *podresources = context;
 	loop_defer(podresources->options.loop, &podresources->gone, podresources_drop,
 		   podresources);
 	loop_timer_start(podresources->next, podresources->options.period_ns);
+}
+
+static void podresources_on_allocatable_end(const struct wire_result *result, void *context)
+{
+	struct podresources *podresources = context;
+	if (result->status == WIRE_UNIMPLEMENTED)
+		podresources->pools_code = -ENOSYS;
+	podresources_end(podresources);
+}
+
+static int podresources_ask_allocatable(struct podresources *podresources)
+{
+	const struct wire_client_callbacks callbacks = {.message = podresources_on_allocatable,
+							.end = podresources_on_allocatable_end,
+							.context = podresources};
+	V1__AllocatableResourcesRequest request = V1__ALLOCATABLE_RESOURCES_REQUEST__INIT;
+	return wire_client_call(podresources->client, &podresources_get_allocatable, &request.base,
+				PODRESOURCES_DEADLINE_NS, &callbacks, NULL)
+		   ? 0
+		   : -EIO;
+}
+
+static void podresources_on_end(const struct wire_result *result, void *context)
+{
+	struct podresources *podresources = context;
+	if (result->status != WIRE_OK || podresources_ask_allocatable(podresources) < 0)
+		podresources_end(podresources);
 	if (result->status != WIRE_OK)
 		podresources_fail(podresources, result->message[0]
 						    ? result->message
@@ -260,6 +328,7 @@ int podresources_open(const struct podresources_options *options, struct podreso
 	if (!podresources)
 		return err_set(err, -ENOMEM, "out of memory for asking the kubelet");
 	podresources->options = *options;
+	podresources->pools_code = -ENODATA;
 	if (options->period_ns == 0)
 		podresources->options.period_ns = PODRESOURCES_PERIOD_NS;
 	int result = file_path(podresources->socket, err, "%s", options->socket);
@@ -287,6 +356,21 @@ struct podresources *podresources_close(struct podresources *podresources)
 	podresources_table_free(&podresources->table);
 	free(podresources);
 	return NULL;
+}
+
+int64_t podresources_allocatable(const struct podresources *podresources, const char *resource)
+{
+	for (uint32_t i = 0; podresources->pools_code == 0 && i < podresources->pool_count; i++) {
+		if (strcmp(podresources->pools[i].name, resource) == 0)
+			return podresources->pools[i].devices;
+	}
+	return podresources->pools_code;
+}
+
+void podresources_look(struct podresources *podresources)
+{
+	if (!podresources->client)
+		loop_timer_start(podresources->next, 0);
 }
 
 size_t podresources_count(const struct podresources *podresources)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which container holds which device: the kubelet's pod-resources service (v1.PodResourcesLister,
- * List; https://github.com/kubernetes/kubelet/tree/master/pkg/apis/podresources/v1), asked now and
- * then. What the kubelet says is the truth about its pods: devices that it does not list any more
- * are free. All of it belongs to the loop's thread.
+ * List and GetAllocatableResources;
+ * https://github.com/kubernetes/kubelet/tree/master/pkg/apis/podresources/v1), asked now and then.
+ * What the kubelet says is the truth about its pods: devices that it does not list any more are
+ * free. All of it belongs to the loop's thread.
  */
 #ifndef SLUICE_DOORS_KUBELET_PODRESOURCES_H
 #define SLUICE_DOORS_KUBELET_PODRESOURCES_H
@@ -25,6 +26,7 @@ enum podresources_limits {
 	PODRESOURCES_HOLDERS_MAX = 16384,
 	PODRESOURCES_NAME_MAX = 253, /* bytes of any name: what Kubernetes allows */
 	PODRESOURCES_PROBLEM_MAX = 512,
+	PODRESOURCES_POOLS_MAX = 32, /* resources that are kept of the allocatable ones */
 };
 
 /* Texts are borrowed, as the holder is. */
@@ -61,6 +63,13 @@ const struct podresources_holder *podresources_at(const struct podresources *pod
 						  size_t index);
 /* Whether any question was answered so far. */
 bool podresources_is_known(const struct podresources *podresources);
+/*
+ * How many devices of a resource pods may have, as the kubelet says. -ENODATA: it has not answered
+ * yet; -ENOSYS: it cannot tell, being older than 1.23.
+ */
+int64_t podresources_allocatable(const struct podresources *podresources, const char *resource);
+/* Asks again at once, unless it is being asked. */
+void podresources_look(struct podresources *podresources);
 /* Why the last question was not answered; "" when it was, or none has ended yet. Borrowed. */
 const char *podresources_problem(const struct podresources *podresources);
 

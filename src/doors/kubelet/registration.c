@@ -72,7 +72,7 @@ static int registration_call(struct registration *registration,
 	V1beta1__DevicePluginOptions plugin = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
 	V1beta1__RegisterRequest request = V1BETA1__REGISTER_REQUEST__INIT;
 	struct err why = {0};
-	plugin.get_preferred_allocation_available = true;
+	plugin.get_preferred_allocation_available = !options->is_any_good;
 	request.version = version;
 	request.endpoint = (char *)options->endpoint;
 	request.resource_name = (char *)options->resource;

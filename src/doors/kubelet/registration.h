@@ -7,6 +7,7 @@
 #ifndef SLUICE_DOORS_KUBELET_REGISTRATION_H
 #define SLUICE_DOORS_KUBELET_REGISTRATION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct err;
@@ -25,6 +26,7 @@ struct registration_options {
 				 the call of registration_start(), as the next two */
 	const char *endpoint; /* "nvidia-gpu.sock" */
 	const char *resource; /* "nvidia.com/gpu" */
+	bool is_any_good;     /* there is no preferred choice of its devices */
 	/*
 	 * Called once, later: NULL, or why not. -ECONNRESET: the kubelet went away; -ETIMEDOUT;
 	 * -EREMOTEIO: the kubelet refused, and the text is its own. The registration is freed after

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "doors/kubelet/pool.h"
 #include "hardware/gpu.h"
 #include "hardware/minors.h"
 
@@ -220,7 +221,7 @@ static int resource_build(struct kubelet_resource *resource, const struct invent
 	    settings_fill(config, surroundings, inventory->simulated, &resource->settings) < 0)
 		return err_set(err, -ENOMEM, "%s: out of memory for %u devices", of->name,
 			       of->count);
-	memcpy(resource->name, of->name, sizeof(resource->name));
+	(void)snprintf(resource->name, sizeof(resource->name), "%s", of->name);
 	resource->one_each = of->one_each;
 	resource->device_count = of->count;
 	for (uint32_t i = 0; i < of->count; i++) {
@@ -269,6 +270,7 @@ struct kubelet_resource *resource_free(struct kubelet_resource *resource)
 		free(resource->hardware);
 		free(resource->devices);
 		free(resource->by_id);
+		(void)pool_free(resource->pool);
 		free(resource);
 	}
 	return NULL;
@@ -298,6 +300,11 @@ static int settings_copy(const struct kubelet_settings *from, struct kubelet_set
 static int resource_copy_some(const struct kubelet_resource *from, bool with_devices,
 			      struct kubelet_resource **out, struct err *err)
 {
+	if (from->pool) {
+		struct kubelet_pool pool = *from->pool;
+		pool.units = with_devices ? pool.units : 0;
+		return pool_new(from->name, &pool, out, err);
+	}
 	struct kubelet_resource *copy = calloc(1, sizeof(*copy));
 	if (!copy)
 		return err_set(err, -ENOMEM, "%s: out of memory", from->name);
@@ -337,6 +344,11 @@ int resource_empty(const struct kubelet_resource *from, struct kubelet_resource 
 
 void resource_blame(struct kubelet_resource *resource, const char *reason)
 {
+	if (resource->pool && resource->pool->is_healthy) {
+		resource->pool->is_healthy = false;
+		(void)snprintf(resource->pool->reason, sizeof(resource->pool->reason), "%s",
+			       reason);
+	}
 	for (uint32_t i = 0; i < resource->hardware_count; i++)
 		hardware_blame(&resource->hardware[i], reason);
 }
@@ -344,6 +356,8 @@ void resource_blame(struct kubelet_resource *resource, const char *reason)
 uint32_t resource_healthy(const struct kubelet_resource *resource)
 {
 	uint32_t count = 0;
+	if (resource->pool)
+		return resource->pool->is_healthy ? resource->device_count : 0;
 	for (uint32_t i = 0; i < resource->device_count; i++)
 		count += resource->devices[i].hardware->healthy;
 	return count;
@@ -351,7 +365,7 @@ uint32_t resource_healthy(const struct kubelet_resource *resource)
 
 const struct kubelet_device *resource_find(const struct kubelet_resource *resource, const char *id)
 {
-	uint32_t low = 0, high = resource->device_count;
+	uint32_t low = 0, high = resource->pool ? 0 : resource->device_count;
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 		const struct kubelet_device *device = &resource->devices[resource->by_id[middle]];
@@ -368,8 +382,10 @@ const struct kubelet_device *resource_find(const struct kubelet_resource *resour
 
 bool resource_list_is_same(const struct kubelet_resource *a, const struct kubelet_resource *b)
 {
-	if (a->device_count != b->device_count)
+	if (a->device_count != b->device_count || !a->pool != !b->pool)
 		return false;
+	if (a->pool)
+		return a->pool->is_healthy == b->pool->is_healthy && a->pool->numa == b->pool->numa;
 	for (uint32_t i = 0; i < a->device_count; i++) {
 		const struct kubelet_device *left = &a->devices[i], *right = &b->devices[i];
 		if (strcmp(left->id, right->id) != 0 ||
@@ -394,6 +410,8 @@ static bool settings_are_same(const struct kubelet_settings *a, const struct kub
 
 bool resource_is_same(const struct kubelet_resource *a, const struct kubelet_resource *b)
 {
+	if (a->pool && b->pool)
+		return strcmp(a->name, b->name) == 0 && pool_is_same(a->pool, b->pool);
 	if (strcmp(a->name, b->name) != 0 || a->one_each != b->one_each ||
 	    a->hardware_count != b->hardware_count || !resource_list_is_same(a, b) ||
 	    !settings_are_same(&a->settings, &b->settings))

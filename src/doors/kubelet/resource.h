@@ -15,13 +15,16 @@
 
 struct err;
 struct inventory;
+struct kubelet_pool;
 struct minors;
 
 enum resource_limits {
-	RESOURCE_ID_MAX = 64,	 /* of a device with its NUL: the kubelet's API allows 63 */
-	RESOURCE_INDEX_MAX = 24, /* "63:15" */
-	RESOURCE_PATHS_MAX = 3,	 /* the GPU, its GPU instance, its compute instance */
-	RESOURCE_PATH_MAX = 48,	 /* "/dev/nvidia-caps/nvidia-cap4294967295" */
+	RESOURCE_NAME_MAX = 256,    /* "nvidia.com/gpu"; a prefix may be long */
+	RESOURCE_ENDPOINT_MAX = 80, /* "nvidia-" + 63 + ".sock" with its NUL */
+	RESOURCE_ID_MAX = 64,	    /* of a device with its NUL: the kubelet's API allows 63 */
+	RESOURCE_INDEX_MAX = 24,    /* "63:15" */
+	RESOURCE_PATHS_MAX = 3,	    /* the GPU, its GPU instance, its compute instance */
+	RESOURCE_PATH_MAX = 48,	    /* "/dev/nvidia-caps/nvidia-cap4294967295" */
 	RESOURCE_REASON_MAX = GPU_REASON_MAX,
 };
 
@@ -81,10 +84,14 @@ struct kubelet_settings {
 };
 
 struct kubelet_resource {
-	char name[CONFIG_NAME_MAX]; /* "nvidia.com/gpu" */
-	bool shared;		    /* at least one device is a replica */
-	bool partial;		    /* at least one device is a replica or a MIG device */
-	bool one_each;		    /* failRequestsGreaterThanOne, for requests of replicas */
+	char name[RESOURCE_NAME_MAX];	      /* "nvidia.com/gpu" */
+	char endpoint[RESOURCE_ENDPOINT_MAX]; /* of its socket; "": made from the name */
+	/* Units that are all the same (pool.h). Then of what follows only device_count is of use:
+	 * how many. Owned; NULL: GPUs. */
+	struct kubelet_pool *pool;
+	bool shared;   /* at least one device is a replica */
+	bool partial;  /* at least one device is a replica or a MIG device */
+	bool one_each; /* failRequestsGreaterThanOne, for requests of replicas */
 	struct kubelet_settings settings;
 	struct kubelet_hardware *hardware; /* owned; in the order of (i, j) */
 	uint32_t hardware_count;
@@ -132,7 +139,7 @@ int resource_empty(const struct kubelet_resource *from, struct kubelet_resource 
 		   struct err *err);
 uint32_t resource_healthy(const struct kubelet_resource *resource); /* devices */
 
-/* The device with this id, or NULL. Borrowed: valid as long as the resource. */
+/* The device with this id, or NULL; a pool has none. Borrowed: valid as long as the resource. */
 const struct kubelet_device *resource_find(const struct kubelet_resource *resource, const char *id);
 /*
  * Whether the kubelet and containers would see no difference: same devices, health, NUMA nodes,

@@ -18,6 +18,8 @@ static const char *const job_reason_names[] = {
     [JOB_REASON_WAITING_FOR_GPU] = "WaitingForGPU",
     [JOB_REASON_GPU_IN_USE] = "GPUInUseByOthers",
     [JOB_REASON_GPU_UNHEALTHY] = "GPUUnhealthy",
+    [JOB_REASON_WAITING_FOR_RESOURCE] = "WaitingForResource",
+    [JOB_REASON_RESOURCE_UNHEALTHY] = "ResourceUnhealthy",
     [JOB_REASON_QUEUE_ORDER] = "QueueOrder",
     [JOB_REASON_NO_MACHINE] = "NoMachine",
     [JOB_REASON_STORAGE] = "Storage",
@@ -46,6 +48,8 @@ void job_done(struct job *job)
 	job->reason_text = NULL;
 	free(job->ids);
 	job->ids = NULL;
+	free(job->resources);
+	job->resources = NULL;
 }
 
 int job_copy(const struct job *job, struct job *out)
@@ -53,7 +57,9 @@ int job_copy(const struct job *job, struct job *out)
 	struct job copy = *job;
 	copy.reason_text = job->reason_text ? strdup(job->reason_text) : NULL;
 	copy.ids = job->ids ? strdup(job->ids) : NULL;
-	if ((job->reason_text && !copy.reason_text) || (job->ids && !copy.ids)) {
+	copy.resources = job->resources ? strdup(job->resources) : NULL;
+	if ((job->reason_text && !copy.reason_text) || (job->ids && !copy.ids) ||
+	    (job->resources && !copy.resources)) {
 		job_done(&copy);
 		return -ENOMEM;
 	}

@@ -31,12 +31,14 @@ enum job_state {
 /* Why it is in that state. */
 enum job_reason {
 	JOB_REASON_NONE,
-	JOB_REASON_WAITING_FOR_GPU, /* (have n, need m; holders) */
-	JOB_REASON_GPU_IN_USE,	    /* GPUInUseByOthers(gpu, pid, user) */
-	JOB_REASON_GPU_UNHEALTHY,   /* (gpu, cause) */
-	JOB_REASON_QUEUE_ORDER,	    /* (behind id) */
-	JOB_REASON_NO_MACHINE,	    /* the driver does not answer, or is not there now */
-	JOB_REASON_STORAGE,	    /* nothing is started while the store cannot be written */
+	JOB_REASON_WAITING_FOR_GPU,	 /* (have n, need m; holders) */
+	JOB_REASON_GPU_IN_USE,		 /* GPUInUseByOthers(gpu, pid, user) */
+	JOB_REASON_GPU_UNHEALTHY,	 /* (gpu, cause) */
+	JOB_REASON_WAITING_FOR_RESOURCE, /* (name: have n, need m) */
+	JOB_REASON_RESOURCE_UNHEALTHY,	 /* (name: cause) */
+	JOB_REASON_QUEUE_ORDER,		 /* (behind id) */
+	JOB_REASON_NO_MACHINE,		 /* the driver does not answer, or is not there now */
+	JOB_REASON_STORAGE,		 /* nothing is started while the store cannot be written */
 	JOB_REASON_BACKOFF, /* it could not be launched for want of something; tried again */
 	JOB_REASON_EXIT_CODE,
 	JOB_REASON_SIGNAL,
@@ -64,7 +66,8 @@ struct job {
 	char *reason_text; /* owned, may be NULL: what stands in the brackets */
 	/* What it wants: see struct spec. */
 	uint32_t gpus, share_numerator, share_denominator;
-	char *ids; /* owned, NULL: any */
+	char *ids;	 /* owned, NULL: any */
+	char *resources; /* owned, NULL: none; as demand.h has them */
 	bool ignore_outsiders;
 	bool simulated; /* its GPUs are */
 

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/err.h"
 
-enum { JOBENV_SET = 8 }; /* variables that are set */
+enum { JOBENV_SET = 10 }; /* variables that are set */
 
 /* Names; one that ends in '_' is a prefix. */
 static const char *const jobenv_kept[] = {"SLUICE_SIM_",      "SLUICE_ROOT",   "SLUICE_RUNTIME_DIR",
@@ -52,8 +52,22 @@ static int jobenv_add_list(struct buf *text, const struct jobenv_job *job, const
 	return result;
 }
 
-static int jobenv_add_own(char **out, size_t *count, const struct jobenv_job *job)
+static bool jobenv_has(char *const *environment, const char *name)
 {
+	size_t length = strlen(name);
+	for (; *environment; environment++)
+		if (strncmp(*environment, name, length) == 0)
+			return true;
+	return false;
+}
+
+static int jobenv_add_own(char *const *environment, char **out, size_t *count,
+			  const struct jobenv_job *job)
+{
+	const char *adapters = job->adapters && job->adapters[0] ? job->adapters : NULL;
+	/* "=mlx5_0,mlx5_1": exactly these, where NCCL would take "mlx5_1" for mlx5_10 too.
+	 * https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca */
+	const char *nccl = adapters && !jobenv_has(environment, "NCCL_IB_HCA=") ? adapters : NULL;
 	const struct {
 		const char *name, *text, *none; /* a text, or the list with a word for "none" */
 	} rows[JOBENV_SET] = {
@@ -61,6 +75,8 @@ static int jobenv_add_own(char **out, size_t *count, const struct jobenv_job *jo
 	    {"NVIDIA_VISIBLE_DEVICES=", NULL, "void"},
 	    {"SLUICE_GPUS=", NULL, ""},
 	    {"CUDA_DEVICE_ORDER=", "PCI_BUS_ID", NULL},
+	    {"SLUICE_RDMA=", adapters, NULL},
+	    {"NCCL_IB_HCA==", nccl, NULL},
 	    {"SLUICE_JOB_ID=", job->id, NULL},
 	    {"SLUICE_JOB_NAME=", job->name, NULL},
 	    {"SLUICE_ATTEMPT=", job->attempt ? job->attempt : "1", NULL},
@@ -111,7 +127,7 @@ int jobenv_make(char *const *environment, const struct jobenv_job *job, char ***
 		count += result == 0;
 	}
 	if (result == 0)
-		result = jobenv_add_own(made, &count, job);
+		result = jobenv_add_own(environment, made, &count, job);
 	if (result < 0) {
 		jobenv_free(made);
 		return err_set(err, result, "no memory for the job's environment");

@@ -20,6 +20,7 @@ struct jobenv_job {
 	const char *instance;	  /* of the attempt: found again in /proc/PID/environ; NULL: none */
 	const char *const *uuids; /* of its GPUs and MIG devices; none: a CPU job */
 	size_t uuid_count;
+	const char *adapters; /* "mlx5_0,mlx5_1": RDMA adapters that it got; NULL or "": none */
 };
 
 /*
@@ -29,8 +30,9 @@ struct jobenv_job {
  * SLUICE_ROOT, SLUICE_RUNTIME_DIR, SLUICE_STATE_DIR, SLUICE_SOCKET, SLUICE_PROFILES).
  * Set: CUDA_VISIBLE_DEVICES (UUIDs, which stay right whatever the order; empty means none),
  * CUDA_DEVICE_ORDER=PCI_BUS_ID, NVIDIA_VISIBLE_DEVICES (for containers that the job starts; "void"
- * means none), SLUICE_GPUS, SLUICE_JOB_ID, SLUICE_JOB_NAME, SLUICE_ATTEMPT and, with an instance,
- * SLUICE_JOB_INSTANCE.
+ * means none), SLUICE_GPUS, SLUICE_RDMA and, unless the submitter has said something else,
+ * NCCL_IB_HCA (the same adapters in NCCL's form, where there are any), SLUICE_JOB_ID,
+ * SLUICE_JOB_NAME, SLUICE_ATTEMPT and, with an instance, SLUICE_JOB_INSTANCE.
  *
  * `*out` ends in NULL and is the caller's: jobenv_free(). -E2BIG beyond JOBENV_BYTES_MAX, -ENOMEM.
  */

@@ -92,6 +92,10 @@ static int launch_add(struct buf *out, const struct launch *launch)
 		result = entries_add(out, "sim_state", launch->sim_state);
 	if (result == 0)
 		result = entries_add(out, "cgroup_root", launch->cgroup_root);
+	if (result == 0 && launch->adapters[0])
+		result = entries_add(out, "adapters", launch->adapters);
+	if (result == 0 && launch->adapters_simulated)
+		result = entries_add_u64(out, "adapters_simulated", 1);
 	for (size_t i = 0; result == 0 && i < launch->grant_count; i++)
 		result = launch_add_grant(out, &launch->grants[i]);
 	if (result == 0 && launch->spec.image[0])
@@ -250,13 +254,16 @@ enum launch_seen {
 	LAUNCH_SEEN_ALL = (1 << 6) - 1, /* those above must be there */
 	LAUNCH_SEEN_CONTAINER = 1 << 6,
 	LAUNCH_SEEN_DENIED_WHY = 1 << 7,
+	LAUNCH_SEEN_ADAPTERS = 1 << 8,
+	LAUNCH_SEEN_ADAPTERS_SIMULATED = 1 << 9,
 };
 
 /* The bit of an entry that there is once; 0: there is none of that name. */
 static unsigned launch_bit(const struct entry *entry)
 {
-	static const char *const names[] = {"id",	 "attempt",	"instance",  "runtime_dir",
-					    "sim_state", "cgroup_root", "container", "denied_why"};
+	static const char *const names[] = {
+	    "id",	   "attempt",	"instance",   "runtime_dir", "sim_state",
+	    "cgroup_root", "container", "denied_why", "adapters",    "adapters_simulated"};
 	for (unsigned i = 0; i < array_length(names); i++)
 		if (entry_is(entry, names[i]))
 			return 1U << i;
@@ -291,6 +298,11 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 		return entry_copy(entry, launch->sim_state, sizeof(launch->sim_state));
 	case LAUNCH_SEEN_CONTAINER:
 		return entry_copy(entry, launch->container, sizeof(launch->container));
+	case LAUNCH_SEEN_ADAPTERS:
+		return entry_copy(entry, launch->adapters, sizeof(launch->adapters));
+	case LAUNCH_SEEN_ADAPTERS_SIMULATED:
+		launch->adapters_simulated = true;
+		return strcmp(entry->value, "1") == 0 ? 0 : -EINVAL;
 	case LAUNCH_SEEN_DENIED_WHY:
 		return entry_copy(entry, launch->denied_why, sizeof(launch->denied_why));
 	default:

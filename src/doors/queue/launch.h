@@ -26,6 +26,7 @@ enum launch_limits {
 	LAUNCH_SLOTS_MAX = TOKEN_SLOT_MAX + 1,
 	LAUNCH_PATH_MAX = 4096,
 	LAUNCH_WHY_MAX = 160,
+	LAUNCH_ADAPTERS_MAX = 4096,
 	LAUNCH_INSTANCE_MAX = 37, /* a UUID with its NUL */
 	LAUNCH_CGROUP_MAX = 40,	  /* "job-", 20 digits, "-", 8 characters */
 	LAUNCH_DENIED_MAX = DEVGUARD_RULES_MAX,
@@ -72,6 +73,10 @@ struct launch {
 	/* A cgroup2 directory, where job-ID-INSTANCE is made; "": no cgroup. The claim has its
 	 * path. */
 	char cgroup_root[LAUNCH_PATH_MAX];
+
+	/* RDMA adapters that it got: "mlx5_0,mlx5_1"; "": none. */
+	char adapters[LAUNCH_ADAPTERS_MAX];
+	bool adapters_simulated;
 
 	/* For a job with an image. */
 	char container[LAUNCH_PATH_MAX]; /* path of sluice-container; "": it was not found */

@@ -276,6 +276,7 @@ struct queue_run *queue_run_free(struct queue_run *run)
 	free(run->grants);
 	free(run->observed);
 	free(run->text);
+	free(run->adapters);
 	gpunodes_plan_done(&run->others);
 	(void)child_free(run->remover);
 	free(run);

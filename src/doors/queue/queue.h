@@ -28,6 +28,7 @@ struct policy;
 struct queue;
 struct snapshot;
 struct schedule_health;
+struct schedule_pools;
 struct storage;
 
 enum queue_limits {
@@ -71,6 +72,9 @@ struct queue *queue_close(struct queue *queue);
 /* Why some devices of the machine that is told next get no new job; borrowed as that machine is. To
  * be called before each queue_set_machine(), where anybody knows. */
 void queue_set_health(struct queue *queue, const struct schedule_health *health);
+/* The resources beside GPUs that jobs may have; copied. May be told at any time. -ENOMEM: it stays
+ * as it was. */
+int queue_set_pools(struct queue *queue, const struct schedule_pools *pools);
 /* What the machine is now; all borrowed until the next call. NULL inventory: no driver, and `why`.
  * Also where the observations of who is on which device come from: to be called with each snapshot.
  */

@@ -99,6 +99,8 @@ struct queue_run {
 	uint32_t attempt;
 	struct gpunodes_plan others; /* devices that it does not get; emptied by the start */
 	bool knows_others;
+	char *adapters; /* owned; that the job gets: "mlx5_0,mlx5_1"; NULL: none */
+	bool adapters_simulated;
 
 	/* The supervisor. */
 	struct child *child;   /* owned; NULL: adopted, or gone */
@@ -192,6 +194,7 @@ struct queue {
 	const struct snapshot *snapshot;
 	const struct policy *policy;
 	struct schedule_health health;
+	struct schedule_pools pools; /* as told; nothing of them in use */
 	char why[256];
 	bool has_machine; /* queue_set_machine() was called */
 	bool is_stale;	  /* `machine` could not be made of what that said */

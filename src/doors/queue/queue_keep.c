@@ -423,6 +423,7 @@ static void keep_free(struct queue *queue)
 	free(queue->jobs);
 	queue_hold_clear(queue);
 	schedule_machine_done(&queue->machine);
+	schedule_pools_done(&queue->pools);
 	free(queue->known);
 	queue->room_timer = loop_timer_free(queue->room_timer);
 	queue->storage_timer = loop_timer_free(queue->storage_timer);

@@ -34,6 +34,9 @@ static void queue_machine_take(struct queue *queue, struct schedule_machine *mac
 		for (size_t g = 0; run && g < run->grant_count; g++)
 			schedule_machine_take(machine, &run->grants[g]);
 	}
+	for (size_t i = 0; i < queue->count; i++)
+		if (queue->jobs[i]->run)
+			schedule_pools_take(&machine->pools, queue->jobs[i]->job.resources);
 	for (const struct queue_hold *hold = queue->holds; hold; hold = hold->next)
 		schedule_machine_hold(machine, hold->uuid, hold->slot, hold->holder);
 }
@@ -43,7 +46,7 @@ static bool queue_machine_differs(const struct schedule_machine *a,
 				  const struct schedule_machine *b)
 {
 	if (!a->inventory != !b->inventory || strcmp(a->problem, b->problem) != 0 ||
-	    a->device_count != b->device_count)
+	    a->device_count != b->device_count || schedule_pools_differ(&a->pools, &b->pools))
 		return true;
 	for (size_t i = 0; i < a->device_count; i++) {
 		const struct schedule_device *x = &a->devices[i], *y = &b->devices[i];
@@ -65,6 +68,11 @@ bool queue_machine_make(struct queue *queue)
 		queue->is_stale = true;
 		return false; /* the old one stays; the next look tries again */
 	}
+	if (schedule_pools_copy(&queue->pools, &machine.pools) < 0) {
+		schedule_machine_done(&machine);
+		queue->is_stale = true;
+		return false;
+	}
 	queue->is_stale = false;
 	schedule_machine_sicken(&machine, &queue->health);
 	if (!machine.inventory && queue->why[0])
@@ -80,6 +88,25 @@ bool queue_machine_make(struct queue *queue)
 void queue_set_health(struct queue *queue, const struct schedule_health *health)
 {
 	queue->health = *health;
+}
+
+int queue_set_pools(struct queue *queue, const struct schedule_pools *pools)
+{
+	struct schedule_pools copy;
+	/* Adapters are looked at every few seconds; a pass over all jobs is for what is new. */
+	if (!schedule_pools_differ(pools, &queue->pools))
+		return 0;
+	if (schedule_pools_copy(pools, &copy) < 0)
+		return -ENOMEM;
+	schedule_pools_done(&queue->pools);
+	queue->pools = copy;
+	/* Not now: what the machine borrows may be gone until it is told anew. */
+	queue->is_stale = true;
+	if (queue->has_machine) {
+		queue_kick(queue);
+		queue_changed(queue);
+	}
+	return 0;
 }
 
 void queue_set_machine(struct queue *queue, const struct inventory *inventory,
@@ -281,6 +308,7 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	struct schedule_machine copy = queue->machine;
 	copy.shape = NULL;
 	copy.devices = NULL;
+	copy.pools = (struct schedule_pools){.items = NULL};
 	_cleanup_schedule_machine_ struct schedule_machine machine = copy;
 	_cleanup_free_ const struct job **list = calloc(queue->count + 1, sizeof(*list));
 	if (copy.device_count > 0) {
@@ -289,7 +317,8 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 			memcpy(machine.devices, queue->machine.devices,
 			       copy.device_count * sizeof(*machine.devices));
 	}
-	if (!list || (copy.device_count > 0 && !machine.devices))
+	if (!list || (copy.device_count > 0 && !machine.devices) ||
+	    schedule_pools_copy(&queue->machine.pools, &machine.pools) < 0)
 		return err_set(err, -ENOMEM, "no memory to try a job");
 	uint64_t next_ns;
 	size_t count = queue_pass_list(queue, list, &next_ns);

@@ -61,9 +61,10 @@ static int queue_launch_fd(const char *bytes, size_t length, struct err *err)
 	return take_fd(&fd);
 }
 
-static void queue_copy_path(char out[LAUNCH_PATH_MAX], const char *path)
+/* Fits: checked by queue_open(), or made no longer. */
+static void queue_copy_text(char *out, size_t size, const char *text)
 {
-	(void)snprintf(out, LAUNCH_PATH_MAX, "%s", path ? path : ""); /* checked by queue_open() */
+	(void)snprintf(out, size, "%s", text ? text : "");
 }
 
 /* What a job with an image is kept away from. It runs without as well, and says so. */
@@ -109,13 +110,15 @@ int queue_make_launch(struct queue_run *run, struct err *err)
 	launch.id = id;
 	launch.attempt = run->attempt;
 	memcpy(launch.instance, run->instance, sizeof(launch.instance));
-	queue_copy_path(launch.runtime_dir, queue->runtime_dir);
-	queue_copy_path(launch.sim_state, queue->sim_state);
-	queue_copy_path(launch.cgroup_root, queue->cgroup_root);
+	queue_copy_text(launch.runtime_dir, LAUNCH_PATH_MAX, queue->runtime_dir);
+	queue_copy_text(launch.sim_state, LAUNCH_PATH_MAX, queue->sim_state);
+	queue_copy_text(launch.cgroup_root, LAUNCH_PATH_MAX, queue->cgroup_root);
 	if (launch.spec.image[0]) {
-		queue_copy_path(launch.container, queue->container);
+		queue_copy_text(launch.container, LAUNCH_PATH_MAX, queue->container);
 		queue_add_denied(run, &launch);
 	}
+	queue_copy_text(launch.adapters, sizeof(launch.adapters), run->adapters);
+	launch.adapters_simulated = run->adapters_simulated;
 	launch.grants = run->grants; /* lent: taken back below */
 	launch.grant_count = run->grant_count;
 	_cleanup_free_ char *bytes = NULL;
@@ -324,6 +327,24 @@ static int queue_plan_others(struct queue_run *run, struct err *err)
 	return inventory ? gpunodes_plan(inventory, uuids, run->grant_count, &run->others, err) : 0;
 }
 
+/* As they are now: a port that goes down later is the job's to notice. */
+static int queue_name_adapters(struct queue_run *run, struct err *err)
+{
+	const struct schedule_pools *pools = &run->owner->queue->machine.pools;
+	struct buf names;
+	free(take_ptr(run->adapters));
+	buf_init(&names, LAUNCH_ADAPTERS_MAX - 1);
+	int rc = schedule_pools_adapters(pools, run->owner->job.resources, &names,
+					 &run->adapters_simulated);
+	if (rc == 0 && names.length > 0) {
+		run->adapters = buf_take(&names);
+		rc = run->adapters ? 0 : -ENOMEM;
+	}
+	buf_done(&names);
+	return rc < 0 ? err_set(err, rc, "the names of a job's adapters: %s", err_describe(-rc))
+		      : 0;
+}
+
 void queue_start(struct queue_job *job)
 {
 	struct queue_run *run = job->run;
@@ -334,6 +355,8 @@ void queue_start(struct queue_job *job)
 	int rc = queue_make_instance(run->instance, &err);
 	if (rc == 0)
 		rc = queue_plan_others(run, &err);
+	if (rc == 0)
+		rc = queue_name_adapters(run, &err);
 	if (rc == 0)
 		rc = record_format_attempt(run->instance, run->grants, run->grant_count, &run->text,
 					   &err);

@@ -33,6 +33,7 @@ struct schedule_state {
 	struct schedule_machine *machine;
 	const char *(*who)(const char *uuid, void *context);
 	void *context;
+	uint64_t kept_pool[SCHEDULE_POOLS_MAX + 1]; /* of each pool: the first job that keeps it */
 	uint64_t kept_for[PLACE_UNIT_MAX];  /* of each device: the first job that keeps it, */
 	size_t kept_order[PLACE_UNIT_MAX];  /* its place in the order, */
 	uint64_t given_to[PLACE_UNIT_MAX];  /* and the last that got it in this pass */
@@ -68,7 +69,14 @@ static uint64_t class_hash(const struct job *job)
 		hash = (hash ^ numbers[i]) * UINT64_C(0x100000001b3);
 	for (const char *at = job->ids; at && *at; at++)
 		hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
+	for (const char *at = job->resources; at && *at; at++)
+		hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
 	return hash ^ hash >> 32;
+}
+
+static bool class_text_is(const char *a, const char *b)
+{
+	return !a == !b && (!a || strcmp(a, b) == 0);
 }
 
 static bool class_is(const struct schedule_class *class_, const struct job *job)
@@ -76,8 +84,9 @@ static bool class_is(const struct schedule_class *class_, const struct job *job)
 	const struct job *first = class_->first;
 	return first->gpus == job->gpus && first->share_numerator == job->share_numerator &&
 	       first->share_denominator == job->share_denominator &&
-	       first->ignore_outsiders == job->ignore_outsiders && !first->ids == !job->ids &&
-	       (!job->ids || strcmp(first->ids, job->ids) == 0);
+	       first->ignore_outsiders == job->ignore_outsiders &&
+	       class_text_is(first->ids, job->ids) &&
+	       class_text_is(first->resources, job->resources);
 }
 
 static int class_table_grow(struct schedule_state *state)
@@ -143,10 +152,22 @@ static uint64_t schedule_siblings(const struct schedule_machine *machine,
 	return count;
 }
 
+/* How far the device is from the adapters that are wanted: the same for all when none is. */
+static uint8_t schedule_level(const struct schedule_state *state,
+			      const struct schedule_device *device)
+{
+	return state->want.resources ? schedule_pools_level(&state->machine->pools,
+							    state->want.resources, device->unit.gpu)
+				     : 0;
+}
+
 /* Whether `a` is a better hole than `b`, which comes before it: see the top of schedule.h. */
 static bool schedule_is_better(const struct schedule_state *state, const struct schedule_device *a,
 			       const struct schedule_device *b)
 {
+	uint8_t far_a = schedule_level(state, a), far_b = schedule_level(state, b);
+	if (far_a != far_b)
+		return far_a < far_b;
 	if (state->want.shared) {
 		uint64_t left_a =
 		    a->slot_count - a->used_count - (uint64_t)schedule_want_slots(&state->want, a);
@@ -233,6 +254,36 @@ static int schedule_allocator(struct schedule_state *state, struct allocator **o
 	return 0;
 }
 
+/* Whether a whole GPU may be chosen: to be had, not farther from the adapters than `level`, and one
+ * that nobody could share if there are enough of those. */
+static bool schedule_is_candidate(const struct schedule_state *state, size_t place, bool only_plain,
+				  uint8_t level)
+{
+	const struct schedule_device *device = &state->machine->devices[place];
+	return schedule_is_to_be_had(state, place) && (!only_plain || device->slot_count == 1) &&
+	       schedule_level(state, device) <= level;
+}
+
+static size_t schedule_candidates(const struct schedule_state *state, bool only_plain,
+				  uint8_t level)
+{
+	size_t count = 0;
+	for (size_t i = 0; i < state->want.count; i++)
+		count += schedule_is_candidate(state, state->want.device[i], only_plain, level);
+	return count;
+}
+
+/* The smallest distance within which there are enough GPUs. */
+static uint8_t schedule_reach(const struct schedule_state *state, bool only_plain)
+{
+	static const uint8_t levels[] = {GPU_LEVEL_INTERNAL,   GPU_LEVEL_SINGLE, GPU_LEVEL_MULTIPLE,
+					 GPU_LEVEL_HOSTBRIDGE, GPU_LEVEL_NODE,	 GPU_LEVEL_SYSTEM};
+	for (size_t i = 0; i < array_length(levels); i++)
+		if (schedule_candidates(state, only_plain, levels[i]) >= state->want.needed)
+			return levels[i];
+	return GPU_LEVEL_UNKNOWN;
+}
+
 /* Whole GPUs, best connected. `chosen` has an entry for each device of the machine. */
 static int schedule_choose_whole(struct schedule_state *state, bool *chosen, struct err *err)
 {
@@ -240,22 +291,17 @@ static int schedule_choose_whole(struct schedule_state *state, bool *chosen, str
 	const struct schedule_device *devices = state->machine->devices;
 	struct allocator_unit units[GPU_MAX], answer[GPU_MAX];
 	struct allocator_question question = {.available = units, .size = want->needed};
-	size_t plain = 0; /* that nobody could share */
-	for (size_t i = 0; i < want->count; i++)
-		plain += devices[want->device[i]].slot_count == 1 &&
-			 schedule_is_to_be_had(state, want->device[i]);
+	bool only_plain = schedule_candidates(state, true, GPU_LEVEL_UNKNOWN) >= want->needed;
+	uint8_t reach = schedule_reach(state, only_plain);
 	uint32_t number[GPU_MAX];
 	struct allocator *allocator;
 	int result = schedule_allocator(state, &allocator, number, err);
 	if (result < 0)
 		return result;
-	for (size_t i = 0; i < want->count; i++) {
-		const struct schedule_device *device = &devices[want->device[i]];
-		if (schedule_is_to_be_had(state, want->device[i]) &&
-		    (plain < want->needed || device->slot_count == 1))
-			units[question.available_count++] =
-			    (struct allocator_unit){.gpu = number[device->unit.gpu]};
-	}
+	for (size_t i = 0; i < want->count; i++)
+		if (schedule_is_candidate(state, want->device[i], only_plain, reach))
+			units[question.available_count++] = (struct allocator_unit){
+			    .gpu = number[devices[want->device[i]].unit.gpu]};
 	result = allocator_prefer(allocator, &question, answer, err);
 	if (result < 0)
 		return result;
@@ -294,6 +340,11 @@ static int schedule_start(struct schedule_state *state, uint64_t id, struct sche
 			  struct err *err)
 {
 	const struct schedule_want *want = &state->want;
+	schedule_pools_take(&state->machine->pools, want->resources);
+	if (want->needed == 0) {
+		*out = (struct schedule_decision){.start = true, .text = ""};
+		return 0;
+	}
 	bool chosen[PLACE_UNIT_MAX] = {false};
 	_cleanup_free_ struct launch_grant *grants = calloc(want->needed, sizeof(*grants));
 	if (!grants)
@@ -388,6 +439,13 @@ static void schedule_keep(struct schedule_state *state, const struct job *job, s
 		state->kept_for[place] = job->id;
 		state->kept_order[place] = order;
 	}
+	const struct schedule_pools *pools = &state->machine->pools;
+	const char *list = state->want.resources;
+	struct demand demand;
+	while (demand_next(&list, &demand, NULL) > 0) {
+		uint64_t *kept = &state->kept_pool[schedule_pools_find(pools, demand.name)];
+		*kept = *kept ? *kept : job->id;
+	}
 }
 
 /* All that come later in the class wait for the same as this one. */
@@ -434,11 +492,55 @@ static int schedule_wait(struct schedule_state *state, const struct job *job, si
 	return 0;
 }
 
+/* The first of its class for which the resources beside the GPUs are not there. One that waits for
+ * others to end keeps those of its pools, and the devices; one for which no adapter is well keeps
+ * nothing. */
+static int schedule_wait_pool(struct schedule_state *state, const struct job *job, size_t order,
+			      enum schedule_pool_use use, uint64_t behind,
+			      struct schedule_class *class_, enum job_reason *out_reason,
+			      struct err *err)
+{
+	class_->waits = true;
+	if (use == SCHEDULE_POOL_SICK) {
+		*out_reason = JOB_REASON_RESOURCE_UNHEALTHY;
+		return schedule_wait_alike(state, *out_reason, class_, err);
+	}
+	*out_reason = behind ? JOB_REASON_QUEUE_ORDER : JOB_REASON_WAITING_FOR_RESOURCE;
+	if (behind)
+		(void)snprintf(state->text, sizeof(state->text), "behind %" PRIu64, behind);
+	class_->reason = JOB_REASON_QUEUE_ORDER;
+	(void)snprintf(class_->later, sizeof(class_->later), "behind %" PRIu64,
+		       behind ? behind : job->id);
+	schedule_keep(state, job, order);
+	return 0;
+}
+
+/* The resources that a job wants beside GPUs: how they are, and `out_behind` the job that keeps
+ * them from it (0: none does). */
+static enum schedule_pool_use schedule_look_at_pools(struct schedule_state *state,
+						     uint64_t *out_behind)
+{
+	const struct schedule_pools *pools = &state->machine->pools;
+	char text[SCHEDULE_POOL_TEXT_MAX];
+	const char *list = state->want.resources;
+	struct demand demand;
+	size_t place;
+	*out_behind = 0;
+	enum schedule_pool_use use = schedule_pools_look(pools, list, &place, text);
+	(void)snprintf(state->text, sizeof(state->text), "%s", text);
+	while (use == SCHEDULE_POOL_FREE && demand_next(&list, &demand, NULL) > 0) {
+		*out_behind = state->kept_pool[schedule_pools_find(pools, demand.name)];
+		if (*out_behind)
+			return SCHEDULE_POOL_USED;
+	}
+	return use;
+}
+
 static int schedule_decide(struct schedule_state *state, const struct job *job, size_t order,
 			   struct schedule_decision *out, struct err *err)
 {
 	*out = (struct schedule_decision){.text = ""};
-	if (job->gpus == 0) {
+	if (job->gpus == 0 && !job->resources) {
 		out->start = true;
 		return 0;
 	}
@@ -463,7 +565,13 @@ static int schedule_decide(struct schedule_state *state, const struct job *job, 
 		return schedule_wait_alike(state, out->reason, class_, err);
 	}
 	struct schedule_count count = schedule_count(state);
-	if (count.to_be_had >= state->want.needed)
+	uint64_t behind;
+	enum schedule_pool_use use = schedule_look_at_pools(state, &behind);
+	if (use == SCHEDULE_POOL_SICK ||
+	    (use == SCHEDULE_POOL_USED && count.open >= state->want.needed))
+		return schedule_wait_pool(state, job, order, use, behind, class_, &out->reason,
+					  err);
+	if (use == SCHEDULE_POOL_FREE && count.to_be_had >= state->want.needed)
 		return schedule_start(state, job->id, out, err);
 	return schedule_wait(state, job, order, &count, class_, &out->reason, err);
 }

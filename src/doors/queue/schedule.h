@@ -7,7 +7,8 @@
  * The order is that of submission. A job that does not fit keeps those behind it from all devices
  * that it could use, so that wide jobs do not starve; jobs that want other devices, or none, go
  * past. A job that could not start even if none of the others ran (a GPU is unhealthy, an outsider
- * computes on it) keeps nothing: it would block the machine until somebody repairs it.
+ * computes on it, no adapter is well) keeps nothing: it would block the machine until somebody
+ * repairs it.
  *
  * A device is taken whole (all its slots) or in part; parts are shared only with parts.
  *   - Any whole devices: GPUs that are not split by MIG; MIG devices if all of the queue's are.
@@ -15,6 +16,7 @@
  *     leave the rest well connected (units/allocator.h), MIG devices of the fullest GPU; then the
  *     least recently used (of several GPUs of a machine with more than SCHEDULE_RANKED_MAX, those
  *     that come first).
+ *     Jobs that want an adapter too get GPUs out of the nearest to it that are enough.
  *   - Shares: the device on which the smallest part is left over; among equals one that is shared
  *     already, then the least recently used.
  */
@@ -29,6 +31,7 @@
 #include "doors/queue/job.h"
 #include "doors/queue/launch.h"
 #include "doors/queue/place.h"
+#include "doors/queue/schedule_pool.h"
 
 struct err;
 struct inventory;
@@ -62,7 +65,8 @@ struct schedule_machine {
 	char problem[SCHEDULE_PROBLEM_MAX];
 	struct schedule_device *devices; /* owned; in the order of GPU and MIG device */
 	size_t device_count;
-	uint64_t clock; /* grants so far */
+	struct schedule_pools pools; /* owned; what there is beside them */
+	uint64_t clock;		     /* grants so far */
 	/* Owned; NULL until it is needed. What is known of how many GPUs are connected: it takes
 	 * milliseconds to work out. A copy of this struct has to set it to NULL. */
 	struct schedule_shape *shape;
@@ -107,7 +111,7 @@ void schedule_machine_hold(struct schedule_machine *machine, const char *uuid, u
 /*
  * Whether this machine could ever run it: with all devices there are, healthy or not, and nobody
  * else. 0, or -ERANGE with both numbers ("needs 9 GPUs, this machine has 8"), -EINVAL and -ENOENT
- * for ids as place_resolve() has them.
+ * for ids as place_resolve() has them, and for resources as schedule_pools_check().
  */
 int schedule_check(const struct schedule_machine *machine, const struct job *job, struct err *err);
 

@@ -24,10 +24,11 @@ int schedule_shape_get(struct schedule_machine *machine, struct allocator **out,
 
 /* What a job asks of a machine. */
 struct schedule_want {
-	size_t needed; /* devices; at least 1 */
-	bool listed;   /* exactly those of `device`, in that order */
-	bool shared;   /* slots of each; else whole devices */
-	bool mig;      /* not listed: MIG devices, because there is nothing else */
+	size_t needed;	       /* devices */
+	const char *resources; /* beside them, as demand.h; borrowed; NULL: none */
+	bool listed;	       /* exactly those of `device`, in that order */
+	bool shared;	       /* slots of each; else whole devices */
+	bool mig;	       /* not listed: MIG devices, because there is nothing else */
 	bool ignore_outsiders;
 	uint32_t numerator, denominator; /* of a share; denominator 0: one slot */
 	size_t count; /* devices that it could use if they were free: in the machine's order, or

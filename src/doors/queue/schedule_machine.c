@@ -136,6 +136,7 @@ void schedule_machine_done(struct schedule_machine *machine)
 	free(machine->devices);
 	machine->devices = NULL;
 	machine->device_count = 0;
+	schedule_pools_done(&machine->pools);
 	machine->shape = schedule_shape_free(machine->shape);
 }
 
@@ -340,7 +341,10 @@ int schedule_want_make(const struct schedule_machine *machine, const struct job 
 	out->numerator = job->share_numerator;
 	out->denominator = job->share_denominator;
 	out->ignore_outsiders = job->ignore_outsiders;
+	out->resources = job->resources;
 	out->count = 0;
+	if (job->gpus == 0) /* only what is beside GPUs */
+		return 0;
 	if (!machine->inventory || machine->device_count == 0)
 		return err_set(err, -ERANGE, "needs %u GPU%s, there are 0: %s", job->gpus,
 			       job->gpus == 1 ? "" : "s", machine->problem);
@@ -388,5 +392,6 @@ enum schedule_use schedule_device_use(const struct schedule_device *device,
 int schedule_check(const struct schedule_machine *machine, const struct job *job, struct err *err)
 {
 	struct schedule_want want;
-	return job->gpus == 0 ? 0 : schedule_want_make(machine, job, &want, err);
+	int result = schedule_pools_check(&machine->pools, job->resources, err);
+	return result < 0 || job->gpus == 0 ? result : schedule_want_make(machine, job, &want, err);
 }

@@ -51,13 +51,15 @@ static const struct spec_field spec_fields[] = {
     SPEC_FIELD(ignore_outsiders, SPEC_BOOL, 1),
     SPEC_FIELD(grace_ns, SPEC_U64, UINT64_MAX),
     SPEC_FIELD(deadline_ns, SPEC_U64, UINT64_MAX),
-    /* From here on only where there is an image: the form of other jobs stays what it was. */
+    /* From here on only where there is such a thing: the form of other jobs stays what it was. */
+    SPEC_FIELD(resources, SPEC_TEXT, 0),
+    /* And these only where there is an image. */
     SPEC_FIELD(image, SPEC_TEXT, 0),
     SPEC_FIELD(workdir, SPEC_TEXT, 0),
     SPEC_FIELD(pull, SPEC_U32, SPEC_PULL_COUNT - 1),
 };
 
-enum { SPEC_FIELDS_ALWAYS = array_length(spec_fields) - 3 };
+enum { SPEC_FIELD_RESOURCES = array_length(spec_fields) - 4 };
 
 static const char *const spec_pulls[SPEC_PULL_COUNT] = {
     [SPEC_PULL_MISSING] = "missing", [SPEC_PULL_NEVER] = "never", [SPEC_PULL_ALWAYS] = "always"};
@@ -331,6 +333,8 @@ int spec_check(const struct spec *spec, struct err *err)
 		result = spec_check_user(spec, err);
 	if (result == 0)
 		result = spec_check_ids(spec, err);
+	if (result == 0)
+		result = demand_check(spec->resources, err);
 	if (result < 0)
 		return result;
 	uint32_t numerator = spec->share_numerator, denominator = spec->share_denominator;
@@ -353,9 +357,11 @@ static uint64_t spec_field_number(const struct spec *spec, const struct spec_fie
 static int spec_add_fields(struct buf *out, const struct spec *spec)
 {
 	int result = entries_add_magic(out, SPEC_MAGIC);
-	size_t count = spec->image[0] ? array_length(spec_fields) : SPEC_FIELDS_ALWAYS;
+	size_t count = spec->image[0] ? array_length(spec_fields) : SPEC_FIELD_RESOURCES + 1;
 	for (size_t i = 0; result == 0 && i < count; i++) {
 		const struct spec_field *field = &spec_fields[i];
+		if (i == SPEC_FIELD_RESOURCES && spec->resources[0] == '\0')
+			continue;
 		if (field->kind == SPEC_TEXT)
 			result = entries_add(out, field->name, (const char *)spec + field->offset);
 		else

@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "doors/queue/demand.h"
+
 struct err;
 
 enum spec_limits {
@@ -56,6 +58,7 @@ struct spec {
 	uint32_t gpus;				     /* devices; with `ids`: how many those are */
 	char ids[SPEC_IDS_MAX];			     /* exactly these; "": any */
 	uint32_t share_numerator, share_denominator; /* 0/0: whole devices */
+	char resources[DEMAND_TEXT_MAX];	     /* beside them, as demand.h has it; "": none */
 	bool gpus_if_any; /* gpus becomes 0 on a machine without (told at submission) */
 	bool ignore_outsiders;
 	uint64_t grace_ns;    /* between SIGTERM and SIGKILL, and for what the command leaves */

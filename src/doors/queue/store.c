@@ -21,8 +21,8 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_SET_NEXT_ID] = "UPDATE meta SET value = ?1 WHERE name = 'next_id'",
     [STORE_SQL_ACCEPT_JOB] =
 	"INSERT INTO jobs(id, key, uid, name, state, gpus, share_numerator, share_denominator, ids,"
-	" ignore_outsiders, simulated, submitted_ns)"
-	" VALUES(?1, ?2, ?3, ?4, 'Pending', ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+	" ignore_outsiders, simulated, submitted_ns, resources)"
+	" VALUES(?1, ?2, ?3, ?4, 'Pending', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     [STORE_SQL_ACCEPT_SPEC] = "INSERT INTO specs(job, sum, spec) VALUES(?1, ?2, ?3)",
     [STORE_SQL_START_JOB] =
 	"UPDATE jobs SET state = 'Starting', attempt = ?2, started_ns = ?3 WHERE id = ?1",
@@ -53,7 +53,7 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	"SELECT id, key, uid, name, state, reason, reason_text, gpus, share_numerator,"            \
 	" share_denominator, ids, ignore_outsiders, simulated, jobs.attempt, submitted_ns,"        \
 	" jobs.started_ns, jobs.ended_ns, exit_code, signal, killed_leftovers, launch_failed,"     \
-	" grants, observations FROM jobs LEFT JOIN attempts"                                       \
+	" grants, observations, resources FROM jobs LEFT JOIN attempts"                            \
 	" ON attempts.job = jobs.id AND attempts.attempt = jobs.attempt"
     [STORE_SQL_LOAD] = STORE_COLUMNS " WHERE jobs.ended_ns IS NULL ORDER BY id",
     [STORE_SQL_LIST_FINAL] =
@@ -282,6 +282,7 @@ static int store_accept_one(struct store *store, const struct store_accept *acce
 	(void)sqlite3_bind_int(row, 9, job->ignore_outsiders);
 	(void)sqlite3_bind_int(row, 10, job->simulated);
 	(void)sqlite3_bind_int64(row, 11, job->submitted_unix_ns);
+	(void)store_bind_text(row, 12, job->resources);
 	int rc = store_run(store, row, "accepting a job", err);
 	if (rc == -EEXIST)
 		return err_set(err, rc,

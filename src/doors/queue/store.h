@@ -21,7 +21,7 @@ struct err;
 struct store;
 
 enum store_limits {
-	STORE_VERSION = 1,
+	STORE_VERSION = 2,		   /* 2: what jobs want beside GPUs */
 	STORE_GRANTS_TEXT_MAX = 256 << 10, /* bytes of an attempt's grants as text */
 	STORE_BATCH_MAX = 256,		   /* submissions in one transaction */
 	STORE_FORGET_MAX = 256,		   /* jobs that one call of store_forget() removes */

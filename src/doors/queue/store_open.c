@@ -26,7 +26,7 @@ static const char store_schema[] =
     " attempt INTEGER NOT NULL DEFAULT 0, submitted_ns INTEGER NOT NULL,"
     " started_ns INTEGER NOT NULL DEFAULT 0, ended_ns INTEGER, exit_code INTEGER,"
     " signal INTEGER NOT NULL DEFAULT 0, killed_leftovers INTEGER NOT NULL DEFAULT 0,"
-    " launch_failed INTEGER NOT NULL DEFAULT 0, UNIQUE(uid, key))%s%s;"
+    " launch_failed INTEGER NOT NULL DEFAULT 0, resources TEXT, UNIQUE(uid, key))%s%s;"
     "CREATE INDEX jobs_by_end ON jobs(ended_ns, id) WHERE ended_ns IS NOT NULL;"
     "CREATE INDEX jobs_live ON jobs(id) WHERE ended_ns IS NULL;"
     "CREATE TABLE attempts(job INTEGER NOT NULL, attempt INTEGER NOT NULL,"
@@ -251,6 +251,24 @@ static int store_check_header(struct store *store, uint32_t *out_pages, struct e
 	return 0;
 }
 
+/* Of an earlier release: what is new is added in one transaction, and its own release refuses it
+ * from then on. */
+static int store_upgrade(struct store *store, int version, struct err *err)
+{
+	static const char doing[] = "bringing the store of an earlier release up to date";
+	char sql[128];
+	if (version == STORE_VERSION)
+		return 0;
+	(void)snprintf(sql, sizeof(sql),
+		       "BEGIN IMMEDIATE; ALTER TABLE jobs ADD COLUMN resources TEXT;"
+		       "PRAGMA user_version = %d; COMMIT",
+		       STORE_VERSION);
+	int rc = store_exec(store, sql, doing, err);
+	if (rc < 0)
+		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+	return rc;
+}
+
 static int store_check_version(struct store *store, struct err *err)
 {
 	sqlite3_stmt *query = NULL;
@@ -266,9 +284,9 @@ static int store_check_version(struct store *store, struct err *err)
 		    "'%s' is of version %d, which a later release of sluice has made; this one "
 		    "knows up to %d: install the later one again",
 		    store->path, version, STORE_VERSION);
-	if (rc == 0 && version < STORE_VERSION)
+	if (rc == 0 && version < 1)
 		return store_damaged(store, err, "version %d", version);
-	return rc;
+	return rc < 0 ? rc : store_upgrade(store, version, err);
 }
 
 /* Structure of what is always read. A spec has a checksum of its own, looked at when it is read:

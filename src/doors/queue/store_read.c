@@ -31,6 +31,7 @@ enum store_column {
 	COLUMN_LAUNCH_FAILED,
 	COLUMN_GRANTS,
 	COLUMN_OBSERVATIONS,
+	COLUMN_RESOURCES,
 };
 
 /* A row that is being read; the first value that cannot be is remembered. */
@@ -86,6 +87,7 @@ static int store_row_job(struct store *store, sqlite3_stmt *statement, struct jo
 	job.share_numerator = row_u32(&row, COLUMN_SHARE_NUMERATOR);
 	job.share_denominator = row_u32(&row, COLUMN_SHARE_DENOMINATOR);
 	job.ids = (char *)row_text(&row, COLUMN_IDS);
+	job.resources = (char *)row_text(&row, COLUMN_RESOURCES);
 	job.ignore_outsiders = sqlite3_column_int(statement, COLUMN_IGNORE_OUTSIDERS) != 0;
 	job.simulated = sqlite3_column_int(statement, COLUMN_SIMULATED) != 0;
 	job.attempt = row_u32(&row, COLUMN_ATTEMPT);

@@ -84,6 +84,13 @@ void podman_device(const char *uuid, char out[PODMAN_DEVICE_MAX])
 		       gpu_uuid_is_simulated(uuid) ? "sim" : "dev", uuid); /* fits */
 }
 
+void podman_adapter(const struct launch *launch, const char *name, size_t length,
+		    char out[PODMAN_DEVICE_MAX])
+{
+	(void)snprintf(out, PODMAN_DEVICE_MAX, "sluice.%s/rdma=%.*s",
+		       launch->adapters_simulated ? "sim" : "dev", (int)length, name); /* fits */
+}
+
 static void podman_begin(struct podman_words *line, const struct podman_settings *settings)
 {
 	podman_add(line, "podman");
@@ -119,6 +126,16 @@ static void podman_add_job(struct podman_words *line, const struct launch *launc
 	for (size_t i = 0; i < launch->grant_count; i++) {
 		podman_device(launch->grants[i].uuid, device);
 		podman_add(line, "--device=%s", device);
+	}
+	for (const char *at = launch->adapters; *at;) {
+		size_t length = strcspn(at, ",");
+		podman_adapter(launch, at, length, device);
+		podman_add(line, "--device=%s", device);
+		at += length + (at[length] == ',');
+	}
+	if (launch->adapters[0]) {
+		podman_add(line, "--env=SLUICE_RDMA");
+		podman_add(line, "--env=NCCL_IB_HCA==%s", launch->adapters);
 	}
 	/* CDI says so too, where there is a GPU: an old hook that is still installed would give all
 	 * of them to an image that asks for all. */

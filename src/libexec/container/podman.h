@@ -34,6 +34,9 @@ struct podman_settings {
 /* The name of the job's container. */
 void podman_name(const struct launch *launch, char out[PODMAN_NAME_MAX]);
 /* The CDI name of a granted device: of the kind that only sluice writes. */
+/* Of an RDMA adapter, by its name of `length` bytes. */
+void podman_adapter(const struct launch *launch, const char *name, size_t length,
+		    char out[PODMAN_DEVICE_MAX]);
 void podman_device(const char *uuid, char out[PODMAN_DEVICE_MAX]);
 
 /* argv of `podman run` and of `podman rm`; ends in NULL, given back by podman_free(). -ENOMEM. */

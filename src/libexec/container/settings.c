@@ -207,17 +207,27 @@ static int settings_no_device(enum scan_state state, const char *name, const str
 		       name, hint);
 }
 
+static int settings_check_device(const struct scan *scan, const char *name, struct err *err)
+{
+	const struct scan_file *file = NULL, *other = NULL;
+	enum scan_state state = scan_find(scan, name, &file, &other);
+	return state == SCAN_FOUND ? 0 : settings_no_device(state, name, file, other, err);
+}
+
 int settings_check_devices(const struct launch *launch, struct err *err)
 {
 	_cleanup_scan_ struct scan scan = {.count = 0};
-	int result = launch->grant_count > 0 ? scan_read("", &scan, err) : 0;
+	char name[PODMAN_DEVICE_MAX];
+	int result = launch->grant_count > 0 || launch->adapters[0] ? scan_read("", &scan, err) : 0;
 	for (size_t i = 0; result == 0 && i < launch->grant_count; i++) {
-		char name[PODMAN_DEVICE_MAX];
-		const struct scan_file *file = NULL, *other = NULL;
 		podman_device(launch->grants[i].uuid, name);
-		enum scan_state state = scan_find(&scan, name, &file, &other);
-		if (state != SCAN_FOUND)
-			result = settings_no_device(state, name, file, other, err);
+		result = settings_check_device(&scan, name, err);
+	}
+	for (const char *at = launch->adapters; result == 0 && *at;) {
+		size_t length = strcspn(at, ",");
+		podman_adapter(launch, at, length, name);
+		result = settings_check_device(&scan, name, err);
+		at += length + (at[length] == ',');
 	}
 	return result;
 }

@@ -23,6 +23,7 @@ enum answer_status {
 	ANSWER_NOT_FOUND = 404,
 	ANSWER_CONFLICT = 409,
 	ANSWER_GONE = 410,
+	ANSWER_INVALID = 422,
 	ANSWER_TOO_MANY = 429,
 	ANSWER_UNAVAILABLE = 503,
 };
@@ -31,6 +32,7 @@ struct answer {
 	int code;		 /* 0: it was answered to the end; -errno: it was not */
 	uint32_t status;	 /* of HTTP; 0: none came */
 	uint64_t retry_after_ns; /* the server's wish; 0: it has none */
+	int64_t date_s;		 /* the server's clock, since 1970; 0: not told */
 	bool is_ours;		 /* it was never asked: what is wrong is on this node */
 	bool token_changed;	 /* since the request was made */
 	/* Why not: the transport's own words, or the message of the server's Status. */

@@ -22,7 +22,10 @@ enum {
 	CLIENT_URL_MAX = ACCESS_SERVER_MAX + 2048,
 	CLIENT_BUFFER = 16 << 10,
 	CLIENT_PROBES = 3,
+	CLIENT_KEPT = 2, /* connections */
 	CLIENT_WAIT_MAX_MS = 60000,
+	CLIENT_TOKEN_MIN = 8, /* a shorter one is in many words, and no secret */
+	CLIENT_TOKEN_MARK = 16,
 };
 
 /* A call is free when its handle is NULL. */
@@ -36,6 +39,7 @@ struct client_call {
 	struct buf refusal; /* the body of an answer that is no success */
 	struct err err;	    /* why it could not be begun */
 	bool is_refused;    /* by data() */
+	int64_t date_s;	    /* of the answer; 0: not told */
 	char why[CURL_ERROR_SIZE];
 };
 
@@ -63,8 +67,8 @@ struct client *client_new(const struct access_options *options, struct err *err)
 		(void)err_set(err, -ENOSYS, "the libcurl of this machine knows no TLS");
 		return client_free(client);
 	}
-	/* One for the watch and one for Events: more would be memory for nothing. */
-	(void)curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, (long)CLIENT_CALLS_MAX);
+	/* One for the watch, the others for what is short: more would be memory for nothing. */
+	(void)curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, (long)CLIENT_KEPT);
 	return client;
 }
 
@@ -99,7 +103,8 @@ static size_t client_on_data(char *data, size_t size, size_t count, void *contex
 {
 	struct client_call *call = context;
 	size_t length = size * count; /* size is 1 */
-	if (client_status(call) != ANSWER_OK) {
+	uint32_t status = client_status(call);
+	if (status != ANSWER_OK && status != ANSWER_CREATED) {
 		size_t room = CLIENT_BODY_MAX - call->refusal.length;
 		/* Without memory there is less to say. */
 		(void)buf_add(&call->refusal, data, length < room ? length : room);
@@ -109,6 +114,23 @@ static size_t client_on_data(char *data, size_t size, size_t count, void *contex
 		return length;
 	call->is_refused = true;
 	return 0;
+}
+
+static size_t client_on_header(char *line, size_t size, size_t count, void *context)
+{
+	static const char name[] = "Date:";
+	enum { DATE_MAX = 64 };
+	struct client_call *call = context;
+	size_t length = size * count; /* size is 1 */
+	char date[DATE_MAX];
+	if (length < sizeof(date) && length > sizeof(name) &&
+	    strncasecmp(line, name, sizeof(name) - 1) == 0) {
+		(void)snprintf(date, sizeof(date), "%.*s", (int)(length - sizeof(name) + 1),
+			       line + sizeof(name) - 1);
+		int64_t date_s = curl_getdate(date, NULL);
+		call->date_s = date_s > 0 ? date_s : 0;
+	}
+	return length;
 }
 
 /* A server that is gone without a word is noticed within a minute: what curl sets of this leaves
@@ -221,10 +243,13 @@ static bool client_set_request(struct client_call *call)
 		  client_set(call, CURLOPT_ERRORBUFFER, call->why) &&
 		  client_set(call, CURLOPT_WRITEFUNCTION, client_on_data) &&
 		  client_set(call, CURLOPT_WRITEDATA, call) &&
+		  client_set(call, CURLOPT_HEADERFUNCTION, client_on_header) &&
+		  client_set(call, CURLOPT_HEADERDATA, call) &&
 		  client_set(call, CURLOPT_PRIVATE, call);
 	if (ok && request->body)
-		ok = client_set(call, CURLOPT_POSTFIELDS, request->body) &&
-		     client_set(call, CURLOPT_CUSTOMREQUEST, request->method);
+		ok = client_set(call, CURLOPT_POSTFIELDS, request->body);
+	if (ok && strcmp(request->method, "GET") != 0)
+		ok = client_set(call, CURLOPT_CUSTOMREQUEST, request->method);
 	return ok;
 }
 
@@ -289,6 +314,17 @@ static const char *client_advice(CURLcode code)
 	}
 }
 
+/* Whether a server repeats our token, or a part of it where it was cut: the text is for logs. */
+static bool client_has_token(const struct client_call *call, const char *text)
+{
+	char mark[CLIENT_TOKEN_MARK + 1];
+	const char *token = call->access.token;
+	if (!token || strlen(token) < CLIENT_TOKEN_MIN)
+		return false;
+	(void)snprintf(mark, sizeof(mark), "%s", token);
+	return strstr(text, mark) != NULL;
+}
+
 static void client_read_refusal(const struct client_call *call, struct answer *answer)
 {
 	struct object_status status;
@@ -296,7 +332,10 @@ static void client_read_refusal(const struct client_call *call, struct answer *a
 	/* What is no Status is a page of something in between: the number says enough. */
 	if (call->refusal.length > 0 &&
 	    object_status_parse(call->refusal.data, call->refusal.length, &status, &err) == 0)
-		(void)snprintf(answer->text, sizeof(answer->text), "%s", status.message);
+		(void)snprintf(answer->text, sizeof(answer->text), "%s",
+			       client_has_token(call, status.message)
+				   ? "(its message repeats our token, and is not shown)"
+				   : status.message);
 }
 
 static bool client_token_is_another(const struct client_call *call)
@@ -314,6 +353,7 @@ static bool client_token_is_another(const struct client_call *call)
 static void client_read_answer(struct client_call *call, CURLcode code, struct answer *answer)
 {
 	answer->status = client_status(call);
+	answer->date_s = call->date_s;
 	if (code != CURLE_OK) {
 		answer->code = call->is_refused			  ? -ECANCELED
 			       : code == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT

@@ -18,7 +18,7 @@ struct client_call;
 struct err;
 
 enum client_limits {
-	CLIENT_CALLS_MAX = 2,	   /* at once */
+	CLIENT_CALLS_MAX = 3,	   /* at once: the watch, an Event, labels */
 	CLIENT_BODY_MAX = 8 << 10, /* that is kept of an answer which is no success */
 	CLIENT_CONNECT_MS = 10000,
 	CLIENT_IDLE_S = 20, /* without a byte, and the other side is asked whether it lives */
@@ -30,7 +30,7 @@ struct client_request {
 	const char *content_type;	    /* NULL: there is no body */
 	char *body;			    /* given, NUL-terminated; NULL: none */
 	uint64_t timeout_ns;		    /* for all of it */
-	/* Bytes of an answer of 200. Negative: it is ended, with -ECANCELED. May be NULL. */
+	/* Bytes of an answer of 200 or 201. Negative: it is ended, with -ECANCELED. May be NULL. */
 	int (*data)(const char *data, size_t length, void *context);
 	/* Once, always, from client_run(); also when it could not be begun. */
 	void (*end)(const struct answer *answer, void *context);

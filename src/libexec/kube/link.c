@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/text.h"
-#include "kube.pb-c.h"
+#include "libexec/kube/publish.h"
 #include "wire/arena.h"
 #include "wire/message.h"
 
@@ -55,6 +55,26 @@ static bool link_send(const struct link *link, const Sluice__Kube__V1__FromKube 
 	       (errno != EAGAIN && errno != EINTR && errno != ENOBUFS);
 }
 
+static bool link_send_labels(struct link *link)
+{
+	Sluice__Kube__V1__FromKube packet = SLUICE__KUBE__V1__FROM_KUBE__INIT;
+	Sluice__Kube__V1__Labels labels = SLUICE__KUBE__V1__LABELS__INIT;
+	Sluice__Kube__V1__NodeLabel label[OBJECT_FOLLOWED], *place[OBJECT_FOLLOWED];
+	for (size_t i = 0; i < OBJECT_FOLLOWED; i++) {
+		if (!*link->labels[i])
+			continue;
+		place[labels.n_labels] = &label[labels.n_labels];
+		sluice__kube__v1__node_label__init(place[labels.n_labels]);
+		/* Not written to: the type is the generator's. */
+		place[labels.n_labels]->name = (char *)object_followed[i];
+		place[labels.n_labels]->value = link->labels[i];
+		labels.n_labels++;
+	}
+	labels.labels = place;
+	packet.labels = &labels;
+	return link_send(link, &packet);
+}
+
 static void link_flush(struct link *link)
 {
 	Sluice__Kube__V1__FromKube packet = SLUICE__KUBE__V1__FROM_KUBE__INIT;
@@ -66,12 +86,32 @@ static void link_flush(struct link *link)
 		link->tells_label = !link_send(link, &packet);
 		packet.label = NULL;
 	}
+	if (link->tells_labels)
+		link->tells_labels = !link_send_labels(link);
 	if (link->tells_problem) {
 		Sluice__Kube__V1__Problem problem = SLUICE__KUBE__V1__PROBLEM__INIT;
 		problem.text = link->problem;
 		packet.problem = &problem;
 		link->tells_problem = !link_send(link, &packet);
+		packet.problem = NULL;
 	}
+	if (link->tells_published) {
+		packet.published = &link->published;
+		link->tells_published = !link_send(link, &packet);
+	}
+}
+
+void link_published(struct link *link, const struct publish_state *state)
+{
+	sluice__kube__v1__published__init(&link->published);
+	link->published.way = state->way;
+	link->published.is_written = state->is_written;
+	link->published.is_on_node = state->is_on_node;
+	link->published.previous_ends = state->previous_ends;
+	link_copy(link->published_problem, state->problem);
+	link->published.problem = link->published_problem;
+	link->tells_published = true;
+	link_flush(link);
 }
 
 void link_label(struct link *link, bool is_set, const char *value)
@@ -79,6 +119,19 @@ void link_label(struct link *link, bool is_set, const char *value)
 	link->label_is_set = is_set;
 	link_copy(link->label, is_set ? value : "");
 	link->tells_label = true;
+	link_flush(link);
+}
+
+void link_labels(struct link *link, const char *const *values)
+{
+	char valid[LINK_TEXT_MAX];
+	for (size_t i = 0; i < OBJECT_FOLLOWED; i++) {
+		link_copy(valid, values[i]);
+		/* What had to be replaced is longer than it was, and no value that counts. */
+		(void)snprintf(link->labels[i], OBJECT_VALUE_MAX, "%s",
+			       strcmp(valid, values[i]) == 0 ? values[i] : "");
+	}
+	link->tells_labels = true;
 	link_flush(link);
 }
 
@@ -95,7 +148,10 @@ void link_problem(struct link *link, const char *text)
 
 short link_wants(const struct link *link)
 {
-	return (short)(link->tells_label || link->tells_problem ? POLLIN | POLLOUT : POLLIN);
+	return (short)(link->tells_label || link->tells_labels || link->tells_problem ||
+			       link->tells_published
+			   ? POLLIN | POLLOUT
+			   : POLLIN);
 }
 
 static int link_take(struct link *link, const void *data, size_t length, struct err *err)
@@ -111,6 +167,8 @@ static int link_take(struct link *link, const void *data, size_t length, struct 
 	if (packet->event)
 		link->event(packet->event->warning, packet->event->reason, packet->event->message,
 			    link->context);
+	if (packet->publish && link->publish)
+		link->publish(packet->publish, link->context);
 	return 1;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sluice-kube --node NAME --label LABEL [--kubeconfig FILE]: the one process of a node with a TLS
- * client and a token. Watches the own Node for the agent and posts the agent's Events, over
- * descriptor 3 (proto/kube.proto), and ends when that does. One thread; only libcurl may use
- * another while it looks up a name.
+ * client and a token. Watches the own Node for the agent, posts the agent's Events and publishes
+ * its labels, over descriptor 3 (proto/kube.proto), and ends when that does. One thread; only
+ * libcurl may use another while it looks up a name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,15 +16,18 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/parse.h"
 #include "libexec/kube/access.h"
 #include "libexec/kube/answer.h"
 #include "libexec/kube/client.h"
 #include "libexec/kube/events.h"
 #include "libexec/kube/link.h"
+#include "libexec/kube/publish.h"
 #include "libexec/kube/sandbox.h"
 #include "libexec/kube/watch.h"
 
@@ -35,7 +38,8 @@ enum {
 	/* A node with 50 images takes some 60 KB: larger pieces go back to the system at once. */
 	MAIN_MMAP_THRESHOLD = 64 << 10,
 };
-#define MAIN_TRIM_NS UINT64_C(5000000000) /* after an answer: what it took is given back */
+#define MAIN_FINISH_NS UINT64_C(1500000000) /* for what is to be withdrawn at the end */
+#define MAIN_TRIM_NS   UINT64_C(5000000000) /* after an answer: what it took is given back */
 
 static const struct clock main_clock; /* the real one */
 
@@ -48,7 +52,7 @@ static const char main_accept_watch[] =
 
 struct main_options {
 	const char *node, *label, *kubeconfig, *directory;
-	uint64_t watch_s, slack_s, first_ms; /* for tests; 0: the usual ones */
+	uint64_t watch_s, slack_s, first_ms, minute_ms; /* for tests; 0: the usual ones */
 };
 
 struct kube {
@@ -58,7 +62,9 @@ struct kube {
 	struct client *client; /* owned, all of these */
 	struct watch *watch;
 	struct events *events;
-	struct client_call *watching; /* NULL: no request of the watch runs */
+	struct publish *publish;
+	char namespace_[WATCH_NAME_MAX]; /* the pod's own */
+	struct client_call *watching;	 /* NULL: no request of the watch runs */
 	bool is_ended;
 	uint64_t trim_ns; /* when memory is given back; UINT64_MAX: there is nothing to */
 	char watch_problem[ANSWER_PROBLEM_MAX], events_problem[ANSWER_PROBLEM_MAX];
@@ -97,6 +103,12 @@ static void main_on_label(bool is_set, const char *value, void *context)
 	link_label(&kube->link, is_set, value);
 }
 
+static void main_on_labels(const char *const *values, void *context)
+{
+	struct kube *kube = context;
+	link_labels(&kube->link, values);
+}
+
 static void main_on_event(bool warning, const char *reason, const char *message, void *context)
 {
 	struct kube *kube = context;
@@ -125,7 +137,55 @@ static void main_on_events_end(const struct answer *answer, void *context)
 	events_end(kube->events, answer, main_now_ns());
 }
 
+static void main_on_publish(const Sluice__Kube__V1__Publish *wish, void *context)
+{
+	struct kube *kube = context;
+	struct err err = {0};
+	/* The agent tells its end by the socket, and may be impatient. */
+	(void)signal(SIGTERM, wish->until_end ? SIG_IGN : SIG_DFL);
+	if (publish_set(kube->publish, wish, main_now_ns(), &err) < 0)
+		link_published(&kube->link, &(struct publish_state){.problem = err.text});
+}
+
+static void main_on_published(const struct publish_state *state, void *context)
+{
+	struct kube *kube = context;
+	link_published(&kube->link, state);
+}
+
+static int main_on_publish_data(const char *data, size_t length, void *context)
+{
+	struct kube *kube = context;
+	return publish_data(kube->publish, data, length);
+}
+
+static void main_on_publish_end(const struct answer *answer, void *context)
+{
+	struct kube *kube = context;
+	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
+	publish_end(kube->publish, answer, main_now_ns());
+}
+
 /* --- the loop --------------------------------------------------------------------------------- */
+
+static void main_ask_publish(struct kube *kube)
+{
+	struct publish_request publish;
+	if (!publish_begin(kube->publish, main_now_ns(), &publish))
+		return;
+	const struct client_request request = {
+	    .method = publish.method,
+	    .path = publish.path,
+	    .accept = publish.accept,
+	    .content_type = publish.content_type,
+	    .body = publish.body,
+	    .timeout_ns = PUBLISH_TIMEOUT_NS,
+	    .data = main_on_publish_data,
+	    .end = main_on_publish_end,
+	    .context = kube,
+	};
+	(void)client_start(kube->client, &request);
+}
 
 static void main_ask(struct kube *kube)
 {
@@ -134,7 +194,8 @@ static void main_ask(struct kube *kube)
 	uint64_t now_ns = main_now_ns();
 	if (kube->watching)
 		watch_look(kube->watch, client_status(kube->watching), now_ns);
-	/* There is a place for each of the two. */
+	/* There is a place for each of the three. */
+	main_ask_publish(kube);
 	if (watch_begin(kube->watch, now_ns, &watch)) {
 		const struct client_request request = {
 		    .method = "GET",
@@ -168,6 +229,8 @@ static uint64_t main_wait_ns(const struct kube *kube)
 	uint64_t events_ns = events_due_ns(kube->events);
 	if (events_ns < due_ns)
 		due_ns = events_ns;
+	if (publish_due_ns(kube->publish) < due_ns)
+		due_ns = publish_due_ns(kube->publish);
 	if (kube->trim_ns < due_ns)
 		due_ns = kube->trim_ns;
 	return due_ns > now_ns ? due_ns - now_ns : 0;
@@ -191,12 +254,43 @@ static int main_run(struct kube *kube, struct err *err)
 	return result;
 }
 
+/* The agent has ended; its labels may have to go as well. */
+static void main_finish(struct kube *kube)
+{
+	uint64_t end_ns = clock_after_ns(main_now_ns(), MAIN_FINISH_NS);
+	if (!publish_finish(kube->publish, main_now_ns()))
+		return;
+	while (!publish_is_finished(kube->publish) && main_now_ns() < end_ns) {
+		short ready = 0;
+		main_ask_publish(kube);
+		if (client_run(kube->client, -1, 0, MAIN_FINISH_NS / 10, &ready, NULL) < 0)
+			break;
+	}
+}
+
+/* The namespace that the service account is of; without one the default. */
+static void main_read_namespace(struct kube *kube)
+{
+	_cleanup_buf_ struct buf text;
+	char path[FILE_PATH_MAX];
+	buf_init(&text, sizeof(kube->namespace_) - 1);
+	(void)snprintf(kube->namespace_, sizeof(kube->namespace_), "default");
+	if (kube->options.kubeconfig ||
+	    file_path(path, NULL, "%s/namespace", kube->options.directory) < 0 ||
+	    file_read(path, &text, NULL) < 0)
+		return;
+	size_t length = strcspn(buf_text(&text), "\r\n \t");
+	if (length > 0)
+		(void)snprintf(kube->namespace_, sizeof(kube->namespace_), "%.*s", (int)length,
+			       buf_text(&text));
+}
+
 /* --- beginning and end ------------------------------------------------------------------------ */
 
 static int main_open(struct kube *kube, struct err *err)
 {
 	const struct main_options *options = &kube->options;
-	uint64_t seed[2] = {main_now_ns(), (uint64_t)getpid()};
+	uint64_t seed[3] = {main_now_ns(), (uint64_t)getpid(), main_now_ns() + 1};
 	(void)getrandom(seed, sizeof(seed), GRND_NONBLOCK); /* early at boot: the time will do */
 	const struct watch_options watch = {
 	    .node = options->node,
@@ -206,6 +300,7 @@ static int main_open(struct kube *kube, struct err *err)
 	    .slack_ns = options->slack_s * CLOCK_NS_PER_S,
 	    .seconds = (uint32_t)options->watch_s,
 	    .label_is = main_on_label,
+	    .labels_are = main_on_labels,
 	    .problem = main_on_watch_problem,
 	    .context = kube,
 	};
@@ -216,6 +311,16 @@ static int main_open(struct kube *kube, struct err *err)
 	    .problem = main_on_events_problem,
 	    .context = kube,
 	};
+	const struct publish_options publish = {
+	    .node = options->node,
+	    .namespace_ = kube->namespace_,
+	    .seed = seed[2],
+	    .first_ns = options->first_ms * CLOCK_NS_PER_MS,
+	    .minute_ns = options->minute_ms * CLOCK_NS_PER_MS,
+	    .state = main_on_published,
+	    .context = kube,
+	};
+	main_read_namespace(kube);
 	kube->access = (struct access_options){
 	    .kubeconfig = options->kubeconfig,
 	    .directory = options->directory,
@@ -224,10 +329,12 @@ static int main_open(struct kube *kube, struct err *err)
 	};
 	kube->trim_ns = clock_after_ns(main_now_ns(), MAIN_TRIM_NS);
 	link_init(&kube->link, MAIN_FD, main_on_event, kube);
+	kube->link.publish = main_on_publish;
 	kube->client = client_new(&kube->access, err);
 	kube->watch = kube->client ? watch_new(&watch, err) : NULL;
 	kube->events = kube->watch ? events_new(&events, err) : NULL;
-	return kube->events ? 0 : err->code;
+	kube->publish = kube->events ? publish_new(&publish, err) : NULL;
+	return kube->publish ? 0 : err->code;
 }
 
 static void main_close(struct kube *kube)
@@ -235,6 +342,7 @@ static void main_close(struct kube *kube)
 	kube->client = client_free(kube->client);
 	kube->watch = watch_free(kube->watch);
 	kube->events = events_free(kube->events);
+	kube->publish = publish_free(kube->publish);
 }
 
 static int main_usage(const char *text, const char *detail)
@@ -250,7 +358,7 @@ static int main_usage(const char *text, const char *detail)
 /* 0, or what to exit with. */
 static int main_parse(int argc, char **argv, struct main_options *options)
 {
-	enum { NODE = 1, LABEL, KUBECONFIG, DIRECTORY, WATCH, SLACK, FIRST };
+	enum { NODE = 1, LABEL, KUBECONFIG, DIRECTORY, WATCH, SLACK, FIRST, MINUTE };
 	static const struct option table[] = {
 	    {"node", required_argument, NULL, NODE},
 	    {"label", required_argument, NULL, LABEL},
@@ -259,6 +367,7 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 	    {"watch-seconds", required_argument, NULL, WATCH},
 	    {"slack-seconds", required_argument, NULL, SLACK},
 	    {"back-off-ms", required_argument, NULL, FIRST},
+	    {"minute-ms", required_argument, NULL, MINUTE},
 	    {NULL, 0, NULL, 0},
 	};
 	int choice, result = 0;
@@ -284,6 +393,9 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 			break;
 		case FIRST:
 			result = parse_u64(optarg, 1, 60000, &options->first_ms);
+			break;
+		case MINUTE:
+			result = parse_u64(optarg, 1, 60000, &options->minute_ms);
 			break;
 		default:
 			return main_usage("this is not understood", "");
@@ -314,6 +426,8 @@ int main(int argc, char **argv)
 		result = main_open(&kube, &err);
 	if (result == 0)
 		result = main_run(&kube, &err);
+	if (result == 0)
+		main_finish(&kube);
 	main_close(&kube);
 	if (result < 0)
 		fprintf(stderr, "sluice-kube: %s\n", err.text);

@@ -14,6 +14,12 @@ static const char *const object_types[] = {
     [OBJECT_BOOKMARK] = "BOOKMARK", [OBJECT_ERROR] = "ERROR",
 };
 
+const char *const object_followed[OBJECT_FOLLOWED] = {
+    "nvidia.com/gpu.workload.config",	   "nvidia.com/gpu.deploy.operands",
+    "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.gpu-feature-discovery",
+    "nvidia.com/gpu-driver-upgrade-state",
+};
+
 static void object_free(json_t **json)
 {
 	json_decref(*json);
@@ -53,8 +59,7 @@ static int object_guard(const char *text, size_t length, struct err *err)
 	return 0;
 }
 
-/* Owned. NULL: -EBADMSG or -ENOMEM in `err`. */
-static json_t *object_load(const char *text, size_t length, struct err *err)
+json_t *object_load(const char *text, size_t length, struct err *err)
 {
 	json_error_t why;
 	if (object_guard(text, length, err) < 0)
@@ -91,17 +96,30 @@ static int object_read_version(const json_t *metadata, char out[OBJECT_VERSION_M
 	return 0;
 }
 
+/* One that is longer than Kubernetes permits is none. */
+static void object_read_followed(const json_t *labels, struct object_node *out)
+{
+	for (size_t i = 0; i < OBJECT_FOLLOWED; i++) {
+		const json_t *value = json_object_get(labels, object_followed[i]);
+		if (json_is_string(value) && json_string_length(value) < OBJECT_VALUE_MAX)
+			memcpy(out->value[i], json_string_value(value),
+			       json_string_length(value) + 1);
+	}
+}
+
 static int object_read_node(const json_t *node, const char *label, struct object_node *out,
 			    struct err *err)
 {
 	const json_t *metadata = json_object_get(node, "metadata");
-	const json_t *value = json_object_get(json_object_get(metadata, "labels"), label);
+	const json_t *labels = json_object_get(metadata, "labels");
+	const json_t *value = json_object_get(labels, label);
 	*out = (struct object_node){.has_label = json_is_string(value)};
 	if (out->has_label && json_string_length(value) >= OBJECT_LABEL_MAX)
 		return err_set(err, -EBADMSG, "label '%s' has more than %d bytes", label,
 			       OBJECT_LABEL_MAX - 1);
 	if (out->has_label)
 		memcpy(out->label, json_string_value(value), json_string_length(value) + 1);
+	object_read_followed(labels, out);
 	return object_read_version(metadata, out->version, err);
 }
 

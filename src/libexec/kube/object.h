@@ -7,11 +7,13 @@
 #ifndef SLUICE_LIBEXEC_KUBE_OBJECT_H
 #define SLUICE_LIBEXEC_KUBE_OBJECT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct err;
+struct json_t;
 
 enum object_limits {
 	OBJECT_DEPTH_MAX = 64,	     /* a Node has 9 */
@@ -19,13 +21,21 @@ enum object_limits {
 	OBJECT_VERSION_MAX = 64,
 	OBJECT_LABEL_MAX = 256, /* Kubernetes permits 63 bytes */
 	OBJECT_TEXT_MAX = 256,
+	OBJECT_FOLLOWED = 5, /* labels beside the one that chooses a configuration */
+	OBJECT_VALUE_MAX = 64,
 };
+
+/* What people and the GPU Operator say about this node by labels. In the order of
+ * object_node.value. https://github.com/NVIDIA/gpu-operator/blob/main/controllers/state_manager.go,
+ * https://github.com/NVIDIA/k8s-operator-libs/blob/main/pkg/upgrade/consts.go */
+extern const char *const object_followed[OBJECT_FOLLOWED];
 
 /* One Node. */
 struct object_node {
 	char version[OBJECT_VERSION_MAX]; /* metadata.resourceVersion */
 	bool has_label;
-	char label[OBJECT_LABEL_MAX]; /* "" without one */
+	char label[OBJECT_LABEL_MAX];		       /* "" without one */
+	char value[OBJECT_FOLLOWED][OBJECT_VALUE_MAX]; /* of object_followed; "": not set */
 };
 
 /* A Status: why something was refused. */
@@ -57,6 +67,9 @@ struct object_list {
 
 /* All return 0, -EBADMSG (the error says what is wrong with it) or -ENOMEM. */
 
+/* Any object, within the limits above. Owned by the caller; NULL: -EBADMSG or -ENOMEM in `err`. */
+json_t *object_load(const char *text, size_t length, struct err *err);
+
 /* One line of a watch. `label`: the one that counts. */
 int object_event_parse(const char *text, size_t length, const char *label, struct object_event *out,
 		       struct err *err);
@@ -66,6 +79,9 @@ int object_list_parse(const char *text, size_t length, const char *name, const c
 /* The body of an answer that is no success. */
 int object_status_parse(const char *text, size_t length, struct object_status *out,
 			struct err *err);
+
+/* Any object, within the limits above. Owned. NULL: -EBADMSG or -ENOMEM in `err`. */
+struct json_t *object_load(const char *text, size_t length, struct err *err);
 
 const char *object_type_to_string(enum object_type type);
 

@@ -35,6 +35,8 @@ struct watch {
 	bool missing;			  /* there is no such node */
 	bool known, has_label;		  /* what was last told */
 	char label[OBJECT_LABEL_MAX];
+	bool knows_followed;
+	char followed[OBJECT_FOLLOWED][OBJECT_VALUE_MAX];
 	char failure[ANSWER_PROBLEM_MAX]; /* of the last request; "" */
 	char told[ANSWER_PROBLEM_MAX];
 	bool has_told;	/* also that all is well: the agent may think of the one before us */
@@ -110,8 +112,23 @@ static void watch_tell_problem(struct watch *watch)
 	watch->options.problem(text, watch->options.context);
 }
 
+static void watch_tell_followed(struct watch *watch, const struct object_node *node)
+{
+	const char *values[OBJECT_FOLLOWED];
+	bool is_new = !watch->knows_followed;
+	for (size_t i = 0; i < OBJECT_FOLLOWED; i++) {
+		is_new |= strcmp(watch->followed[i], node->value[i]) != 0;
+		(void)snprintf(watch->followed[i], OBJECT_VALUE_MAX, "%s", node->value[i]);
+		values[i] = watch->followed[i];
+	}
+	watch->knows_followed = true;
+	if (is_new && watch->options.labels_are)
+		watch->options.labels_are(values, watch->options.context);
+}
+
 static void watch_tell_label(struct watch *watch, const struct object_node *node)
 {
+	watch_tell_followed(watch, node);
 	if (watch->known && watch->has_label == node->has_label &&
 	    strcmp(watch->label, node->label) == 0)
 		return;

@@ -35,6 +35,8 @@ struct watch_options {
 	uint32_t seconds;	  /* 0: WATCH_SECONDS */
 	/* When it is first known, and when it is another. `value` is "" when it is not set. */
 	void (*label_is)(bool is_set, const char *value, void *context);
+	/* The same of the labels of object_followed (object.h), of all at once. May be NULL. */
+	void (*labels_are)(const char *const *values, void *context);
 	/* When it is first known, and when it is another; "": all is well. */
 	void (*problem)(const char *text, void *context);
 	void *context;

@@ -230,7 +230,8 @@ static int main_environment(const struct launch *launch, char ***out, struct err
 				 .attempt = attempt,
 				 .instance = launch->instance[0] ? launch->instance : NULL,
 				 .uuids = uuids,
-				 .uuid_count = launch->grant_count};
+				 .uuid_count = launch->grant_count,
+				 .adapters = launch->adapters};
 	char *none[] = {NULL};
 	return jobenv_make(launch->spec.environment ? launch->spec.environment : none, &job, out,
 			   err);

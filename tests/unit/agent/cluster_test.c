@@ -111,6 +111,12 @@ static void test_without_one(void **state)
 	assert_int_equal(fake.opened, opened);
 	cluster_no_injection(cluster, "x");
 	cluster_policy(cluster, "x");
+	cluster_labels(cluster, "x");
+	struct err err = {0};
+	assert_false(cluster_can_publish(cluster));
+	assert_int_equal(cluster_publish(cluster, NULL, &err), -ENOTCONN);
+	assert_non_null(strstr(err.text, "required flag node-name not set"));
+	assert_int_equal(cluster_publish(NULL, NULL, &err), -ENOTCONN);
 	assert_string_equal(cluster_problem(cluster), "");
 	assert_int_equal(cluster_pid(cluster), -1);
 	cluster = cluster_free(cluster);
@@ -129,6 +135,8 @@ static void test_one_that_is_not_installed(void **state)
 	fake.result = -ENOPKG;
 	assert_int_equal(cluster_new(&rig_options, &cluster, &err), 0);
 	assert_string_equal(cluster_problem(cluster), "cannot");
+	assert_int_equal(cluster_publish(cluster, NULL, &err), -ENOTCONN);
+	assert_string_equal(err.text, "cannot");
 	assert_null(cluster_free(cluster));
 	fake.result = -ENOMEM;
 	assert_int_equal(cluster_new(&rig_options, &cluster, &err), -ENOMEM);
@@ -137,6 +145,12 @@ static void test_one_that_is_not_installed(void **state)
 static void test_events(void **state)
 {
 	struct cluster *cluster = *state;
+	cluster_labels(cluster, "the node's label x is y");
+	assert_string_equal(fake.last, "Normal NodeLabels: the node's label x is y: nothing is "
+				       "handed out to the kubelet");
+	cluster_labels(cluster, "");
+	assert_non_null(strstr(fake.last, "no label of the node keeps devices"));
+	fake.events = 0;
 	cluster_configuration(cluster, RELOAD_MISSING, "specified config x does not exist");
 	assert_string_equal(fake.last,
 			    "Warning ConfigurationMissing: specified config x does not exist");

@@ -39,6 +39,37 @@ static void fake_label(char *value)
 	fake_say(&packet);
 }
 
+static void fake_labels(char *value)
+{
+	Sluice__Kube__V1__FromKube packet = SLUICE__KUBE__V1__FROM_KUBE__INIT;
+	Sluice__Kube__V1__Labels labels = SLUICE__KUBE__V1__LABELS__INIT;
+	Sluice__Kube__V1__NodeLabel one = SLUICE__KUBE__V1__NODE_LABEL__INIT,
+				    *all[KUBE_LABELS_MAX + 1];
+	char name[] = "example.com/a";
+	one.name = name;
+	one.value = value;
+	for (size_t i = 0; i <= KUBE_LABELS_MAX; i++)
+		all[i] = &one;
+	labels.labels = all;
+	labels.n_labels = *value ? KUBE_LABELS_MAX + 1 : 0;
+	packet.labels = &labels;
+	fake_say(&packet);
+}
+
+/* As many labels as were named, and what for, as the problem. */
+static void fake_published(const Sluice__Kube__V1__Publish *wish)
+{
+	Sluice__Kube__V1__FromKube packet = SLUICE__KUBE__V1__FROM_KUBE__INIT;
+	Sluice__Kube__V1__Published published = SLUICE__KUBE__V1__PUBLISHED__INIT;
+	char text[256];
+	(void)snprintf(text, sizeof(text), "%zu %s", wish->n_labels, wish->namespace_);
+	published.way = wish->way;
+	published.is_written = true;
+	published.problem = text;
+	packet.published = &published;
+	fake_say(&packet);
+}
+
 /* Says its node and label first; then does what the Events say. */
 static int fake_main(char **argv)
 {
@@ -51,12 +82,19 @@ static int fake_main(char **argv)
 			return 0;
 		Sluice__Kube__V1__ToKube *packet =
 		    sluice__kube__v1__to_kube__unpack(NULL, (size_t)length, (const uint8_t *)data);
+		if (packet && packet->publish) {
+			fake_published(packet->publish);
+			sluice__kube__v1__to_kube__free_unpacked(packet, NULL);
+			continue;
+		}
 		if (!packet || !packet->event)
 			return 1;
 		if (strcmp(packet->event->reason, "Die") == 0)
 			_exit(3); /* as it is: nothing is given back */
 		if (strcmp(packet->event->reason, "Garbage") == 0)
 			(void)send(FAKE_FD, "\xff\xff\xff", 3, 0);
+		if (strcmp(packet->event->reason, "Labels") == 0)
+			fake_labels(packet->event->message);
 		if (strcmp(packet->event->reason, "Problem") == 0) {
 			Sluice__Kube__V1__FromKube answer = SLUICE__KUBE__V1__FROM_KUBE__INIT;
 			Sluice__Kube__V1__Problem problem = SLUICE__KUBE__V1__PROBLEM__INIT;
@@ -78,6 +116,10 @@ struct rig {
 	struct kube *kube;
 	char label[2048];
 	size_t labels;
+	char published[256];
+	size_t publications;
+	char others[256];
+	size_t other_count;
 };
 
 static void rig_on_label(const char *value, void *context)
@@ -85,6 +127,14 @@ static void rig_on_label(const char *value, void *context)
 	struct rig *rig = context;
 	(void)snprintf(rig->label, sizeof(rig->label), "%s", value);
 	rig->labels++;
+}
+
+static void rig_on_labels(const struct kube_label *labels, size_t count, void *context)
+{
+	struct rig *rig = context;
+	(void)snprintf(rig->others, sizeof(rig->others), "%s=%s", count > 0 ? labels[0].name : "",
+		       count > 0 ? labels[0].value : "");
+	rig->other_count = count;
 }
 
 static void rig_run(struct rig *rig, size_t labels)
@@ -105,6 +155,14 @@ static void rig_run_until_gone(struct rig *rig)
 	}
 }
 
+static void rig_on_published(const Sluice__Kube__V1__Published *state, void *context)
+{
+	struct rig *rig = context;
+	(void)snprintf(rig->published, sizeof(rig->published), "%d %s", (int)state->way,
+		       state->problem);
+	rig->publications++;
+}
+
 static int rig_set_up(void **state)
 {
 	static struct rig rig;
@@ -120,6 +178,8 @@ static int rig_set_up(void **state)
 	    .node_label = "example.com/config",
 	    .kubeconfig = "/etc/kubeconfig",
 	    .label = rig_on_label,
+	    .labels = rig_on_labels,
+	    .published = rig_on_published,
 	    .context = &rig,
 	};
 	assert_int_equal(kube_open(&options, &rig.kube, NULL), 0);
@@ -153,10 +213,65 @@ static void test_label_and_events(void **state)
 	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Problem", "");
 	rig_run(rig, 5);
 	assert_string_equal(kube_problem(rig->kube), "");
+	/* A number of them that nobody would send is cut. */
+	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Labels", "yes");
+	rig_run(rig, 6);
+	assert_string_equal(rig->others, "example.com/a=yes");
+	assert_int_equal(rig->other_count, KUBE_LABELS_MAX);
+	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Labels", "");
+	rig_run(rig, 7);
+	assert_int_equal(rig->other_count, 0);
 	/* Bytes that are no message change nothing. */
 	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Garbage", "still here");
-	rig_run(rig, 6);
+	rig_run(rig, 8);
 	assert_string_equal(rig->label, "still here");
+}
+
+static void rig_run_published(struct rig *rig, size_t publications)
+{
+	uint64_t until_ns = unit_now_ns() + 20 * CLOCK_NS_PER_S;
+	while (rig->publications < publications) {
+		assert_true(unit_now_ns() < until_ns);
+		assert_int_equal(loop_pass(rig->loop, CLOCK_NS_PER_MS, NULL), 0);
+	}
+}
+
+static void test_labels_are_published(void **state)
+{
+	enum { MANY = 1024 };
+	struct rig *rig = *state;
+	struct err err = {0};
+	Sluice__Kube__V1__Publish wish = SLUICE__KUBE__V1__PUBLISH__INIT;
+	Sluice__Kube__V1__Pair pair = SLUICE__KUBE__V1__PAIR__INIT, *pairs[MANY];
+	char name[] = "sluice", key[] = "nvidia.com/gpu.count", value[] = "8";
+	char long_key[96];
+	pair.key = key;
+	pair.value = value;
+	for (size_t i = 0; i < MANY; i++)
+		pairs[i] = &pair;
+	wish.way = SLUICE__KUBE__V1__WAY__DIRECT;
+	wish.namespace_ = name;
+	wish.labels = pairs;
+	wish.n_labels = 2;
+	assert_int_equal(kube_publish(rig->kube, &wish, &err), 0);
+	rig_run_published(rig, 1);
+	assert_string_equal(rig->published, "3 2 sluice");
+	/* The same again is not said again, but to the next process. */
+	assert_int_equal(kube_publish(rig->kube, &wish, &err), 0);
+	kube_event(rig->kube, KUBE_EVENT_NORMAL, "Die", "");
+	rig_run_until_gone(rig);
+	assert_int_equal(rig->publications, 1);
+	assert_int_equal(loop_advance(rig->loop, CLOCK_NS_PER_S, NULL), 0);
+	rig_run_published(rig, 2);
+	wish.n_labels = 3;
+	assert_int_equal(kube_publish(rig->kube, &wish, &err), 0);
+	rig_run_published(rig, 3);
+	assert_string_equal(rig->published, "3 3 sluice");
+	memset(long_key, 'k', sizeof(long_key) - 1);
+	long_key[sizeof(long_key) - 1] = '\0';
+	pair.key = long_key;
+	wish.n_labels = MANY;
+	assert_int_equal(kube_publish(rig->kube, &wish, &err), -E2BIG);
 }
 
 static void test_one_that_dies(void **state)
@@ -240,6 +355,7 @@ int main(int argc, char **argv)
 		return fake_main(argv);
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_label_and_events, rig_set_up, rig_tear_down),
+	    cmocka_unit_test_setup_teardown(test_labels_are_published, rig_set_up, rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_one_that_dies, rig_set_up, rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_kubeconfig, rig_set_up, rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_no_program, rig_set_up, rig_tear_down),

@@ -247,6 +247,10 @@ static void test_read_device(void **state)
 	assert_true(device.has_path);
 	assert_int_equal(device.path.depth, 2);
 
+	uint32_t class_ = 0;
+	assert_int_equal(pci_read_class(directory, &at, &class_), 0);
+	assert_int_equal(class_, 0x030200);
+
 	struct pci_device found[4];
 	assert_int_equal(pci_list_class(directory, PCI_CLASS_NETWORK, found, 4), 1);
 	assert_int_equal(found[0].address.bus, 8);
@@ -256,6 +260,8 @@ static void test_read_device(void **state)
 	at.bus = 9;
 	assert_int_equal(pci_read_device(directory, &at, &device, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "0000:09:00.0"));
+	assert_int_equal(pci_read_class(directory, &at, &class_), -ENOENT);
+	assert_int_equal(class_, 0x030200);
 }
 
 /* Files that are directories, links to nothing, links in circles: their values are unknown. */

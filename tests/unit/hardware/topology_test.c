@@ -93,6 +93,8 @@ static void test_matrix(void **state)
 	assert_string_equal(topology_cell_to_string(topology, 0, 1, cell), "PIX");
 	assert_string_equal(topology_cell_to_string(topology, 2, 1, cell), "PIX");
 	assert_string_equal(topology->device[2].label, "mlx5_0");
+	assert_true(topology->device[2].is_rdma);
+	assert_false(topology->device[2].is_simulated);
 	assert_string_equal(topology->device[0].cpulist, "0-7");
 	assert_int_equal(topology->device[0].numa_node, 0);
 	free(topology);
@@ -126,13 +128,42 @@ static void test_nothing_is_known(void **state)
 	free(topology);
 }
 
+/* A GPU in row 0 and four NICs, the first of which has no RDMA device. */
+static void test_nearest_adapters(void **state)
+{
+	static const struct {
+		uint8_t level[4];
+		uint32_t count, place[4];
+	} rows[] = {
+	    {{GPU_LEVEL_SINGLE, GPU_LEVEL_MULTIPLE, GPU_LEVEL_SYSTEM, GPU_LEVEL_MULTIPLE},
+	     2,
+	     {2, 4}},
+	    {{GPU_LEVEL_SINGLE, GPU_LEVEL_SYSTEM, GPU_LEVEL_NODE, GPU_LEVEL_SINGLE}, 1, {4}},
+	    {{GPU_LEVEL_SINGLE, GPU_LEVEL_UNKNOWN, GPU_LEVEL_UNKNOWN, GPU_LEVEL_SYSTEM}, 1, {4}},
+	    {{GPU_LEVEL_SINGLE, GPU_LEVEL_UNKNOWN, GPU_LEVEL_UNKNOWN, GPU_LEVEL_UNKNOWN}, 0, {0}},
+	};
+	struct topology *topology = calloc(1, sizeof(*topology));
+	assert_non_null(topology);
+	topology->count = 5;
+	for (uint32_t i = 2; i < 5; i++)
+		topology->device[i].is_rdma = true;
+	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+		uint32_t found[TOPOLOGY_NIC_MAX];
+		for (uint32_t i = 0; i < 4; i++)
+			topology->cell[0][i + 1].level = rows[r].level[i];
+		assert_int_equal(topology_nearest_rdma(topology, 0, found), rows[r].count);
+		for (uint32_t i = 0; i < rows[r].count; i++)
+			assert_int_equal(found[i], rows[r].place[i]);
+	}
+	free(topology);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_direct_links),
-	    cmocka_unit_test(test_links_through_switches),
-	    cmocka_unit_test(test_matrix),
-	    cmocka_unit_test(test_nothing_is_known),
+	    cmocka_unit_test(test_direct_links),     cmocka_unit_test(test_links_through_switches),
+	    cmocka_unit_test(test_matrix),	     cmocka_unit_test(test_nothing_is_known),
+	    cmocka_unit_test(test_nearest_adapters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,6 +58,8 @@ static void start(uint64_t known)
 {
 	struct err err;
 	assert_int_equal(watch_open(&watch, directory, true, true, known, &err), 0);
+	assert_int_equal(watch.uevent_fd, -1); /* of who ends soon */
+	watch_follow_devices(&watch, directory, true);
 }
 
 static void test_plain_file(void **state)
@@ -143,6 +145,7 @@ static void test_no_log(void **state)
 	watch_done(&watch);
 	err.code = 0;
 	assert_int_equal(watch_open(&watch, "", true, true, UINT64_MAX, &err), 0);
+	watch_follow_devices(&watch, "", true);
 	assert_int_equal(watch.kmsg_fd, -1);
 	assert_int_equal(watch.uevent_fd, -1);
 }

@@ -82,6 +82,13 @@ static void healing_takes_everything_back(void **state)
 	    {"hotunplug"},
 	    {"mode", "ecc", "pending"},
 	    {"mode", "mig", "pending"},
+	    {"rdma", "mlx5_3", "down"},
+	    {"rdma", "all", "gone"},
+	    {"rdma", "0", "unbound"},
+	    {"rdma", "9", "wrong-node"},
+	    {"rdma-netns", "exclusive"},
+	    {"acs", "on"},
+	    {"iommu", "translate"},
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof(fault) / sizeof(*fault); i++) {

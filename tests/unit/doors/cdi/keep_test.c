@@ -522,6 +522,10 @@ static void test_not_wanted_any_more(void **state)
 	expect(0, 0, 0);
 	assert_true(file_exists(path(CDI "nvidia.json")));
 	assert_true(file_exists(path("keep")));
+	/* A pod that is not to write any has not got the directory either. */
+	assert_int_equal(rename(path("var/run/cdi"), path("var/run/elsewhere")), 0);
+	expect(0, 0, 0);
+	assert_false(file_exists(path("var/run/cdi")));
 }
 
 static void test_names_to_look_for(void **state)

@@ -16,6 +16,8 @@
 #include "base/file.h"
 #include "base/loop.h"
 #include "deviceplugin.pb-c.h"
+#include "doors/kubelet/pool.h"
+#include "hardware/gpu.h"
 #include "policy/config.h"
 #include "policy/policy.h"
 #include "tests/unit/doors/kubelet/rig.h"
@@ -129,7 +131,8 @@ static void on_register(struct wire_call *call, const ProtobufCMessage *message,
 	char path[300];
 	(void)context;
 	assert_string_equal(request->version, "v1beta1");
-	assert_true(request->options->get_preferred_allocation_available);
+	assert_int_equal(request->options->get_preferred_allocation_available,
+			 strncmp(request->resource_name, "rdma/", 5) != 0);
 	/* The end of an older stream would take this registration down. */
 	assert_null(place->watch);
 	if (scene.refuses) {
@@ -501,16 +504,72 @@ static void test_wrong_places(void **state)
 	assert_string_equal(kubelet_state_to_string((enum kubelet_state)9), "unknown");
 }
 
+/* Two pools of adapters, "rdma/a" with so many units and "rdma/b" with two. */
+static void pools_are(uint32_t units, bool is_healthy, size_t count)
+{
+	char path[1][POOL_PATH_MAX] = {"/dev/infiniband/uverbs0"};
+	struct kubelet_pool pool = {.units = units,
+				    .is_healthy = is_healthy,
+				    .reason = "no port is up",
+				    .numa = GPU_NUMA_NONE,
+				    .paths = path,
+				    .path_count = 1};
+	struct kubelet_resource *resources[2] = {NULL, NULL};
+	struct err err = {0};
+	assert_int_equal(pool_new("rdma/a", &pool, &resources[0], NULL), 0);
+	pool.units = 2;
+	if (count > 1)
+		assert_int_equal(pool_new("rdma/b", &pool, &resources[1], NULL), 0);
+	if (kubelet_set_resources(scene.kubelet, resources, count, &err) < 0)
+		fail_msg("%s", err.text);
+}
+
+static void test_pools(void **state)
+{
+	(void)state;
+	kubelet_starts();
+	pools_are(3, true, 2);
+	struct place *a = expect_list("rdma/a", "0+ 1+ 2+ "), *b = expect_list("rdma/b", "0+ 1+ ");
+	assert_string_equal(a->endpoint, "rdma-rdma-a.sock");
+	assert_int_equal(view_of("rdma/a").devices, 3);
+	assert_int_equal(view_of("rdma/a").healthy, 3);
+	/* The same again is nothing new, and neither is another node. */
+	pools_are(3, true, 2);
+	pass(10 * CLOCK_NS_PER_S);
+	assert_int_equal(a->lists, 1);
+	pools_are(3, false, 2);
+	(void)expect_list("rdma/a", "0- 1- 2- ");
+	assert_int_equal(view_of("rdma/a").healthy, 0);
+	pools_are(1, true, 1);
+	(void)expect_list("rdma/a", "0+ ");
+	pass(2 * CLOCK_NS_PER_S);
+	assert_string_equal(b->list, "");
+	assert_null(b->watch);
+	assert_int_equal(a->registrations, 1);
+	/* A kubelet that starts again has all of it again. */
+	kubelet_dies();
+	kubelet_starts();
+	(void)expect_list("rdma/a", "0+ ");
+	assert_int_equal(a->registrations, 2);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
-	    CASE(test_a_machine_is_listed),	 CASE(test_no_kubelet_yet),
-	    CASE(test_the_kubelet_restarts),	 CASE(test_health),
-	    CASE(test_another_machine),		 CASE(test_a_resource_goes),
-	    CASE(test_registered_again),	 CASE(test_one_that_fails_holds_nobody_up),
-	    CASE(test_the_kubelet_refuses),	 CASE(test_an_unseen_directory),
-	    CASE(test_without_the_imex_channel), CASE(test_wrong_places),
+	    CASE(test_a_machine_is_listed),
+	    CASE(test_no_kubelet_yet),
+	    CASE(test_the_kubelet_restarts),
+	    CASE(test_health),
+	    CASE(test_another_machine),
+	    CASE(test_a_resource_goes),
+	    CASE(test_registered_again),
+	    CASE(test_one_that_fails_holds_nobody_up),
+	    CASE(test_the_kubelet_refuses),
+	    CASE(test_an_unseen_directory),
+	    CASE(test_without_the_imex_channel),
+	    CASE(test_wrong_places),
+	    CASE(test_pools),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doors/kubelet/podresources.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,6 +29,9 @@ struct rig {
 	size_t count;
 	const char *unit[PODS_MAX], *pod[PODS_MAX], *container[PODS_MAX];
 	bool is_silent;
+	size_t allocatable; /* devices; asked how often */
+	size_t asked_allocatable;
+	bool knows_allocatable;
 };
 
 static void rig_list(struct wire_call *call, const ProtobufCMessage *request, void *context)
@@ -66,11 +70,45 @@ static void rig_list(struct wire_call *call, const ProtobufCMessage *request, vo
 	assert_int_equal(wire_call_reply(call, &reply.base, NULL), 0);
 }
 
+/* Two entries of one resource, as for two NUMA nodes, another, and one with a name that is not
+ * ours.
+ */
+static void rig_allocatable(struct wire_call *call, const ProtobufCMessage *request, void *context)
+{
+	struct rig *rig = context;
+	char gpu[] = "nvidia.com/gpu", nic[] = "example.com/nic", id[] = "x", large[200];
+	char *ids[PODS_MAX] = {id, id, id, id};
+	char *names[] = {gpu, nic, large, gpu};
+	V1__AllocatableResourcesResponse reply = V1__ALLOCATABLE_RESOURCES_RESPONSE__INIT;
+	V1__ContainerDevices devices[4], *list[4];
+	memset(large, 'x', sizeof(large) - 1);
+	large[sizeof(large) - 1] = '\0';
+	rig->asked_allocatable++;
+	if (!rig->knows_allocatable) {
+		wire_call_finish(call, WIRE_UNIMPLEMENTED, "unknown method");
+		return;
+	}
+	for (size_t i = 0; i < 4; i++) {
+		v1__container_devices__init(&devices[i]);
+		devices[i].resource_name = names[i];
+		devices[i].device_ids = ids;
+		devices[i].n_device_ids = rig->allocatable;
+		list[i] = &devices[i];
+	}
+	reply.devices = list;
+	reply.n_devices = 4;
+	assert_int_equal(wire_call_reply(call, &reply.base, NULL), 0);
+}
+
 static const struct wire_method methods[] = {
     {.path = "/v1.PodResourcesLister/List",
      .request = &v1__list_pod_resources_request__descriptor,
      .reply = &v1__list_pod_resources_response__descriptor,
      .handle = rig_list},
+    {.path = "/v1.PodResourcesLister/GetAllocatableResources",
+     .request = &v1__allocatable_resources_request__descriptor,
+     .reply = &v1__allocatable_resources_response__descriptor,
+     .handle = rig_allocatable},
     {.path = NULL},
 };
 
@@ -188,6 +226,7 @@ static void test_no_kubelet(void **state)
 	assert_int_equal(loop_pass(rig->loop, 0, NULL), 0);
 	assert_non_null(strstr(podresources_problem(rig->podresources), rig->path));
 	assert_non_null(strstr(podresources_problem(rig->podresources), "no kubelet has made it"));
+	assert_int_equal(podresources_allocatable(rig->podresources, "nvidia.com/gpu"), -ENODATA);
 	assert_int_equal(rig->changes, 1);
 	/* It comes, and goes; what it said stays. */
 	rig_serve(rig);
@@ -201,6 +240,30 @@ static void test_no_kubelet(void **state)
 	assert_string_not_equal(podresources_problem(rig->podresources), "");
 	assert_string_equal(rig_tell(rig), "GPU-a nvidia.com/gpu default/p/c");
 	assert_int_equal(rig->changes, 3);
+}
+
+static void test_what_pods_may_have(void **state)
+{
+	struct rig *rig = *state;
+	rig_serve(rig);
+	rig_open(rig);
+	rig_run(rig, 1);
+	assert_int_equal(podresources_allocatable(rig->podresources, "nvidia.com/gpu"), -ENOSYS);
+	rig->knows_allocatable = true;
+	rig->allocatable = 2;
+	podresources_look(rig->podresources); /* sooner than by itself */
+	podresources_look(rig->podresources);
+	assert_int_equal(loop_advance(rig->loop, 0, NULL), 0);
+	rig_run(rig, 2);
+	assert_int_equal(rig->asked_allocatable, 2);
+	assert_int_equal(podresources_allocatable(rig->podresources, "nvidia.com/gpu"), 4);
+	assert_int_equal(podresources_allocatable(rig->podresources, "example.com/nic"), 2);
+	assert_int_equal(podresources_allocatable(rig->podresources, "nvidia.com/other"), 0);
+	assert_int_equal(rig->changes, 1); /* of who holds what alone */
+	rig->allocatable = 0;
+	assert_int_equal(loop_advance(rig->loop, PODRESOURCES_PERIOD_NS, NULL), 0);
+	rig_run(rig, 3);
+	assert_int_equal(podresources_allocatable(rig->podresources, "nvidia.com/gpu"), 0);
 }
 
 static void test_one_that_does_not_answer(void **state)
@@ -244,6 +307,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_no_kubelet, rig_set_up, rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_one_that_does_not_answer, rig_set_up,
 					    rig_tear_down),
+	    cmocka_unit_test_setup_teardown(test_what_pods_may_have, rig_set_up, rig_tear_down),
 	    cmocka_unit_test_setup_teardown(test_strange_answers, rig_set_up, rig_tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

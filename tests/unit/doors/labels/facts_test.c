@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "doors/labels/label.h"
 #include "doors/labels/labels.h"
 #include "tests/unit/unit.h"
 
@@ -42,8 +43,52 @@ static void test_facts(void **state)
 	assert_null(unit_tmp_free(root));
 }
 
+static void put_device(const char *root, const char *name, const char *vendor, const char *class_)
+{
+	char dir[FILE_PATH_MAX];
+	assert_int_equal(file_path(dir, NULL, "%s/sys/bus/pci/devices/%s", root, name), 0);
+	assert_int_equal(file_mkdirs(dir, 0755, NULL), 0);
+	unit_write(unit_path(dir, "vendor"), vendor);
+	unit_write(unit_path(dir, "class"), class_);
+}
+
+#define FEATURE "feature.node.kubernetes.io/"
+
+static void test_discovery(void **state)
+{
+	(void)state;
+	char *root = unit_tmp_new();
+	_cleanup_label_set_ struct label_set set;
+	label_set_init(&set);
+	facts_read_discovery(root, &set);
+	assert_int_equal(set.count, 0);
+	put_device(root, "0000:07:00.0", "0x10de\n", "0x030200\n");
+	put_device(root, "0000:07:00.1", "0x10de\n", "0x040300\n"); /* its sound */
+	put_device(root, "0000:08:00.0", "0x8086\n", "0x030000\n");
+	facts_read_discovery(root, &set);
+	assert_int_equal(set.count, 2);
+	assert_string_equal(label_set_get(&set, FEATURE "pci-10de.present"), "true");
+	assert_string_equal(label_set_get(&set, FEATURE "pci-0302_10de.present"), "true");
+	put_device(root, "0000:09:00.0", "0x10de\n", "0x030000\n");
+	put_device(root, "0000:0a:00.0", "0x15b3\n", "0x020700\n");
+	char dir[FILE_PATH_MAX];
+	assert_int_equal(file_path(dir, NULL, "%s/sys/module/ib_uverbs", root), 0);
+	assert_int_equal(file_mkdirs(dir, 0755, NULL), 0);
+	facts_read_discovery(root, &set);
+	assert_int_equal(set.count, 5);
+	assert_string_equal(label_set_get(&set, FEATURE "pci-0300_10de.present"), "true");
+	assert_string_equal(label_set_get(&set, FEATURE "pci-15b3.present"), "true");
+	assert_string_equal(label_set_get(&set, FEATURE "rdma.capable"), "true");
+	assert_int_equal(file_path(dir, NULL, "%s/sys/module/rdma_ucm", root), 0);
+	assert_int_equal(file_mkdirs(dir, 0755, NULL), 0);
+	facts_read_discovery(root, &set);
+	assert_string_equal(label_set_get(&set, FEATURE "rdma.available"), "true");
+	assert_null(unit_tmp_free(root));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_facts)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_facts),
+					   cmocka_unit_test(test_discovery)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

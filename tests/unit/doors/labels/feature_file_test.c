@@ -77,6 +77,38 @@ static void test_file(void **state)
 	assert_null(unit_tmp_free(directory));
 }
 
+static void test_keep(void **state)
+{
+	(void)state;
+	struct feature_keep keep;
+	struct stat before, after;
+	char *directory = unit_tmp_new();
+	const char *path = unit_path(directory, "gfd");
+	_cleanup_buf_ struct buf plain;
+	buf_init(&plain, FEATURE_FILE_MAX);
+	feature_keep_init(&keep);
+	assert_int_equal(text_of(0, &plain), 0);
+	assert_int_equal(feature_keep_put(&keep, path, &plain, 0, 1000, NULL), 1);
+	assert_int_equal(stat(path, &before), 0);
+	assert_int_equal(feature_keep_put(&keep, path, &plain, 0, 9000, NULL), 0);
+	/* One that finds the file right does not write it, either. */
+	feature_keep_done(&keep);
+	feature_keep_init(&keep);
+	assert_int_equal(feature_keep_put(&keep, path, &plain, 0, 9000, NULL), 0);
+	assert_int_equal(stat(path, &after), 0);
+	assert_true(before.st_ino == after.st_ino);
+	unit_write(path, "else");
+	assert_int_equal(feature_keep_put(&keep, path, &plain, 0, 9000, NULL), 1);
+	/* With an expiry it is written again after a third of it. */
+	assert_int_equal(feature_keep_put(&keep, path, &plain, 300, 9000, NULL), 1);
+	assert_int_equal(feature_keep_put(&keep, path, &plain, 300, 9099, NULL), 0);
+	assert_int_equal(feature_keep_put(&keep, path, &plain, 300, 9100, NULL), 1);
+	assert_int_equal(
+	    feature_keep_put(&keep, unit_path(directory, "no/gfd"), &plain, 0, 1, NULL), -ENOENT);
+	feature_keep_done(&keep);
+	assert_null(unit_tmp_free(directory));
+}
+
 static int scenario(void *context)
 {
 	(void)context;
@@ -98,6 +130,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_text),
 	    cmocka_unit_test(test_file),
+	    cmocka_unit_test(test_keep),
 	    cmocka_unit_test(test_no_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,6 +123,27 @@ static void too_large_an_environment_is_refused(void **state)
 	free(large);
 }
 
+static void adapters_are_named_too(void **state)
+{
+	static char own[] = "NCCL_IB_HCA=mlx5_7", stale[] = "SLUICE_RDMA=x";
+	char *environment[] = {stale, NULL}, *with[] = {own, NULL};
+	struct jobenv_job job = {.id = "1", .name = "n", .adapters = "mlx5_0,mlx5_1"};
+	char **made = NULL;
+	assert_int_equal(jobenv_make(environment, &job, &made, NULL), 0);
+	assert_string_equal(find(made, "SLUICE_RDMA"), "mlx5_0,mlx5_1");
+	assert_string_equal(find(made, "NCCL_IB_HCA"), "=mlx5_0,mlx5_1");
+	jobenv_free(made);
+	assert_int_equal(jobenv_make(with, &job, &made, NULL), 0);
+	assert_string_equal(find(made, "NCCL_IB_HCA"), "mlx5_7"); /* the user knows better */
+	assert_string_equal(find(made, "SLUICE_RDMA"), "mlx5_0,mlx5_1");
+	jobenv_free(made);
+	job.adapters = "";
+	assert_int_equal(jobenv_make(environment, &job, &made, NULL), 0);
+	assert_null(find(made, "SLUICE_RDMA"));
+	assert_null(find(made, "NCCL_IB_HCA"));
+	jobenv_free(made);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -131,6 +152,7 @@ int main(void)
 	    cmocka_unit_test(an_attempt_has_its_number_and_instance),
 	    cmocka_unit_test(a_cpu_job_sees_none),
 	    cmocka_unit_test(too_large_an_environment_is_refused),
+	    cmocka_unit_test(adapters_are_named_too),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

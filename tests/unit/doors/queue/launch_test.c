@@ -17,6 +17,8 @@ static int launch_of(struct launch *launch)
 	(void)snprintf(launch->instance, sizeof(launch->instance), "an instance");
 	(void)snprintf(launch->runtime_dir, sizeof(launch->runtime_dir), "/run/sluice");
 	(void)snprintf(launch->cgroup_root, sizeof(launch->cgroup_root), "/sys/fs/cgroup/x");
+	(void)snprintf(launch->adapters, sizeof(launch->adapters), "mlx5_0,mlx5_1");
+	launch->adapters_simulated = true;
 	launch->grants = calloc(2, sizeof(*launch->grants));
 	if (!launch->grants)
 		return -ENOMEM;
@@ -49,6 +51,8 @@ static void what_is_written_is_read(void **state)
 	assert_string_equal(again.instance, "an instance");
 	assert_string_equal(again.runtime_dir, "/run/sluice");
 	assert_string_equal(again.sim_state, "");
+	assert_string_equal(again.adapters, "mlx5_0,mlx5_1");
+	assert_true(again.adapters_simulated);
 	assert_int_equal(again.grant_count, 2);
 	assert_memory_equal(again.grants, launch.grants, 2 * sizeof(*launch.grants));
 	assert_true(launch_grant_has(&again.grants[1], 999));
@@ -118,7 +122,7 @@ static void bytes_that_are_changed_are_refused(void **state)
 	assert_int_equal(launch_parse(bytes, length, &again, &err), -EINVAL);
 	slots[15] = '0';
 	assert_int_equal(launch_parse(bytes, length, &again, &err), -EINVAL);
-	assert_string_equal(err.text, "'sluice-launch 1': entry 7: it cannot be meant");
+	assert_string_equal(err.text, "'sluice-launch 1': entry 9: it cannot be meant");
 	slots[15] = '1';
 	assert_int_equal(launch_parse(bytes, length, &again, &err), 0);
 	launch_done(&again);

@@ -224,6 +224,26 @@ static void what_runs_has_its_cancel_on_the_disk_before_the_answer(void **state)
 	assert_int_equal(ended(id).state, JOB_CANCELLED);
 }
 
+/* Adapters are looked at again and again: only what is new costs a pass, and wakes who watches. */
+static void pools_that_are_the_same_are_no_news(void **state)
+{
+	struct schedule_pool pool = {.name = "rdma/hca", .units = 4, .adapters = "mlx5_0"};
+	const struct schedule_pools pools = {.items = &pool, .count = 1};
+	open_queue();
+	look();
+	unsigned before = fixture->changes;
+	assert_int_equal(queue_set_pools(fixture->queue, &pools), 0);
+	wait_for(fixture->changes != before);
+	before = fixture->changes;
+	assert_int_equal(queue_set_pools(fixture->queue, &pools), 0);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(loop_pass(fixture->loop, 5 * 1000 * 1000, NULL), 0);
+	assert_int_equal(fixture->changes, before);
+	pool.units = 5;
+	assert_int_equal(queue_set_pools(fixture->queue, &pools), 0);
+	wait_for(fixture->changes != before);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,6 +257,7 @@ int main(void)
 	    with(a_job_is_cancelled_while_it_starts),
 	    with(a_cancel_reaches_a_supervisor_that_listens_later),
 	    with(what_runs_has_its_cancel_on_the_disk_before_the_answer),
+	    with(pools_that_are_the_same_are_no_news),
 	};
 	place_in_memory();
 	return cmocka_run_group_tests(tests, NULL, NULL);

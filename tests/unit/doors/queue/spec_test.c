@@ -23,6 +23,7 @@ static void spec_of(struct spec *spec)
 	spec->share_denominator = 4;
 	spec->ignore_outsiders = true;
 	spec->grace_ns = UINT64_C(5000000000);
+	(void)snprintf(spec->resources, sizeof(spec->resources), "rdma/a=1,rdma/b=2");
 	spec->deadline_ns = UINT64_MAX;
 	spec->limits[0] = (struct spec_limit){.resource = 7, .soft = 1024, .hard = UINT64_MAX};
 	spec->limit_count = 1;
@@ -53,6 +54,15 @@ static void what_is_written_is_read(void **state)
 	assert_int_equal(again.groups[1], 27);
 	assert_int_equal(again.limits[0].hard, UINT64_MAX);
 	assert_true(again.ignore_outsiders && !again.gpus_if_any);
+	assert_string_equal(again.resources, "rdma/a=1,rdma/b=2");
+	/* Another job, and no list at all is no entry at all. */
+	again.resources[0] = '\0';
+	assert_false(spec_is_equal(&spec, &again));
+	assert_int_equal(spec_format(&again, &bytes, &length, NULL), 0);
+	assert_null(memmem(bytes, length, "resources", 9));
+	free(bytes);
+	(void)snprintf(again.resources, sizeof(again.resources), "rdma/a");
+	assert_int_equal(spec_check(&again, NULL), -EINVAL);
 }
 
 static void an_image_adds_to_the_form(void **state)

@@ -29,7 +29,9 @@ static void test_a_job_comes_back_as_it_was(void **state)
 	assert_true(store_is_new(store));
 	struct job job = make_job(1);
 	char ids[] = "0,3:1";
+	char resources[] = "rdma/a=1";
 	job.ids = ids;
+	job.resources = resources;
 	job.simulated = true;
 	struct store_accept accept = {.job = &job, .spec = "a\0b", .spec_length = 3};
 	assert_int_equal(store_accept(store, &accept, 1, NULL), 0);
@@ -44,6 +46,7 @@ static void test_a_job_comes_back_as_it_was(void **state)
 	assert_string_equal(seen.last.key, "key-1");
 	assert_string_equal(seen.last.name, "job-1");
 	assert_string_equal(seen.last.ids, "0,3:1");
+	assert_string_equal(seen.last.resources, "rdma/a=1");
 	assert_int_equal(seen.last.uid, 1001);
 	assert_int_equal(seen.last.gpus, 1);
 	assert_int_equal(seen.last.share_numerator, 1);
@@ -68,6 +71,40 @@ static void test_a_job_comes_back_as_it_was(void **state)
 	struct stat about;
 	assert_int_equal(stat(place.path, &about), 0);
 	assert_int_equal(about.st_mode & 07777, 0600);
+	place_done(&place);
+}
+
+/* A store of the first release has all but the newest column. */
+static void test_the_store_of_an_earlier_release_goes_on(void **state)
+{
+	(void)state;
+	struct place place = place_make();
+	struct store *store = must_open(place.path);
+	must_accept(store, 1);
+	store = store_close(store);
+	sqlite3 *db = NULL;
+	assert_int_equal(sqlite3_open(place.path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db,
+				      "ALTER TABLE jobs DROP COLUMN resources;"
+				      "PRAGMA user_version = 1",
+				      NULL, NULL, NULL),
+			 SQLITE_OK);
+	assert_int_equal(sqlite3_close(db), SQLITE_OK);
+	for (int i = 0; i < 2; i++) { /* and once more, as what it is now */
+		store = must_open(place.path);
+		struct seen seen = {.count = 0};
+		assert_int_equal(store_load(store, see_live, &seen, NULL), 0);
+		assert_int_equal(seen.count, 1 + i);
+		assert_string_equal(seen.last.name, i ? "job-2" : "job-1");
+		assert_true(!seen.last.resources == !i);
+		job_done(&seen.last);
+		struct job job = make_job(2);
+		char resources[] = "rdma/a=1";
+		job.resources = resources;
+		if (i == 0)
+			assert_int_equal(accept_job(store, &job, "", NULL), 0);
+		store = store_close(store);
+	}
 	place_done(&place);
 }
 
@@ -601,6 +638,7 @@ int main(void)
 	sqlite_use_our_malloc();
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_a_job_comes_back_as_it_was),
+	    cmocka_unit_test(test_the_store_of_an_earlier_release_goes_on),
 	    cmocka_unit_test(test_a_start_and_an_end_are_kept),
 	    cmocka_unit_test(test_a_void_start_leaves_a_pending_job),
 	    cmocka_unit_test(test_a_batch_is_entered_whole_or_not_at_all),

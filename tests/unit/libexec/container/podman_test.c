@@ -58,6 +58,28 @@ static void the_least(void **state)
 	argv = podman_free(argv);
 }
 
+static void adapters_are_devices_as_well(void **state)
+{
+	struct launch launch _cleanup_launch_;
+	const struct podman_settings settings = {.has_limits = false};
+	char **argv = NULL;
+	assert_int_equal(launch_of(&launch), 0);
+	launch.grant_count = 0;
+	(void)snprintf(launch.adapters, sizeof(launch.adapters), "mlx5_1,mlx5_10");
+	for (int i = 0; i < 2; i++) {
+		launch.adapters_simulated = i;
+		assert_int_equal(podman_run(&launch, &settings, &argv, NULL), 0);
+		const char *line = joined(argv);
+		assert_non_null(strstr(line, i ? " --device=sluice.sim/rdma=mlx5_1 "
+						 "--device=sluice.sim/rdma=mlx5_10 "
+					       : " --device=sluice.dev/rdma=mlx5_1 "
+						 "--device=sluice.dev/rdma=mlx5_10 "));
+		assert_non_null(strstr(line, " --env=SLUICE_RDMA "
+					     "--env=NCCL_IB_HCA==mlx5_1,mlx5_10 "));
+		argv = podman_free(argv);
+	}
+}
+
 static void everything(void **state)
 {
 	struct launch launch _cleanup_launch_;
@@ -135,6 +157,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(the_least),
 	    cmocka_unit_test(everything),
+	    cmocka_unit_test(adapters_are_devices_as_well),
 	    cmocka_unit_test(versions),
 	    cmocka_unit_test(without_memory_it_says_so),
 	};

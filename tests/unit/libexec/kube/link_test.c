@@ -58,6 +58,11 @@ static const char *rig_hear(struct rig *rig)
 	if (packet->label)
 		(void)snprintf(text, sizeof(text), "%s %s",
 			       packet->label->is_set ? "label" : "no label", packet->label->value);
+	else if (packet->labels && packet->labels->n_labels == 1)
+		(void)snprintf(text, sizeof(text), "labels %s=%s", packet->labels->labels[0]->name,
+			       packet->labels->labels[0]->value);
+	else if (packet->labels)
+		(void)snprintf(text, sizeof(text), "%zu labels", packet->labels->n_labels);
 	else
 		(void)snprintf(text, sizeof(text), "problem %s", packet->problem->text);
 	sluice__kube__v1__from_kube__free_unpacked(packet, NULL);
@@ -84,6 +89,20 @@ static void test_what_is_said(void **state)
 	assert_int_equal(link_wants(&rig->link), POLLIN);
 }
 
+static void test_labels_of_others(void **state)
+{
+	struct rig *rig = *state;
+	const char *values[OBJECT_FOLLOWED] = {"", "", "false", "", ""};
+	link_labels(&rig->link, values);
+	assert_string_equal(rig_hear(rig), "labels nvidia.com/gpu.deploy.device-plugin=false");
+	values[2] = "\xff"; /* no value that Kubernetes would have */
+	link_labels(&rig->link, values);
+	assert_string_equal(rig_hear(rig), "0 labels");
+	values[0] = values[4] = "x";
+	link_labels(&rig->link, values);
+	assert_string_equal(rig_hear(rig), "2 labels");
+}
+
 /* The last word counts, however long nobody listens. */
 static void test_an_agent_that_does_not_listen(void **state)
 {
@@ -98,12 +117,15 @@ static void test_an_agent_that_does_not_listen(void **state)
 	}
 	link_label(&rig->link, true, "old");
 	link_label(&rig->link, true, "new");
+	const char *const values[OBJECT_FOLLOWED] = {"vm-vgpu", "", "", "", ""};
+	link_labels(&rig->link, values);
 	link_problem(&rig->link, "last");
 	for (size_t i = 0; i + 1 < said; i++)
 		assert_non_null(strstr(rig_hear(rig), "problem problem"));
 	assert_string_equal(rig_hear(rig), "nothing");
 	assert_int_equal(link_run(&rig->link, POLLOUT, &err), 1);
 	assert_string_equal(rig_hear(rig), "label new");
+	assert_string_equal(rig_hear(rig), "labels nvidia.com/gpu.workload.config=vm-vgpu");
 	assert_string_equal(rig_hear(rig), "problem last");
 	assert_int_equal(link_wants(&rig->link), POLLIN);
 }
@@ -151,6 +173,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    RIG_TEST(test_what_is_said),
+	    RIG_TEST(test_labels_of_others),
 	    RIG_TEST(test_an_agent_that_does_not_listen),
 	    RIG_TEST(test_what_is_heard),
 	};

@@ -56,6 +56,29 @@ static void test_events(void **state)
 	assert_string_equal(object_type_to_string(event.type), "OTHER");
 }
 
+/* What people and the operator say, each in its place; what no label can be is none. */
+static void test_followed_labels(void **state)
+{
+	struct object_event event;
+	struct err err = {0};
+	for (size_t i = 0; i < OBJECT_FOLLOWED; i++) {
+		char text[400];
+		(void)snprintf(text, sizeof(text),
+			       "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":"
+			       "\"7\",\"labels\":{\"%s\":\"paused\",\"%s\":7}}}}",
+			       object_followed[i], object_followed[(i + 1) % OBJECT_FOLLOWED]);
+		assert_int_equal(parse(text, &event, &err), 0);
+		for (size_t k = 0; k < OBJECT_FOLLOWED; k++)
+			assert_string_equal(event.node.value[k], k == i ? "paused" : "");
+		(void)snprintf(text, sizeof(text),
+			       "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":"
+			       "\"7\",\"labels\":{\"%s\":\"%064d\"}}}}",
+			       object_followed[i], 0);
+		assert_int_equal(parse(text, &event, &err), 0);
+		assert_string_equal(event.node.value[i], "");
+	}
+}
+
 static void test_what_is_refused(void **state)
 {
 	static const char *const rows[][2] = {
@@ -158,9 +181,10 @@ static void test_no_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_events),	 cmocka_unit_test(test_what_is_refused),
-	    cmocka_unit_test(test_lists),	 cmocka_unit_test(test_a_status),
-	    cmocka_unit_test(test_hostile_text), cmocka_unit_test(test_no_memory),
+	    cmocka_unit_test(test_followed_labels), cmocka_unit_test(test_events),
+	    cmocka_unit_test(test_what_is_refused), cmocka_unit_test(test_lists),
+	    cmocka_unit_test(test_a_status),	    cmocka_unit_test(test_hostile_text),
+	    cmocka_unit_test(test_no_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,8 @@
 struct rig {
 	struct watch *watch;
 	uint64_t now_ns;
-	char label[300], problem[600];
-	unsigned labels, problems;
+	char label[300], problem[600], others[300];
+	unsigned labels, problems, told;
 };
 
 static void rig_on_label(bool is_set, const char *value, void *context)
@@ -25,6 +25,14 @@ static void rig_on_label(bool is_set, const char *value, void *context)
 	struct rig *rig = context;
 	(void)snprintf(rig->label, sizeof(rig->label), "%s%s", is_set ? "=" : "", value);
 	rig->labels++;
+}
+
+static void rig_on_others(const char *const *values, void *context)
+{
+	struct rig *rig = context;
+	(void)snprintf(rig->others, sizeof(rig->others), "%s|%s|%s|%s|%s", values[0], values[1],
+		       values[2], values[3], values[4]);
+	rig->told++;
 }
 
 static void rig_on_problem(const char *text, void *context)
@@ -42,6 +50,7 @@ static int rig_set_up(void **state)
 					      .label = "l",
 					      .seed = 3,
 					      .label_is = rig_on_label,
+					      .labels_are = rig_on_others,
 					      .problem = rig_on_problem,
 					      .context = &rig};
 	rig.watch = watch_new(&options, NULL);
@@ -122,6 +131,14 @@ static void test_list_then_watch(void **state)
 	assert_int_equal(rig_data(rig, "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{"
 				       "\"resourceVersion\":\"72\",\"labels\":{\"l\":\"\"}}}}\n"),
 			 0);
+	assert_int_equal(rig->labels, 2);
+	assert_int_equal(rig->told, 1); /* there are none */
+	assert_int_equal(rig_data(rig, "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{"
+				       "\"resourceVersion\":\"72\",\"labels\":{\"l\":\"\","
+				       "\"nvidia.com/gpu.workload.config\":\"vm-vgpu\"}}}}\n"),
+			 0);
+	assert_int_equal(rig->told, 2);
+	assert_string_equal(rig->others, "vm-vgpu||||");
 	assert_int_equal(rig->labels, 2);
 	rig->now_ns += 300 * CLOCK_NS_PER_S;
 	rig_end(rig, ANSWER_OK);

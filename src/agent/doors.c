@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/doors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "agent/door_cdi.h"
+#include "agent/door_labels.h"
+#include "agent/door_rdma.h"
+#include "agent/door_validations.h"
+#include "agent/cluster.h"
+#include "agent/node.h"
+#include "agent/queue_pools.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "doors/queue/queue.h"
+#include "doors/queue/schedule_pool.h"
+
+struct doors {
+	struct doors_options options;
+	struct door_cdi *cdi; /* owned, these */
+	struct door_labels *labels;
+	struct door_rdma *rdma;
+	struct door_validations *validations;
+	struct queue *queue; /* borrowed; NULL: not open yet, or not any more */
+	uint64_t told;	     /* node_generation() of what it was told */
+	bool is_unknown;     /* it was told that adapters are not read yet */
+};
+
+static void doors_on_specifications(void *context)
+{
+	struct doors *doors = context;
+	if (doors->options.specifications)
+		doors->options.specifications(door_cdi_modes(doors->cdi), doors->options.context);
+	door_validations_update(doors->validations);
+}
+
+static int doors_open_cdi(struct doors *doors, struct err *err)
+{
+	const struct doors_options *options = &doors->options;
+	const struct door_cdi_options cdi = {
+	    .loop = options->loop,
+	    .storage = options->storage,
+	    .log = options->log,
+	    .node = options->node,
+	    .paths = options->paths,
+	    .root = options->root,
+	    .changed = doors_on_specifications,
+	    .context = doors,
+	};
+	return door_cdi_new(&cdi, &doors->cdi, err);
+}
+
+static int doors_open_labels(struct doors *doors, struct err *err)
+{
+	const struct doors_options *options = &doors->options;
+	const struct door_labels_options labels = {
+	    .loop = options->loop,
+	    .storage = options->storage,
+	    .log = options->log,
+	    .node = options->node,
+	    .paths = options->paths,
+	    .root = options->root,
+	    .cluster = options->cluster,
+	    .namespace_ = options->namespace_,
+	    .pod = options->pod,
+	};
+	return door_labels_new(&labels, &doors->labels, err);
+}
+
+static void doors_on_rdma(bool is_warning, const char *reason, const char *text, void *context)
+{
+	const struct doors *doors = context;
+	cluster_rdma(doors->options.cluster, is_warning, reason, text);
+}
+
+/* An adapter belongs to one door at a time, as a GPU does. */
+static void doors_tell_queue(void *context)
+{
+	struct doors *doors = context;
+	const struct doors_options *options = &doors->options;
+	struct schedule_pools pools;
+	struct err err = {0};
+	if (!doors->queue || !doors->rdma)
+		return;
+	struct queue_pools_source source = {
+	    .gpus = node_inventory(options->node),
+	    .root = options->root,
+	    .problem = node_has_kubelet(options->node)
+			   ? "the kubelet of this machine hands out its RDMA adapters"
+			   : "",
+	};
+	door_rdma_source(doors->rdma, &source);
+	doors->told = node_generation(options->node);
+	doors->is_unknown = source.is_unknown;
+	int rc = queue_pools_make(&source, &pools, &err);
+	if (rc == 0)
+		rc = queue_set_pools(doors->queue, &pools);
+	schedule_pools_done(&pools);
+	if (rc < 0)
+		log_write(options->log, LOG_LEVEL_WARNING, NULL, "RDMA resources of jobs: %s",
+			  err_describe(-rc));
+}
+
+static int doors_open_rdma(struct doors *doors, struct err *err)
+{
+	const struct doors_options *options = &doors->options;
+	const struct door_rdma_options rdma = {
+	    .loop = options->loop,
+	    .storage = options->storage,
+	    .log = options->log,
+	    .node = options->node,
+	    .paths = options->paths,
+	    .root = options->root,
+	    .kubelet_socket = options->kubelet_socket,
+	    .event = doors_on_rdma,
+	    .changed = doors_tell_queue,
+	    .context = doors,
+	};
+	return door_rdma_new(&rdma, &doors->rdma, err);
+}
+
+static int doors_open_validations(struct doors *doors, struct err *err)
+{
+	const struct doors_options *options = &doors->options;
+	const struct door_validations_options validations = {
+	    .loop = options->loop,
+	    .storage = options->storage,
+	    .log = options->log,
+	    .node = options->node,
+	    .paths = options->paths,
+	    .root = options->root,
+	    .cdi = doors->cdi,
+	    .kubelet = options->kubelet,
+	};
+	return door_validations_new(&validations, &doors->validations, err);
+}
+
+int doors_open(const struct doors_options *options, struct doors **out, struct err *err)
+{
+	struct doors *doors = calloc(1, sizeof(*doors));
+	if (!doors)
+		return err_set(err, -ENOMEM, "out of memory for the doors");
+	doors->options = *options;
+	/* What a run of one of them has begun needs its door: freed after the storage thread. */
+	*out = doors;
+	int result = doors_open_rdma(doors, err); /* a kubelet may wait for it */
+	if (result == 0)
+		result = doors_open_cdi(doors, err);
+	if (result == 0)
+		result = doors_open_labels(doors, err);
+	return result < 0 ? result : doors_open_validations(doors, err);
+}
+
+void doors_stop(struct doors *doors)
+{
+	if (!doors)
+		return;
+	doors->queue = NULL;
+	door_cdi_stop(doors->cdi);
+	door_labels_stop(doors->labels);
+	door_rdma_stop(doors->rdma);
+	door_validations_stop(doors->validations);
+}
+
+struct doors *doors_free(struct doors *doors)
+{
+	if (!doors)
+		return NULL;
+	(void)door_cdi_free(doors->cdi);
+	(void)door_labels_free(doors->labels);
+	(void)door_rdma_free(doors->rdma);
+	(void)door_validations_free(doors->validations);
+	free(doors);
+	return NULL;
+}
+
+void doors_set_queue(struct doors *doors, struct queue *queue)
+{
+	if (!doors)
+		return;
+	doors->queue = queue;
+	doors_tell_queue(doors);
+}
+
+void doors_update(struct doors *doors)
+{
+	if (!doors)
+		return;
+	door_cdi_update(doors->cdi);
+	door_labels_update(doors->labels);
+	door_rdma_update(doors->rdma);
+	door_validations_update(doors->validations);
+	if (doors->is_unknown || node_generation(doors->options.node) != doors->told)
+		doors_tell_queue(doors);
+}
+
+void doors_register_again(struct doors *doors)
+{
+	if (doors)
+		door_rdma_register_again(doors->rdma);
+}
+
+void doors_hold_labels(struct doors *doors, const char *why)
+{
+	if (doors)
+		door_labels_hold(doors->labels, why);
+}
+
+void doors_reload(struct doors *doors)
+{
+	if (!doors)
+		return;
+	door_labels_reload(doors->labels);
+	door_rdma_reload(doors->rdma);
+}
+
+const struct door_cdi *doors_cdi(const struct doors *doors)
+{
+	return doors ? doors->cdi : NULL;
+}
+
+void doors_published(struct doors *doors, const Sluice__Kube__V1__Published *state)
+{
+	if (doors)
+		door_labels_published(doors->labels, state);
+}
+
+const struct door_labels *doors_labels(const struct doors *doors)
+{
+	return doors ? doors->labels : NULL;
+}
+
+const struct door_rdma *doors_rdma(const struct doors *doors)
+{
+	return doors ? doors->rdma : NULL;
+}
+
+const struct door_validations *doors_validations(const struct doors *doors)
+{
+	return doors ? doors->validations : NULL;
+}
