@@ -20,6 +20,7 @@ enum snapshot_limits {
 	SNAPSHOT_TEXT_MAX = 96,
 	SNAPSHOT_SHORT_MAX = 32,
 	SNAPSHOT_REASON_MAX = 192,
+	SNAPSHOT_ERROR_MAX = 32, /* kinds of failed driver calls that are counted */
 };
 
 /* Names and units of the values are in snapshot_value_to_string(). All are integers. */
@@ -46,9 +47,22 @@ enum snapshot_value {
 	SNAPSHOT_PSTATE,	 /* 0 fastest ... 15 */
 	SNAPSHOT_FAN,		 /* percent */
 	SNAPSHOT_THROTTLE,	 /* bits of nvmlClocksEventReasons */
+	SNAPSHOT_BUSY,		 /* ns in which a kernel ran, counted by the probe since it began */
+	SNAPSHOT_MARGIN,	 /* degrees C until the GPU slows down (T.Limit); may be negative */
+	/* The next eight: millionths of the time, in the order of enum snapshot_activity. Only GPUs
+	 * with GPM (Hopper and later) tell them. */
+	SNAPSHOT_ACTIVITY,
+	SNAPSHOT_ACTIVITY_END = SNAPSHOT_ACTIVITY + 7,
 	/* every 10 seconds */
-	SNAPSHOT_VIOLATION_POWER,	 /* ns throttled for power since the driver was loaded */
-	SNAPSHOT_VIOLATION_THERMAL,	 /* ns throttled for heat */
+	SNAPSHOT_VIOLATION_POWER,      /* ns throttled for power since the driver was loaded */
+	SNAPSHOT_VIOLATION_THERMAL,    /* ns throttled for heat */
+	SNAPSHOT_VIOLATION_SYNC_BOOST, /* ns, and the next ones */
+	SNAPSHOT_VIOLATION_BOARD_LIMIT,
+	SNAPSHOT_VIOLATION_LOW_UTILIZATION,
+	SNAPSHOT_VIOLATION_RELIABILITY,
+	SNAPSHOT_VIOLATION_SW_THERMAL,
+	SNAPSHOT_VIOLATION_HW_THERMAL,
+	SNAPSHOT_VIOLATION_HW_POWER_BRAKE,
 	SNAPSHOT_ECC_CORRECTED_VOLATILE, /* since the driver was loaded */
 	SNAPSHOT_ECC_UNCORRECTED_VOLATILE,
 	SNAPSHOT_ECC_CORRECTED_AGGREGATE, /* of the card's life */
@@ -60,22 +74,50 @@ enum snapshot_value {
 	SNAPSHOT_REMAP_UNCORRECTED,   /* rows */
 	SNAPSHOT_REMAP_PENDING,	      /* 0 or 1 */
 	SNAPSHOT_REMAP_FAILURE,	      /* 0 or 1 */
+	/* Memory banks by the spare rows that are left; the next five in this order. */
+	SNAPSHOT_REMAP_BANKS_MAX,
+	SNAPSHOT_REMAP_BANKS_HIGH,
+	SNAPSHOT_REMAP_BANKS_PARTIAL,
+	SNAPSHOT_REMAP_BANKS_LOW,
+	SNAPSHOT_REMAP_BANKS_NONE,
 	SNAPSHOT_PCIE_GEN,
 	SNAPSHOT_PCIE_WIDTH,
 	SNAPSHOT_PCIE_REPLAYS,
-	SNAPSHOT_PCIE_TX,	  /* bytes per second */
-	SNAPSHOT_PCIE_RX,	  /* bytes per second */
+	SNAPSHOT_PCIE_TX,	/* bytes per second */
+	SNAPSHOT_PCIE_RX,	/* bytes per second */
+	SNAPSHOT_PCIE_TX_TOTAL, /* bytes since the driver was loaded */
+	SNAPSHOT_PCIE_RX_TOTAL, /* bytes */
+	/* Errors of the PCIe link since the driver was loaded; the next twelve in the order of enum
+	 * snapshot_pcie_error. */
+	SNAPSHOT_PCIE_ERROR,
+	SNAPSHOT_PCIE_ERROR_END = SNAPSHOT_PCIE_ERROR + 11,
 	SNAPSHOT_NVLINK_ACTIVE,	  /* links */
 	SNAPSHOT_NVLINK_INACTIVE, /* links that are there and down */
 	SNAPSHOT_NVLINK_ERRORS,	  /* CRC, replay and recovery errors of all links */
+	SNAPSHOT_NVLINK_UP,	  /* bit N: link N is active */
+	SNAPSHOT_NVLINK_THERE,	  /* bit N: there is a link N, up or down */
+	SNAPSHOT_NVLINK_TX_TOTAL, /* bytes of all links since the driver was loaded */
+	SNAPSHOT_NVLINK_RX_TOTAL, /* bytes */
+	/* Errors of all links since the driver was loaded; the next sixteen in the order of enum
+	 * snapshot_nvlink_error. */
+	SNAPSHOT_NVLINK_ERROR,
+	SNAPSHOT_NVLINK_ERROR_END = SNAPSHOT_NVLINK_ERROR + 15,
 	SNAPSHOT_RECOVERY_ACTION, /* NVML field 230: 0 none, 1 reset GPU, 2 reboot, 3 drain P2P, 4
 				     drain and reset */
 	/* every 60 seconds */
-	SNAPSHOT_POWER_LIMIT, /* mW enforced */
+	SNAPSHOT_POWER_LIMIT,	  /* mW enforced */
+	SNAPSHOT_POWER_LIMIT_SET, /* mW, what somebody has asked for */
+	SNAPSHOT_POWER_LIMIT_DEFAULT,
+	SNAPSHOT_POWER_LIMIT_MIN,
+	SNAPSHOT_POWER_LIMIT_MAX,
 	SNAPSHOT_TEMPERATURE_SLOWDOWN,
 	SNAPSHOT_TEMPERATURE_SHUTDOWN,
+	SNAPSHOT_TEMPERATURE_MEMORY_MAX,
+	SNAPSHOT_TEMPERATURE_GPU_MAX,
 	SNAPSHOT_CLOCK_SM_MAX,
 	SNAPSHOT_CLOCK_MEMORY_MAX,
+	SNAPSHOT_CLOCK_GRAPHICS_MAX,
+	SNAPSHOT_CLOCK_VIDEO_MAX,
 	SNAPSHOT_PCIE_GEN_MAX,
 	SNAPSHOT_PCIE_WIDTH_MAX,
 	SNAPSHOT_ECC_MODE,	   /* 0 or 1 */
@@ -86,7 +128,31 @@ enum snapshot_value {
 	SNAPSHOT_COMPUTE_MODE,	   /* nvmlComputeMode_t */
 	SNAPSHOT_VALUE_COUNT,
 };
-_Static_assert(SNAPSHOT_VALUE_COUNT <= 64, "one 64-bit word says which values are there");
+enum {
+	SNAPSHOT_ACTIVITY_COUNT = SNAPSHOT_ACTIVITY_END - SNAPSHOT_ACTIVITY + 1,
+	SNAPSHOT_PRESENT_WORDS = (SNAPSHOT_VALUE_COUNT + 63) / 64,
+};
+
+/* What of a GPU was active, in the names of the metrics: snapshot_activity_to_string(). */
+enum snapshot_activity {
+	SNAPSHOT_ACTIVITY_GRAPHICS, /* any engine: "gr_engine" */
+	SNAPSHOT_ACTIVITY_SM,
+	SNAPSHOT_ACTIVITY_OCCUPANCY, /* "sm_occupancy" */
+	SNAPSHOT_ACTIVITY_TENSOR,
+	SNAPSHOT_ACTIVITY_DRAM,
+	SNAPSHOT_ACTIVITY_FP64,
+	SNAPSHOT_ACTIVITY_FP32,
+	SNAPSHOT_ACTIVITY_FP16,
+};
+/* "correctable", "naks_received", "receiver", "bad_tlp", "naks_sent", "bad_dllp", "nonfatal",
+ * "fatal", "unsupported_request", "lcrc", "lane", "l0_to_recovery": `error` 0..11. */
+const char *snapshot_pcie_error_to_string(uint32_t error);
+/* "crc_flit", "crc_data", "replay", "recovery", "ecc", then of NVLink 5 "malformed",
+ * "buffer_overrun", "rcv", "rcv_remote", "rcv_general", "link_integrity", "xmit_discard",
+ * "recovery_failed", "recovery_all", "effective", "symbol": `error` 0..15. */
+const char *snapshot_nvlink_error_to_string(uint32_t error);
+/* "gr_engine", "sm", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16": `activity` 0..7. */
+const char *snapshot_activity_to_string(uint32_t activity);
 
 enum snapshot_class { /* how often a value is read */
 		      SNAPSHOT_FAST,
@@ -119,6 +185,9 @@ struct snapshot_mig {
 	char profile[SNAPSHOT_SHORT_MAX];
 	uint32_t gi, ci;
 	uint64_t memory_total, memory_used, memory_free; /* or SNAPSHOT_U64_ABSENT */
+	/* Millionths, of the GPU instance: its first compute instance has them. Or
+	 * SNAPSHOT_U32_ABSENT. */
+	uint32_t activity[SNAPSHOT_ACTIVITY_COUNT];
 };
 
 struct snapshot_gpu {
@@ -130,7 +199,7 @@ struct snapshot_gpu {
 	    state; /* enum gpu_state of hardware/gpu.h: ok, lost, reset required, hung, error */
 	char reason[SNAPSHOT_REASON_MAX];
 
-	uint64_t present; /* bit N: value N is there */
+	uint64_t present[SNAPSHOT_PRESENT_WORDS]; /* bit N: value N is there */
 	int64_t value[SNAPSHOT_VALUE_COUNT];
 	uint64_t
 	    sampled_ns[SNAPSHOT_CLASS_COUNT]; /* CLOCK_MONOTONIC of the last good round; 0 never */
@@ -145,7 +214,15 @@ struct snapshot_gpu {
 };
 
 #define SNAPSHOT_MAGIC	 UINT32_C(0x534c5350) /* "SLSP" */
-#define SNAPSHOT_VERSION 1
+#define SNAPSHOT_VERSION 2
+
+/* Driver calls that failed otherwise than by "not supported". */
+struct snapshot_error {
+	char call[48]; /* "nvmlDeviceGetPowerUsage" */
+	int32_t code;  /* nvmlReturn_t */
+	uint32_t reserved;
+	uint64_t count; /* since the probe began */
+};
 
 struct snapshot {
 	uint32_t magic, version;
@@ -162,6 +239,10 @@ struct snapshot {
 	    driver_ok; /* 0: no driver now; then there are no GPUs and `driver_text` says why */
 	uint32_t probes_abandoned; /* probes that hung so far */
 	char driver_text[SNAPSHOT_REASON_MAX];
+	uint64_t round_ns[SNAPSHOT_CLASS_COUNT]; /* how long the last round of each class took */
+	uint32_t error_count;			 /* in `error` */
+	uint32_t errors_lost;			 /* kinds for which there was no room */
+	struct snapshot_error error[SNAPSHOT_ERROR_MAX];
 	struct snapshot_gpu gpu[SNAPSHOT_GPU_MAX];
 };
 
@@ -177,6 +258,8 @@ bool snapshot_is_valid(const struct snapshot *snapshot, uint64_t length);
 bool snapshot_get(const struct snapshot_gpu *gpu, uint32_t value, int64_t *out);
 void snapshot_put(struct snapshot_gpu *gpu, uint32_t value, int64_t number);
 void snapshot_drop(struct snapshot_gpu *gpu, uint32_t value);
+/* No value, no activity, no process: what a GPU that does not answer has. */
+void snapshot_drop_all(struct snapshot_gpu *gpu);
 /* The GPU with this UUID, or NULL. Borrowed. */
 const struct snapshot_gpu *snapshot_find(const struct snapshot *snapshot, const char *uuid);
 

@@ -104,8 +104,7 @@ static void mark_hung(struct probe_client *client, const struct client_skip *ski
 			continue;
 		gpu->state = GPU_STATE_HUNG;
 		(void)snprintf(gpu->reason, sizeof(gpu->reason), "%s", skip->reason);
-		gpu->present = 0;
-		gpu->process_count = gpu->process_total = 0;
+		snapshot_drop_all(gpu);
 	}
 }
 

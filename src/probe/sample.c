@@ -49,6 +49,8 @@ void sample_identify(const struct inventory *inventory, uint32_t place, struct s
 					    .memory_total = mig->memory_bytes,
 					    .memory_used = SNAPSHOT_U64_ABSENT,
 					    .memory_free = SNAPSHOT_U64_ABSENT};
+		for (uint32_t k = 0; k < SNAPSHOT_ACTIVITY_COUNT; k++)
+			to->activity[k] = SNAPSHOT_U32_ABSENT;
 		(void)snprintf(to->uuid, sizeof(to->uuid), "%s", mig->uuid);
 		(void)snprintf(to->profile, sizeof(to->profile), "%s", mig->profile);
 	}
@@ -483,8 +485,7 @@ void sample_read(struct nvml_caller *caller, nvml_device device, struct sample_m
 	if (due[SNAPSHOT_SLOW] && out->state == GPU_STATE_OK)
 		read_slow(&sampling);
 	if (out->state != GPU_STATE_OK) {
-		out->present = 0;
-		out->process_count = out->process_total = 0;
+		snapshot_drop_all(out);
 		return;
 	}
 	for (uint32_t i = 0; i < SNAPSHOT_CLASS_COUNT; i++) {

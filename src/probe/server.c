@@ -234,8 +234,7 @@ static void take_snapshot(struct server *server, struct nvml_caller *caller, uin
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		struct snapshot_gpu *gpu = &snapshot->gpu[i];
 		if (!server->handles[i] || gpu->state != GPU_STATE_OK) {
-			gpu->present = 0;
-			gpu->process_count = gpu->process_total = 0;
+			snapshot_drop_all(gpu);
 			continue;
 		}
 		sample_read(caller, server->handles[i], &server->memory[i], due, now_ns, gpu);

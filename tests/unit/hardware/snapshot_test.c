@@ -71,16 +71,18 @@ static void test_invalid(void **state)
 	} while (0)
 	struct snapshot_gpu *gpu = &snapshot->gpu[1];
 	REFUSED(snapshot->magic = 1, snapshot->magic = SNAPSHOT_MAGIC);
-	REFUSED(snapshot->version = 2, snapshot->version = SNAPSHOT_VERSION);
+	REFUSED(snapshot->version = SNAPSHOT_VERSION + 1, snapshot->version = SNAPSHOT_VERSION);
 	REFUSED(snapshot->size = 8, snapshot->size = sizeof(*snapshot));
 	REFUSED(snapshot->gpu_count = 65, snapshot->gpu_count = 2);
 	REFUSED(snapshot->simulated = 2, snapshot->simulated = 1);
 	REFUSED(gpu->state = 99, gpu->state = 0);
+	REFUSED(snapshot->error_count = SNAPSHOT_ERROR_MAX + 1, snapshot->error_count = 0);
 	REFUSED(gpu->mig_count = 9, gpu->mig_count = 0);
 	REFUSED(gpu->process_count = 1, gpu->process_count = 0);
 	REFUSED(gpu->process_count = gpu->process_total = 65,
 		gpu->process_count = gpu->process_total = 0);
-	REFUSED(gpu->present = UINT64_C(1) << 63, gpu->present = 0);
+	REFUSED(gpu->present[SNAPSHOT_PRESENT_WORDS - 1] = UINT64_C(1) << 63,
+		gpu->present[SNAPSHOT_PRESENT_WORDS - 1] = 0);
 	REFUSED(memset(gpu->uuid, 'a', sizeof(gpu->uuid)), gpu->uuid[0] = gpu->uuid[95] = 0);
 	REFUSED(memset(gpu->reason, 'a', sizeof(gpu->reason)), gpu->reason[191] = 0);
 	REFUSED(memset(snapshot->driver_text, 'a', sizeof(snapshot->driver_text)),

@@ -123,7 +123,8 @@ static void test_lost_in_the_middle(void **state)
 	sample(all);
 	assert_int_equal(gpu.state, GPU_STATE_LOST);
 	assert_non_null(strstr(gpu.reason, "nvmlDeviceGetPowerUsage"));
-	assert_int_equal(gpu.present, 0);
+	for (uint32_t i = 0; i < SNAPSHOT_PRESENT_WORDS; i++)
+		assert_int_equal(gpu.present[i], 0);
 	assert_int_equal(gpu.process_count, 0);
 }
 
