@@ -72,7 +72,8 @@ struct view_node {
 	int64_t sample_unix_ns;	 /* the same, CLOCK_REALTIME */
 	uint64_t probe_restarts; /* since the agent began */
 	uint64_t reloads, reloads_failed;
-	uint64_t unattributed;	    /* processes on GPUs that no container or job explains */
+	uint64_t unattributed;	    /* processes on GPUs that no pod's request and no job explains:
+				       of holders that are not `allocated`, or of none */
 	uint64_t holders_lost;	    /* container series for which there was no room */
 	uint64_t pods_errors;	    /* questions to the kubelet that failed */
 	uint64_t kmsg_overruns;	    /* records of the kernel log that were overwritten unread */
@@ -127,11 +128,13 @@ enum view_mode { VIEW_EXCLUSIVE, VIEW_TIMESLICE, VIEW_MPS, VIEW_MIG };
 
 /* A container or job and one device that it was given, or that it uses without having been. */
 struct view_holder {
-	uint32_t gpu;	/* place in the snapshot */
-	uint32_t mig;	/* place in snapshot.gpu[gpu].mig, or SNAPSHOT_U32_ABSENT */
-	uint32_t mode;	/* enum view_mode */
-	uint32_t slot;	/* replica; SNAPSHOT_U32_ABSENT: the whole device */
-	bool allocated; /* false: its processes are there, and nobody gave it the device */
+	uint32_t gpu;	     /* place in the snapshot */
+	uint32_t mig;	     /* place in snapshot.gpu[gpu].mig, or SNAPSHOT_U32_ABSENT */
+	uint32_t mode;	     /* enum view_mode */
+	uint32_t slot;	     /* replica, the lowest one; SNAPSHOT_U32_ABSENT: the whole device */
+	uint32_t slot_count; /* replicas that it has of this device; 0: the whole device. One entry
+				for all of them */
+	bool allocated;	     /* false: its processes are there, and nobody gave it the device */
 	char name_space[VIEW_WORD_MAX], pod[VIEW_NAME_MAX],
 	    container[VIEW_WORD_MAX]; /* "" for jobs */
 	char resource[VIEW_NAME_MAX]; /* "nvidia.com/gpu"; "" for jobs */
