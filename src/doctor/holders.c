@@ -12,6 +12,7 @@
 #include "base/parse.h"
 #include "doctor/lines.h"
 #include "doctor/rootfs.h"
+#include "hardware/belonging.h"
 
 enum { HOLDERS_GPU_BITS = 64, HOLDERS_WORD_MAX = 64, HOLDERS_TARGET_MAX = 256 };
 
@@ -89,24 +90,11 @@ int holders_parse_shm(const char *text, size_t length, uint64_t *out_bytes)
 
 int holders_parse_pod(const char *text, size_t length, char out[HOLDERS_POD_MAX])
 {
-	/* ".../pod1234abcd-..." and systemd's "...-pod1234abcd_....slice". */
-	static const char key[] = "pod";
-	enum { UID_LENGTH = 36 };
-	const char *end = text + length;
-	for (const char *at = text; (at = memmem(at, (size_t)(end - at), key, 3)); at++) {
-		const char *uid = at + 3;
-		size_t size = 0;
-		while (uid + size < end && size < UID_LENGTH &&
-		       (isxdigit((unsigned char)uid[size]) || uid[size] == '-' || uid[size] == '_'))
-			size++;
-		if (size != UID_LENGTH)
-			continue;
-		for (size_t i = 0; i < size; i++)
-			out[i] = uid[i] == '_' ? '-' : uid[i];
-		out[size] = '\0';
-		return 0;
-	}
-	return -EINVAL;
+	struct belonging belonging;
+	if (!belonging_parse(text, length, &belonging) || !belonging.pod[0])
+		return -EINVAL;
+	(void)snprintf(out, HOLDERS_POD_MAX, "%s", belonging.pod);
+	return 0;
 }
 
 /* --- one process ------------------------------------------------------------------------------ */
