@@ -146,6 +146,7 @@ extern const struct command cmd_runtime;
 extern const struct command cmd_sim;
 extern const struct command cmd_top;
 extern const struct command cmd_topo;
+extern const struct command cmd_web;
 
 /* What sluice is under another name: a main(), named in the table of src/main.c. */
 int container_cli_main(int argc, char **argv);	 /* nvidia-container-cli */
