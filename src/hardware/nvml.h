@@ -75,13 +75,48 @@ enum nvml_field {
 	NVML_FIELD_NVLINK_CRC_DATA = 45,
 	NVML_FIELD_NVLINK_REPLAY = 52,
 	NVML_FIELD_NVLINK_RECOVERY = 59,
+	/* ns for which the clocks were held down, in the order of nvmlPerfPolicyType_t */
+	NVML_FIELD_VIOLATION = 74,
+	NVML_FIELD_VIOLATION_END = 79,
 	NVML_FIELD_MEMORY_TEMPERATURE = 82,
 	NVML_FIELD_NVLINK_LINK_COUNT = 91,
+	NVML_FIELD_PCIE_REPLAYS = 94,
+	NVML_FIELD_NVLINK_TX_KIB = 138, /* scope: a link, or NVML_SCOPE_ALL */
+	NVML_FIELD_NVLINK_RX_KIB = 139,
 	NVML_FIELD_REMAP_CORRECTED = 142,
 	NVML_FIELD_REMAP_UNCORRECTED = 143,
 	NVML_FIELD_REMAP_PENDING = 144,
 	NVML_FIELD_REMAP_FAILURE = 145,
+	NVML_FIELD_NVLINK_ECC = 160,
+	NVML_FIELD_PCIE_L0_TO_RECOVERY = 169,
+	NVML_FIELD_PCIE_ERROR = 173, /* correctable, and ten more */
+	NVML_FIELD_PCIE_ERROR_END = 183,
+	NVML_FIELD_PCIE_TX_BYTES = 197,
+	NVML_FIELD_PCIE_RX_BYTES = 198,
+	NVML_FIELD_NVLINK5_TX_BYTES = 202, /* of NVLink 5; scope: a link */
+	NVML_FIELD_NVLINK5_RX_BYTES = 204,
+	NVML_FIELD_NVLINK5_ERROR = 206, /* malformed packets, and more up to 221 */
 	NVML_FIELD_RECOVERY_ACTION = 230,
+	NVML_FIELD_SW_THERMAL_NS = 269,
+	NVML_FIELD_HW_THERMAL_NS = 270,
+	NVML_FIELD_POWER_BRAKE_NS = 271,
+};
+#define NVML_SCOPE_ALL UINT32_MAX
+
+enum nvml_sampling_type { NVML_SAMPLING_GPU_UTILIZATION = 1 };
+
+/* nvmlGpmMetricId_t: what the probe asks for. Percent, and MiB per second of PCIe. */
+enum nvml_gpm_metric_id {
+	NVML_GPM_GRAPHICS = 1,
+	NVML_GPM_SM = 2,
+	NVML_GPM_OCCUPANCY = 3,
+	NVML_GPM_TENSOR = 5,
+	NVML_GPM_DRAM = 10,
+	NVML_GPM_FP64 = 11,
+	NVML_GPM_FP32 = 12,
+	NVML_GPM_FP16 = 13,
+	NVML_GPM_PCIE_TX = 20,
+	NVML_GPM_PCIE_RX = 21,
 };
 
 enum nvml_value_type {
@@ -97,6 +132,7 @@ enum nvml_value_type {
 /* Opaque handles of the library. */
 typedef struct nvml_device_handle *nvml_device;
 typedef struct nvml_event_set_handle *nvml_event_set;
+typedef struct nvml_gpm_handle *nvml_gpm;
 
 struct nvml_pci_info {
 	char bus_id_legacy[16];
@@ -128,20 +164,22 @@ struct nvml_event_data {
 	uint32_t gi, ci; /* _v2; the plain form leaves them alone */
 };
 
+union nvml_value {
+	double d;
+	uint32_t ui;
+	unsigned long ul;
+	uint64_t ull;
+	int64_t sll;
+	int32_t si;
+	uint16_t us;
+};
+
 struct nvml_field_value {
 	uint32_t id, scope;
 	int64_t timestamp_us, latency_us;
 	uint32_t value_type;
 	int32_t result;
-	union {
-		double d;
-		uint32_t ui;
-		unsigned long ul;
-		uint64_t ull;
-		int64_t sll;
-		int32_t si;
-		uint16_t us;
-	} value;
+	union nvml_value value;
 };
 
 struct nvml_attributes {
@@ -165,6 +203,54 @@ struct nvml_process_sample {
 	uint32_t pid;
 	uint64_t timestamp_us;
 	uint32_t sm, memory, encoder, decoder;
+};
+
+/* The newer call's entry, and what it is called with (_v1). */
+struct nvml_process_use {
+	uint64_t timestamp_us;
+	uint32_t pid, sm, memory, encoder, decoder, jpeg, ofa;
+};
+
+struct nvml_process_uses {
+	uint32_t version;
+	uint32_t count;
+	uint64_t seen_us;
+	struct nvml_process_use *entry;
+};
+
+struct nvml_sample {
+	uint64_t timestamp_us;
+	union nvml_value value;
+};
+
+struct nvml_row_histogram {
+	uint32_t max, high, partial, low, none;
+};
+
+struct nvml_margin {
+	uint32_t version;
+	int32_t celsius;
+};
+
+/* Version words of GPM's structures are plain numbers. */
+struct nvml_gpm_support {
+	uint32_t version, supported;
+};
+
+struct nvml_gpm_metric {
+	uint32_t id;
+	int32_t result;
+	double value;
+	const char *short_name, *long_name, *unit;
+};
+
+/* The length of the array differs from driver to driver (98 to 333); the longest is given, so that
+ * one that clears all of it stays inside. */
+enum nvml_gpm_limits { NVML_GPM_METRIC_MAX = 333 };
+struct nvml_gpm_metrics {
+	uint32_t version, count;
+	nvml_gpm first, second;
+	struct nvml_gpm_metric metric[NVML_GPM_METRIC_MAX];
 };
 
 struct nvml_violation {
@@ -244,6 +330,11 @@ struct nvml_temperature {
 	X(energy, "nvmlDeviceGetTotalEnergyConsumption", NULL, NULL, (nvml_device, uint64_t *))    \
 	X(power_enforced, "nvmlDeviceGetEnforcedPowerLimit", NULL, NULL,                           \
 	  (nvml_device, uint32_t *))                                                               \
+	X(power_limit, "nvmlDeviceGetPowerManagementLimit", NULL, NULL, (nvml_device, uint32_t *)) \
+	X(margin, "nvmlDeviceGetMarginTemperature", NULL, NULL,                                    \
+	  (nvml_device, struct nvml_margin *))                                                     \
+	X(samples, "nvmlDeviceGetSamples", NULL, NULL,                                             \
+	  (nvml_device, uint32_t, uint64_t, uint32_t *, uint32_t *, struct nvml_sample *))         \
 	X(power_default, "nvmlDeviceGetPowerManagementDefaultLimit", NULL, NULL,                   \
 	  (nvml_device, uint32_t *))                                                               \
 	X(power_range, "nvmlDeviceGetPowerManagementLimitConstraints", NULL, NULL,                 \
@@ -263,6 +354,8 @@ struct nvml_temperature {
 	  (nvml_device, uint32_t, uint32_t, uint64_t *))                                           \
 	X(remapped, "nvmlDeviceGetRemappedRows", NULL, NULL,                                       \
 	  (nvml_device, uint32_t *, uint32_t *, uint32_t *, uint32_t *))                           \
+	X(row_histogram, "nvmlDeviceGetRowRemapperHistogram", NULL, NULL,                          \
+	  (nvml_device, struct nvml_row_histogram *))                                              \
 	X(persistence, "nvmlDeviceGetPersistenceMode", NULL, NULL, (nvml_device, uint32_t *))      \
 	X(compute_mode, "nvmlDeviceGetComputeMode", NULL, NULL, (nvml_device, uint32_t *))         \
 	X(pcie_gen, "nvmlDeviceGetCurrPcieLinkGeneration", NULL, NULL, (nvml_device, uint32_t *))  \
@@ -284,6 +377,15 @@ struct nvml_temperature {
 	  (nvml_device, uint32_t *, void *))                                                       \
 	X(process_utilization, "nvmlDeviceGetProcessUtilization", NULL, NULL,                      \
 	  (nvml_device, struct nvml_process_sample *, uint32_t *, uint64_t))                       \
+	X(process_uses, "nvmlDeviceGetProcessesUtilizationInfo", NULL, NULL,                       \
+	  (nvml_device, struct nvml_process_uses *))                                               \
+	X(gpm_support, "nvmlGpmQueryDeviceSupport", NULL, NULL,                                    \
+	  (nvml_device, struct nvml_gpm_support *))                                                \
+	X(gpm_alloc, "nvmlGpmSampleAlloc", NULL, NULL, (nvml_gpm *))                               \
+	X(gpm_free, "nvmlGpmSampleFree", NULL, NULL, (nvml_gpm))                                   \
+	X(gpm_get, "nvmlGpmSampleGet", NULL, NULL, (nvml_device, nvml_gpm))                        \
+	X(gpm_mig_get, "nvmlGpmMigSampleGet", NULL, NULL, (nvml_device, uint32_t, nvml_gpm))       \
+	X(gpm_metrics, "nvmlGpmMetricsGet", NULL, NULL, (struct nvml_gpm_metrics *))               \
 	X(event_set_create, "nvmlEventSetCreate", NULL, NULL, (nvml_event_set *))                  \
 	X(event_set_free, "nvmlEventSetFree", NULL, NULL, (nvml_event_set))                        \
 	X(event_types, "nvmlDeviceGetSupportedEventTypes", NULL, NULL, (nvml_device, uint64_t *))  \

@@ -6,22 +6,11 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/cleanup.h"
-
-enum sample_limits {
-	PROCESS_READ_MAX = 4096, /* entries of one process list that are read */
-	UTILIZATION_MAX = 1024,	 /* per-process samples of one call */
-	PROCESS_ENTRY_MAX = 32,	 /* bytes of the longest form of an entry */
-};
+#include "probe/sample_private.h"
 
 #define BLANK_U32 UINT32_MAX
-
-/* One GPU being sampled. */
-struct sampling {
-	struct nvml_caller *caller;
-	nvml_device device;
-	struct snapshot_gpu *out;
-};
+/* Further than this the wall clock was set, and did not just drift. */
+#define WALL_JUMP_NS INT64_C(1000000000)
 
 void sample_identify(const struct inventory *inventory, uint32_t place, struct snapshot_gpu *out)
 {
@@ -56,8 +45,27 @@ void sample_identify(const struct inventory *inventory, uint32_t place, struct s
 	}
 }
 
-/* True when the value may be used. */
-static bool check(struct sampling *sampling, enum nvml_function function, int32_t result)
+/* ---- what failed ---- */
+
+static void count_error(struct snapshot *snapshot, const char *call, int32_t code)
+{
+	for (uint32_t i = 0; i < snapshot->error_count; i++) {
+		struct snapshot_error *error = &snapshot->error[i];
+		if (error->code == code && strcmp(error->call, call) == 0) {
+			error->count++;
+			return;
+		}
+	}
+	if (snapshot->error_count == SNAPSHOT_ERROR_MAX) {
+		snapshot->errors_lost++;
+		return;
+	}
+	struct snapshot_error *error = &snapshot->error[snapshot->error_count++];
+	*error = (struct snapshot_error){.code = code, .count = 1};
+	(void)snprintf(error->call, sizeof(error->call), "%s", call);
+}
+
+bool sample_check(struct sampling *sampling, enum nvml_function function, int32_t result)
 {
 	struct snapshot_gpu *out = sampling->out;
 	if (result == NVML_OK)
@@ -73,67 +81,132 @@ static bool check(struct sampling *sampling, enum nvml_function function, int32_
 			       "the GPU needs a reset (%s answers RESET_REQUIRED)",
 			       nvml_function_to_string(function));
 	}
-	if (!nvml_return_is_absent(result))
+	if (!nvml_return_is_absent(result)) {
 		out->errors++;
+		count_error(sampling->sampler->snapshot, nvml_function_to_string(function), result);
+	}
 	return false;
 }
 
-#define GET(sampling, member, ...)                                                                 \
-	check((sampling), NVML_FN_##member,                                                        \
-	      NVML_CALL((sampling)->caller, member, (sampling)->device, __VA_ARGS__))
+/* ---- values ---- */
 
-/* A 32-bit reading: absent when the call fails or the driver leaves it blank. */
-static void put_u32(struct sampling *sampling, uint32_t value, bool ok, uint32_t number)
+/* The greatest number that the value can have. */
+static uint64_t greatest(uint32_t value)
 {
-	if (ok && number != BLANK_U32)
-		snapshot_put(sampling->out, value, number);
-	else
-		snapshot_drop(sampling->out, value);
-}
-
-static void put_u64(struct sampling *sampling, uint32_t value, bool ok, uint64_t number)
-{
-	if (ok && number <= INT64_MAX)
-		snapshot_put(sampling->out, value, (int64_t)number);
-	else
-		snapshot_drop(sampling->out, value);
-}
-
-static void read_memory(struct sampling *s)
-{
-	struct nvml_memory_v2 v2 = {.version = NVML_STRUCT_WORD(struct nvml_memory_v2, 2)};
-	bool ok = GET(s, memory_v2, &v2);
-	if (ok) {
-		put_u64(s, SNAPSHOT_MEMORY_RESERVED, true, v2.reserved);
-	} else {
-		/* The older call counts what the driver reserves as used. */
-		struct nvml_memory v1 = {.total = 0};
-		ok = GET(s, memory, &v1);
-		v2.total = v1.total;
-		v2.free = v1.free;
-		v2.used = v1.used;
-		snapshot_drop(s->out, SNAPSHOT_MEMORY_RESERVED);
+	switch (value) {
+	case SNAPSHOT_UTIL_GPU:
+	case SNAPSHOT_UTIL_MEMORY:
+	case SNAPSHOT_UTIL_ENCODER:
+	case SNAPSHOT_UTIL_DECODER:
+		return 100;
+	case SNAPSHOT_TEMPERATURE_MEMORY:
+	case SNAPSHOT_TEMPERATURE_SLOWDOWN:
+	case SNAPSHOT_TEMPERATURE_SHUTDOWN:
+	case SNAPSHOT_TEMPERATURE_MEMORY_MAX:
+	case SNAPSHOT_TEMPERATURE_GPU_MAX:
+	case SNAPSHOT_FAN: /* percent of a nominal speed: may be above 100 */
+		return 300;
+	case SNAPSHOT_POWER:
+	case SNAPSHOT_POWER_LIMIT:
+	case SNAPSHOT_POWER_LIMIT_SET:
+	case SNAPSHOT_POWER_LIMIT_DEFAULT:
+	case SNAPSHOT_POWER_LIMIT_MIN:
+	case SNAPSHOT_POWER_LIMIT_MAX:
+		return 100000000; /* 100 kW */
+	case SNAPSHOT_CLOCK_SM:
+	case SNAPSHOT_CLOCK_MEMORY:
+	case SNAPSHOT_CLOCK_GRAPHICS:
+	case SNAPSHOT_CLOCK_VIDEO:
+		return 100000; /* 100 GHz */
+	case SNAPSHOT_PSTATE:  /* 32 is "unknown" */
+		return 15;
+	case SNAPSHOT_PCIE_GEN:
+	case SNAPSHOT_PCIE_WIDTH:
+		return 64;
+	default:
+		return INT64_MAX;
 	}
-	put_u64(s, SNAPSHOT_MEMORY_TOTAL, ok, v2.total);
-	put_u64(s, SNAPSHOT_MEMORY_USED, ok, v2.used);
-	put_u64(s, SNAPSHOT_MEMORY_FREE, ok, v2.free);
-	struct nvml_bar1 bar1 = {.total = 0};
-	ok = GET(s, bar1, &bar1);
-	put_u64(s, SNAPSHOT_BAR1_TOTAL, ok, bar1.total);
-	put_u64(s, SNAPSHOT_BAR1_USED, ok, bar1.used);
 }
 
-static void read_temperature(struct sampling *s)
+void sample_put(struct sampling *s, uint32_t value, bool ok, uint64_t number)
 {
-	uint32_t value = 0;
-	bool ok = s->caller->nvml->fn.temperature && GET(s, temperature, 0, &value);
-	if (!ok) {
-		struct nvml_temperature v = {.version =
-						 NVML_STRUCT_WORD(struct nvml_temperature, 1)};
-		ok = GET(s, temperature_v, &v) && v.celsius >= 0;
-		value = ok ? (uint32_t)v.celsius : 0;
+	if (ok && number <= greatest(value))
+		snapshot_put(s->out, value, (int64_t)number);
+	else
+		snapshot_drop(s->out, value);
+}
+
+void sample_put_u32(struct sampling *s, uint32_t value, bool ok, uint32_t number)
+{
+	sample_put(s, value, ok && number != BLANK_U32, number);
+}
+
+void sample_count(struct sampling *s, uint32_t value, bool ok, uint64_t number)
+{
+	int64_t last;
+	bool fell = snapshot_get(s->out, value, &last) && number < (uint64_t)last;
+	sample_put(s, value, ok && !fell, number);
+}
+
+/* ---- fields ---- */
+
+bool sample_number(uint32_t type, const union nvml_value *value, uint64_t *out)
+{
+	switch (type) {
+	case NVML_VALUE_UINT:
+		*out = value->ui;
+		return value->ui != BLANK_U32;
+	case NVML_VALUE_ULONG:
+		*out = value->ul;
+		return value->ul <= INT64_MAX;
+	case NVML_VALUE_ULONGLONG:
+		*out = value->ull;
+		return value->ull <= INT64_MAX;
+	case NVML_VALUE_SLONGLONG:
+		*out = (uint64_t)value->sll;
+		return value->sll >= 0;
+	case NVML_VALUE_SINT:
+		*out = (uint64_t)value->si;
+		return value->si >= 0;
+	case NVML_VALUE_USHORT:
+		*out = value->us;
+		return true;
+	case NVML_VALUE_DOUBLE:
+		if (!(value->d >= 0 && value->d < 9e18))
+			return false;
+		*out = (uint64_t)value->d;
+		return true;
+	default:
+		return false;
 	}
-	put_u32(s, SNAPSHOT_TEMPERATURE, ok, value);
+}
+
+void sample_fields_add(struct sample_fields *fields, uint32_t id, uint32_t scope)
+{
+	if (fields->count < FIELD_MAX)
+		fields->field[fields->count++] =
+		    (struct nvml_field_value){.id = id, .scope = scope};
+}
+
+void sample_fields_read(struct sampling *s, struct sample_fields *fields)
+{
+	fields->ok = fields->count > 0 && GET(s, fields, (int32_t)fields->count, fields->field);
+	for (uint32_t i = 0; fields->ok && i < fields->count; i++) {
+		/* an id that is newer than the driver */
+		if (fields->field[i].result != NVML_INVALID_ARGUMENT)
+			(void)sample_check(s, NVML_FN_fields, fields->field[i].result);
+	}
+}
+
+bool sample_fields_get(const struct sample_fields *fields, uint32_t id, uint64_t *out)
+{
+	for (uint32_t i = 0; fields->ok && i < fields->count; i++) {
+		const struct nvml_field_value *field = &fields->field[i];
+		if (field->id == id)
+			return field->result == NVML_OK &&
+			       sample_number(field->value_type, &field->value, out);
+	}
+	return false;
 }
 
 struct field_row {
@@ -141,355 +214,340 @@ struct field_row {
 	uint32_t value; /* enum snapshot_value */
 };
 
-static bool field_number(const struct nvml_field_value *field, uint64_t *out)
+/* ---- every second ---- */
+
+static void read_memory(struct sampling *s)
 {
-	switch (field->value_type) {
-	case NVML_VALUE_UINT:
-		*out = field->value.ui;
-		return field->value.ui != BLANK_U32;
-	case NVML_VALUE_ULONG:
-		*out = field->value.ul;
-		return true;
-	case NVML_VALUE_ULONGLONG:
-		*out = field->value.ull;
-		return true;
-	case NVML_VALUE_SLONGLONG:
-		*out = (uint64_t)field->value.sll;
-		return field->value.sll >= 0;
-	case NVML_VALUE_SINT:
-		*out = (uint64_t)field->value.si;
-		return field->value.si >= 0;
-	case NVML_VALUE_USHORT:
-		*out = field->value.us;
-		return true;
-	default:
-		return false;
+	struct nvml_memory_v2 v2 = {.version = NVML_STRUCT_WORD(struct nvml_memory_v2, 2)};
+	bool ok = GET(s, memory_v2, &v2);
+	sample_put(s, SNAPSHOT_MEMORY_RESERVED, ok, v2.reserved);
+	if (!ok) {
+		/* The older call counts what the driver reserves as used. */
+		struct nvml_memory v1 = {.total = 0};
+		ok = GET(s, memory, &v1);
+		v2.total = v1.total;
+		v2.free = v1.free;
+		v2.used = v1.used;
 	}
+	sample_put(s, SNAPSHOT_MEMORY_TOTAL, ok, v2.total);
+	sample_put(s, SNAPSHOT_MEMORY_USED, ok && v2.used <= v2.total, v2.used);
+	sample_put(s, SNAPSHOT_MEMORY_FREE, ok && v2.free <= v2.total, v2.free);
+	struct nvml_bar1 bar1 = {.total = 0};
+	ok = GET(s, bar1, &bar1);
+	sample_put(s, SNAPSHOT_BAR1_TOTAL, ok, bar1.total);
+	sample_put(s, SNAPSHOT_BAR1_USED, ok && bar1.used <= bar1.total, bar1.used);
 }
 
-/* Reads a table of fields with one call. */
-static void read_fields(struct sampling *s, const struct field_row *rows, uint32_t count)
+/* Degrees may be below zero. */
+static void put_celsius(struct sampling *s, uint32_t value, bool ok, int32_t celsius)
 {
-	enum { FIELDS_MAX = 16 };
-	struct nvml_field_value fields[FIELDS_MAX] = {{.id = 0}};
-	for (uint32_t i = 0; i < count; i++)
-		fields[i].id = rows[i].field;
-	bool ok = GET(s, fields, (int32_t)count, fields);
-	for (uint32_t i = 0; i < count; i++) {
-		uint64_t number = 0;
-		bool have = ok && fields[i].result == NVML_OK && field_number(&fields[i], &number);
-		put_u64(s, rows[i].value, have, number);
-	}
+	if (ok && celsius > -300 && celsius < 300)
+		snapshot_put(s->out, value, celsius);
+	else
+		snapshot_drop(s->out, value);
 }
 
-static void read_fast(struct sampling *s)
+static void read_temperature(struct sampling *s)
+{
+	struct nvml_temperature newer = {.version = NVML_STRUCT_WORD(struct nvml_temperature, 1)};
+	bool ok = GET(s, temperature_v, &newer);
+	if (!ok) {
+		uint32_t value = 0;
+		ok = GET(s, temperature, 0, &value);
+		newer.celsius = value <= INT32_MAX ? (int32_t)value : INT32_MAX;
+	}
+	put_celsius(s, SNAPSHOT_TEMPERATURE, ok, newer.celsius);
+	struct nvml_margin margin = {.version = NVML_STRUCT_WORD(struct nvml_margin, 1)};
+	ok = GET(s, margin, &margin);
+	put_celsius(s, SNAPSHOT_MARGIN, ok, margin.celsius);
+}
+
+static void read_engines(struct sampling *s)
 {
 	struct nvml_utilization utilization = {.gpu = 0};
 	bool ok = GET(s, utilization, &utilization);
-	put_u32(s, SNAPSHOT_UTIL_GPU, ok, utilization.gpu);
-	put_u32(s, SNAPSHOT_UTIL_MEMORY, ok, utilization.memory);
+	sample_put_u32(s, SNAPSHOT_UTIL_GPU, ok, utilization.gpu);
+	sample_put_u32(s, SNAPSHOT_UTIL_MEMORY, ok, utilization.memory);
 	uint32_t value = 0, period;
 	ok = GET(s, encoder, &value, &period);
-	put_u32(s, SNAPSHOT_UTIL_ENCODER, ok, value);
+	sample_put_u32(s, SNAPSHOT_UTIL_ENCODER, ok, value);
 	ok = GET(s, decoder, &value, &period);
-	put_u32(s, SNAPSHOT_UTIL_DECODER, ok, value);
-	read_memory(s);
-	read_temperature(s);
-	ok = GET(s, power, &value);
-	put_u32(s, SNAPSHOT_POWER, ok, value);
-	uint64_t wide = 0;
-	ok = GET(s, energy, &wide);
-	put_u64(s, SNAPSHOT_ENERGY, ok, wide);
+	sample_put_u32(s, SNAPSHOT_UTIL_DECODER, ok, value);
 	static const uint32_t clocks[] = {SNAPSHOT_CLOCK_GRAPHICS, SNAPSHOT_CLOCK_SM,
 					  SNAPSHOT_CLOCK_MEMORY, SNAPSHOT_CLOCK_VIDEO};
 	for (uint32_t i = 0; i < array_length(clocks); i++) { /* NVML's clock types 0 to 3 */
 		ok = GET(s, clock, i, &value);
-		put_u32(s, clocks[i], ok, value);
+		sample_put_u32(s, clocks[i], ok, value);
 	}
 	ok = GET(s, pstate, &value);
-	put_u32(s, SNAPSHOT_PSTATE, ok && value <= 15, value); /* 32 is "unknown" */
+	sample_put_u32(s, SNAPSHOT_PSTATE, ok, value);
+	uint64_t reasons = 0;
+	ok = GET(s, throttle, &reasons);
+	sample_put(s, SNAPSHOT_THROTTLE, ok, reasons);
+}
+
+static void read_fast(struct sampling *s)
+{
+	read_engines(s);
+	read_memory(s);
+	read_temperature(s);
+	uint32_t value = 0;
+	bool ok = GET(s, power, &value);
+	sample_put_u32(s, SNAPSHOT_POWER, ok, value);
+	/* Not as a counter that may not fall: that it does tells of a new driver. */
+	uint64_t wide = 0;
+	ok = GET(s, energy, &wide);
+	sample_put(s, SNAPSHOT_ENERGY, ok, wide);
 	ok = GET(s, fan, &value);
-	put_u32(s, SNAPSHOT_FAN, ok, value);
-	ok = GET(s, throttle, &wide);
-	put_u64(s, SNAPSHOT_THROTTLE, ok, wide);
-	static const struct field_row fields[] = {
-	    {NVML_FIELD_MEMORY_TEMPERATURE, SNAPSHOT_TEMPERATURE_MEMORY},
-	};
-	read_fields(s, fields, array_length(fields));
+	sample_put_u32(s, SNAPSHOT_FAN, ok, value);
+
+	struct sample_fields fields = {.count = 0};
+	sample_fields_add(&fields, NVML_FIELD_MEMORY_TEMPERATURE, 0);
+	if (s->memory->pcie_bytes != SAMPLE_NO) {
+		sample_fields_add(&fields, NVML_FIELD_PCIE_TX_BYTES, 0);
+		sample_fields_add(&fields, NVML_FIELD_PCIE_RX_BYTES, 0);
+	}
+	sample_fields_read(s, &fields);
+	ok = sample_fields_get(&fields, NVML_FIELD_MEMORY_TEMPERATURE, &wide);
+	sample_put(s, SNAPSHOT_TEMPERATURE_MEMORY, ok, wide);
+	sample_busy(s);
+	sample_gpm(s);
+	sample_pcie_traffic(s, &fields);
+	sample_processes(s);
+	sample_mig(s);
 }
 
-static void read_links(struct sampling *s)
-{
-	uint32_t up = 0, down = 0, active;
-	for (uint32_t i = 0; i < GPU_LINK_MAX; i++) {
-		int32_t result = NVML_CALL(s->caller, link_state, s->device, i, &active);
-		if (result == NVML_INVALID_ARGUMENT || result == NVML_FUNCTION_NOT_FOUND)
-			break;
-		if (!check(s, NVML_FN_link_state, result))
-			continue;
-		up += active != 0;
-		down += active == 0;
-	}
-	put_u32(s, SNAPSHOT_NVLINK_ACTIVE, up + down > 0, up);
-	put_u32(s, SNAPSHOT_NVLINK_INACTIVE, up + down > 0, down);
-	static const uint32_t ids[] = {NVML_FIELD_NVLINK_CRC_FLIT, NVML_FIELD_NVLINK_CRC_DATA,
-				       NVML_FIELD_NVLINK_REPLAY, NVML_FIELD_NVLINK_RECOVERY};
-	struct nvml_field_value fields[array_length(ids)] = {{.id = 0}};
-	for (uint32_t i = 0; i < array_length(ids); i++)
-		fields[i].id = ids[i];
-	bool ok = up + down > 0 && GET(s, fields, array_length(ids), fields);
-	uint64_t total = 0, number;
-	bool any = false;
-	for (uint32_t i = 0; ok && i < array_length(ids); i++) {
-		if (fields[i].result == NVML_OK && field_number(&fields[i], &number)) {
-			total += number;
-			any = true;
-		}
-	}
-	put_u64(s, SNAPSHOT_NVLINK_ERRORS, any, total);
-}
+/* ---- every ten seconds ---- */
 
-static void read_ecc(struct sampling *s)
+static const struct field_row ecc_rows[] = {
+    /* in the order of nvmlDeviceGetTotalEccErrors: corrected, uncorrected; volatile first */
+    {NVML_FIELD_ECC_SBE_VOLATILE, SNAPSHOT_ECC_CORRECTED_VOLATILE},
+    {NVML_FIELD_ECC_DBE_VOLATILE, SNAPSHOT_ECC_UNCORRECTED_VOLATILE},
+    {NVML_FIELD_ECC_SBE_AGGREGATE, SNAPSHOT_ECC_CORRECTED_AGGREGATE},
+    {NVML_FIELD_ECC_DBE_AGGREGATE, SNAPSHOT_ECC_UNCORRECTED_AGGREGATE},
+};
+static const struct field_row repair_rows[] = {
+    {NVML_FIELD_RETIRED_SBE, SNAPSHOT_RETIRED_CORRECTED},
+    {NVML_FIELD_RETIRED_DBE, SNAPSHOT_RETIRED_UNCORRECTED},
+    {NVML_FIELD_RETIRED_PENDING, SNAPSHOT_RETIRED_PENDING},
+    {NVML_FIELD_REMAP_CORRECTED, SNAPSHOT_REMAP_CORRECTED},
+    {NVML_FIELD_REMAP_UNCORRECTED, SNAPSHOT_REMAP_UNCORRECTED},
+    {NVML_FIELD_REMAP_PENDING, SNAPSHOT_REMAP_PENDING},
+    {NVML_FIELD_REMAP_FAILURE, SNAPSHOT_REMAP_FAILURE},
+    {NVML_FIELD_RECOVERY_ACTION, SNAPSHOT_RECOVERY_ACTION},
+};
+static const struct field_row counter_rows[] = {
+    {NVML_FIELD_SW_THERMAL_NS, SNAPSHOT_VIOLATION_SW_THERMAL},
+    {NVML_FIELD_HW_THERMAL_NS, SNAPSHOT_VIOLATION_HW_THERMAL},
+    {NVML_FIELD_POWER_BRAKE_NS, SNAPSHOT_VIOLATION_HW_POWER_BRAKE},
+    {NVML_FIELD_PCIE_L0_TO_RECOVERY, SNAPSHOT_PCIE_ERROR_END},
+};
+
+static void take_ecc(struct sampling *s, const struct sample_fields *fields)
 {
-	static const struct {
-		uint32_t type, counter,
-		    value; /* corrected 0, uncorrected 1; volatile 0, aggregate 1 */
-	} counters[] = {
-	    {0, 0, SNAPSHOT_ECC_CORRECTED_VOLATILE},
-	    {1, 0, SNAPSHOT_ECC_UNCORRECTED_VOLATILE},
-	    {0, 1, SNAPSHOT_ECC_CORRECTED_AGGREGATE},
-	    {1, 1, SNAPSHOT_ECC_UNCORRECTED_AGGREGATE},
-	};
-	for (uint32_t i = 0; i < array_length(counters); i++) {
+	for (uint32_t i = 0; i < array_length(ecc_rows); i++) {
 		uint64_t number = 0;
-		bool ok = GET(s, ecc_total, counters[i].type, counters[i].counter, &number);
-		put_u64(s, counters[i].value, ok, number);
+		bool ok = sample_fields_get(fields, ecc_rows[i].field, &number) ||
+			  GET(s, ecc_total, i % 2, i / 2, &number);
+		sample_put(s, ecc_rows[i].value, ok, number);
+	}
+	bool remaps = false;
+	for (uint32_t i = 0; i < array_length(repair_rows); i++) {
+		uint64_t number = 0;
+		bool ok = sample_fields_get(fields, repair_rows[i].field, &number);
+		remaps |= ok && repair_rows[i].field == NVML_FIELD_REMAP_PENDING;
+		sample_put(s, repair_rows[i].value, ok, number);
 	}
 	uint32_t corrected = 0, uncorrected = 0, pending = 0, failure = 0;
-	bool ok = GET(s, remapped, &corrected, &uncorrected, &pending, &failure);
-	put_u32(s, SNAPSHOT_REMAP_CORRECTED, ok, corrected);
-	put_u32(s, SNAPSHOT_REMAP_UNCORRECTED, ok, uncorrected);
-	put_u32(s, SNAPSHOT_REMAP_PENDING, ok, pending != 0);
-	put_u32(s, SNAPSHOT_REMAP_FAILURE, ok, failure != 0);
-	static const struct field_row fields[] = {
-	    {NVML_FIELD_RETIRED_SBE, SNAPSHOT_RETIRED_CORRECTED},
-	    {NVML_FIELD_RETIRED_DBE, SNAPSHOT_RETIRED_UNCORRECTED},
-	    {NVML_FIELD_RETIRED_PENDING, SNAPSHOT_RETIRED_PENDING},
-	    {NVML_FIELD_RECOVERY_ACTION, SNAPSHOT_RECOVERY_ACTION},
-	};
-	read_fields(s, fields, array_length(fields));
+	if (!remaps && GET(s, remapped, &corrected, &uncorrected, &pending, &failure)) {
+		sample_put_u32(s, SNAPSHOT_REMAP_CORRECTED, true, corrected);
+		sample_put_u32(s, SNAPSHOT_REMAP_UNCORRECTED, true, uncorrected);
+		sample_put_u32(s, SNAPSHOT_REMAP_PENDING, true, pending != 0);
+		sample_put_u32(s, SNAPSHOT_REMAP_FAILURE, true, failure != 0);
+	}
+	struct nvml_row_histogram banks = {.max = 0};
+	bool ok = GET(s, row_histogram, &banks);
+	sample_put_u32(s, SNAPSHOT_REMAP_BANKS_MAX, ok, banks.max);
+	sample_put_u32(s, SNAPSHOT_REMAP_BANKS_HIGH, ok, banks.high);
+	sample_put_u32(s, SNAPSHOT_REMAP_BANKS_PARTIAL, ok, banks.partial);
+	sample_put_u32(s, SNAPSHOT_REMAP_BANKS_LOW, ok, banks.low);
+	sample_put_u32(s, SNAPSHOT_REMAP_BANKS_NONE, ok, banks.none);
+}
+
+static void take_throttling(struct sampling *s, const struct sample_fields *fields)
+{
+	for (uint32_t i = 0; i <= NVML_FIELD_VIOLATION_END - NVML_FIELD_VIOLATION; i++) {
+		uint64_t ns = 0;
+		struct nvml_violation violation = {.violation_ns = 0};
+		bool ok = sample_fields_get(fields, NVML_FIELD_VIOLATION + i, &ns);
+		if (!ok) {
+			ok = GET(s, violation, i, &violation);
+			ns = violation.violation_ns;
+		}
+		sample_count(s, SNAPSHOT_VIOLATION_POWER + i, ok, ns);
+	}
+	for (uint32_t i = 0; i < array_length(counter_rows); i++) {
+		uint64_t number = 0;
+		bool ok = sample_fields_get(fields, counter_rows[i].field, &number);
+		sample_count(s, counter_rows[i].value, ok, number);
+	}
+}
+
+static void take_pcie(struct sampling *s, const struct sample_fields *fields)
+{
+	uint32_t value = 0;
+	bool ok = GET(s, pcie_gen, &value);
+	sample_put_u32(s, SNAPSHOT_PCIE_GEN, ok, value);
+	ok = GET(s, pcie_width, &value);
+	sample_put_u32(s, SNAPSHOT_PCIE_WIDTH, ok, value);
+	uint64_t number = 0;
+	ok = sample_fields_get(fields, NVML_FIELD_PCIE_REPLAYS, &number);
+	if (!ok) {
+		ok = GET(s, pcie_replays, &value) && value != BLANK_U32;
+		number = value;
+	}
+	sample_count(s, SNAPSHOT_PCIE_REPLAYS, ok, number);
+	for (uint32_t i = 0; i <= NVML_FIELD_PCIE_ERROR_END - NVML_FIELD_PCIE_ERROR; i++) {
+		number = 0;
+		ok = sample_fields_get(fields, NVML_FIELD_PCIE_ERROR + i, &number);
+		sample_count(s, SNAPSHOT_PCIE_ERROR + i, ok, number);
+	}
+}
+
+static void add_rows(struct sample_fields *fields, const struct field_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		sample_fields_add(fields, rows[i].field, 0);
 }
 
 static void read_medium(struct sampling *s)
 {
-	struct nvml_violation violation = {.violation_ns = 0};
-	bool ok = GET(s, violation, 0, &violation);
-	put_u64(s, SNAPSHOT_VIOLATION_POWER, ok, violation.violation_ns);
-	ok = GET(s, violation, 1, &violation);
-	put_u64(s, SNAPSHOT_VIOLATION_THERMAL, ok, violation.violation_ns);
-	read_ecc(s);
-	uint32_t value = 0;
-	ok = GET(s, pcie_gen, &value);
-	put_u32(s, SNAPSHOT_PCIE_GEN, ok, value);
-	ok = GET(s, pcie_width, &value);
-	put_u32(s, SNAPSHOT_PCIE_WIDTH, ok, value);
-	ok = GET(s, pcie_replays, &value);
-	put_u32(s, SNAPSHOT_PCIE_REPLAYS, ok, value);
-	/* 20 ms each on a real driver; KiB per second */
-	ok = GET(s, pcie_throughput, 0, &value);
-	put_u64(s, SNAPSHOT_PCIE_TX, ok, (uint64_t)value << 10);
-	ok = GET(s, pcie_throughput, 1, &value);
-	put_u64(s, SNAPSHOT_PCIE_RX, ok, (uint64_t)value << 10);
-	read_links(s);
+	struct sample_fields fields = {.count = 0};
+	add_rows(&fields, ecc_rows, array_length(ecc_rows));
+	add_rows(&fields, repair_rows, array_length(repair_rows));
+	add_rows(&fields, counter_rows, array_length(counter_rows));
+	for (uint32_t id = NVML_FIELD_VIOLATION; id <= NVML_FIELD_VIOLATION_END; id++)
+		sample_fields_add(&fields, id, 0);
+	for (uint32_t id = NVML_FIELD_PCIE_ERROR; id <= NVML_FIELD_PCIE_ERROR_END; id++)
+		sample_fields_add(&fields, id, 0);
+	sample_fields_add(&fields, NVML_FIELD_PCIE_REPLAYS, 0);
+	sample_links_ask(s, &fields);
+	sample_fields_read(s, &fields);
+	take_ecc(s, &fields);
+	take_throttling(s, &fields);
+	take_pcie(s, &fields);
+	sample_links(s, &fields);
+}
+
+/* ---- every minute ---- */
+
+static void read_limits(struct sampling *s)
+{
+	uint32_t value = 0, most = 0;
+	bool ok = GET(s, power_enforced, &value);
+	sample_put_u32(s, SNAPSHOT_POWER_LIMIT, ok, value);
+	ok = GET(s, power_limit, &value);
+	sample_put_u32(s, SNAPSHOT_POWER_LIMIT_SET, ok, value);
+	ok = GET(s, power_default, &value);
+	sample_put_u32(s, SNAPSHOT_POWER_LIMIT_DEFAULT, ok, value);
+	ok = GET(s, power_range, &value, &most);
+	sample_put_u32(s, SNAPSHOT_POWER_LIMIT_MIN, ok, value);
+	sample_put_u32(s, SNAPSHOT_POWER_LIMIT_MAX, ok, most);
+	static const uint32_t thresholds[] = {
+	    SNAPSHOT_TEMPERATURE_SHUTDOWN, SNAPSHOT_TEMPERATURE_SLOWDOWN,
+	    SNAPSHOT_TEMPERATURE_MEMORY_MAX, SNAPSHOT_TEMPERATURE_GPU_MAX};
+	for (uint32_t i = 0; i < array_length(thresholds); i++) {
+		ok = GET(s, threshold, i, &value);
+		sample_put_u32(s, thresholds[i], ok, value);
+	}
+	static const uint32_t clocks[] = {SNAPSHOT_CLOCK_GRAPHICS_MAX, SNAPSHOT_CLOCK_SM_MAX,
+					  SNAPSHOT_CLOCK_MEMORY_MAX, SNAPSHOT_CLOCK_VIDEO_MAX};
+	for (uint32_t i = 0; i < array_length(clocks); i++) {
+		ok = GET(s, clock_max, i, &value);
+		sample_put_u32(s, clocks[i], ok, value);
+	}
+	ok = GET(s, pcie_gen_max, &value);
+	sample_put_u32(s, SNAPSHOT_PCIE_GEN_MAX, ok, value);
+	ok = GET(s, pcie_width_max, &value);
+	sample_put_u32(s, SNAPSHOT_PCIE_WIDTH_MAX, ok, value);
 }
 
 static void read_slow(struct sampling *s)
 {
 	uint32_t value = 0, pending = 0;
-	bool ok = GET(s, power_enforced, &value);
-	put_u32(s, SNAPSHOT_POWER_LIMIT, ok, value);
-	ok = GET(s, threshold, 1, &value);
-	put_u32(s, SNAPSHOT_TEMPERATURE_SLOWDOWN, ok, value);
-	ok = GET(s, threshold, 0, &value);
-	put_u32(s, SNAPSHOT_TEMPERATURE_SHUTDOWN, ok, value);
-	ok = GET(s, clock_max, 1, &value);
-	put_u32(s, SNAPSHOT_CLOCK_SM_MAX, ok, value);
-	ok = GET(s, clock_max, 2, &value);
-	put_u32(s, SNAPSHOT_CLOCK_MEMORY_MAX, ok, value);
-	ok = GET(s, pcie_gen_max, &value);
-	put_u32(s, SNAPSHOT_PCIE_GEN_MAX, ok, value);
-	ok = GET(s, pcie_width_max, &value);
-	put_u32(s, SNAPSHOT_PCIE_WIDTH_MAX, ok, value);
-	ok = GET(s, ecc_mode, &value, &pending);
-	put_u32(s, SNAPSHOT_ECC_MODE, ok, value != 0);
-	put_u32(s, SNAPSHOT_ECC_MODE_PENDING, ok, pending != 0);
+	read_limits(s);
+	bool ok = GET(s, ecc_mode, &value, &pending);
+	sample_put_u32(s, SNAPSHOT_ECC_MODE, ok, value != 0);
+	sample_put_u32(s, SNAPSHOT_ECC_MODE_PENDING, ok, pending != 0);
 	ok = GET(s, mig_mode, &value, &pending);
-	put_u32(s, SNAPSHOT_MIG_MODE, ok, value != 0);
-	put_u32(s, SNAPSHOT_MIG_MODE_PENDING, ok, pending != 0);
+	sample_put_u32(s, SNAPSHOT_MIG_MODE, ok, value != 0);
+	sample_put_u32(s, SNAPSHOT_MIG_MODE_PENDING, ok, pending != 0);
 	ok = GET(s, persistence, &value);
-	put_u32(s, SNAPSHOT_PERSISTENCE, ok, value != 0);
+	sample_put_u32(s, SNAPSHOT_PERSISTENCE, ok, value != 0);
 	ok = GET(s, compute_mode, &value);
-	put_u32(s, SNAPSHOT_COMPUTE_MODE, ok, value);
+	sample_put_u32(s, SNAPSHOT_COMPUTE_MODE, ok, value);
+	/* A driver may have been taught what it did not know; asking each second costs too much. */
+	s->memory->uses = s->memory->nvlink5 = s->memory->gpm_supported = SAMPLE_UNKNOWN;
+	s->memory->pcie_bytes = SAMPLE_UNKNOWN;
 }
 
-/* ---- processes ---- */
+/* ---- all of it ---- */
 
-static struct snapshot_process *process_entry(struct snapshot_gpu *out, uint32_t pid, uint32_t gi,
-					      uint32_t ci)
+/* The driver's samples carry times of the wall clock: when that is set, they begin anew. */
+static void note_wall_clock(struct sampling *s)
 {
-	for (uint32_t i = 0; i < out->process_count; i++) {
-		struct snapshot_process *process = &out->process[i];
-		if (process->pid == pid && process->gi == gi && process->ci == ci)
-			return process;
-	}
-	out->process_total++;
-	if (out->process_count == SNAPSHOT_PROCESS_MAX)
-		return NULL;
-	struct snapshot_process *process = &out->process[out->process_count++];
-	*process = (struct snapshot_process){.pid = pid,
-					     .gi = gi,
-					     .ci = ci,
-					     .memory_bytes = SNAPSHOT_U64_ABSENT,
-					     .util_sm = SNAPSHOT_U32_ABSENT,
-					     .util_memory = SNAPSHOT_U32_ABSENT,
-					     .util_encoder = SNAPSHOT_U32_ABSENT,
-					     .util_decoder = SNAPSHOT_U32_ABSENT};
-	return process;
+	int64_t offset = s->sampler->unix_ns - (int64_t)s->sampler->now_ns;
+	int64_t moved = offset - s->memory->wall_offset_ns;
+	if (moved > WALL_JUMP_NS || moved < -WALL_JUMP_NS)
+		s->memory->busy.seen_us = s->memory->uses_seen_us = 0;
+	s->memory->wall_offset_ns = offset;
 }
 
-/* pid at 0, memory at 8, gi at 16, ci at 20: as far as the entry reaches. */
-static void take_process(struct snapshot_gpu *out, const unsigned char *entry, uint32_t bytes,
-			 uint32_t type)
+void sample_read(struct sampler *sampler, uint32_t place, nvml_device device,
+		 struct sample_memory *memory)
 {
-	uint32_t pid, gi = SNAPSHOT_WHOLE_GPU, ci = SNAPSHOT_WHOLE_GPU;
-	uint64_t memory;
-	memcpy(&pid, entry, sizeof(pid));
-	memcpy(&memory, entry + 8, sizeof(memory));
-	if (bytes > 16) {
-		memcpy(&gi, entry + 16, sizeof(gi));
-		memcpy(&ci, entry + 20, sizeof(ci));
-	}
-	struct snapshot_process *process = process_entry(out, pid, gi, ci);
-	if (!process)
-		return;
-	process->type |= type;
-	process->memory_bytes = memory; /* all ones is NVML's "not available", and ours */
-}
-
-static int32_t call_list(struct sampling *s, enum nvml_function function, uint32_t *count,
-			 void *entries)
-{
-	switch (function) {
-	case NVML_FN_compute_processes:
-		return NVML_CALL(s->caller, compute_processes, s->device, count, entries);
-	case NVML_FN_graphics_processes:
-		return NVML_CALL(s->caller, graphics_processes, s->device, count, entries);
-	default:
-		return NVML_CALL(s->caller, mps_processes, s->device, count, entries);
-	}
-}
-
-static void read_list(struct sampling *s, enum nvml_function function, uint32_t type,
-		      unsigned char *entries)
-{
-	uint32_t count = PROCESS_READ_MAX;
-	int32_t result = call_list(s, function, &count, entries);
-	if (!check(s, function, result))
-		return;
-	uint32_t bytes = nvml_process_entry_bytes(s->caller->nvml->variant[function],
-						  s->caller->nvml->driver_version);
-	if (count > PROCESS_READ_MAX)
-		count = PROCESS_READ_MAX;
-	for (uint32_t i = 0; i < count; i++)
-		take_process(s->out, entries + (size_t)i * bytes, bytes, type);
-}
-
-static void read_process_utilization(struct sampling *s, struct sample_memory *memory)
-{
-	_cleanup_free_ struct nvml_process_sample *samples =
-	    calloc(UTILIZATION_MAX, sizeof(*samples));
-	if (!samples)
-		return;
-	uint32_t count = UTILIZATION_MAX;
-	int32_t result = NVML_CALL(s->caller, process_utilization, s->device, samples, &count,
-				   memory->utilization_seen_us);
-	if (result != NVML_OK || count > UTILIZATION_MAX)
-		return; /* NOT_FOUND: nothing new since */
-	for (uint32_t i = 0; i < count; i++) {
-		const struct nvml_process_sample *sample = &samples[i];
-		if (sample->timestamp_us > memory->utilization_seen_us)
-			memory->utilization_seen_us = sample->timestamp_us;
-		for (uint32_t p = 0; p < s->out->process_count; p++) {
-			struct snapshot_process *process = &s->out->process[p];
-			/* More than 100 are garbage that some drivers return. */
-			if (process->pid != sample->pid || sample->sm > 100)
-				continue;
-			process->util_sm = sample->sm;
-			process->util_memory = sample->memory;
-			process->util_encoder = sample->encoder;
-			process->util_decoder = sample->decoder;
-		}
-	}
-}
-
-static void read_processes(struct sampling *s, struct sample_memory *memory)
-{
-	s->out->process_count = 0;
-	s->out->process_total = 0;
-	_cleanup_free_ unsigned char *entries = calloc(PROCESS_READ_MAX, PROCESS_ENTRY_MAX);
-	if (!entries)
-		return;
-	read_list(s, NVML_FN_compute_processes, SNAPSHOT_PROCESS_COMPUTE, entries);
-	read_list(s, NVML_FN_graphics_processes, SNAPSHOT_PROCESS_GRAPHICS, entries);
-	read_list(s, NVML_FN_mps_processes, SNAPSHOT_PROCESS_MPS, entries);
-	if (s->out->process_count > 0)
-		read_process_utilization(s, memory);
-}
-
-static void read_mig_memory(struct sampling *s)
-{
-	for (uint32_t i = 0; i < s->out->mig_count; i++)
-		s->out->mig[i].memory_used = s->out->mig[i].memory_free = SNAPSHOT_U64_ABSENT;
-	for (uint32_t index = 0; s->out->mig_count > 0 && index < GPU_MIG_MAX; index++) {
-		nvml_device mig;
-		uint32_t gi, ci;
-		struct nvml_memory memory;
-		if (NVML_CALL(s->caller, mig_by_index, s->device, index, &mig) != NVML_OK ||
-		    NVML_CALL(s->caller, gi_id, mig, &gi) != NVML_OK ||
-		    NVML_CALL(s->caller, ci_id, mig, &ci) != NVML_OK ||
-		    NVML_CALL(s->caller, memory, mig, &memory) != NVML_OK)
+	static void (*const read[SNAPSHOT_CLASS_COUNT])(struct sampling *) = {
+	    read_fast, read_medium, read_slow};
+	struct snapshot_gpu *out = &sampler->snapshot->gpu[place];
+	struct sampling sampling = {.sampler = sampler,
+				    .caller = sampler->caller,
+				    .device = device,
+				    .out = out,
+				    .memory = memory};
+	nvml_caller_target(sampler->caller, out->index, out->bus);
+	note_wall_clock(&sampling);
+	for (uint32_t i = 0; i < SNAPSHOT_CLASS_COUNT && out->state == GPU_STATE_OK; i++) {
+		if (!sampler->due[i])
 			continue;
-		for (uint32_t i = 0; i < s->out->mig_count; i++) {
-			struct snapshot_mig *to = &s->out->mig[i];
-			if (to->gi != gi || to->ci != ci)
-				continue;
-			to->memory_total = memory.total;
-			to->memory_used = memory.used;
-			to->memory_free = memory.free;
-		}
+		uint64_t begin_ns = call_mark_now();
+		read[i](&sampling);
+		sampler->snapshot->round_ns[i] += call_mark_now() - begin_ns;
 	}
-}
-
-void sample_read(struct nvml_caller *caller, nvml_device device, struct sample_memory *memory,
-		 const bool due[SNAPSHOT_CLASS_COUNT], uint64_t now_ns, struct snapshot_gpu *out)
-{
-	struct sampling sampling = {.caller = caller, .device = device, .out = out};
-	nvml_caller_target(caller, out->index, out->bus);
-	if (due[SNAPSHOT_FAST]) {
-		read_fast(&sampling);
-		read_processes(&sampling, memory);
-		read_mig_memory(&sampling);
-	}
-	if (due[SNAPSHOT_MEDIUM] && out->state == GPU_STATE_OK)
-		read_medium(&sampling);
-	if (due[SNAPSHOT_SLOW] && out->state == GPU_STATE_OK)
-		read_slow(&sampling);
 	if (out->state != GPU_STATE_OK) {
 		snapshot_drop_all(out);
 		return;
 	}
 	for (uint32_t i = 0; i < SNAPSHOT_CLASS_COUNT; i++) {
-		if (due[i])
-			out->sampled_ns[i] = now_ns;
+		if (sampler->due[i])
+			out->sampled_ns[i] = sampler->now_ns;
 	}
+}
+
+void sample_forget(struct nvml_caller *caller, struct sample_memory *memory)
+{
+	for (uint32_t i = 0; i < array_length(memory->gpm); i++) {
+		for (uint32_t k = 0; k < 2; k++) {
+			if (memory->gpm[i].sample[k])
+				(void)NVML_CALL(caller, gpm_free, memory->gpm[i].sample[k]);
+		}
+	}
+	*memory = (struct sample_memory){.uses = 0};
+}
+
+void sampler_done(struct sampler *sampler)
+{
+	free(sampler->room.bytes);
+	free(sampler->room.rows);
+	free(sampler->room.slots);
+	sampler->room = (struct sample_room){.size = 0};
 }

@@ -38,7 +38,9 @@ struct server {
 	struct inventory inventory;
 	nvml_device handles[GPU_MAX];
 	struct snapshot *snapshot;
+	struct sampler sampler;
 	struct sample_memory memory[GPU_MAX];
+	uint64_t rounds;
 	uint64_t medium_due_ns, slow_due_ns;
 	struct buf last_inventory; /* as it was sent: only a different one is sent again */
 	struct pci_address bound[GPU_MAX];
@@ -202,51 +204,87 @@ static bool read_inventory(struct server *server, struct nvml_caller *caller)
 }
 
 /* Puts the snapshot's GPUs in the inventory's order; readings of a GPU that stays are kept. */
-static int align_snapshot(struct server *server)
+static int align_snapshot(struct server *server, struct nvml_caller *caller)
 {
 	struct snapshot *fresh = calloc(1, sizeof(*fresh));
 	if (!fresh)
 		return -ENOMEM;
 	memcpy(fresh, server->snapshot, snapshot_length(0));
 	fresh->gpu_count = server->inventory.gpu_count;
+	struct sample_memory *memory = calloc(GPU_MAX, sizeof(*memory));
+	if (!memory) {
+		free(fresh);
+		return -ENOMEM;
+	}
 	for (uint32_t i = 0; i < fresh->gpu_count; i++) {
 		const struct snapshot_gpu *old =
 		    snapshot_find(server->snapshot, server->inventory.gpus[i].uuid);
-		if (old)
+		if (old) {
+			ptrdiff_t place = old - server->snapshot->gpu;
 			fresh->gpu[i] = *old;
+			memory[i] = server->memory[place];
+			memory[i].mig_count = 0; /* instances may be others now */
+			server->memory[place] = (struct sample_memory){.uses = 0};
+		}
 		sample_identify(&server->inventory, i, &fresh->gpu[i]);
 	}
+	for (uint32_t i = 0; i < GPU_MAX; i++)
+		sample_forget(caller, &server->memory[i]);
+	memcpy(server->memory, memory, sizeof(server->memory));
+	free(memory);
 	free(server->snapshot);
 	server->snapshot = fresh;
 	return 0;
 }
 
+/* What this round reads. */
+static void begin_round(struct server *server, struct nvml_caller *caller, uint64_t now_ns,
+			int64_t unix_ns)
+{
+	struct sampler *sampler = &server->sampler;
+	struct snapshot *snapshot = server->snapshot;
+	sampler->caller = caller;
+	sampler->snapshot = snapshot;
+	sampler->now_ns = now_ns;
+	sampler->unix_ns = unix_ns;
+	sampler->due[SNAPSHOT_FAST] = true;
+	sampler->due[SNAPSHOT_MEDIUM] = now_ns >= server->medium_due_ns;
+	sampler->due[SNAPSHOT_SLOW] = now_ns >= server->slow_due_ns;
+	if (sampler->due[SNAPSHOT_MEDIUM])
+		server->medium_due_ns = now_ns + MEDIUM_NS;
+	if (sampler->due[SNAPSHOT_SLOW])
+		server->slow_due_ns = now_ns + SLOW_NS;
+	for (uint32_t i = 0; i < SNAPSHOT_CLASS_COUNT; i++) {
+		if (sampler->due[i])
+			snapshot->round_ns[i] = 0;
+	}
+	sampler->pcie_turn = SNAPSHOT_U32_ABSENT;
+	if (!server->options->once && snapshot->gpu_count > 0)
+		sampler->pcie_turn = (uint32_t)(server->rounds++ % snapshot->gpu_count);
+}
+
 static void take_snapshot(struct server *server, struct nvml_caller *caller, uint64_t now_ns)
 {
-	bool due[SNAPSHOT_CLASS_COUNT] = {true, now_ns >= server->medium_due_ns,
-					  now_ns >= server->slow_due_ns};
-	if (due[SNAPSHOT_MEDIUM])
-		server->medium_due_ns = now_ns + MEDIUM_NS;
-	if (due[SNAPSHOT_SLOW])
-		server->slow_due_ns = now_ns + SLOW_NS;
+	struct timespec wall;
+	(void)clock_gettime(CLOCK_REALTIME, &wall); /* cannot fail with this clock */
+	int64_t unix_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
 	struct snapshot *snapshot = server->snapshot;
 	bool changed = false;
+	begin_round(server, caller, now_ns, unix_ns);
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		struct snapshot_gpu *gpu = &snapshot->gpu[i];
 		if (!server->handles[i] || gpu->state != GPU_STATE_OK) {
 			snapshot_drop_all(gpu);
 			continue;
 		}
-		sample_read(caller, server->handles[i], &server->memory[i], due, now_ns, gpu);
+		sample_read(&server->sampler, i, server->handles[i], &server->memory[i]);
 		changed |= gpu->state != GPU_STATE_OK;
 	}
 	nvml_caller_target(caller, CALL_MARK_NO_GPU, "");
 
-	struct timespec wall;
-	(void)clock_gettime(CLOCK_REALTIME, &wall); /* cannot fail with this clock */
 	snapshot->sequence++;
 	snapshot->taken_ns = now_ns;
-	snapshot->taken_unix_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
+	snapshot->taken_unix_ns = unix_ns;
 	send_message(server, MESSAGE_SNAPSHOT, snapshot, snapshot_length(snapshot->gpu_count));
 	if (changed)
 		ask_rescan(server);
@@ -301,7 +339,7 @@ static void *sampler(void *argument)
 	server->bound_count = pci_list_nvidia(server->options->root, server->bound, GPU_MAX);
 	(void)read_inventory(server, &caller); /* the first one is always new */
 	head_snapshot(server);
-	if (align_snapshot(server) < 0)
+	if (align_snapshot(server, &caller) < 0)
 		finish(1);
 	publish_handles(server, &caller);
 
@@ -324,7 +362,7 @@ static void *sampler(void *argument)
 		inventory_due_ns = now_ns + MEDIUM_NS;
 		check_bound(server);
 		if (read_inventory(server, &caller)) {
-			if (align_snapshot(server) < 0)
+			if (align_snapshot(server, &caller) < 0)
 				finish(1);
 			publish_handles(server, &caller);
 		}

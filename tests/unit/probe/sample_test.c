@@ -13,7 +13,9 @@ static struct nvml *nvml;
 static struct call_mark mark;
 static struct inventory inventory;
 static nvml_device handles[GPU_MAX];
-static struct snapshot_gpu gpu;
+static struct snapshot snapshot;
+#define gpu snapshot.gpu[0]
+static struct sampler sampler;
 static struct sample_memory memory;
 static const bool all[SNAPSHOT_CLASS_COUNT] = {true, true, true};
 
@@ -21,7 +23,8 @@ static int setup(void **state)
 {
 	nvml = NULL;
 	inventory_init(&inventory);
-	memset(&gpu, 0, sizeof(gpu));
+	memset(&snapshot, 0, sizeof(snapshot));
+	memset(&sampler, 0, sizeof(sampler));
 	memset(&memory, 0, sizeof(memory));
 	return 0;
 }
@@ -29,6 +32,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	inventory_done(&inventory);
+	sampler_done(&sampler);
 	nvml = nvml_close(nvml);
 	return 0;
 }
@@ -51,7 +55,11 @@ static void start(const char *behaviour)
 static void sample(const bool due[SNAPSHOT_CLASS_COUNT])
 {
 	struct nvml_caller caller = {.nvml = nvml, .mark = &mark};
-	sample_read(&caller, handles[0], &memory, due, 77, &gpu);
+	sampler.caller = &caller;
+	sampler.snapshot = &snapshot;
+	memcpy(sampler.due, due, sizeof(sampler.due));
+	sampler.now_ns = 77;
+	sample_read(&sampler, 0, handles[0], &memory);
 	assert_int_equal(mark.begin_ns, 0);
 }
 
