@@ -193,7 +193,9 @@ static void proctable_read_one(const struct proctable *table, struct proctable_e
 	if (was_read && now.start == entry->start) { /* it may have another program and group now */
 		now.job = entry->job;
 		now.job_looks = entry->job_looks;
+		now.asks = entry->asks;
 	}
+	now.is_counted = entry->is_counted;
 	*entry = now;
 }
 

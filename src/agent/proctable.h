@@ -35,9 +35,10 @@ struct proctable_entry {
 	enum proctable_state state;
 	char name[PROCTABLE_NAME_MAX]; /* any bytes but NUL; "" */
 	struct belonging belonging;
-	/* The caller's own, 0 for a process that was read anew. */
+	/* The caller's own; all of them 0 for a new process. */
 	uint64_t job;
-	uint32_t job_looks;
+	uint32_t job_looks, asks;
+	bool is_counted;
 	bool is_wanted; /* the table's own */
 };
 
