@@ -49,7 +49,8 @@ def test_everything_is_there(prefix):
     for wanted in ["bin/sluice", "share/man/man1/sluice.1",
                    "share/bash-completion/completions/sluice", "share/zsh/site-functions/_sluice",
                    "share/fish/vendor_completions.d/sluice.fish",
-                   "share/sluice/profiles/dgx-a100.profile"]:
+                   "share/sluice/profiles/dgx-a100.profile",
+                   "share/sluice/prometheus/sluice.rules.yaml", "share/sluice/grafana/sluice-gpu.json"]:
         assert wanted in present
     for age in ("470", "535", "580", "590"):
         assert any(path.endswith(f"sluice/sim/{age}/libnvidia-ml.so.1") for path in present)
