@@ -514,6 +514,15 @@ void server_wake_streams(struct server *server)
 	}
 }
 
+void server_end_streams(struct server *server)
+{
+	for (struct conn *conn = server->first, *next; conn; conn = next) {
+		next = conn->next;
+		if (conn->state == CONN_STREAM)
+			conn_close(conn);
+	}
+}
+
 void server_finish(struct server *server, uint64_t deadline_ns, void (*done)(void *context),
 		   void *context)
 {

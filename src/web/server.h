@@ -66,6 +66,8 @@ struct server *server_free(struct server *server);
 
 /* There is more for streams. */
 void server_wake_streams(struct server *server);
+/* Ends all streams: who may read them has changed. */
+void server_end_streams(struct server *server);
 /* Accepts nothing more, lets answers finish, ends streams; `done` is called once nothing is left,
  * `deadline_ns` from now at the latest. */
 void server_finish(struct server *server, uint64_t deadline_ns, void (*done)(void *context),

@@ -11,12 +11,16 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "web/access.h"
+#include "web/busy.h"
 #include "web/chunk.h"
+#include "web/history.h"
 #include "web/http.h"
 #include "web/metrics.h"
 #include "web/page.h"
 #include "web/query.h"
 #include "web/server.h"
+#include "web/state.h"
+#include "web/stream.h"
 #include "web/view.h"
 
 enum { GZIP_WORTH = 512 }; /* what is smaller is sent as it is */
@@ -28,6 +32,11 @@ enum cached {
 	CACHED_METRICS_DCGM,
 	CACHED_PAGE,
 	CACHED_PAGE_EMPTY, /* for whoever has not said the token */
+	CACHED_STATE,
+	CACHED_PROCESSES,
+	CACHED_EVENTS,
+	CACHED_STREAM, /* with what a stream begins */
+	CACHED_STREAM_AGAIN,
 	CACHED_COUNT,
 };
 
@@ -39,15 +48,23 @@ struct rendering {
 struct site {
 	const struct view *view; /* borrowed; NULL: there was none yet */
 	uint64_t sequence;
+	struct history *history; /* owned, as the next two */
+	struct busy *busy;
+	struct stream *stream;
 	struct rendering cache[CACHED_COUNT];
 };
 
 struct site *site_new(struct err *err)
 {
 	struct site *site = calloc(1, sizeof(*site));
-	if (!site)
+	if (!site) {
 		(void)err_set(err, -ENOMEM, "out of memory for the pages");
-	return site;
+		return NULL;
+	}
+	site->history = history_new(err);
+	site->busy = busy_new(err);
+	site->stream = stream_new(err);
+	return site->history && site->busy && site->stream ? site : site_free(site);
 }
 
 static void rendering_drop(struct rendering *rendering)
@@ -62,14 +79,33 @@ struct site *site_free(struct site *site)
 		return NULL;
 	for (size_t i = 0; i < array_length(site->cache); i++)
 		rendering_drop(&site->cache[i]);
+	history_free(site->history);
+	busy_free(site->busy);
+	stream_free(site->stream);
 	free(site);
 	return NULL;
 }
 
-void site_set_view(struct site *site, const struct view *view, uint64_t sequence, uint64_t now_ns)
+static struct state_at site_state(const struct site *site, uint64_t now_ns)
+{
+	return (struct state_at){
+	    .view = site->view,
+	    .busy = site->busy,
+	    .sequence = site->sequence,
+	    .now_ns = now_ns,
+	    .now_unix_ns = clock_unix_ns(),
+	};
+}
+
+void site_set_view(struct site *site, const struct view *view, uint64_t sequence, uint64_t now_ns,
+		   uint32_t streams)
 {
 	site->view = view;
 	site->sequence = sequence;
+	history_note(site->history, view);
+	busy_note(site->busy, view);
+	struct state_at at = site_state(site, now_ns);
+	stream_note(site->stream, &at, streams);
 	/* What nobody asks for any more takes no memory. */
 	for (size_t i = 0; i < array_length(site->cache); i++) {
 		if (site->cache[i].sequence != sequence)
@@ -82,6 +118,7 @@ void site_set_view(struct site *site, const struct view *view, uint64_t sequence
 static int site_render(const struct site *site, enum cached what, uint64_t now_ns, struct buf *out,
 		       struct err *err)
 {
+	const struct state_at at = site_state(site, now_ns);
 	switch (what) {
 	case CACHED_METRICS:
 	case CACHED_METRICS_NATIVE:
@@ -92,6 +129,15 @@ static int site_render(const struct site *site, enum cached what, uint64_t now_n
 		return page_render(site->view, now_ns, out, err);
 	case CACHED_PAGE_EMPTY:
 		return page_render(NULL, now_ns, out, err);
+	case CACHED_STATE:
+		return state_render(&at, out, err);
+	case CACHED_PROCESSES:
+		return state_render_processes(&at, out, err);
+	case CACHED_EVENTS:
+		return state_render_events(&at, out, err);
+	case CACHED_STREAM:
+	case CACHED_STREAM_AGAIN:
+		return stream_begin_render(&at, what == CACHED_STREAM_AGAIN, out, err);
 	case CACHED_COUNT:
 		break;
 	}
@@ -107,7 +153,7 @@ static struct rendering *site_rendering(struct site *site, enum cached what, uin
 	    now_ns - rendering->made_ns < CLOCK_NS_PER_S)
 		return rendering;
 	rendering_drop(rendering);
-	struct chunk *chunk = chunk_new(SITE_METRICS_MAX, err);
+	struct chunk *chunk = chunk_new(SITE_ANSWER_MAX, err);
 	if (!chunk)
 		return NULL;
 	if (site_render(site, what, now_ns, &chunk->buf, err) < 0) {
@@ -121,18 +167,20 @@ static struct rendering *site_rendering(struct site *site, enum cached what, uin
 	return rendering;
 }
 
-/* Whether there is a better answer than "later": compressed if the client can read it. */
-static void answer_rendering(struct site *site, const struct http_request *request,
-			     enum cached what, uint64_t now_ns, struct answer *out)
+static const char retry_after[] = "Retry-After: 1\r\n";
+static const char json_type[] = "application/json; charset=utf-8";
+
+static void answer_error(struct answer *out, unsigned status, const char *fields, const char *text)
 {
-	struct err err;
-	struct rendering *rendering = site_rendering(site, what, now_ns, &err);
-	if (!rendering) {
-		out->status = 503;
-		out->fields = "Retry-After: 1\r\n";
-		(void)snprintf(out->text, sizeof(out->text), "%s", err.text);
-		return;
-	}
+	out->status = status;
+	out->fields = fields;
+	(void)snprintf(out->text, sizeof(out->text), "%s", text);
+}
+
+/* Compressed if the client can read that. */
+static void answer_with(const struct http_request *request, struct rendering *rendering,
+			struct answer *out)
+{
 	out->status = 200;
 	out->varies = true;
 	if (request->accepts_gzip && rendering->plain->buf.length >= GZIP_WORTH) {
@@ -141,6 +189,17 @@ static void answer_rendering(struct site *site, const struct http_request *reque
 		out->is_gzip = rendering->packed != NULL;
 	}
 	out->body = chunk_ref(out->is_gzip ? rendering->packed : rendering->plain);
+}
+
+static void answer_rendering(struct site *site, const struct http_request *request,
+			     enum cached what, uint64_t now_ns, struct answer *out)
+{
+	struct err err;
+	struct rendering *rendering = site_rendering(site, what, now_ns, &err);
+	if (rendering)
+		answer_with(request, rendering, out);
+	else
+		answer_error(out, 503, retry_after, err.text);
 }
 
 /* --- paths ------------------------------------------------------------------------------------ */
@@ -180,6 +239,87 @@ static void path_page(const struct visit *visit, struct answer *out)
 	}
 }
 
+static void answer_json(const struct visit *visit, enum cached what, struct answer *out)
+{
+	answer_rendering(visit->site, visit->request, what, visit->now_ns, out);
+	if (out->status == 200)
+		out->type = json_type;
+}
+
+static void path_state(const struct visit *visit, struct answer *out)
+{
+	answer_json(visit, CACHED_STATE, out);
+}
+
+static void path_processes(const struct visit *visit, struct answer *out)
+{
+	answer_json(visit, CACHED_PROCESSES, out);
+}
+
+static void path_events(const struct visit *visit, struct answer *out)
+{
+	answer_json(visit, CACHED_EVENTS, out);
+}
+
+/* Each question is another, so nothing is kept of it. */
+static void path_history(const struct visit *visit, struct answer *out)
+{
+	struct err err;
+	struct history_question question = {
+	    .resolution_s = visit->query.resolution_s,
+	    .has_since = visit->query.has_since,
+	    .since_unix_ns = visit->query.since_unix_ns,
+	    .now_ns = visit->now_ns,
+	    .now_unix_ns = clock_unix_ns(),
+	};
+	int series = history_series(visit->query.series, &err);
+	if (series < 0) {
+		answer_error(out, 400, NULL, err.text);
+		return;
+	}
+	question.series = (uint32_t)series;
+	struct rendering once = {.plain = chunk_new(SITE_ANSWER_MAX, &err)};
+	if (!once.plain || history_render(visit->site->history, visit->site->view, &question,
+					  &once.plain->buf, &err) < 0)
+		answer_error(out, 503, retry_after, err.text);
+	else
+		answer_with(visit->request, &once, out);
+	rendering_drop(&once);
+	if (out->status == 200)
+		out->type = json_type;
+}
+
+static void path_stream(const struct visit *visit, struct answer *out)
+{
+	const struct http_text *last = &visit->request->last_event_id;
+	struct state_at at = site_state(visit->site, visit->now_ns);
+	struct err err;
+	int rc = 0;
+	if (visit->streams >= SERVER_STREAMS_MAX) {
+		answer_error(out, 503, retry_after, "there are 32 readers of the stream already");
+		return;
+	}
+	if (visit->request->method == HTTP_GET)
+		rc = stream_join(visit->site->stream, &at, last->data, last->length, &out->cursor,
+				 &err);
+	if (rc < 0) {
+		answer_error(out, 503, retry_after, err.text);
+		return;
+	}
+	struct rendering *begin = site_rendering(
+	    visit->site, rc > 0 ? CACHED_STREAM_AGAIN : CACHED_STREAM, visit->now_ns, &err);
+	if (!begin) {
+		answer_error(out, 503, retry_after, err.text);
+		return;
+	}
+	out->status = 200;
+	out->type = "text/event-stream; charset=utf-8";
+	/* nginx would gather it */
+	out->fields = "X-Accel-Buffering: no\r\n";
+	out->is_stream = true;
+	out->body = chunk_ref(begin->plain);
+}
+
 static const struct path {
 	const char *path;
 	void (*answer)(const struct visit *visit, struct answer *out);
@@ -190,6 +330,11 @@ static const struct path {
     {"/healthz", path_healthz, 0, true, false},
     {"/metrics", path_metrics, QUERY_SET, false, true},
     {"/", path_page, 0, true, false},
+    {"/api/v1/state", path_state, 0, false, true},
+    {"/api/v1/processes", path_processes, 0, false, true},
+    {"/api/v1/events", path_events, 0, false, true},
+    {"/api/v1/history", path_history, QUERY_SERIES | QUERY_SINCE | QUERY_RESOLUTION, false, true},
+    {"/api/v1/stream", path_stream, 0, false, true},
 };
 
 static const struct path *site_find(const struct http_request *request)
@@ -199,13 +344,6 @@ static const struct path *site_find(const struct http_request *request)
 			return &paths[i];
 	}
 	return NULL;
-}
-
-static void answer_error(struct answer *out, unsigned status, const char *fields, const char *text)
-{
-	out->status = status;
-	out->fields = fields;
-	(void)snprintf(out->text, sizeof(out->text), "%s", text);
 }
 
 void site_answer(struct site *site, const struct http_request *request, uint64_t now_ns,
@@ -244,8 +382,7 @@ void site_answer(struct site *site, const struct http_request *request, uint64_t
 		return;
 	}
 	if (path->needs_view && !site->view) {
-		answer_error(out, 503, "Retry-After: 1\r\n",
-			     "the service has not said anything yet");
+		answer_error(out, 503, retry_after, "the service has not said anything yet");
 		return;
 	}
 	path->answer(&visit, out);
@@ -253,10 +390,15 @@ void site_answer(struct site *site, const struct http_request *request, uint64_t
 
 struct chunk *site_stream_next(struct site *site, uint64_t *cursor)
 {
-	return NULL;
+	return stream_next(site->stream, cursor);
 }
 
 bool site_stream_is_lost(const struct site *site, uint64_t cursor)
 {
-	return false;
+	return stream_is_lost(site->stream, cursor);
+}
+
+bool site_heartbeat(struct site *site, uint64_t now_ns)
+{
+	return stream_heartbeat(site->stream, now_ns);
 }

@@ -19,12 +19,14 @@
 #include "web/site.h"
 #include "web/view.h"
 
+#define WEB_TIMER_NS  UINT64_C(5000000000)
 #define WEB_FINISH_NS UINT64_C(1000000000) /* for answers that are on their way */
 
 struct web {
 	struct loop *loop;
 	struct loop_fd *tick, *life;
 	struct loop_signal *terminate;
+	struct loop_timer *timer;
 	struct server *server;
 	struct site *site;
 	const struct view_shared *shared; /* mapped */
@@ -70,6 +72,12 @@ static int web_check_fds(struct err *err)
 	return 0;
 }
 
+static bool same_token(const struct view_settings *a, const struct view_settings *b)
+{
+	return a->has_token == b->has_token && a->token_broken == b->token_broken &&
+	       strcmp(a->token, b->token) == 0;
+}
+
 static void web_take_view(struct web *web)
 {
 	uint64_t sequence;
@@ -77,11 +85,16 @@ static void web_take_view(struct web *web)
 	    (web->has_view && sequence == web->sequence))
 		return; /* the next tick brings another */
 	struct view *view = web->spare;
+	if (web->has_view && !same_token(&view->settings, &web->now->settings))
+		server_end_streams(web->server);
 	web->spare = web->now;
 	web->now = view;
 	web->sequence = sequence;
 	web->has_view = true;
-	site_set_view(web->site, view, sequence, loop_now_ns(web->loop));
+	site_set_view(web->site, view, sequence, loop_now_ns(web->loop),
+		      server_counts(web->server).streams);
+	/* The other one is written to again in a second; until then it takes no memory. */
+	(void)madvise(web->spare, sizeof(*web->spare), MADV_DONTNEED);
 	server_wake_streams(web->server);
 }
 
@@ -90,6 +103,14 @@ static void web_on_tick(int fd, unsigned events, void *context)
 	uint64_t ticks[64];
 	(void)!read(fd, ticks, sizeof(ticks)); /* however many: one look is enough */
 	web_take_view(context);
+}
+
+static void web_on_timer(void *context)
+{
+	struct web *web = context;
+	loop_timer_start(web->timer, WEB_TIMER_NS);
+	if (site_heartbeat(web->site, loop_now_ns(web->loop)))
+		server_wake_streams(web->server);
 }
 
 static void web_on_done(void *context)
@@ -161,7 +182,11 @@ static int web_start(struct web *web, struct err *err)
 	web->tick = loop_fd_new(web->loop, HANDED_TICK, LOOP_READ, web_on_tick, web, err);
 	web->life = loop_fd_new(web->loop, HANDED_LIFE, LOOP_READ, web_on_life, web, err);
 	web->terminate = loop_signal_new(web->loop, SIGTERM, web_on_terminate, web, err);
-	return web->tick && web->life && web->terminate ? 0 : -ENOMEM;
+	web->timer = loop_timer_new(web->loop, web_on_timer, web, err);
+	if (!web->tick || !web->life || !web->terminate || !web->timer)
+		return -ENOMEM;
+	loop_timer_start(web->timer, WEB_TIMER_NS);
+	return 0;
 }
 
 static void web_stop(struct web *web)
@@ -171,6 +196,7 @@ static void web_stop(struct web *web)
 	loop_fd_free(web->tick);
 	loop_fd_free(web->life);
 	loop_signal_free(web->terminate);
+	loop_timer_free(web->timer);
 	loop_free(web->loop);
 }
 

@@ -89,3 +89,37 @@ def read_all(peer):
         if not more:
             return data
         data += more
+
+
+class Stream:
+    """A reader of /api/v1/stream: events one by one."""
+
+    def __init__(self, web, timeout=20, **headers):
+        self.peer = web.connect(timeout)
+        fields = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in headers.items())
+        self.peer.sendall(f"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n".encode())
+        self.file = self.peer.makefile("rb")
+        self.status = int(self.file.readline().split()[1])
+        self.headers = {}
+        for line in iter(self.file.readline, b"\r\n"):
+            key, value = line.decode().strip().split(": ", 1)
+            self.headers[key.lower()] = value
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.peer.close()
+
+    def next(self):
+        """The next block as a dictionary of its fields; "data" is parsed. None at the end."""
+        block = {}
+        for line in iter(self.file.readline, b"\n"):
+            if not line:
+                return None
+            key, value = line.decode().rstrip("\n").split(":", 1)
+            block[key or "comment"] = value.strip()
+        if "data" in block:
+            block["data"] = json.loads(block["data"])
+        return block

@@ -9,6 +9,7 @@
 #include "web/access.h"
 #include "web/http.h"
 #include "web/query.h"
+#include "web/stream.h"
 
 static struct view view = {
     .node = {.host = "gpu7"},
@@ -40,6 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	(void)query_parse(data, size, 0xff, &query, &err);
 	(void)access_host_is_ours(&view, data, size);
 	(void)http_accepts_gzip(data, size);
+	uint64_t epoch, sequence;
+	(void)stream_id_parse(data, size, &epoch, &sequence);
 	if (length == 0 || http_request_parse(data, length, &request, &status, &err) < 0)
 		return 0;
 	const struct http_text *const parts[] = {&request.path, &request.query, &request.host,

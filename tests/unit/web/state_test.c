@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "web/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "unit/unit.h"
+#include "unit/web/sample_view.h"
+
+#define S CLOCK_NS_PER_S
+
+static struct view *make(uint32_t gpus, const char *hostile)
+{
+	const struct sample_options options = {.gpus = gpus,
+					       .migs = 1,
+					       .holders = 4,
+					       .jobs = 2,
+					       .processes = 4,
+					       .events = 2,
+					       .hostile = hostile};
+	struct view *view = calloc(1, sizeof(*view));
+	assert_non_null(view);
+	sample_view_fill(view, &options, 1);
+	return view;
+}
+
+typedef int (*renderer)(const struct state_at *at, struct buf *out, struct err *err);
+
+static json_t *render(renderer how, const struct view *view)
+{
+	_cleanup_buf_ struct buf out;
+	const struct state_at at = {.view = view,
+				    .sequence = 8,
+				    .now_ns = view->node.sample_ns + S / 2,
+				    .now_unix_ns = 1500};
+	struct err err;
+	json_error_t where;
+	buf_init(&out, 1 << 20);
+	assert_int_equal(how(&at, &out, &err), 0);
+	json_t *json = json_loads(buf_text(&out), JSON_REJECT_DUPLICATES, &where);
+	if (!json)
+		fail_msg("%s at %d", where.text, where.position);
+	return json;
+}
+
+/* Whatever names are, it is JSON without a '<', and they come back as far as they are UTF-8. */
+static void test_hostile_names(void **state)
+{
+	static const char *const names[] = {"</script><script>alert(1)</script>", "\"\\\n\r\t\x01",
+					    "\xff\xfe\xc0\x80\xed\xa0\x80",
+					    "\xe2\x80\xae\xe2\x80\xa8"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct view *view = make(2, names[i]);
+		static const renderer all[] = {state_render, state_render_processes,
+					       state_render_events};
+		for (size_t k = 0; k < 3; k++)
+			json_decref(render(all[k], view));
+		json_t *json = render(state_render, view);
+		const json_t *job = json_array_get(json_object_get(json, "jobs"), 0);
+		const char *user = json_string_value(json_object_get(job, "user"));
+		if (i != 2)
+			assert_string_equal(user, names[i]);
+		else
+			assert_non_null(strstr(user, "\xef\xbf\xbd"));
+		json_decref(json);
+		free(view);
+	}
+}
+
+static void test_absent(void **state)
+{
+	struct view *view = make(1, NULL);
+	snapshot_drop_all(&view->snapshot.gpu[0]);
+	view->gpu[0].numa_node = -1;
+	view->holder[0].memory_bytes = SNAPSHOT_U64_ABSENT;
+	view->holder[0].slot = SNAPSHOT_U32_ABSENT;
+	view->holder[0].has_busy = false;
+	json_t *json = render(state_render, view);
+	const json_t *gpu = json_array_get(json_object_get(json, "gpus"), 0);
+	assert_int_equal(json_object_size(json_object_get(gpu, "values")), 0);
+	assert_null(json_object_get(gpu, "throttle"));
+	assert_null(json_object_get(gpu, "numa"));
+	const json_t *holder = json_array_get(json_object_get(json, "holders"), 0);
+	assert_null(json_object_get(holder, "memory_bytes"));
+	assert_null(json_object_get(holder, "slot"));
+	assert_null(json_object_get(holder, "busy_seconds"));
+	assert_null(json_object_get(holder, "job"));
+	assert_non_null(json_object_get(holder, "pod"));
+	json_decref(json);
+	free(view);
+}
+
+static void test_stale(void **state)
+{
+	struct view *view = make(1, NULL);
+	uint64_t at = view->node.sample_ns, age = 0;
+	assert_false(state_is_stale(view, at));
+	assert_false(state_is_stale(view, at + STATE_STALE_S * S));
+	assert_true(state_is_stale(view, at + STATE_STALE_S * S + 1));
+	assert_true(state_age(view, at + S, &age) && age == S);
+	assert_true(state_age(view, at - S, &age) && age == 0); /* a clock that went back */
+	assert_false(state_is_stale(view, at - S));
+	view->node.sample_ns = 0; /* none yet */
+	view->node.started_ns = at;
+	assert_false(state_age(view, at, &age));
+	assert_false(state_is_stale(view, at + S));
+	assert_true(state_is_stale(view, at + 6 * S));
+	view->snapshot.driver_ok = 0;
+	assert_false(state_is_stale(view, at + 6 * S));
+	free(view);
+}
+
+static void test_full(void **state)
+{
+	struct view *view = make(1, NULL);
+	struct state_at at = {.view = view};
+	for (size_t max = 0; max < 3000; max += 97) {
+		_cleanup_buf_ struct buf out;
+		struct err err = {.code = 0};
+		buf_init(&out, max);
+		assert_true(state_render(&at, &out, &err) < 0);
+		assert_true(out.length <= max && err.text[0] != '\0');
+	}
+	free(view);
+}
+
+static void test_words(void **state)
+{
+	assert_string_equal(state_health_to_string(VIEW_DEGRADED), "degraded");
+	assert_string_equal(state_health_to_string(77), "unknown");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_absent),
+	    cmocka_unit_test(test_stale),	  cmocka_unit_test(test_full),
+	    cmocka_unit_test(test_words),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
