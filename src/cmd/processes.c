@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/proctable.h"
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -15,6 +16,8 @@
 #include "cmd/machine.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
+#include "doors/kubelet/podlog.h"
+#include "hardware/pci.h"
 
 enum { PROCESSES_SEEN_MAX = SNAPSHOT_GPU_MAX * SNAPSHOT_PROCESS_MAX };
 
@@ -95,25 +98,109 @@ static void processes_read(const struct snapshot *snapshot, struct processes_lis
 
 /* --- once ------------------------------------------------------------------------------------- */
 
-static json_t *processes_json_entry(const struct processes_entry *entry)
+/* What is known of the processes beside what the driver says. */
+struct processes_facts {
+	struct proctable *table;
+	struct podlog *names;
+};
+
+static void processes_facts_done(struct processes_facts *facts)
 {
-	char name[MACHINE_PROCESS_NAME_MAX];
-	uint32_t uid;
-	machine_process(entry->pid, name, &uid);
-	return json_pack("{s:I, s:o, s:I, s:o, s:s, s:o}", "pid", (json_int_t)entry->pid, "name",
-			 table_json_text(name[0] ? name : NULL), "gpu_index",
-			 (json_int_t)entry->gpu_index, "uuid", table_json_text(entry->uuid), "type",
-			 processes_type(entry->type), "memory_bytes",
-			 machine_json_u64(entry->memory_bytes));
+	(void)proctable_free(facts->table);
+	(void)podlog_free(facts->names);
+}
+#define _cleanup_facts_ __attribute__((cleanup(processes_facts_done)))
+
+static int processes_look(const struct processes_list *list, struct processes_facts *out,
+			  struct err *err)
+{
+	int result = proctable_new(NULL, &out->table, err);
+	if (result == 0)
+		result = podlog_read(pci_root(), &out->names, err);
+	if (result < 0)
+		return result;
+	for (size_t i = 0; i < list->count; i++)
+		(void)proctable_want(out->table, list->entry[i].pid);
+	while (proctable_read(out->table, PROCTABLE_SLICE) > 0)
+		continue;
+	return 0;
+}
+
+/* NULL: it is not there, or may not be looked at. */
+static const struct proctable_entry *processes_find(const struct processes_facts *facts,
+						    uint32_t pid)
+{
+	const struct proctable_entry *entry = proctable_find(facts->table, pid);
+	return entry && entry->state == PROCTABLE_READ ? entry : NULL;
+}
+
+static const struct podlog_entry *processes_pod(const struct processes_facts *facts,
+						const struct belonging *belonging)
+{
+	const struct podlog_entry *name = podlog_find_container(facts->names, belonging->container);
+	return name ? name : podlog_find_pod(facts->names, belonging->pod);
+}
+
+/* null: of nobody that its control group names. */
+static json_t *processes_json_holder(const struct processes_facts *facts, uint32_t pid)
+{
+	const struct proctable_entry *entry = processes_find(facts, pid);
+	if (!entry || !entry->belonging.runtime[0])
+		return json_null();
+	const struct belonging *belonging = &entry->belonging;
+	const struct podlog_entry *name = processes_pod(facts, belonging);
+	json_t *job = belonging->job > 0 ? json_integer((json_int_t)belonging->job) : json_null();
+	json_t *slurm =
+	    belonging->slurm_job > 0 ? json_integer((json_int_t)belonging->slurm_job) : json_null();
+	return json_pack(
+	    "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "runtime", belonging->runtime,
+	    "container_id", table_json_text(belonging->container[0] ? belonging->container : NULL),
+	    "pod_uid", table_json_text(belonging->pod[0] ? belonging->pod : NULL), "namespace",
+	    table_json_text(name ? name->name_space : NULL), "pod",
+	    table_json_text(name ? name->pod : NULL), "container",
+	    table_json_text(name ? name->container : NULL), "job", job, "slurm_job", slurm);
+}
+
+/* "job 3", "ml/train-0/main", "podman 92fb71a2401c". */
+static void processes_print_holder(struct table *table, const struct processes_facts *facts,
+				   uint32_t pid)
+{
+	const struct proctable_entry *entry = processes_find(facts, pid);
+	const struct belonging *belonging = entry ? &entry->belonging : NULL;
+	const struct podlog_entry *name = entry ? processes_pod(facts, belonging) : NULL;
+	if (!entry || !belonging->runtime[0])
+		table_add(table, NULL);
+	else if (belonging->job > 0)
+		table_addf(table, "job %llu", (unsigned long long)belonging->job);
+	else if (name)
+		table_addf(table, "%s/%s%s%s", name->name_space, name->pod,
+			   name->container[0] ? "/" : "", name->container);
+	else if (belonging->slurm_job > 0)
+		table_addf(table, "slurm job %llu", (unsigned long long)belonging->slurm_job);
+	else
+		table_addf(table, "%s %.12s", belonging->runtime,
+			   belonging->container[0] ? belonging->container : belonging->pod);
+}
+
+static json_t *processes_json_entry(const struct processes_entry *entry,
+				    const struct processes_facts *facts)
+{
+	const struct proctable_entry *process = processes_find(facts, entry->pid);
+	return json_pack(
+	    "{s:I, s:o, s:I, s:o, s:s, s:o, s:o}", "pid", (json_int_t)entry->pid, "name",
+	    table_json_text(process && process->name[0] ? process->name : NULL), "gpu_index",
+	    (json_int_t)entry->gpu_index, "uuid", table_json_text(entry->uuid), "type",
+	    processes_type(entry->type), "memory_bytes", machine_json_u64(entry->memory_bytes),
+	    "holder", processes_json_holder(facts, entry->pid));
 }
 
 static int processes_print_json(const struct machine *machine, const struct processes_list *list,
-				struct err *err)
+				const struct processes_facts *facts, struct err *err)
 {
 	json_t *json = machine_json(&machine->inventory);
 	json_t *array = json_array();
 	for (size_t i = 0; i < list->count; i++)
-		(void)json_array_append_new(array, processes_json_entry(&list->entry[i]));
+		(void)json_array_append_new(array, processes_json_entry(&list->entry[i], facts));
 	if (json)
 		(void)json_object_set_new(json, "processes", array);
 	int result = table_print_json(json, stdout, err);
@@ -122,11 +209,13 @@ static int processes_print_json(const struct machine *machine, const struct proc
 }
 
 static int processes_print_table(const struct machine *machine, const struct processes_list *list,
-				 struct err *err)
+				 const struct processes_facts *facts, struct err *err)
 {
 	static const struct table_column columns[] = {
-	    {"GPU", TABLE_RIGHT, false},    {"PID", TABLE_RIGHT, false}, {"NAME", TABLE_LEFT, true},
-	    {"MEMORY", TABLE_RIGHT, false}, {"TYPE", TABLE_LEFT, false}, {"UUID", TABLE_LEFT, true},
+	    {"GPU", TABLE_RIGHT, false}, {"PID", TABLE_RIGHT, false},
+	    {"NAME", TABLE_LEFT, true},	 {"MEMORY", TABLE_RIGHT, false},
+	    {"TYPE", TABLE_LEFT, false}, {"HOLDER", TABLE_LEFT, true},
+	    {"UUID", TABLE_LEFT, true},
 	};
 	machine_headline(&machine->inventory);
 	_cleanup_table_ struct table *table = table_new(columns, array_length(columns));
@@ -134,18 +223,17 @@ static int processes_print_table(const struct machine *machine, const struct pro
 		return err_set(err, -ENOMEM, "printing the processes: no memory");
 	for (size_t i = 0; i < list->count; i++) {
 		const struct processes_entry *entry = &list->entry[i];
-		char name[MACHINE_PROCESS_NAME_MAX];
-		uint32_t uid;
-		machine_process(entry->pid, name, &uid);
+		const struct proctable_entry *process = processes_find(facts, entry->pid);
 		table_addf(table, "%u", entry->gpu_index);
 		table_addf(table, "%u", entry->pid);
-		table_add(table, name);
+		table_add(table, process ? process->name : "");
 		if (entry->memory_bytes == SNAPSHOT_U64_ABSENT)
 			table_add(table, NULL);
 		else
 			table_addf(table, "%llu MiB",
 				   (unsigned long long)(entry->memory_bytes >> 20));
 		table_add(table, processes_type(entry->type));
+		processes_print_holder(table, facts, entry->pid);
 		table_add(table, entry->uuid);
 	}
 	return table_print(table, stdout, table_width(stdout), err);
@@ -160,9 +248,12 @@ static int processes_once(const struct cmd_call *call, struct processes_list *li
 		return exit_code;
 	processes_read(machine.snapshot, list);
 	struct err err = {0};
-	int result = options->output == OPTION_OUTPUT_JSON
-			 ? processes_print_json(&machine, list, &err)
-			 : processes_print_table(&machine, list, &err);
+	_cleanup_facts_ struct processes_facts facts = {NULL, NULL};
+	int result = processes_look(list, &facts, &err);
+	if (result == 0)
+		result = options->output == OPTION_OUTPUT_JSON
+			     ? processes_print_json(&machine, list, &facts, &err)
+			     : processes_print_table(&machine, list, &facts, &err);
 	return result < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
 
@@ -275,6 +366,9 @@ const struct command cmd_processes = {
 	"As the driver reports it, through the probe: not what a job claims. Processes of all "
 	"users, whether sluice started them or not. Process ids are those of the machine, which "
 	"differ from those inside a container.\n\n"
+	"The holder is read from the control group of the process: a job of 'sluice run', a "
+	"container and its runtime, or a job of Slurm; the names of a pod are those of the "
+	"kubelet's log files. It does not say that the holder was given the GPU.\n\n"
 	"With --watch it looks every --period and prints one line for each process that came or "
 	"went since the look before.",
     .group = CMD_GROUP_MACHINE,

@@ -273,6 +273,7 @@ bool belonging_parse(const char *text, size_t length, struct belonging *out)
 	if (!best.runtime[0])
 		(void)snprintf(best.runtime, sizeof(best.runtime), "%s",
 			       best.pod[0]	    ? "kubernetes"
+			       : best.container[0]  ? "container"
 			       : best.job > 0	    ? "sluice"
 			       : best.slurm_job > 0 ? "slurm"
 						    : "");

@@ -294,7 +294,7 @@ def capture_containerd(directory, programs):
         check([*ctr, "run", "--snapshotter", "native", "--detach", IMAGE, name, "/bin/sleep", "600"], env=environment)
         try:
             pid = re.search(rf"^{name}\s+(\d+)", check([*ctr, "tasks", "list"]), re.MULTILINE)[1]
-            yield entry("containerd's ctr", "containerd", release, text_of(pid), container=name, runtime="")
+            yield entry("containerd's ctr", "containerd", release, text_of(pid), container=name, runtime="container")
         finally:
             check([*ctr, "tasks", "kill", "--signal", "9", name])
             until(lambda: subprocess.run([*ctr, "tasks", "delete", name], check=False,
