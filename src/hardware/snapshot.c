@@ -9,6 +9,7 @@
 
 _Static_assert((int)SNAPSHOT_GPU_MAX == (int)GPU_MAX, "a snapshot holds every GPU of an inventory");
 _Static_assert((int)SNAPSHOT_TEXT_MAX >= (int)GPU_UUID_MAX, "UUIDs fit");
+_Static_assert((int)SNAPSHOT_STATE_LOST == (int)GPU_STATE_LOST, "the same number");
 _Static_assert((int)SNAPSHOT_REASON_MAX >= (int)GPU_REASON_MAX, "reasons fit");
 
 struct value_name {

@@ -154,6 +154,8 @@ const char *snapshot_nvlink_error_to_string(uint32_t error);
 /* "gr_engine", "sm", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16": `activity` 0..7. */
 const char *snapshot_activity_to_string(uint32_t activity);
 
+enum { SNAPSHOT_STATE_LOST = 1 }; /* of enum gpu_state, which web/ does not know */
+
 enum snapshot_class { /* how often a value is read */
 		      SNAPSHOT_FAST,
 		      SNAPSHOT_MEDIUM,

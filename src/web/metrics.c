@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "web/metrics.h"
 
-#include "base/buf.h"
 #include "base/err.h"
+#include "web/metrics_page.h"
 
 int metrics_render(const struct view *view, uint64_t now_ns, enum view_set set, struct buf *out,
 		   struct err *err)
 {
-	int rc = buf_printf(out,
-			    "# HELP sluice_gpus GPUs that the driver has.\n"
-			    "# TYPE sluice_gpus gauge\nsluice_gpus %u\n",
-			    view->snapshot.gpu_count);
-	return rc < 0 ? err_set(err, rc, "no room for the metrics") : 0;
+	struct metrics_page page;
+	metrics_page_begin(&page, view, now_ns, out);
+	if (set != VIEW_SET_DCGM)
+		metrics_native(&page);
+	if (set != VIEW_SET_NATIVE && view->settings.dcgm != VIEW_DCGM_OFF)
+		metrics_dcgm(&page);
+	int rc = metrics_out_end(&page.out);
+	return rc < 0 ? err_set(err, rc, "metrics: %s", err_describe(rc)) : 0;
 }

@@ -118,7 +118,7 @@ static bool view_lists_are_valid(const struct view *view)
 			return false;
 	for (uint32_t i = 0; i < view->xid_count; i++)
 		if (view->xid[i].gpu >= view->snapshot.gpu_count ||
-		    !TEXT_IS_ENDED(view->xid[i].class_))
+		    !TEXT_IS_ENDED(view->xid[i].class_) || !TEXT_IS_ENDED(view->xid[i].text))
 			return false;
 	for (uint32_t i = 0; i < view->event_count; i++)
 		if (!view_event_is_valid(&view->event[i]))

@@ -119,8 +119,9 @@ struct view_xid {
 	uint32_t gpu;	 /* place in the snapshot */
 	uint32_t gi, ci; /* or SNAPSHOT_WHOLE_GPU */
 	uint32_t xid;
-	char class_[16]; /* xid_class_to_string() */
-	uint64_t count;	 /* since the agent began */
+	char class_[16];	  /* xid_class_to_string() */
+	char text[VIEW_WORD_MAX]; /* xid_name(); "" */
+	uint64_t count;		  /* since the agent began */
 	int64_t last_unix_ns;
 };
 
@@ -180,6 +181,8 @@ struct view_event {
 	char text[VIEW_TEXT_MAX], advice[VIEW_TEXT_MAX];
 };
 
+enum { VIEW_COUNTER_MAX = 9 }; /* by enum rdma_counter of hardware/rdma_counters.h */
+
 struct view_adapter {		      /* a port of an RDMA adapter */
 	char name[VIEW_WORD_MAX];     /* "mlx5_0" */
 	char net[VIEW_WORD_MAX];      /* its interface; "" */
@@ -189,6 +192,8 @@ struct view_adapter {		      /* a port of an RDMA adapter */
 	uint32_t port;
 	uint32_t health;
 	uint64_t rate_bits; /* per second; 0: not known */
+	uint64_t counter[VIEW_COUNTER_MAX];
+	uint32_t counters_known; /* bit N: counter N is known */
 	char reason[VIEW_TEXT_MAX];
 };
 

@@ -86,6 +86,7 @@ static void test_invalid(void **state)
 	UNENDED(adapter[0].reason);
 	UNENDED(resource[0].name);
 	UNENDED(xid[0].class_);
+	UNENDED(xid[0].text);
 	free(view);
 }
 
