@@ -135,45 +135,59 @@ def capture_podman(directory, name="podman", **how):
                     container=told["Id"], runtime="podman", pod=POD)
 
 
+@contextlib.contextmanager
+def runc(directory, runtime, path):
+    """The pid of a container that sleeps, with this path of control groups."""
+    directory = pathlib.Path(directory)
+    bundle = Bundle(directory / "bundle", image(directory / "rootfs"), runtime).shell("exec /bin/sleep 600")
+    bundle.config["linux"]["cgroupsPath"] = path
+    bundle.write()
+    name = f"capture-{os.getpid()}-{directory.name}"
+    state = [runtime, "--root", str(directory / "state")]
+    subprocess.run([*state, "run", "--detach", "--bundle", str(directory / "bundle"), name], check=True,
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+    try:
+        yield json.loads(check([*state, "state", name]))["pid"]
+    finally:
+        subprocess.run([*state, "delete", "--force", name], check=False, capture_output=True, timeout=60)
+        remove_groups(path)
+
+
+def remove_groups(path):
+    """What runtimes leave above a container's own group, in each hierarchy, where it is empty."""
+    for part in (pathlib.PurePath(path), *pathlib.PurePath(path).parents):
+        for group in (top / part.relative_to("/") for top in pathlib.Path("/sys/fs/cgroup").glob("*")):
+            if part.name:
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+
+
+# A reader whose group is not the root of its namespace sees others' groups relative to its own.
+PRIVATE = """
+for c in /sys/fs/cgroup/*/; do mkdir -p $c/capture/reader; echo $$ > $c/capture/reader/cgroup.procs; done
+exec unshare -C cat /proc/%d/cgroup
+"""
+
+
 def capture_runc(directory, runtime):
     """What the kubelet's cgroupfs driver asks of a runtime: the path is theirs, the group and its text are real."""
-    number = iter(range(100))
     release = version(runtime, "--version")
     one, two = "4f5e" * 16, "0a1b" * 16
-    for path, told, what in [
+    for number, (path, told, what) in enumerate([
             (f"/kubepods/burstable/pod{POD}/{one}", "kubernetes", "a burstable pod"),
             (f"/kubepods/pod{POD}/{one}", "kubernetes", "a guaranteed pod"),
             (f"/kubepods/besteffort/pod{POD}/crio-{one}", "cri-o", "CRI-O"),
             (f"/kubepods/burstable/pod{STATIC_POD}/{one}", "kubernetes", "a static pod"),
-            (f"/docker/{two}/kubelet/kubepods/burstable/pod{POD}/{one}", "kubernetes", "kind")]:
-        pod = STATIC_POD if STATIC_POD in path else POD
-        box = directory / f"box{next(number)}"
-        bundle = Bundle(box, image(box / "rootfs"), runtime).shell("exec /bin/sleep 600")
-        bundle.config["linux"]["cgroupsPath"] = path
-        bundle.write()
-        name = f"capture-{os.getpid()}-{box.name}"
-        state = ["--root", box / "state"]
-        subprocess.run([runtime, *map(str, state), "run", "--detach", "--bundle", str(box), name], check=True,
-                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
-        try:
-            pid = json.loads(check([runtime, *state, "state", name]))["pid"]
-            yield entry(f"{runtime}, the cgroupfs path of {what}", runtime, release, text_of(pid), container=one,
-                        pod=pod, runtime=told)
-            # a reader whose group is not the root of its namespace sees others' groups relative to its own
-            joined = "for c in /sys/fs/cgroup/*/; do mkdir -p $c/capture/reader; echo $$ > $c/capture/reader/cgroup.procs; " \
-                     f"done; exec unshare -C cat /proc/{pid}/cgroup"
-            if what == "a burstable pod":
-                text = check(["/bin/sh", "-c", joined])
-                assert "/../../kubepods" in text, text
-                yield entry(f"{runtime}, seen from a private cgroup namespace", runtime, release, text, container=one,
-                            pod=pod, runtime=told)
-        finally:
-            subprocess.run([runtime, *map(str, state), "delete", "--force", name], check=False, capture_output=True,
-                           timeout=60)
-            for group in sorted(pathlib.Path("/sys/fs/cgroup").glob("*/capture"), reverse=True):
-                for part in (group / "reader", group):
-                    with contextlib.suppress(OSError):
-                        part.rmdir()
+            (f"/docker/{two}/kubelet/kubepods/burstable/pod{POD}/{one}", "kubernetes", "kind")]):
+        expect = {"container": one, "pod": STATIC_POD if STATIC_POD in path else POD, "runtime": told}
+        with runc(directory / f"box{number}", runtime, path) as pid:
+            yield entry(f"{runtime}, the cgroupfs path of {what}", runtime, release, text_of(pid), **expect)
+            if what != "a burstable pod":
+                continue
+            text = check(["/bin/sh", "-c", PRIVATE % pid])
+            remove_groups("/capture/reader")
+            assert "/../../kubepods" in text, text
+            yield entry(f"{runtime}, seen from a private cgroup namespace", runtime, release, text, **expect)
 
 
 @contextlib.contextmanager
@@ -360,6 +374,8 @@ def capture(programs):
                 entries.extend(work())
             except Exception as why:  # pylint: disable=broad-except
                 missing[name] = f"{type(why).__name__}: {why}"
+    for path in (f"/kubepods/besteffort/pod{POD}", f"/kubepods/burstable/pod{POD}", "/default", "/docker", "/k8s.io"):
+        remove_groups(path)
     return entries, missing
 
 
