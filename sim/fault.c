@@ -211,6 +211,7 @@ static int heal_gpu(struct sim_machine *machine, uint32_t index, struct sim_erro
 	gpu->loss_logged = false;
 	gpu->ambient_c = INT32_MIN;
 	gpu->fan_stuck = gpu->power_brake = false;
+	gpu->holds = 0;
 	gpu->recovery_action = 0;
 	gpu->remap_pending = gpu->remap_failure = gpu->retired_pending = false;
 	gpu->ecc_pending = gpu->ecc_current;
@@ -292,6 +293,8 @@ int sim_fault_end(struct sim_machine *machine, const struct sim_fault *fault,
 		gpu->fan_stuck = false;
 	} else if (strcmp(fault->kind, "power-brake") == 0) {
 		gpu->power_brake = false;
+	} else if (strcmp(fault->kind, "throttle") == 0) {
+		gpu->holds = 0;
 	} else if (strcmp(fault->kind, "nvlink") == 0) {
 		heal_links(machine, fault->gpu);
 	} else if (strcmp(fault->kind, "mode") == 0) {
@@ -357,6 +360,7 @@ int sim_fault_reload_driver(struct sim_machine *machine, struct sim_error *error
 		gpu->pcie_replays = 0;
 		gpu->last_xid = 0;
 		memset(gpu->pcie_errors, 0, sizeof(gpu->pcie_errors));
+		memset(gpu->hold_ns, 0, sizeof(gpu->hold_ns));
 	}
 	machine->driver_state = SIM_DRIVER_OK;
 	same_versions(machine);

@@ -46,8 +46,9 @@ static int apply_remap(struct sim_machine *machine, const struct sim_fault *faul
 {
 	struct sim_gpu *gpu = gpu_of(machine, fault);
 	bool failure = strcmp(fault_argument(fault, 0), "failure") == 0;
-	if (!failure && strcmp(fault_argument(fault, 0), "pending") != 0)
-		return wrong_argument(fault, 0, "pending or failure", error);
+	bool corrected = strcmp(fault_argument(fault, 0), "corrected") == 0;
+	if (!failure && !corrected && strcmp(fault_argument(fault, 0), "pending") != 0)
+		return wrong_argument(fault, 0, "pending, corrected or failure", error);
 	if (!sim_model_of(machine, gpu)->has_row_remapper)
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"GPU %u does not remap rows (before Ampere: retire)", fault->gpu);
@@ -57,7 +58,8 @@ static int apply_remap(struct sim_machine *machine, const struct sim_fault *faul
 		gpu->remap_failure = true;
 	} else {
 		gpu->remap_pending = true;
-		gpu->remap_uncorrectable++;
+		gpu->remap_correctable += corrected;
+		gpu->remap_uncorrectable += !corrected;
 	}
 	fault_event(machine, fault, failure ? EVENT_RETIREMENT_FAILURE : EVENT_RETIREMENT, 0);
 	return 0;
@@ -249,6 +251,51 @@ static int apply_power_brake(struct sim_machine *machine, const struct sim_fault
 	return 0;
 }
 
+static int apply_throttle(struct sim_machine *machine, const struct sim_fault *fault,
+			  struct sim_error *error)
+{
+	static const char *const hold[SIM_HOLD_COUNT] = {"sync-boost", "board", "low-util",
+							 "reliability"};
+	for (uint32_t i = 0; i < SIM_HOLD_COUNT; i++) {
+		if (strcmp(hold[i], fault_argument(fault, 0)) != 0)
+			continue;
+		gpu_of(machine, fault)->holds |= 1U << i;
+		return 0;
+	}
+	return wrong_argument(fault, 0, "sync-boost, board, low-util or reliability", error);
+}
+
+/* Errors that nothing else causes: only their counter moves. */
+static int count_link_error(struct sim_link *link, const struct sim_model *model,
+			    const struct sim_fault *fault, struct sim_error *error)
+{
+	static const char *const type[SIM_LINK_ERROR_COUNT] = {"ecc",
+							       "malformed",
+							       "buffer-overrun",
+							       "rcv",
+							       "rcv-remote",
+							       "rcv-general",
+							       "link-integrity",
+							       "xmit-discard",
+							       "recovery-failed",
+							       "effective",
+							       "symbol"};
+	const char *name = fault_argument(fault, 2);
+	for (uint32_t i = 0; i < SIM_LINK_ERROR_COUNT; i++) {
+		if (strcmp(type[i], name) != 0)
+			continue;
+		if (i >= SIM_LINK_MALFORMED && model->nvlink_version < 5)
+			return sim_fail(error, SIM_EXIT_INPUT,
+					"GPU %u has NVLink %u: '%s' is counted since NVLink 5",
+					fault->gpu, model->nvlink_version, name);
+		link->more[i] += fault->count ? fault->count : 1;
+		return 0;
+	}
+	const char *near = sim_nearest(name, strlen(name), type, SIM_LINK_ERROR_COUNT);
+	return sim_fail(error, SIM_EXIT_INPUT, "nvlink count: unknown type '%s'%s%s%s", name,
+			near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 static int apply_nvlink(struct sim_machine *machine, const struct sim_fault *fault,
 			struct sim_error *error)
 {
@@ -260,8 +307,10 @@ static int apply_nvlink(struct sim_machine *machine, const struct sim_fault *fau
 	    number >= model->link_count || gpu->link[number].peer_kind == SIM_LINK_NONE)
 		return sim_fail(error, SIM_EXIT_INPUT, "GPU %u has no NVLink '%s': it has %u",
 				fault->gpu, fault_argument(fault, 0), model->link_count);
+	if (strcmp(fault_argument(fault, 1), "count") == 0)
+		return count_link_error(&gpu->link[number], model, fault, error);
 	if (!down && strcmp(fault_argument(fault, 1), "errors") != 0)
-		return wrong_argument(fault, 1, "down or errors", error);
+		return wrong_argument(fault, 1, "down, errors or count", error);
 	if (!down && !fault_number(fault_argument(fault, 2), 1000000, &rate))
 		return wrong_argument(fault, 2, "a number of errors in a second", error);
 	struct sim_link *link = &gpu->link[number];
@@ -296,11 +345,11 @@ static int apply_nvlink(struct sim_machine *machine, const struct sim_fault *fau
 
 static int pcie_error(struct sim_gpu *gpu, const struct sim_fault *fault, struct sim_error *error)
 {
-	/* in the order of fields 173 to 183 */
+	/* in the order of fields 173 to 183, then 169 */
 	static const char *const type[] = {"correctable", "naks-received", "receiver",
 					   "bad-tlp",	  "naks-sent",	   "bad-dllp",
 					   "nonfatal",	  "fatal",	   "unsupported-request",
-					   "lcrc",	  "lane"};
+					   "lcrc",	  "lane",	   "l0-to-recovery"};
 	const size_t count = sizeof(type) / sizeof(*type);
 	const char *name = fault_argument(fault, 1);
 	for (size_t i = 0; i < count; i++) {
@@ -559,15 +608,20 @@ static const struct sim_fault_kind kinds[] = {
      "an ECC error: counters, NVML event, XID 48 (with --contained 63 and 94, with --uncontained "
      "95)",
      true, 1, 1, apply_ecc},
-    {"remap", "pending|failure", "a row is to be remapped, or cannot be: XID 63 or 64", true, 1, 1,
-     apply_remap},
+    {"remap", "pending|corrected|failure",
+     "a row is to be remapped (corrected: after correctable errors), or cannot be: XID 63 or 64",
+     true, 1, 1, apply_remap},
     {"retire", "[sbe|dbe]", "a page is retired (before Ampere): XID 63", true, 0, 1, apply_retire},
     {"thermal", "", "it gets hot: --ambient C or --fan-stuck; the physics does the rest", true, 0,
      0, apply_thermal},
     {"power-brake", "", "the power supply pulls the brake: clocks are halved", true, 0, 0,
      apply_power_brake},
-    {"nvlink", "LINK down|errors RATE",
-     "an NVLink fails, or errs RATE times a second: XID 74 or 149", true, 2, 3, apply_nvlink},
+    {"throttle", "sync-boost|board|low-util|reliability",
+     "the clocks are held down a little for that reason, until it is healed", true, 1, 1,
+     apply_throttle},
+    {"nvlink", "LINK down|errors RATE|count TYPE",
+     "an NVLink fails, or errs RATE times a second: XID 74 or 149; or one of its counters moves",
+     true, 2, 3, apply_nvlink},
     {"pcie", "replays RATE|width W|gen G|errors TYPE",
      "replays a second, a narrower or slower link, error counters", true, 2, 2, apply_pcie},
     {"lost", "", "the GPU falls off the bus: XID 79, every call fails", true, 0, 0, apply_lost},

@@ -22,11 +22,12 @@ enum sim_limits {
 	SIM_MIG_PROFILE_MAX = 12, /* rows of a model's MIG table */
 	SIM_PLACEMENT_MAX = 8,
 	SIM_MEMORY_SLICES = 8,
-	SIM_PROCESS_MAX = 64, /* per GPU */
-	SIM_LINK_MAX = 36,    /* NVLinks of a GPU */
-	SIM_NIC_MAX = 32,     /* network adapters */
-	SIM_NIC_PORT_MAX = 2, /* ports of an adapter */
-	SIM_SAMPLE_MAX = 128, /* kept per-process utilisation samples of a GPU */
+	SIM_PROCESS_MAX = 64,	    /* per GPU */
+	SIM_LINK_MAX = 36,	    /* NVLinks of a GPU */
+	SIM_NIC_MAX = 32,	    /* network adapters */
+	SIM_NIC_PORT_MAX = 2,	    /* ports of an adapter */
+	SIM_SAMPLE_MAX = 128,	    /* kept per-process utilisation samples of a GPU */
+	SIM_DEVICE_SAMPLE_MAX = 96, /* kept samples of the whole GPU: 16 s */
 	SIM_MISSED_MAX = 8,
 	SIM_RULE_MAX = 64,    /* standing "this function answers that" faults */
 	SIM_PENDING_MAX = 32, /* events that wait to be published */
@@ -88,6 +89,22 @@ struct sim_model {
 	struct sim_mig_profile mig_profile[SIM_MIG_PROFILE_MAX];
 };
 
+/* Errors of a link that nothing but a fault causes. Those from MALFORMED on are of NVLink 5. */
+enum sim_link_error {
+	SIM_LINK_ECC,
+	SIM_LINK_MALFORMED,
+	SIM_LINK_BUFFER_OVERRUN,
+	SIM_LINK_RCV,
+	SIM_LINK_RCV_REMOTE,
+	SIM_LINK_RCV_GENERAL,
+	SIM_LINK_INTEGRITY,
+	SIM_LINK_XMIT_DISCARD,
+	SIM_LINK_RECOVERY_FAILED,
+	SIM_LINK_EFFECTIVE,
+	SIM_LINK_SYMBOL,
+	SIM_LINK_ERROR_COUNT,
+};
+
 enum sim_link_peer { SIM_LINK_NONE, SIM_LINK_GPU, SIM_LINK_SWITCH };
 
 struct sim_link {
@@ -97,8 +114,9 @@ struct sim_link {
 	bool down;
 	uint32_t switch_bus, switch_device; /* PCI address of the switch, when a switch */
 	uint64_t crc_flit, crc_data, replay, recovery;
-	uint32_t errors_per_tick_milli; /* injected rate: thousandths of an error per tick */
-	uint32_t errors_residue;	/* thousandths not yet counted */
+	uint32_t errors_per_tick_milli;	     /* injected rate: thousandths of an error per tick */
+	uint32_t errors_residue;	     /* thousandths not yet counted */
+	uint32_t more[SIM_LINK_ERROR_COUNT]; /* injected; enum sim_link_error */
 };
 
 enum sim_process_type { SIM_PROCESS_COMPUTE = 1, SIM_PROCESS_GRAPHICS = 2, SIM_PROCESS_MPS = 4 };
@@ -135,6 +153,21 @@ struct sim_sample {
 	uint32_t pid;
 	uint16_t sm, mem, enc, dec; /* permille */
 	uint32_t reserved;	    /* 0: no byte of a machine is left to chance */
+};
+
+/* Of the whole GPU: means since the sample before, in permille. */
+struct sim_device_sample {
+	uint64_t tick;
+	uint16_t sm, mem, enc, dec;
+};
+
+/* What holds the clocks down besides power, heat and the brake: only faults do. */
+enum sim_hold {
+	SIM_HOLD_SYNC_BOOST,
+	SIM_HOLD_BOARD,
+	SIM_HOLD_LOW_UTIL,
+	SIM_HOLD_RELIABILITY,
+	SIM_HOLD_COUNT
 };
 
 struct sim_ci {
@@ -217,11 +250,18 @@ struct sim_gpu {
 	bool retired_pending;
 	uint64_t pcie_replays;
 	uint32_t pcie_replays_per_tick_milli, pcie_replays_residue;
-	uint64_t pcie_errors[11]; /* fields 173-183 */
+	uint64_t pcie_errors[12]; /* fields 173-183, 169 */
+	uint32_t holds;		  /* bits of enum sim_hold */
+	uint32_t reserved;
+	uint64_t hold_ns[SIM_HOLD_COUNT];
 
 	struct sim_process process[SIM_PROCESS_MAX];
-	struct sim_sample sample[SIM_SAMPLE_MAX]; /* ring */
-	uint64_t sample_count;			  /* ever written */
+	struct sim_sample sample[SIM_SAMPLE_MAX];		       /* ring */
+	uint64_t sample_count;					       /* ever written */
+	struct sim_device_sample device_sample[SIM_DEVICE_SAMPLE_MAX]; /* ring */
+	uint64_t device_sample_count;
+	/* since the last of them: permille ticks, and ticks */
+	uint32_t since_sm, since_mem, since_enc, since_dec, since_ticks, reserved_ticks;
 };
 
 /* How a network adapter is right now: what was injected. All zero: it is well. */

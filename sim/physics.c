@@ -25,6 +25,7 @@ enum {
 	REASON_GPU_IDLE = 0x1,
 	REASON_SW_POWER_CAP = 0x4,
 	REASON_HW_SLOWDOWN = 0x8,
+	REASON_SYNC_BOOST = 0x10,
 	REASON_SW_THERMAL = 0x20,
 	REASON_HW_THERMAL = 0x40,
 	REASON_HW_POWER_BRAKE = 0x80,
@@ -154,6 +155,10 @@ static void count(struct run *run, uint64_t ticks)
 		gpu->hw_thermal_ns += ns;
 	if (gpu->throttle_reasons & REASON_HW_POWER_BRAKE)
 		gpu->brake_ns += ns;
+	for (uint32_t i = 0; i < SIM_HOLD_COUNT; i++) {
+		if (gpu->holds >> i & 1)
+			gpu->hold_ns[i] += ns;
+	}
 	count_errors(run, ticks);
 	for (uint32_t i = 0; i < run->demand_count; i++)
 		gpu->process[run->demand[i].slot].sm_busy_permille_ticks +=
@@ -178,6 +183,10 @@ static void list_counters(struct run *run, uint64_t *out[COUNTERS + SIM_PROCESS_
 	    &gpu->sw_thermal_ns,
 	    &gpu->hw_thermal_ns,
 	    &gpu->brake_ns,
+	    &gpu->hold_ns[SIM_HOLD_SYNC_BOOST],
+	    &gpu->hold_ns[SIM_HOLD_BOARD],
+	    &gpu->hold_ns[SIM_HOLD_LOW_UTIL],
+	    &gpu->hold_ns[SIM_HOLD_RELIABILITY],
 	};
 
 	memcpy(out, of_gpu, sizeof(of_gpu));
@@ -191,12 +200,34 @@ static uint64_t sample_ticks(uint64_t tick)
 	return tick / 5 * 3 + tick % 5 * 3 / 5;
 }
 
+/* The mean since the last sample; the GPU is idle in some of them, but always sampled. */
+static void take_device_sample(struct sim_gpu *gpu, uint64_t tick)
+{
+	uint32_t ticks = gpu->since_ticks ? gpu->since_ticks : 1;
+
+	gpu->device_sample[gpu->device_sample_count++ % SIM_DEVICE_SAMPLE_MAX] =
+	    (struct sim_device_sample){
+		.tick = tick,
+		.sm = (uint16_t)(gpu->since_sm / ticks),
+		.mem = (uint16_t)(gpu->since_mem / ticks),
+		.enc = (uint16_t)(gpu->since_enc / ticks),
+		.dec = (uint16_t)(gpu->since_dec / ticks),
+	    };
+	gpu->since_sm = gpu->since_mem = gpu->since_enc = gpu->since_dec = gpu->since_ticks = 0;
+}
+
 static void take_samples(struct run *run, uint64_t tick)
 {
 	struct sim_gpu *gpu = run->gpu;
 
+	gpu->since_sm += run->util;
+	gpu->since_mem += run->membw;
+	gpu->since_enc += run->enc;
+	gpu->since_dec += run->dec;
+	gpu->since_ticks++;
 	if (sample_ticks(tick) == sample_ticks(tick - 1))
 		return;
+	take_device_sample(gpu, tick);
 	for (uint32_t i = 0; i < run->demand_count; i++) {
 		const struct demand *demand = &run->demand[i];
 
@@ -233,6 +264,11 @@ static uint32_t clock_factor(const struct run *run, uint64_t *reasons)
 {
 	const struct sim_gpu *gpu = run->gpu;
 	uint32_t factor = FULL - 100 * gpu->throttle_steps;
+
+	if (gpu->holds >> SIM_HOLD_SYNC_BOOST & 1)
+		*reasons |= REASON_SYNC_BOOST;
+	if (gpu->holds != 0)
+		factor = factor * 9 / 10;
 
 	if (gpu->throttle_steps > 0 ||
 	    gpu->temperature_uc >= (int64_t)run->model->gpu_max_c * MICRO)
@@ -389,17 +425,20 @@ static bool stands_still(const struct run *run, const struct motion *a)
 static uint64_t jump_room(const struct run *run, uint64_t tick, uint64_t target)
 {
 	uint64_t last = target < run->horizon - 1 ? target : run->horizon - 1;
-	uint64_t keep = 0;
+	uint64_t keep = SIM_DEVICE_SAMPLE_MAX + 2; /* samples */
 
-	if (run->demand_count > 0)
-		keep = (SIM_SAMPLE_MAX / run->demand_count + 2) * 5 / 3 + 5;
+	if (run->demand_count > 0 && SIM_SAMPLE_MAX / run->demand_count + 2 > keep)
+		keep = SIM_SAMPLE_MAX / run->demand_count + 2;
+	keep = keep * 5 / 3 + 5;
 	return last > tick + keep ? last - tick - keep : 0;
 }
 
 static void jump_samples(struct run *run, uint64_t tick, uint64_t ticks)
 {
-	run->gpu->sample_count +=
-	    (sample_ticks(tick + ticks) - sample_ticks(tick)) * run->demand_count;
+	uint64_t samples = sample_ticks(tick + ticks) - sample_ticks(tick);
+
+	run->gpu->sample_count += samples * run->demand_count;
+	run->gpu->device_sample_count += samples;
 }
 
 /* Jumps over ticks that would repeat the last one and returns the tick reached. */

@@ -11,7 +11,7 @@
 enum {
 	FULL = 1000, /* permille */
 	THROTTLE_EVERY_TICKS = 10,
-	COUNTERS = 13, /* of a GPU, that integrate what the loads do */
+	COUNTERS = 17, /* of a GPU, that integrate what the loads do */
 };
 
 /* What the processes of one GPU ask for and get in a tick, all in thousandths. */

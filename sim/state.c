@@ -15,7 +15,7 @@
 #include "sim/state_private.h"
 
 _Static_assert(sizeof(struct sim_file) <= 2 * 1024 * 1024, "the state file has at most 2 MB");
-_Static_assert(sizeof(struct sim_machine) <= 440 * 1024,
+_Static_assert(sizeof(struct sim_machine) <= 512 * 1024,
 	       "a process maps at most two private copies");
 _Static_assert(sizeof(struct sim_machine) % 8 == 0, "machines are copied in words of 8 bytes");
 

@@ -18,7 +18,7 @@
 #define SIM_STATE_MAGIC "sluice-sim-state"
 
 enum {
-	SIM_STATE_FORMAT = 2,
+	SIM_STATE_FORMAT = 3,
 	SIM_STATE_PAGE = 4096,
 	SIM_WRITER_WAIT_S = 10, /* for another writer; then something is wrong */
 	SIM_CHECKPOINT_TICKS =

@@ -269,6 +269,7 @@ unsigned impl_DeviceGetViolationStatus(struct call *call, unsigned policy,
 	out->reference_us = session_time_us(call->session, call->machine->tick);
 	out->violation_ns = policy == 0	  ? gpu->power_violation_ns
 			    : policy == 1 ? gpu->thermal_violation_ns
+			    : policy <= 5 ? gpu->hold_ns[policy - 2]
 					  : 0;
 	return NVML_OK;
 }

@@ -11,7 +11,7 @@
 #include "sim/physics.h"
 
 enum {
-	FIELD_ARCH_AMPERE = 7,
+	FIELD_ARCH_VOLTA = 5,
 	FIELD_ARCH_HOPPER = 9,
 	FIELD_ARCH_BLACKWELL = 10,
 	FIELD_RECOVERY_ACTION = 230,
@@ -117,7 +117,7 @@ static uint64_t field_link_counter(const struct sim_link *link, enum link_counte
 	case LINK_RECOVERY:
 		return link->recovery;
 	case LINK_ECC:
-		break;
+		return link->more[SIM_LINK_ECC];
 	}
 	return 0;
 }
@@ -173,6 +173,42 @@ static unsigned field_link_bytes(const struct call *call, unsigned id, unsigned 
 	return field_ull(field, bytes / 1024 / (scope == UINT32_MAX ? 1 : count));
 }
 
+/* The counters of NVLink 5. */
+static unsigned field_link5(const struct call *call, unsigned id, const struct sim_link *link,
+			    struct nvml_field_value *field)
+{
+	uint32_t count = call_model(call)->link_count;
+	switch (id) {
+	case 202:
+		return field_ull(field, call_gpu(call)->nvlink_tx_bytes / count);
+	case 204:
+		return field_ull(field, call_gpu(call)->nvlink_rx_bytes / count);
+	case 206:
+	case 207:
+	case 210:
+	case 212:
+		return field_ull(field, link->more[id - 206 + SIM_LINK_MALFORMED]);
+	case 208: /* receive errors */
+		return field_ull(field, link->crc_flit + link->more[SIM_LINK_RCV]);
+	case 209: /* of the other end */
+		return field_ull(field, link->crc_data + link->more[SIM_LINK_RCV_REMOTE]);
+	case 211: /* local integrity */
+		return field_ull(field, link->replay + link->more[SIM_LINK_INTEGRITY]);
+	case 213: /* recoveries that succeeded */
+		return field_ull(field, link->recovery);
+	case 214:
+		return field_ull(field, link->more[SIM_LINK_RECOVERY_FAILED]);
+	case 215:
+		return field_ull(field, link->recovery + link->more[SIM_LINK_RECOVERY_FAILED]);
+	case 219:
+		return field_ull(field, link->more[SIM_LINK_EFFECTIVE]);
+	case 221:
+		return field_ull(field, link->more[SIM_LINK_SYMBOL]);
+	default:
+		return NVML_NOT_SUPPORTED;
+	}
+}
+
 /* 146-147, 161-168, 200-225: one link, named by the scope. */
 static unsigned field_link_state(const struct call *call, unsigned id, unsigned scope,
 				 struct nvml_field_value *field)
@@ -211,22 +247,7 @@ static unsigned field_link_state(const struct call *call, unsigned id, unsigned 
 	default:
 		break;
 	}
-	/* The counters of NVLink 5. */
-	if (generation < 5 || id < 206 || id > 215)
-		return NVML_NOT_SUPPORTED;
-	switch (id) {
-	case 208: /* receive errors */
-		return field_ull(field, link->crc_flit);
-	case 209: /* of the other end */
-		return field_ull(field, link->crc_data);
-	case 211: /* local integrity */
-		return field_ull(field, link->replay);
-	case 213:
-	case 215:
-		return field_ull(field, link->recovery);
-	default:
-		return field_ull(field, 0);
-	}
+	return generation < 5 ? NVML_NOT_SUPPORTED : field_link5(call, id, link, field);
 }
 
 /* 74-81 and 269-271: nanoseconds for which the clocks were held down. */
@@ -238,6 +259,11 @@ static unsigned field_policy(const struct call *call, unsigned id, struct nvml_f
 		return field_ull(field, gpu->power_violation_ns);
 	case 75:
 		return field_ull(field, gpu->thermal_violation_ns);
+	case 76:
+	case 77:
+	case 78:
+	case 79:
+		return field_ull(field, gpu->hold_ns[id - 76]);
 	case 269:
 		return field_ull(field, gpu->sw_thermal_ns);
 	case 270:
@@ -256,6 +282,8 @@ static unsigned field_power(const struct call *call, unsigned id, struct nvml_fi
 	switch (id) {
 	case 83:
 	case 191:
+		if (model->architecture < FIELD_ARCH_VOLTA)
+			return NVML_NOT_SUPPORTED;
 		return field_ull(field, call_gpu(call)->energy_uj / 1000);
 	case 187:
 		return field_uint(field, model->power_min_mw);
@@ -302,6 +330,8 @@ static unsigned field_pcie(const struct call *call, unsigned id, struct nvml_fie
 		return field_ull(field, gpu->pcie_rx_bytes);
 	if (id >= 173 && id <= 183)
 		return field_uint(field, gpu->pcie_errors[id - 173]);
+	if (id == 169)
+		return field_uint(field, gpu->pcie_errors[11]);
 	return field_uint(field, 0);
 }
 

@@ -93,17 +93,40 @@ unsigned impl_GpmQueryIfStreamingEnabled(struct call *call, unsigned *out)
 	return NVML_OK;
 }
 
+/* Of an instance: what its processes did, as parts of its own SMs. */
+static void gpm_instance(const struct call *call, uint32_t gi, uint64_t *out_busy,
+			 uint64_t *out_tensor)
+{
+	const struct sim_gpu *gpu = call_gpu(call);
+	const struct sim_model *model = call_model(call);
+	uint64_t busy = 0, tensor = 0;
+
+	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
+		const struct sim_process *process = &gpu->process[i];
+		if (!process->pid || process->gi != gi)
+			continue;
+		busy += process->sm_busy_permille_ticks;
+		tensor += process->sm_busy_permille_ticks * process->tensor_permille / 1000;
+	}
+	for (uint32_t i = 0; i < SIM_GI_MAX; i++) {
+		const struct sim_mig_profile *row = &model->mig_profile[gpu->gi[i].profile];
+		if (!gpu->gi[i].used || gpu->gi[i].id != gi || row->sm_count == 0)
+			continue;
+		busy = busy * model->sm_count / row->sm_count;
+		tensor = tensor * model->sm_count / row->sm_count;
+	}
+	*out_busy = busy;
+	*out_tensor = tensor;
+}
+
 /* `gi`: id of an instance, or SIM_WHOLE_GPU. */
 static unsigned gpm_take(const struct call *call, uint32_t gi, const void *handle)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
-	uint64_t busy = gpu->gpm_busy_permille_ticks;
+	uint64_t busy = gpu->gpm_busy_permille_ticks, tensor = gpu->gpm_tensor_permille_ticks;
 
-	for (uint32_t i = 0; gi != SIM_WHOLE_GPU && i < SIM_PROCESS_MAX; i++) {
-		busy = i == 0 ? 0 : busy;
-		if (gpu->process[i].pid && gpu->process[i].gi == gi)
-			busy += gpu->process[i].sm_busy_permille_ticks;
-	}
+	if (gi != SIM_WHOLE_GPU)
+		gpm_instance(call, gi, &busy, &tensor);
 	gpm_lock();
 	struct gpm_sample *sample = gpm_find(handle);
 	if (sample) {
@@ -115,7 +138,7 @@ static unsigned gpm_take(const struct call *call, uint32_t gi, const void *handl
 		    .gi = gi,
 		    .tick = call->machine->tick,
 		    .busy = busy,
-		    .tensor = gi == SIM_WHOLE_GPU ? gpu->gpm_tensor_permille_ticks : 0,
+		    .tensor = tensor,
 		    .dram = gi == SIM_WHOLE_GPU ? gpu->gpm_dram_permille_ticks : busy / 2,
 		    .pcie_tx = gpu->pcie_tx_bytes,
 		    .pcie_rx = gpu->pcie_rx_bytes,

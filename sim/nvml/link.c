@@ -125,7 +125,8 @@ unsigned impl_DeviceGetNvLinkErrorCounter(struct call *call, unsigned number, un
 		return result;
 	if (counter > 4)
 		return NVML_INVALID_ARGUMENT;
-	const uint64_t value[] = {link->replay, link->recovery, link->crc_flit, link->crc_data, 0};
+	const uint64_t value[] = {link->replay, link->recovery, link->crc_flit, link->crc_data,
+				  link->more[SIM_LINK_ECC]};
 	*out = value[counter];
 	return NVML_OK;
 }
@@ -137,6 +138,7 @@ unsigned impl_DeviceResetNvLinkErrorCounters(struct call *call, unsigned number)
 	if (result == NVML_OK) {
 		struct sim_link *link = &call->change->gpu[call->gpu].link[number];
 		link->replay = link->recovery = link->crc_flit = link->crc_data = 0;
+		memset(link->more, 0, sizeof(link->more));
 	}
 	return result;
 }

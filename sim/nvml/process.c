@@ -8,7 +8,7 @@
 #include "session.h"
 #include "sim/physics.h"
 
-enum { ACCOUNTING_BUFFER = 4000 };
+enum { ACCOUNTING_BUFFER = 4000, ARCH_MAXWELL = 3 };
 
 /* Has the process begun, and not ended? Of a MIG handle: is it in that instance? */
 static bool process_is_here(const struct call *call, const struct sim_process *process)
@@ -222,6 +222,8 @@ unsigned impl_DeviceGetProcessUtilization(struct call *call,
 	struct nvml_process_utilization_sample sample[SIM_SAMPLE_MAX];
 
 	unsigned refused = process_samples_refused(call);
+	if (call_model(call)->architecture < ARCH_MAXWELL)
+		return NVML_NOT_SUPPORTED;
 	if (refused != NVML_OK)
 		return refused;
 	unsigned have = process_samples(call, after_us, list);
@@ -249,6 +251,8 @@ unsigned impl_DeviceGetProcessesUtilizationInfo(struct call *call,
 	if (out->version != NVML_WORD(*out, 1))
 		return NVML_ARGUMENT_VERSION_MISMATCH;
 	unsigned refused = process_samples_refused(call);
+	if (call_model(call)->architecture < ARCH_MAXWELL)
+		return NVML_NOT_SUPPORTED;
 	if (refused != NVML_OK)
 		return refused;
 	unsigned have = process_samples(call, out->last_seen_us, list);
@@ -299,7 +303,7 @@ static bool process_present(const struct call *call, unsigned type, unsigned *ou
 	}
 }
 
-static unsigned process_sample_value(const struct sim_sample *sample, unsigned type)
+static unsigned process_sample_value(const struct sim_device_sample *sample, unsigned type)
 {
 	switch (type) {
 	case SAMPLING_MEMORY:
@@ -313,39 +317,30 @@ static unsigned process_sample_value(const struct sim_sample *sample, unsigned t
 	}
 }
 
-/* Utilisation of the device: the sum over its processes, moment by moment. */
+/* Utilisation of the device: means since the sample before, oldest first. */
 static unsigned process_device_samples(const struct call *call, unsigned type, uint64_t after_us,
 				       struct nvml_sample *list)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
-	uint64_t first =
-	    gpu->sample_count > SIM_SAMPLE_MAX ? gpu->sample_count - SIM_SAMPLE_MAX : 0;
-	uint64_t last_tick = UINT64_MAX;
-	unsigned have = 0, permille = 0, value = 0;
+	uint64_t count = gpu->device_sample_count;
+	unsigned have = 0, value = 0;
 
-	memset(list, 0, SIM_SAMPLE_MAX * sizeof(list[0]));
+	memset(list, 0, SIM_DEVICE_SAMPLE_MAX * sizeof(list[0]));
 	if (process_present(call, type, &value)) {
 		list[0].time_us = process_sample_us(call, call->machine->tick);
 		list[0].value.ui = value;
 		return list[0].time_us > after_us;
 	}
-	for (uint64_t n = first; n < gpu->sample_count; n++) {
-		const struct sim_sample *sample = &gpu->sample[n % SIM_SAMPLE_MAX];
+	for (uint64_t n = count > SIM_DEVICE_SAMPLE_MAX ? count - SIM_DEVICE_SAMPLE_MAX : 0;
+	     n < count; n++) {
+		const struct sim_device_sample *sample =
+		    &gpu->device_sample[n % SIM_DEVICE_SAMPLE_MAX];
 		uint64_t time_us = process_sample_us(call, sample->tick);
 		if (time_us <= after_us)
 			continue;
-		permille = sample->tick == last_tick ? permille : 0;
-		have += sample->tick != last_tick;
-		last_tick = sample->tick;
-		permille += process_sample_value(sample, type);
-		list[have - 1].time_us = time_us;
-		list[have - 1].value.ui = permille > 1000 ? 100 : (permille + 5) / 10;
-	}
-	/* An idle device has samples too. */
-	uint64_t now_us = process_sample_us(call, call->machine->tick);
-	if (have == 0 && now_us > after_us) {
-		list[0].time_us = now_us;
-		have = 1;
+		list[have].time_us = time_us;
+		list[have++].value.ui =
+		    process_percent(call, (uint16_t)process_sample_value(sample, type));
 	}
 	return have;
 }
@@ -353,7 +348,7 @@ static unsigned process_device_samples(const struct call *call, unsigned type, u
 unsigned impl_DeviceGetSamples(struct call *call, unsigned type, uint64_t after_us,
 			       unsigned *value_type, unsigned *count, struct nvml_sample *out)
 {
-	struct nvml_sample list[SIM_SAMPLE_MAX];
+	struct nvml_sample list[SIM_DEVICE_SAMPLE_MAX];
 
 	if (type >= SAMPLING_END)
 		return NVML_INVALID_ARGUMENT;
@@ -365,7 +360,7 @@ unsigned impl_DeviceGetSamples(struct call *call, unsigned type, uint64_t after_
 	unsigned have = process_device_samples(call, type, after_us, list);
 	*value_type = NVML_UINT;
 	if (!out) { /* asking for the room that is needed */
-		*count = SIM_SAMPLE_MAX;
+		*count = SIM_DEVICE_SAMPLE_MAX;
 		return NVML_OK;
 	}
 	if (have == 0) {

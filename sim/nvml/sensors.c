@@ -6,6 +6,8 @@
 #include "impl.h"
 #include "sim/physics.h"
 
+enum { ARCH_MAXWELL = 3, ARCH_VOLTA = 5 };
+
 /* Total, reserved, used and free of a GPU or a MIG instance; the first is always the sum. */
 static void sensors_memory(const struct call *call, struct nvml_memory_v2 *out)
 {
@@ -78,12 +80,12 @@ static uint64_t sensors_pcie_rate(const struct call *call, bool transmit)
 	return rate;
 }
 
-/* counter: 0 transmitted, 1 received. KiB/s. */
+/* counter: 0 transmitted, 1 received. KiB/s. Not before Maxwell. */
 unsigned impl_DeviceGetPcieThroughput(struct call *call, unsigned counter, unsigned *out)
 {
 	if (counter > 1)
 		return NVML_INVALID_ARGUMENT;
-	if (call_gpu(call)->mig_current)
+	if (call_gpu(call)->mig_current || call_model(call)->architecture < ARCH_MAXWELL)
 		return NVML_NOT_SUPPORTED;
 	*out = (unsigned)(sensors_pcie_rate(call, counter == 0) / 1024);
 	return NVML_OK;
@@ -246,6 +248,8 @@ unsigned impl_DeviceGetPowerSource(struct call *call, unsigned *out)
 /* Millijoules since the driver was loaded; parts before Volta do not count them. */
 unsigned impl_DeviceGetTotalEnergyConsumption(struct call *call, uint64_t *out)
 {
+	if (call_model(call)->architecture < ARCH_VOLTA)
+		return NVML_NOT_SUPPORTED;
 	*out = call_gpu(call)->energy_uj / 1000;
 	return NVML_OK;
 }

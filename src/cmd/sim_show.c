@@ -103,6 +103,21 @@ static json_t *show_processes(const struct sim_machine *machine, const struct si
 	return list;
 }
 
+/* The part of its own SMs that an instance uses in this tick, in millionths. */
+static uint64_t instance_sm_ppm(const struct sim_machine *machine, uint32_t index,
+				const struct sim_gi *gi)
+{
+	const struct sim_gpu *gpu = &machine->gpu[index];
+	const struct sim_model *model = sim_model_of(machine, gpu);
+	uint64_t permille = 0;
+	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
+		if (gpu->process[i].pid != 0 && gpu->process[i].gi == gi->id)
+			permille += gpu->process[i].share_permille;
+	}
+	uint32_t own = model->mig_profile[gi->profile].sm_count;
+	return own ? permille * 1000 * model->sm_count / own : 0;
+}
+
 /* Of the whole GPU instance. */
 static json_t *show_attributes(const struct sim_mig_profile *profile)
 {
@@ -124,13 +139,14 @@ static void show_compute_instances(json_t *list, const struct sim_machine *machi
 			continue;
 		const struct sim_mig_profile *profile = &model->mig_profile[gi->profile];
 		(void)json_array_append_new(
-		    list,
-		    json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "gi", number(gi->id),
-			      "ci", number(ci->id), "uuid", ci->uuid, "profile", profile->name,
-			      "start", number(gi->start), "slices", number(ci->slices),
-			      "memory_mib", number(profile->memory_mib), "memory_used",
-			      number(sim_physics_memory_used(machine, index, gi->id)), "attributes",
-			      show_attributes(profile)));
+		    list, json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "gi",
+				    number(gi->id), "ci", number(ci->id), "uuid", ci->uuid,
+				    "profile", profile->name, "start", number(gi->start), "slices",
+				    number(ci->slices), "memory_mib", number(profile->memory_mib),
+				    "memory_used",
+				    number(sim_physics_memory_used(machine, index, gi->id)),
+				    "sm_ppm", number(instance_sm_ppm(machine, index, gi)),
+				    "attributes", show_attributes(profile)));
 	}
 }
 
@@ -150,6 +166,18 @@ static json_t *show_instances(const struct sim_machine *machine, uint32_t index)
 	return list;
 }
 
+static const char *const link_errors[SIM_LINK_ERROR_COUNT] = {"ecc",
+							      "malformed",
+							      "buffer_overrun",
+							      "rcv",
+							      "rcv_remote",
+							      "rcv_general",
+							      "link_integrity",
+							      "xmit_discard",
+							      "recovery_failed",
+							      "effective",
+							      "symbol"};
+
 static json_t *show_links(const struct sim_machine *machine, const struct sim_gpu *gpu)
 {
 	const struct sim_model *model = sim_model_of(machine, gpu);
@@ -162,15 +190,60 @@ static json_t *show_links(const struct sim_machine *machine, const struct sim_gp
 		else if (link->peer_kind == SIM_LINK_SWITCH)
 			(void)snprintf(peer, sizeof(peer), "%08X:%02X:%02X.0", 0U, link->switch_bus,
 				       link->switch_device);
+		json_t *more = json_object();
+		for (uint32_t e = 0; e < SIM_LINK_ERROR_COUNT; e++)
+			(void)json_object_set_new(more, link_errors[e], number(link->more[e]));
 		(void)json_array_append_new(
 		    list,
-		    json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o}", "link", number(l), "peer",
+		    json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "link", number(l), "peer",
 			      peer, "up", link->peer_kind != SIM_LINK_NONE && !link->down,
 			      "crc_flit", number(link->crc_flit), "crc_data",
 			      number(link->crc_data), "replay", number(link->replay), "recovery",
-			      number(link->recovery)));
+			      number(link->recovery), "more", more));
 	}
 	return list;
+}
+
+/* For how long each reason held the clocks down; in the words of the metrics. */
+static json_t *show_throttle(const struct sim_gpu *gpu)
+{
+	return json_pack(
+	    "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "power",
+	    number(gpu->power_violation_ns), "thermal", number(gpu->thermal_violation_ns),
+	    "sync_boost", number(gpu->hold_ns[SIM_HOLD_SYNC_BOOST]), "board",
+	    number(gpu->hold_ns[SIM_HOLD_BOARD]), "low_util",
+	    number(gpu->hold_ns[SIM_HOLD_LOW_UTIL]), "reliability",
+	    number(gpu->hold_ns[SIM_HOLD_RELIABILITY]), "sw_thermal", number(gpu->sw_thermal_ns),
+	    "hw_thermal", number(gpu->hw_thermal_ns), "hw_power_brake", number(gpu->brake_ns));
+}
+
+static json_t *show_pcie_errors(const struct sim_gpu *gpu)
+{
+	static const char *const names[] = {"correctable", "naks_received", "receiver",
+					    "bad_tlp",	   "naks_sent",	    "bad_dllp",
+					    "nonfatal",	   "fatal",	    "unsupported_request",
+					    "lcrc",	   "lane",	    "l0_to_recovery"};
+	json_t *object = json_object();
+	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		(void)json_object_set_new(object, names[i], number(gpu->pcie_errors[i]));
+	return object;
+}
+
+/* What only grows, beside what stands elsewhere. */
+static void set_counters(json_t *json, const struct sim_gpu *gpu)
+{
+	const uint64_t ns = SIM_TICK_NS / 1000; /* of a permille tick */
+	(void)json_object_set_new(json, "busy_ns", number(gpu->gpm_busy_permille_ticks * ns));
+	(void)json_object_set_new(json, "activity",
+				  json_pack("{s:o, s:o, s:o}", "sm_ppm",
+					    number(gpu->util_permille * 1000ULL), "tensor_ppm",
+					    number(gpu->tensor_permille * 1000ULL), "dram_ppm",
+					    number(gpu->membw_permille * 1000ULL)));
+	(void)json_object_set_new(json, "throttle_ns", show_throttle(gpu));
+	(void)json_object_set_new(json, "pcie_errors", show_pcie_errors(gpu));
+	(void)json_object_set_new(json, "nvlink_bytes",
+				  json_pack("{s:o, s:o}", "tx", number(gpu->nvlink_tx_bytes), "rx",
+					    number(gpu->nvlink_rx_bytes)));
 }
 
 static void set_errors(json_t *json, const struct sim_gpu *gpu)
@@ -213,15 +286,22 @@ static void set_readings(json_t *json, const struct sim_machine *machine, uint32
 					    "decoder", number((gpu->dec_permille + 5) / 10)));
 	(void)json_object_set_new(json, "temperature_c",
 				  json_integer(sim_physics_temperature_c(machine, index)));
+	(void)json_object_set_new(
+	    json, "temperature_memory_c",
+	    model->has_hbm ? json_integer(sim_physics_memory_temperature_c(machine, index))
+			   : json_null());
 	(void)json_object_set_new(json, "power_mw", number(sim_physics_power_mw(machine, index)));
 	(void)json_object_set_new(json, "power_limit_mw", number(gpu->power_limit_mw));
 	(void)json_object_set_new(json, "energy_mj", number(gpu->energy_uj / 1000));
-	(void)json_object_set_new(
-	    json, "clocks",
-	    json_pack("{s:o, s:o}", "sm", number(gpu->sm_mhz), "mem", number(gpu->mem_mhz)));
+	(void)json_object_set_new(json, "clocks",
+				  json_pack("{s:o, s:o, s:o}", "sm", number(gpu->sm_mhz), "mem",
+					    number(gpu->mem_mhz), "video",
+					    number((uint64_t)model->video_max_mhz * gpu->sm_mhz /
+						   (model->sm_max_mhz ? model->sm_max_mhz : 1))));
 	(void)json_object_set_new(json, "clocks_max",
-				  json_pack("{s:o, s:o}", "sm", number(model->sm_max_mhz), "mem",
-					    number(model->mem_max_mhz)));
+				  json_pack("{s:o, s:o, s:o}", "sm", number(model->sm_max_mhz),
+					    "mem", number(model->mem_max_mhz), "video",
+					    number(model->video_max_mhz)));
 	(void)json_object_set_new(json, "pstate", number(gpu->pstate));
 	(void)json_object_set_new(json, "compute_mode", number(gpu->compute_mode));
 	(void)json_object_set_new(json, "persistence", json_boolean(gpu->persistence));
@@ -269,6 +349,7 @@ static json_t *show_gpu(const struct sim_machine *machine, uint32_t index)
 	(void)json_object_set_new(json, "model", show_model(sim_model_of(machine, gpu)));
 	set_readings(json, machine, index);
 	set_errors(json, gpu);
+	set_counters(json, gpu);
 	(void)json_object_set_new(json, "mig",
 				  json_pack("{s:b, s:b, s:o}", "current", gpu->mig_current,
 					    "pending", gpu->mig_pending, "instances",

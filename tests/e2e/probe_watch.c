@@ -35,6 +35,84 @@ static json_t *json_gpus(const struct probe_client *client)
 	return list;
 }
 
+static json_t *json_values(const struct snapshot_gpu *gpu)
+{
+	json_t *values = json_object();
+	for (uint32_t i = 0; i < SNAPSHOT_VALUE_COUNT; i++) {
+		int64_t value;
+		if (snapshot_get(gpu, i, &value))
+			json_object_set_new(values, snapshot_value_to_string(i),
+					    json_integer(value));
+	}
+	return values;
+}
+
+/* What is absent is null. */
+static json_t *json_u64(uint64_t value)
+{
+	return value == SNAPSHOT_U64_ABSENT ? json_null() : json_integer((json_int_t)value);
+}
+
+static json_t *json_u32(uint32_t value)
+{
+	return value == SNAPSHOT_U32_ABSENT ? json_null() : json_integer(value);
+}
+
+static json_t *json_processes(const struct snapshot_gpu *gpu)
+{
+	json_t *list = json_array();
+	for (uint32_t i = 0; i < gpu->process_count; i++) {
+		const struct snapshot_process *process = &gpu->process[i];
+		json_array_append_new(list,
+				      json_pack("{s:i, s:i, s:o, s:o, s:o, s:o}", "pid",
+						(int)process->pid, "type", (int)process->type, "gi",
+						json_u32(process->gi), "ci", json_u32(process->ci),
+						"memory_bytes", json_u64(process->memory_bytes),
+						"util_sm", json_u32(process->util_sm)));
+	}
+	return list;
+}
+
+static json_t *json_migs(const struct snapshot_gpu *gpu)
+{
+	json_t *list = json_array();
+	for (uint32_t i = 0; i < gpu->mig_count; i++) {
+		const struct snapshot_mig *mig = &gpu->mig[i];
+		json_t *activity = json_object();
+		for (uint32_t k = 0; k < SNAPSHOT_ACTIVITY_COUNT; k++)
+			json_object_set_new(activity, snapshot_activity_to_string(k),
+					    json_u32(mig->activity[k]));
+		json_array_append_new(
+		    list, json_pack("{s:s, s:i, s:i, s:o, s:o, s:o}", "uuid", mig->uuid, "gi",
+				    (int)mig->gi, "ci", (int)mig->ci, "memory_total",
+				    json_u64(mig->memory_total), "memory_used",
+				    json_u64(mig->memory_used), "activity", activity));
+	}
+	return list;
+}
+
+static json_t *json_errors(const struct probe_client *client)
+{
+	const struct snapshot *snapshot = probe_client_snapshot(client);
+	json_t *list = json_array();
+	for (uint32_t i = 0; snapshot && i < snapshot->error_count; i++)
+		json_array_append_new(list,
+				      json_pack("{s:s, s:i, s:I}", "call", snapshot->error[i].call,
+						"code", snapshot->error[i].code, "count",
+						(json_int_t)snapshot->error[i].count));
+	return list;
+}
+
+static json_t *json_rounds(const struct probe_client *client)
+{
+	const struct snapshot *snapshot = probe_client_snapshot(client);
+	json_t *object = json_object();
+	for (uint32_t i = 0; snapshot && i < SNAPSHOT_CLASS_COUNT; i++)
+		json_object_set_new(object, snapshot_class_to_string(i),
+				    json_integer((json_int_t)snapshot->round_ns[i]));
+	return object;
+}
+
 static json_t *json_samples(const struct probe_client *client)
 {
 	const struct snapshot *snapshot = probe_client_snapshot(client);
@@ -42,11 +120,15 @@ static json_t *json_samples(const struct probe_client *client)
 	for (uint32_t i = 0; snapshot && i < snapshot->gpu_count; i++) {
 		const struct snapshot_gpu *gpu = &snapshot->gpu[i];
 		int64_t power;
-		json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "uuid", gpu->uuid, "state",
-						      gpu_state_to_string(gpu->state), "power_mw",
-						      snapshot_get(gpu, SNAPSHOT_POWER, &power)
-							  ? json_integer(power)
-							  : json_null()));
+		json_t *sample = json_pack(
+		    "{s:s, s:s, s:o}", "uuid", gpu->uuid, "state", gpu_state_to_string(gpu->state),
+		    "power_mw",
+		    snapshot_get(gpu, SNAPSHOT_POWER, &power) ? json_integer(power) : json_null());
+		json_object_set_new(sample, "values", json_values(gpu));
+		json_object_set_new(sample, "processes", json_processes(gpu));
+		json_object_set_new(sample, "process_total", json_integer(gpu->process_total));
+		json_object_set_new(sample, "mig", json_migs(gpu));
+		json_array_append_new(list, sample);
 	}
 	return list;
 }
@@ -63,8 +145,11 @@ static void print_event(const struct probe_client *client, const struct probe_ev
 		      (int)abandoned, "alive", (int)alive, "pid", (int)probe_client_pid(client));
 	if (event->kind == PROBE_EVENT_INVENTORY)
 		json_object_set_new(line, "gpus", json_gpus(client));
-	if (event->kind == PROBE_EVENT_SNAPSHOT)
+	if (event->kind == PROBE_EVENT_SNAPSHOT) {
 		json_object_set_new(line, "samples", json_samples(client));
+		json_object_set_new(line, "errors", json_errors(client));
+		json_object_set_new(line, "round_ns", json_rounds(client));
+	}
 	json_object_set_new(line, "source", json_integer(event->source));
 	json_object_set_new(line, "time_ns", json_integer((json_int_t)event->time_ns));
 	char *text = json_dumps(line, JSON_COMPACT);
