@@ -375,6 +375,12 @@ struct nvml_temperature {
 	X(mps_processes, "nvmlDeviceGetMPSComputeRunningProcesses_v3",                             \
 	  "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses", \
 	  (nvml_device, uint32_t *, void *))                                                       \
+	X(compute_processes_plain, "nvmlDeviceGetComputeRunningProcesses", NULL, NULL,             \
+	  (nvml_device, uint32_t *, void *))                                                       \
+	X(graphics_processes_plain, "nvmlDeviceGetGraphicsRunningProcesses", NULL, NULL,           \
+	  (nvml_device, uint32_t *, void *))                                                       \
+	X(mps_processes_plain, "nvmlDeviceGetMPSComputeRunningProcesses", NULL, NULL,              \
+	  (nvml_device, uint32_t *, void *))                                                       \
 	X(process_utilization, "nvmlDeviceGetProcessUtilization", NULL, NULL,                      \
 	  (nvml_device, struct nvml_process_sample *, uint32_t *, uint64_t))                       \
 	X(process_uses, "nvmlDeviceGetProcessesUtilizationInfo", NULL, NULL,                       \

@@ -487,7 +487,8 @@ static void read_slow(struct sampling *s)
 	ok = GET(s, compute_mode, &value);
 	sample_put_u32(s, SNAPSHOT_COMPUTE_MODE, ok, value);
 	/* A driver may have been taught what it did not know; asking each second costs too much. */
-	s->memory->uses = s->memory->nvlink5 = s->memory->gpm_supported = SAMPLE_UNKNOWN;
+	s->memory->uses = s->memory->lists = s->memory->nvlink5 = s->memory->gpm_supported =
+	    SAMPLE_UNKNOWN;
 	s->memory->pcie_bytes = SAMPLE_UNKNOWN;
 }
 

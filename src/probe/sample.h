@@ -48,6 +48,7 @@ struct sample_memory {
 	uint64_t uses_seen_us;	/* the newest per-process sample so far */
 	uint64_t uses_ns;	/* CLOCK_MONOTONIC when there was one */
 	uint32_t uses;		/* enum sample_support: of the newer call */
+	uint32_t lists;		/* enum sample_support: of the newer process lists */
 	uint32_t nvlink5;	/* enum sample_support: of the fields of NVLink 5 */
 	uint32_t gpm_supported; /* enum sample_support */
 	uint32_t pcie_bytes;	/* enum sample_support: of fields 197 and 198 */

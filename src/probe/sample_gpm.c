@@ -16,6 +16,8 @@ enum {
 /* The driver wants at least so long between two samples. */
 #define APART_NS	   (SAMPLE_SECOND_NS / 10)
 #define MIB_PER_SECOND_MAX 1e9
+/* Without a new value for so long the last one is not true any more. */
+#define STALE_NS (5 * SAMPLE_SECOND_NS)
 
 /* In the order of enum snapshot_activity, then PCIe. */
 static const uint32_t ids[] = {
@@ -84,17 +86,21 @@ static void read_one(struct sampling *s, struct sample_gpm *gpm)
 		put_activity(s, gpm->gi, NULL);
 		return;
 	}
+	if (gpm->taken_ns > 0 && now_ns - gpm->taken_ns > STALE_NS)
+		put_activity(s, gpm->gi, NULL);
 	bool has_pair = gpm->taken_ns > 0;
 	struct nvml_gpm_metrics metrics = {.version = 1,
 					   .count = array_length(ids),
 					   .first = gpm->sample[gpm->newest],
 					   .second = gpm->sample[next]};
-	gpm->newest = next;
-	gpm->taken_ns = now_ns;
 	for (uint32_t i = 0; i < array_length(ids); i++)
 		metrics.metric[i].id = ids[i];
 	bool ok = has_pair &&
 		  sample_check(s, NVML_FN_gpm_metrics, NVML_CALL(s->caller, gpm_metrics, &metrics));
+	if (ok && metrics.metric[0].result == NVML_NO_DATA)
+		return; /* too near to the one before: that one is compared with again */
+	gpm->newest = next;
+	gpm->taken_ns = now_ns;
 	put_activity(s, gpm->gi, ok ? metrics.metric : NULL);
 	if (gpm->gi != SNAPSHOT_WHOLE_GPU || s->memory->pcie_bytes != SAMPLE_NO)
 		return;

@@ -134,14 +134,21 @@ static int32_t call_list(struct sampling *s, enum nvml_function function, uint32
 		return NVML_CALL(s->caller, compute_processes, s->device, count, entries);
 	case NVML_FN_graphics_processes:
 		return NVML_CALL(s->caller, graphics_processes, s->device, count, entries);
-	default:
+	case NVML_FN_mps_processes:
 		return NVML_CALL(s->caller, mps_processes, s->device, count, entries);
+	case NVML_FN_compute_processes_plain:
+		return NVML_CALL(s->caller, compute_processes_plain, s->device, count, entries);
+	case NVML_FN_graphics_processes_plain:
+		return NVML_CALL(s->caller, graphics_processes_plain, s->device, count, entries);
+	default:
+		return NVML_CALL(s->caller, mps_processes_plain, s->device, count, entries);
 	}
 }
 
 /* Entries of one list in the room; 0 when there are none or the driver does not tell. Processes
  * come and go between two calls, and some drivers want room for 100 or thousands in any case. */
-static uint32_t read_entries(struct sampling *s, enum nvml_function function, uint32_t bytes)
+static uint32_t read_entries(struct sampling *s, enum nvml_function function, uint32_t bytes,
+			     int32_t *out_result)
 {
 	struct sample_room *room = &s->sampler->room;
 	uint32_t want = READ_FIRST;
@@ -152,6 +159,7 @@ static uint32_t read_entries(struct sampling *s, enum nvml_function function, ui
 		if (max > PROCESS_READ_MAX)
 			max = count = PROCESS_READ_MAX;
 		int32_t result = call_list(s, function, &count, room->bytes);
+		*out_result = result;
 		bool full = result == NVML_OK && count >= max;
 		if (result == NVML_OK && (!full || max == PROCESS_READ_MAX))
 			return count < max ? count : max;
@@ -166,16 +174,46 @@ static uint32_t read_entries(struct sampling *s, enum nvml_function function, ui
 	return 0;
 }
 
-static void read_list(struct sampling *s, enum nvml_function function, uint32_t type)
+static int32_t read_list(struct sampling *s, enum nvml_function function, uint8_t variant,
+			 uint32_t type)
 {
 	struct sample_room *room = &s->sampler->room;
-	const struct nvml *nvml = s->caller->nvml;
-	uint32_t bytes = nvml_process_entry_bytes(nvml->variant[function], nvml->driver_version);
-	uint32_t count = read_entries(s, function, bytes);
+	uint32_t bytes = nvml_process_entry_bytes(variant, s->caller->nvml->driver_version);
+	int32_t result = NVML_MEMORY;
+	uint32_t count = read_entries(s, function, bytes, &result);
 	if (count == 0 || !rows_want(room, room->row_count + count))
-		return;
+		return result;
 	for (uint32_t i = 0; i < count; i++)
 		take_process(room, (unsigned char *)room->bytes + (size_t)i * bytes, bytes, type);
+	return result;
+}
+
+/* The three lists, by the newest names that answer. A library may export a name that its driver
+ * does not know; then only the plain one works, whose entries are short. */
+static void read_lists(struct sampling *s)
+{
+	static const struct {
+		enum nvml_function newest, plain;
+		uint32_t type;
+	} lists[] = {
+	    {NVML_FN_compute_processes, NVML_FN_compute_processes_plain, SNAPSHOT_PROCESS_COMPUTE},
+	    {NVML_FN_graphics_processes, NVML_FN_graphics_processes_plain,
+	     SNAPSHOT_PROCESS_GRAPHICS},
+	    {NVML_FN_mps_processes, NVML_FN_mps_processes_plain, SNAPSHOT_PROCESS_MPS},
+	};
+	const uint8_t *variant = s->caller->nvml->variant;
+	enum { PLAIN = 2 }; /* nvml_process_entry_bytes() */
+	for (uint32_t i = 0; i < array_length(lists); i++) {
+		int32_t result = NVML_NOT_SUPPORTED;
+		if (s->memory->lists != SAMPLE_NO)
+			result =
+			    read_list(s, lists[i].newest, variant[lists[i].newest], lists[i].type);
+		if (i == 0 && s->memory->lists == SAMPLE_UNKNOWN &&
+		    variant[lists[0].newest] < PLAIN)
+			s->memory->lists = result == NVML_NOT_SUPPORTED ? SAMPLE_NO : SAMPLE_YES;
+		if (s->memory->lists == SAMPLE_NO)
+			(void)read_list(s, lists[i].plain, PLAIN, lists[i].type);
+	}
 }
 
 /* ---- how busy each keeps the GPU ---- */
@@ -368,9 +406,7 @@ void sample_processes(struct sampling *s)
 	room->row_count = 0;
 	if (room->slots)
 		memset(room->slots, 0xff, room->slot_count * sizeof(*room->slots));
-	read_list(s, NVML_FN_compute_processes, SNAPSHOT_PROCESS_COMPUTE);
-	read_list(s, NVML_FN_graphics_processes, SNAPSHOT_PROCESS_GRAPHICS);
-	read_list(s, NVML_FN_mps_processes, SNAPSHOT_PROCESS_MPS);
+	read_lists(s);
 	if (room->row_count == 0)
 		return;
 	read_utilization(s, before, before_count);
