@@ -7,7 +7,7 @@ HOURS ?= 1
 SECONDS ?=
 SEED ?=
 
-.PHONY: all demo check conformance soak bench install deb rpm image packages clean help
+.PHONY: all demo check conformance page page-pictures soak bench install deb rpm image packages clean help
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -27,6 +27,16 @@ conformance:
 	tools/setup build check conformance
 	$(MAKE) all
 	tests/conformance/run
+
+page:
+	tools/setup build check page
+	$(MAKE) all
+	tests/page/run --build $(BUILD)
+
+page-pictures:
+	tools/setup build check page
+	$(MAKE) all
+	tests/page/run --build $(BUILD) --pictures doc/images pictures
 
 soak: all
 	tests/soak/soak.py --build $(BUILD) $(if $(SECONDS),--seconds $(SECONDS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED))
@@ -64,6 +74,7 @@ help:
 	@echo 'make demo          install what is missing, build, run jobs on the GPUs of this machine or on simulated ones'
 	@echo 'make check         all fast tests and house rules, also under sanitizers; at most 10 minutes'
 	@echo 'make conformance   programs that others wrote read the simulated machine, speak gRPC, take GPUs (needs the network)'
+	@echo 'make page          the web page in chromium (needs the network); make page-pictures makes those of the README'
 	@echo 'make soak HOURS=N  a seeded storm; SECONDS=N and SEED=N as well'
 	@echo 'make bench         measurements and their gates'
 	@echo 'make install       PREFIX=/usr/local DESTDIR='
