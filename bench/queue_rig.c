@@ -175,7 +175,8 @@ void rig_open_machine(struct rig *rig, const char *profile, const char *mig)
 	(void)snprintf(root, sizeof(root), "%s/root", rig->directory);
 	(void)snprintf(state, sizeof(state), "%s/machine", rig->directory);
 	rig_must(setenv("SLUICE_PROFILES", BENCH_PROFILES, 0) == 0 &&
-		     setenv("SLUICE_SIM_LIBDIR", BENCH_LIBDIR, 0) == 0,
+		     setenv("SLUICE_SIM_LIBDIR", BENCH_LIBDIR, 0) == 0 &&
+		     setenv("SLUICE_WEB_ADDRESS", "off", 0) == 0, /* others run beside us */
 		 "out of memory");
 	const char *const arguments[] = {
 	    "sim", "start",   "--alongside", "--profile",	   profile, "--root",

@@ -13,6 +13,7 @@
 
 #include "agent/cluster.h"
 #include "agent/door_kubelet.h"
+#include "agent/door_web_events.h"
 #include "agent/doors.h"
 #include "agent/jobgroup.h"
 #include "agent/leases.h"
@@ -66,6 +67,7 @@ struct agent {
 	struct door_kubelet *kubelet;
 	struct doors *doors;
 	struct vitals *vitals;
+	struct web_events *events;
 	struct queue *queue;
 	struct service *service;
 	struct loop_signal *on_terminate, *on_interrupt, *on_quit, *on_hangup, *on_release;
@@ -122,6 +124,7 @@ static void agent_on_jobs(void *context)
 	struct agent *agent = context;
 	if (agent->is_stopping || !agent->service)
 		return;
+	doors_jobs(agent->doors);
 	service_jobs_changed(agent->service);
 	agent_tell_status(agent);
 }
@@ -234,8 +237,11 @@ static void agent_on_machine(void *context)
 static void agent_on_event(const struct probe_event *event, void *context)
 {
 	struct agent *agent = context;
-	if (agent->vitals)
-		vitals_event(agent->vitals, event);
+	if (!agent->vitals)
+		return;
+	vitals_event(agent->vitals, event);
+	web_events_probe(agent->events, event, agent->node ? node_inventory(agent->node) : NULL,
+			 agent->vitals);
 }
 
 static void agent_on_verdict(const char *uuid, uint32_t index, enum health_state before,
@@ -251,6 +257,7 @@ static void agent_on_verdict(const char *uuid, uint32_t index, enum health_state
 		  health_state_to_string(after), health_state_to_string(before), *why ? ": " : "",
 		  why);
 	cluster_verdict(agent->cluster, uuid, index, before, after, why);
+	web_events_verdict(agent->events, uuid, index, before, after, why, agent->vitals);
 	/* Perhaps no event of the driver has brought it about: everybody is told at once. */
 	if (agent->loop)
 		loop_defer(agent->loop, &agent->judged, agent_on_machine, agent);
@@ -281,6 +288,8 @@ static void agent_on_configuration(enum reload_note note, const char *text, void
 {
 	struct agent *agent = context;
 	cluster_configuration(agent->cluster, note, text);
+	web_events_configuration(agent->events, note, text);
+	doors_update(agent->doors);
 }
 
 static void agent_on_no_injection(const char *reason, void *context)
@@ -452,6 +461,7 @@ static void agent_done(struct agent *agent)
 	if (agent->loop)
 		loop_cancel(agent->loop, &agent->judged);
 	agent->vitals = vitals_free(agent->vitals);
+	agent->events = web_events_free(agent->events);
 	agent->service = service_free(agent->service);
 	agent->reload = reload_free(agent->reload);
 	agent->on_terminate = loop_signal_free(agent->on_terminate);
@@ -588,7 +598,9 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .context = agent,
 	};
 	agent->begin_ns = loop_now_ns(agent->loop);
-	result = vitals_new(&vitals, &agent->vitals, err);
+	result = web_events_new(&agent->events, err);
+	if (result == 0)
+		result = vitals_new(&vitals, &agent->vitals, err);
 	if (result == 0)
 		result = node_new(&node, &agent->node, err);
 	if (result < 0)
@@ -628,6 +640,12 @@ static int agent_open_doors(struct agent *agent, struct err *err)
 	    .pod = agent->options->pod,
 	    .kubelet = &agent->kubelet,
 	    .specifications = agent_on_specifications,
+	    .children = agent->children,
+	    .vitals = agent->vitals,
+	    .reload = agent->reload,
+	    .leases = agent->leases,
+	    .events = agent->events,
+	    .node_name = agent->options->node_name,
 	    .kubelet_socket = agent->options->kubelet_socket,
 	    .context = agent,
 	};
@@ -690,6 +708,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .labels = doors_labels(agent->doors),
 	    .rdma = doors_rdma(agent->doors),
 	    .validations = doors_validations(agent->doors),
+	    .web = doors_web(agent->doors),
 	    .leases = agent->leases,
 	    .vitals = agent->vitals,
 	    .reload = agent->reload,

@@ -8,6 +8,8 @@
 #include "agent/door_labels.h"
 #include "agent/door_rdma.h"
 #include "agent/door_validations.h"
+#include "agent/door_web.h"
+#include "agent/door_web_events.h"
 #include "agent/cluster.h"
 #include "agent/node.h"
 #include "agent/queue_pools.h"
@@ -22,6 +24,7 @@ struct doors {
 	struct door_labels *labels;
 	struct door_rdma *rdma;
 	struct door_validations *validations;
+	struct door_web *web;
 	struct queue *queue; /* borrowed; NULL: not open yet, or not any more */
 	uint64_t told;	     /* node_generation() of what it was told */
 	bool is_unknown;     /* it was told that adapters are not read yet */
@@ -72,6 +75,8 @@ static void doors_on_rdma(bool is_warning, const char *reason, const char *text,
 {
 	const struct doors *doors = context;
 	cluster_rdma(doors->options.cluster, is_warning, reason, text);
+	web_events_adapter(doors->options.events, is_warning, text);
+	door_web_update(doors->web);
 }
 
 /* An adapter belongs to one door at a time, as a GPU does. */
@@ -81,6 +86,7 @@ static void doors_tell_queue(void *context)
 	const struct doors_options *options = &doors->options;
 	struct schedule_pools pools;
 	struct err err = {0};
+	door_web_update(doors->web);
 	if (!doors->queue || !doors->rdma)
 		return;
 	struct queue_pools_source source = {
@@ -136,6 +142,28 @@ static int doors_open_validations(struct doors *doors, struct err *err)
 	return door_validations_new(&validations, &doors->validations, err);
 }
 
+static int doors_open_web(struct doors *doors, struct err *err)
+{
+	const struct doors_options *options = &doors->options;
+	const struct door_web_options web = {
+	    .loop = options->loop,
+	    .storage = options->storage,
+	    .children = options->children,
+	    .log = options->log,
+	    .node = options->node,
+	    .vitals = options->vitals,
+	    .reload = options->reload,
+	    .leases = options->leases,
+	    .kubelet = options->kubelet,
+	    .rdma = doors->rdma,
+	    .events = options->events,
+	    .node_name = options->node_name,
+	    .root = options->root,
+	    .program = getenv("SLUICE_WEB"),
+	};
+	return door_web_new(&web, &doors->web, err);
+}
+
 int doors_open(const struct doors_options *options, struct doors **out, struct err *err)
 {
 	struct doors *doors = calloc(1, sizeof(*doors));
@@ -149,7 +177,9 @@ int doors_open(const struct doors_options *options, struct doors **out, struct e
 		result = doors_open_cdi(doors, err);
 	if (result == 0)
 		result = doors_open_labels(doors, err);
-	return result < 0 ? result : doors_open_validations(doors, err);
+	if (result == 0)
+		result = doors_open_validations(doors, err);
+	return result < 0 ? result : doors_open_web(doors, err);
 }
 
 void doors_stop(struct doors *doors)
@@ -157,6 +187,7 @@ void doors_stop(struct doors *doors)
 	if (!doors)
 		return;
 	doors->queue = NULL;
+	door_web_stop(doors->web);
 	door_cdi_stop(doors->cdi);
 	door_labels_stop(doors->labels);
 	door_rdma_stop(doors->rdma);
@@ -167,6 +198,7 @@ struct doors *doors_free(struct doors *doors)
 {
 	if (!doors)
 		return NULL;
+	(void)door_web_free(doors->web); /* it borrows from others */
 	(void)door_cdi_free(doors->cdi);
 	(void)door_labels_free(doors->labels);
 	(void)door_rdma_free(doors->rdma);
@@ -180,6 +212,7 @@ void doors_set_queue(struct doors *doors, struct queue *queue)
 	if (!doors)
 		return;
 	doors->queue = queue;
+	door_web_set_queue(doors->web, queue);
 	doors_tell_queue(doors);
 }
 
@@ -193,6 +226,13 @@ void doors_update(struct doors *doors)
 	door_validations_update(doors->validations);
 	if (doors->is_unknown || node_generation(doors->options.node) != doors->told)
 		doors_tell_queue(doors);
+	door_web_update(doors->web);
+}
+
+void doors_jobs(struct doors *doors)
+{
+	if (doors)
+		door_web_jobs(doors->web);
 }
 
 void doors_register_again(struct doors *doors)
@@ -213,6 +253,7 @@ void doors_reload(struct doors *doors)
 		return;
 	door_labels_reload(doors->labels);
 	door_rdma_reload(doors->rdma);
+	door_web_update(doors->web);
 }
 
 const struct door_cdi *doors_cdi(const struct doors *doors)
@@ -239,4 +280,9 @@ const struct door_rdma *doors_rdma(const struct doors *doors)
 const struct door_validations *doors_validations(const struct doors *doors)
 {
 	return doors ? doors->validations : NULL;
+}
+
+const struct door_web *doors_web(const struct doors *doors)
+{
+	return doors ? doors->web : NULL;
 }

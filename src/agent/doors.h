@@ -13,19 +13,25 @@
 #include "kube.pb-c.h"
 
 struct agent_paths;
+struct child_set;
 struct cluster;
 struct door_cdi;
 struct door_kubelet;
 struct door_validations;
 struct door_labels;
 struct door_rdma;
+struct door_web;
 struct doors;
 struct err;
+struct leases;
 struct log;
 struct loop;
 struct node;
 struct queue;
+struct reload;
 struct storage;
+struct vitals;
+struct web_events;
 
 struct doors_options {
 	struct loop *loop;	 /* borrowed, all of these */
@@ -40,6 +46,13 @@ struct doors_options {
 	/* CDI specifications were written or removed, or others' were: `modes` as of
 	 * door_cdi_modes(). May be NULL. */
 	void (*specifications)(uint32_t modes, void *context);
+	/* For page and metrics. */
+	struct child_set *children;
+	const struct vitals *vitals;
+	const struct reload *reload;
+	const struct leases *leases;
+	struct web_events *events;  /* may be NULL */
+	const char *node_name;	    /* Kubernetes' name of this node; NULL: not known */
 	const char *kubelet_socket; /* as door_rdma_options has it. May be NULL */
 	void *context;
 };
@@ -58,6 +71,9 @@ void doors_set_queue(struct doors *doors, struct queue *queue);
 /* The node has changed. Cheap when nothing of it matters here. */
 void doors_update(struct doors *doors);
 
+/* The jobs of that queue have changed. */
+void doors_jobs(struct doors *doors);
+
 /* Another plugin may have taken the place of one of ours. */
 void doors_register_again(struct doors *doors);
 /* As door_labels_hold(). */
@@ -73,5 +89,6 @@ const struct door_cdi *doors_cdi(const struct doors *doors);
 const struct door_labels *doors_labels(const struct doors *doors);
 const struct door_rdma *doors_rdma(const struct doors *doors);
 const struct door_validations *doors_validations(const struct doors *doors);
+const struct door_web *doors_web(const struct doors *doors);
 
 #endif

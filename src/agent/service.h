@@ -17,6 +17,7 @@ struct door_cdi;
 struct door_labels;
 struct door_rdma;
 struct door_validations;
+struct door_web;
 struct door_kubelet;
 struct err;
 struct leases;
@@ -64,6 +65,7 @@ struct service_options {
 	const struct door_labels *labels;
 	const struct door_rdma *rdma;
 	const struct door_validations *validations;
+	const struct door_web *web;
 	const struct leases *leases;
 	struct vitals *vitals;
 	struct reload *reload;

@@ -12,6 +12,7 @@
 #include "agent/door_cdi.h"
 #include "agent/door_labels.h"
 #include "agent/door_validations.h"
+#include "agent/door_web.h"
 #include "agent/door_kubelet.h"
 #include "agent/node.h"
 #include "agent/paths.h"
@@ -61,7 +62,7 @@ static void service_status_processes(const struct service *service, struct arena
 				     Sluice__V1__StatusReply *out)
 {
 	const struct queue *queue = service->options.queue;
-	size_t room = 3 + service_running(queue);
+	size_t room = 4 + service_running(queue);
 	pid_t probe = node_probe_pid(service->options.node);
 	if (room > NODE_PROCESSES_MAX)
 		room = NODE_PROCESSES_MAX;
@@ -77,6 +78,11 @@ static void service_status_processes(const struct service *service, struct arena
 	pid_t kube = cluster_pid(service->options.cluster);
 	if (kube > 0 && out->n_processes > 0) {
 		out->processes[out->n_processes] = service_process(arena, kube, "kube");
+		out->n_processes += out->processes[out->n_processes] != NULL;
+	}
+	pid_t web = door_web_pid(service->options.web);
+	if (web > 0 && out->n_processes > 0) {
+		out->processes[out->n_processes] = service_process(arena, web, "web");
 		out->n_processes += out->processes[out->n_processes] != NULL;
 	}
 	for (const struct job *job = queue_first(queue); job && out->n_processes < room;
@@ -228,6 +234,22 @@ static void service_status_validations(const struct service *service, struct are
 	}
 }
 
+static void service_status_web(const struct service *service, struct arena *arena,
+			       Sluice__V1__StatusReply *out)
+{
+	const struct door_web *door = service->options.web;
+	pid_t pid = door_web_pid(door);
+	out->web = arena_alloc(arena, sizeof(*out->web));
+	if (!out->web)
+		return;
+	sluice__v1__web__init(out->web);
+	out->web->address = service_text(arena, door_web_address(door));
+	out->web->pid = pid > 0 ? (uint32_t)pid : 0;
+	out->web->restarts = door_web_restarts(door);
+	out->web->problem = service_text(arena, door_web_problem(door));
+	out->web->token = door_web_wants_token(door);
+}
+
 void service_status(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	struct service *service = context;
@@ -269,6 +291,7 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 	service_status_warnings(service, &arena, &reply);
 	service_status_kubelet(service, &arena, &reply);
 	service_status_rdma(service, &arena, &reply);
+	service_status_web(service, &arena, &reply);
 	service_request_reply(request, &reply.base);
 }
 

@@ -592,6 +592,11 @@ uint64_t vitals_generation(const struct vitals *vitals)
 	return vitals->generation;
 }
 
+enum xid_class vitals_class(const struct vitals *vitals, uint32_t xid)
+{
+	return health_policy_class(&vitals->policy, xid);
+}
+
 const char *vitals_kernel_log_error(const struct vitals *vitals)
 {
 	return vitals->log_error;

@@ -80,6 +80,8 @@ struct vitals_view {
 	} xid[HEALTH_EVENT_MAX];
 };
 bool vitals_at(const struct vitals *vitals, size_t place, struct vitals_view *out);
+/* What an XID means by the policy of now. */
+enum xid_class vitals_class(const struct vitals *vitals, uint32_t xid);
 /* Why the kernel log is not read; "" when it is, or nobody has said otherwise. */
 const char *vitals_kernel_log_error(const struct vitals *vitals);
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -79,6 +80,25 @@ static void status_print_validations(const Sluice__V1__StatusReply *reply)
 	}
 }
 
+static void status_print_web(const Sluice__V1__Web *web)
+{
+	if (!web)
+		return; /* an older agent */
+	printf("%-15s", "page, metrics");
+	if (strcmp(web->address, "off") == 0) {
+		printf("off\n");
+		return;
+	}
+	cmd_print(stdout, web->address);
+	if (web->pid > 0)
+		printf(", process %" PRIu32, web->pid);
+	if (web->restarts > 0)
+		printf(", %" PRIu64 " restarts", web->restarts);
+	printf("%s\n", web->token ? ", with a token" : "");
+	if (*web->problem)
+		status_line("", web->problem);
+}
+
 void agent_status_print(const Sluice__V1__StatusReply *reply)
 {
 	printf("%-15s%s, process %" PRIu32 "\n", "agent", reply->version, reply->pid);
@@ -108,6 +128,7 @@ void agent_status_print(const Sluice__V1__StatusReply *reply)
 	status_print_door("labels", reply->labels, reply->labels_reason);
 	agent_rdma_print(reply);
 	status_print_validations(reply);
+	status_print_web(reply->web);
 	if (*reply->kubernetes_error)
 		status_line("Kubernetes", reply->kubernetes_error);
 	if (*reply->storage_error)
@@ -164,6 +185,16 @@ static json_t *status_json_validations(const Sluice__V1__StatusReply *reply)
 	return files;
 }
 
+static json_t *status_json_web(const Sluice__V1__Web *web)
+{
+	if (!web)
+		return json_null(); /* an older agent */
+	return json_pack("{s:o, s:o, s:I, s:o, s:b}", "address", table_json_text(web->address),
+			 "pid", web->pid > 0 ? json_integer((json_int_t)web->pid) : json_null(),
+			 "restarts", (json_int_t)web->restarts, "problem",
+			 status_text(web->problem), "token", (int)web->token);
+}
+
 json_t *agent_status_json(const Sluice__V1__StatusReply *reply)
 {
 	json_t *processes = json_array(), *warnings = json_array();
@@ -176,7 +207,7 @@ json_t *agent_status_json(const Sluice__V1__StatusReply *reply)
 		(void)json_array_append_new(warnings, table_json_text(reply->warnings[i]));
 	return json_pack(
 	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, "
-	    "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	    "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 	    "version", table_json_text(reply->version), "pid", (json_int_t)reply->pid,
 	    "started_unix_ns", (json_int_t)reply->started_unix_ns, "state_directory",
 	    table_json_text(reply->state_directory), "runtime_directory",
@@ -199,5 +230,6 @@ json_t *agent_status_json(const Sluice__V1__StatusReply *reply)
 	    "rdma", agent_rdma_json(reply), "validations",
 	    json_pack("{s:o, s:o, s:o}", "state", table_json_text(reply->validations), "reason",
 		      status_text(reply->validations_reason), "files",
-		      status_json_validations(reply)));
+		      status_json_validations(reply)),
+	    "web", status_json_web(reply->web));
 }

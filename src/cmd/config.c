@@ -609,6 +609,8 @@ static const char *keys_values(const struct schema_row *row)
 		return "numbers";
 	case SCHEMA_NAMES:
 		return "names";
+	case SCHEMA_NUMBER:
+		return "number";
 	default:
 		return row->words;
 	}

@@ -14,13 +14,13 @@ struct config_overrides;
 struct err;
 
 enum settings_limits {
-	SETTINGS_WORDS_MAX = 128, /* bytes of all words of a list */
+	SETTINGS_WORDS_MAX = 512, /* bytes of all words of a list */
 };
 
 /* Filled by options_parse(). */
 struct settings {
 	const char *text[SCHEMA_COUNT];
-	struct option_list words[SCHEMA_COUNT]; /* SCHEMA_WORDS: may be given again */
+	struct option_list words[SCHEMA_COUNT]; /* lists: may be given again */
 };
 
 /* The lists as one text each. */

@@ -147,6 +147,22 @@ enum config_validations {
 };
 enum config_deploy_labels { CONFIG_DEPLOY_OBEY, CONFIG_DEPLOY_IGNORE };
 
+struct config_web {
+	char *address;	  /* as address_parse() takes it, or "off" */
+	char *token_file; /* "": none */
+	char *hosts;	  /* names with commas between them */
+};
+
+enum config_metrics_set { CONFIG_METRICS_ALL, CONFIG_METRICS_NATIVE, CONFIG_METRICS_DCGM };
+enum config_dcgm { CONFIG_DCGM_OLD, CONFIG_DCGM_NEW, CONFIG_DCGM_OFF };
+
+struct config_metrics {
+	uint32_t set, dcgm;   /* enum config_metrics_set, config_dcgm */
+	uint32_t dcgm_shared; /* 1: split */
+	bool per_link, container_energy;
+	uint32_t max_container_series;
+};
+
 /* Which devices a door may hand out. */
 struct config_door {
 	bool is_set; /* else: by what is on the machine */
@@ -186,7 +202,9 @@ struct config {
 	struct config_labels labels;
 	uint32_t deploy_labels; /* enum config_deploy_labels */
 	uint32_t validations;	/* enum config_validations */
-	char *rdma_file;	/* of Mellanox's plugin; looked at when there is no `rdma` */
+	struct config_web web;
+	struct config_metrics metrics;
+	char *rdma_file; /* of Mellanox's plugin; looked at when there is no `rdma` */
 
 	struct config_rules gpu_rules, mig_rules;
 	struct config_sharing time_slicing;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "base/parse.h"
@@ -201,6 +202,19 @@ static int set_codes(struct config *config, const struct schema_row *row, const 
 	return 0;
 }
 
+static int set_number(struct config *config, const struct schema_row *row, const char *text,
+		      struct err *err)
+{
+	uint64_t largest = 0, number;
+	(void)parse_u64(row->words, 0, UINT32_MAX, &largest); /* of the table */
+	if (parse_u64(text, 0, largest, &number) < 0)
+		return err_set(err, -EINVAL, "expected a number up to %" PRIu64 ", found '%.64s'",
+			       largest, text);
+	uint32_t value = (uint32_t)number;
+	memcpy(schema_member(config, row), &value, sizeof(value));
+	return 0;
+}
+
 /* Of programs and variables: no blanks, nothing that a terminal obeys. */
 static int check_names(const char *text, struct err *err)
 {
@@ -227,6 +241,10 @@ static int set_text(struct config *config, enum schema_id id, const char *text, 
 			       "'%.64s' is no vendor of CDI devices: a letter first, then letters, "
 			       "digits, '-', '_' and '.', such as sluice.dev",
 			       text);
+	struct address address;
+	if (id == SCHEMA_WEB_ADDRESS && strcmp(text, "off") != 0 &&
+	    address_parse(text, strlen(text), &address, err) < 0)
+		return -EINVAL;
 	int rc = row->type == SCHEMA_NAMES ? check_names(text, err) : 0;
 	if (rc < 0)
 		return rc;
@@ -375,6 +393,8 @@ int schema_set(struct config *config, enum schema_id id, const char *text, struc
 		memcpy(schema_member(config, row), &index, sizeof(index));
 		return 0;
 	}
+	case SCHEMA_NUMBER:
+		return set_number(config, row, text, err);
 	case SCHEMA_DURATION: {
 		uint64_t ns;
 		if (schema_parse_duration(text, &ns) < 0)
@@ -458,6 +478,10 @@ int schema_format(const struct config *config, enum schema_id id, char *out, siz
 		break;
 	case SCHEMA_CODES:
 		length = format_codes(member, out, size);
+		break;
+	case SCHEMA_NUMBER:
+		memcpy(&word, member, sizeof(word));
+		length = snprintf(out, size, "%" PRIu32, word);
 		break;
 	case SCHEMA_DURATION:
 		memcpy(&ns, member, sizeof(ns));

@@ -22,6 +22,7 @@ enum schema_type {
 			*/
 	SCHEMA_NAMES,  /* char *, owned by the config: names with commas between them; one, a comma
 			  list or a YAML list; empty: none */
+	SCHEMA_NUMBER, /* uint32_t: 0 up to the number in `words` */
 	SCHEMA_DURATION, /* uint64_t nanoseconds; SCHEMA_FOREVER for "infinite" */
 };
 
@@ -44,7 +45,7 @@ struct schema_row {
 	const char *path; /* "flags.plugin.passDeviceSpecs" */
 	enum schema_type type;
 	size_t offset;	   /* in struct config */
-	const char *words; /* "a|b|c" */
+	const char *words; /* "a|b|c"; of SCHEMA_NUMBER the largest */
 	const char *default_text;
 	const char *flag, *other_flag; /* without the dashes; NULL: none */
 	const char *variable;	       /* of the environment; NULL: none */

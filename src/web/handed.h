@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the agent hands to `sluice web` when it starts it, and nothing beside: descriptors by their
- * numbers, and whom it is to become. Its program is the agent's own (/proc/self/exe), its standard
- * error the agent's, and its environment a few harmless variables (PATH, LC_ALL, TZ, those of
- * sanitizers, and SLUICE_STATE_DIR, by which tests know whose process it is).
+ * What the agent hands to sluice-web when it starts it, and nothing beside: descriptors by their
+ * numbers, and whom it is to become. Its standard error is the agent's, and its environment a few
+ * harmless variables (PATH, LC_ALL, TZ, those of sanitizers, and SLUICE_STATE_DIR, by which tests
+ * know whose process it is).
  *
- *   sluice web [--uid N --gid N]
+ *   sluice-web [--uid N --gid N]
  *
  * With --uid it was started as root: before it reads anything from a socket it gives up its
  * supplementary groups, takes that group and that user for good, and ends if it cannot. Without it

@@ -24,6 +24,7 @@ class Machine:
         }
         here = os.path.dirname(os.path.abspath(__file__))
         self.environment["SLUICE_PROFILES"] = os.path.join(here, "../../sim/profiles")
+        self.environment["SLUICE_WEB_ADDRESS"] = "off"
         self.environment["SLUICE_SIM_LIBDIR"] = os.path.join(build, "sim/nvml")
         self.environment["SLUICE_SIM_STATE"] = os.path.join(self.directory, "state")
         self.environment["LC_ALL"] = "C.UTF-8"

@@ -46,6 +46,7 @@ def base_environment():
     env["SLUICE_PROFILES"] = os.environ.get("SLUICE_PROFILES", str(ROOT / "sim" / "profiles"))
     env["PATH"] = os.path.dirname(SLUICE) + os.pathsep + env.get("PATH", "/usr/bin:/bin")
     env["LC_ALL"] = "C.UTF-8"
+    env["SLUICE_WEB_ADDRESS"] = "off"  # agents of tests that run side by side have no port to share
     return env
 
 

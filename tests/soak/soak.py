@@ -77,6 +77,7 @@ class Storm:
         self.env = {
             **os.environ,
             "SLUICE_SIM_STATE": os.path.join(self.folder, "machine.state"),
+            "SLUICE_WEB_ADDRESS": "off",
             "SLUICE_SIM_LIBDIR": os.path.join(build, "sim", "nvml"),
             "SLUICE_PROFILES": os.path.join(ROOT, "sim", "profiles"),
         }

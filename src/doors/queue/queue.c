@@ -211,6 +211,7 @@ void queue_job_remove(struct queue_job *job)
 	size_t at = queue_place_of(queue, job->job.id);
 	assert(at < queue->count && queue->jobs[at] == job);
 	queue->count--;
+	queue->ended++;
 	memmove(&queue->jobs[at], &queue->jobs[at + 1],
 		(queue->count - at) * sizeof(queue->jobs[0]));
 	queue->state_count[job->job.state]--;
@@ -284,6 +285,11 @@ struct queue_run *queue_run_free(struct queue_run *run)
 }
 
 /* The answers to those who look. */
+
+uint64_t queue_ended(const struct queue *queue)
+{
+	return queue->ended;
+}
 
 size_t queue_count(const struct queue *queue, enum job_state state)
 {

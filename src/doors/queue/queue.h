@@ -111,6 +111,8 @@ struct queue_attempt {
 };
 /* Jobs that are not final, in the order of submission. Borrowed: valid until control returns to the
  * loop. */
+/* Jobs that have ended since it was opened. */
+uint64_t queue_ended(const struct queue *queue);
 size_t queue_count(const struct queue *queue, enum job_state state);
 const struct job *queue_first(const struct queue *queue);
 const struct job *queue_next(const struct queue *queue, const struct job *job);

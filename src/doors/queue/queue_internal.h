@@ -188,6 +188,7 @@ struct queue {
 	struct queue_job **jobs; /* owned, ordered by id */
 	size_t count, room;
 	size_t state_count[JOB_CANCELLED + 1];
+	uint64_t ended; /* jobs, since it was opened */
 
 	/* The machine. */
 	const struct inventory *inventory; /* borrowed, as all of these */

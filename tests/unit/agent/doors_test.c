@@ -10,6 +10,8 @@
 #include "agent/door_labels.h"
 #include "agent/door_rdma.h"
 #include "agent/door_validations.h"
+#include "agent/door_web.h"
+#include "agent/door_web_events.h"
 #include "agent/node.h"
 #include "agent/queue_pools.h"
 #include "base/err.h"
@@ -21,14 +23,15 @@
  */
 
 static struct {
-	char calls[512]; /* in their order */
-	int result;	 /* of the labels' door */
+	char calls[1024]; /* in their order */
+	int result;	  /* of the labels' door */
 	struct door_cdi_options cdi;
 	struct door_rdma_options rdma;
 	uint64_t generation;
 	bool has_kubelet, is_unknown;
 	char problem[SCHEDULE_POOL_TEXT_MAX]; /* that the queue was told */
 	unsigned modes;			      /* that agent was told */
+	int web_updates;
 } fake;
 
 static void note(const char *call)
@@ -206,6 +209,57 @@ void __wrap_door_validations_update(struct door_validations *door)
 		note("validations-update");
 }
 
+int __wrap_door_web_new(const struct door_web_options *options, struct door_web **out,
+			struct err *err);
+void __wrap_door_web_stop(struct door_web *door);
+struct door_web *__wrap_door_web_free(struct door_web *door);
+void __wrap_door_web_update(struct door_web *door);
+void __wrap_door_web_jobs(struct door_web *door);
+void __wrap_door_web_set_queue(struct door_web *door, struct queue *queue);
+void __wrap_web_events_adapter(struct web_events *events, bool is_warning, const char *text);
+
+int __wrap_door_web_new(const struct door_web_options *options, struct door_web **out,
+			struct err *err)
+{
+	assert_string_equal(options->node_name, "node-7");
+	assert_ptr_equal(options->rdma, &fake);
+	note("web-new");
+	*out = (struct door_web *)&fake;
+	return 0;
+}
+
+void __wrap_door_web_stop(struct door_web *door)
+{
+	note(door ? "web-stop" : "no-web-stop");
+}
+
+struct door_web *__wrap_door_web_free(struct door_web *door)
+{
+	note(door ? "web-free" : "no-web-free");
+	return NULL;
+}
+
+void __wrap_door_web_update(struct door_web *door)
+{
+	fake.web_updates += door != NULL;
+}
+
+void __wrap_door_web_jobs(struct door_web *door)
+{
+	note("web-jobs");
+}
+
+void __wrap_door_web_set_queue(struct door_web *door, struct queue *queue)
+{
+	assert_ptr_equal(queue, &fake);
+	note("web-queue");
+}
+
+void __wrap_web_events_adapter(struct web_events *events, bool is_warning, const char *text)
+{
+	note("web-event");
+}
+
 uint64_t __wrap_node_generation(const struct node *node);
 bool __wrap_node_has_kubelet(const struct node *node);
 const struct inventory *__wrap_node_inventory(const struct node *node);
@@ -266,6 +320,7 @@ static void on_specifications(uint32_t modes, void *context)
 static const struct doors_options options = {.specifications = on_specifications,
 					     .kubelet_socket = "/k.sock",
 					     .cluster = (struct cluster *)&fake,
+					     .node_name = "node-7",
 					     .context = &fake};
 
 static int setup(void **state)
@@ -297,15 +352,19 @@ static void test_their_life(void **state)
 	assert_true(called(" labels-hold"));
 	doors_reload(doors);
 	assert_true(called(" labels-reload") && called(" rdma-reload"));
+	assert_int_equal(fake.web_updates, 2);
+	doors_jobs(doors);
+	assert_true(called(" web-jobs"));
+	assert_ptr_equal(doors_web(doors), &fake);
 	doors_register_again(doors);
 	assert_true(called(" rdma-register"));
 	assert_ptr_equal(doors_rdma(doors), &fake);
 	doors_stop(doors);
 	assert_true(called(" cdi-stop") && called(" labels-stop") && called(" rdma-stop") &&
-		    called(" validations-stop"));
+		    called(" validations-stop") && called(" web-stop"));
 	assert_null(doors_free(doors));
 	assert_true(called(" cdi-free") && called(" labels-free") && called(" rdma-free") &&
-		    called(" validations-free"));
+		    called(" validations-free") && called(" web-free"));
 }
 
 static void test_the_queue_hears_of_adapters(void **state)
@@ -318,7 +377,7 @@ static void test_the_queue_hears_of_adapters(void **state)
 	doors_update(doors);
 	assert_false(called(" pools")); /* there is none yet */
 	doors_set_queue(doors, queue);
-	assert_true(called(" pools"));
+	assert_true(called(" pools") && called(" web-queue"));
 	assert_string_equal(fake.problem, "");
 	fake.calls[0] = '\0';
 	doors_update(doors); /* nothing is new */
@@ -342,7 +401,7 @@ static void test_the_queue_hears_of_adapters(void **state)
 	fake.rdma.changed(fake.rdma.context);
 	assert_true(called("pools"));
 	fake.rdma.event(true, "Reason", "text", fake.rdma.context);
-	assert_true(called("Reason text"));
+	assert_true(called("Reason text") && called(" web-event"));
 	doors_stop(doors);
 	fake.calls[0] = '\0';
 	fake.rdma.changed(fake.rdma.context);
@@ -375,6 +434,8 @@ static void test_none(void **state)
 	assert_null(doors_labels(NULL));
 	assert_null(doors_rdma(NULL));
 	doors_register_again(NULL);
+	doors_jobs(NULL);
+	assert_null(doors_web(NULL));
 	assert_null(doors_validations(NULL));
 	assert_null(doors_free(NULL));
 	assert_string_equal(fake.calls, "");
