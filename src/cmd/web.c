@@ -8,10 +8,10 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
-#include "web/web.h"
+#include "web/sandbox.h"
 
 struct web_call_options {
-	uint32_t uid, gid; /* WEB_USER_KEEP: stays who it is */
+	uint32_t uid, gid; /* SANDBOX_KEEP: stays who it is */
 	bool no_sandbox;
 };
 
@@ -33,7 +33,7 @@ static const struct option_row rows[] = {
     {.name = NULL},
 };
 
-static const struct web_call_options defaults = {.uid = WEB_USER_KEEP, .gid = WEB_USER_KEEP};
+static const struct web_call_options defaults = {.uid = SANDBOX_KEEP, .gid = SANDBOX_KEEP};
 
 static int run(const struct cmd_call *call)
 {
@@ -45,11 +45,11 @@ static int run(const struct cmd_call *call)
 	int count = 1;
 	(void)text_u64(uid, options->uid);
 	(void)text_u64(gid, options->gid);
-	if (options->uid != WEB_USER_KEEP) {
+	if (options->uid != SANDBOX_KEEP) {
 		argv[count++] = "--uid";
 		argv[count++] = uid;
 	}
-	if (options->gid != WEB_USER_KEEP) {
+	if (options->gid != SANDBOX_KEEP) {
 		argv[count++] = "--gid";
 		argv[count++] = gid;
 	}

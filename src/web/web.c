@@ -3,24 +3,34 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
 #include "web/handed.h"
+#include "web/sandbox.h"
 #include "web/server.h"
 #include "web/site.h"
 #include "web/view.h"
 
 #define WEB_TIMER_NS  UINT64_C(5000000000)
 #define WEB_FINISH_NS UINT64_C(1000000000) /* for answers that are on their way */
+
+enum web_internals {
+	WEB_SEND_BUFFER = 128 << 10,
+	WEB_USER_TIMEOUT_MS = 30000,
+};
 
 struct web {
 	struct loop *loop;
@@ -70,6 +80,22 @@ static int web_check_fds(struct err *err)
 				       err_describe(-errno));
 	}
 	return 0;
+}
+
+/* Connections inherit these of the socket that they were accepted from; none is essential. */
+static void web_set_options(void)
+{
+	static const struct {
+		int level, name, value;
+	} rows[] = {
+	    {SOL_SOCKET, SO_SNDBUF, WEB_SEND_BUFFER}, /* what a slow reader holds in the kernel */
+	    {SOL_SOCKET, SO_KEEPALIVE, 1},
+	    {IPPROTO_TCP, TCP_NODELAY, 1},
+	    {IPPROTO_TCP, TCP_USER_TIMEOUT, WEB_USER_TIMEOUT_MS}, /* a reader that has vanished */
+	};
+	for (size_t i = 0; i < array_length(rows); i++)
+		(void)setsockopt(HANDED_LISTEN, rows[i].level, rows[i].name, &rows[i].value,
+				 sizeof(rows[i].value));
 }
 
 static bool same_token(const struct view_settings *a, const struct view_settings *b)
@@ -172,6 +198,7 @@ static int web_start(struct web *web, struct err *err)
 	web->spare = web_map(-1, sizeof(*web->spare), MAP_PRIVATE | MAP_ANONYMOUS, err);
 	if (!web->shared || !web->now || !web->spare)
 		return -ENOMEM;
+	web_set_options();
 	web->loop = loop_new(LOOP_REAL, err);
 	if (!web->loop)
 		return -ENOMEM;
@@ -206,6 +233,10 @@ int web_run(const struct web_options *options, struct err *err)
 	int rc = web_check_fds(err);
 	if (rc == 0)
 		rc = web_start(&web, err);
+	if (rc == 0 && !options->no_sandbox) {
+		tzset(); /* reads a file the first time that a date is made */
+		rc = sandbox_enter(options->uid, options->gid, err);
+	}
 	if (rc == 0) {
 		web_take_view(&web);
 		rc = loop_run(web.loop, err);

@@ -12,10 +12,8 @@
 
 struct err;
 
-#define WEB_USER_KEEP UINT32_MAX
-
 struct web_options {
-	uint32_t uid, gid; /* whom it becomes; WEB_USER_KEEP: stays who it is */
+	uint32_t uid, gid; /* whom it becomes; SANDBOX_KEEP: stays who it is */
 	bool no_sandbox;   /* for debuggers and sanitizers */
 };
 

@@ -33,6 +33,8 @@ class Web:
 
     def __init__(self, *arguments, program=(WEB,)):
         # pylint: disable=consider-using-with
+        if os.geteuid() == 0 and "--no-sandbox" not in arguments:
+            arguments += ("--uid", "65534", "--gid", "65534")
         self.feed = subprocess.Popen([FEED, *program, *arguments], stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, text=True, bufsize=1)
         port, pid = self.feed.stdout.readline().split()

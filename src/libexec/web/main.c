@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/parse.h"
+#include "web/sandbox.h"
 #include "web/web.h"
 
 enum { EXIT_USAGE = 64 };
@@ -25,7 +26,7 @@ static bool take_number(const char *text, uint32_t *out)
 
 int main(int argc, char **argv)
 {
-	struct web_options options = {.uid = WEB_USER_KEEP, .gid = WEB_USER_KEEP};
+	struct web_options options = {.uid = SANDBOX_KEEP, .gid = SANDBOX_KEEP};
 	struct err err = {.code = 0};
 	bool good = true;
 	for (int i = 1; i < argc && good; i++) {
