@@ -27,7 +27,11 @@ SETTINGS = {
     "nothing": ["--set", "features.kubelet=false,features.cdi=false,features.labels=none,features.validations=false"],
     "several configurations": ["-f", str(ROOT / "tests" / "documents" / "manifests" / "several-configs-values.yaml")],
     "others' ConfigMaps": ["--set", "config.name=mine,rdma.configMap=rdma-devices"],
-    "metrics": ["--set", "metrics.enabled=true,metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true"],
+    "metrics": ["--set", "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true"],
+    "metrics for few": ["--set", "metrics.tokenSecret=page,metrics.hosts={gpus.example},metrics.address=[::],metrics.port=9500,"
+                        "metrics.serviceMonitor.enabled=true,metrics.networkPolicy.enabled=true,"
+                        "metrics.networkPolicy.from[0].namespaceSelector.matchLabels.a=b"],
+    "no metrics": ["--set", "metrics.enabled=false"],
     "every value": ["--set", "hostPID=true,runtimeClassName=nvidia,priorityClassName=,imagePullSecrets[0].name=key,"
                     "image.digest=sha256:" + "0" * 64 + ",uninstall.nodes=7,namespace.create=true,"
                     "podLabels.a=b,podAnnotations.c=d,nodeSelector.openshift\\.com/gpu-accelerator=f,"
@@ -46,6 +50,7 @@ REFUSED = {
     "a name that is not there": (["--set", "imagge.tag=1"], "imagge"),
     "a name that is not there, deeper": (["--set", "features.metrics=true"], "metrics"),
     "a word for a number": (["--set-string", "metrics.port=http"], "/metrics/port"),
+    "an address that is none": (["--set", "metrics.address=localhost"], "/metrics/address"),
     "a word for yes": (["--set-string", "hostPID=yes"], "/hostPID"),
     "an unknown profile": (["--set", "profile=baseline"], "/profile"),
     "an unknown mode of labels": (["--set", "features.labels=nfd"], "/features/labels"),

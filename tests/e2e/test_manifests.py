@@ -108,6 +108,9 @@ def test_the_pod_is_what_it_should_be():
         assert agent["securityContext"]["readOnlyRootFilesystem"] is True
         assert agent["resources"] == {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}
         assert agent["livenessProbe"]["exec"]["command"] == ["sluice", "agent", "status"]
+        # the page and the metrics, on the pod's address and never on the host's
+        assert agent["args"] == ["--web-address=0.0.0.0:9400"]
+        assert agent["ports"] == [{"name": "metrics", "containerPort": 9400, "protocol": "TCP"}]
         assert spec["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": 1, "maxSurge": 0}
         assert pod["automountServiceAccountToken"] is False  # nothing that needs it is on
         variables = {variable["name"]: variable.get("value") for variable in agent["env"]}
@@ -138,6 +141,24 @@ def test_the_probe_is_a_command_that_is_there(machine):
                                   timeout=DEADLINE_S)
             assert done.returncode != 64, done.stderr  # understood; there is no agent on this machine
             assert done.returncode != 0
+
+
+def test_the_agent_knows_the_options_that_it_is_given(machine):
+    template = (CHART / "templates" / "daemonset.yaml").read_text(encoding="utf-8")
+    given = set(re.findall(r"--web-[a-z-]+", template))
+    assert given == {"--web-address", "--web-token-file", "--web-host"}
+    told = subprocess.run([SLUICE, "agent", "--help"], env=machine.env, capture_output=True, text=True, check=True,
+                          timeout=DEADLINE_S).stdout
+    assert given <= set(re.findall(r"--[a-z-]+", told))
+
+
+def test_the_service_finds_the_pods_and_its_port():
+    for path in PACKAGING.glob("kustomize/*/service-sluice-metrics.yaml"):
+        service = objects(path)[0]["spec"]
+        daemonset = objects(path.parent / "daemonset.yaml")[0]["spec"]["template"]
+        assert service["clusterIP"] == "None"
+        assert service["selector"].items() <= daemonset["metadata"]["labels"].items()
+        assert service["ports"][0]["targetPort"] == daemonset["spec"]["containers"][0]["ports"][0]["name"]
 
 
 def test_rights_are_those_of_the_table():

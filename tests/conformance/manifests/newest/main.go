@@ -45,6 +45,9 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	_ "k8s.io/kubernetes/pkg/apis/core/install"
 	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
+	"k8s.io/kubernetes/pkg/apis/networking"
+	_ "k8s.io/kubernetes/pkg/apis/networking/install"
+	networkingvalidation "k8s.io/kubernetes/pkg/apis/networking/validation"
 	"k8s.io/kubernetes/pkg/apis/rbac"
 	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
 	rbacvalidation "k8s.io/kubernetes/pkg/apis/rbac/validation"
@@ -103,6 +106,8 @@ func validate(object runtime.Object) (field.ErrorList, error) {
 	case *core.Service:
 		of.Spec.ClusterIPs = []string{of.Spec.ClusterIP} // as the server does
 		return corevalidation.ValidateServiceCreate(of), nil
+	case *networking.NetworkPolicy:
+		return networkingvalidation.ValidateNetworkPolicy(of, networkingvalidation.NetworkPolicyValidationOptions{}), nil
 	case *rbac.Role:
 		return rbacvalidation.ValidateRole(of), nil
 	case *rbac.RoleBinding:
