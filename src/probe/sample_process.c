@@ -8,7 +8,6 @@
 
 enum {
 	NO_ROW = UINT32_MAX,
-	SCORE_FULL = 1000,
 };
 /* So much older than the newest one a sample may be when there was none before. */
 #define FIRST_SPAN_US UINT64_C(1000000)
@@ -360,12 +359,14 @@ static void read_utilization(struct sampling *s, const struct snapshot_process *
 
 /* ---- which of them are kept ---- */
 
-/* By share of the time and share of the memory: both are what people look for. */
+/* By share of the time and share of the memory: both are what people look for. In bytes. */
 static uint64_t score(const struct process_row *row, uint64_t memory_total)
 {
-	uint64_t score = row->process.util_sm <= 100 ? row->process.util_sm * 10ULL : 0;
-	if (row->process.memory_bytes != SNAPSHOT_U64_ABSENT && memory_total >= SCORE_FULL)
-		score += row->process.memory_bytes / (memory_total / SCORE_FULL);
+	uint64_t score = 0;
+	if (row->process.util_sm <= 100)
+		score = memory_total / 100 * row->process.util_sm;
+	if (row->process.memory_bytes <= memory_total)
+		score += row->process.memory_bytes;
 	return score;
 }
 
@@ -412,8 +413,8 @@ void sample_processes(struct sampling *s)
 	read_utilization(s, before, before_count);
 
 	uint32_t place[SNAPSHOT_PROCESS_MAX];
-	int64_t total = 0;
-	(void)snapshot_get(out, SNAPSHOT_MEMORY_TOTAL, &total); /* or stays 0 */
+	int64_t total = INT64_C(1) << 40; /* where it is not told */
+	(void)snapshot_get(out, SNAPSHOT_MEMORY_TOTAL, &total);
 	out->process_total = room->row_count;
 	bool all = room->row_count <= SNAPSHOT_PROCESS_MAX;
 	if (!all)
