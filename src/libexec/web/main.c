@@ -2,6 +2,7 @@
 /* sluice-web: the unprivileged process that answers HTTP. A program of its own, because it shall
  * map none of the libraries that `sluice` links. man/sluice-web.1.scd describes it. */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +14,7 @@
 #include "web/sandbox.h"
 #include "web/web.h"
 
-enum { EXIT_USAGE = 64 };
+enum { EXIT_USAGE = 64, RETURNED_SIZE = 32 << 10 };
 
 static bool take_number(const char *text, uint32_t *out)
 {
@@ -45,6 +46,11 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	(void)signal(SIGPIPE, SIG_IGN);
+	/* An answer of half a megabyte is given back when nobody reads it any more, and not kept
+	 * for the next: without these the C library raises its limits after the first. */
+	(void)mallopt(M_MMAP_THRESHOLD, RETURNED_SIZE);
+	(void)mallopt(M_TRIM_THRESHOLD, RETURNED_SIZE);
+	(void)mallopt(M_TOP_PAD, 0);
 	if (web_run(&options, &err) < 0) {
 		(void)fprintf(stderr, "sluice-web: %s\n", err.text);
 		return err.code == -EBADF ? EXIT_USAGE : 1;
