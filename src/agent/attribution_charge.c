@@ -47,8 +47,6 @@ static void attribution_charge_gpu(struct attribution *attribution, const struct
 	size_t count = 0;
 	for (uint32_t p = 0; p < gpu->process_count; p++) {
 		uint32_t percent = gpu->process[p].util_sm;
-		if (percent != SNAPSHOT_U32_ABSENT)
-			before->tells = true;
 		uses[count++] = (struct holdings_use){
 		    gathered->holding[p],
 		    percent == SNAPSHOT_U32_ABSENT || percent <= 100 ? percent : 100};
@@ -58,10 +56,10 @@ static void attribution_charge_gpu(struct attribution *attribution, const struct
 		uses[count++] = (struct holdings_use){NULL, SNAPSHOT_U32_ABSENT};
 	device.busy_ns = grown(before->busy_ns, view->gpu[g].busy_ns);
 	device.energy_mj = grown(before->energy_mj, view->gpu[g].energy_mj);
-	bool is_told = holdings_charge(&device, uses, count) || before->tells;
-	attribution_set_busy(attribution, g, SNAPSHOT_U32_ABSENT,
-			     is_told &&
-				 (before->tells || view->gpu[g].busy_ns != SNAPSHOT_U64_ABSENT));
+	bool is_told = holdings_charge(&before->purse, &device, uses, count);
+	attribution_set_busy(
+	    attribution, g, SNAPSHOT_U32_ABSENT,
+	    is_told && (before->purse.tells || view->gpu[g].busy_ns != SNAPSHOT_U64_ABSENT));
 }
 
 /* Whether `owner` alone is in the GPU instance: nobody else was given a part of it, and every
@@ -108,8 +106,9 @@ static void attribution_charge_mig(const struct attribution *attribution, const 
 		    .busy_ns = elapsed_ns * (activity < MILLION ? activity : MILLION) / MILLION,
 		    .energy_mj = SNAPSHOT_U64_ABSENT};
 		const struct holdings_use use = {owner, SNAPSHOT_U32_ABSENT};
+		struct holdings_purse purse = {0};
 		if (is_alone)
-			(void)holdings_charge(&device, &use, 1);
+			(void)holdings_charge(&purse, &device, &use, 1);
 		attribution_set_busy(attribution, g, m, is_alone);
 	}
 }
@@ -138,8 +137,9 @@ void attribution_remember(struct attribution *attribution, const struct view *vi
 		const struct attribution_gpu *before =
 		    attribution_gpu(attribution, view->snapshot.gpu[g].uuid);
 		now[g] = (struct attribution_gpu){.busy_ns = view->gpu[g].busy_ns,
-						  .energy_mj = view->gpu[g].energy_mj,
-						  .tells = before && before->tells};
+						  .energy_mj = view->gpu[g].energy_mj};
+		if (before)
+			now[g].purse = before->purse;
 		(void)snprintf(now[g].uuid, sizeof(now[g].uuid), "%s", view->snapshot.gpu[g].uuid);
 	}
 	attribution->gpu_count = view->snapshot.gpu_count;

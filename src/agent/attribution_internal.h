@@ -13,11 +13,10 @@
 
 #include "agent/attribution.h"
 #include "agent/filewatch.h"
+#include "agent/holdings.h"
 #include "base/storage.h"
 #include "web/view.h"
 
-struct holding;
-struct holdings;
 struct loop_timer;
 struct podlog;
 struct proctable;
@@ -27,7 +26,7 @@ struct proctable_entry;
 struct attribution_gpu {
 	char uuid[SNAPSHOT_TEXT_MAX];
 	uint64_t busy_ns, energy_mj;
-	bool tells; /* the driver has told its processes apart */
+	struct holdings_purse purse;
 };
 
 struct attribution {

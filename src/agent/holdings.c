@@ -239,17 +239,35 @@ static uint64_t share_of(uint64_t value, uint64_t part, uint64_t whole)
 	return whole == 0 ? 0 : (uint64_t)(product / whole);
 }
 
-static void holding_add(struct holding *holding, uint64_t busy_ns,
-			const struct holdings_device *device, uint64_t limit_ns)
+/* Nobody is owed and nothing is kept beyond the window. */
+static uint64_t within_window(uint64_t value, uint64_t total_ns)
 {
-	uint64_t energy_mj;
-	holding->view.busy_ns += busy_ns;
-	if (device->energy_mj == SNAPSHOT_U64_ABSENT)
+	return total_ns > HOLDINGS_WINDOW_NS ? share_of(value, HOLDINGS_WINDOW_NS, total_ns)
+					     : value;
+}
+
+/* `busy_ns` of the purse, with its part of the energy. */
+static void holding_give_time(struct holding *holding, const struct holdings_purse *purse,
+			      uint64_t busy_ns, struct holdings_purse *given)
+{
+	uint64_t energy_mj = share_of(purse->energy_mj, busy_ns, purse->busy_ns);
+	given->busy_ns += busy_ns;
+	given->energy_mj += energy_mj;
+	if (!holding)
 		return;
-	energy_mj = share_of(device->energy_mj, busy_ns, limit_ns);
-	holding->view.energy_mj = holding->view.energy_mj == SNAPSHOT_U64_ABSENT
-				      ? energy_mj
-				      : holding->view.energy_mj + energy_mj;
+	holding->view.busy_ns += busy_ns;
+	if (holding->view.energy_mj != SNAPSHOT_U64_ABSENT)
+		holding->view.energy_mj += energy_mj;
+}
+
+static void purse_take(struct holdings_purse *purse, const struct holdings_purse *given)
+{
+	purse->busy_ns -= given->busy_ns;
+	purse->energy_mj -= given->energy_mj;
+	/* What it uses while nobody computes is nobody's. */
+	purse->energy_mj =
+	    purse->busy_ns == 0 ? 0 : within_window(purse->energy_mj, purse->busy_ns);
+	purse->busy_ns = within_window(purse->busy_ns, purse->busy_ns);
 }
 
 /* The one whose all of them are; NULL: several, or nobody. */
@@ -261,35 +279,92 @@ static struct holding *holdings_sole(const struct holdings_use *uses, size_t cou
 	return count > 0 ? uses[0].holding : NULL;
 }
 
-bool holdings_charge(const struct holdings_device *device, const struct holdings_use *uses,
-		     size_t count)
+/* Everybody's shares are owed to him; `out` has each that is owed something, once. Returns how
+ * many. */
+static size_t holdings_owe(struct holdings_purse *purse, uint64_t elapsed_ns,
+			   const struct holdings_use *uses, size_t count,
+			   struct holding *out[HOLDINGS_USES_MAX])
 {
-	uint64_t sum_ns = 0;
-	bool is_known = device->busy_ns != SNAPSHOT_U64_ABSENT, is_told = false;
-	uint64_t limit_ns =
-	    is_known && device->busy_ns < device->elapsed_ns ? device->busy_ns : device->elapsed_ns;
+	size_t owners = 0;
 	for (size_t i = 0; i < count; i++) {
-		if (uses[i].percent == SNAPSHOT_U32_ABSENT)
+		uint32_t percent = uses[i].percent > 100 ? 0 : uses[i].percent;
+		uint64_t share_ns = share_of(elapsed_ns, percent, 100);
+		struct holding *holding = uses[i].holding;
+		size_t at = 0;
+		if (!holding) {
+			purse->owed_ns += share_ns;
 			continue;
-		is_told = true;
-		sum_ns += share_of(device->elapsed_ns, uses[i].percent, 100);
+		}
+		holding->owed_ns += share_ns;
+		while (at < owners && out[at] != holding)
+			at++;
+		if (at == owners)
+			out[owners++] = holding;
 	}
-	if (!is_told) {
-		struct holding *sole = holdings_sole(uses, count);
-		if (sole && is_known)
-			holding_add(sole, limit_ns, device, limit_ns);
-		return count == 0 || (is_known && (sole || limit_ns == 0));
-	}
+	return owners;
+}
+
+static void holdings_pay(struct holdings_purse *purse, struct holding **owners, size_t count)
+{
+	struct holdings_purse given = {0};
+	uint64_t sum_ns = purse->owed_ns, left_ns = 0;
+	for (size_t i = 0; i < count; i++)
+		sum_ns += owners[i]->owed_ns;
+	uint64_t limit_ns = purse->busy_ns < sum_ns ? purse->busy_ns : sum_ns;
 	for (size_t i = 0; i < count; i++) {
-		uint64_t busy_ns = uses[i].percent == SNAPSHOT_U32_ABSENT
-				       ? 0
-				       : share_of(device->elapsed_ns, uses[i].percent, 100);
-		if (sum_ns > limit_ns)
-			busy_ns = share_of(busy_ns, limit_ns, sum_ns);
-		if (uses[i].holding)
-			holding_add(uses[i].holding, busy_ns, device, limit_ns);
+		uint64_t busy_ns = share_of(owners[i]->owed_ns, limit_ns, sum_ns);
+		holding_give_time(owners[i], purse, busy_ns, &given);
+		owners[i]->owed_ns -= busy_ns;
+		left_ns += owners[i]->owed_ns;
 	}
-	return true;
+	uint64_t others_ns = share_of(purse->owed_ns, limit_ns, sum_ns);
+	holding_give_time(NULL, purse, others_ns, &given);
+	purse->owed_ns -= others_ns;
+	left_ns += purse->owed_ns;
+	for (size_t i = 0; i < count; i++)
+		owners[i]->owed_ns = within_window(owners[i]->owed_ns, left_ns);
+	purse->owed_ns = within_window(purse->owed_ns, left_ns);
+	purse_take(purse, &given);
+}
+
+bool holdings_charge(struct holdings_purse *purse, const struct holdings_device *device,
+		     const struct holdings_use *uses, size_t count)
+{
+	struct holding *owners[HOLDINGS_USES_MAX], *sole;
+	struct holdings_purse given = {0};
+	bool is_known = device->busy_ns != SNAPSHOT_U64_ABSENT, is_told = false;
+	uint64_t busy_ns = is_known ? device->busy_ns : device->elapsed_ns;
+	if (count > HOLDINGS_USES_MAX)
+		count = HOLDINGS_USES_MAX;
+	for (size_t i = 0; i < count; i++) {
+		is_told |= uses[i].percent != SNAPSHOT_U32_ABSENT;
+		if (uses[i].holding && device->energy_mj != SNAPSHOT_U64_ABSENT &&
+		    uses[i].holding->view.energy_mj == SNAPSHOT_U64_ABSENT)
+			uses[i].holding->view.energy_mj = 0;
+	}
+	purse->busy_ns += busy_ns;
+	if (device->energy_mj != SNAPSHOT_U64_ABSENT)
+		purse->energy_mj += device->energy_mj;
+	purse->waited_ns += device->elapsed_ns;
+	if (is_told) {
+		purse->tells = true;
+		holdings_pay(purse, owners,
+			     holdings_owe(purse, purse->waited_ns, uses, count, owners));
+		purse->waited_ns = 0;
+		return true;
+	}
+	if (!purse->tells)
+		purse->waited_ns = 0;
+	if (purse->waited_ns > device->elapsed_ns + HOLDINGS_WINDOW_NS)
+		purse->waited_ns = device->elapsed_ns + HOLDINGS_WINDOW_NS;
+	sole = holdings_sole(uses, count);
+	if (!purse->tells && sole && is_known)
+		holding_give_time(sole, purse, purse->busy_ns, &given);
+	else if (!purse->tells && count > 0)
+		given = (struct holdings_purse){.busy_ns = purse->busy_ns,
+						.energy_mj = purse->energy_mj};
+	purse_take(purse, &given);
+	return purse->tells || count == 0 || (is_known && (sole || busy_ns == 0));
 }
 
 /* --- the view ----------------------------------------------------------------------------------

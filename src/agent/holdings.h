@@ -5,7 +5,7 @@
  * nothing of /proc, kubelet or queue, and no clock.
  *
  * What always holds: a counter never decreases while its holding lives, and what the holdings of a
- * device were given in a round is never more than the device's own busy time in it.
+ * device were given is never more than the device was busy in the same time.
  */
 #ifndef SLUICE_AGENT_HOLDINGS_H
 #define SLUICE_AGENT_HOLDINGS_H
@@ -20,11 +20,16 @@ struct err;
 struct holdings;
 
 enum holdings_limits {
+	HOLDINGS_USES_MAX = SNAPSHOT_PROCESS_MAX + 1,
 	HOLDINGS_DORMANT_MAX = 128, /* kept while nothing is seen of them */
 };
 /* How long the account of somebody who has left is kept, should he come back: a process that waits
  * between two programs. */
 #define HOLDINGS_DORMANT_NS UINT64_C(120000000000)
+/* A driver tells the busy time of a device and the shares of its processes in samples of their own,
+ * a sixth of a second to a second long: what does not meet in a round may meet in a later one, but
+ * not more than this of either. */
+#define HOLDINGS_WINDOW_NS UINT64_C(500000000)
 
 struct holding {
 	/* The caller fills in names, mode and places; slots, processes and memory begin at nothing
@@ -34,7 +39,8 @@ struct holding {
 	bool memory_is_unknown; /* of one of its processes at least */
 	uint32_t place;		/* in the view, after holdings_emit() */
 	char device[SNAPSHOT_TEXT_MAX];
-	char *owner; /* owned, the rest is for holdings.c alone */
+	char *owner;	  /* owned, the rest is for holdings.c alone */
+	uint64_t owed_ns; /* told by shares, and the device's busy time has not come yet */
 	uint64_t gone_ns;
 	struct holding *next;
 };
@@ -70,13 +76,22 @@ struct holdings_use {
 	struct holding *holding; /* borrowed; NULL: nobody that is counted */
 	uint32_t percent;	 /* of the time, or SNAPSHOT_U32_ABSENT */
 };
+/* What a device was busy, and nobody was given yet. Zero-initialised, the caller's from round to
+ * round. */
+struct holdings_purse {
+	uint64_t busy_ns, energy_mj;
+	uint64_t owed_ns;   /* to those who are not counted */
+	uint64_t waited_ns; /* since shares were told */
+	bool tells;	    /* the driver tells the processes of this device apart */
+};
 /*
  * Divides the device's busy time by its processes' shares, scaled down where they are more together
- * than the device was busy. Where no share is known, a holding that is alone gets all of it.
- * Returns false: several use it, it was busy, and nobody knows who.
+ * than the device was busy. In a round in which the driver tells no shares, they are waited for;
+ * where it never has, a holding that is alone gets all. Returns false: several use the device, it
+ * was busy, and nobody knows who.
  */
-bool holdings_charge(const struct holdings_device *device, const struct holdings_use *uses,
-		     size_t count);
+bool holdings_charge(struct holdings_purse *purse, const struct holdings_device *device,
+		     const struct holdings_use *uses, size_t count);
 
 /* Those that are here, in the order of device, then with what was given first, by replica. At most
  * `max` of holdings_begin(). */

@@ -32,6 +32,9 @@ struct world {
 	struct view *view;
 	uint64_t before_ns[OWNERS][DEVICES]; /* each holder's counter */
 	bool was_here[OWNERS][DEVICES];
+	struct holdings_purse purse[DEVICES];
+	uint64_t busy_ns[DEVICES], energy_mj[DEVICES]; /* of each device since the beginning ... */
+	uint64_t given_ns[DEVICES], given_mj[DEVICES]; /* ... and what was given of it */
 };
 
 static void step_device(struct world *world, uint32_t d, unsigned long round)
@@ -65,7 +68,7 @@ static void step_device(struct world *world, uint32_t d, unsigned long round)
 	told.busy_ns =
 	    random_below(5) == 0 ? SNAPSHOT_U64_ABSENT : random_long(told.elapsed_ns + 1000);
 	told.energy_mj = random_below(5) == 0 ? SNAPSHOT_U64_ABSENT : random_below(1000000);
-	(void)holdings_charge(&told, uses, count);
+	(void)holdings_charge(&world->purse[d], &told, uses, count);
 	uint64_t limit_ns = told.busy_ns == SNAPSHOT_U64_ABSENT ? told.elapsed_ns : told.busy_ns;
 	for (unsigned o = 0; o < OWNERS; o++) {
 		world->was_here[o][d] = here[o] != NULL;
@@ -76,11 +79,18 @@ static void step_device(struct world *world, uint32_t d, unsigned long round)
 		sum_mj +=
 		    here[o]->view.energy_mj == SNAPSHOT_U64_ABSENT ? 0 : here[o]->view.energy_mj;
 	}
-	if (sum_ns < before_ns || sum_ns - before_ns > limit_ns)
+	if (sum_ns < before_ns || sum_mj < before_mj)
+		fail("a counter went back", round);
+	world->busy_ns[d] += limit_ns;
+	world->given_ns[d] += sum_ns - before_ns;
+	world->energy_mj[d] += told.energy_mj == SNAPSHOT_U64_ABSENT ? 0 : told.energy_mj;
+	world->given_mj[d] += sum_mj - before_mj;
+	if (world->given_ns[d] > world->busy_ns[d])
 		fail("more was given than the device was busy", round);
-	if (sum_mj < before_mj ||
-	    sum_mj - before_mj > (told.energy_mj == SNAPSHOT_U64_ABSENT ? 0 : told.energy_mj))
+	if (world->given_mj[d] > world->energy_mj[d])
 		fail("more energy was given than the device took", round);
+	if (sum_ns - before_ns > limit_ns + HOLDINGS_WINDOW_NS)
+		fail("more was kept than may be", round);
 }
 
 static void live(struct world *world, unsigned long round)

@@ -119,37 +119,87 @@ static void test_merge(void **state)
 static void test_charge(void **state)
 {
 	struct holdings_device device = {.elapsed_ns = 1000, .busy_ns = 500, .energy_mj = 100};
+	struct holdings_purse purse = {0};
 	(void)state;
 	holdings_begin(holdings, 0);
 	struct holding *a = touch("a", "GPU-0"), *b = touch("b", "GPU-0");
-	/* Nobody told, two of them: nobody gets anything. */
+	/* Nobody told, two of them: nobody gets anything, now or later. */
 	struct holdings_use uses[] = {{a, ABSENT}, {b, ABSENT}, {NULL, ABSENT}};
-	assert_false(holdings_charge(&device, uses, 2));
-	assert_true(holdings_charge(&device, uses, 0));
-	assert_int_equal(a->view.busy_ns, 0);
+	assert_false(holdings_charge(&purse, &device, uses, 2));
+	assert_int_equal(purse.busy_ns, 0);
 	/* Alone. */
-	assert_true(holdings_charge(&device, uses, 1));
+	assert_true(holdings_charge(&purse, &device, uses, 1));
 	assert_int_equal(a->view.busy_ns, 500);
 	assert_int_equal(a->view.energy_mj, 100);
 	/* Scaled down, and somebody who is not counted has his part. */
 	uses[0].percent = 50;
 	uses[1].percent = 25;
 	uses[2].percent = 25;
-	assert_true(holdings_charge(&device, uses, 3));
+	assert_true(holdings_charge(&purse, &device, uses, 3));
 	assert_int_equal(a->view.busy_ns, 500 + 250);
 	assert_int_equal(b->view.busy_ns, 125);
 	assert_int_equal(b->view.energy_mj, 25);
-	/* Not scaled up; and the counter of the device may be missing. */
-	uses[0].percent = 10;
-	assert_true(holdings_charge(&device, uses, 1));
-	assert_int_equal(a->view.busy_ns, 750 + 100);
+	/* The device's time came late: what was told before is still owed, and no more than that.
+	 */
+	uses[0].percent = uses[1].percent = uses[2].percent = 0;
+	device.busy_ns = 1000;
+	assert_true(holdings_charge(&purse, &device, uses, 3));
+	assert_int_equal(a->view.busy_ns, 750 + 250);
+	assert_int_equal(b->view.busy_ns, 250);
+	/* It came early: it is there when the shares are told. Not more than that either. */
+	device.busy_ns = 0;
+	uses[1].percent = 100;
+	assert_true(holdings_charge(&purse, &device, uses, 3));
+	assert_int_equal(a->view.busy_ns, 1000);
+	assert_int_equal(b->view.busy_ns, 250 + 500);
+	assert_int_equal(purse.busy_ns, 0);
+	/* A round without shares is made up for by the next one. */
+	a->owed_ns = b->owed_ns = 0;
+	device.busy_ns = 600;
+	uses[0].percent = uses[1].percent = uses[2].percent = ABSENT;
+	assert_true(holdings_charge(&purse, &device, uses, 3));
+	assert_int_equal(a->view.busy_ns, 1000);
+	uses[0].percent = 60;
+	assert_true(holdings_charge(&purse, &device, uses, 3));
+	assert_int_equal(a->view.busy_ns, 1000 + 1200);
+	assert_int_equal(purse.busy_ns, 0);
+	/* Without the device's counter it is the time that passes. */
+	a->view.busy_ns = 1000;
+	purse = (struct holdings_purse){0};
+	a->owed_ns = b->owed_ns = 0;
 	device.busy_ns = device.energy_mj = NOTHING;
 	uses[0].percent = uses[1].percent = 100;
-	assert_true(holdings_charge(&device, uses, 2));
-	assert_int_equal(a->view.busy_ns, 850 + 500);
-	assert_int_equal(a->view.energy_mj, 100 + 50 + 20);
+	assert_true(holdings_charge(&purse, &device, uses, 2));
+	assert_int_equal(a->view.busy_ns, 1000 + 500);
+	assert_int_equal(b->view.busy_ns, 750 + 500);
 	uses[0].percent = ABSENT;
-	assert_false(holdings_charge(&device, uses, 1));
+	purse = (struct holdings_purse){0};
+	assert_false(holdings_charge(&purse, &device, uses, 1));
+	assert_int_equal(a->view.busy_ns, 1500);
+}
+
+/* What nobody claims is not kept for whoever comes. */
+static void test_window(void **state)
+{
+	const struct holdings_device busy = {.elapsed_ns = 20 * HOLDINGS_WINDOW_NS,
+					     .busy_ns = 20 * HOLDINGS_WINDOW_NS,
+					     .energy_mj = 1000};
+	const struct holdings_device idle = {.elapsed_ns = 20 * HOLDINGS_WINDOW_NS};
+	struct holdings_purse purse = {0};
+	(void)state;
+	holdings_begin(holdings, 0);
+	struct holding *a = touch("a", "GPU-0");
+	struct holdings_use use = {a, 0};
+	assert_true(holdings_charge(&purse, &busy, &use, 1));
+	assert_int_equal(purse.busy_ns, HOLDINGS_WINDOW_NS);
+	assert_int_equal(purse.energy_mj, 50);
+	use.percent = 100;
+	assert_true(holdings_charge(&purse, &idle, &use, 1));
+	assert_int_equal(a->view.busy_ns, HOLDINGS_WINDOW_NS);
+	assert_int_equal(a->view.energy_mj, 50);
+	assert_int_equal(a->owed_ns, HOLDINGS_WINDOW_NS);
+	assert_true(holdings_charge(&purse, &busy, &use, 1));
+	assert_int_equal(a->view.busy_ns, HOLDINGS_WINDOW_NS * 21);
 }
 
 int main(void)
@@ -159,6 +209,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_churn, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_merge, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_charge, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_window, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
