@@ -98,17 +98,19 @@ static void write_settings(const struct door_web *door, struct view_settings *ou
 	write_hosts(config->web.hosts, out);
 }
 
-/* The last sample of any GPU: one that hangs does not move it. */
+/* The last sample of any GPU: one that hangs does not move it, nor does a probe that has just taken
+ * the place of another and has none yet. */
 static void write_sample_time(const struct snapshot *snapshot, struct view_node *out)
 {
-	uint64_t last_ns = 0;
+	uint64_t last_ns = out->sample_ns;
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		if (snapshot->gpu[i].sampled_ns[SNAPSHOT_FAST] > last_ns)
 			last_ns = snapshot->gpu[i].sampled_ns[SNAPSHOT_FAST];
 	}
+	if (last_ns == out->sample_ns)
+		return;
 	out->sample_ns = last_ns;
-	out->sample_unix_ns =
-	    last_ns > 0 ? snapshot->taken_unix_ns - (int64_t)(snapshot->taken_ns - last_ns) : 0;
+	out->sample_unix_ns = snapshot->taken_unix_ns - (int64_t)(snapshot->taken_ns - last_ns);
 }
 
 static void write_node(struct door_web *door, const struct web_source *source, struct view *view)

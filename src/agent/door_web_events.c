@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "hardware/gpu.h"
+#include "hardware/kmsg.h"
 #include "probe/client.h"
 #include "web/view.h"
 
@@ -127,8 +128,7 @@ static bool xid_is_of(const struct web_xid *entry, const char *uuid, const char 
 	return entry->bus[0] && strcmp(entry->bus, bus) == 0;
 }
 
-/* NULL: there are too many, and none is forgotten: a counter that falls says that all was reset. */
-static struct web_xid *xid_find(struct web_events *events, const struct web_xid *like)
+static struct web_xid *xid_known(const struct web_events *events, const struct web_xid *like)
 {
 	for (uint32_t i = 0; i < events->xid_count; i++) {
 		struct web_xid *entry = &events->xid[i];
@@ -136,9 +136,24 @@ static struct web_xid *xid_find(struct web_events *events, const struct web_xid 
 		    xid_is_of(entry, like->uuid, like->bus))
 			return entry;
 	}
-	if (events->xid_count == VIEW_XID_MAX)
-		return NULL;
-	struct web_xid *entry = &events->xid[events->xid_count++];
+	return NULL;
+}
+
+/* A GPU falls off the bus once: the kernel log tells of it in up to three ways. */
+static bool xid_is_told(const struct web_events *events, const struct web_xid *like)
+{
+	const struct web_xid *known = like->xid == KMSG_XID_FALLEN ? xid_known(events, like) : NULL;
+	return known && like->last_unix_ns - known->last_unix_ns < (int64_t)KMSG_DUPLICATE_NS &&
+	       known->last_unix_ns - like->last_unix_ns < (int64_t)KMSG_DUPLICATE_NS;
+}
+
+/* NULL: there are too many, and none is forgotten: a counter that falls says that all was reset. */
+static struct web_xid *xid_find(struct web_events *events, const struct web_xid *like)
+{
+	struct web_xid *entry = xid_known(events, like);
+	if (entry || events->xid_count == VIEW_XID_MAX)
+		return entry;
+	entry = &events->xid[events->xid_count++];
 	*entry = *like;
 	return entry;
 }
@@ -166,6 +181,8 @@ static void events_xid(struct web_events *events, const struct probe_event *even
 				    : find_at(inventory, event->bus);
 	if (gpu && !like.uuid[0])
 		copy_text(like.uuid, sizeof(like.uuid), gpu->uuid);
+	if (xid_is_told(events, &like))
+		return;
 	enum xid_class class_ = vitals_class(vitals, like.xid);
 	const char *name = xid_name(like.xid);
 	struct view_event *told = events_add(events, "xid", source, class_health(class_));

@@ -92,17 +92,17 @@ static void fill(void)
 
 static void test_xids_are_counted_once(void **state)
 {
-	xid(79, "GPU-b", "", SNAPSHOT_WHOLE_GPU, false);
-	xid(79, "", "0000:02:00.0", SNAPSHOT_WHOLE_GPU, false);
-	xid(79, "GPU-b", "", SNAPSHOT_WHOLE_GPU, true); /* before our time */
+	xid(151, "GPU-b", "", SNAPSHOT_WHOLE_GPU, false);
+	xid(151, "", "0000:02:00.0", SNAPSHOT_WHOLE_GPU, false);
+	xid(151, "GPU-b", "", SNAPSHOT_WHOLE_GPU, true); /* before our time */
 	xid(13, "GPU-b", "", 3, false);
-	struct probe_event again = {.kind = PROBE_EVENT_XID_AGAIN, .data = 79};
+	struct probe_event again = {.kind = PROBE_EVENT_XID_AGAIN, .data = 151};
 	strcpy(again.uuid, "GPU-b");
 	web_events_probe(events, &again, &inventory, NULL);
 	fill();
 	assert_int_equal(view->xid_count, 2);
 	assert_int_equal(view->xid[0].gpu, 1);
-	assert_int_equal(view->xid[0].xid, 79);
+	assert_int_equal(view->xid[0].xid, 151);
 	assert_int_equal(view->xid[0].count, 2);
 	assert_string_equal(view->xid[0].class_, "reboot");
 	assert_true(view->xid[0].last_unix_ns > 0);
@@ -118,6 +118,18 @@ static void test_xids_are_counted_once(void **state)
 	assert_non_null(strstr(view->event[0].advice, "restart"));
 	assert_int_equal(view->event[3].health, VIEW_HEALTHY);
 	assert_int_equal(view->event[3].id, 4);
+}
+
+/* One record with a number, and one or three without. */
+static void test_a_gpu_falls_off_the_bus_once(void **state)
+{
+	xid(79, "", "0000:02:00.0", SNAPSHOT_WHOLE_GPU, false);
+	xid(79, "", "0000:02:00.0", SNAPSHOT_WHOLE_GPU, false);
+	xid(79, "GPU-a", "", SNAPSHOT_WHOLE_GPU, false); /* another one, too */
+	fill();
+	assert_int_equal(view->xid_count, 2);
+	assert_int_equal(view->xid[0].count, 1);
+	assert_int_equal(view->event_count, 2);
 }
 
 static void test_the_class_is_that_of_the_policy(void **state)
@@ -243,6 +255,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_xids_are_counted_once, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_a_gpu_falls_off_the_bus_once, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_the_class_is_that_of_the_policy, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_gpus_that_are_gone_keep_their_counts, setup,
 					    teardown),

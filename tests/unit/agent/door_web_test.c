@@ -351,6 +351,32 @@ static void test_views_are_not_written_too_often(void **state)
 	assert_true(unit_now_ns() - begin_ns >= DOOR_WEB_WRITE_NS / 2);
 }
 
+static bool is_empty(void)
+{
+	return fetch() && view->snapshot.taken_ns == 7000;
+}
+
+/* A probe that takes the place of one that hung has no sample yet. */
+static void test_the_last_sample_is_remembered(void **state)
+{
+	open_door("sluice: {web: {address: '127.0.0.1:0'}}");
+	snapshot->gpu_count = 1;
+	snapshot->taken_ns = 5000;
+	snapshot->taken_unix_ns = 1000000;
+	snapshot->gpu[0].sampled_ns[SNAPSHOT_FAST] = 4000;
+	known = 4999;
+	door_web_update(door);
+	until(is_newer);
+	assert_int_equal(view->node.sample_ns, 4000);
+	assert_int_equal(view->node.sample_unix_ns, 999000);
+	snapshot->taken_ns = 7000;
+	snapshot->gpu[0].sampled_ns[SNAPSHOT_FAST] = 0;
+	door_web_update(door);
+	until(is_empty);
+	assert_int_equal(view->node.sample_ns, 4000);
+	assert_int_equal(view->node.sample_unix_ns, 999000);
+}
+
 /* Whoever was taken over shuts the socket down and dies. */
 static void test_a_socket_that_was_shut_down(void **state)
 {
@@ -393,6 +419,7 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup_teardown(test_off_and_on_again, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_a_port_that_is_taken, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_views_are_not_written_too_often, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_the_last_sample_is_remembered, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_a_socket_that_was_shut_down, setup, teardown),
 	    cmocka_unit_test(test_none),
 	};
