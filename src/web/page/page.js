@@ -361,7 +361,7 @@ function showHealth() {
 function showEvents() {
   page.tables.events.rows((page.state.events || []).slice().reverse().map((event) => [[when(event.time_unix)],
     gpuPieces(event.uuid), [{ h: event.health || "unknown" }],
-    (event.xid ? ["XID " + event.xid + ": "] : []).concat([{ t: event.text || "" }]), event.advice ? [{ a: event.advice }] : ["-"], [{ t: event.source || "" }]]));
+    (event.xid && !/^XID /.test(event.text) ? ["XID " + event.xid + ": "] : []).concat([{ t: event.text || "" }]), event.advice ? [{ a: event.advice }] : ["-"], [{ t: event.source || "" }]]));
 }
 
 function showResources() {

@@ -1,0 +1,86 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated machine and its service for cases_agent.js: obeys lines of JSON, answers each with one.
+
+    ["start", "dgx-a100"]            the machine
+    ["agent", "--web-address", ...]  its service; answers with the address of the page
+    ["end"]                          ends the service
+    ["load", 3, "--util", "0.8"]     a process on GPU 3
+    ["submit", 2, "--name", "a"]     a job on two GPUs that puts load on them
+    ["sim", "inject", ...]           as `sluice sim`
+    ["show"]                         what `sluice sim show` says
+
+Everything is gone when standard input ends.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+
+import conftest  # noqa: E402  pylint: disable=wrong-import-position
+
+# What a job of ours does: it loads each GPU that it was given, as a training run would.
+JOB = """
+for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , ' '); do
+    "$SLUICE" sim load --root "$ROOT" --state "$STATE" --gpu "$gpu" $LOAD -- sleep 1000 &
+done
+wait
+"""
+
+
+class Orders:
+    def __init__(self, machine):
+        self.machine = machine
+
+    def start(self, profile, *options):
+        self.machine.start(profile, *options)
+
+    def agent(self, *options):
+        self.machine.agent(*options)
+        status = self.machine.run("sluice", "agent", "status", "--output", "json").ok().json
+        return status["web"]["address"]
+
+    def end(self):
+        self.machine.service.terminate()
+        self.machine.service.wait(30)
+
+    def load(self, gpu, *options):
+        return self.machine.load(gpu, *options).pid
+
+    def submit(self, gpus, load, *options):
+        variables = {"SLUICE": conftest.SLUICE, "ROOT": self.machine.root, "STATE": self.machine.state, "LOAD": load}
+        flags = [part for name, value in variables.items() for part in ("--env", f"{name}={value}")]
+        return self.machine.submit("sh", "-c", JOB, gpus=gpus, options=[*flags, *options])
+
+    def sim(self, *arguments):
+        return self.machine.sim(*arguments).out
+
+    def show(self):
+        return self.machine.show()
+
+
+def main():
+    directory = tempfile.mkdtemp(prefix="sluice-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    os.chmod(directory, 0o755)
+    machine = conftest.Machine(directory)
+    orders = Orders(machine)
+    try:
+        for line in sys.stdin:
+            word, *rest = json.loads(line)
+            try:
+                answer = {"ok": getattr(orders, word)(*rest)}
+            except (Exception, AssertionError) as error:  # pylint: disable=broad-except
+                answer = {"error": f"{word}: {error!r}"}
+            print(json.dumps(answer), flush=True)
+    finally:
+        machine.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
