@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +33,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/resident.h"
 #include "base/storage.h"
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule.h"
@@ -57,6 +57,7 @@ struct agent {
 	struct log *log;		     /* borrowed */
 	int lock_fd;			     /* owned */
 	struct notify notify;
+	struct resident resident;
 	struct loop *loop; /* owned, all of these */
 	struct storage *storage;
 	struct child_set *children;
@@ -384,9 +385,10 @@ static void agent_on_look(void *context)
 				   : "the disk answers again");
 	agent->storage_is_stuck = is_stuck;
 	agent_tell_status(agent);
-	/* What many clients or a long list needed is given back: by itself malloc keeps it for good
-	 * (2 MB after 48 clients that watched). Some tens of microseconds. */
-	(void)malloc_trim(0);
+	/* What the start, many clients or a long list needed is given back: by itself malloc keeps
+	 * it for good (2 MB after 48 clients that watched), and code stays mapped that nobody runs.
+	 */
+	resident_give_back(&agent->resident);
 	agent_look_at_socket(agent);
 	if (!agent->is_stopping)
 		door_kubelet_look(agent->kubelet);
@@ -787,6 +789,7 @@ int agent_run(const struct agent_options *options, struct err *err)
 	    .options = options, .log = options->log, .lock_fd = -1, .notify = NOTIFY_NONE};
 	agent.kubelet_directory = door_kubelet_directory(options->kubelet_socket);
 	process_prepare();
+	resident_init(&agent.resident);
 	int result = agent_open(&agent, err);
 	if (result == 0 && !agent.is_stopping) {
 		agent_ready(&agent);

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
+#include "base/resident.h"
 #include "hardware/callmark.h"
 #include "hardware/pci.h"
 #include "probe/message.h"
@@ -33,6 +34,7 @@ struct server {
 	const struct server_options *options;
 	struct call_marks *marks;
 	struct nvml *nvml;
+	struct resident resident;
 
 	/* the sampler's */
 	struct inventory inventory;
@@ -366,6 +368,7 @@ static void *sampler(void *argument)
 				finish(1);
 			publish_handles(server, &caller);
 		}
+		resident_give_back(&server->resident);
 	}
 	return NULL;
 }
@@ -555,6 +558,7 @@ void server_run(const struct server_options *options)
 		finish(1);
 	server->options = options;
 	inventory_init(&server->inventory);
+	resident_init(&server->resident);
 	buf_init(&server->last_inventory, MESSAGE_BODY_MAX + sizeof(struct message_head));
 	server->snapshot = calloc(1, sizeof(*server->snapshot));
 	server->marks = mmap(NULL, sizeof(*server->marks), PROT_READ | PROT_WRITE, MAP_SHARED,

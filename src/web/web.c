@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "base/resident.h"
 #include "web/handed.h"
 #include "web/sandbox.h"
 #include "web/server.h"
@@ -33,6 +34,7 @@ enum web_internals {
 };
 
 struct web {
+	struct resident resident;
 	struct loop *loop;
 	struct loop_fd *tick, *life;
 	struct loop_signal *terminate;
@@ -135,6 +137,7 @@ static void web_on_timer(void *context)
 {
 	struct web *web = context;
 	loop_timer_start(web->timer, WEB_TIMER_NS);
+	resident_give_back(&web->resident);
 	if (site_heartbeat(web->site, loop_now_ns(web->loop)))
 		server_wake_streams(web->server);
 }
@@ -199,6 +202,7 @@ static int web_start(struct web *web, struct err *err)
 	if (!web->shared || !web->now || !web->spare)
 		return -ENOMEM;
 	web_set_options();
+	resident_init(&web->resident);
 	web->loop = loop_new(LOOP_REAL, err);
 	if (!web->loop)
 		return -ENOMEM;

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/resident.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "unit/unit.h"
+
+enum { TABLE_PAGES = 64, PAGE = 4096 };
+/* In the program's read-only part, far from what the test itself touches at its end. */
+static const unsigned char table[TABLE_PAGES * PAGE] = {[0] = 1, [32 * PAGE] = 7};
+/* Relocated, and read-only afterwards: the loader has written to it. */
+static const char *const names[] = {"zero", "one", "two"};
+static int written = 5;
+
+static bool is_mapped(uintptr_t address)
+{
+	unsigned long long entry = 0;
+	FILE *file = fopen("/proc/self/pagemap", "re");
+	assert_non_null(file);
+	assert_int_equal(fseek(file,
+			       (long)(address / (uintptr_t)sysconf(_SC_PAGESIZE) * sizeof(entry)),
+			       SEEK_SET),
+			 0);
+	size_t got = fread(&entry, sizeof(entry), 1, file);
+	(void)fclose(file);
+	return got == 1 && (entry >> 63);
+}
+
+static bool is_in(const struct resident *resident, const void *address)
+{
+	for (uint32_t i = 0; i < resident->count; i++) {
+		const char *at = resident->range[i].at;
+		if ((const char *)address >= at &&
+		    (const char *)address < at + resident->range[i].size)
+			return true;
+	}
+	return false;
+}
+
+static void test_code_and_constants_are_given_back_and_come_again(void **state)
+{
+	struct resident resident;
+	(void)state;
+	resident_init(&resident);
+	const volatile unsigned char *middle = &table[32 * PAGE];
+	assert_int_equal(*middle, 7);
+	assert_true(is_mapped((uintptr_t)middle));
+	resident_give_back(&resident);
+	assert_false(is_mapped((uintptr_t)middle));
+	assert_int_equal(*middle, 7);
+}
+
+static void test_what_may_have_been_written_is_left_alone(void **state)
+{
+	struct resident resident;
+	(void)state;
+	resident_init(&resident);
+	assert_true(resident.count >= 4); /* the program and libc, two parts of each */
+	written = 6;
+	const char *const volatile *relocated = names;
+	char *heap = strdup("heap");
+	assert_false(is_in(&resident, names));
+	assert_false(is_in(&resident, &written));
+	assert_false(is_in(&resident, heap));
+	assert_false(is_in(&resident, &resident));
+	for (int i = 0; i < 3; i++)
+		resident_give_back(&resident);
+	assert_string_equal(relocated[2], "two");
+	assert_string_equal(heap, "heap");
+	assert_int_equal(written, 6);
+	free(heap);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_code_and_constants_are_given_back_and_come_again),
+	    cmocka_unit_test(test_what_may_have_been_written_is_left_alone),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
