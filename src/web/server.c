@@ -19,7 +19,7 @@
 enum server_internals {
 	ACCEPT_AT_ONCE = 16,	 /* before others have their turn */
 	STREAM_INPUT_MAX = 8192, /* of what the reader of a stream says; it has nothing to say */
-	DISCARD_AT_ONCE = 1 << 20,
+	DISCARD_AT_ONCE = 8192,
 	DATE_SIZE = 32,
 };
 
@@ -367,7 +367,8 @@ static void conn_read_head(struct conn *conn)
 /* Throws away what comes. False: the connection is gone. */
 static bool conn_discard(struct conn *conn)
 {
-	ssize_t got = recv(conn->fd, NULL, DISCARD_AT_ONCE, MSG_DONTWAIT | MSG_TRUNC);
+	char waste[DISCARD_AT_ONCE];
+	ssize_t got = recv(conn->fd, waste, sizeof(waste), MSG_DONTWAIT);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
 	if (got > 0)
@@ -403,7 +404,7 @@ static bool server_evict(struct server *server)
 	for (struct conn *conn = server->first; conn; conn = conn->next) {
 		if (conn->state == CONN_HEAD && !conn->is_refused &&
 		    now - conn->since_ns >= SERVER_EVICT_S * CLOCK_NS_PER_S &&
-		    (!oldest || conn->since_ns < oldest->since_ns))
+		    (!oldest || conn->since_ns <= oldest->since_ns))
 			oldest = conn;
 	}
 	if (!oldest)

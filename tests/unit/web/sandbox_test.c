@@ -17,6 +17,18 @@
 #include "base/err.h"
 #include "unit/unit.h"
 
+/* A sanitizer makes system calls of its own, which the filter does not know. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define IS_SANITIZED 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define IS_SANITIZED 1
+#endif
+#ifndef IS_SANITIZED
+#define IS_SANITIZED 0
+#endif
+
 enum { WORKED = 0, DENIED = 1, KILLED = 2, OTHER = 3, NO_FILTER = 4 };
 
 static int pair[2];
@@ -190,7 +202,7 @@ static void test_filter(void **state)
 		int got = outcome(&rows[i]);
 		if (got == NO_FILTER)
 			skip();
-		if (got != rows[i].expected)
+		if (got != rows[i].expected && !(IS_SANITIZED && rows[i].expected == WORKED))
 			fail_msg("%s: outcome %d, not %d", rows[i].name, got, rows[i].expected);
 	}
 	(void)close(pair[0]);
@@ -239,9 +251,8 @@ static void test_enter(void **state)
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status));
-#if !defined(__SANITIZE_ADDRESS__)
-	assert_int_equal(WEXITSTATUS(status), 0);
-#endif
+	if (!IS_SANITIZED)
+		assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* Whoever may not become another user must not go on as if he were. */
