@@ -29,8 +29,7 @@ static void test_what_a_token_is(void **state)
 					  "quo\"te12345",
 					  "=abcdefgh",
 					  "abcd=efghij",
-					  "\xc3\xa4\xc3\xb6\xc3\xbc\xc3\x9f"
-					  "1234"};
+					  "\xc3\xa4\xc3\xb6\xc3\xbc-1234"};
 	char out[WEB_TOKEN_MAX], text[2 * WEB_TOKEN_MAX];
 	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
 		assert_int_equal(web_token_parse(good[i].text, strlen(good[i].text), out, NULL), 0);
