@@ -159,7 +159,8 @@ static bool entry_is_news(const struct proctable_entry *entry, const struct hold
 	const struct belonging *belonging = &entry->belonging;
 	if (!belonging->pod[0] || (holding && holding->view.allocated))
 		return false;
-	return entry->asks < ATTRIBUTION_ASKS_MAX;
+	/* Once more when its names became known: the kubelet has gone on meanwhile. */
+	return entry->asks < ATTRIBUTION_ASKS_MAX * (holding && holding->view.pod[0] ? 2 : 1);
 }
 
 static void attribution_ask(struct attribution *attribution, struct proctable_entry *entry)

@@ -297,10 +297,9 @@ static int64_t attribution_since(const struct proctable_entry *entry, int64_t no
 	if (ticks <= 0 || clock_gettime(CLOCK_BOOTTIME, &boot) < 0)
 		return 0;
 	uint64_t up_ns = (uint64_t)boot.tv_sec * CLOCK_NS_PER_S + (uint64_t)boot.tv_nsec;
-	uint64_t start_s = entry->start / (uint64_t)ticks;
-	return start_s < up_ns / CLOCK_NS_PER_S
-		   ? now_unix_ns - (int64_t)(up_ns - start_s * CLOCK_NS_PER_S)
-		   : 0;
+	uint64_t start_ns = entry->start / (uint64_t)ticks * CLOCK_NS_PER_S +
+			    entry->start % (uint64_t)ticks * CLOCK_NS_PER_S / (uint64_t)ticks;
+	return now_unix_ns - (start_ns < up_ns ? (int64_t)(up_ns - start_ns) : 0);
 }
 
 /* What a container that the kubelet's logs do not know is called. */
@@ -333,8 +332,9 @@ static void attribution_name_stranger(const struct proctable_entry *entry, int64
 			       belonging->slurm_job % UINT64_C(1000000000000));
 	else
 		COPY(out->id, belonging->job_instance);
+	/* Its first process; the same one does not look a little older each time. */
 	int64_t since = attribution_since(entry, now_unix_ns);
-	if (out->since_unix_ns == 0 || since < out->since_unix_ns)
+	if (out->since_unix_ns == 0 || since < out->since_unix_ns - (int64_t)CLOCK_NS_PER_S)
 		out->since_unix_ns = since;
 }
 
