@@ -83,6 +83,8 @@ enum snapshot_value {
 	SNAPSHOT_PCIE_GEN,
 	SNAPSHOT_PCIE_WIDTH,
 	SNAPSHOT_PCIE_REPLAYS,
+	/* These four every second. Where the driver counts no bytes there are only rates; without
+	 * GPM too, those of one GPU after another, a GPU each second. */
 	SNAPSHOT_PCIE_TX,	/* bytes per second */
 	SNAPSHOT_PCIE_RX,	/* bytes per second */
 	SNAPSHOT_PCIE_TX_TOTAL, /* bytes since the driver was loaded */
@@ -178,15 +180,17 @@ struct snapshot_process {
 	uint32_t type;	       /* enum snapshot_process_type bits */
 	uint32_t gi, ci;       /* or SNAPSHOT_WHOLE_GPU */
 	uint64_t memory_bytes; /* or SNAPSHOT_U64_ABSENT */
-	uint32_t util_sm, util_memory, util_encoder,
-	    util_decoder; /* percent, or SNAPSHOT_U32_ABSENT */
+	/* Percent, the mean since the snapshot before; 0 for one that did nothing. Or
+	 * SNAPSHOT_U32_ABSENT: not told (MIG, old GPUs, the driver refuses). */
+	uint32_t util_sm, util_memory, util_encoder, util_decoder;
 };
 
 struct snapshot_mig {
 	char uuid[SNAPSHOT_TEXT_MAX];
 	char profile[SNAPSHOT_SHORT_MAX];
 	uint32_t gi, ci;
-	uint64_t memory_total, memory_used, memory_free; /* or SNAPSHOT_U64_ABSENT */
+	/* Of the GPU instance: all its compute instances say the same. Or SNAPSHOT_U64_ABSENT. */
+	uint64_t memory_total, memory_used, memory_free;
 	/* Millionths, of the GPU instance: its first compute instance has them. Or
 	 * SNAPSHOT_U32_ABSENT. */
 	uint32_t activity[SNAPSHOT_ACTIVITY_COUNT];
@@ -212,6 +216,7 @@ struct snapshot_gpu {
 	uint32_t process_total; /* seen; larger when there was no room */
 	uint32_t reserved;
 	struct snapshot_mig mig[SNAPSHOT_MIG_MAX];
+	/* Of more than there is room for, the busiest and largest; in the driver's order. */
 	struct snapshot_process process[SNAPSHOT_PROCESS_MAX];
 };
 

@@ -11,6 +11,11 @@
 #define BLANK_U32 UINT32_MAX
 /* Further than this the wall clock was set, and did not just drift. */
 #define WALL_JUMP_NS INT64_C(1000000000)
+/* For so long a driver keeps samples. */
+#define SETTLE_NS (600 * SAMPLE_SECOND_NS)
+/* 2100 */
+#define NEVER_US      UINT64_C(4102444800000000)
+#define US_PER_SECOND 1000000
 
 void sample_identify(const struct inventory *inventory, uint32_t place, struct snapshot_gpu *out)
 {
@@ -499,9 +504,19 @@ static void note_wall_clock(struct sampling *s)
 {
 	int64_t offset = s->sampler->unix_ns - (int64_t)s->sampler->now_ns;
 	int64_t moved = offset - s->memory->wall_offset_ns;
-	if (moved > WALL_JUMP_NS || moved < -WALL_JUMP_NS)
+	if (moved > WALL_JUMP_NS || moved < -WALL_JUMP_NS) {
 		s->memory->busy.seen_us = s->memory->uses_seen_us = 0;
+		if (s->memory->wall_offset_ns != 0)
+			s->memory->settles_ns = s->sampler->now_ns + SETTLE_NS;
+	}
 	s->memory->wall_offset_ns = offset;
+}
+
+uint64_t sample_limit_us(const struct sampling *s)
+{
+	if (s->sampler->now_ns >= s->memory->settles_ns || s->sampler->unix_ns < 0)
+		return NEVER_US;
+	return (uint64_t)s->sampler->unix_ns / 1000 + US_PER_SECOND;
 }
 
 void sample_read(struct sampler *sampler, uint32_t place, nvml_device device,

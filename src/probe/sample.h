@@ -45,6 +45,8 @@ struct sample_mig {
 /* What is remembered between two samples of one GPU. All zero to begin. */
 struct sample_memory {
 	int64_t wall_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC of the last sample */
+	uint64_t
+	    settles_ns; /* until then the driver may have samples of before the clock was set */
 	uint64_t uses_seen_us;	/* the newest per-process sample so far */
 	uint64_t uses_ns;	/* CLOCK_MONOTONIC when there was one */
 	uint32_t uses;		/* enum sample_support: of the newer call */

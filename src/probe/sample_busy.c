@@ -16,17 +16,15 @@ enum {
 #define RATE_GAP_MAX_NS (10 * SAMPLE_SECOND_NS)
 /* 2001: times before it are no times (some drivers count from anywhere). */
 #define NO_TIME_US UINT64_C(1000000000000000)
-/* 2100: nor are times after it. */
-#define NEVER_US UINT64_C(4102444800000000)
 
 bool sample_busy_take(struct sample_busy *busy, const struct nvml_sample *samples, uint32_t count,
-		      uint32_t type)
+		      uint32_t type, uint64_t limit_us)
 {
 	uint64_t newest_us = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		if (samples[i].timestamp_us < NO_TIME_US || samples[i].timestamp_us > NEVER_US)
+		if (samples[i].timestamp_us < NO_TIME_US || samples[i].timestamp_us == UINT64_MAX)
 			return false;
-		if (samples[i].timestamp_us > newest_us)
+		if (samples[i].timestamp_us > newest_us && samples[i].timestamp_us <= limit_us)
 			newest_us = samples[i].timestamp_us;
 	}
 	if (busy->seen_us == 0) { /* what was before is not ours to count */
@@ -35,8 +33,8 @@ bool sample_busy_take(struct sample_busy *busy, const struct nvml_sample *sample
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t percent, at_us = samples[i].timestamp_us;
-		if (at_us <= busy->seen_us || !sample_number(type, &samples[i].value, &percent) ||
-		    percent > PERCENT)
+		if (at_us <= busy->seen_us || at_us > limit_us ||
+		    !sample_number(type, &samples[i].value, &percent) || percent > PERCENT)
 			continue; /* its time is that of the next one */
 		uint64_t gap_us = at_us - busy->seen_us;
 		busy->ns += (gap_us < GAP_MAX_US ? gap_us : GAP_MAX_US) * percent * 10;
@@ -102,7 +100,8 @@ void sample_busy(struct sampling *s)
 		return;
 	}
 	bool ok = read_samples(s, &type, &count) &&
-		  (count == 0 || sample_busy_take(busy, s->sampler->room.bytes, count, type));
+		  (count == 0 ||
+		   sample_busy_take(busy, s->sampler->room.bytes, count, type, sample_limit_us(s)));
 	if (ok)
 		busy->rate_ns = 0;
 	else

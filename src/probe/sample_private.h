@@ -62,10 +62,13 @@ void sample_links_ask(struct sampling *sampling, struct sample_fields *fields);
 void sample_links(struct sampling *sampling, const struct sample_fields *fields);
 void sample_pcie_traffic(struct sampling *sampling, const struct sample_fields *fields);
 
+/* Samples of the driver with a later time are not looked at: no time is so late, or the wall clock
+ * was set back and they are from before that. */
+uint64_t sample_limit_us(const struct sampling *sampling);
 /* Pure: adds samples of the GPU's utilisation, oldest first, to `busy`. False when their times mean
  * nothing. */
 bool sample_busy_take(struct sample_busy *busy, const struct nvml_sample *samples, uint32_t count,
-		      uint32_t type);
+		      uint32_t type, uint64_t limit_us);
 /* Pure: takes a counter's new value; true when `*out_rate` (bytes per second) is a new one. */
 bool sample_traffic_take(struct sample_traffic *traffic, uint64_t raw, bool is_32_bits,
 			 uint64_t now_ns, uint64_t *out_rate);

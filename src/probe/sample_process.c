@@ -6,15 +6,11 @@
 #include "base/check.h"
 #include "probe/sample_private.h"
 
-enum {
-	NO_ROW = UINT32_MAX,
-};
+#define NO_ROW UINT32_MAX
 /* So much older than the newest one a sample may be when there was none before. */
 #define FIRST_SPAN_US UINT64_C(1000000)
 /* No sample for so long means idle: drivers take one at least every second. */
 #define HOLD_NS (3 * SAMPLE_SECOND_NS / 2)
-/* 2100: a sample that is newer has no time, and would hide all that come after it. */
-#define NEVER_US UINT64_C(4102444800000000)
 
 struct process_row {
 	struct snapshot_process process;
@@ -272,9 +268,11 @@ static struct nvml_process_use use_at(const struct sample_room *room, bool newer
 					 .decoder = old->decoder};
 }
 
-static bool use_is_possible(const struct nvml_process_use *use, uint64_t after_us)
+/* One from the future would hide all that come after it. */
+static bool use_is_possible(const struct nvml_process_use *use, uint64_t after_us,
+			    uint64_t limit_us)
 {
-	return use->timestamp_us > after_us && use->timestamp_us <= NEVER_US && use->sm <= 100 &&
+	return use->timestamp_us > after_us && use->timestamp_us <= limit_us && use->sm <= 100 &&
 	       use->memory <= 100 && use->encoder <= 100 && use->decoder <= 100;
 }
 
@@ -283,9 +281,10 @@ static void take_uses(struct sampling *s, bool newer, uint32_t count)
 	struct sample_room *room = &s->sampler->room;
 	struct sample_memory *memory = s->memory;
 	uint64_t newest_us = memory->uses_seen_us, after_us = memory->uses_seen_us;
+	uint64_t limit_us = sample_limit_us(s);
 	for (uint32_t i = 0; i < count; i++) {
 		struct nvml_process_use use = use_at(room, newer, i);
-		if (use.timestamp_us <= NEVER_US && use.timestamp_us > newest_us)
+		if (use.timestamp_us <= limit_us && use.timestamp_us > newest_us)
 			newest_us = use.timestamp_us;
 	}
 	/* The driver has kept the samples of minutes; asked for the first time it gives them all.
@@ -294,8 +293,9 @@ static void take_uses(struct sampling *s, bool newer, uint32_t count)
 		after_us = newest_us - FIRST_SPAN_US;
 	for (uint32_t i = 0; i < count; i++) {
 		struct nvml_process_use use = use_at(room, newer, i);
-		struct process_row *row =
-		    use_is_possible(&use, after_us) ? find(room, use.pid, true, 0, 0) : NULL;
+		struct process_row *row = use_is_possible(&use, after_us, limit_us)
+					      ? find(room, use.pid, true, 0, 0)
+					      : NULL;
 		if (!row)
 			continue; /* has gone, or never was */
 		row->samples++;

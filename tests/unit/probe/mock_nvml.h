@@ -3,6 +3,7 @@
 #ifndef SLUICE_TESTS_UNIT_PROBE_MOCK_NVML_H
 #define SLUICE_TESTS_UNIT_PROBE_MOCK_NVML_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "probe/sample_private.h"

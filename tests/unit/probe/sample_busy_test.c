@@ -134,12 +134,12 @@ static void test_what_cannot_be_is_left_out(void **state)
 	    {.timestamp_us = START_US + 200000, .value = {.ui = UINT32_MAX}},
 	    {.timestamp_us = START_US + 300000, .value = {.ui = 50}},
 	    {.timestamp_us = START_US + 300000, .value = {.ui = 100}}};
-	assert_true(sample_busy_take(&busy, samples, 5, NVML_VALUE_UINT));
+	assert_true(sample_busy_take(&busy, samples, 5, NVML_VALUE_UINT, 2 * START_US));
 	assert_int_equal(busy.ns, 150000000); /* 0.3 s, of which the last sample tells */
 	samples[0].timestamp_us = 12345;
-	assert_false(sample_busy_take(&busy, samples, 1, NVML_VALUE_UINT));
+	assert_false(sample_busy_take(&busy, samples, 1, NVML_VALUE_UINT, 2 * START_US));
 	samples[0].timestamp_us = UINT64_MAX;
-	assert_false(sample_busy_take(&busy, samples, 1, NVML_VALUE_UINT));
+	assert_false(sample_busy_take(&busy, samples, 1, NVML_VALUE_UINT, 2 * START_US));
 	assert_int_equal(busy.ns, 150000000);
 }
 
@@ -180,6 +180,29 @@ static void test_samples_without_times(void **state)
 	assert_int_equal(mock_value(SNAPSHOT_BUSY), 1000000000);
 }
 
+/* Somebody sets the clock: the driver's times jump, the busy time does not. */
+static void test_wall_clock_is_set(void **state)
+{
+	mock_nvml.fn.samples = driver_samples;
+	driver_make(3, 100000, 20);
+	for (uint32_t i = 0; i < driver.count; i++) {
+		driver.percent[i] = 50;
+		if (i >= 100) /* ten seconds later it is an hour earlier */
+			driver.at_us[i] -= UINT64_C(3600000000);
+	}
+	mock_sampler.due[SNAPSHOT_FAST] = true;
+	for (uint64_t second = 1; second < 20; second++) {
+		bool is_before = second < 10;
+		uint64_t wall_us = START_US + second * 1000000 - (is_before ? 0 : 3600000000);
+		driver.count = (uint32_t)second * 10;
+		driver.now_us = UINT64_MAX;
+		mock_sampler.now_ns = second * SECOND_NS;
+		mock_sampler.unix_ns = (int64_t)wall_us * 1000;
+		sample_read(&mock_sampler, 0, NULL, &mock_memory);
+	}
+	assert_in_range(mock_value(SNAPSHOT_BUSY), 8 * SECOND_NS, 9 * SECOND_NS);
+}
+
 static void test_divided_gpu(void **state)
 {
 	mock_nvml.fn.samples = driver_samples;
@@ -204,6 +227,7 @@ int main(void)
 	    TEST(test_what_cannot_be_is_left_out),
 	    TEST(test_without_samples),
 	    TEST(test_samples_without_times),
+	    TEST(test_wall_clock_is_set),
 	    TEST(test_divided_gpu),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -350,6 +350,32 @@ static void test_samples_six_a_second(void **state)
 		assert_in_range(machine.tick - gpu->sample[i].tick, 0, SIM_SAMPLE_MAX * 10 / 12);
 }
 
+/* Of the whole GPU: means since the one before, of an idle GPU too, and the same whether the
+ * machine was looked at often or hours later. */
+static void test_samples_of_the_device(void **state)
+{
+	static struct sim_machine often;
+	uint64_t permille = 0;
+
+	start("dgx-a100", "none");
+	advance(SECOND);
+	assert_int_equal(gpu->device_sample_count, 6);
+	assert_int_equal(gpu->device_sample[5].sm, 0);
+	load(0, 700)->shape = SIM_SHAPE_BURST;
+	load(1, 200);
+	often = machine;
+	advance(2 * 60 * MINUTE + 7);
+	for (uint64_t tick = often.tick; tick < machine.tick; tick++)
+		sim_physics_advance(&often, tick + 1);
+	assert_memory_equal(&often, &machine, sizeof(often));
+	assert_int_equal(gpu->device_sample_count, 6 * (2 * 60 * 60 + 1) + 4);
+	for (uint64_t i = 0; i < 12; i++) { /* the last two seconds: a whole burst */
+		uint64_t at = gpu->device_sample_count - 12 + i;
+		permille += gpu->device_sample[at % SIM_DEVICE_SAMPLE_MAX].sm;
+	}
+	assert_near((int64_t)permille / 12, 200 + 350, 30);
+}
+
 static void test_memory(void **state)
 {
 	const uint64_t mib = 1 << 20;
@@ -416,6 +442,7 @@ int main(void)
 	    cmocka_unit_test(test_counters_integrate_rates),
 	    cmocka_unit_test(test_shapes),
 	    cmocka_unit_test(test_samples_six_a_second),
+	    cmocka_unit_test(test_samples_of_the_device),
 	    cmocka_unit_test(test_memory),
 	    cmocka_unit_test(test_noise_is_of_the_tick),
 	    cmocka_unit_test(test_full_queue_drops_the_oldest),
