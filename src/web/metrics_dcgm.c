@@ -56,7 +56,8 @@ struct dcgm_page {
 };
 enum { UTIL_UNKNOWN = 255 };
 
-enum { HOLDER_NONE = UINT32_MAX, HOLDER_SEVERAL = UINT32_MAX - 1 };
+#define HOLDER_NONE    UINT32_MAX
+#define HOLDER_SEVERAL (UINT32_MAX - 1)
 
 /* The pod that has the GPU (or GPU instance `gi`) to itself, as a place; or HOLDER_*. */
 static uint32_t dcgm_sole(const struct view *view, uint32_t gpu, uint32_t gi)
