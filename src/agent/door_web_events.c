@@ -387,6 +387,7 @@ void web_events_fill(const struct web_events *events, bool all, const struct vit
 			continue;
 		copy_text(xid.class_, sizeof(xid.class_),
 			  xid_class_to_string(vitals_class(vitals, entry->xid)));
+		copy_text(xid.text, sizeof(xid.text), xid_name(entry->xid));
 		fill_xid(view, &xid);
 	}
 	if (!all)

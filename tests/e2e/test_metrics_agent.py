@@ -87,6 +87,7 @@ def test_an_xid_and_a_job(service):
                what="the verdict")
     (dcgm,) = service.series("DCGM_FI_DEV_XID_ERRORS", gpu="3").items()
     assert dcgm[1] == 79 and dict(dcgm[0])["err_code"] == "79"
+    assert "bus" in dict(dcgm[0])["err_msg"]
     assert list(service.series("DCGM_FI_DEV_XID_ERRORS", gpu="2").values()) == [0]
     assert service.series("sluice_gpu_health_reason", gpu="3", xid="79")
 

@@ -105,6 +105,7 @@ static void test_xids_are_counted_once(void **state)
 	assert_int_equal(view->xid[0].xid, 151);
 	assert_int_equal(view->xid[0].count, 2);
 	assert_string_equal(view->xid[0].class_, "reboot");
+	assert_string_equal(view->xid[0].text, xid_name(151));
 	assert_true(view->xid[0].last_unix_ns > 0);
 	assert_int_equal(view->xid[1].gi, 3);
 	assert_int_equal(view->event_count, 4);
