@@ -42,6 +42,7 @@ struct door_web {
 	struct loop_timer *again; /* until the address is tried again */
 	struct queue *queue;	  /* borrowed; NULL: not open yet, or not any more */
 	int listen_fd;		  /* owned; -1: nobody listens */
+	uint64_t again_ns;
 	bool is_stopped, is_dirty, jobs_are_dirty;
 	bool is_known;	     /* a configuration was looked at */
 	uint64_t generation; /* node_generation() of the configuration that is in force */
@@ -231,6 +232,7 @@ static void door_close(struct door_web *door)
 	cleanup_close_fn(&door->listen_fd);
 	door->listen_fd = -1;
 	door->address[0] = '\0';
+	door->again_ns = DOOR_WEB_AGAIN_FIRST_NS;
 }
 
 static int door_listen(struct door_web *door, struct err *err)
@@ -273,7 +275,10 @@ static void door_open(struct door_web *door)
 		rc = door_listen(door, &err);
 	door_set_problem(door, rc < 0 ? err.text : "");
 	if (rc < 0) {
-		loop_timer_start(door->again, DOOR_WEB_AGAIN_NS);
+		loop_timer_start(door->again, door->again_ns);
+		door->again_ns = door->again_ns * 2 < DOOR_WEB_AGAIN_LAST_NS
+				     ? door->again_ns * 2
+				     : DOOR_WEB_AGAIN_LAST_NS;
 		return;
 	}
 	log_write(door->options.log, LOG_LEVEL_NOTICE, NULL, "page and metrics at http://%s/",

@@ -28,9 +28,12 @@ struct storage;
 struct vitals;
 struct web_events;
 
-#define DOOR_WEB_WRITE_NS UINT64_C(100000000)	/* between views, at least */
-#define DOOR_WEB_AGAIN_NS UINT64_C(10000000000) /* until a port that is taken is tried again */
-#define DOOR_WEB_FDS_NS	  UINT64_C(10000000000) /* between counts of our descriptors */
+#define DOOR_WEB_WRITE_NS UINT64_C(100000000) /* between views, at least */
+/* Until a port that is taken is tried again, doubled each time: the web process of the agent before
+ * may be about to end. */
+#define DOOR_WEB_AGAIN_FIRST_NS UINT64_C(100000000)
+#define DOOR_WEB_AGAIN_LAST_NS	UINT64_C(10000000000)
+#define DOOR_WEB_FDS_NS		UINT64_C(10000000000) /* between counts of our descriptors */
 
 struct door_web_options {
 	struct loop *loop;	 /* borrowed, all of these */

@@ -144,6 +144,19 @@ def test_a_port_that_is_taken_hinders_nobody(machine):
         assert log_of(machine).count("page and metrics are not served") == 1
 
 
+def test_the_next_agent_gets_the_port(machine):
+    web = Web(machine)
+    address, pid = web.status()["address"], web.pid()
+    os.kill(pid, signal.SIGSTOP)  # it does not end by itself just now
+    web.agent.kill()
+    web.agent.wait(timeout=10)
+    web.agent = machine.agent("--web-address", address)
+    assert "in use" in web.status()["problem"]
+    os.kill(pid, signal.SIGCONT)
+    assert web.pid() != pid and web.status()["address"] == address
+    assert web.code("/healthz") == 200 and web.status()["problem"] is None
+
+
 def test_configuration(machine):
     config = machine.directory / "config.yaml"
     token = machine.directory / "token"
