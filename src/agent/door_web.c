@@ -497,3 +497,8 @@ bool door_web_wants_token(const struct door_web *door)
 {
 	return door && web_token_is_wanted(door->token);
 }
+
+const struct view *door_web_view(const struct door_web *door)
+{
+	return door && door->memory.shared ? &door->memory.shared->view : NULL;
+}

@@ -25,6 +25,7 @@ struct node;
 struct queue;
 struct reload;
 struct storage;
+struct view;
 struct vitals;
 struct web_events;
 
@@ -74,5 +75,8 @@ uint64_t door_web_restarts(const struct door_web *door);
 /* Why nobody is served, or everybody refused, or what else is wrong; "" when all is well. */
 const char *door_web_problem(const struct door_web *door);
 bool door_web_wants_token(const struct door_web *door);
+/* What was last written for the web process; NULL: nothing is, `off` it is not made. Borrowed until
+ * control returns to the loop. */
+const struct view *door_web_view(const struct door_web *door);
 
 #endif

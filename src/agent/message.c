@@ -401,6 +401,8 @@ static bool message_gpu(const struct snapshot_gpu *from, const struct schedule_m
 	out->temperature_celsius = (int32_t)message_value(from, SNAPSHOT_TEMPERATURE);
 	out->power_milliwatt = message_value(from, SNAPSHOT_POWER);
 	out->power_limit_milliwatt = message_value(from, SNAPSHOT_POWER_LIMIT);
+	int64_t throttle = message_value(from, SNAPSHOT_THROTTLE);
+	out->throttle_reasons = throttle < 0 ? 0 : (uint64_t)throttle;
 	if (!out->uuid || !out->label || !out->name || !out->state || !out->state_reason)
 		return false;
 	message_slots(queue, out);

@@ -19,7 +19,9 @@
 #include "agent/reload.h"
 #include "agent/service_internal.h"
 #include "agent/users.h"
+#include "agent/vitals.h"
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -28,6 +30,7 @@
 #include "doors/kubelet/kubelet.h"
 #include "doors/queue/schedule.h"
 #include "hardware/gpu.h"
+#include "web/view.h"
 #include "hardware/snapshot.h"
 #include "policy/policy.h"
 #include "wire/arena.h"
@@ -326,6 +329,26 @@ static const char *service_device_of(const struct snapshot_gpu *gpu,
 	return gpu->uuid;
 }
 
+/* Whose a process is, as the page has it: "" when nobody knows. */
+static const char *service_use_holder(const struct service *service, const struct snapshot_gpu *gpu,
+				      uint32_t pid, struct arena *arena)
+{
+	const struct view *view = door_web_view(service->options.web);
+	for (uint32_t i = 0; view && i < view->process_count; i++) {
+		const struct view_process *process = &view->process[i];
+		if (process->pid != pid || process->holder >= view->holder_count ||
+		    strcmp(view->snapshot.gpu[process->gpu].uuid, gpu->uuid) != 0)
+			continue;
+		const struct view_holder *holder = &view->holder[process->holder];
+		if (holder->pod[0])
+			return arena_printf(arena, "%s/%s/%s", holder->name_space, holder->pod,
+					    holder->container);
+		return arena_printf(arena, "%s%s%s", holder->runtime, holder->id[0] ? " " : "",
+				    holder->id);
+	}
+	return "";
+}
+
 static Sluice__V1__GpuUse *service_use(const struct service *service,
 				       const struct message_view *view,
 				       const struct snapshot_gpu *gpu,
@@ -347,9 +370,35 @@ static Sluice__V1__GpuUse *service_use(const struct service *service,
 	else
 		use->name = service_process_name(arena, (pid_t)process->pid);
 	use->uid = stat(path, &info) == 0 ? (uint32_t)info.st_uid : job ? (uint32_t)job->uid : 0;
+	const char *holder = service_use_holder(service, gpu, process->pid, arena);
+	if (!use->job && holder)
+		use->holder = service_text(arena, holder);
 	use->memory_bytes =
 	    process->memory_bytes == SNAPSHOT_U64_ABSENT ? 0 : process->memory_bytes;
 	return use;
+}
+
+/* The verdicts that `sluice health` and the page show. */
+static int service_machine_health(const struct service *service, struct arena *arena,
+				  Sluice__V1__Machine *out, struct err *err)
+{
+	_cleanup_free_ struct vitals_view *vitals = calloc(1, sizeof(*vitals));
+	if (!vitals)
+		return err_set(err, -ENOMEM, "out of memory for the answer");
+	for (size_t at = 0; vitals_at(service->options.vitals, at, vitals); at++) {
+		const struct health_verdict *verdict = &vitals->verdict;
+		for (size_t i = 0; i < out->n_gpus; i++) {
+			Sluice__V1__Gpu *gpu = out->gpus[i];
+			if (strcmp(gpu->uuid, vitals->uuid) != 0)
+				continue;
+			gpu->health = service_text(arena, health_state_to_string(verdict->state));
+			if (verdict->reason_count == 0)
+				continue;
+			gpu->health_reason = service_text(arena, verdict->reason[0].text);
+			gpu->health_advice = service_text(arena, verdict->reason[0].advice);
+		}
+	}
+	return 0;
 }
 
 static int service_machine_uses(const struct service *service, const struct message_view *view,
@@ -426,11 +475,20 @@ static int service_machine_message(struct service *service, const struct message
 	out->driver_error = service_text(arena, inventory ? "" : node_problem(node));
 	out->pending = queue_count(service->options.queue, JOB_PENDING);
 	out->running = service_running(service->options.queue);
+	uint64_t sampled_ns = 0, now_ns = loop_now_ns(service->options.loop);
+	for (uint32_t i = 0; snapshot && i < snapshot->gpu_count; i++)
+		if (snapshot->gpu[i].sampled_ns[SNAPSHOT_FAST] > sampled_ns)
+			sampled_ns = snapshot->gpu[i].sampled_ns[SNAPSHOT_FAST];
+	if (sampled_ns > 0 && now_ns > sampled_ns)
+		out->age_ns = now_ns - sampled_ns;
+	out->stale = out->age_ns > VIEW_STALE_NS;
 	int result = 0;
 	if (snapshot)
 		result =
 		    message_from_gpus(snapshot, inventory, queue_machine(service->options.queue),
 				      arena, &out->gpus, &out->n_gpus, err);
+	if (result == 0 && service->options.vitals)
+		result = service_machine_health(service, arena, out, err);
 	if (result == 0 && snapshot)
 		result = service_machine_uses(service, view, snapshot, arena, out, err);
 	if (result == 0)

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "cmd/top.h"
+#include "hardware/snapshot.h"
 
 /* In the order in which they stand in a line. */
 enum gpus_column {
@@ -181,6 +182,28 @@ static void gpus_line(struct top_page *page, const Sluice__V1__Gpu *gpu, const s
 	top_page_end(page);
 }
 
+/* What is wrong with it, and what slows it down; nothing when all is well. */
+static void gpus_health(struct top_page *page, const Sluice__V1__Gpu *gpu)
+{
+	/* Idle, or clocks that somebody has set, slow nothing down. */
+	static const uint64_t quiet = 0x1 | 0x2;
+	bool bad = strcmp(gpu->health, "unhealthy") == 0;
+	if (bad || strcmp(gpu->health, "degraded") == 0) {
+		top_page_addf(page, bad ? TOP_RED : TOP_YELLOW, "  %s: %s", gpu->health,
+			      gpu->health_reason);
+		if (gpu->health_advice[0] != '\0')
+			top_page_addf(page, TOP_PLAIN, "; %s", gpu->health_advice);
+		top_page_end(page);
+	}
+	if ((gpu->throttle_reasons & ~quiet) == 0)
+		return;
+	top_page_add(page, TOP_YELLOW, "  slowed down:");
+	for (uint32_t i = 0; snapshot_throttle_to_string(i); i++)
+		if ((gpu->throttle_reasons & ~quiet) >> i & 1)
+			top_page_addf(page, TOP_YELLOW, " %s", snapshot_throttle_to_string(i));
+	top_page_end(page);
+}
+
 static const Sluice__V1__Job *gpus_job(const Sluice__V1__Machine *machine, uint64_t id)
 {
 	for (size_t i = 0; id != 0 && i < machine->n_jobs; i++)
@@ -206,10 +229,13 @@ static void gpus_use(struct top_page *page, const struct top_scene *scene,
 		top_page_addf(page, TOP_PLAIN, "job %" PRIu64 " %s (%s), pid %u", use->job,
 			      use->name, user, use->pid);
 	else
-		top_page_addf(page, TOP_YELLOW, "pid %u %s (%s)", use->pid, use->name, user);
+		top_page_addf(page, use->holder[0] ? TOP_PLAIN : TOP_YELLOW, "pid %u %s (%s)",
+			      use->pid, use->name, user);
 	if (use->memory_bytes > 0 && use->memory_bytes < UINT64_MAX)
 		top_page_addf(page, TOP_PLAIN, ", %" PRIu64 " MiB", use->memory_bytes >> 20);
-	if (use->job == 0)
+	if (use->holder[0] != '\0')
+		top_page_addf(page, TOP_PLAIN, ", %s", use->holder);
+	else if (use->job == 0)
 		top_page_add(page, TOP_YELLOW, ", no job of sluice");
 	top_page_end(page);
 }
@@ -277,6 +303,7 @@ void top_gpus(struct top_page *page, const struct top_scene *scene)
 	top_page_end(page);
 	for (size_t i = 0; i < machine->n_gpus; i++) {
 		gpus_line(page, machine->gpus[i], width);
+		gpus_health(page, machine->gpus[i]);
 		gpus_uses(page, scene, machine->gpus[i]);
 	}
 }

@@ -198,12 +198,28 @@ static json_t *machine_json_known(int64_t value)
 	return value < 0 ? json_null() : json_integer(value);
 }
 
+static json_t *machine_json_text(const char *text)
+{
+	return text[0] ? table_json_text(text) : json_null();
+}
+
 static json_t *machine_json_use(const Sluice__V1__GpuUse *use)
 {
-	return json_pack("{s:I, s:o, s:I, s:o, s:I}", "pid", (json_int_t)use->pid, "name",
+	return json_pack("{s:I, s:o, s:I, s:o, s:I, s:o}", "pid", (json_int_t)use->pid, "name",
 			 table_json_text(use->name), "uid", (json_int_t)use->uid, "job",
 			 use->job ? json_integer((json_int_t)use->job) : json_null(),
-			 "memory_bytes", (json_int_t)use->memory_bytes);
+			 "memory_bytes", (json_int_t)use->memory_bytes, "holder",
+			 machine_json_text(use->holder));
+}
+
+static json_t *machine_json_throttle(uint64_t bits)
+{
+	json_t *words = json_array();
+	for (uint32_t i = 0; snapshot_throttle_to_string(i); i++)
+		if (bits >> i & 1)
+			(void)json_array_append_new(words,
+						    json_string(snapshot_throttle_to_string(i)));
+	return words;
 }
 
 static json_t *machine_json_gpu(const Sluice__V1__Machine *machine, const Sluice__V1__Gpu *gpu)
@@ -215,20 +231,24 @@ static json_t *machine_json_gpu(const Sluice__V1__Machine *machine, const Sluice
 			json_decref(uses);
 			return NULL;
 		}
-	return json_pack(
-	    "{s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o}",
-	    "uuid", table_json_text(gpu->uuid), "label", table_json_text(gpu->label), "index",
-	    (json_int_t)gpu->index, "mig", (int)gpu->is_mig, "name", table_json_text(gpu->name),
-	    "state", table_json_text(gpu->state), "state_reason",
-	    table_json_text(gpu->state_reason), "memory_used_bytes",
-	    (json_int_t)gpu->memory_used_bytes, "memory_total_bytes",
-	    (json_int_t)gpu->memory_total_bytes, "utilization_percent",
-	    machine_json_known(gpu->utilization_percent), "temperature_celsius",
-	    machine_json_known(gpu->temperature_celsius), "power_milliwatt",
-	    machine_json_known(gpu->power_milliwatt), "power_limit_milliwatt",
-	    machine_json_known(gpu->power_limit_milliwatt), "slot_count",
-	    (json_int_t)gpu->slot_count, "slots_used", (json_int_t)gpu->slots_used, "processes",
-	    uses);
+	return json_pack("{s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:I, "
+			 "s:I, s:o, s:o, s:o, "
+			 "s:o, s:o}",
+			 "uuid", table_json_text(gpu->uuid), "label", table_json_text(gpu->label),
+			 "index", (json_int_t)gpu->index, "mig", (int)gpu->is_mig, "name",
+			 table_json_text(gpu->name), "state", table_json_text(gpu->state),
+			 "state_reason", table_json_text(gpu->state_reason), "memory_used_bytes",
+			 (json_int_t)gpu->memory_used_bytes, "memory_total_bytes",
+			 (json_int_t)gpu->memory_total_bytes, "utilization_percent",
+			 machine_json_known(gpu->utilization_percent), "temperature_celsius",
+			 machine_json_known(gpu->temperature_celsius), "power_milliwatt",
+			 machine_json_known(gpu->power_milliwatt), "power_limit_milliwatt",
+			 machine_json_known(gpu->power_limit_milliwatt), "slot_count",
+			 (json_int_t)gpu->slot_count, "slots_used", (json_int_t)gpu->slots_used,
+			 "health", machine_json_text(gpu->health), "health_reason",
+			 machine_json_text(gpu->health_reason), "health_advice",
+			 machine_json_text(gpu->health_advice), "throttle",
+			 machine_json_throttle(gpu->throttle_reasons), "processes", uses);
 }
 
 json_t *top_machine_json(const Sluice__V1__Machine *machine, const char *notice)
@@ -246,11 +266,11 @@ json_t *top_machine_json(const Sluice__V1__Machine *machine, const char *notice)
 		return NULL;
 	}
 	return json_pack(
-	    "{s:b, s:o, s:f, s:o, s:o, s:o, s:o, s:I, s:I}", "simulated", (int)machine->simulated,
-	    "service_problem", notice[0] ? table_json_text(notice) : json_null(), "time_unix",
+	    "{s:b, s:o, s:f, s:o, s:o, s:f, s:b, s:o, s:o, s:I, s:I}", "simulated",
+	    (int)machine->simulated, "service_problem",
+	    notice[0] ? table_json_text(notice) : json_null(), "time_unix",
 	    (double)machine->unix_ns / 1e9, "driver_version", table_json_text(machine->driver),
-	    "driver_error",
-	    machine->driver_error[0] ? table_json_text(machine->driver_error) : json_null(), "gpus",
-	    gpus, "jobs", jobs, "pending", (json_int_t)machine->pending, "running",
-	    (json_int_t)machine->running);
+	    "driver_error", machine_json_text(machine->driver_error), "age_seconds",
+	    (double)machine->age_ns / 1e9, "stale", (int)machine->stale, "gpus", gpus, "jobs", jobs,
+	    "pending", (json_int_t)machine->pending, "running", (json_int_t)machine->running);
 }

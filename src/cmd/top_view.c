@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "cmd/top.h"
 
@@ -31,6 +33,13 @@ void top_headline(struct top_page *page, const struct top_scene *scene)
 	top_page_end(page);
 	if (machine && machine->driver_error[0] != '\0' && machine->n_gpus > 0) {
 		top_page_add(page, TOP_RED, machine->driver_error);
+		top_page_end(page);
+	}
+	if (machine && machine->stale) {
+		top_page_addf(page, TOP_RED,
+			      "the driver has not answered for %" PRIu64
+			      " s: below is how it was then",
+			      machine->age_ns / CLOCK_NS_PER_S);
 		top_page_end(page);
 	}
 	if (scene->notice[0] != '\0') {

@@ -193,6 +193,14 @@ const char *snapshot_nvlink_error_to_string(uint32_t error)
 	return error < array_length(nvlink_errors) ? nvlink_errors[error] : "unknown";
 }
 
+const char *snapshot_throttle_to_string(uint32_t bit)
+{
+	static const char *const words[] = {"idle",	   "app_clocks",     "sw_power_cap",
+					    "hw_slowdown", "sync_boost",     "sw_thermal",
+					    "hw_thermal",  "hw_power_brake", "display"};
+	return bit < array_length(words) ? words[bit] : NULL;
+}
+
 const char *snapshot_activity_to_string(uint32_t activity)
 {
 	return activity < array_length(activities) ? activities[activity] : "unknown";

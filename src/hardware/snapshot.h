@@ -153,6 +153,10 @@ const char *snapshot_pcie_error_to_string(uint32_t error);
  * "buffer_overrun", "rcv", "rcv_remote", "rcv_general", "link_integrity", "xmit_discard",
  * "recovery_failed", "recovery_all", "effective", "symbol": `error` 0..15. */
 const char *snapshot_nvlink_error_to_string(uint32_t error);
+/* "idle", "app_clocks", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal", "hw_thermal",
+ * "hw_power_brake", "display": what bit 0..8 of SNAPSHOT_THROTTLE says; NULL: a bit without a name.
+ */
+const char *snapshot_throttle_to_string(uint32_t bit);
 /* "gr_engine", "sm", "sm_occupancy", "tensor", "dram", "fp64", "fp32", "fp16": `activity` 0..7. */
 const char *snapshot_activity_to_string(uint32_t activity);
 

@@ -21,8 +21,6 @@ struct err;
 
 enum metrics_limits {
 	METRICS_LABELS_MAX = 12, /* of a series of our own names */
-	/* A good sample of any GPU that is older than this: the figures are stale. */
-	METRICS_STALE_MS = 5000,
 };
 
 /*

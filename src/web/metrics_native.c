@@ -543,8 +543,7 @@ static void native_node(struct metrics_page *page, uint32_t metric)
 		if (node->sample_ns > 0)
 			node_line(page, NULL,
 				  page->now_ns > node->sample_ns &&
-				      page->now_ns - node->sample_ns >
-					  METRICS_STALE_MS * UINT64_C(1000000),
+				      page->now_ns - node->sample_ns > VIEW_STALE_NS,
 				  0);
 		break;
 	case METRIC_PROCESS_START:

@@ -17,7 +17,7 @@
 /* Made by page/embed.py. */
 extern const char page_head[], page_head_end[], page_tail[], page_tail_end[], page_policy_text[];
 
-enum { PAGE_STALE_S = 5, PAGE_NAMES_MAX = 4 };
+enum { PAGE_NAMES_MAX = 4 };
 
 /* What is being written, and the first thing that went wrong: then all further writing is skipped.
  */
@@ -215,8 +215,7 @@ static void put_node(struct sheet *sheet, const struct view *view, uint64_t now_
 		    "<p class=simulated><strong>SIMULATED</strong> These GPUs do not exist.</p>\n");
 	if (node->sample_ns == 0)
 		put(sheet, "<p class=warning>No GPU has been read yet.</p>\n");
-	else if (now_ns > node->sample_ns &&
-		 now_ns - node->sample_ns > PAGE_STALE_S * CLOCK_NS_PER_S) {
+	else if (now_ns > node->sample_ns && now_ns - node->sample_ns > VIEW_STALE_NS) {
 		put(sheet, "<p class=warning>Stale: the last readings are ");
 		put_duration(sheet, (now_ns - node->sample_ns) / CLOCK_NS_PER_S);
 		put(sheet, " old.</p>\n");

@@ -30,7 +30,7 @@ bool state_is_stale(const struct view *view, uint64_t now_ns)
 	 */
 	if (!state_age(view, now_ns, &age))
 		age = now_ns > view->node.started_ns ? now_ns - view->node.started_ns : 0;
-	return age > STATE_STALE_S * CLOCK_NS_PER_S;
+	return age > VIEW_STALE_NS;
 }
 
 static const char *word_of(const char *const *words, size_t count, uint32_t number)
@@ -168,17 +168,14 @@ static void gpu_put_reasons(struct jsonw *json, const char *name, const struct v
 static void gpu_put_throttle(struct jsonw *json, const char *name, const struct view *view,
 			     uint32_t gpu)
 {
-	/* bits of nvmlClocksEventReasons, from 0x1; idle is no reason to worry, and is told too */
-	static const char *const words[] = {"idle",	   "app_clocks",     "sw_power_cap",
-					    "hw_slowdown", "sync_boost",     "sw_thermal",
-					    "hw_thermal",  "hw_power_brake", "display"};
 	int64_t bits;
 	if (!snapshot_get(&view->snapshot.gpu[gpu], SNAPSHOT_THROTTLE, &bits))
 		return;
 	jsonw_array(json, name);
-	for (size_t i = 0; i < array_length(words); i++) {
+	/* That it is idle is no reason to worry, and is told too. */
+	for (uint32_t i = 0; snapshot_throttle_to_string(i); i++) {
 		if ((bits >> i & 1) != 0)
-			jsonw_text(json, NULL, words[i]);
+			jsonw_text(json, NULL, snapshot_throttle_to_string(i));
 	}
 	jsonw_end_array(json);
 }

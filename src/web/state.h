@@ -19,7 +19,6 @@ struct jsonw;
 
 enum state_limits {
 	STATE_SCHEMA = 1,
-	STATE_STALE_S = 5, /* a sample older than this is not how it is now */
 };
 
 /* When and of what it is written. All borrowed. */

@@ -33,6 +33,9 @@ enum view_limits {
 	VIEW_RESOURCE_MAX = 64,
 };
 
+/* A newest sample of any GPU that is older than this is not how it is now. */
+#define VIEW_STALE_NS UINT64_C(5000000000)
+
 /* --- settings: what the configuration says of metrics and page
  * -------------------------------------- */
 

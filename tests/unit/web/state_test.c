@@ -100,8 +100,8 @@ static void test_stale(void **state)
 	struct view *view = make(1, NULL);
 	uint64_t at = view->node.sample_ns, age = 0;
 	assert_false(state_is_stale(view, at));
-	assert_false(state_is_stale(view, at + STATE_STALE_S * S));
-	assert_true(state_is_stale(view, at + STATE_STALE_S * S + 1));
+	assert_false(state_is_stale(view, at + VIEW_STALE_NS));
+	assert_true(state_is_stale(view, at + VIEW_STALE_NS + 1));
 	assert_true(state_age(view, at + S, &age) && age == S);
 	assert_true(state_age(view, at - S, &age) && age == 0); /* a clock that went back */
 	assert_false(state_is_stale(view, at - S));

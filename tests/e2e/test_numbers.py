@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One machine, one instant, one answer: `sluice top`, `sluice health`, the page's state and the metrics say the same, and it
+is what the simulated machine is. Its clock stands still, so that all of them look at the same instant."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import tempfile
+import urllib.request
+
+import capture_cgroups
+import pytest
+from conftest import wait_until
+
+FAULTS = [
+    (["xid", "79", "--gpu", "1"], "unhealthy"),
+    (["xid", "48", "--gpu", "1"], "unhealthy"),
+    (["remap", "failure", "--gpu", "1"], "unhealthy"),
+    (["remap", "pending", "--gpu", "1"], "degraded"),
+    (["xid", "13", "--gpu", "1"], "healthy"),
+]
+
+
+@pytest.fixture(name="served")
+def served_machine(machine):
+    machine.start("dgx-a100", "--gpus", "2", "--clock", "virtual")
+    machine.agent("--web-address", "127.0.0.1:0")
+    wait_until(lambda: all("power_mw" in gpu["values"] for gpu in state(machine)["gpus"]), what="the first sample")
+    return machine
+
+
+def get(machine, path):
+    status = machine.run("sluice", "agent", "status", "--output", "json").ok().json
+    with urllib.request.urlopen(f"http://{status['web']['address']}{path}", timeout=10) as answer:
+        return answer.read().decode()
+
+
+def state(machine):
+    return json.loads(get(machine, "/api/v1/state"))
+
+
+def metrics(machine):
+    """{(name, uuid, first other label's value or None): number}"""
+    found = {}
+    for line in get(machine, "/metrics?set=native").splitlines():
+        match = re.fullmatch(r'(\w+)\{gpu="\d+",uuid="([^"]+)"(?:,\w+="([^"]*)")?\} (\S+)', line)
+        if match:
+            found[match[1], match[2], match[3]] = float(match[4])
+    return found
+
+
+def truth(machine):
+    return {gpu["uuid"]: gpu for gpu in machine.show()["gpus"]}
+
+
+def same(machine):
+    """Compares all of them; returns what they say of the first GPU."""
+    shown, told = truth(machine), metrics(machine)
+    top = {gpu["uuid"]: gpu for gpu in machine.run("sluice", "top", "--output", "json").ok().json["gpus"]}
+    page = {gpu["uuid"]: gpu for gpu in state(machine)["gpus"]}
+    assert set(shown) == set(top) == set(page)
+    for uuid, gpu in shown.items():
+        values = page[uuid]["values"]
+        assert top[uuid]["utilization_percent"] == values["utilization_gpu_percent"]
+        assert told["sluice_gpu_utilization_ratio", uuid, None] * 100 == pytest.approx(values["utilization_gpu_percent"])
+        assert top[uuid]["memory_used_bytes"] == values["memory_used_bytes"]
+        assert told["sluice_gpu_memory_used_bytes", uuid, None] == values["memory_used_bytes"]
+        assert top[uuid]["power_milliwatt"] == values["power_mw"]
+        assert told["sluice_gpu_power_watts", uuid, None] * 1000 == pytest.approx(values["power_mw"])
+        assert top[uuid]["temperature_celsius"] == values["temperature_celsius"]
+        assert told["sluice_gpu_temperature_celsius", uuid, "core"] == values["temperature_celsius"]
+        assert top[uuid]["throttle"] == page[uuid]["throttle"]
+        assert top[uuid]["health"] == page[uuid]["health"]
+        assert told["sluice_gpu_health", uuid, page[uuid]["health"]] == 1
+        assert values["utilization_gpu_percent"] == gpu["utilization"]["gpu"]
+        assert values["memory_used_bytes"] == gpu["memory"]["used"]
+        assert values["temperature_celsius"] == gpu["temperature_c"]
+        assert values["power_mw"] == pytest.approx(gpu["power_mw"], rel=0.05)  # with the noise of a sensor
+    return top[min(top, key=lambda uuid: top[uuid]["index"])]
+
+
+def test_readings(served):
+    assert same(served)["utilization_percent"] == 0
+    served.load(0, "--util", "0.8", "--mem", "4GiB")
+    for seconds in ("5", "60"):
+        served.sim("clock", "advance", seconds)
+        wait_until(lambda: state(served)["gpus"][0]["values"]["utilization_gpu_percent"] > 60, what="the load")
+        wait_until(lambda: settled(served), what="the new instant to be sampled")
+        first = same(served)
+        assert first["memory_used_bytes"] >= 4 << 30
+        assert [use["memory_bytes"] >= 4 << 30 for use in first["processes"]] == [True]
+
+
+def settled(machine):
+    """Whether all has been sampled since the clock moved: two looks that say the same."""
+    before, after = state(machine), state(machine)
+    return before["sequence"] != after["sequence"] and [gpu["values"] for gpu in before["gpus"]] == [
+        gpu["values"] for gpu in after["gpus"]
+    ]
+
+
+@pytest.mark.parametrize("fault, health", FAULTS, ids=lambda value: "-".join(value[:2]) if isinstance(value, list) else value)
+def test_verdicts(served, fault, health):
+    served.sim("inject", *fault)
+    uuid = min(truth(served).values(), key=lambda gpu: -gpu["index"])["uuid"]
+
+    def said():
+        told = {entry["uuid"]: entry for entry in served.run("sluice", "health", "--output", "json").json["gpus"]}[uuid]
+        top = {gpu["uuid"]: gpu for gpu in served.run("sluice", "top", "--output", "json").ok().json["gpus"]}[uuid]
+        page = {gpu["uuid"]: gpu for gpu in state(served)["gpus"]}[uuid]
+        return told, top, page
+
+    told, top, page = wait_until(
+        lambda: (lambda all_: all_ if {entry.get("health") or entry.get("state") for entry in all_} == {health} else None)(said()),
+        what=f"{health} everywhere",
+    )
+    if health == "healthy":
+        assert page["reasons"] == [] and top["health_reason"] is None
+        return
+    assert top["health_reason"] == page["reasons"][0]["text"] == told["reasons"][0]["text"]
+    assert top["health_advice"] == page["reasons"][0]["advice"] == told["reasons"][0]["advice"]
+    assert metrics(served)["sluice_gpu_health", uuid, health] == 1
+    assert health in served.run("sluice", "top", "--once").ok().out
+
+
+def test_whose_a_process_is(served):
+    """A container that the kubelet's log files name."""
+    if not shutil.which("runc") or os.geteuid() != 0:
+        pytest.skip("no runc, or not root")
+    container = "4f5e" * 16
+    logs = served.path("/var/log/containers")
+    logs.mkdir(parents=True)
+    (logs / f"train-0_ml_main-{container}.log").touch()
+    with tempfile.TemporaryDirectory(prefix="sluice-numbers-", dir="/dev/shm") as directory:
+        cgroup = f"/kubepods/burstable/pod{capture_cgroups.POD}/{container}"
+        with capture_cgroups.runc(pathlib.Path(directory), "runc", cgroup) as pid:
+            served.sim("load", "--gpu", 0, "--pid", pid, "--util", "0.5", "--mem", "1GiB")
+            served.sim("clock", "advance", "5")
+            holder = wait_until(lambda: state(served)["holders"], what="the holder")[0]
+            assert (holder["namespace"], holder["pod"], holder["container"]) == ("ml", "train-0", "main")
+            top = served.run("sluice", "top", "--output", "json").ok().json["gpus"][0]["processes"]
+            assert [(use["pid"], use["holder"]) for use in top] == [(pid, "ml/train-0/main")]
+            assert top[0]["memory_bytes"] == holder["memory_bytes"]
+            assert "ml/train-0/main" in served.run("sluice", "top", "--once").ok().out
