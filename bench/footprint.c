@@ -2,7 +2,8 @@
 /*
  * What the whole service takes of a machine, summed over its processes and told for each: memory,
  * and processor time at rest while it samples every second. A simulated DGX A100, 8 GPUs in 48
- * replicas each that a kubelet has, one job that runs and does nothing. The queue has a GPU only
+ * replicas each that a kubelet has, one job that runs and does nothing, a page that was loaded and
+ * whose stream four clients follow. The queue has a GPU only
  * afterwards, for what jobs that wait take.
  */
 #include <inttypes.h>
@@ -14,6 +15,7 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "bench/footprint_process.h"
+#include "bench/footprint_web.h"
 #include "bench/gate.h"
 #include "bench/kubelet_side.h"
 #include "bench/queue_rig.h"
@@ -29,6 +31,9 @@ enum bench_limits {
 	BENCH_WATCHED = 3, /* samples that each of them sees */
 	BENCH_GIVEN_BACK_S = 25,
 	BENCH_EXPLAIN_LINES = 12,
+	/* What the page remembers of a GPU, ten minutes by the second and six hours by ten seconds
+	 * of eight series in 16 bits each; the web process has it in src/web/history.c. */
+	BENCH_HISTORY_BYTES = (600 + 2160) * 8 * 2,
 };
 
 #define BENCH_DEADLINE_NS UINT64_C(30000000000)
@@ -62,6 +67,7 @@ static const char bench_config_queue[] = "version: v1\n"
 struct bench {
 	struct rig rig;
 	struct side kubelet;
+	struct footprint_web web;
 	struct footprint process[FOOTPRINT_PROCESSES_MAX];
 	size_t count;
 	uint64_t job;
@@ -104,6 +110,14 @@ static void bench_wait_for_machine(struct bench *bench)
 		gpus = status->gpus;
 		protobuf_c_message_free_unpacked(&status->base, NULL);
 	}
+}
+
+static void bench_open_page(struct bench *bench)
+{
+	Sluice__V1__StatusReply *status = bench_status(bench);
+	rig_must(status->web != NULL, "the agent knows nothing of a page");
+	footprint_web_open(&bench->web, status->web->address);
+	protobuf_c_message_free_unpacked(&status->base, NULL);
 }
 
 /* Is this one of ours, or what a job's supervisor runs for somebody? */
@@ -166,7 +180,10 @@ static double bench_rest(struct bench *bench, double *out_each)
 		rig_must(footprint_read_cpu(bench->process[i].pid, &before[i]) == 0, "%s has ended",
 			 bench->process[i].role);
 	uint64_t begin = gate_now_ns();
-	bench_wait_s(BENCH_REST_S);
+	for (int i = 0; i < BENCH_REST_S; i++) {
+		bench_wait_s(1);
+		footprint_web_read(&bench->web);
+	}
 	double took = (double)(gate_now_ns() - begin);
 	for (size_t i = 0; i < bench->count; i++) {
 		uint64_t after;
@@ -274,7 +291,7 @@ static void bench_report(struct bench *bench, struct gate_report *report)
 {
 	double each[FOOTPRINT_PROCESSES_MAX];
 	double cpu = bench_rest(bench, each);
-	double service = 0, agent = 0, supervisor = 0;
+	double service = 0, agent = 0, supervisor = 0, web = 0;
 	gate_note(report, "%-24s %8s %8s %8s %8s %7s %7s", "process", "pid", "PSS", "dirty", "RSS",
 		  "threads", "CPU %");
 	for (size_t i = 0; i < bench->count; i++) {
@@ -289,12 +306,23 @@ static void bench_report(struct bench *bench, struct gate_report *report)
 			agent = (double)process->pss;
 		if (strncmp(process->role, "supervisor", 10) == 0)
 			supervisor = (double)process->private_dirty;
+		if (strcmp(process->role, "web") == 0)
+			web = (double)process->pss;
 	}
-	rig_must(agent > 0 && supervisor > 0, "the agent or the supervisor is not in the list");
+	rig_must(agent > 0 && supervisor > 0 && web > 0,
+		 "agent, supervisor or web process is not in the list");
+	rig_must(bench->web.received > 0, "the streams are silent");
+	/* An hour of it is less than all; most of its pages have been written to already. */
+	double history = (double)BENCH_GPUS * BENCH_HISTORY_BYTES;
+	service += history;
 	gate_note(report,
-		  "%d GPUs in %d replicas each with the kubelet, one running job; CPU over %d s. "
-		  "Not there yet: web.",
-		  BENCH_GPUS, BENCH_REPLICAS, BENCH_REST_S);
+		  "%d GPUs in %d replicas each with the kubelet, one running job; CPU over %d s, "
+		  "with %d clients on the page's stream",
+		  BENCH_GPUS, BENCH_REPLICAS, BENCH_REST_S, FOOTPRINT_STREAMS);
+	gate_note(report,
+		  "service_pss counts six full hours of history (%.0fK) on top, as if web had none "
+		  "of it yet",
+		  history / 1024);
 	gate_value(report, "agent_pss", agent / BENCH_MB, "MB", GATE_AT_MOST, BENCH_AGENT_PSS_MB);
 	gate_value(report, "service_pss", service / BENCH_MB, "MB", GATE_AT_MOST,
 		   BENCH_SERVICE_PSS_MB);
@@ -325,9 +353,11 @@ int main(int argc, char **argv)
 	    "With $BENCH_EXPLAIN set: also where the memory of each lies, on standard error.",
 	    true, NULL);
 	static struct bench bench;
+	rig_must(setenv("SLUICE_WEB_ADDRESS", "127.0.0.1:0", 1) == 0, "out of memory");
 	rig_open(&bench.rig);
 	side_open(&bench.kubelet, &bench.rig);
 	bench_begin(&bench, "footprint", bench_config, BENCH_GPUS, 0);
+	bench_open_page(&bench);
 	bench_find_processes(&bench);
 	bench_report(&bench, report);
 	for (size_t i = 0; getenv("BENCH_EXPLAIN") && i < bench.count; i++) {
@@ -335,6 +365,7 @@ int main(int argc, char **argv)
 			      (int)bench.process[i].pid);
 		footprint_explain(bench.process[i].pid, BENCH_EXPLAIN_LINES);
 	}
+	footprint_web_close(&bench.web);
 	rig_stop_agent(&bench.rig);
 	bench_begin(&bench, "pending", bench_config_queue, BENCH_GPUS - 1, 1);
 	bench_pending(&bench, report);
