@@ -56,6 +56,7 @@ struct server {
 	struct server_owner owner;
 	struct loop_fd *listener; /* NULL: accepts nothing */
 	struct loop_timer *timer;
+	struct loop_task limit;
 	struct conn *first;
 	uint32_t open, refused, streams;
 	uint64_t accepted, requests, refused_total, evicted, dropped;
@@ -234,6 +235,62 @@ static int conn_write(struct conn *conn)
 	}
 }
 
+/* --- what slow readers hold ------------------------------------------------------------------- */
+
+/* Since when it takes what it is given; of a stream: since it last took something. */
+static uint64_t conn_takes_since(const struct conn *conn)
+{
+	return conn->state == CONN_STREAM ? conn->deadline_ns - SERVER_STALL_S * CLOCK_NS_PER_S
+					  : conn->since_ns;
+}
+
+static bool conn_is_first_with(const struct conn *conn)
+{
+	for (const struct conn *other = conn->server->first; other != conn; other = other->next) {
+		if (other->body == conn->body)
+			return false;
+	}
+	return true;
+}
+
+/* The bytes that are held, and who has taken longest; `*out_count`: how many hold some. */
+static size_t server_held(const struct server *server, struct conn **out_slowest,
+			  uint32_t *out_count)
+{
+	size_t held = 0;
+	*out_slowest = NULL;
+	*out_count = 0;
+	for (struct conn *conn = server->first; conn; conn = conn->next) {
+		if (!conn->body)
+			continue;
+		(*out_count)++;
+		if (conn_is_first_with(conn))
+			held += conn->body->buf.length;
+		if (!*out_slowest || conn_takes_since(conn) <= conn_takes_since(*out_slowest))
+			*out_slowest = conn;
+	}
+	return held;
+}
+
+static void server_limit_held(void *context)
+{
+	struct server *server = context;
+	struct conn *slowest;
+	uint32_t count;
+	while (server_held(server, &slowest, &count) > SERVER_HELD_MAX && count > 1) {
+		server->dropped++;
+		conn_close(slowest);
+	}
+}
+
+/* Somebody does not take all at once. Looked at when no connection is in anybody's hands. */
+static void conn_held(struct conn *conn)
+{
+	loop_defer(conn->server->loop, &conn->server->limit, server_limit_held, conn->server);
+}
+
+/* --- writing, continued ----------------------------------------------------------------------- */
+
 /* False: it has to wait, or is at its end; true: the next request can be looked at. */
 static bool conn_write_answer(struct conn *conn)
 {
@@ -241,6 +298,7 @@ static bool conn_write_answer(struct conn *conn)
 	if (rc < 0) {
 		conn_close(conn);
 	} else if (rc == 0) {
+		conn_held(conn);
 		(void)conn_wait(conn, LOOP_WRITE);
 	} else if (conn->closes) {
 		conn_linger(conn);
@@ -268,6 +326,7 @@ static void conn_write_stream(struct conn *conn)
 			return;
 		}
 		if (rc == 0) {
+			conn_held(conn);
 			(void)conn_wait(conn, LOOP_READ | LOOP_WRITE);
 			return;
 		}
@@ -580,6 +639,7 @@ struct server *server_free(struct server *server)
 		conn_close(server->first);
 	loop_fd_free(server->listener);
 	loop_timer_free(server->timer);
+	loop_cancel(server->loop, &server->limit);
 	free(server);
 	return NULL;
 }

@@ -32,6 +32,9 @@ enum server_limits {
 	SERVER_STALL_S = 30,	 /* a stream of which nothing was taken */
 	SERVER_LINGER_S = 2,	 /* for the end of what a refused client still sends */
 	SERVER_EVICT_S = 1,	 /* who waits so long makes room when all connections are taken */
+	/* Bytes of answers that somebody has not taken yet; many who wait for the same count once.
+	 * Beyond, whoever takes longest goes. */
+	SERVER_HELD_MAX = 4 << 20,
 	SERVER_FIELDS_SIZE = 1024,
 };
 

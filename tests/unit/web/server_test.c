@@ -188,6 +188,25 @@ static void test_time_for_an_answer(void **state)
 	done(fixture);
 }
 
+/* Each holds an answer of its own that it does not take: only as much as there is room for. */
+static void test_held(void **state)
+{
+	struct fixture *fixture = make();
+	int fds[5];
+	for (size_t i = 0; i < 5; i++) {
+		fds[i] = join(fixture);
+		say(fixture, fds[i], "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+		advance(fixture, S / 10);
+		assert_in_range(server_counts(fixture->server).connections, 1,
+				SERVER_HELD_MAX / BIG);
+	}
+	assert_int_equal(server_counts(fixture->server).dropped, 5 - SERVER_HELD_MAX / BIG);
+	HAS(hear(fixture, fds[4]), "200 OK"); /* the newest is still there */
+	for (size_t i = 0; i < 5; i++)
+		(void)close(fds[i]);
+	done(fixture);
+}
+
 static void test_too_many(void **state)
 {
 	struct fixture *fixture = make();
@@ -305,6 +324,7 @@ int main(void)
 	    cmocka_unit_test(test_time_for_a_head),
 	    cmocka_unit_test(test_time_for_an_answer),
 	    cmocka_unit_test(test_too_many),
+	    cmocka_unit_test(test_held),
 	    cmocka_unit_test(test_stream),
 	    cmocka_unit_test(test_stalled_stream),
 	    cmocka_unit_test(test_end_of_streams),
