@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/attribution.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -460,6 +461,29 @@ static void test_no_room(void **state)
 	assert_int_equal(rig.view->node.holders_lost, VIEW_HOLDER_MAX + 90);
 }
 
+/* Ten thousand pods come and go, and containers with a process each: memory stays where it was. */
+static void test_churn(void **state)
+{
+	enum { PIDS = 50, WARM = 500, ROUNDS = 10000, GROWTH_MAX = 64 << 10 };
+	char pod[32], cgroup[160];
+	size_t before = 0;
+	(void)state;
+	rig.pod[0] = (struct podresources_holder){"GPU-0::1", "nvidia.com/gpu", "ml", pod, "main"};
+	rig.pods = 1;
+	for (unsigned i = 0; i < WARM + ROUNDS; i++) {
+		struct snapshot_gpu *gpu = &rig.view->snapshot.gpu[0];
+		gpu->process_count = gpu->process_total = 0;
+		(void)snprintf(pod, sizeof(pod), "train-%u", i);
+		(void)snprintf(cgroup, sizeof(cgroup), "0::/kubepods/pod" UID "/%064x\n", i);
+		on_gpu(0, 100 + i % PIDS, i < PIDS ? cgroup : NULL, 50, 1);
+		sample(500);
+		assert_int_equal(rig.view->holder_count, 2);
+		if (i == WARM)
+			before = mallinfo2().uordblks;
+	}
+	assert_in_range(mallinfo2().uordblks, 0, before + GROWTH_MAX);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -473,6 +497,7 @@ int main(void)
 	    CASE(test_mig),
 	    CASE(test_many_processes),
 	    CASE(test_no_room),
+	    CASE(test_churn),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
