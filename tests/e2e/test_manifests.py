@@ -30,6 +30,8 @@ HOST_PATHS = {
     ("/var/lib/kubelet/device-plugins", "/var/lib/kubelet/device-plugins", False, None),
     ("/var/lib/kubelet/pod-resources", "/var/lib/kubelet/pod-resources", True, None),
     ("/var/lib/sluice", "/var/lib/sluice", False, None),
+    ("/var/log/containers", "/var/log/containers", True, None),
+    ("/var/log/pods", "/var/log/pods", True, None),
     ("/var/run/cdi", "/var/run/cdi", False, None),
 }
 # All that may be asked of an API server: group, resource, verbs.

@@ -226,6 +226,10 @@ seLinuxOptions: {type: {{ . }}}
 - {name: device-plugins, mountPath: /var/lib/kubelet/device-plugins}
 - {name: pod-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true}
 {{- end }}
+{{- if .Values.hostPID }}
+- {name: log-containers, mountPath: /var/log/containers, readOnly: true}
+- {name: log-pods, mountPath: /var/log/pods, readOnly: true}
+{{- end }}
 {{- if or $features.cdi $features.rdma }}
 - {name: cdi, mountPath: /var/run/cdi}
 {{- end }}
@@ -293,6 +297,14 @@ seLinuxOptions: {type: {{ . }}}
 # the kubelet is asked which container has which device
 - name: pod-resources
   hostPath: {path: {{ .Values.kubeletRootDir }}/pod-resources, type: Directory}
+{{- end }}
+{{- if .Values.hostPID }}
+# the names of the files are the names of containers; no file is opened
+- name: log-containers
+  hostPath: {path: /var/log/containers, type: DirectoryOrCreate}
+# the same of pods
+- name: log-pods
+  hostPath: {path: /var/log/pods, type: DirectoryOrCreate}
 {{- end }}
 {{- if or $features.cdi $features.rdma }}
 # the specifications by which container runtimes find {{ if $features.cdi }}the GPUs{{ end }}{{ if and $features.cdi $features.rdma }} and {{ end }}{{ if $features.rdma }}the adapters{{ end }}
