@@ -53,6 +53,15 @@ static int sandbox_drop_capabilities(void)
 	return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
 }
 
+/* Whether it may become another user. In a container that was left no capability it may not. */
+static bool sandbox_may_become(void)
+{
+	const uint32_t needed = (1u << CAP_SETUID) | (1u << CAP_SETGID);
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct has[_LINUX_CAPABILITY_U32S_3] = {{.effective = 0}};
+	return syscall(SYS_capget, &header, has) == 0 && (has[0].effective & needed) == needed;
+}
+
 static int sandbox_become(uint32_t uid, uint32_t gid, struct err *err)
 {
 	uid_t real, effective, saved;
@@ -85,7 +94,10 @@ static int sandbox_limit(int resource, rlim_t limit)
 int sandbox_enter(uint32_t uid, uint32_t gid, struct err *err)
 {
 	int rc = 0;
-	if (uid != SANDBOX_KEEP)
+	/* Without the capabilities for it, root stays root in name, and has no other capability
+	 * either: the filter alone keeps it from the files of root, so there has to be one. */
+	bool stays = uid != SANDBOX_KEEP && geteuid() == 0 && !sandbox_may_become();
+	if (uid != SANDBOX_KEEP && !stays)
 		rc = sandbox_become(uid, gid, err);
 	if (rc < 0)
 		return rc;
@@ -101,7 +113,7 @@ int sandbox_enter(uint32_t uid, uint32_t gid, struct err *err)
 	    sandbox_limit(RLIMIT_AS, (rlim_t)SANDBOX_ADDRESS_MB << 20) < 0)
 		return err_set(err, -errno, "cannot set limits: %s", err_describe(-errno));
 	rc = sandbox_filter(err);
-	return rc == -ENOTSUP ? 0 : rc;
+	return rc == -ENOTSUP && !stays ? 0 : rc;
 }
 
 /* --- system calls ----------------------------------------------------------------------------- */

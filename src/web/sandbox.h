@@ -27,8 +27,9 @@ enum sandbox_limits {
 /*
  * All of it, in the right order. With a uid and gid the process was started by root and becomes
  * that user, in an empty root directory that nobody else can reach; where the kernel does not let
- * it change its root, the filter alone keeps it from files. 0; -EPERM and the like: it could not,
- * and must not go on.
+ * it change its root, the filter alone keeps it from files. Where it may not become anybody (a
+ * container without capabilities) it stays who it is behind the filter. 0; -EPERM and the like: it
+ * could not, and must not go on.
  */
 int sandbox_enter(uint32_t uid, uint32_t gid, struct err *err);
 

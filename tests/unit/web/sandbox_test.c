@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <string.h>
@@ -265,6 +266,32 @@ static void test_cannot_become(void **state)
 	assert_true(err.text[0] != '\0');
 }
 
+/* Root of a container that has no capability: it stays who it is, behind the filter. */
+static void test_no_capabilities(void **state)
+{
+	if (geteuid() != 0)
+		skip();
+	pid_t child = fork();
+	int status;
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct err err = {.code = 0};
+		struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+		struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{.effective = 0}};
+		if (syscall(SYS_capset, &header, none) < 0)
+			_exit(9);
+		if (sandbox_enter(65534, 65534, &err) < 0)
+			_exit(10);
+		if (open("/", O_RDONLY) >= 0 || errno != EPERM)
+			_exit(11);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (!IS_SANITIZED)
+		assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,8 +299,8 @@ int main(void)
 #ifdef __x86_64__
 	    cmocka_unit_test(test_other_numbers),
 #endif
-	    cmocka_unit_test(test_enter),
-	    cmocka_unit_test(test_cannot_become),
+	    cmocka_unit_test(test_enter),	    cmocka_unit_test(test_cannot_become),
+	    cmocka_unit_test(test_no_capabilities),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
