@@ -247,7 +247,8 @@ static void dcgm_fb_ratio(struct metrics_out *m, struct metrics_labels labels,
 	    !snapshot_get(gpu, SNAPSHOT_MEMORY_USED, &used))
 		return;
 	(void)snapshot_get(gpu, SNAPSHOT_MEMORY_RESERVED, &reserved); /* 0 where it is not told */
-	if (used < 0 || reserved < 0 || total - reserved < 1 << 20 || used > total - reserved)
+	if (total < 0 || used < 0 || reserved < 0 || total - reserved < 1 << 20 ||
+	    used > total - reserved)
 		return;
 	int shift = total >> 40 ? 20 : 0; /* more than a TiB: a millionth is more than enough */
 	uint64_t part = ((uint64_t)used >> shift) * 1000000;
