@@ -102,6 +102,16 @@ def test_the_pod_has_of_the_host_what_the_table_says():
     assert count == 5
 
 
+def test_a_volume_is_named_once():
+    """Whatever is switched on: two of a name stand in the templates only where one excludes the other."""
+    text = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
+    mounts = re.findall(r"^- \{name: ([\w-]+), mountPath: (\S+?)[,}]", text, re.M)
+    either = {"run-nvidia"}  # for validations, else for a driver container
+    for name, path in mounts:
+        assert name in either or [one for one, _ in mounts].count(name) == 1, name
+        assert name in either or [one for _, one in mounts].count(path) == 1, path
+
+
 def test_the_pod_is_what_it_should_be():
     version = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text(encoding="utf-8")).group(1)
     for path, pod, spec in daemonsets():

@@ -242,10 +242,6 @@ seLinuxOptions: {type: {{ . }}}
 {{- if $features.rdma }}
 - {name: run-mellanox, mountPath: /run/mellanox, readOnly: true, mountPropagation: HostToContainer}
 {{- end }}
-{{- if and .Values.hostPID .Values.metrics.enabled }}
-- {name: log-pods, mountPath: /var/log/pods, readOnly: true}
-- {name: log-containers, mountPath: /var/log/containers, readOnly: true}
-{{- end }}
 {{- end -}}
 
 {{- define "sluice.volumes" -}}
@@ -325,14 +321,6 @@ seLinuxOptions: {type: {{ . }}}
 # whether a driver of the adapters in a container is ready
 - name: run-mellanox
   hostPath: {path: /run/mellanox, type: DirectoryOrCreate}
-{{- end }}
-{{- if and .Values.hostPID .Values.metrics.enabled }}
-# the names of these directories and links say which pod a container is of; what stands in the logs is not read
-- name: log-pods
-  hostPath: {path: /var/log/pods, type: DirectoryOrCreate}
-# the same, by container
-- name: log-containers
-  hostPath: {path: /var/log/containers, type: DirectoryOrCreate}
 {{- end }}
 {{- end -}}
 
