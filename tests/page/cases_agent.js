@@ -9,7 +9,7 @@ const path = require("path");
 const readline = require("readline");
 const { launch, open, close, judge, until, noSidewaysScroll, run } = require("./browser.js");
 
-const PICTURE_POINTS = Number(process.env.PICTURE_POINTS || 270); /* seconds of history in a picture */
+const PICTURE_POINTS = Number(process.env.PICTURE_POINTS || 480); /* seconds of history in a picture */
 const TOKEN = "open-sesame";
 const [BUILD, ONLY, PICTURES] = process.argv.slice(2);
 let browser, machine, url;
@@ -163,10 +163,10 @@ const askToken = seen(async (page) => {
 function picture(theme) {
   return seen(async (page) => {
     await ready(page);
-    await until(page, (count) => (document.querySelector("#charts path.line").getAttribute("d") || "").split("L").length > count, PICTURE_POINTS, 600000);
+    await until(page, (count) => (document.querySelector("#charts path.line").getAttribute("d") || "").split("L").length > count, PICTURE_POINTS, 900000);
     const bottom = await page.evaluate(() => document.querySelector("#h-jobs").getBoundingClientRect().top + scrollY);
     await page.screenshot({ path: path.join(PICTURES, "page-" + theme + ".png"), fullPage: true,
-      clip: { x: 0, y: 0, width: 1200, height: Math.min(Math.round(bottom) - 8, 1300) } });
+      clip: { x: 0, y: 0, width: 1200, height: Math.min(Math.round(bottom) - 8, 1500) } });
   }, { context: { colorScheme: theme, viewport: { width: 1200, height: 900 } }, expected: /401/ });
 }
 
@@ -174,11 +174,11 @@ async function prepare() {
   machine = new Machine();
   await machine.tell("start", "dgx-a100");
   url = "http://" + await machine.tell("agent", "--web-address", "127.0.0.1:0") + "/";
-  await machine.tell("submit", 2, "--util 0.92 --mem 31GiB --shape sine", "--name", "train-vision");
-  await machine.tell("submit", 1, "--util 0.75 --mem 22GiB --shape burst", "--name", "fine-tune");
-  await machine.tell("submit", 3, "--util 0.98 --mem 37GiB", "--name", "train-language");
-  await machine.tell("submit", 1, "--util 0.3 --mem 6GiB --shape sine", "--name", "notebook");
-  await machine.tell("submit", 4, "--util 1", "--name", "waits-for-four");
+  await machine.tell("submit", 2, "--mem 31GiB", "epochs", "--name", "train-vision");
+  await machine.tell("submit", 1, "--mem 22GiB", "waves", "--name", "fine-tune");
+  await machine.tell("submit", 3, "--mem 37GiB", "steady", "--name", "train-language");
+  await machine.tell("submit", 1, "--mem 6GiB", "now and then", "--name", "notebook");
+  await machine.tell("submit", 4, "", "steady", "--name", "waits-for-four");
 }
 
 async function main() {

@@ -6,7 +6,7 @@
     ["agent", "--web-address", ...]  its service; answers with the address of the page
     ["end"]                          ends the service
     ["load", 3, "--util", "0.8"]     a process on GPU 3
-    ["submit", 2, "--name", "a"]     a job on two GPUs that puts load on them
+    ["submit", 2, "--mem 9GiB", "epochs", "--name", "a"]    a job on two GPUs that puts load on them
     ["sim", "inject", ...]           as `sluice sim`
     ["show"]                         what `sluice sim show` says
 
@@ -14,9 +14,11 @@ Everything is gone when standard input ends.
 """
 
 import json
+import math
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -31,6 +33,17 @@ for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , ' '); do
 done
 wait
 """
+
+
+# How busy jobs keep their GPUs, second by second of a minute and a bit; then from the beginning.
+TRACE_S = 64
+TURN = 2 * math.pi / TRACE_S
+SHAPES = {
+    "epochs": lambda t: 0.12 if t > 55 else 0.9 + 0.04 * math.sin(12 * TURN * t),
+    "steady": lambda t: 0.97 + 0.02 * math.sin(7 * TURN * t),
+    "waves": lambda t: 0.62 + 0.2 * math.sin(TURN * t) + 0.03 * math.sin(17 * TURN * t),
+    "now and then": lambda t: 0.45 if t < 14 else 0.04,
+}
 
 
 class Orders:
@@ -52,7 +65,10 @@ class Orders:
     def load(self, gpu, *options):
         return self.machine.load(gpu, *options).pid
 
-    def submit(self, gpus, load, *options):
+    def submit(self, gpus, load, shape, *options):
+        trace = self.machine.directory / f"{shape.replace(' ', '-')}.trace"
+        trace.write_text("".join(f"{SHAPES[shape](second):.3f}\n" for second in range(TRACE_S)))
+        load = f"--util 1 {load} --shape trace --trace {trace}"
         variables = {"SLUICE": conftest.SLUICE, "ROOT": self.machine.root, "STATE": self.machine.state, "LOAD": load}
         flags = [part for name, value in variables.items() for part in ("--env", f"{name}={value}")]
         return self.machine.submit("sh", "-c", JOB, gpus=gpus, options=[*flags, *options])
@@ -65,6 +81,7 @@ class Orders:
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     directory = tempfile.mkdtemp(prefix="sluice-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     os.chmod(directory, 0o755)
     machine = conftest.Machine(directory)

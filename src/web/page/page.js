@@ -404,7 +404,7 @@ function showNode() {
   const state = page.state, node = state.node;
   setText($("host"), node.host || "");
   setText($("facts"), ["driver " + (node.driver || "-"), "CUDA " + (node.cuda || "-"),
-    node.uptime_seconds === undefined ? "" : "service up " + duration(node.uptime_seconds),
+    node.started_unix ? "service up " + duration(state.time_unix - node.started_unix) : "",
     node.boot_unix ? "machine up " + duration(state.time_unix - node.boot_unix) : ""].filter(Boolean).join(" · "));
   $("simulated").hidden = !state.simulated;
   const warnings = [[node.problem, ""], [node.driver_problem, "No driver: "], [node.config_error, "The configuration is not in force: "],
