@@ -79,11 +79,16 @@ def test_who_it_is(machine):
     pid = web.pid()
     web.get("/healthz")
     words = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-    if os.geteuid() == 0:  # what it becomes; that it does is in test_web.py
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    fields = {line.split(":")[0]: line.split(":")[1].split() for line in status.splitlines()}
+    if os.geteuid() == 0:
         options = dict(zip(words[1::2], words[2::2]))
         assert int(options["--uid"]) > 0 and int(options["--gid"]) > 0
+        assert fields["Uid"] == [options["--uid"]] * 4 and fields["Gid"] == [options["--gid"]] * 4
+        assert fields["Groups"] == []
     else:
         assert len(words) == 2
+    assert fields["CapPrm"] == ["0" * 16] and fields["NoNewPrivs"] == ["1"]
     environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
     assert b"SLUICE_SIM_STATE" not in environment  # it has no business with the machine
     assert {"role": "web", "pid": pid} in machine.run(
