@@ -259,7 +259,12 @@ void attribution_fill(struct attribution *attribution, uint32_t max_holders, str
 	}
 	if (is_new)
 		attribution_remember(attribution, view);
-	view->node.holders_lost = holdings_lost(attribution->holdings);
+	uint64_t lost = holdings_lost(attribution->holdings);
+	if (lost > attribution->lost)
+		attribution->lost_total += lost - attribution->lost;
+	attribution->lost = lost;
+	view->node.holders_lost = lost;
+	view->node.holders_dropped = attribution->lost_total;
 	holdings_end(attribution->holdings, now_ns);
 	holdings_emit(attribution->holdings, view);
 	for (uint32_t i = 0; i < view->process_count; i++)

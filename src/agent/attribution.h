@@ -45,11 +45,11 @@ void attribution_stop(struct attribution *attribution);
 struct attribution *attribution_free(struct attribution *attribution);
 
 /*
- * Fills holder[], process[] and their counts, and of `node` the fields unattributed and
- * holders_lost. There already: `view->snapshot`; of each gpu[] the mode and the counters busy_ns
- * and energy_mj (or absent); job[], from which users have their names. To be called once with each
- * snapshot; a second call with the same one counts nothing twice. `max_holders`: 0 or more than
- * VIEW_HOLDER_MAX: that many.
+ * Fills holder[], process[] and their counts, and of `node` the fields unattributed,
+ * holders_lost and holders_dropped. There already: `view->snapshot`; of each gpu[] the mode and the
+ * counters busy_ns and energy_mj (or absent); job[], from which users have their names. To be
+ * called once with each snapshot; a second call with the same one counts nothing twice.
+ * `max_holders`: 0 or more than VIEW_HOLDER_MAX: that many.
  */
 void attribution_fill(struct attribution *attribution, uint32_t max_holders, struct view *view);
 

@@ -42,6 +42,7 @@ struct attribution {
 	bool is_reading, read_again, is_stopping;
 	uint64_t names_ns, asked_ns; /* loop time */
 	uint64_t taken_ns;	     /* of the last sample that was counted */
+	uint64_t lost, lost_total; /* pairs without room: in the last sample, since the beginning */
 	uint32_t gpu_count;
 	struct attribution_gpu gpu[SNAPSHOT_GPU_MAX];
 	struct holding *holding[VIEW_PROCESS_MAX]; /* of each in view.process, while it is filled */

@@ -566,7 +566,7 @@ static void native_node_number(struct metrics_page *page, uint32_t metric)
 		int exponent;
 	} numbers[] = {
 	    {METRIC_UNATTRIBUTED, true, node->unattributed, 0},
-	    {METRIC_DROPPED, true, node->holders_lost, 0},
+	    {METRIC_DROPPED, true, node->holders_dropped, 0},
 	    {METRIC_READY, true, node->ready, 0},
 	    {METRIC_CONFIG_OK, true, node->config_error[0] == '\0', 0},
 	    {METRIC_DRIVER_OK, true, page->view->snapshot.driver_ok == 1, 0},

@@ -75,11 +75,12 @@ struct view_node {
 	int64_t sample_unix_ns;	 /* the same, CLOCK_REALTIME */
 	uint64_t probe_restarts; /* since the agent began */
 	uint64_t reloads, reloads_failed;
-	uint64_t unattributed;	    /* processes on GPUs that no pod's request and no job explains:
-				       of holders that are not `allocated`, or of none */
-	uint64_t holders_lost;	    /* container series for which there was no room */
-	uint64_t pods_errors;	    /* questions to the kubelet that failed */
-	uint64_t kmsg_overruns;	    /* records of the kernel log that were overwritten unread */
+	uint64_t unattributed;	  /* processes on GPUs that no pod's request and no job explains:
+				     of holders that are not `allocated`, or of none */
+	uint64_t holders_lost;	  /* pairs of holder and device without room now ... */
+	uint64_t holders_dropped; /* ... and that ever came to be without, since the agent began */
+	uint64_t pods_errors;	  /* questions to the kubelet that failed */
+	uint64_t kmsg_overruns;	  /* records of the kernel log that were overwritten unread */
 	uint64_t cpu_ns, rss_bytes; /* of the agent and its probe */
 	uint64_t open_fds;
 };

@@ -204,6 +204,7 @@ void made_view(struct view *out, const uint8_t *data, size_t size)
 	out->node.sample_ns = number(&source);
 	out->node.sample_unix_ns = (int64_t)number(&source);
 	out->node.holders_lost = number(&source);
+	out->node.holders_dropped = number(&source);
 	out->node.cpu_ns = number(&source);
 	TEXT(&source, out->snapshot.driver_version);
 	out->snapshot.cuda_version = (uint32_t)number(&source);

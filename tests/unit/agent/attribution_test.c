@@ -459,6 +459,10 @@ static void test_no_room(void **state)
 	attribution_fill(rig.attribution, 10, rig.view);
 	assert_int_equal(rig.view->holder_count, 10);
 	assert_int_equal(rig.view->node.holders_lost, VIEW_HOLDER_MAX + 90);
+	rig.pods = 1;
+	sample(0);
+	assert_int_equal(rig.view->node.holders_lost, 0);
+	assert_int_equal(rig.view->node.holders_dropped, VIEW_HOLDER_MAX + 90); /* a counter */
 }
 
 /* Ten thousand pods come and go, and containers with a process each: memory stays where it was. */

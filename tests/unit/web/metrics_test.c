@@ -592,7 +592,7 @@ static void test_node(void **state)
 	view->node.has_kubelet = view->node.has_queue = true;
 	view->jobs_pending = 4;
 	view->node.unattributed = 3;
-	view->node.holders_lost = 9;
+	view->node.holders_dropped = 9;
 	view->node.sample_ns = 4 * S;
 	PUT(view->node.config_error, "line 3");
 	view->resource_count = 1;
