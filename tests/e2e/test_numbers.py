@@ -27,7 +27,7 @@ FAULTS = [
 def served_machine(machine):
     machine.start("dgx-a100", "--gpus", "2", "--clock", "virtual")
     machine.agent("--web-address", "127.0.0.1:0")
-    wait_until(lambda: all("power_mw" in gpu["values"] for gpu in state(machine)["gpus"]), what="the first sample")
+    wait_until(lambda: ["power_mw" in gpu["values"] for gpu in state(machine)["gpus"]] == [True, True], what="the first sample")
     return machine
 
 
