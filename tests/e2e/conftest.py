@@ -80,6 +80,11 @@ def wait_until(condition, deadline_s=DEADLINE_S, what="the condition"):
         time.sleep(0.02)
 
 
+def environments():
+    """/proc/PID/environ of every process. It may be gone by now; pathlib's glob would stumble over that."""
+    return [pathlib.Path("/proc", name, "environ") for name in os.listdir("/proc") if name.isdigit()]
+
+
 def has_entry(path, marks):
     try:
         return any(entry in marks for entry in path.read_bytes().split(b"\0"))
@@ -193,7 +198,7 @@ class Machine:
                  os.fsencode(f"SLUICE_STATE_DIR={self.own['SLUICE_STATE_DIR']}"))
         for _ in range(100):
             left, may_be_left = [], False
-            for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+            for path in environments():
                 if has_entry(path, marks):
                     left.append(int(path.parent.name))
                 else:

@@ -5,14 +5,13 @@ import copy
 import importlib.machinery
 import importlib.util
 import json
-import pathlib
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from conftest import BUILD, DEADLINE_S, ROOT, base_environment, wait_until
+from conftest import BUILD, DEADLINE_S, ROOT, base_environment, environments, wait_until
 
 DEMO = ROOT / "tools" / "demo"
 
@@ -37,7 +36,7 @@ def start(tmp_path, *options):
 
 def left_of(tmp_path):
     """Processes that still know of the directory."""
-    return [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/environ")
+    return [path.parent.name for path in environments()
             if str(tmp_path).encode() in read(path)]
 
 

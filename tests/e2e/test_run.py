@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import DEADLINE_S, SLUICE, alive, has_entry, wait_until
+from conftest import DEADLINE_S, SLUICE, alive, environments, has_entry, wait_until
 
 PRINT_GPUS = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
 KEY = "01234567-89ab-4cde-8f01-23456789abcd"
@@ -520,7 +520,7 @@ def test_a_small_fork_bomb(dgx):
     assert job.end()[0] == 2
     assert all_free(dgx)
     here = os.fsencode(f"SLUICE_SIM_STATE={dgx.state}")
-    left = [path for path in pathlib.Path("/proc").glob("[0-9]*/environ")
+    left = [path for path in environments()
             if b"SLUICE_JOB_ID=" in read(path) and here in read(path)]
     assert left == []
 
@@ -645,7 +645,7 @@ def test_one_is_started_in_the_background(machine):
     assert sum("starting one in the background" in err for _, _, err in told) >= 1
     assert len(machine.run("sluice", "jobs", "-o", "json").ok().json["jobs"]) == 4
     mark = (os.fsencode(f"SLUICE_STATE_DIR={machine.state_dir}"),)
-    agents = [path.parent.name for path in pathlib.Path("/proc").glob("[0-9]*/environ")
+    agents = [path.parent.name for path in environments()
               if has_entry(path, mark) and b"\0agent\0" in read(path.with_name("cmdline"))]
     assert len(agents) == 1
     assert (machine.state_dir / "agent.log").exists()
