@@ -400,5 +400,6 @@ bool site_stream_is_lost(const struct site *site, uint64_t cursor)
 
 bool site_heartbeat(struct site *site, uint64_t now_ns)
 {
-	return stream_heartbeat(site->stream, now_ns);
+	const struct state_at at = site_state(site, now_ns);
+	return stream_heartbeat(site->stream, &at);
 }

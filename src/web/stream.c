@@ -14,7 +14,8 @@
 #include "web/chunk.h"
 #include "web/state.h"
 
-enum { MEMBERS_MAX = 24 };
+enum { MEMBERS_MAX = 24, STREAM_HEARTBEAT_MAX = 512 };
+#define STREAM_HEARTBEAT_NS (STREAM_HEARTBEAT_S * CLOCK_NS_PER_S)
 
 /* What readers know of a GPU. */
 struct known_gpu {
@@ -302,23 +303,33 @@ static int render_alerts(struct stream *stream, const struct state_at *at, struc
 	return rc;
 }
 
-static int render_sample(struct stream *stream, const struct state_at *at, struct buf *out)
+/* The beginning of a sample, whose object stays open. */
+static void begin_sample(struct jsonw *json, const struct state_at *at, struct buf *out)
 {
-	struct jsonw json;
 	int rc = buf_add_text(out, "event: sample\n");
 	if (rc == 0)
 		rc = put_id(at, out);
 	if (rc == 0)
 		rc = buf_add_text(out, "data: ");
-	jsonw_init(&json, out);
-	json.rc = rc;
-	jsonw_object(&json, NULL);
-	state_put_head(&json, at);
-	rc = compare(stream, at, &json);
-	jsonw_end_object(&json);
-	if (json.rc < 0)
-		return json.rc;
-	return rc < 0 ? rc : buf_add_text(out, "\n\n");
+	jsonw_init(json, out);
+	json->rc = rc;
+	jsonw_object(json, NULL);
+	state_put_head(json, at);
+}
+
+static int end_sample(struct jsonw *json, struct buf *out)
+{
+	jsonw_end_object(json);
+	return json->rc < 0 ? json->rc : buf_add_text(out, "\n\n");
+}
+
+static int render_sample(struct stream *stream, const struct state_at *at, struct buf *out)
+{
+	struct jsonw json;
+	begin_sample(&json, at, out);
+	int rc = compare(stream, at, &json);
+	int ended = end_sample(&json, out);
+	return rc < 0 ? rc : ended;
 }
 
 static int render_part(struct stream *stream, const struct state_at *at, struct buf *out)
@@ -371,16 +382,29 @@ void stream_note(struct stream *stream, const struct state_at *at, uint32_t read
 	stream_push(stream, chunk, at->sequence, at->now_ns);
 }
 
-bool stream_heartbeat(struct stream *stream, uint64_t now_ns)
+/* What was said last is known; how old it is by now is not. */
+static int render_stale(const struct state_at *at, struct buf *out)
 {
-	if (!stream->runs || now_ns - stream->last_said_ns < STREAM_HEARTBEAT_S * CLOCK_NS_PER_S)
+	struct jsonw json;
+	begin_sample(&json, at, out);
+	return end_sample(&json, out);
+}
+
+bool stream_heartbeat(struct stream *stream, const struct state_at *at)
+{
+	uint64_t silent_ns = at->now_ns - stream->last_said_ns;
+	bool stale = stream->runs && at->view && state_is_stale(at->view, at->now_ns);
+	if (!stream->runs || silent_ns < (stale ? VIEW_STALE_NS : STREAM_HEARTBEAT_NS))
 		return false;
-	struct chunk *chunk = chunk_new(16, NULL);
-	if (!chunk || buf_add_text(&chunk->buf, ": alive\n\n") < 0) {
+	struct chunk *chunk = chunk_new(STREAM_HEARTBEAT_MAX, NULL);
+	int rc = !chunk	 ? -ENOMEM
+		 : stale ? render_stale(at, &chunk->buf)
+			 : buf_add_text(&chunk->buf, ": alive\n\n");
+	if (rc < 0) {
 		chunk_unref(chunk);
 		return false; /* the next time */
 	}
-	stream_push(stream, chunk, newest_sequence(stream), now_ns);
+	stream_push(stream, chunk, newest_sequence(stream), at->now_ns);
 	return true;
 }
 

@@ -31,8 +31,10 @@ struct stream *stream_free(struct stream *stream);
 
 /* There is a new view. Without memory for its part all readers are dropped: they would miss it. */
 void stream_note(struct stream *stream, const struct state_at *at, uint32_t readers);
-/* Says that we are alive, if nothing was said for a while. True: there is something new. */
-bool stream_heartbeat(struct stream *stream, uint64_t now_ns);
+/* Says that we are alive, if nothing was said for a while; and that the last view is stale, if
+ * none has come after it: then nobody else says so. `at->view` may be NULL. True: there is
+ * something new. */
+bool stream_heartbeat(struct stream *stream, const struct state_at *at);
 
 /*
  * A reader begins at the state of `at`. 1: it was here before (`last_id`, borrowed, may be NULL)

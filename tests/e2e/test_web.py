@@ -318,6 +318,18 @@ def test_hung_driver_is_stale_and_quick():
         assert web.get("/healthz").status == 200
 
 
+def test_hung_service_is_told_to_readers_of_the_stream():
+    """No view comes at all, so there is nothing to say but this: what was said is old."""
+    with Web() as web, Stream(web) as stream:
+        blocks = [stream.next() for _ in range(2)]
+        assert blocks[1]["event"] == "state" and not blocks[1]["data"]["stale"]
+        told = stream.next()
+        assert told["event"] == "sample" and told["id"] == blocks[1]["id"]
+        assert told["data"]["stale"] is True and told["data"]["age_seconds"] > 5
+        web.say("tick")
+        assert stream.next()["data"]["stale"] is False
+
+
 def test_a_view_half_written_leaves_the_one_before():
     with Web() as web:
         before = web.get("/api/v1/state").json["sequence"]

@@ -70,7 +70,8 @@ static void test_nobody_reads(void **state)
 	if (make(&fixture, 2, 0)) {
 		tick(&fixture, 0);
 		assert_int_equal(drain(&fixture, &cursor), 0);
-		assert_false(stream_heartbeat(fixture.stream, 1000 * S));
+		fixture.at.now_ns = 1000 * S;
+		assert_false(stream_heartbeat(fixture.stream, &fixture.at));
 	}
 	done(&fixture);
 }
@@ -159,13 +160,44 @@ static void test_heartbeat(void **state)
 	struct fixture fixture;
 	uint64_t cursor = 0;
 	if (make(&fixture, 1, 0) && join(&fixture, NULL, &cursor) == 0) {
-		uint64_t at = fixture.at.now_ns;
-		assert_false(stream_heartbeat(fixture.stream, at + 14 * S));
-		if (stream_heartbeat(fixture.stream, at + 15 * S)) {
+		fixture.view->snapshot.driver_ok = 0; /* nothing that could be stale */
+		fixture.at.now_ns += 14 * S;
+		assert_false(stream_heartbeat(fixture.stream, &fixture.at));
+		fixture.at.now_ns += S;
+		if (stream_heartbeat(fixture.stream, &fixture.at)) {
 			struct chunk *chunk = stream_next(fixture.stream, &cursor);
 			assert_string_equal(buf_text(&chunk->buf), ": alive\n\n");
 			chunk_unref(chunk);
-			assert_false(stream_heartbeat(fixture.stream, at + 20 * S));
+			fixture.at.now_ns += 5 * S;
+			assert_false(stream_heartbeat(fixture.stream, &fixture.at));
+		}
+	}
+	done(&fixture);
+}
+
+/* No view comes any more: the service hangs. Whoever reads is told that what he has is old. */
+static void test_no_view_comes(void **state)
+{
+	struct fixture fixture;
+	uint64_t cursor = 0, back;
+	if (make(&fixture, 1, 0) && join(&fixture, NULL, &cursor) == 0) {
+		fixture.view->snapshot.driver_ok = 1;
+		fixture.view->node.sample_ns = fixture.at.now_ns;
+		fixture.at.now_ns += VIEW_STALE_NS;
+		assert_false(stream_heartbeat(fixture.stream, &fixture.at));
+		fixture.at.now_ns += S;
+		if (stream_heartbeat(fixture.stream, &fixture.at)) {
+			struct chunk *chunk = stream_next(fixture.stream, &cursor);
+			const char *text = buf_text(&chunk->buf);
+			assert_non_null(strstr(text, "event: sample\nid: 1f-2\ndata: {"));
+			assert_non_null(strstr(text, "\"age_seconds\":6,\"stale\":true}\n\n"));
+			chunk_unref(chunk);
+			assert_int_equal(join(&fixture, "1f-2", &back), 1);
+			fixture.at.now_ns += VIEW_STALE_NS - 1;
+			assert_false(stream_heartbeat(fixture.stream, &fixture.at));
+			fixture.at.now_ns++;
+			if (stream_heartbeat(fixture.stream, &fixture.at))
+				assert_int_equal(drain(&fixture, &cursor), 1);
 		}
 	}
 	done(&fixture);
@@ -220,10 +252,15 @@ static void test_id(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_nobody_reads),   cmocka_unit_test(test_reader),
-	    cmocka_unit_test(test_too_far_behind), cmocka_unit_test(test_bytes),
-	    cmocka_unit_test(test_stops_unread),   cmocka_unit_test(test_heartbeat),
-	    cmocka_unit_test(test_gone),	   cmocka_unit_test(test_id),
+	    cmocka_unit_test(test_nobody_reads),
+	    cmocka_unit_test(test_reader),
+	    cmocka_unit_test(test_too_far_behind),
+	    cmocka_unit_test(test_bytes),
+	    cmocka_unit_test(test_stops_unread),
+	    cmocka_unit_test(test_heartbeat),
+	    cmocka_unit_test(test_no_view_comes),
+	    cmocka_unit_test(test_gone),
+	    cmocka_unit_test(test_id),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
