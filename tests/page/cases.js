@@ -121,6 +121,18 @@ const gone = over({}, async (page, server) => {
   assert.strictEqual(await text(page, "#link"), "stale: the readings are 14 s old");
 });
 
+/* Readings that are told again, only older, are drawn once. */
+const again = over({}, async (page, server) => {
+  const length = "page.memories.get(1).end";
+  await until(page, () => document.querySelector("#charts path.line"));
+  server.frozen = true;
+  const now = server.state.time_unix, before = await page.evaluate(length);
+  for (let second = 1; second <= 5; second++)
+    server.tellAll("sample", { sequence: 9, time_unix: now + second, age_seconds: server.state.age_seconds + second, stale: second > 4 });
+  await until(page, () => /^stale/.test(document.querySelector("#link").textContent));
+  assert.strictEqual(await page.evaluate(length), before);
+});
+
 const many = over({ gpus: 64, holders: 200 }, async (page, server) => {
   assert.strictEqual(await page.locator(".card").count(), 64);
   assert.strictEqual((await drawn(page)).length, 64);
@@ -258,6 +270,7 @@ async function main() {
     ["an event appears with its advice", alert],
     ["what is not known is -", absent],
     ["what goes is gone, and stale readings are called so", gone],
+    ["stale readings are not drawn as new ones", again],
     ["1,000 hostile names are text", hostile],
     ["light, and dark by hand", themed("light")],
     ["dark, and light by hand", themed("dark")],

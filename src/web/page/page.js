@@ -12,7 +12,7 @@ const THROTTLE_WORDS = {
   sw_thermal: "heat", hw_thermal: "heat (hardware)", hw_power_brake: "power brake",
 };
 
-const page = { state: null, gpus: new Map(), cards: new Map(), picked: new Set(), range: RANGES[0], connected: false, heard: 0 };
+const page = { state: null, gpus: new Map(), cards: new Map(), picked: new Set(), range: RANGES[0], connected: false, read: 0 };
 
 function $(id) {
   return document.getElementById(id);
@@ -496,6 +496,10 @@ function takeSample(sample) {
     }
   }
   if (!document.hidden) show(changed);
+  /* What is told again, only older, is no reading of now. */
+  const read = state.time_unix - (state.age_seconds || 0);
+  if (Math.abs(read - page.read) < 0.2) return;
+  page.read = read;
   let whole = true;
   for (const memory of page.memories.values()) whole = memory.add(state.time_unix, state.gpus) && whole;
   if (!whole || Date.now() - page.loaded > 600000) loadHistory();
