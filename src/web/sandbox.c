@@ -107,7 +107,11 @@ int sandbox_enter(uint32_t uid, uint32_t gid, struct err *err)
 	rc = sandbox_drop_capabilities();
 	if (rc < 0)
 		return err_set(err, rc, "cannot give up capabilities: %s", err_describe(rc));
-	/* No core: the token would be in it. */
+	/* No core: the token would be in it. A limit of 0 does not keep one from a program that the
+	 * kernel pipes it to (core(5)), and changing the user does only where fs.suid_dumpable is
+	 * 0, which systemd-coredump changes. */
+	if (uid != SANDBOX_KEEP && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return err_set(err, -errno, "cannot do without cores: %s", err_describe(-errno));
 	if (sandbox_limit(RLIMIT_CORE, 0) < 0 || sandbox_limit(RLIMIT_NPROC, 0) < 0 ||
 	    sandbox_limit(RLIMIT_NOFILE, SANDBOX_DESCRIPTORS) < 0 ||
 	    sandbox_limit(RLIMIT_AS, (rlim_t)SANDBOX_ADDRESS_MB << 20) < 0)

@@ -6,6 +6,7 @@
 #include <linux/capability.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -266,6 +267,57 @@ static void test_cannot_become(void **state)
 	assert_true(err.text[0] != '\0');
 }
 
+static int drop_capabilities(void)
+{
+	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{.effective = 0}};
+	return (int)syscall(SYS_capset, &header, none);
+}
+
+/* Whether somebody of the same user without capabilities may look into the memory of `pid`. */
+static bool can_look_into(pid_t pid)
+{
+	char path[64];
+	int status;
+	(void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0)
+		_exit(drop_capabilities() < 0 ? 2 : open(path, O_RDONLY) >= 0 ? 1 : 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+	return WEXITSTATUS(status) == 1;
+}
+
+/* The token is in it: nobody looks into its memory, and no program that the kernel pipes cores to
+ * gets one, whatever the limit of cores says (core(5)). */
+static void test_no_look_into_it(void **state)
+{
+	int ends[2], status;
+	char byte;
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	pid_t child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		struct err err = {.code = 0};
+		(void)close(ends[0]);
+		if (drop_capabilities() < 0 || sandbox_enter(65534, 65534, &err) < 0)
+			_exit(10);
+		_exit(write(ends[1], "x", 1) == 1 && read(ends[1], &byte, 1) == 0 ? 0 : 11);
+	}
+	(void)close(ends[1]);
+	bool entered = read(ends[0], &byte, 1) == 1;
+	bool seen = entered && can_look_into(child);
+	(void)close(ends[0]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (IS_SANITIZED)
+		skip();
+	assert_true(entered);
+	assert_false(seen);
+}
+
 /* Root of a container that has no capability: it stays who it is, behind the filter. */
 static void test_no_capabilities(void **state)
 {
@@ -276,9 +328,7 @@ static void test_no_capabilities(void **state)
 	assert_true(child >= 0);
 	if (child == 0) {
 		struct err err = {.code = 0};
-		struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-		struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{.effective = 0}};
-		if (syscall(SYS_capset, &header, none) < 0)
+		if (drop_capabilities() < 0)
 			_exit(9);
 		if (sandbox_enter(65534, 65534, &err) < 0)
 			_exit(10);
@@ -300,7 +350,7 @@ int main(void)
 	    cmocka_unit_test(test_other_numbers),
 #endif
 	    cmocka_unit_test(test_enter),	    cmocka_unit_test(test_cannot_become),
-	    cmocka_unit_test(test_no_capabilities),
+	    cmocka_unit_test(test_no_capabilities), cmocka_unit_test(test_no_look_into_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
