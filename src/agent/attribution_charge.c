@@ -119,10 +119,9 @@ void attribution_charge(struct attribution *attribution, const struct view *view
 	const struct snapshot_gpu *gpu = &view->snapshot.gpu[g];
 	struct attribution_gpu *before = attribution_gpu(attribution, gpu->uuid);
 	uint64_t elapsed_ns = view->snapshot.taken_ns - attribution->taken_ns;
-	if (!before)
-		return; /* seen for the first time */
-	if (elapsed_ns > ATTRIBUTION_LONG_NS)
-		elapsed_ns = ATTRIBUTION_LONG_NS;
+	/* Seen for the first time, or not for long: who is here now may not have been then. */
+	if (!before || elapsed_ns > ATTRIBUTION_LONG_NS)
+		return;
 	if (gpu->mig_count > 0)
 		attribution_charge_mig(attribution, view, g, elapsed_ns, gathered);
 	else

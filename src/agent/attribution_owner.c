@@ -101,12 +101,17 @@ static struct holding *attribution_touch(struct attribution *attribution, const 
 /* --- jobs --------------------------------------------------------------------------------------
  */
 
-static void attribution_name_job(const struct view *view, const struct job *job,
-				 struct view_holder *out)
+static void attribution_name_job(const struct job *job, struct view_holder *out)
 {
 	out->job = job->id;
 	COPY(out->job_name, job->name);
 	out->since_unix_ns = job->started_unix_ns;
+}
+
+/* In each round: a directory may tell the name long after the job has begun. */
+static void attribution_name_user(const struct view *view, const struct job *job,
+				  struct view_holder *out)
+{
 	for (uint32_t i = 0; i < view->job_count; i++)
 		if (view->job[i].id == job->id)
 			COPY(out->user, view->job[i].user);
@@ -121,8 +126,11 @@ static struct holding *attribution_touch_job(struct attribution *attribution,
 	char owner[ATTRIBUTION_OWNER_MAX];
 	(void)snprintf(owner, sizeof(owner), "j:%" PRIu64, job->id);
 	struct holding *holding = attribution_touch(attribution, view, owner, place);
-	if (holding && holding->view.job == 0)
-		attribution_name_job(view, job, &holding->view);
+	if (!holding)
+		return NULL;
+	if (holding->view.job == 0)
+		attribution_name_job(job, &holding->view);
+	attribution_name_user(view, job, &holding->view);
 	return holding;
 }
 

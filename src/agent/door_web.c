@@ -349,6 +349,11 @@ static void door_on_token(void *context)
 	door_web_jobs(context); /* their names hang on it */
 }
 
+static void door_on_named(void *context)
+{
+	door_web_jobs(context); /* a user's, of a directory that answers late */
+}
+
 /* --- its life --------------------------------------------------------------------------------- */
 
 static int door_open_parts(struct door_web *door, struct err *err)
@@ -366,7 +371,10 @@ static int door_open_parts(struct door_web *door, struct err *err)
 						    .prepare = door_prepare,
 						    .started = door_on_started,
 						    .context = door};
-	const struct users_options users = {.loop = options->loop, .children = options->children};
+	const struct users_options users = {.loop = options->loop,
+					    .children = options->children,
+					    .named = door_on_named,
+					    .context = door};
 	const struct attribution_options attribution = {.loop = options->loop,
 							.storage = options->storage,
 							.log = options->log,

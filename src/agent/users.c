@@ -98,15 +98,22 @@ static void users_end_question(struct users_question *question)
 static void users_on_answer(struct child *child, const struct child_end *end, void *context)
 {
 	struct users_question *question = context;
+	const struct users_options *options = &question->users->options;
 	struct users_entry *entry = users_find(question->users, question->uid);
 	char text[USERS_ANSWER_MAX];
 	ssize_t length = read(question->answer_fd, text, sizeof(text) - 1);
 	text[length > 0 ? length : 0] = '\0';
-	const char *colon = strchr(text, ':');
-	if (entry && colon && !end->was_killed && end->value == 0 &&
-	    users_is_name(text, (size_t)(colon - text)))
-		(void)snprintf(entry->name, sizeof(entry->name), "%.*s", (int)(colon - text), text);
+	char *colon = strchr(text, ':');
+	bool is_named = entry && colon && !end->was_killed && end->value == 0 &&
+			users_is_name(text, (size_t)(colon - text));
 	users_end_question(question);
+	if (!is_named)
+		return;
+	*colon = '\0';
+	bool is_new = strcmp(entry->name, text) != 0;
+	(void)snprintf(entry->name, sizeof(entry->name), "%.*s", USERS_NAME_MAX - 1, text);
+	if (is_new && options->named)
+		options->named(options->context);
 }
 
 static void users_on_deadline(void *context)

@@ -29,6 +29,9 @@ struct users_options {
 	struct child_set *children; /* borrowed */
 	const char *passwd;	    /* NULL: /etc/passwd */
 	const char *getent;	    /* NULL: getent, as $PATH has it */
+	/* A name has come for what was told as a number; may be NULL. */
+	void (*named)(void *context);
+	void *context;
 };
 
 /* NULL: -ENOMEM. */

@@ -287,6 +287,46 @@ static void test_two_jobs_share_a_gpu(void **state)
 	assert_int_equal(holder(0)->memory_bytes, NOTHING);
 }
 
+/* A directory of users may answer when the job has long begun; of jobs that the view has no room
+ * for, the name that was known stays. */
+static void test_a_user_whose_name_comes_late(void **state)
+{
+	(void)state;
+	put_job(1, 0, 1);
+	rig.view->job[0] = (struct view_job){.id = 1, .user = "7"};
+	rig.view->job_count = 1;
+	sample(0);
+	assert_string_equal(holder(0)->user, "7");
+	rig.view->job[0] = (struct view_job){.id = 1, .user = "alice"};
+	sample(0);
+	assert_string_equal(holder(0)->user, "alice");
+	rig.view->job_count = 0;
+	sample(0);
+	assert_string_equal(holder(0)->user, "alice");
+}
+
+/* Who has come while nobody looked did not do what was done before. */
+static void test_a_long_time_without_a_sample(void **state)
+{
+	(void)state;
+	put_job(1, 0, 1);
+	on_gpu(0, 10, "0::/sluice-1/job-1-1a2b3c4d\n", ABSENT, 1);
+	sample(0);
+	sample(500);
+	assert_int_equal(holder(0)->busy_ns, 500 * 1000000);
+	rig.job[0].id = 2;
+	(void)snprintf(rig.cgroup[0], sizeof(rig.cgroup[0]),
+		       "/sys/fs/cgroup/sluice-1/job-2-1a2b3c4d");
+	rig.view->snapshot.gpu[0].process_count = rig.view->snapshot.gpu[0].process_total = 0;
+	on_gpu(0, 20, "0::/sluice-1/job-2-1a2b3c4d\n", ABSENT, 1);
+	rig.view->snapshot.taken_ns += 3599 * SECOND;
+	sample(3000 * 1000);
+	assert_int_equal(holder(0)->job, 2);
+	assert_int_equal(holder(0)->busy_ns, 0);
+	sample(100);
+	assert_int_equal(holder(0)->busy_ns, 100 * 1000000);
+}
+
 static void test_pods(void **state)
 {
 	(void)state;
@@ -495,6 +535,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    CASE(test_a_machine_without_gpus),
 	    CASE(test_two_jobs_share_a_gpu),
+	    CASE(test_a_user_whose_name_comes_late),
+	    CASE(test_a_long_time_without_a_sample),
 	    CASE(test_pods),
 	    CASE(test_a_pod_by_its_uid),
 	    CASE(test_what_the_driver_does_not_tell),

@@ -16,7 +16,14 @@ struct scene {
 	struct child_set *children;
 	struct users *users;
 	char getent[4096], passwd[4096];
+	unsigned named;
 };
+
+static void on_named(void *context)
+{
+	struct scene *scene = context;
+	scene->named++;
+}
 
 static int setup(void **state)
 {
@@ -51,7 +58,9 @@ static void start(struct scene *scene, const char *script)
 	const struct users_options options = {.loop = scene->loop,
 					      .children = scene->children,
 					      .passwd = scene->passwd,
-					      .getent = scene->getent};
+					      .getent = scene->getent,
+					      .named = on_named,
+					      .context = scene};
 	scene->users = users_new(&options, NULL);
 	assert_non_null(scene->users);
 }
@@ -80,6 +89,7 @@ static void test_others_are_asked_for_elsewhere(void **state)
 	assert_string_equal(users_name(scene->users, 2000), "2000");
 	assert_int_equal(child_set_count(scene->children), 1); /* asked once */
 	pass_until_no_child(scene);
+	assert_int_equal(scene->named, 1); /* whoever has shown the number shows the name now */
 	assert_string_equal(users_name(scene->users, 2000), "user-2000");
 }
 
@@ -98,6 +108,7 @@ static void test_answers_that_are_none(void **state)
 		(void)users_name(scene->users, 3000);
 		pass_until_no_child(scene);
 		assert_string_equal(users_name(scene->users, 3000), "3000");
+		assert_int_equal(scene->named, 0);
 		scene->users = users_free(scene->users);
 	}
 }
