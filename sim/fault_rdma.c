@@ -45,8 +45,10 @@ static int change(struct sim_machine *machine, uint32_t index, enum what what, u
 {
 	struct sim_nic nic = machine->nic[index];
 	for (uint32_t p = 0; p < SIM_NIC_PORT_MAX; p++) {
-		if ((what == WHAT_DOWN || what == WHAT_UP) && (number == 0 || number == p + 1))
+		if ((what == WHAT_DOWN || what == WHAT_UP) && (number == 0 || number == p + 1)) {
+			nic.downed[p] += what == WHAT_DOWN && !nic.down[p];
 			nic.down[p] = what == WHAT_DOWN;
+		}
 		if (what == WHAT_RATE)
 			nic.rate_gbit[p] = number;
 	}

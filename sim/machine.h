@@ -267,6 +267,7 @@ struct sim_gpu {
 /* How a network adapter is right now: what was injected. All zero: it is well. */
 struct sim_nic {
 	uint32_t rate_gbit[SIM_NIC_PORT_MAX]; /* 0: the machine's nic_rate_gbit */
+	uint32_t downed[SIM_NIC_PORT_MAX];    /* how often the cable was pulled */
 	bool down[SIM_NIC_PORT_MAX];	      /* cable pulled */
 	bool gone;			      /* no longer on the PCI bus */
 	bool unbound;			      /* no driver: no interface, no RDMA device */

@@ -75,10 +75,10 @@ static void link_to(const struct nic *nic, const char *from, const char *to)
 	sim_plan_link(nic->plan, sim_plan_relative(target, from, to), "%s", from);
 }
 
-static void port_counters(const struct nic *nic, const char *dir, uint32_t number)
+static void port_counters(const struct nic *nic, const char *dir, uint32_t number, uint32_t downed)
 {
-	static const char *const zero[] = {"symbol_error", "link_downed", "link_error_recovery",
-					   "port_rcv_errors", "port_xmit_discards"};
+	static const char *const zero[] = {"symbol_error", "link_error_recovery", "port_rcv_errors",
+					   "port_xmit_discards"};
 	static const char *const hardware[] = {"out_of_sequence", "packet_seq_err",
 					       "rnr_nak_retry_err", "np_cnp_sent",
 					       "rp_cnp_handled"};
@@ -89,6 +89,7 @@ static void port_counters(const struct nic *nic, const char *dir, uint32_t numbe
 	put_number(nic, sub, "port_rcv_data", 125000 * (number + 1));
 	for (size_t i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
 		put_number(nic, sub, zero[i], 0);
+	put_number(nic, sub, "link_downed", downed);
 	(void)snprintf(sub, sizeof(sub), "%s/hw_counters", dir);
 	for (size_t i = 0; i < sizeof(hardware) / sizeof(hardware[0]); i++)
 		put_number(nic, sub, hardware[i], 0);
@@ -113,7 +114,7 @@ static void nic_port(const struct nic *nic, uint32_t port)
 	sim_plan_file(nic->plan, 0444, "%s/lid", dir);
 	sim_plan_text(nic->plan, "0x%x\n", ethernet ? 0 : index * SIM_NIC_PORT_MAX + port + 1);
 	put(nic, dir, "sm_lid", ethernet ? "0x0" : "0x1");
-	port_counters(nic, dir, index * machine->nic_ports + port);
+	port_counters(nic, dir, index * machine->nic_ports + port, state->downed[port]);
 }
 
 /* ---- character devices ---- */

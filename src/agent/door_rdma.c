@@ -14,6 +14,7 @@
 #include "agent/queue_pools.h"
 #include "agent/rdma_act.h"
 #include "agent/rdma_file.h"
+#include "agent/rdma_ports.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -59,6 +60,7 @@ struct door_rdma {
 	int uevent_fd;		   /* -1 */
 	struct door_rdma_run *run; /* NULL: none is under way */
 	struct rdma_act *act;	   /* NULL: none is under way */
+	struct rdma_ports *ports;  /* owned; counters of metrics */
 	bool run_again, act_again, is_stopping;
 	bool writes_cdi;
 	bool lacks_cdi, lacks_hook;	  /* could not be written when it was tried last */
@@ -579,7 +581,10 @@ static int door_rdma_open(struct door_rdma *door, struct err *err)
 		door->soon = loop_timer_new(options->loop, door_rdma_on_soon, door, err);
 	if (!door->soon)
 		return -ENOMEM;
-	int rc = rdma_file_new(&file, &door->file, err);
+	int rc = rdma_ports_new(options->loop, options->root, options->counted, options->context,
+				&door->ports, err);
+	if (rc == 0)
+		rc = rdma_file_new(&file, &door->file, err);
 	if (rc == 0 && rdma_file_config(door->file))
 		door_rdma_on_configuration(door);
 	return rc;
@@ -607,6 +612,7 @@ void door_rdma_stop(struct door_rdma *door)
 		return;
 	door->is_stopping = true;
 	rdma_file_stop(door->file);
+	rdma_ports_stop(door->ports);
 	loop_timer_stop(door->look);
 	loop_timer_stop(door->soon);
 	door->kubelet = kubelet_close(door->kubelet);
@@ -618,7 +624,9 @@ struct door_rdma *door_rdma_free(struct door_rdma *door)
 		return NULL;
 	door->is_stopping = true;
 	door->run_again = false;
+	rdma_ports_stop(door->ports);
 	(void)storage_close(door->reader);
+	(void)rdma_ports_free(door->ports);
 	(void)kubelet_close(door->kubelet);
 	(void)rdma_file_free(door->file);
 	(void)filewatch_free(door->watch);
@@ -674,6 +682,18 @@ void door_rdma_source(const struct door_rdma *door, struct queue_pools_source *o
 	out->policy = &door->policy;
 	out->adapters = door->inventory;
 	out->is_down = door->is_down;
+}
+
+void door_rdma_count(struct door_rdma *door)
+{
+	if (door && !door->is_stopping)
+		rdma_ports_look(door->ports, door->reader, door->inventory);
+}
+
+const struct rdma_counters *door_rdma_counters(const struct door_rdma *door, const char *device,
+					       uint32_t port)
+{
+	return door ? rdma_ports_find(door->ports, device, port) : NULL;
 }
 
 const char *door_rdma_note_at(const struct door_rdma *door, size_t index)

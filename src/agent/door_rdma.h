@@ -24,6 +24,7 @@ struct log;
 struct loop;
 struct node;
 struct queue_pools_source;
+struct rdma_counters;
 struct storage;
 
 #define DOOR_RDMA_PORTS_NS UINT64_C(5000000000)	 /* between looks where ports decide */
@@ -42,6 +43,8 @@ struct door_rdma_options {
 	void (*event)(bool is_warning, const char *reason, const char *text, void *context);
 	/* Adapters, their health or the configuration may be others. May be NULL. */
 	void (*changed)(void *context);
+	/* Counters of ports were read, or may be read again. May be NULL. */
+	void (*counted)(void *context);
 	void *context;
 };
 
@@ -70,6 +73,11 @@ struct door_rdma_view {
 bool door_rdma_resource_at(const struct door_rdma *door, size_t index, struct door_rdma_view *out);
 /* What jobs may have of it: policy, adapters and health of `out`, all borrowed. */
 void door_rdma_source(const struct door_rdma *door, struct queue_pools_source *out);
+/* Somebody wants the ports' counters: they are read on the thread when they are 5 s old. */
+void door_rdma_count(struct door_rdma *door);
+/* As read last; NULL: not read. */
+const struct rdma_counters *door_rdma_counters(const struct door_rdma *door, const char *device,
+					       uint32_t port);
 /* Sentence number `index` about what is not offered or down; NULL: there are not so many. */
 const char *door_rdma_note_at(const struct door_rdma *door, size_t index);
 /* Why the configuration, or a newer one, was refused, or adapters cannot be read; "". */

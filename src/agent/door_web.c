@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/attribution.h"
+#include "agent/door_rdma.h"
 #include "agent/door_web_counters.h"
 #include "agent/door_web_events.h"
 #include "agent/door_web_fill.h"
@@ -185,6 +186,7 @@ static void door_write(struct door_web *door)
 	web_events_fill(door->options.events, events != door->told, door->options.vitals, view);
 	if (door->jobs_are_dirty)
 		web_fill_jobs(&source, view);
+	door_rdma_count(door->options.rdma);
 	web_fill_adapters(&source, view);
 	web_fill_resources(&source, view);
 	attribution_fill(door->attribution, config->metrics.max_container_series, view);

@@ -46,7 +46,7 @@ struct door_web_options {
 	const struct reload *reload;
 	const struct leases *leases;	     /* may be NULL */
 	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
-	const struct door_rdma *rdma;	     /* may be NULL */
+	struct door_rdma *rdma;		     /* may be NULL */
 	const struct web_events *events;     /* may be NULL */
 	const char *node_name;		     /* Kubernetes' name of this node; NULL: the host's */
 	const char *root;		     /* as attribution_options has it; NULL: "" */

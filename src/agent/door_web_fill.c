@@ -21,6 +21,7 @@
 #include "doors/queue/schedule.h"
 #include "hardware/gpu.h"
 #include "hardware/rdma.h"
+#include "hardware/rdma_counters.h"
 #include "policy/policy.h"
 #include "policy/rdma.h"
 #include "web/view.h"
@@ -283,6 +284,18 @@ static void adapter_resource(const struct queue_pools_source *rdma, uint32_t fun
 	}
 }
 
+static void fill_counters(const struct door_rdma *door, struct view_adapter *out)
+{
+	const struct rdma_counters *counters = door_rdma_counters(door, out->name, out->port);
+	_Static_assert((int)RDMA_COUNTER_COUNT == (int)VIEW_COUNTER_MAX, "all of them");
+	for (uint32_t i = 0; counters && i < RDMA_COUNTER_COUNT; i++) {
+		if (counters->value[i] == RDMA_COUNTER_UNKNOWN)
+			continue;
+		out->counter[i] = counters->value[i];
+		out->counters_known |= UINT32_C(1) << i;
+	}
+}
+
 static void fill_port(const struct queue_pools_source *rdma, uint32_t function,
 		      const struct rdma_device *device, const struct rdma_port *port,
 		      struct view *view)
@@ -325,6 +338,8 @@ void web_fill_adapters(const struct web_source *source, struct view *view)
 				fill_port(&rdma, f, device, &device->port[p], view);
 		}
 	}
+	for (uint32_t i = 0; i < view->adapter_count; i++)
+		fill_counters(source->rdma, &view->adapter[i]);
 }
 
 /* --- resources -------------------------------------------------------------------------------- */

@@ -79,6 +79,12 @@ static void doors_on_rdma(bool is_warning, const char *reason, const char *text,
 	door_web_update(doors->web);
 }
 
+static void doors_on_counted(void *context)
+{
+	struct doors *doors = context;
+	door_web_update(doors->web);
+}
+
 /* An adapter belongs to one door at a time, as a GPU does. */
 static void doors_tell_queue(void *context)
 {
@@ -121,6 +127,7 @@ static int doors_open_rdma(struct doors *doors, struct err *err)
 	    .kubelet_socket = options->kubelet_socket,
 	    .event = doors_on_rdma,
 	    .changed = doors_tell_queue,
+	    .counted = doors_on_counted,
 	    .context = doors,
 	};
 	return door_rdma_new(&rdma, &doors->rdma, err);

@@ -34,8 +34,8 @@ int rdma_counter_parse(const char *text, size_t length, uint32_t unit, uint64_t 
 	int rc = parse_u64_span(text, length, 0, UINT64_MAX, &count);
 	if (rc < 0)
 		return rc;
-	/* Also what would be taken for an unknown one. */
-	if (__builtin_mul_overflow(count, (uint64_t)unit, &count) || count == RDMA_COUNTER_UNKNOWN)
+	count *= unit;
+	if (count == RDMA_COUNTER_UNKNOWN)
 		return -ERANGE;
 	*out = count;
 	return 0;

@@ -34,7 +34,11 @@ struct rdma_counters {
 /* Reads those of one port below `root`. What cannot be read is unknown. */
 void rdma_counters_read(const char *root, const char *device, uint32_t port,
 			struct rdma_counters *out);
-/* "250000\n". Pure. 0, -EINVAL, -ERANGE: it, times `unit`, is no number that fits. */
+/*
+ * "250000\n", times `unit`. Pure. 0, -EINVAL, -ERANGE: no number of 64 bits, or the one that means
+ * unknown. A product goes round at 2^64, as the kernel's own counters do: whoever reads it takes a
+ * counter that falls for one that began again.
+ */
 int rdma_counter_parse(const char *text, size_t length, uint32_t unit, uint64_t *out);
 /* "port_xmit_bytes", "link_downed", "np_cnp_sent": as the kernel calls them, but for the unit. */
 const char *rdma_counter_to_string(uint32_t counter);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """/metrics of a whole service on a simulated machine: test_metrics.py has what the text itself must be."""
 
+import json
 import shutil
 import subprocess
 import time
@@ -90,6 +91,32 @@ def test_an_xid_and_a_job(service):
     assert "bus" in dict(dcgm[0])["err_msg"]
     assert list(service.series("DCGM_FI_DEV_XID_ERRORS", gpu="2").values()) == [0]
     assert service.series("sluice_gpu_health_reason", gpu="3", xid="79")
+
+
+def test_counters_of_rdma_ports(machine):
+    machine.start("dgx1")
+    config = machine.path("/k8s-rdma-shared-dev-plugin/config.json")
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"configList": [
+        {"resourceName": "hca", "rdmaHcaMax": 4, "selectors": {"vendors": ["15b3"]}}]}))
+    service = Service(machine)
+    port = {"device": "mlx5_1", "port": "1"}
+
+    def counter(name):
+        return list(service.series(f"sluice_rdma_port_{name}_total", **port).values())
+
+    wait_until(lambda: counter("link_downed") == [0], what="a counter of a port")
+    assert counter("xmit_data_bytes") == [2000000] and counter("np_cnp_sent") == [0]
+    machine.sim("inject", "rdma", "1", "down")
+    wait_until(lambda: counter("link_downed") == [1], what="a port that was down once")
+    # What is not there, or is no number, has no series.
+    counters = machine.path("/sys/class/infiniband/mlx5_1/ports/1/counters")
+    (counters / "symbol_error").unlink()
+    (counters / "port_rcv_data").unlink()
+    (counters / "port_rcv_data").write_text("N/A (no PMA)\n")
+    wait_until(lambda: counter("symbol_error") == counter("rcv_data_bytes") == [], what="counters that are not known")
+    assert counter("xmit_data_bytes") == [2000000]
+    assert list(service.series("sluice_rdma_port_symbol_error_total", device="mlx5_0").values()) == [0]
 
 
 def test_a_driver_that_hangs_makes_pages_stale_and_not_slow(service):

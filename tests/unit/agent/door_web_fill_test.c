@@ -16,6 +16,7 @@
 #include "doors/queue/schedule.h"
 #include "hardware/gpu.h"
 #include "hardware/rdma.h"
+#include "hardware/rdma_counters.h"
 #include "policy/policy.h"
 #include "unit/unit.h"
 #include "web/view.h"
@@ -45,6 +46,8 @@ const struct reload_state *__wrap_reload_state(const struct reload *reload);
 bool __wrap_vitals_at(const struct vitals *vitals, size_t place, struct vitals_view *out);
 void __wrap_door_rdma_source(const struct door_rdma *door, struct queue_pools_source *out);
 const struct kubelet *__wrap_door_rdma_kubelet(const struct door_rdma *door);
+const struct rdma_counters *__wrap_door_rdma_counters(const struct door_rdma *door,
+						      const char *device, uint32_t port);
 size_t __wrap_queue_count(const struct queue *queue, enum job_state state);
 uint64_t __wrap_queue_ended(const struct queue *queue);
 const struct job *__wrap_queue_first(const struct queue *queue);
@@ -101,6 +104,17 @@ bool __wrap_vitals_at(const struct vitals *vitals, size_t place, struct vitals_v
 void __wrap_door_rdma_source(const struct door_rdma *door, struct queue_pools_source *out)
 {
 	out->adapters = adapters;
+}
+
+const struct rdma_counters *__wrap_door_rdma_counters(const struct door_rdma *door,
+						      const char *device, uint32_t port)
+{
+	static const struct rdma_counters counters = {
+	    .value = {[RDMA_COUNTER_SENT_BYTES] = 1000000,
+		      [RDMA_COUNTER_CNP_HANDLED] = RDMA_COUNTER_UNKNOWN}};
+	(void)door;
+	assert_string_equal(device, "mlx5_0");
+	return port == 1 ? &counters : NULL;
 }
 
 const struct kubelet *__wrap_door_rdma_kubelet(const struct door_rdma *door)
@@ -336,6 +350,9 @@ static void test_adapters(void **state)
 	assert_int_equal(view->adapter[1].health, VIEW_DEGRADED);
 	assert_int_equal(view->adapter[1].rate_bits, 0);
 	assert_non_null(strstr(view->adapter[1].reason, "port 2 is not up"));
+	assert_true(view->adapter[0].counter[RDMA_COUNTER_SENT_BYTES] == 1000000);
+	assert_int_equal(view->adapter[0].counters_known, (1 << RDMA_COUNTER_CNP_HANDLED) - 1);
+	assert_int_equal(view->adapter[1].counters_known, 0); /* not read */
 	source.rdma = NULL;
 	web_fill_adapters(&source, view);
 	assert_int_equal(view->adapter_count, 0);
