@@ -20,6 +20,7 @@ enum server_internals {
 	ACCEPT_AT_ONCE = 16,	 /* before others have their turn */
 	STREAM_INPUT_MAX = 8192, /* of what the reader of a stream says; it has nothing to say */
 	DISCARD_AT_ONCE = 8192,
+	REQUESTS_AT_ONCE = 4, /* of one connection, before others have their turn */
 	DATE_SIZE = 32,
 };
 
@@ -132,7 +133,16 @@ static void date_now(char out[DATE_SIZE])
 		out[0] = '\0';
 }
 
-static void conn_set_head(struct conn *conn, const struct answer *answer, size_t length)
+/* Whoever speaks HTTP/1.0 believes that a connection stays only if he is told so. */
+static const char *conn_stays(const struct conn *conn, const struct http_request *request)
+{
+	if (conn->closes)
+		return "Connection: close\r\n";
+	return request && request->is_old ? "Connection: keep-alive\r\n" : "";
+}
+
+static void conn_set_head(struct conn *conn, const struct http_request *request,
+			  const struct answer *answer, size_t length)
 {
 	char date[DATE_SIZE], size[48] = "";
 	date_now(date);
@@ -149,7 +159,7 @@ static void conn_set_head(struct conn *conn, const struct answer *answer, size_t
 	    answer->is_gzip ? "Content-Encoding: gzip\r\n" : "",
 	    answer->varies ? "Vary: Accept-Encoding\r\n" : "", answer->fields ? answer->fields : "",
 	    answer->policy ? answer->policy : "default-src 'none'; frame-ancestors 'none'",
-	    conn->closes ? "Connection: close\r\n" : "");
+	    conn_stays(conn, request));
 	conn->head_sent = 0;
 	conn->head_length =
 	    written > 0 && (size_t)written < sizeof(conn->head) ? (size_t)written : 0;
@@ -176,17 +186,16 @@ static void conn_answer(struct conn *conn, const struct http_request *request,
 	bool head_only = request && request->method == HTTP_HEAD;
 	if (answer->status == 0)
 		answer->status = 500;
-	if (head_only)
-		answer->is_stream = false;
-	if (!request || !request->keep_alive || answer->is_stream || conn->server->is_finishing)
+	bool is_stream = answer->is_stream && !head_only;
+	if (!request || !request->keep_alive || is_stream || conn->server->is_finishing)
 		conn->closes = true;
-	conn_set_head(conn, answer, body ? body->buf.length : 0);
+	conn_set_head(conn, request, answer, body ? body->buf.length : 0);
 	conn->body = head_only ? chunk_unref(body) : body;
 	conn->body_sent = 0;
 	conn->since_ns = loop_now_ns(conn->server->loop);
 	conn->deadline_ns = conn_after(conn, SERVER_ANSWER_S);
 	conn->state = CONN_ANSWER;
-	if (answer->is_stream) {
+	if (is_stream) {
 		conn->state = CONN_STREAM;
 		conn->cursor = answer->cursor;
 		conn->deadline_ns = conn_after(conn, SERVER_STALL_S);
@@ -386,10 +395,15 @@ static bool conn_take_request(struct conn *conn)
 	return false;
 }
 
-/* Goes as far as it can with what has come: several requests may have. */
+/* Goes as far as it may with what has come: many requests may have. */
 static void conn_go_on(struct conn *conn)
 {
-	for (;;) {
+	for (int served = 0;; served++) {
+		if (conn->state == CONN_HEAD && conn->input && served >= REQUESTS_AT_ONCE) {
+			/* It can be written to, so this goes on after the others. */
+			(void)conn_wait(conn, LOOP_WRITE);
+			return;
+		}
 		if (conn->state == CONN_HEAD && !conn_take_request(conn))
 			return;
 		if (conn->state == CONN_STREAM) {

@@ -23,11 +23,16 @@ struct fixture {
 	struct server *server;
 	uint64_t parts; /* that a stream has */
 	bool is_lost, is_done;
+	uint32_t asked, modest; /* requests; which of them was the one for /modest */
 	char got[8192];
 };
 
 static void answer(void *context, const struct http_request *request, struct answer *out)
 {
+	struct fixture *fixture = context;
+	fixture->asked++;
+	if (http_text_is(&request->path, "/modest"))
+		fixture->modest = fixture->asked;
 	out->status = 200;
 	if (http_text_is(&request->path, "/stream")) {
 		out->is_stream = true;
@@ -141,6 +146,45 @@ static void test_answers(void **state)
 	(void)close(fd);
 	turn(fixture);
 	assert_int_equal(server_counts(fixture->server).connections, 0);
+	done(fixture);
+}
+
+/* Of the answer to HEAD: what the one to GET has, and that the connection stays, if it does. */
+static void test_fields(void **state)
+{
+	struct fixture *fixture = make();
+	int fd = join(fixture), old = join(fixture);
+	say(fixture, fd, "HEAD /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+	HAS(hear(fixture, fd), "200 OK");
+	assert_null(strstr(fixture->got, "Content-Length"));
+	say(fixture, fd, request);
+	HAS(hear(fixture, fd), "\r\n\r\n/a\n");
+	assert_null(strstr(fixture->got, "Connection:"));
+	say(fixture, old, "GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+	HAS(hear(fixture, old), "\r\nConnection: keep-alive\r\n");
+	assert_string_equal(hear(fixture, old), "-");
+	(void)close(fd);
+	(void)close(old);
+	done(fixture);
+}
+
+/* Who asks much at once does not keep the others waiting until he has all. */
+static void test_turns(void **state)
+{
+	enum { ASKED = 50 };
+	struct fixture *fixture = make();
+	int greedy = join(fixture), modest = join(fixture);
+	for (int i = 0; i < ASKED; i++)
+		(void)!send(greedy, request, sizeof(request) - 1, MSG_NOSIGNAL);
+	say(fixture, modest, "GET /modest HTTP/1.1\r\nHost: x\r\n\r\n");
+	HAS(hear(fixture, modest), "\r\n\r\n/modest\n");
+	HAS(hear(fixture, greedy), "\r\n\r\n/a\n");
+	assert_in_range(fixture->modest, 1, ASKED / 2);
+	for (int i = 0; i < ASKED && fixture->asked < ASKED + 1; i++)
+		turn(fixture);
+	assert_int_equal(fixture->asked, ASKED + 1);
+	(void)close(greedy);
+	(void)close(modest);
 	done(fixture);
 }
 
@@ -321,6 +365,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_answers),
+	    cmocka_unit_test(test_fields),
+	    cmocka_unit_test(test_turns),
 	    cmocka_unit_test(test_time_for_a_head),
 	    cmocka_unit_test(test_time_for_an_answer),
 	    cmocka_unit_test(test_too_many),
