@@ -89,7 +89,6 @@ static void write_settings(const struct door_web *door, struct view_settings *ou
 	out->set = config->metrics.set;
 	out->dcgm = config->metrics.dcgm;
 	out->dcgm_split = config->metrics.dcgm_shared != 0;
-	out->per_link = config->metrics.per_link;
 	out->container_energy = config->metrics.container_energy;
 	out->has_token = web_token_is_wanted(door->token);
 	out->token_broken = out->has_token && !token;

@@ -159,7 +159,7 @@ enum config_dcgm { CONFIG_DCGM_OLD, CONFIG_DCGM_NEW, CONFIG_DCGM_OFF };
 struct config_metrics {
 	uint32_t set, dcgm;   /* enum config_metrics_set, config_dcgm */
 	uint32_t dcgm_shared; /* 1: split */
-	bool per_link, container_energy;
+	bool container_energy;
 	uint32_t max_container_series;
 };
 

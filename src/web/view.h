@@ -46,7 +46,6 @@ struct view_settings {
 	uint32_t set;	       /* enum view_set: what /metrics gives when it is not asked for one */
 	uint32_t dcgm;	       /* enum view_dcgm */
 	bool dcgm_split;       /* DCGM series of a shared GPU per container */
-	bool per_link;	       /* NVLink bytes per link */
 	bool container_energy; /* estimated */
 	bool has_token;	       /* without the right one every answer is 401 */
 	bool token_broken;     /* the file cannot be read: no token is the right one */

@@ -218,7 +218,7 @@ static bool fetch(void)
 static void test_what_web_sees(void **state)
 {
 	open_door("sluice: {web: {address: '127.0.0.1:0', hosts: [gpu1, gpu1.example]}, "
-		  "metrics: {set: native, dcgm: 'new', dcgmShared: split, perLink: true, "
+		  "metrics: {set: native, dcgm: 'new', dcgmShared: split, "
 		  "containerEnergy: true}}");
 	assert_true(door_web_pid(door) > 0);
 	assert_string_equal(door_web_problem(door), "");
@@ -230,8 +230,7 @@ static void test_what_web_sees(void **state)
 	assert_true(view->node.rss_bytes > 0 && view->node.open_fds > 3);
 	assert_int_equal(view->settings.set, VIEW_SET_NATIVE);
 	assert_int_equal(view->settings.dcgm, VIEW_DCGM_NEW);
-	assert_true(view->settings.dcgm_split && view->settings.per_link &&
-		    view->settings.container_energy);
+	assert_true(view->settings.dcgm_split && view->settings.container_energy);
 	assert_int_equal(view->settings.host_count, 2);
 	assert_string_equal(view->settings.host[1], "gpu1.example");
 	assert_false(view->settings.has_token);
