@@ -45,10 +45,12 @@ struct door_web {
 	int listen_fd;		  /* owned; -1: nobody listens */
 	uint64_t again_ns;
 	bool is_stopped, is_dirty, jobs_are_dirty;
-	bool is_known;	     /* a configuration was looked at */
-	uint64_t generation; /* node_generation() of the configuration that is in force */
-	uint64_t told;	     /* web_events_generation() that the view has */
-	uint64_t counted_ns; /* when descriptors were last counted; loop time */
+	bool is_known;		 /* a configuration was looked at */
+	uint64_t generation;	 /* node_generation() of the configuration that is in force */
+	uint64_t told;		 /* web_events_generation() that the view has */
+	int64_t started_unix_ns; /* the agent's beginning */
+	uint64_t started_ns;
+	uint64_t counted_ns;		    /* when descriptors were last counted; loop time */
 	char wanted[DOOR_WEB_ADDRESS_MAX];  /* as configured */
 	char address[ADDRESS_TEXT_MAX];	    /* that it got */
 	char problem[DOOR_WEB_PROBLEM_MAX]; /* of listening */
@@ -145,8 +147,8 @@ static void write_beginning(const struct door_web *door)
 		fill_text(out->host, sizeof(out->host), "localhost");
 	out->host[sizeof(out->host) - 1] = '\0';
 	fill_text(out->version, sizeof(out->version), SLUICE_VERSION);
-	out->started_unix_ns = clock_unix_ns();
-	out->started_ns = loop_now_ns(door->options.loop);
+	out->started_unix_ns = door->started_unix_ns;
+	out->started_ns = door->started_ns;
 	view_end(shared);
 }
 
@@ -408,6 +410,8 @@ int door_web_new(const struct door_web_options *options, struct door_web **out, 
 	door->options = *options;
 	door->memory = (struct web_memory)WEB_MEMORY_NONE;
 	door->listen_fd = -1;
+	door->started_unix_ns = clock_unix_ns();
+	door->started_ns = loop_now_ns(options->loop);
 	/* What attribution has begun needs it: freed after the storage thread. */
 	*out = door;
 	int rc = door_open_parts(door, err);

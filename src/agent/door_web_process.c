@@ -30,8 +30,9 @@ struct web_process {
 	struct loop_timer *well;  /* owned; running: it was started lately */
 	int tick_fd, life_fd;	  /* owned; -1 */
 	uint64_t again_ns;
-	uint64_t starts;
+	uint64_t restarts;
 	bool is_wanted;
+	bool has_ended; /* by itself, and no other was started yet */
 	char problem[WEB_PROCESS_PROBLEM_MAX];
 };
 
@@ -75,6 +76,7 @@ static void process_on_end(struct child *child, const struct child_end *end, voi
 	loop_timer_stop(process->well);
 	if (!process->is_wanted)
 		return;
+	process->has_ended = true;
 	(void)snprintf(text, sizeof(text), "sluice-web ended: %s", child_end_to_string(end, how));
 	process_set_problem(process, text);
 	process_try_again(process);
@@ -188,7 +190,8 @@ static void process_begin(struct web_process *process)
 		process_try_again(process);
 		return;
 	}
-	process->starts++;
+	process->restarts += process->has_ended;
+	process->has_ended = false;
 	loop_timer_start(process->well, WEB_PROCESS_WELL_NS);
 	if (process->options.started)
 		process->options.started(process->options.context);
@@ -244,13 +247,12 @@ void web_process_start(struct web_process *process)
 {
 	if (!process)
 		return;
-	bool is_anew = process->child != NULL;
 	web_process_stop(process);
 	process_forget(process);
 	process->is_wanted = true;
 	process->again_ns = WEB_PROCESS_FIRST_NS;
 	process->problem[0] = '\0';
-	process->starts -= is_anew && process->starts > 0; /* wanted, so no restart */
+	process->has_ended = false; /* wanted, so no restart */
 	process_begin(process);
 }
 
@@ -281,7 +283,7 @@ pid_t web_process_pid(const struct web_process *process)
 
 uint64_t web_process_restarts(const struct web_process *process)
 {
-	return process && process->starts > 0 ? process->starts - 1 : 0;
+	return process ? process->restarts : 0;
 }
 
 const char *web_process_problem(const struct web_process *process)

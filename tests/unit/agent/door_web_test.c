@@ -308,10 +308,20 @@ static void test_off_and_on_again(void **state)
 	first = -1;
 	until(is_back);
 	assert_true(fetch());
+	uint64_t started_ns = view->node.started_ns;
+	int64_t started_unix_ns = view->node.started_unix_ns;
 	configure("sluice: {web: {address: off}}");
 	door_web_update(door);
 	until(is_off);
 	assert_string_equal(door_web_problem(door), "");
+	configure("sluice: {web: {address: '127.0.0.1:0'}}");
+	door_web_update(door);
+	until(is_back);
+	assert_true(fetch());
+	/* It is the same agent, and nothing has ended that was not to. */
+	assert_int_equal(view->node.started_ns, started_ns);
+	assert_int_equal(view->node.started_unix_ns, started_unix_ns);
+	assert_int_equal(door_web_restarts(door), 0);
 }
 
 static void test_a_port_that_is_taken(void **state)
