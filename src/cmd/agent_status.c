@@ -94,6 +94,8 @@ static void status_print_web(const Sluice__V1__Web *web)
 		printf(", process %" PRIu32, web->pid);
 	if (web->restarts > 0)
 		printf(", %" PRIu64 " restarts", web->restarts);
+	if (web->pid == 0 && *web->problem)
+		printf(", not served");
 	printf("%s\n", web->token ? ", with a token" : "");
 	if (*web->problem)
 		status_line("", web->problem);

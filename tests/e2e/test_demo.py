@@ -5,9 +5,12 @@ import copy
 import importlib.machinery
 import importlib.util
 import json
+import pathlib
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -29,7 +32,7 @@ demo = load()
 
 
 def start(tmp_path, *options):
-    env = {**base_environment(), "TMPDIR": str(tmp_path)}
+    env = {**base_environment(), "TMPDIR": str(tmp_path), "SLUICE_WEB_ADDRESS": "127.0.0.1:0"}
     return subprocess.Popen([str(DEMO), "--build", str(BUILD), "--no-build", "--simulated", *options],
                             env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -51,9 +54,21 @@ def read(path):
 def real_run(tmp_path_factory):
     """One run of the demo: (what it printed, what it wrote down)."""
     directory = tmp_path_factory.mktemp("demo")
-    process = start(directory, "--json", str(directory / "json"))
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, out + err
+    process = start(directory, "--json", str(directory / "json"), "--stay")
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith("Ctrl-C"):
+            break
+    out = "".join(lines)
+    stays = re.search(r"the service stays, with two jobs: (http\S+) (http\S+/metrics)\n", out)
+    assert stays, out + process.communicate()[1]
+    for address, part in zip(stays.groups(), (b"SIMULATED", b'simulated="true"')):
+        with urllib.request.urlopen(address, timeout=DEADLINE_S) as answer:
+            assert part in answer.read()
+    process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=300)
+    assert process.returncode == 0 and "ending the service" in rest, out + rest + err
     told = json.loads((directory / "json").read_text())
     (directory / "json").unlink()
     assert list(directory.iterdir()) == [] and left_of(directory) == []  # it cleans up
@@ -67,11 +82,13 @@ def test_jobs_run_where_the_service_saw_them(real_run):
         (name, wanted) for name, wanted, _, _ in demo.JOBS]
     assert all(job["told"]["exit_code"] == 0 and job["claim"]["how"] == "simulated"
                for job in told["jobs"])
-    assert "seen by the service" in out and "agree" in out.splitlines()[-1]
+    assert "seen by the service" in out and "what the service saw agree" in out
     assert "waits: WaitingForGPU" in out and "waits: QueueOrder" in out
     assert "100 GPUs" in out and "has 8" in out and "exit code 78" in out
     assert "SIGKILL" in out and "the service is back" in out
     assert "100 % done" in out  # of the one that is watched
+    series = re.search(r"its metrics: http://127\.0\.0\.1:\d+/metrics \((\d+) series\)", out)
+    assert int(series[1]) > 500  # it has asked, and was answered
     shared = [job for job in told["jobs"] if job["share"]]
     assert any(one["told"]["attempt"]["gpus"][0]["uuid"] ==
                other["told"]["attempt"]["gpus"][0]["uuid"] for one in shared for other in shared

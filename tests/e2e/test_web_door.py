@@ -144,6 +144,7 @@ def test_a_port_that_is_taken_hinders_nobody(machine):
         status = web.status()
         assert status["pid"] is None and status["address"] == address
         assert address in status["problem"] and "in use" in status["problem"]
+        assert f"page, metrics  {address}, not served" in machine.run("sluice", "agent", "status").ok().out
         number = machine.submit("true", gpus=1)
         assert machine.job_in(number, "Succeeded")
         assert log_of(machine).count("page and metrics are not served") == 1
