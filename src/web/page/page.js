@@ -264,12 +264,15 @@ function shown(uuid) {
   return page.picked.size === 0 || page.picked.has(uuid);
 }
 
-function showCharts() {
+/* `due`: which of the charts, all without it. */
+function showCharts(due) {
   const view = {
     memory: page.memories.get(page.range.step), range: page.range, gpus: page.state.gpus, shown,
     events: (page.state.events || []).filter((event) => event.kind === "xid"),
   };
-  for (const chart of page.charts) chart.draw(view);
+  page.charts.forEach((chart, place) => {
+    if (!due || due(place)) chart.draw(view);
+  });
 }
 
 /* Only this GPU, or with shift this one too. */
@@ -503,9 +506,9 @@ function takeSample(sample) {
   let whole = true;
   for (const memory of page.memories.values()) whole = memory.add(state.time_unix, state.gpus) && whole;
   if (!whole || Date.now() - page.loaded > 600000) loadHistory();
-  /* Many lines cost time: they are then drawn less often. */
+  /* Many lines cost time: they are then drawn less often, and one chart after the other. */
   const pause = matchMedia("(prefers-reduced-motion: reduce)").matches ? 5 : Math.ceil(state.gpus.length / 16);
-  if (!document.hidden && Math.floor(state.time_unix) % pause === 0) showCharts();
+  if (!document.hidden) showCharts((place) => (Math.floor(state.time_unix) + place) % pause === 0);
 }
 
 function mergeValues(values, news) {
