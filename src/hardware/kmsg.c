@@ -8,6 +8,8 @@
 #include "base/parse.h"
 #include "hardware/pci.h"
 
+enum { NS_PER_US = 1000 };
+
 /* What is still to be read of a text. */
 struct cursor {
 	const char *at;
@@ -254,6 +256,24 @@ static enum kmsg_kind read_three_lines(struct kmsg_parser *parser, struct cursor
 	return KMSG_OTHER;
 }
 
+/* Whether it was said a moment ago; it is remembered otherwise. */
+static bool fell_before(struct kmsg_parser *parser, const struct kmsg_xid *xid)
+{
+	uint32_t count =
+	    parser->fallen_count < KMSG_FALLEN_MAX ? parser->fallen_count : KMSG_FALLEN_MAX;
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t then_us = parser->fallen[i].time_us;
+		if (pci_address_compare(&parser->fallen[i].pci, &xid->pci) == 0 &&
+		    xid->time_us >= then_us &&
+		    xid->time_us - then_us < KMSG_DUPLICATE_NS / NS_PER_US)
+			return true;
+	}
+	uint32_t place = parser->fallen_count++ % KMSG_FALLEN_MAX;
+	parser->fallen[place].pci = xid->pci;
+	parser->fallen[place].time_us = xid->time_us;
+	return false;
+}
+
 enum kmsg_kind kmsg_parse(struct kmsg_parser *parser, const char *record, size_t length,
 			  struct kmsg_xid *out)
 {
@@ -284,6 +304,8 @@ enum kmsg_kind kmsg_parse(struct kmsg_parser *parser, const char *record, size_t
 		skip_blanks(&cursor);
 		kind = read_three_lines(parser, cursor, &xid);
 	}
+	if (kind == KMSG_XID && xid.xid == KMSG_XID_FALLEN && fell_before(parser, &xid))
+		return KMSG_OTHER;
 	if (kind == KMSG_XID)
 		*out = xid;
 	return kind;

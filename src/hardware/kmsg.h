@@ -20,6 +20,7 @@ enum kmsg_limits {
 	KMSG_TEXT_MAX = 192,
 	KMSG_XID_MAX = 9999,
 	KMSG_RECENT_MAX = 64,
+	KMSG_FALLEN_MAX = 64,
 };
 
 #define KMSG_DUPLICATE_NS UINT64_C(5000000000) /* one error, told by NVML and by the log */
@@ -47,14 +48,23 @@ struct kmsg_xid {
 	char text[KMSG_TEXT_MAX]; /* what follows the number; printable */
 };
 
-/* The state between records: the address out of the first of three lines. All zero to begin. */
+/*
+ * The state between records: the address out of the first of three lines, and which GPUs fell off
+ * the bus last: the driver tells of it in up to three ways. All zero to begin.
+ */
 struct kmsg_parser {
 	uint32_t lines; /* of the three-line form so far */
 	struct pci_address pci;
 	uint64_t forged; /* records refused for their facility */
+	struct {
+		struct pci_address pci;
+		uint64_t time_us;
+	} fallen[KMSG_FALLEN_MAX];
+	uint32_t fallen_count; /* ever */
 };
 
-/* One record. KMSG_XID fills `out`. */
+/* One record. KMSG_XID fills `out`. One that says again within 5 s that a GPU has fallen off the
+ * bus is KMSG_OTHER. */
 enum kmsg_kind kmsg_parse(struct kmsg_parser *parser, const char *record, size_t length,
 			  struct kmsg_xid *out);
 /* The sequence number of any record; false when the bytes are no record. */

@@ -70,7 +70,7 @@ def test_every_form_of_the_kernel_log(machine, form):
     machine.start("t4x4")
     machine.sim("inject", "xid", "79", "--gpu", "1", "--form", form)
     gpus = health(machine, rc=1)
-    assert 79 in [entry["xid"] for entry in gpus[1]["xids"]]
+    assert [entry["xid"] for entry in gpus[1]["xids"]] == [79]
     assert [gpu["health"] for gpu in gpus] == ["healthy", "unhealthy", "healthy", "healthy"]
 
 

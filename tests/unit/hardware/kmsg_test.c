@@ -2,6 +2,7 @@
 /* The forms are those that https://github.com/leptonai/gpud and NVIDIA's XID pages show. */
 #include "hardware/kmsg.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -99,6 +100,39 @@ static void test_three_lines(void **state)
 	static const char other[] = "3,3,2,-;NVRM: something else";
 	assert_int_equal(kmsg_parse(&parser, other, strlen(other), &xid), KMSG_OTHER);
 	assert_int_equal(kmsg_parse(&parser, lines[2], strlen(lines[2]), &xid), KMSG_OTHER);
+}
+
+/* With a number, without one and in three lines: one error. */
+static void test_fallen_once(void **state)
+{
+	struct kmsg_parser parser = {.lines = 0};
+	static const struct {
+		const char *record;
+		enum kmsg_kind kind;
+	} rows[] = {
+	    {"4,1,1000000,-;NVRM: Xid (PCI:0000:b7:00): 79, GPU has fallen off the bus.", KMSG_XID},
+	    {"4,2,1000007,-;NVRM: GPU 0000:b7:00.0: GPU has fallen off the bus.", KMSG_OTHER},
+	    {"4,3,1000007,-;NVRM: GPU 0000:b8:00.0: GPU has fallen off the bus.", KMSG_XID},
+	    {"4,4,2000000,-;NVRM: Xid (PCI:0000:b7:00): 48, DBE", KMSG_XID},
+	    {"4,5,2000000,-;NVRM: Xid (PCI:0000:b7:00): 48, DBE", KMSG_XID},
+	    {"4,6,5999999,-;NVRM: Xid (PCI:0000:b7:00): 79, GPU has fallen off the bus.",
+	     KMSG_OTHER},
+	    {"4,7,6000000,-;NVRM: Xid (PCI:0000:b7:00): 79, GPU has fallen off the bus.", KMSG_XID},
+	};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kmsg_xid xid;
+		assert_int_equal(kmsg_parse(&parser, rows[i].record, strlen(rows[i].record), &xid),
+				 rows[i].kind);
+	}
+	/* More GPUs than are remembered. */
+	for (uint32_t i = 0; i < 3 * KMSG_FALLEN_MAX; i++) {
+		char record[96];
+		struct kmsg_xid xid;
+		(void)snprintf(record, sizeof(record),
+			       "4,8,7000000,-;NVRM: GPU %04x:01:00.0: GPU has fallen off the bus.",
+			       i);
+		assert_int_equal(kmsg_parse(&parser, record, strlen(record), &xid), KMSG_XID);
+	}
 }
 
 static void test_nvlink5(void **state)
@@ -210,7 +244,8 @@ int main(void)
 	    cmocka_unit_test(test_three_lines),	    cmocka_unit_test(test_nvlink5),
 	    cmocka_unit_test(test_recovery_action), cmocka_unit_test(test_near_misses),
 	    cmocka_unit_test(test_forged),	    cmocka_unit_test(test_unprintable_text),
-	    cmocka_unit_test(test_sequence),	    cmocka_unit_test(test_duplicates),
+	    cmocka_unit_test(test_fallen_once),	    cmocka_unit_test(test_sequence),
+	    cmocka_unit_test(test_duplicates),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
