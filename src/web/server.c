@@ -469,14 +469,20 @@ static void conn_on_event(int fd, unsigned events, void *context)
 
 /* --- accepting -------------------------------------------------------------------------------- */
 
-/* The connection that has waited longest without a whole request: it makes room. */
+/* For how long a connection is left in peace though others wait for it, in seconds. */
+static uint64_t conn_peace_s(const struct conn *conn)
+{
+	return conn->state == CONN_ANSWER ? SERVER_EVICT_ANSWER_S : SERVER_EVICT_S;
+}
+
+/* The connection that has done nothing useful for longest: it makes room. */
 static bool server_evict(struct server *server)
 {
 	struct conn *oldest = NULL;
 	uint64_t now = loop_now_ns(server->loop);
 	for (struct conn *conn = server->first; conn; conn = conn->next) {
-		if (conn->state == CONN_HEAD && !conn->is_refused &&
-		    now - conn->since_ns >= SERVER_EVICT_S * CLOCK_NS_PER_S &&
+		if (conn->state != CONN_STREAM && !conn->is_refused &&
+		    now - conn->since_ns >= conn_peace_s(conn) * CLOCK_NS_PER_S &&
 		    (!oldest || conn->since_ns <= oldest->since_ns))
 			oldest = conn;
 	}

@@ -31,7 +31,11 @@ enum server_limits {
 	SERVER_ANSWER_S = 30,	 /* for taking an answer */
 	SERVER_STALL_S = 30,	 /* a stream of which nothing was taken */
 	SERVER_LINGER_S = 2,	 /* for the end of what a refused client still sends */
-	SERVER_EVICT_S = 1,	 /* who waits so long makes room when all connections are taken */
+	/* When all connections are taken, who makes room: whoever asks nothing, or has been
+	 * answered and does not leave, for so long; */
+	SERVER_EVICT_S = 1,
+	/* or has not taken his answer, for as long as Prometheus waits for one. */
+	SERVER_EVICT_ANSWER_S = 10,
 	/* Bytes of answers that somebody has not taken yet; many who wait for the same count once.
 	 * Beyond, whoever takes longest goes. */
 	SERVER_HELD_MAX = 4 << 20,

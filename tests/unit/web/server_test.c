@@ -23,9 +23,20 @@ struct fixture {
 	struct server *server;
 	uint64_t parts; /* that a stream has */
 	bool is_lost, is_done;
+	struct chunk *shared;	/* owned; the body of /shared */
 	uint32_t asked, modest; /* requests; which of them was the one for /modest */
 	char got[8192];
 };
+
+static struct chunk *big(void)
+{
+	struct chunk *chunk = chunk_new(BIG, NULL);
+	if (chunk && buf_reserve(&chunk->buf, BIG) == 0) {
+		memset(chunk->buf.data, 'b', BIG);
+		chunk->buf.length = BIG;
+	}
+	return chunk;
+}
 
 static void answer(void *context, const struct http_request *request, struct answer *out)
 {
@@ -37,11 +48,12 @@ static void answer(void *context, const struct http_request *request, struct ans
 	if (http_text_is(&request->path, "/stream")) {
 		out->is_stream = true;
 	} else if (http_text_is(&request->path, "/big")) {
-		out->body = chunk_new(BIG, NULL);
-		if (out->body && buf_reserve(&out->body->buf, BIG) == 0) {
-			memset(out->body->buf.data, 'b', BIG);
-			out->body->buf.length = BIG;
-		}
+		out->body = big();
+	} else if (http_text_is(&request->path, "/shared")) {
+		if (!fixture->shared)
+			fixture->shared = big();
+		if (fixture->shared)
+			out->body = chunk_ref(fixture->shared);
 	} else {
 		(void)snprintf(out->text, sizeof(out->text), "%.*s", (int)request->path.length,
 			       request->path.data);
@@ -85,6 +97,7 @@ static void done(struct fixture *fixture)
 {
 	server_free(fixture->server);
 	loop_free(fixture->loop);
+	chunk_unref(fixture->shared);
 	free(fixture);
 }
 
@@ -281,6 +294,39 @@ static void test_too_many(void **state)
 	done(fixture);
 }
 
+/* All are taken by who asks and does not take the answer, or does not leave. */
+static void test_too_many_that_take_nothing(void **state)
+{
+	struct fixture *fixture = make();
+	int fds[SERVER_CONNECTIONS_MAX];
+	for (size_t i = 0; i < SERVER_CONNECTIONS_MAX; i++) {
+		fds[i] = join(fixture);
+		say(fixture, fds[i],
+		    i == 3 ? "GET /bye HTTP/1.0\r\n\r\n"
+			   : "GET /shared HTTP/1.1\r\nHost: x\r\n\r\n");
+	}
+	int early = join(fixture);
+	HAS(hear(fixture, early), "HTTP/1.1 503 ");
+	advance(fixture, S);
+	int next = join(fixture);
+	say(fixture, next, "GET /shared HTTP/1.1\r\nHost: x\r\n\r\n");
+	HAS(hear(fixture, next), "200 OK");
+	assert_int_equal(server_counts(fixture->server).evicted, 1); /* number 3 */
+	advance(fixture, (SERVER_EVICT_ANSWER_S - 1) * S);
+	int late = join(fixture);
+	say(fixture, late, request);
+	HAS(hear(fixture, late), "200 OK");
+	assert_int_equal(server_counts(fixture->server).evicted, 2);
+	assert_int_equal(server_counts(fixture->server).dropped, 0);
+	for (size_t i = 0; i < SERVER_CONNECTIONS_MAX; i++)
+		(void)close(fds[i]);
+	(void)close(early);
+	(void)close(next);
+	(void)close(late);
+	turn(fixture);
+	done(fixture);
+}
+
 static void test_stream(void **state)
 {
 	struct fixture *fixture = make();
@@ -370,6 +416,7 @@ int main(void)
 	    cmocka_unit_test(test_time_for_a_head),
 	    cmocka_unit_test(test_time_for_an_answer),
 	    cmocka_unit_test(test_too_many),
+	    cmocka_unit_test(test_too_many_that_take_nothing),
 	    cmocka_unit_test(test_held),
 	    cmocka_unit_test(test_stream),
 	    cmocka_unit_test(test_stalled_stream),
