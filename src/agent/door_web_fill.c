@@ -372,6 +372,7 @@ static void fill_kubelet(const struct kubelet *kubelet, const struct podresource
 		    .allocated = count_held(pods, from.name),
 		    .allocations = from.counts.allocations,
 		    .refused = from.counts.refused,
+		    .is_of_kubelet = true,
 		    .registered = from.state >= KUBELET_REGISTERED,
 		};
 		FILL_TEXT(out->name, from.name);
@@ -384,7 +385,7 @@ static void fill_queue(const struct queue *queue, struct view *view)
 	struct view_resource *out = &view->resource[view->resource_count];
 	if (!machine || machine->device_count == 0 || view->resource_count == VIEW_RESOURCE_MAX)
 		return;
-	*out = (struct view_resource){.registered = true};
+	*out = (struct view_resource){.is_of_kubelet = false};
 	FILL_TEXT(out->name, "jobs");
 	for (size_t i = 0; i < machine->device_count; i++) {
 		const struct schedule_device *device = &machine->devices[i];

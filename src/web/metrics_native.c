@@ -396,6 +396,8 @@ static void native_resource(struct metrics_page *page, uint32_t metric)
 		uint64_t numbers[] = {resource->units,	   resource->healthy,
 				      resource->allocated, resource->allocations,
 				      resource->refused,   resource->registered};
+		if (metric >= METRIC_RESOURCE_ALLOCATIONS && !resource->is_of_kubelet)
+			continue;
 		struct metrics_labels labels = metrics_labels_begin(m);
 		metrics_labels_text(m, "resource", resource->name);
 		labels = metrics_seen_once(m, &seen, metrics_labels_end(m, labels));

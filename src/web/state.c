@@ -394,9 +394,11 @@ static void put_resources(struct jsonw *json, const char *name, const struct sta
 		jsonw_u64(json, "units", resource->units);
 		jsonw_u64(json, "healthy", resource->healthy);
 		jsonw_u64(json, "allocated", resource->allocated);
-		jsonw_u64(json, "allocations", resource->allocations);
-		jsonw_u64(json, "refused", resource->refused);
-		jsonw_bool(json, "registered", resource->registered);
+		if (resource->is_of_kubelet) {
+			jsonw_u64(json, "allocations", resource->allocations);
+			jsonw_u64(json, "refused", resource->refused);
+			jsonw_bool(json, "registered", resource->registered);
+		}
 		jsonw_end_object(json);
 	}
 	jsonw_end_array(json);

@@ -202,7 +202,9 @@ struct view_adapter {		      /* a port of an RDMA adapter */
 
 struct view_resource { /* what a door hands out */
 	char name[VIEW_NAME_MAX];
-	uint64_t units, healthy, allocated, allocations, refused;
+	uint64_t units, healthy, allocated;
+	bool is_of_kubelet; /* else of the own queue, which has none of the next three */
+	uint64_t allocations, refused;
 	bool registered;
 };
 

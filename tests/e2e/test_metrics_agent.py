@@ -79,6 +79,10 @@ def test_an_xid_and_a_job(service):
     job = service.machine.submit("sleep", "1000", gpus=1)
     wait_until(lambda: service.series("sluice_container_gpu_allocated", job_id=str(job)), what="the job's series")
     assert service.series("sluice_jobs", state="running") == {(("state", "running"),): 1}
+    # No kubelet knows what the queue hands out.
+    families = service.families()
+    assert list(families["sluice_resource_units"][1]) == [(("resource", "jobs"),)]
+    assert "sluice_resource_registered" not in families and "sluice_resource_refused_total" not in families
     before = time.time()
     service.machine.sim("inject", "xid", "79", "--gpu", "3")
     wait_until(lambda: service.series("sluice_gpu_xid_errors_total", gpu="3", xid="79"), what="the XID")

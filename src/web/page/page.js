@@ -371,7 +371,7 @@ function showResources() {
   const list = page.state.resources || [], number = (value) => [{ n: value === undefined ? "-" : String(value) }];
   $("s-resources").hidden = list.length === 0;
   page.tables.resources.rows(list.map((resource) => [[{ t: resource.name }], number(resource.units), number(resource.healthy),
-    number(resource.allocated), number(resource.allocations), number(resource.refused), [resource.registered ? "yes" : "no"]]));
+    number(resource.allocated), number(resource.allocations), number(resource.refused), [resource.registered === undefined ? "-" : resource.registered ? "yes" : "no"]]));
 }
 
 function showAdapters() {

@@ -369,6 +369,7 @@ static void test_resources(void **state)
 	assert_int_equal(view->resource[0].units, 6);
 	assert_int_equal(view->resource[0].healthy, 4);
 	assert_int_equal(view->resource[0].allocated, 5);
+	assert_false(view->resource[0].is_of_kubelet || view->resource[0].registered);
 	source.queue = NULL;
 	web_fill_resources(&source, view);
 	assert_int_equal(view->resource_count, 0);

@@ -598,6 +598,9 @@ static void test_node(void **state)
 	view->resource_count = 1;
 	view->resource[0] = (struct view_resource){.units = 8, .healthy = 7, .refused = 2};
 	PUT(view->resource[0].name, "nvidia.com/gpu");
+	view->resource[0].is_of_kubelet = true;
+	view->resource[view->resource_count].units = 5; /* the queue's */
+	PUT(view->resource[view->resource_count++].name, "jobs");
 	view->snapshot.error_count = 1;
 	view->snapshot.error[0].code = 999;
 	view->snapshot.error[0].count = 5;
@@ -612,6 +615,10 @@ static void test_node(void **state)
 	HAS(view, NATIVE, "sluice_resource_healthy_units{resource=\"nvidia.com/gpu\"} 7\n");
 	HAS(view, NATIVE, "sluice_resource_refused_total{resource=\"nvidia.com/gpu\"} 2\n");
 	HAS(view, NATIVE, "sluice_resource_registered{resource=\"nvidia.com/gpu\"} 0\n");
+	HAS(view, NATIVE, "sluice_resource_units{resource=\"jobs\"} 5\n");
+	LACKS(view, NATIVE, "sluice_resource_registered{resource=\"jobs\"}");
+	LACKS(view, NATIVE, "sluice_resource_refused_total{resource=\"jobs\"}");
+	LACKS(view, NATIVE, "sluice_resource_allocations_total{resource=\"jobs\"}");
 	HAS(view, NATIVE,
 	    "sluice_nvml_errors_total{call=\"nvmlDeviceGetPowerUsage\",code=\"999\"} 5\n");
 	free(view);

@@ -178,7 +178,7 @@ void sample_view_fill(struct view *view, const struct sample_options *options, u
 	view->resource_count = view->adapter_count = 1;
 	SET(view->resource[0].name, "nvidia.com/gpu.shared");
 	view->resource[0].units = view->resource[0].healthy = UINT64_C(48) * options->gpus;
-	view->resource[0].registered = true;
+	view->resource[0].is_of_kubelet = view->resource[0].registered = true;
 	SET(view->adapter[0].name, "mlx5_0");
 	SET(view->adapter[0].layer, "InfiniBand");
 	SET(view->adapter[0].state, "active");
