@@ -31,13 +31,7 @@ static int memory_seal(int fd)
 static void memory_begin(struct view_shared *shared)
 {
 	view_begin(shared);
-	struct view *view = &shared->view;
-	view->magic = VIEW_MAGIC;
-	view->version = VIEW_VERSION;
-	view->size = sizeof(*view);
-	view->snapshot.magic = SNAPSHOT_MAGIC;
-	view->snapshot.version = SNAPSHOT_VERSION;
-	view->snapshot.size = sizeof(view->snapshot);
+	view_init(&shared->view);
 	view_end(shared);
 }
 

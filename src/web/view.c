@@ -18,6 +18,16 @@ const char *view_throttle_to_string(uint32_t reason)
 	return reason < array_length(names) ? names[reason] : "unknown";
 }
 
+void view_init(struct view *view)
+{
+	view->magic = VIEW_MAGIC;
+	view->version = VIEW_VERSION;
+	view->size = sizeof(*view);
+	view->snapshot.magic = SNAPSHOT_MAGIC;
+	view->snapshot.version = SNAPSHOT_VERSION;
+	view->snapshot.size = sizeof(view->snapshot);
+}
+
 /* --- checking --------------------------------------------------------------------------------- */
 
 static bool text_is_ended(const char *text, size_t size)

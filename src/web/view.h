@@ -232,6 +232,8 @@ struct view {
 	struct view_holder holder[VIEW_HOLDER_MAX];
 };
 
+/* What stands in front of a view that this build made: to one that is all zero, and valid then. */
+void view_init(struct view *view);
 /* Checks what another process wrote: magic, sizes, counts, texts that end, places that exist. */
 bool view_is_valid(const struct view *view);
 

@@ -180,12 +180,7 @@ static void made_lists(struct source *source, struct view *view)
 static void made_begin(struct view *out)
 {
 	memset(out, 0, sizeof(*out));
-	out->magic = VIEW_MAGIC;
-	out->version = VIEW_VERSION;
-	out->size = sizeof(*out);
-	out->snapshot.magic = SNAPSHOT_MAGIC;
-	out->snapshot.version = SNAPSHOT_VERSION;
-	out->snapshot.size = sizeof(out->snapshot);
+	view_init(out);
 }
 
 void made_view(struct view *out, const uint8_t *data, size_t size)

@@ -169,9 +169,7 @@ static int setup(void **state)
 	snapshot = calloc(1, sizeof(*snapshot));
 	adapters = calloc(1, sizeof(*adapters));
 	assert_true(view && counters && snapshot && adapters);
-	view->magic = VIEW_MAGIC;
-	view->version = VIEW_VERSION;
-	view->size = sizeof(*view);
+	view_init(view);
 	inventory_init(&inventory);
 	inventory.gpu_count = 2;
 	inventory.gpus = gpus;

@@ -32,15 +32,10 @@ static struct view *view_new(uint32_t gpus)
 {
 	struct view *view = calloc(1, sizeof(*view));
 	assert_non_null(view);
-	view->magic = VIEW_MAGIC;
-	view->version = VIEW_VERSION;
-	view->size = sizeof(*view);
+	view_init(view);
 	view->settings.dcgm = VIEW_DCGM_OLD;
 	PUT(view->node.host, "node-1");
 	PUT(view->node.version, "0.1");
-	view->snapshot.magic = SNAPSHOT_MAGIC;
-	view->snapshot.version = SNAPSHOT_VERSION;
-	view->snapshot.size = sizeof(view->snapshot);
 	view->snapshot.gpu_count = gpus;
 	view->snapshot.taken_ns = 7 * S;
 	PUT(view->snapshot.driver_version, "550.54.15");

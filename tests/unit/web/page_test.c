@@ -21,12 +21,7 @@ static struct view *make(uint32_t count)
 {
 	struct view *view = calloc(1, sizeof(*view));
 	assert_non_null(view);
-	view->magic = VIEW_MAGIC;
-	view->version = VIEW_VERSION;
-	view->size = sizeof(*view);
-	view->snapshot.magic = SNAPSHOT_MAGIC;
-	view->snapshot.version = SNAPSHOT_VERSION;
-	view->snapshot.size = sizeof(view->snapshot);
+	view_init(view);
 	view->snapshot.driver_ok = 1;
 	view->snapshot.gpu_count = count;
 	view->node.sample_ns = now_ns - CLOCK_NS_PER_S;

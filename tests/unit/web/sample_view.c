@@ -151,12 +151,7 @@ void sample_view_step(struct view *view, uint64_t step)
 
 void sample_view_fill(struct view *view, const struct sample_options *options, uint64_t step)
 {
-	view->magic = VIEW_MAGIC;
-	view->version = VIEW_VERSION;
-	view->size = sizeof(*view);
-	view->snapshot.magic = SNAPSHOT_MAGIC;
-	view->snapshot.version = SNAPSHOT_VERSION;
-	view->snapshot.size = sizeof(view->snapshot);
+	view_init(view);
 	view->snapshot.gpu_count = options->gpus;
 	view->snapshot.driver_ok = view->snapshot.simulated = view->node.simulated = 1;
 	view->snapshot.cuda_version = 12040;

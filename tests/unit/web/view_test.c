@@ -9,12 +9,7 @@
 
 static void make(struct view *view)
 {
-	view->magic = VIEW_MAGIC;
-	view->version = VIEW_VERSION;
-	view->size = sizeof(*view);
-	view->snapshot.magic = SNAPSHOT_MAGIC;
-	view->snapshot.version = SNAPSHOT_VERSION;
-	view->snapshot.size = sizeof(view->snapshot);
+	view_init(view);
 	view->snapshot.gpu_count = 2;
 	view->snapshot.gpu[1].mig_count = 1;
 	view->holder_count = view->process_count = view->xid_count = 1;
