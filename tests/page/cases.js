@@ -105,11 +105,12 @@ const alert = over({}, async (page, server) => {
   assert.match(await page.title(), /1 unhealthy/);
 });
 
-const absent = over({ sick: true }, async (page) => {
+const absent = over({ sick: true, holders: 0 }, async (page) => {
   const card = await text(page, ".card:nth-child(4)");
   assert.match(card, /unknown/);
   assert.match(card, /- \/ - GiB/);
   assert.doesNotMatch(card, /NaN|undefined|\b0 %/);
+  assert.match(card, /nobody has it; not handed out/);
 });
 
 /* A value that is null has gone, a member that is null as well. */

@@ -7,6 +7,7 @@
 const GIB = 1 << 30;
 const HOLDERS_ON_CARD = 4, EVENTS_MAX = 256, CARDS_DENSE = 17;
 const HEALTH_MARKS = { healthy: "✓", degraded: "!", unhealthy: "✕", unknown: "?" };
+const SOURCE_WORDS = { nvml: "driver", kmsg: "kernel log", poll: "sluice" };
 const THROTTLE_WORDS = {
   sw_power_cap: "power limit", hw_slowdown: "hardware slowdown", sync_boost: "sync boost",
   sw_thermal: "heat", hw_thermal: "heat (hardware)", hw_power_brake: "power brake",
@@ -136,7 +137,7 @@ function holderPieces(holder) {
 }
 
 function throttleText(gpu) {
-  if (!gpu.throttle) return "-";
+  if (!gpu.throttle) return "";
   const words = gpu.throttle.map((word) => THROTTLE_WORDS[word]).filter(Boolean);
   return words.length ? "slowed by " + words.join(", ") : "not slowed down";
 }
@@ -194,12 +195,13 @@ class Card {
   hold(holders, gpu) {
     const pieces = holders.slice(0, HOLDERS_ON_CARD).map((holder) => holderPieces(holder));
     const more = holders.length - pieces.length, mig = (gpu.mig || []).length;
-    const now = JSON.stringify([pieces, more, mig]);
+    const isFree = gpu.state === "ok" && gpu.health !== "unhealthy";
+    const now = JSON.stringify([pieces, more, mig, isFree]);
     if (now === this.held) return;
     this.held = now;
     const nodes = pieces.map((list) => el("span", { class: "holder" }, ...list.map(pieceNode)));
     if (more > 0) nodes.push(el("span", { class: "holder quiet" }, "and " + more + " more"));
-    if (nodes.length === 0) nodes.push(el("span", { class: "holder quiet" }, "free"));
+    if (nodes.length === 0) nodes.push(el("span", { class: "holder quiet" }, isFree ? "free" : "nobody has it; not handed out"));
     if (mig > 0) nodes.push(el("span", { class: "holder quiet" }, mig + " MIG instances"));
     this.holders.replaceChildren(...nodes);
   }
@@ -364,7 +366,7 @@ function showHealth() {
 function showEvents() {
   page.tables.events.rows((page.state.events || []).slice().reverse().map((event) => [[when(event.time_unix)],
     gpuPieces(event.uuid), [{ h: event.health || "unknown" }],
-    (event.xid && !/^XID /.test(event.text) ? ["XID " + event.xid + ": "] : []).concat([{ t: event.text || "" }]), event.advice ? [{ a: event.advice }] : ["-"], [{ t: event.source || "" }]]));
+    (event.xid && !/^XID /.test(event.text) ? ["XID " + event.xid + ": "] : []).concat([{ t: event.text || "" }]), event.advice ? [{ a: event.advice }] : ["-"], [{ t: SOURCE_WORDS[event.source] || event.source || "" }]]));
 }
 
 function showResources() {
