@@ -43,6 +43,17 @@ struct sample_mig {
 };
 
 /* What is remembered between two samples of one GPU. All zero to begin. */
+/* A counter of a GPU that is the sum of its links' counters. */
+struct sample_link_sum {
+	uint64_t links; /* that have told theirs; bit N: link N */
+	uint64_t total; /* as it was told last */
+	int64_t kept;	/* beside what the links tell */
+};
+enum { SAMPLE_LINK_SUMS = 13 };
+/* `sum` of the `links` that answer. A link that falls silent or comes back is no reset of the
+ * others: what all of them have counted stays, and goes on from there. Returns the total. */
+uint64_t sample_link_take(struct sample_link_sum *at, uint64_t links, uint64_t sum);
+
 struct sample_memory {
 	int64_t wall_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC of the last sample */
 	uint64_t
@@ -57,6 +68,7 @@ struct sample_memory {
 	uint32_t mig_count;	/* in `mig`; 0: to be looked up */
 	struct sample_busy busy;
 	struct sample_traffic tx, rx;
+	struct sample_link_sum link[SAMPLE_LINK_SUMS];
 	struct sample_gpm gpm[1 + SNAPSHOT_MIG_MAX]; /* the GPU's and its instances' */
 	struct sample_mig mig[SNAPSHOT_MIG_MAX];     /* one for each GPU instance */
 };

@@ -65,11 +65,22 @@ static void read_states(struct sampling *s, uint64_t *out_there, uint64_t *out_u
 	}
 }
 
+uint64_t sample_link_take(struct sample_link_sum *at, uint64_t links, uint64_t sum)
+{
+	if (at->links != 0 && links != at->links)
+		at->kept = (int64_t)(at->total - sum);
+	else if ((int64_t)sum + at->kept < (int64_t)at->total)
+		at->kept = 0; /* all of them begin anew */
+	at->links = links;
+	at->total = sum + (uint64_t)at->kept;
+	return at->total;
+}
+
 /* The counters of NVLink 5, summed over the links. */
 static void read_each(struct sampling *s, uint64_t there)
 {
-	uint64_t sum[array_length(each)] = {0};
-	bool any[array_length(each)] = {false};
+	uint64_t sum[array_length(each)] = {0}, links[array_length(each)] = {0};
+	_Static_assert(array_length(each) == SAMPLE_LINK_SUMS, "each has its memory");
 	for (uint32_t link = 0; link < GPU_LINK_MAX; link++) {
 		if (!(there >> link & 1))
 			continue;
@@ -82,11 +93,14 @@ static void read_each(struct sampling *s, uint64_t there)
 			if (!sample_fields_get(&fields, each[i].field, &number))
 				continue;
 			sum[i] += number;
-			any[i] = true;
+			links[i] |= UINT64_C(1) << link;
 		}
 	}
-	for (uint32_t i = 0; i < array_length(each); i++)
-		sample_count(s, each[i].value, any[i], sum[i]);
+	for (uint32_t i = 0; i < array_length(each); i++) {
+		uint64_t total =
+		    links[i] ? sample_link_take(&s->memory->link[i], links[i], sum[i]) : 0;
+		sample_count(s, each[i].value, links[i], total);
+	}
 }
 
 void sample_links(struct sampling *s, const struct sample_fields *fields)

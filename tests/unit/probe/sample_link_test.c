@@ -146,6 +146,51 @@ static void test_masks(void **state)
 	assert_int_equal(mock_value(SNAPSHOT_NVLINK_ACTIVE), -1);
 }
 
+static uint64_t link_bytes;
+static uint32_t link_silent; /* SNAPSHOT_U32_ABSENT: none */
+
+/* Link N has N + 1 times the bytes. */
+static int32_t link_fields(nvml_device device, int32_t count, struct nvml_field_value *field)
+{
+	for (int32_t i = 0; i < count; i++) {
+		bool ok =
+		    field[i].id == NVML_FIELD_NVLINK5_TX_BYTES && field[i].scope != link_silent;
+		field[i].result = ok ? NVML_OK : NVML_NOT_SUPPORTED;
+		field[i].value_type = NVML_VALUE_ULONGLONG;
+		field[i].value.ull = link_bytes * (field[i].scope + 1);
+	}
+	return NVML_OK;
+}
+
+static int64_t link_total(uint64_t bytes, uint32_t silent)
+{
+	const struct sample_fields none = {.count = 0};
+	link_bytes = bytes;
+	link_silent = silent;
+	sample_links(&mock, &none);
+	return mock_value(SNAPSHOT_NVLINK_TX_TOTAL);
+}
+
+/* A link that goes down takes none of the bytes away that went over it: a counter that falls is
+ * taken for one that began anew, and all that is left of it for traffic. */
+static void test_a_link_that_goes_down(void **state)
+{
+	mock_nvml.fn.link_state = link_state; /* 0, 1, 3, 4, 5 */
+	mock_nvml.fn.fields = link_fields;
+	mock_memory.nvlink5 = SAMPLE_YES;
+	assert_int_equal(link_total(1000, SNAPSHOT_U32_ABSENT), 18000);
+	assert_int_equal(link_total(2000, SNAPSHOT_U32_ABSENT), 36000);
+	assert_int_equal(link_total(2010, 5), 36000); /* who is counted has changed */
+	assert_int_equal(link_total(2110, 5), 37200);
+	assert_int_equal(link_total(2110, SNAPSHOT_U32_ABSENT), 37200);
+	assert_int_equal(link_total(2210, SNAPSHOT_U32_ABSENT), 39000);
+	assert_int_equal(link_total(10, SNAPSHOT_U32_ABSENT),
+			 -1); /* all anew: once it is doubted */
+	assert_int_equal(link_total(20, SNAPSHOT_U32_ABSENT), 360);
+	mock_nvml.fn.link_state = NULL;
+	mock_nvml.fn.fields = NULL;
+}
+
 static uint32_t throughput_calls;
 
 static int32_t throughput(nvml_device device, uint32_t counter, uint32_t *out)
@@ -324,6 +369,7 @@ int main(void)
 	    TEST(test_what_cannot_be),
 	    TEST(test_numbers),
 	    TEST(test_masks),
+	    TEST(test_a_link_that_goes_down),
 	    TEST(test_slow_call_in_turn),
 	    TEST(test_errors_are_bounded),
 	    TEST(test_activity),
