@@ -465,6 +465,11 @@ const char *door_validations_text(const struct door_validations *door)
 	return door->code < 0 ? door->text : door->report.foreign;
 }
 
+enum ready_state door_validations_fact(const struct door_validations *door, enum ready_what what)
+{
+	return door && door->is_known ? door->facts[what].state : READY_UNKNOWN;
+}
+
 bool door_validations_has(const struct door_validations *door, enum ready_what what,
 			  const char **out_why)
 {

@@ -58,6 +58,9 @@ void door_validations_update(struct door_validations *door);
 const char *door_validations_state(const struct door_validations *door);
 /* Why; "" when there is nothing to say. Borrowed until the next call from the loop. */
 const char *door_validations_text(const struct door_validations *door);
+/* What the last look found, whoever's the files are; READY_UNKNOWN: there was none, or it cannot be
+ * told. */
+enum ready_state door_validations_fact(const struct door_validations *door, enum ready_what what);
 /* Whether the file is there, and ours; `*out_why`: why not. Borrowed. */
 bool door_validations_has(const struct door_validations *door, enum ready_what what,
 			  const char **out_why);

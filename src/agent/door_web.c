@@ -170,6 +170,7 @@ static void door_write(struct door_web *door)
 					  .reload = door->options.reload,
 					  .kubelet = kubelet,
 					  .rdma = door->options.rdma,
+					  .validations = door->options.validations,
 					  .queue = door->queue,
 					  .users = door->users,
 					  .counters = door->counters};

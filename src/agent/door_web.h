@@ -16,6 +16,7 @@ struct attribution;
 struct child_set;
 struct door_kubelet;
 struct door_rdma;
+struct door_validations;
 struct door_web;
 struct err;
 struct leases;
@@ -44,13 +45,14 @@ struct door_web_options {
 	const struct node *node;
 	const struct vitals *vitals;
 	const struct reload *reload;
-	const struct leases *leases;	     /* may be NULL */
-	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
-	struct door_rdma *rdma;		     /* may be NULL */
-	const struct web_events *events;     /* may be NULL */
-	const char *node_name;		     /* Kubernetes' name of this node; NULL: the host's */
-	const char *root;		     /* as attribution_options has it; NULL: "" */
-	const char *program;		     /* of the web process; NULL: found beside this one */
+	const struct leases *leases;		    /* may be NULL */
+	struct door_kubelet *const *kubelet;	    /* what it points to may be NULL */
+	const struct door_validations *validations; /* may be NULL */
+	struct door_rdma *rdma;			    /* may be NULL */
+	const struct web_events *events;	    /* may be NULL */
+	const char *node_name; /* Kubernetes' name of this node; NULL: the host's */
+	const char *root;      /* as attribution_options has it; NULL: "" */
+	const char *program;   /* of the web process; NULL: found beside this one */
 };
 
 /* -ENOMEM. That nobody can listen is no error. `*out` is set unless it is NULL. */

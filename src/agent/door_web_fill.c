@@ -7,6 +7,7 @@
 
 #include "agent/door_kubelet.h"
 #include "agent/door_rdma.h"
+#include "agent/door_validations.h"
 #include "agent/door_web_counters.h"
 #include "agent/node.h"
 #include "agent/queue_pools.h"
@@ -40,6 +41,17 @@ static void fill_text(char *out, size_t size, const char *text)
 
 /* --- the machine ------------------------------------------------------------------------------ */
 
+static void fill_ready(const struct door_validations *validations, struct view_node *out)
+{
+	_Static_assert((int)READY_COUNT == (int)VIEW_READY_COUNT, "all of them");
+	out->ready_known = out->ready_of = 0;
+	for (uint32_t i = 0; i < READY_COUNT; i++) {
+		enum ready_state state = door_validations_fact(validations, (enum ready_what)i);
+		out->ready_known |= (uint32_t)(state != READY_UNKNOWN) << i;
+		out->ready_of |= (uint32_t)(state == READY_YES) << i;
+	}
+}
+
 void web_fill_node(const struct web_source *source, struct view *view)
 {
 	struct view_node *out = &view->node;
@@ -62,6 +74,7 @@ void web_fill_node(const struct web_source *source, struct view *view)
 	out->has_kubelet = node_has_kubelet(node);
 	out->has_queue = source->queue != NULL;
 	out->ready = inventory && !*node_problem(node);
+	fill_ready(source->validations, out);
 }
 
 /* --- GPUs ------------------------------------------------------------------------------------- */

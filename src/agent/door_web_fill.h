@@ -11,6 +11,7 @@
 
 struct door_kubelet;
 struct door_rdma;
+struct door_validations;
 struct node;
 struct queue;
 struct reload;
@@ -24,9 +25,10 @@ struct web_source {
 	const struct node *node;
 	const struct vitals *vitals;
 	const struct reload *reload;
-	const struct door_kubelet *kubelet; /* NULL: none */
-	const struct door_rdma *rdma;	    /* NULL: none */
-	const struct queue *queue;	    /* NULL: not open yet, or not any more */
+	const struct door_kubelet *kubelet;	    /* NULL: none */
+	const struct door_rdma *rdma;		    /* NULL: none */
+	const struct door_validations *validations; /* NULL: none */
+	const struct queue *queue;		    /* NULL: not open yet, or not any more */
 	struct users *users;
 	const struct web_counters *counters;
 };

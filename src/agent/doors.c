@@ -163,6 +163,7 @@ static int doors_open_web(struct doors *doors, struct err *err)
 	    .leases = options->leases,
 	    .kubelet = options->kubelet,
 	    .rdma = doors->rdma,
+	    .validations = doors->validations,
 	    .events = options->events,
 	    .node_name = options->node_name,
 	    .root = options->root,

@@ -478,6 +478,19 @@ static void native_build_info(struct metrics_page *page)
 	metrics_out_line(m, metrics_labels_end(m, labels), NULL, 1, 0);
 }
 
+static void native_ready(struct metrics_page *page)
+{
+	const struct view_node *view_node = &page->view->node;
+	node_line(page, "what=\"service\"", view_node->ready, 0);
+	for (uint32_t i = 0; i < VIEW_READY_COUNT; i++) {
+		char labels[48];
+		if (!(view_node->ready_known >> i & 1))
+			continue;
+		(void)snprintf(labels, sizeof(labels), "what=\"%s\"", view_ready_to_string(i));
+		node_line(page, labels, view_node->ready_of >> i & 1, 0);
+	}
+}
+
 static void native_durations(struct metrics_page *page)
 {
 	static const char *const classes[] = {"class=\"fast\"", "class=\"medium\"",
@@ -516,6 +529,9 @@ static void native_node(struct metrics_page *page, uint32_t metric)
 		break;
 	case METRIC_BUILD_INFO:
 		native_build_info(page);
+		break;
+	case METRIC_READY:
+		native_ready(page);
 		break;
 	case METRIC_COLLECT_DURATION:
 		native_durations(page);
@@ -569,7 +585,6 @@ static void native_node_number(struct metrics_page *page, uint32_t metric)
 	} numbers[] = {
 	    {METRIC_UNATTRIBUTED, true, node->unattributed, 0},
 	    {METRIC_DROPPED, true, node->holders_dropped, 0},
-	    {METRIC_READY, true, node->ready, 0},
 	    {METRIC_CONFIG_OK, true, node->config_error[0] == '\0', 0},
 	    {METRIC_DRIVER_OK, true, page->view->snapshot.driver_ok == 1, 0},
 	    {METRIC_PROBE_RESTARTS, true, node->probe_restarts, 0},

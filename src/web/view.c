@@ -28,6 +28,13 @@ void view_init(struct view *view)
 	view->snapshot.size = sizeof(view->snapshot);
 }
 
+const char *view_ready_to_string(uint32_t what)
+{
+	static const char *const names[VIEW_READY_COUNT] = {
+	    "driver", "toolkit", "plugin", "nvidia-peermem", "gdrcopy", "nvidia-fs", "mofed"};
+	return what < VIEW_READY_COUNT ? names[what] : "unknown";
+}
+
 /* --- checking --------------------------------------------------------------------------------- */
 
 static bool text_is_ended(const char *text, size_t size)

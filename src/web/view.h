@@ -58,6 +58,10 @@ struct view_settings {
 
 /* --- the machine ------------------------------------------------------------------------------ */
 
+enum { VIEW_READY_COUNT = 7 }; /* what other programs of a node may wait for */
+/* "driver", "toolkit", "plugin", "nvidia-peermem", "gdrcopy", "nvidia-fs", "mofed": 0..6. */
+const char *view_ready_to_string(uint32_t what);
+
 struct view_node {
 	char host[VIEW_NAME_MAX];    /* as DCGM's label Hostname has it: Kubernetes' node, else the
 					host */
@@ -67,6 +71,7 @@ struct view_node {
 	char kubelet_error[VIEW_TEXT_MAX]; /* why it is not known which pod holds what; "" */
 	char injection[VIEW_WORD_MAX];	   /* "cdi", "envvar", "none", "" without a kubelet */
 	bool simulated, has_kubelet, has_queue, ready;
+	uint32_t ready_known, ready_of; /* bit N: view_ready_to_string(N) is known, and is so */
 	int64_t started_unix_ns;
 	uint64_t started_ns;	 /* CLOCK_MONOTONIC */
 	uint64_t boot_unix_s;	 /* when the machine started */

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -54,6 +55,24 @@ def waiting(small_node):  # noqa: F811
         {"List": lambda _request, _context: b"", "GetAllocatableResources": allocatable}))
     small_node.offered = offered
     return small_node
+
+
+def ready(machine):
+    """{what: 0 or 1} of the metrics."""
+    address = machine.run("sluice", "agent", "status", "--output", "json").ok().json["web"]["address"]
+    with urllib.request.urlopen(f"http://{address}/metrics?set=native", timeout=DEADLINE_S) as reply:
+        lines = reply.read().decode().splitlines()
+    return {line.split('"')[1]: int(line.split()[-1]) for line in lines if line.startswith("sluice_ready{")}
+
+
+def test_the_metrics_say_the_same(waiting):
+    waiting.agent("--web-address", "127.0.0.1:0")
+    wait_until(lambda: ready(waiting).get("plugin") == 1, what="what pods may have")
+    found = ready(waiting)
+    assert found["service"] == found["driver"] == 1 and found["mofed"] == 0
+    assert {f"{what}-ready" for what, is_so in found.items() if is_so and what != "service"} == set(files(waiting))
+    waiting.sim("inject", "no-driver")
+    wait_until(lambda: ready(waiting)["driver"] == ready(waiting)["service"] == 0, what="no driver")
 
 
 def test_their_life(waiting):

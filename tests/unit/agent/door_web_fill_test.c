@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/door_rdma.h"
+#include "agent/door_validations.h"
 #include "agent/door_web_counters.h"
 #include "agent/node.h"
 #include "agent/queue_pools.h"
@@ -46,6 +47,8 @@ const struct reload_state *__wrap_reload_state(const struct reload *reload);
 bool __wrap_vitals_at(const struct vitals *vitals, size_t place, struct vitals_view *out);
 void __wrap_door_rdma_source(const struct door_rdma *door, struct queue_pools_source *out);
 const struct kubelet *__wrap_door_rdma_kubelet(const struct door_rdma *door);
+enum ready_state __wrap_door_validations_fact(const struct door_validations *door,
+					      enum ready_what what);
 const struct rdma_counters *__wrap_door_rdma_counters(const struct door_rdma *door,
 						      const char *device, uint32_t port);
 size_t __wrap_queue_count(const struct queue *queue, enum job_state state);
@@ -104,6 +107,13 @@ bool __wrap_vitals_at(const struct vitals *vitals, size_t place, struct vitals_v
 void __wrap_door_rdma_source(const struct door_rdma *door, struct queue_pools_source *out)
 {
 	out->adapters = adapters;
+}
+
+enum ready_state __wrap_door_validations_fact(const struct door_validations *door,
+					      enum ready_what what)
+{
+	(void)door;
+	return what == READY_DRIVER ? READY_YES : what == READY_MOFED ? READY_NO : READY_UNKNOWN;
 }
 
 const struct rdma_counters *__wrap_door_rdma_counters(const struct door_rdma *door,
@@ -248,6 +258,13 @@ static void test_gpus(void **state)
 	assert_string_equal(view->gpu[1].reason[3].advice, "reset it");
 	assert_int_equal(view->gpu[1].reason[3].xid, 73);
 	assert_true(view->node.ready && view->node.simulated && view->node.has_queue);
+	assert_int_equal(view->node.ready_known, 1 << READY_DRIVER | 1 << READY_MOFED);
+	assert_int_equal(view->node.ready_of, 1 << READY_DRIVER);
+	for (uint32_t i = 0; i < READY_COUNT; i++) { /* "driver", of "driver-ready" */
+		const char *file = ready_name((enum ready_what)i), *name = view_ready_to_string(i);
+		assert_int_equal(strncmp(file, name, strlen(name)), 0);
+		assert_string_equal(file + strlen(name), "-ready");
+	}
 }
 
 static void test_mig_and_gpus_without_a_door(void **state)

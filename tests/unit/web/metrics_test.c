@@ -123,6 +123,8 @@ static void test_whole_text(void **state)
 	snapshot_put(gpu, SNAPSHOT_POWER, 250070);
 	view->gpu[0].health = VIEW_HEALTHY;
 	view->node.ready = true;
+	view->node.ready_known = 1 | 1 << 6;
+	view->node.ready_of = 1;
 	view->snapshot.driver_ok = 1;
 	view->node.simulated = true;
 	view->node.sample_ns = 9 * S;
@@ -142,7 +144,9 @@ static void test_whole_text(void **state)
 	    "sluice_gpu_memory_used_bytes{" GPU0 "} 42949672960\n",
 	    "sluice_gpu_power_watts{" GPU0 "} 250.07\n",
 	    "sluice_build_info{version=\"0.1\",simulated=\"true\"} 1\n",
-	    "sluice_ready 1\n",
+	    "sluice_ready{what=\"service\"} 1\n",
+	    "sluice_ready{what=\"driver\"} 1\n",
+	    "sluice_ready{what=\"mofed\"} 0\n",
 	    "sluice_config_ok 1\n",
 	    "sluice_driver_ok 1\n",
 	    "sluice_collect_last_success_timestamp_seconds 1700000000.123\n",
@@ -603,6 +607,7 @@ static void test_node(void **state)
 	HAS(view, NATIVE, "sluice_jobs{state=\"pending\"} 4\n");
 	HAS(view, NATIVE, "sluice_pod_resources_ok 1\n");
 	HAS(view, NATIVE, "sluice_config_ok 0\n");
+	LACKS(view, NATIVE, "sluice_ready{what=\"driver\"}"); /* not known */
 	HAS(view, NATIVE, "sluice_unattributed_processes 3\n");
 	HAS(view, NATIVE, "sluice_series_dropped_total 9\n");
 	HAS(view, NATIVE, "sluice_collect_stale 1\n");
