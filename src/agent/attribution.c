@@ -143,11 +143,12 @@ static void process_fill(const struct snapshot_process *process, const struct pl
 	*out = (struct view_process){.gpu = place->gpu,
 				     .mig = place->mig,
 				     .pid = process->pid,
+				     .uid = SNAPSHOT_U32_ABSENT,
 				     .type = process->type,
 				     .util_sm = process->util_sm,
 				     .holder = SNAPSHOT_U32_ABSENT,
 				     .memory_bytes = process->memory_bytes};
-	if (!entry)
+	if (!entry || entry->state != PROCTABLE_READ)
 		return;
 	out->uid = entry->uid;
 	(void)snprintf(out->name, sizeof(out->name), "%s", entry->name);

@@ -493,7 +493,8 @@ static void put_process(struct jsonw *json, const struct view *view,
 	jsonw_object(json, NULL);
 	put_place(json, view, process->gpu, process->mig);
 	jsonw_u64(json, "pid", process->pid);
-	jsonw_u64(json, "uid", process->uid);
+	if (process->uid != SNAPSHOT_U32_ABSENT)
+		jsonw_u64(json, "uid", process->uid);
 	jsonw_word(json, "name", process->name);
 	jsonw_array(json, "type");
 	for (uint32_t i = 0; i < array_length(types); i++) {

@@ -160,11 +160,12 @@ struct view_holder {
 };
 
 struct view_process {
-	uint32_t gpu, mig;	 /* as above */
-	uint32_t pid, uid, type; /* type: enum snapshot_process_type bits */
-	uint32_t util_sm;	 /* percent, or SNAPSHOT_U32_ABSENT */
-	uint32_t holder;	 /* place in view.holder, or SNAPSHOT_U32_ABSENT: unattributed */
-	uint64_t memory_bytes;	 /* or SNAPSHOT_U64_ABSENT */
+	uint32_t gpu, mig;     /* as above */
+	uint32_t pid, type;    /* type: enum snapshot_process_type bits */
+	uint32_t uid;	       /* or SNAPSHOT_U32_ABSENT: nobody could look */
+	uint32_t util_sm;      /* percent, or SNAPSHOT_U32_ABSENT */
+	uint32_t holder;       /* place in view.holder, or SNAPSHOT_U32_ABSENT: unattributed */
+	uint64_t memory_bytes; /* or SNAPSHOT_U64_ABSENT */
 	char name[VIEW_WORD_MAX];
 };
 

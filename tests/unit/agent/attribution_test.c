@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/door_kubelet.h"
 #include "agent/proctable.h"
@@ -477,6 +478,9 @@ static void test_many_processes(void **state)
 		sample(0);
 	assert_int_equal(rig.view->process_count, VIEW_PROCESS_MAX);
 	assert_int_equal(rig.view->holder_count, 0);
+	assert_int_equal(rig.view->process[0].uid, getuid());
+	assert_int_equal(rig.view->process[1].uid,
+			 ABSENT); /* not to be seen: nobody's, not root's */
 	assert_int_equal(rig.view->node.unattributed,
 			 SNAPSHOT_GPU_MAX * (SNAPSHOT_PROCESS_MAX - 1) + 1);
 }

@@ -92,6 +92,14 @@ static void test_absent(void **state)
 	assert_null(json_object_get(holder, "job"));
 	assert_non_null(json_object_get(holder, "pod"));
 	json_decref(json);
+	view->process[0].uid = SNAPSHOT_U32_ABSENT;
+	json = render(state_render_processes, view);
+	const json_t *processes = json_object_get(json, "processes");
+	assert_null(json_object_get(json_array_get(processes, 0), "uid"));
+	assert_int_equal(json_integer_value(json_object_get(json_array_get(processes, 1), "uid")),
+			 0);
+	assert_non_null(json_object_get(json_array_get(processes, 1), "uid"));
+	json_decref(json);
 	free(view);
 }
 
