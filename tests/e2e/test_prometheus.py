@@ -351,7 +351,8 @@ class Alarms:
 
 def test_each_alert_fires_for_its_fault(machine, servers):
     machine.start("dgx-a100", "--clock", "virtual")
-    server = servers({"dgx": serve(machine)}, rules=quick())
+    address = serve(machine)
+    server = servers({"dgx": address}, rules=quick())
     alarms = Alarms(server, machine)
     wait_until(lambda: len(server.query("sluice_gpu_ecc_errors_total")) == 32 and server.query("sluice:gpu_memory_used_ratio"),
                what="readings")
@@ -402,4 +403,7 @@ def test_each_alert_fires_for_its_fault(machine, servers):
     machine.service.kill()
     machine.service.wait()
     alarms.comes("SluiceDown")
+    machine.sim("inject", "no-driver")
+    machine.agent("--web-address", address)
+    alarms.comes("SluiceNeverRead")
     assert alarms.seen == set(re.findall(r"^  - alert: (\w+)$", RULES, re.M))
