@@ -360,6 +360,7 @@ function showHealth() {
     for (const reason of reasons)
       rows.push([["GPU " + gpu.index], [{ h: reason.health || "unknown" }], [{ t: reason.text || "" }], reason.advice ? [{ a: reason.advice }] : ["-"]]);
   }
+  setText(page.tables.health.empty, page.state.gpus.length ? "All GPUs are healthy." : "There is no GPU.");
   page.tables.health.rows(rows);
 }
 
@@ -412,7 +413,8 @@ function showNode() {
     node.started_unix ? "service up " + duration(state.time_unix - node.started_unix) : "",
     node.boot_unix ? "machine up " + duration(state.time_unix - node.boot_unix) : ""].filter(Boolean).join(" · "));
   $("simulated").hidden = !state.simulated;
-  const warnings = [[node.problem, ""], [node.driver_problem, "No driver: "], [node.config_error, "The configuration is not in force: "],
+  $("time").hidden = state.gpus.length === 0;
+  const warnings = [[node.problem, ""], [node.driver_problem === node.problem ? "" : node.driver_problem, "No driver: "], [node.config_error, "The configuration is not in force: "],
     [node.kubelet_error, "Which pod holds what is not known: "]].filter(([text]) => text);
   const now = JSON.stringify(warnings);
   if (page.warnings !== now)
@@ -421,9 +423,9 @@ function showNode() {
   const counts = { healthy: 0, degraded: 0, unhealthy: 0, unknown: 0 };
   for (const gpu of state.gpus) counts[gpu.health in counts ? gpu.health : "unknown"]++;
   const bad = ["unhealthy", "degraded", "unknown"].filter((word) => counts[word] > 0);
-  const worst = bad[0] || "healthy";
-  const text = state.gpus.length === 0 ? "no GPU" : bad.length === 0 ? "all " + counts.healthy + " GPUs healthy"
-    : bad.map((word) => counts[word] + " " + word).join(", ") + " of " + state.gpus.length + " GPUs";
+  const worst = bad[0] || (state.gpus.length ? "healthy" : "unknown");
+  const text = state.gpus.length === 0 ? "no GPU" : bad.length === 0 ? (counts.healthy === 1 ? "the GPU is healthy" : "all " + counts.healthy + " GPUs healthy")
+    : bad.map((word) => counts[word] + " " + word).join(", ") + " of " + state.gpus.length + (state.gpus.length === 1 ? " GPU" : " GPUs");
   if ($("alerts").textContent !== HEALTH_MARKS[worst] + " " + text)
     $("alerts").replaceChildren(el("a", { href: "#h-health", class: "health " + worst }, HEALTH_MARKS[worst] + " " + text));
   document.title = (bad.length ? text + " · " : "") + (node.host || "") + " · sluice";
