@@ -287,8 +287,10 @@ static void door_open(struct door_web *door)
 	}
 	log_write(door->options.log, LOG_LEVEL_NOTICE, NULL, "page and metrics at http://%s/",
 		  door->address);
-	web_process_start(door->process);
+	/* It sees nothing before it sees who may come in. */
+	loop_timer_stop(door->write);
 	door_write_soon(door);
+	web_process_start(door->process);
 }
 
 static void door_on_again(void *context)

@@ -324,6 +324,20 @@ static void test_off_and_on_again(void **state)
 	assert_int_equal(door_web_restarts(door), 0);
 }
 
+/* What the process sees first says already who may come in, however short ago a view was written.
+ */
+static void test_a_token_is_wanted_from_the_beginning(void **state)
+{
+	open_door("sluice: {web: {address: '127.0.0.1:0', tokenFile: /nowhere}}");
+	assert_true(door_web_view(door)->settings.has_token);
+	configure("sluice: {web: {address: off, tokenFile: /nowhere}}");
+	door_web_update(door);
+	assert_null(door_web_view(door));
+	configure("sluice: {web: {address: '127.0.0.1:0', tokenFile: /nowhere}}");
+	door_web_update(door);
+	assert_true(door_web_view(door)->settings.has_token);
+}
+
 static void test_a_port_that_is_taken(void **state)
 {
 	struct address address;
@@ -427,6 +441,8 @@ int main(int argc, char **argv)
 	    cmocka_unit_test_setup_teardown(test_settings_change_and_the_process_stays, setup,
 					    teardown),
 	    cmocka_unit_test_setup_teardown(test_off_and_on_again, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_a_token_is_wanted_from_the_beginning, setup,
+					    teardown),
 	    cmocka_unit_test_setup_teardown(test_a_port_that_is_taken, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_views_are_not_written_too_often, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_the_last_sample_is_remembered, setup, teardown),
