@@ -348,6 +348,7 @@ void made_view_full(struct view *out, uint32_t gpus, uint32_t migs, uint32_t hol
 						  .allocated = 12,
 						  .allocations = 99,
 						  .refused = 1,
+						  .is_of_kubelet = true,
 						  .registered = true};
 	out->jobs_pending = 3;
 	out->jobs_running = 1;
