@@ -70,6 +70,9 @@ void web_self_look(struct web_self *self, pid_t probe)
 	uint64_t ignored, own_rss, probe_cpu_ns, probe_rss;
 	stat_of(getpid(), &ignored, &own_rss);
 	stat_of(probe, &probe_cpu_ns, &probe_rss);
+	/* Not to be read just now: had it ended, another would be asked for. */
+	if (probe > 0 && probe == self->probe && probe_rss == 0 && probe_cpu_ns == 0)
+		probe_cpu_ns = self->probe_cpu_ns;
 	if (probe != self->probe || probe_cpu_ns < self->probe_cpu_ns) {
 		self->ended_cpu_ns += self->probe_cpu_ns;
 		self->probe_cpu_ns = 0;

@@ -2,6 +2,7 @@
 #include "agent/door_web_self.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,11 +50,34 @@ static void test_boot(void **state)
 	assert_true(boot > 1500000000 && boot <= (uint64_t)time(NULL) + 1);
 }
 
+/* That nobody could look for once is no end of it. */
+static void test_a_probe_that_could_not_be_looked_at(void **state)
+{
+	struct web_self self = {.probe = 0};
+	struct rlimit before, none;
+	(void)state;
+	while (self.probe_cpu_ns == 0)
+		web_self_look(&self, getpid());
+	uint64_t told_ns = self.probe_cpu_ns;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	web_self_look(&self, getpid());
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(self.probe_cpu_ns, told_ns);
+	assert_int_equal(self.ended_cpu_ns, 0);
+	web_self_look(&self, getpid());
+	assert_int_equal(self.ended_cpu_ns, 0);
+	web_self_look(&self, -1); /* it has ended */
+	assert_in_range(self.ended_cpu_ns, told_ns, UINT64_MAX);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_it_is_this_process),
 	    cmocka_unit_test(test_time_never_falls),
+	    cmocka_unit_test(test_a_probe_that_could_not_be_looked_at),
 	    cmocka_unit_test(test_boot),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
