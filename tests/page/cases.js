@@ -125,8 +125,8 @@ const gone = over({}, async (page, server) => {
 /* Readings that are told again, only older, are drawn once. */
 const again = over({}, async (page, server) => {
   const length = "page.memories.get(1).end";
-  await until(page, () => document.querySelector("#charts path.line"));
   server.frozen = true;
+  await until(page, "page.loaded && !page.loading && page.state.sequence === " + server.state.sequence);
   const now = server.state.time_unix, before = await page.evaluate(length);
   for (let second = 1; second <= 5; second++)
     server.tellAll("sample", { sequence: 9, time_unix: now + second, age_seconds: server.state.age_seconds + second, stale: second > 4 });

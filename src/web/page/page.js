@@ -463,11 +463,17 @@ function show(changed) {
   showLink();
 }
 
+/* When the readings were taken, by the server's clock. */
+function readAt(state) {
+  return state.time_unix - (state.age_seconds || 0);
+}
+
 function takeState(state) {
   const first = page.state === null;
   state.gpus = state.gpus || [];
   for (const gpu of state.gpus) gpu.values = gpu.values || {};
   page.state = state;
+  page.read = readAt(state);
   page.gpus = new Map(state.gpus.map((gpu) => [gpu.uuid, gpu]));
   if (first) {
     $("plain").remove();
@@ -504,7 +510,7 @@ function takeSample(sample) {
   }
   if (!document.hidden) show(changed);
   /* What is told again, only older, is no reading of now. */
-  const read = state.time_unix - (state.age_seconds || 0);
+  const read = readAt(state);
   if (Math.abs(read - page.read) < 0.2) return;
   page.read = read;
   let whole = true;
