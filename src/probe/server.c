@@ -55,6 +55,7 @@ struct server {
 	bool rescan;
 	nvml_event_set event_set;
 	uint64_t event_generation; /* the sampler made a new set */
+	uint64_t event_made_ns;	   /* when it began to: events since then are in the old one too */
 	struct {		   /* whom a handle belongs to */
 		nvml_device handle;
 		char uuid[GPU_UUID_MAX], bus[PCI_TEXT_MAX];
@@ -121,6 +122,7 @@ static void ask_rescan(struct server *server)
 static void publish_handles(struct server *server, struct nvml_caller *caller)
 {
 	nvml_event_set set = NULL;
+	uint64_t made_ns = call_mark_now();
 	if (!server->options->once && NVML_CALL(caller, event_set_create, &set) != NVML_OK)
 		set = NULL;
 	for (uint32_t i = 0; set && i < server->inventory.gpu_count; i++) {
@@ -152,6 +154,7 @@ static void publish_handles(struct server *server, struct nvml_caller *caller)
 	}
 	/* The event thread frees the set it has when it takes over the new one. */
 	server->event_set = set;
+	server->event_made_ns = made_ns;
 	server->event_generation++;
 	pthread_mutex_unlock(&server->lock);
 }
@@ -418,41 +421,105 @@ static void report_nvml_event(struct server *server, const struct nvml_event_dat
 		ask_rescan(server);
 }
 
+enum { EVENT_TOLD_MAX = 32 };
+
+/* What was reported lately: while two event sets are registered, an event is in both. */
+struct event_told {
+	struct nvml_event_data data[EVENT_TOLD_MAX];
+	uint64_t at_ns[EVENT_TOLD_MAX]; /* 0: none */
+	uint32_t next;
+};
+
+static void told_add(struct event_told *told, const struct nvml_event_data *data)
+{
+	uint32_t place = told->next++ % EVENT_TOLD_MAX;
+	told->data[place] = *data;
+	told->at_ns[place] = call_mark_now();
+}
+
+/* Whether it was reported since then; each report explains one event. */
+static bool told_take(struct event_told *told, const struct nvml_event_data *data,
+		      uint64_t since_ns)
+{
+	for (uint32_t i = 0; i < EVENT_TOLD_MAX; i++) {
+		const struct nvml_event_data *before = &told->data[i];
+		if (told->at_ns[i] < since_ns || before->device != data->device ||
+		    before->type != data->type || before->data != data->data ||
+		    before->gi != data->gi || before->ci != data->ci)
+			continue;
+		told->at_ns[i] = 0;
+		return true;
+	}
+	return false;
+}
+
 static void nap(uint32_t ms)
 {
 	struct timespec time = {.tv_nsec = (long)ms * 1000000};
 	(void)nanosleep(&time, NULL); /* waking early does no harm */
 }
 
+/* Waits so long for an event of the set. */
+static int32_t event_next(struct nvml_caller *caller, nvml_event_set set, uint32_t wait_ms,
+			  struct nvml_event_data *out)
+{
+	*out = (struct nvml_event_data){.gi = SNAPSHOT_WHOLE_GPU, .ci = SNAPSHOT_WHOLE_GPU};
+	caller->allowance_ms = wait_ms;
+	int32_t result = NVML_CALL(caller, event_wait, set, out, wait_ms);
+	caller->allowance_ms = 0;
+	return result;
+}
+
+/* From one set to the next without an event lost or told twice. */
+static void event_change(struct server *server, struct nvml_caller *caller, nvml_event_set from,
+			 nvml_event_set to, uint64_t made_ns, struct event_told *told)
+{
+	struct nvml_event_data data;
+	for (uint32_t i = 0; i < EVENT_TOLD_MAX && event_next(caller, from, 0, &data) == NVML_OK;
+	     i++) {
+		report_nvml_event(server, &data);
+		told_add(told, &data);
+	}
+	(void)NVML_CALL(caller, event_set_free, from);
+	for (uint32_t i = 0; to && i < EVENT_TOLD_MAX; i++) {
+		if (event_next(caller, to, 0, &data) != NVML_OK)
+			return;
+		if (!told_take(told, &data, made_ns))
+			report_nvml_event(server, &data);
+	}
+}
+
 static void *event_thread(void *argument)
 {
 	struct server *server = argument;
 	struct nvml_caller caller = {.mark = &server->marks->slot[1], .gpu = CALL_MARK_NO_GPU};
+	struct event_told told = {.next = 0};
 	nvml_event_set set = NULL;
 	uint64_t generation = 0;
 	for (;;) {
 		pthread_mutex_lock(&server->lock);
 		bool fresh = server->event_generation != generation;
 		nvml_event_set next = server->event_set;
+		uint64_t made_ns = server->event_made_ns;
 		generation = server->event_generation;
 		caller.nvml = server->nvml;
 		pthread_mutex_unlock(&server->lock);
 		if (fresh && set)
-			(void)NVML_CALL(&caller, event_set_free, set);
+			event_change(server, &caller, set, next, made_ns, &told);
 		if (fresh)
 			set = next;
 		if (!set) {
 			nap(EVENT_BACKOFF_MS);
 			continue;
 		}
-		struct nvml_event_data data = {.gi = SNAPSHOT_WHOLE_GPU, .ci = SNAPSHOT_WHOLE_GPU};
-		caller.allowance_ms = EVENT_WAIT_MS;
-		int32_t result = NVML_CALL(&caller, event_wait, set, &data, EVENT_WAIT_MS);
-		caller.allowance_ms = 0;
-		if (result == NVML_OK)
+		struct nvml_event_data data;
+		int32_t result = event_next(&caller, set, EVENT_WAIT_MS, &data);
+		if (result == NVML_OK) {
 			report_nvml_event(server, &data);
-		else if (result != NVML_TIMEOUT)
+			told_add(&told, &data);
+		} else if (result != NVML_TIMEOUT) {
 			nap(EVENT_BACKOFF_MS); /* a lost GPU: the sampler finds out which */
+		}
 	}
 	return NULL;
 }

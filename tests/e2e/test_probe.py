@@ -175,6 +175,25 @@ def test_xid_comes_once_from_two_sources(machine):
     watch.end()
 
 
+def test_xid_while_events_are_subscribed_to_anew(machine):
+    """As when a GPU falls off the bus: for a moment an event of another one comes by two ways, and is told once."""
+    for _ in range(4):
+        machine.start("dgx-a100", "--gpus", "3")
+        watch = Watch(machine)
+        watch.states(["ok"] * 3)
+        machine.sim("inject", "xid", "79", "--gpu", "1")
+        watch.states(["ok", "lost", "ok"])
+        machine.sim("inject", "xid", "31", "--gpu", "0")
+        watch.wait("xid", lambda event: event["data"] == 31)
+        machine.sim("inject", "xid", "43", "--gpu", "2")
+        watch.wait("xid", lambda event: event["data"] == 43)
+        watch.states(["ok", "lost", "ok"])
+        told = [event["data"] for event in watch.events if event["event"] == "xid"]
+        assert (told.count(31), told.count(43)) == (1, 1), told
+        watch.end()
+        machine.sim("stop")
+
+
 def test_xid_that_nvml_misses(machine):
     machine.start("dgx-a100", "--gpus", "2")
     machine.sim("inject", "events-missed", "119")
