@@ -158,10 +158,11 @@ def test_another_program_owns_them(waiting):
     have(waiting, "driver-ready", "plugin-ready")
     with open(directory / "driver-ready", "w", encoding="utf-8") as file:
         file.write("its own")
+    wait_until(lambda: status(waiting)["state"] == "foreign", what="the other's file to be noticed")
     have(waiting, "driver-ready")
-    assert files(waiting) == {"driver-ready": "its own"} and status(waiting)["state"] == "foreign"
-    record = json.loads((waiting.state_dir / "validations.json").read_text())
-    assert record == {"files": []}
+    assert files(waiting) == {"driver-ready": "its own"}
+    record = waiting.state_dir / "validations.json"
+    wait_until(lambda: json.loads(record.read_text()) == {"files": []}, what="nothing to be ours any more")
 
 
 def test_a_link_in_the_place_of_the_directory(waiting, tmp_path):
