@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/vitals.h"
+#include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "doors/queue/job.h"
@@ -48,6 +49,7 @@ static const Sluice__V1__JobState message_states[] = {
     [JOB_STOPPING] = SLUICE__V1__JOB_STATE__STOPPING,
     [JOB_SUCCEEDED] = SLUICE__V1__JOB_STATE__SUCCEEDED,
     [JOB_FAILED] = SLUICE__V1__JOB_STATE__FAILED,
+    [JOB_HELD] = SLUICE__V1__JOB_STATE__HELD,
     [JOB_CANCELLED] = SLUICE__V1__JOB_STATE__CANCELLED,
 };
 
@@ -201,6 +203,11 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 	out->state = message_from_state(job->state);
 	out->gpus = job->gpus;
 	out->resources = message_text(arena, job->resources ? job->resources : "");
+	out->array_id = job->array_id;
+	out->array_index = job->array_index;
+	out->failed_attempts = job->failed_attempts;
+	out->not_before_unix_ns = job->not_before_unix_ns;
+	out->ended_unix_ns = job->ended_unix_ns;
 	out->share_numerator = job->share_numerator;
 	out->share_denominator = job->share_denominator;
 	out->submitted_unix_ns = job->submitted_unix_ns;
@@ -213,7 +220,12 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 	out->user = message_text(arena, user);
 	out->reason = message_text(arena, job_reason_to_string(job->reason));
 	out->reason_text = message_text(arena, job->reason_text);
-	if (!out->name || !out->user || !out->reason || !out->reason_text)
+	struct buf wants _cleanup_buf_;
+	buf_init(&wants, WANTS_TEXT_MAX);
+	out->wants = !owns || wants_format(&job->wants, &wants) == 0
+			 ? message_text(arena, buf_text(&wants))
+			 : NULL;
+	if (!out->name || !out->user || !out->reason || !out->reason_text || !out->wants)
 		return message_no_memory(err);
 	if (job->attempt > 0) {
 		out->attempt = arena_alloc(arena, sizeof(*out->attempt));
@@ -305,6 +317,44 @@ static int message_fill_image(const Sluice__V1__JobSpec *message, struct spec *o
 		result = message_strings(message->image_environment, message->n_image_environment,
 					 "variable", &out->image_environment,
 					 &out->image_environment_count, err);
+	if (result == 0)
+		result = message_strings(message->tmpfs, message->n_tmpfs, "directory in memory",
+					 &out->tmpfs, &out->tmpfs_count, err);
+	if (result == 0)
+		result =
+		    message_copy_text("container's user", message->run_as, strlen(message->run_as),
+				      out->run_as, sizeof(out->run_as), err);
+	if (result == 0)
+		result = message_copy_text("image's name of the workers", message->worker_image,
+					   strlen(message->worker_image), out->worker_image,
+					   sizeof(out->worker_image), err);
+	if (result == 0)
+		result = message_strings(message->worker_environment, message->n_worker_environment,
+					 "variable of the workers", &out->worker_environment,
+					 &out->worker_environment_count, err);
+	out->entrypoint = message->entrypoint;
+	out->privileged = message->privileged;
+	out->selinux_off = message->selinux_off;
+	return result;
+}
+
+static int message_fill_wants(const Sluice__V1__JobSpec *message, struct spec *out, struct err *err)
+{
+	int result = wants_parse(message->wants, strlen(message->wants), &out->wants, err);
+	if (result == 0)
+		result =
+		    message_copy_text("command for the end", message->on_end.data,
+				      message->on_end.len, out->on_end, sizeof(out->on_end), err);
+	if (result == 0)
+		result =
+		    message_copy_text("file for output", message->output.data, message->output.len,
+				      out->output, sizeof(out->output), err);
+	if (result == 0)
+		result = message_copy_text("port", message->port, strlen(message->port), out->port,
+					   sizeof(out->port), err);
+	out->wants.time_ns = message->deadline_ns;
+	out->pty = message->pty;
+	out->memlock = message->memlock;
 	return result;
 }
 
@@ -345,6 +395,8 @@ static int message_fill_spec(const Sluice__V1__JobSpec *message,
 					 &out->environment, &out->environment_count, err);
 	if (result == 0)
 		result = message_fill_image(message, out, err);
+	if (result == 0)
+		result = message_fill_wants(message, out, err);
 	return result < 0 ? result : message_limits(message, out, err);
 }
 

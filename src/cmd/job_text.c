@@ -29,7 +29,7 @@ static const struct {
     {JOB_TEXT_STATE(PENDING), "Pending"},     {JOB_TEXT_STATE(STARTING), "Starting"},
     {JOB_TEXT_STATE(RUNNING), "Running"},     {JOB_TEXT_STATE(STOPPING), "Stopping"},
     {JOB_TEXT_STATE(SUCCEEDED), "Succeeded"}, {JOB_TEXT_STATE(FAILED), "Failed"},
-    {JOB_TEXT_STATE(CANCELLED), "Cancelled"},
+    {JOB_TEXT_STATE(CANCELLED), "Cancelled"}, {JOB_TEXT_STATE(HELD), "Held"},
 };
 
 enum { JOB_TEXT_STATES = sizeof(job_text_states) / sizeof(job_text_states[0]) };

@@ -8,9 +8,9 @@
 #include "base/check.h"
 
 static const char *const job_state_names[] = {
-    [JOB_PENDING] = "Pending",	   [JOB_STARTING] = "Starting",	  [JOB_RUNNING] = "Running",
-    [JOB_STOPPING] = "Stopping",   [JOB_SUCCEEDED] = "Succeeded", [JOB_FAILED] = "Failed",
-    [JOB_CANCELLED] = "Cancelled",
+    [JOB_PENDING] = "Pending", [JOB_HELD] = "Held",	      [JOB_STARTING] = "Starting",
+    [JOB_RUNNING] = "Running", [JOB_STOPPING] = "Stopping",   [JOB_SUCCEEDED] = "Succeeded",
+    [JOB_FAILED] = "Failed",   [JOB_CANCELLED] = "Cancelled",
 };
 
 static const char *const job_reason_names[] = {
@@ -31,6 +31,19 @@ static const char *const job_reason_names[] = {
     [JOB_REASON_SUPERVISOR_LOST] = "SupervisorLost",
     [JOB_REASON_NODE_REBOOTED] = "NodeRebooted",
     [JOB_REASON_USER] = "User",
+    [JOB_REASON_DEPENDENCY] = "Dependency",
+    [JOB_REASON_WAITING_FOR_CPU] = "WaitingForCPU",
+    [JOB_REASON_WAITING_FOR_MEMORY] = "WaitingForMemory",
+    [JOB_REASON_USER_LIMIT] = "UserLimit",
+    [JOB_REASON_ARRAY_LIMIT] = "ArrayLimit",
+    [JOB_REASON_DRAINING] = "Draining",
+    [JOB_REASON_SUSPENDED] = "Suspended",
+    [JOB_REASON_OOM_KILLED] = "OOMKilled",
+    [JOB_REASON_BACKOFF_LIMIT_EXCEEDED] = "BackoffLimitExceeded",
+    [JOB_REASON_WORKER_FAILED] = "WorkerFailed",
+    [JOB_REASON_GPU_ERROR] = "GPUError",
+    [JOB_REASON_IDLE] = "IdleTimeout",
+    [JOB_REASON_DEPENDENCY_FAILED] = "DependencyFailed",
 };
 
 /* The index of `text` in `names`, or -EINVAL. */
@@ -50,6 +63,7 @@ void job_done(struct job *job)
 	job->ids = NULL;
 	free(job->resources);
 	job->resources = NULL;
+	wants_done(&job->wants);
 }
 
 int job_copy(const struct job *job, struct job *out)
@@ -58,7 +72,10 @@ int job_copy(const struct job *job, struct job *out)
 	copy.reason_text = job->reason_text ? strdup(job->reason_text) : NULL;
 	copy.ids = job->ids ? strdup(job->ids) : NULL;
 	copy.resources = job->resources ? strdup(job->resources) : NULL;
-	if ((job->reason_text && !copy.reason_text) || (job->ids && !copy.ids) ||
+	int result = wants_copy(&job->wants, &copy.wants);
+	if (result < 0)
+		wants_init(&copy.wants); /* they are still the other's */
+	if (result < 0 || (job->reason_text && !copy.reason_text) || (job->ids && !copy.ids) ||
 	    (job->resources && !copy.resources)) {
 		job_done(&copy);
 		return -ENOMEM;
@@ -76,6 +93,10 @@ static const char *const job_isolation_names[] = {
     [JOB_ISOLATION_ENV] = "env",
     [JOB_ISOLATION_CONTAINER] = "container",
     [JOB_ISOLATION_CONTAINER_ALONE] = "container, no device cgroup around it",
+    [JOB_ISOLATION_LANDLOCK] = "landlock",
+    [JOB_ISOLATION_CGROUP1] = "cgroup1",
+    [JOB_ISOLATION_CGROUP2] = "cgroup2",
+    [JOB_ISOLATION_NONE] = "none",
 };
 
 const char *job_isolation_to_string(enum job_isolation isolation)

@@ -20,6 +20,7 @@ enum job_limits {
 
 enum job_state {
 	JOB_PENDING,
+	JOB_HELD,     /* it waits for somebody to release it */
 	JOB_STARTING, /* a start is recorded, no claim is known */
 	JOB_RUNNING,
 	JOB_STOPPING, /* cancelled, or its command has ended and something of it still lives */
@@ -37,16 +38,29 @@ enum job_reason {
 	JOB_REASON_WAITING_FOR_RESOURCE, /* (name: have n, need m) */
 	JOB_REASON_RESOURCE_UNHEALTHY,	 /* (name: cause) */
 	JOB_REASON_QUEUE_ORDER,		 /* (behind id) */
-	JOB_REASON_NO_MACHINE,		 /* the driver does not answer, or is not there now */
-	JOB_REASON_STORAGE,		 /* nothing is started while the store cannot be written */
-	JOB_REASON_BACKOFF, /* it could not be launched for want of something; tried again */
+	JOB_REASON_DEPENDENCY,		 /* (ids) */
+	JOB_REASON_WAITING_FOR_CPU,
+	JOB_REASON_WAITING_FOR_MEMORY,
+	JOB_REASON_USER_LIMIT,	/* (of what, how much) */
+	JOB_REASON_ARRAY_LIMIT, /* as many of its array run as may */
+	JOB_REASON_DRAINING,
+	JOB_REASON_SUSPENDED,  /* held: its file says so */
+	JOB_REASON_NO_MACHINE, /* the driver does not answer, or is not there now */
+	JOB_REASON_STORAGE,    /* nothing is started while the store cannot be written */
+	JOB_REASON_BACKOFF,    /* it could not be launched for want of something; tried again */
 	JOB_REASON_EXIT_CODE,
 	JOB_REASON_SIGNAL,
 	JOB_REASON_DEADLINE_EXCEEDED,
 	JOB_REASON_LAUNCH_ERROR,
 	JOB_REASON_SUPERVISOR_LOST, /* outcome unknown */
 	JOB_REASON_NODE_REBOOTED,   /* outcome unknown */
-	JOB_REASON_USER,	    /* cancelled by (name) */
+	JOB_REASON_USER,	    /* cancelled, or held, by (name) */
+	JOB_REASON_OOM_KILLED,
+	JOB_REASON_BACKOFF_LIMIT_EXCEEDED,
+	JOB_REASON_WORKER_FAILED,     /* (name, text) */
+	JOB_REASON_GPU_ERROR,	      /* (xid, gpu) */
+	JOB_REASON_IDLE,	      /* its GPUs did nothing for as long as it may be */
+	JOB_REASON_DEPENDENCY_FAILED, /* cancelled: (id) */
 };
 
 /* What kept an attempt to its devices. */
@@ -54,6 +68,10 @@ enum job_isolation {
 	JOB_ISOLATION_ENV, /* nothing but the variables that tell it which are its own */
 	JOB_ISOLATION_CONTAINER,
 	JOB_ISOLATION_CONTAINER_ALONE, /* without rules around its cgroup */
+	JOB_ISOLATION_LANDLOCK,
+	JOB_ISOLATION_CGROUP1,
+	JOB_ISOLATION_CGROUP2,
+	JOB_ISOLATION_NONE, /* privileged */
 };
 
 struct job {
@@ -69,7 +87,10 @@ struct job {
 	char *ids;	 /* owned, NULL: any */
 	char *resources; /* owned, NULL: none; as demand.h has them */
 	bool ignore_outsiders;
-	bool simulated; /* its GPUs are */
+	bool simulated;	      /* its GPUs are */
+	struct wants wants;   /* owned */
+	uint64_t array_id;    /* the first member of its array; 0: it is in none */
+	uint32_t array_index; /* from 0: member i has the id array_id + i */
 
 	uint32_t attempt;					   /* the last one; 0: none yet */
 	int64_t submitted_unix_ns, started_unix_ns, ended_unix_ns; /* 0: not yet */
@@ -79,6 +100,8 @@ struct job {
 	uint32_t killed_leftovers;
 	enum job_isolation isolation; /* of the last attempt, once it has ended */
 	bool launch_failed;	      /* exit_code is ours: 125, 126 or 127 */
+	uint32_t failed_attempts;     /* that ended by their own fault, and count for `retries` */
+	int64_t not_before_unix_ns;   /* of a retry; 0: at once */
 };
 
 void job_done(struct job *job);

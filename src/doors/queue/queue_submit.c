@@ -353,7 +353,8 @@ static int queue_submission_fill(struct queue_submission *submission,
 	submission->no_wait = submit->no_wait;
 	submission->done = submit->done;
 	submission->context = submit->context;
-	if ((spec->ids[0] && !(job->ids = strdup(spec->ids))) ||
+	int copied = wants_copy(&spec->wants, &job->wants);
+	if (copied < 0 || (spec->ids[0] && !(job->ids = strdup(spec->ids))) ||
 	    (spec->resources[0] && !(job->resources = strdup(spec->resources))))
 		return err_set(err, -ENOMEM, "no memory for a job");
 	return spec_format(spec, &submission->spec, &submission->spec_length, err);

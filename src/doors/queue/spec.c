@@ -26,12 +26,19 @@ struct spec_field {
 	enum spec_kind kind;
 	size_t offset, size; /* size: of a text */
 	uint64_t max;
+	bool is_optional; /* written only where it is not zero or "" */
 };
 
 #define SPEC_FIELD(name_, kind_, max_)                                                             \
 	{                                                                                          \
 #name_, kind_, offsetof(struct spec, name_), sizeof(((struct spec *)NULL)->name_), \
-		    max_                                                                           \
+		    max_, false                                                                    \
+	}
+/* Written only where there is such a thing: the form of other jobs stays what it was. */
+#define SPEC_OPTIONAL(name_, kind_, max_)                                                          \
+	{                                                                                          \
+#name_, kind_, offsetof(struct spec, name_), sizeof(((struct spec *)NULL)->name_), \
+		    max_, true                                                                     \
 	}
 
 _Static_assert(sizeof(uid_t) == 4 && sizeof(gid_t) == 4 && sizeof(mode_t) == 4,
@@ -51,15 +58,52 @@ static const struct spec_field spec_fields[] = {
     SPEC_FIELD(ignore_outsiders, SPEC_BOOL, 1),
     SPEC_FIELD(grace_ns, SPEC_U64, UINT64_MAX),
     SPEC_FIELD(deadline_ns, SPEC_U64, UINT64_MAX),
-    /* From here on only where there is such a thing: the form of other jobs stays what it was. */
-    SPEC_FIELD(resources, SPEC_TEXT, 0),
-    /* And these only where there is an image. */
-    SPEC_FIELD(image, SPEC_TEXT, 0),
-    SPEC_FIELD(workdir, SPEC_TEXT, 0),
-    SPEC_FIELD(pull, SPEC_U32, SPEC_PULL_COUNT - 1),
+    SPEC_OPTIONAL(resources, SPEC_TEXT, 0),
+    SPEC_OPTIONAL(on_end, SPEC_TEXT, 0),
+    SPEC_OPTIONAL(output, SPEC_TEXT, 0),
+    SPEC_OPTIONAL(port, SPEC_TEXT, 0),
+    SPEC_OPTIONAL(pty, SPEC_BOOL, 1),
+    SPEC_OPTIONAL(memlock, SPEC_BOOL, 1),
+    SPEC_OPTIONAL(image, SPEC_TEXT, 0),
+    SPEC_OPTIONAL(workdir, SPEC_TEXT, 0),
+    SPEC_OPTIONAL(pull, SPEC_U32, SPEC_PULL_COUNT - 1),
+    SPEC_OPTIONAL(entrypoint, SPEC_U32, SPEC_STRINGS_MAX),
+    SPEC_OPTIONAL(run_as, SPEC_TEXT, 0),
+    SPEC_OPTIONAL(privileged, SPEC_BOOL, 1),
+    SPEC_OPTIONAL(selinux_off, SPEC_BOOL, 1),
+    SPEC_OPTIONAL(worker_image, SPEC_TEXT, 0),
 };
 
-enum { SPEC_FIELD_RESOURCES = array_length(spec_fields) - 4 };
+_Static_assert(array_length(spec_fields) < 32, "spec_read_entry() has a bit for each, and one");
+
+enum { SPEC_SEEN_WANTS = 31 };
+
+/* Lists of texts, in the order in which they are written. */
+struct spec_list {
+	const char *name;
+	size_t list, count; /* offsets */
+};
+
+static const struct spec_list spec_lists[] = {
+    {"arg", offsetof(struct spec, argv), offsetof(struct spec, argc)},
+    {"env", offsetof(struct spec, environment), offsetof(struct spec, environment_count)},
+    {"volume", offsetof(struct spec, volumes), offsetof(struct spec, volume_count)},
+    {"image_env", offsetof(struct spec, image_environment),
+     offsetof(struct spec, image_environment_count)},
+    {"tmpfs", offsetof(struct spec, tmpfs), offsetof(struct spec, tmpfs_count)},
+    {"worker_env", offsetof(struct spec, worker_environment),
+     offsetof(struct spec, worker_environment_count)},
+};
+
+static char ***spec_list_at(const struct spec *spec, const struct spec_list *list)
+{
+	return (char ***)((char *)spec + list->list);
+}
+
+static size_t *spec_list_count(const struct spec *spec, const struct spec_list *list)
+{
+	return (size_t *)((char *)spec + list->count);
+}
 
 static const char *const spec_pulls[SPEC_PULL_COUNT] = {
     [SPEC_PULL_MISSING] = "missing", [SPEC_PULL_NEVER] = "never", [SPEC_PULL_ALWAYS] = "always"};
@@ -97,10 +141,9 @@ void spec_done(struct spec *spec)
 	if (!spec)
 		return;
 	free(spec->groups);
-	spec_free_list(spec->argv);
-	spec_free_list(spec->environment);
-	spec_free_list(spec->volumes);
-	spec_free_list(spec->image_environment);
+	for (size_t i = 0; i < array_length(spec_lists); i++)
+		spec_free_list(*spec_list_at(spec, &spec_lists[i]));
+	wants_done(&spec->wants);
 	spec_init(spec);
 }
 
@@ -150,6 +193,18 @@ int spec_add_volume(struct spec *spec, const char *text, struct err *err)
 int spec_add_image_variable(struct spec *spec, const char *text, struct err *err)
 {
 	return spec_list_add(&spec->image_environment, &spec->image_environment_count, text, err);
+}
+
+int spec_add_tmpfs(struct spec *spec, const char *text, struct err *err)
+{
+	if (spec->tmpfs_count >= SPEC_TMPFS_MAX)
+		return err_set(err, -E2BIG, "more than %d directories in memory", SPEC_TMPFS_MAX);
+	return spec_list_add(&spec->tmpfs, &spec->tmpfs_count, text, err);
+}
+
+int spec_add_worker_variable(struct spec *spec, const char *text, struct err *err)
+{
+	return spec_list_add(&spec->worker_environment, &spec->worker_environment_count, text, err);
 }
 
 int spec_add_group(struct spec *spec, gid_t group, struct err *err)
@@ -269,10 +324,55 @@ static bool spec_volume_is_good(const char *text)
 	return !option || strcmp(option, ":ro") == 0 || strcmp(option, ":rw") == 0;
 }
 
+/* "N" or "N:M", none above `max`. */
+static bool spec_pair_is_good(const char *text, uint64_t max)
+{
+	uint64_t number;
+	size_t length = strcspn(text, ":");
+	if (parse_u64_span(text, length, 0, max, &number) < 0)
+		return false;
+	return text[length] == '\0' || parse_u64(text + length + 1, 0, max, &number) == 0;
+}
+
+/* "/dev/shm:67108864". */
+static bool spec_tmpfs_is_good(const char *text)
+{
+	uint64_t bytes;
+	const char *colon = strrchr(text, ':');
+	return text[0] == '/' && colon && memchr(text, ',', (size_t)(colon - text)) == NULL &&
+	       memchr(text, ':', (size_t)(colon - text)) == NULL &&
+	       parse_u64(colon + 1, 0, INT64_MAX, &bytes) == 0;
+}
+
+static int spec_check_tmpfs(const struct spec *spec, struct err *err)
+{
+	if (spec->tmpfs_count > SPEC_TMPFS_MAX)
+		return err_set(err, -E2BIG, "the job has %zu directories in memory: %d are allowed",
+			       spec->tmpfs_count, SPEC_TMPFS_MAX);
+	for (size_t i = 0; i < spec->tmpfs_count; i++)
+		if (!spec_tmpfs_is_good(spec->tmpfs[i]))
+			return err_set(err, -EINVAL,
+				       "'%.128s' is no absolute path, ':' and a number of bytes",
+				       spec->tmpfs[i]);
+	return 0;
+}
+
+static int spec_check_rest(const struct spec *spec, struct err *err)
+{
+	if (spec->output[0] && spec->output[0] != '/')
+		return err_set(err, -EINVAL, "the file '%.128s' for output is no absolute path",
+			       spec->output);
+	if (spec->port[0] && !spec_pair_is_good(spec->port, UINT16_MAX))
+		return err_set(err, -EINVAL, "'%.32s' is no TCP port", spec->port);
+	return wants_check(&spec->wants, err);
+}
+
 static int spec_check_image(const struct spec *spec, struct err *err)
 {
 	if (spec->image[0] == '\0') {
 		if (spec->volume_count == 0 && spec->image_environment_count == 0 &&
+		    spec->tmpfs_count == 0 && spec->entrypoint == 0 && spec->run_as[0] == '\0' &&
+		    spec->worker_image[0] == '\0' && !spec->privileged && !spec->selinux_off &&
 		    spec->pull == SPEC_PULL_MISSING && spec->workdir[0] == '\0')
 			return 0;
 		return err_set(err, -EINVAL, "volumes and the like need an image");
@@ -282,6 +382,16 @@ static int spec_check_image(const struct spec *spec, struct err *err)
 			       "'%.128s' is no name of an image: it has at most %d printable "
 			       "characters, no blank, and no '-' in front",
 			       spec->image, SPEC_IMAGE_MAX - 1);
+	if (spec->worker_image[0] && !spec_image_is_good(spec->worker_image))
+		return err_set(err, -EINVAL, "'%.128s' is no name of an image for the workers",
+			       spec->worker_image);
+	if (spec->entrypoint > spec->argc)
+		return err_set(err, -EINVAL,
+			       "%" PRIu32
+			       " words are to be the entrypoint, and the command has %zu",
+			       spec->entrypoint, spec->argc);
+	if (spec->run_as[0] && !spec_pair_is_good(spec->run_as, UINT32_MAX - 1))
+		return err_set(err, -EINVAL, "'%.32s' is no UID or UID:GID", spec->run_as);
 	if (spec->pull >= SPEC_PULL_COUNT)
 		return err_set(err, -EINVAL, "no such way to pull an image: %" PRIu32, spec->pull);
 	if (spec->workdir[0] && (spec->workdir[0] != '/' ||
@@ -330,6 +440,14 @@ int spec_check(const struct spec *spec, struct err *err)
 	if (result == 0)
 		result = spec_check_image(spec, err);
 	if (result == 0)
+		result = spec_check_tmpfs(spec, err);
+	if (result == 0)
+		result = spec_check_rest(spec, err);
+	if (result == 0)
+		result = spec_check_list(spec->worker_environment, spec->worker_environment_count,
+					 SPEC_ENVIRONMENT_BYTES_MAX / 4,
+					 "variables for the workers", err);
+	if (result == 0)
 		result = spec_check_user(spec, err);
 	if (result == 0)
 		result = spec_check_ids(spec, err);
@@ -357,16 +475,24 @@ static uint64_t spec_field_number(const struct spec *spec, const struct spec_fie
 static int spec_add_fields(struct buf *out, const struct spec *spec)
 {
 	int result = entries_add_magic(out, SPEC_MAGIC);
-	size_t count = spec->image[0] ? array_length(spec_fields) : SPEC_FIELD_RESOURCES + 1;
-	for (size_t i = 0; result == 0 && i < count; i++) {
+	for (size_t i = 0; result == 0 && i < array_length(spec_fields); i++) {
 		const struct spec_field *field = &spec_fields[i];
-		if (i == SPEC_FIELD_RESOURCES && spec->resources[0] == '\0')
+		const char *text = (const char *)spec + field->offset;
+		bool is_zero = field->kind == SPEC_TEXT ? text[0] == '\0'
+							: spec_field_number(spec, field) == 0;
+		if (field->is_optional && is_zero)
 			continue;
 		if (field->kind == SPEC_TEXT)
-			result = entries_add(out, field->name, (const char *)spec + field->offset);
+			result = entries_add(out, field->name, text);
 		else
 			result = entries_add_u64(out, field->name, spec_field_number(spec, field));
 	}
+	struct buf wants _cleanup_buf_;
+	buf_init(&wants, WANTS_TEXT_MAX);
+	if (result == 0)
+		result = wants_format(&spec->wants, &wants);
+	if (result == 0 && wants.length > 0)
+		result = entries_add(out, "wants", buf_text(&wants));
 	return result;
 }
 
@@ -382,14 +508,12 @@ static int spec_add_lists(struct buf *out, const struct spec *spec)
 			       limit->resource, limit->soft, limit->hard); /* 52 at most */
 		result = entries_add(out, "limit", text);
 	}
-	for (size_t i = 0; result == 0 && i < spec->argc; i++)
-		result = entries_add(out, "arg", spec->argv[i]);
-	for (size_t i = 0; result == 0 && i < spec->environment_count; i++)
-		result = entries_add(out, "env", spec->environment[i]);
-	for (size_t i = 0; result == 0 && i < spec->volume_count; i++)
-		result = entries_add(out, "volume", spec->volumes[i]);
-	for (size_t i = 0; result == 0 && i < spec->image_environment_count; i++)
-		result = entries_add(out, "image_env", spec->image_environment[i]);
+	for (size_t i = 0; result == 0 && i < array_length(spec_lists); i++) {
+		char **at = *spec_list_at(spec, &spec_lists[i]);
+		size_t count = *spec_list_count(spec, &spec_lists[i]);
+		for (size_t j = 0; result == 0 && j < count; j++)
+			result = entries_add(out, spec_lists[i].name, at[j]);
+	}
 	return result;
 }
 
@@ -457,14 +581,18 @@ static int spec_read_limit(struct spec *spec, const struct entry *entry)
 /* `seen`: a bit for each of spec_fields. */
 static int spec_read_entry(struct spec *spec, const struct entry *entry, uint32_t *seen)
 {
-	if (entry_is(entry, "arg"))
-		return spec_add_argument(spec, entry->value, NULL);
-	if (entry_is(entry, "env"))
-		return spec_add_variable(spec, entry->value, NULL);
-	if (entry_is(entry, "volume"))
-		return spec_add_volume(spec, entry->value, NULL);
-	if (entry_is(entry, "image_env"))
-		return spec_add_image_variable(spec, entry->value, NULL);
+	for (size_t i = 0; i < array_length(spec_lists); i++) {
+		const struct spec_list *list = &spec_lists[i];
+		if (entry_is(entry, list->name))
+			return spec_list_add(spec_list_at(spec, list), spec_list_count(spec, list),
+					     entry->value, NULL);
+	}
+	if (entry_is(entry, "wants")) {
+		if (*seen & (UINT32_C(1) << SPEC_SEEN_WANTS))
+			return -EEXIST;
+		*seen |= UINT32_C(1) << SPEC_SEEN_WANTS;
+		return wants_parse(entry->value, entry->value_length, &spec->wants, NULL);
+	}
 	if (entry_is(entry, "limit"))
 		return spec_read_limit(spec, entry);
 	if (entry_is(entry, "group")) {
@@ -538,10 +666,7 @@ bool spec_is_equal(const struct spec *a, const struct spec *b)
 		if (!is_equal)
 			return false;
 	}
-	if (a->argc != b->argc || a->environment_count != b->environment_count ||
-	    a->volume_count != b->volume_count ||
-	    a->image_environment_count != b->image_environment_count ||
-	    a->group_count != b->group_count || a->limit_count != b->limit_count)
+	if (a->group_count != b->group_count || a->limit_count != b->limit_count)
 		return false;
 	for (size_t i = 0; i < a->group_count; i++)
 		if (a->groups[i] != b->groups[i])
@@ -551,9 +676,12 @@ bool spec_is_equal(const struct spec *a, const struct spec *b)
 		    a->limits[i].soft != b->limits[i].soft ||
 		    a->limits[i].hard != b->limits[i].hard)
 			return false;
-	return spec_lists_are_equal(a->argv, b->argv, a->argc) &&
-	       spec_lists_are_equal(a->volumes, b->volumes, a->volume_count) &&
-	       spec_lists_are_equal(a->image_environment, b->image_environment,
-				    a->image_environment_count) &&
-	       spec_lists_are_equal(a->environment, b->environment, a->environment_count);
+	for (size_t i = 0; i < array_length(spec_lists); i++) {
+		const struct spec_list *list = &spec_lists[i];
+		size_t count = *spec_list_count(a, list);
+		if (count != *spec_list_count(b, list) ||
+		    !spec_lists_are_equal(*spec_list_at(a, list), *spec_list_at(b, list), count))
+			return false;
+	}
+	return wants_are_equal(&a->wants, &b->wants);
 }

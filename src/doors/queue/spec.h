@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include "doors/queue/demand.h"
+#include "doors/queue/wants.h"
 
 struct err;
 
@@ -31,6 +32,10 @@ enum spec_limits {
 	SPEC_IMAGE_MAX = 512, /* bytes of an image's name with its NUL */
 	SPEC_WORKDIR_MAX = 1024,
 	SPEC_VOLUMES_MAX = 64,
+	SPEC_TMPFS_MAX = 16,
+	SPEC_PORT_MAX = 16,	  /* "65535:65535" */
+	SPEC_RUN_AS_MAX = 24,	  /* "4294967294:4294967294" */
+	SPEC_COMMAND_MAX = 4096,  /* what is run at the end, with its NUL */
 	SPEC_BYTES_MAX = 3 << 20, /* of the whole form */
 };
 
@@ -63,6 +68,15 @@ struct spec {
 	bool ignore_outsiders;
 	uint64_t grace_ns;    /* between SIGTERM and SIGKILL, and for what the command leaves */
 	uint64_t deadline_ns; /* of running; 0: none */
+	struct wants wants;   /* owned; of the queue beside GPUs */
+	char on_end[SPEC_COMMAND_MAX]; /* for a shell, as the job's user, when it has ended; "":
+					  none */
+	char
+	    output[SPEC_DIRECTORY_MAX]; /* absolute; gets a copy of stdout, as its user; "": none */
+	char port[SPEC_PORT_MAX]; /* "8888", with an image "8888:80": of the loopback, reserved for
+				     it; "0": any; "": none */
+	bool pty;		  /* it gets a terminal, which attach.h hands out */
+	bool memlock;		  /* it may lock memory, as far as this machine allows it */
 
 	/* In a container of this image; "": none, and nothing of what follows. The argv is that of
 	 * the container; without one the image says what runs. The environment is that of the
@@ -74,6 +88,18 @@ struct spec {
 	size_t volume_count;
 	char **image_environment; /* owned as argv; what is set in the container */
 	size_t image_environment_count;
+	char **tmpfs; /* owned as argv; "/dev/shm:SIZE" in bytes, SIZE 0: as large as it may be */
+	size_t tmpfs_count;
+	uint32_t entrypoint; /* so many words of argv stand in place of the image's entrypoint */
+	char run_as[SPEC_RUN_AS_MAX]; /* "UID" or "UID:GID" in the container; "": the image says */
+	bool privileged;	      /* it was allowed explicitly; isolation is none then */
+	bool selinux_off;	      /* no label of SELinux */
+
+	/* Of a job with workers (wants.workers). */
+	char worker_image[SPEC_IMAGE_MAX]; /* "": as `image` */
+	char **worker_environment;	   /* owned as argv; set in the workers, instead of
+					      image_environment */
+	size_t worker_environment_count;
 };
 
 /* When the image is fetched from where it comes from. */
@@ -90,6 +116,8 @@ int spec_add_variable(struct spec *spec, const char *text, struct err *err);
 int spec_add_group(struct spec *spec, gid_t group, struct err *err);
 int spec_add_volume(struct spec *spec, const char *text, struct err *err);
 int spec_add_image_variable(struct spec *spec, const char *text, struct err *err);
+int spec_add_tmpfs(struct spec *spec, const char *text, struct err *err);
+int spec_add_worker_variable(struct spec *spec, const char *text, struct err *err);
 
 /* "missing", "never", "always"; NULL. */
 const char *spec_pull_to_string(uint32_t pull);
