@@ -182,7 +182,11 @@ static void door_write(struct door_web *door)
 	if (snapshot)
 		web_counters_sample(door->counters, snapshot);
 	view_begin(shared);
+	bool had_token = view->settings.has_token;
 	write_settings(door, &view->settings);
+	/* Without one there are no names in it, and nothing else brings them back. */
+	if (view->settings.has_token != had_token)
+		door->jobs_are_dirty = true;
 	web_fill_gpus(&source, view);
 	write_node(door, &source, view);
 	web_events_fill(door->options.events, events != door->told, door->options.vitals, view);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of the service share: service.c (connections, streams, who asks), service_job.c
- * (one job), service_list.c (many), service_logs.c, service_node.c (the machine), service_health.c
- * (its health). Nobody else
- * includes this.
+ * (one job), service_list.c (many), service_logs.c, service_node.c (the machine), service_uses.c
+ * (who computes on it), service_health.c (its health). Nobody else includes this.
  */
 #ifndef SLUICE_AGENT_SERVICE_INTERNAL_H
 #define SLUICE_AGENT_SERVICE_INTERNAL_H
@@ -20,6 +19,7 @@
 
 struct arena;
 struct kubelet_view;
+struct snapshot;
 struct users;
 
 /* Streams that are told of changes. */
@@ -126,5 +126,10 @@ void service_release(struct wire_call *call, const ProtobufCMessage *message, vo
 /* What the changes mean for requests of a kind. */
 void service_watch_job_update(struct service_request *request);
 void service_watch_machine_update(struct service_request *request);
+
+/* service_uses.c: the processes on the GPUs, into out->uses. -ENOMEM. */
+int service_machine_uses(const struct service *service, const struct message_view *view,
+			 const struct snapshot *snapshot, struct arena *arena,
+			 Sluice__V1__Machine *out, struct err *err);
 
 #endif

@@ -306,78 +306,6 @@ struct service_machine_watch {
 	bool once;
 };
 
-/* The command's name, as the kernel has it: what top shows. */
-static char *service_process_name(struct arena *arena, pid_t pid)
-{
-	char path[64];
-	_cleanup_buf_ struct buf comm;
-	buf_init(&comm, NODE_COMM_MAX);
-	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	if (file_read(path, &comm, NULL) < 0 || comm.length == 0)
-		return service_text(arena, "");
-	comm.data[strcspn(comm.data, "\n")] = '\0';
-	return service_text(arena, comm.data);
-}
-
-static const char *service_device_of(const struct snapshot_gpu *gpu,
-				     const struct snapshot_process *process)
-{
-	for (uint32_t i = 0; process->gi != SNAPSHOT_WHOLE_GPU && i < gpu->mig_count; i++) {
-		if (gpu->mig[i].gi == process->gi && gpu->mig[i].ci == process->ci)
-			return gpu->mig[i].uuid;
-	}
-	return gpu->uuid;
-}
-
-/* Whose a process is, as the page has it: "" when nobody knows. */
-static const char *service_use_holder(const struct service *service, const struct snapshot_gpu *gpu,
-				      uint32_t pid, struct arena *arena)
-{
-	const struct view *view = door_web_view(service->options.web);
-	for (uint32_t i = 0; view && i < view->process_count; i++) {
-		const struct view_process *process = &view->process[i];
-		if (process->pid != pid || process->holder >= view->holder_count ||
-		    strcmp(view->snapshot.gpu[process->gpu].uuid, gpu->uuid) != 0)
-			continue;
-		const struct view_holder *holder = &view->holder[process->holder];
-		if (holder->pod[0])
-			return arena_printf(arena, "%s/%s/%s", holder->name_space, holder->pod,
-					    holder->container);
-		return arena_printf(arena, "%s%s%s", holder->runtime, holder->id[0] ? " " : "",
-				    holder->id);
-	}
-	return "";
-}
-
-static Sluice__V1__GpuUse *service_use(const struct service *service,
-				       const struct message_view *view,
-				       const struct snapshot_gpu *gpu,
-				       const struct snapshot_process *process, struct arena *arena)
-{
-	Sluice__V1__GpuUse *use = arena_alloc(arena, sizeof(*use));
-	if (!use)
-		return NULL;
-	sluice__v1__gpu_use__init(use);
-	char path[64];
-	struct stat info;
-	(void)snprintf(path, sizeof(path), "/proc/%u", process->pid);
-	const struct job *job = queue_job_of_process(service->options.queue, (pid_t)process->pid);
-	use->uuid = service_text(arena, service_device_of(gpu, process));
-	use->pid = process->pid;
-	use->job = job ? job->id : 0;
-	if (job && message_view_owns(view, job->uid) && job->name[0])
-		use->name = service_text(arena, job->name);
-	else
-		use->name = service_process_name(arena, (pid_t)process->pid);
-	use->uid = stat(path, &info) == 0 ? (uint32_t)info.st_uid : job ? (uint32_t)job->uid : 0;
-	const char *holder = service_use_holder(service, gpu, process->pid, arena);
-	if (!use->job && holder)
-		use->holder = service_text(arena, holder);
-	use->memory_bytes =
-	    process->memory_bytes == SNAPSHOT_U64_ABSENT ? 0 : process->memory_bytes;
-	return use;
-}
-
 /* The verdicts that `sluice health` and the page show. */
 static int service_machine_health(const struct service *service, struct arena *arena,
 				  Sluice__V1__Machine *out, struct err *err)
@@ -399,27 +327,6 @@ static int service_machine_health(const struct service *service, struct arena *a
 		}
 	}
 	return 0;
-}
-
-static int service_machine_uses(const struct service *service, const struct message_view *view,
-				const struct snapshot *snapshot, struct arena *arena,
-				Sluice__V1__Machine *out, struct err *err)
-{
-	size_t total = 0;
-	for (uint32_t i = 0; i < snapshot->gpu_count; i++)
-		total += snapshot->gpu[i].process_count;
-	out->uses = arena_alloc(arena, (total + 1) * sizeof(*out->uses));
-	for (uint32_t i = 0; out->uses && i < snapshot->gpu_count; i++) {
-		const struct snapshot_gpu *gpu = &snapshot->gpu[i];
-		for (uint32_t k = 0; k < gpu->process_count; k++) {
-			out->uses[out->n_uses] =
-			    service_use(service, view, gpu, &gpu->process[k], arena);
-			if (!out->uses[out->n_uses])
-				return err_set(err, -ENOMEM, "out of memory for the answer");
-			out->n_uses++;
-		}
-	}
-	return out->uses ? 0 : err_set(err, -ENOMEM, "out of memory for the answer");
 }
 
 static int service_machine_job(struct service *service, const struct message_view *view,

@@ -244,12 +244,26 @@ def test_a_driver_that_hangs(machine):
 
 
 def test_jobs(machine):
-    web = Web(machine)
+    config = machine.directory / "config.yaml"
+    config.write_text("{}")
+    web = Web(machine, options=("--config", config))
     runs = machine.submit("sleep", "1000", gpus=2, options=("--name", "secret-name"))
     waits = machine.submit("true", gpus=1)
     state = web.until(lambda state: {job["state"] for job in state["jobs"]} == {"Running", "Pending"}, "both jobs")
     assert [job["id"] for job in state["jobs"]] == [waits, runs]
     assert state["jobs_pending"] == 1 and state["jobs_running"] == 1
     assert "secret-name" not in web.get()  # there is no token
+    # With one there are names, also of jobs that have not changed since.
+    token = machine.directory / "token"
+    token.write_text("a-token-for-this-test\n")
+    token.chmod(0o600)
+    config.write_text(json.dumps({"sluice": {"web": {"tokenFile": str(token)}}}))
+    machine.run("sluice", "agent", "reload").ok()
+    wait_until(lambda: web.code() == 401, what="that a token is wanted")
+    wait_until(lambda: "secret-name" in web.get(token="a-token-for-this-test"), what="a name")
+    config.write_text("{}")
+    machine.run("sluice", "agent", "reload").ok()
+    wait_until(lambda: web.code() == 200, what="that no token is wanted")
+    assert "secret-name" not in web.get()
     machine.run("sluice", "cancel", runs).ok()
     web.until(lambda state: state["jobs_ended"] == 2 and not state["jobs"], "the end of both")
