@@ -260,7 +260,8 @@ def test_jobs(machine):
     config.write_text(json.dumps({"sluice": {"web": {"tokenFile": str(token)}}}))
     machine.run("sluice", "agent", "reload").ok()
     wait_until(lambda: web.code() == 401, what="that a token is wanted")
-    wait_until(lambda: "secret-name" in web.get(token="a-token-for-this-test"), what="a name")
+    named = lambda: [job["name"] for job in json.loads(web.get(token="a-token-for-this-test"))["jobs"]]
+    wait_until(lambda: "secret-name" in named(), what="the name of a job that was there before")
     config.write_text("{}")
     machine.run("sluice", "agent", "reload").ok()
     wait_until(lambda: web.code() == 200, what="that no token is wanted")
