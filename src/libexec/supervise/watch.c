@@ -23,6 +23,7 @@ enum {
 	WATCH_TIMEOUT_MAX_MS = 3600000,
 	WATCH_EVENTS_MAX = 256,
 	WATCH_GROUP_ROUNDS = 2,
+	WATCH_OWN = 3, /* descriptors that are polled beside those of agents and sources */
 };
 
 static const struct clock watch_clock; /* the real one */
@@ -231,16 +232,35 @@ static int watch_timeout_ms(const struct watch *self)
 	return timeout_ms;
 }
 
+static size_t watch_source_count(const struct watch *self)
+{
+	return self->source_count < WATCH_SOURCES_MAX ? self->source_count : WATCH_SOURCES_MAX;
+}
+
+/* One that is called may change others, also those that have been polled. */
+static void watch_serve_sources(struct watch *self, const struct pollfd *polled)
+{
+	for (size_t i = 0; i < watch_source_count(self); i++) {
+		struct watch_source *source = &self->sources[i];
+		if (polled[i].revents && polled[i].fd >= 0 && polled[i].fd == source->fd)
+			source->ready(source->context, polled[i].revents);
+	}
+}
+
 static void watch_poll(struct watch *self)
 {
-	struct pollfd wait[AGENTS_POLL_MAX + 3];
+	struct pollfd wait[AGENTS_POLL_MAX + WATCH_OWN + WATCH_SOURCES_MAX];
 	agents_poll(self->agents, wait);
-	struct pollfd *own = &wait[AGENTS_POLL_MAX];
+	struct pollfd *own = &wait[AGENTS_POLL_MAX], *sources = own + WATCH_OWN;
+	for (size_t i = 0; i < watch_source_count(self); i++)
+		sources[i] =
+		    (struct pollfd){.fd = self->sources[i].fd, .events = self->sources[i].events};
 	own[0] = (struct pollfd){.fd = self->signal_fd, .events = POLLIN};
 	own[1] = (struct pollfd){.fd = self->desk ? desk_fd(self->desk) : -1, .events = POLLIN};
 	own[2] =
 	    (struct pollfd){.fd = self->command_lives ? -1 : self->events_fd, .events = POLLPRI};
-	if (poll(wait, array_length(wait), watch_timeout_ms(self)) <= 0)
+	nfds_t count = AGENTS_POLL_MAX + WATCH_OWN + watch_source_count(self);
+	if (poll(wait, count, watch_timeout_ms(self)) <= 0)
 		return;
 	if (own[0].revents)
 		watch_hear_signal(self);
@@ -250,6 +270,7 @@ static void watch_poll(struct watch *self)
 		char text[WATCH_EVENTS_MAX]; /* read, or it says the same for ever */
 		(void)!pread(self->events_fd, text, sizeof(text), 0);
 	}
+	watch_serve_sources(self, sources);
 	agents_serve(self->agents, wait, self->is_deaf ? watch_ignore : watch_hear, self);
 }
 

@@ -8,6 +8,7 @@
 #define SLUICE_LIBEXEC_SUPERVISE_WATCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -18,6 +19,18 @@
 
 #define WATCH_NEVER  UINT64_MAX
 #define WATCH_ASK_NS UINT64_C(10000000000)
+
+enum watch_limits { WATCH_SOURCES_MAX = 8 };
+
+/* What else is to be heard while the job runs: a socket, a terminal, a timer. */
+struct watch_source {
+	int fd;	      /* borrowed; -1: nothing at the moment */
+	short events; /* as of poll(2); both may be changed by whoever is called */
+	/* Must not block. Called as long as anything of the job lives, also after the command has
+	 * ended. Sets fd to -1 when nothing more comes. */
+	void (*ready)(void *context, short revents);
+	void *context;
+};
 
 struct watch {
 	/* Set by the caller; borrowed. */
@@ -41,6 +54,8 @@ struct watch {
 	void *context;
 	/* It clears up behind the job: what agents ask for is about that, and is passed over. */
 	bool is_deaf;
+	struct watch_source *sources; /* WATCH_SOURCES_MAX at most; what is beyond is not heard */
+	size_t source_count;
 
 	/* What became of it. */
 	int status; /* of the command, as of waitpid(2) */

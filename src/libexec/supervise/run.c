@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/supervise/run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/crash.h"
+#include "base/err.h"
+#include "doors/queue/jobenv.h"
+#include "libexec/supervise/command.h"
+
+enum {
+	RUN_EXIT_DEADLINE = 124,
+	RUN_SIGNAL_BASE = 128,
+	RUN_NUMBER_MAX = 24,
+};
+
+#define RUN_ASK_NS UINT64_C(2000000000) /* for the removal of a container to begin */
+
+static const struct clock run_clock; /* the real one */
+
+static void run_launch_failed(struct supervisor *self, int code, int exit_code,
+			      const struct err *err)
+{
+	self->result.end = JOBDIR_LAUNCH_ERROR;
+	self->result.value = code;
+	self->result.exit_code = exit_code;
+	(void)snprintf(self->result.text, sizeof(self->result.text), "%.*s", JOBDIR_TEXT_MAX - 1,
+		       err->text); /* cut */
+}
+
+static int run_environment(const struct launch *launch, char ***out, struct err *err)
+{
+	char id[RUN_NUMBER_MAX], attempt[RUN_NUMBER_MAX];
+	(void)snprintf(id, sizeof(id), "%" PRIu64, launch->id); /* these fit */
+	(void)snprintf(attempt, sizeof(attempt), "%" PRIu32, launch->attempt);
+	_cleanup_free_ const char **uuids = calloc(launch->grant_count + 1, sizeof(*uuids));
+	if (!uuids)
+		return err_set(err, -ENOMEM, "no memory for the job's environment");
+	for (size_t i = 0; i < launch->grant_count; i++)
+		uuids[i] = launch->grants[i].uuid;
+	struct jobenv_job job = {.id = id,
+				 .name = launch->spec.name,
+				 .attempt = attempt,
+				 .instance = launch->instance[0] ? launch->instance : NULL,
+				 .uuids = uuids,
+				 .uuid_count = launch->grant_count,
+				 .adapters = launch->adapters};
+	char *none[] = {NULL};
+	return jobenv_make(launch->spec.environment ? launch->spec.environment : none, &job, out,
+			   err);
+}
+
+/* Ends a command that is not there yet. Messages wait in their sockets meanwhile: whoever cancels
+ * has made the file before. */
+static bool run_gives_up(void *context)
+{
+	struct supervisor *self = context;
+	if (jobdir_is_cancelled(LAUNCH_FD_DIRECTORY)) {
+		self->given_up = JOBDIR_CANCELLED;
+		return true;
+	}
+	self->given_up = JOBDIR_DEADLINE;
+	return self->give_up_at_ns > 0 && clock_now_ns(&run_clock) >= self->give_up_at_ns;
+}
+
+/* Nobody hears anything meanwhile, and what it executes runs as the job's user. */
+static bool run_gives_up_removal(void *context)
+{
+	const struct supervisor *self = context;
+	return clock_now_ns(&run_clock) >= self->ask_until_ns;
+}
+
+static int run_call(struct supervisor *self, bool is_removal, struct command_outcome *out,
+		    struct err *err)
+{
+	const char *word = is_removal ? "remove" : "run";
+	char **environment = NULL, *helper[IMAGE_HELPER_WORDS];
+	int result = self->has_image ? image_helper(&self->launch, word, helper, err) : 0;
+	if (result == 0)
+		result = run_environment(&self->launch, &environment, err);
+	if (result == 0) {
+		bool has_launcher = self->has_image && self->image.launcher.fd >= 0;
+		struct command command = {
+		    .spec = &self->launch.spec,
+		    .helper = self->has_image ? helper : NULL,
+		    .environment = environment,
+		    .out_fd = self->out_fd,
+		    .err_fd = self->err_fd,
+		    .tokens = self->tokens.tokens,
+		    .token_count = self->tokens.count,
+		    .cgroup = has_launcher	     ? &self->image.launcher
+			      : self->cgroup.fd >= 0 ? &self->cgroup
+						     : NULL,
+		    .devices_v1 = self->has_image ? self->image.devices_v1 : NULL,
+		    .give_up = is_removal ? run_gives_up_removal : run_gives_up,
+		    .context = self};
+		result = command_start(&command, out, err);
+	}
+	environment = jobenv_free(environment);
+	return result;
+}
+
+/* It runs, but not in its cgroup, which is said. */
+static void run_leave_cgroup(struct supervisor *self, int code)
+{
+	char text[CONTROL_TEXT_MAX], why[CONTROL_TEXT_MAX];
+	(void)snprintf(why, sizeof(why), "no cgroup: joining '%.96s': %s", self->cgroup.path,
+		       err_describe(code));
+	(void)snprintf(text, sizeof(text), "env: %s; %.180s", RUN_NO_RULES, why);
+	if (self->has_image) {
+		image_done(&self->image);
+		self->image = IMAGE_NONE;
+		(void)snprintf(self->image.why, sizeof(self->image.why), "%s", why); /* fits */
+		image_describe(&self->image, text);
+	}
+	(void)cgroup_remove(&self->cgroup, NULL); /* empty, and in nobody's way */
+	cgroup_close(&self->cgroup);
+	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+}
+
+/* The pid, or -1: it never ran, and the result says why. */
+static pid_t run_start(struct supervisor *self)
+{
+	struct err err = {0};
+	struct command_outcome outcome = {.pid = -1, .exit_code = 125};
+	uint64_t deadline_ns = self->launch.spec.deadline_ns, now_ns = clock_now_ns(&run_clock);
+	if (deadline_ns > 0 && deadline_ns < UINT64_MAX - now_ns)
+		self->give_up_at_ns = now_ns + deadline_ns;
+	int result = run_call(self, false, &outcome, &err);
+	crash_point("supervisor.started");
+	if (result < 0) {
+		run_launch_failed(self, result, outcome.exit_code, &err);
+		return -1;
+	}
+	if (outcome.cgroup_code < 0)
+		run_leave_cgroup(self, outcome.cgroup_code);
+	self->has_given_up = outcome.given_up;
+	return outcome.pid;
+}
+
+static void run_read_status(struct supervisor *self, const struct watch *watch)
+{
+	struct jobdir_result *result = &self->result;
+	/* podman exits with anything, also 0, when its container is killed and removed meanwhile.
+	 */
+	int status = watch->was_ended_by_asking ? SIGKILL : watch->status;
+	bool was_killed = WIFSIGNALED(status);
+	result->end = was_killed ? JOBDIR_SIGNALLED : JOBDIR_EXITED;
+	result->value = was_killed ? WTERMSIG(status) : WEXITSTATUS(status);
+	result->exit_code = was_killed ? RUN_SIGNAL_BASE + result->value : result->value;
+	result->killed_leftovers = watch->killed_leftovers;
+	if (self->has_given_up && self->given_up == JOBDIR_CANCELLED) {
+		result->end = JOBDIR_CANCELLED;
+		result->exit_code = RUN_EXIT_CANCELLED;
+	} else if (watch->has_hit_deadline || self->has_given_up) {
+		result->end = JOBDIR_DEADLINE;
+		result->value = was_killed ? WTERMSIG(status) : 0;
+		result->exit_code = RUN_EXIT_DEADLINE;
+	}
+}
+
+/* Starts what removes the container. What goes wrong is told in the job's errors. */
+static int run_start_removal(struct supervisor *self, struct command_outcome *out)
+{
+	struct err err = {0};
+	struct launch again _cleanup_launch_;
+	launch_init(&again);
+	int result = prepare_launch(LAUNCH_FD_LAUNCH, &again, &err);
+	if (result == 0) {
+		spec_done(&self->launch.spec); /* let go before, but for --remove */
+		self->launch.spec = again.spec;
+		spec_init(&again.spec);
+		result = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "err", &err);
+	}
+	_cleanup_close_ int err_fd = result;
+	self->out_fd = self->err_fd = result; /* both the same */
+	self->ask_until_ns = clock_now_ns(&run_clock) + RUN_ASK_NS;
+	if (result >= 0)
+		result = run_call(self, true, out, &err);
+	if (result >= 0 && out->given_up)
+		(void)err_set(&err, -ETIMEDOUT, "what does it has not begun in time");
+	if ((result < 0 || out->given_up) && err_fd >= 0) /* or nobody can be told */
+		(void)dprintf(err_fd, "sluice-supervise: removing the container: %s\n", err.text);
+	self->out_fd = self->err_fd = -1;
+	return result;
+}
+
+/* Before the job is killed: podman can do it better, for it knows then what became of the
+ * container. An ordinary user's podman that finds neither it nor what kept his user namespace
+ * starts no more
+ * ("invalid internal status", 4.3). */
+static int run_remove_first(void *context)
+{
+	struct command_outcome outcome = {.pid = -1};
+	int result = run_start_removal(context, &outcome);
+	return result == 0 && outcome.given_up ? -ETIMEDOUT : result;
+}
+
+void run_remove_container(struct supervisor *self)
+{
+	struct command_outcome outcome = {.pid = -1};
+	image_prepare_removal(&self->cgroup, &self->image);
+	if (run_start_removal(self, &outcome) == 0) {
+		struct watch watch = {.agents = &self->agents,
+				      .desk = self->has_desk ? &self->desk : NULL,
+				      .cgroup = &self->cgroup,
+				      .signal_fd = self->signal_fd,
+				      .command = outcome.pid,
+				      .deadline_ns = IMAGE_REMOVE_NS,
+				      .is_idle = image_is_pause,
+				      .is_deaf = true};
+		watch_run(&watch);
+	}
+	crash_point("supervisor.container_removed");
+}
+
+/* What makes a container is its user's as soon as it looks for podman: it may have started others
+ * before it said that it cannot. */
+static void run_kill_rest(struct supervisor *self)
+{
+	if (!self->has_image)
+		return;
+	struct watch watch = {.agents = &self->agents,
+			      .desk = self->has_desk ? &self->desk : NULL,
+			      .cgroup = &self->cgroup,
+			      .signal_fd = self->signal_fd,
+			      .command = -1,
+			      .is_deaf = true};
+	watch_run(&watch);
+}
+
+int run_listen(struct supervisor *self, const struct watch_source *source)
+{
+	if (self->source_count == WATCH_SOURCES_MAX)
+		return -ENOSPC;
+	self->sources[self->source_count++] = *source;
+	return 0;
+}
+
+void run_command(struct supervisor *self)
+{
+	pid_t pid = run_start(self);
+	(void)close(take_fd(&self->out_fd));
+	(void)close(take_fd(&self->err_fd));
+	if (pid < 0) {
+		run_kill_rest(self);
+		return;
+	}
+	self->result.started_unix_ns = clock_unix_ns();
+	agents_say(&self->agents, CONTROL_STARTED, pid, (uint64_t)self->result.started_unix_ns,
+		   NULL);
+	struct watch watch = {.agents = &self->agents,
+			      .desk = self->has_desk ? &self->desk : NULL,
+			      .cgroup = &self->cgroup,
+			      .signal_fd = self->signal_fd,
+			      .command = pid,
+			      .grace_ns = self->launch.spec.grace_ns,
+			      .deadline_ns = self->launch.spec.deadline_ns,
+			      .passes_signals = self->has_image,
+			      .is_idle = self->has_image ? image_is_pause : NULL,
+			      .before_kill = self->has_image ? run_remove_first : NULL,
+			      .context = self,
+			      .sources = self->sources,
+			      .source_count = self->source_count};
+	/* A job can have megabytes of environment, and runs for weeks. */
+	spec_done(&self->launch.spec);
+	(void)malloc_trim(0);
+	watch_run(&watch);
+	crash_point("supervisor.all_gone");
+	run_read_status(self, &watch);
+	if (self->has_image && image_is_left(&watch))
+		run_remove_container(self);
+}
