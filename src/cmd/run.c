@@ -23,6 +23,7 @@
 #include "cmd/job_follow.h"
 #include "cmd/job_text.h"
 #include "cmd/options.h"
+#include "cmd/run_options.h"
 #include "cmd/run_request.h"
 #include "sluice.pb-c.h"
 
@@ -30,138 +31,8 @@
 #define RUN_SUBMIT_NS UINT64_C(30000000000) /* an agent that went away has so long to come back */
 #define RUN_PASS_NS   UINT64_C(1000000000)
 #define RUN_AGAIN_NS  UINT64_C(50000000)
-#define RUN_GRACE_NS  UINT64_C(5000000000)
 
 enum { RUN_EXIT_INTERRUPTED = 128 + SIGINT };
-
-static const struct option_row run_rows[] = {
-    {.name = "gpus",
-     .letter = 'g',
-     .kind = OPTION_U32,
-     .value = "N",
-     .help = "how many GPUs; 0: none, and none visible (default 1, or 0 on a machine without)",
-     .max = RUN_GPUS_MAX,
-     OPTION_FIELD(struct run_options, gpus)},
-    {.name = "gpu-ids",
-     .kind = OPTION_TEXT,
-     .value = "LIST",
-     .help = "exactly these: indices (3), MIG devices (3:1) and UUIDs, separated by commas",
-     OPTION_FIELD(struct run_options, gpu_ids)},
-    {.name = "share",
-     .letter = 's',
-     .kind = OPTION_TEXT,
-     .value = "N/M",
-     .bare = "slot",
-     .help = "share each GPU with other jobs: take N of M parts of it, or one of its slots; only "
-	     "where the configuration shares GPUs",
-     OPTION_FIELD(struct run_options, share)},
-    {.name = "resource",
-     .letter = 'r',
-     .kind = OPTION_LIST,
-     .value = "NAME[=N]",
-     .help = "also N units (default 1) of this resource, such as rdma/hca, and GPUs near its "
-	     "adapters; may be given again",
-     OPTION_FIELD(struct run_options, resources)},
-    {.name = "name",
-     .kind = OPTION_TEXT,
-     .value = "NAME",
-     .help = "what the lists call this job: small letters, digits and '-' (default: the command's "
-	     "name)",
-     OPTION_FIELD(struct run_options, name)},
-    {.name = "detach",
-     .letter = 'd',
-     .kind = OPTION_FLAG,
-     .help = "print the job's number and do not stay with it",
-     OPTION_FIELD(struct run_options, detach)},
-    {.name = "no-wait",
-     .kind = OPTION_FLAG,
-     .help = "exit with 75 unless it can start at once",
-     OPTION_FIELD(struct run_options, no_wait)},
-    {.name = "wait-timeout",
-     .kind = OPTION_DURATION,
-     .value = "TIME",
-     .help = "give up waiting after this (90s, 1h30m): cancel the job and exit with 124",
-     .min = 1,
-     OPTION_FIELD(struct run_options, wait_timeout_ns)},
-    {.name = "time",
-     .letter = 't',
-     .kind = OPTION_DURATION,
-     .value = "TIME",
-     .help = "end the job when it has run this long; exit code 124",
-     .min = 1,
-     OPTION_FIELD(struct run_options, time_ns)},
-    {.name = "grace",
-     .kind = OPTION_DURATION,
-     .value = "TIME",
-     .help = "how long processes may take to end when they are asked to or left behind, before "
-	     "they are killed (default 5s)",
-     OPTION_FIELD(struct run_options, grace_ns)},
-    {.name = "busy-outsiders",
-     .kind = OPTION_CHOICE,
-     .words = "wait|ignore",
-     .help = "what to do about a GPU on which somebody computes without sluice (default wait)",
-     OPTION_FIELD(struct run_options, busy_outsiders)},
-    {.name = "image",
-     .kind = OPTION_TEXT,
-     .value = "IMAGE",
-     .help = "run the command in a container of this image, by podman, with the GPUs that the job "
-	     "got; without a command: what the image says",
-     OPTION_FIELD(struct run_options, image)},
-    {.name = "volume",
-     .kind = OPTION_LIST,
-     .value = "HOST:CONTAINER[:ro]",
-     .help = "with --image: show this directory or file there; may be given again",
-     OPTION_FIELD(struct run_options, volumes)},
-    {.name = "pull",
-     .kind = OPTION_CHOICE,
-     .words = "missing|never|always",
-     .help = "with --image: when to fetch it (default missing)",
-     OPTION_FIELD(struct run_options, pull)},
-    {.name = "cwd",
-     .kind = OPTION_PATH,
-     .value = "DIR",
-     .help =
-	 "run the command there (default: here; with --image: in the container, default: as the "
-	 "image says)",
-     OPTION_FIELD(struct run_options, directory)},
-    {.name = "env",
-     .letter = 'e',
-     .kind = OPTION_LIST,
-     .value = "NAME=VALUE",
-     .help = "set a variable of the job (with --image: in the container, which has none of the "
-	     "submitter's); may be given again",
-     OPTION_FIELD(struct run_options, environment)},
-    {.name = "key",
-     .kind = OPTION_TEXT,
-     .value = "UUID",
-     .help = "submit under this key: the same again is the same job (default: a new one)",
-     OPTION_FIELD(struct run_options, key)},
-    {.name = "dry-run",
-     .kind = OPTION_FLAG,
-     .help = "submit nothing; say whether it could start now, or why not",
-     OPTION_FIELD(struct run_options, dry_run)},
-    {.name = "report",
-     .kind = OPTION_PATH,
-     .help = "when it has ended, write what ran where and when into this file, as JSON",
-     OPTION_FIELD(struct run_options, report)},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = OPTION_FLAG,
-     .help = "do not say what is waited for",
-     OPTION_FIELD(struct run_options, quiet)},
-    {.name = "verbose",
-     .letter = 'v',
-     .kind = OPTION_FLAG,
-     .help = "say which GPUs the job got and how it ended",
-     OPTION_FIELD(struct run_options, verbose)},
-    AGENT_CALL_SOCKET_ROW(struct run_options),
-    {0},
-};
-
-static const struct run_options run_defaults = {
-    .gpus = RUN_GPUS_NOT_GIVEN,
-    .grace_ns = RUN_GRACE_NS,
-};
 
 /* One call, from the options to the end of the job. */
 struct run {

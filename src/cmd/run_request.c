@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "cmd/job_text.h"
+#include "cmd/run_wants.h"
 #include "doors/queue/demand.h"
 
 enum { RUN_KEY_BYTES = 16 };
@@ -346,6 +347,7 @@ static int run_request_fill(const struct run_options *options, char *const *argv
 	spec->gpus_if_any = !given && !options->gpu_ids && !options->share;
 	spec->grace_ns = options->grace_ns;
 	spec->deadline_ns = options->time_ns;
+	spec->wants = out->wants ? out->wants : spec->wants;
 	spec->ignore_outsiders = options->busy_outsiders == RUN_OUTSIDERS_IGNORE;
 	out->message.key = out->key;
 	out->message.spec = spec;
@@ -374,6 +376,8 @@ int run_request_make(const struct run_options *options, char *const *argv, char 
 	if (rc == 0)
 		rc = run_request_resources(options, out, err);
 	if (rc == 0)
+		rc = run_wants_text(options, &out->wants, err);
+	if (rc == 0)
 		rc = run_request_fill(options, argv, out, err);
 	if (rc == 0)
 		run_request_limits(out);
@@ -387,6 +391,7 @@ void run_request_done(struct run_request *request)
 	free(request->volumes);
 	free(request->image_environment);
 	free(request->resources);
+	free(request->wants);
 	free(request->pwd);
 	memset(request, 0, sizeof(*request));
 }

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cmd/options.h"
+#include "cmd/run_options.h"
 #include "sluice.pb-c.h"
 
 struct err;
@@ -20,23 +20,7 @@ enum run_request_limits {
 	RUN_KEY_MAX = 37,  /* a UUID with its NUL */
 	RUN_DIRECTORY_MAX = 4096,
 	RUN_LIMITS_MAX = 16,
-	RUN_GPUS_MAX = 256,
 	RUN_SHARE_MAX = 1000, /* parts of a GPU */
-};
-
-#define RUN_GPUS_NOT_GIVEN UINT32_MAX
-
-enum run_outsiders { RUN_OUTSIDERS_WAIT, RUN_OUTSIDERS_IGNORE };
-
-struct run_options {
-	uint32_t gpus; /* RUN_GPUS_NOT_GIVEN */
-	const char *gpu_ids, *share, *name, *key, *directory, *report, *socket;
-	const char *image;
-	struct option_list environment, volumes, resources;
-	uint32_t pull;		 /* place among the option's words */
-	uint32_t busy_outsiders; /* enum run_outsiders */
-	bool detach, no_wait, dry_run, quiet, verbose;
-	uint64_t wait_timeout_ns, grace_ns, time_ns;
 };
 
 /* Everything that the message points to; do not move it. */
@@ -47,8 +31,8 @@ struct run_request {
 	ProtobufCBinaryData *argv, *environment;	  /* owned; the bytes are borrowed */
 	ProtobufCBinaryData *volumes, *image_environment; /* as above */
 	Sluice__V1__Limit limit[RUN_LIMITS_MAX], *limits[RUN_LIMITS_MAX];
-	char *resources; /* owned */
-	char *pwd;	 /* owned: "PWD=..." with --cwd */
+	char *resources, *wants; /* owned */
+	char *pwd;		 /* owned: "PWD=..." with --cwd */
 };
 
 /*

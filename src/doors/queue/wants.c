@@ -40,6 +40,7 @@ static const struct wants_field wants_fields[] = {
     WANTS_FIELD(has_ttl, WANTS_BOOL, 1),
     WANTS_FIELD(ttl_ns, WANTS_U64, UINT64_MAX),
     WANTS_FIELD(gpu_memory_bytes, WANTS_U64, UINT64_MAX),
+    WANTS_FIELD(outsiders, WANTS_U32, WANTS_OUTSIDERS_COUNT - 1),
     WANTS_FIELD(array, WANTS_U32, WANTS_ARRAY_COUNT - 1),
     WANTS_FIELD(array_count, WANTS_U32, WANTS_ARRAY_MAX),
     WANTS_FIELD(array_parallel, WANTS_U32, WANTS_ARRAY_MAX),

@@ -44,6 +44,15 @@ enum wants_isolation {
 };
 #define WANTS_ISOLATION_COUNT 7
 
+/* What it wants done about a GPU on which somebody computes without the queue. */
+enum wants_outsiders {
+	WANTS_OUTSIDERS_RULE, /* as the owner of the machine wants it */
+	WANTS_OUTSIDERS_WAIT,
+	WANTS_OUTSIDERS_IGNORE,
+	WANTS_OUTSIDERS_SHARE, /* shares of it are taken, and not the whole */
+};
+#define WANTS_OUTSIDERS_COUNT 4
+
 /* How the members of an array belong together. */
 enum wants_array {
 	WANTS_ARRAY_NONE,
@@ -77,6 +86,7 @@ struct wants {
 	bool has_ttl;
 	uint64_t ttl_ns;	   /* it is forgotten so long after its end */
 	uint64_t gpu_memory_bytes; /* that a device has at least; 0: any */
+	uint32_t outsiders;	   /* enum wants_outsiders */
 	uint32_t array;		   /* enum wants_array */
 	uint32_t array_count;	   /* members; 0: it is none */
 	uint32_t array_parallel;   /* that run at the same time; 0: any number */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of `sluice run`: the table and the struct that it fills. Knows nothing of what they
+ * mean; run_wants.h and run_request.h make of them what the agent is asked for.
+ */
+#ifndef SLUICE_CMD_RUN_OPTIONS_H
+#define SLUICE_CMD_RUN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cmd/options.h"
+
+enum run_options_limits {
+	RUN_GPUS_MAX = 256,
+	RUN_CPUS_MAX = 1000000,
+	RUN_PRIORITY_MAX = 100,
+};
+
+#define RUN_GPUS_NOT_GIVEN UINT32_MAX
+
+enum run_outsiders { RUN_OUTSIDERS_WAIT, RUN_OUTSIDERS_IGNORE, RUN_OUTSIDERS_SHARE };
+#define RUN_OUTSIDERS_NOT_GIVEN UINT32_MAX
+
+struct run_options {
+	uint32_t gpus; /* RUN_GPUS_NOT_GIVEN */
+	const char *gpu_ids, *share, *name, *key, *directory, *report, *socket;
+	const char *image, *prefer, *gpu_type;
+	struct option_list environment, volumes, resources;
+	uint32_t pull;		 /* place among the option's words */
+	uint32_t busy_outsiders; /* enum run_outsiders, or RUN_OUTSIDERS_NOT_GIVEN */
+	bool detach, no_wait, dry_run, quiet, verbose;
+	int64_t priority;
+	double cpus; /* 0: not given; as the sizes */
+	uint64_t gpu_memory_bytes, mem_bytes;
+	uint64_t wait_timeout_ns, grace_ns, time_ns;
+};
+
+extern const struct option_row run_rows[];
+extern const struct run_options run_defaults;
+
+#endif

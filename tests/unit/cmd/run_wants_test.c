@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/run_wants.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "cmd/run_options.h"
+#include "doors/queue/wants.h"
+#include "unit/failmalloc.h"
+#include "unit/unit.h"
+
+static const struct run_options plain = {.busy_outsiders = RUN_OUTSIDERS_NOT_GIVEN};
+
+static void test_nothing(void **state)
+{
+	char *text = NULL;
+	assert_int_equal(run_wants_text(&plain, &text, NULL), 0);
+	assert_null(text);
+}
+
+static void test_all(void **state)
+{
+	struct run_options options = plain;
+	options.priority = -7;
+	options.cpus = 1.5;
+	options.mem_bytes = 4096;
+	options.gpu_memory_bytes = 80;
+	options.prefer = "1,0";
+	options.gpu_type = "*A100*";
+	options.busy_outsiders = RUN_OUTSIDERS_SHARE;
+	char *text = NULL;
+	struct err err = {0};
+	assert_int_equal(run_wants_text(&options, &text, &err), 0);
+	assert_string_equal(text, "priority=-7\n"
+				  "cpu_milli=1500\n"
+				  "mem_bytes=4096\n"
+				  "gpu_memory_bytes=80\n"
+				  "outsiders=3\n"
+				  "prefer=1,0\n"
+				  "gpu_type=*A100*\n");
+	struct wants wants;
+	assert_int_equal(wants_parse(text, strlen(text), &wants, &err), 0);
+	wants_done(&wants);
+	free(text);
+}
+
+static void test_outsiders(void **state)
+{
+	static const uint32_t wanted[] = {WANTS_OUTSIDERS_WAIT, WANTS_OUTSIDERS_IGNORE,
+					  WANTS_OUTSIDERS_SHARE};
+	for (uint32_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		struct run_options options = {.busy_outsiders = i};
+		struct wants wants;
+		assert_int_equal(run_wants_make(&options, &wants, NULL), 0);
+		assert_int_equal(wants.outsiders, wanted[i]);
+		wants_done(&wants);
+	}
+}
+
+static void test_refused(void **state)
+{
+	char long_name[WANTS_NAME_MAX + 1];
+	memset(long_name, 'a', sizeof(long_name) - 1);
+	long_name[sizeof(long_name) - 1] = '\0';
+	const struct {
+		struct run_options options;
+		const char *says;
+	} cases[] = {
+	    {{.cpus = 0.0001}, "--cpus"},
+	    {{.prefer = ""}, "--prefer is empty"},
+	    {{.gpu_type = ""}, "--gpu-type is empty"},
+	    {{.gpu_type = long_name}, "--gpu-type is longer than"},
+	    {{.gpu_type = "a\nb"}, "control character"},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct err err = {0};
+		char *text = NULL;
+		assert_int_equal(run_wants_text(&cases[i].options, &text, &err), -EINVAL);
+		if (!strstr(err.text, cases[i].says))
+			fail_msg("'%s' instead of '%s'", err.text, cases[i].says);
+		assert_null(text);
+	}
+}
+
+static int make(void *context)
+{
+	struct run_options options = plain;
+	options.prefer = "1,0";
+	options.gpu_type = "*A100*";
+	char *text = NULL;
+	int rc = run_wants_text(&options, &text, NULL);
+	free(text);
+	return rc;
+}
+
+static void test_out_of_memory(void **state)
+{
+	assert_true(failmalloc_each(make, NULL) >= 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_nothing),	  cmocka_unit_test(test_all),
+	    cmocka_unit_test(test_outsiders),	  cmocka_unit_test(test_refused),
+	    cmocka_unit_test(test_out_of_memory),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
