@@ -18,6 +18,7 @@
 #include "doors/queue/job.h"
 #include "doors/queue/launch.h"
 #include "doors/queue/record.h"
+#include "doors/queue/rules.h"
 
 struct child_set;
 struct err;
@@ -81,6 +82,18 @@ int queue_set_pools(struct queue *queue, const struct schedule_pools *pools);
 void queue_set_machine(struct queue *queue, const struct inventory *inventory,
 		       const struct snapshot *snapshot, const struct policy *policy,
 		       const char *why);
+
+/* How the owner of the machine wants it, from now on; copied. What runs goes on. Before the first
+ * call: no limits but QUEUE_PENDING_MAX, and nothing else that rules.h has. */
+void queue_set_rules(struct queue *queue, const struct queue_rules *rules);
+const struct queue_rules *queue_rules(const struct queue *queue); /* borrowed: as it is now */
+/* From now on nothing is started, or jobs are started again: durable when `done` is called, which
+ * it is once, perhaps before this returns. What runs is not touched. -ENOSPC, -EIO, ... : it stays
+ * as it was. */
+void queue_drain(struct queue *queue, bool is_draining,
+		 void (*done)(int result, const struct err *err, void *context), void *context);
+/* Either by queue_drain() or by the rules. */
+bool queue_is_draining(const struct queue *queue);
 
 struct queue_submit {
 	const char *key;	 /* of this uid */

@@ -212,6 +212,9 @@ struct queue {
 	struct queue_accept *accept; /* owned */
 	uint64_t next_id;
 
+	struct queue_rules rules;
+	bool is_drained; /* by queue_drain() */
+
 	struct queue_question *questions; /* owned */
 	struct queue_op *waiting, **waiting_end;
 	size_t ops; /* handed to the storage thread */

@@ -259,6 +259,8 @@ static int keep_open_store(struct queue *queue, struct err *err)
 		rc = store_open(path, &queue->store, err);
 	if (rc == 0)
 		rc = store_next_id(queue->store, &queue->next_id, err);
+	if (rc == 0)
+		rc = store_is_draining(queue->store, &queue->is_drained, err);
 	return rc;
 }
 

@@ -219,13 +219,14 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, uint
 	return count;
 }
 
-static void queue_pass_paused(struct queue *queue, const struct job *const *list, size_t count)
+/* Nothing is started now. */
+static void queue_pass_paused(struct queue *queue, const struct job *const *list, size_t count,
+			      enum job_reason reason, const char *text)
 {
 	for (size_t i = 0; i < count; i++) {
 		struct queue_job *job = queue_job_find(queue, list[i]->id);
 		if (job)
-			queue_job_set_state(job, JOB_PENDING, JOB_REASON_STORAGE,
-					    queue->storage_error);
+			queue_job_set_state(job, JOB_PENDING, reason, text);
 	}
 }
 
@@ -245,7 +246,11 @@ static void queue_pass_now(struct queue *queue)
 	if (count == 0)
 		return;
 	if (queue->storage_paused) {
-		queue_pass_paused(queue, list, count);
+		queue_pass_paused(queue, list, count, JOB_REASON_STORAGE, queue->storage_error);
+		return;
+	}
+	if (queue_is_draining(queue)) {
+		queue_pass_paused(queue, list, count, JOB_REASON_DRAINING, NULL);
 		return;
 	}
 	(void)queue_machine_make(queue);
@@ -327,8 +332,11 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	int rc = schedule_pass(&machine, list, count, queue_who, queue_trial_decide, &trial, err);
 	if (rc < 0)
 		return rc;
-	*out_starts = trial.starts && !queue->storage_paused;
+	bool drains = queue_is_draining(queue);
+	*out_starts = trial.starts && !queue->storage_paused && !drains;
 	(void)snprintf(out_text, QUEUE_REASON_MAX, "%s",
-		       queue->storage_paused ? queue->storage_error : trial.text);
+		       queue->storage_paused ? queue->storage_error
+		       : drains		     ? job_reason_to_string(JOB_REASON_DRAINING)
+					     : trial.text);
 	return 0;
 }

@@ -19,6 +19,8 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_COMMIT] = "COMMIT",
     [STORE_SQL_ROLLBACK] = "ROLLBACK",
     [STORE_SQL_SET_NEXT_ID] = "UPDATE meta SET value = ?1 WHERE name = 'next_id'",
+    [STORE_SQL_SET_DRAINING] = "INSERT OR REPLACE INTO meta(name, value) VALUES('draining', ?1)",
+    [STORE_SQL_IS_DRAINING] = "SELECT value FROM meta WHERE name = 'draining'",
     [STORE_SQL_ACCEPT_JOB] =
 	"INSERT INTO jobs(id, key, uid, name, state, gpus, share_numerator, share_denominator, ids,"
 	" ignore_outsiders, simulated, submitted_ns, resources)"
@@ -502,4 +504,18 @@ int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **o
 	*out_ids = take_ptr(ids);
 	*out_count = count;
 	return 0;
+}
+
+/* -- settings -----------------------------------------------------------------------------------*/
+
+int store_set_draining(struct store *store, bool is_draining, struct err *err)
+{
+	static const char doing[] = "entering whether jobs are started";
+	int rc = store_begin(store, doing, err);
+	if (rc < 0)
+		return rc;
+	sqlite3_stmt *statement = store_statement(store, STORE_SQL_SET_DRAINING);
+	(void)sqlite3_bind_int(statement, 1, is_draining);
+	rc = store_run(store, statement, doing, err);
+	return store_finish(store, rc, doing, err);
 }

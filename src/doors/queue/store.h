@@ -74,6 +74,10 @@ int store_end(struct store *store, const struct job *job, const char *observatio
 int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **out_ids,
 		 size_t *out_count, struct err *err);
 
+/* Whether nothing is to be started, whoever starts the agent. */
+int store_set_draining(struct store *store, bool is_draining, struct err *err);
+int store_is_draining(struct store *store, bool *out, struct err *err);
+
 /* The id that the next job gets: larger than any that was ever given. */
 int store_next_id(struct store *store, uint64_t *out, struct err *err);
 /* The id that (uid, key) has, also of a final job. -ENOENT. */

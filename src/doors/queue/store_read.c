@@ -197,6 +197,19 @@ int store_next_id(struct store *store, uint64_t *out, struct err *err)
 	return 0;
 }
 
+int store_is_draining(struct store *store, bool *out, struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_IS_DRAINING);
+	int step = sqlite3_step(query);
+	int rc = 0;
+	if (step == SQLITE_ROW || step == SQLITE_DONE)
+		*out = step == SQLITE_ROW && sqlite3_column_int(query, 0) != 0;
+	else
+		rc = store_fail(store, "reading whether jobs are started", err);
+	(void)sqlite3_reset(query);
+	return rc;
+}
+
 int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *out_id,
 		   struct err *err)
 {
