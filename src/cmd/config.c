@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "cmd/cmd.h"
+#include "cmd/config_jobs.h"
 #include "cmd/config_rdma.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
@@ -309,6 +310,7 @@ static void show_text(const struct config *config)
 		show_lists(config, (enum schema_id)i);
 		before = row->path;
 	}
+	config_jobs_print(config);
 	config_rdma_print(config);
 	show_devices(config);
 }
@@ -344,8 +346,8 @@ static json_t *show_json(const struct config *config)
 						      "rename", share->rename, "replicas",
 						      (int)share->replicas, "devices", devices));
 	}
-	return json_pack("{s:o, s:o, s:o*}", "settings", settings, "timeSlicing", shares, "rdma",
-			 config_rdma_json(config));
+	return json_pack("{s:o, s:o, s:o*, s:o*}", "settings", settings, "timeSlicing", shares,
+			 "jobs", config_jobs_json(config), "rdma", config_rdma_json(config));
 }
 
 /* The effective configuration of a call; warnings go to standard error. 0 or -errno with `err`. */
@@ -611,6 +613,10 @@ static const char *keys_values(const struct schema_row *row)
 		return "names";
 	case SCHEMA_NUMBER:
 		return "number";
+	case SCHEMA_SIZE:
+		return "size";
+	case SCHEMA_CPUS:
+		return "processors";
 	default:
 		return row->words;
 	}

@@ -159,6 +159,16 @@ static int read_rdma_list(const struct reader *reader, const struct yaml_node *n
 	return reader_rdma_list(reader, node, path, &reader->config->rdma);
 }
 
+static int read_groups(const struct reader *reader, const struct yaml_node *node, const char *path)
+{
+	return reader_groups(reader, node, path, &reader->config->jobs);
+}
+
+static int read_volumes(const struct reader *reader, const struct yaml_node *node, const char *path)
+{
+	return reader_volumes(reader, node, path, &reader->config->jobs);
+}
+
 struct reader_special {
 	const char *path;
 	int (*read)(const struct reader *reader, const struct yaml_node *node, const char *path);
@@ -174,6 +184,8 @@ static const struct reader_special specials[] = {
     {"sluice.devices.exclude", read_exclude},
     {"sluice.doors.kubelet.devices", read_kubelet_door},
     {"sluice.doors.queue.devices", read_queue_door},
+    {"sluice.jobs.groups", read_groups},
+    {"sluice.jobs.volumes", read_volumes},
     {"sluice.rdma.periodicUpdateInterval", read_rdma_period},
     {"sluice.rdma.configList", read_rdma_list},
 };
@@ -490,6 +502,18 @@ static int config_check_rdma(const struct config *config, const char *name, stru
 		       name, config->rdma_file);
 }
 
+/* A group has what everybody has, where nothing else is said: known when all is read. */
+static void config_complete_groups(struct config_jobs *jobs)
+{
+	for (size_t i = 0; i < jobs->group_count; i++) {
+		struct config_group *group = &jobs->groups[i];
+		if (group->pending == CONFIG_AS_ALL)
+			group->pending = jobs->limit_pending;
+		if (group->gpus == CONFIG_AS_ALL)
+			group->gpus = jobs->limit_gpus;
+	}
+}
+
 /* What the text is. */
 enum config_form { CONFIG_OURS, CONFIG_RDMA };
 
@@ -519,6 +543,8 @@ static int config_read(struct config *config, const char *text, size_t length,
 		rc = config_read_text(&reader, text, length, form);
 	if (rc == 0 && overrides)
 		rc = config_override(config, overrides, err);
+	if (rc == 0)
+		config_complete_groups(&config->jobs);
 	if (rc == 0)
 		rc = config_check_strategy(config, name, err);
 	if (rc == 0)
@@ -589,6 +615,7 @@ struct config *config_free(struct config *config)
 	reader_selectors_done(&config->exclude);
 	reader_selectors_done(&config->kubelet.devices);
 	reader_selectors_done(&config->queue.devices);
+	reader_jobs_done(&config->jobs);
 	rdma_config_done(&config->rdma);
 	free(config);
 	return NULL;

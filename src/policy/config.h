@@ -28,6 +28,9 @@ enum config_limits {
 	CONFIG_TEXT_MAX = 4096, /* one text value */
 	CONFIG_CODES_MAX = 64,	/* XIDs in one list */
 	CONFIG_CODE_MAX = 9999, /* an XID */
+	CONFIG_GROUP_MAX = 64,	/* the name of a group of users, with its NUL */
+	CONFIG_GROUPS_MAX = 64, /* of them */
+	CONFIG_VOLUME_MAX = 64, /* the name of a claim, with its NUL */
 };
 
 enum config_mig { CONFIG_MIG_NONE, CONFIG_MIG_SINGLE, CONFIG_MIG_MIXED };
@@ -163,6 +166,55 @@ struct config_metrics {
 	uint32_t max_container_series;
 };
 
+enum config_outsiders {
+	CONFIG_OUTSIDERS_WAIT,
+	CONFIG_OUTSIDERS_IGNORE,
+	CONFIG_OUTSIDERS_SHARE,
+};
+enum config_isolation {
+	CONFIG_ISOLATION_NONE,
+	CONFIG_ISOLATION_ENV,
+	CONFIG_ISOLATION_LANDLOCK,
+	CONFIG_ISOLATION_CGROUP,
+	CONFIG_ISOLATION_CONTAINER,
+};
+enum config_order { CONFIG_ORDER_FIFO, CONFIG_ORDER_SHORTEST };
+
+/* What the members of a group may have in place of what everybody may; 0: any number. */
+struct config_group {
+	char name[CONFIG_GROUP_MAX];
+	uint32_t pending, gpus; /* what everybody may, where it is not said */
+	uint32_t line, column;
+};
+
+/* What a claim of a job file is on this machine. */
+struct config_volume {
+	char name[CONFIG_VOLUME_MAX];
+	char *path; /* owned; absolute */
+	bool is_read_only;
+};
+
+/* sluice.jobs: how the owner of the machine wants its queue. */
+struct config_jobs {
+	bool enforce;
+	char *enforce_group, *admin_group;  /* admin_group "": none */
+	char *prefer;			    /* devices with commas between them */
+	uint32_t busy_outsiders;	    /* enum config_outsiders */
+	uint32_t minimum_isolation;	    /* enum config_isolation */
+	uint32_t order;			    /* enum config_order */
+	uint32_t limit_pending, limit_gpus; /* 0: any number */
+	uint64_t default_time_ns;	    /* SCHEMA_FOREVER: none */
+	uint64_t retention_ns;		    /* SCHEMA_FOREVER: for ever */
+	uint32_t retention_jobs;
+	uint64_t log_bytes;	     /* 0: no limit */
+	uint32_t cpu_milli;	     /* 0: by the machine */
+	uint64_t mem_bytes;	     /* 0: by the machine */
+	struct config_group *groups; /* owned */
+	size_t group_count;
+	struct config_volume *volumes; /* owned */
+	size_t volume_count;
+};
+
 /* Which devices a door may hand out. */
 struct config_door {
 	bool is_set; /* else: by what is on the machine */
@@ -204,6 +256,7 @@ struct config {
 	uint32_t validations;	/* enum config_validations */
 	struct config_web web;
 	struct config_metrics metrics;
+	struct config_jobs jobs;
 	char *rdma_file; /* of Mellanox's plugin; looked at when there is no `rdma` */
 
 	struct config_rules gpu_rules, mig_rules;

@@ -12,13 +12,13 @@
 #include "base/parse.h"
 #include "base/suggest.h"
 
-static const char *path_index(char out[READER_PATH_MAX], const char *path, size_t index)
+const char *reader_index(char out[READER_PATH_MAX], const char *path, size_t index)
 {
 	(void)snprintf(out, READER_PATH_MAX, "%s[%zu]", path, index);
 	return out;
 }
 
-static int wrong_kind(const struct reader *reader, const struct yaml_node *node, const char *path,
+int reader_wrong_kind(const struct reader *reader, const struct yaml_node *node, const char *path,
 		      const char *expected)
 {
 	char found[80];
@@ -27,13 +27,13 @@ static int wrong_kind(const struct reader *reader, const struct yaml_node *node,
 }
 
 /* Checks that `node` is a list of reasonable length; null counts as an empty one. */
-static int list_check(const struct reader *reader, const struct yaml_node *node, const char *path,
-		      const char *expected)
+int reader_list(const struct reader *reader, const struct yaml_node *node, const char *path,
+		const char *expected)
 {
 	if (yaml_is_null(node))
 		return 0;
 	if (node->kind != YAML_LIST)
-		return wrong_kind(reader, node, path, expected);
+		return reader_wrong_kind(reader, node, path, expected);
 	if (node->entry_count > CONFIG_ENTRIES_MAX)
 		return reader_error(reader, node, -E2BIG, path,
 				    "%zu entries are more than the %d that are allowed",
@@ -42,11 +42,11 @@ static int list_check(const struct reader *reader, const struct yaml_node *node,
 }
 
 /* An entry of a list must be a map with known keys. */
-static int entry_check(const struct reader *reader, const struct yaml_node *entry, const char *path,
-		       const char *const *known, size_t known_count)
+int reader_entry(const struct reader *reader, const struct yaml_node *entry, const char *path,
+		 const char *const *known, size_t known_count)
 {
 	if (entry->kind != YAML_MAP)
-		return wrong_kind(reader, entry, path, "a map");
+		return reader_wrong_kind(reader, entry, path, "a map");
 	for (size_t i = 0; i < entry->entry_count; i++) {
 		const struct yaml_node *key = entry->entries[i].key;
 		bool is_known = false;
@@ -87,7 +87,7 @@ static int read_name(const struct reader *reader, const struct yaml_node *node, 
 {
 	static const char prefix[] = "nvidia.com/";
 	if (node->kind != YAML_SCALAR)
-		return wrong_kind(reader, node, path, "a resource name");
+		return reader_wrong_kind(reader, node, path, "a resource name");
 	bool has_prefix = strncmp(node->text, prefix, sizeof(prefix) - 1) == 0;
 	const char *rest = has_prefix ? node->text + sizeof(prefix) - 1 : node->text;
 	size_t length = sizeof(prefix) - 1 + strlen(rest);
@@ -110,7 +110,7 @@ static int read_rule(const struct reader *reader, const struct yaml_node *entry,
 		     struct config_rule *out)
 {
 	static const char *const known[] = {"pattern", "name"};
-	int rc = entry_check(reader, entry, path, known, array_length(known));
+	int rc = reader_entry(reader, entry, path, known, array_length(known));
 	if (rc < 0)
 		return rc;
 	const struct yaml_node *pattern = yaml_get(entry, "pattern");
@@ -132,7 +132,7 @@ static int read_rule(const struct reader *reader, const struct yaml_node *entry,
 int reader_rules(const struct reader *reader, const struct yaml_node *node, const char *path,
 		 struct config_rules *out)
 {
-	int rc = list_check(reader, node, path, "a list of {pattern, name}");
+	int rc = reader_list(reader, node, path, "a list of {pattern, name}");
 	if (rc < 0 || node->entry_count == 0)
 		return rc;
 	out->items = calloc(node->entry_count, sizeof(*out->items));
@@ -141,7 +141,7 @@ int reader_rules(const struct reader *reader, const struct yaml_node *node, cons
 	out->count = node->entry_count;
 	for (size_t i = 0; rc == 0 && i < out->count; i++) {
 		char at[READER_PATH_MAX];
-		rc = read_rule(reader, node->entries[i].value, path_index(at, path, i),
+		rc = read_rule(reader, node->entries[i].value, reader_index(at, path, i),
 			       &out->items[i]);
 	}
 	return rc;
@@ -245,7 +245,7 @@ static bool selector_equal(const struct config_selector *a, const struct config_
 static int read_selectors(const struct reader *reader, const struct yaml_node *node,
 			  const char *path, bool wide, struct config_selectors *out)
 {
-	int rc = list_check(reader, node, path, "a list of devices");
+	int rc = reader_list(reader, node, path, "a list of devices");
 	if (rc < 0 || node->entry_count == 0)
 		return rc;
 	out->items = calloc(node->entry_count, sizeof(*out->items));
@@ -255,7 +255,7 @@ static int read_selectors(const struct reader *reader, const struct yaml_node *n
 		const struct yaml_node *value = node->entries[i].value;
 		struct config_selector *selector = &out->items[i];
 		char at[READER_PATH_MAX], found[80];
-		path_index(at, path, i);
+		reader_index(at, path, i);
 		if (value->kind == YAML_SCALAR && value->length < CONFIG_REF_MAX)
 			memcpy(selector->text, value->text, value->length + 1);
 		selector->line = value->line;
@@ -294,7 +294,8 @@ int reader_door(const struct reader *reader, const struct yaml_node *node, const
 	if (node->kind == YAML_SCALAR && strcmp(node->text, "none") == 0)
 		return 0;
 	out->all = node->kind == YAML_SCALAR && strcmp(node->text, "all") == 0;
-	return out->all ? 0 : wrong_kind(reader, node, path, "all, none or a list of devices");
+	return out->all ? 0
+			: reader_wrong_kind(reader, node, path, "all, none or a list of devices");
 }
 
 /* all | a count | a list. */
@@ -306,7 +307,7 @@ static int read_share_devices(const struct reader *reader, const struct yaml_nod
 		return read_selectors(reader, node, path, false, &out->device_list);
 	}
 	if (node->kind == YAML_MAP)
-		return wrong_kind(reader, node, path, "all, a count or a list of devices");
+		return reader_wrong_kind(reader, node, path, "all, a count or a list of devices");
 	int64_t count;
 	int rc = node->quoted ? -EINVAL : parse_i64(node->text, INT64_MIN, INT64_MAX, &count);
 	if (rc == -EINVAL) {
@@ -334,7 +335,7 @@ static int read_replicas(const struct reader *reader, const struct yaml_node *no
 		     ? -EINVAL
 		     : parse_i64(node->text, INT64_MIN, INT64_MAX, &replicas);
 	if (rc == -EINVAL)
-		return wrong_kind(reader, node, path, "a whole number");
+		return reader_wrong_kind(reader, node, path, "a whole number");
 	if (rc == 0 && replicas < 2)
 		return reader_error(reader, node, -EINVAL, path,
 				    "number of replicas must be >= 2, found %.32s", node->text);
@@ -350,7 +351,7 @@ static int read_share(const struct reader *reader, const struct yaml_node *entry
 		      struct config_share *out)
 {
 	static const char *const known[] = {"name", "replicas", "rename", "devices"};
-	int rc = entry_check(reader, entry, path, known, array_length(known));
+	int rc = reader_entry(reader, entry, path, known, array_length(known));
 	if (rc < 0)
 		return rc;
 	const struct yaml_node *name = yaml_get(entry, "name");
@@ -377,7 +378,7 @@ static int read_share(const struct reader *reader, const struct yaml_node *entry
 int reader_shares(const struct reader *reader, const struct yaml_node *node, const char *path,
 		  struct config_sharing *out)
 {
-	int rc = list_check(reader, node, path, "a list of {name, replicas}");
+	int rc = reader_list(reader, node, path, "a list of {name, replicas}");
 	if (rc < 0)
 		return rc;
 	if (node->entry_count == 0)
@@ -388,7 +389,7 @@ int reader_shares(const struct reader *reader, const struct yaml_node *node, con
 	out->count = node->entry_count;
 	for (size_t i = 0; rc == 0 && i < out->count; i++) {
 		char at[READER_PATH_MAX];
-		rc = read_share(reader, node->entries[i].value, path_index(at, path, i),
+		rc = read_share(reader, node->entries[i].value, reader_index(at, path, i),
 				&out->items[i]);
 	}
 	return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the readers of the configuration share: where they are and how they complain. Only config.c,
- * config_lists.c and rdma_config.c include this.
+ * config_lists.c, config_jobs.c and rdma_config.c include this.
  */
 #ifndef SLUICE_POLICY_READER_H
 #define SLUICE_POLICY_READER_H
@@ -16,6 +16,8 @@ struct err;
 enum reader_limits {
 	READER_PATH_MAX = 192, /* "sharing.timeSlicing.resources[12].devices[3]" */
 };
+
+#define CONFIG_AS_ALL UINT32_MAX /* a limit of a group, until the whole file is read */
 
 struct reader {
 	const char *name; /* of the file */
@@ -42,7 +44,23 @@ int reader_same_key(const struct reader *reader, const struct yaml_node *map, si
 /* A DNS-1123 subdomain, as Kubernetes wants it in names of resources. */
 bool reader_is_subdomain(const char *text);
 
+/* What lists have in common. -EINVAL "expected EXPECTED, found ..."; */
+int reader_wrong_kind(const struct reader *reader, const struct yaml_node *node, const char *path,
+		      const char *expected);
+/* that `node` is a list of reasonable length, null counting as an empty one; */
+int reader_list(const struct reader *reader, const struct yaml_node *node, const char *path,
+		const char *expected);
+/* that an entry of it is a map, with no other keys than these. */
+int reader_entry(const struct reader *reader, const struct yaml_node *entry, const char *path,
+		 const char *const *known, size_t known_count);
+/* "PATH[INDEX]". */
+const char *reader_index(char out[READER_PATH_MAX], const char *path, size_t index);
+
 /* Lists, by what stands at `path`. */
+int reader_groups(const struct reader *reader, const struct yaml_node *node, const char *path,
+		  struct config_jobs *out);
+int reader_volumes(const struct reader *reader, const struct yaml_node *node, const char *path,
+		   struct config_jobs *out);
 int reader_rules(const struct reader *reader, const struct yaml_node *node, const char *path,
 		 struct config_rules *out);
 int reader_shares(const struct reader *reader, const struct yaml_node *node, const char *path,
@@ -64,6 +82,7 @@ int reader_rdma_check_text(const struct reader *reader, const struct yaml_node *
 int reader_rdma_file(const struct reader *reader, const struct yaml_node *root,
 		     struct rdma_config *out);
 
+void reader_jobs_done(struct config_jobs *jobs);
 void reader_selectors_done(struct config_selectors *selectors);
 void reader_shares_done(struct config_sharing *sharing);
 

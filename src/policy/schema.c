@@ -16,6 +16,7 @@
 
 enum schema_limits {
 	SCHEMA_WORD_MAX = 32, /* bytes of one word with its NUL */
+	SCHEMA_CPU_MILLI_MAX = 1000000000,
 };
 
 static const struct schema_row rows[SCHEMA_COUNT] = {
@@ -215,6 +216,88 @@ static int set_number(struct config *config, const struct schema_row *row, const
 	return 0;
 }
 
+/* What stands for "no number": "auto" is nothing that somebody could have counted, "none" is 0. */
+static bool is_zero(const struct schema_row *row, const char *text)
+{
+	return strcmp(text, row->words) == 0 ||
+	       (strcmp(row->words, "none") == 0 && strcmp(text, "0") == 0);
+}
+
+static int set_size(struct config *config, const struct schema_row *row, const char *text,
+		    struct err *err)
+{
+	uint64_t bytes = 0;
+	if (!is_zero(row, text) && parse_size(text, 1, INT64_MAX, &bytes) < 0)
+		return err_set(err, -EINVAL,
+			       "expected a size such as 512Mi, 64Gi or %s, found '%.64s'",
+			       row->words, text);
+	memcpy(schema_member(config, row), &bytes, sizeof(bytes));
+	return 0;
+}
+
+/* As Kubernetes counts processors: "8", "7.5", "7500m". */
+static int set_cpus(struct config *config, const struct schema_row *row, const char *text,
+		    struct err *err)
+{
+	uint64_t milli = 0;
+	double cpus;
+	size_t length = strlen(text);
+	if (is_zero(row, text)) {
+		milli = 0;
+	} else if (length > 1 && text[length - 1] == 'm' &&
+		   parse_u64_span(text, length - 1, 1, SCHEMA_CPU_MILLI_MAX, &milli) == 0) {
+		/* is read */
+	} else if (parse_fraction(text, 0.001, SCHEMA_CPU_MILLI_MAX / 1000, &cpus) == 0) {
+		milli = (uint64_t)(cpus * 1000 + 0.5);
+	} else {
+		return err_set(
+		    err, -EINVAL,
+		    "expected a number of processors such as 8, 7.5, 7500m or %s, found '%.64s'",
+		    row->words, text);
+	}
+	uint32_t value = (uint32_t)milli;
+	memcpy(schema_member(config, row), &value, sizeof(value));
+	return 0;
+}
+
+/* Devices as a job names them: an index, GPU:MIG or a UUID. */
+static int check_devices(const char *text, struct err *err)
+{
+	for (const char *at = text; *at != '\0';) {
+		size_t length = strcspn(at, ","), colon = strcspn(at, ":,");
+		uint64_t number;
+		bool is_index =
+		    parse_u64_span(at, colon, 0, UINT16_MAX, &number) == 0 &&
+		    (colon == length || parse_u64_span(at + colon + 1, length - colon - 1, 0,
+						       UINT16_MAX, &number) == 0);
+		bool is_uuid =
+		    length > 4 && (strncmp(at, "GPU-", 4) == 0 || strncmp(at, "MIG-", 4) == 0);
+		if (!is_index && !is_uuid)
+			return err_set(err, -EINVAL,
+				       "expected an index, \"GPU:MIG\" or a UUID, found '%.*s'",
+				       (int)(length < 64 ? length : 64), at);
+		at += length + (at[length] == ',');
+	}
+	return 0;
+}
+
+bool schema_is_group(const char *text)
+{
+	size_t length = strlen(text);
+	bool is_good = length < CONFIG_GROUP_MAX && text[0] != '-';
+	for (size_t i = 0; i < length; i++)
+		is_good =
+		    is_good && text[i] > ' ' && text[i] != 0x7f && text[i] != ':' && text[i] != ',';
+	return is_good;
+}
+
+static int check_group(const char *text, struct err *err)
+{
+	if (schema_is_group(text))
+		return 0;
+	return err_set(err, -EINVAL, "expected the name of a group, found '%.64s'", text);
+}
+
 /* Of programs and variables: no blanks, nothing that a terminal obeys. */
 static int check_names(const char *text, struct err *err)
 {
@@ -246,6 +329,12 @@ static int set_text(struct config *config, enum schema_id id, const char *text, 
 	    address_parse(text, strlen(text), &address, err) < 0)
 		return -EINVAL;
 	int rc = row->type == SCHEMA_NAMES ? check_names(text, err) : 0;
+	if (rc == 0 && id == SCHEMA_JOBS_PREFER)
+		rc = check_devices(text, err);
+	if (rc == 0 && (id == SCHEMA_JOBS_ADMIN_GROUP || id == SCHEMA_JOBS_ENFORCE_GROUP))
+		rc = check_group(text, err);
+	if (rc == 0 && id == SCHEMA_JOBS_ENFORCE_GROUP && *text == '\0')
+		rc = err_set(err, -EINVAL, "expected the name of a group, found none");
 	if (rc < 0)
 		return rc;
 	char *copy = strdup(text);
@@ -395,6 +484,10 @@ int schema_set(struct config *config, enum schema_id id, const char *text, struc
 	}
 	case SCHEMA_NUMBER:
 		return set_number(config, row, text, err);
+	case SCHEMA_SIZE:
+		return set_size(config, row, text, err);
+	case SCHEMA_CPUS:
+		return set_cpus(config, row, text, err);
 	case SCHEMA_DURATION: {
 		uint64_t ns;
 		if (schema_parse_duration(text, &ns) < 0)
@@ -422,6 +515,29 @@ static int format_duration(uint64_t ns, char *out, size_t size)
 	if (seconds % 60 == 0 && seconds > 60)
 		return snprintf(out, size, "%" PRIu64 "m", seconds / 60);
 	return snprintf(out, size, "%" PRIu64 "s", seconds);
+}
+
+/* "64Gi", in the largest unit that divides it. */
+static int format_size(uint64_t bytes, const char *zero, char *out, size_t size)
+{
+	static const char *const units[] = {"", "Ki", "Mi", "Gi", "Ti"};
+	size_t unit = 0;
+	if (bytes == 0)
+		return snprintf(out, size, "%s", zero);
+	while (unit + 1 < array_length(units) && bytes % 1024 == 0) {
+		bytes /= 1024;
+		unit++;
+	}
+	return snprintf(out, size, "%" PRIu64 "%s", bytes, units[unit]);
+}
+
+static int format_cpus(uint32_t milli, const char *zero, char *out, size_t size)
+{
+	if (milli == 0)
+		return snprintf(out, size, "%s", zero);
+	if (milli % 1000 == 0)
+		return snprintf(out, size, "%" PRIu32, milli / 1000);
+	return snprintf(out, size, "%" PRIu32 "m", milli);
 }
 
 static int format_words(const char *words, uint32_t mask, char *out, size_t size)
@@ -482,6 +598,14 @@ int schema_format(const struct config *config, enum schema_id id, char *out, siz
 	case SCHEMA_NUMBER:
 		memcpy(&word, member, sizeof(word));
 		length = snprintf(out, size, "%" PRIu32, word);
+		break;
+	case SCHEMA_SIZE:
+		memcpy(&ns, member, sizeof(ns));
+		length = format_size(ns, row->words, out, size);
+		break;
+	case SCHEMA_CPUS:
+		memcpy(&word, member, sizeof(word));
+		length = format_cpus(word, row->words, out, size);
 		break;
 	case SCHEMA_DURATION:
 		memcpy(&ns, member, sizeof(ns));

@@ -23,6 +23,8 @@ enum schema_type {
 	SCHEMA_NAMES,  /* char *, owned by the config: names with commas between them; one, a comma
 			  list or a YAML list; empty: none */
 	SCHEMA_NUMBER, /* uint32_t: 0 up to the number in `words` */
+	SCHEMA_SIZE,   /* uint64_t bytes, "1Gi"; 0 is the word in `words` */
+	SCHEMA_CPUS, /* uint32_t thousandths of a processor, "8" or "7500m"; 0 as of SCHEMA_SIZE */
 	SCHEMA_DURATION, /* uint64_t nanoseconds; SCHEMA_FOREVER for "infinite" */
 };
 
@@ -45,7 +47,8 @@ struct schema_row {
 	const char *path; /* "flags.plugin.passDeviceSpecs" */
 	enum schema_type type;
 	size_t offset;	   /* in struct config */
-	const char *words; /* "a|b|c"; of SCHEMA_NUMBER the largest */
+	const char *words; /* "a|b|c"; of SCHEMA_NUMBER the largest, of sizes what 0 is called
+			    */
 	const char *default_text;
 	const char *flag, *other_flag; /* without the dashes; NULL: none */
 	const char *variable;	       /* of the environment; NULL: none */
@@ -67,6 +70,10 @@ int schema_set(struct config *config, enum schema_id id, const char *text, struc
 
 /* The value as it would stand in the file. 0, -ENOSPC when `size` is too small. */
 int schema_format(const struct config *config, enum schema_id id, char *out, size_t size);
+
+/* Whether it can be the name of a group of users: one word for a terminal and for getent. "" can.
+ */
+bool schema_is_group(const char *text);
 
 /* Go's duration syntax: "1h2m3.5s", units ns us ms s m h, a bare number is nanoseconds, "infinite".
  * 0, -EINVAL or -ERANGE. */

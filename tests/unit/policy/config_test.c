@@ -405,6 +405,125 @@ static void test_durations(void **state)
 	}
 }
 
+static void test_jobs_section(void **state)
+{
+	(void)state;
+	struct config *config = parse("sluice:\n"
+				      "  jobs:\n"
+				      "    prefer: [1, 0, GPU-abc, '2:1']\n"
+				      "    busyOutsiders: share\n"
+				      "    minimumIsolation: cgroup\n"
+				      "    order: shortest\n"
+				      "    groups:\n"
+				      "    - {group: students, gpus: 1}\n"
+				      "    - {group: staff, pending: 5}\n"
+				      "    limits: {pending: 100, gpus: 2}\n"
+				      "    defaultTime: 12h\n"
+				      "    retention: infinite\n"
+				      "    adminGroup: gpu-admins\n"
+				      "    logLimit: 64Mi\n"
+				      "    cpus: 7.5\n"
+				      "    memory: 60G\n"
+				      "    volumes:\n"
+				      "    - {name: data, path: /srv/data, readOnly: true}\n"
+				      "    - {name: scratch.a, path: /scratch}\n");
+	const struct config_jobs *jobs = &config->jobs;
+	assert_string_equal(jobs->prefer, "1,0,GPU-abc,2:1");
+	assert_int_equal(jobs->busy_outsiders, CONFIG_OUTSIDERS_SHARE);
+	assert_int_equal(jobs->minimum_isolation, CONFIG_ISOLATION_CGROUP);
+	assert_int_equal(jobs->order, CONFIG_ORDER_SHORTEST);
+	assert_int_equal(jobs->group_count, 2);
+	/* What a group does not say is what everybody has, wherever in the file that stands. */
+	assert_string_equal(jobs->groups[0].name, "students");
+	assert_int_equal(jobs->groups[0].pending, 100);
+	assert_int_equal(jobs->groups[0].gpus, 1);
+	assert_int_equal(jobs->groups[1].pending, 5);
+	assert_int_equal(jobs->groups[1].gpus, 2);
+	assert_int_equal(jobs->default_time_ns, UINT64_C(43200000000000));
+	assert_true(jobs->retention_ns == SCHEMA_FOREVER);
+	assert_string_equal(jobs->admin_group, "gpu-admins");
+	assert_int_equal(jobs->log_bytes, 64 << 20);
+	assert_int_equal(jobs->cpu_milli, 7500);
+	assert_true(jobs->mem_bytes == UINT64_C(60000000000));
+	assert_int_equal(jobs->volume_count, 2);
+	assert_string_equal(jobs->volumes[0].path, "/srv/data");
+	assert_true(jobs->volumes[0].is_read_only);
+	assert_false(jobs->volumes[1].is_read_only);
+	assert_null(config_free(config));
+
+	config = parse("sluice: {jobs: {cpus: 250m, logLimit: none, enforce: yes}}");
+	assert_int_equal(config->jobs.cpu_milli, 250);
+	assert_int_equal(config->jobs.log_bytes, 0);
+	assert_true(config->jobs.enforce);
+	assert_string_equal(config->jobs.enforce_group, "sluice");
+	char text[64];
+	assert_int_equal(schema_format(config, SCHEMA_JOBS_CPUS, text, sizeof(text)), 0);
+	assert_string_equal(text, "250m");
+	assert_int_equal(schema_format(config, SCHEMA_JOBS_MEMORY, text, sizeof(text)), 0);
+	assert_string_equal(text, "auto");
+	assert_null(config_free(config));
+}
+
+static void test_jobs_defaults(void **state)
+{
+	(void)state;
+	struct config *config = parse(NULL);
+	const struct config_jobs *jobs = &config->jobs;
+	assert_false(jobs->enforce);
+	assert_string_equal(jobs->admin_group, "");
+	assert_int_equal(jobs->minimum_isolation, CONFIG_ISOLATION_ENV);
+	assert_int_equal(jobs->limit_pending, 10000);
+	assert_int_equal(jobs->limit_gpus, 0);
+	assert_true(jobs->default_time_ns == SCHEMA_FOREVER);
+	assert_true(jobs->retention_ns == UINT64_C(2592000000000000));
+	assert_int_equal(jobs->log_bytes, 1 << 30);
+	assert_int_equal(jobs->cpu_milli, 0);
+	assert_null(config_free(config));
+}
+
+static void test_jobs_refused(void **state)
+{
+	(void)state;
+	static const struct refusal refusals[] = {
+	    {"sluice: {jobs: {minimumIsolation: cgruop}}",
+	     "c.yaml:1:35: sluice.jobs.minimumIsolation: unknown value: cgruop (expected "
+	     "none|env|landlock|cgroup|container; did you mean 'cgroup'?)"},
+	    {"sluice: {jobs: {memory: 0}}",
+	     "c.yaml:1:25: sluice.jobs.memory: expected a size such as 512Mi, 64Gi or auto, found "
+	     "'0'"},
+	    {"sluice: {jobs: {cpus: -1}}",
+	     "c.yaml:1:23: sluice.jobs.cpus: expected a number of processors such as 8, 7.5, 7500m "
+	     "or auto, found '-1'"},
+	    {"sluice: {jobs: {adminGroup: 'a b'}}",
+	     "c.yaml:1:29: sluice.jobs.adminGroup: expected the name of a group, found 'a b'"},
+	    {"sluice: {jobs: {enforceGroup: ''}}",
+	     "c.yaml:1:31: sluice.jobs.enforceGroup: expected the name of a group, found none"},
+	    {"sluice: {jobs: {prefer: [0, fast]}}",
+	     "c.yaml:1:25: sluice.jobs.prefer: expected an index, \"GPU:MIG\" or a UUID, found "
+	     "'fast'"},
+	    {"sluice: {jobs: {groups: [{gpus: 1}]}}",
+	     "c.yaml:1:26: sluice.jobs.groups[0]: no 'group' is given"},
+	    {"sluice: {jobs: {groups: [{group: a, gpus: -1}]}}",
+	     "c.yaml:1:43: sluice.jobs.groups[0]: expected a number up to 1000000 as 'gpus', found "
+	     "'-1'"},
+	    {"sluice: {jobs: {groups: [{group: a}, {group: a}]}}",
+	     "c.yaml:1:38: sluice.jobs.groups[1]: 'a' is in the list twice (line 1)"},
+	    {"sluice: {jobs: {groups: [{group: a, gpu: 1}]}}",
+	     "c.yaml:1:37: sluice.jobs.groups[0]: unknown key 'gpu'; did you mean 'gpus'?"},
+	    {"sluice: {jobs: {volumes: [{name: data, path: srv}]}}",
+	     "c.yaml:1:27: sluice.jobs.volumes[0]: expected an absolute path, found 'srv'"},
+	    {"sluice: {jobs: {volumes: [{name: Data, path: /srv}]}}",
+	     "c.yaml:1:27: sluice.jobs.volumes[0]: 'Data' is no name of a claim (lower-case "
+	     "letters, "
+	     "digits, '-' and '.')"},
+	    {"sluice: {jobs: {volumes: {name: data}}}",
+	     "c.yaml:1:26: sluice.jobs.volumes: expected a list of {name, path, readOnly}, found a "
+	     "map"},
+	};
+	for (size_t i = 0; i < array_length(refusals); i++)
+		refuse(&refusals[i]);
+}
+
 static void test_patterns(void **state)
 {
 	(void)state;
@@ -425,7 +544,8 @@ static int scenario_parse(void *context)
 	    "flags: {plugin: {deviceListStrategy: [envvar, cdi-cri]}}\n"
 	    "resources: {gpus: [{pattern: a, name: b}]}\n"
 	    "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: [0, 1]}]}}\n"
-	    "sluice: {devices: {include: [0]}, doors: {queue: {devices: [0]}}}\n";
+	    "sluice: {devices: {include: [0]}, doors: {queue: {devices: [0]}}, jobs: {groups: "
+	    "[{group: a}], volumes: [{name: a, path: /a}]}}\n";
 	struct config *config = NULL;
 	(void)context;
 	int rc = config_parse(text, sizeof(text) - 1, "c.yaml", NULL, false, &config, NULL);
@@ -450,6 +570,9 @@ int main(void)
 	    cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_precedence),
 	    cmocka_unit_test(test_durations),
+	    cmocka_unit_test(test_jobs_section),
+	    cmocka_unit_test(test_jobs_defaults),
+	    cmocka_unit_test(test_jobs_refused),
 	    cmocka_unit_test(test_patterns),
 	    cmocka_unit_test(test_out_of_memory),
 	};
