@@ -26,8 +26,11 @@ enum run_outsiders { RUN_OUTSIDERS_WAIT, RUN_OUTSIDERS_IGNORE, RUN_OUTSIDERS_SHA
 struct run_options {
 	uint32_t gpus; /* RUN_GPUS_NOT_GIVEN */
 	const char *gpu_ids, *share, *name, *key, *directory, *report, *socket;
-	const char *image, *prefer, *gpu_type;
-	struct option_list environment, volumes, resources;
+	const char *image, *prefer, *gpu_type, *entrypoint, *user;
+	struct option_list environment, volumes, resources, tmpfs;
+	uint64_t shm_bytes; /* 0: not given */
+	uint32_t selinux;   /* place among the option's words */
+	bool privileged, cuda_compat;
 	uint32_t pull;		 /* place among the option's words */
 	uint32_t busy_outsiders; /* enum run_outsiders, or RUN_OUTSIDERS_NOT_GIVEN */
 	bool detach, no_wait, dry_run, quiet, verbose;

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "cmd/job_text.h"
+#include "cmd/run_image.h"
 #include "cmd/run_wants.h"
 #include "doors/queue/demand.h"
 
@@ -163,7 +164,7 @@ static int run_request_environment(const struct run_options *options, char *cons
 	if (!out->environment)
 		return err_set(err, -ENOMEM, "no memory for the environment");
 	out->image_environment =
-	    calloc(options->environment.count + 1, sizeof(*out->image_environment));
+	    calloc(options->environment.count + 2, sizeof(*out->image_environment));
 	if (!out->image_environment)
 		return err_set(err, -ENOMEM, "no memory for the environment");
 	size_t used = 0, inside = 0;
@@ -193,26 +194,6 @@ static int run_request_environment(const struct run_options *options, char *cons
 	return 0;
 }
 
-static int run_request_image(const struct run_options *options, struct run_request *out,
-			     struct err *err)
-{
-	/* The order of the option's words. */
-	static const char *const pulls[] = {"missing", "never", "always"};
-	if (!options->image)
-		return 0;
-	out->volumes = calloc(options->volumes.count + 1, sizeof(*out->volumes));
-	if (!out->volumes)
-		return err_set(err, -ENOMEM, "no memory for the volumes");
-	for (size_t i = 0; i < options->volumes.count; i++)
-		run_request_add(out->volumes, &out->spec.n_volumes, options->volumes.items[i]);
-	out->spec.volumes = out->volumes;
-	out->spec.image = (char *)options->image;
-	if (options->directory)
-		out->spec.workdir = (char *)options->directory;
-	out->spec.pull = (char *)pulls[options->pull];
-	return 0;
-}
-
 static int run_request_resources(const struct run_options *options, struct run_request *out,
 				 struct err *err)
 {
@@ -228,14 +209,17 @@ static int run_request_resources(const struct run_options *options, struct run_r
 	return rc < 0 ? err_wrap(err, "--resource") : 0;
 }
 
-static int run_request_argv(char *const *argv, struct run_request *out, struct err *err)
+static int run_request_argv(const struct run_options *options, char *const *argv,
+			    struct run_request *out, struct err *err)
 {
 	size_t count = 0;
 	while (argv[count])
 		count++;
-	out->argv = calloc(count + 1, sizeof(*out->argv));
+	out->argv = calloc(count + 2, sizeof(*out->argv));
 	if (!out->argv)
 		return err_set(err, -ENOMEM, "no memory for the command line");
+	if (options->entrypoint)
+		run_request_add(out->argv, &out->spec.n_argv, options->entrypoint);
 	for (size_t i = 0; i < count; i++)
 		run_request_add(out->argv, &out->spec.n_argv, argv[i]);
 	out->spec.argv = out->argv;
@@ -262,24 +246,6 @@ static void run_request_limits(struct run_request *out)
 }
 
 /* --- what is wanted --------------------------------------------------------------------------- */
-
-static int run_request_check_image(const struct run_options *options, char *const *argv,
-				   struct err *err)
-{
-	if (!options->image && !argv[0])
-		return err_set(err, -EINVAL, "an argument is missing: [--] COMMAND [ARGUMENT...]");
-	if (!options->image && (options->volumes.count > 0 || options->pull))
-		return err_set(err, -EINVAL, "%s is for jobs with an --image",
-			       options->pull ? "--pull" : "--volume");
-	if (options->image && !*options->image)
-		return err_set(err, -EINVAL, "--image names none");
-	if (options->image && options->directory && options->directory[0] != '/')
-		return err_set(err, -EINVAL,
-			       "--cwd is a directory of the container with --image: '%s' is not "
-			       "absolute",
-			       options->directory);
-	return 0;
-}
 
 /* Everything of the command line that needs no look at the machine. */
 static int run_request_check(const struct run_options *options, struct err *err)
@@ -364,15 +330,15 @@ int run_request_make(const struct run_options *options, char *const *argv, char 
 	sluice__v1__job_spec__init(&out->spec);
 	int rc = run_request_check(options, err);
 	if (rc == 0)
-		rc = run_request_check_image(options, argv, err);
+		rc = run_image_check(options, argv, err);
 	if (rc == 0)
 		rc = run_request_directory(options, out, err);
 	if (rc == 0)
 		rc = run_request_environment(options, environment, out, err);
 	if (rc == 0)
-		rc = run_request_argv(argv, out, err);
+		rc = run_request_argv(options, argv, out, err);
 	if (rc == 0)
-		rc = run_request_image(options, out, err);
+		rc = run_image_fill(options, out, err);
 	if (rc == 0)
 		rc = run_request_resources(options, out, err);
 	if (rc == 0)
@@ -388,8 +354,8 @@ void run_request_done(struct run_request *request)
 {
 	free(request->argv);
 	free(request->environment);
-	free(request->volumes);
 	free(request->image_environment);
+	run_image_done(request);
 	free(request->resources);
 	free(request->wants);
 	free(request->pwd);

@@ -30,6 +30,8 @@ struct run_request {
 	char name[RUN_NAME_MAX], key[RUN_KEY_MAX], directory[RUN_DIRECTORY_MAX];
 	ProtobufCBinaryData *argv, *environment;	  /* owned; the bytes are borrowed */
 	ProtobufCBinaryData *volumes, *image_environment; /* as above */
+	ProtobufCBinaryData *tmpfs;			  /* owned, its bytes too */
+	char *compat; /* owned: "LD_LIBRARY_PATH=..." with --cuda-compat */
 	Sluice__V1__Limit limit[RUN_LIMITS_MAX], *limits[RUN_LIMITS_MAX];
 	char *resources, *wants; /* owned */
 	char *pwd;		 /* owned: "PWD=..." with --cwd */

@@ -248,6 +248,42 @@ def test_command_environment_and_exit_code(boxed):
     assert boxed.storage.names() == []
 
 
+def test_what_is_said_of_the_container(boxed):
+    def out(*command, options=()):
+        reply = run_image(boxed, *command, options=["--gpus", "0", *options]).ok()
+        return reply.out.split()
+
+    free = "busybox df -k /dev/shm /scratch | busybox awk 'NR > 1 {print $2, $NF}'; stat -c %a /scratch; ls /scratch"
+    assert out("sh", "-c", free, options=["--shm-size", "96Mi", "--tmpfs", "/scratch:8Mi"]) == \
+        ["98304", "/dev/shm", "8192", "/scratch", "777"]
+    [size, _] = out("sh", "-c", "busybox df -k /dev/shm | busybox awk 'NR > 1 {print $2, $NF}'",
+                    options=["--tmpfs", "/dev/shm"])
+    assert int(size) > 65536  # half of the memory
+    # a program in it runs; the image's own files are not copied there
+    assert out("sh", "-c", "cp /bin/busybox pwd; ./pwd; ls", options=["--tmpfs", "/work", "--cwd", "/work"]) == \
+        ["/work", "pwd"]
+    assert out("id", "-u", options=["--user", "1234"]) == ["1234"]
+    assert out("sh", "-c", "id -u; id -g", options=["--user", "1234:77"]) == ["1234", "77"]
+    assert out("-c", "echo $0 $1", "a", "b", options=["--entrypoint", "/bin/sh"]) == ["a", "b"]
+    assert out(options=["--entrypoint", "/bin/pwd"]) == ["/"]  # and not what the image says
+    odd = '["/bin/sh"]'
+    assert run_image(boxed, options=["--entrypoint", odd]).rc == 127
+    assert out("env", options=["--cuda-compat"])[-1] != ""
+    variables = out("env", options=["--cuda-compat", "--env", "LD_LIBRARY_PATH=/x"])
+    assert "LD_LIBRARY_PATH=/usr/local/cuda/compat:/x" in variables
+    assert out("true", options=["--selinux", "off"]) == []
+    for bad in (["--user", "root"], ["--user", "-1"], ["--tmpfs", "a"], ["--shm-size", "0"]):
+        assert run_image(boxed, "true", options=bad).rc == 64, bad
+
+    number = len(boxed.run("sluice", "jobs", "--all", "--output", "json").ok().json["jobs"]) + 1
+    caps = "busybox grep CapEff /proc/self/status"
+    plain, all_caps = (run_image(boxed, "sh", "-c", caps, options=["--gpus", "1", *more]).ok().out.split()[1]
+                       for more in ([], ["--privileged"]))
+    assert int(plain, 16) < int(all_caps, 16)
+    jobs = [boxed.job(number), boxed.job(number + 1)]
+    assert [job["attempt"]["isolation"] for job in jobs] == ["container", "none"]
+
+
 def test_cancel_deadline_and_what_stays_behind(boxed):
     deaf = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
     number = start_image(boxed, "sh", "-c", "trap 'echo told; exit 3' TERM; echo ready; while :; do sleep 0.05; done")

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "doors/queue/launch.h"
 #include "libexec/container/settings.h"
+#include "libexec/container/words.h"
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/prepare.h"
 
@@ -45,7 +46,7 @@ static int container_run(const struct launch *launch, struct err *err)
 		return result;
 	(void)execvp(argv[0], argv);
 	result = err_set(err, -errno, "executing podman: %s", err_describe(errno));
-	argv = podman_free(argv);
+	argv = words_free(argv);
 	return result;
 }
 
@@ -83,7 +84,7 @@ static int container_remove(const struct launch *launch, struct err *err)
 		if (status == 0)
 			break;
 	}
-	argv = podman_free(argv);
+	argv = words_free(argv);
 	if (result == 0 && status != 0)
 		result = err_set(err, -EIO, "podman could not remove the container of the job");
 	return result;

@@ -23,6 +23,7 @@
 #include "doors/cdi/scan.h"
 #include "doors/queue/launch.h"
 #include "hardware/gpu.h"
+#include "libexec/container/choices.h"
 
 enum { SETTINGS_CAPABILITY_BITS = 32 };
 
@@ -62,7 +63,13 @@ static bool settings_limit(int resource, uint64_t max, uint64_t out[2])
  */
 static void settings_read_limits(const struct settings_places *places, struct podman_settings *out)
 {
-	if (geteuid() != 0 || settings_may_raise_limits())
+	bool may_raise = settings_may_raise_limits();
+	out->locked[0] = out->locked[1] = UINT64_MAX;
+	struct rlimit locked;
+	if (!may_raise && getrlimit(RLIMIT_MEMLOCK, &locked) == 0 &&
+	    locked.rlim_max != RLIM_INFINITY)
+		out->locked[0] = out->locked[1] = locked.rlim_max; /* as much as there is */
+	if (geteuid() != 0 || may_raise)
 		return;
 	uint64_t pid_max = INT32_MAX;
 	_cleanup_buf_ struct buf text;
@@ -127,6 +134,7 @@ static void settings_read_cgroups(const struct launch *launch, const struct sett
 	if (file_read(places->self, &text, NULL) == 0 &&
 	    settings_parent(buf_text(&text), group, out->parent))
 		out->podman.parent = out->parent;
+	out->podman.sets_group = !out->podman.parent;
 }
 
 void settings_read(const struct launch *launch, const struct settings_places *places,
@@ -217,15 +225,15 @@ static int settings_check_device(const struct scan *scan, const char *name, stru
 int settings_check_devices(const struct launch *launch, struct err *err)
 {
 	_cleanup_scan_ struct scan scan = {.count = 0};
-	char name[PODMAN_DEVICE_MAX];
+	char name[CHOICES_DEVICE_MAX];
 	int result = launch->grant_count > 0 || launch->adapters[0] ? scan_read("", &scan, err) : 0;
 	for (size_t i = 0; result == 0 && i < launch->grant_count; i++) {
-		podman_device(launch->grants[i].uuid, name);
+		choices_device(launch->grants[i].uuid, name);
 		result = settings_check_device(&scan, name, err);
 	}
 	for (const char *at = launch->adapters; result == 0 && *at;) {
 		size_t length = strcspn(at, ",");
-		podman_adapter(launch, at, length, name);
+		choices_adapter(launch, at, length, name);
 		result = settings_check_device(&scan, name, err);
 		at += length + (at[length] == ',');
 	}

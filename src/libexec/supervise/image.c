@@ -35,6 +35,7 @@ void image_prepare(const struct launch *launch, const struct cgroup *cgroup, con
 {
 	struct err err = {0};
 	*out = IMAGE_NONE;
+	out->is_privileged = launch->spec.privileged;
 	int result = geteuid() != 0   ? err_set(&err, -EPERM, "the agent is not root's")
 		     : cgroup->fd < 0 ? err_set(&err, -ENOENT, "no cgroup: %.160s", no_cgroup)
 				      : image_guard(launch, cgroup, out, &err);
@@ -64,13 +65,19 @@ void image_done(struct image *image)
 
 const char *image_level(const struct image *image)
 {
-	return image->is_guarded ? "container" : "container, no device cgroup around it";
+	/* It can do to the machine what root can, also where rules are around it. */
+	return image->is_privileged ? "none"
+	       : image->is_guarded  ? "container"
+				    : "container, no device cgroup around it";
 }
 
 void image_describe(const struct image *image, char out[CONTROL_TEXT_MAX])
 {
-	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%.180s", image_level(image),
-		       image->is_guarded ? "" : ": ", image->is_guarded ? "" : image->why);
+	const char *why = image->is_privileged ? "the container is privileged"
+			  : image->is_guarded  ? ""
+					       : image->why;
+	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%.180s", image_level(image), *why ? ": " : "",
+		       why);
 }
 
 int image_helper(const struct launch *launch, const char *word, char *out[IMAGE_HELPER_WORDS],

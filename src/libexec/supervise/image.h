@@ -25,7 +25,7 @@ enum image_limits {
 struct image {
 	struct cgroup launcher;		  /* fd -1: none; where the program starts */
 	char devices_v1[CGROUP_PATH_MAX]; /* "": none; a v1 group that it has to join */
-	bool is_guarded;
+	bool is_guarded, is_privileged;
 	char why[CONTROL_TEXT_MAX]; /* why not; "" */
 };
 

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "doors/queue/launch.h"
 #include "libexec/container/podman.h"
+#include "libexec/container/words.h"
 #include "unit/failmalloc.h"
 #include "unit/unit.h"
 
@@ -55,7 +56,7 @@ static void the_least(void **state)
 	    "--name=sluice-job-17-an-instance --label=sluice.dev/job=17 "
 	    "--label=sluice.dev/instance=an-instance --device=sluice.dev/gpu=GPU-12 "
 	    "--device=sluice.sim/gpu=MIG-51ce51ce-1 " WITH_GPU " -- debian:12");
-	argv = podman_free(argv);
+	argv = words_free(argv);
 }
 
 static void adapters_are_devices_as_well(void **state)
@@ -76,7 +77,7 @@ static void adapters_are_devices_as_well(void **state)
 						 "--device=sluice.dev/rdma=mlx5_10 "));
 		assert_non_null(strstr(line, " --env=SLUICE_RDMA "
 					     "--env=NCCL_IB_HCA==mlx5_1,mlx5_10 "));
-		argv = podman_free(argv);
+		argv = words_free(argv);
 	}
 }
 
@@ -105,12 +106,53 @@ static void everything(void **state)
 	    "--ulimit=nproc=3:4 --name=sluice-job-17-an-instance --label=sluice.dev/job=17 "
 	    "--label=sluice.dev/instance=an-instance " WITHOUT_GPU
 	    " --env=A=b c --volume=/a:/b:ro --workdir=/w -- debian:12 --privileged ; rm \n%s");
-	argv = podman_free(argv);
+	argv = words_free(argv);
 	assert_int_equal(podman_remove(&launch, &settings, &argv, NULL), 0);
 	assert_string_equal(joined(argv),
 			    "podman --cgroup-manager=cgroupfs --runtime=runc rm --force --ignore "
 			    "--time=0 --volumes -- sluice-job-17-an-instance");
-	argv = podman_free(argv);
+	argv = words_free(argv);
+}
+
+static void an_entrypoint_is_one_word(void **state)
+{
+	struct launch launch _cleanup_launch_;
+	const struct podman_settings settings = {.locked = {5, 6}};
+	char **argv = NULL;
+	assert_int_equal(launch_of(&launch), 0);
+	assert_int_equal(spec_add_argument(&launch.spec, "[\"a\", \"b\"]", NULL), 0);
+	assert_int_equal(spec_add_argument(&launch.spec, "c", NULL), 0);
+	launch.spec.entrypoint = 1;
+	launch.spec.memlock = true;
+	assert_int_equal(podman_run(&launch, &settings, &argv, NULL), 0);
+	assert_non_null(strstr(joined(argv), " --entrypoint=[\"[\\\"a\\\", \\\"b\\\"]\"] -- "
+					     "debian:12 c"));
+	assert_non_null(strstr(joined(argv), " --ulimit=memlock=5:6 "));
+	argv = words_free(argv);
+	/* Of a command's words only the first can be it. */
+	launch.spec.entrypoint = 2;
+	launch.spec.argv[0][0] = '\xff';
+	const struct podman_settings more = {.locked = {UINT64_MAX, UINT64_MAX}};
+	assert_int_equal(podman_run(&launch, &more, &argv, NULL), 0);
+	assert_non_null(strstr(joined(argv), " --entrypoint=\xff\"a\", \"b\"] -- debian:12 c"));
+	assert_non_null(strstr(joined(argv), " --ulimit=memlock=-1:-1 "));
+	argv = words_free(argv);
+}
+
+static void what_only_podman_knows(void **state)
+{
+	struct launch launch _cleanup_launch_;
+	const struct podman_settings settings = {.sets_group = true};
+	char **argv = NULL;
+	assert_int_equal(launch_of(&launch), 0);
+	launch.spec.wants.pids = 9;
+	launch.spec.pty = true;
+	assert_int_equal(spec_add_tmpfs(&launch.spec, "/t:5", NULL), 0);
+	assert_int_equal(podman_run(&launch, &settings, &argv, NULL), 0);
+	assert_non_null(strstr(joined(argv), " --pids-limit=9 "));
+	assert_non_null(strstr(joined(argv), "mode=777,size=5,notmpcopyup "));
+	assert_non_null(strstr(joined(argv), " --tty --detach-keys= -- "));
+	argv = words_free(argv);
 }
 
 static void versions(void **state)
@@ -143,7 +185,7 @@ static int once(void *context)
 	int result = launch_of(&launch);
 	if (result == 0)
 		result = podman_run(&launch, &settings, &argv, NULL);
-	argv = podman_free(argv);
+	argv = words_free(argv);
 	return result;
 }
 
@@ -158,6 +200,8 @@ int main(void)
 	    cmocka_unit_test(the_least),
 	    cmocka_unit_test(everything),
 	    cmocka_unit_test(adapters_are_devices_as_well),
+	    cmocka_unit_test(an_entrypoint_is_one_word),
+	    cmocka_unit_test(what_only_podman_knows),
 	    cmocka_unit_test(versions),
 	    cmocka_unit_test(without_memory_it_says_so),
 	};

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/container/words.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+
+enum { WORDS_FIRST = 32 }; /* words of a command line, at first */
+
+void words_add(struct words *words, const char *format, ...)
+{
+	if (words->count + 1 >= words->room) {
+		size_t room = words->room ? 2 * words->room : WORDS_FIRST;
+		char **more = reallocarray(words->words, room, sizeof(*more));
+		if (!more) {
+			words->failed = true;
+			return;
+		}
+		words->words = more;
+		words->room = room;
+	}
+	va_list arguments;
+	va_start(arguments, format);
+	int length = vasprintf(&words->words[words->count], format, arguments);
+	va_end(arguments);
+	if (length < 0)
+		words->words[words->count] = NULL;
+	else
+		words->count++;
+	words->failed = words->failed || length < 0;
+	words->words[words->count] = NULL;
+}
+
+int words_take(struct words *words, char ***out, struct err *err)
+{
+	char **argv = words->words;
+	bool failed = words->failed || !argv;
+	*words = (struct words){.count = 0};
+	if (failed) {
+		words_free(argv);
+		return err_set(err, -ENOMEM, "no memory for the runtime's command line");
+	}
+	*out = argv;
+	return 0;
+}
+
+char **words_free(char **argv)
+{
+	for (char **at = argv; at && *at; at++)
+		free(*at);
+	free(argv);
+	return NULL;
+}
