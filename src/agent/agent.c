@@ -48,9 +48,8 @@ enum agent_limits {
 	AGENT_IDLE_PARTS = 8, /* looks in the time after which it ends */
 };
 #define AGENT_LOOK_NS UINT64_C(10000000000) /* between looks at the storage thread */
-#define AGENT_REGISTER_NS                                                                          \
-	UINT64_C(200000000) /* for the kubelet, before anything else is opened                     \
-			     */
+/* For the kubelet, before anything else is opened. */
+#define AGENT_REGISTER_NS UINT64_C(200000000)
 
 struct agent {
 	const struct agent_options *options; /* borrowed */
@@ -709,6 +708,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .cdi = doors_cdi(agent->doors),
 	    .labels = doors_labels(agent->doors),
 	    .rdma = doors_rdma(agent->doors),
+	    .rules = doors_queue(agent->doors),
 	    .validations = doors_validations(agent->doors),
 	    .web = doors_web(agent->doors),
 	    .leases = agent->leases,

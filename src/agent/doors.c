@@ -6,6 +6,7 @@
 
 #include "agent/door_cdi.h"
 #include "agent/door_labels.h"
+#include "agent/door_queue.h"
 #include "agent/door_rdma.h"
 #include "agent/door_validations.h"
 #include "agent/door_web.h"
@@ -25,6 +26,7 @@ struct doors {
 	struct door_rdma *rdma;
 	struct door_validations *validations;
 	struct door_web *web;
+	struct door_queue *rules;
 	struct queue *queue; /* borrowed; NULL: not open yet, or not any more */
 	uint64_t told;	     /* node_generation() of what it was told */
 	bool is_unknown;     /* it was told that adapters are not read yet */
@@ -172,6 +174,18 @@ static int doors_open_web(struct doors *doors, struct err *err)
 	return door_web_new(&web, &doors->web, err);
 }
 
+static int doors_open_queue(struct doors *doors, struct err *err)
+{
+	const struct doors_options *options = &doors->options;
+	const struct door_queue_options rules = {
+	    .loop = options->loop,
+	    .children = options->children,
+	    .log = options->log,
+	    .node = options->node,
+	};
+	return door_queue_new(&rules, &doors->rules, err);
+}
+
 int doors_open(const struct doors_options *options, struct doors **out, struct err *err)
 {
 	struct doors *doors = calloc(1, sizeof(*doors));
@@ -187,6 +201,8 @@ int doors_open(const struct doors_options *options, struct doors **out, struct e
 		result = doors_open_labels(doors, err);
 	if (result == 0)
 		result = doors_open_validations(doors, err);
+	if (result == 0)
+		result = doors_open_queue(doors, err);
 	return result < 0 ? result : doors_open_web(doors, err);
 }
 
@@ -195,6 +211,7 @@ void doors_stop(struct doors *doors)
 	if (!doors)
 		return;
 	doors->queue = NULL;
+	door_queue_set_queue(doors->rules, NULL);
 	door_web_stop(doors->web);
 	door_cdi_stop(doors->cdi);
 	door_labels_stop(doors->labels);
@@ -206,6 +223,7 @@ struct doors *doors_free(struct doors *doors)
 {
 	if (!doors)
 		return NULL;
+	(void)door_queue_free(doors->rules);
 	(void)door_web_free(doors->web); /* it borrows from others */
 	(void)door_cdi_free(doors->cdi);
 	(void)door_labels_free(doors->labels);
@@ -220,6 +238,7 @@ void doors_set_queue(struct doors *doors, struct queue *queue)
 	if (!doors)
 		return;
 	doors->queue = queue;
+	door_queue_set_queue(doors->rules, queue);
 	door_web_set_queue(doors->web, queue);
 	doors_tell_queue(doors);
 }
@@ -261,6 +280,7 @@ void doors_reload(struct doors *doors)
 		return;
 	door_labels_reload(doors->labels);
 	door_rdma_reload(doors->rdma);
+	door_queue_reload(doors->rules);
 	door_web_update(doors->web);
 }
 
@@ -283,6 +303,11 @@ const struct door_labels *doors_labels(const struct doors *doors)
 const struct door_rdma *doors_rdma(const struct doors *doors)
 {
 	return doors ? doors->rdma : NULL;
+}
+
+const struct door_queue *doors_queue(const struct doors *doors)
+{
+	return doors ? doors->rules : NULL;
 }
 
 const struct door_validations *doors_validations(const struct doors *doors)

@@ -19,6 +19,7 @@ struct door_cdi;
 struct door_kubelet;
 struct door_validations;
 struct door_labels;
+struct door_queue;
 struct door_rdma;
 struct door_web;
 struct doors;
@@ -88,6 +89,7 @@ void doors_published(struct doors *doors, const Sluice__Kube__V1__Published *sta
 const struct door_cdi *doors_cdi(const struct doors *doors);
 const struct door_labels *doors_labels(const struct doors *doors);
 const struct door_rdma *doors_rdma(const struct doors *doors);
+const struct door_queue *doors_queue(const struct doors *doors);
 const struct door_validations *doors_validations(const struct doors *doors);
 const struct door_web *doors_web(const struct doors *doors);
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/storage.h"
+#include "doors/queue/rules.h"
 #include "wire/arena.h"
 
 #define ROW(service_, name, request_, reply_, streams, handler)                                    \
@@ -216,6 +217,45 @@ struct message_view service_view(const struct service *service, const struct wir
 	    .details = details,
 	    .state_dir = service->options.paths->state_dir,
 	};
+}
+
+bool service_is_manager(const struct service_request *request)
+{
+	const struct queue_rules *rules = queue_rules(request->service->options.queue);
+	const struct wire_peer *peer = wire_call_peer(request->call);
+	gid_t *groups;
+	size_t count = 0;
+	if (peer->uid == 0 || peer->uid == geteuid())
+		return true;
+	if (!rules->has_admin_group)
+		return false;
+	/* Of the process that asks, not of the database: it does not wait, and a group that
+	 * somebody was put into counts when he has logged in with it, as everywhere. */
+	if (wire_call_peer_groups(request->call, &groups, &count, NULL) < 0)
+		return false;
+	bool is_member = peer->gid == rules->admin_group;
+	for (size_t i = 0; i < count; i++)
+		is_member |= groups[i] == rules->admin_group;
+	return is_member;
+}
+
+int service_check_act(const struct service_request *request, uint64_t id, uid_t uid,
+		      struct err *err)
+{
+	if (wire_call_peer(request->call)->uid == uid || service_is_manager(request))
+		return 0;
+	return err_set(err, -EPERM, "job %" PRIu64 " belongs to %s", id,
+		       users_name(request->service->users, uid));
+}
+
+int service_check_priority(const struct service_request *request, int32_t priority, struct err *err)
+{
+	if (priority <= 0 || service_is_manager(request))
+		return 0;
+	return err_set(err, -EPERM,
+		       "priority %" PRId32 ": above 0 is for root and the members of "
+		       "sluice.jobs.adminGroup; 0 down to -100 put a job behind your others",
+		       priority);
 }
 
 int service_job_message(struct service *service, const struct message_view *view,

@@ -15,6 +15,7 @@ struct child_set;
 struct cluster;
 struct door_cdi;
 struct door_labels;
+struct door_queue;
 struct door_rdma;
 struct door_validations;
 struct door_web;
@@ -64,6 +65,7 @@ struct service_options {
 	const struct door_cdi *cdi;
 	const struct door_labels *labels;
 	const struct door_rdma *rdma;
+	const struct door_queue *rules;
 	const struct door_validations *validations;
 	const struct door_web *web;
 	const struct leases *leases;

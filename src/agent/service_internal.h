@@ -99,6 +99,21 @@ void service_status_rdma(const struct service *service, struct arena *arena,
 /* The queue answers no more questions just now: watchers of jobs are looked at again soon. */
 void service_ask_again(struct service *service);
 
+/*
+ * Who may do what with a job. Its owner, root, and whoever the agent runs as may do all, and see
+ * its command and logs. A manager (one of these, or a member of sluice.jobs.adminGroup, as the
+ * kernel says of the caller) may also cancel, signal, hold and reorder everybody's jobs, and drain
+ * the queue; he sees of them what everybody sees.
+ */
+bool service_is_manager(const struct service_request *request);
+/* 0, or -EPERM with a text: whether the caller may do that with job `id` of this user; whether he
+ * may give a job that priority: above 0 it is for managers alone, or whoever asked for most would
+ * always be first. */
+int service_check_act(const struct service_request *request, uint64_t id, uid_t uid,
+		      struct err *err);
+int service_check_priority(const struct service_request *request, int32_t priority,
+			   struct err *err);
+
 /* How the caller sees jobs. */
 struct message_view service_view(const struct service *service, const struct wire_call *call,
 				 bool details);

@@ -90,7 +90,10 @@ static int service_submit_spec(struct service_submission *submission, struct spe
 	if (result < 0)
 		return err_wrap(err, "asking for your groups");
 	caller.groups = groups;
-	return message_to_spec(message->spec, &caller, out, err);
+	result = message_to_spec(message->spec, &caller, out, err);
+	if (result == 0)
+		result = service_check_priority(&submission->request, out->wants.priority, err);
+	return result;
 }
 
 static void service_submit_now(struct service_submission *submission)
@@ -362,16 +365,6 @@ static int service_check_signal(uint32_t signo, struct err *err)
 	return 0;
 }
 
-static int service_check_owner(const struct service_request *request, uint64_t id, uid_t uid,
-			       struct err *err)
-{
-	struct message_view view = service_view(request->service, request->call, false);
-	if (message_view_owns(&view, uid))
-		return 0;
-	return err_set(err, -EPERM, "job %" PRIu64 " belongs to %s", id,
-		       users_name(request->service->users, uid));
-}
-
 void service_signal(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	const Sluice__V1__SignalRequest *asked = (const Sluice__V1__SignalRequest *)message;
@@ -387,7 +380,7 @@ void service_signal(struct wire_call *call, const ProtobufCMessage *message, voi
 		result =
 		    err_set(&err, -ESRCH, "job %" PRIu64 " is not there, or has ended", asked->id);
 	if (result == 0)
-		result = service_check_owner(request, asked->id, job->uid, &err);
+		result = service_check_act(request, asked->id, job->uid, &err);
 	if (result == 0)
 		result = queue_signal(service->options.queue, asked->id, (int)asked->signal, &err);
 	if (result < 0) {
@@ -429,7 +422,7 @@ static void service_cancel_now(struct service_cancellation *cancellation)
 	struct service_request *request = &cancellation->request;
 	struct service *service = request->service;
 	struct err err = {0};
-	if (service_check_owner(request, cancellation->id, cancellation->uid, &err) < 0) {
+	if (service_check_act(request, cancellation->id, cancellation->uid, &err) < 0) {
 		service_request_fail(request, &err);
 		return;
 	}

@@ -14,6 +14,7 @@
 #include "agent/door_validations.h"
 #include "agent/door_web.h"
 #include "agent/door_kubelet.h"
+#include "agent/door_queue.h"
 #include "agent/node.h"
 #include "agent/paths.h"
 #include "agent/reload.h"
@@ -173,6 +174,9 @@ static void service_status_warnings(const struct service *service, struct arena 
 			       door_kubelet_held(door));
 		service_warn(arena, out, text);
 	}
+	const char *text;
+	for (size_t i = 0; (text = door_queue_warning(service->options.rules, i)); i++)
+		service_warn(arena, out, text);
 	service_warn_draining(service, arena, out);
 }
 

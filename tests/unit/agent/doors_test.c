@@ -8,6 +8,7 @@
 #include "agent/cluster.h"
 #include "agent/door_cdi.h"
 #include "agent/door_labels.h"
+#include "agent/door_queue.h"
 #include "agent/door_rdma.h"
 #include "agent/door_validations.h"
 #include "agent/door_web.h"
@@ -260,6 +261,35 @@ void __wrap_web_events_adapter(struct web_events *events, bool is_warning, const
 	note("web-event");
 }
 
+int __wrap_door_queue_new(const struct door_queue_options *options, struct door_queue **out,
+			  struct err *err);
+struct door_queue *__wrap_door_queue_free(struct door_queue *door);
+void __wrap_door_queue_set_queue(struct door_queue *door, struct queue *queue);
+void __wrap_door_queue_reload(struct door_queue *door);
+
+int __wrap_door_queue_new(const struct door_queue_options *options, struct door_queue **out,
+			  struct err *err)
+{
+	*out = (struct door_queue *)&fake;
+	return 0;
+}
+
+struct door_queue *__wrap_door_queue_free(struct door_queue *door)
+{
+	note("rules-free");
+	return NULL;
+}
+
+void __wrap_door_queue_set_queue(struct door_queue *door, struct queue *queue)
+{
+	note(queue ? "rules-queue" : "rules-stop");
+}
+
+void __wrap_door_queue_reload(struct door_queue *door)
+{
+	note("rules-reload");
+}
+
 uint64_t __wrap_node_generation(const struct node *node);
 bool __wrap_node_has_kubelet(const struct node *node);
 const struct inventory *__wrap_node_inventory(const struct node *node);
@@ -351,7 +381,7 @@ static void test_their_life(void **state)
 	doors_hold_labels(doors, "so");
 	assert_true(called(" labels-hold"));
 	doors_reload(doors);
-	assert_true(called(" labels-reload") && called(" rdma-reload"));
+	assert_true(called(" labels-reload") && called(" rdma-reload") && called(" rules-reload"));
 	assert_int_equal(fake.web_updates, 2);
 	doors_jobs(doors);
 	assert_true(called(" web-jobs"));
@@ -361,10 +391,10 @@ static void test_their_life(void **state)
 	assert_ptr_equal(doors_rdma(doors), &fake);
 	doors_stop(doors);
 	assert_true(called(" cdi-stop") && called(" labels-stop") && called(" rdma-stop") &&
-		    called(" validations-stop") && called(" web-stop"));
+		    called(" validations-stop") && called(" web-stop") && called(" rules-stop"));
 	assert_null(doors_free(doors));
 	assert_true(called(" cdi-free") && called(" labels-free") && called(" rdma-free") &&
-		    called(" validations-free") && called(" web-free"));
+		    called(" validations-free") && called(" web-free") && called(" rules-free"));
 }
 
 static void test_the_queue_hears_of_adapters(void **state)
@@ -377,7 +407,7 @@ static void test_the_queue_hears_of_adapters(void **state)
 	doors_update(doors);
 	assert_false(called(" pools")); /* there is none yet */
 	doors_set_queue(doors, queue);
-	assert_true(called(" pools") && called(" web-queue"));
+	assert_true(called(" pools") && called(" web-queue") && called(" rules-queue"));
 	assert_string_equal(fake.problem, "");
 	fake.calls[0] = '\0';
 	doors_update(doors); /* nothing is new */
