@@ -34,6 +34,7 @@ struct queue_keeper {
 	int64_t began_unix_ns; /* of both clocks, when the queue was opened */
 	uint64_t began_ns;
 	int64_t before_unix_ns; /* what ended before is old */
+	int64_t now_unix_ns;	/* 0: not known */
 	uint64_t *ids;		/* owned: directories still to be looked at */
 	size_t count, place;
 	uint64_t next_id; /* when they were listed */
@@ -106,7 +107,7 @@ static int keep_forget(struct queue_keeper *keeper, struct err *err)
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
 	size_t keep = queue->options.retention_jobs;
-	int rc = store_forget(queue->store, keeper->before_unix_ns,
+	int rc = store_forget(queue->store, keeper->before_unix_ns, keeper->now_unix_ns,
 			      keep > 0 ? keep : QUEUE_RETENTION_JOBS, &ids, &count, err);
 	for (size_t i = 0; i < count && rc == 0; i++)
 		(void)jobdir_remove(queue->state_fd, ids[i], NULL); /* else at the next start */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "doors/queue/store_internal.h"
 
@@ -23,8 +24,11 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_IS_DRAINING] = "SELECT value FROM meta WHERE name = 'draining'",
     [STORE_SQL_ACCEPT_JOB] =
 	"INSERT INTO jobs(id, key, uid, name, state, gpus, share_numerator, share_denominator, ids,"
-	" ignore_outsiders, simulated, submitted_ns, resources)"
-	" VALUES(?1, ?2, ?3, ?4, 'Pending', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+	" ignore_outsiders, simulated, submitted_ns, resources, wants, array_id, array_index, "
+	"reason,"
+	" reason_text) VALUES(?1, ?2, ?3, ?4, ?13, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, ?15, "
+	"?16,"
+	" ?17, ?18)",
     [STORE_SQL_ACCEPT_SPEC] = "INSERT INTO specs(job, sum, spec) VALUES(?1, ?2, ?3)",
     [STORE_SQL_START_JOB] =
 	"UPDATE jobs SET state = 'Starting', attempt = ?2, started_ns = ?3 WHERE id = ?1",
@@ -36,33 +40,68 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_END_JOB] =
 	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, started_ns = ?5, ended_ns = ?6,"
 	" exit_code = ?7, signal = ?8, killed_leftovers = ?9, launch_failed = ?10, simulated = ?11,"
-	" attempt = ?12 WHERE id = ?1",
+	" attempt = ?12, failed_attempts = ?13, forget_ns = ?14 WHERE id = ?1",
     [STORE_SQL_END_ATTEMPT] =
 	"UPDATE attempts SET ended_ns = ?3, observations = ?4,"
-	" grants = iif(?5 IS NULL, grants, grants || ?5) WHERE job = ?1 AND attempt = ?2",
+	" grants = iif(?5 IS NULL, grants, grants || ?5), started_ns = iif(?6 > 0, ?6, started_ns),"
+	" reason = ?7, reason_text = ?8, exit_code = ?9"
+	" WHERE job = ?1 AND attempt = ?2 AND ended_ns IS NULL",
+    [STORE_SQL_RETRY_JOB] =
+	"UPDATE jobs SET state = 'Pending', reason = 'Backoff', reason_text = ?2, attempt = ?3,"
+	" failed_attempts = ?4, not_before_ns = ?5, started_ns = 0 WHERE id = ?1",
+    [STORE_SQL_REOPEN_JOB] =
+	"UPDATE jobs SET state = 'Pending', reason = '', reason_text = NULL, started_ns = 0,"
+	" ended_ns = NULL, exit_code = NULL, signal = 0, killed_leftovers = 0, launch_failed = 0,"
+	" failed_attempts = 0, not_before_ns = 0, forget_ns = NULL"
+	" WHERE id = ?1 AND ended_ns IS NOT NULL",
+    [STORE_SQL_CHANGE_JOB] =
+	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, wants = ?5 WHERE id = ?1",
+    [STORE_SQL_CHANGE_SPEC] = "INSERT OR REPLACE INTO specs(job, sum, spec) VALUES(?1, ?2, ?3)",
     [STORE_SQL_FORGET_LIST] =
-	"SELECT id FROM jobs WHERE ended_ns IS NOT NULL AND (ended_ns < ?1 OR (ended_ns, id) <="
+	"SELECT id FROM (SELECT id, ended_ns FROM jobs WHERE forget_ns IS NOT NULL AND forget_ns "
+	"<= ?4"
+	" UNION ALL SELECT id, ended_ns FROM jobs WHERE ended_ns IS NOT NULL AND forget_ns IS NULL"
+	" AND (ended_ns < ?1 OR (ended_ns, id) <="
 	" (SELECT ended_ns, id FROM jobs WHERE ended_ns IS NOT NULL"
-	" ORDER BY ended_ns DESC, id DESC LIMIT 1 OFFSET ?2)) ORDER BY ended_ns, id LIMIT ?3",
+	" ORDER BY ended_ns DESC, id DESC LIMIT 1 OFFSET ?2))) ORDER BY ended_ns, id LIMIT ?3",
     [STORE_SQL_FORGET_JOB] = "DELETE FROM jobs WHERE id = ?1",
     [STORE_SQL_FORGET_ATTEMPTS] = "DELETE FROM attempts WHERE job = ?1",
-    [STORE_SQL_FORGET_SPEC] = "DELETE FROM specs WHERE job = ?1",
+    /* The first member of an array has the specification of all. */
+    [STORE_SQL_FORGET_SPEC] = "DELETE FROM specs WHERE job = ?1"
+			      " AND NOT EXISTS(SELECT 1 FROM jobs WHERE array_id = ?1)",
+    [STORE_SQL_FORGET_ARRAYS] = "DELETE FROM specs WHERE job NOT IN (SELECT id FROM jobs)"
+				" AND job NOT IN (SELECT array_id FROM jobs WHERE array_id > 0)",
+    [STORE_SQL_NEXT_FORGET] = "SELECT min(forget_ns) FROM jobs WHERE forget_ns IS NOT NULL",
+    [STORE_SQL_ARRAY] =
+	"SELECT count(*), total(ended_ns IS NULL), total(state = 'Succeeded'),"
+	" total(state = 'Failed'), total(state = 'Cancelled'), total(failed_attempts)"
+	" FROM jobs WHERE array_id > 0 AND array_id = ?1",
+    [STORE_SQL_USED] =
+	"SELECT coalesce(sum(max(0, ended_ns - started_ns)), 0) FROM (SELECT started_ns, ended_ns"
+	" FROM attempts WHERE job = ?1 AND ended_ns IS NOT NULL ORDER BY attempt DESC LIMIT ?2)",
+    [STORE_SQL_ATTEMPTS] =
+	"SELECT attempt, started_ns, ended_ns, grants, observations, reason, reason_text, exit_code"
+	" FROM attempts WHERE job = ?1 ORDER BY attempt",
     [STORE_SQL_IS_FINAL] = "SELECT ended_ns IS NOT NULL FROM jobs WHERE id = ?1",
     [STORE_SQL_NEXT_ID] = "SELECT max(value, (SELECT coalesce(max(id), 0) + 1 FROM jobs)) FROM meta"
 			  " WHERE name = 'next_id'",
     [STORE_SQL_FIND_KEY] = "SELECT id FROM jobs WHERE uid = ?1 AND key = ?2",
 #define STORE_COLUMNS                                                                              \
-	"SELECT id, key, uid, name, state, reason, reason_text, gpus, share_numerator,"            \
+	"SELECT id, key, uid, name, state, jobs.reason, jobs.reason_text, gpus, share_numerator,"  \
 	" share_denominator, ids, ignore_outsiders, simulated, jobs.attempt, submitted_ns,"        \
-	" jobs.started_ns, jobs.ended_ns, exit_code, signal, killed_leftovers, launch_failed,"     \
-	" grants, observations, resources FROM jobs LEFT JOIN attempts"                            \
+	" jobs.started_ns, jobs.ended_ns, jobs.exit_code, signal, killed_leftovers, "              \
+	"launch_failed,"                                                                           \
+	" iif(state IN ('Pending', 'Held'), NULL, grants), observations, resources, wants,"        \
+	" array_id, array_index, failed_attempts, not_before_ns"                                   \
+	" FROM jobs LEFT JOIN attempts"                                                            \
 	" ON attempts.job = jobs.id AND attempts.attempt = jobs.attempt"
     [STORE_SQL_LOAD] = STORE_COLUMNS " WHERE jobs.ended_ns IS NULL ORDER BY id",
     [STORE_SQL_LIST_FINAL] =
 	STORE_COLUMNS " WHERE jobs.ended_ns >= ?1 AND (jobs.ended_ns, id) < (?3, ?4)"
 		      " ORDER BY jobs.ended_ns DESC, id DESC LIMIT ?2",
     [STORE_SQL_GET] = STORE_COLUMNS " WHERE id = ?1",
-    [STORE_SQL_SPEC] = "SELECT sum, spec FROM specs WHERE job = ?1",
+    [STORE_SQL_SPEC] = "SELECT sum, spec FROM specs, jobs WHERE id = ?1"
+		       " AND job = iif(EXISTS(SELECT 1 FROM specs WHERE job = ?1), ?1, array_id)",
 };
 
 /* FNV-1a: https://datatracker.ietf.org/doc/html/draft-eastlake-fnv */
@@ -257,6 +296,9 @@ static int store_accept_check(const struct store *store, const struct store_acce
 	if (job->id == 0 || job->id > INT64_MAX || job->key[0] == '\0')
 		return err_set(err, -EINVAL, "accepting job %" PRIu64 ": it has no id or no key",
 			       job->id);
+	if (job->state != JOB_PENDING && job->state != JOB_HELD)
+		return err_set(err, -EINVAL, "accepting job %" PRIu64 ": it is %s", job->id,
+			       job_state_to_string(job->state));
 	if (job->id < store->next_id)
 		return err_set(err, -EEXIST,
 			       "accepting job %" PRIu64 ": ids below %" PRIu64 " are given already",
@@ -268,11 +310,34 @@ static int store_accept_check(const struct store *store, const struct store_acce
 	return 0;
 }
 
+/* What the job wants as text, in `out` (initialised here). */
+static int store_wants(const struct job *job, struct buf *out, struct err *err)
+{
+	buf_init(out, WANTS_TEXT_MAX);
+	int rc = wants_format(&job->wants, out);
+	return rc < 0
+		   ? err_set(err, rc, "what job %" PRIu64 " wants: %s", job->id, err_describe(rc))
+		   : 0;
+}
+
+static int store_write_spec(struct store *store, enum store_sql which, uint64_t id,
+			    const char *bytes, size_t length, struct err *err)
+{
+	sqlite3_stmt *spec = store_statement(store, which);
+	(void)store_bind_id(spec, 1, id);
+	(void)sqlite3_bind_int64(spec, 2, store_sum(bytes, length));
+	(void)sqlite3_bind_blob64(spec, 3, bytes, length, SQLITE_STATIC);
+	return store_run(store, spec, "writing a job's specification", err);
+}
+
 static int store_accept_one(struct store *store, const struct store_accept *accept, struct err *err)
 {
 	const struct job *job = accept->job;
+	struct buf wants _cleanup_buf_;
+	int rc = store_wants(job, &wants, err);
+	if (rc < 0)
+		return rc;
 	sqlite3_stmt *row = store_statement(store, STORE_SQL_ACCEPT_JOB);
-	sqlite3_stmt *spec = store_statement(store, STORE_SQL_ACCEPT_SPEC);
 	(void)store_bind_id(row, 1, job->id);
 	(void)store_bind_text(row, 2, job->key);
 	(void)sqlite3_bind_int64(row, 3, job->uid);
@@ -285,7 +350,13 @@ static int store_accept_one(struct store *store, const struct store_accept *acce
 	(void)sqlite3_bind_int(row, 10, job->simulated);
 	(void)sqlite3_bind_int64(row, 11, job->submitted_unix_ns);
 	(void)store_bind_text(row, 12, job->resources);
-	int rc = store_run(store, row, "accepting a job", err);
+	(void)store_bind_text(row, 13, job_state_to_string(job->state));
+	(void)store_bind_text(row, 14, buf_text(&wants));
+	(void)store_bind_id(row, 15, job->array_id);
+	(void)sqlite3_bind_int64(row, 16, job->array_index);
+	(void)store_bind_text(row, 17, job_reason_to_string(job->reason));
+	(void)store_bind_text(row, 18, job->reason_text);
+	rc = store_run(store, row, "accepting a job", err);
 	if (rc == -EEXIST)
 		return err_set(err, rc,
 			       "accepting job %" PRIu64
@@ -294,19 +365,19 @@ static int store_accept_one(struct store *store, const struct store_accept *acce
 			       job->id, job->uid);
 	if (rc < 0)
 		return rc;
-	(void)store_bind_id(spec, 1, job->id);
-	(void)sqlite3_bind_int64(spec, 2, store_sum(accept->spec, accept->spec_length));
-	(void)sqlite3_bind_blob64(spec, 3, accept->spec ? accept->spec : "", accept->spec_length,
-				  SQLITE_STATIC);
-	return store_run(store, spec, "accepting a job", err);
+	/* A member of an array has that of the first, which is there already. */
+	if (!accept->spec && job->array_id > 0 && job->array_id < job->id)
+		return 0;
+	return store_write_spec(store, STORE_SQL_ACCEPT_SPEC, job->id,
+				accept->spec ? accept->spec : "", accept->spec_length, err);
 }
 
 int store_accept(struct store *store, const struct store_accept *jobs, size_t count,
 		 struct err *err)
 {
-	if (count > STORE_BATCH_MAX)
+	if (count > STORE_ROWS_MAX)
 		return err_set(err, -E2BIG, "accepting %zu jobs at once: at most %d", count,
-			       STORE_BATCH_MAX);
+			       STORE_ROWS_MAX);
 	uint64_t next_id = store->next_id;
 	for (size_t i = 0; i < count; i++) {
 		int rc = store_accept_check(store, &jobs[i], err);
@@ -406,15 +477,45 @@ int store_unstart(struct store *store, uint64_t id, uint32_t attempt, struct err
 	return store_finish(store, rc, doing, err);
 }
 
-static int store_end_rows(struct store *store, const struct job *job, const char *observations,
-			  struct err *err)
+/* The end of a job's last attempt; one that has ended before stays as it is. */
+static int store_end_attempt(struct store *store, const struct job *job, const char *observations,
+			     const char *doing, struct err *err)
 {
-	static const char doing[] = "entering an end";
-	int rc = store_expect_live(store, job->id, doing, err);
-	if (rc < 0)
-		return rc;
-	sqlite3_stmt *row = store_statement(store, STORE_SQL_END_JOB);
 	sqlite3_stmt *attempt = store_statement(store, STORE_SQL_END_ATTEMPT);
+	(void)store_bind_id(attempt, 1, job->id);
+	(void)sqlite3_bind_int64(attempt, 2, job->attempt);
+	(void)sqlite3_bind_int64(attempt, 3, job->ended_unix_ns);
+	(void)store_bind_text(attempt, 4, observations);
+	/* A line of the record of the attempt: record.h. */
+	char isolation[STORE_ISOLATION_MAX];
+	(void)snprintf(isolation, sizeof(isolation), "isolation %s\n",
+		       job_isolation_to_string(job->isolation)); /* fits */
+	if (job->isolation != JOB_ISOLATION_ENV)
+		(void)store_bind_text(attempt, 5, isolation);
+	(void)sqlite3_bind_int64(attempt, 6, job->started_unix_ns);
+	(void)store_bind_text(attempt, 7, job_reason_to_string(job->reason));
+	(void)store_bind_text(attempt, 8, job->reason_text);
+	if (job->has_exit)
+		(void)sqlite3_bind_int(attempt, 9, job->exit_code);
+	return store_run(store, attempt, doing, err);
+}
+
+/* When a job that has ended may be forgotten, if it says so itself. */
+static int store_bind_forget(sqlite3_stmt *statement, int index, const struct job *job)
+{
+	int64_t at;
+	if (!job->wants.has_ttl)
+		return sqlite3_bind_null(statement, index);
+	if (job->wants.ttl_ns > INT64_MAX ||
+	    __builtin_add_overflow(job->ended_unix_ns, (int64_t)job->wants.ttl_ns, &at))
+		at = INT64_MAX;
+	return sqlite3_bind_int64(statement, index, at);
+}
+
+static int store_end_job(struct store *store, const struct job *job, const char *doing,
+			 struct err *err)
+{
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_END_JOB);
 	(void)store_bind_id(row, 1, job->id);
 	(void)store_bind_text(row, 2, job_state_to_string(job->state));
 	(void)store_bind_text(row, 3, job_reason_to_string(job->reason));
@@ -428,20 +529,21 @@ static int store_end_rows(struct store *store, const struct job *job, const char
 	(void)sqlite3_bind_int(row, 10, job->launch_failed);
 	(void)sqlite3_bind_int(row, 11, job->simulated);
 	(void)sqlite3_bind_int64(row, 12, job->attempt);
-	rc = store_run(store, row, doing, err);
-	if (rc < 0)
-		return rc;
-	(void)store_bind_id(attempt, 1, job->id);
-	(void)sqlite3_bind_int64(attempt, 2, job->attempt);
-	(void)sqlite3_bind_int64(attempt, 3, job->ended_unix_ns);
-	(void)store_bind_text(attempt, 4, observations);
-	/* A line of the record of the attempt: record.h. */
-	char isolation[STORE_ISOLATION_MAX];
-	(void)snprintf(isolation, sizeof(isolation), "isolation %s\n",
-		       job_isolation_to_string(job->isolation)); /* fits */
-	if (job->isolation != JOB_ISOLATION_ENV)
-		(void)store_bind_text(attempt, 5, isolation);
-	return store_run(store, attempt, doing, err);
+	(void)sqlite3_bind_int64(row, 13, job->failed_attempts);
+	(void)store_bind_forget(row, 14, job);
+	return store_run(store, row, doing, err);
+}
+
+static int store_end_rows(struct store *store, const struct job *job, const char *observations,
+			  struct err *err)
+{
+	static const char doing[] = "entering an end";
+	int rc = store_expect_live(store, job->id, doing, err);
+	if (rc == 0)
+		rc = store_end_job(store, job, doing, err);
+	if (rc == 0)
+		rc = store_end_attempt(store, job, observations, doing, err);
+	return rc;
 }
 
 int store_end(struct store *store, const struct job *job, const char *observations, struct err *err)
@@ -456,16 +558,99 @@ int store_end(struct store *store, const struct job *job, const char *observatio
 	return store_finish(store, rc, "entering an end", err);
 }
 
+int store_retry(struct store *store, const struct job *ended, const char *reason_text,
+		const char *observations, struct err *err)
+{
+	static const char doing[] = "entering another attempt";
+	int rc = store_begin(store, doing, err);
+	if (rc < 0)
+		return rc;
+	rc = store_expect_live(store, ended->id, doing, err);
+	if (rc == 0) {
+		sqlite3_stmt *row = store_statement(store, STORE_SQL_RETRY_JOB);
+		(void)store_bind_id(row, 1, ended->id);
+		(void)store_bind_text(row, 2, reason_text);
+		(void)sqlite3_bind_int64(row, 3, ended->attempt);
+		(void)sqlite3_bind_int64(row, 4, ended->failed_attempts);
+		(void)sqlite3_bind_int64(row, 5, ended->not_before_unix_ns);
+		rc = store_run(store, row, doing, err);
+	}
+	if (rc == 0)
+		rc = store_end_attempt(store, ended, observations, doing, err);
+	return store_finish(store, rc, doing, err);
+}
+
+int store_reopen(struct store *store, uint64_t id, struct err *err)
+{
+	static const char doing[] = "entering another attempt";
+	int rc = store_begin(store, doing, err);
+	if (rc < 0)
+		return rc;
+	rc = store_expect_live(store, id, doing, err);
+	if (rc == 0) {
+		rc = err_set(err, -EALREADY, "job %" PRIu64 " has not ended", id);
+	} else if (rc == -EALREADY) {
+		sqlite3_stmt *row = store_statement(store, STORE_SQL_REOPEN_JOB);
+		(void)store_bind_id(row, 1, id);
+		rc = store_run(store, row, doing, err);
+	}
+	return store_finish(store, rc, doing, err);
+}
+
+/* -- change -------------------------------------------------------------------------------------*/
+
+static int store_change_one(struct store *store, const struct store_change *change,
+			    const char *doing, struct err *err)
+{
+	const struct job *job = change->job;
+	bool is_end = job_state_is_final(job->state);
+	int rc = store_expect_live(store, job->id, doing, err);
+	if (rc == -EALREADY && is_end)
+		return 0; /* entered by an operation that was thought to have failed */
+	if (rc < 0)
+		return rc;
+	if (is_end)
+		return store_end_job(store, job, doing, err);
+	struct buf wants _cleanup_buf_;
+	rc = store_wants(job, &wants, err);
+	if (rc < 0)
+		return rc;
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_CHANGE_JOB);
+	(void)store_bind_id(row, 1, job->id);
+	(void)store_bind_text(row, 2, job_state_to_string(job->state));
+	(void)store_bind_text(row, 3, job_reason_to_string(job->reason));
+	(void)store_bind_text(row, 4, job->reason_text);
+	(void)store_bind_text(row, 5, buf_text(&wants));
+	rc = store_run(store, row, doing, err);
+	if (rc == 0 && change->spec)
+		rc = store_write_spec(store, STORE_SQL_CHANGE_SPEC, job->id, change->spec,
+				      change->spec_length, err);
+	return rc;
+}
+
+int store_change(struct store *store, const struct store_change *changes, size_t count,
+		 struct err *err)
+{
+	static const char doing[] = "changing a job";
+	int rc = store_begin(store, doing, err);
+	if (rc < 0)
+		return rc;
+	for (size_t i = 0; i < count && rc == 0; i++)
+		rc = store_change_one(store, &changes[i], doing, err);
+	return store_finish(store, rc, doing, err);
+}
+
 /* -- forget -------------------------------------------------------------------------------------*/
 
 /* The ids to forget into `ids`, which has room for STORE_FORGET_MAX. */
-static int store_forget_list(struct store *store, int64_t unix_ns, size_t keep, uint64_t *ids,
-			     size_t *out_count, struct err *err)
+static int store_forget_list(struct store *store, int64_t unix_ns, int64_t now_unix_ns, size_t keep,
+			     uint64_t *ids, size_t *out_count, struct err *err)
 {
 	sqlite3_stmt *list = store_statement(store, STORE_SQL_FORGET_LIST);
 	(void)sqlite3_bind_int64(list, 1, unix_ns);
 	(void)store_bind_id(list, 2, keep > INT64_MAX ? INT64_MAX : keep);
 	(void)sqlite3_bind_int(list, 3, STORE_FORGET_MAX);
+	(void)sqlite3_bind_int64(list, 4, now_unix_ns);
 	size_t count = 0;
 	int step;
 	while ((step = sqlite3_step(list)) == SQLITE_ROW && count < STORE_FORGET_MAX)
@@ -478,8 +663,8 @@ static int store_forget_list(struct store *store, int64_t unix_ns, size_t keep, 
 	return rc;
 }
 
-int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **out_ids,
-		 size_t *out_count, struct err *err)
+int store_forget(struct store *store, int64_t unix_ns, int64_t now_unix_ns, size_t keep,
+		 uint64_t **out_ids, size_t *out_count, struct err *err)
 {
 	static const char doing[] = "forgetting old jobs";
 	_cleanup_free_ uint64_t *ids = calloc(STORE_FORGET_MAX, sizeof(*ids));
@@ -489,7 +674,7 @@ int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **o
 	if (rc < 0)
 		return rc;
 	size_t count = 0;
-	rc = store_forget_list(store, unix_ns, keep, ids, &count, err);
+	rc = store_forget_list(store, unix_ns, now_unix_ns, keep, ids, &count, err);
 	for (size_t i = 0; i < count && rc == 0; i++) {
 		for (enum store_sql which = STORE_SQL_FORGET_JOB;
 		     which <= STORE_SQL_FORGET_SPEC && rc == 0; which++) {
@@ -498,6 +683,8 @@ int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **o
 			rc = store_run(store, statement, doing, err);
 		}
 	}
+	if (rc == 0 && count > 0)
+		rc = store_run(store, store_statement(store, STORE_SQL_FORGET_ARRAYS), doing, err);
 	rc = store_finish(store, rc, doing, err);
 	if (rc < 0)
 		return rc;

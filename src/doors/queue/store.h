@@ -21,10 +21,11 @@ struct err;
 struct store;
 
 enum store_limits {
-	STORE_VERSION = 2,		   /* 2: what jobs want beside GPUs */
+	STORE_VERSION = 3, /* 2: what jobs want beside GPUs; 3: what they want of the queue */
 	STORE_GRANTS_TEXT_MAX = 256 << 10, /* bytes of an attempt's grants as text */
-	STORE_BATCH_MAX = 256,		   /* submissions in one transaction */
-	STORE_FORGET_MAX = 256,		   /* jobs that one call of store_forget() removes */
+	STORE_BATCH_MAX = 256,		   /* submissions in one transaction, */
+	STORE_ROWS_MAX = STORE_BATCH_MAX + WANTS_ARRAY_MAX, /* and jobs */
+	STORE_FORGET_MAX = 256, /* jobs that one call of store_forget() removes */
 };
 
 /*
@@ -47,8 +48,8 @@ bool store_is_new(const struct store *store);
 
 /* One accepted job. */
 struct store_accept {
-	const struct job *job; /* its id, key, uid, name, ... ; state PENDING */
-	const char *spec;      /* the bytes of spec.h */
+	const struct job *job; /* its id, key, uid, name, ... ; state PENDING or HELD */
+	const char *spec;      /* the bytes of spec.h; NULL: those of the array that it is in */
 	size_t spec_length;
 };
 /* Enters all of them in one transaction, or none. -EEXIST: an id that was given before, or a (uid,
@@ -68,11 +69,34 @@ int store_unstart(struct store *store, uint64_t id, uint32_t attempt, struct err
  * its last attempt. -ENOENT, -EALREADY: it was final, and stays as it was. */
 int store_end(struct store *store, const struct job *job, const char *observations,
 	      struct err *err);
-/* Removes final jobs that ended before `unix_ns`, and the oldest beyond `keep`; their ids (owned)
- * for jobdir_remove(). At most STORE_FORGET_MAX: when as many come, call it again. Ids are never
- * given out again. */
-int store_forget(struct store *store, int64_t unix_ns, size_t keep, uint64_t **out_ids,
-		 size_t *out_count, struct err *err);
+/* The job's attempt has ended as `ended` says (state FAILED), and it gets another one: it is
+ * pending again, with this reason's text and its failed_attempts and not_before_unix_ns. -ENOENT,
+ * -EALREADY. */
+int store_retry(struct store *store, const struct job *ended, const char *reason_text,
+		const char *observations, struct err *err);
+/* A final job is pending again, as if it had never failed; its attempts stay. -ENOENT; -EALREADY:
+ * it is not final. */
+int store_reopen(struct store *store, uint64_t id, struct err *err);
+/* One waiting job that becomes another. */
+struct store_change {
+	/* State (PENDING, HELD, or final), reason and its text, wants; of a final one also its end.
+	 */
+	const struct job *job;
+	const char *spec; /* NULL: as it was */
+	size_t spec_length;
+};
+/* All of them in one transaction, or none. -ENOENT; -EALREADY: one is final already, and was not to
+ * become so. */
+int store_change(struct store *store, const struct store_change *changes, size_t count,
+		 struct err *err);
+/* Removes final jobs that ended before `unix_ns`, the oldest beyond `keep`, and those whose own
+ * time (wants.ttl_ns) was over at `now_unix_ns`; one that has such a time goes then and not before.
+ * Their ids (owned) for jobdir_remove(). At most STORE_FORGET_MAX: when as many come, call it
+ * again. Ids are never given out again. */
+int store_forget(struct store *store, int64_t unix_ns, int64_t now_unix_ns, size_t keep,
+		 uint64_t **out_ids, size_t *out_count, struct err *err);
+/* When the next job's own time is over; INT64_MAX: there is none. */
+int store_next_forget(struct store *store, int64_t *out_unix_ns, struct err *err);
 
 /* Whether nothing is to be started, whoever starts the agent. */
 int store_set_draining(struct store *store, bool is_draining, struct err *err);
@@ -83,9 +107,31 @@ int store_next_id(struct store *store, uint64_t *out, struct err *err);
 /* The id that (uid, key) has, also of a final job. -ENOENT. */
 int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *out_id,
 		   struct err *err);
-/* Calls `each` with every non-final job in the order of their ids: PENDING, or STARTING once a
- * start was entered. `grants` is the text of the last start, NULL when there was none. Both
- * borrowed during the call. Nonzero from each() ends it and is returned. */
+/* How the members of an array are, those that were forgotten left out. */
+struct store_array {
+	uint64_t count, live, succeeded, failed, cancelled;
+	uint64_t failed_attempts; /* of all of them */
+};
+int store_array(struct store *store, uint64_t array_id, struct store_array *out, struct err *err);
+/* How long the last `count` attempts of a job have run, together. */
+int store_used(struct store *store, uint64_t id, uint32_t count, int64_t *out_ns, struct err *err);
+/* One attempt of a job. */
+struct store_attempt {
+	uint32_t number;
+	int64_t started_unix_ns, ended_unix_ns; /* 0: not yet */
+	const char *grants, *observations;	/* may be NULL */
+	enum job_reason reason;
+	const char *reason_text; /* may be NULL */
+	bool has_exit;
+	int exit_code;
+};
+/* All of a job, from the first; none for one that is not there. As store_load(). */
+int store_attempts(struct store *store, uint64_t id,
+		   int (*each)(const struct store_attempt *attempt, void *context), void *context,
+		   struct err *err);
+/* Calls `each` with every non-final job in the order of their ids: PENDING, HELD, or STARTING once
+ * a start was entered. `grants` is the text of that start, NULL when it waits. Both borrowed during
+ * the call. Nonzero from each() ends it and is returned. */
 int store_load(struct store *store,
 	       int (*each)(const struct job *job, const char *grants, void *context), void *context,
 	       struct err *err);

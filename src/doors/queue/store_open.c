@@ -26,12 +26,18 @@ static const char store_schema[] =
     " attempt INTEGER NOT NULL DEFAULT 0, submitted_ns INTEGER NOT NULL,"
     " started_ns INTEGER NOT NULL DEFAULT 0, ended_ns INTEGER, exit_code INTEGER,"
     " signal INTEGER NOT NULL DEFAULT 0, killed_leftovers INTEGER NOT NULL DEFAULT 0,"
-    " launch_failed INTEGER NOT NULL DEFAULT 0, resources TEXT, UNIQUE(uid, key))%s%s;"
+    " launch_failed INTEGER NOT NULL DEFAULT 0, resources TEXT, wants TEXT NOT NULL DEFAULT '',"
+    " array_id INTEGER NOT NULL DEFAULT 0, array_index INTEGER NOT NULL DEFAULT 0,"
+    " failed_attempts INTEGER NOT NULL DEFAULT 0, not_before_ns INTEGER NOT NULL DEFAULT 0,"
+    " forget_ns INTEGER, UNIQUE(uid, key))%s%s;"
     "CREATE INDEX jobs_by_end ON jobs(ended_ns, id) WHERE ended_ns IS NOT NULL;"
     "CREATE INDEX jobs_live ON jobs(id) WHERE ended_ns IS NULL;"
+    "CREATE INDEX jobs_by_array ON jobs(array_id) WHERE array_id > 0;"
+    "CREATE INDEX jobs_by_forget ON jobs(forget_ns) WHERE forget_ns IS NOT NULL;"
     "CREATE TABLE attempts(job INTEGER NOT NULL, attempt INTEGER NOT NULL,"
     " started_ns INTEGER NOT NULL, ended_ns INTEGER, grants TEXT, observations TEXT,"
-    " PRIMARY KEY(job, attempt)) WITHOUT ROWID%s%s;"
+    " reason TEXT NOT NULL DEFAULT '', reason_text TEXT, exit_code INTEGER, PRIMARY KEY(job, "
+    "attempt)) WITHOUT ROWID%s%s;"
     "CREATE TABLE specs(job INTEGER PRIMARY KEY, sum INTEGER NOT NULL, spec BLOB NOT NULL)%s%s;"
     "INSERT INTO meta VALUES('next_id', 1);";
 
@@ -256,14 +262,30 @@ static int store_check_header(struct store *store, uint32_t *out_pages, struct e
 static int store_upgrade(struct store *store, int version, struct err *err)
 {
 	static const char doing[] = "bringing the store of an earlier release up to date";
-	char sql[128];
+	static const char *const steps[STORE_VERSION] = {
+	    [1] = "ALTER TABLE jobs ADD COLUMN resources TEXT",
+	    [2] = "ALTER TABLE jobs ADD COLUMN wants TEXT NOT NULL DEFAULT '';"
+		  "ALTER TABLE jobs ADD COLUMN array_id INTEGER NOT NULL DEFAULT 0;"
+		  "ALTER TABLE jobs ADD COLUMN array_index INTEGER NOT NULL DEFAULT 0;"
+		  "ALTER TABLE jobs ADD COLUMN failed_attempts INTEGER NOT NULL DEFAULT 0;"
+		  "ALTER TABLE jobs ADD COLUMN not_before_ns INTEGER NOT NULL DEFAULT 0;"
+		  "ALTER TABLE jobs ADD COLUMN forget_ns INTEGER;"
+		  "CREATE INDEX jobs_by_array ON jobs(array_id) WHERE array_id > 0;"
+		  "CREATE INDEX jobs_by_forget ON jobs(forget_ns) WHERE forget_ns IS NOT NULL;"
+		  "ALTER TABLE attempts ADD COLUMN reason TEXT NOT NULL DEFAULT '';"
+		  "ALTER TABLE attempts ADD COLUMN reason_text TEXT;"
+		  "ALTER TABLE attempts ADD COLUMN exit_code INTEGER",
+	};
+	char last[64];
 	if (version == STORE_VERSION)
 		return 0;
-	(void)snprintf(sql, sizeof(sql),
-		       "BEGIN IMMEDIATE; ALTER TABLE jobs ADD COLUMN resources TEXT;"
-		       "PRAGMA user_version = %d; COMMIT",
-		       STORE_VERSION);
-	int rc = store_exec(store, sql, doing, err);
+	int rc = store_exec(store, "BEGIN IMMEDIATE", doing, err);
+	for (int step = version; rc == 0 && step < STORE_VERSION; step++) {
+		rc = store_exec(store, steps[step], doing, err);
+	}
+	(void)snprintf(last, sizeof(last), "PRAGMA user_version = %d; COMMIT", STORE_VERSION);
+	if (rc == 0)
+		rc = store_exec(store, last, doing, err);
 	if (rc < 0)
 		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
 	return rc;

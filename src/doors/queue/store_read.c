@@ -32,6 +32,11 @@ enum store_column {
 	COLUMN_GRANTS,
 	COLUMN_OBSERVATIONS,
 	COLUMN_RESOURCES,
+	COLUMN_WANTS,
+	COLUMN_ARRAY_ID,
+	COLUMN_ARRAY_INDEX,
+	COLUMN_FAILED_ATTEMPTS,
+	COLUMN_NOT_BEFORE,
 };
 
 /* A row that is being read; the first value that cannot be is remembered. */
@@ -68,7 +73,17 @@ static uint32_t row_u32(struct store_row *row, enum store_column column)
 	return (uint32_t)value;
 }
 
-/* The job of a row; its strings are borrowed until the next step. */
+/* What it wants, owned by `out`: to be given back by wants_done(). */
+static void store_row_wants(struct store_row *row, struct wants *out)
+{
+	struct err err = {.code = 0};
+	const char *text = row_text(row, COLUMN_WANTS);
+	int rc = text ? wants_parse(text, strlen(text), out, &err) : -EINVAL;
+	row->out_of_memory = row->out_of_memory || rc == -ENOMEM;
+	row->is_bad = row->is_bad || rc < 0;
+}
+
+/* The job of a row; its strings are borrowed until the next step, and what it wants is owned. */
 static int store_row_job(struct store *store, sqlite3_stmt *statement, struct job *out,
 			 struct err *err)
 {
@@ -99,13 +114,23 @@ static int store_row_job(struct store *store, sqlite3_stmt *statement, struct jo
 	job.signal = row_u32(&row, COLUMN_SIGNAL);
 	job.killed_leftovers = row_u32(&row, COLUMN_LEFTOVERS);
 	job.launch_failed = sqlite3_column_int(statement, COLUMN_LAUNCH_FAILED) != 0;
+	job.array_id = (uint64_t)sqlite3_column_int64(statement, COLUMN_ARRAY_ID);
+	job.array_index = row_u32(&row, COLUMN_ARRAY_INDEX);
+	job.failed_attempts = row_u32(&row, COLUMN_FAILED_ATTEMPTS);
+	job.not_before_unix_ns = sqlite3_column_int64(statement, COLUMN_NOT_BEFORE);
+	store_row_wants(&row, &job.wants);
 	bool has_end = sqlite3_column_type(statement, COLUMN_ENDED) != SQLITE_NULL;
 	if (job_state_is_final(job.state) != has_end)
 		row.is_bad = true;
+	int rc = 0;
 	if (row.out_of_memory)
-		return err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", job.id);
-	if (row.is_bad)
-		return store_damaged(store, err, "the row of job %" PRIu64, job.id);
+		rc = err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", job.id);
+	else if (row.is_bad)
+		rc = store_damaged(store, err, "the row of job %" PRIu64, job.id);
+	if (rc < 0) {
+		wants_done(&job.wants);
+		return rc;
+	}
 	*out = job;
 	return 0;
 }
@@ -133,10 +158,13 @@ static int store_visit_row(struct store *store, sqlite3_stmt *query, struct stor
 	const char *grants = row_text(&row, COLUMN_GRANTS);
 	const char *observations = row_text(&row, COLUMN_OBSERVATIONS);
 	if (row.out_of_memory)
-		return err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", job.id);
+		rc = err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", job.id);
 	visit->rows++;
-	return visit->each ? visit->each(&job, grants, observations, visit->context)
-			   : visit->load(&job, grants, visit->context);
+	if (rc == 0)
+		rc = visit->each ? visit->each(&job, grants, observations, visit->context)
+				 : visit->load(&job, grants, visit->context);
+	wants_done(&job.wants);
+	return rc;
 }
 
 /* Steps through `query`, whose values are bound. */
@@ -262,6 +290,97 @@ int store_spec(struct store *store, uint64_t id, char **out_bytes, size_t *out_l
 		rc = err_set(err, -ENOENT, "there is no job %" PRIu64, id);
 	else
 		rc = store_fail(store, "reading a job's specification", err);
+	(void)sqlite3_reset(query);
+	return rc;
+}
+
+/* -- arrays and attempts ------------------------------------------------------------------------*/
+
+int store_array(struct store *store, uint64_t array_id, struct store_array *out, struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_ARRAY);
+	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)array_id);
+	int rc = 0;
+	if (sqlite3_step(query) == SQLITE_ROW)
+		*out = (struct store_array){
+		    .count = (uint64_t)sqlite3_column_int64(query, 0),
+		    .live = (uint64_t)sqlite3_column_int64(query, 1),
+		    .succeeded = (uint64_t)sqlite3_column_int64(query, 2),
+		    .failed = (uint64_t)sqlite3_column_int64(query, 3),
+		    .cancelled = (uint64_t)sqlite3_column_int64(query, 4),
+		    .failed_attempts = (uint64_t)sqlite3_column_int64(query, 5),
+		};
+	else
+		rc = store_fail(store, "reading an array of jobs", err);
+	(void)sqlite3_reset(query);
+	return rc;
+}
+
+/* One number of one row; `none` where it is NULL. */
+static int store_number(struct store *store, sqlite3_stmt *query, int64_t none, int64_t *out,
+			const char *doing, struct err *err)
+{
+	int rc = 0;
+	if (sqlite3_step(query) == SQLITE_ROW)
+		*out = sqlite3_column_type(query, 0) == SQLITE_NULL
+			   ? none
+			   : sqlite3_column_int64(query, 0);
+	else
+		rc = store_fail(store, doing, err);
+	(void)sqlite3_reset(query);
+	return rc;
+}
+
+int store_used(struct store *store, uint64_t id, uint32_t count, int64_t *out_ns, struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_USED);
+	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)id);
+	(void)sqlite3_bind_int64(query, 2, count);
+	return store_number(store, query, 0, out_ns, "reading a job's attempts", err);
+}
+
+int store_next_forget(struct store *store, int64_t *out_unix_ns, struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_NEXT_FORGET);
+	return store_number(store, query, INT64_MAX, out_unix_ns, "reading jobs", err);
+}
+
+/* Columns as STORE_SQL_ATTEMPTS names them. */
+static int store_row_attempt(struct store *store, sqlite3_stmt *query, uint64_t id,
+			     struct store_attempt *out, struct err *err)
+{
+	const char *reason = (const char *)sqlite3_column_text(query, 5);
+	*out = (struct store_attempt){
+	    .number = (uint32_t)sqlite3_column_int64(query, 0),
+	    .started_unix_ns = sqlite3_column_int64(query, 1),
+	    .ended_unix_ns = sqlite3_column_int64(query, 2),
+	    .grants = (const char *)sqlite3_column_text(query, 3),
+	    .observations = (const char *)sqlite3_column_text(query, 4),
+	    .reason_text = (const char *)sqlite3_column_text(query, 6),
+	    .has_exit = sqlite3_column_type(query, 7) != SQLITE_NULL,
+	    .exit_code = sqlite3_column_int(query, 7),
+	};
+	if (!reason)
+		return err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", id);
+	return job_reason_from_string(reason, &out->reason) < 0
+		   ? store_damaged(store, err, "an attempt of job %" PRIu64, id)
+		   : 0;
+}
+
+int store_attempts(struct store *store, uint64_t id,
+		   int (*each)(const struct store_attempt *attempt, void *context), void *context,
+		   struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_ATTEMPTS);
+	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)id);
+	int rc = 0, step;
+	while (rc == 0 && (step = sqlite3_step(query)) != SQLITE_DONE) {
+		struct store_attempt attempt;
+		rc = step == SQLITE_ROW ? store_row_attempt(store, query, id, &attempt, err)
+					: store_fail(store, "reading a job's attempts", err);
+		if (rc == 0)
+			rc = each(&attempt, context);
+	}
 	(void)sqlite3_reset(query);
 	return rc;
 }

@@ -44,6 +44,7 @@ static const struct wants_field wants_fields[] = {
     WANTS_FIELD(array, WANTS_U32, WANTS_ARRAY_COUNT - 1),
     WANTS_FIELD(array_count, WANTS_U32, WANTS_ARRAY_MAX),
     WANTS_FIELD(array_parallel, WANTS_U32, WANTS_ARRAY_MAX),
+    WANTS_FIELD(array_apart, WANTS_BOOL, 1),
     WANTS_FIELD(launcher, WANTS_U32, WANTS_LAUNCHER_COUNT - 1),
     WANTS_FIELD(workers, WANTS_U32, WANTS_WORKERS_MAX),
     WANTS_FIELD(worker_gpus, WANTS_U32, UINT32_MAX),

@@ -90,11 +90,12 @@ struct wants {
 	uint32_t array;		   /* enum wants_array */
 	uint32_t array_count;	   /* members; 0: it is none */
 	uint32_t array_parallel;   /* that run at the same time; 0: any number */
-	uint32_t launcher;	   /* enum wants_launcher */
-	uint32_t workers;	   /* 0: it has none */
-	uint32_t worker_gpus;	   /* of each; struct job and struct spec have the sum in `gpus` */
-	uint32_t worker_slots;	   /* ranks of each, for the launcher's list of hosts */
-	bool launcher_is_worker;   /* the launcher is the first of them */
+	bool array_apart;      /* each fails for itself: its own `retries`, no other is cancelled */
+	uint32_t launcher;     /* enum wants_launcher */
+	uint32_t workers;      /* 0: it has none */
+	uint32_t worker_gpus;  /* of each; struct job and struct spec have the sum in `gpus` */
+	uint32_t worker_slots; /* ranks of each, for the launcher's list of hosts */
+	bool launcher_is_worker; /* the launcher is the first of them */
 	bool merge;	    /* all ranks below one daemon of MPI: see local jobs in the manual */
 	bool oversubscribe; /* workers may share a GPU, if there are not enough */
 	char *after;	/* owned, NULL: none. "12,ok:13": jobs that have to end, or to succeed */

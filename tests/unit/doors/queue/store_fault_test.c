@@ -157,7 +157,7 @@ static void test_after_a_failed_sync_nothing_is_taken(void **state)
 			assert_int_equal(store_start(store, 1, 1, "", 1, NULL), -EIO);
 			uint64_t *ids = NULL;
 			size_t count = 0;
-			assert_int_equal(store_forget(store, 9, 0, &ids, &count, NULL), -EIO);
+			assert_int_equal(store_forget(store, 9, 0, 0, &ids, &count, NULL), -EIO);
 			for (size_t i = 0; i < told.code_count; i++)
 				assert_int_equal(told.codes[i], -EIO);
 		}

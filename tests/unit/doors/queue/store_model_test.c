@@ -231,7 +231,7 @@ static void step_forget(struct store *store, struct model *model)
 	int64_t before = model->now - (int64_t)model_random(2000);
 	size_t keep = (size_t)model_random(60), count = 0;
 	uint64_t *ids = NULL;
-	assert_int_equal(store_forget(store, before, keep, &ids, &count, NULL), 0);
+	assert_int_equal(store_forget(store, before, 0, keep, &ids, &count, NULL), 0);
 	for (size_t i = 0; i < count; i++) {
 		struct model_job *job = &model->jobs[ids[i]];
 		assert_true(job->exists && model_is_final(job));

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any bytes as what a job wants: refused, or something that passes its check and is the same when
+ * written and read back. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "doors/queue/wants.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct wants wants _cleanup_wants_, again _cleanup_wants_;
+	struct err err = {0};
+	struct buf text _cleanup_buf_;
+	wants_init(&again);
+	buf_init(&text, WANTS_TEXT_MAX);
+	if (wants_parse((const char *)data, size, &wants, &err) < 0) {
+		if (err.text[0] == '\0')
+			abort();
+		return 0;
+	}
+	if (wants_check(&wants, &err) < 0 || wants_format(&wants, &text) < 0 ||
+	    wants_parse(text.data, text.length, &again, &err) < 0 ||
+	    !wants_are_equal(&wants, &again))
+		abort();
+	return 0;
+}
