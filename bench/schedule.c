@@ -18,6 +18,8 @@ enum bench_limits {
 	BENCH_SLOTS = 4,
 	BENCH_JOBS = 10000,
 	BENCH_ROUNDS = 1000,
+	BENCH_UIDS = 300,
+	BENCH_RUNNING = 200,
 };
 
 enum bench_kind {
@@ -25,15 +27,18 @@ enum bench_kind {
 	BENCH_MIXED, /* wide, shared, named and CPU jobs; all GPUs are busy */
 	BENCH_START, /* the same on an idle machine: what can start is started */
 	BENCH_IDS,   /* each of a third of the jobs names other GPUs */
+	BENCH_USERS, /* as mixed: of many users, with priorities, times, processors and memory */
 	BENCH_KINDS,
 };
 
-static const char *const bench_kind_name[] = {"alike", "mixed", "start", "ids"};
+static const char *const bench_kind_name[] = {"alike", "mixed", "start", "ids", "users"};
 
 struct bench {
 	struct inventory inventory;
 	struct schedule_machine machine;
 	struct schedule_device idle[BENCH_GPUS], busy[BENCH_GPUS];
+	struct schedule_running running[BENCH_RUNNING];
+	struct launch_grant grants[BENCH_GPUS];
 	struct job *jobs[BENCH_JOBS];
 	size_t started, waiting;
 	size_t changed; /* texts that differ from the last pass: what a queue would store */
@@ -66,8 +71,27 @@ static void bench_machine(struct bench *bench)
 		bench->busy[i].used_whole = true;
 		bench->busy[i].used_count = device->slot_count;
 	}
-	bench->machine =
-	    (struct schedule_machine){.inventory = &bench->inventory, .device_count = BENCH_GPUS};
+	/* Each GPU is somebody's, for so long; the other jobs have processors and memory. */
+	for (uint32_t i = 0; i < BENCH_RUNNING; i++) {
+		struct schedule_running *running = &bench->running[i];
+		*running = (struct schedule_running){.uid = i,
+						     .cpu_milli = 1000,
+						     .mem_bytes = 1 << 30,
+						     .left_ns = (i + 1) * UINT64_C(1000000000)};
+		if (i >= BENCH_GPUS)
+			continue;
+		struct launch_grant *grant = &bench->grants[i];
+		grant->slot_count = bench->busy[i].slot_count;
+		memcpy(grant->uuid, bench->busy[i].unit.uuid, sizeof(grant->uuid));
+		for (uint32_t slot = 0; slot < grant->slot_count; slot++)
+			launch_grant_add(grant, slot);
+		running->grants = grant;
+		running->grant_count = 1;
+	}
+	static const struct queue_rules rules = {.cpu_milli = BENCH_RUNNING * 1000 + 8000,
+						 .mem_bytes = UINT64_C(256) << 30};
+	bench->machine = (struct schedule_machine){
+	    .rules = &rules, .inventory = &bench->inventory, .device_count = BENCH_GPUS};
 }
 
 /* Some of the GPUs, in an order that depends on the number. */
@@ -92,6 +116,13 @@ static void bench_job(struct job *job, size_t number, enum bench_kind kind)
 {
 	free(job->ids);
 	*job = (struct job){.id = number + 1, .gpus = 1};
+	if (kind == BENCH_USERS) {
+		job->uid = (uid_t)(number * 7919 % BENCH_UIDS);
+		job->wants.priority = (int32_t)(number % 5) - 2;
+		job->wants.time_ns = number % 3 ? number * 7907 % 1009 * 1000000000 : 0;
+		job->wants.cpu_milli = (uint32_t)(1 + number % 16) * 1000;
+		job->wants.mem_bytes = (number % 4) << 30;
+	}
 	if (kind == BENCH_ALIKE)
 		return;
 	switch (number % 6) {
@@ -145,8 +176,15 @@ static uint64_t bench_pass(struct bench *bench, enum bench_kind kind)
 	bench->machine.devices = devices;
 	bench->started = bench->waiting = bench->changed = 0;
 	uint64_t begin = bench_cpu_ns();
-	if (schedule_pass(&bench->machine, (const struct job *const *)bench->jobs, BENCH_JOBS,
-			  bench_who, bench_decide, bench, NULL) < 0)
+	const struct schedule_input input = {.jobs = (const struct job *const *)bench->jobs,
+					     .count = BENCH_JOBS,
+					     .running = bench->running,
+					     .running_count =
+						 kind == BENCH_START ? 0 : BENCH_RUNNING,
+					     .who = bench_who,
+					     .decide = bench_decide,
+					     .context = bench};
+	if (schedule_pass(&bench->machine, &input, NULL) < 0)
 		bench_fail("a pass");
 	uint64_t took = bench_cpu_ns() - begin;
 	bench->machine.devices = NULL;

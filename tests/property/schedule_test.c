@@ -592,7 +592,9 @@ static void world_pass(struct world *world)
 	if (world->machine.device_count > 0)
 		memcpy(before, world->machine.devices,
 		       world->machine.device_count * sizeof(before[0]));
-	if (schedule_pass(&world->machine, jobs, world->job_count, NULL, decide, world, NULL) < 0)
+	const struct schedule_input input = {
+	    .jobs = jobs, .count = world->job_count, .decide = decide, .context = world};
+	if (schedule_pass(&world->machine, &input, NULL) < 0)
 		exit(1);
 	if (world->decided != world->job_count)
 		fail(world, world->decided, "was not decided");
@@ -681,7 +683,9 @@ static size_t life_step(struct schedule_machine *machine)
 		else if (lives[i].job.attempt == 0)
 			waiting[count++] = &lives[i].job;
 	}
-	if (schedule_pass(machine, waiting, count, NULL, life_decide, NULL, NULL) < 0)
+	const struct schedule_input input = {
+	    .jobs = waiting, .count = count, .decide = life_decide};
+	if (schedule_pass(machine, &input, NULL) < 0)
 		exit(1);
 	for (size_t i = 0; i < live_count; i++)
 		running += lives[i].is_running;

@@ -92,6 +92,10 @@ struct job {
 	uint64_t array_id;    /* the first member of its array; 0: it is in none */
 	uint32_t array_index; /* from 0: member i has the id array_id + i */
 
+	uint32_t gpu_limit; /* GPUs that all running jobs of its user may have, as a group of his
+			       says; 0: as the rules say for everybody */
+	bool has_turn;	    /* while it waits: something is kept free for it, see schedule.h */
+
 	uint32_t attempt;					   /* the last one; 0: none yet */
 	int64_t submitted_unix_ns, started_unix_ns, ended_unix_ns; /* 0: not yet */
 	bool has_exit;

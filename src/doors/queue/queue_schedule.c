@@ -74,6 +74,7 @@ bool queue_machine_make(struct queue *queue)
 		return false;
 	}
 	queue->is_stale = false;
+	machine.rules = &queue->rules;
 	schedule_machine_sicken(&machine, &queue->health);
 	if (!machine.inventory && queue->why[0])
 		(void)snprintf(machine.problem, sizeof(machine.problem), "%s", queue->why);
@@ -182,6 +183,7 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 	struct queue_job *job = queue_job_find(pass->queue, shown->id);
 	if (!job)
 		return;
+	job->job.has_turn = decision->has_turn;
 	if (!decision->start) {
 		queue_job_set_state(job, JOB_PENDING, decision->reason, decision->text);
 		return;
@@ -215,6 +217,39 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, uint
 			list[count++] = &job->job;
 		else if (job->not_before_ns < *out_next_ns)
 			*out_next_ns = job->not_before_ns;
+	}
+	return count;
+}
+
+/* How long it may still run. The clock of the wall may have jumped meanwhile: it is an estimate. */
+static uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns)
+{
+	uint64_t time_ns = job->wants.time_ns;
+	if (time_ns == 0)
+		return SCHEDULE_NEVER;
+	if (job->started_unix_ns == 0 || now_unix_ns <= job->started_unix_ns)
+		return time_ns;
+	uint64_t ran_ns = (uint64_t)(now_unix_ns - job->started_unix_ns);
+	return ran_ns < time_ns ? time_ns - ran_ns : 0;
+}
+
+/* What has devices, or a part of the amounts. `out` has room for all jobs. */
+static size_t queue_pass_running(const struct queue *queue, struct schedule_running *out)
+{
+	int64_t now_unix_ns = clock_unix_ns();
+	size_t count = 0;
+	for (size_t i = 0; i < queue->count; i++) {
+		const struct job *job = &queue->jobs[i]->job;
+		const struct queue_run *run = queue->jobs[i]->run;
+		if (!run)
+			continue;
+		out[count++] = (struct schedule_running){.uid = job->uid,
+							 .array_id = job->array_id,
+							 .cpu_milli = job->wants.cpu_milli,
+							 .mem_bytes = job->wants.mem_bytes,
+							 .left_ns = queue_left_ns(job, now_unix_ns),
+							 .grants = run->grants,
+							 .grant_count = run->grant_count};
 	}
 	return count;
 }
@@ -254,9 +289,20 @@ static void queue_pass_now(struct queue *queue)
 		return;
 	}
 	(void)queue_machine_make(queue);
+	_cleanup_free_ struct schedule_running *running = calloc(queue->count, sizeof(*running));
 	struct queue_pass pass = {.queue = queue};
-	struct err err;
-	if (schedule_pass(&queue->machine, list, count, queue_who, queue_decide, &pass, &err) < 0) {
+	const struct schedule_input input = {.jobs = list,
+					     .count = count,
+					     .running = running,
+					     .running_count =
+						 running ? queue_pass_running(queue, running) : 0,
+					     .who = queue_who,
+					     .decide = queue_decide,
+					     .context = &pass};
+	struct err err = {.code = 0};
+	int rc = running ? schedule_pass(&queue->machine, &input, &err)
+			 : err_set(&err, -ENOMEM, "no memory for what runs");
+	if (rc < 0) {
 		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "choosing jobs: %s",
 			  err.text);
 		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
@@ -328,8 +374,19 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	uint64_t next_ns;
 	size_t count = queue_pass_list(queue, list, &next_ns);
 	list[count++] = job;
+	_cleanup_free_ struct schedule_running *running =
+	    calloc(queue->count + 1, sizeof(*running));
+	if (!running)
+		return err_set(err, -ENOMEM, "no memory to try a job");
 	struct queue_trial trial = {.pass = {.queue = queue}, .job = job};
-	int rc = schedule_pass(&machine, list, count, queue_who, queue_trial_decide, &trial, err);
+	const struct schedule_input input = {.jobs = list,
+					     .count = count,
+					     .running = running,
+					     .running_count = queue_pass_running(queue, running),
+					     .who = queue_who,
+					     .decide = queue_trial_decide,
+					     .context = &trial};
+	int rc = schedule_pass(&machine, &input, err);
 	if (rc < 0)
 		return rc;
 	bool drains = queue_is_draining(queue);

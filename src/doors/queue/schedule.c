@@ -7,314 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "doors/queue/schedule_internal.h"
 #include "units/allocator.h"
 
-enum schedule_class_limits {
-	CLASS_LATER_MAX = 40, /* "behind 18446744073709551615" */
-};
-
-/*
- * Jobs that want the same. During a pass devices are only taken and kept, never let go of, so once
- * one of a class has to wait, all later ones have to: they are decided without a look at a device.
- */
-struct schedule_class {
-	const struct job *first; /* borrowed; what it wants, the class wants */
-	bool waits;
-	enum job_reason reason;	     /* of those behind the first that waits */
-	char later[CLASS_LATER_MAX]; /* and its text, */
-	char *text;		     /* or, if not NULL, this one; owned */
-};
-
-struct schedule_state {
-	struct schedule_machine *machine;
-	const char *(*who)(const char *uuid, void *context);
-	void *context;
-	uint64_t kept_pool[SCHEDULE_POOLS_MAX + 1]; /* of each pool: the first job that keeps it */
-	uint64_t kept_for[PLACE_UNIT_MAX];  /* of each device: the first job that keeps it, */
-	size_t kept_order[PLACE_UNIT_MAX];  /* its place in the order, */
-	uint64_t given_to[PLACE_UNIT_MAX];  /* and the last that got it in this pass */
-	struct schedule_want want;	    /* of the job in hand */
-	char text[JOB_REASON_MAX];	    /* its reason */
-	struct schedule_class *classes;	    /* owned */
-	size_t class_count, class_capacity; /* of `classes` */
-	uint32_t *table;		    /* owned; place in `classes` + 1; 0: empty */
-	size_t table_size;		    /* a power of two, at least twice class_count */
-	struct allocator *ranked;	    /* owned; NULL until it is needed */
-	uint32_t rank[GPU_MAX];		    /* number of a GPU in it */
-};
-
 static void schedule_state_done(struct schedule_state *state)
 {
-	for (size_t i = 0; i < state->class_count; i++)
-		free(state->classes[i].text);
-	free(state->classes);
-	free(state->table);
+	schedule_class_done(state);
+	schedule_order_done(&state->order);
+	schedule_tally_done(&state->arrays);
+	free(state->guests);
+	free(state->ends);
+	free(state->waiters);
 	state->ranked = allocator_free(state->ranked);
 }
 
-/* --- classes --------------------------------------------------------------------------------- */
-
-static uint64_t class_hash(const struct job *job)
-{
-	/* FNV-1a: the table is made anew at each pass, and a user who finds collisions waits for
-	 * nobody but his own jobs. */
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
-	const uint32_t numbers[] = {job->gpus, job->share_numerator, job->share_denominator,
-				    job->ignore_outsiders};
-	for (size_t i = 0; i < array_length(numbers); i++)
-		hash = (hash ^ numbers[i]) * UINT64_C(0x100000001b3);
-	for (const char *at = job->ids; at && *at; at++)
-		hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-	for (const char *at = job->resources; at && *at; at++)
-		hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-	return hash ^ hash >> 32;
-}
-
-static bool class_text_is(const char *a, const char *b)
-{
-	return !a == !b && (!a || strcmp(a, b) == 0);
-}
-
-static bool class_is(const struct schedule_class *class_, const struct job *job)
-{
-	const struct job *first = class_->first;
-	return first->gpus == job->gpus && first->share_numerator == job->share_numerator &&
-	       first->share_denominator == job->share_denominator &&
-	       first->ignore_outsiders == job->ignore_outsiders &&
-	       class_text_is(first->ids, job->ids) &&
-	       class_text_is(first->resources, job->resources);
-}
-
-static int class_table_grow(struct schedule_state *state)
-{
-	size_t size = state->table_size ? state->table_size * 2 : 64;
-	uint32_t *table = calloc(size, sizeof(*table));
-	struct schedule_class *classes =
-	    table ? reallocarray(state->classes, size / 2, sizeof(*classes)) : NULL;
-	if (!classes) {
-		free(table);
-		return -ENOMEM;
-	}
-	state->classes = classes;
-	for (size_t i = 0; i < state->class_count; i++) {
-		size_t at = class_hash(classes[i].first) & (size - 1);
-		while (table[at] != 0)
-			at = (at + 1) & (size - 1);
-		table[at] = (uint32_t)i + 1;
-	}
-	free(state->table);
-	state->table = table;
-	state->table_size = size;
-	state->class_capacity = size / 2;
-	return 0;
-}
-
-static int class_of(struct schedule_state *state, const struct job *job, size_t *out)
-{
-	if (state->class_count == state->class_capacity) {
-		int result = class_table_grow(state);
-		if (result < 0)
-			return result;
-	}
-	size_t at = class_hash(job) & (state->table_size - 1);
-	for (; state->table[at] != 0; at = (at + 1) & (state->table_size - 1)) {
-		if (class_is(&state->classes[state->table[at] - 1], job)) {
-			*out = state->table[at] - 1;
-			return 0;
-		}
-	}
-	*out = state->class_count++;
-	state->classes[*out] = (struct schedule_class){.first = job};
-	state->table[at] = (uint32_t)state->class_count;
-	return 0;
-}
-
-/* --- choosing -------------------------------------------------------------------------------- */
-
-static bool schedule_is_to_be_had(const struct schedule_state *state, size_t place)
-{
-	return state->kept_for[place] == 0 &&
-	       schedule_device_use(&state->machine->devices[place], &state->want) == SCHEDULE_FREE;
-}
-
-/* How many MIG devices of the parent nobody has: the fewer, the better one fits there. */
-static uint64_t schedule_siblings(const struct schedule_machine *machine,
-				  const struct schedule_device *device)
-{
-	uint64_t count = 0;
-	for (size_t i = 0; i < machine->device_count; i++)
-		count += machine->devices[i].unit.gpu == device->unit.gpu &&
-			 machine->devices[i].used_count == 0;
-	return count;
-}
-
-/* How far the device is from the adapters that are wanted: the same for all when none is. */
-static uint8_t schedule_level(const struct schedule_state *state,
-			      const struct schedule_device *device)
-{
-	return state->want.resources ? schedule_pools_level(&state->machine->pools,
-							    state->want.resources, device->unit.gpu)
-				     : 0;
-}
-
-/* Whether `a` is a better hole than `b`, which comes before it: see the top of schedule.h. */
-static bool schedule_is_better(const struct schedule_state *state, const struct schedule_device *a,
-			       const struct schedule_device *b)
-{
-	uint8_t far_a = schedule_level(state, a), far_b = schedule_level(state, b);
-	if (far_a != far_b)
-		return far_a < far_b;
-	if (state->want.shared) {
-		uint64_t left_a =
-		    a->slot_count - a->used_count - (uint64_t)schedule_want_slots(&state->want, a);
-		uint64_t left_b =
-		    b->slot_count - b->used_count - (uint64_t)schedule_want_slots(&state->want, b);
-		if (left_a * b->slot_count != left_b * a->slot_count)
-			return left_a * b->slot_count < left_b * a->slot_count;
-		if ((a->used_count > 0) != (b->used_count > 0))
-			return a->used_count > 0;
-	} else {
-		if (a->slot_count != b->slot_count)
-			return a->slot_count < b->slot_count;
-		uint64_t rest_a = schedule_siblings(state->machine, a);
-		uint64_t rest_b = schedule_siblings(state->machine, b);
-		if (rest_a != rest_b)
-			return rest_a < rest_b;
-	}
-	return a->last_used < b->last_used;
-}
-
-/* One device after the other, each the best hole for what is wanted. */
-static void schedule_choose_holes(const struct schedule_state *state, bool *chosen)
-{
-	const struct schedule_want *want = &state->want;
-	const struct schedule_device *devices = state->machine->devices;
-	for (size_t n = 0; n < want->needed; n++) {
-		size_t best = PLACE_UNIT_MAX;
-		for (size_t i = 0; i < want->count; i++) {
-			size_t place = want->device[i];
-			if (!chosen[place] && schedule_is_to_be_had(state, place) &&
-			    (best == PLACE_UNIT_MAX ||
-			     schedule_is_better(state, &devices[place], &devices[best])))
-				best = place;
-		}
-		if (best < PLACE_UNIT_MAX) /* the caller has counted */
-			chosen[best] = true;
-	}
-}
-
-/*
- * An allocator that knows the GPUs in the order of their last use: among answers that are equally
- * good it takes the one with the lowest numbers. That order holds for the whole pass, because what
- * is granted in it is not granted again.
- */
-static int schedule_rank(struct schedule_state *state, struct err *err)
-{
-	const struct inventory *inventory = state->machine->inventory;
-	_cleanup_free_ struct allocator_topology *shape = calloc(2, sizeof(*shape));
-	if (!shape)
-		return err_set(err, -ENOMEM, "no memory to choose GPUs with");
-	struct allocator_topology *ranked = &shape[1];
-	uint64_t used[GPU_MAX] = {0};
-	allocator_topology_weigh(inventory, &shape[0]);
-	ranked->gpu_count = shape[0].gpu_count;
-	for (size_t i = 0; i < state->machine->device_count; i++)
-		used[state->machine->devices[i].unit.gpu] = state->machine->devices[i].last_used;
-	for (uint32_t a = 0; a < ranked->gpu_count; a++) {
-		state->rank[a] = 0;
-		for (uint32_t b = 0; b < ranked->gpu_count; b++)
-			state->rank[a] += used[b] < used[a] || (used[b] == used[a] && b < a);
-	}
-	for (uint32_t a = 0; a < ranked->gpu_count; a++) {
-		ranked->numa[state->rank[a]] = shape[0].numa[a];
-		for (uint32_t b = 0; b < ranked->gpu_count; b++)
-			ranked->weight[state->rank[a]][state->rank[b]] = shape[0].weight[a][b];
-	}
-	return allocator_new(ranked, &state->ranked, err);
-}
-
-/* The allocator to ask, and the number of each GPU in it. */
-static int schedule_allocator(struct schedule_state *state, struct allocator **out,
-			      uint32_t number[GPU_MAX], struct err *err)
-{
-	bool many = state->machine->inventory->gpu_count > SCHEDULE_RANKED_MAX;
-	for (uint32_t i = 0; i < GPU_MAX; i++)
-		number[i] = i;
-	if (many && state->want.needed > 1)
-		return schedule_shape_get(state->machine, out, err);
-	int result = state->ranked ? 0 : schedule_rank(state, err);
-	if (result < 0)
-		return result;
-	memcpy(number, state->rank, sizeof(state->rank));
-	*out = state->ranked;
-	return 0;
-}
-
-/* Whether a whole GPU may be chosen: to be had, not farther from the adapters than `level`, and one
- * that nobody could share if there are enough of those. */
-static bool schedule_is_candidate(const struct schedule_state *state, size_t place, bool only_plain,
-				  uint8_t level)
-{
-	const struct schedule_device *device = &state->machine->devices[place];
-	return schedule_is_to_be_had(state, place) && (!only_plain || device->slot_count == 1) &&
-	       schedule_level(state, device) <= level;
-}
-
-static size_t schedule_candidates(const struct schedule_state *state, bool only_plain,
-				  uint8_t level)
-{
-	size_t count = 0;
-	for (size_t i = 0; i < state->want.count; i++)
-		count += schedule_is_candidate(state, state->want.device[i], only_plain, level);
-	return count;
-}
-
-/* The smallest distance within which there are enough GPUs. */
-static uint8_t schedule_reach(const struct schedule_state *state, bool only_plain)
-{
-	static const uint8_t levels[] = {GPU_LEVEL_INTERNAL,   GPU_LEVEL_SINGLE, GPU_LEVEL_MULTIPLE,
-					 GPU_LEVEL_HOSTBRIDGE, GPU_LEVEL_NODE,	 GPU_LEVEL_SYSTEM};
-	for (size_t i = 0; i < array_length(levels); i++)
-		if (schedule_candidates(state, only_plain, levels[i]) >= state->want.needed)
-			return levels[i];
-	return GPU_LEVEL_UNKNOWN;
-}
-
-/* Whole GPUs, best connected. `chosen` has an entry for each device of the machine. */
-static int schedule_choose_whole(struct schedule_state *state, bool *chosen, struct err *err)
-{
-	const struct schedule_want *want = &state->want;
-	const struct schedule_device *devices = state->machine->devices;
-	struct allocator_unit units[GPU_MAX], answer[GPU_MAX];
-	struct allocator_question question = {.available = units, .size = want->needed};
-	bool only_plain = schedule_candidates(state, true, GPU_LEVEL_UNKNOWN) >= want->needed;
-	uint8_t reach = schedule_reach(state, only_plain);
-	uint32_t number[GPU_MAX];
-	struct allocator *allocator;
-	int result = schedule_allocator(state, &allocator, number, err);
-	if (result < 0)
-		return result;
-	for (size_t i = 0; i < want->count; i++)
-		if (schedule_is_candidate(state, want->device[i], only_plain, reach))
-			units[question.available_count++] = (struct allocator_unit){
-			    .gpu = number[devices[want->device[i]].unit.gpu]};
-	result = allocator_prefer(allocator, &question, answer, err);
-	if (result < 0)
-		return result;
-	for (size_t i = 0; i < want->count; i++)
-		for (int a = 0; a < result; a++)
-			if (number[devices[want->device[i]].unit.gpu] == answer[a].gpu)
-				chosen[want->device[i]] = true;
-	return 0;
-}
+/* --- starting -------------------------------------------------------------------------------- */
 
 /* Takes the lowest free slots of the device. */
-static void schedule_grant(struct schedule_state *state, uint64_t id, size_t place,
-			   struct launch_grant *out)
+static void schedule_grant(struct schedule_state *state, size_t place, struct launch_grant *out)
 {
 	struct schedule_device *device = &state->machine->devices[place];
 	const struct place_unit *unit = &device->unit;
@@ -333,41 +45,63 @@ static void schedule_grant(struct schedule_state *state, uint64_t id, size_t pla
 	}
 	device->used_whole = !state->want.shared;
 	device->last_used = ++state->machine->clock;
-	state->given_to[place] = id;
+	state->given_to[place] = state->job->id;
+	state->was_backfilled |= state->kept_for[place] != 0;
 }
 
-static int schedule_start(struct schedule_state *state, uint64_t id, struct schedule_decision *out,
+/* What a job that starts takes beside devices, and for how long. */
+static int schedule_take(struct schedule_state *state, const struct launch_grant *grants,
+			 size_t count)
+{
+	const struct job *job = state->job;
+	const struct schedule_running running = {.cpu_milli = job->wants.cpu_milli,
+						 .mem_bytes = job->wants.mem_bytes,
+						 .left_ns = state->time_ns,
+						 .grants = grants,
+						 .grant_count = count};
+	uint32_t array;
+	schedule_pools_take(&state->machine->pools, job->resources);
+	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
+		struct schedule_amount *amount = &state->amounts[kind];
+		uint64_t taken = schedule_amount_of(kind, job);
+		amount->used += taken;
+		if (taken == 0 || amount->kept_for == 0)
+			continue;
+		state->was_backfilled = true;
+		if (state->time_ns > amount->window_ns)
+			amount->spare -= taken < amount->spare ? taken : amount->spare;
+	}
+	if (job->array_id != 0) {
+		if (schedule_tally_find(&state->arrays, job->array_id, &array) < 0)
+			return -ENOMEM;
+		state->arrays.counts[array]++;
+	}
+	return schedule_ahead_add(state, &running);
+}
+
+static int schedule_start(struct schedule_state *state, struct schedule_decision *out,
 			  struct err *err)
 {
 	const struct schedule_want *want = &state->want;
-	schedule_pools_take(&state->machine->pools, want->resources);
-	if (want->needed == 0) {
-		*out = (struct schedule_decision){.start = true, .text = ""};
-		return 0;
-	}
 	bool chosen[PLACE_UNIT_MAX] = {false};
-	_cleanup_free_ struct launch_grant *grants = calloc(want->needed, sizeof(*grants));
-	if (!grants)
-		return err_set(err, -ENOMEM, "no memory for the GPUs of a job");
-	int result = 0;
-	if (want->listed)
-		for (size_t i = 0; i < want->count; i++)
-			chosen[want->device[i]] = true;
-	else if (want->shared || want->mig)
-		schedule_choose_holes(state, chosen);
-	else
-		result = schedule_choose_whole(state, chosen, err);
-	if (result < 0)
-		return result;
-	size_t count = 0;
-	for (size_t i = 0; i < want->count && count < want->needed; i++)
-		if (chosen[want->device[i]])
-			schedule_grant(state, id, want->device[i], &grants[count++]);
-	if (count != want->needed)
-		return err_set(err, -EIO, "%zu GPUs were to be chosen, %zu were", want->needed,
-			       count);
+	uint16_t places[PLACE_UNIT_MAX];
+	_cleanup_free_ struct launch_grant *grants = NULL;
+	if (want->needed > 0) {
+		grants = calloc(want->needed, sizeof(*grants));
+		if (!grants)
+			return err_set(err, -ENOMEM, "no memory for the GPUs of a job");
+		int result = schedule_choose(state, chosen, err);
+		if (result == 0)
+			result = schedule_choose_order(state, chosen, places, err);
+		if (result < 0)
+			return result;
+		for (size_t i = 0; i < want->needed; i++)
+			schedule_grant(state, places[i], &grants[i]);
+	}
+	if (schedule_take(state, grants, want->needed) < 0)
+		return err_set(err, -ENOMEM, "no memory for what a job has");
 	*out = (struct schedule_decision){
-	    .start = true, .grants = take_ptr(grants), .grant_count = count, .text = ""};
+	    .start = true, .grants = take_ptr(grants), .grant_count = want->needed, .text = ""};
 	return 0;
 }
 
@@ -375,7 +109,8 @@ static int schedule_start(struct schedule_state *state, uint64_t id, struct sche
 
 /* What the devices that a job could use are to it. */
 struct schedule_count {
-	size_t to_be_had; /* free, and kept for nobody */
+	size_t unused;	  /* free */
+	size_t to_be_had; /* and not kept from it */
 	size_t open;	  /* free, or in use by a job, which will end */
 	size_t kept;	  /* of those: for an earlier job */
 	size_t outsiders; /* somebody computes there without a queue */
@@ -389,7 +124,8 @@ static struct schedule_count schedule_count(const struct schedule_state *state)
 		enum schedule_use use =
 		    schedule_device_use(&state->machine->devices[place], &state->want);
 		bool is_open = use == SCHEDULE_FREE || use == SCHEDULE_USED;
-		bool is_kept = is_open && state->kept_for[place] != 0;
+		bool is_kept = is_open && schedule_is_kept(state, place);
+		count.unused += use == SCHEDULE_FREE;
 		count.to_be_had += use == SCHEDULE_FREE && !is_kept;
 		count.open += is_open;
 		count.kept += is_kept;
@@ -407,7 +143,7 @@ static size_t schedule_kept_until(const struct schedule_state *state, size_t ord
 		enum schedule_use use =
 		    schedule_device_use(&state->machine->devices[place], &state->want);
 		count += (use == SCHEDULE_FREE || use == SCHEDULE_USED) &&
-			 state->kept_for[place] != 0 && state->kept_order[place] <= order;
+			 schedule_is_kept(state, place) && state->kept_order[place] <= order;
 	}
 	return count;
 }
@@ -421,7 +157,7 @@ static uint64_t schedule_behind(const struct schedule_state *state, size_t open)
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
 		size_t order = state->kept_order[place];
-		if (state->kept_for[place] == 0 || order >= first ||
+		if (!schedule_is_kept(state, place) || order >= first ||
 		    open - schedule_kept_until(state, order) >= state->want.needed)
 			continue;
 		first = order;
@@ -430,88 +166,190 @@ static uint64_t schedule_behind(const struct schedule_state *state, size_t open)
 	return behind;
 }
 
-static void schedule_keep(struct schedule_state *state, const struct job *job, size_t order)
+/* Keeps a device for the job in hand, which can start in `opens_ns` at the earliest. */
+static void schedule_keep_device(struct schedule_state *state, size_t place, size_t order,
+				 uint64_t opens_ns)
 {
-	for (size_t i = 0; i < state->want.count; i++) {
-		size_t place = state->want.device[i];
-		if (state->kept_for[place] != 0)
-			continue;
-		state->kept_for[place] = job->id;
+	uint64_t window_ns = opens_ns == SCHEDULE_NEVER ? 0 : opens_ns;
+	if (state->kept_for[place] == 0) {
+		state->kept_for[place] = state->job->id;
 		state->kept_order[place] = order;
+		state->window_ns[place] = window_ns;
+	} else if (window_ns < state->window_ns[place]) {
+		state->window_ns[place] = window_ns;
 	}
+}
+
+/* All that it could use; `has_window`: what is kept is all that it waits for. */
+static void schedule_keep(struct schedule_state *state, size_t order, bool has_window)
+{
+	bool is_open = false; /* it makes a difference when */
+	for (size_t i = 0; has_window && i < state->want.count && !is_open; i++) {
+		size_t place = state->want.device[i];
+		is_open = state->kept_for[place] == 0 || state->window_ns[place] > 0;
+	}
+	uint64_t opens_ns = is_open ? schedule_ahead_devices(state) : SCHEDULE_NEVER;
+	for (size_t i = 0; i < state->want.count; i++)
+		schedule_keep_device(state, state->want.device[i], order, opens_ns);
 	const struct schedule_pools *pools = &state->machine->pools;
 	const char *list = state->want.resources;
 	struct demand demand;
 	while (demand_next(&list, &demand, NULL) > 0) {
 		uint64_t *kept = &state->kept_pool[schedule_pools_find(pools, demand.name)];
-		*kept = *kept ? *kept : job->id;
+		*kept = *kept ? *kept : state->job->id;
 	}
+}
+
+/* How long a job of this class may run at most to start nevertheless, as far as can be told. What
+ * is kept is kept from longer ones during the whole pass. */
+static uint64_t schedule_window(const struct schedule_state *state,
+				const struct schedule_count *count)
+{
+	uint64_t window_ns = 0;
+	if (count->unused < state->want.needed)
+		return 0;
+	for (size_t i = 0; i < state->want.count; i++) {
+		size_t place = state->want.device[i];
+		uint64_t kept_ns = state->window_ns[place];
+		if (state->kept_for[place] != 0 && kept_ns < state->time_ns && kept_ns > window_ns)
+			window_ns = kept_ns;
+	}
+	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
+		const struct schedule_amount *amount = &state->amounts[kind];
+		if (schedule_amount_of(kind, state->job) > 0 && amount->kept_for != 0 &&
+		    amount->window_ns < state->time_ns && amount->window_ns > window_ns)
+			window_ns = amount->window_ns;
+	}
+	return window_ns;
 }
 
 /* All that come later in the class wait for the same as this one. */
 static int schedule_wait_alike(const struct schedule_state *state, enum job_reason reason,
 			       struct schedule_class *class_, struct err *err)
 {
+	if (class_->waits)
+		return 0; /* the first has said it */
+	class_->waits = true;
 	class_->reason = reason;
 	class_->text = strdup(state->text);
 	return class_->text ? 0 : err_set(err, -ENOMEM, "no memory for the reason of a job");
 }
 
-/* The first of its class that has to wait: why, and what that means for those behind it. */
-static int schedule_wait(struct schedule_state *state, const struct job *job, size_t order,
-			 const struct schedule_count *count, struct schedule_class *class_,
-			 enum job_reason *out_reason, struct err *err)
+/* They wait for this one, or for the one that this one waits for. */
+static void schedule_wait_behind(struct schedule_class *class_, uint64_t behind)
 {
-	const struct schedule_want *want = &state->want;
-	const struct schedule_view view = {.machine = state->machine,
-					   .want = want,
-					   .kept_for = state->kept_for,
-					   .given_to = state->given_to,
-					   .who = state->who,
-					   .context = state->context};
+	if (class_->waits)
+		return;
 	class_->waits = true;
-	if (count->open < want->needed) {
-		bool outsiders = count->open + count->outsiders >= want->needed;
-		*out_reason = outsiders ? JOB_REASON_GPU_IN_USE : JOB_REASON_GPU_UNHEALTHY;
-		schedule_reason_outside(&view, outsiders ? SCHEDULE_OUTSIDER : SCHEDULE_SICK,
-					state->text);
-		return schedule_wait_alike(state, *out_reason, class_, err);
-	}
-	uint64_t behind = job->id;
-	if (count->open - count->kept < want->needed) {
-		*out_reason = JOB_REASON_QUEUE_ORDER;
-		behind = schedule_behind(state, count->open);
-		(void)snprintf(state->text, sizeof(state->text), "behind %" PRIu64, behind);
-	} else {
-		*out_reason = JOB_REASON_WAITING_FOR_GPU;
-		schedule_reason_waiting(&view, count->to_be_had, state->text);
-	}
 	class_->reason = JOB_REASON_QUEUE_ORDER;
 	(void)snprintf(class_->later, sizeof(class_->later), "behind %" PRIu64, behind);
-	schedule_keep(state, job, order);
+}
+
+static void schedule_say_behind(struct schedule_state *state, uint64_t behind)
+{
+	(void)snprintf(state->text, sizeof(state->text), "behind %" PRIu64, behind);
+}
+
+/* What it says has to be said again if something is taken that it counts on. */
+static int schedule_add_waiter(struct schedule_state *state, const struct schedule_decision *said,
+			       struct err *err)
+{
+	if (state->waiter_count == state->waiter_capacity) {
+		size_t more = state->waiter_capacity ? 2 * state->waiter_capacity : 16;
+		struct schedule_waiter *waiters =
+		    reallocarray(state->waiters, more, sizeof(*waiters));
+		if (!waiters)
+			return err_set(err, -ENOMEM, "no memory for the reason of a job");
+		state->waiters = waiters;
+		state->waiter_capacity = more;
+	}
+	struct schedule_waiter *waiter = &state->waiters[state->waiter_count++];
+	*waiter = (struct schedule_waiter){
+	    .job = state->job, .reason = said->reason, .has_turn = said->has_turn};
+	if (said->reason != JOB_REASON_WAITING_FOR_GPU)
+		return 0;
+	for (size_t i = 0; i < state->want.count; i++) {
+		size_t place = state->want.device[i];
+		if (!schedule_is_kept(state, place))
+			waiter->its_own[place / 64] |= UINT64_C(1) << (place % 64);
+	}
 	return 0;
 }
 
-/* The first of its class for which the resources beside the GPUs are not there. One that waits for
- * others to end keeps those of its pools, and the devices; one for which no adapter is well keeps
- * nothing. */
-static int schedule_wait_pool(struct schedule_state *state, const struct job *job, size_t order,
+/* "have 1, need 2; ..." of the job in hand. `its_own`: the devices that nobody keeps from it. */
+static size_t schedule_say_waiting(struct schedule_state *state, const uint64_t *its_own)
+{
+	uint64_t kept_for[PLACE_UNIT_MAX];
+	const struct schedule_view view = {.machine = state->machine,
+					   .want = &state->want,
+					   .kept_for = kept_for,
+					   .given_to = state->given_to,
+					   .who = state->input->who,
+					   .context = state->input->context};
+	size_t have = 0;
+	for (size_t i = 0; i < state->want.count; i++) {
+		size_t place = state->want.device[i];
+		bool is_own = its_own ? its_own[place / 64] >> (place % 64) & 1
+				      : !schedule_is_kept(state, place);
+		kept_for[place] = is_own ? 0 : state->kept_for[place];
+		have += is_own && schedule_device_use(&state->machine->devices[place],
+						      &state->want) == SCHEDULE_FREE;
+	}
+	schedule_reason_waiting(&view, have, state->text);
+	return have;
+}
+
+/* There are not enough devices for the job in hand: why, and what that means for those behind it.
+ */
+static int schedule_wait(struct schedule_state *state, size_t order,
+			 const struct schedule_count *count, struct schedule_class *class_,
+			 struct schedule_decision *out, struct err *err)
+{
+	const struct schedule_want *want = &state->want;
+	uint64_t window_ns = schedule_window(state, count);
+	if (count->open < want->needed) {
+		const struct schedule_view view = {.machine = state->machine, .want = want};
+		bool outsiders = count->open + count->outsiders >= want->needed;
+		out->reason = outsiders ? JOB_REASON_GPU_IN_USE : JOB_REASON_GPU_UNHEALTHY;
+		schedule_reason_outside(&view, outsiders ? SCHEDULE_OUTSIDER : SCHEDULE_SICK,
+					state->text);
+		return schedule_wait_alike(state, out->reason, class_, err);
+	}
+	uint64_t behind = state->job->id;
+	int result = 0;
+	if (count->open - count->kept < want->needed) {
+		out->reason = JOB_REASON_QUEUE_ORDER;
+		behind = schedule_behind(state, count->open);
+		schedule_say_behind(state, behind);
+	} else {
+		out->reason = JOB_REASON_WAITING_FOR_GPU;
+		out->has_turn = schedule_say_waiting(state, NULL) > 0;
+		result = schedule_add_waiter(state, out, err);
+	}
+	schedule_wait_behind(class_, behind);
+	class_->window_ns = window_ns;
+	schedule_keep(state, order, true);
+	return result;
+}
+
+/* The resources beside the GPUs are not there. One that waits for others to end keeps those of its
+ * pools, and the devices; one for which no adapter is well keeps nothing. */
+static int schedule_wait_pool(struct schedule_state *state, size_t order,
 			      enum schedule_pool_use use, uint64_t behind,
-			      struct schedule_class *class_, enum job_reason *out_reason,
+			      struct schedule_class *class_, struct schedule_decision *out,
 			      struct err *err)
 {
-	class_->waits = true;
+	class_->window_ns = 0;
 	if (use == SCHEDULE_POOL_SICK) {
-		*out_reason = JOB_REASON_RESOURCE_UNHEALTHY;
-		return schedule_wait_alike(state, *out_reason, class_, err);
+		out->reason = JOB_REASON_RESOURCE_UNHEALTHY;
+		return schedule_wait_alike(state, out->reason, class_, err);
 	}
-	*out_reason = behind ? JOB_REASON_QUEUE_ORDER : JOB_REASON_WAITING_FOR_RESOURCE;
+	out->reason = behind ? JOB_REASON_QUEUE_ORDER : JOB_REASON_WAITING_FOR_RESOURCE;
+	out->has_turn = !behind;
 	if (behind)
-		(void)snprintf(state->text, sizeof(state->text), "behind %" PRIu64, behind);
-	class_->reason = JOB_REASON_QUEUE_ORDER;
-	(void)snprintf(class_->later, sizeof(class_->later), "behind %" PRIu64,
-		       behind ? behind : job->id);
-	schedule_keep(state, job, order);
+		schedule_say_behind(state, behind);
+	schedule_wait_behind(class_, behind ? behind : state->job->id);
+	schedule_keep(state, order, false);
 	return 0;
 }
 
@@ -536,61 +374,272 @@ static enum schedule_pool_use schedule_look_at_pools(struct schedule_state *stat
 	return use;
 }
 
-static int schedule_decide(struct schedule_state *state, const struct job *job, size_t order,
-			   struct schedule_decision *out, struct err *err)
+/* --- amounts --------------------------------------------------------------------------------- */
+
+static uint64_t schedule_amount_free(const struct schedule_amount *amount)
 {
-	*out = (struct schedule_decision){.text = ""};
-	if (job->gpus == 0 && !job->resources) {
-		out->start = true;
+	return amount->used < amount->there_is ? amount->there_is - amount->used : 0;
+}
+
+static void schedule_say_amount(struct schedule_state *state, enum schedule_amount_kind kind)
+{
+	const struct schedule_amount *amount = &state->amounts[kind];
+	char have[WANT_AMOUNT_MAX], need[WANT_AMOUNT_MAX], all[WANT_AMOUNT_MAX];
+	(void)snprintf(state->text, sizeof(state->text), "have %s, need %s of %s",
+		       schedule_amount_text(kind, schedule_amount_free(amount), have),
+		       schedule_amount_text(kind, schedule_amount_of(kind, state->job), need),
+		       schedule_amount_text(kind, amount->there_is, all));
+}
+
+/* The first amount that is not there for the job in hand, or SCHEDULE_AMOUNTS. `*out_behind`: it
+ * is, and this job keeps it; 0. */
+static enum schedule_amount_kind schedule_look_at_amounts(const struct schedule_state *state,
+							  uint64_t *out_behind)
+{
+	*out_behind = 0;
+	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
+		const struct schedule_amount *amount = &state->amounts[kind];
+		uint64_t wanted = schedule_amount_of(kind, state->job);
+		if (wanted == 0 || amount->there_is == 0)
+			continue;
+		if (schedule_amount_free(amount) < wanted)
+			return kind;
+		if (amount->kept_for != 0 && state->time_ns > amount->window_ns &&
+		    wanted > amount->spare) {
+			*out_behind = amount->kept_for;
+			return kind;
+		}
+	}
+	return SCHEDULE_AMOUNTS;
+}
+
+/* Keeps all amounts of the job in hand of which nobody keeps anything; how long at least until they
+ * are enough. */
+static uint64_t schedule_keep_amounts(struct schedule_state *state)
+{
+	uint64_t opens_ns = 0;
+	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
+		uint64_t wanted = schedule_amount_of(kind, state->job);
+		uint64_t at_ns = wanted ? schedule_ahead_amount(state, kind, wanted) : 0;
+		opens_ns = at_ns > opens_ns ? at_ns : opens_ns;
+	}
+	bool is_known = opens_ns != SCHEDULE_NEVER;
+	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
+		struct schedule_amount *amount = &state->amounts[kind];
+		uint64_t wanted = schedule_amount_of(kind, state->job);
+		if (wanted == 0 || amount->there_is == 0 || amount->kept_for != 0)
+			continue;
+		uint64_t then = schedule_ahead_free(state, kind, is_known ? opens_ns : 0);
+		amount->kept_for = state->job->id;
+		amount->window_ns = is_known ? opens_ns : 0;
+		amount->spare = then > wanted ? then - wanted : 0;
+	}
+	return opens_ns;
+}
+
+/* There are devices for the job in hand, and an amount is missing. */
+static int schedule_wait_amount(struct schedule_state *state, size_t order,
+				enum schedule_amount_kind kind, uint64_t behind,
+				const struct schedule_count *count, struct schedule_class *class_,
+				struct schedule_decision *out, struct err *err)
+{
+	bool chosen[PLACE_UNIT_MAX] = {false};
+	class_->window_ns = schedule_window(state, count);
+	if (behind) {
+		out->reason = JOB_REASON_QUEUE_ORDER;
+		schedule_say_behind(state, behind);
+		schedule_wait_behind(class_, behind);
 		return 0;
 	}
-	size_t place;
-	if (class_of(state, job, &place) < 0)
-		return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", order);
-	struct schedule_class *class_ = &state->classes[place];
-	if (class_->waits) {
-		out->reason = class_->reason;
-		out->text = class_->text ? class_->text : class_->later;
-		return 0;
+	out->reason =
+	    kind == SCHEDULE_CPU ? JOB_REASON_WAITING_FOR_CPU : JOB_REASON_WAITING_FOR_MEMORY;
+	schedule_say_amount(state, kind);
+	schedule_wait_behind(class_, state->job->id);
+	int result = 0;
+	if (state->amounts[kind].kept_for == 0) {
+		out->has_turn = true;
+		if (state->want.needed > 0)
+			result = schedule_choose(state, chosen, err);
+		uint64_t opens_ns = schedule_keep_amounts(state);
+		for (size_t i = 0; result == 0 && i < state->want.count; i++)
+			if (chosen[state->want.device[i]])
+				schedule_keep_device(state, state->want.device[i], order, opens_ns);
 	}
+	return result < 0 ? result : schedule_add_waiter(state, out, err);
+}
+
+/* More than there is at all, by now: it keeps nothing. */
+static bool schedule_is_too_much(struct schedule_state *state, enum job_reason *out_reason)
+{
+	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
+		const struct schedule_amount *amount = &state->amounts[kind];
+		if (amount->there_is == 0 ||
+		    schedule_amount_of(kind, state->job) <= amount->there_is)
+			continue;
+		schedule_say_amount(state, kind);
+		*out_reason = kind == SCHEDULE_CPU ? JOB_REASON_WAITING_FOR_CPU
+						   : JOB_REASON_WAITING_FOR_MEMORY;
+		return true;
+	}
+	return false;
+}
+
+/* --- the pass -------------------------------------------------------------------------------- */
+
+/* What is wrong with this job alone, whatever there is: it keeps nothing. */
+static int schedule_is_limited(struct schedule_state *state, uint64_t user_gpus,
+			       struct schedule_decision *out, struct err *err)
+{
+	const struct job *job = state->job;
+	uint64_t limit = schedule_limit_of(state->machine, job);
+	uint32_t array;
+	if (job->array_id != 0 && job->wants.array_parallel != 0) {
+		if (schedule_tally_find(&state->arrays, job->array_id, &array) < 0)
+			return err_set(err, -ENOMEM, "no memory to count the jobs of an array");
+		if (state->arrays.counts[array] >= job->wants.array_parallel) {
+			(void)snprintf(state->text, sizeof(state->text),
+				       "%" PRIu64 " of array %" PRIu64 " run, as many as may",
+				       state->arrays.counts[array], job->array_id);
+			out->reason = JOB_REASON_ARRAY_LIMIT;
+			return 1;
+		}
+	}
+	if (job->gpus == 0 || user_gpus + job->gpus <= limit)
+		return 0;
+	(void)snprintf(state->text, sizeof(state->text),
+		       "the user has %" PRIu64 " GPU%s, needs %u more, may have %" PRIu64,
+		       user_gpus, user_gpus == 1 ? "" : "s", job->gpus, limit);
+	out->reason = JOB_REASON_USER_LIMIT;
+	return 1;
+}
+
+/* What the job in hand waits for, if it does. */
+static int schedule_look(struct schedule_state *state, size_t order, struct schedule_class *class_,
+			 struct schedule_decision *out, struct err *err)
+{
 	struct err why = {.code = 0};
 	out->text = state->text;
-	if (schedule_want_make(state->machine, job, &state->want, &why) < 0) {
+	if (schedule_want_make(state->machine, state->job, &state->want, &why) < 0) {
 		/* It was checked when it came, so the machine was another one then. */
-		class_->waits = true;
 		out->reason = JOB_REASON_NO_MACHINE;
 		(void)snprintf(state->text, sizeof(state->text), "%.*s", JOB_REASON_MAX - 1,
 			       state->machine->device_count == 0 ? state->machine->problem
 								 : why.text);
 		return schedule_wait_alike(state, out->reason, class_, err);
 	}
+	if (schedule_is_too_much(state, &out->reason))
+		return schedule_wait_alike(state, out->reason, class_, err);
 	struct schedule_count count = schedule_count(state);
 	uint64_t behind;
 	enum schedule_pool_use use = schedule_look_at_pools(state, &behind);
 	if (use == SCHEDULE_POOL_SICK ||
 	    (use == SCHEDULE_POOL_USED && count.open >= state->want.needed))
-		return schedule_wait_pool(state, job, order, use, behind, class_, &out->reason,
-					  err);
-	if (use == SCHEDULE_POOL_FREE && count.to_be_had >= state->want.needed)
-		return schedule_start(state, job->id, out, err);
-	return schedule_wait(state, job, order, &count, class_, &out->reason, err);
+		return schedule_wait_pool(state, order, use, behind, class_, out, err);
+	if (use == SCHEDULE_POOL_USED || count.to_be_had < state->want.needed)
+		return schedule_wait(state, order, &count, class_, out, err);
+	enum schedule_amount_kind missing = schedule_look_at_amounts(state, &behind);
+	if (missing < SCHEDULE_AMOUNTS)
+		return schedule_wait_amount(state, order, missing, behind, &count, class_, out,
+					    err);
+	return schedule_start(state, out, err);
 }
 
-int schedule_pass(struct schedule_machine *machine, const struct job *const *jobs, size_t count,
-		  const char *(*who)(const char *uuid, void *context),
-		  void (*decide)(const struct job *job, struct schedule_decision *decision,
-				 void *context),
-		  void *context, struct err *err)
+static int schedule_decide(struct schedule_state *state, size_t order, uint64_t *user_gpus,
+			   struct schedule_decision *out, struct err *err)
 {
-	_cleanup_(schedule_state_done) struct schedule_state state = {
-	    .machine = machine, .who = who, .context = context};
-	for (size_t i = 0; i < count; i++) {
+	const struct job *job = state->job;
+	*out = (struct schedule_decision){.text = ""};
+	int result = schedule_is_limited(state, *user_gpus, out, err);
+	if (result != 0) {
+		out->text = state->text;
+		return result < 0 ? result : 0;
+	}
+	if (job->gpus == 0 && !job->resources && job->wants.cpu_milli == 0 &&
+	    job->wants.mem_bytes == 0 && job->array_id == 0) {
+		out->start = true;
+		return 0;
+	}
+	struct schedule_class *class_;
+	if (schedule_class_of(state, job, &class_) < 0)
+		return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", order);
+	if (class_->waits && state->time_ns > class_->window_ns) {
+		out->reason = class_->reason;
+		out->text = class_->text ? class_->text : class_->later;
+		return 0;
+	}
+	result = schedule_look(state, order, class_, out, err);
+	*user_gpus += out->grant_count;
+	return result;
+}
+
+static void schedule_take_up(struct schedule_state *state, const struct job *job)
+{
+	state->job = job;
+	state->time_ns = job->wants.time_ns ? job->wants.time_ns : SCHEDULE_NEVER;
+}
+
+/* Something was taken that others wait for: they have less now than they said. */
+static void schedule_say_again(struct schedule_state *state)
+{
+	for (size_t i = 0; i < state->waiter_count; i++) {
+		const struct schedule_waiter *waiter = &state->waiters[i];
+		struct schedule_decision decision = {
+		    .reason = waiter->reason, .text = state->text, .has_turn = waiter->has_turn};
+		schedule_take_up(state, waiter->job);
+		if (waiter->reason != JOB_REASON_WAITING_FOR_GPU)
+			schedule_say_amount(state, waiter->reason == JOB_REASON_WAITING_FOR_CPU
+						       ? SCHEDULE_CPU
+						       : SCHEDULE_MEMORY);
+		else if (schedule_want_make(state->machine, waiter->job, &state->want, NULL) == 0)
+			(void)schedule_say_waiting(state, waiter->its_own);
+		state->input->decide(waiter->job, &decision, state->input->context);
+	}
+}
+
+static int schedule_begin(struct schedule_state *state, struct err *err)
+{
+	const struct schedule_input *input = state->input;
+	const struct queue_rules *rules = state->machine->rules;
+	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++)
+		state->amounts[kind].there_is = schedule_amount_there_is(kind, state->machine);
+	schedule_prefer_rank(state->machine, rules ? rules->prefer : NULL, state->prefer);
+	for (size_t i = 0; i < input->running_count; i++) {
+		const struct schedule_running *running = &input->running[i];
+		uint32_t user, array = 0;
+		if (schedule_tally_find(&state->order.users, running->uid, &user) < 0 ||
+		    (running->array_id &&
+		     schedule_tally_find(&state->arrays, running->array_id, &array) < 0) ||
+		    schedule_ahead_add(state, running) < 0)
+			return err_set(err, -ENOMEM, "no memory for what runs");
+		state->order.users.counts[user] += running->grant_count;
+		if (running->array_id)
+			state->arrays.counts[array]++;
+		state->amounts[SCHEDULE_CPU].used += running->cpu_milli;
+		state->amounts[SCHEDULE_MEMORY].used += running->mem_bytes;
+	}
+	return schedule_order_make(input->jobs, input->count,
+				   rules ? rules->order : RULES_ORDER_FIFO, &state->order, err);
+}
+
+int schedule_pass(struct schedule_machine *machine, const struct schedule_input *input,
+		  struct err *err)
+{
+	_cleanup_(schedule_state_done) struct schedule_state state = {.machine = machine,
+								      .input = input};
+	int result = schedule_begin(&state, err);
+	const struct job *job;
+	uint64_t *user_gpus;
+	for (size_t i = 0; result == 0 && (job = schedule_order_next(&state.order, &user_gpus));
+	     i++) {
 		struct schedule_decision decision;
-		int result = schedule_decide(&state, jobs[i], i, &decision, err);
+		schedule_take_up(&state, job);
+		result = schedule_decide(&state, i, user_gpus, &decision, err);
 		if (result < 0)
-			return result;
-		decide(jobs[i], &decision, context);
+			break;
+		input->decide(job, &decision, input->context);
 		free(decision.grants);
 	}
-	return 0;
+	if (result == 0 && state.was_backfilled)
+		schedule_say_again(&state);
+	return result;
 }

@@ -4,11 +4,27 @@
  * decisions and reasons out. Pure: no clock, no tokens, no driver; the same input gives the same
  * answer. Called by the queue whenever something has changed.
  *
- * The order is that of submission. A job that does not fit keeps those behind it from all devices
- * that it could use, so that wide jobs do not starve; jobs that want other devices, or none, go
- * past. A job that could not start even if none of the others ran (a GPU is unhealthy, an outsider
- * computes on it, no adapter is well) keeps nothing: it would block the machine until somebody
- * repairs it.
+ * The order is that of schedule_order.h: priority, then who has the fewest GPUs, then submission. A
+ * job that does not fit keeps those behind it from all devices that it could use, so that wide jobs
+ * do not starve; jobs that want other devices, or none, go past. A job that could not start even if
+ * none of the others ran (a GPU is unhealthy, an outsider computes on it, no adapter is well), or
+ * whose user has all the GPUs that he may have, keeps nothing: it would block the machine until
+ * somebody repairs it. If some of what is kept for a job is free already, it has its turn: until it
+ * starts it comes before all others of its priority. Otherwise users who always have fewer GPUs
+ * could take what it is waiting for, one by one, for ever.
+ *
+ * What is kept can be taken nevertheless (backfilled) by a job that says how long it runs, if it
+ * ends no later than the earliest moment at which what is kept is enough for the job that keeps
+ * it: when enough of the jobs that are there now have run as long as they said. A job that says
+ * nothing never ends, here: it is not backfilled, and nothing is backfilled past a job that waits
+ * for its end. So a backfilled job never moves the earliest start of a job that keeps something.
+ * Of several that keep the same device the earliest start counts, as if the others were not there.
+ *
+ * Processors and memory of the machine are amounts beside the devices, taken by the jobs that name
+ * them. A job for which there are GPUs, and not enough of these, keeps them, and as many GPUs as it
+ * wants: then only what is left when it starts is given to others, or what ends before, as above. A
+ * job that waits for GPUs keeps no processors and no memory, so jobs without GPUs never wait for
+ * GPUs.
  *
  * A device is taken whole (all its slots) or in part; parts are shared only with parts.
  *   - Any whole devices: GPUs that are not split by MIG; MIG devices if all of the queue's are.
@@ -17,6 +33,8 @@
  *     least recently used (of several GPUs of a machine with more than SCHEDULE_RANKED_MAX, those
  *     that come first).
  *     Jobs that want an adapter too get GPUs out of the nearest to it that are enough.
+ *     What the job prefers, or the rules, comes before all this.
+ *     Those of a job with workers are in an order in which each worker's are well connected.
  *   - Shares: the device on which the smallest part is left over; among equals one that is shared
  *     already, then the least recently used.
  */
@@ -31,6 +49,7 @@
 #include "doors/queue/job.h"
 #include "doors/queue/launch.h"
 #include "doors/queue/place.h"
+#include "doors/queue/rules.h"
 #include "doors/queue/schedule_pool.h"
 
 struct err;
@@ -58,7 +77,11 @@ struct schedule_device {
 	char guest[SCHEDULE_HOLDER_MAX];  /* somebody else has slots of it: who; see _hold() */
 };
 
+/* A moment that never comes, and a time that is not known. */
+#define SCHEDULE_NEVER UINT64_MAX
+
 struct schedule_machine {
+	const struct queue_rules *rules;   /* borrowed; NULL: none */
 	const struct inventory *inventory; /* borrowed; NULL: the driver does not answer */
 	/* Why there is no inventory, or no device for the queue; without an inventory the queue may
 	 * put what it knows here. */
@@ -111,7 +134,8 @@ void schedule_machine_hold(struct schedule_machine *machine, const char *uuid, u
 /*
  * Whether this machine could ever run it: with all devices there are, healthy or not, and nobody
  * else. 0, or -ERANGE with both numbers ("needs 9 GPUs, this machine has 8"), -EINVAL and -ENOENT
- * for ids as place_resolve() has them, and for resources as schedule_pools_check().
+ * for ids as place_resolve() has them, and for resources as schedule_pools_check(). Processors,
+ * memory and the GPUs of a user are what the machine's rules say.
  */
 int schedule_check(const struct schedule_machine *machine, const struct job *job, struct err *err);
 
@@ -122,18 +146,41 @@ struct schedule_decision {
 	enum job_reason reason; /* why not */
 	const char *text; /* for the brackets, "" with `start`: what is missing and who has it;
 			     shorter than JOB_REASON_MAX; borrowed during the call */
+	bool has_turn;	  /* to be handed back in struct job in the next pass */
+};
+
+/* A job that has devices, or a part of the amounts. The machine knows its slots and pools already.
+ */
+struct schedule_running {
+	uid_t uid;
+	uint64_t array_id; /* 0: it is in none */
+	uint32_t cpu_milli;
+	uint64_t mem_bytes;
+	uint64_t left_ns; /* how long it may still run; SCHEDULE_NEVER: not known */
+	const struct launch_grant *grants; /* borrowed */
+	size_t grant_count;
+};
+
+struct schedule_input {
+	const struct job *const *jobs; /* borrowed; those that wait, ordered by id */
+	size_t count;
+	const struct schedule_running *running; /* borrowed */
+	size_t running_count;
+	/* Names the holder of a device for the reasons ("job 12 of alice"; of a shared one all of
+	 * them); may be NULL. */
+	const char *(*who)(const char *uuid, void *context);
+	/* Called for each job, in the order in which they are looked at; and, when a later one was
+	 * backfilled, again for those that wait for what it took: with a reason that is still true.
+	 */
+	void (*decide)(const struct job *job, struct schedule_decision *decision, void *context);
+	void *context;
 };
 
 /*
- * One pass over `jobs` (pending ones in their order, borrowed). `who` names the holder of a device
- * for the reasons ("job 12 of alice"; of a shared one all of them); may be NULL. Calls `decide` for
- * each job in order. Slots of those that start are marked in `machine`. 0 or -ENOMEM: then some
- * were decided and the rest were not.
+ * One pass. Slots, units and amounts of those that start are marked in `machine`. 0 or -ENOMEM:
+ * then some were decided and the rest were not.
  */
-int schedule_pass(struct schedule_machine *machine, const struct job *const *jobs, size_t count,
-		  const char *(*who)(const char *uuid, void *context),
-		  void (*decide)(const struct job *job, struct schedule_decision *decision,
-				 void *context),
-		  void *context, struct err *err);
+int schedule_pass(struct schedule_machine *machine, const struct schedule_input *input,
+		  struct err *err);
 
 #endif

@@ -170,5 +170,13 @@ int pass(const struct job *jobs, size_t count)
 		list[i] = &jobs[i];
 	fixture->out_length = 0;
 	fixture->out[0] = '\0';
-	return schedule_pass(&fixture->machine, list, count, who, decide, fixture, &fixture->err);
+	const struct schedule_input input = {.jobs = list,
+					     .count = count,
+					     .running = fixture->running,
+					     .running_count = fixture->running_count,
+					     .who = who,
+					     .decide = decide,
+					     .context = fixture};
+	fixture->machine.rules = &fixture->rules;
+	return schedule_pass(&fixture->machine, &input, &fixture->err);
 }

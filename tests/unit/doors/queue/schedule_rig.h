@@ -14,6 +14,7 @@
 enum test_limits {
 	TEST_GPUS = 16,
 	TEST_MIGS = 16,
+	TEST_RUNNING = 16,
 	TEST_TEXT = 8192,
 };
 
@@ -35,6 +36,10 @@ struct fixture {
 	struct snapshot *snapshot; /* owned */
 	struct policy *policy;	   /* owned */
 	struct schedule_machine machine;
+	struct queue_rules rules;
+	struct schedule_running running[TEST_RUNNING];
+	struct launch_grant running_grants[TEST_RUNNING];
+	size_t running_count;
 	struct err err;
 	char out[TEST_TEXT]; /* what the last pass decided, a line per job */
 	size_t out_length;
