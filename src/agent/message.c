@@ -332,6 +332,10 @@ static int message_fill_image(const Sluice__V1__JobSpec *message, struct spec *o
 		result = message_strings(message->worker_environment, message->n_worker_environment,
 					 "variable of the workers", &out->worker_environment,
 					 &out->worker_environment_count, err);
+	if (result == 0 && message->runtime[0] &&
+	    spec_runtime_from_string(message->runtime, &out->runtime) < 0)
+		return err_set(err, -EINVAL, "'%.40s' is no runtime of containers that is known",
+			       message->runtime);
 	out->entrypoint = message->entrypoint;
 	out->privileged = message->privileged;
 	out->selinux_off = message->selinux_off;

@@ -24,6 +24,7 @@ static const char *run_image_only(const struct run_options *options)
 {
 	return options->volumes.count > 0 ? "--volume"
 	       : options->pull		  ? "--pull"
+	       : options->runtime	  ? "--runtime"
 	       : options->tmpfs.count > 0 ? "--tmpfs"
 	       : options->shm_bytes > 0	  ? "--shm-size"
 	       : options->entrypoint	  ? "--entrypoint"
@@ -133,8 +134,9 @@ static int run_image_fill_compat(struct run_request *out, struct err *err)
 
 int run_image_fill(const struct run_options *options, struct run_request *out, struct err *err)
 {
-	/* The order of the option's words. */
+	/* The order of the options' words. */
 	static const char *const pulls[] = {"missing", "never", "always"};
+	static const char *const runtimes[] = {"", "podman", "docker"};
 	if (!options->image)
 		return 0;
 	int rc = run_image_volumes(options, out, err);
@@ -148,6 +150,7 @@ int run_image_fill(const struct run_options *options, struct run_request *out, s
 	if (options->directory)
 		out->spec.workdir = (char *)options->directory;
 	out->spec.pull = (char *)pulls[options->pull];
+	out->spec.runtime = (char *)runtimes[options->runtime];
 	out->spec.entrypoint = options->entrypoint != NULL;
 	if (options->user)
 		out->spec.run_as = (char *)options->user;

@@ -115,7 +115,7 @@ const struct option_row run_rows[] = {
     {.name = "image",
      .kind = OPTION_TEXT,
      .value = "IMAGE",
-     .help = "run the command in a container of this image, by podman, with the GPUs that the job "
+     .help = "run the command in a container of this image, with the GPUs that the job "
 	     "got; without a command: what the image says",
      OPTION_FIELD(struct run_options, image)},
     {.name = "volume",
@@ -128,6 +128,11 @@ const struct option_row run_rows[] = {
      .words = "missing|never|always",
      .help = "with --image: when to fetch it (default missing)",
      OPTION_FIELD(struct run_options, pull)},
+    {.name = "runtime",
+     .kind = OPTION_CHOICE,
+     .words = "any|podman|docker",
+     .help = "with --image: what makes the container (default any: podman, or else docker)",
+     OPTION_FIELD(struct run_options, runtime)},
     {.name = "tmpfs",
      .kind = OPTION_LIST,
      .value = "DIR[:SIZE]",

@@ -29,6 +29,7 @@ struct run_options {
 	const char *image, *prefer, *gpu_type, *entrypoint, *user;
 	struct option_list environment, volumes, resources, tmpfs;
 	uint64_t shm_bytes; /* 0: not given */
+	uint32_t runtime;   /* the same, from any on */
 	uint32_t selinux;   /* place among the option's words */
 	bool privileged, cuda_compat;
 	uint32_t pull;		 /* place among the option's words */

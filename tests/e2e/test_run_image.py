@@ -440,7 +440,7 @@ def test_what_cannot_run_says_why(boxed):
     empty = boxed.directory / "empty"
     empty.mkdir()
     reply = run_image(boxed, "true", env={"PATH": str(empty)}, options=["--gpus", "0"])
-    assert reply.rc == 125 and "no podman in PATH" in reply.err
+    assert reply.rc == 125 and "no podman and no docker in PATH" in reply.err
     old = empty / "podman"
     old.write_text("#!/bin/sh\necho podman version 3.4.4\n")
     old.chmod(0o755)

@@ -69,6 +69,7 @@ static const struct spec_field spec_fields[] = {
     SPEC_OPTIONAL(pull, SPEC_U32, SPEC_PULL_COUNT - 1),
     SPEC_OPTIONAL(entrypoint, SPEC_U32, SPEC_STRINGS_MAX),
     SPEC_OPTIONAL(run_as, SPEC_TEXT, 0),
+    SPEC_OPTIONAL(runtime, SPEC_U32, SPEC_RUNTIME_COUNT - 1),
     SPEC_OPTIONAL(privileged, SPEC_BOOL, 1),
     SPEC_OPTIONAL(selinux_off, SPEC_BOOL, 1),
     SPEC_OPTIONAL(worker_image, SPEC_TEXT, 0),
@@ -107,6 +108,25 @@ static size_t *spec_list_count(const struct spec *spec, const struct spec_list *
 
 static const char *const spec_pulls[SPEC_PULL_COUNT] = {
     [SPEC_PULL_MISSING] = "missing", [SPEC_PULL_NEVER] = "never", [SPEC_PULL_ALWAYS] = "always"};
+
+static const char *const spec_runtimes[SPEC_RUNTIME_COUNT] = {
+    [SPEC_RUNTIME_ANY] = "any", [SPEC_RUNTIME_PODMAN] = "podman", [SPEC_RUNTIME_DOCKER] = "docker"};
+
+const char *spec_runtime_to_string(uint32_t runtime)
+{
+	return runtime < SPEC_RUNTIME_COUNT ? spec_runtimes[runtime] : NULL;
+}
+
+int spec_runtime_from_string(const char *text, uint32_t *out)
+{
+	for (uint32_t i = 0; i < SPEC_RUNTIME_COUNT; i++) {
+		if (strcmp(text, spec_runtimes[i]) == 0) {
+			*out = i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
 
 const char *spec_pull_to_string(uint32_t pull)
 {
@@ -373,7 +393,8 @@ static int spec_check_image(const struct spec *spec, struct err *err)
 		if (spec->volume_count == 0 && spec->image_environment_count == 0 &&
 		    spec->tmpfs_count == 0 && spec->entrypoint == 0 && spec->run_as[0] == '\0' &&
 		    spec->worker_image[0] == '\0' && !spec->privileged && !spec->selinux_off &&
-		    spec->pull == SPEC_PULL_MISSING && spec->workdir[0] == '\0')
+		    spec->pull == SPEC_PULL_MISSING && spec->runtime == SPEC_RUNTIME_ANY &&
+		    spec->workdir[0] == '\0')
 			return 0;
 		return err_set(err, -EINVAL, "volumes and the like need an image");
 	}
@@ -392,6 +413,9 @@ static int spec_check_image(const struct spec *spec, struct err *err)
 			       spec->entrypoint, spec->argc);
 	if (spec->run_as[0] && !spec_pair_is_good(spec->run_as, UINT32_MAX - 1))
 		return err_set(err, -EINVAL, "'%.32s' is no UID or UID:GID", spec->run_as);
+	if (spec->runtime >= SPEC_RUNTIME_COUNT)
+		return err_set(err, -EINVAL, "no such runtime of containers: %" PRIu32,
+			       spec->runtime);
 	if (spec->pull >= SPEC_PULL_COUNT)
 		return err_set(err, -EINVAL, "no such way to pull an image: %" PRIu32, spec->pull);
 	if (spec->workdir[0] && (spec->workdir[0] != '/' ||

@@ -92,6 +92,7 @@ struct spec {
 	size_t tmpfs_count;
 	uint32_t entrypoint; /* so many words of argv stand in place of the image's entrypoint */
 	char run_as[SPEC_RUN_AS_MAX]; /* "UID" or "UID:GID" in the container; "": the image says */
+	uint32_t runtime;	      /* enum spec_runtime */
 	bool privileged;	      /* it was allowed explicitly; isolation is none then */
 	bool selinux_off;	      /* no label of SELinux */
 
@@ -105,6 +106,10 @@ struct spec {
 /* When the image is fetched from where it comes from. */
 enum spec_pull { SPEC_PULL_MISSING, SPEC_PULL_NEVER, SPEC_PULL_ALWAYS };
 #define SPEC_PULL_COUNT 3
+
+/* What makes the container: what is there, podman first; or this one. */
+enum spec_runtime { SPEC_RUNTIME_ANY, SPEC_RUNTIME_PODMAN, SPEC_RUNTIME_DOCKER };
+#define SPEC_RUNTIME_COUNT 3
 
 void spec_init(struct spec *spec);
 void spec_done(struct spec *spec);
@@ -121,6 +126,10 @@ int spec_add_worker_variable(struct spec *spec, const char *text, struct err *er
 
 /* "missing", "never", "always"; NULL. */
 const char *spec_pull_to_string(uint32_t pull);
+/* "any", "podman", "docker"; NULL. */
+const char *spec_runtime_to_string(uint32_t runtime);
+/* -EINVAL. */
+int spec_runtime_from_string(const char *text, uint32_t *out);
 /* As above. -EINVAL. */
 int spec_pull_from_string(const char *text, uint32_t *out);
 

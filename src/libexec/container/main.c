@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice-container run | remove: the step between a job's supervisor and podman. Runs as the job's
- * user in the job's cgroup, with the job's launch under LAUNCH_FD_LAUNCH. `run` looks whether
- * podman can do it, and becomes `podman run`; what is missing is told through COMMAND_FD_WHY in
- * words that help. `remove` takes away what a podman that was killed could not. A program of its
- * own, so that no supervisor, of which there is one per job, has readers of JSON and YAML in it.
+ * sluice-container run | remove: the step between a job's supervisor and podman or docker. Runs as
+ * the job's user in the job's cgroup, with the job's launch under LAUNCH_FD_LAUNCH. `run` looks
+ * whether they can do it, and becomes `podman run` or `docker run`; what is missing is told through
+ * COMMAND_FD_WHY in words that help. `remove` takes away what one that was killed could not. A
+ * program of its own, so that no supervisor, of which there is one per job, has readers of JSON and
+ * YAML in it.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "doors/cdi/scan.h"
 #include "doors/queue/launch.h"
+#include "libexec/container/call.h"
 #include "libexec/container/settings.h"
 #include "libexec/container/words.h"
 #include "libexec/supervise/command.h"
@@ -26,67 +30,114 @@ enum {
 	/* Of a container whose conmon was killed podman 4.3 says at first that it cannot be
 	 * stopped, and removes it when asked again. */
 	CONTAINER_TRIES = 3,
+	CONTAINER_LOOKS = 2, /* for a container of docker's, a moment apart */
+	CONTAINER_MOMENT_NS = 200000000,
+	CONTAINER_TEXT_MAX = 4096,
 };
+
+static int container_argv_docker(const struct launch *launch, const struct settings *settings,
+				 const struct scan *scan, char ***out, struct err *err)
+{
+	struct docker_info info;
+	int result = settings_ask_docker(&info, err);
+	if (result < 0)
+		return result;
+	const char *elsewhere = settings_elsewhere(&info, settings);
+	const struct docker_settings docker = {.parent = elsewhere ? NULL : settings->parent,
+					       .scan = info.has_cdi ? NULL : scan};
+	result = docker_run(launch, &docker, out, err);
+	if (result == 0 && elsewhere)
+		command_tell_note(COMMAND_FD_WHY, elsewhere);
+	return result;
+}
+
+static int container_argv(const struct launch *launch, char ***out, struct err *err)
+{
+	struct settings settings;
+	uint32_t runtime = SPEC_RUNTIME_ANY;
+	_cleanup_scan_ struct scan scan = {.count = 0};
+	int result = settings_choose(launch, &runtime, err);
+	if (result == 0 && runtime == SPEC_RUNTIME_PODMAN)
+		result = settings_check_podman(err);
+	if (result == 0)
+		result = settings_check_devices(launch, &scan, err);
+	if (result < 0)
+		return result;
+	settings_read(launch, NULL, &settings);
+	return runtime == SPEC_RUNTIME_PODMAN
+		   ? podman_run(launch, &settings.podman, out, err)
+		   : container_argv_docker(launch, &settings, &scan, out, err);
+}
 
 static int container_run(const struct launch *launch, struct err *err)
 {
-	struct settings settings;
 	char **argv = NULL;
-	/* Closed by the exec of podman, which is how the supervisor knows that it started. */
+	/* Closed by the exec of the runtime, which is how the supervisor knows that it started. */
 	if (fcntl(COMMAND_FD_WHY, F_SETFD, FD_CLOEXEC) < 0 ||
 	    fcntl(LAUNCH_FD_LAUNCH, F_SETFD, FD_CLOEXEC) < 0)
 		return err_set(err, -errno, "this program is started by sluice-supervise");
-	int result = settings_check_podman(err);
-	if (result == 0)
-		result = settings_check_devices(launch, err);
-	settings_read(launch, NULL, &settings);
-	if (result == 0)
-		result = podman_run(launch, &settings.podman, &argv, err);
+	int result = container_argv(launch, &argv, err);
 	if (result < 0)
 		return result;
 	(void)execvp(argv[0], argv);
-	result = err_set(err, -errno, "executing podman: %s", err_describe(errno));
+	result = err_set(err, -errno, "executing %s: %s", argv[0], err_describe(-errno));
 	argv = words_free(argv);
 	return result;
 }
 
-/* The exit status of podman; -1: it was killed, or could not be started. */
-static int container_call(char **argv, bool is_loud)
+/* Whether docker has it: 1, 0. What its daemon began for a client that was killed may come later.
+ */
+static int container_find(const struct launch *launch, struct err *err)
 {
-	pid_t pid = fork();
-	if (pid < 0)
-		return -1;
-	if (pid == 0) {
-		int null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
-		(void)dup2(null_fd, STDOUT_FILENO);
-		if (!is_loud)
-			(void)dup2(null_fd, STDERR_FILENO);
-		(void)execvp(argv[0], argv);
-		_exit(CONTAINER_EXIT_FAILED);
+	static const struct timespec moment = {.tv_nsec = CONTAINER_MOMENT_NS};
+	char **argv = NULL;
+	int result = docker_find(launch, &argv, err);
+	bool is_found = false;
+	for (int i = 1; result == 0 && !is_found && i <= CONTAINER_LOOKS; i++) {
+		_cleanup_buf_ struct buf text;
+		buf_init(&text, CONTAINER_TEXT_MAX);
+		if (i > 1)
+			(void)nanosleep(&moment, NULL);
+		result = call_run(argv, CALL_ERRORS_SHOWN, &text, err);
+		if (result > 0)
+			result = err_set(err, -EIO,
+					 "docker could not say what became of the "
+					 "container of the job");
+		is_found = text.length > 0;
 	}
-	int status = 0;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	argv = words_free(argv);
+	return result < 0 ? result : is_found;
 }
 
 static int container_remove(const struct launch *launch, struct err *err)
 {
 	struct settings settings;
 	char **argv = NULL;
+	uint32_t runtime = SPEC_RUNTIME_ANY;
 	(void)close(COMMAND_FD_WHY);
 	(void)close(LAUNCH_FD_LAUNCH);
 	settings_read(launch, NULL, &settings);
-	int result = podman_remove(launch, &settings.podman, &argv, err);
+	int result = settings_choose(launch, &runtime, err);
+	if (result == 0 && runtime == SPEC_RUNTIME_DOCKER) {
+		result = container_find(launch, err);
+		if (result <= 0)
+			return result;
+		result = docker_remove(launch, &argv, err);
+	} else if (result == 0) {
+		result = podman_remove(launch, &settings.podman, &argv, err);
+	}
 	int status = -1;
 	for (int i = 1; result == 0 && i <= CONTAINER_TRIES; i++) {
-		status = container_call(argv, i == CONTAINER_TRIES);
+		status =
+		    call_run(argv, i == CONTAINER_TRIES ? CALL_ERRORS_SHOWN : CALL_ERRORS_DROPPED,
+			     NULL, err);
 		if (status == 0)
 			break;
 	}
 	argv = words_free(argv);
 	if (result == 0 && status != 0)
-		result = err_set(err, -EIO, "podman could not remove the container of the job");
+		result = err_set(err, -EIO, "%s could not remove the container of the job",
+				 spec_runtime_to_string(runtime));
 	return result;
 }
 

@@ -8,11 +8,11 @@
 #include <stdint.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -23,6 +23,7 @@
 #include "doors/cdi/scan.h"
 #include "doors/queue/launch.h"
 #include "hardware/gpu.h"
+#include "libexec/container/call.h"
 #include "libexec/container/choices.h"
 
 enum { SETTINGS_CAPABILITY_BITS = 32 };
@@ -125,15 +126,17 @@ static void settings_read_cgroups(const struct launch *launch, const struct sett
 			 settings_is_cgroup2(unified);
 	if (is_hybrid || out->podman.has_limits)
 		out->podman.runtime = "runc";
-	/* Whoever is not root makes no groups there; what he starts stays in the job's. */
-	if (geteuid() != 0)
-		return;
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, SETTINGS_TEXT_MAX);
 	launch_cgroup_name(launch->id, launch->instance, group);
-	if (file_read(places->self, &text, NULL) == 0 &&
-	    settings_parent(buf_text(&text), group, out->parent))
-		out->podman.parent = out->parent;
+	if (file_read(places->self, &text, NULL) < 0 ||
+	    !settings_parent(buf_text(&text), group, out->parent))
+		out->parent[0] = '\0';
+	/* Whoever is not root makes no groups there; what podman starts for him stays in the job's.
+	 * (docker's daemon does make them.) */
+	if (geteuid() != 0)
+		return;
+	out->podman.parent = out->parent[0] ? out->parent : NULL;
 	out->podman.sets_group = !out->podman.parent;
 }
 
@@ -147,52 +150,84 @@ void settings_read(const struct launch *launch, const struct settings_places *pl
 	settings_read_cgroups(launch, places, out);
 }
 
-/* --- podman ----------------------------------------------------------------------------------- */
+/* --- podman, docker --------------------------------------------------------------------------- */
 
-/* What `podman --version` prints. */
-static int settings_ask_version(char *out, size_t size, struct err *err)
+int settings_choose(const struct launch *launch, uint32_t *out, struct err *err)
 {
-	int ends[2];
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
-	_cleanup_close_ int read_fd = ends[0];
-	_cleanup_close_ int write_fd = ends[1];
-	pid_t pid = fork();
-	if (pid < 0)
-		return err_set(err, -errno, "starting podman: %s", err_describe(errno));
-	if (pid == 0) {
-		(void)dup2(write_fd, STDOUT_FILENO);
-		(void)execlp("podman", "podman", "--version", (char *)NULL);
-		_exit(errno == ENOENT ? 127 : 126);
-	}
-	(void)close(take_fd(&write_fd));
-	size_t filled = 0;
-	ssize_t length;
-	do {
-		length = read(read_fd, out + filled, size - 1 - filled);
-		filled += length > 0 ? (size_t)length : 0;
-	} while (length > 0 && filled < size - 1);
-	out[filled] = '\0';
-	out[strcspn(out, "\n")] = '\0';
-	int status = 0;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-		return err_set(
-		    err, -ENOENT,
-		    "--image needs podman %d.%d or newer, and there is no podman in PATH: "
-		    "install it",
-		    PODMAN_MAJOR, PODMAN_MINOR);
-	return err_set(err, -EIO, "'podman --version' failed: run it by hand, it says why");
+	uint32_t wanted = launch->spec.runtime;
+	if (wanted != SPEC_RUNTIME_DOCKER && call_is_there("podman"))
+		*out = SPEC_RUNTIME_PODMAN;
+	else if (wanted != SPEC_RUNTIME_PODMAN && call_is_there("docker"))
+		*out = SPEC_RUNTIME_DOCKER;
+	else if (wanted == SPEC_RUNTIME_DOCKER)
+		return err_set(err, -ENOENT,
+			       "there is no docker in PATH: install it, or leave "
+			       "out --runtime");
+	else
+		return err_set(err, -ENOENT,
+			       "--image needs podman %d.%d or newer%s, and there is no podman%s in "
+			       "PATH: install it",
+			       PODMAN_MAJOR, PODMAN_MINOR, wanted ? "" : ", or docker",
+			       wanted ? "" : " and no docker");
+	return 0;
 }
 
 int settings_check_podman(struct err *err)
 {
-	char version[128];
-	int result = settings_ask_version(version, sizeof(version), err);
-	return result < 0 ? result : podman_check_version(version, err);
+	static char *const argv[] = {(char *)"podman", (char *)"--version", NULL};
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, SETTINGS_TEXT_MAX);
+	int result = call_run(argv, CALL_ERRORS_SHOWN, &text, err);
+	if (result < 0)
+		return result;
+	if (result == CALL_EXIT_NOT_FOUND)
+		return err_set(err, -ENOENT, "there is no podman in PATH any more");
+	if (result > 0)
+		return err_set(err, -EIO, "'podman --version' failed: run it by hand, it says why");
+	char version[SETTINGS_VERSION_MAX];
+	(void)snprintf(version, sizeof(version), "%.*s", (int)strcspn(buf_text(&text), "\n"),
+		       buf_text(&text)); /* cut */
+	return podman_check_version(version, err);
+}
+
+int settings_ask_docker(struct docker_info *out, struct err *err)
+{
+	static char *const argv[] = {(char *)"docker", (char *)"info", (char *)"--format",
+				     (char *)"{{json .}}", NULL};
+	const char *host = getenv("DOCKER_HOST");
+	if (host && *host && strncmp(host, "unix://", strlen("unix://")) != 0)
+		return err_set(
+		    err, -EREMOTE,
+		    "DOCKER_HOST is '%.100s', and the job's container has to run on this "
+		    "machine: unset it",
+		    host);
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, DOCKER_INFO_MAX);
+	/* It says what is wrong in its answer, and exits with 0 or with 1 then. */
+	int result = call_run(argv, CALL_ERRORS_DROPPED, &text, err);
+	if (result < 0)
+		return result;
+	if (result == CALL_EXIT_NOT_FOUND)
+		return err_set(err, -ENOENT, "there is no docker in PATH any more");
+	if (text.length == 0)
+		return err_set(err, -EIO, "'docker info' failed: run it by hand, it says why");
+	result = docker_parse_info(buf_text(&text), text.length, out, err);
+	if (result != -ENOTCONN)
+		return result;
+	/* From some release on the answer does not say why there is none. */
+	buf_clear(&text);
+	if (call_run(argv, CALL_ERRORS_READ, &text, NULL) >= 0 && text.length > 0)
+		result = docker_trouble(buf_text(&text), err);
+	return result;
+}
+
+const char *settings_elsewhere(const struct docker_info *info, const struct settings *settings)
+{
+	if (!info->has_cgroups)
+		return "docker asks systemd for its containers' cgroups, so this one is not in the "
+		       "job's (\"exec-opts\": [\"native.cgroupdriver=cgroupfs\"] in "
+		       "/etc/docker/daemon.json changes that)";
+	return settings->parent[0] ? NULL : "the job has no cgroup that docker could use";
 }
 
 static int settings_no_device(enum scan_state state, const char *name, const struct scan_file *file,
@@ -222,19 +257,19 @@ static int settings_check_device(const struct scan *scan, const char *name, stru
 	return state == SCAN_FOUND ? 0 : settings_no_device(state, name, file, other, err);
 }
 
-int settings_check_devices(const struct launch *launch, struct err *err)
+int settings_check_devices(const struct launch *launch, struct scan *scan, struct err *err)
 {
-	_cleanup_scan_ struct scan scan = {.count = 0};
 	char name[CHOICES_DEVICE_MAX];
-	int result = launch->grant_count > 0 || launch->adapters[0] ? scan_read("", &scan, err) : 0;
+	*scan = (struct scan){.count = 0};
+	int result = launch->grant_count > 0 || launch->adapters[0] ? scan_read("", scan, err) : 0;
 	for (size_t i = 0; result == 0 && i < launch->grant_count; i++) {
 		choices_device(launch->grants[i].uuid, name);
-		result = settings_check_device(&scan, name, err);
+		result = settings_check_device(scan, name, err);
 	}
 	for (const char *at = launch->adapters; result == 0 && *at;) {
 		size_t length = strcspn(at, ",");
 		choices_adapter(launch, at, length, name);
-		result = settings_check_device(&scan, name, err);
+		result = settings_check_device(scan, name, err);
 		at += length + (at[length] == ',');
 	}
 	return result;

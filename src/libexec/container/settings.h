@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What podman has to be told on this machine, and whether it can start at all: found out rather
- * than configured. Called in the job's own process, as the job's user. Knows nothing of images.
+ * What podman or docker has to be told on this machine, and whether it can start at all: found out
+ * rather than configured. Called in the job's own process, as the job's user. Knows nothing of
+ * images.
  */
 #ifndef SLUICE_LIBEXEC_CONTAINER_SETTINGS_H
 #define SLUICE_LIBEXEC_CONTAINER_SETTINGS_H
@@ -9,13 +10,16 @@
 #include <stdbool.h>
 
 #include "doors/queue/cgroup.h"
+#include "libexec/container/docker.h"
 #include "libexec/container/podman.h"
 
 struct err;
 struct launch;
+struct scan;
 
 enum settings_limits {
 	SETTINGS_TEXT_MAX = 16 << 10, /* bytes of /proc/self/cgroup; of what a program prints */
+	SETTINGS_VERSION_MAX = 128,
 };
 
 /* Where the machine is looked at; for tests. */
@@ -27,7 +31,7 @@ struct settings_places {
 
 struct settings {
 	struct podman_settings podman; /* points into this */
-	char parent[CGROUP_PATH_MAX];
+	char parent[CGROUP_PATH_MAX];  /* the job's group, whoever may use it; "": none */
 };
 
 /* `places`: NULL for the real ones. */
@@ -38,9 +42,17 @@ void settings_read(const struct launch *launch, const struct settings_places *pl
  * it). False: it is in another one, or in none of cgroup v2. Pure. */
 bool settings_parent(const char *text, const char *group, char out[CGROUP_PATH_MAX]);
 
+/* Which of enum spec_runtime makes the container: podman where both are. -ENOENT: there is none. */
+int settings_choose(const struct launch *launch, uint32_t *out, struct err *err);
 /* That podman is here and new enough. -ENOENT, -ENOTSUP, -EINVAL, ... */
 int settings_check_podman(struct err *err);
-/* That each device of the job has a CDI specification which podman finds. -ENODEV. */
-int settings_check_devices(const struct launch *launch, struct err *err);
+/* That docker's daemon answers, and what it is like. As docker_parse_info(); -EREMOTE: it would be
+ * one of another machine. */
+int settings_ask_docker(struct docker_info *out, struct err *err);
+/* Why a container that this docker makes is not in the job's cgroup; NULL: it is. */
+const char *settings_elsewhere(const struct docker_info *info, const struct settings *settings);
+/* That each device of the job has a CDI specification which the runtime finds. -ENODEV. `scan`: all
+ * that were read, the caller's in any case: scan_done(). */
+int settings_check_devices(const struct launch *launch, struct scan *scan, struct err *err);
 
 #endif

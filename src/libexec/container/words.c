@@ -5,12 +5,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 
 enum { WORDS_FIRST = 32 }; /* words of a command line, at first */
 
-void words_add(struct words *words, const char *format, ...)
+static void words_put(struct words *words, const char *format, va_list arguments)
 {
 	if (words->count + 1 >= words->room) {
 		size_t room = words->room ? 2 * words->room : WORDS_FIRST;
@@ -22,16 +23,37 @@ void words_add(struct words *words, const char *format, ...)
 		words->words = more;
 		words->room = room;
 	}
-	va_list arguments;
-	va_start(arguments, format);
 	int length = vasprintf(&words->words[words->count], format, arguments);
-	va_end(arguments);
 	if (length < 0)
 		words->words[words->count] = NULL;
 	else
 		words->count++;
 	words->failed = words->failed || length < 0;
 	words->words[words->count] = NULL;
+}
+
+void words_add(struct words *words, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	words_put(words, format, arguments);
+	va_end(arguments);
+}
+
+void words_add_once(struct words *words, const char *format, ...)
+{
+	size_t count = words->count;
+	va_list arguments;
+	va_start(arguments, format);
+	words_put(words, format, arguments);
+	va_end(arguments);
+	for (size_t i = 0; i < count && words->count > count; i++) {
+		if (strcmp(words->words[i], words->words[count]) != 0)
+			continue;
+		free(words->words[count]);
+		words->words[count] = NULL;
+		words->count = count;
+	}
 }
 
 int words_take(struct words *words, char ***out, struct err *err)

@@ -19,6 +19,9 @@ struct words {
 };
 
 void words_add(struct words *words, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same, unless the word is there already. */
+void words_add_once(struct words *words, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* The words: they end in NULL, and are given back by words_free(). -ENOMEM; then they are freed. */
 int words_take(struct words *words, char ***out, struct err *err);
 /* NULL. */

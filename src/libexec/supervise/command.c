@@ -47,6 +47,7 @@ enum command_stage {
 	COMMAND_EXEC,
 	COMMAND_DEVICES,
 	COMMAND_HELPER, /* `why` says it */
+	COMMAND_NOTE,	/* it goes on, and `why` says what is to be known of it */
 };
 
 /* What the new process writes into the pipe that its exec closes. */
@@ -69,6 +70,13 @@ void command_tell_why(int fd, const char *why)
 {
 	struct command_failure failure = {.stage = COMMAND_HELPER, .code = -ENOEXEC};
 	(void)snprintf(failure.why, sizeof(failure.why), "%.*s", COMMAND_WHY_MAX - 1, why);
+	(void)!write(fd, &failure, sizeof(failure)); /* as above */
+}
+
+void command_tell_note(int fd, const char *note)
+{
+	struct command_failure failure = {.stage = COMMAND_NOTE};
+	(void)snprintf(failure.why, sizeof(failure.why), "%.*s", COMMAND_WHY_MAX - 1, note);
 	(void)!write(fd, &failure, sizeof(failure)); /* as above */
 }
 
@@ -346,6 +354,11 @@ int command_start(const struct command *command, struct command_outcome *out, st
 	/* Whoever was born there has nothing to say about it: that is a helper's user. */
 	if (length == sizeof(failure) && failure.stage == COMMAND_CGROUP && !is_inside) {
 		out->cgroup_code = failure.code;
+		length = command_read(command, read_fd, &failure);
+	}
+	if (length == sizeof(failure) && failure.stage == COMMAND_NOTE && command->helper) {
+		(void)snprintf(out->note, sizeof(out->note), "%.*s", COMMAND_WHY_MAX - 1,
+			       failure.why);
 		length = command_read(command, read_fd, &failure);
 	}
 	if (length == -ECANCELED) {

@@ -42,13 +42,17 @@ struct command {
 
 /* The helper's part: tells why nothing was started. It exits with 125 then. */
 void command_tell_why(int fd, const char *why);
+/* The same of what is to be known of a container that is started now: why it is not in the job's
+ * cgroup. */
+void command_tell_note(int fd, const char *note);
 
 /* What kept it from running, or from its cgroup. */
 struct command_outcome {
-	pid_t pid;	 /* the command; -1: it never ran */
-	int exit_code;	 /* as of a shell, when it never ran: 125, 126 or 127 */
-	int cgroup_code; /* 0, or -errno: it runs, but not in its cgroup */
-	bool given_up;	 /* killed on its way: still to be reaped, with what it may have started */
+	pid_t pid;		    /* the command; -1: it never ran */
+	int exit_code;		    /* as of a shell, when it never ran: 125, 126 or 127 */
+	char note[COMMAND_WHY_MAX]; /* what the helper said of it; "" */
+	int cgroup_code;	    /* 0, or -errno: it runs, but not in its cgroup */
+	bool given_up; /* killed on its way: still to be reaped, with what it may have started */
 };
 
 /*

@@ -13,7 +13,7 @@
 #include "doors/queue/devguard.h"
 #include "libexec/supervise/watch.h"
 
-enum { IMAGE_PATH_MAX = 64, IMAGE_TEXT_MAX = 4096 };
+enum { IMAGE_EXIT_FAILED = 125, IMAGE_PATH_MAX = 64, IMAGE_TEXT_MAX = 4096 };
 
 /* cgroup v2 holds wherever the runtime puts the container in the v1 hierarchies, for it stays below
  * the job's group in v2; v1 is for kernels without such programs. */
@@ -58,6 +58,12 @@ void image_prepare_removal(const struct cgroup *cgroup, struct image *image)
 		(void)cgroup_create(cgroup->path, CGROUP_LAUNCHER, &image->launcher, NULL);
 }
 
+void image_leave(struct image *image, const char *why)
+{
+	image->is_elsewhere = true;
+	(void)snprintf(image->why, sizeof(image->why), "%.*s", CONTROL_TEXT_MAX - 1, why); /* cut */
+}
+
 void image_done(struct image *image)
 {
 	cgroup_close(&image->launcher);
@@ -66,16 +72,17 @@ void image_done(struct image *image)
 const char *image_level(const struct image *image)
 {
 	/* It can do to the machine what root can, also where rules are around it. */
-	return image->is_privileged ? "none"
-	       : image->is_guarded  ? "container"
-				    : "container, no device cgroup around it";
+	return image->is_privileged  ? "none"
+	       : image->is_elsewhere ? "env"
+	       : image->is_guarded   ? "container"
+				     : "container, no device cgroup around it";
 }
 
 void image_describe(const struct image *image, char out[CONTROL_TEXT_MAX])
 {
 	const char *why = image->is_privileged ? "the container is privileged"
-			  : image->is_guarded  ? ""
-					       : image->why;
+			  : image->is_guarded && !image->is_elsewhere ? ""
+								      : image->why;
 	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%.180s", image_level(image), *why ? ": " : "",
 		       why);
 }
@@ -116,6 +123,9 @@ bool image_is_pause(pid_t pid)
 
 bool image_is_left(const struct watch *watch)
 {
+	/* docker's client loses its daemon, and exits as if nothing had been started. */
+	if (WIFEXITED(watch->status) && WEXITSTATUS(watch->status) == IMAGE_EXIT_FAILED)
+		return true;
 	/* podman that gets a signal before its container runs ends at once, also with 0, and leaves
 	 * it as it was made. */
 	return !WIFEXITED(watch->status) || watch->killed_leftovers > 0 || watch->was_told;

@@ -2,7 +2,7 @@
 /*
  * What a supervisor does for a job with an image, beside what it does for all: device rules around
  * its cgroup, the program that makes the container, and the removal of what that could not remove
- * itself. Knows nothing of podman.
+ * itself. Knows nothing of podman and docker.
  */
 #ifndef SLUICE_LIBEXEC_SUPERVISE_IMAGE_H
 #define SLUICE_LIBEXEC_SUPERVISE_IMAGE_H
@@ -26,6 +26,7 @@ struct image {
 	struct cgroup launcher;		  /* fd -1: none; where the program starts */
 	char devices_v1[CGROUP_PATH_MAX]; /* "": none; a v1 group that it has to join */
 	bool is_guarded, is_privileged;
+	bool is_elsewhere;	    /* the container is not in the job's cgroup */
 	char why[CONTROL_TEXT_MAX]; /* why not; "" */
 };
 
@@ -36,6 +37,8 @@ struct image {
 void image_prepare(const struct launch *launch, const struct cgroup *cgroup, const char *no_cgroup,
 		   struct image *out);
 void image_done(struct image *image);
+/* The container turns out to be in another cgroup than the job's, and why. */
+void image_leave(struct image *image, const char *why);
 /* Makes that place anew, for the removal: what Linux (6.18) starts by clone3(2) in a group that was
  * once killed (cgroup.kill) is dead at once, however long ago that was. */
 void image_prepare_removal(const struct cgroup *cgroup, struct image *image);

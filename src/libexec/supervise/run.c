@@ -143,6 +143,12 @@ static pid_t run_start(struct supervisor *self)
 	}
 	if (outcome.cgroup_code < 0)
 		run_leave_cgroup(self, outcome.cgroup_code);
+	if (self->has_image && outcome.note[0]) {
+		char text[CONTROL_TEXT_MAX];
+		image_leave(&self->image, outcome.note);
+		image_describe(&self->image, text);
+		agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+	}
 	self->has_given_up = outcome.given_up;
 	return outcome.pid;
 }

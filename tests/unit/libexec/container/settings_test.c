@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "doors/cdi/scan.h"
 #include "doors/queue/launch.h"
 #include "libexec/container/settings.h"
 #include "unit/unit.h"
@@ -100,15 +101,99 @@ static void a_device_that_nobody_provides_is_named(void **state)
 {
 	struct err err = {0};
 	struct launch launch _cleanup_launch_;
+	struct scan scan;
 	launch_init(&launch);
-	assert_int_equal(settings_check_devices(&launch, &err), 0); /* without GPUs nothing is */
+	assert_int_equal(settings_check_devices(&launch, &scan, &err),
+			 0); /* without GPUs nothing is */
 	launch.grants = calloc(1, sizeof(*launch.grants));
 	assert_non_null(launch.grants);
 	launch.grant_count = 1;
 	(void)snprintf(launch.grants[0].uuid, GPU_UUID_MAX, GPU_SIMULATED_PREFIX "nobody");
-	assert_int_equal(settings_check_devices(&launch, &err), -ENODEV);
+	assert_int_equal(settings_check_devices(&launch, &scan, &err), -ENODEV);
 	assert_non_null(strstr(err.text, "sluice.sim/gpu=" GPU_SIMULATED_PREFIX "nobody"));
 	assert_non_null(strstr(err.text, "sluice cdi check"));
+	scan_done(&scan);
+}
+
+/* Programs of ours, alone in PATH. */
+static void expect_choice(const char *first, const char *second, uint32_t wanted, int code,
+			  uint32_t expected)
+{
+	char *tmp = unit_tmp_new();
+	struct err err = {0};
+	struct launch launch _cleanup_launch_;
+	const char *const names[] = {first, second};
+	uint32_t out = SPEC_RUNTIME_ANY;
+	launch_init(&launch);
+	launch.spec.runtime = wanted;
+	for (size_t i = 0; i < array_length(names); i++) {
+		if (!names[i])
+			continue;
+		unit_write(unit_path(tmp, names[i]), "#!/bin/sh\n");
+		assert_int_equal(chmod(unit_path(tmp, names[i]), 0755), 0);
+	}
+	assert_int_equal(setenv("PATH", tmp, 1), 0);
+	assert_int_equal(settings_choose(&launch, &out, &err), code);
+	assert_int_equal(out, expected);
+	if (code < 0)
+		assert_non_null(strstr(err.text, "in PATH"));
+	tmp = unit_tmp_free(tmp);
+}
+
+static void podman_comes_first(void **state)
+{
+	const uint32_t any = SPEC_RUNTIME_ANY, podman = SPEC_RUNTIME_PODMAN,
+		       docker = SPEC_RUNTIME_DOCKER;
+	expect_choice("docker", "podman", any, 0, podman);
+	expect_choice("docker", NULL, any, 0, docker);
+	expect_choice("docker", "podman", docker, 0, docker);
+	expect_choice("podman", NULL, docker, -ENOENT, any);
+	expect_choice("docker", NULL, podman, -ENOENT, any);
+	expect_choice(NULL, NULL, any, -ENOENT, any);
+}
+
+static void expect_docker(const char *host, const char *script, int code, const char *text)
+{
+	char *tmp = unit_tmp_new();
+	struct err err = {0};
+	struct docker_info info;
+	unit_write(unit_path(tmp, "docker"), script);
+	assert_int_equal(chmod(unit_path(tmp, "docker"), 0755), 0);
+	assert_int_equal(setenv("PATH", tmp, 1), 0);
+	assert_int_equal(setenv("DOCKER_HOST", host, 1), 0);
+	assert_int_equal(settings_ask_docker(&info, &err), code);
+	if (code < 0)
+		assert_non_null(strstr(err.text, text));
+	assert_int_equal(unsetenv("DOCKER_HOST"), 0);
+	tmp = unit_tmp_free(tmp);
+}
+
+static void docker_is_asked_before_it_is_used(void **state)
+{
+	expect_docker("tcp://elsewhere:2375", "#!/bin/sh\n", -EREMOTE,
+		      "has to run on this machine");
+	expect_docker("unix:///x", "#!/bin/sh\nexit 1\n", -EIO, "run it by hand");
+	expect_docker("", "#!/bin/sh\necho '{\"ServerErrors\":[\"no daemon\"]}'; exit 1\n",
+		      -ENOTCONN, "docker does not answer: no daemon");
+	expect_docker("",
+		      "#!/bin/sh\necho '{\"ServerVersion\":\"\",\"ClientInfo\":{}}'; "
+		      "echo no daemon at all >&2; exit 1\n",
+		      -ENOTCONN, "docker does not answer: no daemon at all");
+	expect_docker("",
+		      "#!/bin/sh\necho '{\"ServerVersion\":\"\",\"ClientInfo\":{}}'; "
+		      "echo permission denied >&2; exit 1\n",
+		      -EACCES, "is the user in the group");
+	expect_docker("", "#!/bin/sh\necho '{\"ServerVersion\":\"28.2.0\"}'\n", 0, "");
+}
+
+static void where_docker_puts_its_containers(void **state)
+{
+	const struct settings with = {.parent = "/a"}, without = {.parent = ""};
+	const struct docker_info cgroupfs = {.has_cgroups = true}, systemd = {.has_cgroups = false};
+	assert_null(settings_elsewhere(&cgroupfs, &with));
+	assert_non_null(strstr(settings_elsewhere(&cgroupfs, &without), "no cgroup"));
+	assert_non_null(
+	    strstr(settings_elsewhere(&systemd, &with), "native.cgroupdriver=cgroupfs"));
 }
 
 int main(void)
@@ -117,6 +202,9 @@ int main(void)
 	    cmocka_unit_test(the_group_of_the_job_is_found),
 	    cmocka_unit_test(no_more_processes_than_there_can_be),
 	    cmocka_unit_test(podman_is_looked_at_before_it_is_used),
+	    cmocka_unit_test(podman_comes_first),
+	    cmocka_unit_test(docker_is_asked_before_it_is_used),
+	    cmocka_unit_test(where_docker_puts_its_containers),
 	    cmocka_unit_test(a_device_that_nobody_provides_is_named),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
