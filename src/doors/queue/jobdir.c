@@ -96,7 +96,7 @@ static int jobdir_remove_at(int jobs_fd, const char *name, struct err *err)
 }
 
 /* Room for the result: it must be writable when nothing else is. */
-static int jobdir_reserve(int fd, struct err *err)
+int jobdir_reserve(int fd, struct err *err)
 {
 	_cleanup_close_ int room =
 	    openat(fd, "room", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -548,6 +548,17 @@ int jobdir_request_cancel(int job_fd, struct err *err)
 	if (fd < 0)
 		return err_set(err, -errno, "making 'cancel' of a job: %s", err_describe(errno));
 	crash_point("jobdir.cancel_made");
+	return jobdir_sync_fd(job_fd, "the cancellation of a job", err);
+}
+
+int jobdir_withdraw_cancel(int job_fd, struct err *err)
+{
+	if (unlinkat(job_fd, "cancel", 0) < 0) {
+		if (errno == ENOENT)
+			return 0;
+		return err_set(err, -errno, "removing 'cancel' of a job: %s", err_describe(errno));
+	}
+	crash_point("jobdir.cancel_withdrawn");
 	return jobdir_sync_fd(job_fd, "the cancellation of a job", err);
 }
 

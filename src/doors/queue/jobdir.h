@@ -98,6 +98,10 @@ int jobdir_write_result(int job_fd, uint32_t attempt, const struct jobdir_result
 int jobdir_read_result(int job_fd, uint32_t attempt, struct jobdir_result *out, struct err *err);
 int jobdir_request_cancel(int job_fd, struct err *err);
 bool jobdir_is_cancelled(int job_fd);
+/* It is to be started again: takes the request back, for good. One that is not there is fine. */
+int jobdir_withdraw_cancel(int job_fd, struct err *err);
+/* Takes room for the result of another attempt, as jobdir_create() does for the first. -ENOSPC. */
+int jobdir_reserve(int job_fd, struct err *err);
 
 /* The texts in the files: pure, take anything. -EBADMSG. */
 int jobdir_parse_claim(const char *text, size_t length, struct jobdir_claim *out, struct err *err);

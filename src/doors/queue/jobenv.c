@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/err.h"
 
-enum { JOBENV_SET = 10 }; /* variables that are set */
+enum { JOBENV_SET = 13 }; /* variables that are set */
 
 /* Names; one that ends in '_' is a prefix. */
 static const char *const jobenv_kept[] = {"SLUICE_SIM_",      "SLUICE_ROOT",   "SLUICE_RUNTIME_DIR",
@@ -19,6 +19,7 @@ static const char *const jobenv_removed[] = {"CUDA_VISIBLE_DEVICES",
 					     "CUDA_DEVICE_ORDER",
 					     "NVIDIA_VISIBLE_DEVICES",
 					     "NOTIFY_SOCKET",
+					     "JOB_COMPLETION_INDEX",
 					     "OMPI_",
 					     "PMIX_",
 					     "PMI_",
@@ -81,6 +82,9 @@ static int jobenv_add_own(char *const *environment, char **out, size_t *count,
 	    {"SLUICE_JOB_NAME=", job->name, NULL},
 	    {"SLUICE_ATTEMPT=", job->attempt ? job->attempt : "1", NULL},
 	    {"SLUICE_JOB_INSTANCE=", job->instance, NULL},
+	    {"SLUICE_ARRAY_ID=", job->array_id, NULL},
+	    {"SLUICE_ARRAY_INDEX=", job->array_index, NULL},
+	    {"JOB_COMPLETION_INDEX=", job->is_indexed ? job->array_index : NULL, NULL},
 	};
 	for (size_t i = 0; i < array_length(rows); i++) {
 		if (!rows[i].text && !rows[i].none)

@@ -6,6 +6,7 @@
 #ifndef SLUICE_DOORS_QUEUE_JOBENV_H
 #define SLUICE_DOORS_QUEUE_JOBENV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct err;
@@ -20,19 +21,23 @@ struct jobenv_job {
 	const char *instance;	  /* of the attempt: found again in /proc/PID/environ; NULL: none */
 	const char *const *uuids; /* of its GPUs and MIG devices; none: a CPU job */
 	size_t uuid_count;
+	const char *array_id, *array_index; /* NULL: it is in no array */
+	bool is_indexed;		    /* and its index is what Kubernetes gives it */
 	const char *adapters; /* "mlx5_0,mlx5_1": RDMA adapters that it got; NULL or "": none */
 };
 
 /*
  * Removed: CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, NOTIFY_SOCKET, what MPI launchers
  * (OMPI_, PMIX_, PMI_, PRTE_, HYDRA_) and systemd's socket activation (LISTEN_) leave, and
- * SLUICE_*, except those which say which machine and which agent this is (SLUICE_SIM_*,
- * SLUICE_ROOT, SLUICE_RUNTIME_DIR, SLUICE_STATE_DIR, SLUICE_SOCKET, SLUICE_PROFILES).
- * Set: CUDA_VISIBLE_DEVICES (UUIDs, which stay right whatever the order; empty means none),
- * CUDA_DEVICE_ORDER=PCI_BUS_ID, NVIDIA_VISIBLE_DEVICES (for containers that the job starts; "void"
- * means none), SLUICE_GPUS, SLUICE_RDMA and, unless the submitter has said something else,
- * NCCL_IB_HCA (the same adapters in NCCL's form, where there are any), SLUICE_JOB_ID,
- * SLUICE_JOB_NAME, SLUICE_ATTEMPT and, with an instance, SLUICE_JOB_INSTANCE.
+ * JOB_COMPLETION_INDEX, SLUICE_*, except those which say which machine and which agent this is
+ * (SLUICE_SIM_*, SLUICE_ROOT, SLUICE_RUNTIME_DIR, SLUICE_STATE_DIR, SLUICE_SOCKET,
+ * SLUICE_PROFILES). Set: CUDA_VISIBLE_DEVICES (UUIDs, which stay right whatever the order; empty
+ * means none), CUDA_DEVICE_ORDER=PCI_BUS_ID, NVIDIA_VISIBLE_DEVICES (for containers that the job
+ * starts; "void" means none), SLUICE_GPUS, SLUICE_RDMA and, unless the submitter has said something
+ * else, NCCL_IB_HCA (the same adapters in NCCL's form, where there are any), SLUICE_JOB_ID,
+ * SLUICE_JOB_NAME, SLUICE_ATTEMPT and, with an instance, SLUICE_JOB_INSTANCE; in an array
+ * SLUICE_ARRAY_ID and SLUICE_ARRAY_INDEX, and JOB_COMPLETION_INDEX as in an Indexed Job of
+ * Kubernetes.
  *
  * `*out` ends in NULL and is the caller's: jobenv_free(). -E2BIG beyond JOBENV_BYTES_MAX, -ENOMEM.
  */

@@ -92,6 +92,10 @@ static int launch_add(struct buf *out, const struct launch *launch)
 		result = entries_add(out, "sim_state", launch->sim_state);
 	if (result == 0)
 		result = entries_add(out, "cgroup_root", launch->cgroup_root);
+	if (result == 0 && launch->array_id > 0)
+		result = entries_add_u64(out, "array_id", launch->array_id);
+	if (result == 0 && launch->array_index > 0)
+		result = entries_add_u64(out, "array_index", launch->array_index);
 	if (result == 0 && launch->adapters[0])
 		result = entries_add(out, "adapters", launch->adapters);
 	if (result == 0 && launch->adapters_simulated)
@@ -256,14 +260,17 @@ enum launch_seen {
 	LAUNCH_SEEN_DENIED_WHY = 1 << 7,
 	LAUNCH_SEEN_ADAPTERS = 1 << 8,
 	LAUNCH_SEEN_ADAPTERS_SIMULATED = 1 << 9,
+	LAUNCH_SEEN_ARRAY_ID = 1 << 10,
+	LAUNCH_SEEN_ARRAY_INDEX = 1 << 11,
 };
 
 /* The bit of an entry that there is once; 0: there is none of that name. */
 static unsigned launch_bit(const struct entry *entry)
 {
 	static const char *const names[] = {
-	    "id",	   "attempt",	"instance",   "runtime_dir", "sim_state",
-	    "cgroup_root", "container", "denied_why", "adapters",    "adapters_simulated"};
+	    "id",	   "attempt",	 "instance",   "runtime_dir", "sim_state",
+	    "cgroup_root", "container",	 "denied_why", "adapters",    "adapters_simulated",
+	    "array_id",	   "array_index"};
 	for (unsigned i = 0; i < array_length(names); i++)
 		if (entry_is(entry, names[i]))
 			return 1U << i;
@@ -280,7 +287,7 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 	if (bit == 0 || (*seen & bit))
 		return -EINVAL;
 	*seen |= bit;
-	uint64_t attempt;
+	uint64_t attempt; /* or an index */
 	int result;
 	switch (bit) {
 	case LAUNCH_SEEN_ID:
@@ -303,6 +310,13 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 	case LAUNCH_SEEN_ADAPTERS_SIMULATED:
 		launch->adapters_simulated = true;
 		return strcmp(entry->value, "1") == 0 ? 0 : -EINVAL;
+	case LAUNCH_SEEN_ARRAY_ID:
+		return entry_u64(entry, 1, UINT64_MAX, &launch->array_id);
+	case LAUNCH_SEEN_ARRAY_INDEX:
+		result = entry_u64(entry, 1, UINT32_MAX, &attempt);
+		if (result == 0)
+			launch->array_index = (uint32_t)attempt;
+		return result;
 	case LAUNCH_SEEN_DENIED_WHY:
 		return entry_copy(entry, launch->denied_why, sizeof(launch->denied_why));
 	default:

@@ -74,6 +74,9 @@ struct launch {
 	 * path. */
 	char cgroup_root[LAUNCH_PATH_MAX];
 
+	uint64_t array_id; /* of which it is a member: 0: none */
+	uint32_t array_index;
+
 	/* RDMA adapters that it got: "mlx5_0,mlx5_1"; "": none. */
 	char adapters[LAUNCH_ADAPTERS_MAX];
 	bool adapters_simulated;

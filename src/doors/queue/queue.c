@@ -138,8 +138,7 @@ void queue_kick(struct queue *queue)
 
 /* The jobs. */
 
-/* The place of the first job whose id is not below `id`. */
-static size_t queue_place_of(const struct queue *queue, uint64_t id)
+size_t queue_place_of(const struct queue *queue, uint64_t id)
 {
 	size_t low = 0, high = queue->count;
 	while (low < high) {
@@ -212,6 +211,7 @@ void queue_job_remove(struct queue_job *job)
 	assert(at < queue->count && queue->jobs[at] == job);
 	queue->count--;
 	queue->ended++;
+	queue->doomed -= job->doom != JOB_REASON_NONE;
 	memmove(&queue->jobs[at], &queue->jobs[at + 1],
 		(queue->count - at) * sizeof(queue->jobs[0]));
 	queue->state_count[job->job.state]--;

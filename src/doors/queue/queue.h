@@ -167,6 +167,27 @@ void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, u
 		  void *context);
 /* The caller is gone: done() is not called. What was asked happens all the same. */
 void queue_cancel_forget(struct queue *queue, void *context);
+/* Something of jobs that wait: what is not said stays. */
+struct queue_edit {
+	enum { QUEUE_EDIT_NONE, QUEUE_EDIT_HOLD, QUEUE_EDIT_RELEASE } hold;
+	bool has_priority;
+	int32_t priority;
+	const char *const *environment; /* "NAME=VALUE"; borrowed during the call */
+	size_t environment_count;
+};
+/* Called once, perhaps before the function returns; `changed`: how many jobs are others now. */
+typedef void queue_changed_fn(int result, size_t changed, const struct err *err, void *context);
+/* Durable when `done` is called. The first of an array means all members that wait, unless
+ * `member_alone`. -ESRCH: not there, or it has ended; -EBUSY: it does not wait (any more), -EINVAL:
+ * a variable. `by`: who, for the reason of what is held. */
+void queue_edit(struct queue *queue, uint64_t id, bool member_alone, const struct queue_edit *edit,
+		const char *by, queue_changed_fn *done, void *context);
+/* A final job that has not succeeded is pending again, with its next attempt; of an array all such
+ * members. -ENOENT, -EINVAL: it has not failed. */
+void queue_retry(struct queue *queue, uint64_t id, bool member_alone, queue_changed_fn *done,
+		 void *context);
+/* The caller is gone: done() is not called. */
+void queue_change_forget(struct queue *queue, void *context);
 /* Sends a signal to the command. -ENOENT, -ESRCH: it does not run. */
 int queue_signal(struct queue *queue, uint64_t id, int signo, struct err *err);
 

@@ -82,7 +82,9 @@ static void queue_cancel_done(struct queue_op *op, int result)
 		return;
 	}
 	run->cancel_durable = true;
-	queue_job_set_state(job, JOB_STOPPING, JOB_REASON_USER, run->cancel_by);
+	queue_job_set_state(job, JOB_STOPPING,
+			    run->cancel_reason ? run->cancel_reason : JOB_REASON_USER,
+			    run->cancel_by);
 	queue_cancel_answer(run, 0, job->job.state, false, NULL);
 	queue_cancel_tell(run);
 	queue_step(job);
@@ -98,16 +100,20 @@ void queue_cancel_store(struct queue_run *run)
 static int queue_drop_work(struct queue_op *op)
 {
 	struct queue_run *run = queue_run_of(op);
-	int fd = jobdir_open(op->queue->state_fd, run->ended.id, &op->err);
-	if (fd < 0)
-		return fd;
+	int rc = 0, fd = jobdir_open(op->queue->state_fd, run->ended.id, &op->err);
 	_cleanup_close_ int dir_fd = fd;
-	int rc = jobdir_request_cancel(dir_fd, &op->err);
+	if (fd >= 0)
+		rc = jobdir_request_cancel(dir_fd, &op->err);
+	else if (fd != -ENOENT || run->ended.array_id == 0)
+		rc = fd; /* a member of an array has none before it starts */
 	crash_point("queue.drop_requested");
 	if (rc == 0)
 		rc = store_end(op->queue->store, &run->ended, NULL, &op->err);
 	crash_point("queue.drop_stored");
-	return rc == -EALREADY ? 0 : rc;
+	rc = rc == -EALREADY ? 0 : rc;
+	if (rc == 0 && run->ended.array_id > 0)
+		rc = store_array(op->queue->store, run->ended.array_id, &run->array, &op->err);
+	return rc;
 }
 
 static void queue_drop_done(struct queue_op *op, int result)
@@ -143,7 +149,7 @@ void queue_drop(struct queue_run *run)
 		return;
 	}
 	run->ended.state = JOB_CANCELLED;
-	run->ended.reason = JOB_REASON_USER;
+	run->ended.reason = run->cancel_reason ? run->cancel_reason : JOB_REASON_USER;
 	free(run->ended.reason_text);
 	run->ended.reason_text = run->cancel_by[0] ? strdup(run->cancel_by) : NULL;
 	run->ended.started_unix_ns = 0;
@@ -199,7 +205,7 @@ void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, u
 	struct queue_job *job = queue_job_find(queue, id);
 	struct err err;
 	if (!job) {
-		if (queue_cancel_final(queue, id, &given, &err) < 0)
+		if (queue_cancel_final(queue, id, &given, &err) < 0 && done)
 			done(-ENOMEM, JOB_PENDING, false, &err, context);
 		return;
 	}
@@ -210,7 +216,8 @@ void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, u
 	if (!caller || !run) {
 		free(caller);
 		(void)err_set(&err, -ENOMEM, "no memory to cancel job %" PRIu64, id);
-		done(-ENOMEM, job->job.state, false, &err, context);
+		if (done)
+			done(-ENOMEM, job->job.state, false, &err, context);
 		return;
 	}
 	*caller = given;

@@ -177,7 +177,7 @@ static int queue_inspect_work(struct queue_op *op)
 	int rc = queue_inspect_free(run, &op->err);
 	crash_point("queue.inspected");
 	if (rc == 0 && run->found == QUEUE_FOUND_ENDED)
-		rc = store_end(queue->store, &run->ended, run->text, &op->err);
+		rc = queue_end_attempt(run, &op->err);
 	crash_point("queue.end_stored");
 	return rc;
 }
@@ -259,11 +259,24 @@ static void queue_never_started(struct queue_run *run)
 void queue_finish(struct queue_run *run)
 {
 	struct queue_job *job = run->owner;
+	queue_storage_worked(job->queue);
+	struct job ended = run->ended; /* lent to it: it is freed with its run */
+	run->ended = (struct job){.id = 0};
+	queue_job_ended(job, &ended, &run->array, !run->cancel_durable);
+	job_done(&ended);
+}
+
+void queue_job_ended(struct queue_job *job, const struct job *ended,
+		     const struct store_array *array, bool was_final)
+{
 	struct queue *queue = job->queue;
-	enum job_state state = run->ended.state;
-	queue_storage_worked(queue);
-	queue_cancel_answer(run, 0, state, !run->cancel_durable, NULL);
+	const struct store_array stands = *array; /* may be the run's */
+	if (job->run)
+		queue_cancel_answer(job->run, 0, ended->state, was_final, NULL);
+	if (ended->wants.has_ttl) /* looks when it may be forgotten */
+		queue_keep_soon(queue);
 	queue_job_remove(job);
+	queue_depend_ended(queue, ended, &stands);
 	queue_changed(queue);
 	queue_kick(queue);
 }
@@ -305,6 +318,10 @@ static void queue_inspect_done(struct queue_op *op, int result)
 	switch (run->found) {
 	case QUEUE_FOUND_ENDED:
 		queue_finish(run);
+		return;
+	case QUEUE_FOUND_AGAIN:
+		queue_storage_worked(job->queue);
+		queue_again(run);
 		return;
 	case QUEUE_FOUND_VOID:
 		queue_never_started(run);
@@ -374,7 +391,7 @@ void queue_step(struct queue_job *job)
 	if (!run || run->task != QUEUE_TASK_NONE || job->queue->closing)
 		return;
 	if (job->phase == QUEUE_WAITING) {
-		if (run->cancel_wanted && !loop_timer_is_running(run->retry))
+		if (run->cancel_wanted && !job->is_changing && !loop_timer_is_running(run->retry))
 			queue_drop(run);
 		return;
 	}

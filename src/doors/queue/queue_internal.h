@@ -45,6 +45,7 @@ enum queue_internal_limits {
 #define QUEUE_BACKOFF_MAX_NS (60 * CLOCK_NS_PER_S)
 #define QUEUE_STORAGE_MAX_NS (30 * CLOCK_NS_PER_S)
 #define QUEUE_KEEP_NS	     (3600 * CLOCK_NS_PER_S)
+#define QUEUE_KEEP_SOON_NS   CLOCK_NS_PER_S
 
 /* Something for the storage thread. */
 struct queue_op {
@@ -69,13 +70,14 @@ enum queue_task {
 	QUEUE_TASK_START,
 	QUEUE_TASK_INSPECT, /* what became of it */
 	QUEUE_TASK_CANCEL,  /* makes a cancel of what runs durable */
-	QUEUE_TASK_DROP,    /* ends what was never started */
+	QUEUE_TASK_DROP,    /* ends what waits */
 };
 
 /* What an inspection found. */
 enum queue_found {
 	QUEUE_FOUND_BUSY,      /* somebody has the lock: a supervisor lives */
 	QUEUE_FOUND_ENDED,     /* entered: `ended` is final */
+	QUEUE_FOUND_AGAIN,     /* entered: the attempt has failed, and another one follows */
 	QUEUE_FOUND_VOID,      /* never claimed: its start is void */
 	QUEUE_FOUND_CONTAINER, /* the same, and it is a container that podman still lists */
 	QUEUE_FOUND_LEFTOVER,  /* the supervisor is gone, and something of the job is not yet */
@@ -137,6 +139,8 @@ struct queue_run {
 	char ended_by[QUEUE_BY_MAX]; /* who cancelled it, as far as was known */
 	enum queue_found found;
 	struct jobdir_claim claim;
+	struct store_array array;      /* that it is in, after its end */
+	enum job_reason cancel_reason; /* NONE: JOB_REASON_USER */
 };
 
 /* A job that is not final. */
@@ -147,6 +151,11 @@ struct queue_job {
 	uint32_t failures;	/* to launch, in a row */
 	uint64_t not_before_ns; /* loop time: not started again before */
 	struct queue_run *run;	/* owned; NULL */
+	/* While it waits, an operation makes another job of it: nothing else is done with it. */
+	bool is_changing;
+	/* It is to be cancelled: for this reason (NONE: it is not), because of that job. */
+	enum job_reason doom;
+	uint64_t doom_by;
 };
 
 /* A slot whose token somebody else has. */
@@ -163,6 +172,7 @@ struct queue_hold {
 };
 
 struct queue_accept;
+struct queue_change;
 struct queue_keeper;
 struct queue_question;
 struct queue_submission;
@@ -212,6 +222,8 @@ struct queue {
 	struct queue_accept *accept; /* owned */
 	uint64_t next_id;
 
+	struct queue_change *changes, **changes_end; /* owned; the first is under way */
+	size_t doomed;				     /* jobs that are to be cancelled */
 	struct queue_rules rules;
 	bool is_drained; /* by queue_drain() */
 
@@ -290,6 +302,43 @@ void queue_drop(struct queue_run *run);
 void queue_cancel_answer(struct queue_run *run, int result, enum job_state state, bool was_final,
 			 const struct err *err);
 
+/* queue_retry.c. On the storage thread: run->ended is how the attempt has ended. Enters it, or that
+ * another one follows; run->found and run->array are set. */
+int queue_end_attempt(struct queue_run *run, struct err *err);
+/* On the loop: another attempt follows. */
+void queue_again(struct queue_run *run);
+/* When a job that was loaded may be tried again, in loop time. */
+uint64_t queue_again_at(const struct queue *queue, const struct job *job);
+
+/* queue_depend.c */
+/* Whether it waits for others: their ids in `out`. */
+bool queue_depends(const struct queue *queue, const struct job *job, char out[JOB_REASON_MAX]);
+/* A job has ended so, and its array stands so: dooms whom that concerns. */
+void queue_depend_ended(struct queue *queue, const struct job *ended,
+			const struct store_array *array);
+/* It is to be cancelled; done as soon as it can be. */
+void queue_doom(struct queue_job *job, enum job_reason reason, uint64_t by);
+/* On the storage thread, or before anything runs. Looks for the jobs that it waits for: the first
+ * whose end makes its own impossible in `out_failed` (0: none). -EINVAL: there is none of that
+ * number. `is_new`: it is being accepted; else one that was forgotten has ended well. */
+int queue_depend_check(struct queue *queue, const struct job *job, bool is_new,
+		       uint64_t *out_failed, struct err *err);
+/* Whether the array has failed as a whole. */
+bool queue_array_has_failed(const struct job *member, const struct store_array *array);
+/* At the start: dooms what the last agent had no time for. */
+int queue_depend_load(struct queue *queue, struct err *err);
+
+/* queue_change.c */
+void queue_change_init(struct queue *queue);
+/* Cancels who is doomed. */
+void queue_change_doomed(struct queue *queue);
+void queue_change_clear(struct queue *queue);
+/* The place of the first job whose id is not below `id`. */
+size_t queue_place_of(const struct queue *queue, uint64_t id);
+/* The job is final: tells those who wait for that, and forgets it. */
+void queue_job_ended(struct queue_job *job, const struct job *ended,
+		     const struct store_array *array, bool was_final);
+
 /* queue_control.c */
 void queue_control_connect(struct queue_run *run);
 void queue_control_close(struct queue_run *run);
@@ -327,13 +376,17 @@ void queue_remove_cgroup(const struct queue *queue, const struct queue_run *run)
  * found; not for ever, for it may be a stranger's. */
 int queue_kill_left(const char *instance, const char *cgroup, bool is_patient, struct err *err);
 
+/* queue_rules.c: how many jobs this user may have waiting. */
+uint32_t queue_rules_pending(const struct queue_rules *rules, const struct spec *spec);
+
 /* queue_submit.c, queue_query.c, queue_keep.c */
 int queue_submit_init(struct queue *queue, struct err *err);
 void queue_submit_next(struct queue *queue);
 void queue_submit_clear(struct queue *queue);
 void queue_query_each(struct queue *queue, void (*each)(struct queue_query *query, void *context),
 		      void *context);
-void queue_keep(void *context); /* the timer's */
+void queue_keep(void *context);		   /* the timer's */
+void queue_keep_soon(struct queue *queue); /* something may have to be forgotten earlier */
 /* Whether a directory of a job that the store does not know may be removed: nobody has its lock,
  * and nothing was ever started in it (`was_given`: or it was, and the job is forgotten). */
 bool queue_directory_is_void(int state_fd, uint64_t id, bool was_given);

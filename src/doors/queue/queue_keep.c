@@ -30,14 +30,16 @@ enum {
 
 struct queue_keeper {
 	struct queue_op op; /* first */
-	bool is_running, is_listed;
+	bool is_running, is_listed, may_forget, wants_again;
 	int64_t began_unix_ns; /* of both clocks, when the queue was opened */
 	uint64_t began_ns;
 	int64_t before_unix_ns; /* what ended before is old */
+	size_t keep_jobs;	/* 0: QUEUE_RETENTION_JOBS */
 	int64_t now_unix_ns;	/* 0: not known */
 	uint64_t *ids;		/* owned: directories still to be looked at */
 	size_t count, place;
-	uint64_t next_id; /* when they were listed */
+	uint64_t next_id;     /* when they were listed */
+	int64_t next_unix_ns; /* then the next one may be forgotten */
 	uint64_t removed, kept;
 	bool more;
 };
@@ -106,7 +108,7 @@ static int keep_forget(struct queue_keeper *keeper, struct err *err)
 	struct queue *queue = keeper->op.queue;
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
-	size_t keep = queue->options.retention_jobs;
+	size_t keep = keeper->keep_jobs;
 	int rc = store_forget(queue->store, keeper->before_unix_ns, keeper->now_unix_ns,
 			      keep > 0 ? keep : QUEUE_RETENTION_JOBS, &ids, &count, err);
 	for (size_t i = 0; i < count && rc == 0; i++)
@@ -127,8 +129,13 @@ static int queue_keep_work(struct queue_op *op)
 	}
 	for (size_t i = 0; i < QUEUE_KEEP_STEP && keeper->place < keeper->count; i++)
 		keep_look(keeper, keeper->ids[keeper->place++]);
-	if (keeper->place == keeper->count)
-		return keep_forget(keeper, &op->err);
+	keeper->next_unix_ns = INT64_MAX;
+	if (keeper->place == keeper->count) {
+		int rc = keeper->may_forget ? keep_forget(keeper, &op->err) : 0;
+		return rc == 0
+			   ? store_next_forget(op->queue->store, &keeper->next_unix_ns, &op->err)
+			   : rc;
+	}
 	keeper->more = true;
 	return 0;
 }
@@ -154,7 +161,21 @@ static void queue_keep_done(struct queue_op *op, int result)
 			  " directories in '%s/j' belong to no job of the queue; they stay",
 			  keeper->kept, queue->state_dir);
 	keeper->kept = keeper->removed = 0;
-	loop_timer_start(queue->keep_timer, QUEUE_KEEP_NS);
+	int64_t left_ns = keeper->next_unix_ns - clock_unix_ns();
+	uint64_t wait_ns = left_ns > 0 ? (uint64_t)left_ns : 0;
+	if (keeper->wants_again || !keeper->may_forget)
+		wait_ns = QUEUE_KEEP_SOON_NS;
+	keeper->wants_again = false;
+	wait_ns = wait_ns < QUEUE_KEEP_SOON_NS ? QUEUE_KEEP_SOON_NS : wait_ns;
+	loop_timer_start(queue->keep_timer, wait_ns < QUEUE_KEEP_NS ? wait_ns : QUEUE_KEEP_NS);
+}
+
+void queue_keep_soon(struct queue *queue)
+{
+	if (queue->keeper->is_running)
+		queue->keeper->wants_again = true;
+	else if (!queue->closing)
+		loop_timer_start(queue->keep_timer, QUEUE_KEEP_SOON_NS);
 }
 
 /* A wall clock that has jumped says nothing of how old a job is: nothing is old then. */
@@ -165,7 +186,8 @@ static int64_t keep_old_before(const struct queue *queue, const struct queue_kee
 	int64_t jump_ns = now_ns - keeper->began_unix_ns - passed_ns;
 	if (jump_ns > (int64_t)QUEUE_KEEP_NS || jump_ns < -(int64_t)QUEUE_KEEP_NS)
 		return 0;
-	return now_ns - QUEUE_RETENTION_NS;
+	int64_t retention_ns = queue->rules.retention_ns;
+	return now_ns - (retention_ns > 0 ? retention_ns : QUEUE_RETENTION_NS);
 }
 
 void queue_keep(void *context)
@@ -174,7 +196,14 @@ void queue_keep(void *context)
 	struct queue_keeper *keeper = queue->keeper;
 	if (keeper->is_running || queue->closing)
 		return;
-	keeper->before_unix_ns = keep_old_before(queue, keeper);
+	/* A job that others wait for is not forgotten before they know how it ended. */
+	bool may_forget = queue->doomed == 0 && !queue->changes;
+	keeper->before_unix_ns = may_forget ? keep_old_before(queue, keeper) : 0;
+	keeper->now_unix_ns = keeper->before_unix_ns ? clock_unix_ns() : 0;
+	keeper->may_forget = may_forget;
+	keeper->keep_jobs = queue->options.retention_jobs;
+	if (queue->rules.retention_jobs > 0)
+		keeper->keep_jobs = queue->rules.retention_jobs;
 	keeper->op.work = queue_keep_work;
 	keeper->op.done = queue_keep_done;
 	keeper->is_running = true;
@@ -282,7 +311,8 @@ static int keep_load(const struct job *stored, const char *grants, void *context
 		(void)queue_job_free(job);
 		return rc;
 	}
-	job->job.state = grants ? JOB_STARTING : JOB_PENDING;
+	job->job.state = grants ? JOB_STARTING : stored->state; /* PENDING or HELD */
+	job->not_before_ns = queue_again_at(queue, &job->job);
 	struct queue_run *run = job->run;
 	if (run) {
 		/* Started: the files know what became of it. Until they are read it keeps its GPUs.
@@ -396,6 +426,7 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 	queue->lock_fd = queue->state_fd = -1;
 	queue->place = TOKEN_PLACE_NONE;
 	queue->waiting_end = &queue->waiting;
+	queue_change_init(queue);
 	keep_read_boot(queue);
 	int rc = queue_submit_init(queue, err);
 	if (rc == 0)
@@ -406,12 +437,15 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 		rc = keep_open_state(queue, err);
 	if (rc == 0)
 		rc = keep_load_all(queue, err);
+	if (rc == 0)
+		rc = queue_depend_load(queue, err);
 	if (rc < 0) {
 		(void)queue_close(queue);
 		return rc;
 	}
 	for (size_t i = 0; i < queue->count; i++)
 		queue_step(queue->jobs[i]); /* ends on the loop: removes none of them now */
+	queue_change_doomed(queue);
 	queue_keep(queue);
 	*out = queue;
 	return 0;
@@ -476,6 +510,7 @@ struct queue *queue_close(struct queue *queue)
 	}
 	if (queue->accept)
 		queue_submit_clear(queue);
+	queue_change_clear(queue);
 	keep_refuse_callers(queue);
 	keep_free(queue);
 	return NULL;

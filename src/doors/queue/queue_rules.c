@@ -31,6 +31,33 @@ bool queue_is_draining(const struct queue *queue)
 	return queue->is_drained || queue->rules.is_draining;
 }
 
+static bool queue_rules_is_in(const struct spec *spec, gid_t group)
+{
+	if (spec->gid == group)
+		return true;
+	for (size_t i = 0; i < spec->group_count; i++)
+		if (spec->groups[i] == group)
+			return true;
+	return false;
+}
+
+uint32_t queue_rules_pending(const struct queue_rules *rules, const struct spec *spec)
+{
+	uint32_t most = 0;
+	bool is_in_one = false;
+	for (size_t i = 0; i < rules->group_count; i++) {
+		const struct rules_group *group = &rules->groups[i];
+		if (!queue_rules_is_in(spec, group->group))
+			continue;
+		uint32_t limit = group->limit.pending ? group->limit.pending : QUEUE_PENDING_MAX;
+		most = limit > most ? limit : most;
+		is_in_one = true;
+	}
+	if (is_in_one)
+		return most;
+	return rules->limit.pending ? rules->limit.pending : QUEUE_PENDING_MAX;
+}
+
 static int queue_drain_work(struct queue_op *op)
 {
 	struct queue_draining *draining = (struct queue_draining *)op;

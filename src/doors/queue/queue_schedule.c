@@ -203,7 +203,23 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 	queue_start(job);
 }
 
-/* The jobs that a pass is about. Those in their backoff are left out: they keep nobody waiting. */
+/* Whether the job waits for something that the scheduler knows nothing of; says so. */
+static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, uint64_t *out_next_ns)
+{
+	char text[JOB_REASON_MAX];
+	if (job->job.state == JOB_HELD || job->doom != JOB_REASON_NONE)
+		return true;
+	if (job->job.wants.after && queue_depends(job->queue, &job->job, text)) {
+		queue_job_set_state(job, JOB_PENDING, JOB_REASON_DEPENDENCY, text);
+		return true;
+	}
+	if (job->not_before_ns > now_ns && job->not_before_ns < *out_next_ns)
+		*out_next_ns = job->not_before_ns;
+	return job->not_before_ns > now_ns;
+}
+
+/* The jobs that a pass is about. Those that wait for something else are left out: they keep nobody
+ * waiting. */
 static size_t queue_pass_list(struct queue *queue, const struct job **list, uint64_t *out_next_ns)
 {
 	uint64_t now_ns = loop_now_ns(queue->options.loop);
@@ -211,12 +227,10 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, uint
 	*out_next_ns = UINT64_MAX;
 	for (size_t i = 0; i < queue->count; i++) {
 		struct queue_job *job = queue->jobs[i];
-		if (job->phase != QUEUE_WAITING || job->run)
+		if (job->phase != QUEUE_WAITING || job->run || job->is_changing ||
+		    queue_pass_waits(job, now_ns, out_next_ns))
 			continue;
-		if (job->not_before_ns <= now_ns)
-			list[count++] = &job->job;
-		else if (job->not_before_ns < *out_next_ns)
-			*out_next_ns = job->not_before_ns;
+		list[count++] = &job->job;
 	}
 	return count;
 }
@@ -275,6 +289,7 @@ static void queue_pass_now(struct queue *queue)
 		return;
 	}
 	uint64_t next_ns;
+	queue_change_doomed(queue); /* those for which there was no room on the disk */
 	size_t count = queue_pass_list(queue, list, &next_ns);
 	if (next_ns != UINT64_MAX)
 		loop_timer_start(queue->backoff_timer, next_ns - loop_now_ns(queue->options.loop));
@@ -389,7 +404,16 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	int rc = schedule_pass(&machine, &input, err);
 	if (rc < 0)
 		return rc;
+	char after[JOB_REASON_MAX];
 	bool drains = queue_is_draining(queue);
+	if (job->wants.hold != WANTS_HOLD_NONE) {
+		trial.starts = false;
+		(void)snprintf(trial.text, sizeof(trial.text), "it is to be held");
+	} else if (queue_depends(queue, job, after)) {
+		trial.starts = false;
+		(void)snprintf(trial.text, sizeof(trial.text), "%s (%s)",
+			       job_reason_to_string(JOB_REASON_DEPENDENCY), after);
+	}
 	*out_starts = trial.starts && !queue->storage_paused && !drains;
 	(void)snprintf(out_text, QUEUE_REASON_MAX, "%s",
 		       queue->storage_paused ? queue->storage_error

@@ -93,6 +93,26 @@ static void queue_add_denied(const struct queue_run *run, struct launch *launch)
 	gpunodes_done(&nodes);
 }
 
+/* What differs from the first attempt, and from the other members of its array. The time that a job
+ * may run is for all its attempts together. */
+static int queue_launch_again(const struct queue_run *run, struct launch *launch, struct err *err)
+{
+	const struct job *job = &run->owner->job;
+	int64_t used_ns = 0;
+	if (job->array_id > 0 && job->wants.array != WANTS_ARRAY_NONE) {
+		launch->array_id = job->array_id;
+		launch->array_index = job->array_index;
+	}
+	if (launch->spec.deadline_ns == 0 || job->failed_attempts == 0)
+		return 0;
+	int rc = store_used(run->owner->queue->store, job->id, job->failed_attempts, &used_ns, err);
+	if (rc < 0)
+		return rc;
+	bool is_over = used_ns > 0 && (uint64_t)used_ns >= launch->spec.deadline_ns;
+	launch->spec.deadline_ns = is_over ? 1 : launch->spec.deadline_ns - (uint64_t)used_ns;
+	return 0;
+}
+
 int queue_make_launch(struct queue_run *run, struct err *err)
 {
 	const struct queue *queue = run->owner->queue;
@@ -109,6 +129,9 @@ int queue_make_launch(struct queue_run *run, struct err *err)
 		return err_wrap(err, "what is stored of job %" PRIu64, id);
 	launch.id = id;
 	launch.attempt = run->attempt;
+	rc = queue_launch_again(run, &launch, err);
+	if (rc < 0)
+		return rc;
 	memcpy(launch.instance, run->instance, sizeof(launch.instance));
 	queue_copy_text(launch.runtime_dir, LAUNCH_PATH_MAX, queue->runtime_dir);
 	queue_copy_text(launch.sim_state, LAUNCH_PATH_MAX, queue->sim_state);
@@ -141,7 +164,7 @@ static int queue_start_work(struct queue_op *op)
 	uint64_t id = run->owner->job.id;
 	run->found = QUEUE_FOUND_VOID;
 	int rc = jobdir_open(queue->state_fd, id, &op->err);
-	if (rc == -ENOENT && run->attempt == 1) {
+	if (rc == -ENOENT && (run->attempt == 1 || run->owner->job.array_id > 0)) {
 		/* The row is what counts: made again, as nothing was ever in it. */
 		rc = jobdir_create(queue->state_fd, id, &op->err);
 		if (rc == 0)
@@ -166,8 +189,11 @@ static int queue_start_work(struct queue_op *op)
 		return 0;
 	}
 	rc = queue_make_launch(run, &op->err);
+	if (rc == 0 && run->attempt > 1)
+		rc = jobdir_reserve(run->dir_fd, &op->err);
 	if (rc < 0)
 		return rc;
+	crash_point("queue.room_taken");
 	rc = store_start(queue->store, id, run->attempt, run->text, clock_unix_ns(), &op->err);
 	crash_point("queue.start_stored");
 	/* Where it complains before it has output files; without room for it, nowhere. */

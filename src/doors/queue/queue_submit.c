@@ -20,8 +20,12 @@ enum { ACCEPT_TRIES_MAX = 4096 }; /* numbers that are passed over for one job */
 
 struct queue_submission {
 	struct queue_submission *next;
-	struct queue_job *job; /* owned until it is accepted */
-	char *spec;	       /* owned */
+	struct queue_job *job;	   /* owned until it is accepted */
+	struct queue_job **others; /* owned: the rest of its array, as above */
+	size_t other_count;
+	uint32_t pending_max; /* jobs of this user */
+	uint64_t failed;      /* it waits for the success of this one, which has failed; 0 */
+	char *spec;	      /* owned */
 	size_t spec_length;
 	bool no_wait, gpus_if_any, is_forgotten, is_dry;
 	void (*done)(int result, uint64_t id, bool known, const char *reason, const struct err *err,
@@ -42,8 +46,8 @@ struct queue_accept {
 	bool is_running;
 	struct queue_submission *batch[STORE_BATCH_MAX];
 	size_t count;
-	struct store_accept rows[STORE_BATCH_MAX];
-	struct queue_submission *row_of[STORE_BATCH_MAX];
+	size_t job_count;	   /* of the batch: each member of an array is one */
+	struct store_accept *rows; /* owned while it runs; room for those */
 	size_t row_count;
 	uint64_t next_id;
 	int failed; /* what the store said, for all */
@@ -52,6 +56,9 @@ struct queue_accept {
 static struct queue_submission *queue_submission_free(struct queue_submission *submission)
 {
 	(void)queue_job_free(submission->job);
+	for (size_t i = 0; i < submission->other_count; i++)
+		(void)queue_job_free(submission->others[i]);
+	free(submission->others);
 	free(submission->spec);
 	free(submission);
 	return NULL;
@@ -118,6 +125,39 @@ static int queue_accept_known(struct queue_accept *accept, size_t place)
 	return 1;
 }
 
+/* An array has its numbers in a row: they begin behind all directories that may be anybody's. The
+ * members get theirs when they start. */
+static int queue_accept_array(struct queue_accept *accept, struct queue_submission *submission)
+{
+	_cleanup_free_ uint64_t *ids = NULL;
+	size_t count = 0;
+	int rc = jobdir_list(accept->op.queue->state_fd, &ids, &count, &submission->err);
+	if (rc < 0 && rc != -ENOENT)
+		return rc;
+	if (rc == 0 && count > 0 && ids[count - 1] >= accept->next_id)
+		accept->next_id = ids[count - 1] + 1;
+	return 0;
+}
+
+static void queue_accept_members(struct queue_accept *accept, struct queue_submission *submission)
+{
+	uint64_t id = submission->id;
+	if (submission->job->job.wants.array_count == 0)
+		return;
+	submission->job->job.array_id = id;
+	for (size_t i = 0; i < submission->other_count; i++) {
+		struct job *job = &submission->others[i]->job;
+		job->array_index = (uint32_t)i + 1;
+		job->id = id + job->array_index;
+		job->array_id = id;
+		/* No client can have this one. */
+		(void)snprintf(job->key, sizeof(job->key), "#%" PRIu64 ".%" PRIu32, id,
+			       job->array_index); /* fits */
+		accept->rows[accept->row_count++] = (struct store_accept){.job = job};
+	}
+	accept->next_id = id + 1 + submission->other_count;
+}
+
 static int queue_accept_directory(struct queue_accept *accept, struct queue_submission *submission)
 {
 	int state_fd = accept->op.queue->state_fd;
@@ -151,23 +191,30 @@ static void queue_accept_one(struct queue_accept *accept, size_t place)
 		submission->result = submission->refusal.code;
 		return;
 	}
-	submission->result = queue_accept_directory(accept, submission);
+	submission->result = queue_depend_check(accept->op.queue, &submission->job->job, true,
+						&submission->failed, &submission->err);
+	if (submission->result == 0 && submission->other_count > 0)
+		submission->result = queue_accept_array(accept, submission);
+	if (submission->result == 0)
+		submission->result = queue_accept_directory(accept, submission);
 	crash_point("queue.directory_made");
 	if (submission->result < 0)
 		return;
-	accept->rows[accept->row_count] = (struct store_accept){
+	accept->rows[accept->row_count++] = (struct store_accept){
 	    .job = &submission->job->job,
 	    .spec = submission->spec,
 	    .spec_length = submission->spec_length,
 	};
-	accept->row_of[accept->row_count++] = submission;
+	queue_accept_members(accept, submission);
 }
 
 /* None of them was accepted. */
 static void queue_accept_undo(struct queue_accept *accept, int rc, const struct err *err)
 {
-	for (size_t i = 0; i < accept->row_count; i++) {
-		struct queue_submission *submission = accept->row_of[i];
+	for (size_t i = 0; i < accept->count; i++) {
+		struct queue_submission *submission = accept->batch[i];
+		if (submission->result < 0 || submission->known || submission->twin)
+			continue;
 		/* After EIO nobody knows what is on the disk: should the row be there, the job
 		 * needs its directory; should it not, the next start removes it. */
 		if (rc != -EIO)
@@ -210,6 +257,22 @@ static int queue_accept_work(struct queue_op *op)
 
 /* --- on the loop ----------------------------------------------------------------------------- */
 
+/* There is room for them. */
+static void queue_submission_add(struct queue_submission *submission)
+{
+	struct queue_job *first = submission->job;
+	queue_job_add(take_ptr(submission->job));
+	if (submission->failed)
+		queue_doom(first, JOB_REASON_DEPENDENCY_FAILED, submission->failed);
+	for (size_t i = 0; i < submission->other_count; i++) {
+		queue_job_add(submission->others[i]);
+		if (submission->failed)
+			queue_doom(submission->others[i], JOB_REASON_DEPENDENCY_FAILED,
+				   submission->failed);
+	}
+	submission->other_count = 0;
+}
+
 static void queue_accept_done(struct queue_op *op, int result)
 {
 	struct queue_accept *accept = (struct queue_accept *)op;
@@ -226,12 +289,14 @@ static void queue_accept_done(struct queue_op *op, int result)
 		if (submission->result == -ENOSPC || submission->result == -EROFS)
 			failed = submission->result;
 		if (submission->result == 0 && !submission->known) {
-			queue_job_add(take_ptr(submission->job)); /* there is room */
+			queue_submission_add(submission);
 			any = true;
 		}
 	}
+	free(take_ptr(accept->rows));
 	if (any) {
 		queue_storage_worked(queue);
+		queue_change_doomed(queue);
 		queue_kick(queue);
 		queue_changed(queue);
 	}
@@ -247,12 +312,53 @@ static void queue_accept_done(struct queue_op *op, int result)
 		queue_submission_answer(accept->batch[i]);
 		accept->batch[i] = queue_submission_free(accept->batch[i]);
 	}
-	accept->count = 0;
+	accept->count = accept->job_count = 0;
 	queue_submit_next(queue);
 }
 
 static int queue_submission_check(struct queue *queue, struct queue_submission *submission);
 static void queue_submit_dry(struct queue *queue, struct queue_submission *submission);
+
+/* The other members of an array, which are like the first. */
+static int queue_submission_expand(struct queue *queue, struct queue_submission *submission)
+{
+	struct err *err = &submission->refusal;
+	uint32_t count = submission->job->job.wants.array_count;
+	if (count <= 1)
+		return 0;
+	submission->others = calloc(count, sizeof(*submission->others));
+	if (!submission->others)
+		return err_set(err, -ENOMEM, "no memory for %" PRIu32 " jobs", count);
+	for (uint32_t i = 1; i < count; i++) {
+		struct queue_job *job = queue_job_new(queue, err);
+		if (!job)
+			return -ENOMEM;
+		submission->others[submission->other_count++] = job;
+		if (job_copy(&submission->job->job, &job->job) < 0)
+			return err_set(err, -ENOMEM, "no memory for %" PRIu32 " jobs", count);
+	}
+	return 0;
+}
+
+/* How many jobs a submission is. */
+static size_t queue_submission_jobs(const struct queue_submission *submission)
+{
+	uint32_t count = submission->job->job.wants.array_count;
+	return count > 0 ? count : 1;
+}
+
+/* Room for the batch, or all of it is refused. */
+static void queue_accept_reserve(struct queue *queue, struct queue_accept *accept)
+{
+	struct err err;
+	int rc = queue_reserve(queue, accept->job_count, &err);
+	accept->rows = calloc(accept->job_count, sizeof(*accept->rows));
+	if (rc == 0 && !accept->rows)
+		rc = err_set(&err, -ENOMEM, "no memory for %zu jobs", accept->job_count);
+	for (size_t i = 0; rc < 0 && i < accept->count; i++)
+		if (accept->batch[i]->refusal.code == 0)
+			accept->batch[i]->refusal = err;
+}
 
 /* Takes the next batch, as far as it can be judged by now. */
 void queue_submit_next(struct queue *queue)
@@ -262,6 +368,8 @@ void queue_submit_next(struct queue *queue)
 		return;
 	while (queue->submissions && accept->count < STORE_BATCH_MAX) {
 		struct queue_submission *submission = queue->submissions;
+		if (accept->job_count + queue_submission_jobs(submission) > STORE_ROWS_MAX)
+			break;
 		queue->submissions = submission->next;
 		if (!queue->submissions)
 			queue->submissions_end = &queue->submissions;
@@ -269,18 +377,14 @@ void queue_submit_next(struct queue *queue)
 			queue_submit_dry(queue, submission);
 			continue;
 		}
-		(void)queue_submission_check(queue, submission);
+		if (queue_submission_check(queue, submission) == 0)
+			(void)queue_submission_expand(queue, submission);
+		accept->job_count += queue_submission_jobs(submission);
 		accept->batch[accept->count++] = submission;
 	}
 	if (accept->count == 0)
 		return;
-	struct err err;
-	if (queue_reserve(queue, accept->count, &err) < 0) {
-		for (size_t i = 0; i < accept->count; i++) {
-			if (accept->batch[i]->refusal.code == 0)
-				accept->batch[i]->refusal = err;
-		}
-	}
+	queue_accept_reserve(queue, accept);
 	accept->op.work = queue_accept_work;
 	accept->op.done = queue_accept_done;
 	accept->next_id = queue->next_id;
@@ -291,8 +395,15 @@ void queue_submit_next(struct queue *queue)
 static size_t queue_pending_of(const struct queue *queue, uid_t uid)
 {
 	size_t count = 0;
-	for (size_t i = 0; i < queue->count; i++)
-		count += queue->jobs[i]->job.uid == uid && queue->jobs[i]->job.state == JOB_PENDING;
+	for (size_t i = 0; i < queue->count; i++) {
+		const struct job *job = &queue->jobs[i]->job;
+		count += job->uid == uid && (job->state == JOB_PENDING || job->state == JOB_HELD);
+	}
+	for (size_t i = 0; i < queue->accept->count; i++) {
+		const struct queue_submission *other = queue->accept->batch[i];
+		if (other->job->job.uid == uid && other->refusal.code == 0)
+			count += queue_submission_jobs(other);
+	}
 	return count;
 }
 
@@ -314,11 +425,12 @@ static int queue_submission_check(struct queue *queue, struct queue_submission *
 	int rc = schedule_check(&queue->machine, job, err);
 	if (rc < 0)
 		return rc;
-	if (queue_pending_of(queue, job->uid) >= QUEUE_PENDING_MAX)
+	size_t pending = queue_pending_of(queue, job->uid);
+	if (pending + queue_submission_jobs(submission) > submission->pending_max)
 		return err_set(err, -EDQUOT,
-			       "%d jobs of this user are waiting already: more are accepted when "
-			       "some have started",
-			       QUEUE_PENDING_MAX);
+			       "%zu jobs of this user are waiting already, of %" PRIu32
+			       " that may: more are accepted when some have started",
+			       pending, submission->pending_max);
 	bool starts = true;
 	char reason[QUEUE_REASON_MAX];
 	if (submission->no_wait) {
@@ -337,7 +449,8 @@ static int queue_submission_fill(struct queue_submission *submission,
 	const struct spec *spec = submit->spec;
 	struct job *job = &submission->job->job;
 	size_t key_length = submit->key ? strlen(submit->key) : 0;
-	if (!submit->dry_run && (key_length == 0 || key_length >= sizeof(job->key)))
+	if (!submit->dry_run &&
+	    (key_length == 0 || key_length >= sizeof(job->key) || submit->key[0] == '#'))
 		return err_set(err, -EINVAL, "a job needs a key of 1 to %zu bytes, a UUID",
 			       sizeof(job->key) - 1);
 	memcpy(job->key, submit->key ? submit->key : "", key_length + 1);
@@ -350,6 +463,12 @@ static int queue_submission_fill(struct queue_submission *submission,
 	job->ignore_outsiders = spec->ignore_outsiders;
 	job->submitted_unix_ns = clock_unix_ns();
 	submission->gpus_if_any = spec->gpus_if_any;
+	submission->pending_max = queue_rules_pending(&submission->job->queue->rules, spec);
+	if (spec->wants.hold != WANTS_HOLD_NONE) {
+		job->state = JOB_HELD;
+		job->reason = spec->wants.hold == WANTS_HOLD_SUSPENDED ? JOB_REASON_SUSPENDED
+								       : JOB_REASON_USER;
+	}
 	submission->no_wait = submit->no_wait;
 	submission->done = submit->done;
 	submission->context = submit->context;
@@ -451,5 +570,6 @@ void queue_submit_clear(struct queue *queue)
 		(void)queue_submission_free(submission);
 	}
 	queue->submissions_end = &queue->submissions;
+	free(queue->accept->rows);
 	free(take_ptr(queue->accept));
 }

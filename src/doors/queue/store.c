@@ -58,12 +58,16 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, wants = ?5 WHERE id = ?1",
     [STORE_SQL_CHANGE_SPEC] = "INSERT OR REPLACE INTO specs(job, sum, spec) VALUES(?1, ?2, ?3)",
     [STORE_SQL_FORGET_LIST] =
-	"SELECT id FROM (SELECT id, ended_ns FROM jobs WHERE forget_ns IS NOT NULL AND forget_ns "
+	"SELECT id FROM (SELECT id, ended_ns, array_id FROM jobs WHERE forget_ns IS NOT NULL AND "
+	"forget_ns "
 	"<= ?4"
-	" UNION ALL SELECT id, ended_ns FROM jobs WHERE ended_ns IS NOT NULL AND forget_ns IS NULL"
+	" UNION ALL SELECT id, ended_ns, array_id FROM jobs WHERE ended_ns IS NOT NULL AND "
+	"forget_ns IS NULL"
 	" AND (ended_ns < ?1 OR (ended_ns, id) <="
 	" (SELECT ended_ns, id FROM jobs WHERE ended_ns IS NOT NULL"
-	" ORDER BY ended_ns DESC, id DESC LIMIT 1 OFFSET ?2))) ORDER BY ended_ns, id LIMIT ?3",
+	" ORDER BY ended_ns DESC, id DESC LIMIT 1 OFFSET ?2))) WHERE array_id NOT IN"
+	" (SELECT array_id FROM jobs WHERE ended_ns IS NULL AND array_id > 0)"
+	" ORDER BY ended_ns, id LIMIT ?3",
     [STORE_SQL_FORGET_JOB] = "DELETE FROM jobs WHERE id = ?1",
     [STORE_SQL_FORGET_ATTEMPTS] = "DELETE FROM attempts WHERE job = ?1",
     /* The first member of an array has the specification of all. */
@@ -100,6 +104,7 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	STORE_COLUMNS " WHERE jobs.ended_ns >= ?1 AND (jobs.ended_ns, id) < (?3, ?4)"
 		      " ORDER BY jobs.ended_ns DESC, id DESC LIMIT ?2",
     [STORE_SQL_GET] = STORE_COLUMNS " WHERE id = ?1",
+    [STORE_SQL_LIST_ARRAY] = STORE_COLUMNS " WHERE array_id > 0 AND array_id = ?1 ORDER BY id",
     [STORE_SQL_SPEC] = "SELECT sum, spec FROM specs, jobs WHERE id = ?1"
 		       " AND job = iif(EXISTS(SELECT 1 FROM specs WHERE job = ?1), ?1, array_id)",
 };
@@ -580,20 +585,26 @@ int store_retry(struct store *store, const struct job *ended, const char *reason
 	return store_finish(store, rc, doing, err);
 }
 
-int store_reopen(struct store *store, uint64_t id, struct err *err)
+static int store_reopen_one(struct store *store, uint64_t id, const char *doing, struct err *err)
+{
+	int rc = store_expect_live(store, id, doing, err);
+	if (rc == 0)
+		return err_set(err, -EALREADY, "job %" PRIu64 " has not ended", id);
+	if (rc != -EALREADY)
+		return rc;
+	sqlite3_stmt *row = store_statement(store, STORE_SQL_REOPEN_JOB);
+	(void)store_bind_id(row, 1, id);
+	return store_run(store, row, doing, err);
+}
+
+int store_reopen(struct store *store, const uint64_t *ids, size_t count, struct err *err)
 {
 	static const char doing[] = "entering another attempt";
 	int rc = store_begin(store, doing, err);
 	if (rc < 0)
 		return rc;
-	rc = store_expect_live(store, id, doing, err);
-	if (rc == 0) {
-		rc = err_set(err, -EALREADY, "job %" PRIu64 " has not ended", id);
-	} else if (rc == -EALREADY) {
-		sqlite3_stmt *row = store_statement(store, STORE_SQL_REOPEN_JOB);
-		(void)store_bind_id(row, 1, id);
-		rc = store_run(store, row, doing, err);
-	}
+	for (size_t i = 0; i < count && rc == 0; i++)
+		rc = store_reopen_one(store, ids[i], doing, err);
 	return store_finish(store, rc, doing, err);
 }
 

@@ -74,9 +74,9 @@ int store_end(struct store *store, const struct job *job, const char *observatio
  * -EALREADY. */
 int store_retry(struct store *store, const struct job *ended, const char *reason_text,
 		const char *observations, struct err *err);
-/* A final job is pending again, as if it had never failed; its attempts stay. -ENOENT; -EALREADY:
- * it is not final. */
-int store_reopen(struct store *store, uint64_t id, struct err *err);
+/* Final jobs are pending again, as if they had never failed; their attempts stay. All or none.
+ * -ENOENT; -EALREADY: one is not final. */
+int store_reopen(struct store *store, const uint64_t *ids, size_t count, struct err *err);
 /* One waiting job that becomes another. */
 struct store_change {
 	/* State (PENDING, HELD, or final), reason and its text, wants; of a final one also its end.
@@ -91,6 +91,7 @@ int store_change(struct store *store, const struct store_change *changes, size_t
 		 struct err *err);
 /* Removes final jobs that ended before `unix_ns`, the oldest beyond `keep`, and those whose own
  * time (wants.ttl_ns) was over at `now_unix_ns`; one that has such a time goes then and not before.
+ * The members of an array stay until all of them have ended.
  * Their ids (owned) for jobdir_remove(). At most STORE_FORGET_MAX: when as many come, call it
  * again. Ids are never given out again. */
 int store_forget(struct store *store, int64_t unix_ns, int64_t now_unix_ns, size_t keep,
@@ -152,6 +153,11 @@ int store_get(struct store *store, uint64_t id,
 	      int (*each)(const struct job *job, const char *grants, const char *observations,
 			  void *context),
 	      void *context, struct err *err);
+/* All members of an array, final or not, in their order; none for one that is not there. */
+int store_list_array(struct store *store, uint64_t array_id,
+		     int (*each)(const struct job *job, const char *grants,
+				 const char *observations, void *context),
+		     void *context, struct err *err);
 /* The spec's bytes (owned), and a NUL behind them. -ENOENT; -EUCLEAN: they are not what was
  * accepted. */
 int store_spec(struct store *store, uint64_t id, char **out_bytes, size_t *out_length,

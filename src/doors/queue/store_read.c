@@ -218,6 +218,17 @@ int store_get(struct store *store, uint64_t id,
 	return rc;
 }
 
+int store_list_array(struct store *store, uint64_t array_id,
+		     int (*each)(const struct job *job, const char *grants,
+				 const char *observations, void *context),
+		     void *context, struct err *err)
+{
+	sqlite3_stmt *query = store_statement(store, STORE_SQL_LIST_ARRAY);
+	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)array_id);
+	struct store_visit visit = {.each = each, .context = context};
+	return store_visit(store, query, &visit, err);
+}
+
 int store_next_id(struct store *store, uint64_t *out, struct err *err)
 {
 	(void)err;

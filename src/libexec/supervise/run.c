@@ -40,8 +40,12 @@ static void run_launch_failed(struct supervisor *self, int code, int exit_code,
 static int run_environment(const struct launch *launch, char ***out, struct err *err)
 {
 	char id[RUN_NUMBER_MAX], attempt[RUN_NUMBER_MAX];
+	char array_id[RUN_NUMBER_MAX], array_index[RUN_NUMBER_MAX];
 	(void)snprintf(id, sizeof(id), "%" PRIu64, launch->id); /* these fit */
 	(void)snprintf(attempt, sizeof(attempt), "%" PRIu32, launch->attempt);
+	(void)snprintf(array_id, sizeof(array_id), "%" PRIu64, launch->array_id);
+	(void)snprintf(array_index, sizeof(array_index), "%" PRIu32, launch->array_index);
+	bool is_member = launch->array_id > 0;
 	_cleanup_free_ const char **uuids = calloc(launch->grant_count + 1, sizeof(*uuids));
 	if (!uuids)
 		return err_set(err, -ENOMEM, "no memory for the job's environment");
@@ -53,6 +57,9 @@ static int run_environment(const struct launch *launch, char ***out, struct err 
 				 .instance = launch->instance[0] ? launch->instance : NULL,
 				 .uuids = uuids,
 				 .uuid_count = launch->grant_count,
+				 .array_id = is_member ? array_id : NULL,
+				 .array_index = is_member ? array_index : NULL,
+				 .is_indexed = launch->spec.wants.array == WANTS_ARRAY_INDEXED,
 				 .adapters = launch->adapters};
 	char *none[] = {NULL};
 	return jobenv_make(launch->spec.environment ? launch->spec.environment : none, &job, out,

@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Changing jobs that wait: held, released, of another priority or environment, cancelled because of
+ * others; and final ones that begin anew. One change after the other, each one transaction: a job
+ * is told of it when it is durable. While that is under way nothing else is done with the jobs that
+ * it is about, so that none of them starts as what it was.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/crash.h"
+#include "base/log.h"
+#include "doors/queue/queue_internal.h"
+
+enum change_kind {
+	CHANGE_EDIT,  /* what queue_edit() was asked for */
+	CHANGE_DOOM,  /* cancels those that are doomed */
+	CHANGE_AGAIN, /* queue_retry() */
+};
+
+struct queue_change {
+	struct queue_op op; /* first */
+	struct queue_change *next;
+	enum change_kind kind;
+	uint64_t id;
+	bool member_alone;
+	struct queue_edit edit; /* its texts are owned */
+	char by[QUEUE_BY_MAX];
+	char **environment;	/* owned: of the edit */
+	queue_changed_fn *done; /* NULL: nobody waits */
+	void *context;
+
+	/* What it works on: the jobs as they are to be, and where their arrays stand then. */
+	struct job *jobs;	    /* owned, with their texts */
+	struct store_change *rows;  /* owned */
+	struct store_array *arrays; /* owned: of each job */
+	size_t count, room;
+	char *spec; /* owned: a new one */
+	size_t spec_length;
+};
+
+static void change_clear(struct queue_change *change)
+{
+	for (size_t i = 0; i < change->count; i++)
+		job_done(&change->jobs[i]);
+	free(take_ptr(change->jobs));
+	free(take_ptr(change->rows));
+	free(take_ptr(change->arrays));
+	free(take_ptr(change->spec));
+	change->count = change->room = 0;
+}
+
+static struct queue_change *change_free(struct queue_change *change)
+{
+	if (!change)
+		return NULL;
+	change_clear(change);
+	for (size_t i = 0; change->environment && i < change->edit.environment_count; i++)
+		free(change->environment[i]);
+	free(change->environment);
+	free(change);
+	return NULL;
+}
+
+static void change_next(struct queue *queue);
+
+/* It is over; `changed` jobs are other ones now. */
+static void change_over(struct queue_change *change, int result, size_t changed,
+			const struct err *err)
+{
+	struct queue *queue = change->op.queue;
+	queue->changes = change->next;
+	if (!queue->changes)
+		queue->changes_end = &queue->changes;
+	if (change->done)
+		change->done(result, changed, result < 0 ? err : NULL, change->context);
+	(void)change_free(change);
+	change_next(queue);
+}
+
+static int change_room(struct queue_change *change, size_t room, struct err *err)
+{
+	change->jobs = calloc(room + 1, sizeof(*change->jobs));
+	change->rows = calloc(room + 1, sizeof(*change->rows));
+	change->arrays = calloc(room + 1, sizeof(*change->arrays));
+	change->room = room;
+	if (!change->jobs || !change->rows || !change->arrays)
+		return err_set(err, -ENOMEM, "no memory to change %zu jobs", room);
+	return 0;
+}
+
+/* A copy of the job, to be made what it is to become; NULL: no memory. */
+static struct job *change_add(struct queue_change *change, const struct job *job, struct err *err)
+{
+	struct job *copy = &change->jobs[change->count];
+	if (change->count >= change->room || job_copy(job, copy) < 0) {
+		(void)err_set(err, -ENOMEM, "no memory to change job %" PRIu64, job->id);
+		return NULL;
+	}
+	change->rows[change->count++].job = copy;
+	return copy;
+}
+
+static void change_set_reason(struct job *job, enum job_reason reason, const char *text)
+{
+	job->reason = reason;
+	free(job->reason_text);
+	job->reason_text = text && text[0] ? strdup(text) : NULL; /* left out without memory */
+}
+
+/* --- on the storage thread ------------------------------------------------------------------- */
+
+static bool change_same_variable(const char *a, const char *b)
+{
+	size_t length = strcspn(a, "=");
+	return strncmp(a, b, length) == 0 && b[length] == '=';
+}
+
+static int change_set_variable(struct spec *spec, const char *text, struct err *err)
+{
+	bool has_image = spec->image[0] != '\0';
+	char **list = has_image ? spec->image_environment : spec->environment;
+	size_t count = has_image ? spec->image_environment_count : spec->environment_count;
+	for (size_t i = 0; i < count; i++) {
+		if (!change_same_variable(text, list[i]))
+			continue;
+		char *copy = strdup(text);
+		if (!copy)
+			return err_set(err, -ENOMEM, "no memory for a variable");
+		free(list[i]);
+		list[i] = copy;
+		return 0;
+	}
+	return has_image ? spec_add_image_variable(spec, text, err)
+			 : spec_add_variable(spec, text, err);
+}
+
+/* What the job, or all members of the array, run from now on. */
+static int change_make_spec(struct queue_change *change, struct err *err)
+{
+	_cleanup_free_ char *bytes = NULL;
+	size_t length = 0;
+	_cleanup_spec_ struct spec spec;
+	spec_init(&spec);
+	struct store *store = change->op.queue->store;
+	int rc = store_spec(store, change->jobs[0].id, &bytes, &length, err);
+	if (rc == 0)
+		rc = spec_parse(bytes, length, &spec, err);
+	for (size_t i = 0; rc == 0 && i < change->edit.environment_count; i++)
+		rc = change_set_variable(&spec, change->environment[i], err);
+	if (rc == 0)
+		rc = spec_check(&spec, err);
+	if (rc == 0)
+		rc = spec_format(&spec, &change->spec, &change->spec_length, err);
+	change->rows[0].spec = change->spec;
+	change->rows[0].spec_length = change->spec_length;
+	return rc;
+}
+
+static int change_work(struct queue_op *op)
+{
+	struct queue_change *change = (struct queue_change *)op;
+	struct store *store = op->queue->store;
+	int rc = 0;
+	if (change->edit.environment_count > 0)
+		rc = change_make_spec(change, &op->err);
+	crash_point("queue.before_change");
+	if (rc == 0)
+		rc = store_change(store, change->rows, change->count, &op->err);
+	crash_point("queue.change_stored");
+	for (size_t i = 0; rc == 0 && i < change->count; i++) {
+		const struct job *job = &change->jobs[i];
+		bool is_same = i > 0 && job->array_id == change->jobs[i - 1].array_id;
+		if (job->array_id == 0 || !job_state_is_final(job->state))
+			continue;
+		if (is_same)
+			change->arrays[i] = change->arrays[i - 1];
+		else /* else it is judged when the agent starts again */
+			(void)store_array(store, job->array_id, &change->arrays[i], NULL);
+	}
+	return rc;
+}
+
+struct change_again {
+	struct queue_change *change;
+	struct err *err;
+	size_t seen, live, succeeded;
+};
+
+static int change_again_each(const struct job *job, const char *grants, const char *observations,
+			     void *context)
+{
+	struct change_again *again = context;
+	struct queue_change *change = again->change;
+	again->seen++;
+	again->live += !job_state_is_final(job->state);
+	again->succeeded += job->state == JOB_SUCCEEDED;
+	if (job->state != JOB_FAILED && job->state != JOB_CANCELLED)
+		return 0;
+	if (change->count == change->room) {
+		size_t room = change->room ? 2 * change->room : 16;
+		struct job *more = reallocarray(change->jobs, room, sizeof(*more));
+		if (!more)
+			return err_set(again->err, -ENOMEM, "no memory for %zu jobs", room);
+		change->jobs = more;
+		change->room = room;
+	}
+	int rc = job_copy(job, &change->jobs[change->count]);
+	if (rc < 0)
+		return err_set(again->err, rc, "no memory for a job");
+	change->count++;
+	return 0;
+}
+
+static int change_again_find(struct queue_change *change, struct err *err)
+{
+	struct store *store = change->op.queue->store;
+	struct change_again again = {.change = change, .err = err};
+	int rc = change->member_alone
+		     ? 0
+		     : store_list_array(store, change->id, change_again_each, &again, err);
+	if (rc == 0 && again.seen == 0)
+		rc = store_get(store, change->id, change_again_each, &again, err);
+	if (rc < 0)
+		return rc;
+	if (change->count == 0)
+		return err_set(err, -EINVAL,
+			       again.live > 0 ? "job %" PRIu64 " has not ended"
+					      : "job %" PRIu64 " has succeeded",
+			       change->id);
+	const struct job *first = &change->jobs[0];
+	if (first->array_id > 0 && !first->wants.array_apart && change->id != first->array_id)
+		return err_set(err, -EINVAL,
+			       "job %" PRIu64
+			       " belongs to an array that succeeds or fails as a whole: retry "
+			       "job %" PRIu64,
+			       change->id, first->array_id);
+	return 0;
+}
+
+static int change_again_work(struct queue_op *op)
+{
+	struct queue_change *change = (struct queue_change *)op;
+	struct queue *queue = op->queue;
+	int rc = change_again_find(change, &op->err);
+	_cleanup_free_ uint64_t *ids = calloc(change->count + 1, sizeof(*ids));
+	if (rc == 0 && !ids)
+		rc = err_set(&op->err, -ENOMEM, "no memory for %zu jobs", change->count);
+	for (size_t i = 0; rc == 0 && i < change->count; i++) {
+		ids[i] = change->jobs[i].id;
+		int fd = jobdir_open(queue->state_fd, ids[i], &op->err);
+		if (fd == -ENOENT) /* made when it starts */
+			continue;
+		_cleanup_close_ int dir_fd = fd;
+		rc = fd < 0 ? fd : jobdir_withdraw_cancel(dir_fd, &op->err);
+	}
+	crash_point("queue.before_reopen");
+	if (rc == 0)
+		rc = store_reopen(queue->store, ids, change->count, &op->err);
+	crash_point("queue.reopened");
+	return rc;
+}
+
+/* --- on the loop ----------------------------------------------------------------------------- */
+
+static void change_failed(struct queue *queue, int result, const char *text)
+{
+	if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
+		queue_storage_failed(queue, result, text);
+}
+
+/* One of the jobs is what it was to become. */
+static void change_apply(struct queue *queue, struct job *now, const struct store_array *array)
+{
+	struct queue_job *job = queue_job_find(queue, now->id);
+	if (!job)
+		return;
+	job->is_changing = false;
+	if (job_state_is_final(now->state)) {
+		queue_job_ended(job, now, array, true);
+		return;
+	}
+	struct wants wants = job->job.wants;
+	job->job.wants = now->wants;
+	now->wants = wants;
+	queue_job_set_state(job, now->state, now->reason, now->reason_text);
+	queue_step(job);
+}
+
+static void change_done(struct queue_op *op, int result)
+{
+	struct queue_change *change = (struct queue_change *)op;
+	struct queue *queue = op->queue;
+	size_t count = change->count;
+	for (size_t i = 0; i < count; i++) {
+		struct queue_job *job = queue_job_find(queue, change->jobs[i].id);
+		if (job)
+			job->is_changing = false;
+	}
+	if (queue->closing) {
+		change_over(change, err_set(&op->err, -ESHUTDOWN, "the agent is ending"), 0,
+			    &op->err);
+		return;
+	}
+	if (result == 0) {
+		queue_storage_worked(queue);
+		for (size_t i = 0; i < count; i++)
+			change_apply(queue, &change->jobs[i], &change->arrays[i]);
+	} else {
+		change_failed(queue, result, op->err.text);
+		for (size_t i = 0; i < count; i++) {
+			struct queue_job *job = queue_job_find(queue, change->jobs[i].id);
+			if (job)
+				queue_step(job); /* somebody may have cancelled it */
+		}
+		if (change->kind == CHANGE_DOOM && result != -ENOSPC && result != -EROFS)
+			log_write(queue->options.log, LOG_LEVEL_WARNING, NULL,
+				  "cancelling jobs: %s", op->err.text);
+	}
+	queue_kick(queue);
+	change_over(change, result, count, &op->err);
+}
+
+static void change_again_done(struct queue_op *op, int result)
+{
+	struct queue_change *change = (struct queue_change *)op;
+	struct queue *queue = op->queue;
+	if (result < 0 || queue->closing) {
+		change_failed(queue, result, op->err.text);
+		change_over(change, result < 0 ? result : -ESHUTDOWN, 0, &op->err);
+		return;
+	}
+	struct err err = {.code = 0};
+	int rc = queue_reserve(queue, change->count, &err);
+	for (size_t i = 0; rc == 0 && i < change->count; i++) {
+		struct queue_job *job = queue_job_new(queue, &err);
+		if (!job) {
+			rc = err.code;
+			break;
+		}
+		struct job *now = &change->jobs[i];
+		job->job = *now;
+		*now = (struct job){.id = now->id};
+		change_set_reason(&job->job, JOB_REASON_NONE, NULL);
+		job->job.state = JOB_PENDING;
+		job->job.has_exit = job->job.launch_failed = false;
+		job->job.signal = job->job.killed_leftovers = job->job.failed_attempts = 0;
+		job->job.started_unix_ns = job->job.ended_unix_ns = 0;
+		job->job.not_before_unix_ns = 0;
+		queue_job_add(job);
+	}
+	queue_changed(queue);
+	queue_kick(queue);
+	if (rc < 0) /* the store has them: the next start of the agent finds them */
+		(void)err_wrap(&err, "begun anew, and started when the agent starts again");
+	change_over(change, rc, change->count, &err);
+}
+
+/* Why a job cannot be changed now; 0 when it can. */
+static int change_refusal(const struct queue_change *change, const struct queue_job *job,
+			  struct err *err)
+{
+	if (job->phase != QUEUE_WAITING || job->run)
+		return err_set(err, -EBUSY,
+			       "job %" PRIu64 " is %s: only one that waits can be changed",
+			       job->job.id, job_state_to_string(job->job.state));
+	if (job->doom != JOB_REASON_NONE)
+		return err_set(err, -EBUSY, "job %" PRIu64 " is being cancelled", job->job.id);
+	if (change->edit.environment_count > 0 && job->job.attempt > 0)
+		return err_set(err, -EBUSY,
+			       "job %" PRIu64 " has been started already: its variables stay",
+			       job->job.id);
+	return 0;
+}
+
+static void change_edit_job(const struct queue_change *change, struct job *job)
+{
+	const struct queue_edit *edit = &change->edit;
+	if (edit->has_priority)
+		job->wants.priority = edit->priority;
+	if (edit->hold == QUEUE_EDIT_HOLD && job->state != JOB_HELD) {
+		job->wants.hold = WANTS_HOLD_USER;
+		job->state = JOB_HELD;
+		change_set_reason(job, JOB_REASON_USER, change->by);
+	} else if (edit->hold == QUEUE_EDIT_RELEASE && job->state == JOB_HELD) {
+		job->wants.hold = WANTS_HOLD_NONE;
+		job->state = JOB_PENDING;
+		change_set_reason(job, JOB_REASON_NONE, NULL);
+	}
+}
+
+static int change_edit_begin(struct queue_change *change, struct err *err)
+{
+	struct queue *queue = change->op.queue;
+	size_t first = queue_place_of(queue, change->id), end = first;
+	while (end < queue->count &&
+	       (queue->jobs[end]->job.id == change->id ||
+		(!change->member_alone && queue->jobs[end]->job.array_id == change->id)))
+		end++;
+	int rc = change_room(change, end - first, err);
+	struct err refusal = {.code = 0};
+	size_t refused = 0;
+	for (size_t i = first; rc == 0 && i < end; i++) {
+		struct queue_job *job = queue->jobs[i];
+		if (change_refusal(change, job, &refusal) < 0) {
+			refused++;
+			continue;
+		}
+		struct job *copy = change_add(change, &job->job, err);
+		if (copy)
+			change_edit_job(change, copy);
+		rc = copy ? 0 : -ENOMEM;
+	}
+	if (rc < 0)
+		return rc;
+	if (first == end)
+		return err_set(err, -ESRCH, "job %" PRIu64 " is not there, or has ended",
+			       change->id);
+	if (change->count == 0) {
+		*err = refusal;
+		return refusal.code;
+	}
+	/* An array has one environment. */
+	const struct job *job = &change->jobs[0];
+	if (change->edit.environment_count > 0 && job->array_id > 0 &&
+	    (refused > 0 || change->count < job->wants.array_count))
+		return err_set(err, -EBUSY,
+			       "the variables of an array are set for all of it, and before "
+			       "any of it starts");
+	return 0;
+}
+
+static int change_doom_begin(struct queue_change *change, struct err *err)
+{
+	struct queue *queue = change->op.queue;
+	int rc = change_room(change, queue->doomed, err);
+	for (size_t i = 0; rc == 0 && i < queue->count; i++) {
+		struct queue_job *job = queue->jobs[i];
+		char text[32];
+		if (job->doom == JOB_REASON_NONE || job->phase != QUEUE_WAITING || job->run)
+			continue;
+		struct job *copy = change_add(change, &job->job, err);
+		if (!copy)
+			return -ENOMEM;
+		(void)snprintf(text, sizeof(text), "%" PRIu64, job->doom_by);
+		copy->state = JOB_CANCELLED;
+		copy->started_unix_ns = 0;
+		copy->ended_unix_ns = clock_unix_ns();
+		change_set_reason(copy, job->doom, job->doom_by ? text : change->by);
+	}
+	return rc;
+}
+
+/* Begins the first, if it is not under way. */
+static void change_next(struct queue *queue)
+{
+	struct queue_change *change = queue->changes;
+	if (!change || change->op.work || queue->closing)
+		return;
+	struct err err = {.code = 0};
+	int rc = 0;
+	change->op.queue = queue;
+	change->op.work = change->kind == CHANGE_AGAIN ? change_again_work : change_work;
+	change->op.done = change->kind == CHANGE_AGAIN ? change_again_done : change_done;
+	if (change->kind == CHANGE_EDIT)
+		rc = change_edit_begin(change, &err);
+	else if (change->kind == CHANGE_DOOM)
+		rc = change_doom_begin(change, &err);
+	if (rc < 0 || (change->kind != CHANGE_AGAIN && change->count == 0)) {
+		change_over(change, rc, 0, &err);
+		return;
+	}
+	for (size_t i = 0; i < change->count; i++)
+		queue_job_find(queue, change->jobs[i].id)->is_changing = true;
+	queue_op_submit(queue, &change->op);
+}
+
+static void change_submit(struct queue *queue, struct queue_change *change)
+{
+	change->op.queue = queue;
+	*queue->changes_end = change;
+	queue->changes_end = &change->next;
+	if (queue->changes == change)
+		change_next(queue);
+}
+
+static struct queue_change *change_new(enum change_kind kind, uint64_t id, bool member_alone,
+				       const char *by, queue_changed_fn *done, void *context)
+{
+	struct queue_change *change = calloc(1, sizeof(*change));
+	if (!change)
+		return NULL;
+	change->kind = kind;
+	change->id = id;
+	change->member_alone = member_alone;
+	change->done = done;
+	change->context = context;
+	(void)snprintf(change->by, sizeof(change->by), "%s", by ? by : "");
+	return change;
+}
+
+static int change_copy_edit(struct queue_change *change, const struct queue_edit *edit)
+{
+	change->edit = *edit;
+	change->edit.environment = NULL;
+	change->edit.environment_count = 0;
+	change->environment = calloc(edit->environment_count + 1, sizeof(char *));
+	if (!change->environment)
+		return -ENOMEM;
+	for (size_t i = 0; i < edit->environment_count; i++) {
+		change->environment[i] = strdup(edit->environment[i]);
+		if (!change->environment[i])
+			return -ENOMEM;
+		change->edit.environment_count++;
+	}
+	return 0;
+}
+
+void queue_edit(struct queue *queue, uint64_t id, bool member_alone, const struct queue_edit *edit,
+		const char *by, queue_changed_fn *done, void *context)
+{
+	struct queue_change *change = change_new(CHANGE_EDIT, id, member_alone, by, done, context);
+	if (!change || change_copy_edit(change, edit) < 0) {
+		struct err err;
+		(void)change_free(change);
+		done(err_set(&err, -ENOMEM, "no memory to change job %" PRIu64, id), 0, &err,
+		     context);
+		return;
+	}
+	change_submit(queue, change);
+}
+
+void queue_retry(struct queue *queue, uint64_t id, bool member_alone, queue_changed_fn *done,
+		 void *context)
+{
+	struct queue_change *change = change_new(CHANGE_AGAIN, id, member_alone, "", done, context);
+	if (!change) {
+		struct err err;
+		done(err_set(&err, -ENOMEM, "no memory to retry job %" PRIu64, id), 0, &err,
+		     context);
+		return;
+	}
+	change_submit(queue, change);
+}
+
+/* What runs, or is about to, is cancelled as by anybody. */
+static void change_cancel_running(struct queue *queue)
+{
+	for (size_t i = 0; i < queue->count; i++) {
+		struct queue_job *job = queue->jobs[i];
+		struct queue_run *run = job->run;
+		char text[QUEUE_BY_MAX];
+		if (job->doom == JOB_REASON_NONE || !run || run->cancel_wanted)
+			continue;
+		(void)snprintf(text, sizeof(text), "%" PRIu64, job->doom_by);
+		run->cancel_reason = job->doom;
+		queue_cancel(queue, job->job.id, 0, false, 0, text, NULL, NULL);
+	}
+}
+
+void queue_change_doomed(struct queue *queue)
+{
+	if (queue->doomed == 0 || queue->closing)
+		return;
+	change_cancel_running(queue);
+	for (const struct queue_change *at = queue->changes; at; at = at->next)
+		if (at->kind == CHANGE_DOOM && !at->op.work)
+			return; /* it will find them */
+	struct queue_change *change = change_new(CHANGE_DOOM, 0, false, "", NULL, NULL);
+	if (change)
+		change_submit(queue, change);
+	else /* looks again */
+		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
+}
+
+void queue_change_forget(struct queue *queue, void *context)
+{
+	for (struct queue_change *at = queue->changes; at; at = at->next)
+		if (at->context == context)
+			at->done = NULL;
+}
+
+void queue_change_init(struct queue *queue)
+{
+	queue->changes_end = &queue->changes;
+}
+
+/* The end of the agent: those that were not begun are refused. */
+void queue_change_clear(struct queue *queue)
+{
+	struct err err;
+	while (queue->changes) {
+		struct queue_change *change = queue->changes;
+		queue->changes = change->next;
+		if (change->done)
+			change->done(err_set(&err, -ESHUTDOWN, "the agent is ending"), 0, &err,
+				     change->context);
+		(void)change_free(change);
+	}
+	queue->changes_end = &queue->changes;
+}
