@@ -67,22 +67,22 @@ def storage():
     assert left == []
 
 
-def mounted(machine, first="true"):
+def mounted(machine, first="true", around=""):
     """A program that is `sluice` where the simulated machine's files stand in place of the real. `first`: a shell
-    command that changes the same mounts before."""
+    command that changes the same mounts before. `around`: a command line before all of it."""
     path = machine.directory / "sluice-mounted"
-    path.write_text(f'#!/bin/sh\nexec "{SLUICE}" sim exec --root "{machine.root}" --state "{machine.state}" '
+    path.write_text(f'#!/bin/sh\nexec {around} "{SLUICE}" sim exec --root "{machine.root}" --state "{machine.state}" '
                     f"--mounts -- /bin/sh -c '{first} && exec \"$0\" \"$@\"' \"{SLUICE}\" \"$@\"\n")
     path.chmod(0o755)
     return str(path)
 
 
-def box(machine, storage, first="true"):
+def box(machine, storage, first="true", around=""):
     machine.start("dgx-a100", "--gpus", "4", "--dev-style", "nvidia")
     machine.env.update(storage.env)
     machine.storage = storage
     machine.path("/var/run/cdi").mkdir(parents=True)  # the agent fills it
-    machine.agent(program=mounted(machine, first))
+    machine.agent(program=mounted(machine, first, around))
     return machine
 
 
@@ -449,6 +449,23 @@ def test_what_cannot_run_says_why(boxed):
     # a podman that ends otherwise: its code is the job's
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo podman version 4.3.1; exit; }\nexit 42\n')
     assert run_image(boxed, "true", env={"PATH": f"{empty}:/bin"}, options=["--gpus", "0"]).rc == 42
+
+
+def test_without_a_network(machine_factory, storage):
+    """An image that is here needs none, by its short name neither; what is not here is an error at once."""
+    machine = box(machine_factory(opens_nodes=True), storage, around="unshare --net")
+    storage.podman("tag", IMAGE, "docker.io/library/sluice-short:3")
+    try:
+        for name in (IMAGE, "sluice-short:3", "docker.io/library/sluice-short:3"):
+            for pull in ("missing", "never"):
+                reply = machine.run("sluice", "run", "--gpus", "1", "--image", name, "--pull", pull, "--", "pwd").ok()
+                assert (reply.out, reply.err) == ("/\n", "")
+    finally:
+        storage.podman("untag", IMAGE, "docker.io/library/sluice-short:3")
+    reply = machine.run("sluice", "run", "--image", "sluice-short:3", "--pull", "never", "--", "pwd")
+    assert reply.rc == 125 and "sluice-short:3: image not known" in reply.err
+    reply = machine.run("sluice", "run", "--image", "docker.io/library/sluice-short:3", "--", "pwd")
+    assert reply.rc == 125 and "registry-1.docker.io" in reply.err and "unreachable" in reply.err
 
 
 def test_what_podman_leaves_behind(boxed):
