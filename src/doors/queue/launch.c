@@ -96,6 +96,8 @@ static int launch_add(struct buf *out, const struct launch *launch)
 		result = entries_add_u64(out, "array_id", launch->array_id);
 	if (result == 0 && launch->array_index > 0)
 		result = entries_add_u64(out, "array_index", launch->array_index);
+	if (result == 0 && launch->log_bytes > 0)
+		result = entries_add_u64(out, "log_bytes", launch->log_bytes);
 	if (result == 0 && launch->adapters[0])
 		result = entries_add(out, "adapters", launch->adapters);
 	if (result == 0 && launch->adapters_simulated)
@@ -262,15 +264,16 @@ enum launch_seen {
 	LAUNCH_SEEN_ADAPTERS_SIMULATED = 1 << 9,
 	LAUNCH_SEEN_ARRAY_ID = 1 << 10,
 	LAUNCH_SEEN_ARRAY_INDEX = 1 << 11,
+	LAUNCH_SEEN_LOG_BYTES = 1 << 12,
 };
 
 /* The bit of an entry that there is once; 0: there is none of that name. */
 static unsigned launch_bit(const struct entry *entry)
 {
 	static const char *const names[] = {
-	    "id",	   "attempt",	 "instance",   "runtime_dir", "sim_state",
-	    "cgroup_root", "container",	 "denied_why", "adapters",    "adapters_simulated",
-	    "array_id",	   "array_index"};
+	    "id",	   "attempt",	  "instance",	"runtime_dir", "sim_state",
+	    "cgroup_root", "container",	  "denied_why", "adapters",    "adapters_simulated",
+	    "array_id",	   "array_index", "log_bytes"};
 	for (unsigned i = 0; i < array_length(names); i++)
 		if (entry_is(entry, names[i]))
 			return 1U << i;
@@ -317,6 +320,8 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 		if (result == 0)
 			launch->array_index = (uint32_t)attempt;
 		return result;
+	case LAUNCH_SEEN_LOG_BYTES:
+		return entry_u64(entry, 1, UINT64_MAX, &launch->log_bytes);
 	case LAUNCH_SEEN_DENIED_WHY:
 		return entry_copy(entry, launch->denied_why, sizeof(launch->denied_why));
 	default:

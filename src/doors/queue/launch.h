@@ -76,6 +76,7 @@ struct launch {
 
 	uint64_t array_id; /* of which it is a member: 0: none */
 	uint32_t array_index;
+	uint64_t log_bytes; /* of stdout and of stderr that are kept; 0: all, and not relayed */
 
 	/* RDMA adapters that it got: "mlx5_0,mlx5_1"; "": none. */
 	char adapters[LAUNCH_ADAPTERS_MAX];

@@ -136,6 +136,7 @@ int queue_make_launch(struct queue_run *run, struct err *err)
 	queue_copy_text(launch.runtime_dir, LAUNCH_PATH_MAX, queue->runtime_dir);
 	queue_copy_text(launch.sim_state, LAUNCH_PATH_MAX, queue->sim_state);
 	queue_copy_text(launch.cgroup_root, LAUNCH_PATH_MAX, queue->cgroup_root);
+	launch.log_bytes = queue->rules.log_bytes;
 	if (launch.spec.image[0]) {
 		queue_copy_text(launch.container, LAUNCH_PATH_MAX, queue->container);
 		queue_add_denied(run, &launch);

@@ -100,7 +100,7 @@ static int command_drop_capabilities(void)
 	return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
 }
 
-static int command_set_user(const struct spec *spec)
+int command_become_user(const struct spec *spec)
 {
 	if (geteuid() != 0)
 		return spec->uid == geteuid() ? 0 : -EPERM;
@@ -189,7 +189,7 @@ static int command_become(const struct command *command, pid_t supervisor, int f
 	if ((code = command_set_stdio(command)) < 0)
 		return code;
 	*out_stage = COMMAND_USER;
-	if ((code = command_set_user(spec)) < 0)
+	if ((code = command_become_user(spec)) < 0)
 		return code;
 	(void)umask(spec->umask); /* cannot fail */
 	*out_stage = COMMAND_LIMITS;

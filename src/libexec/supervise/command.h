@@ -46,6 +46,10 @@ void command_tell_why(int fd, const char *why);
  * cgroup. */
 void command_tell_note(int fd, const char *note);
 
+/* Between fork and exec: the spec's user and groups, and no capability unless that is root. -errno.
+ */
+int command_become_user(const struct spec *spec);
+
 /* What kept it from running, or from its cgroup. */
 struct command_outcome {
 	pid_t pid;		    /* the command; -1: it never ran */

@@ -130,8 +130,14 @@ static int main_open_outputs(struct supervisor *self, struct err *err)
 		return self->out_fd;
 	crash_point("supervisor.out_opened");
 	self->err_fd = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "err", err);
+	if (self->err_fd < 0)
+		return self->err_fd;
 	crash_point("supervisor.err_opened");
-	return self->err_fd < 0 ? self->err_fd : 0;
+	int result = output_open(&self->output, &self->launch, &self->out_fd, &self->err_fd, err);
+	if (result <= 0)
+		return result;
+	struct watch_source source = output_source(&self->output);
+	return run_listen(self, &source);
 }
 
 /* Nobody who waits for the end of the agent's output shall wait for the job. */
@@ -271,6 +277,7 @@ int main(int argc, char **argv)
 	struct supervisor self = {.signal_fd = -1,
 				  .out_fd = -1,
 				  .err_fd = -1,
+				  .output = OUTPUT_NONE,
 				  .cgroup = CGROUP_NONE,
 				  .image = IMAGE_NONE};
 	struct err err = {0};

@@ -261,11 +261,13 @@ int run_listen(struct supervisor *self, const struct watch_source *source)
 
 void run_command(struct supervisor *self)
 {
+	output_copy(&self->output, &self->launch, self->err_fd);
 	pid_t pid = run_start(self);
 	(void)close(take_fd(&self->out_fd));
 	(void)close(take_fd(&self->err_fd));
 	if (pid < 0) {
 		run_kill_rest(self);
+		output_done(&self->output);
 		return;
 	}
 	self->result.started_unix_ns = clock_unix_ns();
@@ -279,6 +281,7 @@ void run_command(struct supervisor *self)
 			      .grace_ns = self->launch.spec.grace_ns,
 			      .deadline_ns = self->launch.spec.deadline_ns,
 			      .passes_signals = self->has_image,
+			      .tells_late = self->has_image || self->output.has_copy,
 			      .is_idle = self->has_image ? image_is_pause : NULL,
 			      .before_kill = self->has_image ? run_remove_first : NULL,
 			      .context = self,
@@ -288,6 +291,7 @@ void run_command(struct supervisor *self)
 	spec_done(&self->launch.spec);
 	(void)malloc_trim(0);
 	watch_run(&watch);
+	output_done(&self->output);
 	crash_point("supervisor.all_gone");
 	run_read_status(self, &watch);
 	if (self->has_image && image_is_left(&watch))

@@ -19,6 +19,7 @@
 #include "doors/queue/launch.h"
 #include "libexec/supervise/agents.h"
 #include "libexec/supervise/image.h"
+#include "libexec/supervise/output.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/watch.h"
 
@@ -30,6 +31,7 @@ enum run_exit { RUN_EXIT_CANCELLED = 128 + SIGTERM };
 struct supervisor {
 	struct launch launch;
 	int signal_fd, out_fd, err_fd;
+	struct output output;
 	struct agents agents;
 	struct cgroup cgroup;
 	bool has_image;

@@ -122,8 +122,7 @@ static void watch_command_ended(struct watch *self, int status)
 	self->deadline_at_ns = WATCH_NEVER;
 	crash_point("supervisor.command_ended");
 	agents_say(self->agents, CONTROL_ENDED, status, 0, NULL);
-	/* What podman leaves clears up behind it, which is nothing to tell of. */
-	self->tell_at_ns = watch_after_ns(self->passes_signals ? WATCH_TELL_NS : 0);
+	self->tell_at_ns = watch_after_ns(self->tells_late ? WATCH_TELL_NS : 0);
 	uint64_t at_ns = watch_after_ns(self->grace_ns);
 	if (at_ns < self->kill_at_ns)
 		self->kill_at_ns = at_ns;

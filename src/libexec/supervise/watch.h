@@ -45,6 +45,9 @@ struct watch {
 	 * gets them. podman that finds nobody left to pass one on to dies of it itself, and the
 	 * exit code of the container is lost. */
 	bool passes_signals;
+	/* Something ends by itself soon after the command, which is nothing to tell of: what podman
+	 * leaves to clear up behind it, the copy of the output. */
+	bool tells_late;
 	/* Whether a process that the command left is of no use to anybody: when only such are left
 	 * they are killed without grace, and not counted. NULL: none is. */
 	bool (*is_idle)(pid_t pid);

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/supervise/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/crash.h"
+#include "base/err.h"
+#include "doors/queue/launch.h"
+#include "libexec/supervise/copy.h"
+
+enum output_tag { OUTPUT_OUT, OUTPUT_ERR, OUTPUT_COPY, OUTPUT_TIMER };
+
+enum { OUTPUT_EVENTS = 4 };
+
+static int output_watch(const struct output *output, int fd, enum output_tag tag, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.u32 = tag};
+	return epoll_ctl(output->events_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static void output_forget(const struct output *output, int fd)
+{
+	(void)epoll_ctl(output->events_fd, EPOLL_CTL_DEL, fd, NULL); /* it was in */
+}
+
+/* The write end of a pipe whose other end `relay` reads, for a process of `launch`'s user. */
+static int output_pipe(struct relay *relay, const struct launch *launch)
+{
+	int ends[2];
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -errno;
+	_cleanup_close_ int read_fd = ends[0];
+	_cleanup_close_ int write_fd = ends[1];
+	if (fcntl(read_fd, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
+	(void)fcntl(read_fd, F_SETPIPE_SZ, RELAY_PIPE_BYTES); /* else as large as it is */
+	/* So that the job may open /dev/stdout, which is this pipe. */
+	if (geteuid() == 0 && fchown(write_fd, launch->spec.uid, launch->spec.gid) < 0)
+		return -errno;
+	relay->in_fd = take_fd(&read_fd);
+	return take_fd(&write_fd);
+}
+
+static int output_open_events(struct output *output)
+{
+	output->events_fd = epoll_create1(EPOLL_CLOEXEC);
+	output->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (output->events_fd < 0 || output->timer_fd < 0)
+		return -errno;
+	return output_watch(output, output->timer_fd, OUTPUT_TIMER, EPOLLIN);
+}
+
+static int output_open_pipes(struct output *output, const struct launch *launch, int *out_fd,
+			     int *err_fd)
+{
+	_cleanup_close_ int out_end = output_pipe(&output->out, launch);
+	if (out_end < 0)
+		return out_end;
+	_cleanup_close_ int err_end = output_pipe(&output->err, launch);
+	if (err_end < 0)
+		return err_end;
+	int result = output_watch(output, output->out.in_fd, OUTPUT_OUT, EPOLLIN);
+	if (result == 0)
+		result = output_watch(output, output->err.in_fd, OUTPUT_ERR, EPOLLIN);
+	if (result < 0)
+		return result;
+	*out_fd = take_fd(&out_end);
+	*err_fd = take_fd(&err_end);
+	return 0;
+}
+
+/* The files stay the caller's. */
+static void output_undo(struct output *output)
+{
+	output->out.file_fd = output->err.file_fd = -1;
+	output_done(output);
+}
+
+/* splice(2) does not write to what is opened to append. */
+static int output_take_file(struct relay *relay, int file_fd, uint64_t limit_bytes)
+{
+	int flags = fcntl(file_fd, F_GETFL);
+	if (flags < 0 || fcntl(file_fd, F_SETFL, flags & ~O_APPEND) < 0)
+		return -errno;
+	return relay_init(relay, file_fd, limit_bytes);
+}
+
+int output_open(struct output *output, const struct launch *launch, int *out_fd, int *err_fd,
+		struct err *err)
+{
+	*output = OUTPUT_NONE;
+	if (launch->log_bytes == 0 && !launch->spec.output[0])
+		return 0;
+	int files[2] = {*out_fd, *err_fd};
+	int result = output_open_events(output);
+	if (result == 0)
+		result = output_take_file(&output->out, files[0], launch->log_bytes);
+	if (result == 0)
+		result = output_take_file(&output->err, files[1], launch->log_bytes);
+	if (result == 0)
+		result = output_open_pipes(output, launch, out_fd, err_fd);
+	if (result < 0) {
+		output_undo(output);
+		return err_set(err, result, "making what job's output goes through: %s",
+			       err_describe(result));
+	}
+	crash_point("supervisor.output_opened");
+	return 1;
+}
+
+void output_copy(struct output *output, const struct launch *launch, int err_fd)
+{
+	struct err err = {0};
+	if (output->events_fd < 0 || !launch->spec.output[0])
+		return;
+	int fd = -1;
+	if (copy_start(&launch->spec, err_fd, &fd, &err) < 0) {
+		relay_say(&output->err, err.text);
+		return;
+	}
+	crash_point("supervisor.copy_started");
+	output->out.copy_fd = fd;
+	output->has_copy = true;
+}
+
+/* --- while it runs ---------------------------------------------------------------------------- */
+
+static void output_set_timer(const struct output *output, uint64_t after_ns)
+{
+	struct itimerspec when = {.it_value = {.tv_sec = (time_t)(after_ns / CLOCK_NS_PER_S),
+					       .tv_nsec = (long)(after_ns % CLOCK_NS_PER_S)}};
+	(void)timerfd_settime(output->timer_fd, 0, &when, NULL); /* cannot fail with these */
+}
+
+static void output_block(struct output *output)
+{
+	output_forget(output, output->out.in_fd);
+	(void)output_watch(output, output->out.copy_fd, OUTPUT_COPY, EPOLLOUT);
+	output_set_timer(output, OUTPUT_COPY_NS);
+	output->is_blocked = true;
+}
+
+static void output_unblock(struct output *output)
+{
+	if (output->out.copy_fd >= 0)
+		output_forget(output, output->out.copy_fd);
+	output_set_timer(output, 0);
+	(void)output_watch(output, output->out.in_fd, OUTPUT_OUT, EPOLLIN);
+	output->is_blocked = false;
+}
+
+static void output_ready(void *context, short revents)
+{
+	struct output *output = context;
+	struct epoll_event events[OUTPUT_EVENTS];
+	int count = epoll_wait(output->events_fd, events, OUTPUT_EVENTS, 0);
+	for (int i = 0; i < count; i++) {
+		switch ((enum output_tag)events[i].data.u32) {
+		case OUTPUT_OUT: /* one that is closed leaves the set by itself */
+			if (relay_move(&output->out) == RELAY_BLOCKED)
+				output_block(output);
+			break;
+		case OUTPUT_ERR:
+			(void)relay_move(&output->err);
+			break;
+		case OUTPUT_COPY:
+			if (output->is_blocked)
+				output_unblock(output);
+			break;
+		case OUTPUT_TIMER:
+			if (!output->is_blocked)
+				break;
+			output_forget(output, output->out.copy_fd);
+			relay_drop_copy(&output->out);
+			relay_say(&output->err, "the copy of the output was given up: nothing "
+						"could be written there for 5 seconds");
+			output_unblock(output);
+			break;
+		}
+	}
+}
+
+struct watch_source output_source(struct output *output)
+{
+	return (struct watch_source){
+	    .fd = output->events_fd, .events = POLLIN, .ready = output_ready, .context = output};
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+/* Somebody whom the job gave the pipe may write for ever: what is there now is taken. */
+static void output_drain(struct relay *relay)
+{
+	if (relay->in_fd >= 0 && relay_move(relay) == RELAY_BLOCKED) {
+		relay_drop_copy(relay); /* nobody is left who could wait for it */
+		(void)relay_move(relay);
+	}
+}
+
+void output_done(struct output *output)
+{
+	if (output->out.file_fd >= 0)
+		output_drain(&output->out);
+	if (output->err.file_fd >= 0)
+		output_drain(&output->err);
+	relay_done(&output->out);
+	relay_done(&output->err);
+	if (output->events_fd >= 0)
+		(void)close(take_fd(&output->events_fd));
+	if (output->timer_fd >= 0)
+		(void)close(take_fd(&output->timer_fd));
+}

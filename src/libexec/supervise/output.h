@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What becomes of a job's output: where it is limited, copied or a terminal's, the job writes into
+ * pipes, and this moves what comes into its files while the supervisor waits for other things.
+ * Elsewhere the job has the files themselves and nothing here is used.
+ */
+#ifndef SLUICE_LIBEXEC_SUPERVISE_OUTPUT_H
+#define SLUICE_LIBEXEC_SUPERVISE_OUTPUT_H
+
+#include <stdbool.h>
+
+#include "libexec/supervise/relay.h"
+#include "libexec/supervise/watch.h"
+
+struct err;
+struct launch;
+
+#define OUTPUT_COPY_NS                                                                             \
+	(5 * CLOCK_NS_PER_S) /* a copy that takes nothing for so long is given up                  \
+			      */
+
+struct output {
+	struct relay out, err;
+	int events_fd; /* owned; epoll; -1: nothing is relayed */
+	int timer_fd;  /* owned */
+	bool is_blocked;
+	bool has_copy;
+};
+
+#define OUTPUT_NONE                                                                                \
+	((struct output){.out = RELAY_NONE, .err = RELAY_NONE, .events_fd = -1, .timer_fd = -1})
+
+/*
+ * Given the files of both outputs, which are replaced by what the job is to write into (owned by
+ * the caller still). Does nothing, and returns 0, for a job of which nothing is relayed; else 1.
+ * -errno: both are as they were.
+ */
+int output_open(struct output *output, const struct launch *launch, int *out_fd, int *err_fd,
+		struct err *err);
+/* Begins the copy that the spec asks for; `err_fd`: what the job writes its errors into. What goes
+ * wrong is said there. */
+void output_copy(struct output *output, const struct launch *launch, int err_fd);
+/* For run_listen(). */
+struct watch_source output_source(struct output *output);
+/* Nobody of the job lives: takes what is left in the pipes, and closes all. */
+void output_done(struct output *output);
+
+#endif
