@@ -182,6 +182,12 @@ const struct option_row run_rows[] = {
      .help = "set a variable of the job (with --image: in the container, which has none of the "
 	     "submitter's); may be given again",
      OPTION_FIELD(struct run_options, environment)},
+    {.name = "output",
+     .letter = 'o',
+     .kind = OPTION_PATH,
+     .help = "append a copy of the job's output to this file, as its user; 'sluice logs' has it in "
+	     "any case",
+     OPTION_FIELD(struct run_options, output)},
     {.name = "key",
      .kind = OPTION_TEXT,
      .value = "UUID",

@@ -26,6 +26,7 @@ enum run_outsiders { RUN_OUTSIDERS_WAIT, RUN_OUTSIDERS_IGNORE, RUN_OUTSIDERS_SHA
 struct run_options {
 	uint32_t gpus; /* RUN_GPUS_NOT_GIVEN */
 	const char *gpu_ids, *share, *name, *key, *directory, *report, *socket;
+	const char *output;
 	const char *image, *prefer, *gpu_type, *entrypoint, *user;
 	struct option_list environment, volumes, resources, tmpfs;
 	uint64_t shm_bytes; /* 0: not given */

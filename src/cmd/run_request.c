@@ -226,6 +226,28 @@ static int run_request_argv(const struct run_options *options, char *const *argv
 	return 0;
 }
 
+/* Where this process is, not where the job will be. */
+static int run_request_output(const struct run_options *options, struct run_request *out,
+			      struct err *err)
+{
+	char here[RUN_DIRECTORY_MAX] = "";
+	const char *given = options->output;
+	if (!given)
+		return 0;
+	if (!*given)
+		return err_set(err, -EINVAL, "--output names no file");
+	if (given[0] != '/' && !getcwd(here, sizeof(here)))
+		return err_set(err, -errno, "cannot tell the current directory: %s",
+			       err_describe(-errno));
+	if (asprintf(&out->output, "%s%s%s", here, *here ? "/" : "", given) < 0) {
+		out->output = NULL;
+		return err_set(err, -ENOMEM, "no memory for --output");
+	}
+	out->spec.output =
+	    (ProtobufCBinaryData){.len = strlen(out->output), .data = (uint8_t *)out->output};
+	return 0;
+}
+
 static void run_request_limits(struct run_request *out)
 {
 	mode_t mask = umask(0);
@@ -347,6 +369,8 @@ int run_request_make(const struct run_options *options, char *const *argv, char 
 	if (rc == 0)
 		rc = run_request_fill(options, argv, out, err);
 	if (rc == 0)
+		rc = run_request_output(options, out, err);
+	if (rc == 0)
 		run_request_limits(out);
 	return rc;
 }
@@ -360,5 +384,6 @@ void run_request_done(struct run_request *request)
 	free(request->resources);
 	free(request->wants);
 	free(request->pwd);
+	free(request->output);
 	memset(request, 0, sizeof(*request));
 }

@@ -35,6 +35,7 @@ struct run_request {
 	Sluice__V1__Limit limit[RUN_LIMITS_MAX], *limits[RUN_LIMITS_MAX];
 	char *resources, *wants; /* owned */
 	char *pwd;		 /* owned: "PWD=..." with --cwd */
+	char *output;		 /* owned; absolute */
 };
 
 /*

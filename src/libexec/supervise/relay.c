@@ -86,17 +86,21 @@ static void relay_say_full(struct relay *relay)
 
 /* --- the disk --------------------------------------------------------------------------------- */
 
-static bool relay_has_room(const struct relay *relay)
+/* How much may be stored before the next look; 0: the disk is nearly full. */
+static uint64_t relay_room(const struct relay *relay)
 {
 	struct statvfs disk;
 	/* Who does not say how large it is says nothing. */
 	if (fstatvfs(relay->file_fd, &disk) < 0 || disk.f_blocks == 0)
-		return true;
+		return RELAY_LOOK_BYTES;
 	uint64_t block = disk.f_frsize ? disk.f_frsize : disk.f_bsize;
 	uint64_t reserve = (uint64_t)disk.f_blocks / RELAY_RESERVE_PART * block;
 	if (reserve > RELAY_RESERVE_BYTES)
 		reserve = RELAY_RESERVE_BYTES;
-	return (uint64_t)disk.f_bavail * block >= reserve;
+	uint64_t there = (uint64_t)disk.f_bavail * block;
+	if (there <= reserve)
+		return 0;
+	return there - reserve < RELAY_LOOK_BYTES ? there - reserve : RELAY_LOOK_BYTES;
 }
 
 static void relay_set_full(struct relay *relay, bool is_full, int code)
@@ -115,12 +119,11 @@ static bool relay_may_store(struct relay *relay)
 	if (relay->is_cut)
 		return false;
 	uint64_t now_ns = clock_now_ns(&relay->clock);
-	if (now_ns >= relay->look_at_ns || relay->unlooked_bytes >= RELAY_LOOK_BYTES) {
+	if (now_ns >= relay->look_at_ns || (relay->room_bytes == 0 && !relay->is_full)) {
 		relay->look_at_ns = now_ns + RELAY_LOOK_NS;
-		relay->unlooked_bytes = 0;
-		/* After an error of writing, whatever the figures say: it shows when it is tried.
-		 */
-		relay_set_full(relay, !relay_has_room(relay), 0);
+		relay->room_bytes = relay_room(relay);
+		/* After an error of writing, too: whether it works now shows when it is tried. */
+		relay_set_full(relay, relay->room_bytes == 0, 0);
 	}
 	return !relay->is_full;
 }
@@ -128,7 +131,7 @@ static bool relay_may_store(struct relay *relay)
 static void relay_count(struct relay *relay, size_t stored, size_t dropped)
 {
 	relay->stored_bytes += stored;
-	relay->unlooked_bytes += stored;
+	relay->room_bytes -= stored < relay->room_bytes ? stored : relay->room_bytes;
 	if (relay->is_full)
 		relay->dropped_bytes += dropped;
 }
@@ -136,16 +139,15 @@ static void relay_count(struct relay *relay, size_t stored, size_t dropped)
 static void relay_failed(struct relay *relay, int code)
 {
 	relay->look_at_ns = clock_now_ns(&relay->clock) + RELAY_RETRY_NS;
-	relay->unlooked_bytes = 0;
 	relay_set_full(relay, true, code);
 }
 
 /* How much of `length` may still be stored. */
 static size_t relay_allowed(const struct relay *relay, size_t length)
 {
-	if (relay->limit_bytes == 0)
-		return length;
-	uint64_t left = relay->limit_bytes - relay->stored_bytes;
+	uint64_t left = relay->room_bytes;
+	if (relay->limit_bytes > 0 && relay->limit_bytes - relay->stored_bytes < left)
+		left = relay->limit_bytes - relay->stored_bytes;
 	return left < length ? (size_t)left : length;
 }
 
@@ -289,19 +291,18 @@ bool relay_store(struct relay *relay, const char *bytes, size_t length)
 {
 	if (!relay_copy(relay, bytes, length))
 		return false;
-	size_t allowed = relay_may_store(relay) ? relay_allowed(relay, length) : 0, done = 0;
-	if (allowed > 0)
+	size_t done = 0, allowed;
+	while (done < length && relay_may_store(relay) &&
+	       (allowed = relay_allowed(relay, length - done)) > 0) {
 		(void)lseek(relay->file_fd, 0, SEEK_END);
-	while (done < allowed) {
-		ssize_t written = write(relay->file_fd, bytes + done, allowed - done);
-		if (written <= 0) {
+		ssize_t written = write(relay->file_fd, bytes + done, allowed);
+		if (written <= 0)
 			relay_failed(relay, written < 0 ? -errno : -EIO);
-			break;
-		}
-		done += (size_t)written;
-		relay_count(relay, (size_t)written, 0);
+		else
+			relay_count(relay, (size_t)written, 0);
+		done += written > 0 ? (size_t)written : 0;
 	}
-	if (allowed < length && !relay->is_full && !relay->is_cut)
+	if (done < length && !relay->is_full && !relay->is_cut)
 		relay_say_cut(relay);
 	relay_count(relay, 0, length - done);
 	return true;

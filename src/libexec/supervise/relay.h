@@ -16,7 +16,7 @@
 enum relay_limits {
 	RELAY_PIPE_BYTES = 256 << 10, /* between the job and us, where the kernel allows it */
 	RELAY_STEP_BYTES = 4 << 20,   /* in one call of relay_move() */
-	RELAY_LOOK_BYTES = 16 << 20,  /* stored between two looks at the disk */
+	RELAY_LOOK_BYTES = 16 << 20,  /* stored between two looks at the disk, at most */
 	RELAY_CHUNK_MAX = 4096,	      /* of relay_store(): goes into a pipe whole, or not at all */
 };
 #define RELAY_LOOK_NS	    CLOCK_NS_PER_S
@@ -34,7 +34,7 @@ struct relay {
 	bool is_full;			    /* the disk is, or does not take anything */
 	int full_code;			    /* 0: nearly full, else what writing said */
 	uint64_t dropped_bytes;		    /* since it is */
-	uint64_t look_at_ns, unlooked_bytes;
+	uint64_t look_at_ns, room_bytes;    /* until when, and how much, without another look */
 };
 
 enum relay_state {
