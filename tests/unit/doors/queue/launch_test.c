@@ -124,7 +124,7 @@ static void bytes_that_are_changed_are_refused(void **state)
 	assert_int_equal(launch_parse(bytes, length, &again, &err), -EINVAL);
 	slots[15] = '0';
 	assert_int_equal(launch_parse(bytes, length, &again, &err), -EINVAL);
-	assert_string_equal(err.text, "'sluice-launch 1': entry 9: it cannot be meant");
+	assert_string_equal(err.text, "'sluice-launch 1': entry 10: it cannot be meant");
 	slots[15] = '1';
 	assert_int_equal(launch_parse(bytes, length, &again, &err), 0);
 	launch_done(&again);
