@@ -46,7 +46,7 @@ static void schedule_grant(struct schedule_state *state, size_t place, struct la
 	device->used_whole = !state->want.shared;
 	device->last_used = ++state->machine->clock;
 	state->given_to[place] = state->job->id;
-	state->was_backfilled |= state->kept_for[place] != 0;
+	state->was_backfilled |= state->first[place].id != 0;
 }
 
 /* What a job that starts takes beside devices, and for how long. */
@@ -124,7 +124,7 @@ static struct schedule_count schedule_count(const struct schedule_state *state)
 		enum schedule_use use =
 		    schedule_device_use(&state->machine->devices[place], &state->want);
 		bool is_open = use == SCHEDULE_FREE || use == SCHEDULE_USED;
-		bool is_kept = is_open && schedule_is_kept(state, place);
+		bool is_kept = is_open && schedule_keeper(state, place);
 		count.unused += use == SCHEDULE_FREE;
 		count.to_be_had += use == SCHEDULE_FREE && !is_kept;
 		count.open += is_open;
@@ -142,8 +142,9 @@ static size_t schedule_kept_until(const struct schedule_state *state, size_t ord
 		size_t place = state->want.device[i];
 		enum schedule_use use =
 		    schedule_device_use(&state->machine->devices[place], &state->want);
-		count += (use == SCHEDULE_FREE || use == SCHEDULE_USED) &&
-			 schedule_is_kept(state, place) && state->kept_order[place] <= order;
+		const struct schedule_keeper *keeper = schedule_keeper(state, place);
+		count += (use == SCHEDULE_FREE || use == SCHEDULE_USED) && keeper &&
+			 keeper->order <= order;
 	}
 	return count;
 }
@@ -156,12 +157,12 @@ static uint64_t schedule_behind(const struct schedule_state *state, size_t open)
 	uint64_t behind = 0;
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
-		size_t order = state->kept_order[place];
-		if (!schedule_is_kept(state, place) || order >= first ||
-		    open - schedule_kept_until(state, order) >= state->want.needed)
+		const struct schedule_keeper *keeper = schedule_keeper(state, place);
+		if (!keeper || keeper->order >= first ||
+		    open - schedule_kept_until(state, keeper->order) >= state->want.needed)
 			continue;
-		first = order;
-		behind = state->kept_for[place];
+		first = keeper->order;
+		behind = keeper->id;
 	}
 	return behind;
 }
@@ -170,14 +171,15 @@ static uint64_t schedule_behind(const struct schedule_state *state, size_t open)
 static void schedule_keep_device(struct schedule_state *state, size_t place, size_t order,
 				 uint64_t opens_ns)
 {
-	uint64_t window_ns = opens_ns == SCHEDULE_NEVER ? 0 : opens_ns;
-	if (state->kept_for[place] == 0) {
-		state->kept_for[place] = state->job->id;
-		state->kept_order[place] = order;
-		state->window_ns[place] = window_ns;
-	} else if (window_ns < state->window_ns[place]) {
-		state->window_ns[place] = window_ns;
-	}
+	const struct schedule_keeper keeper = {
+	    .id = state->job->id,
+	    .order = order,
+	    .window_ns = opens_ns == SCHEDULE_NEVER ? 0 : opens_ns,
+	};
+	if (state->first[place].id == 0)
+		state->first[place] = state->shut[place] = keeper;
+	else if (keeper.window_ns < state->shut[place].window_ns)
+		state->shut[place] = keeper;
 }
 
 /* All that it could use; `has_window`: what is kept is all that it waits for. */
@@ -186,7 +188,7 @@ static void schedule_keep(struct schedule_state *state, size_t order, bool has_w
 	bool is_open = false; /* it makes a difference when */
 	for (size_t i = 0; has_window && i < state->want.count && !is_open; i++) {
 		size_t place = state->want.device[i];
-		is_open = state->kept_for[place] == 0 || state->window_ns[place] > 0;
+		is_open = state->first[place].id == 0 || state->shut[place].window_ns > 0;
 	}
 	uint64_t opens_ns = is_open ? schedule_ahead_devices(state) : SCHEDULE_NEVER;
 	for (size_t i = 0; i < state->want.count; i++)
@@ -210,9 +212,9 @@ static uint64_t schedule_window(const struct schedule_state *state,
 		return 0;
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
-		uint64_t kept_ns = state->window_ns[place];
-		if (state->kept_for[place] != 0 && kept_ns < state->time_ns && kept_ns > window_ns)
-			window_ns = kept_ns;
+		const struct schedule_keeper *keeper = schedule_keeper(state, place);
+		if (keeper && keeper->window_ns > window_ns)
+			window_ns = keeper->window_ns;
 	}
 	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
 		const struct schedule_amount *amount = &state->amounts[kind];
@@ -270,7 +272,7 @@ static int schedule_add_waiter(struct schedule_state *state, const struct schedu
 		return 0;
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
-		if (!schedule_is_kept(state, place))
+		if (!schedule_keeper(state, place))
 			waiter->its_own[place / 64] |= UINT64_C(1) << (place % 64);
 	}
 	return 0;
@@ -290,8 +292,11 @@ static size_t schedule_say_waiting(struct schedule_state *state, const uint64_t 
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
 		bool is_own = its_own ? its_own[place / 64] >> (place % 64) & 1
-				      : !schedule_is_kept(state, place);
-		kept_for[place] = is_own ? 0 : state->kept_for[place];
+				      : !schedule_keeper(state, place);
+		const struct schedule_keeper *keeper = schedule_keeper(state, place);
+		if (!keeper || keeper->id == state->job->id)
+			keeper = &state->first[place];
+		kept_for[place] = is_own ? 0 : keeper->id;
 		have += is_own && schedule_device_use(&state->machine->devices[place],
 						      &state->want) == SCHEDULE_FREE;
 	}
@@ -306,13 +311,13 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 			 struct schedule_decision *out, struct err *err)
 {
 	const struct schedule_want *want = &state->want;
-	uint64_t window_ns = schedule_window(state, count);
 	if (count->open < want->needed) {
 		const struct schedule_view view = {.machine = state->machine, .want = want};
 		bool outsiders = count->open + count->outsiders >= want->needed;
 		out->reason = outsiders ? JOB_REASON_GPU_IN_USE : JOB_REASON_GPU_UNHEALTHY;
 		schedule_reason_outside(&view, outsiders ? SCHEDULE_OUTSIDER : SCHEDULE_SICK,
 					state->text);
+		class_->window_ns = 0;
 		return schedule_wait_alike(state, out->reason, class_, err);
 	}
 	uint64_t behind = state->job->id;
@@ -327,8 +332,8 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 		result = schedule_add_waiter(state, out, err);
 	}
 	schedule_wait_behind(class_, behind);
-	class_->window_ns = window_ns;
 	schedule_keep(state, order, true);
+	class_->window_ns = schedule_window(state, count);
 	return result;
 }
 
@@ -444,11 +449,11 @@ static int schedule_wait_amount(struct schedule_state *state, size_t order,
 				struct schedule_decision *out, struct err *err)
 {
 	bool chosen[PLACE_UNIT_MAX] = {false};
-	class_->window_ns = schedule_window(state, count);
 	if (behind) {
 		out->reason = JOB_REASON_QUEUE_ORDER;
 		schedule_say_behind(state, behind);
 		schedule_wait_behind(class_, behind);
+		class_->window_ns = schedule_window(state, count);
 		return 0;
 	}
 	out->reason =
@@ -465,6 +470,7 @@ static int schedule_wait_amount(struct schedule_state *state, size_t order,
 			if (chosen[state->want.device[i]])
 				schedule_keep_device(state, state->want.device[i], order, opens_ns);
 	}
+	class_->window_ns = schedule_window(state, count);
 	return result < 0 ? result : schedule_add_waiter(state, out, err);
 }
 

@@ -18,7 +18,8 @@
  * it: when enough of the jobs that are there now have run as long as they said. A job that says
  * nothing never ends, here: it is not backfilled, and nothing is backfilled past a job that waits
  * for its end. So a backfilled job never moves the earliest start of a job that keeps something.
- * Of several that keep the same device the earliest start counts, as if the others were not there.
+ * Of several that keep the same device the earliest start counts. A job from which it is kept does
+ * not start before the one that keeps it.
  *
  * Processors and memory of the machine are amounts beside the devices, taken by the jobs that name
  * them. A job for which there are GPUs, and not enough of these, keeps them, and as many GPUs as it

@@ -103,11 +103,17 @@ uint64_t schedule_ahead_devices(const struct schedule_state *state)
 	for (size_t i = 0; i < want->count; i++) {
 		const struct schedule_device *device = &state->machine->devices[want->device[i]];
 		enum schedule_use use = schedule_device_use(device, want);
-		if (use == SCHEDULE_FREE)
-			times[count++] = 0;
-		else if (use == SCHEDULE_USED)
-			times[count++] =
-			    ahead_device(state, want->device[i], schedule_want_slots(want, device));
+		size_t place = want->device[i];
+		if (use != SCHEDULE_FREE && use != SCHEDULE_USED)
+			continue;
+		uint64_t at_ns = ahead_device(state, place, schedule_want_slots(want, device));
+		/* Not before the job that keeps it from this one has had it. */
+		const struct schedule_keeper *keeper = schedule_keeper(state, place);
+		if (keeper) {
+			uint64_t kept_ns = keeper->window_ns ? keeper->window_ns : SCHEDULE_NEVER;
+			at_ns = at_ns > kept_ns ? at_ns : kept_ns;
+		}
+		times[count++] = at_ns;
 	}
 	if (want->needed == 0)
 		return 0;

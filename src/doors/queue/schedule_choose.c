@@ -11,14 +11,19 @@
 #include "doors/queue/schedule_internal.h"
 #include "units/allocator.h"
 
-bool schedule_is_kept(const struct schedule_state *state, size_t place)
+const struct schedule_keeper *schedule_keeper(const struct schedule_state *state, size_t place)
 {
-	return state->kept_for[place] != 0 && state->time_ns > state->window_ns[place];
+	const struct schedule_keeper *first = &state->first[place], *shut = &state->shut[place];
+	if (first->id == 0)
+		return NULL;
+	if (state->time_ns > first->window_ns)
+		return first;
+	return state->time_ns > shut->window_ns ? shut : NULL;
 }
 
 bool schedule_is_to_be_had(const struct schedule_state *state, size_t place)
 {
-	return !schedule_is_kept(state, place) &&
+	return !schedule_keeper(state, place) &&
 	       schedule_device_use(&state->machine->devices[place], &state->want) == SCHEDULE_FREE;
 }
 

@@ -120,6 +120,13 @@ struct schedule_end {
 	uint64_t amount[SCHEDULE_AMOUNTS];
 };
 
+/* A job that waits and keeps a device. */
+struct schedule_keeper {
+	uint64_t id;	    /* 0: none */
+	size_t order;	    /* its place in the order */
+	uint64_t window_ns; /* who runs no longer does not delay it */
+};
+
 /* An amount, and who keeps of it. */
 struct schedule_amount {
 	uint64_t there_is; /* 0: not counted */
@@ -151,10 +158,9 @@ struct schedule_state {
 	char text[JOB_REASON_MAX]; /* its reason */
 
 	uint64_t kept_pool[SCHEDULE_POOLS_MAX + 1]; /* of each pool: the first job that keeps it */
-	uint64_t kept_for[PLACE_UNIT_MAX];  /* of each device: the first job that keeps it, */
-	size_t kept_order[PLACE_UNIT_MAX];  /* its place in the order, */
-	uint64_t window_ns[PLACE_UNIT_MAX]; /* who runs no longer delays none of those, */
-	uint64_t given_to[PLACE_UNIT_MAX];  /* and the last that got it in this pass */
+	/* Of each device: the first job that keeps it, and the one that shuts it the most. */
+	struct schedule_keeper first[PLACE_UNIT_MAX], shut[PLACE_UNIT_MAX];
+	uint64_t given_to[PLACE_UNIT_MAX]; /* and the last that got it in this pass */
 	struct schedule_amount amounts[SCHEDULE_AMOUNTS];
 	bool was_backfilled; /* something that is kept was given */
 
@@ -182,8 +188,8 @@ int schedule_class_of(struct schedule_state *state, const struct job *job,
 		      struct schedule_class **out);
 void schedule_class_done(struct schedule_state *state);
 
-/* Whether something is kept from the job in hand for an earlier one that it would delay. */
-bool schedule_is_kept(const struct schedule_state *state, size_t place);
+/* The job that keeps the device from the one in hand, which would delay it; NULL: none. */
+const struct schedule_keeper *schedule_keeper(const struct schedule_state *state, size_t place);
 bool schedule_is_to_be_had(const struct schedule_state *state, size_t place);
 /* `chosen` has a false for each device of the machine: true for those that the job in hand gets,
  * out of enough that are to be had. -ENOMEM. */

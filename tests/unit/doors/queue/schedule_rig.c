@@ -115,6 +115,30 @@ void configure(const char *text)
 	look();
 }
 
+void runs(uid_t uid, int gpu, uint64_t left_ns, uint32_t cpu_milli, uint64_t mem_bytes)
+{
+	size_t place = fixture->running_count++;
+	fixture->shows_turns = true;
+	assert_true(place < TEST_RUNNING);
+	struct launch_grant *grant = &fixture->running_grants[place];
+	fixture->running[place] = (struct schedule_running){.uid = uid,
+							    .cpu_milli = cpu_milli,
+							    .mem_bytes = mem_bytes,
+							    .left_ns = left_ns,
+							    .grants = grant,
+							    .grant_count = gpu < 0 ? 0 : 1};
+	if (gpu < 0)
+		return;
+	const struct schedule_device *device =
+	    schedule_machine_find(&fixture->machine, fixture->gpus[gpu].uuid);
+	assert_non_null(device);
+	grant->slot_count = device->slot_count;
+	memcpy(grant->uuid, device->unit.uuid, sizeof(grant->uuid));
+	for (uint32_t slot = 0; slot < grant->slot_count; slot++)
+		launch_grant_add(grant, slot);
+	schedule_machine_take(&fixture->machine, grant);
+}
+
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void say(const char *format, ...)
@@ -147,6 +171,8 @@ static void decide(const struct job *job, struct schedule_decision *decision, vo
 		say(" starts");
 	if (!decision->start) {
 		assert_int_equal(decision->grant_count, 0);
+		if (decision->has_turn && fixture->shows_turns)
+			say(" [turn]");
 		say(" %s(%s)", job_reason_to_string(decision->reason), decision->text);
 	} else {
 		assert_string_equal(decision->text, "");

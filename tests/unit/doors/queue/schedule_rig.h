@@ -40,6 +40,7 @@ struct fixture {
 	struct schedule_running running[TEST_RUNNING];
 	struct launch_grant running_grants[TEST_RUNNING];
 	size_t running_count;
+	bool shows_turns; /* [turn] in the text */
 	struct err err;
 	char out[TEST_TEXT]; /* what the last pass decided, a line per job */
 	size_t out_length;
@@ -57,6 +58,8 @@ void configure_for(const char *text, bool has_kubelet);
 const char *stranger(uint32_t pid, void *context);
 void look(void);
 void configure(const char *text);
+/* A job that has GPU `gpu` (less than 0: none), and so much beside it. */
+void runs(uid_t uid, int gpu, uint64_t left_ns, uint32_t cpu_milli, uint64_t mem_bytes);
 int pass(const struct job *jobs, size_t count);
 
 #define PASS(...)                                                                                  \
