@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report as a page: see report.h. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "bench/compare.h"
+#include "bench/report.h"
+
+enum {
+	PLOT_WIDTH = 860,
+	PLOT_HEIGHT = 260,
+	PLOT_EDGE = 60, /* on the left, for the numbers; a third of it elsewhere */
+	PLOT_LINES = 5,
+	PLOT_ROW = 40,
+};
+
+static const char html_head[] =
+    "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>sluice bench "
+    "compare</title>\n<meta name=\"viewport\" content=\"width=device-width\">\n<style>\n"
+    "body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
+    "color:#1a1a1a;background:#fff}\n"
+    "pre{overflow-x:auto;background:#f4f4f4;padding:1rem;font-size:13px}\n"
+    "svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:currentColor}\n"
+    ".grid{stroke:#ccc}.zero{stroke:#666}.margin{fill:#8884}.a{fill:#0b62c4}.b{fill:#c2410c}\n"
+    ".range{stroke:#1a1a1a;stroke-width:3}.fat{stroke-width:8;stroke-opacity:.5}\n"
+    "@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}"
+    "pre{background:#242424}.grid{stroke:#444}.a{fill:#6aaeff}.b{fill:#ff9a5c}"
+    ".range{stroke:#e6e6e6}}\n</style>\n";
+
+static int html_text(struct buf *out, const char *text)
+{
+	int result = 0;
+	for (; result == 0 && *text; text++) {
+		const char *entity = *text == '<'   ? "&lt;"
+				     : *text == '>' ? "&gt;"
+				     : *text == '&' ? "&amp;"
+						    : NULL;
+		result = entity ? buf_add_text(out, entity) : buf_add(out, text, 1);
+	}
+	return result;
+}
+
+/* --- all runs in their order ------------------------------------------------------------------ */
+
+struct html_scale {
+	double low, high;
+};
+
+static double html_x(size_t i, size_t count)
+{
+	double width = PLOT_WIDTH - PLOT_EDGE - PLOT_EDGE / 3;
+	return PLOT_EDGE + width * ((double)i + 0.5) / (double)count;
+}
+
+static double html_y(const struct html_scale *scale, double value)
+{
+	double height = PLOT_HEIGHT - 2 * PLOT_EDGE / 3;
+	double range = scale->high > scale->low ? scale->high - scale->low : 1;
+	return PLOT_EDGE / 3 + height * (1 - (value - scale->low) / range);
+}
+
+static struct html_scale html_scale_of(const struct result *runs, const char *metric)
+{
+	struct html_scale scale = {INFINITY, -INFINITY};
+	for (size_t i = 0; i < runs->run_count; i++) {
+		const struct result_metric *found = result_run_find(&runs->runs[i], metric);
+		if (!found)
+			continue;
+		scale.low = found->value < scale.low ? found->value : scale.low;
+		scale.high = found->value > scale.high ? found->value : scale.high;
+	}
+	return scale;
+}
+
+static int html_runs(const struct result *runs, const struct compare_judgement *judgement,
+		     struct buf *out)
+{
+	struct html_scale scale = html_scale_of(runs, judgement->metric);
+	int result = buf_printf(out,
+				"<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s of each "
+				"run in its order\">\n",
+				PLOT_WIDTH, PLOT_HEIGHT, judgement->metric);
+	for (int i = 0; result == 0 && i < PLOT_LINES; i++) {
+		double value = scale.low + (scale.high - scale.low) * i / (PLOT_LINES - 1);
+		double y = html_y(&scale, value);
+		result = buf_printf(out,
+				    "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" "
+				    "y2=\"%.1f\"/><text x=\"0\" y=\"%.1f\">%.4g</text>\n",
+				    PLOT_EDGE, PLOT_WIDTH - PLOT_EDGE / 3, y, y, y + 4, value);
+	}
+	for (size_t i = 0; result == 0 && i < runs->run_count; i++) {
+		const struct result_run *run = &runs->runs[i];
+		const struct result_metric *found = result_run_find(run, judgement->metric);
+		if (!found)
+			continue;
+		result =
+		    buf_printf(out,
+			       "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" "
+			       "r=\"%s\"><title>run %" PRIu64 " of %s: %.6g %s%s</title>"
+			       "</circle>\n",
+			       strcmp(run->side, "A") == 0 ? "a" : "b", html_x(i, runs->run_count),
+			       html_y(&scale, found->value), compare_is_disturbed(run) ? "2" : "4",
+			       run->index + 1, run->side, found->value, judgement->unit,
+			       compare_is_disturbed(run) ? ", disturbed" : "");
+	}
+	return result == 0 ? buf_add_text(out, "</svg>\n") : result;
+}
+
+/* --- what B is worse by ----------------------------------------------------------------------- */
+
+static double html_ratio_x(double worse_by, double reach)
+{
+	double half = (PLOT_WIDTH - 2.0 * PLOT_EDGE) / 2;
+	double at = worse_by / reach;
+	at = at > 1 ? 1 : at < -1 ? -1 : at;
+	return PLOT_EDGE + half * (1 + at);
+}
+
+static int html_interval(const struct report *report, struct buf *out)
+{
+	const struct compare_outcome *outcome = report->outcome;
+	double reach = 2 * report->margin;
+	for (size_t i = 0; i < outcome->judgement_count; i++) {
+		const struct verdict *verdict = &outcome->judgements[i].verdict;
+		double far = fmax(fabs(verdict->within_95.low), fabs(verdict->within_95.high));
+		reach = far * 1.1 > reach ? far * 1.1 : reach;
+	}
+	int height = PLOT_ROW * ((int)outcome->judgement_count + 1);
+	double left = html_ratio_x(-report->margin, reach);
+	double right = html_ratio_x(report->margin, reach), zero = html_ratio_x(0, reach);
+	int result = buf_printf(
+	    out,
+	    "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"what B is worse by, with its "
+	    "intervals and the margin\">\n<rect class=\"margin\" x=\"%.1f\" y=\"0\" "
+	    "width=\"%.1f\" height=\"%d\"/><line class=\"zero\" x1=\"%.1f\" x2=\"%.1f\" y1=\"0\" "
+	    "y2=\"%d\"/>\n",
+	    PLOT_WIDTH, height, left, right - left, height - PLOT_ROW, zero, zero,
+	    height - PLOT_ROW);
+	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++) {
+		const struct compare_judgement *judgement = &outcome->judgements[i];
+		const struct verdict *verdict = &judgement->verdict;
+		int y = PLOT_ROW * (int)i + PLOT_ROW / 2;
+		result = buf_printf(
+		    out,
+		    "<text x=\"0\" y=\"%d\">%s</text><line class=\"range\" x1=\"%.1f\" "
+		    "x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><line class=\"range fat\" x1=\"%.1f\" "
+		    "x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/><circle class=\"b\" cx=\"%.1f\" cy=\"%d\" "
+		    "r=\"6\"><title>%+.3f %%</title></circle>\n",
+		    y + 4, judgement->metric, html_ratio_x(verdict->within_95.low, reach),
+		    html_ratio_x(verdict->within_95.high, reach), y, y,
+		    html_ratio_x(verdict->within_90.low, reach),
+		    html_ratio_x(verdict->within_90.high, reach), y, y,
+		    html_ratio_x(verdict->estimate, reach), y, verdict->estimate * 100);
+	}
+	return result < 0 ? result
+			  : buf_printf(out,
+				       "<text x=\"%.1f\" y=\"%d\">-%g %%</text><text x=\"%.1f\" "
+				       "y=\"%d\">+%g %%</text></svg>\n",
+				       left - 30, height - 10, report->margin * 100, right - 10,
+				       height - 10, report->margin * 100);
+}
+
+int report_html(const struct report *report, struct buf *out)
+{
+	const struct compare_outcome *outcome = report->outcome;
+	struct buf text _cleanup_buf_;
+	buf_init(&text, out->max);
+	int result = report_text(report, &text);
+	if (result == 0)
+		result = buf_add_text(out, html_head);
+	if (result == 0)
+		result =
+		    buf_printf(out, "<h1>%s</h1>\n<pre>", verdict_to_string(compare_kind(outcome)));
+	if (result == 0)
+		result = html_text(out, buf_text(&text));
+	if (result == 0)
+		result = buf_add_text(out, "</pre>\n");
+	if (result == 0 && outcome->judgement_count > 0)
+		result = buf_add_text(out, "<h2>What B is worse by</h2>\n<p>Thick: 90 %, thin: 95 "
+					   "%, grey: the margin.</p>\n");
+	if (result == 0 && outcome->judgement_count > 0)
+		result = html_interval(report, out);
+	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++) {
+		const struct compare_judgement *judgement = &outcome->judgements[i];
+		result = buf_printf(out,
+				    "<h2>%s of each run, in %s</h2>\n<p><span class=\"a\">&#9679;"
+				    "</span> A is blue, B is orange; small: disturbed.</p>\n",
+				    judgement->metric, judgement->unit);
+		if (result == 0)
+			result = html_runs(&outcome->runs, judgement, out);
+	}
+	return result < 0 ? result
+			  : buf_printf(out, "<p>sluice %s, %s</p>\n</html>\n", report->version,
+				       report->started);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice bench`: the table of its verbs. */
+#include "cmd/bench.h"
+
+#include <stddef.h>
+
+static const struct command *const verbs[] = {
+    &cmd_bench_compare,
+    NULL,
+};
+
+static const struct cmd_example examples[] = {
+    {"sluice bench compare --a './train' --b 'podman run --rm train'",
+     "does the container cost anything?"},
+    {NULL, NULL},
+};
+
+const struct command cmd_bench = {
+    .name = "bench",
+    .summary = "Measure what something costs, so that the figure can be relied upon",
+    .description = "Compares two ways of running the same thing.",
+    .group = CMD_GROUP_MACHINE,
+    .commands = verbs,
+    .examples = examples,
+};

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verbs of `sluice bench`. */
+#ifndef SLUICE_CMD_BENCH_H
+#define SLUICE_CMD_BENCH_H
+
+#include "cmd/cmd.h"
+
+extern const struct command cmd_bench_compare;
+
+#endif

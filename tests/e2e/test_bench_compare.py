@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two commands in turns, and what is said of them: as a user types it."""
+
+import json
+import random
+import signal
+import subprocess
+
+import pytest
+
+from conftest import wait_until
+
+
+def values(directory, name, numbers):
+    """A command that says the next of these numbers each time."""
+    (directory / name).write_text("".join(f"{number}\n" for number in numbers))
+    count = directory / f"{name}.count"
+    count.write_text("")
+    return f"echo >>{count}; echo v=$(sed -n $(wc -l <{count})p {directory / name})"
+
+
+def compare(machine, a, b, *options):
+    return machine.run("sluice", "bench", "compare", "--a", a, "--b", b, "--parse", "regex:v=([0-9.]+)", "--warmup",
+                       "0", "--aa", "skip", *options)
+
+
+def noisy(ratio, noise, count=40, seed=1):
+    source = random.Random(seed)
+    return [f"{100 * ratio * (1 + source.gauss(0, noise)):.6f}" for _ in range(count)]
+
+
+@pytest.mark.parametrize("ratio, noise, verdict, code", [
+    (1, 0.002, "EQUIVALENT", 0),
+    (1.005, 0.001, "DIFFERENT-BUT-SMALL", 0),
+    (1.05, 0.005, "SLOWER", 1),
+    (0.95, 0.005, "FASTER", 0),
+    (1, 0.2, "INCONCLUSIVE", 3),
+])
+def test_verdicts(machine, ratio, noise, verdict, code):
+    a = values(machine.directory, "a", noisy(1, noise))
+    b = values(machine.directory, "b", noisy(ratio, noise, seed=2))
+    done = compare(machine, a, b, "--output", "json")
+    assert done.rc == code, done
+    assert done.json["verdict"] == verdict and done.json["schema"] == "sluice.result/1"
+    assert [run["side"] for run in done.json["runs"]].count("A") == 20
+
+
+def test_files_and_what_is_recorded(machine):
+    a = values(machine.directory, "a", noisy(1, 0.001))
+    b = values(machine.directory, "b", noisy(1.03, 0.001, seed=2))
+    file, page = machine.directory / "r.json", machine.directory / "r.html"
+    machine.env |= {"NCCL_DEBUG": "INFO", "NCCL_TOKEN": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2"}
+    done = compare(machine, a, b, "--json", file, "--html", page, "--seed", "5")
+    assert done.rc == 1 and "SLOWER" in done.out and "seed 5" in done.out
+    recorded = json.loads(file.read_text())
+    assert recorded["fingerprint"]["environment"]["NCCL_DEBUG"] == "INFO"
+    assert "hunter2" not in file.read_text() + page.read_text() + done.out
+    assert "<h1>SLOWER</h1>" in page.read_text()
+    again = machine.run("sluice", "bench", "compare", "--from", file, "--metric", "output", "--margin", "5%")
+    assert again.rc == 0 and "DIFFERENT-BUT-SMALL" in again.out, again
+    apart = machine.run("sluice", "bench", "compare", "--from", file, file, "--metric", "output")
+    assert "unpaired" in apart.out, apart
+    file.write_text(file.read_text()[:1000])
+    broken = machine.run("sluice", "bench", "compare", "--from", file)
+    assert broken.rc == 65 and str(file) in broken.err and "line 1" in broken.err, broken
+
+
+def test_failures(machine):
+    done = machine.run("sluice", "bench", "compare", "--a", "true", "--b", "echo no such thing >&2; exit 9", "-n", "6")
+    assert done.rc == 2 and "B fails" in done.err and "no such thing" in done.err, done
+    hangs = compare(machine, "echo v=1", "sleep 100", "--timeout", "100ms", "-n", "6")
+    assert hangs.rc == 2 and "too long" in hangs.out, hangs
+    few = compare(machine, "echo v=1", "echo v=1", "-n", "5")
+    assert few.rc == 3 and "TOO-FEW" in few.out
+    nothing = compare(machine, "echo v=1", "echo", "-n", "6")
+    assert nothing.rc == 2 and "has no metric 'output'" in nothing.err
+    full = machine.run("sluice", "bench", "compare", "--a", "true", "--b", "true", "-n", "6", "--aa", "skip", "--json",
+                       "/dev/full/x")
+    assert full.rc == 73, full
+
+
+@pytest.mark.parametrize("options", [
+    [], ["--a", "true"], ["--from"], ["--from", "x", "--a", "true"], ["--a", "true", "--b", "true", "file"],
+    ["--a", "true", "--b", "true", "--margin", "0"], ["--a", "true", "--b", "true", "--margin", "x%"],
+    ["--a", "true", "--b", "true", "--parse", "x"], ["--a", "true", "--b", "true", "--parse", "regex:("],
+    ["--a", "true", "--b", "true", "--parse", "regex:x"],
+    ["--a", "true", "--b", "true", "--metric", "wall", "--metric", "wall"],
+])
+def test_what_cannot_be_meant(machine, options):
+    assert machine.run("sluice", "bench", "compare", *options).rc == 64
+
+
+def test_ctrl_c_keeps_what_was_measured(machine):
+    file, marks = machine.directory / "r.json", machine.directory / "marks"
+    command = f"echo >>{marks}; test $(wc -l <{marks}) -lt 5 || sleep 100"
+    program = machine.spawn("sluice", "bench", "compare", "--a", command, "--b", command, "--warmup", "0", "--aa", "skip",
+                            "--json", file, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_until(lambda: marks.exists() and len(marks.read_text()) >= 5, what="the fifth run")
+    program.send_signal(signal.SIGINT)
+    assert program.wait(10) == 130
+    assert len(json.loads(file.read_text())["runs"]) == 4
