@@ -16,12 +16,16 @@ struct log;
 struct loop;
 struct node;
 struct queue;
+struct storage;
 
 struct door_queue_options {
 	struct loop *loop; /* borrowed, all of these */
 	struct child_set *children;
 	struct log *log;
 	const struct node *node; /* its configuration */
+	struct storage *storage; /* ends before door_queue_free() */
+	const char *root;	 /* before /dev; "": this machine's */
+	const char *state_dir;	 /* NULL: GPU nodes cannot be closed */
 };
 
 /* -ENOMEM. */
@@ -31,6 +35,10 @@ int door_queue_new(const struct door_queue_options *options, struct door_queue *
 struct door_queue *door_queue_free(struct door_queue *door);
 /* Who is told from now on, at once too; NULL: nobody any more. Borrowed. */
 void door_queue_set_queue(struct door_queue *door, struct queue *queue);
+/* The queue's GPUs may be others. */
+void door_queue_update(struct door_queue *door);
+/* Nothing is begun any more. */
+void door_queue_stop(struct door_queue *door);
 /* The configuration is another. */
 void door_queue_reload(struct door_queue *door);
 /* Number `index` of what the owner should know; NULL behind the last. Borrowed until control

@@ -13,6 +13,7 @@
 #include "agent/door_web_events.h"
 #include "agent/cluster.h"
 #include "agent/node.h"
+#include "agent/paths.h"
 #include "agent/queue_pools.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -182,6 +183,9 @@ static int doors_open_queue(struct doors *doors, struct err *err)
 	    .children = options->children,
 	    .log = options->log,
 	    .node = options->node,
+	    .storage = options->storage,
+	    .root = options->root,
+	    .state_dir = options->paths ? options->paths->state_dir : NULL,
 	};
 	return door_queue_new(&rules, &doors->rules, err);
 }
@@ -211,7 +215,7 @@ void doors_stop(struct doors *doors)
 	if (!doors)
 		return;
 	doors->queue = NULL;
-	door_queue_set_queue(doors->rules, NULL);
+	door_queue_stop(doors->rules);
 	door_web_stop(doors->web);
 	door_cdi_stop(doors->cdi);
 	door_labels_stop(doors->labels);
@@ -253,13 +257,16 @@ void doors_update(struct doors *doors)
 	door_validations_update(doors->validations);
 	if (doors->is_unknown || node_generation(doors->options.node) != doors->told)
 		doors_tell_queue(doors);
+	door_queue_update(doors->rules);
 	door_web_update(doors->web);
 }
 
 void doors_jobs(struct doors *doors)
 {
-	if (doors)
-		door_web_jobs(doors->web);
+	if (!doors)
+		return;
+	door_queue_update(doors->rules);
+	door_web_jobs(doors->web);
 }
 
 void doors_register_again(struct doors *doors)

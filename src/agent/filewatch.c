@@ -101,15 +101,27 @@ void filewatch_plan_contents(const struct filewatch *watch, const char *path,
 	plan_whole(watch, path, filewatch_directory_mask | filewatch_file_mask, plan);
 }
 
-void filewatch_plan_prefix(const struct filewatch *watch, const char *path, const char *prefix,
-			   struct filewatch_plan *plan)
+static void plan_prefix(const struct filewatch *watch, const char *path, const char *prefix,
+			uint32_t mask, struct filewatch_plan *plan)
 {
 	size_t before = plan->count;
-	int number = inotify_add_watch(watch->fd, path, filewatch_directory_mask);
+	int number = inotify_add_watch(watch->fd, path, mask);
 	if (number >= 0)
 		plan_add(plan, number, prefix, strlen(prefix));
 	if (plan->count > before)
 		plan->entries[before].is_prefix = true;
+}
+
+void filewatch_plan_prefix(const struct filewatch *watch, const char *path, const char *prefix,
+			   struct filewatch_plan *plan)
+{
+	plan_prefix(watch, path, prefix, filewatch_directory_mask, plan);
+}
+
+void filewatch_plan_modes(const struct filewatch *watch, const char *path, const char *prefix,
+			  struct filewatch_plan *plan)
+{
+	plan_prefix(watch, path, prefix, filewatch_directory_mask | IN_ATTRIB, plan);
 }
 
 /* --- the loop's ------------------------------------------------------------------------------ */

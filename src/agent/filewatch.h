@@ -63,6 +63,9 @@ void filewatch_plan_contents(const struct filewatch *watch, const char *path,
 /* ... or what comes to and goes from a directory that is there, with a name that begins so. */
 void filewatch_plan_prefix(const struct filewatch *watch, const char *path, const char *prefix,
 			   struct filewatch_plan *plan);
+/* The same, and what becomes of the modes and owners of those that are there. */
+void filewatch_plan_modes(const struct filewatch *watch, const char *path, const char *prefix,
+			  struct filewatch_plan *plan);
 /* Whether a change is waiting to be told, because it is not quiet yet: who reads now may read half
  * of it. */
 bool filewatch_is_busy(const struct filewatch *watch);

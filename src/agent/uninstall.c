@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/enforce.h"
 #include "agent/uninstall.h"
 
 #include <dirent.h>
@@ -116,6 +117,25 @@ static void uninstall_validations(struct uninstall *job)
 		uninstall_tell(job, "removed: %u validation file%s in '%s" READY_DIRECTORY "'",
 			       report.removed, report.removed == 1 ? "" : "s", options->root);
 	(void)unlink(path); /* it may never have been there */
+}
+
+/* GPU nodes that sluice.jobs.enforce has closed. */
+static void uninstall_nodes(struct uninstall *job)
+{
+	const struct uninstall_options *options = job->options;
+	struct enforce_wish wish = {.is_on = false};
+	struct enforce_report report = {0};
+	struct err why = {0};
+	int rc = file_path(wish.root, &why, "%s", options->root ? options->root : "");
+	if (rc == 0)
+		rc = file_path(wish.memory, &why, "%s/" ENFORCE_MEMORY_NAME,
+			       options->paths->state_dir);
+	if (rc == 0)
+		rc = enforce_run(&wish, &report, &why);
+	if (rc < 0)
+		uninstall_fail(job, rc, &why);
+	if (report.restored > 0)
+		uninstall_tell(job, "%u GPU nodes are open again as they were", report.restored);
 }
 
 /* The agent has noted by which way its labels went (door_labels.c). */
@@ -244,6 +264,7 @@ int uninstall_run(const struct uninstall_options *options, struct err *err)
 	int rc = uninstall_lock(options, &agent, &state, err);
 	if (rc < 0)
 		return rc;
+	uninstall_nodes(&job);
 	uninstall_validations(&job);
 	uninstall_labels(&job);
 	uninstall_cdi(&job);

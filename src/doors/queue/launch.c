@@ -67,9 +67,11 @@ static int launch_add_denied(struct buf *out, const struct devguard_rule *rule)
 	return result < 0 ? result : buf_add(out, "", 1);
 }
 
-static int launch_add_container(struct buf *out, const struct launch *launch)
+static int launch_add_rules(struct buf *out, const struct launch *launch)
 {
-	int result = entries_add(out, "container", launch->container);
+	int result = 0;
+	if (launch->spec.image[0])
+		result = entries_add(out, "container", launch->container);
 	if (result == 0 && launch->denied_why[0])
 		result = entries_add(out, "denied_why", launch->denied_why);
 	for (size_t i = 0; result == 0 && i < launch->denied_count; i++)
@@ -100,12 +102,14 @@ static int launch_add(struct buf *out, const struct launch *launch)
 		result = entries_add_u64(out, "log_bytes", launch->log_bytes);
 	if (result == 0 && launch->adapters[0])
 		result = entries_add(out, "adapters", launch->adapters);
+	if (result == 0 && launch->own_nodes[0])
+		result = entries_add(out, "own_nodes", launch->own_nodes);
 	if (result == 0 && launch->adapters_simulated)
 		result = entries_add_u64(out, "adapters_simulated", 1);
 	for (size_t i = 0; result == 0 && i < launch->grant_count; i++)
 		result = launch_add_grant(out, &launch->grants[i]);
-	if (result == 0 && launch->spec.image[0])
-		result = launch_add_container(out, launch);
+	if (result == 0)
+		result = launch_add_rules(out, launch);
 	return result;
 }
 
@@ -265,6 +269,7 @@ enum launch_seen {
 	LAUNCH_SEEN_ARRAY_ID = 1 << 10,
 	LAUNCH_SEEN_ARRAY_INDEX = 1 << 11,
 	LAUNCH_SEEN_LOG_BYTES = 1 << 12,
+	LAUNCH_SEEN_OWN_NODES = 1 << 13,
 };
 
 /* The bit of an entry that there is once; 0: there is none of that name. */
@@ -273,7 +278,7 @@ static unsigned launch_bit(const struct entry *entry)
 	static const char *const names[] = {
 	    "id",	   "attempt",	  "instance",	"runtime_dir", "sim_state",
 	    "cgroup_root", "container",	  "denied_why", "adapters",    "adapters_simulated",
-	    "array_id",	   "array_index", "log_bytes"};
+	    "array_id",	   "array_index", "log_bytes",	"own_nodes"};
 	for (unsigned i = 0; i < array_length(names); i++)
 		if (entry_is(entry, names[i]))
 			return 1U << i;
@@ -308,6 +313,8 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 		return entry_copy(entry, launch->sim_state, sizeof(launch->sim_state));
 	case LAUNCH_SEEN_CONTAINER:
 		return entry_copy(entry, launch->container, sizeof(launch->container));
+	case LAUNCH_SEEN_OWN_NODES:
+		return entry_copy(entry, launch->own_nodes, sizeof(launch->own_nodes));
 	case LAUNCH_SEEN_ADAPTERS:
 		return entry_copy(entry, launch->adapters, sizeof(launch->adapters));
 	case LAUNCH_SEEN_ADAPTERS_SIMULATED:

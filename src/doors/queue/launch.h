@@ -82,6 +82,10 @@ struct launch {
 	char adapters[LAUNCH_ADAPTERS_MAX];
 	bool adapters_simulated;
 
+	/* It gets copies of its own of the GPU nodes below "<this>/dev": others are closed to it.
+	 * "": it uses those that are there. */
+	char own_nodes[LAUNCH_PATH_MAX];
+
 	/* For a job with an image. */
 	char container[LAUNCH_PATH_MAX]; /* path of sluice-container; "": it was not found */
 	struct devguard_rule *denied;	 /* owned; nodes that the job may not use */

@@ -137,6 +137,13 @@ int queue_make_launch(struct queue_run *run, struct err *err)
 	queue_copy_text(launch.sim_state, LAUNCH_PATH_MAX, queue->sim_state);
 	queue_copy_text(launch.cgroup_root, LAUNCH_PATH_MAX, queue->cgroup_root);
 	launch.log_bytes = queue->rules.log_bytes;
+	/* Root opens every node as it is; a job without GPUs is to open none. */
+	if (run->has_own_nodes && launch.spec.uid != 0 && run->grant_count > 0) {
+		const char *root = queue->device_root ? queue->device_root : "";
+		queue_copy_text(launch.own_nodes, LAUNCH_PATH_MAX, *root ? root : "/");
+		if (!launch.spec.image[0])
+			queue_add_denied(run, &launch);
+	}
 	if (launch.spec.image[0]) {
 		queue_copy_text(launch.container, LAUNCH_PATH_MAX, queue->container);
 		queue_add_denied(run, &launch);
@@ -349,6 +356,7 @@ static int queue_plan_others(struct queue_run *run, struct err *err)
 	const char *uuids[LAUNCH_GRANTS_MAX];
 	gpunodes_plan_done(&run->others);
 	run->knows_others = inventory != NULL;
+	run->has_own_nodes = run->owner->queue->rules.is_enforced && geteuid() == 0;
 	for (size_t i = 0; i < run->grant_count && i < LAUNCH_GRANTS_MAX; i++)
 		uuids[i] = run->grants[i].uuid;
 	return inventory ? gpunodes_plan(inventory, uuids, run->grant_count, &run->others, err) : 0;

@@ -24,6 +24,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "doors/queue/launch.h"
+#include "libexec/supervise/nodes.h"
 
 enum command_exit {
 	COMMAND_EXIT_LAUNCH = 125,
@@ -247,6 +248,12 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 	code = command_join_v1(command);
 	if (code < 0) {
 		command_tell(failed_fd, COMMAND_DEVICES, code);
+		_exit(COMMAND_EXIT_LAUNCH);
+	}
+	struct err why = {0};
+	code = command->nodes ? nodes_apply(command->nodes, &why) : 0;
+	if (code < 0) {
+		command_tell_why(failed_fd, why.text);
 		_exit(COMMAND_EXIT_LAUNCH);
 	}
 	code = command_become(command, supervisor, failed_fd, &stage);

@@ -15,6 +15,7 @@
 #include "doors/queue/token.h"
 
 struct err;
+struct nodes_wish;
 
 enum command_limits {
 	COMMAND_WHY_MAX = 256,
@@ -32,8 +33,9 @@ struct command {
 	int out_fd, err_fd;
 	const struct token *tokens; /* inherited, under the numbers that they have here */
 	size_t token_count;
-	const struct cgroup *cgroup; /* NULL: none */
-	const char *devices_v1;	     /* directory of a v1 group to join as well; NULL, "": none */
+	const struct cgroup *cgroup;	/* NULL: none */
+	const struct nodes_wish *nodes; /* device nodes of its own; NULL: none */
+	const char *devices_v1; /* directory of a v1 group to join as well; NULL, "": none */
 	/* Asked now and then while the command is still on its way to its exec, which a file system
 	 * that does not answer can hold up for ever. True: it is killed. NULL: nobody is asked. */
 	bool (*give_up)(void *context);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/supervise/nodes.h"
 #include "libexec/supervise/run.h"
 
 #include <errno.h>
@@ -86,6 +87,29 @@ static bool run_gives_up_removal(void *context)
 	return clock_now_ns(&run_clock) >= self->ask_until_ns;
 }
 
+/* What it gets of its own where GPU nodes are closed to users. What it is not granted has to be
+ * known: it would be copied as well. */
+static int run_nodes(const struct supervisor *self, struct nodes_wish *out, struct err *err)
+{
+	const struct launch *launch = &self->launch;
+	if (launch->own_nodes[0] == '\0')
+		return 0;
+	if (launch->denied_why[0])
+		return err_set(err, -ENOENT, "the job's own GPU nodes cannot be made: %s",
+			       launch->denied_why);
+	*out = (struct nodes_wish){
+	    .root = launch->own_nodes,
+	    .place = launch->runtime_dir,
+	    .denied = launch->denied,
+	    .denied_count = launch->denied_count,
+	    .uid = launch->spec.uid,
+	    .gid = launch->spec.gid,
+	    /* A container's user may be another one: who can look in here is its own user alone. */
+	    .mode = self->has_image ? 0666 : 0600,
+	};
+	return 0;
+}
+
 static int run_call(struct supervisor *self, bool is_removal, struct command_outcome *out,
 		    struct err *err)
 {
@@ -94,6 +118,9 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 	int result = self->has_image ? image_helper(&self->launch, word, helper, err) : 0;
 	if (result == 0)
 		result = run_environment(&self->launch, &environment, err);
+	struct nodes_wish nodes = {.root = NULL};
+	if (result == 0)
+		result = run_nodes(self, &nodes, err);
 	if (result == 0) {
 		bool has_launcher = self->has_image && self->image.launcher.fd >= 0;
 		struct command command = {
@@ -108,6 +135,7 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 			      : self->cgroup.fd >= 0 ? &self->cgroup
 						     : NULL,
 		    .devices_v1 = self->has_image ? self->image.devices_v1 : NULL,
+		    .nodes = nodes.root ? &nodes : NULL,
 		    .give_up = is_removal ? run_gives_up_removal : run_gives_up,
 		    .context = self};
 		result = command_start(&command, out, err);

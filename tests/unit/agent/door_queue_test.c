@@ -21,6 +21,13 @@ struct node;
 struct queue;
 const struct config *__wrap_node_config(const struct node *node);
 void __wrap_queue_set_rules(struct queue *queue, const struct queue_rules *rules);
+const struct schedule_machine *__wrap_queue_machine(const struct queue *queue);
+
+const struct schedule_machine *__wrap_queue_machine(const struct queue *queue)
+{
+	(void)queue;
+	return NULL;
+}
 
 const struct config *__wrap_node_config(const struct node *node)
 {

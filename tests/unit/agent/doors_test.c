@@ -266,6 +266,18 @@ int __wrap_door_queue_new(const struct door_queue_options *options, struct door_
 struct door_queue *__wrap_door_queue_free(struct door_queue *door);
 void __wrap_door_queue_set_queue(struct door_queue *door, struct queue *queue);
 void __wrap_door_queue_reload(struct door_queue *door);
+void __wrap_door_queue_update(struct door_queue *door);
+void __wrap_door_queue_stop(struct door_queue *door);
+
+void __wrap_door_queue_update(struct door_queue *door)
+{
+	note("rules-update");
+}
+
+void __wrap_door_queue_stop(struct door_queue *door)
+{
+	note("rules-stop");
+}
 
 int __wrap_door_queue_new(const struct door_queue_options *options, struct door_queue **out,
 			  struct err *err)
@@ -282,7 +294,7 @@ struct door_queue *__wrap_door_queue_free(struct door_queue *door)
 
 void __wrap_door_queue_set_queue(struct door_queue *door, struct queue *queue)
 {
-	note(queue ? "rules-queue" : "rules-stop");
+	note("rules-queue");
 }
 
 void __wrap_door_queue_reload(struct door_queue *door)

@@ -20,6 +20,7 @@ static int launch_of(struct launch *launch)
 	(void)snprintf(launch->adapters, sizeof(launch->adapters), "mlx5_0,mlx5_1");
 	launch->adapters_simulated = true;
 	launch->log_bytes = UINT64_C(1) << 30;
+	(void)snprintf(launch->own_nodes, sizeof(launch->own_nodes), "/");
 	launch->grants = calloc(2, sizeof(*launch->grants));
 	if (!launch->grants)
 		return -ENOMEM;
@@ -55,6 +56,7 @@ static void what_is_written_is_read(void **state)
 	assert_string_equal(again.adapters, "mlx5_0,mlx5_1");
 	assert_true(again.adapters_simulated);
 	assert_int_equal(again.log_bytes, UINT64_C(1) << 30);
+	assert_string_equal(again.own_nodes, "/");
 	assert_int_equal(again.grant_count, 2);
 	assert_memory_equal(again.grants, launch.grants, 2 * sizeof(*launch.grants));
 	assert_true(launch_grant_has(&again.grants[1], 999));
@@ -79,7 +81,7 @@ static void what_an_image_needs_is_there_with_one_alone(void **state)
 	char *bytes = NULL;
 	size_t length = 0;
 	assert_int_equal(launch_format(&launch, &bytes, &length, NULL), 0);
-	assert_null(memmem(bytes, length, "denied", 6)); /* no image, nothing of it */
+	assert_null(memmem(bytes, length, "container", 9)); /* no image, no program for it */
 	free(bytes);
 	(void)snprintf(launch.spec.image, sizeof(launch.spec.image), "a");
 	assert_int_equal(launch_format(&launch, &bytes, &length, NULL), 0);
@@ -124,7 +126,7 @@ static void bytes_that_are_changed_are_refused(void **state)
 	assert_int_equal(launch_parse(bytes, length, &again, &err), -EINVAL);
 	slots[15] = '0';
 	assert_int_equal(launch_parse(bytes, length, &again, &err), -EINVAL);
-	assert_string_equal(err.text, "'sluice-launch 1': entry 10: it cannot be meant");
+	assert_string_equal(err.text, "'sluice-launch 1': entry 11: it cannot be meant");
 	slots[15] = '1';
 	assert_int_equal(launch_parse(bytes, length, &again, &err), 0);
 	launch_done(&again);
