@@ -88,6 +88,16 @@ def node_names(machine):
             "/bin/sh", "-c", undo, "sh")
 
 
+def outside(pid, group):
+    """The controllers for which a process is not below a control group of this name."""
+    left = []
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if f"/{group}/" not in f"{path}/":
+            left += [name for name in controllers.split(",") if name in ("memory", "cpu", "pids", "devices", "")]
+    return left
+
+
 class Bundle:
     """A configuration, a root file system, and the runtime that brings them together."""
 

@@ -15,7 +15,7 @@ import tempfile
 import pytest
 
 from conftest import SLUICE, alive, wait_until
-from containers import image, needs
+from containers import image, needs, outside
 
 IMAGE = "localhost/sluice-test:1"
 
@@ -175,6 +175,8 @@ def test_exactly_its_gpus_below_the_jobs_cgroup(boxed):
                   for pid in path.read_text().split()]
         names = [pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in inside]
         assert "docker" in names and ("sh" in names or "sleep" in names), names
+        [command, *_] = [pid for pid, name in zip(inside, names) if name == "sh"]
+        assert outside(command, os.path.basename(job["attempt"]["cgroup"])) == []
         seen += minors
     assert len(set(seen)) == 3
     boxed.run("sluice", "cancel", "--now", *numbers).ok()
@@ -246,3 +248,30 @@ def test_what_cannot_run_says_why(boxed):
     for name in ("-v", "--privileged", "a b", "debian\n--privileged"):
         assert boxed.run("sluice", "run", f"--image={name}", "--", "true").rc == 64
     assert boxed.docker.names() == []
+
+
+def test_a_daemon_that_is_killed(boxed):
+    """Its containers run on, in the job's cgroup: there they end."""
+    docker = Docker(boxed, tempfile.mkdtemp(prefix="sluice-docker-"))
+    try:
+        docker.make_image()
+        number = start_image(boxed, "sh", "-c", "trap '' TERM; " + WAIT, options=["--grace", "100ms"],
+                             env={"DOCKER_HOST": f"unix://{docker.socket}"})
+        job = started(boxed, number)
+        inside = [int(pid) for path in pathlib.Path(job["attempt"]["cgroup"]).glob("**/cgroup.procs")
+                  for pid in path.read_text().split()]
+        assert len(inside) > 1
+        os.kill(int((docker.directory / "pid").read_text()), signal.SIGKILL)
+        wait_until(lambda: boxed.job(number)["state"] == "Failed", what="the end of the job", deadline_s=20)
+        assert not any(alive(pid) for pid in inside)
+        assert "docker" in boxed.run("sluice", "logs", "--stderr", number).out.lower()
+        no_trace(boxed, job)
+    finally:
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                command = (path / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(docker.directory).encode() in command and b"containerd" in command:
+                os.kill(int(path.name), signal.SIGKILL)
+        docker.stop()

@@ -16,7 +16,7 @@ import tempfile
 import pytest
 
 from conftest import SLUICE, alive, wait_until
-from containers import image, needs, specify
+from containers import image, needs, outside, specify
 
 IMAGE = "localhost/sluice-test:1"
 TOOLS = ("head", "pwd", "touch")  # beside those of every test's image
@@ -187,6 +187,8 @@ def test_two_jobs_see_exactly_their_gpus(boxed):
         assert errno_in(group, boxed.path("dev/nvidiactl")) == errno.ENXIO
         assert errno_in(group, boxed.path("dev/nvidia-caps/nvidia-cap1")) == errno.EPERM
         assert errno_in(group, "/dev/null") == 0
+        [command, *_] = processes_of(job, "sh")
+        assert outside(command, group.parent.name) == []  # limits are in whatever hierarchy there is
     (meet / "go").touch()
     for job in jobs:
         done = boxed.job_in(job["id"], "Succeeded")
