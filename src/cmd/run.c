@@ -458,8 +458,9 @@ static const struct cmd_exit_row run_exits[] = {
     {CMD_EXIT_NOT_PERMITTED, "the agent does not let this user do that"},
     {CMD_EXIT_IMPOSSIBLE, "more than this machine has"},
     {CMD_EXIT_DEADLINE, "--time or --wait-timeout is over, or the agent did not answer in time"},
-    {CMD_EXIT_LAUNCH, "the job could not be launched; with --image also what podman says of an "
-		      "image that it does not get"},
+    {CMD_EXIT_LAUNCH,
+     "the job could not be launched; with --image also what podman or docker says of an "
+     "image that it does not get"},
     {CMD_EXIT_NOT_EXECUTABLE, "the command cannot be executed"},
     {CMD_EXIT_NOT_FOUND, "there is no such command"},
     {128, "plus N: the command was ended by signal N; 130: cancelled by Ctrl-C while it waited; "
