@@ -136,3 +136,28 @@ def test_which_gpus(lab):
                               (("--priority", "-101"), 64, "-100 to 100")):
         reply = lab.run("sluice", "run", *options, "--", "true")
         assert reply.rc == rc and says in reply.err, reply
+
+
+def test_limits_of_users_and_groups(lab):
+    config = lab.directory / "config.yaml"
+    config.write_text("sluice: {jobs: {limits: {gpus: 1}, groups: [{group: '61900', gpus: 3}]}}\n")
+    lab.run("sluice", "agent", "reload").ok()
+    reply = {}
+    wait_until(lambda: reply.update(it=lab.run("sluice", "run", "--dry-run", "--gpus", 2, "--", "true", **be(ALICE)))
+               or reply["it"].rc == 78, what="the limit of a user")
+    assert "needs 2 GPUs, a user may have 1 at a time" in reply["it"].err, reply["it"]
+    one = submit(lab, ALICE, 1)
+    started(lab, one)
+    two = submit(lab, ALICE, 1)
+    waits(lab, two, "UserLimit(the user has 1 GPU, needs 1 more, may have 1)")
+    group = {**be(BOB), "extra_groups": [61900]}
+    his = [lab.submit(*LONG, gpus=gpus, **group) for gpus in (2, 2)]
+    started(lab, his[0])
+    waits(lab, his[1], "UserLimit(the user has 2 GPUs, needs 2 more, may have 3)")
+    # What is known of a user's groups outlasts the agent.
+    lab.service.kill()
+    lab.service.wait()
+    lab.agent("--config", config)
+    waits(lab, his[1], "UserLimit(the user has 2 GPUs, needs 2 more, may have 3)")
+    end(lab, one)
+    started(lab, two)

@@ -226,6 +226,8 @@ struct queue {
 	struct queue_change *changes, **changes_end; /* owned; the first is under way */
 	size_t doomed;				     /* jobs that are to be cancelled */
 	struct queue_rules rules;
+	struct queue_member *members; /* owned: what is known of users; the last to submit first */
+	size_t member_count;
 	bool is_drained; /* by queue_drain() */
 
 	struct queue_question *questions; /* owned */
@@ -346,6 +348,17 @@ void queue_control_close(struct queue_run *run);
 int queue_control_send(struct queue_run *run, uint32_t kind, int64_t value, uint64_t extra,
 		       struct err *err);
 void queue_control_cancel(struct queue_run *run);
+
+/* queue_member.c */
+/* Remembers which groups the user of this job is in. -ENOMEM. */
+int queue_member_note(struct queue *queue, const struct spec *spec);
+/* Of the users whose jobs were there when the queue was opened: those that cannot be read are left
+ * out. */
+void queue_member_load(struct queue *queue);
+/* GPUs that his running jobs may have as the most generous of his groups says; UINT32_MAX: any
+ * number; 0: none of them says anything. */
+uint32_t queue_member_limit(const struct queue *queue, uid_t uid);
+void queue_member_clear(struct queue *queue);
 
 /* queue_schedule.c */
 void queue_pass(void *context);

@@ -340,6 +340,8 @@ static int keep_load_all(struct queue *queue, struct err *err)
 	if (rc < 0 && err->code == 0)
 		return err_set(err, rc, "reading the jobs of '%s': %s", queue->state_dir,
 			       err_describe(rc));
+	if (rc == 0)
+		queue_member_load(queue);
 	return rc;
 }
 
@@ -462,6 +464,7 @@ static void keep_free(struct queue *queue)
 	schedule_machine_done(&queue->machine);
 	schedule_pools_done(&queue->pools);
 	free(queue->known);
+	queue_member_clear(queue);
 	queue->room_timer = loop_timer_free(queue->room_timer);
 	queue->storage_timer = loop_timer_free(queue->storage_timer);
 	queue->backoff_timer = loop_timer_free(queue->backoff_timer);

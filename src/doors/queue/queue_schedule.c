@@ -230,6 +230,11 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, uint
 		if (job->phase != QUEUE_WAITING || job->run || job->is_changing ||
 		    queue_pass_waits(job, now_ns, out_next_ns))
 			continue;
+		/* Jobs of one user often come one after the other. */
+		const struct job *before = count > 0 ? list[count - 1] : NULL;
+		job->job.gpu_limit = before && before->uid == job->job.uid
+					 ? before->gpu_limit
+					 : queue_member_limit(queue, job->job.uid);
 		list[count++] = &job->job;
 	}
 	return count;
@@ -241,7 +246,7 @@ static uint64_t queue_left_ns(const struct job *job, int64_t now_unix_ns)
 	uint64_t time_ns = job->wants.time_ns;
 	if (time_ns == 0)
 		return SCHEDULE_NEVER;
-	if (job->started_unix_ns == 0 || now_unix_ns <= job->started_unix_ns)
+	if (job->state == JOB_STARTING || now_unix_ns <= job->started_unix_ns)
 		return time_ns;
 	uint64_t ran_ns = (uint64_t)(now_unix_ns - job->started_unix_ns);
 	return ran_ns < time_ns ? time_ns - ran_ns : 0;
@@ -255,8 +260,8 @@ static size_t queue_pass_running(const struct queue *queue, struct schedule_runn
 	for (size_t i = 0; i < queue->count; i++) {
 		const struct job *job = &queue->jobs[i]->job;
 		const struct queue_run *run = queue->jobs[i]->run;
-		if (!run)
-			continue;
+		if (!run || queue->jobs[i]->phase == QUEUE_WAITING)
+			continue; /* nothing of it was started */
 		out[count++] = (struct schedule_running){.uid = job->uid,
 							 .array_id = job->array_id,
 							 .cpu_milli = job->wants.cpu_milli,

@@ -422,6 +422,7 @@ static int queue_submission_check(struct queue *queue, struct queue_submission *
 	job->simulated = job->gpus > 0 && queue->inventory && queue->inventory->simulated;
 	if (queue->storage_broken)
 		return err_set(err, -EIO, "%s", queue->storage_error);
+	job->gpu_limit = queue_member_limit(queue, job->uid);
 	int rc = schedule_check(&queue->machine, job, err);
 	if (rc < 0)
 		return rc;
@@ -463,6 +464,8 @@ static int queue_submission_fill(struct queue_submission *submission,
 	job->ignore_outsiders = spec->ignore_outsiders;
 	job->submitted_unix_ns = clock_unix_ns();
 	submission->gpus_if_any = spec->gpus_if_any;
+	if (queue_member_note(submission->job->queue, spec) < 0)
+		return err_set(err, -ENOMEM, "no memory for a job");
 	submission->pending_max = queue_rules_pending(&submission->job->queue->rules, spec);
 	if (spec->wants.hold != WANTS_HOLD_NONE) {
 		job->state = JOB_HELD;
