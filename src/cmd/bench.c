@@ -6,19 +6,22 @@
 
 static const struct command *const verbs[] = {
     &cmd_bench_compare,
+    &cmd_bench_storage,
     NULL,
 };
 
 static const struct cmd_example examples[] = {
     {"sluice bench compare --a './train' --b 'podman run --rm train'",
      "does the container cost anything?"},
+    {"sluice bench storage /data --against /var/tmp", "is that volume slower than the disk?"},
     {NULL, NULL},
 };
 
 const struct command cmd_bench = {
     .name = "bench",
     .summary = "Measure what something costs, so that the figure can be relied upon",
-    .description = "Compares two ways of running the same thing.",
+    .description =
+	"Compares two ways of running the same thing; measures how fast storage is read.",
     .group = CMD_GROUP_MACHINE,
     .commands = verbs,
     .examples = examples,

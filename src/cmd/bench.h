@@ -6,5 +6,6 @@
 #include "cmd/cmd.h"
 
 extern const struct command cmd_bench_compare;
+extern const struct command cmd_bench_storage;
 
 #endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What reader.c and reader_set.c share. Nobody else includes this. */
+#ifndef SLUICE_BENCH_READER_INTERNAL_H
+#define SLUICE_BENCH_READER_INTERNAL_H
+
+#include "base/file.h"
+#include "bench/reader.h"
+
+/* The READER_BLOCK_MIN bytes that belong at `offset`. */
+void reader_fill_block(uint64_t *words, uint64_t seed, uint64_t offset);
+/* The i-th small file. As file_path(). */
+int reader_file_path(const struct reader_set *set, size_t i, char out[FILE_PATH_MAX],
+		     struct err *err);
+
+#endif
