@@ -655,7 +655,7 @@ static int agent_open_doors(struct agent *agent, struct err *err)
 
 static int agent_open_queue(struct agent *agent, struct err *err)
 {
-	char supervisor[FILE_PATH_MAX], container[FILE_PATH_MAX];
+	char supervisor[FILE_PATH_MAX], container[FILE_PATH_MAX], rsh[FILE_PATH_MAX];
 	const char *sim_state = getenv("SLUICE_SIM_STATE");
 	const char *named = agent->options->supervisor;
 	if (!named)
@@ -668,9 +668,8 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 			  agent->jobgroup, &why) < 0)
 		log_write(agent->log, LOG_LEVEL_INFO, NULL, "jobs get no cgroup of their own: %s",
 			  why.text);
-	/* Only jobs with an image need it, and say so. */
-	bool has_container =
-	    libexec_find("sluice-container", "container", NULL, container, &why) == 0;
+	/* This and sluice-rsh only some jobs need, and say so. */
+	bool has_image = libexec_find("sluice-container", "container", NULL, container, &why) == 0;
 	const struct queue_options queue = {
 	    .loop = agent->loop,
 	    .storage = agent->storage,
@@ -681,7 +680,8 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	    .sim_state = sim_state && *sim_state ? sim_state : NULL,
 	    .supervisor = supervisor,
 	    .cgroup_root = agent->jobgroup[0] ? agent->jobgroup : NULL,
-	    .container = has_container ? container : NULL,
+	    .container = has_image ? container : NULL,
+	    .rsh = libexec_find("sluice-rsh", "rsh", NULL, rsh, &why) == 0 ? rsh : NULL,
 	    .device_root = pci_root(),
 	    .changed = agent_on_jobs,
 	    .context = agent,

@@ -20,12 +20,14 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/loop.h"
+#include "base/parse.h"
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/job_follow.h"
 #include "cmd/job_text.h"
 #include "cmd/log_follow.h"
 #include "cmd/options.h"
+#include "doors/queue/wants.h"
 #include "sluice.pb-c.h"
 
 enum { LOGS_ATTEMPTS_MAX = 1000, LOGS_BLOCK = 64 << 10 };
@@ -38,7 +40,7 @@ enum { LOGS_ATTEMPTS_MAX = 1000, LOGS_BLOCK = 64 << 10 };
 struct logs_options {
 	bool follow, errors;
 	uint32_t tail, attempt;
-	const char *socket;
+	const char *worker, *socket;
 };
 
 static const struct option_row logs_rows[] = {
@@ -65,6 +67,12 @@ static const struct option_row logs_rows[] = {
      .help = "of this attempt (default: the last one)",
      .min = 1,
      OPTION_FIELD(struct logs_options, attempt)},
+    {.name = "worker",
+     .kind = OPTION_TEXT,
+     .value = "N|launcher",
+     .help = "of this worker of a job of 'run --mpi ranks'; with an mpirun all output is the "
+	     "launcher's (default: launcher)",
+     OPTION_FIELD(struct logs_options, worker)},
     AGENT_CALL_SOCKET_ROW(struct logs_options),
     {0},
 };
@@ -193,6 +201,29 @@ static int logs_find(struct logs *logs, struct err *err)
 	if (rc == -ENOENT)
 		return err_set(err, rc, "there are no files of job %" PRIu64 ", and %s", logs->id,
 			       why.text);
+	return rc;
+}
+
+/* From the job's own output to that of one of its workers, which lies beside it. */
+static int logs_find_worker(struct logs *logs, struct err *err)
+{
+	const char *worker = logs->options->worker;
+	uint64_t number;
+	char path[FILE_PATH_MAX];
+	if (!worker || strcmp(worker, "launcher") == 0 || !logs->path[0])
+		return 0;
+	const char *slash = strrchr(logs->path, '/');
+	if (!slash || parse_u64(worker, 0, WANTS_WORKERS_MAX - 1, &number) < 0)
+		return err_set(err, -ENOENT, "--worker '%.32s' is no worker's number", worker);
+	int rc = file_path(path, err, "%.*s/w%" PRIu64 ".%s", (int)(slash - logs->path), logs->path,
+			   number, slash + 1);
+	if (rc == 0 && !file_exists(path))
+		rc = err_set(err, -ENOENT,
+			     "worker %" PRIu64 " of job %" PRIu64
+			     " has no output of its own: that of an mpirun is the launcher's",
+			     number, logs->id);
+	if (rc == 0)
+		memcpy(logs->path, path, sizeof(path));
 	return rc;
 }
 
@@ -339,6 +370,8 @@ static int logs_show(struct logs *logs)
 	const struct logs_options *options = logs->options;
 	struct err err = {0};
 	int rc = logs_find(logs, &err);
+	if (rc == 0)
+		rc = logs_find_worker(logs, &err);
 	if (rc < 0)
 		return cmd_fail(logs->call, logs_exit_of(logs, rc), &err);
 	bool waits = logs->attempt == 0;

@@ -12,7 +12,9 @@ const struct option_row run_rows[] = {
      .letter = 'g',
      .kind = OPTION_U32,
      .value = "N",
-     .help = "how many GPUs; 0: none, and none visible (default 1, or 0 on a machine without)",
+     .help =
+	 "how many GPUs, with --workers of each; 0: none, and none visible (default 1, or 0 on a "
+	 "machine without)",
      .max = RUN_GPUS_MAX,
      OPTION_FIELD(struct run_options, gpus)},
     {.name = "gpu-ids",
@@ -45,6 +47,33 @@ const struct option_row run_rows[] = {
      .help = "share each GPU with other jobs: take N of M parts of it, or one of its slots; only "
 	     "where the configuration shares GPUs",
      OPTION_FIELD(struct run_options, share)},
+    {.name = "workers",
+     .kind = OPTION_U32,
+     .value = "N",
+     .help = "a job of N workers, each with its own GPUs, all of them at once; the command is the "
+	     "launcher, 'mpirun ...', and has none",
+     .min = 1,
+     .max = RUN_WORKERS_MAX,
+     OPTION_FIELD(struct run_options, workers)},
+    {.name = "slots",
+     .kind = OPTION_U32,
+     .value = "N",
+     .help = "with --workers: ranks of each, for mpirun's list of hosts (default 1)",
+     .min = 1,
+     .max = RUN_SLOTS_MAX,
+     OPTION_FIELD(struct run_options, slots)},
+    {.name = "mpi",
+     .kind = OPTION_CHOICE,
+     .words = "openmpi|mpich|intel|ranks",
+     .help =
+	 "with --workers: whose mpirun it is; ranks: none, run the command once in each worker, "
+	 "with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (default openmpi)",
+     OPTION_FIELD(struct run_options, mpi)},
+    {.name = "mpi-merge",
+     .kind = OPTION_FLAG,
+     .help = "with --workers and Open MPI: all ranks below one daemon, which is faster between "
+	     "workers",
+     OPTION_FIELD(struct run_options, mpi_merge)},
     {.name = "resource",
      .letter = 'r',
      .kind = OPTION_LIST,

@@ -16,12 +16,17 @@ enum run_options_limits {
 	RUN_GPUS_MAX = 256,
 	RUN_CPUS_MAX = 1000000,
 	RUN_PRIORITY_MAX = 100,
+	RUN_WORKERS_MAX = 256,
+	RUN_SLOTS_MAX = 65536,
 };
 
 #define RUN_GPUS_NOT_GIVEN UINT32_MAX
 
 enum run_outsiders { RUN_OUTSIDERS_WAIT, RUN_OUTSIDERS_IGNORE, RUN_OUTSIDERS_SHARE };
 #define RUN_OUTSIDERS_NOT_GIVEN UINT32_MAX
+
+/* The order of the option's words. */
+enum run_mpi { RUN_MPI_OPENMPI, RUN_MPI_MPICH, RUN_MPI_INTEL, RUN_MPI_RANKS };
 
 struct run_options {
 	uint32_t gpus; /* RUN_GPUS_NOT_GIVEN */
@@ -39,6 +44,9 @@ struct run_options {
 	int64_t priority;
 	double cpus; /* 0: not given; as the sizes */
 	uint64_t gpu_memory_bytes, mem_bytes;
+	uint32_t workers, slots; /* 0: not given */
+	uint32_t mpi;		 /* enum run_mpi */
+	bool mpi_merge;
 	uint64_t wait_timeout_ns, grace_ns, time_ns;
 };
 

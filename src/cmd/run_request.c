@@ -331,6 +331,8 @@ static int run_request_fill(const struct run_options *options, char *const *argv
 		for (const char *at = options->gpu_ids; *at; at++)
 			spec->gpus += *at == ',';
 	}
+	if (options->workers && !options->gpu_ids) /* both are small: checked by the table */
+		spec->gpus *= options->workers;
 	/* Whoever says nothing of GPUs gets one where there is one. */
 	spec->gpus_if_any = !given && !options->gpu_ids && !options->share && !options->gpu_type &&
 			    !options->gpu_memory_bytes;

@@ -2,6 +2,8 @@
 #include "cmd/run_wants.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -44,10 +46,50 @@ static int run_wants_machine(const struct run_options *options, struct wants *ou
 	return rc;
 }
 
+static int run_wants_workers(const struct run_options *options, struct wants *out, struct err *err)
+{
+	static const uint32_t launchers[] = {WANTS_LAUNCHER_OPENMPI, WANTS_LAUNCHER_MPICH,
+					     WANTS_LAUNCHER_INTEL, WANTS_LAUNCHER_RANKS};
+	const char *alone = options->slots ? "slots" : options->mpi_merge ? "mpi-merge" : "mpi";
+	if (options->workers == 0)
+		return options->slots || options->mpi_merge || options->mpi
+			   ? err_set(err, -EINVAL, "--%s is for jobs with --workers", alone)
+			   : 0;
+	if (options->mpi_merge && options->mpi != RUN_MPI_OPENMPI)
+		return err_set(err, -EINVAL, "--mpi-merge is for Open MPI");
+	if (options->slots && options->mpi == RUN_MPI_RANKS)
+		return err_set(err, -EINVAL,
+			       "--slots is for jobs with an mpirun, --mpi ranks runs "
+			       "one command in each worker");
+	if (options->image)
+		return err_set(err, -EINVAL,
+			       "--workers and --image together are not built yet: leave out the "
+			       "image");
+	out->workers = options->workers;
+	out->worker_gpus = options->gpus == RUN_GPUS_NOT_GIVEN ? 1 : options->gpus;
+	if (options->gpu_ids) {
+		uint32_t count = 1;
+		for (const char *at = options->gpu_ids; *at; at++)
+			count += *at == ',';
+		if (count % options->workers != 0)
+			return err_set(err, -EINVAL,
+				       "--gpu-ids names %" PRIu32 " GPUs, which %" PRIu32
+				       " workers cannot share evenly",
+				       count, options->workers);
+		out->worker_gpus = count / options->workers;
+	}
+	out->worker_slots = options->slots ? options->slots : 1;
+	out->launcher = launchers[options->mpi];
+	out->merge = options->mpi_merge;
+	return 0;
+}
+
 int run_wants_make(const struct run_options *options, struct wants *out, struct err *err)
 {
 	wants_init(out);
 	int rc = run_wants_machine(options, out, err);
+	if (rc == 0)
+		rc = run_wants_workers(options, out, err);
 	return rc < 0 ? rc : wants_check(out, err);
 }
 

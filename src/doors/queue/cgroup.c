@@ -86,6 +86,16 @@ int cgroup_join(const struct cgroup *cgroup)
 	return cgroup_write(cgroup->fd, "cgroup.procs", "0"); /* 0: who writes */
 }
 
+int cgroup_move(const struct cgroup *cgroup, pid_t pid, struct err *err)
+{
+	char text[24];
+	(void)snprintf(text, sizeof(text), "%d", (int)pid); /* fits */
+	int result = cgroup_write(cgroup->fd, "cgroup.procs", text);
+	return result == 0 ? 0
+			   : err_set(err, result, "moving process %d into the cgroup '%s': %s",
+				     (int)pid, cgroup->path, err_describe(result));
+}
+
 int cgroup_watch(const struct cgroup *cgroup, struct err *err)
 {
 	int fd = openat(cgroup->fd, "cgroup.events", O_RDONLY | O_CLOEXEC);

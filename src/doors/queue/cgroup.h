@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct err;
 
@@ -46,6 +47,8 @@ void cgroup_close(struct cgroup *cgroup);
 
 /* Moves the calling process into it. May be called between fork and exec. -errno. */
 int cgroup_join(const struct cgroup *cgroup);
+/* Moves another process into it. -ESRCH, -EACCES, ... */
+int cgroup_move(const struct cgroup *cgroup, pid_t pid, struct err *err);
 /* Descriptor of its cgroup.events (caller's): poll() says POLLPRI when it may have become empty. */
 int cgroup_watch(const struct cgroup *cgroup, struct err *err);
 /* 1: some process is in it or below, 0: none. -ENODEV: it is removed. */

@@ -50,6 +50,8 @@ enum jobdir_end {
 	JOBDIR_LAUNCH_ERROR, /* never ran; value: -errno, text says what */
 	JOBDIR_CANCELLED,    /* never ran: `cancel` was there */
 	JOBDIR_DEADLINE,     /* killed at its deadline; value: signal */
+	JOBDIR_WORKER,	     /* a worker failed, and all was ended; value: as `exit_code`; text:
+				"NAME, REASON" */
 };
 
 struct jobdir_result {

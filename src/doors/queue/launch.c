@@ -106,6 +106,8 @@ static int launch_add(struct buf *out, const struct launch *launch)
 		result = entries_add(out, "own_nodes", launch->own_nodes);
 	if (result == 0 && launch->adapters_simulated)
 		result = entries_add_u64(out, "adapters_simulated", 1);
+	if (result == 0 && launch->rsh[0])
+		result = entries_add(out, "rsh", launch->rsh);
 	for (size_t i = 0; result == 0 && i < launch->grant_count; i++)
 		result = launch_add_grant(out, &launch->grants[i]);
 	if (result == 0)
@@ -270,6 +272,7 @@ enum launch_seen {
 	LAUNCH_SEEN_ARRAY_INDEX = 1 << 11,
 	LAUNCH_SEEN_LOG_BYTES = 1 << 12,
 	LAUNCH_SEEN_OWN_NODES = 1 << 13,
+	LAUNCH_SEEN_RSH = 1 << 14,
 };
 
 /* The bit of an entry that there is once; 0: there is none of that name. */
@@ -278,7 +281,7 @@ static unsigned launch_bit(const struct entry *entry)
 	static const char *const names[] = {
 	    "id",	   "attempt",	  "instance",	"runtime_dir", "sim_state",
 	    "cgroup_root", "container",	  "denied_why", "adapters",    "adapters_simulated",
-	    "array_id",	   "array_index", "log_bytes",	"own_nodes"};
+	    "array_id",	   "array_index", "log_bytes",	"own_nodes",   "rsh"};
 	for (unsigned i = 0; i < array_length(names); i++)
 		if (entry_is(entry, names[i]))
 			return 1U << i;
@@ -315,6 +318,8 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 		return entry_copy(entry, launch->container, sizeof(launch->container));
 	case LAUNCH_SEEN_OWN_NODES:
 		return entry_copy(entry, launch->own_nodes, sizeof(launch->own_nodes));
+	case LAUNCH_SEEN_RSH:
+		return entry_copy(entry, launch->rsh, sizeof(launch->rsh));
 	case LAUNCH_SEEN_ADAPTERS:
 		return entry_copy(entry, launch->adapters, sizeof(launch->adapters));
 	case LAUNCH_SEEN_ADAPTERS_SIMULATED:

@@ -85,6 +85,7 @@ struct launch {
 	/* It gets copies of its own of the GPU nodes below "<this>/dev": others are closed to it.
 	 * "": it uses those that are there. */
 	char own_nodes[LAUNCH_PATH_MAX];
+	char rsh[LAUNCH_PATH_MAX]; /* path of sluice-rsh, for a job with workers; "" */
 
 	/* For a job with an image. */
 	char container[LAUNCH_PATH_MAX]; /* path of sluice-container; "": it was not found */

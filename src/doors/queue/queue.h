@@ -49,6 +49,7 @@ struct queue_options {
 	const char *sim_state;	 /* of a simulated machine; NULL */
 	const char *supervisor;	 /* path of sluice-supervise */
 	const char *cgroup_root; /* where a job's cgroup is made; NULL: none */
+	const char *rsh;	 /* path of sluice-rsh; NULL: no job with workers starts */
 	const char *container;	 /* path of sluice-container; NULL: no job with an image starts */
 	const char *device_root; /* before /dev and /sys; NULL: "" */
 	size_t retention_jobs;	 /* final ones that are kept; 0: QUEUE_RETENTION_JOBS */

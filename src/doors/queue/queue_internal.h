@@ -189,7 +189,7 @@ struct queue_known {
 struct queue {
 	struct queue_options options;
 	char *state_dir, *runtime_dir, *sim_state, *supervisor, *cgroup_root; /* owned */
-	char *container, *device_root;					      /* owned */
+	char *container, *rsh, *device_root;				      /* owned */
 	int lock_fd, state_fd;						      /* owned */
 	struct store *store;						      /* owned */
 	struct token_place place;

@@ -372,6 +372,8 @@ static int keep_copy_all(struct queue *queue, struct err *err)
 	if (rc == 0)
 		rc = keep_copy(&queue->container, options->container, err);
 	if (rc == 0)
+		rc = keep_copy(&queue->rsh, options->rsh, err);
+	if (rc == 0)
 		rc = keep_copy(&queue->device_root, options->device_root, err);
 	return rc;
 }
@@ -487,6 +489,7 @@ static void keep_free(struct queue *queue)
 	free(queue->supervisor);
 	free(queue->cgroup_root);
 	free(queue->container);
+	free(queue->rsh);
 	free(queue->device_root);
 	free(queue);
 }

@@ -148,6 +148,8 @@ int queue_make_launch(struct queue_run *run, struct err *err)
 		queue_copy_text(launch.container, LAUNCH_PATH_MAX, queue->container);
 		queue_add_denied(run, &launch);
 	}
+	if (launch.spec.wants.workers > 0)
+		queue_copy_text(launch.rsh, LAUNCH_PATH_MAX, queue->rsh);
 	queue_copy_text(launch.adapters, sizeof(launch.adapters), run->adapters);
 	launch.adapters_simulated = run->adapters_simulated;
 	launch.grants = run->grants; /* lent: taken back below */

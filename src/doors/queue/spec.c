@@ -384,7 +384,16 @@ static int spec_check_rest(const struct spec *spec, struct err *err)
 			       spec->output);
 	if (spec->port[0] && !spec_pair_is_good(spec->port, UINT16_MAX))
 		return err_set(err, -EINVAL, "'%.32s' is no TCP port", spec->port);
-	return wants_check(&spec->wants, err);
+	const struct wants *wants = &spec->wants;
+	if (wants->workers > 0 && !wants->oversubscribe &&
+	    spec->gpus != (uint64_t)wants->workers * wants->worker_gpus)
+		return err_set(err, -EINVAL,
+			       "%" PRIu32 " GPUs for %" PRIu32 " workers with %" PRIu32 " each",
+			       spec->gpus, wants->workers, wants->worker_gpus);
+	if (wants->workers > 0 && spec->image[0])
+		return err_set(err, -EINVAL,
+			       "a job with workers cannot have an image yet: run it with --host");
+	return wants_check(wants, err);
 }
 
 static int spec_check_image(const struct spec *spec, struct err *err)

@@ -259,4 +259,4 @@ void memlock_start(const long *stack)
 	__builtin_unreachable();
 }
 
-KERNEL_ENTRY;
+KERNEL_ENTRY("memlock_start");

@@ -83,8 +83,9 @@ void command_tell_note(int fd, const char *note)
 
 static int command_set_stdio(const struct command *command)
 {
-	int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 ||
+	int in_fd = command->argv && command->in_fd >= 0 ? command->in_fd
+							 : open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (in_fd < 0 || dup2(in_fd, STDIN_FILENO) < 0 ||
 	    dup2(command->out_fd, STDOUT_FILENO) < 0 || dup2(command->err_fd, STDERR_FILENO) < 0)
 		return -errno;
 	return 0;
@@ -265,8 +266,9 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 	} else if (code == 0) {
 		stage = COMMAND_EXEC;
 		environ = command->environment; /* whose PATH is searched */
-		(void)execvp(command->spec->argv[0], command->spec->argv);
-		code = command_exec_error(command->spec->argv[0], -errno);
+		char *const *argv = command->argv ? command->argv : command->spec->argv;
+		(void)execvp(argv[0], argv);
+		code = command_exec_error(argv[0], -errno);
 	}
 	command_tell(failed_fd, stage, code);
 	_exit(COMMAND_EXIT_LAUNCH);
@@ -278,7 +280,9 @@ static int command_error(const struct command *command, struct command_failure *
 			 struct err *err)
 {
 	const struct spec *spec = command->spec;
-	const char *name = command->helper ? command->helper[0] : spec->argv[0];
+	const char *name = command->helper ? command->helper[0]
+			   : command->argv ? command->argv[0]
+					   : spec->argv[0];
 	/* The job's user may have written it. */
 	failure->why[COMMAND_WHY_MAX - 1] = '\0';
 	if (failure->code >= 0 || failure->code < -COMMAND_ERRNO_MAX)

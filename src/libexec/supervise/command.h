@@ -29,6 +29,9 @@ struct command {
 	 * under LAUNCH_FD_LAUNCH, and gets COMMAND_FD_WHY: whether it started is told when that is
 	 * closed (its exec does that) or a text was written there. */
 	char *const *helper;
+	/* What is executed in place of spec->argv, ends in NULL; NULL: that. For workers. */
+	char *const *argv;
+	int in_fd; /* its standard input, with `argv`; -1: /dev/null */
 	char **environment;
 	int out_fd, err_fd;
 	const struct token *tokens; /* inherited, under the numbers that they have here */

@@ -17,11 +17,11 @@
 #include "base/err.h"
 #include "doors/queue/jobenv.h"
 #include "libexec/supervise/command.h"
+#include "libexec/supervise/environment.h"
 
 enum {
 	RUN_EXIT_DEADLINE = 124,
 	RUN_SIGNAL_BASE = 128,
-	RUN_NUMBER_MAX = 24,
 };
 
 #define RUN_ASK_NS UINT64_C(2000000000) /* for the removal of a container to begin */
@@ -38,33 +38,11 @@ static void run_launch_failed(struct supervisor *self, int code, int exit_code,
 		       err->text); /* cut */
 }
 
-static int run_environment(const struct launch *launch, char ***out, struct err *err)
+static int run_environment(const struct supervisor *self, char ***out, struct err *err)
 {
-	char id[RUN_NUMBER_MAX], attempt[RUN_NUMBER_MAX];
-	char array_id[RUN_NUMBER_MAX], array_index[RUN_NUMBER_MAX];
-	(void)snprintf(id, sizeof(id), "%" PRIu64, launch->id); /* these fit */
-	(void)snprintf(attempt, sizeof(attempt), "%" PRIu32, launch->attempt);
-	(void)snprintf(array_id, sizeof(array_id), "%" PRIu64, launch->array_id);
-	(void)snprintf(array_index, sizeof(array_index), "%" PRIu32, launch->array_index);
-	bool is_member = launch->array_id > 0;
-	_cleanup_free_ const char **uuids = calloc(launch->grant_count + 1, sizeof(*uuids));
-	if (!uuids)
-		return err_set(err, -ENOMEM, "no memory for the job's environment");
-	for (size_t i = 0; i < launch->grant_count; i++)
-		uuids[i] = launch->grants[i].uuid;
-	struct jobenv_job job = {.id = id,
-				 .name = launch->spec.name,
-				 .attempt = attempt,
-				 .instance = launch->instance[0] ? launch->instance : NULL,
-				 .uuids = uuids,
-				 .uuid_count = launch->grant_count,
-				 .array_id = is_member ? array_id : NULL,
-				 .array_index = is_member ? array_index : NULL,
-				 .is_indexed = launch->spec.wants.array == WANTS_ARRAY_INDEXED,
-				 .adapters = launch->adapters};
-	char *none[] = {NULL};
-	return jobenv_make(launch->spec.environment ? launch->spec.environment : none, &job, out,
-			   err);
+	return self->workers
+		   ? workers_environment(self->workers, out, err)
+		   : environment_make(&self->launch, 0, self->launch.grant_count, out, err);
 }
 
 /* Ends a command that is not there yet. Messages wait in their sockets meanwhile: whoever cancels
@@ -117,7 +95,7 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 	char **environment = NULL, *helper[IMAGE_HELPER_WORDS];
 	int result = self->has_image ? image_helper(&self->launch, word, helper, err) : 0;
 	if (result == 0)
-		result = run_environment(&self->launch, &environment, err);
+		result = run_environment(self, &environment, err);
 	struct nodes_wish nodes = {.root = NULL};
 	if (result == 0)
 		result = run_nodes(self, &nodes, err);
@@ -126,15 +104,20 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 		struct command command = {
 		    .spec = &self->launch.spec,
 		    .helper = self->has_image ? helper : NULL,
+		    .argv = self->workers ? workers_argv(self->workers) : NULL,
+		    .in_fd = -1,
 		    .environment = environment,
 		    .out_fd = self->out_fd,
 		    .err_fd = self->err_fd,
 		    .tokens = self->tokens.tokens,
 		    .token_count = self->tokens.count,
 		    .cgroup = has_launcher	     ? &self->image.launcher
+			      : self->workers	     ? workers_cgroup(self->workers)
 			      : self->cgroup.fd >= 0 ? &self->cgroup
 						     : NULL,
-		    .devices_v1 = self->has_image ? self->image.devices_v1 : NULL,
+		    .devices_v1 = self->has_image ? self->image.devices_v1
+				  : self->workers ? workers_devices_v1(self->workers)
+						  : NULL,
 		    .nodes = nodes.root ? &nodes : NULL,
 		    .give_up = is_removal ? run_gives_up_removal : run_gives_up,
 		    .context = self};
@@ -162,6 +145,25 @@ static void run_leave_cgroup(struct supervisor *self, int code)
 	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
 }
 
+static int run_make_workers(struct supervisor *self, struct err *err)
+{
+	struct watch_source sources[WORKERS_SOURCES];
+	if (self->launch.spec.wants.workers == 0)
+		return 0;
+	const struct workers_options options = {.launch = &self->launch,
+						.job_fd = LAUNCH_FD_DIRECTORY,
+						.cgroup = &self->cgroup,
+						.tokens = self->tokens.tokens,
+						.token_count = self->tokens.count};
+	int result = workers_new(&options, &self->workers, err);
+	if (result < 0)
+		return result;
+	workers_sources(self->workers, sources);
+	for (size_t i = 0; result == 0 && i < WORKERS_SOURCES; i++)
+		result = run_listen(self, &sources[i]);
+	return result < 0 ? err_set(err, result, "too much listens while the job runs") : 0;
+}
+
 /* The pid, or -1: it never ran, and the result says why. */
 static pid_t run_start(struct supervisor *self)
 {
@@ -170,7 +172,9 @@ static pid_t run_start(struct supervisor *self)
 	uint64_t deadline_ns = self->launch.spec.deadline_ns, now_ns = clock_now_ns(&run_clock);
 	if (deadline_ns > 0 && deadline_ns < UINT64_MAX - now_ns)
 		self->give_up_at_ns = now_ns + deadline_ns;
-	int result = run_call(self, false, &outcome, &err);
+	int result = run_make_workers(self, &err);
+	if (result == 0)
+		result = run_call(self, false, &outcome, &err);
 	crash_point("supervisor.started");
 	if (result < 0) {
 		run_launch_failed(self, result, outcome.exit_code, &err);
@@ -206,6 +210,8 @@ static void run_read_status(struct supervisor *self, const struct watch *watch)
 		result->end = JOBDIR_DEADLINE;
 		result->value = was_killed ? WTERMSIG(status) : 0;
 		result->exit_code = RUN_EXIT_DEADLINE;
+	} else if (self->workers) {
+		(void)workers_result(self->workers, watch, result); /* else it is the launcher's */
 	}
 }
 
@@ -294,6 +300,7 @@ void run_command(struct supervisor *self)
 	(void)close(take_fd(&self->out_fd));
 	(void)close(take_fd(&self->err_fd));
 	if (pid < 0) {
+		self->workers = workers_free(self->workers);
 		run_kill_rest(self);
 		output_done(&self->output);
 		return;
@@ -315,13 +322,18 @@ void run_command(struct supervisor *self)
 			      .context = self,
 			      .sources = self->sources,
 			      .source_count = self->source_count};
-	/* A job can have megabytes of environment, and runs for weeks. */
-	spec_done(&self->launch.spec);
+	/* A job can have megabytes of environment, and runs for weeks; workers are started with it
+	 * as long as they are asked for. */
+	if (self->workers)
+		workers_watch(self->workers, &watch);
+	else
+		spec_done(&self->launch.spec);
 	(void)malloc_trim(0);
 	watch_run(&watch);
 	output_done(&self->output);
 	crash_point("supervisor.all_gone");
 	run_read_status(self, &watch);
+	self->workers = workers_free(self->workers);
 	if (self->has_image && image_is_left(&watch))
 		run_remove_container(self);
 }

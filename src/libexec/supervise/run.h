@@ -22,6 +22,7 @@
 #include "libexec/supervise/output.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/watch.h"
+#include "libexec/supervise/workers.h"
 
 enum run_exit { RUN_EXIT_CANCELLED = 128 + SIGTERM };
 
@@ -35,7 +36,8 @@ struct supervisor {
 	struct agents agents;
 	struct cgroup cgroup;
 	bool has_image;
-	struct image image; /* with has_image */
+	struct image image;	 /* with has_image */
+	struct workers *workers; /* owned; NULL: it has none */
 	struct prepare_tokens tokens;
 	struct desk desk;
 	bool has_desk;

@@ -138,6 +138,8 @@ static bool watch_reap(struct watch *self)
 		/* Once it was reaped its number may be another's, of what it left. */
 		if (pid > 0 && pid == self->command && self->command_lives)
 			watch_command_ended(self, status);
+		else if (pid > 0 && self->reaped)
+			self->reaped(self->reaped_context, pid, status);
 	} while (pid > 0 || (pid < 0 && errno == EINTR));
 	bool is_left = pid == 0;
 	if (!is_left && self->cgroup->fd >= 0)
@@ -299,6 +301,11 @@ void watch_run(struct watch *self)
 	}
 	agents_unsay(self->agents, CONTROL_LEFTOVERS);
 	agents_unsay(self->agents, CONTROL_STUCK);
+}
+
+void watch_end(struct watch *self, uint64_t grace_ns)
+{
+	watch_stop(self, SIGTERM, grace_ns);
 }
 
 void watch_idle(struct agents *agents, struct desk *desk, int timeout_ms)

@@ -57,6 +57,10 @@ struct watch {
 	void *context;
 	/* It clears up behind the job: what agents ask for is about that, and is passed over. */
 	bool is_deaf;
+	/* Called with each other process of the job that has ended and was a child. NULL: nobody.
+	 */
+	void (*reaped)(void *context, pid_t pid, int status);
+	void *reaped_context;
 	struct watch_source *sources; /* WATCH_SOURCES_MAX at most; what is beyond is not heard */
 	size_t source_count;
 
@@ -77,6 +81,10 @@ struct watch {
 
 /* Returns when nothing of the job lives any more. */
 void watch_run(struct watch *watch);
+
+/* While it runs, by whom it calls: SIGTERM to all of the job, and SIGKILL to what is left after
+ * `grace_ns`, as if it had been cancelled. */
+void watch_end(struct watch *watch, uint64_t grace_ns);
 
 /* Waits up to `timeout_ms` for agents and visitors and serves them: for when there is no job to
  * watch. What agents ask for is passed over. */

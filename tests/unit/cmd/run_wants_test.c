@@ -59,6 +59,28 @@ static void test_outsiders(void **state)
 	}
 }
 
+static void test_workers(void **state)
+{
+	struct run_options options = plain;
+	struct wants wants;
+	options.gpus = RUN_GPUS_NOT_GIVEN;
+	options.workers = 4;
+	assert_int_equal(run_wants_make(&options, &wants, NULL), 0);
+	assert_int_equal(wants.workers, 4);
+	assert_int_equal(wants.worker_gpus, 1);
+	assert_int_equal(wants.worker_slots, 1);
+	assert_int_equal(wants.launcher, WANTS_LAUNCHER_OPENMPI);
+	wants_done(&wants);
+	options.gpu_ids = "0,1,2,3,4,5,6,7";
+	options.slots = 3;
+	options.mpi = RUN_MPI_INTEL;
+	assert_int_equal(run_wants_make(&options, &wants, NULL), 0);
+	assert_int_equal(wants.worker_gpus, 2);
+	assert_int_equal(wants.worker_slots, 3);
+	assert_int_equal(wants.launcher, WANTS_LAUNCHER_INTEL);
+	wants_done(&wants);
+}
+
 static void test_refused(void **state)
 {
 	char long_name[WANTS_NAME_MAX + 1];
@@ -73,6 +95,14 @@ static void test_refused(void **state)
 	    {{.gpu_type = ""}, "--gpu-type is empty"},
 	    {{.gpu_type = long_name}, "--gpu-type is longer than"},
 	    {{.gpu_type = "a\nb"}, "control character"},
+	    {{.slots = 2}, "--slots is for jobs with --workers"},
+	    {{.mpi_merge = true}, "--mpi-merge is for jobs with --workers"},
+	    {{.mpi = RUN_MPI_RANKS}, "--mpi is for jobs with --workers"},
+	    {{.workers = 2, .mpi = RUN_MPI_MPICH, .mpi_merge = true}, "is for Open MPI"},
+	    {{.workers = 2, .mpi = RUN_MPI_RANKS, .slots = 2},
+	     "--slots is for jobs with an mpirun"},
+	    {{.workers = 2, .gpu_ids = "0,1,2"}, "cannot share evenly"},
+	    {{.workers = 2, .image = "x"}, "--workers and --image"},
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct err err = {0};
@@ -103,9 +133,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_nothing),	  cmocka_unit_test(test_all),
-	    cmocka_unit_test(test_outsiders),	  cmocka_unit_test(test_refused),
-	    cmocka_unit_test(test_out_of_memory),
+	    cmocka_unit_test(test_nothing),   cmocka_unit_test(test_all),
+	    cmocka_unit_test(test_outsiders), cmocka_unit_test(test_workers),
+	    cmocka_unit_test(test_refused),   cmocka_unit_test(test_out_of_memory),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,7 +221,8 @@ static void ends_have_names(void **state)
 {
 	assert_string_equal(jobdir_end_to_string(JOBDIR_EXITED), "exited");
 	assert_string_equal(jobdir_end_to_string(JOBDIR_DEADLINE), "deadline");
-	assert_string_equal(jobdir_end_to_string((enum jobdir_end)5), "unknown");
+	assert_string_equal(jobdir_end_to_string(JOBDIR_WORKER), "worker-failed");
+	assert_string_equal(jobdir_end_to_string((enum jobdir_end)99), "unknown");
 }
 
 /* Fills what is left of the file system. */
