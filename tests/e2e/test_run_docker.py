@@ -25,6 +25,7 @@ class Docker:
 
     def __init__(self, machine, directory, driver="cgroupfs"):
         self.directory = pathlib.Path(directory)
+        self.directory.chmod(0o755)
         self.socket = self.directory / "docker.sock"
         self.env = {"DOCKER_HOST": f"unix://{self.socket}", "DOCKER_CONFIG": str(self.directory / "config")}
         command = ["dockerd", "--host", f"unix://{self.socket}", "--data-root", self.directory / "data",
@@ -248,6 +249,23 @@ def test_what_cannot_run_says_why(boxed):
     for name in ("-v", "--privileged", "a b", "debian\n--privileged"):
         assert boxed.run("sluice", "run", f"--image={name}", "--", "true").rc == 64
     assert boxed.docker.names() == []
+
+
+def test_a_user_needs_dockers_group(boxed):
+    """The job runs as the user: what docker allows him is what it has."""
+    group = 61900
+    os.chown(boxed.docker.socket, 0, group)
+    boxed.docker.socket.chmod(0o660)
+    user = {"user": 61001, "group": 61001, "cwd": "/", "options": ["--gpus", "1"]}
+    reply = run_image(boxed, "id", "-u", extra_groups=[], **user)
+    assert reply.rc == 125 and "is the user in the group that owns its socket?" in reply.err
+    assert run_image(boxed, "id", "-u", extra_groups=[group], **user).ok().out == "0\n"
+    number = start_image(boxed, "sh", "-c", WAIT, extra_groups=[group], **user)
+    job = started(boxed, number)
+    assert job["attempt"]["isolation"] == "container", job["attempt"]["isolation_reason"]
+    boxed.run("sluice", "cancel", "--now", number, user=61001, group=61001, extra_groups=[], cwd="/").ok()
+    boxed.job_in(number, "Cancelled")
+    no_trace(boxed, job)
 
 
 def test_a_daemon_that_is_killed(boxed):
