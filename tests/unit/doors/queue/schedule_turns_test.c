@@ -69,9 +69,9 @@ static void who_has_a_turn_is_not_passed_by_those_who_have_less(void **state)
 	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
 	PASS(JOB(1, ALICE, 2));
 	EXPECT("1: [turn] WaitingForGPU(have 1, need 2; GPU 0: job 9 of alice)\n");
-	PASS(JOB(1, ALICE, 2, .has_turn = true), JOB(3, BOB, 1));
-	EXPECT("1: [turn] WaitingForGPU(have 1, need 2; GPU 0: job 9 of alice)\n"
-	       "3: QueueOrder(behind 1)\n");
+	PASS(JOB(3, BOB, 1), JOB(4, ALICE, 2, .has_turn = true));
+	EXPECT("4: [turn] WaitingForGPU(have 1, need 2; GPU 0: job 9 of alice)\n"
+	       "3: QueueOrder(behind 4)\n");
 }
 
 static void the_shortest_first_where_the_owner_says_so(void **state)
