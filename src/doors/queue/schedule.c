@@ -26,11 +26,11 @@ static void schedule_state_done(struct schedule_state *state)
 /* --- starting -------------------------------------------------------------------------------- */
 
 /* Takes the lowest free slots of the device. */
-static void schedule_grant(struct schedule_state *state, size_t place, struct launch_grant *out)
+static void schedule_grant(struct schedule_state *state, size_t place, uint32_t slots,
+			   struct launch_grant *out)
 {
 	struct schedule_device *device = &state->machine->devices[place];
 	const struct place_unit *unit = &device->unit;
-	uint32_t slots = schedule_want_slots(&state->want, device);
 	*out = (struct launch_grant){.index = unit->index, .slot_count = device->slot_count};
 	memcpy(out->uuid, unit->uuid, sizeof(out->uuid));
 	memcpy(out->label, unit->label, sizeof(out->label));
@@ -83,11 +83,13 @@ static int schedule_start(struct schedule_state *state, struct schedule_decision
 			  struct err *err)
 {
 	const struct schedule_want *want = &state->want;
+	const struct schedule_device *devices = state->machine->devices;
+	size_t count = want->slots ? state->job->gpus : want->needed;
 	bool chosen[PLACE_UNIT_MAX] = {false};
 	uint16_t places[PLACE_UNIT_MAX];
 	_cleanup_free_ struct launch_grant *grants = NULL;
 	if (want->needed > 0) {
-		grants = calloc(want->needed, sizeof(*grants));
+		grants = calloc(count, sizeof(*grants));
 		if (!grants)
 			return err_set(err, -ENOMEM, "no memory for the GPUs of a job");
 		int result = schedule_choose(state, chosen, err);
@@ -95,13 +97,18 @@ static int schedule_start(struct schedule_state *state, struct schedule_decision
 			result = schedule_choose_order(state, chosen, places, err);
 		if (result < 0)
 			return result;
-		for (size_t i = 0; i < want->needed; i++)
-			schedule_grant(state, places[i], &grants[i]);
+		/* Workers that share devices get one slot after the other, in turns. */
+		for (size_t i = 0; i < count; i++) {
+			size_t place = places[i % want->needed];
+			uint32_t slots =
+			    want->slots ? 1 : schedule_want_slots(want, &devices[place]);
+			schedule_grant(state, place, slots, &grants[i]);
+		}
 	}
-	if (schedule_take(state, grants, want->needed) < 0)
+	if (schedule_take(state, grants, count) < 0)
 		return err_set(err, -ENOMEM, "no memory for what a job has");
 	*out = (struct schedule_decision){
-	    .start = true, .grants = take_ptr(grants), .grant_count = want->needed, .text = ""};
+	    .start = true, .grants = take_ptr(grants), .grant_count = count, .text = ""};
 	return 0;
 }
 

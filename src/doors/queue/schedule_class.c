@@ -21,7 +21,9 @@ static uint64_t class_hash(const struct job *job)
 				    wants->outsiders,
 				    wants->cpu_milli,
 				    wants->mem_bytes,
-				    wants->gpu_memory_bytes};
+				    wants->gpu_memory_bytes,
+				    wants->oversubscribe,
+				    wants->oversubscribe ? wants->worker_gpus : 0};
 	const char *const texts[] = {job->ids, job->resources, wants->gpu_type};
 	for (size_t i = 0; i < array_length(numbers); i++)
 		hash = (hash ^ numbers[i]) * UINT64_C(0x100000001b3);
@@ -46,6 +48,9 @@ static bool class_is(const struct schedule_class *class_, const struct job *job)
 	       first->wants.cpu_milli == job->wants.cpu_milli &&
 	       first->wants.mem_bytes == job->wants.mem_bytes &&
 	       first->wants.gpu_memory_bytes == job->wants.gpu_memory_bytes &&
+	       first->wants.oversubscribe == job->wants.oversubscribe &&
+	       (!first->wants.oversubscribe ||
+		first->wants.worker_gpus == job->wants.worker_gpus) &&
 	       class_text_is(first->wants.gpu_type, job->wants.gpu_type) &&
 	       class_text_is(first->ids, job->ids) &&
 	       class_text_is(first->resources, job->resources);

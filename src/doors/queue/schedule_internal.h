@@ -45,8 +45,9 @@ struct schedule_want {
 	uint32_t outsiders;    /* enum wants_outsiders, never WANTS_OUTSIDERS_RULE */
 	uint32_t numerator, denominator; /* of a share; denominator 0: one slot */
 	uint32_t workers, worker_gpus;	 /* as in struct wants */
-	size_t count; /* devices that it could use if they were free: in the machine's order, or
-			 the user's */
+	uint32_t slots; /* of each device, for workers that share all of `device`; 0: they do not */
+	size_t count;	/* devices that it could use if they were free: in the machine's order, or
+			   the user's */
 	uint16_t device[PLACE_UNIT_MAX];
 };
 

@@ -178,6 +178,40 @@ static int want_refuse(const struct schedule_machine *machine, const struct job 
 		       want->count);
 }
 
+/* Workers that are content with slots: of all devices that have some, the same number of each. A
+ * worker has no device twice. */
+static bool want_oversubscribe(const struct schedule_machine *machine, const struct job *job,
+			       struct schedule_want *want)
+{
+	uint32_t least = UINT32_MAX;
+	want->shared = true;
+	want->count = 0;
+	for (size_t i = 0; i < machine->device_count; i++) {
+		const struct schedule_device *device = &machine->devices[i];
+		if (!want_suits(machine, job, want, device) || device->unit.mig != PLACE_WHOLE)
+			continue;
+		want->device[want->count++] = (uint16_t)i;
+		least = device->slot_count < least ? device->slot_count : least;
+	}
+	if (want->count == 0 || job->wants.worker_gpus > want->count)
+		return false;
+	want->needed = want->count;
+	want->slots = (uint32_t)((job->gpus + want->count - 1) / want->count);
+	return want->slots <= least;
+}
+
+/* There are too few for workers that may share them. */
+static int want_refuse_shared(const struct job *job, const struct schedule_want *want,
+			      struct err *err)
+{
+	return err_set(err, -ERANGE,
+		       "needs %" PRIu32 " workers x %" PRIu32
+		       " GPU%s, this machine has %zu that are shared, and too few slots of them "
+		       "(sharing.timeSlicing in the configuration)",
+		       job->wants.workers, job->wants.worker_gpus,
+		       job->wants.worker_gpus == 1 ? "" : "s", want->count);
+}
+
 static uint32_t want_outsiders(const struct schedule_machine *machine, const struct job *job)
 {
 	static const uint32_t ruled[] = {[RULES_OUTSIDERS_WAIT] = WANTS_OUTSIDERS_WAIT,
@@ -202,6 +236,7 @@ int schedule_want_make(const struct schedule_machine *machine, const struct job 
 	out->resources = job->resources;
 	out->workers = job->wants.workers;
 	out->worker_gpus = job->wants.worker_gpus;
+	out->slots = 0;
 	out->count = 0;
 	if (job->gpus == 0) /* only what is beside GPUs */
 		return 0;
@@ -222,13 +257,20 @@ int schedule_want_make(const struct schedule_machine *machine, const struct job 
 		    (device->unit.mig != PLACE_WHOLE) == out->mig)
 			out->device[out->count++] = (uint16_t)i;
 	}
-	return out->count < out->needed ? want_refuse(machine, job, out, err) : 0;
+	if (out->count >= out->needed)
+		return 0;
+	if (!job->wants.oversubscribe || out->shared || job->wants.workers < 2 ||
+	    job->wants.worker_gpus == 0)
+		return want_refuse(machine, job, out, err);
+	return want_oversubscribe(machine, job, out) ? 0 : want_refuse_shared(job, out, err);
 }
 
 uint32_t schedule_want_slots(const struct schedule_want *want, const struct schedule_device *device)
 {
 	if (!want->shared)
 		return device->slot_count;
+	if (want->slots > 0)
+		return want->slots;
 	if (want->denominator == 0)
 		return 1;
 	uint64_t slots = ((uint64_t)want->numerator * device->slot_count + want->denominator - 1) /

@@ -236,6 +236,42 @@ static void workers_get_gpus_that_are_near_each_other(void **state)
 	assert_string_equal(fixture->err.text, "needs 2 workers x 8 GPUs, this machine has 8");
 }
 
+static void workers_may_share_where_they_say_so(void **state)
+{
+	gpus(2);
+	configure(SHARED);
+	struct job job = WHOLE(2, 4);
+	job.wants.launcher = WANTS_LAUNCHER_OPENMPI;
+	job.wants.workers = 2;
+	job.wants.worker_gpus = 2;
+	assert_int_equal(schedule_check(&fixture->machine, &job, &fixture->err), -ERANGE);
+	assert_string_equal(fixture->err.text, "needs 2 workers x 2 GPUs, this machine has 2");
+	job.wants.oversubscribe = true;
+	assert_int_equal(schedule_check(&fixture->machine, &job, NULL), 0);
+	PASS(SHARE(1, 1, 1, 4), job, SHARE(3, 1, 1, 2), SHARE(4, 2, 1, 4), job);
+	EXPECT("1: GPU 0 [0]\n"
+	       "2: GPU 0 [1], GPU 1 [0], GPU 0 [2], GPU 1 [1]\n"
+	       "3: GPU 1 [2] [3]\n"
+	       "4: WaitingForGPU(have 1, need 2; GPU 1: 0 of 4 slots free, job 3)\n"
+	       "2: QueueOrder(behind 4)\n");
+	/* Where there are enough each has its own. */
+	struct job fits = job;
+	fits.gpus = 2;
+	fits.wants.worker_gpus = 1;
+	look();
+	PASS(fits);
+	EXPECT("2: GPU 0, GPU 1\n");
+	const uint32_t wrong[][2] = {{5, 2}, {2, 3}}; /* slots; GPUs of one worker */
+	for (size_t i = 0; i < 2; i++) {
+		job.wants.workers = wrong[i][0];
+		job.wants.worker_gpus = wrong[i][1];
+		job.gpus = wrong[i][0] * wrong[i][1];
+		assert_int_equal(schedule_check(&fixture->machine, &job, &fixture->err), -ERANGE);
+		if (!strstr(fixture->err.text, "this machine has 2 that are shared, and too few"))
+			fail_msg("%s", fixture->err.text);
+	}
+}
+
 static void on_a_gpu_of_an_outsider(void **state)
 {
 	gpus(2);
@@ -295,6 +331,7 @@ int main(void)
 	    TEST(the_preferred_come_first),
 	    TEST(shares_go_where_it_is_preferred),
 	    TEST(workers_get_gpus_that_are_near_each_other),
+	    TEST(workers_may_share_where_they_say_so),
 	    TEST(on_a_gpu_of_an_outsider),
 	    TEST(out_of_memory),
 	};
