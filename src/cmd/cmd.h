@@ -128,6 +128,7 @@ const struct command *cmd_find(const struct command *command, const char *name);
 /* The commands, one line each, in the order of the alphabet. */
 extern const struct command cmd_agent;
 extern const struct command cmd_bench;
+extern const struct command cmd_attach;
 extern const struct command cmd_cancel;
 extern const struct command cmd_cdi;
 extern const struct command cmd_completion;

@@ -21,6 +21,7 @@
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/job_follow.h"
+#include "cmd/job_terminal.h"
 #include "cmd/job_text.h"
 #include "cmd/options.h"
 #include "cmd/run_options.h"
@@ -50,6 +51,7 @@ struct run {
 	int stop_signal; /* it ends us, not the job */
 
 	struct job_follow *follow;
+	struct job_terminal terminal; /* with --pty */
 	char waits_for[JOB_TEXT_MAX]; /* what was said last */
 	bool over, failed, told_gpus, gave_up, lost;
 };
@@ -237,6 +239,8 @@ static void run_on_change(struct run *run)
 	if (job->state != SLUICE__V1__JOB_STATE__PENDING && run->wait_timer)
 		loop_timer_stop(run->wait_timer);
 	run_say_gpus(run, job);
+	if (run->options->pty)
+		job_terminal_look(&run->terminal, job);
 }
 
 static void run_told(enum job_follow_event event, void *context)
@@ -329,9 +333,20 @@ static void run_say_end(const struct run *run, const Sluice__V1__Job *job)
 			job->attempt->killed_leftovers == 1 ? "" : "es");
 }
 
+/* Nobody of ours sits at its terminal any more. */
+static int run_leave(struct run *run)
+{
+	job_terminal_end(&run->terminal, NULL);
+	run_say(run, "%s job %" PRIu64 ", which goes on: 'sluice attach %" PRIu64 "' comes back",
+		run->terminal.has_left ? "left" : "no longer at the terminal of", run->id, run->id);
+	return CMD_EXIT_OK;
+}
+
 static int run_end(struct run *run)
 {
 	const Sluice__V1__Job *job = job_follow_job(run->follow);
+	if (run->options->pty)
+		job_terminal_end(&run->terminal, run->over && !run->failed ? job : NULL);
 	if (run->stop_signal && !run->over) {
 		run_say(run,
 			"job %" PRIu64 " goes on: 'sluice logs -f %" PRIu64
@@ -359,13 +374,14 @@ static int run_end(struct run *run)
 static int run_follow(struct run *run)
 {
 	struct err err = {0};
-	const struct job_follow_options options = {.agent = &run->agent,
-						   .how = run->how,
-						   .id = run->id,
-						   .stdout_fd = STDOUT_FILENO,
-						   .stderr_fd = STDERR_FILENO,
-						   .told = run_told,
-						   .context = run};
+	const struct job_follow_options options = {
+	    .agent = &run->agent,
+	    .how = run->how,
+	    .id = run->id,
+	    .stdout_fd = run->options->pty ? -1 : STDOUT_FILENO,
+	    .stderr_fd = run->options->pty ? -1 : STDERR_FILENO,
+	    .told = run_told,
+	    .context = run};
 	run->follow = job_follow_new(&options, &err);
 	if (run->follow && run->options->wait_timeout_ns)
 		run->wait_timer = loop_timer_new(run->agent.loop, run_on_wait_timeout, run, &err);
@@ -375,10 +391,14 @@ static int run_follow(struct run *run)
 		loop_timer_start(run->wait_timer, run->options->wait_timeout_ns);
 	if (run->interrupts)
 		job_follow_signal(run->follow, SIGINT);
-	while (!run->over && !run->stop_signal)
+	run->terminal.loop = run->agent.loop;
+	bool has_left = false;
+	while (!run->over && !run->stop_signal && !has_left) {
 		if (loop_pass(run->agent.loop, RUN_PASS_NS, &err) < 0)
 			return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
-	return run_end(run);
+		has_left = job_terminal_is_over(&run->terminal, job_follow_job(run->follow));
+	}
+	return has_left && !run->over ? run_leave(run) : run_end(run);
 }
 
 static int run_say_dry(const Sluice__V1__SubmitReply *reply)
@@ -434,6 +454,7 @@ static int run_run(const struct cmd_call *call)
 	run->call = call;
 	run->options = call->options;
 	int exit_code = run_with(run);
+	job_terminal_end(&run->terminal, NULL);
 	run->follow = job_follow_free(run->follow);
 	run->wait_timer = loop_timer_free(run->wait_timer);
 	run->interrupt = loop_signal_free(run->interrupt);

@@ -112,6 +112,11 @@ const struct option_row run_rows[] = {
      .kind = OPTION_FLAG,
      .help = "print the job's number and do not stay with it",
      OPTION_FIELD(struct run_options, detach)},
+    {.name = "pty",
+     .kind = OPTION_FLAG,
+     .help = "give the job a terminal, and this one to it while it runs; Ctrl-] twice leaves it, "
+	     "'sluice attach' comes back",
+     OPTION_FIELD(struct run_options, pty)},
     {.name = "no-wait",
      .kind = OPTION_FLAG,
      .help = "exit with 75 unless it can start at once",

@@ -40,7 +40,7 @@ struct run_options {
 	bool privileged, cuda_compat;
 	uint32_t pull;		 /* place among the option's words */
 	uint32_t busy_outsiders; /* enum run_outsiders, or RUN_OUTSIDERS_NOT_GIVEN */
-	bool detach, no_wait, dry_run, quiet, verbose;
+	bool pty, detach, no_wait, dry_run, quiet, verbose;
 	int64_t priority;
 	double cpus; /* 0: not given; as the sizes */
 	uint64_t gpu_memory_bytes, mem_bytes;

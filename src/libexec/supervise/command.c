@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -83,10 +84,15 @@ void command_tell_note(int fd, const char *note)
 
 static int command_set_stdio(const struct command *command)
 {
-	int in_fd = command->argv && command->in_fd >= 0 ? command->in_fd
-							 : open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int in_fd = command->has_terminal ? command->out_fd
+		    : command->argv && command->in_fd >= 0
+			? command->in_fd
+			: open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (in_fd < 0 || dup2(in_fd, STDIN_FILENO) < 0 ||
 	    dup2(command->out_fd, STDOUT_FILENO) < 0 || dup2(command->err_fd, STDERR_FILENO) < 0)
+		return -errno;
+	/* It leads a session that has none yet. */
+	if (command->has_terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
 		return -errno;
 	return 0;
 }

@@ -34,6 +34,7 @@ struct command {
 	int in_fd; /* its standard input, with `argv`; -1: /dev/null */
 	char **environment;
 	int out_fd, err_fd;
+	bool has_terminal;	    /* out_fd is one: its input too, and its controlling terminal */
 	const struct token *tokens; /* inherited, under the numbers that they have here */
 	size_t token_count;
 	const struct cgroup *cgroup;	/* NULL: none */

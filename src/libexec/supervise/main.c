@@ -133,7 +133,8 @@ static int main_open_outputs(struct supervisor *self, struct err *err)
 	if (self->err_fd < 0)
 		return self->err_fd;
 	crash_point("supervisor.err_opened");
-	int result = output_open(&self->output, &self->launch, &self->out_fd, &self->err_fd, err);
+	int result = output_open(&self->output, LAUNCH_FD_DIRECTORY, &self->launch, &self->out_fd,
+				 &self->err_fd, err);
 	if (result <= 0)
 		return result;
 	struct watch_source source = output_source(&self->output);

@@ -15,9 +15,9 @@
 #include "doors/queue/launch.h"
 #include "libexec/supervise/copy.h"
 
-enum output_tag { OUTPUT_OUT, OUTPUT_ERR, OUTPUT_COPY, OUTPUT_TIMER };
+enum output_tag { OUTPUT_OUT, OUTPUT_ERR, OUTPUT_COPY, OUTPUT_TIMER, OUTPUT_TERMINAL };
 
-enum { OUTPUT_EVENTS = 4 };
+enum { OUTPUT_EVENTS = 5 };
 
 static int output_watch(const struct output *output, int fd, enum output_tag tag, uint32_t events)
 {
@@ -76,11 +76,30 @@ static int output_open_pipes(struct output *output, const struct launch *launch,
 	return 0;
 }
 
+/* Both outputs of a job with a terminal are that. */
+static int output_open_terminal(struct output *output, int job_fd, const struct launch *launch,
+				int *out_fd, int *err_fd)
+{
+	_cleanup_close_ int out_end = -1;
+	int result = terminal_open(&output->terminal, job_fd, launch, &output->out, &out_end, NULL);
+	if (result < 0)
+		return result;
+	_cleanup_close_ int err_end = fcntl(out_end, F_DUPFD_CLOEXEC, 0);
+	if (err_end < 0)
+		return -errno;
+	result = output_watch(output, output->terminal.events_fd, OUTPUT_TERMINAL, EPOLLIN);
+	if (result < 0)
+		return result;
+	*out_fd = take_fd(&out_end);
+	*err_fd = take_fd(&err_end);
+	return 0;
+}
+
 /* The files stay the caller's. */
-static void output_undo(struct output *output)
+static void output_undo(struct output *output, int job_fd)
 {
 	output->out.file_fd = output->err.file_fd = -1;
-	output_done(output);
+	output_done(output, job_fd);
 }
 
 /* splice(2) does not write to what is opened to append. */
@@ -92,11 +111,12 @@ static int output_take_file(struct relay *relay, int file_fd, uint64_t limit_byt
 	return relay_init(relay, file_fd, limit_bytes);
 }
 
-int output_open(struct output *output, const struct launch *launch, int *out_fd, int *err_fd,
-		struct err *err)
+int output_open(struct output *output, int job_fd, const struct launch *launch, int *out_fd,
+		int *err_fd, struct err *err)
 {
+	const struct spec *spec = &launch->spec;
 	*output = OUTPUT_NONE;
-	if (launch->log_bytes == 0 && !launch->spec.output[0])
+	if (launch->log_bytes == 0 && !spec->output[0] && !spec->pty)
 		return 0;
 	int files[2] = {*out_fd, *err_fd};
 	int result = output_open_events(output);
@@ -105,9 +125,10 @@ int output_open(struct output *output, const struct launch *launch, int *out_fd,
 	if (result == 0)
 		result = output_take_file(&output->err, files[1], launch->log_bytes);
 	if (result == 0)
-		result = output_open_pipes(output, launch, out_fd, err_fd);
+		result = spec->pty ? output_open_terminal(output, job_fd, launch, out_fd, err_fd)
+				   : output_open_pipes(output, launch, out_fd, err_fd);
 	if (result < 0) {
-		output_undo(output);
+		output_undo(output, job_fd);
 		return err_set(err, result, "making what job's output goes through: %s",
 			       err_describe(result));
 	}
@@ -170,6 +191,9 @@ static void output_ready(void *context, short revents)
 		case OUTPUT_ERR:
 			(void)relay_move(&output->err);
 			break;
+		case OUTPUT_TERMINAL:
+			terminal_serve(&output->terminal);
+			break;
 		case OUTPUT_COPY:
 			if (output->is_blocked)
 				output_unblock(output);
@@ -204,8 +228,9 @@ static void output_drain(struct relay *relay)
 	}
 }
 
-void output_done(struct output *output)
+void output_done(struct output *output, int job_fd)
 {
+	terminal_done(&output->terminal, job_fd);
 	if (output->out.file_fd >= 0)
 		output_drain(&output->out);
 	if (output->err.file_fd >= 0)

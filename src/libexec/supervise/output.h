@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "libexec/supervise/relay.h"
+#include "libexec/supervise/terminal.h"
 #include "libexec/supervise/watch.h"
 
 struct err;
@@ -21,28 +22,33 @@ struct launch;
 
 struct output {
 	struct relay out, err;
-	int events_fd; /* owned; epoll; -1: nothing is relayed */
-	int timer_fd;  /* owned */
+	int events_fd;		  /* owned; epoll; -1: nothing is relayed */
+	int timer_fd;		  /* owned */
+	struct terminal terminal; /* of a job that has one; `out` has no pipe then */
 	bool is_blocked;
 	bool has_copy;
 };
 
 #define OUTPUT_NONE                                                                                \
-	((struct output){.out = RELAY_NONE, .err = RELAY_NONE, .events_fd = -1, .timer_fd = -1})
+	((struct output){.out = RELAY_NONE,                                                        \
+			 .err = RELAY_NONE,                                                        \
+			 .terminal = TERMINAL_NONE,                                                \
+			 .events_fd = -1,                                                          \
+			 .timer_fd = -1})
 
 /*
- * Given the files of both outputs, which are replaced by what the job is to write into (owned by
- * the caller still). Does nothing, and returns 0, for a job of which nothing is relayed; else 1.
- * -errno: both are as they were.
+ * `job_fd`: the job's directory. Given the files of both outputs, which are replaced by what the
+ * job is to write into (owned by the caller still). Does nothing, and returns 0, for a job of which
+ * nothing is relayed; else 1. -errno: both are as they were.
  */
-int output_open(struct output *output, const struct launch *launch, int *out_fd, int *err_fd,
-		struct err *err);
+int output_open(struct output *output, int job_fd, const struct launch *launch, int *out_fd,
+		int *err_fd, struct err *err);
 /* Begins the copy that the spec asks for; `err_fd`: what the job writes its errors into. What goes
  * wrong is said there. */
 void output_copy(struct output *output, const struct launch *launch, int err_fd);
 /* For run_listen(). */
 struct watch_source output_source(struct output *output);
 /* Nobody of the job lives: takes what is left in the pipes, and closes all. */
-void output_done(struct output *output);
+void output_done(struct output *output, int job_fd);
 
 #endif

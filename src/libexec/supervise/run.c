@@ -109,6 +109,7 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 		    .environment = environment,
 		    .out_fd = self->out_fd,
 		    .err_fd = self->err_fd,
+		    .has_terminal = self->launch.spec.pty && !is_removal,
 		    .tokens = self->tokens.tokens,
 		    .token_count = self->tokens.count,
 		    .cgroup = has_launcher	     ? &self->image.launcher
@@ -302,7 +303,7 @@ void run_command(struct supervisor *self)
 	if (pid < 0) {
 		self->workers = workers_free(self->workers);
 		run_kill_rest(self);
-		output_done(&self->output);
+		output_done(&self->output, LAUNCH_FD_DIRECTORY);
 		return;
 	}
 	self->result.started_unix_ns = clock_unix_ns();
@@ -330,7 +331,7 @@ void run_command(struct supervisor *self)
 		spec_done(&self->launch.spec);
 	(void)malloc_trim(0);
 	watch_run(&watch);
-	output_done(&self->output);
+	output_done(&self->output, LAUNCH_FD_DIRECTORY);
 	crash_point("supervisor.all_gone");
 	run_read_status(self, &watch);
 	self->workers = workers_free(self->workers);

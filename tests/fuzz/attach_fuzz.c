@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any packet on the socket of a job's terminal: refused, or the same when written again. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "doors/queue/attach.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct attach_message message;
+	struct err err = {0};
+	if (attach_parse(data, size, &message, &err) < 0) {
+		if (err.text[0] == '\0')
+			abort();
+		return 0;
+	}
+	char packet[ATTACH_PACKET_MAX];
+	size_t length = attach_format(&message, packet);
+	if (length != size || memcmp(packet, data, size) != 0)
+		abort();
+	return 0;
+}
