@@ -44,6 +44,7 @@ void check_labels_clash(struct doctor *doctor);
 
 /* checks_system.c */
 void check_cgroup(struct doctor *doctor);
+void check_loopback(struct doctor *doctor);
 void check_selinux_mode(struct doctor *doctor);
 void check_selinux_label(struct doctor *doctor);
 void check_openshift_node(struct doctor *doctor);

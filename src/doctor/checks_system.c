@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/check.h"
+#include "base/parse.h"
 #include "doctor/doctor.h"
 
 /* --- cgroups --------------------------------------------------------------------------------- */
@@ -65,6 +66,28 @@ void check_cgroup(struct doctor *doctor)
 		return;
 	}
 	doctor_skip(doctor, "no cgroups are mounted here");
+}
+
+/* --- the loopback ----------------------------------------------------------------------------- */
+
+void check_loopback(struct doctor *doctor)
+{
+	char flags[32];
+	uint64_t bits;
+	int rc = rootfs_word(&doctor->rootfs, "/sys/class/net/lo/flags", flags, sizeof(flags));
+	if (rc < 0 || parse_hex(flags, UINT32_MAX, &bits) < 0) {
+		doctor_found(doctor_add(doctor, DOCTOR_SKIP, "loopback"), "it is not to be seen");
+		return;
+	}
+	bool is_up = bits & 1; /* IFF_UP */
+	struct doctor_finding *finding =
+	    doctor_add(doctor, is_up ? DOCTOR_OK : DOCTOR_WARN, "loopback");
+	doctor_found(finding, "lo is %s", is_up ? "up" : "down");
+	if (is_up)
+		return;
+	doctor_need(finding, "up, for jobs with several workers");
+	doctor_do(finding, "ip link set lo up");
+	doctor_why(finding, "PMIx server's listener thread failed (Open MPI)");
 }
 
 /* --- SELinux --------------------------------------------------------------------------------- */

@@ -114,10 +114,23 @@ static void openshift(void **state)
 			       "driver-toolkit:414.92.202402"));
 }
 
+static void the_loopback(void **state)
+{
+	ward_healthy();
+	(void)ward_expect("loopback", DOCTOR_SKIP);
+	ward_file("/sys/class/net/lo/flags", "0x9\n");
+	assert_string_equal(ward_expect("loopback", DOCTOR_OK)->found, "lo is up");
+	ward_file("/sys/class/net/lo/flags", "0x8\n");
+	assert_string_equal(ward_expect("loopback", DOCTOR_WARN)->found, "lo is down");
+	ward_file("/sys/class/net/lo/flags", "up\n");
+	(void)ward_expect("loopback", DOCTOR_SKIP);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    ward_test(cgroups),		ward_test(selinux),   ward_test(label_of_the_agent),
+	    ward_test(cgroups),		ward_test(the_loopback),
+	    ward_test(selinux),		ward_test(label_of_the_agent),
 	    ward_test(label_of_a_node), ward_test(openshift),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
