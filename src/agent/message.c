@@ -171,6 +171,48 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 	       message_attempt_details(view, job, attempt, arena, out);
 }
 
+/* One that is over. NULL: no memory. */
+static Sluice__V1__Attempt *message_past(const struct message_view *view, uint64_t id,
+					 const struct queue_past *past, struct arena *arena)
+{
+	struct job job = {.id = id,
+			  .attempt = past->number,
+			  .started_unix_ns = past->started_unix_ns,
+			  .ended_unix_ns = past->ended_unix_ns,
+			  .uid = view->viewer};
+	const struct queue_attempt attempt = {
+	    .grants = past->record.grants,
+	    .grant_count = past->record.grant_count,
+	    .isolation = job_isolation_to_string(past->record.isolation),
+	    .isolation_reason = "",
+	    .cgroup = "",
+	};
+	Sluice__V1__Attempt *out = arena_alloc(arena, sizeof(*out));
+	if (!out || !message_attempt(view, &job, &attempt, arena, out))
+		return NULL;
+	out->reason = message_text(arena, job_reason_to_string(past->reason));
+	out->reason_text = message_text(arena, past->reason_text);
+	out->has_exit = past->has_exit;
+	out->exit_code = past->exit_code;
+	return out->reason && out->reason_text ? out : NULL;
+}
+
+int message_add_attempts(const struct message_view *view, uint64_t id,
+			 const struct queue_past *past, size_t count, struct arena *arena,
+			 Sluice__V1__Job *out, struct err *err)
+{
+	out->attempts = arena_alloc(arena, (count + 1) * sizeof(*out->attempts));
+	if (!out->attempts)
+		return message_no_memory(err);
+	for (size_t i = 0; i < count; i++) {
+		out->attempts[i] = message_past(view, id, &past[i], arena);
+		if (!out->attempts[i])
+			return message_no_memory(err);
+		out->n_attempts++;
+	}
+	return 0;
+}
+
 int message_add_command(const struct spec *spec, struct arena *arena, Sluice__V1__Job *out,
 			struct err *err)
 {

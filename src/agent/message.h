@@ -19,6 +19,7 @@ struct err;
 struct inventory;
 struct job;
 struct queue_attempt;
+struct queue_past;
 struct schedule_machine;
 struct snapshot;
 struct spec;
@@ -45,6 +46,10 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 Sluice__V1__JobState message_from_state(enum job_state state);
 /* -EINVAL: not a state of a job. */
 int message_to_state(Sluice__V1__JobState message, enum job_state *out);
+/* The attempts that are over, for those who may see them. -ENOMEM. */
+int message_add_attempts(const struct message_view *view, uint64_t id,
+			 const struct queue_past *past, size_t count, struct arena *arena,
+			 Sluice__V1__Job *out, struct err *err);
 /* Command line and directory, for those who may see them. -ENOMEM. */
 int message_add_command(const struct spec *spec, struct arena *arena, Sluice__V1__Job *out,
 			struct err *err);

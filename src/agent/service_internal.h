@@ -128,6 +128,9 @@ void service_get(struct wire_call *call, const ProtobufCMessage *message, void *
 void service_watch_job(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_signal(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_cancel(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_change(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_drain(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_collect(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_list(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_logs(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_status(struct wire_call *call, const ProtobufCMessage *message, void *context);

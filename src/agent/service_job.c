@@ -160,6 +160,8 @@ static void service_get_reply(struct service_lookup *lookup, const struct job *j
 		reply.argv = lookup->command.argv;
 		reply.directory = lookup->command.directory;
 		reply.image = lookup->command.image;
+		reply.attempts = lookup->command.attempts;
+		reply.n_attempts = lookup->command.n_attempts;
 	}
 	lookup->is_sent = true;
 	service_request_reply(&lookup->request, &reply.base);
@@ -207,8 +209,8 @@ static void service_get_job(struct service_lookup *lookup)
 	queue_query(queue, &query);
 }
 
-static void service_get_spec(int result, const struct spec *spec, const struct err *err,
-			     void *context)
+static void service_get_whole(int result, const struct spec *spec, const struct queue_past *past,
+			      size_t past_count, const struct err *err, void *context)
 {
 	struct service_lookup *lookup = context;
 	if (!service_request_answered(&lookup->request))
@@ -217,6 +219,12 @@ static void service_get_spec(int result, const struct spec *spec, const struct e
 	if (result == 0)
 		result = message_add_command(spec, wire_call_arena(lookup->request.call),
 					     &lookup->command, &failure);
+	struct message_view view =
+	    service_view(lookup->request.service, lookup->request.call, true);
+	if (result == 0)
+		result = message_add_attempts(&view, lookup->id, past, past_count,
+					      wire_call_arena(lookup->request.call),
+					      &lookup->command, &failure);
 	/* A job whose command is not to be had is shown without it. */
 	if (result < 0)
 		sluice__v1__job__init(&lookup->command);
@@ -239,7 +247,7 @@ void service_get(struct wire_call *call, const ProtobufCMessage *message, void *
 		return;
 	}
 	service_request_wait(&lookup->request);
-	queue_query_spec(service->options.queue, request->id, service_get_spec, lookup);
+	queue_query_whole(service->options.queue, request->id, service_get_whole, lookup);
 }
 
 /* --- Watch ----------------------------------------------------------------------------------- */
@@ -395,7 +403,7 @@ struct service_cancellation {
 	struct service_request request;
 	uint64_t id, grace_ns;
 	uint32_t signo;
-	bool has_grace, is_found;
+	bool has_grace, is_found, member_alone;
 	uid_t uid; /* the job's */
 };
 
@@ -417,6 +425,13 @@ static void service_cancelled(int result, enum job_state state, bool was_final,
 	service_request_reply(&cancellation->request, &reply.base);
 }
 
+static void service_array_cancelled(int result, size_t changed, const struct err *err,
+				    void *context)
+{
+	(void)changed;
+	service_cancelled(result, JOB_CANCELLED, false, err, context);
+}
+
 static void service_cancel_now(struct service_cancellation *cancellation)
 {
 	struct service_request *request = &cancellation->request;
@@ -428,6 +443,14 @@ static void service_cancel_now(struct service_cancellation *cancellation)
 	}
 	const char *by = users_name(service->users, wire_call_peer(request->call)->uid);
 	service_request_wait(request);
+	if (!cancellation->member_alone &&
+	    queue_find_array(service->options.queue, cancellation->id)) {
+		queue_cancel_array(service->options.queue, cancellation->id,
+				   cancellation->signo ? (int)cancellation->signo : SIGTERM,
+				   cancellation->has_grace, cancellation->grace_ns, by,
+				   service_array_cancelled, cancellation);
+		return;
+	}
 	queue_cancel(service->options.queue, cancellation->id,
 		     cancellation->signo ? (int)cancellation->signo : SIGTERM,
 		     cancellation->has_grace, cancellation->grace_ns, by, service_cancelled,
@@ -470,6 +493,7 @@ void service_cancel(struct wire_call *call, const ProtobufCMessage *message, voi
 	cancellation->id = asked->id;
 	cancellation->signo = asked->signal;
 	cancellation->has_grace = asked->has_grace;
+	cancellation->member_alone = asked->member_alone;
 	cancellation->grace_ns = asked->grace_ns;
 	struct err err = {0};
 	if (asked->signal > 0 && service_check_signal(asked->signal, &err) < 0) {
@@ -477,6 +501,8 @@ void service_cancel(struct wire_call *call, const ProtobufCMessage *message, voi
 		return;
 	}
 	const struct job *job = queue_find(service->options.queue, asked->id);
+	if (!job && !asked->member_alone) /* others of its array may not have ended */
+		job = queue_find_array(service->options.queue, asked->id);
 	if (job) {
 		cancellation->uid = job->uid;
 		service_cancel_now(cancellation);

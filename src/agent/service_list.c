@@ -39,6 +39,7 @@ struct service_listing {
 	struct err refusal; /* of the queue */
 	/* Jobs that had not ended when they were packed: one whose end was being written may be
 	 * among those that have ended as well. Ascending, owned. */
+	uint64_t array_id; /* 0: any, and those that are in none */
 	uint64_t *unended;
 	size_t unended_count;
 };
@@ -47,6 +48,8 @@ static bool listing_wants(const struct service_listing *listing, const struct jo
 {
 	struct service *service = listing->request.service;
 	if (listing->states && !(listing->states >> job->state & 1))
+		return false;
+	if (listing->array_id > 0 && job->array_id != listing->array_id)
 		return false;
 	if (!listing->has_user)
 		return true;
@@ -196,6 +199,7 @@ static int listing_take(struct service_listing *listing, const Sluice__V1__ListR
 {
 	uint64_t uid;
 	listing->all = asked->all;
+	listing->array_id = asked->array_id;
 	for (size_t i = 0; i < asked->n_states; i++) {
 		enum job_state state;
 		if (message_to_state(asked->states[i], &state) < 0)

@@ -40,6 +40,9 @@ enum agent_call_method {
 	AGENT_WATCH_JOB, /* stream */
 	AGENT_SIGNAL,
 	AGENT_CANCEL,
+	AGENT_CHANGE,
+	AGENT_DRAIN,
+	AGENT_COLLECT,
 	AGENT_LOGS, /* stream */
 	AGENT_STATUS,
 	AGENT_WATCH_MACHINE, /* stream */

@@ -11,6 +11,7 @@
 #include "base/parse.h"
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
+#include "cmd/job_target.h"
 #include "cmd/job_text.h"
 #include "cmd/options.h"
 #include "sluice.pb-c.h"
@@ -68,19 +69,27 @@ static int cancel_signal(const char *text)
 	return 0;
 }
 
-static int cancel_one(const struct cmd_call *call, struct agent_call *agent,
+static int cancel_one(const struct cmd_call *call, struct agent_call *agent, const char *text,
 		      Sluice__V1__CancelRequest *request)
 {
 	const struct cancel_options *options = call->options;
 	struct err err = {0};
 	ProtobufCMessage *message = NULL;
-	int rc = agent_call_ask(agent, AGENT_CANCEL, &request->base, &message, &err);
+	struct job_target target;
+	int rc = job_target_find(agent, text, false, &target, &err);
+	if (rc == -EINVAL)
+		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+	if (rc == 0) {
+		request->id = target.id;
+		request->member_alone = target.is_member;
+		rc = agent_call_ask(agent, AGENT_CANCEL, &request->base, &message, &err);
+	}
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
 	const Sluice__V1__CancelReply *reply = (const Sluice__V1__CancelReply *)message;
 	if (reply->was_final && !options->quiet)
-		fprintf(stderr, "%s: job %" PRIu64 " has ended already: %s\n", call->path,
-			request->id, job_text_state(reply->state));
+		fprintf(stderr, "%s: job %s has ended already: %s\n", call->path, text,
+			job_text_state(reply->state));
 	agent_call_free(message);
 	return CMD_EXIT_OK;
 }
@@ -99,7 +108,7 @@ static int cancel_run(const struct cmd_call *call)
 	request.has_grace = options->now || options->grace_ns != CANCEL_GRACE_NOT_GIVEN;
 	request.grace_ns = options->now || !request.has_grace ? 0 : options->grace_ns;
 	uint64_t id;
-	for (int i = 0; i < call->argc; i++)
+	for (int i = 0; i < call->argc; i++) /* all or none of a line that is wrong */
 		if (job_text_id(call->argv[i], &id) < 0)
 			return cmd_usage(call, "'%s' is no number of a job", call->argv[i]);
 
@@ -111,8 +120,7 @@ static int cancel_run(const struct cmd_call *call)
 		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
 	int worst = CMD_EXIT_OK;
 	for (int i = 0; i < call->argc; i++) {
-		(void)job_text_id(call->argv[i], &request.id); /* checked above */
-		int exit_code = cancel_one(call, &agent, &request);
+		int exit_code = cancel_one(call, &agent, call->argv[i], &request);
 		if (exit_code != CMD_EXIT_OK)
 			worst = exit_code;
 	}
@@ -130,6 +138,7 @@ static const struct cmd_example cancel_examples[] = {
     {"sluice cancel 17", "asks it to end, and kills what is left of it after its grace time"},
     {"sluice cancel --signal INT --grace 5m 17 18", "gives them time to write a checkpoint"},
     {"sluice cancel --now 17", "kills all of it"},
+    {"sluice cancel 20.3", "one member of the array 20; 'sluice cancel 20' cancels all of it"},
     {0},
 };
 

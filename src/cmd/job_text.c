@@ -17,6 +17,7 @@
 #include "cmd/cmd.h"
 #include "cmd/table.h"
 #include "doors/queue/demand.h"
+#include "doors/queue/wants.h"
 
 #define JOB_TEXT_STATE(name) SLUICE__V1__JOB_STATE__##name
 
@@ -34,9 +35,35 @@ static const struct {
 
 enum { JOB_TEXT_STATES = sizeof(job_text_states) / sizeof(job_text_states[0]) };
 
+int job_text_target(const char *text, uint64_t *out_id, uint64_t *out_array_id)
+{
+	const char *dot = strchr(text, '.');
+	uint64_t id, index = 0;
+	int rc = parse_u64_span(text, dot ? (size_t)(dot - text) : strlen(text), 1,
+				INT64_MAX - WANTS_ARRAY_MAX, &id);
+	if (rc == 0 && dot)
+		rc = parse_u64(dot + 1, 0, WANTS_ARRAY_MAX - 1, &index);
+	if (rc < 0)
+		return rc;
+	*out_id = id + index;
+	*out_array_id = dot ? id : 0;
+	return 0;
+}
+
 int job_text_id(const char *text, uint64_t *out)
 {
-	return parse_u64(text, 1, INT64_MAX, out);
+	uint64_t array_id;
+	return job_text_target(text, out, &array_id);
+}
+
+const char *job_text_label(const Sluice__V1__Job *job, char out[JOB_TEXT_LABEL_MAX])
+{
+	if (job->array_id)
+		(void)snprintf(out, JOB_TEXT_LABEL_MAX, "%" PRIu64 ".%" PRIu32, job->array_id,
+			       job->array_index);
+	else
+		(void)snprintf(out, JOB_TEXT_LABEL_MAX, "%" PRIu64, job->id);
+	return out;
 }
 
 const char *job_text_state(Sluice__V1__JobState state)

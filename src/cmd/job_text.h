@@ -18,12 +18,17 @@ struct err;
 enum job_text_limits {
 	JOB_TEXT_MAX = 1024, /* of a reason or a list of GPUs with its NUL; longer ones are cut */
 	JOB_TEXT_TIME_MAX = 32, /* of a duration */
+	JOB_TEXT_LABEL_MAX = 32,
 	JOB_TEXT_ONE_SLOT =
 	    1000 /* 1/1000 of a GPU: as many slots as one can have, so one of them */
 };
 
-/* A job's number as people type it. -EINVAL, -ERANGE. */
+/* A job's number as people type it, "17", or "17.3" for a member of an array. -EINVAL, -ERANGE. */
 int job_text_id(const char *text, uint64_t *out);
+/* The same; `out_array_id`: of the array whose member it is meant to be, 0: of none. */
+int job_text_target(const char *text, uint64_t *out_id, uint64_t *out_array_id);
+/* "17", or "17.3" for a member of an array. */
+const char *job_text_label(const Sluice__V1__Job *job, char out[JOB_TEXT_LABEL_MAX]);
 /* "Pending", "Running", ...; "Unknown" for what a later agent may have. */
 const char *job_text_state(Sluice__V1__JobState state);
 /* As above, in any case. -EINVAL, and the nearest in `err`. */

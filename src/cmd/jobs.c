@@ -16,12 +16,14 @@
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/job_follow.h"
+#include "cmd/job_target.h"
 #include "cmd/job_text.h"
+#include "cmd/jobs_change.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
 #include "sluice.pb-c.h"
 
-enum { JOBS_WAIT_MAX = 10000, JOBS_STATES_MAX = 8 };
+enum { JOBS_WAIT_MAX = 10000, JOBS_STATES_MAX = 9 };
 
 #define JOBS_EACH_NS UINT64_C(1000000000) /* with --watch */
 
@@ -41,7 +43,7 @@ static const struct option_row jobs_rows[] = {
     {.name = "state",
      .kind = OPTION_LIST,
      .value = "STATE",
-     .words = "Pending|Starting|Running|Stopping|Succeeded|Failed|Cancelled",
+     .words = "Pending|Held|Starting|Running|Stopping|Succeeded|Failed|Cancelled",
      .help = "only those in this state; may be given again",
      OPTION_FIELD(struct jobs_options, states)},
     {.name = "user",
@@ -87,12 +89,14 @@ struct jobs_list {
 	json_t *json;	     /* owned */
 	size_t count;
 	int64_t now_unix_ns;
+	uint64_t array_id; /* 0: all jobs */
 };
 
 static void jobs_add_row(struct jobs_list *list, const Sluice__V1__Job *job)
 {
 	char reason[JOB_TEXT_MAX], gpus[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
-	table_add_u64(list->table, job->id);
+	char label[JOB_TEXT_LABEL_MAX];
+	table_add(list->table, job_text_label(job, label));
 	table_add(list->table, job->name);
 	if (job->user[0])
 		table_add(list->table, job->user);
@@ -142,7 +146,8 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 	struct err err = {0};
 	Sluice__V1__JobState states[JOBS_STATES_MAX];
 	Sluice__V1__ListRequest request = SLUICE__V1__LIST_REQUEST__INIT;
-	request.all = options->all;
+	request.all = options->all || list->array_id;
+	request.array_id = list->array_id;
 	request.user = options->user ? (char *)options->user : request.user;
 	request.states = states;
 	for (size_t i = 0; i < options->states.count && i < JOBS_STATES_MAX; i++)
@@ -185,9 +190,10 @@ static void jobs_list_done(struct jobs_list *list)
 	list->json = NULL;
 }
 
-static int jobs_show_list(const struct cmd_call *call, struct agent_call *agent, FILE *out)
+static int jobs_show_list(const struct cmd_call *call, struct agent_call *agent, uint64_t array_id,
+			  FILE *out)
 {
-	struct jobs_list list = {0};
+	struct jobs_list list = {.array_id = array_id};
 	int exit_code = jobs_fill(call, agent, &list);
 	if (exit_code == CMD_EXIT_OK)
 		exit_code = jobs_print(call, &list, out);
@@ -205,7 +211,7 @@ static int jobs_watch_list(const struct cmd_call *call, struct agent_call *agent
 		FILE *out = open_memstream(&text, &size);
 		if (!out)
 			return CMD_EXIT_FAILED;
-		int exit_code = jobs_show_list(call, agent, out);
+		int exit_code = jobs_show_list(call, agent, 0, out);
 		(void)fclose(out); /* in memory: a loss shows as NULL */
 		if (exit_code != CMD_EXIT_OK || !text) {
 			free(text);
@@ -321,10 +327,32 @@ static void jobs_show_attempt(const Sluice__V1__Job *job)
 	}
 }
 
+/* Those before the last one, which is shown in full. */
+static void jobs_show_past(const Sluice__V1__Job *job)
+{
+	for (size_t i = 0; i < job->n_attempts; i++) {
+		const Sluice__V1__Attempt *past = job->attempts[i];
+		char text[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
+		/* The only one, with which the job has ended: the first line says how. */
+		if (job->n_attempts == 1 && past->ended_unix_ns == job->ended_unix_ns)
+			continue;
+		int64_t ran_ns =
+		    past->started_unix_ns ? past->ended_unix_ns - past->started_unix_ns : 0;
+		(void)snprintf(text, sizeof(text), "attempt %" PRIu32 ": %s%s%s%s, ran %s",
+			       past->number, past->reason[0] ? past->reason : "ended",
+			       past->reason_text[0] ? " (" : "", past->reason_text,
+			       past->reason_text[0] ? ")" : "",
+			       job_text_duration(ran_ns > 0 ? (uint64_t)ran_ns : 0, time));
+		jobs_line("before", text);
+	}
+}
+
 static void jobs_show_text(const Sluice__V1__Job *job)
 {
 	char text[JOB_TEXT_MAX];
-	printf("job %" PRIu64 "%s", job->id, job->name[0] ? " " : ""); /* others' have none */
+	char label[JOB_TEXT_LABEL_MAX];
+	printf("job %s%s", job_text_label(job, label),
+	       job->name[0] ? " " : ""); /* others' have none */
 	cmd_print(stdout, job->name);
 	printf(": %s", job_text_state(job->state));
 	if (job_text_reason(job, text)[0]) {
@@ -344,6 +372,7 @@ static void jobs_show_text(const Sluice__V1__Job *job)
 	(void)snprintf(text, sizeof(text), "%.*s", (int)job->directory.len,
 		       job->directory.data ? (char *)job->directory.data : "");
 	jobs_line("directory", text);
+	jobs_show_past(job);
 	jobs_show_attempt(job);
 	if (job->has_exit && job->signal)
 		printf("  %-12s%" PRId32 " (signal %" PRIu32 ")\n", "exit code", job->exit_code,
@@ -379,7 +408,9 @@ static int jobs_show_one(const struct cmd_call *call, struct agent_call *agent, 
 static int jobs_run(const struct cmd_call *call)
 {
 	const struct jobs_options *options = call->options;
-	uint64_t id = 0;
+	struct job_target target = {.id = 0};
+	struct err err = {0};
+	uint64_t id;
 	if (call->argc > 0 && job_text_id(call->argv[0], &id) < 0)
 		return cmd_usage(call, "'%s' is no number of a job", call->argv[0]);
 	if (call->argc > 0 && options->watch)
@@ -388,10 +419,17 @@ static int jobs_run(const struct cmd_call *call)
 	int exit_code = jobs_open(call, options->socket, &agent);
 	if (exit_code != CMD_EXIT_OK)
 		return exit_code;
-	if (id)
-		return jobs_show_one(call, &agent, id);
+	int rc = call->argc > 0 ? job_target_find(&agent, call->argv[0], true, &target, &err) : 0;
+	if (rc == -EINVAL)
+		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+	if (rc < 0)
+		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
+	if (target.array_count > 0)
+		return jobs_show_list(call, &agent, target.id, stdout);
+	if (target.id)
+		return jobs_show_one(call, &agent, target.id);
 	return options->watch ? jobs_watch_list(call, &agent)
-			      : jobs_show_list(call, &agent, stdout);
+			      : jobs_show_list(call, &agent, 0, stdout);
 }
 
 /* --- waiting ---------------------------------------------------------------------------------- */
@@ -465,6 +503,25 @@ static int jobs_wait_one(const struct cmd_call *call, struct agent_call *agent, 
 	return exit_code;
 }
 
+/* Waits for a job, or for all members of an array. */
+static int jobs_wait_for(const struct cmd_call *call, struct agent_call *agent, const char *text,
+			 uint64_t until_ns)
+{
+	struct job_target target;
+	struct err err = {0};
+	int rc = job_target_find(agent, text, true, &target, &err);
+	if (rc == -EINVAL)
+		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+	if (rc < 0)
+		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
+	int first = jobs_wait_one(call, agent, target.id, until_ns);
+	for (uint64_t i = 1; i < target.array_count; i++) {
+		int exit_code = jobs_wait_one(call, agent, target.id + i, until_ns);
+		first = first == CMD_EXIT_OK ? exit_code : first;
+	}
+	return first;
+}
+
 static int jobs_wait_run(const struct cmd_call *call)
 {
 	const struct jobs_wait_options *options = call->options;
@@ -481,8 +538,7 @@ static int jobs_wait_run(const struct cmd_call *call)
 				: UINT64_MAX;
 	int first = CMD_EXIT_OK;
 	for (int i = 0; i < call->argc; i++) {
-		(void)job_text_id(call->argv[i], &id); /* checked above */
-		exit_code = jobs_wait_one(call, &agent, id, until_ns);
+		exit_code = jobs_wait_for(call, &agent, call->argv[i], until_ns);
 		if (first == CMD_EXIT_OK)
 			first = exit_code;
 	}
@@ -522,6 +578,8 @@ static const struct cmd_example jobs_examples[] = {
     {"sluice jobs --all --state Failed --user alice", "all of alice's that failed"},
     {"sluice jobs 17", "one in full: its GPUs, processes, times and files"},
     {"sluice jobs wait 17 18", "until both have ended"},
+    {"sluice jobs hold 17", "does not start before 'sluice jobs release 17'"},
+    {"sluice jobs set 17 --priority 10", "goes before those that wait with less"},
     {0},
 };
 
@@ -534,7 +592,9 @@ const struct command cmd_jobs = {
 	"other users' jobs name, command and output are not shown.",
     .group = CMD_GROUP_JOBS,
     .run = jobs_run,
-    .commands = (const struct command *const[]){&jobs_wait, NULL},
+    .commands =
+	(const struct command *const[]){&jobs_wait, &jobs_hold, &jobs_release, &jobs_retry,
+					&jobs_set, &jobs_drain, &jobs_resume, &jobs_gc, NULL},
     .options = jobs_rows,
     .options_size = sizeof(struct jobs_options),
     .positional = "[ID]",

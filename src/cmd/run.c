@@ -42,7 +42,7 @@ struct run {
 	struct agent_call agent;
 	struct agent_call_options how;
 	struct run_request request;
-	uint64_t id;
+	uint64_t id, array_id;
 
 	struct loop_signal *interrupt, *terminate, *hangup;
 	struct loop_timer *wait_timer;
@@ -54,6 +54,7 @@ struct run {
 	struct job_terminal terminal; /* with --pty */
 	char waits_for[JOB_TEXT_MAX]; /* what was said last */
 	bool over, failed, told_gpus, gave_up, lost;
+	bool is_array, is_cancelling; /* its members are followed one after the other */
 };
 
 static void run_say(const struct run *run, const char *format, ...)
@@ -79,8 +80,8 @@ static void run_on_interrupt(void *context)
 	bool again = run->interrupts > 0 && now_ns - run->interrupt_ns <= RUN_SECOND_NS;
 	run->interrupts = again ? run->interrupts + 1 : 1;
 	run->interrupt_ns = now_ns;
-	if (!run->follow)
-		return; /* the submission looks at it */
+	if (!run->follow || run->is_array)
+		return; /* the submission, or who follows, looks at it */
 	if (!again)
 		job_follow_signal(run->follow, SIGINT);
 	else
@@ -371,6 +372,18 @@ static int run_end(struct run *run)
 	return job_text_exit_code(job);
 }
 
+/* The first Ctrl-C ends all of it: no one of its members is in the foreground. */
+static void run_cancel_array(struct run *run)
+{
+	struct err err = {0};
+	Sluice__V1__CancelRequest request = SLUICE__V1__CANCEL_REQUEST__INIT;
+	request.id = run->array_id;
+	run->is_cancelling = true;
+	run_say(run, "cancelling array %" PRIu64, run->array_id);
+	if (agent_call_ask(&run->agent, AGENT_CANCEL, &request.base, NULL, &err) < 0)
+		run_say(run, "array %" PRIu64 " is not cancelled: %s", run->array_id, err.text);
+}
+
 static int run_follow(struct run *run)
 {
 	struct err err = {0};
@@ -378,8 +391,8 @@ static int run_follow(struct run *run)
 	    .agent = &run->agent,
 	    .how = run->how,
 	    .id = run->id,
-	    .stdout_fd = run->options->pty ? -1 : STDOUT_FILENO,
-	    .stderr_fd = run->options->pty ? -1 : STDERR_FILENO,
+	    .stdout_fd = run->options->pty || run->is_array ? -1 : STDOUT_FILENO,
+	    .stderr_fd = run->options->pty || run->is_array ? -1 : STDERR_FILENO,
 	    .told = run_told,
 	    .context = run};
 	run->follow = job_follow_new(&options, &err);
@@ -396,9 +409,36 @@ static int run_follow(struct run *run)
 	while (!run->over && !run->stop_signal && !has_left) {
 		if (loop_pass(run->agent.loop, RUN_PASS_NS, &err) < 0)
 			return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
+		if (run->is_array && run->interrupts > 0 && !run->is_cancelling)
+			run_cancel_array(run);
 		has_left = job_terminal_is_over(&run->terminal, job_follow_job(run->follow));
 	}
 	return has_left && !run->over ? run_leave(run) : run_end(run);
+}
+
+/* Waits for all members: the exit code of the first that failed. Their output would be mixed. */
+static int run_follow_array(struct run *run, uint32_t count)
+{
+	int first = CMD_EXIT_OK;
+	run->is_array = true;
+	run->array_id = run->id;
+	if (!run->options->quiet)
+		run_say(run,
+			"job %" PRIu64 " is an array of %" PRIu32 ": 'sluice logs %" PRIu64
+			".N' shows the output of member N",
+			run->id, count, run->id);
+	for (uint32_t i = 0; i < count; i++) {
+		run->id = run->array_id + i;
+		run->over = run->failed = run->told_gpus = false;
+		run->waits_for[0] = '\0';
+		int exit_code = run_follow(run);
+		run->follow = job_follow_free(run->follow);
+		run->wait_timer = loop_timer_free(run->wait_timer);
+		first = first == CMD_EXIT_OK ? exit_code : first;
+		if (run->stop_signal)
+			break;
+	}
+	return first;
 }
 
 static int run_say_dry(const Sluice__V1__SubmitReply *reply)
@@ -437,7 +477,9 @@ static int run_with(struct run *run)
 		if (run->options->verbose)
 			run_say(run, "job %" PRIu64 "%s", run->id,
 				reply->known ? " was there already under this key" : "");
-		exit_code = run_follow(run);
+		exit_code = run->request.array_count > 0
+				? run_follow_array(run, run->request.array_count)
+				: run_follow(run);
 	}
 	agent_call_free(reply);
 	return exit_code;

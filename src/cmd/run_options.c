@@ -2,6 +2,7 @@
 #include "cmd/run_options.h"
 
 #include "cmd/agent_call.h"
+#include "doors/queue/wants.h"
 
 #define RUN_GRACE_NS UINT64_C(5000000000)
 /* The order of enum run_outsiders. */
@@ -101,6 +102,40 @@ const struct option_row run_rows[] = {
      .min = -RUN_PRIORITY_MAX,
      .max = RUN_PRIORITY_MAX,
      OPTION_FIELD(struct run_options, priority)},
+    {.name = "hold",
+     .kind = OPTION_FLAG,
+     .help = "do not start it before 'sluice jobs release'",
+     OPTION_FIELD(struct run_options, hold)},
+    {.name = "after",
+     .kind = OPTION_LIST,
+     .value = "ID",
+     .words = "@jobs",
+     .help = "start it when these jobs have ended, however they did: 12,13; may be given again",
+     OPTION_FIELD(struct run_options, after)},
+    {.name = "after-ok",
+     .kind = OPTION_LIST,
+     .value = "ID",
+     .words = "@jobs",
+     .help = "start it when these jobs have succeeded; if one does not, cancel it",
+     OPTION_FIELD(struct run_options, after_ok)},
+    {.name = "retries",
+     .kind = OPTION_U32,
+     .value = "N",
+     .help = "when it fails, run it again, at most so often; after 10 s, 20 s, ... 6 minutes "
+	     "(default 0)",
+     .max = WANTS_RETRIES_MAX,
+     OPTION_FIELD(struct run_options, retries)},
+    {.name = "retry-lost",
+     .kind = OPTION_FLAG,
+     .help = "also when it is not known how it ended: its supervisor was killed, or the machine "
+	     "went down",
+     OPTION_FIELD(struct run_options, retry_lost)},
+    {.name = "array",
+     .kind = OPTION_TEXT,
+     .value = "N[%P]",
+     .help = "N jobs at once, at most P of them running; each is told its number, from 0, in "
+	     "JOB_COMPLETION_INDEX",
+     OPTION_FIELD(struct run_options, array)},
     {.name = "name",
      .kind = OPTION_TEXT,
      .value = "NAME",

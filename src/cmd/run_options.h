@@ -40,6 +40,10 @@ struct run_options {
 	bool privileged, cuda_compat;
 	uint32_t pull;		 /* place among the option's words */
 	uint32_t busy_outsiders; /* enum run_outsiders, or RUN_OUTSIDERS_NOT_GIVEN */
+	const char *array;	 /* "10%2" */
+	struct option_list after, after_ok;
+	uint32_t retries;
+	bool hold, retry_lost;
 	bool pty, detach, no_wait, dry_run, quiet, verbose;
 	int64_t priority;
 	double cpus; /* 0: not given; as the sizes */

@@ -368,7 +368,7 @@ int run_request_make(const struct run_options *options, char *const *argv, char 
 	if (rc == 0)
 		rc = run_request_resources(options, out, err);
 	if (rc == 0)
-		rc = run_wants_text(options, &out->wants, err);
+		rc = run_wants_text(options, &out->wants, &out->array_count, err);
 	if (rc == 0)
 		rc = run_request_fill(options, argv, out, err);
 	if (rc == 0)

@@ -34,6 +34,7 @@ struct run_request {
 	char *compat; /* owned: "LD_LIBRARY_PATH=..." with --cuda-compat */
 	Sluice__V1__Limit limit[RUN_LIMITS_MAX], *limits[RUN_LIMITS_MAX];
 	char *resources, *wants; /* owned */
+	uint32_t array_count;	 /* 0: it is one job */
 	char *pwd;		 /* owned: "PWD=..." with --cwd */
 	char *output;		 /* owned; absolute */
 };

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/parse.h"
 #include "cmd/run_options.h"
 #include "doors/queue/wants.h"
 
@@ -84,16 +85,82 @@ static int run_wants_workers(const struct run_options *options, struct wants *ou
 	return 0;
 }
 
+/* "12,13" of an option, each with `prefix`. */
+static int run_wants_add_after(const struct option_list *list, const char *option,
+			       const char *prefix, struct buf *out, struct err *err)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		const char *text = list->items[i];
+		struct wants_after after;
+		int more;
+		while ((more = wants_next_after(&text, &after, err)) > 0) {
+			if (after.has_to_succeed)
+				return err_set(err, -EINVAL, "--%s is a list of numbers", option);
+			if (buf_printf(out, "%s%s%" PRIu64, out->length ? "," : "", prefix,
+				       after.id) < 0)
+				return err_set(err, -EINVAL, "--%s: too many jobs to wait for",
+					       option);
+		}
+		if (more < 0)
+			return err_wrap(err, "--%s", option);
+	}
+	return 0;
+}
+
+static int run_wants_after(const struct run_options *options, struct wants *out, struct err *err)
+{
+	struct buf text _cleanup_buf_;
+	buf_init(&text, WANTS_LIST_MAX - 1);
+	int rc = run_wants_add_after(&options->after, "after", "", &text, err);
+	if (rc == 0)
+		rc = run_wants_add_after(&options->after_ok, "after-ok", "ok:", &text, err);
+	if (rc == 0 && text.length > 0 && !(out->after = buf_take(&text)))
+		rc = err_set(err, -ENOMEM, "no memory for the jobs to wait for");
+	return rc;
+}
+
+static int run_wants_array(const char *text, struct wants *out, struct err *err)
+{
+	const char *percent = text ? strchr(text, '%') : NULL;
+	uint64_t count, parallel = 0;
+	if (!text)
+		return 0;
+	if (parse_u64_span(text, percent ? (size_t)(percent - text) : strlen(text), 1,
+			   WANTS_ARRAY_MAX, &count) < 0 ||
+	    (percent && parse_u64(percent + 1, 1, WANTS_ARRAY_MAX, &parallel) < 0))
+		return err_set(err, -EINVAL,
+			       "--array '%.40s' is no number of jobs such as 10 or 10%%2, at "
+			       "most %d",
+			       text, WANTS_ARRAY_MAX);
+	out->array = WANTS_ARRAY_INDEXED;
+	out->array_count = (uint32_t)count;
+	out->array_parallel = (uint32_t)parallel;
+	out->array_apart = true;
+	return 0;
+}
+
+static int run_wants_order(const struct run_options *options, struct wants *out, struct err *err)
+{
+	out->hold = options->hold ? WANTS_HOLD_USER : WANTS_HOLD_NONE;
+	out->retries = options->retries;
+	out->retry_lost = options->retry_lost;
+	int rc = run_wants_array(options->array, out, err);
+	return rc < 0 ? rc : run_wants_after(options, out, err);
+}
+
 int run_wants_make(const struct run_options *options, struct wants *out, struct err *err)
 {
 	wants_init(out);
 	int rc = run_wants_machine(options, out, err);
 	if (rc == 0)
 		rc = run_wants_workers(options, out, err);
+	if (rc == 0)
+		rc = run_wants_order(options, out, err);
 	return rc < 0 ? rc : wants_check(out, err);
 }
 
-int run_wants_text(const struct run_options *options, char **out, struct err *err)
+int run_wants_text(const struct run_options *options, char **out, uint32_t *out_array,
+		   struct err *err)
 {
 	struct wants wants;
 	struct buf text;
@@ -101,6 +168,7 @@ int run_wants_text(const struct run_options *options, char **out, struct err *er
 	int rc = run_wants_make(options, &wants, err);
 	if (rc == 0 && wants_format(&wants, &text) < 0)
 		rc = err_set(err, -ENOMEM, "no memory for what the job wants");
+	*out_array = rc == 0 ? wants.array_count : 0;
 	wants_done(&wants);
 	if (rc == 0 && text.length > 0 && !(*out = buf_take(&text)))
 		rc = err_set(err, -ENOMEM, "no memory for what the job wants");

@@ -313,6 +313,13 @@ const struct job *queue_find(const struct queue *queue, uint64_t id)
 	return job ? &job->job : NULL;
 }
 
+const struct job *queue_find_array(const struct queue *queue, uint64_t id)
+{
+	size_t at = queue_place_of(queue, id);
+	const struct job *job = at < queue->count ? &queue->jobs[at]->job : NULL;
+	return job && job->array_id == id ? job : NULL;
+}
+
 void queue_attempt_of(const struct queue *queue, const struct job *shown, struct queue_attempt *out)
 {
 	*out = (struct queue_attempt){.isolation = "", .isolation_reason = "", .cgroup = ""};

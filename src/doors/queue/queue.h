@@ -35,7 +35,8 @@ struct storage;
 enum queue_limits {
 	QUEUE_PENDING_MAX = 10000, /* of one user */
 	QUEUE_RETENTION_JOBS = 10000,
-	QUEUE_RUNS_MAX = 2000, /* jobs that run, before one without a GPU has to wait */
+	QUEUE_PAST_TEXT_MAX = 160, /* bytes of why an attempt failed; cut */
+	QUEUE_RUNS_MAX = 2000,	   /* jobs that run, before one without a GPU has to wait */
 };
 #define QUEUE_RETENTION_NS INT64_C(2592000000000000) /* 30 days */
 
@@ -131,6 +132,8 @@ size_t queue_count(const struct queue *queue, enum job_state state);
 const struct job *queue_first(const struct queue *queue);
 const struct job *queue_next(const struct queue *queue, const struct job *job);
 const struct job *queue_find(const struct queue *queue, uint64_t id); /* NULL: final or unknown */
+/* Of the array that begins with `id`: the first member that is not final; NULL: there is none. */
+const struct job *queue_find_array(const struct queue *queue, uint64_t id);
 void queue_attempt_of(const struct queue *queue, const struct job *job, struct queue_attempt *out);
 /* The job of which `pid` is a process, or NULL. Reads /proc. */
 const struct job *queue_job_of_process(const struct queue *queue, pid_t pid);
@@ -152,10 +155,29 @@ void queue_query(struct queue *queue, const struct queue_query *query);
 void queue_query_forget(struct queue *queue, void *context);
 /* The spec of any job, for those who may see it; borrowed during done(). -ENOENT. `context` is
  * forgotten as above. */
+/* An attempt of a job that is over. */
+struct queue_past {
+	uint32_t number;
+	int64_t started_unix_ns, ended_unix_ns;
+	enum job_reason reason; /* NONE: it has succeeded, or that is not known of it */
+	char reason_text[QUEUE_PAST_TEXT_MAX];
+	bool has_exit;
+	int exit_code;
+	struct record_attempt record; /* owned: what it had */
+};
+/* The same, with the attempts that are over, from the first; borrowed as well. */
+void queue_query_whole(struct queue *queue, uint64_t id,
+		       void (*done)(int result, const struct spec *spec,
+				    const struct queue_past *past, size_t past_count,
+				    const struct err *err, void *context),
+		       void *context);
 void queue_query_spec(struct queue *queue, uint64_t id,
 		      void (*done)(int result, const struct spec *spec, const struct err *err,
 				   void *context),
 		      void *context);
+
+/* Called once, perhaps before the function returns; `changed`: how many jobs are others now. */
+typedef void queue_changed_fn(int result, size_t changed, const struct err *err, void *context);
 
 /*
  * Cancels: `done` when that is durable (the job may still be ending), perhaps before this returns.
@@ -166,6 +188,9 @@ void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, u
 		  void (*done)(int result, enum job_state state, bool was_final,
 			       const struct err *err, void *context),
 		  void *context);
+/* All members of an array that are not final, as above; `changed`: so many. */
+void queue_cancel_array(struct queue *queue, uint64_t array_id, int signo, bool has_grace,
+			uint64_t grace_ns, const char *by, queue_changed_fn *done, void *context);
 /* The caller is gone: done() is not called. What was asked happens all the same. */
 void queue_cancel_forget(struct queue *queue, void *context);
 /* Something of jobs that wait: what is not said stays. */
@@ -176,8 +201,6 @@ struct queue_edit {
 	const char *const *environment; /* "NAME=VALUE"; borrowed during the call */
 	size_t environment_count;
 };
-/* Called once, perhaps before the function returns; `changed`: how many jobs are others now. */
-typedef void queue_changed_fn(int result, size_t changed, const struct err *err, void *context);
 /* Durable when `done` is called. The first of an array means all members that wait, unless
  * `member_alone`. -ESRCH: not there, or it has ended; -EBUSY: it does not wait (any more), -EINVAL:
  * a variable. `by`: who, for the reason of what is held. */
@@ -187,6 +210,8 @@ void queue_edit(struct queue *queue, uint64_t id, bool member_alone, const struc
  * members. -ENOENT, -EINVAL: it has not failed. */
 void queue_retry(struct queue *queue, uint64_t id, bool member_alone, queue_changed_fn *done,
 		 void *context);
+/* Forgets final jobs whose time is over, now; `changed`: so many. -EBUSY: that is being done. */
+void queue_collect(struct queue *queue, queue_changed_fn *done, void *context);
 /* The caller is gone: done() is not called. */
 void queue_change_forget(struct queue *queue, void *context);
 /* Sends a signal to the command. -ENOENT, -ESRCH: it does not run. */

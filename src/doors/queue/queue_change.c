@@ -18,9 +18,10 @@
 #include "doors/queue/queue_internal.h"
 
 enum change_kind {
-	CHANGE_EDIT,  /* what queue_edit() was asked for */
-	CHANGE_DOOM,  /* cancels those that are doomed */
-	CHANGE_AGAIN, /* queue_retry() */
+	CHANGE_EDIT,   /* what queue_edit() was asked for */
+	CHANGE_DOOM,   /* cancels those that are doomed */
+	CHANGE_AGAIN,  /* queue_retry() */
+	CHANGE_CANCEL, /* queue_cancel_array() */
 };
 
 struct queue_change {
@@ -31,7 +32,13 @@ struct queue_change {
 	bool member_alone;
 	struct queue_edit edit; /* its texts are owned */
 	char by[QUEUE_BY_MAX];
-	char **environment;	/* owned: of the edit */
+	char **environment; /* owned: of the edit */
+	int signo;	    /* of a cancel, and what follows */
+	bool has_grace, is_stored;
+	uint64_t grace_ns;
+	size_t running, cancelled; /* members that are being cancelled, and were */
+	int result;
+	struct err failure;
 	queue_changed_fn *done; /* NULL: nobody waits */
 	void *context;
 
@@ -292,6 +299,13 @@ static void change_apply(struct queue *queue, struct job *now, const struct stor
 	queue_step(job);
 }
 
+/* A cancel of an array is over when the last of its members is. */
+static void change_cancel_over(struct queue_change *change)
+{
+	if (change->is_stored && change->running == 0)
+		change_over(change, change->result, change->cancelled, &change->failure);
+}
+
 static void change_done(struct queue_op *op, int result)
 {
 	struct queue_change *change = (struct queue_change *)op;
@@ -323,6 +337,14 @@ static void change_done(struct queue_op *op, int result)
 				  "cancelling jobs: %s", op->err.text);
 	}
 	queue_kick(queue);
+	if (change->kind == CHANGE_CANCEL) {
+		change->is_stored = true;
+		change->cancelled += result == 0 ? count : 0;
+		change->result = result < 0 ? result : change->result;
+		change->failure = result < 0 ? op->err : change->failure;
+		change_cancel_over(change);
+		return;
+	}
 	change_over(change, result, count, &op->err);
 }
 
@@ -456,6 +478,51 @@ static int change_doom_begin(struct queue_change *change, struct err *err)
 	return rc;
 }
 
+static void change_cancelled(int result, enum job_state state, bool was_final,
+			     const struct err *err, void *context)
+{
+	struct queue_change *change = context;
+	change->running--;
+	change->cancelled += result == 0;
+	if (result < 0) {
+		change->result = result;
+		if (err)
+			change->failure = *err;
+	}
+	change_cancel_over(change);
+}
+
+/* What waits ends in one transaction; what runs is told one by one. */
+static int change_cancel_begin(struct queue_change *change, struct err *err)
+{
+	struct queue *queue = change->op.queue;
+	size_t first = queue_place_of(queue, change->id), end = first;
+	while (end < queue->count && queue->jobs[end]->job.array_id == change->id)
+		end++;
+	int rc = change_room(change, end - first, err);
+	change->running = 1; /* none of them is the last before all have begun */
+	for (size_t i = first; rc == 0 && i < end; i++) {
+		struct queue_job *job = queue->jobs[i];
+		if (job->phase != QUEUE_WAITING || job->run) {
+			change->running++;
+			queue_cancel(queue, job->job.id, change->signo, change->has_grace,
+				     change->grace_ns, change->by, change_cancelled, change);
+			continue;
+		}
+		struct job *copy = change_add(change, &job->job, err);
+		if (!copy) {
+			rc = -ENOMEM;
+			break;
+		}
+		copy->state = JOB_CANCELLED;
+		copy->started_unix_ns = 0;
+		copy->ended_unix_ns = clock_unix_ns();
+		change_set_reason(copy, JOB_REASON_USER, change->by);
+	}
+	change->running--;
+	return rc;
+}
+
 /* Begins the first, if it is not under way. */
 static void change_next(struct queue *queue)
 {
@@ -471,6 +538,16 @@ static void change_next(struct queue *queue)
 		rc = change_edit_begin(change, &err);
 	else if (change->kind == CHANGE_DOOM)
 		rc = change_doom_begin(change, &err);
+	else if (change->kind == CHANGE_CANCEL)
+		rc = change_cancel_begin(change, &err);
+	if (change->kind == CHANGE_CANCEL && (rc < 0 || change->count == 0)) {
+		change->is_stored = true;
+		change->result = rc < 0 ? rc : change->result;
+		change->failure = rc < 0 ? err : change->failure;
+		change_clear(change);
+		change_cancel_over(change);
+		return;
+	}
 	if (rc < 0 || (change->kind != CHANGE_AGAIN && change->count == 0)) {
 		change_over(change, rc, 0, &err);
 		return;
@@ -532,6 +609,22 @@ void queue_edit(struct queue *queue, uint64_t id, bool member_alone, const struc
 		     context);
 		return;
 	}
+	change_submit(queue, change);
+}
+
+void queue_cancel_array(struct queue *queue, uint64_t array_id, int signo, bool has_grace,
+			uint64_t grace_ns, const char *by, queue_changed_fn *done, void *context)
+{
+	struct queue_change *change = change_new(CHANGE_CANCEL, array_id, false, by, done, context);
+	if (!change) {
+		struct err err;
+		done(err_set(&err, -ENOMEM, "no memory to cancel job %" PRIu64, array_id), 0, &err,
+		     context);
+		return;
+	}
+	change->signo = signo;
+	change->has_grace = has_grace;
+	change->grace_ns = grace_ns;
 	change_submit(queue, change);
 }
 

@@ -40,7 +40,9 @@ struct queue_keeper {
 	size_t count, place;
 	uint64_t next_id;     /* when they were listed */
 	int64_t next_unix_ns; /* then the next one may be forgotten */
-	uint64_t removed, kept;
+	uint64_t removed, kept, forgotten;
+	queue_changed_fn *done; /* NULL: nobody waits for it */
+	void *context;
 	bool more;
 };
 
@@ -114,6 +116,7 @@ static int keep_forget(struct queue_keeper *keeper, struct err *err)
 	for (size_t i = 0; i < count && rc == 0; i++)
 		(void)jobdir_remove(queue->state_fd, ids[i], NULL); /* else at the next start */
 	keeper->more = rc == 0 && count >= STORE_FORGET_MAX;
+	keeper->forgotten += rc == 0 ? count : 0;
 	return rc;
 }
 
@@ -161,6 +164,11 @@ static void queue_keep_done(struct queue_op *op, int result)
 			  " directories in '%s/j' belong to no job of the queue; they stay",
 			  keeper->kept, queue->state_dir);
 	keeper->kept = keeper->removed = 0;
+	queue_changed_fn *done = keeper->done;
+	keeper->done = NULL;
+	if (done)
+		done(result, keeper->forgotten, result < 0 ? &op->err : NULL, keeper->context);
+	keeper->forgotten = 0;
 	int64_t left_ns = keeper->next_unix_ns - clock_unix_ns();
 	uint64_t wait_ns = left_ns > 0 ? (uint64_t)left_ns : 0;
 	if (keeper->wants_again || !keeper->may_forget)
@@ -168,6 +176,20 @@ static void queue_keep_done(struct queue_op *op, int result)
 	keeper->wants_again = false;
 	wait_ns = wait_ns < QUEUE_KEEP_SOON_NS ? QUEUE_KEEP_SOON_NS : wait_ns;
 	loop_timer_start(queue->keep_timer, wait_ns < QUEUE_KEEP_NS ? wait_ns : QUEUE_KEEP_NS);
+}
+
+void queue_collect(struct queue *queue, queue_changed_fn *done, void *context)
+{
+	struct queue_keeper *keeper = queue->keeper;
+	if (keeper->is_running || queue->closing) {
+		struct err err;
+		done(err_set(&err, -EBUSY, "old jobs are being forgotten just now: try again"), 0,
+		     &err, context);
+		return;
+	}
+	keeper->done = done;
+	keeper->context = context;
+	queue_keep(queue);
 }
 
 void queue_keep_soon(struct queue *queue)
@@ -516,8 +538,8 @@ struct queue *queue_close(struct queue *queue)
 	}
 	if (queue->accept)
 		queue_submit_clear(queue);
-	queue_change_clear(queue);
 	keep_refuse_callers(queue);
+	queue_change_clear(queue);
 	keep_free(queue);
 	return NULL;
 }

@@ -3,6 +3,7 @@
  * and handed out on the loop. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,11 @@ struct queue_question {
 	/* of a spec */
 	void (*spec_done)(int result, const struct spec *spec, const struct err *err,
 			  void *context);
+	void (*whole_done)(int result, const struct spec *spec, const struct queue_past *past,
+			   size_t past_count, const struct err *err, void *context);
 	struct spec spec;
+	struct queue_past *past; /* owned */
+	size_t past_count, past_room;
 	bool is_spec, is_forgotten;
 };
 
@@ -52,6 +57,9 @@ static struct queue_question *queue_question_free(struct queue_question *questio
 	queue_answers_free(question->answers, question->count);
 	if (question->is_spec)
 		spec_done(&question->spec);
+	for (size_t i = 0; i < question->past_count; i++)
+		record_attempt_done(&question->past[i].record);
+	free(question->past);
 	free(question);
 	return NULL;
 }
@@ -88,6 +96,37 @@ static int queue_answer_add(const struct job *job, const char *grants, const cha
 	return 0;
 }
 
+static int queue_past_add(const struct store_attempt *attempt, void *context)
+{
+	struct queue_question *question = context;
+	if (attempt->ended_unix_ns == 0)
+		return 0;
+	if (question->past_count == question->past_room) {
+		size_t room = question->past_room ? 2 * question->past_room : 4;
+		struct queue_past *more = reallocarray(question->past, room, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		question->past = more;
+		question->past_room = room;
+	}
+	struct queue_past *past = &question->past[question->past_count++];
+	*past = (struct queue_past){
+	    .number = attempt->number,
+	    .started_unix_ns = attempt->started_unix_ns,
+	    .ended_unix_ns = attempt->ended_unix_ns,
+	    .reason = attempt->reason,
+	    .has_exit = attempt->has_exit,
+	    .exit_code = attempt->exit_code,
+	};
+	(void)snprintf(past->reason_text, sizeof(past->reason_text), "%s",
+		       attempt->reason_text ? attempt->reason_text : ""); /* cut */
+	/* What cannot be read is not shown; the attempt is. */
+	if (attempt->grants)
+		(void)record_parse_attempt(attempt->grants, strlen(attempt->grants), &past->record,
+					   NULL);
+	return 0;
+}
+
 static int queue_question_work(struct queue_op *op)
 {
 	struct queue_question *question = (struct queue_question *)op;
@@ -97,7 +136,11 @@ static int queue_question_work(struct queue_op *op)
 		_cleanup_free_ char *bytes = NULL;
 		size_t length = 0;
 		int rc = store_spec(store, query->id, &bytes, &length, &op->err);
-		return rc < 0 ? rc : spec_parse(bytes, length, &question->spec, &op->err);
+		if (rc == 0)
+			rc = spec_parse(bytes, length, &question->spec, &op->err);
+		if (rc == 0 && question->whole_done)
+			rc = store_attempts(store, query->id, queue_past_add, question, &op->err);
+		return rc;
 	}
 	int rc;
 	if (query->id > 0)
@@ -172,7 +215,10 @@ static void queue_question_done(struct queue_op *op, int result)
 	const struct err *err = result < 0 ? &op->err : NULL;
 	if (result == 0 && !question->is_spec)
 		queue_answers_tell(question, question->answers, question->count);
-	if (!question->is_forgotten && question->is_spec)
+	if (!question->is_forgotten && question->whole_done)
+		question->whole_done(result, result == 0 ? &question->spec : NULL, question->past,
+				     result == 0 ? question->past_count : 0, err, context);
+	else if (!question->is_forgotten && question->is_spec)
 		question->spec_done(result, result == 0 ? &question->spec : NULL, err, context);
 	else if (!question->is_forgotten)
 		question->query.done(result, err, context);
@@ -235,6 +281,26 @@ void queue_query_spec(struct queue *queue, uint64_t id,
 	spec_init(&question->spec);
 	question->is_spec = true;
 	question->spec_done = done;
+	question->query.id = id;
+	question->query.context = context;
+	queue_op_submit(queue, &question->op);
+}
+
+void queue_query_whole(struct queue *queue, uint64_t id,
+		       void (*done)(int result, const struct spec *spec,
+				    const struct queue_past *past, size_t past_count,
+				    const struct err *err, void *context),
+		       void *context)
+{
+	struct err err;
+	struct queue_question *question = queue_ask(queue, &err);
+	if (!question) {
+		done(err.code, NULL, NULL, 0, &err, context);
+		return;
+	}
+	spec_init(&question->spec);
+	question->is_spec = true;
+	question->whole_done = done;
 	question->query.id = id;
 	question->query.context = context;
 	queue_op_submit(queue, &question->op);

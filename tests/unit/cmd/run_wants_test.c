@@ -16,7 +16,8 @@ static const struct run_options plain = {.busy_outsiders = RUN_OUTSIDERS_NOT_GIV
 static void test_nothing(void **state)
 {
 	char *text = NULL;
-	assert_int_equal(run_wants_text(&plain, &text, NULL), 0);
+	uint32_t array = 0;
+	assert_int_equal(run_wants_text(&plain, &text, &array, NULL), 0);
 	assert_null(text);
 }
 
@@ -31,8 +32,9 @@ static void test_all(void **state)
 	options.gpu_type = "*A100*";
 	options.busy_outsiders = RUN_OUTSIDERS_SHARE;
 	char *text = NULL;
+	uint32_t array = 0;
 	struct err err = {0};
-	assert_int_equal(run_wants_text(&options, &text, &err), 0);
+	assert_int_equal(run_wants_text(&options, &text, &array, &err), 0);
 	assert_string_equal(text, "priority=-7\n"
 				  "cpu_milli=1500\n"
 				  "mem_bytes=4096\n"
@@ -107,7 +109,8 @@ static void test_refused(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct err err = {0};
 		char *text = NULL;
-		assert_int_equal(run_wants_text(&cases[i].options, &text, &err), -EINVAL);
+		uint32_t array = 0;
+		assert_int_equal(run_wants_text(&cases[i].options, &text, &array, &err), -EINVAL);
 		if (!strstr(err.text, cases[i].says))
 			fail_msg("'%s' instead of '%s'", err.text, cases[i].says);
 		assert_null(text);
@@ -120,7 +123,8 @@ static int make(void *context)
 	options.prefer = "1,0";
 	options.gpu_type = "*A100*";
 	char *text = NULL;
-	int rc = run_wants_text(&options, &text, NULL);
+	uint32_t array = 0;
+	int rc = run_wants_text(&options, &text, &array, NULL);
 	free(text);
 	return rc;
 }

@@ -156,6 +156,7 @@ void submit_as(const char *key, const char *command, uint32_t gpus, bool no_wait
 		(void)snprintf(variable, sizeof(variable), "QUEUE_FAKE=%s", fixture->mode);
 		assert_int_equal(spec_add_variable(&spec, variable, NULL), 0);
 	}
+	assert_int_equal(wants_copy(&fixture->wants, &spec.wants), 0);
 	*answer = (struct answer){.done = false};
 	const struct queue_submit submit = {
 	    .key = key, .spec = &spec, .no_wait = no_wait, .done = on_submitted, .context = answer};
