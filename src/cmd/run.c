@@ -548,8 +548,10 @@ const struct command cmd_run = {
     .summary = "Run a command on GPUs as soon as they are free",
     .description =
 	"Gives the command to the agent, which starts it when as many GPUs are free as it needs, "
-	"on those and no others (CUDA_VISIBLE_DEVICES, by UUID). All of them at once or none; who "
-	"came first is served first. While it waits it says for what.\n\n"
+	"on those and no others (CUDA_VISIBLE_DEVICES, by UUID). All of them at once or none; "
+	"users take turns, and of one user's jobs the first is served first. While it waits it "
+	"says "
+	"for what.\n\n"
 	"Shows the command's output as it comes and exits with its exit code. The job does not "
 	"need this program: when it is killed or its terminal is closed, the job goes on "
 	"('sluice jobs', 'sluice logs', 'sluice cancel'). Its input is empty.\n\n"

@@ -230,6 +230,7 @@ void queue_job_set_state(struct queue_job *job, enum job_state state, enum job_r
 	job->queue->state_count[state]++;
 	shown->state = state;
 	shown->reason = reason;
+	shown->has_turn &= state == JOB_PENDING;
 	if (strcmp(before, now) != 0) {
 		free(shown->reason_text);
 		shown->reason_text = now[0] ? strndup(now, JOB_REASON_MAX - 1) : NULL;
