@@ -78,14 +78,13 @@ struct agent {
 	uint64_t busy_ns;	     /* loop time when there was last something to do */
 	struct loop_task judged;     /* a verdict on a GPU is another */
 	uint64_t begin_ns;	     /* loop time when the driver was first asked */
-	bool is_driver_checked;
-	struct storage_job bus_job; /* looks for a GPU without a driver */
-	struct pci_address gpu;	    /* that it found */
-	int failure;		    /* why it ends; 0: told to */
+	struct storage_job bus_job;  /* looks for a GPU without a driver */
+	struct pci_address gpu;	     /* that it found */
+	int failure;		     /* why it ends; 0: told to */
 	struct err why;
 	struct socket_file socket_file;
 	char *kubelet_directory; /* owned; NULL: the usual one */
-	bool is_stopping, storage_is_stuck, has_sampled;
+	bool is_stopping, storage_is_stuck, has_sampled, is_driver_checked;
 	char jobgroup[JOBGROUP_PATH_MAX]; /* "": there is none */
 	char status[AGENT_STATUS_MAX];	  /* last told to the service manager */
 };
@@ -683,6 +682,7 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	    .container = has_image ? container : NULL,
 	    .rsh = libexec_find("sluice-rsh", "rsh", NULL, rsh, &why) == 0 ? rsh : NULL,
 	    .device_root = pci_root(),
+	    .awaits_rules = true,
 	    .changed = agent_on_jobs,
 	    .context = agent,
 	};

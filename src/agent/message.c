@@ -261,7 +261,9 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 	out->name = message_text(arena, owns ? job->name : "");
 	out->user = message_text(arena, user);
 	out->reason = message_text(arena, job_reason_to_string(job->reason));
-	out->reason_text = message_text(arena, job->reason_text);
+	/* Why one has failed often names its command. */
+	bool is_told = owns || job->state != JOB_FAILED;
+	out->reason_text = message_text(arena, is_told ? job->reason_text : "");
 	struct buf wants _cleanup_buf_;
 	buf_init(&wants, WANTS_TEXT_MAX);
 	out->wants = !owns || wants_format(&job->wants, &wants) == 0

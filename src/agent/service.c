@@ -36,6 +36,7 @@ static const struct wire_method service_methods[] = {
     ROW("Queue", "Change", change_request, change_reply, false, service_change),
     ROW("Queue", "Drain", drain_request, drain_reply, false, service_drain),
     ROW("Queue", "Collect", collect_request, collect_reply, false, service_collect),
+    ROW("Queue", "Usage", usage_request, usage_reply, false, service_usage),
     ROW("Queue", "Logs", logs_request, log_chunk, true, service_logs),
     ROW("Node", "Status", status_request, status_reply, false, service_status),
     ROW("Node", "Watch", watch_request, machine, true, service_watch_machine),

@@ -132,6 +132,7 @@ void service_change(struct wire_call *call, const ProtobufCMessage *message, voi
 void service_drain(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_collect(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_list(struct wire_call *call, const ProtobufCMessage *message, void *context);
+void service_usage(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_logs(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_status(struct wire_call *call, const ProtobufCMessage *message, void *context);
 void service_watch_machine(struct wire_call *call, const ProtobufCMessage *message, void *context);

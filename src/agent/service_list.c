@@ -26,7 +26,9 @@ struct service_listing {
 	struct message_view view;
 	bool all;
 	uint32_t states; /* bit N: jobs in state N; 0: all of them */
-	bool has_user, has_uid;
+	bool has_user, has_uid, is_manager;
+	int64_t since_unix_ns; /* 0: as `all` says */
+	char project[WANTS_NAME_MAX];
 	uid_t uid;
 	char user[USERS_NAME_MAX];
 	struct arena arena; /* of one job at a time */
@@ -50,6 +52,11 @@ static bool listing_wants(const struct service_listing *listing, const struct jo
 	if (listing->states && !(listing->states >> job->state & 1))
 		return false;
 	if (listing->array_id > 0 && job->array_id != listing->array_id)
+		return false;
+	/* What a project is called may say what it is about: as of the name. */
+	if (listing->project[0] &&
+	    (!job->wants.project || strcmp(job->wants.project, listing->project) != 0 ||
+	     !(listing->is_manager || message_view_owns(&listing->view, job->uid))))
 		return false;
 	if (!listing->has_user)
 		return true;
@@ -200,6 +207,12 @@ static int listing_take(struct service_listing *listing, const Sluice__V1__ListR
 	uint64_t uid;
 	listing->all = asked->all;
 	listing->array_id = asked->array_id;
+	listing->since_unix_ns = asked->since_unix_ns;
+	listing->is_manager = service_is_manager(&listing->request);
+	if (strlen(asked->project) >= sizeof(listing->project))
+		return err_set(err, -EINVAL, "no project has so long a name: '%.40s...'",
+			       asked->project);
+	memcpy(listing->project, asked->project, strlen(asked->project) + 1);
 	for (size_t i = 0; i < asked->n_states; i++) {
 		enum job_state state;
 		if (message_to_state(asked->states[i], &state) < 0)
@@ -237,7 +250,9 @@ static bool listing_wants_final(const struct service_listing *listing)
 static void listing_ask(struct service_listing *listing)
 {
 	const struct queue_query query = {
-	    .since_unix_ns = listing->all ? 0 : clock_unix_ns() - SERVICE_LATELY_NS,
+	    .since_unix_ns = listing->since_unix_ns != 0 ? listing->since_unix_ns
+			     : listing->all		 ? 0
+							 : clock_unix_ns() - SERVICE_LATELY_NS,
 	    .max = SERVICE_FINAL_MAX,
 	    .each = listing_each,
 	    .done = listing_complete,

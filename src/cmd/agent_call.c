@@ -30,6 +30,7 @@ static const struct wire_method agent_call_methods[] = {
     [AGENT_CHANGE] = ROW("Queue", "Change", change_request, change_reply, false),
     [AGENT_DRAIN] = ROW("Queue", "Drain", drain_request, drain_reply, false),
     [AGENT_COLLECT] = ROW("Queue", "Collect", collect_request, collect_reply, false),
+    [AGENT_USAGE] = ROW("Queue", "Usage", usage_request, usage_reply, false),
     [AGENT_LOGS] = ROW("Queue", "Logs", logs_request, log_chunk, true),
     [AGENT_STATUS] = ROW("Node", "Status", status_request, status_reply, false),
     [AGENT_WATCH_MACHINE] = ROW("Node", "Watch", watch_request, machine, true),

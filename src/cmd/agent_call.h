@@ -43,6 +43,7 @@ enum agent_call_method {
 	AGENT_CHANGE,
 	AGENT_DRAIN,
 	AGENT_COLLECT,
+	AGENT_USAGE,
 	AGENT_LOGS, /* stream */
 	AGENT_STATUS,
 	AGENT_WATCH_MACHINE, /* stream */

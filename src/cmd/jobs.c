@@ -19,7 +19,9 @@
 #include "cmd/job_target.h"
 #include "cmd/job_text.h"
 #include "cmd/jobs_change.h"
+#include "cmd/jobs_usage.h"
 #include "cmd/options.h"
+#include "cmd/since.h"
 #include "cmd/table.h"
 #include "sluice.pb-c.h"
 
@@ -30,7 +32,7 @@ enum { JOBS_WAIT_MAX = 10000, JOBS_STATES_MAX = 9 };
 struct jobs_options {
 	enum option_output output;
 	bool all, watch;
-	const char *user, *socket;
+	const char *user, *socket, *since, *project;
 	struct option_list states;
 };
 
@@ -52,6 +54,17 @@ static const struct option_row jobs_rows[] = {
      .value = "USER",
      .help = "only this user's, by name or number",
      OPTION_FIELD(struct jobs_options, user)},
+    {.name = "since",
+     .kind = OPTION_TEXT,
+     .value = "TIME",
+     .help = "of those that have ended, the ones since then: " SINCE_FORMS,
+     OPTION_FIELD(struct jobs_options, since)},
+    {.name = "project",
+     .kind = OPTION_TEXT,
+     .value = "NAME",
+     .help = "only this project's, as sluice run --project has named it: your own, and for "
+	     "administrators everybody's",
+     OPTION_FIELD(struct jobs_options, project)},
     {.name = "watch",
      .letter = 'w',
      .kind = OPTION_FLAG,
@@ -155,6 +168,10 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 					 &err) < 0)
 			return cmd_usage(call, "%s", err.text);
 	list->now_unix_ns = clock_unix_ns();
+	request.project = options->project ? (char *)options->project : request.project;
+	if (options->since &&
+	    since_read(options->since, list->now_unix_ns, &request.since_unix_ns, &err) < 0)
+		return cmd_usage(call, "--since: %s", err.text);
 	if (options->output == OPTION_OUTPUT_JSON)
 		list->json = json_array();
 	else
@@ -576,6 +593,7 @@ static const struct cmd_exit_row jobs_exits[] = {
 static const struct cmd_example jobs_examples[] = {
     {"sluice jobs", "what waits, what runs, and what ended lately"},
     {"sluice jobs --all --state Failed --user alice", "all of alice's that failed"},
+    {"sluice jobs --since 7d --state Failed", "what failed in a week"},
     {"sluice jobs 17", "one in full: its GPUs, processes, times and files"},
     {"sluice jobs wait 17 18", "until both have ended"},
     {"sluice jobs hold 17", "does not start before 'sluice jobs release 17'"},
@@ -592,9 +610,9 @@ const struct command cmd_jobs = {
 	"other users' jobs name, command and output are not shown.",
     .group = CMD_GROUP_JOBS,
     .run = jobs_run,
-    .commands =
-	(const struct command *const[]){&jobs_wait, &jobs_hold, &jobs_release, &jobs_retry,
-					&jobs_set, &jobs_drain, &jobs_resume, &jobs_gc, NULL},
+    .commands = (const struct command *const[]){&jobs_usage, &jobs_wait, &jobs_hold, &jobs_release,
+						&jobs_retry, &jobs_set, &jobs_drain, &jobs_resume,
+						&jobs_gc, NULL},
     .options = jobs_rows,
     .options_size = sizeof(struct jobs_options),
     .positional = "[ID]",

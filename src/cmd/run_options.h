@@ -32,7 +32,7 @@ struct run_options {
 	uint32_t gpus; /* RUN_GPUS_NOT_GIVEN */
 	const char *gpu_ids, *share, *name, *key, *directory, *report, *socket;
 	const char *output;
-	const char *image, *prefer, *gpu_type, *entrypoint, *user;
+	const char *image, *prefer, *gpu_type, *project, *entrypoint, *user;
 	struct option_list environment, volumes, resources, tmpfs;
 	uint64_t shm_bytes; /* 0: not given */
 	uint32_t runtime;   /* the same, from any on */

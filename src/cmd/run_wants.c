@@ -44,6 +44,8 @@ static int run_wants_machine(const struct run_options *options, struct wants *ou
 	if (rc == 0)
 		rc = run_wants_set("gpu-type", options->gpu_type, WANTS_NAME_MAX, &out->gpu_type,
 				   err);
+	if (rc == 0)
+		rc = run_wants_set("project", options->project, WANTS_NAME_MAX, &out->project, err);
 	return rc;
 }
 

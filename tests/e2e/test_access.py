@@ -72,6 +72,15 @@ def test_nobody_else_sees_what_a_job_is(lab):
     assert not [path for path in readable if os.stat(path.parent).st_mode & 0o001], readable
 
 
+def test_why_a_job_failed_names_its_command_to_its_owner_alone(lab):
+    number = lab.submit(f"/nowhere/{SECRET}", **be(ALICE))
+    job = lab.job_in(number, "Failed", **be(ALICE))
+    assert SECRET in json.dumps(job)
+    for command in (["jobs"], ["jobs", number], ["jobs", number, "--output", "json"]):
+        reply = lab.run("sluice", *command, **be(BOB)).ok()
+        assert SECRET not in reply.out + reply.err and "Failed" in reply.out, reply
+
+
 def test_who_may_cancel(lab):
     number = secret_job(lab)
     reply = lab.run("sluice", "cancel", number, "--now", **be(BOB))

@@ -31,6 +31,8 @@ struct snapshot;
 struct schedule_health;
 struct schedule_pools;
 struct storage;
+struct store_usage;
+struct store_usage_window;
 
 enum queue_limits {
 	QUEUE_PENDING_MAX = 10000, /* of one user */
@@ -53,6 +55,7 @@ struct queue_options {
 	const char *rsh;	 /* path of sluice-rsh; NULL: no job with workers starts */
 	const char *container;	 /* path of sluice-container; NULL: no job with an image starts */
 	const char *device_root; /* before /dev and /sys; NULL: "" */
+	bool awaits_rules;	 /* nothing is forgotten before queue_set_rules() says how long */
 	size_t retention_jobs;	 /* final ones that are kept; 0: QUEUE_RETENTION_JOBS */
 	/* Called once at the end of a loop pass in which something changed. May be NULL. */
 	void (*changed)(void *context);
@@ -216,6 +219,13 @@ void queue_collect(struct queue *queue, queue_changed_fn *done, void *context);
 void queue_change_forget(struct queue *queue, void *context);
 /* Sends a signal to the command. -ENOENT, -ESRCH: it does not run. */
 int queue_signal(struct queue *queue, uint64_t id, int signo, struct err *err);
+
+/* What users and projects have had in a window of time: `done` is called once, on the loop and not
+ * before this returns; what it is told of is borrowed. -ENOMEM: it is not called. */
+int queue_usage(struct queue *queue, const struct store_usage_window *window,
+		void (*done)(int result, const struct store_usage *usage, const struct err *err,
+			     void *context),
+		void *context, struct err *err);
 
 /* Why nothing new is accepted or started; "" when all is well. Borrowed. */
 const char *queue_storage_error(const struct queue *queue);

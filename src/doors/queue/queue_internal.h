@@ -226,6 +226,7 @@ struct queue {
 	struct queue_change *changes, **changes_end; /* owned; the first is under way */
 	size_t doomed;				     /* jobs that are to be cancelled */
 	struct queue_rules rules;
+	bool has_rules;		      /* they were told */
 	struct queue_member *members; /* owned: what is known of users; the last to submit first */
 	size_t member_count;
 	bool is_drained; /* by queue_drain() */

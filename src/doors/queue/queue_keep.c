@@ -219,7 +219,8 @@ void queue_keep(void *context)
 	if (keeper->is_running || queue->closing)
 		return;
 	/* A job that others wait for is not forgotten before they know how it ended. */
-	bool may_forget = queue->doomed == 0 && !queue->changes;
+	bool may_forget = queue->doomed == 0 && !queue->changes &&
+			  (queue->has_rules || !queue->options.awaits_rules);
 	keeper->before_unix_ns = may_forget ? keep_old_before(queue, keeper) : 0;
 	keeper->now_unix_ns = keeper->before_unix_ns ? clock_unix_ns() : 0;
 	keeper->may_forget = may_forget;

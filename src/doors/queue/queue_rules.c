@@ -17,6 +17,7 @@ struct queue_draining {
 void queue_set_rules(struct queue *queue, const struct queue_rules *rules)
 {
 	queue->rules = *rules;
+	queue->has_rules = true;
 	queue_kick(queue);
 	queue_changed(queue);
 }

@@ -83,6 +83,12 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_USED] =
 	"SELECT coalesce(sum(max(0, ended_ns - started_ns)), 0) FROM (SELECT started_ns, ended_ns"
 	" FROM attempts WHERE job = ?1 AND ended_ns IS NOT NULL ORDER BY attempt DESC LIMIT ?2)",
+    [STORE_SQL_USAGE] =
+	"SELECT j.id, j.uid, j.gpus, j.share_numerator, j.share_denominator, j.wants, a.started_ns,"
+	" coalesce(a.ended_ns, j.ended_ns, ?2), j.state = 'Failed' AND a.attempt = j.attempt"
+	" FROM attempts a JOIN jobs j ON j.id = a.job WHERE a.started_ns < ?2"
+	" AND coalesce(a.ended_ns, j.ended_ns, ?2) >= ?1 AND (?3 < 0 OR j.uid = ?3)"
+	" ORDER BY a.job, a.attempt",
     [STORE_SQL_ATTEMPTS] =
 	"SELECT attempt, started_ns, ended_ns, grants, observations, reason, reason_text, exit_code"
 	" FROM attempts WHERE job = ?1 ORDER BY attempt",
