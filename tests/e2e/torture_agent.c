@@ -11,6 +11,9 @@
  * EXIT ATTEMPT | error CODE TEXT left                                   ->  number of jobs that are
  * not final
  *
+ *   wanting WANTS KEY GPUS ...              ->  as submit; WANTS as wants.h has them, "+" for a
+ * newline hold ID | release ID | again ID | drain 0 | drain 1   ->  ok | error CODE TEXT
+ *
  * SLUICE_TORTURE_NO_LOCK=1 leaves out the check of a job's lock: the negative control of the storm.
  */
 #include <errno.h>
@@ -91,11 +94,18 @@ static void on_submitted(int result, uint64_t id, bool known, const char *reason
 		answer(context, "error %d %s", -result, err->text);
 }
 
-static void do_submit(struct client *client, char **words, size_t count)
+static void do_submit(struct client *client, char *wants, char **words, size_t count)
 {
 	struct spec spec;
 	uint64_t gpus = 0;
 	spec_init(&spec);
+	for (char *at = wants; (at = strchr(at, '+')); at++)
+		*at = '\n';
+	struct err err = {.code = 0};
+	if (wants_parse(wants, strlen(wants), &spec.wants, &err) < 0) {
+		answer(client, "error %d %s", EINVAL, err.text);
+		return;
+	}
 	(void)snprintf(spec.name, sizeof(spec.name), "storm");
 	(void)snprintf(spec.directory, sizeof(spec.directory), "/");
 	spec.uid = geteuid();
@@ -136,6 +146,36 @@ static void on_asked(int result, const struct err *err, void *context)
 		answer(context, "error %d %s", -result, err->text);
 }
 
+static void on_changed(int result, size_t changed, const struct err *err, void *context)
+{
+	on_cancelled(result, JOB_PENDING, false, err, context);
+}
+
+static void on_drained(int result, const struct err *err, void *context)
+{
+	on_cancelled(result, JOB_PENDING, false, err, context);
+}
+
+/* Whether it was one of the requests that change what waits. */
+static bool do_change(struct client *client, const char *what, uint64_t id)
+{
+	struct queue *queue = client->torture->queue;
+	struct queue_edit edit = {.hold = QUEUE_EDIT_NONE};
+	if (strcmp(what, "drain") == 0)
+		queue_drain(queue, id != 0, on_drained, client);
+	else if (strcmp(what, "again") == 0)
+		queue_retry(queue, id, false, on_changed, client);
+	else if (strcmp(what, "hold") == 0)
+		edit.hold = QUEUE_EDIT_HOLD;
+	else if (strcmp(what, "release") == 0)
+		edit.hold = QUEUE_EDIT_RELEASE;
+	else
+		return false;
+	if (edit.hold != QUEUE_EDIT_NONE)
+		queue_edit(queue, id, false, &edit, "storm", on_changed, client);
+	return true;
+}
+
 static void do_request(struct client *client, char *text)
 {
 	struct torture *torture = client->torture;
@@ -152,7 +192,11 @@ static void do_request(struct client *client, char *text)
 		(void)parse_u64(words[1], 0, UINT64_MAX, &id);
 	client->busy = true;
 	if (strcmp(words[0], "submit") == 0 && count > 4)
-		do_submit(client, words, count);
+		do_submit(client, (char[]){""}, words, count);
+	else if (strcmp(words[0], "wanting") == 0 && count > 5)
+		do_submit(client, words[1], words + 1, count - 1);
+	else if (do_change(client, words[0], id))
+		return;
 	else if (strcmp(words[0], "cancel") == 0 && id > 0)
 		queue_cancel(torture->queue, id, 0, false, 0, "storm", on_cancelled, client);
 	else if (strcmp(words[0], "state") == 0 && id > 0)
@@ -185,6 +229,7 @@ static void on_request(int fd, unsigned events, void *context)
 	queue_submit_forget(queue, client);
 	queue_query_forget(queue, client);
 	queue_cancel_forget(queue, client);
+	queue_change_forget(queue, client);
 	client->watch = loop_fd_free(client->watch);
 	(void)close(client->fd);
 	free(client);
