@@ -93,6 +93,12 @@ static int service_submit_spec(struct service_submission *submission, struct spe
 	result = message_to_spec(message->spec, &caller, out, err);
 	if (result == 0)
 		result = service_check_priority(&submission->request, out->wants.priority, err);
+	/* Who does not say how long may run as long as the owner of the machine says. */
+	if (result == 0 && out->deadline_ns == 0) {
+		out->deadline_ns =
+		    queue_rules(submission->request.service->options.queue)->default_time_ns;
+		out->wants.time_ns = out->deadline_ns;
+	}
 	return result;
 }
 

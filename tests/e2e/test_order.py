@@ -161,3 +161,13 @@ def test_limits_of_users_and_groups(lab):
     waits(lab, his[1], "UserLimit(the user has 2 GPUs, needs 2 more, may have 3)")
     end(lab, one)
     started(lab, two)
+
+
+def test_the_owner_says_how_long_a_job_runs_that_does_not(machine):
+    config = machine.directory / "config.yaml"
+    config.write_text("sluice: {jobs: {defaultTime: 1s}}\n")
+    machine.agent("--config", config)
+    own = submit(machine, BOB, 0, "--time", "1h")
+    number = submit(machine, ALICE, 0)
+    assert machine.job_in(number, "Failed")["reason"] == "DeadlineExceeded"
+    assert machine.job(own)["state"] == "Running"
