@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/run_options.h"
 
+#include "base/clock.h"
 #include "cmd/agent_call.h"
 #include "doors/queue/wants.h"
 
@@ -157,6 +158,19 @@ const struct option_row run_rows[] = {
      .help = "give the job a terminal, and this one to it while it runs; Ctrl-] twice leaves it, "
 	     "'sluice attach' comes back",
      OPTION_FIELD(struct run_options, pty)},
+    {.name = "idle-timeout",
+     .kind = OPTION_DURATION,
+     .value = "TIME",
+     .help = "end the job when its GPUs have done nothing for this long, and nothing happened at "
+	     "its terminal; exit code 124",
+     .min = CLOCK_NS_PER_S,
+     OPTION_FIELD(struct run_options, idle_ns)},
+    {.name = "on-end",
+     .kind = OPTION_TEXT,
+     .value = "COMMAND",
+     .help = "when an attempt has ended, run this in a shell, as the job's user and without GPUs: "
+	     "$SLUICE_STATE, $SLUICE_EXIT_CODE",
+     OPTION_FIELD(struct run_options, on_end)},
     {.name = "no-wait",
      .kind = OPTION_FLAG,
      .help = "exit with 75 unless it can start at once",

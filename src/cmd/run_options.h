@@ -51,6 +51,8 @@ struct run_options {
 	uint32_t workers, slots; /* 0: not given */
 	uint32_t mpi;		 /* enum run_mpi */
 	bool mpi_merge;
+	uint64_t idle_ns; /* 0: not given */
+	const char *on_end;
 	uint64_t wait_timeout_ns, grace_ns, time_ns;
 };
 

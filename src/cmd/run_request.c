@@ -336,6 +336,9 @@ static int run_request_fill(const struct run_options *options, char *const *argv
 	/* Whoever says nothing of GPUs gets one where there is one. */
 	spec->gpus_if_any = !given && !options->gpu_ids && !options->share && !options->gpu_type &&
 			    !options->gpu_memory_bytes;
+	if (options->on_end)
+		spec->on_end = (ProtobufCBinaryData){.len = strlen(options->on_end),
+						     .data = (uint8_t *)options->on_end};
 	spec->pty = options->pty;
 	spec->grace_ns = options->grace_ns;
 	spec->deadline_ns = options->time_ns;

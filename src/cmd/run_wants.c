@@ -34,6 +34,9 @@ static int run_wants_machine(const struct run_options *options, struct wants *ou
 					     WANTS_OUTSIDERS_SHARE};
 	out->priority = (int32_t)options->priority; /* the table has checked it */
 	out->mem_bytes = options->mem_bytes;
+	out->idle_ns = options->idle_ns;
+	if (options->idle_ns > 0 && options->gpus == 0)
+		return err_set(err, -EINVAL, "--idle-timeout is for jobs with GPUs");
 	out->gpu_memory_bytes = options->gpu_memory_bytes;
 	out->cpu_milli = (uint32_t)(options->cpus * 1000 + 0.5);
 	if (options->cpus > 0 && out->cpu_milli == 0)

@@ -20,10 +20,10 @@ enum {
 	CONTROL_BACKLOG = 16,
 };
 
-static const char *const control_from_supervisor[] = {"hello",	 "tokens busy", "claimed",
-						      "started", "ended",	"leftovers",
-						      "stuck",	 "result",	"no room"};
-static const char *const control_to_supervisor[] = {"signal", "cancel"};
+static const char *const control_from_supervisor[] = {
+    "hello",	 "tokens busy", "claimed", "started", "ended",
+    "leftovers", "stuck",	"result",  "no room", "used"};
+static const char *const control_to_supervisor[] = {"signal", "cancel", "idle"};
 
 const char *control_kind_to_string(uint32_t kind)
 {
@@ -36,8 +36,8 @@ const char *control_kind_to_string(uint32_t kind)
 
 static bool control_kind_is_known(uint32_t kind)
 {
-	return (kind >= CONTROL_HELLO && kind <= CONTROL_NO_ROOM) ||
-	       (kind >= CONTROL_SIGNAL && kind <= CONTROL_CANCEL);
+	return (kind >= CONTROL_HELLO && kind <= CONTROL_USED) ||
+	       (kind >= CONTROL_SIGNAL && kind <= CONTROL_IDLE);
 }
 
 size_t control_format(const struct control_message *message, char out[CONTROL_PACKET_MAX])

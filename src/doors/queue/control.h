@@ -37,10 +37,12 @@ enum control_kind {
 	CONTROL_STUCK,	     /* value: processes that do not die */
 	CONTROL_RESULT,	     /* result.<n> is written; nothing of the job lives */
 	CONTROL_NO_ROOM,     /* the result cannot be written; text: why; it tries again */
+	CONTROL_USED,	     /* something was typed or shown at its terminal, not long ago */
 	/* To the supervisor. */
 	CONTROL_SIGNAL = 64, /* value: to the command's process group */
 	CONTROL_CANCEL, /* value: signal to everything, 0: SIGTERM; extra: grace in ns, then SIGKILL
 			 */
+	CONTROL_IDLE,	/* its GPUs have done nothing for too long: as at its deadline */
 };
 
 struct control_message {

@@ -380,8 +380,8 @@ int jobdir_parse_claim(const char *text, size_t length, struct jobdir_claim *out
 	return 0;
 }
 
-static const char *const jobdir_ends[] = {"exited",    "signalled", "launch-error",
-					  "cancelled", "deadline",  "worker-failed"};
+static const char *const jobdir_ends[] = {"exited",   "signalled",     "launch-error", "cancelled",
+					  "deadline", "worker-failed", "idle"};
 
 const char *jobdir_end_to_string(enum jobdir_end end)
 {

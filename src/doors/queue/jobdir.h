@@ -52,6 +52,7 @@ enum jobdir_end {
 	JOBDIR_DEADLINE,     /* killed at its deadline; value: signal */
 	JOBDIR_WORKER,	     /* a worker failed, and all was ended; value: as `exit_code`; text:
 				"NAME, REASON" */
+	JOBDIR_IDLE,	     /* killed because its GPUs did nothing; value: signal */
 };
 
 struct jobdir_result {

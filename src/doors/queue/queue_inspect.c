@@ -73,6 +73,10 @@ static void queue_read_end(struct job *job, const struct jobdir_result *result, 
 		job->signal = result->value > 0 ? (uint32_t)result->value : 0;
 		queue_end_as(job, JOB_FAILED, JOB_REASON_DEADLINE_EXCEEDED, NULL);
 		break;
+	case JOBDIR_IDLE:
+		job->signal = result->value > 0 ? (uint32_t)result->value : 0;
+		queue_end_as(job, JOB_FAILED, JOB_REASON_IDLE, NULL);
+		break;
 	case JOBDIR_WORKER:
 		queue_end_as(job, JOB_FAILED, JOB_REASON_WORKER_FAILED, result->text);
 		break;

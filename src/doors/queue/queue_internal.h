@@ -123,6 +123,8 @@ struct queue_run {
 	char
 	    trouble[CONTROL_TEXT_MAX]; /* what the supervisor said last of what stands in its way */
 
+	/* Loop time; 0: the GPUs did something just now, or nobody knows. */
+	uint64_t idle_since_ns, idle_looked_ns;
 	struct queue_observation *observed; /* owned */
 	size_t observed_count, observed_room;
 
@@ -381,6 +383,8 @@ void queue_observe(struct queue *queue);
 const char *queue_whose(struct queue *queue, pid_t pid);
 /* The name of a user, or its number. Borrowed until the next call. */
 const char *queue_user(struct queue *queue, uid_t uid);
+/* queue_idle.c: ends jobs whose GPUs have done nothing for as long as they may. */
+void queue_idle(struct queue *queue);
 /* queue_left.c, on the storage thread. Where an attempt's cgroup is, or would be. */
 bool queue_cgroup_path(const struct queue *queue, const struct queue_run *run,
 		       char out[JOBDIR_TEXT_MAX]);

@@ -121,6 +121,7 @@ void queue_set_machine(struct queue *queue, const struct inventory *inventory,
 	bool is_first = !queue->has_machine;
 	queue->has_machine = true;
 	queue_observe(queue);
+	queue_idle(queue);
 	if (queue_machine_make(queue) || is_first) {
 		queue_kick(queue);
 		queue_changed(queue);

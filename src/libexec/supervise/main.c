@@ -27,6 +27,7 @@
 #include "base/crash.h"
 #include "base/err.h"
 #include "doors/queue/control.h"
+#include "libexec/supervise/onend.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/run.h"
 
@@ -35,6 +36,10 @@ enum {
 	MAIN_RETRY_MS = 100, /* of writing the result, at first */
 	MAIN_RETRY_MAX_MS = 5000,
 };
+
+#define MAIN_USED_NS (500 * CLOCK_NS_PER_MS) /* it is said so often at most */
+
+static const struct clock main_clock; /* the real one */
 
 static void main_complain(const struct supervisor *self, const struct err *err)
 {
@@ -123,6 +128,18 @@ static int main_open_desk(struct supervisor *self, struct err *err)
 	return result;
 }
 
+/* Who types at a job's terminal uses it, whatever its GPUs do. */
+static void main_on_used(void *context)
+{
+	struct supervisor *self = context;
+	uint64_t now_ns = clock_now_ns(&main_clock);
+	if (now_ns < self->used_again_ns)
+		return;
+	self->used_again_ns = now_ns + MAIN_USED_NS;
+	agents_say(&self->agents, CONTROL_USED, 0, 0, NULL);
+	agents_unsay(&self->agents, CONTROL_USED);
+}
+
 static int main_open_outputs(struct supervisor *self, struct err *err)
 {
 	self->out_fd = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "out", err);
@@ -137,6 +154,10 @@ static int main_open_outputs(struct supervisor *self, struct err *err)
 				 &self->err_fd, err);
 	if (result <= 0)
 		return result;
+	if (self->launch.spec.wants.idle_ns > 0) {
+		self->output.terminal.used = main_on_used;
+		self->output.terminal.context = self;
+	}
 	struct watch_source source = output_source(&self->output);
 	return run_listen(self, &source);
 }
@@ -220,6 +241,17 @@ static void main_clear(struct supervisor *self)
 	crash_point("supervisor.tokens_released");
 }
 
+static void main_on_end(struct supervisor *self)
+{
+	const struct onend onend = {.agents = &self->agents,
+				    .desk = self->has_desk ? &self->desk : NULL,
+				    .cgroup = &self->cgroup,
+				    .signal_fd = self->signal_fd,
+				    .was_cancelled = jobdir_is_cancelled(LAUNCH_FD_DIRECTORY),
+				    .result = &self->result};
+	onend_run(&onend);
+}
+
 static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 {
 	if (main_listen(self, err) < 0)
@@ -236,7 +268,10 @@ static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 		self->result.end = JOBDIR_CANCELLED;
 		self->result.exit_code = RUN_EXIT_CANCELLED;
 	} else {
+		bool has_on_end = self->launch.spec.on_end[0] != '\0'; /* it is let go */
 		run_command(self);
+		if (has_on_end)
+			main_on_end(self);
 	}
 	main_clear(self);
 	main_write_result(self);

@@ -207,8 +207,8 @@ static void run_read_status(struct supervisor *self, const struct watch *watch)
 	if (self->has_given_up && self->given_up == JOBDIR_CANCELLED) {
 		result->end = JOBDIR_CANCELLED;
 		result->exit_code = RUN_EXIT_CANCELLED;
-	} else if (watch->has_hit_deadline || self->has_given_up) {
-		result->end = JOBDIR_DEADLINE;
+	} else if (watch->has_hit_deadline || watch->has_idled || self->has_given_up) {
+		result->end = watch->has_idled ? JOBDIR_IDLE : JOBDIR_DEADLINE;
 		result->value = was_killed ? WTERMSIG(status) : 0;
 		result->exit_code = RUN_EXIT_DEADLINE;
 	} else if (self->workers) {

@@ -42,6 +42,7 @@ struct supervisor {
 	struct desk desk;
 	bool has_desk;
 	struct jobdir_result result;
+	uint64_t used_again_ns; /* when it is said again that its terminal is used */
 	uint64_t give_up_at_ns; /* 0: no deadline */
 	uint64_t ask_until_ns;	/* for a removal to begin */
 	/* What listens while the command runs; see run_listen(). */

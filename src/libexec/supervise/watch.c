@@ -191,6 +191,11 @@ static void watch_hear(const struct control_message *message, void *context)
 		(void)kill(-self->command,
 			   (int)message->value); /* not reaped: the number is its own */
 	}
+	if (message->kind == CONTROL_IDLE && self->command_lives &&
+	    self->kill_at_ns == WATCH_NEVER) {
+		self->has_idled = true;
+		watch_stop(self, SIGTERM, self->grace_ns);
+	}
 	if (message->kind == CONTROL_CANCEL) {
 		int number = watch_is_signal(message->value) ? (int)message->value : SIGTERM;
 		watch_stop(self, number,

@@ -66,7 +66,7 @@ struct watch {
 
 	/* What became of it. */
 	int status; /* of the command, as of waitpid(2) */
-	bool has_hit_deadline;
+	bool has_hit_deadline, has_idled;
 	bool was_told;		  /* the command lived, and was sent a signal */
 	bool was_ended_by_asking; /* before_kill() was called while the command ran */
 	uint32_t killed_leftovers;

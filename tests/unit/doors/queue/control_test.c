@@ -44,7 +44,7 @@ static void other_packets_are_refused(void **state)
 	memset(packet + 24, 'x', 300);
 	assert_int_equal(control_parse(packet, 24 + 255, &again, &err), 0);
 	assert_int_equal(control_parse(packet, 24 + 256, &again, &err), -EBADMSG);
-	message.kind = CONTROL_NO_ROOM + 1;
+	message.kind = CONTROL_USED + 1;
 	(void)control_format(&message, packet);
 	assert_int_equal(control_parse(packet, 24, &again, &err), -EBADMSG);
 	message.version = CONTROL_VERSION + 1;
@@ -58,7 +58,9 @@ static void each_kind_has_a_name(void **state)
 	assert_string_equal(control_kind_to_string(CONTROL_NO_ROOM), "no room");
 	assert_string_equal(control_kind_to_string(CONTROL_SIGNAL), "signal");
 	assert_string_equal(control_kind_to_string(CONTROL_CANCEL), "cancel");
-	assert_string_equal(control_kind_to_string(CONTROL_CANCEL + 1), "unknown");
+	assert_string_equal(control_kind_to_string(CONTROL_USED), "used");
+	assert_string_equal(control_kind_to_string(CONTROL_IDLE), "idle");
+	assert_string_equal(control_kind_to_string(CONTROL_IDLE + 1), "unknown");
 	assert_string_equal(control_kind_to_string(0), "unknown");
 }
 
