@@ -64,7 +64,14 @@ static void service_change_edit(struct service_changing *changing, const char *b
 	const Sluice__V1__ChangeRequest *asked = changing->asked;
 	struct err err = {0};
 	char **variables = NULL;
+	struct message_view view =
+	    service_view(changing->request.service, changing->request.call, false);
 	int rc = service_change_variables(asked, &variables, &err);
+	/* By a variable (LD_PRELOAD) one becomes the job's user: not for administrators. */
+	if (rc == 0 && asked->n_environment > 0 && !message_view_owns(&view, changing->uid))
+		rc = err_set(&err, -EPERM,
+			     "the environment of job %" PRIu64 " is its owner's to change",
+			     asked->id);
 	if (rc == 0 && asked->has_priority)
 		rc = service_check_priority(&changing->request, asked->priority, &err);
 	if (rc == 0 && asked->has_priority &&

@@ -49,6 +49,12 @@ void check_selinux_mode(struct doctor *doctor);
 void check_selinux_label(struct doctor *doctor);
 void check_openshift_node(struct doctor *doctor);
 
+/* checks_jobs.c */
+void check_jobs_enforce(struct doctor *doctor);
+void check_jobs_session(struct doctor *doctor);
+void check_jobs_isolation(struct doctor *doctor);
+void check_jobs_state(struct doctor *doctor);
+
 /* checks_headers.c */
 void check_driver_headers(struct doctor *doctor);
 void check_driver_packages(struct doctor *doctor);
