@@ -16,6 +16,7 @@ import pytest
 
 from conftest import SLUICE, alive, wait_until
 from containers import image, needs, outside
+from test_run_image import WITH_TERMINALS, sits_at_a_container
 
 IMAGE = "localhost/sluice-test:1"
 
@@ -95,7 +96,7 @@ def boxed(machine_factory_module):
     machine.path("/var/run/cdi").mkdir(parents=True)
     path = machine.directory / "sluice-mounted"
     path.write_text(f'#!/bin/sh\nexec "{SLUICE}" sim exec --root "{machine.root}" --state "{machine.state}" '
-                    f'--mounts -- "{SLUICE}" "$@"\n')
+                    f"--mounts -- /bin/sh -c '{WITH_TERMINALS} && exec \"$0\" \"$@\"' \"{SLUICE}\" \"$@\"\n")
     path.chmod(0o755)
     docker = Docker(machine, tempfile.mkdtemp(prefix="sluice-docker-"))
     machine.docker = docker
@@ -248,6 +249,11 @@ def test_what_cannot_run_says_why(boxed):
     assert reply.rc == 125 and "no podman in PATH" in reply.err
     for name in ("-v", "--privileged", "a b", "debian\n--privileged"):
         assert boxed.run("sluice", "run", f"--image={name}", "--", "true").rc == 64
+    assert boxed.docker.names() == []
+
+
+def test_at_a_terminal(boxed):
+    sits_at_a_container(boxed)
     assert boxed.docker.names() == []
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from conftest import SLUICE, alive, wait_until
 from containers import image, needs, outside, specify
+from test_attach_pty import Seat
 
 IMAGE = "localhost/sluice-test:1"
 TOOLS = ("head", "pwd", "touch")  # beside those of every test's image
@@ -468,6 +469,29 @@ def test_without_a_network(machine_factory, storage):
     assert reply.rc == 125 and "sluice-short:3: image not known" in reply.err
     reply = machine.run("sluice", "run", "--image", "docker.io/library/sluice-short:3", "--", "pwd")
     assert reply.rc == 125 and "registry-1.docker.io" in reply.err and "unreachable" in reply.err
+
+
+def sits_at_a_container(machine, *options):
+    """The terminal is the container's: its size, what is typed, the keys by which runtimes are left."""
+    seat = Seat(machine, "run", "--pty", "--gpus", "0", "--image", IMAGE, "--pull", "never", "--env", "PS1=ready$ ",
+                *options, "--", "sh", "-i")
+    seat.expect(b"ready$ ")
+    seat.type(b"busybox tty; busybox stty size; echo $((6*7))\r")
+    seat.expect(b"/dev/")
+    seat.expect(b"30 100\r\n42\r\n")
+    seat.type(b"\x10\x11echo still $((6*8))\r")  # Ctrl-P Ctrl-Q
+    seat.expect(b"still 48\r\n")
+    seat.type(b"exit 7\r")
+    assert seat.wait() == 7
+
+
+# The node of that name among the simulated machine's is one that the kernel finds no terminals for.
+WITH_TERMINALS = f"{shutil.which('mount')} --bind /dev/pts/ptmx /dev/ptmx"
+
+
+def test_at_a_terminal(machine_factory, storage):
+    sits_at_a_container(box(machine_factory(opens_nodes=True), storage, WITH_TERMINALS))
+    assert storage.names() == []
 
 
 def test_what_podman_leaves_behind(boxed):

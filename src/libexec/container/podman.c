@@ -64,10 +64,6 @@ int podman_run(const struct launch *launch, const struct podman_settings *settin
 	podman_begin(&line, settings);
 	words_add(&line, "run");
 	words_add(&line, "--rm");
-	if (spec->pty) {
-		words_add(&line, "--tty");
-		words_add(&line, "--interactive");
-	}
 	/* The output goes to the job's files; nobody would read a second copy. */
 	words_add(&line, "--log-driver=none");
 	words_add(&line, "--pull=%s", spec_pull_to_string(spec->pull));
