@@ -42,6 +42,8 @@ struct node {
 struct yaml {
 	struct block *newest; /* owned, all of them */
 	const struct yaml_node *root;
+	const struct yaml_node **documents; /* in the blocks; of a stream */
+	size_t document_count;
 };
 
 /* Where the next node belongs: the open maps and lists, outermost first. */
@@ -50,6 +52,8 @@ struct reader {
 	struct yaml *yaml;
 	size_t scale; /* how many times the usual limits */
 	size_t nodes, anchors;
+	bool is_stream;
+	size_t aliased; /* bytes that aliases stand for */
 	struct node *newest_anchor;
 	struct node *open[YAML_DEPTH_MAX];
 	struct node *key[YAML_DEPTH_MAX]; /* of an open map: the key whose value comes next */
@@ -277,19 +281,50 @@ static int reader_alias(struct reader *reader, const yaml_event_t *event)
 		if (!node->complete)
 			return reader_fail(reader, -EINVAL, &event->start_mark,
 					   "an alias inside the value that it stands for");
+		reader->aliased += node->expanded; /* both are capped: no overflow */
+		if (reader->is_stream && reader->aliased > YAML_ALIASED_MAX)
+			return reader_fail(reader, -E2BIG, &event->start_mark,
+					   "with its aliases written out the file grows by more "
+					   "than 64 KiB");
 		return reader_place(reader, node, &event->start_mark);
 	}
 	return reader_fail(reader, -EINVAL, &event->start_mark, "an alias without its anchor");
+}
+
+static int reader_begin(struct reader *reader, const yaml_event_t *event)
+{
+	if (!reader->is_stream && reader->yaml->root)
+		return reader_fail(reader, -EINVAL, &event->start_mark,
+				   "a second document; only one is expected");
+	if (reader->is_stream && reader->yaml->document_count == YAML_DOCUMENTS_MAX)
+		return reader_fail(reader, -E2BIG, &event->start_mark,
+				   "more than 256 documents in one file");
+	reader->newest_anchor = NULL;
+	reader->yaml->root = NULL;
+	return 0;
+}
+
+static int reader_end(struct reader *reader, const yaml_event_t *event)
+{
+	struct yaml *yaml = reader->yaml;
+	if (!reader->is_stream)
+		return 0;
+	if (!yaml->documents) {
+		yaml->documents = yaml_take(yaml, YAML_DOCUMENTS_MAX * sizeof(struct yaml_node *));
+		if (!yaml->documents)
+			return reader_fail(reader, -ENOMEM, &event->start_mark, "out of memory");
+	}
+	yaml->documents[yaml->document_count++] = yaml->root;
+	return 0;
 }
 
 static int reader_event(struct reader *reader, const yaml_event_t *event)
 {
 	switch (event->type) {
 	case YAML_DOCUMENT_START_EVENT:
-		if (reader->yaml->root)
-			return reader_fail(reader, -EINVAL, &event->start_mark,
-					   "a second document; only one is expected");
-		return 0;
+		return reader_begin(reader, event);
+	case YAML_DOCUMENT_END_EVENT:
+		return reader_end(reader, event);
 	case YAML_SCALAR_EVENT:
 		return reader_scalar(reader, event);
 	case YAML_ALIAS_EVENT:
@@ -364,12 +399,12 @@ int yaml_parse(const char *text, size_t length, const char *name, struct yaml **
 	return yaml_parse_large(text, length, YAML_TEXT_MAX, name, out, err);
 }
 
-int yaml_parse_large(const char *text, size_t length, size_t max, const char *name,
-		     struct yaml **out, struct err *err)
+static int yaml_parse_with(const char *text, size_t length, size_t max, bool is_stream,
+			   const char *name, struct yaml **out, struct err *err)
 {
 	if (length > max)
-		return err_set(err, -E2BIG, "%s: larger than %zu MiB; this is no configuration",
-			       name, max >> 20);
+		return err_set(err, -E2BIG, "%s: larger than %zu MiB; this is no %s", name,
+			       max >> 20, is_stream ? "job file" : "configuration");
 	if (length >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0 ||
 			    (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)))
 		return err_set(err, -EINVAL,
@@ -380,8 +415,11 @@ int yaml_parse_large(const char *text, size_t length, size_t max, const char *na
 	struct yaml *yaml = calloc(1, sizeof(*yaml));
 	if (!yaml)
 		return err_set(err, -ENOMEM, "%s: out of memory", name);
-	struct reader reader = {
-	    .name = name, .yaml = yaml, .scale = max / YAML_TEXT_MAX, .err = err};
+	struct reader reader = {.name = name,
+				.yaml = yaml,
+				.scale = max / YAML_TEXT_MAX,
+				.is_stream = is_stream,
+				.err = err};
 	yaml_parser_t parser;
 	int rc = 0;
 	if (!yaml_parser_initialize(&parser)) {
@@ -408,6 +446,18 @@ int yaml_parse_large(const char *text, size_t length, size_t max, const char *na
 	return 0;
 }
 
+int yaml_parse_large(const char *text, size_t length, size_t max, const char *name,
+		     struct yaml **out, struct err *err)
+{
+	return yaml_parse_with(text, length, max, false, name, out, err);
+}
+
+int yaml_parse_stream(const char *text, size_t length, const char *name, struct yaml **out,
+		      struct err *err)
+{
+	return yaml_parse_with(text, length, YAML_TEXT_MAX, true, name, out, err);
+}
+
 struct yaml *yaml_free(struct yaml *yaml)
 {
 	if (!yaml)
@@ -424,6 +474,16 @@ struct yaml *yaml_free(struct yaml *yaml)
 const struct yaml_node *yaml_root(const struct yaml *yaml)
 {
 	return yaml->root;
+}
+
+size_t yaml_document_count(const struct yaml *yaml)
+{
+	return yaml->document_count;
+}
+
+const struct yaml_node *yaml_document(const struct yaml *yaml, size_t index)
+{
+	return yaml->documents[index];
 }
 
 const struct yaml_node *yaml_get(const struct yaml_node *node, const char *key)

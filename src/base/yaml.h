@@ -21,6 +21,8 @@ enum yaml_limits {
 	YAML_NODES_MAX = 1 << 16,
 	YAML_LARGE_MAX = 16 << 20, /* most that yaml_parse_large() is asked for */
 	YAML_DEPTH_MAX = 32,
+	YAML_DOCUMENTS_MAX = 256,    /* of a stream */
+	YAML_ALIASED_MAX = 64 << 10, /* bytes that the aliases of a stream stand for */
 };
 
 enum yaml_kind { YAML_SCALAR, YAML_MAP, YAML_LIST };
@@ -55,7 +57,17 @@ int yaml_parse(const char *text, size_t length, const char *name, struct yaml **
  */
 int yaml_parse_large(const char *text, size_t length, size_t max, const char *name,
 		     struct yaml **out, struct err *err);
+/*
+ * A stream of documents, up to YAML_TEXT_MAX bytes together, with stricter limits: for files that
+ * come from anywhere. Anchors end with their document. -EINVAL, -E2BIG, -ENOMEM as above.
+ */
+int yaml_parse_stream(const char *text, size_t length, const char *name, struct yaml **out,
+		      struct err *err);
 struct yaml *yaml_free(struct yaml *yaml);
+
+/* Those of a stream, in their order; an empty one is a null scalar. Borrowed as below. */
+size_t yaml_document_count(const struct yaml *yaml);
+const struct yaml_node *yaml_document(const struct yaml *yaml, size_t index);
 
 /* Everything borrowed: valid until yaml_free(). */
 const struct yaml_node *yaml_root(const struct yaml *yaml);

@@ -176,6 +176,50 @@ static void test_out_of_memory(void **state)
 	buf_done(&text);
 }
 
+static void test_stream(void **state)
+{
+	static const char text[] = "a: &x 1\n---\n---\nb: [2]\n";
+	struct yaml *yaml = NULL;
+	struct err err = {0};
+	assert_int_equal(yaml_parse_stream(text, strlen(text), "f.yaml", &yaml, &err), 0);
+	assert_int_equal(yaml_document_count(yaml), 3);
+	assert_string_equal(yaml_get(yaml_document(yaml, 0), "a")->text, "1");
+	assert_true(yaml_is_null(yaml_document(yaml, 1)));
+	assert_int_equal(yaml_get(yaml_document(yaml, 2), "b")->line, 4);
+	assert_null(yaml_free(yaml));
+	assert_int_equal(yaml_parse_stream("", 0, "f.yaml", &yaml, &err), 0);
+	assert_int_equal(yaml_document_count(yaml), 0);
+	assert_null(yaml_free(yaml));
+}
+
+static void refuse_stream(const char *text, int code, const char *message)
+{
+	struct yaml *yaml = NULL;
+	struct err err = {0};
+	assert_int_equal(yaml_parse_stream(text, strlen(text), "f.yaml", &yaml, &err), code);
+	if (!strstr(err.text, message))
+		fail_msg("'%s' does not hold '%s'", err.text, message);
+}
+
+static void test_stream_limits(void **state)
+{
+	struct buf text;
+	buf_init(&text, 1 << 20);
+	/* An anchor ends with its document. */
+	refuse_stream("a: &x 1\n---\nb: *x\n", -EINVAL, "an alias without its anchor");
+	refuse_stream("a: 1\n---\nb: 1\nb: 2\n", -EINVAL, "f.yaml:4:1: the key 'b'");
+	for (int i = 0; i <= YAML_DOCUMENTS_MAX; i++)
+		assert_int_equal(buf_add_text(&text, "---\na\n"), 0);
+	refuse_stream(buf_text(&text), -E2BIG, "more than 256 documents");
+	buf_clear(&text);
+	assert_int_equal(buf_printf(&text, "a: &a \"%04000d\"\nb: [", 0), 0);
+	for (int i = 0; i < 17; i++)
+		assert_int_equal(buf_add_text(&text, "*a,"), 0);
+	assert_int_equal(buf_add_text(&text, "]\n"), 0);
+	refuse_stream(buf_text(&text), -E2BIG, "grows by more than 64 KiB");
+	buf_done(&text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -186,6 +230,8 @@ int main(void)
 	    cmocka_unit_test(test_limits),
 	    cmocka_unit_test(test_refused_with_position),
 	    cmocka_unit_test(test_out_of_memory),
+	    cmocka_unit_test(test_stream),
+	    cmocka_unit_test(test_stream_limits),
 	};
 	return cmocka_run_group_tests_name("base/yaml", tests, NULL, NULL);
 }
