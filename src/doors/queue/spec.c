@@ -334,10 +334,13 @@ static bool spec_image_is_good(const char *image)
 	return true;
 }
 
-/* "/a:/b", "/a:/b:ro", "/a:/b:rw": no other option, for some of podman's change what is there. */
+/* "/a:/b", "/a:/b:ro", "/a:/b:rw", or "/a" for an empty one that ends with the container: no
+ * other option, for some of podman's change what is there. */
 static bool spec_volume_is_good(const char *text)
 {
 	const char *inside = strchr(text, ':');
+	if (text[0] == '/' && !inside)
+		return text[1] != '\0' && !strchr(text, ',');
 	if (text[0] != '/' || !inside || inside[1] != '/')
 		return false;
 	const char *option = strchr(inside + 1, ':');

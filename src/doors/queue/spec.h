@@ -84,7 +84,8 @@ struct spec {
 	char image[SPEC_IMAGE_MAX];
 	char workdir[SPEC_WORKDIR_MAX]; /* in the container; "": the image says */
 	uint32_t pull;			/* enum spec_pull */
-	char **volumes;			/* owned as argv; "HOST:CONTAINER" or with ":ro" or ":rw" */
+	char **volumes;			/* owned as argv; "HOST:CONTAINER" or with ":ro" or ":rw";
+					   or "CONTAINER": empty, ends with it */
 	size_t volume_count;
 	char **image_environment; /* owned as argv; what is set in the container */
 	size_t image_environment_count;

@@ -131,14 +131,15 @@ static void an_image_is_a_name_and_nothing_else(void **state)
 {
 	check_image("a", NULL, NULL, 0);
 	check_image("sha256:0123", "/a:/b", "A=", 0);
+	check_image("a", "/scratch", NULL, 0); /* a volume without a name */
 	check_image("oci-archive:/tmp/x.tar", "/a b:/c:rw", NULL, 0);
 	static const char *const bad[] = {"-v",	  "--privileged", "a b",      "a\nb",
 					  "a\tb", "\x01",	  "\xc3\xa9", " a"};
 	for (size_t i = 0; i < array_length(bad); i++)
 		check_image(bad[i], NULL, NULL, -EINVAL);
-	static const char *const volumes[] = {
-	    "",		  "a",	       "/a",	 "a:/b",  "/a:b",  "/a:/b:U",
-	    "/a:/b:ro,z", "/a:/b:ro:", "/a:/b:", "-v:/b", "vol:/b"};
+	static const char *const volumes[] = {"",	   "a",	     "/",	"/a,b",
+					      "a:/b",	   "/a:b",   "/a:/b:U", "/a:/b:ro,z",
+					      "/a:/b:ro:", "/a:/b:", "-v:/b",	"vol:/b"};
 	for (size_t i = 0; i < array_length(volumes); i++)
 		check_image("a", volumes[i], NULL, -EINVAL);
 	check_image("a", NULL, "A", -EINVAL);
