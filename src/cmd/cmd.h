@@ -133,6 +133,7 @@ extern const struct command cmd_cancel;
 extern const struct command cmd_cdi;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
+extern const struct command cmd_controller;
 extern const struct command cmd_devices;
 extern const struct command cmd_doctor;
 extern const struct command cmd_dump;

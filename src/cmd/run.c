@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -24,6 +25,10 @@
 #include "cmd/job_terminal.h"
 #include "cmd/job_text.h"
 #include "cmd/options.h"
+#include "cmd/run_export.h"
+#include "cmd/run_file.h"
+#include "cmd/run_job.h"
+#include "cmd/run_lines.h"
 #include "cmd/run_options.h"
 #include "cmd/run_request.h"
 #include "sluice.pb-c.h"
@@ -33,7 +38,17 @@
 #define RUN_PASS_NS   UINT64_C(1000000000)
 #define RUN_AGAIN_NS  UINT64_C(50000000)
 
-enum { RUN_EXIT_INTERRUPTED = 128 + SIGINT };
+enum {
+	RUN_EXIT_INTERRUPTED = 128 + SIGINT,
+	RUN_EXPORT_MAX = 4 << 20, /* bytes of a job that is shown */
+	RUN_LINES_WAIT_MS = 100,  /* for a line, between looks at signals */
+};
+
+/* What was asked for and not yet followed. */
+struct run_accepted {
+	uint64_t id;
+	uint32_t members; /* of an array; 0: it is none */
+};
 
 /* One call, from the options to the end of the job. */
 struct run {
@@ -41,7 +56,10 @@ struct run {
 	const struct run_options *options;
 	struct agent_call agent;
 	struct agent_call_options how;
-	struct run_request request;
+	struct run_request request; /* of the command line */
+	const struct run_request *asked;
+	struct run_accepted *accepted; /* owned */
+	size_t accepted_count, accepted_room;
 	uint64_t id, array_id;
 
 	struct loop_signal *interrupt, *terminate, *hangup;
@@ -150,7 +168,7 @@ static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err
 		if (rc == 0) {
 			run->lost = false;
 			asked = true;
-			rc = agent_call_ask(&run->agent, AGENT_SUBMIT, &run->request.message.base,
+			rc = agent_call_ask(&run->agent, AGENT_SUBMIT, &run->asked->message.base,
 					    &reply, err);
 		}
 		*out = (Sluice__V1__SubmitReply *)reply;
@@ -165,7 +183,7 @@ static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err
 					      "the agent at '%s' went away, and it is not known "
 					      "whether it accepted the job: the same command with "
 					      "--key %s asks again, and it does not run twice",
-					      run->agent.socket, run->request.key);
+					      run->agent.socket, run->asked->key);
 			return rc;
 		}
 		rc = loop_pass(run->agent.loop, RUN_AGAIN_NS, err);
@@ -175,9 +193,11 @@ static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err
 }
 
 /* 0 or the exit code after an error was printed. */
-static int run_connect_and_submit(struct run *run, Sluice__V1__SubmitReply **out)
+static int run_connect(struct run *run)
 {
 	struct err err = {0};
+	if (run->agent.loop)
+		return 0; /* it was before */
 	run->how = (struct agent_call_options){.socket = run->options->socket,
 					       .may_start = run->options->socket == NULL,
 					       .path = run->options->quiet ? NULL : run->call->path,
@@ -187,15 +207,28 @@ static int run_connect_and_submit(struct run *run, Sluice__V1__SubmitReply **out
 	/* One that died just now may come back: run_submit() waits for it. */
 	if (rc == 0 || (run->agent.was_connected && run_is_broken(run, rc)))
 		rc = run_watch_signals(run, &err);
-	if (rc == 0)
-		rc = run_submit(run, out, &err);
+	return rc < 0 ? cmd_fail(run->call, agent_call_exit_code(&run->agent, rc), &err) : 0;
+}
+
+/* As above. `file`: job `index` of it is asked for; NULL: that of the command line. */
+static int run_ask(struct run *run, const struct run_request *asked, const struct run_file *file,
+		   size_t index, Sluice__V1__SubmitReply **out)
+{
+	struct err err = {0};
+	int exit_code = run_connect(run);
+	if (exit_code)
+		return exit_code;
+	run->asked = asked;
+	int rc = run_submit(run, out, &err);
 	if (rc == 0)
 		return 0;
-	int exit_code = agent_call_exit_code(&run->agent, rc);
+	exit_code = agent_call_exit_code(&run->agent, rc);
 	if (run->stop_signal)
 		exit_code = 128 + run->stop_signal;
 	else if (run->interrupts)
 		exit_code = RUN_EXIT_INTERRUPTED;
+	if (file)
+		run_file_blame(file, index, &err);
 	return cmd_fail(run->call, exit_code, &err);
 }
 
@@ -456,6 +489,20 @@ static int run_say_dry(const Sluice__V1__SubmitReply *reply)
 	return CMD_EXIT_OK;
 }
 
+static int run_export_job(const struct run *run)
+{
+	struct err err = {0};
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, RUN_EXPORT_MAX);
+	int rc = run_export(&run->request.spec, &text, &err);
+	if (rc == -EINVAL)
+		return cmd_usage(run->call, "%s", err.text);
+	if (rc < 0)
+		return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
+	fputs(buf_text(&text), stdout);
+	return CMD_EXIT_OK;
+}
+
 static int run_with(struct run *run)
 {
 	struct err err = {0};
@@ -464,8 +511,15 @@ static int run_with(struct run *run)
 		return cmd_usage(run->call, "%s", err.text);
 	if (rc < 0)
 		return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
+	if (run->options->host || run->options->oversubscribe || run->options->worker_command)
+		return cmd_usage(run->call, "%s is for jobs of a --file",
+				 run->options->host	       ? "--host"
+				 : run->options->oversubscribe ? "--oversubscribe"
+							       : "--worker-command");
+	if (run->options->export)
+		return run_export_job(run);
 	Sluice__V1__SubmitReply *reply = NULL;
-	int exit_code = run_connect_and_submit(run, &reply);
+	int exit_code = run_ask(run, &run->request, NULL, 0, &reply);
 	if (exit_code)
 		return exit_code;
 	run->id = reply->id;
@@ -485,6 +539,143 @@ static int run_with(struct run *run)
 	return exit_code;
 }
 
+/* --- several jobs ----------------------------------------------------------------------------- */
+
+/* Members of an array have consecutive numbers, from that of the first. */
+static int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, uint32_t members)
+{
+	struct err err;
+	printf("%" PRIu64 "\n", reply->id);
+	(void)fflush(stdout); /* whoever reads along knows what was accepted; the end is checked */
+	if (run->accepted_count == run->accepted_room) {
+		size_t room = run->accepted_room ? 2 * run->accepted_room : 16;
+		struct run_accepted *grown = realloc(run->accepted, room * sizeof(*grown));
+		if (!grown)
+			return cmd_fail(
+			    run->call, CMD_EXIT_FAILED,
+			    (err_set(&err, -ENOMEM, "no memory to stay with the jobs"), &err));
+		run->accepted = grown;
+		run->accepted_room = room;
+	}
+	run->accepted[run->accepted_count++] =
+	    (struct run_accepted){.id = reply->id, .members = members};
+	return 0;
+}
+
+/* Shows one job after the other; the first exit code that is not 0 counts. */
+static int run_follow_all(struct run *run)
+{
+	int exit_code = 0;
+	for (size_t i = 0; i < run->accepted_count && !run->options->detach; i++) {
+		uint32_t members = run->accepted[i].members;
+		run->follow = job_follow_free(run->follow);
+		run->wait_timer = loop_timer_free(run->wait_timer);
+		run->over = run->failed = run->told_gpus = run->gave_up = false;
+		run->is_array = run->is_cancelling = false;
+		run->waits_for[0] = '\0';
+		run->id = run->accepted[i].id;
+		int one = members > 0 ? run_follow_array(run, members) : run_follow(run);
+		exit_code = exit_code ? exit_code : one;
+		if (run->stop_signal)
+			return exit_code;
+	}
+	return exit_code;
+}
+
+static int run_show_dry(const struct run *run, const Sluice__V1__JobSpec *spec,
+			const Sluice__V1__SubmitReply *reply)
+{
+	struct err err;
+	_cleanup_buf_ struct buf text;
+	buf_init(&text, RUN_EXPORT_MAX);
+	json_t *json = run_job_show(spec, &text) == 0 ? json_loads(buf_text(&text), 0, NULL) : NULL;
+	_cleanup_free_ char *pretty = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
+	json_decref(json);
+	if (!pretty)
+		return cmd_fail(run->call, CMD_EXIT_FAILED,
+				(err_set(&err, -ENOMEM, "no memory to show the job"), &err));
+	puts(pretty); /* what was not plain is escaped as JSON has it */
+	return run_say_dry(reply);
+}
+
+static int run_submit_file(struct run *run, const struct run_file *file, struct run_job *jobs)
+{
+	int exit_code = 0;
+	for (size_t i = 0; exit_code == 0 && i < run_file_count(file); i++) {
+		Sluice__V1__SubmitReply *reply = NULL;
+		exit_code = run_ask(run, &jobs[i].request, file, i, &reply);
+		if (exit_code == 0 && run->options->dry_run)
+			exit_code = run_show_dry(run, &jobs[i].request.spec, reply);
+		else if (exit_code == 0)
+			exit_code = run_accepted(run, reply, run_file_members(file, i));
+		agent_call_free(reply);
+	}
+	return exit_code ? exit_code : run_follow_all(run);
+}
+
+/* Everything in the file is understood before anything of it is asked for. */
+static int run_with_file(struct run *run)
+{
+	struct err err = {0};
+	struct run_file *file = NULL;
+	if (run_file_check(run->options, run->call->argv, &err) < 0)
+		return cmd_usage(run->call, "%s", err.text);
+	int rc = run_file_load(run->options, &file, &err);
+	size_t count = rc == 0 ? run_file_count(file) : 0, made = 0;
+	struct run_job *jobs = calloc(count + 1, sizeof(*jobs));
+	if (!jobs)
+		rc = err_set(&err, -ENOMEM, "no memory for the jobs");
+	while (rc == 0 && made < count) {
+		rc = run_file_make(file, made, &jobs[made], &err);
+		made++;
+	}
+	int exit_code = rc == 0		? 0
+			: rc == -ENOMEM ? cmd_fail(run->call, CMD_EXIT_FAILED, &err)
+					: cmd_fail(run->call, CMD_EXIT_DATA, &err);
+	for (size_t i = 0; rc == 0 && i < count; i++)
+		run_file_tell(file, i, run->call);
+	if (rc == 0)
+		exit_code = run_submit_file(run, file, jobs);
+	for (size_t i = 0; i < made; i++)
+		run_job_done(&jobs[i]);
+	free(jobs);
+	(void)run_file_free(file);
+	return exit_code;
+}
+
+static int run_with_lines(struct run *run)
+{
+	struct err err = {0};
+	struct run_lines *lines = NULL;
+	int rc = run_lines_open(run->options, run->call->argv, &lines, &err);
+	if (rc == -EINVAL)
+		return cmd_usage(run->call, "%s", err.text);
+	int exit_code = rc < 0 ? cmd_fail(run->call, CMD_EXIT_DATA, &err) : run_connect(run);
+	while (exit_code == 0 && !run->stop_signal && !run->interrupts) {
+		struct run_request request = {.argv = NULL};
+		Sluice__V1__SubmitReply *reply = NULL;
+		rc = run_lines_next(lines, RUN_LINES_WAIT_MS, &request, &err);
+		if (rc == RUN_LINES_END)
+			break;
+		if (rc == RUN_LINES_NONE)
+			rc = loop_pass(run->agent.loop, 0, &err);
+		else if (rc == RUN_LINES_ONE)
+			exit_code = run_ask(run, &request, NULL, 0, &reply);
+		if (rc < 0)
+			exit_code = cmd_fail(run->call, CMD_EXIT_DATA, &err);
+		if (exit_code == 0 && reply && run->options->dry_run)
+			exit_code = run_say_dry(reply);
+		else if (exit_code == 0 && reply)
+			exit_code = run_accepted(run, reply, request.array_count);
+		agent_call_free(reply);
+		run_request_done(&request);
+	}
+	(void)run_lines_free(lines);
+	if (exit_code == 0 && (run->stop_signal || run->interrupts))
+		return run->stop_signal ? 128 + run->stop_signal : RUN_EXIT_INTERRUPTED;
+	return exit_code ? exit_code : run_follow_all(run);
+}
+
 static int run_run(const struct cmd_call *call)
 {
 	struct run *run = calloc(1, sizeof(*run));
@@ -495,7 +686,9 @@ static int run_run(const struct cmd_call *call)
 	}
 	run->call = call;
 	run->options = call->options;
-	int exit_code = run_with(run);
+	int exit_code = run->options->file    ? run_with_file(run)
+			: run->options->lines ? run_with_lines(run)
+					      : run_with(run);
 	job_terminal_end(&run->terminal, NULL);
 	run->follow = job_follow_free(run->follow);
 	run->wait_timer = loop_timer_free(run->wait_timer);
@@ -504,6 +697,7 @@ static int run_run(const struct cmd_call *call)
 	run->hangup = loop_signal_free(run->hangup);
 	agent_call_close(&run->agent);
 	run_request_done(&run->request);
+	free(run->accepted);
 	free(run);
 	return exit_code;
 }
@@ -513,7 +707,8 @@ static const struct cmd_exit_row run_exits[] = {
     {CMD_EXIT_FAILED, "the command's own code; or it is not known how it ended, or something "
 		      "failed here, which is then said"},
     {CMD_EXIT_USAGE, "wrong command line, or a GPU that does not exist"},
-    {CMD_EXIT_DATA, "--key was used for another command"},
+    {CMD_EXIT_DATA, "--key was used for another command; or the file of --file or --lines is "
+		    "wrong, with its line"},
     {CMD_EXIT_UNAVAILABLE, "no agent answers and none could be started"},
     {CMD_EXIT_CANNOT_WRITE, "the agent cannot write its state: nothing was accepted"},
     {CMD_EXIT_WOULD_WAIT, "--no-wait, and it would have to wait; or a limit of this user is "
@@ -539,6 +734,8 @@ static const struct cmd_example run_examples[] = {
     {"sluice run --share=1/2 -- python serve.py", "on half of a GPU that is shared"},
     {"sluice run --gpu-ids 3,5 -- ./bench", "on exactly these two"},
     {"sluice run --gpus 0 -- make -j8", "on none, and none visible"},
+    {"sluice run -f job.yaml", "the jobs of a file, as kubectl takes it"},
+    {"sluice run --lines commands.txt", "every line a job of its own"},
     {"sluice run --image debian:12 --gpus 2 -- nvidia-smi -L", "in a container with two GPUs"},
     {0},
 };

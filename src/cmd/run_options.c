@@ -10,6 +10,35 @@
 #define RUN_OUTSIDERS_WORDS "wait|ignore|share"
 
 const struct option_row run_rows[] = {
+    {.name = "file",
+     .letter = 'f',
+     .kind = OPTION_PATH,
+     .help = "run the jobs of this file instead of a command: v1 Pod, batch/v1 Job and MPIJob, as "
+	     "kubectl takes them; -: standard input",
+     OPTION_FIELD(struct run_options, file)},
+    {.name = "lines",
+     .kind = OPTION_PATH,
+     .help = "run each line of this file as a shell command, a job of its own, as soon as it "
+	     "comes; empty lines and lines beginning with # are left out; -: standard input",
+     OPTION_FIELD(struct run_options, lines)},
+    {.name = "host",
+     .kind = OPTION_FLAG,
+     .help = "with --file: run the command on this machine and not in its container",
+     OPTION_FIELD(struct run_options, host)},
+    {.name = "worker-command",
+     .kind = OPTION_CHOICE,
+     .words = "ask|skip",
+     .help = "with --file: about an MPIJob whose workers run a command of their own: refuse it "
+	     "(default), or leave the command out",
+     OPTION_FIELD(struct run_options, worker_command)},
+    {.name = "oversubscribe",
+     .kind = OPTION_FLAG,
+     .help = "with --file: let the workers of an MPIJob share GPUs where there are not enough",
+     OPTION_FIELD(struct run_options, oversubscribe)},
+    {.name = "export",
+     .kind = OPTION_FLAG,
+     .help = "run nothing; print the job as a batch/v1 Job that --file and kubectl take",
+     OPTION_FIELD(struct run_options, export)},
     {.name = "gpus",
      .letter = 'g',
      .kind = OPTION_U32,
@@ -209,7 +238,8 @@ const struct option_row run_rows[] = {
     {.name = "volume",
      .kind = OPTION_LIST,
      .value = "HOST:CONTAINER[:ro]",
-     .help = "with --image: show this directory or file there; may be given again",
+     .help = "with --image: show this directory or file there; with --file: NAME=PATH, where the "
+	     "claim, ConfigMap or Secret NAME of the file is; may be given again",
      OPTION_FIELD(struct run_options, volumes)},
     {.name = "pull",
      .kind = OPTION_CHOICE,
@@ -245,7 +275,8 @@ const struct option_row run_rows[] = {
      OPTION_FIELD(struct run_options, user)},
     {.name = "privileged",
      .kind = OPTION_FLAG,
-     .help = "with --image: give the container every right and device; its isolation is none then",
+     .help = "with --image: give the container every right and device; its isolation is none "
+	     "then; with --file: allow that to the file",
      OPTION_FIELD(struct run_options, privileged)},
     {.name = "selinux",
      .kind = OPTION_CHOICE,
@@ -283,7 +314,8 @@ const struct option_row run_rows[] = {
      OPTION_FIELD(struct run_options, key)},
     {.name = "dry-run",
      .kind = OPTION_FLAG,
-     .help = "submit nothing; say whether it could start now, or why not",
+     .help = "submit nothing; say whether it could start now, or why not; with --file also what "
+	     "would be asked for, as JSON",
      OPTION_FIELD(struct run_options, dry_run)},
     {.name = "report",
      .kind = OPTION_PATH,

@@ -33,6 +33,7 @@ struct run_options {
 	const char *gpu_ids, *share, *name, *key, *directory, *report, *socket;
 	const char *output;
 	const char *image, *prefer, *gpu_type, *project, *entrypoint, *user;
+	const char *file, *lines;
 	struct option_list environment, volumes, resources, tmpfs;
 	uint64_t shm_bytes; /* 0: not given */
 	uint32_t runtime;   /* the same, from any on */
@@ -45,6 +46,8 @@ struct run_options {
 	uint32_t retries;
 	bool hold, retry_lost;
 	bool pty, detach, no_wait, dry_run, quiet, verbose;
+	bool host, oversubscribe, export;
+	uint32_t worker_command; /* place among the option's words: ask, skip */
 	int64_t priority;
 	double cpus; /* 0: not given; as the sizes */
 	uint64_t gpu_memory_bytes, mem_bytes;
