@@ -152,3 +152,15 @@ def test_a_group_that_is_not_there(box):
     wait_until(lambda: modes(box)["nvidia0"] == (0o660, 0, 0), what="a closed node")
     status = box.run("sluice", "agent", "status").ok()
     assert "no group 'no-such-group-here'" in status.out + status.err
+
+
+def test_workers_get_the_gpus_of_their_job(box):
+    """Each command in a worker finds the job's own nodes, as the launcher does."""
+    start(box, ON)
+    wait_until(lambda: is_closed(box), what="closed nodes")
+    number = int(box.run("sluice", "run", "--detach", "--workers", 2, "--mpi", "ranks", "--", "sh", "-c",
+                         tries(box), **be(ALICE)).ok().out)
+    box.job_in(number, "Succeeded", **be(ALICE))
+    for worker in (0, 1):
+        said = box.run("sluice", "logs", number, "--worker", worker, **be(ALICE)).out
+        assert said.count(MAY) == 3, said

@@ -28,6 +28,7 @@
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/environment.h"
 #include "libexec/supervise/mpienv.h"
+#include "libexec/supervise/nodes.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/rshserver.h"
 
@@ -68,6 +69,7 @@ struct workers {
 	struct workers_call *calls; /* owned, RSHSERVER_CALLS_MAX */
 	char *ranks_argv[WORKERS_ARGV];
 	struct rshserver *server;
+	struct nodes_wish nodes; /* root NULL: those that are there */
 	int timer_fd;
 	struct watch *watch;
 	char belonging[WORKERS_BELONGING_MAX]; /* the job's group as /proc shows it; "": none */
@@ -163,6 +165,7 @@ static int workers_start(struct workers *self, size_t index, char *const *argv, 
 	uint64_t until_ns = clock_now_ns(&workers_clock) + WORKERS_START_NS;
 	struct command command = {.spec = &self->options.launch->spec,
 				  .argv = argv,
+				  .nodes = self->nodes.root ? &self->nodes : NULL,
 				  .in_fd = fds[0],
 				  .out_fd = fds[1],
 				  .err_fd = fds[2],
@@ -689,6 +692,16 @@ int workers_new(const struct workers_options *options, struct workers **out, str
 				    .memory = self->memory};
 	self->ranks_argv[0] = (char *)options->launch->rsh;
 	self->ranks_argv[1] = (char *)"--ranks";
+	/* As the launcher has them. */
+	const struct launch *launch = options->launch;
+	if (launch->own_nodes[0])
+		self->nodes = (struct nodes_wish){.root = launch->own_nodes,
+						  .place = launch->runtime_dir,
+						  .denied = launch->denied,
+						  .denied_count = launch->denied_count,
+						  .uid = launch->spec.uid,
+						  .gid = launch->spec.gid,
+						  .mode = 0600};
 	int result = workers_open(self, err);
 	if (result < 0) {
 		workers_free(self);
