@@ -142,6 +142,7 @@ extern const struct command cmd_help;
 extern const struct command cmd_jobs;
 extern const struct command cmd_labels;
 extern const struct command cmd_logs;
+extern const struct command cmd_mlperf;
 extern const struct command cmd_probe;
 extern const struct command cmd_processes;
 extern const struct command cmd_run;

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/mlrun.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "bench/stats.h"
+
+#define MLRUN_MINUTE_MS	      60000.0
+#define MLRUN_INIT_MINUTES    20.0 /* from the first init_start to init_stop, up to 0.7 */
+#define MLRUN_INIT_MINUTES_10 30.0 /* from 1.0 on */
+
+static const char *const mlrun_rulesets[MLRUN_RULESET_COUNT] = {"0.6.0", "0.7.0", "1.0.0", "1.1.0"};
+
+int mlrun_ruleset_from_string(const char *text, enum mlrun_ruleset *out)
+{
+	text += *text == 'v';
+	for (size_t i = 0; i < MLRUN_RULESET_COUNT; i++) {
+		const char *name = mlrun_rulesets[i];
+		if (strcmp(text, name) == 0 || (strlen(text) == 3 && strncmp(text, name, 3) == 0)) {
+			*out = (enum mlrun_ruleset)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+const char *mlrun_ruleset_to_string(enum mlrun_ruleset ruleset)
+{
+	return (size_t)ruleset < MLRUN_RULESET_COUNT ? mlrun_rulesets[ruleset] : "?";
+}
+
+/* --- keys --------------------------------------------------------------------------------------
+ */
+
+enum mlrun_key {
+	KEY_CACHE_CLEAR,
+	KEY_INIT_START,
+	KEY_INIT_STOP,
+	KEY_RUN_START,
+	KEY_RUN_STOP,
+	KEY_ORG,
+	KEY_PLATFORM,
+	KEY_DIVISION,
+	KEY_STATUS,
+	KEY_BENCHMARK,
+	KEY_TRAIN_SAMPLES,
+	KEY_EVAL_SAMPLES,
+	KEY_ENTRY,
+	KEY_POC_NAME,
+	KEY_BATCH,
+	KEY_COUNT,
+};
+
+struct mlrun_key_rule {
+	const char *name;
+	unsigned max; /* 0: any number */
+	enum mlrun_ruleset since, until;
+	bool has_value;
+	bool closed_only;
+};
+
+static const struct mlrun_key_rule mlrun_keys[KEY_COUNT] = {
+    [KEY_CACHE_CLEAR] = {"cache_clear", 0, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
+    [KEY_INIT_START] = {"init_start", 0, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
+    [KEY_INIT_STOP] = {"init_stop", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
+    [KEY_RUN_START] = {"run_start", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
+    [KEY_RUN_STOP] = {"run_stop", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
+    [KEY_ORG] = {"submission_org", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
+    [KEY_PLATFORM] = {"submission_platform", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
+    [KEY_DIVISION] = {"submission_division", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
+    [KEY_STATUS] = {"submission_status", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
+    [KEY_BENCHMARK] = {"submission_benchmark", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
+    [KEY_TRAIN_SAMPLES] = {"train_samples", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, false},
+    [KEY_EVAL_SAMPLES] = {"eval_samples", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, false},
+    [KEY_ENTRY] = {"submission_entry", 1, MLRUN_RULES_06, MLRUN_RULES_06, true, false},
+    [KEY_POC_NAME] = {"submission_poc_name", 1, MLRUN_RULES_06, MLRUN_RULES_06, true, false},
+    [KEY_BATCH] = {"global_batch_size", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, true},
+};
+
+_Static_assert(KEY_COUNT <= 32, "struct mlrun has room for so many");
+
+/* --- findings -----------------------------------------------------------------------------------
+ */
+
+static void mlrun_find(struct mlrun *run, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void mlrun_find(struct mlrun *run, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	if (run->finding_count < MLRUN_FINDINGS_MAX) {
+		char *out = run->findings[run->finding_count];
+		(void)vsnprintf(out, MLRUN_FINDING_MAX, format, arguments); /* cut */
+	}
+	va_end(arguments);
+	run->finding_count++;
+}
+
+/* --- lines --------------------------------------------------------------------------------------
+ */
+
+void mlrun_init(struct mlrun *run)
+{
+	*run = (struct mlrun){.run_start_ms = NAN,
+			      .run_stop_ms = NAN,
+			      .global_batch_size = NAN,
+			      .seed = NAN,
+			      .last_epoch = NAN,
+			      .last_accuracy = NAN,
+			      .best_accuracy = NAN,
+			      .best_bbox = NAN,
+			      .best_segm = NAN,
+			      .eval_stamp_s = NAN,
+			      .first_init_ms = NAN,
+			      .init_stop_ms = NAN,
+			      .epoch = NAN,
+			      .eval_epoch = NAN};
+	for (size_t i = 0; i < KEY_COUNT; i++)
+		run->last_number[i] = NAN;
+}
+
+/* A key that belongs there once, again: with another value it is a finding. */
+static void mlrun_take_key(struct mlrun *run, enum mlrun_key key, const struct mllog *log)
+{
+	const struct mlrun_key_rule *rule = &mlrun_keys[key];
+	double number = log->kind == MLLOG_NUMBER ? log->number : NAN;
+	bool is_same =
+	    strcmp(run->last_text[key], log->text) == 0 &&
+	    (run->last_number[key] == number || (isnan(run->last_number[key]) && isnan(number)));
+	if (rule->max == 1 && run->seen[key] == 1 && rule->has_value && is_same)
+		run->warning_count++;
+	else if (rule->max == 1 && run->seen[key] >= 1 && !(rule->has_value && is_same))
+		mlrun_find(run, "line %" PRIu64 ": '%s' once more", run->number, rule->name);
+	if (rule->has_value && (log->kind == MLLOG_NULL || log->kind == MLLOG_OTHER))
+		mlrun_find(run, "line %" PRIu64 ": '%s' has no value", run->number, rule->name);
+	memcpy(run->last_text[key], log->text, sizeof(run->last_text[key]));
+	run->last_number[key] = number;
+	run->seen[key]++;
+}
+
+static void mlrun_take_times(struct mlrun *run, enum mlrun_key key, const struct mllog *log)
+{
+	switch (key) {
+	case KEY_INIT_START:
+		if (isnan(run->first_init_ms))
+			run->first_init_ms = log->time_ms;
+		break;
+	case KEY_INIT_STOP:
+		run->init_stop_ms = log->time_ms;
+		if (isnan(run->first_init_ms))
+			mlrun_find(run, "line %" PRIu64 ": init_stop before init_start",
+				   run->number);
+		break;
+	case KEY_RUN_START:
+		if (isnan(run->run_start_ms))
+			run->run_start_ms = log->time_ms;
+		if (isnan(run->init_stop_ms))
+			mlrun_find(run, "line %" PRIu64 ": run_start before init_stop",
+				   run->number);
+		break;
+	case KEY_RUN_STOP:
+		run->run_stop_ms = log->time_ms;
+		run->has_stopped = true;
+		run->has_aborted = strcmp(log->status, "success") != 0;
+		if (isnan(run->run_start_ms))
+			mlrun_find(run, "line %" PRIu64 ": run_stop before run_start", run->number);
+		if (run->has_aborted && strcmp(log->status, "aborted") != 0)
+			mlrun_find(run,
+				   "line %" PRIu64 ": run_stop says the status '%.40s': success or "
+				   "aborted",
+				   run->number, log->status);
+		break;
+	default:
+		break;
+	}
+}
+
+static void mlrun_take_accuracy(struct mlrun *run, const struct mllog *log)
+{
+	run->last_epoch = isnan(log->epoch_num) ? run->last_epoch : log->epoch_num;
+	if (log->kind == MLLOG_OTHER) {
+		run->best_bbox = fmax(run->best_bbox, log->bbox); /* fmax() passes over NAN */
+		run->best_segm = fmax(run->best_segm, log->segm);
+		return;
+	}
+	if (log->kind != MLLOG_NUMBER) {
+		mlrun_find(run, "line %" PRIu64 ": eval_accuracy is no number", run->number);
+		return;
+	}
+	bool is_error_rate = strcmp(run->benchmark, "rnnt") == 0;
+	run->last_accuracy = log->number;
+	run->best_accuracy = is_error_rate ? fmin(run->best_accuracy, log->number)
+					   : fmax(run->best_accuracy, log->number);
+}
+
+static void mlrun_want(struct mlrun *run, const struct mllog *log, double value, const char *what)
+{
+	if (isnan(value))
+		mlrun_find(run, "line %" PRIu64 ": '%.60s' has no %s", run->number, log->key, what);
+}
+
+/* Opens or closes an epoch or an evaluation; of the same number, and of none in between. */
+static void mlrun_nest(struct mlrun *run, const struct mllog *log, double *open, bool is_start)
+{
+	mlrun_want(run, log, log->epoch_num, "epoch_num");
+	if (log->epoch_num < 1)
+		mlrun_find(run, "line %" PRIu64 ": epoch %g: epochs count from 1", run->number,
+			   log->epoch_num);
+	if (is_start && !isnan(*open))
+		mlrun_find(run, "line %" PRIu64 ": '%.60s' while %g is not stopped", run->number,
+			   log->key, *open);
+	if (!is_start && !isnan(*open) && *open != log->epoch_num)
+		mlrun_find(run, "line %" PRIu64 ": '%.60s' of %g while %g was started", run->number,
+			   log->key, log->epoch_num, *open);
+	if (!is_start && isnan(*open))
+		mlrun_find(run, "line %" PRIu64 ": '%.60s' without its start", run->number,
+			   log->key);
+	*open = is_start ? log->epoch_num : NAN;
+}
+
+static void mlrun_take_event(struct mlrun *run, const struct mllog *log)
+{
+	if (strcmp(log->key, "eval_accuracy") == 0) {
+		mlrun_want(run, log, log->epoch_num, "epoch_num");
+		mlrun_take_accuracy(run, log);
+	} else if (strcmp(log->key, "eval_result") == 0) {
+		run->eval_stamp_s = fmax(run->eval_stamp_s, log->timestamp_s);
+	} else if (strcmp(log->key, "block_start") == 0) {
+		mlrun_want(run, log, log->first_epoch_num, "first_epoch_num");
+		if (!(log->epoch_count > 0))
+			mlrun_find(run, "line %" PRIu64 ": block_start has no epoch_count above 0",
+				   run->number);
+	} else if (strcmp(log->key, "block_stop") == 0) {
+		mlrun_want(run, log, log->first_epoch_num, "first_epoch_num");
+	} else if (strcmp(log->key, "epoch_start") == 0) {
+		mlrun_nest(run, log, &run->epoch, true);
+	} else if (strcmp(log->key, "epoch_stop") == 0) {
+		mlrun_nest(run, log, &run->epoch, false);
+	} else if (strcmp(log->key, "eval_start") == 0) {
+		mlrun_nest(run, log, &run->eval_epoch, true);
+	} else if (strcmp(log->key, "eval_stop") == 0) {
+		mlrun_nest(run, log, &run->eval_epoch, false);
+	} else if (strcmp(log->key, "seed") == 0 && log->kind == MLLOG_NUMBER) {
+		run->seed = log->number;
+	}
+}
+
+static void mlrun_take_names(struct mlrun *run, enum mlrun_key key, const struct mllog *log)
+{
+	char *const texts[KEY_COUNT] = {[KEY_ORG] = run->organisation,
+					[KEY_PLATFORM] = run->platform,
+					[KEY_DIVISION] = run->division,
+					[KEY_STATUS] = run->status,
+					[KEY_BENCHMARK] = run->benchmark};
+	if (texts[key])
+		memcpy(texts[key], log->text, MLLOG_TEXT_MAX);
+	if (key == KEY_BATCH)
+		run->global_batch_size = log->number;
+}
+
+void mlrun_line(struct mlrun *run, const char *line, size_t length)
+{
+	struct mllog log;
+	struct err err = {0};
+	run->number++;
+	int found = mllog_parse(line, length, &log, &err);
+	if (found == 0)
+		return;
+	run->lines++;
+	if (found < 0) {
+		run->broken++;
+		mlrun_find(run, "line %" PRIu64 ": %.120s", run->number, err.text);
+		return;
+	}
+	run->is_old = log.is_old;
+	for (size_t i = 0; i < KEY_COUNT; i++) {
+		if (strcmp(log.key, mlrun_keys[i].name) != 0)
+			continue;
+		mlrun_take_key(run, (enum mlrun_key)i, &log);
+		mlrun_take_times(run, (enum mlrun_key)i, &log);
+		mlrun_take_names(run, (enum mlrun_key)i, &log);
+		return;
+	}
+	mlrun_take_event(run, &log);
+}
+
+/* --- the end ------------------------------------------------------------------------------------
+ */
+
+static void mlrun_check_words(struct mlrun *run, enum mlrun_ruleset ruleset)
+{
+	static const char *const states[] = {"cloud", "onprem", "research", "preview"};
+	if (run->division[0] && strcmp(run->division, "closed") != 0 &&
+	    strcmp(run->division, "open") != 0)
+		mlrun_find(run, "submission_division is '%.40s': closed or open", run->division);
+	size_t count = ruleset == MLRUN_RULES_06 ? array_length(states) - 1 : array_length(states);
+	bool is_known = run->status[0] == '\0';
+	for (size_t i = 0; i < count; i++)
+		is_known = is_known || strcmp(run->status, states[i]) == 0;
+	if (!is_known)
+		mlrun_find(run, "submission_status is '%.40s': cloud, onprem, research%s",
+			   run->status, ruleset == MLRUN_RULES_06 ? "" : " or preview");
+}
+
+static void mlrun_check_keys(struct mlrun *run, enum mlrun_ruleset ruleset)
+{
+	bool is_minigo = ruleset == MLRUN_RULES_06 && strcmp(run->benchmark, "minigo") == 0;
+	for (size_t i = 0; i < KEY_COUNT; i++) {
+		const struct mlrun_key_rule *rule = &mlrun_keys[i];
+		bool is_wanted = ruleset >= rule->since && ruleset <= rule->until &&
+				 (!rule->closed_only || strcmp(run->division, "closed") == 0) &&
+				 !(i == KEY_RUN_STOP && is_minigo);
+		if (is_wanted && run->seen[i] == 0)
+			mlrun_find(run, "'%s' is missing", rule->name);
+	}
+}
+
+struct mlrun_target {
+	const char *benchmark;
+	double value;
+};
+
+static const struct mlrun_target mlrun_targets[] = {
+    {"resnet", 0.759}, {"ssd", 0.230},	 {"transformer", 0.25}, {"gnmt", 0.24},
+    {"minigo", 0.5},   {"dlrm", 0.8025}, {"rnnt", 0.058},	{"unet3d", 0.908},
+};
+
+/* NAN: there is none for this benchmark. */
+static double mlrun_target(const struct mlrun *run, enum mlrun_ruleset ruleset)
+{
+	if (strcmp(run->benchmark, "bert") == 0) {
+		if (ruleset == MLRUN_RULES_07)
+			return run->global_batch_size >= 8192 ? 0.706 : 0.712;
+		return 0.72;
+	}
+	for (size_t i = 0; i < array_length(mlrun_targets); i++)
+		if (strcmp(run->benchmark, mlrun_targets[i].benchmark) == 0)
+			return mlrun_targets[i].value;
+	return NAN;
+}
+
+static void mlrun_check_quality(struct mlrun *run, enum mlrun_ruleset ruleset)
+{
+	bool is_closed = strcmp(run->division, "closed") == 0;
+	bool is_mask = strcmp(run->benchmark, "maskrcnn") == 0;
+	double target = mlrun_target(run, ruleset);
+	if (!is_closed && ruleset != MLRUN_RULES_07) {
+		if (ruleset >= MLRUN_RULES_10 && !is_mask && !(run->best_accuracy < 1))
+			mlrun_find(run, "no eval_accuracy is below 1");
+	} else if (is_mask) {
+		if (!(run->best_bbox >= 0.377) || !(run->best_segm >= 0.339))
+			mlrun_find(run,
+				   "the target was not reached: BBOX %.4g of 0.377, SEGM %.4g of "
+				   "0.339",
+				   run->best_bbox, run->best_segm);
+	} else if (strcmp(run->benchmark, "rnnt") == 0 ? !(run->best_accuracy <= target)
+						       : !(run->best_accuracy >= target)) {
+		if (!isnan(target) &&
+		    !(ruleset == MLRUN_RULES_06 && strcmp(run->benchmark, "minigo") == 0))
+			mlrun_find(run, "the target was not reached: %.5g of %.5g",
+				   run->best_accuracy, target);
+	}
+}
+
+void mlrun_end(struct mlrun *run, enum mlrun_ruleset ruleset)
+{
+	double limit = ruleset >= MLRUN_RULES_10 ? MLRUN_INIT_MINUTES_10 : MLRUN_INIT_MINUTES;
+	double init = (run->init_stop_ms - run->first_init_ms) / MLRUN_MINUTE_MS;
+	mlrun_check_keys(run, ruleset);
+	mlrun_check_words(run, ruleset);
+	if (init >= limit)
+		mlrun_find(run, "initialisation took %.1f minutes: less than %g are allowed", init,
+			   limit);
+	if (run->run_stop_ms < run->run_start_ms)
+		mlrun_find(run, "the run ends before it begins");
+	if (!isnan(run->epoch))
+		mlrun_find(run, "epoch %g was not stopped", run->epoch);
+	if (!isnan(run->eval_epoch))
+		mlrun_find(run, "the evaluation of epoch %g was not stopped", run->eval_epoch);
+	if (run->has_stopped && run->has_aborted && ruleset == MLRUN_RULES_06)
+		mlrun_find(run, "it was aborted");
+	if (!run->has_aborted)
+		mlrun_check_quality(run, ruleset);
+}
+
+double mlrun_minutes(const struct mlrun *run)
+{
+	if (run->is_old && strcmp(run->benchmark, "minigo") == 0 && !run->has_stopped)
+		return run->eval_stamp_s / 60; /* its models are judged afterwards */
+	return (run->run_stop_ms - run->run_start_ms) / MLRUN_MINUTE_MS;
+}
+
+/* --- many runs ----------------------------------------------------------------------------------
+ */
+
+size_t mlrun_count(const char *benchmark, size_t *out_drop, bool *out_is_known)
+{
+	static const struct {
+		const char *name;
+		size_t runs, drop;
+	} rows[] = {{"resnet", 5, 1}, {"ssd", 5, 1},	{"maskrcnn", 5, 1},	{"dlrm", 5, 1},
+		    {"bert", 10, 1},  {"gnmt", 10, 1},	{"transformer", 10, 1}, {"minigo", 10, 1},
+		    {"rnnt", 10, 1},  {"unet3d", 40, 4}};
+	*out_drop = 1;
+	*out_is_known = true;
+	for (size_t i = 0; i < array_length(rows); i++) {
+		if (strcmp(benchmark, rows[i].name) == 0) {
+			*out_drop = rows[i].drop;
+			return rows[i].runs;
+		}
+	}
+	*out_is_known = false;
+	return 5;
+}
+
+void mlrun_score(const char *benchmark, double *minutes, size_t count, struct mlrun_score *out)
+{
+	size_t drop;
+	bool is_known;
+	struct mlrun_score score = {.minutes = NAN, .spread = NAN, .runs = count};
+	score.wanted = mlrun_count(benchmark, &drop, &is_known);
+	for (size_t i = 0; i < count; i++) {
+		if (isnan(minutes[i])) {
+			minutes[i] = INFINITY; /* the slowest */
+			score.aborted++;
+		}
+	}
+	stats_sort(minutes, count);
+	size_t ended = count - score.aborted;
+	if (!is_known)
+		score.wanted = count;
+	if (count != score.wanted)
+		score.problem = "another number of runs is wanted";
+	else if (count < 2 * drop + 1)
+		score.problem = "three runs are needed at least";
+	else if (score.aborted > drop)
+		score.problem = "too many runs were aborted";
+	else
+		score.minutes = round(stats_mean(minutes + drop, count - 2 * drop) * 100) / 100;
+	if (!score.problem && ended > 0)
+		score.spread = (minutes[ended - 1] - minutes[0]) / score.minutes;
+	*out = score;
+}

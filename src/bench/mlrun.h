@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One MLPerf-style training run, from its log line by line: what it was, how long it took, and
+ * whether the order of its events is that of the rules. Needs the same memory for a log of any
+ * length. And many runs of one system: their score. Pure.
+ *
+ * The rules are those of https://github.com/mlcommons/training_policies and of the checker in
+ * https://github.com/mlcommons/logging. MLPerf is a trademark of MLCommons; nothing here is an
+ * official result.
+ */
+#ifndef SLUICE_BENCH_MLRUN_H
+#define SLUICE_BENCH_MLRUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bench/mllog.h"
+
+struct err;
+
+enum mlrun_limits {
+	MLRUN_FINDINGS_MAX = 32, /* that are kept; all are counted */
+	MLRUN_FINDING_MAX = 192,
+};
+
+enum mlrun_ruleset { MLRUN_RULES_06, MLRUN_RULES_07, MLRUN_RULES_10, MLRUN_RULES_11 };
+#define MLRUN_RULESET_COUNT 4
+/* "0.6.0", ...; also "0.6" and "v0.6". -EINVAL. */
+int mlrun_ruleset_from_string(const char *text, enum mlrun_ruleset *out);
+const char *mlrun_ruleset_to_string(enum mlrun_ruleset ruleset);
+
+struct mlrun {
+	/* What it says of itself; "" where it does not. */
+	char benchmark[MLLOG_TEXT_MAX], organisation[MLLOG_TEXT_MAX], platform[MLLOG_TEXT_MAX];
+	char division[MLLOG_TEXT_MAX], status[MLLOG_TEXT_MAX]; /* status: onprem, cloud, ... */
+	bool is_old;
+	uint64_t lines, broken;		  /* with a token; of them those that cannot be read */
+	double run_start_ms, run_stop_ms; /* NAN: never */
+	bool has_aborted, has_stopped;
+	double global_batch_size, seed;			 /* NAN */
+	double last_epoch, last_accuracy, best_accuracy; /* of the evaluations; NAN */
+	double eval_stamp_s; /* of v0.6's MiniGo: since the start; NAN */
+	char findings[MLRUN_FINDINGS_MAX][MLRUN_FINDING_MAX];
+	size_t finding_count, warning_count;
+
+	/* Its own. */
+	uint64_t number; /* of the line */
+	double first_init_ms, init_stop_ms;
+	unsigned seen[32];
+	char last_text[32][MLLOG_TEXT_MAX]; /* of keys that have to be there once */
+	double last_number[32];
+	double epoch, eval_epoch; /* open ones; NAN */
+	double best_bbox, best_segm;
+};
+
+void mlrun_init(struct mlrun *run);
+/* The next line, without its end. */
+void mlrun_line(struct mlrun *run, const char *line, size_t length);
+/* After the last: judges what only the end shows. */
+void mlrun_end(struct mlrun *run, enum mlrun_ruleset ruleset);
+/* Minutes from run_start to run_stop; NAN: it has no end. */
+double mlrun_minutes(const struct mlrun *run);
+
+/* How many runs a result has, and how many are dropped at each end; 5 and 1 for a benchmark that is
+ * not known (`out_is_known`). */
+size_t mlrun_count(const char *benchmark, size_t *out_drop, bool *out_is_known);
+
+struct mlrun_score {
+	double minutes; /* rounded to two decimals; NAN: there is none */
+	double spread;	/* (longest - shortest) / minutes, of the runs that ended */
+	size_t runs, aborted, wanted;
+	const char *problem; /* why there is none; NULL; static */
+};
+/* The olympic mean: the fastest and the slowest are dropped; a run that was aborted is the slowest.
+ * `minutes`: NAN for such a run; sorted here. */
+void mlrun_score(const char *benchmark, double *minutes, size_t count, struct mlrun_score *out);
+
+#endif

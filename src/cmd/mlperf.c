@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice mlperf`: the table of its verbs, `log`, and how logs are read. */
+#include "cmd/mlperf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "bench/mllog.h"
+#include "cmd/options.h"
+
+enum { MLPERF_READ = 65536, MLPERF_LINE_MAX = 2 << 20 };
+
+/* A line that is longer than any that can be meant is dropped, and counted as one. */
+static void mlperf_take(struct mlrun *run, const struct buf *line, bool is_cut)
+{
+	static const char nothing[] = "";
+	mlrun_line(run, is_cut ? nothing : buf_text(line), is_cut ? 0 : line->length);
+}
+
+static int mlperf_read_open(int fd, struct mlrun *out, struct buf *line)
+{
+	char data[MLPERF_READ];
+	bool is_cut = false;
+	ssize_t length;
+	while ((length = read(fd, data, sizeof(data))) != 0) {
+		if (length < 0 && errno == EINTR)
+			continue;
+		if (length < 0)
+			return -errno;
+		for (const char *at = data, *end = data + length; at < end;) {
+			const char *newline = memchr(at, '\n', (size_t)(end - at));
+			size_t span = (size_t)((newline ? newline : end) - at);
+			int result = is_cut ? 0 : buf_add(line, at, span);
+			if (result == -ENOMEM)
+				return result;
+			is_cut = is_cut || result < 0;
+			if (newline) {
+				mlperf_take(out, line, is_cut);
+				line->length = 0;
+				is_cut = false;
+			}
+			at += span + (newline != NULL);
+		}
+	}
+	if (line->length > 0)
+		mlperf_take(out, line, is_cut);
+	return 0;
+}
+
+int mlperf_read(const char *path, struct mlrun *out, struct err *err)
+{
+	struct buf line _cleanup_buf_;
+	buf_init(&line, MLPERF_LINE_MAX);
+	mlrun_init(out);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int result = fd < 0 ? -errno : mlperf_read_open(fd, out, &line);
+	return result < 0 ? err_set(err, result, "reading '%s': %s", path, err_describe(result))
+			  : 0;
+}
+
+/* --- log ----------------------------------------------------------------------------------------
+ */
+
+struct log_options {
+	struct option_list meta;
+	const char *file;
+	bool start, end;
+};
+
+static const struct option_row log_rows[] = {
+    {.name = "start",
+     .kind = OPTION_FLAG,
+     .help = "an interval begins (INTERVAL_START; else POINT_IN_TIME)",
+     OPTION_FIELD(struct log_options, start)},
+    {.name = "end",
+     .kind = OPTION_FLAG,
+     .help = "an interval ends (INTERVAL_END)",
+     OPTION_FIELD(struct log_options, end)},
+    {.name = "meta",
+     .letter = 'm',
+     .kind = OPTION_LIST,
+     .value = "NAME=VALUE",
+     .help = "of the metadata: VALUE is JSON, or else text; may be given again",
+     OPTION_FIELD(struct log_options, meta)},
+    {.name = "file",
+     .letter = 'f',
+     .kind = OPTION_PATH,
+     .value = "FILE",
+     .help = "append to this file, in one write (default: standard output)",
+     OPTION_FIELD(struct log_options, file)},
+    {0},
+};
+
+/* As JSON: what is some stays so, all else becomes text. */
+static int log_value(struct buf *out, const char *text)
+{
+	struct buf probe _cleanup_buf_;
+	buf_init(&probe, MLPERF_LINE_MAX);
+	if (mllog_format(&probe, 0, MLLOG_POINT, "k", text, NULL, NULL) == 0)
+		return buf_add_text(out, text);
+	int result = buf_add_text(out, "\"");
+	for (const char *at = text; result == 0 && *at; at++) {
+		bool is_special = *at == '"' || *at == '\\' || (unsigned char)*at < ' ';
+		result = is_special ? buf_printf(out, "\\u%04x", (unsigned char)*at)
+				    : buf_add(out, at, 1);
+	}
+	return result == 0 ? buf_add_text(out, "\"") : result;
+}
+
+static int log_metadata(const struct cmd_call *call, const struct option_list *meta,
+			struct buf *out)
+{
+	int result = buf_add_text(out, "{");
+	for (size_t i = 0; result == 0 && i < meta->count; i++) {
+		const char *equals = strchr(meta->items[i], '=');
+		if (!equals || equals == meta->items[i])
+			return cmd_usage(call, "--meta '%s': NAME=VALUE is wanted", meta->items[i]);
+		struct buf name _cleanup_buf_;
+		buf_init(&name, MLPERF_LINE_MAX);
+		result = buf_printf(&name, "%.*s", (int)(equals - meta->items[i]), meta->items[i]);
+		if (result == 0)
+			result = buf_printf(out, "%s\"%s\": ", i ? ", " : "", buf_text(&name));
+		if (result == 0)
+			result = log_value(out, equals + 1);
+	}
+	return result == 0 ? buf_add_text(out, "}") : result;
+}
+
+static int log_write(const struct cmd_call *call, const char *path, const struct buf *line)
+{
+	struct err err = {0};
+	_cleanup_close_ int fd =
+	    path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666) : -1;
+	if (path && fd < 0) {
+		(void)err_set(&err, -errno, "opening '%s': %s", path, err_describe(errno));
+		return cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
+	}
+	/* At once, so that lines of several processes do not mix. */
+	ssize_t written = write(path ? fd : STDOUT_FILENO, buf_text(line), line->length);
+	if (written == (ssize_t)line->length)
+		return CMD_EXIT_OK;
+	(void)err_set(&err, written < 0 ? -errno : -ENOSPC, "writing '%s': %s",
+		      path ? path : "standard output", err_describe(written < 0 ? errno : ENOSPC));
+	return cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
+}
+
+static int log_main(const struct cmd_call *call)
+{
+	const struct log_options *options = call->options;
+	struct err err = {0};
+	struct timespec now;
+	struct buf line _cleanup_buf_, value _cleanup_buf_, metadata _cleanup_buf_;
+	buf_init(&line, MLPERF_LINE_MAX);
+	buf_init(&value, MLPERF_LINE_MAX);
+	buf_init(&metadata, MLPERF_LINE_MAX);
+	if (options->start && options->end)
+		return cmd_usage(call, "--start and --end exclude each other");
+	int code = log_metadata(call, &options->meta, &metadata);
+	if (code > 0)
+		return code;
+	if (code < 0 || (call->argc > 1 && log_value(&value, call->argv[1]) < 0)) {
+		(void)err_set(&err, -E2BIG, "the line is too long");
+		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+	}
+	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail */
+	enum mllog_event event = options->start ? MLLOG_START
+				 : options->end ? MLLOG_STOP
+						: MLLOG_POINT;
+	int result = mllog_format(
+	    &line, (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000, event,
+	    call->argv[0], call->argc > 1 ? buf_text(&value) : NULL, buf_text(&metadata), &err);
+	if (result < 0)
+		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+	return log_write(call, options->file, &line);
+}
+
+static const struct cmd_example log_examples[] = {
+    {"sluice mlperf log run_start --start --file run.log", "the clock starts"},
+    {"sluice mlperf log eval_accuracy 0.7592 --meta epoch_num=56 --file run.log", "an evaluation"},
+    {NULL, NULL},
+};
+
+static const struct cmd_exit_row log_exits[] = {
+    {CMD_EXIT_OK, "it is written"},
+    {CMD_EXIT_USAGE, "wrong command line, or a key that no reader takes"},
+    {CMD_EXIT_CANNOT_WRITE, "the file cannot be written"},
+    {0, NULL},
+};
+
+const struct command cmd_mlperf_log = {
+    .name = "log",
+    .summary = "Write one line of an MLPerf-style training log",
+    .description = "In the form of round v0.7 and later, with the time as it is now.",
+    .run = log_main,
+    .options = log_rows,
+    .options_size = sizeof(struct log_options),
+    .positional = "KEY [VALUE]",
+    .positional_min = 1,
+    .positional_max = 2,
+    .exits = log_exits,
+    .examples = log_examples,
+};
+
+/* --- all of them --------------------------------------------------------------------------------
+ */
+
+static const struct command *const verbs[] = {
+    &cmd_mlperf_check, &cmd_mlperf_compare, &cmd_mlperf_log, &cmd_mlperf_summary, NULL,
+};
+
+static const struct cmd_example examples[] = {
+    {"sluice mlperf summary results/*.txt", "minutes of each run, and the score"},
+    {"sluice mlperf compare resnet 118.4", "beside what was published"},
+    {NULL, NULL},
+};
+
+const struct command cmd_mlperf = {
+    .name = "mlperf",
+    .summary = "Write, read, check and compare MLPerf-style training logs",
+    .description =
+	"Results are MLPerf-style: MLPerf is a trademark of MLCommons, and no score of this "
+	"program is an official one.",
+    .group = CMD_GROUP_MACHINE,
+    .commands = verbs,
+    .examples = examples,
+};

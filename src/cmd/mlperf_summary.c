@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice mlperf summary`, `check` and `compare`: logs of training runs, and their score. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/jsonw.h"
+#include "base/parse.h"
+#include "base/text.h"
+#include "bench/published.h"
+#include "bench/result.h"
+#include "cmd/mlperf.h"
+#include "cmd/options.h"
+
+enum {
+	SUMMARY_FILES_MAX = 4096,
+	SUMMARY_REPORT_MAX = 64 << 20,
+	SUMMARY_EXIT_WRONG = 2,
+	SUMMARY_EXIT_NOTHING = 3,
+};
+
+/* A word of a log, for a terminal. */
+static int summary_word(struct buf *out, const char *text, int width)
+{
+	struct buf word _cleanup_buf_;
+	buf_init(&word, 8 * MLLOG_TEXT_MAX);
+	int result = text_escape(&word, text, strlen(text));
+	return result < 0 ? result : buf_printf(out, "%-*s ", width, buf_text(&word));
+}
+
+/* --- summary ------------------------------------------------------------------------------------
+ */
+
+struct summary_options {
+	enum option_output output;
+};
+
+static const struct option_row summary_rows[] = {
+    OPTION_OUTPUT(struct summary_options, output),
+    {0},
+};
+
+struct summary {
+	struct mlrun *runs; /* owned */
+	size_t count;
+	double minutes[SUMMARY_FILES_MAX];
+	struct mlrun_score score;
+	bool is_mixed; /* several benchmarks */
+};
+
+static const char *summary_end(const struct mlrun *run)
+{
+	if (run->lines == 0)
+		return "no log";
+	if (run->has_aborted)
+		return "aborted";
+	return isnan(mlrun_minutes(run)) ? "no end" : "ended";
+}
+
+static int summary_row(const struct mlrun *run, const char *path, struct buf *out)
+{
+	int result = summary_word(out, run->benchmark[0] ? run->benchmark : "-", 12);
+	if (result == 0)
+		result = summary_word(out, run->platform[0] ? run->platform : "-", 20);
+	if (result == 0)
+		result = buf_printf(out, "%10.2f %8.4g %10.5g %-8s ", mlrun_minutes(run),
+				    run->last_epoch, run->last_accuracy, summary_end(run));
+	if (result == 0)
+		result = text_escape(out, path, strlen(path));
+	return result == 0 ? buf_add_text(out, "\n") : result;
+}
+
+static int summary_text(const struct summary *self, char *const *paths, struct buf *out)
+{
+	const struct mlrun_score *score = &self->score;
+	int result = buf_printf(out, "%-12s %-20s %10s %8s %10s %-8s %s\n", "BENCHMARK", "PLATFORM",
+				"MINUTES", "EPOCH", "ACCURACY", "END", "FILE");
+	for (size_t i = 0; result == 0 && i < self->count; i++)
+		result = summary_row(&self->runs[i], paths[i], out);
+	if (result == 0 && self->is_mixed)
+		return buf_add_text(out, "no score: these are several benchmarks\n");
+	if (result == 0 && score->problem)
+		return buf_printf(out, "no score: %s (%zu runs, %zu aborted, %zu wanted)\n",
+				  score->problem, score->runs, score->aborted, score->wanted);
+	return result < 0 ? result
+			  : buf_printf(out,
+				       "score (MLPerf-style, the fastest and the slowest dropped): "
+				       "%.2f minutes of %zu runs, which lie %.1f %% apart\n",
+				       score->minutes, score->runs, score->spread * 100);
+}
+
+static int summary_json(const struct summary *self, char *const *paths, struct buf *out)
+{
+	struct jsonw json;
+	jsonw_init(&json, out);
+	jsonw_object(&json, NULL);
+	jsonw_array(&json, "runs");
+	for (size_t i = 0; i < self->count; i++) {
+		const struct mlrun *run = &self->runs[i];
+		jsonw_object(&json, NULL);
+		jsonw_text(&json, "file", paths[i]);
+		jsonw_text(&json, "benchmark", run->benchmark);
+		jsonw_text(&json, "organisation", run->organisation);
+		jsonw_text(&json, "platform", run->platform);
+		jsonw_text(&json, "division", run->division);
+		jsonw_text(&json, "end", summary_end(run));
+		result_write_number(&json, "minutes", mlrun_minutes(run));
+		result_write_number(&json, "last_epoch", run->last_epoch);
+		result_write_number(&json, "last_accuracy", run->last_accuracy);
+		result_write_number(&json, "global_batch_size", run->global_batch_size);
+		result_write_number(&json, "seed", run->seed);
+		jsonw_u64(&json, "lines", run->lines);
+		jsonw_u64(&json, "broken_lines", run->broken);
+		jsonw_end_object(&json);
+	}
+	jsonw_end_array(&json);
+	jsonw_object(&json, "score");
+	result_write_number(&json, "minutes", self->is_mixed ? NAN : self->score.minutes);
+	result_write_number(&json, "spread", self->is_mixed ? NAN : self->score.spread);
+	jsonw_u64(&json, "aborted", self->score.aborted);
+	jsonw_u64(&json, "wanted", self->score.wanted);
+	jsonw_word(&json, "problem",
+		   self->is_mixed	 ? "several benchmarks"
+		   : self->score.problem ? self->score.problem
+					 : "");
+	jsonw_end_object(&json);
+	jsonw_end_object(&json);
+	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
+}
+
+static int summary_fill(struct summary *self, char *const *paths, struct err *err)
+{
+	int result = 0;
+	for (size_t i = 0; result == 0 && i < self->count; i++) {
+		struct mlrun *run = &self->runs[i];
+		result = mlperf_read(paths[i], run, err);
+		bool counts = !run->has_aborted;
+		self->minutes[i] = counts ? mlrun_minutes(run) : NAN;
+		self->is_mixed =
+		    self->is_mixed || strcmp(run->benchmark, self->runs[0].benchmark) != 0;
+	}
+	return result;
+}
+
+static int summary_main(const struct cmd_call *call)
+{
+	const struct summary_options *options = call->options;
+	struct err err = {0};
+	_cleanup_free_ struct summary *self = calloc(1, sizeof(*self));
+	_cleanup_free_ struct mlrun *runs = calloc((size_t)call->argc, sizeof(*runs));
+	struct buf text _cleanup_buf_;
+	buf_init(&text, SUMMARY_REPORT_MAX);
+	if (!self || !runs)
+		return cmd_fail(call, CMD_EXIT_FAILED, (err_set(&err, -ENOMEM, "no memory"), &err));
+	self->runs = runs;
+	self->count = (size_t)call->argc;
+	if (summary_fill(self, call->argv, &err) < 0)
+		return cmd_fail(call, CMD_EXIT_DATA, &err);
+	mlrun_score(runs[0].benchmark, self->minutes, self->count, &self->score);
+	int result = options->output == OPTION_OUTPUT_JSON ? summary_json(self, call->argv, &text)
+							   : summary_text(self, call->argv, &text);
+	if (result < 0)
+		return cmd_fail(call, CMD_EXIT_FAILED,
+				(err_set(&err, result, "the report is too long"), &err));
+	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
+	return self->is_mixed || self->score.problem ? SUMMARY_EXIT_NOTHING : CMD_EXIT_OK;
+}
+
+static const struct cmd_exit_row summary_exits[] = {
+    {CMD_EXIT_OK, "there is a score"},
+    {SUMMARY_EXIT_NOTHING, "there is none; the runs are shown"},
+    {CMD_EXIT_USAGE, "wrong command line"},
+    {CMD_EXIT_DATA, "a file cannot be read"},
+    {0, NULL},
+};
+
+const struct command cmd_mlperf_summary = {
+    .name = "summary",
+    .summary = "How long training runs took, and their score",
+    .description = "Reads logs of one result, one file for each run, of any length.",
+    .run = summary_main,
+    .options = summary_rows,
+    .options_size = sizeof(struct summary_options),
+    .positional = "FILE...",
+    .positional_min = 1,
+    .positional_max = SUMMARY_FILES_MAX,
+    .exits = summary_exits,
+};
+
+/* --- check --------------------------------------------------------------------------------------
+ */
+
+struct check_options {
+	const char *ruleset;
+};
+
+static const struct check_options check_defaults = {.ruleset = "1.1.0"};
+
+static const struct option_row check_rows[] = {
+    {.name = "ruleset",
+     .letter = 'r',
+     .kind = OPTION_TEXT,
+     .value = "ROUND",
+     .words = "0.6.0|0.7.0|1.0.0|1.1.0",
+     .help = "the rules of which round: 0.6.0, 0.7.0, 1.0.0, 1.1.0 (default)",
+     OPTION_FIELD(struct check_options, ruleset)},
+    {0},
+};
+
+static int check_file(const char *path, enum mlrun_ruleset ruleset, struct buf *out,
+		      size_t *out_findings, struct err *err)
+{
+	_cleanup_free_ struct mlrun *run = calloc(1, sizeof(*run));
+	if (!run)
+		return err_set(err, -ENOMEM, "no memory");
+	int result = mlperf_read(path, run, err);
+	if (result < 0)
+		return result;
+	mlrun_end(run, ruleset);
+	*out_findings += run->finding_count;
+	size_t shown =
+	    run->finding_count < MLRUN_FINDINGS_MAX ? run->finding_count : MLRUN_FINDINGS_MAX;
+	for (size_t i = 0; result == 0 && i < shown; i++) {
+		result = text_escape(out, path, strlen(path));
+		if (result == 0)
+			result = buf_add_text(out, ": ");
+		if (result == 0)
+			result = text_escape(out, run->findings[i], strlen(run->findings[i]));
+		if (result == 0)
+			result = buf_add_text(out, "\n");
+	}
+	if (result == 0 && shown < run->finding_count)
+		result = buf_printf(out, "... and %zu more\n", run->finding_count - shown);
+	if (result == 0)
+		result = text_escape(out, path, strlen(path));
+	return result < 0 ? err_set(err, result, "the report is too long")
+			  : buf_printf(out, ": %zu findings, %zu warnings, rules of %s\n",
+				       run->finding_count, run->warning_count,
+				       mlrun_ruleset_to_string(ruleset));
+}
+
+static int check_main(const struct cmd_call *call)
+{
+	const struct check_options *options = call->options;
+	enum mlrun_ruleset ruleset;
+	struct err err = {0};
+	struct buf text _cleanup_buf_;
+	size_t findings = 0;
+	buf_init(&text, SUMMARY_REPORT_MAX);
+	if (mlrun_ruleset_from_string(options->ruleset, &ruleset) < 0)
+		return cmd_usage(call, "--ruleset '%s': 0.6.0, 0.7.0, 1.0.0 or 1.1.0",
+				 options->ruleset);
+	for (int i = 0; i < call->argc; i++)
+		if (check_file(call->argv[i], ruleset, &text, &findings, &err) < 0)
+			return cmd_fail(call, CMD_EXIT_DATA, &err);
+	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* as above */
+	return findings > 0 ? SUMMARY_EXIT_WRONG : CMD_EXIT_OK;
+}
+
+static const struct cmd_exit_row check_exits[] = {
+    {CMD_EXIT_OK, "nothing was found"},
+    {SUMMARY_EXIT_WRONG, "something is not as the rules want it"},
+    {CMD_EXIT_USAGE, "wrong command line"},
+    {CMD_EXIT_DATA, "a file cannot be read"},
+    {0, NULL},
+};
+
+const struct command cmd_mlperf_check = {
+    .name = "check",
+    .summary = "Whether training logs are as the rules of a round want them",
+    .description = "Which events there are, how often, in which order, and whether the target "
+		   "was reached. Optimiser settings are not looked at.",
+    .run = check_main,
+    .options = check_rows,
+    .defaults = &check_defaults,
+    .options_size = sizeof(struct check_options),
+    .positional = "FILE...",
+    .positional_min = 1,
+    .positional_max = SUMMARY_FILES_MAX,
+    .exits = check_exits,
+};
+
+/* --- compare ------------------------------------------------------------------------------------
+ */
+
+struct compare_options {
+	const char *system, *round;
+	uint32_t scope;
+	enum option_output output;
+};
+
+static const struct option_row compare_rows[] = {
+    {.name = "system",
+     .kind = OPTION_TEXT,
+     .value = "NAME",
+     .help = "only those of this system: DGX-1",
+     OPTION_FIELD(struct compare_options, system)},
+    {.name = "round",
+     .kind = OPTION_TEXT,
+     .value = "ROUND",
+     .words = "v0.6|v0.7|v1.1",
+     .help = "only those of this round: v0.6, v0.7, v1.1",
+     OPTION_FIELD(struct compare_options, round)},
+    {.name = "scope",
+     .kind = OPTION_CHOICE,
+     .words = "per-system|max-scale|per-accelerator",
+     .help = "what the minutes are of: the system as it stands (default), the largest one, one "
+	     "accelerator of a server",
+     OPTION_FIELD(struct compare_options, scope)},
+    OPTION_OUTPUT(struct compare_options, output),
+    {0},
+};
+
+static const char *const compare_scopes[] = {"per-system", "max-scale", "per-accelerator"};
+
+static bool compare_is_meant(const struct published *row, const char *benchmark,
+			     const struct compare_options *options)
+{
+	return strcmp(row->benchmark, benchmark) == 0 &&
+	       strcmp(row->scope, compare_scopes[options->scope]) == 0 &&
+	       (!options->system || strcmp(row->system, options->system) == 0) &&
+	       (!options->round || strcmp(row->round, options->round) == 0);
+}
+
+/* Above 0: slower. Whether that is more than runs of that very system differ among themselves. */
+static const char *compare_meaning(const struct published *row, double slower)
+{
+	if (row->spread < 0)
+		return "not known: the spread of its runs is not published";
+	return fabs(slower) * 100 <= row->spread ? "none: inside the spread of its own runs"
+						 : "outside the spread of its own runs";
+}
+
+static int compare_row(const struct published *row, double minutes, struct buf *out)
+{
+	double slower = minutes / row->minutes - 1;
+	char spread[32] = "-";
+	if (row->spread >= 0)
+		(void)snprintf(spread, sizeof(spread), "%.1f %%", row->spread); /* fits */
+	return buf_printf(out, "%-5s %-10s %-28s %10.2f %+8.2f %% %9s  %s\n", row->round,
+			  row->submitter, row->system, row->minutes, slower * 100, spread,
+			  compare_meaning(row, slower));
+}
+
+static void compare_json(const struct published *row, double minutes, struct jsonw *json)
+{
+	double slower = minutes / row->minutes - 1;
+	jsonw_object(json, NULL);
+	jsonw_text(json, "round", row->round);
+	jsonw_text(json, "submitter", row->submitter);
+	jsonw_text(json, "system", row->system);
+	jsonw_text(json, "framework", row->framework);
+	result_write_number(json, "minutes", row->minutes);
+	result_write_number(json, "slower_by", slower);
+	result_write_number(json, "spread", row->spread < 0 ? NAN : row->spread / 100);
+	jsonw_text(json, "meaning", compare_meaning(row, slower));
+	jsonw_end_object(json);
+}
+
+static int compare_main(const struct cmd_call *call)
+{
+	const struct compare_options *options = call->options;
+	double minutes;
+	struct err err = {0};
+	struct buf text _cleanup_buf_;
+	struct jsonw json;
+	size_t found = 0;
+	buf_init(&text, SUMMARY_REPORT_MAX);
+	if (parse_fraction(call->argv[1], 0, 1e9, &minutes) < 0 || !(minutes > 0))
+		return cmd_usage(call, "'%s' are no minutes", call->argv[1]);
+	bool is_json = options->output == OPTION_OUTPUT_JSON;
+	int result = is_json ? 0
+			     : buf_printf(&text, "%-5s %-10s %-28s %10s %10s %9s  %s\n", "ROUND",
+					  "SUBMITTER", "SYSTEM", "MINUTES", "SLOWER BY", "SPREAD",
+					  "MEANING OF THE DIFFERENCE");
+	jsonw_init(&json, &text);
+	if (is_json)
+		jsonw_array(&json, NULL);
+	const struct published *row;
+	for (size_t i = 0; result == 0 && (row = published_at(i)); i++) {
+		if (!compare_is_meant(row, call->argv[0], options))
+			continue;
+		found++;
+		if (is_json)
+			compare_json(row, minutes, &json);
+		else
+			result = compare_row(row, minutes, &text);
+	}
+	if (is_json)
+		jsonw_end_array(&json);
+	if (found == 0) {
+		(void)err_set(&err, -ENOENT,
+			      "no published result of '%.40s' is like that: resnet, ssd, maskrcnn, "
+			      "gnmt, transformer, minigo, bert, dlrm, rnnt and unet3d have some",
+			      call->argv[0]);
+		return cmd_fail(call, SUMMARY_EXIT_NOTHING, &err);
+	}
+	if (!is_json && result == 0)
+		result = buf_add_text(
+		    &text,
+		    "A time to train is speed and convergence at once: without the epochs of "
+		    "both sides it says nothing of speed alone.\n");
+	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* as above */
+	return result < 0 || json.rc < 0 ? CMD_EXIT_FAILED : CMD_EXIT_OK;
+}
+
+static const struct cmd_exit_row compare_exits[] = {
+    {CMD_EXIT_OK, "shown"},
+    {SUMMARY_EXIT_NOTHING, "nothing like that was published"},
+    {CMD_EXIT_USAGE, "wrong command line"},
+    {0, NULL},
+};
+
+static const struct cmd_example compare_examples[] = {
+    {"sluice mlperf compare maskrcnn 202.8 --system DGX-1", "is 2.3 % faster than NVIDIA's?"},
+    {NULL, NULL},
+};
+
+const struct command cmd_mlperf_compare = {
+    .name = "compare",
+    .summary = "A time to train beside published ones, and whether the difference means anything",
+    .description = "The published times are those of data/mlperf-published.csv, with their "
+		   "sources. What differs by less than the runs behind a published score differ "
+		   "among themselves means nothing.",
+    .run = compare_main,
+    .options = compare_rows,
+    .options_size = sizeof(struct compare_options),
+    .positional = "BENCHMARK MINUTES",
+    .positional_min = 2,
+    .positional_max = 2,
+    .exits = compare_exits,
+    .examples = compare_examples,
+};
