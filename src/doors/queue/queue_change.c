@@ -250,11 +250,31 @@ static int change_again_find(struct queue_change *change, struct err *err)
 	return 0;
 }
 
+/* What it has to see succeed has failed: it could only be cancelled again. */
+static int change_again_check(struct queue_change *change, struct err *err)
+{
+	for (size_t i = 0; i < change->count; i++) {
+		const struct job *job = &change->jobs[i];
+		uint64_t failed = 0;
+		int rc = queue_depend_check(change->op.queue, job, false, &failed, err);
+		if (rc < 0)
+			return rc;
+		if (failed)
+			return err_set(err, -EINVAL,
+				       "job %" PRIu64 " waits for the success of job %" PRIu64
+				       ", which has failed: retry that one first",
+				       job->id, failed);
+	}
+	return 0;
+}
+
 static int change_again_work(struct queue_op *op)
 {
 	struct queue_change *change = (struct queue_change *)op;
 	struct queue *queue = op->queue;
 	int rc = change_again_find(change, &op->err);
+	if (rc == 0)
+		rc = change_again_check(change, &op->err);
 	_cleanup_free_ uint64_t *ids = calloc(change->count + 1, sizeof(*ids));
 	if (rc == 0 && !ids)
 		rc = err_set(&op->err, -ENOMEM, "no memory for %zu jobs", change->count);
@@ -648,10 +668,13 @@ static void change_cancel_running(struct queue *queue)
 		struct queue_job *job = queue->jobs[i];
 		struct queue_run *run = job->run;
 		char text[QUEUE_BY_MAX];
-		if (job->doom == JOB_REASON_NONE || !run || run->cancel_wanted)
+		if (job->doom == JOB_REASON_NONE || !run)
+			continue;
+		if (run->cancel_reason == JOB_REASON_NONE)
+			run->cancel_reason = job->doom;
+		if (run->cancel_wanted)
 			continue;
 		(void)snprintf(text, sizeof(text), "%" PRIu64, job->doom_by);
-		run->cancel_reason = job->doom;
 		queue_cancel(queue, job->job.id, 0, false, 0, text, NULL, NULL);
 	}
 }

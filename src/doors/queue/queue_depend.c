@@ -181,7 +181,7 @@ int queue_depend_load(struct queue *queue, struct err *err)
 		int rc = queue_depend_check(queue, &job->job, false, &failed, err);
 		if (rc < 0)
 			return err_wrap(err, "looking for whom job %" PRIu64 " waits", job->job.id);
-		if (failed)
+		if (failed && job->phase == QUEUE_WAITING)
 			queue_doom(job, JOB_REASON_DEPENDENCY_FAILED, failed);
 		if (job->job.array_id == 0 || job->job.array_id == array_id)
 			continue;

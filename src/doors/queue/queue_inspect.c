@@ -367,6 +367,7 @@ void queue_inspect(struct queue_run *run)
 	run->ended.attempt = run->attempt;
 	if (run->isolation[0]) /* what it does not know says nothing */
 		(void)job_isolation_from_string(run->isolation, &run->ended.isolation);
+	run->ended_reason = run->cancel_reason;
 	memcpy(run->ended_by, run->cancel_by, sizeof(run->ended_by));
 	queue_run_task(run, QUEUE_TASK_INSPECT, queue_inspect_work, queue_inspect_done);
 }

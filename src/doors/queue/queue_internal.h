@@ -144,6 +144,7 @@ struct queue_run {
 	struct jobdir_claim claim;
 	struct store_array array;      /* that it is in, after its end */
 	enum job_reason cancel_reason; /* NONE: JOB_REASON_USER */
+	enum job_reason ended_reason;  /* as it was when the operation began */
 };
 
 /* A job that is not final. */

@@ -134,8 +134,8 @@ int queue_end_attempt(struct queue_run *run, struct err *err)
 	struct job *ended = &run->ended;
 	uint64_t failures = 0;
 	int again = 0;
-	if (ended->state == JOB_CANCELLED && run->cancel_reason)
-		ended->reason = run->cancel_reason;
+	if (ended->state == JOB_CANCELLED && run->ended_reason)
+		ended->reason = run->ended_reason;
 	if (ended->state == JOB_FAILED) {
 		ended->failed_attempts++;
 		again = retry_decide(run, &failures, err);

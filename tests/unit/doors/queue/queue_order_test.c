@@ -149,6 +149,9 @@ static void whose_dependency_fails_is_cancelled_with_those_behind_it(void **stat
 	/* One that has failed by now is no different. */
 	uint64_t late = submit_wanting("k5", append("no", "true"), (struct wants){.after = after});
 	assert_int_equal(ended(late).reason, JOB_REASON_DEPENDENCY_FAILED);
+	struct answer refused = retry(late);
+	assert_int_equal(refused.result, -EINVAL);
+	assert_non_null(strstr(refused.text, "retry that one first"));
 	uint64_t fine = submit_wanting("k6", "true", (struct wants){.after = other});
 	assert_int_equal(ended(fine).state, JOB_SUCCEEDED);
 }
