@@ -32,7 +32,7 @@ def test_a_job_waits_for_that_of_another_agent(machine):
         def waits():
             job = machine.job(theirs, env=second)
             return job["state"] == "Pending" and job["reason"] == "WaitingForGPU" and \
-                "train" in job["reason_text"]
+                f"job {mine}, pid" in job["reason_text"] and "train" not in job["reason_text"]
 
         wait_until(waits, what="the reason that names the other's job")
         machine.run("sluice", "cancel", mine, env=first).ok()

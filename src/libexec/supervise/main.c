@@ -120,7 +120,7 @@ static int main_open_desk(struct supervisor *self, struct err *err)
 		return 0;
 	struct note note = {.pid = getpid(), .uid = self->launch.spec.uid};
 	note.since_s = (uint64_t)clock_unix_ns() / 1000000000;
-	note_set_name(&note, self->launch.spec.name);
+	prepare_set_name(&self->launch, &note);
 	int result = desk_init(&self->desk, &note, err);
 	self->has_desk = result == 0;
 	for (size_t i = 0; result == 0 && i < self->tokens.count; i++)

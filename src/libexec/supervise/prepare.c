@@ -96,13 +96,20 @@ static int prepare_busy(const struct token_place *place, const struct launch_gra
 		       holder.name, holder.name[0] ? ")" : "");
 }
 
+void prepare_set_name(const struct launch *launch, struct note *out)
+{
+	char number[PREPARE_NAME_MAX];
+	(void)snprintf(number, sizeof(number), "%" PRIu64, launch->id);
+	note_set_name(out, number);
+}
+
 static int prepare_take(const struct launch *launch, const struct token_place *place,
 			struct prepare_tokens *out, struct err *err)
 {
 	struct note self = {.pid = getpid(),
 			    .uid = launch->spec.uid,
 			    .since_s = (uint64_t)clock_unix_ns() / CLOCK_NS_PER_S};
-	note_set_name(&self, launch->spec.name);
+	prepare_set_name(launch, &self);
 	for (size_t i = 0; i < launch->grant_count; i++) {
 		const struct launch_grant *grant = &launch->grants[i];
 		for (uint32_t slot = 0; slot < grant->slot_count; slot++) {

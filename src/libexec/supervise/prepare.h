@@ -28,6 +28,9 @@ int prepare_launch(int fd, struct launch *out, struct err *err);
 /* The job's cgroup below launch->cgroup_root. -ENOENT when that is "": none is wanted. */
 int prepare_cgroup(const struct launch *launch, struct cgroup *out, struct err *err);
 
+/* What others are told of who has a GPU: the job's number. Its name is for its owner. */
+void prepare_set_name(const struct launch *launch, struct note *out);
+
 struct prepare_tokens {
 	struct token *tokens; /* owned, and what is in it */
 	size_t count;

@@ -243,7 +243,7 @@ static void who_waits_for_a_token_hears_who_has_it(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(token_read_note(fd, 10000, &note, NULL), 0);
 	assert_int_equal(note.pid, rig->pid);
-	assert_string_equal(note.name, "rig");
+	assert_string_equal(note.name, "1");
 }
 
 static void a_lost_supervisor_takes_the_command_with_it(void **state)
