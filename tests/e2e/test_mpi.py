@@ -298,6 +298,30 @@ def test_merged_below_one_daemon(dgx, ranks):
         ("0", own[0]), ("0", own[0]), ("1", own[1]), ("1", own[1])]
 
 
+@pytest.mark.parametrize("family, implementation", [("openmpi", "OpenMPI"), ("mpich", "MPICH")])
+def test_the_file_of_an_mpijob(dgx, ranks, family, implementation):
+    mpirun, program = ranks(family)
+    file = dgx.directory / "job.yaml"
+    file.write_text(f"""\
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {{name: allreduce}}
+spec:
+  slotsPerWorker: 1
+  mpiImplementation: {implementation}
+  mpiReplicaSpecs:
+    Launcher:
+      template: {{spec: {{containers: [{{name: l, image: "bench:1", command: [{mpirun[0]}, -np, "2", {program}]}}]}}}}
+    Worker:
+      replicas: 2
+      template: {{spec: {{containers: [{{name: w, image: "bench:1", resources: {{limits: {{nvidia.com/gpu: 1}}}}}}]}}}}
+""")
+    reply = dgx.run("sluice", "run", "--host", "--file", file).ok()
+    assert [line[3] for line in reports(reply) if len(line) == 4] == uuids(dgx)
+    refused = dgx.run("sluice", "run", "--file", file)
+    assert refused.rc == 64 and "run it with --host" in refused.err
+
+
 # -- without MPI
 
 
