@@ -343,6 +343,15 @@ static void test_hostile(void **state)
 			       ", {name: V%d, value: $(V%d)$(V%d)}", i, i - 1, i - 1);
 	(void)snprintf(text + at, sizeof(text) - (size_t)at, "]\n");
 	refuse(job("", "", text), "are too large");
+	/* Each small enough, all together not. */
+	at = snprintf(text, sizeof(text), "        env: [{name: V0, value: aaaaaaaa}");
+	for (int i = 1; i < 60; i++)
+		at += snprintf(text + at, sizeof(text) - (size_t)at,
+			       i < 13 ? ", {name: V%d, value: $(V%d)$(V%d)}"
+				      : ", {name: V%d, value: $(V12)}",
+			       i, i - 1, i - 1);
+	(void)snprintf(text + at, sizeof(text) - (size_t)at, "]\n");
+	refuse(job("", "", text), "1048576 together");
 }
 
 static void test_notes(void **state)
