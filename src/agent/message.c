@@ -154,6 +154,7 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 		const char *reason = attempt->isolation_reason ? attempt->isolation_reason : "";
 		if (!*reason && strcmp(isolation, "env") == 0)
 			reason = MESSAGE_ISOLATION_REASON;
+		out->port = attempt->port;
 		out->isolation = message_text(arena, isolation);
 		/* A sentence, and lists are long. */
 		out->isolation_reason = message_text(arena, view->details ? reason : "");

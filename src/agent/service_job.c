@@ -282,6 +282,7 @@ static uint64_t service_digest_job(const struct job *job, const struct queue_att
 	    job->attempt,	    (uint64_t)job->started_unix_ns,
 	    (uint64_t)attempt->pid, (uint64_t)attempt->supervisor_pid,
 	    attempt->grant_count,   attempt->observed_count,
+	    attempt->port,
 	};
 	uint64_t digest = service_digest(UINT64_C(14695981039346656037), values, sizeof(values));
 	if (job->reason_text)

@@ -315,11 +315,12 @@ static json_t *job_text_json_attempt(const Sluice__V1__Attempt *attempt)
 	if (!attempt || attempt->number == 0)
 		return json_null();
 	return json_pack(
-	    "{s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "number",
+	    "{s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "number",
 	    (json_int_t)attempt->number, "started_unix",
 	    job_text_json_time(attempt->started_unix_ns), "ended_unix",
 	    job_text_json_time(attempt->ended_unix_ns), "pid", job_text_json_number(attempt->pid),
-	    "supervisor_pid", job_text_json_number(attempt->supervisor_pid), "killed_leftovers",
+	    "supervisor_pid", job_text_json_number(attempt->supervisor_pid), "port",
+	    job_text_json_number(attempt->port), "killed_leftovers",
 	    (json_int_t)attempt->killed_leftovers, "isolation",
 	    job_text_json_text(attempt->isolation), "isolation_reason",
 	    job_text_json_text(attempt->isolation_reason), "cgroup",

@@ -324,6 +324,8 @@ static void jobs_show_attempt(const Sluice__V1__Job *job)
 	jobs_line("isolation", text);
 	if (attempt->pid)
 		printf("  %-12s%" PRIu32 "\n", "pid", attempt->pid);
+	if (attempt->port)
+		printf("  %-12shttp://127.0.0.1:%" PRIu32 "/\n", "port", attempt->port);
 	if (attempt->supervisor_pid)
 		printf("  %-12s%" PRIu32 "\n", "supervisor", attempt->supervisor_pid);
 	jobs_line("cgroup", attempt->cgroup);

@@ -71,7 +71,7 @@ struct run {
 	struct job_follow *follow;
 	struct job_terminal terminal; /* with --pty */
 	char waits_for[JOB_TEXT_MAX]; /* what was said last */
-	bool over, failed, told_gpus, gave_up, lost;
+	bool over, failed, told_gpus, told_port, gave_up, lost;
 	bool is_array, is_cancelling; /* its members are followed one after the other */
 };
 
@@ -273,6 +273,11 @@ static void run_on_change(struct run *run)
 	if (job->state != SLUICE__V1__JOB_STATE__PENDING && run->wait_timer)
 		loop_timer_stop(run->wait_timer);
 	run_say_gpus(run, job);
+	if (job->attempt && job->attempt->port && !run->told_port && !run->options->quiet) {
+		run->told_port = true;
+		run_say(run, "job %" PRIu64 ": http://127.0.0.1:%" PRIu32 "/", run->id,
+			job->attempt->port);
+	}
 	if (run->options->pty)
 		job_terminal_look(&run->terminal, job);
 }

@@ -200,6 +200,12 @@ const struct option_row run_rows[] = {
      .help = "when an attempt has ended, run this in a shell, as the job's user and without GPUs: "
 	     "$SLUICE_STATE, $SLUICE_EXIT_CODE",
      OPTION_FIELD(struct run_options, on_end)},
+    {.name = "port",
+     .kind = OPTION_TEXT,
+     .value = "PORT[:PORT]",
+     .help = "give the job a TCP port of 127.0.0.1 that no other job has, as $SLUICE_PORT; 0: any; "
+	     "with --image 8888:80 is port 80 inside",
+     OPTION_FIELD(struct run_options, port)},
     {.name = "no-wait",
      .kind = OPTION_FLAG,
      .help = "exit with 75 unless it can start at once",

@@ -55,7 +55,7 @@ struct run_options {
 	uint32_t mpi;		 /* enum run_mpi */
 	bool mpi_merge;
 	uint64_t idle_ns; /* 0: not given */
-	const char *on_end;
+	const char *on_end, *port;
 	uint64_t wait_timeout_ns, grace_ns, time_ns;
 };
 

@@ -339,6 +339,8 @@ static int run_request_fill(const struct run_options *options, char *const *argv
 	if (options->on_end)
 		spec->on_end = (ProtobufCBinaryData){.len = strlen(options->on_end),
 						     .data = (uint8_t *)options->on_end};
+	if (options->port)
+		spec->port = (char *)options->port;
 	spec->pty = options->pty;
 	spec->grace_ns = options->grace_ns;
 	spec->deadline_ns = options->time_ns;

@@ -21,8 +21,8 @@ enum {
 };
 
 static const char *const control_from_supervisor[] = {
-    "hello",	 "tokens busy", "claimed", "started", "ended",
-    "leftovers", "stuck",	"result",  "no room", "used"};
+    "hello", "tokens busy", "claimed", "started", "ended", "leftovers",
+    "stuck", "result",	    "no room", "used",	  "port"};
 static const char *const control_to_supervisor[] = {"signal", "cancel", "idle"};
 
 const char *control_kind_to_string(uint32_t kind)
@@ -36,7 +36,7 @@ const char *control_kind_to_string(uint32_t kind)
 
 static bool control_kind_is_known(uint32_t kind)
 {
-	return (kind >= CONTROL_HELLO && kind <= CONTROL_USED) ||
+	return (kind >= CONTROL_HELLO && kind <= CONTROL_PORT) ||
 	       (kind >= CONTROL_SIGNAL && kind <= CONTROL_IDLE);
 }
 

@@ -38,6 +38,7 @@ enum control_kind {
 	CONTROL_RESULT,	     /* result.<n> is written; nothing of the job lives */
 	CONTROL_NO_ROOM,     /* the result cannot be written; text: why; it tries again */
 	CONTROL_USED,	     /* something was typed or shown at its terminal, not long ago */
+	CONTROL_PORT,	     /* value: the TCP port of the loopback that the job has */
 	/* To the supervisor. */
 	CONTROL_SIGNAL = 64, /* value: to the command's process group */
 	CONTROL_CANCEL, /* value: signal to everything, 0: SIGTERM; extra: grace in ns, then SIGKILL

@@ -336,6 +336,7 @@ void queue_attempt_of(const struct queue *queue, const struct job *shown, struct
 	    .isolation = run->isolation,
 	    .isolation_reason = run->isolation_reason,
 	    .cgroup = run->cgroup,
+	    .port = run->port,
 	    .observed = run->observed,
 	    .observed_count = run->observed_count,
 	};

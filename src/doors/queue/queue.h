@@ -124,6 +124,7 @@ struct queue_attempt {
 	size_t grant_count;
 	pid_t pid, supervisor_pid; /* 0: not known (yet) */
 	const char *isolation, *isolation_reason, *cgroup;
+	uint32_t port;				  /* of the loopback; 0: none */
 	const struct queue_observation *observed; /* borrowed */
 	size_t observed_count;
 };

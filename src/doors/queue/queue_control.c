@@ -133,6 +133,11 @@ static void queue_hear(struct queue_run *run, const struct control_message *mess
 			       message->kind == CONTROL_STUCK ? " that do not die" : "");
 		queue_job_set_state(job, JOB_STOPPING, JOB_REASON_NONE, text);
 		break;
+	case CONTROL_PORT:
+		run->port = message->value > 0 && message->value <= UINT16_MAX
+				? (uint32_t)message->value
+				: 0;
+		break;
 	case CONTROL_USED:
 		run->idle_since_ns = 0;
 		return;

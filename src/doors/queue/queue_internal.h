@@ -125,6 +125,7 @@ struct queue_run {
 
 	/* Loop time; 0: the GPUs did something just now, or nobody knows. */
 	uint64_t idle_since_ns, idle_looked_ns;
+	uint32_t port;			    /* of the loopback; 0: none */
 	struct queue_observation *observed; /* owned */
 	size_t observed_count, observed_room;
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/parse.h"
@@ -111,6 +112,13 @@ static void choices_add_port(struct words *line, const char *port)
 {
 	size_t length = strcspn(port, ":");
 	const char *inside = port[length] ? port + length + 1 : port;
+	const char *chosen = getenv("SLUICE_PORT"); /* the supervisor's choice */
+	if (length == 1 && port[0] == '0' && chosen) {
+		words_add(line, "--env=SLUICE_PORT");
+		words_add(line, "--publish=127.0.0.1:%s:%s", chosen,
+			  port[length] ? inside : chosen);
+		return;
+	}
 	if (length == 1 && port[0] == '0')
 		length = 0; /* any: the runtime finds one */
 	words_add(line, "--publish=127.0.0.1:%.*s:%s", (int)length, port, inside);

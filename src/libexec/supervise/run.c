@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "doors/queue/jobenv.h"
 #include "libexec/supervise/command.h"
+#include "libexec/supervise/port.h"
 #include "libexec/supervise/environment.h"
 
 enum {
@@ -40,9 +41,24 @@ static void run_launch_failed(struct supervisor *self, int code, int exit_code,
 
 static int run_environment(const struct supervisor *self, char ***out, struct err *err)
 {
-	return self->workers
-		   ? workers_environment(self->workers, out, err)
-		   : environment_make(&self->launch, 0, self->launch.grant_count, out, err);
+	int result = self->workers
+			 ? workers_environment(self->workers, out, err)
+			 : environment_make(&self->launch, 0, self->launch.grant_count, out, err);
+	if (result == 0 && self->port > 0 && port_tell(self->port, out) < 0)
+		return err_set(err, -ENOMEM, "no memory for the job's environment");
+	return result;
+}
+
+static int run_take_port(struct supervisor *self, struct err *err)
+{
+	if (!self->launch.spec.port[0])
+		return 0;
+	self->port = port_take(self->launch.spec.port, self->launch.id, &self->port_fd, err);
+	if (self->port < 0)
+		return self->port;
+	agents_say(&self->agents, CONTROL_PORT, self->port, 0, NULL);
+	crash_point("supervisor.port_taken");
+	return 0;
 }
 
 /* Ends a command that is not there yet. Messages wait in their sockets meanwhile: whoever cancels
@@ -173,7 +189,9 @@ static pid_t run_start(struct supervisor *self)
 	uint64_t deadline_ns = self->launch.spec.deadline_ns, now_ns = clock_now_ns(&run_clock);
 	if (deadline_ns > 0 && deadline_ns < UINT64_MAX - now_ns)
 		self->give_up_at_ns = now_ns + deadline_ns;
-	int result = run_make_workers(self, &err);
+	int result = run_take_port(self, &err);
+	if (result == 0)
+		result = run_make_workers(self, &err);
 	if (result == 0)
 		result = run_call(self, false, &outcome, &err);
 	crash_point("supervisor.started");

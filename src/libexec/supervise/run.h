@@ -42,6 +42,7 @@ struct supervisor {
 	struct desk desk;
 	bool has_desk;
 	struct jobdir_result result;
+	int port, port_fd; /* 0: it asked for none; the descriptor keeps it its own, to our end */
 	uint64_t used_again_ns; /* when it is said again that its terminal is used */
 	uint64_t give_up_at_ns; /* 0: no deadline */
 	uint64_t ask_until_ns;	/* for a removal to begin */

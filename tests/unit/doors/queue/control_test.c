@@ -44,7 +44,7 @@ static void other_packets_are_refused(void **state)
 	memset(packet + 24, 'x', 300);
 	assert_int_equal(control_parse(packet, 24 + 255, &again, &err), 0);
 	assert_int_equal(control_parse(packet, 24 + 256, &again, &err), -EBADMSG);
-	message.kind = CONTROL_USED + 1;
+	message.kind = CONTROL_PORT + 1;
 	(void)control_format(&message, packet);
 	assert_int_equal(control_parse(packet, 24, &again, &err), -EBADMSG);
 	message.version = CONTROL_VERSION + 1;
