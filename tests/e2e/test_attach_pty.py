@@ -180,7 +180,7 @@ def test_nobody_elses(served):
     if subprocess.run([SLUICE, "--version"], check=False, capture_output=True, **nobody).returncode:
         pytest.skip("the build cannot be read by another user")
     number = served.submit("cat", options=["--pty"])
-    wait_until(lambda: (served.state_dir / "j" / str(number) / "terminal").exists())
+    served.job_in(number, "Running")
     reply = served.run("sluice", "attach", number, **nobody)
     assert reply.rc == 77, reply
     socket = served.state_dir / "j" / str(number) / "terminal"
