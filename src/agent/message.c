@@ -22,9 +22,6 @@ enum message_limits {
 	MESSAGE_SLOT_BITS = 64,
 };
 
-#define MESSAGE_ISOLATION_REASON                                                                   \
-	"rules for device nodes are not built yet: the variables are advice to the job"
-
 static int message_no_memory(struct err *err)
 {
 	return err_set(err, -ENOMEM, "out of memory for the answer");
@@ -152,8 +149,6 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 		bool is_told = attempt->isolation && *attempt->isolation;
 		const char *isolation = is_told ? attempt->isolation : "env";
 		const char *reason = attempt->isolation_reason ? attempt->isolation_reason : "";
-		if (!*reason && strcmp(isolation, "env") == 0)
-			reason = MESSAGE_ISOLATION_REASON;
 		out->port = attempt->port;
 		out->isolation = message_text(arena, isolation);
 		/* A sentence, and lists are long. */

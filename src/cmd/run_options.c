@@ -8,6 +8,8 @@
 #define RUN_GRACE_NS UINT64_C(5000000000)
 /* The order of enum run_outsiders. */
 #define RUN_OUTSIDERS_WORDS "wait|ignore|share"
+/* The order of enum wants_isolation. */
+#define RUN_ISOLATION_WORDS "best|require|cgroup|landlock|env|container|none"
 
 const struct option_row run_rows[] = {
     {.name = "file",
@@ -130,6 +132,20 @@ const struct option_row run_rows[] = {
      .help = "memory of this machine (not of the GPUs) that it needs: 16Gi; as --cpus",
      .min = 1,
      OPTION_FIELD(struct run_options, mem_bytes)},
+    {.name = "pids",
+     .kind = OPTION_U32,
+     .value = "N",
+     .help = "processes and threads that it may have at a time (default 16384, or half of what "
+	     "the machine has)",
+     .min = 1,
+     .max = UINT32_MAX,
+     OPTION_FIELD(struct run_options, pids)},
+    {.name = "isolation",
+     .kind = OPTION_CHOICE,
+     .words = RUN_ISOLATION_WORDS,
+     .help = "what keeps it to its GPUs, or it fails with 125; require: at least landlock "
+	     "(default best: the highest there is, and 'sluice jobs ID' says which)",
+     OPTION_FIELD(struct run_options, isolation)},
     {.name = "priority",
      .kind = OPTION_I64,
      .value = "N",

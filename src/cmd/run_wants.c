@@ -34,6 +34,8 @@ static int run_wants_machine(const struct run_options *options, struct wants *ou
 					     WANTS_OUTSIDERS_SHARE};
 	out->priority = (int32_t)options->priority; /* the table has checked it */
 	out->mem_bytes = options->mem_bytes;
+	out->pids = options->pids;
+	out->isolation = options->isolation;
 	out->idle_ns = options->idle_ns;
 	if (options->idle_ns > 0 && options->gpus == 0)
 		return err_set(err, -EINVAL, "--idle-timeout is for jobs with GPUs");

@@ -45,11 +45,12 @@ int gpunodes_plan(const struct inventory *inventory, const char *const *uuids, s
 		return err_set(err, -ENOMEM, "no memory for a list of GPUs");
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
-		if (gpunodes_is_given(gpu->uuid, uuids, count) ||
-		    gpunodes_gives_part(inventory, i, uuids, count))
-			continue;
 		plan.devices[plan.count++] = (struct gpunodes_device){
-		    .minor = gpu->minor, .has_pci = gpu->has_pci, .pci = gpu->pci};
+		    .minor = gpu->minor,
+		    .has_pci = gpu->has_pci,
+		    .pci = gpu->pci,
+		    .is_given = gpunodes_is_given(gpu->uuid, uuids, count) ||
+				gpunodes_gives_part(inventory, i, uuids, count)};
 	}
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
@@ -87,6 +88,25 @@ static int gpunodes_add(struct gpunodes *nodes, uint32_t major, uint32_t minor)
 		return -E2BIG;
 	nodes->nodes[nodes->count++] = (struct gpunodes_node){major, minor};
 	return 0;
+}
+
+/* What does not fit is not closed: then nothing is but what is denied by its number. */
+static void gpunodes_keep(struct gpunodes *nodes, uint32_t major, uint32_t minor)
+{
+	if (nodes->kept_count == GPUNODES_KEPT_MAX)
+		nodes->is_closed = false;
+	else
+		nodes->kept[nodes->kept_count++] = (struct gpunodes_node){major, minor};
+}
+
+static bool gpunodes_read_node(const char *path, struct gpunodes_node *out)
+{
+	struct stat status;
+	if (stat(path, &status) < 0 || !S_ISCHR(status.st_mode) ||
+	    major(status.st_rdev) == GPUNODES_MEMORY_MAJOR)
+		return false;
+	*out = (struct gpunodes_node){major(status.st_rdev), minor(status.st_rdev)};
+	return true;
 }
 
 /* 0 also for what is no way to a device; -ENOENT: nothing is there. */
@@ -139,6 +159,21 @@ static int gpunodes_add_gpu(struct gpunodes *nodes, const struct gpunodes_device
 	return gpunodes_add_drm(nodes, device, root);
 }
 
+static void gpunodes_keep_gpu(struct gpunodes *nodes, const struct gpunodes_device *device,
+			      const char *root)
+{
+	char path[FILE_PATH_MAX];
+	struct gpunodes_node node;
+	if (device->minor == GPU_U32_UNKNOWN ||
+	    file_path(path, NULL, "%s/dev/nvidia%u", root, device->minor) < 0) {
+		nodes->is_closed = false;
+		return;
+	}
+	gpunodes_keep(nodes, GPUNODES_MAJOR, device->minor);
+	if (gpunodes_read_node(path, &node))
+		gpunodes_keep(nodes, node.major, node.minor);
+}
+
 /* "237 nvidia-caps" of /proc/devices; 0: it is not there. */
 static uint32_t gpunodes_caps_major(void)
 {
@@ -169,6 +204,49 @@ static int gpunodes_add_cap(struct gpunodes *nodes, uint32_t cap, const char *ro
 	/* As above. */
 	uint32_t major = gpunodes_caps_major();
 	return major > 0 ? gpunodes_add(nodes, major, cap) : -ENOENT;
+}
+
+static void gpunodes_keep_cap(struct gpunodes *nodes, uint32_t cap, const char *root)
+{
+	char path[FILE_PATH_MAX];
+	struct gpunodes_node node;
+	if (file_path(path, NULL, "%s/dev/nvidia-caps/nvidia-cap%u", root, cap) == 0 &&
+	    gpunodes_read_node(path, &node)) {
+		nodes->caps_major = node.major;
+		gpunodes_keep(nodes, node.major, node.minor);
+	} else if (root[0] == '\0' && nodes->caps_major > 0) {
+		gpunodes_keep(nodes, nodes->caps_major, cap);
+	}
+}
+
+static void gpunodes_keep_mig(struct gpunodes *nodes, const struct gpunodes_device *device,
+			      const struct minors *minors, const char *root)
+{
+	uint32_t gi, ci;
+	if (minors_find(minors, device->minor, device->gi, device->ci, &ci) < 0 ||
+	    minors_find(minors, device->minor, device->gi, MINORS_GPU_INSTANCE, &gi) < 0) {
+		nodes->is_closed = false;
+		return;
+	}
+	gpunodes_keep_cap(nodes, ci, root);
+	gpunodes_keep_cap(nodes, gi, root);
+}
+
+/* A screen's or another vendor's; those of GPUs that were not given are taken out later. */
+static void gpunodes_keep_drm(struct gpunodes *nodes, const char *root)
+{
+	char path[FILE_PATH_MAX];
+	struct gpunodes_node node;
+	if (file_path(path, NULL, "%s/dev/dri", root) < 0)
+		return;
+	_cleanup_closedir_ DIR *directory = opendir(path);
+	const struct dirent *entry;
+	while (directory && (entry = readdir(directory))) {
+		if (entry->d_name[0] != '.' &&
+		    file_path(path, NULL, "%s/dev/dri/%s", root, entry->d_name) == 0 &&
+		    gpunodes_read_node(path, &node) && node.major == GPUNODES_DRM_MAJOR)
+			gpunodes_keep(nodes, node.major, node.minor);
+	}
 }
 
 /* Whether a MIG device that was given has the same GPU instance. */
@@ -231,16 +309,23 @@ static int gpunodes_read(const struct gpunodes_plan *plan, const char *root, str
 	/* Without MIG there is no such file, or nothing of use in it. */
 	if (result == 0 && file_read(path, &text, NULL) == 0)
 		result = minors_parse(buf_text(&text), text.length, &minors, err);
+	nodes->is_closed = true;
+	nodes->caps_major = root[0] == '\0' ? gpunodes_caps_major() : 0;
 	for (size_t i = 0; result == 0 && i < plan->count; i++) {
 		const struct gpunodes_device *device = &plan->devices[i];
-		if (!device->is_mig)
+		if (device->is_given && !device->is_mig)
+			gpunodes_keep_gpu(nodes, device, root);
+		else if (device->is_given)
+			gpunodes_keep_mig(nodes, device, minors, root);
+		else if (!device->is_mig)
 			result = gpunodes_add_gpu(nodes, device, root);
-		else if (!device->is_given)
+		else
 			result = gpunodes_add_mig(nodes, plan, device, minors, root);
 	}
 	if (result == 0 && minors)
 		result = gpunodes_add_common(nodes, buf_text(&text), root);
 	minors_free(minors);
+	gpunodes_keep_drm(nodes, root);
 	return result;
 }
 
@@ -271,4 +356,89 @@ void gpunodes_done(struct gpunodes *nodes)
 {
 	free(nodes->nodes);
 	*nodes = (struct gpunodes){.count = 0};
+}
+
+/* --- ranges ----------------------------------------------------------------------------------- */
+
+static bool gpunodes_is_denied(const struct gpunodes *nodes, uint32_t major, uint32_t minor)
+{
+	const struct gpunodes_node node = {major, minor};
+	return bsearch(&node, nodes->nodes, nodes->count, sizeof(node), gpunodes_compare) != NULL;
+}
+
+/* All of a major that is not kept. `kept` is ascending. */
+static size_t gpunodes_close(const struct gpunodes *nodes, uint32_t major, uint32_t last,
+			     const struct gpunodes_node *kept, struct gpunodes_range *out)
+{
+	size_t count = 0;
+	uint32_t first = 0;
+	for (size_t i = 0; i < nodes->kept_count; i++) {
+		const struct gpunodes_node *node = &kept[i];
+		if (node->major != major || node->minor < first || node->minor > last ||
+		    gpunodes_is_denied(nodes, major, node->minor))
+			continue;
+		if (node->minor > first)
+			out[count++] = (struct gpunodes_range){major, first, node->minor - 1};
+		first = node->minor + 1;
+	}
+	if (first <= last)
+		out[count++] = (struct gpunodes_range){major, first, last};
+	return count;
+}
+
+static int gpunodes_compare_range(const void *left, const void *right)
+{
+	const struct gpunodes_range *a = left, *b = right;
+	if (a->major != b->major)
+		return a->major < b->major ? -1 : 1;
+	return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* Those by their numbers that no range has, one that follows another joined to it. */
+static size_t gpunodes_add_single(const struct gpunodes *nodes, size_t closed,
+				  struct gpunodes_range *out)
+{
+	size_t count = closed;
+	for (size_t i = 0; i < nodes->count; i++) {
+		const struct gpunodes_node *node = &nodes->nodes[i];
+		struct gpunodes_range *before = count > closed ? &out[count - 1] : NULL;
+		bool is_there = false;
+		for (size_t j = 0; j < closed; j++)
+			is_there |= out[j].major == node->major && out[j].first <= node->minor &&
+				    out[j].last >= node->minor;
+		if (is_there)
+			continue;
+		if (before && before->major == node->major && before->last + 1 == node->minor)
+			before->last++;
+		else
+			out[count++] =
+			    (struct gpunodes_range){node->major, node->minor, node->minor};
+	}
+	return count;
+}
+
+int gpunodes_ranges(const struct gpunodes *nodes, struct gpunodes_range **out, size_t *out_count,
+		    struct err *err)
+{
+	enum { GPUNODES_CLOSED = 3 };
+	size_t room = nodes->count + nodes->kept_count + GPUNODES_CLOSED, count = 0;
+	struct gpunodes_node kept[GPUNODES_KEPT_MAX];
+	struct gpunodes_range *ranges = calloc(room, sizeof(*ranges));
+	if (!ranges)
+		return err_set(err, -ENOMEM, "no memory for a list of device nodes");
+	memcpy(kept, nodes->kept, sizeof(kept));
+	qsort(kept, nodes->kept_count, sizeof(*kept), gpunodes_compare);
+	if (nodes->is_closed) {
+		count = gpunodes_close(nodes, GPUNODES_MAJOR, GPUNODES_LAST, kept, ranges);
+		count += gpunodes_close(nodes, GPUNODES_DRM_MAJOR, GPUNODES_DRM_LAST, kept,
+					&ranges[count]);
+	}
+	if (nodes->is_closed && nodes->caps_major > 0)
+		count += gpunodes_close(nodes, nodes->caps_major, GPUNODES_MINOR_LAST, kept,
+					&ranges[count]);
+	count = gpunodes_add_single(nodes, count, ranges);
+	qsort(ranges, count, sizeof(*ranges), gpunodes_compare_range);
+	*out = ranges;
+	*out_count = count;
+	return 0;
 }

@@ -280,6 +280,20 @@ def alive(pid):
     return text.rpartition(")")[2].split()[0] != "Z"
 
 
+def outside(machine, pid):
+    """The number here of a process of a job of `machine` that knows itself as `pid`, for jobs have numbers of their
+    own; None when it is not there."""
+    for path in environments():
+        try:
+            status = (path.parent / "status").read_text(encoding="utf-8", errors="replace")
+            numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
+            if int(numbers[-1]) == pid and os.fsencode(machine.directory) in path.read_bytes():
+                return int(numbers[0])
+        except (OSError, StopIteration):
+            continue
+    return None
+
+
 @pytest.fixture
 def machine_factory():
     """Makes machines, for tests that need several; they are stopped at the end."""

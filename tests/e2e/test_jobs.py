@@ -32,7 +32,7 @@ def test_the_list(machine):
     assert lines[0].split() == HEADER
     rows = {int(line.split()[0]): line for line in lines[1:]}
     assert set(rows) == {first, second, third}
-    assert re.search(r"wide .* Running .* 0,1,2,3,4,5,6,7 +env ", rows[first])
+    assert re.search(r"wide .* Running .* 0,1,2,3,4,5,6,7 +(cgroup2|cgroup1|landlock|env) ", rows[first])
     assert re.search(r"sleep .* Pending +WaitingForGPU \(have 0, need 2.* wants 2 ", rows[second])
     assert re.search(r"sh .* Failed +ExitCode .* 3$", rows[third])
     listed = machine.run("sluice", "jobs", "--state", "Failed", "--output", "json").ok().json
@@ -59,7 +59,7 @@ def test_one_in_full(machine):
     text = machine.run("sluice", "jobs", number).ok().out
     assert text.startswith(f"job {number} full: Running")
     for part in (attempt["gpus"][0]["uuid"], attempt["stdout_path"], str(attempt["pid"]),
-                 "simulated", "isolation", "env ("):
+                 "simulated", "isolation", attempt["isolation"]):
         assert part in text
     assert "\x1b" not in text and "a\\x1b[31mb" in text
     assert machine.run("sluice", "jobs", 99).rc == 64
@@ -71,7 +71,7 @@ def test_what_was_seen_on_the_gpu(machine):
     machine.start("t4x1")
     machine.agent()
     script = (f"{SLUICE} sim load --gpu 0 --pid $$ --util 0.5 --mem 1GiB && exec sleep 1000")
-    number = int(machine.run("sluice", "run", "-d", "--", "sh", "-c", script).ok().out)
+    number = int(machine.run("sluice", "run", "-d", "--isolation", "env", "--", "sh", "-c", script).ok().out)  # for its pid
     wait_until(lambda: machine.job(number)["attempt"] and
                machine.job(number)["attempt"]["observed"], what="an observation")
     job = machine.job(number)

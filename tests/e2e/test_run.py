@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import DEADLINE_S, SLUICE, alive, environments, has_entry, wait_until
+from conftest import DEADLINE_S, SLUICE, alive, environments, has_entry, outside, wait_until
 
 PRINT_GPUS = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES"]
 KEY = "01234567-89ab-4cde-8f01-23456789abcd"
@@ -48,7 +48,7 @@ class Job:
     def started(self):
         wait_until(self.file.exists, what="the start of the job")
         words = self.file.read_text().split()
-        self.pid = int(words[0])
+        self.pid = outside(self.machine, int(words[0]))
         self.gpus = words[1].split(",") if len(words) > 1 else []
         return self
 
@@ -140,7 +140,7 @@ def test_report_says_what_ran_where(dgx):
     attempt = told["attempt"]
     assert len(attempt["gpus"]) == 2 and attempt["started_unix"] <= attempt["ended_unix"]
     assert told["command"] == ["sh", "-c", "exit 5"] and told["signal"] is None
-    assert told["uid"] == os.geteuid() and attempt["isolation"] == "env"
+    assert told["uid"] == os.geteuid() and attempt["isolation"] in ("cgroup2", "cgroup1", "landlock", "env")
 
 
 def test_the_agent_that_it_starts_has_a_name(dgx):
@@ -448,7 +448,7 @@ def with_daemon(machine, script, *options):
     path = machine.directory / "daemon"
     job = Job(machine, "--gpus", "8", *options, script=DAEMON.format(path) + script).started()
     wait_until(path.exists, what="the daemon's start")
-    return job, int(path.read_text())
+    return job, outside(machine, int(path.read_text()))
 
 
 def wait_until_free(machine, *pids):

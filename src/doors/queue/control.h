@@ -20,7 +20,7 @@ struct err;
 
 enum control_limits {
 	CONTROL_VERSION = 1,
-	CONTROL_TEXT_MAX = 256,			    /* with its NUL */
+	CONTROL_TEXT_MAX = 768,			    /* with its NUL */
 	CONTROL_PACKET_MAX = 24 + CONTROL_TEXT_MAX, /* larger than any: a longer one shows */
 	CONTROL_AGENTS_MAX = 4,			    /* connected to one supervisor at a time */
 };

@@ -22,7 +22,11 @@ _Static_assert((int)DEVGUARD_MKNOD == BPF_DEVCG_ACC_MKNOD &&
 		   (int)DEVGUARD_WRITE == BPF_DEVCG_ACC_WRITE,
 	       "the kernel's numbers");
 
-enum { DEVGUARD_DENY_AT = 2 /* instructions from the end */, DEVGUARD_LINE_MAX = 64 };
+enum {
+	DEVGUARD_DENY_AT = 2 /* instructions from the end */,
+	DEVGUARD_LINE_MAX = 64,
+	DEVGUARD_NUMBER_MAX = 12
+};
 
 /* --- cgroup v2 -------------------------------------------------------------------------------- */
 
@@ -64,9 +68,10 @@ size_t devguard_program(const struct devguard_rule *rules, size_t count, struct 
 	for (size_t i = 0; i < count; i++) {
 		const struct devguard_rule *rule = &rules[i];
 		uint32_t type = rule->type == 'b' ? BPF_DEVCG_DEV_BLOCK : BPF_DEVCG_DEV_CHAR;
-		out[at++] = devguard_jump(BPF_JNE, BPF_REG_2, type, 3);
-		out[at++] = devguard_jump(BPF_JNE, BPF_REG_3, rule->major, 2);
-		out[at++] = devguard_jump(BPF_JNE, BPF_REG_4, rule->minor, 1);
+		out[at++] = devguard_jump(BPF_JNE, BPF_REG_2, type, 4);
+		out[at++] = devguard_jump(BPF_JNE, BPF_REG_3, rule->major, 3);
+		out[at++] = devguard_jump(BPF_JLT, BPF_REG_4, rule->first, 2);
+		out[at++] = devguard_jump(BPF_JGT, BPF_REG_4, rule->last, 1);
 		out[at] = devguard_jump(BPF_JSET, BPF_REG_5, rule->access,
 					length - DEVGUARD_DENY_AT - at - 1);
 		at++;
@@ -117,8 +122,41 @@ int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rul
 
 /* --- cgroup v1 -------------------------------------------------------------------------------- */
 
+/* The minor as a text: "*" for all of them. */
+static int devguard_deny_line(int fd, const char *path, const struct devguard_rule *rule,
+			      const char *minor_, bool with_mknod, struct err *err)
+{
+	char line[DEVGUARD_LINE_MAX];
+	int length =
+	    snprintf(line, sizeof(line), "%c %u:%s %s%s%s", rule->type, rule->major, minor_,
+		     rule->access & DEVGUARD_READ ? "r" : "",
+		     rule->access & DEVGUARD_WRITE ? "w" : "", with_mknod ? "m" : ""); /* fits */
+	if (write(fd, line, (size_t)length) < 0)
+		return err_set(err, -errno, "denying '%s' in '%s': %s", line, path,
+			       err_describe(errno));
+	return 0;
+}
+
+static int devguard_deny_v1(int fd, const char *path, const struct devguard_rule *rule,
+			    bool with_mknod, struct err *err)
+{
+	with_mknod = with_mknod && (rule->access & DEVGUARD_MKNOD);
+	if (!with_mknod && !(rule->access & (DEVGUARD_READ | DEVGUARD_WRITE)))
+		return 0;
+	if (rule->first == 0 && rule->last >= DEVGUARD_MINOR_MAX)
+		return devguard_deny_line(fd, path, rule, "*", with_mknod, err);
+	int result = 0;
+	for (uint32_t i = 0; result == 0 && i < DEVGUARD_V1_MAX && i <= rule->last - rule->first;
+	     i++) {
+		char number[DEVGUARD_NUMBER_MAX];
+		(void)snprintf(number, sizeof(number), "%u", rule->first + i); /* fits */
+		result = devguard_deny_line(fd, path, rule, number, with_mknod, err);
+	}
+	return result;
+}
+
 int devguard_attach_v1(const char *directory, const struct devguard_rule *rules, size_t count,
-		       struct err *err)
+		       bool with_mknod, struct err *err)
 {
 	char path[FILE_PATH_MAX];
 	int result = file_path(path, err, "%s/devices.deny", directory);
@@ -129,16 +167,7 @@ int devguard_attach_v1(const char *directory, const struct devguard_rule *rules,
 	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return err_set(err, -errno, "opening '%s': %s", path, err_describe(errno));
-	for (size_t i = 0; i < count; i++) {
-		const struct devguard_rule *rule = &rules[i];
-		char line[DEVGUARD_LINE_MAX];
-		int length = snprintf(line, sizeof(line), "%c %u:%u %s%s", rule->type, rule->major,
-				      rule->minor, rule->access & DEVGUARD_READ ? "r" : "",
-				      rule->access & DEVGUARD_WRITE ? "w" : ""); /* fits */
-		if (rule->access & (DEVGUARD_READ | DEVGUARD_WRITE) &&
-		    write(fd, line, (size_t)length) < 0)
-			return err_set(err, -errno, "denying '%s' in '%s': %s", line, path,
-				       err_describe(errno));
-	}
-	return 0;
+	for (size_t i = 0; result == 0 && i < count; i++)
+		result = devguard_deny_v1(fd, path, &rules[i], with_mknod, err);
+	return result;
 }

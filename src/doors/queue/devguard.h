@@ -10,6 +10,7 @@
 #ifndef SLUICE_DOORS_QUEUE_DEVGUARD_H
 #define SLUICE_DOORS_QUEUE_DEVGUARD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,19 +27,20 @@ enum devguard_access {
 };
 
 enum devguard_limits {
-	DEVGUARD_RULES_MAX = 1000, /* the kernel took 4096 instructions before 5.2 */
+	DEVGUARD_RULES_MAX = 800, /* the kernel took 4096 instructions before 5.2 */
 	DEVGUARD_MAJOR_MAX = (1 << 12) - 1,
 	DEVGUARD_MINOR_MAX = (1 << 20) - 1,
 	DEVGUARD_HEAD = 6, /* instructions of a program before its rules, */
-	DEVGUARD_EACH = 4, /* of each rule, */
+	DEVGUARD_EACH = 5, /* of each rule, */
 	DEVGUARD_TAIL = 4, /* and behind them */
 	DEVGUARD_PROGRAM_MAX = DEVGUARD_HEAD + DEVGUARD_EACH * DEVGUARD_RULES_MAX + DEVGUARD_TAIL,
+	DEVGUARD_V1_MAX = 2048, /* minors of one rule for cgroup v1, where each is a line */
 };
 
 struct devguard_rule {
-	char type; /* 'c' or 'b' */
-	uint32_t major, minor;
-	uint32_t access; /* enum devguard_access: what is denied */
+	char type;		     /* 'c' or 'b' */
+	uint32_t major, first, last; /* minors, both included */
+	uint32_t access;	     /* enum devguard_access: what is denied */
 };
 
 /*
@@ -56,11 +58,12 @@ int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rul
 		    struct err *err);
 
 /*
- * The same for a directory of the v1 hierarchy `devices`, which is made. Nobody is in it then.
- * mknod(2) is left out of what is denied: a runtime that allows it for all nodes below, as they do,
- * could not start, and what is made cannot be opened. -errno.
+ * The same for a directory of the v1 hierarchy `devices`, which is made. Nobody is in it then. Of a
+ * rule with more minors than DEVGUARD_V1_MAX that are not all of them, those are denied. Without
+ * `with_mknod` making nodes is left out of what is denied: a container's runtime that allows it for
+ * all nodes below, as they do, could not start, and what is made cannot be opened. -errno.
  */
 int devguard_attach_v1(const char *directory, const struct devguard_rule *rules, size_t count,
-		       struct err *err);
+		       bool with_mknod, struct err *err);
 
 #endif

@@ -303,6 +303,14 @@ static const char *jobdir_line(struct jobdir_lines *lines, const char *key, size
 	return value;
 }
 
+/* Whether that is the next line: of what is written only where it says something. */
+static bool jobdir_has(const struct jobdir_lines *lines, const char *key)
+{
+	struct jobdir_lines copy = *lines;
+	size_t length;
+	return jobdir_line(&copy, key, &length) != NULL;
+}
+
 static bool jobdir_u64(struct jobdir_lines *lines, const char *key, uint64_t max, uint64_t *out)
 {
 	size_t length;
@@ -410,11 +418,12 @@ static size_t jobdir_format_result(const struct jobdir_result *result, char out[
 	int length =
 	    snprintf(out, JOBDIR_FILE_MAX,
 		     "result 1\nend %s\nvalue %d\ncode %d\ncancelled %d\nleftovers %" PRIu32
-		     "\nstarted %" PRId64 "\nended %" PRId64 "\ntext %s\n%s%s%s",
+		     "\nstarted %" PRId64 "\nended %" PRId64 "\ntext %s\n%s%s%s%s",
 		     jobdir_end_to_string(result->end), result->value, result->exit_code,
 		     result->was_cancelled, result->killed_leftovers, result->started_unix_ns,
 		     result->ended_unix_ns, text, isolation[0] ? "isolation " : "", isolation,
-		     isolation[0] ? "\n" : ""); /* about 500 bytes at most */
+		     isolation[0] ? "\n" : "",
+		     result->was_oom_killed ? "oom 1\n" : ""); /* about 500 bytes at most */
 	return (size_t)length;
 }
 
@@ -422,7 +431,7 @@ int jobdir_parse_result(const char *text, size_t length, struct jobdir_result *o
 {
 	struct jobdir_lines lines = {.at = text, .end = text + length};
 	struct jobdir_result result = {0};
-	uint64_t version, cancelled, leftovers;
+	uint64_t version, cancelled, leftovers, oom = 0;
 	int64_t value, code;
 	if (!jobdir_u64(&lines, "result", UINT64_MAX, &version) || version != 1 ||
 	    !jobdir_read_end(&lines, &result.end) ||
@@ -433,13 +442,15 @@ int jobdir_parse_result(const char *text, size_t length, struct jobdir_result *o
 	    !jobdir_i64(&lines, "started", INT64_MIN, INT64_MAX, &result.started_unix_ns) ||
 	    !jobdir_i64(&lines, "ended", INT64_MIN, INT64_MAX, &result.ended_unix_ns) ||
 	    !jobdir_text(&lines, "text", result.text, sizeof(result.text)) ||
-	    (lines.at != lines.end &&
+	    (jobdir_has(&lines, "isolation") &&
 	     !jobdir_text(&lines, "isolation", result.isolation, sizeof(result.isolation))) ||
+	    (jobdir_has(&lines, "oom") && !jobdir_u64(&lines, "oom", 1, &oom)) ||
 	    lines.at != lines.end)
 		return err_set(err, -EBADMSG, "a result of %zu bytes cannot be read", length);
 	result.value = (int)value;
 	result.exit_code = (int)code;
 	result.was_cancelled = cancelled;
+	result.was_oom_killed = oom;
 	result.killed_leftovers = (uint32_t)leftovers;
 	*out = result;
 	return 0;

@@ -61,7 +61,8 @@ struct jobdir_result {
 	/* What `sluice run` exits with for it: the command's; 128 + signal; 124; after a launch
 	 * error 125, 126 (cannot be executed) or 127 (is not there), which are ours. */
 	int exit_code;
-	bool was_cancelled; /* `cancel` was there when it ended */
+	bool was_cancelled;  /* `cancel` was there when it ended */
+	bool was_oom_killed; /* the kernel killed something of it for want of memory */
 	uint32_t killed_leftovers;
 	int64_t started_unix_ns, ended_unix_ns; /* 0: never */
 	char text[JOBDIR_TEXT_MAX];

@@ -59,11 +59,11 @@ static int launch_add_grant(struct buf *out, const struct launch_grant *grant)
 	return result < 0 ? result : buf_add(out, "", 1);
 }
 
-/* "denied=c 195:1 6": type, numbers, and what is denied, as enum devguard_access. */
+/* "denied=c 195:1-7 6": type, numbers, and what is denied, as enum devguard_access. */
 static int launch_add_denied(struct buf *out, const struct devguard_rule *rule)
 {
-	int result = buf_printf(out, "denied=%c %" PRIu32 ":%" PRIu32 " %" PRIu32, rule->type,
-				rule->major, rule->minor, rule->access);
+	int result = buf_printf(out, "denied=%c %" PRIu32 ":%" PRIu32 "-%" PRIu32 " %" PRIu32,
+				rule->type, rule->major, rule->first, rule->last, rule->access);
 	return result < 0 ? result : buf_add(out, "", 1);
 }
 
@@ -72,6 +72,12 @@ static int launch_add_rules(struct buf *out, const struct launch *launch)
 	int result = 0;
 	if (launch->spec.image[0])
 		result = entries_add(out, "container", launch->container);
+	if (result == 0 && launch->device_root[0])
+		result = entries_add(out, "device_root", launch->device_root);
+	if (result == 0 && launch->own_pids)
+		result = entries_add_u64(out, "own_pids", 1);
+	if (result == 0 && launch->minimum_isolation)
+		result = entries_add_u64(out, "minimum_isolation", launch->minimum_isolation);
 	if (result == 0 && launch->denied_why[0])
 		result = entries_add(out, "denied_why", launch->denied_why);
 	for (size_t i = 0; result == 0 && i < launch->denied_count; i++)
@@ -244,7 +250,8 @@ static int launch_read_denied(struct launch *launch, const struct entry *entry)
 		return -EINVAL;
 	at += 2;
 	if (launch_number(&at, ':', DEVGUARD_MAJOR_MAX, &rule.major) < 0 ||
-	    launch_number(&at, ' ', DEVGUARD_MINOR_MAX, &rule.minor) < 0 ||
+	    launch_number(&at, '-', DEVGUARD_MINOR_MAX, &rule.first) < 0 ||
+	    launch_number(&at, ' ', DEVGUARD_MINOR_MAX, &rule.last) < 0 || rule.last < rule.first ||
 	    launch_number(&at, '\0', DEVGUARD_ALL, &rule.access) < 0 || rule.access == 0)
 		return -EINVAL;
 	struct devguard_rule *more =
@@ -273,15 +280,19 @@ enum launch_seen {
 	LAUNCH_SEEN_LOG_BYTES = 1 << 12,
 	LAUNCH_SEEN_OWN_NODES = 1 << 13,
 	LAUNCH_SEEN_RSH = 1 << 14,
+	LAUNCH_SEEN_DEVICE_ROOT = 1 << 15,
+	LAUNCH_SEEN_MINIMUM = 1 << 16,
+	LAUNCH_SEEN_OWN_PIDS = 1 << 17,
 };
 
 /* The bit of an entry that there is once; 0: there is none of that name. */
 static unsigned launch_bit(const struct entry *entry)
 {
 	static const char *const names[] = {
-	    "id",	   "attempt",	  "instance",	"runtime_dir", "sim_state",
-	    "cgroup_root", "container",	  "denied_why", "adapters",    "adapters_simulated",
-	    "array_id",	   "array_index", "log_bytes",	"own_nodes",   "rsh"};
+	    "id",	   "attempt",		"instance",   "runtime_dir", "sim_state",
+	    "cgroup_root", "container",		"denied_why", "adapters",    "adapters_simulated",
+	    "array_id",	   "array_index",	"log_bytes",  "own_nodes",   "rsh",
+	    "device_root", "minimum_isolation", "own_pids"};
 	for (unsigned i = 0; i < array_length(names); i++)
 		if (entry_is(entry, names[i]))
 			return 1U << i;
@@ -298,7 +309,7 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 	if (bit == 0 || (*seen & bit))
 		return -EINVAL;
 	*seen |= bit;
-	uint64_t attempt; /* or an index */
+	uint64_t attempt, minimum; /* attempt: or an index */
 	int result;
 	switch (bit) {
 	case LAUNCH_SEEN_ID:
@@ -334,6 +345,16 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 		return result;
 	case LAUNCH_SEEN_LOG_BYTES:
 		return entry_u64(entry, 1, UINT64_MAX, &launch->log_bytes);
+	case LAUNCH_SEEN_OWN_PIDS:
+		launch->own_pids = true;
+		return strcmp(entry->value, "1") == 0 ? 0 : -EINVAL;
+	case LAUNCH_SEEN_DEVICE_ROOT:
+		return entry_copy(entry, launch->device_root, sizeof(launch->device_root));
+	case LAUNCH_SEEN_MINIMUM:
+		result = entry_u64(entry, 0, WANTS_ISOLATION_COUNT - 1, &minimum);
+		if (result == 0)
+			launch->minimum_isolation = (uint32_t)minimum;
+		return result;
 	case LAUNCH_SEEN_DENIED_WHY:
 		return entry_copy(entry, launch->denied_why, sizeof(launch->denied_why));
 	default:

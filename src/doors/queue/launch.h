@@ -87,9 +87,12 @@ struct launch {
 	char own_nodes[LAUNCH_PATH_MAX];
 	char rsh[LAUNCH_PATH_MAX]; /* path of sluice-rsh, for a job with workers; "" */
 
-	/* For a job with an image. */
 	char container[LAUNCH_PATH_MAX]; /* path of sluice-container; "": it was not found */
-	struct devguard_rule *denied;	 /* owned; nodes that the job may not use */
+	/* What keeps it to its devices. */
+	bool own_pids;			   /* it may have a PID namespace of its own */
+	uint32_t minimum_isolation;	   /* enum wants_isolation; 0: it may be anything */
+	char device_root[LAUNCH_PATH_MAX]; /* where a simulated machine's /dev is; "": none */
+	struct devguard_rule *denied;	   /* owned; nodes that the job may not use */
 	size_t denied_count;
 	char denied_why[LAUNCH_WHY_MAX]; /* why they are not known; "" */
 	struct spec spec;

@@ -85,7 +85,7 @@ void queue_control_cancel(struct queue_run *run)
 
 static void queue_copy_text(char *out, size_t size, const char *text)
 {
-	(void)snprintf(out, size, "%s", text); /* cut if need be */
+	(void)snprintf(out, size, "%.*s", (int)size - 1, text); /* cut if need be */
 }
 
 /* "env: why no higher one" */

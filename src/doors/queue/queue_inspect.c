@@ -84,6 +84,10 @@ static void queue_read_end(struct job *job, const struct jobdir_result *result, 
 		queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, by);
 		break;
 	}
+	/* A worker of the command may have been killed, and it gave up for that. */
+	if (result->was_oom_killed && job->state == JOB_FAILED &&
+	    (result->end == JOBDIR_EXITED || result->end == JOBDIR_SIGNALLED))
+		queue_end_as(job, JOB_FAILED, JOB_REASON_OOM_KILLED, NULL);
 	if (result->was_cancelled && result->end != JOBDIR_LAUNCH_ERROR)
 		queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, by);
 }

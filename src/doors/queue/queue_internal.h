@@ -102,7 +102,8 @@ struct queue_run {
 	struct gpunodes_plan others; /* devices that it does not get; emptied by the start */
 	bool knows_others;
 	bool has_own_nodes; /* GPU nodes are closed to users: rules.is_enforced at its start */
-	char *adapters;	    /* owned; that the job gets: "mlx5_0,mlx5_1"; NULL: none */
+	uint32_t minimum_isolation; /* enum wants_isolation, when it was started */
+	char *adapters;		    /* owned; that the job gets: "mlx5_0,mlx5_1"; NULL: none */
 	bool adapters_simulated;
 
 	/* The supervisor. */

@@ -67,29 +67,38 @@ static void queue_copy_text(char *out, size_t size, const char *text)
 	(void)snprintf(out, size, "%s", text ? text : "");
 }
 
-/* What a job with an image is kept away from. It runs without as well, and says so. */
+/* What a job is kept away from. It runs without as well, unless it wants more, and says so. */
 static void queue_add_denied(const struct queue_run *run, struct launch *launch)
 {
 	struct err err = {0};
 	struct gpunodes nodes = {.count = 0};
+	struct gpunodes_range *ranges = NULL;
+	size_t count = 0;
 	const char *root = run->owner->queue->device_root;
 	int rc = run->knows_others ? gpunodes_find(&run->others, root ? root : "", &nodes, &err)
 				   : err_set(&err, -ENOENT, "the GPUs are not known");
-	if (rc == 0 && nodes.count > 0)
-		launch->denied = calloc(nodes.count, sizeof(*launch->denied));
 	if (rc == 0 && nodes.unknown > 0)
 		(void)err_set(&err, -ENOENT, "the nodes of %" PRIu32 " devices are not known",
 			      nodes.unknown);
-	for (size_t i = 0; launch->denied && i < nodes.count; i++)
+	if (rc == 0)
+		rc = gpunodes_ranges(&nodes, &ranges, &count, &err);
+	if (rc == 0 && count > LAUNCH_DENIED_MAX)
+		rc = err_set(&err, -E2BIG, "%zu device rules: %d are possible", count,
+			     LAUNCH_DENIED_MAX);
+	if (rc == 0 && count > 0)
+		launch->denied = calloc(count, sizeof(*launch->denied));
+	for (size_t i = 0; launch->denied && i < count; i++)
 		launch->denied[launch->denied_count++] =
 		    (struct devguard_rule){.type = 'c',
-					   .major = nodes.nodes[i].major,
-					   .minor = nodes.nodes[i].minor,
+					   .major = ranges[i].major,
+					   .first = ranges[i].first,
+					   .last = ranges[i].last,
 					   .access = DEVGUARD_ALL};
-	if (rc == 0 && launch->denied_count < nodes.count)
+	if (rc == 0 && launch->denied_count < count)
 		(void)err_set(&err, -ENOMEM, "no memory for device rules");
 	(void)snprintf(launch->denied_why, sizeof(launch->denied_why), "%.*s", LAUNCH_WHY_MAX - 1,
 		       err.text); /* cut */
+	free(ranges);
 	gpunodes_done(&nodes);
 }
 
@@ -141,13 +150,13 @@ int queue_make_launch(struct queue_run *run, struct err *err)
 	if (run->has_own_nodes && launch.spec.uid != 0 && run->grant_count > 0) {
 		const char *root = queue->device_root ? queue->device_root : "";
 		queue_copy_text(launch.own_nodes, LAUNCH_PATH_MAX, *root ? root : "/");
-		if (!launch.spec.image[0])
-			queue_add_denied(run, &launch);
 	}
-	if (launch.spec.image[0]) {
+	if (launch.spec.image[0])
 		queue_copy_text(launch.container, LAUNCH_PATH_MAX, queue->container);
-		queue_add_denied(run, &launch);
-	}
+	queue_copy_text(launch.device_root, LAUNCH_PATH_MAX, queue->device_root);
+	launch.minimum_isolation = run->minimum_isolation;
+	launch.own_pids = geteuid() == 0;
+	queue_add_denied(run, &launch);
 	if (launch.spec.wants.workers > 0)
 		queue_copy_text(launch.rsh, LAUNCH_PATH_MAX, queue->rsh);
 	queue_copy_text(launch.adapters, sizeof(launch.adapters), run->adapters);
@@ -351,7 +360,6 @@ static int queue_make_instance(char out[LAUNCH_INSTANCE_MAX], struct err *err)
 	return rc;
 }
 
-/* Whether it has an image is read on the other thread: what that would need is small. */
 static int queue_plan_others(struct queue_run *run, struct err *err)
 {
 	const struct inventory *inventory = run->owner->queue->inventory;
@@ -359,6 +367,7 @@ static int queue_plan_others(struct queue_run *run, struct err *err)
 	gpunodes_plan_done(&run->others);
 	run->knows_others = inventory != NULL;
 	run->has_own_nodes = run->owner->queue->rules.is_enforced && geteuid() == 0;
+	run->minimum_isolation = run->owner->queue->rules.minimum_isolation;
 	for (size_t i = 0; i < run->grant_count && i < LAUNCH_GRANTS_MAX; i++)
 		uuids[i] = run->grants[i].uuid;
 	return inventory ? gpunodes_plan(inventory, uuids, run->grant_count, &run->others, err) : 0;

@@ -24,7 +24,10 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "doors/queue/cglimit.h"
 #include "doors/queue/launch.h"
+#include "libexec/supervise/init.h"
+#include "libexec/supervise/landlock.h"
 #include "libexec/supervise/nodes.h"
 
 enum command_exit {
@@ -48,6 +51,9 @@ enum command_stage {
 	COMMAND_DESCRIPTORS,
 	COMMAND_EXEC,
 	COMMAND_DEVICES,
+	COMMAND_LANDLOCK,
+	COMMAND_PRIVILEGES,
+	COMMAND_MOUNTS,
 	COMMAND_HELPER, /* `why` says it */
 	COMMAND_NOTE,	/* it goes on, and `why` says what is to be known of it */
 };
@@ -210,22 +216,45 @@ static int command_become(const struct command *command, pid_t supervisor, int f
 	*out_stage = COMMAND_DEATH;
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return -errno;
-	if (getppid() != supervisor)
+	/* Who is outside of its namespace has no number in it. */
+	if (getppid() != (command->init ? 0 : supervisor))
 		return -ECHILD; /* it died before that; nobody reads this */
+	*out_stage = COMMAND_PRIVILEGES;
+	if (command->no_new_privs && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
 	*out_stage = COMMAND_DESCRIPTORS;
 	return command_set_descriptors(command, failed_fd);
 }
 
-static int command_join_v1(const struct command *command)
+static int command_join_one(const char *directory)
 {
 	char path[FILE_PATH_MAX];
-	if (!command->devices_v1 || !*command->devices_v1)
-		return 0;
-	int result = file_path(path, NULL, "%s/cgroup.procs", command->devices_v1);
+	int result = file_path(path, NULL, "%s/cgroup.procs", directory);
 	if (result < 0)
 		return result;
 	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	return fd >= 0 && write(fd, "0", 1) == 1 ? 0 : -errno; /* 0: who writes */
+}
+
+static int command_join_v1(const struct command *command)
+{
+	int result = 0;
+	if (command->devices_v1 && *command->devices_v1)
+		result = command_join_one(command->devices_v1);
+	for (size_t i = 0; result == 0 && command->limit && i < command->limit->group_count; i++)
+		result = command_join_one(command->limit->groups[i]);
+	return result;
+}
+
+/* What has to be done while it is still root, if it is. */
+static int command_confine(const struct command *command, enum command_stage *out_stage)
+{
+	*out_stage = COMMAND_DEVICES;
+	int code = command_join_v1(command);
+	*out_stage = code < 0 ? COMMAND_DEVICES : COMMAND_MOUNTS;
+	if (code == 0 && command->init)
+		code = init_join_mounts(command->init);
+	return code;
 }
 
 /* Ours, what a nohup around the agent left ignored, and the two that glibc keeps for itself, which
@@ -251,16 +280,24 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 	int code = command->cgroup && !is_inside ? cgroup_join(command->cgroup) : 0;
 	if (code < 0)
 		command_tell(failed_fd, COMMAND_CGROUP, code);
+	if (code < 0 && command->needs_cgroup)
+		_exit(COMMAND_EXIT_LAUNCH);
 	enum command_stage stage;
-	code = command_join_v1(command);
+	code = command_confine(command, &stage);
 	if (code < 0) {
-		command_tell(failed_fd, COMMAND_DEVICES, code);
+		command_tell(failed_fd, stage, code);
 		_exit(COMMAND_EXIT_LAUNCH);
 	}
 	struct err why = {0};
 	code = command->nodes ? nodes_apply(command->nodes, &why) : 0;
 	if (code < 0) {
 		command_tell_why(failed_fd, why.text);
+		_exit(COMMAND_EXIT_LAUNCH);
+	}
+	/* Inside of it nothing can be mounted any more. */
+	code = command->landlock ? landlock_restrict(command->landlock) : 0;
+	if (code < 0) {
+		command_tell(failed_fd, COMMAND_LANDLOCK, code);
 		_exit(COMMAND_EXIT_LAUNCH);
 	}
 	code = command_become(command, supervisor, failed_fd, &stage);
@@ -306,8 +343,17 @@ static int command_error(const struct command *command, struct command_failure *
 	case COMMAND_EXEC:
 		return err_set(err, failure->code, "executing '%.128s': %s", name, why);
 	case COMMAND_DEVICES:
-		return err_set(err, failure->code, "joining the device rules '%s': %s",
-			       command->devices_v1, why);
+		return err_set(err, failure->code, "joining the job's groups of cgroup v1: %s",
+			       why);
+	case COMMAND_CGROUP:
+		return err_set(err, failure->code, "joining '%s', which has its device rules: %s",
+			       command->cgroup->path, why);
+	case COMMAND_LANDLOCK:
+		return err_set(err, failure->code, "putting Landlock around it: %s", why);
+	case COMMAND_PRIVILEGES:
+		return err_set(err, failure->code, "setting no_new_privs: %s", why);
+	case COMMAND_MOUNTS:
+		return err_set(err, failure->code, "joining its mount namespace: %s", why);
 	case COMMAND_HELPER:
 		return err_set(err, -ENOEXEC, "%s", failure->why);
 	default:
@@ -359,7 +405,13 @@ int command_start(const struct command *command, struct command_outcome *out, st
 	_cleanup_close_ int write_fd = ends[1];
 	pid_t me = getpid();
 	bool is_inside;
+	int entered = command->init ? init_enter(command->init) : 0;
+	if (entered < 0)
+		return err_set(err, entered, "entering its PID namespace: %s",
+			       err_describe(entered));
 	pid_t pid = command_fork(command->cgroup, &is_inside);
+	if (pid != 0 && command->init)
+		init_leave(command->init);
 	if (pid < 0)
 		return err_set(err, -errno, "starting a process: %s", err_describe(errno));
 	if (pid == 0)
@@ -369,7 +421,8 @@ int command_start(const struct command *command, struct command_outcome *out, st
 	struct command_failure failure;
 	ssize_t length = command_read(command, read_fd, &failure);
 	/* Whoever was born there has nothing to say about it: that is a helper's user. */
-	if (length == sizeof(failure) && failure.stage == COMMAND_CGROUP && !is_inside) {
+	if (length == sizeof(failure) && failure.stage == COMMAND_CGROUP && !is_inside &&
+	    !command->needs_cgroup) {
 		out->cgroup_code = failure.code;
 		length = command_read(command, read_fd, &failure);
 	}

@@ -14,7 +14,10 @@
 #include "doors/queue/spec.h"
 #include "doors/queue/token.h"
 
+struct cglimit;
 struct err;
+struct init;
+struct landlock_plan;
 struct nodes_wish;
 
 enum command_limits {
@@ -37,9 +40,14 @@ struct command {
 	bool has_terminal;	    /* out_fd is one: its input too, and its controlling terminal */
 	const struct token *tokens; /* inherited, under the numbers that they have here */
 	size_t token_count;
-	const struct cgroup *cgroup;	/* NULL: none */
+	const struct cgroup *cgroup; /* NULL: none */
+	bool needs_cgroup;	     /* it may not run outside of it */
+	const char *devices_v1;	     /* directory of a v1 group to join as well; NULL, "": none */
+	const struct cglimit *limit; /* NULL: none; its groups of v1 are joined, too */
+	const struct init *init;     /* NULL: none; a namespace to be started into */
+	const struct landlock_plan *landlock; /* NULL: none */
+	bool no_new_privs;
 	const struct nodes_wish *nodes; /* device nodes of its own; NULL: none */
-	const char *devices_v1; /* directory of a v1 group to join as well; NULL, "": none */
 	/* Asked now and then while the command is still on its way to its exec, which a file system
 	 * that does not answer can hold up for ever. True: it is killed. NULL: nobody is asked. */
 	bool (*give_up)(void *context);

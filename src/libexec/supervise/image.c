@@ -24,7 +24,8 @@ static int image_guard(const struct launch *launch, const struct cgroup *cgroup,
 	int result = devguard_attach(cgroup, launch->denied, launch->denied_count, err);
 	if (result == 0 || cgroup_path_v1(cgroup->path, "devices", out->devices_v1, &later) < 0)
 		return result;
-	if (devguard_attach_v1(out->devices_v1, launch->denied, launch->denied_count, &later) == 0)
+	if (devguard_attach_v1(out->devices_v1, launch->denied, launch->denied_count, false,
+			       &later) == 0)
 		return 0;
 	out->devices_v1[0] = '\0';
 	return result;

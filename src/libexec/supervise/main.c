@@ -97,18 +97,19 @@ static int main_listen(struct supervisor *self, struct err *err)
 	struct err why = {0};
 	char text[CONTROL_TEXT_MAX];
 	/* Without it the job is found by its ancestors and its environment. */
-	bool has_cgroup = prepare_cgroup(&self->launch, &self->cgroup, &why) == 0;
+	(void)prepare_cgroup(&self->launch, &self->cgroup, &why);
 	crash_point("supervisor.cgroup_made");
 	self->has_image = self->launch.spec.image[0] != '\0';
 	if (self->has_image) {
 		image_prepare(&self->launch, &self->cgroup, why.text, &self->image);
-		image_describe(&self->image, text);
-	} else if (has_cgroup) {
-		(void)snprintf(text, sizeof(text), "env: %s", RUN_NO_RULES);
+		sandbox_judge_image(&self->launch, &self->image, &self->sandbox);
 	} else {
-		(void)snprintf(text, sizeof(text), "env: %s; no cgroup: %.160s", RUN_NO_RULES,
-			       why.text);
+		sandbox_prepare(&self->launch, &self->cgroup, why.text, &self->sandbox);
 	}
+	prepare_limits(&self->launch, &self->cgroup, &self->limit);
+	if (self->limit.why[0])
+		sandbox_add_why(&self->sandbox, "limits", self->limit.why);
+	sandbox_describe(&self->sandbox, text);
 	crash_point("supervisor.guarded");
 	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
 	return 0;
@@ -206,9 +207,9 @@ static void main_write_result(struct supervisor *self)
 	int wait_ms = MAIN_RETRY_MS;
 	self->result.ended_unix_ns = clock_unix_ns();
 	self->result.was_cancelled = jobdir_is_cancelled(LAUNCH_FD_DIRECTORY);
-	if (self->has_image)
+	if (self->sandbox.level != JOB_ISOLATION_ENV)
 		(void)snprintf(self->result.isolation, sizeof(self->result.isolation), "%s",
-			       image_level(&self->image)); /* fits */
+			       job_isolation_to_string(self->sandbox.level)); /* fits */
 	bool has_told = false;
 	while (jobdir_write_result(LAUNCH_FD_DIRECTORY, self->launch.attempt, &self->result, &err) <
 	       0) {
@@ -229,13 +230,20 @@ static void main_let_go(struct supervisor *self)
 	prepare_release(&self->tokens);
 }
 
+static void main_remove_groups(struct supervisor *self)
+{
+	if (self->cgroup.fd < 0)
+		return;
+	(void)cgroup_remove(&self->cgroup, NULL); /* an empty one is in nobody's way */
+	if (self->has_image || self->limit.group_count > 0 || self->limit.late[0] ||
+	    self->sandbox.devices_v1[0])
+		cgroup_remove_v1(self->cgroup.path, true);
+}
+
 /* Gives the cgroup and the tokens back: whoever hears of the result may take them. */
 static void main_clear(struct supervisor *self)
 {
-	if (self->cgroup.fd >= 0)
-		(void)cgroup_remove(&self->cgroup, NULL); /* an empty one is in nobody's way */
-	if (self->cgroup.fd >= 0 && self->has_image)
-		cgroup_remove_v1(self->cgroup.path, true);
+	main_remove_groups(self);
 	crash_point("supervisor.cgroup_removed");
 	main_let_go(self);
 	crash_point("supervisor.tokens_released");
@@ -259,8 +267,8 @@ static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 	enum launch_exit code = main_claim(self, err);
 	if (code != LAUNCH_EXIT_DONE) {
 		/* One of the same attempt may be about to use the cgroup of this name. */
-		if (code != LAUNCH_EXIT_CLAIMED && self->cgroup.fd >= 0)
-			(void)cgroup_remove(&self->cgroup, NULL);
+		if (code != LAUNCH_EXIT_CLAIMED)
+			main_remove_groups(self);
 		return code;
 	}
 	main_leave_error();
@@ -315,6 +323,7 @@ int main(int argc, char **argv)
 				  .err_fd = -1,
 				  .output = OUTPUT_NONE,
 				  .cgroup = CGROUP_NONE,
+				  .init = INIT_NONE,
 				  .image = IMAGE_NONE};
 	struct err err = {0};
 	agents_init(&self.agents, -1);

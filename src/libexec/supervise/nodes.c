@@ -26,7 +26,7 @@ static bool nodes_is_denied(const struct nodes_wish *wish, dev_t device)
 	for (size_t i = 0; i < wish->denied_count; i++) {
 		const struct devguard_rule *rule = &wish->denied[i];
 		if (rule->type == 'c' && rule->major == major(device) &&
-		    rule->minor == minor(device))
+		    minor(device) >= rule->first && minor(device) <= rule->last)
 			return true;
 	}
 	return false;

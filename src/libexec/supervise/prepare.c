@@ -46,6 +46,20 @@ int prepare_cgroup(const struct launch *launch, struct cgroup *out, struct err *
 	return cgroup_create(launch->cgroup_root, name, out, err);
 }
 
+void prepare_limits(const struct launch *launch, const struct cgroup *cgroup, struct cglimit *out)
+{
+	const struct wants *wants = &launch->spec.wants;
+	struct cglimit_wants limits = {
+	    .mem_bytes = wants->mem_bytes, .cpu_milli = wants->cpu_milli, .pids = wants->pids};
+	/* Nobody misses it where there is no group, and it is not said: the job did not ask. */
+	if (limits.pids == 0 && cgroup->fd >= 0 && geteuid() == 0) {
+		limits.pids = cglimit_default_pids();
+		/* Whoever has to join another group of v1 may join this one as well. */
+		limits.is_late = limits.mem_bytes == 0 && limits.cpu_milli == 0;
+	}
+	cglimit_apply(cgroup, &limits, out);
+}
+
 /* --- tokens ----------------------------------------------------------------------------------- */
 
 static size_t prepare_count(const struct launch *launch)

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 
+#include "doors/queue/cglimit.h"
 #include "doors/queue/cgroup.h"
 #include "doors/queue/jobdir.h"
 #include "doors/queue/launch.h"
@@ -30,6 +31,9 @@ int prepare_cgroup(const struct launch *launch, struct cgroup *out, struct err *
 
 /* What others are told of who has a GPU: the job's number. Its name is for its owner. */
 void prepare_set_name(const struct launch *launch, struct note *out);
+
+/* The job's limits, as far as they can be set here. */
+void prepare_limits(const struct launch *launch, const struct cgroup *cgroup, struct cglimit *out);
 
 struct prepare_tokens {
 	struct token *tokens; /* owned, and what is in it */

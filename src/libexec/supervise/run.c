@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,10 +21,13 @@
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/port.h"
 #include "libexec/supervise/environment.h"
+#include "libexec/supervise/landlock.h"
 
 enum {
 	RUN_EXIT_DEADLINE = 124,
+	RUN_EXIT_LAUNCH = 125,
 	RUN_SIGNAL_BASE = 128,
+	RUN_LATE_NS = 100000000, /* until what is joined later */
 };
 
 #define RUN_ASK_NS UINT64_C(2000000000) /* for the removal of a container to begin */
@@ -117,6 +122,9 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 		result = run_nodes(self, &nodes, err);
 	if (result == 0) {
 		bool has_launcher = self->has_image && self->image.launcher.fd >= 0;
+		const struct landlock_plan landlock = {.denied = self->launch.denied,
+						       .count = self->launch.denied_count,
+						       .device_root = self->launch.device_root};
 		struct command command = {
 		    .spec = &self->launch.spec,
 		    .helper = self->has_image ? helper : NULL,
@@ -128,13 +136,20 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 		    .has_terminal = self->launch.spec.pty && !is_removal,
 		    .tokens = self->tokens.tokens,
 		    .token_count = self->tokens.count,
-		    .cgroup = has_launcher	     ? &self->image.launcher
-			      : self->workers	     ? workers_cgroup(self->workers)
+		    .cgroup = has_launcher ? &self->image.launcher
+			      : self->workers && workers_cgroup(self->workers)
+				  ? workers_cgroup(self->workers)
 			      : self->cgroup.fd >= 0 ? &self->cgroup
 						     : NULL,
+		    .needs_cgroup = self->sandbox.has_rules && !is_removal,
 		    .devices_v1 = self->has_image ? self->image.devices_v1
-				  : self->workers ? workers_devices_v1(self->workers)
-						  : NULL,
+				  : self->workers && *workers_devices_v1(self->workers)
+				      ? workers_devices_v1(self->workers)
+				      : self->sandbox.devices_v1,
+		    .limit = self->has_image ? NULL : &self->limit,
+		    .init = self->init.pid > 0 && !is_removal ? &self->init : NULL,
+		    .landlock = self->sandbox.has_landlock ? &landlock : NULL,
+		    .no_new_privs = self->sandbox.has_no_new_privs,
 		    .nodes = nodes.root ? &nodes : NULL,
 		    .give_up = is_removal ? run_gives_up_removal : run_gives_up,
 		    .context = self};
@@ -144,21 +159,24 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 	return result;
 }
 
-/* It runs, but not in its cgroup, which is said. */
+/* It runs, but not in its cgroup, which is said. One whose isolation lies in that is not started.
+ */
 static void run_leave_cgroup(struct supervisor *self, int code)
 {
-	char text[CONTROL_TEXT_MAX], why[CONTROL_TEXT_MAX];
-	(void)snprintf(why, sizeof(why), "no cgroup: joining '%.96s': %s", self->cgroup.path,
-		       err_describe(code));
-	(void)snprintf(text, sizeof(text), "env: %s; %.180s", RUN_NO_RULES, why);
+	char text[CONTROL_TEXT_MAX], why[SANDBOX_WHY_MAX];
+	(void)snprintf(why, sizeof(why), "joining '%.96s': %s", self->cgroup.path,
+		       err_describe(code)); /* cut */
 	if (self->has_image) {
 		image_done(&self->image);
 		self->image = IMAGE_NONE;
-		(void)snprintf(self->image.why, sizeof(self->image.why), "%s", why); /* fits */
-		image_describe(&self->image, text);
+		(void)snprintf(self->image.why, sizeof(self->image.why), "no cgroup: %s", why);
+		sandbox_judge_image(&self->launch, &self->image, &self->sandbox);
+	} else {
+		sandbox_add_why(&self->sandbox, "no cgroup", why);
 	}
 	(void)cgroup_remove(&self->cgroup, NULL); /* empty, and in nobody's way */
 	cgroup_close(&self->cgroup);
+	sandbox_describe(&self->sandbox, text);
 	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
 }
 
@@ -170,6 +188,8 @@ static int run_make_workers(struct supervisor *self, struct err *err)
 	const struct workers_options options = {.launch = &self->launch,
 						.job_fd = LAUNCH_FD_DIRECTORY,
 						.cgroup = &self->cgroup,
+						.sandbox = &self->sandbox,
+						.limit = &self->limit,
 						.tokens = self->tokens.tokens,
 						.token_count = self->tokens.count};
 	int result = workers_new(&options, &self->workers, err);
@@ -181,6 +201,40 @@ static int run_make_workers(struct supervisor *self, struct err *err)
 	return result < 0 ? err_set(err, result, "too much listens while the job runs") : 0;
 }
 
+/* Where it cannot be had the job runs without, and that is said. */
+static void run_start_init(struct supervisor *self)
+{
+	struct err err = {0};
+	char text[CONTROL_TEXT_MAX];
+	if (!self->sandbox.has_own_pids || init_start(&self->cgroup, &self->init, &err) == 0)
+		return;
+	sandbox_add_why(&self->sandbox, "own PID namespace", err.text);
+	sandbox_describe(&self->sandbox, text);
+	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+}
+
+/* Nothing has been started in it, or nothing that is left. */
+static void run_end_init(struct supervisor *self)
+{
+	init_kill(&self->init);
+	if (self->init.pid > 0)
+		(void)waitpid(self->init.pid, NULL, 0);
+	init_done(&self->init);
+}
+
+/* It is less than the job, or the owner of the machine, wants: nothing is started. */
+static void run_refuse(struct supervisor *self)
+{
+	struct err err = {0};
+	uint32_t wanted = self->launch.spec.wants.isolation;
+	bool is_rule = sandbox_is_enough(self->sandbox.level, wanted);
+	(void)err_set(&err, -EPERM, "isolation '%s'%s is not reached, only %s: %s",
+		      wants_isolation_to_string(is_rule ? self->launch.minimum_isolation : wanted),
+		      is_rule ? ", which this machine demands," : "",
+		      job_isolation_to_string(self->sandbox.level), self->sandbox.why);
+	run_launch_failed(self, -EPERM, RUN_EXIT_LAUNCH, &err);
+}
+
 /* The pid, or -1: it never ran, and the result says why. */
 static pid_t run_start(struct supervisor *self)
 {
@@ -189,6 +243,8 @@ static pid_t run_start(struct supervisor *self)
 	uint64_t deadline_ns = self->launch.spec.deadline_ns, now_ns = clock_now_ns(&run_clock);
 	if (deadline_ns > 0 && deadline_ns < UINT64_MAX - now_ns)
 		self->give_up_at_ns = now_ns + deadline_ns;
+	run_start_init(self);
+	crash_point("supervisor.init_started");
 	int result = run_take_port(self, &err);
 	if (result == 0)
 		result = run_make_workers(self, &err);
@@ -196,6 +252,7 @@ static pid_t run_start(struct supervisor *self)
 		result = run_call(self, false, &outcome, &err);
 	crash_point("supervisor.started");
 	if (result < 0) {
+		run_end_init(self);
 		run_launch_failed(self, result, outcome.exit_code, &err);
 		return -1;
 	}
@@ -204,8 +261,14 @@ static pid_t run_start(struct supervisor *self)
 	if (self->has_image && outcome.note[0]) {
 		char text[CONTROL_TEXT_MAX];
 		image_leave(&self->image, outcome.note);
-		image_describe(&self->image, text);
+		sandbox_judge_image(&self->launch, &self->image, &self->sandbox);
+		sandbox_describe(&self->sandbox, text);
 		agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+		if (self->sandbox.is_refused) { /* what was begun is killed, and taken away */
+			(void)kill(outcome.pid, SIGKILL); /* not reaped: it is its own number */
+			run_refuse(self);
+			return -1;
+		}
 	}
 	self->has_given_up = outcome.given_up;
 	return outcome.pid;
@@ -222,6 +285,7 @@ static void run_read_status(struct supervisor *self, const struct watch *watch)
 	result->value = was_killed ? WTERMSIG(status) : WEXITSTATUS(status);
 	result->exit_code = was_killed ? RUN_SIGNAL_BASE + result->value : result->value;
 	result->killed_leftovers = watch->killed_leftovers;
+	result->was_oom_killed = cglimit_oom_kills(&self->cgroup, &self->limit) > 0;
 	if (self->has_given_up && self->given_up == JOBDIR_CANCELLED) {
 		result->end = JOBDIR_CANCELLED;
 		result->exit_code = RUN_EXIT_CANCELLED;
@@ -312,15 +376,46 @@ int run_listen(struct supervisor *self, const struct watch_source *source)
 	return 0;
 }
 
+static void run_late(void *context, short revents)
+{
+	struct supervisor *self = context;
+	cglimit_join_late(&self->cgroup, &self->limit);
+	for (size_t i = 0; i < self->source_count; i++)
+		if (self->sources[i].ready == run_late)
+			self->sources[i].fd = -1;
+}
+
+/* A job that is short does without: the kernel would keep other starts waiting meanwhile. The timer
+ * (caller's), or -1. */
+static int run_limit_late(struct supervisor *self)
+{
+	const struct itimerspec after = {.it_value.tv_nsec = RUN_LATE_NS};
+	if (!self->limit.late[0] || self->has_image)
+		return -1;
+	_cleanup_close_ int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	const struct watch_source source = {
+	    .fd = fd, .events = POLLIN, .ready = run_late, .context = self};
+	if (fd < 0 || timerfd_settime(fd, 0, &after, NULL) < 0 || run_listen(self, &source) < 0) {
+		cglimit_join_late(&self->cgroup, &self->limit);
+		return -1;
+	}
+	return take_fd(&fd);
+}
+
 void run_command(struct supervisor *self)
 {
 	output_copy(&self->output, &self->launch, self->err_fd);
-	pid_t pid = run_start(self);
+	if (self->sandbox.is_refused)
+		run_refuse(self);
+	pid_t pid = self->sandbox.is_refused ? -1 : run_start(self);
+	_cleanup_close_ int late_fd = pid > 0 ? run_limit_late(self) : -1;
 	(void)close(take_fd(&self->out_fd));
 	(void)close(take_fd(&self->err_fd));
 	if (pid < 0) {
 		self->workers = workers_free(self->workers);
 		run_kill_rest(self);
+		if (self->has_image && self->image.is_elsewhere)
+			run_remove_container(self);
 		output_done(&self->output, LAUNCH_FD_DIRECTORY);
 		return;
 	}
@@ -339,6 +434,7 @@ void run_command(struct supervisor *self)
 			      .is_idle = self->has_image ? image_is_pause : NULL,
 			      .before_kill = self->has_image ? run_remove_first : NULL,
 			      .context = self,
+			      .init = &self->init,
 			      .sources = self->sources,
 			      .source_count = self->source_count};
 	/* A job can have megabytes of environment, and runs for weeks; workers are started with it
@@ -350,6 +446,7 @@ void run_command(struct supervisor *self)
 	(void)malloc_trim(0);
 	watch_run(&watch);
 	output_done(&self->output, LAUNCH_FD_DIRECTORY);
+	init_done(&self->init);
 	crash_point("supervisor.all_gone");
 	run_read_status(self, &watch);
 	self->workers = workers_free(self->workers);

@@ -13,21 +13,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "doors/queue/cglimit.h"
 #include "doors/queue/cgroup.h"
 #include "doors/queue/desk.h"
 #include "doors/queue/jobdir.h"
 #include "doors/queue/launch.h"
 #include "libexec/supervise/agents.h"
 #include "libexec/supervise/image.h"
+#include "libexec/supervise/init.h"
 #include "libexec/supervise/output.h"
 #include "libexec/supervise/prepare.h"
+#include "libexec/supervise/sandbox.h"
 #include "libexec/supervise/watch.h"
 #include "libexec/supervise/workers.h"
 
 enum run_exit { RUN_EXIT_CANCELLED = 128 + SIGTERM };
-
-/* Why a job reaches no more isolation than its environment. */
-#define RUN_NO_RULES "device rules are not built yet"
 
 struct supervisor {
 	struct launch launch;
@@ -35,6 +35,9 @@ struct supervisor {
 	struct output output;
 	struct agents agents;
 	struct cgroup cgroup;
+	struct cglimit limit;
+	struct sandbox sandbox;
+	struct init init;
 	bool has_image;
 	struct image image;	 /* with has_image */
 	struct workers *workers; /* owned; NULL: it has none */

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "doors/queue/tree.h"
+#include "libexec/supervise/init.h"
 
 enum {
 	WATCH_KILL_EACH_MS = 10,   /* between two rounds of killing what is left */
@@ -41,14 +42,14 @@ static uint64_t watch_after_ns(uint64_t delay_ns)
 
 static size_t watch_count(const struct watch *self)
 {
-	size_t count = 0;
+	size_t count = 0, ours = self->init_lives;
 	if (self->cgroup->fd >= 0 && cgroup_count(self->cgroup, &count, NULL) == 0 && count > 0)
-		return count;
+		return count - ours;
 	struct tree_process *list = NULL;
 	count = 0;
 	(void)tree_list(getpid(), 0, &list, &count, NULL); /* then 0: only a figure to show */
 	free(list);
-	return count;
+	return count > ours ? count - ours : 0;
 }
 
 /* A signal for everything of the job, and SIGKILL for what is left after `grace_ns`. */
@@ -119,6 +120,8 @@ static void watch_command_ended(struct watch *self, int status)
 {
 	self->command_lives = false;
 	self->status = status;
+	if (self->init)
+		init_release(self->init);
 	self->deadline_at_ns = WATCH_NEVER;
 	crash_point("supervisor.command_ended");
 	agents_say(self->agents, CONTROL_ENDED, status, 0, NULL);
@@ -138,6 +141,8 @@ static bool watch_reap(struct watch *self)
 		/* Once it was reaped its number may be another's, of what it left. */
 		if (pid > 0 && pid == self->command && self->command_lives)
 			watch_command_ended(self, status);
+		else if (pid > 0 && self->init_lives && pid == self->init->pid)
+			self->init_lives = false;
 		else if (pid > 0 && self->reaped)
 			self->reaped(self->reaped_context, pid, status);
 	} while (pid > 0 || (pid < 0 && errno == EINTR));
@@ -283,6 +288,9 @@ static void watch_poll(struct watch *self)
 void watch_run(struct watch *self)
 {
 	self->command_lives = self->command > 0;
+	self->init_lives = self->init && self->init->pid > 0;
+	if (self->init && !self->command_lives)
+		init_release(self->init);
 	self->tell_at_ns = WATCH_NEVER;
 	self->kill_at_ns = self->command_lives ? WATCH_NEVER : clock_now_ns(&watch_clock);
 	self->deadline_at_ns = self->deadline_ns ? watch_after_ns(self->deadline_ns) : WATCH_NEVER;

@@ -32,6 +32,8 @@ struct watch_source {
 	void *context;
 };
 
+struct init;
+
 struct watch {
 	/* Set by the caller; borrowed. */
 	struct agents *agents;
@@ -57,6 +59,7 @@ struct watch {
 	void *context;
 	/* It clears up behind the job: what agents ask for is about that, and is passed over. */
 	bool is_deaf;
+	struct init *init; /* NULL: none; released when the command has ended */
 	/* Called with each other process of the job that has ended and was a child. NULL: nobody.
 	 */
 	void (*reaped)(void *context, pid_t pid, int status);
@@ -72,7 +75,7 @@ struct watch {
 	uint32_t killed_leftovers;
 
 	/* Its own. */
-	bool command_lives;
+	bool command_lives, init_lives;
 	bool is_killing, is_stuck, has_asked;
 	uint64_t deadline_at_ns, kill_at_ns, tell_at_ns, killing_since_ns;
 	unsigned kill_rounds;

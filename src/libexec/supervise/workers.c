@@ -27,10 +27,12 @@
 #include "doors/queue/tree.h"
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/environment.h"
+#include "libexec/supervise/landlock.h"
 #include "libexec/supervise/mpienv.h"
 #include "libexec/supervise/nodes.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/rshserver.h"
+#include "libexec/supervise/sandbox.h"
 
 enum {
 	WORKERS_PREFIX_MAX = 32,
@@ -174,8 +176,23 @@ static int workers_start(struct workers *self, size_t index, char *const *argv, 
 				  .token_count = self->options.token_count,
 				  .cgroup = worker->cgroup.fd >= 0 ? &worker->cgroup : NULL,
 				  .devices_v1 = worker->devices_v1,
+				  .limit = self->options.limit,
 				  .give_up = workers_gives_up,
 				  .context = &until_ns};
+	const struct launch *launch = self->options.launch;
+	const struct sandbox *sandbox = self->options.sandbox;
+	const struct landlock_plan landlock = {.denied = launch->denied,
+					       .count = launch->denied_count,
+					       .device_root = launch->device_root};
+	if (sandbox) { /* a worker is kept to the job's devices as the launcher is */
+		if (sandbox->has_rules && !command.cgroup && self->options.cgroup->fd >= 0)
+			command.cgroup = self->options.cgroup;
+		if (!*worker->devices_v1)
+			command.devices_v1 = sandbox->devices_v1;
+		command.needs_cgroup = sandbox->has_rules;
+		command.landlock = sandbox->has_landlock ? &landlock : NULL;
+		command.no_new_privs = sandbox->has_no_new_privs;
+	}
 	int result = command_start(&command, &outcome, err);
 	(void)jobenv_free(environment);
 	crash_point("supervisor.worker_started");

@@ -18,7 +18,9 @@
 #include "doors/queue/token.h"
 #include "libexec/supervise/watch.h"
 
+struct cglimit;
 struct err;
+struct sandbox;
 struct workers;
 
 enum workers_limits {
@@ -33,10 +35,12 @@ enum workers_limits {
 			       */
 
 struct workers_options {
-	const struct launch *launch; /* borrowed until workers_free(), with its spec */
-	int job_fd;		     /* the job's directory; borrowed */
-	const struct cgroup *cgroup; /* the job's, or fd -1; borrowed */
-	const struct token *tokens;  /* borrowed */
+	const struct launch *launch;   /* borrowed until workers_free(), with its spec */
+	int job_fd;		       /* the job's directory; borrowed */
+	const struct cgroup *cgroup;   /* the job's, or fd -1; borrowed */
+	const struct sandbox *sandbox; /* what keeps the job to its devices; NULL: nothing */
+	const struct cglimit *limit;   /* NULL: none */
+	const struct token *tokens;    /* borrowed */
 	size_t token_count;
 };
 

@@ -110,6 +110,39 @@ static void whoever_gets_one_device_is_kept_from_the_others(void **state)
 	root = unit_tmp_free(root);
 }
 
+static void expect_ranges(const char *root, const char *uuid, const char *expected)
+{
+	struct gpunodes nodes;
+	struct gpunodes_range *ranges = NULL;
+	size_t count = 0;
+	char text[512] = "";
+	assert_int_equal(find(root, uuid, &nodes), 0);
+	assert_int_equal(gpunodes_ranges(&nodes, &ranges, &count, NULL), 0);
+	for (size_t i = 0; i < count; i++)
+		(void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%u:%u-%u",
+			       i ? " " : "", ranges[i].major, ranges[i].first, ranges[i].last);
+	assert_string_equal(text, expected);
+	free(ranges);
+	gpunodes_done(&nodes);
+}
+
+static void what_appears_later_is_denied_before(void **state)
+{
+	char *root = root_make();
+	nodes_make(root);
+	node_make(root, "dev/dri/card9", 226, 9); /* another vendor's */
+	expect_ranges(root, NULL, "195:0-253 226:0-8 226:10-255 237:1-2 237:12-14 237:21-22");
+	expect_ranges(root, "GPU-a",
+		      "195:1-253 226:0-2 226:4-8 226:10-255 237:1-2 237:12-14 "
+		      "237:21-22");
+	/* Of a MIG device that was given all but its own two capabilities. */
+	expect_ranges(root, "MIG-2",
+		      "195:0-4 195:6-253 226:0-8 226:10-255 237:0-20 237:23-1048575");
+	/* Not known which of the numbers it has: what is known is denied, and no more. */
+	expect_ranges(root, "GPU-c", "195:0-0 195:5-5 226:3-3 237:1-2 237:12-14 237:21-22");
+	root = unit_tmp_free(root);
+}
+
 static void stand_ins_that_others_use_stay_free(void **state)
 {
 	char *root = root_make();
@@ -163,6 +196,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(whoever_gets_one_device_is_kept_from_the_others),
+	    cmocka_unit_test(what_appears_later_is_denied_before),
 	    cmocka_unit_test(stand_ins_that_others_use_stay_free),
 	    cmocka_unit_test(what_is_not_there_is_counted),
 	    cmocka_unit_test(a_real_gpu_needs_no_node_yet),

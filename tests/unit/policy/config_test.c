@@ -471,7 +471,7 @@ static void test_jobs_defaults(void **state)
 	const struct config_jobs *jobs = &config->jobs;
 	assert_false(jobs->enforce);
 	assert_string_equal(jobs->admin_group, "");
-	assert_int_equal(jobs->minimum_isolation, CONFIG_ISOLATION_ENV);
+	assert_int_equal(jobs->minimum_isolation, CONFIG_ISOLATION_NONE);
 	assert_int_equal(jobs->limit_pending, 10000);
 	assert_int_equal(jobs->limit_gpus, 0);
 	assert_true(jobs->default_time_ns == SCHEMA_FOREVER);

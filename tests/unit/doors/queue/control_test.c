@@ -41,9 +41,9 @@ static void other_packets_are_refused(void **state)
 	(void)control_format(&message, packet);
 	assert_int_equal(control_parse(packet, 24, &again, &err), 0);
 	assert_int_equal(control_parse(packet, 25, &again, &err), -EBADMSG); /* a NUL in the text */
-	memset(packet + 24, 'x', 300);
-	assert_int_equal(control_parse(packet, 24 + 255, &again, &err), 0);
-	assert_int_equal(control_parse(packet, 24 + 256, &again, &err), -EBADMSG);
+	memset(packet + 24, 'x', CONTROL_TEXT_MAX);
+	assert_int_equal(control_parse(packet, 24 + CONTROL_TEXT_MAX - 1, &again, &err), 0);
+	assert_int_equal(control_parse(packet, 24 + CONTROL_TEXT_MAX, &again, &err), -EBADMSG);
 	message.kind = CONTROL_PORT + 1;
 	(void)control_format(&message, packet);
 	assert_int_equal(control_parse(packet, 24, &again, &err), -EBADMSG);

@@ -21,16 +21,25 @@
 enum { NODE_MAJOR = 195, NODE_DENIED = 77, NODE_ALLOWED = 78, READ_WRITE = 6 };
 
 static const struct devguard_rule rules[] = {
-    {'c', 226, 128, DEVGUARD_ALL},
-    {'c', NODE_MAJOR, NODE_DENIED, DEVGUARD_ALL},
-    {'b', 8, 1, DEVGUARD_WRITE},
+    {'c', 226, 128, 130, DEVGUARD_ALL},
+    {'c', NODE_MAJOR, NODE_DENIED, NODE_DENIED, DEVGUARD_ALL},
+    {'b', 8, 1, 1, DEVGUARD_WRITE},
 };
 
 /* --- without a kernel ------------------------------------------------------------------------- */
 
 static uint64_t jumps(uint8_t operation, uint64_t with, uint64_t number)
 {
-	return operation == BPF_JSET ? (with & number) != 0 : with != number;
+	switch (operation) {
+	case BPF_JSET:
+		return (with & number) != 0;
+	case BPF_JLT:
+		return with < number;
+	case BPF_JGT:
+		return with > number;
+	default:
+		return with != number;
+	}
 }
 
 /* What the kernel would get: as much of its machine as the program uses. */
@@ -80,7 +89,10 @@ static void the_program_denies_what_is_listed_and_nothing_else(void **state)
 	assert_int_equal(length, DEVGUARD_HEAD + 3 * DEVGUARD_EACH + DEVGUARD_TAIL);
 	enum { BLOCK = BPF_DEVCG_DEV_BLOCK, CHAR = BPF_DEVCG_DEV_CHAR };
 	for (uint32_t access = 1; access <= DEVGUARD_ALL; access++) {
+		assert_true(is_allowed(program, length, CHAR, 226, 127, access));
 		assert_false(is_allowed(program, length, CHAR, 226, 128, access));
+		assert_false(is_allowed(program, length, CHAR, 226, 130, access));
+		assert_true(is_allowed(program, length, CHAR, 226, 131, access));
 		assert_false(is_allowed(program, length, CHAR, NODE_MAJOR, NODE_DENIED, access));
 		assert_true(is_allowed(program, length, CHAR, NODE_MAJOR, NODE_ALLOWED, access));
 		assert_true(is_allowed(program, length, BLOCK, NODE_MAJOR, NODE_DENIED, access));
@@ -99,7 +111,7 @@ static void as_many_rules_as_there_may_be(void **state)
 	struct devguard_rule *many = calloc(DEVGUARD_RULES_MAX, sizeof(*many));
 	assert_true(program && many);
 	for (uint32_t i = 0; i < DEVGUARD_RULES_MAX; i++)
-		many[i] = (struct devguard_rule){'c', 500, i, DEVGUARD_ALL};
+		many[i] = (struct devguard_rule){'c', 500, i, i, DEVGUARD_ALL};
 	size_t length = devguard_program(many, DEVGUARD_RULES_MAX, program);
 	assert_int_equal(length, DEVGUARD_PROGRAM_MAX);
 	for (uint32_t i = 0; i <= DEVGUARD_RULES_MAX; i++)
@@ -212,9 +224,13 @@ static void in_v1_a_denied_node_cannot_be_opened(void **state)
 		place_remove(&place);
 		skip();
 	}
-	assert_int_equal(devguard_attach_v1(place.v1, rules, array_length(rules), NULL), 0);
+	assert_int_equal(devguard_attach_v1(place.v1, rules, array_length(rules), false, NULL), 0);
 	try_node(&place, "denied", NODE_DENIED, &made, &opened);
 	assert_int_equal(made, 0); /* see devguard.h */
+	assert_int_equal(opened, EPERM);
+	assert_int_equal(devguard_attach_v1(place.v1, rules, array_length(rules), true, NULL), 0);
+	try_node(&place, "denied", NODE_DENIED, &made, &opened);
+	assert_int_equal(made, EPERM);
 	assert_int_equal(opened, EPERM);
 	try_node(&place, "allowed", NODE_ALLOWED, &made, &opened);
 	assert_int_equal(made, 0);
@@ -233,7 +249,7 @@ static void what_is_no_cgroup_has_no_rules(void **state)
 	const char *path = unit_path(tmp, "group");
 	assert_true(devguard_attach(&none, rules, array_length(rules), &err) < 0);
 	assert_true(devguard_attach(&none, rules, DEVGUARD_RULES_MAX + 1, &err) == -E2BIG);
-	assert_int_equal(devguard_attach_v1(path, rules, array_length(rules), &err), -ENOENT);
+	assert_int_equal(devguard_attach_v1(path, rules, array_length(rules), true, &err), -ENOENT);
 	assert_non_null(strstr(err.text, "devices.deny"));
 	tmp = unit_tmp_free(tmp);
 }

@@ -65,7 +65,7 @@ static void what_is_written_is_read(void **state)
 	assert_true(spec_is_equal(&launch.spec, &again.spec));
 }
 
-static void what_an_image_needs_is_there_with_one_alone(void **state)
+static void what_keeps_a_job_to_its_devices_comes_along(void **state)
 {
 	struct launch launch _cleanup_launch_, again _cleanup_launch_;
 	launch_init(&again);
@@ -75,9 +75,12 @@ static void what_an_image_needs_is_there_with_one_alone(void **state)
 	launch.denied = calloc(2, sizeof(*launch.denied));
 	assert_non_null(launch.denied);
 	launch.denied_count = 2;
-	launch.denied[0] = (struct devguard_rule){'c', 195, 1, DEVGUARD_ALL};
+	launch.denied[0] = (struct devguard_rule){'c', 195, 1, 7, DEVGUARD_ALL};
 	launch.denied[1] =
-	    (struct devguard_rule){'b', DEVGUARD_MAJOR_MAX, DEVGUARD_MINOR_MAX, DEVGUARD_READ};
+	    (struct devguard_rule){'b', DEVGUARD_MAJOR_MAX, 0, DEVGUARD_MINOR_MAX, DEVGUARD_READ};
+	(void)snprintf(launch.device_root, sizeof(launch.device_root), "/sim");
+	launch.minimum_isolation = WANTS_ISOLATION_REQUIRE;
+	launch.own_pids = true;
 	char *bytes = NULL;
 	size_t length = 0;
 	assert_int_equal(launch_format(&launch, &bytes, &length, NULL), 0);
@@ -90,15 +93,18 @@ static void what_an_image_needs_is_there_with_one_alone(void **state)
 	assert_string_equal(again.denied_why, "not all");
 	assert_int_equal(again.denied_count, 2);
 	assert_memory_equal(again.denied, launch.denied, 2 * sizeof(*launch.denied));
-	char *rule = memmem(bytes, length, "denied=c 195:1 7", 16);
+	assert_string_equal(again.device_root, "/sim");
+	assert_int_equal(again.minimum_isolation, WANTS_ISOLATION_REQUIRE);
+	assert_true(again.own_pids);
+	char *rule = memmem(bytes, length, "denied=c 195:1-7 7", 18);
 	assert_non_null(rule);
-	static const char *const bad[] = {"denied=x 195:1 7", "denied=c 195:1 8",
-					  "denied=c 195:1 0", "denied=c 195;1 7",
-					  "denied=c 9999:17", "denied=c 195:  7"};
+	static const char *const bad[] = {
+	    "denied=x 195:1-7 7", "denied=c 195:1-7 8", "denied=c 195:1-7 0", "denied=c 195;1-7 7",
+	    "denied=c 195:8-7 7", "denied=c 195:1:7 7", "denied=c 9999:1-77", "denied=c 195:1-  7"};
 	struct launch none;
 	struct err err = {0};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		memcpy(rule, bad[i], 16);
+		memcpy(rule, bad[i], 18);
 		assert_int_equal(launch_parse(bytes, length, &none, &err), -EINVAL);
 	}
 	free(bytes);
@@ -157,7 +163,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_written_is_read),
-	    cmocka_unit_test(what_an_image_needs_is_there_with_one_alone),
+	    cmocka_unit_test(what_keeps_a_job_to_its_devices_comes_along),
 	    cmocka_unit_test(bytes_that_are_changed_are_refused),
 	    cmocka_unit_test(without_memory_it_says_so),
 	};

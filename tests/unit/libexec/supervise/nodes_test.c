@@ -62,8 +62,8 @@ static int setup(void **state)
 	path_of(&scene, "nvidia-caps", path);
 	assert_int_equal(file_mkdirs(path, 0755, NULL), 0);
 	assert_int_equal(mkdir(scene.place, 0755), 0);
-	scene.denied =
-	    (struct devguard_rule){.type = 'c', .major = 1, .minor = 5, .access = DEVGUARD_ALL};
+	scene.denied = (struct devguard_rule){
+	    .type = 'c', .major = 1, .first = 5, .last = 5, .access = DEVGUARD_ALL};
 	scene.wish = (struct nodes_wish){.root = scene.root,
 					 .place = scene.place,
 					 .denied = &scene.denied,

@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "doors/queue/cgroup.h"
 #include "doors/queue/token.h"
 #include "doors/queue/tree.h"
 #include "unit/unit.h"
@@ -88,6 +89,12 @@ int rig_free(void **state)
 	for (size_t i = 0; i < array_length(fds); i++)
 		if (fds[i] >= 0)
 			(void)close(fds[i]);
+	if (rig->launch.cgroup_root[0]) { /* what a supervisor that was killed has left */
+		char name[LAUNCH_CGROUP_MAX], path[LAUNCH_PATH_MAX + LAUNCH_CGROUP_MAX];
+		launch_cgroup_name(rig->launch.id, rig->launch.instance, name);
+		(void)snprintf(path, sizeof(path), "%s/%s", rig->launch.cgroup_root, name);
+		cgroup_remove_v1(path, true);
+	}
 	launch_done(&rig->launch);
 	(void)umount2(rig->state, MNT_DETACH); /* a small disk of a case that failed */
 	free(rig->state);

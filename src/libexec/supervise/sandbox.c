@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "libexec/supervise/sandbox.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "doors/queue/devguard.h"
+#include "doors/queue/launch.h"
+#include "libexec/supervise/image.h"
+#include "libexec/supervise/landlock.h"
+
+/* What a level keeps out: nothing, what nobody tries on purpose, what files can tell, all. */
+enum sandbox_strength {
+	SANDBOX_NOTHING,
+	SANDBOX_ADVICE,
+	SANDBOX_FILES,
+	SANDBOX_DEVICES,
+	SANDBOX_CONTAINER,
+};
+
+static enum sandbox_strength sandbox_reached(enum job_isolation level)
+{
+	switch (level) {
+	case JOB_ISOLATION_NONE:
+		return SANDBOX_NOTHING;
+	case JOB_ISOLATION_LANDLOCK:
+	case JOB_ISOLATION_CONTAINER_ALONE:
+		return SANDBOX_FILES;
+	case JOB_ISOLATION_CGROUP1:
+	case JOB_ISOLATION_CGROUP2:
+		return SANDBOX_DEVICES;
+	case JOB_ISOLATION_CONTAINER:
+		return SANDBOX_CONTAINER;
+	default:
+		return SANDBOX_ADVICE;
+	}
+}
+
+bool sandbox_is_enough(enum job_isolation level, uint32_t wanted)
+{
+	enum sandbox_strength reached = sandbox_reached(level);
+	switch ((enum wants_isolation)wanted) {
+	case WANTS_ISOLATION_REQUIRE:
+		return reached >= SANDBOX_FILES;
+	case WANTS_ISOLATION_LANDLOCK:
+		/* Of a container that is another thing, and no less. */
+		return reached >= SANDBOX_FILES;
+	case WANTS_ISOLATION_CGROUP:
+		return reached >= SANDBOX_DEVICES;
+	case WANTS_ISOLATION_CONTAINER:
+		return reached == SANDBOX_CONTAINER || level == JOB_ISOLATION_CONTAINER_ALONE;
+	case WANTS_ISOLATION_ENV:
+		return reached >= SANDBOX_ADVICE;
+	default:
+		return true;
+	}
+}
+
+void sandbox_add_why(struct sandbox *sandbox, const char *what, const char *why)
+{
+	size_t length = strlen(sandbox->why);
+	(void)snprintf(sandbox->why + length, sizeof(sandbox->why) - length, "%s%s: %.*s",
+		       length > 0 ? "; " : "", what, SANDBOX_WHY_MAX - 1, why); /* cut */
+}
+
+void sandbox_describe(const struct sandbox *sandbox, char out[CONTROL_TEXT_MAX])
+{
+	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%.*s", job_isolation_to_string(sandbox->level),
+		       sandbox->why[0] ? ": " : "", CONTROL_TEXT_MAX - 64, sandbox->why); /* cut */
+}
+
+/* --- a plain job ------------------------------------------------------------------------------ */
+
+/* Why neither of the two can be; 0 when they can be tried. */
+static int sandbox_check_root(const struct launch *launch, struct err *err)
+{
+	if (launch->denied_why[0])
+		return err_set(err, -ENOENT, "%s", launch->denied_why);
+	return geteuid() != 0 ? err_set(err, -EPERM, "the agent is not root's") : 0;
+}
+
+static bool sandbox_try_v2(const struct launch *launch, const struct cgroup *cgroup,
+			   const char *no_cgroup, struct sandbox *out)
+{
+	struct err err = {0};
+	int result = sandbox_check_root(launch, &err);
+	if (result == 0 && cgroup->fd < 0)
+		result = err_set(&err, -ENOENT, "no cgroup: %.140s", no_cgroup);
+	if (result == 0)
+		result = devguard_attach(cgroup, launch->denied, launch->denied_count, &err);
+	if (result < 0) {
+		sandbox_add_why(out, "cgroup2", err.text);
+		return false;
+	}
+	out->level = JOB_ISOLATION_CGROUP2;
+	return true;
+}
+
+/* The job's cgroup v2 says what the group is called. */
+static bool sandbox_try_v1(const struct launch *launch, const struct cgroup *cgroup,
+			   const char *no_cgroup, struct sandbox *out)
+{
+	struct err err = {0};
+	int result = sandbox_check_root(launch, &err);
+	if (result == 0 && cgroup->fd < 0)
+		result = err_set(&err, -ENOENT, "no cgroup: %.140s", no_cgroup);
+	if (result == 0)
+		result = cgroup_path_v1(cgroup->path, "devices", out->devices_v1, &err);
+	if (result == 0)
+		result = devguard_attach_v1(out->devices_v1, launch->denied, launch->denied_count,
+					    true, &err);
+	if (result < 0) {
+		out->devices_v1[0] = '\0';
+		sandbox_add_why(out, "cgroup1", err.text);
+		return false;
+	}
+	out->level = JOB_ISOLATION_CGROUP1;
+	return true;
+}
+
+static bool sandbox_try_landlock(const struct launch *launch, struct sandbox *out)
+{
+	int version = landlock_version();
+	if (version < 0 || launch->denied_why[0]) {
+		sandbox_add_why(out, "landlock",
+				launch->denied_why[0] ? launch->denied_why
+				: version == -ENOSYS
+				    ? "the kernel has none (Linux 5.13)"
+				    : "it is not enabled (see lsm= of the kernel)");
+		return false;
+	}
+	out->level = JOB_ISOLATION_LANDLOCK;
+	out->has_landlock = true;
+	return true;
+}
+
+static void sandbox_refuse(const struct launch *launch, struct sandbox *out)
+{
+	uint32_t wanted = launch->spec.wants.isolation, least = launch->minimum_isolation;
+	bool is_wanted = sandbox_is_enough(out->level, wanted);
+	out->is_refused = !is_wanted || (least && !sandbox_is_enough(out->level, least));
+}
+
+void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,
+		     const char *no_cgroup, struct sandbox *out)
+{
+	uint32_t wanted = launch->spec.wants.isolation;
+	*out = (struct sandbox){.level = JOB_ISOLATION_ENV};
+	bool wants_groups = wanted == WANTS_ISOLATION_BEST || wanted == WANTS_ISOLATION_REQUIRE ||
+			    wanted == WANTS_ISOLATION_CGROUP;
+	bool wants_files = wanted == WANTS_ISOLATION_BEST || wanted == WANTS_ISOLATION_REQUIRE ||
+			   wanted == WANTS_ISOLATION_LANDLOCK;
+	if (wanted == WANTS_ISOLATION_CONTAINER)
+		sandbox_add_why(out, "container", "the job has no image (--image)");
+	out->has_rules = wants_groups && (sandbox_try_v2(launch, cgroup, no_cgroup, out) ||
+					  sandbox_try_v1(launch, cgroup, no_cgroup, out));
+	if (!out->has_rules && wants_files)
+		(void)sandbox_try_landlock(launch, out);
+	if (!wants_groups && wanted != WANTS_ISOLATION_CONTAINER) {
+		char why[SANDBOX_WHY_MAX];
+		(void)snprintf(why, sizeof(why), "not wanted (--isolation %s)",
+			       wants_isolation_to_string(wanted)); /* fits */
+		sandbox_add_why(out, wants_files ? "cgroup" : "cgroup, landlock", why);
+	}
+	if (wanted == WANTS_ISOLATION_NONE)
+		out->level = JOB_ISOLATION_NONE;
+	out->has_no_new_privs = wanted != WANTS_ISOLATION_NONE && launch->spec.uid != 0;
+	out->has_own_pids = launch->own_pids && launch->spec.wants.workers == 0 &&
+			    (out->has_rules || out->has_landlock);
+	if (!out->has_own_pids && (out->has_rules || out->has_landlock))
+		sandbox_add_why(out, "own PID namespace",
+				launch->own_pids ? "jobs with workers have none"
+						 : "the agent is not root's");
+	sandbox_refuse(launch, out);
+}
+
+/* --- one with an image ------------------------------------------------------------------------ */
+
+void sandbox_judge_image(const struct launch *launch, const struct image *image,
+			 struct sandbox *out)
+{
+	char text[CONTROL_TEXT_MAX];
+	*out = (struct sandbox){.level = JOB_ISOLATION_ENV};
+	image_describe(image, text);
+	char *colon = strstr(text, ": ");
+	if (colon) {
+		(void)snprintf(out->why, sizeof(out->why), "%s", colon + 2); /* fits */
+		*colon = '\0';
+	}
+	(void)job_isolation_from_string(text, &out->level); /* of the same words */
+	sandbox_refuse(launch, out);
+}
