@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 
 import pytest
 
@@ -452,6 +453,30 @@ def test_what_cannot_run_says_why(boxed):
     # a podman that ends otherwise: its code is the job's
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo podman version 4.3.1; exit; }\nexit 42\n')
     assert run_image(boxed, "true", env={"PATH": f"{empty}:/bin"}, options=["--gpus", "0"]).rc == 42
+
+
+def test_limits_reach_the_container(boxed):
+    big = "busybox dd if=/dev/zero of=/dev/shm/big bs=1M count=200 2>/dev/null; echo not killed"
+    options = ["--gpus", "0", "--shm-size", "400Mi"]
+    assert run_image(boxed, "sh", "-c", big, options=options).ok().out == "not killed\n"
+    reply = run_image(boxed, "sh", "-c", f"exec {big}", options=[*options, "--mem", "64Mi"])
+    job = boxed.job(2)
+    assert reply.rc != 0 and job["reason"].startswith("OOMKilled"), job  # 137, unless podman lost its conmon
+    assert boxed.storage.names() == []
+    number = start_image(boxed, "sh", "-c", "echo ready; while :; do :; done", options=["--gpus", "0", "--cpus", "0.25"])
+    job = started(boxed, number)
+    [pid] = processes_of(job, "sh")
+    used = []
+
+    def ticks():
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    first, begin = ticks(), time.monotonic()
+    wait_until(lambda: time.monotonic() - begin > 2, what="two seconds")
+    used = (ticks() - first) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - begin)
+    assert used < 0.4, used
+    boxed.run("sluice", "cancel", "--now", number).ok()
 
 
 def test_without_a_network(machine_factory, storage):

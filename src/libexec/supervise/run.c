@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "base/err.h"
+#include "doors/queue/cgoom.h"
 #include "doors/queue/jobenv.h"
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/port.h"
@@ -109,6 +110,14 @@ static int run_nodes(const struct supervisor *self, struct nodes_wish *out, stru
 	return 0;
 }
 
+/* The container of root's podman has its group below the job's, also in cgroup v1, and what makes
+ * it is not counted. An ordinary user's makes none there: it is limited with the one who starts it.
+ */
+static bool run_joins_limits(const struct supervisor *self)
+{
+	return !self->has_image || self->launch.spec.uid != 0;
+}
+
 static int run_call(struct supervisor *self, bool is_removal, struct command_outcome *out,
 		    struct err *err)
 {
@@ -146,7 +155,7 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 				  : self->workers && *workers_devices_v1(self->workers)
 				      ? workers_devices_v1(self->workers)
 				      : self->sandbox.devices_v1,
-		    .limit = self->has_image ? NULL : &self->limit,
+		    .limit = run_joins_limits(self) && !is_removal ? &self->limit : NULL,
 		    .init = self->init.pid > 0 && !is_removal ? &self->init : NULL,
 		    .landlock = self->sandbox.has_landlock ? &landlock : NULL,
 		    .no_new_privs = self->sandbox.has_no_new_privs,
@@ -390,7 +399,7 @@ static void run_late(void *context, short revents)
 static int run_limit_late(struct supervisor *self)
 {
 	const struct itimerspec after = {.it_value.tv_nsec = RUN_LATE_NS};
-	if (!self->limit.late[0] || self->has_image)
+	if (!self->limit.late[0] || !run_joins_limits(self))
 		return -1;
 	_cleanup_close_ int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	const struct watch_source source = {
@@ -408,6 +417,9 @@ void run_command(struct supervisor *self)
 	if (self->sandbox.is_refused)
 		run_refuse(self);
 	pid_t pid = self->sandbox.is_refused ? -1 : run_start(self);
+	/* Of groups that a container's runtime made and has removed. */
+	_cleanup_close_ int oom_fd =
+	    pid > 0 && self->limit.memory_v1[0] ? cgoom_watch(self->limit.memory_v1, NULL) : -1;
 	_cleanup_close_ int late_fd = pid > 0 ? run_limit_late(self) : -1;
 	(void)close(take_fd(&self->out_fd));
 	(void)close(take_fd(&self->err_fd));
@@ -449,7 +461,10 @@ void run_command(struct supervisor *self)
 	init_done(&self->init);
 	crash_point("supervisor.all_gone");
 	run_read_status(self, &watch);
+	if (cgoom_has_run_out(oom_fd))
+		self->result.was_oom_killed = true;
 	self->workers = workers_free(self->workers);
-	if (self->has_image && image_is_left(&watch))
+	/* Among those that the kernel has killed may have been what looks after the container. */
+	if (self->has_image && (image_is_left(&watch) || self->result.was_oom_killed))
 		run_remove_container(self);
 }
