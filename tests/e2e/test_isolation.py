@@ -436,3 +436,54 @@ def test_a_fork_bomb_ends(boxed):
     boxed.run("sluice", "cancel", "--now", number).ok()
     job = boxed.job_in(number, "Cancelled")
     assert not procs.exists() and job["reason"].startswith("User")
+
+
+# -- what runs after the job
+
+
+
+def probe_at_end(machine, *options, rc=0, **how):
+    """What the command of --on-end may open."""
+    script = pathlib.Path(machine.made, "probe.py")
+    script.write_text(PROBE)
+    command = f"python3 {script} {machine.path('dev')} {machine.outsider} {machine.made} >{machine.made}/told.t 2>&1; " \
+              f"mv {machine.made}/told.t {machine.made}/told"
+    reply = machine.run("sluice", "run", "--gpus", "1", *options, "--on-end", command, "--", "true", **how)
+    assert reply.rc == rc, reply
+    return pathlib.Path(machine.made, "told")
+
+
+def expect_no_gpu(told):
+    for prefix in ("", "self/", "outside/"):
+        assert not OPENS & set(nodes_of(told, prefix).values()), (prefix, told)
+    assert told["mknod"] != 0, told
+
+
+def test_what_runs_at_the_end_has_landlock_as_well(boxed):
+    needs_landlock()
+    boxed.agent()
+    told = probe_at_end(boxed, "--isolation", "landlock")
+    expect_denied(probed(told.read_text()), granted_minor(boxed), errno.EACCES)
+
+
+def test_what_runs_at_the_end_has_the_rules_of_cgroup_v1(boxed):
+    if not os.path.isdir("/sys/fs/cgroup/devices"):
+        pytest.skip("no cgroup v1 devices here")
+    boxed.agent(preexec_fn=denied_call(syscall_number("bpf")))
+    told = probe_at_end(boxed, "--isolation", "cgroup")
+    assert last_job(boxed)["attempt"]["isolation"] == "cgroup1"
+    expect_denied(probed(told.read_text()), granted_minor(boxed), errno.EPERM)
+
+
+def test_what_runs_at_the_end_has_the_rules_of_cgroup_v2(boxed):
+    boxed.agent()
+    told = probe_at_end(boxed, "--isolation", "cgroup")
+    if last_job(boxed)["attempt"]["isolation"] != "cgroup2":
+        pytest.skip("no cgroup v2 here")
+    expect_denied(probed(told.read_text()), granted_minor(boxed), errno.EPERM)
+
+
+def test_a_job_that_is_refused_runs_nothing_at_its_end(boxed):
+    boxed.agent()
+    told = probe_at_end(boxed, "--isolation", "container", rc=125)
+    assert not told.exists()

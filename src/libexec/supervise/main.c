@@ -251,12 +251,17 @@ static void main_clear(struct supervisor *self)
 
 static void main_on_end(struct supervisor *self)
 {
-	const struct onend onend = {.agents = &self->agents,
-				    .desk = self->has_desk ? &self->desk : NULL,
-				    .cgroup = &self->cgroup,
-				    .signal_fd = self->signal_fd,
-				    .was_cancelled = jobdir_is_cancelled(LAUNCH_FD_DIRECTORY),
-				    .result = &self->result};
+	const struct onend onend = {
+	    .agents = &self->agents,
+	    .desk = self->has_desk ? &self->desk : NULL,
+	    .cgroup = &self->cgroup,
+	    .sandbox = &self->sandbox,
+	    .limit = self->has_image ? NULL : &self->limit,
+	    .devices_v1 = self->has_image ? self->image.devices_v1 : self->sandbox.devices_v1,
+	    .needs_cgroup = self->has_image ? self->image.is_guarded : self->sandbox.has_rules,
+	    .signal_fd = self->signal_fd,
+	    .was_cancelled = jobdir_is_cancelled(LAUNCH_FD_DIRECTORY),
+	    .result = &self->result};
 	onend_run(&onend);
 }
 

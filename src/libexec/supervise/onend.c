@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -14,7 +15,10 @@
 #include "doors/queue/launch.h"
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/environment.h"
+#include "libexec/supervise/init.h"
+#include "libexec/supervise/landlock.h"
 #include "libexec/supervise/prepare.h"
+#include "libexec/supervise/sandbox.h"
 #include "libexec/supervise/watch.h"
 
 enum { ONEND_VARIABLES = 3, ONEND_CODE_MAX = 16 };
@@ -82,15 +86,26 @@ static int onend_environment(const struct onend *onend, const struct launch *lau
 }
 
 static pid_t onend_start(const struct onend *onend, const struct launch *launch,
-			 const struct cgroup *group, struct err *err)
+			 const struct cgroup *group, const struct init *init, struct err *err)
 {
 	static char shell[] = "/bin/sh", option[] = "-c";
 	char *argv[] = {shell, option, (char *)launch->spec.on_end, NULL}, **environment = NULL;
 	struct command_outcome outcome = {.pid = -1};
+	const struct sandbox *sandbox = onend->sandbox;
+	const struct landlock_plan landlock = {.denied = launch->denied,
+					       .count = launch->denied_count,
+					       .device_root = launch->device_root};
+	/* Here it is on the machine itself, where the container was the job's boundary. */
+	bool has_landlock =
+	    sandbox->has_landlock ||
+	    (sandbox->level == JOB_ISOLATION_CONTAINER_ALONE && landlock_version() > 0);
 	/* Its words would be beyond the limit of the job's output. */
 	_cleanup_close_ int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	int result = null_fd < 0 ? err_set(err, -errno, "opening /dev/null")
-				 : onend_environment(onend, launch, &environment, err);
+	int result = null_fd < 0 ? err_set(err, -errno, "opening /dev/null") : 0;
+	if (result == 0 && onend->needs_cgroup && group->fd < 0)
+		result = err_set(err, -ENOENT, "it has no cgroup with the job's device rules");
+	if (result == 0)
+		result = onend_environment(onend, launch, &environment, err);
 	if (result == 0) {
 		struct command command = {.spec = &launch->spec,
 					  .argv = argv,
@@ -98,7 +113,13 @@ static pid_t onend_start(const struct onend *onend, const struct launch *launch,
 					  .environment = environment,
 					  .out_fd = null_fd,
 					  .err_fd = null_fd,
-					  .cgroup = group->fd >= 0 ? group : NULL};
+					  .cgroup = group->fd >= 0 ? group : NULL,
+					  .needs_cgroup = onend->needs_cgroup,
+					  .devices_v1 = onend->devices_v1,
+					  .limit = onend->limit,
+					  .init = init->pid > 0 ? init : NULL,
+					  .landlock = has_landlock ? &landlock : NULL,
+					  .no_new_privs = sandbox->has_no_new_privs};
 		result = command_start(&command, &outcome, err);
 	}
 	environment = jobenv_free(environment);
@@ -115,7 +136,15 @@ void onend_run(const struct onend *onend)
 	_cleanup_cgroup_ struct cgroup group = CGROUP_NONE;
 	if (onend->cgroup->fd >= 0)
 		(void)cgroup_create(onend->cgroup->path, onend_group, &group, NULL);
-	pid_t pid = onend_start(onend, &launch, &group, &err);
+	struct init init = INIT_NONE;
+	pid_t pid = -1;
+	if (onend->sandbox->is_refused) { /* this would be what the job was not allowed */
+		(void)err_set(&err, -EPERM, "the isolation that is demanded is not reached");
+	} else {
+		if (onend->sandbox->has_own_pids)
+			(void)init_start(&group, &init, NULL); /* else without, as the job */
+		pid = onend_start(onend, &launch, &group, &init, &err);
+	}
 	crash_point("supervisor.onend_started");
 	if (pid > 0) {
 		struct watch watch = {.agents = onend->agents,
@@ -125,14 +154,19 @@ void onend_run(const struct onend *onend)
 				      .command = pid,
 				      .grace_ns = ONEND_GRACE_NS,
 				      .deadline_ns = ONEND_LIMIT_NS,
-				      .is_deaf = true};
+				      .is_deaf = true,
+				      .init = &init};
 		watch_run(&watch);
 	} else {
+		init_kill(&init);
+		if (init.pid > 0)
+			(void)waitpid(init.pid, NULL, 0);
 		int fd = prepare_output(LAUNCH_FD_DIRECTORY, &launch, "err", NULL);
 		if (fd >= 0)
 			(void)dprintf(fd, "sluice: --on-end was not run: %s\n", err.text);
 		cleanup_close_fn(&fd);
 	}
+	init_done(&init);
 	if (group.fd >= 0)
 		(void)cgroup_remove(&group, NULL); /* an empty one is in nobody's way */
 	crash_point("supervisor.onend_ended");

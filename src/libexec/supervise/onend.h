@@ -14,7 +14,9 @@
 #include "doors/queue/jobdir.h"
 
 struct agents;
+struct cglimit;
 struct desk;
+struct sandbox;
 
 #define ONEND_LIMIT_NS UINT64_C(60000000000) /* that it may take */
 #define ONEND_GRACE_NS UINT64_C(1000000000)  /* and then to end */
@@ -22,8 +24,12 @@ struct desk;
 /* All borrowed. */
 struct onend {
 	struct agents *agents;
-	struct desk *desk;	     /* NULL: no tokens */
-	const struct cgroup *cgroup; /* the job's; fd -1: none */
+	struct desk *desk;	       /* NULL: no tokens */
+	const struct cgroup *cgroup;   /* the job's; fd -1: none */
+	const struct sandbox *sandbox; /* the job's: it is kept in as the job was */
+	const struct cglimit *limit;
+	const char *devices_v1; /* "": none */
+	bool needs_cgroup;	/* the device rules are around that */
 	int signal_fd;
 	bool was_cancelled;
 	const struct jobdir_result *result;

@@ -273,11 +273,12 @@ static pid_t run_start(struct supervisor *self)
 		sandbox_judge_image(&self->launch, &self->image, &self->sandbox);
 		sandbox_describe(&self->sandbox, text);
 		agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
-		if (self->sandbox.is_refused) { /* what was begun is killed, and taken away */
-			(void)kill(outcome.pid, SIGKILL); /* not reaped: it is its own number */
-			run_refuse(self);
-			return -1;
-		}
+	}
+	/* By either of the two. What was begun is killed, and taken away. */
+	if (self->sandbox.is_refused) {
+		(void)kill(outcome.pid, SIGKILL); /* not reaped: it is its own number */
+		run_refuse(self);
+		return -1;
 	}
 	self->has_given_up = outcome.given_up;
 	return outcome.pid;
