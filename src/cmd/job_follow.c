@@ -21,6 +21,7 @@ struct job_output {
 	int fd; /* borrowed; -1: not wanted */
 	int result;
 	bool is_remote, is_done;
+	uint32_t attempt; /* whose it is; 0: none yet */
 	uint64_t offset;
 };
 
@@ -32,7 +33,6 @@ struct job_follow {
 	bool away, over;
 
 	Sluice__V1__Job *job; /* owned */
-	uint32_t attempt;     /* whose outputs are followed; 0: none yet */
 	struct job_output output[JOB_OUTPUTS];
 
 	int signal; /* to be sent; 0: none */
@@ -208,6 +208,7 @@ static void job_output_settle(void *context)
 		job_follow_tell(follow, JOB_FOLLOW_UNREAD);
 	else if (output->result < 0 && output->result != -ENOENT)
 		job_follow_tell(follow, JOB_FOLLOW_FAILED);
+	job_follow_outputs(follow); /* the next attempt may run already */
 	job_follow_check_done(follow);
 }
 
@@ -238,7 +239,7 @@ static void job_output_open(struct job_output *output, const char *path, bool is
 		return;
 	output->is_remote = true;
 	output->log = log_follow_remote(follow->options.agent->client, follow->options.id,
-					follow->attempt, is_stderr, true, &options, &err);
+					output->attempt, is_stderr, true, &options, &err);
 	if (!output->log && !follow->watch)
 		job_follow_lost(follow);
 }
@@ -251,31 +252,44 @@ static bool job_follow_has_output(const Sluice__V1__Job *job)
 	       job->state == SLUICE__V1__JOB_STATE__STOPPING || job_text_is_final(job->state);
 }
 
+/* The attempt that runs or ran; 0: none does, or what it wrote never was the command's. */
+static uint32_t job_follow_attempt(const struct job_follow *follow)
+{
+	return job_follow_has_output(follow->job) ? follow->job->attempt->number : 0;
+}
+
+static void job_output_follow(struct job_output *output, bool is_stderr)
+{
+	const struct job_follow *follow = output->job;
+	const Sluice__V1__Job *job = follow->job;
+	uint32_t attempt = job_follow_attempt(follow);
+	bool is_idle = !output->log && !output->ended_task.queued;
+	/* An attempt that is followed by another, or will be. */
+	bool is_over =
+	    output->attempt != 0 && (attempt ? attempt != output->attempt
+					     : job->state == SLUICE__V1__JOB_STATE__PENDING ||
+						   job->state == SLUICE__V1__JOB_STATE__HELD);
+	if (attempt && attempt != output->attempt && is_idle) {
+		output->offset = output->attempt == 0 ? follow->options.offset : 0;
+		output->attempt = attempt;
+		output->is_done = output->result == -EPIPE; /* nobody reads */
+		is_over = false;
+	}
+	if (attempt && is_idle && !output->is_done)
+		job_output_open(output,
+				is_stderr ? job->attempt->stderr_path : job->attempt->stdout_path,
+				is_stderr);
+	if (output->log && (is_over || job_text_is_final(job->state)))
+		log_follow_finish(output->log);
+	else if (job_text_is_final(job->state) && !attempt)
+		output->is_done = true; /* it never ran */
+}
+
 static void job_follow_outputs(struct job_follow *follow)
 {
-	const Sluice__V1__Job *job = follow->job;
-	bool is_final = job_text_is_final(job->state), has = job_follow_has_output(job);
-	if (has && job->attempt->number != follow->attempt) {
-		/* What an attempt wrote that was given back never was the command's. */
-		bool is_first = follow->attempt == 0;
-		follow->attempt = job->attempt->number;
-		for (int i = 0; i < JOB_OUTPUTS; i++)
-			follow->output[i].offset = is_first ? follow->options.offset : 0;
-	}
-	for (int i = 0; i < JOB_OUTPUTS; i++) {
-		struct job_output *output = &follow->output[i];
-		if (output->fd < 0 || output->is_done)
-			continue;
-		if (has && !output->log && !output->ended_task.queued)
-			job_output_open(output,
-					i == JOB_ERR ? job->attempt->stderr_path
-						     : job->attempt->stdout_path,
-					i == JOB_ERR);
-		if (is_final && output->log)
-			log_follow_finish(output->log);
-		else if (is_final && !has)
-			output->is_done = true; /* it never ran */
-	}
+	for (int i = 0; i < JOB_OUTPUTS; i++)
+		if (follow->output[i].fd >= 0)
+			job_output_follow(&follow->output[i], i == JOB_ERR);
 }
 
 /* --- what is said to it ----------------------------------------------------------------------- */

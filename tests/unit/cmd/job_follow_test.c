@@ -151,6 +151,55 @@ static void test_to_the_end(void **state)
 	assert_int_equal(fixture->changes, 3);
 }
 
+/* Attempt 2 has files of its own. */
+static void runs_again(struct fixture *fixture, char out[200], char err[200])
+{
+	(void)snprintf(out, 200, "%s/out.2", fixture->directory); /* these fit */
+	(void)snprintf(err, 200, "%s/err.2", fixture->directory);
+	append(out, "second");
+	append(err, "");
+	runs(fixture);
+	fixture->fake.attempt.number = 2;
+	fixture->fake.attempt.stdout_path = out;
+	fixture->fake.attempt.stderr_path = err;
+}
+
+/* What is written between two words of the agent is shown all the same. */
+static void test_a_job_that_is_tried_again(void **state)
+{
+	struct fixture *fixture = *state;
+	char out[200], err[200];
+	start(fixture);
+	append(fixture->out_path, "first, ");
+	append(fixture->err_path, "oops");
+	runs(fixture);
+	tell(fixture);
+	fixture->fake.job.state = SLUICE__V1__JOB_STATE__PENDING;
+	tell(fixture);
+	runs_again(fixture, out, err);
+	tell(fixture);
+	ends(fixture);
+	expect_shown(fixture->out, "first, second");
+	expect_shown(fixture->err, "oops");
+}
+
+/* Nobody has seen it wait between the two. */
+static void test_the_next_attempt_at_once(void **state)
+{
+	struct fixture *fixture = *state;
+	char out[200], err[200];
+	start(fixture);
+	append(fixture->out_path, "first, ");
+	append(fixture->err_path, "");
+	runs(fixture);
+	tell(fixture);
+	append(fixture->out_path, "and its end, ");
+	runs_again(fixture, out, err);
+	tell(fixture);
+	ends(fixture);
+	expect_shown(fixture->out, "first, and its end, second");
+}
+
 static void test_a_job_that_never_runs(void **state)
 {
 	struct fixture *fixture = *state;
@@ -286,6 +335,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_to_the_end, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_a_job_that_is_tried_again, set_up, tear_down),
+	    cmocka_unit_test_setup_teardown(test_the_next_attempt_at_once, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_a_job_that_never_runs, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_files_that_cannot_be_seen, set_up, tear_down),
 	    cmocka_unit_test_setup_teardown(test_the_agent_goes_and_comes, set_up, tear_down),
