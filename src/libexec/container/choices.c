@@ -17,6 +17,9 @@
 static const char *const choices_variables[] = {
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLUICE_GPUS",		"SLUICE_JOB_ID",
     "SLUICE_JOB_NAME",	    "SLUICE_ATTEMPT",	 "SLUICE_JOB_INSTANCE", NULL};
+/* The same, of a member of an array: others have none of these. */
+static const char *const choices_member[] = {"SLUICE_ARRAY_ID", "SLUICE_ARRAY_INDEX",
+					     "JOB_COMPLETION_INDEX", NULL};
 
 static const char choices_shm[] = "/dev/shm";
 
@@ -81,6 +84,9 @@ static void choices_add_environment(struct words *line, const struct launch *lau
 		words_add(line, "--env=TRITON_LIBCUDA_PATH=/usr/lib64");
 	for (const char *const *at = choices_variables; *at; at++)
 		words_add(line, "--env=%s", *at);
+	for (const char *const *at = choices_member; *at; at++)
+		if (getenv(*at))
+			words_add(line, "--env=%s", *at);
 	for (size_t i = 0; i < spec->image_environment_count; i++)
 		words_add(line, "--env=%s", spec->image_environment[i]);
 }
@@ -107,21 +113,21 @@ static void choices_add_tmpfs(struct words *line, const char *text, const char *
 			  more);
 }
 
-/* "8888:80": outside on this machine alone, and inside. */
+/* "8888:80": outside on this machine alone, and inside, where the command is told the latter. */
 static void choices_add_port(struct words *line, const char *port)
 {
 	size_t length = strcspn(port, ":");
-	const char *inside = port[length] ? port + length + 1 : port;
 	const char *chosen = getenv("SLUICE_PORT"); /* the supervisor's choice */
-	if (length == 1 && port[0] == '0' && chosen) {
-		words_add(line, "--env=SLUICE_PORT");
-		words_add(line, "--publish=127.0.0.1:%s:%s", chosen,
-			  port[length] ? inside : chosen);
+	bool is_any = length == 1 && port[0] == '0';
+	const char *inside = port[length] ? port + length + 1 : is_any ? chosen : port;
+	if (!inside)
 		return;
-	}
-	if (length == 1 && port[0] == '0')
-		length = 0; /* any: the runtime finds one */
-	words_add(line, "--publish=127.0.0.1:%.*s:%s", (int)length, port, inside);
+	words_add(line, "--env=SLUICE_PORT=%s", inside);
+	if (is_any && chosen)
+		words_add(line, "--publish=127.0.0.1:%s:%s", chosen, inside);
+	else /* any that the runtime finds, or this one */
+		words_add(line, "--publish=127.0.0.1:%.*s:%s", is_any ? 0 : (int)length, port,
+			  inside);
 }
 
 void choices_add_group(struct words *line, const struct launch *launch)
@@ -157,7 +163,7 @@ void choices_add(struct words *line, const struct launch *launch, const char *tm
 		words_add(line, "--privileged");
 	if (spec->selinux_off)
 		words_add(line, "--security-opt=label=disable");
-	if (spec->port[0] && strcmp(spec->port, "0") != 0)
+	if (spec->port[0])
 		choices_add_port(line, spec->port);
 	if (spec->pty) {
 		words_add(line, "--interactive");

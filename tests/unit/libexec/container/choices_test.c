@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "doors/queue/launch.h"
@@ -40,7 +41,8 @@ static void everything_that_both_know(void **state)
 	(void)snprintf(spec->port, sizeof(spec->port), "8888:80");
 	assert_string_equal(said(&launch, ""),
 			    " --workdir=/w --user=1000:5 --cap-add=IPC_LOCK --privileged "
-			    "--security-opt=label=disable --publish=127.0.0.1:8888:80 "
+			    "--security-opt=label=disable --env=SLUICE_PORT=80 "
+			    "--publish=127.0.0.1:8888:80 "
 			    "--interactive --tty");
 }
 
@@ -60,16 +62,37 @@ static void ports_are_of_this_machine_alone(void **state)
 {
 	struct launch launch _cleanup_launch_;
 	launch_init(&launch);
-	static const char *const pairs[][2] = {
-	    {"8888", " --publish=127.0.0.1:8888:8888"},
-	    {"8888:80", " --publish=127.0.0.1:8888:80"},
-	    {"0:80", " --publish=127.0.0.1::80"},
-	    {"0", ""},
+	static const char *const rows[][3] = {
+	    {"8888", "8888", " --env=SLUICE_PORT=8888 --publish=127.0.0.1:8888:8888"},
+	    {"8888:80", "8888", " --env=SLUICE_PORT=80 --publish=127.0.0.1:8888:80"},
+	    {"0:80", "7001", " --env=SLUICE_PORT=80 --publish=127.0.0.1:7001:80"},
+	    {"0", "7001", " --env=SLUICE_PORT=7001 --publish=127.0.0.1:7001:7001"},
+	    {"0:80", NULL, " --env=SLUICE_PORT=80 --publish=127.0.0.1::80"},
+	    {"0", NULL, ""},
 	};
-	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
-		(void)snprintf(launch.spec.port, sizeof(launch.spec.port), "%s", pairs[i][0]);
-		assert_string_equal(said(&launch, ""), pairs[i][1]);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		(void)snprintf(launch.spec.port, sizeof(launch.spec.port), "%s", rows[i][0]);
+		if (rows[i][1])
+			assert_int_equal(setenv("SLUICE_PORT", rows[i][1], 1), 0);
+		assert_string_equal(said(&launch, ""), rows[i][2]);
+		assert_int_equal(unsetenv("SLUICE_PORT"), 0);
 	}
+}
+
+static void a_member_of_an_array_knows_which(void **state)
+{
+	struct launch launch _cleanup_launch_;
+	launch_init(&launch);
+	assert_int_equal(setenv("SLUICE_ARRAY_ID", "7", 1), 0);
+	assert_int_equal(setenv("SLUICE_ARRAY_INDEX", "3", 1), 0);
+	assert_int_equal(setenv("JOB_COMPLETION_INDEX", "3", 1), 0);
+	assert_string_equal(
+	    said(&launch, ""),
+	    " --env=SLUICE_ARRAY_ID --env=SLUICE_ARRAY_INDEX --env=JOB_COMPLETION_INDEX");
+	assert_int_equal(unsetenv("SLUICE_ARRAY_ID"), 0);
+	assert_int_equal(unsetenv("SLUICE_ARRAY_INDEX"), 0);
+	assert_int_equal(unsetenv("JOB_COMPLETION_INDEX"), 0);
+	assert_string_equal(said(&launch, ""), "");
 }
 
 static void limits_of_its_own(void **state)
@@ -99,6 +122,7 @@ int main(void)
 	    cmocka_unit_test(everything_that_both_know),
 	    cmocka_unit_test(directories_in_memory),
 	    cmocka_unit_test(ports_are_of_this_machine_alone),
+	    cmocka_unit_test(a_member_of_an_array_knows_which),
 	    cmocka_unit_test(limits_of_its_own),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
