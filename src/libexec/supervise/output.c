@@ -142,7 +142,9 @@ void output_copy(struct output *output, const struct launch *launch, int err_fd)
 	if (output->events_fd < 0 || !launch->spec.output[0])
 		return;
 	int fd = -1;
-	if (copy_start(&launch->spec, err_fd, &fd, &err) < 0) {
+	/* Who had the job's terminal open would keep it from being closed, which ends the copy. */
+	int error_fd = launch->spec.pty ? output->err.file_fd : err_fd;
+	if (copy_start(&launch->spec, error_fd, &fd, &err) < 0) {
 		relay_say(&output->err, err.text);
 		return;
 	}

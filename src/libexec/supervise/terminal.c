@@ -20,14 +20,23 @@
 #include "libexec/supervise/relay.h"
 
 /* Of what epoll tells: these, and from TERMINAL_VISITOR on a visitor's place. */
-enum terminal_tag { TERMINAL_MASTER, TERMINAL_LISTEN, TERMINAL_TIMER, TERMINAL_VISITOR };
+enum terminal_tag {
+	TERMINAL_MASTER,
+	TERMINAL_LISTEN,
+	TERMINAL_TIMER,
+	TERMINAL_COPY,
+	TERMINAL_VISITOR
+};
 
 enum {
 	TERMINAL_EVENTS = TERMINAL_VISITOR + TERMINAL_VISITORS_MAX,
-	TERMINAL_READS = 64, /* of the job's side, between two looks at everything else */
+	TERMINAL_READS = 64,	    /* of the job's side, between two looks at everything else */
+	TERMINAL_LAST_READS = 1024, /* when the job is over: more than the kernel keeps */
 	TERMINAL_SEND_BYTES = 128 << 10,
-	TERMINAL_WAIT_MS = 100, /* for the copy of the output to have room */
 };
+
+#define TERMINAL_CLOSED_NS CLOCK_NS_PER_S	/* between two looks at one that nobody has open */
+#define TERMINAL_END_NS	   (2 * CLOCK_NS_PER_S) /* for those who sit there to take the last words */
 
 static int terminal_watch(const struct terminal *self, int operation, int fd, unsigned tag,
 			  uint32_t events)
@@ -38,8 +47,9 @@ static int terminal_watch(const struct terminal *self, int operation, int fd, un
 
 static void terminal_set_timer(const struct terminal *self, uint64_t after_ns)
 {
-	struct itimerspec when = {.it_value = {.tv_sec = (time_t)(after_ns / CLOCK_NS_PER_S),
-					       .tv_nsec = (long)(after_ns % CLOCK_NS_PER_S)}};
+	struct timespec after = {.tv_sec = (time_t)(after_ns / CLOCK_NS_PER_S),
+				 .tv_nsec = (long)(after_ns % CLOCK_NS_PER_S)};
+	struct itimerspec when = {.it_value = after, .it_interval = after};
 	(void)timerfd_settime(self->timer_fd, 0, &when, NULL); /* cannot fail with these */
 }
 
@@ -116,14 +126,28 @@ static void terminal_send_away(struct terminal_visitor *visitor)
 	visitor->length = 0;
 }
 
+static bool terminal_copy_is_full(const struct terminal *self)
+{
+	struct pollfd copy = {.fd = self->relay->copy_fd, .events = POLLOUT};
+	return copy.fd >= 0 && poll(&copy, 1, 0) == 0;
+}
+
+static bool terminal_is_held_up(const struct terminal *self)
+{
+	for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++)
+		if (self->visitors[i].fd >= 0 && self->visitors[i].length > 0)
+			return true;
+	return terminal_copy_is_full(self);
+}
+
 /* Reads from the job unless something that it has shown, or that was typed, has no room yet. */
 static void terminal_look(struct terminal *self)
 {
-	bool is_paused = false;
-	for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++)
-		is_paused |= self->visitors[i].fd >= 0 && self->visitors[i].length > 0;
+	bool is_paused = terminal_is_held_up(self);
 	if (self->master_fd >= 0) {
 		uint32_t events = (is_paused ? 0 : EPOLLIN) | (self->typed_length ? EPOLLOUT : 0);
+		if (self->is_closed)
+			events = 0;
 		/* One that is hung up says so whatever is asked, so it leaves the set. */
 		int operation = !events		   ? EPOLL_CTL_DEL
 				: self->is_watched ? EPOLL_CTL_MOD
@@ -133,9 +157,17 @@ static void terminal_look(struct terminal *self)
 					     events);
 		self->is_watched = events != 0;
 	}
-	if (is_paused != self->is_paused)
-		terminal_set_timer(self, is_paused ? TERMINAL_PATIENCE_NS : 0);
-	self->is_paused = is_paused;
+	bool waits_for_copy = terminal_copy_is_full(self);
+	if (waits_for_copy != self->waits_for_copy && self->relay->copy_fd >= 0)
+		(void)terminal_watch(self, waits_for_copy ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
+				     self->relay->copy_fd, TERMINAL_COPY, EPOLLOUT);
+	self->waits_for_copy = waits_for_copy;
+	uint64_t timer_ns = is_paused	      ? TERMINAL_PATIENCE_NS
+			    : self->is_closed ? TERMINAL_CLOSED_NS
+					      : 0;
+	if (timer_ns != self->timer_ns)
+		terminal_set_timer(self, timer_ns);
+	self->timer_ns = timer_ns;
 	for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++) {
 		struct terminal_visitor *visitor = &self->visitors[i];
 		uint32_t events =
@@ -260,26 +292,32 @@ static void terminal_hear(struct terminal *self, struct terminal_visitor *visito
 
 /* --- what the job shows ----------------------------------------------------------------------- */
 
-/* Its last process has closed it, or a login shell's end has hung it up. */
-static void terminal_hang_up(struct terminal *self)
+/* The last process that had it open has closed it, or a login shell's end has hung it up. Whoever
+ * leads its session would get SIGHUP if we closed our side, and may open it again. (What it shows
+ * then is in no copy: who writes that waits for an end.) */
+static void terminal_was_closed(struct terminal *self)
 {
-	(void)close(take_fd(&self->master_fd));
+	self->is_closed = true;
 	self->typed_length = 0;
+	relay_drop_copy(self->relay);
+}
+
+static void terminal_look_whether_open(struct terminal *self)
+{
+	struct pollfd wait = {.fd = self->master_fd, .events = POLLIN};
+	if (self->is_closed && poll(&wait, 1, 0) >= 0 && !(wait.revents & (POLLHUP | POLLERR)))
+		self->is_closed = false;
 }
 
 /* One piece of it. False: there is none now. */
 static bool terminal_show(struct terminal *self)
 {
 	char bytes[ATTACH_DATA_MAX];
-	struct pollfd copy = {.fd = self->relay->copy_fd, .events = POLLOUT};
-	/* Before something is read that could not be stored. */
-	if (copy.fd >= 0 && poll(&copy, 1, TERMINAL_WAIT_MS) == 0)
-		relay_drop_copy(self->relay);
 	ssize_t length = read(self->master_fd, bytes, sizeof(bytes));
 	if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (length <= 0) {
-		terminal_hang_up(self);
+		terminal_was_closed(self);
 		return false;
 	}
 	if (!relay_store(self->relay, bytes, (size_t)length)) {
@@ -293,25 +331,32 @@ static bool terminal_show(struct terminal *self)
 	return true;
 }
 
-static bool terminal_is_held_up(const struct terminal *self)
-{
-	for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++)
-		if (self->visitors[i].fd >= 0 && self->visitors[i].length > 0)
-			return true;
-	return false;
-}
-
 static void terminal_on_master(struct terminal *self, uint32_t events)
 {
 	if (events & EPOLLOUT)
 		terminal_type(self);
-	for (int i = 0; i < TERMINAL_READS && self->master_fd >= 0; i++)
+	for (int i = 0; i < TERMINAL_READS && !self->is_closed; i++)
 		if (terminal_is_held_up(self) || !terminal_show(self))
 			return;
 }
 
+static void terminal_give_up_copy(struct terminal *self)
+{
+	if (!terminal_copy_is_full(self))
+		return;
+	relay_drop_copy(self->relay);
+	relay_say(self->relay, "the copy of the output was given up: nothing could be written "
+			       "there for 10 seconds");
+}
+
 static void terminal_on_timer(struct terminal *self)
 {
+	uint64_t times;
+	(void)!read(self->timer_fd, &times, sizeof(times)); /* nothing, when it was just changed */
+	terminal_look_whether_open(self);
+	if (self->timer_ns != TERMINAL_PATIENCE_NS)
+		return;
+	terminal_give_up_copy(self);
 	for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++)
 		if (self->visitors[i].length > 0)
 			terminal_send_away(&self->visitors[i]);
@@ -323,7 +368,7 @@ void terminal_serve(struct terminal *self)
 	int count = epoll_wait(self->events_fd, events, TERMINAL_EVENTS, 0);
 	for (int i = 0; i < count; i++) {
 		unsigned tag = events[i].data.u32;
-		if (tag == TERMINAL_MASTER && self->master_fd >= 0) {
+		if (tag == TERMINAL_MASTER) {
 			terminal_on_master(self, events[i].events);
 		} else if (tag == TERMINAL_LISTEN) {
 			terminal_accept(self);
@@ -341,11 +386,45 @@ void terminal_serve(struct terminal *self)
 	terminal_look(self);
 }
 
-void terminal_done(struct terminal *self, int job_fd)
+/* Until those who sit there can be told more, or the time is over. */
+static void terminal_wait_for_room(struct terminal *self, uint64_t until_ns)
 {
-	for (int i = 0; self->visitors && i < TERMINAL_READS && self->master_fd >= 0; i++)
+	for (;;) {
+		struct pollfd waits[TERMINAL_VISITORS_MAX + 1];
+		uint64_t now_ns = clock_now_ns(&self->relay->clock);
+		size_t count = 0;
+		for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++) {
+			struct terminal_visitor *visitor = &self->visitors[i];
+			terminal_flush(visitor);
+			if (visitor->fd >= 0 && visitor->length > 0)
+				waits[count++] =
+				    (struct pollfd){.fd = visitor->fd, .events = POLLOUT};
+		}
+		if (terminal_copy_is_full(self))
+			waits[count++] =
+			    (struct pollfd){.fd = self->relay->copy_fd, .events = POLLOUT};
+		if (count == 0 || now_ns >= until_ns)
+			return;
+		(void)poll(waits, count, (int)((until_ns - now_ns) / CLOCK_NS_PER_MS) + 1);
+	}
+}
+
+static void terminal_show_rest(struct terminal *self)
+{
+	uint64_t until_ns = clock_now_ns(&self->relay->clock) + TERMINAL_END_NS;
+	self->is_closed = false;
+	for (int i = 0; i < TERMINAL_LAST_READS && !self->is_closed; i++) {
+		terminal_wait_for_room(self, until_ns);
 		if (!terminal_show(self))
 			break;
+	}
+	terminal_wait_for_room(self, until_ns);
+}
+
+void terminal_done(struct terminal *self, int job_fd)
+{
+	if (self->visitors && self->master_fd >= 0)
+		terminal_show_rest(self);
 	/* Before they hear of it: whoever comes again finds nobody. */
 	if (self->listen_fd >= 0)
 		(void)unlinkat(job_fd, "terminal", 0);

@@ -38,8 +38,10 @@ struct terminal {
 	struct relay *relay;		    /* borrowed: where it is stored */
 	struct terminal_visitor *visitors;  /* owned */
 	size_t next;
-	bool is_paused;	 /* nothing is read from the job: somebody takes no more */
-	bool is_watched; /* the job's side of it is in the set */
+	uint64_t timer_ns;   /* what the timer is set to; 0: it is not */
+	bool is_watched;     /* the job's side of it is in the set */
+	bool is_closed;	     /* nobody of the job has it open */
+	bool waits_for_copy; /* the copy of the output, which is full, is in the set */
 	/* What was typed and has no room yet. */
 	char typed[ATTACH_DATA_MAX];
 	size_t typed_length;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "doors/queue/attach.h"
@@ -18,8 +19,11 @@ enum { PATIENCE_MS = 10000 };
 
 static int visit(struct rig *rig)
 {
-	int fd = attach_connect(rig->job_fd, NULL);
-	assert_true(fd >= 0);
+	uint64_t until_ns = unit_now_ns() + UINT64_C(20000000000);
+	int fd;
+	/* Its supervisor is heard of before the terminal is there. */
+	while ((fd = attach_connect(rig->job_fd, NULL)) < 0)
+		assert_true(unit_now_ns() < until_ns);
 	return fd;
 }
 
@@ -156,6 +160,69 @@ static void too_many_visitors(void **state)
 	assert_int_equal(rig_finish(rig).value, 0);
 }
 
+static void read_file(const char *path, char *out, size_t size)
+{
+	FILE *file = fopen(path, "re");
+	assert_non_null(file);
+	size_t length = fread(out, 1, size - 1, file);
+	out[length] = '\0';
+	assert_int_equal(fclose(file), 0);
+}
+
+static void it_has_a_copy_too(void **state)
+{
+	struct rig *rig = *state;
+	char text[64], path[4096];
+	(void)snprintf(path, sizeof(path), "%s", unit_path(rig->tmp, "copy"));
+	rig->launch.spec.pty = true;
+	(void)snprintf(rig->launch.spec.output, sizeof(rig->launch.spec.output), "%s", path);
+	rig->launch.spec.grace_ns = UINT64_C(30000000000);
+	uint64_t begin_ns = unit_now_ns();
+	rig_run(rig, "echo one; echo two");
+	assert_int_equal(rig_finish(rig).value, 0);
+	/* Its end waits for no grace time. */
+	assert_true(unit_now_ns() - begin_ns < UINT64_C(15000000000));
+	read_file(path, text, sizeof(text));
+	assert_string_equal(text, "one\r\ntwo\r\n");
+}
+
+static void a_job_that_closes_it_goes_on(void **state)
+{
+	struct rig *rig = *state;
+	rig->launch.spec.pty = true;
+	rig_run(rig, "echo one; exec >/dev/null 2>&1 </dev/null; sleep 1.5; (echo two) >/dev/tty;"
+		     "exit 4");
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.end, JOBDIR_EXITED);
+	assert_int_equal(result.value, 4);
+	assert_string_equal(rig_output(rig), "one\r\ntwo\r\n");
+}
+
+static void one_who_reads_slowly_gets_all(void **state)
+{
+	struct rig *rig = *state;
+	rig->launch.spec.pty = true;
+	rig_run(rig, "read line; seq 1 60000; echo end");
+	int fd = visit(rig);
+	type(fd, "go\r");
+	size_t total = 0;
+	for (;;) {
+		struct pollfd wait = {.fd = fd, .events = POLLIN};
+		char packet[ATTACH_PACKET_MAX];
+		const struct timespec pause = {.tv_nsec = 10000000};
+		assert_int_equal(poll(&wait, 1, PATIENCE_MS), 1);
+		(void)nanosleep(&pause, NULL); /* what is slow here is the reader */
+		ssize_t length = recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
+		if (length <= 0)
+			break;
+		total += (size_t)length - 1;
+	}
+	(void)close(fd);
+	assert_int_equal(rig_finish(rig).value, 0);
+	/* 60000 lines, what was typed, and the end. */
+	assert_int_equal(total, 348894 + 60000 + strlen("go\r\n") + strlen("end\r\n"));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_new, rig_free)
 
 int main(void)
@@ -165,6 +232,9 @@ int main(void)
 	    CASE(its_size_is_the_last_visitors),
 	    CASE(nobody_need_sit_there),
 	    CASE(too_many_visitors),
+	    CASE(it_has_a_copy_too),
+	    CASE(a_job_that_closes_it_goes_on),
+	    CASE(one_who_reads_slowly_gets_all),
 	    CASE(one_who_does_not_read_is_sent_away),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
