@@ -337,8 +337,9 @@ static void change_done(struct queue_op *op, int result)
 			job->is_changing = false;
 	}
 	if (queue->closing) {
-		change_over(change, err_set(&op->err, -ESHUTDOWN, "the agent is ending"), 0,
-			    &op->err);
+		change->is_stored = true;
+		change->result = err_set(&change->failure, -ESHUTDOWN, "the agent is ending");
+		change_cancel_over(change); /* else when those that run are answered */
 		return;
 	}
 	if (result == 0) {
@@ -356,7 +357,10 @@ static void change_done(struct queue_op *op, int result)
 			log_write(queue->options.log, LOG_LEVEL_WARNING, NULL,
 				  "cancelling jobs: %s", op->err.text);
 	}
-	queue_kick(queue);
+	if (result < 0 && change->kind == CHANGE_DOOM) /* a pass would try it again at once */
+		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
+	else
+		queue_kick(queue);
 	if (change->kind == CHANGE_CANCEL) {
 		change->is_stored = true;
 		change->cancelled += result == 0 ? count : 0;
@@ -681,7 +685,8 @@ static void change_cancel_running(struct queue *queue)
 
 void queue_change_doomed(struct queue *queue)
 {
-	if (queue->doomed == 0 || queue->closing)
+	/* Each failure has a pass made: what cannot be written is tried again after the pause. */
+	if (queue->doomed == 0 || queue->closing || queue->storage_paused)
 		return;
 	change_cancel_running(queue);
 	for (const struct queue_change *at = queue->changes; at; at = at->next)

@@ -4,12 +4,15 @@
 #include "doors/queue/queue.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/child.h"
+#include "base/storage.h"
 #include "queue_rig.h"
 
 #define MS UINT64_C(1000000)
@@ -348,6 +351,77 @@ static void an_array_is_held_and_waited_for_as_one(void **state)
 	assert_int_equal(lines("ran"), 3);
 }
 
+static void an_agent_that_ends_answers_who_cancels_an_array(void **state)
+{
+	open_queue();
+	struct wants wants = array_of(3, true);
+	wants.array_parallel = 1;
+	uint64_t id = submit_wanting("k1", until_go("ran"), wants);
+	wait_for(lines("ran") == 1);
+	/* One of them runs, and is told for itself. */
+	struct answer answer = {.done = false};
+	queue_cancel_array(fixture->queue, id, 0, false, 0, "alice", on_edited, &answer);
+	assert_false(answer.done);
+	reopen();
+	assert_true(answer.done);
+	assert_int_equal(answer.result, -ESHUTDOWN);
+	go();
+	for (uint64_t i = 0; i < 3; i++)
+		(void)ended(id + i);
+}
+
+/* Keeps the storage thread from the next operation until the pipe is written to. */
+static int wait_on_pipe(void *context)
+{
+	char byte;
+	return read(*(const int *)context, &byte, 1) == 1 ? 0 : -EIO;
+}
+
+static void on_waited(void *context, int result)
+{
+	assert_int_equal(result, 0);
+}
+
+static void a_cancel_that_cannot_be_written_is_not_tried_all_the_time(void **state)
+{
+	int ends[2];
+	char after[32];
+	open_queue();
+	uint64_t first = submit("k1", "false", 0);
+	assert_int_equal(ended(first).state, JOB_FAILED);
+	(void)snprintf(after, sizeof(after), "ok:%d", (int)first);
+	fixture->wants = (struct wants){.after = after};
+	struct answer answer;
+	assert_int_equal(pipe(ends), 0);
+	submit_as("k2", append("no", "true"), 0, false, &answer);
+	struct storage_job between = {.work = wait_on_pipe, .done = on_waited, .context = &ends[0]};
+	assert_int_equal(storage_submit(fixture->storage, &between, NULL), 0);
+	wait_for(answer.done);
+	assert_int_equal(answer.result, 0);
+	/* Accepted and doomed; from here on no file grows. */
+	struct rlimit limit, none;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	(void)signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+	assert_int_equal(write(ends[1], "x", 1), 1);
+	wait_for(queue_storage_error(fixture->queue)[0]);
+	unsigned tries = 0;
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(loop_pass(fixture->loop, MS, NULL), 0);
+		tries += storage_pending(fixture->storage) > 0;
+	}
+	assert_in_range(tries, 0, 5);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	(void)signal(SIGXFSZ, SIG_DFL);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+	reopen();
+	assert_int_equal(ended(answer.id).reason, JOB_REASON_DEPENDENCY_FAILED);
+	assert_int_equal(lines("no"), 0);
+}
+
 static void on_drained(int result, const struct err *err, void *context)
 {
 	*(int *)context = result;
@@ -424,6 +498,8 @@ int main(void)
 	    with(an_array_runs_so_many_at_a_time),
 	    with(an_array_that_fails_takes_all_with_it),
 	    with(an_array_is_held_and_waited_for_as_one),
+	    with(an_agent_that_ends_answers_who_cancels_an_array),
+	    with(a_cancel_that_cannot_be_written_is_not_tried_all_the_time),
 	    with(a_drained_queue_starts_nothing),
 	    with(a_user_has_so_many_jobs_waiting),
 	    with(a_job_is_forgotten_when_its_own_time_is_over),
