@@ -171,6 +171,8 @@ static void queue_keep_done(struct queue_op *op, int result)
 	keeper->forgotten = 0;
 	int64_t left_ns = keeper->next_unix_ns - clock_unix_ns();
 	uint64_t wait_ns = left_ns > 0 ? (uint64_t)left_ns : 0;
+	if (keeper->now_unix_ns == 0) /* no job's time can be told */
+		wait_ns = QUEUE_KEEP_NS;
 	if (keeper->wants_again || !keeper->may_forget)
 		wait_ns = QUEUE_KEEP_SOON_NS;
 	keeper->wants_again = false;

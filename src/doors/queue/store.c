@@ -75,7 +75,9 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 			      " AND NOT EXISTS(SELECT 1 FROM jobs WHERE array_id = ?1)",
     [STORE_SQL_FORGET_ARRAYS] = "DELETE FROM specs WHERE job NOT IN (SELECT id FROM jobs)"
 				" AND job NOT IN (SELECT array_id FROM jobs WHERE array_id > 0)",
-    [STORE_SQL_NEXT_FORGET] = "SELECT min(forget_ns) FROM jobs WHERE forget_ns IS NOT NULL",
+    [STORE_SQL_NEXT_FORGET] = "SELECT min(forget_ns) FROM jobs WHERE forget_ns IS NOT NULL"
+			      " AND array_id NOT IN (SELECT array_id FROM jobs"
+			      " WHERE ended_ns IS NULL AND array_id > 0)",
     [STORE_SQL_ARRAY] =
 	"SELECT count(*), total(ended_ns IS NULL), total(state = 'Succeeded'),"
 	" total(state = 'Failed'), total(state = 'Cancelled'), total(failed_attempts)"

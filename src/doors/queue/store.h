@@ -96,7 +96,8 @@ int store_change(struct store *store, const struct store_change *changes, size_t
  * again. Ids are never given out again. */
 int store_forget(struct store *store, int64_t unix_ns, int64_t now_unix_ns, size_t keep,
 		 uint64_t **out_ids, size_t *out_count, struct err *err);
-/* When the next job's own time is over; INT64_MAX: there is none. */
+/* When the next job's own time is over, of those that store_forget() would remove then; INT64_MAX:
+ * there is none. */
 int store_next_forget(struct store *store, int64_t *out_unix_ns, struct err *err);
 
 /* Whether nothing is to be started, whoever starts the agent. */

@@ -307,6 +307,26 @@ static void a_jobs_own_time_wins(void **state)
 	job_done(&seen.last);
 }
 
+static void a_member_whose_array_goes_on_is_nothing_to_wake_for(void **state)
+{
+	int64_t next = 0;
+	accept_array(1, 2);
+	must_accept(store, 3);
+	struct job ended = make_job(1);
+	ended.array_id = 1;
+	ended.state = JOB_SUCCEEDED;
+	ended.ended_unix_ns = 10 * SECOND;
+	ended.wants.has_ttl = true;
+	ended.wants.ttl_ns = (uint64_t)SECOND;
+	assert_int_equal(store_end(store, &ended, NULL, NULL), 0);
+	assert_int_equal(store_next_forget(store, &next, NULL), 0);
+	assert_int_equal(next, INT64_MAX);
+	ended.id = 2;
+	assert_int_equal(store_end(store, &ended, NULL, NULL), 0);
+	assert_int_equal(store_next_forget(store, &next, NULL), 0);
+	assert_int_equal(next, 11 * SECOND);
+}
+
 static void the_queue_stays_drained(void **state)
 {
 	bool is_draining = true;
@@ -333,6 +353,7 @@ int main(void)
 	    with(a_final_job_begins_anew),
 	    with(the_members_of_an_array_share_what_they_run),
 	    with(a_jobs_own_time_wins),
+	    with(a_member_whose_array_goes_on_is_nothing_to_wake_for),
 	    with(the_queue_stays_drained),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
