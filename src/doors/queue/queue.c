@@ -201,6 +201,7 @@ void queue_job_add(struct queue_job *job)
 		(queue->count - at) * sizeof(queue->jobs[0]));
 	queue->jobs[at] = job;
 	queue->count++;
+	queue->depending += job->job.wants.after && job->doom == JOB_REASON_NONE;
 	queue->state_count[job->job.state]++;
 }
 
@@ -212,6 +213,7 @@ void queue_job_remove(struct queue_job *job)
 	queue->count--;
 	queue->ended++;
 	queue->doomed -= job->doom != JOB_REASON_NONE;
+	queue->depending -= job->job.wants.after && job->doom == JOB_REASON_NONE;
 	memmove(&queue->jobs[at], &queue->jobs[at + 1],
 		(queue->count - at) * sizeof(queue->jobs[0]));
 	queue->state_count[job->job.state]--;

@@ -68,13 +68,17 @@ void queue_doom(struct queue_job *job, enum job_reason reason, uint64_t by)
 	job->doom = reason;
 	job->doom_by = by;
 	queue->doomed++;
+	queue->depending -= job->job.wants.after != NULL;
 }
 
-/* The job `id`, or the array, has ended: those that wait for its success cannot start. */
+/* The job `id`, or the array, has ended: those that wait for its success cannot start. Ten thousand
+ * jobs can end at once: nobody is looked for where nobody can be. */
 static void depend_tell(struct queue *queue, uint64_t id, bool has_succeeded)
 {
-	for (size_t i = 0; i < queue->count && !has_succeeded; i++) {
+	for (size_t i = 0; i < queue->count && queue->depending > 0 && !has_succeeded; i++) {
 		struct queue_job *job = queue->jobs[i];
+		if (job->doom != JOB_REASON_NONE)
+			continue;
 		const char *list = job->job.wants.after;
 		struct wants_after after;
 		while (wants_next_after(&list, &after, NULL) > 0)
@@ -100,7 +104,7 @@ void queue_depend_ended(struct queue *queue, const struct job *ended,
 	if (is_member && array->count > 0) {
 		if (array->live == 0)
 			depend_tell(queue, ended->array_id, depend_array_succeeded(ended, array));
-		else if (queue_array_has_failed(ended, array))
+		else if (ended->state == JOB_FAILED && queue_array_has_failed(ended, array))
 			depend_doom_array(queue, ended->array_id, ended->id);
 	}
 	queue_change_doomed(queue);

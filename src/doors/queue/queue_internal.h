@@ -230,6 +230,7 @@ struct queue {
 
 	struct queue_change *changes, **changes_end; /* owned; the first is under way */
 	size_t doomed;				     /* jobs that are to be cancelled */
+	size_t depending; /* that wait, or have waited, for others, and are not doomed */
 	struct queue_rules rules;
 	bool has_rules;		      /* they were told */
 	struct queue_member *members; /* owned: what is known of users; the last to submit first */
