@@ -22,6 +22,11 @@ static void job_terminal_told(enum terminal_link_event event, void *context)
 
 void job_terminal_look(struct job_terminal *terminal, const Sluice__V1__Job *job)
 {
+	/* A job that is tried again has another one. */
+	if (!terminal->link && job->attempt && job->attempt->number != terminal->attempt) {
+		terminal->attempt = job->attempt->number;
+		terminal->has_closed = terminal->was_linked = false;
+	}
 	bool runs = job->state == SLUICE__V1__JOB_STATE__RUNNING ||
 		    job->state == SLUICE__V1__JOB_STATE__STOPPING;
 	if (terminal->link || terminal->has_closed || !runs || !job->attempt ||
@@ -34,7 +39,12 @@ void job_terminal_look(struct job_terminal *terminal, const Sluice__V1__Job *job
 						      .told = job_terminal_told,
 						      .context = terminal};
 	terminal->link = terminal_link_new(&options, NULL); /* else it is over already */
-	terminal->was_linked |= terminal->link != NULL;
+}
+
+static void job_terminal_unlink(struct job_terminal *terminal)
+{
+	terminal->was_linked |= terminal_link_has_shown(terminal->link);
+	terminal->link = terminal_link_free(terminal->link);
 }
 
 bool job_terminal_is_over(struct job_terminal *terminal, const Sluice__V1__Job *job)
@@ -42,7 +52,7 @@ bool job_terminal_is_over(struct job_terminal *terminal, const Sluice__V1__Job *
 	if (!terminal->link ||
 	    (!terminal->has_closed && !terminal->has_left && !terminal->is_unread))
 		return false;
-	terminal->link = terminal_link_free(terminal->link);
+	job_terminal_unlink(terminal);
 	if (!terminal->has_closed)
 		return true;
 	return job && job->attempt && terminal_link_is_there(job->attempt->stdout_path);
@@ -76,7 +86,7 @@ static void job_terminal_show(const char *path)
 
 void job_terminal_end(struct job_terminal *terminal, const Sluice__V1__Job *job)
 {
-	terminal->link = terminal_link_free(terminal->link);
+	job_terminal_unlink(terminal);
 	if (job && job->attempt && !terminal->was_linked)
 		job_terminal_show(job->attempt->stdout_path);
 }

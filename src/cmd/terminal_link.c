@@ -30,7 +30,9 @@ struct terminal_link {
 	struct loop_fd *socket, *input;
 	struct loop_signal *resized;
 	struct loop_timer *hold;
-	bool held, is_over, is_raw;
+	struct loop_timer *pump; /* reads what cannot be waited for, such as a file */
+	bool held, is_over, is_raw, is_pumped, has_shown;
+	char last; /* that was typed; 0: nothing */
 	struct termios before;
 	size_t length; /* of a packet that has no room yet */
 	char packet[ATTACH_PACKET_MAX];
@@ -73,12 +75,15 @@ static void terminal_link_flush(struct terminal_link *link)
 	(void)loop_fd_watch(link->socket, LOOP_READ | (waits ? LOOP_WRITE : 0), NULL);
 	if (link->input)
 		(void)loop_fd_watch(link->input, waits ? 0 : LOOP_READ, NULL);
+	if (link->is_pumped && !waits)
+		loop_timer_start(link->pump, 0);
 }
 
 static void terminal_link_send(struct terminal_link *link, const char *bytes, size_t length)
 {
 	if (length == 0 || link->length > 0)
 		return;
+	link->last = bytes[length - 1];
 	link->length = attach_format(
 	    &(struct attach_message){.kind = ATTACH_DATA, .data = bytes, .length = length},
 	    link->packet);
@@ -95,6 +100,16 @@ static void terminal_link_on_hold(void *context)
 	terminal_link_send(link, key, sizeof(key));
 }
 
+/* Ctrl-D: so the job's input ends, too. Behind a line that is not whole the first ends that. */
+static void terminal_link_end_input(struct terminal_link *link)
+{
+	static const char end[] = {'\x04', '\x04'};
+	bool is_whole = link->last == 0 || link->last == '\n' || link->last == '\r';
+	link->input = loop_fd_free(link->input);
+	link->is_pumped = false;
+	terminal_link_send(link, end, is_whole ? 1 : 2);
+}
+
 static void terminal_link_on_input(int fd, unsigned events, void *context)
 {
 	struct terminal_link *link = context;
@@ -105,9 +120,7 @@ static void terminal_link_on_input(int fd, unsigned events, void *context)
 	if (got < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
 	if (got <= 0) {
-		static const char end[] = {'\x04'}; /* Ctrl-D: so the job's input ends, too */
-		link->input = loop_fd_free(link->input);
-		terminal_link_send(link, end, sizeof(end));
+		terminal_link_end_input(link);
 		return;
 	}
 	bool leaves = terminal_link_keys(&link->held, typed, (size_t)got, bytes, &length);
@@ -118,6 +131,16 @@ static void terminal_link_on_input(int fd, unsigned events, void *context)
 		loop_timer_stop(link->hold);
 	if (leaves)
 		terminal_link_tell(link, TERMINAL_LINK_DETACHED);
+}
+
+static void terminal_link_on_pump(void *context)
+{
+	struct terminal_link *link = context;
+	if (!link->is_pumped || link->is_over || link->length > 0)
+		return; /* it begins again once that is sent */
+	terminal_link_on_input(link->options.in_fd, LOOP_READ, link);
+	if (link->is_pumped && link->length == 0)
+		loop_timer_start(link->pump, 0);
 }
 
 static void terminal_link_on_resized(void *context)
@@ -170,6 +193,7 @@ static void terminal_link_on_socket(int fd, unsigned events, void *context)
 			terminal_link_tell(link, TERMINAL_LINK_CLOSED);
 			return;
 		}
+		link->has_shown |= message.kind == ATTACH_DATA;
 		if (message.kind == ATTACH_DATA &&
 		    !terminal_link_write(link, message.data, message.length)) {
 			(void)loop_fd_watch(link->socket, 0, NULL);
@@ -227,16 +251,25 @@ struct terminal_link *terminal_link_new(const struct terminal_link_options *opti
 	link->hold = loop_timer_new(options->loop, terminal_link_on_hold, link, err);
 	link->socket =
 	    loop_fd_new(options->loop, link->fd, LOOP_READ, terminal_link_on_socket, link, err);
-	/* What cannot be waited for, such as /dev/null, has nothing to type. */
+	/* What cannot be waited for, such as a file or /dev/null, can always be read. */
 	link->input = loop_fd_new(options->loop, options->in_fd, LOOP_READ, terminal_link_on_input,
 				  link, NULL);
 	link->resized =
 	    loop_signal_new(options->loop, SIGWINCH, terminal_link_on_resized, link, err);
-	if (!link->hold || !link->socket || !link->resized)
+	link->pump = loop_timer_new(options->loop, terminal_link_on_pump, link, err);
+	if (!link->hold || !link->socket || !link->resized || !link->pump)
 		return terminal_link_free(link);
+	link->is_pumped = !link->input;
+	if (link->is_pumped)
+		loop_timer_start(link->pump, 0);
 	terminal_link_take(link);
 	terminal_link_on_resized(link);
 	return link;
+}
+
+bool terminal_link_has_shown(const struct terminal_link *link)
+{
+	return link && link->has_shown;
 }
 
 struct terminal_link *terminal_link_free(struct terminal_link *link)
@@ -246,6 +279,7 @@ struct terminal_link *terminal_link_free(struct terminal_link *link)
 	if (link->is_raw)
 		(void)tcsetattr(link->options.in_fd, TCSADRAIN, &link->before);
 	link->hold = loop_timer_free(link->hold);
+	link->pump = loop_timer_free(link->pump);
 	link->input = loop_fd_free(link->input);
 	link->socket = loop_fd_free(link->socket);
 	link->resized = loop_signal_free(link->resized);

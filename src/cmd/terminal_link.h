@@ -34,6 +34,8 @@ struct terminal_link_options {
 /* NULL: -ENOENT, -ECONNREFUSED: that job has no terminal (any more); -EACCES; -ENOMEM. */
 struct terminal_link *terminal_link_new(const struct terminal_link_options *options,
 					struct err *err);
+/* Whether anything came: who is let in by nobody, as the job has just ended, has seen nothing. */
+bool terminal_link_has_shown(const struct terminal_link *link);
 struct terminal_link *terminal_link_free(struct terminal_link *link);
 
 /* Whether the job of that output still has a terminal: one that is closed nevertheless was given to

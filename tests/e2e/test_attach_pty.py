@@ -43,8 +43,8 @@ class Seat:
         if select.select([self.near], [], [], timeout)[0]:
             self.shown += os.read(self.near, 65536)
 
-    def expect(self, text):
-        end = time.monotonic() + DEADLINE_S
+    def expect(self, text, deadline_s=DEADLINE_S):
+        end = time.monotonic() + deadline_s
         while text not in self.shown:
             assert time.monotonic() < end, self.shown.decode(errors="replace")
             self.read(0.5)
@@ -190,3 +190,27 @@ def test_nobody_elses(served):
     own = served.submit("sh", "-c", "stat -c %u $(tty); echo can > $(tty); read x", options=["--pty"], **nobody)
     wait_until(lambda: "can" in served.run("sluice", "logs", own).out)
     assert "65534" in served.run("sluice", "logs", own).out
+
+
+def test_every_attempt_is_sat_at(served):
+    seat = Seat(served, "run", "--pty", "--gpus", "0", "--retries", "1", "--", "sh", "-c",
+                "echo attempt $SLUICE_ATTEMPT; read line; echo got $line; exit 3")
+    for attempt in (1, 2):
+        seat.expect(f"attempt {attempt}\r\n".encode(), deadline_s=40)
+        seat.type(b"word\r")
+        seat.expect(b"got word\r\n")
+    assert seat.wait() == 3
+
+
+@pytest.mark.parametrize("text", ["", "one\n", "one\ntwo", "x" * 3000 + "\n"])
+@pytest.mark.parametrize("how", ["file", "pipe"])
+def test_input_that_is_no_terminal_ends(served, text, how):
+    path = served.directory / "input"
+    path.write_text(text)
+    path = path if text or how == "pipe" else "/dev/null"
+    command = [SLUICE, "run", "--pty", "--gpus", "0", "--", "sh", "-c", "stty -echo; cat"]
+    with open(path, "rb") as file, subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as cat:
+        done = subprocess.run(command, env=served.env, capture_output=True, text=True, timeout=DEADLINE_S,
+                              stdin=file if how == "file" else cat.stdout)
+    assert done.returncode == 0, done
+    assert done.stdout.replace("\r\n", "\n").endswith(text), done

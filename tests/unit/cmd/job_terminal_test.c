@@ -4,7 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/loop.h"
 #include "cmd/job_terminal.h"
+#include "doors/queue/attach.h"
 #include "unit/unit.h"
 
 /* What job_terminal_end() shows; our stdout meanwhile is a pipe. */
@@ -49,9 +51,46 @@ static void one_that_was_faster_is_shown_once(void **state)
 	assert_string_equal(out, "");
 }
 
+/* Its supervisor had no time to let him in before it ended. */
+static void one_that_let_nobody_in_is_shown(void **state)
+{
+	char path[4096], out[64];
+	(void)snprintf(path, sizeof(path), "%s", unit_path(unit_top, "out.1"));
+	unit_write(path, "quick\r\n");
+	int directory = open(unit_top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int listener = attach_listen(directory, geteuid(), getegid(), NULL);
+	assert_true(directory >= 0 && listener >= 0);
+	Sluice__V1__Job job = SLUICE__V1__JOB__INIT;
+	Sluice__V1__Attempt attempt = SLUICE__V1__ATTEMPT__INIT;
+	attempt.stdout_path = path;
+	attempt.started_unix_ns = attempt.number = 1;
+	job.attempt = &attempt;
+	job.state = SLUICE__V1__JOB_STATE__RUNNING;
+	struct job_terminal terminal = {.loop = loop_new(LOOP_REAL, NULL)};
+	assert_non_null(terminal.loop);
+	job_terminal_look(&terminal, &job);
+	assert_non_null(terminal.link);
+	assert_int_equal(unlinkat(directory, "terminal", 0), 0);
+	(void)close(listener);
+	(void)close(directory);
+	while (!terminal.has_closed)
+		assert_int_equal(loop_pass(terminal.loop, UINT64_C(1000000000), NULL), 0);
+	assert_false(job_terminal_is_over(&terminal, &job));
+	job.state = SLUICE__V1__JOB_STATE__SUCCEEDED;
+	shown_at_the_end(&terminal, &job, out);
+	assert_string_equal(out, "quick\r\n");
+	/* The next attempt has a terminal of its own. */
+	attempt.number = 2;
+	job_terminal_look(&terminal, &job);
+	assert_false(terminal.has_closed);
+	loop_free(terminal.loop);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test_setup_teardown(one_that_let_nobody_in_is_shown, unit_top_setup,
+					    unit_top_teardown),
 	    cmocka_unit_test_setup_teardown(one_that_was_faster_is_shown_once, unit_top_setup,
 					    unit_top_teardown),
 	};
