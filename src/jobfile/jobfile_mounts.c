@@ -70,6 +70,8 @@ static int mount_empty(struct jobreader *reader, const struct raw_volume *volume
 	const struct raw_empty_dir *empty = &volume->empty_dir;
 	bool is_memory = empty->medium && strcmp(empty->medium->text, "Memory") == 0;
 	out->storage = is_memory ? JOBFILE_STORAGE_MEMORY : JOBFILE_STORAGE_EMPTY;
+	if (empty->size && objschema_check_octal(&reader->schema, empty->size, "sizeLimit") < 0)
+		return -EINVAL;
 	if (empty->size && quantity_parse(empty->size->text, 1, &out->size_bytes) < 0)
 		return objschema_fail(&reader->schema, empty->size, NULL,
 				      "sizeLimit '%.64s' is no quantity such as 16Gi",
@@ -205,6 +207,37 @@ static int mount_check_volumes(const struct jobreader *reader, const struct raw_
 	return 0;
 }
 
+/* "/a/" is "/a". */
+static size_t mount_target_length(const char *path)
+{
+	size_t length = strlen(path);
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	return length;
+}
+
+/* What Kubernetes refuses as well; and one emptyDir in two places, which would be two here. */
+static int mount_check_again(struct jobreader *reader, const struct raw_mount *mounts, size_t at,
+			     const struct jobfile_mount *made)
+{
+	char which[48];
+	size_t length = mount_target_length(made[at].target);
+	(void)snprintf(which, sizeof(which), ".volumeMounts[%zu]", at); /* fits */
+	for (size_t i = 0; i < at; i++) {
+		if (mount_target_length(made[i].target) == length &&
+		    memcmp(made[i].target, made[at].target, length) == 0)
+			return objschema_fail(&reader->schema, mounts[at].path, which,
+					      "a second volume at '%.128s'", made[at].target);
+		if (made[at].storage != JOBFILE_STORAGE_HOST &&
+		    strcmp(mounts[i].name->text, mounts[at].name->text) == 0)
+			return objschema_fail(
+			    &reader->schema, mounts[at].name, which,
+			    "not supported here: the emptyDir '%.64s' in two places",
+			    mounts[at].name->text);
+	}
+	return 0;
+}
+
 int jobreader_mounts(struct jobreader *reader, const struct raw_pod *pod,
 		     const struct raw_container *container, struct jobfile_task *out)
 {
@@ -220,8 +253,11 @@ int jobreader_mounts(struct jobreader *reader, const struct raw_pod *pod,
 	    jobfile_arena_take(reader->arena, (container->mounts.count + 1) * sizeof(*out->mounts));
 	if (!out->mounts)
 		return jobreader_no_memory(reader);
-	for (size_t i = 0; rc == 0 && i < container->mounts.count; i++)
+	for (size_t i = 0; rc == 0 && i < container->mounts.count; i++) {
 		rc = mount_read(reader, pod, &mounts[i], &out->mounts[i]);
+		if (rc == 0)
+			rc = mount_check_again(reader, mounts, i, out->mounts);
+	}
 	out->mount_count = container->mounts.count;
 	return rc;
 }

@@ -61,9 +61,12 @@ static int resource_unknown(const struct jobreader *reader, const struct yaml_no
 static int resource_quantity(const struct jobreader *reader, const struct yaml_entry *entry,
 			     enum resource_kind kind, uint64_t *out)
 {
-	int rc = objschema_is_quantity(entry->value)
-		     ? quantity_parse(entry->value->text, kind == RESOURCE_CPU ? 1000 : 1, out)
-		     : -EINVAL;
+	int rc = objschema_check_octal(&reader->schema, entry->value, entry->key->text);
+	if (rc < 0)
+		return rc;
+	rc = objschema_is_quantity(entry->value)
+		 ? quantity_parse(entry->value->text, kind == RESOURCE_CPU ? 1000 : 1, out)
+		 : -EINVAL;
 	char found[80];
 	if (rc == -ERANGE)
 		return objschema_fail(&reader->schema, entry->value, NULL,

@@ -87,6 +87,25 @@ static bool objschema_is_number(const char *text)
 	return *at == '\0';
 }
 
+int objschema_check_octal(const struct objschema *schema, const struct yaml_node *node,
+			  const char *name)
+{
+	uint64_t value = 0;
+	if (node->kind != YAML_SCALAR || node->quoted)
+		return 0;
+	bool is_negative = node->text[0] == '-';
+	const char *digits = node->text + (is_negative || node->text[0] == '+');
+	size_t count = strlen(digits);
+	if (count < 2 || count > OBJSCHEMA_OCTAL_MAX || digits[0] != '0' ||
+	    strspn(digits, "01234567") != count)
+		return 0;
+	for (const char *at = digits; *at; at++)
+		value = value * 8 + (uint64_t)(*at - '0');
+	return objschema_fail(schema, node, NULL, "%s%s'%s' is octal to Kubernetes: write %s%llu",
+			      name ? name : "", name ? ": " : "", node->text,
+			      is_negative ? "-" : "", (unsigned long long)value);
+}
+
 bool objschema_is_text(const struct yaml_node *node)
 {
 	if (node->kind != YAML_SCALAR)
@@ -118,9 +137,12 @@ static int objschema_read_int(const struct objschema *schema, const struct objsc
 			      const struct yaml_node *node, struct objschema_int *out)
 {
 	char found[80];
-	int rc = node->kind == YAML_SCALAR && !node->quoted
-		     ? parse_i64(node->text, row->min, INT32_MAX, &out->value)
-		     : -EINVAL;
+	int rc = objschema_check_octal(schema, node, NULL);
+	if (rc < 0)
+		return rc;
+	rc = node->kind == YAML_SCALAR && !node->quoted
+		 ? parse_i64(node->text, row->min, INT32_MAX, &out->value)
+		 : -EINVAL;
 	out->node = node;
 	if (rc == 0)
 		return 0;

@@ -20,6 +20,7 @@ enum objschema_limits {
 	OBJSCHEMA_PATH_MAX = 256,
 	OBJSCHEMA_LIST_MAX = 65536,
 	OBJSCHEMA_DEPTH_MAX = 16, /* of tables in tables */
+	OBJSCHEMA_OCTAL_MAX = 20, /* digits that 64 bits hold */
 };
 
 enum objschema_class {
@@ -102,6 +103,10 @@ int objschema_fail(const struct objschema *schema, const struct yaml_node *node,
 /* What a plain scalar is to YAML 1.1, as Kubernetes reads it: a text, or else a number, a truth
  * value or nothing, which has to be quoted to be a text. */
 bool objschema_is_text(const struct yaml_node *node);
+/* -EINVAL: a plain 010, which is 8 to YAML 1.1 and with it to Kubernetes; nothing is guessed.
+ * `name` stands before the text, or is NULL. */
+int objschema_check_octal(const struct objschema *schema, const struct yaml_node *node,
+			  const char *name);
 /* A number or a text: anything but a truth value, nothing, a map or a list. */
 bool objschema_is_quantity(const struct yaml_node *node);
 

@@ -64,29 +64,42 @@ int jobreader_ignored(const char *path, const struct yaml_node *key, void *conte
 
 /* --- variables and arguments ------------------------------------------------------------------ */
 
+static const char task_index[] = "JOB_COMPLETION_INDEX";
+
+/* What "$(NAME)" may mean. */
+struct task_scope {
+	const struct jobfile_task *task;
+	bool *wants_index; /* that was asked for, and the file says nothing of it */
+};
+
 static const char *task_lookup(const char *name, size_t length, const void *context)
 {
-	const struct jobfile_task *task = context;
+	const struct task_scope *scope = context;
+	const struct jobfile_task *task = scope->task;
 	for (size_t i = task->variable_count; i > 0; i--) {
 		const struct jobfile_variable *one = &task->variables[i - 1];
 		if (strncmp(one->name, name, length) == 0 && one->name[length] == '\0')
 			return one->value;
 	}
+	if (length == strlen(task_index) && memcmp(name, task_index, length) == 0)
+		*scope->wants_index = true;
 	return NULL;
 }
 
+/* On a cluster the index is the last variable: those of the file do not see it. */
 static int task_expand(struct jobreader *reader, const struct yaml_node *node,
-		       const struct jobfile_task *task, const char **out)
+		       const struct jobfile_task *task, bool is_variable, const char **out)
 {
-	static const char index[] = "$(JOB_COMPLETION_INDEX)";
-	if (reader->is_indexed && strstr(node->text, index))
-		return objschema_fail(&reader->schema, node, NULL,
-				      "not supported here: %s; let a shell read the variable: "
-				      "$JOB_COMPLETION_INDEX",
-				      index);
+	bool wants_index = false;
+	const struct task_scope scope = {.task = task, .wants_index = &wants_index};
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, JOBFILE_TEXT_MAX - 1);
-	int rc = expand_text(node->text, task_lookup, task, &text);
+	int rc = expand_text(node->text, task_lookup, &scope, &text);
+	if (reader->is_indexed && wants_index && !is_variable)
+		return objschema_fail(&reader->schema, node, NULL,
+				      "not supported here: $(%s); let a shell read the variable: "
+				      "$%s",
+				      task_index, task_index);
 	reader->expanded += text.length + 1;
 	if (rc == -ENOSPC || reader->expanded > JOBFILE_EXPANDED_MAX)
 		return objschema_fail(
@@ -107,7 +120,7 @@ static int task_texts(struct jobreader *reader, const struct objschema_list *lis
 		return jobreader_no_memory(reader);
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < list->count; i++)
-		rc = task_expand(reader, nodes[i], task, &(*out)[i]);
+		rc = task_expand(reader, nodes[i], task, false, &(*out)[i]);
 	*out_count = list->count;
 	return rc;
 }
@@ -134,7 +147,7 @@ static int task_field_ref(struct jobreader *reader, const struct raw_variable *r
 static int task_variable(struct jobreader *reader, const struct raw_variable *raw,
 			 struct jobfile_task *out)
 {
-	static const char *const granted[] = {"NVIDIA_VISIBLE_DEVICES"};
+	static const char *const granted[] = {"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"};
 	if (!raw->name || !raw->name->text[0] || strchr(raw->name->text, '='))
 		return objschema_fail(&reader->schema, raw->name ? raw->name : raw->node, NULL,
 				      "a variable needs a name without '='");
@@ -145,15 +158,15 @@ static int task_variable(struct jobreader *reader, const struct raw_variable *ra
 		if (strcmp(raw->name->text, granted[i]) == 0)
 			return jobreader_note(
 			    reader, raw->name->line,
-			    "%s=%.64s is left out: the job sees the GPUs that it "
-			    "was granted; on a cluster 'all' defeats the allocation",
-			    granted[i], raw->value ? raw->value->text : "");
+			    "%s=%.64s is left out: the job sees the GPUs that it was granted%s",
+			    granted[i], raw->value ? raw->value->text : "",
+			    i == 0 ? "; on a cluster 'all' defeats the allocation" : "");
 	const char *value = "";
 	int rc = 0;
 	if (raw->from.node)
 		rc = task_field_ref(reader, raw, &value);
 	else if (raw->value)
-		rc = task_expand(reader, raw->value, out, &value);
+		rc = task_expand(reader, raw->value, out, true, &value);
 	if (rc == 0)
 		out->variables[out->variable_count++] =
 		    (struct jobfile_variable){.name = raw->name->text, .value = value};
@@ -240,8 +253,8 @@ static int task_image(struct jobreader *reader, const struct raw_container *cont
 	if (!container->image || !container->image->text[0])
 		return objschema_fail(
 		    &reader->schema, container->node, NULL,
-		    "a container needs an image; 'sluice run -f FILE --host' runs its "
-		    "command without one");
+		    "a container needs an image, on a cluster and with --host too, which does "
+		    "not use it");
 	out->image = container->image->text;
 	out->directory = container->directory ? container->directory->text : "";
 	if (*out->directory && *out->directory != '/')

@@ -161,6 +161,21 @@ static void test_arrays(void **state)
 	}
 }
 
+/* An escaped one is a shell's, and one in a variable is no index on a cluster either. */
+static void test_index_of_a_member(void **state)
+{
+	static const char spec[] = "  completions: 2\n  completionMode: Indexed\n";
+	struct jobfile *file =
+	    parse(job(spec, "",
+		      "        command: [sh, -c, echo $$(JOB_COMPLETION_INDEX)]\n"
+		      "        env: [{name: A, value: $(JOB_COMPLETION_INDEX)}]\n"));
+	const struct jobfile_task *task = &jobfile_at(file, 0)->task;
+	assert_string_equal(task->command[2], "echo $(JOB_COMPLETION_INDEX)");
+	assert_string_equal(task->variables[0].value, "$(JOB_COMPLETION_INDEX)");
+	(void)jobfile_free(file);
+	refuse(job(spec, "", "        args: [$$$(JOB_COMPLETION_INDEX)]\n"), "not supported here");
+}
+
 static void test_job_refused(void **state)
 {
 	static const char *const cases[][4] = {
@@ -173,6 +188,11 @@ static void test_job_refused(void **state)
 	    {"  suspend: 'true'\n", "", "", "true or false is wanted"},
 	    {"  suspend: 1\n", "", "", "true or false is wanted, not '1'"},
 	    {"  completions: 0\n", "", "", "there is nothing to run"},
+	    {"  parallelism: 010\n", "", "", "'010' is octal to Kubernetes: write 8"},
+	    {"", "", "        resources: {limits: {nvidia.com/gpu: 010}}\n", "is octal to"},
+	    {"", "", "        resources: {limits: {memory: -010}}\n", "is octal to Kubernetes"},
+	    {"", "      volumes: [{name: v, emptyDir: {sizeLimit: 0777}}]\n",
+	     "        volumeMounts: [{name: v, mountPath: /v}]\n", "write 511"},
 	    {"  completions: 10001\n", "", "", "10001 are more than the 10000"},
 	    {"  completionMode: Indexed\n", "", "", "spec.completions: is missing"},
 	    {"  completionMode: Sorted\n", "", "", "neither Indexed nor NonIndexed"},
@@ -262,6 +282,12 @@ static void test_job_refused(void **state)
 	    {"", "      volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}]\n",
 	     "        volumeMounts: [{name: v, mountPath: /v}]\n", "more than one kind"},
 	    {"", "      volumes: [{name: v}, {name: v}]\n", "", "a second volume 'v'"},
+	    {"", "      volumes: [{name: v, emptyDir: {}}]\n",
+	     "        volumeMounts: [{name: v, mountPath: /a}, {name: v, mountPath: /b}]\n",
+	     "volumeMounts[1]: not supported here: the emptyDir 'v' in two places"},
+	    {"", "      volumes: [{name: v, hostPath: {path: /h}}, {name: w}]\n",
+	     "        volumeMounts: [{name: v, mountPath: /a}, {name: w, mountPath: /a/}]\n",
+	     "volumeMounts[1]: a second volume at '/a/'"},
 	    {"",
 	     "      volumes: [{name: v, readOnly: true, persistentVolumeClaim: {claimName: d}}]\n",
 	     "", "into persistentVolumeClaim, where it makes the claim read-only"},
@@ -361,9 +387,11 @@ static void test_notes(void **state)
 		"      nodeName: node-1\n      serviceAccount: a\n      serviceAccountName: a\n"
 		"      nodeSelector: {a: b}\n      tolerations: []\n      hostIPC: true\n",
 		"        ports: []\n        livenessProbe: {}\n"
-		"        env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]\n"
+		"        env: [{name: NVIDIA_VISIBLE_DEVICES, value: all},\n"
+		"          {name: CUDA_VISIBLE_DEVICES, value: '0'}]\n"
 		"        resources: {requests: {memory: 1Gi}}\n"));
 	assert_true(is_noted(file, "NVIDIA_VISIBLE_DEVICES=all is left out"));
+	assert_true(is_noted(file, "CUDA_VISIBLE_DEVICES=0 is left out"));
 	assert_int_equal(jobfile_at(file, 0)->task.variable_count, 0);
 	assert_true(is_noted(file, "a request of memory without a limit"));
 	assert_true(is_noted(file, "on a cluster: spec.template.spec.nodeName, "
@@ -688,6 +716,7 @@ int main(void)
 	    cmocka_unit_test(test_job_defaults),
 	    cmocka_unit_test(test_job_fields),
 	    cmocka_unit_test(test_arrays),
+	    cmocka_unit_test(test_index_of_a_member),
 	    cmocka_unit_test(test_job_refused),
 	    cmocka_unit_test(test_documents_refused),
 	    cmocka_unit_test(test_hostile),
