@@ -61,6 +61,7 @@ struct run {
 	struct run_accepted *accepted; /* owned */
 	size_t accepted_count, accepted_room;
 	uint64_t id, array_id;
+	char called[JOB_TEXT_LABEL_MAX]; /* the job at hand, "17" or "17.3" */
 
 	struct loop_signal *interrupt, *terminate, *hangup;
 	struct loop_timer *wait_timer;
@@ -74,6 +75,12 @@ struct run {
 	bool over, failed, told_gpus, told_port, gave_up, lost;
 	bool is_array, is_cancelling; /* its members are followed one after the other */
 };
+
+static void run_call(struct run *run, uint64_t id)
+{
+	run->id = id;
+	(void)snprintf(run->called, sizeof(run->called), "%" PRIu64, id); /* fits */
+}
 
 static void run_say(const struct run *run, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -105,7 +112,7 @@ static void run_on_interrupt(void *context)
 	else
 		job_follow_cancel(run->follow, run->interrupts > 2, 0);
 	if (run->interrupts == 2 && !run->options->quiet)
-		run_say(run, "cancelling job %" PRIu64 " (Ctrl-C again: kill it now)", run->id);
+		run_say(run, "cancelling job %s (Ctrl-C again: kill it now)", run->called);
 }
 
 static void run_on_terminate(void *context)
@@ -242,13 +249,13 @@ static void run_say_gpus(struct run *run, const Sluice__V1__Job *job)
 	run->told_gpus = true;
 	for (size_t i = 0; i < job->attempt->n_grants; i++) {
 		const Sluice__V1__Grant *grant = job->attempt->grants[i];
-		run_say(run, "job %" PRIu64 ": %s%s, %s", run->id,
-			job->simulated ? "simulated " : "", grant->label, grant->uuid);
+		run_say(run, "job %s: %s%s, %s", run->called, job->simulated ? "simulated " : "",
+			grant->label, grant->uuid);
 		if (grant->n_slots < grant->slot_count)
-			run_say(run, "job %" PRIu64 ": %zu of %" PRIu32 " slots of it", run->id,
+			run_say(run, "job %s: %zu of %" PRIu32 " slots of it", run->called,
 				grant->n_slots, grant->slot_count);
 	}
-	run_say(run, "job %" PRIu64 " waited %.3f s", run->id,
+	run_say(run, "job %s waited %.3f s", run->called,
 		(double)(job->attempt->started_unix_ns - job->submitted_unix_ns) / 1e9);
 }
 
@@ -259,10 +266,10 @@ static void run_on_change(struct run *run)
 	(void)job_text_reason(job, reason);
 	if (job->state == SLUICE__V1__JOB_STATE__PENDING && reason[0] && !run->options->quiet &&
 	    strcmp(reason, run->waits_for) != 0)
-		run_say(run, "job %" PRIu64 " waits: %s", run->id, reason);
+		run_say(run, "job %s waits: %s", run->called, reason);
 	if (job->state == SLUICE__V1__JOB_STATE__STOPPING && reason[0] && !run->options->quiet &&
 	    strcmp(reason, run->waits_for) != 0)
-		run_say(run, "job %" PRIu64 " is ending: %s", run->id, reason);
+		run_say(run, "job %s is ending: %s", run->called, reason);
 	memcpy(run->waits_for, reason, sizeof(reason));
 	/* Somebody else was faster, between the agent's yes and the job's start. */
 	if (job->state == SLUICE__V1__JOB_STATE__PENDING && reason[0] && run->options->no_wait &&
@@ -275,7 +282,7 @@ static void run_on_change(struct run *run)
 	run_say_gpus(run, job);
 	if (job->attempt && job->attempt->port && !run->told_port && !run->options->quiet) {
 		run->told_port = true;
-		run_say(run, "job %" PRIu64 ": http://127.0.0.1:%" PRIu32 "/", run->id,
+		run_say(run, "job %s: http://127.0.0.1:%" PRIu32 "/", run->called,
 			job->attempt->port);
 	}
 	if (run->options->pty)
@@ -291,8 +298,7 @@ static void run_told(enum job_follow_event event, void *context)
 		break;
 	case JOB_FOLLOW_AWAY:
 		if (!run->options->quiet)
-			run_say(run, "the agent is away; job %" PRIu64 " goes on without it",
-				run->id);
+			run_say(run, "the agent is away; job %s goes on without it", run->called);
 		break;
 	case JOB_FOLLOW_BACK:
 		if (!run->options->quiet)
@@ -301,9 +307,9 @@ static void run_told(enum job_follow_event event, void *context)
 	case JOB_FOLLOW_UNREAD:
 		if (!run->options->quiet)
 			run_say(run,
-				"nobody reads the output any more; job %" PRIu64
-				" goes on ('sluice cancel %" PRIu64 "' ends it)",
-				run->id, run->id);
+				"nobody reads the output any more; job %s"
+				" goes on ('sluice cancel %s' ends it)",
+				run->called, run->called);
 		break;
 	case JOB_FOLLOW_DONE:
 		run->over = true;
@@ -354,17 +360,17 @@ static void run_say_end(const struct run *run, const Sluice__V1__Job *job)
 		      job->state == SLUICE__V1__JOB_STATE__SUCCEEDED;
 	(void)job_text_reason(job, reason);
 	if (!is_own && reason[0])
-		run_say(run, "job %" PRIu64 " %s: %s", run->id,
+		run_say(run, "job %s %s: %s", run->called,
 			job->state == SLUICE__V1__JOB_STATE__CANCELLED ? "was cancelled" : "failed",
 			reason);
 	if (!run->options->verbose || !job->attempt || job->attempt->started_unix_ns == 0)
 		return;
 	(void)job_text_duration(job_text_elapsed_ns(job, 0), time);
 	if (job->signal)
-		run_say(run, "job %" PRIu64 " ran %s and was ended by signal %" PRIu32 " (%s)",
-			run->id, time, job->signal, strsignal((int)job->signal));
+		run_say(run, "job %s ran %s and was ended by signal %" PRIu32 " (%s)", run->called,
+			time, job->signal, strsignal((int)job->signal));
 	else
-		run_say(run, "job %" PRIu64 " ran %s and exited with %" PRId32, run->id, time,
+		run_say(run, "job %s ran %s and exited with %" PRId32, run->called, time,
 			job->exit_code);
 	if (job->attempt->killed_leftovers)
 		run_say(run, "%" PRIu32 " process%s that it left had to be killed",
@@ -376,8 +382,9 @@ static void run_say_end(const struct run *run, const Sluice__V1__Job *job)
 static int run_leave(struct run *run)
 {
 	job_terminal_end(&run->terminal, NULL);
-	run_say(run, "%s job %" PRIu64 ", which goes on: 'sluice attach %" PRIu64 "' comes back",
-		run->terminal.has_left ? "left" : "no longer at the terminal of", run->id, run->id);
+	run_say(run, "%s job %s, which goes on: 'sluice attach %s' comes back",
+		run->terminal.has_left ? "left" : "no longer at the terminal of", run->called,
+		run->called);
 	return CMD_EXIT_OK;
 }
 
@@ -388,9 +395,9 @@ static int run_end(struct run *run)
 		job_terminal_end(&run->terminal, run->over && !run->failed ? job : NULL);
 	if (run->stop_signal && !run->over) {
 		run_say(run,
-			"job %" PRIu64 " goes on: 'sluice logs -f %" PRIu64
-			"' shows its output, 'sluice cancel %" PRIu64 "' ends it",
-			run->id, run->id, run->id);
+			"job %s goes on: 'sluice logs -f %s"
+			"' shows its output, 'sluice cancel %s' ends it",
+			run->called, run->called, run->called);
 		return 128 + run->stop_signal;
 	}
 	if (run->failed || !job) {
@@ -401,7 +408,7 @@ static int run_end(struct run *run)
 	bool ran = job->attempt && job->attempt->started_unix_ns != 0;
 	bool cancelled = job->state == SLUICE__V1__JOB_STATE__CANCELLED;
 	if (cancelled && !ran && run->gave_up) {
-		run_say(run, "gave up waiting, job %" PRIu64 " is cancelled", run->id);
+		run_say(run, "gave up waiting, job %s is cancelled", run->called);
 		return run->options->no_wait ? CMD_EXIT_WOULD_WAIT : CMD_EXIT_DEADLINE;
 	}
 	run_say_end(run, job);
@@ -462,11 +469,13 @@ static int run_follow_array(struct run *run, uint32_t count)
 	run->array_id = run->id;
 	if (!run->options->quiet)
 		run_say(run,
-			"job %" PRIu64 " is an array of %" PRIu32 ": 'sluice logs %" PRIu64
+			"job %s is an array of %" PRIu32 ": 'sluice logs %s"
 			".N' shows the output of member N",
-			run->id, count, run->id);
+			run->called, count, run->called);
 	for (uint32_t i = 0; i < count; i++) {
 		run->id = run->array_id + i;
+		(void)snprintf(run->called, sizeof(run->called), "%" PRIu64 ".%" PRIu32,
+			       run->array_id, i); /* fits */
 		run->over = run->failed = run->told_gpus = false;
 		run->waits_for[0] = '\0';
 		int exit_code = run_follow(run);
@@ -527,14 +536,14 @@ static int run_with(struct run *run)
 	int exit_code = run_ask(run, &run->request, NULL, 0, &reply);
 	if (exit_code)
 		return exit_code;
-	run->id = reply->id;
+	run_call(run, reply->id);
 	if (run->options->dry_run) {
 		exit_code = run_say_dry(reply);
 	} else if (run->options->detach) {
 		printf("%" PRIu64 "\n", run->id);
 	} else {
 		if (run->options->verbose)
-			run_say(run, "job %" PRIu64 "%s", run->id,
+			run_say(run, "job %s%s", run->called,
 				reply->known ? " was there already under this key" : "");
 		exit_code = run->request.array_count > 0
 				? run_follow_array(run, run->request.array_count)
@@ -578,7 +587,7 @@ static int run_follow_all(struct run *run)
 		run->over = run->failed = run->told_gpus = run->gave_up = false;
 		run->is_array = run->is_cancelling = false;
 		run->waits_for[0] = '\0';
-		run->id = run->accepted[i].id;
+		run_call(run, run->accepted[i].id);
 		int one = members > 0 ? run_follow_array(run, members) : run_follow(run);
 		exit_code = exit_code ? exit_code : one;
 		if (run->stop_signal)
@@ -603,9 +612,25 @@ static int run_show_dry(const struct run *run, const Sluice__V1__JobSpec *spec,
 	return run_say_dry(reply);
 }
 
-static int run_submit_file(struct run *run, const struct run_file *file, struct run_job *jobs)
+/* A file of several jobs is one thing to its user: what the agent would refuse is found before
+ * anything of it is accepted. */
+static int run_try_file(struct run *run, const struct run_file *file, struct run_job *jobs)
 {
 	int exit_code = 0;
+	for (size_t i = 0; exit_code == 0 && run_file_count(file) > 1 && i < run_file_count(file);
+	     i++) {
+		Sluice__V1__SubmitReply *reply = NULL;
+		jobs[i].request.message.dry_run = true;
+		exit_code = run_ask(run, &jobs[i].request, file, i, &reply);
+		jobs[i].request.message.dry_run = false;
+		agent_call_free(reply);
+	}
+	return exit_code;
+}
+
+static int run_submit_file(struct run *run, const struct run_file *file, struct run_job *jobs)
+{
+	int exit_code = run->options->dry_run ? 0 : run_try_file(run, file, jobs);
 	for (size_t i = 0; exit_code == 0 && i < run_file_count(file); i++) {
 		Sluice__V1__SubmitReply *reply = NULL;
 		exit_code = run_ask(run, &jobs[i].request, file, i, &reply);

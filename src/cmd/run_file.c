@@ -74,7 +74,7 @@ int run_file_check(const struct run_options *options, char *const *argv, struct 
 
 /* --- names that stand for directories --------------------------------------------------------- */
 
-/* "NAME=PATH" or "NAME=PATH:ro". */
+/* "NAME=PATH". */
 static int run_file_place(const char *text, struct jobfile_place *out, struct err *err)
 {
 	const char *equals = strchr(text, '=');
@@ -265,9 +265,5 @@ void run_file_tell(const struct run_file *file, size_t index, const struct cmd_c
 void run_file_blame(const struct run_file *file, size_t index, struct err *err)
 {
 	const struct jobfile_job *job = jobfile_at(file->jobs, index);
-	if (job->workers > 0 && job->worker.gpus > 0)
-		(void)err_wrap(err, "%s:%u: job '%s' needs %u workers x %u GPUs", file->name,
-			       job->line, job->name, job->workers, job->worker.gpus);
-	else
-		(void)err_wrap(err, "%s:%u: job '%s'", file->name, job->line, job->name);
+	(void)err_wrap(err, "%s:%u: job '%s'", file->name, job->line, job->name);
 }

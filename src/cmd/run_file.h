@@ -32,7 +32,7 @@ uint32_t run_file_members(const struct run_file *file, size_t index);
 int run_file_make(const struct run_file *file, size_t index, struct run_job *out, struct err *err);
 /* Notes on job `index` to standard error, unless --quiet. */
 void run_file_tell(const struct run_file *file, size_t index, const struct cmd_call *call);
-/* "FILE:LINE: job 'x' wants 2 workers x 8 GPUs", before what the agent says of it. */
+/* "FILE:LINE: job 'x'", before what the agent says of it. */
 void run_file_blame(const struct run_file *file, size_t index, struct err *err);
 
 #endif

@@ -84,6 +84,22 @@ def test_a_mistake_in_the_second_leaves_the_first(ready):
     assert ready.run("sluice", "jobs", "--all", "--output", "json").ok().json["jobs"] == []
 
 
+def test_an_impossible_second_leaves_the_first(ready):
+    """Not only what is wrong in the file: also what the agent refuses."""
+    wide = POD.replace("command:", "resources: {limits: {nvidia.com/gpu: 99}}\n    command:")
+    reply = ready.run("sluice", "run", "-d", "-f", "-", "--host", input=POD % ("a", "x") + "---" + wide % ("b", "x"))
+    assert reply.rc == 78 and reply.out == "" and "job 'b': needs 99 GPUs" in reply.err, reply
+    assert ready.run("sluice", "jobs", "--all", "--output", "json").ok().json["jobs"] == []
+
+
+def test_members_are_called_by_their_numbers(ready):
+    """As `sluice jobs` lists them, and not as the queue counts them."""
+    path = job(ready, "members", "exit $JOB_COMPLETION_INDEX", "completionMode: Indexed, completions: 3,")
+    reply = ready.run("sluice", "run", "-f", path, "--host")
+    number = reply.out.strip()
+    assert reply.rc == 1 and f"job {number}.2 was cancelled: BackoffLimitExceeded ({number}.1)" in reply.err, reply
+
+
 def test_notes_and_quiet(ready):
     path = pod(ready, "noted", "true")
     path.write_text(path.read_text().replace("spec:", "spec:\n  nodeName: worker-0"))

@@ -481,6 +481,17 @@ static int change_edit_begin(struct queue_change *change, struct err *err)
 	return 0;
 }
 
+/* Members of its own array are called as their user knows them: 17.3. */
+static void change_doom_text(const struct queue_job *job, char *out, size_t room)
+{
+	uint64_t array = job->job.array_id;
+	if (array > 0 && job->doom_by > array && job->doom_by - array < WANTS_ARRAY_MAX &&
+	    job->doom == JOB_REASON_BACKOFF_LIMIT_EXCEEDED)
+		(void)snprintf(out, room, "%" PRIu64 ".%" PRIu64, array, job->doom_by - array);
+	else
+		(void)snprintf(out, room, "%" PRIu64, job->doom_by);
+}
+
 static int change_doom_begin(struct queue_change *change, struct err *err)
 {
 	struct queue *queue = change->op.queue;
@@ -493,7 +504,7 @@ static int change_doom_begin(struct queue_change *change, struct err *err)
 		struct job *copy = change_add(change, &job->job, err);
 		if (!copy)
 			return -ENOMEM;
-		(void)snprintf(text, sizeof(text), "%" PRIu64, job->doom_by);
+		change_doom_text(job, text, sizeof(text));
 		copy->state = JOB_CANCELLED;
 		copy->started_unix_ns = 0;
 		copy->ended_unix_ns = clock_unix_ns();
@@ -678,7 +689,7 @@ static void change_cancel_running(struct queue *queue)
 			run->cancel_reason = job->doom;
 		if (run->cancel_wanted)
 			continue;
-		(void)snprintf(text, sizeof(text), "%" PRIu64, job->doom_by);
+		change_doom_text(job, text, sizeof(text));
 		queue_cancel(queue, job->job.id, 0, false, 0, text, NULL, NULL);
 	}
 }
