@@ -115,7 +115,9 @@ static void rshserver_accept(struct rshserver *self)
 	size_t free_ = 0;
 	while (free_ < RSHSERVER_CALLS_MAX && self->calls[free_].fd >= 0)
 		free_++;
-	/* The pid may be another's by now, but never one of another user's job. */
+	/* The pid may be another's by now, but never one of another user's job; see
+	 * rshserver_read().
+	 */
 	if (fd < 0 || free_ == RSHSERVER_CALLS_MAX ||
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) < 0 ||
 	    who.uid != self->options.uid || who.pid <= 0 ||
@@ -172,6 +174,10 @@ static void rshserver_read(struct rshserver *self, size_t call)
 		       (packet.kind == PACKET_RUN || packet.kind == PACKET_RANKS ||
 			packet.kind == PACKET_ENTER) &&
 		       (count == PACKET_FDS || packet.kind == PACKET_ENTER);
+	/* Something is done to that process, and who connected may have handed the connection on
+	 * and ended since: its number can be anybody's. */
+	if (is_good && packet.kind == PACKET_ENTER)
+		is_good = self->options.is_ours(self->options.context, self->calls[call].peer);
 	if (is_good) {
 		self->calls[call].has_asked = true;
 		self->options.asked(self->options.context, call, &packet,

@@ -164,6 +164,30 @@ static void who_is_not_of_the_job_is_not_heard(void **state)
 	rig.server = rshserver_free(rig.server);
 }
 
+/* Who connects, hands the connection on and ends: its number is a stranger's when the question
+ * comes, and the stranger is not moved into the job. */
+static void a_number_that_was_given_on_is_not_touched(void **state)
+{
+	struct rig rig;
+	const struct packet enter = {.kind = PACKET_ENTER, .value = 1};
+	start(&rig, getuid());
+	int fd = connect_to(&rig);
+	serve(&rig);
+	rig.is_ours = false;
+	ask(fd, &enter, 0);
+	serve(&rig);
+	assert_int_equal(rig.asked, 0);
+	assert_true(is_closed(fd));
+	(void)close(fd);
+	rig.is_ours = true;
+	fd = connect_to(&rig);
+	ask(fd, &enter, 0);
+	serve(&rig);
+	assert_int_equal(rig.asked, 1);
+	(void)close(fd);
+	rig.server = rshserver_free(rig.server);
+}
+
 static void nonsense_is_dropped(void **state)
 {
 	struct rig rig;
@@ -210,6 +234,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_question_and_its_answer),
 	    cmocka_unit_test(who_is_not_of_the_job_is_not_heard),
+	    cmocka_unit_test(a_number_that_was_given_on_is_not_touched),
 	    cmocka_unit_test(nonsense_is_dropped),
 	    cmocka_unit_test(who_goes_away_is_told_of_once),
 	};
