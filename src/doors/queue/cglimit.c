@@ -5,8 +5,11 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -20,7 +23,9 @@ enum {
 	CGLIMIT_TEXT_MAX = 4096,
 	CGLIMIT_NUMBER_MAX = 64,
 	CGLIMIT_PROCS_MAX = 1 << 20,
-	CGLIMIT_ROUNDS = 8
+	CGLIMIT_ROUNDS_RUNNING = 2, /* then it is frozen */
+	CGLIMIT_ROUNDS = 32,
+	CGLIMIT_MOMENT_NS = 5000000, /* between two rounds */
 };
 
 /* A controller and how it is told. NULL: a file that is not needed. */
@@ -157,35 +162,70 @@ void cglimit_apply(const struct cgroup *cgroup, const struct cglimit_wants *want
 	}
 }
 
-/* The lines of its cgroup.procs, each written to `to` (NULL: none). How many there were. */
-static size_t cglimit_move(const char *from, const char *to)
+static int cglimit_compare(const void *left, const void *right)
+{
+	const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+	return a < b ? -1 : a > b;
+}
+
+/* Ascending (caller's to free, also when it is empty). NULL: it cannot be read. */
+static uint64_t *cglimit_list(const char *group, size_t *out_count)
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, CGLIMIT_PROCS_MAX);
-	if (file_path(path, NULL, "%s/cgroup.procs", from) < 0 || file_read(path, &text, NULL) < 0)
-		return 0;
+	if (file_path(path, NULL, "%s/cgroup.procs", group) < 0 || file_read(path, &text, NULL) < 0)
+		return NULL;
+	/* No line is shorter than a digit and its end. */
+	uint64_t *list = calloc(text.length / 2 + 1, sizeof(*list));
 	size_t count = 0;
-	for (const char *line = buf_text(&text); *line; count++) {
-		char pid[CGLIMIT_VALUE_MAX];
+	for (const char *line = buf_text(&text); list && *line;) {
 		size_t length = strcspn(line, "\n");
-		(void)snprintf(pid, sizeof(pid), "%.*s", (int)length, line); /* a number: fits */
-		if (to)
-			(void)cglimit_write(to, "cgroup.procs", pid); /* else it has ended */
+		count += parse_u64_span(line, length, 1, INT32_MAX, &list[count]) == 0;
 		line += length + (line[length] == '\n');
 	}
-	return count;
+	if (list)
+		qsort(list, count, sizeof(*list), cglimit_compare);
+	*out_count = count;
+	return list;
+}
+
+/*
+ * Moves those of the cgroup that are not in `to`. How many there were: 0 is the end of it, for what
+ * was started by one that is there is there as well. Two lists and no count, which would be right
+ * by chance while they fork.
+ */
+static size_t cglimit_move(const char *from, const char *to)
+{
+	size_t count = 0, moved_count = 0, missing = 0;
+	_cleanup_free_ uint64_t *list = cglimit_list(from, &count);
+	_cleanup_free_ uint64_t *moved = list ? cglimit_list(to, &moved_count) : NULL;
+	for (size_t i = 0; moved && i < count; i++) {
+		char pid[CGLIMIT_VALUE_MAX];
+		if (bsearch(&list[i], moved, moved_count, sizeof(*moved), cglimit_compare))
+			continue;
+		(void)snprintf(pid, sizeof(pid), "%" PRIu64, list[i]); /* fits */
+		(void)cglimit_write(to, "cgroup.procs", pid);	       /* else it has ended */
+		missing++;
+	}
+	return missing;
 }
 
 void cglimit_join_late(const struct cgroup *cgroup, const struct cglimit *limit)
 {
+	static const struct timespec moment = {.tv_nsec = CGLIMIT_MOMENT_NS};
 	if (!limit->late[0] || cgroup->fd < 0)
 		return;
-	for (int round = 0; round < CGLIMIT_ROUNDS; round++) {
-		size_t count = cglimit_move(cgroup->path, limit->late);
-		if (cglimit_move(limit->late, NULL) >= count)
-			return;
+	size_t missing = 1;
+	for (int round = 0; missing > 0 && round < CGLIMIT_ROUNDS; round++) {
+		/* Whoever forks faster than he is moved has to stand still for it. */
+		if (round == CGLIMIT_ROUNDS_RUNNING)
+			(void)cglimit_write(cgroup->path, "cgroup.freeze", "1");
+		if (round > CGLIMIT_ROUNDS_RUNNING)
+			(void)nanosleep(&moment, NULL);
+		missing = cglimit_move(cgroup->path, limit->late);
 	}
+	(void)cglimit_write(cgroup->path, "cgroup.freeze", "0");
 }
 
 static uint64_t cglimit_read_number(const char *path)

@@ -51,7 +51,8 @@ void cglimit_apply(const struct cgroup *cgroup, const struct cglimit_wants *want
 		   struct cglimit *out);
 
 /* Moves what is in the cgroup now, and what it forks meanwhile, to where its processes are limited.
- * Best effort: whoever forks faster than this is caught by the limit of those who were moved. */
+ * Whoever forks faster than he is moved is frozen for it. Not what is in groups below the cgroup.
+ */
 void cglimit_join_late(const struct cgroup *cgroup, const struct cglimit *limit);
 
 /* How many of its processes the kernel has killed for want of memory; 0 if that is not known. */

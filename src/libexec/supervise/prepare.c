@@ -54,8 +54,10 @@ void prepare_limits(const struct launch *launch, const struct cgroup *cgroup, st
 	/* Nobody misses it where there is no group, and it is not said: the job did not ask. */
 	if (limits.pids == 0 && cgroup->fd >= 0 && geteuid() == 0) {
 		limits.pids = cglimit_default_pids();
-		/* Whoever has to join another group of v1 may join this one as well. */
-		limits.is_late = limits.mem_bytes == 0 && limits.cpu_milli == 0;
+		/* Whoever has to join another group of v1 may join this one as well; and what is in
+		 * groups of workers is not found later. */
+		limits.is_late =
+		    limits.mem_bytes == 0 && limits.cpu_milli == 0 && wants->workers == 0;
 	}
 	cglimit_apply(cgroup, &limits, out);
 }

@@ -3,8 +3,10 @@
 #include "doors/queue/cglimit.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -104,6 +106,73 @@ static void what_is_joined_later_is_joined(void **state)
 	remove_group(&group);
 }
 
+enum { FORKS_MAX = 3000, FORKS_LIMIT = 100 };
+
+/* The last one starts the next, up to a number that spares the machine. */
+static _Noreturn void fork_for_ever(atomic_int *count)
+{
+	while (atomic_load(count) < FORKS_MAX) {
+		pid_t pid = fork();
+		if (pid == 0)
+			(void)atomic_fetch_add(count, 1);
+		else if (pid > 0)
+			break;
+		else
+			(void)usleep(1000);
+	}
+	for (;;)
+		(void)pause();
+}
+
+static size_t count_lines(const char *group)
+{
+	struct buf text _cleanup_buf_;
+	char path[FILE_PATH_MAX];
+	size_t count = 0;
+	buf_init(&text, 1 << 20);
+	assert_int_equal(file_path(path, NULL, "%s/cgroup.procs", group), 0);
+	assert_int_equal(file_read(path, &text, NULL), 0);
+	for (const char *at = buf_text(&text); *at; at++)
+		count += *at == '\n';
+	return count;
+}
+
+/* One that is not moved forks on without a limit. */
+static void a_fork_bomb_is_moved_whole(void **state)
+{
+	struct cgroup group = CGROUP_NONE;
+	struct cglimit limit;
+	if (!make_group(&group)) {
+		print_message("skipped: needs root and a cgroup2 file system\n");
+		skip();
+	}
+	const struct cglimit_wants wants = {.pids = FORKS_LIMIT, .is_late = true};
+	cglimit_apply(&group, &wants, &limit);
+	atomic_int *count =
+	    mmap(NULL, sizeof(*count), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(count != MAP_FAILED);
+	pid_t pid = limit.late[0] ? fork() : -1;
+	if (pid == 0) {
+		if (cgroup_join(&group) == 0)
+			fork_for_ever(count);
+		_exit(1);
+	}
+	while (limit.late[0] && atomic_load(count) < FORKS_LIMIT)
+		assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+	cglimit_join_late(&group, &limit);
+	int started = atomic_load(count);
+	size_t all = limit.late[0] ? count_lines(group.path) : 0;
+	size_t moved = limit.late[0] ? count_lines(limit.late) : 0;
+	assert_int_equal(cgroup_kill(&group, NULL), 0);
+	while (waitpid(pid, NULL, WNOHANG) >= 0 || cgroup_is_populated(&group, NULL) == 1)
+		(void)usleep(1000);
+	if (limit.late[0])
+		assert_in_range(started, FORKS_LIMIT, FORKS_MAX - 1); /* else it shows nothing */
+	assert_int_equal(moved, all);
+	(void)munmap(count, sizeof(*count));
+	remove_group(&group);
+}
+
 static void without_a_group_it_is_said(void **state)
 {
 	struct cgroup none = CGROUP_NONE;
@@ -142,6 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(limits_are_set_where_they_can_be),
 	    cmocka_unit_test(what_is_joined_later_is_joined),
+	    cmocka_unit_test(a_fork_bomb_is_moved_whole),
 	    cmocka_unit_test(without_a_group_it_is_said),
 	    cmocka_unit_test(kills_are_read),
 	    cmocka_unit_test(the_default_leaves_half),
