@@ -80,6 +80,11 @@ int attach_listen(int job_fd, uid_t uid, gid_t gid, struct err *err)
 	return take_fd(&fd);
 }
 
+void attach_remove(int job_fd)
+{
+	(void)unlinkat(job_fd, "terminal", 0); /* most often it is not there */
+}
+
 int attach_connect(int job_fd, struct err *err)
 {
 	struct sockaddr_un address;

@@ -41,6 +41,8 @@ int attach_parse(const void *packet, size_t length, struct attach_message *out, 
 
 /* Listens on DIR/terminal, which belongs to that user; non-blocking, O_CLOEXEC. */
 int attach_listen(int job_fd, uid_t uid, gid_t gid, struct err *err);
+/* Removes the socket that a dead supervisor has left: the caller has the job's lock. */
+void attach_remove(int job_fd);
 /* -ENOENT: that job has no terminal; -ECONNREFUSED: its supervisor is gone; -EACCES. */
 int attach_connect(int job_fd, struct err *err);
 

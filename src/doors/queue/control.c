@@ -111,6 +111,11 @@ int control_listen(int job_fd, struct err *err)
 	return take_fd(&fd);
 }
 
+void control_remove(int job_fd)
+{
+	(void)unlinkat(job_fd, "control", 0); /* most often it is not there */
+}
+
 int control_connect(int job_fd, struct err *err)
 {
 	struct sockaddr_un address;

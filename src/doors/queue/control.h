@@ -58,6 +58,8 @@ size_t control_format(const struct control_message *message, char out[CONTROL_PA
 /* -EBADMSG: not one of ours; -EPROTONOSUPPORT: a version we do not know. Takes anything. */
 int control_parse(const void *packet, size_t length, struct control_message *out, struct err *err);
 
+/* Removes the socket of a supervisor that is dead: the caller has the job's lock. */
+void control_remove(int job_fd);
 /* Listens on / connects to DIR/control, whatever the length of the path to it (by way of
  * /proc/self/fd). Non-blocking, O_CLOEXEC. */
 int control_listen(int job_fd, struct err *err);

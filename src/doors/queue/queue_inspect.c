@@ -23,6 +23,8 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "base/log.h"
+#include "doors/queue/attach.h"
+#include "doors/queue/control.h"
 #include "doors/queue/queue_internal.h"
 
 static struct queue_run *queue_run_of(struct queue_op *op)
@@ -185,6 +187,8 @@ static int queue_inspect_work(struct queue_op *op)
 	if (lock < 0)
 		return lock;
 	crash_point("queue.inspect_locked");
+	control_remove(run->dir_fd);
+	attach_remove(run->dir_fd);
 	int rc = queue_inspect_free(run, &op->err);
 	crash_point("queue.inspected");
 	if (rc == 0 && run->found == QUEUE_FOUND_ENDED)
