@@ -35,6 +35,7 @@ def slow_supervisor(tmp_path):
 
 def rage(agent, seconds, victims, until=lambda storm: False):
     storm = Storm(agent, JOB, SEED, victims)
+    storm.varied = True
     broken = ["the storm did not end"]
     try:
         storm.rage(seconds, until=until)
@@ -57,7 +58,7 @@ def test_a_storm_over_the_service_and_its_clients(machine):
     machine.start("dgx-a100")
     config = machine.directory / "shared.yaml"
     config.write_text("version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, "
-                      "replicas: 2}]}}\n")
+                      "replicas: 2}]}}\nsluice: {jobs: {logLimit: 64Ki}}\n")
     agent = Service(SLUICE, {**machine.env, "SLUICE_CONFIG": str(config)}, 2)
     victims = ["agent"] * 6 + ["supervisor"] * 2 + ["command", "everything"]
     storm, broken = rage(agent, SECONDS, victims)

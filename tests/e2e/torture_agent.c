@@ -12,7 +12,8 @@
  * not final
  *
  *   wanting WANTS KEY GPUS ...              ->  as submit; WANTS as wants.h has them, "+" for a
- * newline hold ID | release ID | again ID | drain 0 | drain 1   ->  ok | error CODE TEXT
+ * newline hold ID | release ID | again ID | set ID PRIORITY | drain 0 | drain 1   ->  ok | error
+ * CODE TEXT
  *
  * SLUICE_TORTURE_NO_LOCK=1 leaves out the check of a job's lock: the negative control of the storm.
  */
@@ -157,7 +158,7 @@ static void on_drained(int result, const struct err *err, void *context)
 }
 
 /* Whether it was one of the requests that change what waits. */
-static bool do_change(struct client *client, const char *what, uint64_t id)
+static bool do_change(struct client *client, const char *what, uint64_t id, const char *priority)
 {
 	struct queue *queue = client->torture->queue;
 	struct queue_edit edit = {.hold = QUEUE_EDIT_NONE};
@@ -169,9 +170,13 @@ static bool do_change(struct client *client, const char *what, uint64_t id)
 		edit.hold = QUEUE_EDIT_HOLD;
 	else if (strcmp(what, "release") == 0)
 		edit.hold = QUEUE_EDIT_RELEASE;
-	else
+	else if (strcmp(what, "set") == 0 && priority) {
+		uint64_t value = 0; /* those below zero are no other case */
+		edit.has_priority = parse_u64(priority, 0, WANTS_PRIORITY_MAX, &value) == 0;
+		edit.priority = (int32_t)value;
+	} else
 		return false;
-	if (edit.hold != QUEUE_EDIT_NONE)
+	if (edit.hold != QUEUE_EDIT_NONE || edit.has_priority)
 		queue_edit(queue, id, false, &edit, "storm", on_changed, client);
 	return true;
 }
@@ -195,7 +200,7 @@ static void do_request(struct client *client, char *text)
 		do_submit(client, (char[]){""}, words, count);
 	else if (strcmp(words[0], "wanting") == 0 && count > 5)
 		do_submit(client, words[1], words + 1, count - 1);
-	else if (do_change(client, words[0], id))
+	else if (do_change(client, words[0], id, count > 2 ? words[2] : NULL))
 		return;
 	else if (strcmp(words[0], "cancel") == 0 && id > 0)
 		queue_cancel(torture->queue, id, 0, false, 0, "storm", on_cancelled, client);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job of the storm, and its outside witness. Writes its key into DIRECTORY/ran, then takes one
- * lock of its own for each GPU slot that it was given; all of its processes share them. If there is
- * none to be had, two jobs live in one slot, and that goes into DIRECTORY/violations.
+ * A job of the storm, and its outside witness. Writes "KEY JOB ATTEMPT RANK TIME" into
+ * DIRECTORY/ran (and into DIRECTORY/finished at its end; nanoseconds of CLOCK_MONOTONIC), then
+ * takes one lock of its own for each GPU slot that it was given; all of its processes share them.
+ * If there is none to be had, two jobs live in one slot, and that goes into DIRECTORY/violations.
  *
- *   usage: storm-job DIRECTORY KEY MILLISECONDS plain|daemon SLOTS share|whole EXIT_CODE
+ *   usage: storm-job DIRECTORY KEY MILLISECONDS plain|daemon|loud SLOTS share|whole EXIT_CODE
  *
- * "daemon" leaves a process behind that would outlive everything.
+ * "daemon" leaves a process behind that would outlive everything; "loud" writes more than is kept.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +24,7 @@
 
 #include "base/parse.h"
 
-enum { PATH_MAX_ = 4096, LINE_MAX_ = 512 };
+enum { PATH_MAX_ = 4096, LINE_MAX_ = 512, LOUD_LINES = 10000 };
 
 static void note(const char *directory, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -40,6 +41,21 @@ static void note(const char *directory, const char *name, const char *format, ..
 	if (fd < 0 || write(fd, line, (size_t)length) != length)
 		_exit(70);
 	(void)close(fd);
+}
+
+static const char *told(const char *variable)
+{
+	const char *text = getenv(variable);
+	return text ? text : "0";
+}
+
+/* Which attempt of which job does what now. */
+static void note_time(const char *directory, const char *name, const char *key)
+{
+	struct timespec now;
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	note(directory, name, "%s %s %s %s %lld%09ld\n", key, told("SLUICE_JOB_ID"),
+	     told("SLUICE_ATTEMPT"), told("RANK"), (long long)now.tv_sec, now.tv_nsec);
 }
 
 /* Takes `wanted` of the `slots` locks of a GPU. */
@@ -78,7 +94,7 @@ int main(int argc, char **argv)
 		return 70;
 	const char *directory = argv[1], *key = argv[2];
 	bool share = strcmp(argv[6], "share") == 0;
-	note(directory, "ran", "%s\n", key);
+	note_time(directory, "ran", key);
 	char list[LINE_MAX_];
 	(void)snprintf(list, sizeof(list), "%s", gpus);
 	for (char *at = list; *at;) {
@@ -95,7 +111,10 @@ int main(int argc, char **argv)
 		rest(300000); /* until it is killed */
 		_exit(0);
 	}
+	for (int i = 0; strcmp(argv[4], "loud") == 0 && i < LOUD_LINES; i++)
+		(void)printf("line %d of a job that says more than anybody wants\n", i);
+	(void)fflush(stdout);
 	rest(ms);
-	note(directory, "finished", "%s\n", key);
+	note_time(directory, "finished", key);
 	return (int)code;
 }

@@ -44,7 +44,10 @@ INVARIANTS = {
     "state": "a writer that was killed harms nobody: the next one succeeds, readers read",
     "readings": "what is read is whole: same GPUs, memory adds up, energy only grows",
     "lost": "a job whose submission was answered is there until the end, and ends",
-    "doubled": "no job runs twice, whatever is killed",
+    "doubled": "no attempt of a job runs twice, whatever is killed",
+    "order": "nothing runs while it is held, drained, or before what it waits for; no array beyond its limit",
+    "ended": "--on-end runs once for an attempt",
+    "kept": "no more of an output is kept than may be",
     "overlap": "no two living jobs are in one slot of a GPU",
     "left": "when all jobs have ended no process of theirs lives",
     "outcome": "the exit code of a job that nobody touched is its own",
@@ -179,7 +182,7 @@ class Storm:
         config = os.path.join(self.folder, "shared.yaml")
         with open(config, "w", encoding="utf-8") as file:
             file.write("version: v1\nsharing: {timeSlicing: {resources: "
-                       f"[{{name: nvidia.com/gpu, replicas: {SLOTS}}}]}}}}\n")
+                       f"[{{name: nvidia.com/gpu, replicas: {SLOTS}}}]}}}}\nsluice: {{jobs: {{logLimit: 64Ki}}}}\n")
         service = queue_storm.Service(self.sluice, {**self.env, "SLUICE_CONFIG": config}, SLOTS)
         number = 0
         try:
@@ -200,6 +203,7 @@ class Storm:
 
     def jobs_round(self, service, number):
         storm = queue_storm.Storm(service, self.job, f"{self.seed}-{number}", VICTIMS)
+        storm.varied = True
         storm.rage(min(ROUND_S, max(1, self.deadline - time.monotonic())))
         for line in storm.check():
             kind = line.split(":")[0]
