@@ -27,6 +27,8 @@ enum bench_limits {
 	BENCH_SETTLE_S = 5, /* the first samples, and what starting left to do */
 	BENCH_REST_S = 30,
 	BENCH_PENDING = 1000,
+	BENCH_PENDING_MANY = 10000, /* as many as one user may have */
+	BENCH_KINDS_SETTLE_S = 2,
 	BENCH_WATCHERS = 48,
 	BENCH_WATCHED = 3, /* samples that each of them sees */
 	BENCH_GIVEN_BACK_S = 25,
@@ -44,6 +46,7 @@ enum bench_limits {
 #define BENCH_AGENT_PSS_MB	   4.0
 #define BENCH_SERVICE_PSS_MB	   8.0
 #define BENCH_SUPERVISOR_DIRTY_KIB 512.0
+#define BENCH_SUPERVISOR_RSS_KIB   4096.0
 #define BENCH_CPU_PERCENT	   0.5
 #define BENCH_PENDING_KIB	   2.0
 
@@ -62,7 +65,8 @@ static const char bench_config_queue[] = "version: v1\n"
 					 "sluice:\n"
 					 "  doors:\n"
 					 "    kubelet: {devices: [0, 1, 2, 3, 4, 5, 6]}\n"
-					 "    queue: {devices: [7]}\n";
+					 "    queue: {devices: [7]}\n"
+					 "  jobs: {logLimit: 64Ki}\n";
 
 struct bench {
 	struct rig rig;
@@ -197,27 +201,94 @@ static double bench_rest(struct bench *bench, double *out_each)
 
 /* What the agent takes more for each job that waits, with 3 KiB of environment: a whole GPU is
  * wanted by each, and the queue's only one has a job. */
-static void bench_pending(struct bench *bench, struct gate_report *report)
+static void bench_pending(struct bench *bench, struct gate_report *report, uint64_t total,
+			  const char *gate)
 {
 	static const char *const argv[] = {"sleep", "1000", NULL};
 	static struct rig_request request;
 	struct footprint before, after;
 	rig_request(&request, argv, 1);
 	rig_must(footprint_read(bench->rig.agent, &before) == 0, "the agent has ended");
-	for (int i = 0; i < BENCH_PENDING; i++) {
+	uint64_t had = rig_pending(&bench->rig);
+	for (uint64_t i = had; i < total; i++) {
 		rig_request_again(&request);
 		(void)rig_submit(&bench->rig, &request);
 	}
-	rig_must(rig_pending(&bench->rig) == BENCH_PENDING, "not all jobs are waiting");
+	rig_must(rig_pending(&bench->rig) == total, "not all jobs are waiting");
 	bench_wait_s(BENCH_SETTLE_S);
 	rig_must(footprint_read(bench->rig.agent, &after) == 0, "the agent has ended");
 	gate_note(report,
-		  "With %d waiting jobs: the agent's PSS is %.0fK, %.0fK of it private and dirty",
-		  BENCH_PENDING, (double)after.pss / 1024, (double)after.private_dirty / 1024);
-	gate_value(report, "pending_job",
+		  "With %" PRIu64
+		  " waiting jobs: the agent's PSS is %.0fK, %.0fK of it private and dirty",
+		  total, (double)after.pss / 1024, (double)after.private_dirty / 1024);
+	gate_value(report, gate,
 		   ((double)after.private_dirty - (double)before.private_dirty) / 1024 /
-		       BENCH_PENDING,
+		       (double)(total - had),
 		   "KiB", GATE_AT_MOST, BENCH_PENDING_KIB);
+}
+
+/* The process that keeps watch over a job. */
+static pid_t bench_supervisor(struct bench *bench, uint64_t job)
+{
+	char role[FOOTPRINT_ROLE_MAX];
+	pid_t pid = 0;
+	(void)snprintf(role, sizeof(role), "supervisor of job %" PRIu64, job);
+	Sluice__V1__StatusReply *status = bench_status(bench);
+	for (size_t i = 0; i < status->n_processes; i++)
+		if (strcmp(status->processes[i]->role, role) == 0)
+			pid = (pid_t)status->processes[i]->pid;
+	protobuf_c_message_free_unpacked(&status->base, NULL);
+	rig_must(pid > 0, "the agent knows no %s", role);
+	return pid;
+}
+
+/* What there are of jobs whose supervisors have more to do than to wait. */
+static const struct bench_kind {
+	const char *name, *script, *wants;
+	bool pty, has_copy;
+} bench_kinds[] = {
+    {.name = "plain", .script = "sleep 1000"},
+    {.name = "terminal", .script = "yes | head -c 1000000; sleep 1000", .pty = true},
+    {.name = "capped", .script = "yes | head -c 50000000; sleep 1000"},
+    {.name = "copied", .script = "yes | head -c 50000000; sleep 1000", .has_copy = true},
+    {.name = "workers",
+     .script = "yes | head -c 1000000; sleep 1000",
+     .wants = "launcher=4\nworkers=8\nworker_slots=1\n"},
+};
+
+/* One job of each kind after the other; the largest of their supervisors counts. */
+static void bench_supervisors(struct bench *bench, struct gate_report *report)
+{
+	double dirty = 0, rss = 0;
+	char copy[RIG_PATH_MAX + 16];
+	(void)snprintf(copy, sizeof(copy), "%s/copy", bench->rig.directory);
+	for (size_t i = 0; i < sizeof(bench_kinds) / sizeof(bench_kinds[0]); i++) {
+		const struct bench_kind *kind = &bench_kinds[i];
+		const char *const argv[] = {"sh", "-c", kind->script, NULL};
+		static struct rig_request request;
+		rig_request(&request, argv, 0);
+		request.spec.pty = kind->pty;
+		if (kind->wants)
+			request.spec.wants = (char *)(uintptr_t)kind->wants;
+		if (kind->has_copy)
+			request.spec.output =
+			    (ProtobufCBinaryData){.data = (uint8_t *)copy, .len = strlen(copy)};
+		uint64_t job = rig_submit(&bench->rig, &request);
+		rig_wait(&bench->rig, job, SLUICE__V1__JOB_STATE__RUNNING);
+		bench_wait_s(BENCH_KINDS_SETTLE_S);
+		struct footprint found = {.pid = bench_supervisor(bench, job)};
+		rig_must(footprint_read(found.pid, &found) == 0, "a supervisor has ended");
+		gate_note(report, "supervisor of a job, %s: dirty %.0fK, RSS %.0fK", kind->name,
+			  (double)found.private_dirty / 1024, (double)found.rss / 1024);
+		dirty = (double)found.private_dirty > dirty ? (double)found.private_dirty : dirty;
+		rss = (double)found.rss > rss ? (double)found.rss : rss;
+		rig_cancel(&bench->rig, job, 0);
+		rig_wait(&bench->rig, job, SLUICE__V1__JOB_STATE__CANCELLED);
+	}
+	gate_value(report, "supervisors_dirty", dirty / 1024, "KiB", GATE_AT_MOST,
+		   BENCH_SUPERVISOR_DIRTY_KIB);
+	gate_value(report, "supervisors_rss", rss / 1024, "KiB", GATE_AT_MOST,
+		   BENCH_SUPERVISOR_RSS_KIB);
 }
 
 /* A client that watches the machine, as `sluice top` does. */
@@ -368,8 +439,10 @@ int main(int argc, char **argv)
 	footprint_web_close(&bench.web);
 	rig_stop_agent(&bench.rig);
 	bench_begin(&bench, "pending", bench_config_queue, BENCH_GPUS - 1, 1);
-	bench_pending(&bench, report);
+	bench_supervisors(&bench, report);
+	bench_pending(&bench, report, BENCH_PENDING, "pending_job");
 	bench_used(&bench, report);
+	bench_pending(&bench, report, BENCH_PENDING_MANY, "pending_job_of_many");
 	rig_stop_agent(&bench.rig);
 	return gate_close(report);
 }
