@@ -85,6 +85,7 @@ struct logs {
 	struct agent_call agent;
 	bool has_agent;
 	uint64_t id;
+	uint64_t array_id;		 /* of which it is to be a member; 0: none was named */
 	uint32_t attempt;		 /* 0: none yet */
 	char path[FILE_PATH_MAX];	 /* of the output; "": not known */
 	char result_path[FILE_PATH_MAX]; /* is there when the attempt has ended */
@@ -125,7 +126,10 @@ static int logs_ask(struct logs *logs, struct err *err)
 	const char *path = !attempt		   ? ""
 			   : logs->options->errors ? attempt->stderr_path
 						   : attempt->stdout_path;
-	if (logs->options->attempt > logs->attempt) {
+	if (logs->array_id && job->array_id != logs->array_id) {
+		rc = err_set(err, -ESRCH, "job %" PRIu64 " has no member %" PRIu64, logs->array_id,
+			     logs->id - logs->array_id);
+	} else if (logs->options->attempt > logs->attempt) {
 		rc = err_set(err, -ESRCH,
 			     "job %" PRIu64 " has no attempt %" PRIu32
 			     ", it has been started %" PRIu32 " time%s",
@@ -404,7 +408,7 @@ static int logs_run(const struct cmd_call *call)
 	logs->call = call;
 	logs->options = call->options;
 	(void)signal(SIGPIPE, SIG_IGN); /* whoever reads may have read enough */
-	int exit_code = job_text_id(call->argv[0], &logs->id) < 0
+	int exit_code = job_text_target(call->argv[0], &logs->id, &logs->array_id) < 0
 			    ? cmd_usage(call, "'%s' is no number of a job", call->argv[0])
 			    : logs_show(logs);
 	logs->log = log_follow_free(logs->log);

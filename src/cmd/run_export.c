@@ -15,6 +15,8 @@
 
 #define EXPORT_SECOND_NS UINT64_C(1000000000)
 
+enum { EXPORT_TEXT_MAX = 1 << 20 }; /* bytes of an argument or a variable */
+
 /* A text as JSON writes it, which YAML reads; the first failure stays in `rc`. */
 static void export_text(struct buf *out, int *rc, const char *before, const char *text)
 {
@@ -28,6 +30,18 @@ static void export_text(struct buf *out, int *rc, const char *before, const char
 	}
 	if (*rc == 0)
 		*rc = buf_add_text(out, "\n");
+}
+
+/* As above, of what Kubernetes expands: each '$' that would begin something is doubled. */
+static void export_plain(struct buf *out, int *rc, const char *before, const char *text)
+{
+	_cleanup_buf_ struct buf plain;
+	buf_init(&plain, 2 * EXPORT_TEXT_MAX);
+	for (; *rc == 0 && *text; text++) {
+		bool begins = text[0] == '$' && (text[1] == '$' || text[1] == '(');
+		*rc = buf_add(&plain, begins ? "$$" : text, begins ? 2 : 1);
+	}
+	export_text(out, rc, before, *rc == 0 ? buf_text(&plain) : "");
 }
 
 static void export_add(struct buf *out, int *rc, const char *format, ...)
@@ -91,7 +105,7 @@ static void export_list(struct buf *out, int *rc, const char *name, const Protob
 	if (count > 0)
 		export_add(out, rc, "        %s:\n", name);
 	for (size_t i = 0; i < count; i++)
-		export_text(out, rc, "        - ", (const char *)list[i].data);
+		export_plain(out, rc, "        - ", (const char *)list[i].data);
 }
 
 static void export_environment(const Sluice__V1__JobSpec *spec, struct buf *out, int *rc)
@@ -107,7 +121,7 @@ static void export_environment(const Sluice__V1__JobSpec *spec, struct buf *out,
 		memcpy(name, text, length);
 		name[length] = '\0';
 		export_text(out, rc, "        - name: ", name);
-		export_text(out, rc, "          value: ", text + length + 1);
+		export_plain(out, rc, "          value: ", text + length + 1);
 	}
 }
 

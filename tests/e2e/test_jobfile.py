@@ -186,6 +186,24 @@ def test_export_is_a_file(ready):
     assert ready.run("sluice", "run", "--export", "--", "ls").rc == 64
 
 
+def test_export_keeps_dollars(ready):
+    """What a shell is to see is not expanded by a cluster, nor here."""
+    words = ["echo", "$$", "$(A)", "$x", "a$", "$$(A)", "$$$", "$("]
+    reply = ready.run("sluice", "run", "--export", "--image", "i", "--env", "A=1", "--env", "B=$(A)$$", "--", *words).ok()
+    dry = ready.run("sluice", "run", "--dry-run", "-f", "-", input=reply.out).ok()
+    shown, _ = json.JSONDecoder().raw_decode(dry.out)
+    assert shown["argv"] == words and shown["env"] == ["A=1", "B=$(A)$$"]
+
+
+def test_logs_of_no_member(ready):
+    path = job(ready, "few", "true", "completions: 2, completionMode: Indexed,")
+    number = ready.run("sluice", "run", "-f", path, "--host").ok().out.strip()
+    ready.run("sluice", "run", "--gpus", "0", "--", "echo", "another").ok()
+    reply = ready.run("sluice", "logs", f"{number}.2")
+    assert reply.rc == 64 and reply.out == "" and f"job {number} has no member 2" in reply.err, reply
+    ready.run("sluice", "logs", f"{number}.1").ok()
+
+
 def test_lines(ready):
     lines = "echo one\n\n# nothing\n  echo two; exit 4\r\necho three"
     reply = ready.run("sluice", "run", "--gpus", "0", "--lines", "-", input=lines)
