@@ -78,6 +78,20 @@ int port_take(const char *text, uint64_t seed, int *out_fd, struct err *err)
 	return err_set(err, result, "no port of 127.0.0.1 is to be had: %s", err_describe(result));
 }
 
+int port_find(uint16_t *out, struct err *err)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
+	socklen_t size = sizeof(address);
+	_cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) < 0 ||
+	    getsockname(fd, (struct sockaddr *)&address, &size) < 0)
+		return err_set(err, -errno, "looking for a free port for the ranks: %s",
+			       err_describe(errno));
+	*out = ntohs(address.sin_port);
+	return 0;
+}
+
 int port_tell(int port, char ***environment)
 {
 	size_t count = 0;

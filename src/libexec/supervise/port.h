@@ -24,4 +24,7 @@ int port_take(const char *text, uint64_t seed, int *out_fd, struct err *err);
 /* Appends SLUICE_PORT=N to an environment of jobenv_make(). -ENOMEM. */
 int port_tell(int port, char ***environment);
 
+/* One that is free now, for the job's ranks: nobody can promise it for later. */
+int port_find(uint16_t *out, struct err *err);
+
 #endif

@@ -5,13 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -30,6 +28,7 @@
 #include "libexec/supervise/landlock.h"
 #include "libexec/supervise/mpienv.h"
 #include "libexec/supervise/nodes.h"
+#include "libexec/supervise/port.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/rshserver.h"
 #include "libexec/supervise/sandbox.h"
@@ -326,21 +325,6 @@ static void workers_reaped(void *context, pid_t pid, int status)
 
 /* --- ranks without MPI ------------------------------------------------------------------------ */
 
-/* One that is free now: nobody can promise it for later. */
-static int workers_free_port(uint16_t *out, struct err *err)
-{
-	struct sockaddr_in address = {.sin_family = AF_INET,
-				      .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-	socklen_t size = sizeof(address);
-	_cleanup_close_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) < 0 ||
-	    getsockname(fd, (struct sockaddr *)&address, &size) < 0)
-		return err_set(err, -errno, "looking for a free port for the ranks: %s",
-			       err_describe(errno));
-	*out = ntohs(address.sin_port);
-	return 0;
-}
-
 static int workers_start_rank(struct workers *self, size_t index, uint16_t port, const int *fds,
 			      struct workers_call *out, struct err *err)
 {
@@ -384,7 +368,7 @@ static void workers_run_ranks(struct workers *self, size_t call, const int *fds)
 	struct err err = {0};
 	uint16_t port = 0;
 	int result = self->ranks_left > 0 ? err_set(&err, -EALREADY, "the ranks are started")
-					  : workers_free_port(&port, &err);
+					  : port_find(&port, &err);
 	size_t started = 0;
 	workers_link_output(self, "out");
 	workers_link_output(self, "err");
