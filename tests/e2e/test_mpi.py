@@ -2,6 +2,7 @@
 """`sluice run --workers` on a simulated machine, with the distribution's Open MPI and MPICH: what each rank gets,
 and who is ended by whose death. The ranks are mpi_ranks.c, compiled with each mpicc."""
 
+import ctypes
 import os
 import pathlib
 import shutil
@@ -12,6 +13,7 @@ import time
 import pytest
 
 from conftest import ROOT, SLUICE, alive, environments, has_entry, wait_until
+from test_isolation import denied_call, syscall_number
 
 BOTH = ["openmpi", "mpich"]
 DAEMON = {"openmpi": b"orted", "mpich": b"hydra_pmi_proxy"}
@@ -75,6 +77,15 @@ def named(machine, number, name):
     return sorted(found)
 
 
+def inside(pid):
+    """Its number in its own PID namespace."""
+    try:
+        lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next(int(line.split()[-1]) for line in lines if line.startswith("NSpid:"))
+
+
 class Waiting:
     """A job whose ranks wait; their pids."""
 
@@ -87,11 +98,11 @@ class Waiting:
                                      options=("--workers", workers, "--name", "sum", *options))
         files = [self.directory / f"rank-{i}" for i in range(workers)]
         wait_until(lambda: all(file.exists() for file in files), what="the ranks")
-        self.pids = [int(file.read_text()) for file in files]
+        outside = {inside(pid): pid for pid in processes(machine, self.number)}
+        self.pids = [outside[int(file.read_text())] for file in files]
         environment = pathlib.Path(f"/proc/{self.pids[0]}/environ").read_bytes().split(b"\0")
         self.instance = next(entry for entry in environment
                              if entry.startswith(b"SLUICE_JOB_INSTANCE=")).partition(b"=")[2].decode()
-        self.lost = False
 
     def ended(self, within_s):
         """The job as it ended, in that time; nothing of it is left."""
@@ -101,7 +112,7 @@ class Waiting:
         assert took < within_s, f"{took:.1f} s"
         wait_until(lambda: not processes(self.machine, self.number), deadline_s=5, what="nothing left")
         assert not any(alive(pid) for pid in self.pids)
-        assert self.lost or not list(pathlib.Path("/dev/shm").glob(f"sluice-{self.instance}*"))
+        assert not list(pathlib.Path("/dev/shm").glob(f"sluice-{self.instance}*"))
         return self.machine.job(self.number)
 
 
@@ -209,7 +220,6 @@ def test_a_killed_supervisor_leaves_nothing(dgx, ranks, family):
     supervisors = [int(name) for name in os.listdir("/proc") if name.isdigit() and is_supervisor(dgx, name)]
     assert len(supervisors) == 1
     os.kill(supervisors[0], signal.SIGKILL)
-    job.lost = True  # what it had in memory is its user's
     assert job.ended(10)["reason"] == "SupervisorLost"
 
 
@@ -217,6 +227,7 @@ def is_supervisor(machine, name):
     directory = pathlib.Path("/proc", name)
     try:
         return (b"sluice-supervise" in (directory / "cmdline").read_bytes().split(b"\0")[0]
+                and (directory / "comm").read_text() != "sluice-init\n"
                 and has_entry(directory / "environ", (os.fsencode(f"SLUICE_STATE_DIR={machine.state_dir}"),)))
     except OSError:
         return False
@@ -320,6 +331,86 @@ spec:
     assert [line[3] for line in reports(reply) if len(line) == 4] == uuids(dgx)
     refused = dgx.run("sluice", "run", "--file", file)
     assert refused.rc == 64 and "run it with --host" in refused.err
+
+
+# -- what keeps a rank to its GPUs
+
+# Says of each GPU's node whether it may be opened. Their numbers have nothing behind them: ENXIO, not EPERM or EACCES.
+OPENS = ("import errno, os, sys\n"
+         "told = []\n"
+         "for i in range(3):\n"
+         "    try:\n"
+         "        os.close(os.open(f'{sys.argv[1]}/nvidia{i}', os.O_RDWR | os.O_NONBLOCK))\n"
+         "        told.append('+')\n"
+         "    except OSError as error:\n"
+         "        told.append('+' if error.errno == errno.ENXIO else '-')\n"
+         "names = 'OMPI_COMM_WORLD_RANK', 'PMI_RANK', 'RANK'\n"
+         "who = [os.environ[name] for name in names if name in os.environ] or ['launcher']\n"
+         "os.write(1, f'{who[0]} {\"\".join(told)}\\n'.encode())\n")
+
+
+@pytest.fixture
+def three(machine_factory):
+    """Three GPUs with nodes that may be opened."""
+    if os.geteuid() != 0:
+        pytest.skip("device nodes are made by root")
+    machine = machine_factory(opens_nodes=True)
+    machine.start("dgx-a100", "--gpus", "3", "--dev-style", "nvidia")
+    return machine
+
+
+def opened(machine, mpirun, *options):
+    """{who: "+--"} for a launcher and two ranks, each with one GPU of three."""
+    file = machine.directory / "opens.py"
+    file.write_text(OPENS)
+    reply = machine.run("sluice", "run", "--workers", 2, *options, "--", "sh", "-c", 'python3 "$0" "$1"; shift; exec "$@"', file,
+                        machine.path("dev"), *mpirun, "python3", file, machine.path("dev")).ok()
+    return dict(line.split() for line in reply.out.splitlines())
+
+
+def by_levels(machine, level):
+    if level == "landlock" and ctypes.CDLL(None).syscall(444, None, 0, 1) < 1:
+        pytest.skip("this kernel has no Landlock, or it is not enabled")
+    if level == "cgroup1":
+        machine.agent(preexec_fn=denied_call(syscall_number("bpf")))
+        return "cgroup"
+    machine.agent()
+    return {"cgroup2": "cgroup"}.get(level, level)
+
+
+@pytest.mark.parametrize("family", BOTH)
+@pytest.mark.parametrize("level", ["cgroup2", "cgroup1", "landlock"])
+def test_a_rank_opens_its_own_gpus_alone(three, ranks, family, level):
+    mpirun, _ = ranks(family)
+    told = opened(three, mpirun, "--isolation", by_levels(three, level))
+    assert three.job(1)["attempt"]["isolation"] == level
+    assert sorted(told) == ["0", "1", "launcher"]
+    assert told["launcher"] == "---"
+    assert {told["0"].count("+"), told["1"].count("+")} == {1}
+    assert told["0"] != told["1"]
+
+
+def test_a_rank_opens_all_without_isolation(three, ranks):
+    """The control: at `env` nothing keeps it from its neighbour's."""
+    mpirun, _ = ranks("openmpi")
+    three.agent()
+    assert set(opened(three, mpirun, "--isolation", "env").values()) == {"+++"}
+
+
+@pytest.mark.parametrize("level", ["cgroup2", "cgroup1"])
+def test_merged_ranks_open_their_own_gpus_alone(three, ranks, level):
+    mpirun, _ = ranks("openmpi")
+    told = opened(three, mpirun, "--mpi-merge", "--isolation", by_levels(three, level))
+    assert told["launcher"] == "---" and told["0"] != told["1"]
+    assert {told["0"].count("+"), told["1"].count("+")} == {1}
+
+
+def test_ranks_of_the_queue_open_their_own_gpus_alone(three):
+    three.agent()
+    reply = three.run("sluice", "run", "--workers", 2, "--mpi", "ranks", "--isolation", "cgroup", "--", "python3", "-c", OPENS,
+                      three.path("dev")).ok()
+    own = [reply.out.split()[1], three.run("sluice", "logs", "1", "--worker", "1").ok().out.split()[1]]
+    assert own[0] != own[1] and [one.count("+") for one in own] == [1, 1]
 
 
 # -- without MPI

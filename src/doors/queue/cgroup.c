@@ -96,6 +96,17 @@ int cgroup_move(const struct cgroup *cgroup, pid_t pid, struct err *err)
 				     (int)pid, cgroup->path, err_describe(result));
 }
 
+int cgroup_move_v1(const char *directory, pid_t pid, struct err *err)
+{
+	char text[24];
+	(void)snprintf(text, sizeof(text), "%d", (int)pid); /* fits */
+	_cleanup_close_ int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int result = fd < 0 ? -errno : cgroup_write(fd, "cgroup.procs", text);
+	return result == 0 ? 0
+			   : err_set(err, result, "moving process %d into the cgroup '%s': %s",
+				     (int)pid, directory, err_describe(result));
+}
+
 int cgroup_watch(const struct cgroup *cgroup, struct err *err)
 {
 	int fd = openat(cgroup->fd, "cgroup.events", O_RDONLY | O_CLOEXEC);

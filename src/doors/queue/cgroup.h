@@ -49,6 +49,8 @@ void cgroup_close(struct cgroup *cgroup);
 int cgroup_join(const struct cgroup *cgroup);
 /* Moves another process into it. -ESRCH, -EACCES, ... */
 int cgroup_move(const struct cgroup *cgroup, pid_t pid, struct err *err);
+/* The same with a directory of cgroup v1. */
+int cgroup_move_v1(const char *directory, pid_t pid, struct err *err);
 /* Descriptor of its cgroup.events (caller's): poll() says POLLPRI when it may have become empty. */
 int cgroup_watch(const struct cgroup *cgroup, struct err *err);
 /* 1: some process is in it or below, 0: none. -ENODEV: it is removed. */

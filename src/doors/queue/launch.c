@@ -29,6 +29,9 @@ void launch_done(struct launch *launch)
 		return;
 	free(launch->grants);
 	free(launch->denied);
+	for (size_t i = 0; i < launch->part_count; i++)
+		free(launch->parts[i].denied);
+	free(launch->parts);
 	spec_done(&launch->spec);
 	launch_init(launch);
 }
@@ -60,11 +63,20 @@ static int launch_add_grant(struct buf *out, const struct launch_grant *grant)
 }
 
 /* "denied=c 195:1-7 6": type, numbers, and what is denied, as enum devguard_access. */
-static int launch_add_denied(struct buf *out, const struct devguard_rule *rule)
+static int launch_add_denied(struct buf *out, const char *name, const struct devguard_rule *rule)
 {
-	int result = buf_printf(out, "denied=%c %" PRIu32 ":%" PRIu32 "-%" PRIu32 " %" PRIu32,
+	int result = buf_printf(out, "%s=%c %" PRIu32 ":%" PRIu32 "-%" PRIu32 " %" PRIu32, name,
 				rule->type, rule->major, rule->first, rule->last, rule->access);
 	return result < 0 ? result : buf_add(out, "", 1);
+}
+
+/* "part=INDEX", and its rules as "part_denied=". */
+static int launch_add_part(struct buf *out, size_t index, const struct launch_part *part)
+{
+	int result = entries_add_u64(out, "part", index);
+	for (size_t i = 0; result == 0 && i < part->denied_count; i++)
+		result = launch_add_denied(out, "part_denied", &part->denied[i]);
+	return result;
 }
 
 static int launch_add_rules(struct buf *out, const struct launch *launch)
@@ -81,7 +93,9 @@ static int launch_add_rules(struct buf *out, const struct launch *launch)
 	if (result == 0 && launch->denied_why[0])
 		result = entries_add(out, "denied_why", launch->denied_why);
 	for (size_t i = 0; result == 0 && i < launch->denied_count; i++)
-		result = launch_add_denied(out, &launch->denied[i]);
+		result = launch_add_denied(out, "denied", &launch->denied[i]);
+	for (size_t i = 0; result == 0 && i < launch->part_count; i++)
+		result = launch_add_part(out, i, &launch->parts[i]);
 	return result;
 }
 
@@ -240,9 +254,9 @@ static int launch_number(const char **at, char end, uint64_t max, uint32_t *out)
 	return 0;
 }
 
-static int launch_read_denied(struct launch *launch, const struct entry *entry)
+static int launch_read_denied(struct devguard_rule **list, size_t *count, const struct entry *entry)
 {
-	if (launch->denied_count >= LAUNCH_DENIED_MAX)
+	if (*count >= LAUNCH_DENIED_MAX)
 		return -E2BIG;
 	const char *at = entry->value;
 	struct devguard_rule rule = {.type = at[0]};
@@ -254,13 +268,36 @@ static int launch_read_denied(struct launch *launch, const struct entry *entry)
 	    launch_number(&at, ' ', DEVGUARD_MINOR_MAX, &rule.last) < 0 || rule.last < rule.first ||
 	    launch_number(&at, '\0', DEVGUARD_ALL, &rule.access) < 0 || rule.access == 0)
 		return -EINVAL;
-	struct devguard_rule *more =
-	    reallocarray(launch->denied, launch->denied_count + 1, sizeof(*more));
+	struct devguard_rule *more = reallocarray(*list, *count + 1, sizeof(*more));
 	if (!more)
 		return -ENOMEM;
-	launch->denied = more;
-	more[launch->denied_count++] = rule;
+	*list = more;
+	more[(*count)++] = rule;
 	return 0;
+}
+
+static int launch_read_part(struct launch *launch, const struct entry *entry)
+{
+	uint64_t index;
+	if (launch->part_count >= LAUNCH_PARTS_MAX)
+		return -E2BIG;
+	if (entry_u64(entry, launch->part_count, launch->part_count, &index) < 0)
+		return -EINVAL;
+	struct launch_part *more =
+	    reallocarray(launch->parts, launch->part_count + 1, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	launch->parts = more;
+	more[launch->part_count++] = (struct launch_part){.denied = NULL};
+	return 0;
+}
+
+static int launch_read_part_denied(struct launch *launch, const struct entry *entry)
+{
+	if (launch->part_count == 0)
+		return -EINVAL;
+	struct launch_part *part = &launch->parts[launch->part_count - 1];
+	return launch_read_denied(&part->denied, &part->denied_count, entry);
 }
 
 enum launch_seen {
@@ -304,7 +341,11 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 	if (entry_is(entry, "grant"))
 		return launch_read_grant(launch, entry);
 	if (entry_is(entry, "denied"))
-		return launch_read_denied(launch, entry);
+		return launch_read_denied(&launch->denied, &launch->denied_count, entry);
+	if (entry_is(entry, "part"))
+		return launch_read_part(launch, entry);
+	if (entry_is(entry, "part_denied"))
+		return launch_read_part_denied(launch, entry);
 	unsigned bit = launch_bit(entry);
 	if (bit == 0 || (*seen & bit))
 		return -EINVAL;

@@ -30,6 +30,7 @@ enum launch_limits {
 	LAUNCH_INSTANCE_MAX = 37, /* a UUID with its NUL */
 	LAUNCH_CGROUP_MAX = 40,	  /* "job-", 20 digits, "-", 8 characters */
 	LAUNCH_DENIED_MAX = DEVGUARD_RULES_MAX,
+	LAUNCH_PARTS_MAX = LAUNCH_GRANTS_MAX + 1,
 	LAUNCH_BYTES_MAX = SPEC_BYTES_MAX + (1 << 20),
 };
 
@@ -57,6 +58,12 @@ struct launch_grant {
 	uint32_t index;
 	uint32_t slot_count;			      /* of the device */
 	uint64_t slots[(LAUNCH_SLOTS_MAX + 63) / 64]; /* bit set: granted */
+};
+
+/* Where its workers have GPUs of their own: what one of them, or the launcher, may not use. */
+struct launch_part {
+	struct devguard_rule *denied; /* owned */
+	size_t denied_count;
 };
 
 struct launch {
@@ -95,6 +102,10 @@ struct launch {
 	struct devguard_rule *denied;	   /* owned; nodes that the job may not use */
 	size_t denied_count;
 	char denied_why[LAUNCH_WHY_MAX]; /* why they are not known; "" */
+	/* Of the grants, in their order, as many at a time as a worker has; and as the last one of
+	 * whoever has none. Each with all of `denied`. None: it has no workers, or no GPUs. */
+	struct launch_part *parts; /* owned */
+	size_t part_count;
 	struct spec spec;
 };
 

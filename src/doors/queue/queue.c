@@ -281,7 +281,7 @@ struct queue_run *queue_run_free(struct queue_run *run)
 	free(run->observed);
 	free(run->text);
 	free(run->adapters);
-	gpunodes_plan_done(&run->others);
+	queue_forget_plans(run);
 	(void)child_free(run->remover);
 	free(run);
 	return NULL;

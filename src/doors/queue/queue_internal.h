@@ -100,6 +100,8 @@ struct queue_run {
 	char instance[LAUNCH_INSTANCE_MAX];
 	uint32_t attempt;
 	struct gpunodes_plan others; /* devices that it does not get; emptied by the start */
+	struct gpunodes_plan *parts; /* owned; the same of each part of its launch */
+	size_t part_count;
 	bool knows_others;
 	bool has_own_nodes; /* GPU nodes are closed to users: rules.is_enforced at its start */
 	uint32_t minimum_isolation; /* enum wants_isolation, when it was started */
@@ -301,6 +303,7 @@ void queue_finish(struct queue_run *run);
 
 /* On the storage thread: what a supervisor is told, in run->launch_fd. Then: 1 when the attempt has
  * a container, whose removal queue_remove() starts; else 0. */
+void queue_forget_plans(struct queue_run *run);
 int queue_make_launch(struct queue_run *run, struct err *err);
 int queue_remove_launch(struct queue_run *run, struct err *err);
 /* On the loop. Looks again at what became of the attempt when it is done. */

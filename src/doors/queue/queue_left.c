@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "doors/queue/cgroup.h"
+#include "doors/queue/jobmemory.h"
 #include "doors/queue/queue_internal.h"
 #include "doors/queue/tree.h"
 
@@ -196,5 +197,7 @@ int queue_kill_left(const char *instance, const char *cgroup, bool is_patient, s
 			return rc;
 		left += found;
 	}
+	if (left == 0)
+		jobmemory_remove(instance);
 	return left > 0;
 }

@@ -67,39 +67,66 @@ static void queue_copy_text(char *out, size_t size, const char *text)
 	(void)snprintf(out, size, "%s", text ? text : "");
 }
 
+/* The rules around whoever gets none of a plan's devices. */
+static int queue_find_denied(const struct queue *queue, const struct gpunodes_plan *plan,
+			     struct devguard_rule **out, size_t *out_count, struct err *err)
+{
+	struct gpunodes nodes = {.count = 0};
+	_cleanup_free_ struct gpunodes_range *ranges = NULL;
+	size_t count = 0;
+	int rc = gpunodes_find(plan, queue->device_root ? queue->device_root : "", &nodes, err);
+	if (rc == 0 && nodes.unknown > 0)
+		(void)err_set(err, -ENOENT, "the nodes of %" PRIu32 " devices are not known",
+			      nodes.unknown);
+	if (rc == 0)
+		rc = gpunodes_ranges(&nodes, &ranges, &count, err);
+	gpunodes_done(&nodes);
+	if (rc == 0 && count > LAUNCH_DENIED_MAX)
+		rc = err_set(err, -E2BIG, "%zu device rules: %d are possible", count,
+			     LAUNCH_DENIED_MAX);
+	if (rc < 0 || count == 0)
+		return rc;
+	struct devguard_rule *rules = calloc(count, sizeof(*rules));
+	if (!rules)
+		return err_set(err, -ENOMEM, "no memory for device rules");
+	for (size_t i = 0; i < count; i++)
+		rules[i] = (struct devguard_rule){.type = 'c',
+						  .major = ranges[i].major,
+						  .first = ranges[i].first,
+						  .last = ranges[i].last,
+						  .access = DEVGUARD_ALL};
+	*out = rules;
+	*out_count = count;
+	return 0;
+}
+
+static int queue_find_parts(const struct queue_run *run, struct launch *launch, struct err *err)
+{
+	if (run->part_count == 0)
+		return 0;
+	launch->parts = calloc(run->part_count, sizeof(*launch->parts));
+	if (!launch->parts)
+		return err_set(err, -ENOMEM, "no memory for device rules");
+	int rc = 0;
+	for (; rc == 0 && launch->part_count < run->part_count; launch->part_count++) {
+		struct launch_part *part = &launch->parts[launch->part_count];
+		rc = queue_find_denied(run->owner->queue, &run->parts[launch->part_count],
+				       &part->denied, &part->denied_count, err);
+	}
+	return rc;
+}
+
 /* What a job is kept away from. It runs without as well, unless it wants more, and says so. */
 static void queue_add_denied(const struct queue_run *run, struct launch *launch)
 {
 	struct err err = {0};
-	struct gpunodes nodes = {.count = 0};
-	struct gpunodes_range *ranges = NULL;
-	size_t count = 0;
-	const char *root = run->owner->queue->device_root;
-	int rc = run->knows_others ? gpunodes_find(&run->others, root ? root : "", &nodes, &err)
+	int rc = run->knows_others ? queue_find_denied(run->owner->queue, &run->others,
+						       &launch->denied, &launch->denied_count, &err)
 				   : err_set(&err, -ENOENT, "the GPUs are not known");
-	if (rc == 0 && nodes.unknown > 0)
-		(void)err_set(&err, -ENOENT, "the nodes of %" PRIu32 " devices are not known",
-			      nodes.unknown);
 	if (rc == 0)
-		rc = gpunodes_ranges(&nodes, &ranges, &count, &err);
-	if (rc == 0 && count > LAUNCH_DENIED_MAX)
-		rc = err_set(&err, -E2BIG, "%zu device rules: %d are possible", count,
-			     LAUNCH_DENIED_MAX);
-	if (rc == 0 && count > 0)
-		launch->denied = calloc(count, sizeof(*launch->denied));
-	for (size_t i = 0; launch->denied && i < count; i++)
-		launch->denied[launch->denied_count++] =
-		    (struct devguard_rule){.type = 'c',
-					   .major = ranges[i].major,
-					   .first = ranges[i].first,
-					   .last = ranges[i].last,
-					   .access = DEVGUARD_ALL};
-	if (rc == 0 && launch->denied_count < count)
-		(void)err_set(&err, -ENOMEM, "no memory for device rules");
+		(void)queue_find_parts(run, launch, &err);
 	(void)snprintf(launch->denied_why, sizeof(launch->denied_why), "%.*s", LAUNCH_WHY_MAX - 1,
 		       err.text); /* cut */
-	free(ranges);
-	gpunodes_done(&nodes);
 }
 
 /* What differs from the first attempt, and from the other members of its array. The time that a job
@@ -297,7 +324,7 @@ static void queue_start_done(struct queue_op *op, int result)
 	struct queue *queue = job->queue;
 	run->task = QUEUE_TASK_NONE;
 	free(take_ptr(run->text));
-	gpunodes_plan_done(&run->others);
+	queue_forget_plans(run);
 	if (result == -EALREADY) { /* its end was entered, and we were told that it was not */
 		queue_cancel_answer(run, 0, JOB_CANCELLED, true, NULL);
 		queue_job_remove(job);
@@ -360,17 +387,50 @@ static int queue_make_instance(char out[LAUNCH_INSTANCE_MAX], struct err *err)
 	return rc;
 }
 
+void queue_forget_plans(struct queue_run *run)
+{
+	gpunodes_plan_done(&run->others);
+	for (size_t i = 0; i < run->part_count; i++)
+		gpunodes_plan_done(&run->parts[i]);
+	run->part_count = 0;
+	free(take_ptr(run->parts));
+}
+
+/* What each worker does not get, and what a launcher does not that has none. */
+static int queue_plan_parts(struct queue_run *run, const struct inventory *inventory,
+			    const char *const *uuids, struct err *err)
+{
+	const struct wants *wants = &run->owner->job.wants;
+	size_t each = wants->workers > 0 ? wants->worker_gpus : 0;
+	if (each == 0 || run->grant_count < each)
+		return 0;
+	size_t count = run->grant_count / each;
+	run->parts = calloc(count + 1, sizeof(*run->parts));
+	if (!run->parts)
+		return err_set(err, -ENOMEM, "no memory for the workers' devices");
+	int rc = 0;
+	for (; rc == 0 && run->part_count <= count; run->part_count++)
+		rc = gpunodes_plan(inventory, &uuids[run->part_count * each],
+				   run->part_count < count ? each : 0, &run->parts[run->part_count],
+				   err);
+	return rc;
+}
+
 static int queue_plan_others(struct queue_run *run, struct err *err)
 {
 	const struct inventory *inventory = run->owner->queue->inventory;
 	const char *uuids[LAUNCH_GRANTS_MAX];
-	gpunodes_plan_done(&run->others);
+	size_t count = 0;
+	queue_forget_plans(run);
 	run->knows_others = inventory != NULL;
 	run->has_own_nodes = run->owner->queue->rules.is_enforced && geteuid() == 0;
 	run->minimum_isolation = run->owner->queue->rules.minimum_isolation;
-	for (size_t i = 0; i < run->grant_count && i < LAUNCH_GRANTS_MAX; i++)
-		uuids[i] = run->grants[i].uuid;
-	return inventory ? gpunodes_plan(inventory, uuids, run->grant_count, &run->others, err) : 0;
+	for (; count < run->grant_count && count < LAUNCH_GRANTS_MAX; count++)
+		uuids[count] = run->grants[count].uuid;
+	if (!inventory)
+		return 0;
+	int rc = gpunodes_plan(inventory, uuids, count, &run->others, err);
+	return rc < 0 ? rc : queue_plan_parts(run, inventory, uuids, err);
 }
 
 /* As they are now: a port that goes down later is the job's to notice. */

@@ -97,11 +97,15 @@ static int run_nodes(const struct supervisor *self, struct nodes_wish *out, stru
 	if (launch->denied_why[0])
 		return err_set(err, -ENOENT, "the job's own GPU nodes cannot be made: %s",
 			       launch->denied_why);
+	const struct devguard_rule *denied = launch->denied;
+	size_t denied_count = launch->denied_count;
+	if (self->workers)
+		workers_denied(self->workers, &denied, &denied_count);
 	*out = (struct nodes_wish){
 	    .root = launch->own_nodes,
 	    .place = launch->runtime_dir,
-	    .denied = launch->denied,
-	    .denied_count = launch->denied_count,
+	    .denied = denied,
+	    .denied_count = denied_count,
 	    .uid = launch->spec.uid,
 	    .gid = launch->spec.gid,
 	    /* A container's user may be another one: who can look in here is its own user alone. */
@@ -131,9 +135,11 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 		result = run_nodes(self, &nodes, err);
 	if (result == 0) {
 		bool has_launcher = self->has_image && self->image.launcher.fd >= 0;
-		const struct landlock_plan landlock = {.denied = self->launch.denied,
-						       .count = self->launch.denied_count,
-						       .device_root = self->launch.device_root};
+		struct landlock_plan landlock = {.denied = self->launch.denied,
+						 .count = self->launch.denied_count,
+						 .device_root = self->launch.device_root};
+		if (self->workers)
+			workers_denied(self->workers, &landlock.denied, &landlock.count);
 		struct command command = {
 		    .spec = &self->launch.spec,
 		    .helper = self->has_image ? helper : NULL,
@@ -199,6 +205,7 @@ static int run_make_workers(struct supervisor *self, struct err *err)
 						.cgroup = &self->cgroup,
 						.sandbox = &self->sandbox,
 						.limit = &self->limit,
+						.init = self->init.pid > 0 ? &self->init : NULL,
 						.tokens = self->tokens.tokens,
 						.token_count = self->tokens.count};
 	int result = workers_new(&options, &self->workers, err);

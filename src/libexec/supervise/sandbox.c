@@ -148,6 +148,20 @@ static void sandbox_refuse(const struct launch *launch, struct sandbox *out)
 	out->is_refused = !is_wanted || (least && !sandbox_is_enough(out->level, least));
 }
 
+int sandbox_guard(const struct sandbox *sandbox, const struct cgroup *cgroup,
+		  const struct launch_part *part, char out_v1[CGROUP_PATH_MAX], struct err *err)
+{
+	char path[CGROUP_PATH_MAX];
+	if (sandbox->level == JOB_ISOLATION_CGROUP2)
+		return devguard_attach(cgroup, part->denied, part->denied_count, err);
+	int result = cgroup_path_v1(cgroup->path, "devices", path, err);
+	if (result == 0)
+		result = devguard_attach_v1(path, part->denied, part->denied_count, true, err);
+	if (result == 0)
+		(void)snprintf(out_v1, CGROUP_PATH_MAX, "%s", path); /* fits */
+	return result;
+}
+
 void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,
 		     const char *no_cgroup, struct sandbox *out)
 {
@@ -172,12 +186,9 @@ void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,
 	if (wanted == WANTS_ISOLATION_NONE)
 		out->level = JOB_ISOLATION_NONE;
 	out->has_no_new_privs = wanted != WANTS_ISOLATION_NONE && launch->spec.uid != 0;
-	out->has_own_pids = launch->own_pids && launch->spec.wants.workers == 0 &&
-			    (out->has_rules || out->has_landlock);
+	out->has_own_pids = launch->own_pids && (out->has_rules || out->has_landlock);
 	if (!out->has_own_pids && (out->has_rules || out->has_landlock))
-		sandbox_add_why(out, "own PID namespace",
-				launch->own_pids ? "jobs with workers have none"
-						 : "the agent is not root's");
+		sandbox_add_why(out, "own PID namespace", "the agent is not root's");
 	sandbox_refuse(launch, out);
 }
 

@@ -14,13 +14,16 @@
 #define SLUICE_LIBEXEC_SUPERVISE_SANDBOX_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "doors/queue/cgroup.h"
 #include "doors/queue/control.h"
 #include "doors/queue/job.h"
 
+struct err;
 struct image;
 struct launch;
+struct launch_part;
 
 enum sandbox_limits {
 	SANDBOX_WHY_MAX = 160, /* of one level */
@@ -44,6 +47,11 @@ void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,
 /* The same of a job with an image, whose rules image_prepare() has made. */
 void sandbox_judge_image(const struct launch *launch, const struct image *image,
 			 struct sandbox *out);
+
+/* Where the sandbox has rules: those of a part of the job around a group below the job's. Writes
+ * the v1 group that has to be joined besides, if there is one. -errno. */
+int sandbox_guard(const struct sandbox *sandbox, const struct cgroup *cgroup,
+		  const struct launch_part *part, char out_v1[CGROUP_PATH_MAX], struct err *err);
 
 /* Adds to `why`, cut where it has no room. */
 void sandbox_add_why(struct sandbox *sandbox, const char *what, const char *why);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "libexec/supervise/workers.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,6 +21,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "doors/queue/jobenv.h"
+#include "doors/queue/jobmemory.h"
 #include "doors/queue/tree.h"
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/environment.h"
@@ -49,6 +49,8 @@ struct worker {
 	struct cgroup cgroup; /* fd -1: none */
 	char devices_v1[CGROUP_PATH_MAX];
 	size_t first, count; /* of the launch's grants */
+	const struct devguard_rule *denied;
+	size_t denied_count;
 };
 
 /* A command that runs in a worker. */
@@ -63,14 +65,13 @@ struct workers_call {
 struct workers {
 	struct workers_options options;
 	struct mpienv mpi;
-	char socket[PACKET_NAME_MAX + 1], directory[FILE_PATH_MAX], memory[FILE_PATH_MAX];
+	char socket[PACKET_NAME_MAX + 1], directory[FILE_PATH_MAX], memory[JOBMEMORY_PATH_MAX];
 	struct worker *list; /* owned */
 	size_t count;
 	struct worker launcher;
 	struct workers_call *calls; /* owned, RSHSERVER_CALLS_MAX */
 	char *ranks_argv[WORKERS_ARGV];
 	struct rshserver *server;
-	struct nodes_wish nodes; /* root NULL: those that are there */
 	int timer_fd;
 	struct watch *watch;
 	char belonging[WORKERS_BELONGING_MAX]; /* the job's group as /proc shows it; "": none */
@@ -157,6 +158,21 @@ static bool workers_gives_up(void *context)
 	       jobdir_is_cancelled(LAUNCH_FD_DIRECTORY);
 }
 
+/* As the launcher has them, but its own. */
+static struct nodes_wish workers_nodes(const struct workers *self, const struct worker *worker)
+{
+	const struct launch *launch = self->options.launch;
+	if (!launch->own_nodes[0])
+		return (struct nodes_wish){.root = NULL};
+	return (struct nodes_wish){.root = launch->own_nodes,
+				   .place = launch->runtime_dir,
+				   .denied = worker->denied,
+				   .denied_count = worker->denied_count,
+				   .uid = launch->spec.uid,
+				   .gid = launch->spec.gid,
+				   .mode = 0600};
+}
+
 /* Runs it in a worker. `environment` is given back here. */
 static int workers_start(struct workers *self, size_t index, char *const *argv, const int *fds,
 			 char **environment, struct workers_call *out, struct err *err)
@@ -164,9 +180,11 @@ static int workers_start(struct workers *self, size_t index, char *const *argv, 
 	const struct worker *worker = &self->list[index];
 	struct command_outcome outcome = {.pid = -1};
 	uint64_t until_ns = clock_now_ns(&workers_clock) + WORKERS_START_NS;
+	const struct launch *launch = self->options.launch;
+	const struct nodes_wish nodes = workers_nodes(self, worker);
 	struct command command = {.spec = &self->options.launch->spec,
 				  .argv = argv,
-				  .nodes = self->nodes.root ? &self->nodes : NULL,
+				  .nodes = nodes.root ? &nodes : NULL,
 				  .in_fd = fds[0],
 				  .out_fd = fds[1],
 				  .err_fd = fds[2],
@@ -176,12 +194,12 @@ static int workers_start(struct workers *self, size_t index, char *const *argv, 
 				  .cgroup = worker->cgroup.fd >= 0 ? &worker->cgroup : NULL,
 				  .devices_v1 = worker->devices_v1,
 				  .limit = self->options.limit,
+				  .init = self->options.init,
 				  .give_up = workers_gives_up,
 				  .context = &until_ns};
-	const struct launch *launch = self->options.launch;
 	const struct sandbox *sandbox = self->options.sandbox;
-	const struct landlock_plan landlock = {.denied = launch->denied,
-					       .count = launch->denied_count,
+	const struct landlock_plan landlock = {.denied = worker->denied,
+					       .count = worker->denied_count,
 					       .device_root = launch->device_root};
 	if (sandbox) { /* a worker is kept to the job's devices as the launcher is */
 		if (sandbox->has_rules && !command.cgroup && self->options.cgroup->fd >= 0)
@@ -408,6 +426,8 @@ static void workers_enter(struct workers *self, size_t call, uint32_t rank, pid_
 	struct buf text _cleanup_buf_;
 	buf_init(&text, PACKET_ANSWER_MAX);
 	int result = worker->cgroup.fd >= 0 ? cgroup_move(&worker->cgroup, peer, &err) : 0;
+	if (result == 0 && worker->devices_v1[0])
+		result = cgroup_move_v1(worker->devices_v1, peer, &err);
 	if (result == 0)
 		result = environment_make(self->options.launch, worker->first, worker->count,
 					  &environment, &err);
@@ -488,11 +508,34 @@ static bool workers_is_ours(void *context, pid_t pid)
 
 /* --- making them ------------------------------------------------------------------------------ */
 
-static void workers_make_group(const struct workers *self, const char *name, struct worker *worker)
+/* What it may not use: of the part that has its GPUs, `part`, or the job's. */
+static void workers_set_denied(const struct workers *self, size_t part, struct worker *worker)
 {
+	const struct launch *launch = self->options.launch;
+	bool has_part = part < launch->part_count;
+	worker->denied = has_part ? launch->parts[part].denied : launch->denied;
+	worker->denied_count = has_part ? launch->parts[part].denied_count : launch->denied_count;
+}
+
+/* With the rules of its part, where the job has some; the job's own hold for it in any case. */
+static int workers_make_group(const struct workers *self, const char *name, size_t part,
+			      struct worker *worker, struct err *err)
+{
+	const struct launch *launch = self->options.launch;
+	const struct sandbox *sandbox = self->options.sandbox;
+	bool has_rules = sandbox && sandbox->has_rules && part < launch->part_count;
 	worker->cgroup = CGROUP_NONE;
-	if (self->options.cgroup->fd >= 0) /* else none, as the job itself has none */
-		(void)cgroup_create(self->options.cgroup->path, name, &worker->cgroup, NULL);
+	workers_set_denied(self, part, worker);
+	if (self->options.cgroup->fd < 0) /* as the job itself has none */
+		return 0;
+	int result = cgroup_create(self->options.cgroup->path, name, &worker->cgroup,
+				   has_rules ? err : NULL);
+	if (result == 0 && has_rules)
+		result = sandbox_guard(sandbox, &worker->cgroup, &launch->parts[part],
+				       worker->devices_v1, err);
+	if (result < 0 && has_rules)
+		return err_wrap(err, "the group '%s'", name);
+	return 0; /* else in the job's */
 }
 
 static int workers_make_list(struct workers *self, struct err *err)
@@ -508,20 +551,29 @@ static int workers_make_list(struct workers *self, struct err *err)
 	if (grants < needed && (!wants->oversubscribe || grants < each))
 		return err_set(err, -EINVAL, "%zu GPUs for %" PRIu32 " workers with %zu", grants,
 			       wants->workers, each);
-	for (self->count = 0; self->count < wants->workers; self->count++) {
+	/* Where there are not enough GPUs, in turns. */
+	size_t groups = each > 0 ? grants / each : 1;
+	int result = 0;
+	for (self->count = 0; result == 0 && self->count < wants->workers; self->count++) {
 		struct worker *worker = &self->list[self->count];
+		size_t group = self->count % groups;
 		char name[WORKERS_PREFIX_MAX];
-		/* Where there are not enough, in turns. */
-		size_t groups = each > 0 ? grants / each : 1;
-		worker->first = self->count % groups * each;
+		worker->first = group * each;
 		worker->count = each;
 		(void)snprintf(name, sizeof(name), "w%zu", self->count); /* fits */
-		workers_make_group(self, name, worker);
+		result = workers_make_group(self, name, group, worker, err);
 	}
+	if (result < 0)
+		return result;
 	if (wants->launcher_is_worker)
 		self->launcher.count = each;
-	workers_make_group(self, CGROUP_LAUNCHER, &self->launcher);
-	return 0;
+	result = workers_make_group(self, CGROUP_LAUNCHER, wants->launcher_is_worker ? 0 : groups,
+				    &self->launcher, err);
+	/* Ranks that are its children keep what was put around it for good: their groups' rules
+	 * say what each may use. */
+	if (wants->merge)
+		workers_set_denied(self, SIZE_MAX, &self->launcher);
+	return result;
 }
 
 static int workers_write_file(const struct workers *self, int fd, enum mpienv_file file,
@@ -543,23 +595,6 @@ static int workers_write_file(const struct workers *self, int fd, enum mpienv_fi
 		return err_set(err, -errno, "writing '%s' of the job: %s", name,
 			       err_describe(errno));
 	return 0;
-}
-
-/* One directory for each worker, and all of it given to the job's user: done with by then. */
-static int workers_make_places(const struct workers *self, int fd, struct err *err)
-{
-	const struct spec *spec = &self->options.launch->spec;
-	for (size_t i = 0; i < self->count; i++) {
-		char own[WORKERS_PREFIX_MAX];
-		(void)snprintf(own, sizeof(own), "w%zu", i); /* fits */
-		if (mkdirat(fd, own, 0700) < 0 ||
-		    fchownat(fd, own, spec->uid, spec->gid, AT_SYMLINK_NOFOLLOW) < 0)
-			return err_set(err, -errno, "making '%s': %s", own, err_describe(errno));
-	}
-	return fchown(fd, spec->uid, spec->gid) == 0
-		   ? 0
-		   : err_set(err, -errno, "giving it to user %u: %s", (unsigned)spec->uid,
-			     err_describe(errno));
 }
 
 static int workers_make_directory(struct workers *self, struct err *err)
@@ -589,61 +624,9 @@ static int workers_make_directory(struct workers *self, struct err *err)
 	for (int file = 0; result == 0 && file < MPIENV_FILE_COUNT; file++)
 		result = workers_write_file(self, fd, (enum mpienv_file)file, err);
 	if (result == 0)
-		result = workers_make_places(self, fd, err);
+		result =
+		    jobmemory_make_places(fd, self->count, launch->spec.uid, launch->spec.gid, err);
 	return result < 0 ? err_wrap(err, "'%s'", self->directory) : 0;
-}
-
-static const char workers_shm[] = "/dev/shm";
-
-/* For what ranks of one worker share in memory. Without it they share nothing, or by chance with
- * those of another. */
-static int workers_make_memory(struct workers *self, struct err *err)
-{
-	struct stat status;
-	if (stat(workers_shm, &status) < 0 || !S_ISDIR(status.st_mode))
-		return 0;
-	(void)snprintf(self->memory, sizeof(self->memory), "%s/sluice-%s", workers_shm,
-		       self->options.launch->instance); /* fits */
-	if (mkdir(self->memory, 0700) < 0) {
-		int code = -errno;
-		(void)err_set(err, code, "making '%s': %s", self->memory, err_describe(code));
-		self->memory[0] = '\0'; /* not ours */
-		return code;
-	}
-	_cleanup_close_ int fd =
-	    open(self->memory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	int result = fd < 0 ? err_set(err, -errno, "it cannot be opened: %s", err_describe(errno))
-			    : workers_make_places(self, fd, err);
-	return result < 0 ? err_wrap(err, "'%s'", self->memory) : 0;
-}
-
-static void workers_empty(int fd)
-{
-	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_closedir_ DIR *list = copy < 0 ? NULL : fdopendir(copy);
-	const struct dirent *entry;
-	if (!list && copy >= 0)
-		(void)close(copy);
-	while (list && (entry = readdir(list)))
-		(void)unlinkat(dirfd(list), entry->d_name, 0); /* what is no file stays */
-}
-
-static void workers_remove_memory(const struct workers *self)
-{
-	if (!self->memory[0])
-		return;
-	_cleanup_close_ int fd =
-	    open(self->memory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	for (size_t i = 0; fd >= 0 && i < self->count; i++) {
-		char own[WORKERS_PREFIX_MAX];
-		(void)snprintf(own, sizeof(own), "w%zu", i); /* fits */
-		_cleanup_close_ int inner =
-		    openat(fd, own, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (inner >= 0)
-			workers_empty(inner);
-		(void)unlinkat(fd, own, AT_REMOVEDIR);
-	}
-	(void)rmdir(self->memory);
 }
 
 static int workers_open(struct workers *self, struct err *err)
@@ -660,7 +643,8 @@ static int workers_open(struct workers *self, struct err *err)
 	if (result == 0)
 		result = workers_make_directory(self, err);
 	if (result == 0)
-		result = workers_make_memory(self, err);
+		result = jobmemory_make(launch->instance, self->count, launch->spec.uid,
+					launch->spec.gid, self->memory, err);
 	if (result < 0)
 		return result;
 	crash_point("supervisor.workers_made");
@@ -693,16 +677,6 @@ int workers_new(const struct workers_options *options, struct workers **out, str
 				    .memory = self->memory};
 	self->ranks_argv[0] = (char *)options->launch->rsh;
 	self->ranks_argv[1] = (char *)"--ranks";
-	/* As the launcher has them. */
-	const struct launch *launch = options->launch;
-	if (launch->own_nodes[0])
-		self->nodes = (struct nodes_wish){.root = launch->own_nodes,
-						  .place = launch->runtime_dir,
-						  .denied = launch->denied,
-						  .denied_count = launch->denied_count,
-						  .uid = launch->spec.uid,
-						  .gid = launch->spec.gid,
-						  .mode = 0600};
 	int result = workers_open(self, err);
 	if (result < 0) {
 		workers_free(self);
@@ -717,7 +691,8 @@ struct workers *workers_free(struct workers *self)
 	if (!self)
 		return NULL;
 	self->server = rshserver_free(self->server);
-	workers_remove_memory(self);
+	if (self->memory[0])
+		jobmemory_remove(self->options.launch->instance);
 	if (self->timer_fd >= 0)
 		(void)close(self->timer_fd);
 	for (size_t i = 0; i < self->count; i++)
@@ -734,6 +709,12 @@ struct workers *workers_free(struct workers *self)
 const struct cgroup *workers_cgroup(const struct workers *self)
 {
 	return self->launcher.cgroup.fd >= 0 ? &self->launcher.cgroup : NULL;
+}
+
+void workers_denied(const struct workers *self, const struct devguard_rule **out, size_t *out_count)
+{
+	*out = self->launcher.denied;
+	*out_count = self->launcher.denied_count;
 }
 
 const char *workers_devices_v1(const struct workers *self)

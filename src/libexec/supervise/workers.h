@@ -19,7 +19,9 @@
 #include "libexec/supervise/watch.h"
 
 struct cglimit;
+struct devguard_rule;
 struct err;
+struct init;
 struct sandbox;
 struct workers;
 
@@ -40,6 +42,7 @@ struct workers_options {
 	const struct cgroup *cgroup;   /* the job's, or fd -1; borrowed */
 	const struct sandbox *sandbox; /* what keeps the job to its devices; NULL: nothing */
 	const struct cglimit *limit;   /* NULL: none */
+	const struct init *init;       /* a PID namespace for all of the job; NULL: none */
 	const struct token *tokens;    /* borrowed */
 	size_t token_count;
 };
@@ -54,6 +57,9 @@ struct workers *workers_free(struct workers *workers);
 const struct cgroup *workers_cgroup(const struct workers *workers);
 char *const *workers_argv(const struct workers *workers);
 int workers_environment(const struct workers *workers, char ***out, struct err *err);
+/* The nodes that it may not use; borrowed. */
+void workers_denied(const struct workers *workers, const struct devguard_rule **out,
+		    size_t *out_count);
 /* The v1 group that it has to join, "" for none. */
 const char *workers_devices_v1(const struct workers *workers);
 

@@ -81,6 +81,13 @@ static void what_keeps_a_job_to_its_devices_comes_along(void **state)
 	(void)snprintf(launch.device_root, sizeof(launch.device_root), "/sim");
 	launch.minimum_isolation = WANTS_ISOLATION_REQUIRE;
 	launch.own_pids = true;
+	launch.parts = calloc(2, sizeof(*launch.parts));
+	assert_non_null(launch.parts);
+	launch.part_count = 2;
+	launch.parts[1].denied = calloc(1, sizeof(*launch.denied));
+	assert_non_null(launch.parts[1].denied);
+	launch.parts[1].denied[0] = (struct devguard_rule){'c', 195, 2, 2, DEVGUARD_ALL};
+	launch.parts[1].denied_count = 1;
 	char *bytes = NULL;
 	size_t length = 0;
 	assert_int_equal(launch_format(&launch, &bytes, &length, NULL), 0);
@@ -96,6 +103,15 @@ static void what_keeps_a_job_to_its_devices_comes_along(void **state)
 	assert_string_equal(again.device_root, "/sim");
 	assert_int_equal(again.minimum_isolation, WANTS_ISOLATION_REQUIRE);
 	assert_true(again.own_pids);
+	assert_int_equal(again.part_count, 2);
+	assert_int_equal(again.parts[0].denied_count, 0);
+	assert_int_equal(again.parts[1].denied_count, 1);
+	assert_memory_equal(again.parts[1].denied, launch.parts[1].denied, sizeof(*launch.denied));
+	char *part = memmem(bytes, length, "part=1", 6); /* in their order alone */
+	assert_non_null(part);
+	part[5] = '2';
+	assert_int_equal(launch_parse(bytes, length, &(struct launch){0}, NULL), -EINVAL);
+	part[5] = '1';
 	char *rule = memmem(bytes, length, "denied=c 195:1-7 7", 18);
 	assert_non_null(rule);
 	static const char *const bad[] = {
