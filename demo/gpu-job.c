@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -183,8 +184,13 @@ static bool claim(const struct job *job, const char *path, double begin, double 
 		return false;
 	}
 	const char *name = getenv("SLUICE_JOB_NAME");
-	fprintf(file, "{\"name\": \"%s\", \"pid\": %d, \"how\": \"%s\", \"begin_unix\": %.6f, ",
-		name ? name : "", (int)getpid(), job->how, begin);
+	/* A job of root's agent has processes of its own: its number is none of the machine's. */
+	struct stat space = {0};
+	(void)stat("/proc/self/ns/pid", &space);
+	fprintf(file,
+		"{\"name\": \"%s\", \"pid\": %d, \"pid_namespace\": %llu, \"how\": \"%s\", "
+		"\"begin_unix\": %.6f, ",
+		name ? name : "", (int)getpid(), (unsigned long long)space.st_ino, job->how, begin);
 	fprintf(file, "\"end_unix\": %.6f, \"gpus\": [", end);
 	for (size_t i = 0; i < job->gpus; i++)
 		fprintf(file, "%s{\"uuid\": \"%s\", \"model\": \"%s\"}", i ? ", " : "",

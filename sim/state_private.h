@@ -79,6 +79,12 @@ struct sim_state {
 		uint64_t start_time, pid_ns;
 	} dead[SIM_DEAD_MAX];
 	uint32_t dead_count;
+	/* Processes of other PID namespaces, and which they are here; under dead_lock. */
+	struct {
+		uint32_t pid, host_pid;
+		uint64_t start_time, pid_ns;
+	} foreign[SIM_DEAD_MAX];
+	uint32_t foreign_count;
 	_Alignas(SIM_STATE_PAGE) struct sim_machine view; /* what readers get */
 	struct sim_machine draft;			  /* what a writer changes */
 };
@@ -108,6 +114,9 @@ void sim_state_enter_events(struct sim_state *state, struct sim_machine *machine
 /* Copies by words that no compiler tears, for memory that another process may be changing. */
 void sim_state_load(void *to, const void *from, size_t bytes);
 void sim_state_store(void *to, const void *from, size_t bytes);
+/* The number that a process of another PID namespace has in this one, which is that of the
+ * machine's creator; it was looked for once. 0: not known. Under dead_lock. */
+uint32_t sim_state_foreign_pid(const struct sim_state *state, const struct sim_process *process);
 bool sim_process_is_alive(const struct sim_process *process, void *context);
 uint64_t sim_own_pid_ns(void);
 

@@ -224,6 +224,14 @@ static int check_memory(const struct sim_machine *machine, const struct load *lo
 			(unsigned long long)(used < room ? room - used : 0) >> 20);
 }
 
+/* A number is that of a process in its own PID namespace; an invented one has none. */
+static bool load_is_of(const struct load *load, const struct sim_process *process)
+{
+	uint64_t one = process->pid_ns, other = load->process.pid_ns;
+	return process->pid == load->process.pid && process->pid != 0 &&
+	       (one == other || one == 0 || other == 0);
+}
+
 static int load_change(struct sim_machine *machine, void *context, struct sim_error *error)
 {
 	struct load *load = context;
@@ -234,7 +242,7 @@ static int load_change(struct sim_machine *machine, void *context, struct sim_er
 	struct sim_gpu *gpu = &machine->gpu[load->target.gpu];
 	for (uint32_t i = SIM_PROCESS_MAX; i-- > 0;) {
 		struct sim_process *process = &gpu->process[i];
-		bool same = process->pid == load->process.pid && process->pid != 0;
+		bool same = load_is_of(load, process);
 		if (same || (process->pid == 0 && (!slot || slot->pid == 0)))
 			slot = process;
 		if (same)

@@ -5,6 +5,7 @@ import copy
 import importlib.machinery
 import importlib.util
 import json
+import os
 import pathlib
 import re
 import signal
@@ -134,14 +135,14 @@ def test_a_lie_is_found(real_run):
 
     def stranger(job):
         job["told"]["attempt"]["observed"][0]["pid"] += 1
-    assert any("the service saw" in text for text in changed(jobs, "single", stranger))
+    assert any("the service saw" in text for text in changed(jobs, "pair", stranger))
 
 
 def job_of(name, slots, begin, end, count=4):
     gpu = {"uuid": "a", "slots": slots, "slot_count": count}
     return {"name": name, "wanted": 1,
-            "claim": {"pid": 1, "how": "simulated", "begin_unix": begin, "end_unix": end,
-                      "gpus": [{"uuid": "a"}]},
+            "claim": {"pid": 1, "pid_namespace": os.stat("/proc/self/ns/pid").st_ino, "how": "simulated",
+                      "begin_unix": begin, "end_unix": end, "gpus": [{"uuid": "a"}]},
             "told": {"exit_code": 0, "state": "Succeeded", "attempt": {
                 "number": 1, "gpus": [gpu],
                 "observed": [{"pid": 1, "uuid": "a", "first_unix": begin, "last_unix": end}]}}}

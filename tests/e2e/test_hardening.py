@@ -62,8 +62,8 @@ def test_a_job_cannot_write_into_the_lock_of_its_gpu(machine):
                                    look).ok().out)
     assert len(found) == 1
     assert set(found.values()) == {os.O_RDONLY}
-    # for people it still says who had it last
-    assert "python" in open(next(iter(found)), encoding="utf-8").read()
+    # for people it still says which job had it last
+    assert "name=1\n" in open(next(iter(found)), encoding="utf-8").read()
 
 
 @ROOT_ONLY
