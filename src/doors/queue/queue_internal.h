@@ -30,6 +30,7 @@ enum queue_internal_limits {
 	QUEUE_RUN_FDS = 4,		    /* descriptors of a job that runs */
 	QUEUE_OTHER_FDS = 1024,		    /* left to all else, or half of what there is */
 	QUEUE_KEEP_STEP = 64,		    /* directories looked at or removed in one operation */
+	QUEUE_PREPARING_MAX = 64,	    /* jobs without GPUs whose start is being recorded */
 	QUEUE_PACKETS_MAX = 16,		    /* of a supervisor, in one pass */
 	QUEUE_QUERIES_MAX = 64,		    /* being read at a time */
 	QUEUE_SUBMITS_MAX = 20000,	    /* waiting for the disk or for the machine, */
@@ -241,7 +242,9 @@ struct queue {
 
 	struct queue_question *questions; /* owned */
 	struct queue_op *waiting, **waiting_end;
-	size_t ops; /* handed to the storage thread */
+	size_t ops;	  /* handed to the storage thread */
+	size_t preparing; /* starts among them, and those that wait for room */
+	bool has_put_off; /* some were put off until there are fewer */
 	struct loop_timer *room_timer;
 
 	char storage_error[ERR_TEXT_MAX];

@@ -178,6 +178,16 @@ static bool queue_is_full(const struct queue *queue, const struct job *job,
 	return runs >= max;
 }
 
+/* Each start takes the storage thread some milliseconds, and what is asked of it meanwhile waits
+ * behind them: a cancel waits for no more than these. */
+static bool queue_is_put_off(struct queue *queue, const struct job *job)
+{
+	if (job->gpus > 0 || queue->preparing < QUEUE_PREPARING_MAX)
+		return false;
+	queue->has_put_off = true;
+	return true;
+}
+
 static void queue_decide(const struct job *shown, struct schedule_decision *decision, void *context)
 {
 	struct queue_pass *pass = context;
@@ -192,6 +202,11 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 	char full[JOB_REASON_MAX];
 	if (queue_is_full(pass->queue, shown, full)) { /* the next end looks again */
 		queue_job_set_state(job, JOB_PENDING, JOB_REASON_BACKOFF, full);
+		return;
+	}
+	if (queue_is_put_off(pass->queue, shown)) {
+		queue_job_set_state(job, JOB_PENDING, JOB_REASON_BACKOFF,
+				    "others are being started");
 		return;
 	}
 	struct queue_run *run = queue_run_new(job, NULL);

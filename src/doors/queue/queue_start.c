@@ -323,6 +323,11 @@ static void queue_start_done(struct queue_op *op, int result)
 	struct queue_job *job = run->owner;
 	struct queue *queue = job->queue;
 	run->task = QUEUE_TASK_NONE;
+	queue->preparing--;
+	if (queue->has_put_off && queue->preparing <= QUEUE_PREPARING_MAX / 2) {
+		queue->has_put_off = false;
+		queue_kick(queue);
+	}
 	free(take_ptr(run->text));
 	queue_forget_plans(run);
 	if (result == -EALREADY) { /* its end was entered, and we were told that it was not */
@@ -470,6 +475,7 @@ void queue_start(struct queue_job *job)
 		queue_start_failed(run, &err);
 		return;
 	}
+	job->queue->preparing++;
 	queue_run_task(run, QUEUE_TASK_START, queue_start_work, queue_start_done);
 }
 

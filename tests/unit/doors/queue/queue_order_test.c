@@ -351,6 +351,18 @@ static void an_array_is_held_and_waited_for_as_one(void **state)
 	assert_int_equal(lines("ran"), 3);
 }
 
+static void a_large_array_leaves_room_for_what_is_asked_meanwhile(void **state)
+{
+	enum { MEMBERS = 100 };
+	open_queue();
+	uint64_t id = submit_wanting("k1", append("ran", "true"), array_of(MEMBERS, true));
+	wait_for(state_of(id) != JOB_PENDING);
+	assert_true(queue_count(fixture->queue, JOB_PENDING) >= MEMBERS - 64);
+	for (uint64_t i = 0; i < MEMBERS; i++)
+		assert_int_equal(ended(id + i).state, JOB_SUCCEEDED);
+	assert_int_equal(lines("ran"), MEMBERS);
+}
+
 static void an_agent_that_ends_answers_who_cancels_an_array(void **state)
 {
 	open_queue();
@@ -498,6 +510,7 @@ int main(void)
 	    with(an_array_runs_so_many_at_a_time),
 	    with(an_array_that_fails_takes_all_with_it),
 	    with(an_array_is_held_and_waited_for_as_one),
+	    with(a_large_array_leaves_room_for_what_is_asked_meanwhile),
 	    with(an_agent_that_ends_answers_who_cancels_an_array),
 	    with(a_cancel_that_cannot_be_written_is_not_tried_all_the_time),
 	    with(a_drained_queue_starts_nothing),
