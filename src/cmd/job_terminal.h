@@ -17,8 +17,8 @@ struct terminal_link;
 struct job_terminal {
 	struct loop *loop;	    /* borrowed */
 	struct terminal_link *link; /* owned; NULL: nobody sits there now */
-	uint32_t attempt; /* that of this terminal; 0: none yet */
-	bool was_linked; /* and what it has shown was shown */
+	uint32_t attempt;	    /* that of this terminal; 0: none yet */
+	bool was_linked;	    /* and what it has shown was shown */
 	bool has_closed; /* the other side hung up: it ends, or somebody else sits there */
 	bool has_left;	 /* Ctrl-] was typed twice */
 	bool is_unread;	 /* nobody reads what it shows */
