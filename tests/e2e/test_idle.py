@@ -32,9 +32,9 @@ def test_a_job_that_does_nothing_is_ended(sampled):
 
 def test_one_that_computes_is_not(sampled):
     sim = f"--root {sampled.root} --state {sampled.state}"
-    number = sampled.submit(  # "env": the simulator takes the numbers of processes for the machine's
+    number = sampled.submit(
         "sh", "-c", "$0 sim load " + sim + " --gpu 0 --util 0.5 -- sleep 3; exec sleep 1000",
-        sampled.run("sluice", "--version").command[0], gpus=1, options=["--idle-timeout", "1s", "--isolation", "env"])
+        sampled.run("sluice", "--version").command[0], gpus=1, options=["--idle-timeout", "1s"])
     began = time.monotonic()
     job = ended(sampled, number)
     assert job["reason"] == "IdleTimeout" and time.monotonic() - began > 3
