@@ -612,13 +612,11 @@ static int run_show_dry(const struct run *run, const Sluice__V1__JobSpec *spec,
 	return run_say_dry(reply);
 }
 
-/* A file of several jobs is one thing to its user: what the agent would refuse is found before
- * anything of it is accepted. */
+/* What the agent would refuse is found before anything of the file is accepted. */
 static int run_try_file(struct run *run, const struct run_file *file, struct run_job *jobs)
 {
 	int exit_code = 0;
-	for (size_t i = 0; exit_code == 0 && run_file_count(file) > 1 && i < run_file_count(file);
-	     i++) {
+	for (size_t i = 0, n = run_file_count(file); exit_code == 0 && n > 1 && i < n; i++) {
 		Sluice__V1__SubmitReply *reply = NULL;
 		jobs[i].request.message.dry_run = true;
 		exit_code = run_ask(run, &jobs[i].request, file, i, &reply);
@@ -701,9 +699,11 @@ static int run_with_lines(struct run *run)
 		run_request_done(&request);
 	}
 	(void)run_lines_free(lines);
-	if (exit_code == 0 && (run->stop_signal || run->interrupts))
-		return run->stop_signal ? 128 + run->stop_signal : RUN_EXIT_INTERRUPTED;
-	return exit_code ? exit_code : run_follow_all(run);
+	if (exit_code || (!run->stop_signal && !run->interrupts))
+		return exit_code ? exit_code : run_follow_all(run);
+	if (run->accepted_count > 0 && !run->options->quiet)
+		run_say(run, "no more lines are read; the jobs that were accepted go on");
+	return run->stop_signal ? 128 + run->stop_signal : RUN_EXIT_INTERRUPTED;
 }
 
 static int run_run(const struct cmd_call *call)

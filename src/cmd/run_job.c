@@ -166,6 +166,10 @@ static int maker_mounts(struct maker *maker, const struct jobfile_task *task)
 
 static int maker_user(struct maker *maker, const struct jobfile_task *task)
 {
+	if (maker->given->host && task->non_root && geteuid() == 0)
+		return maker_fail(maker, task->line,
+				  "runAsNonRoot: with --host the job runs as who submits it, and "
+				  "that is root");
 	if (!task->has_user && !task->has_group)
 		return 0;
 	if (maker->given->host) {

@@ -85,6 +85,7 @@ struct jobfile_task {
 	uint64_t cpu_milli, mem_bytes; /* 0: no limit */
 	struct jobfile_resource *resources;
 	size_t resource_count;
+	bool non_root; /* it is not to run as user 0 */
 	bool has_user, has_group;
 	uint32_t user, group;
 	bool privileged, memlock;

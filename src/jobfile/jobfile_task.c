@@ -229,6 +229,7 @@ static int task_security(struct jobreader *reader, const struct raw_pod *pod,
 	const struct objschema_int *user = own->user.node ? &own->user : &all->user;
 	const struct objschema_int *group = own->group.node ? &own->group : &all->group;
 	bool non_root = own->non_root.node ? own->non_root.value : all->non_root.value;
+	out->non_root = non_root;
 	out->has_user = user->node != NULL;
 	out->user = (uint32_t)user->value;
 	out->has_group = group->node != NULL;

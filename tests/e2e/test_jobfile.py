@@ -3,6 +3,8 @@
 impossible. Containers are not started: the commands run with --host."""
 
 import json
+import os
+import signal
 import subprocess
 import textwrap
 
@@ -202,6 +204,29 @@ def test_logs_of_no_member(ready):
     reply = ready.run("sluice", "logs", f"{number}.2")
     assert reply.rc == 64 and reply.out == "" and f"job {number} has no member 2" in reply.err, reply
     ready.run("sluice", "logs", f"{number}.1").ok()
+
+
+def test_root_is_not_non_root(ready):
+    path = job(ready, "nobody", "true", more=", securityContext: {runAsNonRoot: true}")
+    reply = ready.run("sluice", "run", "-f", path, "--host")
+    if os.geteuid() == 0:
+        assert reply.rc == 65 and "runAsNonRoot: with --host the job runs as who submits it" in reply.err, reply
+    else:
+        assert reply.rc == 0, reply
+
+
+def test_ctrl_c_ends_the_reading_of_lines(ready):
+    """The jobs go on, and that is said."""
+    client = ready.spawn("sluice", "run", "--gpus", "0", "--lines", "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    client.stdin.write("sleep 100\n")
+    client.stdin.flush()
+    number = int(client.stdout.readline())
+    client.send_signal(signal.SIGINT)
+    client.wait(timeout=30)  # before its input ends
+    err = client.stderr.read()
+    assert client.returncode == 130 and "the jobs that were accepted go on" in err, err
+    assert told(ready, number)["state"] in ("Pending", "Starting", "Running")
 
 
 def test_lines(ready):
