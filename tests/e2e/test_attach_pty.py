@@ -214,3 +214,24 @@ def test_input_that_is_no_terminal_ends(served, text, how):
                               stdin=file if how == "file" else cat.stdout)
     assert done.returncode == 0, done
     assert done.stdout.replace("\r\n", "\n").endswith(text), done
+
+
+def test_who_waits_for_a_terminal_survives_an_agent_that_is_killed(served):
+    seat = Seat(served, "run", "--pty", "--hold", "--gpus", "0", "--", "sh", "-c",
+                "echo here; read word; echo got $word; exit 5")
+    wait_until(lambda: served.run("sluice", "jobs", "--output", "json").ok().json["jobs"])
+    number = number_of(served)
+    for _ in range(3):
+        seat.read(0.2)
+        assert seat.child.poll() is None, seat.shown
+        served.service.kill()
+        served.service.wait()
+        served.agent()
+    served.run("sluice", "jobs", "release", number).ok()
+    seat.expect(b"here\r\n")
+    served.service.kill()
+    served.service.wait()
+    seat.type(b"it\r")
+    seat.expect(b"got it\r\n")
+    served.agent()
+    assert seat.wait() == 5

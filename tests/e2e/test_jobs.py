@@ -151,3 +151,25 @@ def test_what_others_see_and_may(served):
     assert [job["id"] for job in listed] == [own]
     served.run("sluice", "cancel", "--now", own).ok()  # root may
     served.job_in(own, "Cancelled")
+
+
+@pytest.mark.parametrize("ended_meanwhile", [False, True])
+def test_who_waits_and_follows_survives_an_agent_that_is_killed(served, ended_meanwhile):
+    """`jobs wait` and `logs -f`, of a job that runs and of one that waits for it."""
+    go = served.directory / "go"
+    first = served.submit("sh", "-c", f"echo one; until test -e {go}; do sleep 0.01; done; echo two; exit 3")
+    second = served.submit("echo", "after", options=["--after", str(first)])
+    waits = served.spawn("sluice", "jobs", "wait", first, second)
+    follows = [served.spawn("sluice", "logs", "-f", number, stdout=subprocess.PIPE) for number in (first, second)]
+    assert follows[0].stdout.readline() == "one\n"
+    for _ in range(3):
+        served.service.kill()
+        served.service.wait()
+        if ended_meanwhile:
+            go.touch()
+        served.agent()
+        assert ended_meanwhile or waits.poll() is None
+    go.touch()
+    assert [follow.communicate(timeout=30)[0] for follow in follows] == ["two\n", "after\n"]
+    waits.communicate(timeout=30)
+    assert waits.returncode == 3
