@@ -306,9 +306,12 @@ static int wants_read_line(struct wants *wants, const char *line, size_t length,
 			return wants_read_number(wants, field, value, value_length);
 		if (memchr(value, '\0', value_length))
 			return -EINVAL;
-		char *own = strndup(value, value_length);
+		char *own = calloc(value_length + 1, 1); /* strndup() may look beyond, for ASan */
+		if (!own)
+			return -ENOMEM;
+		memcpy(own, value, value_length);
 		*wants_string(wants, field) = own;
-		return own ? 0 : -ENOMEM;
+		return 0;
 	}
 	return -EINVAL;
 }
