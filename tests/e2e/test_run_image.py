@@ -501,7 +501,9 @@ def sits_at_a_container(machine, *options):
     seat = Seat(machine, "run", "--pty", "--gpus", "0", "--image", IMAGE, "--pull", "never", "--env", "PS1=ready$ ",
                 *options, "--", "sh", "-i")
     seat.expect(b"ready$ ")
-    seat.type(b"busybox tty; busybox stty size; echo $((6*7))\r")
+    # docker tells the container how large it is a moment after it has begun.
+    seat.type(b'until [ "$(busybox stty size 2>&1)" = "30 100" ]; do :; done; busybox tty; busybox stty size; '
+              b"echo $((6*7))\r")
     seat.expect(b"/dev/")
     seat.expect(b"30 100\r\n42\r\n")
     seat.type(b"\x10\x11echo still $((6*8))\r")  # Ctrl-P Ctrl-Q
