@@ -62,8 +62,8 @@ static int compare_set_up(const char *command, const char *side, struct err *err
 	result_run_init(&run);
 	int result = runner_run(&(struct runner_options){.command = command}, &run, err);
 	if (result == 0 && result_run_failed(&run))
-		result = err_set(err, -ECANCELED, "the setup of %s failed (%d): %.200s", side,
-				 run.rc, run.tail);
+		result = err_set(err, -ECANCELED, "the setup of %s failed (%d): %.*s", side, run.rc,
+				 (int)strcspn(run.tail, "\n"), run.tail);
 	result_run_done(&run);
 	return result;
 }
@@ -99,11 +99,11 @@ static int compare_warm_up(struct compare *self, struct err *err)
 		bool is_b = i % 2 == 1;
 		int result = compare_one(self, "warming up", is_b, &run, err);
 		if (result == 0 && result_run_failed(&run))
-			result = err_set(err, -ECANCELED,
-					 "%s fails, before anything was measured: %s %d%s%.200s",
-					 is_b ? "B" : "A",
-					 run.timed_out ? "too long, killed," : "exit code", run.rc,
-					 run.tail[0] ? ": " : "", run.tail);
+			result = err_set(
+			    err, -ECANCELED, "%s fails, before anything was measured: %s %d%s%.*s",
+			    is_b ? "B" : "A", run.timed_out ? "too long, killed," : "exit code",
+			    run.rc, run.tail[0] ? ": " : "", (int)strcspn(run.tail, "\n"),
+			    run.tail);
 		result_run_done(&run);
 		if (result < 0)
 			return result;
