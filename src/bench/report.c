@@ -90,6 +90,14 @@ static int report_explain(const struct report *report, const struct compare_judg
 			    "blocks are too few to see beyond that: at least %d pairs "
 			    "are needed.\n",
 			    judgement->calibration.units, 2 * VERDICT_PAIRS_MIN);
+		if (judgement->calibration.excludes_zero)
+			return buf_printf(
+			    out,
+			    ": A against itself gave %+.2f %% to %+.2f %%: its runs are "
+			    "not alike, or one of twenty such trials has come up. Try "
+			    "again, with more pairs if it stays so.\n",
+			    judgement->calibration.within_95.low * 100,
+			    judgement->calibration.within_95.high * 100);
 		return buf_printf(
 		    out,
 		    ": this machine cannot resolve %g %% with so many pairs: A against "

@@ -68,6 +68,18 @@ static void for_people(void **state)
 	assert_int_equal(report_text(&report, &text), 0);
 	assert_has(&text, "wall: INCONCLUSIVE: B is worse, but not whether by more than 1 %.");
 	assert_has(&text, "pairs would show");
+	struct verdict *same = &outcome.judgements[0].calibration;
+	outcome.judgements[0].verdict.kind = VERDICT_REFUSED;
+	same->kind = VERDICT_DIFFERENT_BUT_SMALL;
+	same->excludes_zero = true;
+	text.length = 0;
+	assert_int_equal(report_text(&report, &text), 0);
+	assert_has(&text, "its runs are not alike");
+	same->excludes_zero = false;
+	text.length = 0;
+	assert_int_equal(report_text(&report, &text), 0);
+	assert_has(&text, "cannot resolve 1 %");
+	outcome.judgements[0].verdict.kind = VERDICT_INCONCLUSIVE;
 	outcome.judgements[0].verdict.pairs_one_sided = 1000000;
 	text.length = 0;
 	assert_int_equal(report_text(&report, &text), 0);
