@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "doors/queue/cgroup.h"
@@ -193,8 +194,9 @@ void init_kill(struct init *init)
 void init_done(struct init *init)
 {
 	init_release(init);
-	_cleanup_close_ int pids_fd = init->pids_fd;
-	_cleanup_close_ int mounts_fd = init->mounts_fd;
-	_cleanup_close_ int outside_fd = init->outside_fd;
+	const int fds[] = {init->pids_fd, init->mounts_fd, init->outside_fd};
+	for (size_t i = 0; i < array_length(fds); i++)
+		if (fds[i] >= 0)
+			(void)close(fds[i]);
 	*init = INIT_NONE;
 }

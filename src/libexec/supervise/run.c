@@ -429,6 +429,7 @@ void run_command(struct supervisor *self)
 	_cleanup_close_ int oom_fd =
 	    pid > 0 && self->limit.memory_v1[0] ? cgoom_watch(self->limit.memory_v1, NULL) : -1;
 	_cleanup_close_ int late_fd = pid > 0 ? run_limit_late(self) : -1;
+	(void)late_fd; /* the watch has it; closed here */
 	(void)close(take_fd(&self->out_fd));
 	(void)close(take_fd(&self->err_fd));
 	if (pid < 0) {
