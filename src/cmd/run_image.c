@@ -66,12 +66,6 @@ static int run_image_volumes(const struct run_options *options, struct run_reque
 	if (!out->volumes)
 		return err_set(err, -ENOMEM, "no memory for the volumes");
 	for (size_t i = 0; i < options->volumes.count; i++) {
-		/* One without a name is for files of jobs: here it is a slip. */
-		if (!strchr(options->volumes.items[i], ':'))
-			return err_set(err, -EINVAL,
-				       "--volume '%.128s': HOST:CONTAINER is wanted, with absolute "
-				       "paths",
-				       options->volumes.items[i]);
 		run_image_add(out->volumes, &out->spec.n_volumes,
 			      (char *)options->volumes.items[i]);
 	}
