@@ -6,7 +6,7 @@
  * of the container's root, and changes nothing but this limit.
  *
  * On failure it says why and exits 1, so the container does not start; with `warn` it exits 0.
- * Without a C library (kernel.h): 10 KB, no loader, no environment.
+ * Without a C library (freestanding/kernel.h): 10 KB, no loader, no environment.
  */
 #include <asm/fcntl.h>
 #include <asm/unistd.h>
@@ -14,7 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libexec/memlock/kernel.h"
+#include "libexec/freestanding/kernel.h"
+#include "libexec/freestanding/memory.h"
 #include "libexec/memlock/state.h"
 
 enum {
@@ -34,24 +35,7 @@ struct limit {
 static char main_text[STATE_TEXT_MAX + 1];
 static char main_config[STATE_CONFIG_MAX + 1];
 
-/* What compilers may call on their own, whatever they are told. */
-void *memset(void *out, int value, size_t length);
-void *memcpy(void *out, const void *from, size_t length);
 void memlock_start(const long *stack);
-
-void *memset(void *out, int value, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		((volatile unsigned char *)out)[i] = (unsigned char)value;
-	return out;
-}
-
-void *memcpy(void *out, const void *from, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		((volatile unsigned char *)out)[i] = ((const unsigned char *)from)[i];
-	return out;
-}
 
 /* --- one line of text ------------------------------------------------------------------------- */
 

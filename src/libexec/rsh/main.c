@@ -11,7 +11,7 @@
  * sluice-rsh --ranks: the launcher of a job without MPI. Has the job's command run once in each
  * worker, and ends as they do.
  *
- * Runs in any image and as any user: no C library (see memlock/kernel.h), no files.
+ * Runs in any image and as any user: no C library (see freestanding/kernel.h), no files.
  */
 #include <asm/errno.h>
 #include <asm/unistd.h>
@@ -19,7 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libexec/memlock/kernel.h"
+#include "libexec/freestanding/kernel.h"
+#include "libexec/freestanding/memory.h"
 #include "libexec/rsh/packet.h"
 #include "libexec/rsh/words.h"
 
@@ -67,24 +68,7 @@ static char main_host[PACKET_HOST_MAX + 1];
 static char main_packet[PACKET_MAX];
 static const char *main_variables[MAIN_VARIABLES_MAX + 1];
 
-/* What compilers may call on their own, whatever they are told. */
-void *memset(void *out, int value, size_t length);
-void *memcpy(void *out, const void *from, size_t length);
 void rsh_start(const long *stack);
-
-void *memset(void *out, int value, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		((volatile unsigned char *)out)[i] = (unsigned char)value;
-	return out;
-}
-
-void *memcpy(void *out, const void *from, size_t length)
-{
-	for (size_t i = 0; i < length; i++)
-		((volatile unsigned char *)out)[i] = ((const unsigned char *)from)[i];
-	return out;
-}
 
 /* --- texts ------------------------------------------------------------------------------------ */
 

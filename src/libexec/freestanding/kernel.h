@@ -7,8 +7,8 @@
  *
  * https://man7.org/linux/man-pages/man2/syscall.2.html
  */
-#ifndef SLUICE_LIBEXEC_MEMLOCK_KERNEL_H
-#define SLUICE_LIBEXEC_MEMLOCK_KERNEL_H
+#ifndef SLUICE_LIBEXEC_FREESTANDING_KERNEL_H
+#define SLUICE_LIBEXEC_FREESTANDING_KERNEL_H
 
 #include <asm/unistd.h>
 
