@@ -58,14 +58,6 @@ static char bench_self[PATH_MAX]; /* this program: it is also what the jobs run 
 
 /* --- as a job --------------------------------------------------------------------------------- */
 
-/* Writes the time at which it runs. */
-static int job_stamp(const char *path)
-{
-	uint64_t now = gate_now_ns();
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	return fd >= 0 && write(fd, &now, sizeof(now)) == sizeof(now) ? 0 : 1;
-}
-
 static _Noreturn void job_sleep(void)
 {
 	for (;;)
@@ -572,7 +564,7 @@ static const struct {
 int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[1], "--stamp") == 0)
-		return job_stamp(argv[2]);
+		return rig_stamp(argv[2]);
 	if (argc == 2 && strcmp(argv[1], "--sleep") == 0)
 		job_sleep();
 	if (argc == 4 && strcmp(argv[1], "--bomb") == 0)

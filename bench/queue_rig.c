@@ -457,3 +457,10 @@ void rig_request(struct rig_request *out, const char *const *argv, uint32_t gpus
 	out->spec.gpus = gpus;
 	out->spec.grace_ns = UINT64_C(1000000000);
 }
+
+int rig_stamp(const char *path)
+{
+	uint64_t now = gate_now_ns();
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	return fd >= 0 && write(fd, &now, sizeof(now)) == sizeof(now) ? 0 : 1;
+}

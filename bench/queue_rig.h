@@ -85,4 +85,8 @@ void rig_wait(struct rig *rig, uint64_t id, Sluice__V1__JobState state);
 uint64_t rig_pending(struct rig *rig);
 uint64_t rig_running(struct rig *rig);
 
+/* As a job: writes the time at which it runs, a uint64_t of gate_now_ns(), to the pipe of that
+ * name. The exit status. */
+int rig_stamp(const char *path);
+
 #endif

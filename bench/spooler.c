@@ -36,14 +36,6 @@ static const char *const spooler_names[SPOOLER_COUNT] = {"sluice", "task-spooler
 static struct rig spooler_rig;
 static char spooler_self[PATH_MAX]; /* this program: it is also what the jobs run */
 
-/* Writes the time at which it runs. */
-static int job_stamp(const char *path)
-{
-	uint64_t now = gate_now_ns();
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	return fd >= 0 && write(fd, &now, sizeof(now)) == sizeof(now) ? 0 : 1;
-}
-
 /* Runs it to its end, without its output. */
 static void spooler_call(const char *const *argv)
 {
@@ -144,7 +136,7 @@ static void spooler_submit(struct gate_report *report)
 int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[1], "--stamp") == 0)
-		return job_stamp(argv[2]);
+		return rig_stamp(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "--nothing") == 0)
 		return 0;
 	struct gate_report *report =

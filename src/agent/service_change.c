@@ -172,13 +172,19 @@ void service_change(struct wire_call *call, const ProtobufCMessage *message, voi
 
 /* --- the queue as a whole -------------------------------------------------------------------- */
 
-static int service_check_manager(const struct service_request *request, const char *what,
-				 struct err *err)
+/* A request of somebody who may do that (`what`, for the error). NULL: the call was answered. */
+static struct service_request *service_manage(struct service *service, struct wire_call *call,
+					      const char *what)
 {
-	if (service_is_manager(request))
-		return 0;
-	return err_set(err, -EPERM, "%s is for root and the members of sluice.jobs.adminGroup",
-		       what);
+	struct service_request *request =
+	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
+	struct err err = {0};
+	if (!request || service_is_manager(request))
+		return request;
+	(void)err_set(&err, -EPERM, "%s is for root and the members of sluice.jobs.adminGroup",
+		      what);
+	service_request_fail(request, &err);
+	return NULL;
 }
 
 static void service_drained(int result, const struct err *err, void *context)
@@ -196,15 +202,9 @@ static void service_drained(int result, const struct err *err, void *context)
 void service_drain(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	struct service *service = context;
-	struct service_request *request =
-	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
-	struct err err = {0};
+	struct service_request *request = service_manage(service, call, "draining the queue");
 	if (!request)
 		return;
-	if (service_check_manager(request, "draining the queue", &err) < 0) {
-		service_request_fail(request, &err);
-		return;
-	}
 	service_request_wait(request);
 	queue_drain(service->options.queue,
 		    ((const Sluice__V1__DrainRequest *)message)->is_draining, service_drained,
@@ -227,15 +227,9 @@ static void service_collected(int result, size_t changed, const struct err *err,
 void service_collect(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	struct service *service = context;
-	struct service_request *request =
-	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
-	struct err err = {0};
+	struct service_request *request = service_manage(service, call, "forgetting jobs");
 	if (!request)
 		return;
-	if (service_check_manager(request, "forgetting jobs", &err) < 0) {
-		service_request_fail(request, &err);
-		return;
-	}
 	service_request_wait(request);
 	queue_collect(service->options.queue, service_collected, request);
 }
