@@ -131,6 +131,7 @@ def test_signals_and_cancel_with_a_grace(agent):
     client = agent.client()
     job = client.submit("sh", "-c", "trap 'echo got; exit 9' USR1; echo ready; while :; do sleep 0.02; done")
     wait_until(lambda: client.logs(job.id) == b"ready\n")
+    client.wait(job.id, (pb.RUNNING,))  # the agent may hear of that later than we read the log
     client.queue.Signal(pb.SignalRequest(id=job.id, signal=signal.SIGUSR1), timeout=DEADLINE_S)
     assert client.wait(job.id).exit_code == 9
     deaf = client.submit("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.02; done")
