@@ -325,7 +325,7 @@ int wants_parse(const char *text, size_t length, struct wants *out, struct err *
 	if (length > WANTS_TEXT_MAX)
 		result = err_set(err, -EINVAL, "%zu bytes of what a job wants: %d are allowed",
 				 length, WANTS_TEXT_MAX);
-	for (const char *at = text; result == 0 && at < text + length; number++) {
+	for (const char *at = text; result == 0 && length > 0 && at < text + length; number++) {
 		const char *end = memchr(at, '\n', length - (size_t)(at - text));
 		result = end ? wants_read_line(out, at, (size_t)(end - at), &seen) : -EINVAL;
 		if (result == -ENOMEM)
