@@ -100,6 +100,14 @@ static int init_open(pid_t pid, const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
+static int init_open_root(pid_t pid)
+{
+	char path[INIT_PATH_MAX];
+	(void)snprintf(path, sizeof(path), "/proc/%d/root", (int)pid); /* fits */
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
 static int init_open_all(struct init *init)
 {
 	int fd = init_open(init->pid, "pid");
@@ -114,6 +122,10 @@ static int init_open_all(struct init *init)
 	if (fd < 0)
 		return fd;
 	init->outside_fd = fd;
+	fd = init_open_root(init->pid);
+	if (fd < 0)
+		return fd;
+	init->root_fd = fd;
 	return 0;
 }
 
@@ -176,7 +188,11 @@ void init_leave(const struct init *init)
 
 int init_join_mounts(const struct init *init)
 {
-	return setns(init->mounts_fd, CLONE_NEWNS) < 0 ? -errno : 0;
+	/* It leads to the root of the whole namespace, which is more than a service in a chroot
+	 * has. */
+	if (setns(init->mounts_fd, CLONE_NEWNS) < 0 || fchdir(init->root_fd) < 0 || chroot(".") < 0)
+		return -errno;
+	return 0;
 }
 
 void init_release(struct init *init)
@@ -194,7 +210,7 @@ void init_kill(struct init *init)
 void init_done(struct init *init)
 {
 	init_release(init);
-	const int fds[] = {init->pids_fd, init->mounts_fd, init->outside_fd};
+	const int fds[] = {init->pids_fd, init->mounts_fd, init->root_fd, init->outside_fd};
 	for (size_t i = 0; i < array_length(fds); i++)
 		if (fds[i] >= 0)
 			(void)close(fds[i]);

@@ -19,12 +19,18 @@ struct err;
 struct init {
 	pid_t pid;		/* as it is seen here, a child of ours; -1: there is none */
 	int pids_fd, mounts_fd; /* owned; its namespaces */
+	int root_fd;		/* owned; what is / there */
 	int outside_fd;		/* owned; our own of processes */
 	int alive_fd;		/* owned; it ends after this is closed, when it is alone */
 };
 
 #define INIT_NONE                                                                                  \
-	((struct init){.pid = -1, .pids_fd = -1, .mounts_fd = -1, .outside_fd = -1, .alive_fd = -1})
+	((struct init){.pid = -1,                                                                  \
+		       .pids_fd = -1,                                                              \
+		       .mounts_fd = -1,                                                            \
+		       .root_fd = -1,                                                              \
+		       .outside_fd = -1,                                                           \
+		       .alive_fd = -1})
 
 /*
  * Starts it, in the cgroup (fd -1: none); it dies with us, and with it everything in it. Returns

@@ -3,9 +3,12 @@
 #include "libexec/supervise/init.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -112,6 +115,52 @@ static void it_waits_for_orphans_and_takes_them_along(void **state)
 	(void)close(ends[0]);
 }
 
+static void finds_the_mark(int fd)
+{
+	char is_right = access("/mark-of-the-chroot", F_OK) == 0;
+	_exit(write(fd, &is_right, 1) == 1 ? 7 : 8);
+}
+
+/* A service whose / is a directory: so it is for its jobs. */
+static int in_chroot(const char *directory, int fd)
+{
+	struct cgroup none = CGROUP_NONE;
+	struct init init = INIT_NONE;
+	int status = 0;
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount("none", directory, "tmpfs", 0, NULL) < 0 || chdir(directory) < 0 ||
+	    mkdir("proc", 0755) < 0 || mkdir("mark-of-the-chroot", 0755) < 0 ||
+	    mount("proc", "proc", "proc", 0, NULL) < 0 || chroot(".") < 0 ||
+	    init_start(&none, &init, NULL) < 0)
+		return 1;
+	pid_t pid = child_in(&init, finds_the_mark, fd);
+	(void)waitpid(pid, &status, 0);
+	init_kill(&init);
+	return status == 0x700 ? 0 : 2;
+}
+
+static void a_chroot_is_not_left(void **state)
+{
+	struct init init = INIT_NONE;
+	char directory[] = "/tmp/sluice-init-XXXXXX";
+	int ends[2], status;
+	start(&init); /* or skipped */
+	init_kill(&init);
+	(void)waitpid(init.pid, NULL, 0);
+	init_done(&init);
+	assert_int_equal(pipe(ends), 0);
+	assert_non_null(mkdtemp(directory));
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(in_chroot(directory, ends[1]));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(rmdir(directory), 0);
+	assert_int_equal(status, 0);
+	assert_int_equal(read_byte(ends[0]), 1);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+}
+
 static void none_is_nothing(void **state)
 {
 	struct init init = INIT_NONE;
@@ -126,6 +175,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(children_see_each_other_alone),
 	    cmocka_unit_test(it_waits_for_orphans_and_takes_them_along),
+	    cmocka_unit_test(a_chroot_is_not_left),
 	    cmocka_unit_test(none_is_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
