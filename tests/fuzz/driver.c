@@ -62,7 +62,6 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	int ran = 0, failed = 0;
-	(void)LLVMFuzzerTestOneInput(NULL, 0); /* as libFuzzer begins */
 	for (int i = 0; i < count; i++) {
 		char path[PATH_MAX];
 		struct stat status;
