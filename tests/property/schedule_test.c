@@ -254,7 +254,7 @@ static void check_best_whole(const struct world *world, size_t job, const bool *
 		fail(world, job, "got GPUs %#x of %#x, the best are %#x", got, available, wanted);
 }
 
-/* No share could have gone into a smaller hole. */
+/* No share could have gone into a smaller hole, or to where nobody computes without a queue. */
 static void check_best_share(const struct world *world, size_t job, const bool *was_free,
 			     const uint64_t *last_used, const bool *granted)
 {
@@ -270,9 +270,13 @@ static void check_best_share(const struct world *world, size_t job, const bool *
 			bool new_a =
 			    rule_free(left) + rule_slots(world, job, a) == left->slot_count;
 			bool new_b = rule_free(right) == right->slot_count;
-			if (rest_a > rest_b ||
+			bool outsider_a = left->unit.outsider != 0;
+			bool outsider_b = right->unit.outsider != 0;
+			bool is_worse =
+			    rest_a > rest_b ||
 			    (rest_a == rest_b &&
-			     (new_a > new_b || (new_a == new_b && last_used[a] > last_used[b]))))
+			     (new_a > new_b || (new_a == new_b && last_used[a] > last_used[b])));
+			if (outsider_a > outsider_b || (outsider_a == outsider_b && is_worse))
 				fail(world, job, "a share on %s is worse than on %s",
 				     left->unit.label, right->unit.label);
 		}
