@@ -18,7 +18,9 @@ struct err;
 enum collective_limits {
 	COLLECTIVE_RANKS_MAX = 1024,
 	COLLECTIVE_SHM_RANKS_MAX = 64,
-	COLLECTIVE_ELEMENT_MAX = 8, /* bytes of the largest type */
+	COLLECTIVE_ELEMENT_MAX = 8,  /* bytes of the largest type */
+	COLLECTIVE_BYTES_BITS = 50,  /* a size that is asked for is below 2^50 bytes */
+	COLLECTIVE_CHUNK_BYTES = 16, /* what a rank's part is rounded down to */
 };
 
 enum collective_op {
@@ -64,7 +66,8 @@ enum collective_redop {
 const char *collective_op_to_string(enum collective_op op);
 const char *collective_type_to_string(enum collective_type type);
 const char *collective_redop_to_string(enum collective_redop redop);
-/* Those, and for types also "i8" ... "f64". -EINVAL: `out` is untouched. */
+/* Those; for operations also "allreduce", "bcast" and the like, for types also "i8" ...
+ * "f64". -EINVAL: `out` is untouched. */
 int collective_op_parse(const char *text, enum collective_op *out);
 int collective_type_parse(const char *text, enum collective_type *out);
 int collective_redop_parse(const char *text, enum collective_redop *out);
@@ -87,17 +90,24 @@ struct collective_shape {
 	uint64_t param_count;
 	uint64_t send_count,
 	    receive_count;    /* of a rank's buffers; of the root's where it differs */
-	uint64_t bytes;	      /* the size column: S of the formulas */
+	uint64_t bytes;	      /* the size column: the larger of what is sent and received */
+	uint64_t moved_bytes; /* S of the formulas; less than `bytes` for hypercube alone */
 	uint64_t shown_count; /* the count column, as nccl-tests prints it */
+	uint32_t element_bytes;
 };
-/* For a size that was asked for (of -b, -e), which is rounded as nccl-tests rounds. */
+/* For a size that was asked for (of -b, -e; below 2^50), which is rounded down as nccl-tests
+ * rounds: to whole elements, and where every rank has a part, those to multiples of 16 bytes. Small
+ * sizes become 0 by that. `ranks`: 1 to COLLECTIVE_RANKS_MAX. */
 void collective_shape(enum collective_op op, enum collective_type type, uint64_t asked_bytes,
 		      uint32_t ranks, struct collective_shape *out);
-/* For alltoallv: what rank `from` sends to rank `to`, in elements; sums to what `shape` says at
- * most. The counts differ between peers, and are the same function on all ranks. */
+/* For alltoallv: what rank `from` sends to rank `to`, in elements. As in nccl-tests it grows with
+ * the distance (to - from) mod ranks, from nothing to oneself; the sum over either is
+ * `shape->send_count` for every rank. What goes to or comes from one rank lies behind what belongs
+ * to the ranks before it, without gaps. */
 uint64_t collective_v_count(const struct collective_shape *shape, uint32_t ranks, uint32_t from,
 			    uint32_t to);
-/* GB/s (1e9 bytes) for `seconds` per operation. */
+/* GB/s (1e9 bytes) for `seconds` per operation; NAN where that is not above 0, and the bus
+ * bandwidth of a single rank, over which nothing goes. */
 double collective_algbw(const struct collective_shape *shape, double seconds);
 double collective_busbw(enum collective_op op, const struct collective_shape *shape, uint32_t ranks,
 			double seconds);
