@@ -7,7 +7,7 @@ HOURS ?= 1
 SECONDS ?=
 SEED ?=
 
-.PHONY: all demo check conformance page page-pictures soak bench install deb rpm image packages clean help
+.PHONY: all demo check conformance page page-pictures soak bench ptx install deb rpm image packages clean help
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -44,6 +44,10 @@ soak: all
 bench: all
 	meson test -C $(BUILD) --no-rebuild --benchmark --verbose
 
+# The texts of the kernels, which lie in the tree; only after a change of their sources (clang 14).
+ptx:
+	tools/ptx
+
 # Builds as the caller and only copies afterwards, so `sudo make install` compiles nothing as root.
 install:
 	meson setup $(BUILD) $(if $(wildcard $(BUILD)/build.ninja),--reconfigure) --prefix=$(PREFIX)
@@ -77,6 +81,7 @@ help:
 	@echo 'make page          the web page in chromium (needs the network); make page-pictures makes those of the README'
 	@echo 'make soak HOURS=N  a seeded storm; SECONDS=N and SEED=N as well'
 	@echo 'make bench         measurements and their gates'
+	@echo 'make ptx           the PTX texts of our kernels anew from src/bench/gpu/kernels (clang 14)'
 	@echo 'make install       PREFIX=/usr/local DESTDIR='
 	@echo 'make deb           the package of Debian, below build/deb'
 	@echo 'make rpm           the package of Fedora and RHEL, below build/rpm'

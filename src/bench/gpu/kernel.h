@@ -33,6 +33,9 @@ struct kernels {
  * the compiler's log, whole in `log` (may be NULL). */
 int kernels_load(const struct driver *driver, const struct driver_device *device, char *log,
 		 uint32_t log_bytes, struct kernels *out, struct err *err);
+/* The same of a text that the caller chooses. -EIO. */
+int kernels_load_text(const struct driver *driver, enum kernel_text text, char *log,
+		      uint32_t log_bytes, struct kernels *out, struct err *err);
 void kernels_unload(const struct driver *driver, struct kernels *kernels);
 /* "sl_hgemm". -ENOENT. */
 int kernels_find(const struct driver *driver, const struct kernels *kernels, const char *name,
