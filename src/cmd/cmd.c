@@ -104,6 +104,23 @@ static int cmd_check_count(const struct cmd_call *call)
 	return CMD_EXIT_OK;
 }
 
+static void cmd_warn_unknown(struct cmd_call *call, const struct option_result *result)
+{
+	call->has_unknown = result->unknown_count > 0;
+	for (size_t i = 0; i < result->unknown_count; i++) {
+		fprintf(stderr, "%s: unknown option '", call->path);
+		cmd_print(stderr, result->unknown[i]);
+		fputs("' is left out\n", stderr);
+	}
+}
+
+static enum option_manner cmd_manner(const struct command *command)
+{
+	if (command->takes_command)
+		return OPTION_MANNER_POSIX;
+	return command->is_lenient ? OPTION_MANNER_LENIENT : OPTION_MANNER_PLAIN;
+}
+
 /* Parses the options of call->command, argv[0] being its name, and runs it. */
 static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
 {
@@ -119,8 +136,8 @@ static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
 
 	struct option_result result;
 	int exit_code;
-	int rc = options_parse(command->options, command->takes_command, argc, argv, options,
-			       &result, &err);
+	int rc = options_parse(command->options, cmd_manner(command), argc, argv, options, &result,
+			       &err);
 	if (rc == -ENOMEM) {
 		exit_code = cmd_fail(call, CMD_EXIT_FAILED, &err);
 	} else if (rc < 0) {
@@ -132,6 +149,7 @@ static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
 		call->options = options;
 		call->argc = argc - result.first;
 		call->argv = argv + result.first;
+		cmd_warn_unknown(call, &result);
 		exit_code = cmd_check_count(call);
 		if (exit_code == CMD_EXIT_OK)
 			exit_code = command->run(call);

@@ -56,8 +56,10 @@ struct cmd_call {
 	const void *options;	       /* the command's struct of options */
 	const void *outer; /* that of the program, where its options stand before the command; else
 			      NULL */
-	int argc;	   /* positional arguments only */
-	char **argv;	   /* ends in NULL */
+	bool has_unknown; /* lenient commands: options were left out; their values, if they had any,
+			     are among the arguments */
+	int argc;	  /* positional arguments only */
+	char **argv;	  /* ends in NULL */
 };
 
 struct cmd_exit_row {
@@ -96,6 +98,8 @@ struct command {
 	const char *positional_words; /* "bash|zsh|fish": what completion offers for the first;
 					 "@jobs": numbers of jobs */
 	int positional_min, positional_max;
+	bool is_lenient;    /* options that it does not know are left out with a warning, as by the
+			       program whose options it takes */
 	bool takes_command; /* options end at the first positional argument, which is a program */
 
 	const struct cmd_exit_row *exits; /* ends in a row without a meaning; may be NULL; 0 and 64

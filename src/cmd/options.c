@@ -331,12 +331,31 @@ static int option_check_required(const struct option_row *rows, size_t count, co
 	return 0;
 }
 
-int options_parse(const struct option_row *rows, bool posix, int argc, char **argv, void *values,
-		  struct option_result *out, struct err *err)
+/* getopt said '?' where that is no error: whether it is a name or letter that nobody knows. */
+static bool option_leave_out(const struct option_row *rows, const struct option_tables *tables,
+			     char **argv, struct option_result *result)
+{
+	const char *text = argv[optind - 1];
+	bool is_letter = optopt != 0;
+	if (optopt == OPTION_HELP_CODE || option_by_code(rows, tables->count, optopt))
+		return false; /* a flag's value */
+	if (result->unknown_count == OPTION_UNKNOWN_MAX)
+		return true;
+	char *word = result->unknown[result->unknown_count++];
+	if (is_letter)
+		(void)snprintf(word, OPTION_WORD_SIZE, "-%c", optopt);
+	else
+		(void)snprintf(word, OPTION_WORD_SIZE, "%.*s", (int)strcspn(text, "="), text);
+	return true;
+}
+
+int options_parse(const struct option_row *rows, enum option_manner manner, int argc, char **argv,
+		  void *values, struct option_result *out, struct err *err)
 {
 	struct option_tables tables;
+	struct option_result result = {0};
 	bool given[OPTION_ROWS_MAX] = {false};
-	option_tables_make(rows, posix, &tables);
+	option_tables_make(rows, manner == OPTION_MANNER_POSIX, &tables);
 
 	optind = 0; /* glibc: start anew */
 	opterr = 0;
@@ -348,6 +367,9 @@ int options_parse(const struct option_row *rows, bool posix, int argc, char **ar
 			*out = (struct option_result){.help = true};
 			return 0;
 		}
+		if (code == '?' && manner == OPTION_MANNER_LENIENT &&
+		    option_leave_out(rows, &tables, argv, &result))
+			continue;
 		if (code == '?')
 			return option_unknown(rows, &tables, argv, err);
 		const struct option_row *row =
@@ -363,7 +385,8 @@ int options_parse(const struct option_row *rows, bool posix, int argc, char **ar
 			return rc;
 		given[row - rows] = true;
 	}
-	*out = (struct option_result){.first = optind};
+	result.first = optind;
+	*out = result;
 	return option_check_required(rows, tables.count, given, err);
 }
 

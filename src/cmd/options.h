@@ -68,25 +68,36 @@ enum option_output { OPTION_OUTPUT_TABLE, OPTION_OUTPUT_JSON };
 	}
 
 enum option_limits {
-	OPTION_ROWS_MAX = 96,  /* of one table */
-	OPTION_WORDS_MAX = 64, /* of one row */
-	OPTION_WORD_SIZE = 64, /* bytes of a word with its NUL */
+	OPTION_ROWS_MAX = 96,	/* of one table */
+	OPTION_WORDS_MAX = 64,	/* of one row */
+	OPTION_WORD_SIZE = 64,	/* bytes of a word with its NUL */
+	OPTION_UNKNOWN_MAX = 8, /* that a lenient table leaves out */
+};
+
+enum option_manner {
+	OPTION_MANNER_PLAIN,
+	OPTION_MANNER_POSIX, /* options end at the first positional argument (for commands that take
+				a command line) */
+	OPTION_MANNER_LENIENT, /* options that are not in the table are left out, and listed */
 };
 
 /* What options_parse() found besides values. */
 struct option_result {
 	bool help; /* -h or --help was there: nothing else was checked */
 	int first; /* argv[first] is the first positional argument; options were moved before it */
+	/* OPTION_MANNER_LENIENT: "-q", "--foo"; the first few of them. A value that stood behind
+	 * one is a positional argument now. */
+	size_t unknown_count;
+	char unknown[OPTION_UNKNOWN_MAX][OPTION_WORD_SIZE];
 };
 
 /*
  * Parses argv[1..argc) by `rows` (may be NULL) into `values`, which holds the defaults before.
- * `posix`: options end at the first positional argument (for commands that take a command line).
  * 0, -EINVAL (unknown, wrong or missing option; `err` says which, what was wanted and, for a
  * misspelt name, which is nearest) or -ENOMEM. Lists are given back by options_done() in any case.
  */
-int options_parse(const struct option_row *rows, bool posix, int argc, char **argv, void *values,
-		  struct option_result *out, struct err *err);
+int options_parse(const struct option_row *rows, enum option_manner manner, int argc, char **argv,
+		  void *values, struct option_result *out, struct err *err);
 void options_done(const struct option_row *rows, void *values);
 
 /* Whether a table is sound: every field is of its option's type, names and letters are there once

@@ -17,7 +17,8 @@ static int parse(struct sample_options *values, struct option_result *result, st
 	int argc = 1;
 	for (; words[argc - 1]; argc++)
 		argv[argc] = words[argc - 1];
-	return options_parse(sample_rows, posix, argc, (char **)argv, values, result, err);
+	return options_parse(sample_rows, posix ? OPTION_MANNER_POSIX : OPTION_MANNER_PLAIN, argc,
+			     (char **)argv, values, result, err);
 }
 
 #define PARSE(...) parse(&values, &result, &err, false, (const char *const[]){__VA_ARGS__, NULL})
@@ -71,8 +72,9 @@ static void test_lists_and_positionals(void **state)
 	struct option_result result;
 	struct err err = {0};
 	const char *argv[] = {"prog", "a", "-e", "A=1", "b", "--env=B=2", "--", "-q", NULL};
-	assert_int_equal(
-	    options_parse(sample_rows, false, 8, (char **)argv, &values, &result, &err), 0);
+	assert_int_equal(options_parse(sample_rows, OPTION_MANNER_PLAIN, 8, (char **)argv, &values,
+				       &result, &err),
+			 0);
 	assert_int_equal(values.env.count, 2);
 	assert_string_equal(values.env.items[0], "A=1");
 	assert_string_equal(values.env.items[1], "B=2");
@@ -158,10 +160,12 @@ static void test_help_wins_and_required(void **state)
 	    {0},
 	};
 	const char *argv[] = {"prog", NULL};
-	assert_int_equal(options_parse(rows, false, 1, (char **)argv, &values, &result, &err),
-			 -EINVAL);
+	assert_int_equal(
+	    options_parse(rows, OPTION_MANNER_PLAIN, 1, (char **)argv, &values, &result, &err),
+	    -EINVAL);
 	assert_string_equal(err.text, "option '--gpus' is missing");
-	assert_int_equal(options_parse(NULL, false, 1, (char **)argv, NULL, &result, &err), 0);
+	assert_int_equal(
+	    options_parse(NULL, OPTION_MANNER_PLAIN, 1, (char **)argv, NULL, &result, &err), 0);
 	assert_int_equal(result.first, 1);
 }
 
@@ -218,6 +222,34 @@ static void test_check(void **state)
 	assert_int_equal(options_check(rows, &err), 0);
 }
 
+static void test_lenient_leaves_out_what_it_does_not_know(void **state)
+{
+	struct sample_options values = {0};
+	struct option_result result;
+	struct err err = {0};
+	const char *argv[] = {"prog", "-Z", "7", "-n4", "--no-such=3", "word", "--absent", NULL};
+	assert_int_equal(options_parse(sample_rows, OPTION_MANNER_LENIENT, 7, (char **)argv,
+				       &values, &result, &err),
+			 0);
+	assert_int_equal(values.gpus, 4);
+	assert_int_equal(result.unknown_count, 3);
+	assert_string_equal(result.unknown[0], "-Z");
+	assert_string_equal(result.unknown[1], "--no-such");
+	assert_string_equal(result.unknown[2], "--absent");
+	assert_string_equal(argv[result.first], "7");
+	assert_string_equal(argv[result.first + 1], "word");
+
+	const char *wrong[] = {"prog", "-Z", "--gpus=many", NULL};
+	assert_int_equal(options_parse(sample_rows, OPTION_MANNER_LENIENT, 3, (char **)wrong,
+				       &values, &result, &err),
+			 -EINVAL);
+	const char *flag[] = {"prog", "--quiet=1", NULL};
+	assert_int_equal(options_parse(sample_rows, OPTION_MANNER_LENIENT, 2, (char **)flag,
+				       &values, &result, &err),
+			 -EINVAL);
+	assert_non_null(strstr(err.text, "--quiet"));
+}
+
 static int use_options(void *context)
 {
 	struct sample_options values = {0};
@@ -240,6 +272,7 @@ int main(void)
 	    cmocka_unit_test(test_a_value_may_be_left_out),
 	    cmocka_unit_test(test_lists_and_positionals),
 	    cmocka_unit_test(test_posix_stops_at_the_command),
+	    cmocka_unit_test(test_lenient_leaves_out_what_it_does_not_know),
 	    cmocka_unit_test(test_wrong),
 	    cmocka_unit_test(test_help_wins_and_required),
 	    cmocka_unit_test(test_words_and_names),

@@ -29,7 +29,8 @@ static int parse(const char *const *words, struct values *values, struct setting
 	for (; words[argc - 1]; argc++)
 		argv[argc] = words[argc - 1];
 	memset(values, 0, sizeof(*values));
-	int rc = options_parse(table, false, argc, (char **)argv, values, &result, err);
+	int rc =
+	    options_parse(table, OPTION_MANNER_PLAIN, argc, (char **)argv, values, &result, err);
 	if (rc == 0) {
 		assert_int_equal(result.first, argc);
 		rc = settings_overrides(&values->settings, lists, out, err);
