@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Any text as a size and as NCCL_TESTS_SPLIT of the collectives. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/collectives/request.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char text[2 * REQUEST_TEXT_MAX];
+	if (size >= sizeof(text))
+		size = sizeof(text) - 1;
+	if (size > 0)
+		memcpy(text, data, size);
+	text[size] = '\0';
+	uint64_t bytes = 0;
+	if (request_size_parse(text, &bytes) == 0 && bytes >> COLLECTIVE_BYTES_BITS)
+		abort();
+	struct request_split split = {0};
+	if (request_split_parse(text, &split) == 0 &&
+	    (split.kind == REQUEST_SPLIT_NONE || request_split_groups(&split, 5) > 5))
+		abort();
+	return 0;
+}
