@@ -36,8 +36,8 @@
  *     Jobs that want an adapter too get GPUs out of the nearest to it that are enough.
  *     What the job prefers, or the rules, comes before all this.
  *     Those of a job with workers are in an order in which each worker's are well connected.
- *   - Shares: the device on which the smallest part is left over; among equals one that is shared
- *     already, then the least recently used.
+ *   - Shares: one on which nobody computes without a queue; then the device on which the smallest
+ *     part is left over; among equals one that is shared already, then the least recently used.
  */
 #ifndef SLUICE_DOORS_QUEUE_SCHEDULE_H
 #define SLUICE_DOORS_QUEUE_SCHEDULE_H
