@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench/collectives/element.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+float element_bf16_to_f32(uint16_t bits)
+{
+	uint32_t wide = (uint32_t)bits << 16;
+	float value;
+	memcpy(&value, &wide, sizeof(value));
+	return value;
+}
+
+uint16_t element_bf16_from_f32(float value)
+{
+	uint32_t bits;
+	memcpy(&bits, &value, sizeof(bits));
+	if (isnan(value))
+		return (uint16_t)(bits >> 16 | 0x40);
+	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float element_f16_to_f32(uint16_t bits)
+{
+	uint32_t exponent = bits >> 10 & 31, fraction = bits & 1023;
+	float value;
+	if (exponent == 31)
+		value = fraction ? NAN : INFINITY;
+	else if (exponent == 0)
+		value = ldexpf((float)fraction, -24);
+	else
+		value = ldexpf((float)(fraction | 1024), (int)exponent - 25);
+	return bits >> 15 ? -value : value;
+}
+
+uint16_t element_f16_from_f32(float value)
+{
+	uint32_t bits;
+	memcpy(&bits, &value, sizeof(bits));
+	uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+	if (magnitude > 0x7f800000)
+		return (uint16_t)(sign | 0x7e00);
+	if (magnitude >= 0x477ff000) /* 65520 and more round to infinity */
+		return (uint16_t)(sign | 0x7c00);
+	if (magnitude < 0x38800000) { /* below 2^-14: counted in steps of 2^-24 */
+		float steps = fabsf(value) * 0x1p24F;
+		return (uint16_t)(sign | (uint32_t)lrintf(steps));
+	}
+	magnitude -= UINT32_C(112) << 23;
+	return (uint16_t)(sign | (magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13);
+}
+
+bool element_is_float(enum collective_type type)
+{
+	return type >= COLLECTIVE_F16;
+}
+
+bool element_is_unsigned(enum collective_type type)
+{
+	return type == COLLECTIVE_U8 || type == COLLECTIVE_U32 || type == COLLECTIVE_U64;
+}
+
+double element_value(enum collective_type type, const void *element)
+{
+	uint16_t half;
+	float single;
+	double value;
+	switch (type) {
+	case COLLECTIVE_F16:
+		memcpy(&half, element, sizeof(half));
+		return (double)element_f16_to_f32(half);
+	case COLLECTIVE_BF16:
+		memcpy(&half, element, sizeof(half));
+		return (double)element_bf16_to_f32(half);
+	case COLLECTIVE_F32:
+		memcpy(&single, element, sizeof(single));
+		return (double)single;
+	default:
+		memcpy(&value, element, sizeof(value));
+		return value;
+	}
+}
+
+static int64_t signed_of(const void *element, size_t size)
+{
+	uint64_t bits = 0;
+	memcpy(&bits, element, size);
+	uint32_t unused = (uint32_t)(64 - size * 8);
+	return (int64_t)(bits << unused) >> unused;
+}
+
+void element_print(enum collective_type type, const void *element, char out[ELEMENT_TEXT_MAX])
+{
+	size_t size = collective_type_size(type);
+	uint64_t bits = 0;
+	memcpy(&bits, element, size);
+	double value = element_is_float(type) ? element_value(type, element) : 0;
+	if (size == 2)
+		(void)snprintf(out, ELEMENT_TEXT_MAX, "%.6g (0x%04x)", value, (unsigned)bits);
+	else if (element_is_float(type))
+		(void)snprintf(out, ELEMENT_TEXT_MAX, "%.*g", size == 4 ? 9 : 17, value);
+	else if (element_is_unsigned(type))
+		(void)snprintf(out, ELEMENT_TEXT_MAX, "%llu", (unsigned long long)bits);
+	else
+		(void)snprintf(out, ELEMENT_TEXT_MAX, "%lld", (long long)signed_of(element, size));
+}
