@@ -63,25 +63,27 @@ struct mlrun_key_rule {
 	unsigned max; /* 0: any number */
 	enum mlrun_ruleset since, until;
 	bool has_value;
-	bool closed_only;
+	bool closed_only; /* from 0.7 on */
+	bool is_word;	  /* null is none of those that are allowed */
 };
 
 static const struct mlrun_key_rule mlrun_keys[KEY_COUNT] = {
-    [KEY_CACHE_CLEAR] = {"cache_clear", 0, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
-    [KEY_INIT_START] = {"init_start", 0, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
-    [KEY_INIT_STOP] = {"init_stop", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
-    [KEY_RUN_START] = {"run_start", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
-    [KEY_RUN_STOP] = {"run_stop", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false},
-    [KEY_ORG] = {"submission_org", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
-    [KEY_PLATFORM] = {"submission_platform", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
-    [KEY_DIVISION] = {"submission_division", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
-    [KEY_STATUS] = {"submission_status", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
-    [KEY_BENCHMARK] = {"submission_benchmark", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false},
-    [KEY_TRAIN_SAMPLES] = {"train_samples", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, false},
-    [KEY_EVAL_SAMPLES] = {"eval_samples", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, false},
-    [KEY_ENTRY] = {"submission_entry", 1, MLRUN_RULES_06, MLRUN_RULES_06, true, false},
-    [KEY_POC_NAME] = {"submission_poc_name", 1, MLRUN_RULES_06, MLRUN_RULES_06, true, false},
-    [KEY_BATCH] = {"global_batch_size", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, true},
+    [KEY_CACHE_CLEAR] = {"cache_clear", 0, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
+    [KEY_INIT_START] = {"init_start", 0, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
+    [KEY_INIT_STOP] = {"init_stop", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
+    [KEY_RUN_START] = {"run_start", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
+    [KEY_RUN_STOP] = {"run_stop", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
+    [KEY_ORG] = {"submission_org", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false, false},
+    [KEY_PLATFORM] = {"submission_platform", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false, false},
+    [KEY_DIVISION] = {"submission_division", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false, true},
+    [KEY_STATUS] = {"submission_status", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false, true},
+    [KEY_BENCHMARK] = {"submission_benchmark", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false,
+		       true},
+    [KEY_TRAIN_SAMPLES] = {"train_samples", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, false, false},
+    [KEY_EVAL_SAMPLES] = {"eval_samples", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, false, false},
+    [KEY_ENTRY] = {"submission_entry", 1, MLRUN_RULES_06, MLRUN_RULES_06, true, false, false},
+    [KEY_POC_NAME] = {"submission_poc_name", 1, MLRUN_RULES_06, MLRUN_RULES_06, true, false, false},
+    [KEY_BATCH] = {"global_batch_size", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, true, false},
 };
 
 _Static_assert(KEY_COUNT <= 32, "struct mlrun has room for so many");
@@ -107,13 +109,15 @@ static void mlrun_find(struct mlrun *run, const char *format, ...)
 /* --- lines --------------------------------------------------------------------------------------
  */
 
-void mlrun_init(struct mlrun *run)
+void mlrun_init(struct mlrun *run, enum mlrun_ruleset ruleset)
 {
-	*run = (struct mlrun){.run_start_ms = NAN,
+	*run = (struct mlrun){.ruleset = ruleset,
+			      .run_start_ms = NAN,
 			      .run_stop_ms = NAN,
 			      .global_batch_size = NAN,
 			      .seed = NAN,
 			      .last_epoch = NAN,
+			      .converged_epoch = NAN,
 			      .last_accuracy = NAN,
 			      .best_accuracy = NAN,
 			      .best_bbox = NAN,
@@ -122,7 +126,8 @@ void mlrun_init(struct mlrun *run)
 			      .first_init_ms = NAN,
 			      .init_stop_ms = NAN,
 			      .epoch = NAN,
-			      .eval_epoch = NAN};
+			      .eval_epoch = NAN,
+			      .block_epoch = NAN};
 	for (size_t i = 0; i < KEY_COUNT; i++)
 		run->last_number[i] = NAN;
 }
@@ -135,12 +140,18 @@ static void mlrun_take_key(struct mlrun *run, enum mlrun_key key, const struct m
 	bool is_same =
 	    strcmp(run->last_text[key], log->text) == 0 &&
 	    (run->last_number[key] == number || (isnan(run->last_number[key]) && isnan(number)));
-	if (rule->max == 1 && run->seen[key] == 1 && rule->has_value && is_same)
+	if (rule->max == 1 && run->seen[key] >= 1 && !is_same)
+		mlrun_find(run, "line %" PRIu64 ": '%s' once more, with another value", run->number,
+			   rule->name);
+	else if (rule->max == 1 && run->seen[key] >= 1)
 		run->warning_count++;
-	else if (rule->max == 1 && run->seen[key] >= 1 && !(rule->has_value && is_same))
-		mlrun_find(run, "line %" PRIu64 ": '%s' once more", run->number, rule->name);
-	if (rule->has_value && (log->kind == MLLOG_NULL || log->kind == MLLOG_OTHER))
+	bool is_empty = log->kind == MLLOG_STRING && log->text[0] == '\0';
+	bool is_null = log->kind == MLLOG_NULL || log->kind == MLLOG_OTHER;
+	bool is_number_wanted = key == KEY_BATCH && run->ruleset == MLRUN_RULES_06;
+	if ((rule->has_value && is_empty) || (is_null && (rule->is_word || is_number_wanted)))
 		mlrun_find(run, "line %" PRIu64 ": '%s' has no value", run->number, rule->name);
+	else if (rule->has_value && is_null)
+		run->warning_count++;
 	memcpy(run->last_text[key], log->text, sizeof(run->last_text[key]));
 	run->last_number[key] = number;
 	run->seen[key]++;
@@ -149,11 +160,23 @@ static void mlrun_take_key(struct mlrun *run, enum mlrun_key key, const struct m
 static void mlrun_take_times(struct mlrun *run, enum mlrun_key key, const struct mllog *log)
 {
 	switch (key) {
+	case KEY_CACHE_CLEAR:
+		if (run->ruleset == MLRUN_RULES_06 && (log->kind != MLLOG_BOOL || log->number != 1))
+			mlrun_find(run, "line %" PRIu64 ": cache_clear is not true", run->number);
+		if (run->ruleset == MLRUN_RULES_06 && !isnan(run->first_init_ms))
+			mlrun_find(run, "line %" PRIu64 ": cache_clear after init_start",
+				   run->number);
+		break;
 	case KEY_INIT_START:
 		if (isnan(run->first_init_ms))
 			run->first_init_ms = log->time_ms;
+		if (!isnan(run->init_stop_ms))
+			mlrun_find(run, "line %" PRIu64 ": init_start after init_stop",
+				   run->number);
 		break;
 	case KEY_INIT_STOP:
+		if (!isnan(run->run_start_ms))
+			mlrun_find(run, "line %" PRIu64 ": init_stop after run_start", run->number);
 		run->init_stop_ms = log->time_ms;
 		if (isnan(run->first_init_ms))
 			mlrun_find(run, "line %" PRIu64 ": init_stop before init_start",
@@ -170,8 +193,12 @@ static void mlrun_take_times(struct mlrun *run, enum mlrun_key key, const struct
 		run->run_stop_ms = log->time_ms;
 		run->has_stopped = true;
 		run->has_aborted = strcmp(log->status, "success") != 0;
+		run->converged_epoch = run->has_aborted ? NAN : run->last_epoch;
 		if (isnan(run->run_start_ms))
 			mlrun_find(run, "line %" PRIu64 ": run_stop before run_start", run->number);
+		if (run->ruleset == MLRUN_RULES_06 && !isnan(run->eval_epoch))
+			mlrun_find(run, "line %" PRIu64 ": run_stop within an evaluation",
+				   run->number);
 		if (run->has_aborted && strcmp(log->status, "aborted") != 0)
 			mlrun_find(run,
 				   "line %" PRIu64 ": run_stop says the status '%.40s': success or "
@@ -201,56 +228,147 @@ static void mlrun_take_accuracy(struct mlrun *run, const struct mllog *log)
 					   : fmax(run->best_accuracy, log->number);
 }
 
+/* --- epochs, blocks, evaluations ----------------------------------------------------------------
+ */
+
+enum mlrun_phase {
+	PHASE_BLOCK_START,
+	PHASE_BLOCK_STOP,
+	PHASE_EPOCH_START,
+	PHASE_EPOCH_STOP,
+	PHASE_EVAL_START,
+	PHASE_EVAL_STOP,
+	PHASE_EVAL_ACCURACY,
+	PHASE_COUNT,
+};
+
+static const char *const mlrun_phases[PHASE_COUNT] = {
+    "block_start", "block_stop", "epoch_start",	  "epoch_stop",
+    "eval_start",  "eval_stop",	 "eval_accuracy",
+};
+
+_Static_assert(PHASE_COUNT <= 8, "struct mlrun has room for so many");
+
 static void mlrun_want(struct mlrun *run, const struct mllog *log, double value, const char *what)
 {
 	if (isnan(value))
 		mlrun_find(run, "line %" PRIu64 ": '%.60s' has no %s", run->number, log->key, what);
 }
 
-/* Opens or closes an epoch or an evaluation; of the same number, and of none in between. */
-static void mlrun_nest(struct mlrun *run, const struct mllog *log, double *open, bool is_start)
+/* Rules of 0.6 are findings there; in later rounds it is only odd. */
+static void mlrun_order(struct mlrun *run, const struct mllog *log, bool is_right, const char *what)
+{
+	if (is_right)
+		return;
+	if (run->ruleset == MLRUN_RULES_06)
+		mlrun_find(run, "line %" PRIu64 ": '%.60s' %s", run->number, log->key, what);
+	else
+		run->warning_count++;
+}
+
+static void mlrun_take_epoch(struct mlrun *run, const struct mllog *log, bool is_start)
 {
 	mlrun_want(run, log, log->epoch_num, "epoch_num");
-	if (log->epoch_num < 1)
-		mlrun_find(run, "line %" PRIu64 ": epoch %g: epochs count from 1", run->number,
-			   log->epoch_num);
-	if (is_start && !isnan(*open))
-		mlrun_find(run, "line %" PRIu64 ": '%.60s' while %g is not stopped", run->number,
-			   log->key, *open);
-	if (!is_start && !isnan(*open) && *open != log->epoch_num)
-		mlrun_find(run, "line %" PRIu64 ": '%.60s' of %g while %g was started", run->number,
-			   log->key, log->epoch_num, *open);
-	if (!is_start && isnan(*open))
-		mlrun_find(run, "line %" PRIu64 ": '%.60s' without its start", run->number,
-			   log->key);
-	*open = is_start ? log->epoch_num : NAN;
+	if (is_start) {
+		mlrun_order(run, log, isnan(run->epoch), "while another epoch is not stopped");
+		mlrun_order(run, log, log->epoch_num == run->last_begun_epoch + 1,
+			    "is not the epoch after the last, from 1 on");
+		mlrun_order(run, log, !isnan(run->run_start_ms), "before run_start");
+		mlrun_order(run, log, !run->has_stopped, "after run_stop");
+		run->epoch = run->last_begun_epoch = log->epoch_num;
+	} else {
+		mlrun_order(run, log, !isnan(run->epoch), "without its start");
+		mlrun_order(run, log, log->epoch_num == run->last_begun_epoch,
+			    "is of another epoch than was started");
+		run->epoch = NAN;
+	}
+}
+
+static void mlrun_take_eval(struct mlrun *run, const struct mllog *log, bool is_start)
+{
+	mlrun_want(run, log, log->epoch_num, "epoch_num");
+	if (is_start) {
+		mlrun_order(run, log, isnan(run->eval_epoch), "while another is not stopped");
+		mlrun_order(run, log, !run->is_accuracy_due, "and the one before found nothing");
+		mlrun_order(run, log, log->epoch_num > run->last_begun_eval,
+			    "is not of a later epoch than the one before");
+		mlrun_order(run, log, log->epoch_num <= run->last_begun_epoch,
+			    "is of an epoch that has not begun");
+		mlrun_order(run, log, !isnan(run->run_start_ms), "before run_start");
+		mlrun_order(run, log, !run->has_stopped, "after run_stop");
+		run->eval_epoch = run->last_begun_eval = log->epoch_num;
+		run->is_accuracy_due = true;
+	} else {
+		mlrun_order(run, log, !isnan(run->eval_epoch), "without its start");
+		mlrun_order(run, log, log->epoch_num == run->last_begun_eval,
+			    "is of another epoch than was started");
+		run->eval_epoch = NAN;
+	}
+}
+
+static void mlrun_take_block(struct mlrun *run, const struct mllog *log, bool is_start)
+{
+	mlrun_want(run, log, log->first_epoch_num, "first_epoch_num");
+	if (is_start) {
+		if (!(log->epoch_count > 0))
+			mlrun_find(run, "line %" PRIu64 ": block_start has no epoch_count above 0",
+				   run->number);
+		if (isnan(run->run_start_ms))
+			mlrun_find(run, "line %" PRIu64 ": block_start before run_start",
+				   run->number);
+		double wanted =
+		    isnan(run->epoch) ? run->last_begun_epoch + 1 : run->last_begun_eval;
+		mlrun_order(run, log, isnan(run->block_epoch), "while another is not stopped");
+		mlrun_order(run, log, log->first_epoch_num == wanted,
+			    "does not begin with the next epoch");
+		mlrun_order(run, log, !run->has_stopped, "after run_stop");
+		run->block_epoch = log->first_epoch_num;
+		run->is_accuracy_due = false;
+	} else {
+		mlrun_order(run, log, !isnan(run->block_epoch), "without its start");
+		mlrun_order(run, log, !run->is_accuracy_due, "and its evaluation found nothing");
+		mlrun_order(run, log, log->first_epoch_num == run->block_epoch,
+			    "is of another block than was started");
+		run->block_epoch = NAN;
+	}
+}
+
+static void mlrun_take_phase(struct mlrun *run, enum mlrun_phase phase, const struct mllog *log)
+{
+	run->phases_seen[phase]++;
+	switch (phase) {
+	case PHASE_BLOCK_START:
+	case PHASE_BLOCK_STOP:
+		mlrun_take_block(run, log, phase == PHASE_BLOCK_START);
+		break;
+	case PHASE_EPOCH_START:
+	case PHASE_EPOCH_STOP:
+		mlrun_take_epoch(run, log, phase == PHASE_EPOCH_START);
+		break;
+	case PHASE_EVAL_START:
+	case PHASE_EVAL_STOP:
+		mlrun_take_eval(run, log, phase == PHASE_EVAL_START);
+		break;
+	default:
+		mlrun_want(run, log, log->epoch_num, "epoch_num");
+		mlrun_order(run, log, log->epoch_num == run->last_begun_eval,
+			    "is of another epoch than its evaluation");
+		run->is_accuracy_due = false;
+		mlrun_take_accuracy(run, log);
+		break;
+	}
 }
 
 static void mlrun_take_event(struct mlrun *run, const struct mllog *log)
 {
-	if (strcmp(log->key, "eval_accuracy") == 0) {
-		mlrun_want(run, log, log->epoch_num, "epoch_num");
-		mlrun_take_accuracy(run, log);
-	} else if (strcmp(log->key, "eval_result") == 0) {
+	const char *key = strcmp(log->key, "eval_error") == 0 ? "eval_accuracy" : log->key;
+	for (size_t i = 0; i < PHASE_COUNT; i++)
+		if (strcmp(key, mlrun_phases[i]) == 0)
+			mlrun_take_phase(run, (enum mlrun_phase)i, log);
+	if (strcmp(key, "eval_result") == 0)
 		run->eval_stamp_s = fmax(run->eval_stamp_s, log->timestamp_s);
-	} else if (strcmp(log->key, "block_start") == 0) {
-		mlrun_want(run, log, log->first_epoch_num, "first_epoch_num");
-		if (!(log->epoch_count > 0))
-			mlrun_find(run, "line %" PRIu64 ": block_start has no epoch_count above 0",
-				   run->number);
-	} else if (strcmp(log->key, "block_stop") == 0) {
-		mlrun_want(run, log, log->first_epoch_num, "first_epoch_num");
-	} else if (strcmp(log->key, "epoch_start") == 0) {
-		mlrun_nest(run, log, &run->epoch, true);
-	} else if (strcmp(log->key, "epoch_stop") == 0) {
-		mlrun_nest(run, log, &run->epoch, false);
-	} else if (strcmp(log->key, "eval_start") == 0) {
-		mlrun_nest(run, log, &run->eval_epoch, true);
-	} else if (strcmp(log->key, "eval_stop") == 0) {
-		mlrun_nest(run, log, &run->eval_epoch, false);
-	} else if (strcmp(log->key, "seed") == 0 && log->kind == MLLOG_NUMBER) {
+	else if (strcmp(key, "seed") == 0 && log->kind == MLLOG_NUMBER)
 		run->seed = log->number;
-	}
 }
 
 static void mlrun_take_names(struct mlrun *run, enum mlrun_key key, const struct mllog *log)
@@ -295,6 +413,23 @@ void mlrun_line(struct mlrun *run, const char *line, size_t length)
 /* --- the end ------------------------------------------------------------------------------------
  */
 
+/* Which events have to be there; from 0.7 on blocks or epochs. */
+static void mlrun_check_phases(struct mlrun *run)
+{
+	static const enum mlrun_phase instead[PHASE_COUNT] = {
+	    [PHASE_BLOCK_START] = PHASE_EPOCH_START,	 [PHASE_BLOCK_STOP] = PHASE_EPOCH_STOP,
+	    [PHASE_EPOCH_START] = PHASE_BLOCK_START,	 [PHASE_EPOCH_STOP] = PHASE_BLOCK_STOP,
+	    [PHASE_EVAL_START] = PHASE_BLOCK_START,	 [PHASE_EVAL_STOP] = PHASE_BLOCK_STOP,
+	    [PHASE_EVAL_ACCURACY] = PHASE_EVAL_ACCURACY,
+	};
+	bool is_old = run->ruleset == MLRUN_RULES_06;
+	if (is_old && strcmp(run->benchmark, "minigo") == 0)
+		return; /* its models are judged afterwards */
+	for (size_t i = 0; i < PHASE_COUNT; i++)
+		if (run->phases_seen[i] == 0 && (is_old || run->phases_seen[instead[i]] == 0))
+			mlrun_find(run, "'%s' is missing", mlrun_phases[i]);
+}
+
 static void mlrun_check_words(struct mlrun *run, enum mlrun_ruleset ruleset)
 {
 	static const char *const states[] = {"cloud", "onprem", "research", "preview"};
@@ -316,7 +451,8 @@ static void mlrun_check_keys(struct mlrun *run, enum mlrun_ruleset ruleset)
 	for (size_t i = 0; i < KEY_COUNT; i++) {
 		const struct mlrun_key_rule *rule = &mlrun_keys[i];
 		bool is_wanted = ruleset >= rule->since && ruleset <= rule->until &&
-				 (!rule->closed_only || strcmp(run->division, "closed") == 0) &&
+				 (!rule->closed_only || ruleset == MLRUN_RULES_06 ||
+				  strcmp(run->division, "closed") == 0) &&
 				 !(i == KEY_RUN_STOP && is_minigo);
 		if (is_wanted && run->seen[i] == 0)
 			mlrun_find(run, "'%s' is missing", rule->name);
@@ -370,21 +506,21 @@ static void mlrun_check_quality(struct mlrun *run, enum mlrun_ruleset ruleset)
 	}
 }
 
-void mlrun_end(struct mlrun *run, enum mlrun_ruleset ruleset)
+void mlrun_end(struct mlrun *run)
 {
+	enum mlrun_ruleset ruleset = run->ruleset;
 	double limit = ruleset >= MLRUN_RULES_10 ? MLRUN_INIT_MINUTES_10 : MLRUN_INIT_MINUTES;
 	double init = (run->init_stop_ms - run->first_init_ms) / MLRUN_MINUTE_MS;
 	mlrun_check_keys(run, ruleset);
 	mlrun_check_words(run, ruleset);
+	mlrun_check_phases(run);
 	if (init >= limit)
 		mlrun_find(run, "initialisation took %.1f minutes: less than %g are allowed", init,
 			   limit);
 	if (run->run_stop_ms < run->run_start_ms)
 		mlrun_find(run, "the run ends before it begins");
-	if (!isnan(run->epoch))
-		mlrun_find(run, "epoch %g was not stopped", run->epoch);
-	if (!isnan(run->eval_epoch))
-		mlrun_find(run, "the evaluation of epoch %g was not stopped", run->eval_epoch);
+	if (!isnan(run->epoch) || !isnan(run->eval_epoch))
+		run->warning_count++; /* who has reached the target may stop in the middle */
 	if (run->has_stopped && run->has_aborted && ruleset == MLRUN_RULES_06)
 		mlrun_find(run, "it was aborted");
 	if (!run->has_aborted)

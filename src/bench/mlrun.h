@@ -40,7 +40,8 @@ struct mlrun {
 	bool has_aborted, has_stopped;
 	double global_batch_size, seed;			 /* NAN */
 	double last_epoch, last_accuracy, best_accuracy; /* of the evaluations; NAN */
-	double eval_stamp_s; /* of v0.6's MiniGo: since the start; NAN */
+	double converged_epoch; /* of the last evaluation before it stopped with success; NAN */
+	double eval_stamp_s;	/* of v0.6's MiniGo: since the start; NAN */
 	char findings[MLRUN_FINDINGS_MAX][MLRUN_FINDING_MAX];
 	size_t finding_count, warning_count;
 
@@ -50,15 +51,20 @@ struct mlrun {
 	unsigned seen[32];
 	char last_text[32][MLLOG_TEXT_MAX]; /* of keys that have to be there once */
 	double last_number[32];
-	double epoch, eval_epoch; /* open ones; NAN */
+	enum mlrun_ruleset ruleset;
+	unsigned phases_seen[8];
+	double epoch, eval_epoch, block_epoch; /* open ones; NAN */
+	double last_begun_epoch, last_begun_eval;
+	bool is_accuracy_due; /* an evaluation began, and has not said what it found */
 	double best_bbox, best_segm;
 };
 
-void mlrun_init(struct mlrun *run);
+/* The rules by which findings are made. */
+void mlrun_init(struct mlrun *run, enum mlrun_ruleset ruleset);
 /* The next line, without its end. */
 void mlrun_line(struct mlrun *run, const char *line, size_t length);
 /* After the last: judges what only the end shows. */
-void mlrun_end(struct mlrun *run, enum mlrun_ruleset ruleset);
+void mlrun_end(struct mlrun *run);
 /* Minutes from run_start to run_stop; NAN: it has no end. */
 double mlrun_minutes(const struct mlrun *run);
 

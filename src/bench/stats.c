@@ -14,6 +14,7 @@ enum {
 	STATS_PAIRS_MIN = 6,
 	STATS_TREND_MIN = 4,
 	STATS_BITS = 64,
+	STATS_FRACTION_STEPS = 300,
 };
 
 /* Of the normal distribution: 0.95, 0.90 and 0.80 of it lie below these. */
@@ -327,6 +328,52 @@ size_t stats_pairs_equivalent(double deviation, double delta)
 size_t stats_pairs_one_sided(double deviation, double delta)
 {
 	return stats_pairs(STATS_Z_95 + STATS_Z_80, deviation, delta);
+}
+
+/* --- Student's distribution ---------------------------------------------------------------------
+ */
+
+/* The continued fraction of the incomplete beta function (DLMF 8.17.22), by Lentz's method; it
+ * converges within some dozens of steps for x below (a + 1) / (a + b + 2). */
+static double stats_beta_fraction(double a, double b, double x)
+{
+	const double tiny = 1e-300;
+	double c = 1, d = 1 - (a + b) * x / (a + 1);
+	d = 1 / (fabs(d) < tiny ? tiny : d);
+	double value = d;
+	for (int m = 1; m <= STATS_FRACTION_STEPS; m++) {
+		double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+		double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+		d = 1 + even * d;
+		c = 1 + even / c;
+		d = 1 / (fabs(d) < tiny ? tiny : d);
+		value *= d * (fabs(c) < tiny ? tiny : c);
+		d = 1 + odd * d;
+		c = 1 + odd / c;
+		d = 1 / (fabs(d) < tiny ? tiny : d);
+		double factor = d * (fabs(c) < tiny ? tiny : c);
+		value *= factor;
+		if (fabs(factor - 1) < 1e-14)
+			break;
+	}
+	return value;
+}
+
+static double stats_beta(double a, double b, double x)
+{
+	if (!(x > 0))
+		return 0;
+	if (!(x < 1))
+		return 1;
+	double front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x));
+	return x < (a + 1) / (a + b + 2) ? front * stats_beta_fraction(a, b, x) / a
+					 : 1 - front * stats_beta_fraction(b, a, 1 - x) / b;
+}
+
+double stats_student_below(double t, double freedom)
+{
+	double tail = stats_beta(freedom / 2, 0.5, freedom / (freedom + t * t)) / 2;
+	return t < 0 ? tail : 1 - tail;
 }
 
 /* --- random numbers --------------------------------------------------------------------------- */

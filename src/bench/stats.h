@@ -5,7 +5,8 @@
  *
  * Sources: F. Wilcoxon, Individual Comparisons by Ranking Methods (1945); J. L. Hodges and
  * E. L. Lehmann, Estimates of Location Based on Rank Tests (1963); H. B. Mann, Nonparametric Tests
- * Against Trend (1945); S. Holm, A Simple Sequentially Rejective Multiple Test Procedure (1979).
+ * Against Trend (1945); S. Holm, A Simple Sequentially Rejective Multiple Test Procedure (1979);
+ * Student's distribution: NIST Digital Library of Mathematical Functions, 8.17.
  */
 #ifndef SLUICE_BENCH_STATS_H
 #define SLUICE_BENCH_STATS_H
@@ -69,6 +70,10 @@ int stats_holm(double *p, size_t count, struct err *err);
  * that cannot be reached. */
 size_t stats_pairs_equivalent(double deviation, double delta);
 size_t stats_pairs_one_sided(double deviation, double delta);
+
+/* The probability that a value of Student's distribution with so many degrees of freedom (above 0)
+ * lies below t. Error below 1e-9. */
+double stats_student_below(double t, double freedom);
 
 /* Random numbers that a seed repeats on every machine (splitmix64). */
 struct stats_random {

@@ -2,11 +2,14 @@
 /* `sluice mlperf`: the table of its verbs, `log`, and how logs are read. */
 #include "cmd/mlperf.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,15 +58,88 @@ static int mlperf_read_open(int fd, struct mlrun *out, struct buf *line)
 	return 0;
 }
 
-int mlperf_read(const char *path, struct mlrun *out, struct err *err)
+int mlperf_read(const char *path, enum mlrun_ruleset ruleset, struct mlrun *out, struct err *err)
 {
 	struct buf line _cleanup_buf_;
 	buf_init(&line, MLPERF_LINE_MAX);
-	mlrun_init(out);
+	mlrun_init(out, ruleset);
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	int result = fd < 0 ? -errno : mlperf_read_open(fd, out, &line);
 	return result < 0 ? err_set(err, result, "reading '%s': %s", path, err_describe(result))
 			  : 0;
+}
+
+/* --- files --------------------------------------------------------------------------------------
+ */
+
+static int mlperf_is_result(const struct dirent *entry)
+{
+	return fnmatch("result_*.txt", entry->d_name, 0) == 0;
+}
+
+static int mlperf_is_log(const struct dirent *entry)
+{
+	const char *dot = strrchr(entry->d_name, '.');
+	return entry->d_name[0] != '.' && dot &&
+	       (strcmp(dot, ".log") == 0 || strcmp(dot, ".txt") == 0 || strcmp(dot, ".out") == 0);
+}
+
+static int mlperf_files_add(struct mlperf_files *files, const char *directory, const char *name,
+			    struct err *err)
+{
+	char *path = NULL;
+	if (files->count == MLPERF_FILES_MAX)
+		return err_set(err, -E2BIG, "more than %d logs", MLPERF_FILES_MAX);
+	if (asprintf(&path, "%s%s%s", directory ? directory : "", directory ? "/" : "", name) < 0)
+		return err_set(err, -ENOMEM, "no memory");
+	files->paths[files->count++] = path;
+	return 0;
+}
+
+static int mlperf_files_list(struct mlperf_files *files, const char *directory, struct err *err)
+{
+	struct dirent **entries;
+	int count = scandir(directory, &entries, mlperf_is_result, versionsort), result = 0;
+	if (count == 0) {
+		free(entries);
+		count = scandir(directory, &entries, mlperf_is_log, versionsort);
+	}
+	if (count < 0)
+		return err_set(err, -errno, "reading '%s': %s", directory, err_describe(errno));
+	if (count == 0)
+		result = err_set(err, -ENOENT, "'%s' holds no result_*.txt, *.log, *.txt or *.out",
+				 directory);
+	for (int i = 0; i < count; i++) {
+		if (result == 0)
+			result = mlperf_files_add(files, directory, entries[i]->d_name, err);
+		free(entries[i]);
+	}
+	free(entries);
+	return result;
+}
+
+int mlperf_files_find(char *const *arguments, size_t count, struct mlperf_files *out,
+		      struct err *err)
+{
+	int result = 0;
+	*out = (struct mlperf_files){.paths = calloc(MLPERF_FILES_MAX, sizeof(*out->paths))};
+	if (!out->paths)
+		return err_set(err, -ENOMEM, "no memory");
+	for (size_t i = 0; result == 0 && i < count; i++) {
+		struct stat status;
+		bool is_directory = stat(arguments[i], &status) == 0 && S_ISDIR(status.st_mode);
+		result = is_directory ? mlperf_files_list(out, arguments[i], err)
+				      : mlperf_files_add(out, NULL, arguments[i], err);
+	}
+	return result;
+}
+
+void mlperf_files_done(struct mlperf_files *files)
+{
+	for (size_t i = 0; files->paths && i < files->count; i++)
+		free(files->paths[i]);
+	free(files->paths);
+	*files = (struct mlperf_files){0};
 }
 
 /* --- log ----------------------------------------------------------------------------------------
@@ -213,12 +289,14 @@ const struct command cmd_mlperf_log = {
  */
 
 static const struct command *const verbs[] = {
-    &cmd_mlperf_check, &cmd_mlperf_compare, &cmd_mlperf_log, &cmd_mlperf_summary, NULL,
+    &cmd_mlperf_check, &cmd_mlperf_compare, &cmd_mlperf_log,
+    &cmd_mlperf_rcp,   &cmd_mlperf_summary, NULL,
 };
 
 static const struct cmd_example examples[] = {
     {"sluice mlperf summary results/*.txt", "minutes of each run, and the score"},
     {"sluice mlperf compare resnet 118.4", "beside what was published"},
+    {"sluice mlperf rcp results/ --table rcps_resnet.json", "is it the same mathematics?"},
     {NULL, NULL},
 };
 

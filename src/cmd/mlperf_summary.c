@@ -18,10 +18,7 @@
 #include "cmd/options.h"
 
 enum {
-	SUMMARY_FILES_MAX = 4096,
 	SUMMARY_REPORT_MAX = 64 << 20,
-	SUMMARY_EXIT_WRONG = 2,
-	SUMMARY_EXIT_NOTHING = 3,
 };
 
 /* A word of a log, for a terminal. */
@@ -48,7 +45,7 @@ static const struct option_row summary_rows[] = {
 struct summary {
 	struct mlrun *runs; /* owned */
 	size_t count;
-	double minutes[SUMMARY_FILES_MAX];
+	double minutes[MLPERF_FILES_MAX];
 	struct mlrun_score score;
 	bool is_mixed; /* several benchmarks */
 };
@@ -138,7 +135,7 @@ static int summary_fill(struct summary *self, char *const *paths, struct err *er
 	int result = 0;
 	for (size_t i = 0; result == 0 && i < self->count; i++) {
 		struct mlrun *run = &self->runs[i];
-		result = mlperf_read(paths[i], run, err);
+		result = mlperf_read(paths[i], MLRUN_RULES_11, run, err);
 		bool counts = !run->has_aborted;
 		self->minutes[i] = counts ? mlrun_minutes(run) : NAN;
 		self->is_mixed =
@@ -152,28 +149,31 @@ static int summary_main(const struct cmd_call *call)
 	const struct summary_options *options = call->options;
 	struct err err = {0};
 	_cleanup_free_ struct summary *self = calloc(1, sizeof(*self));
-	_cleanup_free_ struct mlrun *runs = calloc((size_t)call->argc, sizeof(*runs));
+	struct mlperf_files files _cleanup_mlperf_files_;
 	struct buf text _cleanup_buf_;
 	buf_init(&text, SUMMARY_REPORT_MAX);
+	if (mlperf_files_find(call->argv, (size_t)call->argc, &files, &err) < 0)
+		return cmd_fail(call, CMD_EXIT_DATA, &err);
+	_cleanup_free_ struct mlrun *runs = calloc(files.count, sizeof(*runs));
 	if (!self || !runs)
 		return cmd_fail(call, CMD_EXIT_FAILED, (err_set(&err, -ENOMEM, "no memory"), &err));
 	self->runs = runs;
-	self->count = (size_t)call->argc;
-	if (summary_fill(self, call->argv, &err) < 0)
+	self->count = files.count;
+	if (summary_fill(self, files.paths, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_DATA, &err);
 	mlrun_score(runs[0].benchmark, self->minutes, self->count, &self->score);
-	int result = options->output == OPTION_OUTPUT_JSON ? summary_json(self, call->argv, &text)
-							   : summary_text(self, call->argv, &text);
+	int result = options->output == OPTION_OUTPUT_JSON ? summary_json(self, files.paths, &text)
+							   : summary_text(self, files.paths, &text);
 	if (result < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED,
 				(err_set(&err, result, "the report is too long"), &err));
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
-	return self->is_mixed || self->score.problem ? SUMMARY_EXIT_NOTHING : CMD_EXIT_OK;
+	return self->is_mixed || self->score.problem ? MLPERF_EXIT_NOTHING : CMD_EXIT_OK;
 }
 
 static const struct cmd_exit_row summary_exits[] = {
     {CMD_EXIT_OK, "there is a score"},
-    {SUMMARY_EXIT_NOTHING, "there is none; the runs are shown"},
+    {MLPERF_EXIT_NOTHING, "there is none; the runs are shown"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_DATA, "a file cannot be read"},
     {0, NULL},
@@ -182,13 +182,14 @@ static const struct cmd_exit_row summary_exits[] = {
 const struct command cmd_mlperf_summary = {
     .name = "summary",
     .summary = "How long training runs took, and their score",
-    .description = "Reads logs of one result, one file for each run, of any length.",
+    .description = "Reads logs of one result, one file for each run, of any length. A directory "
+		   "stands for its result_*.txt, or else its *.log, *.txt and *.out.",
     .run = summary_main,
     .options = summary_rows,
     .options_size = sizeof(struct summary_options),
-    .positional = "FILE...",
+    .positional = "FILE|DIR...",
     .positional_min = 1,
-    .positional_max = SUMMARY_FILES_MAX,
+    .positional_max = MLPERF_FILES_MAX,
     .exits = summary_exits,
 };
 
@@ -218,10 +219,10 @@ static int check_file(const char *path, enum mlrun_ruleset ruleset, struct buf *
 	_cleanup_free_ struct mlrun *run = calloc(1, sizeof(*run));
 	if (!run)
 		return err_set(err, -ENOMEM, "no memory");
-	int result = mlperf_read(path, run, err);
+	int result = mlperf_read(path, ruleset, run, err);
 	if (result < 0)
 		return result;
-	mlrun_end(run, ruleset);
+	mlrun_end(run);
 	*out_findings += run->finding_count;
 	size_t shown =
 	    run->finding_count < MLRUN_FINDINGS_MAX ? run->finding_count : MLRUN_FINDINGS_MAX;
@@ -250,21 +251,24 @@ static int check_main(const struct cmd_call *call)
 	enum mlrun_ruleset ruleset;
 	struct err err = {0};
 	struct buf text _cleanup_buf_;
+	struct mlperf_files files _cleanup_mlperf_files_;
 	size_t findings = 0;
 	buf_init(&text, SUMMARY_REPORT_MAX);
+	if (mlperf_files_find(call->argv, (size_t)call->argc, &files, &err) < 0)
+		return cmd_fail(call, CMD_EXIT_DATA, &err);
 	if (mlrun_ruleset_from_string(options->ruleset, &ruleset) < 0)
 		return cmd_usage(call, "--ruleset '%s': 0.6.0, 0.7.0, 1.0.0 or 1.1.0",
 				 options->ruleset);
-	for (int i = 0; i < call->argc; i++)
-		if (check_file(call->argv[i], ruleset, &text, &findings, &err) < 0)
+	for (size_t i = 0; i < files.count; i++)
+		if (check_file(files.paths[i], ruleset, &text, &findings, &err) < 0)
 			return cmd_fail(call, CMD_EXIT_DATA, &err);
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* as above */
-	return findings > 0 ? SUMMARY_EXIT_WRONG : CMD_EXIT_OK;
+	return findings > 0 ? MLPERF_EXIT_WRONG : CMD_EXIT_OK;
 }
 
 static const struct cmd_exit_row check_exits[] = {
     {CMD_EXIT_OK, "nothing was found"},
-    {SUMMARY_EXIT_WRONG, "something is not as the rules want it"},
+    {MLPERF_EXIT_WRONG, "something is not as the rules want it"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {CMD_EXIT_DATA, "a file cannot be read"},
     {0, NULL},
@@ -279,9 +283,9 @@ const struct command cmd_mlperf_check = {
     .options = check_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct check_options),
-    .positional = "FILE...",
+    .positional = "FILE|DIR...",
     .positional_min = 1,
-    .positional_max = SUMMARY_FILES_MAX,
+    .positional_max = MLPERF_FILES_MAX,
     .exits = check_exits,
 };
 
@@ -398,7 +402,7 @@ static int compare_main(const struct cmd_call *call)
 			      "no published result of '%.40s' is like that: resnet, ssd, maskrcnn, "
 			      "gnmt, transformer, minigo, bert, dlrm, rnnt and unet3d have some",
 			      call->argv[0]);
-		return cmd_fail(call, SUMMARY_EXIT_NOTHING, &err);
+		return cmd_fail(call, MLPERF_EXIT_NOTHING, &err);
 	}
 	if (!is_json && result == 0)
 		result = buf_add_text(
@@ -411,7 +415,7 @@ static int compare_main(const struct cmd_call *call)
 
 static const struct cmd_exit_row compare_exits[] = {
     {CMD_EXIT_OK, "shown"},
-    {SUMMARY_EXIT_NOTHING, "nothing like that was published"},
+    {MLPERF_EXIT_NOTHING, "nothing like that was published"},
     {CMD_EXIT_USAGE, "wrong command line"},
     {0, NULL},
 };

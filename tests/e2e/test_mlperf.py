@@ -10,13 +10,15 @@ def mlperf(machine, *arguments):
     return machine.run("sluice", "mlperf", *arguments)
 
 
-def write(path, minutes, status="success", benchmark="resnet", accuracy=0.76):
+def write(path, minutes, status="success", benchmark="resnet", accuracy=0.76, epoch=40):
     events = [("cache_clear", "POINT_IN_TIME", True, {}, 0), ("init_start", "INTERVAL_START", None, {}, 0)]
     events += [(f"submission_{key}", "POINT_IN_TIME", value, {}, 1) for key, value in (
         ("org", "us"), ("platform", "a \x1b[31mmachine"), ("division", "closed"), ("status", "onprem"), ("benchmark", benchmark))]
     events += [(key, "POINT_IN_TIME", 8, {}, 1) for key in ("train_samples", "eval_samples", "global_batch_size")]
+    block = {"first_epoch_num": 1, "epoch_count": epoch}
     events += [("init_stop", "INTERVAL_END", None, {}, 2), ("run_start", "INTERVAL_START", None, {}, 2),
-               ("eval_accuracy", "POINT_IN_TIME", accuracy, {"epoch_num": 40}, 3),
+               ("block_start", "INTERVAL_START", None, block, 2), ("block_stop", "INTERVAL_END", None, block, 3),
+               ("eval_accuracy", "POINT_IN_TIME", accuracy, {"epoch_num": epoch}, 3),
                ("run_stop", "INTERVAL_END", None, {"status": status}, 2 + 60 * minutes)]
     path.write_text("noise\n" + "".join(
         "3: :::MLLOG " + json.dumps({"namespace": "", "time_ms": int(seconds * 1000), "event_type": kind, "key": key,
@@ -56,6 +58,35 @@ def test_check(machine):
         assert mlperf(machine, "check", bad).rc == 2
     bad.write_bytes(bytes(range(256)) * 20000 + b":::MLLOG " + b"x" * 5_000_000)
     assert mlperf(machine, "check", bad).rc == 2
+
+
+def test_convergence_beside_the_reference(machine):
+    """A directory stands for its results; both sides of the reference are looked at."""
+    table = machine.directory / "rcps.json"
+    table.write_text(json.dumps({"ours": {"Benchmark": "resnet", "BS": 8, "Epochs to converge":
+                                          [38, 39, 39, 40, 40, 40, 40, 41, 41, 42]}}))
+    results = machine.directory / "results"
+    results.mkdir()
+    (results / "notes.txt").write_text("not a log of a run\n")
+    for epoch, rc, verdict in ((40, 0, "same"), (30, 2, "faster"), (60, 2, "slower")):
+        for number in range(5):
+            write(results / f"result_{number}.txt", 30, epoch=epoch)
+        done = mlperf(machine, "rcp", results, "--table", table)
+        assert done.rc == rc and f"verdict:    {verdict}" in done.out, done
+        assert mlperf(machine, "rcp", results, "--table", table, "--output", "json").json["verdict"] == verdict
+    assert mlperf(machine, "rcp", results, "--table", table, "--one-sided").rc == 0
+    assert "of 5 runs" in mlperf(machine, "summary", results).out
+    for number in range(2):
+        write(results / f"result_{number}.txt", 30, status="aborted")
+    assert "not converged" in mlperf(machine, "rcp", results, "--table", table).out
+    assert mlperf(machine, "rcp", results).rc == 64
+    write(results / "result_1.txt", 30, benchmark="bert")
+    other = mlperf(machine, "rcp", results, "--table", table)
+    assert other.rc == 65 and "result_1.txt' is of 'bert', those before it of 'resnet'" in other.err
+    table.write_text("{")
+    assert "rcps.json': line 1" in mlperf(machine, "rcp", results, "--table", table).err
+    (machine.directory / "none").mkdir()
+    assert "holds no result_*.txt" in mlperf(machine, "summary", machine.directory / "none").err
 
 
 def test_log_writes_what_check_reads(machine):

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct mlrun run;
-	mlrun_init(&run);
+	mlrun_init(&run, (enum mlrun_ruleset)(size % MLRUN_RULESET_COUNT));
 	const char *at = (const char *)data, *end = at + size;
 	while (at < end) {
 		const char *newline = memchr(at, '\n', (size_t)(end - at));
@@ -30,6 +30,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		mlrun_line(&run, at, length);
 		at += length + (newline != NULL);
 	}
-	mlrun_end(&run, (enum mlrun_ruleset)(size % MLRUN_RULESET_COUNT));
+	mlrun_end(&run);
 	return 0;
 }

@@ -54,7 +54,7 @@ static void feed(struct mlrun *run, const struct event *event)
 static struct mlrun *log_with(const struct event *instead, enum mlrun_ruleset ruleset)
 {
 	static struct mlrun run;
-	mlrun_init(&run);
+	mlrun_init(&run, ruleset);
 	for (size_t i = 0; i < array_length(good); i++) {
 		bool is_it = instead && strcmp(good[i].key, instead->key) == 0;
 		if (!is_it)
@@ -62,7 +62,7 @@ static struct mlrun *log_with(const struct event *instead, enum mlrun_ruleset ru
 		else if (instead->type)
 			feed(&run, instead);
 	}
-	mlrun_end(&run, ruleset);
+	mlrun_end(&run);
 	return &run;
 }
 
@@ -90,18 +90,16 @@ static void each_mistake_is_found(void **state)
 	    {{"global_batch_size", NULL, NULL, NULL, 0}, "'global_batch_size' is missing"},
 	    {{"submission_division", "POINT_IN_TIME", "\"ajar\"", "{}", 1}, "closed or open"},
 	    {{"submission_status", "POINT_IN_TIME", "\"moon\"", "{}", 1}, "cloud, onprem"},
-	    {{"submission_org", "POINT_IN_TIME", "null", "{}", 1}, "has no value"},
+	    {{"submission_org", "POINT_IN_TIME", "\"\"", "{}", 1}, "has no value"},
+	    {{"submission_status", "POINT_IN_TIME", "null", "{}", 1}, "has no value"},
 	    {{"init_stop", "INTERVAL_END", "null", "{}", 1801}, "initialisation took 30"},
 	    {{"init_start", NULL, NULL, NULL, 0}, "init_stop before init_start"},
 	    {{"run_start", NULL, NULL, NULL, 0}, "run_stop before run_start"},
 	    {{"block_start", "INTERVAL_START", "null", "{\"first_epoch_num\": 1}", 101},
 	     "epoch_count"},
-	    {{"epoch_stop", "INTERVAL_END", "null", "{\"epoch_num\": 2}", 102}, "of 2 while 1"},
-	    {{"epoch_stop", NULL, NULL, NULL, 0}, "epoch 1 was not stopped"},
-	    {{"eval_start", NULL, NULL, NULL, 0}, "without its start"},
 	    {{"eval_start", "INTERVAL_START", "null", "{}", 103}, "has no epoch_num"},
-	    {{"epoch_start", "INTERVAL_START", "null", "{\"epoch_num\": 0}", 101},
-	     "epochs count from 1"},
+	    {{"run_start", NULL, NULL, NULL, 0}, "block_start before run_start"},
+	    {{"eval_accuracy", NULL, NULL, NULL, 0}, "'eval_accuracy' is missing"},
 	    {{"eval_accuracy", "POINT_IN_TIME", "0.5", "{\"epoch_num\": 1}", 104},
 	     "the target was not reached: 0.5 of 0.759"},
 	    {{"eval_accuracy", "POINT_IN_TIME", "\"good\"", "{\"epoch_num\": 1}", 104},
@@ -121,21 +119,51 @@ static void each_mistake_is_found(void **state)
 	}
 }
 
+/* What 0.6 wants of epochs and evaluations; later rounds do not. */
+static void epochs_nest_in_the_oldest_rules_alone(void **state)
+{
+	static const struct {
+		struct event instead;
+		const char *says;
+	} rows[] = {
+	    {{"epoch_stop", "INTERVAL_END", "null", "{\"epoch_num\": 2}", 102},
+	     "'epoch_stop' is of another epoch than was started"},
+	    {{"epoch_start", NULL, NULL, NULL, 0}, "'epoch_stop' without its start"},
+	    {{"epoch_start", "INTERVAL_START", "null", "{\"epoch_num\": 0}", 101},
+	     "is not the epoch after the last, from 1 on"},
+	    {{"eval_start", NULL, NULL, NULL, 0}, "'eval_stop' without its start"},
+	    {{"eval_stop", NULL, NULL, NULL, 0}, "run_stop within an evaluation"},
+	    {{"block_stop", NULL, NULL, NULL, 0}, "'block_stop' is missing"},
+	    {{"cache_clear", "POINT_IN_TIME", "false", "{}", 0}, "cache_clear is not true"},
+	};
+	for (size_t i = 0; i < array_length(rows); i++) {
+		const struct mlrun *run = log_with(&rows[i].instead, MLRUN_RULES_06);
+		bool is_found = false;
+		for (size_t k = 0; k < run->finding_count; k++)
+			is_found = is_found || strstr(run->findings[k], rows[i].says);
+		if (!is_found)
+			fail_msg("nothing says '%s'", rows[i].says);
+		run = log_with(&rows[i].instead, MLRUN_RULES_07);
+		if (run->finding_count > 0)
+			fail_msg("'%s' by the rules of 0.7", run->findings[0]);
+	}
+}
+
 static void a_key_again(void **state)
 {
 	static struct mlrun run;
-	mlrun_init(&run);
+	mlrun_init(&run, MLRUN_RULES_11);
 	for (size_t i = 0; i < array_length(good); i++) {
 		feed(&run, &good[i]);
 		if (strcmp(good[i].key, "submission_org") == 0 ||
 		    strcmp(good[i].key, "init_start") == 0)
 			feed(&run, &good[i]); /* the same: a warning; eight init_start are normal */
 	}
-	mlrun_end(&run, MLRUN_RULES_11);
+	mlrun_end(&run);
 	assert_int_equal(run.finding_count, 0);
 	assert_int_equal(run.warning_count, 1);
 	const struct event other = {"submission_org", "POINT_IN_TIME", "\"them\"", "{}", 1};
-	mlrun_init(&run);
+	mlrun_init(&run, MLRUN_RULES_11);
 	feed(&run, &good[2]);
 	feed(&run, &other);
 	assert_int_equal(run.finding_count, 1);
@@ -145,7 +173,7 @@ static void a_key_again(void **state)
 static void what_cannot_be_read_is_found_and_the_rest_goes_on(void **state)
 {
 	static struct mlrun run;
-	mlrun_init(&run);
+	mlrun_init(&run, MLRUN_RULES_11);
 	mlrun_line(&run, "some output", 11);
 	mlrun_line(&run, ":::MLLOG {", 10);
 	feed(&run, &good[2]);
@@ -176,7 +204,7 @@ static void targets_of_other_benchmarks(void **state)
 	};
 	for (size_t i = 0; i < array_length(rows); i++) {
 		static struct mlrun run;
-		mlrun_init(&run);
+		mlrun_init(&run, rows[i].ruleset);
 		for (size_t k = 0; k < array_length(good); k++) {
 			struct event event = good[k];
 			if (strcmp(event.key, "submission_benchmark") == 0)
@@ -185,7 +213,7 @@ static void targets_of_other_benchmarks(void **state)
 				event.value = rows[i].value;
 			feed(&run, &event);
 		}
-		mlrun_end(&run, rows[i].ruleset);
+		mlrun_end(&run);
 		if ((run.finding_count == 0) != rows[i].reached)
 			fail_msg("%s %s: %s", rows[i].benchmark, rows[i].value,
 				 run.finding_count ? run.findings[0] : "no finding");
@@ -239,6 +267,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_good_log_has_no_findings),
 	    cmocka_unit_test(each_mistake_is_found),
+	    cmocka_unit_test(epochs_nest_in_the_oldest_rules_alone),
 	    cmocka_unit_test(a_key_again),
 	    cmocka_unit_test(what_cannot_be_read_is_found_and_the_rest_goes_on),
 	    cmocka_unit_test(targets_of_other_benchmarks),

@@ -186,9 +186,26 @@ static void random_numbers_are_those_of_their_seed(void **state)
 	assert_near(squares / 20000, 1, 0.05);
 }
 
+/* From tables of the distribution: t of 0.95, 0.975 and 0.995. */
+static void students_distribution(void **state)
+{
+	static const struct {
+		double t, freedom, below;
+	} rows[] = {
+	    {6.313752, 1, 0.95},    {2.919986, 2, 0.95}, {2.228139, 10, 0.975},	 {2.750, 30, 0.995},
+	    {1.959966, 1e6, 0.975}, {0, 7, 0.5},	 {-2.228139, 10, 0.025}, {1e9, 3, 1},
+	    {-1e9, 3, 0},
+	};
+	for (size_t i = 0; i < array_length(rows); i++)
+		if (fabs(stats_student_below(rows[i].t, rows[i].freedom) - rows[i].below) > 2e-6)
+			fail_msg("t %g of %g: %.9f", rows[i].t, rows[i].freedom,
+				 stats_student_below(rows[i].t, rows[i].freedom));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(students_distribution),
 	    cmocka_unit_test(means_and_medians),
 	    cmocka_unit_test(means_of_two_are_found_without_making_them),
 	    cmocka_unit_test(bounds_of_the_rank_sum),
