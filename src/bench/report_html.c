@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "bench/compare.h"
+#include "bench/html.h"
 #include "bench/report.h"
 
 enum {
@@ -15,32 +16,6 @@ enum {
 	PLOT_LINES = 5,
 	PLOT_ROW = 40,
 };
-
-static const char html_head[] =
-    "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n<title>sluice bench "
-    "compare</title>\n<meta name=\"viewport\" content=\"width=device-width\">\n<style>\n"
-    "body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
-    "color:#1a1a1a;background:#fff}\n"
-    "pre{overflow-x:auto;background:#f4f4f4;padding:1rem;font-size:13px}\n"
-    "svg{max-width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:currentColor}\n"
-    ".grid{stroke:#ccc}.zero{stroke:#666}.margin{fill:#8884}.a{fill:#0b62c4}.b{fill:#c2410c}\n"
-    ".range{stroke:#1a1a1a;stroke-width:3}.fat{stroke-width:8;stroke-opacity:.5}\n"
-    "@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}"
-    "pre{background:#242424}.grid{stroke:#444}.a{fill:#6aaeff}.b{fill:#ff9a5c}"
-    ".range{stroke:#e6e6e6}}\n</style>\n";
-
-static int html_text(struct buf *out, const char *text)
-{
-	int result = 0;
-	for (; result == 0 && *text; text++) {
-		const char *entity = *text == '<'   ? "&lt;"
-				     : *text == '>' ? "&gt;"
-				     : *text == '&' ? "&amp;"
-						    : NULL;
-		result = entity ? buf_add_text(out, entity) : buf_add(out, text, 1);
-	}
-	return result;
-}
 
 /* --- all runs in their order ------------------------------------------------------------------ */
 
@@ -169,7 +144,7 @@ int report_html(const struct report *report, struct buf *out)
 	buf_init(&text, out->max);
 	int result = report_text(report, &text);
 	if (result == 0)
-		result = buf_add_text(out, html_head);
+		result = html_begin(out, "sluice bench compare");
 	if (result == 0)
 		result =
 		    buf_printf(out, "<h1>%s</h1>\n<pre>", verdict_to_string(compare_kind(outcome)));

@@ -24,6 +24,7 @@
 #include "bench/report.h"
 #include "bench/runner.h"
 #include "cmd/bench.h"
+#include "cmd/bench_scaling.h"
 #include "cmd/options.h"
 
 enum compare_exit {
@@ -150,7 +151,8 @@ static const struct option_row compare_rows[] = {
      OPTION_FIELD(struct compare_options, seed)},
     {.name = "from",
      .kind = OPTION_FLAG,
-     .help = "run nothing: judge the recorded FILE again, or two that were recorded apart",
+     .help = "run nothing: judge the recorded FILE again, or two that were recorded apart; or show "
+	     "a scaling series: a table (.csv), or runs that say how many workers they had",
      OPTION_FIELD(struct compare_options, from)},
     {.name = "json",
      .kind = OPTION_PATH,
@@ -194,6 +196,8 @@ static const struct cmd_example compare_examples[] = {
      "a finer look, with plots"},
     {"sluice bench compare --from result.json",
      "the verdict of runs that were recorded with --json"},
+    {"sluice bench compare --from series.csv --html scaling.html",
+     "efficiency by number of workers, with plots"},
     {NULL, NULL},
 };
 
@@ -406,6 +410,18 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 	time_t now = time(NULL);
 	struct tm utc;
 	(void)strftime(started, sizeof(started), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+	if (options->from && bench_scaling_is_meant(self->call->argv, (size_t)self->call->argc)) {
+		const struct bench_scaling what = {
+		    .files = self->call->argv,
+		    .count = (size_t)self->call->argc,
+		    .metric = options->metrics.count ? options->metrics.items[0] : NULL,
+		    .json = options->json,
+		    .html = options->html,
+		    .started = started,
+		    .is_json = options->output == OPTION_OUTPUT_JSON,
+		};
+		return bench_scaling_run(self->call, &what);
+	}
 	runner_catch_signals();
 	int result = options->from ? compare_from(self, outcome, a, b, &err)
 				   : compare_run(&self->plan, outcome, &err);
@@ -479,7 +495,7 @@ const struct command cmd_bench_compare = {
     .defaults = &compare_defaults,
     .options_size = sizeof(struct compare_options),
     .positional = "[FILE...]",
-    .positional_max = 2,
+    .positional_max = BENCH_SCALING_FILES_MAX,
     .exits = compare_exits,
     .examples = compare_examples,
 };

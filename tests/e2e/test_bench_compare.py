@@ -99,3 +99,26 @@ def test_ctrl_c_keeps_what_was_measured(machine):
     program.send_signal(signal.SIGINT)
     assert program.wait(10) == 130
     assert len(json.loads(file.read_text())["runs"]) == 4
+
+
+def test_a_scaling_series(machine):
+    """Recorded runs that say how many workers they had, or a table."""
+    table = machine.directory / "series.csv"
+    table.write_text("workers,samples/s\n1,100\n2,190\n4,350\n")
+    page = machine.directory / "series.html"
+    done = machine.run("sluice", "bench", "compare", "--from", table, "--html", page)
+    assert done.rc == 0 and "87.5 %" in done.out, done
+    assert "4 workers: 87.5 %" in page.read_text()
+    files = []
+    for workers, rate in ((1, 100), (2, 150), (4, 200)):
+        files.append(machine.directory / f"{workers}.json")
+        files[-1].write_text(json.dumps({"schema": "sluice.result/1", "runs": [{"side": "-", "index": 0, "rc": 0, "metrics": {
+            "workers": {"unit": "", "better": "higher", "samples": [workers]},
+            "samples/s": {"unit": "1/s", "better": "higher", "samples": [rate]}}}]}))
+    told = machine.run("sluice", "bench", "compare", "--from", *files, "--output", "json").json
+    assert [point["efficiency"] for point in told["scaling"]] == [1, 0.75, 0.5] and told["metric"] == "samples/s"
+    table.write_text("workers,samples/s\n1,100\n2,fast\n")
+    wrong = machine.run("sluice", "bench", "compare", "--from", table)
+    assert wrong.rc == 65 and "line 3: 'fast' is no number" in wrong.err, wrong
+    alone = machine.run("sluice", "bench", "compare", "--from", files[0])
+    assert alone.rc == 65 and "a series has two at least" in alone.err, alone
