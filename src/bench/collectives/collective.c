@@ -18,13 +18,13 @@ static const struct collective_op_facts op_facts[COLLECTIVE_OP_COUNT] = {
     [COLLECTIVE_REDUCE_SCATTER] = {"reduce_scatter", "reducescatter", .reduces = true,
 				   .has_in_place = true},
     [COLLECTIVE_ALL_GATHER] = {"all_gather", "allgather", .has_in_place = true},
-    [COLLECTIVE_ALLTOALL] = {"alltoall", "all_to_all"},
-    [COLLECTIVE_ALLTOALLV] = {"alltoallv", "all_to_allv"},
+    [COLLECTIVE_ALLTOALL] = {"alltoall", "all_to_all", .reduces = false},
+    [COLLECTIVE_ALLTOALLV] = {"alltoallv", "all_to_allv", .reduces = false},
     [COLLECTIVE_GATHER] = {"gather", NULL, .has_root = true, .has_in_place = true},
     [COLLECTIVE_SCATTER] = {"scatter", NULL, .has_root = true, .has_in_place = true},
     [COLLECTIVE_BROADCAST] = {"broadcast", "bcast", .has_root = true, .has_in_place = true},
     [COLLECTIVE_REDUCE] = {"reduce", NULL, .reduces = true, .has_root = true, .has_in_place = true},
-    [COLLECTIVE_SENDRECV] = {"sendrecv", "send_recv"},
+    [COLLECTIVE_SENDRECV] = {"sendrecv", "send_recv", .reduces = false},
     [COLLECTIVE_HYPERCUBE] = {"hypercube", NULL, .has_in_place = true},
 };
 
