@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "bench/collectives/element.h"
 #include "bench/stats.h"
+#include "unit/bench/collectives/plain.h"
 #include "unit/unit.h"
 
 enum { RANKS_MAX = 64, ELEMENTS = 160, BYTES = ELEMENTS * COLLECTIVE_ELEMENT_MAX };
@@ -23,74 +24,6 @@ static struct pattern made(enum collective_op op, enum collective_type type,
 	collective_shape(op, type, bytes, ranks, &shape);
 	pattern_init(&plan, &shape, &pattern);
 	return pattern;
-}
-
-/* left = left (op) right, as a library does it in the type. */
-static void combine_float(enum collective_type type, enum collective_redop redop, uint8_t *left,
-			  const uint8_t *right)
-{
-	double a = element_value(type, left), b = element_value(type, right), all;
-	if (redop == COLLECTIVE_PROD)
-		all = a * b;
-	else if (redop == COLLECTIVE_MIN)
-		all = a < b ? a : b;
-	else if (redop == COLLECTIVE_MAX)
-		all = a > b ? a : b;
-	else
-		all = a + b;
-	float single = (float)all;
-	uint16_t half =
-	    type == COLLECTIVE_F16 ? element_f16_from_f32(single) : element_bf16_from_f32(single);
-	if (type == COLLECTIVE_F64)
-		memcpy(left, &all, sizeof(all));
-	else if (type == COLLECTIVE_F32)
-		memcpy(left, &single, sizeof(single));
-	else
-		memcpy(left, &half, sizeof(half));
-}
-
-static void combine_integer(enum collective_type type, enum collective_redop redop, uint8_t *left,
-			    const uint8_t *right)
-{
-	size_t size = collective_type_size(type);
-	uint64_t a = 0, b = 0, flip = element_is_unsigned(type) ? 0 : UINT64_C(1) << (size * 8 - 1);
-	memcpy(&a, left, size);
-	memcpy(&b, right, size);
-	if (redop == COLLECTIVE_PROD)
-		a *= b;
-	else if (redop == COLLECTIVE_MIN)
-		a = (a ^ flip) < (b ^ flip) ? a : b;
-	else if (redop == COLLECTIVE_MAX)
-		a = (a ^ flip) > (b ^ flip) ? a : b;
-	else
-		a += b;
-	memcpy(left, &a, size);
-}
-
-static void divide(enum collective_type type, uint32_t ranks, uint8_t *element)
-{
-	size_t size = collective_type_size(type);
-	if (element_is_float(type)) {
-		double mean = element_value(type, element) / ranks;
-		float single = (float)mean;
-		uint16_t half = type == COLLECTIVE_F16 ? element_f16_from_f32(single)
-						       : element_bf16_from_f32(single);
-		memcpy(element,
-		       size == 8   ? (void *)&mean
-		       : size == 4 ? (void *)&single
-				   : (void *)&half,
-		       size);
-		return;
-	}
-	uint64_t bits = 0;
-	memcpy(&bits, element, size);
-	if (element_is_unsigned(type)) {
-		bits /= ranks;
-	} else {
-		uint32_t unused = (uint32_t)(64 - size * 8);
-		bits = (uint64_t)(((int64_t)(bits << unused) >> unused) / (int64_t)ranks);
-	}
-	memcpy(element, &bits, size);
 }
 
 /* Adds the parts up along a random binary tree: any two of those that are left, again and again. */
@@ -108,17 +41,14 @@ static void reduce_in_random_order(struct stats_random *random, const struct pat
 		uint32_t a = (uint32_t)(stats_random_next(random) % count);
 		uint32_t b = (uint32_t)(stats_random_next(random) % (count - 1));
 		b += b >= a;
-		if (element_is_float(type))
-			combine_float(type, redop, left[a], left[b]);
-		else
-			combine_integer(type, redop, left[a], left[b]);
+		plain_combine(type, redop, left[a], left[b]);
 		memcpy(left[b], left[count - 1], size);
 		if (a == count - 1)
 			memcpy(left[b], left[a], size);
 		count--;
 	}
 	if (redop == COLLECTIVE_AVG)
-		divide(type, pattern->plan.ranks, left[0]);
+		plain_divide(type, pattern->plan.ranks, left[0]);
 	memcpy(out, left[0], size);
 }
 
@@ -193,7 +123,7 @@ static void averages_may_be_rounded_but_not_wrong(void **state)
 					       : size == 4 ? (void *)&single
 							   : (void *)&half,
 					       size);
-					combine_float(type, COLLECTIVE_SUM, sum + i * size,
+					plain_combine(type, COLLECTIVE_SUM, sum + i * size,
 						      element);
 				}
 			}
@@ -213,59 +143,20 @@ static void averages_may_be_rounded_but_not_wrong(void **state)
 		}
 }
 
-/* What each operation does, element by element, done the plain way. */
-static void simulate(const struct pattern *pattern, uint32_t rank, uint8_t *const sent[],
-		     uint8_t *received)
-{
-	const struct collective_shape *shape = &pattern->shape;
-	uint32_t ranks = pattern->plan.ranks;
-	size_t size = collective_type_size(pattern->plan.type), part = shape->param_count * size;
-	for (uint32_t from = 0; from < ranks; from++)
-		switch (pattern->plan.op) {
-		case COLLECTIVE_ALL_GATHER:
-		case COLLECTIVE_GATHER:
-		case COLLECTIVE_HYPERCUBE:
-			memcpy(received + from * part, sent[from], part);
-			break;
-		case COLLECTIVE_ALLTOALL:
-			memcpy(received + from * part, sent[from] + rank * part, part);
-			break;
-		case COLLECTIVE_ALLTOALLV: {
-			size_t bytes = collective_v_count(shape, ranks, from, rank) * size;
-			size_t at = 0;
-			for (uint32_t to = 0; to < rank; to++)
-				at += collective_v_count(shape, ranks, from, to) * size;
-			memcpy(received, sent[from] + at, bytes);
-			received += bytes;
-			break;
-		}
-		case COLLECTIVE_SCATTER:
-			if (from == pattern->plan.root)
-				memcpy(received, sent[from] + rank * part, part);
-			break;
-		case COLLECTIVE_BROADCAST:
-			if (from == pattern->plan.root)
-				memcpy(received, sent[from], part);
-			break;
-		case COLLECTIVE_SENDRECV:
-			if ((from + 1) % ranks == rank)
-				memcpy(received, sent[from], part);
-			break;
-		default:
-			fail();
-		}
-}
-
 static void one_move(enum collective_op op, enum collective_type type, uint32_t ranks)
 {
 	enum { ROOM = 4096 };
-	uint8_t *sent[8], received[ROOM + 1], expected[ROOM + 1];
+	const void *sent[8];
+	uint8_t received[ROOM + 1], expected[ROOM + 1];
 	struct pattern pattern = made(op, type, COLLECTIVE_SUM, ranks, 3000);
+	struct backend_call call = {
+	    .op = op, .type = type, .root = pattern.plan.root, .shape = &pattern.shape};
 	for (uint32_t r = 0; r < ranks; r++) {
-		sent[r] = calloc(1, ROOM);
-		assert_non_null(sent[r]);
+		uint8_t *source = calloc(1, ROOM);
+		assert_non_null(source);
 		assert_true(pattern.shape.bytes <= ROOM);
-		pattern_send(&pattern, r, 0, pattern_send_count(&pattern, r), sent[r]);
+		pattern_send(&pattern, r, 0, pattern_send_count(&pattern, r), source);
+		sent[r] = source;
 	}
 	for (uint32_t r = 0; r < ranks; r++) {
 		uint64_t count = pattern_receive_count(&pattern, r), at = 0;
@@ -273,7 +164,7 @@ static void one_move(enum collective_op op, enum collective_type type, uint32_t 
 			continue;
 		memset(received, 0xa5, sizeof(received));
 		memset(expected, 0xa5, sizeof(expected));
-		simulate(&pattern, r, sent, received);
+		plain_result(&call, sent, ranks, r, received);
 		pattern_receive(&pattern, r, 0, count, expected);
 		assert_memory_equal(received, expected, sizeof(received));
 		assert_int_equal(pattern_check_receive(&pattern, r, 0, count, received, &at), 0);
@@ -286,7 +177,7 @@ static void one_move(enum collective_op op, enum collective_type type, uint32_t 
 		}
 	}
 	for (uint32_t r = 0; r < ranks; r++)
-		free(sent[r]);
+		free((void *)(uintptr_t)sent[r]);
 }
 
 static void what_is_moved_comes_where_it_belongs(void **state)
