@@ -365,7 +365,7 @@ int reader_run(const struct reader_set *set, const struct reader_case *what, uin
 				 .seed = seed,
 				 .stop = stop,
 				 .gate = PTHREAD_MUTEX_INITIALIZER};
-	int result = file_path(job.path, err, "%s/data", set->directory);
+	int result = reader_large_path(set, job.path, err);
 	if (result == 0)
 		result = reader_prepare(&job, err);
 	_cleanup_free_ uint32_t *order = reader_mix(set->files, seed);

@@ -78,6 +78,11 @@ static int set_make_file(struct set_maker *self, const char *path, uint64_t byte
 	return result;
 }
 
+int reader_large_path(const struct reader_set *set, char out[FILE_PATH_MAX], struct err *err)
+{
+	return file_path(out, err, "%s/data", set->directory);
+}
+
 int reader_file_path(const struct reader_set *set, size_t i, char out[FILE_PATH_MAX],
 		     struct err *err)
 {
@@ -122,7 +127,7 @@ static int set_check_room(const char *path, uint64_t wanted, struct err *err)
 static int set_fill(struct set_maker *self, struct err *err)
 {
 	char path[FILE_PATH_MAX];
-	int result = file_path(path, err, "%s/data", self->set->directory);
+	int result = reader_large_path(self->set, path, err);
 	if (result == 0)
 		result = set_make_file(self, path, self->set->bytes, 0, true, err);
 	if (result == 0)

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "bench/storage_fio.h"
 
 enum { STORAGE_NAME_MAX = 64 };
 
@@ -74,8 +75,12 @@ static int storage_one(struct storage *self, struct storage_case *one, bool is_p
 		       one->what.readers); /* cut at worst */
 	if (!storage_go_on(self, what))
 		return err_set(err, -EINTR, "interrupted");
-	int result = reader_run(set, &one->what, plan->time_ns, plan->seed + index, plan->stop,
-				&outcome, err);
+	uint64_t seed = plan->seed + index;
+	int result =
+	    plan->fio && storage_fio_can(&one->what)
+		? storage_fio_run(plan->fio, set, &one->what, plan->time_ns, seed, plan->stop,
+				  &outcome, err)
+		: reader_run(set, &one->what, plan->time_ns, seed, plan->stop, &outcome, err);
 	self->done++;
 	if (result == -EOPNOTSUPP) {
 		one->is_skipped = true;

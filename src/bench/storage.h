@@ -25,6 +25,7 @@ enum storage_limits {
 struct storage_plan {
 	const char *path;    /* that is judged */
 	const char *against; /* NULL: by nothing */
+	const char *fio;     /* reads what it can in place of our own reader; NULL */
 	uint64_t bytes;	     /* of the large file */
 	size_t files, file_bytes;
 	const struct reader_case *cases; /* borrowed */

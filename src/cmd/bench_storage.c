@@ -50,10 +50,13 @@ enum {
 #define STORAGE_PATTERNS "sequential,random,files"
 #define STORAGE_CACHES	 "direct,cold,cached"
 
+enum storage_engine { STORAGE_ENGINE_AUTO, STORAGE_ENGINE_FIO, STORAGE_ENGINE_OWN };
+
 struct storage_options {
 	const char *against, *blocks, *readers, *patterns, *caches, *margin, *json;
 	uint64_t size, file_size, time_ns, seed;
 	uint64_t files, rounds;
+	uint32_t engine; /* enum storage_engine */
 	bool quiet;
 	enum option_output output;
 };
@@ -135,6 +138,12 @@ static const struct option_row storage_rows[] = {
      .min = 1,
      .max = 1000,
      OPTION_FIELD(struct storage_options, rounds)},
+    {.name = "engine",
+     .kind = OPTION_CHOICE,
+     .words = "auto|fio|own",
+     .help = "who reads the large file: fio, our own reader, which also looks at what it reads, or "
+	     "fio if it is installed (auto, default)",
+     OPTION_FIELD(struct storage_options, engine)},
     {.name = "margin",
      .kind = OPTION_TEXT,
      .value = "PERCENT",
@@ -299,6 +308,21 @@ static void storage_progress(const char *what, uint64_t done, uint64_t all, void
 		(void)fprintf(stderr, "\r\x1b[K%s: %" PRIu64 " of %" PRIu64, what, done, all);
 }
 
+static bool storage_has_fio(void)
+{
+	const char *path = getenv("PATH");
+	char name[FILE_PATH_MAX];
+	for (const char *at = path ? path : "/usr/bin"; at;) {
+		size_t length = strcspn(at, ":");
+		int written = snprintf(name, sizeof(name), "%.*s/fio", (int)length, at);
+		if (length > 0 && written > 0 && (size_t)written < sizeof(name) &&
+		    access(name, X_OK) == 0)
+			return true;
+		at = at[length] ? at + length + 1 : NULL;
+	}
+	return false;
+}
+
 static int storage_plan_make(struct storage_call *self)
 {
 	const struct storage_options *options = self->options;
@@ -319,6 +343,11 @@ static int storage_plan_make(struct storage_call *self)
 				      .stop = &storage_interrupted,
 				      .progress = storage_progress,
 				      .context = (void *)(uintptr_t)options};
+	if (options->engine != STORAGE_ENGINE_OWN && storage_has_fio())
+		plan->fio = "fio";
+	else if (options->engine == STORAGE_ENGINE_FIO)
+		return cmd_usage(self->call, "--engine=fio: there is no fio in PATH: install it, "
+					     "or let --engine=own read");
 	if (plan->seed == 0 && getrandom(&plan->seed, sizeof(plan->seed), 0) > 0)
 		plan->seed >>= 11; /* what every reader of JSON keeps */
 	int code = storage_lists(self);
@@ -359,6 +388,10 @@ static int storage_table(const struct storage_plan *plan, const struct storage_o
 				plan->against ? "     AGAINST  RATIO (95 %)" : "");
 	for (size_t i = 0; result == 0 && i < outcome->case_count; i++)
 		result = storage_row(plan, &outcome->cases[i], out);
+	if (result == 0 && plan->fio)
+		result =
+		    buf_add_text(out, "direct and cached of the large file: read by fio, which "
+				      "does not look at what it reads\n");
 	if (result == 0 && outcome->wrong > 0)
 		result = buf_printf(out,
 				    "WRONG: %" PRIu64 " blocks of 4 KiB held what does not belong "
@@ -410,6 +443,7 @@ static int storage_json(const struct storage_plan *plan, const struct storage_ou
 	jsonw_text(&json, "path", plan->path);
 	if (plan->against)
 		jsonw_text(&json, "against", plan->against);
+	jsonw_text(&json, "engine", plan->fio ? "fio" : "own");
 	jsonw_u64(&json, "seed", plan->seed);
 	jsonw_u64(&json, "wrong", outcome->wrong);
 	fingerprint_write(&json, "", environ);
