@@ -6,6 +6,7 @@
 
 static const struct command *const verbs[] = {
     &cmd_bench_compare,
+    &cmd_bench_gpu,
     &cmd_bench_storage,
     NULL,
 };

@@ -269,8 +269,8 @@ static bool driver_uuid_begins(const char *uuid, const char *name)
 	       strncasecmp(is_whole ? uuid : uuid + 4, name, length) == 0;
 }
 
-int driver_find(const struct driver *driver, const char *name, struct driver_device *out,
-		struct err *err)
+int driver_find_device(const struct driver *driver, const char *name, struct driver_device *out,
+		       struct err *err)
 {
 	struct driver_device devices[DRIVER_DEVICES_MAX];
 	char list[DRIVER_LIST_MAX] = "";

@@ -110,8 +110,8 @@ struct driver_device {
 int driver_devices(const struct driver *driver, struct driver_device out[DRIVER_DEVICES_MAX],
 		   uint32_t *out_count, struct err *err);
 /* By number or by UUID (its beginning, 4 characters at least). -ENODEV names those there are. */
-int driver_find(const struct driver *driver, const char *name, struct driver_device *out,
-		struct err *err);
+int driver_find_device(const struct driver *driver, const char *name, struct driver_device *out,
+		       struct err *err);
 
 /* CLOCK_MONOTONIC, or the simulated driver's clock. Nanoseconds. */
 uint64_t driver_now_ns(const struct driver *driver);

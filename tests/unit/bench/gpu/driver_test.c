@@ -90,17 +90,18 @@ static void a_gpu_is_found_by_number_and_by_uuid(void **state)
 {
 	struct driver driver = two_gpus();
 	struct driver_device device;
-	assert_int_equal(driver_find(&driver, "1", &device, NULL), 0);
+	assert_int_equal(driver_find_device(&driver, "1", &device, NULL), 0);
 	assert_int_equal(device.ordinal, 1);
 	assert_string_equal(device.uuid, "GPU-abababab-abab-abab-abab-ababababab01");
 	assert_string_equal(device.name, "GPU number 1");
 	assert_int_equal(device.cc_major, CUDA_ATTRIBUTE_CC_MAJOR);
 	assert_int_equal(device.sm_count, CUDA_ATTRIBUTE_SM_COUNT);
 	assert_int_equal(
-	    driver_find(&driver, "GPU-abababab-abab-abab-abab-ababababab00", &device, NULL), 0);
+	    driver_find_device(&driver, "GPU-abababab-abab-abab-abab-ababababab00", &device, NULL),
+	    0);
 	assert_int_equal(device.ordinal, 0);
 	assert_int_equal(
-	    driver_find(&driver, "ABABABAB-abab-abab-abab-ababababab01", &device, NULL), 0);
+	    driver_find_device(&driver, "ABABABAB-abab-abab-abab-ababababab01", &device, NULL), 0);
 	assert_int_equal(device.ordinal, 1);
 }
 
@@ -109,15 +110,15 @@ static void what_is_not_there_or_not_one_is_refused(void **state)
 	struct driver driver = two_gpus();
 	struct driver_device device;
 	struct err err = {0};
-	assert_int_equal(driver_find(&driver, "2", &device, &err), -ENODEV);
+	assert_int_equal(driver_find_device(&driver, "2", &device, &err), -ENODEV);
 	assert_non_null(strstr(err.text, "1 GPU-abababab-abab-abab-abab-ababababab01"));
-	assert_int_equal(driver_find(&driver, "GPU-abab", &device, &err), -ENODEV);
+	assert_int_equal(driver_find_device(&driver, "GPU-abab", &device, &err), -ENODEV);
 	assert_non_null(strstr(err.text, "more than one"));
-	assert_int_equal(driver_find(&driver, "aba", &device, &err), -ENODEV);
+	assert_int_equal(driver_find_device(&driver, "aba", &device, &err), -ENODEV);
 	assert_non_null(strstr(err.text, "no GPU 'aba'"));
-	assert_int_equal(driver_find(&driver, "", &device, &err), -ENODEV);
+	assert_int_equal(driver_find_device(&driver, "", &device, &err), -ENODEV);
 	driver.call.cuDeviceGetCount = no_count;
-	assert_int_equal(driver_find(&driver, "0", &device, &err), -ENODEV);
+	assert_int_equal(driver_find_device(&driver, "0", &device, &err), -ENODEV);
 	assert_non_null(strstr(err.text, "CUDA_VISIBLE_DEVICES"));
 }
 

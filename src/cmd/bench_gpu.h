@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verbs of `sluice bench gpu`. */
+#ifndef SLUICE_CMD_BENCH_GPU_H
+#define SLUICE_CMD_BENCH_GPU_H
+
+#include "cmd/cmd.h"
+
+extern const struct command cmd_bench_gpu_alloc;
+extern const struct command cmd_bench_gpu_burn;
+extern const struct command cmd_bench_gpu_gemm;
+extern const struct command cmd_bench_gpu_graph;
+extern const struct command cmd_bench_gpu_lc;
+extern const struct command cmd_bench_gpu_ruler;
+extern const struct command cmd_bench_gpu_small;
+
+#endif
