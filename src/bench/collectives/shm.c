@@ -332,7 +332,7 @@ int shm_backend_new(struct shm_world *world, uint32_t rank, uint64_t timeout_ns,
 	self->reduce = reduce_best();
 	self->file_end = (off_t)world->bytes;
 	self->limits = (struct shm_limits){
-	    .line = SHM_LINE_BYTES, .kernel = 8 * 1024 * 1024, .stream = 4 * 1024 * 1024};
+	    .line = SHM_LINE_BYTES, .kernel = 32 * 1024 * 1024, .stream = 4 * 1024 * 1024};
 	self->yields = true; /* until it is known where the others are */
 	int rc = shm_join(self, err);
 	if (rc < 0) {

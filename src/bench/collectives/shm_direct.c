@@ -18,17 +18,8 @@ struct shm_place {
 };
 
 enum shm_direct_sizes {
-	SHM_BLOCK = 32 * 1024,
 	SHM_SLICE_ALIGN = 4096, /* bytes; two ranks never write to the same cache line */
 };
-
-/* What is read through the kernel lies in my slots meanwhile, from all but one rank, and a result
- * beside it. They are free: all have come here, so they have left the operation before. */
-static size_t shm_direct_block_bytes(const struct shm_backend *self)
-{
-	size_t each = 2 * SHM_SLOT_BYTES / self->backend.ranks;
-	return each < SHM_BLOCK ? each - each % SHM_CACHE_LINE : SHM_BLOCK;
-}
 
 struct shm_direct {
 	struct shm_backend *self;
@@ -37,6 +28,15 @@ struct shm_direct {
 	bool is_mapped; /* registered; else through the kernel */
 	bool streams;
 };
+
+/* What is read through the kernel lies in my slots meanwhile, from all but one rank, and a result
+ * beside it. They are free: all have come here, so they have left the operation before. As much at
+ * a time as fits, since every call of the kernel finds the pages anew. */
+static size_t shm_direct_block_bytes(const struct shm_direct *direct)
+{
+	size_t each = 2 * SHM_SLOT_BYTES / direct->self->backend.ranks;
+	return direct->is_mapped ? SHM_BLOCK : each - each % SHM_CACHE_LINE;
+}
 
 static uint8_t *shm_direct_at(const struct shm_direct *direct, uint32_t rank, int side)
 {
@@ -123,7 +123,7 @@ static int shm_direct_block(struct shm_direct *direct, size_t at, size_t bytes, 
 static int shm_direct_slice(struct shm_direct *direct, struct err *err)
 {
 	uint32_t ranks = direct->self->backend.ranks, rank = direct->self->backend.rank;
-	size_t total = direct->plan->longest, block = shm_direct_block_bytes(direct->self);
+	size_t total = direct->plan->longest, block = shm_direct_block_bytes(direct);
 	size_t lines = (total + SHM_SLICE_ALIGN - 1) / SHM_SLICE_ALIGN;
 	size_t from = lines * rank / ranks * SHM_SLICE_ALIGN;
 	size_t end = lines * (rank + 1) / ranks * SHM_SLICE_ALIGN;
@@ -171,7 +171,7 @@ static int shm_direct_sum(struct shm_direct *direct, struct err *err)
 	const struct shm_plan *plan = direct->plan;
 	uint32_t ranks = self->backend.ranks, rank = self->backend.rank;
 	const void *sources[COLLECTIVE_SHM_RANKS_MAX];
-	size_t block = shm_direct_block_bytes(self);
+	size_t block = shm_direct_block_bytes(direct);
 	for (size_t done = 0; done < plan->sum.bytes; done += block) {
 		size_t now = plan->sum.bytes - done, at = plan->sum.from + done;
 		if (now > block)

@@ -31,6 +31,8 @@ enum shm_sizes {
 	SHM_REGIONS_MAX = 64, /* of registered memory, at a time */
 	SHM_CHOICE_MAX = 160,
 	SHM_SPINS = 200,
+	SHM_BLOCK =
+	    32 * 1024, /* of a result that is written twice: the second time from the cache */
 };
 #define SHM_PAUSE_NS	 (20 * CLOCK_NS_PER_US)	 /* then the processor is left to others */
 #define SHM_YIELD_NS	 (2 * CLOCK_NS_PER_MS)	 /* then it sleeps, a part of what it has waited */
@@ -87,6 +89,8 @@ struct shm_world {
 /* The sizes, in bytes, from which another algorithm is taken. The same on all ranks. */
 struct shm_limits {
 	size_t line;   /* up to here in a line; at most SHM_LINE_BYTES */
+	size_t slice;  /* all_reduce: from here each rank computes a part of it */
+	size_t shy;    /* from here slots are written past the caches */
 	size_t kernel; /* from here the kernel copies between processes */
 	size_t stream; /* from here stores go past the caches */
 };

@@ -19,15 +19,29 @@ static bool shm_overlap(const struct shm_part *part, size_t at, size_t length, s
 	return true;
 }
 
+/* Into a slot. A line that another processor has read lately is slow to write: it must be told, and
+ * on processors whose parts have caches of their own that takes longer than the way through the
+ * memory. So what is longer than a few lines goes past the caches. */
+static void shm_slots_put(uint8_t *to, const uint8_t *from, size_t bytes, bool streams)
+{
+	if (streams)
+		reduce_stream(to, from, bytes);
+	else
+		memcpy(to, from, bytes);
+}
+
 /* My slot of this round has my bytes [at, at + length). */
 static uint64_t shm_slots_show(struct shm_backend *self, const struct shm_plan *plan, size_t at,
 			       size_t length)
 {
 	uint64_t round = ++self->round;
 	if (at < plan->source_bytes) {
-		size_t left = plan->source_bytes - at;
-		memcpy(shm_slot(self->world, self->backend.rank, round), plan->source + at,
-		       left < length ? left : length);
+		size_t left = plan->source_bytes - at, bytes = left < length ? left : length;
+		bool streams = bytes >= self->limits.shy;
+		shm_slots_put(shm_slot(self->world, self->backend.rank, round), plan->source + at,
+			      bytes, streams);
+		if (streams)
+			reduce_stream_end();
 	}
 	atomic_store_explicit(&self->world->seats[self->backend.rank].round, round,
 			      memory_order_release);
@@ -63,12 +77,93 @@ static int shm_slots_take(struct shm_backend *self, const struct shm_plan *plan,
 	return 0;
 }
 
+/* One rank's part of `length` bytes: whole lines, so that no two write to the same one. */
+static struct shm_part shm_slice(size_t length, uint32_t ranks, uint32_t rank)
+{
+	size_t lines = (length + SHM_CACHE_LINE - 1) / SHM_CACHE_LINE;
+	size_t from = lines * rank / ranks * SHM_CACHE_LINE;
+	size_t end = lines * (rank + 1) / ranks * SHM_CACHE_LINE;
+	if (end > length)
+		end = length;
+	return (struct shm_part){.from = from, .bytes = end - from};
+}
+
+/* My slice of all ranks' slots, into my buffer and for the others: where it lay in my own slot is
+ * nothing yet, since nobody else wants it of me. */
+static int shm_slots_sum_slice(struct shm_backend *self, const struct shm_plan *plan,
+			       uint64_t round, size_t at, size_t length, struct err *err)
+{
+	uint32_t ranks = self->backend.ranks, rank = self->backend.rank;
+	struct shm_part mine = shm_slice(length, ranks, rank);
+	const void *sources[COLLECTIVE_SHM_RANKS_MAX];
+	for (uint32_t step = 1; step < ranks; step++) {
+		uint32_t peer = (rank + step) % ranks;
+		int rc = shm_wait(self, &self->world->seats[peer].round, round, peer, err);
+		if (rc < 0)
+			return rc;
+		sources[peer] = shm_slot(self->world, peer, round) + mine.from;
+	}
+	uint8_t *to = plan->sum.to + at + mine.from;
+	uint8_t *shown = shm_slot(self->world, rank, round) + mine.from;
+	bool streams = length >= self->limits.shy;
+	for (size_t done = 0; done < mine.bytes; done += SHM_BLOCK) {
+		size_t now = mine.bytes - done < SHM_BLOCK ? mine.bytes - done : SHM_BLOCK;
+		const void *parts[COLLECTIVE_SHM_RANKS_MAX];
+		for (uint32_t peer = 0; peer < ranks; peer++)
+			parts[peer] = peer == rank ? plan->source + at + mine.from + done
+						   : (const uint8_t *)sources[peer] + done;
+		reduce_tree(self->reduce, plan->call->type, plan->call->redop, parts, ranks,
+			    to + done, now / plan->element);
+		shm_slots_put(shown + done, to + done, now, streams);
+	}
+	if (streams)
+		reduce_stream_end();
+	atomic_store_explicit(&self->world->seats[rank].done, round, memory_order_release);
+	return 0;
+}
+
+/* all_reduce of what fits into a slot, each rank one slice: n - 1 of n bytes are read twice,
+ * instead of n - 1 times. */
+static int shm_slots_slices(struct shm_backend *self, const struct shm_plan *plan, size_t at,
+			    size_t length, struct err *err)
+{
+	uint32_t ranks = self->backend.ranks, rank = self->backend.rank;
+	struct shm_part mine = shm_slice(length, ranks, rank);
+	uint64_t round = ++self->round;
+	uint8_t *slot = shm_slot(self->world, rank, round);
+	bool streams = length >= self->limits.shy;
+	size_t behind = mine.from + mine.bytes;
+	shm_slots_put(slot, plan->source + at, mine.from, streams);
+	shm_slots_put(slot + behind, plan->source + at + behind, length - behind, streams);
+	if (streams)
+		reduce_stream_end();
+	atomic_store_explicit(&self->world->seats[rank].round, round, memory_order_release);
+	int rc = shm_slots_sum_slice(self, plan, round, at, length, err);
+	for (uint32_t step = 1; rc == 0 && step < ranks; step++) {
+		uint32_t peer = (rank + step) % ranks;
+		struct shm_part theirs = shm_slice(length, ranks, peer);
+		rc = shm_wait(self, &self->world->seats[peer].done, round, peer, err);
+		if (rc == 0)
+			memcpy(plan->sum.to + at + theirs.from,
+			       shm_slot(self->world, peer, round) + theirs.from, theirs.bytes);
+	}
+	return rc;
+}
+
 int shm_slots_run(struct shm_backend *self, const struct shm_plan *plan, struct err *err)
 {
+	bool is_sliced =
+	    plan->call->op == COLLECTIVE_ALL_REDUCE && plan->longest >= self->limits.slice;
 	for (size_t at = 0; at < plan->longest; at += SHM_SLOT_BYTES) {
 		size_t length = plan->longest - at;
 		if (length > SHM_SLOT_BYTES)
 			length = SHM_SLOT_BYTES;
+		if (is_sliced) {
+			int rc = shm_slots_slices(self, plan, at, length, err);
+			if (rc < 0)
+				return rc;
+			continue;
+		}
 		uint64_t round = shm_slots_show(self, plan, at, length);
 		int rc = shm_slots_take(self, plan, round, at, length, err);
 		if (rc < 0)

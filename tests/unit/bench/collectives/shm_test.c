@@ -24,6 +24,7 @@ enum { RANKS_MAX = 64, GUARD = 64 };
 enum algorithm {
 	USUAL,	 /* as sizes decide */
 	SLOTS,	 /* no lines, no direct access */
+	SLICES,	 /* through slots, each rank a part; past the caches */
 	KERNEL,	 /* through process_vm_readv, however short */
 	MAPPED,	 /* registered */
 	STREAMS, /* registered, past the caches */
@@ -173,7 +174,14 @@ static bool one_expect(const struct one *one, uint32_t rank, uint64_t index, voi
 
 static void one_algorithm(struct shm_backend *self, enum algorithm algorithm)
 {
-	self->limits.line = algorithm == USUAL ? SHM_LINE_BYTES : 0;
+	static const struct shm_limits usual = {
+	    .line = SHM_LINE_BYTES, .slice = 500, .shy = 1000, .kernel = 20000, .stream = 5000};
+	self->limits = usual; /* a little of each */
+	if (algorithm == USUAL)
+		return;
+	self->limits.line = 0;
+	self->limits.slice = algorithm == SLICES ? 1 : SIZE_MAX;
+	self->limits.shy = algorithm == SLICES ? 1 : SIZE_MAX;
 	self->limits.kernel = algorithm == KERNEL ? 1 : SIZE_MAX;
 	self->limits.stream = algorithm == STREAMS ? 1 : SIZE_MAX;
 }
