@@ -90,8 +90,10 @@ static void progress_phase(struct measure_progress *progress, enum measure_phase
 
 static inline void progress_operation(struct measure_progress *progress)
 {
-	if (progress) /* one writer */
-		__atomic_store_n(&progress->operation, progress->operation + 1, __ATOMIC_RELAXED);
+	if (!progress) /* one writer */
+		return;
+	__atomic_store_n(&progress->operation, progress->operation + 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&progress->total, progress->total + 1, __ATOMIC_RELAXED);
 }
 
 static size_t larger_bytes(const struct measure_plan *plan)
@@ -307,7 +309,11 @@ static int run(struct measure *measure, struct err *err)
 static int run_and_sync(struct measure *measure, struct err *err)
 {
 	int rc = run(measure, err);
-	return rc < 0 ? rc : measure->backend->ops->sync(measure->backend, err);
+	if (rc >= 0)
+		rc = measure->backend->ops->sync(measure->backend, err);
+	if (rc >= 0)
+		progress_operation(measure->progress);
+	return rc;
 }
 
 /* What its input was is gone after an operation in place. */
@@ -339,7 +345,6 @@ static int warm(struct measure *measure, struct err *err)
 			rc = rewrite(measure, i & 1, err);
 		if (rc >= 0)
 			rc = run_and_sync(measure, err);
-		progress_operation(measure->progress);
 	}
 	return rc;
 }
@@ -429,7 +434,6 @@ static int isolated_loop(struct measure *measure, uint32_t iterations, double *o
 		if (rc >= 0)
 			rc = run_and_sync(measure, err);
 		out[i] = (double)(now_ns() - start) / 1e9;
-		progress_operation(measure->progress);
 		if (rc >= 0 && measure->plan->checks_all)
 			rc = compare_timed(measure, i, err);
 		if (rc < 0)
@@ -511,7 +515,6 @@ static int check_once(struct measure *measure, uint32_t number, struct err *err)
 		rc = measure->backend->ops->barrier(measure->backend, err);
 	if (rc >= 0)
 		rc = run_and_sync(measure, err);
-	progress_operation(measure->progress);
 	if (rc >= 0)
 		rc = compare(measure, &pattern, false, err);
 	if (rc >= 0 && !measure->is_in_place)
@@ -659,6 +662,7 @@ static void begin(const struct measure_plan *plan, struct measure_progress *prog
 	if (!progress)
 		return;
 	progress_phase(progress, MEASURE_STARTS);
+	__atomic_store_n(&progress->total, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&progress->size, plan->shape.bytes, __ATOMIC_RELAXED);
 	__atomic_store_n(&progress->op, (uint32_t)plan->op, __ATOMIC_RELAXED);
 	progress_phase(progress, MEASURE_ALLOCATES);
@@ -687,12 +691,11 @@ int measure_run(struct backend *backend, const struct measure_plan *plan,
 		rc = backend->ops->barrier(backend, err);
 	guard_free(&guards[1]);
 	guard_free(&guards[0]);
-	if (progress)
-		progress_phase(progress, MEASURE_ENDS);
-	if (rc < 0) {
+	if (rc < 0) { /* and progress says where */
 		measure_row_done(out);
 		return err_wrap(err, "%s of %llu bytes", collective_op_to_string(plan->op),
 				(unsigned long long)plan->shape.bytes);
 	}
+	progress_phase(progress, MEASURE_ENDS);
 	return 0;
 }

@@ -72,6 +72,7 @@ struct measure_progress {
 	uint32_t op;	    /* enum collective_op */
 	uint32_t phase;	    /* enum measure_phase */
 	uint64_t operation; /* how many are completed in it */
+	uint64_t total;	    /* and in the row */
 	uint64_t beat_ns;   /* CLOCK_MONOTONIC; when the phase began */
 };
 enum measure_phase {

@@ -49,7 +49,7 @@ struct world_job {
 	/* In each rank's process: makes its backend. An error there ends the run with that error
 	 * (-ENOENT: the library or device is not there). */
 	int (*start)(void *context, struct world_seat *seat, struct backend **out, struct err *err);
-	/* In each rank's process, and in the parent: row number `index`, the same on all ranks. 1:
+	/* In each rank's process: row number `index`, the same on all ranks. 1:
 	 * `out` is filled; 0: there is no such row, the run is done. */
 	int (*plan)(void *context, uint64_t index, struct measure_plan *out, struct err *err);
 
@@ -61,8 +61,9 @@ struct world_job {
 	 * ends the run with that error. */
 	int (*row)(void *context, uint64_t index, struct measure_row *row, struct err *err);
 	/* The run ends badly: where each rank was, one call each, before world_run_* returns:
-	 * "rank 1: all_reduce of 1048576 bytes, timed alone, 12 operations done". Of ranks that an
-	 * mpirun started each tells of itself only, and on each. */
+	 * "all_reduce of 1048576 bytes, timed one by one, 12 operations done; before it all_reduce
+	 * of 524288 bytes". Of ranks that an mpirun started each tells of itself only, and on each,
+	 * before it ends the others; what ended it stands behind a colon. */
 	void (*place)(void *context, uint32_t rank, const char *text);
 };
 

@@ -157,7 +157,7 @@ void plain_result(const struct backend_call *call, const void *const *sent, uint
 
 struct plain_world {
 	struct plain_options options;
-	_Atomic uint32_t arrived, round;
+	_Atomic uint32_t arrived, round, started;
 	_Atomic bool is_aborted;
 	const void *sent[PLAIN_RANKS_MAX]; /* between two barriers */
 	_Atomic uint64_t operations[PLAIN_RANKS_MAX];
@@ -192,9 +192,9 @@ struct plain_world *plain_world_free(struct plain_world *world)
 	return NULL;
 }
 
-uint64_t plain_world_operations(const struct plain_world *world, uint32_t rank)
+uint32_t plain_world_started(const struct plain_world *world)
 {
-	return world->operations[rank];
+	return world->started;
 }
 
 static struct plain_backend *plain_of(struct backend *backend)
@@ -275,6 +275,9 @@ static int fail_now(struct plain_world *world, uint32_t rank, struct err *err)
 		while (!world->is_aborted)
 			(void)sched_yield();
 		return err_set(err, -EPIPE, "rank %u was aborted", rank);
+	case PLAIN_HANG:
+		for (;;)
+			(void)pause();
 	case PLAIN_STOP:
 		(void)raise(SIGSTOP);
 		return 0;
@@ -315,6 +318,8 @@ static int plain_run(struct backend *backend, const struct backend_call *call, s
 	bool is_root = rank == call->root;
 	bool has_result =
 	    is_root || (call->op != COLLECTIVE_REDUCE && call->op != COLLECTIVE_GATHER);
+	if (world->operations[rank] == 0)
+		atomic_fetch_add(&world->started, 1);
 	int rc = fails ? fail_now(world, rank, err) : 0;
 	if (rc < 0)
 		return rc;

@@ -31,6 +31,7 @@ enum plain_fault {
 	PLAIN_BEHIND,	     /* the byte behind the result */
 	PLAIN_ERROR,	     /* the call returns -EIO */
 	PLAIN_STALL,	     /* it does not return until it is aborted */
+	PLAIN_HANG,	     /* it never returns */
 	PLAIN_STOP,	     /* the process is stopped (SIGSTOP) */
 	PLAIN_KILL,	     /* the process kills itself */
 	PLAIN_EXIT,	     /* exit(3) */
@@ -49,7 +50,8 @@ struct plain_options {
 struct plain_world;
 struct plain_world *plain_world_new(const struct plain_options *options);
 struct plain_world *plain_world_free(struct plain_world *world);
-uint64_t plain_world_operations(const struct plain_world *world, uint32_t rank);
+/* How many ranks are in their first operation, or beyond. */
+uint32_t plain_world_started(const struct plain_world *world);
 /* In the thread or process that is `rank`. NULL: no memory. */
 struct backend *plain_backend_new(struct plain_world *world, uint32_t rank);
 
