@@ -7,17 +7,24 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "bench/fingerprint.h"
 #include "bench/runner.h"
 
 enum {
 	COMPARE_NAMES_MAX = 256,
+	COMPARE_DIFFERENCES_MAX = 1 << 20,
 	COMPARE_DISTURBED_PERMILLE = 10, /* of the time of a run */
 };
 
 #define COMPARE_NS_PER_S UINT64_C(1000000000)
+/* hw_slowdown, sw_thermal, hw_thermal, hw_power_brake: snapshot_throttle_to_string(). That the
+ * power limit is reached is how GPUs run under load. */
+#define COMPARE_GPU_SLOWED                                                                         \
+	(UINT32_C(1) << 3 | UINT32_C(1) << 5 | UINT32_C(1) << 6 | UINT32_C(1) << 7)
 
 void compare_init(struct compare_outcome *outcome)
 {
@@ -30,13 +37,16 @@ void compare_done(struct compare_outcome *outcome)
 {
 	result_done(&outcome->calibration);
 	result_done(&outcome->runs);
+	free(outcome->differences);
+	outcome->differences = NULL;
 }
 
 bool compare_is_disturbed(const struct result_run *run)
 {
 	uint64_t took_us = (run->end_ns - run->start_ns) / 1000;
 	uint64_t lost_us = run->steal_ms * 1000 + run->throttled_us;
-	return lost_us * 1000 > took_us * COMPARE_DISTURBED_PERMILLE;
+	return lost_us * 1000 > took_us * COMPARE_DISTURBED_PERMILLE ||
+	       (run->gpu_throttle & COMPARE_GPU_SLOWED) != 0;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
@@ -88,6 +98,8 @@ static int compare_one(struct compare *self, const char *what, bool is_b, struct
 					 .shows_output = plan->shows_output};
 	result = runner_run(&options, run, err);
 	self->done++;
+	if (result == 0 && plan->look)
+		plan->look(run, plan->context);
 	return result;
 }
 
@@ -270,6 +282,7 @@ static void compare_look_for_failures(struct compare_outcome *out, const struct 
 	for (size_t i = 0; i < runs->run_count; i++) {
 		const struct result_run *run = &runs->runs[i];
 		out->disturbed_runs += compare_is_disturbed(run);
+		out->gpu_throttle |= run->gpu_throttle;
 		if (!result_run_failed(run))
 			continue;
 		out->failed_runs++;
@@ -378,6 +391,21 @@ int compare_run(const struct compare_plan *plan, struct compare_outcome *out, st
 	return result;
 }
 
+/* Where the two were measured. */
+static int compare_places(const struct result *a, const struct result *b,
+			  struct compare_outcome *out, struct err *err)
+{
+	struct buf text _cleanup_buf_;
+	buf_init(&text, COMPARE_DIFFERENCES_MAX);
+	if (!a->fingerprint || !b->fingerprint)
+		return 0;
+	int result = fingerprint_differences(a->fingerprint, b->fingerprint, &text, NULL, err);
+	if (result < 0 || text.length == 0)
+		return result;
+	out->differences = strdup(buf_text(&text));
+	return out->differences ? 0 : err_set(err, -ENOMEM, "no memory for the differences");
+}
+
 int compare_recorded(const struct result *a, const struct result *b, double margin,
 		     const char *const *metrics, size_t metric_count, struct compare_outcome *out,
 		     struct err *err)
@@ -402,7 +430,7 @@ int compare_recorded(const struct result *a, const struct result *b, double marg
 	for (size_t i = 0; i < out->judgement_count; i++)
 		out->judgements[i].is_unpaired = true;
 	compare_pairs_done(&pairs);
-	return result;
+	return result < 0 ? result : compare_places(a, b, out, err);
 }
 
 enum verdict_kind compare_kind(const struct compare_outcome *outcome)

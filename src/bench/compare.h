@@ -38,6 +38,8 @@ struct compare_plan {
 	size_t metric_count;
 	/* Before each run: what is going on, how many runs are done of how many. May be NULL. */
 	void (*progress)(const char *what, uint64_t done, uint64_t all, void *context);
+	/* After each run: adds what was seen of the GPUs meanwhile. May be NULL. */
+	void (*look)(struct result_run *run, void *context);
 	void *context;
 };
 
@@ -60,6 +62,8 @@ struct compare_outcome {
 	size_t judgement_count;
 	unsigned looks;
 	size_t failed_runs, disturbed_runs;
+	uint32_t gpu_throttle; /* bits of SNAPSHOT_THROTTLE of all runs */
+	char *differences; /* owned; of where two recorded sides were measured, in lines; NULL */
 	const struct result_run *failure; /* the first; borrowed of `runs` or `calibration`; NULL */
 };
 void compare_init(struct compare_outcome *outcome);
@@ -84,7 +88,8 @@ int compare_recorded(const struct result *a, const struct result *b, double marg
 
 /* The gravest of all metrics: what the whole comparison says. */
 enum verdict_kind compare_kind(const struct compare_outcome *outcome);
-/* Whether others took part of the processors, or the group stood still, so that it counts. */
+/* Whether others took part of the processors, the group stood still, or a GPU was slowed down for
+ * its heat or its supply, so that it counts. */
 bool compare_is_disturbed(const struct result_run *run);
 
 #endif

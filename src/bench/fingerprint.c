@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/jsonw.h"
+#include "hardware/gpu.h"
 
 enum {
 	FINGERPRINT_FILE_MAX = 1 << 20,
@@ -147,7 +148,37 @@ static void fingerprint_variable(struct jsonw *json, const char *variable)
 	jsonw_text(json, name, value);
 }
 
+static void fingerprint_gpus(struct jsonw *json, const struct inventory *inventory)
+{
+	jsonw_text(json, "driver", inventory->driver_version);
+	jsonw_u64(json, "cuda_version", inventory->cuda_version);
+	jsonw_bool(json, "simulated", inventory->simulated);
+	jsonw_array(json, "gpus");
+	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
+		const struct gpu *gpu = &inventory->gpus[i];
+		jsonw_object(json, NULL);
+		jsonw_text(json, "uuid", gpu->uuid);
+		jsonw_text(json, "name", gpu->name);
+		jsonw_word(json, "vbios", gpu->vbios);
+		jsonw_i64(json, "numa_node", gpu->numa_node);
+		jsonw_u64(json, "power_limit_mw", gpu->power_limit_mw);
+		jsonw_u64(json, "ecc", gpu->ecc_current);
+		jsonw_u64(json, "mig", gpu->mig_current);
+		jsonw_u64(json, "persistence", gpu->persistence);
+		jsonw_u64(json, "compute_mode", gpu->compute_mode);
+		jsonw_u64(json, "links", gpu->link_count);
+		jsonw_end_object(json);
+	}
+	jsonw_end_array(json);
+}
+
 void fingerprint_write(struct jsonw *json, const char *root, char *const *environment)
+{
+	fingerprint_write_with(json, root, environment, NULL);
+}
+
+void fingerprint_write_with(struct jsonw *json, const char *root, char *const *environment,
+			    const struct inventory *gpus)
 {
 	jsonw_object(json, "fingerprint");
 	fingerprint_system(json);
@@ -156,12 +187,17 @@ void fingerprint_write(struct jsonw *json, const char *root, char *const *enviro
 	fingerprint_file(json, "governor", root,
 			 "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
 	fingerprint_mitigations(json, root);
+	fingerprint_field(json, "cpus_allowed_list", root, "/proc/self/status",
+			  "Cpus_allowed_list");
+	fingerprint_file(json, "numa_nodes", root, "/sys/devices/system/node/online");
 	fingerprint_file(json, "cpuset", root, "/sys/fs/cgroup/cpuset.cpus.effective");
 	fingerprint_file(json, "cpu_max", root, "/sys/fs/cgroup/cpu.max");
 	fingerprint_file(json, "memory_max", root, "/sys/fs/cgroup/memory.max");
 	fingerprint_file(json, "cgroup", root, "/proc/self/cgroup");
 	fingerprint_field(json, "seccomp", root, "/proc/self/status", "Seccomp");
 	fingerprint_file(json, "label", root, "/proc/self/attr/current");
+	if (gpus)
+		fingerprint_gpus(json, gpus);
 	jsonw_object(json, "environment");
 	for (char *const *at = environment; at && *at; at++)
 		if (fingerprint_shows(*at))

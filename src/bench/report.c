@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "bench/compare.h"
 #include "bench/fingerprint.h"
+#include "hardware/snapshot.h"
 
 enum {
 	REPORT_RANGE_MAX = 48,
@@ -149,6 +150,36 @@ static int report_marks_of(const struct compare_judgement *judgement, struct buf
 	return result;
 }
 
+static int report_gpus(uint32_t throttle, struct buf *out)
+{
+	static const uint32_t harmless = UINT32_C(1) << 0 | UINT32_C(1) << 1; /* idle, app_clocks */
+	const char *name, *comma = "";
+	int result = 0;
+	if ((throttle & ~harmless) == 0)
+		return 0;
+	result = buf_add_text(out, "- GPUs were slowed down in some runs: ");
+	for (uint32_t bit = 0; result == 0 && bit < 32; bit++) {
+		if (!(throttle & ~harmless & UINT32_C(1) << bit) ||
+		    !(name = snapshot_throttle_to_string(bit)))
+			continue;
+		result = buf_printf(out, "%s%s", comma, name);
+		comma = ", ";
+	}
+	return result == 0 ? buf_add_text(out, ".\n") : result;
+}
+
+/* They are in lines, escaped. */
+static int report_differences(const char *lines, struct buf *out)
+{
+	int result = buf_add_text(out, "- A and B were not measured in the same place:\n");
+	while (result == 0 && *lines) {
+		size_t length = strcspn(lines, "\n");
+		result = buf_printf(out, "    %.*s\n", (int)length, lines);
+		lines += length + (lines[length] == '\n');
+	}
+	return result;
+}
+
 static int report_marks(const struct compare_outcome *outcome, struct buf *out)
 {
 	int result = 0;
@@ -159,8 +190,13 @@ static int report_marks(const struct compare_outcome *outcome, struct buf *out)
 		result =
 		    buf_printf(out,
 			       "- %zu of %zu runs were disturbed: others had more than 1 %% of "
-			       "their time, or their control group had to stand still.\n",
+			       "their time, their control group had to stand still, or a GPU was "
+			       "slowed down.\n",
 			       outcome->disturbed_runs, runs);
+	if (result == 0)
+		result = report_gpus(outcome->gpu_throttle, out);
+	if (result == 0 && outcome->differences)
+		result = report_differences(outcome->differences, out);
 	if (result == 0 && outcome->looks > 1)
 		result = buf_printf(out,
 				    "- The data may be looked at %u times, and the intervals "
@@ -314,7 +350,8 @@ int report_json(const struct report *report, struct buf *out)
 	jsonw_u64(&json, "failed_runs", outcome->failed_runs);
 	jsonw_u64(&json, "disturbed_runs", outcome->disturbed_runs);
 	jsonw_text(&json, "verdict", verdict_to_string(compare_kind(outcome)));
-	fingerprint_write(&json, "", report->environment);
+	jsonw_word(&json, "differences", outcome->differences ? outcome->differences : "");
+	fingerprint_write_with(&json, "", report->environment, report->gpus);
 	result_write_runs(&json, &outcome->runs);
 	if (outcome->calibration.run_count > 0) {
 		jsonw_object(&json, "calibration");

@@ -10,6 +10,7 @@
 
 struct buf;
 struct compare_outcome;
+struct inventory;
 
 struct report {
 	const struct compare_outcome *outcome; /* borrowed, all of these */
@@ -18,8 +19,9 @@ struct report {
 	double margin;
 	uint64_t seed;
 	int argc;
-	char *const *argv;	  /* of the program */
-	char *const *environment; /* ends in NULL */
+	char *const *argv;	      /* of the program */
+	char *const *environment;     /* ends in NULL */
+	const struct inventory *gpus; /* NULL: none, or nobody could be asked */
 };
 
 /* Each appends. As buf_add(). */

@@ -114,6 +114,7 @@ void result_done(struct result *result)
 	for (size_t i = 0; i < result->run_count; i++)
 		result_run_done(&result->runs[i]);
 	free(result->runs);
+	free(result->fingerprint);
 	result_init(result);
 }
 
@@ -197,6 +198,8 @@ static int result_read_run(const json_t *from, struct result_run *out, struct er
 	const json_t *events = json_object_get(from, "env_events");
 	out->steal_ms = result_read_u64(events, "steal_ms");
 	out->throttled_us = result_read_u64(events, "throttled_us");
+	out->gpu_throttle = (uint32_t)(result_read_u64(events, "gpu_throttle") & UINT32_MAX);
+	out->gpu_celsius = (uint32_t)(result_read_u64(events, "gpu_celsius") & UINT16_MAX);
 	const char *name;
 	json_t *metric, *metrics = json_object_get(from, "metrics");
 	json_object_foreach(metrics, name, metric)
@@ -221,6 +224,9 @@ static int result_read(const json_t *from, struct result *out, struct err *err)
 	(void)snprintf(out->tool, sizeof(out->tool), "%.*s", RESULT_NAME_MAX - 1,
 		       tool ? tool : ""); /* cut */
 	out->seed = result_read_u64(from, "seed");
+	const json_t *fingerprint = json_object_get(from, "fingerprint");
+	if (json_is_object(fingerprint))
+		out->fingerprint = json_dumps(fingerprint, JSON_COMPACT); /* NULL: not compared */
 	for (size_t i = 0; i < json_array_size(runs); i++) {
 		struct result_run *run = result_add_run(out);
 		if (!run)
@@ -294,6 +300,10 @@ static void result_write_run(struct jsonw *json, const struct result_run *run)
 	jsonw_object(json, "env_events");
 	jsonw_u64(json, "steal_ms", run->steal_ms);
 	jsonw_u64(json, "throttled_us", run->throttled_us);
+	if (run->gpu_throttle)
+		jsonw_u64(json, "gpu_throttle", run->gpu_throttle);
+	if (run->gpu_celsius)
+		jsonw_u64(json, "gpu_celsius", run->gpu_celsius);
 	jsonw_end_object(json);
 	jsonw_word(json, "errors", run->tail);
 	jsonw_word(json, "problem", run->problem);

@@ -47,8 +47,10 @@ struct result_run {
 	uint64_t start_ns, end_ns; /* CLOCK_MONOTONIC of that machine */
 	int rc;			   /* as a shell has it: 128 + n after signal n */
 	bool timed_out;
-	uint64_t steal_ms;	       /* that others had of the processors, of all of them */
-	uint64_t throttled_us;	       /* that its control group had to stand still */
+	uint64_t steal_ms;     /* that others had of the processors, of all of them */
+	uint64_t throttled_us; /* that its control group had to stand still */
+	uint32_t gpu_throttle; /* bits of SNAPSHOT_THROTTLE that were seen on any GPU meanwhile */
+	uint32_t gpu_celsius;  /* the hottest that one was; 0: not known */
 	struct result_metric *metrics; /* owned */
 	size_t metric_count;
 	char tail[RESULT_TAIL_MAX];	  /* of its errors; as it wrote them */
@@ -72,6 +74,7 @@ struct result {
 	uint64_t seed;
 	struct result_run *runs; /* owned */
 	size_t run_count;
+	char *fingerprint; /* owned; JSON of where it was measured; NULL */
 };
 void result_init(struct result *result);
 void result_done(struct result *result);

@@ -24,6 +24,7 @@
 #include "bench/report.h"
 #include "bench/runner.h"
 #include "cmd/bench.h"
+#include "cmd/bench_gpus.h"
 #include "cmd/bench_scaling.h"
 #include "cmd/options.h"
 
@@ -231,6 +232,11 @@ static void compare_progress(const char *what, uint64_t done, uint64_t all, void
 }
 
 /* A file below $TMPDIR that the commands may write to. */
+static void compare_look(struct result_run *run, void *context)
+{
+	bench_gpus_look(context, run);
+}
+
 static int compare_result_file(char out[FILE_PATH_MAX], struct err *err)
 {
 	const char *directory = getenv("TMPDIR");
@@ -400,6 +406,31 @@ static int compare_exit_code(const struct compare_outcome *outcome)
 	}
 }
 
+static void compare_now(char out[COMPARE_TIME_MAX])
+{
+	time_t now = time(NULL);
+	struct tm utc;
+	(void)strftime(out, COMPARE_TIME_MAX, "%Y-%m-%dT%H:%M:%SZ",
+		       gmtime_r(&now, &utc)); /* fits */
+}
+
+static int compare_series(const struct cmd_call *call)
+{
+	const struct compare_options *options = call->options;
+	char started[COMPARE_TIME_MAX];
+	const struct bench_scaling what = {
+	    .files = call->argv,
+	    .count = (size_t)call->argc,
+	    .metric = options->metrics.count ? options->metrics.items[0] : NULL,
+	    .json = options->json,
+	    .html = options->html,
+	    .started = started,
+	    .is_json = options->output == OPTION_OUTPUT_JSON,
+	};
+	compare_now(started);
+	return bench_scaling_run(call, &what);
+}
+
 /* Measures, or reads, and reports; the exit code. */
 static int compare_go(struct compare_call *self, struct compare_outcome *outcome, struct result *a,
 		      struct result *b)
@@ -407,21 +438,7 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 	const struct compare_options *options = self->options;
 	struct err err = {0};
 	char started[COMPARE_TIME_MAX];
-	time_t now = time(NULL);
-	struct tm utc;
-	(void)strftime(started, sizeof(started), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-	if (options->from && bench_scaling_is_meant(self->call->argv, (size_t)self->call->argc)) {
-		const struct bench_scaling what = {
-		    .files = self->call->argv,
-		    .count = (size_t)self->call->argc,
-		    .metric = options->metrics.count ? options->metrics.items[0] : NULL,
-		    .json = options->json,
-		    .html = options->html,
-		    .started = started,
-		    .is_json = options->output == OPTION_OUTPUT_JSON,
-		};
-		return bench_scaling_run(self->call, &what);
-	}
+	compare_now(started);
 	runner_catch_signals();
 	int result = options->from ? compare_from(self, outcome, a, b, &err)
 				   : compare_run(&self->plan, outcome, &err);
@@ -443,7 +460,8 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 				.seed = self->plan.seed,
 				.argc = self->call->argc,
 				.argv = self->call->argv,
-				.environment = environ};
+				.environment = environ,
+				.gpus = bench_gpus_inventory(self->plan.context)};
 	if (result < 0 && !options->from)
 		(void)compare_write(options->json, report_json, &report, NULL); /* what there is */
 	if (result == -EINTR)
@@ -466,10 +484,15 @@ static int compare_main(const struct cmd_call *call)
 	result_init(&a);
 	result_init(&b);
 	int code = compare_plan_make(&self);
+	if (code == 0 && self.options->from &&
+	    bench_scaling_is_meant(call->argv, (size_t)call->argc))
+		return compare_series(call);
 	if (code == 0 && !self.options->from) {
 		if (compare_result_file(self.result_path, &err) < 0)
 			code = cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
 		self.plan.result_path = self.result_path;
+		self.plan.look = compare_look;
+		self.plan.context = code == 0 ? bench_gpus_start() : NULL;
 	}
 	if (code == 0)
 		code = compare_go(&self, &outcome, &a, &b);
@@ -477,6 +500,7 @@ static int compare_main(const struct cmd_call *call)
 		(void)unlink(self.result_path);
 	if (self.has_line)
 		regfree(&self.line);
+	(void)bench_gpus_stop(self.plan.context);
 	compare_done(&outcome);
 	result_done(&a);
 	result_done(&b);

@@ -122,3 +122,23 @@ def test_a_scaling_series(machine):
     assert wrong.rc == 65 and "line 3: 'fast' is no number" in wrong.err, wrong
     alone = machine.run("sluice", "bench", "compare", "--from", files[0])
     assert alone.rc == 65 and "a series has two at least" in alone.err, alone
+
+
+def test_gpus_that_are_slowed_down(machine):
+    """On a simulated machine whose GPU is too hot; a sample comes once in a second."""
+    machine.start("t4x1", "--clock", "virtual")
+    machine.sim("inject", "thermal", "--ambient", "60", "--gpu", "0")
+    machine.sim("load", "--gpu", "0", "--pid", "4711", "--invented", "--util", "1")
+    machine.sim("clock", "advance", "300s")
+    file = machine.directory / "result.json"
+    done = machine.run("sluice", "bench", "compare", "--a", "sleep 1.1", "--b", "sleep 1.1", "-n", "1", "--warmup", "0",
+                       "--aa", "skip", "--json", file)
+    told = json.loads(file.read_text())
+    assert done.rc == 3 and told["fingerprint"]["simulated"] is True, done
+    assert told["fingerprint"]["gpus"][0]["name"] == "Tesla T4"
+    assert all(run["env_events"]["gpu_celsius"] > 80 for run in told["runs"]), told["runs"]
+    assert told["disturbed_runs"] == 2 and "GPUs were slowed down in some runs: " in done.out, done
+    other = machine.directory / "other.json"
+    other.write_text(file.read_text().replace("Tesla T4", "Tesla T40"))
+    apart = machine.run("sluice", "bench", "compare", "--from", file, other)
+    assert "not measured in the same place" in apart.out and "Tesla T40" in apart.out, apart
