@@ -220,8 +220,8 @@ static int load_time_best(struct load_session *self, int iterations, double *out
 	return result;
 }
 
-/* How many iterations take that long. From two lengths, so that what a launch costs does not count
- * as work. */
+/* How many iterations take that long. From two lengths, because what a launch costs is in either
+ * and is no part of the kernel. */
 static int load_calibrate(struct load_session *self, struct err *err)
 {
 	double wanted = (double)self->plan->kernel_ns, first = 0, second = 0;
@@ -235,8 +235,8 @@ static int load_calibrate(struct load_session *self, struct err *err)
 		result = load_time_best(self, 2 * iterations, &second, err);
 	if (result < 0)
 		return result;
-	double each = (second - first) / iterations, fixed = first - each * iterations;
-	double count = each > 0 ? (wanted - fmax(fixed, 0)) / each : iterations;
+	double each = (second - first) / iterations;
+	double count = each > 0 ? wanted / each : iterations;
 	self->kernel.number[0] = count < 1		       ? 1
 				 : count > LOAD_ITERATIONS_MAX ? LOAD_ITERATIONS_MAX
 							       : (int)lround(count);

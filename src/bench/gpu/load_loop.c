@@ -46,7 +46,7 @@ static void load_closed_figures(struct load_session *self)
 	out->kernels = (uint64_t)(meter->units + 0.5);
 	out->total_tflop = meter->units * each;
 	out->seconds_counted = meter->counted;
-	out->gpu_busy = meter->counted ? (double)meter->gpu_ns_counted /
+	out->gpu_busy = meter->counted ? meter->gpu_ns_counted /
 					     ((double)meter->counted * (double)CLOCK_NS_PER_S)
 				       : 0;
 }

@@ -25,8 +25,9 @@ struct meter {
 	double units, at_from, at_to;	   /* completed so far; by then */
 	bool has_from, has_to;
 	uint32_t second;
-	double at_second; /* by its beginning */
-	uint64_t gpu_ns, gpu_ns_counted;
+	double at_second;	      /* by its beginning */
+	double gpu_ns, gpu_at_second; /* as units and at_second */
+	double gpu_ns_counted;
 	double rate_min, rate_max; /* units a second, of the seconds that count */
 	uint32_t counted;
 	void (*each)(const struct meter_second *second, void *context);
