@@ -7,13 +7,15 @@
 #include "cmd/bench.h"
 
 static const struct command *const verbs[] = {
-    &cmd_bench_gpu_gemm, &cmd_bench_gpu_burn,  &cmd_bench_gpu_small, &cmd_bench_gpu_graph,
-    &cmd_bench_gpu_lc,	 &cmd_bench_gpu_alloc, &cmd_bench_gpu_ruler, NULL,
+    &cmd_bench_gpu_gemm,  &cmd_bench_gpu_burn,	    &cmd_bench_gpu_small,
+    &cmd_bench_gpu_graph, &cmd_bench_gpu_lc,	    &cmd_bench_gpu_alloc,
+    &cmd_bench_gpu_ruler, &cmd_bench_gpu_timeslice, NULL,
 };
 
 static const struct cmd_example examples[] = {
     {"sluice bench gpu gemm --seconds 60", "products on tensor cores, and their rate"},
     {"sluice sim exec -- sluice bench gpu gemm", "the same on a simulated GPU"},
+    {"sluice bench gpu timeslice", "does either of two that share a GPU get about half?"},
     {NULL, NULL},
 };
 

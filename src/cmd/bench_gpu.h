@@ -12,5 +12,6 @@ extern const struct command cmd_bench_gpu_graph;
 extern const struct command cmd_bench_gpu_lc;
 extern const struct command cmd_bench_gpu_ruler;
 extern const struct command cmd_bench_gpu_small;
+extern const struct command cmd_bench_gpu_timeslice;
 
 #endif
