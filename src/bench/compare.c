@@ -95,6 +95,7 @@ static int compare_one(struct compare *self, const char *what, bool is_b, struct
 					 .timeout_ns = plan->timeout_ns,
 					 .line = plan->line,
 					 .line_higher_is_better = plan->line_higher_is_better,
+					 .is_nccl_table = plan->is_nccl_table,
 					 .shows_output = plan->shows_output};
 	result = runner_run(&options, run, err);
 	self->done++;

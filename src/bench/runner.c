@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "bench/nccltable.h"
 #include "bench/result.h"
 
 enum {
@@ -30,6 +32,7 @@ enum {
 	RUNNER_GROUP_MAX = 4096,
 	RUNNER_STEAL_FIELD = 8, /* of the line "cpu", see proc(5) */
 	RUNNER_SIGNAL_BASE = 128,
+	RUNNER_WRONG = 2, /* as exit status of a run whose results are wrong */
 };
 
 #define RUNNER_VALUE_MAX 1e18
@@ -153,13 +156,27 @@ struct runner {
 	size_t line_length, tail_length;
 	bool has_value;
 	double value;
+	struct nccltable table;
 };
+
+static void runner_take_table(struct runner *self, size_t length)
+{
+	struct nccltable_row row;
+	(void)nccltable_line(&self->table, self->line, length, &row, NULL); /* others print, too */
+	self->has_value = isfinite(self->table.peak_busbw);
+	self->value = self->table.peak_busbw;
+}
 
 static void runner_take_line(struct runner *self)
 {
 	regmatch_t match[2];
+	size_t length = self->line_length;
 	self->line[self->line_length] = '\0';
 	self->line_length = 0;
+	if (self->options->is_nccl_table) {
+		runner_take_table(self, length);
+		return;
+	}
 	if (regexec(self->options->line, self->line, 2, match, 0) != 0 || match[1].rm_so < 0)
 		return;
 	char *start = self->line + match[1].rm_so, *end = self->line + match[1].rm_eo;
@@ -242,7 +259,7 @@ static _Noreturn void runner_become(const struct runner_options *options, int ou
 static int runner_start(struct runner *self, struct err *err)
 {
 	int errors[2], output[2] = {-1, -1};
-	bool is_read = self->options->line || self->options->shows_output;
+	bool is_read = self->line || self->options->shows_output;
 	if (pipe2(errors, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
 	_cleanup_close_ int errors_end = errors[1];
@@ -365,9 +382,15 @@ static int runner_add_metrics(struct runner *self, const struct rusage *usage, s
 		result = result_run_add(out, "cpu", "s", false, &cpu, 1, err);
 	if (result == 0)
 		result = result_run_add(out, "rss", "bytes", false, &rss, 1, err);
+	bool is_table = self->options->is_nccl_table;
 	if (result == 0 && self->has_value)
-		result = result_run_add(out, "output", "", self->options->line_higher_is_better,
+		result = result_run_add(out, "output", is_table ? "GB/s" : "",
+					is_table || self->options->line_higher_is_better,
 					&self->value, 1, err);
+	if (result == 0 && is_table && self->table.has_wrong) {
+		(void)snprintf(out->problem, sizeof(out->problem), "its table has wrong elements");
+		out->rc = out->rc ? out->rc : RUNNER_WRONG;
+	}
 	return result;
 }
 
@@ -392,7 +415,8 @@ static int runner_measure(struct runner *self, struct err *err)
 int runner_run(const struct runner_options *options, struct result_run *out, struct err *err)
 {
 	struct runner self = {.options = options, .out = out, .out_fd = -1, .err_fd = -1};
-	if (options->line && !(self.line = malloc(RUNNER_LINE_MAX)))
+	nccltable_init(&self.table);
+	if ((options->line || options->is_nccl_table) && !(self.line = malloc(RUNNER_LINE_MAX)))
 		return err_set(err, -ENOMEM, "no memory for a line of output");
 	int result = 0;
 	if (options->result_path && truncate(options->result_path, 0) < 0)

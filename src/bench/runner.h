@@ -30,6 +30,9 @@ struct runner_options {
 	 */
 	const regex_t *line;
 	bool line_higher_is_better;
+	/* Its output is the table of nccl-tests: "output" is the largest bus bandwidth (GB/s,
+	 * higher is better), and a run in which elements are wrong has failed. */
+	bool is_nccl_table;
 	bool shows_output;
 };
 

@@ -91,9 +91,10 @@ static const struct option_row compare_rows[] = {
      OPTION_FIELD(struct compare_options, metrics)},
     {.name = "parse",
      .kind = OPTION_TEXT,
-     .value = "regex:RE",
-     .help = "read the metric 'output' from what the commands print: the first group of this "
-	     "extended regular expression, of the last line that it fits",
+     .value = "nccl|regex:RE",
+     .help = "read the metric 'output' from what the commands print: the largest bus bandwidth of "
+	     "the table of nccl-tests, or the first group of this extended regular expression, of "
+	     "the last line that it fits",
      OPTION_FIELD(struct compare_options, parse)},
     {.name = "better",
      .kind = OPTION_CHOICE,
@@ -280,8 +281,11 @@ static int compare_plan_parse(struct compare_call *self)
 	const char *text = self->options->parse;
 	if (!text)
 		return 0;
+	self->plan.is_nccl_table = strcmp(text, "nccl") == 0;
+	if (self->plan.is_nccl_table)
+		return 0;
 	if (strncmp(text, prefix, strlen(prefix)) != 0)
-		return cmd_usage(self->call, "--parse takes regex:RE, not '%s'", text);
+		return cmd_usage(self->call, "--parse takes nccl or regex:RE, not '%s'", text);
 	int code = regcomp(&self->line, text + strlen(prefix), REG_EXTENDED | REG_NEWLINE);
 	if (code != 0) {
 		char why[128];
