@@ -5,6 +5,7 @@
 
 #include "cmd/cmd.h"
 
+extern const struct command cmd_bench_collectives;
 extern const struct command cmd_bench_compare;
 extern const struct command cmd_bench_gpu;
 extern const struct command cmd_bench_storage;

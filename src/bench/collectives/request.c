@@ -16,7 +16,6 @@
 enum {
 	REQUEST_DEFAULT_BYTES = 32 << 20,
 	REQUEST_DEFAULT_STEP = 1 << 20,
-	REQUEST_GUARD_BYTES = 64 << 10, /* around the two buffers of a rank, rounding included */
 	REQUEST_WORDS_SIZE = 256,
 	REQUEST_BINARY_DIGITS = 32,
 	REQUEST_MIN_BW_MAX = 1000000, /* GB/s */
@@ -521,12 +520,16 @@ uint64_t request_memory_bytes(const struct request *request, uint32_t ranks)
 {
 	uint64_t most = 0;
 	for (int op = 0; op < COLLECTIVE_OP_COUNT; op++) {
-		struct collective_shape shape;
 		if (request_op_rows(request, op, ranks) == 0)
 			continue;
-		collective_shape(op, COLLECTIVE_I8, request->max_bytes, ranks, &shape);
-		uint64_t bytes = shape.send_count + shape.receive_count;
-		most = bytes > most ? bytes : most;
+		struct request_extent extent = request_extent(request, op, ranks);
+		for (uint64_t type = 0; type < extent.types; type++) {
+			struct measure_plan plan;
+			uint64_t first = type * extent.redops * extent.roots * extent.sizes;
+			request_row_fill(request, op, ranks, first + extent.sizes - 1, &plan);
+			uint64_t bytes = measure_memory_bytes(&plan);
+			most = bytes > most ? bytes : most;
+		}
 	}
-	return most + REQUEST_GUARD_BYTES;
+	return most;
 }

@@ -123,7 +123,7 @@ int request_row(const struct request *request, uint32_t ranks, bool dirty, uint6
 uint64_t request_row_count(const struct request *request, uint32_t ranks);
 /* Whether an operation that was asked for is left out. */
 bool request_skips(const struct request *request, enum collective_op op, uint32_t ranks);
-/* The most that one rank needs for the buffers of a row, guards included. */
+/* The most that one rank needs for the buffers of a row, guards included; UINT64_MAX: too many. */
 uint64_t request_memory_bytes(const struct request *request, uint32_t ranks);
 
 #endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a run of the collectives comes to: wrong results, gates of bandwidth and latency,
+ * expectations, and whether anything can be said at all. Pure; knows nothing of how it is printed.
+ */
+#ifndef SLUICE_BENCH_COLLECTIVES_JUDGE_H
+#define SLUICE_BENCH_COLLECTIVES_JUDGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "bench/collectives/expect.h"
+#include "bench/collectives/sheet.h"
+#include "bench/collectives/sheet_json.h"
+
+enum judge_exit {
+	JUDGE_RIGHT = 0,
+	JUDGE_SLOW = 1,
+	JUDGE_WRONG = 2,
+	JUDGE_NOTHING = 3,
+};
+
+enum judge_limits {
+	JUDGE_CHECKS_MAX = EXPECT_LINES_MAX + 2 * COLLECTIVE_OP_COUNT + 4,
+	JUDGE_REASON_MAX = 192,
+};
+
+struct judge_check {
+	struct sheet_check check; /* its texts are those below, or literals */
+	char target[EXPECT_TEXT_MAX], reason[JUDGE_REASON_MAX];
+};
+
+struct judge {
+	struct judge_check *checks; /* owned */
+	size_t count;
+	struct sheet_check *list; /* owned; the same for sheet_json.h, `count` of them */
+	enum judge_exit exit;
+};
+
+/* `out` is initialised here. `expect`: NULL, none. -ENOMEM. */
+int judge_make(const struct sheet *sheet, const struct expect *expect, struct judge *out);
+void judge_done(struct judge *judge);
+#define _cleanup_judge_ __attribute__((cleanup(judge_done)))
+
+#endif
