@@ -327,6 +327,8 @@ int world_rank_forked(const struct world_job *job, struct world_board *board, ui
 	if (rc < 0)
 		err_set(&err, rc, "rank %u: starting a thread: %s", rank, err_describe(rc));
 	else
+		rc = -pthread_detach(watcher); /* it lives as long as this process */
+	if (rc == 0)
 		rc = work(&self, &seat, &err);
 	if (rc < 0) {
 		place->error_code = err.code ? err.code : rc;

@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "unit/bench/collectives/plain.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 enum { RANKS = 3 };
@@ -271,6 +272,25 @@ static void memory_is_known_before(void **state)
 	assert_true(measure_memory_bytes(&plan) == UINT64_MAX);
 }
 
+static int measured_alone(void *context)
+{
+	struct plain_options options = {.ranks = 1};
+	struct measure_plan plan = planned(COLLECTIVE_ALL_GATHER, 4096, 1);
+	struct plain_world *world = plain_world_new(&options);
+	struct one_rank one = {.world = world, .plan = &plan};
+	assert_non_null(world);
+	(void)one_rank(&one);
+	plain_world_free(world);
+	if (one.rc >= 0)
+		measure_row_done(&one.row);
+	return one.rc;
+}
+
+static void memory_may_be_short(void **state)
+{
+	assert_true(failmalloc_each(measured_alone, NULL) > 5);
+}
+
 static void phases_have_names(void **state)
 {
 	for (int i = 0; i < MEASURE_PHASE_COUNT; i++)
@@ -288,6 +308,7 @@ int main(void)
 	    cmocka_unit_test(errors_end_all_ranks),
 	    cmocka_unit_test(what_is_not_wanted_is_not_done),
 	    cmocka_unit_test(memory_is_known_before),
+	    cmocka_unit_test(memory_may_be_short),
 	    cmocka_unit_test(phases_have_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

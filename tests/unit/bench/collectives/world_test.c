@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "unit/bench/collectives/plain.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 enum { RANKS = 3, ROWS = 4 };
@@ -399,6 +400,23 @@ static void one_that_does_not_come_back_ends_its_process(void **state)
 	assert_int_equal(WEXITSTATUS(status), 2);
 }
 
+static int run_rank_once(void *context)
+{
+	struct seen seen = seen_of(1);
+	struct plain_options options = {.ranks = 1};
+	struct world_job job = job_of(&seen, 60000);
+	seen.plain = plain_world_new(&options);
+	assert_non_null(seen.plain);
+	int rc = world_run_rank(&job, NULL);
+	plain_world_free(seen.plain);
+	return rc;
+}
+
+static void memory_may_be_short(void **state)
+{
+	assert_true(failmalloc_each(run_rank_once, NULL) > 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -411,6 +429,7 @@ int main(void)
 	    cmocka_unit_test(one_of_many_runs_the_same_rows),
 	    cmocka_unit_test(one_of_many_says_where_it_was),
 	    cmocka_unit_test(one_that_does_not_come_back_ends_its_process),
+	    cmocka_unit_test(memory_may_be_short),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
