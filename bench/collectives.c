@@ -27,6 +27,7 @@
 #include "bench/collectives/backend.h"
 #include "bench/collectives/mpi.h"
 #include "bench/collectives/shm.h"
+#include "bench/collectives_kill.h"
 #include "bench/collectives_rank.h"
 #include "bench/gate.h"
 #include "bench/stats.h"
@@ -544,5 +545,6 @@ int main(int argc, char **argv)
 		bench_size(bytes, &leasts);
 	bench_close();
 	bench_gates(&leasts);
+	collectives_kill(bench.report);
 	return gate_close(bench.report);
 }
