@@ -6,8 +6,9 @@
  * with a group, a job could leave a setgid program behind and keep every GPU for ever.
  *
  * Copies, in a namespace that processes of the same user alone can look into (/proc/PID/root, by
- * ptrace's rules): they reach what their user was granted, while the job runs. What the job was not
- * given is kept from it by its device rules besides.
+ * ptrace's rules): they reach what their user was granted, while the job runs. At its end the
+ * copies are taken from whoever has kept a way to them. What the job was not given is kept from it
+ * by its device rules besides.
  */
 #ifndef SLUICE_LIBEXEC_SUPERVISE_NODES_H
 #define SLUICE_LIBEXEC_SUPERVISE_NODES_H
@@ -18,7 +19,25 @@
 struct devguard_rule;
 struct err;
 
-enum nodes_limits { NODES_MAX = 512 /* copies */ };
+enum nodes_limits {
+	NODES_MAX = 512,	  /* copies */
+	NODES_MEMORIES_MAX = 256, /* that are remembered: a job's, and its workers' */
+};
+
+/*
+ * Where copies lie, one file system for each set, kept by whoever outlives the job: somebody may
+ * have got hold of a copy without opening it (O_PATH, through /proc/PID/root), and could open it
+ * when the GPU is another's.
+ */
+struct nodes_memories {
+	int fds[NODES_MEMORIES_MAX]; /* owned */
+	size_t count;
+};
+/* One more, for nodes_wish.memory_fd, borrowed until nodes_memories_close(). -1: there is no room
+ * for more, or the kernel has no such thing (before 5.2): then copies are what is said above. */
+int nodes_memories_add(struct nodes_memories *memories);
+/* The job has ended: takes the copies away from whoever holds one, and forgets them. */
+void nodes_memories_close(struct nodes_memories *memories);
 
 struct nodes_wish {
 	const char *root;  /* before /dev; "": this machine's */
@@ -27,7 +46,8 @@ struct nodes_wish {
 	size_t denied_count;
 	uid_t uid; /* whose the copies are */
 	gid_t gid;
-	mode_t mode; /* 0600; 0666 where the user of a container is another one */
+	mode_t mode;   /* 0600; 0666 where the user of a container is another one */
+	int memory_fd; /* where the copies lie, used once: nodes_memories_add(); -1 */
 };
 
 /*

@@ -89,7 +89,7 @@ static bool run_gives_up_removal(void *context)
 
 /* What it gets of its own where GPU nodes are closed to users. What it is not granted has to be
  * known: it would be copied as well. */
-static int run_nodes(const struct supervisor *self, struct nodes_wish *out, struct err *err)
+static int run_nodes(struct supervisor *self, struct nodes_wish *out, struct err *err)
 {
 	const struct launch *launch = &self->launch;
 	if (launch->own_nodes[0] == '\0')
@@ -110,6 +110,7 @@ static int run_nodes(const struct supervisor *self, struct nodes_wish *out, stru
 	    .gid = launch->spec.gid,
 	    /* A container's user may be another one: who can look in here is its own user alone. */
 	    .mode = self->has_image ? 0666 : 0600,
+	    .memory_fd = nodes_memories_add(&self->memories),
 	};
 	return 0;
 }
@@ -207,7 +208,8 @@ static int run_make_workers(struct supervisor *self, struct err *err)
 						.limit = &self->limit,
 						.init = self->init.pid > 0 ? &self->init : NULL,
 						.tokens = self->tokens.tokens,
-						.token_count = self->tokens.count};
+						.token_count = self->tokens.count,
+						.memories = &self->memories};
 	int result = workers_new(&options, &self->workers, err);
 	if (result < 0)
 		return result;
@@ -435,6 +437,7 @@ void run_command(struct supervisor *self)
 	if (pid < 0) {
 		self->workers = workers_free(self->workers);
 		run_kill_rest(self);
+		nodes_memories_close(&self->memories);
 		if (self->has_image && self->image.is_elsewhere)
 			run_remove_container(self);
 		output_done(&self->output, LAUNCH_FD_DIRECTORY);
@@ -468,6 +471,7 @@ void run_command(struct supervisor *self)
 	watch_run(&watch);
 	output_done(&self->output, LAUNCH_FD_DIRECTORY);
 	init_done(&self->init);
+	nodes_memories_close(&self->memories);
 	crash_point("supervisor.all_gone");
 	run_read_status(self, &watch);
 	if (cgoom_has_run_out(oom_fd))

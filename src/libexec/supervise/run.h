@@ -21,6 +21,7 @@
 #include "libexec/supervise/agents.h"
 #include "libexec/supervise/image.h"
 #include "libexec/supervise/init.h"
+#include "libexec/supervise/nodes.h"
 #include "libexec/supervise/output.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/sandbox.h"
@@ -38,6 +39,7 @@ struct supervisor {
 	struct cglimit limit;
 	struct sandbox sandbox;
 	struct init init;
+	struct nodes_memories memories; /* of GPU nodes of its own */
 	bool has_image;
 	struct image image;	 /* with has_image */
 	struct workers *workers; /* owned; NULL: it has none */

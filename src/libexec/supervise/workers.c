@@ -164,13 +164,15 @@ static struct nodes_wish workers_nodes(const struct workers *self, const struct 
 	const struct launch *launch = self->options.launch;
 	if (!launch->own_nodes[0])
 		return (struct nodes_wish){.root = NULL};
-	return (struct nodes_wish){.root = launch->own_nodes,
-				   .place = launch->runtime_dir,
-				   .denied = worker->denied,
-				   .denied_count = worker->denied_count,
-				   .uid = launch->spec.uid,
-				   .gid = launch->spec.gid,
-				   .mode = 0600};
+	return (struct nodes_wish){
+	    .root = launch->own_nodes,
+	    .memory_fd = self->options.memories ? nodes_memories_add(self->options.memories) : -1,
+	    .place = launch->runtime_dir,
+	    .denied = worker->denied,
+	    .denied_count = worker->denied_count,
+	    .uid = launch->spec.uid,
+	    .gid = launch->spec.gid,
+	    .mode = 0600};
 }
 
 /* Runs it in a worker. `environment` is given back here. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,8 @@ static int setup(void **state)
 					 .denied_count = 1,
 					 .uid = USER,
 					 .gid = USER,
-					 .mode = 0600};
+					 .mode = 0600,
+					 .memory_fd = -1};
 	*state = &scene;
 	return 0;
 }
@@ -150,6 +152,63 @@ static void test_a_job_has_its_own(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* Tries to open what somebody holds without having opened it. */
+static bool opens_held(int fd)
+{
+	char path[64];
+	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	pid_t pid = fork();
+	if (pid == 0) {
+		become(USER);
+		_exit(open(path, O_RDWR | O_CLOEXEC) < 0);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status == 0;
+}
+
+static _Noreturn void job_that_waits(const struct scene *scene, int told)
+{
+	char byte = nodes_apply(&scene->wish, NULL) > 0;
+	if (write(told, &byte, 1) == 1)
+		(void)pause();
+	_exit(1);
+}
+
+static void test_who_holds_a_copy_cannot_open_it_afterwards(void **state)
+{
+	struct scene *scene = *state;
+	struct nodes_memories memories = {.count = 0};
+	scene->wish.memory_fd = nodes_memories_add(&memories);
+	if (scene->wish.memory_fd < 0 || !make_node(scene, "nvidia0", 3)) {
+		print_message("skipped: no detached mounts, or no device nodes, here\n");
+		nodes_memories_close(&memories);
+		return;
+	}
+	int ends[2], status;
+	char byte = 0, path[FILE_PATH_MAX];
+	assert_int_equal(pipe(ends), 0);
+	pid_t pid = fork();
+	if (pid == 0)
+		job_that_waits(scene, ends[1]);
+	assert_int_equal(read(ends[0], &byte, 1), 1);
+	assert_int_equal(byte, 1);
+	assert_int_equal(
+	    file_path(path, NULL, "/proc/%d/root%s/dev/nvidia0", (int)pid, scene->root), 0);
+	int held = open(path, O_PATH | O_CLOEXEC);
+	assert_true(held >= 0);
+	assert_true(opens_held(held));
+	(void)kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(opens_held(held)); /* or nothing would be shown below */
+	nodes_memories_close(&memories);
+	assert_int_equal(memories.count, 0);
+	assert_false(opens_held(held));
+	(void)close(held);
+	(void)close(ends[0]);
+	(void)close(ends[1]);
+}
+
 static void test_without_the_right(void **state)
 {
 	struct scene *scene = *state;
@@ -169,6 +228,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(test_a_job_has_its_own, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_who_holds_a_copy_cannot_open_it_afterwards, setup,
+					    teardown),
 	    cmocka_unit_test_setup_teardown(test_without_the_right, setup, teardown),
 	};
 	return cmocka_run_group_tests_name("libexec/supervise/nodes", tests, NULL, NULL);
