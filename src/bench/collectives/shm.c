@@ -150,6 +150,8 @@ static int shm_run(struct backend *backend, const struct backend_call *call, str
 		return 0;
 	if (plan.is_reduced && plan.longest <= self->limits.line)
 		return shm_lines_reduce(self, &plan, err);
+	if (plan.is_reduced && plan.longest <= self->limits.row)
+		return shm_rows_reduce(self, &plan, err);
 	rc = shm_direct_run(self, &plan, err);
 	return rc == 1 ? shm_slots_run(self, &plan, err) : rc;
 }
@@ -218,6 +220,7 @@ static struct backend *shm_free(struct backend *backend)
 		shm_memory_free(backend, self->privates[i].map);
 	}
 	shm_wait_close(self);
+	free(self->staged);
 	free(self);
 	return NULL;
 }
@@ -324,15 +327,28 @@ int shm_backend_new(struct shm_world *world, uint32_t rank, uint64_t timeout_ns,
 	if (rank >= world->ranks)
 		return err_set(err, -EINVAL, "rank %u of %u", rank, world->ranks);
 	struct shm_backend *self = calloc(1, sizeof(*self));
-	if (!self)
+	uint8_t *staged = calloc(world->ranks, SHM_ROW_BYTES);
+	if (!self || !staged) {
+		free(self);
+		free(staged);
 		return err_set(err, -ENOMEM, "no memory for rank %u", rank);
+	}
+	self->staged = staged;
 	self->backend = (struct backend){
 	    .ops = &shm_ops, .rank = rank, .ranks = world->ranks, .timeout_ns = timeout_ns};
 	self->world = world;
 	self->reduce = reduce_best();
 	self->file_end = (off_t)world->bytes;
 	self->limits = (struct shm_limits){
-	    .line = SHM_LINE_BYTES, .kernel = 32 * 1024 * 1024, .stream = 4 * 1024 * 1024};
+	    .line = SHM_LINE_BYTES,
+	    .row = 1024,
+	    .slice = world->ranks > 4	? 2048
+		     : world->ranks > 2 ? 8192
+					: 65536,
+	    .shy = 8192,
+	    .kernel = 32 * 1024 * 1024,
+	    .stream = 4 * 1024 * 1024,
+	};
 	self->yields = true; /* until it is known where the others are */
 	int rc = shm_join(self, err);
 	if (rc < 0) {

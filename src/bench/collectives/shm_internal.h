@@ -3,10 +3,12 @@
  * What the parts of the shared-memory backend know of each other: how the shared memory is laid
  * out, how a rank waits for another, and the algorithms between which shm.c chooses.
  *
- * Two kinds of exchange. Both only count upwards, and in both every rank waits for every other one
+ * Three kinds of exchange. All only count upwards, and in all every rank waits for every other one
  * before it goes on, so that two places, used alternately, are enough: who fills a place for the
  * second time has seen that all others had come to the exchange between, and so had read it.
  *  - A line: up to SHM_LINE_BYTES of each rank, with their number, in one cache line.
+ *  - Lines in a row: up to SHM_ROW_BYTES of each rank, each line with the number, so that nothing
+ * has to be waited for that comes after the last byte.
  *  - A round: up to SHM_SLOT_BYTES of each rank in its slot, and a number in a line of its own.
  */
 #ifndef SLUICE_BENCH_COLLECTIVES_SHM_INTERNAL_H
@@ -27,6 +29,9 @@
 enum shm_sizes {
 	SHM_CACHE_LINE = 64,
 	SHM_LINE_BYTES = 48,
+	SHM_CELL_BYTES = 56, /* of one line in a row */
+	SHM_ROW_CELLS = 37,
+	SHM_ROW_BYTES = SHM_ROW_CELLS * SHM_CELL_BYTES,
 	SHM_SLOT_BYTES = 256 * 1024,
 	SHM_REGIONS_MAX = 64, /* of registered memory, at a time */
 	SHM_CHOICE_MAX = 160,
@@ -60,9 +65,15 @@ struct shm_line {
 	uint8_t bytes[SHM_LINE_BYTES];
 };
 
+struct shm_cell {
+	_Alignas(SHM_CACHE_LINE) _Atomic uint64_t number;
+	uint8_t bytes[SHM_CELL_BYTES];
+};
+
 /* One rank's part of what all see; only it writes there. */
 struct shm_seat {
 	struct shm_line lines[2];
+	struct shm_cell rows[2][SHM_ROW_CELLS];
 	_Alignas(SHM_CACHE_LINE) _Atomic uint64_t round; /* its slot of this number is filled */
 	_Alignas(SHM_CACHE_LINE) _Atomic uint64_t done;	 /* steps of a long operation */
 	_Alignas(SHM_CACHE_LINE) _Atomic int32_t pid;
@@ -89,6 +100,7 @@ struct shm_world {
 /* The sizes, in bytes, from which another algorithm is taken. The same on all ranks. */
 struct shm_limits {
 	size_t line;   /* up to here in a line; at most SHM_LINE_BYTES */
+	size_t row;    /* up to here in a row of lines; at most SHM_ROW_BYTES */
 	size_t slice;  /* all_reduce: from here each rank computes a part of it */
 	size_t shy;    /* from here slots are written past the caches */
 	size_t kernel; /* from here the kernel copies between processes */
@@ -106,12 +118,13 @@ struct shm_backend {
 	struct shm_world *world; /* borrowed */
 	const struct reduce *reduce;
 	struct shm_limits limits;
-	uint64_t line, round, done; /* numbers of the last exchange of each kind */
-	bool yields;		    /* fewer processors than ranks: waiting is in the way */
-	bool reads_others;	    /* process_vm_readv works between all ranks */
-	int broken;		    /* the error after which nothing works any more */
-	int *pid_fds;		    /* owned; [rank], -1: none */
-	off_t file_end;		    /* the same on all ranks, since all allocate alike */
+	uint64_t line, row, round; /* numbers of the last exchange of each kind */
+	uint8_t *staged;	   /* owned; [rank][SHM_ROW_BYTES]: rows without their numbers */
+	bool yields;		   /* fewer processors than ranks: waiting is in the way */
+	bool reads_others;	   /* process_vm_readv works between all ranks */
+	int broken;		   /* the error after which nothing works any more */
+	int *pid_fds;		   /* owned; [rank], -1: none */
+	off_t file_end;		   /* the same on all ranks, since all allocate alike */
 	struct shm_region regions[SHM_REGIONS_MAX];
 	struct shm_region privates[SHM_REGIONS_MAX];
 	char choice[SHM_CHOICE_MAX];
@@ -180,6 +193,9 @@ static inline uint8_t *shm_slot(const struct shm_world *world, uint32_t rank, ui
 int shm_lines(struct shm_backend *self, uint64_t kind, const void *mine, void *all, size_t bytes,
 	      struct err *err);
 int shm_lines_reduce(struct shm_backend *self, const struct shm_plan *plan, struct err *err);
+
+/* A reduction of at most SHM_ROW_BYTES. */
+int shm_rows_reduce(struct shm_backend *self, const struct shm_plan *plan, struct err *err);
 
 /* shm_slots.c: any plan. */
 int shm_slots_run(struct shm_backend *self, const struct shm_plan *plan, struct err *err);

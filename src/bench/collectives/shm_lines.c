@@ -76,3 +76,57 @@ int shm_lines_reduce(struct shm_backend *self, const struct shm_plan *plan, stru
 			    plan->sum.bytes / plan->element);
 	return 0;
 }
+
+static void shm_rows_show(struct shm_backend *self, uint64_t number, const uint8_t *from,
+			  size_t bytes)
+{
+	struct shm_cell *cell = self->world->seats[self->backend.rank].rows[number & 1];
+	for (; bytes > 0; cell++) {
+		if (bytes >= SHM_CELL_BYTES) {
+			memcpy(cell->bytes, from,
+			       SHM_CELL_BYTES); /* of fixed length: a few moves */
+			from += SHM_CELL_BYTES;
+			bytes -= SHM_CELL_BYTES;
+		} else {
+			memcpy(cell->bytes, from, bytes);
+			bytes = 0;
+		}
+		atomic_store_explicit(&cell->number, number, memory_order_release);
+	}
+}
+
+static int shm_rows_stage(struct shm_backend *self, uint64_t number, uint32_t peer, size_t bytes,
+			  struct err *err)
+{
+	const struct shm_cell *cell = self->world->seats[peer].rows[number & 1];
+	uint8_t *to = self->staged + (size_t)peer * SHM_ROW_BYTES;
+	for (size_t done = 0; done < bytes; done += SHM_CELL_BYTES, cell++) {
+		if (!shm_has_come(&cell->number, number)) {
+			int rc = shm_wait(self, &cell->number, number, peer, err);
+			if (rc < 0)
+				return rc;
+		}
+		memcpy(to + done, cell->bytes, SHM_CELL_BYTES);
+	}
+	return 0;
+}
+
+int shm_rows_reduce(struct shm_backend *self, const struct shm_plan *plan, struct err *err)
+{
+	uint32_t ranks = self->backend.ranks, rank = self->backend.rank;
+	uint64_t number = ++self->row;
+	shm_rows_show(self, number, plan->source, plan->source_bytes);
+	const void *sources[COLLECTIVE_SHM_RANKS_MAX];
+	for (uint32_t step = 1; step < ranks; step++) {
+		uint32_t peer = (rank + step) % ranks;
+		int rc = shm_rows_stage(self, number, peer, plan->source_bytes, err);
+		if (rc < 0)
+			return rc;
+		sources[peer] = self->staged + (size_t)peer * SHM_ROW_BYTES + plan->sum.from;
+	}
+	sources[rank] = plan->source + plan->sum.from;
+	if (plan->sum.bytes > 0)
+		reduce_tree(self->reduce, plan->call->type, plan->call->redop, sources, ranks,
+			    plan->sum.to, plan->sum.bytes / plan->element);
+	return 0;
+}

@@ -23,6 +23,7 @@ enum { RANKS_MAX = 64, GUARD = 64 };
 
 enum algorithm {
 	USUAL,	 /* as sizes decide */
+	ROWS,	 /* of lines, as long as they can be */
 	SLOTS,	 /* no lines, no direct access */
 	SLICES,	 /* through slots, each rank a part; past the caches */
 	KERNEL,	 /* through process_vm_readv, however short */
@@ -175,11 +176,13 @@ static bool one_expect(const struct one *one, uint32_t rank, uint64_t index, voi
 static void one_algorithm(struct shm_backend *self, enum algorithm algorithm)
 {
 	static const struct shm_limits usual = {
-	    .line = SHM_LINE_BYTES, .slice = 500, .shy = 1000, .kernel = 20000, .stream = 5000};
+	    .line = 48, .row = 300, .slice = 900, .shy = 1500, .kernel = 20000, .stream = 5000};
 	self->limits = usual; /* a little of each */
 	if (algorithm == USUAL)
 		return;
-	self->limits.line = 0;
+	self->limits.line = self->limits.row = 0;
+	if (algorithm == ROWS)
+		self->limits.row = SHM_ROW_BYTES;
 	self->limits.slice = algorithm == SLICES ? 1 : SIZE_MAX;
 	self->limits.shy = algorithm == SLICES ? 1 : SIZE_MAX;
 	self->limits.kernel = algorithm == KERNEL ? 1 : SIZE_MAX;
