@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/cuda/world.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim/cuda/world_private.h"
+
+uint64_t world_monotonic_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* A decimal number from the environment; true and unchanged when it is not set. */
+static bool number_read(const char *name, uint64_t max, uint64_t *out)
+{
+	const char *text = getenv(name);
+	uint64_t value = 0;
+
+	if (!text || !*text)
+		return true;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9')
+			return false;
+		value = value * 10 + (uint64_t)(*text - '0');
+		if (value > max)
+			return false;
+	}
+	*out = value;
+	return true;
+}
+
+bool world_options_read(struct world_options *out, const char **out_which)
+{
+	const char *clock = getenv("SLUICE_SIM_CUDA_CLOCK");
+	uint64_t slice_us = 2000, switch_us = 100, patience_ms = 1000;
+
+	*out_which = "SLUICE_SIM_CUDA_CLOCK";
+	if (clock && *clock && strcmp(clock, "real") != 0 && strcmp(clock, "virtual") != 0)
+		return false;
+	out->is_real = clock && strcmp(clock, "real") == 0;
+	*out_which = "SLUICE_SIM_CUDA_SLICE_US";
+	if (!number_read(*out_which, 10000000, &slice_us) || slice_us == 0)
+		return false;
+	*out_which = "SLUICE_SIM_CUDA_SWITCH_US";
+	if (!number_read(*out_which, 10000000, &switch_us))
+		return false;
+	*out_which = "SLUICE_SIM_CUDA_PATIENCE_MS";
+	if (!number_read(*out_which, 3600000, &patience_ms) || patience_ms == 0)
+		return false;
+	out->slice_ns = slice_us * 1000;
+	out->switch_ns = switch_us * 1000;
+	out->patience_ms = patience_ms;
+	return true;
+}
+
+/* --- the file --------------------------------------------------------------------------------- */
+
+/* These locks are the process's, not inherited by fork, and gone however it ends; they hold across
+ * PID namespaces too. */
+static int byte_lock(int fd, int command, short type, off_t byte)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+	int result;
+
+	do
+		result = fcntl(fd, command, &lock);
+	while (result < 0 && errno == EINTR);
+	if (result == 0 && command == F_GETLK)
+		return lock.l_type == F_UNLCK ? 0 : 1;
+	return result;
+}
+
+/* Whether another process has that place. */
+static bool process_lives(int fd, uint32_t process)
+{
+	return byte_lock(fd, F_GETLK, F_WRLCK, WORLD_BYTE_PROCESS + (off_t)process) != 0;
+}
+
+static int shared_make(struct world_shared *shared, const struct world_options *options)
+{
+	pthread_mutexattr_t attributes;
+	int result;
+
+	memset(shared, 0, sizeof(*shared));
+	shared->format = WORLD_FORMAT;
+	shared->bytes = sizeof(*shared);
+	shared->is_real = options->is_real;
+	shared->patience_ms = options->patience_ms;
+	shared->start_ns = world_monotonic_ns() - 1000000000; /* times begin at 1 s */
+	sched_init(&shared->sched, options->slice_ns, options->switch_ns);
+	shared->sched.now_ns = 1000000000;
+	result = pthread_mutexattr_init(&attributes);
+	if (result != 0)
+		return result;
+	(void)pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	(void)pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	result = pthread_mutex_init(&shared->lock, &attributes);
+	(void)pthread_mutexattr_destroy(&attributes);
+	shared->magic = WORLD_MAGIC;
+	return result;
+}
+
+/* Enters this process; with the making byte locked. A world in which nobody lives begins anew. */
+static int file_enter(struct world *world, const struct world_options *options)
+{
+	struct world_shared *shared = world->shared;
+	bool is_inhabited = false;
+	uint32_t free_place = WORLD_PROCESS_MAX;
+
+	for (uint32_t p = WORLD_PROCESS_MAX; p-- > 0;) {
+		if (process_lives(world->fd, p))
+			is_inhabited = true;
+		else
+			free_place = p;
+	}
+	if (is_inhabited && (shared->magic != WORLD_MAGIC || shared->format != WORLD_FORMAT ||
+			     shared->bytes != sizeof(*shared)))
+		return EPROTO;
+	if (!is_inhabited) {
+		int result = shared_make(shared, options);
+
+		if (result != 0)
+			return result;
+	}
+	if (free_place == WORLD_PROCESS_MAX)
+		return EUSERS;
+	if (byte_lock(world->fd, F_SETLK, F_WRLCK, WORLD_BYTE_PROCESS + (off_t)free_place) != 0)
+		return errno;
+	world->process = free_place;
+	world_lock(world);
+	world_drop(world, free_place); /* what one left who died here */
+	shared->process[free_place] = (uint32_t)getpid();
+	world_unlock(world);
+	return 0;
+}
+
+static int file_open(struct world *world, const char *path, const struct world_options *options)
+{
+	struct stat status;
+	int result;
+
+	world->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+	if (world->fd < 0)
+		return errno;
+	if (fstat(world->fd, &status) != 0 || !S_ISREG(status.st_mode))
+		return EPERM;
+	if (byte_lock(world->fd, F_SETLKW, F_WRLCK, WORLD_BYTE_MAKING) != 0)
+		return errno;
+	if ((uint64_t)status.st_size < sizeof(*world->shared) &&
+	    ftruncate(world->fd, sizeof(*world->shared)) != 0)
+		return errno;
+	void *memory =
+	    mmap(NULL, sizeof(*world->shared), PROT_READ | PROT_WRITE, MAP_SHARED, world->fd, 0);
+
+	if (memory == MAP_FAILED)
+		return errno;
+	world->shared = memory;
+	result = file_enter(world, options);
+	(void)byte_lock(world->fd, F_SETLK, F_UNLCK, WORLD_BYTE_MAKING);
+	return result;
+}
+
+static int private_open(struct world *world, const struct world_options *options)
+{
+	void *memory = mmap(NULL, sizeof(*world->shared), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return errno;
+	world->shared = memory;
+	return shared_make(world->shared, options);
+}
+
+/* A thread ends: nobody waits for it any more. Not called once the view is closed. */
+static void thread_leaves(void *value)
+{
+	struct world_place *mine = value;
+	struct world *world = mine->world;
+
+	world_lock(world);
+	struct world_thread *thread = &world->shared->thread[mine->thread % WORLD_THREAD_MAX];
+
+	if (mine->thread < WORLD_THREAD_MAX && thread->process == world->process) {
+		thread->state = WORLD_FREE;
+		world_pass(world);
+	}
+	world_unlock(world);
+	free(mine);
+}
+
+struct world *world_open(const char *path, const struct world_options *options)
+{
+	struct world *world = calloc(1, sizeof(*world));
+	int result;
+
+	if (!world)
+		return NULL;
+	world->fd = -1;
+	result = pthread_key_create(&world->key, thread_leaves);
+	if (result != 0) {
+		free(world);
+		errno = result;
+		return NULL;
+	}
+	result = path ? file_open(world, path, options) : private_open(world, options);
+	if (result == 0)
+		return world;
+	world_forget(world);
+	errno = result;
+	return NULL;
+}
+
+void world_forget(struct world *world)
+{
+	if (!world)
+		return;
+	(void)pthread_key_delete(world->key);
+	if (world->shared)
+		(void)munmap(world->shared, sizeof(*world->shared));
+	if (world->fd >= 0)
+		(void)close(world->fd);
+	free(world);
+}
+
+void world_leave(struct world *world)
+{
+	if (!world)
+		return;
+	world_lock(world);
+	world_drop(world, world->process);
+	world_pass(world);
+	world_unlock(world);
+}
+
+void world_close(struct world *world)
+{
+	world_leave(world);
+	world_forget(world);
+}
+
+bool world_is_real(const struct world *world)
+{
+	return world->shared->is_real;
+}
+
+uint64_t world_left_behind(const struct world *world)
+{
+	return __atomic_load_n(&world->shared->left_behind, __ATOMIC_RELAXED);
+}
+
+/* --- the lock, and who lives ------------------------------------------------------------------ */
+
+void world_lock(struct world *world)
+{
+	/* One who died in the middle leaves the scheduler between two events: its contexts go, and
+	 * nothing else points to them. */
+	if (pthread_mutex_lock(&world->shared->lock) == EOWNERDEAD)
+		(void)pthread_mutex_consistent(&world->shared->lock);
+}
+
+void world_unlock(struct world *world)
+{
+	(void)pthread_mutex_unlock(&world->shared->lock);
+}
+
+void world_drop(struct world *world, uint32_t process)
+{
+	struct world_shared *shared = world->shared;
+
+	for (uint32_t t = 0; t < WORLD_THREAD_MAX; t++) {
+		if (shared->thread[t].state != WORLD_FREE && shared->thread[t].process == process)
+			shared->thread[t].state = WORLD_FREE;
+	}
+	for (uint32_t c = 0; c < SCHED_CONTEXT_MAX; c++) {
+		if (shared->sched.context[c].used && shared->sched.context[c].owner == process)
+			sched_close(&shared->sched, c);
+	}
+	shared->process[process] = 0;
+}
+
+bool world_bury(struct world *world)
+{
+	struct world_shared *shared = world->shared;
+	bool found = false;
+
+	for (uint32_t p = 0; world->fd >= 0 && p < WORLD_PROCESS_MAX; p++) {
+		if (p == world->process || shared->process[p] == 0 || process_lives(world->fd, p))
+			continue;
+		world_drop(world, p);
+		found = true;
+	}
+	return found;
+}
