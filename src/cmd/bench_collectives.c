@@ -71,6 +71,10 @@ static const struct option_row collectives_rows[] = {
 	"runs, "
 	"or NCCL (auto, default: whichever fits)",
 	.words = "auto|shm|mpi|nccl"),
+    ROW("library", 0, OPTION_TEXT, library,
+	"the library of --backend mpi or nccl, by name or path (default: the one that fits, "
+	"libnccl.so.2)",
+	.value = "FILE"),
     ROW("ranks", 0, OPTION_U32, ranks,
 	"how many processes (default: one for each allowed processor, or GPU)", .value = "N",
 	.min = 1, .max = COLLECTIVE_RANKS_MAX),
@@ -308,6 +312,17 @@ static int collectives_plan(void *context, uint64_t index, struct measure_plan *
 	return result;
 }
 
+/* How NCCL has connected the ranks. */
+static void collectives_tell_nccl(struct collectives *self)
+{
+	struct nccl_note *note = self->ranks.nccl.note;
+	char *rest = note ? note->lines : NULL;
+	for (char *line; rest && *rest && (line = strsep(&rest, "\n"));)
+		collectives_note(self, line);
+	if (note && note->has_check)
+		self->sheet.transport = &note->check;
+}
+
 static void collectives_ready(void *context, const char *description,
 			      const struct world_member *members, uint32_t ranks)
 {
@@ -324,6 +339,7 @@ static void collectives_ready(void *context, const char *description,
 	if (self->request.options.format == REQUEST_FORMAT_NCCL)
 		(void)collectives_out(&text, sheet_nccl_head(&self->sheet, &text), NULL);
 	collectives_notes(self);
+	collectives_tell_nccl(self);
 }
 
 static void collectives_tell_wrong(const struct collectives *self, const struct measure_plan *plan,
@@ -587,7 +603,9 @@ static int collectives_run(struct collectives *self)
 	    .row = collectives_row,
 	    .place = collectives_place,
 	};
-	int result = self->ranks.forks ? ranks_prepare(&self->ranks, &err) : 0;
+	int result = ranks_prepare(&self->ranks, &err);
+	if (result == 0 && self->ranks.nccl.note && self->ranks.nccl.note->room[0])
+		collectives_note(self, self->ranks.nccl.note->room);
 	(void)fflush(stdout); /* or every rank would print it */
 	if (result == 0)
 		result =
@@ -613,6 +631,7 @@ static int collectives_prepare(struct collectives *self)
 					  .gpus = asks_gpus ? ranks_gpus() : 0};
 	if (ranks_choose(&self->request, &place, &self->ranks, &err) < 0)
 		return cmd_usage(call, "%s", err.text);
+	self->ranks.root = getenv("SLUICE_ROOT");
 	sheet_init(&self->sheet, &self->request);
 	sheet_json_init(&self->json);
 	self->sheet.ranks = self->ranks.forks ? self->ranks.ranks : 1;

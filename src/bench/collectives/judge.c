@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/collectives/nccl_transport.h"
 #include "bench/collectives/request.h"
 
 static const char judge_pass[] = "PASS", judge_fail[] = "FAIL", judge_slow[] = "SLOW",
@@ -128,10 +129,24 @@ static enum judge_exit judge_exit_code(const struct judge *judge, const struct s
 	return expected && skipped == expected ? JUDGE_NOTHING : JUDGE_RIGHT;
 }
 
+/* NCCL falls back to Socket without a word: what could have been used is named. */
+static void judge_transport(struct judge *judge, const struct sheet *sheet)
+{
+	const struct nccl_check *found = sheet->transport;
+	if (!found)
+		return;
+	struct judge_check *one =
+	    judge_add(judge, "transport", found->is_slow ? judge_slow : judge_pass, NAN, NAN);
+	(void)snprintf(one->target, sizeof(one->target), "%.*s", (int)sizeof(one->target) - 1,
+		       found->value);
+	if (found->is_slow)
+		judge_reason(one, "%s: %s", found->reason, found->hint);
+}
+
 int judge_make(const struct sheet *sheet, const struct expect *expect, struct judge *out)
 {
 	const struct request_options *options = &sheet->request->options;
-	size_t most = 2 * COLLECTIVE_OP_COUNT + 4 + (expect ? expect->count : 0);
+	size_t most = 2 * COLLECTIVE_OP_COUNT + 5 + (expect ? expect->count : 0);
 	*out = (struct judge){.checks = calloc(most, sizeof(*out->checks)),
 			      .list = calloc(most, sizeof(*out->list))};
 	if (!out->checks || !out->list) {
@@ -146,6 +161,7 @@ int judge_make(const struct sheet *sheet, const struct expect *expect, struct ju
 			judge_latency(out, sheet, op, options->max_latency_us);
 	}
 	judge_average(out, sheet);
+	judge_transport(out, sheet);
 	judge_expectations(out, expect);
 	out->exit = judge_exit_code(out, sheet, expect);
 	for (size_t i = 0; i < out->count; i++) {

@@ -21,8 +21,8 @@ enum judge_exit {
 };
 
 enum judge_limits {
-	JUDGE_CHECKS_MAX = EXPECT_LINES_MAX + 2 * COLLECTIVE_OP_COUNT + 4,
-	JUDGE_REASON_MAX = 192,
+	JUDGE_CHECKS_MAX = EXPECT_LINES_MAX + 2 * COLLECTIVE_OP_COUNT + 5,
+	JUDGE_REASON_MAX = 800,
 };
 
 struct judge_check {

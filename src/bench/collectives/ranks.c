@@ -106,6 +106,22 @@ static int ranks_choose_mpi(const struct request *request, const struct ranks_pl
 	return 0;
 }
 
+/* Ranks of NCCL that somebody else started and that meet by themselves. 1: this is one of them. */
+static int ranks_choose_planned(const struct request *request, const struct ranks_place *place,
+				struct ranks *out, struct err *err)
+{
+	struct bootstrap_plan plan;
+	int result = bootstrap_plan(place->environment, &plan, err);
+	if (result <= 0 || plan.ranks < RANKS_RANKS_LEAST)
+		return result < 0 ? result : 0;
+	if (request->ranks && request->ranks != plan.ranks)
+		return err_set(err, -EINVAL, "--ranks %u, but %u were started", request->ranks,
+			       plan.ranks);
+	*out = (struct ranks){
+	    .backend = REQUEST_BACKEND_NCCL, .ranks = plan.ranks, .is_planned = true, .plan = plan};
+	return 1;
+}
+
 static int ranks_choose_forked(const struct request *request, const struct ranks_place *place,
 			       enum request_backend backend, struct ranks *out, struct err *err)
 {
@@ -145,12 +161,15 @@ int ranks_choose(const struct request *request, const struct ranks_place *place,
 		backend = place->gpus && !is_launched ? REQUEST_BACKEND_NCCL
 			  : is_launched		      ? REQUEST_BACKEND_MPI
 						      : REQUEST_BACKEND_SHM;
-	int result = backend == REQUEST_BACKEND_MPI
-			 ? ranks_choose_mpi(request, place, out, err)
-			 : ranks_choose_forked(request, place, backend, out, err);
+	int result =
+	    backend == REQUEST_BACKEND_NCCL ? ranks_choose_planned(request, place, out, err) : 0;
+	if (result == 0)
+		result = backend == REQUEST_BACKEND_MPI
+			     ? ranks_choose_mpi(request, place, out, err)
+			     : ranks_choose_forked(request, place, backend, out, err);
 	if (result < 0)
 		return result;
-	uint32_t ranks = out->forks ? out->ranks : announced;
+	uint32_t ranks = out->forks || out->is_planned ? out->ranks : announced;
 	if (ranks && !request->all_roots && request->root >= ranks)
 		return err_set(err, -EINVAL, "-r %u: there are %u ranks, from 0 to %u",
 			       request->root, ranks, ranks - 1);
@@ -160,6 +179,7 @@ int ranks_choose(const struct request *request, const struct ranks_place *place,
 			       "are one group",
 			       request_split_groups(&request->split, ranks), ranks);
 	out->environment = place->environment;
+	out->library = request->options.library;
 	out->timeout_ns = request->options.timeout_s
 			      ? request->options.timeout_s * UINT64_C(1000000000)
 			      : UINT64_MAX;
@@ -171,6 +191,9 @@ int ranks_prepare(struct ranks *ranks, struct err *err)
 {
 	if (ranks->backend == REQUEST_BACKEND_SHM)
 		return shm_world_new(ranks->ranks, &ranks->world, err);
+	if (ranks->backend == REQUEST_BACKEND_NCCL)
+		return nccl_ranks_prepare(ranks->ranks, ranks->is_planned ? &ranks->plan : NULL,
+					  &ranks->nccl, err);
 	return 0;
 }
 
@@ -181,15 +204,19 @@ int ranks_start(struct ranks *ranks, struct world_seat *seat, struct backend **o
 		return shm_backend_new(ranks->world, world_seat_rank(seat), ranks->timeout_ns, out,
 				       err);
 	case REQUEST_BACKEND_MPI:
-		return mpi_backend_new(NULL, out, err);
+		return mpi_backend_new(ranks->library, out, err);
 	case REQUEST_BACKEND_NCCL:
+		return nccl_ranks_start(&ranks->nccl, world_seat_rank(seat), ranks->library,
+					ranks->root ? ranks->root : "", ranks->timeout_ns,
+					ranks->start_timeout_ns, out, err);
 	case REQUEST_BACKEND_AUTO:
 		break;
 	}
-	return err_set(err, -ENOENT, "there is no backend for NCCL");
+	return err_set(err, -ENOENT, "there is no such backend");
 }
 
 void ranks_done(struct ranks *ranks)
 {
 	ranks->world = shm_world_free(ranks->world);
+	nccl_ranks_done(&ranks->nccl);
 }

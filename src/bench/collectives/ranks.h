@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bench/collectives/nccl_ranks.h"
 #include "bench/collectives/request.h"
 
 struct backend;
-struct bootstrap_board;
 struct err;
 struct shm_world;
 struct world_seat;
@@ -24,9 +24,13 @@ struct ranks {
 	uint32_t ranks;		      /* that are forked */
 	uint64_t timeout_ns;	      /* of one wait in the backend */
 	uint64_t start_timeout_ns;
-	char *const *environment;      /* borrowed */
-	struct shm_world *world;       /* owned */
-	struct bootstrap_board *board; /* owned */
+	char *const *environment; /* borrowed */
+	struct shm_world *world;  /* owned */
+	const char *library;	  /* borrowed; NULL: the usual one */
+	const char *root;	  /* borrowed: before /sys; NULL: this machine */
+	bool is_planned;	  /* NCCL's ranks are on several machines, by `plan` */
+	struct bootstrap_plan plan;
+	struct nccl_ranks nccl; /* owned */
 };
 
 /* What is around us. */

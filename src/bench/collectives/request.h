@@ -45,6 +45,7 @@ enum request_memory {
 struct request_options {
 	const char *min_bytes, *max_bytes, *step_bytes; /* NULL: not given */
 	const char *check, *redop, *type, *root, *json, *expect;
+	const char *library;  /* NULL: the usual one of the backend */
 	uint32_t step_factor; /* 0: not given */
 	uint32_t threads, gpus, iterations, warmups, aggregated, cycles, average;
 	uint32_t parallel_init, blocking, graph, cpu_time, timestamps, registers, implementation,

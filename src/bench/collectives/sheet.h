@@ -16,6 +16,7 @@
 #include "bench/collectives/measure.h"
 
 struct buf;
+struct nccl_check;
 struct request;
 struct world_member;
 
@@ -42,6 +43,7 @@ struct sheet {
 	uint32_t ranks;
 	const char *version, *backend, *description; /* borrowed */
 	const struct world_member *members;	     /* borrowed; `ranks` of them */
+	const struct nccl_check *transport;	     /* borrowed; NULL: none */
 	/* What sheet_count() has seen. */
 	struct sheet_op ops[COLLECTIVE_OP_COUNT];
 	uint64_t rows, wrong_sides; /* rows, and columns that had wrong elements or a hurt guard */

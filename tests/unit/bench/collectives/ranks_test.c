@@ -84,6 +84,29 @@ static void what_cannot_be_is_refused(void **state)
 	assert_int_equal(choose(TEXTS("HOME=/"), 4, 0), 0);
 }
 
+static void ranks_of_nccl_may_be_on_several_machines(void **state)
+{
+	char *const *torch = TEXTS("RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "MASTER_ADDR=head",
+				   "MASTER_PORT=29500");
+	begin(REQUEST_BACKEND_NCCL, 0);
+	assert_int_equal(choose(torch, 4, 2), 0);
+	assert_int_equal(ranks.backend, REQUEST_BACKEND_NCCL);
+	assert_false(ranks.forks);
+	assert_true(ranks.is_planned);
+	assert_int_equal(ranks.plan.rank, 3);
+	assert_int_equal(ranks.plan.local_rank, 1);
+	begin(REQUEST_BACKEND_NCCL, 4);
+	assert_int_equal(choose(torch, 4, 2), -EINVAL);
+	assert_non_null(strstr(err.text, "--ranks 4, but 8 were started"));
+	begin(REQUEST_BACKEND_NCCL, 0);
+	assert_int_equal(choose(TEXTS("OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=1"), 4, 4),
+			 -EINVAL);
+	assert_non_null(strstr(err.text, "MASTER_ADDR"));
+	/* one alone is nobody's */
+	assert_int_equal(choose(TEXTS("RANK=0", "WORLD_SIZE=1"), 4, 4), 0);
+	assert_true(ranks.forks);
+}
+
 static void there_is_a_processor(void **state)
 {
 	assert_true(ranks_processors() >= 1);
@@ -96,6 +119,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_is_there_decides),
 	    cmocka_unit_test(what_cannot_be_is_refused),
+	    cmocka_unit_test(ranks_of_nccl_may_be_on_several_machines),
 	    cmocka_unit_test(there_is_a_processor),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
