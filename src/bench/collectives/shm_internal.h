@@ -122,7 +122,7 @@ struct shm_backend {
 	uint8_t *staged;	   /* owned; [rank][SHM_ROW_BYTES]: rows without their numbers */
 	bool yields;		   /* fewer processors than ranks: waiting is in the way */
 	bool reads_others;	   /* process_vm_readv works between all ranks */
-	int broken;		   /* the error after which nothing works any more */
+	_Atomic int broken;	   /* the error after which nothing works any more */
 	int *pid_fds;		   /* owned; [rank], -1: none */
 	off_t file_end;		   /* the same on all ranks, since all allocate alike */
 	struct shm_region regions[SHM_REGIONS_MAX];

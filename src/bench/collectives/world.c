@@ -451,8 +451,8 @@ static int conclude(const struct parent *parent, struct err *err)
 			rc = died(parent, r, err);
 	if (rc == 0)
 		rc = ranks_error(parent, err);
-	if (rc == 0)
-		return 0;
+	if (rc == 0 || rc == -ECANCELED)
+		return rc;
 	for (uint32_t r = 0; r < parent->job->ranks && parent->job->place; r++) {
 		char where[WORLD_PLACE_MAX];
 		world_place_print(&parent->board->places[r], where);

@@ -26,6 +26,9 @@ enum world_limits {
 	WORLD_HOST_MAX = 64, /* bytes with the NUL, here and below */
 	WORLD_DESCRIPTION_MAX = 256,
 	WORLD_PLACE_MAX = 256,
+	/* Ranks of an mpirun whose deadline passes leave the others so long to say where they are;
+	 * the one that stands still is the one that says nothing. */
+	WORLD_LAST_WORDS_MS = 250,
 	WORLD_END_MS = 1000, /* that ranks have to end by themselves once one is gone */
 };
 #define WORLD_TIMEOUT_NS       (UINT64_C(60) * 1000000000)
@@ -60,10 +63,11 @@ struct world_job {
 	/* A row is done; it is `row`'s until this returns, which may take its samples. Negative:
 	 * ends the run with that error. */
 	int (*row)(void *context, uint64_t index, struct measure_row *row, struct err *err);
-	/* The run ends badly: where each rank was, one call each, before world_run_* returns:
-	 * "all_reduce of 1048576 bytes, timed one by one, 12 operations done; before it all_reduce
-	 * of 524288 bytes". Of ranks that an mpirun started each tells of itself only, and on each,
-	 * before it ends the others; what ended it stands behind a colon. */
+	/* The run ends badly, and not by a signal to it: where each rank was, one call each, before
+	 * world_run_* returns: "all_reduce of 1048576 bytes, timed one by one, 12 operations done;
+	 * before it all_reduce of 524288 bytes". Of ranks that an mpirun started each tells of
+	 * itself only, and on each, before it ends the others; what ended it stands behind a colon.
+	 */
 	void (*place)(void *context, uint32_t rank, const char *text);
 };
 

@@ -361,6 +361,14 @@ static void wait_once(struct world_rank *rank, uint64_t until_ns)
 		(void)pthread_cond_timedwait(&rank->ended, &rank->lock, &until);
 }
 
+/* `ms` longer, unless it comes to its end meanwhile. */
+static void wait_on(struct world_rank *rank, uint64_t ms)
+{
+	uint64_t until = world_now_ns() + ms * CLOCK_NS_PER_MS;
+	while (!rank->is_done && world_now_ns() < until)
+		wait_once(rank, until);
+}
+
 /* Ends this rank, and by that all of them, when it stays too long where it is. */
 static void *watch_clock(void *argument)
 {
@@ -379,11 +387,10 @@ static void *watch_clock(void *argument)
 		(void)snprintf(why, sizeof(why), "no end after %.3g s", (double)limit / 1e9);
 		rank->is_expired = true;
 		say_place(rank, why);
+		wait_on(rank, WORLD_LAST_WORDS_MS);
 		if (rank->backend)
 			rank->backend->ops->abort(rank->backend);
-		uint64_t last = world_now_ns() + WORLD_END_MS * CLOCK_NS_PER_MS;
-		while (!rank->is_done && world_now_ns() < last)
-			wait_once(rank, last);
+		wait_on(rank, WORLD_END_MS);
 		if (!rank->is_done)
 			_exit(2); /* it is in the library, which does not come back */
 	}
