@@ -96,6 +96,7 @@ static int compare_one(struct compare *self, const char *what, bool is_b, struct
 					 .line = plan->line,
 					 .line_higher_is_better = plan->line_higher_is_better,
 					 .is_nccl_table = plan->is_nccl_table,
+					 .is_mllog = plan->is_mllog,
 					 .shows_output = plan->shows_output};
 	result = runner_run(&options, run, err);
 	self->done++;
@@ -224,6 +225,13 @@ static double compare_median(const struct result_run *const *runs, size_t count,
 	return stats_median(room, count);
 }
 
+/* A time to train is speed and convergence at once: without the latter it cannot be read. */
+static bool compare_can_read(const struct result_run *run, const char *metric)
+{
+	return strcmp(metric, "time_to_train") != 0 || result_run_find(run, "epochs") ||
+	       result_run_find(run, "samples_to_target");
+}
+
 static int compare_judge_metric(const struct compare_pairs *pairs, const char *metric,
 				double margin, unsigned looks, struct compare_judgement *out,
 				struct err *err)
@@ -237,6 +245,11 @@ static int compare_judge_metric(const struct compare_pairs *pairs, const char *m
 		const struct result_metric *b = result_run_find(pairs->b[i], metric);
 		if (!a || !b)
 			return compare_missing(a ? pairs->b[i] : pairs->a[i], metric, err);
+		if (!compare_can_read(pairs->a[i], metric) ||
+		    !compare_can_read(pairs->b[i], metric))
+			return err_set(err, -EINVAL,
+				       "time_to_train is speed and convergence at once: each run "
+				       "has to say its epochs or samples_to_target as well");
 		values[i] = (struct verdict_pair){a->value, b->value, pairs->b_is_first[i]};
 		out->is_unsteady = out->is_unsteady || a->is_unsteady || b->is_unsteady;
 		out->higher_is_better = a->higher_is_better;

@@ -34,7 +34,7 @@ struct compare_plan {
 	const char *result_path;
 	const regex_t *line;
 	bool line_higher_is_better, shows_output;
-	bool is_nccl_table; /* runner.h */
+	bool is_nccl_table, is_mllog; /* runner.h */
 	const char *metrics[COMPARE_METRICS_MAX];
 	size_t metric_count;
 	/* Before each run: what is going on, how many runs are done of how many. May be NULL. */

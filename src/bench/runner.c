@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "bench/mlrun.h"
 #include "bench/nccltable.h"
 #include "bench/result.h"
 
@@ -157,6 +158,7 @@ struct runner {
 	bool has_value;
 	double value;
 	struct nccltable table;
+	struct mlrun *log; /* owned; NULL: not wanted */
 };
 
 static void runner_take_table(struct runner *self, size_t length)
@@ -175,6 +177,10 @@ static void runner_take_line(struct runner *self)
 	self->line_length = 0;
 	if (self->options->is_nccl_table) {
 		runner_take_table(self, length);
+		return;
+	}
+	if (self->log) {
+		mlrun_line(self->log, self->line, length);
 		return;
 	}
 	if (regexec(self->options->line, self->line, 2, match, 0) != 0 || match[1].rm_so < 0)
@@ -394,6 +400,30 @@ static int runner_add_metrics(struct runner *self, const struct rusage *usage, s
 	return result;
 }
 
+/* A run that was aborted has taken no time to train. */
+static int runner_add_training(struct runner *self, struct err *err)
+{
+	double seconds = mlrun_minutes(self->log) * 60, epochs = self->log->converged_epoch;
+	double each = seconds / epochs;
+	int result = 0;
+	if (self->log->has_aborted)
+		(void)snprintf(self->out->problem, sizeof(self->out->problem),
+			       "its log says that the training was aborted");
+	else if (isnan(seconds))
+		(void)snprintf(self->out->problem, sizeof(self->out->problem),
+			       "its log has no run_start and run_stop");
+	if (self->out->problem[0]) {
+		self->out->rc = self->out->rc ? self->out->rc : RUNNER_WRONG;
+		return 0;
+	}
+	result = result_run_add(self->out, "time_to_train", "s", false, &seconds, 1, err);
+	if (result == 0 && epochs > 0)
+		result = result_run_add(self->out, "epochs", "", false, &epochs, 1, err);
+	if (result == 0 && epochs > 0)
+		result = result_run_add(self->out, "epoch_time", "s", false, &each, 1, err);
+	return result;
+}
+
 static int runner_measure(struct runner *self, struct err *err)
 {
 	struct rusage usage = {0};
@@ -407,6 +437,8 @@ static int runner_measure(struct runner *self, struct err *err)
 	if (self->line && self->line_length > 0)
 		runner_take_line(self);
 	result = runner_add_metrics(self, &usage, err);
+	if (result == 0 && self->log)
+		result = runner_add_training(self, err);
 	if (result == 0 && self->options->result_path)
 		runner_read_result(self);
 	return result;
@@ -416,8 +448,13 @@ int runner_run(const struct runner_options *options, struct result_run *out, str
 {
 	struct runner self = {.options = options, .out = out, .out_fd = -1, .err_fd = -1};
 	nccltable_init(&self.table);
-	if ((options->line || options->is_nccl_table) && !(self.line = malloc(RUNNER_LINE_MAX)))
+	_cleanup_free_ struct mlrun *log = options->is_mllog ? malloc(sizeof(*log)) : NULL;
+	bool is_read = options->line || options->is_nccl_table || options->is_mllog;
+	if ((options->is_mllog && !log) || (is_read && !(self.line = malloc(RUNNER_LINE_MAX))))
 		return err_set(err, -ENOMEM, "no memory for a line of output");
+	self.log = log;
+	if (log)
+		mlrun_init(log, MLRUN_RULES_11);
 	int result = 0;
 	if (options->result_path && truncate(options->result_path, 0) < 0)
 		result = err_set(err, -errno, "emptying '%s': %s", options->result_path,

@@ -33,6 +33,9 @@ struct runner_options {
 	/* Its output is the table of nccl-tests: "output" is the largest bus bandwidth (GB/s,
 	 * higher is better), and a run in which elements are wrong has failed. */
 	bool is_nccl_table;
+	/* What it prints is a log of MLPerf training (mllog.h), which gives "time_to_train" (s),
+	 * "epochs", and "epoch_time" (s): what an epoch of it took. */
+	bool is_mllog;
 	bool shows_output;
 };
 

@@ -91,10 +91,11 @@ static const struct option_row compare_rows[] = {
      OPTION_FIELD(struct compare_options, metrics)},
     {.name = "parse",
      .kind = OPTION_TEXT,
-     .value = "nccl|regex:RE",
+     .value = "nccl|mllog|regex:RE",
      .help = "read the metric 'output' from what the commands print: the largest bus bandwidth of "
 	     "the table of nccl-tests, or the first group of this extended regular expression, of "
-	     "the last line that it fits",
+	     "the last line that it fits; or the metrics epoch_time, epochs and time_to_train of a "
+	     "training log (mllog)",
      OPTION_FIELD(struct compare_options, parse)},
     {.name = "better",
      .kind = OPTION_CHOICE,
@@ -270,8 +271,12 @@ static int compare_plan_metrics(struct compare_call *self)
 						 options->metrics.items[i]);
 		self->plan.metrics[self->plan.metric_count++] = options->metrics.items[i];
 	}
-	if (self->plan.metric_count == 0)
-		self->plan.metrics[self->plan.metric_count++] = options->parse ? "output" : "wall";
+	if (self->plan.metric_count > 0)
+		return 0;
+	bool is_mllog = options->parse && strcmp(options->parse, "mllog") == 0;
+	self->plan.metrics[self->plan.metric_count++] = is_mllog	 ? "epoch_time"
+							: options->parse ? "output"
+									 : "wall";
 	return 0;
 }
 
@@ -282,10 +287,12 @@ static int compare_plan_parse(struct compare_call *self)
 	if (!text)
 		return 0;
 	self->plan.is_nccl_table = strcmp(text, "nccl") == 0;
-	if (self->plan.is_nccl_table)
+	self->plan.is_mllog = strcmp(text, "mllog") == 0;
+	if (self->plan.is_nccl_table || self->plan.is_mllog)
 		return 0;
 	if (strncmp(text, prefix, strlen(prefix)) != 0)
-		return cmd_usage(self->call, "--parse takes nccl or regex:RE, not '%s'", text);
+		return cmd_usage(self->call, "--parse takes nccl, mllog or regex:RE, not '%s'",
+				 text);
 	int code = regcomp(&self->line, text + strlen(prefix), REG_EXTENDED | REG_NEWLINE);
 	if (code != 0) {
 		char why[128];

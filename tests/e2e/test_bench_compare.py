@@ -142,3 +142,38 @@ def test_gpus_that_are_slowed_down(machine):
     other.write_text(file.read_text().replace("Tesla T4", "Tesla T40"))
     apart = machine.run("sluice", "bench", "compare", "--from", file, other)
     assert "not measured in the same place" in apart.out and "Tesla T40" in apart.out, apart
+
+
+TRAINS = """
+log() { echo ":::MLLOG {\\"namespace\\": \\"\\", \\"time_ms\\": $1, \\"event_type\\": \\"POINT_IN_TIME\\", \\"key\\": \\"$2\\", \\"value\\": 1, \\"metadata\\": $3}"; }
+log 1000 run_start {}
+log 2000 eval_accuracy '{"epoch_num": 4}'
+log %d run_stop '{"status": "%s"}'
+"""
+
+
+def test_training_logs(machine):
+    """Speed and convergence apart: both sides take 4 epochs, one of them more time for each."""
+    for name, stop, status in (("a", 9000, "success"), ("b", 11000, "success"), ("c", 9000, "aborted")):
+        (machine.directory / name).write_text(TRAINS % (stop, status))
+    def compare(*sides, options=()):
+        a, b = (f"sh {machine.directory}/{side}" for side in sides)
+        return machine.run("sluice", "bench", "compare", "--a", a, "--b", b, "--parse", "mllog", "-n", "6", "--warmup", "0",
+                           *options)
+    slower = compare("a", "b", options=("--metric", "epoch_time", "--metric", "epochs", "--output", "json"))
+    verdicts = {one["metric"]: one for one in slower.json["verdicts"]}
+    assert slower.rc == 1 and verdicts["epoch_time"]["verdict"] == "SLOWER", slower
+    assert verdicts["epoch_time"]["median_a"] == 2 and verdicts["epoch_time"]["median_b"] == 2.5
+    assert verdicts["epochs"]["verdict"] == "EQUIVALENT"
+    aborted = compare("a", "c", options=("--aa", "skip"))
+    assert aborted.rc == 2 and "FAILED" in aborted.out, aborted
+    assert compare("a", "b", options=("--metric", "time_to_train")).rc == 1
+
+
+def test_a_time_to_train_alone_says_nothing(machine):
+    file = machine.directory / "r.json"
+    runs = [{"side": side, "index": i, "block": i // 4, "slot": 1 + i % 2, "rc": 0, "metrics": {
+        "time_to_train": {"unit": "s", "better": "lower", "samples": [10 + i]}}} for i, side in enumerate("ABBAABBAABBA")]
+    file.write_text(json.dumps({"schema": "sluice.result/1", "runs": runs}))
+    done = machine.run("sluice", "bench", "compare", "--from", file, "--metric", "time_to_train")
+    assert done.rc == 65 and "speed and convergence at once" in done.err, done
