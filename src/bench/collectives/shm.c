@@ -282,7 +282,7 @@ static int shm_probe(struct shm_backend *self, struct err *err)
 	self->reads_others = worst == 0;
 	if (worst == 0)
 		(void)snprintf(self->choice, sizeof(self->choice),
-			       "shared memory; from %d MiB process_vm_readv",
+			       "shared memory; buffers of %d MiB and more by process_vm_readv",
 			       (int)(self->limits.kernel / 1024 / 1024));
 	else
 		(void)snprintf(self->choice, sizeof(self->choice),
@@ -321,6 +321,14 @@ static int shm_join(struct shm_backend *self, struct err *err)
 	return rc < 0 ? rc : shm_probe(self, err);
 }
 
+/* Where all buffers together, two of each rank, no longer fit into the last cache: what is kept out
+ * of it leaves room for what is read. Concerns nobody else, so it may differ between ranks. */
+static size_t shm_stream_bytes(uint32_t ranks)
+{
+	long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+	return cache > 0 ? (size_t)cache / 2 / ranks : 4 * 1024 * 1024;
+}
+
 int shm_backend_new(struct shm_world *world, uint32_t rank, uint64_t timeout_ns,
 		    struct backend **out, struct err *err)
 {
@@ -347,7 +355,7 @@ int shm_backend_new(struct shm_world *world, uint32_t rank, uint64_t timeout_ns,
 					: 65536,
 	    .shy = 8192,
 	    .kernel = 32 * 1024 * 1024,
-	    .stream = 4 * 1024 * 1024,
+	    .stream = shm_stream_bytes(world->ranks),
 	};
 	self->yields = true; /* until it is known where the others are */
 	int rc = shm_join(self, err);

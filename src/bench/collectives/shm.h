@@ -19,11 +19,14 @@ struct shm_world;
  */
 int shm_world_new(uint32_t ranks, struct shm_world **out, struct err *err);
 struct shm_world *shm_world_free(struct shm_world *world); /* NULL */
-/* In the process that is `rank`, after the fork: waits until all have come. `world` stays the
- * caller's, and must outlive it. */
+/* In the process that is `rank`, after the fork: waits until all have come. `timeout_ns` is that of
+ * every single wait for another rank, this one included; 0: none. Dead ranks are noticed without
+ * it. `world` stays the caller's, and must outlive it. All ranks call the same operations with the
+ * same kind of memory. -ENOMEM; -EPIPE: a rank is gone; -ETIMEDOUT. */
 int shm_backend_new(struct shm_world *world, uint32_t rank, uint64_t timeout_ns,
 		    struct backend **out, struct err *err);
-/* What it chose: "chunks; process_vm_readv is not permitted (EPERM)". Borrowed. */
+/* What it chose: "shared memory; chunks, since process_vm_readv failed: Operation not permitted".
+ * Borrowed until the backend is freed. */
 const char *shm_backend_choice(const struct backend *backend);
 
 #endif

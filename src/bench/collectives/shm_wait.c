@@ -139,7 +139,7 @@ int shm_wait_slowly(struct shm_backend *self, const _Atomic uint64_t *number, ui
 		/* It may have written what we want as the last thing that it did. */
 		if (rc < 0 && shm_has_come(number, wanted))
 			return 0;
-		if (rc == 0 && waited >= self->backend.timeout_ns)
+		if (rc == 0 && self->backend.timeout_ns > 0 && waited >= self->backend.timeout_ns)
 			rc = err_set(err, -ETIMEDOUT,
 				     "rank %u (process %d) does not answer for %.1f s", peer,
 				     (int)atomic_load(&self->world->seats[peer].pid),

@@ -4,11 +4,15 @@
 #include "bench/collectives/shm.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -488,17 +492,47 @@ static void different_calls_are_refused(void **state)
 
 enum { OK = 0, WRONG = 90, STALLED = 91, GONE_OTHER = 92, NAMED = 93, LATE = 94 };
 
+struct trial {
+	uint32_t ranks;
+	size_t bytes;
+	enum backend_memory memory;
+	int signal;   /* to rank 1; 0: it leaves by itself */
+	int expected; /* of all others */
+	uint64_t timeout_ns;
+	bool is_confined; /* neither process_vm_readv nor pidfd_open, as in many containers */
+};
+
+static bool confine(void)
+{
+	struct sock_filter code[] = {
+	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 2, 0),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 1, 0),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+	};
+	struct sock_fprog program = {.len = array_length(code), .filter = code};
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 /* All-reduces until something fails; the first of them is told by a byte. */
-static int process_main(struct shm_world *world, uint32_t rank, uint64_t timeout_ns, size_t bytes,
-			enum backend_memory memory, int told, bool leaves)
+static int process_main(const struct trial *trial, struct shm_world *world, uint32_t rank, int told)
 {
 	struct backend *backend = NULL;
 	struct err err = {0};
-	if (shm_backend_new(world, rank, timeout_ns, &backend, &err) < 0)
+	size_t bytes = trial->bytes;
+	if (trial->is_confined && !confine())
+		return WRONG;
+	if (shm_backend_new(world, rank, trial->timeout_ns, &backend, &err) < 0)
+		return WRONG;
+	/* Enough that it would be read through the kernel. */
+	((struct shm_backend *)backend)->limits.kernel = 100000;
+	if (trial->is_confined != (strstr(shm_backend_choice(backend), "not permitted") != NULL))
 		return WRONG;
 	void *buffers[2] = {NULL, NULL};
 	for (int i = 0; i < 2; i++)
-		if (backend->ops->alloc(backend, memory, bytes, &buffers[i], &err) < 0)
+		if (backend->ops->alloc(backend, trial->memory, bytes, &buffers[i], &err) < 0)
 			return WRONG;
 	const struct collective_shape shape = {.param_count = bytes / 4};
 	const struct backend_call call = {
@@ -506,7 +540,7 @@ static int process_main(struct shm_world *world, uint32_t rank, uint64_t timeout
 	int rc = backend->ops->run(backend, &call, &err);
 	if (rc < 0 || write(told, "x", 1) != 1)
 		return WRONG;
-	if (leaves) {
+	if (rank == 1 && trial->signal == 0) {
 		(void)backend->ops->free_backend(backend);
 		return OK;
 	}
@@ -523,15 +557,6 @@ static int process_main(struct shm_world *world, uint32_t rank, uint64_t timeout
 	return rc == -EPIPE ? (names ? NAMED : GONE_OTHER) : rc == -ETIMEDOUT ? STALLED : WRONG;
 }
 
-struct trial {
-	uint32_t ranks;
-	size_t bytes;
-	enum backend_memory memory;
-	int signal;   /* to rank 1; 0: it leaves by itself */
-	int expected; /* of all others */
-	uint64_t timeout_ns;
-};
-
 static void trial_run(const struct trial *trial)
 {
 	struct shm_world *world = NULL;
@@ -544,8 +569,7 @@ static void trial_run(const struct trial *trial)
 		pids[rank] = fork();
 		assert_true(pids[rank] >= 0);
 		if (pids[rank] == 0)
-			_exit(process_main(world, rank, trial->timeout_ns, trial->bytes,
-					   trial->memory, told[1], rank == 1 && !trial->signal));
+			_exit(process_main(trial, world, rank, told[1]));
 	}
 	(void)close(told[1]);
 	for (uint32_t rank = 0; rank < trial->ranks; rank++) {
@@ -582,6 +606,17 @@ static void a_rank_that_dies_is_named(void **state)
 						    .timeout_ns = TIMEOUT_NS};
 			trial_run(&trial);
 		}
+}
+
+static void without_rights_chunks_are_taken_and_the_dead_are_found(void **state)
+{
+	const struct trial trial = {.ranks = 3,
+				    .bytes = 600000,
+				    .signal = SIGKILL,
+				    .expected = NAMED,
+				    .timeout_ns = TIMEOUT_NS,
+				    .is_confined = true};
+	trial_run(&trial);
 }
 
 static void a_rank_that_leaves_is_named(void **state)
@@ -667,6 +702,7 @@ int main(void)
 	    cmocka_unit_test(memory_ends_somewhere),
 	    cmocka_unit_test(different_calls_are_refused),
 	    cmocka_unit_test(a_rank_that_dies_is_named),
+	    cmocka_unit_test(without_rights_chunks_are_taken_and_the_dead_are_found),
 	    cmocka_unit_test(a_rank_that_leaves_is_named),
 	    cmocka_unit_test(a_rank_that_stalls_is_waited_for_until_the_timeout),
 	    cmocka_unit_test(stops_do_no_harm),
