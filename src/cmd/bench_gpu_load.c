@@ -408,8 +408,10 @@ const struct command cmd_bench_gpu_burn = {
     .name = "burn",
     .summary = "Keep the tensor cores busy from registers alone: the highest rate, and heat",
     .description =
-	"Its operands stay the same and come from no memory, so its rate is an upper figure. A "
-	"result that is not bit for bit the first one is an error of the hardware and ends it.",
+	"Its operands stay the same and come from no memory, so its rate is an upper figure. Once "
+	"a "
+	"second a result is compared with the first one; a bit that differs is an error of the "
+	"hardware and ends it.",
     .run = burn_main,
     .options = burn_rows,
     .defaults = &burn_defaults,

@@ -243,7 +243,8 @@ static int load_open(struct load_session *self, struct err *err)
 static void load_close(struct load_session *self)
 {
 	const struct driver_calls *call = &self->driver.call;
-	uint64_t addresses[] = {self->a, self->b, self->c, self->reference, self->difference};
+	uint64_t addresses[] = {self->a,    self->b,	     self->c,
+				self->sums, self->reference, self->difference};
 	/* Nothing can be done about what fails on the way out. */
 	for (size_t i = 0; self->has_context && i < sizeof(addresses) / sizeof(addresses[0]); i++)
 		if (addresses[i])

@@ -36,6 +36,7 @@ struct load_session {
 	uint64_t compared_words;
 	uint64_t a, b, c; /* operands and result */
 	size_t c_bytes;
+	uint64_t sums, expected_sum;	/* of a product, by sl_compare */
 	uint64_t reference, difference; /* burn: the first result; what sl_compare counts */
 	struct stats_random random;
 	uint64_t opened_ns;

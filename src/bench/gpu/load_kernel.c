@@ -16,7 +16,6 @@
 enum {
 	LOAD_PERIOD = 1048573, /* a prime: rows of a matrix filled with it over and over differ */
 	LOAD_SIMULATED_MAX = 1 << 24, /* M N K up to which the simulated driver computes truly */
-	LOAD_SMALL_EDGE = 256,	      /* the product that stands for a larger one there */
 	LOAD_BURN_BLOCK = 256,
 	LOAD_BURN_BLOCKS = 2,	      /* for each processor */
 	LOAD_BURN_OPERATIONS = 32768, /* of a warp and iteration */
@@ -29,6 +28,11 @@ enum {
 	LOAD_COMPARE_BLOCKS = 64,
 	LOAD_COUNTS = 4, /* of sl_compare: words that differ, the first of them, ... */
 };
+
+/* Products that stand for others: before burning, and for a large one that the simulated driver
+ * does not compute. */
+static const struct hgemm_size load_probe_size = {256, 256, 256};
+static const struct hgemm_size load_simulated_size = {256, 128, 64};
 
 static int load_find(struct load_session *self, const char *name, struct load_kernel *kernel,
 		     struct err *err)
@@ -111,16 +115,64 @@ static int load_verify_product(struct load_session *self, const struct hgemm_siz
 	return 0;
 }
 
+/* The sum that sl_compare makes of all words of C and their places: equal results have equal sums.
+ */
+static int load_sum(struct load_session *self, uint64_t words, uint64_t *out, struct err *err)
+{
+	struct load_kernel sum = {
+	    .grid_x = LOAD_COMPARE_BLOCKS, .grid_y = 1, .block = LOAD_BURN_BLOCK};
+	uint64_t counts[LOAD_COUNTS] = {0, UINT64_MAX, 0, 0};
+	const struct driver_calls *call = &self->driver.call;
+	int result = self->sums ? 0 : load_take(self, sizeof(counts), &self->sums, err);
+	sum.parameters[0] = sum.parameters[1] = &self->c;
+	sum.parameters[2] = &words;
+	sum.parameters[3] = &self->sums;
+	if (result == 0)
+		result = load_find(self, "sl_compare", &sum, err);
+	if (result == 0)
+		result = load_said(self, call->cuMemcpyHtoD(self->sums, counts, sizeof(counts)),
+				   err, "cuMemcpyHtoD");
+	if (result == 0)
+		result = load_launch(self, &sum, err);
+	if (result == 0)
+		result = load_sync(self, err);
+	if (result == 0)
+		result = load_said(self, call->cuMemcpyDtoH(counts, self->sums, sizeof(counts)),
+				   err, "cuMemcpyDtoH");
+	*out = counts[LOAD_COUNTS - 1];
+	return result;
+}
+
+/* The product once more: a bit that is another one this time is found wherever it is, which a few
+ * samples would hardly do. `expected`: the sum of the first time. */
+static int load_verify_again(struct load_session *self, const struct hgemm_size *size,
+			     const struct load_kernel *kernel, struct err *err)
+{
+	uint64_t sum = 0, words = (uint64_t)size->m * size->n;
+	int result = load_sum(self, words, &self->expected_sum, err);
+	if (result == 0)
+		result = load_launch(self, kernel, err);
+	if (result == 0)
+		result = load_sync(self, err);
+	if (result == 0)
+		result = load_sum(self, words, &sum, err);
+	if (result == 0 && sum != self->expected_sum)
+		result = err_set(err, -EBADMSG,
+				 "GPU %u (%s) computes wrongly: the same product twice is not the "
+				 "same",
+				 self->out->device.ordinal, self->out->device.uuid);
+	return result;
+}
+
 /* Computes one product and verifies it. The operands are in place. The result is filled with NaNs
  * before, so that one that was never written is found. */
 static int load_verify(struct load_session *self, const struct hgemm_size *wanted, struct err *err)
 {
-	static const struct hgemm_size small = {LOAD_SMALL_EDGE, LOAD_SMALL_EDGE, LOAD_SMALL_EDGE};
 	struct hgemm_size size = *wanted;
 	struct load_kernel kernel = {0};
 	if (self->driver.is_simulated && hgemm_operations(&size) > 2.0 * LOAD_SIMULATED_MAX) {
 		self->out->verified_small = true;
-		size = small;
+		size = load_simulated_size;
 	}
 	int result = load_find(self, "sl_hgemm", &kernel, err);
 	load_set_gemm(self, &size, &kernel);
@@ -141,6 +193,8 @@ static int load_verify(struct load_session *self, const struct hgemm_size *wante
 	if (result == 0)
 		result = load_verify_product(self, &size, err);
 	if (result == 0)
+		result = load_verify_again(self, &size, &kernel, err);
+	if (result == 0)
 		self->out->was_verified = true;
 	return result;
 }
@@ -150,11 +204,10 @@ int load_kernel_gemm(struct load_session *self, struct err *err)
 	const struct hgemm_size *size = &self->plan->size;
 	struct hgemm_size least = *size;
 	size_t a_bytes, b_bytes;
-	/* What stands for a large one may have longer rows or columns than it. */
-	if (self->driver.is_simulated) {
-		least.m = least.m < LOAD_SMALL_EDGE ? LOAD_SMALL_EDGE : least.m;
-		least.n = least.n < LOAD_SMALL_EDGE ? LOAD_SMALL_EDGE : least.n;
-		least.k = least.k < LOAD_SMALL_EDGE ? LOAD_SMALL_EDGE : least.k;
+	if (self->driver.is_simulated) { /* what stands for a large one is to find room */
+		least.m = least.m < load_simulated_size.m ? load_simulated_size.m : least.m;
+		least.n = least.n < load_simulated_size.n ? load_simulated_size.n : least.n;
+		least.k = least.k < load_simulated_size.k ? load_simulated_size.k : least.k;
 	}
 	hgemm_bytes(&least, &a_bytes, &b_bytes, &self->c_bytes);
 	int result = load_find(self, "sl_hgemm", &self->kernel, err);
@@ -280,7 +333,8 @@ static int load_keep_reference(struct load_session *self, struct err *err)
  * would find all its results equal. */
 static int load_verify_before_burn(struct load_session *self, struct err *err)
 {
-	static const struct hgemm_size size = {LOAD_SMALL_EDGE, LOAD_SMALL_EDGE, LOAD_SMALL_EDGE};
+	const struct hgemm_size size =
+	    self->driver.is_simulated ? load_simulated_size : load_probe_size;
 	size_t a_bytes, b_bytes, c_bytes;
 	hgemm_bytes(&size, &a_bytes, &b_bytes, &c_bytes);
 	int result = load_take(self, a_bytes, &self->a, err);
@@ -376,12 +430,26 @@ static int load_verify_burn(struct load_session *self, struct err *err)
 	return result == 0 ? load_compared(self, err) : result;
 }
 
-int load_verify_end(struct load_session *self, struct err *err)
+/* The product that was computed last, which is still there, bit for bit. */
+static int load_verify_last(struct load_session *self, struct err *err)
 {
 	const struct hgemm_size *size = &self->plan->size;
+	uint64_t sum = 0;
+	int result = load_sum(self, (uint64_t)size->m * size->n, &sum, err);
+	if (result == 0 && sum != self->expected_sum)
+		result = err_set(err, -EBADMSG,
+				 "GPU %u (%s) computes wrongly: the last product is not what the "
+				 "first one was",
+				 self->out->device.ordinal, self->out->device.uuid);
+	return result;
+}
+
+int load_verify_end(struct load_session *self, struct err *err)
+{
 	if (self->reference)
 		return load_verify_burn(self, err);
+	/* The simulated driver does not compute large ones. */
 	if (self->plan->mode == LOAD_GEMM && !self->out->verified_small)
-		return load_verify_product(self, size, err);
+		return load_verify_last(self, err);
 	return 0;
 }

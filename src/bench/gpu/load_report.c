@@ -246,7 +246,8 @@ int load_report_summary_json(const struct load_plan *plan, struct load_summary *
 	jsonw_text(&json, "ptx", kernel_text_to_string(summary->text));
 	jsonw_text(&json, "kernel", summary->kernel);
 	load_ms(&json, "jit_ms", summary->load_ns);
-	jsonw_text(&json, "verified", load_verified(summary));
+	jsonw_text(&json, "verified",
+		   summary->was_verified ? load_verified(summary) : "there is nothing to verify");
 	jsonw_u64(&json, "iterations", summary->iterations);
 	if (problem[0] == '\0')
 		load_json_figures(&json, plan, summary);
@@ -363,7 +364,7 @@ int load_report_summary_text(const struct load_plan *plan, struct load_summary *
 		    out, "%s: kernel %s, text %s, compiled in %.1f ms; verified: %s\n",
 		    load_mode_to_string(plan->mode), summary->kernel[0] ? summary->kernel : "none",
 		    kernel_text_to_string(summary->text), (double)summary->load_ns / 1e6,
-		    load_verified(summary));
+		    summary->was_verified ? load_verified(summary) : "there is nothing to verify");
 	if (result == 0)
 		result = load_text_figures(plan, summary, out);
 	return result == 0 ? load_text_readings(&summary->readings, out) : result;
