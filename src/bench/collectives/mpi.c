@@ -15,6 +15,7 @@
 #include "bench/collectives/backend.h"
 #include "bench/collectives/mpi_launch.h"
 #include "bench/collectives/mpi_shim.h"
+#include "bench/collectives/reduce.h"
 
 enum mpi_limits {
 	MPI_PIECE_MAX = 1 << 30, /* elements of one call where it can be split */
@@ -84,36 +85,6 @@ static int mpi_copy(struct backend *backend, void *to, const void *from, size_t 
 	(void)backend;
 	(void)err;
 	memcpy(to, from, bytes);
-	return 0;
-}
-
-/* What was summed is divided, where a rank has a result. */
-static void mpi_divide(void *values, uint64_t count, enum collective_type type, uint32_t ranks)
-{
-	float *singles = values;
-	double *doubles = values;
-	for (uint64_t i = 0; i < count && type == COLLECTIVE_F32; i++)
-		singles[i] /= (float)ranks;
-	for (uint64_t i = 0; i < count && type == COLLECTIVE_F64; i++)
-		doubles[i] /= ranks;
-}
-
-static int mpi_refuse(const struct backend_call *call, struct err *err)
-{
-	const char *type = collective_type_to_string(call->type);
-	if (collective_op_reduces(call->op)) {
-		if (call->type == COLLECTIVE_F16 || call->type == COLLECTIVE_BF16)
-			return err_set(err, -EOPNOTSUPP,
-				       "%s of %s: MPI has no floating type of 16 bits; float and "
-				       "double can be reduced",
-				       collective_op_to_string(call->op), type);
-		if (call->redop == COLLECTIVE_AVG && call->type != COLLECTIVE_F32 &&
-		    call->type != COLLECTIVE_F64)
-			return err_set(err, -EOPNOTSUPP,
-				       "avg of %s: MPI has no average, and only sums of float and "
-				       "double are divided; take sum",
-				       type);
-	}
 	return 0;
 }
 
@@ -321,14 +292,13 @@ static bool mpi_can_split(enum collective_op op)
 static int mpi_run(struct backend *backend, const struct backend_call *call, struct err *err)
 {
 	struct mpi_backend *mpi = mpi_of(backend);
-	int rc = mpi_refuse(call, err);
-	if (rc == 0)
-		rc = mpi_can_split(call->op) ? mpi_run_pieces(mpi, call, err)
-					     : mpi_run_parts(mpi, call, err);
+	int rc = mpi_can_split(call->op) ? mpi_run_pieces(mpi, call, err)
+					 : mpi_run_parts(mpi, call, err);
 	bool has_result = call->op != COLLECTIVE_REDUCE || call->root == backend->rank;
 	if (rc == 0 && call->redop == COLLECTIVE_AVG && collective_op_reduces(call->op) &&
 	    has_result)
-		mpi_divide(call->receive, call->shape->receive_count, call->type, backend->ranks);
+		reduce_divide(reduce_best(), call->type, call->receive, call->shape->receive_count,
+			      backend->ranks);
 	return rc;
 }
 

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "bench/collectives/mpi_ops.h"
 
 /*
  * MPICH and what keeps to its binary interface (Intel MPI, MVAPICH, Cray MPICH): a handle is a
@@ -19,6 +20,7 @@
  */
 #define MPI_HANDLE	   int
 #define SHIM_FAMILY	   "MPICH"
+#define SHIM_SATURATES	   false
 #define SHIM_IN_PLACE	   ((void *)(intptr_t)-1)
 #define SHIM_STATUS_IGNORE ((void *)(uintptr_t)1)
 /* MPICH 4.0 to 4.1.1 and 4.2.0 read MPI_IN_PLACE as an address in MPI_Reduce on ranks other than 0:
@@ -43,7 +45,7 @@ static int shim_find_handles(void *library, struct shim_handles *out, struct err
 		    [COLLECTIVE_U32] = 0x4c00043d,
 		    [COLLECTIVE_I64] = 0x4c00083a,
 		    [COLLECTIVE_U64] = 0x4c00083e,
-		    [COLLECTIVE_F16] = 0x4c00023c, /* uint16: moved only, never reduced */
+		    [COLLECTIVE_F16] = 0x4c00023c, /* uint16, without arithmetic: see mpi_ops.h */
 		    [COLLECTIVE_BF16] = 0x4c00023c,
 		    [COLLECTIVE_F32] = 0x4c00040a,
 		    [COLLECTIVE_F64] = 0x4c00080b,

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "bench/collectives/mpi_ops.h"
 
 /*
  * Open MPI: a handle is the address of an object that libmpi.so.40 exports (4.x and 5.x: the
@@ -20,6 +21,7 @@
 struct ompi_object;
 #define MPI_HANDLE		     const struct ompi_object *
 #define SHIM_FAMILY		     "Open MPI"
+#define SHIM_SATURATES		     true
 #define SHIM_IN_PLACE		     ((void *)(uintptr_t)1)
 #define SHIM_STATUS_IGNORE	     NULL
 #define SHIM_REDUCES_IN_PLACE_ON_ALL true
@@ -41,7 +43,7 @@ static int shim_find_handles(void *library, struct shim_handles *out, struct err
 	    {"ompi_mpi_uint32_t", &out->types[COLLECTIVE_U32]},
 	    {"ompi_mpi_int64_t", &out->types[COLLECTIVE_I64]},
 	    {"ompi_mpi_uint64_t", &out->types[COLLECTIVE_U64]},
-	    /* Moved only, never reduced. */
+	    /* Without arithmetic: see mpi_ops.h. */
 	    {"ompi_mpi_uint16_t", &out->types[COLLECTIVE_F16]},
 	    {"ompi_mpi_uint16_t", &out->types[COLLECTIVE_BF16]},
 	    {"ompi_mpi_float", &out->types[COLLECTIVE_F32]},

@@ -25,7 +25,7 @@ struct mpi_shim_call {
 	void *receive;	  /* or ops->in_place, scatter's root */
 	int count;	  /* elements, as the MPI call of that name counts them */
 	enum collective_type type;
-	enum collective_redop redop; /* not AVG */
+	enum collective_redop redop; /* AVG is SUM: the caller divides */
 	int root;
 };
 

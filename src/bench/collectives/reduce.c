@@ -362,6 +362,12 @@ void reduce_tree(const struct reduce *reduce, enum collective_type type,
 	}
 }
 
+void reduce_divide(const struct reduce *reduce, enum collective_type type, void *values,
+		   size_t count, uint32_t ranks)
+{
+	reduce->divide[type](values, count, ranks);
+}
+
 void reduce_stream(void *to, const void *from, size_t bytes)
 {
 #if defined(__SSE2__)

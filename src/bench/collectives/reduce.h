@@ -40,6 +40,10 @@ void reduce_tree(const struct reduce *reduce, enum collective_type type,
 		 enum collective_redop redop, const void *const *sources, uint32_t ranks, void *out,
 		 size_t count);
 
+/* What avg does with a sum, in place: each of them divided by `ranks`. */
+void reduce_divide(const struct reduce *reduce, enum collective_type type, void *values,
+		   size_t count, uint32_t ranks);
+
 /* memcpy that leaves the destination out of the caches, for what is larger than they are; complete
  * for other processors only after reduce_stream_end(). */
 void reduce_stream(void *to, const void *from, size_t bytes);
