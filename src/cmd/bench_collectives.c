@@ -269,6 +269,9 @@ static void collectives_notes(const struct collectives *self)
 				 "-z: what waits after each operation is the isolated timing");
 	if (request_skips(request, COLLECTIVE_HYPERCUBE, self->sheet.ranks))
 		collectives_note(self, "hypercube is left out: it needs a power of two of ranks");
+	if (self->ranks.leaves_gpus)
+		collectives_note(self, "there are GPUs: for NCCL say where ranks meet, with "
+				       "SLUICE_NCCL_ID_FILE or MASTER_ADDR and MASTER_PORT");
 	if (options->memory_report) {
 		char text[128];
 		uint64_t bytes = request_memory_bytes(request, self->sheet.ranks);
@@ -516,10 +519,10 @@ static int collectives_foot(struct collectives *self, const struct judge *judge,
 static int collectives_check_room(const struct collectives *self)
 {
 	struct room room;
-	uint32_t ranks = self->ranks.forks ? self->ranks.ranks : 1;
+	uint32_t ranks = self->ranks.local;
 	if (self->ranks.backend == REQUEST_BACKEND_NCCL)
 		return 0; /* a GPU's memory: the backend asks for it, and says what there is */
-	uint64_t each = request_memory_bytes(&self->request, ranks), all;
+	uint64_t each = request_memory_bytes(&self->request, self->ranks.ranks), all;
 	room_find("", &room);
 	if (__builtin_mul_overflow(each, ranks, &all) || all > room.bytes)
 		return cmd_usage(self->call,

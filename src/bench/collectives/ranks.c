@@ -8,11 +8,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/parse.h"
 #include "bench/collectives/backend.h"
 #include "bench/collectives/mpi.h"
 #include "bench/collectives/shm.h"
@@ -82,6 +84,21 @@ uint32_t ranks_gpus(void)
 	return count;
 }
 
+/* How many of the ranks that an mpirun started are on this machine, as it says; else all. */
+static uint32_t ranks_local(char *const *environment, uint32_t announced)
+{
+	static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE=", "MPI_LOCALNRANKS="};
+	uint64_t count;
+	for (; environment && *environment; environment++)
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			size_t length = strlen(names[i]);
+			if (strncmp(*environment, names[i], length) == 0 &&
+			    parse_u64(*environment + length, 1, COLLECTIVE_RANKS_MAX, &count) == 0)
+				return (uint32_t)count;
+		}
+	return announced ? announced : 1;
+}
+
 /* Ranks that somebody else started. */
 static int ranks_choose_mpi(const struct request *request, const struct ranks_place *place,
 			    struct ranks *out, struct err *err)
@@ -102,7 +119,10 @@ static int ranks_choose_mpi(const struct request *request, const struct ranks_pl
 	if (request->ranks && announced && request->ranks != announced)
 		return err_set(err, -EINVAL, "--ranks %u, but %u were started", request->ranks,
 			       announced);
-	*out = (struct ranks){.backend = REQUEST_BACKEND_MPI};
+	*out = (struct ranks){.backend = REQUEST_BACKEND_MPI,
+			      .ranks = announced ? announced : 1,
+			      .local = ranks_local(place->environment, announced),
+			      .leaves_gpus = place->gpus > 0};
 	return 0;
 }
 
@@ -117,8 +137,11 @@ static int ranks_choose_planned(const struct request *request, const struct rank
 	if (request->ranks && request->ranks != plan.ranks)
 		return err_set(err, -EINVAL, "--ranks %u, but %u were started", request->ranks,
 			       plan.ranks);
-	*out = (struct ranks){
-	    .backend = REQUEST_BACKEND_NCCL, .ranks = plan.ranks, .is_planned = true, .plan = plan};
+	*out = (struct ranks){.backend = REQUEST_BACKEND_NCCL,
+			      .ranks = plan.ranks,
+			      .is_planned = true,
+			      .plan = plan,
+			      .local = 1};
 	return 1;
 }
 
@@ -148,6 +171,7 @@ static int ranks_choose_forked(const struct request *request, const struct ranks
 			       ranks, place->gpus);
 	*out = (struct ranks){
 	    .backend = backend, .forks = true, .ranks = ranks ? ranks : RANKS_RANKS_LEAST};
+	out->local = out->ranks;
 	return 0;
 }
 
@@ -157,10 +181,12 @@ int ranks_choose(const struct request *request, const struct ranks_place *place,
 	enum request_backend backend = request->options.backend;
 	uint32_t announced = 0;
 	bool is_launched = mpi_is_launched(place->environment, &announced);
+	struct bootstrap_plan plan;
+	bool can_meet = !is_launched || bootstrap_plan(place->environment, &plan, NULL) == 1;
 	if (backend == REQUEST_BACKEND_AUTO)
-		backend = place->gpus && !is_launched ? REQUEST_BACKEND_NCCL
-			  : is_launched		      ? REQUEST_BACKEND_MPI
-						      : REQUEST_BACKEND_SHM;
+		backend = place->gpus && can_meet ? REQUEST_BACKEND_NCCL
+			  : is_launched		  ? REQUEST_BACKEND_MPI
+						  : REQUEST_BACKEND_SHM;
 	int result =
 	    backend == REQUEST_BACKEND_NCCL ? ranks_choose_planned(request, place, out, err) : 0;
 	if (result == 0)

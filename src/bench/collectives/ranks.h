@@ -21,8 +21,10 @@ struct world_seat;
 struct ranks {
 	enum request_backend backend; /* never REQUEST_BACKEND_AUTO */
 	bool forks;		      /* else this process is one of the ranks */
-	uint32_t ranks;		      /* that are forked */
-	uint64_t timeout_ns;	      /* of one wait in the backend */
+	uint32_t ranks;	     /* that are forked; else that somebody announced, 1 at least */
+	uint32_t local;	     /* of them on this machine, as far as is known; 1 at least */
+	bool leaves_gpus;    /* there are GPUs, and nothing says where ranks of NCCL meet */
+	uint64_t timeout_ns; /* of one wait in the backend */
 	uint64_t start_timeout_ns;
 	char *const *environment; /* borrowed */
 	struct shm_world *world;  /* owned */

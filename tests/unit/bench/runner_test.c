@@ -48,6 +48,33 @@ static void how_it_ended(void **state)
 	}
 }
 
+static void the_table_of_nccl_tests_is_a_metric(void **state)
+{
+	struct runner_options options = {
+	    .is_nccl_table = true,
+	    .command =
+		"echo '# size count type redop root time algbw busbw #wrong time algbw busbw "
+		"#wrong'; echo '8 2 float sum -1 1.0 0.1 2.5 0 1.0 0.1 3.5 0'; echo done"};
+	struct result_run out;
+	run(&options, &out);
+	assert_int_equal(out.rc, 0);
+	assert_true(value(&out, "output") == 3.5);
+	assert_true(result_run_find(&out, "output")->higher_is_better);
+	result_run_done(&out);
+	options.command = "echo '# size count type time algbw busbw error time algbw busbw error'; "
+			  "echo '8 2 float 1 1 2 6e-08 1 1 1 6e-08'; "
+			  "echo '# Out of bounds values : 1 FAILED'";
+	run(&options, &out);
+	assert_int_equal(out.rc, 2);
+	assert_string_equal(out.problem, "its table has wrong elements");
+	assert_true(value(&out, "output") == 2);
+	result_run_done(&out);
+	options.command = "echo nothing of the kind";
+	run(&options, &out);
+	assert_null(result_run_find(&out, "output"));
+	result_run_done(&out);
+}
+
 static void its_errors_are_kept_and_its_end_of_them(void **state)
 {
 	struct result_run out;
@@ -183,6 +210,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(how_it_ended),
+	    cmocka_unit_test(the_table_of_nccl_tests_is_a_metric),
 	    cmocka_unit_test(its_errors_are_kept_and_its_end_of_them),
 	    cmocka_unit_test(one_that_takes_too_long_is_killed_with_its_children),
 	    cmocka_unit_test(what_it_leaves_is_killed),

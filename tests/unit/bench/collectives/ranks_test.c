@@ -44,7 +44,21 @@ static void what_is_there_decides(void **state)
 	assert_int_equal(choose(TEXTS("OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=1"), 8, 0),
 			 0);
 	assert_int_equal(ranks.backend, REQUEST_BACKEND_MPI);
-	assert_false(ranks.forks);
+	assert_false(ranks.forks || ranks.leaves_gpus);
+	assert_int_equal(ranks.local, 4);
+	char *const *started[] = {
+	    TEXTS("OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=1",
+		  "OMPI_COMM_WORLD_LOCAL_SIZE=2"),
+	    TEXTS("OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=1", "SLUICE_NCCL_ID_FILE=/x",
+		  "OMPI_COMM_WORLD_LOCAL_RANK=1"),
+	};
+	assert_int_equal(choose(started[0], 8, 8), 0);
+	assert_int_equal(ranks.backend, REQUEST_BACKEND_MPI);
+	assert_true(ranks.leaves_gpus);
+	assert_int_equal(ranks.local, 2);
+	assert_int_equal(choose(started[1], 8, 8), 0);
+	assert_int_equal(ranks.backend, REQUEST_BACKEND_NCCL);
+	assert_true(ranks.is_planned);
 	begin(REQUEST_BACKEND_SHM, 1);
 	assert_int_equal(choose(TEXTS("HOME=/"), 4, 8), 0);
 	assert_int_equal(ranks.ranks, 1);
