@@ -154,6 +154,7 @@ extern const struct command cmd_runtime;
 extern const struct command cmd_sim;
 extern const struct command cmd_top;
 extern const struct command cmd_topo;
+extern const struct command cmd_validate;
 extern const struct command cmd_web;
 
 /* What sluice is under another name: a main(), named in the table of src/main.c. */
