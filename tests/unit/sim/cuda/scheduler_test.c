@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares and latencies that time slices give, on the virtual clock: those of the model of sharing. */
+/* Shares and latencies that time slices give, on the virtual clock: those of the model of sharing.
+ */
 #include "sim/cuda/scheduler.h"
 
 #include <math.h>
