@@ -224,6 +224,7 @@ void world_forget(struct world *world)
 {
 	if (!world)
 		return;
+	free(pthread_getspecific(world->key)); /* other threads free their own */
 	(void)pthread_key_delete(world->key);
 	if (world->shared)
 		(void)munmap(world->shared, sizeof(*world->shared));

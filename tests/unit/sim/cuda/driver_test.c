@@ -38,7 +38,7 @@ static void in_child(const char *profile, const char *variable, const char *valu
 		if (variable)
 			(void)setenv(variable, value, 1);
 		body();
-		exit(0);
+		_exit(0); /* what a program leaves behind is no leak of the library */
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
