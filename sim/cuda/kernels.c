@@ -217,9 +217,11 @@ static int compute_wmma_burn(const struct kernel_launch *launch, const struct ke
 		return CU_ILLEGAL_ADDRESS;
 	for (uint32_t i = 0; i < WMMA_ELEMENTS; i++)
 		hash = mix(hash ^ ((uint64_t)a[i] << 16 | b[i]));
+	for (uint64_t i = 0; i < WMMA_ELEMENTS && i < elements; i++)
+		c[i] = small_number(mix(hash + i));
 	/* all warps have the same operands, so their results are the same */
-	for (uint64_t i = 0; i < elements; i++)
-		c[i] = small_number(mix(hash + i % WMMA_ELEMENTS));
+	for (uint64_t i = WMMA_ELEMENTS; i < elements; i += WMMA_ELEMENTS)
+		memcpy(c + i, c, WMMA_ELEMENTS * sizeof(*c));
 	*out_bytes = elements * 4;
 	return CU_OK;
 }

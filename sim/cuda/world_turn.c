@@ -130,18 +130,19 @@ void world_pass(struct world *world)
 static void look_after(struct world *world)
 {
 	struct world_shared *shared = world->shared;
-	uint64_t now = real_ms();
 	bool is_held = false;
+	uint64_t now;
 
 	if (world_bury(world))
 		world_pass(world);
+	now = real_ms(); /* after that: somebody may have got the turn just now */
 	for (uint32_t t = 0; t < shared->thread_top && t < WORLD_THREAD_MAX; t++) {
 		struct world_thread *thread = &shared->thread[t];
 
 		if (thread->state != WORLD_HERE)
 			continue;
 		is_held = true;
-		if (now - thread->since_ms < shared->patience_ms)
+		if (now < thread->since_ms + shared->patience_ms)
 			continue;
 		thread->state = WORLD_AWAY;
 		shared->left_behind++;
