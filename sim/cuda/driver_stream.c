@@ -271,3 +271,51 @@ API int cuStreamWaitEvent(struct cu_stream *handle, struct cu_event *event, unsi
 	stream->after_number = 0;
 	return driver_leave(result);
 }
+
+/* --- places that somebody else ends ------------------------------------------------------------
+ */
+
+API int simCudaStreamHold(struct cu_stream *handle, uint64_t *out_ticket)
+{
+	struct work work = {.kind = WORK_NOTHING};
+	struct cu_context *context = NULL;
+	struct cu_stream *stream = NULL;
+	int result = enter_stream("simCudaStreamHold", handle, &context, &stream);
+
+	if (result != CU_OK)
+		return result;
+	if (!out_ticket)
+		return driver_leave(CU_INVALID_VALUE);
+	if (stream->capture)
+		return driver_leave(CU_STREAM_CAPTURE_UNSUPPORTED);
+	return driver_leave(work_queue(stream, &work, SCHED_NO_ENGINE, 0, SCHED_STUCK, out_ticket));
+}
+
+API int simCudaStreamReached(struct cu_stream *handle, uint64_t ticket)
+{
+	struct cu_context *context = NULL;
+	struct cu_stream *stream = NULL;
+	int result = enter_stream("simCudaStreamReached", handle, &context, &stream);
+
+	if (result != CU_OK)
+		return result;
+	world_lock(driver.world);
+	bool has_turn = sched_has_turn(world_sched(driver.world), context->sched, ticket);
+	world_end(driver.world);
+	return driver_leave(has_turn ? CU_OK : CU_NOT_READY);
+}
+
+API int simCudaStreamRelease(struct cu_stream *handle, uint64_t ticket, uint64_t ns)
+{
+	struct cu_context *context = NULL;
+	struct cu_stream *stream = NULL;
+	int result = enter_stream("simCudaStreamRelease", handle, &context, &stream);
+
+	if (result != CU_OK)
+		return result;
+	world_lock(driver.world);
+	sched_unstick(world_sched(driver.world), context->sched, ticket,
+		      world_now(driver.world) + ns);
+	world_end(driver.world);
+	return driver_leave(CU_OK);
+}

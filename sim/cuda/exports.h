@@ -18,6 +18,11 @@ struct cu_stream;
 API int cuInit(unsigned flags);
 API int simCudaNow(uint64_t *out_ns);
 API int simCudaWaitUntil(uint64_t ns);
+/* For the simulated NCCL: a place on a stream, which ends `ns` after it is released and not before.
+ * Reached: CU_OK when all before it is done, else CU_NOT_READY. */
+API int simCudaStreamHold(struct cu_stream *stream, uint64_t *out_ticket);
+API int simCudaStreamReached(struct cu_stream *stream, uint64_t ticket);
+API int simCudaStreamRelease(struct cu_stream *stream, uint64_t ticket, uint64_t ns);
 API int cuCtxSetCurrent(struct cu_context *context);
 API int cuCtxGetCurrent(struct cu_context **out);
 API int cuCtxPushCurrent_v2(struct cu_context *context);

@@ -520,3 +520,21 @@ void sched_release(struct sched *sched, uint32_t index, uint64_t number)
 	if (op->state == SCHED_RUNNING)
 		sched->unit[context->unit].end_ns[op->request.engine] = sched->now_ns;
 }
+
+void sched_unstick(struct sched *sched, uint32_t index, uint64_t number, uint64_t ready_ns)
+{
+	if (!sched_op(sched, index, number))
+		return;
+	struct sched_op *op = op_at(&sched->context[index], number);
+
+	if (op->state != SCHED_WAITING || !(op->request.flags & SCHED_STUCK))
+		return;
+	op->request.flags &= ~(uint32_t)SCHED_STUCK;
+	op->request.ready_ns = ready_ns;
+	op->left_ns = 0;
+}
+
+bool sched_has_turn(const struct sched *sched, uint32_t index, uint64_t number)
+{
+	return !sched_op(sched, index, number) || is_free(sched, &sched->context[index], number);
+}

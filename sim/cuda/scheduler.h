@@ -127,6 +127,10 @@ void sched_advance(struct sched *sched, uint64_t ns);
 
 /* An SCHED_ELAPSED operation ends now, or as soon as it begins. */
 void sched_release(struct sched *sched, uint32_t context, uint64_t number);
+/* An SCHED_STUCK operation that needs no engine may end from that time on. */
+void sched_unstick(struct sched *sched, uint32_t context, uint64_t number, uint64_t ready_ns);
+/* Whether all that an operation waits for is done: its turn has come. */
+bool sched_has_turn(const struct sched *sched, uint32_t context, uint64_t number);
 /* An operation that is kept, or NULL. */
 const struct sched_op *sched_op(const struct sched *sched, uint32_t context, uint64_t number);
 /* Gives the operation number `first` back when it is done, so that its place is free. False: it is

@@ -311,14 +311,23 @@ static int check_ready(struct comm *comm, const char *call)
 	return state;
 }
 
+/* Whether all of it lies in one allocation. */
+static bool is_of_gpu(const struct comm *comm, uint64_t address, size_t bytes)
+{
+	uint64_t begin = 0;
+	size_t length = 0;
+	if (bytes == 0)
+		return true;
+	return comm->cuda.cuMemGetAddressRange_v2(&begin, &length, address) == 0 &&
+	       address - begin <= length && bytes <= length - (address - begin);
+}
+
 int ncclCommRegister(ncclComm_t comm, void *memory, size_t bytes, void **handle)
 {
-	uint8_t byte;
 	int result = check_ready(comm, "ncclCommRegister");
 	if (result != NCCL_SUCCESS)
 		return result;
-	if (!handle || !memory || bytes == 0 ||
-	    comm_get(comm, &byte, (uint64_t)(uintptr_t)memory + bytes - 1, 1) != 0)
+	if (!handle || bytes == 0 || !is_of_gpu(comm, (uint64_t)(uintptr_t)memory, bytes))
 		return comm_fail(comm, NCCL_INVALID_ARGUMENT,
 				 "ncclCommRegister of what is no memory of the GPU");
 	for (size_t i = 0; i < COMM_REGISTERED_MAX; i++) {
@@ -404,6 +413,20 @@ int ncclGroupEnd(void)
 	return result;
 }
 
+/* What an operation reads and writes must be there. */
+static bool has_buffers(const struct op *op)
+{
+	const struct comm *comm = op->comm;
+	size_t bytes = op->count * reduce_size(op->type);
+	size_t sent = op->kind == COMM_REDUCE_SCATTER ? bytes * comm->ranks : bytes;
+	size_t received = op->kind == COMM_ALL_GATHER ? bytes * comm->ranks : bytes;
+	bool is_root = op->root == comm->rank;
+	bool sends = op->kind != COMM_RECEIVE && (op->kind != COMM_BROADCAST || is_root);
+	bool receives = op->kind != COMM_SEND && (op->kind != COMM_REDUCE || is_root);
+	return (!sends || is_of_gpu(comm, op->send, sent)) &&
+	       (!receives || is_of_gpu(comm, op->receive, received));
+}
+
 static int check_op(const struct op *op, const char *call)
 {
 	struct CUctx_st *context = NULL;
@@ -419,6 +442,9 @@ static int check_op(const struct op *op, const char *call)
 	if (comm->cuda.cuCtxGetCurrent(&context) != 0 || context != comm->context)
 		return comm_fail(comm, NCCL_INVALID_USAGE,
 				 "%s: the context that is current is not the communicator's", call);
+	if (!has_buffers(op))
+		return comm_fail(comm, NCCL_INVALID_ARGUMENT,
+				 "%s: a buffer does not lie in memory of the GPU", call);
 	int query = comm->cuda.cuStreamQuery(op->stream);
 	if (query != 0 && query != 600)
 		return comm_fail(comm, NCCL_INVALID_USAGE,

@@ -26,6 +26,7 @@ bool cuda_load(struct cuda_calls *out, const char **out_problem)
 	    {"cuDeviceGetPCIBusId", &calls.cuDeviceGetPCIBusId, true},
 	    {"cuMemAlloc_v2", &calls.cuMemAlloc_v2, true},
 	    {"cuMemFree_v2", &calls.cuMemFree_v2, true},
+	    {"cuMemGetAddressRange_v2", &calls.cuMemGetAddressRange_v2, true},
 	    {"cuMemcpyDtoHAsync_v2", &calls.cuMemcpyDtoHAsync_v2, true},
 	    {"cuMemcpyHtoDAsync_v2", &calls.cuMemcpyHtoDAsync_v2, true},
 	    {"cuStreamCreate", &calls.cuStreamCreate, true},

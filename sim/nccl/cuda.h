@@ -20,6 +20,7 @@ struct cuda_calls {
 	int (*cuDeviceGetPCIBusId)(char *id, int length, int device);
 	int (*cuMemAlloc_v2)(uint64_t *address, size_t bytes);
 	int (*cuMemFree_v2)(uint64_t address);
+	int (*cuMemGetAddressRange_v2)(uint64_t *begin, size_t *bytes, uint64_t address);
 	int (*cuMemcpyDtoHAsync_v2)(void *to, uint64_t from, size_t bytes,
 				    struct CUstream_st *stream);
 	int (*cuMemcpyHtoDAsync_v2)(uint64_t to, const void *from, size_t bytes,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -19,7 +20,13 @@
 #include "bench/collectives/nccl_private.h"
 #include "bench/collectives/nccl_transport.h"
 
-enum { PAGE = 4096, MEMORY_MAX = 256, STREAM_NON_BLOCKING = 1, POLLS_BEFORE_LOOK = 64 };
+enum {
+	PAGE = 4096,
+	MEMORY_MAX = 256,
+	STREAM_NON_BLOCKING = 1,
+	POLLS_BEFORE_LOOK = 64,
+	SIMULATED_PAUSE_NS = 50000
+};
 
 /* Until the stream has done all that it was given. NCCL's errors are seen here: a kernel that waits
  * for a peer which is gone would keep the stream waiting for ever. */
@@ -37,7 +44,7 @@ static int nccl_sync(struct backend *backend, struct err *err)
 			return driver_fail(&nccl->driver, result, err, "rank %u: its stream",
 					   backend->rank);
 		}
-		if (poll % POLLS_BEFORE_LOOK != POLLS_BEFORE_LOOK - 1)
+		if (!nccl->driver.is_simulated && poll % POLLS_BEFORE_LOOK != POLLS_BEFORE_LOOK - 1)
 			continue;
 		int state = NCCL_OK;
 		(void)pthread_mutex_lock(&nccl->lock);
@@ -60,7 +67,12 @@ static int nccl_sync(struct backend *backend, struct err *err)
 				       backend->rank,
 				       (unsigned long long)(backend->timeout_ns / CLOCK_NS_PER_S));
 		}
-		(void)sched_yield();
+		/* The simulated driver and library work on the processors that we would keep busy;
+		 * what is timed there is no GPU's. */
+		if (nccl->driver.is_simulated)
+			(void)nanosleep(&(struct timespec){.tv_nsec = SIMULATED_PAUSE_NS}, NULL);
+		else
+			(void)sched_yield();
 	}
 }
 
@@ -150,6 +162,10 @@ static int nccl_alloc(struct backend *backend, enum backend_memory kind, size_t 
 static void nccl_free(struct backend *backend, void *address)
 {
 	struct nccl_backend *nccl = nccl_of(backend);
+	/* the driver waits for all that uses the memory, and a kernel may wait for a peer for ever
+	 */
+	if (nccl->has_failed)
+		nccl_abort(nccl);
 	for (size_t i = 0; address && i < nccl->memory_count; i++) {
 		if (nccl->memory[i].address != address)
 			continue;
@@ -190,8 +206,10 @@ static int nccl_get(struct backend *backend, void *to, const void *from, size_t 
 static int nccl_share(struct backend *backend, const void *mine, void *all, size_t bytes,
 		      struct err *err)
 {
-	return bootstrap_share(nccl_of(backend)->bootstrap, mine, all, bytes, backend->timeout_ns,
-			       err);
+	struct nccl_backend *nccl = nccl_of(backend);
+	int result = bootstrap_share(nccl->bootstrap, mine, all, bytes, backend->timeout_ns, err);
+	nccl->has_failed = nccl->has_failed || result < 0;
+	return result;
 }
 
 static int nccl_barrier(struct backend *backend, struct err *err)
