@@ -19,9 +19,9 @@ static bool shm_overlap(const struct shm_part *part, size_t at, size_t length, s
 	return true;
 }
 
-/* Into a slot. A line that another processor has read lately is slow to write: it must be told, and
- * on processors whose parts have caches of their own that takes longer than the way through the
- * memory. So what is longer than a few lines goes past the caches. */
+/* Into a slot, mostly. A line that another processor has read lately is slow to write: it must be
+ * told, and on processors whose parts have caches of their own that takes longer than the way
+ * through the memory. So what is longer than a few lines goes past the caches. */
 static void shm_slots_put(uint8_t *to, const uint8_t *from, size_t bytes, bool streams)
 {
 	if (streams)
@@ -88,6 +88,12 @@ static struct shm_part shm_slice(size_t length, uint32_t ranks, uint32_t rank)
 	return (struct shm_part){.from = from, .bytes = end - from};
 }
 
+/* Results that no cache has room for are written past it, which saves reading what they replace. */
+static bool shm_slots_streams(const struct shm_backend *self, const struct shm_plan *plan)
+{
+	return plan->longest >= self->limits.stream;
+}
+
 /* My slice of all ranks' slots, into my buffer and for the others: where it lay in my own slot is
  * nothing yet, since nobody else wants it of me. */
 static int shm_slots_sum_slice(struct shm_backend *self, const struct shm_plan *plan,
@@ -105,16 +111,20 @@ static int shm_slots_sum_slice(struct shm_backend *self, const struct shm_plan *
 	}
 	uint8_t *to = plan->sum.to + at + mine.from;
 	uint8_t *shown = shm_slot(self->world, rank, round) + mine.from;
-	bool streams = length >= self->limits.shy;
+	uint8_t block[SHM_BLOCK] __attribute__((aligned(SHM_CACHE_LINE)));
+	bool streams = length >= self->limits.shy, streams_out = shm_slots_streams(self, plan);
 	for (size_t done = 0; done < mine.bytes; done += SHM_BLOCK) {
 		size_t now = mine.bytes - done < SHM_BLOCK ? mine.bytes - done : SHM_BLOCK;
+		uint8_t *result = streams_out ? block : to + done;
 		const void *parts[COLLECTIVE_SHM_RANKS_MAX];
 		for (uint32_t peer = 0; peer < ranks; peer++)
 			parts[peer] = peer == rank ? plan->source + at + mine.from + done
 						   : (const uint8_t *)sources[peer] + done;
-		reduce_tree(self->reduce, plan->call->type, plan->call->redop, parts, ranks,
-			    to + done, now / plan->element);
-		shm_slots_put(shown + done, to + done, now, streams);
+		reduce_tree(self->reduce, plan->call->type, plan->call->redop, parts, ranks, result,
+			    now / plan->element);
+		shm_slots_put(shown + done, result, now, streams);
+		if (streams_out)
+			reduce_stream(to + done, result, now);
 	}
 	if (streams)
 		reduce_stream_end();
@@ -132,6 +142,7 @@ static int shm_slots_slices(struct shm_backend *self, const struct shm_plan *pla
 	uint64_t round = ++self->round;
 	uint8_t *slot = shm_slot(self->world, rank, round);
 	bool streams = length >= self->limits.shy;
+	bool streams_out = shm_slots_streams(self, plan);
 	size_t behind = mine.from + mine.bytes;
 	shm_slots_put(slot, plan->source + at, mine.from, streams);
 	shm_slots_put(slot + behind, plan->source + at + behind, length - behind, streams);
@@ -144,9 +155,12 @@ static int shm_slots_slices(struct shm_backend *self, const struct shm_plan *pla
 		struct shm_part theirs = shm_slice(length, ranks, peer);
 		rc = shm_wait(self, &self->world->seats[peer].done, round, peer, err);
 		if (rc == 0)
-			memcpy(plan->sum.to + at + theirs.from,
-			       shm_slot(self->world, peer, round) + theirs.from, theirs.bytes);
+			shm_slots_put(plan->sum.to + at + theirs.from,
+				      shm_slot(self->world, peer, round) + theirs.from,
+				      theirs.bytes, streams_out);
 	}
+	if (streams_out)
+		reduce_stream_end();
 	return rc;
 }
 
