@@ -7,11 +7,14 @@
 #include "cmd/bench.h"
 
 static const struct command *const verbs[] = {
-    &cmd_bench_gpu_gemm,      &cmd_bench_gpu_burn,	&cmd_bench_gpu_small,
-    &cmd_bench_gpu_graph,     &cmd_bench_gpu_lc,	&cmd_bench_gpu_alloc,
-    &cmd_bench_gpu_ruler,     &cmd_bench_gpu_timeslice, &cmd_bench_gpu_vectoradd,
-    &cmd_bench_gpu_bandwidth, &cmd_bench_gpu_p2p,	&cmd_bench_gpu_stress,
-    &cmd_bench_gpu_metrics,   &cmd_bench_gpu_all,	NULL,
+    &cmd_bench_gpu_gemm,      &cmd_bench_gpu_burn,
+    &cmd_bench_gpu_small,     &cmd_bench_gpu_graph,
+    &cmd_bench_gpu_lc,	      &cmd_bench_gpu_alloc,
+    &cmd_bench_gpu_probe,     &cmd_bench_gpu_ruler,
+    &cmd_bench_gpu_timeslice, &cmd_bench_gpu_vectoradd,
+    &cmd_bench_gpu_bandwidth, &cmd_bench_gpu_p2p,
+    &cmd_bench_gpu_stress,    &cmd_bench_gpu_metrics,
+    &cmd_bench_gpu_all,	      NULL,
 };
 
 static const struct cmd_example examples[] = {

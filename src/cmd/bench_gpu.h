@@ -14,6 +14,7 @@ extern const struct command cmd_bench_gpu_graph;
 extern const struct command cmd_bench_gpu_lc;
 extern const struct command cmd_bench_gpu_metrics;
 extern const struct command cmd_bench_gpu_p2p;
+extern const struct command cmd_bench_gpu_probe;
 extern const struct command cmd_bench_gpu_ruler;
 extern const struct command cmd_bench_gpu_small;
 extern const struct command cmd_bench_gpu_timeslice;

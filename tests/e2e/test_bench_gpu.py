@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from conftest import SLUICE
+
 LIBRARY = pathlib.Path(os.environ["MESON_BUILD_ROOT"]) / "sim/cuda/libcuda.so.1"
 pytestmark = pytest.mark.skipif(not LIBRARY.exists(), reason=f"no simulated driver library: {LIBRARY}")
 
@@ -171,3 +173,30 @@ def test_without_a_driver_nothing_is_said(gpu):
     assert done.rc == 3 and not done.out and "exit status 3" in done.err, done
     wrong = gpu("timeslice", "--seconds", "5", fault="flip@1")
     assert wrong.rc == 2 and "computes wrongly" in wrong.err, wrong
+
+
+EXPERIMENTS = pathlib.Path(__file__).parents[2] / "tools/gpu-experiments"
+
+
+def test_experiments_write_cells_and_a_table(gpu, tmp_path):
+    cells = tmp_path / "cells.jsonl"
+    done = gpu.machine.run(EXPERIMENTS, "run", "P1", "P3", "E2", "--sluice", SLUICE, "--to", cells, "--seconds", "5",
+                           timeout=120)
+    assert done.rc == 0, done
+    found = [json.loads(line) for line in cells.read_text().splitlines()]
+    assert [(cell["exp"], cell["cell"]) for cell in found] == [
+        ("P1", "pointers"), ("P3", "skipped"), ("E2", "alone"), ("E2", "2 processes"), ("E2", "4 processes")]
+    assert found[0]["pass"] is True and found[1]["skipped"] and all(cell["simulated"] for cell in found if cell["gpu"])
+    assert [round(cell["sum_ratio"], 2) for cell in found[3:]] == [0.95, 0.95] and found[4]["jain"] > 0.9999
+    table = gpu.machine.run(EXPERIMENTS, "summary", cells)
+    assert table.rc == 0 and "SIMULATED" in table.out and "| E2 | 2 processes | 47.6 / 47.6 % of alone" in table.out
+
+
+@pytest.mark.parametrize("key,value", [("gpu", "NVIDIA H200"), ("uuid", "GPU-2"), ("cuda", "12.4"), ("simulated", True)])
+def test_lines_of_two_machines_make_no_table(gpu, tmp_path, key, value):
+    line = {"exp": "E2", "cell": "alone", "gpu": "Tesla T4", "uuid": "GPU-1", "cuda": "13.0", "simulated": False,
+            "tenants": [], "pass": None}
+    cells = tmp_path / "cells.jsonl"
+    cells.write_text(json.dumps(line) + "\n" + json.dumps({**line, key: value}) + "\n")
+    done = gpu.machine.run(EXPERIMENTS, "summary", cells)
+    assert done.rc == 3 and key in done.err and not done.out, done
