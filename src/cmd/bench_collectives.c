@@ -401,7 +401,10 @@ static int collectives_row(void *context, uint64_t index, struct measure_row *ro
 	int result = collectives_print_row(self, row, err);
 	collectives_tell_wrong(self, &row->plan, &row->out_of_place, "out of place");
 	collectives_tell_wrong(self, &row->plan, &row->in_place, "in place");
-	if (result == 0 &&
+	/* Only for who asks: a run that goes on for ever would keep all its samples. */
+	bool is_kept =
+	    self->request.options.json || self->request.options.format == REQUEST_FORMAT_JSON;
+	if (result == 0 && is_kept &&
 	    sheet_json_row(&self->json, &self->sheet, row, self->row_start_ns, now) < 0)
 		result = err_set(err, -ENOMEM, "no memory for the rows of the report");
 	self->row_start_ns = now;

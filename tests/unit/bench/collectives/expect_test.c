@@ -44,6 +44,12 @@ static void lines_are_judged_by_the_better_column(void **state)
 	row = row_of(8, 1e-6, 5e-6);
 	expect_row(&expect, &row, 2);
 	assert_int_equal(expect_status(&expect.lines[1]), EXPECT_PASS);
+	row = row_of(8, 1e-6, 9e-6); /* the best counts, not the last */
+	expect_row(&expect, &row, 2);
+	row = row_of(1 << 20, 5e-3, NAN);
+	expect_row(&expect, &row, 2);
+	assert_int_equal(expect_status(&expect.lines[0]), EXPECT_PASS);
+	assert_int_equal(expect_status(&expect.lines[1]), EXPECT_PASS);
 	assert_int_equal(expect_status(&expect.lines[2]), EXPECT_SKIP);
 	char text[EXPECT_TEXT_MAX];
 	expect_text(&expect.lines[1], text);
