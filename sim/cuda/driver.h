@@ -136,7 +136,7 @@ struct driver_state {
 	uint64_t held_bytes[SIM_GPU_MAX]; /* as entered in the machine */
 	uint32_t contexts[SIM_GPU_MAX];	  /* open ones */
 	uint32_t util_permille[SIM_GPU_MAX];
-	uint64_t util_busy_ns[SIM_GPU_MAX], util_at_ns, util_real_ns, health_ms;
+	uint64_t util_busy_ns[SIM_GPU_MAX], util_at_ns, util_real_ms, health_ms;
 	struct cu_context context[DRIVER_CONTEXT_MAX];
 	struct pinned *pinned; /* owned */
 	uint32_t pinned_count;

@@ -64,12 +64,16 @@ static int context_open(uint32_t index, bool is_primary, struct cu_context **out
 static void context_close(struct cu_context *context)
 {
 	uint32_t index = context->device;
-	const struct sched *sched = world_sched(driver.world);
+	const struct sched_context *queue = &world_sched(driver.world)->context[context->sched];
 	struct cu_stream *next;
+	uint64_t first, last;
 
 	work_collect();
-	for (uint64_t n = sched->context[context->sched].first;
-	     n < sched->context[context->sched].next; n++) {
+	world_lock(driver.world);
+	first = queue->first;
+	last = queue->next;
+	world_end(driver.world);
+	for (uint64_t n = first; n < last; n++) {
 		struct work *work = &context->work[n % SCHED_RING];
 
 		if (!work->is_applied)

@@ -266,38 +266,40 @@ static uint64_t real_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Now and then: is the GPU still there, and how busy do we keep it? */
-static void look_around(void)
+/* How long each device computed for this process; returns the time. */
+static uint64_t busy_read(uint64_t out_busy[SIM_GPU_MAX])
 {
 	const struct sched *sched = world_sched(driver.world);
-	uint64_t now = real_ms();
-	uint64_t passed = sched->now_ns - driver.util_at_ns;
+	uint64_t now;
 
-	if (now - driver.health_ms >= LOOK_MS) {
-		driver.health_ms = now;
-		for (uint32_t i = 0; i < DRIVER_CONTEXT_MAX; i++) {
-			struct cu_context *context = &driver.context[i];
+	memset(out_busy, 0, SIM_GPU_MAX * sizeof(*out_busy));
+	world_lock(driver.world);
+	for (uint32_t i = 0; i < DRIVER_CONTEXT_MAX; i++) {
+		const struct cu_context *context = &driver.context[i];
 
-			if (context->used && context->error == CU_OK)
-				context->error = device_health(&driver.devices, context->device);
-		}
+		if (context->used)
+			out_busy[context->device] += sched->context[context->sched].busy_ns;
 	}
-	if (now - driver.util_real_ns < UTIL_MS || passed == 0)
-		return;
-	driver.util_real_ns = now;
-	driver.util_at_ns = sched->now_ns;
-	for (uint32_t d = 0; d < driver.devices.count; d++) {
-		uint64_t busy = 0, share;
+	now = sched->now_ns;
+	world_end(driver.world);
+	return now;
+}
 
-		for (uint32_t i = 0; i < DRIVER_CONTEXT_MAX; i++) {
-			if (driver.context[i].used && driver.context[i].device == d)
-				busy += sched->context[driver.context[i].sched].busy_ns;
-		}
-		share = busy > driver.util_busy_ns[d]
-			    ? cost_ns(busy - driver.util_busy_ns[d], passed)
-			    : 0;
+/* Enters how busy we keep each device, where that has changed. */
+static void util_enter(void)
+{
+	uint64_t busy[SIM_GPU_MAX], now = busy_read(busy), passed = now - driver.util_at_ns;
+
+	if (passed == 0)
+		return;
+	driver.util_at_ns = now;
+	for (uint32_t d = 0; d < driver.devices.count; d++) {
+		uint64_t share = busy[d] > driver.util_busy_ns[d]
+				     ? cost_ns(busy[d] - driver.util_busy_ns[d], passed)
+				     : 0;
+
 		share = share > 1000 ? 1000 : share;
-		driver.util_busy_ns[d] = busy;
+		driver.util_busy_ns[d] = busy[d];
 		if (driver.contexts[d] == 0 ||
 		    (share < driver.util_permille[d] + UTIL_STEP_PERMILLE &&
 		     driver.util_permille[d] < share + UTIL_STEP_PERMILLE))
@@ -305,6 +307,26 @@ static void look_around(void)
 		driver.util_permille[d] = (uint32_t)share;
 		(void)memory_enter(d, driver.held_bytes[d], driver.contexts[d]);
 	}
+}
+
+/* Now and then: is the GPU still there, and how busy do we keep it? */
+static void look_around(void)
+{
+	uint64_t now = real_ms();
+
+	if (now - driver.health_ms < LOOK_MS)
+		return;
+	driver.health_ms = now;
+	for (uint32_t i = 0; i < DRIVER_CONTEXT_MAX; i++) {
+		struct cu_context *context = &driver.context[i];
+
+		if (context->used && context->error == CU_OK)
+			context->error = device_health(&driver.devices, context->device);
+	}
+	if (now - driver.util_real_ms < UTIL_MS)
+		return;
+	driver.util_real_ms = now;
+	util_enter();
 }
 
 static void apply_due(struct due *due)

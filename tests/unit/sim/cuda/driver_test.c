@@ -3,6 +3,7 @@
  * its own: the environment is read once. */
 #include "sim/cuda/exports.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -455,6 +456,78 @@ static void copies_between_gpus(void)
 	WANT(cuMemcpyDtoH_v2(&value, address[0] + 4096, 4) == 1);
 }
 
+enum { THREADS = 4, ROUNDS = 50 };
+
+struct worker {
+	struct cu_context *context;
+	struct cu_function *add;
+	int wrong;
+};
+
+static void *work(void *data)
+{
+	struct worker *worker = data;
+	struct cu_stream *stream;
+	struct cu_event *event;
+	uint64_t address[2];
+	float in[64], out[64];
+	int count = 64;
+
+	worker->wrong = 1;
+	if (cuCtxSetCurrent(worker->context) != OK || cuStreamCreate(&stream, 1) != OK ||
+	    cuEventCreate(&event, 0) != OK || cuMemAlloc_v2(&address[0], sizeof(in)) != OK ||
+	    cuMemAlloc_v2(&address[1], sizeof(in)) != OK)
+		return NULL;
+	void *parameters[] = {&address[0], &address[0], &address[1], &count};
+
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < 64; i++)
+			in[i] = (float)(round * 64 + i);
+		if (cuMemcpyHtoDAsync_v2(address[0], in, sizeof(in), stream) != OK ||
+		    cuLaunchKernel(worker->add, 1, 1, 1, 64, 1, 1, 0, stream, parameters, NULL) !=
+			OK ||
+		    cuEventRecord(event, stream) != OK || cuEventSynchronize(event) != OK ||
+		    cuMemcpyDtoHAsync_v2(out, address[1], sizeof(out), stream) != OK ||
+		    cuStreamSynchronize(stream) != OK)
+			return NULL;
+		for (int i = 0; i < 64; i++) {
+			if (out[i] != in[i] + in[i])
+				return NULL;
+		}
+	}
+	worker->wrong = cuMemFree_v2(address[0]) != OK || cuMemFree_v2(address[1]) != OK ||
+			cuEventDestroy_v2(event) != OK || cuStreamDestroy_v2(stream) != OK;
+	return NULL;
+}
+
+static void threads_work(void)
+{
+	struct worker worker[THREADS];
+	pthread_t thread[THREADS];
+	struct cu_context *context = context_new();
+	struct cu_function *add = function_new("sl_vadd");
+
+	for (int i = 0; i < THREADS; i++) {
+		worker[i] = (struct worker){.context = context, .add = add};
+		WANT(pthread_create(&thread[i], NULL, work, &worker[i]) == 0);
+	}
+	for (int i = 0; i < THREADS; i++) {
+		WANT(pthread_join(thread[i], NULL) == 0);
+		WANT(worker[i].wrong == 0);
+	}
+	WANT(cuDevicePrimaryCtxRelease_v2(0) == OK);
+}
+
+static void test_threads_share_a_context(void **state)
+{
+	(void)state;
+	/* the first thread waits for the others by other means: it is left out soon */
+	(void)setenv("SLUICE_SIM_CUDA_PATIENCE_MS", "50", 1);
+	in_child("t4x1", NULL, NULL, threads_work);
+	in_child("t4x1", "SLUICE_SIM_CUDA_CLOCK", "real", threads_work);
+	(void)unsetenv("SLUICE_SIM_CUDA_PATIENCE_MS");
+}
+
 static void test_memory_is_copied_between_gpus(void **state)
 {
 	(void)state;
@@ -474,6 +547,7 @@ int main(void)
 	    cmocka_unit_test(test_addresses_are_those_of_the_exports_unless_asked_otherwise),
 	    cmocka_unit_test(test_a_forked_child_has_no_driver),
 	    cmocka_unit_test(test_memory_is_copied_between_gpus),
+	    cmocka_unit_test(test_threads_share_a_context),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
