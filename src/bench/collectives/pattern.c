@@ -81,9 +81,9 @@ static void choose_average(struct pattern *pattern)
 	pattern->target_by = ranks;
 	pattern->target_bits = ranks <= below ? log2_floor(below / ranks) + 1 : 0;
 	/* Without negative numbers each rank gives the mask besides. */
-	if (element_is_unsigned(type) &&
-	    (uint64_t)ranks * pattern->spread_mask > 2 * (uint64_t)below)
-		pattern->spread_mask = 0;
+	while (element_is_unsigned(type) &&
+	       (uint64_t)ranks * pattern->spread_mask > 2 * (uint64_t)below)
+		pattern->spread_mask >>= 1;
 }
 
 /* Of the numbers that are added up: they are made as integers of 32 bits, one of them the sign. */

@@ -197,6 +197,11 @@ uint32_t plain_world_started(const struct plain_world *world)
 	return world->started;
 }
 
+bool plain_world_is_aborted(const struct plain_world *world)
+{
+	return world->is_aborted;
+}
+
 static struct plain_backend *plain_of(struct backend *backend)
 {
 	return (struct plain_backend *)backend;
@@ -306,6 +311,34 @@ static void spoil(const struct plain_options *options, const struct backend_call
 		receive[call->shape->receive_count * size] ^= 1;
 }
 
+/* In place: whether input and result lie to each other as nccl-tests has them. */
+static bool is_well_placed(const struct backend_call *call, uint32_t rank)
+{
+	size_t part = call->shape->param_count * collective_type_size(call->type) * rank;
+	uintptr_t send = (uintptr_t)call->send, receive = (uintptr_t)call->receive;
+	switch (call->op) {
+	case COLLECTIVE_ALL_GATHER:
+	case COLLECTIVE_GATHER:
+	case COLLECTIVE_HYPERCUBE:
+		return send == receive + part;
+	case COLLECTIVE_REDUCE_SCATTER:
+	case COLLECTIVE_SCATTER:
+		return receive == send + part;
+	default:
+		return send == receive;
+	}
+}
+
+/* Out of place the buffers are others, a page of guards away at least. */
+static bool is_placed(const struct backend_call *call, uint32_t rank)
+{
+	size_t size = collective_type_size(call->type);
+	uintptr_t send = (uintptr_t)call->send, receive = (uintptr_t)call->receive;
+	bool is_apart = send + call->shape->send_count * size + 4096 <= receive ||
+			receive + call->shape->receive_count * size + 4096 <= send;
+	return is_apart || is_well_placed(call, rank);
+}
+
 static int plain_run(struct backend *backend, const struct backend_call *call, struct err *err)
 {
 	struct plain_world *world = plain_of(backend)->world;
@@ -321,6 +354,8 @@ static int plain_run(struct backend *backend, const struct backend_call *call, s
 	if (world->operations[rank] == 0)
 		atomic_fetch_add(&world->started, 1);
 	int rc = fails ? fail_now(world, rank, err) : 0;
+	if (rc == 0 && !is_placed(call, rank))
+		return err_set(err, -EINVAL, "rank %u: input and result are misplaced", rank);
 	if (rc < 0)
 		return rc;
 	uint8_t *result = malloc(bytes + 1);

@@ -52,6 +52,7 @@ struct plain_world *plain_world_new(const struct plain_options *options);
 struct plain_world *plain_world_free(struct plain_world *world);
 /* How many ranks are in their first operation, or beyond. */
 uint32_t plain_world_started(const struct plain_world *world);
+bool plain_world_is_aborted(const struct plain_world *world);
 /* In the thread or process that is `rank`. NULL: no memory. */
 struct backend *plain_backend_new(struct plain_world *world, uint32_t rank);
 

@@ -25,7 +25,7 @@ struct seen {
 	uint32_t start_fails; /* this rank's; UINT32_MAX: none */
 	bool start_stalls;
 	uint64_t row_fails; /* at this row */
-	bool meets;
+	bool meets, was_aborted;
 	uint32_t ready, rows, places;
 	char place[RANKS][1024], description[64];
 	struct world_member members[RANKS];
@@ -137,6 +137,7 @@ static int run_with(struct seen *seen, struct plain_options options, uint64_t ti
 	int rc = world_run_forked(&job, err);
 	assert_int_equal(waitpid(-1, NULL, 0), -1); /* nobody is left */
 	assert_int_equal(errno, ECHILD);
+	seen->was_aborted = plain_world_is_aborted(seen->plain);
 	plain_world_free(seen->plain);
 	return rc;
 }
@@ -174,6 +175,7 @@ static void a_rank_that_dies_is_named(void **state)
 	    err.text, "rank 1 was killed by signal 9 (Killed) in all_reduce of 128 bytes, timed "
 		      "back to back, 2 operations done; before it all_reduce of 64 bytes");
 	assert_int_equal(seen.rows, 1);
+	assert_true(seen.was_aborted); /* the others ended by themselves */
 	assert_int_equal(seen.places, RANKS);
 	assert_non_null(strstr(seen.place[0], "all_reduce of 128 bytes"));
 	options.fault = PLAIN_EXIT;
