@@ -241,13 +241,6 @@ static void validate_count(struct validate *self)
 /* What cannot be done in this version, or not here: never a pass. */
 static void validate_missing(struct validate *self)
 {
-	if (validate_wants(self, VALIDATE_COLLECTIVES))
-		checks_say(self->out, "collectives", "", CHECK_SKIP,
-			   "sluice bench collectives --backend nccl measures them by itself",
-			   "collectives between GPUs are not part of validate yet");
-	if (validate_wants(self, VALIDATE_TRANSPORT))
-		checks_say(self->out, "transport", "", CHECK_SKIP, NULL,
-			   "comes with the collectives");
 	if (validate_wants(self, VALIDATE_METRICS))
 		checks_say(self->out, "metrics", "", CHECK_SKIP, NULL,
 			   "the exporter is not compared yet");
@@ -270,6 +263,9 @@ static int validate_work(struct validate *self, struct err *err)
 		validate_shm(self);
 	if (result == 0 && validate_wants(self, VALIDATE_MEMLOCK))
 		validate_memlock(self);
+	if (result == 0 && (validate_wants(self, VALIDATE_COLLECTIVES) ||
+			    validate_wants(self, VALIDATE_TRANSPORT)))
+		result = validate_collectives(self, err);
 	if (result == 0 && validate_wants(self, VALIDATE_STRESS))
 		result = validate_stress(self, err);
 	if (result == 0)

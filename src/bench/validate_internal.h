@@ -86,6 +86,9 @@ int validate_devices_of(const struct driver *driver, struct driver_device out[DR
 int validate_gpus(struct validate *self, enum validate_what what, struct err *err);
 int validate_stress(struct validate *self, struct err *err);
 
+/* --- validate_collectives.c --- */
+int validate_collectives(struct validate *self, struct err *err);
+
 /* --- validate_machine.c: what is around them --- */
 int validate_isolation(struct validate *self, struct err *err);
 void validate_settings(struct validate *self);

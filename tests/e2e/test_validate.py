@@ -239,6 +239,37 @@ def test_ctrl_c_reports_what_was_found(cuda, tmp_path):
     assert document["error"] and document["checks"][-1]["status"] == "FAIL"
 
 
+NCCL_FAULT = "SLUICE_SIM_NCCL_FAULT"
+
+
+def collectives(machine, *arguments, **env):
+    done = validate(machine, "--only", "collectives", "--only", "transport", *arguments, **env)
+    if any("libnccl" in check["reason"] and check["status"] == "SKIP" for check in done.json["checks"]):
+        pytest.skip(f"no simulated libnccl.so.2: {done.json['checks'][0]['reason']}")
+    return done
+
+
+def test_collectives_between_gpus(cuda):
+    machine = cuda("dgx1", "--gpus", "4")
+    done = collectives(machine)
+    assert done.rc == 0 and [check["target"] for check in found(done, "collectives")] == [
+        "all_reduce", "all_gather", "reduce_scatter", "broadcast", "sendrecv"], done
+    assert found(done, "transport")[0]["status"] == "PASS" and "P2P" in found(done, "transport")[0]["reason"]
+    two = collectives(machine, "--gpus", "1,3")
+    assert two.rc == 0 and "1 pair" in found(two, "transport")[0]["reason"], two
+    assert collectives(machine, "--gpus", "0").rc == 3  # with whom?
+
+
+@pytest.mark.parametrize("fault, code, name, reason", [
+    ("wrong=1:0", 2, "collectives", "of rank 1"), ("hang=1024", 2, "collectives", "rank"),
+    ("socket", 1, "transport", "Socket"), ("shm", 2, "collectives", "")])
+def test_faults_of_nccl(cuda, fault, code, name, reason):
+    machine = cuda("dgx1", "--gpus", "2")
+    done = collectives(machine, "--timeout", "2s", **{NCCL_FAULT: fault})
+    bad = [check for check in done.json["checks"] if check["status"] in ("FAIL", "SLOW")]
+    assert done.rc == code and bad and bad[0]["name"] == name and reason in bad[0]["reason"] and bad[0]["hint"], done
+
+
 def test_secrets_are_in_no_output(cuda, tmp_path):
     machine = cuda("t4x1")
     path = tmp_path / "r.json"
