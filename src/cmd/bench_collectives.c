@@ -222,9 +222,10 @@ static int collectives_out(const struct buf *text, int result, struct err *err)
 {
 	if (result < 0)
 		return err_set(err, result, "making the table: %s", err_describe(result));
-	(void)fwrite(buf_text(text), 1, text->length, stdout); /* cmd_main() looks at stdout */
-	(void)fflush(stdout);
-	return 0;
+	(void)fwrite(buf_text(text), 1, text->length, stdout);
+	return fflush(stdout) == 0 && !ferror(stdout)
+		   ? 0
+		   : err_set(err, -EIO, "cannot write to standard output");
 }
 
 static void collectives_clear_progress(struct collectives *self)
@@ -583,8 +584,13 @@ static int collectives_end(struct collectives *self, int result, const struct er
 	int printed = self->members ? collectives_foot(self, &judge, &err) : 0;
 	if (printed == 0)
 		printed = collectives_reports(self, &about, &err);
+	if (ferror(stdout))
+		return CMD_EXIT_CANNOT_WRITE; /* cmd_main() says why */
 	if (result < 0)
 		code = cmd_fail(self->call, code, why);
+	else if (self->sheet.rows == 0)
+		(void)fprintf(stderr, "%s: none of these operations can be done by %u ranks\n",
+			      self->call->path, self->sheet.ranks);
 	else if (self->sheet.ranks < 2 && code == JUDGE_NOTHING)
 		(void)fprintf(stderr,
 			      "%s: there is one rank, over which nothing goes; say --ranks, or "

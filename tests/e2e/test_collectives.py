@@ -144,6 +144,15 @@ def test_one_rank_says_nothing(machine):
     assert collectives(machine, "-b", "8", "-e", "8", "--ranks", "1", "--allow-single").rc == 0
 
 
+def test_nothing_to_do_and_nowhere_to_write(machine):
+    done = collectives(machine, "hypercube", "-b", "8", "-e", "64K", "-f", "4", "--ranks", "3", "--format", "text")
+    assert done.rc == 3 and "can be done by 3 ranks" in done.err and "none is wrong" not in done.out, done
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        assert machine.spawn("sluice", "bench", "collectives", "-b", "8", "-e", "8", "-g", "2", stdout=full,
+                             stderr=subprocess.DEVNULL).wait(30) == 73
+    assert collectives(machine, "-b", "8", "-e", "8", "-g", "2", "-J", "/nonexistent/x").rc == 73
+
+
 def test_a_started_rank_that_would_measure_alone_is_refused(machine):
     alone = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}
     done = collectives(machine, "--backend", "shm", "-b", "8", "-e", "8", env=machine.env | alone)

@@ -396,7 +396,7 @@ int sheet_text_foot(const struct sheet *sheet, struct buf *out)
 	if (result == 0 && sheet->wrong_sides)
 		result =
 		    buf_printf(out, "WRONG RESULTS in %" PRIu64 " columns\n", sheet->wrong_sides);
-	else if (result == 0 && sheet->request->checks)
+	else if (result == 0 && sheet->request->checks && sheet->rows)
 		result = buf_add_text(out, "every element of every result was checked: none is "
 					   "wrong\n");
 	return result;
