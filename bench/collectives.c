@@ -140,6 +140,7 @@ static void bench_close(void)
 			(void)fprintf(stderr, "collectives: " __VA_ARGS__);                        \
 			(void)fprintf(stderr, "\n");                                               \
 			bench_close();                                                             \
+			(void)gate_close(bench.report); /* what was measured before */             \
 			exit(1);                                                                   \
 		}                                                                                  \
 	} while (0)
