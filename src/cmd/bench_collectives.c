@@ -124,8 +124,8 @@ static const struct option_row collectives_rows[] = {
 	.words = "private|registered"),
     ROW("local_register", 'R', OPTION_U32, registers, "1, 2: --memory registered", .value = "0..2",
 	.max = 2),
-    ROW("unalign", 'u', OPTION_U32, unaligned, "1: buffers begin at odd addresses",
-	.value = "0..1"),
+    ROW("unalign", 'u', OPTION_U32, unaligned,
+	"1: buffers begin one element behind an aligned address", .value = "0..1"),
     ROW("timeout", 'T', OPTION_U32, timeout_s,
 	"seconds for one size, after which the ranks that are behind are named; 0: none (default "
 	"60)",
