@@ -18,6 +18,9 @@
 struct sim_error;
 struct sim_state;
 
+/* The file beside the state in which processes share the GPUs' time (cuda/world.h). */
+#define SIM_STATE_CUDA_SUFFIX ".cuda"
+
 enum sim_open {
 	SIM_OPEN_OK,
 	SIM_OPEN_NONE,	  /* no file: there is no driver */

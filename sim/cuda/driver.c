@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "sim/state.h"
+
 struct driver_state driver;
 
 static pthread_mutex_t driver_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -125,7 +127,7 @@ int driver_join(void)
 		(void)fprintf(stderr, "libcuda (simulated): %s cannot be understood\n", which);
 		return CU_INVALID_VALUE;
 	}
-	(void)snprintf(path, sizeof(path), "%s.cuda", driver.devices.path);
+	(void)snprintf(path, sizeof(path), "%s" SIM_STATE_CUDA_SUFFIX, driver.devices.path);
 	driver.world = world_open(driver.devices.path[0] ? path : NULL, &options);
 	if (!driver.world && driver.devices.path[0]) {
 		(void)fprintf(stderr,

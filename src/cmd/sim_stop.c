@@ -107,6 +107,9 @@ static int stop_run(const struct cmd_call *call)
 			       strerror(errno));
 		return sim_exit_with(call, &error);
 	}
+	char shared[SIM_PATH_MAX + sizeof(SIM_STATE_CUDA_SUFFIX)];
+	(void)snprintf(shared, sizeof(shared), "%s" SIM_STATE_CUDA_SUFFIX, path);
+	(void)unlink(shared); /* only there when a program has used the driver library */
 	printf("simulated machine stopped\n");
 	if (root[0] != '\0' && access(root, F_OK) == 0)
 		printf(
