@@ -40,6 +40,8 @@ enum {
 	ROUNDS = 20,
 	ROUNDS_MAX = 100,
 	ROUNDS_BEFORE_DROP = 3,
+	STREAMS = 10, /* in a turn */
+	ITERATIONS_MAX = 2000,
 	START_MS = 30000,
 	ANSWER_MS = 60000,
 	END_MS = 5000,
@@ -313,18 +315,27 @@ static double bench_turn(uint32_t contest, struct rank_order order)
 		bench_must(answers[rank].error[0] == '\0', "%s: %s", name, answers[rank].error);
 		bench.wrong += answers[rank].wrong;
 	}
-	if (order.timing == RANK_STREAM)
-		return fmax(answers[0].seconds, answers[1].seconds);
-	for (uint32_t i = 0; i < order.iterations; i++)
+	uint32_t count = answers[0].sample_count;
+	bench_must(count > 0 && count <= RANK_SAMPLES_MAX && answers[1].sample_count == count,
+		   "%s: an answer without samples", name);
+	for (uint32_t i = 0; i < count; i++)
 		answers[0].samples[i] = fmax(answers[0].samples[i], answers[1].samples[i]);
-	return stats_median(answers[0].samples, order.iterations);
+	return stats_median(answers[0].samples, count);
 }
 
-static uint32_t bench_iterations(double seconds, enum rank_timing timing)
+/* As many operations as fit into a turn; a stream is as long as a tenth of it, if it can. */
+static struct rank_order bench_order(uint64_t bytes, enum rank_timing timing, double seconds)
 {
+	struct rank_order order = {.bytes = bytes, .timing = timing};
 	double fit = TURN_S / fmax(seconds, 1e-8);
-	double most = timing == RANK_STREAM ? 20000 : RANK_SAMPLES_MAX;
-	return (uint32_t)fmax(2, fmin(fit, most));
+	if (timing == RANK_STREAM) {
+		order.iterations = (uint32_t)fmax(2, fmin(fit / STREAMS, ITERATIONS_MAX));
+		order.streams = (uint32_t)fmax(1, fmin(fit / order.iterations, STREAMS));
+	} else {
+		order.iterations = (uint32_t)fmax(2, fmin(fit, RANK_SAMPLES_MAX));
+	}
+	order.warmups = 1 + order.iterations * (order.streams ? order.streams : 1) / 10;
+	return order;
 }
 
 static double bench_median(const struct samples *samples, uint32_t contest)
@@ -361,28 +372,23 @@ static void bench_shuffle(uint32_t order[CONTESTS])
 static void bench_measure(uint64_t bytes, enum rank_timing timing, bool takes_part[CONTESTS],
 			  struct samples *out)
 {
-	uint32_t iterations[CONTESTS] = {0}, order[CONTESTS];
+	struct rank_order turns[CONTESTS];
+	uint32_t order[CONTESTS];
 	for (uint32_t i = 0; i < CONTESTS; i++) {
 		takes_part[i] = i == REGISTERED ? timing != RANK_STREAM : bench.worlds[i].is_there;
 		if (!takes_part[i])
 			continue;
-		struct rank_order first = {.bytes = bytes,
-					   .warmups = 1,
-					   .iterations = bytes < LARGE ? 20 : 2,
-					   .timing = timing,
-					   .is_checked = 1};
-		iterations[i] = bench_iterations(bench_turn(i, first), timing);
+		struct rank_order first = bench_order(bytes, timing, bytes < LARGE ? 1e-4 : 1);
+		first.is_checked = 1;
+		turns[i] = bench_order(bytes, timing, bench_turn(i, first));
 	}
 	for (out->rounds = 0; out->rounds < bench.rounds;) {
 		bench_shuffle(order);
 		for (uint32_t i = 0; i < CONTESTS; i++) {
 			uint32_t contest = order[i];
-			const struct rank_order turn = {.bytes = bytes,
-							.warmups = 1 + iterations[contest] / 10,
-							.iterations = iterations[contest],
-							.timing = timing};
 			if (takes_part[contest])
-				out->seconds[contest][out->rounds] = bench_turn(contest, turn);
+				out->seconds[contest][out->rounds] =
+				    bench_turn(contest, turns[contest]);
 		}
 		out->rounds++;
 		uint32_t best = bench_best(out, takes_part);

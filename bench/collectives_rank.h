@@ -13,7 +13,7 @@
 struct backend;
 
 enum rank_limits {
-	RANK_SAMPLES_MAX = 256, /* of single operations, in an answer */
+	RANK_SAMPLES_MAX = 256, /* in an answer */
 	RANK_TEXT_MAX = 256,
 };
 
@@ -31,18 +31,19 @@ struct rank_hello {
 };
 
 struct rank_order {
-	uint64_t bytes; /* of an all_reduce of f32, sum */
-	uint32_t warmups, iterations;
-	uint32_t timing; /* enum rank_timing */
+	uint64_t bytes;		      /* of an all_reduce of f32, sum */
+	uint32_t warmups, iterations; /* operations; of each stream where it is RANK_STREAM */
+	uint32_t streams;	      /* one after the other */
+	uint32_t timing;	      /* enum rank_timing */
 	uint8_t is_registered, is_checked;
 };
 
 struct rank_answer {
-	double seconds; /* per operation, RANK_STREAM */
 	uint32_t sample_count;
-	double samples[RANK_SAMPLES_MAX]; /* of single ones */
-	uint64_t wrong;			  /* elements */
-	char error[RANK_TEXT_MAX];	  /* "": none */
+	double
+	    samples[RANK_SAMPLES_MAX]; /* seconds per operation: of a stream, or of a single one */
+	uint64_t wrong;		       /* elements */
+	char error[RANK_TEXT_MAX];     /* "": none */
 };
 
 /* Connects to the socket of that path, says who it is and obeys until the other side is gone. 0:
