@@ -126,6 +126,7 @@ struct shm_backend {
 	int *pid_fds;		   /* owned; [rank], -1: none */
 	off_t file_end;		   /* the same on all ranks, since all allocate alike */
 	struct shm_region regions[SHM_REGIONS_MAX];
+	int regions_end; /* behind the last that was ever used */
 	struct shm_region privates[SHM_REGIONS_MAX];
 	char choice[SHM_CHOICE_MAX];
 };

@@ -95,6 +95,8 @@ static int shm_registered_alloc(struct shm_backend *self, size_t bytes, void **o
 		self->file_end = mine == 0 ? end : end + (off_t)(bytes * self->backend.ranks);
 		return rc;
 	}
+	if (self->regions_end <= region - self->regions)
+		self->regions_end = (int)(region - self->regions) + 1;
 	*out = region->map + bytes * self->backend.rank;
 	return 0;
 }
@@ -134,7 +136,7 @@ void shm_memory_free(struct backend *backend, void *memory)
 
 const struct shm_region *shm_memory_find(const struct shm_backend *self, const void *address)
 {
-	for (int i = 0; i < SHM_REGIONS_MAX; i++) {
+	for (int i = 0; i < self->regions_end; i++) {
 		const struct shm_region *region = &self->regions[i];
 		if (!region->map)
 			continue;
