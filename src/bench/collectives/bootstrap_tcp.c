@@ -215,9 +215,9 @@ static int tcp_share(struct bootstrap *bootstrap, const void *mine, void *all, s
 	if (bytes > 0)
 		memcpy(all, mine, bytes);
 	for (uint32_t rank = 1; result == 0 && rank < ranks; rank++)
-		result =
-		    receive_message(self, self->peer[rank], BOOTSTRAP_SHARE,
-				    (uint8_t *)all + rank * bytes, bytes, deadline_ns, rank, err);
+		result = receive_message(self, self->peer[rank], BOOTSTRAP_SHARE,
+					 bytes > 0 ? (uint8_t *)all + rank * bytes : NULL, bytes,
+					 deadline_ns, rank, err);
 	for (uint32_t rank = 1; result == 0 && rank < ranks; rank++)
 		result = send_message(self, self->peer[rank], BOOTSTRAP_ALL, all, bytes * ranks,
 				      deadline_ns, rank, err);

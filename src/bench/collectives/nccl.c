@@ -404,6 +404,29 @@ int nccl_backend_new(const struct nccl_options *options, struct backend **out, s
 	return 0;
 }
 
+/* Since 2.22 ranks are connected when an operation first needs it: a small one, before the log is
+ * read. */
+static int connect_ranks(struct backend *backend, struct err *err)
+{
+	void *memory = NULL;
+	struct collective_shape shape;
+	collective_shape(COLLECTIVE_ALL_REDUCE, COLLECTIVE_F32, 8, backend->ranks, &shape);
+	int result = nccl_alloc(backend, BACKEND_PRIVATE, 8, &memory, err);
+	if (result < 0)
+		return result;
+	const struct backend_call call = {.op = COLLECTIVE_ALL_REDUCE,
+					  .type = COLLECTIVE_F32,
+					  .redop = COLLECTIVE_SUM,
+					  .shape = &shape,
+					  .send = memory,
+					  .receive = memory};
+	result = nccl_run(backend, &call, err);
+	if (result == 0)
+		result = nccl_sync(backend, err);
+	nccl_free(backend, memory);
+	return result;
+}
+
 int nccl_backend_transport(struct backend *backend, struct nccl_transport *out, struct err *err)
 {
 	struct nccl_backend *nccl = nccl_of(backend);
@@ -416,10 +439,13 @@ int nccl_backend_transport(struct backend *backend, struct nccl_transport *out, 
 	if (nccl->log < 0)
 		return err_set(err, -ENODATA,
 			       "NCCL_DEBUG or NCCL_DEBUG_FILE is set: the log is not ours to read");
+	int result = connect_ranks(backend, err);
+	if (result < 0)
+		return result;
 	if (lseek(nccl->log, 0, SEEK_SET) < 0)
 		return err_set(err, -errno, "rank %u: NCCL's log: %s", backend->rank,
 			       err_describe(-errno));
-	int result = file_read_open(nccl->log, "NCCL's log", &text, err);
+	result = file_read_open(nccl->log, "NCCL's log", &text, err);
 	/* one that is too long has its connections at its beginning */
 	if (result < 0 && result != -EFBIG)
 		return result;
