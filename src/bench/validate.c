@@ -241,9 +241,6 @@ static void validate_count(struct validate *self)
 /* What cannot be done in this version, or not here: never a pass. */
 static void validate_missing(struct validate *self)
 {
-	if (validate_wants(self, VALIDATE_METRICS))
-		checks_say(self->out, "metrics", "", CHECK_SKIP, NULL,
-			   "the exporter is not compared yet");
 	if (validate_wants(self, VALIDATE_TRAIN))
 		checks_say(self->out, "train", "", CHECK_SKIP, NULL,
 			   "there is no training in this version");
@@ -268,6 +265,8 @@ static int validate_work(struct validate *self, struct err *err)
 		result = validate_collectives(self, err);
 	if (result == 0 && validate_wants(self, VALIDATE_STRESS))
 		result = validate_stress(self, err);
+	if (result == 0 && validate_wants(self, VALIDATE_METRICS))
+		result = validate_metrics(self, err);
 	if (result == 0)
 		validate_missing(self);
 	if (result == 0)

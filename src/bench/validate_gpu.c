@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "bench/gpu/metrics.h"
 #include "bench/gpu/vectoradd.h"
 #include "bench/validate_internal.h"
 
@@ -40,6 +42,11 @@ static const struct driver_device *gpus_find(const struct driver_device *devices
 	return NULL;
 }
 
+static const char *validate_exporter(const struct validate *self)
+{
+	return self->plan->exporter ? self->plan->exporter : METRICS_ADDRESS;
+}
+
 struct gpus_call {
 	struct validate *self;
 	enum validate_what what;
@@ -57,6 +64,8 @@ static void gpus_one(struct gpus_call *call, const struct driver *driver,
 		vectoradd_check(driver, found, place, sink);
 	else if (call->what == VALIDATE_BANDWIDTH)
 		bandwidth_check(driver, found, &device->bandwidth, place, sink);
+	else if (call->what == VALIDATE_METRICS)
+		metrics_check(driver, found, validate_exporter(self), place, sink);
 }
 
 /* Devices self->from to self->end, which have one view. */
@@ -332,6 +341,28 @@ static void gpus_blame_stress(struct validate *self, const struct apart_job *job
 		if (jobs[i].how != APART_DONE)
 			validate_blame(self, &jobs[i], i, "stress",
 				       self->devices[calls[i].first].device.uuid);
+}
+
+int validate_metrics(struct validate *self, struct err *err)
+{
+	struct err why = {.code = 0};
+	struct buf text _cleanup_buf_;
+	char used[CHECKS_TEXT_MAX];
+	buf_init(&text, METRICS_TEXT_MAX);
+	if (metrics_fetch(validate_exporter(self), self->plan->timeout_ns, &text, &why) < 0) {
+		checks_say(self->out, "metrics", "", CHECK_SKIP,
+			   "--exporter names another address; a service serves them: sluice agent",
+			   "no exporter to compare: %s", why.text);
+		return 0;
+	}
+	for (uint32_t i = 0; i < self->count && !self->plan->is_forced; i++) {
+		if (!gpus_is_in_use(self, &self->devices[i], used))
+			continue;
+		checks_say(self->out, "metrics", self->devices[i].device.uuid, CHECK_SKIP,
+			   "--force compares all the same", "no known level: %s", used);
+		return 0;
+	}
+	return gpus_run(self, VALIDATE_METRICS, self->count, err);
 }
 
 int validate_stress(struct validate *self, struct err *err)

@@ -85,6 +85,7 @@ int validate_devices_of(const struct driver *driver, struct driver_device out[DR
 /* --- validate_gpu.c: work on devices --- */
 int validate_gpus(struct validate *self, enum validate_what what, struct err *err);
 int validate_stress(struct validate *self, struct err *err);
+int validate_metrics(struct validate *self, struct err *err);
 
 /* --- validate_collectives.c --- */
 int validate_collectives(struct validate *self, struct err *err);

@@ -14,7 +14,7 @@
 #define CHECK_BIT(what) (UINT32_C(1) << (what))
 
 struct check_options {
-	const char *gpus, *json, *library, *fill;
+	const char *gpus, *json, *library, *fill, *exporter;
 	uint64_t timeout_ns, time_ns, bytes;
 	uint32_t repeats;
 	bool force;
@@ -82,11 +82,19 @@ static const struct check_options check_defaults = {.timeout_ns = VALIDATE_TIMEO
 		OPTION_FIELD(struct check_options, force)                                          \
 	}
 
+#define CHECK_METRICS_ROWS                                                                         \
+	{                                                                                          \
+		.name = "exporter", .kind = OPTION_TEXT, .value = "ADDRESS",                       \
+		.help = "of the service whose metrics are compared (default 127.0.0.1:9400)",      \
+		OPTION_FIELD(struct check_options, exporter)                                       \
+	}
+
 static const struct option_row check_plain_rows[] = {CHECK_ROWS, {0}};
+static const struct option_row check_metrics_rows[] = {CHECK_METRICS_ROWS, CHECK_ROWS, {0}};
 static const struct option_row check_copy_rows[] = {CHECK_COPY_ROWS, CHECK_ROWS, {0}};
 static const struct option_row check_stress_rows[] = {CHECK_STRESS_ROWS, CHECK_ROWS, {0}};
 static const struct option_row check_all_rows[] = {
-    CHECK_COPY_ROWS, CHECK_STRESS_ROWS, CHECK_ROWS, {0}};
+    CHECK_COPY_ROWS, CHECK_STRESS_ROWS, CHECK_METRICS_ROWS, CHECK_ROWS, {0}};
 
 static int check_run(const struct cmd_call *call, const char *tool, uint32_t mask)
 {
@@ -105,6 +113,7 @@ static int check_run(const struct cmd_call *call, const char *tool, uint32_t mas
 					  .fill = fill,
 					  .bytes = options->bytes,
 					  .repeats = options->repeats,
+					  .exporter = options->exporter,
 					  .has_peers = true,
 					  .is_forced = options->force};
 	return validate_run_all(&run);
@@ -222,7 +231,7 @@ const struct command cmd_bench_gpu_metrics = {
     .description = "Brings GPUs to known levels and compares what the exporter of a running "
 		   "service says meanwhile.",
     .run = check_metrics,
-    .options = check_plain_rows,
+    .options = check_metrics_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct check_options),
     .exits = validate_exits,

@@ -9,7 +9,7 @@ enum { VALIDATE_GPUS_MAX = 64 };
 
 struct validate_options {
 	uint32_t level, expect;
-	const char *gpus, *json;
+	const char *gpus, *json, *exporter;
 	struct option_list only, skip;
 	uint64_t timeout_ns, stress_ns;
 	bool force;
@@ -76,6 +76,11 @@ static const struct option_row validate_rows[] = {
      .kind = OPTION_FLAG,
      .help = "stress GPUs that somebody else uses, too",
      OPTION_FIELD(struct validate_options, force)},
+    {.name = "exporter",
+     .kind = OPTION_TEXT,
+     .value = "ADDRESS",
+     .help = "of the service whose metrics are compared (default 127.0.0.1:9400)",
+     OPTION_FIELD(struct validate_options, exporter)},
     {.name = "json",
      .kind = OPTION_PATH,
      .value = "FILE",
@@ -132,6 +137,7 @@ static int validate_main(const struct cmd_call *call)
 				   .timeout_ns = options->timeout_ns,
 				   .stress_ns = options->stress_ns,
 				   .fill = VALIDATE_FILL,
+				   .exporter = options->exporter,
 				   .is_forced = options->force};
 	if (run.plan.mask == 0)
 		return cmd_usage(call, "--skip leaves nothing to check");

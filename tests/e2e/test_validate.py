@@ -239,6 +239,25 @@ def test_ctrl_c_reports_what_was_found(cuda, tmp_path):
     assert document["error"] and document["checks"][-1]["status"] == "FAIL"
 
 
+def test_the_exporter_tells_the_truth(cuda):
+    machine = cuda("t4x1")
+    assert found(machine.run("sluice", "bench", "gpu", "metrics", "--exporter", "127.0.0.1:1", "--output", "json"),
+                 "metrics")[0]["status"] == "SKIP"
+    machine.agent("--web-address", "127.0.0.1:0")
+
+    def address():
+        reply = machine.run("sluice", "agent", "status", "--output", "json")
+        web = reply.json.get("web") or {} if reply.rc == 0 else {}
+        return web.get("address") if web.get("pid") else None
+
+    where = wait_until(address, what="the address of the service")
+    metrics = ("sluice", "bench", "gpu", "metrics", "--exporter", where, "--output", "json")
+    wait_until(lambda: found(machine.run(*metrics), "metrics")[0]["status"] != "SKIP", what="a first reading")
+    done = machine.run(*metrics)
+    check = found(done, "metrics")[0]
+    assert done.rc == 0 and check["status"] == "PASS" and abs(check["value"] / check["limit"] - 1) < 0.02, done
+
+
 NCCL_FAULT = "SLUICE_SIM_NCCL_FAULT"
 
 
