@@ -262,7 +262,7 @@ static uint64_t real_ms(void)
 {
 	struct timespec now;
 
-	(void)clock_gettime(CLOCK_MONOTONIC, &now);
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
@@ -373,7 +373,8 @@ void work_collect(void)
 			count += find_due(sched, context, due + count, COLLECT_MAX - count);
 		}
 		world_end(driver.world);
-		qsort(due, count, sizeof(*due), due_compare);
+		if (count > 1)
+			qsort(due, count, sizeof(*due), due_compare);
 		for (uint32_t i = 0; i < count; i++)
 			apply_due(&due[i]);
 	} while (count > 0);

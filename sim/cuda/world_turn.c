@@ -22,9 +22,13 @@ static void futex_wake(const uint32_t *word)
 	(void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* To a few milliseconds, which is enough for the patience and asked at every call. */
 static uint64_t real_ms(void)
 {
-	return world_monotonic_ns() / 1000000;
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* The calling thread's place, entered when it has none. WORLD_NO_THREAD: there is no room. */
@@ -61,6 +65,15 @@ static uint32_t thread_enter(struct world *world)
 	return t;
 }
 
+/* The calling thread's; NULL: it has none. */
+static struct world_thread *own_thread(const struct world *world)
+{
+	const struct world_place *mine = pthread_getspecific(world->key);
+
+	return mine && mine->thread < WORLD_THREAD_MAX ? &world->shared->thread[mine->thread]
+						       : NULL;
+}
+
 static bool is_met(const struct sched *sched, const struct world_wait *wait)
 {
 	const struct sched_context *context = &sched->context[wait->context % SCHED_CONTEXT_MAX];
@@ -79,10 +92,13 @@ static bool is_met(const struct sched *sched, const struct world_wait *wait)
 	}
 }
 
-static void give(struct world_thread *thread)
+/* `is_own`: to the calling thread, which does not sleep. */
+static void give(struct world_thread *thread, bool is_own)
 {
 	thread->state = WORLD_HERE;
 	thread->since_ms = real_ms();
+	if (is_own)
+		return;
 	(void)__atomic_add_fetch(&thread->wake, 1, __ATOMIC_RELEASE);
 	futex_wake(&thread->wake);
 }
@@ -117,7 +133,7 @@ void world_pass(struct world *world)
 		}
 		if (first && first->local_ns <= next) {
 			sched_advance(&shared->sched, first->local_ns);
-			give(first);
+			give(first, first == own_thread(world));
 			return;
 		}
 		if (next == SCHED_NEVER)
@@ -228,15 +244,6 @@ struct sched *world_sched(struct world *world)
 uint32_t world_process(const struct world *world)
 {
 	return world->process;
-}
-
-/* The calling thread's; NULL: it has none. */
-static struct world_thread *own_thread(const struct world *world)
-{
-	const struct world_place *mine = pthread_getspecific(world->key);
-
-	return mine && mine->thread < WORLD_THREAD_MAX ? &world->shared->thread[mine->thread]
-						       : NULL;
 }
 
 uint64_t world_now(const struct world *world)
