@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -60,6 +61,58 @@ static void without_a_driver_there_is_no_gpu(void **state)
 	plan.size.m = 1;
 	assert_int_equal(load_run(&plan, &summary, &err), -EINVAL);
 	assert_int_equal(summary.status, LOAD_REFUSED);
+}
+
+static void count_seconds(const struct load_second *second, void *context)
+{
+	uint32_t *counted = context;
+	*counted += second->counts;
+}
+
+/* By the virtual clock, so that it takes no time. */
+static void every_mode_runs_on_the_simulated_driver(void **state)
+{
+	assert_int_equal(setenv("SLUICE_SIM_PROFILE", PROFILES "/t4x1.profile", 1), 0);
+	for (int mode = 0; mode < LOAD_MODE_COUNT; mode++) {
+		struct load_plan plan = good((enum load_mode)mode);
+		static struct load_summary summary;
+		struct err err = {0};
+		uint32_t counted = 0;
+		plan.library = LIBCUDA;
+		plan.size = (struct hgemm_size){1024, 1024, 1024};
+		plan.run_ns = 3 * CLOCK_NS_PER_S;
+		plan.warmup_ns = CLOCK_NS_PER_S;
+		plan.kernel_ns =
+		    mode == LOAD_SMALL || mode == LOAD_GRAPH ? 0 : 10 * CLOCK_NS_PER_MS;
+		plan.second = count_seconds;
+		plan.context = &counted;
+		if (load_run(&plan, &summary, &err) < 0)
+			fail_msg("%s: %s", load_mode_to_string(plan.mode), err.text);
+		assert_int_equal(summary.status, LOAD_OK);
+		assert_true(summary.is_simulated && summary.text == KERNEL_SL75);
+		assert_int_equal(counted, mode == LOAD_ALLOC || mode == LOAD_RULER ? 0 : 1);
+		assert_int_equal(summary.path_count, mode == LOAD_ALLOC ? 5 : 0);
+		assert_true((summary.rate > 0) == (mode == LOAD_GEMM || mode == LOAD_BURN));
+		assert_true((summary.launch_ns > 0) == (mode == LOAD_SMALL || mode == LOAD_GRAPH));
+		assert_true((summary.requests > 0) == (mode == LOAD_LC));
+	}
+}
+
+static void a_barrier_of_another_run_is_refused(void **state)
+{
+	static const char *const wrong[] = {"1 5\n2 6\n", "not a barrier\n", "1\n"};
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct load_plan plan = good(LOAD_GEMM);
+		static struct load_summary summary;
+		struct err err = {0};
+		plan.library = LIBCUDA;
+		plan.barrier = unit_path(unit_top, "barrier");
+		plan.tenants = 2;
+		unit_write(plan.barrier, wrong[i]);
+		assert_int_equal(load_run(&plan, &summary, &err), -EUCLEAN);
+		assert_int_equal(summary.status, LOAD_ALONE);
+		assert_non_null(strstr(err.text, plan.barrier));
+	}
 }
 
 /* One JSON object per line, whatever is in it. */
@@ -125,8 +178,10 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(what_cannot_be_meant_is_refused),
 	    cmocka_unit_test(without_a_driver_there_is_no_gpu),
+	    cmocka_unit_test(every_mode_runs_on_the_simulated_driver),
+	    cmocka_unit_test(a_barrier_of_another_run_is_refused),
 	    cmocka_unit_test(every_line_is_json),
 	    cmocka_unit_test(a_problem_leaves_no_rate),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, unit_top_setup, unit_top_teardown);
 }

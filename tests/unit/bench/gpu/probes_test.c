@@ -21,12 +21,12 @@ static void without_a_library_there_is_nothing_to_find(void **state)
 /* The simulated driver of this build, on a T4. */
 static void a_simulated_driver_is_told_as_such(void **state)
 {
-	const char *library = PROBES_LIBCUDA;
+	const char *library = LIBCUDA;
 	struct stat found;
 	struct probes probes;
 	struct err err = {0};
 	assert_int_equal(stat(library, &found), 0);
-	assert_int_equal(setenv("SLUICE_SIM_PROFILE", PROBES_PROFILES "/t4x1.profile", 1), 0);
+	assert_int_equal(setenv("SLUICE_SIM_PROFILE", PROFILES "/t4x1.profile", 1), 0);
 	assert_int_equal(probes_run(library, "0", &probes, &err), 0);
 	assert_true(probes.is_simulated && probes.has_procaddress);
 	assert_string_equal(probes.device.name, "Tesla T4");
