@@ -33,6 +33,7 @@ def test_the_call_of_the_slides(dgx1):
     assert [int(row[0]) for row in rows] == [8 << step for step in range(18)]
     assert all(row[5].split()[3] == row[5].split()[7] == "0" for row in rows), done.out
     # whoever reads it must not take it for a measurement
+    assert "# NCCL: simulated: the times are those of this machine's processors, of no GPU\n" in done.out
     assert "NCCL 2.21.5 (simulated)" in done.out and "CUDA 13.0 (simulated)" in done.out
     # the cube mesh: 16 of 28 pairs have a link
     assert "# NCCL: network IB\n" in done.out
