@@ -339,6 +339,7 @@ int shm_backend_new(struct shm_world *world, uint32_t rank, uint64_t timeout_ns,
 	if (!self || !staged) {
 		free(self);
 		free(staged);
+		atomic_store(&world->seats[rank].state, SHM_LEFT); /* nobody waits for it */
 		return err_set(err, -ENOMEM, "no memory for rank %u", rank);
 	}
 	self->staged = staged;

@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "bench/collectives/shm_internal.h"
 #include "unit/bench/collectives/tree.h"
+#include "unit/failmalloc.h"
 #include "unit/unit.h"
 
 enum { RANKS_MAX = 64, GUARD = 64 };
@@ -691,6 +692,29 @@ static void a_process_start_is_read(void **state)
 	assert_int_equal(shm_process_started(pid), 0);
 }
 
+static int use_a_world_of_one(void *context)
+{
+	struct shm_world *world = NULL;
+	struct backend *backend = NULL;
+	struct err err = {0};
+	int rc = shm_world_new(1, &world, &err);
+	if (rc == 0)
+		rc = shm_backend_new(world, 0, TIMEOUT_NS, &backend, &err);
+	if (rc == 0) {
+		struct one one = {.what = {.type = COLLECTIVE_F32, .ranks = 1}};
+		one_shape(&one, 1000);
+		assert_null(one_run(backend, &one));
+		(void)backend->ops->free_backend(backend);
+	}
+	(void)shm_world_free(world);
+	return rc;
+}
+
+static void without_memory_it_says_so(void **state)
+{
+	assert_true(failmalloc_each(use_a_world_of_one, NULL) >= 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -707,6 +731,7 @@ int main(void)
 	    cmocka_unit_test(a_rank_that_stalls_is_waited_for_until_the_timeout),
 	    cmocka_unit_test(stops_do_no_harm),
 	    cmocka_unit_test(a_process_start_is_read),
+	    cmocka_unit_test(without_memory_it_says_so),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
