@@ -426,9 +426,9 @@ static int collectives_read_expectations(struct collectives *self, struct err *e
 {
 	const char *path = self->request.options.expect;
 	struct buf text _cleanup_buf_;
+	buf_init(&text, EXPECT_BYTES_MAX);
 	if (!path)
 		return 0;
-	buf_init(&text, EXPECT_BYTES_MAX);
 	int result = file_read(path, &text, err);
 	if (result == 0)
 		result = expect_parse(buf_text(&text), text.length, &self->expect, err);
