@@ -119,7 +119,7 @@ static int probes_events(struct probes_session *self)
 
 static int probes_writes(struct probes_session *self)
 {
-	static double call_ns[PROBES_VISIBLE], visible_ns[PROBES_VISIBLE];
+	double call_ns[PROBES_VISIBLE], visible_ns[PROBES_VISIBLE];
 	const struct driver_calls *call = &self->driver.call;
 	const volatile uint32_t *word;
 	probes_symbol(self->driver.library, "cuStreamWriteValue32_v2", &self->write);
