@@ -67,6 +67,9 @@ static void two_tenants(uint64_t switch_ns, uint64_t out_share[2], uint64_t *out
 		out_share[i] = sched->context[context[i]].busy_ns / (sched->now_ns / 100000);
 		*out_busy += out_share[i];
 	}
+	/* nothing is lost: it computes or switches, but for a switch that is under way */
+	assert_in_range(sched->unit[0].busy_ns + sched->unit[0].switch_ns, sched->now_ns - 10 * ms,
+			sched->now_ns + switch_ns);
 	free(sched);
 }
 
@@ -175,12 +178,72 @@ static void test_requests_beside_training_have_the_latencies_of_the_model(void *
 	}
 }
 
+static void test_the_default_stream_waits_for_others_and_they_for_it(void **state)
+{
+	static const uint32_t flags[] = {SCHED_BLOCKING, 0, SCHED_BARRIER, SCHED_BLOCKING, 0};
+	static const uint64_t done_at[] = {1, 1, 2, 3, 1}; /* x 10 ms; engines of their own */
+	struct sched *sched = sched_new(2 * ms, 100 * us);
+	uint32_t context = sched_open(sched, 0, 0);
+
+	(void)state;
+	for (uint32_t i = 0; i < 5; i++) {
+		const struct sched_request request = {
+		    .cost_ns = 10 * ms,
+		    .flags = flags[i],
+		    .engine = i == 0 || i == 2 || i == 3 ? SCHED_COPY_IN
+			      : i == 1			 ? SCHED_COPY_OUT
+							 : SCHED_COPY_PEER,
+		};
+
+		assert_int_equal(sched_submit(sched, context, &request), i + 1);
+	}
+	sched_advance(sched, second);
+	for (uint32_t i = 0; i < 5; i++)
+		assert_int_equal(sched_op(sched, context, i + 1)->done_ns, done_at[i] * 10 * ms);
+	free(sched);
+}
+
+static void test_a_full_queue_takes_more_once_it_is_collected(void **state)
+{
+	const struct sched_request request = {.engine = SCHED_NO_ENGINE};
+	struct sched *sched = sched_new(2 * ms, 0);
+	uint32_t context = sched_open(sched, 0, 0);
+
+	(void)state;
+	for (uint32_t i = 0; i < SCHED_RING; i++)
+		assert_true(sched_submit(sched, context, &request) > 0);
+	assert_int_equal(sched_submit(sched, context, &request), 0);
+	sched_advance(sched, 1);
+	collect_all(sched, context);
+	assert_int_equal(sched_submit(sched, context, &request), SCHED_RING + 1);
+	free(sched);
+}
+
+static void test_work_that_never_ends_leaves_time_standing(void **state)
+{
+	const struct sched_request request = {.engine = SCHED_NO_ENGINE, .flags = SCHED_STUCK};
+	struct sched *sched = sched_new(2 * ms, 0);
+	uint32_t context = sched_open(sched, 0, 0);
+	uint64_t number = sched_submit(sched, context, &request);
+
+	(void)state;
+	sched_advance(sched, second);
+	assert_int_equal(sched_next_event(sched), SCHED_NEVER);
+	assert_false(sched_is_done(sched, context, number));
+	sched_close(sched, context);
+	assert_true(sched_is_done(sched, context, number));
+	free(sched);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_two_tenants_of_a_sliced_gpu_have_the_shares_of_the_model),
 	    cmocka_unit_test(test_requests_alone_wait_only_for_each_other),
 	    cmocka_unit_test(test_requests_beside_training_have_the_latencies_of_the_model),
+	    cmocka_unit_test(test_the_default_stream_waits_for_others_and_they_for_it),
+	    cmocka_unit_test(test_a_full_queue_takes_more_once_it_is_collected),
+	    cmocka_unit_test(test_work_that_never_ends_leaves_time_standing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
