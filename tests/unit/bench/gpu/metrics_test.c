@@ -26,7 +26,8 @@ static void what_is_there(void **state)
 		    {"used_bytes", "GPU-cccc", -1},  {"used_bytes", "GPU-aaa", -1},
 		    {"used", "GPU-aaaa", -1},	     {"other", "GPU-aaaa", 8},
 		    {"broken", "GPU-aaaa", -1},	     {"short", "GPU-aaaa", -1},
-		    {"last", "GPU-aaaa", 9},	     {"# HELP", "GPU-aaaa", -1}};
+		    {"last", "GPU-aaaa", 9},	     {"# HELP", "GPU-aaaa", -1},
+		    {"used_bytes", "aaaa", -1}};
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		double value = -1;
