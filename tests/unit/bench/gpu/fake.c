@@ -291,14 +291,23 @@ static float fake_half(uint16_t bits)
 
 static void fake_product(const uint16_t *a, const uint16_t *b, float *c, int size)
 {
+	size_t count = (size_t)size * (size_t)size;
+	float *left = malloc(count * sizeof(*left)), *right = malloc(count * sizeof(*right));
+	assert_non_null(left);
+	assert_non_null(right);
+	for (size_t i = 0; i < count; i++) {
+		left[i] = fake_half(a[i]);
+		right[i] = fake_half(b[i]);
+	}
 	for (int row = 0; row < size; row++)
 		for (int column = 0; column < size; column++) {
 			float sum = 0;
 			for (int k = 0; k < size; k++)
-				sum +=
-				    fake_half(a[row * size + k]) * fake_half(b[column * size + k]);
+				sum += left[row * size + k] * right[column * size + k];
 			c[row * size + column] = sum;
 		}
+	free(left);
+	free(right);
 }
 
 static uint64_t fake_mix(uint64_t x)
