@@ -33,16 +33,6 @@ static void devices_library(const struct driver *driver, char *out, size_t size)
 	(void)snprintf(out, size, "%.*s", (int)size - 1, path);
 }
 
-int validate_devices_of(const struct driver *driver, struct driver_device out[DRIVER_DEVICES_MAX],
-			uint32_t *out_count, struct err *err)
-{
-	int result = driver_devices(driver, out, out_count, err);
-	for (uint32_t i = 0; result == 0 && i < *out_count; i++)
-		if (strstr(out[i].name, " MIG ") && strncmp(out[i].uuid, "GPU-", 4) == 0)
-			memcpy(out[i].uuid, "MIG-", 4);
-	return result;
-}
-
 static int devices_job(void *context, const struct checks_sink *sink, struct err *err)
 {
 	const struct validate *self = context;
@@ -61,7 +51,7 @@ static int devices_job(void *context, const struct checks_sink *sink, struct err
 	devices_library(&driver, (char *)record.blob + sizeof(driver.version) + 1,
 			sizeof(self->library) - 1);
 	sink->take(sink->context, &record);
-	result = validate_devices_of(&driver, devices, &count, err);
+	result = driver_devices(&driver, devices, &count, err);
 	for (uint32_t i = 0; result == 0 && i < count; i++) {
 		record.number = 1 + i;
 		memset(record.blob, 0, sizeof(record.blob));

@@ -29,7 +29,7 @@ static int gpus_open(const struct validate *self, const struct validate_device *
 	if (device->view[0] && setenv("CUDA_VISIBLE_DEVICES", device->view, 1) < 0)
 		return err_set(err, -ENOMEM, "CUDA_VISIBLE_DEVICES: no memory");
 	int result = driver_open(self->plan->library, DRIVER_BY_DLSYM, driver, err);
-	return result < 0 ? result : validate_devices_of(driver, out, out_count, err);
+	return result < 0 ? result : driver_devices(driver, out, out_count, err);
 }
 
 /* NULL: it is gone. */

@@ -78,9 +78,6 @@ void validate_blame(struct validate *self, const struct apart_job *job, uint32_t
 
 /* --- validate_devices.c: what is in sight, driver and versions --- */
 int validate_find_devices(struct validate *self, struct err *err);
-/* driver_devices(), with "MIG-" before the UUIDs of MIG devices, as everybody writes them. */
-int validate_devices_of(const struct driver *driver, struct driver_device out[DRIVER_DEVICES_MAX],
-			uint32_t *out_count, struct err *err);
 
 /* --- validate_gpu.c: work on devices --- */
 int validate_gpus(struct validate *self, enum validate_what what, struct err *err);

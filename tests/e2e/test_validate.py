@@ -101,6 +101,9 @@ def test_each_mig_instance_is_checked(cuda, profile, instances):
     one = validate(machine, NVIDIA_VISIBLE_DEVICES=targets[1], CUDA_VISIBLE_DEVICES=targets[1])
     assert one.rc == 0 and [check["target"] for check in found(one, "vectoradd")] == targets[1:2], one
     assert found(one, "isolation")[0]["status"] == "PASS", one
+    load = machine.run("sluice", "bench", "gpu", "small", "--device", targets[1], "--seconds", "4", "--warmup", "1",
+                       "--json", "--quiet", env={"CUDA_VISIBLE_DEVICES": targets[1]})
+    assert load.rc == 0 and load.json["uuid"] == targets[1], load
 
 
 def test_links_and_memory(cuda, tmp_path):

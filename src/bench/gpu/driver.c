@@ -68,7 +68,7 @@ static int driver_resolve_all(struct driver *driver, struct err *err)
 		void *found = driver_symbol(driver, row);
 		if (!found && row->is_needed)
 			return err_set(err, -ENOSYS,
-				       "'%s' has no %s: is the driver older than CUDA 11?",
+				       "'%s' has no %s: is the driver older than CUDA 11.4?",
 				       driver->path, row->export);
 		/* A function's address in a pointer to data: POSIX has dlsym() so. */
 		memcpy((char *)&driver->call + row->offset, &found, sizeof(found));
@@ -93,6 +93,7 @@ int driver_open(const char *path, enum driver_resolve resolve, struct driver *ou
 	}
 	int result = driver_resolve_all(&driver, err);
 	if (result == 0) {
+		driver.is_initialised = true;
 		int said = driver.call.cuInit(0);
 		if (said == CUDA_OK)
 			said = driver.call.cuDriverGetVersion(&driver.version);
@@ -113,7 +114,8 @@ void driver_close(struct driver *driver)
 {
 	if (!driver)
 		return;
-	if (driver->library)
+	/* A real driver's threads may still run in it: it stays loaded. */
+	if (driver->library && (driver->is_simulated || !driver->is_initialised))
 		(void)dlclose(driver->library); /* nothing can be done about it */
 	*driver = (struct driver){0};
 }
@@ -191,10 +193,11 @@ int driver_fail(const struct driver *driver, int result, struct err *err, const 
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
-static void driver_uuid_text(const struct cuda_uuid *uuid, char out[DRIVER_UUID_MAX])
+/* `is_mig`: CUDA gives the UUID of the MIG device, and only its name says that it is one. */
+static void driver_uuid_text(const struct cuda_uuid *uuid, bool is_mig, char out[DRIVER_UUID_MAX])
 {
 	static const unsigned char groups[DRIVER_UUID_GROUPS] = {4, 2, 2, 2, 6};
-	size_t at = (size_t)snprintf(out, DRIVER_UUID_MAX, "GPU");
+	size_t at = (size_t)snprintf(out, DRIVER_UUID_MAX, is_mig ? "MIG" : "GPU");
 	const unsigned char *byte = uuid->bytes;
 	for (size_t g = 0; g < DRIVER_UUID_GROUPS; g++) {
 		out[at++] = '-';
@@ -234,7 +237,7 @@ static int driver_describe(const struct driver *driver, uint32_t ordinal, struct
 	device.name[sizeof(device.name) - 1] = '\0';
 	device.bus_id[sizeof(device.bus_id) - 1] = '\0';
 	device.memory_bytes = bytes;
-	driver_uuid_text(&uuid, device.uuid);
+	driver_uuid_text(&uuid, strstr(device.name, " MIG ") != NULL, device.uuid);
 	*out = device;
 	return 0;
 }
@@ -259,11 +262,11 @@ int driver_devices(const struct driver *driver, struct driver_device out[DRIVER_
 	return 0;
 }
 
-/* Whether `name` is the beginning of the UUID, with or without "GPU-". */
+/* Whether `name` is the beginning of the UUID, with or without "GPU-" or "MIG-". */
 static bool driver_uuid_begins(const char *uuid, const char *name)
 {
 	size_t length = strlen(name);
-	bool is_whole = strncasecmp(name, "GPU-", 4) == 0;
+	bool is_whole = strncasecmp(name, "GPU-", 4) == 0 || strncasecmp(name, "MIG-", 4) == 0;
 	size_t digits = is_whole ? length - 4 : length;
 	return digits >= DRIVER_PREFIX_MIN &&
 	       strncasecmp(is_whole ? uuid : uuid + 4, name, length) == 0;

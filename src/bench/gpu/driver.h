@@ -77,8 +77,8 @@ struct driver {
 	void *library; /* owned; of dlopen */
 	char path[DRIVER_PATH_MAX];
 	enum driver_resolve resolve;
-	int version; /* 13000 is 13.0: of CUDA, as the driver says */
-	bool is_simulated;
+	int version;			   /* 13000 is 13.0: of CUDA, as the driver says */
+	bool is_simulated, is_initialised; /* cuInit was called */
 	struct driver_calls call;
 };
 
@@ -100,7 +100,7 @@ const char *driver_hint(int result);
 struct driver_device {
 	int device; /* CUdevice */
 	uint32_t ordinal;
-	char name[DRIVER_NAME_MAX], uuid[DRIVER_UUID_MAX]; /* "GPU-..." */
+	char name[DRIVER_NAME_MAX], uuid[DRIVER_UUID_MAX]; /* "GPU-...", "MIG-..." */
 	char bus_id[32];
 	int cc_major, cc_minor, sm_count;
 	uint64_t memory_bytes;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/gpu/driver.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -105,6 +106,43 @@ static void a_gpu_is_found_by_number_and_by_uuid(void **state)
 	assert_int_equal(device.ordinal, 1);
 }
 
+static int mig_name(char *name, int length, int device)
+{
+	(void)device;
+	(void)snprintf(name, (size_t)length, "NVIDIA A100-SXM4-40GB MIG 1g.5gb");
+	return CUDA_OK;
+}
+
+static void a_mig_device_has_its_own_uuid(void **state)
+{
+	struct driver driver = two_gpus();
+	struct driver_device device;
+	driver.call.cuDeviceGetName = mig_name;
+	assert_int_equal(
+	    driver_find_device(&driver, "MIG-abababab-abab-abab-abab-ababababab01", &device, NULL),
+	    0);
+	assert_string_equal(device.uuid, "MIG-abababab-abab-abab-abab-ababababab01");
+	assert_int_equal(
+	    driver_find_device(&driver, "GPU-abababab-abab-abab-abab-ababababab01", &device, NULL),
+	    -ENODEV);
+}
+
+/* Threads of a real driver run on. */
+static void a_real_driver_stays_loaded(void **state)
+{
+	static const char library[] = "libutil.so.1";
+	for (int real = 0; real < 2; real++) {
+		struct driver driver = {.library = dlopen(library, RTLD_NOW),
+					.is_simulated = real == 0,
+					.is_initialised = true};
+		if (!driver.library)
+			skip();
+		driver_close(&driver);
+		void *still = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+		assert_int_equal(still != NULL, real);
+	}
+}
+
 static void what_is_not_there_or_not_one_is_refused(void **state)
 {
 	struct driver driver = two_gpus();
@@ -172,6 +210,8 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(a_gpu_is_found_by_number_and_by_uuid),
+	    cmocka_unit_test(a_mig_device_has_its_own_uuid),
+	    cmocka_unit_test(a_real_driver_stays_loaded),
 	    cmocka_unit_test(what_is_not_there_or_not_one_is_refused),
 	    cmocka_unit_test(an_error_has_name_number_words_and_hint),
 	    cmocka_unit_test(what_users_met_has_a_hint),
