@@ -22,6 +22,7 @@ struct p2p {
 	struct gputest here, there;
 	uint64_t bytes;
 	uint32_t repeats;
+	bool was_late;		    /* a launch may be in a figure of this pair */
 	uint64_t out, in;	    /* owned: of `here`: what is sent, what comes back */
 	uint64_t peer_out, peer_in; /* owned: of `there` */
 	uint32_t *host;		    /* owned */
@@ -223,10 +224,12 @@ static int p2p_measure(struct p2p *self, enum p2p_how how, bool is_both, double 
 		result = gputest_begin(&self->here, is_both, err);
 		if (result == 0)
 			result = p2p_queue(self, how, is_both, err);
+		bool was_held = true;
 		if (result == 0)
-			result = gputest_end(&self->here, is_both, &seconds, NULL, err);
+			result = gputest_end(&self->here, is_both, &seconds, &was_held, err);
 		if (result < 0)
 			break;
+		self->was_late = self->was_late || !was_held;
 		samples[i] =
 		    seconds > 0 ? (double)self->bytes * (is_both ? 2 : 1) / seconds / 1e9 : 0;
 		checks_sample(self->sink, self->target, names[how][is_both], "GB/s", true,
@@ -258,10 +261,12 @@ static int p2p_latency(struct p2p *self, const char *how, double out[2], struct 
 			result = p2p_fail(self, failed, err, "cuMemcpyPeerAsync of 16 bytes");
 	}
 	out[1] = (double)(clock_now_ns(&clock) - before) / P2P_SMALL_COUNT / 1e3;
+	bool was_held = true;
 	if (result == 0)
-		result = gputest_end(&self->here, false, &seconds, NULL, err);
+		result = gputest_end(&self->here, false, &seconds, &was_held, err);
 	if (result < 0)
 		return result;
+	self->was_late = self->was_late || !was_held;
 	out[0] = seconds / P2P_SMALL_COUNT * 1e6;
 	(void)snprintf(metric, sizeof(metric), "latency_%s_gpu", how);
 	checks_sample(self->sink, self->target, metric, "us", false, out[0]);
@@ -297,16 +302,17 @@ static int p2p_pair(struct p2p *self, bool is_reachable, double *out, struct err
 	if (result < 0)
 		return result;
 	*out = is_reachable ? one[P2P_STRAIGHT] : one[P2P_BY_HOST];
+	const char *late = self->was_late ? " launches are in these figures" : "";
 	if (!is_full)
-		checks_note(self->sink, "%3u -> %-3u %8.2f %8.2f", self->here.device->ordinal,
-			    self->there.device->ordinal, *out, one[P2P_BY_KERNEL]);
+		checks_note(self->sink, "%3u -> %-3u %8.2f %8.2f%s", self->here.device->ordinal,
+			    self->there.device->ordinal, *out, one[P2P_BY_KERNEL], late);
 	else
 		checks_note(self->sink,
 			    "%3u -> %-3u %7.2f/%-7.2f %7.2f/%-7.2f %7.2f/%-7.2f %7.2f/%-7.2f "
-			    "%7.2f/%-7.2f",
+			    "%7.2f/%-7.2f%s",
 			    self->here.device->ordinal, self->there.device->ordinal, one[0],
 			    both[0], one[1], both[1], one[2], both[2], by_host[0], by_host[1],
-			    straight[0], straight[1]);
+			    straight[0], straight[1], late);
 	return 0;
 }
 
@@ -369,6 +375,7 @@ static int p2p_one(struct p2p *self, const struct driver_device *devices, uint32
 {
 	bool is_reachable = p2p_may(self->driver, &devices[from], &devices[to]);
 	double value = 0;
+	self->was_late = false;
 	p2p_target(self, &devices[from], &devices[to]);
 	checks_progress(self->sink, "%s", self->target);
 	gputest_fill(self->host, self->bytes / 4, P2P_SEED);

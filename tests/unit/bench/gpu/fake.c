@@ -381,11 +381,12 @@ static int fake_launch(struct cuda_function *function, unsigned grid_x, unsigned
 			     fake_pointer(parameters[2]), number);
 		fake_spoil(fake_pointer(parameters[2]), (size_t)number * (size_t)number);
 	} else if (strcmp(name, "sl_copy") == 0) {
+		fake.copies++;
 		return fake_copy(fake_u64(parameters[0]), fake_u64(parameters[1]),
 				 fake_u64(parameters[2]) * 16, "sl_copy's copy");
 	} else if (strcmp(name, "sl_hold") == 0) {
 		*(uint32_t *)fake_pointer(parameters[2]) = fake.is_late ? 2 : 1;
-	} else {
+	} else if (fake.comparisons++ == 0 || fake.fault != FAKE_COMPARES_ONCE) {
 		fake_compare(fake_pointer(parameters[0]), fake_pointer(parameters[1]),
 			     fake_u64(parameters[2]), fake_pointer(parameters[3]));
 	}

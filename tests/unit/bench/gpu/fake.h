@@ -13,16 +13,24 @@
 #include "bench/checks.h"
 #include "bench/gpu/driver.h"
 
-enum fake_fault { FAKE_RIGHT, FAKE_FLIP, FAKE_NAN, FAKE_ALWAYS_WRONG, FAKE_NOTHING_DONE };
+enum fake_fault {
+	FAKE_RIGHT,
+	FAKE_FLIP,
+	FAKE_NAN,
+	FAKE_ALWAYS_WRONG,
+	FAKE_NOTHING_DONE,
+	FAKE_COMPARES_ONCE
+};
 
 struct fake {
 	uint64_t now_ns;
 	uint64_t free_bytes;
-	uint32_t held;	     /* allocations that were not given back */
-	uint32_t contexts;   /* retained */
-	uint32_t launches;   /* of kernels that compute something */
-	bool has_peers;	     /* GPUs reach each other */
-	double bytes_per_ns; /* of every copy */
+	uint32_t held;		      /* allocations that were not given back */
+	uint32_t contexts;	      /* retained */
+	uint32_t launches;	      /* of kernels that compute something */
+	uint32_t copies, comparisons; /* launches of sl_copy, sl_compare */
+	bool has_peers;		      /* GPUs reach each other */
+	double bytes_per_ns;	      /* of every copy */
 	const char *failing; /* a call's name, that answers `result` from its `after`-th on */
 	uint32_t after, result;
 	enum fake_fault fault;

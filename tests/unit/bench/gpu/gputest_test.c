@@ -64,6 +64,7 @@ static void time_begins_when_all_is_queued(void **state)
 	(void)state;
 	fake_open(&driver, &device, 1);
 	assert_int_equal(gputest_open(&driver, &device, &test, &err), 0);
+	assert_int_equal(fake.copies, 1); /* loaded now, and not behind the hold */
 	assert_int_equal(gputest_begin(&test, true, &err), 0);
 	fake.now_ns += 5000000;
 	assert_int_equal(gputest_end(&test, true, &seconds, &was_held, &err), 0);

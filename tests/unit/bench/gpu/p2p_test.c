@@ -54,6 +54,10 @@ static void straight_and_through_the_host(void **state)
 	check = run(&(struct fake){.has_peers = false}, &options, COUNT, &sink);
 	assert_int_equal(check.status, CHECK_PASS); /* nothing says that there should be a way */
 	assert_int_equal(samples_of(&sink, "straight"), 0);
+	assert_null(strstr(sink.last_note, "launches are in"));
+	fake_sink_done(&sink);
+	(void)run(&(struct fake){.has_peers = true, .is_late = true}, &options, COUNT, &sink);
+	assert_non_null(strstr(sink.last_note, "launches are in these figures"));
 	fake_sink_done(&sink);
 }
 
