@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 
@@ -108,6 +109,15 @@ def test_what_goes_wrong_has_its_status_and_no_rate(gpu, mode, fault, rc, says):
 def test_a_kernel_that_never_ends_is_given_up(gpu):
     done = gpu("gemm", "--seconds", "6", "--stall", "1", fault="event-hang", timeout=60)
     assert done.rc == 1 and "nothing came back for 1 s" in done.err, done
+
+
+def test_a_driver_that_does_not_even_open_is_given_up(gpu, tmp_path):
+    compiler = shutil.which("cc") or pytest.skip("needs a compiler")
+    library = tmp_path / "libhangs.so"
+    source = "#include <unistd.h>\n__attribute__((constructor)) static void hang(void) { for (;;) pause(); }\n"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, "-xc", "-"], input=source, text=True, check=True)
+    done = gpu("gemm", "--lib", library, "--stall", "1", timeout=60)
+    assert done.rc == 1 and "still opening the driver" in done.err, done
 
 
 def test_a_gpu_that_stands_still_is_not_asked_less(gpu):

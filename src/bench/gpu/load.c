@@ -95,7 +95,9 @@ static void *load_watch_main(void *context)
 	}
 	(void)pthread_mutex_unlock(&self->watch_lock);
 	if (is_stalled && self->plan->stalled)
-		self->plan->stalled(self->out->device.uuid, self->plan->context);
+		self->plan->stalled(self->out->device.uuid[0] ? self->out->device.uuid
+							      : "(still opening the driver)",
+				    self->plan->context);
 	return NULL;
 }
 
@@ -211,9 +213,12 @@ static int load_open(struct load_session *self, struct err *err)
 	enum kernel_text text;
 	out->status = LOAD_NO_GPU;
 	self->opened_ns = clock_now_ns(&(struct clock){0});
-	int result = driver_open(plan->library, plan->resolve, &self->driver, err);
+	int result = load_watch_start(self, err); /* of cuInit, too */
+	if (result == 0)
+		result = driver_open(plan->library, plan->resolve, &self->driver, err);
 	if (result < 0)
 		return result;
+	load_beat(self);
 	(void)snprintf(out->library, sizeof(out->library), "%s", self->driver.path);
 	out->driver_version = self->driver.version;
 	out->is_simulated = self->driver.is_simulated;
@@ -221,8 +226,6 @@ static int load_open(struct load_session *self, struct err *err)
 	    driver_find_device(&self->driver, plan->device ? plan->device : "0", &out->device, err);
 	if (result == 0)
 		result = kernel_text_for(out->device.cc_major, out->device.cc_minor, &text, err);
-	if (result == 0)
-		result = load_watch_start(self, err);
 	if (result == 0)
 		result = load_open_context(self, err);
 	if (result < 0)

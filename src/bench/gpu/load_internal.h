@@ -33,10 +33,10 @@ struct load_session {
 	struct cuda_stream *stream;
 	struct cuda_event *begin[LOAD_QUEUE], *end[LOAD_QUEUE];
 	struct load_kernel kernel, compare;
-	uint64_t compared_words;
-	uint64_t a, b, c; /* operands and result */
+	uint64_t compared_words, comparisons; /* sl_compare was launched so often */
+	uint64_t a, b, c;		      /* operands and result */
 	size_t c_bytes;
-	uint64_t sums, expected_sum;	/* of a product, by sl_compare */
+	uint64_t sums, expected_sum;	/* of a product or burn, by sl_compare */
 	uint64_t reference, difference; /* burn: the first result; what sl_compare counts */
 	struct stats_random random;
 	uint64_t opened_ns;
