@@ -21,7 +21,12 @@
 #include "base/err.h"
 #include "bench/reader_internal.h"
 
-enum { FIO_ARGUMENTS_MAX = 32, FIO_ARGUMENT_MAX = READER_PATH_MAX + 32, FIO_LOOK_MS = 100 };
+enum {
+	FIO_ARGUMENTS_MAX = 32,
+	FIO_ARGUMENT_MAX = READER_PATH_MAX + 32,
+	FIO_LOOK_MS = 100,
+	FIO_END_MS = 5
+};
 
 static const struct clock fio_clock; /* the real one */
 
@@ -100,11 +105,13 @@ static int fio_make(struct fio_command *command, const char *program, const stru
 	int result = reader_large_path(set, path, err);
 	if (result < 0)
 		return result;
+	/* Its directory is where fio is started: to fio, a path with a colon is two. */
+	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 	/* Each reader of a file has a part of its own. */
 	uint64_t part = set->bytes / what->readers / what->block * what->block;
 	fio_add(command, "%s", program);
 	fio_add(command, "--name=sluice");
-	fio_add(command, "--filename=%s", path);
+	fio_add(command, "--filename=%s", name);
 	fio_add(command, "--readonly");
 	fio_add(command, "--ioengine=psync");
 	fio_add(command, "--thread");
@@ -153,13 +160,32 @@ static int fio_read(int fd, const atomic_bool *stop, uint64_t until_ns, struct b
 	}
 }
 
-static int fio_end(pid_t pid, int read_result, struct err *err)
+/* After its last word, for its end: 0 once it is reaped; -EINTR, -ETIMEDOUT. */
+static int fio_wait(pid_t pid, const atomic_bool *stop, uint64_t until_ns)
 {
-	int status = 0;
-	if (read_result < 0)
+	for (;;) {
+		pid_t ended = waitpid(pid, NULL, WNOHANG);
+		if (ended > 0 || (ended < 0 && errno != EINTR))
+			return 0;
+		if (stop && atomic_load(stop))
+			return -EINTR;
+		if (clock_now_ns(&fio_clock) >= until_ns)
+			return -ETIMEDOUT;
+		(void)poll(NULL, 0, FIO_END_MS);
+	}
+}
+
+/* `read_result`: of fio_read(). */
+static int fio_end(pid_t pid, int read_result, const atomic_bool *stop, uint64_t until_ns,
+		   struct err *err)
+{
+	if (read_result == 0)
+		read_result = fio_wait(pid, stop, until_ns);
+	if (read_result < 0) {
 		(void)kill(-pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	}
 	if (read_result == -EINTR)
 		return err_set(err, -EINTR, "interrupted");
 	if (read_result == -ETIMEDOUT)
@@ -199,7 +225,7 @@ int storage_fio_run(const char *program, const struct reader_set *set,
 	(void)close(take_fd(&writer));
 	uint64_t until_ns =
 	    clock_now_ns(&fio_clock) + time_ns + STORAGE_FIO_GRACE_S * UINT64_C(1000000000);
-	result = fio_end(pid, fio_read(reader, stop, until_ns, &text), err);
+	result = fio_end(pid, fio_read(reader, stop, until_ns, &text), stop, until_ns, err);
 	if (result < 0)
 		return result;
 	result = storage_fio_parse(buf_text(&text), text.length, out, err);

@@ -100,9 +100,24 @@ def test_a_fio_that_fails(machine):
     assert not list((machine.directory / "here").iterdir())
 
 
+def test_a_fio_that_never_ends(machine):
+    """It has closed what it says its result through: nobody waits for it after an interruption."""
+    program, place = machine.directory / "bin/fio", machine.directory / "here"
+    began = machine.directory / "began"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho $$ > {began}.new\nmv {began}.new {began}\nexec >/dev/null 2>&1 sleep 600\n")
+    program.chmod(0o755)
+    place.mkdir()
+    command = machine.spawn("sluice", "bench", "storage", place, *SMALL[2:], env={"PATH": f"{program.parent}:{os.environ['PATH']}"})
+    wait_until(began.exists, what="fio's start")
+    command.send_signal(signal.SIGINT)
+    assert command.wait(10) == 130 and not list(place.iterdir())
+    assert not os.path.exists(f"/proc/{began.read_text().strip()}")
+
+
 @pytest.mark.skipif(not shutil.which("fio"), reason="fio is not installed: nobody to ask")
 def test_the_real_fio(machine):
-    place = machine.directory / "here"
+    place = machine.directory / "here:there"  # two names to fio
     place.mkdir()
     done = storage(machine, place, *SMALL[2:], "--engine", "fio", "--cache", "cached", "--rounds", "1", "--output", "json")
     assert done.rc == 0 and all(case["rate"] > 0 and case["p50"] > 0 for case in done.json["cases"]), done
