@@ -85,8 +85,8 @@ int scaling_add_result(struct scaling *scaling, const struct result *result, con
 			return err_set(err, -EINVAL, "run %zu failed", i);
 		if (!workers || !scaling_is_number(workers->value))
 			return err_set(err, -EINVAL, "run %zu has no whole number of workers", i);
-		if (!rate || !(rate->value > 0))
-			return err_set(err, -EINVAL, "run %zu has no %s above 0", i,
+		if (!rate || !(rate->value >= SCALING_RATE_MIN && rate->value <= SCALING_RATE_MAX))
+			return err_set(err, -EINVAL, "run %zu has no %s from 1e-15 to 1e15", i,
 				       metric ? metric : "rate (a metric of which more is better)");
 		scaling_name(scaling, rate->name, rate->unit);
 		int added = scaling_add(scaling, (uint64_t)workers->value, rate->value, err);
@@ -151,14 +151,14 @@ static int scaling_row(struct scaling *scaling, const char *line, const char *en
 	double workers = 0, rate = 0;
 	for (size_t i = 0; i < SCALING_COLUMNS_MAX && scaling_field(&line, end, field); i++) {
 		double *out = i == columns->workers ? &workers : i == columns->rate ? &rate : NULL;
-		if (out && parse_fraction(field, 0, 1e15, out) < 0)
+		if (out && parse_fraction(field, 0, SCALING_RATE_MAX, out) < 0)
 			return err_set(err, -EINVAL, "line %zu: '%.60s' is no number", number,
 				       field);
 	}
 	if (!scaling_is_number(workers))
 		return err_set(err, -EINVAL, "line %zu: a number of workers is wanted, 1 to %d",
 			       number, SCALING_WORKERS_MAX);
-	if (!(rate > 0))
+	if (!(rate >= SCALING_RATE_MIN))
 		return err_set(err, -EINVAL, "line %zu: a rate above 0 is wanted", number);
 	return scaling_add(scaling, (uint64_t)workers, rate, err);
 }
@@ -221,7 +221,8 @@ static struct scaling_point scaling_point_of(const struct scaling *scaling, size
 
 int scaling_end(struct scaling *scaling, struct err *err)
 {
-	qsort(scaling->runs, scaling->run_count, sizeof(*scaling->runs), scaling_compare);
+	if (scaling->run_count > 0)
+		qsort(scaling->runs, scaling->run_count, sizeof(*scaling->runs), scaling_compare);
 	for (size_t i = 0; i < scaling->run_count; i += scaling->points[scaling->count - 1].runs) {
 		if (scaling->count == SCALING_POINTS_MAX)
 			return err_set(err, -E2BIG, "more than %d numbers of workers",

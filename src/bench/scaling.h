@@ -24,6 +24,10 @@ enum scaling_limits {
 	SCALING_CSV_MAX = 16 << 20,
 };
 
+/* Quotients of rates between these are numbers. */
+#define SCALING_RATE_MIN 1e-15
+#define SCALING_RATE_MAX 1e15
+
 /* The name of the metric that says how many workers a run had. */
 #define SCALING_WORKERS "workers"
 

@@ -119,7 +119,12 @@ static void results_say_how_many_workers_they_had(void **state)
 
 	scaling = series();
 	assert_int_equal(scaling_add_result(scaling, &result, "tokens", &err), -EINVAL);
-	assert_string_equal(err.text, "run 0 has no tokens above 0");
+	assert_string_equal(err.text, "run 0 has no tokens from 1e-15 to 1e15");
+	result.runs[1].metrics[2].value = 1e300; /* a speed-up beside 50 would be no number soon */
+	assert_int_equal(scaling_add_result(scaling, &result, NULL, &err), -EINVAL);
+	assert_string_equal(
+	    err.text, "run 1 has no rate (a metric of which more is better) from 1e-15 to 1e15");
+	result.runs[1].metrics[2].value = 180;
 	add_run(&result, 0, 1);
 	assert_false(scaling_is_series(&result));
 	assert_int_equal(scaling_add_result(scaling, &result, NULL, &err), -EINVAL);
