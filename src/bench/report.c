@@ -264,9 +264,15 @@ int report_text(const struct report *report, struct buf *out)
 	if (result == 0)
 		result = report_escaped(out, report->b);
 	if (result == 0)
-		result =
-		    buf_printf(out, "\n%zu pairs, margin %g %%, seed %" PRIu64 "\n",
-			       outcome->runs.run_count / 2, report->margin * 100, report->seed);
+		result = buf_add_text(out, "\n");
+	if (result == 0 && outcome->runs.run_count > 0) /* none: two files, of runs apart */
+		result = buf_printf(out, "%zu pairs, ", outcome->runs.run_count / 2);
+	if (result == 0)
+		result = buf_printf(out, "margin %g %%", report->margin * 100);
+	if (result == 0 && report->seed > 0)
+		result = buf_printf(out, ", seed %" PRIu64, report->seed);
+	if (result == 0)
+		result = buf_add_text(out, "\n");
 	if (result == 0)
 		result = report_table(outcome, out);
 	if (result == 0)

@@ -17,7 +17,7 @@ struct report {
 	const char *a, *b;		       /* the commands, or the files */
 	const char *version, *started;	       /* RFC 3339 */
 	double margin;
-	uint64_t seed;
+	uint64_t seed; /* of the order of the runs; 0: it is not known */
 	int argc;
 	char *const *argv;	      /* of the program */
 	char *const *environment;     /* ends in NULL */

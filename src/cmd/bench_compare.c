@@ -23,6 +23,7 @@
 #include "bench/compare.h"
 #include "bench/report.h"
 #include "bench/runner.h"
+#include "bench/scaling.h"
 #include "cmd/bench.h"
 #include "cmd/bench_gpus.h"
 #include "cmd/bench_scaling.h"
@@ -233,12 +234,12 @@ static void compare_progress(const char *what, uint64_t done, uint64_t all, void
 	(void)fflush(stderr);
 }
 
-/* A file below $TMPDIR that the commands may write to. */
 static void compare_look(struct result_run *run, void *context)
 {
 	bench_gpus_look(context, run);
 }
 
+/* A file below $TMPDIR that the commands may write to. */
 static int compare_result_file(char out[FILE_PATH_MAX], struct err *err)
 {
 	const char *directory = getenv("TMPDIR");
@@ -356,18 +357,17 @@ static int compare_read(const char *path, struct result *out, struct err *err)
 	return result < 0 ? err_wrap(err, "'%s'", path) : 0;
 }
 
+/* `a`: what the first file holds. */
 static int compare_from(struct compare_call *self, struct compare_outcome *out, struct result *a,
 			struct result *b, struct err *err)
 {
 	const struct compare_plan *plan = &self->plan;
-	char *const *files = self->call->argv;
 	if (self->call->argc == 1) {
-		int result = compare_read(files[0], &out->runs, err);
-		return result < 0 ? result : compare_again(plan, out, err);
+		out->runs = *a;
+		result_init(a);
+		return compare_again(plan, out, err);
 	}
-	int result = compare_read(files[0], a, err);
-	if (result == 0)
-		result = compare_read(files[1], b, err);
+	int result = compare_read(self->call->argv[1], b, err);
 	return result < 0 ? result
 			  : compare_recorded(a, b, plan->margin, plan->metrics, plan->metric_count,
 					     out, err);
@@ -425,7 +425,7 @@ static void compare_now(char out[COMPARE_TIME_MAX])
 		       gmtime_r(&now, &utc)); /* fits */
 }
 
-static int compare_series(const struct cmd_call *call)
+static int compare_series(const struct cmd_call *call, const struct result *first)
 {
 	const struct compare_options *options = call->options;
 	char started[COMPARE_TIME_MAX];
@@ -437,6 +437,7 @@ static int compare_series(const struct cmd_call *call)
 	    .html = options->html,
 	    .started = started,
 	    .is_json = options->output == OPTION_OUTPUT_JSON,
+	    .first = first,
 	};
 	compare_now(started);
 	return bench_scaling_run(call, &what);
@@ -468,7 +469,8 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 				.version = cmd_version(),
 				.started = started,
 				.margin = self->plan.margin,
-				.seed = self->plan.seed,
+				/* Of runs that were recorded together, theirs. */
+				.seed = options->from ? outcome->runs.seed : self->plan.seed,
 				.argc = self->call->argc,
 				.argv = self->call->argv,
 				.environment = environ,
@@ -485,33 +487,53 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 	return compare_exit_code(outcome);
 }
 
+/* --from, when the plan is made: verdicts, or a series; the exit code. */
+static int compare_files(struct compare_call *self, struct compare_outcome *outcome,
+			 struct result *a, struct result *b)
+{
+	const struct cmd_call *call = self->call;
+	struct err err = {0};
+	if (bench_scaling_is_meant(call->argv, (size_t)call->argc))
+		return compare_series(call, NULL);
+	if (compare_read(call->argv[0], a, &err) < 0)
+		return cmd_fail(call, CMD_EXIT_DATA, &err);
+	return scaling_is_series(a) ? compare_series(call, a) : compare_go(self, outcome, a, b);
+}
+
+/* Two commands, when the plan is made; the exit code. */
+static int compare_commands(struct compare_call *self, struct compare_outcome *outcome,
+			    struct result *a, struct result *b)
+{
+	struct err err = {0};
+	/* First: an interruption meanwhile leaves nothing behind. */
+	self->plan.context = bench_gpus_start();
+	self->plan.look = compare_look;
+	int code = CMD_EXIT_OK;
+	if (compare_result_file(self->result_path, &err) < 0) {
+		code = cmd_fail(self->call, CMD_EXIT_CANNOT_WRITE, &err);
+	} else {
+		self->plan.result_path = self->result_path;
+		code = compare_go(self, outcome, a, b);
+		(void)unlink(self->result_path);
+	}
+	(void)bench_gpus_stop(self->plan.context);
+	return code;
+}
+
 static int compare_main(const struct cmd_call *call)
 {
 	struct compare_call self = {.call = call, .options = call->options};
 	struct compare_outcome outcome;
 	struct result a, b;
-	struct err err = {0};
 	compare_init(&outcome);
 	result_init(&a);
 	result_init(&b);
 	int code = compare_plan_make(&self);
-	if (code == 0 && self.options->from &&
-	    bench_scaling_is_meant(call->argv, (size_t)call->argc))
-		return compare_series(call);
-	if (code == 0 && !self.options->from) {
-		if (compare_result_file(self.result_path, &err) < 0)
-			code = cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
-		self.plan.result_path = self.result_path;
-		self.plan.look = compare_look;
-		self.plan.context = code == 0 ? bench_gpus_start() : NULL;
-	}
 	if (code == 0)
-		code = compare_go(&self, &outcome, &a, &b);
-	if (self.plan.result_path)
-		(void)unlink(self.result_path);
+		code = self.options->from ? compare_files(&self, &outcome, &a, &b)
+					  : compare_commands(&self, &outcome, &a, &b);
 	if (self.has_line)
 		regfree(&self.line);
-	(void)bench_gpus_stop(self.plan.context);
 	compare_done(&outcome);
 	result_done(&a);
 	result_done(&b);

@@ -22,25 +22,9 @@ static bool scaling_is_csv(const char *path)
 	return dot && strcmp(dot, ".csv") == 0;
 }
 
-static int scaling_read_text(const char *path, struct buf *out, struct err *err)
-{
-	buf_init(out, scaling_is_csv(path) ? SCALING_CSV_MAX : RESULT_BYTES_MAX);
-	return file_read(path, out, err);
-}
-
 bool bench_scaling_is_meant(char *const *files, size_t count)
 {
-	struct result result;
-	struct buf text _cleanup_buf_;
-	if (count > 2 || (count > 0 && scaling_is_csv(files[0])))
-		return true;
-	result_init(&result);
-	/* Whoever reads it next says what is wrong with it. */
-	bool is_meant = scaling_read_text(files[0], &text, NULL) == 0 &&
-			result_parse(buf_text(&text), text.length, &result, NULL) == 0 &&
-			scaling_is_series(&result);
-	result_done(&result);
-	return is_meant;
+	return count > 2 || (count > 0 && scaling_is_csv(files[0]));
 }
 
 static int scaling_read(const char *path, const char *metric, struct scaling *out, struct err *err)
@@ -48,7 +32,8 @@ static int scaling_read(const char *path, const char *metric, struct scaling *ou
 	struct result recorded;
 	struct buf text _cleanup_buf_;
 	result_init(&recorded);
-	int result = scaling_read_text(path, &text, err);
+	buf_init(&text, scaling_is_csv(path) ? SCALING_CSV_MAX : RESULT_BYTES_MAX);
+	int result = file_read(path, &text, err);
 	if (result < 0)
 		return result;
 	if (scaling_is_csv(path)) {
@@ -117,7 +102,11 @@ int bench_scaling_run(const struct cmd_call *call, const struct bench_scaling *w
 		return cmd_fail(call, CMD_EXIT_FAILED, (err_set(&err, -ENOMEM, "no memory"), &err));
 	scaling_init(scaling);
 	int result = 0, code = CMD_EXIT_OK;
-	for (size_t i = 0; result == 0 && i < what->count; i++)
+	size_t read = what->first ? 1 : 0;
+	if (what->first &&
+	    (result = scaling_add_result(scaling, what->first, what->metric, &err)) < 0)
+		(void)err_wrap(&err, "'%s'", what->files[0]);
+	for (size_t i = read; result == 0 && i < what->count; i++)
 		result = scaling_read(what->files[i], what->metric, scaling, &err);
 	if (result == 0)
 		result = scaling_end(scaling, &err);

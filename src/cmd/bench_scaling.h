@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 struct cmd_call;
+struct result;
 
 enum { BENCH_SCALING_FILES_MAX = 256 };
 
@@ -17,9 +18,11 @@ struct bench_scaling {
 	const char *json, *html; /* where to write these; NULL */
 	const char *started;	 /* RFC 3339 */
 	bool is_json;		 /* on standard output, in place of a table */
+	/* What the first file holds, which is not read a second time; NULL: it has not been read.
+	 */
+	const struct result *first;
 };
-/* Whether the files are such a series: a table, more than two, or a result whose runs say how many
- * workers they had. */
+/* Whether files with such names are a series, whatever is in them: a table, or more than two. */
 bool bench_scaling_is_meant(char *const *files, size_t count);
 /* Reads, prints and writes; the exit code. */
 int bench_scaling_run(const struct cmd_call *call, const struct bench_scaling *what);

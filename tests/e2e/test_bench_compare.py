@@ -58,7 +58,9 @@ def test_files_and_what_is_recorded(machine):
     assert "<h1>SLOWER</h1>" in page.read_text()
     again = machine.run("sluice", "bench", "compare", "--from", file, "--metric", "output", "--margin", "5%")
     assert again.rc == 0 and "DIFFERENT-BUT-SMALL" in again.out, again
+    assert "20 pairs, margin 5 %, seed 5\n" in again.out, again  # of those runs, not of today
     apart = machine.run("sluice", "bench", "compare", "--from", file, file, "--metric", "output")
+    assert "pairs, margin" not in apart.out and "seed" not in apart.out, apart  # there is neither
     assert "unpaired" in apart.out, apart
     file.write_text(file.read_text()[:1000])
     broken = machine.run("sluice", "bench", "compare", "--from", file)
@@ -117,6 +119,8 @@ def test_a_scaling_series(machine):
             "samples/s": {"unit": "1/s", "better": "higher", "samples": [rate]}}}]}))
     told = machine.run("sluice", "bench", "compare", "--from", *files, "--output", "json").json
     assert [point["efficiency"] for point in told["scaling"]] == [1, 0.75, 0.5] and told["metric"] == "samples/s"
+    parsed = machine.run("sluice", "bench", "compare", "--from", table, "--parse", "regex:(.*)")
+    assert parsed.rc == 0 and "87.5 %" in parsed.out, parsed
     table.write_text("workers,samples/s\n1,100\n2,fast\n")
     wrong = machine.run("sluice", "bench", "compare", "--from", table)
     assert wrong.rc == 65 and "line 3: 'fast' is no number" in wrong.err, wrong
