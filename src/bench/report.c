@@ -214,6 +214,13 @@ static int report_failure(const struct compare_outcome *outcome, struct buf *out
 	    out, "FAILED: %zu of %zu runs failed. The first is run %" PRIu64 " of %s: %s %d\n",
 	    outcome->failed_runs, outcome->runs.run_count + outcome->calibration.run_count,
 	    run->index + 1, run->side, run->timed_out ? "too long, killed," : "exit code", run->rc);
+	if (result == 0 && run->problem[0]) {
+		result = buf_add_text(out, "  ");
+		if (result == 0)
+			result = text_escape(out, run->problem, strlen(run->problem));
+		if (result == 0)
+			result = buf_add_text(out, "\n");
+	}
 	for (const char *at = run->tail; result == 0 && *at;) {
 		size_t length = strcspn(at, "\n");
 		result = buf_add_text(out, "  | ");

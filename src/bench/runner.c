@@ -409,9 +409,13 @@ static int runner_add_training(struct runner *self, struct err *err)
 	if (self->log->has_aborted)
 		(void)snprintf(self->out->problem, sizeof(self->out->problem),
 			       "its log says that the training was aborted");
+	else if (self->log->broken > 0) /* one of them may have been the last epoch */
+		(void)snprintf(self->out->problem, sizeof(self->out->problem),
+			       "its log has lines that cannot be read (%" PRIu64 ")",
+			       self->log->broken);
 	else if (isnan(seconds))
 		(void)snprintf(self->out->problem, sizeof(self->out->problem),
-			       "its log has no run_start and run_stop");
+			       "its log has no run_start, and run_stop after it");
 	if (self->out->problem[0]) {
 		self->out->rc = self->out->rc ? self->out->rc : RUNNER_WRONG;
 		return 0;

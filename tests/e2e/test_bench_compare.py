@@ -154,6 +154,7 @@ log 1000 run_start {}
 log 2000 eval_accuracy '{"epoch_num": 4}'
 log %d run_stop '{"status": "%s"}'
 """
+HALF = "echo ':::MLLOG {\"key\": \"eval_acc'\n"
 
 
 def test_training_logs(machine):
@@ -170,8 +171,12 @@ def test_training_logs(machine):
     assert verdicts["epoch_time"]["median_a"] == 2 and verdicts["epoch_time"]["median_b"] == 2.5
     assert verdicts["epochs"]["verdict"] == "EQUIVALENT"
     aborted = compare("a", "c", options=("--aa", "skip"))
-    assert aborted.rc == 2 and "FAILED" in aborted.out, aborted
+    assert aborted.rc == 2 and "FAILED" in aborted.out and "the training was aborted" in aborted.out, aborted
     assert compare("a", "b", options=("--metric", "time_to_train")).rc == 1
+    # An epoch that cannot be read would make all others longer.
+    (machine.directory / "d").write_text(TRAINS % (9000, "success") + HALF)
+    cut = compare("a", "d", options=("--aa", "skip"))
+    assert cut.rc == 2 and "lines that cannot be read (1)" in cut.out, cut
 
 
 def test_a_time_to_train_alone_says_nothing(machine):
