@@ -531,6 +531,8 @@ double mlrun_minutes(const struct mlrun *run)
 {
 	if (run->is_old && strcmp(run->benchmark, "minigo") == 0 && !run->has_stopped)
 		return run->eval_stamp_s / 60; /* its models are judged afterwards */
+	if (run->run_stop_ms < run->run_start_ms)
+		return NAN; /* clocks of two machines, or two logs in one file */
 	return (run->run_stop_ms - run->run_start_ms) / MLRUN_MINUTE_MS;
 }
 
@@ -581,7 +583,9 @@ void mlrun_score(const char *benchmark, double *minutes, size_t count, struct ml
 		score.problem = "too many runs were aborted";
 	else
 		score.minutes = round(stats_mean(minutes + drop, count - 2 * drop) * 100) / 100;
-	if (!score.problem && ended > 0)
-		score.spread = (minutes[ended - 1] - minutes[0]) / score.minutes;
+	double apart = ended > 0 ? minutes[ended - 1] - minutes[0] : NAN;
+	if (!score.problem) /* of some milliseconds: all alike */
+		score.spread =
+		    apart > 0 ? apart / stats_mean(minutes + drop, count - 2 * drop) : apart;
 	*out = score;
 }

@@ -270,9 +270,10 @@ int rcp_judge(const struct rcp_table *table, double batch_size, double *epochs, 
 	}
 	*out = (struct rcp_result){.factor = 1, .mean = rcp_olympic(epochs, count, drop)};
 	out->found = rcp_table_find(table, batch_size, &out->reference);
-	if (failed > drop)
+	if (failed > drop) {
 		out->verdict = RCP_NOT_CONVERGED;
-	else if (out->found == RCP_ABOVE)
+		out->mean = NAN;
+	} else if (out->found == RCP_ABOVE)
 		out->verdict = RCP_MISSING;
 	else
 		out->verdict = rcp_verdict_of(out);

@@ -75,7 +75,7 @@ struct rcp_result {
 	enum rcp_verdict verdict;
 	enum rcp_found found;
 	struct rcp_record reference; /* zero when there is none */
-	double mean;		     /* olympic, of the epochs of the runs */
+	double mean;   /* olympic, of the epochs of the runs; NAN: too many did not converge */
 	double factor; /* by which a score that is allowed is multiplied: 1, or more when it is
 			  faster than the mean of the reference */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice mlperf rcp`: whether a result converges as the reference does. */
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,7 @@ struct rcp_runs {
 	double batch_size;
 	double *epochs; /* owned */
 	size_t count, converged;
+	size_t wanted; /* runs of a result of this benchmark */
 };
 
 /* To three decimals, by the decimal value, as the checker of the rules does. */
@@ -69,6 +71,11 @@ static int rcp_add_run(struct rcp_runs *runs, const char *path, const struct mlr
 {
 	if (isnan(run->global_batch_size))
 		return err_set(err, -EINVAL, "'%s' says no global_batch_size", path);
+	if (run->broken > 0)
+		return err_set(err, -EINVAL,
+			       "'%s': lines that cannot be read (%" PRIu64 "), of which one may be "
+			       "its last epoch: sluice mlperf check names them",
+			       path, run->broken);
 	if (runs->count > 0 && strcmp(runs->benchmark, run->benchmark) != 0)
 		return err_set(err, -EINVAL, "'%s' is of '%.64s', those before it of '%s'", path,
 			       run->benchmark, runs->benchmark);
@@ -92,6 +99,11 @@ static int rcp_read_runs(const struct mlperf_files *files, struct rcp_runs *runs
 		if (result == 0)
 			result = rcp_add_run(runs, files->paths[i], run, err);
 	}
+	size_t drop;
+	bool is_known;
+	runs->wanted = mlrun_count(runs->benchmark, &drop, &is_known);
+	if (result == 0 && !is_known)
+		runs->wanted = runs->count;
 	return result;
 }
 
@@ -111,19 +123,21 @@ static const char *rcp_meaning(const struct rcp_result *result)
 {
 	switch (result->verdict) {
 	case RCP_SAME:
-		return result->found == RCP_BELOW ? "slower than the reference of the smallest "
-						    "batch, as small batches may be"
-						  : "as the reference does";
+		return result->found == RCP_BELOW ? "converges no faster than the reference of the "
+						    "smallest batch; slower may well be right"
+						  : "converges as the reference does";
 	case RCP_FASTER:
-		return "in fewer epochs than the reference can: the mathematics was changed";
+		return "converges in fewer epochs than the reference can: the mathematics was "
+		       "changed";
 	case RCP_SLOWER:
-		return "in more epochs than the reference needs: look for damaged data, wrong "
+		return "converges in more epochs than the reference needs: look for damaged data, "
+		       "wrong "
 		       "sharding, stale gradients, or settings";
 	case RCP_MISSING:
 		return "there is no reference for that batch size: larger, or faster than the "
 		       "smallest one's";
 	default:
-		return "too many runs did not";
+		return "too many runs did not converge";
 	}
 }
 
@@ -139,17 +153,25 @@ static int rcp_text(const struct rcp_runs *runs, const struct rcp_result *result
 		rc = buf_printf(out, "%s, batches of %g, %zu runs, %zu converged\n",
 				buf_text(&name), runs->batch_size, runs->count, runs->converged);
 	if (rc == 0 && reference->samples > 0)
-		rc =
-		    buf_printf(out,
-			       "reference:  mean %.3f epochs, deviation %.3f, %zu runs count (%s)\n"
-			       "acceptable: %.3f to %.3f epochs\n",
-			       reference->mean, reference->deviation, reference->samples,
-			       found[result->found], reference->fastest, reference->slowest);
-	if (rc == 0)
+		rc = buf_printf(
+		    out, "reference:  mean %.3f epochs, deviation %.3f, %zu runs count (%s)\n",
+		    reference->mean, reference->deviation, reference->samples,
+		    found[result->found]);
+	if (rc == 0 && reference->samples > 0)
+		rc = result->found == RCP_BELOW
+			 ? buf_printf(out, "acceptable: %.3f epochs and more\n", reference->fastest)
+			 : buf_printf(out, "acceptable: %.3f to %.3f epochs\n", reference->fastest,
+				      reference->slowest);
+	if (rc == 0 && !isnan(result->mean))
 		rc = buf_printf(out, "result:     mean %.3f epochs\n", result->mean);
 	if (rc == 0)
-		rc = buf_printf(out, "verdict:    %s: converges %s\n",
-				rcp_verdict_to_string(result->verdict), rcp_meaning(result));
+		rc = buf_printf(out, "verdict:    %s: %s\n", rcp_verdict_to_string(result->verdict),
+				rcp_meaning(result));
+	if (rc == 0 && runs->count != runs->wanted)
+		rc = buf_printf(out,
+				"a result has %zu runs, for which the acceptable epochs are: of "
+				"%zu, the verdict is less sure\n",
+				runs->wanted, runs->count);
 	return rc == 0 && result->factor > 1
 		   ? buf_printf(out, "a score of it is multiplied by %.4f\n", result->factor)
 		   : rc;
@@ -165,13 +187,16 @@ static int rcp_json(const struct rcp_runs *runs, const struct rcp_result *result
 	jsonw_text(&json, "benchmark", runs->benchmark);
 	result_write_number(&json, "batch_size", runs->batch_size);
 	jsonw_u64(&json, "runs", runs->count);
+	jsonw_u64(&json, "wanted", runs->wanted);
 	jsonw_u64(&json, "converged", runs->converged);
 	result_write_number(&json, "mean", result->mean);
 	result_write_number(&json, "reference_mean", has_reference ? reference->mean : NAN);
 	result_write_number(&json, "reference_deviation",
 			    has_reference ? reference->deviation : NAN);
 	result_write_number(&json, "fastest", has_reference ? reference->fastest : NAN);
-	result_write_number(&json, "slowest", has_reference ? reference->slowest : NAN);
+	/* Smaller batches than any of the references may take as long as they do. */
+	bool has_slowest = has_reference && result->found != RCP_BELOW;
+	result_write_number(&json, "slowest", has_slowest ? reference->slowest : NAN);
 	result_write_number(&json, "factor", result->factor);
 	jsonw_text(&json, "verdict", rcp_verdict_to_string(result->verdict));
 	jsonw_end_object(&json);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice mlperf summary`, `check` and `compare`: logs of training runs, and their score. */
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,17 @@ static int summary_row(const struct mlrun *run, const char *path, struct buf *ou
 	return result == 0 ? buf_add_text(out, "\n") : result;
 }
 
+/* Events that are not in the row, and would perhaps have changed it. */
+static int summary_broken(const struct mlrun *run, const char *path, struct buf *out)
+{
+	if (run->broken == 0)
+		return 0;
+	int result = text_escape(out, path, strlen(path));
+	return result == 0
+		   ? buf_printf(out, ": lines that cannot be read: %" PRIu64 "\n", run->broken)
+		   : result;
+}
+
 static int summary_text(const struct summary *self, char *const *paths, struct buf *out)
 {
 	const struct mlrun_score *score = &self->score;
@@ -79,6 +91,8 @@ static int summary_text(const struct summary *self, char *const *paths, struct b
 				"MINUTES", "EPOCH", "ACCURACY", "END", "FILE");
 	for (size_t i = 0; result == 0 && i < self->count; i++)
 		result = summary_row(&self->runs[i], paths[i], out);
+	for (size_t i = 0; result == 0 && i < self->count; i++)
+		result = summary_broken(&self->runs[i], paths[i], out);
 	if (result == 0 && self->is_mixed)
 		return buf_add_text(out, "no score: these are several benchmarks\n");
 	if (result == 0 && score->problem)

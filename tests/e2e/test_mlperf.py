@@ -32,6 +32,9 @@ def test_a_score(machine):
     done = mlperf(machine, "summary", *logs)
     assert done.rc == 0 and "29.50 minutes of 5 runs" in done.out and "\x1b" not in done.out, done
     assert mlperf(machine, "summary", *logs, "--output", "json").json["score"]["minutes"] == 29.5
+    short = [write(machine.directory / f"short{i}.log", minutes) for i, minutes in enumerate((0, 0, 0, 0, -1))]
+    done = mlperf(machine, "summary", *short)
+    assert done.rc == 0 and "nan" not in done.out.split("\n")[-2] and "no end" in done.out, done  # which one ended before it began
     few = mlperf(machine, "summary", *logs[:3])
     assert few.rc == 3 and "no score" in few.out and "5 wanted" in few.out
     write(logs[0], 30, status="aborted")
@@ -78,7 +81,20 @@ def test_convergence_beside_the_reference(machine):
     assert "of 5 runs" in mlperf(machine, "summary", results).out
     for number in range(2):
         write(results / f"result_{number}.txt", 30, status="aborted")
-    assert "not converged" in mlperf(machine, "rcp", results, "--table", table).out
+    none = mlperf(machine, "rcp", results, "--table", table)
+    assert none.rc == 2 and "not converged: too many runs did not converge" in none.out and "result:" not in none.out, none
+    assert mlperf(machine, "rcp", results, "--table", table, "--output", "json").json["mean"] is None
+    for number in range(2):
+        write(results / f"result_{number}.txt", 30, epoch=60)
+    few = mlperf(machine, "rcp", *sorted(results.glob("result_[0-3].txt")), "--table", table)
+    assert few.rc == 2 and "a result has 5 runs" in few.out and "of 4, the verdict is less sure" in few.out, few
+    # Without its last epoch it would have been the fastest.
+    text = (results / "result_0.txt").read_text()
+    (results / "result_0.txt").write_text(text.replace('"key": "eval_accuracy", "value": 0.76', '"key": "eval_accuracy", "val'))
+    broken = mlperf(machine, "rcp", results, "--table", table)
+    assert broken.rc == 65 and "result_0.txt': lines that cannot be read (1)" in broken.err, broken
+    assert "result_0.txt: lines that cannot be read: 1\n" in mlperf(machine, "summary", results).out
+    (results / "result_0.txt").write_text(text)
     assert mlperf(machine, "rcp", results).rc == 64
     write(results / "result_1.txt", 30, benchmark="bert")
     other = mlperf(machine, "rcp", results, "--table", table)
