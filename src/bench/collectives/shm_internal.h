@@ -80,7 +80,6 @@ struct shm_seat {
 	_Atomic uint32_t state; /* enum shm_state */
 	cpu_set_t allowed;	/* processors */
 	uint64_t started;	/* of the process, in clock ticks since boot; 0: not known */
-	uint8_t probe;		/* a byte that others try to read through the kernel */
 };
 
 struct shm_head {

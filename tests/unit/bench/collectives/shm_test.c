@@ -500,14 +500,14 @@ struct trial {
 	int signal;   /* to rank 1; 0: it leaves by itself */
 	int expected; /* of all others */
 	uint64_t timeout_ns;
-	bool is_confined; /* neither process_vm_readv nor pidfd_open, as in many containers */
+	long forbidden; /* this call and pidfd_open, as in many containers; 0: none */
 };
 
-static bool confine(void)
+static bool confine(uint32_t forbidden)
 {
 	struct sock_filter code[] = {
 	    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 2, 0),
+	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, forbidden, 2, 0),
 	    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 1, 0),
 	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
@@ -523,13 +523,14 @@ static int process_main(const struct trial *trial, struct shm_world *world, uint
 	struct backend *backend = NULL;
 	struct err err = {0};
 	size_t bytes = trial->bytes;
-	if (trial->is_confined && !confine())
+	if (trial->forbidden && !confine((uint32_t)trial->forbidden))
 		return WRONG;
 	if (shm_backend_new(world, rank, trial->timeout_ns, &backend, &err) < 0)
 		return WRONG;
 	/* Enough that it would be read through the kernel. */
 	((struct shm_backend *)backend)->limits.kernel = 100000;
-	if (trial->is_confined != (strstr(shm_backend_choice(backend), "not permitted") != NULL))
+	if ((trial->forbidden != 0) !=
+	    (strstr(shm_backend_choice(backend), "not permitted") != NULL))
 		return WRONG;
 	void *buffers[2] = {NULL, NULL};
 	for (int i = 0; i < 2; i++)
@@ -611,13 +612,16 @@ static void a_rank_that_dies_is_named(void **state)
 
 static void without_rights_chunks_are_taken_and_the_dead_are_found(void **state)
 {
-	const struct trial trial = {.ranks = 3,
-				    .bytes = 600000,
-				    .signal = SIGKILL,
-				    .expected = NAMED,
-				    .timeout_ns = TIMEOUT_NS,
-				    .is_confined = true};
-	trial_run(&trial);
+	static const long calls[] = {SYS_process_vm_readv, SYS_process_vm_writev};
+	for (size_t i = 0; i < array_length(calls); i++) {
+		const struct trial trial = {.ranks = 3,
+					    .bytes = 600000,
+					    .signal = SIGKILL,
+					    .expected = NAMED,
+					    .timeout_ns = TIMEOUT_NS,
+					    .forbidden = calls[i]};
+		trial_run(&trial);
+	}
 }
 
 static void a_rank_that_leaves_is_named(void **state)
