@@ -157,13 +157,25 @@ static void expect_side(struct expect_line *line, const struct measure_row *row,
 	}
 }
 
+/* Both as it is printed and as -b and -e ask for it: that is rounded down to what all ranks share.
+ */
+static bool expect_is_size(const struct expect_line *line, const struct measure_plan *plan,
+			   uint32_t ranks)
+{
+	struct collective_shape asked;
+	if (line->size == EXPECT_ANY_SIZE || line->size == plan->shape.bytes)
+		return true;
+	collective_shape(plan->op, plan->type, line->size, ranks, &asked);
+	return asked.bytes > 0 && asked.bytes == plan->shape.bytes;
+}
+
 void expect_row(struct expect *expect, const struct measure_row *row, uint32_t ranks)
 {
 	const struct measure_plan *plan = &row->plan;
 	for (size_t i = 0; i < expect->count; i++) {
 		struct expect_line *line = &expect->lines[i];
-		bool is_size = line->size == EXPECT_ANY_SIZE || line->size == plan->shape.bytes;
-		if (line->op != plan->op || line->type != plan->type || !is_size)
+		if (line->op != plan->op || line->type != plan->type ||
+		    !expect_is_size(line, plan, ranks))
 			continue;
 		expect_side(line, row, &row->out_of_place, ranks);
 		expect_side(line, row, &row->in_place, ranks);

@@ -60,6 +60,30 @@ static void lines_are_judged_by_the_better_column(void **state)
 	assert_int_equal(expect_status(&expect.lines[0]), EXPECT_SLOW);
 }
 
+/* 256M asks all_gather over 3 ranks for a little less. */
+static void a_size_may_be_what_was_asked_for(void **state)
+{
+	static const char text[] = "all_gather float 1M peak_busbw >= 0.1\n"
+				   "all_gather float 1048560 peak_busbw >= 0.1\n"
+				   "all_gather float 2M peak_busbw >= 0.1\n"
+				   "all_gather float 8 latency_us <= 100\n";
+	struct expect expect _cleanup_expect_ = {0};
+	struct err err = {0};
+	if (expect_parse(text, strlen(text), &expect, &err) < 0)
+		return;
+	struct measure_row row = row_of(0, 1e-3, 1e-3);
+	row.plan.op = COLLECTIVE_ALL_GATHER;
+	collective_shape(COLLECTIVE_ALL_GATHER, COLLECTIVE_F32, 1 << 20, 3, &row.plan.shape);
+	expect_row(&expect, &row, 3);
+	assert_int_equal(expect_status(&expect.lines[0]), EXPECT_PASS);
+	assert_int_equal(expect_status(&expect.lines[1]), EXPECT_PASS);
+	assert_int_equal(expect_status(&expect.lines[2]), EXPECT_SKIP);
+	/* nothing is not 8 bytes */
+	collective_shape(COLLECTIVE_ALL_GATHER, COLLECTIVE_F32, 8, 3, &row.plan.shape);
+	expect_row(&expect, &row, 3);
+	assert_int_equal(expect_status(&expect.lines[3]), EXPECT_SKIP);
+}
+
 static void wrong_lines_are_named(void **state)
 {
 	static const char *const cases[][2] = {
@@ -95,6 +119,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(lines_are_judged_by_the_better_column),
+	    cmocka_unit_test(a_size_may_be_what_was_asked_for),
 	    cmocka_unit_test(wrong_lines_are_named),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
