@@ -157,6 +157,9 @@ def test_a_started_rank_that_would_measure_alone_is_refused(machine):
     alone = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"}
     done = collectives(machine, "--backend", "shm", "-b", "8", "-e", "8", env=machine.env | alone)
     assert done.rc == 64 and "4 processes were started" in done.err, done
+    for alone in ({"WORLD_SIZE": "4", "RANK": "0"}, {"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}):
+        done = collectives(machine, "-b", "8", "-e", "8", "--ranks", "2", env=machine.env | alone)
+        assert done.rc == 64 and "4 processes were started" in done.err, done
 
 
 def test_gates_and_expectations(machine):

@@ -17,6 +17,7 @@
 #include "base/parse.h"
 #include "bench/collectives/backend.h"
 #include "bench/collectives/mpi.h"
+#include "bench/collectives/mpi_launch.h"
 #include "bench/collectives/shm.h"
 #include "bench/collectives/world.h"
 #include "bench/gpu/driver.h"
@@ -161,6 +162,13 @@ static int ranks_choose_forked(const struct request *request, const struct ranks
 	if (usual > COLLECTIVE_SHM_RANKS_MAX)
 		usual = COLLECTIVE_SHM_RANKS_MAX;
 	uint32_t ranks = request->ranks ? request->ranks : usual;
+	struct mpi_launch launch = mpi_launch_read(place->environment);
+	if (launch.ranks > 1 && launch.ranks != ranks)
+		return err_set(err, -EINVAL,
+			       "--backend %s: %s says that %u processes were started, and each "
+			       "would measure %u ranks of its own; start one process, or unset %s "
+			       "if that is meant",
+			       name, launch.variable, launch.ranks, ranks, launch.variable);
 	if (ranks > COLLECTIVE_SHM_RANKS_MAX)
 		return err_set(err, -EINVAL, "--ranks %u: --backend %s takes 1 to %d", ranks, name,
 			       COLLECTIVE_SHM_RANKS_MAX);

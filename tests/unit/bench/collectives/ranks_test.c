@@ -79,6 +79,14 @@ static void what_cannot_be_is_refused(void **state)
 	begin(REQUEST_BACKEND_SHM, 0);
 	assert_int_equal(choose(started, 4, 0), -EINVAL);
 	assert_non_null(strstr(err.text, "4 processes were started"));
+	/* by who starts processes, but no ranks of MPI */
+	begin(REQUEST_BACKEND_AUTO, 0);
+	assert_int_equal(choose(TEXTS("WORLD_SIZE=8", "RANK=1"), 4, 0), -EINVAL);
+	assert_non_null(strstr(err.text, "WORLD_SIZE says that 8 processes were started, and each "
+					 "would measure 4 ranks of its own"));
+	assert_int_equal(choose(TEXTS("SLURM_NTASKS=2", "SLURM_PROCID=1"), 4, 0), -EINVAL);
+	assert_int_equal(choose(TEXTS("WORLD_SIZE=4"), 4, 0), 0);
+	assert_int_equal(choose(TEXTS("WORLD_SIZE=1"), 4, 0), 0);
 	begin(REQUEST_BACKEND_AUTO, 3);
 	assert_int_equal(choose(started, 4, 0), -EINVAL);
 	assert_non_null(strstr(err.text, "--ranks 3, but 4 were started"));
