@@ -565,6 +565,8 @@ static int collectives_end(struct collectives *self, int result, const struct er
 	int argc = collectives_command(&command, argv);
 	collectives_clear_progress(self);
 	collectives_stamp(ended, true);
+	/* Who interrupts a run has not seen it fail. */
+	self->sheet.failure = result < 0 && result != -ECANCELED ? why->text : NULL;
 	if (judge_make(&self->sheet, &self->expect, &judge) < 0)
 		return cmd_fail(self->call, JUDGE_WRONG,
 				(err_set(&err, -ENOMEM, "no memory for the verdict"), &err));
@@ -591,6 +593,8 @@ static int collectives_end(struct collectives *self, int result, const struct er
 	else if (self->sheet.rows == 0)
 		(void)fprintf(stderr, "%s: none of these operations can be done by %u ranks\n",
 			      self->call->path, self->sheet.ranks);
+	else if (self->sheet.checked_sides == 0 && self->request.checks && code == JUDGE_NOTHING)
+		(void)fprintf(stderr, "%s: %s\n", self->call->path, judge.checks[0].reason);
 	else if (self->sheet.ranks < 2 && code == JUDGE_NOTHING)
 		(void)fprintf(stderr,
 			      "%s: there is one rank, over which nothing goes; say --ranks, or "

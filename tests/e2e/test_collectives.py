@@ -211,7 +211,28 @@ def test_a_killed_rank_is_named_and_nothing_stays(machine):
     code, out, err = run.end()
     assert code == 2 and time.monotonic() - begun < 5, (code, out, err)  # 2 s, and this machine may be busy
     assert "rank 1 was killed by signal 9" in err and "all_reduce of 65536 bytes" in err
-    assert "Out of bounds values : 0 OK" in out  # what was measured before
+    # what was measured before was right, and says nothing of the run
+    assert "Out of bounds values : 0 FAILED" in out and "# Ended early          : rank 1 was killed" in out
+
+
+def test_a_report_of_a_run_that_died_has_no_pass(machine):
+    file, brief = machine.directory / "r.json", machine.directory / "brief.json"
+    machine.env["SLUICE_RESULT_FILE"] = str(brief)
+    run = Endless(machine, "-J", file)
+    os.kill(run.ranks[1], signal.SIGKILL)
+    assert run.end()[0] == 2
+    recorded = json.loads(file.read_text())
+    assert recorded["results"] and recorded["out_of_bounds"]["okay"] == "false", recorded["out_of_bounds"]
+    assert "rank 1 was killed" in recorded["errors"][0]
+    assert json.loads(brief.read_text())["runs"][0]["rc"] == 2
+
+
+def test_sizes_that_become_nothing_show_nothing(machine):
+    done = collectives(machine, "all_gather", "-b", "8", "-e", "8", "-g", "2", "-n", "1")
+    assert done.rc == 3 and "Out of bounds values : N/A" in done.out, done
+    assert "rounded down to 16 bytes" in done.err, done
+    unchecked = collectives(machine, "-b", "8", "-e", "8", "-g", "2", "-n", "1", "-c", "0")
+    assert unchecked.rc == 0 and "Out of bounds values : N/A" in unchecked.out, unchecked
 
 
 def test_a_stalled_rank_is_named_when_its_time_is_over(machine):

@@ -33,7 +33,7 @@ def test_the_call_of_the_slides(dgx1):
     assert [int(row[0]) for row in rows] == [8 << step for step in range(18)]
     assert all(row[5].split()[3] == row[5].split()[7] == "0" for row in rows), done.out
     # whoever reads it must not take it for a measurement
-    assert "# NCCL: simulated: the times are those of this machine's processors, of no GPU\n" in done.out
+    assert "# Simulated: the times are those of this machine's processors, of no GPU\n" in done.out
     assert "NCCL 2.21.5 (simulated)" in done.out and "CUDA 13.0 (simulated)" in done.out
     # the cube mesh: 16 of 28 pairs have a link
     assert "# NCCL: network IB\n" in done.out
@@ -81,6 +81,7 @@ def test_no_room_in_dev_shm_has_a_hint(dgx1):
 def test_socket_beside_infiniband_is_slow(dgx1):
     done = collectives(dgx1, "-g", "2", "-b", "1K", "-e", "1K", "-n", "1", "--format", "json", fault="socket")
     assert done.rc == 1, done
+    assert json.loads(done.out)["config"]["simulated"] is True
     check = next(check for check in json.loads(done.out)["checks"] if check["name"] == "transport")
     assert check["status"] == "SLOW" and check["target"] == "Socket"
     assert "mlx5_0 port 1 (InfiniBand" in check["reason"]

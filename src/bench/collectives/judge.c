@@ -35,18 +35,33 @@ __attribute__((format(printf, 2, 3))) static void judge_reason(struct judge_chec
 
 static void judge_elements(struct judge *judge, const struct sheet *sheet)
 {
-	if (sheet->rows == 0 || sheet->request->checks == 0) {
+	bool is_right = sheet->wrong_sides == 0;
+	if (is_right && (sheet->checked_sides == 0 || sheet->failure)) {
 		struct judge_check *skip = judge_add(judge, "elements", judge_skip, NAN, 0);
-		judge_reason(skip, sheet->rows ? "-c 0: nothing was checked" : "no row was done");
+		if (sheet->failure)
+			judge_reason(skip,
+				     "the run ended early, and its other rows were not checked");
+		else if (sheet->rows == 0)
+			judge_reason(skip, "no row was done");
+		else if (sheet->request->checks == 0)
+			judge_reason(skip, "-c 0: nothing was checked");
+		else
+			judge_reason(skip, "all sizes became 0 bytes, since every rank's part is "
+					   "rounded down to 16 bytes; ask for larger ones with -b");
 		return;
 	}
-	bool is_right = sheet->wrong_sides == 0;
 	struct judge_check *one = judge_add(judge, "elements", is_right ? judge_pass : judge_fail,
 					    (double)sheet->wrong_sides, 0);
 	if (!is_right)
 		judge_reason(
 		    one, "wrong elements or writes outside of the buffers in %" PRIu64 " columns",
 		    sheet->wrong_sides);
+}
+
+static void judge_end(struct judge *judge, const struct sheet *sheet)
+{
+	if (sheet->failure)
+		judge_reason(judge_add(judge, "run", judge_fail, NAN, NAN), "%s", sheet->failure);
 }
 
 static void judge_bandwidth(struct judge *judge, const struct sheet *sheet, int op, double least)
@@ -120,11 +135,13 @@ static enum judge_exit judge_exit_code(const struct judge *judge, const struct s
 		slow += judge->checks[i].check.status == judge_slow;
 	for (size_t i = 0; i < expected; i++)
 		skipped += expect_status(&expect->lines[i]) == EXPECT_SKIP;
-	if (sheet->wrong_sides)
+	bool is_empty = sheet->checked_sides == 0 && sheet->request->checks > 0;
+	if (sheet->wrong_sides || sheet->failure)
 		return JUDGE_WRONG;
 	if (slow)
 		return JUDGE_SLOW;
-	if (sheet->rows == 0 || (sheet->ranks < 2 && !sheet->request->options.allow_single))
+	if (sheet->rows == 0 || is_empty ||
+	    (sheet->ranks < 2 && !sheet->request->options.allow_single))
 		return JUDGE_NOTHING;
 	return expected && skipped == expected ? JUDGE_NOTHING : JUDGE_RIGHT;
 }
@@ -154,6 +171,7 @@ int judge_make(const struct sheet *sheet, const struct expect *expect, struct ju
 		return -ENOMEM;
 	}
 	judge_elements(out, sheet);
+	judge_end(out, sheet);
 	for (int op = 0; op < COLLECTIVE_OP_COUNT; op++) {
 		if (sheet->ops[op].rows && options->min_busbw > 0)
 			judge_bandwidth(out, sheet, op, options->min_busbw);

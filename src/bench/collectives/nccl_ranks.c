@@ -57,9 +57,6 @@ static int tell_transport(struct nccl_ranks *ranks, struct backend *backend, con
 		return err_set(err, result, "%s", why.text);
 	if (backend->rank == 0) {
 		(void)nccl_transport_print(&transport, "NCCL: ", &text); /* cut */
-		if (strstr(backend->ops->describe(backend), "(simulated)"))
-			(void)buf_add_text(&text, "NCCL: simulated: the times are those of this "
-						  "machine's processors, of no GPU\n");
 		(void)snprintf(note->lines, sizeof(note->lines), "%s", buf_text(&text));
 		note->has_transport = true;
 		note->has_check = nccl_transport_check(root, &transport, &note->check, &why) == 0;

@@ -120,6 +120,7 @@ static void sheet_count_side(struct sheet *sheet, const struct measure_row *row,
 	if (!side->is_there)
 		return;
 	sheet->wrong_sides += side->wrong > 0 || side->is_guard_hurt;
+	sheet->checked_sides += side->is_checked && plan->shape.bytes > 0;
 	double busbw = collective_busbw(plan->op, &plan->shape, sheet->ranks, sheet_time(side));
 	if (isfinite(busbw)) {
 		sheet->busbw_sum += busbw;
@@ -151,6 +152,29 @@ void sheet_count(struct sheet *sheet, const struct measure_row *row)
 double sheet_average(const struct sheet *sheet)
 {
 	return sheet->busbw_count ? sheet->busbw_sum / (double)sheet->busbw_count : 0;
+}
+
+bool sheet_is_simulated(const struct sheet *sheet)
+{
+	return strstr(sheet->description, "(simulated)") != NULL;
+}
+
+static const char sheet_true[] = "true", sheet_false[] = "false", sheet_unchecked[] = "unchecked";
+
+/* Of what a run that died did not come to, nobody knows whether it would have been right. */
+const char *sheet_elements_okay(const struct sheet *sheet)
+{
+	if (sheet->wrong_sides || sheet->failure)
+		return sheet_false;
+	return sheet->checked_sides ? sheet_true : sheet_unchecked;
+}
+
+const char *sheet_average_okay(const struct sheet *sheet)
+{
+	double least = sheet->request->min_average;
+	if (!(least > 0))
+		return sheet_unchecked;
+	return sheet->failure || sheet_average(sheet) < 0.9 * least ? sheet_false : sheet_true;
 }
 
 /* --- nccl-tests' table ------------------------------------------------------------------------ */
@@ -196,6 +220,9 @@ int sheet_nccl_head(const struct sheet *sheet, struct buf *out)
 	if (result == 0 && options->per_iteration)
 		result = buf_add_text(out, "# Per-Iteration Report: i_* are of the slowest rank of "
 					   "each operation, timed alone\n");
+	if (result == 0 && sheet_is_simulated(sheet))
+		result = buf_add_text(out, "# Simulated: the times are those of this machine's "
+					   "processors, of no GPU\n");
 	if (result == 0)
 		result = buf_add_text(out, "#\n");
 	return result < 0 ? result : sheet_nccl_members(sheet, out);
@@ -301,15 +328,26 @@ int sheet_nccl_row(const struct sheet *sheet, const struct measure_row *row, con
 	return result < 0 ? result : buf_add_text(out, "\n");
 }
 
+static const char *sheet_nccl_word(const char *okay)
+{
+	return okay == sheet_unchecked ? "" : okay == sheet_true ? "OK" : "FAILED";
+}
+
 int sheet_nccl_foot(const struct sheet *sheet, struct buf *out)
 {
-	double average = sheet_average(sheet), least = sheet->request->min_average;
-	const char *verdict = !(least > 0) ? "" : average < 0.9 * least ? "FAILED" : "OK";
-	int result = buf_printf(out, "# %-20s : %" PRIu64 " %s\n", "Out of bounds values",
-				sheet->wrong_sides, sheet->wrong_sides ? "FAILED" : "OK");
+	const char *okay = sheet_elements_okay(sheet);
+	const char *verdict = sheet_nccl_word(sheet_average_okay(sheet));
+	int result = 0;
+	if (sheet->failure)
+		result = buf_printf(out, "# %-20s : %s\n", "Ended early", sheet->failure);
+	if (result == 0 && okay == sheet_unchecked)
+		result = buf_printf(out, "# %-20s : N/A\n", "Out of bounds values");
+	else if (result == 0)
+		result = buf_printf(out, "# %-20s : %" PRIu64 " %s\n", "Out of bounds values",
+				    sheet->wrong_sides, sheet_nccl_word(okay));
 	if (result == 0 && sheet->busbw_count)
-		result =
-		    buf_printf(out, "# %-20s : %g %s\n", "Avg bus bandwidth", average, verdict);
+		result = buf_printf(out, "# %-20s : %g %s\n", "Avg bus bandwidth",
+				    sheet_average(sheet), verdict);
 	else if (result == 0)
 		result = buf_printf(out, "# %-20s : N/A %s\n", "Avg bus bandwidth", verdict);
 	return result < 0 ? result : buf_add_text(out, "#\n");
@@ -320,8 +358,11 @@ int sheet_nccl_foot(const struct sheet *sheet, struct buf *out)
 int sheet_text_columns(const struct sheet *sheet, enum collective_op op, struct buf *out)
 {
 	const char *group = "   stream    alone   algbw   busbw   wrong";
-	int result = buf_printf(out, "\n%s, %u ranks, %s\n", collective_op_to_string(op),
-				sheet->ranks, sheet->backend);
+	int result = buf_printf(out, "\n%s, %u ranks, %s%s\n", collective_op_to_string(op),
+				sheet->ranks, sheet->backend,
+				sheet_is_simulated(sheet)
+				    ? ", simulated: the times are those of processors, of no GPU"
+				    : "");
 	if (result == 0)
 		result = buf_printf(out, "%40s  %-43s  %s\n", "", "  out of place", "  in place");
 	if (result == 0)
@@ -396,7 +437,7 @@ int sheet_text_foot(const struct sheet *sheet, struct buf *out)
 	if (result == 0 && sheet->wrong_sides)
 		result =
 		    buf_printf(out, "WRONG RESULTS in %" PRIu64 " columns\n", sheet->wrong_sides);
-	else if (result == 0 && sheet->request->checks && sheet->rows)
+	else if (result == 0 && sheet->checked_sides && !sheet->failure)
 		result = buf_add_text(out, "every element of every result was checked: none is "
 					   "wrong\n");
 	return result;

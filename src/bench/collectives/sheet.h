@@ -44,9 +44,11 @@ struct sheet {
 	const char *version, *backend, *description; /* borrowed */
 	const struct world_member *members;	     /* borrowed; `ranks` of them */
 	const struct nccl_check *transport;	     /* borrowed; NULL: none */
+	const char *failure; /* borrowed; why the run ended before its time, NULL: it did not */
 	/* What sheet_count() has seen. */
 	struct sheet_op ops[COLLECTIVE_OP_COUNT];
 	uint64_t rows, wrong_sides; /* rows, and columns that had wrong elements or a hurt guard */
+	uint64_t checked_sides;	    /* columns of which at least one element was compared */
 	double busbw_sum;
 	uint64_t busbw_count;
 };
@@ -70,6 +72,12 @@ double sheet_slowest(const struct measure_side *side, uint32_t ranks, size_t ind
 
 void sheet_init(struct sheet *sheet, const struct request *request);
 void sheet_count(struct sheet *sheet, const struct measure_row *row);
+/* Whether the GPUs or their library are simulated ones: the backend's description says so. */
+bool sheet_is_simulated(const struct sheet *sheet);
+/* What nccl-tests' file calls okay: "true", "false", or "unchecked" where nothing was compared. */
+const char *sheet_elements_okay(const struct sheet *sheet);
+/* "unchecked" without NCCL_TESTS_MIN_BW. */
+const char *sheet_average_okay(const struct sheet *sheet);
 /* GB/s over all columns, as nccl-tests' last line; 0 where there are none. */
 double sheet_average(const struct sheet *sheet);
 

@@ -284,6 +284,7 @@ static void sheet_json_config(struct jsonw *json, const struct sheet *sheet)
 	sheet_json_truth(json, "parallel_init", options->parallel_init > 0);
 	jsonw_text(json, "backend", sheet->backend);
 	jsonw_text(json, "backend_description", sheet->description);
+	jsonw_bool(json, "simulated", sheet_is_simulated(sheet));
 	jsonw_u64(json, "ranks", sheet->ranks);
 	jsonw_array(json, "devices");
 	for (uint32_t i = 0; sheet->members && i < sheet->ranks; i++) {
@@ -331,17 +332,13 @@ static void sheet_json_environment(struct jsonw *json, const struct sheet_about 
 static void sheet_json_summary(struct jsonw *json, const struct sheet *sheet,
 			       const struct sheet_about *about)
 {
-	double average = sheet_average(sheet), least = sheet->request->min_average;
 	jsonw_object(json, "out_of_bounds");
 	jsonw_u64(json, "count", sheet->wrong_sides);
-	sheet_json_truth(json, "okay", sheet->wrong_sides == 0);
+	jsonw_text(json, "okay", sheet_elements_okay(sheet));
 	jsonw_end_object(json);
 	jsonw_object(json, "average_bus_bandwidth");
-	result_write_number(json, "bandwidth", average);
-	jsonw_text(json, "okay",
-		   !(least > 0)		    ? "unchecked"
-		   : average >= 0.9 * least ? "true"
-					    : "false");
+	result_write_number(json, "bandwidth", sheet_average(sheet));
+	jsonw_text(json, "okay", sheet_average_okay(sheet));
 	jsonw_end_object(json);
 	jsonw_array(json, "errors");
 	if (about->error)
@@ -424,10 +421,11 @@ int sheet_json_brief(const struct sheet *sheet, const struct sheet_about *about,
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
 	sheet_json_about(&json, sheet, about);
+	jsonw_bool(&json, "simulated", sheet_is_simulated(sheet));
 	jsonw_array(&json, "runs");
 	jsonw_object(&json, NULL);
 	jsonw_text(&json, "side", "-");
-	jsonw_i64(&json, "rc", sheet->wrong_sides ? 2 : 0);
+	jsonw_i64(&json, "rc", sheet->wrong_sides || sheet->failure ? 2 : 0);
 	jsonw_object(&json, "metrics");
 	for (int i = 0; i < COLLECTIVE_OP_COUNT; i++) {
 		const struct sheet_op *op = &sheet->ops[i];

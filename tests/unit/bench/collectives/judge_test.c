@@ -12,22 +12,27 @@ static struct request request;
 static struct sheet sheet;
 
 /* A run of two rows: 8 bytes in 5 us, 4 MiB in 1 ms (4.19 GB/s). */
-static void run(uint32_t ranks)
+static void run_checked(uint32_t ranks, uint32_t checks)
 {
-	request = (struct request){.checks = 1};
+	request = (struct request){.checks = checks};
 	sheet_init(&sheet, &request);
 	sheet.ranks = ranks;
 	for (int i = 0; i < 2; i++) {
 		struct measure_row row = {.plan = {.op = COLLECTIVE_BROADCAST}};
 		row.plan.type = COLLECTIVE_F32;
 		row.out_of_place = (struct measure_side){.is_there = true,
-							 .is_checked = true,
+							 .is_checked = checks > 0,
 							 .stream = i ? 1e-3 : 5e-6,
 							 .isolated = NAN};
 		collective_shape(COLLECTIVE_BROADCAST, COLLECTIVE_F32, i ? 4 << 20 : 8, ranks,
 				 &row.plan.shape);
 		sheet_count(&sheet, &row);
 	}
+}
+
+static void run(uint32_t ranks)
+{
+	run_checked(ranks, 1);
 }
 
 /* The exit code, and the status of the check that was made last. -1: no memory. */
@@ -63,8 +68,7 @@ static void right_slow_wrong_and_nothing(void **state)
 	assert_judged(NULL, JUDGE_RIGHT, "PASS");
 	sheet.wrong_sides = 1;
 	assert_judged(NULL, JUDGE_WRONG, "FAIL");
-	run(2);
-	request.checks = 0;
+	run_checked(2, 0);
 	assert_judged(NULL, JUDGE_RIGHT, "SKIP");
 	run(1);
 	assert_judged(NULL, JUDGE_NOTHING, "PASS");
@@ -72,6 +76,24 @@ static void right_slow_wrong_and_nothing(void **state)
 	assert_judged(NULL, JUDGE_RIGHT, "PASS");
 	sheet_init(&sheet, &request);
 	sheet.ranks = 2;
+	assert_judged(NULL, JUDGE_NOTHING, "SKIP");
+}
+
+static void what_did_not_end_or_compared_nothing_is_no_pass(void **state)
+{
+	run(2);
+	sheet.failure = "rank 1 was killed";
+	assert_judged(NULL, JUDGE_WRONG, "FAIL");
+	struct judge judge _cleanup_judge_ = {0};
+	if (judge_make(&sheet, NULL, &judge) < 0)
+		return;
+	assert_int_equal(judge.count, 2);
+	assert_string_equal(judge.list[0].name, "elements");
+	assert_string_equal(judge.list[0].status, "SKIP");
+	assert_string_equal(judge.list[1].name, "run");
+	assert_string_equal(judge.list[1].reason, "rank 1 was killed");
+	run(2);
+	sheet.checked_sides = 0; /* every size was rounded down to nothing */
 	assert_judged(NULL, JUDGE_NOTHING, "SKIP");
 }
 
@@ -109,6 +131,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(right_slow_wrong_and_nothing),
+	    cmocka_unit_test(what_did_not_end_or_compared_nothing_is_no_pass),
 	    cmocka_unit_test(gates_are_judged_by_their_sizes),
 	    cmocka_unit_test(expectations_that_nothing_met_are_no_success),
 	};

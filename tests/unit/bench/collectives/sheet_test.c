@@ -216,6 +216,66 @@ static void what_a_run_shows_is_kept_apart(void **state)
 	assert_non_null(strstr(buf_text(&out), "WRONG RESULTS in 1 columns"));
 }
 
+static void a_run_that_ended_early_is_not_ok(void **state)
+{
+	struct buf out _cleanup_buf_;
+	buf_init(&out, 1 << 16);
+	begin(2);
+	request.min_average = 1e-6;
+	struct measure_row row = row_of(COLLECTIVE_ALL_REDUCE, 8, 1e-6, 1e-6);
+	sheet_count(&sheet, &row);
+	assert_string_equal(sheet_elements_okay(&sheet), "true");
+	assert_string_equal(sheet_average_okay(&sheet), "true");
+	sheet.failure = "rank 1 was killed";
+	assert_int_equal(sheet_nccl_foot(&sheet, &out), 0);
+	assert_string_equal(buf_text(&out), "# Ended early          : rank 1 was killed\n"
+					    "# Out of bounds values : 0 FAILED\n"
+					    "# Avg bus bandwidth    : 0.008 FAILED\n"
+					    "#\n");
+	assert_string_equal(sheet_elements_okay(&sheet), "false");
+	assert_string_equal(sheet_average_okay(&sheet), "false");
+	buf_clear(&out);
+	assert_int_equal(sheet_text_foot(&sheet, &out), 0);
+	assert_null(strstr(buf_text(&out), "none is wrong"));
+}
+
+static void what_was_not_checked_is_not_ok(void **state)
+{
+	struct buf out _cleanup_buf_;
+	buf_init(&out, 1 << 16);
+	begin(2);
+	struct measure_row row = row_of(COLLECTIVE_ALL_REDUCE, 8, 1e-6, 1e-6);
+	row.out_of_place.is_checked = row.in_place.is_checked = false;
+	sheet_count(&sheet, &row);
+	row = row_of(COLLECTIVE_ALL_GATHER, 8, 1e-6, 1e-6); /* rounded to nothing */
+	sheet_count(&sheet, &row);
+	assert_string_equal(sheet_elements_okay(&sheet), "unchecked");
+	assert_string_equal(sheet_average_okay(&sheet), "unchecked");
+	assert_int_equal(sheet_nccl_foot(&sheet, &out), 0);
+	assert_non_null(strstr(buf_text(&out), "# Out of bounds values : N/A\n"));
+	buf_clear(&out);
+	assert_int_equal(sheet_text_foot(&sheet, &out), 0);
+	assert_null(strstr(buf_text(&out), "none is wrong"));
+}
+
+static void simulated_times_are_called_so(void **state)
+{
+	struct buf out _cleanup_buf_;
+	buf_init(&out, 1 << 16);
+	begin(2);
+	assert_int_equal(sheet_nccl_head(&sheet, &out), 0);
+	assert_int_equal(sheet_text_columns(&sheet, COLLECTIVE_ALL_REDUCE, &out), 0);
+	assert_null(strcasestr(buf_text(&out), "simulated"));
+	buf_clear(&out);
+	sheet.description = "NCCL 2.21.5 (simulated), libnccl.so.2";
+	assert_int_equal(sheet_nccl_head(&sheet, &out), 0);
+	assert_non_null(strstr(buf_text(&out), "\n# Simulated: the times are those of this "
+					       "machine's processors, of no GPU\n#\n"));
+	buf_clear(&out);
+	assert_int_equal(sheet_text_columns(&sheet, COLLECTIVE_ALL_REDUCE, &out), 0);
+	assert_non_null(strstr(buf_text(&out), "shm, simulated: the times are those of "));
+}
+
 static void the_table_for_people_has_both_timings(void **state)
 {
 	struct buf out _cleanup_buf_;
@@ -241,6 +301,9 @@ int main(void)
 	    cmocka_unit_test(head_and_columns_are_those_of_nccl_tests),
 	    cmocka_unit_test(single_operations_are_summed_up),
 	    cmocka_unit_test(what_a_run_shows_is_kept_apart),
+	    cmocka_unit_test(a_run_that_ended_early_is_not_ok),
+	    cmocka_unit_test(what_was_not_checked_is_not_ok),
+	    cmocka_unit_test(simulated_times_are_called_so),
 	    cmocka_unit_test(the_table_for_people_has_both_timings),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
