@@ -76,7 +76,7 @@ clean:
 help:
 	@echo 'make               build into $(BUILD)/'
 	@echo 'make demo          install what is missing, build, run jobs on the GPUs of this machine or on simulated ones'
-	@echo 'make check         all fast tests and house rules, also under sanitizers; at most 10 minutes'
+	@echo 'make check         all fast tests and house rules, also under sanitizers; at most 15 minutes'
 	@echo 'make conformance   programs that others wrote read the simulated machine, speak gRPC, take GPUs (needs the network)'
 	@echo 'make page          the web page in chromium (needs the network); make page-pictures makes those of the README'
 	@echo 'make soak HOURS=N  a seeded storm; SECONDS=N and SEED=N as well'
