@@ -250,9 +250,8 @@ static void load_second_print(const struct load_second *second, void *context)
 	buf_init(&line, LOAD_OUTPUT_MAX);
 	if (self->options->quiet)
 		return;
-	int result = self->is_json
-			 ? load_report_second_json(second, self->summary.device.uuid, &line)
-			 : load_report_second_text(second, &line);
+	int result = self->is_json ? load_report_second_json(second, &self->summary, &line)
+				   : load_report_second_text(second, &self->summary, &line);
 	if (result == 0)
 		(void)fwrite(buf_text(&line), 1, line.length, stdout); /* cmd_main() looks at it */
 	(void)fflush(stdout);

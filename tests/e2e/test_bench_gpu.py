@@ -48,6 +48,7 @@ def test_each_mode(gpu, mode):
     assert last["ptx"] == "sl75" and last["cc"] == "7.5" and last["clock_mhz"]
     if mode != "ruler":
         assert [line["counts"] for line in lines(done)[:-1]] == [False, True, True, False]
+    assert all(line["simulated"] is True for line in lines(done))
 
 
 @pytest.mark.parametrize("mode", ["gemm", "graph"])
@@ -66,13 +67,14 @@ def test_a_rate_is_work_over_time(gpu):
     assert last["verified"] == "small size, simulated" and last["kernel"] == "sl_hgemm"
     assert last["tflops"] == pytest.approx(seconds[1]["kernels"] * each, rel=2e-3)
     assert last["gpu_busy"] <= 1.0001 and last["clock_mhz"] is not None
-    assert summary(gpu("burn", *SHORT))["verified"] == "yes"
+    assert summary(gpu("burn", *SHORT))["verified"] == summary(gpu("lc", *SHORT))["verified"] == "small size, simulated"
 
 
 def test_for_people(gpu):
     done = gpu("gemm", "--seconds", "6")
     assert done.rc == 0 and "simulated: these figures are a model's" in done.out, done
     assert done.out.count("(does not count)") == 4 and "verified: small size, simulated" in done.out
+    assert all("simulated" in line for line in done.out.splitlines() if "TFLOP/s" in line and "kernels" in line)
     assert gpu("gemm", "--seconds", "6", "--quiet").out.count("TFLOP/s") == 1
 
 

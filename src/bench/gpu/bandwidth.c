@@ -329,6 +329,7 @@ void bandwidth_check(const struct driver *driver, const struct driver_device *de
 		if (err.code == -ENOMEM)
 			check.status = CHECK_SKIP; /* the GPU is full: no statement */
 	}
+	gputest_say_simulated(&check, driver);
 	bandwidth_close(&self);
 	checks_end(sink, &check);
 }

@@ -283,6 +283,14 @@ void gputest_explain(struct check *check, const char *text)
 		(void)snprintf(check->hint, sizeof(check->hint), "%s", hint);
 }
 
+void gputest_say_simulated(struct check *check, const struct driver *driver)
+{
+	size_t length = strlen(check->reason);
+	if (driver->is_simulated && check->has_value)
+		(void)snprintf(check->reason + length, sizeof(check->reason) - length,
+			       "%ssimulated", length > 0 ? "; " : "");
+}
+
 /* --- processors ------------------------------------------------------------------------------- */
 
 /* "0-3,8" into a set; how many. */

@@ -81,6 +81,8 @@ void gputest_explain(struct check *check, const char *text);
 /* What a check says when a call failed: FAIL, the error, and the hint for a CUDA result that the
  * error names. */
 void gputest_failed(struct check *check, const struct err *err);
+/* A figure of a simulated driver is called so, wherever the check is shown. */
+void gputest_say_simulated(struct check *check, const struct driver *driver);
 /* The number in "CUDA_ERROR_NO_DEVICE (100)" of an error's text; 0: none. Pure. */
 int gputest_result_of(const char *text);
 

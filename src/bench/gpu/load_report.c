@@ -38,7 +38,8 @@ static int load_line_end(struct jsonw *json, struct buf *out)
 	return json->rc < 0 ? json->rc : buf_add_text(out, "\n");
 }
 
-int load_report_second_json(const struct load_second *second, const char *uuid, struct buf *out)
+int load_report_second_json(const struct load_second *second, const struct load_summary *of,
+			    struct buf *out)
 {
 	struct jsonw json;
 	jsonw_init(&json, out);
@@ -59,15 +60,19 @@ int load_report_second_json(const struct load_second *second, const char *uuid, 
 	if (second->mode == LOAD_SMALL || second->mode == LOAD_GRAPH)
 		load_number(&json, "launch_ns", second->launch_ns);
 	jsonw_i64(&json, "pid", getpid());
-	jsonw_text(&json, "uuid", uuid);
+	jsonw_text(&json, "uuid", of->device.uuid);
+	jsonw_bool(&json, "simulated", of->is_simulated);
 	jsonw_text(&json, "mode", load_mode_to_string(second->mode));
 	jsonw_bool(&json, "counts", second->counts);
 	return load_line_end(&json, out);
 }
 
-int load_report_second_text(const struct load_second *second, struct buf *out)
+int load_report_second_text(const struct load_second *second, const struct load_summary *of,
+			    struct buf *out)
 {
-	const char *mark = second->counts ? "" : "  (does not count)";
+	char mark[48];
+	(void)snprintf(mark, sizeof(mark), "%s%s", of->is_simulated ? "  simulated" : "",
+		       second->counts ? "" : "  (does not count)");
 	if (second->mode == LOAD_LC)
 		return buf_printf(out, "%6" PRIu64 " requests  p50 %8.3f  p99 %8.3f ms%s\n",
 				  second->requests, second->p50_ms, second->p99_ms, mark);

@@ -10,9 +10,11 @@ struct load_plan;
 struct load_second;
 struct load_summary;
 
-/* Each adds whole lines to `out`. 0, -ENOSPC, -ENOMEM. */
-int load_report_second_json(const struct load_second *second, const char *uuid, struct buf *out);
-int load_report_second_text(const struct load_second *second, struct buf *out);
+/* Each adds whole lines to `out`. 0, -ENOSPC, -ENOMEM. `of`: on which device, simulated or not. */
+int load_report_second_json(const struct load_second *second, const struct load_summary *of,
+			    struct buf *out);
+int load_report_second_text(const struct load_second *second, const struct load_summary *of,
+			    struct buf *out);
 /* The lines of a mode's own (alloc: one for each path), and the summary. `problem` is "" or why
  * there is no figure; then there is no rate either. */
 int load_report_summary_json(const struct load_plan *plan, struct load_summary *summary,

@@ -419,6 +419,7 @@ void p2p_check(const struct driver *driver, const struct driver_device *devices,
 		if (err.code == -ENOMEM)
 			check.status = CHECK_SKIP; /* the GPU is full: no statement */
 	}
+	gputest_say_simulated(&check, driver);
 	if (self.here.context) {
 		(void)driver->call.cuCtxSetCurrent(self.here.context); /* at the end, all goes */
 		if (self.out)

@@ -39,6 +39,7 @@ static void figures_are_what_was_copied(void **state)
 	assert_int_equal(check.status, CHECK_PASS);
 	assert_true(fabs(check.value - 10) < 0.1);
 	assert_false(check.has_limit); /* too small to be judged */
+	assert_non_null(strstr(check.reason, "; simulated"));
 	assert_int_equal(sink.checks.sample_count, 4 * 2 * BANDWIDTH_REPEATS);
 	for (size_t i = 0; i < sink.checks.sample_count; i++)
 		assert_true(fabs(sink.checks.samples[i].value - 10) < 0.1);
@@ -54,6 +55,7 @@ static void below_the_limit_is_slow(void **state)
 	struct check check = run(&(struct fake){.fault = FAKE_RIGHT}, &options, &sink);
 	assert_int_equal(check.status, CHECK_SLOW);
 	assert_non_null(strstr(check.reason, "PCIe 3 x16"));
+	assert_non_null(strstr(check.reason, "; simulated"));
 	fake_sink_done(&sink);
 }
 

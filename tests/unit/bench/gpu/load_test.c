@@ -145,15 +145,16 @@ static void every_line_is_json(void **state)
 		summary.paths[0] = (struct load_path){.name = "cuMemAlloc", .error = 2};
 		summary.path_count = mode == LOAD_ALLOC;
 		summary.gaps.count = summary.gaps.bucket[31] = 1;
-		assert_int_equal(load_report_second_json(&second, "GPU-1", &text), 0);
+		assert_int_equal(load_report_second_json(&second, &summary, &text), 0);
 		assert_int_equal(load_report_summary_json(&plan, &summary, "", &text), 0);
 		assert_int_equal(load_report_summary_json(&plan, &summary, "a \"problem\"", &text),
 				 0);
 		assert_lines_are_json(&text, 3 + 2 * summary.path_count);
 		buf_clear(&text);
-		assert_int_equal(load_report_second_text(&second, &text), 0);
+		assert_int_equal(load_report_second_text(&second, &summary, &text), 0);
 		assert_int_equal(load_report_summary_text(&plan, &summary, &text), 0);
 		assert_non_null(strstr(buf_text(&text), load_mode_to_string(plan.mode)));
+		assert_null(strstr(buf_text(&text), "simulated"));
 		buf_done(&text);
 	}
 }

@@ -71,6 +71,7 @@ static void links_that_are_not_used(void **state)
 	struct check check = run(&(struct fake){.has_peers = true}, &options, 2, &sink);
 	assert_int_equal(check.status, CHECK_SLOW);
 	assert_non_null(strstr(check.reason, "12 NVLinks"));
+	assert_non_null(strstr(check.reason, "; simulated"));
 	fake_sink_done(&sink);
 	check = run(&(struct fake){.has_peers = false}, &options, 2, &sink);
 	assert_int_equal(check.status, CHECK_SLOW);
