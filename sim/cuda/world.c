@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -86,9 +87,22 @@ static bool process_lives(int fd, uint32_t process)
 	return byte_lock(fd, F_GETLK, F_WRLCK, WORLD_BYTE_PROCESS + (off_t)process) != 0;
 }
 
-static int shared_make(struct world_shared *shared, const struct world_options *options)
+static int lock_make(struct world_shared *shared)
 {
 	pthread_mutexattr_t attributes;
+	int result = pthread_mutexattr_init(&attributes);
+
+	if (result != 0)
+		return result;
+	(void)pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	(void)pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	result = pthread_mutex_init(&shared->lock, &attributes);
+	(void)pthread_mutexattr_destroy(&attributes);
+	return result;
+}
+
+static int shared_make(struct world_shared *shared, const struct world_options *options)
+{
 	int result;
 
 	memset(shared, 0, sizeof(*shared));
@@ -99,13 +113,7 @@ static int shared_make(struct world_shared *shared, const struct world_options *
 	shared->start_ns = world_monotonic_ns() - 1000000000; /* times begin at 1 s */
 	sched_init(&shared->sched, options->slice_ns, options->switch_ns);
 	shared->sched.now_ns = 1000000000;
-	result = pthread_mutexattr_init(&attributes);
-	if (result != 0)
-		return result;
-	(void)pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-	(void)pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-	result = pthread_mutex_init(&shared->lock, &attributes);
-	(void)pthread_mutexattr_destroy(&attributes);
+	result = lock_make(shared);
 	shared->magic = WORLD_MAGIC;
 	return result;
 }
@@ -206,6 +214,7 @@ struct world *world_open(const char *path, const struct world_options *options)
 	if (!world)
 		return NULL;
 	world->fd = -1;
+	(void)pthread_mutex_init(&world->local, NULL); /* cannot fail in glibc and musl */
 	result = pthread_key_create(&world->key, thread_leaves);
 	if (result != 0) {
 		free(world);
@@ -261,17 +270,77 @@ uint64_t world_left_behind(const struct world *world)
 
 /* --- the lock, and who lives ------------------------------------------------------------------ */
 
+/* Goes on with a copy, of this process alone, at the same addresses: whoever was stopped with the
+ * lock finds the file as it was. With the local lock, so that no other thread is in there. */
+static void world_part(struct world *world)
+{
+	const size_t bytes = sizeof(*world->shared);
+	struct world_shared *copy = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (copy == MAP_FAILED)
+		return; /* the next look tries again */
+	memcpy(copy, world->shared, bytes);
+	if (lock_make(copy) != 0 || mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+					   world->shared) == MAP_FAILED) {
+		(void)munmap(copy, bytes);
+		return;
+	}
+	(void)close(world->fd); /* and with it the place among the living */
+	world->fd = -1;
+	for (uint32_t p = 0; p < WORLD_PROCESS_MAX; p++) {
+		if (p != world->process)
+			world_drop(world, p);
+	}
+	(void)fprintf(stderr,
+		      "libcuda (simulated): a process that shares the GPUs was stopped in "
+		      "the middle of a call; this one shares no time with others any more\n");
+}
+
+/* By 50 ms. EBUSY: somebody else has it all the time. */
+static int lock_try(struct world_shared *shared)
+{
+	struct timespec until;
+
+	(void)clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += WORLD_LOOK_MS * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	return pthread_mutex_timedlock(&shared->lock, &until);
+}
+
 void world_lock(struct world *world)
 {
+	struct world_shared *shared = world->shared;
+	uint64_t seen = 0, looks = 0;
+	int result;
+
+	(void)pthread_mutex_lock(&world->local);
+	result = pthread_mutex_trylock(&shared->lock);
+	while (result == EBUSY || result == ETIMEDOUT) {
+		uint64_t locks = __atomic_load_n(&shared->locks, __ATOMIC_RELAXED);
+
+		/* Counted in looks: were it we who were stopped, no time has passed for us. */
+		looks = locks == seen ? looks + 1 : 0;
+		seen = locks;
+		if (world->fd >= 0 &&
+		    looks * WORLD_LOOK_MS > WORLD_STOPPED_PATIENCES * shared->patience_ms)
+			world_part(world);
+		result = lock_try(shared);
+	}
 	/* One who died in the middle leaves the scheduler between two events: its contexts go, and
 	 * nothing else points to them. */
-	if (pthread_mutex_lock(&world->shared->lock) == EOWNERDEAD)
-		(void)pthread_mutex_consistent(&world->shared->lock);
+	if (result == EOWNERDEAD)
+		(void)pthread_mutex_consistent(&shared->lock);
+	(void)__atomic_add_fetch(&shared->locks, 1, __ATOMIC_RELAXED);
 }
 
 void world_unlock(struct world *world)
 {
 	(void)pthread_mutex_unlock(&world->shared->lock);
+	(void)pthread_mutex_unlock(&world->local);
 }
 
 void world_drop(struct world *world, uint32_t process)

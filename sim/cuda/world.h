@@ -8,7 +8,9 @@
  * virtual time; time advances only when all wait in calls of the driver. So the same calls give the
  * same times, whatever the processors do meanwhile. A process that dies is dropped; a thread that
  * stays away longer than the patience (it computes, or waits for something else) is left out until
- * it comes back. Real clock: the same scheduler by CLOCK_MONOTONIC, and threads run as they like.
+ * it comes back. One that is stopped (SIGSTOP) while it has the lock keeps it: after five times the
+ * patience the others go on, each for itself, and say so. Real clock: the same scheduler by
+ * CLOCK_MONOTONIC, and threads run as they like.
  *
  * Knows nothing of memory, kernels and devices. Called by driver*.c only.
  */

@@ -11,8 +11,9 @@
 #define WORLD_MAGIC UINT64_C(0x31616475436d6953)
 
 enum world_private_limits {
-	WORLD_FORMAT = 1,
-	WORLD_LOOK_MS = 50, /* how often who waits looks whether the others are alive */
+	WORLD_FORMAT = 2,
+	WORLD_LOOK_MS = 50,	     /* how often who waits looks whether the others are alive */
+	WORLD_STOPPED_PATIENCES = 5, /* the lock was not given back for so long: stopped with it */
 	/* bytes of the file that are locked: 0 while a world is made, 1 + n while process n lives
 	 */
 	WORLD_BYTE_MAKING = 0,
@@ -43,6 +44,7 @@ struct world_shared {
 	uint64_t patience_ms;
 	uint64_t start_ns; /* real clock: CLOCK_MONOTONIC at time 0 */
 	uint64_t left_behind;
+	uint64_t locks;	 /* how often it was locked */
 	uint32_t change; /* futex, real clock: something was submitted */
 	uint32_t thread_top;
 	pthread_mutex_t lock;		     /* robust, of processes */
@@ -53,7 +55,8 @@ struct world_shared {
 
 struct world {
 	struct world_shared *shared;
-	int fd; /* -1: of this process alone */
+	int fd;		       /* -1: of this process alone */
+	pthread_mutex_t local; /* of this process's threads; taken before the shared one */
 	uint32_t process;
 	pthread_key_t key; /* of a thread: its struct world_place */
 };

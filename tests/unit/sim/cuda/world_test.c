@@ -210,6 +210,44 @@ static void test_who_stays_away_is_left_behind(void **state)
 	(void)close(ready[1]);
 }
 
+static void test_who_is_stopped_with_the_lock_holds_nobody_up(void **state)
+{
+	const struct world_options hasty = {
+	    .slice_ns = 2000000, .switch_ns = 100000, .patience_ms = 50};
+	struct world_wait wait = {.kind = WORLD_WAIT_TIME, .ns = UINT64_C(9000000000)};
+	int status;
+
+	(void)state;
+	struct world *world = world_open(path, &hasty);
+
+	assert_non_null(world);
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (child == 0) {
+		(void)alarm(60);
+		world_forget(world);
+		world = world_open(path, &hasty);
+		if (!world)
+			_exit(2);
+		world_lock(world);
+		(void)raise(SIGSTOP);
+		_exit(3);
+	}
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	assert_true(WIFSTOPPED(status));
+	(void)alarm(60);
+	world_wait(world, &wait);
+	assert_true(world_begin(world));
+	assert_in_range(world_now(world), wait.ns, wait.ns + 1000000000);
+	world_end(world);
+	/* It goes on by itself as well, when it is woken; who comes now meets it alone. */
+	(void)kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	world_close(world);
+	(void)alarm(0);
+}
+
 static void test_the_environment_says_how_time_runs(void **state)
 {
 	struct world_options read_options;
@@ -246,6 +284,7 @@ int main(void)
 	    CASE(test_one_that_is_killed_gives_its_time_to_the_other),
 	    CASE(test_a_world_in_which_nobody_lives_begins_anew),
 	    CASE(test_who_stays_away_is_left_behind),
+	    CASE(test_who_is_stopped_with_the_lock_holds_nobody_up),
 	    CASE(test_the_environment_says_how_time_runs),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
