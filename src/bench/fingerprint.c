@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -24,9 +25,14 @@ enum {
 	FINGERPRINT_LINE_MAX = 256,
 };
 
+/* Open MPI's parameters are written small. */
 static bool fingerprint_has_word(const char *name, size_t length, const char *word)
 {
-	return memmem(name, length, word, strlen(word)) != NULL;
+	size_t span = strlen(word);
+	for (size_t i = 0; i + span <= length; i++)
+		if (strncasecmp(name + i, word, span) == 0)
+			return true;
+	return false;
 }
 
 bool fingerprint_shows(const char *variable)

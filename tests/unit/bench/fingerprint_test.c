@@ -15,7 +15,8 @@ static void what_is_secret_is_not_shown(void **state)
 					    "LD_LIBRARY_PATH=/x", "CUDA_VISIBLE_DEVICES="};
 	static const char *const hidden[] = {
 	    "AWS_SECRET_ACCESS_KEY=x", "NCCL_TOKEN=x",	      "HOME=/root", "NVIDIA_API_KEY=x",
-	    "SLUICE_PASSWORD=x",       "LD_LIBRARY_PATHS=/x", "NCCL_DEBUG", "CUDA_CREDENTIALS=x"};
+	    "SLUICE_PASSWORD=x",       "LD_LIBRARY_PATHS=/x", "NCCL_DEBUG", "CUDA_CREDENTIALS=x",
+	    "OMPI_MCA_oob_password=x"};
 	for (size_t i = 0; i < array_length(shown); i++)
 		assert_true(fingerprint_shows(shown[i]));
 	for (size_t i = 0; i < array_length(hidden); i++)
