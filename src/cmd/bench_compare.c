@@ -553,6 +553,7 @@ const struct command cmd_bench_compare = {
     .options_size = sizeof(struct compare_options),
     .positional = "[FILE...]",
     .positional_max = BENCH_SCALING_FILES_MAX,
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = compare_exits,
     .examples = compare_examples,
 };

@@ -138,6 +138,7 @@ const struct command cmd_bench_gpu_vectoradd = {
     .options = check_plain_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_vectoradd_examples,
 };
@@ -161,6 +162,7 @@ const struct command cmd_bench_gpu_bandwidth = {
     .options = check_copy_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_bandwidth_examples,
 };
@@ -184,6 +186,7 @@ const struct command cmd_bench_gpu_p2p = {
     .options = check_copy_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_p2p_examples,
 };
@@ -211,6 +214,7 @@ const struct command cmd_bench_gpu_stress = {
     .options = check_stress_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_stress_examples,
 };
@@ -234,6 +238,7 @@ const struct command cmd_bench_gpu_metrics = {
     .options = check_metrics_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_metrics_examples,
 };
@@ -260,6 +265,7 @@ const struct command cmd_bench_gpu_all = {
     .options = check_all_rows,
     .defaults = &check_defaults,
     .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = check_all_examples,
 };

@@ -221,6 +221,7 @@ static const struct cmd_exit_row load_exits[] = {
     {LOAD_NO_MEMORY, "the GPU has too little memory left"},
     {LOAD_ALONE, "the others did not come to the barrier, or --start-at has passed"},
     {CMD_EXIT_USAGE, "wrong command line"},
+    {CMD_EXIT_CANNOT_WRITE, "what was measured cannot be written"},
     {LOAD_EXIT_INTERRUPTED, "interrupted"},
     {0, NULL},
 };
@@ -400,6 +401,7 @@ const struct command cmd_bench_gpu_gemm = {
     .options = gemm_rows,
     .defaults = &gemm_defaults,
     .options_size = sizeof(struct load_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = load_exits,
     .examples = gemm_examples,
 };
@@ -415,6 +417,7 @@ const struct command cmd_bench_gpu_burn = {
     .options = burn_rows,
     .defaults = &burn_defaults,
     .options_size = sizeof(struct load_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = load_exits,
 };
 const struct command cmd_bench_gpu_small = {
@@ -424,6 +427,7 @@ const struct command cmd_bench_gpu_small = {
     .options = small_rows,
     .defaults = &small_defaults,
     .options_size = sizeof(struct load_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = load_exits,
 };
 const struct command cmd_bench_gpu_graph = {
@@ -433,6 +437,7 @@ const struct command cmd_bench_gpu_graph = {
     .options = small_rows,
     .defaults = &small_defaults,
     .options_size = sizeof(struct load_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = load_exits,
 };
 const struct command cmd_bench_gpu_lc = {
@@ -446,6 +451,7 @@ const struct command cmd_bench_gpu_lc = {
     .options = lc_rows,
     .defaults = &lc_defaults,
     .options_size = sizeof(struct load_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = load_exits,
 };
 const struct command cmd_bench_gpu_alloc = {
@@ -455,6 +461,7 @@ const struct command cmd_bench_gpu_alloc = {
     .options = alloc_rows,
     .defaults = &small_defaults,
     .options_size = sizeof(struct load_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = load_exits,
 };
 const struct command cmd_bench_gpu_ruler = {
@@ -464,5 +471,6 @@ const struct command cmd_bench_gpu_ruler = {
     .options = ruler_rows,
     .defaults = &small_defaults,
     .options_size = sizeof(struct load_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = load_exits,
 };

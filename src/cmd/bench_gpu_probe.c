@@ -38,6 +38,7 @@ static const struct cmd_exit_row probe_exits[] = {
     {LOAD_WRONG, "the GPU stopped working on the way"},
     {LOAD_NO_GPU, "no driver, no GPU, or one without tensor cores"},
     {CMD_EXIT_USAGE, "wrong command line"},
+    {CMD_EXIT_CANNOT_WRITE, "what was measured cannot be written"},
     {0, NULL},
 };
 
@@ -145,5 +146,6 @@ const struct command cmd_bench_gpu_probe = {
     .run = probe_main,
     .options = probe_rows,
     .options_size = sizeof(struct probe_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = probe_exits,
 };

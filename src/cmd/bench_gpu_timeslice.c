@@ -89,6 +89,7 @@ static const struct cmd_exit_row timeslice_exits[] = {
     {TIMESLICE_EXIT_WRONG, "the GPU computed wrongly, or a load hung"},
     {TIMESLICE_EXIT_NOTHING, "no GPU, or a load could not run: nothing can be said"},
     {CMD_EXIT_USAGE, "wrong command line"},
+    {CMD_EXIT_CANNOT_WRITE, "what was measured cannot be written"},
     {TIMESLICE_EXIT_INTERRUPTED, "interrupted"},
     {0, NULL},
 };
@@ -362,6 +363,7 @@ const struct command cmd_bench_gpu_timeslice = {
     .options = timeslice_rows,
     .defaults = &timeslice_defaults,
     .options_size = sizeof(struct timeslice_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = timeslice_exits,
     .examples = timeslice_examples,
 };

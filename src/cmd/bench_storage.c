@@ -543,6 +543,7 @@ const struct command cmd_bench_storage = {
     .positional = "PATH",
     .positional_min = 1,
     .positional_max = 1,
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = storage_exits,
     .examples = storage_examples,
 };

@@ -195,8 +195,9 @@ static int cmd_without_run(const struct cmd_call *call, int argc, char **argv)
 	return cmd_unknown(call, word);
 }
 
-/* Goes down the tree as far as the words are names of commands. */
-static int cmd_dispatch(const struct command *root, int argc, char **argv)
+/* Goes down the tree as far as the words are names of commands. `out_command`: where it ended. */
+static int cmd_dispatch(const struct command *root, int argc, char **argv,
+			const struct command **out_command)
 {
 	char path[CMD_PATH_SIZE];
 	struct cmd_call call = {.root = root, .command = root, .path = path};
@@ -213,6 +214,7 @@ static int cmd_dispatch(const struct command *root, int argc, char **argv)
 			length += (size_t)snprintf(path + length, sizeof(path) - length, " %s",
 						   next->name);
 	}
+	*out_command = call.command;
 	if (!call.command->run)
 		return cmd_without_run(&call, argc, argv);
 	return cmd_run_parsed(&call, argc, argv);
@@ -222,10 +224,13 @@ int cmd_main(const struct command *root, int argc, char **argv)
 {
 	/* One that was started through /proc/self/exe would be 'exe' to ps and pgrep. */
 	(void)prctl(PR_SET_NAME, root->name);
-	int exit_code = cmd_dispatch(root, argc, argv);
+	const struct command *command;
+	int exit_code = cmd_dispatch(root, argc, argv, &command);
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return exit_code;
 	fprintf(stderr, "%s: cannot write the output: %s\n", root->name, err_describe(errno));
+	if (command->exit_unwritten && exit_code < CMD_EXIT_USAGE)
+		return command->exit_unwritten; /* no verdict that nobody could read */
 	return exit_code == CMD_EXIT_OK ? CMD_EXIT_FAILED : exit_code;
 }
 

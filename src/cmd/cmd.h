@@ -102,13 +102,18 @@ struct command {
 			       program whose options it takes */
 	bool takes_command; /* options end at the first positional argument, which is a program */
 
+	/* Where CMD_EXIT_FAILED means something else: the exit code when what was printed could not
+	 * be written; 0: CMD_EXIT_FAILED. */
+	int exit_unwritten;
+
 	const struct cmd_exit_row *exits; /* ends in a row without a meaning; may be NULL; 0 and 64
 					     are added where they are missing */
 	const struct cmd_example *examples; /* ends in a row without a line; may be NULL */
 };
 
 /* Finds the command, parses, runs; prints usage errors and help. Returns the exit code: also
- * CMD_EXIT_FAILED when what was printed could not be written (`sluice devices >/dev/full`). */
+ * CMD_EXIT_FAILED, or the command's own, when what was printed could not be written (`sluice
+ * devices >/dev/full`). */
 int cmd_main(const struct command *root, int argc, char **argv);
 
 /* Prints `text`, which may quote what came from outside, so that a terminal shows it and does

@@ -159,6 +159,7 @@ const struct command cmd_validate = {
     .options = validate_rows,
     .defaults = &validate_defaults,
     .options_size = sizeof(struct validate_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = validate_exits,
     .examples = validate_examples,
 };

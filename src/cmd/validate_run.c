@@ -34,7 +34,7 @@ const struct cmd_exit_row validate_exits[] = {
     {VALIDATE_EXIT_NOTHING, "nothing can be said: everything was skipped (SKIP), or there is no "
 			    "driver and nothing says that there should be one"},
     {CMD_EXIT_USAGE, "wrong command line"},
-    {CMD_EXIT_CANNOT_WRITE, "the file of --json cannot be written"},
+    {CMD_EXIT_CANNOT_WRITE, "the report, or the file of --json, cannot be written"},
     {VALIDATE_EXIT_INTERRUPTED, "interrupted; what was found until then is reported"},
     {0, NULL},
 };
@@ -188,8 +188,8 @@ static int run_report(const struct validate_run *run, const struct checks *check
 		(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at it */
 	else
 		made = run_print(checks, &err);
-	if (made < 0)
-		return cmd_fail(run->call, VALIDATE_EXIT_WRONG, &err);
+	if (made < 0) /* not WRONG, which would take the machine out of service */
+		return cmd_fail(run->call, CMD_EXIT_CANNOT_WRITE, &err);
 	if (run->json && file_write_atomic(run->json, buf_text(&text), text.length, 0644, &err) < 0)
 		return cmd_fail(run->call, CMD_EXIT_CANNOT_WRITE, &err);
 	if (result < 0)

@@ -103,6 +103,13 @@ def test_ctrl_c_keeps_what_was_measured(machine):
     assert len(json.loads(file.read_text())["runs"]) == 4
 
 
+def test_a_verdict_that_nobody_could_read(machine):
+    """1 says that B is slower: a full disk says something else."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        assert machine.spawn("sluice", "bench", "compare", "--a", "true", "--b", "true", "-n", "1", "--warmup", "0",
+                             "--aa", "skip", stdout=full, stderr=subprocess.DEVNULL).wait(30) == 73
+
+
 def test_a_scaling_series(machine):
     """Recorded runs that say how many workers they had, or a table."""
     table = machine.directory / "series.csv"
