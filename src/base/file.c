@@ -157,6 +157,21 @@ static int file_fill(int *fd, const void *data, size_t length, const struct stat
 	return rc;
 }
 
+/* A rename puts a file where a device was: root would take /dev/null or /dev/stdout, which is a
+ * link into /proc, away from everybody. */
+static bool file_is_no_place(int directory, const char *name)
+{
+	static const char processes[] = "/proc/";
+	char link[sizeof(processes)];
+	struct stat status;
+	if (fstatat(directory, name, &status, 0) == 0 &&
+	    (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode) || S_ISFIFO(status.st_mode)))
+		return true;
+	ssize_t length = readlinkat(directory, name, link, sizeof(link));
+	return length >= (ssize_t)sizeof(processes) - 1 &&
+	       memcmp(link, processes, sizeof(processes) - 1) == 0;
+}
+
 static int file_write(const char *path, const void *data, size_t length, mode_t mode,
 		      const struct stat *like, bool is_durable, struct err *err)
 {
@@ -164,6 +179,11 @@ static int file_write(const char *path, const void *data, size_t length, mode_t 
 	_cleanup_close_ int directory = file_open_parent(path, &name, err);
 	if (directory < 0)
 		return directory;
+
+	if (file_is_no_place(directory, name))
+		return err_set(err, -EEXIST,
+			       "'%s' is a device or a pipe, in whose place a file would be put",
+			       path);
 
 	char temporary[FILE_NAME_SIZE];
 	_cleanup_close_ int fd = file_open_temporary(directory, mode, temporary);

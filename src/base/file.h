@@ -29,6 +29,7 @@ int file_read_open(int fd, const char *path, struct buf *out, struct err *err);
 /*
  * Replaces `path` atomically: a temporary in the same directory, fsync, rename, fsync of the
  * directory. `mode` as for open(2). On failure the old file is untouched and no temporary stays.
+ * -EEXIST: it is a device, a pipe or a link into /proc, such as /dev/stdout.
  */
 int file_write_atomic(const char *path, const void *data, size_t length, mode_t mode,
 		      struct err *err);

@@ -168,6 +168,26 @@ static void test_write_replaces_a_link_not_its_target(void **state)
 	expect_content(path, "new");
 }
 
+static void test_write_replaces_no_device(void **state)
+{
+	const char *device = unit_path(*state, "null"), *pipe = unit_path(*state, "pipe");
+	const char *out = unit_path(*state, "stdout");
+	const char *const paths[] = {device, pipe, out};
+	struct stat before, after;
+	assert_int_equal(symlink("/dev/null", device), 0); /* mknod is root's */
+	assert_int_equal(mkfifo(pipe, 0600), 0);
+	assert_int_equal(symlink("/proc/self/fd/1", out), 0);
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		struct err err = {0};
+		assert_int_equal(lstat(paths[i], &before), 0);
+		assert_int_equal(file_write_atomic(paths[i], "new", 3, 0600, &err), -EEXIST);
+		assert_non_null(strstr(err.text, paths[i]));
+		assert_int_equal(lstat(paths[i], &after), 0);
+		assert_int_equal(before.st_ino, after.st_ino);
+	}
+	assert_int_equal(entries(*state), 3);
+}
+
 static void test_full_disk_leaves_the_old_file(void **state)
 {
 	const char *path = unit_path(*state, "f");
@@ -310,6 +330,7 @@ int main(void)
 	    TEST(test_read_errors_name_the_path),
 	    TEST(test_write_creates_and_replaces),
 	    TEST(test_write_replaces_a_link_not_its_target),
+	    TEST(test_write_replaces_no_device),
 	    TEST(test_full_disk_leaves_the_old_file),
 	    TEST(test_size_limit_of_the_kernel),
 	    TEST(test_failing_fsync),
