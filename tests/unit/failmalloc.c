@@ -33,6 +33,9 @@ void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
 void *__real_reallocarray(void *old, size_t count, size_t size);
 void __real_free(void *memory);
+/* Seen from outside: the linker refers a shared library's malloc() to them as well where it checks,
+ * though that library goes on calling the C library's. */
+#pragma GCC visibility push(default)
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
@@ -40,6 +43,7 @@ void *__wrap_reallocarray(void *old, size_t count, size_t size);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t size);
 void __wrap_free(void *memory);
+#pragma GCC visibility pop
 
 static size_t failmalloc_slot(const void *memory)
 {
