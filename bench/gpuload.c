@@ -6,6 +6,7 @@
  * for what the GPU does, with the real one for what the host does, where the figures include the
  * simulator's own work. Each run is a process of its own, which finds nothing loaded.
  */
+#include <dlfcn.h>
 #include <link.h>
 #include <math.h>
 #include <stdio.h>
@@ -78,6 +79,9 @@ static void stalled(const char *what, void *context)
 static void run_here(struct gpuload *self, enum load_mode mode)
 {
 	struct err err = {0};
+	/* With what it is linked against, which is not ours; a driver that was used stays loaded.
+	 */
+	(void)dlopen(self->library ? self->library : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	unsigned before = libraries();
 	struct load_plan plan = {
 	    .mode = mode,
