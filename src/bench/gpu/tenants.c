@@ -23,6 +23,7 @@ enum {
 	TENANTS_READ = 65536,
 	TENANTS_EXTRA = 12, /* arguments of ours, and NULL */
 	TENANTS_GRACE_MS = 2000,
+	TENANTS_STEP_MS = 10, /* while one has closed its output and not ended */
 	TENANTS_PATH = 256,
 };
 
@@ -148,18 +149,26 @@ static bool tenants_take(struct tenants_process *process)
 	return length > 0 && buf_add(&process->output, piece, (size_t)length) == 0;
 }
 
-static void tenants_reap(struct tenants_set *set, size_t index)
+/* How it ended. False: it has not within `wait_ms`; a driver that hangs keeps its process. */
+static bool tenants_reap(struct tenants_set *set, size_t index, int wait_ms)
 {
 	struct tenants_process *process = &set->process[index];
 	struct tenant *tenant = &set->tenants[index];
 	int status = 0;
-	while (waitpid(process->pid, &status, 0) < 0 && errno == EINTR)
-		;
+	for (int waited = 0;; waited += TENANTS_STEP_MS) {
+		pid_t gone = waitpid(process->pid, &status, WNOHANG);
+		if (gone != 0 && (gone > 0 || errno != EINTR))
+			break;
+		if (waited >= wait_ms)
+			return false;
+		(void)poll(NULL, 0, TENANTS_STEP_MS);
+	}
 	process->pid = 0;
 	tenant->rc = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 	tenant->has_summary =
 	    tenant_summary_parse(buf_text(&process->output), process->output.length,
 				 &tenant->summary, NULL) == 0;
+	return true;
 }
 
 /* Ends those that still run: politely, then by force. */
@@ -176,7 +185,8 @@ static void tenants_end(struct tenants_set *set)
 			;
 		if (process->pid > 0) {
 			(void)kill(-process->pid, SIGKILL);
-			tenants_reap(set, i);
+			if (!tenants_reap(set, i, TENANTS_GRACE_MS))
+				set->tenants[i].rc = 128 + SIGKILL; /* once the driver lets go */
 		}
 		if (process->fd >= 0)
 			(void)close(process->fd);
@@ -191,27 +201,29 @@ static int tenants_wait(struct tenants_set *set, uint64_t deadline_ns, const ato
 	struct clock clock = {0};
 	while (true) {
 		struct pollfd at[TENANTS_MAX];
-		size_t open = 0;
+		size_t running = 0, ending = 0;
 		for (size_t i = 0; i < set->count; i++) {
 			at[i] = (struct pollfd){.fd = set->process[i].fd, .events = POLLIN};
-			open += set->process[i].fd >= 0;
+			running += set->process[i].pid > 0;
+			ending += set->process[i].pid > 0 && set->process[i].fd < 0;
 		}
-		if (open == 0)
+		if (running == 0)
 			return 0;
 		if (stop && atomic_load(stop))
 			return err_set(err, -EINTR, "interrupted");
 		if (clock_now_ns(&clock) > deadline_ns)
 			return err_set(err, -ETIMEDOUT, "%zu of %zu loads did not end in time",
-				       open, set->count);
-		if (poll(at, set->count, TENANTS_LOOK_MS) <= 0)
-			continue;
+				       running, set->count);
+		int ready = poll(at, set->count, ending > 0 ? TENANTS_STEP_MS : TENANTS_LOOK_MS);
 		for (size_t i = 0; i < set->count; i++) {
 			struct tenants_process *process = &set->process[i];
-			if (at[i].revents == 0 || tenants_take(process))
-				continue;
-			(void)close(process->fd);
-			process->fd = -1;
-			tenants_reap(set, i);
+			if (ready > 0 && process->fd >= 0 && at[i].revents != 0 &&
+			    !tenants_take(process)) {
+				(void)close(process->fd);
+				process->fd = -1;
+			}
+			if (process->fd < 0 && process->pid > 0)
+				(void)tenants_reap(set, i, 0); /* soon */
 		}
 	}
 }

@@ -109,6 +109,20 @@ static void one_that_hangs_is_killed(void **state)
 	assert_int_equal(tenants_run(path, tenants, 1, soon(), &stop, &err), -EINTR);
 }
 
+/* As one that has said everything and hangs in the driver on its way out. */
+static void one_that_does_not_end_has_no_more_time_than_others(void **state)
+{
+	const char *path =
+	    program("stays", "#!/bin/sh\ntrap '' TERM\nexec >/dev/null\nexec sleep 60\n");
+	struct tenant tenants[1] = {{.arguments = {"gemm"}}};
+	struct err err = {0};
+	uint64_t start = unit_now_ns();
+	assert_int_equal(tenants_run(path, tenants, 1, start + CLOCK_NS_PER_S / 2, NULL, &err),
+			 -ETIMEDOUT);
+	assert_true(unit_now_ns() - start < 20 * CLOCK_NS_PER_S);
+	assert_int_equal(tenants[0].rc, 128 + 9);
+}
+
 static void a_program_that_is_not_there_is_named(void **state)
 {
 	struct tenant tenants[1] = {{.arguments = {"gemm"}}};
@@ -126,6 +140,7 @@ int main(void)
 	    cmocka_unit_test(several_run_at_once_with_one_barrier),
 	    cmocka_unit_test(how_one_ends_is_told),
 	    cmocka_unit_test(one_that_hangs_is_killed),
+	    cmocka_unit_test(one_that_does_not_end_has_no_more_time_than_others),
 	    cmocka_unit_test(a_program_that_is_not_there_is_named),
 	};
 	return cmocka_run_group_tests(tests, unit_top_setup, unit_top_teardown);
