@@ -359,14 +359,24 @@ static int compare_judge_plan(const struct compare_plan *plan, struct compare_ou
 	return result;
 }
 
-int compare_again(const struct compare_plan *plan, struct compare_outcome *out, struct err *err)
+static int compare_check_pairs(const struct result *runs, struct err *err)
 {
-	for (size_t i = 0; i + 1 < out->runs.run_count; i += 2)
-		if (strcmp(out->runs.runs[i].side, out->runs.runs[i + 1].side) == 0)
+	for (size_t i = 0; i + 1 < runs->run_count; i += 2)
+		if (strcmp(runs->runs[i].side, runs->runs[i + 1].side) == 0)
 			return err_set(err, -EINVAL,
 				       "runs %zu and %zu are of the same side '%s': this is no "
 				       "recorded comparison",
-				       i + 1, i + 2, out->runs.runs[i].side);
+				       i + 1, i + 2, runs->runs[i].side);
+	return 0;
+}
+
+int compare_again(const struct compare_plan *plan, struct compare_outcome *out, struct err *err)
+{
+	int result = compare_check_pairs(&out->runs, err);
+	if (result == 0 && (result = compare_check_pairs(&out->calibration, err)) < 0)
+		return err_wrap(err, "calibration");
+	if (result < 0)
+		return result;
 	return compare_judge_plan(plan, out, err);
 }
 

@@ -75,7 +75,7 @@ void compare_done(struct compare_outcome *outcome);
 int compare_run(const struct compare_plan *plan, struct compare_outcome *out, struct err *err);
 
 /* Judges out->runs again, which were measured by compare_run() before: with the margin and the
- * metrics of `plan`. */
+ * metrics of `plan`, and by the calibration and the looks that were recorded with them. */
 int compare_again(const struct compare_plan *plan, struct compare_outcome *out, struct err *err);
 
 /*

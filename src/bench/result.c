@@ -115,6 +115,9 @@ void result_done(struct result *result)
 		result_run_done(&result->runs[i]);
 	free(result->runs);
 	free(result->fingerprint);
+	if (result->calibration)
+		result_done(result->calibration); /* has none of its own */
+	free(result->calibration);
 	result_init(result);
 }
 
@@ -211,6 +214,32 @@ static int result_read_run(const json_t *from, struct result_run *out, struct er
 	return 0;
 }
 
+static int result_read_runs(const json_t *runs, struct result *out, struct err *err)
+{
+	for (size_t i = 0; i < json_array_size(runs); i++) {
+		struct result_run *run = result_add_run(out);
+		if (!run)
+			return err_set(err, -ENOMEM, "no memory for run %zu, or too many runs", i);
+		int result = result_read_run(json_array_get(runs, i), run, err);
+		if (result < 0)
+			return err_wrap(err, "runs[%zu]", i);
+	}
+	return 0;
+}
+
+static int result_read_calibration(const json_t *from, struct result *out, struct err *err)
+{
+	const json_t *runs = json_object_get(json_object_get(from, "calibration"), "runs");
+	if (json_array_size(runs) == 0)
+		return 0;
+	out->calibration = calloc(1, sizeof(*out->calibration));
+	if (!out->calibration)
+		return err_set(err, -ENOMEM, "no memory for the calibration");
+	result_init(out->calibration);
+	int result = result_read_runs(runs, out->calibration, err);
+	return result < 0 ? err_wrap(err, "calibration") : 0;
+}
+
 static int result_read(const json_t *from, struct result *out, struct err *err)
 {
 	const char *schema = json_string_value(json_object_get(from, "schema"));
@@ -227,15 +256,9 @@ static int result_read(const json_t *from, struct result *out, struct err *err)
 	const json_t *fingerprint = json_object_get(from, "fingerprint");
 	if (json_is_object(fingerprint))
 		out->fingerprint = json_dumps(fingerprint, JSON_COMPACT); /* NULL: not compared */
-	for (size_t i = 0; i < json_array_size(runs); i++) {
-		struct result_run *run = result_add_run(out);
-		if (!run)
-			return err_set(err, -ENOMEM, "no memory for run %zu, or too many runs", i);
-		int result = result_read_run(json_array_get(runs, i), run, err);
-		if (result < 0)
-			return err_wrap(err, "runs[%zu]", i);
-	}
-	return 0;
+	out->looks = result_read_u64(from, "looks") > 1 ? 2 : 1;
+	int result = result_read_runs(runs, out, err);
+	return result < 0 ? result : result_read_calibration(from, out, err);
 }
 
 int result_parse(const char *text, size_t length, struct result *out, struct err *err)

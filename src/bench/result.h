@@ -74,7 +74,9 @@ struct result {
 	uint64_t seed;
 	struct result_run *runs; /* owned */
 	size_t run_count;
-	char *fingerprint; /* owned; JSON of where it was measured; NULL */
+	char *fingerprint;	    /* owned; JSON of where it was measured; NULL */
+	struct result *calibration; /* owned; its runs, of A beside itself; NULL: there are none */
+	unsigned looks;		    /* how often a recorded comparison looks at its data; 1 */
 };
 void result_init(struct result *result);
 void result_done(struct result *result);

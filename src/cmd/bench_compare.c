@@ -198,8 +198,8 @@ static const struct cmd_example compare_examples[] = {
      "what a container costs"},
     {"sluice bench compare -n 60 -m 0.5% --html report.html --a ./old --b ./new",
      "a finer look, with plots"},
-    {"sluice bench compare --from result.json",
-     "the verdict of runs that were recorded with --json"},
+    {"sluice bench compare --from result.json -m 5%",
+     "runs that were recorded with --json, judged again by this margin"},
     {"sluice bench compare --from series.csv --html scaling.html",
      "efficiency by number of workers, with plots"},
     {NULL, NULL},
@@ -364,7 +364,13 @@ static int compare_from(struct compare_call *self, struct compare_outcome *out, 
 	const struct compare_plan *plan = &self->plan;
 	if (self->call->argc == 1) {
 		out->runs = *a;
+		out->looks = a->looks;
 		result_init(a);
+		if (out->runs.calibration && plan->calibrates) {
+			out->calibration = *out->runs.calibration;
+			free(out->runs.calibration);
+			out->runs.calibration = NULL;
+		}
 		return compare_again(plan, out, err);
 	}
 	int result = compare_read(self->call->argv[1], b, err);

@@ -62,7 +62,17 @@ def test_files_and_what_is_recorded(machine):
     apart = machine.run("sluice", "bench", "compare", "--from", file, file, "--metric", "output")
     assert "pairs, margin" not in apart.out and "seed" not in apart.out, apart  # there is neither
     assert "unpaired" in apart.out, apart
-    file.write_text(file.read_text()[:1000])
+    unrest = [{"side": ("A", "A2")[i % 2], "rc": 0, "metrics": {"output": {"samples": [1 + i % 2]}}} for i in range(40)]
+    file.write_text(json.dumps(recorded | {"calibration": {"runs": unrest}}))
+    judge = ("sluice", "bench", "compare", "--from", file, "--metric", "output", "--margin", "5%")
+    assert machine.run(*judge).rc == 3 and "REFUSED" in machine.run(*judge).out  # as it was when it was recorded
+    assert machine.run(*judge, "--aa", "skip").rc == 0
+    once, twice = (machine.run(*judge, "--aa", "skip", "--output", "json").json["verdicts"][0]["within_95"]
+                   for looks in (1, 2) if file.write_text(json.dumps(recorded | {"looks": looks})))
+    assert twice[1] - twice[0] > once[1] - once[0]  # intervals are as wide as they were
+    file.write_text(json.dumps(recorded | {"calibration": {"runs": [{"side": "A"}, {"side": "A"}]}}))
+    assert "calibration" in machine.run(*judge).err and machine.run(*judge).rc == 65
+    file.write_text(json.dumps(recorded)[:1000])
     broken = machine.run("sluice", "bench", "compare", "--from", file)
     assert broken.rc == 65 and str(file) in broken.err and "line 1" in broken.err, broken
 
