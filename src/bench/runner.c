@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -33,6 +34,7 @@ enum {
 	RUNNER_GROUP_MAX = 4096,
 	RUNNER_STEAL_FIELD = 8, /* of the line "cpu", see proc(5) */
 	RUNNER_SIGNAL_BASE = 128,
+	RUNNER_CANNOT_START = 125,
 	RUNNER_WRONG = 2, /* as exit status of a run whose results are wrong */
 };
 
@@ -244,17 +246,21 @@ static bool runner_read(struct runner *self, int fd)
 }
 
 /* In the new process. */
-static _Noreturn void runner_become(const struct runner_options *options, int out_fd, int err_fd)
+static _Noreturn void runner_become(const struct runner_options *options, pid_t parent, int out_fd,
+				    int err_fd)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGPIPE};
 	(void)setpgid(0, 0);
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* who measures may be killed; nobody waits then */
+	if (getppid() != parent)
+		_exit(RUNNER_CANNOT_START);
 	for (size_t i = 0; i < array_length(signals); i++)
 		(void)signal(signals[i], SIG_DFL);
 	int null_fd = open("/dev/null", O_RDWR);
 	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 ||
 	    dup2(out_fd >= 0 ? out_fd : null_fd, STDOUT_FILENO) < 0 ||
 	    dup2(err_fd, STDERR_FILENO) < 0)
-		_exit(125);
+		_exit(RUNNER_CANNOT_START);
 	(void)close_range(STDERR_FILENO + 1, ~0U, 0); /* before Linux 5.9 they are O_CLOEXEC */
 	if (options->result_path)
 		(void)setenv("SLUICE_RESULT_FILE", options->result_path, 1);
@@ -277,11 +283,12 @@ static int runner_start(struct runner *self, struct err *err)
 	self->out->steal_ms = runner_steal_ms();
 	self->out->throttled_us = runner_throttled_us();
 	self->out->start_ns = clock_now_ns(&runner_clock);
+	pid_t parent = getpid();
 	self->pid = fork();
 	if (self->pid < 0)
 		return err_set(err, -errno, "starting a process: %s", err_describe(errno));
 	if (self->pid == 0)
-		runner_become(self->options, output_end, errors_end);
+		runner_become(self->options, parent, output_end, errors_end);
 	(void)setpgid(self->pid, self->pid); /* whoever of the two comes first */
 	return 0;
 }

@@ -2,6 +2,7 @@
 """Two commands in turns, and what is said of them: as a user types it."""
 
 import json
+import pathlib
 import random
 import signal
 import subprocess
@@ -111,6 +112,24 @@ def test_ctrl_c_keeps_what_was_measured(machine):
     program.send_signal(signal.SIGINT)
     assert program.wait(10) == 130
     assert len(json.loads(file.read_text())["runs"]) == 4
+
+
+def test_killed_it_leaves_no_command(machine):
+    told = machine.directory / "pid"
+    program = machine.spawn("sluice", "bench", "compare", "--a", f"echo $$ >{told}.new; mv {told}.new {told}; exec sleep 600",
+                            "--b", "true", "--aa", "skip", "--warmup", "0", "-n", "50", stdout=subprocess.DEVNULL)
+    wait_until(told.exists, what="the command")
+    program.kill()
+    program.wait(10)
+    wait_until(lambda: "State:\tZ" in state_of(told.read_text().strip()), what="its end")
+
+
+def state_of(pid):
+    """Of a process; a zombie where it is gone (here nobody may reap orphans)."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return "State:\tZ"
 
 
 def test_a_verdict_that_nobody_could_read(machine):
