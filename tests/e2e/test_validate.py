@@ -62,6 +62,19 @@ def test_the_result_is_written_after_an_early_error_too(machine, tmp_path):
     assert machine.run("sluice", "validate", "--json", tmp_path / "no" / "r.json").rc == 73
 
 
+def test_the_result_goes_into_a_file_that_is_mounted(machine, tmp_path):
+    """As /dev/termination-log is in a pod: nothing can be put in its place."""
+    path, other = tmp_path / "termination-log", tmp_path / "host"
+    path.touch()
+    other.write_text("x" * 100000)
+    mount = f"mount --bind {other} {path}"
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "sh", "-c", mount], check=False).returncode:
+        pytest.skip("needs to mount in a name space of its own")
+    done = machine.run("unshare", "-m", "sh", "-c", f"{mount} && exec sluice validate --json {path}")
+    assert done.rc == 3 and json.loads(other.read_text())["schema"] == "sluice.result/1", done
+    assert not path.read_text() and not [one for one in tmp_path.iterdir() if path.name in one.name and one != path]
+
+
 @pytest.mark.parametrize("arguments", [
     ["--level", "0"], ["--level", "4"], ["--only", "everything"], ["--skip", "nothing"], ["--timeout", "0"],
     ["--expect", "-1"], ["--only", "vectoradd", "--skip", "vectoradd"], ["word"]])
