@@ -146,6 +146,11 @@ def test_what_cannot_be_meant(gpu, arguments, rc):
     assert done.rc == rc and done.err and not done.out, done
 
 
+def test_without_a_request_there_is_no_latency(gpu):
+    done = gpu("lc", "--rate", "0.001", "--seconds", "5", "--seed", "7", "--json", "--quiet")
+    assert done.rc == 2 and "no request came" in done.err and "p50_ms" not in lines(done)[-1], done
+
+
 def test_a_barrier_of_another_run(gpu):
     old = gpu.machine.directory / "barrier"
     old.write_text("1 5\n2 6\n")

@@ -266,6 +266,12 @@ int load_run_lc(struct load_session *self, struct err *err)
 		lc_figures(&lc);
 	if (result == 0)
 		result = lc_drain(&lc, err);
+	if (result == 0 && self->out->requests == 0 && !load_is_stopped(self)) {
+		self->out->status = LOAD_REFUSED;
+		result =
+		    err_set(err, -EINVAL,
+			    "no request came in the time that counts: raise --rate or --seconds");
+	}
 	lc_close(&lc);
 	if (is_pinned)
 		(void)sched_setaffinity(0, sizeof(before), &before);
