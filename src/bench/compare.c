@@ -377,6 +377,7 @@ int compare_again(const struct compare_plan *plan, struct compare_outcome *out, 
 		return err_wrap(err, "calibration");
 	if (result < 0)
 		return result;
+	out->is_simulated = fingerprint_is_simulated(out->runs.fingerprint);
 	return compare_judge_plan(plan, out, err);
 }
 
@@ -447,6 +448,8 @@ int compare_recorded(const struct result *a, const struct result *b, double marg
 		pairs.b[i] = &b->runs[i];
 		pairs.b_is_first[i] = i % 2; /* nobody was: neither side has the advantage */
 	}
+	out->is_simulated =
+	    fingerprint_is_simulated(a->fingerprint) || fingerprint_is_simulated(b->fingerprint);
 	compare_look_for_failures(out, a);
 	compare_look_for_failures(out, b);
 	if (out->failed_runs == 0)

@@ -64,6 +64,7 @@ struct compare_outcome {
 	unsigned looks;
 	size_t failed_runs, disturbed_runs;
 	uint32_t gpu_throttle; /* bits of SNAPSHOT_THROTTLE of all runs */
+	bool is_simulated;     /* recorded runs: there, GPUs were simulated */
 	char *differences; /* owned; of where two recorded sides were measured, in lines; NULL */
 	const struct result_run *failure; /* the first; borrowed of `runs` or `calibration`; NULL */
 };

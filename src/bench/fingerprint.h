@@ -31,6 +31,8 @@ void fingerprint_write_with(struct jsonw *json, const char *root, char *const *e
  */
 int fingerprint_differences(const char *a, const char *b, struct buf *out, size_t *out_count,
 			    struct err *err);
+/* Whether a fingerprint (a JSON object, as text) says that its GPUs are simulated. NULL: no. */
+bool fingerprint_is_simulated(const char *text);
 /* Whether a variable ("NAME=VALUE") may be shown: its name is on the list of beginnings, and has
  * no word in it that secrets have. Pure. */
 bool fingerprint_shows(const char *variable);

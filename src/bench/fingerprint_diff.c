@@ -97,3 +97,11 @@ int fingerprint_differences(const char *a, const char *b, struct buf *out, size_
 		*out_count = count;
 	return result;
 }
+
+bool fingerprint_is_simulated(const char *text)
+{
+	json_t *root = text ? json_loads(text, 0, NULL) : NULL;
+	bool is_simulated = json_is_true(json_object_get(root, "simulated"));
+	json_decref(root);
+	return is_simulated;
+}

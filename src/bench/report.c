@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "bench/compare.h"
 #include "bench/fingerprint.h"
+#include "hardware/gpu.h"
 #include "hardware/snapshot.h"
 
 enum {
@@ -180,9 +181,13 @@ static int report_differences(const char *lines, struct buf *out)
 	return result;
 }
 
-static int report_marks(const struct compare_outcome *outcome, struct buf *out)
+static int report_marks(const struct report *report, struct buf *out)
 {
+	const struct compare_outcome *outcome = report->outcome;
 	int result = 0;
+	if (outcome->is_simulated || (report->gpus && report->gpus->simulated))
+		result = buf_add_text(out, "- The GPUs are simulated: neither their state nor a "
+					   "time of theirs is that of a GPU.\n");
 	size_t runs = outcome->runs.run_count + outcome->calibration.run_count;
 	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++)
 		result = report_marks_of(&outcome->judgements[i], out);
@@ -286,7 +291,7 @@ int report_text(const struct report *report, struct buf *out)
 		result = report_failure(outcome, out);
 	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++)
 		result = report_explain(report, &outcome->judgements[i], out);
-	return result == 0 ? report_marks(outcome, out) : result;
+	return result == 0 ? report_marks(report, out) : result;
 }
 
 /* --- JSON ------------------------------------------------------------------------------------- */

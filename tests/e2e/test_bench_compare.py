@@ -178,9 +178,12 @@ def test_gpus_that_are_slowed_down(machine):
     assert told["fingerprint"]["gpus"][0]["name"] == "Tesla T4"
     assert all(run["env_events"]["gpu_celsius"] > 80 for run in told["runs"]), told["runs"]
     assert told["disturbed_runs"] == 2 and "GPUs were slowed down in some runs: " in done.out, done
+    again = machine.run("sluice", "bench", "compare", "--from", file)
+    assert all("The GPUs are simulated: " in reply.out for reply in (done, again)), again
     other = machine.directory / "other.json"
     other.write_text(file.read_text().replace("Tesla T4", "Tesla T40"))
     apart = machine.run("sluice", "bench", "compare", "--from", file, other)
+    assert "The GPUs are simulated: " in apart.out
     assert "not measured in the same place" in apart.out and "Tesla T40" in apart.out, apart
 
 
