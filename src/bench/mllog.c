@@ -226,7 +226,8 @@ int mllog_parse(const char *line, size_t length, struct mllog *out, struct err *
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* One value of JSON, as it is written in one line. Caller's; NULL: it is none. */
+/* One value of JSON, as it is written in one line. Caller's; NULL: it is none. A number keeps the
+ * digits that it was given with. */
 static char *mllog_one_line(const char *text, bool is_object)
 {
 	json_error_t why;
@@ -234,7 +235,10 @@ static char *mllog_one_line(const char *text, bool is_object)
 		return NULL;
 	json_t *json = json_loads(text, JSON_DECODE_ANY, &why);
 	char *line = json && (!is_object || json_is_object(json))
-			 ? json_dumps(json, JSON_ENCODE_ANY | JSON_ENSURE_ASCII)
+			 ? json_is_number(json)
+			       ? strndup(text + strspn(text, " \t\r\n"),
+					 strcspn(text + strspn(text, " \t\r\n"), " \t\r\n"))
+			       : json_dumps(json, JSON_ENCODE_ANY | JSON_ENSURE_ASCII)
 			 : NULL;
 	json_decref(json);
 	return line;

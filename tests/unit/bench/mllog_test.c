@@ -152,6 +152,9 @@ static void what_is_written_is_read(void **state)
 		assert_string_equal(log.text, "a\nb");
 		assert_string_equal(log.status, "success");
 	}
+	buf_clear(&out);
+	if (mllog_format(&out, 1, MLLOG_POINT, "eval_accuracy", " 0.7592\n", NULL, &err) == 0)
+		assert_non_null(strstr(buf_text(&out), "\"value\": 0.7592, ")); /* as it came */
 	assert_true(mllog_format(&out, 1, MLLOG_POINT, "no key", NULL, NULL, &err) < 0);
 	assert_true(mllog_format(&out, 1, MLLOG_POINT, "", NULL, NULL, &err) < 0);
 	assert_true(mllog_format(&out, 1, MLLOG_POINT, "a", "NaN", NULL, &err) < 0);
