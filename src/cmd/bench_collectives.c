@@ -32,8 +32,6 @@
 enum {
 	COLLECTIVES_EXIT_INTERRUPTED = 130,
 	COLLECTIVES_STAMP_MAX = 32,
-	COLLECTIVES_ARGUMENTS_MAX = 256,
-	COLLECTIVES_COMMAND_MAX = 1 << 16,
 	COLLECTIVES_NAMES_MAX = 1000, /* of files beside one that is there */
 	COLLECTIVES_PROGRESS_MS = 200,
 	COLLECTIVES_MEBI = 1 << 20,
@@ -448,20 +446,6 @@ static int collectives_free_name(const char *path, char out[FILE_PATH_MAX], stru
 	return result;
 }
 
-/* The command line as the kernel keeps it. Both are the caller's. */
-static int collectives_command(struct buf *text, char *argv[COLLECTIVES_ARGUMENTS_MAX])
-{
-	int argc = 0;
-	buf_init(text, COLLECTIVES_COMMAND_MAX);
-	if (file_read("/proc/self/cmdline", text, NULL) < 0)
-		return 0;
-	for (size_t at = 0; at < text->length && argc < COLLECTIVES_ARGUMENTS_MAX;) {
-		argv[argc++] = text->data + at;
-		at += strlen(text->data + at) + 1;
-	}
-	return argc;
-}
-
 static int collectives_write(const char *path, const struct buf *text, int result, struct err *err)
 {
 	if (result < 0)
@@ -560,9 +544,9 @@ static int collectives_end(struct collectives *self, int result, const struct er
 	struct err err = {0};
 	struct buf command _cleanup_buf_;
 	struct judge judge _cleanup_judge_ = {0};
-	char *argv[COLLECTIVES_ARGUMENTS_MAX], ended[COLLECTIVES_STAMP_MAX];
+	char *argv[CMD_LINE_ARGUMENTS_MAX], ended[COLLECTIVES_STAMP_MAX];
 	bool is_first = self->ranks.forks || self->has_columns || self->members;
-	int argc = collectives_command(&command, argv);
+	int argc = cmd_line(&command, argv);
 	collectives_clear_progress(self);
 	collectives_stamp(ended, true);
 	/* Who interrupts a run has not seen it fail. */

@@ -462,6 +462,9 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 				   : compare_run(&self->plan, outcome, &err);
 	if (self->plan.progress)
 		(void)fprintf(stderr, "\r\x1b[K");
+	struct buf line _cleanup_buf_;
+	char *argv[CMD_LINE_ARGUMENTS_MAX];
+	int argc = cmd_line(&line, argv);
 	char names[2][FILE_PATH_MAX] = {"", ""};
 	for (int i = 0; options->from && i < 2; i++)
 		(void)snprintf(names[i], sizeof(names[i]), "%s%s",
@@ -477,8 +480,8 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 				.margin = self->plan.margin,
 				/* Of runs that were recorded together, theirs. */
 				.seed = options->from ? outcome->runs.seed : self->plan.seed,
-				.argc = self->call->argc,
-				.argv = self->call->argv,
+				.argc = argc,
+				.argv = argv,
 				.environment = environ,
 				.gpus = bench_gpus_inventory(self->plan.context)};
 	if (result < 0 && !options->from)

@@ -51,6 +51,9 @@ static int scaling_document(const struct scaling *scaling, const struct bench_sc
 			    struct buf *out)
 {
 	struct jsonw json;
+	struct buf line _cleanup_buf_;
+	char *argv[CMD_LINE_ARGUMENTS_MAX];
+	int argc = cmd_line(&line, argv);
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
 	jsonw_text(&json, "schema", RESULT_SCHEMA);
@@ -58,8 +61,8 @@ static int scaling_document(const struct scaling *scaling, const struct bench_sc
 	jsonw_text(&json, "version", cmd_version());
 	jsonw_text(&json, "started", what->started);
 	jsonw_array(&json, "argv");
-	for (size_t i = 0; i < what->count; i++)
-		jsonw_text(&json, NULL, what->files[i]);
+	for (int i = 0; i < argc; i++)
+		jsonw_text(&json, NULL, argv[i]);
 	jsonw_end_array(&json);
 	scaling_json(scaling, &json);
 	jsonw_array(&json, "runs");

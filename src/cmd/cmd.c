@@ -11,13 +11,15 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "cmd/help.h"
 #include "cmd/options.h"
 
 enum {
-	CMD_TEXT_MAX = 16384, /* bytes of one escaped text */
+	CMD_TEXT_MAX = 16384,	  /* bytes of one escaped text */
+	CMD_LINE_MAX = 256 << 10, /* a command line that is longer is not shown */
 };
 
 const struct command *cmd_find(const struct command *command, const char *name)
@@ -168,6 +170,19 @@ int cmd_verb(const struct cmd_call *call)
 	struct cmd_call inner = {
 	    .root = call->root, .command = verb, .path = path, .outer = call->options};
 	return cmd_run_parsed(&inner, call->argc, call->argv);
+}
+
+int cmd_line(struct buf *text, char *argv[CMD_LINE_ARGUMENTS_MAX])
+{
+	int argc = 0;
+	buf_init(text, CMD_LINE_MAX);
+	if (file_read("/proc/self/cmdline", text, NULL) < 0)
+		return 0;
+	for (size_t at = 0; at < text->length && argc < CMD_LINE_ARGUMENTS_MAX;) {
+		argv[argc++] = text->data + at;
+		at += strlen(text->data + at) + 1;
+	}
+	return argc;
 }
 
 const char *cmd_version(void)

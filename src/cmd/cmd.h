@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+struct buf;
 struct err;
 struct option_row;
 
@@ -130,6 +131,11 @@ int cmd_usage(const struct cmd_call *call, const char *format, ...)
 int cmd_verb(const struct cmd_call *call);
 /* The version of sluice: "0.1.0". */
 const char *cmd_version(void);
+/* The command line of this process as the kernel keeps it, for a report. The texts lie in `text`,
+ * which is initialised here and the caller's, also where there is nothing to be read. Returns how
+ * many are in `argv`. */
+enum { CMD_LINE_ARGUMENTS_MAX = 256 };
+int cmd_line(struct buf *text, char *argv[CMD_LINE_ARGUMENTS_MAX]);
 
 /* The verb `name` of `command`; NULL if it has none. */
 const struct command *cmd_find(const struct command *command, const char *name);

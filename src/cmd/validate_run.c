@@ -24,7 +24,7 @@
 
 extern char **environ;
 
-enum { RUN_REPORT_MAX = 64 << 20, RUN_TIME_TEXT = 40, RUN_CMDLINE_MAX = 1 << 16 };
+enum { RUN_REPORT_MAX = 64 << 20, RUN_TIME_TEXT = 40 };
 #define RUN_LOOK_NS UINT64_C(30000000000)
 
 const struct cmd_exit_row validate_exits[] = {
@@ -141,11 +141,11 @@ static int run_print(const struct checks *checks, struct err *err)
 static void run_json_argv(struct jsonw *json)
 {
 	struct buf line _cleanup_buf_;
-	buf_init(&line, RUN_CMDLINE_MAX);
+	char *argv[CMD_LINE_ARGUMENTS_MAX];
+	int argc = cmd_line(&line, argv);
 	jsonw_array(json, "argv");
-	if (file_read("/proc/self/cmdline", &line, NULL) == 0)
-		for (size_t at = 0; at < line.length; at += strlen(line.data + at) + 1)
-			jsonw_text(json, NULL, line.data + at);
+	for (int i = 0; i < argc; i++)
+		jsonw_text(json, NULL, argv[i]);
 	jsonw_end_array(json);
 }
 

@@ -55,6 +55,7 @@ def test_files_and_what_is_recorded(machine):
     assert done.rc == 1 and "SLOWER" in done.out and "seed 5" in done.out
     recorded = json.loads(file.read_text())
     assert recorded["fingerprint"]["environment"]["NCCL_DEBUG"] == "INFO"
+    assert "bench compare" in " ".join(recorded["argv"]) and recorded["argv"][-2:] == ["--seed", "5"]
     assert "hunter2" not in file.read_text() + page.read_text() + done.out
     assert "<h1>SLOWER</h1>" in page.read_text()
     again = machine.run("sluice", "bench", "compare", "--from", file, "--metric", "output", "--margin", "5%")
