@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "bench/collectives/expect.h"
 #include "bench/collectives/judge.h"
+#include "bench/collectives/nccl.h"
 #include "bench/collectives/ranks.h"
 #include "bench/collectives/request.h"
 #include "bench/collectives/room.h"
@@ -293,6 +294,22 @@ static int collectives_agree(struct collectives *self, struct backend *backend, 
 	return result;
 }
 
+/* As collectives_check_room(), where only the driver knows how much there is. */
+static int collectives_check_gpu(const struct collectives *self, const struct backend *backend,
+				 struct err *err)
+{
+	if (self->ranks.backend != REQUEST_BACKEND_NCCL)
+		return 0;
+	uint64_t wanted = request_memory_bytes(&self->request, backend->ranks);
+	uint64_t available = nccl_backend_free_bytes(backend);
+	if (wanted <= available)
+		return 0;
+	return err_set(err, -EFBIG,
+		       "-e: buffers take %" PRIu64 " MiB on each GPU, and on that of rank %u "
+		       "%" PRIu64 " MiB are free; ask for smaller sizes",
+		       wanted / COLLECTIVES_MEBI, backend->rank, available / COLLECTIVES_MEBI);
+}
+
 static int collectives_start(void *context, struct world_seat *seat, struct backend **out,
 			     struct err *err)
 {
@@ -301,7 +318,14 @@ static int collectives_start(void *context, struct world_seat *seat, struct back
 	if (result < 0)
 		return result;
 	self->sheet.ranks = (*out)->ranks;
-	return self->ranks.forks ? 0 : collectives_agree(self, *out, err);
+	result = collectives_check_gpu(self, *out, err);
+	if (result == 0 && !self->ranks.forks)
+		result = collectives_agree(self, *out, err);
+	if (result < 0) { /* the others need not wait for us */
+		(*out)->ops->abort(*out);
+		*out = (*out)->ops->free_backend(*out);
+	}
+	return result;
 }
 
 static int collectives_plan(void *context, uint64_t index, struct measure_plan *out,
@@ -509,7 +533,7 @@ static int collectives_check_room(const struct collectives *self)
 	struct room room;
 	uint32_t ranks = self->ranks.local;
 	if (self->ranks.backend == REQUEST_BACKEND_NCCL)
-		return 0; /* a GPU's memory: the backend asks for it, and says what there is */
+		return 0; /* a GPU's memory: collectives_check_gpu() */
 	uint64_t each = request_memory_bytes(&self->request, self->ranks.ranks), all;
 	room_find("", &room);
 	if (__builtin_mul_overflow(each, ranks, &all) || all > room.bytes)
@@ -527,6 +551,8 @@ static int collectives_exit_code(int result)
 	switch (result) {
 	case -ECANCELED:
 		return COLLECTIVES_EXIT_INTERRUPTED;
+	case -EFBIG: /* of collectives_check_gpu() alone */
+		return CMD_EXIT_USAGE;
 	case -ENOENT:
 	case -ENODEV:
 	case -ENOSYS:

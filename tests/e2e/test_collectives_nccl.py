@@ -121,6 +121,13 @@ def test_ranks_without_a_place_to_meet_are_told(dgx1):
     assert "MASTER_ADDR" in done.err and "SLUICE_NCCL_ID_FILE" in done.err
 
 
+def test_what_no_gpu_has_room_for_is_refused_at_the_start(dgx1):
+    done = collectives(dgx1, "-g", "2", "-b", "1K", "-e", "1T", "-f", "2", "-n", "1")
+    assert done.rc == 64, done
+    assert re.search(r"buffers take 20971\d\d MiB on each GPU, and on that of rank [01] \d+ MiB are free", done.err), done
+    assert not ROW.findall(done.out)
+
+
 def test_no_library_no_statement(dgx1):
     done = collectives(dgx1, "-g", "2", "-b", "1K", "-e", "1K", "--library", "/no/such/libnccl.so.2")
     assert done.rc == 3, done

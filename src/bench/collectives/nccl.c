@@ -427,6 +427,14 @@ static int connect_ranks(struct backend *backend, struct err *err)
 	return result;
 }
 
+uint64_t nccl_backend_free_bytes(const struct backend *backend)
+{
+	const struct nccl_backend *nccl = (const struct nccl_backend *)backend;
+	size_t available = 0, total = 0;
+	int said = nccl->driver.call.cuMemGetInfo(&available, &total);
+	return said == CUDA_OK && total > 0 ? available : UINT64_MAX;
+}
+
 int nccl_backend_transport(struct backend *backend, struct nccl_transport *out, struct err *err)
 {
 	struct nccl_backend *nccl = nccl_of(backend);

@@ -40,6 +40,9 @@ int nccl_backend_new(const struct nccl_options *options, struct backend **out, s
  * NCCL_DEBUG_FILE is set by the user); bootstrap_share's errors. */
 int nccl_backend_transport(struct backend *backend, struct nccl_transport *out, struct err *err);
 
+/* Bytes that are free on this rank's GPU; UINT64_MAX: the driver does not say. */
+uint64_t nccl_backend_free_bytes(const struct backend *backend);
+
 /* "NCCL 2.21.5", from what ncclGetVersion says: up to 2.8 four digits, five since. Returns `out`.
  * Pure. */
 const char *nccl_version_to_string(int version, char out[32]);
