@@ -60,14 +60,28 @@ static const char *summary_end(const struct mlrun *run)
 	return isnan(mlrun_minutes(run)) ? "no end" : "ended";
 }
 
+/* "-" where there is none. */
+static int summary_number(struct buf *out, int width, int digits, bool is_fixed, double number)
+{
+	if (isnan(number))
+		return buf_printf(out, "%*s ", width, "-");
+	return is_fixed ? buf_printf(out, "%*.*f ", width, digits, number)
+			: buf_printf(out, "%*.*g ", width, digits, number);
+}
+
 static int summary_row(const struct mlrun *run, const char *path, struct buf *out)
 {
 	int result = summary_word(out, run->benchmark[0] ? run->benchmark : "-", 12);
 	if (result == 0)
 		result = summary_word(out, run->platform[0] ? run->platform : "-", 20);
 	if (result == 0)
-		result = buf_printf(out, "%10.2f %8.4g %10.5g %-8s ", mlrun_minutes(run),
-				    run->last_epoch, run->last_accuracy, summary_end(run));
+		result = summary_number(out, 10, 2, true, mlrun_minutes(run));
+	if (result == 0)
+		result = summary_number(out, 8, 4, false, run->last_epoch);
+	if (result == 0)
+		result = summary_number(out, 10, 5, false, run->last_accuracy);
+	if (result == 0)
+		result = buf_printf(out, "%-8s ", summary_end(run));
 	if (result == 0)
 		result = text_escape(out, path, strlen(path));
 	return result == 0 ? buf_add_text(out, "\n") : result;

@@ -34,7 +34,7 @@ def test_a_score(machine):
     assert mlperf(machine, "summary", *logs, "--output", "json").json["score"]["minutes"] == 29.5
     short = [write(machine.directory / f"short{i}.log", minutes) for i, minutes in enumerate((0, 0, 0, 0, -1))]
     done = mlperf(machine, "summary", *short)
-    assert done.rc == 0 and "nan" not in done.out.split("\n")[-2] and "no end" in done.out, done  # which one ended before it began
+    assert done.rc == 0 and "nan" not in done.out and "no end" in done.out, done  # which one ended before it began
     few = mlperf(machine, "summary", *logs[:3])
     assert few.rc == 3 and "no score" in few.out and "5 wanted" in few.out
     write(logs[0], 30, status="aborted")
