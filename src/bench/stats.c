@@ -15,6 +15,7 @@ enum {
 	STATS_TREND_MIN = 4,
 	STATS_BITS = 64,
 	STATS_FRACTION_STEPS = 300,
+	STATS_TIED_MAX = 50, /* values with ties that are counted out */
 };
 
 /* Of the normal distribution: 0.95, 0.90 and 0.80 of it lie below these. */
@@ -127,6 +128,16 @@ static double stats_normal_cdf(double z)
 	return erfc(-z / M_SQRT2) / 2;
 }
 
+/* One more rank, which is in the sum or not, with the same chance; `*top` is the largest sum. */
+static void stats_rank_add(double *p, size_t *top, size_t rank)
+{
+	for (size_t sum = *top + 1; sum-- > 0;)
+		p[sum + rank] += p[sum]; /* twice what it will be */
+	*top += rank;
+	for (size_t sum = 0; sum <= *top; sum++)
+		p[sum] /= 2;
+}
+
 /* The probability of each sum of signed ranks of `count` values, from 0 to count*(count+1)/2: each
  * rank is in the sum or not, with the same chance. Caller's. NULL: no memory. */
 static double *stats_rank_distribution(size_t count)
@@ -136,12 +147,24 @@ static double *stats_rank_distribution(size_t count)
 	if (!p)
 		return NULL;
 	p[0] = 1;
-	for (size_t rank = 1; rank <= count; rank++) {
-		for (size_t sum = top + 1; sum-- > 0;)
-			p[sum + rank] += p[sum]; /* twice what it will be */
-		top += rank;
-		for (size_t sum = 0; sum <= top; sum++)
-			p[sum] /= 2;
+	for (size_t rank = 1; rank <= count; rank++)
+		stats_rank_add(p, &top, rank);
+	return p;
+}
+
+/* The same of ranks that ties share, of twice each sum: they are halves. */
+static double *stats_tied_distribution(const double *by_size, size_t count)
+{
+	size_t top = 0;
+	double *p = calloc(count * (count + 1) + 1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p[0] = 1;
+	for (size_t i = 0, end; i < count; i = end) {
+		for (end = i + 1; end < count && fabs(by_size[end]) == fabs(by_size[i]);)
+			end++;
+		for (size_t j = i; j < end; j++)
+			stats_rank_add(p, &top, i + 1 + end);
 	}
 	return p;
 }
@@ -240,16 +263,17 @@ int stats_signed_rank(const double *values, size_t count, double *out_p, struct 
 	qsort(own, kept, sizeof(*own), stats_compare_size);
 	double ties, sum = stats_rank_sum(own, kept, &ties), n = (double)kept;
 	double mean = n * (n + 1) / 4, less = sum < mean ? sum : 2 * mean - sum;
-	if (ties > 0 || kept > STATS_EXACT_MAX) {
+	if (kept > (ties > 0 ? STATS_TIED_MAX : STATS_EXACT_MAX)) {
 		double variance = n * (n + 1) * (2 * n + 1) / 24 - ties / 48;
 		double z = variance > 0 ? (less - mean) / sqrt(variance) : 0;
 		*out_p = 2 * stats_normal_cdf(z);
 	} else {
-		_cleanup_free_ double *p = stats_rank_distribution(kept);
+		_cleanup_free_ double *p =
+		    ties > 0 ? stats_tied_distribution(own, kept) : stats_rank_distribution(kept);
 		if (!p)
 			return err_set(err, -ENOMEM, "no memory for the ranks of %zu pairs", kept);
 		double tail = 0;
-		for (size_t i = 0; i <= (size_t)less; i++)
+		for (size_t i = 0; i <= (size_t)(ties > 0 ? 2 * less : less); i++)
 			tail += p[i];
 		*out_p = 2 * tail;
 	}

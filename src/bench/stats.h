@@ -51,8 +51,8 @@ struct stats_interval {
 int stats_interval(const double *sorted, size_t count, double confidence,
 		   struct stats_interval *out, struct err *err);
 /* The two-sided probability that values whose location is 0 lie as far from it as these. Zeros are
- * left out; with ties, and for many values, by the normal distribution with the correction for
- * ties. 1 for none. -ENOMEM. */
+ * left out. Counted out, also with ties; for more than STATS_EXACT_MAX values, and for more than 50
+ * with ties, by the normal distribution with the correction for ties. 1 for none. -ENOMEM. */
 int stats_signed_rank(const double *values, size_t count, double *out_p, struct err *err);
 /* The largest k such that the sum of the signed ranks of `count` values without ties is at most k
  * with a probability of `alpha` at most; -1: there is none. -ENOMEM. */

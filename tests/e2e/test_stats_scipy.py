@@ -34,7 +34,19 @@ def test_signed_ranks_without_ties(count, shift):
     assert ours["location"] == pytest.approx(numpy.median(walsh(values)), abs=1e-9)
 
 
-@pytest.mark.parametrize("count", [12, 60, 400])
+def test_few_with_ties_are_counted_out():
+    """All 4096 ways to sign twelve ranks; the normal distribution would promise too much of so few."""
+    source = random.Random(12)
+    values = [value for value in (round(source.gauss(0.6, 2)) for _ in range(20)) if value][:12]
+    ranks = scipy_stats.rankdata([abs(value) for value in values])
+    found = sum(rank for rank, value in zip(ranks, values) if value > 0)
+    less = min(found, sum(ranks) - found)
+    signs = (numpy.arange(2 ** len(values))[:, None] >> numpy.arange(len(values))) & 1
+    assert len(values) == 12 and len(set(ranks)) < 12
+    assert ask(values)["p"] == pytest.approx(min(1, 2 * numpy.mean(signs @ ranks <= less + 1e-9)), rel=1e-9)
+
+
+@pytest.mark.parametrize("count", [70, 400])
 def test_ties_and_zeros(count):
     source = random.Random(count)
     values = [round(source.gauss(0.3, 2)) for _ in range(count)]
