@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -225,7 +226,7 @@ static void test_who_is_stopped_with_the_lock_holds_nobody_up(void **state)
 
 	assert_true(child >= 0);
 	if (child == 0) {
-		(void)alarm(60);
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* an alarm does not end who is stopped */
 		world_forget(world);
 		world = world_open(path, &hasty);
 		if (!world)
