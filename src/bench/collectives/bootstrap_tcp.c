@@ -432,13 +432,13 @@ static int find_place(const struct bootstrap_plan *plan, char host[BOOTSTRAP_HOS
 		      uint16_t *port, uint64_t *token)
 {
 	_cleanup_buf_ struct buf text;
+	buf_init(&text, BOOTSTRAP_LINE_MAX);
 	if (!plan->file[0]) {
 		memcpy(host, plan->host, BOOTSTRAP_HOST_MAX);
 		*port = plan->port;
 		*token = 0;
 		return 0;
 	}
-	buf_init(&text, BOOTSTRAP_LINE_MAX);
 	if (file_read(plan->file, &text, NULL) < 0)
 		return -EAGAIN;
 	/* what is wrong in it may be an earlier run's, which rank 0 replaces */
