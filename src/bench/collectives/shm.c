@@ -25,7 +25,7 @@ int shm_world_new(uint32_t ranks, struct shm_world **out, struct err *err)
 	size_t seats_at = sizeof(struct shm_head);
 	size_t slots_at = (seats_at + ranks * sizeof(struct shm_seat) + page - 1) / page * page;
 	*world = (struct shm_world){
-	    .fd = -1, .ranks = ranks, .bytes = slots_at + ranks * 2 * (size_t)SHM_SLOT_BYTES};
+	    .fd = -1, .ranks = ranks, .bytes = slots_at + ranks * 2 * (size_t)SHM_SLOT_ROOM};
 	void *map = MAP_FAILED;
 	world->fd = memfd_create("sluice-collectives", MFD_CLOEXEC);
 	if (world->fd >= 0 && ftruncate(world->fd, (off_t)world->bytes) == 0)
@@ -357,7 +357,7 @@ int shm_backend_new(struct shm_world *world, uint32_t rank, uint64_t timeout_ns,
 	    .row = 1024,
 	    .slice = world->ranks > 4	? 2048
 		     : world->ranks > 2 ? 8192
-					: 65536,
+					: 262144,
 	    .shy = 8192,
 	    .kernel = 32 * 1024 * 1024,
 	    .stream = shm_stream_bytes(world->ranks),

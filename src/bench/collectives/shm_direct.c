@@ -77,7 +77,7 @@ static int shm_direct_block(struct shm_direct *direct, size_t at, size_t bytes, 
 	uint32_t ranks = self->backend.ranks, rank = self->backend.rank;
 	bool goes_to_all = call->op == COLLECTIVE_ALL_REDUCE;
 	const void *sources[COLLECTIVE_SHM_RANKS_MAX];
-	uint8_t *scratch = shm_slot(self->world, rank, 0);
+	uint8_t *scratch = shm_slot(self->world, rank, 0, 0);
 	for (uint32_t peer = 0; peer < ranks; peer++) {
 		if (peer == rank) {
 			sources[peer] = direct->plan->source + at;
@@ -176,7 +176,7 @@ static int shm_direct_sum(struct shm_direct *direct, struct err *err)
 		size_t now = plan->sum.bytes - done, at = plan->sum.from + done;
 		if (now > block)
 			now = block;
-		uint8_t *scratch = shm_slot(self->world, rank, 0);
+		uint8_t *scratch = shm_slot(self->world, rank, 0, 0);
 		for (uint32_t peer = 0; peer < ranks; peer++) {
 			sources[peer] = plan->source + at;
 			if (peer != rank && direct->is_mapped) {

@@ -32,8 +32,10 @@ enum shm_sizes {
 	SHM_CELL_BYTES = 56, /* of one line in a row */
 	SHM_ROW_CELLS = 37,
 	SHM_ROW_BYTES = SHM_ROW_CELLS * SHM_CELL_BYTES,
-	SHM_SLOT_BYTES = 256 * 1024,
-	SHM_REGIONS_MAX = 64, /* of registered memory, at a time */
+	SHM_SLOT_BYTES = 256 * 1024, /* of a round, at most */
+	SHM_SLOT_ROOM = 1024 * 1024, /* where it has one of several places */
+	SHM_SLOT_MOVES = 6 * 1024,   /* from here */
+	SHM_REGIONS_MAX = 64,	     /* of registered memory, at a time */
 	SHM_CHOICE_MAX = 160,
 	SHM_SPINS = 200,
 	SHM_BLOCK =
@@ -93,7 +95,7 @@ struct shm_world {
 	size_t bytes; /* of the mapping; registered memory lies behind it in the file */
 	struct shm_head *head;
 	struct shm_seat *seats;
-	uint8_t *slots; /* [rank][2][SHM_SLOT_BYTES] */
+	uint8_t *slots; /* [rank][2][SHM_SLOT_ROOM] */
 };
 
 /* The sizes, in bytes, from which another algorithm is taken. The same on all ranks. */
@@ -101,10 +103,22 @@ struct shm_limits {
 	size_t line;   /* up to here in a line; at most SHM_LINE_BYTES */
 	size_t row;    /* up to here in a row of lines; at most SHM_ROW_BYTES */
 	size_t slice;  /* all_reduce: from here each rank computes a part of it */
-	size_t shy;    /* from here slots are written past the caches */
+	size_t shy;    /* from here slots are written past the caches where that is faster */
 	size_t kernel; /* from here the kernel copies between processes */
 	size_t stream; /* from here stores go past the caches */
 };
+
+/*
+ * A line that another processor has read lately is slow to write where processors have caches of
+ * their own, and then the way past them is faster; where they share one it is slower. Which of the
+ * two this machine is can change while it runs, if it is a virtual one. So both are tried now and
+ * then, for rounds of about the same length, by all ranks in the same ones.
+ */
+struct shm_habit {
+	uint32_t count;
+	uint64_t least_ns[2]; /* that a round took: through the caches, past them */
+};
+enum { SHM_HABITS = 64, SHM_HABIT_TRIES = 4, SHM_HABIT_PERIOD = 256 };
 
 struct shm_region {
 	uint8_t *map; /* [rank][bytes]; NULL: free */
@@ -119,11 +133,13 @@ struct shm_backend {
 	struct shm_limits limits;
 	uint64_t line, row, round; /* numbers of the last exchange of each kind */
 	uint8_t *staged;	   /* owned; [rank][SHM_ROW_BYTES]: rows without their numbers */
-	bool yields;		   /* fewer processors than ranks: waiting is in the way */
-	bool reads_others;	   /* process_vm_readv works between all ranks */
-	_Atomic int broken;	   /* the error after which nothing works any more */
-	int *pid_fds;		   /* owned; [rank], -1: none */
-	off_t file_end;		   /* the same on all ranks, since all allocate alike */
+	struct shm_habit habits[SHM_HABITS]; /* by the power of two above the length */
+	bool streams;			     /* slots are written past the caches in this round */
+	bool yields;	    /* fewer processors than ranks: waiting is in the way */
+	bool reads_others;  /* process_vm_readv works between all ranks */
+	_Atomic int broken; /* the error after which nothing works any more */
+	int *pid_fds;	    /* owned; [rank], -1: none */
+	off_t file_end;	    /* the same on all ranks, since all allocate alike */
 	struct shm_region regions[SHM_REGIONS_MAX];
 	int regions_end; /* behind the last that was ever used */
 	struct shm_region privates[SHM_REGIONS_MAX];
@@ -183,9 +199,18 @@ static inline int shm_wait(struct shm_backend *self, const _Atomic uint64_t *num
 	return shm_wait_slowly(self, number, wanted, peer, err);
 }
 
-static inline uint8_t *shm_slot(const struct shm_world *world, uint32_t rank, uint64_t round)
+/*
+ * Where a rank's `length` bytes of a round lie: the even and the odd rounds have a room each, and
+ * within it the place moves. Where a round was lies in the others' caches, and each line of it
+ * would have to be taken from them before it can be written; some rounds later they have let go of
+ * it. Whatever the places, no two rounds that somebody may still read share a room.
+ */
+static inline uint8_t *shm_slot(const struct shm_world *world, uint32_t rank, uint64_t round,
+				size_t length)
 {
-	return world->slots + ((size_t)rank * 2 + (round & 1)) * SHM_SLOT_BYTES;
+	size_t step = (length + 4095) & ~(size_t)4095;
+	size_t place = length < SHM_SLOT_MOVES ? 0 : (round >> 1) % (SHM_SLOT_ROOM / step) * step;
+	return world->slots + ((size_t)rank * 2 + (round & 1)) * SHM_SLOT_ROOM + place;
 }
 
 /* shm_lines.c. `all` is [rank][bytes], and may be NULL if there are none; -EINVAL: another rank's
