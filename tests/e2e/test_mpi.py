@@ -162,7 +162,8 @@ def test_a_killed_rank(dgx, ranks, family):
     os.kill(job.pids[1], signal.SIGKILL)
     ended = job.ended(10)  # Open MPI gives the others two seconds
     assert ended["state"] == "Failed"
-    assert ended["exit_code"] == (137 if family == "openmpi" else 255)
+    # MPICH's mpirun: the signal's number, or that it has lost a rank, whatever it hears first.
+    assert ended["exit_code"] in ((137,) if family == "openmpi" else (9, 255))
 
 
 @pytest.mark.parametrize("family", BOTH)

@@ -2,6 +2,7 @@
 #include "doors/queue/tree.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -18,9 +19,11 @@
 
 #define DEADLINE_NS UINT64_C(20000000000)
 
+static int ready[2]; /* each of a family says here that it is as it stays */
+
 static int setup(void **state)
 {
-	return prctl(PR_SET_CHILD_SUBREAPER, 1);
+	return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 || pipe2(ready, O_CLOEXEC) < 0 ? -1 : 0;
 }
 
 static void lines_of_stat_are_read_strictly(void **state)
@@ -83,6 +86,13 @@ static void reap_all(void)
 		;
 }
 
+static _Noreturn void family_stay(void)
+{
+	(void)!write(ready[1], "x", 1); /* who waits for it in vain tells of it */
+	for (;;)
+		pause();
+}
+
 /* A child with two children, of which one has left its parent and its session. */
 static pid_t family_start(void)
 {
@@ -93,22 +103,27 @@ static pid_t family_start(void)
 	if (fork() == 0) {
 		if (fork() == 0) {
 			(void)setsid();
-			for (;;)
-				pause();
+			family_stay();
 		}
 		_exit(0);
 	}
 	(void)wait(NULL);
 	if (fork() == 0)
-		for (;;)
-			pause();
-	for (;;)
-		pause();
+		family_stay();
+	family_stay();
+}
+
+static void family_wait(void)
+{
+	char byte;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(read(ready[0], &byte, 1), 1);
 }
 
 static void all_descendants_are_found(void **state)
 {
 	pid_t child = family_start();
+	family_wait();
 	wait_for_descendants(3, 0);
 	wait_for_descendants(1, child); /* without it and its own: the one that left */
 
@@ -140,6 +155,8 @@ static void zombies_do_not_count(void **state)
 static void the_spared_one_lives(void **state)
 {
 	pid_t spare = family_start(), other = family_start();
+	family_wait();
+	family_wait();
 	wait_for_descendants(6, 0);
 	size_t count;
 	assert_int_equal(tree_kill(getpid(), spare, 0, &count, NULL), 0);
@@ -168,6 +185,7 @@ static void groups_are_signalled_and_ours_is_not(void **state)
 		for (;;)
 			pause();
 	}
+	family_wait();
 	wait_for_descendants(5, 0);
 	size_t count;
 	for (uint64_t end = unit_now_ns() + DEADLINE_NS; getpgid(leader) != leader;)
@@ -185,6 +203,7 @@ static void groups_are_signalled_and_ours_is_not(void **state)
 static void freezing_kills_as_well(void **state)
 {
 	(void)family_start();
+	family_wait();
 	wait_for_descendants(3, 0);
 	size_t count;
 	assert_int_equal(tree_kill(getpid(), 0, TREE_PATIENCE, &count, NULL), 0);
