@@ -22,7 +22,7 @@ def cuda(machine):
         folders = machine.env["LD_LIBRARY_PATH"].split(":")
         if not any((pathlib.Path(folder) / "libcuda.so.1").exists() for folder in folders):
             pytest.skip(f"no simulated libcuda.so.1 in {folders}")
-        # What this session has of it is nobody's grant.
+        # What whoever runs the tests was given is no grant of this machine.
         for name in ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "SLUICE_GPUS"):
             machine.env.pop(name, None)
         return machine

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/collectives/element.h"
+#include "bench/half.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,36 +23,6 @@ uint16_t element_bf16_from_f32(float value)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-float element_f16_to_f32(uint16_t bits)
-{
-	uint32_t exponent = bits >> 10 & 31, fraction = bits & 1023;
-	float value;
-	if (exponent == 31)
-		value = fraction ? NAN : INFINITY;
-	else if (exponent == 0)
-		value = ldexpf((float)fraction, -24);
-	else
-		value = ldexpf((float)(fraction | 1024), (int)exponent - 25);
-	return bits >> 15 ? -value : value;
-}
-
-uint16_t element_f16_from_f32(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, sizeof(bits));
-	uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-	if (magnitude > 0x7f800000)
-		return (uint16_t)(sign | 0x7e00);
-	if (magnitude >= 0x477ff000) /* 65520 and more round to infinity */
-		return (uint16_t)(sign | 0x7c00);
-	if (magnitude < 0x38800000) { /* below 2^-14: counted in steps of 2^-24 */
-		float steps = fabsf(value) * 0x1p24F;
-		return (uint16_t)(sign | (uint32_t)lrintf(steps));
-	}
-	magnitude -= UINT32_C(112) << 23;
-	return (uint16_t)(sign | (magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13);
-}
-
 bool element_is_float(enum collective_type type)
 {
 	return type >= COLLECTIVE_F16;
@@ -70,7 +41,7 @@ double element_value(enum collective_type type, const void *element)
 	switch (type) {
 	case COLLECTIVE_F16:
 		memcpy(&half, element, sizeof(half));
-		return (double)element_f16_to_f32(half);
+		return (double)half_to_float(half);
 	case COLLECTIVE_BF16:
 		memcpy(&half, element, sizeof(half));
 		return (double)element_bf16_to_f32(half);

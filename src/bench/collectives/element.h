@@ -25,8 +25,6 @@ double element_value(enum collective_type type, const void *element);
 void element_print(enum collective_type type, const void *element, char out[ELEMENT_TEXT_MAX]);
 
 /* IEEE 754 binary16 and bfloat16. To 16 bits: rounded to nearest, ties to even; NaN stays NaN. */
-float element_f16_to_f32(uint16_t bits);
-uint16_t element_f16_from_f32(float value);
 float element_bf16_to_f32(uint16_t bits);
 uint16_t element_bf16_from_f32(float value);
 

@@ -4,57 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "bench/half.h"
 #include "bench/stats.h"
-
-enum { /* binary32 and binary16 */
-       FIGURES_BIAS = 127 - 15,
-       FIGURES_CUT = 23 - 10,
-};
-
-uint16_t figures_half(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, sizeof(bits));
-	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-	uint32_t exponent = bits >> 23 & 0xff, fraction = bits & 0x7fffff;
-	if (exponent == 0xff)
-		return (uint16_t)(sign | 0x7c00 | (fraction ? 0x200 : 0));
-	if (exponent >= FIGURES_BIAS + 31)
-		return (uint16_t)(sign | 0x7c00);
-	uint32_t cut = FIGURES_CUT, result = 0;
-	if (exponent <= FIGURES_BIAS) { /* below what has a leading one: the fraction alone */
-		cut += FIGURES_BIAS + 1 - exponent;
-		if (cut > 24)
-			return sign; /* less than half of the smallest */
-		fraction |= 0x800000;
-	} else {
-		result = (exponent - FIGURES_BIAS) << 10;
-	}
-	result += fraction >> cut;
-	uint32_t rest = fraction & ((1u << cut) - 1), half = 1u << (cut - 1);
-	/* A carry goes into the exponent, and that is right. */
-	if (rest > half || (rest == half && (result & 1)))
-		result++;
-	return (uint16_t)(sign | result);
-}
-
-float figures_from_half(uint16_t half)
-{
-	uint32_t exponent = half >> 10 & 31, fraction = half & 0x3ff;
-	float value;
-	if (exponent == 31)
-		value = fraction ? NAN : INFINITY;
-	else if (exponent == 0)
-		value = ldexpf((float)fraction, -24);
-	else
-		value = ldexpf((float)(fraction | 0x400), (int)exponent - 25);
-	return half & 0x8000 ? -value : value;
-}
 
 void figures_fill_halves(uint16_t *out, size_t count, struct stats_random *random)
 {
 	for (size_t i = 0; i < count; i++)
-		out[i] = figures_half((float)(2 * stats_random_uniform(random) - 1));
+		out[i] = half_from_float((float)(2 * stats_random_uniform(random) - 1));
 }
 
 double figures_percentile(const double *sorted, size_t count, double share)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arithmetic of a load: half precision, percentiles that leave no sample out, arrivals, and how
+ * The arithmetic of a load: operands, percentiles that leave no sample out, arrivals, and how
  * fairly several shared. Pure; knows no GPU.
  */
 #ifndef SLUICE_BENCH_GPU_FIGURES_H
@@ -11,10 +11,6 @@
 
 struct stats_random;
 
-/* IEEE 754 binary16, rounded to nearest, ties to even; too large becomes infinite, a NaN stays one.
- */
-uint16_t figures_half(float value);
-float figures_from_half(uint16_t half);
 /* Uniform in (-1, 1), rounded to half precision. The clock of a GPU depends on its operands. */
 void figures_fill_halves(uint16_t *out, size_t count, struct stats_random *random);
 

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "bench/gpu/figures.h"
+#include "bench/half.h"
 
 enum { HGEMM_NUMBERS = 3 };
 
@@ -62,7 +63,7 @@ int hgemm_check_one(const struct hgemm_size *size, uint32_t row, uint32_t column
 {
 	double sum = 0;
 	for (uint32_t i = 0; i < size->k; i++)
-		sum += (double)figures_from_half(a[i]) * (double)figures_from_half(b[i]);
+		sum += (double)half_to_float(a[i]) * (double)half_to_float(b[i]);
 	if (fabs((double)value - sum) <= 1e-2 * sqrt(size->k)) /* false for a NaN */
 		return 0;
 	return err_set(err, -EBADMSG, "C[%u][%u] of the product %ux%ux%u is %.9g, should be %.9g",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/collectives/element.h"
+#include "bench/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,11 +18,11 @@ static void sixteen_bits_come_back(void **state)
 {
 	for (uint32_t i = 0; i < 65536; i++) {
 		uint16_t bits = (uint16_t)i;
-		float half = element_f16_to_f32(bits), brain = element_bf16_to_f32(bits);
+		float half = half_to_float(bits), brain = element_bf16_to_f32(bits);
 		if (isnan(half))
-			assert_true(isnan(element_f16_to_f32(element_f16_from_f32(half))));
+			assert_true(isnan(half_to_float(half_from_float(half))));
 		else
-			assert_int_equal(element_f16_from_f32(half), bits);
+			assert_int_equal(half_from_float(half), bits);
 		if (isnan(brain))
 			assert_true(isnan(element_bf16_to_f32(element_bf16_from_f32(brain))));
 		else
@@ -33,17 +34,16 @@ static void sixteen_bits_come_back(void **state)
 static void rounding_is_to_nearest_even(void **state)
 {
 	for (uint32_t i = 0; i < 0x7bff; i++) {
-		float low = element_f16_to_f32((uint16_t)i);
-		float high = element_f16_to_f32((uint16_t)(i + 1)), middle = (low + high) / 2;
-		assert_int_equal(element_f16_from_f32(middle), i + (i & 1));
-		assert_int_equal(element_f16_from_f32(nextafterf(middle, 0)), i);
-		assert_int_equal(element_f16_from_f32(-nextafterf(middle, INFINITY)),
-				 0x8000 | (i + 1));
+		float low = half_to_float((uint16_t)i);
+		float high = half_to_float((uint16_t)(i + 1)), middle = (low + high) / 2;
+		assert_int_equal(half_from_float(middle), i + (i & 1));
+		assert_int_equal(half_from_float(nextafterf(middle, 0)), i);
+		assert_int_equal(half_from_float(-nextafterf(middle, INFINITY)), 0x8000 | (i + 1));
 	}
-	assert_int_equal(element_f16_from_f32(65519.996F), 0x7bff);
-	assert_int_equal(element_f16_from_f32(65520), 0x7c00);
-	assert_int_equal(element_f16_from_f32(-1e30F), 0xfc00);
-	assert_int_equal(element_f16_from_f32(-0.0F), 0x8000);
+	assert_int_equal(half_from_float(65519.996F), 0x7bff);
+	assert_int_equal(half_from_float(65520), 0x7c00);
+	assert_int_equal(half_from_float(-1e30F), 0xfc00);
+	assert_int_equal(half_from_float(-0.0F), 0x8000);
 	assert_int_equal(element_bf16_from_f32(1 + 0x1p-8F), 0x3f80);
 	assert_int_equal(element_bf16_from_f32(1 + 3 * 0x1p-8F), 0x3f82);
 	assert_int_equal(element_bf16_from_f32(INFINITY), 0x7f80);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "bench/collectives/element.h"
 #include "bench/stats.h"
+#include "bench/half.h"
 #include "unit/bench/collectives/plain.h"
 #include "unit/unit.h"
 
@@ -116,7 +117,7 @@ static void averages_may_be_rounded_but_not_wrong(void **state)
 					memcpy(wide, &scaled, sizeof(scaled));
 					float single = (float)scaled;
 					uint16_t half = type == COLLECTIVE_F16
-							    ? element_f16_from_f32(single)
+							    ? half_from_float(single)
 							    : element_bf16_from_f32(single);
 					memcpy(element,
 					       size == 8   ? (void *)wide

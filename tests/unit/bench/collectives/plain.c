@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "bench/collectives/element.h"
+#include "bench/half.h"
 
 enum {
 	ARENA_BYTES = 8 << 20, /* of one rank */
@@ -22,7 +23,7 @@ static void store_float(enum collective_type type, double value, void *out)
 {
 	float single = (float)value;
 	uint16_t half =
-	    type == COLLECTIVE_F16 ? element_f16_from_f32(single) : element_bf16_from_f32(single);
+	    type == COLLECTIVE_F16 ? half_from_float(single) : element_bf16_from_f32(single);
 	if (type == COLLECTIVE_F64)
 		memcpy(out, &value, sizeof(value));
 	else if (type == COLLECTIVE_F32)

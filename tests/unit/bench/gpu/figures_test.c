@@ -5,51 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/half.h"
 #include "bench/stats.h"
 #include "unit/unit.h"
 
 enum { SAMPLES = 100000, SORTED = 1000 };
-
-static float from_bits(uint32_t bits)
-{
-	float value;
-	memcpy(&value, &bits, sizeof(value));
-	return value;
-}
-
-static void every_half_is_itself(void **state)
-{
-	for (uint32_t half = 0; half < 0x10000; half++) {
-		float value = figures_from_half((uint16_t)half);
-		if (isnan(value)) {
-			assert_true(isnan(figures_from_half(figures_half(value))));
-			continue;
-		}
-		assert_int_equal(figures_half(value), half);
-	}
-}
-
-static void halves_are_rounded_to_the_nearest_and_ties_to_even(void **state)
-{
-	assert_int_equal(figures_half(1.0f), 0x3c00);
-	assert_int_equal(figures_half(-2.0f), 0xc000);
-	assert_int_equal(figures_half(1.0f + 0x1p-11f), 0x3c00);	    /* tie: down to even */
-	assert_int_equal(figures_half(1.0f + 0x3p-11f), 0x3c02);	    /* tie: up to even */
-	assert_int_equal(figures_half(1.0f + 0x1p-11f + 0x1p-20f), 0x3c01); /* more than half */
-	assert_int_equal(figures_half(65504.0f), 0x7bff);
-	assert_int_equal(figures_half(65519.9f), 0x7bff);
-	assert_int_equal(figures_half(65520.0f), 0x7c00); /* infinite */
-	assert_int_equal(figures_half(INFINITY), 0x7c00);
-	assert_int_equal(figures_half(-1e30f), 0xfc00);
-	assert_int_equal(figures_half(0x1p-24f), 1); /* the smallest */
-	assert_int_equal(figures_half(0x1p-25f), 0); /* tie */
-	assert_int_equal(figures_half(0x1.000002p-25f), 1);
-	assert_int_equal(figures_half(0x1p-40f), 0);
-	assert_int_equal(figures_half(0x1.ff8p-15f), 0x3ff); /* the largest without a leading one */
-	assert_int_equal(figures_half(0x1.fffp-15f), 0x400); /* carries into the exponent */
-	assert_int_equal(figures_half(-0.0f), 0x8000);
-	assert_true(isnan(figures_from_half(figures_half(from_bits(0x7f800001)))));
-}
 
 static void operands_are_random_and_never_alike(void **state)
 {
@@ -58,7 +18,7 @@ static void operands_are_random_and_never_alike(void **state)
 	double sum = 0, squares = 0;
 	figures_fill_halves(halves, SAMPLES, &random);
 	for (int i = 0; i < SAMPLES; i++) {
-		double value = (double)figures_from_half(halves[i]);
+		double value = (double)half_to_float(halves[i]);
 		assert_true(fabs(value) <= 1);
 		sum += value;
 		squares += value * value;
@@ -141,8 +101,6 @@ static void fairness_counts_weights(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_half_is_itself),
-	    cmocka_unit_test(halves_are_rounded_to_the_nearest_and_ties_to_even),
 	    cmocka_unit_test(operands_are_random_and_never_alike),
 	    cmocka_unit_test(a_percentile_is_one_of_the_samples),
 	    cmocka_unit_test(arrivals_are_those_of_a_poisson_process),

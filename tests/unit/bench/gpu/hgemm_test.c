@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "bench/gpu/figures.h"
 #include "bench/stats.h"
+#include "bench/half.h"
 #include "unit/unit.h"
 
 /* As gemm.cu has them. */
@@ -76,9 +77,8 @@ static void twin_mma(struct twin *twin, uint32_t row, uint32_t column, const uin
 	for (uint32_t i = 0; i < PART; i++)
 		for (uint32_t j = 0; j < PART; j++)
 			for (uint32_t k = 0; k < PART; k++)
-				twin->sum[row + i][column + j] +=
-				    figures_from_half(a[i * STRIDE + k]) *
-				    figures_from_half(b[j * STRIDE + k]);
+				twin->sum[row + i][column + j] += half_to_float(a[i * STRIDE + k]) *
+								  half_to_float(b[j * STRIDE + k]);
 }
 
 static void twin_warp(struct twin *twin, uint32_t warp)
@@ -165,8 +165,8 @@ static void the_kernels_indices_are_those_of_a_product(void **state)
 			for (uint32_t j = 0; j < n; j++) {
 				double sum = 0;
 				for (uint32_t l = 0; l < k; l++)
-					sum += (double)figures_from_half(twin->a[i * k + l]) *
-					       (double)figures_from_half(twin->b[j * k + l]);
+					sum += (double)half_to_float(twin->a[i * k + l]) *
+					       (double)half_to_float(twin->b[j * k + l]);
 				assert_true(fabs((double)twin->c[i * n + j] - sum) < 1e-4);
 			}
 		twin_free(twin);
