@@ -108,8 +108,8 @@ static const struct option_row collectives_rows[] = {
 	"how the ranks' times become one: 0 rank 0's, 1 mean (default), 2 least, 3 most",
 	.value = "0..3", .max = MEASURE_MAX),
     ROW("check", 'c', OPTION_TEXT, check,
-	"check every element so often for each size: a number (default 1), once, or all for a "
-	"checksum of every operation as well",
+	"check every element so often for each size: a number (default 1), once, or all: of "
+	"every operation as well",
 	.value = "N", .words = "once|all"),
     ROW("timing", 0, OPTION_CHOICE, timing,
 	"operations back to back (stream), each alone (isolated), or both (default)",
