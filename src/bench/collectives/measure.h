@@ -33,7 +33,7 @@ struct measure_plan {
 	enum backend_memory memory;
 	uint32_t warmups, iterations; /* -w, -n */
 	uint32_t checks;	      /* -c; 0: none */
-	bool checks_all;	      /* --check all: a checksum of every iteration, too */
+	bool checks_all;	      /* --check all: every iteration, too */
 	bool is_dirty;		      /* the source is written anew before every operation */
 	bool is_unaligned;	      /* -u */
 	bool has_stream, has_isolated;
