@@ -7,7 +7,7 @@ HOURS ?= 1
 SECONDS ?=
 SEED ?=
 
-.PHONY: all demo check conformance page page-pictures soak bench ptx install deb rpm image packages clean help
+.PHONY: all demo check conformance page page-pictures soak bench ptx install deb rpm image packages vm cluster clean help
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -70,6 +70,16 @@ packages:
 	tools/setup check packages
 	tests/packages/run
 
+vm: deb
+	tools/setup vm
+	tests/vm/run
+
+cluster:
+	tools/setup build check packages cluster
+	$(MAKE) all
+	tests/cluster/run up
+	tests/cluster/run scenario all; status=$$?; tests/cluster/run down && exit $$status
+
 clean:
 	rm -rf $(BUILD) build-clang build-asan build-fuzz
 
@@ -87,4 +97,6 @@ help:
 	@echo 'make rpm           the package of Fedora and RHEL, below build/rpm'
 	@echo 'make image         the container image of the service, with podman; an archive below build/image'
 	@echo 'make packages      builds the packages and tests them: in a bare Debian 12, as root (needs the network)'
+	@echo 'make vm            the package in an emulated Debian 12 with systemd, as root (needs the network)'
+	@echo 'make cluster       a Kubernetes cluster on this machine with simulated GPUs, and the service on it (root, Go, the network)'
 	@echo 'make clean         remove the build trees'

@@ -94,7 +94,7 @@ static struct run run_start(int state_fd, const struct launch *launch)
 	struct err err = {0};
 	char *bytes = NULL;
 	size_t length = 0;
-	if (jobdir_create(state_fd, launch->id, &err) < 0 ||
+	if (jobdir_create(state_fd, launch->id, launch->spec.uid, &err) < 0 ||
 	    launch_format(launch, &bytes, &length, &err) < 0)
 		fail("preparing a job", &err);
 	_cleanup_close_ int job_fd = jobdir_open(state_fd, launch->id, &err);

@@ -19,6 +19,8 @@ _Static_assert(sizeof(struct sim_machine) <= 512 * 1024,
 	       "a process maps at most two private copies");
 _Static_assert(sizeof(struct sim_machine) % 8 == 0, "machines are copied in words of 8 bytes");
 
+#define SIM_STATE_OF_ROOT "/run/sluice"
+
 static uint64_t boot_time_ns(void)
 {
 	struct timespec now;
@@ -38,20 +40,66 @@ static void read_boot_id(char out[40])
 	memset(out + (length > 0 ? length : 0), 0, 40 - (size_t)(length > 0 ? length : 0));
 }
 
+/* After su, $XDG_RUNTIME_DIR still names the other user's. */
+static bool is_own_directory(const char *path)
+{
+	struct stat status;
+
+	return path[0] == '/' && stat(path, &status) == 0 && S_ISDIR(status.st_mode) &&
+	       status.st_uid == geteuid();
+}
+
+/* Of the user's session; false: there is none. */
+static bool session_dir(char out[SIM_PATH_MAX])
+{
+	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	char own[32];
+	int length;
+
+	(void)snprintf(own, sizeof(own), "/run/user/%u", (unsigned)geteuid()); /* fits */
+	if (!runtime || !is_own_directory(runtime))
+		runtime = own;
+	length = snprintf(out, SIM_PATH_MAX, "%s/sluice", runtime);
+	return is_own_directory(runtime) && length < SIM_PATH_MAX;
+}
+
+const char *sim_state_default_dir(char out[SIM_PATH_MAX])
+{
+	const char *state = secure_getenv("XDG_STATE_HOME");
+	const char *home = secure_getenv("HOME");
+	int length = 0;
+
+	if (geteuid() == 0)
+		length = snprintf(out, SIM_PATH_MAX, SIM_STATE_OF_ROOT);
+	else if (session_dir(out))
+		return out;
+	else if (state && state[0] == '/')
+		length = snprintf(out, SIM_PATH_MAX, "%s/sluice", state);
+	else if (home && home[0] == '/')
+		length = snprintf(out, SIM_PATH_MAX, "%s/.local/state/sluice", home);
+	if (length <= 0 || length >= SIM_PATH_MAX)
+		out[0] = '\0'; /* a path cut short would name another place */
+	return out;
+}
+
 const char *sim_state_default_path(char out[SIM_PATH_MAX])
 {
 	const char *path = secure_getenv("SLUICE_SIM_STATE");
-	const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
+	char directory[SIM_PATH_MAX];
 	int length;
 
 	if (path && path[0])
 		length = snprintf(out, SIM_PATH_MAX, "%s", path);
-	else if (geteuid() != 0 && runtime && runtime[0])
-		length = snprintf(out, SIM_PATH_MAX, "%s/sluice/sim.state", runtime);
 	else
-		length = snprintf(out, SIM_PATH_MAX, "/run/sluice/sim.state");
+		length =
+		    snprintf(out, SIM_PATH_MAX, "%s/sim.state", sim_state_default_dir(directory));
 	if (length < 0 || length >= SIM_PATH_MAX)
-		out[0] = '\0'; /* a path cut short would name another file */
+		out[0] = '\0';
+	if ((path && path[0]) || geteuid() == 0 || session_dir(directory))
+		return out;
+	/* Who has no session sees the machine of root, unless they have one of their own. */
+	if (!out[0] || access(out, F_OK) != 0)
+		(void)snprintf(out, SIM_PATH_MAX, SIM_STATE_OF_ROOT "/sim.state");
 	return out;
 }
 

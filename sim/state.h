@@ -29,8 +29,12 @@ enum sim_open {
 	SIM_OPEN_FAILED,  /* anything else */
 };
 
-/* Where the state lies: $SLUICE_SIM_STATE, else /run/sluice/sim.state, or for an ordinary user
- * $XDG_RUNTIME_DIR/sluice/sim.state. Returns `out`. */
+/* The directory of this user's machine: /run/sluice, for an ordinary user "sluice" in
+ * $XDG_RUNTIME_DIR or /run/user/UID where that is their own, else in $XDG_STATE_HOME or
+ * ~/.local/state; "" without any of these. Returns `out`. */
+const char *sim_state_default_dir(char out[SIM_PATH_MAX]);
+/* Where the state lies: $SLUICE_SIM_STATE, else sim.state in that directory; for a user without a
+ * session who has no machine it is root's. Returns `out`. */
 const char *sim_state_default_path(char out[SIM_PATH_MAX]);
 
 /* Creates the file with `machine` in it, and its directory when only that is missing. Refuses

@@ -518,9 +518,23 @@ static int open_root(const char *root, bool create, struct sim_error *error)
 	return fd;
 }
 
-/* A root that we see for the first time may hold directories only: a file in it is a sign that
+/* Of the machine, or in which its service keeps files: /var/run/cdi, /var/lib/kubelet. */
+static bool may_be_there(const struct sim_plan *plan, const char *path)
+{
+	if (strcmp(path, "var") == 0)
+		return true;
+	for (size_t i = 0; i < plan->count; i++) {
+		if (strcmp(plan->entry[i].path, path) == 0)
+			return plan->entry[i].kind == SIM_PLAN_DIR;
+	}
+	return false;
+}
+
+/* A root without a manifest may hold directories of ours that the machine has too, as those in
+ * which an agent left something when the last machine there was stopped. Anything else is a sign
+ * that
  * --root points at something else. */
-static int refuse_strangers(struct trees *trees)
+static int refuse_strangers(struct trees *trees, const struct sim_plan *plan)
 {
 	int fd = fcntl(trees->root, F_DUPFD_CLOEXEC, 3);
 	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
@@ -536,10 +550,12 @@ static int refuse_strangers(struct trees *trees)
 		struct stat status;
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
 		    strcmp(entry->d_name, TEMPORARY) == 0 ||
-		    strcmp(entry->d_name, SIM_TREES_RUNTIME) == 0)
+		    fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
 			continue;
-		if (fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0)
-			result = trees_foreign(trees, entry->d_name, mode_word(status.st_mode));
+		if (S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+		    may_be_there(plan, entry->d_name))
+			continue;
+		result = trees_foreign(trees, entry->d_name, mode_word(status.st_mode));
 	}
 	(void)closedir(directory);
 	return result;
@@ -603,7 +619,7 @@ int sim_trees_sync(const struct sim_machine *machine, struct sim_error *error)
 		result = trees.root < 0 ? -1 : manifest_load(&trees);
 	}
 	if (result == 0 && !trees.old.found)
-		result = refuse_strangers(&trees);
+		result = refuse_strangers(&trees, &plan);
 	if (result == 0) {
 		difference = calloc(plan.count, sizeof(*difference));
 		mine = calloc(plan.count, sizeof(*mine));

@@ -130,10 +130,15 @@ int driver_join(void)
 	(void)snprintf(path, sizeof(path), "%s" SIM_STATE_CUDA_SUFFIX, driver.devices.path);
 	driver.world = world_open(driver.devices.path[0] ? path : NULL, &options);
 	if (!driver.world && driver.devices.path[0]) {
+		bool is_foreign = errno == EACCES || errno == EROFS || errno == EPERM;
+
 		(void)fprintf(stderr,
 			      "libcuda (simulated): '%s': %s; this process shares no time with "
-			      "others\n",
-			      path, strerror(errno));
+			      "others%s\n",
+			      path, strerror(errno),
+			      is_foreign ? ": the machine is another user's, and root can start "
+					   "one for all with 'sluice sim start --shared'"
+					 : "");
 		driver.world = world_open(NULL, &options);
 	}
 	return driver.world ? CU_OK : CU_OPERATING_SYSTEM;

@@ -157,7 +157,11 @@ static int file_open(struct world *world, const char *path, const struct world_o
 	struct stat status;
 	int result;
 
-	world->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+	/* Not O_CREAT at once: of another user's file in /tmp the kernel would refuse it. */
+	world->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (world->fd < 0 && errno == ENOENT)
+		world->fd =
+		    open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
 	if (world->fd < 0)
 		return errno;
 	if (fstat(world->fd, &status) != 0 || !S_ISREG(status.st_mode))

@@ -14,6 +14,7 @@
 #include "agent/door_kubelet.h"
 #include "agent/door_web_events.h"
 #include "agent/doors.h"
+#include "agent/giveback.h"
 #include "agent/jobgroup.h"
 #include "agent/leases.h"
 #include "agent/libexec.h"
@@ -25,7 +26,9 @@
 #include "agent/process.h"
 #include "agent/reload.h"
 #include "agent/service.h"
+#include "agent/shares.h"
 #include "agent/socket_file.h"
+#include "agent/health_news.h"
 #include "agent/vitals.h"
 #include "base/child.h"
 #include "base/cleanup.h"
@@ -33,7 +36,6 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/loop.h"
-#include "base/resident.h"
 #include "base/storage.h"
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule.h"
@@ -45,6 +47,7 @@
 enum agent_limits {
 	AGENT_STORAGE_QUEUE = 4096,
 	AGENT_STATUS_MAX = 160,
+	AGENT_SIGNALS = 5,
 	AGENT_IDLE_PARTS = 8, /* looks in the time after which it ends */
 };
 #define AGENT_LOOK_NS UINT64_C(10000000000) /* between looks at the storage thread */
@@ -56,8 +59,8 @@ struct agent {
 	struct log *log;		     /* borrowed */
 	int lock_fd;			     /* owned */
 	struct notify notify;
-	struct resident resident;
 	struct loop *loop; /* owned, all of these */
+	struct shares *shares;
 	struct storage *storage;
 	struct child_set *children;
 	struct reload *reload;
@@ -70,23 +73,25 @@ struct agent {
 	struct web_events *events;
 	struct queue *queue;
 	struct service *service;
-	struct loop_signal *on_terminate, *on_interrupt, *on_quit, *on_hangup, *on_release;
+	struct loop_signal *signals[AGENT_SIGNALS];
 	struct nodelabels nodelabels;
-	struct loop_timer *look;     /* at the storage thread */
+	struct loop_timer *look; /* at the storage thread */
+	struct giveback *giveback;
 	struct loop_timer *watchdog; /* running when the service manager wants signs of life */
 	struct loop_timer *idle;     /* running with idle_exit_ns */
 	uint64_t busy_ns;	     /* loop time when there was last something to do */
 	struct loop_task judged;     /* a verdict on a GPU is another */
-	uint64_t begin_ns;	     /* loop time when the driver was first asked */
-	struct storage_job bus_job;  /* looks for a GPU without a driver */
-	struct pci_address gpu;	     /* that it found */
-	int failure;		     /* why it ends; 0: told to */
+	struct health_news_told told;
+	uint64_t begin_ns;	    /* loop time when the driver was first asked */
+	struct storage_job bus_job; /* looks for a GPU without a driver */
+	struct pci_address gpu;	    /* that it found */
+	int failure;		    /* why it ends; 0: told to */
 	struct err why;
 	struct socket_file socket_file;
 	char *kubelet_directory; /* owned; NULL: the usual one */
 	bool is_stopping, storage_is_stuck, has_sampled, is_driver_checked;
-	char jobgroup[JOBGROUP_PATH_MAX]; /* "": there is none */
-	char status[AGENT_STATUS_MAX];	  /* last told to the service manager */
+	struct jobgroup jobgroup;
+	char status[AGENT_STATUS_MAX]; /* last told to the service manager */
 };
 
 static void agent_stop(struct agent *agent, const char *why);
@@ -247,16 +252,9 @@ static void agent_on_verdict(const char *uuid, uint32_t index, enum health_state
 			     enum health_state after, const char *why, void *context)
 {
 	struct agent *agent = context;
-	const struct log_field fields[] = {{"GPU_UUID", uuid}, {NULL, NULL}};
-	log_write(agent->log,
-		  after == HEALTH_UNHEALTHY				   ? LOG_LEVEL_ERROR
-		  : after == HEALTH_DEGRADED && before != HEALTH_UNHEALTHY ? LOG_LEVEL_WARNING
-									   : LOG_LEVEL_NOTICE,
-		  fields, "GPU %" PRIu32 " is %s (was %s)%s%s", index,
-		  health_state_to_string(after), health_state_to_string(before), *why ? ": " : "",
-		  why);
-	cluster_verdict(agent->cluster, uuid, index, before, after, why);
-	web_events_verdict(agent->events, uuid, index, before, after, why, agent->vitals);
+	const struct health_news news = {uuid, index, before, after, why};
+	health_news_tell(&agent->told, &news, agent->log, agent->cluster, agent->events,
+			 agent->vitals);
 	/* Perhaps no event of the driver has brought it about: everybody is told at once. */
 	if (agent->loop)
 		loop_defer(agent->loop, &agent->judged, agent_on_machine, agent);
@@ -297,11 +295,11 @@ static void agent_on_no_injection(const char *reason, void *context)
 	cluster_no_injection(agent->cluster, reason);
 }
 
-static void agent_on_specifications(uint32_t modes, void *context)
+static void agent_on_specifications(const struct resource_cdi *cdi, void *context)
 {
 	struct agent *agent = context;
 	if (!agent->is_stopping)
-		door_kubelet_specifications(agent->kubelet, modes);
+		door_kubelet_specifications(agent->kubelet, cdi);
 }
 
 static int agent_apply(const struct config *config, uint32_t *out_changed, void *context,
@@ -383,10 +381,6 @@ static void agent_on_look(void *context)
 				   : "the disk answers again");
 	agent->storage_is_stuck = is_stuck;
 	agent_tell_status(agent);
-	/* What the start, many clients or a long list needed is given back: by itself malloc keeps
-	 * it for good (2 MB after 48 clients that watched), and code stays mapped that nobody runs.
-	 */
-	resident_give_back(&agent->resident);
 	agent_look_at_socket(agent);
 	if (!agent->is_stopping)
 		door_kubelet_look(agent->kubelet);
@@ -451,7 +445,7 @@ static void agent_done(struct agent *agent)
 	socket_file_remove(&agent->socket_file, &agent->options->paths);
 	agent->cluster = cluster_free(agent->cluster);
 	agent->queue = queue_close(agent->queue);
-	jobgroup_remove(agent->jobgroup);
+	jobgroup_remove(&agent->jobgroup);
 	agent->kubelet = door_kubelet_free(agent->kubelet);
 	agent->node = node_free(agent->node);
 	free(agent->kubelet_directory);
@@ -463,13 +457,12 @@ static void agent_done(struct agent *agent)
 	agent->vitals = vitals_free(agent->vitals);
 	agent->events = web_events_free(agent->events);
 	agent->service = service_free(agent->service);
+	agent->shares = shares_free(agent->shares);
 	agent->reload = reload_free(agent->reload);
-	agent->on_terminate = loop_signal_free(agent->on_terminate);
-	agent->on_interrupt = loop_signal_free(agent->on_interrupt);
-	agent->on_quit = loop_signal_free(agent->on_quit);
-	agent->on_hangup = loop_signal_free(agent->on_hangup);
-	agent->on_release = loop_signal_free(agent->on_release);
+	for (size_t i = 0; i < AGENT_SIGNALS; i++)
+		agent->signals[i] = loop_signal_free(agent->signals[i]);
 	agent->look = loop_timer_free(agent->look);
+	agent->giveback = giveback_free(agent->giveback);
 	agent->watchdog = loop_timer_free(agent->watchdog);
 	agent->idle = loop_timer_free(agent->idle);
 	agent->children = child_set_free(agent->children);
@@ -490,33 +483,32 @@ static int agent_take_places(struct agent *agent, struct err *err)
 	agent->lock_fd = agent_lock_take(paths, err);
 	if (agent->lock_fd < 0)
 		return agent->lock_fd;
-	result = agent_lock_make_state(paths, err);
+	result = agent_lock_make_state(paths, agent->options->idle_exit_ns > 0, err);
 	return result < 0 ? result : store_check_place(paths->state_dir, 0, err);
 }
+
+static const int agent_signals[AGENT_SIGNALS] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR2};
+static const loop_callback agent_on_signal[AGENT_SIGNALS] = {
+    agent_on_terminate, agent_on_terminate, agent_on_terminate, agent_on_hangup, agent_on_release};
 
 static int agent_start_loop(struct agent *agent, struct err *err)
 {
 	agent->loop = loop_new(LOOP_REAL, err);
 	if (agent->loop)
+		agent->giveback = giveback_new(agent->loop, &agent->queue, err);
+	if (agent->giveback)
 		agent->children = child_set_new(agent->loop, CHILD_WATCH_AUTO, err);
 	if (agent->children)
 		agent->storage = storage_new(agent->loop, AGENT_STORAGE_QUEUE, err);
 	if (agent->storage)
-		agent->on_terminate =
-		    loop_signal_new(agent->loop, SIGTERM, agent_on_terminate, agent, err);
-	if (agent->on_terminate)
-		agent->on_interrupt =
-		    loop_signal_new(agent->loop, SIGINT, agent_on_terminate, agent, err);
-	if (agent->on_interrupt)
-		agent->on_quit =
-		    loop_signal_new(agent->loop, SIGQUIT, agent_on_terminate, agent, err);
-	if (agent->on_quit)
-		agent->on_hangup =
-		    loop_signal_new(agent->loop, SIGHUP, agent_on_hangup, agent, err);
-	if (agent->on_hangup)
-		agent->on_release =
-		    loop_signal_new(agent->loop, SIGUSR2, agent_on_release, agent, err);
-	if (agent->on_release)
+		agent->shares = shares_new(agent->loop, agent->log, pci_root(), NULL, err);
+	bool is_made = agent->shares != NULL;
+	for (size_t i = 0; i < AGENT_SIGNALS && is_made; i++) {
+		agent->signals[i] =
+		    loop_signal_new(agent->loop, agent_signals[i], agent_on_signal[i], agent, err);
+		is_made = agent->signals[i] != NULL;
+	}
+	if (is_made)
 		agent->look = loop_timer_new(agent->loop, agent_on_look, agent, err);
 	if (agent->look)
 		agent->watchdog = loop_timer_new(agent->loop, agent_on_watchdog, agent, err);
@@ -663,10 +655,7 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	if (result < 0)
 		return result;
 	struct err why = {0};
-	if (jobgroup_make(agent->options->paths.state_dir, agent->options->paths.is_system, NULL,
-			  agent->jobgroup, &why) < 0)
-		log_write(agent->log, LOG_LEVEL_INFO, NULL, "jobs get no cgroup of their own: %s",
-			  why.text);
+	jobgroup_open(&agent->options->paths, supervisor, agent->log, &agent->jobgroup);
 	/* This and sluice-rsh only some jobs need, and say so. */
 	bool has_image = libexec_find("sluice-container", "container", NULL, container, &why) == 0;
 	const struct queue_options queue = {
@@ -678,10 +667,13 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	    .runtime_dir = agent->options->paths.runtime_dir,
 	    .sim_state = sim_state && *sim_state ? sim_state : NULL,
 	    .supervisor = supervisor,
-	    .cgroup_root = agent->jobgroup[0] ? agent->jobgroup : NULL,
+	    .cgroup_root = agent->jobgroup.path[0] ? agent->jobgroup.path : NULL,
+	    .renew_cgroups = jobgroup_renew,
+	    .renew_context = &agent->jobgroup,
 	    .container = has_image ? container : NULL,
 	    .rsh = libexec_find("sluice-rsh", "rsh", NULL, rsh, &why) == 0 ? rsh : NULL,
 	    .device_root = pci_root(),
+	    .account = shares_account(agent->shares),
 	    .awaits_rules = true,
 	    .changed = agent_on_jobs,
 	    .context = agent,
@@ -715,6 +707,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .vitals = agent->vitals,
 	    .reload = agent->reload,
 	    .queue = agent->queue,
+	    .account = shares_account(agent->shares),
 	    .cluster = agent->cluster,
 	    .started_unix_ns = clock_unix_ns(),
 	};
@@ -789,7 +782,6 @@ int agent_run(const struct agent_options *options, struct err *err)
 	    .options = options, .log = options->log, .lock_fd = -1, .notify = NOTIFY_NONE};
 	agent.kubelet_directory = door_kubelet_directory(options->kubelet_socket);
 	process_prepare();
-	resident_init(&agent.resident);
 	int result = agent_open(&agent, err);
 	if (result == 0 && !agent.is_stopping) {
 		agent_ready(&agent);

@@ -9,12 +9,18 @@
 
 #include "agent/kube.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "base/loop.h"
+#include "base/repeats.h"
 
 enum { CLUSTER_TEXT_MAX = 1024 };
+#define CLUSTER_ACCOUNT "/var/run/secrets/kubernetes.io/serviceaccount"
 
 struct cluster {
 	struct kube *kube; /* owned; NULL: there is none */
+	struct loop *loop; /* borrowed */
+	struct repeats repeats;
 	char policy[CLUSTER_TEXT_MAX];
 	char trouble[ERR_TEXT_MAX]; /* why there is none although there is a cluster; "" */
 	bool has_name;
@@ -23,8 +29,15 @@ struct cluster {
 bool cluster_is_there(const struct cluster_options *options)
 {
 	const char *host = getenv("KUBERNETES_SERVICE_HOST");
-	return options->node_name && *options->node_name &&
-	       ((options->kubeconfig && *options->kubeconfig) || (host && *host));
+	char token[FILE_PATH_MAX];
+	if (!options->node_name || !*options->node_name)
+		return false;
+	if (options->kubeconfig && *options->kubeconfig)
+		return true;
+	return host && *host &&
+	       file_path(token, NULL, "%s/token",
+			 options->account ? options->account : CLUSTER_ACCOUNT) == 0 &&
+	       file_exists(token);
 }
 
 int cluster_new(const struct cluster_options *options, struct cluster **out, struct err *err)
@@ -47,6 +60,7 @@ int cluster_new(const struct cluster_options *options, struct cluster **out, str
 	    .context = options->context,
 	};
 	struct err why = {0};
+	cluster->loop = options->loop;
 	cluster->has_name = options->node_name && *options->node_name;
 	int result = cluster_is_there(options) ? kube_open(&kube, &cluster->kube, &why) : 0;
 	if (result == -ENOMEM) {
@@ -71,11 +85,17 @@ struct cluster *cluster_free(struct cluster *cluster)
 	return NULL;
 }
 
+/* Whatever goes wrong, Events of one `reason` about one `object` come at a bounded rate. */
 static void cluster_event(struct cluster *cluster, enum kube_event_type type, const char *reason,
-			  const char *message)
+			  const char *object, const char *message)
 {
-	if (cluster && cluster->kube)
-		kube_event(cluster->kube, type, reason, message);
+	char more[REPEATS_TEXT_MAX], text[CLUSTER_TEXT_MAX + REPEATS_TEXT_MAX];
+	if (!cluster || !cluster->kube ||
+	    !repeats_may_tell_of(&cluster->repeats, loop_now_ns(cluster->loop), more, "%s %s",
+				 reason, object))
+		return;
+	(void)snprintf(text, sizeof(text), "%s%s", message, more);
+	kube_event(cluster->kube, type, reason, text);
 }
 
 void cluster_configuration(struct cluster *cluster, enum reload_note note, const char *text)
@@ -85,15 +105,15 @@ void cluster_configuration(struct cluster *cluster, enum reload_note note, const
 	case RELOAD_REFUSED:
 		(void)snprintf(message, sizeof(message),
 			       "the configuration was refused, the one before stays: %s", text);
-		cluster_event(cluster, KUBE_EVENT_WARNING, "ConfigurationRefused", message);
+		cluster_event(cluster, KUBE_EVENT_WARNING, "ConfigurationRefused", "", message);
 		break;
 	case RELOAD_MISSING:
-		cluster_event(cluster, KUBE_EVENT_WARNING, "ConfigurationMissing", text);
+		cluster_event(cluster, KUBE_EVENT_WARNING, "ConfigurationMissing", "", text);
 		break;
 	case RELOAD_APPLIED:
 		(void)snprintf(message, sizeof(message), "the configuration is %s",
 			       *text ? text : "built in");
-		cluster_event(cluster, KUBE_EVENT_NORMAL, "ConfigurationApplied", message);
+		cluster_event(cluster, KUBE_EVENT_NORMAL, "ConfigurationApplied", "", message);
 		break;
 	}
 }
@@ -101,27 +121,29 @@ void cluster_configuration(struct cluster *cluster, enum reload_note note, const
 void cluster_verdict(struct cluster *cluster, const char *uuid, uint32_t index,
 		     enum health_state before, enum health_state after, const char *why)
 {
-	char message[CLUSTER_TEXT_MAX];
+	char message[CLUSTER_TEXT_MAX], object[128];
 	bool is_bad = after == HEALTH_UNHEALTHY;
 	if (is_bad == (before == HEALTH_UNHEALTHY))
 		return;
 	(void)snprintf(message, sizeof(message), "GPU %" PRIu32 " (%s) %s%s%s", index, uuid,
 		       is_bad ? "is unhealthy and gets no new containers" : "may be used again",
 		       *why ? ": " : "", why);
+	(void)snprintf(object, sizeof(object), "%" PRIu32 " %.96s", index, uuid);
 	cluster_event(cluster, is_bad ? KUBE_EVENT_WARNING : KUBE_EVENT_NORMAL,
-		      is_bad ? "GPUUnhealthy" : "GPUHealthy", message);
+		      is_bad ? "GPUUnhealthy" : "GPUHealthy", object, message);
 }
 
 void cluster_no_injection(struct cluster *cluster, const char *reason)
 {
 	char message[CLUSTER_TEXT_MAX];
 	(void)snprintf(message, sizeof(message), "containers get no GPU: %s", reason);
-	cluster_event(cluster, KUBE_EVENT_WARNING, "NoInjection", message);
+	cluster_event(cluster, KUBE_EVENT_WARNING, "NoInjection", "", message);
 }
 
 void cluster_rdma(struct cluster *cluster, bool is_warning, const char *reason, const char *text)
 {
-	cluster_event(cluster, is_warning ? KUBE_EVENT_WARNING : KUBE_EVENT_NORMAL, reason, text);
+	cluster_event(cluster, is_warning ? KUBE_EVENT_WARNING : KUBE_EVENT_NORMAL, reason, text,
+		      text);
 }
 
 void cluster_policy(struct cluster *cluster, const char *problem)
@@ -132,7 +154,7 @@ void cluster_policy(struct cluster *cluster, const char *problem)
 		return;
 	memcpy(cluster->policy, text, sizeof(text));
 	if (*text)
-		cluster_event(cluster, KUBE_EVENT_WARNING, "NoDevices", text);
+		cluster_event(cluster, KUBE_EVENT_WARNING, "NoDevices", "", text);
 }
 
 void cluster_labels(struct cluster *cluster, const char *why)
@@ -141,7 +163,7 @@ void cluster_labels(struct cluster *cluster, const char *why)
 	(void)snprintf(message, sizeof(message), "%s%s", *why ? why : "no label of the node",
 		       *why ? ": nothing is handed out to the kubelet"
 			    : " keeps devices from the kubelet any more");
-	cluster_event(cluster, KUBE_EVENT_NORMAL, "NodeLabels", message);
+	cluster_event(cluster, KUBE_EVENT_NORMAL, "NodeLabels", "", message);
 }
 
 const char *cluster_problem(const struct cluster *cluster)

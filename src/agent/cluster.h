@@ -30,6 +30,7 @@ struct cluster_options {
 	const char *node_name; /* NULL: there is no cluster */
 	const char *node_label;
 	const char *kubeconfig; /* NULL: within a pod, if we are in one */
+	const char *account;	/* directory of the token in a pod; NULL: the usual one */
 	const char *program;	/* of sluice-kube; NULL: found beside this one */
 	uint64_t delay_ns;	/* until it is started: the kubelet comes first */
 	void (*label)(const char *value, void *context);
@@ -38,8 +39,9 @@ struct cluster_options {
 	void *context;
 };
 
-/* Whether the API server can be found: the node's name is known, and either a kubeconfig or
- * $KUBERNETES_SERVICE_HOST is there. */
+/* Whether the API server can be spoken to: the node's name is known, and either a kubeconfig or, in
+ * a pod ($KUBERNETES_SERVICE_HOST), a service account's token is there. A pod that is given the
+ * name alone wants it for the metrics. */
 bool cluster_is_there(const struct cluster_options *options);
 
 /* Of nodes without a cluster, and where sluice-kube is not installed (which is logged), all that

@@ -22,11 +22,13 @@
 #include "hardware/pci.h"
 #include "policy/config.h"
 
-enum { DOOR_CDI_MODES = 3 };
+enum { DOOR_CDI_MODES = 4 };
 
 /* The bit of each is its place. */
-static const char *const door_cdi_modes_of[DOOR_CDI_MODES] = {"gdrcopy", "gds", "mofed"};
-_Static_assert(RESOURCE_CDI_GDRCOPY == 1 && RESOURCE_CDI_GDS == 2 && RESOURCE_CDI_MOFED == 4,
+static const char *const door_cdi_modes_of[DOOR_CDI_MODES] = {"gdrcopy=all", "gds=all", "mofed=all",
+							      "imex-channel=0"};
+_Static_assert(RESOURCE_CDI_GDRCOPY == 1 && RESOURCE_CDI_GDS == 2 && RESOURCE_CDI_MOFED == 4 &&
+		   RESOURCE_CDI_IMEX == 8,
 	       "the places of door_cdi_modes_of");
 
 /* A run, with copies of all that it is about: the loop goes on meanwhile. */
@@ -39,6 +41,8 @@ struct door_cdi_run {
 	uint32_t kind_count;
 	char driver_root[FILE_PATH_MAX], dev_root[FILE_PATH_MAX], container_root[FILE_PATH_MAX];
 	char names[DOOR_CDI_MODES][SCAN_KIND_MAX];
+	char asked_kind[SCAN_KIND_MAX];
+	bool asked_by_index, mig_whole;
 	struct filewatch_plan plan;
 	struct keep_report report;
 	struct err err;
@@ -57,7 +61,10 @@ struct door_cdi {
 
 	/* Of the last run. */
 	bool is_known, is_simulated;
+	bool is_resolved;
 	uint32_t modes, kind_count;
+	char (*missing)[GPU_UUID_MAX]; /* owned */
+	uint32_t missing_count;
 	struct keep_kind kinds[KEEP_KINDS_MAX];
 	int code;
 	char text[ERR_TEXT_MAX];   /* of what is wrong */
@@ -69,10 +76,10 @@ static void door_cdi_look(struct door_cdi *door);
 
 /* --- what there is to be: the loop's --------------------------------------------------------- */
 
-static void door_cdi_add_kind(struct door_cdi_run *run, const char *vendor)
+static void door_cdi_add_kind(struct door_cdi_run *run, const char *vendor, const char *class)
 {
 	char *kind = run->kinds[run->kind_count];
-	(void)snprintf(kind, SCAN_KIND_MAX, "%.*s/gpu", SCAN_KIND_MAX - 5, vendor);
+	(void)snprintf(kind, SCAN_KIND_MAX, "%.*s/%s", SCAN_KIND_MAX - 16, vendor, class);
 	for (uint32_t i = 0; i < run->kind_count; i++) {
 		if (strcmp(run->kinds[i], kind) == 0)
 			return;
@@ -85,10 +92,12 @@ static void door_cdi_add_kind(struct door_cdi_run *run, const char *vendor)
 static void door_cdi_add_kinds(const struct config *config, bool is_simulated,
 			       struct door_cdi_run *run)
 {
-	door_cdi_add_kind(run, is_simulated ? "sluice.sim" : "sluice.dev");
+	door_cdi_add_kind(run, is_simulated ? "sluice.sim" : "sluice.dev", "gpu");
 	if (!is_simulated)
-		door_cdi_add_kind(run, "nvidia.com");
-	door_cdi_add_kind(run, resource_cdi_vendor(config, is_simulated));
+		door_cdi_add_kind(run, "nvidia.com", "gpu");
+	door_cdi_add_kind(run, resource_cdi_vendor(config, is_simulated), "gpu");
+	if (config->imex_channel)
+		door_cdi_add_kind(run, resource_cdi_vendor(config, is_simulated), "imex-channel");
 }
 
 static int door_cdi_fill(struct door_cdi *door, struct door_cdi_run *run)
@@ -106,8 +115,12 @@ static int door_cdi_fill(struct door_cdi *door, struct door_cdi_run *run)
 		door_cdi_add_kinds(config, door->is_simulated, run);
 	vendor = resource_cdi_vendor(config, door->is_simulated);
 	for (size_t i = 0; i < DOOR_CDI_MODES; i++)
-		(void)snprintf(run->names[i], sizeof(run->names[i]), "%.*s/%s=all",
-			       SCAN_KIND_MAX - 16, vendor, door_cdi_modes_of[i]);
+		(void)snprintf(run->names[i], sizeof(run->names[i]), "%.*s/%s", SCAN_KIND_MAX - 16,
+			       vendor, door_cdi_modes_of[i]);
+	(void)snprintf(run->asked_kind, sizeof(run->asked_kind), "%.*s/gpu", SCAN_KIND_MAX - 16,
+		       vendor);
+	run->asked_by_index = config->id_strategy == 1;
+	run->mig_whole = config->mig_strategy == CONFIG_MIG_NONE;
 	int rc = file_path(run->driver_root, NULL, "%s", config->driver_root);
 	if (rc == 0)
 		rc = file_path(run->dev_root, NULL, "%s", config->dev_root);
@@ -157,6 +170,9 @@ static int door_cdi_work(void *context)
 	    .dev_root = run->dev_root,
 	    .container_root = run->container_root,
 	    .name_count = DOOR_CDI_MODES,
+	    .mig_whole = run->mig_whole,
+	    .asked_kind = run->asked_kind,
+	    .asked_by_index = run->asked_by_index,
 	};
 	for (uint32_t i = 0; i < run->kind_count; i++)
 		wish.kinds[i] = run->kinds[i];
@@ -257,11 +273,29 @@ static void door_cdi_list_others(struct door_cdi *door)
 	}
 }
 
-static void door_cdi_take(struct door_cdi *door, const struct door_cdi_run *run, int code)
+/* Which devices nobody has. Returns whether they are others than before; where that is not known,
+ * because the driver or a disk is away, what was known before holds. */
+static bool door_cdi_take_missing(struct door_cdi *door, struct keep_report *report)
 {
-	const struct keep_report *report = &run->report;
-	bool is_new = !door->is_known || report->written > 0 || report->removed > 0 ||
-		      report->names != door->modes;
+	if (!report->is_resolved)
+		return false;
+	bool is_new = !door->is_resolved || door->missing_count != report->missing_count ||
+		      memcmp(door->missing, report->missing,
+			     report->missing_count * sizeof(*report->missing)) != 0;
+	free(door->missing);
+	door->missing = report->missing;
+	door->missing_count = report->missing_count;
+	report->missing = NULL;
+	door->is_resolved = true;
+	return is_new;
+}
+
+static void door_cdi_take(struct door_cdi *door, struct door_cdi_run *run, int code)
+{
+	struct keep_report *report = &run->report;
+	bool is_new = door_cdi_take_missing(door, report);
+	is_new |= !door->is_known || report->written > 0 || report->removed > 0 ||
+		  report->names != door->modes;
 	for (uint32_t i = 0; i < report->kind_count; i++)
 		is_new |= door_cdi_tell_kind(door, &report->kinds[i]);
 	if (report->written > 0)
@@ -413,13 +447,19 @@ struct door_cdi *door_cdi_free(struct door_cdi *door)
 	(void)filewatch_free(door->watch);
 	(void)loop_timer_free(door->look);
 	(void)keep_free(door->keep);
+	free(door->missing);
 	free(door);
 	return NULL;
 }
 
-uint32_t door_cdi_modes(const struct door_cdi *door)
+void door_cdi_found(const struct door_cdi *door, struct resource_cdi *out)
 {
-	return door ? door->modes : 0;
+	*out = (struct resource_cdi){.is_known = false};
+	if (door)
+		*out = (struct resource_cdi){.is_known = door->is_resolved,
+					     .modes = door->modes,
+					     .missing = (const char(*)[GPU_UUID_MAX])door->missing,
+					     .missing_count = door->missing_count};
 }
 
 const char *door_cdi_state(const struct door_cdi *door)

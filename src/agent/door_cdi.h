@@ -17,6 +17,7 @@ struct err;
 struct log;
 struct loop;
 struct node;
+struct resource_cdi;
 struct storage;
 
 #define DOOR_CDI_LOOK_NS UINT64_C(30000000000) /* between looks at what nothing tells of */
@@ -44,8 +45,9 @@ struct door_cdi *door_cdi_free(struct door_cdi *door);
 /* The node has changed. Cheap when nothing of it matters here. NULL is fine. */
 void door_cdi_update(struct door_cdi *door);
 
-/* enum resource_cdi_mode bits: which of NVIDIA's other kinds somebody provides. */
-uint32_t door_cdi_modes(const struct door_cdi *door);
+/* What somebody provides: NVIDIA's other kinds, and which devices nobody has by the name that
+ * containers are told. Borrowed until the next call from the loop. */
+void door_cdi_found(const struct door_cdi *door, struct resource_cdi *out);
 /* "off", "waiting" (for a driver), "kept", "failed". NULL is off. */
 const char *door_cdi_state(const struct door_cdi *door);
 /* Why, or which kinds somebody else provides; "" when there is nothing to say. Borrowed until the

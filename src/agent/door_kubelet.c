@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/held_forms.h"
 #include "agent/leases.h"
 #include "agent/node.h"
 #include "base/clock.h"
@@ -13,6 +14,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/loop.h"
 #include "doors/kubelet/injection.h"
 #include "doors/kubelet/kubelet.h"
 #include "doors/kubelet/podresources.h"
@@ -26,11 +28,16 @@ struct door_kubelet {
 	struct injection *injection; /* owned; NULL: closed */
 	struct podresources *pods;   /* owned; NULL: closed */
 	uint64_t generation;	     /* of node and vitals, when it was last told */
-	uint32_t cdi_modes;	     /* enum resource_cdi_mode bits */
+	struct resource_cdi cdi;     /* `missing` is owned */
 	char socket[FILE_PATH_MAX];
 	char error[ERR_TEXT_MAX]; /* last logged */
 	enum door_kubelet_hold hold;
 	char held[GPU_REASON_MAX]; /* why it is not open */
+	/* Owned; runs while nothing would put a GPU into a container and our own specifications
+	 * may still be on their way. */
+	struct loop_timer *unsure;
+	struct held_forms forms;   /* devices that are kept out, as the kubelet was told */
+	struct held_forms reasons; /* that, and what is wrong otherwise; for the call */
 };
 
 char *door_kubelet_directory(const char *socket)
@@ -41,6 +48,8 @@ char *door_kubelet_directory(const char *socket)
 	return strndup(socket, slash == socket ? 1 : (size_t)(slash - socket));
 }
 
+static void door_kubelet_on_unsure(void *context);
+
 int door_kubelet_new(const struct door_kubelet_options *options, struct door_kubelet **out,
 		     struct err *err)
 {
@@ -48,6 +57,11 @@ int door_kubelet_new(const struct door_kubelet_options *options, struct door_kub
 	if (!door)
 		return err_set(err, -ENOMEM, "out of memory for the kubelet door");
 	door->options = *options;
+	door->unsure = loop_timer_new(options->loop, door_kubelet_on_unsure, door, err);
+	if (!door->unsure) {
+		free(door);
+		return -ENOMEM;
+	}
 	const char *named = options->socket && *options->socket ? options->socket : NULL;
 	int rc = named ? file_path(door->socket, err, "%s", named)
 		       : file_path(door->socket, err, "%s%s", pci_root(), KUBELET_SOCKET);
@@ -57,7 +71,7 @@ int door_kubelet_new(const struct door_kubelet_options *options, struct door_kub
 			     "--kubelet-socket, or \"\" to register nowhere",
 			     door->socket);
 	if (rc < 0) {
-		free(door);
+		(void)door_kubelet_free(door);
 		return rc;
 	}
 	*out = door;
@@ -71,6 +85,8 @@ struct door_kubelet *door_kubelet_free(struct door_kubelet *door)
 	(void)podresources_close(door->pods);
 	(void)injection_close(door->injection);
 	(void)kubelet_close(door->kubelet);
+	(void)loop_timer_free(door->unsure);
+	free((void *)door->cdi.missing);
 	free(door);
 	return NULL;
 }
@@ -99,16 +115,28 @@ static bool door_kubelet_is_wanted(const struct door_kubelet *door)
 
 static void door_kubelet_tell(struct door_kubelet *door);
 
+static void door_kubelet_on_unsure(void *context)
+{
+	struct door_kubelet *door = context;
+	const char *reason = injection_reason(door->injection);
+	if (injection_now(door->injection) != INJECTION_NONE)
+		return;
+	log_write(door->options.log, LOG_LEVEL_WARNING, NULL, "containers get no GPU: %s", reason);
+	if (door->options.no_injection)
+		door->options.no_injection(reason, door->options.context);
+}
+
 static void door_kubelet_on_injection(void *context)
 {
 	struct door_kubelet *door = context;
-	enum injection_way way = injection_now(door->injection);
-	log_write(door->options.log, way == INJECTION_NONE ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
-		  NULL, way == INJECTION_NONE ? "containers get no GPU: %s" : "injection: %s",
-		  injection_reason(door->injection));
-	if (way == INJECTION_NONE && door->options.no_injection)
-		door->options.no_injection(injection_reason(door->injection),
-					   door->options.context);
+	loop_timer_stop(door->unsure);
+	if (injection_now(door->injection) != INJECTION_NONE)
+		log_write(door->options.log, LOG_LEVEL_INFO, NULL, "injection: %s",
+			  injection_reason(door->injection));
+	else if (door->cdi.is_known)
+		door_kubelet_on_unsure(door);
+	else
+		loop_timer_start(door->unsure, DOOR_KUBELET_UNSURE_NS);
 	door_kubelet_tell(door);
 }
 
@@ -119,6 +147,18 @@ static void door_kubelet_follow(struct door_kubelet *door)
 			      clock_unix_ns());
 }
 
+/* Whether other devices are to be kept out than those of which the kubelet was told. */
+static bool door_kubelet_forms_differ(const struct door_kubelet *door)
+{
+	const struct inventory *inventory = node_inventory(door->options.node);
+	const struct policy *policy = node_policy(door->options.node);
+	struct held_forms now;
+	if (!inventory || !policy)
+		return false;
+	(void)held_forms_find(inventory, policy, door->pods, &now);
+	return memcmp(&now, &door->forms, sizeof(now)) != 0;
+}
+
 static void door_kubelet_on_pods(void *context)
 {
 	struct door_kubelet *door = context;
@@ -127,6 +167,41 @@ static void door_kubelet_on_pods(void *context)
 		log_write(door->options.log, LOG_LEVEL_INFO, NULL,
 			  "which container holds which device is not known: %s", problem);
 	door_kubelet_follow(door);
+	if (door_kubelet_forms_differ(door))
+		door_kubelet_tell(door);
+}
+
+/* Keeps devices out whose holders were promised something else. Told once for each. */
+static void door_kubelet_keep_out(struct door_kubelet *door, struct kubelet_machine *machine)
+{
+	const struct inventory *inventory = machine->inventory;
+	struct held_forms now;
+	(void)held_forms_find(inventory, machine->policy, door->pods, &now);
+	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
+		if (now.gpu[i] && !door->forms.gpu[i])
+			log_write(door->options.log, LOG_LEVEL_WARNING, NULL,
+				  "GPU %u (%s) is kept out: %s", inventory->gpus[i].index,
+				  inventory->gpus[i].uuid, now.gpu[i]);
+	}
+	for (uint32_t i = 0; i < inventory->mig_count; i++) {
+		if (now.mig[i] && !door->forms.mig[i])
+			log_write(door->options.log, LOG_LEVEL_WARNING, NULL,
+				  "MIG device %s is kept out: %s", inventory->migs[i].uuid,
+				  now.mig[i]);
+	}
+	door->forms = now;
+	/* What else is wrong with a device goes before. */
+	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
+		if (machine->gpu_unhealthy && machine->gpu_unhealthy[i])
+			now.gpu[i] = machine->gpu_unhealthy[i];
+	}
+	for (uint32_t i = 0; i < inventory->mig_count; i++) {
+		if (machine->mig_unhealthy && machine->mig_unhealthy[i])
+			now.mig[i] = machine->mig_unhealthy[i];
+	}
+	door->reasons = now;
+	machine->gpu_unhealthy = door->reasons.gpu;
+	machine->mig_unhealthy = door->reasons.mig;
 }
 
 static int door_kubelet_open(struct door_kubelet *door, struct err *err)
@@ -188,11 +263,13 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	    .config = node_config(node),
 	    .gpu_unhealthy = is_judged ? gpu_unhealthy : NULL, /* else there was no memory */
 	    .mig_unhealthy = is_judged ? mig_unhealthy : NULL,
-	    .cdi_modes = door->cdi_modes,
+	    .cdi = door->cdi,
 	    .also_cdi = door->injection && injection_now(door->injection) == INJECTION_CDI,
 	};
 	struct err err = {0};
 	int rc = 0;
+	if (machine.inventory && machine.policy)
+		door_kubelet_keep_out(door, &machine);
 	for (size_t i = 0; i < GPU_MAX; i++)
 		held[i] = door->held;
 	if (door->hold == DOOR_KUBELET_SHUT)
@@ -217,8 +294,11 @@ static void door_kubelet_tell(struct door_kubelet *door)
 
 void door_kubelet_update(struct door_kubelet *door)
 {
-	if (door->generation != door_kubelet_generation(door))
-		door_kubelet_tell(door);
+	if (door->generation == door_kubelet_generation(door))
+		return;
+	/* Who holds what decides whether it may be given in another form. */
+	door_kubelet_ask(door);
+	door_kubelet_tell(door);
 }
 
 void door_kubelet_look(struct door_kubelet *door)
@@ -227,10 +307,28 @@ void door_kubelet_look(struct door_kubelet *door)
 		door_kubelet_tell(door);
 }
 
-void door_kubelet_specifications(struct door_kubelet *door, uint32_t modes)
+static bool door_kubelet_is_other(const struct resource_cdi *a, const struct resource_cdi *b)
 {
-	bool is_new = door->cdi_modes != modes;
-	door->cdi_modes = modes;
+	return a->is_known != b->is_known || a->modes != b->modes ||
+	       a->missing_count != b->missing_count ||
+	       (a->missing_count > 0 &&
+		memcmp(a->missing, b->missing, a->missing_count * sizeof(*a->missing)) != 0);
+}
+
+void door_kubelet_specifications(struct door_kubelet *door, const struct resource_cdi *cdi)
+{
+	bool is_new = door_kubelet_is_other(&door->cdi, cdi);
+	if (is_new) {
+		size_t size = cdi->missing_count * sizeof(*cdi->missing);
+		void *missing = size > 0 ? malloc(size) : NULL;
+		free((void *)door->cdi.missing);
+		door->cdi = *cdi;
+		if (missing)
+			memcpy(missing, cdi->missing, size);
+		else
+			door->cdi.missing_count = 0;
+		door->cdi.missing = missing;
+	}
 	if (door->injection)
 		injection_look(door->injection);
 	if (is_new && node_is_known(door->options.node))

@@ -18,6 +18,7 @@ struct log;
 struct loop;
 struct node;
 struct podresources;
+struct resource_cdi;
 struct vitals;
 
 struct door_kubelet_options {
@@ -48,12 +49,16 @@ void door_kubelet_look(struct door_kubelet *door);
 /* Whether a kubelet that is there is about to get its devices: the machine is not known yet, or a
  * registration is under way. */
 bool door_kubelet_is_pending(const struct door_kubelet *door);
-/* Somebody's CDI specifications are others than they were: `modes` are enum resource_cdi_mode bits,
- * of those that are there. */
-void door_kubelet_specifications(struct door_kubelet *door, uint32_t modes);
+/* Somebody's CDI specifications are others than they were. `cdi` is copied; without memory all that
+ * it misses is taken to be there. */
+void door_kubelet_specifications(struct door_kubelet *door, const struct resource_cdi *cdi);
 
 /* What pods hold and may have is asked of the kubelet again. */
 void door_kubelet_ask(struct door_kubelet *door);
+
+/* How long "containers get no GPU" waits for our own CDI specifications, which come after the first
+ * registration. */
+#define DOOR_KUBELET_UNSURE_NS UINT64_C(5000000000)
 
 /* Beside what node and vitals say, until it is called again. Cheap when it is the same. */
 enum door_kubelet_hold {

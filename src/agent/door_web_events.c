@@ -11,6 +11,7 @@
 #include "agent/vitals.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/repeats.h"
 #include "hardware/gpu.h"
 #include "hardware/kmsg.h"
 #include "probe/client.h"
@@ -28,6 +29,7 @@ struct web_events {
 	uint64_t last_id; /* of the newest; event N lies at place (N - 1) % VIEW_EVENT_MAX */
 	uint64_t probe_restarts, reloads, reloads_failed;
 	bool is_down;		 /* the driver, as was last said */
+	struct repeats repeats;	 /* so that no storm of one event drives out all others */
 	struct view_event *ring; /* owned; pages of what is not used are not touched */
 	uint32_t xid_count;
 	struct web_xid *xid; /* owned; VIEW_XID_MAX */
@@ -63,6 +65,20 @@ struct web_events *web_events_free(struct web_events *events)
 static void copy_text(char *out, size_t size, const char *text)
 {
 	(void)snprintf(out, size, "%.*s", (int)size - 1, text);
+}
+
+/* Whether an event like this may be told once more. */
+__attribute__((format(printf, 2, 3))) static bool events_may_tell(struct web_events *events,
+								  const char *format, ...)
+{
+	static const struct clock monotonic = {.fake_ns = NULL};
+	char key[128];
+	uint64_t left_out;
+	va_list arguments;
+	va_start(arguments, format);
+	(void)vsnprintf(key, sizeof(key), format, arguments);
+	va_end(arguments);
+	return repeats_may_tell(&events->repeats, key, clock_now_ns(&monotonic), &left_out);
 }
 
 static struct view_event *events_add(struct web_events *events, const char *kind,
@@ -167,10 +183,37 @@ static int64_t event_unix_ns(const struct probe_event *event)
 	return clock_unix_ns() - age_ns;
 }
 
+static void events_say_xid(struct web_events *events, const struct probe_event *event,
+			   const struct web_xid *like, const struct gpu *gpu,
+			   const struct vitals *vitals)
+{
+	const char *source = event->source == PROBE_SOURCE_KMSG ? "kmsg" : "nvml";
+	if (!events_may_tell(events, "xid %" PRIu32 " %s %s %" PRIu32 " %" PRIu32, like->xid,
+			     like->uuid, like->bus, like->gi, like->ci))
+		return;
+	enum xid_class class_ = vitals_class(vitals, like->xid);
+	const char *name = xid_name(like->xid);
+	struct view_event *told = events_add(events, "xid", source, class_health(class_));
+	told->unix_ns = like->last_unix_ns;
+	told->xid = like->xid;
+	copy_text(told->uuid, sizeof(told->uuid), like->uuid);
+	copy_text(told->advice, sizeof(told->advice), class_advice(class_));
+	char where[64] = "";
+	if (like->gi != SNAPSHOT_WHOLE_GPU)
+		(void)snprintf(where, sizeof(where), ", GPU instance %" PRIu32, like->gi);
+	if (gpu)
+		event_say(told, "XID %" PRIu32 "%s%s on GPU %" PRIu32 "%s%s", like->xid,
+			  *name ? ": " : "", name, gpu->index, where,
+			  event->history ? " (before the agent began)" : "");
+	else
+		event_say(told, "XID %" PRIu32 "%s%s on the GPU at %s%s%s", like->xid,
+			  *name ? ": " : "", name, event->bus[0] ? event->bus : "an unknown place",
+			  where, event->history ? " (before the agent began)" : "");
+}
+
 static void events_xid(struct web_events *events, const struct probe_event *event,
 		       const struct inventory *inventory, const struct vitals *vitals)
 {
-	const char *source = event->source == PROBE_SOURCE_KMSG ? "kmsg" : "nvml";
 	struct web_xid like = {.gi = event->gi, .ci = event->ci};
 	like.xid = event->data <= UINT32_MAX ? (uint32_t)event->data : XID_UNKNOWN;
 	like.last_unix_ns = event_unix_ns(event);
@@ -183,24 +226,7 @@ static void events_xid(struct web_events *events, const struct probe_event *even
 		copy_text(like.uuid, sizeof(like.uuid), gpu->uuid);
 	if (xid_is_told(events, &like))
 		return;
-	enum xid_class class_ = vitals_class(vitals, like.xid);
-	const char *name = xid_name(like.xid);
-	struct view_event *told = events_add(events, "xid", source, class_health(class_));
-	told->unix_ns = like.last_unix_ns;
-	told->xid = like.xid;
-	copy_text(told->uuid, sizeof(told->uuid), like.uuid);
-	copy_text(told->advice, sizeof(told->advice), class_advice(class_));
-	char where[64] = "";
-	if (like.gi != SNAPSHOT_WHOLE_GPU)
-		(void)snprintf(where, sizeof(where), ", GPU instance %" PRIu32, like.gi);
-	if (gpu)
-		event_say(told, "XID %" PRIu32 "%s%s on GPU %" PRIu32 "%s%s", like.xid,
-			  *name ? ": " : "", name, gpu->index, where,
-			  event->history ? " (before the agent began)" : "");
-	else
-		event_say(told, "XID %" PRIu32 "%s%s on the GPU at %s%s%s", like.xid,
-			  *name ? ": " : "", name, event->bus[0] ? event->bus : "an unknown place",
-			  where, event->history ? " (before the agent began)" : "");
+	events_say_xid(events, event, &like, gpu, vitals);
 	if (event->history || (!like.uuid[0] && !like.bus[0]))
 		return;
 	struct web_xid *entry = xid_find(events, &like);
@@ -216,6 +242,8 @@ static void events_xid(struct web_events *events, const struct probe_event *even
 static void events_gpu(struct web_events *events, const struct probe_event *event,
 		       enum health_state health, const char *what)
 {
+	if (!events_may_tell(events, "gpu %s %s %s", event->uuid, event->bus, what))
+		return;
 	struct view_event *told = events_add(events, "gpu", "poll", health);
 	copy_text(told->uuid, sizeof(told->uuid), event->uuid);
 	event_say(told, "GPU %.95s%s%.15s %s", event->uuid, event->uuid[0] ? " at " : "at ",
@@ -230,6 +258,15 @@ static void events_driver(struct web_events *events, bool is_down, const char *t
 	struct view_event *told =
 	    events_add(events, "driver", "poll", is_down ? HEALTH_UNHEALTHY : HEALTH_HEALTHY);
 	event_say(told, "%s", text);
+}
+
+static void events_hung(struct web_events *events, const struct probe_event *event)
+{
+	if (!events_may_tell(events, "hung %s", event->uuid))
+		return;
+	struct view_event *told = events_add(events, "gpu", "poll", HEALTH_UNHEALTHY);
+	copy_text(told->uuid, sizeof(told->uuid), event->uuid);
+	event_say(told, "the driver hangs: %s", event->text);
 }
 
 void web_events_probe(struct web_events *events, const struct probe_event *event,
@@ -263,14 +300,13 @@ void web_events_probe(struct web_events *events, const struct probe_event *event
 		if (events->is_down)
 			events_driver(events, false, "the driver answers");
 		break;
-	case PROBE_EVENT_HUNG: {
-		struct view_event *told = events_add(events, "gpu", "poll", HEALTH_UNHEALTHY);
-		copy_text(told->uuid, sizeof(told->uuid), event->uuid);
-		event_say(told, "the driver hangs: %s", event->text);
+	case PROBE_EVENT_HUNG:
+		events_hung(events, event);
 		break;
-	}
 	case PROBE_EVENT_REPLACED:
 		events->probe_restarts++;
+		if (!events_may_tell(events, "probe"))
+			break;
 		event_say(events_add(events, "driver", "poll", HEALTH_HEALTHY),
 			  "a new probe looks at the GPUs: %s", event->text);
 		break;
@@ -294,6 +330,8 @@ void web_events_verdict(struct web_events *events, const char *uuid, uint32_t in
 			const struct vitals *vitals)
 {
 	if (!events)
+		return;
+	if (!events_may_tell(events, "verdict %" PRIu32 " %s %d", index, uuid, (int)after))
 		return;
 	struct view_event *told = events_add(events, "health", "poll", after);
 	copy_text(told->uuid, sizeof(told->uuid), uuid);
@@ -320,7 +358,7 @@ void web_events_configuration(struct web_events *events, enum reload_note note, 
 
 void web_events_adapter(struct web_events *events, bool is_warning, const char *text)
 {
-	if (events)
+	if (events && events_may_tell(events, "adapter %s", text))
 		event_say(events_add(events, "adapter", "poll",
 				     is_warning ? HEALTH_UNHEALTHY : HEALTH_HEALTHY),
 			  "%.250s", text);

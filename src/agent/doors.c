@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "agent/door_cdi.h"
+#include "agent/door_kubelet.h"
 #include "agent/door_labels.h"
 #include "agent/door_queue.h"
 #include "agent/door_rdma.h"
@@ -15,10 +16,16 @@
 #include "agent/node.h"
 #include "agent/paths.h"
 #include "agent/queue_pools.h"
+#include "agent/socket_record.h"
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "base/loop.h"
 #include "base/log.h"
+#include "doors/kubelet/resource.h"
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule_pool.h"
+
+#define DOORS_SETTLED_NS UINT64_C(10000000000) /* from the start until all resources are served */
 
 struct doors {
 	struct doors_options options;
@@ -28,6 +35,8 @@ struct doors {
 	struct door_validations *validations;
 	struct door_web *web;
 	struct door_queue *rules;
+	struct socket_record *sockets; /* NULL: there is no state */
+	uint64_t open_ns;
 	struct queue *queue; /* borrowed; NULL: not open yet, or not any more */
 	uint64_t told;	     /* node_generation() of what it was told */
 	bool is_unknown;     /* it was told that adapters are not read yet */
@@ -36,8 +45,10 @@ struct doors {
 static void doors_on_specifications(void *context)
 {
 	struct doors *doors = context;
+	struct resource_cdi found;
+	door_cdi_found(doors->cdi, &found);
 	if (doors->options.specifications)
-		doors->options.specifications(door_cdi_modes(doors->cdi), doors->options.context);
+		doors->options.specifications(&found, doors->options.context);
 	door_validations_update(doors->validations);
 }
 
@@ -190,6 +201,32 @@ static int doors_open_queue(struct doors *doors, struct err *err)
 	return door_queue_new(&rules, &doors->rules, err);
 }
 
+static int doors_open_sockets(struct doors *doors, struct err *err)
+{
+	const struct doors_options *options = &doors->options;
+	const struct socket_record_options sockets = {
+	    .storage = options->storage,
+	    .log = options->log,
+	    .state_dir = options->paths ? options->paths->state_dir : NULL,
+	};
+	doors->open_ns = options->loop ? loop_now_ns(options->loop) : 0;
+	return sockets.state_dir ? socket_record_new(&sockets, &doors->sockets, err) : 0;
+}
+
+/* Once all that is to be served is, what an agent before this one has left is removed. */
+static void doors_note_sockets(struct doors *doors)
+{
+	struct door_kubelet *door = doors->options.kubelet ? *doors->options.kubelet : NULL;
+	const char *socket = door ? door_kubelet_socket(door) : "";
+	_cleanup_free_ char *directory = *socket ? door_kubelet_directory(socket) : NULL;
+	if (!doors->sockets || !directory)
+		return;
+	const struct kubelet *const served[] = {door_kubelet_kubelet(door),
+						door_rdma_kubelet(doors->rdma)};
+	bool cleans = loop_now_ns(doors->options.loop) - doors->open_ns > DOORS_SETTLED_NS;
+	socket_record_update(doors->sockets, directory, served, 2, cleans);
+}
+
 int doors_open(const struct doors_options *options, struct doors **out, struct err *err)
 {
 	struct doors *doors = calloc(1, sizeof(*doors));
@@ -207,6 +244,8 @@ int doors_open(const struct doors_options *options, struct doors **out, struct e
 		result = doors_open_validations(doors, err);
 	if (result == 0)
 		result = doors_open_queue(doors, err);
+	if (result == 0)
+		result = doors_open_sockets(doors, err);
 	return result < 0 ? result : doors_open_web(doors, err);
 }
 
@@ -233,6 +272,7 @@ struct doors *doors_free(struct doors *doors)
 	(void)door_labels_free(doors->labels);
 	(void)door_rdma_free(doors->rdma);
 	(void)door_validations_free(doors->validations);
+	(void)socket_record_free(doors->sockets);
 	free(doors);
 	return NULL;
 }
@@ -255,6 +295,7 @@ void doors_update(struct doors *doors)
 	door_labels_update(doors->labels);
 	door_rdma_update(doors->rdma);
 	door_validations_update(doors->validations);
+	doors_note_sockets(doors);
 	if (doors->is_unknown || node_generation(doors->options.node) != doors->told)
 		doors_tell_queue(doors);
 	door_queue_update(doors->rules);

@@ -16,6 +16,7 @@ struct agent_paths;
 struct child_set;
 struct cluster;
 struct door_cdi;
+struct resource_cdi;
 struct door_kubelet;
 struct door_validations;
 struct door_labels;
@@ -44,9 +45,9 @@ struct doors_options {
 	struct cluster *cluster;
 	const char *namespace_, *pod;	     /* NULL: not known */
 	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
-	/* CDI specifications were written or removed, or others' were: `modes` as of
-	 * door_cdi_modes(). May be NULL. */
-	void (*specifications)(uint32_t modes, void *context);
+	/* CDI specifications were written or removed, or others' were: `cdi` as of
+	 * door_cdi_found(). May be NULL. */
+	void (*specifications)(const struct resource_cdi *cdi, void *context);
 	/* For page and metrics. */
 	struct child_set *children;
 	const struct vitals *vitals;

@@ -142,7 +142,22 @@ int agent_lock_take(const struct agent_paths *paths, struct err *err)
 	return take_fd(&fd);
 }
 
-int agent_lock_make_state(const struct agent_paths *paths, struct err *err)
+/* Who looks for an agent later: whether this state has one only when it is wanted. */
+static int lock_mark(int state_fd, bool is_on_demand, struct err *err)
+{
+	if (!is_on_demand) {
+		(void)unlinkat(state_fd, AGENT_PATHS_ON_DEMAND, 0); /* rarely there */
+		return 0;
+	}
+	_cleanup_close_ int fd = openat(state_fd, AGENT_PATHS_ON_DEMAND,
+					O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	return fd < 0 ? err_set(err, -errno, "making '%s' in the state directory: %s",
+				AGENT_PATHS_ON_DEMAND, err_describe(-errno))
+		      : 0;
+}
+
+int agent_lock_make_state(const struct agent_paths *paths, bool is_on_demand, struct err *err)
 {
 	mode_t mode = paths->is_system ? 0711 : 0700;
 	_cleanup_close_ int fd = lock_open_directory(paths->state_dir, mode, err);
@@ -158,7 +173,7 @@ int agent_lock_make_state(const struct agent_paths *paths, struct err *err)
 	if ((info.st_mode & 07777) != mode && fchmod(fd, mode) < 0)
 		return err_set(err, -errno, "setting the mode of '%s': %s", paths->state_dir,
 			       err_describe(-errno));
-	return 0;
+	return lock_mark(fd, is_on_demand, err);
 }
 
 int agent_lock_check_socket(const char *socket_path, struct err *err)

@@ -7,6 +7,7 @@
 #ifndef SLUICE_AGENT_LOCK_H
 #define SLUICE_AGENT_LOCK_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct agent_paths;
@@ -24,10 +25,11 @@ int agent_lock_make_runtime(const struct agent_paths *paths, struct err *err);
 
 /*
  * Makes the state directory: 0711 for root's agent, because a job's user must be able to reach his
- * own output files in it, and 0700 for a user's own. One that is there is made so. -EPERM: it is
- * somebody else's; otherwise what mkdir(2) says.
+ * own output files in it, and 0700 for a user's own. One that is there is made so, and marked or
+ * not as that of an agent that ends when it is idle. -EPERM: it is somebody else's; otherwise what
+ * mkdir(2) says.
  */
-int agent_lock_make_state(const struct agent_paths *paths, struct err *err);
+int agent_lock_make_state(const struct agent_paths *paths, bool is_on_demand, struct err *err);
 
 /* Whether somebody listens on the socket: 0, or -EBUSY with the process in the text. */
 int agent_lock_check_socket(const char *socket_path, struct err *err);

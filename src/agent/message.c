@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/peer_limits.h"
 #include "agent/vitals.h"
 #include "base/buf.h"
 #include "base/check.h"
@@ -139,6 +140,7 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 			    const struct queue_attempt *attempt, struct arena *arena,
 			    Sluice__V1__Attempt *out)
 {
+	bool owns = message_view_owns(view, job->uid);
 	sluice__v1__attempt__init(out);
 	out->number = job->attempt;
 	out->started_unix_ns = job->started_unix_ns;
@@ -149,10 +151,10 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 		bool is_told = attempt->isolation && *attempt->isolation;
 		const char *isolation = is_told ? attempt->isolation : "env";
 		const char *reason = attempt->isolation_reason ? attempt->isolation_reason : "";
-		out->port = attempt->port;
+		out->port = owns ? attempt->port : 0;
 		out->isolation = message_text(arena, isolation);
-		/* A sentence, and lists are long. */
-		out->isolation_reason = message_text(arena, view->details ? reason : "");
+		/* A sentence that may name the owner's programs and files; and lists are long. */
+		out->isolation_reason = message_text(arena, view->details && owns ? reason : "");
 		out->grants = arena_alloc(arena, (attempt->grant_count + 1) * sizeof(void *));
 		if (!out->isolation || !out->isolation_reason || !out->grants)
 			return false;
@@ -163,8 +165,7 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 			out->n_grants++;
 		}
 	}
-	return !view->details || !message_view_owns(view, job->uid) ||
-	       message_attempt_details(view, job, attempt, arena, out);
+	return !view->details || !owns || message_attempt_details(view, job, attempt, arena, out);
 }
 
 /* One that is over. NULL: no memory. */
@@ -235,6 +236,7 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 		     struct err *err)
 {
 	bool owns = message_view_owns(view, job->uid);
+	char why[JOB_WHY_MAX];
 	sluice__v1__job__init(out);
 	out->id = job->id;
 	out->uid = (uint32_t)job->uid;
@@ -257,9 +259,9 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 	out->name = message_text(arena, owns ? job->name : "");
 	out->user = message_text(arena, user);
 	out->reason = message_text(arena, job_reason_to_string(job->reason));
-	/* Why one has failed often names its command. */
-	bool is_told = owns || job->state != JOB_FAILED;
-	out->reason_text = message_text(arena, is_told ? job->reason_text : "");
+	if (owns)
+		job_why(job, why);
+	out->reason_text = message_text(arena, owns ? why : job->reason_text);
 	struct buf wants _cleanup_buf_;
 	buf_init(&wants, WANTS_TEXT_MAX);
 	out->wants = !owns || wants_format(&job->wants, &wants) == 0
@@ -314,17 +316,23 @@ static int message_caller_groups(const struct message_caller *caller, struct spe
 	return 0;
 }
 
-static int message_limits(const Sluice__V1__JobSpec *message, struct spec *out, struct err *err)
+/* What the caller has, as far as the message does not lower it. */
+static int message_limits(const Sluice__V1__JobSpec *message, const struct message_caller *caller,
+			  struct spec *out, struct err *err)
 {
+	struct spec_limit wanted[SPEC_LIMITS_MAX];
 	if (message->n_limits > SPEC_LIMITS_MAX)
 		return err_set(err, -E2BIG, "%zu resource limits are too many: there are %d",
 			       message->n_limits, SPEC_LIMITS_MAX);
 	for (size_t i = 0; i < message->n_limits; i++) {
 		const Sluice__V1__Limit *limit = message->limits[i];
-		out->limits[out->limit_count++] = (struct spec_limit){
+		wanted[i] = (struct spec_limit){
 		    .resource = limit->resource, .soft = limit->soft, .hard = limit->hard};
 	}
-	return 0;
+
+	memcpy(out->limits, caller->limits, sizeof(out->limits));
+	out->limit_count = SPEC_LIMITS_MAX;
+	return peer_limits_lower(out->limits, wanted, message->n_limits, err);
 }
 
 static int message_copy_text(const char *what, const void *from, size_t length, char *out,
@@ -441,7 +449,7 @@ static int message_fill_spec(const Sluice__V1__JobSpec *message,
 		result = message_fill_image(message, out, err);
 	if (result == 0)
 		result = message_fill_wants(message, out, err);
-	return result < 0 ? result : message_limits(message, out, err);
+	return result < 0 ? result : message_limits(message, caller, out, err);
 }
 
 int message_to_spec(const Sluice__V1__JobSpec *message, const struct message_caller *caller,

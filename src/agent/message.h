@@ -60,6 +60,8 @@ struct message_caller {
 	gid_t gid;
 	const gid_t *groups; /* borrowed */
 	size_t group_count;
+	/* Of each resource, in their order: peer_limits.h. The message may lower them. */
+	struct spec_limit limits[SPEC_LIMITS_MAX];
 };
 /*
  * What somebody wants to run, as this caller. `out` is initialised here; spec_done(). -EINVAL: a

@@ -2,25 +2,34 @@
 #include "agent/node.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "agent/libexec.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/repeats.h"
 #include "hardware/pci.h"
 #include "hardware/snapshot.h"
 #include "policy/policy.h"
 #include "probe/client.h"
 
+enum { NODE_FD_MIN = 16 };
+
 struct node {
 	struct node_options options;
 	const struct config *config; /* borrowed */
 	struct probe_client *client; /* owned; NULL: none could be started */
+	int probe_fd;		     /* owned; the probe's program; -1: not looked for, or none */
+	char probe[32];		     /* "/proc/self/fd/N" of it */
 	struct loop_fd *watch;	     /* owned; of the client */
 	struct loop_timer *silence;  /* owned; runs out when no sample comes */
 	struct loop_timer *restart;  /* owned; runs while there is no client */
@@ -32,6 +41,7 @@ struct node {
 	struct policy *policy; /* owned */
 	bool has_driver;       /* an inventory came, and nothing since that voids it */
 	bool is_known;
+	struct repeats logged; /* events of the probe */
 	char driver_problem[NODE_PROBLEM_MAX];
 	char policy_problem[NODE_PROBLEM_MAX];
 };
@@ -161,7 +171,7 @@ static enum log_level node_level_of(uint32_t kind)
 	}
 }
 
-static void node_log_event(const struct node *node, const struct probe_event *event)
+static void node_log_event(struct node *node, const struct probe_event *event)
 {
 	const struct log_field fields[] = {
 	    {"GPU_UUID", event->uuid[0] ? event->uuid : NULL},
@@ -169,12 +179,17 @@ static void node_log_event(const struct node *node, const struct probe_event *ev
 	    {NULL, NULL},
 	};
 	enum log_level level = event->history ? LOG_LEVEL_DEBUG : node_level_of(event->kind);
-	char code[24] = "";
+	char code[24] = "", more[REPEATS_TEXT_MAX] = "";
 	if (event->kind == PROBE_EVENT_XID)
 		(void)snprintf(code, sizeof(code), " %" PRIu64, event->data);
-	log_write(node->options.log, level, fields, "%s%s%s%s%s%s",
+	if (level != LOG_LEVEL_DEBUG &&
+	    !repeats_may_tell_of(&node->logged, loop_now_ns(node->options.loop), more, "%s%s %s %s",
+				 probe_event_kind_to_string(event->kind), code, event->uuid,
+				 event->bus))
+		return;
+	log_write(node->options.log, level, fields, "%s%s%s%s%s%s%s",
 		  probe_event_kind_to_string(event->kind), code, event->uuid[0] ? " of " : "",
-		  event->uuid, event->text[0] ? ": " : "", event->text);
+		  event->uuid, event->text[0] ? ": " : "", event->text, more);
 }
 
 static void node_take_event(struct node *node, const struct probe_event *event)
@@ -330,10 +345,31 @@ static void node_on_kubelet(void *context)
 	node->options.changed(node->options.context);
 }
 
+/*
+ * The program that is the probe and nothing else: a third of the memory of one that is all of
+ * sluice. It is the one that was there when the agent started, also when a newer version has taken
+ * its place meanwhile. NULL: it is not installed, and the running program is the probe, too.
+ */
+static const char *node_find_probe(struct node *node)
+{
+	char path[FILE_PATH_MAX];
+	if (node->options.program)
+		return node->options.program;
+	if (node->probe_fd < 0 && libexec_find("sluice-probe", "probe", NULL, path, NULL) == 0) {
+		_cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
+		/* Above those that the child gets. */
+		node->probe_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, NODE_FD_MIN);
+	}
+	if (node->probe_fd < 0)
+		return NULL;
+	(void)snprintf(node->probe, sizeof(node->probe), "/proc/self/fd/%d", node->probe_fd);
+	return node->probe;
+}
+
 static void node_start_probe(struct node *node)
 {
 	const struct probe_options options = {
-	    .program = node->options.program,
+	    .program = node_find_probe(node),
 	    .period_ns = node->options.period_ns,
 	    .call_timeout_ns = node->options.call_ns,
 	    .kernel_log = node->options.kernel_log,
@@ -362,6 +398,7 @@ int node_new(const struct node_options *options, struct node **out, struct err *
 	if (!node)
 		return err_set(err, -ENOMEM, "out of memory for watching the GPUs");
 	node->options = *options;
+	node->probe_fd = -1;
 	node->config = options->config;
 	(void)snprintf(node->driver_problem, sizeof(node->driver_problem),
 		       "the driver has not been asked yet");
@@ -394,6 +431,8 @@ struct node *node_free(struct node *node)
 	(void)loop_timer_free(node->kubelet);
 	(void)loop_timer_free(node->resume);
 	(void)policy_free(node->policy);
+	if (node->probe_fd >= 0)
+		(void)close(node->probe_fd);
 	free(node);
 	return NULL;
 }

@@ -33,7 +33,7 @@ enum node_limits {
 struct node_options {
 	struct loop *loop;	     /* borrowed */
 	struct log *log;	     /* borrowed; may be NULL */
-	const char *program;	     /* the sluice binary; NULL: the running one */
+	const char *program;	     /* the probe; NULL: sluice-probe, else the running one */
 	const struct config *config; /* borrowed until node_configure() names another */
 	uint64_t period_ns;	     /* between samples; 0: the probe's default */
 	uint64_t call_ns;	     /* when a driver call counts as hung; 0: the probe's default */

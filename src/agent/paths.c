@@ -82,14 +82,17 @@ static int paths_runtime(const char *state_dir, bool is_system, char out[FILE_PA
 	return file_path(out, err, "%s/run", state_dir);
 }
 
-static int paths_check_socket(const char *path, struct err *err)
+/* `is_named`: the socket itself, and not the directory that it is in. */
+static int paths_check_socket(const char *path, bool is_named, struct err *err)
 {
 	struct sockaddr_un address;
 	if (strlen(path) >= sizeof(address.sun_path))
 		return err_set(err, -ENAMETOOLONG,
-			       "the socket's path is longer than %zu bytes: '%.100s...'; set "
-			       "SLUICE_RUNTIME_DIR to a directory with a shorter name",
-			       sizeof(address.sun_path) - 1, path);
+			       "the socket's path is longer than %zu bytes: '%.100s...'; %s",
+			       sizeof(address.sun_path) - 1, path,
+			       is_named ? "name a socket in a directory with a shorter name"
+					: "set SLUICE_RUNTIME_DIR to a directory with a shorter "
+					  "name");
 	return 0;
 }
 
@@ -155,7 +158,7 @@ int agent_paths_find(const struct agent_paths_given *given, struct agent_paths *
 				: file_path(paths.socket, err, "%s/%s", paths.runtime_dir,
 					    PATHS_SOCKET_NAME);
 	if (result == 0)
-		result = paths_check_socket(paths.socket, err);
+		result = paths_check_socket(paths.socket, socket != NULL, err);
 	if (result == 0)
 		result = agent_paths_config(given->config, paths.config, err);
 	if (result == 0)
@@ -163,12 +166,10 @@ int agent_paths_find(const struct agent_paths_given *given, struct agent_paths *
 	return result;
 }
 
-/* Whether something listens there: 0, -ECONNREFUSED (nothing, or no such file) or -EACCES. */
+/* Whether something listens there, whose name fits into an address: 0, -ECONNREFUSED (nothing, or
+ * no such file) or -EACCES. */
 static int paths_connect(const char *path, struct err *err)
 {
-	int result = paths_check_socket(path, err);
-	if (result < 0)
-		return result;
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	memcpy(address.sun_path, path, strlen(path));
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -203,5 +204,19 @@ int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *e
 		if (result == 0)
 			memcpy(out, paths.socket, sizeof(paths.socket));
 	}
+	if (result == 0)
+		result = paths_check_socket(out, socket != NULL, err);
+
 	return result < 0 ? result : paths_connect(out, err);
+}
+
+bool agent_paths_is_on_demand(void)
+{
+	const struct agent_paths_given given = {.socket = NULL};
+	struct agent_paths paths;
+	char path[FILE_PATH_MAX];
+
+	return agent_paths_find(&given, &paths, NULL) == 0 &&
+	       file_path(path, NULL, "%s/" AGENT_PATHS_ON_DEMAND, paths.state_dir) == 0 &&
+	       file_exists(path);
 }

@@ -15,7 +15,7 @@ struct err;
 struct agent_paths {
 	bool is_system;
 	char runtime_dir[FILE_PATH_MAX]; /* agent.sock, agent.lock, gpu/ */
-	char state_dir[FILE_PATH_MAX];	 /* queue.lock, queue.db, j/, agent.log */
+	char state_dir[FILE_PATH_MAX];	 /* queue.lock, queue.db, j/, agent.log, on-demand */
 	char socket[FILE_PATH_MAX];
 	char config[FILE_PATH_MAX]; /* "": none there */
 };
@@ -53,5 +53,11 @@ int agent_paths_config(const char *given, char out[FILE_PATH_MAX], struct err *e
  * -EACCES when one is there and this user may not connect; as agent_paths_find().
  */
 int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *err);
+
+/* In the state directory while its agent is one that ends when it is idle: to know the jobs that it
+ * had, it is started again. */
+#define AGENT_PATHS_ON_DEMAND "on-demand"
+/* Whether that is so of the agent that this user would start. */
+bool agent_paths_is_on_demand(void);
 
 #endif

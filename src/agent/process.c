@@ -6,13 +6,19 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* A heap for each of the two threads, so that they do not wait for each other, and what is free
- * goes back to the system: a small service stays small after a large answer. */
+/*
+ * One heap for the loop and for the storage thread, which waits for the disk and not for memory,
+ * and what is free goes back to the system: a small service stays small after a large answer. Large
+ * things, and tables of which little is ever used, lie outside of the heap: there only those of
+ * their pages count that were written to. Without a pad, for on it calloc() would clear each page
+ * first.
+ */
 static void process_tune_memory(void)
 {
-	(void)mallopt(M_ARENA_MAX, 2);
+	(void)mallopt(M_ARENA_MAX, 1);
 	(void)mallopt(M_TRIM_THRESHOLD, 128 << 10);
-	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+	(void)mallopt(M_MMAP_THRESHOLD, 32 << 10);
+	(void)mallopt(M_TOP_PAD, 0);
 }
 
 /* Each job that runs takes some. */

@@ -10,6 +10,7 @@
 #include "agent/paths.h"
 #include "agent/service_internal.h"
 #include "agent/users.h"
+#include "base/account.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -18,22 +19,32 @@
 #include "doors/queue/rules.h"
 #include "wire/arena.h"
 
+/* What is submitted or changed can be large; all else names a job, a user, a state. */
+#define LARGE_ROW(service_, name, request_, reply_, streams, handler)                              \
+	{                                                                                          \
+		.path = "/sluice.v1." service_ "/" name,                                           \
+		.request = &sluice__v1__##request_##__descriptor,                                  \
+		.reply = &sluice__v1__##reply_##__descriptor, .server_streams = (streams),         \
+		.request_max = SERVICE_SUBMIT_MAX, .handle = (handler),                            \
+	}
+
 #define ROW(service_, name, request_, reply_, streams, handler)                                    \
 	{                                                                                          \
 		.path = "/sluice.v1." service_ "/" name,                                           \
 		.request = &sluice__v1__##request_##__descriptor,                                  \
 		.reply = &sluice__v1__##reply_##__descriptor, .server_streams = (streams),         \
+		.request_max = SERVICE_REQUEST_MAX, .arena_max = SERVICE_REPLY_MAX,                \
 		.handle = (handler),                                                               \
 	}
 
 static const struct wire_method service_methods[] = {
-    ROW("Queue", "Submit", submit_request, submit_reply, false, service_submit),
+    LARGE_ROW("Queue", "Submit", submit_request, submit_reply, false, service_submit),
     ROW("Queue", "List", list_request, list_reply, true, service_list),
     ROW("Queue", "Get", job_request, job, false, service_get),
     ROW("Queue", "Watch", job_request, job, true, service_watch_job),
     ROW("Queue", "Signal", signal_request, signal_reply, false, service_signal),
     ROW("Queue", "Cancel", cancel_request, cancel_reply, false, service_cancel),
-    ROW("Queue", "Change", change_request, change_reply, false, service_change),
+    LARGE_ROW("Queue", "Change", change_request, change_reply, false, service_change),
     ROW("Queue", "Drain", drain_request, drain_reply, false, service_drain),
     ROW("Queue", "Collect", collect_request, collect_reply, false, service_collect),
     ROW("Queue", "Usage", usage_request, usage_reply, false, service_usage),
@@ -49,12 +60,13 @@ static const struct wire_method service_methods[] = {
     {.path = NULL},
 };
 
-static const size_t service_kind_max[SERVICE_KIND_COUNT] = {
-    [SERVICE_CALL] = SIZE_MAX,
-    [SERVICE_WATCH_JOB] = SERVICE_WATCHES_MAX,
-    [SERVICE_WATCH_MACHINE] = SERVICE_MACHINE_WATCHES_MAX,
-    [SERVICE_LIST] = SERVICE_LISTS_MAX,
-    [SERVICE_LOGS] = SERVICE_LOGS_MAX,
+/* Those of a SERVICE_CALL are counted with the streams. */
+static const enum account_resource service_kind_resource[SERVICE_KIND_COUNT] = {
+    [SERVICE_CALL] = ACCOUNT_RESOURCE_COUNT,
+    [SERVICE_WATCH_JOB] = ACCOUNT_JOB_WATCHES,
+    [SERVICE_WATCH_MACHINE] = ACCOUNT_MACHINE_WATCHES,
+    [SERVICE_LIST] = ACCOUNT_LISTS,
+    [SERVICE_LOGS] = ACCOUNT_LOGS,
 };
 
 char *service_text(struct arena *arena, const char *text)
@@ -65,6 +77,46 @@ char *service_text(struct arena *arena, const char *text)
 
 /* --- requests -------------------------------------------------------------------------------- */
 
+static void service_on_evict(void *context);
+
+/* Of the account. Where others had to make room for it, they go as soon as nobody looks. */
+static int service_charge(struct service *service, enum account_resource resource, uid_t uid,
+			  uint64_t amount, struct err *err)
+{
+	uid_t largest;
+	int rc = account_take(service->options.account, resource, uid, amount, err);
+	if (rc == 0 && account_excess(service->options.account, resource, &largest))
+		loop_defer(service->options.loop, &service->evict_task, service_on_evict, service);
+	return rc;
+}
+
+int service_request_keep(struct service_request *request, uint64_t amount, struct err *err)
+{
+	struct service *service = request->service;
+	uint64_t before = request->list_bytes;
+	int rc = 0;
+	if (amount > before)
+		rc =
+		    service_charge(service, ACCOUNT_LIST_BYTES, request->uid, amount - before, err);
+	else
+		account_give(service->options.account, ACCOUNT_LIST_BYTES, request->uid,
+			     before - amount);
+	if (rc == 0)
+		request->list_bytes = amount;
+	return rc;
+}
+
+/* Nobody waits for it any more: it is on no account. */
+static void service_request_leave(struct service_request *request)
+{
+	(void)service_request_keep(request, 0, NULL);
+	if (request->is_counted)
+		account_give(request->service->options.account,
+			     service_kind_resource[request->kind], request->uid, 1);
+	request->is_counted = false;
+	request->call = NULL;
+}
+
 static void service_request_free(struct service_request *request)
 {
 	if (request->release)
@@ -73,13 +125,14 @@ static void service_request_free(struct service_request *request)
 	if (request->next)
 		request->next->link = request->link;
 	request->service->count[request->kind]--;
+	service_request_leave(request);
 	free(request);
 }
 
 static void service_request_gone(void *context)
 {
 	struct service_request *request = context;
-	request->call = NULL;
+	service_request_leave(request);
 	if (!request->is_waiting)
 		service_request_free(request);
 }
@@ -92,16 +145,22 @@ void *service_request_new(struct service *service, struct wire_call *call, enum 
 		wire_call_finish(call, WIRE_UNAVAILABLE, "the agent is stopping");
 		return NULL;
 	}
-	if (service->count[kind] >= service_kind_max[kind]) {
-		wire_call_finish(call, WIRE_RESOURCE_EXHAUSTED,
-				 "too many calls of this kind are running: try again");
+	uid_t uid = wire_call_peer(call)->uid;
+	enum account_resource resource = service_kind_resource[kind];
+	struct err err = {0};
+	if (kind != SERVICE_CALL && service_charge(service, resource, uid, 1, &err) < 0) {
+		wire_call_finish(call, WIRE_RESOURCE_EXHAUSTED, err.text);
 		return NULL;
 	}
 	struct service_request *request = calloc(1, size);
 	if (!request) {
+		if (kind != SERVICE_CALL)
+			account_give(service->options.account, resource, uid, 1);
 		wire_call_finish(call, WIRE_RESOURCE_EXHAUSTED, "the agent is out of memory");
 		return NULL;
 	}
+	request->uid = uid;
+	request->is_counted = kind != SERVICE_CALL;
 	request->service = service;
 	request->call = call;
 	request->kind = kind;
@@ -134,7 +193,7 @@ void service_request_finish(struct service_request *request, enum wire_status st
 {
 	if (request->call)
 		wire_call_finish(request->call, status, message);
-	request->call = NULL;
+	service_request_leave(request);
 	if (!request->is_waiting)
 		service_request_free(request);
 }
@@ -155,6 +214,36 @@ void service_request_reply(struct service_request *request, const ProtobufCMessa
 		request->call = NULL;
 		service_request_finish(request, WIRE_OK, NULL);
 	}
+}
+
+/* The newest call by which the largest holder has some of it. False: there is none. */
+static bool service_evict(struct service *service, enum account_resource resource, uid_t owner)
+{
+	for (struct service_request *at = service->requests; at; at = at->next) {
+		bool is_kind = service_kind_resource[at->kind] == resource ||
+			       (resource == ACCOUNT_LIST_BYTES && at->list_bytes > 0);
+		if (!at->call || !is_kind ||
+		    account_owner(service->options.account, at->uid) != owner)
+			continue;
+		service_request_finish(at, WIRE_RESOURCE_EXHAUSTED,
+				       "others need it, and nobody has more such calls than you: "
+				       "end some");
+		return true;
+	}
+	return false;
+}
+
+static void service_on_evict(void *context)
+{
+	static const enum account_resource resources[] = {ACCOUNT_JOB_WATCHES,
+							  ACCOUNT_MACHINE_WATCHES, ACCOUNT_LISTS,
+							  ACCOUNT_LIST_BYTES, ACCOUNT_LOGS};
+	struct service *service = context;
+	uid_t owner;
+	for (size_t i = 0; i < array_length(resources); i++)
+		while (account_excess(service->options.account, resources[i], &owner) &&
+		       service_evict(service, resources[i], owner))
+			;
 }
 
 /* --- readers that do not read ---------------------------------------------------------------- */
@@ -323,6 +412,7 @@ int service_new(const struct service_options *options, int listen_fd, struct ser
 	    .methods = service_methods,
 	    .context = service,
 	    .idle_ns = SERVICE_IDLE_NS,
+	    .account = options->account,
 	};
 	service->options = *options;
 	service->recent_is_stale = true;
@@ -359,6 +449,7 @@ struct service *service_free(struct service *service)
 		return NULL;
 	service->server = wire_server_free(service->server);
 	loop_cancel(service->options.loop, &service->recent_task);
+	loop_cancel(service->options.loop, &service->evict_task);
 	while (service->requests) {
 		service->requests->call = NULL;
 		service_request_free(service->requests);

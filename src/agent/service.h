@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct account;
 struct agent_paths;
 struct child_set;
 struct cluster;
@@ -33,16 +34,15 @@ struct vitals;
 
 enum service_limits {
 	SERVICE_PAGE_JOBS = 100, /* of one ListReply */
-	SERVICE_LISTS_MAX = 16,	 /* List calls at a time: each keeps what it has not sent */
 	SERVICE_LIST_BYTES_MAX = 32 << 20,
-	SERVICE_FINAL_MAX = 10000, /* final jobs in one list */
-	SERVICE_WATCHES_MAX = 1000,
-	SERVICE_MACHINE_WATCHES_MAX = 64,
+	SERVICE_FINAL_MAX = 10000,     /* final jobs in one list */
 	SERVICE_MACHINE_PENDING = 200, /* waiting jobs in one Machine */
 	SERVICE_MACHINE_FINAL = 20,    /* jobs that ended lately in it */
-	SERVICE_LOGS_MAX = 64,
 	SERVICE_LOG_CHUNK = 32 << 10,
-	SERVICE_ARENA_MAX = 8 << 20, /* of one Machine or Job */
+	SERVICE_ARENA_MAX = 8 << 20,  /* of one Machine or Job */
+	SERVICE_SUBMIT_MAX = 3 << 20, /* bytes of a request that submits or changes a job */
+	SERVICE_REQUEST_MAX = 16384,  /* bytes, of what neither submits nor changes a job */
+	SERVICE_REPLY_MAX = 32 << 20, /* memory for the reply to one */
 };
 #define SERVICE_LATELY_NS                                                                          \
 	INT64_C(3600000000000)			/* how long a final job is listed without `all`    \
@@ -72,6 +72,7 @@ struct service_options {
 	struct vitals *vitals;
 	struct reload *reload;
 	struct queue *queue;
+	struct account *account;
 	const struct cluster *cluster;
 	int64_t started_unix_ns;
 };

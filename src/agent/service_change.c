@@ -10,6 +10,7 @@
 #include "agent/users.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "doors/queue/rights.h"
 
 enum { CHANGE_VARIABLES_MAX = 1024 };
 
@@ -64,6 +65,8 @@ static void service_change_edit(struct service_changing *changing, const char *b
 	const Sluice__V1__ChangeRequest *asked = changing->asked;
 	struct err err = {0};
 	char **variables = NULL;
+	struct rights rights;
+	bool is_root = wire_call_peer(changing->request.call)->uid == 0;
 	struct message_view view =
 	    service_view(changing->request.service, changing->request.call, false);
 	int rc = service_change_variables(asked, &variables, &err);
@@ -72,6 +75,9 @@ static void service_change_edit(struct service_changing *changing, const char *b
 		rc = err_set(&err, -EPERM,
 			     "the environment of job %" PRIu64 " is its owner's to change",
 			     asked->id);
+	/* And whoever did would have the rights of the process that submitted it. */
+	if (rc == 0 && asked->n_environment > 0 && !is_root)
+		rc = service_caller_rights(changing->request.call, &rights, &err);
 	if (rc == 0 && asked->has_priority)
 		rc = service_check_priority(&changing->request, asked->priority, &err);
 	if (rc == 0 && asked->has_priority &&
@@ -89,10 +95,11 @@ static void service_change_edit(struct service_changing *changing, const char *b
 		    .priority = asked->priority,
 		    .environment = (const char *const *)variables,
 		    .environment_count = asked->n_environment,
+		    .rights = asked->n_environment > 0 && !is_root ? &rights : NULL,
 		};
 		service_request_wait(&changing->request);
-		queue_edit(changing->request.service->options.queue, asked->id, asked->member_alone,
-			   &edit, by, service_changed, changing);
+		queue_edit(changing->request.service->options.queue, changing->request.uid,
+			   asked->id, asked->member_alone, &edit, by, service_changed, changing);
 	}
 	for (size_t i = 0; variables && variables[i]; i++)
 		free(variables[i]);
@@ -110,8 +117,8 @@ static void service_change_now(struct service_changing *changing)
 	}
 	if (asked->retry) {
 		service_request_wait(request);
-		queue_retry(request->service->options.queue, asked->id, asked->member_alone,
-			    service_changed, changing);
+		queue_retry(request->service->options.queue, request->uid, asked->id,
+			    asked->member_alone, service_changed, changing);
 		return;
 	}
 	service_change_edit(
@@ -162,6 +169,7 @@ void service_change(struct wire_call *call, const ProtobufCMessage *message, voi
 		return;
 	}
 	const struct queue_query query = {.id = asked->id,
+					  .uid = changing->request.uid,
 					  .max = 1,
 					  .each = service_change_each,
 					  .done = service_change_found,

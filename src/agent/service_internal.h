@@ -12,6 +12,7 @@
 
 #include "agent/message.h"
 #include "agent/service.h"
+#include "base/account.h"
 #include "base/loop.h"
 #include "doors/queue/queue.h"
 #include "sluice.pb-c.h"
@@ -42,6 +43,9 @@ struct service_request {
 	struct service *service; /* borrowed */
 	struct wire_call *call;	 /* borrowed; NULL: nobody waits for an answer any more */
 	enum service_kind kind;
+	uid_t uid;	     /* whose account it is on */
+	uint64_t list_bytes; /* that it has of ACCOUNT_LIST_BYTES */
+	bool is_counted;     /* on the account, as one of its kind */
 	bool is_waiting;     /* somebody holds it as context and will call back */
 	uint64_t blocked_ns; /* loop time since which its reader does not read; 0: he does */
 	void (*resume)(struct service_request *request);  /* he reads again */
@@ -64,7 +68,7 @@ struct service {
 	struct job *recent; /* owned; newest first */
 	size_t recent_count;
 	bool recent_is_stale, recent_is_asked;
-	struct loop_task recent_task;
+	struct loop_task recent_task, evict_task;
 };
 
 /*
@@ -73,6 +77,8 @@ struct service {
  */
 void *service_request_new(struct service *service, struct wire_call *call, enum service_kind kind,
 			  size_t size);
+/* From now on it has `amount` of ACCOUNT_LIST_BYTES. 0 or -errno: it is as it was. */
+int service_request_keep(struct service_request *request, uint64_t amount, struct err *err);
 /* Somebody was asked and will answer; and he has. The second returns false, and has freed the
  * request, when nobody waits for it any more. */
 void service_request_wait(struct service_request *request);
@@ -113,6 +119,9 @@ int service_check_act(const struct service_request *request, uint64_t id, uid_t 
 		      struct err *err);
 int service_check_priority(const struct service_request *request, int32_t priority,
 			   struct err *err);
+/* The groups and limits of the process that calls, as the kernel says; the groups are borrowed of
+ * the call. -EPERM: it has ended, and they cannot be known; -errno. */
+int service_caller_rights(struct wire_call *call, struct rights *out, struct err *err);
 
 /* How the caller sees jobs. */
 struct message_view service_view(const struct service *service, const struct wire_call *call,

@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include "agent/paths.h"
+#include "agent/peer_limits.h"
 #include "agent/service_internal.h"
 #include "agent/users.h"
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "doors/queue/rights.h"
 #include "doors/queue/schedule.h"
 #include "wire/arena.h"
 
@@ -68,6 +71,19 @@ static void service_submitted(int result, uint64_t id, bool known, const char *r
 	service_request_reply(&submission->request, &reply.base);
 }
 
+/* A process that has ended since cannot be judged: nothing runs with the agent's limits instead. */
+int service_caller_rights(struct wire_call *call, struct rights *out, struct err *err)
+{
+	const struct wire_peer *peer = wire_call_peer(call);
+	_cleanup_close_ int pidfd = wire_call_peer_pidfd(call);
+	const struct peer_process process = {.pid = peer->pid, .uid = peer->uid, .pidfd = pidfd};
+	*out = (struct rights){.gid = peer->gid};
+	int result = wire_call_peer_groups(call, &out->groups, &out->group_count, err);
+
+	return result < 0 ? err_wrap(err, "asking for your groups")
+			  : peer_limits_read(&process, out->limits, err);
+}
+
 static int service_submit_spec(struct service_submission *submission, struct spec *out,
 			       struct err *err)
 {
@@ -85,11 +101,13 @@ static int service_submit_spec(struct service_submission *submission, struct spe
 			       "of your own",
 			       users_name(submission->request.service->users, geteuid()));
 	struct message_caller caller = {.uid = peer->uid, .gid = peer->gid};
-	gid_t *groups;
-	int result = wire_call_peer_groups(call, &groups, &caller.group_count, err);
+	struct rights rights;
+	int result = service_caller_rights(call, &rights, err);
 	if (result < 0)
-		return err_wrap(err, "asking for your groups");
-	caller.groups = groups;
+		return result;
+	caller.groups = rights.groups;
+	caller.group_count = rights.group_count;
+	memcpy(caller.limits, rights.limits, sizeof(caller.limits));
 	result = message_to_spec(message->spec, &caller, out, err);
 	if (result == 0)
 		result = service_check_priority(&submission->request, out->wants.priority, err);
@@ -207,6 +225,7 @@ static void service_get_job(struct service_lookup *lookup)
 		return;
 	}
 	const struct queue_query query = {.id = lookup->id,
+					  .uid = lookup->request.uid,
 					  .max = 1,
 					  .each = service_get_each,
 					  .done = service_get_done,
@@ -253,7 +272,8 @@ void service_get(struct wire_call *call, const ProtobufCMessage *message, void *
 		return;
 	}
 	service_request_wait(&lookup->request);
-	queue_query_whole(service->options.queue, request->id, service_get_whole, lookup);
+	queue_query_whole(service->options.queue, request->id, lookup->request.uid,
+			  service_get_whole, lookup);
 }
 
 /* --- Watch ----------------------------------------------------------------------------------- */
@@ -287,6 +307,8 @@ static uint64_t service_digest_job(const struct job *job, const struct queue_att
 	uint64_t digest = service_digest(UINT64_C(14695981039346656037), values, sizeof(values));
 	if (job->reason_text)
 		digest = service_digest(digest, job->reason_text, strlen(job->reason_text));
+	if (job->reason_detail)
+		digest = service_digest(digest, job->reason_detail, strlen(job->reason_detail));
 	return digest ? digest : 1;
 }
 
@@ -349,6 +371,7 @@ void service_watch_job_update(struct service_request *request)
 		return;
 	}
 	const struct queue_query query = {.id = watch->id,
+					  .uid = request->uid,
 					  .max = 1,
 					  .each = service_watch_each,
 					  .done = service_watch_done,
@@ -452,7 +475,7 @@ static void service_cancel_now(struct service_cancellation *cancellation)
 	service_request_wait(request);
 	if (!cancellation->member_alone &&
 	    queue_find_array(service->options.queue, cancellation->id)) {
-		queue_cancel_array(service->options.queue, cancellation->id,
+		queue_cancel_array(service->options.queue, request->uid, cancellation->id,
 				   cancellation->signo ? (int)cancellation->signo : SIGTERM,
 				   cancellation->has_grace, cancellation->grace_ns, by,
 				   service_array_cancelled, cancellation);
@@ -516,6 +539,7 @@ void service_cancel(struct wire_call *call, const ProtobufCMessage *message, voi
 		return;
 	}
 	const struct queue_query query = {.id = asked->id,
+					  .uid = cancellation->request.uid,
 					  .max = 1,
 					  .each = service_cancel_each,
 					  .done = service_cancel_found,

@@ -38,7 +38,7 @@ struct service_listing {
 	bool is_asking;	    /* the queue has not said yet that it will answer */
 	bool is_complete;   /* nothing is added any more */
 	int result;	    /* -errno: something did not fit */
-	struct err refusal; /* of the queue */
+	struct err refusal; /* of the queue, or of the account */
 	/* Jobs that had not ended when they were packed: one whose end was being written may be
 	 * among those that have ended as well. Ascending, owned. */
 	uint64_t array_id; /* 0: any, and those that are in none */
@@ -89,6 +89,9 @@ static void listing_add(struct service_listing *listing, const struct job *job,
 		result = listing_add_varint(&listing->packed, length);
 	if (result == 0)
 		result = buf_reserve(&listing->packed, length);
+	if (result == 0)
+		result = service_request_keep(&listing->request, listing->packed.length + length,
+					      &listing->refusal);
 	if (result == 0) {
 		(void)protobuf_c_message_pack(&message.base, (uint8_t *)listing->packed.data +
 								 listing->packed.length);
@@ -142,6 +145,7 @@ static void listing_send(struct service_request *request)
 		if (listing->unsent == 0) {
 			buf_clear(&listing->packed);
 			listing->sent = 0;
+			(void)service_request_keep(request, 0, NULL);
 		}
 	}
 	if (listing->is_complete)
@@ -183,9 +187,12 @@ static void listing_complete(int result, const struct err *err, void *context)
 		failure = *err;
 		failure.code = result;
 	} else if (listing->result < 0) {
-		result =
-		    err_set(&failure, -ENOMEM,
-			    "so many jobs do not fit into one answer: ask for a user or a state");
+		failure = listing->refusal;
+		if (failure.code == 0)
+			(void)err_set(&failure, -ENOMEM,
+				      "so many jobs do not fit into one answer: ask for a user or "
+				      "a state");
+		result = failure.code;
 	}
 	if (result < 0)
 		service_request_fail(&listing->request, &failure);
@@ -250,6 +257,7 @@ static bool listing_wants_final(const struct service_listing *listing)
 static void listing_ask(struct service_listing *listing)
 {
 	const struct queue_query query = {
+	    .uid = listing->request.uid,
 	    .since_unix_ns = listing->since_unix_ns != 0 ? listing->since_unix_ns
 			     : listing->all		 ? 0
 							 : clock_unix_ns() - SERVICE_LATELY_NS,

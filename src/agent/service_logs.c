@@ -213,6 +213,7 @@ void service_logs(struct wire_call *call, const ProtobufCMessage *message, void 
 		return;
 	}
 	const struct queue_query query = {.id = log->id,
+					  .uid = log->request.uid,
 					  .max = 1,
 					  .each = service_log_each,
 					  .done = service_log_found,

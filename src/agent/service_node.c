@@ -89,12 +89,14 @@ static void service_status_processes(const struct service *service, struct arena
 		out->processes[out->n_processes] = service_process(arena, web, "web");
 		out->n_processes += out->processes[out->n_processes] != NULL;
 	}
-	for (const struct job *job = queue_first(queue); job && out->n_processes < room;
-	     job = queue_next(queue, job)) {
+	uint64_t running = service_running(queue); /* of thousands that wait, perhaps */
+	for (const struct job *job = queue_first(queue);
+	     job && running > 0 && out->n_processes < room; job = queue_next(queue, job)) {
 		struct queue_attempt attempt;
 		char role[64];
-		if (job->state == JOB_PENDING)
+		if (job->state == JOB_PENDING || job->state == JOB_HELD)
 			continue;
+		running--;
 		queue_attempt_of(queue, job, &attempt);
 		if (attempt.supervisor_pid <= 0)
 			continue;
@@ -119,11 +121,13 @@ static void service_warn_draining(const struct service *service, struct arena *a
 {
 	const struct queue *queue = service->options.queue;
 	const struct schedule_machine *machine = queue_machine(queue);
-	for (const struct job *job = queue_first(queue); job && machine && machine->inventory;
+	uint64_t running = machine && machine->inventory ? service_running(queue) : 0;
+	for (const struct job *job = queue_first(queue); job && running > 0;
 	     job = queue_next(queue, job)) {
 		struct queue_attempt attempt;
-		if (job->state == JOB_PENDING)
+		if (job->state == JOB_PENDING || job->state == JOB_HELD)
 			continue;
+		running--;
 		queue_attempt_of(queue, job, &attempt);
 		for (size_t i = 0; i < attempt.grant_count; i++) {
 			char text[192];

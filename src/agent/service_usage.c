@@ -152,8 +152,8 @@ void service_usage(struct wire_call *call, const ProtobufCMessage *message, void
 		return;
 	int result = usage_take(usage, (const Sluice__V1__UsageRequest *)message, &err);
 	if (result == 0)
-		result =
-		    queue_usage(service->options.queue, &usage->window, usage_on_read, usage, &err);
+		result = queue_usage(service->options.queue, usage->request.uid, &usage->window,
+				     usage_on_read, usage, &err);
 	if (result < 0)
 		service_request_fail(&usage->request, &err);
 	else

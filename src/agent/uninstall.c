@@ -11,8 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/jobgroup.h"
+#include "agent/jobscope.h"
 #include "agent/lock.h"
 #include "agent/paths.h"
+#include "agent/socket_record.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -169,6 +172,24 @@ static void uninstall_labels(struct uninstall *job)
 	(void)unlink(path);
 }
 
+static void uninstall_tell_socket(const char *path, void *context)
+{
+	uninstall_tell(context, "removed: '%s'", path);
+}
+
+/* Those of an agent that was killed: one that ends removes them. */
+static void uninstall_sockets(struct uninstall *job)
+{
+	struct err why = {0};
+	char path[FILE_PATH_MAX];
+	const char *state_dir = job->options->paths->state_dir;
+	int rc = socket_record_clean(state_dir, NULL, uninstall_tell_socket, job, &why);
+	if (rc < 0)
+		uninstall_fail(job, rc, &why);
+	else if (file_path(path, NULL, "%s/" SOCKET_RECORD_NAME, state_dir) == 0)
+		(void)unlink(path); /* it may never have been there */
+}
+
 static bool uninstall_is_specification(int directory, const char *name)
 {
 	static const char begin[] = "sluice", end[] = ".json";
@@ -264,10 +285,13 @@ int uninstall_run(const struct uninstall_options *options, struct err *err)
 	int rc = uninstall_lock(options, &agent, &state, err);
 	if (rc < 0)
 		return rc;
+	if (jobgroup_end_scope(options->paths))
+		uninstall_tell(&job, "ended: '" JOBSCOPE_UNIT "' of systemd, in which no job was");
 	uninstall_nodes(&job);
 	uninstall_validations(&job);
 	uninstall_labels(&job);
 	uninstall_cdi(&job);
+	uninstall_sockets(&job);
 	if (options->purges)
 		uninstall_state(&job);
 	return job.result;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Takes away what an agent has left on the host for others to find, once it is gone for good: our
- * validation files, the feature file, CDI specifications; the jobs and their output only when that
- * is asked for. Never touches what others have written. Called by `sluice agent --cleanup`.
+ * validation files, the feature file, CDI specifications, dead sockets in the kubelet's directory;
+ * the jobs and their output only when that is asked for. Never touches what others have written.
+ * Called by `sluice agent --cleanup`.
  */
 #ifndef SLUICE_AGENT_UNINSTALL_H
 #define SLUICE_AGENT_UNINSTALL_H

@@ -79,15 +79,25 @@ static void vitals_set_text(char *out, size_t size, const char *text)
 	(void)snprintf(out, size, "%.*s", (int)size - 1, text);
 }
 
+/* One of which nothing is known but its index. */
+static bool vitals_has_no_name(const struct vitals_gpu *gpu)
+{
+	return !gpu->mark.uuid[0] && !gpu->mark.bus[0];
+}
+
 /* By its UUID, else by its PCI address: events of the kernel log name only that, and a GPU that
- * does not answer may have no UUID. One that is here goes before one that was. */
+ * does not answer may have no UUID. One that is here goes before one that was. Where nobody can
+ * tell either, in a pod without the driver's /proc, by its index (GPU_U32_UNKNOWN: not by that). */
 static struct vitals_gpu *vitals_find(const struct vitals *vitals, const char *uuid,
-				      const char *bus)
+				      const char *bus, uint32_t index)
 {
 	struct vitals_gpu *found = NULL;
+	bool by_index = !uuid[0] && !bus[0] && index != GPU_U32_UNKNOWN;
 	for (size_t i = 0; i < vitals->count; i++) {
 		struct vitals_gpu *gpu = vitals->gpus[i];
 		if (uuid[0] && strcmp(gpu->mark.uuid, uuid) == 0)
+			return gpu;
+		if (by_index && vitals_has_no_name(gpu) && gpu->mark.index == index)
 			return gpu;
 		bool may_be = !uuid[0] || !gpu->mark.uuid[0];
 		if (may_be && bus[0] && strcmp(gpu->mark.bus, bus) == 0 && (!found || gpu->here))
@@ -202,7 +212,7 @@ static int vitals_take_marks(struct vitals *vitals, const struct health_marks *m
 	vitals->is_dirty = other_boot;
 	for (uint32_t i = 0; i < marks->count; i++) {
 		const struct health_mark *mark = &marks->marks[i];
-		if (vitals_find(vitals, mark->uuid, ""))
+		if (vitals_find(vitals, mark->uuid, "", GPU_U32_UNKNOWN))
 			continue; /* twice */
 		struct vitals_gpu *gpu = vitals_add(vitals, mark->uuid, mark->bus);
 		if (!gpu)
@@ -412,7 +422,7 @@ static void vitals_xid(struct vitals *vitals, const struct probe_event *event)
 			  "XID %" PRIu64 " of a GPU that the driver does not name", event->data);
 		return;
 	}
-	struct vitals_gpu *gpu = vitals_find(vitals, event->uuid, event->bus);
+	struct vitals_gpu *gpu = vitals_find(vitals, event->uuid, event->bus, GPU_U32_UNKNOWN);
 	if (!gpu)
 		gpu = vitals_add(vitals, event->uuid, event->bus);
 	if (!gpu)
@@ -454,13 +464,16 @@ void vitals_event(struct vitals *vitals, const struct probe_event *event)
 	}
 }
 
-/* An event of the kernel log may have named the GPU by its address before it was known. */
+/* An event of the kernel log may have named the GPU by its address before it was known, or only its
+ * index was known. */
 static void vitals_adopt(struct vitals *vitals, struct vitals_gpu *gpu)
 {
 	for (size_t i = 0; i < vitals->count; i++) {
 		struct vitals_gpu *nameless = vitals->gpus[i];
-		if (nameless == gpu || nameless->mark.uuid[0] ||
-		    strcmp(nameless->mark.bus, gpu->mark.bus) != 0)
+		if (nameless == gpu || nameless->mark.uuid[0])
+			continue;
+		if (vitals_has_no_name(nameless) ? nameless->mark.index != gpu->mark.index
+						 : strcmp(nameless->mark.bus, gpu->mark.bus) != 0)
 			continue;
 		for (uint32_t e = 0; e < nameless->mark.track.event_count; e++) {
 			const struct health_event *event = &nameless->mark.track.event[e];
@@ -478,7 +491,7 @@ static struct vitals_gpu *vitals_meet(struct vitals *vitals, const struct gpu *k
 	char bus[PCI_TEXT_MAX] = "";
 	if (known->has_pci)
 		(void)pci_address_to_string(&known->pci, bus);
-	struct vitals_gpu *gpu = vitals_find(vitals, known->uuid, bus);
+	struct vitals_gpu *gpu = vitals_find(vitals, known->uuid, bus, known->index);
 	if (!gpu)
 		gpu = vitals_add(vitals, known->uuid, bus);
 	if (!gpu)

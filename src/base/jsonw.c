@@ -8,7 +8,6 @@
 
 enum {
 	DECIMAL_PLACES_MAX = 9,
-	LINE_SEPARATOR = 0x2028, /* ends a line in JavaScript and not in JSON; and the next one */
 };
 
 void jsonw_init(struct jsonw *json, struct buf *out)
@@ -150,8 +149,7 @@ static void put_character(struct jsonw *json, const char *text, size_t size, uin
 		put(json, "\xef\xbf\xbd", 3);
 	else if (c == '"' || c == '\\')
 		put(json, c == '"' ? "\\\"" : "\\\\", 2);
-	else if (c < 0x20 || c == '<' || c == 0x7f || c == LINE_SEPARATOR ||
-		 c == LINE_SEPARATOR + 1)
+	else if (c == '<' || text_is_unsafe(c))
 		put_unit(json, c);
 	else
 		put(json, text, size);

@@ -120,7 +120,7 @@ static json_t *log_json_text(const char *text)
 
 static int log_json_dump(const char *data, size_t size, void *context)
 {
-	return buf_add(context, data, size) < 0 ? -1 : 0;
+	return text_escape_json(context, data, size) < 0 ? -1 : 0;
 }
 
 int log_format_json(struct buf *out, const struct log_entry *entry)

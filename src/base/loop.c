@@ -70,6 +70,7 @@ struct loop {
 	struct event limit; /* ends a pass that waits too long */
 
 	struct loop_queue deferred;
+	struct loop_queue turn; /* those of `deferred` that are being called */
 
 	pthread_mutex_t mutex; /* guards `posted` and the tasks in it */
 	struct loop_queue posted;
@@ -101,6 +102,16 @@ static struct loop_task *queue_pop(struct loop_queue *queue)
 		queue->last = &queue->first;
 	task->queued = false;
 	return task;
+}
+
+/* Appends all of `from`. */
+static void queue_move(struct loop_queue *to, struct loop_queue *from)
+{
+	if (!from->first)
+		return;
+	*to->last = from->first;
+	to->last = from->last;
+	queue_init(from);
 }
 
 static bool queue_remove(struct loop_queue *queue, struct loop_task *task)
@@ -239,10 +250,13 @@ static void loop_on_wake(evutil_socket_t fd, short events, void *context)
 	loop_run_posted(context);
 }
 
+/* Calls what was deferred until now. What these defer waits for the next pass: a task that defers
+ * itself would otherwise keep sockets, timers and signals waiting for ever. */
 static void loop_run_deferred(struct loop *loop)
 {
 	struct loop_task *task;
-	while ((task = queue_pop(&loop->deferred)) != NULL)
+	queue_move(&loop->turn, &loop->deferred);
+	while ((task = queue_pop(&loop->turn)) != NULL)
 		task->callback(task->context);
 }
 
@@ -286,6 +300,7 @@ struct loop *loop_new(enum loop_mode mode, struct err *err)
 	loop->fake_ns = LOOP_FAKE_START;
 	loop->clock.fake_ns = mode == LOOP_FAKE ? &loop->fake_ns : NULL;
 	queue_init(&loop->deferred);
+	queue_init(&loop->turn);
 	queue_init(&loop->posted);
 	(void)pthread_mutex_init(&loop->mutex, NULL); /* cannot fail without attributes */
 
@@ -301,7 +316,8 @@ struct loop *loop_free(struct loop *loop)
 {
 	if (!loop)
 		return NULL;
-	loop_run_deferred(loop);
+	while (loop->deferred.first)
+		loop_run_deferred(loop);
 	if (loop->base) {
 		(void)event_del(&loop->alarm);
 		(void)event_del(&loop->limit);
@@ -569,7 +585,7 @@ void loop_defer(struct loop *loop, struct loop_task *task, loop_callback callbac
 
 void loop_cancel(struct loop *loop, struct loop_task *task)
 {
-	if (queue_remove(&loop->deferred, task))
+	if (queue_remove(&loop->deferred, task) || queue_remove(&loop->turn, task))
 		return;
 	(void)pthread_mutex_lock(&loop->mutex);
 	(void)queue_remove(&loop->posted, task);

@@ -90,7 +90,8 @@ struct loop_signal *loop_signal_free(struct loop_signal *watch);
  * called once. Tasks are called in the order of posting. */
 void loop_post(struct loop *loop, struct loop_task *task, loop_callback callback, void *context);
 /* At the end of this pass, when no queued event can point at the object any more; between two
- * passes: at the end of the next, which then does not wait. */
+ * passes, or by a deferred task: at the end of the next, which then does not wait. So every pass
+ * lets sockets, timers and signals through, whatever defers itself again and again. */
 void loop_defer(struct loop *loop, struct loop_task *task, loop_callback callback, void *context);
 /* Takes a posted or deferred task back. Loop thread only. */
 void loop_cancel(struct loop *loop, struct loop_task *task);

@@ -3,6 +3,7 @@
 
 #include <link.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -47,6 +48,29 @@ void resident_init(struct resident *resident)
 {
 	resident->count = 0;
 	(void)dl_iterate_phdr(resident_on_object, resident);
+}
+
+void resident_give_back_stack(void)
+{
+	pthread_attr_t attributes;
+	void *lowest;
+	size_t size;
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+		return;
+	int rc = pthread_attr_getstack(&attributes, &lowest, &size);
+	(void)pthread_attr_destroy(&attributes);
+	if (rc != 0)
+		return;
+
+	/* A stack grows down (on each machine that we are built for). What is kept is this
+	 * function's own frame, and a page for those that it calls. */
+	uintptr_t end = ((uintptr_t)__builtin_frame_address(0) & ~(page - 1)) - 2 * page;
+	uintptr_t begin = end > RESIDENT_STACK_MAX ? end - RESIDENT_STACK_MAX : 0;
+	if (begin < (uintptr_t)lowest)
+		begin = ((uintptr_t)lowest + page - 1) & ~(page - 1);
+	if (begin < end)
+		(void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 void resident_give_back(const struct resident *resident)

@@ -17,7 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RESIDENT_RANGE_MAX = 64 }; /* two or three of each library; more are left alone */
+enum resident_limits {
+	RESIDENT_RANGE_MAX = 64, /* two or three of each library; more are left alone */
+	RESIDENT_STACK_MAX = 1 << 20,
+};
 
 struct resident {
 	uint32_t count;
@@ -33,5 +36,9 @@ void resident_init(struct resident *resident);
 /* What is free in the heap, and the mappings. Any thread, at any time; some tens of microseconds.
  */
 void resident_give_back(const struct resident *resident);
+
+/* What calls that have returned have left behind on the stack of the calling thread: one deep call
+ * keeps its pages for good otherwise. At most a megabyte; below it nobody has been. */
+void resident_give_back_stack(void);
 
 #endif

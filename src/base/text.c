@@ -101,6 +101,12 @@ uint32_t text_decode(const char *text, size_t length, size_t *out_size)
 	return value;
 }
 
+bool text_is_unsafe(uint32_t character)
+{
+	return character < 0x20 || (character >= 0x7f && character < 0xa0) ||
+	       range_has(unsafe_ranges, array_length(unsafe_ranges), character);
+}
+
 int text_escape(struct buf *out, const char *text, size_t length)
 {
 	int rc = 0;
@@ -116,14 +122,32 @@ int text_escape(struct buf *out, const char *text, size_t length)
 		uint32_t c = text_decode(text + at, length - at, &size);
 		if (c == TEXT_INVALID || c < 0x20 || c == 0x7f)
 			rc = buf_printf(out, "\\x%02x", (unsigned char)text[at]);
-		else if ((c >= 0x80 && c < 0xa0) ||
-			 range_has(unsafe_ranges, array_length(unsafe_ranges), c))
+		else if (text_is_unsafe(c))
 			rc = buf_printf(out, "\\u%04x", (unsigned)c);
 		else
 			rc = buf_add(out, text + at, size);
 		at += size;
 	}
 	return rc;
+}
+
+int text_escape_json(struct buf *out, const char *text, size_t length)
+{
+	size_t begin = 0;
+	int rc = 0;
+	for (size_t at = 0; at < length && rc == 0;) {
+		size_t size = 1;
+		uint32_t c = text_decode(text + at, length - at, &size);
+		/* Between its values are blanks and ends of lines. */
+		if (c >= 0x20 && text_is_unsafe(c)) {
+			rc = buf_add(out, text + begin, at - begin);
+			if (rc == 0)
+				rc = buf_printf(out, "\\u%04x", (unsigned)c);
+			begin = at + size;
+		}
+		at += size;
+	}
+	return rc == 0 ? buf_add(out, text + begin, length - begin) : rc;
 }
 
 int text_make_valid(struct buf *out, const char *text, size_t length)

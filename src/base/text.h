@@ -7,6 +7,7 @@
 #ifndef SLUICE_BASE_TEXT_H
 #define SLUICE_BASE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,6 +38,15 @@ size_t text_u64(char out[TEXT_U64_MAX], uint64_t number);
  * backslash stays one. 0, -ENOSPC or -ENOMEM as buf_add() (content may then be half added).
  */
 int text_escape(struct buf *out, const char *text, size_t length);
+
+/* Whether a terminal would obey this character instead of showing it: control characters (C0, DEL,
+ * C1), marks of direction and ends of lines. */
+bool text_is_unsafe(uint32_t character);
+
+/* Appends `text`, which is JSON, so that a terminal shows it and does nothing else. What jansson
+ * leaves as it is inside of strings becomes its escape: "\u009b", "\u202e". The values stay the
+ * same. As buf_add(). */
+int text_escape_json(struct buf *out, const char *text, size_t length);
 
 /* Appends `text` as valid UTF-8: each byte that is not part of a character becomes U+FFFD. For
  * JSON, which has its own escapes for control characters. As buf_add(). */

@@ -355,6 +355,52 @@ static yaml_mark_t mark_of_offset(const char *text, size_t offset)
 	return mark;
 }
 
+/* What people copy out of a page and no file has, in a line of its own; NULL. */
+static const char *copied_line(const char *line, size_t length)
+{
+	static const struct {
+		const char *line, *says;
+	} rows[] = {
+	    {"EOF", "'EOF' ends what a shell reads, and is no part of the file: leave it out"},
+	    {"...", "'...' stands for what was left out in print: write it, or leave it out"},
+	    {"[...]", "'[...]' stands for what was left out in print: write it, or leave it out"},
+	};
+	while (length > 0 && (line[length - 1] == ' ' || line[length - 1] == '\r'))
+		length--;
+	for (size_t i = 0; i < array_length(rows); i++)
+		if (strlen(rows[i].line) == length && memcmp(line, rows[i].line, length) == 0)
+			return rows[i].says;
+	return NULL;
+}
+
+/* libyaml stumbles over such a line, or over what follows it. `mark` becomes its place. */
+static const char *copied_before(const char *text, size_t length, yaml_mark_t *mark)
+{
+	size_t line = 0;
+	yaml_mark_t place = *mark;
+	const char *says = NULL;
+	for (size_t at = 0; at < length && line <= mark->line;) {
+		const char *newline = memchr(text + at, '\n', length - at);
+		size_t end = newline ? (size_t)(newline - text) : length, indent = 0;
+		while (at + indent < end && text[at + indent] == ' ')
+			indent++;
+		const char *found = copied_line(text + at + indent, end - at - indent);
+		if (found) {
+			says = found;
+			place.line = line;
+			place.column = indent;
+		} else if (at + indent < end && line < mark->line) {
+			says = NULL; /* something else stands between */
+		}
+		at = end + 1;
+		line++;
+	}
+	if (says)
+		*mark = place;
+
+	return says;
+}
+
 /* What libyaml found wrong, in words that help. */
 static int reader_syntax_error(const struct reader *reader, const yaml_parser_t *parser,
 			       const char *text, size_t length)
@@ -372,8 +418,11 @@ static int reader_syntax_error(const struct reader *reader, const yaml_parser_t 
 	}
 	bool tab = mark.index < length && text[mark.index] == '\t';
 	const char *problem = parser->problem ? parser->problem : "not YAML";
+	const char *copied = tab ? NULL : copied_before(text, length, &mark);
 	if (tab)
 		problem = "a tab; YAML is indented with blanks";
+	else if (copied)
+		problem = copied;
 	return reader_fail(reader, -EINVAL, &mark, problem);
 }
 

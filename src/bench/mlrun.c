@@ -13,28 +13,10 @@
 #include "bench/stats.h"
 
 #define MLRUN_MINUTE_MS	      60000.0
-#define MLRUN_INIT_MINUTES    20.0 /* from the first init_start to init_stop, up to 0.7 */
-#define MLRUN_INIT_MINUTES_10 30.0 /* from 1.0 on */
-
-static const char *const mlrun_rulesets[MLRUN_RULESET_COUNT] = {"0.6.0", "0.7.0", "1.0.0", "1.1.0"};
-
-int mlrun_ruleset_from_string(const char *text, enum mlrun_ruleset *out)
-{
-	text += *text == 'v';
-	for (size_t i = 0; i < MLRUN_RULESET_COUNT; i++) {
-		const char *name = mlrun_rulesets[i];
-		if (strcmp(text, name) == 0 || (strlen(text) == 3 && strncmp(text, name, 3) == 0)) {
-			*out = (enum mlrun_ruleset)i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
-const char *mlrun_ruleset_to_string(enum mlrun_ruleset ruleset)
-{
-	return (size_t)ruleset < MLRUN_RULESET_COUNT ? mlrun_rulesets[ruleset] : "?";
-}
+#define MLRUN_INIT_MINUTES    20.0  /* from the first init_start to init_stop, up to 0.7 */
+#define MLRUN_INIT_MINUTES_10 30.0  /* from 1.0 on */
+#define MLRUN_BBOX	      0.377 /* the two targets of Mask R-CNN */
+#define MLRUN_SEGM	      0.339
 
 /* --- keys --------------------------------------------------------------------------------------
  */
@@ -50,40 +32,32 @@ enum mlrun_key {
 	KEY_DIVISION,
 	KEY_STATUS,
 	KEY_BENCHMARK,
-	KEY_TRAIN_SAMPLES,
-	KEY_EVAL_SAMPLES,
 	KEY_ENTRY,
 	KEY_POC_NAME,
-	KEY_BATCH,
 	KEY_COUNT,
 };
 
 struct mlrun_key_rule {
 	const char *name;
 	unsigned max; /* 0: any number */
-	enum mlrun_ruleset since, until;
+	enum mlrules_round since, until;
 	bool has_value;
-	bool closed_only; /* from 0.7 on */
-	bool is_word;	  /* null is none of those that are allowed */
+	bool is_word; /* null is none of those that are allowed */
 };
 
 static const struct mlrun_key_rule mlrun_keys[KEY_COUNT] = {
-    [KEY_CACHE_CLEAR] = {"cache_clear", 0, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
-    [KEY_INIT_START] = {"init_start", 0, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
-    [KEY_INIT_STOP] = {"init_stop", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
-    [KEY_RUN_START] = {"run_start", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
-    [KEY_RUN_STOP] = {"run_stop", 1, MLRUN_RULES_06, MLRUN_RULES_11, false, false, false},
-    [KEY_ORG] = {"submission_org", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false, false},
-    [KEY_PLATFORM] = {"submission_platform", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false, false},
-    [KEY_DIVISION] = {"submission_division", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false, true},
-    [KEY_STATUS] = {"submission_status", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false, true},
-    [KEY_BENCHMARK] = {"submission_benchmark", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, false,
-		       true},
-    [KEY_TRAIN_SAMPLES] = {"train_samples", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, false, false},
-    [KEY_EVAL_SAMPLES] = {"eval_samples", 1, MLRUN_RULES_07, MLRUN_RULES_11, true, false, false},
-    [KEY_ENTRY] = {"submission_entry", 1, MLRUN_RULES_06, MLRUN_RULES_06, true, false, false},
-    [KEY_POC_NAME] = {"submission_poc_name", 1, MLRUN_RULES_06, MLRUN_RULES_06, true, false, false},
-    [KEY_BATCH] = {"global_batch_size", 1, MLRUN_RULES_06, MLRUN_RULES_11, true, true, false},
+    [KEY_CACHE_CLEAR] = {"cache_clear", 0, MLRULES_06, MLRULES_11, false, false},
+    [KEY_INIT_START] = {"init_start", 0, MLRULES_06, MLRULES_11, false, false},
+    [KEY_INIT_STOP] = {"init_stop", 1, MLRULES_06, MLRULES_11, false, false},
+    [KEY_RUN_START] = {"run_start", 1, MLRULES_06, MLRULES_11, false, false},
+    [KEY_RUN_STOP] = {"run_stop", 1, MLRULES_06, MLRULES_11, false, false},
+    [KEY_ORG] = {"submission_org", 1, MLRULES_06, MLRULES_11, true, false},
+    [KEY_PLATFORM] = {"submission_platform", 1, MLRULES_06, MLRULES_11, true, false},
+    [KEY_DIVISION] = {"submission_division", 1, MLRULES_06, MLRULES_11, true, true},
+    [KEY_STATUS] = {"submission_status", 1, MLRULES_06, MLRULES_11, true, true},
+    [KEY_BENCHMARK] = {"submission_benchmark", 1, MLRULES_06, MLRULES_11, true, true},
+    [KEY_ENTRY] = {"submission_entry", 1, MLRULES_06, MLRULES_06, true, false},
+    [KEY_POC_NAME] = {"submission_poc_name", 1, MLRULES_06, MLRULES_06, true, false},
 };
 
 _Static_assert(KEY_COUNT <= 32, "struct mlrun has room for so many");
@@ -106,10 +80,26 @@ static void mlrun_find(struct mlrun *run, const char *format, ...)
 	run->finding_count++;
 }
 
+static void mlrun_repeat(struct mlrun *run, const char *what)
+{
+	if (run->repeat_count < MLRUN_REPEATS_MAX)
+		(void)snprintf(run->repeats[run->repeat_count], MLRUN_FINDING_MAX, "%.*s",
+			       MLRUN_FINDING_MAX - 1, what); /* cut */
+	run->repeat_count++;
+}
+
+/* Of a block: kept until the benchmark is known, for the rules of one waive them. */
+static void mlrun_find_block(struct mlrun *run, const char *what)
+{
+	if (run->block_finding[0] == '\0')
+		(void)snprintf(run->block_finding, MLRUN_FINDING_MAX, "line %" PRIu64 ": %s",
+			       run->number, what); /* fits */
+}
+
 /* --- lines --------------------------------------------------------------------------------------
  */
 
-void mlrun_init(struct mlrun *run, enum mlrun_ruleset ruleset)
+void mlrun_init(struct mlrun *run, enum mlrules_round ruleset)
 {
 	*run = (struct mlrun){.ruleset = ruleset,
 			      .run_start_ms = NAN,
@@ -119,7 +109,10 @@ void mlrun_init(struct mlrun *run, enum mlrun_ruleset ruleset)
 			      .last_epoch = NAN,
 			      .converged_epoch = NAN,
 			      .last_accuracy = NAN,
-			      .best_accuracy = NAN,
+			      .highest = NAN,
+			      .highest_below_1 = NAN,
+			      .lowest_above_0 = NAN,
+			      .lowest = NAN,
 			      .best_bbox = NAN,
 			      .best_segm = NAN,
 			      .eval_stamp_s = NAN,
@@ -128,32 +121,30 @@ void mlrun_init(struct mlrun *run, enum mlrun_ruleset ruleset)
 			      .epoch = NAN,
 			      .eval_epoch = NAN,
 			      .block_epoch = NAN};
-	for (size_t i = 0; i < KEY_COUNT; i++)
-		run->last_number[i] = NAN;
+	mlrules_init(&run->rules, ruleset);
 }
 
 /* A key that belongs there once, again: with another value it is a finding. */
 static void mlrun_take_key(struct mlrun *run, enum mlrun_key key, const struct mllog *log)
 {
 	const struct mlrun_key_rule *rule = &mlrun_keys[key];
-	double number = log->kind == MLLOG_NUMBER ? log->number : NAN;
-	bool is_same =
-	    strcmp(run->last_text[key], log->text) == 0 &&
-	    (run->last_number[key] == number || (isnan(run->last_number[key]) && isnan(number)));
-	if (rule->max == 1 && run->seen[key] >= 1 && !is_same)
+	bool is_same = run->last_id[key] == log->value_id;
+	if (rule->max == 1 && run->seen[key] >= 1 && !is_same) {
 		mlrun_find(run, "line %" PRIu64 ": '%s' once more, with another value", run->number,
 			   rule->name);
-	else if (rule->max == 1 && run->seen[key] >= 1)
-		run->warning_count++;
+	} else if (rule->max == 1 && run->seen[key] == 1) {
+		char text[MLRUN_FINDING_MAX];
+		(void)snprintf(text, sizeof(text), "line %" PRIu64 ": '%s' once more", run->number,
+			       rule->name); /* fits */
+		mlrun_repeat(run, text);
+	}
 	bool is_empty = log->kind == MLLOG_STRING && log->text[0] == '\0';
 	bool is_null = log->kind == MLLOG_NULL || log->kind == MLLOG_OTHER;
-	bool is_number_wanted = key == KEY_BATCH && run->ruleset == MLRUN_RULES_06;
-	if ((rule->has_value && is_empty) || (is_null && (rule->is_word || is_number_wanted)))
+	if ((rule->has_value && is_empty) || (is_null && rule->is_word))
 		mlrun_find(run, "line %" PRIu64 ": '%s' has no value", run->number, rule->name);
 	else if (rule->has_value && is_null)
 		run->warning_count++;
-	memcpy(run->last_text[key], log->text, sizeof(run->last_text[key]));
-	run->last_number[key] = number;
+	run->last_id[key] = log->value_id;
 	run->seen[key]++;
 }
 
@@ -161,9 +152,9 @@ static void mlrun_take_times(struct mlrun *run, enum mlrun_key key, const struct
 {
 	switch (key) {
 	case KEY_CACHE_CLEAR:
-		if (run->ruleset == MLRUN_RULES_06 && (log->kind != MLLOG_BOOL || log->number != 1))
+		if (run->ruleset == MLRULES_06 && (log->kind != MLLOG_BOOL || log->number != 1))
 			mlrun_find(run, "line %" PRIu64 ": cache_clear is not true", run->number);
-		if (run->ruleset == MLRUN_RULES_06 && !isnan(run->first_init_ms))
+		if (run->ruleset == MLRULES_06 && !isnan(run->first_init_ms))
 			mlrun_find(run, "line %" PRIu64 ": cache_clear after init_start",
 				   run->number);
 		break;
@@ -196,7 +187,7 @@ static void mlrun_take_times(struct mlrun *run, enum mlrun_key key, const struct
 		run->converged_epoch = run->has_aborted ? NAN : run->last_epoch;
 		if (isnan(run->run_start_ms))
 			mlrun_find(run, "line %" PRIu64 ": run_stop before run_start", run->number);
-		if (run->ruleset == MLRUN_RULES_06 && !isnan(run->eval_epoch))
+		if (run->ruleset == MLRULES_06 && !isnan(run->eval_epoch))
 			mlrun_find(run, "line %" PRIu64 ": run_stop within an evaluation",
 				   run->number);
 		if (run->has_aborted && strcmp(log->status, "aborted") != 0)
@@ -210,22 +201,45 @@ static void mlrun_take_times(struct mlrun *run, enum mlrun_key key, const struct
 	}
 }
 
+static void mlrun_take_objects(struct mlrun *run, const struct mllog *log)
+{
+	run->best_bbox = fmax(run->best_bbox, log->bbox); /* fmax() passes over NAN */
+	run->best_segm = fmax(run->best_segm, log->segm);
+	bool is_below_1 = log->bbox < 1 && log->segm < 1;
+	run->is_mask_below_1 = run->is_mask_below_1 || is_below_1;
+	run->is_mask_reached = run->is_mask_reached ||
+			       (is_below_1 && log->bbox >= MLRUN_BBOX && log->segm >= MLRUN_SEGM);
+	if (run->object_line == 0)
+		run->object_line = run->number;
+	if (run->other_line == 0 && (isnan(log->bbox) || isnan(log->segm)))
+		run->other_line = run->number;
+}
+
+static void mlrun_take_number(struct mlrun *run, double number)
+{
+	if (run->number_line == 0)
+		run->number_line = run->number;
+	if (isnan(number))
+		return;
+
+	run->last_accuracy = number;
+	run->highest = fmax(run->highest, number);
+	run->lowest = fmin(run->lowest, number);
+	if (number < 1)
+		run->highest_below_1 = fmax(run->highest_below_1, number);
+	if (number > 0)
+		run->lowest_above_0 = fmin(run->lowest_above_0, number);
+}
+
 static void mlrun_take_accuracy(struct mlrun *run, const struct mllog *log)
 {
 	run->last_epoch = isnan(log->epoch_num) ? run->last_epoch : log->epoch_num;
-	if (log->kind == MLLOG_OTHER) {
-		run->best_bbox = fmax(run->best_bbox, log->bbox); /* fmax() passes over NAN */
-		run->best_segm = fmax(run->best_segm, log->segm);
-		return;
-	}
-	if (log->kind != MLLOG_NUMBER) {
+	if (log->kind == MLLOG_OTHER)
+		mlrun_take_objects(run, log);
+	else if (log->kind == MLLOG_NUMBER || log->kind == MLLOG_BOOL)
+		mlrun_take_number(run, log->number);
+	else
 		mlrun_find(run, "line %" PRIu64 ": eval_accuracy is no number", run->number);
-		return;
-	}
-	bool is_error_rate = strcmp(run->benchmark, "rnnt") == 0;
-	run->last_accuracy = log->number;
-	run->best_accuracy = is_error_rate ? fmin(run->best_accuracy, log->number)
-					   : fmax(run->best_accuracy, log->number);
 }
 
 /* --- epochs, blocks, evaluations ----------------------------------------------------------------
@@ -260,7 +274,7 @@ static void mlrun_order(struct mlrun *run, const struct mllog *log, bool is_righ
 {
 	if (is_right)
 		return;
-	if (run->ruleset == MLRUN_RULES_06)
+	if (run->ruleset == MLRULES_06)
 		mlrun_find(run, "line %" PRIu64 ": '%.60s' %s", run->number, log->key, what);
 	else
 		run->warning_count++;
@@ -308,14 +322,14 @@ static void mlrun_take_eval(struct mlrun *run, const struct mllog *log, bool is_
 
 static void mlrun_take_block(struct mlrun *run, const struct mllog *log, bool is_start)
 {
-	mlrun_want(run, log, log->first_epoch_num, "first_epoch_num");
+	if (isnan(log->first_epoch_num))
+		mlrun_find_block(run, is_start ? "'block_start' has no first_epoch_num"
+					       : "'block_stop' has no first_epoch_num");
 	if (is_start) {
 		if (!(log->epoch_count > 0))
-			mlrun_find(run, "line %" PRIu64 ": block_start has no epoch_count above 0",
-				   run->number);
+			mlrun_find_block(run, "block_start has no epoch_count above 0");
 		if (isnan(run->run_start_ms))
-			mlrun_find(run, "line %" PRIu64 ": block_start before run_start",
-				   run->number);
+			mlrun_find_block(run, "block_start before run_start");
 		double wanted =
 		    isnan(run->epoch) ? run->last_begun_epoch + 1 : run->last_begun_eval;
 		mlrun_order(run, log, isnan(run->block_epoch), "while another is not stopped");
@@ -369,6 +383,8 @@ static void mlrun_take_event(struct mlrun *run, const struct mllog *log)
 		run->eval_stamp_s = fmax(run->eval_stamp_s, log->timestamp_s);
 	else if (strcmp(key, "seed") == 0 && log->kind == MLLOG_NUMBER)
 		run->seed = log->number;
+	else if (strcmp(key, "global_batch_size") == 0)
+		run->global_batch_size = log->number;
 }
 
 static void mlrun_take_names(struct mlrun *run, enum mlrun_key key, const struct mllog *log)
@@ -380,8 +396,6 @@ static void mlrun_take_names(struct mlrun *run, enum mlrun_key key, const struct
 					[KEY_BENCHMARK] = run->benchmark};
 	if (texts[key])
 		memcpy(texts[key], log->text, MLLOG_TEXT_MAX);
-	if (key == KEY_BATCH)
-		run->global_batch_size = log->number;
 }
 
 void mlrun_line(struct mlrun *run, const char *line, size_t length)
@@ -399,6 +413,12 @@ void mlrun_line(struct mlrun *run, const char *line, size_t length)
 		return;
 	}
 	run->is_old = log.is_old;
+	if (log.is_python && !run->is_python_told) {
+		run->is_python_told = true;
+		mlrun_find(run, "line %" PRIu64 ": it is in Python's notation, not in JSON",
+			   run->number);
+	}
+	mlrules_line(&run->rules, run->number, &log);
 	for (size_t i = 0; i < KEY_COUNT; i++) {
 		if (strcmp(log.key, mlrun_keys[i].name) != 0)
 			continue;
@@ -413,6 +433,16 @@ void mlrun_line(struct mlrun *run, const char *line, size_t length)
 /* --- the end ------------------------------------------------------------------------------------
  */
 
+static bool mlrun_is(const struct mlrun *run, const char *benchmark)
+{
+	return strcmp(run->benchmark, benchmark) == 0;
+}
+
+static bool mlrun_is_closed(const struct mlrun *run)
+{
+	return strcmp(run->division, "closed") == 0;
+}
+
 /* Which events have to be there; from 0.7 on blocks or epochs. */
 static void mlrun_check_phases(struct mlrun *run)
 {
@@ -422,37 +452,40 @@ static void mlrun_check_phases(struct mlrun *run)
 	    [PHASE_EVAL_START] = PHASE_BLOCK_START,	 [PHASE_EVAL_STOP] = PHASE_BLOCK_STOP,
 	    [PHASE_EVAL_ACCURACY] = PHASE_EVAL_ACCURACY,
 	};
-	bool is_old = run->ruleset == MLRUN_RULES_06;
+	bool is_old = run->ruleset == MLRULES_06;
 	if (is_old && strcmp(run->benchmark, "minigo") == 0)
 		return; /* its models are judged afterwards */
 	for (size_t i = 0; i < PHASE_COUNT; i++)
 		if (run->phases_seen[i] == 0 && (is_old || run->phases_seen[instead[i]] == 0))
 			mlrun_find(run, "'%s' is missing", mlrun_phases[i]);
+	if (run->block_finding[0] && (is_old || !mlrun_is(run, "minigo") || !mlrun_is_closed(run)))
+		mlrun_find(run, "%s", run->block_finding);
 }
 
-static void mlrun_check_words(struct mlrun *run, enum mlrun_ruleset ruleset)
+static void mlrun_check_words(struct mlrun *run, enum mlrules_round ruleset)
 {
 	static const char *const states[] = {"cloud", "onprem", "research", "preview"};
 	if (run->division[0] && strcmp(run->division, "closed") != 0 &&
 	    strcmp(run->division, "open") != 0)
 		mlrun_find(run, "submission_division is '%.40s': closed or open", run->division);
-	size_t count = ruleset == MLRUN_RULES_06 ? array_length(states) - 1 : array_length(states);
+	size_t count = ruleset == MLRULES_06 ? array_length(states) - 1 : array_length(states);
 	bool is_known = run->status[0] == '\0';
 	for (size_t i = 0; i < count; i++)
 		is_known = is_known || strcmp(run->status, states[i]) == 0;
 	if (!is_known)
 		mlrun_find(run, "submission_status is '%.40s': cloud, onprem, research%s",
-			   run->status, ruleset == MLRUN_RULES_06 ? "" : " or preview");
+			   run->status, ruleset == MLRULES_06 ? "" : " or preview");
+	if (run->benchmark[0] && !mlrules_has(ruleset, run->benchmark))
+		mlrun_find(run, "submission_benchmark is '%.40s': %s has no such benchmark",
+			   run->benchmark, mlrules_to_string(ruleset));
 }
 
-static void mlrun_check_keys(struct mlrun *run, enum mlrun_ruleset ruleset)
+static void mlrun_check_keys(struct mlrun *run, enum mlrules_round ruleset)
 {
-	bool is_minigo = ruleset == MLRUN_RULES_06 && strcmp(run->benchmark, "minigo") == 0;
+	bool is_minigo = ruleset == MLRULES_06 && strcmp(run->benchmark, "minigo") == 0;
 	for (size_t i = 0; i < KEY_COUNT; i++) {
 		const struct mlrun_key_rule *rule = &mlrun_keys[i];
 		bool is_wanted = ruleset >= rule->since && ruleset <= rule->until &&
-				 (!rule->closed_only || ruleset == MLRUN_RULES_06 ||
-				  strcmp(run->division, "closed") == 0) &&
 				 !(i == KEY_RUN_STOP && is_minigo);
 		if (is_wanted && run->seen[i] == 0)
 			mlrun_find(run, "'%s' is missing", rule->name);
@@ -470,12 +503,11 @@ static const struct mlrun_target mlrun_targets[] = {
 };
 
 /* NAN: there is none for this benchmark. */
-static double mlrun_target(const struct mlrun *run, enum mlrun_ruleset ruleset)
+static double mlrun_target(const struct mlrun *run, enum mlrules_round ruleset)
 {
 	if (strcmp(run->benchmark, "bert") == 0) {
-		if (ruleset == MLRUN_RULES_07)
-			return run->global_batch_size >= 8192 ? 0.706 : 0.712;
-		return 0.72;
+		bool is_large = mlrun_is_closed(run) && !(run->global_batch_size < 8192);
+		return ruleset == MLRULES_07 ? is_large ? 0.706 : 0.712 : 0.72;
 	}
 	for (size_t i = 0; i < array_length(mlrun_targets); i++)
 		if (strcmp(run->benchmark, mlrun_targets[i].benchmark) == 0)
@@ -483,37 +515,78 @@ static double mlrun_target(const struct mlrun *run, enum mlrun_ruleset ruleset)
 	return NAN;
 }
 
-static void mlrun_check_quality(struct mlrun *run, enum mlrun_ruleset ruleset)
+static void mlrun_check_mask(struct mlrun *run, enum mlrules_round ruleset, bool is_target_wanted)
 {
-	bool is_closed = strcmp(run->division, "closed") == 0;
-	bool is_mask = strcmp(run->benchmark, "maskrcnn") == 0;
+	if (run->number_line > 0 && ruleset != MLRULES_06)
+		mlrun_find(run, "line %" PRIu64 ": eval_accuracy has no BBOX and SEGM",
+			   run->number_line);
+	if (run->other_line > 0 && ruleset != MLRULES_06)
+		mlrun_find(run, "line %" PRIu64 ": eval_accuracy lacks BBOX or SEGM",
+			   run->other_line);
+	if (is_target_wanted && !run->is_mask_reached)
+		mlrun_find(run,
+			   "the target was not reached: BBOX %.4g of %g, SEGM %.4g of %g, both in "
+			   "one evaluation",
+			   run->best_bbox, MLRUN_BBOX, run->best_segm, MLRUN_SEGM);
+	else if (!is_target_wanted && !run->is_mask_below_1 && ruleset != MLRULES_06)
+		mlrun_find(run, "no eval_accuracy is below 1");
+}
+
+/* A value of 1 and more is none, but of UNet3D. */
+static bool mlrun_is_reached(const struct mlrun *run, double target)
+{
+	if (mlrun_is(run, "rnnt"))
+		return run->lowest_above_0 <= target;
+	return (mlrun_is(run, "unet3d") ? run->highest : run->highest_below_1) >= target;
+}
+
+/* Also of a run that was aborted: the rules want a result. 0.6 does not say what an accuracy is, so
+ * that some of its logs have percent. */
+static void mlrun_check_quality(struct mlrun *run, enum mlrules_round ruleset)
+{
+	bool is_old = ruleset == MLRULES_06;
+	bool is_target_wanted = mlrun_is_closed(run) || ruleset == MLRULES_07;
 	double target = mlrun_target(run, ruleset);
-	if (!is_closed && ruleset != MLRUN_RULES_07) {
-		if (ruleset >= MLRUN_RULES_10 && !is_mask && !(run->best_accuracy < 1))
-			mlrun_find(run, "no eval_accuracy is below 1");
-	} else if (is_mask) {
-		if (!(run->best_bbox >= 0.377) || !(run->best_segm >= 0.339))
-			mlrun_find(run,
-				   "the target was not reached: BBOX %.4g of 0.377, SEGM %.4g of "
-				   "0.339",
-				   run->best_bbox, run->best_segm);
-	} else if (strcmp(run->benchmark, "rnnt") == 0 ? !(run->best_accuracy <= target)
-						       : !(run->best_accuracy >= target)) {
-		if (!isnan(target) &&
-		    !(ruleset == MLRUN_RULES_06 && strcmp(run->benchmark, "minigo") == 0))
-			mlrun_find(run, "the target was not reached: %.5g of %.5g",
-				   run->best_accuracy, target);
+	if (is_old && (!is_target_wanted || run->has_aborted || mlrun_is(run, "minigo")))
+		return;
+	if (mlrun_is(run, "maskrcnn")) {
+		mlrun_check_mask(run, ruleset, is_target_wanted);
+		return;
 	}
+
+	if (run->object_line > 0 && !is_old)
+		mlrun_find(run, "line %" PRIu64 ": eval_accuracy is no number", run->object_line);
+	if (is_target_wanted && !isnan(target) &&
+	    !(is_old ? run->highest >= target : mlrun_is_reached(run, target)))
+		mlrun_find(run, "the target was not reached: %.5g of %.5g",
+			   mlrun_is(run, "rnnt") ? run->lowest : run->highest, target);
+	else if (!is_target_wanted && !(run->lowest < 1))
+		mlrun_find(run, "no eval_accuracy is below 1");
+}
+
+static void mlrun_take_rule(void *data, bool is_repeat, const char *text)
+{
+	struct mlrun *run = data;
+	if (is_repeat)
+		mlrun_repeat(run, text);
+	else
+		mlrun_find(run, "%s", text);
 }
 
 void mlrun_end(struct mlrun *run)
 {
-	enum mlrun_ruleset ruleset = run->ruleset;
-	double limit = ruleset >= MLRUN_RULES_10 ? MLRUN_INIT_MINUTES_10 : MLRUN_INIT_MINUTES;
+	enum mlrules_round ruleset = run->ruleset;
+	double limit = ruleset >= MLRULES_10 ? MLRUN_INIT_MINUTES_10 : MLRUN_INIT_MINUTES;
 	double init = (run->init_stop_ms - run->first_init_ms) / MLRUN_MINUTE_MS;
+	if (run->lines == 0) {
+		mlrun_find(run, "it is empty: no line has ':::MLLOG' or ':::MLL'");
+		return;
+	}
+
 	mlrun_check_keys(run, ruleset);
 	mlrun_check_words(run, ruleset);
 	mlrun_check_phases(run);
+	mlrules_end(&run->rules, run->division, run->benchmark, mlrun_take_rule, run);
 	if (init >= limit)
 		mlrun_find(run, "initialisation took %.1f minutes: less than %g are allowed", init,
 			   limit);
@@ -521,16 +594,17 @@ void mlrun_end(struct mlrun *run)
 		mlrun_find(run, "the run ends before it begins");
 	if (!isnan(run->epoch) || !isnan(run->eval_epoch))
 		run->warning_count++; /* who has reached the target may stop in the middle */
-	if (run->has_stopped && run->has_aborted && ruleset == MLRUN_RULES_06)
+	if (run->has_stopped && run->has_aborted && ruleset == MLRULES_06)
 		mlrun_find(run, "it was aborted");
-	if (!run->has_aborted)
-		mlrun_check_quality(run, ruleset);
+	mlrun_check_quality(run, ruleset);
+	run->warning_count += run->repeat_count;
 }
 
 double mlrun_minutes(const struct mlrun *run)
 {
-	if (run->is_old && strcmp(run->benchmark, "minigo") == 0 && !run->has_stopped)
-		return run->eval_stamp_s / 60; /* its models are judged afterwards */
+	bool is_judged_later = run->is_old && mlrun_is(run, "minigo");
+	if (is_judged_later && (!run->has_stopped || run->eval_stamp_s > 0))
+		return run->eval_stamp_s / 60; /* the first model that won, from the start */
 	if (run->run_stop_ms < run->run_start_ms)
 		return NAN; /* clocks of two machines, or two logs in one file */
 	return (run->run_stop_ms - run->run_start_ms) / MLRUN_MINUTE_MS;
@@ -580,7 +654,7 @@ void mlrun_score(const char *benchmark, double *minutes, size_t count, struct ml
 	else if (count < 2 * drop + 1)
 		score.problem = "three runs are needed at least";
 	else if (score.aborted > drop)
-		score.problem = "too many runs were aborted";
+		score.problem = "too many runs were aborted, or have no end";
 	else
 		score.minutes = round(stats_mean(minutes + drop, count - 2 * drop) * 100) / 100;
 	double apart = ended > 0 ? minutes[ended - 1] - minutes[0] : NAN;

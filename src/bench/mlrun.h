@@ -16,19 +16,15 @@
 #include <stdint.h>
 
 #include "bench/mllog.h"
+#include "bench/mlrules.h"
 
 struct err;
 
 enum mlrun_limits {
 	MLRUN_FINDINGS_MAX = 32, /* that are kept; all are counted */
 	MLRUN_FINDING_MAX = 192,
+	MLRUN_REPEATS_MAX = 8,
 };
-
-enum mlrun_ruleset { MLRUN_RULES_06, MLRUN_RULES_07, MLRUN_RULES_10, MLRUN_RULES_11 };
-#define MLRUN_RULESET_COUNT 4
-/* "0.6.0", ...; also "0.6" and "v0.6". -EINVAL. */
-int mlrun_ruleset_from_string(const char *text, enum mlrun_ruleset *out);
-const char *mlrun_ruleset_to_string(enum mlrun_ruleset ruleset);
 
 struct mlrun {
 	/* What it says of itself; "" where it does not. */
@@ -38,29 +34,39 @@ struct mlrun {
 	uint64_t lines, broken;		  /* with a token; of them those that cannot be read */
 	double run_start_ms, run_stop_ms; /* NAN: never */
 	bool has_aborted, has_stopped;
-	double global_batch_size, seed;			 /* NAN */
-	double last_epoch, last_accuracy, best_accuracy; /* of the evaluations; NAN */
+	double global_batch_size, seed;	  /* NAN */
+	double last_epoch, last_accuracy; /* of the evaluations; NAN */
 	double converged_epoch; /* of the last evaluation before it stopped with success; NAN */
 	double eval_stamp_s;	/* of v0.6's MiniGo: since the start; NAN */
 	char findings[MLRUN_FINDINGS_MAX][MLRUN_FINDING_MAX];
 	size_t finding_count, warning_count;
+	/* Of the warnings: keys that are there again with the same value; the first are kept. */
+	char repeats[MLRUN_REPEATS_MAX][MLRUN_FINDING_MAX];
+	size_t repeat_count;
 
 	/* Its own. */
 	uint64_t number; /* of the line */
 	double first_init_ms, init_stop_ms;
 	unsigned seen[32];
-	char last_text[32][MLLOG_TEXT_MAX]; /* of keys that have to be there once */
-	double last_number[32];
-	enum mlrun_ruleset ruleset;
+	uint64_t last_id[32]; /* of the value, of keys that have to be there once */
+	enum mlrules_round ruleset;
 	unsigned phases_seen[8];
 	double epoch, eval_epoch, block_epoch; /* open ones; NAN */
 	double last_begun_epoch, last_begun_eval;
 	bool is_accuracy_due; /* an evaluation began, and has not said what it found */
+	char block_finding[MLRUN_FINDING_MAX]; /* the first of a block's; "" none */
+	bool is_python_told;
+	struct mlrules rules;
+	/* Of the evaluations: the best that a rule can take (below 1, or above 0), and what is
+	 * needed to say whether each was of the right kind. */
+	double highest, highest_below_1, lowest_above_0, lowest;
 	double best_bbox, best_segm;
+	bool is_mask_reached, is_mask_below_1;
+	uint64_t number_line, object_line, other_line; /* the first with such a value; 0: none */
 };
 
 /* The rules by which findings are made. */
-void mlrun_init(struct mlrun *run, enum mlrun_ruleset ruleset);
+void mlrun_init(struct mlrun *run, enum mlrules_round ruleset);
 /* The next line, without its end. */
 void mlrun_line(struct mlrun *run, const char *line, size_t length);
 /* After the last: judges what only the end shows. */
@@ -73,10 +79,10 @@ double mlrun_minutes(const struct mlrun *run);
 size_t mlrun_count(const char *benchmark, size_t *out_drop, bool *out_is_known);
 
 struct mlrun_score {
-	double minutes; /* rounded to two decimals; NAN: there is none */
-	double spread;	/* (longest - shortest) / minutes, of the runs that ended */
-	size_t runs, aborted, wanted;
-	const char *problem; /* why there is none; NULL; static */
+	double minutes;		      /* rounded to two decimals; NAN: there is none */
+	double spread;		      /* (longest - shortest) / minutes, of the runs that ended */
+	size_t runs, aborted, wanted; /* aborted: without a time, whatever the reason */
+	const char *problem;	      /* why there is none; NULL; static */
 };
 /* The olympic mean: the fastest and the slowest are dropped; a run that was aborted is the slowest.
  * `minutes`: NAN for such a run; sorted here. */

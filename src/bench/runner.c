@@ -465,7 +465,7 @@ int runner_run(const struct runner_options *options, struct result_run *out, str
 		return err_set(err, -ENOMEM, "no memory for a line of output");
 	self.log = log;
 	if (log)
-		mlrun_init(log, MLRUN_RULES_11);
+		mlrun_init(log, MLRULES_11);
 	int result = 0;
 	if (options->result_path && truncate(options->result_path, 0) < 0)
 		result = err_set(err, -errno, "emptying '%s': %s", options->result_path,

@@ -181,8 +181,8 @@ static const struct option_row agent_rows[] = {
      OPTION_FIELD(struct agent_command, kubeconfig)},
     {.name = "cleanup",
      .kind = OPTION_FLAG,
-     .help = "for an uninstallation: remove our validation files, feature file and CDI "
-	     "specifications from this machine, say what was removed, and end",
+     .help = "for an uninstallation: remove our validation files, feature file, CDI "
+	     "specifications and dead sockets from this machine, say what was removed, and end",
      OPTION_FIELD(struct agent_command, cleanup)},
     {.name = "purge",
      .kind = OPTION_FLAG,

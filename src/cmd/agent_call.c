@@ -86,6 +86,8 @@ enum cmd_exit agent_call_exit_code(const struct agent_call *agent, int rc)
 	switch (rc) {
 	case -EREMOTEIO:
 		return agent_call_exit_of_status(agent->result.status);
+	case -ENAMETOOLONG: /* of the socket that was named */
+		return CMD_EXIT_USAGE;
 	case -ECONNREFUSED:
 	case -ECONNRESET:
 	case -ENOTCONN:
@@ -96,6 +98,9 @@ enum cmd_exit agent_call_exit_code(const struct agent_call *agent, int rc)
 	case -EPERM:
 		return CMD_EXIT_NOT_PERMITTED;
 	case -ENOSPC:
+	case -EDQUOT:
+	case -EFBIG:
+	case -EBADF: /* an output that was closed */
 	case -EROFS:
 	case -ENOTDIR:
 		return CMD_EXIT_CANNOT_WRITE;
@@ -111,9 +116,10 @@ enum cmd_exit agent_call_exit_code(const struct agent_call *agent, int rc)
 static bool agent_call_may_start(const struct agent_call *agent,
 				 const struct agent_call_options *options)
 {
-	return options->may_start &&
-	       (!agent->was_connected ||
-		loop_now_ns(agent->loop) - agent->lost_ns >= AGENT_CALL_START_AFTER_NS);
+	bool may = options->may_start ||
+		   (options->may_wake && !options->socket && agent_paths_is_on_demand());
+	return may && (!agent->was_connected ||
+		       loop_now_ns(agent->loop) - agent->lost_ns >= AGENT_CALL_START_AFTER_NS);
 }
 
 static void agent_call_lost(struct agent_call *agent)

@@ -57,6 +57,8 @@ enum agent_call_method {
 struct agent_call_options {
 	const char *socket; /* --socket; NULL: as agent_paths_client() finds it */
 	bool may_start;	    /* when none answers: start one in the background */
+	bool may_wake;	    /* the same where this user's was one that ends when it is idle: it has
+			       the jobs of before */
 	const char *path;   /* of the command ("sluice run"): to say that one is started; NULL:
 			       silently */
 	/* Told when the connection is gone, its calls have ended before. May be NULL. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice attach`: sits down at the terminal of a job that runs. */
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
 #include "cmd/job_follow.h"
+#include "cmd/job_target.h"
 #include "cmd/job_terminal.h"
 #include "cmd/job_text.h"
 #include "cmd/options.h"
@@ -36,6 +36,7 @@ struct attach {
 	const struct cmd_call *call;
 	const struct attach_options *options;
 	struct agent_call agent;
+	const char *called; /* as the user calls it, "17" or "17.3"; borrowed */
 	uint64_t id;
 	struct job_follow *follow;
 	struct job_terminal terminal;
@@ -62,26 +63,29 @@ static int attach_find(struct attach *attach, struct err *err)
 {
 	ProtobufCMessage *reply = NULL;
 	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
-	request.id = attach->id;
+	struct job_target target;
+	int rc = job_target_find(&attach->agent, attach->called, false, &target, err);
+	if (rc < 0)
+		return rc == -EINVAL ? -ESRCH : rc;
+
+	attach->id = request.id = target.id;
 	request.details = true;
-	int rc = agent_call_ask(&attach->agent, AGENT_GET, &request.base, &reply, err);
+	rc = agent_call_ask(&attach->agent, AGENT_GET, &request.base, &reply, err);
 	if (rc < 0)
 		return rc;
 	const Sluice__V1__Job *job = (const Sluice__V1__Job *)reply;
 	const char *path = job->attempt ? job->attempt->stdout_path : "";
 	if (job_text_is_final(job->state))
 		rc = err_set(err, -ESRCH,
-			     "job %" PRIu64 " has ended: 'sluice logs %" PRIu64
-			     "' shows what it has shown",
-			     attach->id, attach->id);
+			     "job %s has ended: 'sluice logs %s' shows what it has shown",
+			     attach->called, attach->called);
 	else if (!*path && job->state != SLUICE__V1__JOB_STATE__RUNNING)
-		rc = err_set(err, -ESRCH, "job %" PRIu64 " does not run yet", attach->id);
+		rc = err_set(err, -ESRCH, "job %s does not run yet", attach->called);
 	else if (!*path)
-		rc = err_set(err, -EPERM, "job %" PRIu64 " is somebody else's", attach->id);
+		rc = err_set(err, -EPERM, "job %s is somebody else's", attach->called);
 	else if (!terminal_link_is_there(path))
-		rc = err_set(err, -ESRCH,
-			     "job %" PRIu64 " has no terminal: it was not submitted with --pty",
-			     attach->id);
+		rc = err_set(err, -ESRCH, "job %s has no terminal: it was not submitted with --pty",
+			     attach->called);
 	agent_call_free(reply);
 	return rc;
 }
@@ -127,15 +131,16 @@ static int attach_end(struct attach *attach)
 	}
 	if (attach->over)
 		return job_text_exit_code(job);
-	fprintf(stderr, "%s: %s job %" PRIu64 "; it goes on\n", attach->call->path,
-		left ? "left" : "no longer at the terminal of", attach->id);
+	fprintf(stderr, "%s: %s job %s; it goes on\n", attach->call->path,
+		left ? "left" : "no longer at the terminal of", attach->called);
 	return CMD_EXIT_OK;
 }
 
 static int attach_with(struct attach *attach)
 {
 	struct err err = {0};
-	const struct agent_call_options how = {.socket = attach->options->socket};
+	const struct agent_call_options how = {
+	    .socket = attach->options->socket, .may_wake = true, .path = attach->call->path};
 	int rc = agent_call_open(&attach->agent, &how, &err);
 	if (rc == 0)
 		rc = attach_find(attach, &err);
@@ -161,7 +166,8 @@ static int attach_run(const struct cmd_call *call)
 	attach->call = call;
 	attach->options = call->options;
 	(void)signal(SIGPIPE, SIG_IGN); /* the job's terminal is left, no more */
-	int exit_code = job_text_id(call->argv[0], &attach->id) < 0
+	attach->called = call->argv[0];
+	int exit_code = job_text_id(attach->called, &attach->id) < 0
 			    ? cmd_usage(call, "'%s' is no number of a job", call->argv[0])
 			    : attach_with(attach);
 	attach->follow = job_follow_free(attach->follow);

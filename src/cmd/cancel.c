@@ -113,7 +113,8 @@ static int cancel_run(const struct cmd_call *call)
 			return cmd_usage(call, "'%s' is no number of a job", call->argv[i]);
 
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
-	const struct agent_call_options how = {.socket = options->socket};
+	const struct agent_call_options how = {
+	    .socket = options->socket, .may_wake = true, .path = call->path};
 	struct err err = {0};
 	int rc = agent_call_open(&agent, &how, &err);
 	if (rc < 0)

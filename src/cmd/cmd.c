@@ -2,13 +2,16 @@
 #include "cmd/cmd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -80,8 +83,32 @@ static const char *cmd_nearest(const struct cmd_call *call, const char *name)
 	return suggest_best(&suggest);
 }
 
+/* What to say of a word that other programs have for a command of sluice itself, or NULL. */
+static const char *cmd_habit(const struct cmd_call *call, const char *name)
+{
+	static const struct {
+		const char *name, *hint;
+	} habits[] = {
+	    {"stop", "'sluice cancel' ends a job"},
+	    {"kill", "'sluice cancel' ends a job"},
+	    {"ps", "'sluice jobs' lists the jobs"},
+	};
+	/* The programs of other names that have these tables know nothing of jobs. */
+	if (call->command != call->root || strcmp(call->root->name, "sluice") != 0)
+		return NULL;
+	for (size_t i = 0; i < array_length(habits); i++) {
+		if (strcmp(name, habits[i].name) == 0)
+			return habits[i].hint;
+	}
+	return NULL;
+}
+
 static int cmd_unknown(const struct cmd_call *call, const char *name)
 {
+	const char *habit = cmd_habit(call, name);
+	if (habit)
+		return cmd_usage(call, "unknown command '%s'; %s", name, habit);
+
 	const char *best = cmd_nearest(call, name);
 	if (name[0] == '-' && name[1] != '\0')
 		return cmd_usage(call, "unknown option '%s'", name);
@@ -235,15 +262,29 @@ static int cmd_dispatch(const struct command *root, int argc, char **argv,
 	return cmd_run_parsed(&call, argc, argv);
 }
 
+/* Where one of the three was closed, the next file that is opened would be it, and output would go
+ * into a database. In its place lies what can neither be read nor written. */
+static void cmd_keep_standard(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+			(void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+	errno = 0;
+}
+
 int cmd_main(const struct command *root, int argc, char **argv)
 {
+	cmd_keep_standard();
 	/* One that was started through /proc/self/exe would be 'exe' to ps and pgrep. */
 	(void)prctl(PR_SET_NAME, root->name);
 	const struct command *command;
 	int exit_code = cmd_dispatch(root, argc, argv, &command);
-	if (fflush(stdout) == 0 && !ferror(stdout))
+	int rc = fflush(stdout) == 0 ? 0 : -errno;
+	if (rc == 0 && !ferror(stdout))
 		return exit_code;
-	fprintf(stderr, "%s: cannot write the output: %s\n", root->name, err_describe(errno));
+	/* What failed earlier has left no reason behind. */
+	fprintf(stderr, "%s: cannot write the output%s%s\n", root->name, rc < 0 ? ": " : "",
+		rc < 0 ? err_describe(rc) : "");
 	if (command->exit_unwritten && exit_code < CMD_EXIT_USAGE)
 		return command->exit_unwritten; /* no verdict that nobody could read */
 	return exit_code == CMD_EXIT_OK ? CMD_EXIT_FAILED : exit_code;

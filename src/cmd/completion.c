@@ -107,7 +107,7 @@ static void completion_case_values(const struct command *command, const char *pa
 }
 
 /* The first column of the list; nothing where no agent answers. */
-#define COMPLETION_JOBS	  "sluice jobs 2>/dev/null | awk 'NR > 1 { print $1 }'"
+#define COMPLETION_JOBS	  "sluice jobs --no-start 2>/dev/null | awk 'NR > 1 { print $1 }'"
 #define COMPLETION_CHECKS "sluice doctor --list 2>/dev/null | awk 'NR > 1 { print $1 }'"
 
 static void completion_posix_functions(const struct command *root)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/paths.h"
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
@@ -288,9 +289,26 @@ static void show_devices(const struct config *config)
 		printf("# all devices, for the kubelet if there is one, else for the queue\n");
 }
 
-static void show_text(const struct config *config)
+/* The file, or the places where the service would have found one. */
+static void show_file(const char *file)
+{
+	char places[AGENT_PATHS_PLACES][FILE_PATH_MAX];
+	bool is_named;
+	int count = file[0] ? 0 : agent_paths_places(NULL, places, &is_named, NULL);
+
+	printf("# file: ");
+	cmd_print(stdout, file[0] ? file : "none");
+	for (int i = 0; i < count; i++) {
+		fputs(i == 0 ? " (looked for " : ", ", stdout);
+		cmd_print(stdout, places[i]);
+	}
+	puts(count > 0 ? ")" : "");
+}
+
+static void show_text(const char *file, const struct config *config)
 {
 	const char *before = "";
+	show_file(file);
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		const struct schema_row *row = schema_row((enum schema_id)i);
 		bool of_sharing = strncmp(row->path, "sharing.", 8) == 0;
@@ -315,7 +333,7 @@ static void show_text(const struct config *config)
 	show_devices(config);
 }
 
-static json_t *show_json(const struct config *config)
+static json_t *show_json(const char *file, const struct config *config)
 {
 	json_t *settings = json_array();
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
@@ -346,12 +364,16 @@ static json_t *show_json(const struct config *config)
 						      "rename", share->rename, "replicas",
 						      (int)share->replicas, "devices", devices));
 	}
-	return json_pack("{s:o, s:o, s:o*, s:o*}", "settings", settings, "timeSlicing", shares,
-			 "jobs", config_jobs_json(config), "rdma", config_rdma_json(config));
+	return json_pack("{s:o, s:o, s:o, s:o*, s:o*}", "file",
+			 file[0] ? table_json_text(file) : json_null(), "settings", settings,
+			 "timeSlicing", shares, "jobs", config_jobs_json(config), "rdma",
+			 config_rdma_json(config));
 }
 
-/* The effective configuration of a call; warnings go to standard error. 0 or -errno with `err`. */
-static int show_config(const struct cmd_call *call, struct config **out, struct err *err)
+/* The effective configuration of a call and the `file` that it is of ("": none); warnings go to
+ * standard error. 0 or -errno with `err`. */
+static int show_config(const struct cmd_call *call, char file[FILE_PATH_MAX], struct config **out,
+		       struct err *err)
 {
 	const struct config_options *options = call->options;
 	struct config_overrides overrides = {0};
@@ -360,14 +382,21 @@ static int show_config(const struct cmd_call *call, struct config **out, struct 
 	if (result < 0)
 		return result;
 	config_overrides_environment(&overrides);
-	const char *file = call->argc > 0 ? call->argv[0] : getenv("CONFIG_FILE");
-	if (file && *file) {
-		int rc = config_load_any(file, &overrides, options->strict, out, err);
-		if (rc >= 0)
-			print_warnings(stderr, file, *out);
+
+	/* As the service finds it, so that what is shown is what holds. */
+	int rc = agent_paths_config(call->argc > 0 ? call->argv[0] : NULL, file, err);
+	if (rc < 0)
 		return rc;
-	}
-	return config_parse(NULL, 0, "defaults", &overrides, options->strict, out, err);
+	if (!file[0])
+		return config_parse(NULL, 0, "defaults", &overrides, options->strict, out, err);
+
+	/* Somebody who named a file is told of it by that name. */
+	const char *name = call->argc > 0 ? call->argv[0] : file;
+	rc = config_load_any(name, &overrides, options->strict, out, err);
+	if (rc >= 0)
+		print_warnings(stderr, name, *out);
+
+	return rc;
 }
 
 static int show_run(const struct cmd_call *call)
@@ -375,16 +404,17 @@ static int show_run(const struct cmd_call *call)
 	const struct config_options *options = call->options;
 	_cleanup_(config_cleanup) struct config *config = NULL;
 	struct err err = {0};
-	int rc = show_config(call, &config, &err);
+	char file[FILE_PATH_MAX];
+	int rc = show_config(call, file, &config, &err);
 	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	if (options->output == OPTION_OUTPUT_JSON) {
-		json_t *json = show_json(config);
+		json_t *json = show_json(file, config);
 		rc = table_print_json(json, stdout, &err);
 		json_decref(json);
 		return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 	}
-	show_text(config);
+	show_text(file, config);
 	return CMD_EXIT_OK;
 }
 
@@ -406,7 +436,7 @@ static const struct cmd_exit_row show_exits[] = {
 };
 
 static const struct cmd_example show_examples[] = {
-    {"sluice config show", "the defaults, and what the environment changes"},
+    {"sluice config show", "what holds for the service that this user would start"},
     {"sluice config show --mig-strategy mixed config.yaml",
      "what would hold with this file and this flag"},
     {NULL, NULL},
@@ -418,7 +448,8 @@ static const struct command config_show = {
     .description =
 	"Puts together the command line, the environment, FILE and the defaults, in this order of "
 	"precedence, and prints the result as a file that could be given again, with the source of "
-	"each value as a comment. Without FILE, $CONFIG_FILE is read if it is set. A file of "
+	"each value as a comment. Without FILE it is the file that the service reads: "
+	"$SLUICE_CONFIG, $CONFIG_FILE, an ordinary user's own, /etc/sluice/config.yaml. A file of "
 	"k8s-rdma-shared-dev-plugin is shown as the part of sluice.yaml(5) that means the same.\n\n"
 	"The flags and variables are those of the NVIDIA device plugin.",
     .group = CMD_GROUP_SERVICE,
@@ -536,7 +567,8 @@ static int resources_run(const struct cmd_call *call)
 	_cleanup_(policy_cleanup) struct policy *policy = NULL;
 	_cleanup_machine_ struct machine machine = {.snapshot = NULL};
 	struct err err = {0};
-	if (show_config(call, &config, &err) < 0)
+	char file[FILE_PATH_MAX];
+	if (show_config(call, file, &config, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	int code = machine_read(call, MACHINE_TIMEOUT_NS, &machine, NULL, NULL);
 	if (code != 0)
@@ -551,8 +583,8 @@ static int resources_run(const struct cmd_call *call)
 	if (rc == 0)
 		rc = policy_make(&machine.inventory, config, &surroundings, &policy, &err);
 	if (rc == 0 && options->strict && policy->warning_count > 0)
-		rc = err_set(&err, -EINVAL, "%s: %s",
-			     call->argc > 0 ? call->argv[0] : "configuration", policy->warning[0]);
+		rc = err_set(&err, -EINVAL, "%s: %s", file[0] ? file : "configuration",
+			     policy->warning[0]);
 	if (rc == 0)
 		rc = options->output == OPTION_OUTPUT_JSON
 			 ? resources_json(&machine, policy, config, &err)

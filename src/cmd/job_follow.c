@@ -230,6 +230,7 @@ static void job_output_open(struct job_output *output, const char *path, bool is
 	const struct log_follow_options options = {.loop = follow->options.agent->loop,
 						   .out_fd = output->fd,
 						   .offset = output->offset,
+						   .is_screen = follow->options.is_screen,
 						   .ended = job_output_ended,
 						   .context = output};
 	struct err err = {0};

@@ -34,6 +34,7 @@ struct job_follow_options {
 	uint64_t id;
 	int stdout_fd, stderr_fd; /* borrowed; -1: not wanted */
 	uint64_t offset;	  /* from here on, of the first attempt that is met */
+	bool is_screen;		  /* of both: see log_follow.h */
 	void (*told)(enum job_follow_event event, void *context);
 	void *context;
 };

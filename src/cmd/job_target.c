@@ -38,6 +38,9 @@ int job_target_find(struct agent_call *agent, const char *text, bool has_array,
 	ProtobufCMessage *reply = NULL;
 	request.id = target.id;
 	int rc = agent_call_ask(agent, AGENT_GET, &request.base, &reply, err);
+	if (rc == -EREMOTEIO && agent->result.status == WIRE_NOT_FOUND && target.is_member)
+		return err_set(err, rc, "job %" PRIu64 " has no member %" PRIu64, array_id,
+			       target.id - array_id);
 	if (rc < 0)
 		return rc;
 	const Sluice__V1__Job *job = (const Sluice__V1__Job *)reply;

@@ -31,7 +31,7 @@ enum { JOBS_WAIT_MAX = 10000, JOBS_STATES_MAX = 9 };
 
 struct jobs_options {
 	enum option_output output;
-	bool all, watch;
+	bool all, watch, no_start;
 	const char *user, *socket, *since, *project;
 	struct option_list states;
 };
@@ -42,6 +42,10 @@ static const struct option_row jobs_rows[] = {
      .kind = OPTION_FLAG,
      .help = "also those that ended long ago",
      OPTION_FIELD(struct jobs_options, all)},
+    {.name = "no-start",
+     .kind = OPTION_FLAG,
+     .help = "do not start a user's own service that has ended when it was idle",
+     OPTION_FIELD(struct jobs_options, no_start)},
     {.name = "state",
      .kind = OPTION_LIST,
      .value = "STATE",
@@ -75,10 +79,12 @@ static const struct option_row jobs_rows[] = {
     {0},
 };
 
-static int jobs_open(const struct cmd_call *call, const char *socket, struct agent_call *agent)
+static int jobs_open(const struct cmd_call *call, const char *socket, bool may_wake,
+		     struct agent_call *agent)
 {
 	struct err err = {0};
-	const struct agent_call_options how = {.socket = socket};
+	const struct agent_call_options how = {
+	    .socket = socket, .may_wake = may_wake, .path = call->path};
 	int rc = agent_call_open(agent, &how, &err);
 	return rc < 0 ? cmd_fail(call, agent_call_exit_code(agent, rc), &err) : CMD_EXIT_OK;
 }
@@ -435,7 +441,7 @@ static int jobs_run(const struct cmd_call *call)
 	if (call->argc > 0 && options->watch)
 		return cmd_usage(call, "--watch is for the list; 'sluice logs -f' follows a job");
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
-	int exit_code = jobs_open(call, options->socket, &agent);
+	int exit_code = jobs_open(call, options->socket, !options->no_start, &agent);
 	if (exit_code != CMD_EXIT_OK)
 		return exit_code;
 	int rc = call->argc > 0 ? job_target_find(&agent, call->argv[0], true, &target, &err) : 0;
@@ -549,7 +555,7 @@ static int jobs_wait_run(const struct cmd_call *call)
 		if (job_text_id(call->argv[i], &id) < 0)
 			return cmd_usage(call, "'%s' is no number of a job", call->argv[i]);
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
-	int exit_code = jobs_open(call, options->socket, &agent);
+	int exit_code = jobs_open(call, options->socket, true, &agent);
 	if (exit_code != CMD_EXIT_OK)
 		return exit_code;
 	uint64_t until_ns = options->timeout_ns
@@ -609,7 +615,9 @@ const struct command cmd_jobs = {
     .description =
 	"GPUS are the GPUs that a job has, by index ('3:1' is MIG device 1 of GPU 3, '3 (2/8)' two "
 	"of eight slots of GPU 3), or what it wants. ELAPSED is how long it has run, or waited. Of "
-	"other users' jobs name, command and output are not shown.",
+	"other users' jobs name, command and output are not shown.\n\n"
+	"A user's own service that was started by 'sluice run' ends when it is idle. Its jobs are "
+	"not forgotten: it is started again to tell of them.",
     .group = CMD_GROUP_JOBS,
     .run = jobs_run,
     .commands = (const struct command *const[]){&jobs_usage, &jobs_wait, &jobs_hold, &jobs_release,

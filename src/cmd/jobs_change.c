@@ -57,7 +57,8 @@ static int jobs_change_open(const struct cmd_call *call, struct agent_call *agen
 {
 	const struct jobs_change_options *options = call->options;
 	struct err err = {0};
-	const struct agent_call_options how = {.socket = options->socket};
+	const struct agent_call_options how = {
+	    .socket = options->socket, .may_wake = true, .path = call->path};
 	int rc = agent_call_open(agent, &how, &err);
 	return rc < 0 ? cmd_fail(call, agent_call_exit_code(agent, rc), &err) : CMD_EXIT_OK;
 }

@@ -114,7 +114,8 @@ static int usage_ask(const struct cmd_call *call, const Sluice__V1__UsageRequest
 		     struct usage_reply *reply)
 {
 	const struct usage_options *options = call->options;
-	const struct agent_call_options how = {.socket = options->socket};
+	const struct agent_call_options how = {
+	    .socket = options->socket, .may_wake = true, .path = call->path};
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
 	struct err err = {0};
 	int rc = agent_call_open(&agent, &how, &err);

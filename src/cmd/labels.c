@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/paths.h"
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
@@ -82,7 +83,8 @@ static const struct option_row rows[] = {
     {.name = "config-file",
      .kind = OPTION_PATH,
      .value = "FILE",
-     .help = "the configuration, that of the device plugin ($GFD_CONFIG_FILE, $CONFIG_FILE)",
+     .help = "the configuration, that of the device plugin ($GFD_CONFIG_FILE; default: the "
+	     "service's)",
      OPTION_FIELD(struct labels_options, config_file)},
     {.name = "mig-strategy",
      .kind = OPTION_TEXT,
@@ -209,10 +211,17 @@ static int load_config(const struct cmd_call *call, struct config **out, struct 
 	const char *file = options->config_file;
 	if (!file)
 		file = environment("GFD_CONFIG_FILE");
-	if (!file)
-		file = environment("CONFIG_FILE");
-	return file ? config_load(file, &overrides, false, out, err)
-		    : config_parse(NULL, 0, "defaults", &overrides, false, out, err);
+	if (file)
+		return config_load(file, &overrides, false, out, err);
+
+	/* That of the service, whose labels are to be the same. */
+	char path[FILE_PATH_MAX];
+	rc = agent_paths_config(NULL, path, err);
+	if (rc < 0)
+		return rc;
+
+	return path[0] ? config_load_any(path, &overrides, false, out, err)
+		       : config_parse(NULL, 0, "defaults", &overrides, false, out, err);
 }
 
 /* What is not built is refused, not left out silently. */

@@ -11,12 +11,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "base/screen.h"
 #include "cmd/agent_call.h"
 #include "sluice.pb-c.h"
+
+enum {
+	/* What is read at once becomes, and the end of it. */
+	LOG_FOLLOW_SHOWN_MAX = LOG_FOLLOW_READ * SCREEN_GROWTH + SCREEN_END_MAX,
+};
 
 struct log_follow {
 	struct log_follow_options options;
@@ -31,6 +38,11 @@ struct log_follow {
 
 	size_t begin, length; /* what is in the buffer and not shown yet */
 	char buffer[LOG_FOLLOW_READ];
+
+	/* For a terminal: the same as it is shown, from `shown_begin` on. */
+	struct screen screen;
+	struct buf shown;
+	size_t shown_begin;
 };
 
 static void log_follow_end(struct log_follow *follow, int result, const struct err *err)
@@ -94,27 +106,71 @@ static void log_follow_wait_writable(struct log_follow *follow)
 		loop_timer_start(follow->timer, LOG_FOLLOW_POLL_MS * CLOCK_NS_PER_MS);
 }
 
-/* Shows what is in the buffer. 1: all of it, 0: the reader is waited for, -errno: it ended. */
-static int log_follow_show(struct log_follow *follow)
+static int log_follow_fail_write(struct log_follow *follow, int code)
 {
-	while (follow->length > 0) {
-		ssize_t written = log_follow_write(follow->options.out_fd,
-						   follow->buffer + follow->begin, follow->length);
+	struct err err = {0};
+	(void)err_set(&err, code, "cannot write the output: %s", err_describe(code));
+	log_follow_end(follow, code, &err);
+	return code;
+}
+
+/* Shows these bytes. 1: all of them, 0: the reader is waited for, -errno: it ended. */
+static int log_follow_show_part(struct log_follow *follow, const char *data, size_t *begin,
+				size_t *length)
+{
+	while (*length > 0) {
+		ssize_t written = log_follow_write(follow->options.out_fd, data + *begin, *length);
 		if (written == 0) {
 			log_follow_wait_writable(follow);
 			return 0;
 		}
-		if (written < 0) {
-			struct err err = {0};
-			(void)err_set(&err, (int)written, "cannot write the output: %s",
-				      err_describe((int)written));
-			log_follow_end(follow, (int)written, &err);
-			return (int)written;
-		}
-		follow->begin += (size_t)written;
-		follow->length -= (size_t)written;
+		if (written < 0)
+			return log_follow_fail_write(follow, (int)written);
+		*begin += (size_t)written;
+		*length -= (size_t)written;
 	}
 	return 1;
+}
+
+/* Makes of bytes what a terminal may get, after what is to be shown already. */
+static int log_follow_prepare(struct log_follow *follow, const char *data, size_t length)
+{
+	if (follow->shown_begin == follow->shown.length) {
+		buf_clear(&follow->shown);
+		follow->shown_begin = 0;
+	}
+	int rc = screen_show(&follow->screen, data, length, &follow->shown);
+	return rc < 0 ? log_follow_fail_write(follow, rc) : 0;
+}
+
+static int log_follow_show_screen(struct log_follow *follow)
+{
+	size_t length = follow->shown.length - follow->shown_begin;
+	return log_follow_show_part(follow, follow->shown.data, &follow->shown_begin, &length);
+}
+
+/* Shows what is in the buffer, as above. */
+static int log_follow_show(struct log_follow *follow)
+{
+	if (!follow->options.is_screen)
+		return log_follow_show_part(follow, follow->buffer, &follow->begin,
+					    &follow->length);
+	if (follow->length > 0) {
+		int rc = log_follow_prepare(follow, follow->buffer, follow->length);
+		if (rc < 0)
+			return rc;
+		follow->length = 0;
+	}
+	return log_follow_show_screen(follow);
+}
+
+/* What was held back of the last bytes. As above. */
+static int log_follow_show_rest(struct log_follow *follow)
+{
+	if (!follow->options.is_screen)
+		return 1;
+	int rc = screen_end(&follow->screen, &follow->shown);
+	return rc < 0 ? log_follow_fail_write(follow, rc) : log_follow_show_screen(follow);
 }
 
 /* Shows what there is, a limited part of it in each turn. */
@@ -146,6 +202,8 @@ static void log_follow_turn(void *context)
 		follow->offset += (uint64_t)got;
 		done += (size_t)got;
 	}
+	if (follow->finishing && log_follow_show_rest(follow) <= 0)
+		return; /* the rest of it is shown in another turn, or it has ended */
 	if (follow->finishing)
 		log_follow_end(follow, 0, NULL);
 	else
@@ -175,6 +233,7 @@ static struct log_follow *log_follow_new(const struct log_follow_options *option
 	follow->options = *options;
 	follow->offset = options->offset;
 	follow->fd = follow->inotify_fd = -1;
+	buf_init(&follow->shown, LOG_FOLLOW_SHOWN_MAX);
 	follow->timer = loop_timer_new(options->loop, log_follow_turn, follow, err);
 	return follow->timer ? follow : log_follow_free(follow);
 }
@@ -228,6 +287,30 @@ void log_follow_finish(struct log_follow *follow)
 
 /* --- by way of the agent ---------------------------------------------------------------------- */
 
+/* Waits for the reader. `written`: counts what it took. 0, or -errno: it ended. */
+static int log_follow_write_all(struct log_follow *follow, const char *data, size_t length,
+				uint64_t *written)
+{
+	for (size_t at = 0; at < length;) {
+		struct pollfd ready = {.fd = follow->options.out_fd, .events = POLLOUT};
+		(void)poll(&ready, 1, -1); /* its result comes with the next write */
+		ssize_t size = log_follow_write(follow->options.out_fd, data + at, length - at);
+		if (size < 0)
+			return log_follow_fail_write(follow, (int)size);
+		at += (size_t)size;
+		*written += (uint64_t)size;
+	}
+	return 0;
+}
+
+static int log_follow_write_screen(struct log_follow *follow)
+{
+	uint64_t written = 0;
+	int rc = log_follow_write_all(follow, follow->shown.data, follow->shown.length, &written);
+	buf_clear(&follow->shown);
+	return rc;
+}
+
 /* A chunk has to go before the next comes: here the reader is waited for. */
 static void log_follow_on_chunk(const ProtobufCMessage *reply, void *context)
 {
@@ -244,21 +327,19 @@ static void log_follow_on_chunk(const ProtobufCMessage *reply, void *context)
 		return;
 	}
 	size_t at = (size_t)(follow->offset - chunk->offset);
-	while (at < chunk->data.len) {
-		struct pollfd ready = {.fd = follow->options.out_fd, .events = POLLOUT};
-		(void)poll(&ready, 1, -1); /* its result comes with the next write */
-		ssize_t written =
-		    log_follow_write(follow->options.out_fd, (const char *)chunk->data.data + at,
-				     chunk->data.len - at);
-		if (written < 0) {
-			struct err err = {0};
-			(void)err_set(&err, (int)written, "cannot write the output: %s",
-				      err_describe((int)written));
-			log_follow_end(follow, (int)written, &err);
+	const char *data = (const char *)chunk->data.data;
+	if (!follow->options.is_screen) {
+		(void)log_follow_write_all(follow, data + at, chunk->data.len - at,
+					   &follow->offset);
+		return;
+	}
+	for (size_t size; at < chunk->data.len; at += size) {
+		size = chunk->data.len - at;
+		size = size < LOG_FOLLOW_READ ? size : LOG_FOLLOW_READ;
+		if (log_follow_prepare(follow, data + at, size) < 0 ||
+		    log_follow_write_screen(follow) < 0)
 			return;
-		}
-		at += (size_t)written;
-		follow->offset += (uint64_t)written;
+		follow->offset += size;
 	}
 }
 
@@ -269,6 +350,9 @@ static void log_follow_on_end(const struct wire_result *result, void *context)
 	follow->call = NULL;
 	switch (result->status) {
 	case WIRE_OK:
+		if (follow->options.is_screen && (screen_end(&follow->screen, &follow->shown) < 0 ||
+						  log_follow_write_screen(follow) < 0))
+			return;
 		log_follow_end(follow, 0, NULL);
 		return;
 	case WIRE_UNAVAILABLE:
@@ -327,6 +411,7 @@ struct log_follow *log_follow_free(struct log_follow *follow)
 	follow->notices = loop_fd_free(follow->notices);
 	follow->writable = loop_fd_free(follow->writable);
 	follow->timer = loop_timer_free(follow->timer);
+	buf_done(&follow->shown);
 	if (follow->fd >= 0)
 		(void)close(follow->fd);
 	if (follow->inotify_fd >= 0)

@@ -28,6 +28,7 @@ struct log_follow_options {
 	struct loop *loop; /* borrowed */
 	int out_fd;	   /* borrowed */
 	uint64_t offset;   /* the first byte that is wanted */
+	bool is_screen;	   /* a terminal: what it would obey is shown instead, as screen.h has it */
 	/*
 	 * Told once: 0, all is shown; -EPIPE, nobody reads it any more; -ECONNRESET, the agent is
 	 * gone (log_follow_remote() goes on with the next one); else what failed. It is not freed.

@@ -90,6 +90,7 @@ struct logs {
 	char path[FILE_PATH_MAX];	 /* of the output; "": not known */
 	char result_path[FILE_PATH_MAX]; /* is there when the attempt has ended */
 	bool ended;			 /* nothing more is written */
+	char lost[JOB_TEXT_MAX];	 /* why not all of it was kept; "" */
 
 	struct log_follow *log;
 	struct loop_timer *look;
@@ -123,6 +124,8 @@ static int logs_ask(struct logs *logs, struct err *err)
 	const Sluice__V1__Attempt *attempt = job->attempt;
 	logs->attempt = attempt ? attempt->number : 0;
 	logs->ended = job_text_is_final(job->state);
+	if (strcmp(job->reason, "OutputLost") == 0)
+		(void)job_text_reason(job, logs->lost);
 	const char *path = !attempt		   ? ""
 			   : logs->options->errors ? attempt->stderr_path
 						   : attempt->stdout_path;
@@ -168,11 +171,16 @@ static int logs_look(struct logs *logs, const char *state_dir, struct err *err)
 		rc = file_path(path, err, "%s/%s.%" PRIu32, directory, kind, attempt);
 		if (rc < 0)
 			return rc;
-		if (stat(path, &info) == 0) {
+		rc = stat(path, &info) == 0 ? 0 : -errno;
+		if (rc == -EACCES) /* the directory is its user's and root's */
+			return err_set(err, rc, "job %" PRIu64 " belongs to another user",
+				       logs->id);
+		if (rc == 0) {
 			logs->attempt = attempt;
 			memcpy(logs->path, path, sizeof(path));
 		}
 	}
+	rc = 0;
 	if (logs->path[0])
 		rc = file_path(logs->result_path, err, "%s/result.%" PRIu32, directory,
 			       logs->attempt);
@@ -208,13 +216,19 @@ static int logs_find(struct logs *logs, struct err *err)
 	return rc;
 }
 
+static bool logs_is_worker(const struct logs *logs)
+{
+	const char *worker = logs->options->worker;
+	return worker && strcmp(worker, "launcher") != 0;
+}
+
 /* From the job's own output to that of one of its workers, which lies beside it. */
 static int logs_find_worker(struct logs *logs, struct err *err)
 {
 	const char *worker = logs->options->worker;
 	uint64_t number;
 	char path[FILE_PATH_MAX];
-	if (!worker || strcmp(worker, "launcher") == 0 || !logs->path[0])
+	if (!logs_is_worker(logs) || !logs->path[0])
 		return 0;
 	const char *slash = strrchr(logs->path, '/');
 	if (!slash || parse_u64(worker, 0, WANTS_WORKERS_MAX - 1, &number) < 0)
@@ -288,6 +302,11 @@ static void logs_on_look(void *context)
 
 static int logs_end(const struct logs *logs)
 {
+	if (logs->lost[0]) {
+		fprintf(stderr, "%s: not all of it was kept: ", logs->call->path);
+		cmd_print(stderr, logs->lost);
+		fputc('\n', stderr);
+	}
 	if (logs->result == 0 || logs->result == -EPIPE)
 		return CMD_EXIT_OK; /* `sluice logs 17 | head` is no failure */
 	return cmd_fail(logs->call, logs_exit_of(logs, logs->result), &logs->err);
@@ -300,11 +319,13 @@ static int logs_show_output(struct logs *logs, uint64_t offset)
 	const struct log_follow_options options = {.loop = logs->agent.loop,
 						   .out_fd = STDOUT_FILENO,
 						   .offset = offset,
+						   .is_screen = isatty(STDOUT_FILENO),
 						   .ended = logs_on_end,
 						   .context = logs};
 	logs->log = logs->path[0] ? log_follow_file(logs->path, &options, &err) : NULL;
 	bool is_file = logs->log != NULL;
-	if (!is_file && logs->has_agent)
+	/* The agent reads what the job itself has written. */
+	if (!is_file && logs->has_agent && !logs_is_worker(logs))
 		logs->log = log_follow_remote(logs->agent.client, logs->id, logs->attempt,
 					      logs->options->errors, false, &options, &err);
 	if (!logs->log)
@@ -353,6 +374,7 @@ static int logs_show_job(struct logs *logs, uint64_t offset)
 	    .stdout_fd = logs->options->errors ? -1 : STDOUT_FILENO,
 	    .stderr_fd = logs->options->errors ? STDOUT_FILENO : -1,
 	    .offset = offset,
+	    .is_screen = isatty(STDOUT_FILENO),
 	    .told = logs_told,
 	    .context = logs};
 	struct job_follow *follow = job_follow_new(&options, &err);
@@ -435,7 +457,8 @@ const struct command cmd_logs = {
     .name = "logs",
     .summary = "Show the output of a job",
     .description = "Of one's own jobs; root may read any. The files are read directly, so this "
-		   "works while no agent runs. The bytes are passed on as they are.",
+		   "works while no agent runs. The bytes are passed on as they are; on a terminal, "
+		   "what would do more than write and colour lines is shown as \\x1b instead.",
     .group = CMD_GROUP_JOBS,
     .run = logs_run,
     .options = logs_rows,

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,12 @@
 #include "bench/mllog.h"
 #include "cmd/options.h"
 
-enum { MLPERF_READ = 65536, MLPERF_LINE_MAX = 2 << 20 };
+enum {
+	MLPERF_READ = 65536,
+	MLPERF_LINE_MAX = 2 << 20,
+	MLPERF_FILE_MAX = 1 << 30, /* bytes of a log with all that a program printed beside it */
+	MLPERF_SILENCE_MS = 10000, /* of a pipe that is read */
+};
 
 /* A line that is longer than any that can be meant is dropped, and counted as one. */
 static void mlperf_take(struct mlrun *run, const struct buf *line, bool is_cut)
@@ -28,45 +34,101 @@ static void mlperf_take(struct mlrun *run, const struct buf *line, bool is_cut)
 	mlrun_line(run, is_cut ? nothing : buf_text(line), is_cut ? 0 : line->length);
 }
 
+/* Adds bytes of the file to `line`, and takes each line that ends in them. */
+static int mlperf_read_block(struct mlrun *out, const char *at, size_t length, struct buf *line,
+			     bool *is_cut)
+{
+	for (const char *end = at + length; at < end;) {
+		const char *newline = memchr(at, '\n', (size_t)(end - at));
+		size_t span = (size_t)((newline ? newline : end) - at);
+		int rc = *is_cut ? 0 : buf_add(line, at, span);
+		if (rc == -ENOMEM)
+			return rc;
+
+		*is_cut = *is_cut || rc < 0;
+		if (newline) {
+			mlperf_take(out, line, *is_cut);
+			line->length = 0;
+			*is_cut = false;
+		}
+		at += span + (newline != NULL);
+	}
+
+	return 0;
+}
+
+/* As read(2). -ETIMEDOUT: a pipe into which nobody writes. */
+static ssize_t mlperf_read_some(int fd, char data[MLPERF_READ])
+{
+	struct pollfd wait = {.fd = fd, .events = POLLIN};
+	int ready;
+	do {
+		ready = poll(&wait, 1, MLPERF_SILENCE_MS);
+	} while (ready < 0 && errno == EINTR);
+	if (ready <= 0)
+		return ready == 0 ? -ETIMEDOUT : -errno;
+
+	ssize_t length = read(fd, data, MLPERF_READ); /* does not wait: nobody interrupts it */
+
+	return length < 0 ? -errno : length;
+}
+
 static int mlperf_read_open(int fd, struct mlrun *out, struct buf *line)
 {
 	char data[MLPERF_READ];
 	bool is_cut = false;
+	uint64_t total = 0;
 	ssize_t length;
-	while ((length = read(fd, data, sizeof(data))) != 0) {
-		if (length < 0 && errno == EINTR)
-			continue;
-		if (length < 0)
-			return -errno;
-		for (const char *at = data, *end = data + length; at < end;) {
-			const char *newline = memchr(at, '\n', (size_t)(end - at));
-			size_t span = (size_t)((newline ? newline : end) - at);
-			int result = is_cut ? 0 : buf_add(line, at, span);
-			if (result == -ENOMEM)
-				return result;
-			is_cut = is_cut || result < 0;
-			if (newline) {
-				mlperf_take(out, line, is_cut);
-				line->length = 0;
-				is_cut = false;
-			}
-			at += span + (newline != NULL);
-		}
+	while ((length = mlperf_read_some(fd, data)) > 0) {
+		int rc = mlperf_read_block(out, data, (size_t)length, line, &is_cut);
+		if (rc < 0)
+			return rc;
+		total += (size_t)length;
+		if (total > MLPERF_FILE_MAX)
+			return -EFBIG;
 	}
-	if (line->length > 0)
+	if (length == 0 && line->length > 0)
 		mlperf_take(out, line, is_cut);
-	return 0;
+
+	return (int)length;
 }
 
-int mlperf_read(const char *path, enum mlrun_ruleset ruleset, struct mlrun *out, struct err *err)
+/* A file, or a pipe as of `<(zcat log.gz)`; nothing that never ends. */
+static int mlperf_check(int fd)
+{
+	struct stat status;
+	if (fstat(fd, &status) < 0)
+		return -errno;
+	if (S_ISDIR(status.st_mode))
+		return -EISDIR;
+	if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
+		return -ENODEV;
+
+	return S_ISREG(status.st_mode) && status.st_size > MLPERF_FILE_MAX ? -EFBIG : 0;
+}
+
+int mlperf_read(const char *path, enum mlrules_round ruleset, struct mlrun *out, struct err *err)
 {
 	struct buf line _cleanup_buf_;
 	buf_init(&line, MLPERF_LINE_MAX);
 	mlrun_init(out, ruleset);
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int result = fd < 0 ? -errno : mlperf_read_open(fd, out, &line);
-	return result < 0 ? err_set(err, result, "reading '%s': %s", path, err_describe(result))
-			  : 0;
+	/* O_NONBLOCK: a pipe that nobody writes into must not hang us. */
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	int rc = fd < 0 ? -errno : mlperf_check(fd);
+	if (rc == 0)
+		rc = mlperf_read_open(fd, out, &line);
+	if (rc == -EFBIG)
+		return err_set(err, rc,
+			       "reading '%s': it is larger than %d MiB, and no log of a "
+			       "training is",
+			       path, MLPERF_FILE_MAX >> 20);
+	if (rc == -ENODEV)
+		return err_set(err, rc, "reading '%s': it is neither a file nor a pipe", path);
+	if (rc == -ETIMEDOUT)
+		return err_set(err, rc, "reading '%s': nobody has written into this pipe for %d s",
+			       path, MLPERF_SILENCE_MS / 1000);
+
+	return rc < 0 ? err_set(err, rc, "reading '%s': %s", path, err_describe(rc)) : 0;
 }
 
 /* --- files --------------------------------------------------------------------------------------

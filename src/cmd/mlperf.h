@@ -25,6 +25,6 @@ void mlperf_files_done(struct mlperf_files *files);
 
 /* Reads a log to its end, with findings by those rules; `out` is initialised here. The file may be
  * of any length. */
-int mlperf_read(const char *path, enum mlrun_ruleset ruleset, struct mlrun *out, struct err *err);
+int mlperf_read(const char *path, enum mlrules_round ruleset, struct mlrun *out, struct err *err);
 
 #endif

@@ -69,6 +69,9 @@ static double rcp_round(double epoch)
 static int rcp_add_run(struct rcp_runs *runs, const char *path, const struct mlrun *run,
 		       struct err *err)
 {
+	if (run->lines == 0)
+		return err_set(err, -EINVAL, "'%s' is empty: no line has ':::MLLOG' or ':::MLL'",
+			       path);
 	if (isnan(run->global_batch_size))
 		return err_set(err, -EINVAL, "'%s' says no global_batch_size", path);
 	if (run->broken > 0)
@@ -95,7 +98,7 @@ static int rcp_read_runs(const struct mlperf_files *files, struct rcp_runs *runs
 	runs->epochs = calloc(files->count, sizeof(*runs->epochs));
 	int result = run && runs->epochs ? 0 : err_set(err, -ENOMEM, "no memory");
 	for (size_t i = 0; result == 0 && i < files->count; i++) {
-		result = mlperf_read(files->paths[i], MLRUN_RULES_11, run, err);
+		result = mlperf_read(files->paths[i], MLRULES_11, run, err);
 		if (result == 0)
 			result = rcp_add_run(runs, files->paths[i], run, err);
 	}

@@ -46,7 +46,8 @@ static const struct option_row summary_rows[] = {
 struct summary {
 	struct mlrun *runs; /* owned */
 	size_t count;
-	double minutes[MLPERF_FILES_MAX];
+	double minutes[MLPERF_FILES_MAX]; /* of those that are not empty */
+	size_t aborted, endless, empty;	  /* of `count` */
 	struct mlrun_score score;
 	bool is_mixed; /* several benchmarks */
 };
@@ -54,7 +55,7 @@ struct summary {
 static const char *summary_end(const struct mlrun *run)
 {
 	if (run->lines == 0)
-		return "no log";
+		return "empty";
 	if (run->has_aborted)
 		return "aborted";
 	return isnan(mlrun_minutes(run)) ? "no end" : "ended";
@@ -110,8 +111,11 @@ static int summary_text(const struct summary *self, char *const *paths, struct b
 	if (result == 0 && self->is_mixed)
 		return buf_add_text(out, "no score: these are several benchmarks\n");
 	if (result == 0 && score->problem)
-		return buf_printf(out, "no score: %s (%zu runs, %zu aborted, %zu wanted)\n",
-				  score->problem, score->runs, score->aborted, score->wanted);
+		return buf_printf(out,
+				  "no score: %s (%zu runs, %zu aborted, %zu without an end, %zu "
+				  "empty, %zu wanted)\n",
+				  score->problem, score->runs, self->aborted, self->endless,
+				  self->empty, score->wanted);
 	return result < 0 ? result
 			  : buf_printf(out,
 				       "score (MLPerf-style, the fastest and the slowest dropped): "
@@ -147,7 +151,9 @@ static int summary_json(const struct summary *self, char *const *paths, struct b
 	jsonw_object(&json, "score");
 	result_write_number(&json, "minutes", self->is_mixed ? NAN : self->score.minutes);
 	result_write_number(&json, "spread", self->is_mixed ? NAN : self->score.spread);
-	jsonw_u64(&json, "aborted", self->score.aborted);
+	jsonw_u64(&json, "aborted", self->aborted);
+	jsonw_u64(&json, "without_end", self->endless);
+	jsonw_u64(&json, "empty", self->empty);
 	jsonw_u64(&json, "wanted", self->score.wanted);
 	jsonw_word(&json, "problem",
 		   self->is_mixed	 ? "several benchmarks"
@@ -158,18 +164,31 @@ static int summary_json(const struct summary *self, char *const *paths, struct b
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
 }
 
+/* An empty log is no run: it is counted apart, and not scored. */
 static int summary_fill(struct summary *self, char *const *paths, struct err *err)
 {
-	int result = 0;
-	for (size_t i = 0; result == 0 && i < self->count; i++) {
+	const struct mlrun *first = NULL;
+	size_t runs = 0;
+	for (size_t i = 0; i < self->count; i++) {
 		struct mlrun *run = &self->runs[i];
-		result = mlperf_read(paths[i], MLRUN_RULES_11, run, err);
-		bool counts = !run->has_aborted;
-		self->minutes[i] = counts ? mlrun_minutes(run) : NAN;
-		self->is_mixed =
-		    self->is_mixed || strcmp(run->benchmark, self->runs[0].benchmark) != 0;
+		int rc = mlperf_read(paths[i], MLRULES_11, run, err);
+		if (rc < 0)
+			return rc;
+		if (run->lines == 0) {
+			self->empty++;
+			continue;
+		}
+
+		double minutes = mlrun_minutes(run);
+		self->aborted += run->has_aborted;
+		self->endless += !run->has_aborted && isnan(minutes);
+		self->minutes[runs++] = run->has_aborted ? NAN : minutes;
+		first = first ? first : run;
+		self->is_mixed = self->is_mixed || strcmp(run->benchmark, first->benchmark) != 0;
 	}
-	return result;
+	mlrun_score(first ? first->benchmark : "", self->minutes, runs, &self->score);
+
+	return 0;
 }
 
 static int summary_main(const struct cmd_call *call)
@@ -189,7 +208,6 @@ static int summary_main(const struct cmd_call *call)
 	self->count = files.count;
 	if (summary_fill(self, files.paths, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_DATA, &err);
-	mlrun_score(runs[0].benchmark, self->minutes, self->count, &self->score);
 	int result = options->output == OPTION_OUTPUT_JSON ? summary_json(self, files.paths, &text)
 							   : summary_text(self, files.paths, &text);
 	if (result < 0)
@@ -226,6 +244,7 @@ const struct command cmd_mlperf_summary = {
 
 struct check_options {
 	const char *ruleset;
+	bool strict;
 };
 
 static const struct check_options check_defaults = {.ruleset = "1.1.0"};
@@ -238,45 +257,58 @@ static const struct option_row check_rows[] = {
      .words = "0.6.0|0.7.0|1.0.0|1.1.0",
      .help = "the rules of which round: 0.6.0, 0.7.0, 1.0.0, 1.1.0 (default)",
      OPTION_FIELD(struct check_options, ruleset)},
+    {.name = "strict",
+     .kind = OPTION_FLAG,
+     .help = "a key that belongs there once is refused again with the same value, too",
+     OPTION_FIELD(struct check_options, strict)},
     {0},
 };
 
-static int check_file(const char *path, enum mlrun_ruleset ruleset, struct buf *out,
+static int check_lines(const char *path, char (*lines)[MLRUN_FINDING_MAX], size_t count,
+		       size_t kept, struct buf *out)
+{
+	int rc = 0;
+	for (size_t i = 0; rc == 0 && i < count && i < kept; i++) {
+		rc = text_escape(out, path, strlen(path));
+		if (rc == 0)
+			rc = buf_add_text(out, ": ");
+		if (rc == 0)
+			rc = text_escape(out, lines[i], strlen(lines[i]));
+		if (rc == 0)
+			rc = buf_add_text(out, "\n");
+	}
+	return rc == 0 && kept < count ? buf_printf(out, "... and %zu more\n", count - kept) : rc;
+}
+
+static int check_file(const char *path, enum mlrules_round ruleset, bool is_strict, struct buf *out,
 		      size_t *out_findings, struct err *err)
 {
 	_cleanup_free_ struct mlrun *run = calloc(1, sizeof(*run));
 	if (!run)
 		return err_set(err, -ENOMEM, "no memory");
-	int result = mlperf_read(path, ruleset, run, err);
-	if (result < 0)
-		return result;
+	int rc = mlperf_read(path, ruleset, run, err);
+	if (rc < 0)
+		return rc;
+
 	mlrun_end(run);
-	*out_findings += run->finding_count;
-	size_t shown =
-	    run->finding_count < MLRUN_FINDINGS_MAX ? run->finding_count : MLRUN_FINDINGS_MAX;
-	for (size_t i = 0; result == 0 && i < shown; i++) {
-		result = text_escape(out, path, strlen(path));
-		if (result == 0)
-			result = buf_add_text(out, ": ");
-		if (result == 0)
-			result = text_escape(out, run->findings[i], strlen(run->findings[i]));
-		if (result == 0)
-			result = buf_add_text(out, "\n");
-	}
-	if (result == 0 && shown < run->finding_count)
-		result = buf_printf(out, "... and %zu more\n", run->finding_count - shown);
-	if (result == 0)
-		result = text_escape(out, path, strlen(path));
-	return result < 0 ? err_set(err, result, "the report is too long")
-			  : buf_printf(out, ": %zu findings, %zu warnings, rules of %s\n",
-				       run->finding_count, run->warning_count,
-				       mlrun_ruleset_to_string(ruleset));
+	size_t strict = is_strict ? run->repeat_count : 0, found = run->finding_count + strict;
+	*out_findings += found;
+	rc = check_lines(path, run->findings, run->finding_count, MLRUN_FINDINGS_MAX, out);
+	if (rc == 0)
+		rc = check_lines(path, run->repeats, strict, MLRUN_REPEATS_MAX, out);
+	if (rc == 0)
+		rc = text_escape(out, path, strlen(path));
+	if (rc == 0)
+		rc = buf_printf(out, ": %zu findings, %zu warnings, rules of %s\n", found,
+				run->warning_count - strict, mlrules_to_string(ruleset));
+
+	return rc < 0 ? err_set(err, rc, "the report is too long") : 0;
 }
 
 static int check_main(const struct cmd_call *call)
 {
 	const struct check_options *options = call->options;
-	enum mlrun_ruleset ruleset;
+	enum mlrules_round ruleset;
 	struct err err = {0};
 	struct buf text _cleanup_buf_;
 	struct mlperf_files files _cleanup_mlperf_files_;
@@ -284,11 +316,12 @@ static int check_main(const struct cmd_call *call)
 	buf_init(&text, SUMMARY_REPORT_MAX);
 	if (mlperf_files_find(call->argv, (size_t)call->argc, &files, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_DATA, &err);
-	if (mlrun_ruleset_from_string(options->ruleset, &ruleset) < 0)
+	if (mlrules_from_string(options->ruleset, &ruleset) < 0)
 		return cmd_usage(call, "--ruleset '%s': 0.6.0, 0.7.0, 1.0.0 or 1.1.0",
 				 options->ruleset);
 	for (size_t i = 0; i < files.count; i++)
-		if (check_file(files.paths[i], ruleset, &text, &findings, &err) < 0)
+		if (check_file(files.paths[i], ruleset, options->strict, &text, &findings, &err) <
+		    0)
 			return cmd_fail(call, CMD_EXIT_DATA, &err);
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* as above */
 	return findings > 0 ? MLPERF_EXIT_WRONG : CMD_EXIT_OK;
@@ -305,8 +338,8 @@ static const struct cmd_exit_row check_exits[] = {
 const struct command cmd_mlperf_check = {
     .name = "check",
     .summary = "Whether training logs are as the rules of a round want them",
-    .description = "Which events there are, how often, in which order, and whether the target "
-		   "was reached. Optimiser settings are not looked at.",
+    .description = "Which events and settings there are, how often, in which order and with which "
+		   "values, which tensors were initialised, and whether the target was reached.",
     .run = check_main,
     .options = check_rows,
     .defaults = &check_defaults,

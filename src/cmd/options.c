@@ -20,6 +20,8 @@ enum option_internals {
 	OPTION_DURATION_MAX = 32, /* bytes of a limit as text */
 };
 
+#define OPTION_DAY_NS UINT64_C(86400000000000)
+
 struct option_kind_facts {
 	const char *name;
 	const char *value; /* word for it in the help */
@@ -115,6 +117,14 @@ static const char *option_duration(uint64_t ns, char out[OPTION_DURATION_MAX])
 static int option_refuse_duration(const struct option_row *row, const char *text, struct err *err)
 {
 	char least[OPTION_DURATION_MAX], most[OPTION_DURATION_MAX];
+	uint64_t ns;
+	bool fits = parse_duration(text, 0, UINT64_MAX, &ns) == 0;
+
+	if (row->max == 0 && !fits)
+		return err_set(err, -EINVAL,
+			       "option '--%s': %s is too long a time, the longest is "
+			       "%" PRIu64 "d",
+			       row->name, text, UINT64_MAX / OPTION_DAY_NS);
 	if (row->max == 0 && row->min == 1)
 		return err_set(err, -EINVAL, "option '--%s': %s is too short a time", row->name,
 			       text);
@@ -135,12 +145,28 @@ static int option_refuse(const struct option_row *row, const char *text, int rc,
 			       text);
 	if (row->kind == OPTION_DURATION)
 		return option_refuse_duration(row, text, err);
+	if (row->kind == OPTION_FRACTION && row->max == 0)
+		return err_set(err, -EINVAL,
+			       "option '--%s': %s is outside the range, from %" PRId64, row->name,
+			       text, row->min);
+	uint64_t bytes;
+	if (row->kind == OPTION_SIZE && row->min >= 1000000 &&
+	    parse_u64(text, 1, (uint64_t)row->min - 1, &bytes) == 0)
+		return err_set(
+		    err, -EINVAL,
+		    "option '--%s': %s is %s bytes, which is too little; write %sM or %sG",
+		    row->name, text, text, text, text);
 	const char *unit = row->kind == OPTION_SIZE ? " bytes" : "";
-	if (row->max == 0)
-		return err_set(err, -EINVAL, "option '--%s': %s is outside the range, from %lld%s",
-			       row->name, text, (long long)row->min, unit);
-	return err_set(err, -EINVAL, "option '--%s': %s is outside the range %lld to %llu%s",
-		       row->name, text, (long long)row->min, (unsigned long long)row->max, unit);
+	uint64_t most = row->max		  ? row->max
+			: row->kind == OPTION_U32 ? UINT32_MAX
+			: row->kind == OPTION_I64 ? INT64_MAX
+						  : UINT64_MAX;
+	int64_t least =
+	    row->kind == OPTION_I64 && row->min == 0 && row->max == 0 ? INT64_MIN : row->min;
+
+	return err_set(err, -EINVAL,
+		       "option '--%s': %s is outside the range %" PRId64 " to %" PRIu64 "%s",
+		       row->name, text, least, most, unit);
 }
 
 static int option_number(const struct option_row *row, const char *text, void *field,

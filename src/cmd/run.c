@@ -17,7 +17,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "base/file.h"
 #include "base/loop.h"
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
@@ -31,6 +30,8 @@
 #include "cmd/run_lines.h"
 #include "cmd/run_options.h"
 #include "cmd/run_request.h"
+#include "cmd/run_streams.h"
+#include "cmd/table.h"
 #include "sluice.pb-c.h"
 
 #define RUN_SECOND_NS UINT64_C(2000000000)  /* a second Ctrl-C within this cancels */
@@ -205,8 +206,9 @@ static int run_connect(struct run *run)
 	struct err err = {0};
 	if (run->agent.loop)
 		return 0; /* it was before */
+	bool may_start = run->options->socket == NULL && !run->options->dry_run;
 	run->how = (struct agent_call_options){.socket = run->options->socket,
-					       .may_start = run->options->socket == NULL,
+					       .may_start = may_start,
 					       .path = run->options->quiet ? NULL : run->call->path,
 					       .closed = run_on_closed,
 					       .context = run};
@@ -214,6 +216,8 @@ static int run_connect(struct run *run)
 	/* One that died just now may come back: run_submit() waits for it. */
 	if (rc == 0 || (run->agent.was_connected && run_is_broken(run, rc)))
 		rc = run_watch_signals(run, &err);
+	else if (rc == -ECONNREFUSED && run->options->dry_run)
+		(void)err_wrap(&err, "--dry-run starts none");
 	return rc < 0 ? cmd_fail(run->call, agent_call_exit_code(&run->agent, rc), &err) : 0;
 }
 
@@ -277,7 +281,8 @@ static void run_on_change(struct run *run)
 		run->gave_up = true;
 		job_follow_cancel(run->follow, false, 0);
 	}
-	if (job->state != SLUICE__V1__JOB_STATE__PENDING && run->wait_timer)
+	if (job->state != SLUICE__V1__JOB_STATE__PENDING &&
+	    job->state != SLUICE__V1__JOB_STATE__HELD && run->wait_timer)
 		loop_timer_stop(run->wait_timer);
 	run_say_gpus(run, job);
 	if (job->attempt && job->attempt->port && !run->told_port && !run->options->quiet) {
@@ -329,39 +334,28 @@ static void run_on_wait_timeout(void *context)
 
 /* --- after it --------------------------------------------------------------------------------- */
 
-/* The job has ended by now: a report that cannot be written is said, and its exit code kept. */
-static void run_report(struct run *run, const Sluice__V1__Job *job)
+/* False: it could not be written, which is said. */
+static bool run_report(struct run *run, const Sluice__V1__Job *job)
 {
-	if (!run->options->report)
-		return;
-	/* Once more in full: what is watched leaves the command out. */
-	ProtobufCMessage *whole = NULL;
-	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
-	request.id = run->id;
-	request.details = true;
-	(void)agent_call_ask(&run->agent, AGENT_GET, &request.base, &whole,
-			     NULL); /* else as it is */
-	json_t *json = job_text_json(whole ? (const Sluice__V1__Job *)whole : job);
-	agent_call_free(whole);
-	_cleanup_free_ char *text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
-	json_decref(json);
 	struct err err = {0};
-	if (!text)
-		run_say(run, "no memory for the report '%s'", run->options->report);
-	else if (file_write_atomic(run->options->report, text, strlen(text), 0644, &err) < 0)
+	const char *path = run->options->report;
+	int rc = path ? run_streams_report(&run->agent, path, job, &err) : 0;
+	if (rc < 0)
 		run_say(run, "the report was not written: %s", err.text);
+	return rc == 0;
 }
 
 /* How it ended, where the exit code alone does not say it. */
 static void run_say_end(const struct run *run, const Sluice__V1__Job *job)
 {
 	char reason[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
-	bool is_own = strcmp(job->reason, "ExitCode") == 0 || strcmp(job->reason, "Signal") == 0 ||
-		      job->state == SLUICE__V1__JOB_STATE__SUCCEEDED;
+	bool is_own = strcmp(job->reason, "ExitCode") == 0 || strcmp(job->reason, "Signal") == 0;
 	(void)job_text_reason(job, reason);
 	if (!is_own && reason[0])
 		run_say(run, "job %s %s: %s", run->called,
-			job->state == SLUICE__V1__JOB_STATE__CANCELLED ? "was cancelled" : "failed",
+			job->state == SLUICE__V1__JOB_STATE__CANCELLED	 ? "was cancelled"
+			: job->state == SLUICE__V1__JOB_STATE__SUCCEEDED ? "succeeded"
+									 : "failed",
 			reason);
 	if (!run->options->verbose || !job->attempt || job->attempt->started_unix_ns == 0)
 		return;
@@ -404,7 +398,7 @@ static int run_end(struct run *run)
 		const struct err *err = job_follow_error(run->follow);
 		return cmd_fail(run->call, agent_call_exit_code(&run->agent, err->code), err);
 	}
-	run_report(run, job);
+	bool is_kept = run_report(run, job) && strcmp(job->reason, "OutputLost") != 0;
 	bool ran = job->attempt && job->attempt->started_unix_ns != 0;
 	bool cancelled = job->state == SLUICE__V1__JOB_STATE__CANCELLED;
 	if (cancelled && !ran && run->gave_up) {
@@ -414,7 +408,9 @@ static int run_end(struct run *run)
 	run_say_end(run, job);
 	if (cancelled && !job->has_exit && run->interrupts)
 		return RUN_EXIT_INTERRUPTED;
-	return job_text_exit_code(job);
+	int exit_code = job_text_exit_code(job);
+
+	return exit_code == CMD_EXIT_OK && !is_kept ? CMD_EXIT_CANNOT_WRITE : exit_code;
 }
 
 /* The first Ctrl-C ends all of it: no one of its members is in the foreground. */
@@ -537,10 +533,12 @@ static int run_with(struct run *run)
 	if (exit_code)
 		return exit_code;
 	run_call(run, reply->id);
+	if (!run->options->dry_run && !run->options->pty && !run->options->quiet)
+		run_streams_note_input(run->call->path);
 	if (run->options->dry_run) {
 		exit_code = run_say_dry(reply);
 	} else if (run->options->detach) {
-		printf("%" PRIu64 "\n", run->id);
+		run_streams_number(run->call->path, run->id);
 	} else {
 		if (run->options->verbose)
 			run_say(run, "job %s%s", run->called,
@@ -559,8 +557,7 @@ static int run_with(struct run *run)
 static int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, uint32_t members)
 {
 	struct err err;
-	printf("%" PRIu64 "\n", reply->id);
-	(void)fflush(stdout); /* whoever reads along knows what was accepted; the end is checked */
+	run_streams_number(run->call->path, reply->id);
 	if (run->accepted_count == run->accepted_room) {
 		size_t room = run->accepted_room ? 2 * run->accepted_room : 16;
 		struct run_accepted *grown = realloc(run->accepted, room * sizeof(*grown));
@@ -602,9 +599,9 @@ static int run_show_dry(const struct run *run, const Sluice__V1__JobSpec *spec,
 	struct err err;
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, RUN_EXPORT_MAX);
-	json_t *json = run_job_show(spec, &text) == 0 ? json_loads(buf_text(&text), 0, NULL) : NULL;
-	_cleanup_free_ char *pretty = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
-	json_decref(json);
+	json_auto_t *json =
+	    run_job_show(spec, &text) == 0 ? json_loads(buf_text(&text), 0, NULL) : NULL;
+	_cleanup_free_ char *pretty = table_json_dump(json);
 	if (!pretty)
 		return cmd_fail(run->call, CMD_EXIT_FAILED,
 				(err_set(&err, -ENOMEM, "no memory to show the job"), &err));
@@ -740,7 +737,9 @@ static const struct cmd_exit_row run_exits[] = {
     {CMD_EXIT_DATA, "--key was used for another command; or the file of --file or --lines is "
 		    "wrong, with its line"},
     {CMD_EXIT_UNAVAILABLE, "no agent answers and none could be started"},
-    {CMD_EXIT_CANNOT_WRITE, "the agent cannot write its state: nothing was accepted"},
+    {CMD_EXIT_CANNOT_WRITE, "the agent cannot write its state: nothing was accepted; or the "
+			    "command exited with 0, and its output or the report was not kept; "
+			    "or a job's number cannot be written: then it is said as an error"},
     {CMD_EXIT_WOULD_WAIT, "--no-wait, and it would have to wait; or a limit of this user is "
 			  "reached"},
     {CMD_EXIT_NOT_PERMITTED, "the agent does not let this user do that"},
@@ -777,11 +776,11 @@ const struct command cmd_run = {
 	"Gives the command to the agent, which starts it when as many GPUs are free as it needs, "
 	"on those and no others (CUDA_VISIBLE_DEVICES, by UUID). All of them at once or none; "
 	"users take turns, and of one user's jobs the first is served first. While it waits it "
-	"says "
-	"for what.\n\n"
+	"says for what.\n\n"
 	"Shows the command's output as it comes and exits with its exit code. The job does not "
 	"need this program: when it is killed or its terminal is closed, the job goes on "
-	"('sluice jobs', 'sluice logs', 'sluice cancel'). Its input is empty.\n\n"
+	"('sluice jobs', 'sluice logs', 'sluice cancel'). Its input is empty; a note says so when "
+	"something is piped in.\n\n"
 	"Ctrl-C sends SIGINT to the command, and cancels a job that waits; a second Ctrl-C within "
 	"two seconds cancels in any case, a third one kills.\n\n"
 	"If no agent answers, one is started in the background for this user; it ends by itself "
@@ -795,6 +794,7 @@ const struct command cmd_run = {
     .positional_min = 0, /* an image may say what to run */
     .positional_max = CMD_ARGUMENTS_ANY,
     .takes_command = true,
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
     .exits = run_exits,
     .examples = run_examples,
 };

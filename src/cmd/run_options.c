@@ -7,6 +7,9 @@
 
 #define RUN_GRACE_NS UINT64_C(5000000000)
 /* The order of enum run_outsiders. */
+/* Memory in which something can run: a number without a unit is a slip. */
+#define RUN_SIZE_MIN 1000000
+
 #define RUN_OUTSIDERS_WORDS "wait|ignore|share"
 /* The order of enum wants_isolation. */
 #define RUN_ISOLATION_WORDS "best|require|cgroup|landlock|env|container|none"
@@ -75,7 +78,7 @@ const struct option_row run_rows[] = {
      .kind = OPTION_SIZE,
      .value = "SIZE",
      .help = "only GPUs, or MIG devices, with as much memory or more: 40Gi",
-     .min = 1,
+     .min = RUN_SIZE_MIN,
      OPTION_FIELD(struct run_options, gpu_memory_bytes)},
     {.name = "share",
      .letter = 's',
@@ -130,7 +133,7 @@ const struct option_row run_rows[] = {
      .kind = OPTION_SIZE,
      .value = "SIZE",
      .help = "memory of this machine (not of the GPUs) that it needs: 16Gi; as --cpus",
-     .min = 1,
+     .min = RUN_SIZE_MIN,
      OPTION_FIELD(struct run_options, mem_bytes)},
     {.name = "pids",
      .kind = OPTION_U32,
@@ -282,7 +285,7 @@ const struct option_row run_rows[] = {
      .kind = OPTION_SIZE,
      .value = "SIZE",
      .help = "with --image: the size of /dev/shm there, such as 8Gi (default: the runtime's)",
-     .min = 1,
+     .min = RUN_SIZE_MIN,
      .max = INT64_MAX,
      OPTION_FIELD(struct run_options, shm_bytes)},
     {.name = "entrypoint",

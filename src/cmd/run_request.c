@@ -17,6 +17,7 @@
 #include "base/parse.h"
 #include "cmd/job_text.h"
 #include "cmd/run_image.h"
+#include "cmd/run_streams.h"
 #include "cmd/run_wants.h"
 #include "doors/queue/demand.h"
 
@@ -243,6 +244,9 @@ static int run_request_output(const struct run_options *options, struct run_requ
 		out->output = NULL;
 		return err_set(err, -ENOMEM, "no memory for --output");
 	}
+	int rc = run_streams_check("--output", out->output, false, err);
+	if (rc < 0)
+		return rc;
 	out->spec.output =
 	    (ProtobufCBinaryData){.len = strlen(out->output), .data = (uint8_t *)out->output};
 	return 0;
@@ -295,12 +299,7 @@ static int run_request_check(const struct run_options *options, struct err *err)
 			       options->report ? "--report" : "--wait-timeout");
 	if (options->quiet && options->verbose)
 		return err_set(err, -EINVAL, "--quiet and --verbose exclude each other");
-	/* It is renamed into place: root's /dev/stdout would be gone for everybody. */
-	struct stat report;
-	if (options->report && lstat(options->report, &report) == 0 && !S_ISREG(report.st_mode))
-		return err_set(err, -EINVAL, "--report '%s' is there and is not a plain file",
-			       options->report);
-	return 0;
+	return options->report ? run_streams_check("--report", options->report, true, err) : 0;
 }
 
 static int run_request_fill(const struct run_options *options, char *const *argv,

@@ -25,7 +25,7 @@ struct sim_where {
 	 .kind = OPTION_PATH,                                                                      \
 	 .value = "DIR",                                                                           \
 	 .help = "where the machine's files lie (default: /run/sluice/sim, for an ordinary user "  \
-		 "$XDG_RUNTIME_DIR/sluice/sim)",                                                   \
+		 "$XDG_RUNTIME_DIR/sluice/sim, else ~/.local/state/sluice/sim)",                   \
 	 OPTION_FIELD(type, where.root)},                                                          \
 	{                                                                                          \
 		.name = "state", .kind = OPTION_PATH, .value = "FILE",                             \

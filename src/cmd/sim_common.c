@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -69,16 +70,14 @@ static int absolute(const char *path, char out[SIM_PATH_MAX], struct sim_error *
 
 int sim_where_root(const struct sim_where *where, char out[SIM_PATH_MAX], struct sim_error *error)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	char path[SIM_PATH_MAX];
+	char directory[SIM_PATH_MAX], path[SIM_PATH_MAX + 8];
 	if (where->root)
 		return absolute(where->root, out, error);
-	if (geteuid() == 0)
-		return absolute("/run/sluice/sim", out, error);
-	if (!runtime || runtime[0] != '/')
+	if (!sim_state_default_dir(directory)[0])
 		return sim_fail(error, SIM_EXIT_FAILED,
-				"XDG_RUNTIME_DIR is not set: give --root DIR and --state FILE");
-	(void)snprintf(path, sizeof(path), "%s/sluice/sim", runtime);
+				"there is no place for the simulated machine: set HOME, or give "
+				"--root DIR");
+	(void)snprintf(path, sizeof(path), "%s/sim", directory);
 	return absolute(path, out, error);
 }
 
@@ -118,7 +117,9 @@ struct sim_state *sim_open(const struct sim_where *where, bool for_writing, stru
 	}
 	if (for_writing && !sim_state_is_writable(state)) {
 		(void)sim_fail(error, SIM_EXIT_FOREIGN,
-			       "the state '%s' belongs to another user: it can be looked at only",
+			       "the simulated machine of '%s' belongs to another user and can be "
+			       "looked at only; root can start one for all with: sluice sim start "
+			       "--shared",
 			       path);
 		return sim_state_close(state);
 	}
@@ -271,11 +272,23 @@ int sim_change(struct sim_state *state, bool files,
 	       void *context, struct sim_error *error)
 {
 	struct sim_machine *machine = sim_state_write(state);
+	struct stat status;
 	if (!machine)
 		return sim_fail(
 		    error, SIM_EXIT_FOREIGN,
 		    "the simulated machine cannot be changed: its state is read-only, or "
 		    "another program holds it");
+	/* the state of a shared machine may be written, and its files not */
+	if (files && machine->root[0] && stat(machine->root, &status) == 0 &&
+	    status.st_uid != geteuid()) {
+		(void)sim_fail(error, SIM_EXIT_FOREIGN,
+			       "the simulated machine in '%s' belongs to another user: programs "
+			       "run on it and load it, but only its owner changes it",
+			       machine->root);
+		sim_state_abort(state);
+		return -1;
+	}
+
 	if (change(machine, context, error) != 0 || sim_fault_catch_up(machine, error) != 0 ||
 	    (files && sim_trees_sync(machine, error) != 0)) {
 		sim_state_abort(state);

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/execute.h"
 #include "cmd/sim.h"
 #include "cmd/sim_mounts.h"
 #include "sim/trees.h"
@@ -96,10 +97,9 @@ static int exec_run(const struct cmd_call *call)
 				err.code == -EPERM || err.code == -EACCES ? CMD_EXIT_NOT_PERMITTED
 									  : CMD_EXIT_LAUNCH,
 				&err);
-	(void)execvp(call->argv[0], call->argv);
-	int code = errno;
-	(void)err_set(&err, -code, "cannot run '%s': %s", call->argv[0], err_describe(-code));
-	return cmd_fail(call, code == ENOENT ? CMD_EXIT_NOT_FOUND : CMD_EXIT_NOT_EXECUTABLE, &err);
+	int rc = execute(call->argv);
+	(void)err_set(&err, rc, "cannot run '%s': %s", call->argv[0], err_describe(rc));
+	return cmd_fail(call, rc == -ENOENT ? CMD_EXIT_NOT_FOUND : CMD_EXIT_NOT_EXECUTABLE, &err);
 }
 
 static const struct option_row env_rows[] = {SIM_WHERE_ROWS(struct exec_options), {0}};

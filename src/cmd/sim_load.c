@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/execute.h"
 #include "base/file.h"
 #include "base/parse.h"
 #include "cmd/sim.h"
@@ -305,10 +306,9 @@ static int load_run(const struct cmd_call *call)
 	/* the entry is this process: it lives on as the command, and ends with it however it dies
 	 */
 	struct err err = {0};
-	(void)execvp(call->argv[0], call->argv);
-	int code = errno;
-	(void)err_set(&err, -code, "cannot run '%s': %s", call->argv[0], err_describe(-code));
-	return cmd_fail(call, code == ENOENT ? CMD_EXIT_NOT_FOUND : CMD_EXIT_NOT_EXECUTABLE, &err);
+	int rc = execute(call->argv);
+	(void)err_set(&err, rc, "cannot run '%s': %s", call->argv[0], err_describe(rc));
+	return cmd_fail(call, rc == -ENOENT ? CMD_EXIT_NOT_FOUND : CMD_EXIT_NOT_EXECUTABLE, &err);
 }
 
 static const struct load_options defaults = {.membw = -1};

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/major.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,13 +12,17 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
 
-enum mounts_limits { MOUNTS_DEPTH_MAX = 4 };
+enum mounts_limits {
+	MOUNTS_DEPTH_MAX = 4,
+	MOUNTS_PTMX = 2, /* minor number of /dev/ptmx, Documentation/admin-guide/devices.txt */
+};
 
 /* Directories of /sys whose real and simulated entries stand side by side; what else the trees have
  * takes the place of the real one as a whole. */
@@ -61,6 +66,17 @@ static int bind(const char *source, const char *target, struct err *err)
 		       err_describe(-code));
 }
 
+/* The kernel looks for the terminals of /dev/ptmx beside the node itself, which is not where a node
+ * is mounted (devpts_acquire() in fs/devpts/inode.c): it has to be one of the new file system. */
+static bool put_ptmx(const char *target, const struct stat *status)
+{
+	if (!S_ISCHR(status->st_mode) || status->st_rdev != makedev(TTYAUX_MAJOR, MOUNTS_PTMX))
+		return false;
+	return (mknod(target, S_IFCHR, status->st_rdev) == 0 &&
+		chmod(target, status->st_mode & 07777) == 0) ||
+	       symlink("pts/ptmx", target) == 0;
+}
+
 /* An empty place of the kind of `status`, and `source` mounted on it; links are copied. */
 static int put(const char *source, const char *target, const struct stat *status, struct err *err)
 {
@@ -78,6 +94,8 @@ static int put(const char *source, const char *target, const struct stat *status
 	if (S_ISDIR(status->st_mode)) {
 		if (mkdir(target, 0755) != 0 && errno != EEXIST)
 			return err_set(err, -errno, "cannot make directory '%s'", target);
+	} else if (put_ptmx(target, status)) {
+		return 0;
 	} else {
 		int fd = open(target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0)

@@ -25,7 +25,7 @@ struct start_options {
 	const char *profile, *driver, *mig, *minors, *log, *host;
 	uint32_t gpus, clock, style, visibility, layout, module, imex_channels;
 	uint64_t seed;
-	bool alongside, fabric, vgpu_guest;
+	bool alongside, fabric, vgpu_guest, shared;
 	struct option_list quirks, breaks;
 };
 
@@ -125,6 +125,11 @@ static const struct option_row rows[] = {
      .kind = OPTION_FLAG,
      .help = "start although a real driver is installed; it is not touched",
      OPTION_FIELD(struct start_options, alongside)},
+    {.name = "shared",
+     .kind = OPTION_FLAG,
+     .help = "let every user, who must trust each other, run programs on it and load it; faults "
+	     "stay root's (needs root)",
+     OPTION_FIELD(struct start_options, shared)},
     {.name = "host",
      .kind = OPTION_PATH,
      .help = "where a real driver is looked for",
@@ -255,15 +260,43 @@ static int start_machine(const struct start_options *options, struct sim_machine
 	machine->vgpu_guest = options->vgpu_guest;
 	if (options->module != START_MODULE_PROFILE)
 		machine->open_kernel_module = options->module == START_MODULE_OPEN;
+	_cleanup_close_ int log_fd =
+	    options->log
+		? open(options->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644)
+		: -1;
+	if (options->log && log_fd < 0)
+		return sim_fail(error, SIM_EXIT_INPUT, "--log '%s' cannot be written: %s",
+				options->log, strerror(errno));
 	if (options->log && snprintf(machine->log, sizeof(machine->log), "%s", options->log) >=
 				(int)sizeof(machine->log))
 		return sim_fail(error, SIM_EXIT_INPUT, "the path of --log is too long");
 	return 0;
 }
 
-/* State first, because making it is what decides a race between two starts; then the trees. */
-static int start_files(const char *state, struct sim_machine *machine, struct sim_error *error)
+/* For every user: the state, and the file in which programs share the GPUs' time, which they cannot
+ * make in root's directory. */
+static int start_shared(const char *state, struct sim_error *error)
 {
+	char time[SIM_PATH_MAX + sizeof(SIM_STATE_CUDA_SUFFIX)];
+	(void)snprintf(time, sizeof(time), "%s" SIM_STATE_CUDA_SUFFIX, state);
+	_cleanup_close_ int fd =
+	    open(time, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+
+	if (fd < 0 || fchmod(fd, 0666) != 0 || chmod(state, 0666) != 0)
+		return sim_fail(error, SIM_EXIT_FAILED, "cannot share '%s' with other users: %s",
+				fd < 0 ? time : state, strerror(errno));
+	return 0;
+}
+
+/* State first, because making it is what decides a race between two starts; then the trees. */
+static int start_files(const struct start_options *options, const char *state,
+		       struct sim_machine *machine, struct sim_error *error)
+{
+	char directory[SIM_PATH_MAX];
+	/* those above a home's state may be missing; if this fails, making the state says why */
+	if (!options->where.root && !options->where.state)
+		(void)file_mkdirs(sim_state_default_dir(directory), 0755, NULL);
+
 	/* files without the state that goes with them belong to a machine of another state */
 	bool has_state = access(state, F_OK) == 0;
 	if (!has_state && sim_trees_are_at(machine->root))
@@ -273,7 +306,8 @@ static int start_files(const char *state, struct sim_machine *machine, struct si
 				machine->root, machine->root);
 	if (sim_state_create(state, machine, error) != 0)
 		return -1;
-	if (sim_trees_sync(machine, error) == 0)
+	if (sim_trees_sync(machine, error) == 0 &&
+	    (!options->shared || start_shared(state, error) == 0))
 		return 0;
 	(void)unlink(state);
 	(void)sim_trees_remove(machine->root, NULL);
@@ -300,11 +334,16 @@ static int start_run(const struct cmd_call *call)
 	if (start_machine(options, machine, &error) != 0 ||
 	    sim_where_state(&options->where, state, &error) != 0)
 		return sim_exit_with(call, &error);
+	if (options->shared && geteuid() != 0) {
+		(void)sim_fail(&error, CMD_EXIT_NOT_PERMITTED,
+			       "--shared needs root; without it the machine is yours alone");
+		return sim_exit_with(call, &error);
+	}
 	bool plain = start_style(options, machine) != 0;
-	if (start_files(state, machine, &error) != 0)
+	if (start_files(options, state, machine, &error) != 0)
 		return sim_exit_with(call, &error);
 	char where[SIM_PATH_MAX * 4 + 32] = "", word[SIM_PATH_MAX * 4 + 3];
-	if (options->where.root || options->where.state)
+	if (options->where.root || options->where.state || options->shared)
 		(void)snprintf(where, sizeof(where), " --state %s",
 			       sim_shell_word(state, false, word, sizeof(word)));
 	printf("simulated machine started: %s, %u x %s, driver %s (all simulated)\n",
@@ -327,6 +366,7 @@ static const struct cmd_exit_row exits[] = {
     {SIM_EXIT_REAL, "a real driver is here and --alongside was not given"},
     {SIM_EXIT_FOREIGN, "a file in the way is a symbolic link or somebody else's"},
     {SIM_EXIT_LIVE, "a machine is running there already"},
+    {CMD_EXIT_NOT_PERMITTED, "--shared was given, and not by root"},
     {0, NULL},
 };
 

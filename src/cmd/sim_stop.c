@@ -89,6 +89,14 @@ static int stop_run(const struct cmd_call *call)
 		return SIM_EXIT_OK;
 	if (!state)
 		return sim_exit_with(call, &error);
+	struct stat status;
+	if (stat(path, &status) == 0 && status.st_uid != geteuid()) {
+		(void)sim_fail(&error, SIM_EXIT_FOREIGN,
+			       "the simulated machine of '%s' belongs to another user, who can "
+			       "stop it",
+			       path);
+		return sim_exit_with(call, &error);
+	}
 	/* whoever has the state open sees the driver go */
 	struct sim_machine *machine = sim_state_write(state);
 	if (!machine) {

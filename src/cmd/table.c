@@ -11,8 +11,11 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/text.h"
+
+#define TABLE_ESCAPE 6 /* bytes of one that is escaped in JSON */
 
 #define TABLE_GAP      2
 #define TABLE_ELLIPSIS "…"
@@ -258,14 +261,41 @@ size_t table_width(FILE *out)
 	return size.ws_col;
 }
 
+/* A piece of it, which ends where a character does. */
+static int table_write_json(const char *data, size_t size, void *context)
+{
+	_cleanup_buf_ struct buf safe;
+	size_t ascii = 0;
+	buf_init(&safe, TABLE_ESCAPE * size);
+	while (ascii < size && data[ascii] > 0 && data[ascii] < 0x7f)
+		ascii++;
+	if (ascii == size) /* nearly all are */
+		return fwrite_unlocked(data, 1, size, context) == size ? 0 : -1;
+
+	if (text_escape_json(&safe, data, size) < 0)
+		return -1;
+	return fwrite_unlocked(safe.data, 1, safe.length, context) == safe.length ? 0 : -1;
+}
+
 int table_print_json(const json_t *json, FILE *out, struct err *err)
 {
 	if (!json)
 		return err_set(err, -ENOMEM, "out of memory while making JSON");
-	if (json_dumpf(json, out, JSON_INDENT(2) | JSON_ENCODE_ANY) < 0 && !ferror(out))
+	if (json_dump_callback(json, table_write_json, out, JSON_INDENT(2) | JSON_ENCODE_ANY) < 0 &&
+	    !ferror(out))
 		return err_set(err, -ENOMEM, "out of memory while printing JSON");
 	fputc('\n', out);
 	return table_stream_check(out, err);
+}
+
+char *table_json_dump(const json_t *json)
+{
+	_cleanup_free_ char *text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
+	_cleanup_buf_ struct buf safe;
+	buf_init(&safe, text ? TABLE_ESCAPE * strlen(text) + 1 : 0);
+	if (!text || text_escape_json(&safe, text, strlen(text)) < 0)
+		return NULL;
+	return buf_take(&safe);
 }
 
 json_t *table_json_text(const char *text)

@@ -54,10 +54,13 @@ int table_print(const struct table *table, FILE *out, size_t width, struct err *
 size_t table_width(FILE *out);
 
 /*
- * Prints `json` (borrowed) with an indent of two blanks and a line end. NULL stands for a value
+ * Prints `json` (borrowed) with an indent of two blanks and a line end; characters that a terminal
+ * would obey as their escapes. NULL stands for a value
  * whose making ran out of memory. 0, -ENOMEM, or -errno of the stream.
  */
 int table_print_json(const json_t *json, FILE *out, struct err *err);
+/* The same as a text, the caller's to free. NULL: no memory, or no `json`. */
+char *table_json_dump(const json_t *json);
 /* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. NULL text: JSON null. Returns NULL
  * only when memory runs out. */
 json_t *table_json_text(const char *text);

@@ -8,6 +8,12 @@
 
 #include "base/check.h"
 
+/* Whether there is something by which the two can be compared. */
+static bool comparable(const struct gpu *a, const struct gpu *b)
+{
+	return (a->uuid[0] != '\0' && b->uuid[0] != '\0') || (a->has_pci && b->has_pci);
+}
+
 static bool same_gpu(const struct gpu *a, const struct gpu *b)
 {
 	if (a->uuid[0] != '\0' && b->uuid[0] != '\0')
@@ -15,10 +21,37 @@ static bool same_gpu(const struct gpu *a, const struct gpu *b)
 	return a->has_pci && b->has_pci && pci_address_compare(&a->pci, &b->pci) == 0;
 }
 
-static uint32_t find(const struct inventory *inventory, const struct gpu *gpu)
+static uint32_t find_named(const struct inventory *inventory, const struct gpu *gpu)
 {
 	uint32_t i = 0;
 	while (i < inventory->gpu_count && !same_gpu(&inventory->gpus[i], gpu))
+		i++;
+	return i;
+}
+
+/* NVML numbers GPUs in the order of their addresses: while those that are known by name have kept
+ * their numbers, so have the others. */
+static bool numbers_hold(const struct inventory *a, const struct inventory *b)
+{
+	for (uint32_t i = 0; i < a->gpu_count; i++) {
+		uint32_t j = find_named(b, &a->gpus[i]);
+		if (j < b->gpu_count && a->gpus[i].index != b->gpus[j].index)
+			return false;
+	}
+	return true;
+}
+
+/* Where `gpu` of `other` is in `inventory`: by UUID or address, else (where the driver does not
+ * tell these of a GPU that it has lost, and there is no /proc/driver/nvidia) by its number. */
+static uint32_t find(const struct inventory *inventory, const struct inventory *other,
+		     const struct gpu *gpu)
+{
+	uint32_t i = find_named(inventory, gpu);
+	if (i < inventory->gpu_count || !numbers_hold(inventory, other))
+		return i;
+	i = 0;
+	while (i < inventory->gpu_count &&
+	       (inventory->gpus[i].index != gpu->index || comparable(&inventory->gpus[i], gpu)))
 		i++;
 	return i;
 }
@@ -97,12 +130,12 @@ uint32_t change_find(const struct inventory *before, struct inventory *after, st
 	    strcmp(before->nvml_version, after->nvml_version) != 0)
 		note(out, &count, CHANGE_DRIVER, NULL);
 	for (uint32_t i = 0; i < before->gpu_count; i++) {
-		if (find(after, &before->gpus[i]) == after->gpu_count)
+		if (find(after, before, &before->gpus[i]) == after->gpu_count)
 			note(out, &count, CHANGE_GPU_REMOVED, &before->gpus[i]);
 	}
 	for (uint32_t i = 0; i < after->gpu_count; i++) {
 		struct gpu *gpu = &after->gpus[i];
-		uint32_t old = find(before, gpu);
+		uint32_t old = find(before, after, gpu);
 		if (old == before->gpu_count) {
 			note(out, &count, CHANGE_GPU_ADDED, gpu);
 			continue;
@@ -134,7 +167,7 @@ int change_remember(const struct inventory *before, struct inventory *after)
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < after->gpu_count; i++) {
 		struct gpu *gpu = &after->gpus[i];
-		uint32_t old = find(before, gpu);
+		uint32_t old = find(before, after, gpu);
 		bool recall = gpu->state != GPU_STATE_OK && old < before->gpu_count;
 		if (recall)
 			remember_gpu(&before->gpus[old], gpu);

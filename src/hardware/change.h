@@ -29,7 +29,8 @@ struct change {
 /*
  * Fills `out` (CHANGE_MAX entries) and returns how many. Also carries the MIG generations of
  * `before` over to `after`, and begins a new one for each GPU whose MIG devices differ. A GPU that
- * has no UUID at the moment is recognised by its PCI address.
+ * has no UUID at the moment is recognised by its PCI address, and one that has neither by its
+ * index, unless the indexes of others have moved.
  */
 uint32_t change_find(const struct inventory *before, struct inventory *after, struct change *out);
 

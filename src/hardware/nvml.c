@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -173,14 +174,34 @@ static bool find_installed(char out[PATH_MAX])
 	return out[0] != '\0';
 }
 
-static bool simulated_machine_is_running(void)
+/* Whether `directory`, of this variable (NULL: as it is), has the state of a machine of this user.
+ */
+static bool has_own_simulated(const char *variable, const char *directory)
 {
-	if (file_exists("/run/sluice/sim.state"))
-		return true;
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *value = variable ? getenv(variable) : "";
 	char path[FILE_PATH_MAX];
-	return runtime && runtime[0] == '/' &&
-	       file_path(path, NULL, "%s/sluice/sim.state", runtime) == 0 && file_exists(path);
+	struct stat status;
+
+	return value && (!variable || value[0] == '/') &&
+	       file_path(path, NULL, "%s%s/sim.state", value, directory) == 0 &&
+	       stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid();
+}
+
+/* What `sluice sim exec` needs to find the simulated machine that runs here: nothing for one in
+ * this user's default places (sluice-sim(1), FILES), an option for root's. NULL: there is none. */
+static const char *simulated_machine_option(void)
+{
+	char session[64];
+	(void)snprintf(session, sizeof(session), "/run/user/%u/sluice", (unsigned)geteuid());
+
+	if (geteuid() != 0 &&
+	    (has_own_simulated("XDG_RUNTIME_DIR", "/sluice") || has_own_simulated(NULL, session) ||
+	     has_own_simulated("XDG_STATE_HOME", "/sluice") ||
+	     has_own_simulated("HOME", "/.local/state/sluice")))
+		return "";
+	if (!file_exists("/run/sluice/sim.state"))
+		return NULL;
+	return geteuid() == 0 ? "" : " --root /run/sluice/sim";
 }
 
 static int explain_no_library(const char *root, struct err *err)
@@ -201,11 +222,12 @@ static int explain_no_library(const char *root, struct err *err)
 		    "its packages again",
 		    path, why ? why : "unknown reason");
 	}
-	if (simulated_machine_is_running())
+	const char *option = simulated_machine_option();
+	if (option)
 		return err_set(err, -ENODEV,
 			       "no %s here, but a simulated machine is running: use "
-			       "'sluice sim exec -- sluice devices'",
-			       NVML_SONAME);
+			       "'sluice sim exec%s -- sluice devices'",
+			       NVML_SONAME, option);
 	return err_set(err, -ENODEV,
 		       "no %s was found: is the NVIDIA driver installed? Without a GPU, "
 		       "'sluice sim start --profile dgx-a100' makes a simulated machine",

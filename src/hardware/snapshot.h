@@ -257,7 +257,8 @@ struct snapshot {
 	struct snapshot_gpu gpu[SNAPSHOT_GPU_MAX];
 };
 
-/* Bytes of a snapshot with `gpu_count` GPUs: what has to be sent. */
+/* Bytes of a snapshot with `gpu_count` GPUs: what has to be sent, and may be all that there is of
+ * it in memory. */
 uint32_t snapshot_length(uint32_t gpu_count);
 /*
  * Checks what came from elsewhere: magic, version, counts, NUL-terminated texts, enum values. True

@@ -449,6 +449,28 @@ int schema_parse_duration(const char *text, uint64_t *out_ns)
 	return 0;
 }
 
+/* NVIDIA's programs take a number without a unit for nanoseconds, which nobody means: a key of
+ * theirs does so here too, and one of ours wants the unit. */
+static int set_duration(struct config *config, const struct schema_row *row, const char *text,
+			struct err *err)
+{
+	size_t digits = strspn(text, "0123456789");
+	bool is_bare = digits > 0 && text[digits] == '\0' && strspn(text, "0") < digits;
+	uint64_t ns;
+
+	if (is_bare && strncmp(row->path, "sluice.", strlen("sluice.")) == 0)
+		return err_set(err, -EINVAL,
+			       "expected a duration with its unit, found '%.32s': write %.32ss for "
+			       "seconds, or a duration such as 90m or 1h30m",
+			       text, text);
+	if (schema_parse_duration(text, &ns) < 0)
+		return err_set(err, -EINVAL,
+			       "expected a duration such as 60s, 1h30m or infinite, found '%.64s'",
+			       text);
+	memcpy(schema_member(config, row), &ns, sizeof(ns));
+	return 0;
+}
+
 bool schema_is_list(const struct schema_row *row)
 {
 	return row->type == SCHEMA_WORDS || row->type == SCHEMA_CODES || row->type == SCHEMA_NAMES;
@@ -488,16 +510,8 @@ int schema_set(struct config *config, enum schema_id id, const char *text, struc
 		return set_size(config, row, text, err);
 	case SCHEMA_CPUS:
 		return set_cpus(config, row, text, err);
-	case SCHEMA_DURATION: {
-		uint64_t ns;
-		if (schema_parse_duration(text, &ns) < 0)
-			return err_set(err, -EINVAL,
-				       "expected a duration such as 60s, 1h30m or infinite, found "
-				       "'%.64s'",
-				       text);
-		memcpy(schema_member(config, row), &ns, sizeof(ns));
-		return 0;
-	}
+	case SCHEMA_DURATION:
+		return set_duration(config, row, text, err);
 	}
 	return err_set(err, -EINVAL, "'%s' has a type that nothing can read", row->path);
 }

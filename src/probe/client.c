@@ -404,12 +404,30 @@ static void note_resets(struct probe_client *client, const struct snapshot *afte
 		push(client, PROBE_EVENT_GPU_RESET, uuids[i]);
 }
 
+/* The inventory may remember who a GPU is that the driver has lost. */
+static void name_samples(const struct probe_client *client, struct snapshot *snapshot)
+{
+	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
+		struct snapshot_gpu *sample = &snapshot->gpu[i];
+		if (sample->uuid[0] || sample->bus[0] || sample->state == GPU_STATE_OK)
+			continue;
+		const struct gpu *gpu = find_gpu(client, sample->index, "");
+		if (!gpu || snapshot_find(snapshot, gpu->uuid))
+			continue;
+		(void)snprintf(sample->uuid, sizeof(sample->uuid), "%s", gpu->uuid);
+		(void)snprintf(sample->name, sizeof(sample->name), "%s", gpu->name);
+		if (gpu->has_pci)
+			pci_address_to_string(&gpu->pci, sample->bus);
+	}
+}
+
 static int take_snapshot(struct probe_client *client, const void *body, size_t length)
 {
 	struct snapshot *snapshot;
 	int rc = message_read_snapshot(body, length, &snapshot);
 	if (rc < 0)
 		return rc;
+	name_samples(client, snapshot);
 	note_resets(client, snapshot);
 	snapshot->probes_abandoned = client->abandoned;
 	client->sequence = snapshot->sequence;
@@ -511,6 +529,16 @@ static void take_input(struct probe_client *client)
 	}
 }
 
+/* Nothing is in it until the next second. */
+static void release_input(struct probe_client *client)
+{
+	if (client->input.length > 0)
+		return;
+	size_t max = client->input.max;
+	buf_done(&client->input);
+	buf_init(&client->input, max);
+}
+
 static void read_socket(struct probe_client *client)
 {
 	enum { CHUNK = 65536, CHUNKS_MAX = 64 };
@@ -525,8 +553,10 @@ static void read_socket(struct probe_client *client)
 			take_input(client);
 			continue;
 		}
-		if (got < 0 && (errno == EAGAIN || errno == EINTR))
+		if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+			release_input(client);
 			return;
+		}
 		client->crashes++;
 		restart_later(client, client->once ? 0 : client->backoff_ns,
 			      "the probe ended by itself");

@@ -35,10 +35,11 @@ static int give(struct probe_client *client, struct inventory *out_inventory,
 {
 	struct snapshot *snapshot = NULL;
 	if (out_snapshot) {
-		snapshot = malloc(sizeof(*snapshot));
+		size_t length = snapshot_length(client->snapshot->gpu_count);
+		snapshot = malloc(length);
 		if (!snapshot)
 			return err_set(err, -ENOMEM, "asking the driver: no memory");
-		*snapshot = *client->snapshot;
+		memcpy(snapshot, client->snapshot, length);
 	}
 	int rc = inventory_copy(&client->inventory, out_inventory);
 	if (rc < 0) {

@@ -61,7 +61,7 @@ int message_next(const void *bytes, size_t length, enum message_kind *out_kind,
 
 /* These check every count, text and enum. -EPROTO when something is wrong; `out` is untouched. */
 int message_read_inventory(const void *body, size_t length, struct inventory *out);
-/* `*out` is owned: free(). */
+/* As long as snapshot_length() says for its GPUs, and no longer. Owned: free(). */
 int message_read_snapshot(const void *body, size_t length, struct snapshot **out);
 int message_read_event(const void *body, size_t length, struct message_event *out);
 int message_read_notice(const void *body, size_t length, struct message_notice *out);

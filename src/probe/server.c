@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ enum server_limits {
 };
 #define MEDIUM_NS UINT64_C(10000000000)
 #define SLOW_NS	  UINT64_C(60000000000)
+#define START_NS  UINT64_C(2000000000) /* then what only the start has needed is given back */
 
 struct server {
 	const struct server_options *options;
@@ -349,7 +351,7 @@ static void *sampler(void *argument)
 	publish_handles(server, &caller);
 
 	uint64_t due_ns = call_mark_now();
-	uint64_t inventory_due_ns = due_ns + MEDIUM_NS;
+	uint64_t inventory_due_ns = due_ns + MEDIUM_NS, started_ns = due_ns + START_NS;
 	for (;;) {
 		uint64_t now_ns = call_mark_now();
 		take_snapshot(server, &caller, now_ns);
@@ -362,6 +364,10 @@ static void *sampler(void *argument)
 			due_ns = now_ns + server->options->period_ns;
 		bool rescan = sleep_until(server, due_ns);
 		now_ns = call_mark_now();
+		if (now_ns >= started_ns) {
+			resident_give_back(&server->resident);
+			started_ns = UINT64_MAX;
+		}
 		if (!rescan && now_ns < inventory_due_ns)
 			continue;
 		inventory_due_ns = now_ns + MEDIUM_NS;
@@ -616,8 +622,19 @@ static void report_unreadable(struct server *server, const struct err *err)
 	send_message(server, MESSAGE_EVENT, &message, sizeof(message));
 }
 
+/* One heap for the few threads, which seldom allocate; and what is large, such as the lists of a
+ * look at all GPUs, is the system's again when it is freed: without these the C library keeps it.
+ */
+static void tune_memory(void)
+{
+	(void)mallopt(M_ARENA_MAX, 1);
+	(void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+	(void)mallopt(M_TRIM_THRESHOLD, 128 << 10);
+}
+
 void server_run(const struct server_options *options)
 {
+	tune_memory();
 	struct server *server = calloc(1, sizeof(*server));
 	struct watch watch;
 	struct err err = {.code = 0};

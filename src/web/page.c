@@ -290,7 +290,13 @@ static void cell_holders(struct sheet *sheet, const struct view *view, uint32_t 
 	}
 	if (seen > PAGE_NAMES_MAX)
 		put_format(sheet, " and %u more", seen - PAGE_NAMES_MAX);
-	put(sheet, seen > 0 ? "</td>" : "free</td>");
+	uint32_t strangers = view_strangers(view, gpu, SNAPSHOT_U32_ABSENT);
+	if (strangers > 0)
+		put_format(sheet, "%s%u process%s that %s not given it", seen > 0 ? ", " : "",
+			   strangers, strangers == 1 ? "" : "es", strangers == 1 ? "was" : "were");
+	else if (seen == 0)
+		put(sheet, "free");
+	put(sheet, "</td>");
 }
 
 static void cell_health(struct sheet *sheet, const struct view_gpu *gpu)

@@ -193,6 +193,7 @@ static void gpu_put_mig(struct jsonw *json, const char *name, const struct view 
 		jsonw_word(json, "profile", mig->profile);
 		jsonw_u64(json, "gi", mig->gi);
 		jsonw_u64(json, "ci", mig->ci);
+		put_nonzero(json, "strangers", view_strangers(view, gpu, i));
 		put_known(json, "memory_total_bytes", mig->memory_total);
 		put_known(json, "memory_used_bytes", mig->memory_used);
 		jsonw_object(json, "activity");
@@ -205,6 +206,12 @@ static void gpu_put_mig(struct jsonw *json, const char *name, const struct view 
 		jsonw_end_object(json);
 	}
 	jsonw_end_array(json);
+}
+
+static void gpu_put_strangers(struct jsonw *json, const char *name, const struct view *view,
+			      uint32_t gpu)
+{
+	jsonw_u64(json, name, view_strangers(view, gpu, SNAPSHOT_U32_ABSENT));
 }
 
 const struct state_gpu_member state_gpu_members[] = {
@@ -222,6 +229,7 @@ const struct state_gpu_member state_gpu_members[] = {
     {"health", gpu_put_health},
     {"reasons", gpu_put_reasons},
     {"throttle", gpu_put_throttle},
+    {"strangers", gpu_put_strangers},
     {"mig", gpu_put_mig},
 };
 const uint32_t state_gpu_member_count = array_length(state_gpu_members);

@@ -158,6 +158,20 @@ static bool view_lists_are_valid(const struct view *view)
 	return true;
 }
 
+uint32_t view_strangers(const struct view *view, uint32_t gpu, uint32_t mig)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < view->process_count; i++) {
+		const struct view_process *process = &view->process[i];
+		bool computes = process->type & (SNAPSHOT_PROCESS_COMPUTE | SNAPSHOT_PROCESS_MPS);
+		count += process->gpu == gpu && computes &&
+			 process->holder == SNAPSHOT_U32_ABSENT &&
+			 (mig == SNAPSHOT_U32_ABSENT || process->mig == mig);
+	}
+
+	return count;
+}
+
 bool view_is_valid(const struct view *view)
 {
 	return view->magic == VIEW_MAGIC && view->version == VIEW_VERSION &&

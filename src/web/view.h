@@ -243,6 +243,10 @@ void view_init(struct view *view);
 /* Checks what another process wrote: magic, sizes, counts, texts that end, places that exist. */
 bool view_is_valid(const struct view *view);
 
+/* How many processes compute on this GPU, or on this instance of it (SNAPSHOT_U32_ABSENT: anywhere
+ * on it), that no holder explains: it is in use, although nobody was given it. */
+uint32_t view_strangers(const struct view *view, uint32_t gpu, uint32_t mig);
+
 /* --- shared memory: one writer, readers that never stop it -------------------------------------
  */
 

@@ -45,6 +45,7 @@ struct wire_client_call {
 	struct session_stream *stream; /* borrowed */
 	struct wire_client_callbacks callbacks;
 	struct loop_timer *timer; /* owned; NULL: no deadline */
+	uint64_t deadline_ns;	  /* loop time; with a timer */
 	struct loop_task gone;
 };
 
@@ -70,10 +71,26 @@ static void call_on_message(struct session_stream *stream, const ProtobufCMessag
 		call->callbacks.message(message, call->callbacks.context);
 }
 
+static void call_too_late(const struct session_stream *stream, struct wire_result *out)
+{
+	*out = (struct wire_result){.status = WIRE_DEADLINE_EXCEEDED, .code = -ETIMEDOUT};
+	(void)snprintf(out->message, sizeof(out->message), "no answer to '%s' in time",
+		       session_stream_method(stream)->path);
+}
+
+/* The server knows the deadline as well. Its CANCEL may be read in the pass of the loop in which
+ * the call's timer is due (grpc-go 1.79 resets the stream), and says the same. */
 static void call_on_closed(struct session_stream *stream, const struct wire_result *result,
 			   void *context)
 {
 	struct wire_client_call *call = session_stream_user(stream);
+	struct wire_result late;
+	if (result->status == WIRE_CANCELLED && call->timer &&
+	    loop_now_ns(call->client->loop) >= call->deadline_ns) {
+		call_too_late(stream, &late);
+		result = &late;
+	}
+
 	call_release(call);
 	if (call->callbacks.end && !call->client->silent)
 		call->callbacks.end(result, call->callbacks.context);
@@ -93,9 +110,8 @@ static void client_flush(struct wire_client *client)
 static void call_on_timer(void *context)
 {
 	struct wire_client_call *call = context;
-	struct wire_result result = {.status = WIRE_DEADLINE_EXCEEDED, .code = -ETIMEDOUT};
-	(void)snprintf(result.message, sizeof(result.message), "no answer to '%s' in time",
-		       session_stream_method(call->stream)->path);
+	struct wire_result result;
+	call_too_late(call->stream, &result);
 	session_stream_cancel(call->stream);
 	client_flush(call->client);
 	call_release(call);
@@ -130,8 +146,10 @@ struct wire_client_call *wire_client_call(struct wire_client *client,
 		free(call);
 		return NULL;
 	}
-	if (call->timer)
+	if (call->timer) {
+		call->deadline_ns = clock_after_ns(loop_now_ns(client->loop), deadline_ns);
 		loop_timer_start(call->timer, deadline_ns);
+	}
 	client_flush(client);
 	return call;
 }

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/account.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
@@ -14,11 +16,16 @@
 #include "wire/channel.h"
 #include "wire/session.h"
 
+/* Linux 6.5, of x86 and ARM; the C library's headers may be older. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
 enum server_limits {
-	SERVER_MEMORY_MAX = 128 << 20, /* messages of all calls, with their arenas */
 	SERVER_REQUEST_S = 10,
 	SERVER_ACCEPT_MAX = 16,	      /* connections taken in one go */
 	SERVER_ACCEPT_RETRY_MS = 100, /* after there was no descriptor left */
+	SERVER_PENALTY_MS = 1000,     /* a connection counts longer that broke the rules */
 };
 
 struct listener {
@@ -38,10 +45,19 @@ struct connection {
 	struct wire_peer peer;
 	int fd;	      /* the channel's */
 	bool idle;    /* the timer runs for idleness */
+	bool broke;   /* the rules of HTTP/2 */
 	bool ending;  /* GOAWAY was sent for it */
 	bool leaving; /* and the server waits for its end */
 	size_t calls;
-	struct loop_task gone;
+	struct loop_task gone, tidy;
+};
+
+/* The place of a connection that broke the rules: whoever comes back at once finds it taken. */
+struct penalty {
+	struct wire_server *server; /* borrowed */
+	struct penalty *next, **link;
+	uid_t uid;
+	struct loop_timer *timer; /* owned */
 };
 
 /* In the arena of its stream. */
@@ -65,7 +81,9 @@ struct wire_server {
 	struct wire_server_options options;
 	struct listener *listeners;	/* owned */
 	struct connection *connections; /* owned */
-	struct session_memory memory;
+	struct penalty *penalties;	/* owned */
+	struct account *account;	/* borrowed, or */
+	struct account *own_account;	/* owned */
 	struct wire_server_counts counts;
 	bool closed;   /* takes no connections any more */
 	bool stopping; /* connections are to end, and somebody wants to know when they have */
@@ -73,10 +91,16 @@ struct wire_server {
 	struct loop_timer *stop_timer; /* owned */
 	void (*stopped)(void *context);
 	void *stopped_context;
-	struct loop_task stopped_task, gone;
+	struct loop_task stopped_task, gone, evict;
 };
 
 /* --- calls --- */
+
+static void connection_on_tidy(void *context)
+{
+	struct connection *connection = context;
+	session_tidy(connection->session);
+}
 
 static void connection_watch_idle(struct connection *connection)
 {
@@ -89,6 +113,7 @@ static void connection_watch_idle(struct connection *connection)
 static void call_release(struct wire_call *call)
 {
 	struct connection *connection = call->connection;
+	loop_defer(connection->server->loop, &connection->tidy, connection_on_tidy, connection);
 	call->timer = loop_timer_free(call->timer);
 	session_stream_set_user(call->stream, NULL);
 	connection->calls--;
@@ -194,17 +219,35 @@ static void call_on_closed(struct session_stream *stream, const struct wire_resu
 	call_cancel(session_stream_user(stream));
 }
 
+static void server_on_evict(void *context);
+
+/* Later: events of the one that has to go may be running. */
+static void call_on_excess(void *context)
+{
+	struct connection *connection = context;
+	struct wire_server *server = connection->server;
+	loop_defer(server->loop, &server->evict, server_on_evict, server);
+}
+
 static const struct session_events server_events = {
     .open = call_on_open,
     .message = call_on_message,
     .ended = call_on_ended,
     .writable = call_on_writable,
     .closed = call_on_closed,
+    .excess = call_on_excess,
 };
 
 const struct wire_peer *wire_call_peer(const struct wire_call *call)
 {
 	return &call->connection->peer;
+}
+
+int wire_call_peer_pidfd(const struct wire_call *call)
+{
+	int fd = -1;
+	socklen_t size = sizeof(fd);
+	return getsockopt(call->connection->fd, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) < 0 ? -1 : fd;
 }
 
 int wire_call_peer_groups(struct wire_call *call, gid_t **out, size_t *out_count, struct err *err)
@@ -308,6 +351,43 @@ static void connection_release(void *context)
 
 static void server_check_stopped(struct wire_server *server);
 
+static struct penalty *penalty_free(struct penalty *penalty)
+{
+	*penalty->link = penalty->next;
+	if (penalty->next)
+		penalty->next->link = penalty->link;
+	account_give(penalty->server->account, ACCOUNT_CONNECTIONS, penalty->uid, 1);
+	penalty->timer = loop_timer_free(penalty->timer);
+	free(penalty);
+	return NULL;
+}
+
+static void penalty_on_timer(void *context)
+{
+	(void)penalty_free(context);
+}
+
+/* Takes over the share of a connection for a second. False: there is no memory. */
+static bool penalty_new(struct wire_server *server, uid_t uid)
+{
+	struct penalty *penalty = calloc(1, sizeof(*penalty));
+	if (penalty)
+		penalty->timer = loop_timer_new(server->loop, penalty_on_timer, penalty, NULL);
+	if (!penalty || !penalty->timer) {
+		free(penalty);
+		return false;
+	}
+	penalty->server = server;
+	penalty->uid = uid;
+	penalty->next = server->penalties;
+	penalty->link = &server->penalties;
+	if (penalty->next)
+		penalty->next->link = &penalty->next;
+	server->penalties = penalty;
+	loop_timer_start(penalty->timer, SERVER_PENALTY_MS * CLOCK_NS_PER_MS);
+	return true;
+}
+
 /* Ends its calls. Events of this very connection may be running: its memory goes later. */
 static void connection_close(struct connection *connection, int code, const char *why)
 {
@@ -316,9 +396,12 @@ static void connection_close(struct connection *connection, int code, const char
 	if (connection->next)
 		connection->next->link = connection->link;
 	server->counts.open_connections--;
+	if (!connection->broke || !penalty_new(server, connection->peer.uid))
+		account_give(server->account, ACCOUNT_CONNECTIONS, connection->peer.uid, 1);
 	server->leaving -= connection->leaving;
 	connection->leaving = false;
 	session_cut(connection->session, code, why);
+	loop_cancel(server->loop, &connection->tidy);
 	connection->channel = channel_free(connection->channel);
 	connection->timer = loop_timer_free(connection->timer);
 	loop_defer(server->loop, &connection->gone, connection_release, connection);
@@ -328,8 +411,11 @@ static void connection_close(struct connection *connection, int code, const char
 static void connection_on_closed(const struct err *why, void *context)
 {
 	struct connection *connection = context;
-	if (why && why->code == -EPROTO)
+	if (why && why->code == -EPROTO) {
 		connection->server->counts.protocol_errors++;
+		connection->broke =
+		    !account_is_privileged(connection->server->account, connection->peer.uid);
+	}
 	connection_close(connection, -ECONNRESET, "the connection was closed");
 }
 
@@ -371,13 +457,52 @@ static int connection_read_peer(int fd, struct wire_peer *out)
 	return 0;
 }
 
-/* One user's connections leave room for others'. */
-static bool server_has_room(const struct wire_server *server, uid_t uid)
+/* What a connection has of a resource. */
+static size_t connection_holds(const struct connection *connection, enum account_resource resource)
 {
-	size_t count = 0;
-	for (const struct connection *other = server->connections; other; other = other->next)
-		count += other->peer.uid == uid;
-	return uid == 0 || uid == geteuid() || count < (server->options.connections_max + 1) / 2;
+	switch (resource) {
+	case ACCOUNT_CONNECTIONS: /* who asks for nothing goes first */
+		return WIRE_STREAMS_MAX + 1 - connection->calls;
+	case ACCOUNT_STREAMS:
+		return session_stream_count(connection->session);
+	case ACCOUNT_OUTPUT:
+		return session_output_bytes(connection->session);
+	default:
+		return session_memory_bytes(connection->session);
+	}
+}
+
+/* Closes the connection by which `owner` has most of the resource. False: there is none */
+static bool server_evict(struct wire_server *server, enum account_resource resource, uid_t owner)
+{
+	struct connection *most = NULL;
+	size_t most_bytes = 0;
+	for (struct connection *at = server->connections; at; at = at->next) {
+		size_t bytes = connection_holds(at, resource);
+		/* Of equals the oldest. */
+		if (account_owner(server->account, at->peer.uid) != owner || bytes == 0 ||
+		    bytes < most_bytes)
+			continue;
+		most = at;
+		most_bytes = bytes;
+	}
+	if (!most)
+		return false;
+	server->counts.evicted_connections++;
+	connection_close(most, -EDQUOT, "others need what its user has most of");
+	return true;
+}
+
+static void server_on_evict(void *context)
+{
+	static const enum account_resource resources[] = {
+	    ACCOUNT_CONNECTIONS, ACCOUNT_STREAMS, ACCOUNT_BODIES, ACCOUNT_MEMORY, ACCOUNT_OUTPUT};
+	struct wire_server *server = context;
+	uid_t owner;
+	for (size_t i = 0; i < array_length(resources); i++)
+		while (account_excess(server->account, resources[i], &owner) &&
+		       server_evict(server, resources[i], owner))
+			;
 }
 
 /* Takes the descriptor, on success only. */
@@ -389,13 +514,9 @@ static int connection_start(struct connection *connection, int fd)
 	    .methods = server->options.methods,
 	    .events = &server_events,
 	    .context = connection,
-	    .memory = &server->memory,
+	    .account = server->account,
+	    .uid = connection->peer.uid,
 	};
-	int rc = connection_read_peer(fd, &connection->peer);
-	if (rc < 0)
-		return rc;
-	if (!server_has_room(server, connection->peer.uid))
-		return -EUSERS;
 	connection->session = session_new(&options, NULL);
 	connection->timer = loop_timer_new(server->loop, connection_on_timer, connection, NULL);
 	if (!connection->session || !connection->timer)
@@ -405,6 +526,19 @@ static int connection_start(struct connection *connection, int fd)
 	return connection->channel ? 0 : -ENOMEM;
 }
 
+/* Tells why, without a session: SETTINGS and a GOAWAY with ENHANCE_YOUR_CALM (RFC 9113, 6.8), as
+ * far as the socket takes it at once. */
+static void server_refuse(int fd, const char *why)
+{
+	enum { SETTINGS = 9, GOAWAY = SETTINGS + 9 + 8 };
+	uint8_t frames[GOAWAY + ERR_TEXT_MAX] = {[3] = 4, [SETTINGS + 3] = 7, [GOAWAY - 1] = 0xb};
+	size_t length = strlen(why);
+	frames[SETTINGS + 1] = (uint8_t)((length + 8) >> 8);
+	frames[SETTINGS + 2] = (uint8_t)(length + 8);
+	memcpy(frames + GOAWAY, why, length);
+	(void)send(fd, frames, GOAWAY + length, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 static int server_take(struct wire_server *server, int fd)
 {
 	struct connection *connection = calloc(1, sizeof(*connection));
@@ -412,8 +546,19 @@ static int server_take(struct wire_server *server, int fd)
 		return -ENOMEM;
 	connection->server = server;
 	connection->fd = fd;
-	int rc = connection_start(connection, fd);
+	struct err err = {0};
+	int rc = connection_read_peer(fd, &connection->peer);
+	if (rc == 0)
+		rc = account_take(server->account, ACCOUNT_CONNECTIONS, connection->peer.uid, 1,
+				  &err);
 	if (rc < 0) {
+		server_refuse(fd, err.text);
+		connection_release(connection);
+		return rc;
+	}
+	rc = connection_start(connection, fd);
+	if (rc < 0) {
+		account_give(server->account, ACCOUNT_CONNECTIONS, connection->peer.uid, 1);
 		connection->timer = loop_timer_free(connection->timer);
 		connection_release(connection);
 		return rc;
@@ -426,6 +571,9 @@ static int server_take(struct wire_server *server, int fd)
 	server->counts.connections++;
 	server->counts.open_connections++;
 	loop_timer_start(connection->timer, server->options.request_ns);
+	uid_t owner;
+	if (account_excess(server->account, ACCOUNT_CONNECTIONS, &owner))
+		(void)server_evict(server, ACCOUNT_CONNECTIONS, owner);
 	return 0;
 }
 
@@ -454,8 +602,7 @@ static void listener_on_fd(int fd, unsigned events, void *context)
 		}
 		if (connected < 0)
 			return;
-		if (server->counts.open_connections >= server->options.connections_max ||
-		    server_take(server, connected) < 0) {
+		if (server_take(server, connected) < 0) {
 			server->counts.refused_connections++;
 			(void)close(connected);
 		}
@@ -525,16 +672,22 @@ struct wire_server *wire_server_new(struct loop *loop, const struct wire_server_
 	struct wire_server *server = calloc(1, sizeof(*server));
 	if (server)
 		server->stop_timer = loop_timer_new(loop, server_on_stop_timer, server, NULL);
-	if (!server || !server->stop_timer) {
+	if (server && server->stop_timer && !options->account)
+		server->own_account = account_new(geteuid(), NULL);
+	if (!server || !server->stop_timer || (!options->account && !server->own_account)) {
+		if (server)
+			server->stop_timer = loop_timer_free(server->stop_timer);
 		free(server);
 		(void)err_set(err, -ENOMEM, "out of memory for a gRPC server");
 		return NULL;
 	}
 	server->loop = loop;
 	server->options = *options;
-	server->memory.max = SERVER_MEMORY_MAX;
-	if (server->options.connections_max == 0)
-		server->options.connections_max = WIRE_CONNECTIONS_MAX;
+	server->account = options->account ? options->account : server->own_account;
+	uint64_t most = options->connections_max;
+	if (most > 0) /* half is for one user, one of eight for root */
+		account_set_limit(server->account, ACCOUNT_CONNECTIONS, (most + 1) / 2, most,
+				  (most + 7) / 8);
 	if (server->options.request_ns == 0)
 		server->options.request_ns = SERVER_REQUEST_S * CLOCK_NS_PER_S;
 	return server;
@@ -542,7 +695,9 @@ struct wire_server *wire_server_new(struct loop *loop, const struct wire_server_
 
 static void server_release(void *context)
 {
-	free(context);
+	struct wire_server *server = context;
+	server->own_account = account_free(server->own_account);
+	free(server);
 }
 
 struct wire_server *wire_server_free(struct wire_server *server)
@@ -554,8 +709,11 @@ struct wire_server *wire_server_free(struct wire_server *server)
 	server_stop_listening(server);
 	while (server->connections)
 		connection_close(server->connections, -ESHUTDOWN, "the server ends");
+	while (server->penalties)
+		(void)penalty_free(server->penalties);
 	server->stop_timer = loop_timer_free(server->stop_timer);
 	loop_cancel(server->loop, &server->stopped_task);
+	loop_cancel(server->loop, &server->evict);
 	/* After its connections, which count into its memory. */
 	loop_defer(server->loop, &server->gone, server_release, server);
 	return NULL;

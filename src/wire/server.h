@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A gRPC server on unix sockets: unary calls and streams, with a cap on everything that a client
- * could make grow. Protocol only: it knows neither GPUs nor jobs. wire/session.h is the part
- * without I/O; here are descriptors, the loop and the clock.
+ * could make grow, for a connection (here) and for a user (base/account.h). Protocol only: it knows
+ * neither GPUs nor jobs. wire/session.h is the part without I/O; here are descriptors, the loop and
+ * the clock.
  *
  * All of it belongs to the loop's thread.
  */
@@ -18,6 +19,7 @@
 #include "wire/listen.h"
 #include "wire/status.h"
 
+struct account;
 struct arena;
 struct err;
 struct loop;
@@ -25,8 +27,7 @@ struct wire_call;
 struct wire_server;
 
 enum wire_server_limits {
-	WIRE_CONNECTIONS_MAX = 256,	   /* by default; of one user half, but root and our own */
-	WIRE_STREAMS_MAX = 100,		   /* of a connection */
+	WIRE_STREAMS_MAX = 100,		   /* of a connection; of a user: base/account.h */
 	WIRE_HEADERS_MAX = 8 << 10,	   /* bytes of a header list */
 	WIRE_STREAM_OUTPUT_MAX = 64 << 10, /* bytes that wait for a slow reader, then on_writable */
 	WIRE_ARENA_FACTOR = 8,		   /* arena of a call: this times request_max ... */
@@ -45,6 +46,7 @@ struct wire_method {
 	const char *path; /* "/sluice.v1.Queue/Submit" */
 	const ProtobufCMessageDescriptor *request, *reply;
 	size_t request_max;  /* bytes; 0: WIRE_REQUEST_MAX of message.h */
+	size_t arena_max;    /* bytes of a call's arena; 0: WIRE_ARENA_FACTOR times request_max */
 	size_t output_max;   /* of a stream: bytes that wait before another reply is -EAGAIN; 1: the
 				one before has to be gone; 0: WIRE_STREAM_OUTPUT_MAX */
 	bool client_streams; /* handle() is called with NULL when the call begins (there may be no
@@ -59,7 +61,8 @@ struct wire_method {
 struct wire_server_options {
 	const struct wire_method *methods; /* borrowed for the server's life */
 	void *context;			   /* given to handle() */
-	size_t connections_max;		   /* 0: WIRE_CONNECTIONS_MAX */
+	struct account *account;	   /* borrowed; NULL: one of its own */
+	size_t connections_max;		   /* of an account of its own; 0: as its table says */
 	uint64_t idle_ns;    /* a connection without calls is closed after this; 0: never */
 	uint64_t request_ns; /* a request must be whole this long after its headers; 0: 10 s */
 };
@@ -89,6 +92,7 @@ void wire_server_hang_up(struct wire_server *server, uint64_t deadline_ns,
 /* Counters, for status and tests. */
 struct wire_server_counts {
 	uint64_t connections, calls, refused_connections, protocol_errors;
+	uint64_t evicted_connections; /* of the largest holder, for want of room */
 	size_t open_connections, open_calls, output_bytes;
 };
 void wire_server_count(const struct wire_server *server, struct wire_server_counts *out);
@@ -96,6 +100,9 @@ void wire_server_count(const struct wire_server *server, struct wire_server_coun
 /* --- calls, in handlers --- */
 
 const struct wire_peer *wire_call_peer(const struct wire_call *call);
+/* A descriptor of the process that connected (SO_PEERPIDFD, Linux 6.5), the caller's to close:
+ * tells it from another one that has its number now. -1: the kernel has none. */
+int wire_call_peer_pidfd(const struct wire_call *call);
 /* Supplementary groups of the peer (SO_PEERGROUPS); allocated in the call's arena. -errno. */
 int wire_call_peer_groups(struct wire_call *call, gid_t **out, size_t *out_count, struct err *err);
 /* The call's own memory, borrowed: gone with the call. */

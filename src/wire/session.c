@@ -33,23 +33,50 @@ static void *session_realloc(void *memory, size_t size, void *context)
 	return realloc(memory, size);
 }
 
-bool session_take(struct session_stream *stream, size_t bytes)
+int session_charge(struct session *session, enum account_resource resource, uint64_t amount,
+		   struct err *err)
+{
+	uid_t largest;
+	int rc = session->account
+		     ? account_take(session->account, resource, session->uid, amount, err)
+		     : 0;
+	if (rc == 0 && session->account && session->events->excess &&
+	    account_excess(session->account, resource, &largest))
+		session->events->excess(session->context);
+	return rc;
+}
+
+void session_discharge(struct session *session, enum account_resource resource, uint64_t amount)
+{
+	if (session->account)
+		account_give(session->account, resource, session->uid, amount);
+}
+
+int session_take(struct session_stream *stream, size_t bytes, struct err *err)
 {
 	struct session *session = stream->session;
-	if (bytes > SESSION_MEMORY_MAX - session->held ||
-	    bytes > session->memory->max - session->memory->used)
-		return false;
+	if (bytes > SESSION_MEMORY_MAX - session->held)
+		return err_set(err, -ENOMEM,
+			       "the messages of this connection take too much memory");
+	if (session_charge(session, ACCOUNT_MEMORY, bytes, err) < 0)
+		return -ENOMEM;
 	stream->held += bytes;
 	session->held += bytes;
-	session->memory->used += bytes;
-	return true;
+	return 0;
 }
 
 void session_give(struct session_stream *stream, size_t bytes)
 {
 	stream->held -= bytes;
 	stream->session->held -= bytes;
-	stream->session->memory->used -= bytes;
+	session_discharge(stream->session, ACCOUNT_MEMORY, bytes);
+}
+
+void session_output_add(struct session *session, ssize_t bytes)
+{
+	session->output_bytes += (size_t)bytes;
+	if (bytes < 0)
+		session_discharge(session, ACCOUNT_OUTPUT, (uint64_t)-bytes);
 }
 
 /* --- streams --- */
@@ -80,7 +107,9 @@ struct session_stream *session_stream_free(struct session_stream *stream)
 	if (stream->next)
 		stream->next->link = stream->link;
 	session->stream_count--;
-	session->output_bytes -= stream->output.length - stream->output_sent;
+	session_output_add(session, -(ssize_t)(stream->output.length - stream->output_sent));
+	session_discharge(session, ACCOUNT_BODIES, stream->body_held);
+	session_discharge(session, ACCOUNT_STREAMS, stream->counted);
 	session_give(stream, stream->held);
 	arena_done(&stream->arena);
 	arena_done(&stream->scratch);
@@ -320,9 +349,9 @@ struct session *session_new(const struct session_options *options, struct err *e
 		session->reply_max = options->reply_max ? options->reply_max : WIRE_REQUEST_MAX;
 		session->events = options->events;
 		session->context = options->context;
-		session->own_memory.max = SESSION_MEMORY_MAX;
 		session->frames.plain = NGHTTP2_CLIENT_MAGIC_LEN;
-		session->memory = options->memory ? options->memory : &session->own_memory;
+		session->account = options->account;
+		session->uid = options->uid;
 	}
 	if (!session || session_init(session) < 0) {
 		(void)err_set(err, -ENOMEM, "out of memory for an HTTP/2 session");
@@ -468,6 +497,18 @@ int session_shutdown(struct session *session, struct err *err)
 	return err_set(err, -ENOMEM, "out of memory to end an HTTP/2 connection");
 }
 
+/* What its user was charged for is his again, though the memory itself goes with the session. */
+static void session_leave_account(struct session *session)
+{
+	for (struct session_stream *stream = session->streams; stream; stream = stream->next) {
+		session_discharge(session, ACCOUNT_BODIES, stream->body_held);
+		session_discharge(session, ACCOUNT_STREAMS, stream->counted);
+	}
+	session_discharge(session, ACCOUNT_MEMORY, session->held);
+	session_discharge(session, ACCOUNT_OUTPUT, session->output_bytes);
+	session->account = NULL;
+}
+
 void session_cut(struct session *session, int code, const char *why)
 {
 	session->dead = true;
@@ -479,11 +520,30 @@ void session_cut(struct session *session, int code, const char *why)
 		session_stream_close(stream, WIRE_UNAVAILABLE, code, why);
 		stream = session->streams; /* an event may have ended others */
 	}
+	session_leave_account(session);
+}
+
+void session_tidy(struct session *session)
+{
+	for (struct session_stream *stream = session->streams; stream; stream = stream->next) {
+		if (!stream->over || stream->held == 0)
+			continue;
+		session_stream_drop_body(stream);
+		stream->request = NULL;
+		arena_done(&stream->arena);
+		arena_done(&stream->scratch);
+		session_give(stream, stream->held);
+	}
 }
 
 size_t session_stream_count(const struct session *session)
 {
 	return session->stream_count;
+}
+
+size_t session_memory_bytes(const struct session *session)
+{
+	return session->held;
 }
 
 size_t session_output_bytes(const struct session *session)

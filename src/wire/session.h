@@ -14,9 +14,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "wire/status.h"
 
+struct account;
 struct arena;
 struct buf;
 struct err;
@@ -31,15 +33,10 @@ enum session_limits {
 	SESSION_RESETS_BURST = 200,	/* streams that a client may cancel at once ... */
 	SESSION_RESETS_RATE = 50,	/* ... and per second */
 	SESSION_IDLE_RESETS_MAX = 1000, /* of streams that were never opened, in all */
-	SESSION_ACKS_MAX = 200,		/* answers to PING and SETTINGS that wait to be sent */
+	SESSION_ACKS_MAX = 32,		/* answers to PING and SETTINGS that wait to be sent */
 	SESSION_DEFLATE_MAX = 1 << 10,	/* our table of header fields */
 	SESSION_MEMORY_MAX = 48 << 20,	/* messages of all calls, with their arenas */
 	SESSION_OUTPUT_MAX = 16 << 20,	/* replies that wait, before one more */
-};
-
-/* What messages take, of several sessions together. */
-struct session_memory {
-	size_t used, max;
 };
 
 struct session_events {
@@ -58,6 +55,8 @@ struct session_events {
 	/* The call is over, and this side did not end it. Its stream is not to be used any more. */
 	void (*closed)(struct session_stream *stream, const struct wire_result *result,
 		       void *context);
+	/* Server: the session was given what others have too much of: account_excess() says who. */
+	void (*excess)(void *context);
 };
 
 struct session_options {
@@ -66,7 +65,8 @@ struct session_options {
 	size_t reply_max;		     /* client: bytes of a message */
 	const struct session_events *events; /* borrowed */
 	void *context;			     /* given to the events */
-	struct session_memory *memory;	     /* borrowed; NULL: a limit of its own */
+	struct account *account;	     /* server: borrowed; NULL: limits of its own alone */
+	uid_t uid;			     /* server: whose share of it the calls take */
 };
 
 /* NULL: -ENOMEM. */
@@ -85,10 +85,17 @@ bool session_is_over(const struct session *session);
 bool session_is_greeted(const struct session *session);
 /* GOAWAY; what runs goes on, nothing new begins. 0 or -ENOMEM. */
 int session_shutdown(struct session *session, struct err *err);
-/* The connection is gone, and why: ends every call with closed(). Nothing works afterwards. */
+/* The connection is gone, and why: ends every call with closed(), and its user is charged for
+ * nothing of it any more. Nothing works afterwards. */
 void session_cut(struct session *session, int code, const char *why);
 
+/* Gives back the memory of calls that are over, which can be before their streams are: whoever
+ * reads nothing keeps those. Not in an event. */
+void session_tidy(struct session *session);
+
 size_t session_stream_count(const struct session *session);
+/* Bytes of requests and of what was made of them. */
+size_t session_memory_bytes(const struct session *session);
 /* Bytes of messages that wait to be sent. */
 size_t session_output_bytes(const struct session *session);
 
@@ -98,9 +105,9 @@ struct session_stream *session_call(struct session *session, const struct wire_m
 				    const ProtobufCMessage *request, uint64_t timeout_ns,
 				    void *user, struct err *err);
 
-/* Server: sends a reply. 0; -EAGAIN: more than the method's output_max waits; -ENOBUFS: more than
- * SESSION_OUTPUT_MAX does, of all calls; -ENOSPC: the message is larger than any may be; -ENOMEM.
- */
+/* Server: sends a reply. 0; -EAGAIN: more than the method's output_max waits, or more than its user
+ * may have waiting; -ENOBUFS: the same, of others' calls, or more than SESSION_OUTPUT_MAX of this
+ * connection's; -ENOSPC: the message is larger than any may be; -ENOMEM. */
 int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *reply,
 			 struct err *err);
 /* Server: ends the call. `message` may be NULL. The stream is not to be used any more. */

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "base/err.h"
 #include "wire/server.h"
 #include "wire/session_internal.h"
 
@@ -162,7 +163,14 @@ static void session_headers_open(struct session_stream *stream)
 {
 	struct session *session = stream->session;
 	size_t max = stream->method->request_max ? stream->method->request_max : WIRE_REQUEST_MAX;
-	size_t arena = WIRE_ARENA_FACTOR * max;
+	size_t arena =
+	    stream->method->arena_max ? stream->method->arena_max : WIRE_ARENA_FACTOR * max;
+	struct err err = {0};
+	if (session_charge(session, ACCOUNT_STREAMS, 1, &err) < 0) {
+		session_stream_finish(stream, WIRE_RESOURCE_EXHAUSTED, err.text);
+		return;
+	}
+	stream->counted = true;
 	arena_init(&stream->arena, arena < WIRE_ARENA_MIN ? WIRE_ARENA_MIN : arena);
 	arena_init(&stream->scratch, stream->arena.max);
 	buf_init(&stream->body, max);

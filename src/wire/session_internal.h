@@ -8,6 +8,7 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include "base/account.h"
 #include "base/buf.h"
 #include "wire/arena.h"
 #include "wire/message.h"
@@ -48,12 +49,13 @@ struct session_stream {
 	bool headers_sent; /* server */
 	bool deferred;	   /* the data callback had nothing */
 	bool blocked;	   /* the user was told -EAGAIN */
+	bool counted;	   /* in the account */
 
 	struct arena arena;   /* server: of the call */
 	struct arena scratch; /* one message at a time: client streams, replies */
 	struct wire_frames frames;
 	struct buf body;
-	size_t held, body_held; /* bytes of session_memory that the stream has, of them for body */
+	size_t held, body_held; /* bytes of ACCOUNT_MEMORY that the stream has, of them for body */
 	size_t message_count, empty_count;
 	const ProtobufCMessage *request; /* server: waits for the end of the client's side */
 
@@ -86,7 +88,8 @@ struct session {
 	void *context;
 	struct session_stream *streams; /* owned */
 	size_t stream_count, output_bytes;
-	struct session_memory *memory, own_memory;
+	struct account *account; /* borrowed; NULL: none */
+	uid_t uid;
 	size_t held;
 	bool dead;	       /* cut: no more events */
 	bool greeted, wearing; /* the peer: has spoken; wears us out within the rules */
@@ -98,10 +101,16 @@ struct session {
 /* session.c */
 struct session_stream *session_stream_new(struct session *session, int32_t id);
 struct session_stream *session_stream_free(struct session_stream *stream);
-/* Takes bytes of the limits; false: they are reached. */
-bool session_take(struct session_stream *stream, size_t bytes);
+/* Takes bytes of the limits. 0, or -ENOMEM with the limit that is reached. */
+int session_take(struct session_stream *stream, size_t bytes, struct err *err);
 void session_give(struct session_stream *stream, size_t bytes);
+/* Of the user's account; 0 where there is none. As account_take(). */
+int session_charge(struct session *session, enum account_resource resource, uint64_t amount,
+		   struct err *err);
+void session_discharge(struct session *session, enum account_resource resource, uint64_t amount);
 void session_reset(struct session_stream *stream, uint32_t code);
+/* So many bytes more, or fewer, of replies wait to be sent. */
+void session_output_add(struct session *session, ssize_t bytes);
 
 /* session_headers.c */
 void session_headers_init(struct session_headers *headers);
@@ -127,6 +136,8 @@ void session_stream_fail(struct session_stream *stream, enum wire_status status,
 /* Tells the user that the call is over. */
 void session_stream_close(struct session_stream *stream, enum wire_status status, int code,
 			  const char *message);
+/* What was read of a request is not wanted any more. */
+void session_stream_drop_body(struct session_stream *stream);
 void session_stream_data(struct session_stream *stream, const uint8_t *data, size_t length);
 /* The peer has sent all. */
 void session_stream_ended(struct session_stream *stream);

@@ -24,8 +24,9 @@ void session_stream_close(struct session_stream *stream, enum wire_status status
 	session->events->closed(stream, &result, session->context);
 }
 
-static void session_stream_drop_body(struct session_stream *stream)
+void session_stream_drop_body(struct session_stream *stream)
 {
+	session_discharge(stream->session, ACCOUNT_BODIES, stream->body_held);
 	session_give(stream, stream->body_held);
 	stream->body_held = 0;
 	buf_done(&stream->body);
@@ -98,6 +99,15 @@ static bool session_stream_is_sequence(const struct session_stream *stream)
 						       : stream->method->server_streams;
 }
 
+/* Bytes that a message may become. */
+static size_t session_memory_left(const struct session *session)
+{
+	uint64_t left = SESSION_MEMORY_MAX - session->held;
+	uint64_t own =
+	    session->account ? account_left(session->account, ACCOUNT_MEMORY, session->uid) : left;
+	return (size_t)(own < left ? own : left);
+}
+
 /* One whole message is in stream->body. */
 static void session_stream_message(struct session_stream *stream)
 {
@@ -112,11 +122,15 @@ static void session_stream_message(struct session_stream *stream)
 		return;
 	}
 	struct arena *arena = server && !sequence ? &stream->arena : &stream->scratch;
+	/* No more is allocated for it than would be kept. */
+	size_t max = arena->max, left = session_memory_left(session);
+	arena->max = left < max ? left : max;
 	int rc = wire_message_decode(server ? stream->method->request : stream->method->reply,
 				     stream->body.data, stream->body.length, arena, &message, &err);
 	size_t held = arena->used;
-	if (rc == 0 && !session_take(stream, held))
-		rc = err_set(&err, -ENOMEM, "the messages of this connection take too much memory");
+	if (rc == 0 || (arena->exhausted && left < max))
+		rc = session_take(stream, rc == 0 ? held : left + 1, &err);
+	arena->max = max;
 	if (rc < 0) {
 		session_stream_refuse(stream, rc, &err);
 		return;
@@ -127,10 +141,22 @@ static void session_stream_message(struct session_stream *stream)
 		return;
 	}
 	session->events->message(stream, message, session->context);
-	size_t max = arena->max;
 	arena_done(arena);
 	arena_init(arena, max);
 	session_give(stream, held);
+}
+
+/* So much more of the body has come. 0 or -ENOMEM. */
+static int session_stream_keep(struct session_stream *stream, size_t more, struct err *err)
+{
+	if (session_charge(stream->session, ACCOUNT_BODIES, more, err) < 0)
+		return -ENOMEM;
+	int rc = session_take(stream, more, err);
+	if (rc < 0)
+		session_discharge(stream->session, ACCOUNT_BODIES, more);
+	else
+		stream->body_held += more;
+	return rc;
 }
 
 void session_stream_data(struct session_stream *stream, const uint8_t *data, size_t length)
@@ -142,13 +168,9 @@ void session_stream_data(struct session_stream *stream, const uint8_t *data, siz
 		bool whole = false;
 		ssize_t taken = wire_frames_feed(&stream->frames, data, length, &whole, &err);
 		size_t more = stream->body.length - stream->body_held;
-		if (taken >= 0 && session_take(stream, more))
-			stream->body_held += more;
-		else if (taken >= 0)
-			taken = err_set(&err, -ENOMEM,
-					"the messages of this connection take too much memory");
-		if (taken < 0) {
-			session_stream_refuse(stream, (int)taken, &err);
+		int rc = taken < 0 ? (int)taken : session_stream_keep(stream, more, &err);
+		if (rc < 0) {
+			session_stream_refuse(stream, rc, &err);
 			return;
 		}
 		data += taken;
@@ -226,7 +248,7 @@ static ssize_t session_on_read(nghttp2_session *h2, int32_t id, uint8_t *out, si
 	if (length > 0)
 		memcpy(out, stream->output.data + stream->output_sent, length);
 	stream->output_sent += length;
-	session->output_bytes -= length;
+	session_output_add(session, -(ssize_t)length);
 	if (stream->output_sent == stream->output.length) {
 		buf_done(&stream->output); /* streams that stay should not keep it */
 		stream->output_sent = 0;
@@ -272,9 +294,15 @@ static int session_stream_add(struct session_stream *stream, const ProtobufCMess
 	}
 	size_t before = stream->output.length;
 	int rc = wire_message_encode(message, &stream->output, err);
-	if (rc == 0)
-		stream->session->output_bytes += stream->output.length - before;
-	return rc;
+	if (rc < 0)
+		return rc;
+	size_t more = stream->output.length - before;
+	if (session_charge(stream->session, ACCOUNT_OUTPUT, more, err) < 0) {
+		stream->output.length = before;
+		return -ENOBUFS;
+	}
+	session_output_add(stream->session, (ssize_t)more);
+	return 0;
 }
 
 int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *reply,
@@ -289,6 +317,12 @@ int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *
 		return err_set(err, -ENOBUFS, "the client reads none of its replies");
 	size_t before = stream->session->output_bytes;
 	int rc = session_stream_add(stream, reply, err);
+	/* Who has read a part of it is asked again. */
+	if (rc == -ENOBUFS && stream->method->server_streams &&
+	    session_stream_waiting(stream) > 0) {
+		stream->blocked = true;
+		return -EAGAIN;
+	}
 	if (rc < 0)
 		return rc;
 	if (!stream->headers_sent) {
@@ -300,8 +334,9 @@ int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *
 		stream->deferred = rc != 0;
 	}
 	if (rc != 0) { /* nothing was sent, so that it may be tried again */
-		stream->output.length -= stream->session->output_bytes - before;
-		stream->session->output_bytes = before;
+		size_t more = stream->session->output_bytes - before;
+		stream->output.length -= more;
+		session_output_add(stream->session, -(ssize_t)more);
 	}
 	return rc == 0 ? 0 : err_set(err, -ENOMEM, "out of memory for a reply");
 }

@@ -222,6 +222,8 @@ def case_strategies(node_of):
               ("device specs", plugin("passDeviceSpecs: true"), specs),
               ("several", plugin("deviceListStrategy: [envvar, cdi-annotations, cdi-cri]"), several))
     with node_of() as node:
+        # Names are told only while they resolve. The agent describes no GPU whose nodes are plain files, so somebody else does.
+        node.describe_gpus("sluice.sim/gpu")
         newest = not node.program.name.endswith("oldest")
         for number, (name, config, check) in enumerate(wanted):
             agent = node.agent(config)

@@ -26,6 +26,8 @@ SETTINGS = {
     "nodefeature": ["--set", "features.labels=nodefeature"],
     "nothing": ["--set", "features.kubelet=false,features.cdi=false,features.labels=none,features.validations=false"],
     "several configurations": ["-f", str(ROOT / "tests" / "documents" / "manifests" / "several-configs-values.yaml")],
+    "the file of a document": ["--set-file", "config.map.config="
+                               + str(ROOT / "tests" / "documents" / "config" / "time-slicing-none.yaml")],
     "others' ConfigMaps": ["--set", "config.name=mine,rdma.configMap=rdma-devices"],
     "metrics": ["--set", "metrics.serviceMonitor.enabled=true,metrics.prometheusRule.enabled=true"],
     "metrics for few": ["--set", "metrics.tokenSecret=page,metrics.hosts={gpus.example},metrics.address=[::],metrics.port=9500,"
@@ -35,7 +37,9 @@ SETTINGS = {
     "every value": ["--set", "hostPID=true,runtimeClassName=nvidia,priorityClassName=,imagePullSecrets[0].name=key,"
                     "image.digest=sha256:" + "0" * 64 + ",uninstall.nodes=7,namespace.create=true,"
                     "podLabels.a=b,podAnnotations.c=d,nodeSelector.openshift\\.com/gpu-accelerator=f,"
-                    "extraEnv[0].name=G,extraEnv[0].value=h"],
+                    "extraEnv[0].name=G,extraEnv[0].value=h,"
+                    "extraVolumes[0].name=more,extraVolumes[0].emptyDir.sizeLimit=1Mi,"
+                    "extraVolumeMounts[0].name=more,extraVolumeMounts[0].mountPath=/more,extraVolumeMounts[0].readOnly=true"],
     "openshift, restricted, rdma": ["-f", str(CHART / "values-restricted.yaml"), "--set",
                                     "openshift.enabled=true,openshift.rdma.enabled=true,"
                                     "openshift.rdma.namespaces={training,test}"],
@@ -47,6 +51,7 @@ SETTINGS = {
                     "serviceAccount.name=mine,events=true"],
 }
 REFUSED = {
+    "a name of NVIDIA's chart": (["--set", "gfd.enabled=true"], "gfd"),
     "a name that is not there": (["--set", "imagge.tag=1"], "imagge"),
     "a name that is not there, deeper": (["--set", "features.metrics=true"], "metrics"),
     "a word for a number": (["--set-string", "metrics.port=http"], "/metrics/port"),

@@ -366,7 +366,10 @@ class ApiServer:
             with self.lock:
                 if body["metadata"]["resourceVersion"] != str(self.version):
                     return request.refuse(409, "the object has been modified")
-                self.annotations.update(body["metadata"]["annotations"])
+                for key, value in body["metadata"]["annotations"].items():
+                    self.annotations.pop(key, None)
+                    if value is not None:
+                        self.annotations[key] = value
         else:
             with self.lock:
                 [test, remove] = body

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cgroups of an agent that was killed: nobody else removes them."""
+"""The cgroups of an agent: those of one that was killed nobody else removes."""
 
 import os
 
@@ -24,3 +24,9 @@ def remove(state_directory):
                 os.rmdir(folder)
             except OSError:
                 pass  # a process is in it
+
+
+def named(name):
+    """Every group of that name, in whatever hierarchy. Those of other agents come and go meanwhile: no glob, which stumbles
+    over one that has just gone."""
+    return [os.path.join(folder, name) for folder, below, _ in os.walk(MOUNT) if name in below]

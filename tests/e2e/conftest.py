@@ -36,12 +36,9 @@ DEADLINE_S = 60
 
 
 def base_environment():
-    """Ours, without what would lead to another machine."""
-    env = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("SLUICE_", "CUDA_", "NVIDIA_")) and key != "LD_LIBRARY_PATH"
-    }
+    """Ours, without what would lead to another machine, or whom root becomes to root's directories."""
+    foreign = ("SLUICE_", "CUDA_", "NVIDIA_") + (("XDG_",) if os.geteuid() == 0 else ())
+    env = {key: value for key, value in os.environ.items() if not key.startswith(foreign) and key != "LD_LIBRARY_PATH"}
     env["SLUICE_SIM_LIBDIR"] = os.environ.get("SLUICE_SIM_LIBDIR", str(BUILD / "sim" / "nvml"))
     env["SLUICE_PROFILES"] = os.environ.get("SLUICE_PROFILES", str(ROOT / "sim" / "profiles"))
     env["PATH"] = os.path.dirname(SLUICE) + os.pathsep + env.get("PATH", "/usr/bin:/bin")

@@ -44,6 +44,8 @@ def test_starts_says_so_and_stops(dgx):
     status = dgx.run("sluice", "agent", "status", "--output", "json").ok().json
     assert status["pid"] == agent.pid and status["gpus"] == 4 and status["simulated"]
     assert [process["role"] for process in status["processes"]] == ["agent", "probe"]
+    probe = next(process["pid"] for process in status["processes"] if process["role"] == "probe")
+    assert os.readlink(f"/proc/{probe}/exe").endswith("/sluice-probe")
     assert "4 simulated" in dgx.run("sluice", "agent", "status").ok().out
     dgx.run("sluice", "agent", "stop").ok()
     assert agent.process.wait(timeout=DEADLINE_S) == 0

@@ -22,7 +22,7 @@ LEAVE = b"\x1d\x1d"
 class Seat:
     """A terminal with a program at it."""
 
-    def __init__(self, machine, *command, rows=30, columns=100):
+    def __init__(self, machine, *command, rows=30, columns=100, **who):
         self.near, far = pty.openpty()
         self.shown = b""
         self.resize(rows, columns)
@@ -30,7 +30,8 @@ class Seat:
         self.far = far
         self.child = subprocess.Popen(
             [SLUICE, *[str(word) for word in command]], env=machine.env, stdin=far, stdout=far,
-            stderr=far, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+            stderr=far, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            **who)
         machine.children.append(self.child)
 
     def resize(self, rows, columns):
@@ -126,6 +127,32 @@ def test_one_ctrl_bracket_is_the_jobs(served):
     assert seat.wait() == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to hide the terminals")
+def test_a_job_that_can_have_no_terminal_says_so(machine):
+    if subprocess.run(["unshare", "-m", "mount", "--bind", "/dev/null", "/dev/ptmx"], check=False,
+                      capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    wrapper = machine.directory / "agent"
+    wrapper.write_text(f'#!/bin/sh\nexec unshare -m sh -c \'mount --bind /dev/null /dev/ptmx && exec "$@"\' sh {SLUICE} "$@"\n')
+    wrapper.chmod(0o755)
+    machine.agent(program=str(wrapper))
+    reply = machine.run("sluice", "run", "--pty", "--gpus", "0", "--", "true", stdin=subprocess.DEVNULL,
+                        timeout=DEADLINE_S)
+    assert reply.rc == 125 and "LaunchError" in reply.err and "terminal" in reply.err, reply
+    assert machine.run("sluice", "run", "--gpus", "0", "--", "true").rc == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="--mounts needs root")
+def test_a_terminal_on_the_mounts_of_a_simulated_machine(machine):
+    machine.start("t4x1")
+    mounts = [SLUICE, "sim", "exec", "--mounts", "--root", machine.root, "--state", machine.state, "--", SLUICE]
+    if machine.run(*mounts, "--version").rc:
+        pytest.skip("nothing can be mounted here")
+    reply = machine.run(*mounts, "run", "--pty", "--gpus", "0", "--", "sh", "-c", "tty; test -t 0 && stty size",
+                        stdin=subprocess.DEVNULL, timeout=DEADLINE_S)
+    assert reply.rc == 0 and "/dev/pts/" in reply.out, reply
+
+
 def test_a_killed_client_and_agent_do_not_end_it(served):
     seat = shell(served)
     seat.type(b"echo here\r")
@@ -180,6 +207,24 @@ def test_who_may_not(served):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another user")
+def test_a_member_is_sat_at_by_its_number_in_the_array(served):
+    other = served.submit("cat", options=["--pty"])
+    served.submit("cat", options=["--pty"])  # its number is `other` + 1
+    served.job_in(other, "Running")
+    for number, why in ((f"{other}.1", f"job {other} has no member 1"), (f"{other}.x", "is no number of a job"),
+                        (f"{other}.7", f"job {other} has no member 7")):  # nor is there a job `other` + 7
+        reply = served.run("sluice", "attach", number, stdin=subprocess.DEVNULL)
+        assert reply.rc == 64 and why in reply.err, reply
+
+    array = served.submit("sh", "-c", "read x; exit $SLUICE_ARRAY_INDEX", options=["--pty", "--array", "2"])
+    served.job_in(array + 1, "Running")
+    seat = Seat(served, "attach", f"{array}.1")
+    seat.type(b"\r")
+    assert seat.wait() == 1
+    reply = served.run("sluice", "attach", f"{array}.1")
+    assert reply.rc == 64 and f"job {array}.1 has ended" in reply.err, reply
+
+
 def test_nobody_elses(served):
     nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
     if subprocess.run([SLUICE, "--version"], check=False, capture_output=True, **nobody).returncode:
@@ -240,3 +285,20 @@ def test_who_waits_for_a_terminal_survives_an_agent_that_is_killed(served):
     seat.expect(b"got it\r\n")
     served.agent()
     assert seat.wait() == 5
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be several users")
+def test_the_owner_of_a_job_of_roots_agent_and_nobody_else(machine):
+    """Whose file the output is does not matter: with a limit it is root's."""
+    machine.agent()
+    owner, other = ({"user": uid, "group": uid, "extra_groups": [], "cwd": "/"} for uid in (61001, 61002))
+    number = machine.submit("sh", "-c", "read word; echo heard $word; sleep 1000", options=("--pty",), **owner)
+    machine.job_in(number, "Running", **owner)
+    seat = Seat(machine, "attach", number, **owner)
+    seat.type(b"hello\n")
+    seat.expect(b"heard hello")
+    seat.type(LEAVE)
+    assert seat.wait() == 0
+    reply = machine.run("sluice", "attach", number, stdin=subprocess.DEVNULL, **other)
+    assert reply.rc != 0 and "heard" not in reply.out, reply
+    machine.run("sluice", "cancel", "--now", number, **owner).ok()

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from conftest import wait_until
-from kubelet import small_node  # noqa: F401
+from kubelet import Kubelet, small_node  # noqa: F401
 from test_injection import containerd, injection
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="device nodes are made by root")
@@ -58,8 +58,8 @@ class Node:
         found = set()
         for gpu in self.machine.show()["gpus"]:
             instances = gpu["mig"]["instances"] if gpu["mig"] and gpu["mig"]["current"] else []
-            found |= {instance["uuid"] for instance in instances}
-            found |= set() if gpu["mig"] and gpu["mig"]["current"] else {gpu["uuid"]}
+            # With migStrategy none one in MIG mode is handed out whole, so it has a name too.
+            found |= {instance["uuid"] for instance in instances} | {gpu["uuid"]}
         return found
 
     def is_right(self, path=None):
@@ -128,7 +128,7 @@ def test_mig_instances_change(node):
     node.machine.start("dgx-a100", "--gpus", "1", "--mig", "single")
     node.serve()
     node.wait_right()
-    assert "0:0" in node.names() and "0" not in node.names()
+    assert {"0:0", "0"} <= set(node.names())
     for layout in ("hetero", "single", "hetero"):
         before = len(node.told("mig-changed"))
         node.machine.sim("inject", "mig", layout)
@@ -319,6 +319,8 @@ def test_the_kubelet_is_told_at_once(small_node):  # noqa: F811
     uuid = small_node.show()["gpus"][0]["uuid"]
     wait_until(lambda: endpoint.allocate(uuid).cdi_devices, what="CDI names")
     assert time.monotonic() - before < 30
+    # At a first start ours are on their way: that is no reason to say that nobody gets a GPU.
+    assert "containers get no GPU" not in (small_node.directory / "agent.err").read_text()
 
 
 def test_what_else_is_there(small_node):  # noqa: F811
@@ -336,3 +338,29 @@ def test_what_else_is_there(small_node):  # noqa: F811
     wait_until(lambda: names() == [f"sluice.sim/gpu={uuid}", "sluice.sim/gds=all"], what="the other kind")
     spec.unlink()
     wait_until(lambda: names() == [f"sluice.sim/gpu={uuid}"], what="ours alone")
+
+
+@pytest.mark.parametrize("what", ["channel", "whole"])
+def test_the_kubelet_is_told_names_that_resolve(machine, what):
+    """The IMEX channel, and a GPU in MIG mode that is handed out whole."""
+    machine.start("dgx-a100", "--gpus", "2",
+                  *(["--imex-channels", "1"] if what == "channel" else ["--mig", "single"]))
+    kubelet = Kubelet(machine.path("/var/lib/kubelet/device-plugins")).start()
+    config = machine.directory / "config.yaml"
+    config.write_text("flags: {migStrategy: none, plugin: {deviceListStrategy: [cdi-cri]}}\n" +
+                      ("imex: {channelIDs: [0], required: true}\n" if what == "channel" else ""))
+    try:
+        machine.agent("--config", config)
+        endpoint = kubelet.wait(2)
+        names = [[device.name for device in endpoint.allocate(gpu).cdi_devices]
+                 for gpu in endpoint.devices]
+        wanted = 2 if what == "channel" else 1
+        assert [len(told) for told in names] == [wanted, wanted], names
+        machine.run("sluice", "cdi", "check", *sum(names, [])).ok()
+        # A name that nothing provides any more: nobody gets the GPU, instead of a pod that cannot start.
+        gone = machine.path(f"/dev/nvidia{machine.show()['gpus'][1]['minor']}")
+        gone.unlink()
+        wait_until(lambda: list(endpoint.devices.values()).count("Unhealthy") == 1,
+                   what="the GPU without its node is unhealthy")
+    finally:
+        kubelet.die()

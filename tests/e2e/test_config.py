@@ -11,7 +11,8 @@ from conftest import ROOT, SLUICE
 
 DOCUMENTS = ROOT / "tests" / "documents" / "config"
 GOLDEN = sorted(path for path in DOCUMENTS.iterdir() if ".yaml." in path.name)
-ACCEPTED = sorted(path for path in DOCUMENTS.glob("*.yaml") if path.name != "mps.yaml")
+PRINTED = sorted(DOCUMENTS.glob("*.printed.yaml"))
+ACCEPTED = sorted(path for path in DOCUMENTS.glob("*.yaml") if path.name != "mps.yaml" and path not in PRINTED)
 
 
 def sluice(*arguments, **options):
@@ -31,6 +32,20 @@ def resources(machine, file):
 def test_documents_are_accepted_without_a_warning(file):
     reply = sluice("config", "check", "--strict", file)
     assert (reply.returncode, reply.stdout) == (0, f"{file}: ok\n")
+
+
+@pytest.mark.parametrize("file", PRINTED, ids=lambda path: path.name)
+def test_documents_as_printed_are_refused(file):
+    """A here-document's last word, and dots for what was left out, are no part of a file: the place of them is told."""
+    lines = file.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    column = len(lines[-1]) - len(lines[-1].lstrip()) + 1
+    reply = sluice("config", "check", file)
+    says = "ends what a shell reads" if lines[-1] == "EOF" else "stands for what was left out in print"
+    assert reply.returncode == 1 and reply.stdout.startswith(f"{file}:{len(lines)}:{column}: '{lines[-1].strip()}' {says}"), reply
+    completed = file.with_name(file.name.replace(".printed", ""))
+    rest = "\n".join(lines[1:-1]).replace("- name: \n      replicas: ", "- name: nvidia.com/gpu\n      replicas: 5")
+    rest = rest.replace("Default: \n", "Default: false\n").replace("One: \n", "One: false\n")
+    assert completed.read_text(encoding="utf-8").rstrip("\n").split("\n", 1)[1] == rest
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda path: path.name)
@@ -66,7 +81,7 @@ def test_what_show_prints_can_be_given_again(file, tmp_path):
     assert second.returncode == 0, second.stderr
 
     def without_comments(text):
-        return [line.split(" #")[0].rstrip() for line in text.splitlines()]
+        return [line.split("#")[0].rstrip() for line in text.splitlines()]
     assert without_comments(first.stdout) == without_comments(second.stdout)
 
 
@@ -98,6 +113,34 @@ def test_show_says_where_values_come_from(tmp_path):
     assert settings["flags.gdsEnabled"] == ("false", "environment")
     assert settings["flags.mofedEnabled"] == ("true", "file")
     assert settings["flags.gdrcopyEnabled"] == ("false", "default")
+
+
+@pytest.mark.parametrize("command", [("config", "show"), ("config", "resources"), ("labels",)], ids=" ".join)
+def test_the_services_file_counts_where_none_is_named(machine, command):
+    machine.start("dgx-a100", "--gpus", "1", "--mig", "single")
+    file = machine.path("/etc/sluice/config.yaml")
+    file.parent.mkdir(parents=True)
+    file.write_text("flags: {migStrategy: mixed}\n", encoding="utf-8")
+    machine.env.pop("CONFIG_FILE", None)
+    machine.env.pop("SLUICE_CONFIG", None)
+
+    mixed = {"show": "migStrategy: mixed", "resources": "mig-1g.5gb", "labels": "mig-1g.5gb.count=7"}[command[-1]]
+    reply = machine.run("sluice", *command).ok()
+    assert mixed in reply.out, reply
+    assert command[-1] != "show" or str(file) in reply.out, reply
+
+    named = machine.directory / "named.yaml"
+    named.write_text("flags: {migStrategy: none}\n", encoding="utf-8")
+    assert mixed not in machine.run("sluice", *command, env={"CONFIG_FILE": str(named)}).ok().out
+    assert mixed in machine.run("sluice", *command, env={"CONFIG_FILE": ""}).ok().out
+
+
+def test_show_without_a_file_says_where_it_looked(machine):
+    machine.start("t4x1")
+    machine.env.pop("CONFIG_FILE", None)
+    machine.env.pop("SLUICE_CONFIG", None)
+    shown = machine.run("sluice", "config", "show").ok().out
+    assert f"# file: none (looked for {machine.root}/etc/sluice/config.yaml)\n" in shown, shown
 
 
 def refusal(tmp_path, content):

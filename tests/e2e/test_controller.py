@@ -15,13 +15,20 @@ def test_the_file_of_2020(machine):
     wanted = yaml.safe_load((MANIFESTS / "mpijob-v2beta1.yaml").read_text())
     assert new["metadata"].pop("annotations") == {"sluice.dev/transport": "exec"}
     assert new == wanted
-    assert f"# {old}:7: spec.cleanPodPolicy moves to spec.runPolicy.cleanPodPolicy" in reply.err.splitlines()
+    assert f"# {old}:3: kubeflow.org/v1alpha2 becomes kubeflow.org/v2beta1" in reply.err.splitlines()
     again = machine.run("sluice", "controller", "convert", input=reply.out).ok()
     assert (again.out, again.err) == (reply.out, "")
 
 
+def test_a_policy_moves(machine):
+    text = (MANIFESTS / "mpijob-v1alpha2.yaml").read_text().replace("spec:\n", "spec:\n  cleanPodPolicy: Running\n", 1)
+    reply = machine.run("sluice", "controller", "convert", "-f", "-", input=text).ok()
+    assert yaml.safe_load(reply.out)["spec"]["runPolicy"]["cleanPodPolicy"] == "Running"
+    assert "# standard input:8: spec.cleanPodPolicy moves to spec.runPolicy.cleanPodPolicy" in reply.err.splitlines()
+
+
 def test_other_documents_are_kept(machine):
-    text = "a: [1, '2', \"x: y\", \"\", null]\n---\n" + (MANIFESTS / "mpijob.printed.yaml").read_text()
+    text = "a: [1, '2', \"x: y\", \"\", null]\n---\n" + (MANIFESTS / "mpijob-v1alpha2.yaml").read_text()
     reply = machine.run("sluice", "controller", "convert", "-f", "-", input=text).ok()
     first, second = yaml.safe_load_all(reply.out)
     assert first == {"a": [1, "2", "x: y", "", None]} and second["apiVersion"] == "kubeflow.org/v2beta1"

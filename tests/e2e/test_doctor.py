@@ -444,6 +444,12 @@ def test_without_gpus(machine):
     assert "no NVIDIA GPU" in reply.out
 
 
+def test_jobs_of_a_simulated_machine_need_no_mount(machine):
+    machine.start("t4x1")
+    reply = machine.run("sluice", "doctor", "--only", "jobs.isolation")
+    assert reply.rc == 3 and "not looked at" in reply.out and "mount" not in reply.out, reply
+
+
 def test_options(node):
     reply = node.run("sluice", "doctor", "--only", "drver.bound")
     assert reply.rc == 64 and "driver.bound" in reply.err

@@ -388,6 +388,58 @@ def test_the_kubelet_sees_the_mig_instance_alone(machine, node):
     assert not endpoint.ended.is_set()
 
 
+def without_proc_of_the_driver(machine):
+    """The machine's root but for /proc/driver; its path."""
+    root, view = machine.path("/"), machine.directory / "view"
+    machine.path("/var/lib/kubelet/device-plugins").mkdir(parents=True)
+    (view / "proc").mkdir(parents=True)
+    for folder, hidden in ((root, "proc"), (root / "proc", "driver")):
+        for entry in folder.iterdir():
+            if entry.name != hidden:
+                (view / entry.relative_to(root)).symlink_to(entry)
+    return str(view)
+
+
+def test_a_lost_gpu_that_nobody_can_name(machine):
+    """In a pod of its own the driver's /proc is not there: when the driver has lost a GPU it tells
+    neither UUID nor address of it. The kubelet is told all the same, and the service rests."""
+    machine.start("t4x4", "--dev-style", "file")
+    view = {"SLUICE_ROOT": without_proc_of_the_driver(machine)}
+    kubelet = Kubelet(machine.path("/var/lib/kubelet/device-plugins")).start()
+    try:
+        agent, client = start(machine, env=view)
+        endpoint = kubelet.wait(4)
+        uuid = machine.show()["gpus"][2]["uuid"]
+        machine.sim("inject", "xid", "79", "--gpu", "2")
+        marks(endpoint, {uuid})
+        becomes(client, 2)
+        rests(agent, client)
+        assert len(endpoint.devices) == 4 and not endpoint.ended.is_set()
+
+        # Whoever begins now has never known which GPU it is.
+        assert agent.end() == 0
+        (machine.state_dir / "health").unlink(missing_ok=True)
+        agent = Agent(machine, "--period", "100ms", env=view)
+        client = agent.client()
+        kubelet.wait(3)
+        wait_until(lambda: 2 in unhealthy(client), what="GPU 2 unhealthy")
+        rests(agent, client)
+        assert agent.end() == 0
+    finally:
+        kubelet.die()
+
+
+def rests(agent, client):
+    """It answers, and says nothing twice, over ten samples."""
+    told = len(agent.text().splitlines())
+    watch = client.node.Watch(pb.WatchRequest(), timeout=30)
+    for _ in range(10):
+        next(watch)
+    watch.cancel()
+    assert client.status().gpus == 4 and len(health(client)) <= 5
+    assert len(agent.text().splitlines()) <= told + 3, agent.text()
+
+
 def test_a_release_takes_nothing_from_the_kubelet(machine, node):
     endpoint = node(CONFIG).wait(2)
     machine.run("sluice", "health", "release").ok()

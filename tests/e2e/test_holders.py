@@ -2,7 +2,7 @@
 """Who holds which device: containers, as the kubelet's pod-resources service says, and jobs."""
 
 from conftest import wait_until
-from kubelet import field, serve_on, small_node  # noqa: F401
+from kubelet import Kubelet, field, serve_on, small_node  # noqa: F401
 
 
 class Pods:
@@ -63,3 +63,37 @@ def test_jobs(machine):
     assert "job 1" in machine.run("sluice", "devices").ok().out
     machine.run("sluice", "cancel", "1").ok()
     wait_until(lambda: not holders(machine), what="nobody")
+
+
+def test_a_gpu_that_is_held_whole_gets_no_neighbours(machine):
+    """The configuration begins to share it: its holder was promised all of it."""
+    machine.start("t4x4")
+    machine.others = []
+    kubelet = Kubelet(machine.path("/var/lib/kubelet/device-plugins")).start()
+    pods = Pods(machine)
+    config = machine.directory / "config.yaml"
+    config.write_text("version: v1\n")
+    uuids = [gpu["uuid"] for gpu in machine.show()["gpus"]]
+    pods.held = [("ml", "train-0", "main", "nvidia.com/gpu", uuids[1])]
+    try:
+        machine.agent("--config", config)
+        kubelet.wait(4)
+        config.write_text("version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}\n")
+        out = {f"{uuids[1]}::0", f"{uuids[1]}::1"}
+        wait_until(lambda: kept_out(kubelet) == (8, out), what="two shares that nobody gets")
+        log = (machine.directory / "agent.err").read_text()
+        assert "is kept out: a container holds it whole: it is shared once it is free" in log
+
+        pods.held = [("ml", "other-0", "main", "nvidia.com/gpu", f"{uuids[0]}::1")]
+        wait_until(lambda: kept_out(kubelet) == (8, set()), what="it is free")
+        config.write_text("version: v1\n")
+        wait_until(lambda: kept_out(kubelet) == (4, {uuids[0]}), what="one that is not given whole")
+    finally:
+        kubelet.die()
+        for other in machine.others:
+            other.stop(None)
+
+
+def kept_out(kubelet):
+    devices = kubelet.devices() or {}
+    return len(devices), {device for device, health in devices.items() if health == "Unhealthy"}

@@ -402,14 +402,21 @@ def test_out_of_memory_is_told(boxed):
 
 def test_processes_are_limited(boxed):
     boxed.agent()
-    number = boxed.submit("sleep", "1000", options=("--pids", "20"))
-    why, _ = limits_of(boxed, number)
-    if "processes counted only" in why:
-        pytest.skip(why)
+    reply = boxed.run("sluice", "run", "--pids", "20", "--", "true")
+    if reply.rc == 125:
+        pytest.skip(reply.err)
     script = "import os, time\nn = 0\ntry:\n  while n < 100:\n    if os.fork() == 0: time.sleep(1000)\n    n += 1\n" \
              "except BlockingIOError: pass\nprint(n)\nos._exit(0)"
     reply = boxed.run("sluice", "run", "--pids", "20", "--grace", "0s", "--", "python3", "-c", script).ok()
     assert 10 < int(reply.out) < 20, reply
+
+
+def test_a_number_of_processes_that_cannot_be_had_is_no_endless_one(boxed):
+    """What the kernel refuses, and where there is no control group, is told instead of the command being run."""
+    boxed.agent()
+    for how in ({}, {"user": 61001, "group": 61001, "extra_groups": []}):
+        reply = boxed.run("sluice", "run", "--pids", 2 ** 32 - 1, "--", "echo", "it runs", cwd="/", **how)
+        assert reply.rc == 125 and "it runs" not in reply.out and "--pids" in reply.err, reply
 
 
 def test_processors_are_limited(boxed):

@@ -2,6 +2,7 @@
 """`sluice jobs`: what is listed, what others see, and waiting for ends."""
 
 import os
+import pathlib
 import re
 import subprocess
 
@@ -153,6 +154,11 @@ def test_what_others_see_and_may(served):
     served.job_in(own, "Cancelled")
 
 
+def has_socket(pid):
+    links = (os.readlink(one) for one in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+    return any(link.startswith("socket:") for link in links)
+
+
 @pytest.mark.parametrize("ended_meanwhile", [False, True])
 def test_who_waits_and_follows_survives_an_agent_that_is_killed(served, ended_meanwhile):
     """`jobs wait` of a job that runs and of one that waits for it; `logs -f` of the first alone, for of one
@@ -163,6 +169,9 @@ def test_who_waits_and_follows_survives_an_agent_that_is_killed(served, ended_me
     waits = served.spawn("sluice", "jobs", "wait", first, second)
     follow = served.spawn("sluice", "logs", "-f", first, stdout=subprocess.PIPE)
     assert follow.stdout.readline() == "one\n"
+    # Who has not asked yet when the agent is killed is told that there is none.
+    wait_until(lambda: has_socket(waits.pid), what="jobs wait to connect")
+    served.job(first)  # a call that comes after that of `waits`
     for _ in range(3):
         served.service.kill()
         served.service.wait()

@@ -308,13 +308,24 @@ def test_no_moment_without_labels(made, one, two):
     assert not server.gaps and set(SET) <= set(server.labels)
     if two == "direct":
         assert not server.features and server.applied == SET
-        assert not server.annotations[TRACKED]
+        assert not server.annotations.get(TRACKED)
     else:
         assert spec(server) == SET and not server.applied
         # They are nfd-master's now, and go with their source.
         server.expected = set()
         kube.publish("none", labels={}, previous=two)
         wait_until(lambda: not set(SET) & set(server.labels))
+
+
+def test_without_discovery_nothing_of_it_stays(made):
+    """It has gone, and left its list of labels: what was on it is ours, and an empty list is no list."""
+    server = made.publishing
+    server.relabel(SET)
+    server.annotations[TRACKED] = ",".join(sorted(SET))
+    kube = made.begin(200)
+    kube.publish("direct", previous="nodefeature")
+    kube.state(way="direct", on_node=True, ends=True)
+    assert server.applied == SET and TRACKED not in server.annotations
 
 
 def test_a_discovery_that_does_not_take_over(made):

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -447,3 +448,22 @@ def test_without_driver(node):
     node.sim("heal")
     node.kubelet.wait(8)
     assert not endpoint.ended.is_set()
+
+
+def test_a_killed_agent_leaves_no_sockets_to_whoever_comes_next(node):
+    """Its cleanup removes them, and those of another plugin stay."""
+    node.kubelet.start()
+    agent = node.agent()
+    node.kubelet.wait(8)
+    ours = node.kubelet.directory / "nvidia-gpu.sock"
+    noted = node.state_dir / "kubelet-sockets"
+    wait_until(lambda: noted.exists() and str(ours) in noted.read_text(), what="the note")
+    other = node.kubelet.directory / "nvidia-mig-1g.5gb.sock"
+    foreign = socket.socket(socket.AF_UNIX)
+    foreign.bind(str(other))
+    foreign.close()
+    agent.kill()
+    agent.wait(DEADLINE_S)
+    assert ours.is_socket()
+    said = node.run("sluice", "agent", "--cleanup", "--purge").ok().out
+    assert f"removed: '{ours}'" in said and not ours.exists() and other.is_socket(), said

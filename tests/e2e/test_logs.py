@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sluice logs`: from the files, from the agent, while it is written, and without an agent."""
 
+import json
 import os
+import pty
 import subprocess
 
 import pytest
@@ -46,6 +48,55 @@ def test_bytes_are_passed_on(served):
     done = subprocess.run([SLUICE, "logs", str(number)], env=served.env, capture_output=True,
                           check=True)
     assert done.stdout == b"\x00\xff\x1b[31m"
+
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b2J \u202egnp.exe\u2069 \x08 "
+SHOWN = r"\x1b[2J\x1b]0;title\x07 \u009b2J \u202egnp.exe\u2069 \x08 "
+
+
+def on_terminal(machine, *command, **how):
+    """What a program writes to a terminal."""
+    ours, its = pty.openpty()
+    child = machine.spawn(*command, stdin=subprocess.DEVNULL, stdout=its, stderr=its, **how)
+    os.close(its)
+    out = b""
+    try:
+        while data := os.read(ours, 65536):
+            out += data
+    except OSError:  # EIO: nobody has it open any more
+        pass
+    os.close(ours)
+    assert child.wait(DEADLINE_S) == 0
+    return out.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_is_given_nothing_to_obey(served):
+    """What a job writes moves no cursor and turns no text around; colours and progress bars stay. A pipe gets the bytes."""
+    line = f"{HOSTILE}\x1b[31mred\x1b[0m 10%\r\x1b[K20%\n"
+    number = finished(served, f"printf '%s' '{line}'; printf '\\355\\n\\342\\200'")
+    shown = f"{SHOWN}\x1b[31mred\x1b[0m 10%\r\x1b[K20%\n\\xed\n\\xe2\\x80\x1b[0m"
+    assert on_terminal(served, "sluice", "logs", number) == shown
+    raw = subprocess.run([SLUICE, "logs", str(number)], env=served.env, capture_output=True, timeout=DEADLINE_S, check=True)
+    assert raw.stdout == line.encode() + b"\xed\n\xe2\x80"
+    # While it is written, and by way of the agent.
+    number = submit(served, f"printf '%s' '{line}'; sleep 0.3; printf '%s' '{line}'")
+    expected = f"{SHOWN}\x1b[31mred\x1b[0m 10%\r\x1b[K20%\n" * 2 + "\x1b[0m"
+    assert on_terminal(served, "sluice", "logs", "--follow", number) == expected
+    if os.geteuid() == 0:
+        hide = f"mount -t tmpfs none {served.state_dir}; exec \"$0\" logs {number}"
+        assert on_terminal(served, "unshare", "-m", "sh", "-c", hide, SLUICE) == expected
+
+
+def test_json_escapes_what_a_terminal_would_obey(served):
+    number = served.submit("sh", "-c", f": {HOSTILE}")
+    said = subprocess.run([SLUICE, "jobs", str(number), "--output", "json"], env=served.env, capture_output=True,
+                          timeout=DEADLINE_S, check=True).stdout.decode()
+    assert json.loads(said)["command"][2] == f": {HOSTILE}"
+    assert r"\u009b" in said and r"\u202e" in said
+    assert not [c for c in said if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e\u2069")]
+    for command in (["run", "--dry-run", "--gpus", "0", "--output", "json", "--", "echo", HOSTILE], ["jobs", str(number)]):
+        done = subprocess.run([SLUICE, *command], env=served.env, capture_output=True, timeout=DEADLINE_S, check=False)
+        assert not set(done.stdout.decode()) & set("\x9b\u202e\x1b"), done
 
 
 def test_following_to_the_end(served):

@@ -118,6 +118,8 @@ def test_the_pod_is_what_it_should_be():
         agent = pod["containers"][0]
         assert agent["image"] == f"localhost/sluice:{version}", path
         assert agent["securityContext"]["readOnlyRootFilesystem"] is True
+        # Without it the metrics would call the node as the pod is called.
+        assert {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}} in agent["env"], path
         assert agent["resources"] == {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}}
         assert agent["livenessProbe"]["exec"]["command"] == ["sluice", "agent", "status"]
         # the page and the metrics, on the pod's address and never on the host's
@@ -126,7 +128,7 @@ def test_the_pod_is_what_it_should_be():
         assert spec["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": 1, "maxSurge": 0}
         assert pod["automountServiceAccountToken"] is False  # nothing that needs it is on
         variables = {variable["name"]: variable.get("value") for variable in agent["env"]}
-        assert "NODE_NAME" not in variables
+        assert not {"NAMESPACE", "POD_NAME"} & set(variables)  # for the API server
         assert variables["FAIL_ON_INIT_ERROR"] == "false"  # a driver that comes later is waited for
         assert pod["hostNetwork"] is False and "hostPID" not in pod and "hostIPC" not in pod
         assert pod["terminationGracePeriodSeconds"] == 5 and pod["dnsPolicy"] == "Default"

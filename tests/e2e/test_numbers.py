@@ -138,7 +138,9 @@ def test_whose_a_process_is(served):
         with capture_cgroups.runc(pathlib.Path(directory), "runc", cgroup) as pid:
             served.sim("load", "--gpu", 0, "--pid", pid, "--util", "0.5", "--mem", "1GiB")
             served.sim("clock", "advance", "5")
-            holder = wait_until(lambda: state(served)["holders"], what="the holder")[0]
+            # Its process may be seen a moment before its container's name is known.
+            holder = wait_until(lambda: [one for one in state(served)["holders"] if "namespace" in one],
+                                what="the holder with its name")[0]
             assert (holder["namespace"], holder["pod"], holder["container"]) == ("ml", "train-0", "main")
             top = served.run("sluice", "top", "--output", "json").ok().json["gpus"][0]["processes"]
             assert [(use["pid"], use["holder"]) for use in top] == [(pid, "ml/train-0/main")]

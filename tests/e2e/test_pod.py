@@ -87,7 +87,7 @@ class Pod:
         config["process"]["env"] = [
             f"PATH={os.path.dirname(SLUICE)}", "KUBERNETES_SERVICE_HOST=192.0.2.1",
             "SLUICE_ROOT=/.",  # the simulated machine's files have their final names here
-            *(f"{variable['name']}={variable['value']}" for variable in self.agent.get("env", [])),
+            *(f"{variable['name']}={variable.get('value', 'node7')}" for variable in self.agent.get("env", [])),
             *(f"{name}={value}" for name, value in self.machine.env.items() if name in ("SLUICE_SIM_STATE", "LD_LIBRARY_PATH"))]
         self.bundle.write()
         with open(self.directory / "log", "wb") as log:

@@ -10,9 +10,10 @@ import time
 
 import pytest
 
-from conftest import BUILD, SLUICE, wait_until
+from conftest import BUILD, wait_until
 
 PROBE_WATCH = os.environ.get("PROBE_WATCH", str(BUILD / "tests" / "e2e" / "probe_watch"))
+PROBE = BUILD / "src" / "libexec" / "probe" / "sluice-probe"  # `sluice probe` is the same: test_devices.py
 DEADLINE_S = 30
 
 
@@ -24,7 +25,7 @@ class Watch:
         self.changed = threading.Condition()
         self.seen = 0
         self.process = machine.spawn(
-            PROBE_WATCH, SLUICE, call_ms, period_ms, retry_ms, *options,
+            PROBE_WATCH, PROBE, call_ms, period_ms, retry_ms, *options,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         threading.Thread(target=self.read, daemon=True).start()
 
@@ -298,3 +299,13 @@ def test_the_probe_ends_with_its_client(machine):
 def test_by_hand(machine):
     reply = machine.run("sluice", "probe", "--fd", "3", "--marks-fd", "4")
     assert reply.rc == 64 and "sluice devices" in reply.err
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["probe"], ["devices", "--fd=0"], ["probe", "--fd=99999"], ["probe", "--fd=x", "--marks-fd=0"],
+    ["probe", "--period-ns=1"], ["probe", "--skip=0"], ["probe", "--skip=/0000:07:00.0"], ["probe", "--fd", "0"],
+    ["probe", "--skip=0/" + "0" * 64], ["probe", "--sequence=-1"], ["probe", "--onc"]])
+def test_the_program_by_hand(arguments):
+    """What only the service starts takes no argument that the service does not give."""
+    reply = subprocess.run([PROBE, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    assert reply.returncode == 64 and "sluice devices" in reply.stderr

@@ -124,7 +124,7 @@ def test_streams_directory_and_limits_are_the_callers(dgx):
     reply = dgx.run("sluice", "run", "--", "sh", "-c", "pwd; cat; umask; ulimit -n; echo oops >&2",
                     input="not read\n", cwd="/usr", umask=0o027,
                     preexec_fn=lambda: __import__("resource").setrlimit(7, (77, 99))).ok()
-    assert reply.out == "/usr\n0027\n77\n" and reply.err == "oops\n"
+    assert reply.out == "/usr\n0027\n77\n" and reply.err.endswith("\noops\n")
     reply = dgx.run("sluice", "run", "--cwd", "lib", "--", "sh", "-c", "pwd; echo $PWD",
                     cwd="/usr").ok()
     assert reply.out.splitlines()[1] == "/usr/lib"
@@ -210,6 +210,89 @@ def test_exit_code_and_report_without_anybody_who_reads(served):
     assert json.loads(report.read_text())["exit_code"] == 7
 
 
+@pytest.mark.parametrize("option", ["--report", "--output"])
+def test_files_that_cannot_be_written_are_refused_before_it_runs(served, option):
+    ran = served.directory / "ran"
+    for path in ("/nonexistent/file", served.directory, "/dev/full", served.directory / "f" / "file"):
+        reply = served.run("sluice", "run", "--gpus", "0", option, path, "--", "touch", ran)
+        assert reply.rc == 64 and f"{option} '{path}'" in reply.err, reply
+    assert not ran.exists()
+
+
+def test_a_report_that_is_not_written_is_no_success(served):
+    gone = served.directory / "gone"
+    for script, code in ((f"rmdir {gone}", 73), (f"rmdir {gone}; exit 5", 5)):
+        gone.mkdir()
+        reply = served.run("sluice", "run", "--gpus", "0", "--report", gone / "report", "--", "sh", "-c", script)
+        assert reply.rc == code and "the report was not written" in reply.err, reply
+
+
+def test_closed_outputs_are_no_success_and_nothing_else_is_written_there(served):
+    for command, code in ((["run", "--gpus", "0", "--", "echo", "text"], 73), (["jobs"], 1), (["--version"], 1)):
+        for how in (">&-", ">/dev/full"):
+            done = served.run("sh", "-c", f'exec "$@" {how}', "sh", SLUICE, *command, stdin=subprocess.DEVNULL)
+            assert done.rc == code and "cannot write the output: " in done.err, (how, done)
+    done = served.run("sh", "-c", "exec sluice run -d -- true >/dev/full")
+    assert done.rc == 73 and "was accepted, but its number cannot be written" in done.err, done
+    # Nor does the lowest number that is free become a database's.
+    done = served.run("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", SLUICE, "run", "--gpus", "0", "--", "echo", "text")
+    assert done.rc == 73, done
+
+
+def test_input_that_no_job_gets_is_said(served):
+    path = served.directory / "input"
+    path.write_text("one\n")
+    note = "a job's input is empty"
+
+    def run(stdin, *options):
+        reply = served.run("sluice", "run", "--gpus", "0", *options, "--", "cat", stdin=stdin).ok()
+        return note in reply.err
+
+    with subprocess.Popen(["echo", "x"], stdout=subprocess.PIPE) as echo:
+        echo.wait()
+        assert run(echo.stdout)
+    reading, writing = os.pipe()  # open and silent, as that of a CI runner
+    assert not run(reading)
+    os.close(reading)
+    os.close(writing)
+    with open(path, "rb") as file:
+        assert run(file) and run(file, "--detach") and not run(file, "--quiet")
+        file.seek(0, os.SEEK_END)
+        assert not run(file)
+    with subprocess.Popen(["true"], stdout=subprocess.PIPE) as nothing:
+        nothing.wait()
+        assert not run(nothing.stdout)
+    assert not run(subprocess.DEVNULL)
+
+
+def test_jobs_of_a_service_that_has_ended_by_itself(machine):
+    assert machine.run("sluice", "run", "--gpus", "0", "--name", "mine", "--", "sh", "-c", "exit 3").rc == 3
+    machine.kill_service()
+    assert machine.run("sluice", "jobs", "--no-start").rc == 69
+    for command, code in ((["jobs", "--all"], 0), (["jobs", "1"], 0), (["jobs", "wait", "1"], 3),
+                          (["jobs", "usage"], 0), (["cancel", "1"], 0), (["attach", "1"], 64)):
+        reply = machine.run("sluice", *command)
+        assert reply.rc == code and "starting one in the background" in reply.err, reply
+        assert "mine" in reply.out or command[-1] not in ("--all",), reply
+        machine.kill_service()
+    assert machine.run("sluice", "jobs", "--socket", machine.directory / "none").rc == 69
+
+    # One that somebody has as a service, and has stopped, stays stopped.
+    machine.agent()
+    machine.service.terminate()
+    machine.service.wait()
+    for command in (["jobs"], ["jobs", "1"], ["cancel", "1"]):
+        assert machine.run("sluice", *command).rc == 69
+
+
+def test_a_dry_run_starts_no_service(machine):
+    machine.env["HOME"] = str(machine.directory)
+    for command in (["--", "true"], ["--lines", "-"]):
+        reply = machine.run("sluice", "run", "--gpus", "0", "--dry-run", *command, input="true\n")
+        assert reply.rc == 69 and "no agent answers" in reply.err and "--dry-run" in reply.err, reply
+    assert not machine.state_dir.exists() and not machine.runtime_dir.exists()
+
+
 def test_report_replaces_nothing_but_a_file(served):
     link = served.directory / "link"
     link.symlink_to(served.directory / "target")
@@ -228,19 +311,31 @@ def test_commands_that_cannot_run(dgx):
     assert reply.rc == 127 and "no-such-command" in reply.err
     reply = dgx.run("sluice", "run", "--", "/etc/passwd")
     assert reply.rc == 126 and "/etc/passwd" in reply.err
+    # What is no program for this processor is not read as a shell's script.
+    for content in (b"\x7fELF\2\1\1\n(exit 9)\n", b"a\0b\nexit 9\n"):
+        broken = dgx.directory / "broken"
+        broken.write_bytes(content)
+        broken.chmod(0o755)
+        for command in (["run", "--"], ["sim", "exec", "--root", dgx.root, "--state", dgx.state, "--"]):
+            reply = dgx.run("sluice", *command, broken)
+            assert reply.rc == 126 and "Exec format error" in reply.err, reply
+    script = dgx.directory / "script"
+    script.write_text("exit $(($1 + 1))\n")
+    script.chmod(0o755)
+    assert dgx.run("sluice", "run", "--", script, 7).rc == 8
     reply = dgx.run("sluice", "run", "--cwd", "/no/such", "--", "true")
     assert reply.rc == 125 and "/no/such" in reply.err
     assert all_free(dgx)
 
 
 @pytest.mark.parametrize("options", [
-    ["--gpus", "-1"], ["--gpus", "x"], ["--gpu-ids", "x"], ["--gpu-ids", "9"],
-    ["--gpu-ids", "1,1"], ["--gpu-ids", ""], ["--gpu-ids", "0", "--gpus", "1"],
-    ["--name", "Not_A_Label"], ["--name", ""], ["--no-wait", "--wait-timeout", "1s"],
-    ["--share=2"], ["--share=3/2"], ["--env", "x"], ["--key", "x"], ["--nope"]])
+    ["--gpus", "-1"], ["--gpus", "x"], ["--gpu-ids", "x"], ["--gpu-ids", "9"], ["--gpu-ids", "1,1"], ["--gpu-ids", ""], ["--gpu-ids", "0", "--gpus", "1"],
+    ["--name", "Not_A_Label"], ["--name", ""], ["--no-wait", "--wait-timeout", "1s"], ["--share=2"],
+    ["--share=3/2"], ["--env", "x"], ["--key", "x"], ["--nope"], ["--mem", "16"]])
 def test_wrong_command_lines(dgx, options):
     reply = dgx.run("sluice", "run", *options, "--", "echo", "ran")
-    assert reply.rc == 64 and "ran" not in reply.out and len(reply.err) > 10, reply
+    hint = "write 16M or 16G" if "--mem" in options else ""
+    assert reply.rc == 64 and "ran" not in reply.out and len(reply.err) > 10 and hint in reply.err, reply
 
 
 def test_no_command_at_all(machine):
@@ -265,8 +360,9 @@ def test_no_wait_and_timeout(dgx):
     reply = dgx.run("sluice", "run", "--gpus", "2", "--no-wait", "--", "true")
     assert reply.rc == 75 and "holder" in reply.err or "job 1" in reply.err
     reply = dgx.run("sluice", "run", "--gpus", "2", "--wait-timeout", "0.2s", "--", "true")
-    assert reply.rc == 124 and "WaitingForGPU (have 1, need 2" in reply.err
-    assert "gave up waiting, job " in reply.err
+    assert reply.rc == 124 and "WaitingForGPU (have 1, need 2" in reply.err and "gave up waiting, job " in reply.err
+    reply = dgx.run("sluice", "run", "--hold", "--wait-timeout", "0.2s", "--", "true", timeout=10)
+    assert reply.rc == 124 and "gave up waiting, job " in reply.err
     assert dgx.run("sluice", "run", "--gpus", "1", "--no-wait", "--", "true").rc == 0
 
 

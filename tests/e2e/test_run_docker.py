@@ -14,6 +14,7 @@ import tempfile
 
 import pytest
 
+import cgroups
 from conftest import SLUICE, alive, wait_until
 from containers import image, needs, outside
 from test_run_image import WITH_TERMINALS, sits_at_a_container
@@ -154,7 +155,7 @@ def no_trace(machine, job):
     assert [name for name in machine.docker.names() if name.startswith(f"sluice-job-{job['id']}-")] == []
     if job["attempt"]["cgroup"]:
         group = os.path.basename(job["attempt"]["cgroup"])
-        assert list(pathlib.Path("/sys/fs/cgroup").glob(f"**/{group}")) == []
+        assert cgroups.named(group) == []
 
 
 WAIT = "echo ready; while :; do sleep 0.05; done"

@@ -16,6 +16,7 @@ import time
 
 import pytest
 
+import cgroups
 from conftest import SLUICE, alive, wait_until
 from containers import image, needs, outside, specify
 from test_attach_pty import Seat
@@ -116,8 +117,7 @@ def started(machine, number):
 
 def groups_of(job):
     """Directories of the job's cgroup in whatever hierarchy."""
-    name = os.path.basename(job["attempt"]["cgroup"])
-    return list(pathlib.Path("/sys/fs/cgroup").glob(f"**/{name}"))
+    return cgroups.named(os.path.basename(job["attempt"]["cgroup"]))
 
 
 def no_trace(machine, job):
@@ -370,10 +370,19 @@ def test_whoever_is_killed_no_container_stays(boxed, victim):
     assert run_image(boxed, "true", options=["--gpus", "4", "--no-wait"]).rc == 0
 
 
+# AGENT=root: with a service of root's, whose control groups the user's podman has to find its way through.
 ROOTLESS = """set -e
 umount /proc/driver /proc/devices; umount -l /sys  # a user namespace gets none of its own beside them
 for name in passwd group subuid subgid; do mount --bind "$ETC/$name" "/etc/$name"; done
-exec setpriv --reuid 4242 --regid 4242 --clear-groups --inh-caps=-all /bin/sh -c "$SCRIPT"
+user="setpriv --reuid 4242 --regid 4242 --clear-groups --inh-caps=-all"
+test "$AGENT" = root || exec $user /bin/sh -c "$SCRIPT"
+chown -R root "$SLUICE_RUNTIME_DIR" "$SLUICE_STATE_DIR"
+mkfifo "$HOME/ready"
+sluice agent --ready-fd 3 3>"$HOME/ready" 2>/dev/null </dev/null & agent=$!
+head -c 1 "$HOME/ready" >/dev/null
+code=0; $user /bin/sh -c "$SCRIPT" || code=$?
+kill $agent; wait $agent || true
+exit $code
 """
 BY_USER = """set -e
 podman --log-level=error --runtime runc import "$TAR" "$IMAGE" >/dev/null 2>&1
@@ -386,8 +395,36 @@ podman --runtime runc ps --all --quiet
 """
 
 
+UNDER_ROOT = """set -e
+podman --log-level=error --runtime runc import "$TAR" "$IMAGE" >/dev/null 2>&1
+podman --runtime runc system migrate 2>/dev/null
+for limit in "--mem 64M" "--mem 64M --cpus 1 --pids 100"; do
+  sluice run --image "$IMAGE" --pull never --gpus 0 $limit -- sh -c 'cat /proc/self/cgroup; exit 7' || echo "code $?"
+done
+"""
+
+
+def test_limits_of_a_user_without_root_under_roots_agent(machine_factory, storage):
+    """runc looks at the groups that the supervisor has made, of cgroup v1 too."""
+    reply = rootless(machine_factory, storage, UNDER_ROOT, AGENT="root").ok()
+    first, second = reply.out.split("code 7\n")[:2]
+    assert reply.out.endswith("code 7\n") and "/job-1-" in first and "/job-2-" in second, reply
+
+
 def test_without_root(machine_factory, storage):
     """A user's own agent and podman: the container alone keeps it to its GPU, and that is said."""
+    reply = rootless(machine_factory, storage, BY_USER)
+    text, _, rest = reply.ok().out.partition("{")
+    assert text == "uid=0 gid=0\n/dev/nvidia0\ncode 5\ncode 124\n", reply
+    assert "No such device or address" in reply.err
+    job, end = json.JSONDecoder().raw_decode("{" + rest)
+    assert job["attempt"]["isolation"] == "container, no device cgroup around it"
+    assert job["attempt"]["killed_leftovers"] == 0
+    assert ("{" + rest)[end:].strip() == ""  # no container is left
+
+
+def rootless(machine_factory, storage, script, **variables):
+    """Runs the script as an ordinary user with podman and a machine of their own."""
     needs("podman", "runc", "conmon", "newuidmap", "setpriv")
     machine = machine_factory(opens_nodes=True)
     machine.start("dgx-a100", "--gpus", "2", "--dev-style", "nvidia")
@@ -410,22 +447,15 @@ def test_without_root(machine_factory, storage):
     if subprocess.run(["setpriv", "--reuid", "4242", "--clear-groups", SLUICE, "--version"],
                       capture_output=True, check=False).returncode != 0:
         pytest.skip(f"other users cannot execute {SLUICE}")
-    env = {"SCRIPT": BY_USER, "ETC": str(etc), "TAR": str(tar), "IMAGE": IMAGE, "HOME": str(home),
+    env = {**variables, "SCRIPT": script, "ETC": str(etc), "TAR": str(tar), "IMAGE": IMAGE, "HOME": str(home),
            "XDG_RUNTIME_DIR": f"{home}/xdg", "SLUICE_RUNTIME_DIR": f"{home}/run",
            "SLUICE_STATE_DIR": machine.own["SLUICE_STATE_DIR"],
            "CONTAINERS_CONF": f"{home}/containers.conf", "CONTAINERS_STORAGE_CONF": f"{home}/storage.conf"}
     pathlib.Path(env["SLUICE_STATE_DIR"]).mkdir(exist_ok=True)
     os.chown(env["SLUICE_STATE_DIR"], 4242, 4242)
     around = ["env", *(f"{name}={value}" for name, value in env.items()), "/bin/sh", "-c", ROOTLESS]
-    reply = machine.run("sluice", "sim", "exec", "--mounts", "--root", machine.root, "--state", machine.state, "--",
-                        *around, cwd="/", timeout=120)
-    text, _, rest = reply.ok().out.partition("{")
-    assert text == "uid=0 gid=0\n/dev/nvidia0\ncode 5\ncode 124\n", reply
-    assert "No such device or address" in reply.err
-    job, end = json.JSONDecoder().raw_decode("{" + rest)
-    assert job["attempt"]["isolation"] == "container, no device cgroup around it"
-    assert job["attempt"]["killed_leftovers"] == 0
-    assert ("{" + rest)[end:].strip() == ""  # no container is left
+    return machine.run("sluice", "sim", "exec", "--mounts", "--root", machine.root, "--state", machine.state, "--",
+                       *around, cwd="/", timeout=120)
 
 
 def test_what_cannot_run_says_why(boxed):

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from conftest import SLUICE, wait_until
+from conftest import SLUICE, base_environment, wait_until
 
 PROFILES = ["dgx1", "dgx2", "dgx-a100", "hgx-h100", "t4x1", "t4x4", "workstation"]
 
@@ -57,10 +57,64 @@ def test_stop_removes_nothing_of_others(machine):
     assert sorted(below(machine.root)) == ["dev", "dev/mine"]
 
 
+def test_starting_again_where_a_service_was(machine):
+    machine.start("t4x1")
+    machine.agent()
+    number = machine.submit("true", gpus=1)
+    machine.job_in(number, "Succeeded")
+    machine.service.terminate()
+    machine.service.wait()
+    assert "stays" in machine.sim("stop").out
+
+    machine.start("t4x1")
+    machine.agent()
+    assert machine.job(number)["state"] == "Succeeded"
+
+
+def as_user(home, **variables):
+    """For subprocess: an ordinary user with nothing but a home, and how they would run sluice."""
+    env = {key: value for key, value in base_environment().items() if not key.startswith("XDG_")}
+    who = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    if who and subprocess.run([SLUICE, "--version"], check=False, capture_output=True, **who).returncode:
+        pytest.skip("the build cannot be read by another user")
+    if pathlib.Path(f"/run/user/{who.get('user', os.geteuid())}").exists():
+        pytest.skip("this user has a session")
+    return {"env": {**env, "HOME": str(home), **variables}, "cwd": "/", **who}
+
+
+def test_a_user_without_a_session_has_a_machine_in_the_home(machine):
+    home = machine.directory / "home"
+    home.mkdir()
+    home.chmod(0o777)
+    how = as_user(home)
+
+    def sim(*arguments):
+        return subprocess.run([SLUICE, "sim", *arguments], capture_output=True, text=True, check=False, **how)
+
+    done = sim("start", "--alongside", "--profile", "t4x1")
+    assert done.returncode == 0 and f"{home}/.local/state/sluice/sim" in done.stdout, done
+    done = sim("exec", "--", SLUICE, "devices")
+    assert done.returncode == 0 and "T4" in done.stdout, done
+    plain = subprocess.run([SLUICE, "devices"], capture_output=True, text=True, check=False, **how)
+    assert plain.returncode == 0 or "a simulated machine is running: use 'sluice sim exec" in plain.stderr, plain
+    assert sim("stop").returncode == 0
+    assert not (home / ".local/state/sluice/sim").exists()
+
+
 def test_commands_without_a_machine_say_how_to_start_one(machine):
     for verb in ("status", "show", "stop", "env", "heal"):
         reply = machine.sim(verb, rc=1)
         assert "sluice sim start" in reply.err
+
+
+def test_a_log_that_cannot_be_written_is_refused(machine):
+    for path in ("/nonexistent/log", machine.directory):
+        reply = machine.start("t4x1", "--log", path, rc=None)
+        assert reply.rc == 2 and f"--log '{path}'" in reply.err, reply
+    assert list(machine.directory.iterdir()) == []
+    machine.start("t4x1", "--log", machine.directory / "log")
+    machine.run("sluice", "devices").ok()
+    assert (machine.directory / "log").stat().st_size > 0
 
 
 def test_second_start_is_refused(machine):
@@ -382,3 +436,9 @@ def test_concurrent_starts_leave_one_machine(machine):
     codes = sorted(child.wait(timeout=30) for child in children)
     assert codes == [0, 5, 5, 5]
     assert machine.show()["gpus"][0]["minor"] == 0 and machine.path("/proc/driver/nvidia").is_dir()
+
+
+def test_the_readme_starts_one_machine_at_a_time():
+    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+    verbs = [line.split()[2] for line in readme.splitlines() if line.startswith("    sluice sim st")]
+    assert verbs == ["start", "stop"] * (len(verbs) // 2) and verbs, verbs

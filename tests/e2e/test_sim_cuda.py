@@ -82,9 +82,7 @@ sys.stdin.readline()
     wait_until(lambda: used_mib(machine) == before, what="the memory of the killed program")
 
 
-def test_programs_share_time_and_one_that_is_killed_leaves_it_to_the_other(machine):
-    machine.start("t4x1")
-    body = """
+BURN = """
 retain()
 kernel = function(b"sl_wmma_burn")
 a = alloc(1)
@@ -102,19 +100,76 @@ def took(count):
     call("simCudaNow", ctypes.byref(now))
     return (now.value - begin) / count / 1e6
 """
-    alone = float(machine.run(*program(body + "print(took(20))")).ok().out)
-    other = machine.spawn(*program(body + """
+
+
+def test_programs_share_time_and_one_that_is_killed_leaves_it_to_the_other(machine):
+    machine.start("t4x1")
+    alone = float(machine.run(*program(BURN + "print(took(20))")).ok().out)
+    other = machine.spawn(*program(BURN + """
 print("works", flush=True)
 while True:
     launch()
 """), stdout=subprocess.PIPE)
     tell(other, "works")
-    beside = float(machine.run(*program(body + "print(took(50))")).ok().out)
+    beside = float(machine.run(*program(BURN + "print(took(50))")).ok().out)
     assert beside > alone * 1.9, (alone, beside)
     other.send_signal(signal.SIGKILL)
     other.wait()
-    again = float(machine.run(*program(body + "print(took(20))")).ok().out)
+    again = float(machine.run(*program(BURN + "print(took(20))")).ok().out)
     assert abs(again - alone) < 0.01 * alone, (alone, again)
+
+
+def another_user():
+    if os.geteuid() != 0:
+        pytest.skip("needs root to be another user")
+    who = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+    if subprocess.run([sys.executable, "-c", f"open({str(LIBRARY)!r})"], check=False, capture_output=True,
+                      **who).returncode:
+        pytest.skip("the build cannot be read by another user")
+    return who
+
+
+def test_users_of_a_shared_machine_share_time_and_memory(machine):
+    who = another_user()
+    machine.start("t4x1", "--shared")
+    alone = float(machine.run(*program(BURN + "print(took(20))"), **who).ok().out)
+    before = used_mib(machine)
+    other = machine.spawn(*program(BURN + """
+alloc(1000)
+print("works", flush=True)
+while True:
+    launch()
+"""), stdout=subprocess.PIPE, **who)
+    tell(other, "works")
+    assert used_mib(machine) - before >= 1000
+    beside = float(machine.run(*program(BURN + "print(took(50))")).ok().out)
+    assert beside > alone * 1.9, (alone, beside)
+
+
+def test_faults_of_a_shared_machine_are_its_owners(machine):
+    who = another_user()
+    started = machine.start("t4x1", "--shared")
+    assert "--state" in started.out, started
+    machine.run("sluice", "sim", "load", "--gpu", 0, "--", "true", **who).ok()
+    for verb in (("inject", "xid", 79, "--gpu", 0), ("inject", "ecc", "--gpu", 0), ("heal",), ("sync",),
+                 ("reset-gpu", "--gpu", 0), ("reload-driver",)):
+        refused = machine.run("sluice", "sim", *verb, **who)
+        assert refused.rc == 4 and "only its owner" in refused.err, refused
+    refused = machine.run("sluice", "sim", "start", "--shared", **who)
+    assert refused.rc == 77 and "needs root" in refused.err, refused
+    machine.sim("heal")
+
+
+def test_another_user_is_told_that_nothing_is_shared(machine):
+    who = another_user()
+    machine.start("t4x1")
+    reply = machine.run(*program("retain()"), **who).ok()
+    assert "belongs to another user" in reply.err or "another user's" in reply.err, reply
+    assert "sluice sim start --shared" in reply.err, reply
+    for verb in (("load", "--gpu", 0, "--", "true"), ("stop",)):
+        refused = machine.run("sluice", "sim", *verb, **who)
+        assert refused.rc == 4 and "another user" in refused.err, refused
+    assert machine.sim("status").rc == 0
 
 
 def test_the_real_clock_lets_work_be_watched(machine):

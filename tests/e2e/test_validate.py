@@ -205,6 +205,9 @@ def test_only_what_is_named(cuda):
     done = validate(machine, "--gpus", f"2,{uuids(machine)[0]}")
     assert [check["target"] for check in found(done, "vectoradd")] == [uuids(machine)[0], uuids(machine)[2]], done
     assert validate(machine, "--gpus", "7").rc == 2
+    done = validate(machine, "--only", "train")  # which there is none of: never a pass
+    assert done.rc == 3 and (found(done, "train")[0]["status"], found(done, "train")[0]["reason"]) == (
+        "SKIP", "there is no training in this version"), done
 
 
 # --- faults ------------------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ static bool do_change(struct client *client, const char *what, uint64_t id, cons
 	if (strcmp(what, "drain") == 0)
 		queue_drain(queue, id != 0, on_drained, client);
 	else if (strcmp(what, "again") == 0)
-		queue_retry(queue, id, false, on_changed, client);
+		queue_retry(queue, getuid(), id, false, on_changed, client);
 	else if (strcmp(what, "hold") == 0)
 		edit.hold = QUEUE_EDIT_HOLD;
 	else if (strcmp(what, "release") == 0)
@@ -177,7 +177,7 @@ static bool do_change(struct client *client, const char *what, uint64_t id, cons
 	} else
 		return false;
 	if (edit.hold != QUEUE_EDIT_NONE || edit.has_priority)
-		queue_edit(queue, id, false, &edit, "storm", on_changed, client);
+		queue_edit(queue, getuid(), id, false, &edit, "storm", on_changed, client);
 	return true;
 }
 

@@ -22,7 +22,7 @@ static const char *const configs[] = {
 struct kubelet_resource *devices_make(uint8_t configuration, uint8_t unhealthy)
 {
 	static const struct resource_surroundings here = {
-	    .control = 15, .cdi_modes = 7, .imex_host_path = "/i"};
+	    .control = 15, .cdi = {.is_known = true, .modes = 15}, .imex_host_path = "/i"};
 	static const struct policy_surroundings surroundings = {.has_kubelet = true};
 	const char *text = configs[configuration % (sizeof(configs) / sizeof(configs[0]))];
 	struct gpu gpus[DEVICES_GPUS];

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct mlrun run;
-	mlrun_init(&run, (enum mlrun_ruleset)(size % MLRUN_RULESET_COUNT));
+	mlrun_init(&run, (enum mlrules_round)(size % MLRULES_ROUNDS));
 	const char *at = (const char *)data, *end = at + size;
 	while (at < end) {
 		const char *newline = memchr(at, '\n', (size_t)(end - at));

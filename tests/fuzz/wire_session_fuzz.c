@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/account.h"
 #include "base/buf.h"
 #include "sluice.pb-c.h"
 #include "wire/arena.h"
@@ -110,7 +111,8 @@ static void on_closed(struct session_stream *stream, const struct wire_result *r
 	fuzz->open--;
 }
 
-static const struct session_events events = {on_open, on_message, on_ended, on_writable, on_closed};
+static const struct session_events events = {on_open,	  on_message, on_ended,
+					     on_writable, on_closed,  NULL};
 
 static void start_calls(struct session *session, struct fuzz *fuzz)
 {
@@ -129,13 +131,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size == 0)
 		return 0;
 	struct fuzz fuzz = {0};
-	struct session_memory memory = {.max = 1 << 20};
+	struct account *account = account_new(0, NULL);
+	if (!account)
+		abort();
+	account_set_limit(account, ACCOUNT_MEMORY, 1 << 20, 2 << 20, 1);
 	struct session_options options = {.role = data[0] & 1 ? SESSION_CLIENT : SESSION_SERVER,
 					  .methods = methods,
 					  .reply_max = 4096,
 					  .events = &events,
 					  .context = &fuzz,
-					  .memory = &memory};
+					  .account = account,
+					  .uid = 1000};
 	struct session *session = session_new(&options, NULL);
 	struct buf out;
 	buf_init(&out, SIZE_MAX / 2);
@@ -161,8 +167,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (fuzz.open != 0)
 		abort(); /* somebody was not told */
 	session = session_free(session);
-	if (memory.used != 0)
-		abort();
+	for (int i = 0; i < ACCOUNT_RESOURCE_COUNT; i++)
+		if (account_used(account, (enum account_resource)i) != 0)
+			abort();
+	account = account_free(account);
 	buf_done(&out);
 	return 0;
 }

@@ -2,6 +2,8 @@
 """tools/fuzz tells a finding, a clean run and a target that did not run apart. The compiler and the
 targets are pretended."""
 
+import importlib.machinery
+import importlib.util
 import os
 import subprocess
 
@@ -66,3 +68,13 @@ def test_an_unknown_target(fuzz):
         pytest.skip("clang is not installed")
     assert result.returncode == 64
     assert "no target 'nothing'; there are: " in result.stderr and " text " in result.stderr
+
+
+def test_minutes_are_shared_out_and_changed_parsers_come_first(monkeypatch):
+    loader = importlib.machinery.SourceFileLoader("fuzz_tool", os.path.join(TOOLS, "fuzz"))
+    tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("fuzz_tool", loader))
+    loader.exec_module(tool)
+    monkeypatch.setattr(tool, "recently_changed", lambda: {"src/base/text.c"})
+
+    plan = tool.shared_out(["quantity", "text", "toml"], 1, 2)
+    assert plan == [("text", 80), ("quantity", 20), ("toml", 20)]

@@ -26,6 +26,8 @@ class Project:
         self.program("bin/clang", "exit 0")
         self.program("bin/gcc", "exit 0")
         self.program("tools/setup", "exit 0")
+        (root / "build/src/cmd").mkdir(parents=True)
+        self.program("build/src/cmd/sluice", 'echo "$*" >>"$0.calls"')
         self.fuzz()
         self.meson()
         self.make()
@@ -104,6 +106,13 @@ def test_ci_prints_each_stage_and_the_sum(project):
     for gate in ("gate ci_demo 0.0 min <= 5 ok", "gate ci_check 0.0 min <= 15 ok",
                  "gate ci_page 0.0 min <= 10 ok", "gate ci_total 0.0 min <= 75 ok"):
         assert gate in result.stdout
+
+
+def test_ci_checks_beside_a_machine_and_takes_it_away(project):
+    assert project.run(".ci/run").returncode == 0
+    calls = (project.root / "build/src/cmd/sluice.calls").read_text().splitlines()
+    assert (calls[0], calls[-1]) == ("sim start --profile dgx-a100", "sim stop")
+    assert sorted(calls[1:-1]) == ["agent", "agent stop"]
 
 
 @pytest.mark.parametrize("answers, expected", [

@@ -5,7 +5,8 @@
         bare.install()
         assert bare.run("sluice", "--version").out
 
-A bare Debian is a layer over one tree of debootstrap, with processes of its own; both are gone afterwards."""
+A bare Debian is a layer over one tree of debootstrap, with processes of its own; both are gone afterwards. There are
+two: one of the fewest packages that a Debian has, and one with systemd's tools, which packages use where they are."""
 
 import os
 import pathlib
@@ -19,7 +20,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "deb"
-BASE = ROOT / "build" / "packages" / "bookworm"
+BASES = ROOT / "build" / "packages"
 MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
 DEADLINE_S = 60
 COUNTS = {"passed": 0, "failed": 0}
@@ -70,16 +71,21 @@ def package():
     return found[0]
 
 
-def base():
-    """The tree of debootstrap, made once."""
-    if not (BASE / "etc/debian_version").exists():
-        made = BASE.with_suffix(".new")
+# Name of a tree, and what debootstrap is to put into it as well.
+TREES = {"bookworm": [], "bookworm-systemd": ["--include=systemd"]}
+
+
+def base(name):
+    """A tree of debootstrap, made once."""
+    tree = BASES / name
+    if not (tree / "etc/debian_version").exists():
+        made = tree.with_suffix(".new")
         shutil.rmtree(made, ignore_errors=True)
         made.parent.mkdir(parents=True, exist_ok=True)
-        run("debootstrap", "--variant=minbase", "bookworm", made, MIRROR, timeout=600)
+        run("debootstrap", "--variant=minbase", *TREES[name], "bookworm", made, MIRROR, timeout=600)
         run("chroot", made, "apt-get", "-q", "update", timeout=300)
-        made.rename(BASE)
-    return BASE
+        made.rename(tree)
+    return tree
 
 
 # The first process: it waits for whoever is orphaned, and it ends with the test.
@@ -93,15 +99,16 @@ exec chroot $2/root /bin/sh -c 'trap : TERM; echo up; sleep 3600 & wait'
 
 
 class Bare:
-    """A Debian 12 with nothing installed; its own processes and mounts, the network of this machine."""
+    """A Debian 12 without our package; its own processes and mounts, the network of this machine."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, tree):
         self.directory = pathlib.Path(directory)
+        self.has_systemd = "systemd" in tree
         for name in ("upper", "work", "root"):
             (self.directory / name).mkdir()
         self.outer = subprocess.Popen(
-            ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "sh", "-c", INIT, "init", base(),
-             self.directory], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child", "sh", "-c", INIT, "init",
+             base(tree), self.directory], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         assert self.outer.stdout.readline() == "up\n"
         children = pathlib.Path(f"/proc/{self.outer.pid}/task/{self.outer.pid}/children")
         self.init = int(children.read_text())
@@ -129,7 +136,13 @@ class Bare:
         shutil.copy(deb, self.path("/var/tmp/sluice.deb"))
         reply = self.run("apt-get", "-q", "install", "-y", "--no-install-recommends", "/var/tmp/sluice.deb", timeout=300)
         self.path("/var/tmp/sluice.deb").unlink()
+        self.check_apt()
         return reply
+
+    def check_apt(self):
+        """No package is left half installed, and the next run of apt is not stopped by what this one left."""
+        assert self.run("dpkg", "--audit").out == ""
+        self.run("apt-get", "-q", "install", "-y", "--reinstall", "hostname", timeout=300)
 
     def agent(self):
         """Starts the service as its unit does, on the simulated machine; its Popen."""
@@ -163,11 +176,11 @@ def needs(*programs):
             pytest.skip(f"{program} is not installed: tools/setup packages")
 
 
-@pytest.fixture(scope="module")
-def bare():
+@pytest.fixture(scope="module", params=sorted(TREES))
+def bare(request):
     needs_root()
     needs("debootstrap", "unshare", "nsenter")
-    box = Bare(tempfile.mkdtemp(prefix="sluice-", dir="/var/tmp"))
+    box = Bare(tempfile.mkdtemp(prefix="sluice-", dir="/var/tmp"), request.param)
     try:
         yield box
     finally:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package in a bare Debian 12: installed, used, replaced under running jobs, removed, purged. In this order: each
-test goes on where the one before it stopped."""
+"""The package in a bare Debian 12, without systemd's tools and with them: installed, used, replaced under running jobs,
+removed, purged. In this order: each test goes on where the one before it stopped."""
 
 import json
 import os
@@ -33,12 +33,18 @@ def simulated(bare, *command, **how):
 
 
 def test_installs(bare):
+    BEFORE.clear()
     BEFORE.update(files(bare))
     said = bare.install()
     assert "Setting up sluice" in said.out
     state = bare.run("dpkg-query", "-W", "-f", "${db:Status-Status}", "sluice").out
     assert state == "installed"
     assert bare.run("dpkg", "--verify", "sluice").out == ""
+
+
+def test_the_account_is_made(bare):
+    said = bare.run("getent", "passwd", "sluice", rc=0 if bare.has_systemd else 2).out
+    assert (said.split(":")[4:5] == ["Page and metrics of sluice"]) == bare.has_systemd
 
 
 def test_no_service_was_started_and_one_will_be(bare):
@@ -175,10 +181,13 @@ def test_removed_it_leaves_its_state_and_purged_nothing(bare):
     assert f"removed: '{FEATURES}/gfd'" in said and "removed: '/var/run/cdi/sluice.dev-gpu.json'" in said
     assert not bare.path("/usr/bin/sluice").exists()
     assert bare.path("/var/lib/sluice/queue.db").exists()
+    bare.check_apt()
     assert bare.run("ls", FEATURES, "/run/cdi").out.split() == [f"{FEATURES}:", "other", "/run/cdi:", "nvidia.json"]
     bare.run("rm", "-r", "/root/go", "/etc/kubernetes", "/run/cdi")
     bare.run("apt-get", "-q", "purge", "-y", "sluice")
+    bare.check_apt()
     left = files(bare) - BEFORE - owned(bare)
-    # Debian's own: what records which units are enabled stays, and is empty.
+    # The account stays, as is usual; systemd-sysusers keeps the files as they were before.
+    left -= {"/etc/.pwd.lock", *(f"/etc/{name}-" for name in ("passwd", "shadow", "group", "gshadow"))}
     assert not {path for path in left if "sluice" in path}, left
     assert not left

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The specification of the RPM builds, and its files are those of Debian's package."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -67,6 +68,21 @@ def test_modes_are_equal(rpm):
 
 def test_nothing_comes_to_depend_on_the_simulator(rpm):
     assert not [line for line in ask(rpm, "--provides") if "nvidia" in line or ".so" in line]
+
+
+def test_scriptlets_tell_of_failures(rpm, tmp_path):
+    """rpm reports a scriptlet after the installation that fails, and keeps a package whose scriptlet before the removal
+    does: that one only says it."""
+    needs("systemd-sysusers")
+    program = tmp_path / "systemd-sysusers"
+    program.write_text("#!/bin/sh\necho no account >&2\nexit 4\n")
+    program.chmod(0o755)
+    after = "".join(run("rpm", "--query", "--package", rpm, "--queryformat", "%{POSTIN}").out)
+    done = run("sh", "-c", after, "post", "1", rc=4, env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert "no account" in done.err
+    before = run("rpm", "--query", "--package", rpm, "--queryformat", "%{PREUN}").out.replace("/usr/bin/sluice", "false")
+    assert "not everything" in run("sh", "-c", before, "preun", "0").err
+    assert run("sh", "-c", before, "preun", "1").err == ""
 
 
 def test_same_version_and_suggestions(rpm):

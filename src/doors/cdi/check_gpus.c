@@ -115,13 +115,53 @@ static void check_gone(struct checker *checker, enum check_id id, const char *na
 		  id == CHECK_GPU_GONE ? "GPU" : "MIG device", name);
 }
 
+/* The capabilities of a MIG device: of its GPU instance and of its compute instance. */
+static bool check_caps(const struct check_machine *machine, const struct mig_device *mig,
+		       uint32_t out_caps[2])
+{
+	uint32_t minor = machine->inventory->gpus[mig->parent].minor;
+	return minors_find(machine->minors, minor, mig->gi, MINORS_GPU_INSTANCE, &out_caps[0]) ==
+		   0 &&
+	       minors_find(machine->minors, minor, mig->gi, mig->ci, &out_caps[1]) == 0;
+}
+
+/* Whether a GPU in MIG mode is given with all its instances; `out_count`: how many it has. */
+static bool check_has_instances(const struct checker *checker, const struct gpu *gpu,
+				const struct yaml_node *nodes, uint32_t *out_count)
+{
+	const struct check_machine *machine = &checker->machine;
+	const struct inventory *inventory = machine->inventory;
+	const char *other;
+	*out_count = 0;
+	for (uint32_t i = 0; i < inventory->mig_count; i++) {
+		uint32_t caps[2];
+		if (&inventory->gpus[inventory->migs[i].parent] != gpu)
+			continue;
+		if (!check_caps(machine, &inventory->migs[i], caps) ||
+		    !check_has_node(nodes, check_cap_minor, caps[0], &other) ||
+		    !check_has_node(nodes, check_cap_minor, caps[1], &other))
+			return false;
+		++*out_count;
+	}
+	return check_has_node(nodes, check_gpu_minor, gpu->minor, &other);
+}
+
 static void check_gpu(struct checker *checker, const struct gpu *gpu, const char *name,
 		      const struct yaml_node *nodes)
 {
 	char fix[CHECK_TEXT_MAX];
 	const char *other;
 	struct check_about about = {.file = checker->file, .device = name, .key = name};
-	if (gpu->mig_current == GPU_MIG_ENABLED) {
+	uint32_t instances;
+	if (gpu->mig_current == GPU_MIG_ENABLED &&
+	    check_has_instances(checker, gpu, nodes, &instances)) {
+		/* Written so: the configuration hands it out whole. */
+		if (instances == 0)
+			check_add(checker, CHECK_GPU_MIG, CHECK_NOTE, &about,
+				  "GPU %u is in MIG mode and has no instance: nothing can compute "
+				  "on it",
+				  gpu->index);
+	} else if (gpu->mig_current == GPU_MIG_ENABLED) {
 		about.fix = check_fix_file(checker, checker->file, fix);
 		check_add(checker, CHECK_GPU_MIG, CHECK_STALE, &about,
 			  "GPU %u is in MIG mode now: only its MIG devices can be used",
@@ -135,16 +175,6 @@ static void check_gpu(struct checker *checker, const struct gpu *gpu, const char
 			  "get another GPU",
 			  other, name, gpu->minor);
 	}
-}
-
-/* The capabilities of a MIG device: of its GPU instance and of its compute instance. */
-static bool check_caps(const struct check_machine *machine, const struct mig_device *mig,
-		       uint32_t out_caps[2])
-{
-	uint32_t minor = machine->inventory->gpus[mig->parent].minor;
-	return minors_find(machine->minors, minor, mig->gi, MINORS_GPU_INSTANCE, &out_caps[0]) ==
-		   0 &&
-	       minors_find(machine->minors, minor, mig->gi, mig->ci, &out_caps[1]) == 0;
 }
 
 static void check_mig(struct checker *checker, const struct mig_device *mig, const char *name,

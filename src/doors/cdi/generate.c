@@ -133,8 +133,8 @@ static bool generate_gpu_node(struct generator *generator, const struct gpu *gpu
 	(void)snprintf(path, sizeof(path), "/dev/nvidia%u", gpu->minor); /* fits */
 	if (gpu->minor != GPU_U32_UNKNOWN && generate_add_node(generator, device, path))
 		return true;
-	generate_note(generator, "GPU %u (%s) is left out: there is no %s%s\n", gpu->index,
-		      gpu->uuid, generator->dev_root, path);
+	generate_note(generator, "GPU %u (%s) is left out: there is no device node %s%s\n",
+		      gpu->index, gpu->uuid, generator->dev_root, path);
 	return false;
 }
 
@@ -206,6 +206,31 @@ static int generate_check_wanted(const struct generator *generator, struct err *
 	return 0;
 }
 
+/* The instances of a GPU in MIG mode that is given whole, as far as they have their nodes. */
+static void generate_instances(struct generator *generator, uint32_t parent,
+			       struct generate_device *device)
+{
+	const struct inventory *inventory = generator->inventory;
+	for (uint32_t i = 0; i < inventory->mig_count; i++) {
+		const struct mig_device *mig = &inventory->migs[i];
+		if (mig->parent != parent)
+			continue;
+		for (int part = 0; part < 2; part++) {
+			char path[GENERATE_PATH_MAX];
+			uint32_t cap, ci = part == 0 ? MINORS_GPU_INSTANCE : mig->ci;
+			if (!generator->minors ||
+			    minors_find(generator->minors, inventory->gpus[parent].minor, mig->gi,
+					ci, &cap) < 0)
+				continue;
+			(void)snprintf(path, sizeof(path), "/dev/nvidia-caps/nvidia-cap%u",
+				       cap); /* fits */
+			(void)generate_add_node(generator, device, path);
+		}
+	}
+	qsort(device->nodes + 1, device->node_count - 1, sizeof(device->nodes[0]),
+	      generate_node_compare);
+}
+
 static void generate_gpu(struct generator *generator, const struct gpu *gpu)
 {
 	struct generate_device *device = &generator->devices[generator->device_count];
@@ -214,7 +239,10 @@ static void generate_gpu(struct generator *generator, const struct gpu *gpu)
 	if (!generate_is_wanted(generator, device) || !generate_has_name(generator, gpu->uuid) ||
 	    !generate_gpu_node(generator, gpu, device))
 		return;
-	generate_drm(generator, gpu, device);
+	if (gpu->mig_current == GPU_MIG_ENABLED)
+		generate_instances(generator, (uint32_t)(gpu - generator->inventory->gpus), device);
+	else
+		generate_drm(generator, gpu, device);
 	generator->device_count++;
 }
 
@@ -581,7 +609,7 @@ int generate_text(const struct inventory *inventory, const struct minors *minors
 		return err_set(err, -ENOMEM, "out of memory for %zu devices", most);
 	generator.devices = devices;
 	for (uint32_t i = 0; i < inventory->gpu_count; i++)
-		if (inventory->gpus[i].mig_current != GPU_MIG_ENABLED)
+		if (inventory->gpus[i].mig_current != GPU_MIG_ENABLED || options->mig_whole)
 			generate_gpu(&generator, &inventory->gpus[i]);
 	for (uint32_t i = 0; i < inventory->mig_count; i++)
 		generate_mig(&generator, &inventory->migs[i]);
@@ -591,8 +619,11 @@ int generate_text(const struct inventory *inventory, const struct minors *minors
 	if (generator.device_count == 0)
 		return err_set(
 		    err, -ENODEV,
-		    "no GPU and no MIG device with its nodes in %s/dev: nothing to write",
-		    generator.dev_root);
+		    "no GPU and no MIG device with its nodes in %s/dev: nothing to write%s",
+		    generator.dev_root,
+		    inventory->simulated
+			? "; a simulated machine has plain files there unless root starts it"
+			: "");
 	size_t before = out->length;
 	rc = generate_write(&generator);
 	if (rc == 0)
@@ -600,4 +631,35 @@ int generate_text(const struct inventory *inventory, const struct minors *minors
 	out->length = before;
 	return err_set(err, rc, "cannot write the specification of %s: %s", options->kind,
 		       rc == -EINVAL ? "a path is not UTF-8" : err_describe(rc));
+}
+
+int generate_channel(const struct generate_options *options, struct buf *out, struct err *err)
+{
+	struct generator generator = {.options = options, .out = out, .first = true};
+	struct generate_node node;
+	char path[GENERATE_PATH_MAX];
+	(void)snprintf(path, sizeof(path), GENERATE_IMEX, 0u); /* fits */
+	generator.dev_root = options->dev_root ? options->dev_root : options->root;
+	generator.host_dev_root =
+	    options->host_dev_root ? options->host_dev_root : generator.dev_root;
+	if (!generate_look(&generator, path, &node)) {
+		generator.dev_root = options->root;
+		generator.host_dev_root = options->host_dev_root ? "" : options->root;
+		if (!generate_look(&generator, path, &node))
+			return 0;
+	}
+	size_t before = out->length;
+	bool first = true;
+	generate_put(&generator, "{\n  \"cdiVersion\": \"0.5.0\",\n  \"kind\": ");
+	generate_string(&generator, "", options->kind);
+	generate_put(&generator, ",\n  \"devices\": [");
+	generate_write_device(&generator, &first, "0", &node, 1);
+	generate_put(&generator, "\n  ],\n  \"containerEdits\": {\n"
+				 "    \"env\": [\"NVIDIA_VISIBLE_DEVICES=void\"]\n  }\n}\n");
+	if (generator.rc == 0)
+		return 0;
+	out->length = before;
+	return err_set(err, generator.rc, "cannot write the specification of %s: %s", options->kind,
+		       generator.rc == -EINVAL ? "a path is not UTF-8"
+					       : err_describe(generator.rc));
 }

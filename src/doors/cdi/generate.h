@@ -24,7 +24,7 @@ struct minors;
 
 enum generate_limits {
 	GENERATE_TEXT_MAX = 1 << 20, /* bytes of a specification; what scan.h reads */
-	GENERATE_NODES_MAX = 16,     /* of one device */
+	GENERATE_NODES_MAX = 24,     /* of one device: a GPU with seven instances has 15 */
 	GENERATE_DRM_MAX = 64,	     /* entries looked at of one GPU's drm directory */
 };
 
@@ -50,6 +50,9 @@ struct generate_options {
 	uint32_t layout;  /* enum generate_layout */
 	bool versioned;	  /* libraries under their file's name, too */
 	bool without_all; /* no device "all" */
+	/* A GPU in MIG mode is a device as well, with all its instances: it is handed out whole
+	 * where the configuration takes no notice of MIG. */
+	bool mig_whole;
 	/* lstat(2), or what a test puts in its place: 0 or -errno. NULL: lstat(2). */
 	int (*look)(void *context, const char *path, struct stat *out);
 	void *context;
@@ -65,5 +68,12 @@ struct generate_options {
 int generate_text(const struct inventory *inventory, const struct minors *minors,
 		  const struct driver *driver, const struct generate_options *options,
 		  struct buf *out, struct buf *notes, struct err *err);
+
+/*
+ * Appends the specification of options->kind whose one device "0" is IMEX channel 0; nothing where
+ * there is no such device node, below `dev_root` or `root`. -EINVAL: a path that is no UTF-8;
+ * -ENOSPC, -ENOMEM.
+ */
+int generate_channel(const struct generate_options *options, struct buf *out, struct err *err);
 
 #endif

@@ -23,6 +23,7 @@
 /* --- names ----------------------------------------------------------------------------------- */
 
 static const char keep_prefix[] = "sluice";
+#define KEEP_CHANNELS "/imex-channel"
 
 /* A vendor that is ours has the prefix already: nobody else's file begins so. */
 void keep_name(const char *kind, char out[KEEP_NAME_MAX])
@@ -83,6 +84,8 @@ struct keep *keep_free(struct keep *keep)
 void keep_report_done(struct keep_report *report)
 {
 	buf_done(&report->notes);
+	free(report->missing);
+	report->missing = NULL;
 }
 
 /* --- the directory --------------------------------------------------------------------------- */
@@ -247,6 +250,15 @@ static const struct scan_file *keep_foreign(const struct keep_pass *pass, uint32
 	return keep_still(pass, pass->keep->foreign[index]);
 }
 
+static void keep_find_names(struct keep_pass *pass, const struct scan *scan)
+{
+	pass->out->names = 0;
+	for (uint32_t i = 0; i < pass->wish->name_count; i++) {
+		if (scan_find(scan, pass->wish->names[i], NULL, NULL) == SCAN_FOUND)
+			pass->out->names |= 1u << i;
+	}
+}
+
 static void keep_judge(struct keep_pass *pass)
 {
 	for (uint32_t i = 0; i < pass->wish->kind_count; i++) {
@@ -257,10 +269,7 @@ static void keep_judge(struct keep_pass *pass)
 		kind->state = KEEP_FOREIGN;
 		(void)snprintf(kind->foreign, sizeof(kind->foreign), "%s", foreign->path);
 	}
-	for (uint32_t i = 0; i < pass->wish->name_count; i++) {
-		if (scan_find(&pass->scan, pass->wish->names[i], NULL, NULL) == SCAN_FOUND)
-			pass->out->names |= 1u << i;
-	}
+	keep_find_names(pass, &pass->scan);
 	/* The order of the kinds is that of the configuration. */
 	for (uint32_t i = 0; i < KEEP_KINDS_MAX; i++) {
 		const char *foreign = i < pass->wish->kind_count ? pass->out->kinds[i].foreign : "";
@@ -364,34 +373,43 @@ static void keep_make_nodes(struct keep_pass *pass)
 		(void)buf_printf(&pass->out->notes, "%s\n", why.text); /* the rest goes on */
 }
 
+/* The text of one kind; it stays empty where there is nothing to describe. */
+static int keep_generate_kind(struct keep_pass *pass, uint32_t i)
+{
+	const struct keep_roots *roots = &pass->roots;
+	const struct generate_options options = {
+	    .kind = pass->wish->kinds[i],
+	    .root = pass->keep->root,
+	    .dev_root = roots->dev,
+	    .host_dev_root = roots->is_translated ? roots->host_dev : NULL,
+	    .host_driver_root = roots->is_translated ? roots->host_driver : NULL,
+	    .capabilities = DRIVER_ALL,
+	    .names = GENERATE_INDEX | GENERATE_UUID,
+	    .layout = GENERATE_AUTO,
+	    .mig_whole = pass->wish->mig_whole,
+	    .look = pass->keep->look,
+	};
+	if (keep_ends(options.kind, KEEP_CHANNELS))
+		return generate_channel(&options, &pass->texts[i], pass->err);
+	return generate_text(pass->wish->inventory, pass->gather.minors, &pass->gather.driver,
+			     &options, &pass->texts[i], i == 0 ? &pass->out->notes : NULL,
+			     pass->err);
+}
+
 /* Every text first: half of them would be a machine that never was. */
 static int keep_generate(struct keep_pass *pass)
 {
-	const struct keep_roots *roots = &pass->roots;
 	keep_make_nodes(pass);
 	for (uint32_t i = 0; i < pass->wish->kind_count; i++) {
-		const struct generate_options options = {
-		    .kind = pass->wish->kinds[i],
-		    .root = pass->keep->root,
-		    .dev_root = roots->dev,
-		    .host_dev_root = roots->is_translated ? roots->host_dev : NULL,
-		    .host_driver_root = roots->is_translated ? roots->host_driver : NULL,
-		    .capabilities = DRIVER_ALL,
-		    .names = GENERATE_INDEX | GENERATE_UUID,
-		    .layout = GENERATE_AUTO,
-		    .look = pass->keep->look,
-		};
 		buf_init(&pass->texts[i], GENERATE_TEXT_MAX);
 		if (pass->out->kinds[i].state == KEEP_FOREIGN)
 			continue;
-		int rc = generate_text(pass->wish->inventory, pass->gather.minors,
-				       &pass->gather.driver, &options, &pass->texts[i],
-				       i == 0 ? &pass->out->notes : NULL, pass->err);
+		int rc = keep_generate_kind(pass, i);
 		if (rc < 0)
 			return rc;
 	}
 	for (uint32_t i = 0; i < pass->wish->kind_count; i++) {
-		if (pass->out->kinds[i].state == KEEP_ABSENT)
+		if (pass->out->kinds[i].state == KEEP_ABSENT && pass->texts[i].length > 0)
 			pass->out->kinds[i].state = KEEP_WRITTEN; /* it will be */
 	}
 	return 0;
@@ -483,6 +501,72 @@ static int keep_work(struct keep_pass *pass)
 	return rc < 0 ? rc : written;
 }
 
+/* --- what others ask for -----------------------------------------------------------------------
+ */
+
+static void keep_ask(struct keep_pass *pass, const struct scan *scan, const char *uuid,
+		     const char *index)
+{
+	char name[SCAN_KIND_MAX + GPU_UUID_MAX + 2];
+	(void)snprintf(name, sizeof(name), "%.*s=%s", SCAN_KIND_MAX - 1, pass->wish->asked_kind,
+		       pass->wish->asked_by_index ? index : uuid);
+	if (uuid[0] != '\0' && scan_find(scan, name, NULL, NULL) != SCAN_FOUND)
+		memcpy(pass->out->missing[pass->out->missing_count++], uuid, GPU_UUID_MAX);
+}
+
+/* What containers that are given these devices would find, as runtimes do: in all files that are
+ * there now, whoever has written them. */
+static int keep_resolve(struct keep_pass *pass)
+{
+	const struct inventory *inventory = pass->wish->inventory;
+	_cleanup_scan_ struct scan scan = {.count = 0};
+	size_t most = (size_t)inventory->gpu_count + inventory->mig_count;
+	char index[32];
+	int rc = scan_read(pass->keep->root, &scan, pass->err);
+	if (rc == 0)
+		pass->out->missing = calloc(most + 1, sizeof(*pass->out->missing));
+	if (!pass->out->missing)
+		return rc < 0 ? rc
+			      : err_set(pass->err, -ENOMEM, "out of memory for %zu devices", most);
+	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
+		const struct gpu *gpu = &inventory->gpus[i];
+		(void)snprintf(index, sizeof(index), "%u", gpu->index);
+		if (gpu->mig_current != GPU_MIG_ENABLED || pass->wish->mig_whole)
+			keep_ask(pass, &scan, gpu->uuid, index);
+	}
+	for (uint32_t i = 0; i < inventory->mig_count; i++) {
+		const struct mig_device *mig = &inventory->migs[i];
+		(void)snprintf(index, sizeof(index), "%u:%u", inventory->gpus[mig->parent].index,
+			       mig->index);
+		keep_ask(pass, &scan, mig->uuid, index);
+	}
+	keep_find_names(pass, &scan);
+	pass->out->is_resolved = true;
+	return 0;
+}
+
+/* --- a run, whole ------------------------------------------------------------------------------
+ */
+
+static int keep_do(struct keep_pass *pass)
+{
+	const struct keep_wish *wish = pass->wish;
+	pass->directory = keep_open(pass->keep, wish->inventory && wish->kind_count > 0, pass->err);
+	int rc = pass->directory;
+	if (rc == -ENOENT && !(wish->inventory && wish->kind_count > 0))
+		return 0; /* nothing is there, and nothing is to be */
+	if (rc >= 0 && wish->kind_count == 0)
+		rc = keep_withdraw(pass);
+	else if (rc >= 0)
+		rc = keep_work(pass);
+	/* Whoever failed before has said why. */
+	struct err why = *pass->err;
+	int saved = pass->directory < 0 || wish->kind_count == 0 ? 0 : keep_save(pass);
+	if (rc < 0)
+		*pass->err = why;
+	return rc < 0 ? rc : saved;
+}
+
 int keep_run(struct keep *keep, const struct keep_wish *wish, struct keep_report *out,
 	     struct err *err)
 {
@@ -494,23 +578,18 @@ int keep_run(struct keep *keep, const struct keep_wish *wish, struct keep_report
 	for (uint32_t i = 0; i < wish->kind_count; i++)
 		(void)snprintf(out->kinds[i].kind, sizeof(out->kinds[i].kind), "%s",
 			       wish->kinds[i]);
-	pass.directory = keep_open(keep, wish->inventory && wish->kind_count > 0, pass.err);
-	int rc = pass.directory;
-	if (rc == -ENOENT && !(wish->inventory && wish->kind_count > 0))
-		return 0;
-	if (rc >= 0 && wish->kind_count == 0)
-		rc = keep_withdraw(&pass);
-	else if (rc >= 0)
-		rc = keep_work(&pass);
-	/* Whoever failed before has said why. */
-	struct err why = *pass.err;
-	int saved = pass.directory < 0 || wish->kind_count == 0 ? 0 : keep_save(&pass);
-	if (rc < 0)
-		*pass.err = why;
+	int rc = keep_do(&pass);
+	if ((rc == 0 || keep_is_verdict(rc)) && wish->inventory && wish->asked_kind) {
+		struct err why = *pass.err;
+		int resolved = keep_resolve(&pass);
+		if (rc < 0)
+			*pass.err = why;
+		rc = rc < 0 ? rc : resolved;
+	}
 	cleanup_close_fn(&pass.directory);
 	for (uint32_t i = 0; i < KEEP_KINDS_MAX; i++)
 		buf_done(&pass.texts[i]);
 	gather_done(&pass.gather);
 	scan_done(&pass.scan);
-	return rc < 0 ? rc : saved;
+	return rc;
 }

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "doors/cdi/nodes.h"
 #include "doors/cdi/scan.h"
+#include "hardware/gpu.h"
 
 struct err;
 struct inventory;
@@ -26,7 +27,7 @@ struct keep;
 #define KEEP_LOCK      ".sluice.lock" /* in it: of two agents one writes */
 
 enum keep_limits {
-	KEEP_KINDS_MAX = 3,
+	KEEP_KINDS_MAX = 4,
 	KEEP_NAMES_MAX = 4,
 	KEEP_NAME_MAX = SCAN_KIND_MAX + 16, /* of a file of ours */
 	KEEP_NOTES_MAX = 1 << 14,
@@ -50,13 +51,19 @@ struct keep_wish {
 	/* NULL: there is no driver now. Nothing is written then, and what is there stays, but for
 	 * what is in others' way and what would not work. */
 	const struct inventory *inventory;
-	/* Ours first. None: nothing is wanted any more, and what the side file names is removed. */
+	/* Ours first. Of the class "imex-channel": channel 0, where it is there. None: nothing is
+	 * wanted any more, and what the side file names is removed. */
 	uint32_t kind_count;
 	const char *kinds[KEEP_KINDS_MAX];
 	/* nvidiaDriverRoot, nvidiaDevRoot, containerDriverRoot; NULL or "": as they are. */
 	const char *driver_root, *dev_root, *container_root;
 	uint32_t name_count;
 	const char *names[KEEP_NAMES_MAX]; /* devices to look for: "nvidia.com/gds=all" */
+	bool mig_whole;			   /* as in generate.h */
+	/* The kind by which others name the GPUs and MIG devices of the inventory, by UUID or by
+	 * index; NULL: nobody does. */
+	const char *asked_kind;
+	bool asked_by_index;
 };
 
 enum keep_state {
@@ -79,7 +86,12 @@ struct keep_report {
 	struct keep_kind kinds[KEEP_KINDS_MAX];
 	uint32_t written, removed; /* files */
 	uint32_t names;		   /* bit i: name i of the wish is there */
-	struct buf notes;	   /* a line for each node made and each device left out */
+	bool is_resolved;	   /* `missing` is known: what is there now will stay */
+	/* Owned: UUIDs of GPUs and MIG devices that no specification has by the name that they are
+	 * asked for by. */
+	char (*missing)[GPU_UUID_MAX];
+	uint32_t missing_count;
+	struct buf notes; /* a line for each node made and each device left out */
 };
 void keep_report_done(struct keep_report *report);
 

@@ -185,7 +185,7 @@ static int answer_cdi_names(const struct answer *answer, char **names, size_t *o
 	for (size_t i = 0; i < answer->count; i++)
 		names[count++] =
 		    arena_printf(arena, "%s/gpu=%s", settings->cdi_vendor, device_name(answer, i));
-	if (has_imex(answer))
+	if (has_imex(answer) && (settings->cdi_modes & RESOURCE_CDI_IMEX))
 		names[count++] = arena_printf(arena, "%s/imex-channel=0", settings->cdi_vendor);
 	for (size_t i = 0; i < ALLOCATE_CDI_MODES; i++) {
 		if (wanted[i] && (settings->cdi_modes >> i & 1))

@@ -271,6 +271,17 @@ static int kubelet_blame_all(struct kubelet *kubelet, const char *reason, struct
 	return result;
 }
 
+/* A container that is told CDI names alone would begin without the channel. */
+static bool kubelet_misses_channel(const struct config *config,
+				   const struct kubelet_resource *resource)
+{
+	static const uint32_t cdi = CONFIG_LIST_CDI_ANNOTATIONS | CONFIG_LIST_CDI_CRI;
+	const struct kubelet_settings *settings = &resource->settings;
+	return config->imex_channel && config->imex_required && resource_names_cdi(settings) &&
+	       (settings->also_cdi || !(settings->list_strategy & ~cdi)) &&
+	       !(settings->cdi_modes & RESOURCE_CDI_IMEX);
+}
+
 static int kubelet_take_all(struct kubelet *kubelet, const struct kubelet_machine *machine,
 			    const struct surroundings *surroundings, bool is_other_allocator,
 			    struct err *err)
@@ -289,6 +300,9 @@ static int kubelet_take_all(struct kubelet *kubelet, const struct kubelet_machin
 				      &surroundings->resource, &resource, &why);
 		if (rc == 0 && surroundings->problem[0])
 			resource_blame(resource, surroundings->problem);
+		if (rc == 0 && kubelet_misses_channel(machine->config, resource))
+			resource_blame(resource, "no CDI specification has the IMEX channel that "
+						 "imex.required asks for");
 		if (rc == 0)
 			rc = kubelet_take(kubelet, resource, to, is_other_allocator, &why);
 		if (rc == 0)
@@ -350,7 +364,7 @@ int kubelet_set_machine(struct kubelet *kubelet, const struct kubelet_machine *m
 	surroundings.resource.unhealthy = machine->gpu_unhealthy;
 	surroundings.resource.mig_unhealthy = machine->mig_unhealthy;
 	surroundings.resource.also_cdi = machine->also_cdi;
-	surroundings.resource.cdi_modes = machine->cdi_modes;
+	surroundings.resource.cdi = machine->cdi;
 	kubelet_warn(kubelet, &surroundings);
 	int weighed = kubelet_renew_allocator(kubelet, machine->inventory, &old, &ignored);
 	rc = kubelet_take_all(kubelet, machine, &surroundings, old != NULL || weighed < 0, err);

@@ -59,8 +59,8 @@ struct kubelet_machine {
 	 * wrong. Either array may be NULL. */
 	const char *const *gpu_unhealthy;
 	const char *const *mig_unhealthy;
-	bool also_cdi;	    /* no NVIDIA runtime would read the environment: name CDI devices too */
-	uint32_t cdi_modes; /* enum resource_cdi_mode bits */
+	bool also_cdi; /* no NVIDIA runtime would read the environment: name CDI devices too */
+	struct resource_cdi cdi;
 };
 
 /* Nothing is served before the first kubelet_set_machine(). -ENOMEM, -EMFILE. */

@@ -82,6 +82,26 @@ static void hardware_cap(struct kubelet_hardware *hardware, const struct minors 
 		       "/dev/nvidia-caps/nvidia-cap%u", cap);
 }
 
+/* Why an instance of the unit is not well, "" or NULL: its own, or any of a GPU that is handed out
+ * whole with all of them. */
+static const char *hardware_instance_trouble(const struct inventory *inventory,
+					     const struct policy_unit *unit,
+					     const char *const *mig_unhealthy)
+{
+	if (!mig_unhealthy)
+		return NULL;
+	if (unit->mig != POLICY_WHOLE_GPU)
+		return mig_unhealthy[unit->mig];
+
+	for (uint32_t i = 0; i < inventory->mig_count; i++) {
+		const char *why = mig_unhealthy[i];
+		if (inventory->migs[i].parent == unit->gpu && why && why[0] != '\0')
+			return why;
+	}
+
+	return NULL;
+}
+
 static void hardware_fill(const struct inventory *inventory, const struct unit_place *place,
 			  const struct resource_surroundings *surroundings,
 			  struct kubelet_hardware *out)
@@ -102,9 +122,8 @@ static void hardware_fill(const struct inventory *inventory, const struct unit_p
 		(void)snprintf(out->index, sizeof(out->index), "%u", gpu->index);
 
 	const char *why = surroundings->unhealthy ? surroundings->unhealthy[out->gpu] : NULL;
-	const char *mig_why = mig && surroundings->mig_unhealthy
-				  ? surroundings->mig_unhealthy[place->unit->mig]
-				  : NULL;
+	const char *mig_why =
+	    hardware_instance_trouble(inventory, place->unit, surroundings->mig_unhealthy);
 	if (gpu->state != GPU_STATE_OK)
 		hardware_blame(out, gpu->reason[0] ? gpu->reason : gpu_state_to_string(gpu->state));
 	if (why && why[0] != '\0')
@@ -148,7 +167,8 @@ static int settings_fill(const struct config *config,
 	out->mofed = config->mofed;
 	out->policy = config->allocation_policy;
 	out->control = surroundings->control;
-	out->cdi_modes = surroundings->cdi_modes;
+	out->cdi_modes =
+	    surroundings->cdi.modes | (surroundings->cdi.is_known ? 0 : RESOURCE_CDI_IMEX);
 	const char *imex = config->imex_channel && surroundings->imex_host_path
 			       ? surroundings->imex_host_path
 			       : "";
@@ -160,6 +180,23 @@ static int settings_fill(const struct config *config,
 	return out->cdi_vendor && out->cdi_annotation_prefix && out->dev_root && out->imex_host_path
 		   ? 0
 		   : -ENOMEM;
+}
+
+bool resource_names_cdi(const struct kubelet_settings *settings)
+{
+	return settings->also_cdi ||
+	       (settings->list_strategy & (CONFIG_LIST_CDI_ANNOTATIONS | CONFIG_LIST_CDI_CRI));
+}
+
+/* No container that was given it would start. */
+static void hardware_check_cdi(const struct resource_surroundings *surroundings,
+			       struct kubelet_hardware *hardware)
+{
+	for (uint32_t i = 0; i < surroundings->cdi.missing_count; i++) {
+		if (strcmp(surroundings->cdi.missing[i], hardware->uuid) == 0)
+			hardware_blame(hardware, "no CDI specification has it: 'sluice cdi check' "
+						 "says why");
+	}
 }
 
 static int by_id_compare(const void *left, const void *right, void *context)
@@ -186,6 +223,8 @@ static int resource_fill(struct kubelet_resource *resource, const struct invento
 		if (is_other_hardware(places, i)) {
 			struct kubelet_hardware *hardware = &resource->hardware[hardware_count++];
 			hardware_fill(inventory, &places[i], surroundings, hardware);
+			if (resource_names_cdi(&resource->settings))
+				hardware_check_cdi(surroundings, hardware);
 			hardware->first = i;
 		}
 		memcpy(device->id, unit->id, length + 1);

@@ -39,7 +39,21 @@ enum resource_control {
 const char *resource_control_path(enum resource_control control);
 
 /* CDI kinds of NVIDIA beside GPUs: bits, in the order in which a reply names them. */
-enum resource_cdi_mode { RESOURCE_CDI_GDRCOPY = 1, RESOURCE_CDI_GDS = 2, RESOURCE_CDI_MOFED = 4 };
+enum resource_cdi_mode {
+	RESOURCE_CDI_GDRCOPY = 1,
+	RESOURCE_CDI_GDS = 2,
+	RESOURCE_CDI_MOFED = 4,
+	RESOURCE_CDI_IMEX = 8, /* channel 0, which is named behind the GPUs */
+};
+
+/* What the CDI specifications of this machine have, whoever wrote them. */
+struct resource_cdi {
+	bool is_known;	/* they were looked at; until then all names are taken to be right */
+	uint32_t modes; /* enum resource_cdi_mode bits */
+	/* UUIDs of devices that none of them has by the name that containers are told. Borrowed. */
+	const char (*missing)[GPU_UUID_MAX];
+	uint32_t missing_count;
+};
 
 /* A GPU or MIG device as it is on the machine. All its replicas share one. */
 struct kubelet_hardware {
@@ -105,7 +119,7 @@ struct kubelet_resource {
 struct resource_surroundings {
 	const struct minors *minors; /* borrowed; NULL: /proc/driver/nvidia-caps is not there */
 	uint32_t control;	     /* enum resource_control bits */
-	uint32_t cdi_modes;	     /* enum resource_cdi_mode bits */
+	struct resource_cdi cdi;
 	bool also_cdi;
 	const char *imex_host_path; /* borrowed; NULL or "": no channel, or not a device */
 	/* Why GPU i of the inventory is unhealthy, beside what the inventory says of it; NULL or
@@ -132,6 +146,8 @@ struct kubelet_resource *resource_free(struct kubelet_resource *resource);
 /* A deep copy. -ENOMEM. */
 int resource_copy(const struct kubelet_resource *from, struct kubelet_resource **out,
 		  struct err *err);
+/* Whether replies name CDI devices. */
+bool resource_names_cdi(const struct kubelet_settings *settings);
 /* Every device that is healthy is not any more, and why. For one that nobody else sees yet. */
 void resource_blame(struct kubelet_resource *resource, const char *reason);
 /* The same resource without a device: what is said before its end. -ENOMEM. */

@@ -76,6 +76,15 @@ static bool cglimit_above(const char *path, int levels, char out[CGROUP_PATH_MAX
 	return true;
 }
 
+/* What systemd writes to, whoever else may: below it is what it has delegated. */
+static bool cglimit_is_slice(const char *path)
+{
+	static const char suffix[] = ".slice";
+	size_t length = strlen(path);
+	return length >= sizeof(suffix) - 1 &&
+	       strcmp(path + length - (sizeof(suffix) - 1), suffix) == 0;
+}
+
 /* Switches the controller on for the group, from two levels above it on: where jobs' groups are
  * made, and above that. No other process is there; elsewhere the kernel says no. */
 static void cglimit_delegate(const char *path, const char *controller)
@@ -83,7 +92,7 @@ static void cglimit_delegate(const char *path, const char *controller)
 	char above[CGROUP_PATH_MAX], word[CGLIMIT_VALUE_MAX];
 	(void)snprintf(word, sizeof(word), "+%s", controller); /* fits */
 	for (int levels = 2; levels > 0; levels--)
-		if (cglimit_above(path, levels, above))
+		if (cglimit_above(path, levels, above) && !cglimit_is_slice(above))
 			(void)cglimit_write(above, "cgroup.subtree_control", word);
 }
 
@@ -106,7 +115,7 @@ static int cglimit_set_v1(const struct cgroup *cgroup, const struct cglimit_kind
 	char group[CGROUP_PATH_MAX];
 	int result = cgroup_path_v1(cgroup->path, kind->controller, group, NULL);
 	if (result == 0)
-		result = file_mkdirs(group, 0755, NULL);
+		result = cgroup_make_v1(group, NULL);
 	if (result == 0)
 		result = cglimit_write(group, kind->v1, value);
 	if (result < 0)
@@ -119,46 +128,63 @@ static int cglimit_set_v1(const struct cgroup *cgroup, const struct cglimit_kind
 	return 0;
 }
 
-static void cglimit_set(const struct cgroup *cgroup, const struct cglimit_kind *kind,
-			const char *value_v2, const char *value_v1, bool is_late,
-			struct cglimit *out)
+/* 0, or -errno when there is none in v2 and in v1. */
+static int cglimit_set(const struct cgroup *cgroup, const struct cglimit_kind *kind,
+		       const char *value_v2, const char *value_v1, bool is_late,
+		       struct cglimit *out)
 {
-	int result = -ENOENT, v1 = -ENOENT;
-	if (cgroup->fd >= 0) {
-		result = cglimit_set_v2(cgroup, kind, value_v2);
-		v1 = result < 0 ? cglimit_set_v1(cgroup, kind, value_v1, is_late, out) : 0;
-	}
-	if (result == 0 || v1 == 0)
-		return;
-	size_t length = strlen(out->why);
+	if (cgroup->fd < 0)
+		return -ENODEV;
+	int result = cglimit_set_v2(cgroup, kind, value_v2);
+	if (result == 0)
+		return 0;
+	int v1 = cglimit_set_v1(cgroup, kind, value_v1, is_late, out);
 	/* Of the two what is more than that there is none. */
+	bool is_absent = result == -ENOENT || result == -EACCES;
+	return v1 == 0 ? 0 : is_absent && v1 != -ENOENT ? v1 : result;
+}
+
+static const char *cglimit_describe(int code)
+{
+	return code == -ENODEV			    ? "no cgroup"
+	       : code == -ENOENT || code == -EACCES ? "the controller is not there for it"
+						    : err_describe(code);
+}
+
+static void cglimit_count_only(struct cglimit *out, const char *what, int code)
+{
+	size_t length = strlen(out->why);
 	(void)snprintf(out->why + length, sizeof(out->why) - length, "%s%s counted only (%s)",
-		       length > 0 ? ", " : "", kind->what,
-		       cgroup->fd < 0 ? "no cgroup"
-		       : result == -ENOENT || result == -EACCES
-			   ? "the controller is not there for it"
-			   : err_describe(result));
+		       length > 0 ? ", " : "", what, cglimit_describe(code));
 }
 
 void cglimit_apply(const struct cgroup *cgroup, const struct cglimit_wants *wants,
 		   struct cglimit *out)
 {
 	char v2[CGLIMIT_VALUE_MAX], v1[CGLIMIT_VALUE_MAX];
+	int result;
 	*out = (struct cglimit){.group_count = 0};
 	if (wants->mem_bytes > 0) {
 		(void)snprintf(v2, sizeof(v2), "%" PRIu64, wants->mem_bytes); /* these fit */
-		cglimit_set(cgroup, &cglimit_memory, v2, v2, false, out);
+		result = cglimit_set(cgroup, &cglimit_memory, v2, v2, false, out);
+		if (result < 0)
+			cglimit_count_only(out, cglimit_memory.what, result);
 	}
 	if (wants->cpu_milli > 0) {
 		uint64_t quota = (uint64_t)wants->cpu_milli * (CGLIMIT_PERIOD_US / 1000);
 		quota = quota < CGLIMIT_QUOTA_MIN_US ? CGLIMIT_QUOTA_MIN_US : quota;
 		(void)snprintf(v2, sizeof(v2), "%" PRIu64 " %d", quota, CGLIMIT_PERIOD_US);
 		(void)snprintf(v1, sizeof(v1), "%" PRIu64, quota); /* its period is the default */
-		cglimit_set(cgroup, &cglimit_cpu, v2, v1, false, out);
+		result = cglimit_set(cgroup, &cglimit_cpu, v2, v1, false, out);
+		if (result < 0)
+			cglimit_count_only(out, cglimit_cpu.what, result);
 	}
 	if (wants->pids > 0) {
 		(void)snprintf(v2, sizeof(v2), "%" PRIu32, wants->pids);
-		cglimit_set(cgroup, &cglimit_pids, v2, v2, wants->is_late, out);
+		result = cglimit_set(cgroup, &cglimit_pids, v2, v2, wants->is_late, out);
+		if (result < 0)
+			(void)snprintf(out->why_no_pids, sizeof(out->why_no_pids), "%s",
+				       cglimit_describe(result));
 	}
 }
 

@@ -2,7 +2,8 @@
 /*
  * Limits of memory, processors and processes for a job's cgroup: in cgroup v2 where its controllers
  * are there or can be switched on above it, else in groups of the same name of cgroup v1. What
- * cannot be limited is said; it is counted by the queue all the same. Knows nothing of jobs.
+ * cannot be limited is said: memory and processors are counted by the queue all the same, processes
+ * by nobody. Knows nothing of jobs.
  *
  * Kernel: Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, cgroup-v1/pids.rst,
  * Documentation/scheduler/sched-bwc.rst.
@@ -38,9 +39,10 @@ struct cglimit {
 	/* Groups of cgroup v1 that the job has to join as well. */
 	char groups[CGLIMIT_GROUPS_MAX][CGROUP_PATH_MAX];
 	size_t group_count;
-	char memory_v1[CGROUP_PATH_MAX]; /* the one with its memory; "": none */
-	char late[CGROUP_PATH_MAX];	 /* one that is joined later; "": none */
-	char why[CGLIMIT_WHY_MAX];	 /* what is not limited though wanted; "" */
+	char memory_v1[CGROUP_PATH_MAX];   /* the one with its memory; "": none */
+	char late[CGROUP_PATH_MAX];	   /* one that is joined later; "": none */
+	char why[CGLIMIT_WHY_MAX];	   /* what is not limited though wanted; "" */
+	char why_no_pids[CGLIMIT_WHY_MAX]; /* of the processes alone; "" */
 };
 
 /* `pids` of a job that says none: finite, so that it cannot take all of the machine's. */

@@ -7,12 +7,19 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/parse.h"
+
+enum {
+	CGROUP_BATCH_MAX = 64,
+	CGROUP_UMASK = 022, /* groups, whoever makes them: what a job's user runs looks at them */
+};
 
 /* --- making, opening -------------------------------------------------------------------------- */
 
@@ -48,9 +55,11 @@ int cgroup_create(const char *root, const char *name, struct cgroup *out, struct
 	if (length < 0 || length >= CGROUP_PATH_MAX)
 		return err_set(err, -ENAMETOOLONG, "the path of a cgroup '%s' in '%s' is too long",
 			       name, root);
-	if (mkdirat(parent.fd, name, 0755) < 0 && errno != EEXIST)
-		return err_set(err, -errno, "making the cgroup '%s': %s", path,
-			       err_describe(errno));
+	mode_t before = umask(CGROUP_UMASK);
+	int code = mkdirat(parent.fd, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
+	(void)umask(before);
+	if (code < 0)
+		return err_set(err, code, "making the cgroup '%s': %s", path, err_describe(code));
 	struct cgroup cgroup _cleanup_cgroup_ = CGROUP_NONE;
 	result = cgroup_open(path, &cgroup, err);
 	if (result == 0)
@@ -178,8 +187,22 @@ int cgroup_is_populated(const struct cgroup *cgroup, struct err *err)
 
 /* --- its processes ---------------------------------------------------------------------------- */
 
-/* Sends a signal (0: none) to each process of one group; adds them up. */
-static int cgroup_signal_one(int fd, int signal_number, size_t *count)
+/* Processes of one group that are about to be sent a signal. */
+struct cgroup_batch {
+	int signal_number;
+	size_t count;
+	struct {
+		pid_t pid;
+		int fd; /* a pidfd */
+		bool is_there;
+	} each[CGROUP_BATCH_MAX];
+	size_t *seen;
+	int group_fd;
+};
+
+/* Calls `each` with every process of one group, whose numbers we can tell. */
+static int cgroup_each(int fd, void (*each)(struct cgroup_batch *batch, pid_t pid),
+		       struct cgroup_batch *batch)
 {
 	_cleanup_close_ int procs = openat(fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
 	if (procs < 0)
@@ -194,18 +217,64 @@ static int cgroup_signal_one(int fd, int signal_number, size_t *count)
 		char *at = text, *stop;
 		while ((stop = memchr(at, '\n', filled - (size_t)(at - text)))) {
 			uint64_t pid;
-			/* 0: of another PID namespace, which we cannot name. */
-			if (parse_u64_span(at, (size_t)(stop - at), 1, INT32_MAX, &pid) == 0 &&
-			    signal_number)
-				(void)kill((pid_t)pid, signal_number);
+			if (parse_u64_span(at, (size_t)(stop - at), 0, INT32_MAX, &pid) == 0)
+				each(batch, (pid_t)pid);
 			seen++;
-			(*count)++;
 			at = stop + 1;
 		}
 		filled -= (size_t)(at - text);
 		memmove(text, at, filled);
 	}
 	return 0;
+}
+
+static void cgroup_find(struct cgroup_batch *batch, pid_t pid)
+{
+	for (size_t i = 0; i < batch->count; i++)
+		batch->each[i].is_there |= batch->each[i].pid == pid;
+}
+
+/* A number may be a stranger's by the time that it was read. What a pidfd stands for is not, and it
+ * is of the group if that number is in it now. */
+static void cgroup_send(struct cgroup_batch *batch)
+{
+	if (batch->count > 0)
+		(void)cgroup_each(batch->group_fd, cgroup_find, batch); /* else nobody is there */
+	for (size_t i = 0; i < batch->count; i++) {
+		if (batch->each[i].is_there)
+			(void)pidfd_send_signal(batch->each[i].fd, batch->signal_number, NULL, 0);
+		(void)close(batch->each[i].fd);
+	}
+	batch->count = 0;
+}
+
+static void cgroup_add(struct cgroup_batch *batch, pid_t pid)
+{
+	(*batch->seen)++;
+	if (pid == 0 || batch->signal_number == 0)
+		return; /* 0: of another PID namespace, which we cannot name */
+	int fd = pidfd_open(pid, 0);
+	if (fd < 0) {
+		/* Before Linux 5.3, or forbidden by a container's seccomp filter: by number, which
+		 * stays while it is frozen. */
+		if (errno == ENOSYS || errno == EPERM)
+			(void)kill(pid, batch->signal_number);
+		return;
+	}
+	batch->each[batch->count].pid = pid;
+	batch->each[batch->count].fd = fd;
+	batch->each[batch->count++].is_there = false;
+	if (batch->count == CGROUP_BATCH_MAX)
+		cgroup_send(batch);
+}
+
+/* Sends a signal (0: none) to each process of one group; adds them up. */
+static int cgroup_signal_one(int fd, int signal_number, size_t *count)
+{
+	struct cgroup_batch batch = {.signal_number = signal_number, .seen = count, .group_fd = fd};
+	int rc = cgroup_each(fd, cgroup_add, &batch);
+	cgroup_send(&batch);
+	return rc;
 }
 
 /* Goes through the group and all below it; `remove_`: removes those below instead. */
@@ -289,6 +358,15 @@ static bool cgroup_is_v1(int fd)
 {
 	struct statfs status;
 	return fstatfs(fd, &status) == 0 && (uint32_t)status.f_type == (uint32_t)CGROUP_SUPER_MAGIC;
+}
+
+int cgroup_make_v1(const char *group, struct err *err)
+{
+	mode_t before = umask(CGROUP_UMASK);
+	int rc = file_mkdirs(group, 0755, err);
+	(void)umask(before);
+
+	return rc;
 }
 
 int cgroup_path_v1(const char *path, const char *controller, char out[CGROUP_PATH_MAX],

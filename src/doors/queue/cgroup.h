@@ -28,6 +28,10 @@ enum cgroup_limits {
  * job's own has none of them, as cgroup v2 wants it of a group that is divided. */
 #define CGROUP_LAUNCHER "launcher"
 
+/* A group beside jobs', where there is one: for what supervises them. It keeps the scope that
+ * systemd has delegated, and the service can be stopped without a process that is left of it. */
+#define CGROUP_SUPERVISORS "supervisors"
+
 struct cgroup {
 	int fd; /* owned; the directory */
 	char path[CGROUP_PATH_MAX];
@@ -78,6 +82,9 @@ int cgroup_remove(const struct cgroup *cgroup, struct err *err);
  */
 int cgroup_path_v1(const char *path, const char *controller, char out[CGROUP_PATH_MAX],
 		   struct err *err);
+/* Makes such a group, and those in which it is, whatever the umask: a runtime that a job's user
+ * runs has to be able to look at them. -errno. */
+int cgroup_make_v1(const char *group, struct err *err);
 /* Removes these groups, with what is below (`whole`) or where nothing is. Best effort. */
 void cgroup_remove_v1(const char *path, bool whole);
 

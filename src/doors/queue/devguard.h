@@ -34,7 +34,9 @@ enum devguard_limits {
 	DEVGUARD_EACH = 5, /* of each rule, */
 	DEVGUARD_TAIL = 4, /* and behind them */
 	DEVGUARD_PROGRAM_MAX = DEVGUARD_HEAD + DEVGUARD_EACH * DEVGUARD_RULES_MAX + DEVGUARD_TAIL,
-	DEVGUARD_V1_MAX = 2048, /* minors of one rule for cgroup v1, where each is a line */
+	DEVGUARD_V1_MAX = 2048,	  /* minors of one rule for cgroup v1, where each is a line; */
+	DEVGUARD_V1_GAP = 512,	  /* of what lies between two rules, and behind the last */
+	DEVGUARD_V1_MAJORS = 512, /* that the kernel gives: CHRDEV_MAJOR_MAX, BLKDEV_MAJOR_MAX */
 };
 
 struct devguard_rule {
@@ -58,10 +60,13 @@ int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rul
 		    struct err *err);
 
 /*
- * The same for a directory of the v1 hierarchy `devices`, which is made. Nobody is in it then. Of a
- * rule with more minors than DEVGUARD_V1_MAX that are not all of them, those are denied. Without
- * `with_mknod` making nodes is left out of what is denied: a container's runtime that allows it for
- * all nodes below, as they do, could not start, and what is made cannot be opened. -errno.
+ * The same for a directory of the v1 hierarchy `devices`, which is made. Nobody is in it then. A
+ * rule with more minors than DEVGUARD_V1_MAX that are not all of them cannot be written down as
+ * what is denied: then all is denied, and what no rule has is allowed, of a major with rules the
+ * DEVGUARD_V1_GAP first minors behind each of them. The same in a container, whose own group is
+ * such a list. Without `with_mknod` making nodes is left out of what is denied: a container's
+ * runtime that allows it for all nodes below, as they do, could not start, and what is made cannot
+ * be opened. -errno.
  */
 int devguard_attach_v1(const char *directory, const struct devguard_rule *rules, size_t count,
 		       bool with_mknod, struct err *err);

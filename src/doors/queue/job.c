@@ -2,6 +2,7 @@
 #include "doors/queue/job.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ static const char *const job_reason_names[] = {
     [JOB_REASON_GPU_ERROR] = "GPUError",
     [JOB_REASON_IDLE] = "IdleTimeout",
     [JOB_REASON_DEPENDENCY_FAILED] = "DependencyFailed",
+    [JOB_REASON_OUTPUT_LOST] = "OutputLost",
 };
 
 /* The index of `text` in `names`, or -EINVAL. */
@@ -59,6 +61,8 @@ void job_done(struct job *job)
 {
 	free(job->reason_text);
 	job->reason_text = NULL;
+	free(job->reason_detail);
+	job->reason_detail = NULL;
 	free(job->ids);
 	job->ids = NULL;
 	free(job->resources);
@@ -70,18 +74,45 @@ int job_copy(const struct job *job, struct job *out)
 {
 	struct job copy = *job;
 	copy.reason_text = job->reason_text ? strdup(job->reason_text) : NULL;
+	copy.reason_detail = job->reason_detail ? strdup(job->reason_detail) : NULL;
 	copy.ids = job->ids ? strdup(job->ids) : NULL;
 	copy.resources = job->resources ? strdup(job->resources) : NULL;
 	int result = wants_copy(&job->wants, &copy.wants);
 	if (result < 0)
 		wants_init(&copy.wants); /* they are still the other's */
-	if (result < 0 || (job->reason_text && !copy.reason_text) || (job->ids && !copy.ids) ||
+	if (result < 0 || (job->reason_text && !copy.reason_text) ||
+	    (job->reason_detail && !copy.reason_detail) || (job->ids && !copy.ids) ||
 	    (job->resources && !copy.resources)) {
 		job_done(&copy);
 		return -ENOMEM;
 	}
 	*out = copy;
 	return 0;
+}
+
+void job_why(const struct job *job, char out[JOB_WHY_MAX])
+{
+	const char *text = job->reason_text ? job->reason_text : "";
+	const char *detail = job->reason_detail ? job->reason_detail : "";
+	bool is_both = *text && *detail;
+
+	(void)snprintf(out, JOB_WHY_MAX, "%.*s%s%.*s%s", JOB_REASON_MAX - 1, text,
+		       is_both ? " (" : "", JOB_DETAIL_MAX - 1, detail,
+		       is_both ? ")" : ""); /* fits */
+}
+
+static void job_copy_text(char **at, const char *text, size_t max)
+{
+	char *copy = text && text[0] ? strndup(text, max - 1) : NULL;
+	free(*at); /* after: it may be `text` */
+	*at = copy;
+}
+
+void job_set_reason(struct job *job, enum job_reason reason, const char *text, const char *detail)
+{
+	job->reason = reason;
+	job_copy_text(&job->reason_text, text, JOB_REASON_MAX);
+	job_copy_text(&job->reason_detail, detail, JOB_DETAIL_MAX);
 }
 
 bool job_state_is_final(enum job_state state)

@@ -16,6 +16,8 @@
 enum job_limits {
 	JOB_KEY_MAX = 37, /* a UUID with its NUL */
 	JOB_REASON_MAX = 320,
+	JOB_DETAIL_MAX = 768, /* bytes of what only the owner and root see of a reason; cut */
+	JOB_WHY_MAX = JOB_REASON_MAX + JOB_DETAIL_MAX + 4,
 };
 
 enum job_state {
@@ -61,6 +63,7 @@ enum job_reason {
 	JOB_REASON_GPU_ERROR,	      /* (xid, gpu) */
 	JOB_REASON_IDLE,	      /* its GPUs did nothing for as long as it may be */
 	JOB_REASON_DEPENDENCY_FAILED, /* cancelled: (id) */
+	JOB_REASON_OUTPUT_LOST,	      /* it succeeded, and its output was not kept: (what, why) */
 };
 
 /* What kept an attempt to its devices. */
@@ -81,7 +84,9 @@ struct job {
 	uid_t uid;
 	enum job_state state;
 	enum job_reason reason;
-	char *reason_text; /* owned, may be NULL: what stands in the brackets */
+	/* Owned, may be NULL: what stands in the brackets. Everybody sees the first; the second is
+	 * for the owner and root alone, for it may name the command, its directory or its files. */
+	char *reason_text, *reason_detail;
 	/* What it wants: see struct spec. */
 	uint32_t gpus, share_numerator, share_denominator;
 	char *ids;	 /* owned, NULL: any */
@@ -112,6 +117,10 @@ void job_done(struct job *job);
 #define _cleanup_job_ __attribute__((cleanup(job_done)))
 /* A copy with strings of its own. -ENOMEM: `out` is untouched. */
 int job_copy(const struct job *job, struct job *out);
+/* What stands in the brackets for those who may see all of it: "" where there is nothing. */
+void job_why(const struct job *job, char out[JOB_WHY_MAX]);
+/* Copies; NULL or "": none. What there is no memory for is left out. */
+void job_set_reason(struct job *job, enum job_reason reason, const char *text, const char *detail);
 bool job_state_is_final(enum job_state state);
 /* "Pending", "Running", ... */
 const char *job_state_to_string(enum job_state state);

@@ -8,18 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/acl.h"
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/crash.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "doors/queue/trash.h"
 
 enum {
-	JOBDIR_NAME_MAX = 40, /* "tmp." and 20 digits, "result." and 10 */
-	JOBDIR_DEPTH_MAX = 16,
+	JOBDIR_NAME_MAX = 40, /* "tmp.", 20 digits, a dot and 8; "result." and 10 */
 };
 
 static void jobdir_name(char out[JOBDIR_NAME_MAX], const char *prefix, uint64_t number)
@@ -48,51 +50,56 @@ static int jobdir_open_jobs(int state_fd, struct err *err)
 
 /* --- making and removing ---------------------------------------------------------------------- */
 
-/* Empties a directory of ours; what a job put in its own subdirectories included. */
-static int jobdir_empty(int directory_fd, unsigned depth)
+/* One of its own each time: what a killed process left may be there for good. */
+static void jobdir_temporary_name(char out[JOBDIR_NAME_MAX], uint64_t id)
 {
-	int copy = openat(directory_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_closedir_ DIR *list = copy < 0 ? NULL : fdopendir(copy);
-	if (!list) {
-		int code = -errno;
-		if (copy >= 0)
-			(void)close(copy);
-		return code;
-	}
-	struct dirent *entry;
-	while ((entry = readdir(list))) {
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		if (unlinkat(dirfd(list), entry->d_name, 0) == 0 || errno == ENOENT)
-			continue;
-		if (errno != EISDIR && errno != EPERM)
-			return -errno;
-		_cleanup_close_ int inner = openat(dirfd(list), entry->d_name,
-						   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (inner < 0)
-			return -errno;
-		int result = depth == 0 ? -ELOOP : jobdir_empty(inner, depth - 1);
-		if (result < 0)
-			return result;
-		if (unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR) < 0)
-			return -errno;
-	}
-	return 0;
+	uint32_t random = 0;
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+		random = (uint32_t)getpid(); /* one that is taken is noticed */
+	(void)snprintf(out, JOBDIR_NAME_MAX, "tmp.%" PRIu64 ".%08" PRIx32, id, random); /* fits */
 }
 
-static int jobdir_remove_at(int jobs_fd, const char *name, struct err *err)
+/* Of "tmp.7.0a1b2c3d", or "tmp.7" as it was: 7. */
+static uint64_t jobdir_temporary_id(const char *name)
 {
-	_cleanup_close_ int fd =
-	    openat(jobs_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
-		return 0;
-	int result = fd < 0 ? -errno : jobdir_empty(fd, JOBDIR_DEPTH_MAX);
-	crash_point("jobdir.emptied");
-	if (result == 0 && unlinkat(jobs_fd, name, AT_REMOVEDIR) < 0)
-		result = -errno;
-	if (result < 0)
-		return err_set(err, result, "removing 'j/%s': %s", name, err_describe(result));
-	return 0;
+	uint64_t id;
+	const char *digits = name + 4;
+	return parse_u64_span(digits, strcspn(digits, "."), 0, UINT64_MAX, &id) < 0 ? 0 : id;
+}
+
+/* On a full disk even a rename may find no room: the files go first. What is in them is over. */
+static void jobdir_drop_files(int jobs_fd, const char *name)
+{
+	int fd = openat(jobs_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_closedir_ DIR *list = fd < 0 ? NULL : fdopendir(fd);
+	if (!list && fd >= 0)
+		(void)close(fd);
+	struct dirent *entry;
+	for (int i = 0; list && i < TRASH_FILES_MAX && (entry = readdir(list)); i++)
+		if (entry->d_type != DT_DIR)
+			(void)unlinkat(dirfd(list), entry->d_name, 0); /* or it stays */
+}
+
+/* Out of sight in one step, whatever a job has put there; not there is fine. */
+static int jobdir_discard(int state_fd, int jobs_fd, const char *name, uint64_t id, struct err *err)
+{
+	char temporary[JOBDIR_NAME_MAX];
+	jobdir_temporary_name(temporary, id);
+	_cleanup_close_ int trash_fd = trash_open(state_fd, err);
+	int rc = trash_fd < 0 ? trash_fd : trash_move(trash_fd, jobs_fd, name, id, err);
+	/* On a full disk, or with 'j' on a disk of its own (EXDEV): what is flat goes where it is.
+	 * Hidden first, for half of a directory would be a job that has lost its files. */
+	if ((rc == -ENOSPC || rc == -EDQUOT || rc == -EXDEV) &&
+	    renameat(jobs_fd, name, jobs_fd, temporary) == 0) {
+		jobdir_drop_files(jobs_fd, temporary);
+		if (unlinkat(jobs_fd, temporary, AT_REMOVEDIR) == 0)
+			return 0;
+		int again = trash_open(state_fd, NULL);
+		int moved = again < 0 ? again : trash_move(again, jobs_fd, temporary, id, NULL);
+		cleanup_close_fn(&again);
+		return moved == 0 || strncmp(name, "tmp.", 4) != 0 ? 0 : rc; /* or later */
+	}
+	return rc == -ENOENT ? 0 : rc;
 }
 
 /* Room for the result: it must be writable when nothing else is. */
@@ -111,12 +118,29 @@ int jobdir_reserve(int fd, struct err *err)
 	return 0;
 }
 
-static int jobdir_fill(int fd, struct err *err)
+int jobdir_give(int job_fd, uid_t uid, gid_t gid, struct err *err)
 {
-	/* Others may pass, to read what is theirs, and not look around. */
-	if (fchmod(fd, 0711) < 0)
-		return err_set(err, -errno, "setting the mode of a job's directory: %s",
-			       err_describe(errno));
+	/* Whoever may pass also sees how large the output is. */
+	int rc = 0;
+	if (geteuid() != 0 || uid == 0)
+		rc = fchmod(job_fd, 0700) < 0 ? -errno : 0;
+	else
+		rc = acl_give(job_fd, ACL_READ | ACL_WRITE | ACL_EXECUTE, uid, ACL_EXECUTE);
+	if (rc == -EOPNOTSUPP && gid == (gid_t)-1)
+		return 0;
+	if (rc == -EOPNOTSUPP)
+		rc = fchown(job_fd, (uid_t)-1, gid) < 0 || fchmod(job_fd, 0710) < 0 ? -errno : 0;
+	if (rc < 0)
+		return err_set(err, rc, "letting user %u into a job's directory: %s", (unsigned)uid,
+			       err_describe(rc));
+	return 0;
+}
+
+static int jobdir_fill(int fd, uid_t uid, struct err *err)
+{
+	int rc = jobdir_give(fd, uid, (gid_t)-1, err);
+	if (rc < 0)
+		return rc;
 	_cleanup_close_ int lock =
 	    openat(fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (lock < 0)
@@ -125,11 +149,8 @@ static int jobdir_fill(int fd, struct err *err)
 	return jobdir_reserve(fd, err);
 }
 
-static int jobdir_make_temporary(int jobs_fd, const char *temporary, struct err *err)
+static int jobdir_make_temporary(int jobs_fd, const char *temporary, uid_t uid, struct err *err)
 {
-	int result = jobdir_remove_at(jobs_fd, temporary, err);
-	if (result < 0)
-		return result;
 	if (mkdirat(jobs_fd, temporary, 0700) < 0)
 		return err_set(err, -errno, "making 'j/%s': %s", temporary, err_describe(errno));
 	crash_point("jobdir.temporary_made");
@@ -137,21 +158,21 @@ static int jobdir_make_temporary(int jobs_fd, const char *temporary, struct err 
 	    openat(jobs_fd, temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, -errno, "opening 'j/%s': %s", temporary, err_describe(errno));
-	return jobdir_fill(fd, err);
+	return jobdir_fill(fd, uid, err);
 }
 
-int jobdir_create(int state_fd, uint64_t id, struct err *err)
+int jobdir_create(int state_fd, uint64_t id, uid_t uid, struct err *err)
 {
 	char name[JOBDIR_NAME_MAX], temporary[JOBDIR_NAME_MAX];
 	jobdir_name(name, "", id);
-	jobdir_name(temporary, "tmp.", id);
+	jobdir_temporary_name(temporary, id);
 	if (mkdirat(state_fd, "j", 0711) < 0 && errno != EEXIST)
 		return err_set(err, -errno, "making the directory 'j' of the jobs: %s",
 			       err_describe(errno));
 	_cleanup_close_ int jobs = jobdir_open_jobs(state_fd, err);
 	if (jobs < 0)
 		return jobs;
-	int result = jobdir_make_temporary(jobs, temporary, err);
+	int result = jobdir_make_temporary(jobs, temporary, uid, err);
 	crash_point("jobdir.filled");
 	/* One that is there has files in it, so it is not replaced. */
 	if (result == 0 && renameat(jobs, temporary, jobs, name) < 0) {
@@ -159,7 +180,8 @@ int jobdir_create(int state_fd, uint64_t id, struct err *err)
 		result = err_set(err, -code, "making 'j/%s': %s", name, err_describe(code));
 	}
 	if (result < 0)
-		(void)jobdir_remove_at(jobs, temporary, NULL); /* jobdir_list() does it else */
+		(void)jobdir_discard(state_fd, jobs, temporary, id,
+				     NULL); /* jobdir_list() does it else */
 	crash_point("jobdir.renamed");
 	return result;
 }
@@ -186,22 +208,14 @@ int jobdir_open(int state_fd, uint64_t id, struct err *err)
 
 int jobdir_remove(int state_fd, uint64_t id, struct err *err)
 {
-	char name[JOBDIR_NAME_MAX], temporary[JOBDIR_NAME_MAX];
+	char name[JOBDIR_NAME_MAX];
 	jobdir_name(name, "", id);
-	jobdir_name(temporary, "tmp.", id);
 	_cleanup_close_ int jobs = jobdir_open_jobs(state_fd, err);
 	if (jobs < 0)
 		return jobs == -ENOENT ? 0 : jobs;
-	int result = jobdir_remove_at(jobs, temporary, err);
-	if (result < 0)
-		return result;
-	/* First out of sight: half of a directory would be a job that has lost its files. */
-	if (renameat(jobs, name, jobs, temporary) < 0)
-		return errno == ENOENT
-			   ? 0
-			   : err_set(err, -errno, "removing 'j/%s': %s", name, err_describe(errno));
+	int rc = jobdir_discard(state_fd, jobs, name, id, err);
 	crash_point("jobdir.hidden");
-	return jobdir_remove_at(jobs, temporary, err);
+	return rc;
 }
 
 static int jobdir_by_number(const void *a, const void *b)
@@ -224,8 +238,12 @@ static bool jobdir_is_id(const char *name, uint64_t *out)
 	return true;
 }
 
-int jobdir_list(int state_fd, uint64_t **out_ids, size_t *out_count, struct err *err)
+int jobdir_list(int state_fd, uint64_t **out_ids, size_t *out_count, size_t *out_stays,
+		struct err *err)
 {
+	size_t stays = 0;
+	if (out_stays)
+		*out_stays = 0;
 	int jobs = jobdir_open_jobs(state_fd, err);
 	if (jobs == -ENOENT) {
 		*out_ids = NULL;
@@ -245,9 +263,10 @@ int jobdir_list(int state_fd, uint64_t **out_ids, size_t *out_count, struct err 
 	while ((entry = readdir(list))) {
 		uint64_t id;
 		if (strncmp(entry->d_name, "tmp.", 4) == 0) {
-			int result = jobdir_remove_at(jobs, entry->d_name, err);
-			if (result < 0)
-				return result;
+			if (jobdir_discard(state_fd, jobs, entry->d_name,
+					   jobdir_temporary_id(entry->d_name), NULL) < 0)
+				stays++; /* in nobody's way: its number is not given again */
+			continue;
 		}
 		if (!jobdir_is_id(entry->d_name, &id))
 			continue;
@@ -267,6 +286,8 @@ int jobdir_list(int state_fd, uint64_t **out_ids, size_t *out_count, struct err 
 		qsort(ids, count, sizeof(*ids), jobdir_by_number);
 	*out_ids = take_ptr(ids);
 	*out_count = count;
+	if (out_stays)
+		*out_stays = stays;
 	return 0;
 }
 
@@ -415,15 +436,17 @@ static size_t jobdir_format_result(const struct jobdir_result *result, char out[
 	jobdir_clean(result->text, sizeof(text), text);
 	/* Written where it says something: agents of before it can read all other results. */
 	const char *isolation = result->isolation;
+	char lost[32];
+	(void)snprintf(lost, sizeof(lost), "lost %" PRIu32 "\n", result->lost); /* fits */
 	int length =
 	    snprintf(out, JOBDIR_FILE_MAX,
 		     "result 1\nend %s\nvalue %d\ncode %d\ncancelled %d\nleftovers %" PRIu32
-		     "\nstarted %" PRId64 "\nended %" PRId64 "\ntext %s\n%s%s%s%s",
+		     "\nstarted %" PRId64 "\nended %" PRId64 "\ntext %s\n%s%s%s%s%s",
 		     jobdir_end_to_string(result->end), result->value, result->exit_code,
 		     result->was_cancelled, result->killed_leftovers, result->started_unix_ns,
 		     result->ended_unix_ns, text, isolation[0] ? "isolation " : "", isolation,
-		     isolation[0] ? "\n" : "",
-		     result->was_oom_killed ? "oom 1\n" : ""); /* about 500 bytes at most */
+		     isolation[0] ? "\n" : "", result->was_oom_killed ? "oom 1\n" : "",
+		     result->lost ? lost : ""); /* about 500 bytes at most */
 	return (size_t)length;
 }
 
@@ -431,7 +454,7 @@ int jobdir_parse_result(const char *text, size_t length, struct jobdir_result *o
 {
 	struct jobdir_lines lines = {.at = text, .end = text + length};
 	struct jobdir_result result = {0};
-	uint64_t version, cancelled, leftovers, oom = 0;
+	uint64_t version, cancelled, leftovers, oom = 0, lost = 0;
 	int64_t value, code;
 	if (!jobdir_u64(&lines, "result", UINT64_MAX, &version) || version != 1 ||
 	    !jobdir_read_end(&lines, &result.end) ||
@@ -445,12 +468,14 @@ int jobdir_parse_result(const char *text, size_t length, struct jobdir_result *o
 	    (jobdir_has(&lines, "isolation") &&
 	     !jobdir_text(&lines, "isolation", result.isolation, sizeof(result.isolation))) ||
 	    (jobdir_has(&lines, "oom") && !jobdir_u64(&lines, "oom", 1, &oom)) ||
+	    (jobdir_has(&lines, "lost") && !jobdir_u64(&lines, "lost", JOBDIR_LOST_ALL, &lost)) ||
 	    lines.at != lines.end)
 		return err_set(err, -EBADMSG, "a result of %zu bytes cannot be read", length);
 	result.value = (int)value;
 	result.exit_code = (int)code;
 	result.was_cancelled = cancelled;
 	result.was_oom_killed = oom;
+	result.lost = (uint32_t)lost;
 	result.killed_leftovers = (uint32_t)leftovers;
 	*out = result;
 	return 0;

@@ -55,6 +55,14 @@ enum jobdir_end {
 	JOBDIR_IDLE,	     /* killed because its GPUs did nothing; value: signal */
 };
 
+/* What of the job's output was not kept; bits. */
+enum jobdir_lost {
+	JOBDIR_LOST_CUT = 1,  /* what was beyond sluice.jobs.logLimit */
+	JOBDIR_LOST_FULL = 2, /* what the disk had no room for */
+	JOBDIR_LOST_COPY = 4, /* of the copy that was asked for */
+	JOBDIR_LOST_ALL = 7,
+};
+
 struct jobdir_result {
 	enum jobdir_end end;
 	int value;
@@ -64,27 +72,35 @@ struct jobdir_result {
 	bool was_cancelled;  /* `cancel` was there when it ended */
 	bool was_oom_killed; /* the kernel killed something of it for want of memory */
 	uint32_t killed_leftovers;
+	uint32_t lost;				/* enum jobdir_lost */
 	int64_t started_unix_ns, ended_unix_ns; /* 0: never */
 	char text[JOBDIR_TEXT_MAX];
 	char isolation[JOBDIR_ISOLATION_MAX]; /* the level reached; "": "env" */
 };
 
 /*
- * Makes j/<id> (and j), so that a killed process leaves either nothing or all of it: in j/tmp.<id>,
- * renamed. Its files are not synced one by one, for a power loss takes nothing that matters: the
- * job is in the store, the lock is made again by jobdir_lock(), and without its room the result
- * needs a disk that is not full. Owner and modes: the directory 0711 and ours; `out`, `err` are
- * made by the supervisor for the job's user. `state_fd`: the state directory. -EEXIST, -ENOSPC, ...
+ * Makes j/<id> (and j), so that a killed process leaves either nothing or all of it: in
+ * j/tmp.<id>.<random>, renamed. Its files are not synced one by one, for a power loss takes nothing
+ * that matters: the job is in the store, the lock is made again by jobdir_lock(), and without its
+ * room the result needs a disk that is not full. It is ours, and `uid`, the job's user, may pass
+ * (jobdir_give()); `out`, `err` are made by the supervisor. `state_fd`: the state directory.
+ * -EEXIST, -ENOSPC, ...
  */
-int jobdir_create(int state_fd, uint64_t id, struct err *err);
+int jobdir_create(int state_fd, uint64_t id, uid_t uid, struct err *err);
+/* Of a job's directory: its user reaches what he knows the name of, and nobody but him and us can
+ * even look. Where the file system has no access control lists the mode says it of `gid`, of whose
+ * members each can look; with -1 it stays as it is. */
+int jobdir_give(int job_fd, uid_t uid, gid_t gid, struct err *err);
 /* Makes all created ones durable: one fsync of STATE/j for any number of jobdir_create(). */
 int jobdir_sync(int state_fd, struct err *err);
 /* Descriptor of the directory (O_CLOEXEC). -ENOENT. */
 int jobdir_open(int state_fd, uint64_t id, struct err *err);
-/* Removes it with what is in it, never following a link out of it. Not there is fine. */
+/* Moves it to the trash (trash.h) with what is in it, in one step. Not there is fine. */
 int jobdir_remove(int state_fd, uint64_t id, struct err *err);
-/* Every id that has a directory, ascending (owned), and removes j/tmp.*. */
-int jobdir_list(int state_fd, uint64_t **out_ids, size_t *out_count, struct err *err);
+/* Every id that has a directory, ascending (owned), and moves j/tmp.* to the trash; `out_stays`
+ * (NULL: nobody asks): how many of those cannot be. */
+int jobdir_list(int state_fd, uint64_t **out_ids, size_t *out_count, size_t *out_stays,
+		struct err *err);
 
 /* Takes the lock without waiting: the descriptor, O_CLOEXEC. -EBUSY: a supervisor (or somebody
  * between fork and exec) has it. */

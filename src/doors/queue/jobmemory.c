@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "doors/queue/trash.h"
 
 enum { JOBMEMORY_NAME_MAX = 32 };
 
@@ -56,38 +57,58 @@ int jobmemory_make(const char *instance, size_t count, uid_t uid, gid_t gid,
 	return result < 0 ? err_wrap(err, "'%s'", path) : 0;
 }
 
-/* The job's user may have put anything there, so nothing is followed. */
-static void jobmemory_empty(int fd, int depth)
+/* Nothing is followed or asked that the job's user may have put there. NULL: it is not there, or no
+ * directory of this mount. */
+static DIR *jobmemory_open(int from_fd, const char *name)
 {
-	int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_closedir_ DIR *list = copy < 0 ? NULL : fdopendir(copy);
+	_cleanup_close_ int path_fd = trash_find(from_fd, name);
+	_cleanup_close_ int fd =
+	    path_fd < 0 ? -1 : openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+	if (list)
+		(void)take_fd(&fd);
+	return list;
+}
+
+static void jobmemory_empty(DIR *list, int depth, unsigned *removed)
+{
 	const struct dirent *entry;
-	if (!list && copy >= 0)
-		(void)close(copy);
-	for (int i = 0; list && i < JOBMEMORY_ENTRIES_MAX && (entry = readdir(list)); i++) {
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+	while (*removed < JOBMEMORY_STEP && (entry = readdir(list))) {
+		const char *name = entry->d_name;
+		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 			continue;
-		if (depth == 0) {
-			(void)unlinkat(fd, entry->d_name, 0); /* what is no file stays */
+		if (entry->d_type != DT_DIR && unlinkat(dirfd(list), name, 0) == 0) {
+			(*removed)++;
 			continue;
 		}
-		_cleanup_close_ int inner =
-		    openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (inner >= 0)
-			jobmemory_empty(inner, depth - 1);
-		(void)unlinkat(fd, entry->d_name, inner >= 0 ? AT_REMOVEDIR : 0);
+		if (depth == 0)
+			continue; /* what is no file stays */
+		_cleanup_closedir_ DIR *inner = jobmemory_open(dirfd(list), name);
+		if (inner)
+			jobmemory_empty(inner, depth - 1, removed);
+		if (inner && unlinkat(dirfd(list), name, AT_REMOVEDIR) == 0)
+			(*removed)++;
 	}
+}
+
+bool jobmemory_remove_step(const char *instance)
+{
+	char path[JOBMEMORY_PATH_MAX];
+	unsigned removed = 0;
+	if (!instance[0])
+		return true;
+	jobmemory_path(instance, path);
+	_cleanup_close_ int place = open(jobmemory_place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const char *name = path + strlen(jobmemory_place) + 1;
+	_cleanup_closedir_ DIR *list = place < 0 ? NULL : jobmemory_open(place, name);
+	if (!list)
+		return true;
+	jobmemory_empty(list, 1, &removed);
+	return unlinkat(place, name, AT_REMOVEDIR) == 0 || removed == 0;
 }
 
 void jobmemory_remove(const char *instance)
 {
-	char path[JOBMEMORY_PATH_MAX];
-	if (!instance[0])
-		return;
-	jobmemory_path(instance, path);
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	jobmemory_empty(fd, 1);
-	(void)rmdir(path);
+	while (!jobmemory_remove_step(instance))
+		;
 }

@@ -12,6 +12,7 @@
 #include "base/child.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/resident.h"
 #include "doors/queue/queue_internal.h"
 
 /* The storage thread. */
@@ -65,6 +66,35 @@ void queue_op_submit(struct queue *queue, struct queue_op *op)
 	*queue->waiting_end = op;
 	queue->waiting_end = &op->next;
 	queue_op_drain(queue);
+}
+
+static int queue_give_back_work(struct queue_op *op)
+{
+	(void)store_give_back(op->queue->store);
+	resident_give_back_stack();
+	return 0;
+}
+
+static void queue_give_back_done(struct queue_op *op, int result)
+{
+	struct queue *queue = op->queue;
+	queue->is_giving_back = false;
+	queue->given_back(queue->given_back_context);
+}
+
+void queue_give_back(struct queue *queue, void (*done)(void *context), void *context)
+{
+	if (!queue || queue->is_giving_back || queue->closing) {
+		done(context);
+		return;
+	}
+
+	queue->is_giving_back = true;
+	queue->given_back = done;
+	queue->given_back_context = context;
+	queue->give_back.work = queue_give_back_work;
+	queue->give_back.done = queue_give_back_done;
+	queue_op_submit(queue, &queue->give_back);
 }
 
 void queue_storage_worked(struct queue *queue)
@@ -203,6 +233,7 @@ void queue_job_add(struct queue_job *job)
 	queue->count++;
 	queue->depending += job->job.wants.after && job->doom == JOB_REASON_NONE;
 	queue->state_count[job->job.state]++;
+	queue_account_job(job, true);
 }
 
 void queue_job_remove(struct queue_job *job)
@@ -217,27 +248,40 @@ void queue_job_remove(struct queue_job *job)
 	memmove(&queue->jobs[at], &queue->jobs[at + 1],
 		(queue->count - at) * sizeof(queue->jobs[0]));
 	queue->state_count[job->job.state]--;
+	queue_account_ended(job);
 	(void)queue_job_free(job);
 }
 
-void queue_job_set_state(struct queue_job *job, enum job_state state, enum job_reason reason,
-			 const char *text)
+static bool queue_is_same_text(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+void queue_job_set_why(struct queue_job *job, enum job_state state, enum job_reason reason,
+		       const char *text, const char *detail)
 {
 	struct job *shown = &job->job;
-	const char *before = shown->reason_text ? shown->reason_text : "";
-	const char *now = text ? text : "";
-	if (shown->state == state && shown->reason == reason && strcmp(before, now) == 0)
+	bool is_same = queue_is_same_text(shown->reason_text, text) &&
+		       queue_is_same_text(shown->reason_detail, detail);
+	if (shown->state == state && shown->reason == reason && is_same)
 		return;
+
 	job->queue->state_count[shown->state]--;
 	job->queue->state_count[state]++;
 	shown->state = state;
 	shown->reason = reason;
 	shown->has_turn &= state == JOB_PENDING;
-	if (strcmp(before, now) != 0) {
-		free(shown->reason_text);
-		shown->reason_text = now[0] ? strndup(now, JOB_REASON_MAX - 1) : NULL;
-	}
+	if (!is_same)
+		job_set_reason(shown, reason, text, detail);
+	queue_account_job(job, true);
+
 	queue_changed(job->queue);
+}
+
+void queue_job_set_state(struct queue_job *job, enum job_state state, enum job_reason reason,
+			 const char *text)
+{
+	queue_job_set_why(job, state, reason, text, NULL);
 }
 
 struct queue_run *queue_run_new(struct queue_job *job, struct err *err)

@@ -20,6 +20,7 @@
 #include "doors/queue/record.h"
 #include "doors/queue/rules.h"
 
+struct account;
 struct child_set;
 struct err;
 struct inventory;
@@ -27,6 +28,7 @@ struct log;
 struct loop;
 struct policy;
 struct queue;
+struct rights;
 struct snapshot;
 struct schedule_health;
 struct schedule_pools;
@@ -55,8 +57,12 @@ struct queue_options {
 	const char *rsh;	 /* path of sluice-rsh; NULL: no job with workers starts */
 	const char *container;	 /* path of sluice-container; NULL: no job with an image starts */
 	const char *device_root; /* before /dev and /sys; NULL: "" */
+	struct account *account; /* of users; NULL: one of its own */
 	bool awaits_rules;	 /* nothing is forgotten before queue_set_rules() says how long */
 	size_t retention_jobs;	 /* final ones that are kept; 0: QUEUE_RETENTION_JOBS */
+	/* Called on the storage thread when cgroup_root is gone and a job starts. May be NULL. */
+	void (*renew_cgroups)(const char *supervisor, const void *renew_context);
+	const void *renew_context;
 	/* Called once at the end of a loop pass in which something changed. May be NULL. */
 	void (*changed)(void *context);
 	void *context;
@@ -74,6 +80,12 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 /* Lets go of everything; running jobs go on under their supervisors. Blocks until what was handed
  * to the storage thread is done. */
 struct queue *queue_close(struct queue *queue);
+/*
+ * To be called every few seconds: gives back memory that the store does not need while nobody uses
+ * it. done() follows on the loop, or comes at once when there is nothing to wait for: what this has
+ * needed itself may be given back then. NULL: there is no queue yet.
+ */
+void queue_give_back(struct queue *queue, void (*done)(void *context), void *context);
 
 /* Why some devices of the machine that is told next get no new job; borrowed as that machine is. To
  * be called before each queue_set_machine(), where anybody knows. */
@@ -149,6 +161,7 @@ const struct schedule_machine *queue_machine(const struct queue *queue);
  * finds it in whatever state it is; -ENOENT. `context` is forgotten by queue_query_forget(). */
 struct queue_query {
 	uint64_t id;	       /* 0: list */
+	uid_t uid;	       /* who asks: whose share of the questions it takes */
 	int64_t since_unix_ns; /* list: those that ended since */
 	size_t max;
 	void (*each)(const struct job *job, const struct queue_attempt *attempt, void *context);
@@ -170,12 +183,12 @@ struct queue_past {
 	struct record_attempt record; /* owned: what it had */
 };
 /* The same, with the attempts that are over, from the first; borrowed as well. */
-void queue_query_whole(struct queue *queue, uint64_t id,
+void queue_query_whole(struct queue *queue, uint64_t id, uid_t uid,
 		       void (*done)(int result, const struct spec *spec,
 				    const struct queue_past *past, size_t past_count,
 				    const struct err *err, void *context),
 		       void *context);
-void queue_query_spec(struct queue *queue, uint64_t id,
+void queue_query_spec(struct queue *queue, uint64_t id, uid_t uid,
 		      void (*done)(int result, const struct spec *spec, const struct err *err,
 				   void *context),
 		      void *context);
@@ -193,8 +206,9 @@ void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, u
 			       const struct err *err, void *context),
 		  void *context);
 /* All members of an array that are not final, as above; `changed`: so many. */
-void queue_cancel_array(struct queue *queue, uint64_t array_id, int signo, bool has_grace,
-			uint64_t grace_ns, const char *by, queue_changed_fn *done, void *context);
+void queue_cancel_array(struct queue *queue, uid_t uid, uint64_t array_id, int signo,
+			bool has_grace, uint64_t grace_ns, const char *by, queue_changed_fn *done,
+			void *context);
 /* The caller is gone: done() is not called. What was asked happens all the same. */
 void queue_cancel_forget(struct queue *queue, void *context);
 /* Something of jobs that wait: what is not said stays. */
@@ -204,16 +218,21 @@ struct queue_edit {
 	int32_t priority;
 	const char *const *environment; /* "NAME=VALUE"; borrowed during the call */
 	size_t environment_count;
+	/* With variables: of who changes them, who decides by them what the job executes; borrowed
+	 * during the call. It keeps no rights beyond these. NULL: root. */
+	const struct rights *rights;
 };
 /* Durable when `done` is called. The first of an array means all members that wait, unless
  * `member_alone`. -ESRCH: not there, or it has ended; -EBUSY: it does not wait (any more), -EINVAL:
- * a variable. `by`: who, for the reason of what is held. */
-void queue_edit(struct queue *queue, uint64_t id, bool member_alone, const struct queue_edit *edit,
-		const char *by, queue_changed_fn *done, void *context);
+ * a variable; -EPERM: it runs as a group that `rights` have not. `by`: who, for the reason of what
+ * is held. */
+void queue_edit(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
+		const struct queue_edit *edit, const char *by, queue_changed_fn *done,
+		void *context);
 /* A final job that has not succeeded is pending again, with its next attempt; of an array all such
  * members. -ENOENT, -EINVAL: it has not failed. */
-void queue_retry(struct queue *queue, uint64_t id, bool member_alone, queue_changed_fn *done,
-		 void *context);
+void queue_retry(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
+		 queue_changed_fn *done, void *context);
 /* Forgets final jobs whose time is over, now; `changed`: so many. -EBUSY: that is being done. */
 void queue_collect(struct queue *queue, queue_changed_fn *done, void *context);
 /* The caller is gone: done() is not called. */
@@ -222,8 +241,9 @@ void queue_change_forget(struct queue *queue, void *context);
 int queue_signal(struct queue *queue, uint64_t id, int signo, struct err *err);
 
 /* What users and projects have had in a window of time: `done` is called once, on the loop and not
- * before this returns; what it is told of is borrowed. -ENOMEM: it is not called. */
-int queue_usage(struct queue *queue, const struct store_usage_window *window,
+ * before this returns; what it is told of is borrowed. `uid` asks. -ENOMEM, -EAGAIN (they ask too
+ * much already): it is not called. */
+int queue_usage(struct queue *queue, uid_t uid, const struct store_usage_window *window,
 		void (*done)(int result, const struct store_usage *usage, const struct err *err,
 			     void *context),
 		void *context, struct err *err);

@@ -149,9 +149,8 @@ void queue_drop(struct queue_run *run)
 		return;
 	}
 	run->ended.state = JOB_CANCELLED;
-	run->ended.reason = run->cancel_reason ? run->cancel_reason : JOB_REASON_USER;
-	free(run->ended.reason_text);
-	run->ended.reason_text = run->cancel_by[0] ? strdup(run->cancel_by) : NULL;
+	job_set_reason(&run->ended, run->cancel_reason ? run->cancel_reason : JOB_REASON_USER,
+		       run->cancel_by, NULL);
 	run->ended.started_unix_ns = 0;
 	run->ended.ended_unix_ns = clock_unix_ns();
 	queue_run_task(run, QUEUE_TASK_DROP, queue_drop_work, queue_drop_done);

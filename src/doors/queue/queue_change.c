@@ -16,6 +16,8 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
+#include "doors/queue/rights.h"
+#include "doors/queue/store_share.h"
 
 enum change_kind {
 	CHANGE_EDIT,   /* what queue_edit() was asked for */
@@ -28,12 +30,18 @@ struct queue_change {
 	struct queue_op op; /* first */
 	struct queue_change *next;
 	enum change_kind kind;
+	uid_t uid;	    /* who asked for it */
+	bool is_counted;    /* on that user's account */
+	uint64_t *sizes;    /* owned: of the specifications of jobs that begin anew */
+	uint64_t all_bytes; /* of those; on their user's account while they are entered */
 	uint64_t id;
 	bool member_alone;
 	struct queue_edit edit; /* its texts are owned */
 	char by[QUEUE_BY_MAX];
 	char **environment; /* owned: of the edit */
-	int signo;	    /* of a cancel, and what follows */
+	struct rights rights;
+	bool has_rights;
+	int signo; /* of a cancel, and what follows */
 	bool has_grace, is_stored;
 	uint64_t grace_ns;
 	size_t running, cancelled; /* members that are being cancelled, and were */
@@ -59,6 +67,7 @@ static void change_clear(struct queue_change *change)
 	free(take_ptr(change->rows));
 	free(take_ptr(change->arrays));
 	free(take_ptr(change->spec));
+	free(take_ptr(change->sizes));
 	change->count = change->room = 0;
 }
 
@@ -66,10 +75,13 @@ static struct queue_change *change_free(struct queue_change *change)
 {
 	if (!change)
 		return NULL;
+	if (change->is_counted)
+		account_give(change->op.queue->account, ACCOUNT_CHANGES, change->uid, 1);
 	change_clear(change);
 	for (size_t i = 0; change->environment && i < change->edit.environment_count; i++)
 		free(change->environment[i]);
 	free(change->environment);
+	rights_done(&change->rights);
 	free(change);
 	return NULL;
 }
@@ -113,13 +125,6 @@ static struct job *change_add(struct queue_change *change, const struct job *job
 	return copy;
 }
 
-static void change_set_reason(struct job *job, enum job_reason reason, const char *text)
-{
-	job->reason = reason;
-	free(job->reason_text);
-	job->reason_text = text && text[0] ? strdup(text) : NULL; /* left out without memory */
-}
-
 /* --- on the storage thread ------------------------------------------------------------------- */
 
 static bool change_same_variable(const char *a, const char *b)
@@ -160,6 +165,8 @@ static int change_make_spec(struct queue_change *change, struct err *err)
 		rc = spec_parse(bytes, length, &spec, err);
 	for (size_t i = 0; rc == 0 && i < change->edit.environment_count; i++)
 		rc = change_set_variable(&spec, change->environment[i], err);
+	if (rc == 0 && change->has_rights)
+		rc = rights_lower(&spec, &change->rights, err);
 	if (rc == 0)
 		rc = spec_check(&spec, err);
 	if (rc == 0)
@@ -253,9 +260,13 @@ static int change_again_find(struct queue_change *change, struct err *err)
 /* What it has to see succeed has failed: it could only be cancelled again. */
 static int change_again_check(struct queue_change *change, struct err *err)
 {
+	uint64_t array_id = 0;
 	for (size_t i = 0; i < change->count; i++) {
 		const struct job *job = &change->jobs[i];
 		uint64_t failed = 0;
+		if (array_id > 0 && job->array_id == array_id)
+			continue; /* all members of an array wait for the same */
+		array_id = job->array_id;
 		int rc = queue_depend_check(change->op.queue, job, false, &failed, err);
 		if (rc < 0)
 			return rc;
@@ -268,15 +279,31 @@ static int change_again_check(struct queue_change *change, struct err *err)
 	return 0;
 }
 
+/* Which they are, and how large: whether their user may have so much waiting is for the loop. */
+static int change_again_look(struct queue_op *op)
+{
+	struct queue_change *change = (struct queue_change *)op;
+	int rc = change_again_find(change, &op->err);
+	if (rc == 0)
+		rc = change_again_check(change, &op->err);
+	change->sizes = calloc(change->count + 1, sizeof(*change->sizes));
+	if (rc == 0 && !change->sizes)
+		rc = err_set(&op->err, -ENOMEM, "no memory for %zu jobs", change->count);
+	for (size_t i = 0; rc == 0 && i < change->count; i++) {
+		rc = store_spec_bytes(op->queue->store, change->jobs[i].id, &change->sizes[i],
+				      &op->err);
+		change->all_bytes += change->sizes[i];
+	}
+	return rc;
+}
+
 static int change_again_work(struct queue_op *op)
 {
 	struct queue_change *change = (struct queue_change *)op;
 	struct queue *queue = op->queue;
-	int rc = change_again_find(change, &op->err);
-	if (rc == 0)
-		rc = change_again_check(change, &op->err);
+	int rc = 0;
 	_cleanup_free_ uint64_t *ids = calloc(change->count + 1, sizeof(*ids));
-	if (rc == 0 && !ids)
+	if (!ids)
 		rc = err_set(&op->err, -ENOMEM, "no memory for %zu jobs", change->count);
 	for (size_t i = 0; rc == 0 && i < change->count; i++) {
 		ids[i] = change->jobs[i].id;
@@ -315,7 +342,7 @@ static void change_apply(struct queue *queue, struct job *now, const struct stor
 	struct wants wants = job->job.wants;
 	job->job.wants = now->wants;
 	now->wants = wants;
-	queue_job_set_state(job, now->state, now->reason, now->reason_text);
+	queue_job_set_why(job, now->state, now->reason, now->reason_text, now->reason_detail);
 	queue_step(job);
 }
 
@@ -343,7 +370,10 @@ static void change_done(struct queue_op *op, int result)
 		return;
 	}
 	if (result == 0) {
+		struct queue_job *first = queue_job_find(queue, change->jobs[0].id);
 		queue_storage_worked(queue);
+		if (change->spec && first)
+			queue_account_bytes(first, change->spec_length);
 		for (size_t i = 0; i < count; i++)
 			change_apply(queue, &change->jobs[i], &change->arrays[i]);
 	} else {
@@ -376,6 +406,7 @@ static void change_again_done(struct queue_op *op, int result)
 {
 	struct queue_change *change = (struct queue_change *)op;
 	struct queue *queue = op->queue;
+	queue_account_submitted(queue, change->jobs[0].uid, change->count, change->all_bytes);
 	if (result < 0 || queue->closing) {
 		change_failed(queue, result, op->err.text);
 		change_over(change, result < 0 ? result : -ESHUTDOWN, 0, &op->err);
@@ -392,12 +423,13 @@ static void change_again_done(struct queue_op *op, int result)
 		struct job *now = &change->jobs[i];
 		job->job = *now;
 		*now = (struct job){.id = now->id};
-		change_set_reason(&job->job, JOB_REASON_NONE, NULL);
+		job_set_reason(&job->job, JOB_REASON_NONE, NULL, NULL);
 		job->job.state = JOB_PENDING;
 		job->job.has_exit = job->job.launch_failed = false;
 		job->job.signal = job->job.killed_leftovers = job->job.failed_attempts = 0;
 		job->job.started_unix_ns = job->job.ended_unix_ns = 0;
 		job->job.not_before_unix_ns = 0;
+		job->spec_bytes = change->sizes[i];
 		queue_job_add(job);
 	}
 	queue_changed(queue);
@@ -405,6 +437,27 @@ static void change_again_done(struct queue_op *op, int result)
 	if (rc < 0) /* the store has them: the next start of the agent finds them */
 		(void)err_wrap(&err, "begun anew, and started when the agent starts again");
 	change_over(change, rc, change->count, &err);
+}
+
+/* They count as if they were submitted. */
+static void change_again_looked(struct queue_op *op, int result)
+{
+	struct queue_change *change = (struct queue_change *)op;
+	struct queue *queue = op->queue;
+	if (result < 0)
+		change_failed(queue, result, op->err.text);
+	else if (queue->closing)
+		result = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
+	else
+		result = queue_account_submit(queue, change->jobs[0].uid, change->count,
+					      change->all_bytes, &op->err);
+	if (result < 0) {
+		change_over(change, result, 0, &op->err);
+		return;
+	}
+	op->work = change_again_work;
+	op->done = change_again_done;
+	queue_op_submit(queue, op);
 }
 
 /* Why a job cannot be changed now; 0 when it can. */
@@ -432,11 +485,11 @@ static void change_edit_job(const struct queue_change *change, struct job *job)
 	if (edit->hold == QUEUE_EDIT_HOLD && job->state != JOB_HELD) {
 		job->wants.hold = WANTS_HOLD_USER;
 		job->state = JOB_HELD;
-		change_set_reason(job, JOB_REASON_USER, change->by);
+		job_set_reason(job, JOB_REASON_USER, change->by, NULL);
 	} else if (edit->hold == QUEUE_EDIT_RELEASE && job->state == JOB_HELD) {
 		job->wants.hold = WANTS_HOLD_NONE;
 		job->state = JOB_PENDING;
-		change_set_reason(job, JOB_REASON_NONE, NULL);
+		job_set_reason(job, JOB_REASON_NONE, NULL, NULL);
 	}
 }
 
@@ -471,6 +524,12 @@ static int change_edit_begin(struct queue_change *change, struct err *err)
 		*err = refusal;
 		return refusal.code;
 	}
+	uint64_t more = 0;
+	for (size_t i = 0; i < change->edit.environment_count; i++)
+		more += strlen(change->environment[i]);
+	if (more > 0 && account_check(queue->account, ACCOUNT_PENDING_BYTES, change->jobs[0].uid,
+				      more, err) < 0)
+		return queue_account_refusal(err);
 	/* An array has one environment. */
 	const struct job *job = &change->jobs[0];
 	if (change->edit.environment_count > 0 && job->array_id > 0 &&
@@ -479,17 +538,6 @@ static int change_edit_begin(struct queue_change *change, struct err *err)
 			       "the variables of an array are set for all of it, and before "
 			       "any of it starts");
 	return 0;
-}
-
-/* Members of its own array are called as their user knows them: 17.3. */
-static void change_doom_text(const struct queue_job *job, char *out, size_t room)
-{
-	uint64_t array = job->job.array_id;
-	if (array > 0 && job->doom_by > array && job->doom_by - array < WANTS_ARRAY_MAX &&
-	    job->doom == JOB_REASON_BACKOFF_LIMIT_EXCEEDED)
-		(void)snprintf(out, room, "%" PRIu64 ".%" PRIu64, array, job->doom_by - array);
-	else
-		(void)snprintf(out, room, "%" PRIu64, job->doom_by);
 }
 
 static int change_doom_begin(struct queue_change *change, struct err *err)
@@ -504,11 +552,11 @@ static int change_doom_begin(struct queue_change *change, struct err *err)
 		struct job *copy = change_add(change, &job->job, err);
 		if (!copy)
 			return -ENOMEM;
-		change_doom_text(job, text, sizeof(text));
+		queue_doom_text(job, text, sizeof(text));
 		copy->state = JOB_CANCELLED;
 		copy->started_unix_ns = 0;
 		copy->ended_unix_ns = clock_unix_ns();
-		change_set_reason(copy, job->doom, job->doom_by ? text : change->by);
+		job_set_reason(copy, job->doom, job->doom_by ? text : change->by, NULL);
 	}
 	return rc;
 }
@@ -552,23 +600,42 @@ static int change_cancel_begin(struct queue_change *change, struct err *err)
 		copy->state = JOB_CANCELLED;
 		copy->started_unix_ns = 0;
 		copy->ended_unix_ns = clock_unix_ns();
-		change_set_reason(copy, JOB_REASON_USER, change->by);
+		job_set_reason(copy, JOB_REASON_USER, change->by, NULL);
 	}
 	change->running--;
 	return rc;
 }
 
-/* Begins the first, if it is not under way. */
+/* Puts first the first of another user than the last one's, if there is one. */
+static void change_turn(struct queue *queue)
+{
+	struct queue_change **at = &queue->changes, *change;
+	while (*at && account_owner(queue->account, (*at)->uid) == queue->change_owner)
+		at = &(*at)->next;
+	if (*at && at != &queue->changes) {
+		change = *at;
+		*at = change->next;
+		if (queue->changes_end == &change->next)
+			queue->changes_end = at;
+		change->next = queue->changes;
+		queue->changes = change;
+	}
+	queue->change_owner = account_owner(queue->account, queue->changes->uid);
+}
+
+/* Begins the next, if none is under way. */
 static void change_next(struct queue *queue)
 {
+	if (queue->changes && !queue->changes->op.work && !queue->closing)
+		change_turn(queue);
 	struct queue_change *change = queue->changes;
 	if (!change || change->op.work || queue->closing)
 		return;
 	struct err err = {.code = 0};
 	int rc = 0;
 	change->op.queue = queue;
-	change->op.work = change->kind == CHANGE_AGAIN ? change_again_work : change_work;
-	change->op.done = change->kind == CHANGE_AGAIN ? change_again_done : change_done;
+	change->op.work = change->kind == CHANGE_AGAIN ? change_again_look : change_work;
+	change->op.done = change->kind == CHANGE_AGAIN ? change_again_looked : change_done;
 	if (change->kind == CHANGE_EDIT)
 		rc = change_edit_begin(change, &err);
 	else if (change->kind == CHANGE_DOOM)
@@ -592,19 +659,34 @@ static void change_next(struct queue *queue)
 	queue_op_submit(queue, &change->op);
 }
 
-static void change_submit(struct queue *queue, struct queue_change *change)
+/* Of the user `uid`, who has so many waiting at most. */
+static void change_submit(struct queue *queue, struct queue_change *change, uid_t uid)
 {
+	struct err err = {.code = 0};
+	bool is_asked = change->kind != CHANGE_DOOM;
 	change->op.queue = queue;
+	change->uid = uid;
+	if (is_asked && account_take(queue->account, ACCOUNT_CHANGES, uid, 1, &err) < 0) {
+		change->done(queue_account_refusal(&err), 0, &err, change->context);
+		(void)change_free(change);
+		return;
+	}
+	change->is_counted = is_asked;
 	*queue->changes_end = change;
 	queue->changes_end = &change->next;
 	if (queue->changes == change)
 		change_next(queue);
 }
 
+/* NULL: no memory, and whoever waits was told. */
 static struct queue_change *change_new(enum change_kind kind, uint64_t id, bool member_alone,
 				       const char *by, queue_changed_fn *done, void *context)
 {
 	struct queue_change *change = calloc(1, sizeof(*change));
+	struct err err;
+	if (!change && done)
+		done(err_set(&err, -ENOMEM, "no memory to change job %" PRIu64, id), 0, &err,
+		     context);
 	if (!change)
 		return NULL;
 	change->kind = kind;
@@ -621,6 +703,10 @@ static int change_copy_edit(struct queue_change *change, const struct queue_edit
 	change->edit = *edit;
 	change->edit.environment = NULL;
 	change->edit.environment_count = 0;
+	change->edit.rights = NULL;
+	if (edit->rights && rights_copy(edit->rights, &change->rights) < 0)
+		return -ENOMEM;
+	change->has_rights = edit->rights != NULL;
 	change->environment = calloc(edit->environment_count + 1, sizeof(char *));
 	if (!change->environment)
 		return -ENOMEM;
@@ -633,65 +719,41 @@ static int change_copy_edit(struct queue_change *change, const struct queue_edit
 	return 0;
 }
 
-void queue_edit(struct queue *queue, uint64_t id, bool member_alone, const struct queue_edit *edit,
-		const char *by, queue_changed_fn *done, void *context)
+void queue_edit(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
+		const struct queue_edit *edit, const char *by, queue_changed_fn *done,
+		void *context)
 {
 	struct queue_change *change = change_new(CHANGE_EDIT, id, member_alone, by, done, context);
-	if (!change || change_copy_edit(change, edit) < 0) {
-		struct err err;
-		(void)change_free(change);
-		done(err_set(&err, -ENOMEM, "no memory to change job %" PRIu64, id), 0, &err,
-		     context);
+	struct err err;
+	if (!change)
+		return;
+	if (change_copy_edit(change, edit) == 0) {
+		change_submit(queue, change, uid);
 		return;
 	}
-	change_submit(queue, change);
+	(void)change_free(change);
+	done(err_set(&err, -ENOMEM, "no memory to change job %" PRIu64, id), 0, &err, context);
 }
 
-void queue_cancel_array(struct queue *queue, uint64_t array_id, int signo, bool has_grace,
-			uint64_t grace_ns, const char *by, queue_changed_fn *done, void *context)
+void queue_cancel_array(struct queue *queue, uid_t uid, uint64_t array_id, int signo,
+			bool has_grace, uint64_t grace_ns, const char *by, queue_changed_fn *done,
+			void *context)
 {
 	struct queue_change *change = change_new(CHANGE_CANCEL, array_id, false, by, done, context);
-	if (!change) {
-		struct err err;
-		done(err_set(&err, -ENOMEM, "no memory to cancel job %" PRIu64, array_id), 0, &err,
-		     context);
+	if (!change)
 		return;
-	}
 	change->signo = signo;
 	change->has_grace = has_grace;
 	change->grace_ns = grace_ns;
-	change_submit(queue, change);
+	change_submit(queue, change, uid);
 }
 
-void queue_retry(struct queue *queue, uint64_t id, bool member_alone, queue_changed_fn *done,
-		 void *context)
+void queue_retry(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
+		 queue_changed_fn *done, void *context)
 {
 	struct queue_change *change = change_new(CHANGE_AGAIN, id, member_alone, "", done, context);
-	if (!change) {
-		struct err err;
-		done(err_set(&err, -ENOMEM, "no memory to retry job %" PRIu64, id), 0, &err,
-		     context);
-		return;
-	}
-	change_submit(queue, change);
-}
-
-/* What runs, or is about to, is cancelled as by anybody. */
-static void change_cancel_running(struct queue *queue)
-{
-	for (size_t i = 0; i < queue->count; i++) {
-		struct queue_job *job = queue->jobs[i];
-		struct queue_run *run = job->run;
-		char text[QUEUE_BY_MAX];
-		if (job->doom == JOB_REASON_NONE || !run)
-			continue;
-		if (run->cancel_reason == JOB_REASON_NONE)
-			run->cancel_reason = job->doom;
-		if (run->cancel_wanted)
-			continue;
-		change_doom_text(job, text, sizeof(text));
-		queue_cancel(queue, job->job.id, 0, false, 0, text, NULL, NULL);
-	}
+	if (change)
+		change_submit(queue, change, uid);
 }
 
 void queue_change_doomed(struct queue *queue)
@@ -699,13 +761,13 @@ void queue_change_doomed(struct queue *queue)
 	/* Each failure has a pass made: what cannot be written is tried again after the pause. */
 	if (queue->doomed == 0 || queue->closing || queue->storage_paused)
 		return;
-	change_cancel_running(queue);
+	queue_doom_running(queue);
 	for (const struct queue_change *at = queue->changes; at; at = at->next)
 		if (at->kind == CHANGE_DOOM && !at->op.work)
 			return; /* it will find them */
 	struct queue_change *change = change_new(CHANGE_DOOM, 0, false, "", NULL, NULL);
 	if (change)
-		change_submit(queue, change);
+		change_submit(queue, change, 0);
 	else /* looks again */
 		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
 }

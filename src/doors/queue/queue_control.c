@@ -142,7 +142,7 @@ static void queue_hear(struct queue_run *run, const struct control_message *mess
 		run->idle_since_ns = 0;
 		return;
 	case CONTROL_NO_ROOM:
-		queue_job_set_state(job, JOB_STOPPING, JOB_REASON_STORAGE, message->text);
+		queue_job_set_why(job, JOB_STOPPING, JOB_REASON_STORAGE, NULL, message->text);
 		break;
 	default: /* of a later supervisor: what matters lies in the files */
 		return;

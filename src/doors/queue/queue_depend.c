@@ -16,6 +16,16 @@
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
 
+/* Bytes of a list of jobs that is read at each pass: thousands of jobs may each wait for hundreds.
+ */
+enum { DEPEND_SHORT = 64 };
+
+static int depend_compare_ids(const void *left, const void *right)
+{
+	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+	return a < b ? -1 : a > b;
+}
+
 /* Whether the job of that number has not ended; of the first of an array: any of its members. */
 static bool depend_is_live(const struct queue *queue, uint64_t id)
 {
@@ -46,6 +56,24 @@ bool queue_depends(const struct queue *queue, const struct job *job, char out[JO
 	return length > 0;
 }
 
+bool queue_depends_still(struct queue_job *job, char out[JOB_REASON_MAX])
+{
+	const struct queue *queue = job->queue;
+	const char *list = job->job.wants.after;
+	struct wants_after after;
+	bool is_said = job->job.state == JOB_PENDING && job->job.reason == JOB_REASON_DEPENDENCY;
+	out[0] = '\0';
+	if (is_said && job->waits_for > 0 && depend_is_live(queue, job->waits_for))
+		return true;
+
+	job->waits_for = 0;
+	bool is_long = strnlen(list, DEPEND_SHORT) == DEPEND_SHORT;
+	while (is_long && job->waits_for == 0 && wants_next_after(&list, &after, NULL) > 0)
+		if (depend_is_live(queue, after.id))
+			job->waits_for = after.id;
+	return queue_depends(queue, &job->job, out);
+}
+
 static bool depend_array_succeeded(const struct job *member, const struct store_array *array)
 {
 	if (member->wants.array == WANTS_ARRAY_WORK_QUEUE && array->succeeded > 0)
@@ -71,20 +99,96 @@ void queue_doom(struct queue_job *job, enum job_reason reason, uint64_t by)
 	queue->depending -= job->job.wants.after != NULL;
 }
 
-/* The job `id`, or the array, has ended: those that wait for its success cannot start. Ten thousand
- * jobs can end at once: nobody is looked for where nobody can be. */
+/* Members of its own array are called as their user knows them: 17.3. */
+void queue_doom_text(const struct queue_job *job, char *out, size_t room)
+{
+	uint64_t array = job->job.array_id;
+	if (array > 0 && job->doom_by > array && job->doom_by - array < WANTS_ARRAY_MAX &&
+	    job->doom == JOB_REASON_BACKOFF_LIMIT_EXCEEDED)
+		(void)snprintf(out, room, "%" PRIu64 ".%" PRIu64, array, job->doom_by - array);
+	else
+		(void)snprintf(out, room, "%" PRIu64, job->doom_by);
+}
+
+/* What runs, or is about to, is cancelled as by anybody. */
+void queue_doom_running(struct queue *queue)
+{
+	for (size_t i = 0; i < queue->count; i++) {
+		struct queue_job *job = queue->jobs[i];
+		struct queue_run *run = job->run;
+		char text[QUEUE_BY_MAX];
+		if (job->doom == JOB_REASON_NONE || !run)
+			continue;
+		if (run->cancel_reason == JOB_REASON_NONE)
+			run->cancel_reason = job->doom;
+		if (run->cancel_wanted)
+			continue;
+		queue_doom_text(job, text, sizeof(text));
+		queue_cancel(queue, job->job.id, 0, false, 0, text, NULL, NULL);
+	}
+}
+
+/* Whom its list has wait for the success of one of `failed`, which are in their order; 0: nobody.
+ */
+static uint64_t depend_failed_of(const struct job *job, const uint64_t *failed, size_t count)
+{
+	const char *list = job->wants.after;
+	struct wants_after after;
+	while (wants_next_after(&list, &after, NULL) > 0)
+		if (after.has_to_succeed &&
+		    bsearch(&after.id, failed, count, sizeof(*failed), depend_compare_ids))
+			return after.id;
+	return 0;
+}
+
+static void depend_doom_waiting(struct queue *queue, const uint64_t *failed, size_t count)
+{
+	uint64_t array_id = 0, by = 0;
+	for (size_t i = 0; i < queue->count && queue->depending > 0; i++) {
+		struct queue_job *job = queue->jobs[i];
+		if (job->doom != JOB_REASON_NONE || !job->job.wants.after)
+			continue;
+		/* All members of an array wait for the same. */
+		if (array_id == 0 || job->job.array_id != array_id)
+			by = depend_failed_of(&job->job, failed, count);
+		array_id = job->job.array_id;
+		if (by)
+			queue_doom(job, JOB_REASON_DEPENDENCY_FAILED, by);
+	}
+}
+
+/*
+ * The job `id`, or the array, has failed: those that wait for its success cannot start. They are
+ * looked for before the next pass, for all that have failed until then at once: ten thousand jobs
+ * can end together, and as many wait for hundreds each.
+ */
 static void depend_tell(struct queue *queue, uint64_t id, bool has_succeeded)
 {
-	for (size_t i = 0; i < queue->count && queue->depending > 0 && !has_succeeded; i++) {
-		struct queue_job *job = queue->jobs[i];
-		if (job->doom != JOB_REASON_NONE)
-			continue;
-		const char *list = job->job.wants.after;
-		struct wants_after after;
-		while (wants_next_after(&list, &after, NULL) > 0)
-			if (after.id == id && after.has_to_succeed)
-				queue_doom(job, JOB_REASON_DEPENDENCY_FAILED, id);
+	if (has_succeeded || queue->depending == 0)
+		return;
+	if (queue->failed_count == queue->failed_room) {
+		size_t room = queue->failed_room ? 2 * queue->failed_room : 16;
+		uint64_t *more = reallocarray(queue->failed, room, sizeof(*more));
+		if (!more) {
+			depend_doom_waiting(queue, &id, 1);
+			return;
+		}
+		queue->failed = more;
+		queue->failed_room = room;
 	}
+	queue->failed[queue->failed_count++] = id;
+	queue_kick(queue);
+}
+
+void queue_depend_settle(struct queue *queue)
+{
+	size_t count = queue->failed_count;
+	if (count == 0)
+		return;
+	qsort(queue->failed, count, sizeof(*queue->failed), depend_compare_ids);
+	depend_doom_waiting(queue, queue->failed, count);
+	queue->failed_count = queue->failed_room = 0;
+	free(take_ptr(queue->failed));
 }
 
 /* All members that have not ended. */
@@ -178,18 +282,22 @@ int queue_depend_check(struct queue *queue, const struct job *job, bool is_new,
 
 int queue_depend_load(struct queue *queue, struct err *err)
 {
-	uint64_t array_id = 0;
+	uint64_t array_id = 0, failed = 0;
 	for (size_t i = 0; i < queue->count; i++) {
 		struct queue_job *job = queue->jobs[i];
-		uint64_t failed = 0;
-		int rc = queue_depend_check(queue, &job->job, false, &failed, err);
+		bool is_next = array_id > 0 && job->job.array_id == array_id;
+		int rc = 0;
+		if (!is_next) { /* all members of an array wait for the same */
+			failed = 0;
+			rc = queue_depend_check(queue, &job->job, false, &failed, err);
+		}
 		if (rc < 0)
 			return err_wrap(err, "looking for whom job %" PRIu64 " waits", job->job.id);
 		if (failed && job->phase == QUEUE_WAITING)
 			queue_doom(job, JOB_REASON_DEPENDENCY_FAILED, failed);
-		if (job->job.array_id == 0 || job->job.array_id == array_id)
-			continue;
 		array_id = job->job.array_id;
+		if (array_id == 0 || is_next)
+			continue;
 		struct store_array array;
 		rc = store_array(queue->store, array_id, &array, err);
 		if (rc < 0)

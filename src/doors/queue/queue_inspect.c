@@ -35,12 +35,19 @@ static struct queue_run *queue_run_of(struct queue_op *op)
 /* --- on the storage thread ------------------------------------------------------------------- */
 
 static void queue_end_as(struct job *job, enum job_state state, enum job_reason reason,
-			 const char *text)
+			 const char *text, const char *detail)
 {
 	job->state = state;
-	job->reason = reason;
-	free(job->reason_text);
-	job->reason_text = text && text[0] ? strdup(text) : NULL; /* left out for want of memory */
+	job_set_reason(job, reason, text, detail);
+}
+
+/* The worst of it. */
+static const char *queue_lost_text(uint32_t lost)
+{
+	if (lost & JOBDIR_LOST_FULL)
+		return "the disk of its log was full";
+	return lost & JOBDIR_LOST_CUT ? "what was beyond sluice.jobs.logLimit"
+				      : "the copy of --output";
 }
 
 /* The job as its result says. */
@@ -59,39 +66,42 @@ static void queue_read_end(struct job *job, const struct jobdir_result *result, 
 	job->launch_failed = result->end == JOBDIR_LAUNCH_ERROR;
 	switch (result->end) {
 	case JOBDIR_EXITED:
-		if (result->value == 0)
-			queue_end_as(job, JOB_SUCCEEDED, JOB_REASON_NONE, NULL);
+		if (result->value == 0 && result->lost)
+			queue_end_as(job, JOB_SUCCEEDED, JOB_REASON_OUTPUT_LOST,
+				     queue_lost_text(result->lost), NULL);
+		else if (result->value == 0)
+			queue_end_as(job, JOB_SUCCEEDED, JOB_REASON_NONE, NULL, NULL);
 		else
-			queue_end_as(job, JOB_FAILED, JOB_REASON_EXIT_CODE, number);
+			queue_end_as(job, JOB_FAILED, JOB_REASON_EXIT_CODE, number, NULL);
 		break;
 	case JOBDIR_SIGNALLED:
 		job->signal = (uint32_t)result->value;
-		queue_end_as(job, JOB_FAILED, JOB_REASON_SIGNAL, number);
+		queue_end_as(job, JOB_FAILED, JOB_REASON_SIGNAL, number, NULL);
 		break;
 	case JOBDIR_LAUNCH_ERROR:
-		queue_end_as(job, JOB_FAILED, JOB_REASON_LAUNCH_ERROR, result->text);
+		queue_end_as(job, JOB_FAILED, JOB_REASON_LAUNCH_ERROR, NULL, result->text);
 		break;
 	case JOBDIR_DEADLINE:
 		job->signal = result->value > 0 ? (uint32_t)result->value : 0;
-		queue_end_as(job, JOB_FAILED, JOB_REASON_DEADLINE_EXCEEDED, NULL);
+		queue_end_as(job, JOB_FAILED, JOB_REASON_DEADLINE_EXCEEDED, NULL, NULL);
 		break;
 	case JOBDIR_IDLE:
 		job->signal = result->value > 0 ? (uint32_t)result->value : 0;
-		queue_end_as(job, JOB_FAILED, JOB_REASON_IDLE, NULL);
+		queue_end_as(job, JOB_FAILED, JOB_REASON_IDLE, NULL, NULL);
 		break;
 	case JOBDIR_WORKER:
-		queue_end_as(job, JOB_FAILED, JOB_REASON_WORKER_FAILED, result->text);
+		queue_end_as(job, JOB_FAILED, JOB_REASON_WORKER_FAILED, NULL, result->text);
 		break;
 	case JOBDIR_CANCELLED:
-		queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, by);
+		queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, by, NULL);
 		break;
 	}
 	/* A worker of the command may have been killed, and it gave up for that. */
 	if (result->was_oom_killed && job->state == JOB_FAILED &&
 	    (result->end == JOBDIR_EXITED || result->end == JOBDIR_SIGNALLED))
-		queue_end_as(job, JOB_FAILED, JOB_REASON_OOM_KILLED, NULL);
+		queue_end_as(job, JOB_FAILED, JOB_REASON_OOM_KILLED, NULL, NULL);
 	if (result->was_cancelled && result->end != JOBDIR_LAUNCH_ERROR)
-		queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, by);
+		queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, by, NULL);
 }
 
 /* The outcome is not known: the supervisor was killed, with what it knew. */
@@ -129,7 +139,8 @@ static int queue_inspect_lost(struct queue_run *run, struct err *err)
 	crash_point("queue.lost_is_gone");
 	job->ended_unix_ns = clock_unix_ns();
 	queue_end_as(job, JOB_FAILED,
-		     other_boot ? JOB_REASON_NODE_REBOOTED : JOB_REASON_SUPERVISOR_LOST, NULL);
+		     other_boot ? JOB_REASON_NODE_REBOOTED : JOB_REASON_SUPERVISOR_LOST, NULL,
+		     NULL);
 	run->found = QUEUE_FOUND_ENDED;
 	return 0;
 }
@@ -160,7 +171,7 @@ static int queue_inspect_free(struct queue_run *run, struct err *err)
 	}
 	job->started_unix_ns = 0;
 	job->ended_unix_ns = clock_unix_ns();
-	queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, run->ended_by);
+	queue_end_as(job, JOB_CANCELLED, JOB_REASON_USER, run->ended_by, NULL);
 	run->found = QUEUE_FOUND_ENDED;
 	return 0;
 }
@@ -258,7 +269,7 @@ static void queue_never_started(struct queue_run *run)
 	if (run->tokens_busy) {
 		size_t marked = queue_hold_look(queue, run);
 		/* When nobody could be found who has them, it is tried again after a while. */
-		queue_put_back(job, JOB_REASON_WAITING_FOR_GPU, run->trouble, marked == 0);
+		queue_put_back(job, JOB_REASON_WAITING_FOR_GPU, run->trouble, NULL, marked == 0);
 		return;
 	}
 	bool tried = run->failed || run->supervisor_pid > 0;
@@ -267,8 +278,7 @@ static void queue_never_started(struct queue_run *run)
 			  "the supervisor of job %" PRIu64 " ended before it started anything%s%s",
 			  job->job.id, run->trouble[0] ? ": " : "", run->trouble);
 	queue_put_back(job, tried ? JOB_REASON_BACKOFF : JOB_REASON_NONE,
-		       run->trouble[0] || !tried ? run->trouble : "its supervisor ended too early",
-		       tried);
+		       tried ? "its supervisor ended too early" : NULL, run->trouble, tried);
 }
 
 void queue_finish(struct queue_run *run)
@@ -288,7 +298,8 @@ void queue_job_ended(struct queue_job *job, const struct job *ended,
 	const struct store_array stands = *array; /* may be the run's */
 	if (job->run)
 		queue_cancel_answer(job->run, 0, ended->state, was_final, NULL);
-	if (ended->wants.has_ttl) /* looks when it may be forgotten */
+	/* Looks when it may be forgotten; of workers there is something to be removed now. */
+	if (ended->wants.has_ttl || ended->wants.workers > 0)
 		queue_keep_soon(queue);
 	queue_job_remove(job);
 	queue_depend_ended(queue, ended, &stands);
@@ -312,7 +323,7 @@ static void queue_inspect_failed(struct queue_run *run, int result)
 	else
 		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "job %" PRIu64 ": %s",
 			  job->job.id, op->err.text);
-	queue_job_set_state(job, JOB_STOPPING, JOB_REASON_STORAGE, op->err.text);
+	queue_job_set_why(job, JOB_STOPPING, JOB_REASON_STORAGE, NULL, op->err.text);
 	if (run->retry_ns < QUEUE_RETRY_MAX_NS / 2)
 		run->retry_ns = QUEUE_RETRY_MAX_NS / 2;
 	queue_inspect_later(run);

@@ -11,6 +11,7 @@
 #ifndef SLUICE_DOORS_QUEUE_QUEUE_INTERNAL_H
 #define SLUICE_DOORS_QUEUE_QUEUE_INTERNAL_H
 
+#include "base/account.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/loop.h"
@@ -21,24 +22,23 @@
 #include "doors/queue/schedule.h"
 #include "doors/queue/store.h"
 #include "doors/queue/token.h"
+#include "doors/queue/trash.h"
 #include "hardware/gpunodes.h"
 
 enum queue_internal_limits {
 	QUEUE_HOLDS_MAX = 256, /* slots whose tokens somebody else has */
 	QUEUE_BY_MAX = 64,     /* name of who cancelled */
 	QUEUE_REASON_MAX = ERR_TEXT_MAX,
-	QUEUE_RUN_FDS = 4,		    /* descriptors of a job that runs */
-	QUEUE_OTHER_FDS = 1024,		    /* left to all else, or half of what there is */
-	QUEUE_KEEP_STEP = 64,		    /* directories looked at or removed in one operation */
-	QUEUE_PREPARING_MAX = 64,	    /* jobs without GPUs whose start is being recorded */
-	QUEUE_PACKETS_MAX = 16,		    /* of a supervisor, in one pass */
-	QUEUE_QUERIES_MAX = 64,		    /* being read at a time */
-	QUEUE_SUBMITS_MAX = 20000,	    /* waiting for the disk or for the machine, */
-	QUEUE_SUBMITS_BYTES_MAX = 64 << 20, /* and of their specs */
+	QUEUE_RUN_FDS = 4,	  /* descriptors of a job that runs */
+	QUEUE_OTHER_FDS = 1024,	  /* left to all else, or half of what there is */
+	QUEUE_KEEP_STEP = 64,	  /* directories looked at or removed in one operation */
+	QUEUE_PREPARING_MAX = 64, /* jobs without GPUs whose start is being recorded */
+	QUEUE_PACKETS_MAX = 16,	  /* of a supervisor, in one pass */
+	QUEUE_PENDING_USERS = 10, /* who may all have as many jobs waiting as one may */
 };
 
 #define QUEUE_PASS_CHEAP_NS  (CLOCK_NS_PER_MS / 2)
-#define QUEUE_PASS_DEAR_NS   (10 * CLOCK_NS_PER_MS) /* longer: others had the processor */
+#define QUEUE_PASS_DEAR_NS   (10 * CLOCK_NS_PER_MS) /* longer only where all of it was work */
 #define QUEUE_PASS_REST	     UINT64_C(4)	    /* times what the last one took */
 #define QUEUE_RETRY_MIN_NS   (5 * CLOCK_NS_PER_MS)
 #define QUEUE_RETRY_MAX_NS   CLOCK_NS_PER_S
@@ -152,6 +152,18 @@ struct queue_run {
 	enum job_reason ended_reason;  /* as it was when the operation began */
 };
 
+struct store_share;
+struct store_cut;
+
+/* What users have of the jobs that have ended, while old ones are forgotten. */
+struct queue_history {
+	struct store_share *shares; /* owned; by user id */
+	size_t count;
+	struct store_cut *cuts; /* owned; room for `count` */
+	bool is_to_cut;
+	size_t forgotten; /* by the last step */
+};
+
 /* A job that is not final. */
 struct queue_job {
 	struct job job; /* first: what callers are shown */
@@ -165,6 +177,9 @@ struct queue_job {
 	/* It is to be cancelled: for this reason (NONE: it is not), because of that job. */
 	enum job_reason doom;
 	uint64_t doom_by;
+	uint64_t waits_for;  /* of those that it waits for, one that had not ended; 0: not known */
+	uint64_t spec_bytes; /* in the database; 0: of a member of an array but the first */
+	bool counts_waiting, counts_running, counts_bytes; /* on its user's account */
 };
 
 /* A slot whose token somebody else has. */
@@ -200,6 +215,8 @@ struct queue {
 	char *container, *rsh, *device_root;				      /* owned */
 	int lock_fd, state_fd;						      /* owned */
 	struct store *store;						      /* owned */
+	struct account *account;					      /* borrowed, or */
+	struct account *own_account;					      /* owned */
 	struct token_place place;
 	char boot_id[JOBDIR_BOOT_MAX];
 	bool closing;
@@ -227,13 +244,19 @@ struct queue {
 
 	/* Submissions, and the one operation that accepts them. */
 	struct queue_submission *submissions, **submissions_end;
-	size_t submission_count, submission_bytes;
-	struct queue_accept *accept; /* owned */
+	struct queue_accept *accept;		       /* owned */
+	struct queue_submission *trials, **trials_end; /* that ask for a pass of their own */
+	struct loop_timer *trial_timer;
+	uint64_t trial_next_ns; /* loop time: none before */
+	uid_t trial_owner;	/* whose was the last */
 	uint64_t next_id;
 
 	struct queue_change *changes, **changes_end; /* owned; the first is under way */
+	uid_t change_owner;			     /* whose was the last */
 	size_t doomed;				     /* jobs that are to be cancelled */
 	size_t depending; /* that wait, or have waited, for others, and are not doomed */
+	uint64_t *failed; /* owned: for whom nobody has looked yet that waits for their success */
+	size_t failed_count, failed_room;
 	struct queue_rules rules;
 	bool has_rules;		      /* they were told */
 	struct queue_member *members; /* owned: what is known of users; the last to submit first */
@@ -246,6 +269,10 @@ struct queue {
 	size_t preparing; /* starts among them, and those that wait for room */
 	bool has_put_off; /* some were put off until there are fewer */
 	struct loop_timer *room_timer;
+	struct queue_op give_back;
+	bool is_giving_back;
+	void (*given_back)(void *context);
+	void *given_back_context;
 
 	char storage_error[ERR_TEXT_MAX];
 	bool storage_broken;	   /* a failed fsync: for good */
@@ -255,6 +282,10 @@ struct queue {
 	struct loop_timer *backoff_timer;
 	struct loop_timer *keep_timer;
 	struct queue_keeper *keeper; /* owned */
+	struct child *clearer;	     /* owned; of the trash; NULL */
+	int cleared_fd;		     /* owned; what it says; -1 */
+	bool clears_again;	     /* more came while it was at it */
+	char clear_said[TRASH_REPORT_MAX];
 
 	struct loop_task pass_task, changed_task;
 	struct loop_timer *pass_timer;
@@ -273,6 +304,9 @@ void queue_job_remove(struct queue_job *job);
 /* `text` may be NULL; for want of memory it is left out. */
 void queue_job_set_state(struct queue_job *job, enum job_state state, enum job_reason reason,
 			 const char *text);
+/* The same, with what the owner and root alone see of it. */
+void queue_job_set_why(struct queue_job *job, enum job_state state, enum job_reason reason,
+		       const char *text, const char *detail);
 struct queue_run *queue_run_new(struct queue_job *job, struct err *err);
 struct queue_run *queue_run_free(struct queue_run *run);
 void queue_run_retry(void *context);	 /* the run's timer */
@@ -298,9 +332,9 @@ void queue_inspect(struct queue_run *run);
 void queue_look(struct queue_run *run);
 /* Looks again later, a little later each time. */
 void queue_inspect_later(struct queue_run *run);
-/* Back to Pending: nothing of it was started. */
+/* Back to Pending: nothing of it was started. `text` is for everybody, `detail` as above. */
 void queue_put_back(struct queue_job *job, enum job_reason reason, const char *text,
-		    bool is_failure);
+		    const char *detail, bool is_failure);
 /* The job is final: `ended` (given) is durable. */
 void queue_finish(struct queue_run *run);
 
@@ -311,6 +345,32 @@ int queue_make_launch(struct queue_run *run, struct err *err);
 int queue_remove_launch(struct queue_run *run, struct err *err);
 /* On the loop. Looks again at what became of the attempt when it is done. */
 void queue_remove(struct queue_run *run);
+
+/* queue_account.c */
+int queue_account_open(struct queue *queue, struct err *err);
+/* The rules are others. */
+void queue_account_rules(struct queue *queue);
+/* A job that is in memory, or is not any more, as its state says now. */
+void queue_account_job(struct queue_job *job, bool is_there);
+/* Its specification has so many bytes from now on. */
+void queue_account_bytes(struct queue_job *job, uint64_t bytes);
+/* It is final: its bytes are history. */
+void queue_account_ended(struct queue_job *job);
+/* Bytes of final jobs of one user, before the oldest are forgotten. */
+uint64_t queue_account_history_max(const struct queue *queue);
+/* What the account said, as the queue says it: -EDQUOT or -ENOMEM. */
+int queue_account_refusal(struct err *err);
+/* Room for so many jobs and bytes, until queue_account_submitted(). -EDQUOT. */
+int queue_account_submit(struct queue *queue, uid_t uid, uint64_t jobs, uint64_t bytes,
+			 struct err *err);
+void queue_account_submitted(struct queue *queue, uid_t uid, uint64_t jobs, uint64_t bytes);
+
+/* queue_history.c. On the loop: how many of whose jobs are to go when `keep_jobs` are kept; false:
+ * none. */
+bool queue_history_judge(struct queue *queue, struct queue_history *history, size_t keep_jobs);
+/* On the storage thread. */
+int queue_history_work(struct queue *queue, struct queue_history *history, struct err *err);
+void queue_history_done(struct queue_history *history);
 
 /* queue_cancel.c */
 void queue_cancel_store(struct queue_run *run);
@@ -329,11 +389,20 @@ uint64_t queue_again_at(const struct queue *queue, const struct job *job);
 /* queue_depend.c */
 /* Whether it waits for others: their ids in `out`. */
 bool queue_depends(const struct queue *queue, const struct job *job, char out[JOB_REASON_MAX]);
+/* The same as far as a pass has to know it: of a long list only whether the first that was found
+ * still has not ended. `out` is "" where what the job says of itself stays. */
+bool queue_depends_still(struct queue_job *job, char out[JOB_REASON_MAX]);
 /* A job has ended so, and its array stands so: dooms whom that concerns. */
 void queue_depend_ended(struct queue *queue, const struct job *ended,
 			const struct store_array *array);
+/* Before a pass: dooms those whom the failures since the last one concern. */
+void queue_depend_settle(struct queue *queue);
 /* It is to be cancelled; done as soon as it can be. */
 void queue_doom(struct queue_job *job, enum job_reason reason, uint64_t by);
+/* What it is doomed by, as its user knows that. */
+void queue_doom_text(const struct queue_job *job, char *out, size_t room);
+/* Cancels those of the doomed that run, or are about to. */
+void queue_doom_running(struct queue *queue);
 /* On the storage thread, or before anything runs. Looks for the jobs that it waits for: the first
  * whose end makes its own impossible in `out_failed` (0: none). -EINVAL: there is none of that
  * number. `is_new`: it is being accepted; else one that was forgotten has ended well. */
@@ -382,6 +451,10 @@ void queue_pass_again(void *context);
 int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	      char out_text[QUEUE_REASON_MAX], struct err *err);
 
+/* queue_trial.c */
+void queue_trial_next(void *context); /* the timer's */
+void queue_trial_add(struct queue *queue, struct queue_submission *submission);
+
 /* queue_hold.c */
 /* Looks for who has the tokens that the run wanted. Returns how many devices were marked. */
 size_t queue_hold_look(struct queue *queue, const struct queue_run *run);
@@ -416,6 +489,10 @@ void queue_query_each(struct queue *queue, void (*each)(struct queue_query *quer
 		      void *context);
 void queue_keep(void *context);		   /* the timer's */
 void queue_keep_soon(struct queue *queue); /* something may have to be forgotten earlier */
+
+/* queue_trash.c. On the loop: what is in there is removed, by and by. `trash_fd`: given. */
+void queue_trash_clear(struct queue *queue, int trash_fd);
+void queue_trash_done(struct queue *queue);
 /* Whether a directory of a job that the store does not know may be removed: nobody has its lock,
  * and nothing was ever started in it (`was_given`: or it was, and the job is forgotten). */
 bool queue_directory_is_void(int state_fd, uint64_t id, bool was_given);

@@ -18,6 +18,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
+#include "doors/queue/store_share.h"
+#include "doors/queue/trash.h"
+#include "doors/queue/workdir.h"
 
 enum {
 	KEEP_LOCK_MS = 5000, /* for somebody between fork and exec to let go */
@@ -30,7 +33,10 @@ enum {
 
 struct queue_keeper {
 	struct queue_op op; /* first */
-	bool is_running, is_listed, may_forget, wants_again;
+	bool is_running, is_swept, is_listed, may_forget, wants_again, is_soon;
+	size_t stays; /* directories that cannot even be moved away */
+	struct err stays_why;
+	int trash_fd;	       /* owned; -1: there is nothing in it */
 	int64_t began_unix_ns; /* of both clocks, when the queue was opened */
 	uint64_t began_ns;
 	int64_t before_unix_ns; /* what ended before is old */
@@ -44,6 +50,7 @@ struct queue_keeper {
 	queue_changed_fn *done; /* NULL: nobody waits for it */
 	void *context;
 	bool more;
+	struct queue_history history;
 };
 
 /* Whether something of a job was ever started in this directory. */
@@ -78,7 +85,17 @@ bool queue_directory_is_void(int state_fd, uint64_t id, bool was_given)
 static int keep_found(const struct job *job, const char *grants, const char *observations,
 		      void *context)
 {
+	*(uid_t *)context = job->uid;
 	return 0;
+}
+
+/* Agents before this one let everybody pass. */
+static void keep_close(int state_fd, uint64_t id, uid_t uid)
+{
+	struct stat status;
+	_cleanup_close_ int fd = jobdir_open(state_fd, id, NULL);
+	if (fd >= 0 && fstat(fd, &status) == 0 && (status.st_mode & S_IXOTH))
+		(void)jobdir_give(fd, uid, (gid_t)-1, NULL); /* or it stays as it is */
 }
 
 /* A directory without a job: of a submission that nobody was told of, or of a job that was
@@ -87,7 +104,11 @@ static int keep_found(const struct job *job, const char *grants, const char *obs
 static void keep_look(struct queue_keeper *keeper, uint64_t id)
 {
 	struct queue *queue = keeper->op.queue;
-	if (store_get(queue->store, id, keep_found, NULL, NULL) != -ENOENT)
+	uid_t uid = 0;
+	int rc = store_get(queue->store, id, keep_found, &uid, NULL);
+	if (rc == 0)
+		keep_close(queue->state_fd, id, uid);
+	if (rc != -ENOENT)
 		return;
 	if (!queue_directory_is_void(queue->state_fd, id, id < keeper->next_id))
 		keeper->kept++;
@@ -98,10 +119,12 @@ static void keep_look(struct queue_keeper *keeper, uint64_t id)
 static int keep_list(struct queue_keeper *keeper, struct err *err)
 {
 	struct queue *queue = keeper->op.queue;
+	size_t stays = 0;
 	keeper->is_listed = true;
 	free(take_ptr(keeper->ids));
 	keeper->count = keeper->place = 0;
-	int rc = jobdir_list(queue->state_fd, &keeper->ids, &keeper->count, err);
+	int rc = jobdir_list(queue->state_fd, &keeper->ids, &keeper->count, &stays, err);
+	keeper->stays += rc == 0 ? stays : 0;
 	return rc == 0 ? store_next_id(queue->store, &keeper->next_id, err) : rc;
 }
 
@@ -110,9 +133,8 @@ static int keep_forget(struct queue_keeper *keeper, struct err *err)
 	struct queue *queue = keeper->op.queue;
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
-	size_t keep = keeper->keep_jobs;
-	int rc = store_forget(queue->store, keeper->before_unix_ns, keeper->now_unix_ns,
-			      keep > 0 ? keep : QUEUE_RETENTION_JOBS, &ids, &count, err);
+	int rc = store_forget(queue->store, keeper->before_unix_ns, keeper->now_unix_ns, SIZE_MAX,
+			      &ids, &count, err);
 	for (size_t i = 0; i < count && rc == 0; i++)
 		(void)jobdir_remove(queue->state_fd, ids[i], NULL); /* else at the next start */
 	keeper->more = rc == 0 && count >= STORE_FORGET_MAX;
@@ -120,11 +142,24 @@ static int keep_forget(struct queue_keeper *keeper, struct err *err)
 	return rc;
 }
 
+/* Of what was moved there, by whomever. */
+static void keep_open_trash(struct queue_keeper *keeper)
+{
+	_cleanup_close_ int fd = trash_open(keeper->op.queue->state_fd, NULL);
+	if (keeper->trash_fd < 0 && fd >= 0 && !trash_is_empty(fd))
+		keeper->trash_fd = take_fd(&fd);
+}
+
 /* A step of bounded length: submissions wait for the same thread. */
 static int queue_keep_work(struct queue_op *op)
 {
 	struct queue_keeper *keeper = (struct queue_keeper *)op;
 	keeper->more = false;
+	if (!keeper->is_swept) {
+		keeper->is_swept = keeper->more = true;
+		workdir_sweep(op->queue->state_fd, &keeper->stays, &keeper->stays_why);
+		return 0;
+	}
 	if (!keeper->is_listed) {
 		int rc = keep_list(keeper, &op->err);
 		keeper->more = rc == 0;
@@ -135,12 +170,44 @@ static int queue_keep_work(struct queue_op *op)
 	keeper->next_unix_ns = INT64_MAX;
 	if (keeper->place == keeper->count) {
 		int rc = keeper->may_forget ? keep_forget(keeper, &op->err) : 0;
+		if (rc == 0 && !keeper->more)
+			rc = queue_history_work(op->queue, &keeper->history, &op->err);
+		if (!keeper->more)
+			keep_open_trash(keeper);
 		return rc == 0
 			   ? store_next_forget(op->queue->store, &keeper->next_unix_ns, &op->err)
 			   : rc;
 	}
 	keeper->more = true;
 	return 0;
+}
+
+static void keep_tell_stays(struct queue_keeper *keeper)
+{
+	const struct queue *queue = keeper->op.queue;
+	if (keeper->stays > 0)
+		log_write(
+		    queue->options.log, LOG_LEVEL_WARNING, NULL,
+		    "%zu directories of ended jobs in '%s' cannot be moved away, and stay%s%s",
+		    keeper->stays, queue->state_dir, keeper->stays_why.code < 0 ? ": " : "",
+		    keeper->stays_why.text);
+	keeper->stays = 0;
+	keeper->stays_why = (struct err){.code = 0};
+}
+
+/* Whether more is kept than is to be: then another step forgets some of it. */
+static void keep_judge(struct queue_keeper *keeper)
+{
+	struct queue_history *history = &keeper->history;
+	size_t keep = keeper->keep_jobs > 0 ? keeper->keep_jobs : QUEUE_RETENTION_JOBS;
+	bool is_stuck = history->is_to_cut && history->forgotten == 0;
+	keeper->forgotten += history->forgotten;
+	history->forgotten = 0;
+	history->is_to_cut =
+	    queue_history_judge(keeper->op.queue, history, keep) && keeper->may_forget && !is_stuck;
+	keeper->more = history->is_to_cut;
+	if (!keeper->more)
+		queue_history_done(history);
 }
 
 static void queue_keep_done(struct queue_op *op, int result)
@@ -153,6 +220,8 @@ static void queue_keep_done(struct queue_op *op, int result)
 	if (result < 0)
 		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "clearing up the queue: %s",
 			  op->err.text);
+	if (result == 0 && !keeper->more && keeper->is_listed && keeper->place == keeper->count)
+		keep_judge(keeper);
 	if (keeper->more) {
 		keeper->is_running = true;
 		queue_op_submit(queue, op);
@@ -163,7 +232,10 @@ static void queue_keep_done(struct queue_op *op, int result)
 			  "%" PRIu64
 			  " directories in '%s/j' belong to no job of the queue; they stay",
 			  keeper->kept, queue->state_dir);
+	keep_tell_stays(keeper);
 	keeper->kept = keeper->removed = 0;
+	if (keeper->trash_fd >= 0)
+		queue_trash_clear(queue, take_fd(&keeper->trash_fd));
 	queue_changed_fn *done = keeper->done;
 	keeper->done = NULL;
 	if (done)
@@ -198,8 +270,9 @@ void queue_keep_soon(struct queue *queue)
 {
 	if (queue->keeper->is_running)
 		queue->keeper->wants_again = true;
-	else if (!queue->closing)
+	else if (!queue->closing && !queue->keeper->is_soon)
 		loop_timer_start(queue->keep_timer, QUEUE_KEEP_SOON_NS);
+	queue->keeper->is_soon = true; /* whoever asks again does not put it off */
 }
 
 /* A wall clock that has jumped says nothing of how old a job is: nothing is old then. */
@@ -220,8 +293,9 @@ void queue_keep(void *context)
 	struct queue_keeper *keeper = queue->keeper;
 	if (keeper->is_running || queue->closing)
 		return;
+	keeper->is_soon = false;
 	/* A job that others wait for is not forgotten before they know how it ended. */
-	bool may_forget = queue->doomed == 0 && !queue->changes &&
+	bool may_forget = queue->doomed == 0 && queue->failed_count == 0 && !queue->changes &&
 			  (queue->has_rules || !queue->options.awaits_rules);
 	keeper->before_unix_ns = may_forget ? keep_old_before(queue, keeper) : 0;
 	keeper->now_unix_ns = keeper->before_unix_ns ? clock_unix_ns() : 0;
@@ -229,6 +303,7 @@ void queue_keep(void *context)
 	keeper->keep_jobs = queue->options.retention_jobs;
 	if (queue->rules.retention_jobs > 0)
 		keeper->keep_jobs = queue->rules.retention_jobs;
+	keeper->is_swept = false;
 	keeper->op.work = queue_keep_work;
 	keeper->op.done = queue_keep_done;
 	keeper->is_running = true;
@@ -288,7 +363,7 @@ static int keep_check_lost(const struct queue *queue, const char *path, struct e
 		return 0;
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
-	int rc = jobdir_list(queue->state_fd, &ids, &count, err);
+	int rc = jobdir_list(queue->state_fd, &ids, &count, NULL, err);
 	if (rc == -ENOENT)
 		return 0;
 	for (size_t i = 0; rc == 0 && i < count; i++) {
@@ -358,6 +433,14 @@ static int keep_load(const struct job *stored, const char *grants, void *context
 	return 0;
 }
 
+static int keep_load_bytes(uint64_t id, uint64_t bytes, void *context)
+{
+	struct queue_job *job = queue_job_find(context, id);
+	if (job)
+		queue_account_bytes(job, bytes);
+	return 0;
+}
+
 static int keep_load_all(struct queue *queue, struct err *err)
 {
 	*err = (struct err){.code = 0};
@@ -365,6 +448,8 @@ static int keep_load_all(struct queue *queue, struct err *err)
 	if (rc < 0 && err->code == 0)
 		return err_set(err, rc, "reading the jobs of '%s': %s", queue->state_dir,
 			       err_describe(rc));
+	if (rc == 0)
+		rc = store_live_bytes(queue->store, keep_load_bytes, queue, err);
 	if (rc == 0)
 		queue_member_load(queue);
 	return rc;
@@ -411,10 +496,12 @@ static int keep_make_timers(struct queue *queue, struct err *err)
 	queue->backoff_timer = loop_timer_new(loop, queue_pass_again, queue, err);
 	queue->keep_timer = loop_timer_new(loop, queue_keep, queue, err);
 	queue->pass_timer = loop_timer_new(loop, queue_pass, queue, err);
+	queue->trial_timer = loop_timer_new(loop, queue_trial_next, queue, err);
 	queue->keeper = calloc(1, sizeof(*queue->keeper));
-	if (!queue->pass_timer || !queue->room_timer || !queue->storage_timer ||
-	    !queue->backoff_timer || !queue->keep_timer || !queue->keeper)
+	if (!queue->trial_timer || !queue->pass_timer || !queue->room_timer ||
+	    !queue->storage_timer || !queue->backoff_timer || !queue->keep_timer || !queue->keeper)
 		return err_set(err, -ENOMEM, "no memory for the queue");
+	queue->keeper->trash_fd = -1;
 	queue->keeper->began_unix_ns = clock_unix_ns();
 	queue->keeper->began_ns = loop_now_ns(loop);
 	return 0;
@@ -452,12 +539,14 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 	if (!queue)
 		return err_set(err, -ENOMEM, "no memory for the queue");
 	queue->options = *options;
-	queue->lock_fd = queue->state_fd = -1;
+	queue->lock_fd = queue->state_fd = queue->cleared_fd = -1;
 	queue->place = TOKEN_PLACE_NONE;
 	queue->waiting_end = &queue->waiting;
 	queue_change_init(queue);
 	keep_read_boot(queue);
-	int rc = queue_submit_init(queue, err);
+	int rc = queue_account_open(queue, err);
+	if (rc == 0)
+		rc = queue_submit_init(queue, err);
 	if (rc == 0)
 		rc = keep_copy_all(queue, err);
 	if (rc == 0)
@@ -484,9 +573,13 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 
 static void keep_free(struct queue *queue)
 {
-	while (queue->count > 0)
-		(void)queue_job_free(queue->jobs[--queue->count]);
+	while (queue->count > 0) {
+		struct queue_job *job = queue->jobs[--queue->count];
+		queue_account_job(job, false);
+		(void)queue_job_free(job);
+	}
 	free(queue->jobs);
+	free(queue->failed);
 	queue_hold_clear(queue);
 	schedule_machine_done(&queue->machine);
 	schedule_pools_done(&queue->pools);
@@ -497,10 +590,16 @@ static void keep_free(struct queue *queue)
 	queue->backoff_timer = loop_timer_free(queue->backoff_timer);
 	queue->keep_timer = loop_timer_free(queue->keep_timer);
 	queue->pass_timer = loop_timer_free(queue->pass_timer);
+	queue->trial_timer = loop_timer_free(queue->trial_timer);
 	loop_cancel(queue->options.loop, &queue->pass_task);
 	loop_cancel(queue->options.loop, &queue->changed_task);
-	if (queue->keeper)
+	queue->own_account = account_free(queue->own_account);
+	if (queue->keeper) {
+		queue_history_done(&queue->keeper->history);
 		free(queue->keeper->ids);
+		cleanup_close_fn(&queue->keeper->trash_fd);
+	}
+	queue_trash_done(queue);
 	free(queue->keeper);
 	queue->store = store_close(queue->store);
 	token_place_close(&queue->place);

@@ -62,8 +62,15 @@ static enum left_is left_look(pid_t pid, const char *entry, struct buf *environ_
 static enum left_is left_kill_one(pid_t pid, const char *entry, struct buf *environ_)
 {
 	_cleanup_close_ int fd = pidfd_open(pid, 0);
+	int errno_of_open = errno;
 	enum left_is is = left_look(pid, entry, environ_);
-	if (is == LEFT_OURS && (fd < 0 || pidfd_send_signal(fd, SIGKILL, NULL, 0) < 0))
+	if (is != LEFT_OURS)
+		return is;
+	bool has_none = fd < 0 ? errno_of_open == ENOSYS || errno_of_open == EPERM : false;
+	if (fd >= 0 && pidfd_send_signal(fd, SIGKILL, NULL, 0) < 0)
+		has_none = errno == ENOSYS || errno == EPERM;
+	/* Without pidfds by its number, right after the look. */
+	if (has_none)
 		(void)kill(pid, SIGKILL);
 	return is;
 }
@@ -197,7 +204,8 @@ int queue_kill_left(const char *instance, const char *cgroup, bool is_patient, s
 			return rc;
 		left += found;
 	}
+	/* A step at a time: whoever calls has others to serve, and calls again. */
 	if (left == 0)
-		jobmemory_remove(instance);
+		left += !jobmemory_remove_step(instance);
 	return left > 0;
 }

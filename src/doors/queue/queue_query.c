@@ -54,6 +54,7 @@ static void queue_answers_free(struct queue_answer *answers, size_t count)
 
 static struct queue_question *queue_question_free(struct queue_question *question)
 {
+	account_give(question->op.queue->account, ACCOUNT_QUERIES, question->query.uid, 1);
 	queue_answers_free(question->answers, question->count);
 	if (question->is_spec)
 		spec_done(&question->spec);
@@ -225,23 +226,22 @@ static void queue_question_done(struct queue_op *op, int result)
 	(void)queue_question_free(question);
 }
 
-static struct queue_question *queue_ask(struct queue *queue, struct err *err)
+static struct queue_question *queue_ask(struct queue *queue, uid_t uid, struct err *err)
 {
-	size_t count = 0;
-	for (const struct queue_question *at = queue->questions; at; at = at->next)
-		count++;
-	if (count >= QUEUE_QUERIES_MAX) {
-		(void)err_set(err, -EAGAIN, "%zu questions are being answered already: ask again",
-			      count);
+	if (account_take(queue->account, ACCOUNT_QUERIES, uid, 1, err) < 0) {
+		err->code = -EAGAIN;
 		return NULL;
 	}
 	struct queue_question *question = calloc(1, sizeof(*question));
 	if (!question) {
+		account_give(queue->account, ACCOUNT_QUERIES, uid, 1);
 		(void)err_set(err, -ENOMEM, "no memory to look for jobs");
 		return NULL;
 	}
 	question->op.work = queue_question_work;
 	question->op.done = queue_question_done;
+	question->op.queue = queue;
+	question->query.uid = uid;
 	question->next = queue->questions;
 	queue->questions = question;
 	return question;
@@ -257,8 +257,8 @@ void queue_query(struct queue *queue, const struct queue_query *query)
 		query->done(0, NULL, query->context);
 		return;
 	}
-	struct err err;
-	struct queue_question *question = queue_ask(queue, &err);
+	struct err err = {.code = 0};
+	struct queue_question *question = queue_ask(queue, query->uid, &err);
 	if (!question) {
 		query->done(err.code, &err, query->context);
 		return;
@@ -267,13 +267,13 @@ void queue_query(struct queue *queue, const struct queue_query *query)
 	queue_op_submit(queue, &question->op);
 }
 
-void queue_query_spec(struct queue *queue, uint64_t id,
+void queue_query_spec(struct queue *queue, uint64_t id, uid_t uid,
 		      void (*done)(int result, const struct spec *spec, const struct err *err,
 				   void *context),
 		      void *context)
 {
-	struct err err;
-	struct queue_question *question = queue_ask(queue, &err);
+	struct err err = {.code = 0};
+	struct queue_question *question = queue_ask(queue, uid, &err);
 	if (!question) {
 		done(err.code, NULL, &err, context);
 		return;
@@ -286,14 +286,14 @@ void queue_query_spec(struct queue *queue, uint64_t id,
 	queue_op_submit(queue, &question->op);
 }
 
-void queue_query_whole(struct queue *queue, uint64_t id,
+void queue_query_whole(struct queue *queue, uint64_t id, uid_t uid,
 		       void (*done)(int result, const struct spec *spec,
 				    const struct queue_past *past, size_t past_count,
 				    const struct err *err, void *context),
 		       void *context)
 {
-	struct err err;
-	struct queue_question *question = queue_ask(queue, &err);
+	struct err err = {.code = 0};
+	struct queue_question *question = queue_ask(queue, uid, &err);
 	if (!question) {
 		done(err.code, NULL, NULL, 0, &err, context);
 		return;

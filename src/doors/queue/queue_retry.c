@@ -16,7 +16,11 @@
 #include "base/crash.h"
 #include "doors/queue/queue_internal.h"
 
-enum { RETRY_LOST_MAX = 6 }; /* attempts whose end nobody knows, where `retries` says less */
+enum {
+	RETRY_LOST_MAX = 6,   /* attempts whose end nobody knows, where `retries` says less */
+	RETRY_TEXT_MAX = 128, /* bytes of what is told of the last failure */
+	RETRY_LAST_MAX = RETRY_TEXT_MAX + 64,
+};
 
 #define RETRY_DELAY_NS	   (10 * CLOCK_NS_PER_S)
 #define RETRY_DELAY_MAX_NS (360 * CLOCK_NS_PER_S)
@@ -64,15 +68,21 @@ static bool retry_is_allowed(const struct job *ended, uint64_t failures)
 	return failures <= max;
 }
 
+/* "ExitCode (7)". What is behind it stays apart: it may be the owner's alone. */
+static void retry_name_last(const struct job *ended, char out[RETRY_LAST_MAX])
+{
+	bool has_text = ended->reason_text && ended->reason_text[0];
+	(void)snprintf(out, RETRY_LAST_MAX, "%s%s%.*s%s", job_reason_to_string(ended->reason),
+		       has_text ? " (" : "", RETRY_TEXT_MAX, has_text ? ended->reason_text : "",
+		       has_text ? ")" : "");
+}
+
 static void retry_set_reason(struct job *ended, enum job_reason reason, uint64_t failures)
 {
-	char text[JOB_REASON_MAX];
-	(void)snprintf(text, sizeof(text), "%" PRIu64 " failures, the last: %s%s%.200s%s", failures,
-		       job_reason_to_string(ended->reason), ended->reason_text ? " (" : "",
-		       ended->reason_text ? ended->reason_text : "", ended->reason_text ? ")" : "");
-	ended->reason = reason;
-	free(ended->reason_text);
-	ended->reason_text = strdup(text); /* left out for want of memory */
+	char text[JOB_REASON_MAX], last[RETRY_LAST_MAX];
+	retry_name_last(ended, last);
+	(void)snprintf(text, sizeof(text), "%" PRIu64 " failures, the last: %s", failures, last);
+	job_set_reason(ended, reason, text, ended->reason_detail);
 }
 
 /* What is shown while it waits: for people, who read a clock. */
@@ -80,14 +90,13 @@ static void retry_describe(const struct job *ended, uint64_t failures, char out[
 {
 	time_t at = (time_t)(ended->not_before_unix_ns / (int64_t)CLOCK_NS_PER_S);
 	struct tm parts;
-	char clock[32] = "?";
+	char clock[32] = "?", last[RETRY_LAST_MAX];
+	retry_name_last(ended, last);
 	if (gmtime_r(&at, &parts))
 		(void)strftime(clock, sizeof(clock), "%Y-%m-%dT%H:%M:%SZ", &parts);
 	(void)snprintf(out, JOB_REASON_MAX,
-		       "until %s; failed %" PRIu64 " of %" PRIu32 " times, the last: %s%s%.100s%s",
-		       clock, failures, ended->wants.retries + 1,
-		       job_reason_to_string(ended->reason), ended->reason_text ? " (" : "",
-		       ended->reason_text ? ended->reason_text : "", ended->reason_text ? ")" : "");
+		       "until %s; failed %" PRIu64 " of %" PRIu32 " times, the last: %s", clock,
+		       failures, ended->wants.retries + 1, last);
 }
 
 /* 1: another attempt follows; 0: it is final. */
@@ -151,8 +160,7 @@ int queue_end_attempt(struct queue_run *run, struct err *err)
 		retry_describe(ended, failures, text);
 		rc = store_retry(store, ended, text, run->text, err);
 		if (rc == 0) {
-			free(ended->reason_text);
-			ended->reason_text = strdup(text); /* left out for want of memory */
+			job_set_reason(ended, JOB_REASON_BACKOFF, text, ended->reason_detail);
 			run->found = QUEUE_FOUND_AGAIN;
 		}
 		return rc;
@@ -186,5 +194,7 @@ void queue_again(struct queue_run *run)
 	job->job.not_before_unix_ns = ended->not_before_unix_ns;
 	job->failures = 0;
 	job->not_before_ns = queue_again_at(job->queue, &job->job);
-	queue_put_back(job, JOB_REASON_BACKOFF, ended->reason_text, false);
+	if (job->job.wants.workers > 0) /* of this attempt there is something to be removed */
+		queue_keep_soon(job->queue);
+	queue_put_back(job, JOB_REASON_BACKOFF, ended->reason_text, ended->reason_detail, false);
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -126,8 +126,10 @@ void queue_set_machine(struct queue *queue, const struct inventory *inventory,
 		queue_kick(queue);
 		queue_changed(queue);
 	}
-	if (is_first)
+	if (is_first) {
 		queue_submit_next(queue);
+		queue_trial_next(queue);
+	}
 }
 
 /* "job 12 of alice", all of them. */
@@ -155,27 +157,24 @@ static const char *queue_who(const char *uuid, void *context)
 	return pass->who[0] ? pass->who : NULL;
 }
 
-/* Jobs without GPUs wait for nobody, so they alone could take all of the agent's descriptors, and
- * nobody could talk to it any more until some end. */
+/* Whether the agent, or the job's user, has as many running as can be watched. */
 static bool queue_is_full(const struct queue *queue, const struct job *job,
 			  char out_text[JOB_REASON_MAX])
 {
-	struct rlimit limit;
-	size_t max = QUEUE_RUNS_MAX;
-	size_t runs = queue->state_count[JOB_STARTING] + queue->state_count[JOB_RUNNING] +
-		      queue->state_count[JOB_STOPPING];
-	if (job->gpus > 0)
+	struct err err = {.code = 0};
+	if (job->gpus > 0 || account_check(queue->account, ACCOUNT_RUNS, job->uid, 1, &err) == 0)
 		return false;
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-		rlim_t others = limit.rlim_cur / 2;
-		if (others > QUEUE_OTHER_FDS)
-			others = QUEUE_OTHER_FDS;
-		rlim_t fits = (limit.rlim_cur - others) / QUEUE_RUN_FDS;
-		max = fits < max ? (size_t)fits : max;
-	}
-	(void)snprintf(out_text, JOB_REASON_MAX,
-		       "%zu jobs run already, as many as the agent watches at a time", runs);
-	return runs >= max;
+	uint64_t mine = account_held(queue->account, ACCOUNT_RUNS, job->uid);
+	if (err.code == -EDQUOT)
+		(void)snprintf(out_text, JOB_REASON_MAX,
+			       "%" PRIu64 " jobs of this user run without a GPU, as many as may",
+			       mine);
+	else
+		(void)snprintf(out_text, JOB_REASON_MAX,
+			       "%" PRIu64
+			       " jobs run already, as many as the agent watches at a time",
+			       account_used(queue->account, ACCOUNT_RUNS));
+	return true;
 }
 
 /* Each start takes the storage thread some milliseconds, and what is asked of it meanwhile waits
@@ -211,7 +210,7 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 	}
 	struct queue_run *run = queue_run_new(job, NULL);
 	if (!run) {
-		queue_put_back(job, JOB_REASON_BACKOFF, "out of memory", true);
+		queue_put_back(job, JOB_REASON_BACKOFF, "out of memory", NULL, true);
 		return;
 	}
 	run->grants = take_ptr(decision->grants);
@@ -225,8 +224,9 @@ static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, uint64_t *o
 	char text[JOB_REASON_MAX];
 	if (job->job.state == JOB_HELD || job->doom != JOB_REASON_NONE)
 		return true;
-	if (job->job.wants.after && queue_depends(job->queue, &job->job, text)) {
-		queue_job_set_state(job, JOB_PENDING, JOB_REASON_DEPENDENCY, text);
+	if (job->job.wants.after && queue_depends_still(job, text)) {
+		if (text[0])
+			queue_job_set_state(job, JOB_PENDING, JOB_REASON_DEPENDENCY, text);
 		return true;
 	}
 	if (job->not_before_ns > now_ns && job->not_before_ns < *out_next_ns)
@@ -302,6 +302,8 @@ static void queue_pass_paused(struct queue *queue, const struct job *const *list
 
 static void queue_pass_now(struct queue *queue)
 {
+	if (!queue->closing)
+		queue_depend_settle(queue);
 	if (!queue->has_machine || queue->count == 0 || queue->closing)
 		return;
 	_cleanup_free_ const struct job **list = calloc(queue->count, sizeof(*list));
@@ -345,15 +347,25 @@ static void queue_pass_now(struct queue *queue)
 	}
 }
 
+/* The processor's time of this thread. */
+static uint64_t queue_busy_ns(void)
+{
+	struct timespec busy = {.tv_sec = 0};
+	(void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &busy); /* cannot fail */
+	return (uint64_t)busy.tv_sec * CLOCK_NS_PER_S + (uint64_t)busy.tv_nsec;
+}
+
 void queue_pass(void *context)
 {
 	struct queue *queue = context;
 	struct loop *loop = queue->options.loop;
-	uint64_t began_ns = loop_now_ns(loop);
+	uint64_t began_ns = loop_now_ns(loop), busy_ns = queue_busy_ns();
 	queue_pass_now(queue);
 	queue->pass_end_ns = loop_now_ns(loop);
+	busy_ns = queue_busy_ns() - busy_ns;
 	uint64_t cost_ns = queue->pass_end_ns - began_ns;
-	queue->pass_cost_ns = cost_ns < QUEUE_PASS_DEAR_NS ? cost_ns : QUEUE_PASS_DEAR_NS;
+	uint64_t dear_ns = busy_ns > QUEUE_PASS_DEAR_NS ? busy_ns : QUEUE_PASS_DEAR_NS;
+	queue->pass_cost_ns = cost_ns < dear_ns ? cost_ns : dear_ns;
 }
 
 void queue_pass_again(void *context)

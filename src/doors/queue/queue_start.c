@@ -171,6 +171,9 @@ int queue_make_launch(struct queue_run *run, struct err *err)
 	memcpy(launch.instance, run->instance, sizeof(launch.instance));
 	queue_copy_text(launch.runtime_dir, LAUNCH_PATH_MAX, queue->runtime_dir);
 	queue_copy_text(launch.sim_state, LAUNCH_PATH_MAX, queue->sim_state);
+	if (queue->cgroup_root && access(queue->cgroup_root, F_OK) < 0 &&
+	    queue->options.renew_cgroups)
+		queue->options.renew_cgroups(queue->supervisor, queue->options.renew_context);
 	queue_copy_text(launch.cgroup_root, LAUNCH_PATH_MAX, queue->cgroup_root);
 	launch.log_bytes = queue->rules.log_bytes;
 	/* Root opens every node as it is; a job without GPUs is to open none. */
@@ -212,7 +215,7 @@ static int queue_start_work(struct queue_op *op)
 	int rc = jobdir_open(queue->state_fd, id, &op->err);
 	if (rc == -ENOENT && (run->attempt == 1 || run->owner->job.array_id > 0)) {
 		/* The row is what counts: made again, as nothing was ever in it. */
-		rc = jobdir_create(queue->state_fd, id, &op->err);
+		rc = jobdir_create(queue->state_fd, id, run->owner->job.uid, &op->err);
 		if (rc == 0)
 			rc = jobdir_sync(queue->state_fd, &op->err);
 		if (rc == 0)
@@ -314,7 +317,7 @@ static void queue_start_failed(struct queue_run *run, const struct err *err)
 	queue_close_start(run);
 	log_write(job->queue->options.log, LOG_LEVEL_WARNING, NULL,
 		  "job %" PRIu64 " cannot be started now: %s", job->job.id, err->text);
-	queue_put_back(job, JOB_REASON_BACKOFF, err->text, true);
+	queue_put_back(job, JOB_REASON_BACKOFF, "it cannot be started now", err->text, true);
 }
 
 static void queue_start_done(struct queue_op *op, int result)
@@ -480,11 +483,13 @@ void queue_start(struct queue_job *job)
 }
 
 void queue_put_back(struct queue_job *job, enum job_reason reason, const char *text,
-		    bool is_failure)
+		    const char *detail, bool is_failure)
 {
 	struct queue *queue = job->queue;
-	char kept[ERR_TEXT_MAX]; /* `text` may be the run's */
-	(void)snprintf(kept, sizeof(kept), "%s", text ? text : "");
+	char kept[JOB_REASON_MAX], kept_detail[JOB_DETAIL_MAX]; /* they may be the run's */
+	(void)snprintf(kept, sizeof(kept), "%.*s", JOB_REASON_MAX - 1, text ? text : "");
+	(void)snprintf(kept_detail, sizeof(kept_detail), "%.*s", JOB_DETAIL_MAX - 1,
+		       detail ? detail : "");
 	bool cancelled = job->run && job->run->cancel_wanted;
 	job->phase = QUEUE_WAITING;
 	if (!cancelled)
@@ -497,7 +502,7 @@ void queue_put_back(struct queue_job *job, enum job_reason reason, const char *t
 				   delay < QUEUE_BACKOFF_MAX_NS ? delay : QUEUE_BACKOFF_MAX_NS);
 	}
 	job->job.started_unix_ns = 0;
-	queue_job_set_state(job, JOB_PENDING, reason, kept);
+	queue_job_set_why(job, JOB_PENDING, reason, kept, kept_detail);
 	queue_kick(queue);
 	if (cancelled)
 		queue_step(job);

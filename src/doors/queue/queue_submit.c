@@ -9,36 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/crash.h"
-#include "doors/queue/queue_internal.h"
+#include "doors/queue/queue_submission.h"
 #include "hardware/gpu.h"
 
-enum { ACCEPT_TRIES_MAX = 4096 }; /* numbers that are passed over for one job */
-
-struct queue_submission {
-	struct queue_submission *next;
-	struct queue_job *job;	   /* owned until it is accepted */
-	struct queue_job **others; /* owned: the rest of its array, as above */
-	size_t other_count;
-	uint32_t pending_max; /* jobs of this user */
-	uint64_t failed;      /* it waits for the success of this one, which has failed; 0 */
-	char *spec;	      /* owned */
-	size_t spec_length;
-	bool no_wait, gpus_if_any, is_forgotten, is_dry;
-	void (*done)(int result, uint64_t id, bool known, const char *reason, const struct err *err,
-		     void *context);
-	void *context;
-	struct err refusal; /* code 0: none. A known key wins. */
-
-	/* The answer, made on the storage thread. */
-	int result;
-	uint64_t id;
-	bool known;
-	struct queue_submission *twin; /* the same key, earlier in the batch */
-	struct err err;
+enum accept_limits {
+	ACCEPT_TRIES_MAX = 4096,	/* numbers that are passed over for one job */
+	ACCEPT_RESERVE_PART = 20,	/* one part of so many of the disk is left free, */
+	ACCEPT_RESERVE_MAX = 512 << 20, /* but no more bytes than these */
 };
 
 struct queue_accept {
@@ -55,6 +37,16 @@ struct queue_accept {
 
 static struct queue_submission *queue_submission_free(struct queue_submission *submission)
 {
+	struct queue *queue = submission->queue;
+	queue_account_submitted(queue, submission->uid, submission->charged_jobs,
+				submission->charged_bytes);
+	if (submission->is_trial)
+		account_give(queue->account, ACCOUNT_TRIALS, submission->uid, 1);
+	if (submission->is_queued) {
+		account_give(queue->account, ACCOUNT_SUBMISSIONS, submission->uid, 1);
+		account_give(queue->account, ACCOUNT_SUBMISSION_BYTES, submission->uid,
+			     submission->spec_length);
+	}
 	(void)queue_job_free(submission->job);
 	for (size_t i = 0; i < submission->other_count; i++)
 		(void)queue_job_free(submission->others[i]);
@@ -131,7 +123,7 @@ static int queue_accept_array(struct queue_accept *accept, struct queue_submissi
 {
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
-	int rc = jobdir_list(accept->op.queue->state_fd, &ids, &count, &submission->err);
+	int rc = jobdir_list(accept->op.queue->state_fd, &ids, &count, NULL, &submission->err);
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
 	if (rc == 0 && count > 0 && ids[count - 1] >= accept->next_id)
@@ -162,7 +154,7 @@ static int queue_accept_directory(struct queue_accept *accept, struct queue_subm
 {
 	int state_fd = accept->op.queue->state_fd;
 	uint64_t id = accept->next_id;
-	int rc = jobdir_create(state_fd, id, &submission->err);
+	int rc = jobdir_create(state_fd, id, submission->job->job.uid, &submission->err);
 	for (int i = 0; rc == -EEXIST && i < ACCEPT_TRIES_MAX; i++) {
 		/* Left by an agent that died before it was accepted: nobody was told of it. But one
 		 * in which something ran is a job of a database that is gone: not to be touched. */
@@ -170,13 +162,33 @@ static int queue_accept_directory(struct queue_accept *accept, struct queue_subm
 			id++;
 		else if ((rc = jobdir_remove(state_fd, id, &submission->err)) < 0)
 			return rc;
-		rc = jobdir_create(state_fd, id, &submission->err);
+		rc = jobdir_create(state_fd, id, submission->job->job.uid, &submission->err);
 	}
 	if (rc < 0)
 		return rc;
 	accept->next_id = id + 1;
 	submission->id = submission->job->job.id = id;
 	return 0;
+}
+
+/* Users leave some of the disk free: what runs has to be entered when it ends. */
+static int queue_accept_room(struct queue_accept *accept, struct queue_submission *submission)
+{
+	struct statvfs disk;
+	/* Who does not say how large it is says nothing. */
+	if (!submission->is_guest || fstatvfs(accept->op.queue->state_fd, &disk) < 0 ||
+	    disk.f_blocks == 0)
+		return 0; /* what cannot be written says so */
+	uint64_t block = disk.f_frsize, all = disk.f_blocks * block, left = disk.f_bavail * block;
+	uint64_t reserve = all / ACCEPT_RESERVE_PART;
+	if (reserve > ACCEPT_RESERVE_MAX)
+		reserve = ACCEPT_RESERVE_MAX;
+	if (left >= reserve && left - reserve >= submission->spec_length)
+		return 0;
+	return err_set(&submission->err, -EDQUOT,
+		       "the disk of '%s' has %" PRIu64 " MiB left, and %" PRIu64
+		       " MiB are kept for the jobs that are there: free some of it",
+		       accept->op.queue->state_dir, left >> 20, reserve >> 20);
 }
 
 static void queue_accept_one(struct queue_accept *accept, size_t place)
@@ -191,8 +203,11 @@ static void queue_accept_one(struct queue_accept *accept, size_t place)
 		submission->result = submission->refusal.code;
 		return;
 	}
-	submission->result = queue_depend_check(accept->op.queue, &submission->job->job, true,
-						&submission->failed, &submission->err);
+	submission->result = queue_accept_room(accept, submission);
+	if (submission->result == 0)
+		submission->result =
+		    queue_depend_check(accept->op.queue, &submission->job->job, true,
+				       &submission->failed, &submission->err);
 	if (submission->result == 0 && submission->other_count > 0)
 		submission->result = queue_accept_array(accept, submission);
 	if (submission->result == 0)
@@ -261,6 +276,7 @@ static int queue_accept_work(struct queue_op *op)
 static void queue_submission_add(struct queue_submission *submission)
 {
 	struct queue_job *first = submission->job;
+	first->spec_bytes = submission->spec_length;
 	queue_job_add(take_ptr(submission->job));
 	if (submission->failed)
 		queue_doom(first, JOB_REASON_DEPENDENCY_FAILED, submission->failed);
@@ -284,8 +300,6 @@ static void queue_accept_done(struct queue_op *op, int result)
 	int failed = accept->failed;
 	for (size_t i = 0; i < count; i++) {
 		struct queue_submission *submission = accept->batch[i];
-		queue->submission_count--;
-		queue->submission_bytes -= submission->spec_length;
 		if (submission->result == -ENOSPC || submission->result == -EROFS)
 			failed = submission->result;
 		if (submission->result == 0 && !submission->known) {
@@ -317,7 +331,6 @@ static void queue_accept_done(struct queue_op *op, int result)
 }
 
 static int queue_submission_check(struct queue *queue, struct queue_submission *submission);
-static void queue_submit_dry(struct queue *queue, struct queue_submission *submission);
 
 /* The other members of an array, which are like the first. */
 static int queue_submission_expand(struct queue *queue, struct queue_submission *submission)
@@ -373,11 +386,7 @@ void queue_submit_next(struct queue *queue)
 		queue->submissions = submission->next;
 		if (!queue->submissions)
 			queue->submissions_end = &queue->submissions;
-		if (submission->is_dry) {
-			queue_submit_dry(queue, submission);
-			continue;
-		}
-		if (queue_submission_check(queue, submission) == 0)
+		if (submission->refusal.code == 0 && queue_submission_check(queue, submission) == 0)
 			(void)queue_submission_expand(queue, submission);
 		accept->job_count += queue_submission_jobs(submission);
 		accept->batch[accept->count++] = submission;
@@ -392,23 +401,8 @@ void queue_submit_next(struct queue *queue)
 	queue_op_submit(queue, &accept->op);
 }
 
-static size_t queue_pending_of(const struct queue *queue, uid_t uid)
-{
-	size_t count = 0;
-	for (size_t i = 0; i < queue->count; i++) {
-		const struct job *job = &queue->jobs[i]->job;
-		count += job->uid == uid && (job->state == JOB_PENDING || job->state == JOB_HELD);
-	}
-	for (size_t i = 0; i < queue->accept->count; i++) {
-		const struct queue_submission *other = queue->accept->batch[i];
-		if (other->job->job.uid == uid && other->refusal.code == 0)
-			count += queue_submission_jobs(other);
-	}
-	return count;
-}
-
-/* What the machine and the queue say of it: fills `refusal`. */
-static int queue_submission_check(struct queue *queue, struct queue_submission *submission)
+/* What the machine says of it: fills `refusal`. */
+static int queue_submission_judge(struct queue *queue, struct queue_submission *submission)
 {
 	struct job *job = &submission->job->job;
 	struct err *err = &submission->refusal;
@@ -423,25 +417,30 @@ static int queue_submission_check(struct queue *queue, struct queue_submission *
 	if (queue->storage_broken)
 		return err_set(err, -EIO, "%s", queue->storage_error);
 	job->gpu_limit = queue_member_limit(queue, job->uid);
-	int rc = schedule_check(&queue->machine, job, err);
+	return schedule_check(&queue->machine, job, err);
+}
+
+/* The same, and what its user has of the queue. */
+static int queue_submission_check(struct queue *queue, struct queue_submission *submission)
+{
+	struct job *job = &submission->job->job;
+	struct err *err = &submission->refusal;
+	int rc = queue_submission_judge(queue, submission);
 	if (rc < 0)
 		return rc;
-	size_t pending = queue_pending_of(queue, job->uid);
-	if (pending + queue_submission_jobs(submission) > submission->pending_max)
+	uint64_t pending = account_held(queue->account, ACCOUNT_PENDING, job->uid);
+	size_t jobs = queue_submission_jobs(submission);
+	if (pending + jobs > submission->pending_max)
 		return err_set(err, -EDQUOT,
-			       "%zu jobs of this user are waiting already, of %" PRIu32
+			       "%" PRIu64 " jobs of this user are waiting already, of %" PRIu32
 			       " that may: more are accepted when some have started",
 			       pending, submission->pending_max);
-	bool starts = true;
-	char reason[QUEUE_REASON_MAX];
-	if (submission->no_wait) {
-		job->id = UINT64_MAX; /* behind all others */
-		rc = queue_try(queue, job, &starts, reason, err);
-		job->id = 0;
-	}
-	if (rc == 0 && !starts)
-		rc = err_set(err, -EAGAIN, "it would have to wait: %s", reason);
-	return rc;
+	rc = queue_account_submit(queue, job->uid, jobs, submission->spec_length, err);
+	if (rc < 0)
+		return rc;
+	submission->charged_jobs = jobs;
+	submission->charged_bytes = submission->spec_length;
+	return 0;
 }
 
 static int queue_submission_fill(struct queue_submission *submission,
@@ -482,6 +481,27 @@ static int queue_submission_fill(struct queue_submission *submission,
 	return spec_format(spec, &submission->spec, &submission->spec_length, err);
 }
 
+/* One more that waits for the disk, or for the machine. */
+static int queue_submission_queue(struct queue_submission *submission, struct err *err)
+{
+	struct account *account = submission->queue->account;
+	uid_t uid = submission->uid;
+	int rc = account_take(account, ACCOUNT_SUBMISSIONS, uid, 1, err);
+	if (rc < 0)
+		return queue_account_refusal(err);
+	rc = account_take(account, ACCOUNT_SUBMISSION_BYTES, uid, submission->spec_length, err);
+	if (rc < 0) {
+		account_give(account, ACCOUNT_SUBMISSIONS, uid, 1);
+		return queue_account_refusal(err);
+	}
+	submission->is_queued = true;
+	bool is_trial = submission->is_dry || submission->no_wait;
+	if (is_trial && account_take(account, ACCOUNT_TRIALS, uid, 1, err) < 0)
+		return queue_account_refusal(err);
+	submission->is_trial = is_trial;
+	return 0;
+}
+
 static struct queue_submission *
 queue_submission_new(struct queue *queue, const struct queue_submit *submit, struct err *err)
 {
@@ -491,19 +511,18 @@ queue_submission_new(struct queue *queue, const struct queue_submit *submit, str
 	}
 	if (spec_check(submit->spec, err) < 0)
 		return NULL;
-	if (queue->submission_count >= QUEUE_SUBMITS_MAX ||
-	    queue->submission_bytes >= QUEUE_SUBMITS_BYTES_MAX) {
-		(void)err_set(err, -EDQUOT, "%zu submissions are waiting for the disk: try again",
-			      queue->submission_count);
-		return NULL;
-	}
 	struct queue_submission *submission = calloc(1, sizeof(*submission));
 	if (!submission || !(submission->job = queue_job_new(queue, err))) {
 		free(submission);
 		(void)err_set(err, -ENOMEM, "no memory for a job");
 		return NULL;
 	}
-	if (queue_submission_fill(submission, submit, err) < 0)
+	submission->queue = queue;
+	submission->uid = submit->spec->uid;
+	submission->is_dry = submit->dry_run;
+	submission->is_guest = !account_is_privileged(queue->account, submission->uid);
+	if (queue_submission_fill(submission, submit, err) < 0 ||
+	    queue_submission_queue(submission, err) < 0)
 		return queue_submission_free(submission);
 	return submission;
 }
@@ -519,12 +538,39 @@ static void queue_submit_dry(struct queue *queue, struct queue_submission *submi
 	job->id = UINT64_MAX;
 	if (rc == 0)
 		rc = queue_try(queue, job, &starts, reason, err);
-	queue->submission_count--;
-	queue->submission_bytes -= submission->spec_length;
 	if (!submission->is_forgotten)
 		submission->done(rc, 0, false, rc == 0 ? reason : "", rc < 0 ? err : NULL,
 				 submission->context);
 	(void)queue_submission_free(submission);
+}
+
+static void queue_submit_add(struct queue *queue, struct queue_submission *submission)
+{
+	*queue->submissions_end = submission;
+	queue->submissions_end = &submission->next;
+	queue_submit_next(queue);
+}
+
+void queue_submission_try(struct queue *queue, struct queue_submission *submission)
+{
+	if (submission->is_dry) {
+		queue_submit_dry(queue, submission);
+		return;
+	}
+	struct job *job = &submission->job->job;
+	struct err *err = &submission->refusal;
+	char reason[QUEUE_REASON_MAX];
+	bool starts = true;
+	int rc = queue_submission_judge(queue, submission);
+	job->id = UINT64_MAX; /* behind all others */
+	if (rc == 0)
+		rc = queue_try(queue, job, &starts, reason, err);
+	job->id = 0;
+	if (rc == 0 && !starts)
+		(void)err_set(err, -EAGAIN, "it would have to wait: %s", reason);
+	account_give(queue->account, ACCOUNT_TRIALS, submission->uid, 1);
+	submission->is_trial = false;
+	queue_submit_add(queue, submission);
 }
 
 void queue_submit(struct queue *queue, const struct queue_submit *submit)
@@ -535,17 +581,20 @@ void queue_submit(struct queue *queue, const struct queue_submit *submit)
 		submit->done(err.code, 0, false, "", &err, submit->context);
 		return;
 	}
-	submission->is_dry = submit->dry_run;
-	*queue->submissions_end = submission;
-	queue->submissions_end = &submission->next;
-	queue->submission_count++;
-	queue->submission_bytes += submission->spec_length;
-	queue_submit_next(queue);
+	if (submission->is_trial) {
+		queue_trial_add(queue, submission);
+		return;
+	}
+	queue_submit_add(queue, submission);
 }
 
 void queue_submit_forget(struct queue *queue, void *context)
 {
 	for (struct queue_submission *at = queue->submissions; at; at = at->next) {
+		if (at->context == context)
+			at->is_forgotten = true;
+	}
+	for (struct queue_submission *at = queue->trials; at; at = at->next) {
 		if (at->context == context)
 			at->is_forgotten = true;
 	}
@@ -558,6 +607,7 @@ void queue_submit_forget(struct queue *queue, void *context)
 int queue_submit_init(struct queue *queue, struct err *err)
 {
 	queue->submissions_end = &queue->submissions;
+	queue->trials_end = &queue->trials;
 	queue->accept = calloc(1, sizeof(*queue->accept));
 	return queue->accept ? 0 : err_set(err, -ENOMEM, "no memory for the queue");
 }
@@ -565,6 +615,8 @@ int queue_submit_init(struct queue *queue, struct err *err)
 /* The end of the agent: those that were not handed in yet are refused. */
 void queue_submit_clear(struct queue *queue)
 {
+	*queue->submissions_end = queue->trials;
+	queue->trials = NULL;
 	while (queue->submissions) {
 		struct queue_submission *submission = queue->submissions;
 		queue->submissions = submission->next;

@@ -8,6 +8,7 @@
 
 struct queue_usage_op {
 	struct queue_op op; /* first */
+	uid_t uid;	    /* who asks */
 	struct store_usage_window window;
 	struct store_usage usage;
 	void (*done)(int result, const struct store_usage *usage, const struct err *err,
@@ -27,11 +28,12 @@ static void queue_usage_done(struct queue_op *op, int result)
 	if (op->queue->closing)
 		result = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
 	self->done(result, &self->usage, result < 0 ? &op->err : NULL, self->context);
+	account_give(op->queue->account, ACCOUNT_QUERIES, self->uid, 1);
 	store_usage_done(&self->usage);
 	free(self);
 }
 
-int queue_usage(struct queue *queue, const struct store_usage_window *window,
+int queue_usage(struct queue *queue, uid_t uid, const struct store_usage_window *window,
 		void (*done)(int result, const struct store_usage *usage, const struct err *err,
 			     void *context),
 		void *context, struct err *err)
@@ -39,6 +41,11 @@ int queue_usage(struct queue *queue, const struct store_usage_window *window,
 	struct queue_usage_op *self = calloc(1, sizeof(*self));
 	if (!self)
 		return err_set(err, -ENOMEM, "no memory to look for what was used");
+	if (account_take(queue->account, ACCOUNT_QUERIES, uid, 1, err) < 0) {
+		free(self);
+		return err->code = -EAGAIN;
+	}
+	self->uid = uid;
 	self->op.work = queue_usage_work;
 	self->op.done = queue_usage_done;
 	self->window = *window;

@@ -26,9 +26,8 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	"INSERT INTO jobs(id, key, uid, name, state, gpus, share_numerator, share_denominator, ids,"
 	" ignore_outsiders, simulated, submitted_ns, resources, wants, array_id, array_index, "
 	"reason,"
-	" reason_text) VALUES(?1, ?2, ?3, ?4, ?13, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?14, ?15, "
-	"?16,"
-	" ?17, ?18)",
+	" reason_text, reason_detail) VALUES(?1, ?2, ?3, ?4, ?13, ?5, ?6, ?7, ?8, ?9, ?10, ?11, "
+	"?12, ?14, ?15, ?16, ?17, ?18, ?19)",
     [STORE_SQL_ACCEPT_SPEC] = "INSERT INTO specs(job, sum, spec) VALUES(?1, ?2, ?3)",
     [STORE_SQL_START_JOB] =
 	"UPDATE jobs SET state = 'Starting', attempt = ?2, started_ns = ?3 WHERE id = ?1",
@@ -40,7 +39,8 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_END_JOB] =
 	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, started_ns = ?5, ended_ns = ?6,"
 	" exit_code = ?7, signal = ?8, killed_leftovers = ?9, launch_failed = ?10, simulated = ?11,"
-	" attempt = ?12, failed_attempts = ?13, forget_ns = ?14 WHERE id = ?1",
+	" attempt = ?12, failed_attempts = ?13, forget_ns = ?14, reason_detail = ?15"
+	" WHERE id = ?1",
     [STORE_SQL_END_ATTEMPT] =
 	"UPDATE attempts SET ended_ns = ?3, observations = ?4,"
 	" grants = iif(?5 IS NULL, grants, grants || ?5), started_ns = iif(?6 > 0, ?6, started_ns),"
@@ -48,14 +48,17 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	" WHERE job = ?1 AND attempt = ?2 AND ended_ns IS NULL",
     [STORE_SQL_RETRY_JOB] =
 	"UPDATE jobs SET state = 'Pending', reason = 'Backoff', reason_text = ?2, attempt = ?3,"
-	" failed_attempts = ?4, not_before_ns = ?5, started_ns = 0 WHERE id = ?1",
+	" failed_attempts = ?4, not_before_ns = ?5, started_ns = 0, reason_detail = ?6"
+	" WHERE id = ?1",
     [STORE_SQL_REOPEN_JOB] =
-	"UPDATE jobs SET state = 'Pending', reason = '', reason_text = NULL, started_ns = 0,"
+	"UPDATE jobs SET state = 'Pending', reason = '', reason_text = NULL,"
+	" reason_detail = NULL, started_ns = 0,"
 	" ended_ns = NULL, exit_code = NULL, signal = 0, killed_leftovers = 0, launch_failed = 0,"
 	" failed_attempts = 0, not_before_ns = 0, forget_ns = NULL"
 	" WHERE id = ?1 AND ended_ns IS NOT NULL",
     [STORE_SQL_CHANGE_JOB] =
-	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, wants = ?5 WHERE id = ?1",
+	"UPDATE jobs SET state = ?2, reason = ?3, reason_text = ?4, wants = ?5,"
+	" reason_detail = ?6 WHERE id = ?1",
     [STORE_SQL_CHANGE_SPEC] = "INSERT OR REPLACE INTO specs(job, sum, spec) VALUES(?1, ?2, ?3)",
     [STORE_SQL_FORGET_LIST] =
 	"SELECT id FROM (SELECT id, ended_ns, array_id FROM jobs WHERE forget_ns IS NOT NULL AND "
@@ -104,7 +107,7 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
 	" jobs.started_ns, jobs.ended_ns, jobs.exit_code, signal, killed_leftovers, "              \
 	"launch_failed,"                                                                           \
 	" iif(state IN ('Pending', 'Held'), NULL, grants), observations, resources, wants,"        \
-	" array_id, array_index, failed_attempts, not_before_ns"                                   \
+	" array_id, array_index, failed_attempts, not_before_ns, jobs.reason_detail"               \
 	" FROM jobs LEFT JOIN attempts"                                                            \
 	" ON attempts.job = jobs.id AND attempts.attempt = jobs.attempt"
     [STORE_SQL_LOAD] = STORE_COLUMNS " WHERE jobs.ended_ns IS NULL ORDER BY id",
@@ -115,6 +118,17 @@ static const char *const store_sql_texts[STORE_SQL_COUNT] = {
     [STORE_SQL_LIST_ARRAY] = STORE_COLUMNS " WHERE array_id > 0 AND array_id = ?1 ORDER BY id",
     [STORE_SQL_SPEC] = "SELECT sum, spec FROM specs, jobs WHERE id = ?1"
 		       " AND job = iif(EXISTS(SELECT 1 FROM specs WHERE job = ?1), ?1, array_id)",
+    [STORE_SQL_SPEC_BYTES] = "SELECT length(spec) FROM specs WHERE job = ?1",
+    [STORE_SQL_LIVE_BYTES] = "SELECT id, length(spec) FROM jobs JOIN specs ON job = id"
+			     " WHERE ended_ns IS NULL ORDER BY id",
+    [STORE_SQL_SHARES] = "SELECT uid, count(*), total(length(spec)) FROM jobs"
+			 " LEFT JOIN specs ON job = id WHERE ended_ns IS NOT NULL"
+			 " GROUP BY uid ORDER BY uid",
+    [STORE_SQL_SHARE_LIST] = "SELECT id, uid, coalesce(length(spec), 0) FROM jobs"
+			     " LEFT JOIN specs ON job = id WHERE ended_ns IS NOT NULL"
+			     " AND array_id NOT IN (SELECT array_id FROM jobs"
+			     " WHERE ended_ns IS NULL AND array_id > 0)"
+			     " ORDER BY forget_ns IS NOT NULL, ended_ns, id",
 };
 
 /* FNV-1a: https://datatracker.ietf.org/doc/html/draft-eastlake-fnv */
@@ -184,9 +198,14 @@ static bool store_code_breaks(int code)
 int store_fail(struct store *store, const char *doing, struct err *err)
 {
 	int code = store->db ? sqlite3_extended_errcode(store->db) : SQLITE_NOMEM;
-	int os = store->db ? sqlite3_system_errno(store->db) : 0;
+	/* The last call went well: what failed is a call on a statement that could not be made. */
+	bool lacks_statement = code == SQLITE_OK || code == SQLITE_ROW || code == SQLITE_DONE;
+	if (lacks_statement)
+		code = SQLITE_NOMEM;
+	int os = store->db && !lacks_statement ? sqlite3_system_errno(store->db) : 0;
 	int rc = store_errno(code, os);
-	const char *what = store->db ? sqlite3_errmsg(store->db) : "out of memory";
+	const char *what =
+	    store->db && !lacks_statement ? sqlite3_errmsg(store->db) : "out of memory";
 	if (store_code_breaks(code) && !store->is_broken) {
 		store->is_broken = true;
 		(void)snprintf(store->why_broken, sizeof(store->why_broken), "%s: %s%s%s", doing,
@@ -217,29 +236,68 @@ int store_damaged(struct store *store, struct err *err, const char *format, ...)
 		       store->path, what, store->path);
 }
 
+static int store_prepare_one(struct store *store, size_t which)
+{
+	return sqlite3_prepare_v3(store->db, store_sql_texts[which], -1, SQLITE_PREPARE_PERSISTENT,
+				  &store->statements[which], NULL);
+}
+
 int store_prepare(struct store *store, struct err *err)
 {
 	for (size_t i = 0; i < STORE_SQL_COUNT; i++)
-		if (sqlite3_prepare_v3(store->db, store_sql_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
-				       &store->statements[i], NULL) != SQLITE_OK)
+		if (store_prepare_one(store, i) != SQLITE_OK)
 			return store_fail(store, "preparing its statements", err);
+
 	return 0;
+}
+
+void store_forget_statements(struct store *store, enum store_sql from)
+{
+	for (size_t i = from; i < STORE_SQL_COUNT; i++) {
+		(void)sqlite3_finalize(store->statements[i]);
+		store->statements[i] = NULL;
+	}
+}
+
+bool store_give_back(struct store *store)
+{
+	if (store->looks_unused < STORE_UNUSED_LOOKS)
+		store->looks_unused++;
+	else
+		return false; /* it has been given back */
+	if (store->looks_unused < STORE_UNUSED_LOOKS)
+		return false;
+
+	/* A transaction that has begun must be ended without memory, too. */
+	store_forget_statements(store, STORE_SQL_ROLLBACK + 1);
+	(void)sqlite3_db_release_memory(store->db);
+	return true;
+}
+
+void store_reset(sqlite3_stmt *statement)
+{
+	if (!statement)
+		return;
+
+	(void)sqlite3_reset(statement); /* says again what its last step said */
+	(void)sqlite3_clear_bindings(statement);
 }
 
 sqlite3_stmt *store_statement(struct store *store, enum store_sql which)
 {
-	sqlite3_stmt *statement = store->statements[which];
-	(void)sqlite3_reset(statement); /* says again what its last step said */
-	(void)sqlite3_clear_bindings(statement);
-	return statement;
+	store->looks_unused = 0;
+	if (!store->statements[which])
+		(void)store_prepare_one(store, which);
+
+	store_reset(store->statements[which]);
+	return store->statements[which];
 }
 
 int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err)
 {
 	int rc = sqlite3_step(statement);
 	int result = rc == SQLITE_DONE ? 0 : store_fail(store, doing, err);
-	(void)sqlite3_reset(statement);
-	(void)sqlite3_clear_bindings(statement);
+	store_reset(statement);
 	return result;
 }
 
@@ -369,6 +427,7 @@ static int store_accept_one(struct store *store, const struct store_accept *acce
 	(void)sqlite3_bind_int64(row, 16, job->array_index);
 	(void)store_bind_text(row, 17, job_reason_to_string(job->reason));
 	(void)store_bind_text(row, 18, job->reason_text);
+	(void)store_bind_text(row, 19, job->reason_detail);
 	rc = store_run(store, row, "accepting a job", err);
 	if (rc == -EEXIST)
 		return err_set(err, rc,
@@ -500,14 +559,15 @@ static int store_end_attempt(struct store *store, const struct job *job, const c
 	(void)sqlite3_bind_int64(attempt, 3, job->ended_unix_ns);
 	(void)store_bind_text(attempt, 4, observations);
 	/* A line of the record of the attempt: record.h. */
-	char isolation[STORE_ISOLATION_MAX];
+	char isolation[STORE_ISOLATION_MAX], why[JOB_WHY_MAX];
 	(void)snprintf(isolation, sizeof(isolation), "isolation %s\n",
 		       job_isolation_to_string(job->isolation)); /* fits */
 	if (job->isolation != JOB_ISOLATION_ENV)
 		(void)store_bind_text(attempt, 5, isolation);
 	(void)sqlite3_bind_int64(attempt, 6, job->started_unix_ns);
 	(void)store_bind_text(attempt, 7, job_reason_to_string(job->reason));
-	(void)store_bind_text(attempt, 8, job->reason_text);
+	job_why(job, why); /* an attempt is shown to those alone who may see all */
+	(void)store_bind_text(attempt, 8, why[0] ? why : NULL);
 	if (job->has_exit)
 		(void)sqlite3_bind_int(attempt, 9, job->exit_code);
 	return store_run(store, attempt, doing, err);
@@ -544,6 +604,7 @@ static int store_end_job(struct store *store, const struct job *job, const char 
 	(void)sqlite3_bind_int64(row, 12, job->attempt);
 	(void)sqlite3_bind_int64(row, 13, job->failed_attempts);
 	(void)store_bind_forget(row, 14, job);
+	(void)store_bind_text(row, 15, job->reason_detail);
 	return store_run(store, row, doing, err);
 }
 
@@ -586,6 +647,7 @@ int store_retry(struct store *store, const struct job *ended, const char *reason
 		(void)sqlite3_bind_int64(row, 3, ended->attempt);
 		(void)sqlite3_bind_int64(row, 4, ended->failed_attempts);
 		(void)sqlite3_bind_int64(row, 5, ended->not_before_unix_ns);
+		(void)store_bind_text(row, 6, ended->reason_detail);
 		rc = store_run(store, row, doing, err);
 	}
 	if (rc == 0)
@@ -640,6 +702,7 @@ static int store_change_one(struct store *store, const struct store_change *chan
 	(void)store_bind_text(row, 3, job_reason_to_string(job->reason));
 	(void)store_bind_text(row, 4, job->reason_text);
 	(void)store_bind_text(row, 5, buf_text(&wants));
+	(void)store_bind_text(row, 6, job->reason_detail);
 	rc = store_run(store, row, doing, err);
 	if (rc == 0 && change->spec)
 		rc = store_write_spec(store, STORE_SQL_CHANGE_SPEC, job->id, change->spec,
@@ -689,11 +752,23 @@ int store_forget(struct store *store, int64_t unix_ns, int64_t now_unix_ns, size
 	_cleanup_free_ uint64_t *ids = calloc(STORE_FORGET_MAX, sizeof(*ids));
 	if (!ids)
 		return err_set(err, -ENOMEM, "%s: out of memory", doing);
+	size_t count = 0;
+	int rc = store_forget_list(store, unix_ns, now_unix_ns, keep, ids, &count, err);
+	if (rc == 0)
+		rc = store_forget_these(store, ids, count, err);
+	if (rc < 0)
+		return rc;
+	*out_ids = take_ptr(ids);
+	*out_count = count;
+	return 0;
+}
+
+int store_forget_these(struct store *store, const uint64_t *ids, size_t count, struct err *err)
+{
+	static const char doing[] = "forgetting old jobs";
 	int rc = store_begin(store, doing, err);
 	if (rc < 0)
 		return rc;
-	size_t count = 0;
-	rc = store_forget_list(store, unix_ns, now_unix_ns, keep, ids, &count, err);
 	for (size_t i = 0; i < count && rc == 0; i++) {
 		for (enum store_sql which = STORE_SQL_FORGET_JOB;
 		     which <= STORE_SQL_FORGET_SPEC && rc == 0; which++) {
@@ -704,12 +779,7 @@ int store_forget(struct store *store, int64_t unix_ns, int64_t now_unix_ns, size
 	}
 	if (rc == 0 && count > 0)
 		rc = store_run(store, store_statement(store, STORE_SQL_FORGET_ARRAYS), doing, err);
-	rc = store_finish(store, rc, doing, err);
-	if (rc < 0)
-		return rc;
-	*out_ids = take_ptr(ids);
-	*out_count = count;
-	return 0;
+	return store_finish(store, rc, doing, err);
 }
 
 /* -- settings -----------------------------------------------------------------------------------*/

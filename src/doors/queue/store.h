@@ -21,7 +21,9 @@ struct err;
 struct store;
 
 enum store_limits {
-	STORE_VERSION = 3, /* 2: what jobs want beside GPUs; 3: what they want of the queue */
+	/* 2: what jobs want beside GPUs; 3: what they want of the queue; 4: what of a reason the
+	 * owner alone sees */
+	STORE_VERSION = 4,
 	STORE_GRANTS_TEXT_MAX = 256 << 10, /* bytes of an attempt's grants as text */
 	STORE_BATCH_MAX = 256,		   /* submissions in one transaction, */
 	STORE_ROWS_MAX = STORE_BATCH_MAX + WANTS_ARRAY_MAX, /* and jobs */
@@ -43,6 +45,12 @@ int store_check_place(const char *directory, uint32_t fs_type, struct err *err);
  */
 int store_open(const char *path, struct store **out, struct err *err);
 struct store *store_close(struct store *store);
+/*
+ * To be called now and then, between two calls. The second time that nobody has used the store
+ * meanwhile its statements and the pages in its memory are given back, a quarter to half a
+ * megabyte; they come back with the next use. True: given back just now.
+ */
+bool store_give_back(struct store *store);
 /* store_open() has made it: there was none. With jobs' directories beside it, it was lost. */
 bool store_is_new(const struct store *store);
 

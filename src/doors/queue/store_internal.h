@@ -19,6 +19,7 @@ enum store_internal_limits {
 	/* A checkpoint copies this many pages at most (and what one transaction adds): about 1 MiB,
 	 * so that the log stays small and no submission waits long for one. */
 	STORE_WAL_PAGES = 256,
+	STORE_UNUSED_LOOKS = 2,
 	STORE_WAL_BYTES = 4 << 20, /* a longer log is cut when it starts anew */
 };
 
@@ -59,6 +60,10 @@ enum store_sql {
 	STORE_SQL_GET,
 	STORE_SQL_LIST_ARRAY,
 	STORE_SQL_SPEC,
+	STORE_SQL_SPEC_BYTES,
+	STORE_SQL_LIVE_BYTES,
+	STORE_SQL_SHARES,
+	STORE_SQL_SHARE_LIST,
 	STORE_SQL_COUNT,
 };
 
@@ -69,6 +74,7 @@ struct store {
 	uint64_t next_id;
 	int log_pages;	   /* in the write-ahead log, after the last commit */
 	int checkpoint_at; /* pages */
+	int looks_unused;  /* of store_give_back(), since it was used last */
 	bool is_new;
 	bool is_broken; /* a failed fsync, or damage: nothing is written any more */
 	char why_broken[256];
@@ -77,12 +83,19 @@ struct store {
 /* -errno for what SQLite says last about `store`, with a text that begins with `doing`. Damage and
  * a failed fsync make the store broken. */
 int store_fail(struct store *store, const char *doing, struct err *err);
-/* Makes all statements; each is kept to the end. */
+/* Makes all statements: what is wrong with the tables shows before anything is done with them. */
 int store_prepare(struct store *store, struct err *err);
-/* One of them, without values. */
+/* One of them, without values. It is made again if store_give_back() has taken it; without memory
+ * for that it is NULL, which each call on it but store_reset() refuses; store_fail() says why. */
 sqlite3_stmt *store_statement(struct store *store, enum store_sql which);
+/* After its last row: gives up its locks and its values. NULL is ignored. */
+void store_reset(sqlite3_stmt *statement);
+/* Frees them from this one on. */
+void store_forget_statements(struct store *store, enum store_sql from);
 /* Runs a statement that returns no rows. */
 int store_run(struct store *store, sqlite3_stmt *statement, const char *doing, struct err *err);
+/* Removes these final jobs, with what belongs to them alone, in a transaction. */
+int store_forget_these(struct store *store, const uint64_t *ids, size_t count, struct err *err);
 /* For rows that no version of ours has written. */
 int store_damaged(struct store *store, struct err *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

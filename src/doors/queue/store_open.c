@@ -21,7 +21,8 @@ static const char store_schema[] =
     " WITHOUT ROWID%s%s;"
     "CREATE TABLE jobs(id INTEGER PRIMARY KEY, key TEXT NOT NULL, uid INTEGER NOT NULL,"
     " name TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', reason_text TEXT,"
-    " gpus INTEGER NOT NULL, share_numerator INTEGER NOT NULL, share_denominator INTEGER NOT NULL,"
+    " reason_detail TEXT, gpus INTEGER NOT NULL, share_numerator INTEGER NOT NULL, "
+    "share_denominator INTEGER NOT NULL,"
     " ids TEXT, ignore_outsiders INTEGER NOT NULL, simulated INTEGER NOT NULL,"
     " attempt INTEGER NOT NULL DEFAULT 0, submitted_ns INTEGER NOT NULL,"
     " started_ns INTEGER NOT NULL DEFAULT 0, ended_ns INTEGER, exit_code INTEGER,"
@@ -96,10 +97,7 @@ static int store_connect(struct store *store, const char *path, struct err *err)
 
 static void store_disconnect(struct store *store)
 {
-	for (size_t i = 0; i < STORE_SQL_COUNT; i++) {
-		(void)sqlite3_finalize(store->statements[i]);
-		store->statements[i] = NULL;
-	}
+	store_forget_statements(store, 0);
 	if (store->db && !store->is_broken)
 		(void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
 	(void)sqlite3_close(store->db);
@@ -275,6 +273,10 @@ static int store_upgrade(struct store *store, int version, struct err *err)
 		  "ALTER TABLE attempts ADD COLUMN reason TEXT NOT NULL DEFAULT '';"
 		  "ALTER TABLE attempts ADD COLUMN reason_text TEXT;"
 		  "ALTER TABLE attempts ADD COLUMN exit_code INTEGER",
+	    /* A text from before may name a command, unless these are what it is about. */
+	    [3] = "ALTER TABLE jobs ADD COLUMN reason_detail TEXT;"
+		  "UPDATE jobs SET reason_detail = reason_text, reason_text = NULL"
+		  " WHERE reason NOT IN ('ExitCode', 'Signal', 'User', 'DependencyFailed')",
 	};
 	char last[64];
 	if (version == STORE_VERSION)

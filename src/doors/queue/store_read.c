@@ -37,6 +37,7 @@ enum store_column {
 	COLUMN_ARRAY_INDEX,
 	COLUMN_FAILED_ATTEMPTS,
 	COLUMN_NOT_BEFORE,
+	COLUMN_REASON_DETAIL,
 };
 
 /* A row that is being read; the first value that cannot be is remembered. */
@@ -98,6 +99,7 @@ static int store_row_job(struct store *store, sqlite3_stmt *statement, struct jo
 	    job_reason_from_string(reason, &job.reason) < 0)
 		row.is_bad = true;
 	job.reason_text = (char *)row_text(&row, COLUMN_REASON_TEXT);
+	job.reason_detail = (char *)row_text(&row, COLUMN_REASON_DETAIL);
 	job.gpus = row_u32(&row, COLUMN_GPUS);
 	job.share_numerator = row_u32(&row, COLUMN_SHARE_NUMERATOR);
 	job.share_denominator = row_u32(&row, COLUMN_SHARE_DENOMINATOR);
@@ -175,8 +177,7 @@ static int store_visit(struct store *store, sqlite3_stmt *query, struct store_vi
 	while (rc == 0 && (step = sqlite3_step(query)) != SQLITE_DONE)
 		rc = step == SQLITE_ROW ? store_visit_row(store, query, visit, err)
 					: store_fail(store, "reading jobs", err);
-	(void)sqlite3_reset(query);
-	(void)sqlite3_clear_bindings(query);
+	store_reset(query);
 	return rc;
 }
 
@@ -262,8 +263,7 @@ int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *ou
 		rc = err_set(err, -ENOENT, "no job of uid %u has the key '%s'", uid, key);
 	else
 		rc = store_fail(store, "looking for a job's key", err);
-	(void)sqlite3_reset(query);
-	(void)sqlite3_clear_bindings(query);
+	store_reset(query);
 	return rc;
 }
 

@@ -28,6 +28,8 @@ enum {
 	TREE_FIELD_ENVIRON_END = 48,
 };
 
+enum { TREE_PIDFD_GROUP = 1 << 2 }; /* PIDFD_SIGNAL_PROCESS_GROUP, include/uapi/linux/pidfd.h */
+
 int tree_parse_stat(const char *text, size_t length, struct tree_process *out, struct err *err)
 {
 	/* The name may hold anything, blanks and parentheses too: the last ')' ends it. */
@@ -174,7 +176,7 @@ static bool tree_has_no_pidfd(int error)
 
 /* Through a pidfd, checked after it was opened: never to a stranger with a reused pid. Where there
  * are none it goes by number, right after the check. */
-static void tree_signal_one(const struct tree_process *process, int signal_number)
+void tree_signal_process(const struct tree_process *process, int signal_number)
 {
 	_cleanup_close_ int fd = pidfd_open(process->pid, 0);
 	struct tree_process now;
@@ -196,7 +198,7 @@ int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, s
 	if (result < 0)
 		return result;
 	for (size_t i = 0; i < count; i++)
-		tree_signal_one(&list[i], signal_number);
+		tree_signal_process(&list[i], signal_number);
 	*out_count = count;
 	return 0;
 }
@@ -206,6 +208,27 @@ static int tree_by_group(const void *a, const void *b)
 	pid_t group_a = ((const struct tree_process *)a)->group;
 	pid_t group_b = ((const struct tree_process *)b)->group;
 	return group_a < group_b ? -1 : group_a > group_b;
+}
+
+/* In one go; false: it is not certain that the number is still its own. `list` is one group. */
+static bool tree_signal_group(pid_t root, const struct tree_process *list, size_t count,
+			      int signal_number)
+{
+	pid_t group = list[0].group;
+	const struct tree_process *leader = NULL;
+	for (size_t i = 0; !leader && i < count; i++)
+		leader = list[i].pid == group ? &list[i] : NULL;
+	if (!leader)
+		return false;
+
+	struct tree_process now;
+	_cleanup_close_ int fd = pidfd_open(group, 0);
+	if (tree_read(group, &now, NULL) < 0 || now.start != leader->start || now.group != group)
+		return false;
+	if (fd >= 0 && pidfd_send_signal(fd, signal_number, NULL, TREE_PIDFD_GROUP) == 0)
+		return true;
+	/* Not reaped, for that is ours to do. */
+	return now.parent == root && root == getpid() && kill(-group, signal_number) == 0;
 }
 
 int tree_signal_groups(pid_t root, int signal_number, size_t *out_count, struct err *err)
@@ -218,12 +241,16 @@ int tree_signal_groups(pid_t root, int signal_number, size_t *out_count, struct 
 	if (count)
 		qsort(list, count, sizeof(*list), tree_by_group);
 	pid_t own = getpgid(root);
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0, next; i < count; i = next) {
 		pid_t group = list[i].group;
-		bool is_first = i == 0 || list[i - 1].group != group;
+		for (next = i + 1; next < count && list[next].group == group;)
+			next++;
 		/* 0 and 1 would mean our own group and everybody. */
-		if (is_first && group > 1 && group != own)
-			(void)kill(-group, signal_number); /* gone, or seen by the next look */
+		if (group <= 1 || group == own ||
+		    tree_signal_group(root, &list[i], next - i, signal_number))
+			continue;
+		for (size_t each = i; each < next; each++)
+			tree_signal_process(&list[each], signal_number);
 	}
 	*out_count = count;
 	return 0;
@@ -244,7 +271,7 @@ static int tree_freeze(pid_t root, pid_t spare, struct err *err)
 			if (before && tree_find(before, before_count, list[i].pid))
 				continue;
 			fresh++;
-			tree_signal_one(&list[i], SIGSTOP);
+			tree_signal_process(&list[i], SIGSTOP);
 		}
 		free(before);
 		before = list;

@@ -46,10 +46,16 @@ int tree_list(pid_t root, pid_t spare, struct tree_process **out, size_t *out_co
 /* Sends a signal to each of them; `out_count` says how many there were. */
 int tree_signal(pid_t root, pid_t spare, int signal_number, size_t *out_count, struct err *err);
 
+/* Sends a signal to this very process, or to nobody: not to one that has its number by now. */
+void tree_signal_process(const struct tree_process *process, int signal_number);
+
 /*
- * Sends a signal to every process group that has a descendant of `root` in it, but `root`'s own: in
- * one go for each, so that what is forked at that moment gets it too, and everybody once. Only for
- * a root whose descendants are in sessions of their own: a group cannot reach beyond its session.
+ * Sends a signal to every process group that has a descendant of `root` in it, but `root`'s own.
+ * Only for a root whose descendants are in sessions of their own: a group cannot reach beyond its
+ * session. A group whose leader lives gets it in one go, so that what is forked at that moment gets
+ * it too: by the leader's pidfd (Linux 6.9), or by its number where the leader is a child of ours,
+ * which only we reap. Of every other group the number may be a stranger's by now, and each of its
+ * processes that was found gets the signal for itself.
  */
 int tree_signal_groups(pid_t root, int signal_number, size_t *out_count, struct err *err);
 

@@ -64,10 +64,12 @@ int docker_parse_info(const char *text, size_t length, struct docker_info *out, 
 	}
 	int result = docker_check(info, err);
 	if (result == 0) {
+		const char *context = docker_text(json_object_get(info, "ClientInfo"), "Context");
 		*out = (struct docker_info){
 		    /* From docker 25 on; empty where CDI is not switched on. */
 		    .has_cdi = json_array_size(json_object_get(info, "CDISpecDirs")) > 0,
-		    .has_cgroups = strcmp(docker_text(info, "CgroupDriver"), "cgroupfs") == 0};
+		    .has_cgroups = strcmp(docker_text(info, "CgroupDriver"), "cgroupfs") == 0,
+		    .has_context = *context && strcmp(context, "default") != 0};
 		(void)snprintf(out->version, sizeof(out->version), "%.*s", DOCKER_VERSION_MAX - 1,
 			       docker_text(info, "ServerVersion")); /* cut */
 	}

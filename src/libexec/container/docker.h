@@ -30,6 +30,7 @@ struct docker_info {
 	char version[DOCKER_VERSION_MAX];
 	bool has_cdi;	  /* it reads CDI specifications by itself */
 	bool has_cgroups; /* it makes cgroups, and does not ask systemd for them */
+	bool has_context; /* it was found by a context of its user's, as the client says */
 };
 
 /* What `docker info --format {{json .}}` prints. -EINVAL: it is not understood; -ENOTCONN: the

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,7 +43,8 @@ static int container_argv_docker(const struct launch *launch, const struct setti
 	int result = settings_ask_docker(&info, err);
 	if (result < 0)
 		return result;
-	const char *elsewhere = settings_elsewhere(&info, settings);
+	const char *elsewhere =
+	    settings_elsewhere(&info, settings, launch->spec.uid, getenv("DOCKER_HOST"));
 	const struct docker_settings docker = {.parent = elsewhere ? NULL : settings->parent,
 					       .scan = info.has_cdi ? NULL : scan};
 	result = docker_run(launch, &docker, out, err);

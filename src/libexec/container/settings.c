@@ -221,8 +221,20 @@ int settings_ask_docker(struct docker_info *out, struct err *err)
 	return result;
 }
 
-const char *settings_elsewhere(const struct docker_info *info, const struct settings *settings)
+/* Where root's daemon listens: its default, and the same without the link. */
+static bool settings_is_roots_docker(const char *host)
 {
+	return !host || !*host || strcmp(host, "unix:///var/run/docker.sock") == 0 ||
+	       strcmp(host, "unix:///run/docker.sock") == 0;
+}
+
+const char *settings_elsewhere(const struct docker_info *info, const struct settings *settings,
+			       uid_t uid, const char *host)
+{
+	if (uid != 0 && (info->has_context || !settings_is_roots_docker(host)))
+		return "docker is asked at a place of its user's (DOCKER_HOST, docker context), "
+		       "and "
+		       "what is there is not known to be root's";
 	if (!info->has_cgroups)
 		return "docker asks systemd for its containers' cgroups, so this one is not in the "
 		       "job's (\"exec-opts\": [\"native.cgroupdriver=cgroupfs\"] in "

@@ -49,8 +49,11 @@ int settings_check_podman(struct err *err);
 /* That docker's daemon answers, and what it is like. As docker_parse_info(); -EREMOTE: it would be
  * one of another machine. */
 int settings_ask_docker(struct docker_info *out, struct err *err);
-/* Why a container that this docker makes is not in the job's cgroup; NULL: it is. */
-const char *settings_elsewhere(const struct docker_info *info, const struct settings *settings);
+/* Why a container that this docker makes is not in the job's cgroup, or why that is not known:
+ * another daemon than root's may say of itself what it likes (`host`: $DOCKER_HOST, or NULL). What
+ * root's own job asks is the administrator's. NULL: it is. */
+const char *settings_elsewhere(const struct docker_info *info, const struct settings *settings,
+			       uid_t uid, const char *host);
 /* That each device of the job has a CDI specification which the runtime finds. -ENODEV. `scan`: all
  * that were read, the caller's in any case: scan_done(). */
 int settings_check_devices(const struct launch *launch, struct scan *scan, struct err *err);

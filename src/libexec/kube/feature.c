@@ -179,9 +179,12 @@ char *feature_forget_body(const json_t *node, const json_t *labels)
 		    buf_printf(&rest, "%s%.*s", rest.length ? "," : "", (int)length, at) < 0)
 			return NULL;
 	}
-	return dump(json_pack("{s:{s:O?, s:{s:s}}}", "metadata", "resourceVersion",
+	/* A list of nothing is none: where discovery is not installed nobody else would remove it.
+	 */
+	json_t *list = rest.length > 0 ? json_string(buf_text(&rest)) : json_null();
+	return dump(json_pack("{s:{s:O?, s:{s:o}}}", "metadata", "resourceVersion",
 			      json_object_get(metadata(node), "resourceVersion"), "annotations",
-			      FEATURE_ANNOTATION, buf_text(&rest)));
+			      FEATURE_ANNOTATION, list));
 }
 
 /* Who applied a label must not keep it for ever, or it stays when NFD takes it away; who gives up

@@ -23,12 +23,14 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/execute.h"
 #include "base/file.h"
 #include "doors/queue/cglimit.h"
 #include "doors/queue/launch.h"
 #include "libexec/supervise/init.h"
 #include "libexec/supervise/landlock.h"
 #include "libexec/supervise/nodes.h"
+#include "libexec/supervise/privilege.h"
 
 enum command_exit {
 	COMMAND_EXIT_LAUNCH = 125,
@@ -176,24 +178,6 @@ static int command_set_descriptors(const struct command *command, int failed_fd)
 	return 0;
 }
 
-/* execvp(3) says "permission denied" when it may not look into one directory of PATH, also if the
- * command is nowhere; a shell says "not found" then. */
-static int command_exec_error(const char *name, int code)
-{
-	const char *at = getenv("PATH");
-	if (code != -EACCES || strchr(name, '/'))
-		return code;
-	while (at && *at) {
-		char path[FILE_PATH_MAX];
-		size_t length = strcspn(at, ":");
-		if (file_path(path, NULL, "%.*s/%s", (int)length, at, name) == 0 &&
-		    access(path, F_OK) == 0)
-			return code;
-		at += length + (at[length] == ':');
-	}
-	return -ENOENT;
-}
-
 static int command_become(const struct command *command, pid_t supervisor, int failed_fd,
 			  enum command_stage *out_stage)
 {
@@ -273,6 +257,7 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 				   int failed_fd)
 {
 	sigset_t none;
+	privilege_take_up();
 	(void)sigemptyset(&none); /* these two cannot fail */
 	command_default_signals();
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
@@ -310,8 +295,7 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 		stage = COMMAND_EXEC;
 		environ = command->environment; /* whose PATH is searched */
 		char *const *argv = command->argv ? command->argv : command->spec->argv;
-		(void)execvp(argv[0], argv);
-		code = command_exec_error(argv[0], -errno);
+		code = execute(argv);
 	}
 	command_tell(failed_fd, stage, code);
 	_exit(COMMAND_EXIT_LAUNCH);

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "doors/queue/devguard.h"
+#include "libexec/supervise/program.h"
 #include "libexec/supervise/watch.h"
 
 enum { IMAGE_EXIT_FAILED = 125, IMAGE_PATH_MAX = 64, IMAGE_TEXT_MAX = 4096 };
@@ -43,6 +44,12 @@ void image_prepare(const struct launch *launch, const struct cgroup *cgroup, con
 	if (result == 0 && launch->denied_why[0])
 		result = err_set(&err, -ENOENT, "%s", launch->denied_why);
 	out->is_guarded = result == 0;
+	struct err program = {0};
+	out->is_trusted =
+	    launch->spec.uid == 0 ||
+	    program_find(launch->spec.environment, launch->spec.runtime, &program) == 0;
+	(void)snprintf(out->why_program, sizeof(out->why_program), "%.*s",
+		       (int)sizeof(out->why_program) - 1, program.text); /* cut */
 	(void)snprintf(out->why, sizeof(out->why), "%.*s", CONTROL_TEXT_MAX - 1,
 		       err.text); /* cut */
 	if (cgroup->fd >= 0)
@@ -57,6 +64,16 @@ void image_prepare_removal(const struct cgroup *cgroup, struct image *image)
 	cgroup_close(&image->launcher);
 	if (cgroup->fd >= 0)
 		(void)cgroup_create(cgroup->path, CGROUP_LAUNCHER, &image->launcher, NULL);
+}
+
+void image_lose_cgroup(struct image *image, const char *why)
+{
+	cgroup_close(&image->launcher);
+	image->launcher = CGROUP_NONE;
+	image->devices_v1[0] = '\0';
+	image->is_guarded = false;
+	(void)snprintf(image->why, sizeof(image->why), "no cgroup: %.*s", CONTROL_TEXT_MAX - 16,
+		       why); /* cut */
 }
 
 void image_leave(struct image *image, const char *why)
@@ -75,6 +92,9 @@ const char *image_level(const struct image *image)
 	/* It can do to the machine what root can, also where rules are around it. */
 	return image->is_privileged  ? "none"
 	       : image->is_elsewhere ? "env"
+	       : !image->is_trusted  ? !image->is_guarded     ? "env"
+				       : image->devices_v1[0] ? "cgroup1"
+							      : "cgroup2"
 	       : image->is_guarded   ? "container"
 				     : "container, no device cgroup around it";
 }
@@ -84,8 +104,12 @@ void image_describe(const struct image *image, char out[CONTROL_TEXT_MAX])
 	const char *why = image->is_privileged ? "the container is privileged"
 			  : image->is_guarded && !image->is_elsewhere ? ""
 								      : image->why;
-	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%.180s", image_level(image), *why ? ": " : "",
-		       why);
+	const char *program = image->is_privileged || image->is_elsewhere || image->is_trusted
+				  ? ""
+				  : image->why_program;
+	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%s%.320s%s%.180s", image_level(image),
+		       *why || *program ? ": " : "", *program ? "container: " : "", program,
+		       *why && *program ? "; " : "", why);
 }
 
 int image_helper(const struct launch *launch, const char *word, char *out[IMAGE_HELPER_WORDS],

@@ -27,16 +27,21 @@ struct image {
 	char devices_v1[CGROUP_PATH_MAX]; /* "": none; a v1 group that it has to join */
 	bool is_guarded, is_privileged;
 	bool is_elsewhere;	    /* the container is not in the job's cgroup */
+	bool is_trusted;	    /* what makes it is the administrator's: program.h */
 	char why[CONTROL_TEXT_MAX]; /* why not; "" */
+	char why_program[CONTROL_TEXT_MAX / 2]; /* why what makes it is not trusted; "" */
 };
 
 #define IMAGE_NONE ((struct image){.launcher = CGROUP_NONE})
 
 /* Puts the device rules around the job's cgroup (fd -1: there is none, `no_cgroup` says why) and
- * makes the place in it where the container is started from. What fails is said in `out`. */
+ * makes the place in it where the container is started from; looks whose program makes it. What
+ * fails is said in `out`. What root's own job finds in its PATH is the administrator's. */
 void image_prepare(const struct launch *launch, const struct cgroup *cgroup, const char *no_cgroup,
 		   struct image *out);
 void image_done(struct image *image);
+/* The job runs without its cgroup, and why. */
+void image_lose_cgroup(struct image *image, const char *why);
 /* The container turns out to be in another cgroup than the job's, and why. */
 void image_leave(struct image *image, const char *why);
 /* Makes that place anew, for the removal: what Linux (6.18) starts by clone3(2) in a group that was
@@ -45,7 +50,8 @@ void image_prepare_removal(const struct cgroup *cgroup, struct image *image);
 
 /* The level reached, in the words of job_isolation_to_string(). */
 const char *image_level(const struct image *image);
-/* "container", or how it falls short, for CONTROL_HELLO. */
+/* "container", or how it falls short, for CONTROL_HELLO. Only what the administrator's program
+ * makes is called a container: of another one the rules around the job are all that is known. */
 void image_describe(const struct image *image, char out[CONTROL_TEXT_MAX]);
 
 /* The helper's command line: `word` is "run" or "remove". -ENOPKG: it is not installed. */

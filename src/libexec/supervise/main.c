@@ -4,7 +4,8 @@
  * Started by the agent with the descriptors of enum launch_fd, and from then on alone: the agent
  * may die and come back, and finds what happened in the job's files. The order of the steps is the
  * protocol: until the claim is on the disk nothing was started, and nothing is said to have ended
- * while a process of the job lives. The arguments are for people who look at ps.
+ * while a process of the job lives. The arguments are for people who look at ps. With --remove and
+ * --keep it does something else: main_remove(), keep.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +28,12 @@
 #include "base/crash.h"
 #include "base/err.h"
 #include "doors/queue/control.h"
+#include "libexec/supervise/groups.h"
+#include "libexec/supervise/clear.h"
+#include "libexec/supervise/keep.h"
 #include "libexec/supervise/onend.h"
 #include "libexec/supervise/prepare.h"
+#include "libexec/supervise/privilege.h"
 #include "libexec/supervise/run.h"
 
 enum {
@@ -71,6 +76,10 @@ static int main_set_up(struct supervisor *self, struct err *err)
 	 * An own one is empty. Where there are no keyrings there is none to inherit. */
 	if (geteuid() == 0)
 		(void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
+	int laid_down = privilege_lay_down();
+	if (laid_down < 0)
+		return err_set(err, laid_down, "giving up CAP_SYS_RESOURCE: %s",
+			       err_describe(laid_down));
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return err_set(err, -errno, "becoming a subreaper: %s", err_describe(errno));
 	sigset_t all, heard;
@@ -85,6 +94,15 @@ static int main_set_up(struct supervisor *self, struct err *err)
 	if (self->signal_fd < 0)
 		return err_set(err, -errno, "making a signalfd: %s", err_describe(errno));
 	return 0;
+}
+
+/* Those that its user has now; whatever reads the launch from here on has no others either. */
+static int main_know_groups(struct supervisor *self, struct err *err)
+{
+	bool is_changed = false;
+	int rc = groups_refresh(&self->launch.spec, &is_changed, err);
+	crash_point("supervisor.groups_known");
+	return rc == 0 && is_changed ? groups_replace_launch(&self->launch, err) : rc;
 }
 
 static int main_listen(struct supervisor *self, struct err *err)
@@ -109,6 +127,8 @@ static int main_listen(struct supervisor *self, struct err *err)
 	prepare_limits(&self->launch, &self->cgroup, &self->limit);
 	if (self->limit.why[0])
 		sandbox_add_why(&self->sandbox, "limits", self->limit.why);
+	if (self->limit.why_no_pids[0])
+		sandbox_add_why(&self->sandbox, "processes not limited", self->limit.why_no_pids);
 	sandbox_describe(&self->sandbox, text);
 	crash_point("supervisor.guarded");
 	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
@@ -143,6 +163,10 @@ static void main_on_used(void *context)
 
 static int main_open_outputs(struct supervisor *self, struct err *err)
 {
+	const struct spec *spec = &self->launch.spec;
+	int given = jobdir_give(LAUNCH_FD_DIRECTORY, spec->uid, spec->gid, err);
+	if (given < 0)
+		return given;
 	self->out_fd = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "out", err);
 	if (self->out_fd < 0)
 		return self->out_fd;
@@ -153,6 +177,11 @@ static int main_open_outputs(struct supervisor *self, struct err *err)
 	crash_point("supervisor.err_opened");
 	int result = output_open(&self->output, LAUNCH_FD_DIRECTORY, &self->launch, &self->out_fd,
 				 &self->err_fd, err);
+	/* Another attempt would have no terminal either: this one says why. */
+	if (result < 0 && spec->pty) {
+		self->no_terminal = *err;
+		return 0;
+	}
 	if (result <= 0)
 		return result;
 	if (self->launch.spec.wants.idle_ns > 0) {
@@ -321,8 +350,20 @@ static enum launch_exit main_remove(struct supervisor *self)
 	return LAUNCH_EXIT_DONE;
 }
 
+/* Of no job. What it says goes to whoever asked systemd for the scope. */
+static int main_keep(const char *group)
+{
+	struct err err = {0};
+	if (keep_start(group, &err) == 0)
+		return EXIT_SUCCESS;
+	(void)fprintf(stderr, "sluice-supervise: %s\n", err.text);
+	return EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 3 && strcmp(argv[1], "--keep") == 0)
+		return main_keep(argv[2]);
 	struct supervisor self = {.signal_fd = -1,
 				  .out_fd = -1,
 				  .err_fd = -1,
@@ -331,6 +372,8 @@ int main(int argc, char **argv)
 				  .init = INIT_NONE,
 				  .image = IMAGE_NONE};
 	struct err err = {0};
+	if (argc == 2 && strcmp(argv[1], "--clear") == 0)
+		return clear_run();
 	agents_init(&self.agents, -1);
 	crash_point("supervisor.born");
 	launch_init(&self.launch);
@@ -339,7 +382,9 @@ int main(int argc, char **argv)
 	    prepare_launch(LAUNCH_FD_LAUNCH, &self.launch, &err) == 0) {
 		crash_point("supervisor.launch_read");
 		bool is_removal = argc == 2 && strcmp(argv[1], "--remove") == 0;
-		code = is_removal ? main_remove(&self) : main_supervise(&self, &err);
+		code = main_know_groups(&self, &err) < 0 ? LAUNCH_EXIT_NOT_READY
+		       : is_removal			 ? main_remove(&self)
+							 : main_supervise(&self, &err);
 	}
 	if (code != LAUNCH_EXIT_DONE)
 		main_complain(&self, &err);

@@ -22,11 +22,14 @@ struct launch;
 
 struct output {
 	struct relay out, err;
+	struct relay **more; /* owned, each; of workers, and of what removes a container */
+	size_t more_count;
+	uint32_t more_lost;	  /* of those that are done with: enum jobdir_lost */
 	int events_fd;		  /* owned; epoll; -1: nothing is relayed */
 	int timer_fd;		  /* owned */
 	struct terminal terminal; /* of a job that has one; `out` has no pipe then */
 	bool is_blocked;
-	bool has_copy;
+	pid_t copy; /* 0: none; a child */
 };
 
 #define OUTPUT_NONE                                                                                \
@@ -46,9 +49,19 @@ int output_open(struct output *output, int job_fd, const struct launch *launch, 
 /* Begins the copy that the spec asks for; `err_fd`: what the job writes its errors into. What goes
  * wrong is said there. */
 void output_copy(struct output *output, const struct launch *launch, int err_fd);
+/* Another file of the job, that of a worker; what is given to whoever writes it (the caller's).
+ * With a limit that is a pipe, and what comes is kept up to `limit_bytes`; without, the file. */
+int output_add(struct output *output, int job_fd, const struct launch *launch, const char *prefix,
+	       uint64_t limit_bytes, struct err *err);
+/* What was added last but one has its notes in the file of what was added last: a worker's output
+ * in its errors. Without a limit there is nothing to note. */
+void output_pair(struct output *output);
 /* For run_listen(). */
 struct watch_source output_source(struct output *output);
 /* Nobody of the job lives: takes what is left in the pipes, and closes all. */
 void output_done(struct output *output, int job_fd);
+/* What of it was not kept, after that: enum jobdir_lost. `copy_failed`: the process of the copy
+ * said so. */
+uint32_t output_lost(const struct output *output, bool copy_failed);
 
 #endif

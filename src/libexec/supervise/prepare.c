@@ -10,12 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/acl.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "doors/queue/tree.h"
+#include "libexec/supervise/privilege.h"
 
 enum { PREPARE_NAME_MAX = 32, PREPARE_FD_PARTS = 2 };
 
@@ -44,6 +46,15 @@ int prepare_cgroup(const struct launch *launch, struct cgroup *out, struct err *
 	char name[LAUNCH_CGROUP_MAX];
 	launch_cgroup_name(launch->id, launch->instance, name);
 	return cgroup_create(launch->cgroup_root, name, out, err);
+}
+
+int prepare_supervisors(const struct launch *launch, struct cgroup *out, struct err *err)
+{
+	char path[FILE_PATH_MAX];
+	if (launch->cgroup_root[0] == '\0')
+		return err_set(err, -ENOENT, "the agent has no cgroup for jobs");
+	int rc = file_path(path, err, "%s/%s", launch->cgroup_root, CGROUP_SUPERVISORS);
+	return rc < 0 ? rc : cgroup_open(path, out, err);
 }
 
 void prepare_limits(const struct launch *launch, const struct cgroup *cgroup, struct cglimit *out)
@@ -176,26 +187,73 @@ void prepare_release(struct prepare_tokens *tokens)
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-int prepare_output(int job_fd, const struct launch *launch, const char *prefix, struct err *err)
+/* In one of its own user's, nothing would keep him from writing past the limit: but his quota,
+ * where he has one, and that counts only his own. */
+static bool prepare_is_limited(int job_fd, const struct launch *launch)
 {
-	char name[PREPARE_NAME_MAX];
-	(void)snprintf(name, sizeof(name), "%s.%" PRIu32, prefix, launch->attempt); /* fits */
+	return launch->log_bytes > 0 && geteuid() == 0 && launch->spec.uid != 0 &&
+	       !privilege_has_quota(job_fd, launch->spec.uid);
+}
+
+/* Root's, which the job's user may read. It counts against his group's quota, if there is one. */
+static int prepare_keep(int fd, const struct spec *spec)
+{
+	if (fchown(fd, 0, spec->gid) < 0)
+		return -errno;
+	int rc = acl_give(fd, ACL_READ | ACL_WRITE, spec->uid, ACL_READ);
+	/* Where there are no such lists the agent reads it for him. */
+	if (rc == -EOPNOTSUPP)
+		rc = fchmod(fd, 0600) < 0 ? -errno : 0;
+	return rc;
+}
+
+/* Others have no right to look, whatever our umask. */
+static int prepare_hand_over(int fd, const struct spec *spec, const struct stat *status)
+{
+	if (fchmod(fd, 0600) < 0 ||
+	    (status->st_uid != spec->uid && fchown(fd, spec->uid, spec->gid) < 0))
+		return -errno;
+	return 0;
+}
+
+static int prepare_open(int job_fd, const char *name, struct stat *status)
+{
 	_cleanup_close_ int fd = openat(
 	    job_fd, name,
 	    O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+	if (fd < 0 || fstat(fd, status) < 0)
+		return -errno;
+	return take_fd(&fd);
+}
+
+int prepare_output(int job_fd, const struct launch *launch, const char *prefix, struct err *err)
+{
+	char name[PREPARE_NAME_MAX];
 	struct stat status;
-	if (fd < 0 || fstat(fd, &status) < 0)
-		return err_set(err, -errno, "opening '%s' of job %" PRIu64 ": %s", name, launch->id,
-			       err_describe(errno));
+	bool is_limited = prepare_is_limited(job_fd, launch);
+	(void)snprintf(name, sizeof(name), "%s.%" PRIu32, prefix, launch->attempt); /* fits */
+	int rc = prepare_open(job_fd, name, &status);
+	/* Of a start that was given back, without a limit then: he may have it open. */
+	if (rc >= 0 && is_limited && status.st_uid != 0) {
+		(void)close(rc);
+		rc = unlinkat(job_fd, name, 0) < 0 ? -errno : prepare_open(job_fd, name, &status);
+	}
+	_cleanup_close_ int fd = rc;
+	if (fd < 0)
+		return err_set(err, fd, "opening '%s' of job %" PRIu64 ": %s", name, launch->id,
+			       err_describe(fd));
 	if (!S_ISREG(status.st_mode))
 		return err_set(err, -EINVAL, "'%s' of job %" PRIu64 " is no plain file", name,
 			       launch->id);
-	/* Others have no right to look, whatever our umask; and the job keeps no O_NONBLOCK. */
-	if (fchmod(fd, 0600) < 0 || fcntl(fd, F_SETFL, O_APPEND) < 0 ||
-	    (status.st_uid != launch->spec.uid &&
-	     fchown(fd, launch->spec.uid, launch->spec.gid) < 0))
-		return err_set(err, -errno, "giving '%s' of job %" PRIu64 " to user %u: %s", name,
-			       launch->id, (unsigned)launch->spec.uid, err_describe(errno));
+
+	rc = is_limited ? prepare_keep(fd, &launch->spec)
+			: prepare_hand_over(fd, &launch->spec, &status);
+	/* The job keeps no O_NONBLOCK. */
+	if (rc == 0 && fcntl(fd, F_SETFL, O_APPEND) < 0)
+		rc = -errno;
+	if (rc < 0)
+		return err_set(err, rc, "giving '%s' of job %" PRIu64 " to user %u: %s", name,
+			       launch->id, (unsigned)launch->spec.uid, err_describe(rc));
 	return take_fd(&fd);
 }
 

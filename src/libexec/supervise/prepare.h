@@ -28,6 +28,8 @@ int prepare_launch(int fd, struct launch *out, struct err *err);
 
 /* The job's cgroup below launch->cgroup_root. -ENOENT when that is "": none is wanted. */
 int prepare_cgroup(const struct launch *launch, struct cgroup *out, struct err *err);
+/* The group that supervisors have beside jobs', which not every agent makes. -ENOENT. */
+int prepare_supervisors(const struct launch *launch, struct cgroup *out, struct err *err);
 
 /* What others are told of who has a GPU: the job's number. Its name is for its owner. */
 void prepare_set_name(const struct launch *launch, struct note *out);
@@ -46,7 +48,9 @@ struct prepare_tokens {
 int prepare_tokens(const struct launch *launch, struct prepare_tokens *out, struct err *err);
 void prepare_release(struct prepare_tokens *tokens);
 
-/* Opens out.N or err.N of the job's directory for its user. The descriptor. */
+/* Opens out.N or err.N of the job's directory for its user, who may read it. He owns it where its
+ * length has no limit, or his quota is one; else it is root's. The descriptor: with a limit it is
+ * not for the job, which writes into a pipe then. */
 int prepare_output(int job_fd, const struct launch *launch, const char *prefix, struct err *err);
 
 /* The claim of this process. */

@@ -49,12 +49,13 @@ void relay_size_text(uint64_t bytes, char out[RELAY_SIZE_MAX])
 
 void relay_say(struct relay *relay, const char *text)
 {
+	const struct relay *to = relay->notes ? relay->notes : relay;
 	char line[RELAY_TEXT_MAX];
 	/* What was there may end in the middle of a line. */
 	int length = snprintf(line, sizeof(line), "%ssluice: %.*s\n",
-			      relay->stored_bytes > 0 ? "\n" : "", RELAY_TEXT_MAX - 16, text);
-	(void)lseek(relay->file_fd, 0, SEEK_END);
-	(void)!write(relay->file_fd, line, (size_t)length); /* where it has no room either, not */
+			      to->stored_bytes > 0 ? "\n" : "", RELAY_TEXT_MAX - 16, text);
+	(void)lseek(to->file_fd, 0, SEEK_END);
+	(void)!write(to->file_fd, line, (size_t)length); /* where it has no room either, not */
 }
 
 static void relay_say_cut(struct relay *relay)
@@ -134,6 +135,7 @@ static void relay_count(struct relay *relay, size_t stored, size_t dropped)
 	relay->room_bytes -= stored < relay->room_bytes ? stored : relay->room_bytes;
 	if (relay->is_full)
 		relay->dropped_bytes += dropped;
+	relay->was_full = relay->was_full || (relay->is_full && dropped > 0);
 }
 
 static void relay_failed(struct relay *relay, int code)
@@ -201,10 +203,16 @@ static ssize_t relay_take(struct relay *relay, size_t length)
 	return dropped;
 }
 
-void relay_drop_copy(struct relay *relay)
+void relay_close_copy(struct relay *relay)
 {
 	if (relay->copy_fd >= 0)
 		(void)close(take_fd(&relay->copy_fd));
+}
+
+void relay_lose_copy(struct relay *relay)
+{
+	relay->has_lost_copy = relay->has_lost_copy || relay->copy_fd >= 0;
+	relay_close_copy(relay);
 }
 
 /* How much the copy has got of what is in the pipe, and so is to be taken; 0: it has no room. */
@@ -217,14 +225,14 @@ static size_t relay_tee(struct relay *relay, size_t length)
 		return (size_t)given;
 	if (given < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	relay_drop_copy(relay); /* whoever reads it is gone, or it never works */
+	relay_lose_copy(relay); /* whoever reads it is gone, or it never works */
 	return length;
 }
 
 static void relay_end(struct relay *relay)
 {
 	(void)close(take_fd(&relay->in_fd));
-	relay_drop_copy(relay);
+	relay_close_copy(relay);
 }
 
 /* How much is in the pipe: what comes later is not taken before the copy has it. Ends it when
@@ -283,7 +291,7 @@ static bool relay_copy(struct relay *relay, const char *bytes, size_t length)
 	if (written < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (written < 0)
-		relay_drop_copy(relay);
+		relay_lose_copy(relay);
 	return true;
 }
 
@@ -314,7 +322,7 @@ void relay_done(struct relay *relay)
 		relay->is_full = false;
 		relay_say_full(relay); /* how much, at least */
 	}
-	relay_drop_copy(relay);
+	relay_close_copy(relay);
 	if (relay->in_fd >= 0)
 		(void)close(take_fd(&relay->in_fd));
 	if (relay->file_fd >= 0)

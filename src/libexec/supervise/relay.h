@@ -30,11 +30,16 @@ struct relay {
 	int null_fd; /* owned; /dev/null */
 	struct clock clock;
 	uint64_t limit_bytes, stored_bytes; /* limit 0: none */
-	bool is_cut;			    /* at its limit; said in the file */
-	bool is_full;			    /* the disk is, or does not take anything */
-	int full_code;			    /* 0: nearly full, else what writing said */
-	uint64_t dropped_bytes;		    /* since it is */
-	uint64_t look_at_ns, room_bytes;    /* until when, and how much, without another look */
+	/* Whose file gets what we have to say, so that no data has it in its middle; borrowed;
+	 * NULL: its own. */
+	struct relay *notes;
+	bool is_cut;			 /* at its limit; said there */
+	bool is_full;			 /* the disk is, or does not take anything */
+	int full_code;			 /* 0: nearly full, else what writing said */
+	uint64_t dropped_bytes;		 /* since it is */
+	uint64_t look_at_ns, room_bytes; /* until when, and how much, without another look */
+	bool was_full;			 /* ever: something was dropped for want of room */
+	bool has_lost_copy;		 /* something did not get to copy_fd */
 };
 
 enum relay_state {
@@ -56,10 +61,12 @@ enum relay_state relay_move(struct relay *relay);
 /* The same for bytes that came otherwise, RELAY_CHUNK_MAX at most. False: nothing was taken, the
  * copy has no room. */
 bool relay_store(struct relay *relay, const char *bytes, size_t length);
-/* Writes a line of ours into the file, whatever the limit. */
+/* Writes a line of ours into the file of its notes, whatever the limit. */
 void relay_say(struct relay *relay, const char *text);
-/* Goes on without the copy: nobody reads it, or too slowly. */
-void relay_drop_copy(struct relay *relay);
+/* The copy has all that it is to have. */
+void relay_close_copy(struct relay *relay);
+/* Goes on without it: nobody reads it, or too slowly. */
+void relay_lose_copy(struct relay *relay);
 
 /* "1 GiB", "1500 bytes": pure. */
 enum { RELAY_SIZE_MAX = 32 };

@@ -21,6 +21,7 @@
 #include "doors/queue/jobenv.h"
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/port.h"
+#include "libexec/supervise/program.h"
 #include "libexec/supervise/environment.h"
 #include "libexec/supervise/landlock.h"
 
@@ -28,7 +29,8 @@ enum {
 	RUN_EXIT_DEADLINE = 124,
 	RUN_EXIT_LAUNCH = 125,
 	RUN_SIGNAL_BASE = 128,
-	RUN_LATE_NS = 100000000, /* until what is joined later */
+	RUN_LATE_NS = 100000000,      /* until what is joined later */
+	RUN_REMOVAL_BYTES = 64 << 10, /* of what removes a container, where output is limited */
 };
 
 #define RUN_ASK_NS UINT64_C(2000000000) /* for the removal of a container to begin */
@@ -131,6 +133,10 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 	int result = self->has_image ? image_helper(&self->launch, word, helper, err) : 0;
 	if (result == 0)
 		result = run_environment(self, &environment, err);
+	/* What else would tell the administrator's program what to do is not for it. */
+	if (result == 0 && self->has_image && self->image.is_trusted &&
+	    self->launch.spec.uid != 0 && program_clean(environment) < 0)
+		result = err_set(err, -ENOMEM, "no memory for the job's environment");
 	struct nodes_wish nodes = {.root = NULL};
 	if (result == 0)
 		result = run_nodes(self, &nodes, err);
@@ -157,7 +163,8 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 				  ? workers_cgroup(self->workers)
 			      : self->cgroup.fd >= 0 ? &self->cgroup
 						     : NULL,
-		    .needs_cgroup = self->sandbox.has_rules && !is_removal,
+		    .needs_cgroup = (self->sandbox.has_rules || self->launch.spec.wants.pids > 0) &&
+				    !is_removal,
 		    .devices_v1 = self->has_image ? self->image.devices_v1
 				  : self->workers && *workers_devices_v1(self->workers)
 				      ? workers_devices_v1(self->workers)
@@ -183,9 +190,7 @@ static void run_leave_cgroup(struct supervisor *self, int code)
 	(void)snprintf(why, sizeof(why), "joining '%.96s': %s", self->cgroup.path,
 		       err_describe(code)); /* cut */
 	if (self->has_image) {
-		image_done(&self->image);
-		self->image = IMAGE_NONE;
-		(void)snprintf(self->image.why, sizeof(self->image.why), "no cgroup: %s", why);
+		image_lose_cgroup(&self->image, why);
 		sandbox_judge_image(&self->launch, &self->image, &self->sandbox);
 	} else {
 		sandbox_add_why(&self->sandbox, "no cgroup", why);
@@ -209,6 +214,7 @@ static int run_make_workers(struct supervisor *self, struct err *err)
 						.init = self->init.pid > 0 ? &self->init : NULL,
 						.tokens = self->tokens.tokens,
 						.token_count = self->tokens.count,
+						.output = &self->output,
 						.memories = &self->memories};
 	int result = workers_new(&options, &self->workers, err);
 	if (result < 0)
@@ -251,6 +257,28 @@ static void run_refuse(struct supervisor *self)
 		      is_rule ? ", which this machine demands," : "",
 		      job_isolation_to_string(self->sandbox.level), self->sandbox.why);
 	run_launch_failed(self, -EPERM, RUN_EXIT_LAUNCH, &err);
+}
+
+/* Whoever says how many processes there may be does not mean any number. */
+static bool run_lacks_limit(struct supervisor *self)
+{
+	struct err err = {0};
+	uint32_t pids = self->launch.spec.wants.pids;
+	if (pids == 0 || !self->limit.why_no_pids[0])
+		return false;
+
+	(void)err_set(&err, -EPERM, "a limit of %" PRIu32 " processes (--pids) cannot be had: %s",
+		      pids, self->limit.why_no_pids);
+	run_launch_failed(self, -EPERM, RUN_EXIT_LAUNCH, &err);
+	return true;
+}
+
+static bool run_lacks_terminal(struct supervisor *self)
+{
+	if (self->no_terminal.code == 0)
+		return false;
+	run_launch_failed(self, self->no_terminal.code, RUN_EXIT_LAUNCH, &self->no_terminal);
+	return true;
 }
 
 /* The pid, or -1: it never ran, and the result says why. */
@@ -328,7 +356,9 @@ static int run_start_removal(struct supervisor *self, struct command_outcome *ou
 		spec_done(&self->launch.spec); /* let go before, but for --remove */
 		self->launch.spec = again.spec;
 		spec_init(&again.spec);
-		result = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "err", &err);
+		/* Of its own: the job's errors may be at their limit. */
+		result = output_add(&self->output, LAUNCH_FD_DIRECTORY, &self->launch, "err",
+				    self->launch.log_bytes > 0 ? RUN_REMOVAL_BYTES : 0, &err);
 	}
 	_cleanup_close_ int err_fd = result;
 	self->out_fd = self->err_fd = result; /* both the same */
@@ -359,6 +389,7 @@ void run_remove_container(struct supervisor *self)
 	struct command_outcome outcome = {.pid = -1};
 	image_prepare_removal(&self->cgroup, &self->image);
 	if (run_start_removal(self, &outcome) == 0) {
+		struct watch_source source = output_source(&self->output); /* fd -1: none */
 		struct watch watch = {.agents = &self->agents,
 				      .desk = self->has_desk ? &self->desk : NULL,
 				      .cgroup = &self->cgroup,
@@ -366,9 +397,12 @@ void run_remove_container(struct supervisor *self)
 				      .command = outcome.pid,
 				      .deadline_ns = IMAGE_REMOVE_NS,
 				      .is_idle = image_is_pause,
-				      .is_deaf = true};
+				      .is_deaf = true,
+				      .sources = &source,
+				      .source_count = 1};
 		watch_run(&watch);
 	}
+	output_done(&self->output, LAUNCH_FD_DIRECTORY);
 	crash_point("supervisor.container_removed");
 }
 
@@ -395,10 +429,20 @@ int run_listen(struct supervisor *self, const struct watch_source *source)
 	return 0;
 }
 
+/* Out of the agent's own: its service is to end without a process that is left. */
+static void run_leave_service(const struct supervisor *self)
+{
+	struct cgroup supervisors _cleanup_cgroup_ = CGROUP_NONE;
+	if (prepare_supervisors(&self->launch, &supervisors, NULL) == 0)
+		(void)cgroup_join(&supervisors); /* else it stays, and does no harm there */
+}
+
 static void run_late(void *context, short revents)
 {
 	struct supervisor *self = context;
-	cglimit_join_late(&self->cgroup, &self->limit);
+	if (run_joins_limits(self))
+		cglimit_join_late(&self->cgroup, &self->limit);
+	run_leave_service(self);
 	for (size_t i = 0; i < self->source_count; i++)
 		if (self->sources[i].ready == run_late)
 			self->sources[i].fd = -1;
@@ -406,16 +450,18 @@ static void run_late(void *context, short revents)
 
 /* A job that is short does without: the kernel would keep other starts waiting meanwhile. The timer
  * (caller's), or -1. */
-static int run_limit_late(struct supervisor *self)
+static int run_join_late(struct supervisor *self)
 {
 	const struct itimerspec after = {.it_value.tv_nsec = RUN_LATE_NS};
-	if (!self->limit.late[0] || !run_joins_limits(self))
+	struct cgroup supervisors _cleanup_cgroup_ = CGROUP_NONE;
+	if ((!self->limit.late[0] || !run_joins_limits(self)) &&
+	    prepare_supervisors(&self->launch, &supervisors, NULL) < 0)
 		return -1;
 	_cleanup_close_ int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	const struct watch_source source = {
 	    .fd = fd, .events = POLLIN, .ready = run_late, .context = self};
 	if (fd < 0 || timerfd_settime(fd, 0, &after, NULL) < 0 || run_listen(self, &source) < 0) {
-		cglimit_join_late(&self->cgroup, &self->limit);
+		run_late(self, 0);
 		return -1;
 	}
 	return take_fd(&fd);
@@ -424,13 +470,15 @@ static int run_limit_late(struct supervisor *self)
 void run_command(struct supervisor *self)
 {
 	output_copy(&self->output, &self->launch, self->err_fd);
+	bool is_refused =
+	    self->sandbox.is_refused || run_lacks_limit(self) || run_lacks_terminal(self);
 	if (self->sandbox.is_refused)
 		run_refuse(self);
-	pid_t pid = self->sandbox.is_refused ? -1 : run_start(self);
+	pid_t pid = is_refused ? -1 : run_start(self);
 	/* Of groups that a container's runtime made and has removed. */
 	_cleanup_close_ int oom_fd =
 	    pid > 0 && self->limit.memory_v1[0] ? cgoom_watch(self->limit.memory_v1, NULL) : -1;
-	_cleanup_close_ int late_fd = pid > 0 ? run_limit_late(self) : -1;
+	_cleanup_close_ int late_fd = pid > 0 ? run_join_late(self) : -1;
 	(void)late_fd; /* the watch has it; closed here */
 	(void)close(take_fd(&self->out_fd));
 	(void)close(take_fd(&self->err_fd));
@@ -454,11 +502,12 @@ void run_command(struct supervisor *self)
 			      .grace_ns = self->launch.spec.grace_ns,
 			      .deadline_ns = self->launch.spec.deadline_ns,
 			      .passes_signals = self->has_image,
-			      .tells_late = self->has_image || self->output.has_copy,
+			      .tells_late = self->has_image || self->output.copy > 0,
 			      .is_idle = self->has_image ? image_is_pause : NULL,
 			      .before_kill = self->has_image ? run_remove_first : NULL,
 			      .context = self,
 			      .init = &self->init,
+			      .aside = self->output.copy,
 			      .sources = self->sources,
 			      .source_count = self->source_count};
 	/* A job can have megabytes of environment, and runs for weeks; workers are started with it
@@ -474,6 +523,7 @@ void run_command(struct supervisor *self)
 	nodes_memories_close(&self->memories);
 	crash_point("supervisor.all_gone");
 	run_read_status(self, &watch);
+	self->result.lost = output_lost(&self->output, watch.aside_failed);
 	if (cgoom_has_run_out(oom_fd))
 		self->result.was_oom_killed = true;
 	self->workers = workers_free(self->workers);

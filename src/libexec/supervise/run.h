@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "doors/queue/cglimit.h"
 #include "doors/queue/cgroup.h"
 #include "doors/queue/desk.h"
@@ -47,6 +48,7 @@ struct supervisor {
 	struct desk desk;
 	bool has_desk;
 	struct jobdir_result result;
+	struct err no_terminal; /* why it has none that was asked for one; code 0: it has it */
 	int port, port_fd; /* 0: it asked for none; the descriptor keeps it its own, to our end */
 	uint64_t used_again_ns; /* when it is said again that its terminal is used */
 	uint64_t give_up_at_ns; /* 0: no deadline */

@@ -102,6 +102,7 @@ int terminal_open(struct terminal *self, int job_fd, const struct launch *launch
 	*self = TERMINAL_NONE;
 	_cleanup_close_ int fd = -1;
 	self->relay = relay;
+	self->uid = geteuid() == 0 ? launch->spec.uid : geteuid();
 	self->listen_fd = attach_listen(job_fd, launch->spec.uid, launch->spec.gid, err);
 	if (self->listen_fd < 0)
 		return self->listen_fd;
@@ -228,10 +229,8 @@ static bool terminal_may(int fd, uid_t uid)
 
 static void terminal_accept(struct terminal *self)
 {
-	struct stat info;
 	_cleanup_close_ int fd = accept4(self->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	/* The job's user is whose terminal it is: see terminal_open_pair(). */
-	if (fd < 0 || fstat(self->relay->file_fd, &info) < 0 || !terminal_may(fd, info.st_uid))
+	if (fd < 0 || !terminal_may(fd, self->uid))
 		return;
 	size_t i = 0;
 	while (i < TERMINAL_VISITORS_MAX && self->visitors[i].fd >= 0)
@@ -299,7 +298,7 @@ static void terminal_was_closed(struct terminal *self)
 {
 	self->is_closed = true;
 	self->typed_length = 0;
-	relay_drop_copy(self->relay);
+	relay_close_copy(self->relay);
 }
 
 static void terminal_look_whether_open(struct terminal *self)
@@ -321,7 +320,7 @@ static bool terminal_show(struct terminal *self)
 		return false;
 	}
 	if (!relay_store(self->relay, bytes, (size_t)length)) {
-		relay_drop_copy(self->relay);
+		relay_lose_copy(self->relay);
 		(void)relay_store(self->relay, bytes, (size_t)length);
 	}
 	for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++)
@@ -344,7 +343,7 @@ static void terminal_give_up_copy(struct terminal *self)
 {
 	if (!terminal_copy_is_full(self))
 		return;
-	relay_drop_copy(self->relay);
+	relay_lose_copy(self->relay);
 	relay_say(self->relay, "the copy of the output was given up: nothing could be written "
 			       "there for 10 seconds");
 }

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/clock.h"
 #include "doors/queue/attach.h"
@@ -36,6 +37,7 @@ struct terminal {
 	int events_fd;			    /* owned; epoll; -1: the job has none */
 	int timer_fd, master_fd, listen_fd; /* owned */
 	struct relay *relay;		    /* borrowed: where it is stored */
+	uid_t uid;			    /* the job's user, whose it is */
 	struct terminal_visitor *visitors;  /* owned */
 	size_t next;
 	uint64_t timer_ns;   /* what the timer is set to; 0: it is not */

@@ -131,6 +131,13 @@ static void watch_command_ended(struct watch *self, int status)
 		self->kill_at_ns = at_ns;
 }
 
+/* Whom we killed has not failed. */
+static void watch_aside_ended(struct watch *self, int status)
+{
+	self->aside = 0; /* its number may be another's from now on */
+	self->aside_failed = WIFEXITED(status) ? WEXITSTATUS(status) != 0 : !self->is_killing;
+}
+
 /* Takes in everybody who died. True while something of the job is left. */
 static bool watch_reap(struct watch *self)
 {
@@ -143,6 +150,8 @@ static bool watch_reap(struct watch *self)
 			watch_command_ended(self, status);
 		else if (pid > 0 && self->init_lives && pid == self->init->pid)
 			self->init_lives = false;
+		else if (pid > 0 && pid == self->aside)
+			watch_aside_ended(self, status);
 		else if (pid > 0 && self->reaped)
 			self->reaped(self->reaped_context, pid, status);
 	} while (pid > 0 || (pid < 0 && errno == EINTR));
@@ -174,7 +183,7 @@ static void watch_kill_idle(struct watch *self)
 	for (size_t i = 0; is_idle && i < count; i++)
 		is_idle = self->is_idle(list[i].pid);
 	for (size_t i = 0; is_idle && i < count; i++)
-		(void)kill(list[i].pid, SIGKILL); /* our child or a child's: it is not reaped yet */
+		tree_signal_process(&list[i], SIGKILL);
 	free(list);
 }
 

@@ -64,6 +64,7 @@ struct watch {
 	 */
 	void (*reaped)(void *context, pid_t pid, int status);
 	void *reaped_context;
+	pid_t aside; /* a child that does something for the job, and how it ends matters; 0: none */
 	struct watch_source *sources; /* WATCH_SOURCES_MAX at most; what is beyond is not heard */
 	size_t source_count;
 
@@ -73,6 +74,7 @@ struct watch {
 	bool was_told;		  /* the command lived, and was sent a signal */
 	bool was_ended_by_asking; /* before_kill() was called while the command ran */
 	uint32_t killed_leftovers;
+	bool aside_failed; /* that child, by itself */
 
 	/* Its own. */
 	bool command_lives, init_lives;

@@ -23,11 +23,13 @@
 #include "doors/queue/jobenv.h"
 #include "doors/queue/jobmemory.h"
 #include "doors/queue/tree.h"
+#include "doors/queue/workdir.h"
 #include "libexec/supervise/command.h"
 #include "libexec/supervise/environment.h"
 #include "libexec/supervise/landlock.h"
 #include "libexec/supervise/mpienv.h"
 #include "libexec/supervise/nodes.h"
+#include "libexec/supervise/output.h"
 #include "libexec/supervise/port.h"
 #include "libexec/supervise/prepare.h"
 #include "libexec/supervise/rshserver.h"
@@ -345,6 +347,13 @@ static void workers_reaped(void *context, pid_t pid, int status)
 
 /* --- ranks without MPI ------------------------------------------------------------------------ */
 
+static int workers_output(struct workers *self, const char *prefix, struct err *err)
+{
+	const struct launch *launch = self->options.launch;
+	return output_add(self->options.output, self->options.job_fd, launch, prefix,
+			  launch->log_bytes, err);
+}
+
 static int workers_start_rank(struct workers *self, size_t index, uint16_t port, const int *fds,
 			      struct workers_call *out, struct err *err)
 {
@@ -356,13 +365,13 @@ static int workers_start_rank(struct workers *self, size_t index, uint16_t port,
 		result = mpienv_rank(&self->mpi, (uint32_t)index, port, &environment, err);
 	(void)snprintf(prefix, sizeof(prefix), "w%zu.out", index); /* these fit */
 	_cleanup_close_ int out_fd =
-	    result < 0 || index == 0 ? -1
-				     : prepare_output(self->options.job_fd, launch, prefix, err);
+	    result < 0 || index == 0 ? -1 : workers_output(self, prefix, err);
 	(void)snprintf(prefix, sizeof(prefix), "w%zu.err", index);
-	_cleanup_close_ int err_fd =
-	    out_fd < 0 ? -1 : prepare_output(self->options.job_fd, launch, prefix, err);
+	_cleanup_close_ int err_fd = out_fd < 0 ? -1 : workers_output(self, prefix, err);
 	if (result == 0 && index > 0 && err_fd < 0)
 		result = err->code;
+	if (result == 0 && index > 0)
+		output_pair(self->options.output);
 	if (result < 0) {
 		(void)jobenv_free(environment);
 		return result;
@@ -602,27 +611,12 @@ static int workers_write_file(const struct workers *self, int fd, enum mpienv_fi
 static int workers_make_directory(struct workers *self, struct err *err)
 {
 	const struct launch *launch = self->options.launch;
-	char link[64], name[64], job[FILE_PATH_MAX];
-	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", self->options.job_fd); /* fits */
-	ssize_t length = readlink(link, job, sizeof(job) - 1);
-	if (length <= 0)
-		return err_set(err, -errno, "reading the path of the job's directory: %s",
-			       err_describe(errno));
-	job[length] = '\0';
 	/* Of this very start: one that was given back may have left its own. */
-	(void)snprintf(name, sizeof(name), "mpi.%" PRIu32 "-%.8s", launch->attempt,
-		       launch->instance); /* fits */
-	int result = file_path(self->directory, err, "%s/%s", job, name);
-	if (result < 0)
-		return result;
-	if (mkdirat(self->options.job_fd, name, 0700) < 0)
-		return err_set(err, -errno, "making '%s': %s", self->directory,
-			       err_describe(errno));
-	_cleanup_close_ int fd =
-	    openat(self->options.job_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_close_ int fd = workdir_make(self->options.job_fd, launch->id, launch->attempt,
+					      launch->instance, self->directory, err);
 	if (fd < 0)
-		return err_set(err, -errno, "opening '%s': %s", self->directory,
-			       err_describe(errno));
+		return fd;
+	int result = 0;
 	for (int file = 0; result == 0 && file < MPIENV_FILE_COUNT; file++)
 		result = workers_write_file(self, fd, (enum mpienv_file)file, err);
 	if (result == 0)
@@ -695,6 +689,10 @@ struct workers *workers_free(struct workers *self)
 	self->server = rshserver_free(self->server);
 	if (self->memory[0])
 		jobmemory_remove(self->options.launch->instance);
+	if (self->directory[0]) /* else the agent does it */
+		(void)workdir_discard(self->options.job_fd, self->options.launch->id,
+				      self->options.launch->attempt, self->options.launch->instance,
+				      NULL);
 	if (self->timer_fd >= 0)
 		(void)close(self->timer_fd);
 	for (size_t i = 0; i < self->count; i++)

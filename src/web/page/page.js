@@ -144,6 +144,11 @@ function throttleText(gpu) {
 
 /* --- cards ---------------------------------------------------------------------------------- */
 
+/* Processes that compute there and belong to no holder. */
+function strangersText(count) {
+  return count + (count === 1 ? " process that was" : " processes that were") + " not given it";
+}
+
 class Card {
   constructor() {
     this.title = el("h3", {});
@@ -195,12 +200,13 @@ class Card {
   hold(holders, gpu) {
     const pieces = holders.slice(0, HOLDERS_ON_CARD).map((holder) => holderPieces(holder));
     const more = holders.length - pieces.length, mig = (gpu.mig || []).length;
-    const isFree = gpu.state === "ok" && gpu.health !== "unhealthy";
-    const now = JSON.stringify([pieces, more, mig, isFree]);
+    const isFree = gpu.state === "ok" && gpu.health !== "unhealthy", strangers = gpu.strangers || 0;
+    const now = JSON.stringify([pieces, more, mig, isFree, strangers]);
     if (now === this.held) return;
     this.held = now;
     const nodes = pieces.map((list) => el("span", { class: "holder" }, ...list.map(pieceNode)));
     if (more > 0) nodes.push(el("span", { class: "holder quiet" }, "and " + more + " more"));
+    if (strangers > 0) nodes.push(el("span", { class: "holder quiet" }, strangersText(strangers)));
     if (nodes.length === 0) nodes.push(el("span", { class: "holder quiet" }, isFree ? "free" : "nobody has it; not handed out"));
     if (mig > 0) nodes.push(el("span", { class: "holder quiet" }, mig + " MIG instances"));
     this.holders.replaceChildren(...nodes);
@@ -399,7 +405,8 @@ function showMig() {
       return el("li", {}, el("strong", {}, foreign(mig.profile || "")), " instance " + mig.gi + ", compute " + mig.ci + " · " +
         ratio(mig.memory_used_bytes, mig.memory_total_bytes, GIB, 1, " GiB") +
         (activity === undefined ? "" : " · " + fixed(activity, 0.01, 0, " % active")) + " · ",
-      ...(holders.length ? holders.flatMap((holder, i) => (i ? [", "] : []).concat(holderPieces(holder))) : ["free"]).map(pieceNode),
+      ...(holders.length ? holders.flatMap((holder, i) => (i ? [", "] : []).concat(holderPieces(holder)))
+        : [mig.strangers ? strangersText(mig.strangers) : "free"]).map(pieceNode),
       el("br"), el("span", { class: "quiet" }, foreign(mig.uuid)));
     }))))));
 }

@@ -8,6 +8,8 @@
 
 #include "agent/kube.h"
 #include "base/err.h"
+#include "base/loop.h"
+#include "base/repeats.h"
 #include "tests/unit/unit.h"
 
 /* --- instead of sluice-kube: --wrap ------------------------------------------------------------
@@ -64,7 +66,7 @@ pid_t __wrap_kube_pid(const struct kube *kube)
 /* --- the tests ---------------------------------------------------------------------------------
  */
 
-static const struct cluster_options rig_options = {
+static struct cluster_options rig_options = {
     .node_name = "n", .node_label = "l", .kubeconfig = "/config"};
 
 static int rig_set_up(void **state)
@@ -72,6 +74,8 @@ static int rig_set_up(void **state)
 	memset(&fake, 0, sizeof(fake));
 	assert_int_equal(unsetenv("KUBERNETES_SERVICE_HOST"), 0);
 	struct cluster *cluster = NULL;
+	rig_options.loop = loop_new(LOOP_FAKE, NULL);
+	assert_non_null(rig_options.loop);
 	assert_int_equal(cluster_new(&rig_options, &cluster, NULL), 0);
 	*state = cluster;
 	return 0;
@@ -80,6 +84,7 @@ static int rig_set_up(void **state)
 static int rig_tear_down(void **state)
 {
 	assert_null(cluster_free(*state));
+	rig_options.loop = loop_free(rig_options.loop);
 	return 0;
 }
 
@@ -92,6 +97,11 @@ static void test_whether_there_is_one(void **state)
 	options.kubeconfig = "";
 	assert_false(cluster_is_there(&options));
 	assert_int_equal(setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1), 0);
+	assert_int_equal(unit_top_setup(NULL), 0);
+	options.account = unit_top;
+	assert_false(
+	    cluster_is_there(&options)); /* the pod has no token: the name is for metrics */
+	unit_write(unit_path(unit_top, "token"), "t");
 	assert_true(cluster_is_there(&options));
 	struct cluster *cluster = NULL;
 	assert_int_equal(cluster_new(&options, &cluster, NULL), 0);
@@ -100,6 +110,7 @@ static void test_whether_there_is_one(void **state)
 	assert_int_equal(cluster_pid(cluster), 17);
 	assert_null(cluster_free(cluster));
 	assert_int_equal(fake.closed, 1);
+	assert_int_equal(unit_top_teardown(NULL), 0);
 }
 
 static void test_without_one(void **state)
@@ -181,6 +192,23 @@ static void test_events(void **state)
 	assert_int_equal(fake.events, 8);
 }
 
+/* Whatever goes wrong, the API server is not flooded. */
+static void test_the_same_event_at_a_bounded_rate(void **state)
+{
+	struct cluster *cluster = *state;
+	fake.events = 0;
+	for (unsigned i = 0; i < 10000; i++)
+		cluster_verdict(cluster, "", 2, HEALTH_UNKNOWN, HEALTH_UNHEALTHY, "lost");
+	assert_int_equal(fake.events, REPEATS_BURST);
+	cluster_verdict(cluster, "", 3, HEALTH_UNKNOWN, HEALTH_UNHEALTHY, "lost");
+	assert_int_equal(fake.events, REPEATS_BURST + 1);
+	assert_int_equal(loop_advance(rig_options.loop, REPEATS_EVERY_NS, NULL), 0);
+	for (unsigned i = 0; i < 10000; i++)
+		cluster_verdict(cluster, "", 2, HEALTH_UNKNOWN, HEALTH_UNHEALTHY, "lost");
+	assert_int_equal(fake.events, REPEATS_BURST + 2);
+	assert_non_null(strstr(fake.last, "lost (and 9990 times more)"));
+}
+
 #define RIG_TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
 
 int main(void)
@@ -190,6 +218,7 @@ int main(void)
 	    RIG_TEST(test_without_one),
 	    RIG_TEST(test_one_that_is_not_installed),
 	    RIG_TEST(test_events),
+	    RIG_TEST(test_the_same_event_at_a_bounded_rate),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

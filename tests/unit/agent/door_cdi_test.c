@@ -15,6 +15,7 @@
 #include "base/loop.h"
 #include "base/storage.h"
 #include "doors/cdi/keep.h"
+#include "doors/kubelet/resource.h"
 #include "hardware/gpu.h"
 #include "hardware/pci.h"
 #include "policy/config.h"
@@ -190,6 +191,13 @@ static void hold(bool is_held)
 	(void)pthread_mutex_unlock(&scene.mutex);
 }
 
+static struct resource_cdi found(void)
+{
+	struct resource_cdi cdi;
+	door_cdi_found(scene.door, &cdi);
+	return cdi;
+}
+
 static void test_whose_business_it_is(void **state)
 {
 	(void)state;
@@ -201,7 +209,8 @@ static void test_whose_business_it_is(void **state)
 	assert_non_null(strstr(door_cdi_text(scene.door), "only root's agent"));
 	door_cdi_update(scene.door);
 	assert_int_equal(settle(), 0);
-	assert_int_equal(door_cdi_modes(scene.door), 0);
+	assert_int_equal(found().modes, 0);
+	assert_false(found().is_known);
 	assert_string_equal(door_cdi_state(NULL), "off");
 	door_cdi_update(NULL);
 }
@@ -215,7 +224,8 @@ static void test_what_is_wished(void **state)
 	assert_string_equal(scene.kinds, "sluice.sim/gpu ");
 	assert_string_equal(scene.uuid, "GPU-1");
 	assert_string_equal(scene.names,
-			    "sluice.sim/gdrcopy=all sluice.sim/gds=all sluice.sim/mofed=all ");
+			    "sluice.sim/gdrcopy=all sluice.sim/gds=all sluice.sim/mofed=all "
+			    "sluice.sim/imex-channel=0 ");
 	configure("version: v1\nsluice: {cdi: {vendor: nvidia.com}}\n");
 	scene.generation++;
 	door_cdi_update(scene.door);
@@ -344,7 +354,7 @@ static void test_what_came_of_it(void **state)
 	scene.report.names = 2;
 	look();
 	assert_int_equal(scene.changes, 2);
-	assert_int_equal(door_cdi_modes(scene.door), 2);
+	assert_int_equal(found().modes, 2);
 	scene.report.kinds[0].state = KEEP_FOREIGN;
 	(void)snprintf(scene.report.kinds[0].foreign, FILE_PATH_MAX, "/etc/cdi/a.yaml");
 	look();
@@ -371,10 +381,38 @@ static void test_what_came_of_it(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* What nobody has is told when it is another, and stays known while nothing can be said. */
+static void test_what_is_missing(void **state)
+{
+	(void)state;
+	begin();
+	scene.report.is_resolved = true;
+	scene.report.missing = calloc(1, sizeof(*scene.report.missing));
+	scene.report.missing_count = 1;
+	assert_non_null(scene.report.missing);
+	memcpy(scene.report.missing[0], "GPU-1", 6);
+	assert_int_equal(settle(), 1);
+	assert_int_equal(scene.changes, 1);
+	assert_true(found().is_known);
+	assert_int_equal(found().missing_count, 1);
+	assert_string_equal(found().missing[0], "GPU-1");
+	scene.report.missing = NULL; /* it was taken */
+	scene.report.is_resolved = false;
+	look();
+	assert_int_equal(scene.changes, 1);
+	assert_int_equal(found().missing_count, 1);
+	scene.report.is_resolved = true;
+	scene.report.missing_count = 0;
+	look();
+	assert_int_equal(scene.changes, 2);
+	assert_int_equal(found().missing_count, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    CASE(test_whose_business_it_is), CASE(test_what_is_wished),	 CASE(test_when),
+	    CASE(test_what_is_missing),	     CASE(test_what_is_wished),	 CASE(test_when),
 	    CASE(test_one_at_a_time),	     CASE(test_what_came_of_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

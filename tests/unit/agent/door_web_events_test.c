@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "agent/vitals.h"
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/repeats.h"
 #include "hardware/gpu.h"
 #include "probe/client.h"
 #include "unit/unit.h"
@@ -34,6 +36,17 @@ bool __wrap_vitals_at(const struct vitals *vitals, size_t place, struct vitals_v
 	out->verdict.reason_count = 1;
 	strcpy(out->verdict.reason[0].advice, "do this");
 	return true;
+}
+
+/* The clock, and how much later it is. */
+static uint64_t later_ns;
+
+uint64_t __real_clock_now_ns(const struct clock *clock);
+uint64_t __wrap_clock_now_ns(const struct clock *clock);
+
+uint64_t __wrap_clock_now_ns(const struct clock *clock)
+{
+	return __real_clock_now_ns(clock) + later_ns;
 }
 
 /* --- the tests ---------------------------------------------------------------------------------
@@ -177,7 +190,7 @@ static void test_one_gpu_by_two_names(void **state)
 
 static void test_too_many(void **state)
 {
-	for (uint32_t i = 0; i < VIEW_XID_MAX + 50; i++)
+	for (uint32_t i = 0; i < VIEW_XID_MAX + 50; i++, later_ns += REPEATS_EVERY_NS)
 		xid(1000 + i, "GPU-a", "", SNAPSHOT_WHOLE_GPU, false);
 	fill();
 	assert_int_equal(view->xid_count, VIEW_XID_MAX);
@@ -188,6 +201,26 @@ static void test_too_many(void **state)
 	xid(1000, "GPU-a", "", SNAPSHOT_WHOLE_GPU, false);
 	fill();
 	assert_int_equal(view->xid[0].count, 2);
+}
+
+/* One that does not stop is counted, and told of now and then: it does not drive out the others. */
+static void test_a_storm(void **state)
+{
+	const struct probe_event lost = {.kind = PROBE_EVENT_GPU_REMOVED, .uuid = "GPU-b"};
+	xid(62, "GPU-b", "", SNAPSHOT_WHOLE_GPU, false);
+	for (uint32_t i = 0; i < 100000; i++) {
+		xid(48, "GPU-a", "", SNAPSHOT_WHOLE_GPU, false);
+		web_events_verdict(events, "", 2, HEALTH_UNKNOWN, HEALTH_UNHEALTHY, "why", NULL);
+		web_events_probe(events, &lost, &inventory, NULL);
+	}
+	fill();
+	assert_int_equal(view->event[0].xid, 62);
+	assert_int_equal(view->event_count, 1 + 3 * REPEATS_BURST);
+	assert_int_equal(view->xid[1].count, 100000);
+	later_ns += REPEATS_EVERY_NS;
+	xid(48, "GPU-a", "", SNAPSHOT_WHOLE_GPU, false);
+	fill();
+	assert_int_equal(view->event_count, 2 + 3 * REPEATS_BURST);
 }
 
 static void test_what_else_happens(void **state)
@@ -262,6 +295,7 @@ int main(void)
 					    teardown),
 	    cmocka_unit_test_setup_teardown(test_one_gpu_by_two_names, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_too_many, setup, teardown),
+	    cmocka_unit_test_setup_teardown(test_a_storm, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_what_else_happens, setup, teardown),
 	    cmocka_unit_test_setup_teardown(test_none, setup, teardown),
 	};

@@ -313,6 +313,7 @@ static void test_jobs(void **state)
 	add_jobs(2, JOB_PENDING);
 	jobs[1].reason = JOB_REASON_WAITING_FOR_GPU;
 	jobs[1].reason_text = (char *)"have 1, need 2";
+	jobs[1].reason_detail = (char *)"executing 'secret'"; /* the page has no owner */
 	web_fill_jobs(&source, view);
 	assert_int_equal(view->job_count, 3);
 	assert_int_equal(view->job[0].id, 2); /* who waits first */

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "doors/queue/queue.h"
 #include "doors/queue/schedule_pool.h"
+#include "doors/kubelet/resource.h"
 #include "unit/unit.h"
 
 /* --- instead of the doors: --wrap ---------------------------------------------------------------
@@ -46,7 +47,7 @@ int __wrap_door_cdi_new(const struct door_cdi_options *options, struct door_cdi 
 void __wrap_door_cdi_stop(struct door_cdi *door);
 struct door_cdi *__wrap_door_cdi_free(struct door_cdi *door);
 void __wrap_door_cdi_update(struct door_cdi *door);
-uint32_t __wrap_door_cdi_modes(const struct door_cdi *door);
+void __wrap_door_cdi_found(const struct door_cdi *door, struct resource_cdi *out);
 int __wrap_door_labels_new(const struct door_labels_options *options, struct door_labels **out,
 			   struct err *err);
 void __wrap_door_labels_stop(struct door_labels *door);
@@ -82,10 +83,10 @@ void __wrap_door_cdi_update(struct door_cdi *door)
 	note("cdi-update");
 }
 
-uint32_t __wrap_door_cdi_modes(const struct door_cdi *door)
+void __wrap_door_cdi_found(const struct door_cdi *door, struct resource_cdi *out)
 {
 	(void)door;
-	return 5;
+	*out = (struct resource_cdi){.modes = 5};
 }
 
 int __wrap_door_labels_new(const struct door_labels_options *options, struct door_labels **out,
@@ -353,10 +354,10 @@ void __wrap_cluster_rdma(struct cluster *cluster, bool is_warning, const char *r
 /* --- the tests ---------------------------------------------------------------------------------
  */
 
-static void on_specifications(uint32_t modes, void *context)
+static void on_specifications(const struct resource_cdi *cdi, void *context)
 {
 	assert_ptr_equal(context, &fake);
-	fake.modes = modes;
+	fake.modes = cdi->modes;
 }
 
 static const struct doors_options options = {.specifications = on_specifications,

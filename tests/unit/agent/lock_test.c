@@ -90,13 +90,24 @@ static void test_the_state_directory_has_its_mode(void **state)
 	struct agent_paths paths;
 	struct err err = {0};
 	paths_below(*state, &paths);
-	assert_int_equal(agent_lock_make_state(&paths, &err), 0);
+	assert_int_equal(agent_lock_make_state(&paths, false, &err), 0);
 	assert_int_equal(mode_of(paths.state_dir), 0700);
+
+	/* whether it is for an agent that ends when it is idle is known while it is away */
+	char mark[FILE_PATH_MAX];
+	assert_int_equal(file_path(mark, &err, "%s/" AGENT_PATHS_ON_DEMAND, paths.state_dir), 0);
+	assert_false(file_exists(mark));
+	assert_int_equal(agent_lock_make_state(&paths, true, &err), 0);
+	assert_int_equal(agent_lock_make_state(&paths, true, &err), 0);
+	assert_true(file_exists(mark));
+	assert_int_equal(agent_lock_make_state(&paths, false, &err), 0);
+	assert_false(file_exists(mark));
+
 	paths.is_system = true;
-	assert_int_equal(agent_lock_make_state(&paths, &err), 0);
+	assert_int_equal(agent_lock_make_state(&paths, false, &err), 0);
 	assert_int_equal(mode_of(paths.state_dir), 0711);
 	assert_int_equal(chmod(paths.state_dir, 0777), 0);
-	assert_int_equal(agent_lock_make_state(&paths, &err), -EPERM);
+	assert_int_equal(agent_lock_make_state(&paths, false, &err), -EPERM);
 }
 
 static void test_directories_of_somebody_else(void **state)
@@ -112,7 +123,7 @@ static void test_directories_of_somebody_else(void **state)
 	assert_int_equal(chown(paths.state_dir, 65534, (gid_t)-1), 0);
 	assert_int_equal(agent_lock_take(&paths, &err), -EPERM);
 	assert_non_null(strstr(err.text, "65534"));
-	assert_int_equal(agent_lock_make_state(&paths, &err), -EPERM);
+	assert_int_equal(agent_lock_make_state(&paths, false, &err), -EPERM);
 }
 
 static void test_a_socket_on_which_somebody_listens(void **state)

@@ -53,6 +53,7 @@ static const struct queue_attempt attempt = {
     .isolation = "env",
     .isolation_reason = "not built",
     .cgroup = "/sys/fs/cgroup/x",
+    .port = 8888,
     .observed = observed,
     .observed_count = 1,
 };
@@ -136,6 +137,43 @@ static void test_others_see_little(void **state)
 	assert_int_equal(job.attempt->pid, 4711);
 }
 
+/* What is behind a reason may name command and directory. */
+static void test_why_is_the_owners_in_every_state(void **state)
+{
+	_cleanup_arena_ struct arena arena;
+	Sluice__V1__Job job;
+	struct err err = {0};
+	for (int i = JOB_PENDING; i <= JOB_CANCELLED; i++) {
+		struct job asked = running;
+		asked.state = (enum job_state)i;
+		asked.reason_text = (char *)"failed 1 of 3 times, the last: LaunchError";
+		asked.reason_detail = (char *)"executing '/bin/secret'";
+		for (uid_t viewer = OWNER; viewer <= OTHER; viewer++) {
+			const struct message_view view = {
+			    .viewer = viewer, .details = true, .state_dir = "/s"};
+			arena_init(&arena, ARENA);
+			assert_int_equal(
+			    message_from_job(&view, &asked, "alice", &attempt, &arena, &job, &err),
+			    0);
+			assert_non_null(strstr(job.reason_text, "LaunchError"));
+			assert_int_equal(strstr(job.reason_text, "secret") != NULL,
+					 viewer == OWNER);
+			assert_int_equal(job.attempt->isolation_reason[0] != '\0', viewer == OWNER);
+			assert_int_equal(job.attempt->port, viewer == OWNER ? 8888 : 0);
+			arena_done(&arena);
+		}
+		asked.reason_text = NULL;
+		const struct message_view view = {
+		    .viewer = OTHER, .is_admin = true, .details = true, .state_dir = "/s"};
+		arena_init(&arena, ARENA);
+		assert_int_equal(
+		    message_from_job(&view, &asked, "alice", &attempt, &arena, &job, &err), 0);
+		assert_string_equal(job.reason_text, "executing '/bin/secret'");
+		arena_done(&arena);
+	}
+	arena_init(&arena, ARENA);
+}
+
 static void test_a_job_that_was_never_started(void **state)
 {
 	_cleanup_arena_ struct arena arena;
@@ -188,7 +226,12 @@ static void test_no_memory_for_a_job(void **state)
 
 static const gid_t groups[] = {4, 24};
 static const struct message_caller caller = {
-    .uid = OWNER, .gid = 100, .groups = groups, .group_count = 2};
+    .uid = OWNER,
+    .gid = 100,
+    .groups = groups,
+    .group_count = 2,
+    .limits = {[3] = {3, 5, 6}, [7] = {7, 12, 15}},
+};
 
 static Sluice__V1__JobSpec spec_message(ProtobufCBinaryData *argv, size_t argc)
 {
@@ -236,7 +279,11 @@ static void test_a_spec_is_the_callers(void **state)
 	assert_string_equal(spec.directory, "/home/alice");
 	assert_string_equal(spec.ids, "0,1");
 	assert_int_equal(spec.umask, 022);
-	assert_int_equal(spec.limits[0].hard, 20);
+	/* The kernel's word, which the message may lower. */
+	assert_int_equal(spec.limit_count, SPEC_LIMITS_MAX);
+	assert_int_equal(spec.limits[3].soft, 5);
+	assert_int_equal(spec.limits[7].soft, 10);
+	assert_int_equal(spec.limits[7].hard, 15);
 	assert_true(spec.ignore_outsiders);
 }
 
@@ -404,6 +451,7 @@ int main(void)
 	    cmocka_unit_test(test_the_owner_sees_all),
 	    cmocka_unit_test(test_details_are_for_those_who_ask),
 	    cmocka_unit_test(test_others_see_little),
+	    cmocka_unit_test(test_why_is_the_owners_in_every_state),
 	    cmocka_unit_test(test_a_job_that_was_never_started),
 	    cmocka_unit_test(test_states_both_ways),
 	    cmocka_unit_test(test_no_memory_for_a_job),

@@ -368,6 +368,33 @@ static void test_lost_and_back(void **state)
 	assert_int_equal(count, 0);
 }
 
+/* The driver has lost a GPU, and nobody can say which UUID and address it had: in a pod without the
+ * driver's /proc only its index is known. */
+static void test_lost_without_a_name(void **state)
+{
+	struct vitals_view view;
+	size_t known = 0;
+	const struct gpu was = fixed.gpus[1];
+	fixed.gpus[1] = (struct gpu){.index = 1, .state = GPU_STATE_LOST};
+	fixed.snapshot->gpu[1] = (struct snapshot_gpu){.index = 1, .state = GPU_STATE_LOST};
+	samples(100);
+	assert_string_equal(seen(), "-G- ----");
+	assert_string_equal(fixed.said, " 1: unknown -> unhealthy;");
+	while (vitals_at(fixed.vitals, known, &view))
+		known++;
+	assert_int_equal(known, GPUS);
+
+	/* It is back, and has a name: it is the same. */
+	fixed.gpus[1] = was;
+	(void)snprintf(fixed.snapshot->gpu[1].uuid, sizeof(was.uuid), "%s", was.uuid);
+	fixed.snapshot->gpu[1].state = GPU_STATE_OK;
+	samples(5);
+	assert_string_equal(seen(), "--- ----");
+	for (known = 0; vitals_at(fixed.vitals, known, &view); known++)
+		assert_int_not_equal(view.uuid[0], '\0');
+	assert_int_equal(known, GPUS);
+}
+
 static void test_variables(void **state)
 {
 	assert_int_equal(setenv("DP_DISABLE_HEALTHCHECKS", "all", 1), 0);
@@ -517,6 +544,7 @@ int main(void)
 	    TEST(test_reset_between_two_agents),
 	    TEST(test_the_log_is_not_counted_twice),
 	    TEST(test_lost_and_back),
+	    TEST(test_lost_without_a_name),
 	    TEST(test_variables),
 	    TEST(test_settings),
 	    TEST(test_clear),

@@ -78,6 +78,7 @@ static void test_text(void **state)
 	    {"\n\t\x01\x7f", "\"\\u000a\\u0009\\u0001\\u007f\""},
 	    {"</script><!--", "\"\\u003c/script>\\u003c!--\""},
 	    {"\xe2\x80\xa8\xe2\x80\xa9", "\"\\u2028\\u2029\""},
+	    {"\xc2\x9b\xe2\x80\xae\xe2\x81\xa6", "\"\\u009b\\u202e\\u2066\""},
 	    {"\xc3\xa4\xf0\x9f\x98\x80", "\"\xc3\xa4\xf0\x9f\x98\x80\""},
 	    {"a\xff\xc3", "\"a\xef\xbf\xbd\xef\xbf\xbd\""},
 	    {"\xed\xa0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},

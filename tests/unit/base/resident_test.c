@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/resident.h"
 
+#include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +29,63 @@ int __wrap_madvise(void *at, size_t size, int advice)
 	if (advice == MADV_DONTNEED && middle >= begin && middle < begin + size)
 		given_back++;
 	return __real_madvise(at, size, advice);
+}
+
+/* A call that needs much and returns: 64 pages of which nobody knows any more. */
+static uintptr_t __attribute__((noinline)) go_deep(void)
+{
+	volatile unsigned char room[64 * PAGE];
+	for (size_t i = 0; i < sizeof(room); i += PAGE)
+		room[i] = 1;
+
+	return (uintptr_t)&room[32 * PAGE] & ~(uintptr_t)(PAGE - 1);
+}
+
+static bool is_resident(uintptr_t page)
+{
+	uint64_t entry = 0;
+	FILE *map = fopen("/proc/self/pagemap", "re");
+	assert_non_null(map);
+	assert_int_equal(fseek(map, (long)(page / PAGE * sizeof(entry)), SEEK_SET), 0);
+	assert_int_equal(fread(&entry, sizeof(entry), 1, map), 1);
+	assert_int_equal(fclose(map), 0);
+	return entry >> 63;
+}
+
+static void check_stack(void)
+{
+	volatile int kept = 5;
+	uintptr_t page = go_deep();
+	assert_true(is_resident(page));
+	resident_give_back_stack();
+	assert_false(is_resident(page));
+	assert_int_equal(kept, 5);
+
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(go_deep(), page);
+		resident_give_back_stack();
+	}
+}
+
+static void *check_stack_of_thread(void *context)
+{
+	check_stack();
+	return context;
+}
+
+static void test_what_a_deep_call_leaves_on_the_stack_is_given_back(void **state)
+{
+	(void)state;
+	check_stack();
+
+	/* One with less below it than would be given back. */
+	pthread_attr_t attributes;
+	pthread_t thread;
+	assert_int_equal(pthread_attr_init(&attributes), 0);
+	assert_int_equal(pthread_attr_setstacksize(&attributes, 512 << 10), 0);
+	assert_int_equal(pthread_create(&thread, &attributes, check_stack_of_thread, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(pthread_attr_destroy(&attributes), 0);
 }
 
 static bool is_in(const struct resident *resident, const void *address)
@@ -77,6 +137,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_code_and_constants_are_given_back_and_come_again),
 	    cmocka_unit_test(test_what_may_have_been_written_is_left_alone),
+	    cmocka_unit_test(test_what_a_deep_call_leaves_on_the_stack_is_given_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,6 +141,11 @@ static void test_refused_with_position(void **state)
 	refuse_text("a: 1\nb: 2\na: 3\n", -EINVAL,
 		    "f.yaml:3:1: the key 'a' is here a second time (first on line 1)");
 	refuse_text("a:\n\tb: 1\n", -EINVAL, "f.yaml:2:1: a tab");
+	/* What comes with a text that was copied out of a page. */
+	refuse_text("a: 1\nEOF\n", -EINVAL, "f.yaml:2:1: 'EOF' ends what a shell reads");
+	refuse_text("a:\n- b: 1\n  ...\n", -EINVAL, "f.yaml:3:3: '...' stands for what was left");
+	refuse_text("a:\n  - b\n  [...] \n\nc: 1\n", -EINVAL, "f.yaml:3:3: '[...]' stands for");
+	refuse_text("a: [\nEOF\nb\n\"c: d: e\n", -EINVAL, "f.yaml:4:3: did not find");
 	refuse_text("\xef\xbb\xbf"
 		    "a: 1\n",
 		    -EINVAL, "f.yaml:1:1: the file begins with a byte-order");

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -77,9 +78,8 @@ static void what_cannot_be_read_says_why(void **state)
 	    {":::MLLOG 7", "column"},
 	    {":::MLLOG []", "key"},
 	    {":::MLLOG {\"key\":\"a\"}", "time_ms"},
-	    {":::MLLOG {\"key\":\"a\",\"time_ms\":1}", "namespace"},
-	    {":::MLLOG {\"key\":\"a\",\"time_ms\":1,\"namespace\":\"\",\"event_type\":\"X\"}",
-	     "'X'"},
+	    {":::MLLOG {\"key\":\"a\",\"time_ms\":1}", "no value"},
+	    {":::MLLOG {\"key\":\"a\",\"time_ms\":\"then\"}", "time_ms"},
 	    {":::MLLOG {\"key\":\"a\",\"time_ms\":1,\"namespace\":\"\",\"event_type\":\"POINT_IN_"
 	     "TIME\",\"metadata\":{}}",
 	     "no value"},
@@ -98,6 +98,66 @@ static void what_cannot_be_read_says_why(void **state)
 		if (!strstr(err.text, "memory") && !strstr(err.text, rows[i].says))
 			fail_msg("'%s': '%s' does not say '%s'", rows[i].line, err.text,
 				 rows[i].says);
+	}
+}
+
+static void event_type_and_namespace_may_be_absent(void **state)
+{
+	struct mllog log;
+	struct err err = {0};
+	int rc = parse(":::MLLOG {\"time_ms\": \"5\", \"key\": \"run_stop\", \"value\": 1, "
+		       "\"metadata\": null}",
+		       &log, &err);
+	assert_int_equal(rc, 1);
+	assert_true(log.event == MLLOG_STOP && log.time_ms == 5 && log.is_integer);
+	rc = parse(":::MLLOG {\"time_ms\": 5, \"key\": \"a\", \"value\": [1, 2.5, \"x\"], "
+		   "\"metadata\": {\"tensor\": \"t\", \"method\": \"m\"}, \"event_type\": "
+		   "\"INTERVAL_END\"}",
+		   &log, &err);
+	assert_int_equal(rc, 1);
+	assert_true(log.event == MLLOG_STOP && log.length == 3 && log.items[1] == 2.5);
+	assert_string_equal(log.tensor, "t");
+	assert_string_equal(log.method, "m");
+}
+
+/* What Python's str() makes of a dictionary, and its writer of JSON of a number that JSON has not.
+ */
+static void python_s_notation(void **state)
+{
+	static const struct {
+		const char *value;
+		enum mllog_kind kind;
+		double number;
+		const char *text;
+		bool is_python;
+	} rows[] = {
+	    {"True", MLLOG_BOOL, 1, "", true},
+	    {"None", MLLOG_NULL, 0, "", true},
+	    {"'it\\'s \"x\"'", MLLOG_STRING, 0, "it's \"x\"", true},
+	    {"u'\\x41'", MLLOG_STRING, 0, "A", true},
+	    {"manual", MLLOG_STRING, 0, "manual", true},
+	    {"(1, 2,)", MLLOG_OTHER, 0, "", true},
+	    {"-.5", MLLOG_NUMBER, -0.5, "", true},
+	    {"2.", MLLOG_NUMBER, 2, "", true},
+	    {"Infinity", MLLOG_NUMBER, INFINITY, "", false},
+	    {"-Infinity", MLLOG_NUMBER, -INFINITY, "", false},
+	    {"18446744073709551616", MLLOG_NUMBER, 18446744073709551616.0, "", false},
+	    {"\"NaN\"", MLLOG_STRING, 0, "NaN", false},
+	};
+	for (size_t i = 0; i < array_length(rows); i++) {
+		char line[256];
+		struct mllog log;
+		struct err err = {0};
+		(void)snprintf(line, sizeof(line),
+			       ":::MLLOG {\"time_ms\": 5, \"key\": \"a\", \"value\": %s, "
+			       "\"metadata\": {}}",
+			       rows[i].value);
+		if (parse(line, &log, &err) != 1)
+			fail_msg("%s: %s", rows[i].value, err.text);
+		assert_int_equal(log.kind, rows[i].kind);
+		assert_int_equal(log.is_python, rows[i].is_python);
+		assert_string_equal(log.text, rows[i].text);
+		assert_true(log.kind != MLLOG_NUMBER || log.number == rows[i].number);
 	}
 }
 
@@ -167,6 +227,8 @@ int main(void)
 	    cmocka_unit_test(both_forms_are_read),
 	    cmocka_unit_test(the_last_token_counts_and_bytes_are_latin_1),
 	    cmocka_unit_test(what_cannot_be_read_says_why),
+	    cmocka_unit_test(event_type_and_namespace_may_be_absent),
+	    cmocka_unit_test(python_s_notation),
 	    cmocka_unit_test(what_is_too_deep_or_long_is_refused),
 	    cmocka_unit_test(lines_that_are_cut),
 	    cmocka_unit_test(what_is_written_is_read),

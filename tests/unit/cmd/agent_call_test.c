@@ -56,6 +56,23 @@ static void test_nobody_there(void **state)
 	unit_tmp_free(directory);
 }
 
+static void test_a_name_that_no_socket_can_have(void **state)
+{
+	(void)state;
+	char path[300];
+	memset(path, 'x', sizeof(path));
+	path[0] = '/';
+	path[sizeof(path) - 1] = '\0';
+	struct err err = {0};
+	struct agent_call agent;
+	const struct agent_call_options options = {.socket = path};
+	int rc = agent_call_open(&agent, &options, &err);
+	assert_int_equal(agent_call_exit_code(&agent, rc), 64);
+	assert_non_null(strstr(err.text, "longer than 107 bytes"));
+	assert_null(strstr(err.text, "SLUICE_RUNTIME_DIR")); /* which would not help */
+	agent_call_close(&agent);
+}
+
 struct seen {
 	unsigned count;
 	bool enough;
@@ -165,9 +182,12 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "agent") == 0)
 		return 1;
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_statuses),	 cmocka_unit_test(test_methods),
-	    cmocka_unit_test(test_nobody_there), cmocka_unit_test(test_asking),
+	    cmocka_unit_test(test_statuses),
+	    cmocka_unit_test(test_methods),
+	    cmocka_unit_test(test_nobody_there),
+	    cmocka_unit_test(test_asking),
 	    cmocka_unit_test(test_patience),
+	    cmocka_unit_test(test_a_name_that_no_socket_can_have),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,11 @@ static void test_calls(void **state)
 	    {"sluice sim strat", CMD_EXIT_USAGE, "",
 	     "sluice sim: unknown command 'strat'; did you mean 'start'?\n"
 	     "Try 'sluice sim --help'.\n"},
+	    {"sluice stop", CMD_EXIT_USAGE, "",
+	     "sluice: unknown command 'stop'; 'sluice cancel' ends a job\n"},
+	    {"sluice kill 3", CMD_EXIT_USAGE, "", "'sluice cancel' ends a job\n"},
+	    {"sluice ps", CMD_EXIT_USAGE, "", "'sluice jobs' lists the jobs\n"},
+	    {"sluice sim kill", CMD_EXIT_USAGE, "", "sluice sim: unknown command 'kill'\n"},
 	    {"sluice sim", CMD_EXIT_USAGE, "", "Usage: sluice sim COMMAND"},
 	    {"sluice", CMD_EXIT_USAGE, "", "Usage: sluice COMMAND"},
 	    {"sluice --frob", CMD_EXIT_USAGE, "", "unknown option '--frob'"},

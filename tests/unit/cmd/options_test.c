@@ -143,6 +143,53 @@ static void test_wrong(void **state)
 	}
 }
 
+/* A number that no word holds is too large, not too small, and the bound that is told is one. */
+static void test_too_large(void **state)
+{
+	static const struct option_row rows[] = {
+	    {.name = "time",
+	     .kind = OPTION_DURATION,
+	     .help = "a time",
+	     .min = 1,
+	     OPTION_FIELD(struct sample_options, wait_ns)},
+	    {.name = "memory",
+	     .kind = OPTION_SIZE,
+	     .help = "memory",
+	     .min = 1,
+	     OPTION_FIELD(struct sample_options, memory)},
+	    {.name = "gpus",
+	     .kind = OPTION_U32,
+	     .help = "GPUs",
+	     OPTION_FIELD(struct sample_options, gpus)},
+	    {0},
+	};
+	static const struct {
+		const char *word, *says;
+	} cases[] = {
+	    {"--time=9999999h",
+	     "option '--time': 9999999h is too long a time, the longest is 213503d"},
+	    {"--time=99999999999999999999d", "is too long a time, the longest is 213503d"},
+	    {"--time=213503d24h", "is too long a time"},
+	    {"--time=0", "option '--time': 0 is too short a time"},
+	    {"--memory=0", "0 is outside the range 1 to 18446744073709551615 bytes"},
+	    {"--memory=99999999T", "outside the range 1 to 18446744073709551615 bytes"},
+	    {"--gpus=4294967296", "outside the range 0 to 4294967295"},
+	};
+	(void)state;
+	for (size_t i = 0; i < array_length(cases); i++) {
+		struct sample_options values = {0};
+		struct option_result result;
+		struct err err = {0};
+		char *argv[] = {(char *)"sample", (char *)cases[i].word, NULL};
+		assert_int_equal(
+		    options_parse(rows, OPTION_MANNER_PLAIN, 2, argv, &values, &result, &err),
+		    -EINVAL);
+		if (!strstr(err.text, cases[i].says))
+			fail_msg("%s: '%s' does not say '%s'", cases[i].word, err.text,
+				 cases[i].says);
+	}
+}
+
 static void test_help_wins_and_required(void **state)
 {
 	struct sample_options values = {0};
@@ -274,6 +321,7 @@ int main(void)
 	    cmocka_unit_test(test_posix_stops_at_the_command),
 	    cmocka_unit_test(test_lenient_leaves_out_what_it_does_not_know),
 	    cmocka_unit_test(test_wrong),
+	    cmocka_unit_test(test_too_large),
 	    cmocka_unit_test(test_help_wins_and_required),
 	    cmocka_unit_test(test_words_and_names),
 	    cmocka_unit_test(test_check),

@@ -146,13 +146,16 @@ static void test_json(void **state)
 	size_t size = 0;
 	FILE *stream = open_memstream(&out, &size);
 	assert_non_null(stream);
-	json_t *json = json_pack("{s:o, s:o, s:o}", "a", table_json_text("g\xc3\xbc\xff\x1b"), "b",
+	json_t *json = json_pack("{s:o, s:o, s:o}", "a",
+				 table_json_text("g\xc3\xbc\xff\x1b\x7f\xc2\x9b\xe2\x80\xae"), "b",
 				 table_json_text(NULL), "c", table_json_text(""));
 	assert_int_equal(table_print_json(json, stream, NULL), 0);
 	json_decref(json);
 	(void)fclose(stream);
-	assert_string_equal(out, "{\n  \"a\": \"g\xc3\xbc\xef\xbf\xbd\\u001B\",\n  \"b\": null,\n"
-				 "  \"c\": \"\"\n}\n");
+	assert_string_equal(
+	    out,
+	    "{\n  \"a\": \"g\xc3\xbc\xef\xbf\xbd\\u001B\\u007f\\u009b\\u202e\",\n  \"b\": null,\n"
+	    "  \"c\": \"\"\n}\n");
 	free(out);
 }
 

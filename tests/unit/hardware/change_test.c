@@ -92,6 +92,59 @@ static void test_recognised_by_address(void **state)
 	assert_int_equal(changes[0].kind, CHANGE_GPU_STATE);
 }
 
+static void lose_without_name(struct gpu *gpu)
+{
+	uint32_t index = gpu->index;
+	*gpu = (struct gpu){.index = index, .state = GPU_STATE_LOST};
+}
+
+/* In a pod without the driver's /proc nothing but its index is left: it is the same all the same,
+ * now and with each look that follows, and when it is back. */
+static void test_recognised_by_index(void **state)
+{
+	struct inventory before, after;
+	struct change changes[CHANGE_MAX];
+	make(&before, 3, 2);
+	make(&after, 3, 0);
+	lose_without_name(&after.gpus[0]);
+	assert_int_equal(change_remember(&before, &after), 0);
+	assert_string_equal(after.gpus[0].uuid, "GPU-0");
+	assert_true(after.gpus[0].has_pci);
+	assert_int_equal(after.mig_count, 2);
+	assert_int_equal(compare(&before, &after, changes), 1);
+	assert_int_equal(changes[0].kind, CHANGE_GPU_STATE);
+	assert_string_equal(changes[0].uuid, "GPU-0");
+
+	/* Nobody knew it before either. */
+	make(&before, 3, 0);
+	make(&after, 3, 0);
+	lose_without_name(&before.gpus[1]);
+	lose_without_name(&after.gpus[1]);
+	assert_int_equal(change_remember(&before, &after), 0);
+	assert_int_equal(compare(&before, &after, changes), 0);
+
+	make(&before, 3, 0);
+	make(&after, 3, 0);
+	lose_without_name(&before.gpus[1]);
+	assert_int_equal(compare(&before, &after, changes), 1);
+	assert_int_equal(changes[0].kind, CHANGE_GPU_STATE);
+}
+
+/* A GPU was unplugged, so the numbers of those behind it are others: nobody is taken for it. */
+static void test_indexes_that_moved_tell_nothing(void **state)
+{
+	struct inventory before, after;
+	make(&before, 4, 0);
+	make(&after, 3, 0); /* of 0 1 2 3 the second is gone, the third is lost */
+	after.gpus[2] = before.gpus[3];
+	after.gpus[2].index = 2;
+	lose_without_name(&after.gpus[1]);
+	assert_int_equal(change_remember(&before, &after), 0);
+	assert_string_equal(after.gpus[1].uuid, "");
+	inventory_done(&before);
+	inventory_done(&after);
+}
+
 static void test_mig_generations(void **state)
 {
 	struct inventory before, after;
@@ -191,6 +244,8 @@ int main(void)
 	    cmocka_unit_test(test_added_and_removed),
 	    cmocka_unit_test(test_state),
 	    cmocka_unit_test(test_recognised_by_address),
+	    cmocka_unit_test(test_recognised_by_index),
+	    cmocka_unit_test(test_indexes_that_moved_tell_nothing),
 	    cmocka_unit_test(test_mig_generations),
 	    cmocka_unit_test(test_mig_mode_and_removal),
 	    cmocka_unit_test(test_driver),

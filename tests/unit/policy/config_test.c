@@ -241,6 +241,12 @@ static void test_refused(void **state)
 	    {"flags: {gfd: {sleepInterval: 60x}}\n",
 	     "c.yaml:1:30: flags.gfd.sleepInterval: expected a duration such as 60s, 1h30m or "
 	     "infinite, found '60x'"},
+	    {"sluice: {jobs: {defaultTime: 3600}}\n",
+	     "c.yaml:1:30: sluice.jobs.defaultTime: expected a duration with its unit, found "
+	     "'3600': write 3600s for seconds, or a duration such as 90m or 1h30m"},
+	    {"sluice:\n  labels:\n    expiry: \"60\"\n",
+	     "c.yaml:3:13: sluice.labels.expiry: expected a duration with its unit, found '60': "
+	     "write 60s for seconds, or a duration such as 90m or 1h30m"},
 	    {"sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}\n",
 	     "c.yaml:1:16: sharing.mps is not supported yet; remove it or keep NVIDIA's plugin on "
 	     "this node"},

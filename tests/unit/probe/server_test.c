@@ -2,6 +2,7 @@
 #include "probe/server.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +143,7 @@ static void test_goes_on_and_ends_with_its_client(void **state)
 		assert_int_equal(next(&body, &length), MESSAGE_SNAPSHOT);
 		assert_int_equal(message_read_snapshot(body, length, &snapshot), 0);
 		assert_int_equal(snapshot->sequence, sequence);
+		assert_true(malloc_usable_size(snapshot) < 2 * (size_t)snapshot_length(2));
 		free(snapshot);
 	}
 	(void)close(fd);

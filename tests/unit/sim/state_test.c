@@ -89,15 +89,64 @@ static void assert_opens_as(enum sim_open wanted)
 
 static void test_default_path(void **state)
 {
-	char text[SIM_PATH_MAX];
+	char text[SIM_PATH_MAX], wanted[SIM_PATH_MAX];
 
 	assert_int_equal(setenv("SLUICE_SIM_STATE", "/x/y", 1), 0);
 	assert_string_equal(sim_state_default_path(text), "/x/y");
 	assert_int_equal(unsetenv("SLUICE_SIM_STATE"), 0);
-	assert_int_equal(setenv("XDG_RUNTIME_DIR", "/run/user/7", 1), 0);
-	assert_string_equal(sim_state_default_path(text), geteuid() == 0
-							      ? "/run/sluice/sim.state"
-							      : "/run/user/7/sluice/sim.state");
+	if (geteuid() == 0) {
+		assert_string_equal(sim_state_default_path(text), "/run/sluice/sim.state");
+		assert_string_equal(sim_state_default_dir(text), "/run/sluice");
+		return;
+	}
+	assert_int_equal(setenv("XDG_RUNTIME_DIR", directory, 1), 0);
+	(void)snprintf(wanted, sizeof(wanted), "%s/sluice/sim.state", directory);
+	assert_string_equal(sim_state_default_path(text), wanted);
+}
+
+/* An ordinary user, also where the tests run as root. */
+static void as_user(const void *context)
+{
+	const char *home = context;
+	char text[SIM_PATH_MAX], wanted[SIM_PATH_MAX];
+
+	if (geteuid() == 0 && setresuid(NOBODY, NOBODY, NOBODY) != 0)
+		_exit(3);
+	(void)setenv("XDG_RUNTIME_DIR", "/", 1); /* somebody else's, as after su */
+	(void)setenv("HOME", home, 1);
+	(void)unsetenv("XDG_STATE_HOME");
+	(void)unsetenv("SLUICE_SIM_STATE");
+	(void)snprintf(wanted, sizeof(wanted), "%s/.local/state/sluice", home);
+	if (strcmp(sim_state_default_dir(text), wanted) != 0)
+		_exit(4);
+	/* without a machine there, that of root is looked at */
+	if (strcmp(sim_state_default_path(text), "/run/sluice/sim.state") != 0)
+		_exit(5);
+	(void)setenv("XDG_STATE_HOME", home, 1);
+	(void)snprintf(wanted, sizeof(wanted), "%s/sluice/sim.state", home);
+	if (sim_state_create(wanted, &machine, &error) != 0 ||
+	    strcmp(sim_state_default_path(text), wanted) != 0)
+		_exit(6);
+	(void)unsetenv("HOME");
+	(void)unsetenv("XDG_STATE_HOME");
+	_exit(strcmp(sim_state_default_dir(text), "") == 0 ? 0 : 7);
+}
+
+static void test_default_path_without_a_session(void **state)
+{
+	struct stat info;
+	char session[64];
+	int status;
+
+	(void)snprintf(session, sizeof(session), "/run/user/%u", geteuid() ? geteuid() : NOBODY);
+	if (stat(session, &info) == 0)
+		skip();
+	assert_int_equal(chmod(directory, 0777), 0);
+	pid_t child = fork();
+	if (child == 0)
+		as_user(directory);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 }
 
 static void test_create_open_read(void **state)
@@ -320,7 +369,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    FIXTURE_CASE(test_killed_create_leaves_nothing),
-	    cmocka_unit_test(test_default_path),
+	    FIXTURE_CASE(test_default_path),
+	    FIXTURE_CASE(test_default_path_without_a_session),
 	    FIXTURE_CASE(test_create_open_read),
 	    FIXTURE_CASE(test_directory_is_made),
 	    FIXTURE_CASE(test_no_file),

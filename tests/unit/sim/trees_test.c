@@ -158,6 +158,35 @@ static void refuses_strangers(void **state)
 	assert_false(is_there(".sluice-sim"));
 }
 
+/* What an agent leaves in the machine's directories keeps nobody from starting another there. */
+static void starts_again_where_something_was_left(void **state)
+{
+	struct sim_error error = {0};
+
+	(void)state;
+	sync_ok();
+	unit_write(at("dev/mine"), "keep");
+	assert_int_equal(sim_trees_remove(machine.root, &error), 0);
+	assert_true(is_there("dev/mine"));
+	assert_false(is_there(".sluice-sim"));
+
+	sync_ok();
+	assert_true(is_there("dev/nvidia0"));
+	assert_int_equal(sim_trees_remove(machine.root, &error), 0);
+	assert_true(is_there("dev/mine"));
+	assert_false(is_there("dev/nvidia0"));
+}
+
+static void refuses_a_directory_that_the_machine_does_not_have(void **state)
+{
+	(void)state;
+	assert_int_equal(mkdir(machine.root, 0755), 0);
+	assert_int_equal(mkdir(at("dev"), 0755), 0);
+	assert_int_equal(mkdir(at("home"), 0755), 0);
+	sync_refuses(SIM_EXIT_FOREIGN, "home");
+	assert_false(is_there(".sluice-sim"));
+}
+
 static void refuses_a_link_in_place_of_a_node(void **state)
 {
 	(void)state;
@@ -299,6 +328,9 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(corrects_what_was_changed, setup, teardown),
 	    cmocka_unit_test_setup_teardown(streams_are_never_rewritten, setup, teardown),
 	    cmocka_unit_test_setup_teardown(refuses_strangers, setup, teardown),
+	    cmocka_unit_test_setup_teardown(starts_again_where_something_was_left, setup, teardown),
+	    cmocka_unit_test_setup_teardown(refuses_a_directory_that_the_machine_does_not_have,
+					    setup, teardown),
 	    cmocka_unit_test_setup_teardown(refuses_a_link_in_place_of_a_node, setup, teardown),
 	    cmocka_unit_test_setup_teardown(never_follows_a_directory_link, setup, teardown),
 	    cmocka_unit_test_setup_teardown(refuses_a_damaged_manifest, setup, teardown),

@@ -155,6 +155,30 @@ static void test_holders(void **state)
 	free(view);
 }
 
+static void test_a_gpu_in_use_is_not_free(void **state)
+{
+	struct view *view = make(1);
+	_cleanup_buf_ struct buf out;
+	buf_init(&out, DOCUMENT_MAX);
+	view->holder_count = 0;
+	view->process_count = 0;
+	render(view, &out);
+	assert_int_equal(count_of(plain_of(&out), "free</td>"), 1);
+
+	view->process_count = 1;
+	view->process[0] = (struct view_process){.mig = SNAPSHOT_U32_ABSENT,
+						 .pid = 7,
+						 .type = SNAPSHOT_PROCESS_COMPUTE,
+						 .holder = SNAPSHOT_U32_ABSENT};
+	_cleanup_buf_ struct buf again;
+	buf_init(&again, DOCUMENT_MAX);
+	render(view, &again);
+	const char *plain = plain_of(&again);
+	assert_int_equal(count_of(plain, "free</td>"), 0);
+	assert_int_equal(count_of(plain, "1 process that was not given it"), 1);
+	free(view);
+}
+
 /* What is not known is "-" and never 0. */
 static void test_absent(void **state)
 {
@@ -274,6 +298,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_escapes_everything),
 	    cmocka_unit_test(test_holders),
+	    cmocka_unit_test(test_a_gpu_in_use_is_not_free),
 	    cmocka_unit_test(test_absent),
 	    cmocka_unit_test(test_many),
 	    cmocka_unit_test(test_stale),

@@ -103,6 +103,39 @@ static void test_absent(void **state)
 	free(view);
 }
 
+static int64_t strangers_of(const struct view *view, size_t gpu)
+{
+	json_t *json = render(state_render, view);
+	const json_t *about = json_array_get(json_object_get(json, "gpus"), gpu);
+	int64_t count = json_integer_value(json_object_get(about, "strangers"));
+	json_decref(json);
+	return count;
+}
+
+/* A GPU that nobody was given may be in use all the same. */
+static void test_strangers(void **state)
+{
+	struct view *view = make(2, NULL);
+	view->holder_count = 0;
+	view->process_count = 4;
+	for (uint32_t i = 0; i < 4; i++)
+		view->process[i] = (struct view_process){.gpu = 1,
+							 .mig = SNAPSHOT_U32_ABSENT,
+							 .pid = i + 1,
+							 .type = SNAPSHOT_PROCESS_COMPUTE,
+							 .holder = SNAPSHOT_U32_ABSENT};
+	assert_int_equal(strangers_of(view, 0), 0);
+	assert_int_equal(strangers_of(view, 1), 4);
+	view->process[0].type = SNAPSHOT_PROCESS_GRAPHICS; /* a display hinders nobody */
+	view->process[1].holder = 0;
+	view->process[2].type = SNAPSHOT_PROCESS_MPS;
+	view->process[3].mig = 1;
+	assert_int_equal(strangers_of(view, 1), 2);
+	assert_int_equal(view_strangers(view, 1, 1), 1);
+	assert_int_equal(view_strangers(view, 1, 0), 0);
+	free(view);
+}
+
 static void test_stale(void **state)
 {
 	struct view *view = make(1, NULL);
@@ -147,8 +180,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_hostile_names), cmocka_unit_test(test_absent),
-	    cmocka_unit_test(test_stale),	  cmocka_unit_test(test_full),
-	    cmocka_unit_test(test_words),
+	    cmocka_unit_test(test_strangers),	  cmocka_unit_test(test_stale),
+	    cmocka_unit_test(test_full),	  cmocka_unit_test(test_words),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -435,6 +435,37 @@ static void test_room_for_other_users(void **state)
 		peer_done(&peers[i]);
 }
 
+/* Who breaks the rules keeps the place for a second, and has no other meanwhile. */
+static void test_a_place_is_not_had_back_at_once(void **state)
+{
+	struct fixture *fixture = *state;
+	struct peer peers[4];
+	struct wire_server_options options = {.connections_max = 4};
+	if (geteuid() != 0) {
+		print_message("needs root, to be two users\n");
+		skip();
+	}
+	fixture_start(fixture, &options);
+	assert_int_equal(chmod(fixture->directory, 0711), 0);
+	assert_int_equal(chmod(fixture->path, 0666), 0);
+	assert_int_equal(seteuid(NOBODY), 0);
+	for (int i = 0; i < 2; i++) {
+		peer_connect(&peers[i], fixture);
+		assert_int_equal(
+		    buf_add_text(&peers[i].raw.out, "GET / HTTP/1.1\r\n\r\n and so on"), 0);
+		peer_expect_closed(&peers[i], fixture);
+	}
+	start_with_preface(fixture, &peers[2]);
+	peer_expect_closed(&peers[2], fixture);
+	assert_int_equal(fixture_counts(fixture).refused_connections, 1);
+	fixture_advance(fixture, CLOCK_NS_PER_S);
+	start_with_preface(fixture, &peers[3]);
+	assert_int_equal(seteuid(0), 0);
+	peer_expect(&peers[3], fixture, "SETTINGS ack");
+	for (int i = 0; i < 4; i++)
+		peer_done(&peers[i]);
+}
+
 static void on_stopped(void *context)
 {
 	fixture_note(context, "stopped ");
@@ -597,6 +628,7 @@ int main(void)
 	    fixture_test(test_trap_5_a_stream_nobody_reads),
 	    fixture_test(test_an_endless_stream_lets_others_work),
 	    fixture_test(test_room_for_other_users),
+	    fixture_test(test_a_place_is_not_had_back_at_once),
 	    fixture_test(test_trap_7_shutdown_lets_calls_end),
 	    fixture_test(test_trap_7_shutdown_has_a_deadline),
 	    fixture_test(test_shutdown_without_connections),

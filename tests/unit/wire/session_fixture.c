@@ -79,7 +79,7 @@ static void on_closed(struct session_stream *stream, const struct wire_result *r
 		fixture->stream = NULL;
 }
 
-const struct session_events events = {on_open, on_message, on_ended, on_writable, on_closed};
+const struct session_events events = {on_open, on_message, on_ended, on_writable, on_closed, NULL};
 
 static int make(void **state, enum session_role role)
 {

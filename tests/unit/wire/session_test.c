@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "unit/failmalloc.h"
 #include "unit/wire/session_fixture.h"
 #include "wire/arena.h"
@@ -286,12 +287,15 @@ static void test_trap_5_memory_of_messages_is_capped(void **state)
 {
 	struct fixture *fixture = *state;
 	fixture->session = session_free(fixture->session);
-	struct session_memory memory = {.max = 3000};
+	struct account *account = account_new(0, NULL);
+	assert_non_null(account);
+	account_set_limit(account, ACCOUNT_MEMORY, 3000, 4000, 100);
 	struct session_options options = {.role = SESSION_SERVER,
 					  .methods = methods,
 					  .events = &events,
 					  .context = fixture,
-					  .memory = &memory};
+					  .account = account,
+					  .uid = 1000};
 	fixture->session = session_new(&options, NULL);
 	assert_non_null(fixture->session);
 	uint8_t part[5 + 1000] = {0, 0, 0, 1001 >> 8, 1001 & 255};
@@ -300,13 +304,17 @@ static void test_trap_5_memory_of_messages_is_capped(void **state)
 		raw_data(&fixture->raw, 0, id, part, sizeof(part)); /* all but a byte */
 	}
 	pump(fixture);
-	assert_int_equal(memory.used, 3000);
+	assert_int_equal(account_held(account, ACCOUNT_MEMORY, 1000), 3000);
+	assert_int_equal(account_held(account, ACCOUNT_BODIES, 1000), 3000);
 	assert_int_equal(raw_count(&fixture->raw, "grpc-status=8"), 2);
 	for (int32_t id = 1; id <= 5; id += 2)
 		raw_reset(&fixture->raw, id, NGHTTP2_CANCEL);
 	pump(fixture);
-	assert_int_equal(memory.used, 0);
+	assert_int_equal(account_used(account, ACCOUNT_MEMORY), 0);
+	assert_int_equal(account_used(account, ACCOUNT_BODIES), 0);
 	fixture->session = session_free(fixture->session);
+	assert_int_equal(account_used(account, ACCOUNT_STREAMS), 0);
+	account = account_free(account);
 }
 
 static void test_trap_6_text_that_is_not_utf8(void **state)

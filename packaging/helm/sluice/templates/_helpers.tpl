@@ -164,9 +164,9 @@ mounts at /run/nvidia/driver later is seen only where the directory above it is 
 - {name: NVIDIA_VISIBLE_DEVICES, value: all}
 - {name: NVIDIA_DRIVER_CAPABILITIES, value: utility}
 {{- end }}
-{{- if $features.api }}
-# With a name of the node the service speaks to the API server, without one it never does.
+# For DCGM's label Hostname; with a token also for the API server.
 - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+{{- if $features.api }}
 - {name: NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
 - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 {{- end }}

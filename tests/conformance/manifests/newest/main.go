@@ -138,7 +138,7 @@ func rules(object *monitoringv1.PrometheusRule) error {
 // Of what people write without a namespace: kubectl adds theirs.
 func needsNamespace(object runtime.Object) bool {
 	switch object.(type) {
-	case *corev1.Pod, *corev1.PersistentVolumeClaim, *batchv1.Job, *mpi.MPIJob:
+	case *corev1.Pod, *corev1.ConfigMap, *corev1.PersistentVolumeClaim, *batchv1.Job, *mpi.MPIJob:
 		return true
 	}
 	return false

@@ -73,6 +73,7 @@ static void count_seconds(const struct load_second *second, void *context)
 static void every_mode_runs_on_the_simulated_driver(void **state)
 {
 	assert_int_equal(setenv("SLUICE_SIM_PROFILE", PROFILES "/t4x1.profile", 1), 0);
+	assert_int_equal(setenv("SLUICE_SIM_STATE", "/nonexistent/sim.state", 1), 0);
 	for (int mode = 0; mode < LOAD_MODE_COUNT; mode++) {
 		struct load_plan plan = good((enum load_mode)mode);
 		static struct load_summary summary;

@@ -27,6 +27,7 @@ static void a_simulated_driver_is_told_as_such(void **state)
 	struct err err = {0};
 	assert_int_equal(stat(library, &found), 0);
 	assert_int_equal(setenv("SLUICE_SIM_PROFILE", PROFILES "/t4x1.profile", 1), 0);
+	assert_int_equal(setenv("SLUICE_SIM_STATE", "/nonexistent/sim.state", 1), 0);
 	assert_int_equal(probes_run(library, "0", &probes, &err), 0);
 	assert_true(probes.is_simulated && probes.has_procaddress);
 	assert_string_equal(probes.device.name, "Tesla T4");

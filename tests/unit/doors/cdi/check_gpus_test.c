@@ -121,6 +121,13 @@ static void test_mig_mode(void **state)
 			MIG("1:0", "1", "20", "21") ALL);
 	checked_expect(*state, 1, CHECK_STALE);
 	checked_says(*state, CHECK_GPU_MIG, "GPU 1 is in MIG mode now");
+	/* Handed out whole, with its instance. */
+	run(*state, HEAD CHECKED_DEVICE("0", "/dev/nvidia3") MIG("1", "1", "20", "21")
+			MIG("1:0", "1", "20", "21") ALL);
+	checked_expect(*state, 0, CHECK_NOTE);
+	run(*state, HEAD CHECKED_DEVICE("0", "/dev/nvidia3") MIG("1", "1", "20", "30")
+			MIG("1:0", "1", "20", "21") ALL);
+	checked_expect(*state, 1, CHECK_STALE);
 }
 
 static void test_new(void **state)

@@ -327,6 +327,15 @@ static void test_names_and_choice(void **state)
 	_cleanup_buf_ struct buf none;
 	assert_int_equal(rig_text(&rig, &none, NULL, &err), -ENODEV);
 	assert_string_equal(err.text, "GPU GPU-b is in MIG mode: name its MIG devices, as 1:0");
+	/* Unless it is handed out whole: then with its instances. */
+	rig.options.mig_whole = true;
+	rig.options.names = GENERATE_UUID;
+	_cleanup_document_ struct document given = rig_document(&rig);
+	_cleanup_buf_ struct buf whole_text;
+	assert_non_null(document_find(&given, "GPU-b"));
+	assert_int_equal(rig_text(&rig, &whole_text, NULL, &err), 0);
+	assert_non_null(strstr(buf_text(&whole_text), "/dev/nvidia-caps/nvidia-cap"));
+	rig.options.mig_whole = false;
 	/* One that is lost has its index only. */
 	rig.options.devices = NULL;
 	rig.options.devices_count = 0;

@@ -255,7 +255,9 @@ static void test_imex_and_modes(void **state)
 	struct rig *rig = rig_new(1);
 	rig->inventory.simulated = true;
 	rig->surroundings.imex_host_path = "/i";
-	rig->surroundings.cdi_modes = RESOURCE_CDI_GDRCOPY | RESOURCE_CDI_MOFED;
+	rig->surroundings.cdi = (struct resource_cdi){
+	    .is_known = true,
+	    .modes = RESOURCE_CDI_GDRCOPY | RESOURCE_CDI_MOFED | RESOURCE_CDI_IMEX};
 	static const char all[] =
 	    "imex: {channelIDs: [0]}\n"
 	    "flags: {gdrcopyEnabled: true, gdsEnabled: true, mofedEnabled: true, "

@@ -294,6 +294,7 @@ static void answer(int code, const char *text)
 
 static void attach(bool attached)
 {
+	assert_non_null(scene.plugin); /* without memory there may be none */
 	scene.attached = attached;
 	scene.plugin->options.changed(scene.plugin->options.context);
 }

@@ -108,6 +108,12 @@ static void test_mig_devices(void **state)
 	assert_false(resource->devices[1].hardware->healthy);
 	assert_string_equal(resource->devices[1].hardware->reason, "XID 94");
 	assert_null(resource_free(resource));
+
+	/* A GPU that is handed out whole is as well as all its instances. */
+	resource = rig_resource(rig, "flags: {migStrategy: none}", "nvidia.com/gpu");
+	assert_string_equal(tell(resource),
+			    "GPU-a=0 /dev/nvidia100!XID 94; GPU-b=1 /dev/nvidia101");
+	assert_null(resource_free(resource));
 	assert_null(rig_free(rig));
 }
 

@@ -67,8 +67,15 @@ static void limits_are_set_where_they_can_be(void **state)
 	read_limit(&group, &limit, "cpu.max", "cpu.cfs_quota_us", text, sizeof(text));
 	assert_true(strncmp(text, "250000", 6) == 0 || strstr(limit.why, "processors counted"));
 	read_limit(&group, &limit, "pids.max", "pids.max", text, sizeof(text));
-	assert_true(strcmp(text, "77") == 0 || strstr(limit.why, "processes counted only"));
+	assert_true(strcmp(text, "77") == 0 || limit.why_no_pids[0]);
 	assert_int_equal(cglimit_oom_kills(&group, &limit), 0);
+
+	/* More than the kernel knows is not the same as none. */
+	const struct cglimit_wants many = {.pids = UINT32_MAX};
+	bool has_pids = limit.why_no_pids[0] == '\0';
+	cglimit_apply(&group, &many, &limit);
+	assert_true(limit.why_no_pids[0]);
+	assert_true(!has_pids || strstr(limit.why_no_pids, "Invalid argument"));
 	remove_group(&group);
 }
 
@@ -182,8 +189,8 @@ static void without_a_group_it_is_said(void **state)
 	assert_string_equal(limit.why, "");
 	const struct cglimit_wants wants = {.mem_bytes = 1, .pids = 1};
 	cglimit_apply(&none, &wants, &limit);
-	assert_string_equal(limit.why, "memory counted only (no cgroup), processes counted only "
-				       "(no cgroup)");
+	assert_string_equal(limit.why, "memory counted only (no cgroup)");
+	assert_string_equal(limit.why_no_pids, "no cgroup");
 	assert_int_equal(limit.group_count, 0);
 	assert_int_equal(cglimit_oom_kills(&none, &limit), 0);
 	cglimit_join_late(&none, &limit);

@@ -132,9 +132,23 @@ static void all_in_it_and_below_are_killed(void **state)
 	kills_with(cgroup_kill);
 }
 
+/* kill(2) as the code under test calls it. */
+int __real_kill(pid_t pid, int signal_number);
+int __wrap_kill(pid_t pid, int signal_number);
+
+static unsigned numbers_killed;
+
+int __wrap_kill(pid_t pid, int signal_number)
+{
+	numbers_killed++;
+	return __real_kill(pid, signal_number);
+}
+
 static void an_old_kernel_kills_them_frozen(void **state)
 {
+	numbers_killed = 0;
 	kills_with(cgroup_kill_frozen);
+	assert_int_equal(numbers_killed, 0); /* a number may be a stranger's by then */
 }
 
 static void other_directories_are_no_cgroups(void **state)
@@ -175,12 +189,34 @@ static void events_are_read(void **state)
 		assert_int_equal(parse(bad[i], &events), -EBADMSG);
 }
 
+/* A supervisor keeps its files to itself, and what the job's user runs looks at the job's groups.
+ */
+static void groups_are_made_for_others_to_look_at(void **state)
+{
+	char *directory = unit_tmp_new();
+	char group[512];
+	struct stat info;
+	(void)state;
+	(void)snprintf(group, sizeof(group), "%s/sluice-1/job-1", directory);
+	mode_t before = umask(077);
+	int rc = cgroup_make_v1(group, NULL);
+	assert_int_equal(umask(before), 077); /* and it keeps its own */
+	assert_int_equal(rc, 0);
+	assert_int_equal(stat(group, &info), 0);
+	assert_int_equal(info.st_mode & 07777, 0755);
+	*strrchr(group, '/') = '\0';
+	assert_int_equal(stat(group, &info), 0);
+	assert_int_equal(info.st_mode & 07777, 0755);
+	(void)unit_tmp_free(directory);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(all_in_it_and_below_are_killed),
 	    cmocka_unit_test(an_old_kernel_kills_them_frozen),
 	    cmocka_unit_test(other_directories_are_no_cgroups),
+	    cmocka_unit_test(groups_are_made_for_others_to_look_at),
 	    cmocka_unit_test(events_are_read),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,6 +241,69 @@ static void in_v1_a_denied_node_cannot_be_opened(void **state)
 	assert_int_equal(access(directory, F_OK), -1);
 }
 
+/* errno of opening a path in the group. */
+static int open_in(const struct place *place, const char *path)
+{
+	char procs[CGROUP_PATH_MAX + 16];
+	(void)snprintf(procs, sizeof(procs), "%s/cgroup.procs", place->v1);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		int fd = open(procs, O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || write(fd, "0", 1) != 1)
+			_exit(255);
+		_exit(open(path, O_RDWR | O_NOCTTY | O_CLOEXEC) < 0 ? errno : 0);
+	}
+	int status = 0;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WEXITSTATUS(status);
+}
+
+/* The nodes of MIG instances: all but a job's own are denied, and they have many numbers. */
+static void in_v1_no_number_is_too_high(void **state)
+{
+	static const unsigned denied[] = {
+	    0,	  NODE_ALLOWED - 1, NODE_ALLOWED + 1,  2047 + NODE_ALLOWED,
+	    5000, 300000,	    DEVGUARD_MINOR_MAX};
+	static const struct devguard_rule wide[] = {
+	    {'c', NODE_MAJOR, 0, NODE_ALLOWED - 1, DEVGUARD_ALL},
+	    {'c', NODE_MAJOR, NODE_ALLOWED + 1, DEVGUARD_MINOR_MAX, DEVGUARD_ALL}};
+	for (int with_mknod = 0; with_mknod < 2; with_mknod++) {
+		struct place place;
+		struct err err = {0};
+		int made, opened;
+		place_make(&place);
+		if (cgroup_path_v1(place.cgroup.path, "devices", place.v1, NULL) < 0) {
+			print_message("skipped: no hierarchy 'devices' of cgroup v1\n");
+			place_remove(&place);
+			skip();
+		}
+		if (devguard_attach_v1(place.v1, wide, array_length(wide), with_mknod, &err) < 0)
+			fail_msg("%s", err.text);
+		for (size_t i = 0; i < array_length(denied); i++) {
+			try_node(&place, "denied", denied[i], &made, &opened);
+			if (opened != EPERM || made != (with_mknod ? EPERM : 0))
+				fail_msg("%u: made %d, opened %d", denied[i], made, opened);
+		}
+		try_node(&place, "allowed", NODE_ALLOWED, &made, &opened);
+		assert_int_equal(made, 0);
+		assert_int_not_equal(opened, EPERM);
+		assert_int_equal(open_in(&place, "/dev/zero"), 0);
+		assert_int_equal(open_in(&place, "/dev/ptmx"), 0);
+		/* One below it, as of a worker, has the same form, and can have less. */
+		size_t length = strlen(place.v1);
+		(void)snprintf(place.v1 + length, sizeof(place.v1) - length, "/w0");
+		const struct devguard_rule all = {'c', NODE_MAJOR, 0, DEVGUARD_MINOR_MAX,
+						  DEVGUARD_ALL};
+		assert_int_equal(devguard_attach_v1(place.v1, &all, 1, with_mknod, NULL), 0);
+		try_node(&place, "denied", NODE_ALLOWED, &made, &opened);
+		assert_int_equal(opened, EPERM);
+		assert_int_equal(open_in(&place, "/dev/zero"), 0);
+		place.v1[length] = '\0';
+		place_remove(&place);
+	}
+}
+
 static void what_is_no_cgroup_has_no_rules(void **state)
 {
 	struct err err = {0};
@@ -261,6 +324,7 @@ int main(void)
 	    cmocka_unit_test(as_many_rules_as_there_may_be),
 	    cmocka_unit_test(a_denied_node_cannot_be_made_or_opened),
 	    cmocka_unit_test(in_v1_a_denied_node_cannot_be_opened),
+	    cmocka_unit_test(in_v1_no_number_is_too_high),
 	    cmocka_unit_test(what_is_no_cgroup_has_no_rules),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,6 +71,36 @@ static int copy_one(void *context)
 	return 0;
 }
 
+static void expect_why(const char *text, const char *detail, const char *expected)
+{
+	struct job job = {.id = 1};
+	char why[JOB_WHY_MAX];
+	job_set_reason(&job, JOB_REASON_BACKOFF, text, detail);
+	job_why(&job, why);
+	assert_string_equal(why, expected);
+	job_done(&job);
+}
+
+static void test_why_in_one_text(void **state)
+{
+	(void)state;
+	expect_why(NULL, NULL, "");
+	expect_why("the last: LaunchError", "", "the last: LaunchError");
+	expect_why("", "executing '/bin/x'", "executing '/bin/x'");
+	expect_why("the last: LaunchError", "executing '/bin/x'",
+		   "the last: LaunchError (executing '/bin/x')");
+	char text[JOB_REASON_MAX + 2], detail[JOB_DETAIL_MAX + 2], why[JOB_WHY_MAX];
+	struct job job = {.id = 1};
+	memset(text, 't', sizeof(text));
+	memset(detail, 'd', sizeof(detail));
+	text[JOB_REASON_MAX + 1] = detail[JOB_DETAIL_MAX + 1] = '\0';
+	job_set_reason(&job, JOB_REASON_BACKOFF, text, detail);
+	job_why(&job, why);
+	assert_int_equal(strlen(why), JOB_REASON_MAX - 1 + JOB_DETAIL_MAX - 1 + 3);
+	assert_true(why[strlen(why) - 1] == ')');
+	job_done(&job);
+}
+
 static void test_a_copy_has_its_own_strings(void **state)
 {
 	(void)state;
@@ -88,6 +118,7 @@ int main(void)
 	    cmocka_unit_test(test_every_state_has_its_own_name),
 	    cmocka_unit_test(test_every_reason_has_its_own_name),
 	    cmocka_unit_test(test_three_states_are_final),
+	    cmocka_unit_test(test_why_in_one_text),
 	    cmocka_unit_test(test_a_copy_has_its_own_strings),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

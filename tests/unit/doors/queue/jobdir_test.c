@@ -41,7 +41,7 @@ static int place_close(void **state)
 static int job_open(const struct place *place, uint64_t id)
 {
 	struct err err = {0};
-	if (jobdir_create(place->fd, id, &err) < 0)
+	if (jobdir_create(place->fd, id, geteuid(), &err) < 0)
 		fail_msg("%s", err.text);
 	int fd = jobdir_open(place->fd, id, &err);
 	assert_true(fd >= 0);
@@ -57,17 +57,17 @@ static void a_directory_is_there_whole_or_not_at_all(void **state)
 	assert_int_equal(jobdir_sync(place->fd, &err), 0);
 	struct stat status;
 	assert_int_equal(fstat(job, &status), 0);
-	assert_int_equal(status.st_mode & 07777, 0711);
+	assert_int_equal(status.st_mode & 07777, 0700);
 	assert_int_equal(fstatat(job, "room", &status, 0), 0);
 	assert_int_equal(status.st_size, JOBDIR_FILE_MAX);
 	assert_true(status.st_blocks * 512 >= JOBDIR_FILE_MAX);
-	assert_int_equal(jobdir_create(place->fd, 7, &err), -EEXIST);
+	assert_int_equal(jobdir_create(place->fd, 7, geteuid(), &err), -EEXIST);
 	assert_false(access(unit_path(place->path, "j/tmp.7"), F_OK) == 0);
 
 	/* What a killed process left behind does not hinder. */
 	assert_int_equal(mkdir(unit_path(place->path, "j/tmp.8"), 0700), 0);
 	unit_write(unit_path(place->path, "j/tmp.8/lock"), "");
-	assert_int_equal(jobdir_create(place->fd, 8, &err), 0);
+	assert_int_equal(jobdir_create(place->fd, 8, geteuid(), &err), 0);
 }
 
 static void the_list_is_in_order_and_cleans_up(void **state)
@@ -75,15 +75,15 @@ static void the_list_is_in_order_and_cleans_up(void **state)
 	struct place *place = *state;
 	uint64_t *ids = NULL;
 	size_t count = 1;
-	assert_int_equal(jobdir_list(place->fd, &ids, &count, NULL), 0);
+	assert_int_equal(jobdir_list(place->fd, &ids, &count, NULL, NULL), 0);
 	assert_int_equal(count, 0);
 	for (uint64_t id = 120; id > 20; id--)
-		assert_int_equal(jobdir_create(place->fd, id, NULL), 0);
+		assert_int_equal(jobdir_create(place->fd, id, geteuid(), NULL), 0);
 	assert_int_equal(mkdir(unit_path(place->path, "j/tmp.9"), 0700), 0);
 	assert_int_equal(mkdir(unit_path(place->path, "j/tmp.9/deep"), 0700), 0);
 	assert_int_equal(mkdir(unit_path(place->path, "j/007"), 0700), 0);
 	assert_int_equal(mkdir(unit_path(place->path, "j/x"), 0700), 0);
-	assert_int_equal(jobdir_list(place->fd, &ids, &count, NULL), 0);
+	assert_int_equal(jobdir_list(place->fd, &ids, &count, NULL, NULL), 0);
 	assert_int_equal(count, 100);
 	assert_int_equal(ids[0], 21);
 	assert_int_equal(ids[99], 120);
@@ -109,6 +109,35 @@ static void removing_never_leaves_the_directory(void **state)
 	assert_int_equal(symlink("../other", unit_path(place->path, "j/4")), 0);
 	(void)jobdir_remove(place->fd, 4, NULL);
 	assert_int_equal(access(unit_path(place->path, "other/file"), F_OK), 0);
+}
+
+static void a_tree_of_any_depth_is_out_of_the_way(void **state)
+{
+	struct place *place = *state;
+	struct err err = {0};
+	uint64_t *ids = NULL;
+	size_t count = 0;
+	_cleanup_close_ int job = job_open(place, 5);
+	assert_int_equal(mkdir(unit_path(place->path, "j/tmp.6"), 0700), 0);
+	int at[] = {dup(job),
+		    open(unit_path(place->path, "j/tmp.6"), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	for (size_t tree = 0; tree < 2; tree++) {
+		for (int i = 0; i < 40; i++) {
+			assert_int_equal(mkdirat(at[tree], "deeper", 0700), 0);
+			int next = openat(at[tree], "deeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			(void)close(at[tree]);
+			at[tree] = next;
+		}
+		(void)close(at[tree]);
+	}
+	if (jobdir_remove(place->fd, 5, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_int_not_equal(access(unit_path(place->path, "j/5"), F_OK), 0);
+	if (jobdir_list(place->fd, &ids, &count, NULL, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_int_equal(count, 0);
+	free(ids);
+	assert_int_not_equal(access(unit_path(place->path, "j/tmp.6"), F_OK), 0);
 }
 
 static void one_has_the_lock(void **state)
@@ -253,7 +282,7 @@ static void a_full_disk_takes_the_result_and_nothing_else(void **state)
 	struct jobdir_result again, result = {.end = JOBDIR_EXITED, .value = 3};
 	struct jobdir_claim claim = {.pid = 1};
 	struct err err = {0};
-	int created = jobdir_create(fd, 2, &err);
+	int created = jobdir_create(fd, 2, geteuid(), &err);
 	int claimed = jobdir_claim(job, 1, &claim, NULL);
 	int read_claim = jobdir_read_claim(job, 1, &claim, NULL);
 	int written = jobdir_write_result(job, 1, &result, NULL);
@@ -271,6 +300,69 @@ static void a_full_disk_takes_the_result_and_nothing_else(void **state)
 	assert_int_equal(without_room, -ENOSPC);
 }
 
+/* What is over has to go above all then. */
+static void a_full_disk_keeps_nothing_that_is_over(void **state)
+{
+	struct place *place = *state;
+	struct err err = {0};
+	const char *disk = unit_path(place->path, "disk");
+	assert_int_equal(mkdir(disk, 0700), 0);
+	if (mount("none", disk, "tmpfs", 0, "nr_inodes=8,size=64k") < 0) {
+		print_message("skipped: mounting a small disk: %s\n", strerror(errno));
+		skip();
+	}
+	int fd = open(disk, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int created = jobdir_create(fd, 1, geteuid(), &err), files = 0;
+	int job = jobdir_open(fd, 1, &err);
+	for (char name[] = "out.0"; files < 8; files++) { /* until not even a directory fits */
+		name[4] = (char)('0' + files);
+		if (mknodat(job, name, S_IFREG | 0600, 0) < 0)
+			break;
+	}
+	(void)close(job);
+	int is_full = mkdirat(fd, "other", 0700) < 0 && errno == ENOSPC;
+	int removed = jobdir_remove(fd, 1, &err);
+	int again = jobdir_open(fd, 1, NULL), created_again = jobdir_create(fd, 2, geteuid(), &err);
+	(void)close(fd);
+	assert_int_equal(umount2(disk, MNT_DETACH), 0);
+	assert_int_equal(created, 0);
+	assert_true(is_full);
+	assert_int_equal(removed, 0);
+	assert_int_equal(again, -ENOENT);
+	assert_int_equal(created_again, 0);
+}
+
+/* Whoever gave the jobs a disk of their own. */
+static void the_jobs_may_have_a_disk_of_their_own(void **state)
+{
+	struct place *place = *state;
+	struct err err = {0};
+	uint64_t *ids = NULL;
+	size_t count = 9, stays = 9;
+	const char *jobs = unit_path(place->path, "j");
+	assert_int_equal(mkdir(jobs, 0711), 0);
+	if (mount("none", jobs, "tmpfs", 0, "size=1m") < 0) {
+		print_message("skipped: mounting a disk: %s\n", strerror(errno));
+		skip();
+	}
+	int created = jobdir_create(place->fd, 1, geteuid(), &err);
+	int other = jobdir_create(place->fd, 2, geteuid(), &err);
+	int tree = mkdir(unit_path(place->path, "j/2/inner"), 0700);
+	int removed = jobdir_remove(place->fd, 1, &err);
+	int removed_other = jobdir_remove(place->fd, 2, &err);
+	int listed = jobdir_list(place->fd, &ids, &count, &stays, &err);
+	free(ids);
+	assert_int_equal(umount2(jobs, MNT_DETACH), 0);
+	assert_int_equal(created, 0);
+	assert_int_equal(other, 0);
+	assert_int_equal(tree, 0);
+	assert_int_equal(removed, 0);
+	assert_int_equal(removed_other, 0); /* out of sight, */
+	assert_int_equal(listed, 0);
+	assert_int_equal(count, 0);
+	assert_int_equal(stays, 1); /* and told of */
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, place_open, place_close)
 
 int main(void)
@@ -279,6 +371,7 @@ int main(void)
 	    CASE(a_directory_is_there_whole_or_not_at_all),
 	    CASE(the_list_is_in_order_and_cleans_up),
 	    CASE(removing_never_leaves_the_directory),
+	    CASE(a_tree_of_any_depth_is_out_of_the_way),
 	    CASE(one_has_the_lock),
 	    CASE(an_attempt_is_claimed_once),
 	    CASE(a_result_is_read_as_written),
@@ -286,6 +379,8 @@ int main(void)
 	    CASE(a_cancel_is_seen),
 	    CASE(ends_have_names),
 	    CASE(a_full_disk_takes_the_result_and_nothing_else),
+	    CASE(a_full_disk_keeps_nothing_that_is_over),
+	    CASE(the_jobs_may_have_a_disk_of_their_own),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 #include "doors/queue/control.h"
 #include "doors/queue/jobdir.h"
 #include "doors/queue/launch.h"
+#include "doors/queue/trash.h"
 
 static int64_t unix_ns(void)
 {
@@ -88,10 +89,13 @@ static pid_t run(const struct launch *launch)
 	_exit(127);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct stat status;
 	struct launch launch;
+	struct trash_left left;
+	if (argc == 2 && strcmp(argv[1], "--clear") == 0)
+		return trash_clear(TRASH_FD, NULL, NULL, &left, NULL) < 0;
 	if (fstat(LAUNCH_FD_LAUNCH, &status) < 0)
 		return 65;
 	char *bytes =

@@ -120,7 +120,7 @@ static void model_step(struct model *model)
 	case 2: {
 		const struct queue_edit edit = {.hold = model_random(2) ? QUEUE_EDIT_HOLD
 									: QUEUE_EDIT_RELEASE};
-		queue_edit(fixture->queue, id, false, &edit, "", on_edited, &result);
+		queue_edit(fixture->queue, 1000, id, false, &edit, "", on_edited, &result);
 		wait_for(result <= 0);
 		assert_true(result == 0 || result == -ESRCH || result == -EBUSY);
 		return;
@@ -137,7 +137,7 @@ static void model_step(struct model *model)
 		}
 		return;
 	case 4:
-		queue_retry(fixture->queue, id, false, on_edited, &result);
+		queue_retry(fixture->queue, 1000, id, false, on_edited, &result);
 		wait_for(result <= 0);
 		assert_true(result == 0 || result == -ENOENT || result == -EINVAL);
 		return;
@@ -164,7 +164,7 @@ static void model_end(struct model *model)
 	model->is_draining = false;
 	for (uint64_t id = 1; id <= model->count; id++) {
 		result = 1;
-		queue_edit(fixture->queue, id, false,
+		queue_edit(fixture->queue, 1000, id, false,
 			   &(const struct queue_edit){.hold = QUEUE_EDIT_RELEASE}, "", on_edited,
 			   &result);
 		wait_for(result <= 0);

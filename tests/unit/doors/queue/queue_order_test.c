@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ static void on_edited(int result, size_t changed, const struct err *err, void *c
 static struct answer edit(uint64_t id, struct queue_edit edit)
 {
 	struct answer answer = {.done = false};
-	queue_edit(fixture->queue, id, false, &edit, "alice", on_edited, &answer);
+	queue_edit(fixture->queue, 1000, id, false, &edit, "alice", on_edited, &answer);
 	wait_for(answer.done);
 	return answer;
 }
@@ -37,7 +38,7 @@ static struct answer edit(uint64_t id, struct queue_edit edit)
 static struct answer retry(uint64_t id)
 {
 	struct answer answer = {.done = false};
-	queue_retry(fixture->queue, id, false, on_edited, &answer);
+	queue_retry(fixture->queue, 1000, id, false, on_edited, &answer);
 	wait_for(answer.done);
 	return answer;
 }
@@ -269,7 +270,7 @@ static void a_waiting_job_gets_another_priority_and_environment(void **state)
 	reopen();
 	assert_int_equal(queue_find(fixture->queue, id)->wants.priority, 7);
 	char seen[64] = "";
-	queue_query_spec(fixture->queue, id, on_spec, seen);
+	queue_query_spec(fixture->queue, id, 0, on_spec, seen);
 	wait_for(seen[0]);
 	assert_string_equal(seen, "WHAT=new");
 	assert_int_equal(edit(id, release).result, 0);
@@ -372,7 +373,7 @@ static void an_agent_that_ends_answers_who_cancels_an_array(void **state)
 	wait_for(lines("ran") == 1);
 	/* One of them runs, and is told for itself. */
 	struct answer answer = {.done = false};
-	queue_cancel_array(fixture->queue, id, 0, false, 0, "alice", on_edited, &answer);
+	queue_cancel_array(fixture->queue, 1000, id, 0, false, 0, "alice", on_edited, &answer);
 	assert_false(answer.done);
 	reopen();
 	assert_true(answer.done);
@@ -492,6 +493,44 @@ static void a_job_is_forgotten_when_its_own_time_is_over(void **state)
 	assert_int_equal(ended(kept).state, JOB_SUCCEEDED);
 }
 
+/* A thousand of which each waits for two hundred, and a thousand others that end at once. */
+static void many_that_end_together_are_told_together(void **state)
+{
+	enum { MANY = 1000, FEW = 200 };
+	char *after = calloc(FEW, 16);
+	size_t length = 0;
+	struct timespec began, ended;
+	struct answer answer = {.done = false};
+	const struct wants held = {.hold = WANTS_HOLD_USER, .array = WANTS_ARRAY_PLAIN};
+	struct wants few = held, waiting = held, many = held;
+	assert_non_null(after);
+	open_queue();
+	few.array_count = FEW;
+	uint64_t first = submit_wanting("few", "true", few);
+	for (int i = 1; i < FEW; i++)
+		length += (size_t)snprintf(after + length, 16, "%sok:%d", i > 1 ? "," : "",
+					   (int)first + i);
+	waiting.array_count = many.array_count = MANY;
+	waiting.after = after;
+	uint64_t behind = submit_wanting("waiting", "true", waiting);
+	uint64_t id = submit_wanting("many", "true", many);
+
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began);
+	queue_cancel_array(fixture->queue, 1000, id, 0, false, 0, "alice", on_edited, &answer);
+	wait_for(answer.done && !queue_find(fixture->queue, id + MANY - 1));
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
+	assert_true(ended.tv_sec - began.tv_sec <
+		    2); /* each for itself takes four seconds and more */
+	assert_true(state_of(behind) == JOB_HELD);
+
+	answer.done = false;
+	queue_cancel(fixture->queue, first + 7, 0, false, 0, "alice", NULL, NULL);
+	wait_for(!queue_find(fixture->queue, behind) &&
+		 !queue_find(fixture->queue, behind + MANY - 1));
+	assert_int_equal(ask(behind + 3).reason, JOB_REASON_DEPENDENCY_FAILED);
+	free(after);
+}
+
 int main(void)
 {
 	place_in_memory();
@@ -516,6 +555,7 @@ int main(void)
 	    with(a_drained_queue_starts_nothing),
 	    with(a_user_has_so_many_jobs_waiting),
 	    with(a_job_is_forgotten_when_its_own_time_is_over),
+	    with(many_that_end_together_are_told_together),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

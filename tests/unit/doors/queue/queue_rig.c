@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/account.h"
 #include "base/child.h"
 #include "base/storage.h"
 #include "policy/policy.h"
@@ -50,6 +51,7 @@ struct queue_options options_with(const char *supervisor)
 	    .sim_state = unit_path(fixture->tmp, "sim"), /* tokens of this test alone */
 	    .supervisor = supervisor,
 	    .retention_jobs = fixture->retention,
+	    .account = fixture->account,
 	    .changed = on_change,
 	};
 }
@@ -109,6 +111,7 @@ int teardown(void **state)
 	fixture->policy = policy_free(fixture->policy);
 	fixture->tmp = unit_tmp_free(fixture->tmp);
 	free(fixture->snapshot);
+	fixture->account = account_free(fixture->account);
 	free(fixture);
 	return 0;
 }

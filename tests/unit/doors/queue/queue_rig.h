@@ -47,7 +47,8 @@ struct fixture {
 	unsigned changes;
 	const char *mode; /* QUEUE_FAKE of the next job */
 	size_t retention;
-	struct wants wants; /* of the next job; its texts are borrowed */
+	struct account *account; /* of the queue; NULL: one of its own */
+	struct wants wants;	 /* of the next job; its texts are borrowed */
 };
 
 extern struct fixture *fixture; /* of the running test */

@@ -91,10 +91,11 @@ static void test_a_start_and_an_end_are_kept(void **state)
 	assert_string_equal(seen.grants, "GPU-1 0");
 
 	struct job end = make_job(1);
-	char text[] = "(9)";
+	char text[] = "(9)", detail[] = "of /bin/secret";
 	end.state = JOB_FAILED;
 	end.reason = JOB_REASON_SIGNAL;
 	end.reason_text = text;
+	end.reason_detail = detail;
 	end.attempt = 1;
 	end.started_unix_ns = 8 * SECOND;
 	end.ended_unix_ns = 9 * SECOND;
@@ -114,6 +115,7 @@ static void test_a_start_and_an_end_are_kept(void **state)
 	assert_int_equal(seen.last.state, JOB_FAILED);
 	assert_int_equal(seen.last.reason, JOB_REASON_SIGNAL);
 	assert_string_equal(seen.last.reason_text, "(9)");
+	assert_string_equal(seen.last.reason_detail, "of /bin/secret");
 	assert_int_equal(seen.last.attempt, 1);
 	assert_int_equal(seen.last.started_unix_ns, 8 * SECOND);
 	assert_int_equal(seen.last.ended_unix_ns, 9 * SECOND);
@@ -575,6 +577,62 @@ static int work_without_memory(void *context)
 	return rc;
 }
 
+/* Twice nobody has used it, and what its statements take is free: the next use makes them again. */
+static int rest_and_work(struct store *store, struct seen *seen, struct err *err)
+{
+	(void)store_give_back(store);
+	(void)store_give_back(store);
+	return work(store, seen, err);
+}
+
+static int rest_without_memory(void *context)
+{
+	const struct fresh *fresh = context;
+	(void)unlink(fresh->wal);
+	int fd = open(fresh->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, fresh->bytes, fresh->length), fresh->length);
+	assert_int_equal(close(fd), 0);
+
+	struct store *store = NULL;
+	struct seen seen = {.count = 0};
+	struct err err = {.code = 0};
+	int rc = store_open(fresh->path, &store, &err);
+	if (rc == 0)
+		rc = rest_and_work(store, &seen, &err);
+	if (rc < 0 && rc != -ENOMEM)
+		print_error("%s\n", err.text);
+
+	store = store_close(store);
+	job_done(&seen.last);
+	return rc;
+}
+
+static void test_what_nobody_uses_is_given_back(void **state)
+{
+	(void)state;
+	struct place place = place_make();
+	struct store *store = must_open(place.path);
+	struct seen seen = {.count = 0};
+	assert_int_equal(work(store, &seen, NULL), 0);
+	job_done(&seen.last);
+
+	int64_t used = sqlite3_memory_used();
+	assert_false(store_give_back(store)); /* it was in use a moment ago */
+	assert_true(store_give_back(store));
+	assert_true(sqlite3_memory_used() < used / 2);
+	for (int i = 0; i < 3; i++)
+		assert_false(store_give_back(store)); /* once */
+
+	bool is_draining = true;
+	assert_int_equal(store_is_draining(store, &is_draining, NULL), 0);
+	assert_false(is_draining);
+	assert_false(store_give_back(store));
+	assert_true(store_give_back(store));
+	store = store_close(store);
+	place_done(&place);
+}
+
 static void test_no_allocation_may_fail_badly(void **state)
 {
 	(void)state;
@@ -594,6 +652,7 @@ static void test_no_allocation_may_fail_badly(void **state)
 	assert_int_equal(close(fd), 0);
 	assert_true(failmalloc_each(open_without_memory, fresh) > 100);
 	assert_true(failmalloc_each(work_without_memory, fresh) > 100);
+	assert_true(failmalloc_each(rest_without_memory, fresh) > 100);
 	free(fresh);
 	place_done(&place);
 }
@@ -615,6 +674,7 @@ int main(void)
 	    cmocka_unit_test(test_two_processes_never_share_it),
 	    cmocka_unit_test(test_a_reader_from_outside_is_told_that_it_is_busy),
 	    cmocka_unit_test(test_network_file_systems_are_refused),
+	    cmocka_unit_test(test_what_nobody_uses_is_given_back),
 	    cmocka_unit_test(test_no_allocation_may_fail_badly),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

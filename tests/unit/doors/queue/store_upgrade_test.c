@@ -147,6 +147,31 @@ static void test_who_dies_in_the_middle_loses_nothing(void **state)
 	break_everywhere(SHIM_SYNC, SQLITE_IOERR_FSYNC, -EIO);
 }
 
+static void expect_why(struct store *store, uint64_t id, enum job_reason reason, const char *text,
+		       const char *detail)
+{
+	struct seen seen = {.count = 0};
+	assert_int_equal(store_get(store, id, see, &seen, NULL), 0);
+	assert_int_equal(seen.last.reason, reason);
+	assert_string_equal(seen.last.reason_text ? seen.last.reason_text : "", text);
+	assert_non_null(strstr(seen.last.reason_detail ? seen.last.reason_detail : "", detail));
+	job_done(&seen.last);
+}
+
+/* Until version 4 one text was for all: what may name a command is its owner's from then on. */
+static void test_why_a_job_failed_is_its_owners_after_the_upgrade(void **state)
+{
+	(void)state;
+	struct place place = place_make();
+	place_fixture(&place, "v3.db");
+	struct store *store = must_open(place.path);
+	expect_why(store, 1, JOB_REASON_EXIT_CODE, "3", "");
+	expect_why(store, 4, JOB_REASON_LAUNCH_ERROR, "", "/nowhere/secret");
+	expect_why(store, 5, JOB_REASON_BACKOFF, "", "/nowhere/secret");
+	store = store_close(store);
+	place_done(&place);
+}
+
 int main(void)
 {
 	place_in_memory();
@@ -155,6 +180,7 @@ int main(void)
 	    cmocka_unit_test(test_the_store_of_an_earlier_release_goes_on),
 	    cmocka_unit_test(test_a_disk_that_is_full_loses_nothing),
 	    cmocka_unit_test(test_who_dies_in_the_middle_loses_nothing),
+	    cmocka_unit_test(test_why_a_job_failed_is_its_owners_after_the_upgrade),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

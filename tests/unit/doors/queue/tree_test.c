@@ -200,6 +200,56 @@ static void groups_are_signalled_and_ours_is_not(void **state)
 	reap_all();
 }
 
+/* kill(2) as the code under test calls it. */
+int __real_kill(pid_t pid, int signal_number);
+int __wrap_kill(pid_t pid, int signal_number);
+
+static pid_t group_killed; /* by its number, last; 0: none was */
+
+int __wrap_kill(pid_t pid, int signal_number)
+{
+	if (pid < 0)
+		group_killed = -pid;
+	return __real_kill(pid, signal_number);
+}
+
+/* Who leads it, or led it, is nobody's child of ours: by now its number may be a stranger's. */
+static void no_group_is_signalled_by_a_number_that_may_be_anothers(void **state)
+{
+	pid_t middle = fork();
+	assert_true(middle >= 0);
+	if (middle == 0) {
+		/* One that leads a group and lives, and one whose leader is gone. */
+		if (fork() == 0) {
+			(void)setsid();
+			family_stay();
+		}
+		pid_t gone = fork();
+		if (gone == 0) {
+			(void)setsid();
+			for (int i = 0; i < 2; i++)
+				if (fork() == 0)
+					family_stay();
+			_exit(0);
+		}
+		(void)waitpid(gone, NULL, 0);
+		(void)setsid();
+		for (;;)
+			pause();
+	}
+	family_wait();
+	wait_for_descendants(4, 0);
+	for (uint64_t end = unit_now_ns() + DEADLINE_NS; getpgid(middle) != middle;)
+		assert_true(unit_now_ns() < end);
+	size_t count = 0;
+	group_killed = 0;
+	assert_int_equal(tree_signal_groups(getpid(), SIGKILL, &count, NULL), 0);
+	assert_int_equal(count, 4);
+	wait_for_descendants(0, 0);
+	assert_true(group_killed == 0 || group_killed == middle); /* that is ours to reap */
+	reap_all();
+}
+
 static void freezing_kills_as_well(void **state)
 {
 	(void)family_start();
@@ -276,6 +326,7 @@ int main(void)
 	    cmocka_unit_test(zombies_do_not_count),
 	    cmocka_unit_test(the_spared_one_lives),
 	    cmocka_unit_test(groups_are_signalled_and_ours_is_not),
+	    cmocka_unit_test(no_group_is_signalled_by_a_number_that_may_be_anothers),
 	    cmocka_unit_test(freezing_kills_as_well),
 	    cmocka_unit_test(containers_that_forbid_pidfds_are_no_refuge),
 	};

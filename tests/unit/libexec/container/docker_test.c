@@ -104,6 +104,16 @@ static void what_it_says_of_itself(void **state)
 	assert_true(info.has_cdi);
 	assert_false(info.has_cgroups);
 	assert_int_equal(parse("{\"ServerVersion\":\"27.0\",\"CDISpecDirs\":[]}", &info, &err), 0);
+	assert_false(info.has_context);
+	assert_int_equal(
+	    parse("{\"ServerVersion\":\"27.0\",\"ClientInfo\":{\"Context\":\"default\"}}", &info,
+		  &err),
+	    0);
+	assert_false(info.has_context);
+	assert_int_equal(parse("{\"ServerVersion\":\"27.0\",\"ClientInfo\":{\"Context\":\"mine\"}}",
+			       &info, &err),
+			 0);
+	assert_true(info.has_context);
 	assert_false(info.has_cdi);
 	assert_int_equal(
 	    parse("{\"ServerErrors\":[\"Cannot connect to the Docker daemon\"]}", &info, &err),

@@ -190,10 +190,17 @@ static void where_docker_puts_its_containers(void **state)
 {
 	const struct settings with = {.parent = "/a"}, without = {.parent = ""};
 	const struct docker_info cgroupfs = {.has_cgroups = true}, systemd = {.has_cgroups = false};
-	assert_null(settings_elsewhere(&cgroupfs, &with));
-	assert_non_null(strstr(settings_elsewhere(&cgroupfs, &without), "no cgroup"));
+	assert_null(settings_elsewhere(&cgroupfs, &with, 1000, NULL));
+	assert_non_null(strstr(settings_elsewhere(&cgroupfs, &without, 0, NULL), "no cgroup"));
 	assert_non_null(
-	    strstr(settings_elsewhere(&systemd, &with), "native.cgroupdriver=cgroupfs"));
+	    strstr(settings_elsewhere(&systemd, &with, 0, NULL), "native.cgroupdriver=cgroupfs"));
+	/* Who answers elsewhere may be anybody, and says of itself what it likes. */
+	const struct docker_info context = {.has_cgroups = true, .has_context = true};
+	assert_null(settings_elsewhere(&cgroupfs, &with, 1000, "unix:///var/run/docker.sock"));
+	assert_null(settings_elsewhere(&cgroupfs, &with, 0, "unix:///tmp/x.sock"));
+	assert_non_null(settings_elsewhere(&cgroupfs, &with, 1000, "unix:///tmp/x.sock"));
+	assert_non_null(settings_elsewhere(&context, &with, 1000, NULL));
+	assert_null(settings_elsewhere(&context, &with, 0, NULL));
 }
 
 int main(void)

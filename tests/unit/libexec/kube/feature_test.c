@@ -105,6 +105,13 @@ static void test_node(void **state)
 	assert_non_null(forget);
 	assert_string_equal(forget, "{\"metadata\":{\"resourceVersion\":\"9\",\"annotations\":{"
 				    "\"nfd.node.kubernetes.io/feature-labels\":\"cpu-x\"}}}");
+	/* Nothing is left: it goes, instead of staying as an empty one. */
+	_json_ all = parse("{\"a.b/c\": \"1\", \"feature.node.kubernetes.io/cpu-x\": \"1\", "
+			   "\"feature.node.kubernetes.io/pci-10de.present\": \"1\"}");
+	_cleanup_free_ char *nothing = feature_forget_body(node, all);
+	assert_non_null(nothing);
+	assert_string_equal(nothing, "{\"metadata\":{\"resourceVersion\":\"9\",\"annotations\":{"
+				     "\"nfd.node.kubernetes.io/feature-labels\":null}}}");
 	_cleanup_free_ char *release = feature_release_body(node);
 	assert_non_null(release);
 	assert_string_equal(release,

@@ -170,7 +170,7 @@ void rig_start(struct rig *rig)
 {
 	struct err err = {0};
 	if (rig->job_fd < 0) {
-		if (jobdir_create(rig->state_fd, rig->launch.id, &err) < 0)
+		if (jobdir_create(rig->state_fd, rig->launch.id, geteuid(), &err) < 0)
 			fail_msg("%s", err.text);
 		rig->job_fd = jobdir_open(rig->state_fd, rig->launch.id, NULL);
 	}

@@ -88,7 +88,7 @@ static void a_container_is_judged_by_what_is_around_it(void **state)
 	struct sandbox sandbox;
 	launch_init(&launch);
 	launch.spec.wants.isolation = WANTS_ISOLATION_CGROUP;
-	image.is_guarded = true;
+	image.is_guarded = image.is_trusted = true;
 	sandbox_judge_image(&launch, &image, &sandbox);
 	assert_int_equal(sandbox.level, JOB_ISOLATION_CONTAINER);
 	assert_false(sandbox.is_refused);
@@ -101,6 +101,37 @@ static void a_container_is_judged_by_what_is_around_it(void **state)
 	image.is_privileged = true;
 	sandbox_judge_image(&launch, &image, &sandbox);
 	assert_int_equal(sandbox.level, JOB_ISOLATION_NONE);
+}
+
+/* What is called podman in a user's own directory may be anything: the rules around it hold. */
+static void a_users_own_podman_makes_no_container(void **state)
+{
+	struct launch launch _cleanup_launch_;
+	struct image image = IMAGE_NONE;
+	struct sandbox sandbox;
+	launch_init(&launch);
+	(void)snprintf(image.why_program, sizeof(image.why_program), "it is bob's");
+	(void)snprintf(image.why, sizeof(image.why), "no cgroup");
+	for (int wanted = 0; wanted < 2; wanted++) {
+		launch.spec.wants.isolation = wanted ? WANTS_ISOLATION_CONTAINER : 0;
+		launch.minimum_isolation = wanted ? 0 : WANTS_ISOLATION_CONTAINER;
+		image.is_guarded = false;
+		sandbox_judge_image(&launch, &image, &sandbox);
+		assert_int_equal(sandbox.level, JOB_ISOLATION_ENV);
+		assert_string_equal(sandbox.why, "container: it is bob's; no cgroup");
+		assert_true(sandbox.is_refused);
+		image.is_guarded = true;
+		sandbox_judge_image(&launch, &image, &sandbox);
+		assert_int_equal(sandbox.level, JOB_ISOLATION_CGROUP2);
+		assert_string_equal(sandbox.why, "container: it is bob's");
+		assert_true(sandbox.is_refused);
+	}
+	(void)snprintf(image.devices_v1, sizeof(image.devices_v1), "/x");
+	launch.spec.wants.isolation = WANTS_ISOLATION_CGROUP;
+	launch.minimum_isolation = WANTS_ISOLATION_CGROUP;
+	sandbox_judge_image(&launch, &image, &sandbox);
+	assert_int_equal(sandbox.level, JOB_ISOLATION_CGROUP1);
+	assert_false(sandbox.is_refused);
 }
 
 static void reasons_are_cut(void **state)
@@ -124,6 +155,7 @@ int main(void)
 	    cmocka_unit_test(the_owner_of_the_machine_may_demand_more),
 	    cmocka_unit_test(landlock_is_taken_where_there_is_no_group),
 	    cmocka_unit_test(a_container_is_judged_by_what_is_around_it),
+	    cmocka_unit_test(a_users_own_podman_makes_no_container),
 	    cmocka_unit_test(reasons_are_cut),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,7 +196,7 @@ static void a_cancel_ends_leftovers(void **state)
 static void one_that_was_cancelled_before_never_runs(void **state)
 {
 	struct rig *rig = *state;
-	assert_int_equal(jobdir_create(rig->state_fd, 1, NULL), 0);
+	assert_int_equal(jobdir_create(rig->state_fd, 1, geteuid(), NULL), 0);
 	rig->job_fd = jobdir_open(rig->state_fd, 1, NULL);
 	assert_int_equal(jobdir_request_cancel(rig->job_fd, NULL), 0);
 	rig_script(rig, "touch $1/ran");

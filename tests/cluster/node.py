@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node: a simulated machine with GPUs, containerd and a kubelet, in a space of its own."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+
+import cgroup
+from control import certificate
+from place import BASE, HERE, PKI, SLUICE, Failure, run, wait
+from programs import folder, program
+from space import Space
+
+CONTAINERD = "/run/containerd/containerd.sock"
+
+CONTAINERD_TOML = """version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+[grpc]
+  address = "{socket}"
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "localhost/pause:1"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+  SystemdCgroup = false
+[plugins."io.containerd.cri.v1.runtime"]
+  # a root without CAP_SYS_RESOURCE lowers nobody's score
+  restrict_oom_score_adj = true
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["{cni}"]
+  conf_dir = "{conf}"
+"""
+
+CNI = """{{"cniVersion": "1.0.0", "name": "bridge", "plugins": [
+ {{"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true,
+  "ipam": {{"type": "host-local", "ranges": [[{{"subnet": "{pods}"}}]], "routes": [{{"dst": "0.0.0.0/0"}}]}}}}]}}
+"""
+
+KUBELET = """apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: cgroupfs
+cgroupRoot: /{group}
+failCgroupV1: false
+cgroupsPerQOS: true
+enforceNodeAllocatable: [pods]
+containerRuntimeEndpoint: unix://{socket}
+authentication: {{anonymous: {{enabled: false}}, webhook: {{enabled: true}}, x509: {{clientCAFile: {pki}/ca.crt}}}}
+authorization: {{mode: Webhook}}
+tlsCertFile: {pki}/{name}.crt
+tlsPrivateKeyFile: {pki}/{name}.key
+failSwapOn: false
+maxPods: 250
+resolvConf: ""
+podCIDR: {pods}
+imageGCHighThresholdPercent: 99
+imageGCLowThresholdPercent: 98
+evictionHard: {{memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}}
+syncFrequency: 10s
+nodeStatusUpdateFrequency: 5s
+serializeImagePulls: false
+registryPullQPS: 0
+"""
+
+
+class Node(Space):
+    def __init__(self, number, profile="dgx-a100"):
+        super().__init__(f"node-{number}", 10 + number)
+        self.index = number
+        self.profile = profile
+        self.base = BASE / self.name
+        self.group = f"sl-{self.name}"
+        self.pods = f"10.244.{number}.0/24"
+        # In the node's /run/nvidia, since the service's pod has that of the host.
+        self.machine = self.base / "machine"
+        self.state = self.base / "own/run/nvidia/sim.state"
+
+    # The machine ------------------------------------------------------------------------------
+
+    def up(self, *_, **__):
+        self.configure()
+        cgroup.make(self.group)
+        if not self.pids():
+            self.boot()
+        self.containerd()
+        self.kubelet()
+
+    def boot(self):
+        """The first process, which makes the node's mounts; then its GPUs."""
+        booted = self.base / "booted"
+        booted.unlink(missing_ok=True)
+        if not self.machine.exists():
+            # Its files alone: the state is made anew at each boot, in the /run that the first process empties.
+            self.sim_start(self.base / "first.state")
+            self.numa_nodes()
+        super().up(SLUICE, "sim", "exec", "--mounts", "--root", self.machine, "--state", self.base / "first.state", "--",
+                   "python3", HERE / "init.py", self.name, self.base, self.machine, ready=booted.exists)
+        shutil.copy2(self.base / "first.state", self.state)
+        shutil.copytree(self.libraries(), self.state.with_name("simlib"), dirs_exist_ok=True)
+
+    def sim_start(self, state):
+        run(SLUICE, "sim", "start", "--profile", self.profile, "--seed", self.index, "--dev-style", "nvidia",
+            "--root", self.machine, "--state", state)
+
+    def sim(self, *arguments):
+        """`sluice sim VERB`: faults and readings of this node's GPUs."""
+        return run(SLUICE, "sim", *arguments, "--root", self.machine, "--state", self.state)
+
+    def libraries(self):
+        """The directory of the simulated driver's libraries, of the age that the machine's driver has."""
+        said = run(SLUICE, "sim", "env", "--root", self.machine, "--state", self.base / "first.state")
+        value = re.search(r"LD_LIBRARY_PATH='?([^:' ]+)", said).group(1)
+        return pathlib.Path(value)
+
+    def numa_nodes(self):
+        """What the kubelet reads of each: memory and processors, which are this machine's, dealt out."""
+        nodes = sorted((self.machine / "sys/devices/system/node").glob("node[0-9]*"))
+        total = int(pathlib.Path("/proc/meminfo").read_text().split()[1])
+        for one in nodes:
+            (one / "hugepages").mkdir(exist_ok=True)
+            (one / "meminfo").write_text(f"Node {one.name[4:]} MemTotal:       {total // len(nodes)} kB\n")
+        for cpu in range(os.cpu_count() if nodes else 0):
+            link = nodes[cpu % len(nodes)] / f"cpu{cpu}"
+            if not link.is_symlink():
+                link.symlink_to(f"../../cpu/cpu{cpu}")
+
+    def configure(self):
+        if not (PKI / f"{self.name}.crt").exists():
+            certificate(self.name, f"/O=system:nodes/CN=system:node:{self.name}", f"DNS:{self.name},IP:{self.address}")
+        conf = self.base / "conf"
+        (conf / "cni").mkdir(parents=True, exist_ok=True)
+        (conf / "containerd.toml").write_text(
+            CONTAINERD_TOML.format(socket=CONTAINERD, cni=folder("cni"), conf=conf / "cni"))
+        (conf / "cni/10-bridge.conflist").write_text(CNI.format(pods=self.pods))
+        (conf / "kubelet.yaml").write_text(
+            KUBELET.format(group=self.group, socket=CONTAINERD, pki=PKI, name=self.name, pods=self.pods))
+
+    # Its programs -----------------------------------------------------------------------------
+
+    def containerd(self):
+        path = f"PATH={folder('containerd')}:/usr/sbin:/usr/bin:/sbin:/bin"
+        self.start("containerd", "env", path, program("containerd"), "--config", self.base / "conf/containerd.toml")
+        wait(f"containerd of {self.name}", 60, lambda: self.works("version"))
+
+    def kubelet(self):
+        wait(f"containerd of {self.name}", 60, lambda: self.works("version"))
+        self.start("kubelet", program("kubelet"), "--config", self.base / "conf/kubelet.yaml", "--kubeconfig",
+                   PKI / f"{self.name}.conf", "--hostname-override", self.name, "--node-ip", self.address, "--v=2")
+
+    def ctr(self, *arguments, **options):
+        return self.run(program("ctr"), "--address", CONTAINERD, "--namespace", "k8s.io", *arguments, **options)
+
+    def works(self, *arguments):
+        try:
+            return bool(self.ctr(*arguments, timeout=5))
+        except (Failure, OSError):
+            return False
+
+    def load(self, archive):
+        self.ctr("images", "import", "--local", archive, timeout=300)
+
+    # Faults -----------------------------------------------------------------------------------
+
+    def reboot(self):
+        """Everything on the node ends at once; then it starts with what its disk has."""
+        self.kill()
+        self.up()
+
+    def kill(self):
+        for name in ("kubelet", "containerd"):
+            self.stop(name, signal.SIGKILL)
+        super().kill()
+
+    def down(self):
+        super().down()
+        cgroup.remove(self.group)
