@@ -20,7 +20,8 @@ class Project:
         self.bin = root / "bin"
         for folder in ("bin", "tools", ".ci", "build"):
             (root / folder).mkdir()
-        shutil.copy(os.path.join(TOOLS, "check"), root / "tools")
+        for tool in ("check", "failures"):
+            shutil.copy(os.path.join(TOOLS, tool), root / "tools")
         shutil.copy(os.path.join(TOOLS, "..", ".ci", "run"), root / ".ci")
         (root / "build" / "build.ninja").write_text("")
         self.program("bin/clang", "exit 0")
@@ -137,3 +138,18 @@ def test_ci_fails_when_a_fuzzer_finds_something(project):
     project.fuzz(passed=1, failed=1)
     result = project.run(".ci/run")
     assert result.returncode == 1 and "1 failed" in last_line(result), result.stdout
+
+
+def test_ci_names_at_its_end_what_failed(project):
+    lines = [" 3/99 sluice:fast / e2e/probe   FAIL  30.1 s   exit status 1", "E       assert 1 == 2", "ok: e2e/other"]
+    project.make(check=("\n".join(lines) + "\n6 passed, 1 failed", 1))
+    said = project.run(".ci/run").stdout
+    at_end = said[said.index("--- check\n"):]
+    assert lines[0] in at_end and lines[1] in at_end and lines[2] not in at_end, said
+
+
+def test_failures_names_no_log_without_one(tmp_path):
+    good = tmp_path / "good"
+    good.write_text("1/1 unit/a OK 0.1 s\nFail:               0   \n")
+    result = subprocess.run([os.path.join(TOOLS, "failures"), good], capture_output=True, text=True, check=True)
+    assert result.stdout == ""
