@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tarfile
 
-from place import IMAGES, ROOT, Failure, run
+from place import IMAGES, ROOT, Failure, alone, run
 
 PAUSE = r"""
 #include <signal.h>
@@ -70,8 +70,10 @@ def box():
 
 def sluice():
     """The service's own, as `make image` builds it from this tree."""
-    for tool in ("tools/deb", "tools/image"):
-        subprocess.run([ROOT / tool], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    # The builder keeps the image under its name alone: two trees must not write it at once.
+    with alone("image"):
+        for tool in ("tools/deb", "tools/image"):
+            subprocess.run([ROOT / tool], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     built = sorted((ROOT / "build/image").glob("sluice-*.tar"))[-1]
     shutil.copy2(built, IMAGES / "sluice.tar")
 

@@ -9,7 +9,7 @@ import signal
 
 import cgroup
 from control import certificate
-from place import BASE, HERE, PKI, SLUICE, Failure, run, wait
+from place import BASE, HERE, PKI, PREFIX, SLUICE, Failure, run, wait
 from programs import folder, program
 from space import Space
 
@@ -73,7 +73,7 @@ class Node(Space):
         self.index = number
         self.profile = profile
         self.base = BASE / self.name
-        self.group = f"sl-{self.name}"
+        self.group = f"{PREFIX}{self.name}"
         self.pods = f"10.244.{number}.0/24"
         # In the node's /run/nvidia, since the service's pod has that of the host.
         self.machine = self.base / "machine"

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where everything of the cluster lies, and processes whose numbers are written down: only those are ever ended."""
 
+import contextlib
+import fcntl
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -11,14 +14,35 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD", ROOT / "build"))
 SLUICE = BUILD / "src/cmd/sluice"
+# Several clusters run beside each other on one machine, each with a name.
+NAME = os.environ.get("SLUICE_CLUSTER", "")
+# What every namespace and control group of this cluster begins with.
+PREFIX = f"sl-{NAME}-" if NAME else "sl-"
 # On a disk: overlayfs takes no directory of an overlayfs or, for containers, of a tmpfs.
-BASE = pathlib.Path(os.environ.get("SLUICE_CLUSTER", "/var/tmp/sluice-cluster"))
+BASE = pathlib.Path(f"/var/tmp/sluice-cluster-{NAME}" if NAME else "/var/tmp/sluice-cluster")
+# What all clusters share: built programs, and locks for what only one may build at a time.
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "sluice-cluster"
 PKI, CONF, LOG, PIDS = BASE / "pki", BASE / "conf", BASE / "log", BASE / "pids"
 IMAGES = BASE / "images"
 
 
 class Failure(Exception):
     """Something that should have worked did not; the text names it."""
+
+
+def check_name():
+    """Of letters and digits, so that no cluster's name is the beginning of another's namespaces."""
+    if not re.fullmatch(r"[a-z0-9]{0,12}", NAME) or NAME in ("node", "control", "switch"):
+        raise Failure(f"SLUICE_CLUSTER={NAME!r} is no name of a cluster: at most 12 lower-case letters and digits")
+
+
+@contextlib.contextmanager
+def alone(name):
+    """Held by one process of this machine at a time, of whichever cluster."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / f"{name}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def run(*arguments, timeout=120, **options):

@@ -9,9 +9,8 @@ import re
 import shutil
 import subprocess
 
-from place import HERE, Failure
+from place import CACHE, HERE, Failure, alone
 
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "sluice-cluster"
 # What a distribution's Go is given where it is older than the modules ask for: a module of its own.
 TOOLCHAIN = "go1.26.8"
 RENAMED = {"server": "etcd"}
@@ -67,10 +66,12 @@ def go():
 
 def build(name):
     """Builds the programs of go/NAME unless they are there; their folder."""
-    ready = folder(name)
-    if ready.exists():
-        return ready
+    with alone("build"):
+        return folder(name) if folder(name).exists() else build_anew(name)
 
+
+def build_anew(name):
+    ready = folder(name)
     print(f"cluster: building {name} (minutes, the first time)", flush=True)
     partial = ready.with_name(ready.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)

@@ -7,9 +7,9 @@ import os
 import pathlib
 import signal
 
-from place import HERE, Failure, pid_of, run, start, started, stop, wait
+from place import HERE, PREFIX, Failure, pid_of, run, start, started, stop, wait
 
-SWITCH = "sl-switch"
+SWITCH = f"{PREFIX}switch"
 NETWORK = "10.77.0"
 # Served by the control plane's loopback device: no kube-proxy.
 SERVICES = "10.96.0.0/16"
@@ -38,7 +38,7 @@ class Space:
         self.name = name
         self.number = number
         self.address = f"{NETWORK}.{number}"
-        self.netns = f"sl-{name}"
+        self.netns = f"{PREFIX}{name}"
 
     def pids(self):
         """The first process of the space, as this machine numbers it; 0 where it is down."""
