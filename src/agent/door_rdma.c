@@ -44,7 +44,7 @@ struct door_rdma_run {
 
 /* How an adapter has been over time. */
 struct door_rdma_adapter {
-	struct pci_address address;
+	char name[RDMA_NAME_MAX]; /* rdma_function_name() */
 	struct rdma_health health;
 };
 
@@ -96,7 +96,7 @@ static void door_rdma_tell(const char *text, void *context)
 static void door_rdma_note_resource(struct door_rdma *door, const struct rdma_resource *resource,
 				    struct notes *out)
 {
-	char text[NOTES_TEXT_MAX], problem[RDMA_POLICY_REASON_MAX], address[PCI_TEXT_MAX];
+	char text[NOTES_TEXT_MAX], problem[RDMA_POLICY_REASON_MAX], name[RDMA_NAME_MAX];
 	for (uint32_t i = 0; i < resource->candidate_count; i++) {
 		const struct rdma_candidate *candidate = &resource->candidates[i];
 		const struct rdma_function *function =
@@ -105,10 +105,13 @@ static void door_rdma_note_resource(struct door_rdma *door, const struct rdma_re
 		if (candidate->reason_count > 0)
 			notes_add(out, "RDMANotOffered %s", text);
 		else if (!rdma_resource_is_healthy(resource, candidate, door->is_down))
-			notes_add(
-			    out, "RDMAPortDown %s (%s) is not handed out as %s: no port is up",
-			    pci_address_to_string(&function->address, address),
-			    door->inventory->device[function->devices[0]].name, resource->name);
+			notes_add(out,
+				  "RDMAPortDown %s (%s) is not handed out as %s: no port is up",
+				  rdma_function_name(door->inventory, function, name),
+				  function->is_software
+				      ? "software"
+				      : door->inventory->device[function->devices[0]].name,
+				  resource->name);
 	}
 	rdma_policy_problem(resource, door->inventory, door->is_down, problem);
 	if (problem[0] != '\0')
@@ -386,11 +389,10 @@ static int door_rdma_judge(struct door_rdma *door, const struct rdma_inventory *
 		return err_set(err, -ENOMEM, "out of memory for %zu RDMA adapters", count);
 	for (size_t i = 0; i < count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
-		adapters[i].address = function->address;
+		(void)rdma_function_name(inventory, function, adapters[i].name);
 		door->is_new[i] = true;
 		for (size_t k = 0; k < door->adapter_count; k++) {
-			if (pci_address_compare(&door->adapters[k].address, &function->address) !=
-			    0)
+			if (strcmp(door->adapters[k].name, adapters[i].name) != 0)
 				continue;
 			adapters[i].health = door->adapters[k].health;
 			door->is_new[i] = false;

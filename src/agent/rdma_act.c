@@ -154,6 +154,8 @@ static int act_fill_interfaces(struct rdma_act *act, const struct rdma_act_optio
 		     k++) {
 			uint32_t place = resource->candidates[k].function;
 			const struct rdma_function *function = &options->inventory->function[place];
+			if (function->is_software && !resource->entry->takes_software)
+				continue;
 			for (uint32_t n = 0;
 			     options->is_new[place] && n < function->interface_count &&
 			     act->interface_count < RDMA_INTERFACE_MAX;

@@ -47,11 +47,12 @@ static json_t *entry_json(const struct rdma_config_entry *entry)
 						  entry_words(&entry->selectors[i]));
 	}
 	json_t *out = json_pack(
-	    "{s:s, s:s, s:I, s:o, s:s, s:b, s:b, s:o, s:b}", "resourceName", entry->name,
+	    "{s:s, s:s, s:I, s:o, s:s, s:b, s:b, s:o, s:b, s:b}", "resourceName", entry->name,
 	    "resourcePrefix", entry->prefix, "rdmaHcaMax", (json_int_t)entry->units, "selectors",
 	    selectors, "healthCheck", entry->health == RDMA_CONFIG_HEALTH_PORT ? "port" : "off",
 	    "topology", entry->topology, "management", entry->management, "require",
-	    entry_needs(entry->needs), "setLinkUp", entry->sets_link_up);
+	    entry_needs(entry->needs), "setLinkUp", entry->sets_link_up, "softwareAdapters",
+	    entry->takes_software);
 	if (out && entry->memlock_bytes == UINT64_MAX)
 		(void)json_object_set_new(out, "memlock", json_string("unlimited"));
 	else if (out && entry->memlock_bytes > 0)

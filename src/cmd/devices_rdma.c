@@ -25,6 +25,15 @@ static bool is_simulated(const struct rdma_inventory *inventory)
 	return false;
 }
 
+/* Each is one RDMA device. */
+static uint32_t count_software(const struct rdma_inventory *inventory)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < inventory->function_count; i++)
+		count += inventory->function[i].is_software;
+	return count;
+}
+
 /* ---- the table ---- */
 
 static const char *base_name(const char *path)
@@ -94,6 +103,8 @@ static void add_function(struct table *table, const struct rdma_inventory *inven
 	char bus[PCI_TEXT_MAX];
 	bool first = true;
 	pci_address_to_string(&function->address, bus);
+	if (function->is_software)
+		(void)snprintf(bus, sizeof(bus), "software");
 	for (uint32_t d = 0; d < function->device_count || first; d++) {
 		const struct rdma_device *device =
 		    d < function->device_count ? &inventory->device[function->devices[d]] : NULL;
@@ -169,6 +180,8 @@ static void print_notes(const struct rdma_inventory *inventory)
 	       inventory->rdma_cm.state == RDMA_NODE_MISSING ? "missing ('modprobe rdma_ucm')"
 	       : rdma_node_is_usable(&inventory->rdma_cm)    ? "there, once for the machine"
 							     : "not the node that it should be");
+	if (count_software(inventory) > 0)
+		printf("Adapters in software are for resources with 'softwareAdapters: true'.\n");
 	if (inventory->truncated)
 		printf("This machine has more than is listed here.\n");
 }
@@ -188,10 +201,14 @@ static int print_table(const struct rdma_inventory *inventory, struct err *err)
 	    {.title = "NODES", .may_shrink = true},
 	    {.title = "NOT OFFERED BECAUSE"},
 	};
-	uint32_t devices = inventory->device_count, functions = inventory->function_count;
-	printf("%u%s RDMA device%s on %u network adapter%s\n", devices,
-	       is_simulated(inventory) ? " simulated" : "", devices == 1 ? "" : "s", functions,
-	       functions == 1 ? "" : "s");
+	uint32_t functions = inventory->function_count, software = count_software(inventory);
+	uint32_t devices = inventory->device_count - software, cards = functions - software;
+	printf("%u%s RDMA device%s on %u network adapter%s", devices,
+	       is_simulated(inventory) ? " simulated" : "", devices == 1 ? "" : "s", cards,
+	       cards == 1 ? "" : "s");
+	if (software > 0)
+		printf(", and %u in software", software);
+	putchar('\n');
 	if (functions == 0) {
 		printf("There is no network adapter on the PCI bus that RDMA could use.\n");
 		return 0;
@@ -203,7 +220,7 @@ static int print_table(const struct rdma_inventory *inventory, struct err *err)
 	for (uint32_t i = 0; i < functions; i++)
 		add_function(table, inventory, &inventory->function[i]);
 	int rc = table_print(table, stdout, table_width(stdout), err);
-	if (rc == 0 && devices > 0)
+	if (rc == 0 && inventory->device_count > 0)
 		print_notes(inventory);
 	return rc;
 }
@@ -215,12 +232,12 @@ static json_t *json_text(const char *text)
 	return table_json_text(*text ? text : NULL);
 }
 
-/* As selectors name it: "15b3". */
-static json_t *json_hex(uint32_t number, int digits)
+/* As selectors name it: "15b3"; null of what is not on PCI. */
+static json_t *json_hex(const struct rdma_function *function, uint32_t number, int digits)
 {
 	char text[16];
 	(void)snprintf(text, sizeof(text), "%0*x", digits, number);
-	return json_string(text);
+	return function->is_software ? json_null() : json_string(text);
 }
 
 static json_t *json_node(const struct rdma_node *node)
@@ -298,11 +315,14 @@ static json_t *json_function(const struct rdma_inventory *inventory,
 		    reasons, json_pack("{s:s, s:o}", "reason",
 				       rdma_reason_to_string(function->reason[i].code), "subject",
 				       json_text(function->reason[i].subject)));
-	return json_pack("{s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "bus",
-			 pci_address_to_string(&function->address, bus), "simulated",
-			 function->simulated, "vendor", json_hex(function->vendor, 4), "device",
-			 json_hex(function->device, 4), "class", json_hex(function->class_, 6),
-			 "driver", json_text(function->driver), "numa_node",
+	pci_address_to_string(&function->address, bus);
+	return json_pack("{s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "bus",
+			 function->is_software ? json_null() : json_string(bus), "software",
+			 function->is_software, "simulated", function->simulated, "vendor",
+			 json_hex(function, function->vendor, 4), "device",
+			 json_hex(function, function->device, 4), "class",
+			 json_hex(function, function->class_, 6), "driver",
+			 json_text(function->driver), "numa_node",
 			 function->numa_node == GPU_NUMA_NONE ? json_null()
 							      : json_integer(function->numa_node),
 			 "interfaces", interfaces, "rdma_devices", devices, "offered",

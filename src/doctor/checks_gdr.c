@@ -60,11 +60,17 @@ static bool gdr_peermem_is_registered(struct doctor *doctor)
 static const struct rdma_inventory *gdr_inventory(struct doctor *doctor)
 {
 	const struct rdma_inventory *inventory = shared_rdma_or_skip(doctor);
-	if (inventory && inventory->device_count == 0) {
-		doctor_skip(doctor, "no RDMA device");
-		return NULL;
+	bool has_any = false;
+	for (uint32_t i = 0; inventory && i < inventory->function_count; i++) {
+		const struct rdma_function *function = &inventory->function[i];
+		has_any |= function->device_count > 0;
+		/* One in software copies by the processor, which no GPU lets near its memory. */
+		if (function->device_count > 0 && !function->is_software)
+			return inventory;
 	}
-	return inventory;
+	if (inventory)
+		doctor_skip(doctor, has_any ? "no RDMA device but in software" : "no RDMA device");
+	return NULL;
 }
 
 void check_gdr_path(struct doctor *doctor)
@@ -295,7 +301,7 @@ void check_gdr_iommu(struct doctor *doctor)
 	char first[PCI_TEXT_MAX] = "";
 	for (uint32_t i = 0; inventory && i < inventory->function_count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
-		if (function->device_count == 0)
+		if (function->device_count == 0 || function->is_software)
 			continue;
 		enum pci_iommu iommu = pci_iommu_read(shared_root(doctor), &function->address);
 		if (iommu == PCI_IOMMU_TRANSLATED && translated++ == 0)

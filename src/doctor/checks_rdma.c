@@ -8,7 +8,12 @@
 #include "doctor/shared.h"
 #include "hardware/rdma.h"
 
-enum { RDMA_STATE_INIT = 2, RDMA_PHYS_DISABLED = 3, RDMA_MBIT_PER_GBIT = 1000 };
+enum {
+	RDMA_STATE_INIT = 2,
+	RDMA_PHYS_DISABLED = 3,
+	RDMA_MBIT_PER_GBIT = 1000,
+	RDMA_SOFTWARE_TEXT_MAX = 32
+};
 
 /* --- rdma.modules ----------------------------------------------------------------------------- */
 
@@ -84,11 +89,12 @@ void check_rdma_netns(struct doctor *doctor)
 
 /* --- rdma.device ------------------------------------------------------------------------------ */
 
-static void rdma_report_reason(struct doctor *doctor, const struct rdma_function *function,
+static void rdma_report_reason(struct doctor *doctor, const struct rdma_inventory *inventory,
+			       const struct rdma_function *function,
 			       const struct rdma_reason *reason)
 {
-	char bus[PCI_TEXT_MAX];
-	(void)pci_address_to_string(&function->address, bus);
+	char bus[RDMA_NAME_MAX];
+	(void)rdma_function_name(inventory, function, bus);
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "adapter %s", bus);
 	doctor_found(finding, "%s%s%s", rdma_reason_to_string(reason->code),
 		     reason->subject[0] != '\0' ? ": " : "", reason->subject);
@@ -111,13 +117,14 @@ static void rdma_report_reason(struct doctor *doctor, const struct rdma_function
 void check_rdma_device(struct doctor *doctor)
 {
 	const struct rdma_inventory *inventory = shared_rdma(doctor);
-	uint32_t adapters = 0, usable = 0;
+	uint32_t adapters = 0, usable = 0, software = 0;
 	for (uint32_t i = 0; inventory && i < inventory->function_count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
 		struct rdma_reason reasons[RDMA_REASON_MAX];
 		if (!shared_is_adapter(function))
 			continue;
 		adapters++;
+		software += function->is_software;
 		uint32_t count =
 		    rdma_reasons(inventory, function, RDMA_KIND_BIT(RDMA_UVERBS), reasons);
 		/* What is wrong with all of them is said by rdma.netns and rdma.modules. */
@@ -125,13 +132,16 @@ void check_rdma_device(struct doctor *doctor)
 		usable += count == 0;
 		for (uint32_t j = 0; j < count && !is_told; j++)
 			if (reasons[j].code != RDMA_REASON_NETNS)
-				rdma_report_reason(doctor, function, &reasons[j]);
+				rdma_report_reason(doctor, inventory, function, &reasons[j]);
 	}
 	if (!inventory)
 		return;
+	char in_software[RDMA_SOFTWARE_TEXT_MAX] = "";
+	if (software > 0)
+		(void)snprintf(in_software, sizeof(in_software), "; %u in software", software);
 	if (adapters > 0)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "adapters"),
-			     "%u, of which %u can be used%s", adapters, usable,
+			     "%u, of which %u can be used%s%s", adapters, usable, in_software,
 			     doctor->options.is_simulated ? " (simulated)" : "");
 	else if (doctor_is_for(doctor, DOCTOR_FOR_RDMA))
 		doctor_need(
@@ -155,6 +165,9 @@ static void rdma_advise_port(const struct rdma_function *function, const struct 
 			  port->number);
 	else if (port->phys_state == RDMA_PHYS_DISABLED && interface)
 		doctor_do(finding, "ip link set %s up", interface);
+	else if (function->is_software)
+		doctor_do(finding, "rdma link show %s/%u\nip link show%s%s", device->name,
+			  port->number, interface ? " " : "", interface ? interface : "");
 	else
 		doctor_do(finding, "rdma link show %s/%u\nmlxlink -d %s", device->name,
 			  port->number, bus);

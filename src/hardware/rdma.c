@@ -108,6 +108,21 @@ enum rdma_link_type rdma_parse_link_type(const char *text, size_t length)
 	return span_is(text, length, "32") ? RDMA_LINK_INFINIBAND : RDMA_LINK_OTHER;
 }
 
+int rdma_parse_interface(const char *text, size_t length, char out[RDMA_IFNAME_MAX])
+{
+	length = without_line_end(text, length);
+	if (length == 0 || length >= RDMA_IFNAME_MAX || span_is(text, length, ".") ||
+	    span_is(text, length, ".."))
+		return -EINVAL;
+	for (size_t i = 0; i < length; i++)
+		if (text[i] == '/' || text[i] == ':' || text[i] == '\0' ||
+		    isspace((unsigned char)text[i]))
+			return -EINVAL;
+	memset(out, 0, RDMA_IFNAME_MAX);
+	memcpy(out, text, length);
+	return 0;
+}
+
 enum rdma_netns rdma_parse_netns(const char *text, size_t length)
 {
 	length = without_line_end(text, length);
@@ -132,9 +147,20 @@ const struct rdma_function *rdma_find_function(const struct rdma_inventory *inve
 					       const struct pci_address *address)
 {
 	for (uint32_t i = 0; i < inventory->function_count; i++)
-		if (pci_address_compare(&inventory->function[i].address, address) == 0)
+		if (!inventory->function[i].is_software &&
+		    pci_address_compare(&inventory->function[i].address, address) == 0)
 			return &inventory->function[i];
 	return NULL;
+}
+
+const char *rdma_function_name(const struct rdma_inventory *inventory,
+			       const struct rdma_function *function, char out[RDMA_NAME_MAX])
+{
+	_Static_assert((int)PCI_TEXT_MAX <= (int)RDMA_NAME_MAX, "an address fits");
+	if (!function->is_software)
+		return pci_address_to_string(&function->address, out);
+	memcpy(out, inventory->device[function->devices[0]].name, RDMA_NAME_MAX);
+	return out;
 }
 
 /* ---- judging ---- */
@@ -187,7 +213,7 @@ uint32_t rdma_reasons(const struct rdma_inventory *inventory, const struct rdma_
 	struct reasons reasons = {.out = out};
 	if (inventory->netns == RDMA_NETNS_EXCLUSIVE)
 		reasons_add(&reasons, RDMA_REASON_NETNS, "");
-	if (function->driver[0] == '\0')
+	if (function->driver[0] == '\0' && !function->is_software)
 		reasons_add(&reasons, RDMA_REASON_NO_DRIVER, "");
 	else if (function->device_count == 0)
 		reasons_add(&reasons, RDMA_REASON_NO_DEVICE, "");
@@ -226,12 +252,13 @@ bool rdma_function_is_up(const struct rdma_inventory *inventory,
 uint32_t rdma_port_expected_mbit(const struct rdma_inventory *inventory,
 				 const struct rdma_function *function, const struct rdma_port *port)
 {
-	if (!rdma_port_is_up(port) || port->rate_mbit == RDMA_UNKNOWN)
+	if (!rdma_port_is_up(port) || port->rate_mbit == RDMA_UNKNOWN || function->is_software)
 		return RDMA_UNKNOWN;
 	uint32_t highest = port->rate_mbit;
 	for (uint32_t f = 0; f < inventory->function_count; f++) {
 		const struct rdma_function *other = &inventory->function[f];
-		if (other->vendor != function->vendor || other->device != function->device)
+		if (other->vendor != function->vendor || other->device != function->device ||
+		    other->is_software)
 			continue;
 		for (uint32_t d = 0; d < other->device_count; d++) {
 			const struct rdma_device *device = &inventory->device[other->devices[d]];
@@ -299,7 +326,8 @@ static bool path_is_same(const struct pci_path *a, const struct pci_path *b)
 
 static bool function_is_same(const struct rdma_function *a, const struct rdma_function *b)
 {
-	if (pci_address_compare(&a->address, &b->address) != 0 || a->vendor != b->vendor ||
+	if (a->is_software != b->is_software ||
+	    pci_address_compare(&a->address, &b->address) != 0 || a->vendor != b->vendor ||
 	    a->device != b->device || a->class_ != b->class_ || strcmp(a->driver, b->driver) != 0 ||
 	    a->numa_node != b->numa_node || a->simulated != b->simulated ||
 	    a->has_path != b->has_path || a->interface_count != b->interface_count ||
@@ -395,6 +423,7 @@ const char *rdma_reason_to_string(uint32_t code)
 	    [RDMA_REASON_NODE_MISSING] = "node missing",
 	    [RDMA_REASON_NODE_WRONG] = "node has wrong numbers",
 	    [RDMA_REASON_NETNS] = "rdma subsystem is in exclusive netns mode",
+	    [RDMA_REASON_SOFTWARE] = "software adapter, and softwareAdapters is not set",
 	};
 	return word(words, array_length(words), code, "unknown");
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The RDMA adapters (HCAs) of this machine as plain data: every PCI function of a network card, its
- * interfaces, RDMA devices, ports and character devices, and why it could not be handed out. Filled
- * by pure reads below one root; nothing is changed, no driver is called. Knows nothing of
- * resources, selectors or who gets an adapter.
+ * The RDMA adapters (HCAs) of this machine as plain data: every PCI function of a network card and
+ * every RDMA device that the kernel makes in software (rdma_rxe, siw), with interfaces, RDMA
+ * devices, ports and character devices, and why it could not be handed out. Filled by pure reads
+ * below one root; nothing is changed, no driver is called. Knows nothing of resources, selectors or
+ * who gets an adapter.
  *
  * A figure that a file does not give is RDMA_UNKNOWN or the empty string: absent is never zero.
  *
@@ -30,6 +31,7 @@ enum rdma_limits {
 	RDMA_PORT_MAX = 8,	  /* of one RDMA device */
 	RDMA_NODE_MAX = 20,	  /* of one RDMA device: uverbs, ucm, and umad and issm per port */
 	RDMA_REASON_MAX = 8,	  /* of one function */
+	RDMA_SOFTWARE_MAX = 64,	  /* adapters in software */
 	RDMA_NAME_MAX = 64,	  /* IB_DEVICE_NAME_MAX */
 	RDMA_IFNAME_MAX = 16,	  /* IFNAMSIZ */
 	RDMA_TEXT_MAX = 48,	  /* "400 Gb/sec (4X NDR)" */
@@ -104,6 +106,7 @@ enum rdma_reason_code {
 	RDMA_REASON_NODE_MISSING, /* node missing */
 	RDMA_REASON_NODE_WRONG,	  /* node has wrong numbers */
 	RDMA_REASON_NETNS,	  /* rdma subsystem is in exclusive netns mode */
+	RDMA_REASON_SOFTWARE,	  /* a resource that takes no software adapters */
 	RDMA_REASON_COUNT,
 };
 
@@ -112,11 +115,13 @@ struct rdma_reason {
 	char subject[RDMA_PATH_MAX]; /* the node's path or kind; "" */
 };
 
-/* One PCI function whose class is that of a network card. */
+/* One PCI function whose class is that of a network card; or an RDMA device in software, which has
+ * neither address nor numbers nor a place: they are 0, GPU_NUMA_NONE and false. */
 struct rdma_function {
+	bool is_software;
 	struct pci_address address;
 	uint32_t vendor, device, class_; /* 0x15b3, 0x1017, 0x020700; 0: not known */
-	char driver[RDMA_NAME_MAX];	 /* "mlx5_core"; "" when none is bound */
+	char driver[RDMA_NAME_MAX];	 /* "mlx5_core", "rdma_rxe"; "" when none is bound */
 	int32_t numa_node;		 /* GPU_NUMA_NONE */
 	bool simulated;
 	bool has_path;
@@ -142,7 +147,8 @@ struct rdma_inventory {
 	bool has_ib_core, has_ib_uverbs, has_ib_umad, has_rdma_ucm; /* modules, or built in */
 	/* /dev/infiniband/rdma_cm, one for the machine; RDMA_NODE_MISSING when it is not there */
 	struct rdma_node rdma_cm;
-	struct rdma_function function[RDMA_FUNCTION_MAX]; /* by address */
+	/* by address, then those in software by the name of their device */
+	struct rdma_function function[RDMA_FUNCTION_MAX];
 	struct rdma_device device[RDMA_DEVICE_MAX];
 };
 
@@ -163,6 +169,9 @@ const struct rdma_device *rdma_find_device(const struct rdma_inventory *inventor
 					   const char *name);
 const struct rdma_function *rdma_find_function(const struct rdma_inventory *inventory,
 					       const struct pci_address *address);
+/* How an adapter is called: by its PCI address, in software by its device ("rxe0"). Returns out. */
+const char *rdma_function_name(const struct rdma_inventory *inventory,
+			       const struct rdma_function *function, char out[RDMA_NAME_MAX]);
 
 /*
  * Why the function cannot be offered to somebody who needs the `required` kinds of node (a set of
@@ -183,7 +192,8 @@ bool rdma_function_is_up(const struct rdma_inventory *inventory,
 /*
  * The rate that a port should have: the highest of all ports that are up, of the same link layer,
  * on adapters of the same vendor and device id. A port that is up and slower is degraded.
- * RDMA_UNKNOWN when the port is down or its rate is not known.
+ * RDMA_UNKNOWN when the port is down or its rate is not known. Of an adapter in software it is what
+ * the interface below gives, and nothing can be said of it.
  */
 uint32_t rdma_port_expected_mbit(const struct rdma_inventory *inventory,
 				 const struct rdma_function *function,
@@ -203,6 +213,8 @@ int rdma_parse_rate(const char *text, size_t length, uint32_t *out_mbit);
 enum rdma_link_layer rdma_parse_link_layer(const char *text, size_t length);
 /* "231:192\n". 0 or -EINVAL. */
 int rdma_parse_dev(const char *text, size_t length, uint32_t *out_major, uint32_t *out_minor);
+/* "eth0\n": the name of an interface as the kernel allows them (dev_valid_name()). 0 or -EINVAL. */
+int rdma_parse_interface(const char *text, size_t length, char out[RDMA_IFNAME_MAX]);
 /* "1\n", "32\n" of /sys/class/net/<name>/type. */
 enum rdma_link_type rdma_parse_link_type(const char *text, size_t length);
 /* "Y\n" is shared, "N\n" exclusive. */

@@ -28,6 +28,7 @@ enum {
 	CLASS_SHIFT = 16, /* the first byte of three */
 	MEMORY_MAJOR = 1, /* /dev/zero and its like */
 	PORT_NUMBER_MAX = 255,
+	GIDS_LOOKED_AT = 16, /* entries of a port's table; those in use come first */
 };
 
 struct scan {
@@ -358,21 +359,25 @@ static uint32_t list_names(struct scan *scan, int dir, const char *directory, ch
 	return count;
 }
 
+static void add_interface(struct scan *scan, struct rdma_function *function,
+			  const char name[RDMA_IFNAME_MAX])
+{
+	struct rdma_interface *interface = &function->interface[function->interface_count++];
+	char path[RDMA_IFNAME_MAX + sizeof("class/net//type")];
+	memset(interface, 0, sizeof(*interface));
+	memcpy(interface->name, name, sizeof(interface->name));
+	(void)snprintf(path, sizeof(path), "class/net/%s/type", interface->name);
+	if (scan_file(scan, scan->sys, path))
+		interface->link_type = rdma_parse_link_type(scan->text, scan->length);
+}
+
 static void read_interfaces(struct scan *scan, int dir, struct rdma_function *function)
 {
 	char names[RDMA_INTERFACE_MAX][RDMA_IFNAME_MAX];
 	uint32_t count =
 	    list_names(scan, dir, "net", names[0], sizeof(names[0]), RDMA_INTERFACE_MAX);
-	for (uint32_t i = 0; i < count; i++) {
-		struct rdma_interface *interface = &function->interface[i];
-		char path[RDMA_IFNAME_MAX + sizeof("class/net//type")];
-		memset(interface, 0, sizeof(*interface));
-		memcpy(interface->name, names[i], sizeof(interface->name));
-		(void)snprintf(path, sizeof(path), "class/net/%s/type", interface->name);
-		if (scan_file(scan, scan->sys, path))
-			interface->link_type = rdma_parse_link_type(scan->text, scan->length);
-	}
-	function->interface_count = count;
+	for (uint32_t i = 0; i < count; i++)
+		add_interface(scan, function, names[i]);
 }
 
 static void read_devices(struct scan *scan, int dir, struct rdma_function *function)
@@ -422,6 +427,7 @@ static void read_function(struct scan *scan, struct rdma_function *function)
 	(void)snprintf(path, sizeof(path), DEVICES "/%s",
 		       pci_address_to_string(&function->address, text));
 	_cleanup_close_ int dir = scan_enter(scan, scan->sys, path);
+	function->is_software = false;
 	function->device_count = function->interface_count = function->reason_count = 0;
 	function->vendor = read_hex(scan, dir, "vendor");
 	function->device = read_hex(scan, dir, "device");
@@ -467,6 +473,78 @@ static void list_functions(struct scan *scan, DIR *listing)
 		function->class_ = class_;
 	}
 	qsort(out->function, out->function_count, sizeof(*out->function), compare_function);
+}
+
+/* ---- adapters in software ---- */
+
+/* What has no parent at all: the adapters of drivers for cards that are not on PCI, and parts of
+ * PCI functions, have one. */
+static bool is_software(const struct scan *scan, const char *name)
+{
+	char path[RDMA_NAME_MAX + sizeof("class/infiniband/")], target[PATH_MAX];
+	(void)snprintf(path, sizeof(path), "class/infiniband/%s", name);
+	return read_target(scan->sys, path, target) > 0 &&
+	       strstr(target, "/devices/virtual/infiniband/") != NULL;
+}
+
+/* The interface below it. rdma_rxe says it in a file of its own; of all others, and of it, the
+ * entries of the port's table of addresses are of an interface, where there are any. */
+static bool find_interface(struct scan *scan, int dir, const struct rdma_device *device,
+			   char out[RDMA_IFNAME_MAX])
+{
+	char path[64];
+	if (scan_file(scan, dir, "parent") &&
+	    rdma_parse_interface(scan->text, scan->length, out) == 0)
+		return true;
+	for (uint32_t i = 0; device->port_count > 0 && i < GIDS_LOOKED_AT; i++) {
+		(void)snprintf(path, sizeof(path), "ports/%u/gid_attrs/ndevs/%u",
+			       device->port[0].number, i);
+		if (scan_file(scan, dir, path) &&
+		    rdma_parse_interface(scan->text, scan->length, out) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void read_software(struct scan *scan, struct rdma_function *function, uint32_t place)
+{
+	const struct rdma_device *device = &scan->out->device[place];
+	char path[RDMA_NAME_MAX + sizeof("class/infiniband/")], name[RDMA_IFNAME_MAX];
+	(void)snprintf(path, sizeof(path), "class/infiniband/%s", device->name);
+	_cleanup_close_ int dir = scan_enter(scan, scan->sys, path);
+	memset(function, 0, sizeof(*function));
+	function->is_software = true;
+	function->numa_node = GPU_NUMA_NONE;
+	function->devices[function->device_count++] = place;
+	if (scan_file(scan, dir, "parent"))
+		(void)snprintf(function->driver, sizeof(function->driver), "rdma_rxe");
+	if (find_interface(scan, dir, device, name))
+		add_interface(scan, function, name);
+}
+
+/* RDMA devices that no function shows and that nothing else is the parent of. */
+static void list_software(struct scan *scan)
+{
+	char names[RDMA_SOFTWARE_MAX][RDMA_NAME_MAX];
+	_cleanup_closedir_ DIR *listing = scan_open(scan, scan->sys, "class/infiniband");
+	const char *name;
+	uint32_t seen = 0, count = 0;
+	while (listing && (name = scan_next(scan, listing, &seen)))
+		if (strlen(name) < RDMA_NAME_MAX && !rdma_find_device(scan->out, name) &&
+		    is_software(scan, name))
+			count = keep_name(names[0], sizeof(names[0]), count, RDMA_SOFTWARE_MAX,
+					  name, &scan->out->truncated);
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (scan->out->function_count == RDMA_FUNCTION_MAX) {
+			scan->out->truncated = true;
+			return;
+		}
+		uint32_t place = place_device(scan, names[i]);
+		if (place != RDMA_UNKNOWN)
+			read_software(scan, &scan->out->function[scan->out->function_count++],
+				      place);
+	}
 }
 
 /* ---- the machine ---- */
@@ -527,6 +605,7 @@ int rdma_read(const char *root, struct rdma_inventory *out, struct err *err)
 		list_functions(&scan, listing);
 	for (uint32_t i = 0; i < out->function_count; i++)
 		read_function(&scan, &out->function[i]);
+	list_software(&scan);
 	read_machine(&scan);
 	read_nodes(&scan);
 	for (uint32_t i = 0; i < out->function_count; i++) {

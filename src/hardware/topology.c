@@ -105,6 +105,9 @@ static int add_nics(struct topology *topology, const char *root, struct place *p
 	if (rc < 0)
 		return rc;
 	for (uint32_t i = 0; i < adapters->function_count && i < TOPOLOGY_NIC_MAX; i++) {
+		/* They come last, and are near to nothing. */
+		if (adapters->function[i].is_software)
+			break;
 		add_nic(topology, adapters, &adapters->function[i], i);
 		place_device(root, &topology->device[topology->count - 1],
 			     &places[topology->count - 1]);

@@ -52,10 +52,12 @@ bool rdma_policy_matches(const struct rdma_config_entry *entry,
 			continue;
 		switch ((enum rdma_config_selector)i) {
 		case RDMA_SELECT_VENDOR:
-			matches = words_have_number(words, function->vendor);
+			matches =
+			    !function->is_software && words_have_number(words, function->vendor);
 			break;
 		case RDMA_SELECT_DEVICE:
-			matches = words_have_number(words, function->device);
+			matches =
+			    !function->is_software && words_have_number(words, function->device);
 			break;
 		case RDMA_SELECT_DRIVER:
 			matches = words_have(words, function->driver);
@@ -76,25 +78,55 @@ bool rdma_policy_matches(const struct rdma_config_entry *entry,
 /* --- resources ----------------------------------------------------------------------------------
  */
 
+/* Whether one in software that the resource means lies on an interface of this card, which has no
+ * RDMA device itself: then the card is not what is meant. */
+static bool is_below_software(const struct rdma_resource *resource,
+			      const struct rdma_inventory *inventory,
+			      const struct rdma_function *card)
+{
+	for (uint32_t i = 0; card->device_count == 0 && i < inventory->function_count; i++) {
+		const struct rdma_function *other = &inventory->function[i];
+		if (!other->is_software || !rdma_policy_matches(resource->entry, other))
+			continue;
+		for (uint32_t k = 0; other->interface_count > 0 && k < card->interface_count; k++) {
+			if (strcmp(card->interface[k].name, other->interface[0].name) == 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+static bool resource_means(const struct rdma_resource *resource,
+			   const struct rdma_inventory *inventory, uint32_t place)
+{
+	const struct rdma_function *function = &inventory->function[place];
+	return rdma_policy_matches(resource->entry, function) &&
+	       !is_below_software(resource, inventory, function);
+}
+
 static int resource_fill(struct rdma_resource *resource, const struct rdma_inventory *inventory,
 			 struct err *err)
 {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < inventory->function_count; i++)
-		count += rdma_policy_matches(resource->entry, &inventory->function[i]);
+		count += resource_means(resource, inventory, i);
 	/* One more than needed: nothing at all is not out of memory. */
 	resource->candidates = calloc((size_t)count + 1, sizeof(*resource->candidates));
 	if (!resource->candidates)
 		return err_set(err, -ENOMEM, "%s: out of memory for %u adapters", resource->name,
 			       count);
 	for (uint32_t i = 0; i < inventory->function_count; i++) {
-		if (!rdma_policy_matches(resource->entry, &inventory->function[i]))
+		if (!resource_means(resource, inventory, i))
 			continue;
 		struct rdma_candidate *candidate =
 		    &resource->candidates[resource->candidate_count++];
 		candidate->function = i;
-		candidate->reason_count = rdma_reasons(inventory, &inventory->function[i],
-						       resource->entry->needs, candidate->reason);
+		if (inventory->function[i].is_software && !resource->entry->takes_software)
+			candidate->reason[candidate->reason_count++].code = RDMA_REASON_SOFTWARE;
+		else
+			candidate->reason_count =
+			    rdma_reasons(inventory, &inventory->function[i], resource->entry->needs,
+					 candidate->reason);
 		resource->offered += candidate->reason_count == 0;
 	}
 	return 0;
@@ -278,11 +310,11 @@ void rdma_policy_explain(const struct rdma_resource *resource,
 			 const struct rdma_inventory *inventory,
 			 const struct rdma_candidate *candidate, char *out, size_t size)
 {
-	char address[PCI_TEXT_MAX], reason[RDMA_POLICY_REASON_MAX];
-	int used = snprintf(
-	    out, size, "%s not offered as %s",
-	    pci_address_to_string(&inventory->function[candidate->function].address, address),
-	    resource->name);
+	char name[RDMA_NAME_MAX], reason[RDMA_POLICY_REASON_MAX];
+	int used =
+	    snprintf(out, size, "%s not offered as %s",
+		     rdma_function_name(inventory, &inventory->function[candidate->function], name),
+		     resource->name);
 	for (uint32_t i = 0; i < candidate->reason_count && used >= 0 && (size_t)used < size; i++) {
 		rdma_policy_reason(&candidate->reason[i], reason);
 		used += snprintf(out + used, size - (size_t)used, "%s%s", i ? "; " : ": ", reason);

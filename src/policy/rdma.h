@@ -40,7 +40,9 @@ struct rdma_policy {
 	size_t count;
 };
 
-/* Whether the selectors of the entry mean the adapter: one word of each list that is there. */
+/* Whether the selectors of the entry mean the adapter: one word of each list that is there. One in
+ * software has no vendor and no device id, and is meant without softwareAdapters, too: a reason
+ * says then why it is not offered. */
 bool rdma_policy_matches(const struct rdma_config_entry *entry,
 			 const struct rdma_function *function);
 

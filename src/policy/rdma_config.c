@@ -363,6 +363,7 @@ static int read_additions(const struct rdma_reader *in, const struct yaml_node *
 	    {"topology", offsetof(struct rdma_config_entry, topology)},
 	    {"management", offsetof(struct rdma_config_entry, management)},
 	    {"setLinkUp", offsetof(struct rdma_config_entry, sets_link_up)},
+	    {"softwareAdapters", offsetof(struct rdma_config_entry, takes_software)},
 	};
 	static const struct {
 		const char *key;
@@ -410,10 +411,10 @@ static int read_units(const struct rdma_reader *in, const struct yaml_node *entr
 static int read_entry(const struct rdma_reader *in, const struct yaml_node *entry, const char *path,
 		      struct rdma_config_entry *out)
 {
-	static const char *const known[] = {"resourceName", "resourcePrefix", "rdmaHcaMax",
-					    "devices",	    "selectors",      "healthCheck",
-					    "topology",	    "management",     "require",
-					    "memlock",	    "memlockOnError", "setLinkUp"};
+	static const char *const known[] = {
+	    "resourceName",   "resourcePrefix", "rdmaHcaMax",	   "devices", "selectors",
+	    "healthCheck",    "topology",	"management",	   "require", "memlock",
+	    "memlockOnError", "setLinkUp",	"softwareAdapters"};
 	char at[READER_PATH_MAX];
 	if (entry->kind != YAML_MAP)
 		return wrong_kind(in, entry, path, "a map");

@@ -55,6 +55,7 @@ struct rdma_config_entry {
 	bool topology;		/* the kubelet is told where the adapters are */
 	bool management;	/* umad and issm nodes are handed out */
 	bool sets_link_up;	/* setLinkUp */
+	bool takes_software;	/* softwareAdapters */
 	uint32_t needs;		/* RDMA_KIND_BIT of each node that an adapter must have */
 	bool memlock_warns;	/* memlockOnError: warn */
 	uint64_t memlock_bytes; /* 0: left alone; UINT64_MAX: unlimited */

@@ -94,6 +94,58 @@ def test_files_that_people_have(node, name, resources, absent):
         assert node.kubelet.resource(resource) is None
 
 
+def soft_adapter(node, name, interface):
+    """Files as rdma_rxe of Linux 6.1 makes them, beside the simulated adapters; its node is /dev/null. Returns its port."""
+    device = node.path(f"/sys/devices/virtual/infiniband/{name}")
+    port = device / "ports/1"
+    port.mkdir(parents=True)
+    (device / "parent").write_text(f"{interface}\n")
+    for file, text in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("rate", "2.5 Gb/sec (1X SDR)"),
+                       ("link_layer", "Ethernet")):
+        (port / file).write_text(f"{text}\n")
+    node.path(f"/sys/class/infiniband/{name}").symlink_to(f"../../devices/virtual/infiniband/{name}")
+    node.path(f"/sys/class/net/{interface}").mkdir()
+    node.path(f"/sys/class/net/{interface}/type").write_text("1\n")
+    verbs = node.path("/sys/class/infiniband_verbs/uverbs90")
+    verbs.mkdir()
+    (verbs / "ibdev").write_text(f"{name}\n")
+    (verbs / "dev").write_text("1:3\n")
+    node.path("/dev/infiniband/uverbs90").symlink_to("/dev/null")
+    return port
+
+
+def test_an_adapter_in_software(node):
+    """Offered where the configuration says so, and else it is told what it would have to say."""
+    port = soft_adapter(node, "rxe0", "veth0")
+    soft = {"resourceName": "soft", "selectors": {"ifNames": ["veth0"]}, "healthCheck": "port"}
+    configure(node, soft, hca(softwareAdapters=True))
+    node.agent()
+    assert "uverbs90" not in nodes(node.kubelet.wait(4, "rdma/hca").allocate("0"))  # it has no vendor
+    wait_until(lambda: len(rdma(node)["notes"]) == 2, what="what is not offered")
+    assert rdma(node)["notes"][0] == "rxe0 not offered as rdma/soft: software adapter, and softwareAdapters is not set"
+    assert node.kubelet.resource("rdma/soft") is None
+
+    configure(node, soft | {"softwareAdapters": True})
+    one = node.kubelet.wait(4, "rdma/soft")
+    assert nodes(one.allocate("0")) == ["rdma_cm", "uverbs90"] and not rdma(node)["notes"]
+    text = node.run("sluice", "devices", "--rdma").ok().out
+    assert text.startswith("4 simulated RDMA devices on 4 network adapters, and 1 in software\n")
+    line, = [line.split() for line in text.splitlines() if "rxe0" in line]
+    assert line[:9] == ["software", "rxe0", "rdma_rxe", "veth0", "-", "1", "Ethernet", "up", "2.5"]
+    found = node.run("sluice", "devices", "--rdma", "--output", "json").ok().json["adapters"][-1]
+    assert found["software"] and found["offered"] and not found["simulated"]
+    assert [found[key] for key in ("bus", "vendor", "device", "class", "numa_node")] == [None] * 5
+    assert "rxe0" not in node.run("sluice", "topo").ok().out
+
+    (port / "state").write_text("1: DOWN\n")
+    (port / "phys_state").write_text("3: Disabled\n")
+    wait_until(lambda: set(one.devices.values()) == {"Unhealthy"}, what="an unhealthy resource")
+    assert "rxe0 (software) is not handed out as rdma/soft: no port is up" in rdma(node)["notes"]
+    (port / "state").write_text("4: ACTIVE\n")
+    (port / "phys_state").write_text("5: LinkUp\n")
+    node.kubelet.wait(4, "rdma/soft")
+
+
 def test_adapters_go_and_come_back(node):
     configure(node, {"resourceName": "one", "devices": ["ib1"]}, hca())
     node.agent()

@@ -159,11 +159,28 @@ static void test_iommu(void **state)
 	(void)ward_expect("gdr.iommu", DOCTOR_OK);
 }
 
+/* By way of the processor no memory of a GPU is reached. */
+static void test_software(void **state)
+{
+	static const char *const ids[] = {"gdr.path", "gdr.distance", "gdr.acs", "gdr.iommu"};
+	rig_machine();
+	rdma_tree_software(unit_top, "rxe0", "eth0", 1);
+	rdma_tree_link(unit_top, "sys/bus/pci/devices/0000:00:00.0/iommu_group",
+		       "../../../../../../kernel/iommu_groups/5");
+	ward_file("/sys/kernel/iommu_groups/5/type", "DMA-FQ\n");
+	(void)ward_expect("gdr.iommu", DOCTOR_OK); /* of nothing at the address 0 */
+	rdma_tree_remove(unit_top, "sys/bus/pci/devices/" BDF);
+	for (size_t i = 0; i < 4; i++)
+		assert_string_equal(ward_expect(ids[i], DOCTOR_SKIP)->found,
+				    "no RDMA device but in software");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    ward_test(test_paths),     ward_test(test_kernels), ward_test(test_ofed),
 	    ward_test(test_distances), ward_test(test_acs),	ward_test(test_iommu),
+	    ward_test(test_software),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

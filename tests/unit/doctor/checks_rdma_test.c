@@ -126,13 +126,36 @@ static void test_a_slow_port(void **state)
 	assert_string_equal(finding->need, "100 Gb/sec, as others of its kind have");
 }
 
+static void test_software(void **state)
+{
+	static const char port[] = "sys/class/infiniband/rxe0/ports/1/";
+	char path[64];
+	ward_directory("/sys/bus/pci/devices");
+	rdma_tree_software(unit_top, "rxe0", "eth0", 0);
+	rig_modules();
+	assert_string_equal(ward_expect("rdma.device", DOCTOR_OK)->found,
+			    "1, of which 1 can be used; 1 in software");
+	(void)ward_expect("rdma.port", DOCTOR_OK);
+	(void)snprintf(path, sizeof(path), "%sstate", port);
+	rdma_tree_write(unit_top, path, "1: DOWN\n");
+	(void)snprintf(path, sizeof(path), "%sphys_state", port);
+	rdma_tree_write(unit_top, path, "3: Disabled\n");
+	assert_string_equal(ward_expect("rdma.port", DOCTOR_WARN)->do_, "ip link set eth0 up");
+	rdma_tree_write(unit_top, path, "2: Polling\n");
+	assert_string_equal(ward_expect("rdma.port", DOCTOR_WARN)->do_,
+			    "rdma link show rxe0/1\nip link show eth0");
+	rdma_tree_remove(unit_top, "sys/class/infiniband_verbs/uverbs0/ibdev");
+	assert_string_equal(ward_expect("rdma.device", DOCTOR_WARN)->object, "adapter rxe0");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    ward_test(test_well),    ward_test(test_modules),
-	    ward_test(test_netns),   ward_test(test_half_a_driver),
-	    ward_test(test_devices), ward_test(test_none_where_one_is_wanted),
-	    ward_test(test_ports),   ward_test(test_a_slow_port),
+	    ward_test(test_well),     ward_test(test_modules),
+	    ward_test(test_netns),    ward_test(test_half_a_driver),
+	    ward_test(test_devices),  ward_test(test_none_where_one_is_wanted),
+	    ward_test(test_ports),    ward_test(test_a_slow_port),
+	    ward_test(test_software),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -560,6 +560,88 @@ static void test_no_descriptors(void **state)
 	free(found);
 }
 
+/* What the kernel makes of an interface, which may lie on a card or on nothing at all. */
+static void test_software(void **state)
+{
+	char name[RDMA_NAME_MAX];
+	rdma_tree_function(unit_top, &(struct rdma_tree_function){.bdf = "0000:00:03.0",
+								  .class_ = "0x020000\n",
+								  .vendor = "0x1af4\n",
+								  .driver = "virtio-pci"});
+	rdma_tree_interface(unit_top, "0000:00:03.0", "eth0", "1\n");
+	rdma_tree_software(unit_top, "rxe10", "eth0", 1);
+	rdma_tree_software(unit_top, "rxe2", "veth0", 0);
+	struct rdma_inventory *inventory = read_tree();
+	assert_int_equal(inventory->function_count, 3);
+	assert_int_equal(inventory->device_count, 2);
+	assert_false(inventory->function[0].is_software);
+	assert_int_equal(inventory->function[0].reason[0].code, RDMA_REASON_NO_DEVICE);
+	const struct rdma_function *function = &inventory->function[1];
+	assert_true(function->is_software);
+	assert_false(function->simulated || function->has_path);
+	assert_int_equal(function->vendor | function->device | function->class_, 0);
+	assert_int_equal(function->numa_node, GPU_NUMA_NONE);
+	assert_string_equal(function->driver, "rdma_rxe");
+	assert_int_equal(function->interface_count, 1);
+	assert_string_equal(function->interface[0].name, "veth0");
+	assert_int_equal(function->interface[0].link_type, RDMA_LINK_ETHER);
+	assert_int_equal(function->reason_count, 0);
+	assert_string_equal(rdma_function_name(inventory, function, name), "rxe2");
+	assert_string_equal(rdma_function_name(inventory, &inventory->function[0], name),
+			    "0000:00:03.0");
+	assert_string_equal(rdma_function_name(inventory, &inventory->function[2], name), "rxe10");
+	const struct rdma_device *device = &inventory->device[function->devices[0]];
+	assert_int_equal(device->node_count, 1);
+	assert_string_equal(device->node[0].path, "/dev/infiniband/uverbs0");
+	assert_true(rdma_function_is_up(inventory, function));
+	/* Its rate is that of the interface: none is slower than it should be. */
+	assert_int_equal(rdma_port_expected_mbit(inventory, function, &device->port[0]),
+			 RDMA_UNKNOWN);
+	/* The address of nothing is that of no function. */
+	assert_null(rdma_find_function(inventory, &function->address));
+	rdma_tree_remove(unit_top, "sys/class/infiniband_verbs/uverbs0/ibdev");
+	struct rdma_inventory *later = read_tree();
+	assert_false(rdma_is_same(inventory, later));
+	assert_int_equal(later->function[1].reason[0].code, RDMA_REASON_NO_NODE);
+	free(later);
+	free(inventory);
+}
+
+/* The interface, where the driver has no file of its own for it, and where nothing says it. */
+static void test_software_of_other_drivers(void **state)
+{
+	static const char dir[] = "sys/devices/virtual/infiniband/siw0/";
+	char path[128];
+	rdma_tree_software(unit_top, "siw0", "eth7", 0);
+	(void)snprintf(path, sizeof(path), "%sparent", dir);
+	rdma_tree_remove(unit_top, path);
+	struct rdma_inventory *inventory = read_tree();
+	assert_string_equal(inventory->function[0].driver, "");
+	assert_string_equal(inventory->function[0].interface[0].name, "eth7");
+	assert_int_equal(inventory->function[0].reason_count, 0);
+	free(inventory);
+	(void)snprintf(path, sizeof(path), "%sports/1/gid_attrs/ndevs/0", dir);
+	static const char *const texts[] = {"", "\n", "..\n", "a/b\n", "sixteen-letters0\n"};
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		rdma_tree_write(unit_top, path, texts[i]);
+		inventory = read_tree();
+		assert_int_equal(inventory->function_count, 1);
+		assert_int_equal(inventory->function[0].interface_count, 0);
+		free(inventory);
+	}
+}
+
+/* What has a parent that is no network card is not made in software: a part of a function. */
+static void test_parts_of_functions(void **state)
+{
+	rdma_tree_software(unit_top, "mlx5_2", "eth0", 0);
+	rdma_tree_link(unit_top, "sys/class/infiniband/mlx5_2",
+		       "../../devices/pci0000:00/0000:00:01.0/mlx5_core.sf.2/infiniband/mlx5_2");
+	struct rdma_inventory *inventory = read_tree();
+	assert_int_equal(inventory->function_count, 0);
+	free(inventory);
+}
+
 #define in_tree(test) cmocka_unit_test_setup_teardown(test, unit_top_setup, unit_top_teardown)
 
 int main(void)
@@ -585,6 +667,9 @@ int main(void)
 	    in_tree(test_strangers_change_nothing),
 	    in_tree(test_every_change_is_seen),
 	    in_tree(test_no_descriptors),
+	    in_tree(test_software),
+	    in_tree(test_software_of_other_drivers),
+	    in_tree(test_parts_of_functions),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,6 +101,29 @@ void rdma_tree_device(const char *root, const char *bdf, const char *name, unsig
 	rdma_tree_node(root, "infiniband_verbs", path, name, NULL);
 }
 
+void rdma_tree_software(const char *root, const char *name, const char *interface, unsigned number)
+{
+	char dir[FILE_PATH_MAX], path[FILE_PATH_MAX], target[FILE_PATH_MAX], text[32];
+	assert_path(dir, "sys/devices/virtual/infiniband/%s", name);
+	assert_path(path, "sys/class/infiniband/%s", name);
+	assert_path(target, "../../%s", dir + strlen("sys/"));
+	rdma_tree_link(root, path, target);
+	(void)snprintf(text, sizeof(text), "%s\n", interface);
+	write_at(root, dir, "parent", text);
+	write_at(root, dir, "fw_ver", "\n");
+	write_at(root, dir, "node_desc", "rxe\n");
+	write_at(root, dir, "node_guid", "5054:00ff:fe00:0001\n");
+	write_at(root, dir, "ports/1/state", "4: ACTIVE\n");
+	write_at(root, dir, "ports/1/phys_state", "5: LinkUp\n");
+	write_at(root, dir, "ports/1/rate", "2.5 Gb/sec (1X SDR)\n");
+	write_at(root, dir, "ports/1/link_layer", "Ethernet\n");
+	write_at(root, dir, "ports/1/gid_attrs/ndevs/0", text);
+	assert_path(path, "sys/class/net/%s/type", interface);
+	rdma_tree_write(root, path, "1\n");
+	assert_path(path, "uverbs%u", number);
+	rdma_tree_node(root, "infiniband_verbs", path, name, NULL);
+}
+
 void rdma_tree_port(const char *root, const char *device, unsigned port, const char *layer,
 		    unsigned number)
 {

@@ -27,6 +27,9 @@ void rdma_tree_function(const char *root, const struct rdma_tree_function *funct
 void rdma_tree_interface(const char *root, const char *bdf, const char *name, const char *type);
 /* An RDMA device with its uverbs node: /dev/infiniband/uverbs<number>. */
 void rdma_tree_device(const char *root, const char *bdf, const char *name, unsigned number);
+/* One in software with its node, as rdma_rxe makes it on `interface` (Linux 6.1): without a parent.
+ * It has one port, which is up. */
+void rdma_tree_software(const char *root, const char *name, const char *interface, unsigned number);
 /* A port that is up; umad<number>, and issm<number> when the layer is InfiniBand. */
 void rdma_tree_port(const char *root, const char *device, unsigned port, const char *layer,
 		    unsigned number);

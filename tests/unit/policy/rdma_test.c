@@ -190,6 +190,63 @@ static void test_why_not(void **state)
 	check_problem(make(ALL), NULL, "rdma subsystem is in exclusive netns mode");
 }
 
+/* One on the interface of a card that has no RDMA device, one on an interface of no card. */
+static void add_software(void)
+{
+	machine->function[3].device_count = 0;
+	machine->function[3].interface[0].link_type = RDMA_LINK_ETHER;
+	for (uint32_t i = 0; i < 2; i++) {
+		uint32_t place = machine->device_count++;
+		struct rdma_function *function = &machine->function[machine->function_count++];
+		*function = (struct rdma_function){.is_software = true,
+						   .driver = "rdma_rxe",
+						   .numa_node = GPU_NUMA_NONE,
+						   .interface_count = 1,
+						   .device_count = 1,
+						   .devices = {place}};
+		(void)snprintf(function->interface[0].name, RDMA_IFNAME_MAX, i ? "veth0" : "ib3");
+		function->interface[0].link_type = RDMA_LINK_ETHER;
+		(void)snprintf(machine->device[place].name, RDMA_NAME_MAX, "rxe%u", i);
+		add_node(&machine->device[place], RDMA_UVERBS, place);
+	}
+}
+
+static void test_software(void **state)
+{
+	(void)state;
+	char text[256];
+	add_software();
+	/* Without the word nothing is handed out, and it is said which word it is. */
+	const struct rdma_resource *resource = make("devices: [ib3]");
+	assert_int_equal(resource->offered, 0);
+	assert_int_equal(resource->candidate_count, 1);
+	rdma_policy_explain(resource, machine, &resource->candidates[0], text, sizeof(text));
+	assert_string_equal(text, "rxe0 not offered as rdma/hca: software adapter, and "
+				  "softwareAdapters is not set");
+	check_problem(resource, NULL, "software adapter, and softwareAdapters is not set");
+	check_nodes(resource, NULL, "");
+	check_nodes(make("devices: [veth0], softwareAdapters: false"), NULL, "");
+	/* With it each selector that it has a word for means it. */
+	check_nodes(make("devices: [ib3], softwareAdapters: true"), NULL, "rdma_cm uverbs4");
+	assert_int_equal(policy.resources[0].candidate_count, 1); /* the card is not meant */
+	check_nodes(make("selectors: {drivers: [rdma_rxe]}, softwareAdapters: true"), NULL,
+		    "rdma_cm uverbs4 uverbs5");
+	check_nodes(make("selectors: {linkTypes: [ether], ifNames: [veth0, ib1]}, "
+			 "softwareAdapters: true"),
+		    NULL, "rdma_cm uverbs5");
+	/* It has no numbers, not even those of nothing. */
+	check_nodes(make("selectors: {vendors: ['0000']}, softwareAdapters: true"), NULL, "");
+	check_nodes(make("selectors: {deviceIDs: ['0000']}, softwareAdapters: true"), NULL, "");
+	check_nodes(make(ALL ", softwareAdapters: true"), NULL, "rdma_cm uverbs0 uverbs1 uverbs2");
+	/* The kubelet is told no place that it does not have. */
+	assert_int_equal(
+	    rdma_resource_numa(make("devices: [veth0], softwareAdapters: true"), machine),
+	    GPU_NUMA_NONE);
+	const bool is_down[HCAS + 2] = {[HCAS] = true};
+	check_nodes(make("selectors: {drivers: [rdma_rxe]}, softwareAdapters: true"), is_down,
+		    "rdma_cm uverbs5");
+}
+
 static int scenario(void *context)
 {
 	struct rdma_policy made = {.count = 0};
@@ -216,8 +273,9 @@ static void test_without_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    TEST(test_nodes),	TEST(test_nodes_of_one_device), TEST(test_where_they_are),
-	    TEST(test_why_not), TEST(test_without_memory),
+	    TEST(test_nodes),	       TEST(test_nodes_of_one_device),
+	    TEST(test_where_they_are), TEST(test_why_not),
+	    TEST(test_software),       TEST(test_without_memory),
 	};
 	return cmocka_run_group_tests_name("policy/rdma", tests, NULL, NULL);
 }
