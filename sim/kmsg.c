@@ -42,11 +42,10 @@ const char *sim_kmsg_form_to_string(enum sim_kmsg_form form)
 }
 
 /* Opens ROOT/NAME for appending; it must be the plain file that the trees made. */
-static int stream_open(const struct sim_machine *machine, const char *name, int flags,
-		       struct sim_error *error)
+static int stream_open(const char *root, const char *name, int flags, struct sim_error *error)
 {
 	char path[SIM_PATH_MAX + 16];
-	(void)snprintf(path, sizeof(path), "%s/%s", machine->root, name);
+	(void)snprintf(path, sizeof(path), "%s/%s", root, name);
 	int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags);
 	struct stat status;
 	if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))) {
@@ -60,12 +59,12 @@ static int stream_open(const struct sim_machine *machine, const char *name, int 
 	return fd;
 }
 
-static int stream_append(const struct sim_machine *machine, const char *name, const void *record,
-			 size_t length, struct sim_error *error)
+static int stream_append(const char *root, const char *name, const void *record, size_t length,
+			 struct sim_error *error)
 {
-	if (machine->root[0] == '\0')
+	if (root[0] == '\0')
 		return 0;
-	int fd = stream_open(machine, name, 0, error);
+	int fd = stream_open(root, name, 0, error);
 	if (fd < 0)
 		return -1;
 	ssize_t written;
@@ -76,8 +75,52 @@ static int stream_append(const struct sim_machine *machine, const char *name, co
 	(void)close(fd);
 	if (written == (ssize_t)length)
 		return 0;
-	return sim_fail(error, SIM_EXIT_FAILED, "cannot write '%s/%s': %s", machine->root, name,
+	return sim_fail(error, SIM_EXIT_FAILED, "cannot write '%s/%s': %s", root, name,
 			written < 0 ? strerror(code) : "no room");
+}
+
+/* The uevents of a change that nobody can see yet; a process makes one change at a time. */
+static struct held_uevents {
+	bool is_on;
+	char root[SIM_PATH_MAX];
+	char *bytes;
+	size_t length;
+} held;
+
+void sim_kmsg_hold_uevents(void)
+{
+	sim_kmsg_drop_uevents();
+	held.is_on = true;
+}
+
+void sim_kmsg_drop_uevents(void)
+{
+	free(held.bytes);
+	held = (struct held_uevents){.is_on = false};
+}
+
+int sim_kmsg_send_uevents(struct sim_error *error)
+{
+	int result =
+	    held.length ? stream_append(held.root, "uevent", held.bytes, held.length, error) : 0;
+	sim_kmsg_drop_uevents();
+	return result;
+}
+
+static int uevent_append(const struct sim_machine *machine, const char *record, size_t length,
+			 struct sim_error *error)
+{
+	if (!held.is_on)
+		return stream_append(machine->root, "uevent", record, length, error);
+
+	char *bytes = realloc(held.bytes, held.length + length);
+	if (!bytes)
+		return sim_fail(error, SIM_EXIT_FAILED, "a uevent cannot be kept: no memory");
+	memcpy(bytes + held.length, record, length);
+	held.bytes = bytes;
+	held.length += length;
+	memcpy(held.root, machine->root, sizeof(held.root));
+	return 0;
 }
 
 static size_t escape(char *out, size_t size, const char *text)
@@ -121,7 +164,7 @@ int sim_kmsg_line(struct sim_machine *machine, uint32_t priority, const char *de
 	if (device)
 		length += snprintf(record + length, sizeof(record) - (size_t)length,
 				   " SUBSYSTEM=pci\n DEVICE=%s\n", device);
-	if (stream_append(machine, "kmsg", record, (size_t)length, error) != 0)
+	if (stream_append(machine->root, "kmsg", record, (size_t)length, error) != 0)
 		return -1;
 	machine->kmsg_seq++;
 	return 0;
@@ -261,7 +304,7 @@ int sim_kmsg_flood(struct sim_machine *machine, uint32_t count, struct sim_error
 				KMSG_FLOOD_MAX);
 	if (machine->root[0] == '\0')
 		return 0;
-	int fd = stream_open(machine, "kmsg", 0, error);
+	int fd = stream_open(machine->root, "kmsg", 0, error);
 	if (fd < 0)
 		return -1;
 	for (uint32_t i = 0; i < count; i++) {
@@ -286,7 +329,7 @@ int sim_kmsg_overwrite(struct sim_machine *machine, uint32_t lost, struct sim_er
 	machine->kmsg_seq += lost;
 	if (machine->root[0] == '\0')
 		return 0;
-	int fd = stream_open(machine, "kmsg", O_TRUNC, error);
+	int fd = stream_open(machine->root, "kmsg", O_TRUNC, error);
 	if (fd < 0)
 		return -1;
 	(void)close(fd);
@@ -336,7 +379,7 @@ int sim_kmsg_uevent(struct sim_machine *machine, uint32_t gpu_index, const char 
 		return sim_fail(error, SIM_EXIT_FAILED, "the uevent of GPU %u cannot be made",
 				gpu_index);
 	/* the terminating NUL of the buffer is the empty string that ends the record */
-	return stream_append(machine, "uevent", record, (size_t)length + 1, error);
+	return uevent_append(machine, record, (size_t)length + 1, error);
 }
 
 int sim_kmsg_uevent_rdma(struct sim_machine *machine, uint32_t nic, const char *action,
@@ -355,5 +398,5 @@ int sim_kmsg_uevent_rdma(struct sim_machine *machine, uint32_t nic, const char *
 	if (length < 0 || (size_t)length >= sizeof(record))
 		return sim_fail(error, SIM_EXIT_FAILED,
 				"the uevent of adapter mlx5_%u cannot be made", nic);
-	return stream_append(machine, "uevent", record, (size_t)length + 1, error);
+	return uevent_append(machine, record, (size_t)length + 1, error);
 }

@@ -74,4 +74,13 @@ int sim_kmsg_uevent(struct sim_machine *machine, uint32_t gpu, const char *actio
 int sim_kmsg_uevent_rdma(struct sim_machine *machine, uint32_t nic, const char *action,
 			 struct sim_error *error);
 
+/*
+ * From sim_kmsg_hold_uevents() on uevents are kept back, until they are sent or dropped: who reads
+ * one looks at the machine at once, and has to find it changed. Sending fails as a write does, with
+ * SIM_EXIT_FAILED; nothing is held afterwards.
+ */
+void sim_kmsg_hold_uevents(void);
+int sim_kmsg_send_uevents(struct sim_error *error);
+void sim_kmsg_drop_uevents(void);
+
 #endif

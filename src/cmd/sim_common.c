@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "sim/fault.h"
+#include "sim/kmsg.h"
 #include "sim/trees.h"
 
 #ifndef SIM_LIB_DIR
@@ -289,11 +290,13 @@ int sim_change(struct sim_state *state, bool files,
 		return -1;
 	}
 
+	sim_kmsg_hold_uevents();
 	if (change(machine, context, error) != 0 || sim_fault_catch_up(machine, error) != 0 ||
 	    (files && sim_trees_sync(machine, error) != 0)) {
+		sim_kmsg_drop_uevents();
 		sim_state_abort(state);
 		return -1;
 	}
 	sim_state_commit(state);
-	return 0;
+	return sim_kmsg_send_uevents(error);
 }

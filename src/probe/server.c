@@ -334,6 +334,8 @@ static void *sampler(void *argument)
 	struct nvml_caller caller = {.mark = &server->marks->slot[0], .gpu = CALL_MARK_NO_GPU};
 	struct err err = {.code = 0};
 	struct nvml *nvml = NULL;
+	/* Before the library counts them: what comes in between is then seen as a change. */
+	server->bound_count = pci_list_nvidia(server->options->root, server->bound, GPU_MAX);
 	int rc = nvml_open(server->options->root, caller.mark, &nvml, &err);
 	if (rc < 0) {
 		send_notice(server, MESSAGE_DRIVER_DOWN, rc, err.text);
@@ -343,7 +345,6 @@ static void *sampler(void *argument)
 	server->nvml = nvml;
 	pthread_mutex_unlock(&server->lock);
 	caller.nvml = nvml;
-	server->bound_count = pci_list_nvidia(server->options->root, server->bound, GPU_MAX);
 	(void)read_inventory(server, &caller); /* the first one is always new */
 	head_snapshot(server);
 	if (align_snapshot(server, &caller) < 0)

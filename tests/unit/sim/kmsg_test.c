@@ -176,6 +176,25 @@ static void uevents(void **state)
 	assert_int_equal(machine.uevent_seq, 1);
 }
 
+static void held_uevents_come_when_they_are_sent(void **state)
+{
+	struct sim_error error = {0};
+	(void)state;
+	sim_kmsg_hold_uevents();
+	assert_int_equal(sim_kmsg_uevent(&machine, 0, "remove", &error), 0);
+	sim_kmsg_drop_uevents();
+	assert_string_equal(text_of("uevent"), "");
+
+	sim_kmsg_hold_uevents();
+	assert_int_equal(sim_kmsg_uevent(&machine, 0, "remove", &error), 0);
+	assert_int_equal(sim_kmsg_uevent(&machine, 0, "add", &error), 0);
+	assert_string_equal(text_of("uevent"), "");
+	assert_int_equal(sim_kmsg_send_uevents(&error), 0);
+	assert_memory_equal(text_of("uevent"), "remove@/devices/pci0000:", 24);
+	assert_int_equal(sim_kmsg_send_uevents(&error), 0); /* nothing is held any more */
+	assert_int_equal(machine.uevent_seq, 3);
+}
+
 static void no_root_no_log(void **state)
 {
 	struct sim_error error = {0};
@@ -203,6 +222,7 @@ int main(void)
 	    CASE(overwriting_leaves_a_gap),
 	    CASE(a_link_is_never_written_through),
 	    CASE(uevents),
+	    CASE(held_uevents_come_when_they_are_sent),
 	    CASE(no_root_no_log),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
