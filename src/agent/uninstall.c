@@ -154,6 +154,8 @@ static void uninstall_labels(struct uninstall *job)
 		return;
 	text.data[strcspn(text.data, "\n")] = '\0';
 	const char *named = text.data + sizeof(file) - 1;
+	if (strcmp(text.data, "direct") == 0 && job->options->withdraws)
+		return;
 	if (strncmp(text.data, "file /", sizeof(file)) != 0) {
 		uninstall_tell(job,
 			       "not removed: labels that were published through the cluster's API "

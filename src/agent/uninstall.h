@@ -21,6 +21,7 @@ struct uninstall_options {
 	const struct agent_paths *paths; /* borrowed */
 	const char *root;		 /* before every other path; pci_root() */
 	bool purges;			 /* all that is in the state directory, too */
+	bool withdraws; /* the caller then removes the labels that were applied to the Node */
 	/* A sentence about what was removed, or what cannot be from here. */
 	void (*tell)(const char *text, void *context);
 	void *context;

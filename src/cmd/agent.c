@@ -14,7 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/cluster.h"
 #include "agent/uninstall.h"
+#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -22,6 +24,7 @@
 #include "cmd/agent_call.h"
 #include "cmd/agent_status.h"
 #include "cmd/cmd.h"
+#include "cmd/helper.h"
 #include "cmd/options.h"
 #include "cmd/settings.h"
 #include "cmd/table.h"
@@ -29,7 +32,7 @@
 #include "policy/config.h"
 #include "sluice.pb-c.h"
 
-enum { AGENT_NOT_NEEDED = 5 };
+enum { AGENT_NOT_NEEDED = 5, AGENT_SAID_MAX = 4096, AGENT_WITHDRAW_MS = 30000 };
 
 #define AGENT_STOP_TIMEOUT_NS UINT64_C(20000000000)
 #define AGENT_FD_NONE	      UINT32_MAX
@@ -182,7 +185,8 @@ static const struct option_row agent_rows[] = {
     {.name = "cleanup",
      .kind = OPTION_FLAG,
      .help = "for an uninstallation: remove our validation files, feature file, CDI "
-	     "specifications and dead sockets from this machine, say what was removed, and end",
+	     "specifications and dead sockets from this machine, of the own node the labels that "
+	     "were applied to it, say what was removed, and end",
      OPTION_FIELD(struct agent_command, cleanup)},
     {.name = "purge",
      .kind = OPTION_FLAG,
@@ -331,16 +335,42 @@ static void agent_tell(const char *text, void *context)
 	putchar('\n');
 }
 
+/* Labels that were applied to the Node. */
+static int agent_cleanup_node(const struct cluster_options *cluster, struct err *err)
+{
+	bool is_pod = !cluster->kubeconfig || !*cluster->kubeconfig;
+	const char *const arguments[] = {"--withdraw",	      "--node",
+					 cluster->node_name,  is_pod ? NULL : "--kubeconfig",
+					 cluster->kubeconfig, NULL};
+	_cleanup_buf_ struct buf said;
+	buf_init(&said, AGENT_SAID_MAX);
+	int rc = helper_run("sluice-kube", "kube", arguments, NULL, AGENT_WITHDRAW_MS, &said, err);
+	if (rc < 0)
+		return err_wrap(err, "cleaning up in the cluster");
+	agent_tell("removed: labels that were applied to the node", NULL);
+	return 0;
+}
+
 static int agent_cleanup(const struct cmd_call *call, const struct agent_paths_given *given)
 {
 	const struct agent_command *command = call->options;
+	const struct cluster_options cluster = {
+	    .node_name = agent_value(command->node_name, "NODE_NAME", NULL),
+	    .kubeconfig = agent_value(command->kubeconfig, "KUBECONFIG", NULL),
+	};
+	bool withdraws = cluster_is_there(&cluster);
 	struct agent_paths paths;
 	struct err err = {0};
 	int rc = agent_paths_find(given, &paths, &err);
-	const struct uninstall_options options = {
-	    .paths = &paths, .root = pci_root(), .purges = command->purge, .tell = agent_tell};
+	const struct uninstall_options options = {.paths = &paths,
+						  .root = pci_root(),
+						  .purges = command->purge,
+						  .withdraws = withdraws,
+						  .tell = agent_tell};
 	if (rc == 0)
 		rc = uninstall_run(&options, &err);
+	if (rc == 0 && withdraws)
+		rc = agent_cleanup_node(&cluster, &err);
 	return rc < 0 ? cmd_fail(call, agent_exit_code(rc), &err) : CMD_EXIT_OK;
 }
 

@@ -369,7 +369,7 @@ def node(rig, machine):
     def begin(*options):
         machine.agent("--node-name", NODE, "--kubeconfig", path, "--config", machine.config, *options)
 
-    machine.mode, machine.begin = mode, begin
+    machine.mode, machine.begin, machine.kubeconfig = mode, begin, path
     yield machine
     if machine.server.discovery:
         machine.server.discovery.over.set()
@@ -432,6 +432,26 @@ def test_what_is_missing_is_said(node):
     node.begin()
     wait_until(lambda: status(node)[0] == "failed" and "patch of nodes" in status(node)[1])
     wait_until(lambda: status(node)[0] == "kept")
+
+
+def test_what_was_applied_goes_with_an_uninstallation(node):
+    """Also when the service ended without taking it away, and another's label stays."""
+    server = node.server
+    server.change(other="kept")
+    node.mode("direct")
+    node.begin()
+    wait_until(lambda: is_settled(node, "direct") and server.labels.get("nvidia.com/gpu.count") == "4")
+    cleanup = ["sluice", "agent", "--cleanup", "--state-dir", node.state_dir, "--runtime-dir", node.runtime_dir,
+               "--node-name", NODE, "--kubeconfig", node.kubeconfig]
+    refused = node.run(*cleanup)
+    assert refused.rc == 75 and server.labels.get("nvidia.com/gpu.count") == "4", refused
+    node.service.terminate()
+    assert node.service.wait(timeout=DEADLINE_S) == 0 and server.labels.get("nvidia.com/gpu.count") == "4"
+
+    server.plan("patch node", lambda request: request.refuse(503, "later"))
+    said = node.run(*cleanup).ok().out
+    assert "labels that were applied to the node" in said
+    assert server.labels == {"other": "kept"} and not server.applied
 
 
 def test_without_a_name(machine):

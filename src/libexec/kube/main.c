@@ -4,6 +4,9 @@
  * client and a token. Watches the own Node for the agent, posts the agent's Events and publishes
  * its labels, over descriptor 3 (proto/kube.proto), and ends when that does. One thread; only
  * libcurl may use another while it looks up a name.
+ *
+ * sluice-kube --withdraw --node NAME [--kubeconfig FILE]: takes away the labels that were applied
+ * to the Node, and ends. For an uninstallation, when there is no agent any more.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,8 +41,9 @@ enum {
 	/* A node with 50 images takes some 60 KB: larger pieces go back to the system at once. */
 	MAIN_MMAP_THRESHOLD = 64 << 10,
 };
-#define MAIN_FINISH_NS UINT64_C(1500000000) /* for what is to be withdrawn at the end */
-#define MAIN_TRIM_NS   UINT64_C(5000000000) /* after an answer: what it took is given back */
+#define MAIN_FINISH_NS	 UINT64_C(1500000000)  /* for what is to be withdrawn at the end */
+#define MAIN_WITHDRAW_NS UINT64_C(20000000000) /* the same, when nothing else is to be done */
+#define MAIN_TRIM_NS	 UINT64_C(5000000000)  /* after an answer: what it took is given back */
 
 static const struct clock main_clock; /* the real one */
 
@@ -53,6 +57,7 @@ static const char main_accept_watch[] =
 struct main_options {
 	const char *node, *label, *kubeconfig, *directory;
 	uint64_t watch_s, slack_s, first_ms, minute_ms; /* for tests; 0: the usual ones */
+	bool withdraws;
 };
 
 struct kube {
@@ -68,6 +73,7 @@ struct kube {
 	bool is_ended;
 	uint64_t trim_ns; /* when memory is given back; UINT64_MAX: there is nothing to */
 	char watch_problem[ANSWER_PROBLEM_MAX], events_problem[ANSWER_PROBLEM_MAX];
+	char publish_problem[ANSWER_PROBLEM_MAX]; /* of --withdraw */
 };
 
 static uint64_t main_now_ns(void)
@@ -150,7 +156,11 @@ static void main_on_publish(const Sluice__Kube__V1__Publish *wish, void *context
 static void main_on_published(const struct publish_state *state, void *context)
 {
 	struct kube *kube = context;
-	link_published(&kube->link, state);
+	if (kube->options.withdraws)
+		(void)snprintf(kube->publish_problem, sizeof(kube->publish_problem), "%s",
+			       state->problem);
+	else
+		link_published(&kube->link, state);
 }
 
 static int main_on_publish_data(const char *data, size_t length, void *context)
@@ -254,18 +264,41 @@ static int main_run(struct kube *kube, struct err *err)
 	return result;
 }
 
-/* The agent has ended; its labels may have to go as well. */
-static void main_finish(struct kube *kube)
+/* Until what is to be withdrawn is gone; whether it is. */
+static bool main_wait_withdrawn(struct kube *kube, uint64_t wait_ns)
 {
-	uint64_t end_ns = clock_after_ns(main_now_ns(), MAIN_FINISH_NS);
-	if (!publish_finish(kube->publish, main_now_ns()))
-		return;
+	uint64_t end_ns = clock_after_ns(main_now_ns(), wait_ns);
 	while (!publish_is_finished(kube->publish) && main_now_ns() < end_ns) {
 		short ready = 0;
 		main_ask_publish(kube);
 		if (client_run(kube->client, -1, 0, MAIN_FINISH_NS / 10, &ready, NULL) < 0)
 			break;
 	}
+	return publish_is_finished(kube->publish);
+}
+
+/* The agent has ended; its labels may have to go as well. */
+static void main_finish(struct kube *kube)
+{
+	if (publish_finish(kube->publish, main_now_ns()))
+		(void)main_wait_withdrawn(kube, MAIN_FINISH_NS);
+}
+
+/* There is no agent: whatever this writer has applied to the node goes. */
+static int main_withdraw(struct kube *kube, struct err *err)
+{
+	Sluice__Kube__V1__Publish wish = SLUICE__KUBE__V1__PUBLISH__INIT;
+	wish.previous = SLUICE__KUBE__V1__WAY__DIRECT;
+	int rc = publish_set(kube->publish, &wish, main_now_ns(), err);
+	if (rc < 0)
+		return rc;
+
+	if (!main_wait_withdrawn(kube, MAIN_WITHDRAW_NS))
+		return err_set(err, -ETIMEDOUT, "labels of node '%s' are not removed: %s",
+			       kube->options.node,
+			       *kube->publish_problem ? kube->publish_problem
+						      : "the API server does not answer");
+	return 0;
 }
 
 /* The namespace that the service account is of; without one the default. */
@@ -350,6 +383,7 @@ static int main_usage(const char *text, const char *detail)
 	fprintf(stderr,
 		"sluice-kube: %s%s\n"
 		"usage: sluice-kube --node NAME --label LABEL [--kubeconfig FILE]\n"
+		"       sluice-kube --node NAME --withdraw [--kubeconfig FILE]\n"
 		"It is started by 'sluice agent', and speaks with it over descriptor 3.\n",
 		text, detail);
 	return MAIN_EXIT_USAGE;
@@ -358,12 +392,13 @@ static int main_usage(const char *text, const char *detail)
 /* 0, or what to exit with. */
 static int main_parse(int argc, char **argv, struct main_options *options)
 {
-	enum { NODE = 1, LABEL, KUBECONFIG, DIRECTORY, WATCH, SLACK, FIRST, MINUTE };
+	enum { NODE = 1, LABEL, KUBECONFIG, DIRECTORY, WITHDRAW, WATCH, SLACK, FIRST, MINUTE };
 	static const struct option table[] = {
 	    {"node", required_argument, NULL, NODE},
 	    {"label", required_argument, NULL, LABEL},
 	    {"kubeconfig", required_argument, NULL, KUBECONFIG},
 	    {"service-account", required_argument, NULL, DIRECTORY},
+	    {"withdraw", no_argument, NULL, WITHDRAW},
 	    {"watch-seconds", required_argument, NULL, WATCH},
 	    {"slack-seconds", required_argument, NULL, SLACK},
 	    {"back-off-ms", required_argument, NULL, FIRST},
@@ -384,6 +419,10 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 			break;
 		case DIRECTORY:
 			options->directory = optarg;
+			break;
+		case WITHDRAW:
+			options->withdraws = true;
+			options->label = "";
 			break;
 		case WATCH:
 			result = parse_u64(optarg, 1, 3600, &options->watch_s);
@@ -410,6 +449,14 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 	return 0;
 }
 
+static int main_serve(struct kube *kube, struct err *err)
+{
+	int rc = kube->options.withdraws ? main_withdraw(kube, err) : main_run(kube, err);
+	if (rc == 0 && !kube->options.withdraws)
+		main_finish(kube);
+	return rc;
+}
+
 int main(int argc, char **argv)
 {
 	struct kube kube = {.options = {.directory = ACCESS_SERVICE_ACCOUNT}};
@@ -419,15 +466,13 @@ int main(int argc, char **argv)
 		return code;
 	(void)mallopt(M_MMAP_THRESHOLD, MAIN_MMAP_THRESHOLD); /* cannot fail with this value */
 	(void)signal(SIGPIPE, SIG_IGN);
-	int result = sandbox_close(MAIN_FD, &err);
+	int result = kube.options.withdraws ? 0 : sandbox_close(MAIN_FD, &err);
 	if (result == 0)
 		result = sandbox_drop(&err);
 	if (result == 0)
 		result = main_open(&kube, &err);
 	if (result == 0)
-		result = main_run(&kube, &err);
-	if (result == 0)
-		main_finish(&kube);
+		result = main_serve(&kube, &err);
 	main_close(&kube);
 	if (result < 0)
 		fprintf(stderr, "sluice-kube: %s\n", err.text);
