@@ -82,6 +82,12 @@ class Cluster:
     def kubectl(self, *arguments, **options):
         return self.control.kubectl(*arguments, **options)
 
+    def kubectl_try(self, *arguments):
+        """The exit status, and all that it says."""
+        done = subprocess.run([str(one) for one in self.control.inside(program("kubectl"), f"--kubeconfig={PKI}/admin.conf", *arguments)],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+        return done.returncode, done.stdout
+
     def apply(self, manifest, namespace="default"):
         text = manifest if isinstance(manifest, str) else json.dumps(manifest)
         return self.kubectl("apply", "-n", namespace, "-f", "-", input=text)
