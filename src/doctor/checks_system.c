@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/parse.h"
 #include "doctor/doctor.h"
+#include "doctor/lines.h"
 
 /* --- cgroups --------------------------------------------------------------------------------- */
 
@@ -96,8 +97,22 @@ void check_loopback(struct doctor *doctor)
 #define SELINUX_BOOLEAN "/sys/fs/selinux/booleans/container_use_devices"
 /* The same for the type of the GPUs' nodes alone, in newer releases of container-selinux. */
 #define SELINUX_BOOLEAN_GPU "/sys/fs/selinux/booleans/container_use_xserver_devices"
-/* Where modules are that an administrator has added: semodule(8). */
-#define SELINUX_MODULE "/var/lib/selinux/targeted/active/modules/400/sluice-gpu"
+#define SELINUX_CONFIG	    "/etc/selinux/config"
+
+static int policy_line(const char *text, size_t length, void *context)
+{
+	(void)lines_assignment(text, length, "SELINUXTYPE", context, DOCTOR_WORD_MAX);
+	return 0;
+}
+
+/* Where our module is once an administrator has added it, in the store of the policy that is in
+ * force: semodule(8), selinux_config(5). "targeted" on Fedora and RHEL, "default" on Debian. */
+static int module_path(const struct doctor *doctor, char out[FILE_PATH_MAX])
+{
+	char policy[DOCTOR_WORD_MAX] = "targeted";
+	(void)rootfs_lines(&doctor->rootfs, SELINUX_CONFIG, policy_line, policy);
+	return file_path(out, NULL, "/var/lib/selinux/%s/active/modules/400/sluice-gpu", policy);
+}
 
 /* Whether one of the ways is open: a boolean, the first number of which is what holds now, or our
  * own policy (packaging/selinux/sluice-gpu.cil). 1, 0, -errno: it cannot be told; -ENOENT: there
@@ -105,7 +120,7 @@ void check_loopback(struct doctor *doctor)
 static int may_use_devices(const struct doctor *doctor)
 {
 	static const char *const booleans[] = {SELINUX_BOOLEAN, SELINUX_BOOLEAN_GPU};
-	char word[DOCTOR_WORD_MAX];
+	char word[DOCTOR_WORD_MAX], module[FILE_PATH_MAX];
 	struct stat status;
 	int worst = -ENOENT;
 	for (size_t i = 0; i < array_length(booleans); i++) {
@@ -117,7 +132,9 @@ static int may_use_devices(const struct doctor *doctor)
 		else if (rc != -ENOENT)
 			return rc;
 	}
-	int rc = rootfs_stat(&doctor->rootfs, SELINUX_MODULE, &status);
+	if (module_path(doctor, module) < 0)
+		return worst;
+	int rc = rootfs_stat(&doctor->rootfs, module, &status);
 	return rc == 0 ? 1 : rc == -ENOENT ? worst : rc;
 }
 
@@ -151,7 +168,7 @@ void check_selinux_mode(struct doctor *doctor)
 		return;
 	}
 	if (rc < 0 && rc != -ENOENT) {
-		doctor_unreadable(doctor, rc == -EACCES ? SELINUX_MODULE : SELINUX_BOOLEAN, rc);
+		doctor_unreadable(doctor, rc == -EACCES ? "/var/lib/selinux" : SELINUX_BOOLEAN, rc);
 		return;
 	}
 	if (rc == -ENOENT && !rootfs_exists(&doctor->rootfs, "/var/lib/kubelet") &&

@@ -55,6 +55,11 @@ static void selinux(void **state)
 			       "setsebool -P container_use_devices 1"));
 	ward_directory("/var/lib/selinux/targeted/active/modules/400/sluice-gpu");
 	(void)ward_expect("selinux.mode", DOCTOR_OK);
+	ward_file("/etc/selinux/config", "SELINUX=enforcing\nSELINUXTYPE=default\n");
+	(void)ward_expect("selinux.mode", DOCTOR_WARN); /* the store of another policy */
+	ward_directory("/var/lib/selinux/default/active/modules/400/sluice-gpu");
+	(void)ward_expect("selinux.mode", DOCTOR_OK);
+	ward_remove("/etc/selinux/config");
 	ward_remove("/var/lib/selinux/targeted/active/modules/400/sluice-gpu");
 	ward_file("/sys/fs/selinux/booleans/container_use_xserver_devices", "1 1");
 	(void)ward_expect("selinux.mode", DOCTOR_OK);
