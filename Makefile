@@ -6,8 +6,9 @@ DESTDIR ?=
 HOURS ?= 1
 SECONDS ?=
 SEED ?=
+NAME = all
 
-.PHONY: all demo check conformance page page-pictures soak bench ptx install deb rpm image packages vm cluster clean help
+.PHONY: all demo check conformance page page-pictures soak bench ptx install deb rpm image packages vm cluster long clean help
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -80,6 +81,11 @@ cluster:
 	tests/cluster/run up
 	tests/cluster/run scenario all; status=$$?; tests/cluster/run down && exit $$status
 
+# What takes hours; its records go into doc/measurements.md, to be committed.
+long: all
+	tools/setup check
+	tools/long $(NAME)
+
 clean:
 	rm -rf $(BUILD) build-clang build-asan build-fuzz
 
@@ -99,4 +105,5 @@ help:
 	@echo 'make packages      builds the packages and tests them: in a bare Debian 12, as root (needs the network)'
 	@echo 'make vm            the package in an emulated Debian 12 with systemd, as root (needs the network)'
 	@echo 'make cluster       a Kubernetes cluster on this machine with simulated GPUs, and the service on it (root, Go, the network)'
+	@echo 'make long NAME=N   the long tests of tests/long/table, each with its record in doc/measurements.md'
 	@echo 'make clean         remove the build trees'

@@ -70,11 +70,43 @@ def test_an_unknown_target(fuzz):
     assert "no target 'nothing'; there are: " in result.stderr and " text " in result.stderr
 
 
-def test_minutes_are_shared_out_and_changed_parsers_come_first(monkeypatch):
+@pytest.fixture
+def tool():
     loader = importlib.machinery.SourceFileLoader("fuzz_tool", os.path.join(TOOLS, "fuzz"))
-    tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("fuzz_tool", loader))
-    loader.exec_module(tool)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("fuzz_tool", loader))
+    loader.exec_module(module)
+    return module
+
+
+def test_minutes_are_shared_out_and_changed_parsers_come_first(tool, monkeypatch):
     monkeypatch.setattr(tool, "recently_changed", lambda: {"src/base/text.c"})
+    monkeypatch.setattr(tool, "searched", lambda: {})
 
     plan = tool.shared_out(["quantity", "text", "toml"], 1, 2)
     assert plan == [("text", 80), ("quantity", 20), ("toml", 20)]
+
+
+def test_what_was_changed_is_known_without_history(tool, tmp_path, monkeypatch, capsys):
+    """One commit without a parent, as of a history that was squashed or is not there."""
+    def git(*words):
+        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=e", *words], check=True, capture_output=True)
+
+    for name in ("one", "two"):
+        for path, text in ((f"tests/fuzz/{name}_fuzz.c", f'#include "base/{name}.h"\n'), (f"src/base/{name}.c", "int x;\n")):
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "all of it")
+    monkeypatch.setattr(tool, "ROOT", str(tmp_path))
+    monkeypatch.setattr(tool, "SEARCHED", str(tmp_path / "tests/fuzz/searched"))
+    assert tool.changed(["one", "two"]) == set() and "is not known" in capsys.readouterr().out
+
+    tool.note(["one", "two"])
+    assert tool.changed(["one", "two"]) == set() and capsys.readouterr().out == ""
+    (tmp_path / "src/base/two.c").write_text("int y;\n")
+    (tmp_path / "tests/fuzz/three_fuzz.c").write_text("")
+    assert tool.changed(["one", "two", "three"]) == {"two", "three"}
+    git("commit", "-qam", "two and no more")
+    tool.note(["one", "two"])
+    assert tool.changed(["one", "two"]) == {"two"}
