@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tarfile
 
+import programs
 from place import IMAGES, ROOT, Failure, alone, run
 
 PAUSE = r"""
@@ -60,12 +61,25 @@ def box():
     if not busybox:
         raise Failure("busybox is not installed; run tools/setup check")
     shutil.copy2(busybox, tree / "bin/busybox")
+    (tree / "bin/bash").write_text('#!/bin/sh\nexec sh "$@"\n')  # for files that name it
+    (tree / "bin/bash").chmod(0o755)
     for applet in run(busybox, "--list").split():
         link = tree / "bin" / applet
         if applet != "busybox" and not link.is_symlink():
             link.symlink_to("busybox")
     (tree / "etc/passwd").write_text("root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n")
     archive("localhost/box:1", tree, IMAGES / "box.tar", ["/bin/sh"])
+
+
+def nvidia():
+    """NVIDIA's device plugin, for nodes that mount their libraries into it."""
+    tree = IMAGES / "nvidia"
+    for one in ("bin", "tmp", "lib64", "usr/lib/x86_64-linux-gnu"):
+        (tree / one).mkdir(parents=True, exist_ok=True)
+    programs.build("nvidia")
+    shutil.copy2(programs.program("nvidia-device-plugin"), tree / "bin/nvidia-device-plugin")
+    shutil.copy2("/lib64/ld-linux-x86-64.so.2", tree / "lib64/ld-linux-x86-64.so.2")
+    archive("localhost/nvidia-device-plugin:1", tree, IMAGES / "nvidia.tar", ["nvidia-device-plugin"])
 
 
 def sluice():
@@ -79,6 +93,8 @@ def sluice():
 
 
 MAKERS = {"pause": pause, "box": box, "sluice": sluice}
+# What only a scenario gives to the nodes.
+OF_SCENARIOS = {"nvidia": nvidia}
 
 
 def make(name, again=False):
@@ -87,5 +103,5 @@ def make(name, again=False):
     IMAGES.mkdir(parents=True, exist_ok=True)
     if again or not path.exists():
         print(f"cluster: image {name}", flush=True)
-        MAKERS[name]()
+        {**MAKERS, **OF_SCENARIOS}[name]()
     return path

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
 
 import cgroup
 from control import certificate
@@ -109,6 +110,15 @@ class Node(Space):
     def sim(self, *arguments):
         """`sluice sim VERB`: faults and readings of this node's GPUs."""
         return run(SLUICE, "sim", *arguments, "--root", self.machine, "--state", self.state)
+
+    def sluice(self, *arguments):
+        """The program on the node itself, as root, with an agent of its own: what it says and its exit status."""
+        own = self.base / "own/run/program"
+        own.mkdir(parents=True, exist_ok=True)
+        environment = [f"SLUICE_STATE_DIR={own}/state", f"SLUICE_RUNTIME_DIR={own}", f"SLUICE_SIM_STATE={self.state}",
+                       f"LD_LIBRARY_PATH={self.libraries()}", "SLUICE_ROOT=/."]
+        command = self.inside("env", *environment, str(SLUICE), *arguments)
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     def libraries(self):
         """The directory of the simulated driver's libraries, of the age that the machine's driver has."""

@@ -98,7 +98,9 @@ def build_anew(name):
     return ready
 
 
-ALL = ("k8s", "containerd", "cni", "helm")
+# What a cluster is made of, and what only some scenarios start on it.
+CLUSTER = ("k8s", "containerd", "cni", "helm")
+ALL = (*CLUSTER, "nvidia")
 
 
 def program(name):
