@@ -12,10 +12,12 @@ from conftest import DEADLINE_S, ROOT
 
 MODULES = [ROOT / "packaging" / "selinux" / name for name in ("sluice.cil", "sluice-gpu.cil")]
 BASE = ROOT / "tests" / "selinux" / "base.cil"
+UDICA = ROOT / "tests" / "selinux" / "udica.cil"
 # What the service's type may write to, and whom it may speak with.
 WRITTEN = {"container_var_lib_t", "container_file_t", "xserver_misc_device_t", "var_lib_t", "var_run_t", "kubernetes_file_t",
-           "sluice.socket"}
+           "sluice.socket", "tmpfs_t"}
 SPOKEN_TO = {"kubelet_t", "unconfined_service_t"}
+SOCKETS = ("unix_stream_socket", "tcp_socket")
 OPTIONAL = ("kubelet_t", "unconfined_service_t", "infiniband_device_t", "kubernetes_file_t")
 
 pytestmark = pytest.mark.skipif(not shutil.which("secilc"), reason="needs secilc")
@@ -38,7 +40,7 @@ def rules(tmp_path, *files):
 
 
 def test_they_compile(tmp_path):
-    done = compiled(tmp_path, BASE, *MODULES)
+    done = compiled(tmp_path, BASE, UDICA, *MODULES)
     assert done.returncode == 0, done.stderr + done.stdout
     assert (tmp_path / "policy").stat().st_size > 0
 
@@ -48,22 +50,23 @@ def test_a_policy_without_that_type_takes_them_too(tmp_path, name):
     base = tmp_path / "base.cil"
     text = BASE.read_text(encoding="utf-8")
     base.write_text(text.replace(f"(type {name})\n", "").replace(f" {name}", ""), encoding="utf-8")
-    done = compiled(tmp_path, base, *MODULES)
+    done = compiled(tmp_path, base, UDICA, *MODULES)
     assert done.returncode == 0, done.stderr + done.stdout
 
 
 def test_the_service_may_what_it_needs_and_no_more(tmp_path):
-    found = rules(tmp_path, BASE, MODULES[0])
+    found = rules(tmp_path, BASE, UDICA, MODULES[0])
     ours = [(target, kind, may) for source, target, kind, may in found if source == "sluice.process"]
     assert {target for target, kind, _ in ours if kind == "unix_stream_socket"} == SPOKEN_TO  # both are optional
-    assert {target for target, kind, may in ours if "write" in may and kind != "unix_stream_socket"} == WRITTEN
+    assert {target for target, kind, may in ours if "write" in may and kind not in SOCKETS} == WRITTEN
+    assert not [may for _, kind, may in ours if kind == "tcp_socket" and may & {"connect", "name_connect"}]  # it calls nobody
     assert not [may for _, kind, may in ours if kind == "file" and may & {"execute", "entrypoint"}]
     assert ("infiniband_device_t", "chr_file", {"getattr"}) in ours
 
 
 def test_containers_may_open_gpus_and_adapters_and_nothing_else(tmp_path):
-    without = rules(tmp_path, BASE, MODULES[0])
-    more = [rule for rule in rules(tmp_path, BASE, *MODULES) if rule not in without]
+    without = rules(tmp_path, BASE, UDICA, MODULES[0])
+    more = [rule for rule in rules(tmp_path, BASE, UDICA, *MODULES) if rule not in without]
     assert {(source, target, kind) for source, target, kind, _ in more} == {
         ("container_domain", "xserver_misc_device_t", "chr_file"), ("container_domain", "infiniband_device_t", "chr_file")}
     assert all({"open", "read", "write", "ioctl", "map"} <= may for *_, may in more)
@@ -74,5 +77,5 @@ def test_containers_may_open_gpus_and_adapters_and_nothing_else(tmp_path):
 def test_what_never_may_be_is_refused(tmp_path, rule):
     spoilt = tmp_path / "spoilt.cil"
     spoilt.write_text(rule + "\n", encoding="utf-8")
-    done = compiled(tmp_path, BASE, *MODULES, spoilt)
+    done = compiled(tmp_path, BASE, UDICA, *MODULES, spoilt)
     assert done.returncode != 0 and "neverallow" in done.stderr + done.stdout
