@@ -293,7 +293,7 @@ static struct sim_state *state_new(struct sim_file *file, bool writable)
 		return NULL;
 	/* A forked child starts with an unlocked lock and an empty view. Kernels before 4.14 do not
 	 * know this; there a child that was forked while another thread read would hang. */
-	(void)madvise(state, SIM_STATE_PAGE, MADV_WIPEONFORK);
+	(void)madvise(state, SIM_STATE_WIPED, MADV_WIPEONFORK);
 	state->file = file;
 	state->writable = writable;
 	state->pid_ns = sim_own_pid_ns();

@@ -20,7 +20,8 @@
 enum {
 	SIM_STATE_FORMAT = 3,
 	SIM_STATE_PAGE = 4096,
-	SIM_WRITER_WAIT_S = 10, /* for another writer; then something is wrong */
+	SIM_STATE_WIPED = 65536, /* whole pages wherever it runs: arm64 has some of 64 KiB */
+	SIM_WRITER_WAIT_S = 10,	 /* for another writer; then something is wrong */
 	SIM_CHECKPOINT_TICKS =
 	    6000, /* a reader that may write saves others that much catching up */
 	SIM_LOOK_FOR_DEAD_TICKS = 1,
@@ -64,8 +65,11 @@ struct sim_local {
 };
 
 struct sim_state {
-	_Alignas(SIM_STATE_PAGE) struct sim_local local;
-	_Alignas(SIM_STATE_PAGE) struct sim_file *file;
+	union {
+		_Alignas(SIM_STATE_PAGE) struct sim_local local;
+		unsigned char wiped[SIM_STATE_WIPED];
+	};
+	struct sim_file *file;
 	bool writable;
 	uint64_t pid_ns; /* of this process */
 	bool (*is_alive)(const struct sim_process *process, void *context);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/processor.h"
 #include "sim/trees_plan.h"
 
 struct library {
@@ -47,7 +48,6 @@ static const struct library library[] = {
 enum driver_limits {
 	LIBRARY_COUNT = sizeof(library) / sizeof(*library),
 	CACHE_ENTRY_MAX = LIBRARY_COUNT * 2,
-	CACHE_FLAG_X86_64 = 0x0303, /* 64-bit x86-64 library for the GNU libc */
 };
 
 /* Everything that a loader and a reader of SONAMEs look at. Offsets equal addresses. */
@@ -85,7 +85,7 @@ static void elf_headers(struct elf_image *image)
 	image->header = (Elf64_Ehdr){
 	    .e_ident = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
 	    .e_type = ET_DYN,
-	    .e_machine = EM_X86_64,
+	    .e_machine = PROCESSOR_ELF,
 	    .e_version = EV_CURRENT,
 	    .e_phoff = offsetof(struct elf_image, program),
 	    .e_shoff = offsetof(struct elf_image, section),
@@ -102,7 +102,7 @@ static void elf_headers(struct elf_image *image)
 	    .p_flags = PF_R | PF_W,
 	    .p_filesz = sizeof(*image),
 	    .p_memsz = sizeof(*image),
-	    .p_align = 4096,
+	    .p_align = 65536, /* the largest page of a processor that this is for */
 	};
 	image->program[1] = (Elf64_Phdr){
 	    .p_type = PT_DYNAMIC,
@@ -212,7 +212,7 @@ static void driver_cache(struct sim_plan *plan, const char *directory, struct ca
 	for (uint32_t i = 0; i < 4; i++)
 		cache_u32(plan, 0); /* no extensions */
 	for (uint32_t i = 0; i < count; i++) {
-		cache_u32(plan, CACHE_FLAG_X86_64);
+		cache_u32(plan, PROCESSOR_CACHE_FLAG);
 		cache_u32(plan, key[i]);
 		cache_u32(plan, value[i]);
 		cache_u32(plan, 0); /* any version of the kernel, no hwcaps */
@@ -225,7 +225,7 @@ static void driver_cache(struct sim_plan *plan, const char *directory, struct ca
 static void driver_libraries(struct sim_plan *plan, const struct sim_machine *machine)
 {
 	const char *directory =
-	    machine->layout == SIM_LAYOUT_RHEL ? "usr/lib64" : "usr/lib/x86_64-linux-gnu";
+	    machine->layout == SIM_LAYOUT_RHEL ? "usr/lib64" : "usr/lib/" PROCESSOR_TRIPLET;
 	struct cache_name name[CACHE_ENTRY_MAX];
 	struct elf_image image;
 	uint32_t names = 0;

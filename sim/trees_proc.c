@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "sim/processor.h"
 #include "sim/trees_plan.h"
 #include "sim/trees_rdma.h"
 
@@ -79,12 +80,14 @@ static void proc_version(struct sim_plan *plan, const struct sim_machine *machin
 	sim_plan_file(plan, 0444, "proc/driver/nvidia/version");
 	if (machine->open_kernel_module)
 		sim_plan_text(plan,
-			      "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  "
+			      "NVRM version: NVIDIA UNIX Open Kernel Module for " PROCESSOR_NAME
+			      "  %s  "
 			      "Release Build  (sluice@simulated)  %s\n",
 			      kernel_version(machine), proc_date);
 	else
-		sim_plan_text(plan, "NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  %s\n",
-			      kernel_version(machine), proc_date);
+		sim_plan_text(
+		    plan, "NVRM version: NVIDIA UNIX " PROCESSOR_NAME " Kernel Module  %s  %s\n",
+		    kernel_version(machine), proc_date);
 	sim_plan_text(plan, "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1) \n");
 }
 

@@ -189,6 +189,9 @@ void fingerprint_write_with(struct jsonw *json, const char *root, char *const *e
 	jsonw_object(json, "fingerprint");
 	fingerprint_system(json);
 	fingerprint_field(json, "cpu", root, "/proc/cpuinfo", "model name");
+	/* arm64 has no names there, but whose design it is, and which */
+	fingerprint_field(json, "cpu_implementer", root, "/proc/cpuinfo", "CPU implementer");
+	fingerprint_field(json, "cpu_part", root, "/proc/cpuinfo", "CPU part");
 	fingerprint_field(json, "microcode", root, "/proc/cpuinfo", "microcode");
 	fingerprint_file(json, "governor", root,
 			 "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");

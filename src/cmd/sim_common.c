@@ -237,8 +237,13 @@ int sim_library_dir(const struct sim_machine *machine, char out[SIM_PATH_MAX],
 		    struct sim_error *error)
 {
 	static const char *const age[] = {"590", "580", "535", "470"};
-	static const char *const beside[] = {"../../sim/nvml", "../lib/x86_64-linux-gnu/sluice/sim",
-					     "../lib64/sluice/sim", "../lib/sluice/sim"};
+	static const char *const beside[] = {
+	    "../../sim/nvml",
+	    "../lib/x86_64-linux-gnu/sluice/sim",
+	    "../lib/aarch64-linux-gnu/sluice/sim",
+	    "../lib64/sluice/sim",
+	    "../lib/sluice/sim",
+	};
 	const char *named = getenv("SLUICE_SIM_LIBDIR");
 	char program[PATH_MAX] = "", directory[PATH_MAX + 64];
 	uint64_t branch = 0;

@@ -197,6 +197,7 @@ static const char *real_driver(const char *host)
 	static const char *const sign[] = {
 	    "/proc/driver/nvidia/version",
 	    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+	    "/usr/lib/aarch64-linux-gnu/libnvidia-ml.so.1",
 	    "/usr/lib64/libnvidia-ml.so.1",
 	    "/usr/lib/libnvidia-ml.so.1",
 	    "/usr/local/nvidia/lib64/libnvidia-ml.so.1",

@@ -276,6 +276,17 @@ static void filter_make(struct filter *filter)
 	add_return(filter, SECCOMP_RET_ERRNO | EPERM);
 }
 
+_Static_assert((int)FILTER_MAX <= (int)SANDBOX_CODE_MAX, "the filter fits");
+
+uint16_t sandbox_filter_code(struct sock_filter *out)
+{
+	struct filter filter = {.length = 0};
+	filter_make(&filter);
+	for (uint16_t i = 0; i < filter.length; i++)
+		out[i] = filter.code[i];
+	return filter.length;
+}
+
 int sandbox_filter(struct err *err)
 {
 	struct filter filter = {.length = 0};
@@ -289,6 +300,11 @@ int sandbox_filter(struct err *err)
 }
 
 #else
+
+uint16_t sandbox_filter_code(struct sock_filter *out)
+{
+	return 0;
+}
 
 int sandbox_filter(struct err *err)
 {

@@ -16,10 +16,12 @@
 #include <stdint.h>
 
 struct err;
+struct sock_filter;
 
 enum sandbox_limits {
 	SANDBOX_DESCRIPTORS = 128, /* 80 connections and a dozen of its own, and room */
 	SANDBOX_ADDRESS_MB = 256,
+	SANDBOX_CODE_MAX = 256, /* instructions of the filter */
 };
 
 #define SANDBOX_KEEP UINT32_MAX /* uid and gid: stays who it is */
@@ -35,5 +37,10 @@ int sandbox_enter(uint32_t uid, uint32_t gid, struct err *err);
 
 /* The last step alone. 0, -ENOTSUP where there is no filter for this processor, -errno. */
 int sandbox_filter(struct err *err);
+
+/* The instructions that it gives the kernel, of which `out` has room for SANDBOX_CODE_MAX: for a
+ * test where no kernel of this processor runs them. Returns how many; 0 where there is no filter.
+ */
+uint16_t sandbox_filter_code(struct sock_filter *out);
 
 #endif

@@ -262,6 +262,13 @@ def test_real_library_in_the_loader_cache_is_found(machine, tmp_path):
     machine.sim("start", "--profile", "t4x1", "--host", tmp_path, rc=3)
 
 
+@pytest.mark.parametrize("directory", ["lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64"])
+def test_real_library_of_each_processor_is_found(machine, tmp_path, directory):
+    (tmp_path / "usr" / directory).mkdir(parents=True)
+    (tmp_path / "usr" / directory / "libnvidia-ml.so.1").touch()
+    machine.sim("start", "--profile", "t4x1", "--host", tmp_path, rc=3)
+
+
 @pytest.mark.parametrize("arguments, near", [
     (["start", "--alongside", "--profile", "dgx-a10"], "dgx-a100"),
     (["start", "--alongside", "--profile", "t4x1", "--quirk", "oldt"], "oldts"),

@@ -35,7 +35,8 @@ static void a_machine(void **state)
 	buf_init(&out, 1 << 16);
 	assert_int_equal(mkdir(unit_path(unit_top, "proc"), 0755), 0);
 	unit_write(unit_path(unit_top, "proc/cpuinfo"),
-		   "processor\t: 0\nmodel name\t: A Processor\nmicrocode\t: 0x1\n");
+		   "processor\t: 0\nmodel name\t: A Processor\nmicrocode\t: 0x1\n"
+		   "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n");
 	unit_write(unit_path(unit_top, "proc/cmdline"), "secret=1 mitigations=off quiet\n");
 	jsonw_init(&json, &out);
 	jsonw_object(&json, NULL);
@@ -45,6 +46,8 @@ static void a_machine(void **state)
 	const char *text = buf_text(&out);
 	assert_non_null(strstr(text, "\"cpu\":\"A Processor\""));
 	assert_non_null(strstr(text, "\"microcode\":\"0x1\""));
+	assert_non_null(strstr(text, "\"cpu_implementer\":\"0x41\"")); /* as on arm64 */
+	assert_non_null(strstr(text, "\"cpu_part\":\"0xd4f\""));
 	assert_non_null(strstr(text, "\"mitigations\":\"off\""));
 	assert_non_null(strstr(text, "\"NCCL_DEBUG\":\"INFO\""));
 	assert_non_null(strstr(text, "\"UCX_TLS\":\"\\\"a\\\"\""));

@@ -2,6 +2,7 @@
 /* Reading and writing at once, dying, and what time it is meanwhile. */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -447,6 +448,26 @@ static void test_child_forked_while_reading(void **state)
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* What a kernel whose pages have 64 KiB keeps from a child: whole pages. */
+static void test_child_forked_where_pages_are_large(void **state)
+{
+	int status;
+	pid_t child;
+
+	fixture_make(SIM_CLOCK_VIRTUAL);
+	assert_int_equal(madvise(sim, 64 << 10, MADV_WIPEONFORK), 0);
+	sim_state_read(sim);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		(void)alarm(DEADLINE_S);
+		_exit(sim_state_read(sim)->gpu_count == 8 ? 0 : 1);
+	}
+	sim_state_read_done(sim);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -462,6 +483,7 @@ int main(void)
 	    FIXTURE_CASE(test_time_goes_on_after_a_writer_that_died_publishing),
 	    FIXTURE_CASE(test_read_only_reader_sees_the_dead_go_too),
 	    FIXTURE_CASE(test_child_forked_while_reading),
+	    FIXTURE_CASE(test_child_forked_where_pages_are_large),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
