@@ -8,7 +8,7 @@ SECONDS ?=
 SEED ?=
 NAME = all
 
-.PHONY: all demo check conformance page page-pictures soak bench ptx install deb rpm image packages vm cluster long clean help
+.PHONY: all demo check conformance page page-pictures soak bench ptx install deb rpm image packages vm cluster long cross clean help
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -86,6 +86,10 @@ long: all
 	tools/setup check
 	tools/long $(NAME)
 
+cross:
+	tools/setup build cross
+	tools/cross aarch64
+
 clean:
 	rm -rf $(BUILD) build-clang build-asan build-fuzz
 
@@ -106,4 +110,5 @@ help:
 	@echo 'make vm            the package in an emulated Debian 12 with systemd, as root (needs the network)'
 	@echo 'make cluster       a Kubernetes cluster on this machine with simulated GPUs, and the service on it (root, Go, the network)'
 	@echo 'make long NAME=N   the long tests of tests/long/table, each with its record in doc/measurements.md'
+	@echo 'make cross         programs and unit tests for aarch64, emulated (the network once)'
 	@echo 'make clean         remove the build trees'
