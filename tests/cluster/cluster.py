@@ -27,8 +27,9 @@ class Cluster:
     def up(self, count):
         BASE.mkdir(parents=True, exist_ok=True)
         (BASE / "nodes").write_text(str(count))
+        for name in images.MAKERS:
+            images.make(name)
         self.nodes = [Node(number + 1) for number in range(count)]
-        archives = [images.make(name) for name in images.MAKERS]
         if not self.control.pids():
             self.control.up()
         for node in self.nodes:
@@ -38,9 +39,12 @@ class Cluster:
             for other in self.nodes:
                 if other is not node:
                     node.route(other.pods, other.address)
-            for archive in archives:
-                node.load(archive)
+            self.load_images(node)
         self.wait_ready()
+
+    def load_images(self, node):
+        for name in images.MAKERS:
+            node.load(images.make(name))
 
     def wait_ready(self):
         for node in self.nodes:
@@ -124,14 +128,9 @@ class Cluster:
         name = next(pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") == node.name)
         return self.kubectl("exec", "-n", "sluice", name, "--", *arguments, **options)
 
-    def pod(self, name, node=None, command="exec sleep 100000", gpus=1, resource="nvidia.com/gpu"):
-        """Starts a pod of the box with GPUs."""
-        spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,
-                "containers": [{"name": "main", "image": "localhost/box:1", "imagePullPolicy": "Never",
-                                "command": ["sh", "-c", command], "resources": {"limits": {resource: str(gpus)} if gpus else {}}}]}
-        if node:
-            spec["nodeSelector"] = {"kubernetes.io/hostname": node.name}
-        self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"scenario": "yes"}}, "spec": spec})
+    def pod(self, name, node=None, **options):
+        """Starts a pod of the box with GPUs: pod_object()'s options."""
+        self.apply(pod_object(name, node, **options))
 
     def phase(self, name):
         return self.get("pod", name)["status"].get("phase")
@@ -143,6 +142,20 @@ class Cluster:
     def clear(self):
         """Takes away the pods of a scenario."""
         self.kubectl("delete", "pods", "-l", "scenario=yes", "--grace-period=1", "--wait=true", timeout=120)
+
+
+def pod_object(name, node=None, command="exec sleep 100000", gpus=1, resource="nvidia.com/gpu", folder=None, restart="Never"):
+    """A pod of the box. `folder` of the node is /folder in it."""
+    container = {"name": "main", "image": "localhost/box:1", "imagePullPolicy": "Never", "command": ["sh", "-c", command],
+                 "env": [{"name": "POD", "value": name}], "resources": {"limits": {resource: str(gpus)} if gpus else {}}}
+    spec = {"restartPolicy": restart, "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,
+            "enableServiceLinks": False, "containers": [container]}
+    if folder:
+        container["volumeMounts"] = [{"name": "folder", "mountPath": "/folder"}]
+        spec["volumes"] = [{"name": "folder", "hostPath": {"path": str(folder), "type": "DirectoryOrCreate"}}]
+    if node:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node.name}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"scenario": "yes"}}, "spec": spec}
 
 
 def unmount_below(folder):

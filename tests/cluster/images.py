@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The images on the nodes, as archives; there is no registry."""
 
+import functools
 import hashlib
 import io
 import json
@@ -82,12 +83,18 @@ def nvidia():
     archive("localhost/nvidia-device-plugin:1", tree, IMAGES / "nvidia.tar", ["nvidia-device-plugin"])
 
 
+@functools.cache
+def packages():
+    """The service's package, built once by whoever asks for it in this run."""
+    subprocess.run([ROOT / "tools/deb"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
 def sluice():
     """The service's own, as `make image` builds it from this tree."""
     # The builder keeps the image under its name alone: two trees must not write it at once.
+    packages()
     with alone("image"):
-        for tool in ("tools/deb", "tools/image"):
-            subprocess.run([ROOT / tool], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+        subprocess.run([ROOT / "tools/image"], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     built = sorted((ROOT / "build/image").glob("sluice-*.tar"))[-1]
     shutil.copy2(built, IMAGES / "sluice.tar")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node: a simulated machine with GPUs, containerd and a kubelet, in a space of its own."""
 
+import json
 import os
 import pathlib
 import re
@@ -169,6 +170,30 @@ class Node(Space):
             return bool(self.ctr(*arguments, timeout=5))
         except (Failure, OSError):
             return False
+
+    def container_of(self, pod):
+        """The first process of the only container of a pod (as the API server has it), as the node numbers it."""
+        full = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+        rows = (line.split() for line in self.ctr("tasks", "ls").splitlines())
+        return next(int(row[1]) for row in rows if row[0] == full)
+
+    def promised(self):
+        """What the kubelet has given to pods: {uid of the pod: identifiers of devices}, as it wrote it down."""
+        book = self.base / "own/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+        if not book.exists():
+            return {}
+        found = {}
+        for entry in json.loads(book.read_text())["Data"]["PodDeviceEntries"] or []:
+            ids = [one for numa in entry["DeviceIDs"].values() for one in numa]
+            found.setdefault(entry["PodUID"], []).extend(ids)
+        return found
+
+    def gpus(self):
+        """The truth about the simulated machine: its GPUs by `sluice sim show`."""
+        return json.loads(self.sim("show", "--output", "json"))["gpus"]
+
+    def boot_id(self):
+        return self.run("cat", "/proc/sys/kernel/random/boot_id").strip()
 
     def load(self, archive):
         self.ctr("images", "import", "--local", archive, timeout=300)

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 
 from place import CACHE, HERE, Failure, alone
 
@@ -83,6 +84,7 @@ def build(name):
 def build_anew(name):
     ready = folder(name)
     print(f"cluster: building {name} (minutes, the first time)", flush=True)
+    start = time.monotonic()
     partial = ready.with_name(ready.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -95,6 +97,7 @@ def build_anew(name):
         if (partial / old).exists():
             (partial / old).rename(partial / new)
     partial.rename(ready)
+    print(f"cluster: {name} built in {(time.monotonic() - start) / 60:.1f} min", flush=True)
     return ready
 
 

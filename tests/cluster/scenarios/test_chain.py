@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One chain through all of it, for continuous integration: the chart, a GPU by CDI, shared by configuration, lost and back,
+the agent killed, uninstalled. `run chain` brings the cluster up for it and takes it down."""
+
+import pytest
+
+from conftest import gpus_of, install, wait
+from test_chart import of_service
+from test_kills import agent, is_registered
+
+LABEL = "nvidia.com/device-plugin.config"
+CDI = "version: v1\nflags: {plugin: {deviceListStrategy: [cdi-cri]}}\nsluice: {labels: {mode: direct, onExit: remove}}\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chart(cluster):
+    install(cluster, f"--set-literal=config.map.whole={CDI}")
+    yield
+    cluster.clear()
+    cluster.uninstall()
+    for one in cluster.nodes:
+        wait(lambda node=one: f"nothing is left on {node.name}: {of_service(node)}", 30, lambda node=one: not of_service(node))
+
+
+@pytest.fixture(autouse=True)
+def cleared(cluster):
+    yield
+    cluster.clear()
+
+
+def test_a_gpu_by_cdi(cluster, node):
+    cluster.pod("held", node, gpus=2)
+    cluster.wait_phase("held", "Running")
+    minors = {f"/dev/nvidia{gpu['minor']}" for gpu in node.gpus()
+              if gpu["uuid"] in node.promised()[cluster.get("pod", "held")["metadata"]["uid"]]}
+    assert len(minors) == 2 and set(gpus_of(cluster, "held")) == minors
+
+
+def test_shared_by_configuration(cluster, node):
+    cluster.kubectl("label", "--overwrite", "node", node.name, f"{LABEL}=shared")
+    cluster.wait_allocatable(node, 32)
+    cluster.pod("part", node)
+    cluster.wait_phase("part", "Running")
+    assert len(gpus_of(cluster, "part")) == 1
+    cluster.clear()
+    cluster.kubectl("label", "node", node.name, f"{LABEL}-")
+    cluster.wait_allocatable(node, 8)
+
+
+def test_a_gpu_lost_and_back(cluster, node):
+    node.sim("inject", "xid", "79", "--gpu", "2")
+    cluster.wait_allocatable(node, 7)
+    node.sim("heal")
+    node.sim("reset-gpu", "--gpu", "2")
+    cluster.agent(node, "sluice", "health", "clear", "2")
+    cluster.wait_allocatable(node, 8)
+
+
+def test_the_agent_killed(cluster, node):
+    cluster.pod("held", node, gpus=5)
+    cluster.wait_phase("held", "Running")
+    held = gpus_of(cluster, "held")
+    agent(node)
+    wait("the service is registered", 60, lambda: is_registered(cluster, node), every=0.5)
+    cluster.pod("later", node, gpus=3)
+    cluster.wait_phase("later", "Running")
+    assert gpus_of(cluster, "held") == held and not set(gpus_of(cluster, "later")) & set(held)
