@@ -102,6 +102,10 @@ class Cluster:
         found = json.loads(self.kubectl(*arguments, *(["-l", selector] if selector else [])))
         return found if name else found["items"]
 
+    def get_with_fields(self, node):
+        """A node with who has written which of its fields."""
+        return json.loads(self.kubectl("get", "node", node.name, "-o", "json", "--show-managed-fields"))
+
     def helm(self, *arguments, **options):
         environment = {"KUBECONFIG": str(PKI / "admin.conf"), "HOME": str(BASE), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         words = [f"{key}={value}" for key, value in environment.items()]

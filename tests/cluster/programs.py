@@ -32,6 +32,8 @@ def flags(name):
                 f"-X k8s.io/component-base/version.gitMinor={minor} -X k8s.io/client-go/pkg/version.gitVersion=v{kubernetes}")
     if name == "containerd":
         return f"-X github.com/containerd/containerd/v2/version.Version={version('github.com/containerd/containerd/v2', name)}"
+    if name == "nfd":
+        return f"-X sigs.k8s.io/node-feature-discovery/pkg/version.version=v{version('sigs.k8s.io/node-feature-discovery', name)}"
     return ""
 
 
@@ -103,7 +105,7 @@ def build_anew(name):
 
 # What a cluster is made of, and what only some scenarios start on it.
 CLUSTER = ("k8s", "containerd", "cni", "helm")
-ALL = (*CLUSTER, "nvidia")
+ALL = (*CLUSTER, "nfd", "nvidia")
 
 
 def program(name):
