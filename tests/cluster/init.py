@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import uuid
 
 # What a node has for itself, over what this machine has there.
 OVERLAID = ("etc", "var/lib", "opt")
@@ -40,9 +39,6 @@ def node_mounts(base, machine):
     subprocess.run(["find", "/run", "-mindepth", "1", "-xdev", "-delete"], check=False)
     for name in ("cdi", "containerd", "netns", "nvidia"):
         pathlib.Path("/run", name).mkdir()
-    # Each boot has an identifier of its own, by which programs know that what ran before has ended.
-    (base / "boot_id").write_text(f"{uuid.uuid4()}\n")
-    mount("--bind", base / "boot_id", "/proc/sys/kernel/random/boot_id")
     mount("--make-rshared", "/")
 
 

@@ -192,9 +192,6 @@ class Node(Space):
         """The truth about the simulated machine: its GPUs by `sluice sim show`."""
         return json.loads(self.sim("show", "--output", "json"))["gpus"]
 
-    def boot_id(self):
-        return self.run("cat", "/proc/sys/kernel/random/boot_id").strip()
-
     def load(self, archive):
         self.ctr("images", "import", "--local", archive, timeout=300)
 
