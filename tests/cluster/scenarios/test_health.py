@@ -2,7 +2,8 @@
 """Faults of GPUs as a pod of the service sees them: it has no /proc of the driver, so nobody can tell it the address of
 a GPU that is lost."""
 
-from conftest import wait
+from conftest import gpus_of, wait
+from test_kills import agent, is_registered
 
 
 def log_lines(cluster, node):
@@ -33,3 +34,25 @@ def test_a_lost_gpu_is_told_once_and_comes_back(service, node):
     node.sim("reset-gpu", "--gpu", "2")
     service.agent(node, "sluice", "health", "clear", "2")
     service.wait_allocatable(node, 8)
+
+
+def test_a_reset_brings_it_back_by_itself(service, node):
+    """A pod's own XID is no reason; one that wants a reset is, until there was one: nobody has to clear it. Pods on other
+    GPUs do not notice, and a new agent remembers."""
+    service.pod("held", node, gpus=4)
+    service.wait_phase("held", "Running")
+    held = gpus_of(service, "held")
+    free = [gpu["index"] for gpu in node.gpus() if f"/dev/nvidia{gpu['minor']}" not in held]
+    node.sim("inject", "xid", "13", "--gpu", free[0])
+    node.sim("inject", "xid", "119", "--gpu", free[1])
+    service.wait_allocatable(node, 7)
+    agent(node)
+    wait("the service is registered", 60, lambda: is_registered(service, node), every=0.5)
+    service.wait_allocatable(node, 7)
+    service.pod("rest", node, gpus=3)
+    service.wait_phase("rest", "Running")
+
+    node.sim("heal")
+    node.sim("reset-gpu", "--gpu", free[1])
+    service.wait_allocatable(node, 8)
+    assert service.phase("held") == "Running" and gpus_of(service, "held") == held
