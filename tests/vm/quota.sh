@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A user with a disk quota: what a job writes counts against it, also where root's supervisor carries it into the file. Few
 # kernels of test machines have quotas; that of Debian has.
+# disks: 64M
 . /test/lib.sh
 
 place=/var/lib/sluice
@@ -38,7 +39,8 @@ apt-get -q install -y --no-install-recommends /test/new.deb >/dev/null 2>&1
 systemctl stop sluice.service
 useradd --uid 4001 alice
 useradd --uid 4002 bob
-check "a disk with quotas is mounted" mount -o loop,usrquota /test/quota.disk "$place"
+mke2fs -q -F -t ext4 -O quota -E quotatype=usrquota /dev/disk/by-id/virtio-disk1
+check "a disk with quotas is mounted" mount -o usrquota /dev/disk/by-id/virtio-disk1 "$place"
 chmod 0711 "$place"
 check "a quota can be set" quota set 4001 $limit_kib
 systemctl start sluice.service
