@@ -12,7 +12,7 @@ import subprocess
 import cgroup
 from control import certificate
 from place import BASE, HERE, PKI, PREFIX, SLUICE, Failure, run, wait
-from programs import folder, program
+from programs import folder, old_containerd, program
 from space import Space
 
 CONTAINERD = "/run/containerd/containerd.sock"
@@ -36,6 +36,26 @@ state = "/run/containerd"
 [plugins."io.containerd.cri.v1.runtime".cni]
   bin_dirs = ["{cni}"]
   conf_dir = "{conf}"
+"""
+
+# The same for release 1.6, whose file has another version.
+CONTAINERD_16_TOML = """version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+[grpc]
+  address = "{socket}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "localhost/pause:1"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{cni}"
+    conf_dir = "{conf}"
 """
 
 CNI = """{{"cniVersion": "1.0.0", "name": "bridge", "plugins": [
@@ -144,8 +164,8 @@ class Node(Space):
             certificate(self.name, f"/O=system:nodes/CN=system:node:{self.name}", f"DNS:{self.name},IP:{self.address}")
         conf = self.base / "conf"
         (conf / "cni").mkdir(parents=True, exist_ok=True)
-        (conf / "containerd.toml").write_text(
-            CONTAINERD_TOML.format(socket=CONTAINERD, cni=folder("cni"), conf=conf / "cni"))
+        text = CONTAINERD_16_TOML if self.runs_old() else CONTAINERD_TOML
+        (conf / "containerd.toml").write_text(text.format(socket=CONTAINERD, cni=folder("cni"), conf=conf / "cni"))
         (conf / "cni/10-bridge.conflist").write_text(CNI.format(pods=self.pods))
         (conf / "kubelet.yaml").write_text(
             KUBELET.format(group=self.group, socket=CONTAINERD, pki=PKI, name=self.name, pods=self.pods))
@@ -153,14 +173,27 @@ class Node(Space):
     # Its programs -----------------------------------------------------------------------------
 
     def containerd(self):
-        path = f"PATH={folder('containerd')}:/usr/sbin:/usr/bin:/sbin:/bin"
-        self.start("containerd", "env", path, program("containerd"), "--config", self.base / "conf/containerd.toml")
+        programs = old_containerd() if self.runs_old() else folder("containerd")
+        path = f"PATH={programs}:/usr/sbin:/usr/bin:/sbin:/bin"
+        self.start("containerd", "env", path, programs / "containerd", "--config", self.base / "conf/containerd.toml")
         wait(f"containerd of {self.name}", 60, lambda: self.works("version"))
 
     def kubelet(self):
         wait(f"containerd of {self.name}", 60, lambda: self.works("version"))
         self.start("kubelet", program("kubelet"), "--config", self.base / "conf/kubelet.yaml", "--kubeconfig",
                    PKI / f"{self.name}.conf", "--hostname-override", self.name, "--node-ip", self.address, "--v=2")
+
+    def runs_old(self):
+        """Whether its runtime is Debian's containerd instead of the newest."""
+        return (self.base / "old-containerd").exists()
+
+    def change_containerd(self, old):
+        """Another containerd, which begins with nothing: the node is started anew."""
+        self.kill()
+        shutil.rmtree(self.base / "own/var/lib/containerd")
+        mark = self.base / "old-containerd"
+        mark.touch() if old else mark.unlink(missing_ok=True)
+        self.up()
 
     def ctr(self, *arguments, **options):
         return self.run(program("ctr"), "--address", CONTAINERD, "--namespace", "k8s.io", *arguments, **options)
@@ -192,7 +225,11 @@ class Node(Space):
         """The truth about the simulated machine: its GPUs by `sluice sim show`."""
         return json.loads(self.sim("show", "--output", "json"))["gpus"]
 
+    def boot_id(self):
+        return self.run("cat", "/proc/sys/kernel/random/boot_id").strip()
+
     def load(self, archive):
+        # The client of 2.x imports by the server's transfer service unless told otherwise, which 1.6 has not.
         self.ctr("images", "import", "--local", archive, timeout=300)
 
     # Faults -----------------------------------------------------------------------------------

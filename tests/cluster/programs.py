@@ -15,6 +15,7 @@ from place import CACHE, HERE, Failure, alone
 
 # What a distribution's Go is given where it is older than the modules ask for: a module of its own.
 TOOLCHAIN = "go1.26.8"
+BUILT_SECONDS = "built-seconds"
 RENAMED = {"server": "etcd"}
 
 
@@ -99,8 +100,30 @@ def build_anew(name):
         if (partial / old).exists():
             (partial / old).rename(partial / new)
     partial.rename(ready)
+    (ready / BUILT_SECONDS).write_text(f"{time.monotonic() - start:.0f}")
     print(f"cluster: {name} built in {(time.monotonic() - start) / 60:.1f} min", flush=True)
     return ready
+
+
+def built_seconds():
+    """How long each group of programs took to build, where that was written down."""
+    return {name: int((folder(name) / BUILT_SECONDS).read_text()) for name in ALL if (folder(name) / BUILT_SECONDS).exists()}
+
+
+def old_containerd():
+    """The folder of Debian's containerd (1.6 in Debian 12), taken out of its package without installing it."""
+    ready = CACHE / "debian-containerd"
+    with alone("containerd"):
+        if not ready.exists():
+            if not shutil.which("apt-get"):
+                raise Failure("Debian's containerd is had by apt-get, which this machine has not")
+            partial = ready.with_suffix(".partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            subprocess.run(["apt-get", "-qq", "download", "containerd"], cwd=partial, check=True, stderr=subprocess.DEVNULL)
+            subprocess.run(["dpkg", "-x", *map(str, partial.glob("containerd_*.deb")), str(partial / "root")], check=True)
+            partial.rename(ready)
+    return ready / "root/usr/bin"
 
 
 # What a cluster is made of, and what only some scenarios start on it.

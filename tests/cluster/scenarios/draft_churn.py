@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hundred pods of random sizes come and go while agent, kubelet and containerd are killed: no GPU is given to two at a
+time, each pod gets as many as it asked for, all end, and nothing is left.
+Open: it has never run."""
+
+import collections
+import itertools
+import json
+import os
+import random
+import shutil
+import time
+
+from conftest import Failure, wait
+from test_kills import agent, containerd, kubelet
+
+from cluster import pod_object
+
+PODS = int(os.environ.get("CHURN_PODS", "200"))
+SEED = int(os.environ.get("CHURN_SEED", "1"))
+SECONDS = 900
+# Each pod tells what it got, from when to when; the clock is that of the one kernel below all nodes.
+COMMAND = """now() { cut -d " " -f 1 /proc/uptime; }
+echo "$POD $(now) $(ls -d /dev/nvidia[0-9]* | tr "\\n" " ")" >/folder/$POD.start
+sleep %d
+now >/folder/$POD.end"""
+# What the kubelet makes of a pod while no plugin is registered; no container was started for it.
+REFUSED = ("UnexpectedAdmissionError", "OutOfnvidia.com/gpu")
+# A container whose agent was killed is started anew later and later: after these a pod is deleted instead.
+AGENT_KILLS = 2
+
+
+def restart_agent(cluster, node, counts):
+    counts[f"agent of {node.name}"] += 1
+    if counts[f"agent of {node.name}"] <= AGENT_KILLS:
+        agent(node)
+    else:
+        cluster.kubectl("delete", "pods", "-n", "sluice", "-l", "app.kubernetes.io/name=sluice", "--grace-period=1",
+                        "--wait=false", f"--field-selector=spec.nodeName={node.name}")
+
+
+def kill_one(cluster, chance, counts):
+    node, what = chance.choice(cluster.nodes), chance.choice(["agent", "kubelet", "containerd"])
+    try:
+        if what == "agent":
+            restart_agent(cluster, node, counts)
+        else:
+            {"kubelet": kubelet, "containerd": containerd}[what](node)
+            counts[f"{what} of {node.name}"] += 1
+    except Failure:
+        counts["not there when it was to be killed"] += 1
+
+
+def pods(cluster):
+    return cluster.get("pods", selector="scenario=yes")
+
+
+def ended(cluster):
+    return [pod for pod in pods(cluster) if pod["status"].get("phase") in ("Succeeded", "Failed")]
+
+
+def intervals(folder):
+    """(Pod, GPUs, from, to) of each pod that ran. One that wrote no end has none."""
+    for start in sorted(folder.glob("*.start")):
+        name, begin, *gpus = start.read_text().split()
+        end = start.with_suffix(".end")
+        yield name, set(gpus), float(begin), float(end.read_text()) if end.exists() else float("inf")
+
+
+def doubles(rows):
+    return [(one, other) for one, other in itertools.combinations(rows, 2)
+            if one[1] & other[1] and one[2] < other[3] and other[2] < one[3]]
+
+
+def test_two_hundred_pods(service):
+    chance, counts, sizes = random.Random(SEED), collections.Counter(), {}
+    folders = {node.name: node.base / "churn" for node in service.nodes}
+    for folder in folders.values():
+        shutil.rmtree(folder, ignore_errors=True)
+    objects = []
+    for number in range(PODS):
+        name, size = f"churn-{number}", chance.choice([1, 1, 1, 2, 2, 3, 4])
+        node = chance.choice(service.nodes)
+        sizes[name] = size
+        objects.append(pod_object(name, node, gpus=size, folder=folders[node.name], command=COMMAND % chance.randint(1, 4)))
+
+    start = time.monotonic()
+    service.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    while len(ended(service)) < PODS:
+        kill_one(service, chance, counts)
+        assert time.monotonic() - start < SECONDS, f"{len(ended(service))} of {PODS} ended; killed: {dict(counts)}"
+        time.sleep(chance.uniform(3, 8))
+
+    last = pods(service)
+    phases = collections.Counter(pod["status"].get("reason", pod["status"]["phase"]) for pod in last)
+    rows = {name: list(intervals(folder)) for name, folder in folders.items()}
+    ran = [row for some in rows.values() for row in some]
+    print(f"churn, seed {SEED}: {PODS} pods in {time.monotonic() - start:.0f} s, {dict(phases)}; killed: {dict(counts)}")
+    assert set(phases) <= {"Succeeded", *REFUSED}, phases
+    assert len(ran) == phases["Succeeded"] >= PODS * 0.7
+    assert [row for row in ran if len(row[1]) != sizes[row[0]]] == []
+    assert [pair for some in rows.values() for pair in doubles(some)] == []
+    for node in service.nodes:
+        wait_whole(service, node)
+
+
+def wait_whole(cluster, node):
+    """All GPUs of the node can be had by one pod, when all others are gone."""
+    cluster.clear()
+    cluster.wait_allocatable(node, 8, seconds=120)
+    cluster.pod("all", node, gpus=8)
+    cluster.wait_phase("all", "Running", seconds=90)
+    cluster.clear()
+    wait(lambda: f"the kubelet of {node.name} has taken all back: {node.promised()}", 60, lambda: not node.promised())

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+# The power is cut, five times, at a random moment of a storm of submissions, ends and cancellations; the machine boots from the same
+# disk. What was answered holds, nothing runs twice, the store is whole. The diary of what was asked, answered, seen and run lies
+# with the host, which stays. GPUs are simulated.
+# Open: one cut of the five was seen, with all its checks ok.
+# minutes: 50
+. /test/lib.sh
+
+cuts=5
+diary=/host/diary
+state=/var/lib/sluice
+
+# One row a job: number, state, reason, exit code, name.
+rows() {
+	until answer=$(sluice jobs --all --output json 2>/dev/null); do
+		sleep 0.5 # a busy machine may take longer than a client waits
+	done
+	printf '%s' "$answer" | perl -MJSON::PP -e '
+		for (@{decode_json(join "", <STDIN>)->{jobs}}) {
+			print join(" ", $_->{id}, $_->{state}, $_->{reason} || "-", $_->{exit_code} // "-", $_->{name}), "\n";
+		}'
+}
+
+# submit KEY: a job of that name that says that it runs, and ends soon with its number modulo 5.
+submit() {
+	sluice run --detach --quiet --key "$1" --name "j-$1" --gpus $((0x$(echo "$1" | cut -c1-2) % 3)) -- sh -c "
+		mkdir $diary/ran/\$SLUICE_JOB_ID.\$SLUICE_ATTEMPT || touch $diary/twice/\$SLUICE_JOB_ID.\$SLUICE_ATTEMPT
+		sleep 0.\$((SLUICE_JOB_ID % 10)); exit \$((SLUICE_JOB_ID % 5))"
+}
+
+# What was asked is written down before, what was answered afterwards.
+submitter() {
+	while :; do
+		key=$(cat /proc/sys/kernel/random/uuid)
+		: >"$diary/asked/$key"
+		id=$(submit "$key") && echo "$id" >"$diary/new.$1" && mv "$diary/new.$1" "$diary/answered/$key"
+	done
+}
+canceller() {
+	while :; do
+		id=$(rows | sed -n 's/^\([0-9]*\) Pending.*$/\1/p' | tail -n 1)
+		[ -n "$id" ] && sluice cancel "$id" && : >"$diary/cancelled/$id"
+		sleep 1
+	done
+}
+# Ends that somebody was told of.
+observer() {
+	while :; do
+		rows | grep -E ' (Succeeded|Failed|Cancelled) ' >"$diary/new.seen" && mv "$diary/new.seen" "$diary/seen"
+	done
+}
+
+storm() { # CUT: until the power is gone
+	delay=$(perl -e 'srand($ARGV[0] * 100 + $ARGV[1]); printf "%.2f", 8 + rand(20)' "$seed" "$1")
+	echo "# cut $1 comes ${delay} s after the storm has begun"
+	cut_power_in "$delay" "$1"
+	for one in 1 2 3; do
+		submitter $one &
+	done
+	canceller >/dev/null 2>&1 &
+	observer &
+	sleep 600
+}
+
+is_known() { # every answered submission is a job with that number and name
+	for path in "$diary"/answered/*; do
+		grep -q "^$(cat "$path") .* j-${path##*/}$" /test/rows || { echo "${path##*/} is not $(cat "$path")" && return 1; }
+	done
+}
+are_as_seen() { # an end that was told stays as it was
+	while read -r row; do
+		grep -qxF "$row" /test/rows || { echo "was: $row; is: $(grep "^${row%% *} " /test/rows)" && return 1; }
+	done <"$diary/seen"
+}
+stay_cancelled() {
+	for path in "$diary"/cancelled/*; do
+		[ -e "$path" ] || continue
+		grep -qE "^${path##*/} (Cancelled|Succeeded|Failed|Stopping) " /test/rows || { echo "${path##*/} runs or waits" && return 1; }
+	done
+}
+none_twice() {
+	[ -z "$(ls "$diary/twice")" ] && [ -z "$(ls "$diary/ran" | grep -v '\.1$')" ] || { ls "$diary/twice" "$diary/ran" && return 1; }
+}
+is_whole() { # as it was at this boot, before the service has opened it
+	[ "$(sqlite3 /run/store/queue.db 'PRAGMA integrity_check; PRAGMA foreign_key_check;')" = ok ]
+}
+asked_again() { # the same key is the same job, whether the answer came or not
+	for path in "$diary"/asked/*; do
+		key=${path##*/}
+		if [ ! -e "$diary/answered/$key" ]; then
+			until_true submit "$key" >/dev/null && id=$(submit "$key") && echo "$id" >"$diary/answered/$key" || return 1
+		fi
+	done
+}
+one_each() { # no name twice
+	[ "$(sed 's/^.* //' /test/rows | sort | uniq -d | wc -l)" = 0 ]
+}
+all_ended() { ! rows | grep -qE ' (Pending|Starting|Running|Stopping) '; }
+ended_as_told() { # what ended by itself did so with its own code, and had run
+	while read -r id state reason code _; do
+		case $state in
+		Succeeded | Failed)
+			[ "$reason" = NodeRebooted ] || { [ "$code" = $((id % 5)) ] && [ -d "$diary/ran/$id.1" ]; } || { echo "$id $state $reason $code" && return 1; }
+			;;
+		esac
+	done </test/rows
+}
+
+after() { # CUT
+	check "after cut $1: the service is up" until_true systemctl is-active sluice.service
+	check "it answers" until_true sluice jobs
+	check "the store was whole" is_whole
+	rows >/test/rows
+	check "what was answered is known" is_known
+	check "what was told has ended so" are_as_seen
+	check "what was cancelled stays so" stay_cancelled
+	check "asked again, each submission is answered" asked_again
+	rows >/test/rows
+	check "and is one job" one_each
+	check "no attempt has run twice" none_twice
+	echo "# $(wc -l </test/rows) jobs, of $(ls "$diary/asked" | wc -l) that were asked for; $(ls "$diary/ran" | wc -l) have run, $(grep -c NodeRebooted /test/rows) were lost with the machine, $(ls "$diary/cancelled" | wc -l) were cancelled"
+}
+
+past=$(phase) # cuts
+if [ "$past" -eq 0 ]; then
+	mkdir -p "$diary/asked" "$diary/answered" "$diary/cancelled" "$diary/ran" "$diary/twice"
+	: >"$diary/seen"
+	install_with_gpus
+	mkdir -p /etc/systemd/system/sluice.service.d
+	printf '[Service]\nExecStartPre=/bin/sh -c "test -e /run/store || cp -r %s /run/store"\n' $state >/etc/systemd/system/sluice.service.d/store.conf
+	systemctl daemon-reload
+	sync
+	storm 1
+fi
+after "$past"
+[ "$past" -ge $cuts ] || [ "$failed" -gt 0 ] || storm $((past + 1))
+check "all jobs end" until_true all_ended
+rows >/test/rows
+check "each with its own code, or lost with the machine" ended_as_told
+check "no attempt has run twice" none_twice
+check "jobs were lost with the machine" grep -q NodeRebooted /test/rows
+check "all GPUs are free again" sluice run --quiet --gpus 8 --time 2m -- true
+finish
