@@ -356,7 +356,8 @@ def test_the_kubelet_is_told_names_that_resolve(machine, what):
                  for gpu in endpoint.devices]
         wanted = 2 if what == "channel" else 1
         assert [len(told) for told in names] == [wanted, wanted], names
-        machine.run("sluice", "cdi", "check", *sum(names, [])).ok()
+        # The files are written while the kubelet is told, not before: on a busy machine a moment later.
+        wait_until(lambda: machine.run("sluice", "cdi", "check", *sum(names, [])).rc == 0, what="all names resolve")
         # A name that nothing provides any more: nobody gets the GPU, instead of a pod that cannot start.
         gone = machine.path(f"/dev/nvidia{machine.show()['gpus'][1]['minor']}")
         gone.unlink()
