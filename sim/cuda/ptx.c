@@ -103,7 +103,7 @@ static int read_version(struct reader *reader, struct ptx *out)
 	uint32_t major, minor;
 
 	if (!next(reader, word) || !number(&at, &major) || *at++ != '.' || !number(&at, &minor) ||
-	    *at || minor > 9)
+	    *at || major == 0 || minor > 9)
 		return fail(reader, "Parsing error near '.version': syntax error");
 	out->version = major * 10 + minor;
 	return 0;

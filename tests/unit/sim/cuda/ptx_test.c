@@ -39,6 +39,8 @@ static void test_what_is_wrong_is_said_with_its_line(void **state)
 	    {"", "Missing .version"},
 	    {".target sm_75\n", "Missing .version directive"},
 	    {".version x\n", "line 1; fatal   : Parsing error near '.version'"},
+	    {".version 6.3\n.target sm_75\n.version 0.0\n",
+	     "line 3; fatal   : Parsing error near '.version'"},
 	    {".version 6.3\n.target compute_75\n", "Parsing error near '.target'"},
 	    {".version 6.3\n.target sm_75z\n", "Unknown .target"},
 	    {".version 6.3\n.visible .entry a() {}\n", "Missing .target"},

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two pods on one GPU by time-slicing: the metrics name pod, namespace and container of each share, with what it uses.
-Open: not run since nodes keep the boot id of their machine."""
+"""Two pods on one GPU by time-slicing: the metrics name pod, namespace and container of each share, with what it uses."""
 
 import re
 
