@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node whose runtime is Debian's containerd 1.6, which knows no CDI: the service sees that, and pods get exactly their
 GPUs all the same, by device nodes that the kubelet passes on.
-Open: it has never run whole; node and pods under 1.6 were seen by hand."""
+Open: with the chart's own settings and neither CDI nor NVIDIA's runtime on the node a pod runs without any device of its GPU. Whether
+the service should pass the nodes by the kubelet then, or refuse, is to be decided."""
 
 import pytest
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`sluice doctor --cluster`, from outside the cluster's pods, of the real API server: nothing to mend where all is well, and
-each made fault by its check, with the command that leads to it.
-Open: it has never run."""
+each made fault by its check, with the command that leads to it."""
 
 import json
 import subprocess
 
 import pytest
 
+from conftest import wait
 from place import PKI, SLUICE
 
 RIVAL = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "rival", "namespace": "kube-system"},
          "spec": {"selector": {"matchLabels": {"app": "rival"}}, "template": {
              "metadata": {"labels": {"app": "rival"}},
-             "spec": {"nodeSelector": {"nobody": "yes"},
-                      "containers": [{"name": "plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"}]}}}}
+             "spec": {"containers": [{"name": "plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.1",
+                                      "imagePullPolicy": "Never"}]}}}}
 
 
 def doctor(cluster):
@@ -48,6 +48,8 @@ def test_a_node_with_a_lost_gpu(service, node):
 @pytest.fixture
 def rival(service):
     service.apply(RIVAL, "kube-system")
+    wait("the rival's pods", 60,
+         lambda: service.get("daemonset", "rival", namespace="kube-system")["status"].get("desiredNumberScheduled", 0) > 0)
     yield
     service.kubectl("delete", "daemonset", "rival", "-n", "kube-system")
 
