@@ -47,6 +47,7 @@ static void bench_start(void)
 		children[i] = fork();
 		if (children[i] < 0)
 			bench_fail("starting processes");
+
 		if (children[i] == 0) {
 			(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 			for (;;)
@@ -71,6 +72,7 @@ static void bench_view(struct view *view)
 		(void)snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%u", g);
 		gpu->process_count = gpu->process_total = SNAPSHOT_PROCESS_MAX;
 		view->gpu[g].energy_mj = SNAPSHOT_U64_ABSENT;
+
 		for (uint32_t p = 0; p < SNAPSHOT_PROCESS_MAX; p++)
 			gpu->process[p] = (struct snapshot_process){
 			    .pid = (uint32_t)children[g * SNAPSHOT_PROCESS_MAX + p],
@@ -93,31 +95,40 @@ int main(int argc, char **argv)
 	struct proctable *table = NULL;
 	const struct attribution_options options = {.loop = loop};
 	size_t count = 0, left;
+
 	bench_start();
 	if (!view || !loop || attribution_new(&options, &attribution, NULL) < 0 ||
 	    proctable_new(NULL, &table, NULL) < 0)
 		bench_fail("no memory");
+
 	bench_view(view);
+
 	for (size_t i = 0; i < BENCH_PROCESSES; i++)
 		(void)proctable_want(table, (uint32_t)children[i]);
+
 	do {
 		uint64_t begin = bench_cpu_ns();
 		left = proctable_read(table, PROCTABLE_SLICE);
 		slices[count++] = bench_cpu_ns() - begin;
 	} while (left > 0 && count < BENCH_PROCESSES);
 	double slice = gate_quantile(slices, count, 0.5);
+
 	gate_note(report, "new processes: %zu slices of %d, p99 %.2f ms", count, PROCTABLE_SLICE,
 		  gate_quantile(slices, count, 0.99) / 1e6);
+
 	for (size_t i = 0; i < BENCH_ROUNDS; i++) {
 		view->snapshot.taken_ns += BENCH_PERIOD_MS * UINT64_C(1000000);
 		for (uint32_t g = 0; g < BENCH_GPUS; g++)
 			view->gpu[g].busy_ns += BENCH_PERIOD_MS * UINT64_C(500000);
+
 		if (loop_advance(loop, BENCH_PERIOD_MS * UINT64_C(1000000), NULL) < 0)
 			bench_fail("the clock");
+
 		uint64_t begin = bench_cpu_ns();
 		attribution_fill(attribution, 0, view);
 		fills[i] = bench_cpu_ns() - begin;
 	}
+
 	double fill = gate_quantile(fills, BENCH_ROUNDS, 0.5);
 	gate_note(report, "a sample: %u processes, p99 %.2f ms", view->process_count,
 		  gate_quantile(fills, BENCH_ROUNDS, 0.99) / 1e6);
@@ -129,5 +140,6 @@ int main(int argc, char **argv)
 	(void)loop_free(loop);
 	free(view);
 	bench_stop();
+
 	return gate_close(report);
 }

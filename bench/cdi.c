@@ -72,15 +72,18 @@ static pid_t program_start(const char *const *arguments, long options)
 {
 	pid_t pid = fork();
 	rig_must(pid >= 0, "cannot fork");
+
 	if (pid > 0) {
 		rig_must(WIFSTOPPED(program_wait(pid)), "cannot begin");
 		program_trace(PTRACE_SETOPTIONS, pid, options | PTRACE_O_EXITKILL);
 		return pid;
 	}
+
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null < 0 || dup2(null, STDOUT_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0 ||
 	    ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
 		_exit(125);
+
 	(void)raise(SIGSTOP); /* from here on it counts */
 	(void)execv(BENCH_SLUICE, (char *const *)arguments);
 	_exit(126);
@@ -94,13 +97,17 @@ static struct program program_run(const char *const *arguments)
 	struct footprint before = {.pid = 0}, after = {.pid = 0};
 	pid_t pid = program_start(arguments, PTRACE_O_TRACEEXIT);
 	int status, deliver = 0;
+
 	(void)footprint_read_cpu(pid, &before.cpu_ns);
+
 	for (;;) {
 		program_trace(PTRACE_CONT, pid, deliver);
 		status = program_wait(pid);
 		deliver = 0;
+
 		if (WIFEXITED(status) || WIFSIGNALED(status))
 			break;
+
 		if (status >> BENCH_EVENT_SHIFT ==
 		    (SIGTRAP | PTRACE_EVENT_EXIT << BENCH_EVENT_SHIFT)) {
 			(void)footprint_read_cpu(pid, &after.cpu_ns);
@@ -109,11 +116,13 @@ static struct program program_run(const char *const *arguments)
 			deliver = WSTOPSIG(status);
 		}
 	}
+
 	program.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	program.cpu_ns = after.cpu_ns - before.cpu_ns;
 	program.pss = after.pss;
 	program.rss = after.rss;
 	program.private_dirty = after.private_dirty;
+
 	return program;
 }
 
@@ -121,14 +130,17 @@ static struct program program_run(const char *const *arguments)
 static struct program program_measure(const char *const *arguments, uint64_t samples[BENCH_RUNS])
 {
 	struct program most = {.status = 0};
+
 	for (size_t i = 0; i < BENCH_RUNS; i++) {
 		struct program one = program_run(arguments);
 		rig_must(one.status == 0, "'sluice %s %s' ended with %d", arguments[1],
 			 arguments[2] ? arguments[2] : "", one.status);
 		samples[i] = one.cpu_ns;
+
 		if (one.pss > most.pss)
 			most = one;
 	}
+
 	most.cpu_ns = (uint64_t)gate_quantile(samples, BENCH_RUNS, 0.5);
 	return most;
 }
@@ -138,10 +150,12 @@ static uint64_t program_count(pid_t pid)
 {
 	uint64_t stops = 0;
 	int status, deliver = 0;
+
 	for (;;) {
 		program_trace(PTRACE_SYSCALL, pid, deliver);
 		status = program_wait(pid);
 		deliver = 0;
+
 		if (WIFEXITED(status) || WIFSIGNALED(status))
 			break;
 		if (WSTOPSIG(status) == BENCH_SYSCALL_STOP)
@@ -149,6 +163,7 @@ static uint64_t program_count(pid_t pid)
 		else if (WSTOPSIG(status) != SIGTRAP)
 			deliver = WSTOPSIG(status);
 	}
+
 	rig_must(WIFEXITED(status) && WEXITSTATUS(status) == 0, "what was counted failed");
 	return (stops + 1) / 2; /* in and out; the last does not come out */
 }
@@ -158,6 +173,7 @@ static void program_files(const char *root)
 	static const char *const places[BENCH_FILES] = {"/etc/cdi/one.json", "/etc/cdi/two.json",
 							"/var/run/cdi/three.json"};
 	static const char *const vendors[BENCH_FILES] = {"one.dev", "two.dev", "sluice.sim"};
+
 	for (size_t i = 0; i < BENCH_FILES; i++) {
 		char path[FILE_PATH_MAX];
 		rig_must(file_path(path, NULL, "%s%s", root, places[i]) == 0, "path too long");
@@ -186,11 +202,14 @@ static void bench_programs(struct gate_report *report)
 	static const char *const generate[] = {"sluice", "cdi", "generate", NULL};
 	static const char *const list[] = {"sluice", "cdi", "list", NULL};
 	static const char *const check[] = {"sluice", "cdi", "check", NULL};
+
 	static uint64_t samples[BENCH_RUNS];
 	struct rig rig;
+
 	rig_open_machine(&rig, "dgx2", NULL);
 	struct program bare = program_measure(version, samples);
 	struct program one = program_measure(generate, samples);
+
 	bench_command(report, "cdi_time", BENCH_GENERATE_MS, &bare, &one, samples);
 	gate_note(
 	    report,
@@ -234,6 +253,7 @@ static int made_look(void *context, const char *path, struct stat *out)
 static void made_init(struct made *made, const struct rig *rig, uint32_t gpus)
 {
 	char address[PCI_TEXT_MAX];
+
 	memset(made, 0, sizeof(*made));
 	rig_must(file_path(made->top, NULL, "%s/made-%u", rig->directory, gpus) == 0,
 		 "path too long");
@@ -243,6 +263,7 @@ static void made_init(struct made *made, const struct rig *rig, uint32_t gpus)
 	tree_control(made->top);
 	made->inventory.gpus = made->gpus;
 	made->inventory.gpu_count = gpus;
+
 	for (uint32_t i = 0; i < gpus; i++) {
 		struct gpu *gpu = &made->gpus[i];
 		*gpu = (struct gpu){
@@ -265,6 +286,7 @@ static void made_generate(const struct made *made, bool is_written)
 						 .layout = GENERATE_AUTO,
 						 .look = made_look};
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, GENERATE_TEXT_MAX);
 	int rc = gather_read(&from, &gather, &err);
 	if (rc == 0)
@@ -272,7 +294,9 @@ static void made_generate(const struct made *made, bool is_written)
 	if (rc == 0)
 		rc = generate_text(&made->inventory, gather.minors, &gather.driver, &options, &text,
 				   NULL, &err);
+
 	char path[FILE_PATH_MAX];
+
 	if (rc == 0)
 		rc = file_path(path, &err, "%s/out.json", made->top);
 	if (rc == 0 && is_written)
@@ -292,6 +316,7 @@ static uint64_t made_count(const struct made *made, bool is_work)
 {
 	pid_t pid = fork();
 	rig_must(pid >= 0, "cannot fork");
+
 	if (pid == 0) {
 		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
 			_exit(125);
@@ -300,6 +325,7 @@ static uint64_t made_count(const struct made *made, bool is_work)
 			made_generate(made, true);
 		_exit(0);
 	}
+
 	rig_must(WIFSTOPPED(program_wait(pid)), "cannot begin");
 	program_trace(PTRACE_SETOPTIONS, pid, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
 	return program_count(pid);
@@ -310,14 +336,17 @@ static void bench_generation(struct gate_report *report)
 	static uint64_t samples[BENCH_CALLS];
 	static struct made made, small;
 	struct rig rig;
+
 	rig_open(&rig); /* for its directory */
 	made_init(&made, &rig, BENCH_GPUS);
 	made_init(&small, &rig, BENCH_SYSCALL_GPUS);
+
 	for (size_t i = 0; i < BENCH_CALLS; i++) {
 		uint64_t start = made_cpu_ns();
 		made_generate(&made, false);
 		samples[i] = made_cpu_ns() - start;
 	}
+
 	gate_note(report, "generation alone, %d GPUs, %d libraries: %.2f ms", BENCH_GPUS,
 		  TREE_LIBRARIES, gate_quantile(samples, BENCH_CALLS, 0.5) / 1e6);
 	uint64_t calls = made_count(&small, true) - made_count(&small, false);
@@ -332,9 +361,11 @@ int main(int argc, char **argv)
 	    argc, argv, "bench-cdi",
 	    "What container specifications cost to generate, list and check.", true, NULL);
 	bench_generation(report);
+
 	if (geteuid() == 0)
 		bench_programs(report);
 	else
 		gate_note(report, "not measured: the programs, as only root can make device nodes");
+
 	return gate_close(report);
 }

@@ -111,7 +111,9 @@ static void bench_close(void)
 			bench.worlds[i].fds[j] = -1;
 		}
 	}
+
 	uint64_t begin = gate_now_ns();
+
 	for (size_t i = 0; i < WORLDS * RANKS; i++) {
 		pid_t pid = bench.worlds[i / RANKS].pids[i % RANKS];
 		bool has_ended = pid == 0;
@@ -121,12 +123,15 @@ static void bench_close(void)
 			if (!has_ended)
 				(void)poll(NULL, 0, 5);
 		}
+
 		if (!has_ended) {
 			(void)kill(pid, SIGKILL);
 			(void)waitpid(pid, NULL, 0);
 		}
+
 		bench.worlds[i / RANKS].pids[i % RANKS] = 0;
 	}
+
 	(void)shm_world_free(bench.shm);
 	bench.shm = NULL;
 	if (bench.listener >= 0)
@@ -150,6 +155,7 @@ static void bench_close(void)
 static void bench_listen(void)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
 	(void)snprintf(bench.directory, sizeof(bench.directory), "/tmp/collectives.XXXXXX");
 	bench_must(mkdtemp(bench.directory), "cannot make '%s'", bench.directory);
 	(void)snprintf(bench.path, sizeof(bench.path), "%s/orders", bench.directory);
@@ -169,6 +175,7 @@ static void bench_pin(uint32_t rank)
 	CPU_ZERO(&one);
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
 		return;
+
 	for (int cpu = 0, nth = 0; cpu < CPU_SETSIZE; cpu++) {
 		if (!CPU_ISSET(cpu, &allowed) || nth++ != (int)rank)
 			continue;
@@ -182,14 +189,17 @@ static _Noreturn void bench_be_shm_rank(uint32_t rank)
 {
 	struct err err = {0};
 	struct backend *backend = NULL;
+
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* it also ends when the socket closes */
 	bench_pin(rank);
+
 	int rc =
 	    shm_backend_new(bench.shm, rank, SHM_TIMEOUT_S * UINT64_C(1000000000), &backend, &err);
 	if (rc < 0)
 		(void)fprintf(stderr, "collectives: %s\n", err.text);
 	else
 		rc = rank_serve(backend, OURS, bench.path);
+
 	if (backend)
 		(void)backend->ops->free_backend(backend);
 	_exit(rc == 0 ? 0 : 1);
@@ -200,11 +210,13 @@ static int bench_be_mpi_rank(const char *path, const char *world_text)
 	struct err err = {0};
 	struct backend *backend = NULL;
 	uint64_t world;
+
 	if (parse_u64(world_text, 0, WORLDS - 1, &world) < 0 ||
 	    mpi_backend_new(NULL, &backend, &err) < 0) {
 		(void)fprintf(stderr, "collectives: %s\n", err.text);
 		return 1;
 	}
+
 	int rc = rank_serve(backend, (uint32_t)world, path);
 	(void)backend->ops->free_backend(backend);
 	return rc;
@@ -217,15 +229,19 @@ static void bench_launch(size_t index)
 	char self[512], number[16];
 	size_t count = 3;
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
 	bench_must(length > 0, "cannot find the own program");
 	self[length] = '\0';
 	(void)snprintf(number, sizeof(number), "%zu", index); /* fits */
+
 	for (size_t i = 0; i < array_length(kind->options) && kind->options[i]; i++)
 		arguments[count++] = kind->options[i];
+
 	arguments[count++] = self;
 	arguments[count++] = "--rank";
 	arguments[count++] = bench.path;
 	arguments[count++] = number;
+
 	posix_spawn_file_actions_t files;
 	bench_must(
 	    posix_spawn_file_actions_init(&files) == 0 &&
@@ -240,9 +256,11 @@ static void bench_launch(size_t index)
 static void bench_accept(size_t index)
 {
 	struct world *world = &bench.worlds[index];
+
 	for (int i = 0; i < RANKS; i++) {
 		struct pollfd wait = {.fd = bench.listener, .events = POLLIN};
 		struct rank_hello hello;
+
 		bench_must(poll(&wait, 1, START_MS) == 1, "%s does not start", worlds[index].name);
 		int fd = accept4(bench.listener, NULL, NULL, SOCK_CLOEXEC);
 		bench_must(fd >= 0 && recv(fd, &hello, sizeof(hello), 0) == sizeof(hello) &&
@@ -253,6 +271,7 @@ static void bench_accept(size_t index)
 		(void)snprintf(world->description, sizeof(world->description), "%.*s",
 			       RANK_TEXT_MAX - 1, hello.description);
 	}
+
 	world->is_there = true;
 }
 
@@ -266,10 +285,13 @@ static bool bench_has(const char *program)
 static void bench_start(void)
 {
 	struct err err = {0};
+
 	for (size_t i = 0; i < WORLDS; i++)
 		bench.worlds[i].fds[0] = bench.worlds[i].fds[1] = -1;
+
 	bench_listen();
 	bench_must(shm_world_new(RANKS, &bench.shm, &err) == 0, "%s", err.text);
+
 	for (uint32_t rank = 0; rank < RANKS; rank++) {
 		pid_t pid = fork();
 		bench_must(pid >= 0, "cannot fork");
@@ -277,16 +299,20 @@ static void bench_start(void)
 			bench_be_shm_rank(rank);
 		bench.worlds[OURS].pids[rank] = pid;
 	}
+
 	bench_accept(OURS);
+
 	for (size_t i = 1; i < WORLDS; i++) {
 		if (!bench_has(worlds[i].mpirun)) {
 			gate_note(bench.report, "SKIP %s: %s is not installed: tools/setup mpi",
 				  worlds[i].name, worlds[i].mpirun);
 			continue;
 		}
+
 		bench_launch(i);
 		bench_accept(i);
 	}
+
 	for (size_t i = 0; i < WORLDS; i++) {
 		if (bench.worlds[i].is_there)
 			gate_note(bench.report, "%s: %s", worlds[i].name,
@@ -300,11 +326,13 @@ static double bench_turn(uint32_t contest, struct rank_order order)
 	struct world *world = &bench.worlds[contest == REGISTERED ? OURS : contest];
 	const char *name = worlds[contest == REGISTERED ? OURS : contest].name;
 	static struct rank_answer answers[RANKS];
+
 	order.is_registered = contest == REGISTERED;
 	for (int rank = 0; rank < RANKS; rank++)
 		bench_must(send(world->fds[rank], &order, sizeof(order), MSG_NOSIGNAL) ==
 			       sizeof(order),
 			   "%s: rank %d is gone", name, rank);
+
 	for (int rank = 0; rank < RANKS; rank++) {
 		struct pollfd wait = {.fd = world->fds[rank], .events = POLLIN};
 		bench_must(poll(&wait, 1, ANSWER_MS) == 1, "%s: rank %d does not answer", name,
@@ -315,11 +343,14 @@ static double bench_turn(uint32_t contest, struct rank_order order)
 		bench_must(answers[rank].error[0] == '\0', "%s: %s", name, answers[rank].error);
 		bench.wrong += answers[rank].wrong;
 	}
+
 	uint32_t count = answers[0].sample_count;
 	bench_must(count > 0 && count <= RANK_SAMPLES_MAX && answers[1].sample_count == count,
 		   "%s: an answer without samples", name);
+
 	for (uint32_t i = 0; i < count; i++)
 		answers[0].samples[i] = fmax(answers[0].samples[i], answers[1].samples[i]);
+
 	return stats_median(answers[0].samples, count);
 }
 
@@ -328,12 +359,14 @@ static struct rank_order bench_order(uint64_t bytes, enum rank_timing timing, do
 {
 	struct rank_order order = {.bytes = bytes, .timing = timing};
 	double fit = TURN_S / fmax(seconds, 1e-8);
+
 	if (timing == RANK_STREAM) {
 		order.iterations = (uint32_t)fmax(2, fmin(fit / STREAMS, ITERATIONS_MAX));
 		order.streams = (uint32_t)fmax(1, fmin(fit / order.iterations, STREAMS));
 	} else {
 		order.iterations = (uint32_t)fmax(2, fmin(fit, RANK_SAMPLES_MAX));
 	}
+
 	order.warmups = 1 + order.iterations * (order.streams ? order.streams : 1) / 10;
 	return order;
 }
@@ -361,6 +394,7 @@ static void bench_shuffle(uint32_t order[CONTESTS])
 {
 	for (uint32_t i = 0; i < CONTESTS; i++)
 		order[i] = i;
+
 	for (uint32_t i = CONTESTS - 1; i > 0; i--) {
 		uint32_t other = (uint32_t)(stats_random_next(&bench.random) % (i + 1));
 		uint32_t kept = order[i];
@@ -374,22 +408,27 @@ static void bench_measure(uint64_t bytes, enum rank_timing timing, bool takes_pa
 {
 	struct rank_order turns[CONTESTS];
 	uint32_t order[CONTESTS];
+
 	for (uint32_t i = 0; i < CONTESTS; i++) {
 		takes_part[i] = i == REGISTERED ? timing != RANK_STREAM : bench.worlds[i].is_there;
 		if (!takes_part[i])
 			continue;
+
 		struct rank_order first = bench_order(bytes, timing, bytes < LARGE ? 1e-4 : 1);
 		first.is_checked = 1;
 		turns[i] = bench_order(bytes, timing, bench_turn(i, first));
 	}
+
 	for (out->rounds = 0; out->rounds < bench.rounds;) {
 		bench_shuffle(order);
+
 		for (uint32_t i = 0; i < CONTESTS; i++) {
 			uint32_t contest = order[i];
 			if (takes_part[contest])
 				out->seconds[contest][out->rounds] =
 				    bench_turn(contest, turns[contest]);
 		}
+
 		out->rounds++;
 		uint32_t best = bench_best(out, takes_part);
 		for (uint32_t i = 1; out->rounds == ROUNDS_BEFORE_DROP && i < WORLDS; i++) {
@@ -410,17 +449,22 @@ static struct comparison bench_compare(const struct samples *samples, uint32_t c
 				    .high = NAN};
 	double logs[ROUNDS_MAX];
 	struct stats_interval interval;
+
 	if (result.best == 0)
 		return result;
+
 	result.mpi_s = bench_median(samples, result.best);
 	for (size_t i = 0; i < samples->rounds; i++)
 		logs[i] = log(samples->seconds[result.best][i] / samples->seconds[contest][i]);
+
 	stats_sort(logs, samples->rounds);
 	result.ratio = exp(stats_location(logs, samples->rounds));
+
 	if (stats_interval(logs, samples->rounds, 0.95, &interval, NULL) == 0) {
 		result.low = exp(interval.low);
 		result.high = exp(interval.high);
 	}
+
 	return result;
 }
 
@@ -442,6 +486,7 @@ static void bench_row(uint64_t bytes, const char *what, const struct comparison 
 			  (unsigned long long)bytes, what, comparison->ours_s * 1e6);
 		return;
 	}
+
 	gate_note(bench.report, "%9llu  %-10s %10.2f %10.2f  %6.2f  [%.2f, %.2f]  %s",
 		  (unsigned long long)bytes, what, comparison->ours_s * 1e6,
 		  comparison->mpi_s * 1e6, comparison->ratio, comparison->low, comparison->high,
@@ -456,33 +501,42 @@ static void bench_size(uint64_t bytes, struct leasts *leasts)
 {
 	static struct samples samples;
 	bool takes_part[CONTESTS];
+
 	bench_measure(bytes, RANK_STREAM, takes_part, &samples);
 	struct comparison stream = bench_compare(&samples, OURS, takes_part);
+
 	bench_measure(bytes, RANK_SINGLE, takes_part, &samples);
 	struct comparison single = bench_compare(&samples, OURS, takes_part);
 	struct comparison registered = bench_compare(&samples, REGISTERED, takes_part);
+
 	bench_row(bytes, "stream", &stream);
 	bench_row(bytes, "single", &single);
 	bench_row(bytes, "registered", &registered);
+
 	if (bytes >= REGISTERED_FIRST) {
 		bench_measure(bytes, RANK_USED, takes_part, &samples);
 		struct comparison used = bench_compare(&samples, REGISTERED, takes_part);
 		bench_row(bytes, "  and read", &used);
 	}
+
 	if (isatty(STDERR_FILENO))
 		(void)fprintf(stderr, "%llu bytes: %.2f, %.2f, registered %.2f times faster\n",
 			      (unsigned long long)bytes, stream.ratio, single.ratio,
 			      registered.ratio);
+
 	if (stream.best == 0)
 		return;
+
 	least_take(&leasts->all, &stream);
 	least_take(&leasts->single, &single);
+
 	if (bytes <= UINT64_C(4) << 10)
 		least_take(&leasts->small, &stream);
 	else if (bytes <= UINT64_C(512) << 10)
 		least_take(&leasts->medium, &stream);
 	else if (bytes == UINT64_C(1) << 20)
 		least_take(&leasts->one, &stream);
+
 	if (bytes >= REGISTERED_FIRST && bytes <= UINT64_C(1) << 20)
 		least_take(&leasts->registered_medium, &registered);
 	if (bytes >= UINT64_C(4) << 20)
@@ -504,6 +558,7 @@ static void bench_gates(const struct leasts *leasts)
 	    {"collectives_registered_medium", leasts->registered_medium.ratio, 3},
 	    {"collectives_registered_large", leasts->registered_large.ratio, 1.8},
 	};
+
 	for (size_t i = 0; i < array_length(gates); i++) {
 		if (isfinite(gates[i].value))
 			gate_value(bench.report, gates[i].name, gates[i].value, "times",
@@ -511,6 +566,7 @@ static void bench_gates(const struct leasts *leasts)
 		else
 			gate_note(bench.report, "SKIP %s: nothing to compare with", gates[i].name);
 	}
+
 	gate_value(bench.report, "collectives_wrong", (double)bench.wrong, "elements", GATE_AT_MOST,
 		   0);
 }
@@ -519,8 +575,10 @@ int main(int argc, char **argv)
 {
 	if (argc == 4 && strcmp(argv[1], "--rank") == 0)
 		return bench_be_mpi_rank(argv[2], argv[3]);
+
 	int rest;
 	uint64_t rounds = ROUNDS, first = SIZE_FIRST, last = SIZE_LAST;
+
 	bench.report = gate_open(
 	    argc, argv, "collectives",
 	    "Compares an all_reduce of floats through shared memory with Open MPI and MPICH.\n"
@@ -536,6 +594,7 @@ int main(int argc, char **argv)
 			      ROUNDS_MAX);
 		return 64;
 	}
+
 	bench.rounds = rounds;
 	bench.random.state = gate_now_ns();
 	gate_note(bench.report, "all_reduce, float, sum, 2 ranks; seed %llu",
@@ -546,12 +605,15 @@ int main(int argc, char **argv)
 	bench_start();
 	gate_note(bench.report,
 		  "    bytes  timing      ours (us)   MPI (us)   times  95 %% interval");
+
 	const struct least none = {INFINITY, INFINITY};
 	struct leasts leasts = {none, none, none, none, none, none, none};
 	for (uint64_t bytes = first; bytes <= last; bytes *= 2)
 		bench_size(bytes, &leasts);
+
 	bench_close();
 	bench_gates(&leasts);
 	collectives_kill(bench.report);
+
 	return gate_close(bench.report);
 }

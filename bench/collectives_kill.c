@@ -42,12 +42,16 @@ static unsigned kill_children(pid_t parent, pid_t out[KILL_RANKS + 1])
 	char path[64], text[256];
 	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent,
 		       (int)parent); /* fits */
+
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t length = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+
 	if (fd >= 0)
 		(void)close(fd);
 	text[length > 0 ? length : 0] = '\0';
+
 	unsigned count = 0;
+
 	for (char *each = text; *each && count <= KILL_RANKS;) {
 		size_t digits = strcspn(each, " ");
 		uint64_t pid;
@@ -55,6 +59,7 @@ static unsigned kill_children(pid_t parent, pid_t out[KILL_RANKS + 1])
 			out[count++] = (pid_t)pid;
 		each += digits + (each[digits] == ' ');
 	}
+
 	return count;
 }
 
@@ -73,6 +78,7 @@ static pid_t kill_start(void)
 	    posix_spawn_file_actions_adddup2(&files, STDOUT_FILENO, STDERR_FILENO) == 0 &&
 	    posix_spawn(&pid, arguments[0], &files, NULL, (char *const *)(uintptr_t)arguments,
 			environ) == 0;
+
 	(void)posix_spawn_file_actions_destroy(&files);
 	return is_started ? pid : 0;
 }
@@ -96,6 +102,7 @@ static bool kill_once(unsigned which, struct kill_result *out)
 	pid_t command = kill_start();
 	if (command == 0)
 		return false;
+
 	uint64_t end = gate_now_ns() + KILL_START_MS * UINT64_C(1000000);
 	unsigned count = 0;
 	while (count != KILL_RANKS && gate_now_ns() < end) {
@@ -103,19 +110,24 @@ static bool kill_once(unsigned which, struct kill_result *out)
 			return false;
 		count = kill_children(command, ranks);
 	}
+
 	bool is_running = count == KILL_RANKS && !kill_has_ended(command, &status, KILL_AMID_MS);
 	uint64_t begin = gate_now_ns();
+
 	if (is_running)
 		(void)kill(ranks[which % KILL_RANKS], SIGKILL);
 	if (!is_running || !kill_has_ended(command, &status, KILL_END_MS)) {
 		(void)kill(command, SIGKILL);
 		(void)waitpid(command, &status, 0);
 	}
+
 	out->lasted_ns = gate_now_ns() - begin;
 	out->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 	out->left = 0;
+
 	for (unsigned i = 0; i < count && i < KILL_RANKS; i++)
 		out->left += kill(ranks[i], 0) == 0 || errno != ESRCH;
+
 	return is_running;
 }
 
@@ -123,6 +135,7 @@ void collectives_kill(struct gate_report *report)
 {
 	uint64_t longest = 0;
 	unsigned left = 0, other_codes = 0;
+
 	for (unsigned i = 0; i < KILL_TIMES; i++) {
 		struct kill_result result;
 		if (!kill_once(i, &result)) {
@@ -131,11 +144,13 @@ void collectives_kill(struct gate_report *report)
 			other_codes++;
 			break;
 		}
+
 		if (result.lasted_ns > longest)
 			longest = result.lasted_ns;
 		left += result.left;
 		other_codes += result.exit_code != KILL_EXIT;
 	}
+
 	gate_time(report, "collectives_killed", (double)longest, "ms", 2000, NULL, 0);
 	gate_value(report, "collectives_killed_other_exit", other_codes, "runs", GATE_AT_MOST, 0);
 	gate_value(report, "collectives_killed_left", left, "processes", GATE_AT_MOST, 0);

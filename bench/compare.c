@@ -32,6 +32,7 @@ static double compare_run(enum noise noise, double deviation, double at,
 			  struct stats_random *random)
 {
 	double x = stats_random_normal(random);
+
 	switch (noise) {
 	case NOISE_LOGNORMAL: /* with a long tail: exp(2 z), brought to the same deviation */
 		return 1 + deviation * (exp(x) - exp(0.5)) / 2.16;
@@ -46,10 +47,12 @@ static void compare_make(struct verdict_pair *pairs, size_t count, double ratio,
 			 double deviation, struct stats_random *random)
 {
 	uint64_t seed = stats_random_next(random);
+
 	for (size_t i = 0; i < count; i++) {
 		double first = compare_run(noise, deviation, (2.0 * i) / (2.0 * count), random);
 		double second =
 		    compare_run(noise, deviation, (2.0 * i + 1) / (2.0 * count), random);
+
 		pairs[i].b_is_first = verdict_pair_is_ba(seed, i);
 		pairs[i].a = pairs[i].b_is_first ? second : first;
 		pairs[i].b = ratio * (pairs[i].b_is_first ? first : second);
@@ -66,14 +69,17 @@ static struct compare_tally compare_trials(size_t trials, size_t pairs, double r
 	static struct verdict_pair room[COMPARE_MANY];
 	struct stats_random random = {.state = 20260101 + noise};
 	struct compare_tally tally = {.trials = trials};
+
 	for (size_t i = 0; i < trials; i++) {
 		struct verdict verdict;
 		struct err err = {0};
+
 		compare_make(room, pairs, ratio, noise, deviation, &random);
 		struct verdict_question question = {
 		    .pairs = room, .count = pairs, .margin = COMPARE_MARGIN};
 		if (verdict_make(&question, &verdict, &err) < 0)
 			abort();
+
 		bool covers =
 		    verdict.within_95.low <= ratio - 1 && ratio - 1 <= verdict.within_95.high;
 		tally.covers += covers;
@@ -82,6 +88,7 @@ static struct compare_tally compare_trials(size_t trials, size_t pairs, double r
 				    verdict.kind == VERDICT_DIFFERENT_BUT_SMALL;
 		tally.worse += verdict.within_90.low > 0;
 	}
+
 	return tally;
 }
 
@@ -96,6 +103,7 @@ static void compare_same(struct gate_report *report)
 		struct compare_tally tally =
 		    compare_trials(COMPARE_TRIALS, COMPARE_PAIRS, 1, noise, 0.01);
 		char name[40];
+
 		gate_note(
 		    report,
 		    "the same on both sides, %s noise of 1 %%, %d pairs, %d trials: a difference "
@@ -105,8 +113,10 @@ static void compare_same(struct gate_report *report)
 		(void)snprintf(name, sizeof(name), "compare_false_%s", noise_names[noise]);
 		gate_value(report, name, percent(tally.excludes, tally.trials), "%", GATE_AT_MOST,
 			   5);
+
 		if (noise == NOISE_DRIFTING)
 			continue;
+
 		(void)snprintf(name, sizeof(name), "compare_covers_%s", noise_names[noise]);
 		gate_value(report, name, percent(tally.covers, tally.trials), "%", GATE_AT_LEAST,
 			   94);
@@ -128,11 +138,13 @@ static void compare_power(struct gate_report *report)
 {
 	static const double differences[] = {0.005, 0.01, 0.02};
 	const double deviation = 0.01;
+
 	for (size_t i = 0; i < array_length(differences); i++) {
 		size_t pairs = stats_pairs_one_sided(deviation * M_SQRT2, log1p(differences[i]));
 		struct compare_tally tally = compare_trials(
 		    COMPARE_POWER_TRIALS, pairs, 1 + differences[i], NOISE_NORMAL, deviation);
 		char name[40];
+
 		(void)snprintf(name, sizeof(name), "compare_power_%g", differences[i] * 1000);
 		gate_note(report, "B worse by %g %%, noise of 1 %%, %zu pairs: seen in %.1f %%",
 			  differences[i] * 100, pairs, percent(tally.worse, tally.trials));
@@ -163,5 +175,6 @@ int main(int argc, char **argv)
 	compare_same(report);
 	compare_false_equivalent(report);
 	compare_power(report);
+
 	return gate_close(report);
 }

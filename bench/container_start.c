@@ -95,6 +95,7 @@ static int run(const char *const argv[])
 	pid_t pid = fork();
 	if (pid < 0)
 		fail("fork");
+
 	if (pid == 0) {
 		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 		(void)dup2(null, STDIN_FILENO);
@@ -103,10 +104,12 @@ static int run(const char *const argv[])
 		(void)execvp(argv[0], (char *const *)(uintptr_t)argv);
 		_exit(127);
 	}
+
 	int result = 0, status;
 	for (pid_t ended; (ended = waitpid(-1, &status, 0)) > 0 || errno == EINTR;)
 		if (ended == pid)
 			result = status;
+
 	return WIFEXITED(result) ? WEXITSTATUS(result) : 128;
 }
 
@@ -139,8 +142,10 @@ static void use_specification(const char *directory, enum start_kind kind)
 	char from[START_TEXT_MAX], to[START_TEXT_MAX];
 	(void)snprintf(to, sizeof(to), "%s/root/var/run/cdi/made.json", directory);
 	(void)unlink(to);
+
 	if (kind == START_WITHOUT)
 		return;
+
 	(void)snprintf(from, sizeof(from), "%s/%s", directory, names[kind]);
 	if (link(from, to) != 0)
 		fail(to);
@@ -157,8 +162,10 @@ static struct cost start(const char *directory, enum start_kind kind)
 	use_specification(directory, kind);
 
 	uint64_t wall = gate_now_ns(), cpu = cpu_now_ns();
+
 	if (run(kind == START_WITHOUT ? without : with) != 0)
 		fail("podman did not start a container");
+
 	return (struct cost){gate_now_ns() - wall, cpu_now_ns() - cpu};
 }
 
@@ -175,11 +182,14 @@ static unsigned read_mounts(const char *directory)
 {
 	char path[START_TEXT_MAX], text[32] = "";
 	(void)snprintf(path, sizeof(path), "%s/mounts", directory);
+
 	FILE *file = fopen(path, "re");
 	uint64_t mounts;
+
 	if (!file || !fgets(text, sizeof(text), file) ||
 	    parse_u64_span(text, strcspn(text, "\n"), 1, 1000, &mounts) != 0)
 		fail(path);
+
 	(void)fclose(file);
 	return (unsigned)mounts;
 }
@@ -193,12 +203,14 @@ static int tell(struct gate_report *report, unsigned mounts,
 	double by_device = ratio(cpu[START_DEVICE], cpu[START_WITHOUT]);
 	double by_wall = ratio(wall[START_DEVICE], wall[START_WITHOUT]);
 	double median[START_KINDS];
+
 	for (int kind = 0; kind < START_KINDS; kind++) {
 		median[kind] = gate_quantile(cpu[kind], START_ROUNDS, 0.5) / 1e6;
 		gate_note(report, "%s: median %.1f ms, processor time %.1f ms, least %.1f ms",
 			  names[kind], gate_quantile(wall[kind], START_ROUNDS, 0.5) / 1e6,
 			  median[kind], gate_quantile(cpu[kind], START_ROUNDS, 0) / 1e6);
 	}
+
 	gate_note(report, "%u mounts: %.2f ms of processor time each", mounts,
 		  (median[START_DEVICE] - median[START_NODES]) / mounts);
 	gate_note(report, "ratio of the times with a device to those without, median: %.3f",
@@ -207,6 +219,7 @@ static int tell(struct gate_report *report, unsigned mounts,
 		   START_NODES_RATIO);
 	gate_value(report, "container_start", by_device, "of the processor time", GATE_AT_MOST,
 		   START_DEVICE_RATIO);
+
 	return gate_close(report);
 }
 
@@ -222,17 +235,21 @@ static int measure(int argc, char **argv, const char *directory)
 		fail("becoming the parent of what podman leaves");
 
 	static uint64_t wall[START_KINDS][START_ROUNDS], cpu[START_KINDS][START_ROUNDS];
+
 	for (int i = -START_WARM; i < START_ROUNDS; i++) {
 		/* Each has each place of its round as often as the others. */
 		for (int turn = 0; turn < START_KINDS; turn++) {
 			int kind = (i + START_WARM + turn) % START_KINDS;
 			struct cost cost = start(directory, (enum start_kind)kind);
+
 			if (i < 0)
 				continue;
+
 			wall[kind][i] = cost.wall_ns;
 			cpu[kind][i] = cost.cpu_ns;
 		}
 	}
+
 	return tell(report, read_mounts(directory), wall, cpu);
 }
 
@@ -245,9 +262,11 @@ static int enter(int argc, char **argv, const char *directory)
 		fail("finding this program");
 	(void)snprintf(state, sizeof(state), "%s/state", directory);
 	(void)snprintf(configuration, sizeof(configuration), "%s/containers.conf", directory);
+
 	if (setenv("CONTAINERS_CONF", configuration, 1) != 0 ||
 	    setenv(START_DIRECTORY, directory, 1) != 0)
 		fail("setenv");
+
 	pid_t pid = fork();
 	if (pid == 0) {
 		const char *const head[] = {
@@ -258,14 +277,18 @@ static int enter(int argc, char **argv, const char *directory)
 		if (!inner)
 			_exit(127);
 		memcpy(inner, head, sizeof(head));
+
 		for (int i = 1; i < argc; i++)
 			inner[count + (size_t)i - 1] = argv[i];
+
 		(void)execv(BENCH_SLUICE, (char *const *)(uintptr_t)inner);
 		_exit(127);
 	}
+
 	int status;
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		fail("running inside the machine");
+
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
 }
 
@@ -276,17 +299,21 @@ int main(int argc, char **argv)
 		return measure(argc, argv, inside);
 	if (argc > 1 && strcmp(argv[1], "--help") == 0)
 		return measure(argc, argv, "");
+
 	char directory[] = "/tmp/sluice-bench-XXXXXX";
 	if (setenv("SLUICE", BENCH_SLUICE, 1) != 0 ||
 	    setenv("SLUICE_SIM_LIBDIR", BENCH_LIBDIR, 1) != 0 ||
 	    setenv("SLUICE_PROFILES", BENCH_PROFILES, 1) != 0 || !mkdtemp(directory) ||
 	    chdir(directory) != 0)
 		fail("preparing");
+
 	int status = START_SKIPPED;
+
 	if (shell(prepare) == 0)
 		status = enter(argc, argv, directory);
 	else
 		(void)fprintf(stderr, "bench-container-start: SKIPPED, see above\n");
+
 	(void)shell(tidy);
 	return status;
 }

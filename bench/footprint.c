@@ -103,6 +103,7 @@ static Sluice__V1__StatusReply *bench_status(struct bench *bench)
 	struct err err = {.code = 0};
 	int rc = wire_client_ask(bench->rig.client, bench->rig.loop, &method, &request.base,
 				 BENCH_DEADLINE_NS, &reply, &result, &err);
+
 	rig_must(rc == 0, "asking the agent: %s", err.text);
 	return (Sluice__V1__StatusReply *)reply;
 }
@@ -112,6 +113,7 @@ static void bench_wait_for_machine(struct bench *bench)
 {
 	uint64_t end = gate_now_ns() + BENCH_DEADLINE_NS;
 	uint32_t gpus = 0;
+
 	while (gpus != BENCH_GPUS) {
 		rig_must(gate_now_ns() < end, "the agent sees %" PRIu32 " GPUs instead of %d", gpus,
 			 BENCH_GPUS);
@@ -148,13 +150,16 @@ static void bench_find_processes(struct bench *bench)
 	struct footprint tree[FOOTPRINT_PROCESSES_MAX];
 	size_t count = footprint_tree(bench->rig.agent, tree);
 	Sluice__V1__StatusReply *status = bench_status(bench);
+
 	for (size_t i = 0; i < status->n_processes && bench->count < FOOTPRINT_PROCESSES_MAX; i++) {
 		struct footprint *process = &bench->process[bench->count++];
 		*process = (struct footprint){.pid = (pid_t)status->processes[i]->pid};
 		(void)snprintf(process->role, sizeof(process->role), "%s",
 			       status->processes[i]->role);
 	}
+
 	protobuf_c_message_free_unpacked(&status->base, NULL);
+
 	for (size_t i = 0; i < count && bench->count < FOOTPRINT_PROCESSES_MAX; i++) {
 		bool known = false;
 		for (size_t k = 0; k < bench->count; k++)
@@ -162,6 +167,7 @@ static void bench_find_processes(struct bench *bench)
 		if (!known && bench_is_ours(bench, &tree[i]))
 			bench->process[bench->count++] = tree[i];
 	}
+
 	for (size_t i = 0; i < bench->count; i++)
 		rig_must(footprint_read(bench->process[i].pid, &bench->process[i]) == 0,
 			 "%s (process %d) cannot be read", bench->process[i].role,
@@ -173,10 +179,12 @@ static void bench_start_job(struct bench *bench, uint32_t gpus)
 	static const char *const argv[] = {"sleep", "1000", NULL};
 	static struct rig_request request;
 	rig_request(&request, argv, gpus);
+
 	if (gpus > 0) {
 		request.spec.share_numerator = 1;
 		request.spec.share_denominator = BENCH_REPLICAS;
 	}
+
 	bench->job = rig_submit(&bench->rig, &request);
 	rig_wait(&bench->rig, bench->job, SLUICE__V1__JOB_STATE__RUNNING);
 }
@@ -188,12 +196,16 @@ static double bench_rest(struct bench *bench, double *out_each)
 	for (size_t i = 0; i < bench->count; i++)
 		rig_must(footprint_read_cpu(bench->process[i].pid, &before[i]) == 0, "%s has ended",
 			 bench->process[i].role);
+
 	uint64_t begin = gate_now_ns();
+
 	for (int i = 0; i < BENCH_REST_S; i++) {
 		bench_wait_s(1);
 		footprint_web_read(&bench->web);
 	}
+
 	double took = (double)(gate_now_ns() - begin);
+
 	for (size_t i = 0; i < bench->count; i++) {
 		uint64_t after;
 		rig_must(footprint_read_cpu(bench->process[i].pid, &after) == 0, "%s has ended",
@@ -201,6 +213,7 @@ static double bench_rest(struct bench *bench, double *out_each)
 		out_each[i] = (double)(after - before[i]) / took * 100;
 		sum += after - before[i];
 	}
+
 	return (double)sum / took * 100;
 }
 
@@ -212,13 +225,16 @@ static void bench_pending(struct bench *bench, struct gate_report *report, uint6
 	static const char *const argv[] = {"sleep", "1000", NULL};
 	static struct rig_request request;
 	struct footprint before, after;
+
 	rig_request(&request, argv, 1);
 	rig_must(footprint_read(bench->rig.agent, &before) == 0, "the agent has ended");
+
 	uint64_t had = rig_pending(&bench->rig);
 	for (uint64_t i = had; i < total; i++) {
 		rig_request_again(&request);
 		(void)rig_submit(&bench->rig, &request);
 	}
+
 	rig_must(rig_pending(&bench->rig) == total, "not all jobs are waiting");
 	bench_wait_s(BENCH_SETTLE_S);
 	rig_must(footprint_read(bench->rig.agent, &after) == 0, "the agent has ended");
@@ -237,11 +253,13 @@ static pid_t bench_supervisor(struct bench *bench, uint64_t job)
 {
 	char role[FOOTPRINT_ROLE_MAX];
 	pid_t pid = 0;
+
 	(void)snprintf(role, sizeof(role), "supervisor of job %" PRIu64, job);
 	Sluice__V1__StatusReply *status = bench_status(bench);
 	for (size_t i = 0; i < status->n_processes; i++)
 		if (strcmp(status->processes[i]->role, role) == 0)
 			pid = (pid_t)status->processes[i]->pid;
+
 	protobuf_c_message_free_unpacked(&status->base, NULL);
 	rig_must(pid > 0, "the agent knows no %s", role);
 	return pid;
@@ -266,21 +284,27 @@ static void bench_supervisors(struct bench *bench, struct gate_report *report)
 {
 	double dirty = 0, rss = 0;
 	char copy[RIG_PATH_MAX + 16];
+
 	(void)snprintf(copy, sizeof(copy), "%s/copy", bench->rig.directory);
+
 	for (size_t i = 0; i < sizeof(bench_kinds) / sizeof(bench_kinds[0]); i++) {
 		const struct bench_kind *kind = &bench_kinds[i];
 		const char *const argv[] = {"sh", "-c", kind->script, NULL};
+
 		static struct rig_request request;
 		rig_request(&request, argv, 0);
 		request.spec.pty = kind->pty;
+
 		if (kind->wants)
 			request.spec.wants = (char *)(uintptr_t)kind->wants;
 		if (kind->has_copy)
 			request.spec.output =
 			    (ProtobufCBinaryData){.data = (uint8_t *)copy, .len = strlen(copy)};
+
 		uint64_t job = rig_submit(&bench->rig, &request);
 		rig_wait(&bench->rig, job, SLUICE__V1__JOB_STATE__RUNNING);
 		bench_wait_s(BENCH_KINDS_SETTLE_S);
+
 		struct footprint found = {.pid = bench_supervisor(bench, job)};
 		rig_must(footprint_read(found.pid, &found) == 0, "a supervisor has ended");
 		gate_note(report, "supervisor of a job, %s: dirty %.0fK, RSS %.0fK", kind->name,
@@ -290,6 +314,7 @@ static void bench_supervisors(struct bench *bench, struct gate_report *report)
 		rig_cancel(&bench->rig, job, 0);
 		rig_wait(&bench->rig, job, SLUICE__V1__JOB_STATE__CANCELLED);
 	}
+
 	gate_value(report, "supervisors_dirty", dirty / 1024, "KiB", GATE_AT_MOST,
 		   BENCH_SUPERVISOR_DIRTY_KIB);
 	gate_value(report, "supervisors_rss", rss / 1024, "KiB", GATE_AT_MOST,
@@ -329,6 +354,7 @@ static void watcher_start(struct watcher *watcher, struct bench *bench)
 	Sluice__V1__WatchRequest request = SLUICE__V1__WATCH_REQUEST__INIT;
 	struct wire_client_callbacks callbacks = {
 	    .message = watcher_saw, .end = watcher_ended, .context = watcher};
+
 	*watcher = (struct watcher){
 	    .client = wire_client_new(bench->rig.loop, bench->rig.socket, NULL, &err)};
 	rig_must(watcher->client &&
@@ -350,9 +376,12 @@ static void bench_used(struct bench *bench, struct gate_report *report)
 {
 	static struct watcher watchers[BENCH_WATCHERS];
 	struct footprint during, after;
+
 	for (size_t i = 0; i < BENCH_WATCHERS; i++)
 		watcher_start(&watchers[i], bench);
+
 	uint64_t end = gate_now_ns() + BENCH_DEADLINE_NS;
+
 	for (size_t i = 0; i < BENCH_WATCHERS; i++) {
 		while (watchers[i].seen < BENCH_WATCHED) {
 			rig_must(gate_now_ns() < end && !watchers[i].over,
@@ -360,9 +389,12 @@ static void bench_used(struct bench *bench, struct gate_report *report)
 			(void)loop_pass(bench->rig.loop, BENCH_PASS_NS, NULL);
 		}
 	}
+
 	rig_must(footprint_read(bench->rig.agent, &during) == 0, "the agent has ended");
+
 	for (size_t i = 0; i < BENCH_WATCHERS; i++)
 		wire_client_free(watchers[i].client);
+
 	bench_wait_s(BENCH_GIVEN_BACK_S);
 	rig_must(footprint_read(bench->rig.agent, &after) == 0, "the agent has ended");
 	after.pid = bench->rig.agent;
@@ -380,8 +412,10 @@ static void bench_report(struct bench *bench, struct gate_report *report)
 	double each[FOOTPRINT_PROCESSES_MAX];
 	double cpu = bench_rest(bench, each);
 	double service = 0, agent = 0, supervisor = 0, web = 0;
+
 	gate_note(report, "%-24s %8s %8s %8s %8s %7s %7s", "process", "pid", "PSS", "dirty", "RSS",
 		  "threads", "CPU %");
+
 	for (size_t i = 0; i < bench->count; i++) {
 		struct footprint *process = &bench->process[i];
 		rig_must(footprint_read(process->pid, process) == 0, "%s has ended", process->role);
@@ -390,6 +424,7 @@ static void bench_report(struct bench *bench, struct gate_report *report)
 			  (double)process->private_dirty / 1024, (double)process->rss / 1024,
 			  process->threads, each[i]);
 		service += (double)process->pss;
+
 		if (process->pid == bench->rig.agent)
 			agent = (double)process->pss;
 		if (strncmp(process->role, "supervisor", 10) == 0)
@@ -397,9 +432,11 @@ static void bench_report(struct bench *bench, struct gate_report *report)
 		if (strcmp(process->role, "web") == 0)
 			web = (double)process->pss;
 	}
+
 	rig_must(agent > 0 && supervisor > 0 && web > 0,
 		 "agent, supervisor or web process is not in the list");
 	rig_must(bench->web.received > 0, "the streams are silent");
+
 	/* An hour of it is less than all; most of its pages have been written to already. */
 	double history = (double)BENCH_GPUS * BENCH_HISTORY_BYTES;
 	service += history;
@@ -454,6 +491,7 @@ static void bench_pod(struct bench *bench, struct gate_report *report)
 		gate_note(report, "service_pss_pod needs root: not measured");
 		return;
 	}
+
 	bench_begin(bench, "pod", bench_config, BENCH_GPUS);
 	bench_open_page(bench);
 	bench_wait_s(BENCH_SETTLE_S);
@@ -462,13 +500,16 @@ static void bench_pod(struct bench *bench, struct gate_report *report)
 
 	struct footprint now[FOOTPRINT_PROCESSES_MAX], most[FOOTPRINT_PROCESSES_MAX] = {0};
 	double service = 0, least = 0;
+
 	for (int i = 0; i < BENCH_POD_S; i++) {
 		bench_wait_s(1);
 		footprint_web_read(&bench->web);
+
 		double sum = bench_weigh(bench, now);
 		least = i == 0 || sum < least ? sum : least;
 		if (sum <= service)
 			continue;
+
 		service = sum;
 		memcpy(most, now, sizeof(most));
 	}
@@ -477,6 +518,7 @@ static void bench_pod(struct bench *bench, struct gate_report *report)
 		gate_note(report, "in a pod, %s: PSS %.0fK, dirty %.0fK, RSS %.0fK", most[i].role,
 			  (double)most[i].pss / 1024, (double)most[i].private_dirty / 1024,
 			  (double)most[i].rss / 1024);
+
 	gate_note(report, "in a pod: over %d s from %.0fK to %.0fK, without the history",
 		  BENCH_POD_S, least / 1024, service / 1024);
 	bench_explain(bench->process, bench->count);
@@ -495,6 +537,7 @@ int main(int argc, char **argv)
 	    "With $BENCH_EXPLAIN set: also where the memory of each lies, on standard error.",
 	    true, NULL);
 	static struct bench bench;
+
 	rig_must(setenv("SLUICE_WEB_ADDRESS", "127.0.0.1:0", 1) == 0, "out of memory");
 	rig_open(&bench.rig);
 	side_open(&bench.kubelet, &bench.rig);
@@ -505,8 +548,10 @@ int main(int argc, char **argv)
 	bench_find_processes(&bench);
 	bench_report(&bench, report);
 	bench_explain(bench.process, bench.count);
+
 	for (size_t i = 0; i < bench.count; i++)
 		footprint_pod_add(&bench.pod, bench.process[i].pid);
+
 	footprint_web_close(&bench.web);
 	rig_stop_agent(&bench.rig);
 

@@ -20,6 +20,7 @@ static int web_ask(const char *address, const char *path)
 {
 	const char *colon = strrchr(address, ':');
 	uint64_t port = 0;
+
 	rig_must(colon && parse_u64(colon + 1, 1, UINT16_MAX, &port) == 0,
 		 "the page is not served: its address is '%s'", address);
 	struct sockaddr_in to = {.sin_family = AF_INET,
@@ -30,6 +31,7 @@ static int web_ask(const char *address, const char *path)
 	int length =
 	    snprintf(request, sizeof(request),
 		     "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", path);
+
 	rig_must(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 &&
 		     send(fd, request, (size_t)length, MSG_NOSIGNAL) == length,
 		 "cannot ask %s for %s", address, path);
@@ -63,11 +65,13 @@ void footprint_web_open(struct footprint_web *web, const char *address)
 	web_load(address, "/");
 	web_load(address, "/metrics");
 	web_load(address, "/api/v1/state");
+
 	for (size_t i = 0; i < sizeof(series) / sizeof(series[0]); i++) {
 		char path[WEB_REQUEST_MAX];
 		(void)snprintf(path, sizeof(path), "/api/v1/history?series=%s", series[i]);
 		web_load(address, path);
 	}
+
 	for (size_t i = 0; i < FOOTPRINT_STREAMS; i++)
 		web->stream[i] = web_ask(address, "/api/v1/stream");
 }

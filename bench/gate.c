@@ -70,11 +70,13 @@ struct gate_report *gate_open(int argc, char **argv, const char *program, const 
 	};
 	bool json = false;
 	int option;
+
 	while ((option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
 		if (option == 'h') {
 			gate_usage(program, summary);
 			exit(0);
 		}
+
 		bool known =
 		    option == 'o' && (strcmp(optarg, "json") == 0 || strcmp(optarg, "text") == 0);
 		if (!known) {
@@ -82,8 +84,10 @@ struct gate_report *gate_open(int argc, char **argv, const char *program, const 
 				      program);
 			exit(64);
 		}
+
 		json = strcmp(optarg, "json") == 0;
 	}
+
 	if (out_rest) {
 		*out_rest = optind;
 	} else if (optind < argc) {
@@ -104,6 +108,7 @@ struct gate_report *gate_open(int argc, char **argv, const char *program, const 
 	if (uname(&host) == 0)
 		(void)snprintf(report->host, sizeof(report->host), "%s %s, %ld cores", host.machine,
 			       host.release, sysconf(_SC_NPROCESSORS_ONLN));
+
 	return report;
 }
 
@@ -113,6 +118,7 @@ static void gate_add(struct gate_report *report, const char *name, double value,
 	bool ok = sense == GATE_AT_MOST ? value <= allowed : value >= allowed;
 	if (!ok)
 		report->missed = true;
+
 	json_t *gate =
 	    json_pack("{s:s, s:f, s:s, s:s, s:f, s:f, s:b, s:b}", "name", name, "value", value,
 		      "unit", unit, "sense", sense == GATE_AT_MOST ? "<=" : ">=", "limit", limit,
@@ -155,24 +161,31 @@ static void gate_print_text(const struct gate_report *report)
 	const char *simulated = report->simulated ? " simulated" : "";
 	size_t i;
 	json_t *entry;
+
 	json_array_foreach(report->notes, i, entry)
+
 	{
 		(void)printf("%s\n", json_string_value(entry));
 	}
+
 	(void)printf(
 	    "machine: %s; socket ping-pong %.1f us (99 %% below %.1f us), quiet %.1f us: times "
 	    "may be %.2f times their limit\n",
 	    report->host, report->ping.median_ns / 1e3, report->ping.p99_ns / 1e3,
 	    PINGPONG_QUIET_NS / 1e3, report->ping.noise);
+
 	json_array_foreach(report->gates, i, entry)
+
 	{
 		const char *name, *unit, *sense;
 		double value, limit, allowed;
 		int ok;
+
 		if (json_unpack(entry, "{s:s, s:F, s:s, s:s, s:F, s:F, s:b}", "name", &name,
 				"value", &value, "unit", &unit, "sense", &sense, "limit", &limit,
 				"allowed", &allowed, "ok", &ok) < 0)
 			continue;
+
 		(void)printf("gate %s %.6g %s %s %.6g %s%s", name, value, unit, sense, limit,
 			     ok ? "ok" : "miss", simulated);
 		bool used_allowance = ok && value > limit && allowed > limit;
@@ -183,6 +196,7 @@ static void gate_print_text(const struct gate_report *report)
 int gate_close(struct gate_report *report)
 {
 	int status = report->missed ? 1 : 0;
+
 	if (report->json) {
 		json_t *root = json_pack("{s:s, s:s, s:b, s:f, s:f, s:f, s:f, s:O, s:O}", "program",
 					 report->program, "machine", report->host, "simulated",
@@ -197,10 +211,13 @@ int gate_close(struct gate_report *report)
 	} else {
 		gate_print_text(report);
 	}
+
 	json_decref(report->gates);
 	json_decref(report->notes);
 	free(report);
+
 	if (fflush(stdout) != 0)
 		status = 1;
+
 	return status;
 }

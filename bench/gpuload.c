@@ -79,6 +79,7 @@ static void stalled(const char *what, void *context)
 static void run_here(struct gpuload *self, enum load_mode mode)
 {
 	struct err err = {0};
+
 	/* With what it is linked against, which is not ours; a driver that was used stays loaded.
 	 */
 	(void)dlopen(self->library ? self->library : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -95,10 +96,12 @@ static void run_here(struct gpuload *self, enum load_mode mode)
 	    .stall_ns = GPULOAD_STALL_S * NS_PER_S,
 	    .stalled = stalled,
 	};
+
 	self->shared->has_run = load_run(&plan, &self->shared->summary, &err) == 0;
 	if (!self->shared->has_run)
 		(void)fprintf(stderr, "bench-gpuload: %s: %s\n", load_mode_to_string(mode),
 			      err.text);
+
 	unsigned after = libraries();
 	self->shared->libraries = after > before ? after - before : 0;
 }
@@ -107,6 +110,7 @@ static void run_here(struct gpuload *self, enum load_mode mode)
 static const struct load_summary *run(struct gpuload *self, enum load_mode mode, const char *clock)
 {
 	int status = 1;
+
 	self->shared->has_run = false;
 	pid_t child = fork();
 	if (child == 0) {
@@ -114,11 +118,13 @@ static const struct load_summary *run(struct gpuload *self, enum load_mode mode,
 		run_here(self, mode);
 		_exit(0);
 	}
+
 	if (child < 0 || waitpid(child, &status, 0) != child || status != 0 ||
 	    !self->shared->has_run) {
 		self->failed++;
 		return NULL;
 	}
+
 	const struct load_summary *summary = &self->shared->summary;
 	gate_note(self->report, "%s%s%s: %s %.3f TFLOP/s, GPU busy %.3f %%, host %.2f %%",
 		  summary->device.name, self->is_simulated ? ", simulated, clock " : "",
@@ -131,14 +137,17 @@ static const struct load_summary *run(struct gpuload *self, enum load_mode mode,
 static void products(struct gpuload *self)
 {
 	double least = INFINITY, most = 0, idle = 0;
+
 	for (size_t i = 0; i < GPULOAD_RUNS; i++) {
 		const struct load_summary *summary = run(self, LOAD_GEMM, "virtual");
 		if (!summary)
 			return;
+
 		least = fmin(least, summary->rate);
 		most = fmax(most, summary->rate);
 		idle = fmax(idle, 1 - summary->gpu_busy);
 	}
+
 	gate_value(self->report, "gemm.idle", 100 * fmax(idle, 0), "%", GATE_AT_MOST, 0.1);
 	gate_value(self->report, "gemm.spread", 100 * (most - least) / most, "%", GATE_AT_MOST,
 		   0.5);
@@ -150,6 +159,7 @@ static void hosts(struct gpuload *self)
 {
 	uint64_t start[GPULOAD_RUNS];
 	double cpu = 0;
+
 	for (size_t i = 0; i < GPULOAD_RUNS; i++) {
 		const struct load_summary *summary = run(self, LOAD_GEMM, "real");
 		if (!summary)
@@ -157,12 +167,14 @@ static void hosts(struct gpuload *self)
 		cpu = fmax(cpu, summary->host_cpu);
 		start[i] = summary->start_to_kernel_ns;
 	}
+
 	gate_value(self->report, "gemm.host_cpu", 100 * cpu, "%", GATE_AT_MOST, 2);
 	/* The first run may find the driver's cache empty. */
 	gate_time(self->report, "start_to_kernel", gate_quantile(start, GPULOAD_RUNS, 0), "ms",
 		  START_MS_MAX, NULL, 0);
 	gate_value(self->report, "libraries", self->shared->libraries, "beside the driver's",
 		   GATE_AT_MOST, 0);
+
 	const struct load_summary *summary = run(self, LOAD_BURN, "real");
 	if (summary && !self->is_simulated)
 		gate_value(self->report, "burn.host_cpu", 100 * summary->host_cpu, "%",
@@ -202,12 +214,14 @@ int main(int argc, char **argv)
 		self.library = BENCH_LIBCUDA;
 		(void)setenv("SLUICE_SIM_PROFILE", BENCH_PROFILES "/t4x1.profile", 1);
 	}
+
 	self.report = gate_open(argc, argv, "gpuload",
 				"what the load generator itself costs the host and the GPU",
 				self.is_simulated, NULL);
 	products(&self);
 	hosts(&self);
 	carried(&self);
+
 	int status = gate_close(self.report);
 	return self.failed ? 1 : status;
 }

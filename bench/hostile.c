@@ -115,12 +115,16 @@ static int hostile_connect(uid_t uid)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	size_t length = strlen(hostile_rig.socket);
+
 	rig_must(length < sizeof(address.sun_path), "'%s' is too long", hostile_rig.socket);
 	memcpy(address.sun_path, hostile_rig.socket, length + 1);
+
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	rig_must(fd >= 0 && seteuid(uid) == 0, "cannot be user %u", (unsigned)uid);
+
 	int rc = connect(fd, (const struct sockaddr *)&address, sizeof(address));
 	int why = errno;
+
 	rig_must(seteuid(0) == 0, "cannot be root again");
 	rig_must(rc == 0, "cannot connect to '%s': %s", hostile_rig.socket, strerror(why));
 	return fd;
@@ -131,6 +135,7 @@ static void hostile_send(int fd, struct buf *bytes)
 {
 	size_t sent = 0;
 	struct timespec pause = {.tv_nsec = HOSTILE_PAUSE_NS};
+
 	for (int tries = 0; sent < bytes->length && tries < 50;) {
 		ssize_t n =
 		    send(fd, bytes->data + sent, bytes->length - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -142,6 +147,7 @@ static void hostile_send(int fd, struct buf *bytes)
 			(void)nanosleep(&pause, NULL);
 		}
 	}
+
 	buf_done(bytes);
 }
 
@@ -150,8 +156,10 @@ static void hostile_unread(int fd)
 {
 	static const uint8_t empty[5] = {0};
 	struct buf out;
+
 	buf_init(&out, 1 << 20);
 	hostile_greet(&out, false);
+
 	for (uint32_t i = 0; i < HOSTILE_CALLS; i++) {
 		const char *path = i % 4 == 0	? "/sluice.v1.Node/Watch"
 				   : i % 4 == 1 ? "/sluice.v1.Queue/List"
@@ -160,6 +168,7 @@ static void hostile_unread(int fd)
 		hostile_call(&out, 2 * i + 1, path, true);
 		hostile_frame(&out, HOSTILE_DATA, 1, 2 * i + 1, empty, sizeof(empty));
 	}
+
 	hostile_send(fd, &out);
 }
 
@@ -170,14 +179,17 @@ static void hostile_endless(int fd)
 	const uint8_t head[] = {0, HOSTILE_BODY >> 24, (uint8_t)(HOSTILE_BODY >> 16),
 				(uint8_t)(HOSTILE_BODY >> 8), (uint8_t)HOSTILE_BODY};
 	struct buf out;
+
 	buf_init(&out, 8 << 20);
 	hostile_greet(&out, true);
+
 	for (uint32_t i = 0; i < 4; i++) {
 		hostile_call(&out, 2 * i + 1, "/sluice.v1.Queue/Submit", true);
 		hostile_frame(&out, HOSTILE_DATA, 0, 2 * i + 1, head, sizeof(head));
 		for (size_t at = 0; at < (1 << 20); at += sizeof(filler))
 			hostile_frame(&out, HOSTILE_DATA, 0, 2 * i + 1, filler, sizeof(filler));
 	}
+
 	hostile_send(fd, &out);
 }
 
@@ -203,19 +215,24 @@ static pid_t hostile_flood(int count)
 	pid_t pid = fork();
 	if (pid != 0)
 		return pid;
+
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	int fds[HOSTILE_BAD];
 	for (int i = 0; i < count; i++)
 		fds[i] = -1;
+
 	for (;;) {
 		struct timespec pause = {.tv_nsec = HOSTILE_PAUSE_NS};
+
 		for (int i = 0; i < count; i++) {
 			struct buf out;
 			buf_init(&out, 1 << 20);
+
 			if (fds[i] < 0) {
 				fds[i] = hostile_connect(HOSTILE_BAD_UID);
 				hostile_greet(&out, true);
 			}
+
 			hostile_pings(&out);
 			ssize_t sent =
 			    send(fds[i], out.data, out.length, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -223,8 +240,10 @@ static pid_t hostile_flood(int count)
 				(void)close(fds[i]);
 				fds[i] = -1;
 			}
+
 			buf_done(&out);
 		}
+
 		(void)nanosleep(&pause, NULL);
 	}
 }
@@ -236,17 +255,21 @@ static uint64_t hostile_status(void)
 {
 	char sluice[] = "sluice", agent[] = "agent", word[] = "status", option[] = "--socket";
 	char *const arguments[] = {sluice, agent, word, option, hostile_rig.socket, NULL};
+
 	posix_spawn_file_actions_t files;
 	pid_t pid;
 	int status;
+
 	rig_must(posix_spawn_file_actions_init(&files) == 0 &&
 		     posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0) == 0,
 		 "out of memory");
 	uint64_t began = gate_now_ns();
+
 	rig_must(posix_spawn(&pid, BENCH_SLUICE, &files, NULL, arguments, environ) == 0 &&
 		     waitpid(pid, &status, 0) == pid,
 		 "cannot start " BENCH_SLUICE);
 	uint64_t took = gate_now_ns() - began;
+
 	(void)posix_spawn_file_actions_destroy(&files);
 	rig_must(WIFEXITED(status) && WEXITSTATUS(status) == 0,
 		 "'sluice agent status' of root failed");
@@ -269,6 +292,7 @@ static void hostile_measure(struct gate_report *report)
 		uint64_t now = hostile_rss();
 		rss = now > rss ? now : rss;
 	}
+
 	gate_time(report, "hostile_status", gate_quantile(samples, HOSTILE_RUNS, 0.5), "ms", 50,
 		  samples, HOSTILE_RUNS);
 	gate_value(report, "hostile_rss", (double)rss / HOSTILE_MB, "MB", GATE_AT_MOST, 16);
@@ -280,11 +304,14 @@ int main(int argc, char **argv)
 {
 	struct gate_report *report = gate_open(
 	    argc, argv, "hostile", "root beside idle and hostile connections", true, NULL);
+
 	if (geteuid() != 0) {
 		gate_note(report, "nothing was measured: this takes root, to be several users");
 		return gate_close(report);
 	}
+
 	int idle[HOSTILE_IDLE], bad[HOSTILE_BAD];
+
 	rig_open(&hostile_rig);
 	rig_must(chmod(hostile_rig.directory, 0755) == 0, "cannot open '%s' to others",
 		 hostile_rig.directory);
@@ -298,24 +325,30 @@ int main(int argc, char **argv)
 		hostile_greet(&out, true);
 		hostile_send(idle[i], &out);
 	}
+
 	gate_note(report, "RSS with %d idle connections: %.1f MB", HOSTILE_IDLE,
 		  (double)hostile_rss() / HOSTILE_MB);
 	void (*const kinds[])(int fd) = {hostile_unread, hostile_endless, hostile_headless};
 	enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), FLOODS = HOSTILE_BAD / (KINDS + 1) };
+
 	for (size_t i = 0; i < HOSTILE_BAD - FLOODS; i++) {
 		bad[i] = hostile_connect(HOSTILE_BAD_UID);
 		kinds[i % KINDS](bad[i]);
 	}
+
 	pid_t flood = hostile_flood(FLOODS);
 	rig_must(flood > 0, "cannot start a process");
 	hostile_measure(report);
 
 	(void)kill(flood, SIGKILL);
 	(void)waitpid(flood, NULL, 0);
+
 	for (size_t i = 0; i < HOSTILE_IDLE; i++)
 		(void)close(idle[i]);
+
 	for (size_t i = 0; i < HOSTILE_BAD - FLOODS; i++)
 		(void)close(bad[i]);
+
 	rig_close(&hostile_rig);
 	return gate_close(report);
 }

@@ -87,9 +87,11 @@ static uint64_t bench_cpu(void)
 static struct bench_began bench_start(size_t devices)
 {
 	uint64_t began, registered = 0, listed = 0;
+
 	side_forget(&bench_side);
 	began = rig_launch_agent(&bench_rig);
 	side_wait(&bench_side, 1, devices);
+
 	for (size_t i = 0; i < bench_side.count; i++) {
 		const struct side_resource *resource = &bench_side.resources[i];
 		if (resource->registered_ns > registered)
@@ -97,6 +99,7 @@ static struct bench_began bench_start(size_t devices)
 		if (resource->listed_ns > listed)
 			listed = resource->listed_ns;
 	}
+
 	return (struct bench_began){
 	    .registered = registered - began, .listed = listed - began, .cpu = bench_cpu()};
 }
@@ -106,9 +109,11 @@ static void bench_register(struct gate_report *report, const char *name, size_t 
 			   double limit_ms)
 {
 	static uint64_t samples[BENCH_STARTS], listed[BENCH_STARTS], cpu[BENCH_STARTS];
+
 	rig_use_state(&bench_rig, name);
 	(void)bench_start(devices); /* makes the state */
 	rig_terminate_agent(&bench_rig);
+
 	for (size_t i = 0; i < BENCH_STARTS; i++) {
 		struct bench_began began = bench_start(devices);
 		rig_terminate_agent(&bench_rig);
@@ -116,6 +121,7 @@ static void bench_register(struct gate_report *report, const char *name, size_t 
 		listed[i] = began.listed;
 		cpu[i] = began.cpu;
 	}
+
 	gate_time(report, name, gate_quantile(samples, BENCH_STARTS, 0.5), "ms", limit_ms, samples,
 		  BENCH_STARTS);
 	gate_note(report,
@@ -131,6 +137,7 @@ static void bench_register(struct gate_report *report, const char *name, size_t 
 static void bench_register_new(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_STARTS_NEW];
+
 	for (size_t i = 0; i < BENCH_STARTS_NEW; i++) {
 		char name[32];
 		(void)snprintf(name, sizeof(name), "new-%zu", i);
@@ -138,6 +145,7 @@ static void bench_register_new(struct gate_report *report)
 		samples[i] = bench_start(BENCH_GPUS).registered;
 		rig_terminate_agent(&bench_rig);
 	}
+
 	gate_note(report, "exec to Register with a state directory that is new: median %.1f ms",
 		  gate_quantile(samples, BENCH_STARTS_NEW, 0.5) / 1e6);
 }
@@ -146,16 +154,21 @@ static void bench_register_new(struct gate_report *report)
 static void bench_again(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_AGAIN], listed[BENCH_AGAIN];
+
 	(void)bench_start(BENCH_GPUS);
+
 	for (size_t i = 0; i < BENCH_AGAIN; i++) {
 		side_die(&bench_side);
 		side_rest(&bench_side, BENCH_DEAD_NS);
+
 		uint64_t began = side_start(&bench_side);
+
 		side_wait(&bench_side, 1, BENCH_GPUS);
 		const struct side_resource *resource = side_only(&bench_side);
 		samples[i] = resource->registered_ns - began;
 		listed[i] = resource->listed_ns - began;
 	}
+
 	rig_terminate_agent(&bench_rig);
 	gate_time(report, "register_again", gate_quantile(samples, BENCH_AGAIN, 0.5), "ms", 3,
 		  samples, BENCH_AGAIN);
@@ -176,6 +189,7 @@ static uint64_t bench_allocate_once(struct side_resource *resource)
 	V1beta1__AllocateResponse *reply = side_allocate(resource, id);
 	uint64_t took = gate_now_ns() - began;
 	const V1beta1__ContainerAllocateResponse *container = reply->container_responses[0];
+
 	/* An answer without a GPU costs less. */
 	rig_must(container->n_envs > 0 &&
 		     strncmp(container->envs[0]->value, id, strlen(container->envs[0]->value)) == 0,
@@ -189,19 +203,25 @@ static void bench_allocate(struct gate_report *report, bool is_gate)
 	static uint64_t samples[BENCH_CALLS];
 	struct side_resource *resource = side_only(&bench_side);
 	struct footprint before = {0}, after = {0};
+
 	for (size_t i = 0; i < BENCH_WARM; i++)
 		(void)bench_allocate_once(resource);
+
 	rig_must(footprint_read(bench_rig.agent, &before) == 0, "the agent has ended");
+
 	for (size_t i = 0; i < BENCH_CALLS; i++)
 		samples[i] = bench_allocate_once(resource);
+
 	rig_must(footprint_read(bench_rig.agent, &after) == 0, "the agent has ended");
 	double median = gate_quantile(samples, BENCH_CALLS, 0.5);
 	double p99 = gate_quantile(samples, BENCH_CALLS, 0.99);
+
 	gate_note(report, "Allocate 1 of %zu: median %.1f us, p99 %.1f us, longest of %d %.0f us",
 		  resource->devices, median / 1e3, p99 / 1e3, BENCH_CALLS,
 		  gate_quantile(samples, BENCH_CALLS, 1) / 1e3);
 	if (!is_gate)
 		return;
+
 	gate_time(report, "allocate_p50", median, "us", 60, samples, BENCH_CALLS);
 	gate_time(report, "allocate_p99", p99, "us", 300, samples, BENCH_CALLS);
 	gate_value(report, "allocate_growth", ((double)after.rss - (double)before.rss) / 1024,
@@ -237,6 +257,7 @@ static uint64_t bench_prefer_once(size_t size, size_t must)
 {
 	static const char *ids[SIDE_DEVICES_MAX];
 	struct side_resource *resource = side_only(&bench_side);
+
 	bench_shuffle(resource, ids);
 	const struct side_question question = {
 	    .available = ids,
@@ -248,6 +269,7 @@ static uint64_t bench_prefer_once(size_t size, size_t must)
 	uint64_t began = gate_now_ns();
 	size_t chosen = side_prefer(resource, &question);
 	uint64_t took = gate_now_ns() - began;
+
 	rig_must(chosen == size, "%zu devices are chosen, and not %zu", chosen, size);
 	return took;
 }
@@ -262,14 +284,17 @@ static struct bench_worst bench_find_worst(size_t sizes, size_t must)
 {
 	uint64_t samples[BENCH_TRY];
 	struct bench_worst worst = {.size = 0};
+
 	for (size_t size = must > 0 ? must : 1; size <= sizes; size++) {
 		for (size_t i = 0; i < BENCH_TRY; i++)
 			samples[i] = bench_prefer_once(size, must);
+
 		double median = gate_quantile(samples, BENCH_TRY, 0.5);
 		if (median > worst.median_ns)
 			worst =
 			    (struct bench_worst){.size = size, .must = must, .median_ns = median};
 	}
+
 	return worst;
 }
 
@@ -278,6 +303,7 @@ static double bench_prefer(struct gate_report *report, const char *what, size_t 
 {
 	for (size_t i = 0; i < BENCH_WORST; i++)
 		samples[i] = bench_prefer_once(size, must);
+
 	double median = gate_quantile(samples, BENCH_WORST, 0.5);
 	gate_note(report,
 		  "GetPreferredAllocation, %s: %zu of %zu, %zu given: median %.0f us, p99 %.0f us",
@@ -290,6 +316,7 @@ static void bench_prefer_worst(struct gate_report *report, size_t sizes, bool is
 {
 	static uint64_t samples[BENCH_WORST], longest[BENCH_WORST];
 	double median = 0;
+
 	for (size_t must = 0; must <= BENCH_MUST_MAX; must++) {
 		struct bench_worst worst = bench_find_worst(sizes, must);
 		double took = bench_prefer(report, "worst size", worst.size, must, samples);
@@ -298,6 +325,7 @@ static void bench_prefer_worst(struct gate_report *report, size_t sizes, bool is
 			memcpy(longest, samples, sizeof(longest));
 		}
 	}
+
 	if (is_gate)
 		gate_time(report, "prefer_socket", median, "ms", 2, longest, BENCH_WORST);
 }
@@ -341,6 +369,7 @@ static void bench_part_allocate(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_WORST];
 	struct footprint agent = {0};
+
 	bench_open("dgx-a100", NULL, bench_shared);
 	rig_use_state(&bench_rig, "allocate");
 	(void)bench_start(BENCH_UNITS);
@@ -385,11 +414,13 @@ static void bench_configure_adapters(bool has_adapters)
 	struct buf text;
 	buf_init(&text, 1 << 14);
 	(void)buf_printf(&text, "version: v1\nsluice:\n  doors: {kubelet: {devices: none}}\n");
+
 	for (int i = 0; has_adapters && i < BENCH_POOLS; i++)
 		(void)buf_printf(&text,
 				 "%s    - {resourceName: hca%d, rdmaHcaMax: %d, selectors: "
 				 "{vendors: [15b3]}}\n",
 				 i == 0 ? "  rdma:\n    configList:\n" : "", i, BENCH_POOL_UNITS);
+
 	rig_configure(&bench_rig, buf_text(&text));
 	buf_done(&text);
 }
@@ -397,6 +428,7 @@ static void bench_configure_adapters(bool has_adapters)
 static struct footprint bench_adapters_footprint(bool has_adapters)
 {
 	struct footprint agent = {0};
+
 	bench_configure_adapters(has_adapters);
 	rig_use_state(&bench_rig, has_adapters ? "adapters" : "none");
 	side_forget(&bench_side);
@@ -405,6 +437,7 @@ static struct footprint bench_adapters_footprint(bool has_adapters)
 		  has_adapters ? (size_t)BENCH_POOLS * BENCH_POOL_UNITS : 0);
 	side_rest(&bench_side, 6 * BENCH_TABLES_NS); /* more than one look at the ports */
 	rig_must(footprint_read(bench_rig.agent, &agent) == 0, "the agent has ended");
+
 	return agent;
 }
 
@@ -412,19 +445,25 @@ static void bench_part_rdma(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_CALLS];
 	size_t nodes = 0;
+
 	bench_open("dgx-a100", NULL, bench_plain);
 	struct footprint without = bench_adapters_footprint(false);
+
 	rig_terminate_agent(&bench_rig);
 	struct footprint with = bench_adapters_footprint(true);
+
 	for (size_t i = 0; i < BENCH_WARM + BENCH_CALLS; i++) {
 		char id[SIDE_ID_MAX];
 		(void)snprintf(id, sizeof(id), "%zu", bench_random(BENCH_POOL_UNITS));
+
 		uint64_t began = gate_now_ns();
 		V1beta1__AllocateResponse *reply = side_allocate(&bench_side.resources[0], id);
+
 		samples[i < BENCH_WARM ? 0 : i - BENCH_WARM] = gate_now_ns() - began;
 		nodes = reply->container_responses[0]->n_devices;
 		protobuf_c_message_free_unpacked(&reply->base, NULL);
 	}
+
 	rig_must(nodes > 0, "Allocate hands out no node");
 	gate_note(report, "rdma/hca0: Allocate hands out %zu nodes", nodes);
 	gate_time(report, "rdma_allocate_p50", gate_quantile(samples, BENCH_CALLS, 0.5), "us", 60,
@@ -459,5 +498,6 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < array_length(bench_parts); i++)
 		if (rest >= argc || strcmp(argv[rest], bench_parts[i].name) == 0)
 			bench_parts[i].measure(report);
+
 	return gate_close(report);
 }

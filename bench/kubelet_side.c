@@ -63,11 +63,13 @@ static void side_on_list(const ProtobufCMessage *message, void *context)
 {
 	struct side_resource *resource = context;
 	const V1beta1__ListAndWatchResponse *list = (const V1beta1__ListAndWatchResponse *)message;
+
 	if (resource->listed_ns == 0)
 		resource->listed_ns = gate_now_ns();
 	rig_must(list->n_devices <= SIDE_DEVICES_MAX, "'%s' has %zu devices", resource->name,
 		 list->n_devices);
 	resource->devices = list->n_devices;
+
 	for (size_t i = 0; i < list->n_devices; i++)
 		(void)snprintf(resource->ids[i], SIDE_ID_MAX, "%s", list->devices[i]->id);
 }
@@ -102,6 +104,7 @@ static void side_on_options(const struct wire_result *result, void *context)
 	struct side_resource *resource = context;
 	V1beta1__Empty empty = V1BETA1__EMPTY__INIT;
 	struct wire_call *call = resource->registration;
+
 	resource->registration = NULL;
 	if (!call)
 		return; /* the plugin has given up */
@@ -109,6 +112,7 @@ static void side_on_options(const struct wire_result *result, void *context)
 		wire_call_finish(call, WIRE_UNKNOWN, result->message);
 		return;
 	}
+
 	side_watch(resource);
 }
 
@@ -126,10 +130,12 @@ static struct side_resource *side_find(struct side *side, const char *name)
 	for (size_t i = 0; i < side->count; i++)
 		if (strcmp(side->resources[i].name, name) == 0)
 			return &side->resources[i];
+
 	rig_must(side->count < SIDE_RESOURCES_MAX, "too many resources");
 	struct side_resource *resource = &side->resources[side->count++];
 	*resource = (struct side_resource){.side = side};
 	(void)snprintf(resource->name, sizeof(resource->name), "%s", name);
+
 	return resource;
 }
 
@@ -138,6 +144,7 @@ static void side_on_register(struct wire_call *call, const ProtobufCMessage *mes
 	uint64_t now = gate_now_ns();
 	const V1beta1__RegisterRequest *request = (const V1beta1__RegisterRequest *)message;
 	struct side_resource *resource = side_find(context, request->resource_name);
+
 	(void)snprintf(resource->endpoint, sizeof(resource->endpoint), "%s", request->endpoint);
 	resource->registered_ns = now;
 	resource->listed_ns = 0;
@@ -146,10 +153,12 @@ static void side_on_register(struct wire_call *call, const ProtobufCMessage *mes
 	resource->client = side_connect(resource);
 	resource->registration = call;
 	wire_call_on_cancel(call, side_on_gone, resource);
+
 	const struct wire_client_callbacks callbacks = {
 	    .message = side_on_reply, .end = side_on_options, .context = resource};
 	V1beta1__Empty empty = V1BETA1__EMPTY__INIT;
 	struct err err = {.code = 0};
+
 	rig_must(wire_client_call(resource->client, &side_options_method, &empty.base,
 				  SIDE_DEADLINE_NS, &callbacks, &err),
 		 "%s", err.text);
@@ -184,7 +193,9 @@ static void side_remove_sockets(const struct side *side)
 	char path[FILE_PATH_MAX];
 	struct stat info;
 	_cleanup_closedir_ DIR *directory = opendir(side->directory);
+
 	rig_must(directory, "cannot read %s", side->directory);
+
 	for (const struct dirent *entry; (entry = readdir(directory));)
 		if (file_path(path, NULL, "%s/%s", side->directory, entry->d_name) == 0 &&
 		    lstat(path, &info) == 0 && S_ISSOCK(info.st_mode))
@@ -195,11 +206,14 @@ uint64_t side_start(struct side *side)
 {
 	const struct wire_server_options options = {.methods = side_methods, .context = side};
 	struct err err = {.code = 0};
+
 	side_remove_sockets(side);
 	side->server = wire_server_new(side->loop, &options, &err);
 	rig_must(side->server, "%s", err.text);
+
 	uint64_t began = gate_now_ns();
 	int fd = wire_listen_unix(side->socket, 0600, &err);
+
 	rig_must(fd >= 0 && wire_server_add_listener(side->server, fd, &err) == 0, "%s", err.text);
 	return began;
 }
@@ -210,6 +224,7 @@ void side_open(struct side *side, struct rig *rig)
 	const char *root = getenv("SLUICE_ROOT");
 	rig_must(root, "'sluice sim env' did not say where the machine's files lie");
 	*side = (struct side){.loop = rig->loop};
+
 	size_t length =
 	    (size_t)snprintf(side->directory, sizeof(side->directory), "%.*s", RIG_PATH_MAX, root);
 	for (size_t i = 0; i < array_length(parts); i++) {
@@ -218,6 +233,7 @@ void side_open(struct side *side, struct rig *rig)
 		rig_must(mkdir(side->directory, 0755) == 0 || errno == EEXIST, "cannot make %s",
 			 side->directory);
 	}
+
 	(void)snprintf(side->socket, sizeof(side->socket), "%s/kubelet.sock", side->directory);
 	(void)side_start(side);
 }
@@ -281,10 +297,12 @@ V1beta1__AllocateResponse *side_allocate(struct side_resource *resource, const c
 	V1beta1__ContainerAllocateRequest container = V1BETA1__CONTAINER_ALLOCATE_REQUEST__INIT;
 	V1beta1__ContainerAllocateRequest *containers[] = {&container};
 	V1beta1__AllocateRequest request = V1BETA1__ALLOCATE_REQUEST__INIT;
+
 	container.n_devices_ids = 1;
 	container.devices_ids = ids;
 	request.n_container_requests = 1;
 	request.container_requests = containers;
+
 	V1beta1__AllocateResponse *reply =
 	    (V1beta1__AllocateResponse *)side_ask(resource, &side_allocate_method, &request.base);
 	rig_must(reply->n_container_responses == 1, "an Allocate is answered with %zu containers",
@@ -299,10 +317,13 @@ size_t side_prefer(struct side_resource *resource, const struct side_question *q
 	    V1BETA1__CONTAINER_PREFERRED_ALLOCATION_REQUEST__INIT;
 	V1beta1__ContainerPreferredAllocationRequest *containers[] = {&container};
 	V1beta1__PreferredAllocationRequest request = V1BETA1__PREFERRED_ALLOCATION_REQUEST__INIT;
+
 	for (size_t i = 0; i < question->available_count; i++)
 		available[i] = (char *)(uintptr_t)question->available[i];
+
 	for (size_t i = 0; i < question->must_count; i++)
 		must[i] = (char *)(uintptr_t)question->must[i];
+
 	container.n_available_deviceids = question->available_count;
 	container.available_deviceids = available;
 	container.n_must_include_deviceids = question->must_count;
@@ -310,11 +331,13 @@ size_t side_prefer(struct side_resource *resource, const struct side_question *q
 	container.allocation_size = question->size;
 	request.n_container_requests = 1;
 	request.container_requests = containers;
+
 	V1beta1__PreferredAllocationResponse *reply =
 	    (V1beta1__PreferredAllocationResponse *)side_ask(resource, &side_prefer_method,
 							     &request.base);
 	size_t chosen =
 	    reply->n_container_responses == 1 ? reply->container_responses[0]->n_deviceids : 0;
+
 	protobuf_c_message_free_unpacked(&reply->base, NULL);
 	return chosen;
 }
@@ -346,18 +369,23 @@ uint64_t side_list(struct side_resource *resource)
 	ProtobufCMessage *options = NULL;
 	struct err err = {.code = 0};
 	struct wire_client *client = side_connect(resource);
+
 	/* As the kubelet: the connection is there when it asks for the list. */
 	rig_must(wire_client_ask(client, resource->side->loop, &side_options_method, &empty.base,
 				 SIDE_DEADLINE_NS, &options, NULL, &err) == 0,
 		 "%s", err.text);
 	protobuf_c_message_free_unpacked(options, NULL);
+
 	uint64_t began = gate_now_ns();
 	struct wire_client_call *call =
 	    wire_client_call(client, &side_watch_method, &empty.base, 0, &callbacks, &err);
+
 	rig_must(call, "%s", err.text);
+
 	while (first.came_ns == 0)
 		rig_must(loop_pass(resource->side->loop, SIDE_DEADLINE_NS, &err) == 0, "%s",
 			 err.text);
+
 	rig_must(first.devices == resource->devices, "a list has %zu devices", first.devices);
 	(void)wire_client_free(client);
 	return first.came_ns - began;

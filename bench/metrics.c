@@ -75,9 +75,11 @@ static void bench_tick(struct bench *bench, bool hangs)
 {
 	struct view *view = &bench->shared->view;
 	uint64_t now_ns = gate_now_ns(), one = 1;
+
 	view_begin(bench->shared);
 	bench->steps++;
 	view->snapshot.sequence++;
+
 	if (!hangs) {
 		view->node.sample_ns = now_ns;
 		view->node.sample_unix_ns += (int64_t)BENCH_NS_PER_S;
@@ -87,9 +89,11 @@ static void bench_tick(struct bench *bench, bool hangs)
 			view->gpu[i].energy_mj += 250000;
 			view->gpu[i].busy_ns += 700000000;
 		}
+
 		for (uint32_t i = 0; i < view->holder_count; i++)
 			view->holder[i].busy_ns += 70000000;
 	}
+
 	view_end(bench->shared);
 	bench->ticked_ns = now_ns;
 	if (write(bench->tick[0], &one, sizeof(one)) < 0 && errno != EAGAIN)
@@ -107,6 +111,7 @@ static void bench_start_web(struct bench *bench)
 	char *argv[] = {program, NULL};
 	const struct child_spec spec = {.path = BENCH_WEB, .argv = argv, .fds = fds, .fd_count = 5};
 	struct err err;
+
 	if (child_spawn(&spec, &bench->web, &err) < 0) {
 		(void)fprintf(stderr, "bench-metrics: %s\n", err.text);
 		exit(1);
@@ -118,10 +123,12 @@ static uint16_t bench_listen(int *out_fd)
 	struct sockaddr_in address = {.sin_family = AF_INET,
 				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t size = sizeof(address);
+
 	*out_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (*out_fd < 0 || bind(*out_fd, (struct sockaddr *)&address, size) < 0 ||
 	    listen(*out_fd, 64) < 0 || getsockname(*out_fd, (struct sockaddr *)&address, &size) < 0)
 		fail("listening");
+
 	return ntohs(address.sin_port);
 }
 
@@ -138,6 +145,7 @@ static void bench_open(struct bench *bench)
 	if (bench->shared == MAP_FAILED || pipe(bench->life) < 0 ||
 	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, bench->tick) < 0)
 		fail("memory");
+
 	made_view_full(&bench->shared->view, BENCH_GPUS, BENCH_MIGS, BENCH_HOLDERS);
 	bench_tick(bench, false);
 	bench_start_web(bench);
@@ -154,12 +162,14 @@ static int bench_connect(uint16_t port)
 	if (fd < 0)
 		fail("socket");
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+
 	uint64_t end = gate_now_ns() + BENCH_START_MS * UINT64_C(1000000);
 	while (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
 		if (gate_now_ns() > end)
 			fail("connecting");
 		(void)poll(NULL, 0, 10);
 	}
+
 	return fd;
 }
 
@@ -168,13 +178,17 @@ static uint64_t header_number(const char *head, const char *name)
 {
 	const char *at = strcasestr(head, name);
 	uint64_t number = 0;
+
 	if (!at)
 		return UINT64_MAX;
+
 	at += strlen(name);
 	size_t length = strspn(at, "0123456789");
 	char digits[24] = "";
+
 	if (length == 0 || length >= sizeof(digits))
 		return UINT64_MAX;
+
 	memcpy(digits, at, length);
 	return parse_u64(digits, 0, BENCH_ANSWER_MAX, &number) < 0 ? UINT64_MAX : number;
 }
@@ -198,24 +212,30 @@ static uint64_t bench_scrape(struct bench *bench, int fd, const char *accept, co
 			      "Accept: text/plain;version=0.0.4\r\nAccept-Encoding: %s\r\n\r\n",
 			      accept);
 	uint64_t begin = gate_now_ns();
+
 	buf_clear(&bench->answer);
 	if (write(fd, request, (size_t)length) != length)
 		fail("asking");
+
 	for (;;) {
 		if (buf_reserve(&bench->answer, 65536) < 0)
 			fail("an answer that is too long");
+
 		ssize_t got = read(fd, bench->answer.data + bench->answer.length, 65536);
 		if (got <= 0)
 			fail("reading an answer");
 		bench->answer.length += (size_t)got;
 		bench->answer.data[bench->answer.length] = '\0';
+
 		const char *body = strstr(bench->answer.data, "\r\n\r\n");
 		if (body && answer_is_whole(&bench->answer, body + 4)) {
 			uint64_t took = gate_now_ns() - begin;
+
 			if (memcmp(bench->answer.data, "HTTP/1.1 200", 12) != 0)
 				fail("an answer other than 200");
 			if (out_body)
 				*out_body = body + 4;
+
 			return took;
 		}
 	}
@@ -228,7 +248,9 @@ static void bench_render(struct bench *bench, struct gate_report *report)
 	uint64_t samples[BENCH_RENDERS];
 	struct buf out;
 	size_t lines = 0;
+
 	buf_init(&out, BENCH_ANSWER_MAX);
+
 	for (int i = 0; i < BENCH_RENDERS; i++) {
 		uint64_t begin = gate_now_ns();
 		buf_clear(&out);
@@ -236,8 +258,10 @@ static void bench_render(struct bench *bench, struct gate_report *report)
 			fail("rendering");
 		samples[i] = gate_now_ns() - begin;
 	}
+
 	for (size_t i = 0; i < out.length; i++)
 		lines += out.data[i] == '\n' && out.data[i + 1] != '#' && out.data[i + 1] != '\0';
+
 	gate_note(
 	    report,
 	    "a page: %zu series, %zu bytes; made in %.3f ms (median of %d), once for each view",
@@ -253,18 +277,24 @@ static void bench_scrapes(struct bench *bench, struct gate_report *report, const
 	struct footprint before = {0}, after = {0};
 	const char *body = NULL;
 	int fd = bench_connect(bench->port);
+
 	for (int i = 0; i < 20; i++)
 		(void)bench_scrape(bench, fd, accept, &body);
+
 	(void)footprint_read_cpu(bench->web, &before.cpu_ns);
+
 	for (int i = 0; i < BENCH_SCRAPES; i++) {
 		if (gate_now_ns() - bench->ticked_ns > BENCH_NS_PER_S)
 			bench_tick(bench, false);
 		samples[i] = bench_scrape(bench, fd, accept, &body);
 	}
+
 	(void)footprint_read_cpu(bench->web, &after.cpu_ns);
 	memcpy(sorted, samples, sizeof(samples));
+
 	size_t size = bench->answer.length - (size_t)(body - bench->answer.data);
 	double p50 = gate_quantile(sorted, BENCH_SCRAPES, 0.5);
+
 	gate_note(
 	    report,
 	    "scrape, %s: %zu bytes, median %.3f ms, p99 %.3f ms, processor %.3f ms of the process",
@@ -281,12 +311,14 @@ static void bench_hung(struct bench *bench, struct gate_report *report)
 	static uint64_t samples[BENCH_HUNG];
 	int fd = bench_connect(bench->port);
 	const char *body = NULL;
+
 	bench->shared->view.node.sample_ns = gate_now_ns() - 60 * BENCH_NS_PER_S;
 	for (int i = 0; i < BENCH_HUNG; i++) {
 		if (i % 100 == 0)
 			bench_tick(bench, true);
 		samples[i] = bench_scrape(bench, fd, "identity", &body);
 	}
+
 	if (!strstr(body, "\nsluice_collect_stale 1\n"))
 		fail("a page that does not say that it is stale");
 	gate_note(report, "while the driver hangs the page says sluice_collect_stale 1");
@@ -301,6 +333,7 @@ static void bench_many(struct bench *bench, struct gate_report *report)
 {
 	struct footprint before = {0}, after = {0};
 	int fd = bench_connect(bench->port);
+
 	for (int i = 0; i < BENCH_MANY + BENCH_MANY_WARM; i++) {
 		if (i == BENCH_MANY_WARM && footprint_read(bench->web, &before) < 0)
 			fail("memory of the process");
@@ -308,6 +341,7 @@ static void bench_many(struct bench *bench, struct gate_report *report)
 			bench_tick(bench, false);
 		(void)bench_scrape(bench, fd, i % 2 ? "gzip" : "identity", NULL);
 	}
+
 	if (footprint_read(bench->web, &after) < 0)
 		fail("memory of the process");
 	gate_note(report, "%d scrapes, %d new views: PSS %.0fK, then %.0fK; RSS %.0fK, then %.0fK",
@@ -324,13 +358,16 @@ static bool bench_start_other(struct bench *bench, uint16_t *out_port)
 {
 	char address[64];
 	int fd;
+
 	*out_port = bench_listen(&fd);
 	(void)close(fd);
 	(void)snprintf(address, sizeof(address), "--web.listen-address=127.0.0.1:%u", *out_port);
+
 	static char program[] = BENCH_OTHER_PROGRAM, quiet[] = "--log.level=error";
 	char *argv[] = {program, address, quiet, NULL};
 	const struct child_spec spec = {.path = BENCH_OTHER_PROGRAM, .argv = argv};
 	struct err err;
+
 	return child_spawn(&spec, &bench->other, &err) == 0;
 }
 
@@ -340,32 +377,41 @@ static void bench_other(struct bench *bench, struct gate_report *report)
 	struct footprint web = {0}, other = {0}, web_end = {0}, other_end = {0};
 	const char *body = NULL;
 	uint16_t port;
+
 	if (!bench_start_other(bench, &port)) {
 		gate_note(report,
 			  "SKIPPED: no " BENCH_OTHER_PROGRAM " to compare with; tools/setup bench");
 		return;
 	}
+
 	int our_fd = bench_connect(bench->port), other_fd = bench_connect(port);
+
 	for (int i = 0; i < BENCH_OTHER + 20; i++) {
 		if (i == 20) {
 			(void)footprint_read_cpu(bench->web, &web.cpu_ns);
 			(void)footprint_read_cpu(bench->other, &other.cpu_ns);
 		}
+
 		bench_tick(bench, false); /* a new view for each: nothing is kept from before */
 		uint64_t us = bench_scrape(bench, our_fd, "identity", &body);
 		uint64_t them = bench_scrape(bench, other_fd, "identity", &body);
+
 		if (i >= 20) {
 			ours[i - 20] = us;
 			theirs[i - 20] = them;
 		}
 	}
+
 	size_t size = bench->answer.length - (size_t)(body - bench->answer.data);
+
 	(void)footprint_read(bench->web, &web_end);
 	(void)footprint_read(bench->other, &other_end);
 	(void)footprint_read_cpu(bench->web, &web_end.cpu_ns);
 	(void)footprint_read_cpu(bench->other, &other_end.cpu_ns);
+
 	double p50 = gate_quantile(ours, BENCH_OTHER, 0.5);
 	double their_p50 = gate_quantile(theirs, BENCH_OTHER, 0.5);
+
 	gate_note(report,
 		  "in turn with " BENCH_OTHER_PROGRAM
 		  ", which reads the host and not GPUs (%zu bytes):",
@@ -396,6 +442,7 @@ int main(int argc, char **argv)
 	static struct bench bench;
 	struct gate_report *report =
 	    gate_open(argc, argv, "bench-metrics", "what a scrape of /metrics costs", true, NULL);
+
 	bench_open(&bench);
 	bench_render(&bench, report);
 	bench_scrapes(&bench, report, "gzip", NULL);
@@ -404,5 +451,6 @@ int main(int argc, char **argv)
 	bench_other(&bench, report);
 	bench_many(&bench, report);
 	bench_close(&bench);
+
 	return gate_close(report);
 }

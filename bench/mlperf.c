@@ -31,15 +31,19 @@ static bool mlperf_write(const char *path, uint64_t bytes)
 	FILE *file = fopen(path, "we");
 	if (!file)
 		return false;
+
 	mlperf_event(file, 1000, "run_start", "{}");
+
 	for (uint64_t step = 0; (uint64_t)ftell(file) < bytes && !ferror(file); step++) {
 		for (int i = 0; i < MLPERF_NOISE_LINES; i++)
 			(void)fprintf(file,
 				      "0: step %llu.%d: loss 4.5678, learning rate 0.001, "
 				      "1234.5 samples/s\n",
 				      (unsigned long long)step, i);
+
 		mlperf_event(file, 2000 + step, "tracked_stats", "{\"step\": 1}");
 	}
+
 	mlperf_event(file, 61000, "run_stop", "{\"status\": \"success\"}");
 	bool is_whole = !ferror(file);
 	return fclose(file) == 0 && is_whole;
@@ -58,10 +62,12 @@ static uint64_t mlperf_read(const char *path, double *out_bytes)
 				    (char *)NULL);
 		_exit(127);
 	}
+
 	/* 3: one run is no score. */
 	if (pid < 0 || wait4(pid, &status, 0, &usage) != pid || !WIFEXITED(status) ||
 	    WEXITSTATUS(status) != 3)
 		return 0;
+
 	*out_bytes = (double)usage.ru_maxrss * 1024;
 	return gate_now_ns() - began_ns;
 }
@@ -74,17 +80,21 @@ int main(int argc, char **argv)
 	double large_bytes = 0, small_bytes = 0;
 	struct gate_report *report = gate_open(argc, argv, "bench-mlperf",
 					       "how fast logs of training are read", false, NULL);
+
 	directory = directory ? directory : access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
 	(void)snprintf(large, sizeof(large), "%.200s/bench-mlperf-%d-large.log", directory,
 		       getpid());
 	(void)snprintf(small, sizeof(small), "%.200s/bench-mlperf-%d-small.log", directory,
 		       getpid());
+
 	bool is_right = mlperf_write(large, MLPERF_LARGE) && mlperf_write(small, MLPERF_SMALL) &&
 			mlperf_read(small, &small_bytes) > 0;
 	for (int i = 0; is_right && i < MLPERF_RUNS; i++)
 		is_right = (samples[i] = mlperf_read(large, &large_bytes)) > 0;
+
 	(void)unlink(large);
 	(void)unlink(small);
+
 	if (is_right) {
 		gate_note(report, "1 GB in '%s': one line of %d is an event", directory,
 			  MLPERF_NOISE_LINES + 1);
@@ -100,6 +110,7 @@ int main(int argc, char **argv)
 			      "TMPDIR names another place\n",
 			      directory);
 	}
+
 	int code = gate_close(report);
 	return is_right ? code : 1;
 }

@@ -67,11 +67,13 @@ static int bench_run(const char *const *arguments, struct bench_took *out)
 	struct rusage usage;
 	pid_t pid;
 	int status;
+
 	rig_must(posix_spawn_file_actions_init(&files) == 0 &&
 		     posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0) == 0 &&
 		     posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0) == 0,
 		 "out of memory");
 	uint64_t began = gate_now_ns();
+
 	rig_must(posix_spawn(&pid, BENCH_SLUICE, &files, NULL, (char *const *)arguments, environ) ==
 		     0,
 		 "cannot start " BENCH_SLUICE);
@@ -82,6 +84,7 @@ static int bench_run(const char *const *arguments, struct bench_took *out)
 	    (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000;
 	out->rss = (uint64_t)usage.ru_maxrss * 1024;
 	(void)posix_spawn_file_actions_destroy(&files);
+
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -90,15 +93,18 @@ static void bench_program(struct gate_report *report, const char *gate, double l
 {
 	static uint64_t samples[BENCH_RUNS], cpu[BENCH_RUNS];
 	uint64_t most = 0;
+
 	for (size_t i = 0; i < BENCH_RUNS; i++) {
 		struct bench_took took;
 		int code = bench_run(arguments, &took);
+
 		samples[i] = took.ns;
 		cpu[i] = took.cpu_ns;
 		rig_must(code >= 0 && code <= worst, "'sluice %s' ended with %d", arguments[1],
 			 code);
 		most = took.rss > most ? took.rss : most;
 	}
+
 	gate_time(report, gate, gate_quantile(samples, BENCH_RUNS, 0.5), "ms", limit_ms, samples,
 		  BENCH_RUNS);
 	gate_note(report,
@@ -143,6 +149,7 @@ static void bench_machine(struct inventory *out, struct gpu *gpus, struct mig_de
 	out->migs = migs;
 	out->cuda_version = 13000;
 	(void)snprintf(out->driver_version, sizeof(out->driver_version), "580.105.08");
+
 	for (uint32_t i = 0; i < BENCH_GPUS_MANY; i++) {
 		struct gpu *gpu = &gpus[out->gpu_count++];
 		*gpu = (struct gpu){.index = i,
@@ -153,6 +160,7 @@ static void bench_machine(struct inventory *out, struct gpu *gpus, struct mig_de
 				    .mig_max = BENCH_MIG_EACH};
 		(void)snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%08" PRIx32, i);
 		(void)snprintf(gpu->name, sizeof(gpu->name), "NVIDIA A100-SXM4-40GB");
+
 		for (uint32_t k = 0; k < BENCH_MIG_EACH; k++) {
 			struct mig_device *mig = &migs[out->mig_count++];
 			*mig = (struct mig_device){.parent = i,
@@ -183,11 +191,13 @@ static void bench_part_set(struct gate_report *report)
 	struct label_set set;
 	struct err err = {0};
 	struct footprint before = {0}, after = {0};
+
 	bench_machine(&inventory, gpus, migs);
 	label_set_init(&set);
 	rig_must(config_parse(text, strlen(text), "config", NULL, true, &config, &err) == 0 &&
 		     policy_make(&inventory, config, &surroundings, &policy, &err) == 0,
 		 "%s", err.text);
+
 	for (size_t i = 0; i < BENCH_SETS; i++) {
 		uint64_t began = gate_now_ns();
 		rig_must(
@@ -195,15 +205,18 @@ static void bench_part_set(struct gate_report *report)
 		    "%s", err.text);
 		samples[i] = gate_now_ns() - began;
 	}
+
 	gate_time(report, "labels_set", gate_quantile(samples, BENCH_SETS, 0.5), "ms", 0.2, samples,
 		  BENCH_SETS);
 	gate_note(report, "the set has %zu labels of %d GPUs and %d MIG devices", set.count,
 		  BENCH_GPUS_MANY, BENCH_GPUS_MANY * BENCH_MIG_EACH);
+
 	for (size_t i = 0; i < 2 * BENCH_GROWTH; i++) {
 		if (i == BENCH_GROWTH)
 			rig_must(footprint_read(getpid(), &before) == 0, "we are not there");
 		(void)labels_make(&inventory, config, &surroundings, policy, &facts, &set, &err);
 	}
+
 	rig_must(footprint_read(getpid(), &after) == 0, "we are not there");
 	gate_value(report, "labels_growth",
 		   ((double)after.private_dirty - (double)before.private_dirty) / 1024, "KiB",
@@ -236,6 +249,7 @@ static void bench_remove_files(void)
 		bench_path(i, path);
 		rig_must(unlink(path) == 0 || errno == ENOENT, "cannot remove %s", path);
 	}
+
 	rig_must(file_path(path, NULL, "%s/root/etc/kubernetes/node-feature-discovery/features.d",
 			   bench_rig.directory) == 0 &&
 		     file_mkdirs(path, 0755, NULL) == 0,
@@ -247,12 +261,15 @@ static uint64_t bench_wait(uint64_t began, uint64_t times[BENCH_FILES + 1])
 {
 	uint64_t until = gate_now_ns() + BENCH_WAIT_NS;
 	size_t missing = BENCH_FILES + 1;
+
 	memset(times, 0, (BENCH_FILES + 1) * sizeof(*times));
+
 	while (missing > 0) {
 		rig_must(gate_now_ns() < until, "the node is not ready: %s/agent.log",
 			 bench_rig.directory);
 		side_rest(&bench_side, BENCH_POLL_NS);
 		missing = 0;
+
 		for (size_t i = 0; i < BENCH_FILES; i++) {
 			char path[FILE_PATH_MAX];
 			bench_path(i, path);
@@ -260,14 +277,17 @@ static uint64_t bench_wait(uint64_t began, uint64_t times[BENCH_FILES + 1])
 				times[i] = gate_now_ns() - began;
 			missing += times[i] == 0;
 		}
+
 		const struct side_resource *resource = &bench_side.resources[0];
 		if (bench_side.count > 0 && resource->devices == BENCH_GPUS)
 			times[BENCH_FILES] = resource->registered_ns - began;
 		missing += times[BENCH_FILES] == 0;
 	}
+
 	uint64_t last = 0;
 	for (size_t i = 0; i <= BENCH_FILES; i++)
 		last = times[i] > last ? times[i] : last;
+
 	return last;
 }
 
@@ -289,19 +309,26 @@ static void bench_part_start(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_STARTS], parts[BENCH_FILES + 1][BENCH_STARTS];
 	uint64_t times[BENCH_FILES + 1];
+
 	bench_open();
 	rig_use_state(&bench_rig, "start");
+
 	for (size_t i = 0; i < BENCH_STARTS + 1; i++) {
 		bench_remove_files();
 		side_forget(&bench_side);
+
 		uint64_t last = bench_wait(rig_launch_agent(&bench_rig), times);
+
 		rig_terminate_agent(&bench_rig);
 		if (i == 0)
 			continue; /* has made the state */
+
 		samples[i - 1] = last;
+
 		for (size_t k = 0; k <= BENCH_FILES; k++)
 			parts[k][i - 1] = times[k];
 	}
+
 	gate_time(report, "start_to_ready", gate_quantile(samples, BENCH_STARTS, 0.5), "ms", 100,
 		  samples, BENCH_STARTS);
 	gate_note(report,
@@ -323,6 +350,7 @@ static void bench_sim(const char *verb, const char *fault)
 		 "path too long");
 	const char *const arguments[] = {"sluice",  "sim", verb,  "--root", root,
 					 "--state", state, fault, NULL};
+
 	struct bench_took took;
 	rig_must(bench_run(arguments, &took) == 0, "'sluice sim %s' failed", verb);
 }
@@ -331,7 +359,9 @@ static void bench_part_late(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_LATE];
 	uint64_t times[BENCH_FILES + 1];
+
 	bench_open();
+
 	for (size_t i = 0; i < BENCH_LATE; i++) {
 		rig_use_state(&bench_rig, "late");
 		bench_remove_files();
@@ -340,12 +370,15 @@ static void bench_part_late(struct gate_report *report)
 		(void)rig_start_agent(&bench_rig);
 		side_rest(&bench_side, UINT64_C(1000000000)); /* it has found none */
 		rig_must(bench_side.count == 0, "there is a driver already");
+
 		uint64_t began = gate_now_ns();
+
 		bench_sim("heal", NULL);
 		(void)bench_wait(began, times);
 		samples[i] = times[BENCH_FILES];
 		rig_terminate_agent(&bench_rig);
 	}
+
 	gate_time(report, "driver_late", gate_quantile(samples, BENCH_LATE, 0.5), "ms", 2000,
 		  samples, BENCH_LATE);
 	gate_note(report, "a driver that comes later, to registered: longest of %d %.0f ms",
@@ -372,5 +405,6 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < array_length(bench_parts); i++)
 		if (rest >= argc || strcmp(argv[rest], bench_parts[i].name) == 0)
 			bench_parts[i].measure(report);
+
 	return gate_close(report);
 }

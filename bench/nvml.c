@@ -69,15 +69,19 @@ static void bench_machine(const char *path)
 	static struct sim_machine machine;
 	struct sim_error error = {0};
 	struct sim_options options = {.seed = 1};
+
 	if (sim_profile_load("dgx-a100", &options, &machine, &error) < 0 ||
 	    sim_state_create(path, &machine, &error) < 0)
 		bench_fail(error.text);
+
 	struct sim_state *state = NULL;
 	if (sim_state_open(path, &state, &error) != SIM_OPEN_OK)
 		bench_fail(error.text);
+
 	struct sim_machine *change = sim_state_write(state);
 	if (!change)
 		bench_fail("the state cannot be written");
+
 	for (uint32_t gpu = 0; gpu < BENCH_GPUS; gpu++) {
 		struct sim_process *process = &change->gpu[gpu].process[0];
 		if (sim_state_identify((uint32_t)getpid(), process) != 0)
@@ -89,6 +93,7 @@ static void bench_machine(const char *path)
 		process->memory_bytes = UINT64_C(1) << 30;
 		process->begin_tick = change->tick;
 	}
+
 	sim_state_commit(state);
 	sim_state_close(state);
 }
@@ -101,14 +106,18 @@ static uint64_t bench_private_kib(void)
 	FILE *file = fopen("/proc/self/smaps_rollup", "re");
 	if (!file)
 		bench_fail("/proc/self/smaps_rollup cannot be read");
+
 	while (fgets(line, sizeof(line), file)) {
 		if (strncmp(line, "Private_", 8) != 0)
 			continue;
+
 		uint64_t value = 0;
 		for (const char *c = line + strcspn(line, ":") + 1; *c; c++)
 			value = *c >= '0' && *c <= '9' ? value * 10 + (uint64_t)(*c - '0') : value;
+
 		sum += value;
 	}
+
 	fclose(file);
 	return sum;
 }
@@ -118,31 +127,39 @@ static double bench_added_kib(const char *library)
 {
 	int pipes[2];
 	uint64_t added = 0;
+
 	if (pipe(pipes) != 0)
 		bench_fail("pipe");
+
 	pid_t pid = fork();
 	if (pid == 0) {
 		struct bench_api api;
 		struct nvml_utilization use;
 		unsigned value;
+
 		bench_private_kib(); /* what reading costs is there before */
 		uint64_t before = bench_private_kib();
+
 		bench_load(library, &api);
 		if (api.init() != NVML_OK)
 			bench_fail("nvmlInit failed");
+
 		for (unsigned i = 0; i < BENCH_GPUS; i++) {
 			void *device = NULL;
 			api.handle(i, &device);
 			api.power(device, &value);
 			api.utilisation(device, &use);
 		}
+
 		added = bench_private_kib() - before;
 		_exit(write(pipes[1], &added, sizeof(added)) != sizeof(added));
 	}
+
 	int status = 1;
 	if (pid < 0 || read(pipes[0], &added, sizeof(added)) != sizeof(added) ||
 	    waitpid(pid, &status, 0) != pid || status != 0)
 		bench_fail("the process that measures memory failed");
+
 	close(pipes[0]);
 	close(pipes[1]);
 	return (double)added;
@@ -154,15 +171,18 @@ static double bench_stripped(const char *library, const char *directory)
 	char path[512];
 	struct stat status;
 	int exit_status = 1;
+
 	snprintf(path, sizeof(path), "%s/stripped.so", directory);
 	pid_t pid = fork();
 	if (pid == 0) {
 		execlp("strip", "strip", "-o", path, library, (char *)NULL);
 		_exit(127);
 	}
+
 	if (pid < 0 || waitpid(pid, &exit_status, 0) != pid || exit_status != 0 ||
 	    stat(path, &status) != 0)
 		bench_fail("strip failed (is binutils installed?)");
+
 	unlink(path);
 	return (double)status.st_size;
 }
@@ -200,17 +220,22 @@ static void bench_getters(struct gate_report *report, const struct bench_api *ap
 	gate_note(report, "nvmlDeviceGetMemoryInfo        %7.0f ns",
 		  gate_quantile(samples, BENCH_ROUNDS, 0.5));
 	BENCH_EACH(api->power(device, &value));
+
 	double power = gate_quantile(samples, BENCH_ROUNDS, 0.5);
 	gate_note(report, "nvmlDeviceGetPowerUsage        %7.0f ns, p99 %.0f ns", power,
 		  gate_quantile(samples, BENCH_ROUNDS, 0.99));
 	gate_time(report, "nvml_getter", power, "us", 1, samples, BENCH_ROUNDS);
+
 	for (unsigned i = 0; i < BENCH_FIELDS; i++)
 		field[i] = (struct nvml_field_value){.id = ids[i], .scope = UINT32_MAX};
+
 	BENCH_EACH(api->fields(device, BENCH_FIELDS, field));
 	gate_time(report, "nvml_fields_30", gate_quantile(samples, BENCH_ROUNDS, 0.5), "us", 10,
 		  samples, BENCH_ROUNDS);
+
 	for (unsigned i = 0; i < BENCH_FIELDS; i++)
 		wrong += field[i].result != NVML_OK;
+
 	api->shutdown();
 	if (wrong)
 		bench_fail("a call failed while it was measured");
@@ -219,16 +244,20 @@ static void bench_getters(struct gate_report *report, const struct bench_api *ap
 static void bench_init(struct gate_report *report, const struct bench_api *api)
 {
 	unsigned wrong = 0;
+
 	for (size_t round = 0; round < BENCH_ROUNDS; round++) {
 		uint64_t begin = gate_now_ns();
+
 		wrong += api->init() != NVML_OK;
 		for (unsigned i = 0; i < BENCH_GPUS; i++) {
 			void *device = NULL;
 			wrong += api->handle(i, &device) != NVML_OK;
 		}
+
 		wrong += api->shutdown() != NVML_OK;
 		samples[round] = gate_now_ns() - begin;
 	}
+
 	if (wrong)
 		bench_fail("a call failed while it was measured");
 	gate_time(report, "nvml_init_8_shutdown", gate_quantile(samples, BENCH_ROUNDS, 0.5), "ms",
@@ -251,7 +280,9 @@ int main(int argc, char **argv)
 	setenv("SLUICE_PROFILES", BENCH_PROFILES, 0);
 	setenv("SLUICE_SIM_STATE", state, 1);
 	bench_machine(state);
+
 	double added = bench_added_kib(library);
+
 	bench_load(library, &api);
 	bench_getters(report, &api);
 	bench_init(report, &api);
@@ -260,5 +291,6 @@ int main(int argc, char **argv)
 		   GATE_AT_MOST, 150);
 	unlink(state);
 	rmdir(directory);
+
 	return gate_close(report);
 }

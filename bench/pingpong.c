@@ -28,9 +28,11 @@ static void pingpong_pin(cpu_set_t *out_before)
 {
 	CPU_ZERO(out_before);
 	(void)sched_getaffinity(0, sizeof(*out_before), out_before);
+
 	int cpu = sched_getcpu();
 	if (cpu < 0 || cpu >= CPU_SETSIZE)
 		return;
+
 	cpu_set_t one;
 	CPU_ZERO(&one);
 	CPU_SET(cpu, &one);
@@ -43,6 +45,7 @@ static int pingpong_run(uint64_t *samples, size_t count)
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
+
 	pid_t child = fork();
 	if (child < 0) {
 		int code = -errno;
@@ -50,13 +53,16 @@ static int pingpong_run(uint64_t *samples, size_t count)
 		(void)close(pair[1]);
 		return code;
 	}
+
 	if (child == 0) {
 		(void)close(pair[0]);
 		pingpong_echo(pair[1]);
 	}
+
 	(void)close(pair[1]);
 
 	int rc = 0;
+
 	for (size_t i = 0; i < count && rc == 0; i++) {
 		char byte = 0;
 		uint64_t begin = gate_now_ns();
@@ -64,6 +70,7 @@ static int pingpong_run(uint64_t *samples, size_t count)
 			rc = -EIO;
 		samples[i] = gate_now_ns() - begin;
 	}
+
 	(void)close(pair[0]);
 	(void)waitpid(child, NULL, 0);
 	return rc;
@@ -74,12 +81,16 @@ int pingpong_measure(size_t count, struct pingpong *out)
 	*out = (struct pingpong){.noise = 1};
 	if (count == 0 || count > PINGPONG_COUNT_MAX)
 		return -EINVAL;
+
 	uint64_t *samples = calloc(count, sizeof(*samples));
 	if (!samples)
 		return -ENOMEM;
+
 	cpu_set_t before;
 	pingpong_pin(&before);
+
 	int rc = pingpong_run(samples, count);
+
 	(void)sched_setaffinity(0, sizeof(before), &before);
 	if (rc == 0) {
 		out->median_ns = gate_quantile(samples, count, 0.5);
@@ -87,9 +98,11 @@ int pingpong_measure(size_t count, struct pingpong *out)
 		out->noise = out->median_ns / PINGPONG_QUIET_NS;
 		if (out->noise < 1)
 			out->noise = 1;
+
 		if (out->noise > PINGPONG_NOISE_MAX)
 			out->noise = PINGPONG_NOISE_MAX;
 	}
+
 	free(samples);
 	return rc;
 }

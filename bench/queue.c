@@ -74,6 +74,7 @@ static bool job_fork(uint64_t count)
 		if (pid == 0)
 			return false;
 	}
+
 	return true;
 }
 
@@ -85,14 +86,18 @@ static int job_bomb(const char *path, const char *count_text)
 	int fd = open(path, O_WRONLY); /* inherited: not O_CLOEXEC */
 	if (fd < 0 || parse_u64(count_text, 1, 100000, &count) < 0)
 		return 1;
+
 	(void)signal(SIGTERM, SIG_IGN);
 	uint64_t each = count / 10;
+
 	if (!job_fork(9))
 		(void)job_fork(each - 1);
 	else
 		(void)job_fork(count - 9 * each - 1);
+
 	if (write(fd, "!", 1) != 1)
 		return 1;
+
 	job_sleep();
 }
 
@@ -104,6 +109,7 @@ static void bench_hold_gpus(void)
 	const char *const argv[] = {bench_self, "--sleep", NULL};
 	struct rig_request request;
 	rig_request(&request, argv, 1);
+
 	for (int i = 0; i < BENCH_GPUS; i++) {
 		rig_request_again(&request);
 		rig_wait(&bench_rig, rig_submit(&bench_rig, &request),
@@ -114,15 +120,18 @@ static void bench_hold_gpus(void)
 static void bench_submit(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_SUBMITS];
+
 	const char *const argv[] = {"/bin/true", NULL};
 	struct rig_request request;
 	rig_request(&request, argv, 1);
+
 	for (size_t i = 0; i < BENCH_SUBMITS; i++) {
 		rig_request_again(&request);
 		uint64_t began = gate_now_ns();
 		(void)rig_submit(&bench_rig, &request);
 		samples[i] = gate_now_ns() - began;
 	}
+
 	double median = gate_quantile(samples, BENCH_SUBMITS, 0.5);
 	gate_time(report, "submit", median, "ms", 2, samples, BENCH_SUBMITS);
 	gate_note(report, "submit, one client: 99th percentile %.2f ms, longest %.2f ms",
@@ -165,11 +174,14 @@ static void bench_client_next(struct bench_client *client)
 {
 	if (bench_crowd.begun == BENCH_CLIENT_SUBMITS)
 		return;
+
 	bench_crowd.begun++;
 	const struct wire_client_callbacks callbacks = {
 	    .message = bench_client_reply, .end = bench_client_end, .context = client};
+
 	rig_request_again(&client->request);
 	client->began_ns = gate_now_ns();
+
 	struct err err = {.code = 0};
 	rig_must(wire_client_call(client->client, &rig_method_submit, &client->request.submit.base,
 				  UINT64_C(30000000000), &callbacks, &err),
@@ -186,15 +198,21 @@ static void bench_submit_crowd(struct gate_report *report)
 		client->client = wire_client_new(bench_rig.loop, bench_rig.socket, NULL, &err);
 		rig_must(client->client, "%s", err.text);
 	}
+
 	uint64_t began = gate_now_ns();
+
 	for (size_t i = 0; i < BENCH_CLIENTS; i++)
 		bench_client_next(&bench_crowd.clients[i]);
+
 	while (bench_crowd.ended < BENCH_CLIENT_SUBMITS)
 		rig_must(loop_pass(bench_rig.loop, UINT64_C(30000000000), &err) == 0, "%s",
 			 err.text);
+
 	double seconds = (double)(gate_now_ns() - began) / 1e9;
+
 	for (size_t i = 0; i < BENCH_CLIENTS; i++)
 		(void)wire_client_free(bench_crowd.clients[i].client);
+
 	gate_note(
 	    report,
 	    "submit, %d clients at once: %.0f a second, median %.2f ms, 99th percentile %.2f ms",
@@ -220,12 +238,14 @@ static void bench_read(int fd, void *data, size_t length)
 {
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 	uint64_t end = gate_now_ns() + UINT64_C(1000000) * BENCH_WAIT_MS;
+
 	for (;;) {
 		rig_must(gate_now_ns() < end && poll(&poll_fd, 1, BENCH_WAIT_MS) >= 0,
 			 "a job does not run");
 		ssize_t got = read(fd, data, length);
 		if (got == (ssize_t)length)
 			return;
+
 		rig_must(got <= 0, "a job has written half of what it should");
 		(void)usleep(got == 0 ? 100 : 0); /* none has opened it yet */
 	}
@@ -240,21 +260,27 @@ static void bench_start_jobs(struct gate_report *report, const char *what, uint3
 	char path[RIG_PATH_MAX + 16];
 	int fd = bench_pipe(path, "stamp");
 	int keep = open(path, O_WRONLY | O_CLOEXEC); /* so that the pipe has no end */
+
 	const char *const argv[] = {bench_self, "--stamp", path, NULL};
 	struct rig_request request;
 	rig_request(&request, argv, gpus);
+
 	for (size_t i = 0; i < count; i++) {
 		rig_request_again(&request);
 		uint64_t began = gate_now_ns();
 		uint64_t id = rig_submit(&bench_rig, &request), answered = gate_now_ns(), ran = 0;
+
 		bench_read(fd, &ran, sizeof(ran));
 		samples[i] = ran > answered ? ran - answered : 0;
 		whole[i] = ran - began;
 		rig_wait(&bench_rig, id, SLUICE__V1__JOB_STATE__SUCCEEDED);
 	}
+
 	(void)close(keep);
 	(void)close(fd);
+
 	double median = gate_quantile(samples, count, 0.5);
+
 	if (is_gate)
 		gate_time(report, "start", median, "ms", 15, samples, count);
 	gate_note(report,
@@ -276,6 +302,7 @@ static void bench_make_spec(char **out_bytes, size_t *out_length)
 			       i);
 		environment[i] = variables[i];
 	}
+
 	struct spec spec;
 	spec_init(&spec);
 	(void)snprintf(spec.name, sizeof(spec.name), "bench");
@@ -288,6 +315,7 @@ static void bench_make_spec(char **out_bytes, size_t *out_length)
 	spec.environment_count = RIG_ENVIRONMENT;
 	spec.gpus = 1;
 	spec.grace_ns = 1000000000;
+
 	struct err err;
 	rig_must(spec_format(&spec, out_bytes, out_length, &err) == 0, "%s", err.text);
 }
@@ -305,12 +333,15 @@ static void bench_end(struct store *store, const struct job *job)
 	struct launch_grant grant = {.slot_count = 1, .slots = {1}};
 	(void)snprintf(grant.uuid, sizeof(grant.uuid), "GPU-00000000-0000-0000-0000-000000000000");
 	(void)snprintf(grant.label, sizeof(grant.label), "GPU 0");
+
 	struct queue_observation seen = {.pid = 4711,
 					 .first_unix_ns = job->submitted_unix_ns + BENCH_SECOND,
 					 .last_unix_ns = job->submitted_unix_ns + 4 * BENCH_SECOND};
 	memcpy(seen.uuid, grant.uuid, sizeof(seen.uuid));
+
 	char *grants = NULL, *observations = NULL, text[] = "0";
 	struct job end = *job;
+
 	end.attempt = 1;
 	end.state = JOB_SUCCEEDED;
 	end.reason = JOB_REASON_EXIT_CODE;
@@ -318,6 +349,7 @@ static void bench_end(struct store *store, const struct job *job)
 	end.has_exit = true;
 	end.started_unix_ns = seen.first_unix_ns;
 	end.ended_unix_ns = seen.last_unix_ns;
+
 	struct err err = {.code = 0};
 	rig_must(record_format_attempt("00000000-0000-4000-8000-000000000000", &grant, 1, &grants,
 				       &err) == 0 &&
@@ -336,17 +368,22 @@ static void bench_enter(size_t final, size_t pending)
 	static struct store_accept batch[STORE_BATCH_MAX];
 	char path[RIG_PATH_MAX + 16], *spec = NULL;
 	size_t length = 0;
+
 	bench_make_spec(&spec, &length);
 	(void)snprintf(path, sizeof(path), "%s/queue.db", bench_rig.state);
+
 	struct store *store = NULL;
 	struct err err = {.code = 0};
 	uint64_t id = 0;
 	int state_fd = open(bench_rig.state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
 	rig_must(state_fd >= 0, "cannot open %s", bench_rig.state);
 	rig_must(store_open(path, &store, &err) == 0 && store_next_id(store, &id, &err) == 0, "%s",
 		 err.text);
+
 	for (size_t done = 0; done < final + pending;) {
 		size_t count = 0;
+
 		for (; count < STORE_BATCH_MAX && done + count < final + pending; count++, id++) {
 			struct job *job = &jobs[count];
 			*job =
@@ -357,11 +394,15 @@ static void bench_enter(size_t final, size_t pending)
 			batch[count] =
 			    (struct store_accept){.job = job, .spec = spec, .spec_length = length};
 		}
+
 		rig_must(store_accept(store, batch, count, &err) == 0, "%s", err.text);
+
 		for (size_t i = 0; i < count && done + i < final; i++)
 			bench_end(store, &jobs[i]);
+
 		done += count;
 	}
+
 	free(spec);
 	(void)close(state_fd);
 	(void)store_close(store);
@@ -372,6 +413,7 @@ static uint64_t bench_list_once(bool all, size_t *out_lines)
 {
 	int ends[2];
 	rig_must(pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe");
+
 	uint64_t began = gate_now_ns();
 	pid_t pid = fork();
 	if (pid == 0) {
@@ -379,15 +421,19 @@ static uint64_t bench_list_once(bool all, size_t *out_lines)
 		(void)execl(BENCH_SLUICE, "sluice", "jobs", all ? "--all" : NULL, NULL);
 		_exit(127);
 	}
+
 	(void)close(ends[1]);
 	static char text[1 << 16];
 	size_t lines = 0;
+
 	for (ssize_t got; (got = read(ends[0], text, sizeof(text))) > 0;)
 		for (ssize_t i = 0; i < got; i++)
 			lines += text[i] == '\n';
+
 	(void)close(ends[0]);
 	int status = 0;
 	rig_must(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0, "'sluice jobs' failed");
+
 	uint64_t took = gate_now_ns() - began;
 	*out_lines = lines;
 	return took;
@@ -427,10 +473,13 @@ static void bench_list(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_LISTS];
 	size_t lines = 0;
+
 	bench_settle();
 	double agent = bench_agent_ms(), children = bench_children_ms();
+
 	for (size_t i = 0; i < BENCH_LISTS; i++)
 		samples[i] = bench_list_once(true, &lines);
+
 	gate_note(report,
 		  "processor time of one list: agent %.1f ms on two threads, sluice %.1f ms",
 		  (bench_agent_ms() - agent) / BENCH_LISTS,
@@ -440,8 +489,10 @@ static void bench_list(struct gate_report *report)
 		  BENCH_LISTS);
 	gate_note(report, "sluice jobs -a, %zu lines, start to end: 90th percentile %.1f ms", lines,
 		  gate_quantile(samples, BENCH_LISTS, 0.9) / 1e6);
+
 	for (size_t i = 0; i < BENCH_LISTS; i++)
 		samples[i] = bench_list_once(false, &lines);
+
 	gate_note(report, "sluice jobs, %zu lines of them: median %.1f ms", lines,
 		  gate_quantile(samples, BENCH_LISTS, 0.5) / 1e6);
 }
@@ -450,6 +501,7 @@ static void bench_restart(struct gate_report *report)
 {
 	static uint64_t samples[BENCH_RESTARTS];
 	uint64_t pending = rig_pending(&bench_rig);
+
 	for (size_t i = 0; i < BENCH_RESTARTS; i++) {
 		rig_kill_agent(&bench_rig);
 		samples[i] = rig_start_agent(&bench_rig);
@@ -457,6 +509,7 @@ static void bench_restart(struct gate_report *report)
 			     rig_pending(&bench_rig) == pending,
 			 "a restart has lost jobs");
 	}
+
 	/* Too long a thing for a thousand times. */
 	gate_time(report, "restart", gate_quantile(samples, BENCH_RESTARTS, 0.5), "ms", 300,
 		  samples, BENCH_RESTARTS);
@@ -474,19 +527,27 @@ static uint64_t bench_cancel_once(void)
 {
 	char path[RIG_PATH_MAX + 16], count[16], byte = 0;
 	int fd = bench_pipe(path, "bomb");
+
 	(void)snprintf(count, sizeof(count), "%d", BENCH_BOMB);
 	const char *const argv[] = {bench_self, "--bomb", path, count, NULL};
+
 	struct rig_request request;
 	rig_request(&request, argv, 0);
+
 	uint64_t id = rig_submit(&bench_rig, &request);
+
 	for (int i = 0; i < BENCH_BOMB; i++)
 		bench_read(fd, &byte, 1);
+
 	uint64_t began = gate_now_ns();
+
 	rig_cancel(&bench_rig, id, (uint64_t)BENCH_GRACE_MS * 1000000);
 	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 	rig_must(poll(&poll_fd, 1, BENCH_WAIT_MS) == 1 && read(fd, &byte, 1) == 0,
 		 "processes of a cancelled job live on");
+
 	uint64_t took = gate_now_ns() - began;
+
 	rig_wait(&bench_rig, id, SLUICE__V1__JOB_STATE__CANCELLED);
 	(void)close(fd);
 	return took;
@@ -497,6 +558,7 @@ static void bench_cancel(struct gate_report *report)
 	static uint64_t samples[BENCH_BOMBS];
 	for (size_t i = 0; i < BENCH_BOMBS; i++)
 		samples[i] = bench_cancel_once();
+
 	gate_time(report, "cancel", gate_quantile(samples, BENCH_BOMBS, 1), "ms",
 		  BENCH_GRACE_MS + 200, samples, BENCH_BOMBS);
 	gate_note(
@@ -569,6 +631,7 @@ int main(int argc, char **argv)
 		job_sleep();
 	if (argc == 4 && strcmp(argv[1], "--bomb") == 0)
 		return job_bomb(argv[2], argv[3]);
+
 	int rest = argc;
 	struct gate_report *report =
 	    gate_open(argc, argv, "queue",
@@ -576,10 +639,13 @@ int main(int argc, char **argv)
 		      "(start, cancel, submit, many) as an argument measures that alone.",
 		      true, &rest);
 	ssize_t length = readlink("/proc/self/exe", bench_self, sizeof(bench_self) - 1);
+
 	rig_must(length > 0, "cannot tell where this program is");
 	rig_open(&bench_rig);
+
 	for (size_t i = 0; i < array_length(bench_parts); i++)
 		if (rest >= argc || strcmp(argv[rest], bench_parts[i].name) == 0)
 			bench_parts[i].measure(report);
+
 	return gate_close(report);
 }

@@ -76,10 +76,12 @@ static pid_t rig_spawn(const char *const *arguments, int out_fd)
 	const char *argv[RIG_ARGUMENTS_MAX] = {"sluice"};
 	for (size_t i = 0; arguments[i]; i++)
 		argv[i + 1] = arguments[i];
+
 	pid_t pid = fork();
 	rig_must(pid >= 0, "cannot fork: %s", strerror(errno));
 	if (pid > 0)
 		return pid;
+
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null < 0 || dup2(null, 0) < 0 || dup2(out_fd >= 0 ? out_fd : null, 1) < 0)
 		_exit(127);
@@ -115,17 +117,20 @@ static void rig_take_away(void)
 	struct rig *rig = rig_current;
 	if (!rig)
 		return;
+
 	rig_current = NULL;
 	if (rig->agent > 0) {
 		(void)kill(rig->agent, SIGTERM);
 		(void)rig_wait_for(rig->agent);
 	}
+
 	if (rig->has_machine) {
 		char state[RIG_PATH_MAX + 8];
 		(void)snprintf(state, sizeof(state), "%s/machine", rig->directory);
 		const char *const arguments[] = {"sim", "stop", "--state", state, NULL};
 		(void)rig_wait_for(rig_spawn(arguments, -1));
 	}
+
 	rig_remove(rig->directory);
 }
 
@@ -141,11 +146,15 @@ static void rig_take_variables(const char *state)
 	int ends[2];
 	rig_must(pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe");
 	const char *const arguments[] = {"sim", "env", "--state", state, NULL};
+
 	pid_t pid = rig_spawn(arguments, ends[1]);
+
 	(void)close(ends[1]);
 	FILE *lines = fdopen(ends[0], "r");
 	rig_must(lines, "out of memory");
+
 	char line[2 * RIG_PATH_MAX];
+
 	while (fgets(line, sizeof(line), lines)) {
 		char *equals = strchr(line, '='), *end = strrchr(line, '\'');
 		if (strncmp(line, "export ", 7) != 0 || !equals || !end || end <= equals + 1)
@@ -153,6 +162,7 @@ static void rig_take_variables(const char *state)
 		*equals = *end = '\0';
 		rig_must(setenv(line + 7, equals + 2, 1) == 0, "out of memory");
 	}
+
 	(void)fclose(lines);
 	rig_must(rig_wait_for(pid) == 0, "'sluice sim env' failed");
 }
@@ -165,12 +175,14 @@ void rig_open_machine(struct rig *rig, const char *profile, const char *mig)
 		       base ? base : "/tmp");
 	rig_must(mkdtemp(rig->directory), "cannot make a directory in %s", base ? base : "/tmp");
 	rig_current = rig;
+
 	static bool is_known;
 	rig_must(is_known || atexit(rig_take_away) == 0, "out of memory");
 	is_known = true;
 	(void)signal(SIGINT, rig_on_signal);
 	(void)signal(SIGTERM, rig_on_signal);
 	(void)signal(SIGPIPE, SIG_IGN);
+
 	char root[RIG_PATH_MAX + 8], state[RIG_PATH_MAX + 8];
 	(void)snprintf(root, sizeof(root), "%s/root", rig->directory);
 	(void)snprintf(state, sizeof(state), "%s/machine", rig->directory);
@@ -184,9 +196,11 @@ void rig_open_machine(struct rig *rig, const char *profile, const char *mig)
 	rig_must(rig_wait_for(rig_spawn(arguments, -1)) == 0, "'sluice sim start' failed");
 	rig->has_machine = true;
 	rig_take_variables(state);
+
 	const char *runtime = getenv("SLUICE_RUNTIME_DIR");
 	rig_must(runtime, "'sluice sim env' did not say where sockets lie");
 	(void)snprintf(rig->socket, sizeof(rig->socket), "%s/agent.sock", runtime);
+
 	struct err err;
 	rig->loop = loop_new(LOOP_REAL, &err);
 	rig_must(rig->loop, "%s", err.text);
@@ -290,11 +304,14 @@ void rig_wait(struct rig *rig, uint64_t id, Sluice__V1__JobState state)
 		Sluice__V1__Job *job =
 		    (Sluice__V1__Job *)rig_must_ask(rig, &rig_method_get, &request.base);
 		Sluice__V1__JobState found = job->state;
+
 		protobuf_c_message_free_unpacked(&job->base, NULL);
 		if (found == state)
 			return;
+
 		(void)usleep(RIG_TRY_US);
 	}
+
 	rig_fail("job %" PRIu64 " did not come into state %d", id, (int)state);
 }
 
@@ -304,10 +321,13 @@ uint64_t rig_launch_agent(struct rig *rig)
 {
 	char log[RIG_PATH_MAX + 16];
 	(void)snprintf(log, sizeof(log), "%s/agent.log", rig->directory);
+
 	int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	rig_must(fd >= 0, "cannot write %s", log);
 	const char *const arguments[] = {"agent", NULL};
+
 	uint64_t began = gate_now_ns();
+
 	rig->agent = rig_spawn(arguments, fd);
 	(void)close(fd);
 	return began;
@@ -317,24 +337,29 @@ uint64_t rig_start_agent(struct rig *rig)
 {
 	uint64_t began = rig_launch_agent(rig);
 	struct err err = {.code = 0};
+
 	for (int i = 0; i < RIG_TRIES; i++) {
 		rig->client = wire_client_new(rig->loop, rig->socket, NULL, &err);
 		Sluice__V1__StatusRequest request = SLUICE__V1__STATUS_REQUEST__INIT;
 		ProtobufCMessage *reply = NULL;
+
 		if (rig->client &&
 		    rig_ask(rig, &rig_method_status, &request.base, &reply, &err) == 0) {
 			uint64_t took = gate_now_ns() - began;
 			protobuf_c_message_free_unpacked(reply, NULL);
 			return took;
 		}
+
 		rig->client = wire_client_free(rig->client);
 		int status;
 		if (waitpid(rig->agent, &status, WNOHANG) == rig->agent) {
 			rig->agent = 0;
 			rig_fail("the agent has ended with %d", WEXITSTATUS(status));
 		}
+
 		(void)usleep(RIG_TRY_US);
 	}
+
 	rig_fail("the agent does not answer at %s: %s", rig->socket, err.text);
 }
 
@@ -388,6 +413,7 @@ static void rig_pids(struct rig *rig, uint64_t id, pid_t out[2])
 	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
 	request.id = id;
 	request.details = true;
+
 	Sluice__V1__Job *job = (Sluice__V1__Job *)rig_must_ask(rig, &rig_method_get, &request.base);
 	rig_must(job->attempt && job->attempt->pid > 0 && job->attempt->supervisor_pid > 0,
 		 "the agent does not know the processes of job %" PRIu64, id);
@@ -403,17 +429,23 @@ void rig_stop_agent(struct rig *rig)
 	    .message = rig_on_page, .end = rig_on_end, .context = &running};
 	Sluice__V1__ListRequest request = SLUICE__V1__LIST_REQUEST__INIT;
 	struct err err = {.code = 0};
+
 	rig_must(wire_client_call(rig->client, &rig_method_list, &request.base, RIG_DEADLINE_NS,
 				  &callbacks, &err),
 		 "%s", err.text);
+
 	while (!running.ended)
 		rig_must(loop_pass(rig->loop, RIG_DEADLINE_NS, &err) == 0, "%s", err.text);
+
 	pid_t pids[RIG_RUNNING_MAX][2];
 	for (size_t i = 0; i < running.count; i++)
 		rig_pids(rig, running.ids[i], pids[i]);
+
 	rig_end_agent(rig, SIGTERM); /* before the jobs: thousands wait for what they have */
+
 	for (size_t i = 0; i < running.count; i++)
 		(void)kill(pids[i][0], SIGKILL);
+
 	for (size_t i = 0; i < running.count; i++)
 		for (int tries = 0; tries < RIG_TRIES && kill(pids[i][1], 0) == 0; tries++)
 			(void)usleep(RIG_TRY_US);
@@ -442,8 +474,10 @@ void rig_request(struct rig_request *out, const char *const *argv, uint32_t gpus
 	out->submit.spec = &out->spec;
 	out->spec.name = (char *)(uintptr_t) "bench";
 	out->spec.argv = out->argv;
+
 	for (; argv[out->spec.n_argv]; out->spec.n_argv++)
 		out->argv[out->spec.n_argv] = rig_bytes(argv[out->spec.n_argv]);
+
 	out->spec.environment = out->environment;
 	out->spec.n_environment = RIG_ENVIRONMENT;
 	for (size_t i = 0; i < RIG_ENVIRONMENT; i++) {
@@ -452,6 +486,7 @@ void rig_request(struct rig_request *out, const char *const *argv, uint32_t gpus
 			       i);
 		out->environment[i] = rig_bytes(out->variables[i]);
 	}
+
 	out->spec.directory = rig_bytes("/");
 	out->spec.umask = 022;
 	out->spec.gpus = gpus;

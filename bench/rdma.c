@@ -37,6 +37,7 @@ static void bench_start(const char *directory)
 	if (setenv("SLUICE_PROFILES", BENCH_PROFILES, 0) < 0 ||
 	    sim_profile_load("dgx-a100", NULL, &bench_machine, &error) < 0)
 		bench_fail("the profile", error.text);
+
 	(void)snprintf(bench_machine.root, sizeof(bench_machine.root), "%s/root", directory);
 	bench_machine.nic_count = BENCH_ADAPTERS;
 	bench_machine.nic_ports = BENCH_PORTS;
@@ -58,11 +59,14 @@ static uint64_t bench_cold(void)
 {
 	int ends[2];
 	uint64_t took = 0;
+
 	if (pipe(ends) < 0)
 		bench_fail("a pipe", strerror(errno));
+
 	pid_t pid = fork();
 	if (pid < 0)
 		bench_fail("a process", strerror(errno));
+
 	if (pid == 0) {
 		uint64_t begin = gate_now_ns();
 		struct rdma_inventory *inventory = calloc(1, sizeof(*inventory));
@@ -72,11 +76,13 @@ static uint64_t bench_cold(void)
 		took = gate_now_ns() - begin;
 		_exit(write(ends[1], &took, sizeof(took)) == sizeof(took) ? 0 : 1);
 	}
+
 	(void)close(ends[1]);
 	if (read(ends[0], &took, sizeof(took)) != sizeof(took))
 		bench_fail("a reading", "no answer");
 	(void)close(ends[0]);
 	(void)waitpid(pid, NULL, 0);
+
 	return took;
 }
 
@@ -90,6 +96,7 @@ static void bench_measure(struct gate_report *report)
 {
 	for (int i = 0; i < BENCH_COLD; i++)
 		bench_samples[i] = bench_cold();
+
 	gate_time(report, "rdma_discovery", gate_quantile(bench_samples, BENCH_COLD, 0.5), "ms", 5,
 		  bench_samples, BENCH_COLD);
 
@@ -102,15 +109,20 @@ static void bench_measure(struct gate_report *report)
 	gate_note(report, "%u adapters, %u RDMA devices with %d ports each, %u nodes of the first",
 		  after->function_count, after->device_count, BENCH_PORTS,
 		  after->device[0].node_count);
+
 	long resident = bench_resident_kib();
+
 	for (int i = 0; i < BENCH_RESCANS; i++) {
 		uint64_t begin = gate_now_ns();
+
 		bench_read(after);
 		bool same = rdma_is_same(before, after);
+
 		bench_samples[i] = gate_now_ns() - begin;
 		if (!same)
 			bench_fail("a rescan", "something changed");
 	}
+
 	gate_time(report, "rdma_rescan", gate_quantile(bench_samples, BENCH_RESCANS, 0.5), "ms", 2,
 		  bench_samples, BENCH_RESCANS);
 	gate_value(report, "rdma_growth", (double)(bench_resident_kib() - resident), "KiB",
@@ -125,11 +137,13 @@ int main(int argc, char **argv)
 	struct sim_error error;
 	struct gate_report *report = gate_open(
 	    argc, argv, "rdma", "reading 8 RDMA adapters with 16 ports from /sys", true, NULL);
+
 	if (!mkdtemp(directory))
 		bench_fail("a directory", strerror(errno));
 	bench_start(directory);
 	bench_measure(report);
 	(void)sim_trees_remove(bench_machine.root, &error);
 	(void)rmdir(directory);
+
 	return gate_close(report);
 }

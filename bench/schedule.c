@@ -57,13 +57,16 @@ static void bench_machine(struct bench *bench)
 	bench->inventory.gpus = calloc(BENCH_GPUS, sizeof(struct gpu));
 	if (!bench->inventory.gpus)
 		bench_fail("making a machine");
+
 	for (uint32_t i = 0; i < BENCH_GPUS; i++) {
 		struct gpu *gpu = &bench->inventory.gpus[i];
 		gpu->index = i;
 		(void)snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%08x", i);
+
 		for (uint32_t j = 0; j < BENCH_GPUS; j++)
 			bench->inventory.level[i][j] =
 			    i / 4 == j / 4 ? GPU_LEVEL_NODE : GPU_LEVEL_SYSTEM;
+
 		struct schedule_device *device = &bench->idle[i];
 		place_describe(&bench->inventory, NULL, i, PLACE_WHOLE, NULL, NULL, &device->unit);
 		device->slot_count = i < BENCH_GPUS / 2 ? BENCH_SLOTS : 1;
@@ -71,6 +74,7 @@ static void bench_machine(struct bench *bench)
 		bench->busy[i].used_whole = true;
 		bench->busy[i].used_count = device->slot_count;
 	}
+
 	/* Each GPU is somebody's, for so long; the other jobs have processors and memory. */
 	for (uint32_t i = 0; i < BENCH_RUNNING; i++) {
 		struct schedule_running *running = &bench->running[i];
@@ -80,14 +84,18 @@ static void bench_machine(struct bench *bench)
 						     .left_ns = (i + 1) * UINT64_C(1000000000)};
 		if (i >= BENCH_GPUS)
 			continue;
+
 		struct launch_grant *grant = &bench->grants[i];
 		grant->slot_count = bench->busy[i].slot_count;
 		memcpy(grant->uuid, bench->busy[i].unit.uuid, sizeof(grant->uuid));
+
 		for (uint32_t slot = 0; slot < grant->slot_count; slot++)
 			launch_grant_add(grant, slot);
+
 		running->grants = grant;
 		running->grant_count = 1;
 	}
+
 	static const struct queue_rules rules = {.cpu_milli = BENCH_RUNNING * 1000 + 8000,
 						 .mem_bytes = UINT64_C(256) << 30};
 	bench->machine = (struct schedule_machine){
@@ -101,7 +109,9 @@ static char *bench_ids(size_t number)
 	size_t length = 0, left[BENCH_GPUS], count = BENCH_GPUS;
 	for (size_t i = 0; i < BENCH_GPUS; i++)
 		left[i] = i;
+
 	size_t wanted = 1 + number % BENCH_GPUS;
+
 	for (size_t i = 0; i < wanted; i++) {
 		size_t pick = number % count;
 		number /= count;
@@ -109,6 +119,7 @@ static char *bench_ids(size_t number)
 					   length ? "," : "", left[pick]);
 		left[pick] = left[--count];
 	}
+
 	return strdup(text);
 }
 
@@ -116,6 +127,7 @@ static void bench_job(struct job *job, size_t number, enum bench_kind kind)
 {
 	free(job->ids);
 	*job = (struct job){.id = number + 1, .gpus = 1};
+
 	if (kind == BENCH_USERS) {
 		job->uid = (uid_t)(number * 7919 % BENCH_UIDS);
 		job->wants.priority = (int32_t)(number % 5) - 2;
@@ -123,8 +135,10 @@ static void bench_job(struct job *job, size_t number, enum bench_kind kind)
 		job->wants.cpu_milli = (uint32_t)(1 + number % 16) * 1000;
 		job->wants.mem_bytes = (number % 4) << 30;
 	}
+
 	if (kind == BENCH_ALIKE)
 		return;
+
 	switch (number % 6) {
 	case 0:
 		job->gpus = 1 + (uint32_t)(number / 6) % BENCH_GPUS;
@@ -150,9 +164,11 @@ static void bench_decide(const struct job *job, struct schedule_decision *decisi
 	struct bench *bench = context;
 	bench->started += decision->start;
 	bench->waiting += !decision->start;
+
 	uint32_t hash = (uint32_t)decision->reason;
 	for (const char *at = decision->text; *at; at++)
 		hash = hash * 31 + (uint8_t)*at;
+
 	bench->changed += bench->text_hash[job->id - 1] != hash;
 	bench->text_hash[job->id - 1] = hash;
 }
@@ -175,6 +191,7 @@ static uint64_t bench_pass(struct bench *bench, enum bench_kind kind)
 	memcpy(devices, kind == BENCH_START ? bench->idle : bench->busy, sizeof(devices));
 	bench->machine.devices = devices;
 	bench->started = bench->waiting = bench->changed = 0;
+
 	uint64_t begin = bench_cpu_ns();
 	const struct schedule_input input = {.jobs = (const struct job *const *)bench->jobs,
 					     .count = BENCH_JOBS,
@@ -186,10 +203,13 @@ static uint64_t bench_pass(struct bench *bench, enum bench_kind kind)
 					     .context = bench};
 	if (schedule_pass(&bench->machine, &input, NULL) < 0)
 		bench_fail("a pass");
+
 	uint64_t took = bench_cpu_ns() - begin;
+
 	bench->machine.devices = NULL;
 	if (bench->started + bench->waiting != BENCH_JOBS)
 		bench_fail("deciding each job once");
+
 	return took;
 }
 
@@ -201,30 +221,40 @@ int main(int argc, char **argv)
 	static struct bench bench;
 	static uint64_t samples[BENCH_ROUNDS], worst[BENCH_ROUNDS];
 	double worst_median = 0;
+
 	bench_machine(&bench);
+
 	for (size_t i = 0; i < BENCH_JOBS; i++)
 		if (!(bench.jobs[i] = calloc(1, sizeof(struct job))))
 			bench_fail("making a job");
+
 	gate_note(report, "jobs     start  wait  median ms  p99 ms");
+
 	for (int kind = 0; kind < BENCH_KINDS; kind++) {
 		for (size_t i = 0; i < BENCH_JOBS; i++)
 			bench_job(bench.jobs[i], i, (enum bench_kind)kind);
+
 		for (size_t i = 0; i < BENCH_ROUNDS; i++)
 			samples[i] = bench_pass(&bench, (enum bench_kind)kind);
+
 		double median = gate_quantile(samples, BENCH_ROUNDS, 0.5);
 		gate_note(report, "%-7s %6zu %5zu %10.2f %7.2f", bench_kind_name[kind],
 			  bench.started, bench.waiting, median / 1e6,
 			  gate_quantile(samples, BENCH_ROUNDS, 0.99) / 1e6);
+
 		if (median > worst_median) {
 			worst_median = median;
 			memcpy(worst, samples, sizeof(worst));
 		}
 	}
+
 	gate_time(report, "pass_10k", worst_median, "ms", 5, worst, BENCH_ROUNDS);
+
 	for (size_t i = 0; i < BENCH_JOBS; i++) {
 		free(bench.jobs[i]->ids);
 		free(bench.jobs[i]);
 	}
+
 	inventory_done(&bench.inventory);
 	return gate_close(report);
 }

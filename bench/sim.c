@@ -59,6 +59,7 @@ static void bench_start(const char *directory)
 	if (setenv("SLUICE_PROFILES", BENCH_PROFILES, 0) < 0 ||
 	    sim_profile_load("dgx2", NULL, &bench_machine, &error) < 0)
 		bench_fail("profile dgx2", error.text);
+
 	for (uint32_t i = 0; i < bench_machine.gpu_count; i++)
 		bench_machine.gpu[i].process[0] = (struct sim_process){.pid = 1 + i,
 								       .host_pid = 1 + i,
@@ -67,6 +68,7 @@ static void bench_start(const char *directory)
 								       .ci = SIM_WHOLE_GPU,
 								       .util_permille = 900,
 								       .membw_permille = -1};
+
 	(void)snprintf(bench_path, sizeof(bench_path), "%s/sim.state", directory);
 	if (sim_state_create(bench_path, &bench_machine, &error) < 0)
 		bench_fail("creating the state", error.text);
@@ -82,6 +84,7 @@ static void bench_wait_for_work(struct sim_state *state)
 		works = sim_state_read(state)->gpu[0].util_permille > 0;
 		sim_state_read_done(state);
 	}
+
 	if (!works)
 		bench_fail("waiting for the first tick", "no GPU works");
 }
@@ -91,6 +94,7 @@ static void bench_reads(struct gate_report *report, struct sim_state *state)
 	uint64_t sum = 0;
 
 	bench_wait_for_work(state);
+
 	for (uint32_t i = 0; i < BENCH_ROUNDS; i++) {
 		uint64_t start = gate_now_ns();
 
@@ -98,8 +102,10 @@ static void bench_reads(struct gate_report *report, struct sim_state *state)
 			sum += sim_state_read(state)->gpu[k % 16].util_permille;
 			sim_state_read_done(state);
 		}
+
 		bench_samples[i] = (gate_now_ns() - start) / BENCH_READS;
 	}
+
 	if (sum == 0)
 		bench_fail("reading", "no GPU works");
 	gate_time(report, "sim_read", gate_quantile(bench_samples, BENCH_ROUNDS, 0.5), "us", 1,
@@ -116,6 +122,7 @@ static void bench_writes(struct gate_report *report, struct sim_state *state)
 		sim_state_commit(state);
 		bench_samples[i] = gate_now_ns() - start;
 	}
+
 	gate_note(report, "a change of 16 GPUs: %.0f us (median)",
 		  gate_quantile(bench_samples, BENCH_ROUNDS, 0.5) / 1000);
 }
@@ -133,12 +140,14 @@ static void bench_waiter(struct bench_board *board, uint32_t index)
 	struct sim_event event = {0};
 
 	(void)alarm(BENCH_DEADLINE_S);
+
 	for (;;) {
 		uint64_t after = event.number;
 
 		if (sim_state_wait_event(state, after, BENCH_LONG_MS, bench_any, NULL, &event,
 					 NULL) == 0)
 			continue;
+
 		board->waiter[index].at_ns = gate_now_ns();
 		__atomic_store_n(&board->waiter[index].seen, event.number, __ATOMIC_RELEASE);
 	}
@@ -155,9 +164,11 @@ static uint64_t bench_last_seen(const struct bench_board *board, uint64_t number
 				bench_fail("waiting for the waiters", "one does not wake");
 			(void)usleep(200);
 		}
+
 		if (board->waiter[i].at_ns > last)
 			last = board->waiter[i].at_ns;
 	}
+
 	return last;
 }
 
@@ -169,6 +180,7 @@ static void bench_events(struct gate_report *report, struct sim_state *state)
 
 	if (board == MAP_FAILED)
 		bench_fail("sharing memory", "mmap");
+
 	for (uint32_t i = 0; i < BENCH_WAITERS; i++) {
 		waiters[i] = fork();
 		if (waiters[i] == 0)
@@ -176,6 +188,7 @@ static void bench_events(struct gate_report *report, struct sim_state *state)
 		if (waiters[i] < 0)
 			bench_fail("starting a waiter", "fork");
 	}
+
 	for (uint32_t i = 0; i < BENCH_ROUNDS + 1; i++) {
 		struct sim_event event = {.type = 0x8, .data = 43};
 		struct sim_machine *draft = sim_state_write(state);
@@ -186,13 +199,16 @@ static void bench_events(struct gate_report *report, struct sim_state *state)
 		sim_machine_event(draft, &event);
 		sim_state_commit(state);
 		last = bench_last_seen(board, sim_state_last_event(state));
+
 		if (i > 0) /* the first finds them starting */
 			bench_samples[i - 1] = last - start;
 	}
+
 	for (uint32_t i = 0; i < BENCH_WAITERS; i++) {
 		(void)kill(waiters[i], SIGKILL);
 		(void)waitpid(waiters[i], NULL, 0);
 	}
+
 	gate_time(report, "sim_event_50", gate_quantile(bench_samples, BENCH_ROUNDS, 0.5), "ms", 5,
 		  bench_samples, BENCH_ROUNDS);
 	gate_note(report, "an event to the last of 50 waiters, 99th percentile: %.2f ms",
@@ -209,6 +225,7 @@ static void bench_day(struct gate_report *report)
 
 		for (uint32_t i = 0; i < bench_machine.gpu_count; i++)
 			bench_machine.gpu[i].process[0].shape = (uint8_t)shape;
+
 		start = gate_now_ns();
 		sim_physics_advance(&bench_machine, bench_machine.tick + 864000);
 		gate_note(report, "catching up a day of 16 GPUs, %s load: %.1f ms", names[shape],
@@ -232,6 +249,7 @@ int main(int argc, char **argv)
 	bench_writes(report, state);
 	bench_events(report, state);
 	bench_day(report);
+
 	if (stat(bench_path, &status) < 0)
 		bench_fail("looking at the state", bench_path);
 	gate_value(report, "sim_state_file", (double)status.st_size / 1024, "KiB", GATE_AT_MOST,
@@ -239,5 +257,6 @@ int main(int argc, char **argv)
 	(void)sim_state_close(state);
 	(void)unlink(bench_path);
 	(void)rmdir(directory);
+
 	return gate_close(report);
 }

@@ -42,6 +42,7 @@ static void spooler_call(const char *const *argv)
 	posix_spawn_file_actions_t files;
 	pid_t pid;
 	int status = 0;
+
 	rig_must(posix_spawn_file_actions_init(&files) == 0 &&
 		     posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY,
 						      0) == 0,
@@ -97,10 +98,13 @@ static void spooler_start(struct gate_report *report)
 {
 	static uint64_t samples[SPOOLER_COUNT][SPOOLER_SUBMITS];
 	char path[RIG_PATH_MAX + 16];
+
 	(void)snprintf(path, sizeof(path), "%s/stamp", spooler_rig.directory);
 	rig_must(mkfifo(path, 0600) == 0, "cannot make %s", path);
+
 	int fd = open(path, O_RDWR | O_CLOEXEC); /* so that the pipe has no end */
 	rig_must(fd >= 0, "cannot open %s", path);
+
 	for (size_t i = 0; i < SPOOLER_STARTS; i++) {
 		for (int turn = 0; turn < SPOOLER_COUNT; turn++) {
 			int who = (turn + (int)i) % SPOOLER_COUNT;
@@ -109,6 +113,7 @@ static void spooler_start(struct gate_report *report)
 			samples[who][i] = spooler_read(fd) - began;
 		}
 	}
+
 	(void)close(fd);
 	spooler_print(report, "call to first instruction", samples, SPOOLER_STARTS);
 }
@@ -118,6 +123,7 @@ static void spooler_submit(struct gate_report *report)
 {
 	static uint64_t samples[SPOOLER_COUNT][SPOOLER_SUBMITS];
 	double seconds[SPOOLER_COUNT] = {0};
+
 	for (size_t i = 0; i < SPOOLER_SUBMITS; i++) {
 		for (int turn = 0; turn < SPOOLER_COUNT; turn++) {
 			int who = (turn + (int)i) % SPOOLER_COUNT;
@@ -127,7 +133,9 @@ static void spooler_submit(struct gate_report *report)
 			seconds[who] += (double)samples[who][i] / 1e9;
 		}
 	}
+
 	spooler_print(report, "submission", samples, SPOOLER_SUBMITS);
+
 	for (int who = 0; who < SPOOLER_COUNT; who++)
 		gate_note(report, "submissions one after the other, %s: %.0f per second",
 			  spooler_names[who], SPOOLER_SUBMITS / seconds[who]);
@@ -139,15 +147,18 @@ int main(int argc, char **argv)
 		return rig_stamp(argv[2]);
 	if (argc == 3 && strcmp(argv[1], "--nothing") == 0)
 		return 0;
+
 	struct gate_report *report =
 	    gate_open(argc, argv, "spooler",
 		      "Measures the local queue side by side with task-spooler (tsp), each by its\n"
 		      "program. There is no gate: task-spooler writes nothing to the disk.",
 		      true, NULL);
 	ssize_t length = readlink("/proc/self/exe", spooler_self, sizeof(spooler_self) - 1);
+
 	rig_must(length > 0, "cannot tell where this program is");
 	rig_open(&spooler_rig);
 	(void)rig_start_agent(&spooler_rig);
+
 	char socket[RIG_PATH_MAX + 16];
 	(void)snprintf(socket, sizeof(socket), "%s/tsp", spooler_rig.directory);
 	rig_must(setenv("SLUICE_SOCKET", spooler_rig.socket, 1) == 0 &&
@@ -159,8 +170,10 @@ int main(int argc, char **argv)
 	spooler_submit(report);
 	const char *const stop[] = {"tsp", "-K", NULL};
 	spooler_call(stop);
+
 	while (rig_pending(&spooler_rig) + rig_running(&spooler_rig) > 0)
 		(void)usleep(SPOOLER_LOOK_US);
+
 	rig_terminate_agent(&spooler_rig);
 	return gate_close(report);
 }

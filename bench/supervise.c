@@ -60,6 +60,7 @@ struct run {
 static void launch_of(struct launch *launch, const char *command, const char *argument)
 {
 	struct spec *spec = &launch->spec;
+
 	launch_init(launch);
 	launch->id = next_id++;
 	launch->attempt = 1;
@@ -80,11 +81,14 @@ static _Noreturn void become(int lock, int job_fd, int memfd)
 	int high[3];
 	for (int i = 0; i < 3; i++)
 		high[i] = fcntl(from[i], F_DUPFD_CLOEXEC, SUPERVISE_FD_MIN);
+
 	for (int i = 0; i < 3; i++)
 		if (dup2(high[i], LAUNCH_FD_LOCK + i) < 0)
 			_exit(99);
+
 	static char name[] = "sluice-supervise";
 	char *argv[] = {name, NULL};
+
 	(void)execv(BENCH_SUPERVISE, argv);
 	_exit(99);
 }
@@ -94,21 +98,26 @@ static struct run run_start(int state_fd, const struct launch *launch)
 	struct err err = {0};
 	char *bytes = NULL;
 	size_t length = 0;
+
 	if (jobdir_create(state_fd, launch->id, launch->spec.uid, &err) < 0 ||
 	    launch_format(launch, &bytes, &length, &err) < 0)
 		fail("preparing a job", &err);
+
 	_cleanup_close_ int job_fd = jobdir_open(state_fd, launch->id, &err);
 	_cleanup_close_ int lock = jobdir_lock(job_fd, &err);
 	_cleanup_close_ int memfd = memfd_create("launch", MFD_CLOEXEC);
 	if (lock < 0 || memfd < 0 || write(memfd, bytes, length) != (ssize_t)length)
 		fail("preparing a job", &err);
 	free(bytes);
+
 	struct run run = {.started_ns = gate_now_ns(), .control_fd = -1};
 	run.pid = fork();
 	if (run.pid == 0)
 		become(lock, job_fd, memfd);
+
 	while (run.pid > 0 && run.control_fd < 0)
 		run.control_fd = control_connect(job_fd, NULL);
+
 	return run;
 }
 
@@ -118,8 +127,10 @@ static uint64_t run_expect(struct run *run, enum control_kind kind, struct contr
 	for (;;) {
 		char packet[CONTROL_PACKET_MAX];
 		struct pollfd wait = {.fd = run->control_fd, .events = POLLIN};
+
 		if (poll(&wait, 1, SUPERVISE_WAIT_MS) != 1)
 			fail("the supervisor says nothing", NULL);
+
 		ssize_t length = recv(run->control_fd, packet, sizeof(packet), 0);
 		if (length <= 0 || control_parse(packet, (size_t)length, out, NULL) < 0)
 			fail("the supervisor went away", NULL);
@@ -155,6 +166,7 @@ static uint64_t field_kib(const char *text, const char *name)
 		fail("smaps_rollup lacks a field", NULL);
 	at += strlen(name);
 	at += strspn(at, " ");
+
 	uint64_t value = 0;
 	(void)parse_u64_span(at, strcspn(at, " "), 0, UINT64_MAX, &value);
 	return value;
@@ -164,6 +176,7 @@ static void measure_memory(struct gate_report *report, int state_fd)
 {
 	struct launch launch _cleanup_launch_;
 	struct control_message message;
+
 	launch_of(&launch, "/bin/sleep", "1000");
 	char text[128];
 	for (int i = 0; i < SUPERVISE_VARIABLES; i++) {
@@ -171,6 +184,7 @@ static void measure_memory(struct gate_report *report, int state_fd)
 		if (spec_add_variable(&launch.spec, text, NULL) < 0)
 			fail("no memory", NULL);
 	}
+
 	launch.grants = calloc(1, sizeof(*launch.grants));
 	if (!launch.grants)
 		fail("no memory", NULL);
@@ -178,15 +192,21 @@ static void measure_memory(struct gate_report *report, int state_fd)
 	(void)snprintf(launch.grants->uuid, sizeof(launch.grants->uuid), "GPU-be7c0000-%012d",
 		       (int)getpid());
 	launch.grants->slot_count = SUPERVISE_SLOTS;
+
 	for (uint32_t slot = 0; slot < SUPERVISE_SLOTS; slot++)
 		launch_grant_add(launch.grants, slot);
+
 	struct run run = run_start(state_fd, &launch);
 	(void)run_expect(&run, CONTROL_STARTED, &message);
+
 	struct pollfd wait = {.fd = run.control_fd, .events = POLLIN};
 	(void)poll(&wait, 1, 200); /* until it waits itself */
+
 	struct buf rollup _cleanup_buf_;
+
 	buf_init(&rollup, 65536);
 	(void)snprintf(text, sizeof(text), "/proc/%d/smaps_rollup", (int)run.pid);
+
 	struct err err = {0};
 	if (file_read(text, &rollup, &err) < 0)
 		fail("reading its memory", &err);
@@ -204,15 +224,18 @@ static void measure_memory(struct gate_report *report, int state_fd)
 static void measure_start(struct gate_report *report, int state_fd)
 {
 	static uint64_t samples[SUPERVISE_STARTS];
+
 	for (size_t i = 0; i < SUPERVISE_STARTS; i++) {
 		struct launch launch _cleanup_launch_;
 		struct control_message message;
+
 		launch_of(&launch, "/bin/sleep", "1000");
 		struct run run = run_start(state_fd, &launch);
 		samples[i] = run_expect(&run, CONTROL_STARTED, &message) - run.started_ns;
 		run_cancel(&run, 0);
 		run_end(&run);
 	}
+
 	double median = gate_quantile(samples, SUPERVISE_STARTS, 0.5);
 	gate_note(report,
 		  "the supervisor's part of a start (fork to exec of the command): median "
@@ -224,11 +247,13 @@ static void measure_start(struct gate_report *report, int state_fd)
 static _Noreturn void bomb(unsigned *count)
 {
 	(void)signal(SIGTERM, SIG_IGN);
+
 	for (;;) {
 		unsigned mine = __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
 		if (mine > SUPERVISE_BOMB || fork() < 0)
 			break;
 	}
+
 	for (;;)
 		(void)pause();
 }
@@ -247,33 +272,44 @@ static uint64_t storm(int state_fd, const char *directory, const char *cgroup_ro
 	char path[FILE_PATH_MAX];
 	struct launch launch _cleanup_launch_;
 	struct control_message message;
+
 	if (file_path(path, NULL, "%s/count", directory) < 0)
 		fail("a path", NULL);
+
 	_cleanup_close_ int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	unsigned *count = MAP_FAILED;
+
 	if (fd >= 0 && ftruncate(fd, sizeof(*count)) == 0)
 		count = mmap(NULL, sizeof(*count), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (count == MAP_FAILED)
 		fail("sharing a count", NULL);
 	launch_of(&launch, "the bomb", path);
+
 	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
 	free(launch.spec.argv[0]);
 	launch.spec.argv[0] = length < 0 ? NULL : strndup(path, (size_t)length);
 	if (!launch.spec.argv[0])
 		fail("no memory", NULL);
 	(void)snprintf(launch.cgroup_root, sizeof(launch.cgroup_root), "%s", cgroup_root);
+
 	struct run run = run_start(state_fd, &launch);
 	(void)run_expect(&run, CONTROL_STARTED, &message);
+
 	uint64_t end_ns = gate_now_ns() + UINT64_C(60000000000);
 	while (__atomic_load_n(count, __ATOMIC_SEQ_CST) <= SUPERVISE_BOMB)
 		if (gate_now_ns() > end_ns)
 			fail("a thousand processes", NULL);
+
 	uint64_t from_ns = gate_now_ns();
+
 	run_cancel(&run, SUPERVISE_GRACE_NS);
 	uint64_t gone_ns = run_expect(&run, CONTROL_RESULT, &message);
+
 	(void)waitpid(run.pid, NULL, 0);
 	(void)close(run.control_fd);
 	(void)munmap(count, sizeof(*count));
+
 	return gone_ns - from_ns - SUPERVISE_GRACE_NS;
 }
 
@@ -291,14 +327,17 @@ static void measure_cancel(struct gate_report *report, int state_fd, const char 
 static const char *find_cgroup(void)
 {
 	static const char *const roots[] = {SUPERVISE_CGROUP "/unified", SUPERVISE_CGROUP};
+
 	for (size_t i = 0; i < 2; i++) {
 		struct cgroup cgroup = CGROUP_NONE;
 		if (cgroup_create(roots[i], "sluice-bench", &cgroup, NULL) < 0)
 			continue;
+
 		(void)cgroup_remove(&cgroup, NULL);
 		cgroup_close(&cgroup);
 		return roots[i];
 	}
+
 	return "";
 }
 
@@ -306,25 +345,32 @@ int main(int argc, char **argv)
 {
 	if (argc == 2 && argv[1][0] == '/')
 		return bomb_main(argv[1]);
+
 	struct gate_report *report =
 	    gate_open(argc, argv, "bench-supervise",
 		      "what a job's supervisor costs, and how fast it ends a job", false, NULL);
 	char directory[] = "/tmp/sluice-bench-XXXXXX";
+
 	if (!mkdtemp(directory) || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		fail("making a directory in /tmp", NULL);
+
 	_cleanup_close_ int state_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	measure_memory(report, state_fd);
 	measure_start(report, state_fd);
 	measure_cancel(report, state_fd, directory, "cancel_tree", "");
+
 	const char *root = find_cgroup();
 	if (root[0])
 		measure_cancel(report, state_fd, directory, "cancel_cgroup", root);
 	else
 		gate_note(report, "cancel_cgroup: left out, no cgroup2 directory may be written");
+
 	for (uint64_t id = 1; id < next_id; id++)
 		(void)jobdir_remove(state_fd, id, NULL);
+
 	(void)unlinkat(state_fd, "count", 0);
 	(void)unlinkat(state_fd, "j", AT_REMOVEDIR);
 	(void)rmdir(directory);
+
 	return gate_close(report);
 }

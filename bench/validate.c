@@ -28,16 +28,19 @@ static void measure(struct gate_report *report, const char *directory, const cha
 {
 	char command[COMMAND_SIZE], name[PATH_SIZE];
 	uint64_t ns = 0;
+
 	(void)snprintf(command, sizeof(command),
 		       "'%s' sim exec --state '%s/%s/state' --root '%s/%s/root' -- '%s' validate "
 		       "--level %s --output json >/dev/null 2>&1",
 		       BENCH_SLUICE, directory, profile, directory, profile, BENCH_SLUICE, level);
 	int code = timed(command, &ns);
+
 	(void)snprintf(name, sizeof(name), "%s_level_%s", profile, level);
 	if (code != 0) {
 		gate_note(report, "%s: exit code %d", name, code);
 		ns = UINT64_MAX / 2; /* misses its gate */
 	}
+
 	gate_time(report, name, (double)ns, "ms", limit_ms, NULL, 0);
 }
 
@@ -51,9 +54,12 @@ int main(int argc, char **argv)
 	    "2 within 60 s.",
 	    true, NULL);
 	uint64_t ns;
+
 	if (!mkdtemp(directory))
 		return 1;
+
 	(void)setenv("SLUICE_PROFILES", BENCH_PROFILES, 1);
+
 	for (size_t i = 0; i < sizeof(profiles) / sizeof(profiles[0]); i++) {
 		(void)snprintf(
 		    command, sizeof(command),
@@ -70,6 +76,7 @@ int main(int argc, char **argv)
 			       BENCH_SLUICE, directory, profiles[i], directory, profiles[i]);
 		(void)timed(command, &ns);
 	}
+
 	(void)snprintf(command, sizeof(command), "rm -rf '%s'", directory);
 	(void)timed(command, &ns);
 	return gate_close(report);

@@ -65,6 +65,7 @@ static pid_t bench_serve(const char *path)
 	int fd = wire_listen_unix(path, 0600, &err);
 	if (fd < 0)
 		bench_fail("listening", err.text);
+
 	pid_t pid = fork();
 	if (pid < 0)
 		bench_fail("fork", strerror(errno));
@@ -72,6 +73,7 @@ static pid_t bench_serve(const char *path)
 		(void)close(fd);
 		return pid;
 	}
+
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	struct loop *loop = loop_new(LOOP_REAL, &err);
 	struct wire_server_options options = {.methods = bench_methods};
@@ -146,16 +148,19 @@ static uint64_t bench_dirty_kib(pid_t pid)
 {
 	char path[64], line[256];
 	uint64_t kib = 0;
+
 	(void)snprintf(path, sizeof(path), "/proc/%ld/smaps_rollup", (long)pid);
 	FILE *file = fopen(path, "re");
 	if (!file)
 		bench_fail(path, strerror(errno));
+
 	while (fgets(line, sizeof(line), file)) {
 		const char *digits = line + strcspn(line, "0123456789");
 		if (strncmp(line, "Private_Dirty:", 14) == 0)
 			(void)parse_u64_span(digits, strspn(digits, "0123456789"), 0, UINT32_MAX,
 					     &kib);
 	}
+
 	(void)fclose(file);
 	return kib;
 }
@@ -166,15 +171,19 @@ static double bench_measure_connections(struct loop *loop, const char *path, pid
 	static struct wire_client *clients[BENCH_CONNECTIONS];
 	struct err err = {0};
 	uint64_t before = bench_dirty_kib(pid);
+
 	for (int i = 0; i < BENCH_CONNECTIONS; i++) {
 		clients[i] = wire_client_new(loop, path, NULL, &err);
 		if (!clients[i])
 			bench_fail("connecting", err.text);
 		bench_ask(loop, clients[i]);
 	}
+
 	uint64_t after = bench_dirty_kib(pid);
+
 	for (int i = 0; i < BENCH_CONNECTIONS; i++)
 		clients[i] = wire_client_free(clients[i]);
+
 	return (double)(after - before) / BENCH_CONNECTIONS;
 }
 
@@ -185,9 +194,11 @@ int main(int argc, char **argv)
 	char path[] = "/tmp/sluice-bench-XXXXXX", socket_path[64];
 	struct err err = {0};
 	struct pingpong ping;
+
 	if (!mkdtemp(path))
 		bench_fail("making a directory", strerror(errno));
 	(void)snprintf(socket_path, sizeof(socket_path), "%s/socket", path);
+
 	pid_t pid = bench_serve(socket_path);
 	struct loop *loop = loop_new(LOOP_REAL, &err);
 	struct wire_client *client = loop ? wire_client_new(loop, socket_path, NULL, &err) : NULL;
@@ -196,21 +207,26 @@ int main(int argc, char **argv)
 
 	for (int i = 0; i < BENCH_WARM; i++)
 		bench_ask(loop, client);
+
 	for (int i = 0; i < BENCH_CALLS; i++) {
 		uint64_t begin = gate_now_ns();
 		bench_ask(loop, client);
 		bench_samples[i] = gate_now_ns() - begin;
 	}
+
 	double median = gate_quantile(bench_samples, BENCH_CALLS, 0.5);
 	double p99 = gate_quantile(bench_samples, BENCH_CALLS, 0.99);
+
 	gate_time(report, "wire_p50", median, "us", 60, bench_samples, BENCH_CALLS);
 	gate_note(report, "p99 of a call %.1f us", p99 / 1e3);
+
 	if (pingpong_measure(PINGPONG_COUNT, &ping) == 0)
 		gate_note(report,
 			  "two bare processes pass a byte: median %.1f us, p99 %.1f us; a call is "
 			  "%.1f and %.1f times that",
 			  ping.median_ns / 1e3, ping.p99_ns / 1e3, median / ping.median_ns,
 			  p99 / ping.p99_ns);
+
 	gate_note(report, "%.0f calls a second, %d at a time", bench_measure_rate(loop, client),
 		  BENCH_AT_ONCE);
 	gate_note(report, "a connection takes %.1f KiB of the server",
@@ -221,5 +237,6 @@ int main(int argc, char **argv)
 	(void)waitpid(pid, NULL, 0);
 	(void)unlink(socket_path);
 	(void)rmdir(path);
+
 	return gate_close(report);
 }

@@ -77,6 +77,7 @@ static bool load(void *library, const char *symbol, void *out_function)
 static bool read_gpus(struct job *job)
 {
 	const char *at = getenv("CUDA_VISIBLE_DEVICES");
+
 	while (at && *at && job->gpus < JOB_GPU_MAX) {
 		size_t length = strcspn(at, ",");
 		if (length == 0 || length >= JOB_TEXT_MAX)
@@ -84,6 +85,7 @@ static bool read_gpus(struct job *job)
 		memcpy(job->uuid[job->gpus++], at, length);
 		at += length + (at[length] == ',');
 	}
+
 	return job->gpus > 0;
 }
 
@@ -98,9 +100,11 @@ static bool open_gpus(struct job *job)
 		fprintf(stderr, "gpu-job: no usable libnvidia-ml.so.1: %s\n", dlerror());
 		return false;
 	}
+
 	int result = nvml.init();
 	if (result != 0)
 		fprintf(stderr, "gpu-job: nvmlInit: %s\n", nvml.error(result));
+
 	for (size_t i = 0; result == 0 && i < job->gpus; i++) {
 		void *device;
 		result = nvml.by_uuid(job->uuid[i], &device);
@@ -110,6 +114,7 @@ static bool open_gpus(struct job *job)
 			fprintf(stderr, "gpu-job: cannot open %s: %s\n", job->uuid[i],
 				nvml.error(result));
 	}
+
 	return result == 0;
 }
 
@@ -117,6 +122,7 @@ static bool start_simulated(const struct job *job, const char *sluice)
 {
 	char pid[16];
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+
 	for (size_t i = 0; i < job->gpus; i++) {
 		pid_t child = fork();
 		if (child == 0) {
@@ -126,12 +132,14 @@ static bool start_simulated(const struct job *job, const char *sluice)
 			      "--util", "0.9", "--mem", "2GiB", (char *)NULL);
 			_exit(127);
 		}
+
 		int status = 1;
 		if (child < 0 || waitpid(child, &status, 0) != child || status != 0) {
 			fprintf(stderr, "gpu-job: no load on simulated %s\n", job->uuid[i]);
 			return false;
 		}
 	}
+
 	return true;
 }
 
@@ -147,6 +155,7 @@ static bool start_cuda(struct job *job)
 	    !load(library, "cuMemcpyDtoD_v2", &cuda->copy) ||
 	    !load(library, "cuCtxSynchronize", &cuda->wait) || cuda->init(0) != 0)
 		return false;
+
 	for (size_t i = 0; i < job->gpus; i++) {
 		int device; /* ordinals count what CUDA_VISIBLE_DEVICES leaves */
 		if (cuda->device(&device, (int)i) != 0 ||
@@ -155,6 +164,7 @@ static bool start_cuda(struct job *job)
 		    cuda->allocate(&job->to[i], JOB_COPY_BYTES) != 0)
 			return false;
 	}
+
 	return true;
 }
 
@@ -162,11 +172,13 @@ static void work(const struct job *job, double seconds)
 {
 	const struct timespec moment = {.tv_nsec = 10000000};
 	double end = clock_s(CLOCK_MONOTONIC) + seconds;
+
 	while (clock_s(CLOCK_MONOTONIC) < end) {
 		if (strcmp(job->how, "cuda") != 0) {
 			nanosleep(&moment, NULL);
 			continue;
 		}
+
 		for (size_t i = 0; i < job->gpus; i++) {
 			job->cuda.use(job->context[i]);
 			for (int copies = 0; copies < 32; copies++)
@@ -183,18 +195,22 @@ static bool claim(const struct job *job, const char *path, double begin, double 
 		fprintf(stderr, "gpu-job: cannot write '%s': %s\n", path, strerror(errno));
 		return false;
 	}
+
 	const char *name = getenv("SLUICE_JOB_NAME");
 	/* A job of root's agent has processes of its own: its number is none of the machine's. */
 	struct stat space = {0};
+
 	(void)stat("/proc/self/ns/pid", &space);
 	fprintf(file,
 		"{\"name\": \"%s\", \"pid\": %d, \"pid_namespace\": %llu, \"how\": \"%s\", "
 		"\"begin_unix\": %.6f, ",
 		name ? name : "", (int)getpid(), (unsigned long long)space.st_ino, job->how, begin);
 	fprintf(file, "\"end_unix\": %.6f, \"gpus\": [", end);
+
 	for (size_t i = 0; i < job->gpus; i++)
 		fprintf(file, "%s{\"uuid\": \"%s\", \"model\": \"%s\"}", i ? ", " : "",
 			job->uuid[i], job->name[i]);
+
 	fprintf(file, "]}\n");
 	return fclose(file) == 0;
 }
@@ -207,13 +223,17 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: gpu-job SECONDS CLAIM_FILE [SLUICE]\n");
 		return 64;
 	}
+
 	if (!read_gpus(&job)) {
 		fprintf(stderr, "gpu-job: CUDA_VISIBLE_DEVICES names no GPU\n");
 		return 1;
 	}
+
 	double begin = clock_s(CLOCK_REALTIME);
+
 	if (!open_gpus(&job))
 		return 1;
+
 	if (strncmp(job.uuid[0], JOB_SIMULATED, strlen(JOB_SIMULATED)) == 0) {
 		job.how = "simulated";
 		if (argc < 4 || !start_simulated(&job, argv[3]))
@@ -221,13 +241,16 @@ int main(int argc, char **argv)
 	} else {
 		job.how = start_cuda(&job) ? "cuda" : "nvml-only";
 	}
+
 	for (size_t i = 0; i < job.gpus; i++)
 		printf("works on %s%s, %s\n", strcmp(job.how, "simulated") == 0 ? "simulated " : "",
 		       job.uuid[i], job.name[i]);
+
 	for (int quarter = 1; quarter <= 4; quarter++) {
 		fflush(stdout);
 		work(&job, seconds / 4);
 		printf("%d %% done\n", 25 * quarter);
 	}
+
 	return claim(&job, argv[2], begin, clock_s(CLOCK_REALTIME)) ? 0 : 1;
 }

@@ -18,6 +18,7 @@ int sim_fail(struct sim_error *error, int exit_code, const char *format, ...)
 		(void)vsnprintf(error->text, sizeof(error->text), format, arguments);
 		va_end(arguments);
 	}
+
 	return -1;
 }
 
@@ -33,6 +34,7 @@ static uint32_t distance(const char *a, size_t a_length, const char *b, size_t b
 
 	for (size_t j = 0; j <= b_length; j++)
 		row[j] = (uint32_t)j;
+
 	for (size_t i = 1; i <= a_length; i++) {
 		uint32_t diagonal = row[0];
 
@@ -44,6 +46,7 @@ static uint32_t distance(const char *a, size_t a_length, const char *b, size_t b
 			row[j] = least(least(row[j] + 1, row[j - 1] + 1), change);
 		}
 	}
+
 	return row[b_length];
 }
 
@@ -54,6 +57,7 @@ const char *sim_nearest(const char *name, size_t length, const char *const *name
 
 	if (length == 0 || length > NEAREST_MAX)
 		return NULL;
+
 	best_distance = (uint32_t)(length / 3 > 1 ? length / 3 : 1) + 1;
 	for (size_t i = 0; i < count; i++) {
 		size_t other = strlen(names[i]);
@@ -61,11 +65,13 @@ const char *sim_nearest(const char *name, size_t length, const char *const *name
 
 		if (other > NEAREST_MAX)
 			continue;
+
 		d = distance(name, length, names[i], other);
 		if (d < best_distance) {
 			best_distance = d;
 			best = names[i];
 		}
 	}
+
 	return best;
 }

@@ -49,11 +49,13 @@ static int apply_remap(struct sim_machine *machine, const struct sim_fault *faul
 	bool corrected = strcmp(fault_argument(fault, 0), "corrected") == 0;
 	if (!failure && !corrected && strcmp(fault_argument(fault, 0), "pending") != 0)
 		return wrong_argument(fault, 0, "pending, corrected or failure", error);
+
 	if (!sim_model_of(machine, gpu)->has_row_remapper)
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"GPU %u does not remap rows (before Ampere: retire)", fault->gpu);
 	if (fault_xid(machine, fault, failure ? 64 : 63, NULL, error) != 0)
 		return -1;
+
 	if (failure) {
 		gpu->remap_failure = true;
 	} else {
@@ -61,6 +63,7 @@ static int apply_remap(struct sim_machine *machine, const struct sim_fault *faul
 		gpu->remap_correctable += corrected;
 		gpu->remap_uncorrectable += !corrected;
 	}
+
 	fault_event(machine, fault, failure ? EVENT_RETIREMENT_FAILURE : EVENT_RETIREMENT, 0);
 	return 0;
 }
@@ -76,16 +79,19 @@ static int apply_retire(struct sim_machine *machine, const struct sim_fault *fau
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"GPU %u remaps rows instead of retiring pages (remap pending)",
 				fault->gpu);
+
 	if (needs_ecc(machine, fault, error) != 0 ||
 	    fault_xid(machine, fault, 63,
 		      "Dynamic Page Retirement: New page retired, reboot to activate "
 		      "(0x00000000000a5b3c).",
 		      error) != 0)
 		return -1;
+
 	if (single)
 		gpu->retired_sbe++;
 	else
 		gpu->retired_dbe++;
+
 	gpu->retired_pending = true;
 	fault_event(machine, fault, EVENT_RETIREMENT, 0);
 	return 0;
@@ -108,12 +114,15 @@ static int ecc_uncorrected(struct sim_machine *machine, const struct sim_fault *
 			   struct sim_error *error)
 {
 	struct sim_gpu *gpu = gpu_of(machine, fault);
+
 	if (needs_ecc(machine, fault, error) != 0 ||
 	    fault_xid(machine, fault, 48, NULL, error) != 0)
 		return -1;
+
 	gpu->ecc.uncorrected_volatile++;
 	gpu->ecc.uncorrected_aggregate++;
 	fault_event(machine, fault, EVENT_ECC_UNCORRECTED, 0);
+
 	if (fault->contained && (remember_row(machine, fault, error) != 0 ||
 				 fault_xid(machine, fault, 94, NULL, error) != 0))
 		return -1;
@@ -121,6 +130,7 @@ static int ecc_uncorrected(struct sim_machine *machine, const struct sim_fault *
 		return 0;
 	if (fault_xid(machine, fault, 95, NULL, error) != 0)
 		return -1;
+
 	gpu->recovery_action = RECOVERY_RESET;
 	return 0;
 }
@@ -129,18 +139,22 @@ static int apply_ecc(struct sim_machine *machine, const struct sim_fault *fault,
 		     struct sim_error *error)
 {
 	struct sim_gpu *gpu = gpu_of(machine, fault);
+
 	if (strcmp(fault_argument(fault, 0), "uncorrected") == 0)
 		return ecc_uncorrected(machine, fault, error);
 	if (strcmp(fault_argument(fault, 0), "corrected") != 0)
 		return wrong_argument(fault, 0, "corrected or uncorrected", error);
 	if (needs_ecc(machine, fault, error) != 0)
 		return -1;
+
 	uint32_t count = fault->count ? fault->count : 1;
 	gpu->ecc.corrected_volatile += count;
 	gpu->ecc.corrected_aggregate += count;
 	fault_event(machine, fault, EVENT_ECC_CORRECTED, 0);
+
 	if (fault->storm)
 		fault_event(machine, fault, EVENT_ECC_STORM, 0);
+
 	return 0;
 }
 
@@ -200,11 +214,14 @@ static int apply_xid(struct sim_machine *machine, const struct sim_fault *fault,
 {
 	uint64_t xid;
 	struct sim_fault effect = *fault;
+
 	if (!fault_number(fault_argument(fault, 0), 9999, &xid) || xid == 0)
 		return wrong_argument(fault, 0, "an XID, 1 to 9999", error);
+
 	effect.argument_count = 1;
 	if (fault->forge)
 		return forge_xid(machine, fault, (uint32_t)xid, error);
+
 	switch (xid) {
 	case 48:
 		return ecc_uncorrected(machine, fault, error);
@@ -220,8 +237,10 @@ static int apply_xid(struct sim_machine *machine, const struct sim_fault *fault,
 	default:
 		break;
 	}
+
 	if (xid >= 144 && xid <= 150)
 		return xid_nvlink5(machine, fault, (uint32_t)xid, error);
+
 	return fault_xid(machine, fault, (uint32_t)xid, NULL, error);
 }
 
@@ -229,6 +248,7 @@ static int apply_thermal(struct sim_machine *machine, const struct sim_fault *fa
 			 struct sim_error *error)
 {
 	struct sim_gpu *gpu = gpu_of(machine, fault);
+
 	if (!fault->has_ambient && !fault->fan_stuck)
 		return sim_fail(error, SIM_EXIT_INPUT, "thermal needs --ambient C or --fan-stuck");
 	if (fault->fan_stuck && sim_model_of(machine, gpu)->fan_count == 0)
@@ -240,6 +260,7 @@ static int apply_thermal(struct sim_machine *machine, const struct sim_fault *fa
 	if (fault->has_ambient)
 		gpu->ambient_c = fault->ambient_c;
 	gpu->fan_stuck |= fault->fan_stuck;
+
 	return 0;
 }
 
@@ -256,12 +277,14 @@ static int apply_throttle(struct sim_machine *machine, const struct sim_fault *f
 {
 	static const char *const hold[SIM_HOLD_COUNT] = {"sync-boost", "board", "low-util",
 							 "reliability"};
+
 	for (uint32_t i = 0; i < SIM_HOLD_COUNT; i++) {
 		if (strcmp(hold[i], fault_argument(fault, 0)) != 0)
 			continue;
 		gpu_of(machine, fault)->holds |= 1U << i;
 		return 0;
 	}
+
 	return wrong_argument(fault, 0, "sync-boost, board, low-util or reliability", error);
 }
 
@@ -281,6 +304,7 @@ static int count_link_error(struct sim_link *link, const struct sim_model *model
 							       "effective",
 							       "symbol"};
 	const char *name = fault_argument(fault, 2);
+
 	for (uint32_t i = 0; i < SIM_LINK_ERROR_COUNT; i++) {
 		if (strcmp(type[i], name) != 0)
 			continue;
@@ -288,9 +312,11 @@ static int count_link_error(struct sim_link *link, const struct sim_model *model
 			return sim_fail(error, SIM_EXIT_INPUT,
 					"GPU %u has NVLink %u: '%s' is counted since NVLink 5",
 					fault->gpu, model->nvlink_version, name);
+
 		link->more[i] += fault->count ? fault->count : 1;
 		return 0;
 	}
+
 	const char *near = sim_nearest(name, strlen(name), type, SIM_LINK_ERROR_COUNT);
 	return sim_fail(error, SIM_EXIT_INPUT, "nvlink count: unknown type '%s'%s%s%s", name,
 			near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -303,18 +329,22 @@ static int apply_nvlink(struct sim_machine *machine, const struct sim_fault *fau
 	const struct sim_model *model = sim_model_of(machine, gpu);
 	bool down = strcmp(fault_argument(fault, 1), "down") == 0;
 	uint64_t number, rate = 0;
+
 	if (!fault_number(fault_argument(fault, 0), SIM_LINK_MAX - 1, &number) ||
 	    number >= model->link_count || gpu->link[number].peer_kind == SIM_LINK_NONE)
 		return sim_fail(error, SIM_EXIT_INPUT, "GPU %u has no NVLink '%s': it has %u",
 				fault->gpu, fault_argument(fault, 0), model->link_count);
+
 	if (strcmp(fault_argument(fault, 1), "count") == 0)
 		return count_link_error(&gpu->link[number], model, fault, error);
 	if (!down && strcmp(fault_argument(fault, 1), "errors") != 0)
 		return wrong_argument(fault, 1, "down, errors or count", error);
 	if (!down && !fault_number(fault_argument(fault, 2), 1000000, &rate))
 		return wrong_argument(fault, 2, "a number of errors in a second", error);
+
 	struct sim_link *link = &gpu->link[number];
 	char text[96];
+
 	(void)snprintf(
 	    text, sizeof(text),
 	    "NVLink: fatal error detected on link %u(0x0, 0x0, 0x10000, 0x0, 0x0, 0x0, 0x0)",
@@ -333,6 +363,7 @@ static int apply_nvlink(struct sim_machine *machine, const struct sim_fault *fau
 	};
 	if (fault_record(machine, fault, &record, error) != 0)
 		return -1;
+
 	if (down) {
 		link->down = true;
 		if (link->peer_kind == SIM_LINK_GPU)
@@ -340,6 +371,7 @@ static int apply_nvlink(struct sim_machine *machine, const struct sim_fault *fau
 	} else {
 		link->errors_per_tick_milli = (uint32_t)(rate * 1000 / SIM_TICKS_PER_SECOND);
 	}
+
 	return 0;
 }
 
@@ -352,12 +384,14 @@ static int pcie_error(struct sim_gpu *gpu, const struct sim_fault *fault, struct
 					   "lcrc",	  "lane",	   "l0-to-recovery"};
 	const size_t count = sizeof(type) / sizeof(*type);
 	const char *name = fault_argument(fault, 1);
+
 	for (size_t i = 0; i < count; i++) {
 		if (strcmp(type[i], name) != 0)
 			continue;
 		gpu->pcie_errors[i] += fault->count ? fault->count : 1;
 		return 0;
 	}
+
 	const char *near = sim_nearest(name, strlen(name), type, count);
 	return sim_fail(error, SIM_EXIT_INPUT, "pcie errors: unknown type '%s'%s%s%s", name,
 			near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -370,6 +404,7 @@ static int apply_pcie(struct sim_machine *machine, const struct sim_fault *fault
 	const struct sim_model *model = sim_model_of(machine, gpu);
 	const char *what = fault_argument(fault, 0);
 	uint64_t value = 0;
+
 	if (strcmp(what, "errors") == 0)
 		return pcie_error(gpu, fault, error);
 	if (!fault_number(fault_argument(fault, 1), 1000000, &value))
@@ -378,18 +413,22 @@ static int apply_pcie(struct sim_machine *machine, const struct sim_fault *fault
 		gpu->pcie_replays_per_tick_milli = (uint32_t)(value * 1000 / SIM_TICKS_PER_SECOND);
 		return 0;
 	}
+
 	if (strcmp(what, "width") == 0) {
 		bool power_of_two = value > 0 && (value & (value - 1)) == 0;
 		if (!power_of_two || value > model->pcie_width_max)
 			return wrong_argument(fault, 1, "a width that this GPU has: 1, 2, 4, 8, 16",
 					      error);
+
 		gpu->pcie_width = (uint32_t)value;
 		return 0;
 	}
+
 	if (strcmp(what, "gen") != 0)
 		return wrong_argument(fault, 0, "replays, width, gen or errors", error);
 	if (value < 1 || value > model->pcie_gen_max)
 		return wrong_argument(fault, 1, "a generation that this GPU has", error);
+
 	gpu->pcie_gen = (uint32_t)value;
 	return 0;
 }
@@ -409,10 +448,12 @@ static int add_rule(struct sim_machine *machine, const struct sim_fault *fault,
 	if (!sim_fault_knows_function(function, &near))
 		return sim_fail(error, SIM_EXIT_INPUT, "NVML has no function '%s'%s%s%s", function,
 				near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+
 	for (uint32_t i = 0; i < SIM_RULE_MAX; i++) {
 		struct sim_rule *rule = &machine->rule[i];
 		if (rule->kind != SIM_RULE_NONE)
 			continue;
+
 		*rule = (struct sim_rule){
 		    .kind = kind,
 		    .gpu = fault->gpu,
@@ -425,6 +466,7 @@ static int add_rule(struct sim_machine *machine, const struct sim_fault *fault,
 		(void)snprintf(rule->function, sizeof(rule->function), "%s", function);
 		return 0;
 	}
+
 	return sim_fail(error, SIM_EXIT_FAILED,
 			"%d standing faults are in force already: sluice sim heal", SIM_RULE_MAX);
 }
@@ -456,8 +498,10 @@ static int apply_version_mismatch(struct sim_machine *machine, const struct sim_
 	(void)fault, (void)error;
 	(void)snprintf(machine->kernel_driver_version, sizeof(machine->kernel_driver_version), "%s",
 		       machine->driver_version);
+
 	size_t length = strlen(machine->kernel_driver_version);
 	char *last = &machine->kernel_driver_version[length ? length - 1 : 0];
+
 	*last = *last == '9' ? '8' : '9';
 	machine->driver_state = SIM_DRIVER_MISMATCH;
 	return 0;
@@ -483,10 +527,12 @@ static int apply_events_missed(struct sim_machine *machine, const struct sim_fau
 			       struct sim_error *error)
 {
 	uint32_t missed[SIM_MISSED_MAX] = {0}, count = 0;
+
 	for (const char *at = fault_argument(fault, 0); *at;) {
 		char word[16];
 		size_t length = strcspn(at, ",");
 		uint64_t xid;
+
 		(void)snprintf(word, sizeof(word), "%.*s", (int)(length < 15 ? length : 15), at);
 		if (!fault_number(word, 9999, &xid) || xid == 0 || count == SIM_MISSED_MAX)
 			return sim_fail(
@@ -494,9 +540,11 @@ static int apply_events_missed(struct sim_machine *machine, const struct sim_fau
 			    "events-missed: '%s' is not a list of at most %d XIDs such as "
 			    "79,119,120",
 			    fault_argument(fault, 0), SIM_MISSED_MAX);
+
 		missed[count++] = (uint32_t)xid;
 		at += length + (at[length] == ',');
 	}
+
 	memcpy(machine->missed_xid, missed, sizeof(missed));
 	return 0;
 }
@@ -507,8 +555,10 @@ static int apply_hotplug(struct sim_machine *machine, const struct sim_fault *fa
 	struct sim_gpu *gpu = gpu_of(machine, fault);
 	const struct sim_model *model = sim_model_of(machine, gpu);
 	char device[40];
+
 	if (gpu->health != SIM_GPU_UNPLUGGED)
 		return sim_fail(error, SIM_EXIT_INPUT, "GPU %u is plugged in", fault->gpu);
+
 	(void)snprintf(device, sizeof(device), "+pci:" SIM_BDF_FORMAT, SIM_BDF_ARGS(gpu));
 	if (sim_kmsg_line(machine, SIM_KMSG_INFO, device, error,
 			  "pci " SIM_BDF_FORMAT ": [%04x:%04x] type 00 class 0x%06x PCIe Endpoint",
@@ -519,6 +569,7 @@ static int apply_hotplug(struct sim_machine *machine, const struct sim_fault *fa
 			  "nvidia " SIM_BDF_FORMAT ": enabling device (0000 -> 0002)",
 			  SIM_BDF_ARGS(gpu)) != 0)
 		return -1;
+
 	gpu->health = SIM_GPU_OK;
 	return sim_kmsg_uevent(machine, fault->gpu, "add", error);
 }
@@ -528,6 +579,7 @@ static int apply_hotunplug(struct sim_machine *machine, const struct sim_fault *
 {
 	struct sim_gpu *gpu = gpu_of(machine, fault);
 	char device[40];
+
 	(void)snprintf(device, sizeof(device), "+pci:" SIM_BDF_FORMAT, SIM_BDF_ARGS(gpu));
 	if (sim_kmsg_line(machine, SIM_KMSG_INFO, device, error,
 			  "pcieport: pciehp: Slot(%u): Link Down", gpu->pci_bus) != 0 ||
@@ -535,6 +587,7 @@ static int apply_hotunplug(struct sim_machine *machine, const struct sim_fault *
 			  "pci " SIM_BDF_FORMAT ": Removing from iommu group %u", SIM_BDF_ARGS(gpu),
 			  gpu->pci_bus) != 0)
 		return -1;
+
 	gpu->health = SIM_GPU_UNPLUGGED;
 	memset(gpu->process, 0, sizeof(gpu->process));
 	return sim_kmsg_uevent(machine, fault->gpu, "remove", error);
@@ -545,9 +598,11 @@ static int apply_mig(struct sim_machine *machine, const struct sim_fault *fault,
 {
 	uint32_t before[SIM_GPU_MAX];
 	bool any = false;
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		any |= sim_model_of(machine, &machine->gpu[i])->has_mig;
 		before[i] = machine->gpu[i].mig_generation;
+
 		for (uint32_t p = 0; p < SIM_PROCESS_MAX; p++) {
 			if (machine->gpu[i].process[p].pid != 0)
 				return sim_fail(error, SIM_EXIT_FAILED,
@@ -555,16 +610,19 @@ static int apply_mig(struct sim_machine *machine, const struct sim_fault *fault,
 						machine->gpu[i].process[p].pid);
 		}
 	}
+
 	if (!any)
 		return sim_fail(error, SIM_EXIT_INPUT, "no GPU of '%s' can be partitioned",
 				machine->profile);
 	if (sim_mig_layout(machine, fault_argument(fault, 0), error) != 0)
 		return -1;
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		const struct sim_fault which = {.gpu = i, .gi = SIM_WHOLE_GPU, .ci = SIM_WHOLE_GPU};
 		if (machine->gpu[i].mig_generation != before[i])
 			fault_event(machine, &which, EVENT_MIG, 0);
 	}
+
 	return 0;
 }
 
@@ -576,6 +634,7 @@ static int apply_mode(struct sim_machine *machine, const struct sim_fault *fault
 	bool ecc = strcmp(fault_argument(fault, 0), "ecc") == 0;
 	if (!ecc && strcmp(fault_argument(fault, 0), "mig") != 0)
 		return wrong_argument(fault, 0, "ecc or mig", error);
+
 	if (strcmp(fault_argument(fault, 1), "pending") != 0)
 		return wrong_argument(fault, 1, "pending", error);
 	if (ecc ? !model->has_ecc : !model->has_mig)
@@ -585,6 +644,7 @@ static int apply_mode(struct sim_machine *machine, const struct sim_fault *fault
 		gpu->ecc_pending = !gpu->ecc_current;
 	else
 		gpu->mig_pending = !gpu->mig_current;
+
 	return 0;
 }
 
@@ -597,6 +657,7 @@ static int apply_kmsg(struct sim_machine *machine, const struct sim_fault *fault
 		return wrong_argument(fault, 0, "flood or overwrite", error);
 	if (!fault_number(fault_argument(fault, 1), 1000000, &count))
 		return wrong_argument(fault, 1, "a number of records, at most 1000000", error);
+
 	return flood ? sim_kmsg_flood(machine, (uint32_t)count, error)
 		     : sim_kmsg_overwrite(machine, (uint32_t)count, error);
 }

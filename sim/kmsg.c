@@ -38,6 +38,7 @@ const char *sim_kmsg_form_to_string(enum sim_kmsg_form form)
 	case SIM_KMSG_FORM_COUNT:
 		break;
 	}
+
 	return "?";
 }
 
@@ -46,16 +47,20 @@ static int stream_open(const char *root, const char *name, int flags, struct sim
 {
 	char path[SIM_PATH_MAX + 16];
 	(void)snprintf(path, sizeof(path), "%s/%s", root, name);
+
 	int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags);
 	struct stat status;
+
 	if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))) {
 		(void)close(fd);
 		fd = -1;
 		errno = EINVAL;
 	}
+
 	if (fd < 0)
 		return sim_fail(error, SIM_EXIT_FAILED, "cannot write '%s': %s; was it removed?",
 				path, strerror(errno));
+
 	return fd;
 }
 
@@ -64,17 +69,21 @@ static int stream_append(const char *root, const char *name, const void *record,
 {
 	if (root[0] == '\0')
 		return 0;
+
 	int fd = stream_open(root, name, 0, error);
 	if (fd < 0)
 		return -1;
+
 	ssize_t written;
 	do {
 		written = write(fd, record, length); /* one write, one record */
 	} while (written < 0 && errno == EINTR);
 	int code = errno;
+
 	(void)close(fd);
 	if (written == (ssize_t)length)
 		return 0;
+
 	return sim_fail(error, SIM_EXIT_FAILED, "cannot write '%s/%s': %s", root, name,
 			written < 0 ? strerror(code) : "no room");
 }
@@ -116,16 +125,19 @@ static int uevent_append(const struct sim_machine *machine, const char *record, 
 	char *bytes = realloc(held.bytes, held.length + length);
 	if (!bytes)
 		return sim_fail(error, SIM_EXIT_FAILED, "a uevent cannot be kept: no memory");
+
 	memcpy(bytes + held.length, record, length);
 	held.bytes = bytes;
 	held.length += length;
 	memcpy(held.root, machine->root, sizeof(held.root));
+
 	return 0;
 }
 
 static size_t escape(char *out, size_t size, const char *text)
 {
 	size_t length = 0;
+
 	for (const char *c = text; *c && length + 5 < size; c++) {
 		unsigned char byte = (unsigned char)*c;
 		if (byte < ' ' || byte >= 127 || byte == '\\')
@@ -133,6 +145,7 @@ static size_t escape(char *out, size_t size, const char *text)
 		else
 			out[length++] = *c;
 	}
+
 	out[length] = '\0';
 	return length;
 }
@@ -154,18 +167,22 @@ int sim_kmsg_line(struct sim_machine *machine, uint32_t priority, const char *de
 {
 	char text[KMSG_TEXT_MAX], escaped[KMSG_TEXT_MAX], record[KMSG_RECORD_MAX];
 	va_list arguments;
+
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	(void)escape(escaped, sizeof(escaped), text);
+
 	int length =
 	    snprintf(record, sizeof(record), "%u,%llu,%llu,-;%s\n", priority,
 		     (unsigned long long)machine->kmsg_seq, kmsg_stamp_usec(machine), escaped);
+
 	if (device)
 		length += snprintf(record + length, sizeof(record) - (size_t)length,
 				   " SUBSYSTEM=pci\n DEVICE=%s\n", device);
 	if (stream_append(machine->root, "kmsg", record, (size_t)length, error) != 0)
 		return -1;
+
 	machine->kmsg_seq++;
 	return 0;
 }
@@ -197,10 +214,12 @@ static const char *xid_text(uint32_t xid)
 		  "76 (GSP_RM_CONTROL) (0x20800a4c 0x4)."},
 	    {120, "GSP task exception: uninterpreted cause (0x2) @ pc:0x60002f4"},
 	};
+
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
 		if (known[i].xid == xid)
 			return known[i].text;
 	}
+
 	return "simulated";
 }
 
@@ -208,13 +227,16 @@ static const char *xid_text(uint32_t xid)
 static void xid_process(char out[96], uint32_t pid)
 {
 	char path[40], name[32] = "";
+
 	if (pid == 0) {
 		(void)snprintf(out, 96, "pid='<unknown>', name=<unknown>, ");
 		return;
 	}
+
 	(void)snprintf(path, sizeof(path), "/proc/%u/comm", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t length = fd >= 0 ? read(fd, name, sizeof(name) - 1) : 0;
+
 	if (fd >= 0)
 		(void)close(fd);
 	if (length > 0)
@@ -232,6 +254,7 @@ static int xid_three_lines(struct sim_machine *machine, const struct sim_gpu *gp
 			  "NVRM: (PCI ID: %04x:%04x) installed in this system has", id & 0xffff,
 			  id >> 16) != 0)
 		return -1;
+
 	return sim_kmsg_line(machine, priority, NULL, error,
 			     "NVRM: fallen off the bus and is not responding to commands.");
 }
@@ -243,6 +266,7 @@ static int xid_nvlink5(struct sim_machine *machine, const struct sim_kmsg_xid *x
 					   "NVLPW_CTRL", "NETIR",      "MSE"};
 	const struct sim_gpu *gpu = &machine->gpu[xid->gpu];
 	char link[16];
+
 	(void)snprintf(link, sizeof(link), xid->link < 0 ? "%d" : "%02d", xid->link);
 	return sim_kmsg_line(machine, priority, NULL, error,
 			     "NVRM: Xid (PCI:%04x:%02x:%02x): %u, %-10s  %-8s XC0 i0 Link %s "
@@ -269,6 +293,7 @@ int sim_kmsg_xid(struct sim_machine *machine, const struct sim_kmsg_xid *xid,
 	uint32_t priority = xid->forged ? SIM_KMSG_FORGED : SIM_KMSG_WARNING;
 	const char *text = xid->text ? xid->text : xid_text(xid->xid);
 	char process[96], instance[24] = "";
+
 	if (xid_check(xid, error) != 0)
 		return -1;
 	if (xid->form == SIM_KMSG_THREELINE)
@@ -279,10 +304,12 @@ int sim_kmsg_xid(struct sim_machine *machine, const struct sim_kmsg_xid *xid,
 		return sim_kmsg_line(machine, priority, NULL, error,
 				     "NVRM: GPU %02x:%02x.0: GPU has fallen off the bus.",
 				     gpu->pci_bus, gpu->pci_device);
+
 	if (xid->form == SIM_KMSG_OLD)
 		return sim_kmsg_line(machine, priority, NULL, error,
 				     "NVRM: Xid (%04x:%02x:%02x): %u, %s", SIM_BDF_ARGS(gpu),
 				     xid->xid, text);
+
 	xid_process(process, xid->pid);
 	if (xid->form == SIM_KMSG_MIG && xid->gi != SIM_WHOLE_GPU)
 		(void)snprintf(instance, sizeof(instance), " GPU-I:%02u", xid->gi);
@@ -290,8 +317,10 @@ int sim_kmsg_xid(struct sim_machine *machine, const struct sim_kmsg_xid *xid,
 			  "NVRM: Xid (PCI:%04x:%02x:%02x%s): %u, %s%s", SIM_BDF_ARGS(gpu), instance,
 			  xid->xid, process, text) != 0)
 		return -1;
+
 	if (xid->xid != 79)
 		return 0;
+
 	return sim_kmsg_line(machine, priority, NULL, error,
 			     "NVRM: GPU " SIM_BDF_FORMAT ": GPU has fallen off the bus.",
 			     SIM_BDF_ARGS(gpu));
@@ -304,9 +333,11 @@ int sim_kmsg_flood(struct sim_machine *machine, uint32_t count, struct sim_error
 				KMSG_FLOOD_MAX);
 	if (machine->root[0] == '\0')
 		return 0;
+
 	int fd = stream_open(machine->root, "kmsg", 0, error);
 	if (fd < 0)
 		return -1;
+
 	for (uint32_t i = 0; i < count; i++) {
 		char record[128];
 		int length = snprintf(record, sizeof(record),
@@ -318,8 +349,10 @@ int sim_kmsg_flood(struct sim_machine *machine, uint32_t count, struct sim_error
 			return sim_fail(error, SIM_EXIT_FAILED, "cannot write '%s/kmsg': %s",
 					machine->root, strerror(errno));
 		}
+
 		machine->kmsg_seq++;
 	}
+
 	(void)close(fd);
 	return 0;
 }
@@ -329,9 +362,11 @@ int sim_kmsg_overwrite(struct sim_machine *machine, uint32_t lost, struct sim_er
 	machine->kmsg_seq += lost;
 	if (machine->root[0] == '\0')
 		return 0;
+
 	int fd = stream_open(machine->root, "kmsg", O_TRUNC, error);
 	if (fd < 0)
 		return -1;
+
 	(void)close(fd);
 	return sim_kmsg_line(machine, SIM_KMSG_INFO, NULL, error,
 			     "simulated: %u records were overwritten", lost);
@@ -342,16 +377,19 @@ static int device_path(const struct sim_machine *machine, enum sim_pci_kind kind
 		       char out[SIM_PATH_MAX], struct sim_error *error)
 {
 	struct sim_pci *pci = malloc(sizeof(*pci));
+
 	out[0] = '\0';
 	if (!pci || sim_pci_layout(machine, pci, error) != 0) {
 		free(pci);
 		return pci ? -1 : sim_fail(error, SIM_EXIT_FAILED, "out of memory");
 	}
+
 	for (uint32_t i = 0; i < pci->count; i++) {
 		const struct sim_pci_function *function = &pci->function[i];
 		if (function->kind == kind && function->index == index)
 			(void)snprintf(out, SIM_PATH_MAX, "%s", function->path + strlen("sys"));
 	}
+
 	free(pci);
 	return 0;
 }
@@ -363,8 +401,10 @@ int sim_kmsg_uevent(struct sim_machine *machine, uint32_t gpu_index, const char 
 	const struct sim_model *model = sim_model_of(machine, gpu);
 	char record[2048], path[SIM_PATH_MAX];
 	int length = -1;
+
 	if (device_path(machine, SIM_PCI_GPU, gpu_index, path, error) != 0)
 		return -1;
+
 	if (path[0])
 		length = snprintf(
 		    record, sizeof(record),
@@ -375,9 +415,11 @@ int sim_kmsg_uevent(struct sim_machine *machine, uint32_t gpu_index, const char 
 		    0, model->pci_device_id & 0xffff, model->pci_device_id >> 16, 0,
 		    model->pci_subsystem_id & 0xffff, model->pci_subsystem_id >> 16, 0,
 		    SIM_BDF_ARGS(gpu), 0, (unsigned long long)++machine->uevent_seq, 0);
+
 	if (length < 0 || (size_t)length >= sizeof(record))
 		return sim_fail(error, SIM_EXIT_FAILED, "the uevent of GPU %u cannot be made",
 				gpu_index);
+
 	/* the terminating NUL of the buffer is the empty string that ends the record */
 	return uevent_append(machine, record, (size_t)length + 1, error);
 }
@@ -387,16 +429,20 @@ int sim_kmsg_uevent_rdma(struct sim_machine *machine, uint32_t nic, const char *
 {
 	char record[2048], path[SIM_PATH_MAX];
 	int length = -1;
+
 	if (device_path(machine, SIM_PCI_NIC, nic, path, error) != 0)
 		return -1;
+
 	if (path[0])
 		length = snprintf(record, sizeof(record),
 				  "%s@%s/infiniband/mlx5_%u%cACTION=%s%cDEVPATH=%s/infiniband/"
 				  "mlx5_%u%cSUBSYSTEM=infiniband%cNAME=mlx5_%u%cSEQNUM=%llu%c",
 				  action, path, nic, 0, action, 0, path, nic, 0, 0, nic, 0,
 				  (unsigned long long)++machine->uevent_seq, 0);
+
 	if (length < 0 || (size_t)length >= sizeof(record))
 		return sim_fail(error, SIM_EXIT_FAILED,
 				"the uevent of adapter mlx5_%u cannot be made", nic);
+
 	return uevent_append(machine, record, (size_t)length + 1, error);
 }

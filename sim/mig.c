@@ -37,6 +37,7 @@ static uint32_t used_memory_slices(const struct sim_model *model, const struct s
 			used |= mask_of(gpu->gi[i].start,
 					model->mig_profile[gpu->gi[i].profile].placement_size);
 	}
+
 	return used;
 }
 
@@ -52,14 +53,18 @@ static uint32_t allowed_instances(const struct sim_model *model, const struct si
 			slots++;
 			continue;
 		}
+
 		slices += model->mig_profile[gpu->gi[i].profile].slices;
 		same += gpu->gi[i].profile == profile;
 	}
+
 	if (slices >= COMPUTE_SLICES || same >= row->max_count)
 		return 0;
+
 	allowed = (COMPUTE_SLICES - slices) / row->slices;
 	if (allowed > row->max_count - same)
 		allowed = row->max_count - same;
+
 	return allowed < slots ? allowed : slots;
 }
 
@@ -81,18 +86,22 @@ uint32_t sim_mig_remaining(const struct sim_machine *machine, uint32_t gpu, uint
 
 	if (!g->mig_current || profile >= model->mig_profile_count)
 		return 0;
+
 	row = &model->mig_profile[profile];
 	allowed = allowed_instances(model, g, profile);
 	used = used_memory_slices(model, g);
+
 	/* places of one row are equally long and listed in order: taking the first is best */
 	for (uint32_t i = 0; i < row->placement_count && count < allowed; i++) {
 		uint32_t mask = mask_of(row->placement_start[i], row->placement_size);
 
 		if (used & mask)
 			continue;
+
 		used |= mask;
 		count++;
 	}
+
 	return count;
 }
 
@@ -136,6 +145,7 @@ static uint32_t choose_start(const struct sim_mig_profile *row, uint32_t used)
 		if (best == SIM_WHOLE_GPU || (row->slices == 2 ? start < best : start > best))
 			best = start;
 	}
+
 	return best;
 }
 
@@ -160,17 +170,21 @@ uint32_t sim_mig_create_gi(struct sim_machine *machine, uint32_t gpu, uint32_t p
 		return NOT_SUPPORTED;
 	if (profile >= model->mig_profile_count)
 		return INVALID_ARGUMENT;
+
 	row = &model->mig_profile[profile];
 	if (start != SIM_WHOLE_GPU && !is_placement(row, start))
 		return INVALID_ARGUMENT;
+
 	used = used_memory_slices(model, g);
 	if (start == SIM_WHOLE_GPU)
 		start = choose_start(row, used);
 	if (start == SIM_WHOLE_GPU || used & mask_of(start, row->placement_size) ||
 	    allowed_instances(model, g, profile) == 0)
 		return INSUFFICIENT_RESOURCES;
+
 	while (g->gi[slot].used)
 		slot++;
+
 	g->gi[slot] = (struct sim_gi){
 	    .used = true,
 	    .id = instance_id(machine, start, row->placement_size),
@@ -180,6 +194,7 @@ uint32_t sim_mig_create_gi(struct sim_machine *machine, uint32_t gpu, uint32_t p
 	};
 	changed(machine, gpu, g->gi[slot].id, SIM_WHOLE_GPU);
 	*out_slot = slot;
+
 	return OK;
 }
 
@@ -190,15 +205,19 @@ uint32_t sim_mig_destroy_gi(struct sim_machine *machine, uint32_t gpu, uint32_t 
 
 	if (slot >= SIM_GI_MAX || !g->gi[slot].used)
 		return NOT_FOUND;
+
 	id = g->gi[slot].id;
+
 	for (uint32_t i = 0; i < SIM_CI_MAX; i++) {
 		if (g->gi[slot].ci[i].used)
 			return IN_USE;
 	}
+
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
 		if (g->process[i].pid != 0 && g->process[i].gi == id)
 			return IN_USE;
 	}
+
 	g->gi[slot] = (struct sim_gi){0};
 	changed(machine, gpu, id, SIM_WHOLE_GPU);
 	return OK;
@@ -238,24 +257,31 @@ uint32_t sim_mig_create_ci(struct sim_machine *machine, uint32_t gpu, uint32_t s
 
 	if (slot >= SIM_GI_MAX || !g->gi[slot].used)
 		return NOT_FOUND;
+
 	gi = &g->gi[slot];
 	total = sim_model_of(machine, g)->mig_profile[gi->profile].slices;
 	if (slices > total || compute_profile_index(slices) == SIM_WHOLE_GPU)
 		return INVALID_ARGUMENT;
+
 	for (uint32_t i = 0; i < SIM_CI_MAX; i++) {
 		if (!gi->ci[i].used)
 			continue;
 		used |= mask_of(gi->ci[i].start, gi->ci[i].slices);
 		ids |= 1U << gi->ci[i].id;
 	}
+
 	while (start + slices <= total && used & mask_of(start, slices))
 		start++;
+
 	if (start + slices > total)
 		return INSUFFICIENT_RESOURCES;
+
 	while (gi->ci[ci_slot].used)
 		ci_slot++;
+
 	while (ids & 1U << id)
 		id++;
+
 	ci = &gi->ci[ci_slot];
 	*ci = (struct sim_ci){
 	    .used = true,
@@ -268,6 +294,7 @@ uint32_t sim_mig_create_ci(struct sim_machine *machine, uint32_t gpu, uint32_t s
 	compute_instance_uuid(machine, gpu, gi, ci);
 	changed(machine, gpu, gi->id, id);
 	*out_ci_slot = ci_slot;
+
 	return OK;
 }
 
@@ -280,6 +307,7 @@ uint32_t sim_mig_destroy_ci(struct sim_machine *machine, uint32_t gpu, uint32_t 
 	if (slot >= SIM_GI_MAX || !g->gi[slot].used || ci_slot >= SIM_CI_MAX ||
 	    !g->gi[slot].ci[ci_slot].used)
 		return NOT_FOUND;
+
 	gi = g->gi[slot].id;
 	ci = g->gi[slot].ci[ci_slot].id;
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
@@ -289,6 +317,7 @@ uint32_t sim_mig_destroy_ci(struct sim_machine *machine, uint32_t gpu, uint32_t 
 		    (process->ci == ci || process->ci == SIM_WHOLE_GPU))
 			return IN_USE;
 	}
+
 	g->gi[slot].ci[ci_slot] = (struct sim_ci){0};
 	changed(machine, gpu, gi, ci);
 	return OK;
@@ -300,10 +329,12 @@ uint32_t sim_mig_set_mode(struct sim_machine *machine, uint32_t gpu, bool enable
 
 	if (!sim_model_of(machine, g)->has_mig)
 		return NOT_SUPPORTED;
+
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
 		if (g->process[i].pid != 0)
 			return IN_USE;
 	}
+
 	g->mig_pending = enabled;
 	return OK;
 }
@@ -317,6 +348,7 @@ void sim_mig_reset(struct sim_machine *machine, uint32_t gpu)
 		had_instances = had_instances || g->gi[i].used;
 		g->gi[i] = (struct sim_gi){0};
 	}
+
 	if (g->mig_current != g->mig_pending || had_instances) {
 		g->mig_current = g->mig_pending;
 		changed(machine, gpu, SIM_WHOLE_GPU, SIM_WHOLE_GPU);
@@ -352,10 +384,12 @@ static uint32_t layout_row(const struct sim_model *model, uint32_t wanted)
 
 		if (row->slices != slices || is_me != (wanted >= 100))
 			continue;
+
 		/* of 1g.5gb and 1g.10gb the small one */
 		if (best == SIM_WHOLE_GPU || row->memory_mib < model->mig_profile[best].memory_mib)
 			best = i;
 	}
+
 	return best;
 }
 
@@ -371,7 +405,9 @@ static int apply_layout(struct sim_machine *machine, uint32_t gpu, const struct 
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"MIG layout '%s': GPU %u (%s) is not a MIG part", layout->name, gpu,
 				model->name);
+
 	g->mig_current = g->mig_pending = true;
+
 	for (uint32_t i = 0; layout->rows[i] != 0; i++) {
 		uint32_t row = layout_row(model, layout->rows[i]), slot, ci_slot;
 
@@ -383,6 +419,7 @@ static int apply_layout(struct sim_machine *machine, uint32_t gpu, const struct 
 					"MIG layout '%s': a %ug instance does not fit on GPU %u",
 					layout->name, layout->rows[i] % 100, gpu);
 	}
+
 	return 0;
 }
 
@@ -395,6 +432,7 @@ int sim_mig_layout(struct sim_machine *machine, const char *layout, struct sim_e
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		is_known = is_known || strcmp(names[i], layout) == 0;
+
 	if (!is_known) {
 		nearest =
 		    sim_nearest(layout, strlen(layout), names, sizeof(names) / sizeof(names[0]));
@@ -404,11 +442,13 @@ int sim_mig_layout(struct sim_machine *machine, const char *layout, struct sim_e
 				layout, nearest ? " (did you mean " : "", nearest ? nearest : "",
 				nearest ? "?)" : "");
 	}
+
 	for (uint32_t gpu = 0; gpu < machine->gpu_count; gpu++) {
 		struct sim_gpu *g = &machine->gpu[gpu];
 
 		memset(g->gi, 0, sizeof(g->gi));
 		g->mig_current = g->mig_pending = false;
+
 		for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
 			if (strcmp(layouts[i].name, layout) == 0 && gpu >= layouts[i].first &&
 			    gpu < layouts[i].last &&
@@ -416,6 +456,7 @@ int sim_mig_layout(struct sim_machine *machine, const char *layout, struct sim_e
 				return -1;
 		}
 	}
+
 	machine->pending_count = pending;
 	return 0;
 }

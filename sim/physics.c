@@ -43,6 +43,7 @@ uint64_t sim_hash(uint64_t seed, uint64_t gpu, enum sim_hash_use use, uint64_t c
 		x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
 		x ^= x >> 31;
 	}
+
 	return x;
 }
 
@@ -55,13 +56,16 @@ static int64_t lag_alpha(uint32_t tau_ms)
 
 	if (x > 20 * one)
 		return INT64_C(1) << ALPHA_BITS;
+
 	while (x > one / 16) {
 		x /= 2;
 		halvings++;
 	}
+
 	decay = one - x + x * x / one / 2 - x * x / one * x / one / 6;
 	while (halvings-- > 0)
 		decay = decay * decay / one;
+
 	return (int64_t)((one - decay) >> (30 - ALPHA_BITS));
 }
 
@@ -96,6 +100,7 @@ static int64_t settled_uc(const struct run *run, int64_t power_uw)
 
 	if (run->gpu->fan_stuck)
 		rise_uc = rise_uc * 5 / 2;
+
 	return ambient_uc(run) + rise_uc;
 }
 
@@ -121,6 +126,7 @@ static void count_errors(struct run *run, uint64_t ticks)
 
 	if (gpu->health == SIM_GPU_LOST || gpu->health == SIM_GPU_UNPLUGGED)
 		return;
+
 	gpu->pcie_replays += milli / 1000;
 	gpu->pcie_replays_residue = (uint32_t)(milli % 1000);
 	for (uint32_t i = 0; i < run->model->link_count; i++) {
@@ -137,6 +143,7 @@ static void count(struct run *run, uint64_t ticks)
 
 	if (gpu->health == SIM_GPU_LOST || gpu->health == SIM_GPU_UNPLUGGED)
 		return;
+
 	gpu->energy_uj += ticks * ((uint64_t)gpu->power_uw / SIM_TICKS_PER_SECOND);
 	gpu->pcie_tx_bytes += ticks * run->pcie_tx;
 	gpu->pcie_rx_bytes += ticks * run->pcie_rx;
@@ -147,19 +154,24 @@ static void count(struct run *run, uint64_t ticks)
 	gpu->gpm_dram_permille_ticks += ticks * run->membw;
 	if (gpu->throttle_reasons & REASON_SW_POWER_CAP)
 		gpu->power_violation_ns += ns;
+
 	if (gpu->throttle_reasons & REASON_SW_THERMAL) {
 		gpu->thermal_violation_ns += ns;
 		gpu->sw_thermal_ns += ns;
 	}
+
 	if (gpu->throttle_reasons & REASON_HW_THERMAL)
 		gpu->hw_thermal_ns += ns;
 	if (gpu->throttle_reasons & REASON_HW_POWER_BRAKE)
 		gpu->brake_ns += ns;
+
 	for (uint32_t i = 0; i < SIM_HOLD_COUNT; i++) {
 		if (gpu->holds >> i & 1)
 			gpu->hold_ns[i] += ns;
 	}
+
 	count_errors(run, ticks);
+
 	for (uint32_t i = 0; i < run->demand_count; i++)
 		gpu->process[run->demand[i].slot].sm_busy_permille_ticks +=
 		    ticks * run->demand[i].share;
@@ -190,6 +202,7 @@ static void list_counters(struct run *run, uint64_t *out[COUNTERS + SIM_PROCESS_
 	};
 
 	memcpy(out, of_gpu, sizeof(of_gpu));
+
 	for (uint32_t i = 0; i < run->demand_count; i++)
 		out[COUNTERS + i] = &gpu->process[run->demand[i].slot].sm_busy_permille_ticks;
 }
@@ -225,9 +238,12 @@ static void take_samples(struct run *run, uint64_t tick)
 	gpu->since_enc += run->enc;
 	gpu->since_dec += run->dec;
 	gpu->since_ticks++;
+
 	if (sample_ticks(tick) == sample_ticks(tick - 1))
 		return;
+
 	take_device_sample(gpu, tick);
+
 	for (uint32_t i = 0; i < run->demand_count; i++) {
 		const struct demand *demand = &run->demand[i];
 
@@ -250,6 +266,7 @@ static void step_throttle(struct run *run, uint64_t tick)
 
 	if (tick % THROTTLE_EVERY_TICKS != 0)
 		return;
+
 	if (gpu->temperature_uc >= limit_uc) {
 		if (gpu->throttle_steps < THROTTLE_STEPS_MAX)
 			gpu->throttle_steps++;
@@ -277,10 +294,12 @@ static uint32_t clock_factor(const struct run *run, uint64_t *reasons)
 		*reasons |= REASON_HW_SLOWDOWN | REASON_HW_THERMAL;
 		factor /= 2;
 	}
+
 	if (gpu->power_brake) {
 		*reasons |= REASON_HW_POWER_BRAKE;
 		factor /= 2;
 	}
+
 	return factor;
 }
 
@@ -296,6 +315,7 @@ static void set_clocks(struct run *run, bool is_idle, uint32_t factor)
 		gpu->mem_mhz = model->idle_pstate == 0 ? model->mem_max_mhz : model->mem_idle_mhz;
 		return;
 	}
+
 	below = (below + CLOCK_STEP_MHZ - 1) / CLOCK_STEP_MHZ * CLOCK_STEP_MHZ;
 	gpu->sm_mhz = below < model->sm_max_mhz ? model->sm_max_mhz - below : 0;
 	if (gpu->sm_mhz < model->sm_idle_mhz)
@@ -355,12 +375,14 @@ static void step_heat(struct run *run, uint64_t tick)
 		factor = (uint32_t)((int64_t)factor * limit_uw / target_uw);
 		target_uw = limit_uw;
 	}
+
 	gpu->power_uw = lag(gpu->power_uw, target_uw, run->power_alpha);
 	gpu->temperature_uc =
 	    lag(gpu->temperature_uc, settled_uc(run, gpu->power_uw), run->thermal_alpha);
 	gpu->throttle_reasons = reasons;
 	set_clocks(run, is_idle, factor);
 	set_fan(run);
+
 	if (!is_off && gpu->temperature_uc >= (int64_t)model->shutdown_c * MICRO)
 		overheated(run, tick);
 }
@@ -374,10 +396,12 @@ static void step(struct run *run, uint64_t tick)
 	gpu->enc_permille = run->enc;
 	gpu->dec_permille = run->dec;
 	gpu->tensor_permille = run->tensor;
+
 	if (run->util + run->enc + run->dec > 0)
 		gpu->idle_ticks = 0;
 	else if (gpu->idle_ticks <= IDLE_TICKS)
 		gpu->idle_ticks++;
+
 	step_heat(run, tick);
 	count(run, 1);
 	take_samples(run, tick);
@@ -462,6 +486,7 @@ static void cycle_mark(struct run *run, uint64_t tick, uint64_t power)
 	run->cycle.length = 0;
 	run->cycle.motion = motion_of(run->gpu);
 	list_counters(run, counter);
+
 	for (uint32_t i = 0; i < COUNTERS + run->demand_count; i++)
 		run->cycle.counter[i] = *counter[i];
 }
@@ -480,19 +505,24 @@ static uint64_t jump_cycle(struct run *run, uint64_t tick, uint64_t target)
 
 	cycle->next = tick + run->period;
 	cycle->length++;
+
 	if (!same_motion(&now, &cycle->motion)) {
 		if (cycle->length == cycle->power)
 			cycle_mark(run, tick, cycle->power * 2);
 		return tick;
 	}
+
 	round = cycle->length * run->period;
 	rounds = jump_room(run, tick, target) / round;
 	list_counters(run, counter);
+
 	for (uint32_t i = 0; i < COUNTERS + run->demand_count; i++)
 		*counter[i] += rounds * (*counter[i] - cycle->counter[i]);
+
 	count_errors(run, rounds * round);
 	jump_samples(run, tick, rounds * round);
 	cycle_mark(run, tick + rounds * round, 1);
+
 	return tick + rounds * round;
 }
 
@@ -514,6 +544,7 @@ static void advance_gpu(struct sim_machine *machine, uint32_t index, uint64_t ta
 	uint64_t tick = machine->tick;
 
 	run_start(&run, machine, index);
+
 	while (tick < target) {
 		struct motion before = motion_of(run.gpu);
 
@@ -525,6 +556,7 @@ static void advance_gpu(struct sim_machine *machine, uint32_t index, uint64_t ta
 		} else if (run.varies) {
 			physics_take_loads(&run, tick + 1);
 		}
+
 		step(&run, ++tick);
 		if (stands_still(&run, &before))
 			tick = jump_still(&run, tick, target);
@@ -533,6 +565,7 @@ static void advance_gpu(struct sim_machine *machine, uint32_t index, uint64_t ta
 		else if (tick == run.cycle.next)
 			tick = jump_cycle(&run, tick, target);
 	}
+
 	end_loads(&run, tick);
 }
 
@@ -542,8 +575,10 @@ void sim_physics_advance(struct sim_machine *machine, uint64_t tick)
 
 	if (tick <= machine->tick)
 		return;
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++)
 		advance_gpu(machine, i, tick);
+
 	/* GPUs were advanced one after another; their events belong in the order of time */
 	for (uint32_t i = first + 1; i < machine->pending_count; i++) {
 		struct sim_event event = machine->pending[i];
@@ -551,8 +586,10 @@ void sim_physics_advance(struct sim_machine *machine, uint64_t tick)
 
 		for (; k > first && machine->pending[k - 1].tick > event.tick; k--)
 			machine->pending[k] = machine->pending[k - 1];
+
 		machine->pending[k] = event;
 	}
+
 	machine->tick = tick;
 }
 
@@ -619,6 +656,7 @@ uint64_t sim_physics_memory_used(const struct sim_machine *machine, uint32_t gpu
 		if (g->gi[i].used && g->gi[i].id == gi)
 			most = model->mig_profile[g->gi[i].profile].memory_mib << 20;
 	}
+
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
 		const struct sim_process *process = &g->process[i];
 
@@ -626,5 +664,6 @@ uint64_t sim_physics_memory_used(const struct sim_machine *machine, uint32_t gpu
 			continue;
 		used += process->memory_bytes + ((uint64_t)model->context_bytes_mib << 20);
 	}
+
 	return used < most ? used : most;
 }

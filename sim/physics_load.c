@@ -20,6 +20,7 @@ static uint32_t sine_factor(uint64_t phase)
 		at = SINE_PERIOD_TICKS - at;
 	if (at <= SINE_PERIOD_TICKS / 4)
 		return quarter[at];
+
 	return FULL - quarter[SINE_PERIOD_TICKS / 2 - at];
 }
 
@@ -41,6 +42,7 @@ static uint32_t shape_factor(const struct sim_process *process, uint64_t tick)
 
 			return least(value, FULL);
 		}
+
 		return FULL;
 	case SIM_SHAPE_STEADY:
 	default:
@@ -59,8 +61,10 @@ static uint64_t join_periods(uint64_t period, uint64_t other)
 		a = b;
 		b = rest;
 	}
+
 	if (period == 0 || period / a * other > CYCLE_PERIOD_MAX)
 		return 0;
+
 	return period / a * other;
 }
 
@@ -84,24 +88,29 @@ void physics_list_demands(struct run *run, uint64_t tick)
 	run->varies = false;
 	run->horizon = UINT64_MAX;
 	run->period = THROTTLE_EVERY_TICKS;
+
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
 		const struct sim_process *process = &run->gpu->process[i];
 		struct demand *demand = &run->demand[run->demand_count];
 
 		if (process->pid == 0)
 			continue;
+
 		*demand = (struct demand){.slot = i};
 		run->demand_count++;
 		if (process->end_tick != 0 && process->end_tick + 1 < run->horizon)
 			run->horizon = process->end_tick + 1;
+
 		if (tick <= process->begin_tick) {
 			if (process->begin_tick + 1 < run->horizon)
 				run->horizon = process->begin_tick + 1;
 			continue;
 		}
+
 		demand->works = run->gpu->health == SIM_GPU_OK;
 		if (!demand->works)
 			continue;
+
 		run->varies |= process->shape != SIM_SHAPE_STEADY;
 		run->period = join_periods(run->period, shape_period(process));
 	}
@@ -118,6 +127,7 @@ static uint32_t instance_weight(const struct run *run, uint32_t gi_id, uint32_t 
 			continue;
 		if (ci_id == SIM_WHOLE_GPU)
 			return row->sm_count * FULL / run->model->sm_count;
+
 		for (uint32_t c = 0; c < SIM_CI_MAX; c++) {
 			if (gi->ci[c].used && gi->ci[c].id == ci_id)
 				return least(row->sm_count * gi->ci[c].slices / row->slices * FULL /
@@ -125,6 +135,7 @@ static uint32_t instance_weight(const struct run *run, uint32_t gi_id, uint32_t 
 					     FULL);
 		}
 	}
+
 	return 0;
 }
 
@@ -153,6 +164,7 @@ static uint32_t share_instance(struct run *run, uint32_t first, uint32_t weight)
 		    run->gpu->process[demand->slot].type == SIM_PROCESS_MPS)
 			mps += demand->wanted;
 	}
+
 	for (uint32_t pass = 0; pass < 2; pass++) {
 		part = least((all + FULL - 1) / FULL, FULL) * (uint64_t)weight / FULL;
 		for (uint32_t i = first; i < run->demand_count; i++) {
@@ -164,14 +176,17 @@ static uint32_t share_instance(struct run *run, uint32_t first, uint32_t weight)
 			if (mps > FULL && run->gpu->process[demand->slot].type == SIM_PROCESS_MPS)
 				want = want * FULL / mps;
 			sum += want;
+
 			if (pass == 1 && all > 0) {
 				demand->share = (uint32_t)(sum * part / all - given);
 				given += demand->share;
 			}
 		}
+
 		all = pass == 0 ? sum : all;
 		sum = 0;
 	}
+
 	return (uint32_t)given;
 }
 
@@ -187,14 +202,17 @@ static uint32_t share_gpu(struct run *run)
 		for (uint32_t k = 0; k < i; k++)
 			is_first =
 			    is_first && !same_instance(run, &run->demand[k], &run->demand[i]);
+
 		if (!is_first)
 			continue;
 		if (run->gpu->mig_current)
 			weight = instance_weight(run, process->gi, process->ci);
 		else if (process->gi != SIM_WHOLE_GPU)
 			weight = 0;
+
 		util += share_instance(run, i, weight);
 	}
+
 	return least(util, FULL);
 }
 
@@ -210,6 +228,7 @@ void physics_take_loads(struct run *run, uint64_t tick)
 		demand->wanted = process->util_permille * demand->factor / FULL;
 		demand->share = 0;
 	}
+
 	run->util = share_gpu(run);
 	run->pcie_tx = run->pcie_rx = run->nvlink = 0;
 	for (uint32_t i = 0; i < run->demand_count; i++) {
@@ -233,6 +252,7 @@ void physics_take_loads(struct run *run, uint64_t tick)
 		run->pcie_rx += process->pcie_rx_bps / SIM_TICKS_PER_SECOND * demand->factor / FULL;
 		run->nvlink += process->nvlink_bps / SIM_TICKS_PER_SECOND * demand->factor / FULL;
 	}
+
 	run->membw = least(membw, FULL);
 	run->enc = least(enc, FULL);
 	run->dec = least(dec, FULL);

@@ -33,9 +33,11 @@ int profile_fail(const struct profile_parser *parser, const char *at, const char
 			column = 1;
 		}
 	}
+
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+
 	return sim_fail(parser->error, SIM_EXIT_INPUT, "%.100s:%zu:%zu: %s", parser->file, line,
 			column, text);
 }
@@ -69,6 +71,7 @@ struct profile_slice profile_word(struct profile_slice *rest, const char *separa
 		rest->at++;
 		rest->length--;
 	}
+
 	word.at = rest->at;
 	word.length = 0;
 	while (rest->length > 0 && !is_separator(rest->at[0], separators)) {
@@ -76,6 +79,7 @@ struct profile_slice profile_word(struct profile_slice *rest, const char *separa
 		rest->length--;
 		word.length++;
 	}
+
 	return word;
 }
 
@@ -106,8 +110,10 @@ int profile_number(const struct profile_parser *parser, struct profile_slice sli
 		slice.at += 2;
 		slice.length -= 2;
 	}
+
 	if (slice.length == 0)
 		return profile_fail(parser, at, "a number is missing here");
+
 	for (size_t i = 0; i < slice.length; i++) {
 		int digit = digit_of(slice.at[i]);
 
@@ -115,15 +121,19 @@ int profile_number(const struct profile_parser *parser, struct profile_slice sli
 			return profile_fail(parser, slice.at + i, "'%.*s' is not a %s number",
 					    (int)slice.length, slice.at,
 					    base == 16 ? "hexadecimal" : "whole");
+
 		if (value > (UINT64_MAX - (uint64_t)digit) / base)
 			return profile_fail(parser, at, "this number is too large");
+
 		value = value * base + (uint64_t)digit;
 	}
+
 	if (value < min || value > max)
 		return profile_fail(parser, at,
 				    base == 16 ? "must lie between %#llx and %#llx"
 					       : "must lie between %llu and %llu",
 				    (unsigned long long)min, (unsigned long long)max);
+
 	*out = value;
 	return 0;
 }
@@ -137,13 +147,16 @@ static int model_index(struct profile_parser *parser, struct profile_slice name)
 	if (name.length == 0 || name.length >= PROFILE_KEY_NAME_MAX)
 		return profile_fail(parser, name.at, "a model needs a name of 1 to %d characters",
 				    PROFILE_KEY_NAME_MAX - 1);
+
 	for (uint32_t i = 0; i < count; i++) {
 		if (profile_is(name, draft->model_key[i]))
 			return (int)i;
 	}
+
 	if (count == SIM_MODEL_MAX)
 		return profile_fail(parser, name.at, "a machine has at most %d models",
 				    SIM_MODEL_MAX);
+
 	memcpy(draft->model_key[count], name.at, name.length);
 	parser->machine->model_count = count + 1;
 	return (int)count;
@@ -158,9 +171,11 @@ static int section_gpu(struct profile_parser *parser, struct profile_slice word)
 		return -1;
 	if (draft->gpu_at[index])
 		return profile_fail(parser, word.at, "[gpu %u] is there twice", (unsigned)index);
+
 	draft->gpu_at[index] = word.at;
 	draft->section = PROFILE_GPU;
 	draft->section_index = (uint32_t)index;
+
 	return 0;
 }
 
@@ -173,12 +188,15 @@ static int section_of_model(struct profile_parser *parser, struct profile_slice 
 
 	if (index < 0)
 		return -1;
+
 	seen = section == PROFILE_MODEL ? &draft->model_at[index] : &draft->mig_at[index];
 	if (*seen)
 		return profile_fail(parser, word.at, "this section is there twice");
+
 	*seen = word.at;
 	draft->section = section;
 	draft->section_index = (uint32_t)index;
+
 	return 0;
 }
 
@@ -199,17 +217,20 @@ static int section(struct profile_parser *parser, struct profile_slice inside)
 		return section_of_model(parser, word, PROFILE_MIG);
 	if (profile_is(kind, "gpu"))
 		return section_gpu(parser, word);
+
 	if (word.length > 0 && (profile_is(kind, "machine") || profile_is(kind, "links")))
 		return profile_fail(parser, word.at, "']' is expected here");
 	if (profile_is(kind, "machine")) {
 		parser->draft.section = PROFILE_MACHINE;
 		return 0;
 	}
+
 	if (profile_is(kind, "links")) {
 		parser->draft.section = PROFILE_LINKS;
 		parser->draft.links_at = kind.at;
 		return 0;
 	}
+
 	nearest = sim_nearest(kind.at, kind.length, names, sizeof(names) / sizeof(names[0]));
 	return profile_fail(parser, kind.at, "unknown section [%.*s]%s%s%s", (int)kind.length,
 			    kind.at, nearest ? "; did you mean [" : "", nearest ? nearest : "",
@@ -231,6 +252,7 @@ static int check_characters(const struct profile_parser *parser, struct profile_
 	if (line.length > PROFILE_LINE_MAX)
 		return profile_fail(parser, line.at + PROFILE_LINE_MAX,
 				    "a line has at most %d characters", PROFILE_LINE_MAX);
+
 	for (size_t i = 0; i < line.length; i++) {
 		unsigned char c = (unsigned char)line.at[i];
 
@@ -238,6 +260,7 @@ static int check_characters(const struct profile_parser *parser, struct profile_
 			return profile_fail(parser, line.at + i,
 					    "byte 0x%02x does not belong in a text file", c);
 	}
+
 	return 0;
 }
 
@@ -248,20 +271,25 @@ static int one_line(struct profile_parser *parser, struct profile_slice line)
 
 	if (check_characters(parser, line) < 0)
 		return -1;
+
 	line = without_comment(line);
 	if (line.length == 0)
 		return 0;
+
 	if (line.at[0] == '[') {
 		if (line.at[line.length - 1] != ']')
 			return profile_fail(parser, line.at + line.length,
 					    "']' is missing at the end of the section's name");
+
 		line.at++;
 		line.length -= 2;
 		return section(parser, line);
 	}
+
 	equals = memchr(line.at, '=', line.length);
 	if (!equals)
 		return profile_fail(parser, line.at, "'key = value' or '[section]' is expected");
+
 	key = profile_trim((struct profile_slice){line.at, (size_t)(equals - line.at)});
 	value = profile_trim(
 	    (struct profile_slice){equals + 1, line.length - (size_t)(equals + 1 - line.at)});
@@ -269,6 +297,7 @@ static int one_line(struct profile_parser *parser, struct profile_slice line)
 		return profile_fail(parser, line.at, "a key is missing before '='");
 	if (value.length == 0)
 		return profile_fail(parser, equals, "a value is missing after '='");
+
 	return profile_key(parser, key, value);
 }
 
@@ -282,8 +311,10 @@ static int all_lines(struct profile_parser *parser)
 
 		if (one_line(parser, (struct profile_slice){at, (size_t)(stop - at)}) < 0)
 			return -1;
+
 		at = stop + 1;
 	}
+
 	return 0;
 }
 
@@ -298,9 +329,11 @@ int sim_profile_parse(const char *text, size_t length, const char *file,
 	if (length > PROFILE_BYTES_MAX)
 		return sim_fail(error, SIM_EXIT_INPUT, "%s: a profile has at most %d bytes", file,
 				PROFILE_BYTES_MAX);
+
 	parser = calloc(1, sizeof(*parser));
 	if (!parser)
 		return sim_fail(error, SIM_EXIT_FAILED, "%s: out of memory", file);
+
 	parser->file = file;
 	parser->text = text;
 	parser->length = length;
@@ -311,10 +344,12 @@ int sim_profile_parse(const char *text, size_t length, const char *file,
 		(void)sim_fail(error, SIM_EXIT_FAILED, "%s: out of memory", file);
 	else if (all_lines(parser) == 0 && profile_build(parser) == 0)
 		result = 0;
+
 	if (result == 0)
 		*out = *parser->machine;
 	free(parser->machine);
 	free(parser);
+
 	return result;
 }
 
@@ -347,23 +382,28 @@ static int unknown_profile(const char *name, struct sim_error *error)
 		if (length <= 8 || length - 8 >= sizeof(names[0]) ||
 		    memcmp(entry->d_name + length - 8, ".profile", 8) != 0)
 			continue;
+
 		memcpy(names[count], entry->d_name, length - 8);
 		names[count][length - 8] = '\0';
 		count++;
 	}
+
 	if (stream)
 		(void)closedir(stream);
 	qsort(names, count, sizeof(names[0]), compare_names);
+
 	for (size_t i = 0; i < count; i++) {
 		pointers[i] = names[i];
 		if (used + strlen(names[i]) + 2 <= sizeof(list))
 			used += (size_t)snprintf(list + used, sizeof(list) - used, " %s", names[i]);
 	}
+
 	if (count == 0)
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"no profile '%.64s': there are no profiles in %.128s (set "
 				"SLUICE_PROFILES, or give a file as ./NAME.profile)",
 				name, directory);
+
 	nearest = sim_nearest(name, strlen(name), pointers, count);
 	return sim_fail(error, SIM_EXIT_INPUT, "no profile '%.64s'%s%s%s in %.128s; there is:%s",
 			name, nearest ? " (did you mean " : "", nearest ? nearest : "",
@@ -384,35 +424,43 @@ static char *read_profile(const char *path, size_t *out_length, struct sim_error
 			       strerror(errno));
 		return NULL;
 	}
+
 	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode)) {
 		(void)sim_fail(error, SIM_EXIT_INPUT, "profile '%s' is not a plain file", path);
 		goto fail;
 	}
+
 	text = malloc(PROFILE_BYTES_MAX + 1);
 	if (!text) {
 		(void)sim_fail(error, SIM_EXIT_FAILED, "profile '%s': out of memory", path);
 		goto fail;
 	}
+
 	while (length < PROFILE_BYTES_MAX + 1) {
 		ssize_t got = read(fd, text + length, PROFILE_BYTES_MAX + 1 - length);
 
 		if (got < 0 && errno == EINTR)
 			continue;
+
 		if (got < 0) {
 			(void)sim_fail(error, SIM_EXIT_INPUT, "cannot read profile '%s': %s", path,
 				       strerror(errno));
 			goto fail;
 		}
+
 		if (got == 0)
 			break;
+
 		length += (size_t)got;
 	}
+
 	(void)close(fd);
 	*out_length = length;
 	return text;
 fail:
 	free(text);
 	(void)close(fd);
+
 	return NULL;
 }
 
@@ -429,14 +477,17 @@ int sim_profile_load(const char *name_or_path, const struct sim_options *options
 	else
 		written = snprintf(path, sizeof(path), "%s/%s.profile", profile_directory(),
 				   name_or_path);
+
 	if (written < 0 || (size_t)written >= sizeof(path))
 		return sim_fail(error, SIM_EXIT_INPUT, "the profile's path is too long: %.64s...",
 				name_or_path);
 	if (!strchr(name_or_path, '/') && access(path, F_OK) < 0)
 		return unknown_profile(name_or_path, error);
+
 	text = read_profile(path, &length, error);
 	if (!text)
 		return -1;
+
 	result = sim_profile_parse(text, length, path, options, out, error);
 	free(text);
 	return result;

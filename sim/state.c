@@ -60,6 +60,7 @@ static bool session_dir(char out[SIM_PATH_MAX])
 	if (!runtime || !is_own_directory(runtime))
 		runtime = own;
 	length = snprintf(out, SIM_PATH_MAX, "%s/sluice", runtime);
+
 	return is_own_directory(runtime) && length < SIM_PATH_MAX;
 }
 
@@ -77,8 +78,10 @@ const char *sim_state_default_dir(char out[SIM_PATH_MAX])
 		length = snprintf(out, SIM_PATH_MAX, "%s/sluice", state);
 	else if (home && home[0] == '/')
 		length = snprintf(out, SIM_PATH_MAX, "%s/.local/state/sluice", home);
+
 	if (length <= 0 || length >= SIM_PATH_MAX)
 		out[0] = '\0'; /* a path cut short would name another place */
+
 	return out;
 }
 
@@ -93,13 +96,16 @@ const char *sim_state_default_path(char out[SIM_PATH_MAX])
 	else
 		length =
 		    snprintf(out, SIM_PATH_MAX, "%s/sim.state", sim_state_default_dir(directory));
+
 	if (length < 0 || length >= SIM_PATH_MAX)
 		out[0] = '\0';
 	if ((path && path[0]) || geteuid() == 0 || session_dir(directory))
 		return out;
+
 	/* Who has no session sees the machine of root, unless they have one of their own. */
 	if (!out[0] || access(out, F_OK) != 0)
 		(void)snprintf(out, SIM_PATH_MAX, SIM_STATE_OF_ROOT "/sim.state");
+
 	return out;
 }
 
@@ -123,12 +129,14 @@ static int init_header(struct sim_header *header, const struct sim_machine *mach
 	result = pthread_mutexattr_init(&attributes);
 	if (result != 0)
 		return -result;
+
 	result = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
 	if (result == 0)
 		result = pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
 	if (result == 0)
 		result = pthread_mutex_init(&header->writers, &attributes);
 	(void)pthread_mutexattr_destroy(&attributes);
+
 	return -result;
 }
 
@@ -148,26 +156,31 @@ static int look_at(const char *path, struct sim_error *error)
 
 	open_result = sim_state_open(path, &state, error);
 	(void)sim_state_close(state);
+
 	if (open_result == SIM_OPEN_OK)
 		return sim_fail(error, SIM_EXIT_LIVE,
 				"a simulated machine is already running in '%s'; stop it with "
 				"'sluice sim stop --state %s', or choose another state file",
 				path, path);
+
 	if (open_result == SIM_OPEN_FOREIGN || open_result == SIM_OPEN_FAILED)
 		return -1;
 	if (access(path, F_OK) < 0 && errno == ENOENT)
 		return 0;
+
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd >= 0) {
 		if (read(fd, magic, sizeof(magic)) < 0)
 			magic[0] = '\0';
 		(void)close(fd);
 	}
+
 	if (memcmp(magic, SIM_STATE_MAGIC, sizeof(magic)) != 0)
 		return sim_fail(error, SIM_EXIT_FOREIGN,
 				"'%s' is there and is not a state file; remove it or choose "
 				"another name",
 				path);
+
 	return 1;
 }
 
@@ -182,23 +195,28 @@ static int write_file(int fd, const char *temporary, const char *path, bool repl
 		return -result;
 	if (fchmod(fd, 0644) < 0)
 		return -errno;
+
 	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (file == MAP_FAILED)
 		return -errno;
+
 	result = fill_file(file, machine);
 	(void)munmap(file, sizeof(*file));
 	if (result < 0)
 		return result;
+
 	if (!temporary) {
 		char name[64];
 
 		(void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 		return linkat(AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 	}
+
 	if (replace)
 		return rename(temporary, path) < 0 ? -errno : 0;
 	if (link(temporary, path) < 0) /* unlike rename, never on top of somebody else's */
 		return -errno;
+
 	(void)unlink(temporary);
 	return 0;
 }
@@ -216,6 +234,7 @@ static int open_nameless(const char *path)
 		slash++;
 	if (slash)
 		*slash = '\0';
+
 	return open(slash ? directory : ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 }
 
@@ -228,6 +247,7 @@ static void make_directory(const char *path)
 	slash = strrchr(directory, '/');
 	if (!slash || slash == directory)
 		return;
+
 	*slash = '\0';
 	(void)mkdir(directory, 0755); /* if this fails, making the file says why */
 }
@@ -252,10 +272,12 @@ static int create_named(const char *path, bool replace, const struct sim_machine
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
+
 	result = write_file(fd, temporary, path, replace, machine);
 	(void)close(fd);
 	if (result < 0)
 		(void)unlink(temporary);
+
 	return result;
 }
 
@@ -266,9 +288,11 @@ int sim_state_create(const char *path, const struct sim_machine *machine, struct
 	if (!path[0] || strlen(path) + 8 > SIM_PATH_MAX)
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"the state file's path is empty or too long");
+
 	found = look_at(path, error);
 	if (found < 0)
 		return -1;
+
 	make_directory(path);
 	if (found == 0)
 		result = create_nameless(path, machine);
@@ -276,9 +300,11 @@ int sim_state_create(const char *path, const struct sim_machine *machine, struct
 		result = create_named(path, found > 0, machine);
 	if (result == 0)
 		return 0;
+
 	if (result == -EEXIST)
 		return sim_fail(error, SIM_EXIT_LIVE,
 				"another simulated machine was just started in '%s'", path);
+
 	return sim_fail(error, SIM_EXIT_FAILED, "cannot create state file '%s': %s", path,
 			strerror(-result));
 }
@@ -291,6 +317,7 @@ static struct sim_state *state_new(struct sim_file *file, bool writable)
 
 	if (state == MAP_FAILED)
 		return NULL;
+
 	/* A forked child starts with an unlocked lock and an empty view. Kernels before 4.14 do not
 	 * know this; there a child that was forked while another thread read would hang. */
 	(void)madvise(state, SIM_STATE_WIPED, MADV_WIPEONFORK);
@@ -299,6 +326,7 @@ static struct sim_state *state_new(struct sim_file *file, bool writable)
 	state->pid_ns = sim_own_pid_ns();
 	state->is_alive = sim_process_is_alive;
 	state->alive_context = state;
+
 	return state;
 }
 
@@ -312,6 +340,7 @@ static enum sim_open open_fd(const char *path, int *out_fd, bool *out_writable,
 	*out_writable = fd >= 0;
 	if (fd < 0 && (errno == EACCES || errno == EROFS || errno == EPERM))
 		fd = open(path, O_RDONLY | flags);
+
 	if (fd < 0) {
 		int code = errno;
 
@@ -321,8 +350,10 @@ static enum sim_open open_fd(const char *path, int *out_fd, bool *out_writable,
 			       path, code == ELOOP ? "" : strerror(code));
 		if (code == ENOENT || code == ENOTDIR)
 			return SIM_OPEN_NONE;
+
 		return code == ELOOP ? SIM_OPEN_FOREIGN : SIM_OPEN_FAILED;
 	}
+
 	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) ||
 	    (status.st_uid != 0 && status.st_uid != geteuid())) {
 		(void)sim_fail(error, SIM_EXIT_FOREIGN,
@@ -330,6 +361,7 @@ static enum sim_open open_fd(const char *path, int *out_fd, bool *out_writable,
 		(void)close(fd);
 		return SIM_OPEN_FOREIGN;
 	}
+
 	if (status.st_size != (off_t)sizeof(struct sim_file)) {
 		(void)sim_fail(error, SIM_EXIT_FAILED,
 			       "'%s' has %lld bytes, not the %zu of this version's state files; "
@@ -338,6 +370,7 @@ static enum sim_open open_fd(const char *path, int *out_fd, bool *out_writable,
 		(void)close(fd);
 		return SIM_OPEN_VERSION;
 	}
+
 	*out_fd = fd;
 	return SIM_OPEN_OK;
 }
@@ -352,6 +385,7 @@ static bool is_writers_lock(const pthread_mutex_t *lock)
 	/* the C library would follow another kind of lock through pointers in the file */
 	if (pthread_mutexattr_init(&attributes) != 0)
 		return false;
+
 	(void)pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
 	(void)pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
 	(void)pthread_mutex_init(&fresh, &attributes);
@@ -383,6 +417,7 @@ static enum sim_open check_file(const char *path, const struct sim_file *file,
 			       path);
 		return SIM_OPEN_VERSION;
 	}
+
 	read_boot_id(boot_id);
 	if (memcmp(boot_id, header->boot_id, sizeof(boot_id)) != 0) {
 		(void)sim_fail(error, SIM_EXIT_FAILED,
@@ -391,6 +426,7 @@ static enum sim_open check_file(const char *path, const struct sim_file *file,
 			       path);
 		return SIM_OPEN_NONE;
 	}
+
 	return SIM_OPEN_OK;
 }
 
@@ -406,14 +442,17 @@ enum sim_open sim_state_open(const char *path, struct sim_state **out_state,
 
 	if (result != SIM_OPEN_OK)
 		return result;
+
 	file =
 	    mmap(NULL, sizeof(*file), PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
 	(void)close(fd);
+
 	if (file == MAP_FAILED) {
 		(void)sim_fail(error, SIM_EXIT_FAILED, "cannot map state file '%s': %s", path,
 			       strerror(errno));
 		return SIM_OPEN_FAILED;
 	}
+
 	result = check_file(path, file, error);
 	if (result == SIM_OPEN_OK) {
 		state = state_new(file, writable);
@@ -428,12 +467,14 @@ enum sim_open sim_state_open(const char *path, struct sim_state **out_state,
 			result = SIM_OPEN_VERSION;
 		}
 	}
+
 	if (result != SIM_OPEN_OK) {
 		if (state)
 			(void)munmap(state, sizeof(*state));
 		(void)munmap(file, sizeof(*file));
 		return result;
 	}
+
 	*out_state = state;
 	return SIM_OPEN_OK;
 }
@@ -446,11 +487,13 @@ int sim_state_private(const struct sim_machine *machine, struct sim_state **out_
 
 	if (file == MAP_FAILED)
 		return -ENOMEM;
+
 	state = fill_file(file, machine) < 0 ? NULL : state_new(file, true);
 	if (!state) {
 		(void)munmap(file, sizeof(*file));
 		return -ENOMEM;
 	}
+
 	*out_state = state;
 	return 0;
 }

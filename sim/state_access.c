@@ -65,9 +65,11 @@ bool sim_state_copy_published(const struct sim_state *state, struct sim_machine 
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (__atomic_load_n(&file->header.published, __ATOMIC_RELAXED) != published)
 			continue;
+
 		*out_published = published;
 		return is_copied && sim_machine_check(out);
 	}
+
 	return false;
 }
 
@@ -131,10 +133,12 @@ static void refresh(struct sim_state *state)
 		local->valid = true;
 		is_new = true;
 	}
+
 	if (state->view.clock == SIM_CLOCK_VIRTUAL)
 		now = cap = state->view.tick;
 	sim_physics_advance(&state->view, cap);
 	local->now_tick = now > state->view.tick ? now : state->view.tick;
+
 	/* after that: who has died worked until now, as everybody else counts it */
 	if (is_new)
 		(void)sim_state_bury(state, &state->view, false);
@@ -153,8 +157,10 @@ static bool wants_to_publish(struct sim_state *state)
 		local->looked_tick = view->tick;
 		found_dead = sim_state_bury(state, &state->view, true) > 0;
 	}
+
 	if (!state->writable || local->tried_tick == local->now_tick)
 		return false;
+
 	return found_dead || view->pending_count > 0 || local->now_tick > view->tick ||
 	       view->tick >= local->seen_tick + SIM_CHECKPOINT_TICKS;
 }
@@ -174,6 +180,7 @@ static struct sim_machine *begin_write(struct sim_state *state, bool wait)
 
 	if (!state->writable)
 		return NULL;
+
 	if (wait) {
 		(void)clock_gettime(CLOCK_REALTIME, &deadline);
 		deadline.tv_sec += SIM_WRITER_WAIT_S;
@@ -181,16 +188,20 @@ static struct sim_machine *begin_write(struct sim_state *state, bool wait)
 	} else {
 		result = pthread_mutex_trylock(lock);
 	}
+
 	if (result == EOWNERDEAD) /* what is published is whole, whatever the dead one was doing */
 		result = pthread_mutex_consistent(lock);
 	if (result != 0)
 		return NULL;
+
 	at_step(state, SIM_STEP_LOCKED);
 	thaw(state); /* of one who died; only who has the lock freezes */
+
 	if (!sim_state_copy_published(state, &state->draft, &published)) {
 		(void)pthread_mutex_unlock(lock);
 		return NULL;
 	}
+
 	/* who has died worked until now: readers have counted that work already, and counters that
 	 * they have shown must not go back */
 	sim_physics_advance(&state->draft, sim_state_now_tick(state, &state->draft));
@@ -207,12 +218,14 @@ const struct sim_machine *sim_state_read(struct sim_state *state)
 	publish = wants_to_publish(state);
 	if (!publish)
 		return &state->view;
+
 	state->local.tried_tick = state->local.now_tick;
 	(void)pthread_mutex_unlock(&state->local.lock);
 	if (begin_write(state, false))
 		sim_state_commit(state);
 	(void)pthread_mutex_lock(&state->local.lock);
 	refresh(state);
+
 	return &state->view;
 }
 
@@ -243,18 +256,21 @@ static void keep_counters(struct sim_state *state)
 
 	if (now <= draft->tick)
 		return;
+
 	sim_physics_advance(draft, now);
 	(void)pthread_mutex_lock(&state->local.lock);
 	state->local.valid = false; /* the view is borrowed for what others see */
 	if (sim_state_copy_published(state, seen, &published) &&
 	    seen->driver_loads == draft->driver_loads) {
 		sim_physics_advance(seen, now);
+
 		for (uint32_t i = 0; i < draft->gpu_count && i < seen->gpu_count; i++) {
 			struct sim_gpu *gpu = &draft->gpu[i];
 			const struct sim_gpu *shown = &seen->gpu[i];
 
 			if (shown->resets != gpu->resets)
 				continue; /* a reset sets them back */
+
 			keep_at_least(&gpu->energy_uj, shown->energy_uj);
 			keep_at_least(&gpu->pcie_tx_bytes, shown->pcie_tx_bytes);
 			keep_at_least(&gpu->pcie_rx_bytes, shown->pcie_rx_bytes);
@@ -264,6 +280,7 @@ static void keep_counters(struct sim_state *state)
 			keep_at_least(&gpu->thermal_violation_ns, shown->thermal_violation_ns);
 		}
 	}
+
 	(void)pthread_mutex_unlock(&state->local.lock);
 }
 
@@ -283,6 +300,7 @@ void sim_state_commit(struct sim_state *state)
 	draft->generation++;
 	sim_state_enter_events(state, draft);
 	at_step(state, SIM_STEP_EVENTS_ENTERED);
+
 	/* readers that still copy what is overwritten now must see that the number moved */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	half = draft->gpu_count / 2;
@@ -296,6 +314,7 @@ void sim_state_commit(struct sim_state *state)
 	__atomic_store_n(&file->header.published, published + 1, __ATOMIC_RELEASE);
 	at_step(state, SIM_STEP_PUBLISHED);
 	thaw(state);
+
 	if (draft->last_event != event || draft->clock == SIM_CLOCK_VIRTUAL)
 		sim_state_wake(state);
 	at_step(state, SIM_STEP_WOKEN);
@@ -314,16 +333,19 @@ int sim_state_advance(struct sim_state *state, uint64_t ticks, struct sim_error 
 	if (!machine)
 		return sim_fail(error, SIM_EXIT_FAILED,
 				"the state file cannot be written, or another writer hangs");
+
 	if (machine->clock != SIM_CLOCK_VIRTUAL) {
 		sim_state_abort(state);
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"the machine runs on the real clock; only one started with "
 				"'--clock virtual' can be advanced");
 	}
+
 	if (ticks > UINT64_C(1) << 36 || machine->tick > UINT64_C(1) << 36) {
 		sim_state_abort(state);
 		return sim_fail(error, SIM_EXIT_INPUT, "two hundred years are enough");
 	}
+
 	sim_physics_advance(machine, machine->tick + ticks);
 	sim_state_commit(state);
 	return 0;

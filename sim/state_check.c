@@ -39,10 +39,12 @@ static bool is_mig_row(struct sim_mig_profile *row)
 	    row->placement_count > SIM_PLACEMENT_MAX || row->placement_size < 1 ||
 	    row->placement_size > SIM_MEMORY_SLICES)
 		return false;
+
 	for (uint32_t i = 0; i < row->placement_count; i++) {
 		if (row->placement_start[i] > SIM_MEMORY_SLICES - row->placement_size)
 			return false;
 	}
+
 	return true;
 }
 
@@ -58,6 +60,7 @@ static bool is_model(struct sim_model *model)
 	make_bool(&model->has_row_remapper);
 	make_bool(&model->has_hbm);
 	make_bool(&model->quadro_class);
+
 	if (model->memory_bytes > bytes_max || model->reserved_bytes >= model->memory_bytes ||
 	    model->bar1_bytes > bytes_max || model->context_bytes_mib > 1 << 16)
 		return false;
@@ -65,28 +68,34 @@ static bool is_model(struct sim_model *model)
 	    model->memory_bus_bits > 1 << 20 || model->pcie_gen_max > 16 ||
 	    model->pcie_width_max > 64)
 		return false;
+
 	if (model->power_load_mw < 1 || model->power_load_mw > MILLIWATTS_MAX ||
 	    model->power_idle_mw >= model->power_load_mw || model->power_default_mw < 1 ||
 	    model->power_default_mw > MILLIWATTS_MAX || model->power_min_mw > MILLIWATTS_MAX ||
 	    model->power_max_mw > MILLIWATTS_MAX)
 		return false;
+
 	if (model->slowdown_c > DEGREES_MAX || model->shutdown_c > DEGREES_MAX ||
 	    model->gpu_max_c > DEGREES_MAX || model->mem_max_c > DEGREES_MAX ||
 	    model->ambient_c > DEGREES_MAX || model->thermal_tau_ms < 1 ||
 	    model->thermal_tau_ms > TAU_MS_MAX || model->power_tau_ms < 1 ||
 	    model->power_tau_ms > TAU_MS_MAX)
 		return false;
+
 	if (model->sm_max_mhz > MEGAHERTZ_MAX || model->sm_idle_mhz > model->sm_max_mhz ||
 	    model->mem_max_mhz > MEGAHERTZ_MAX || model->mem_idle_mhz > model->mem_max_mhz ||
 	    model->video_max_mhz > MEGAHERTZ_MAX || model->idle_pstate > 15)
 		return false;
+
 	if (model->fan_count > 8 || model->link_count > SIM_LINK_MAX ||
 	    model->mig_profile_count > SIM_MIG_PROFILE_MAX)
 		return false;
+
 	for (uint32_t i = 0; i < model->mig_profile_count; i++) {
 		if (!is_mig_row(&model->mig_profile[i]))
 			return false;
 	}
+
 	return true;
 }
 
@@ -94,6 +103,7 @@ static bool is_process(struct sim_process *process)
 {
 	if (process->pid == 0)
 		return true;
+
 	return (process->type == SIM_PROCESS_COMPUTE || process->type == SIM_PROCESS_GRAPHICS ||
 		process->type == SIM_PROCESS_MPS) &&
 	       process->shape <= SIM_SHAPE_TRACE && process->trace_length <= SIM_TRACE_MAX &&
@@ -109,20 +119,24 @@ static bool is_process(struct sim_process *process)
 static bool is_instance(const struct sim_model *model, struct sim_gi *gi)
 {
 	make_bool(&gi->used);
+
 	for (uint32_t i = 0; i < SIM_CI_MAX; i++) {
 		struct sim_ci *ci = &gi->ci[i];
 
 		make_bool(&ci->used);
 		TERMINATE(ci->uuid);
+
 		if (ci->used && (!gi->used || ci->id >= SIM_CI_MAX || ci->slices < 1 ||
 				 ci->slices > SIM_MEMORY_SLICES || ci->start > SIM_MEMORY_SLICES ||
 				 ci->start + ci->slices > SIM_MEMORY_SLICES))
 			return false;
 	}
+
 	if (gi->profile >= SIM_MIG_PROFILE_MAX)
 		return false;
 	if (!gi->used)
 		return true;
+
 	return gi->profile < model->mig_profile_count && gi->id <= INSTANCE_ID_MAX &&
 	       gi->start <= SIM_MEMORY_SLICES - model->mig_profile[gi->profile].placement_size;
 }
@@ -138,6 +152,7 @@ static bool are_links(struct sim_gpu *gpu)
 		    link->switch_device > 0x1f || link->errors_residue >= 1000)
 			return false;
 	}
+
 	return true;
 }
 
@@ -163,13 +178,16 @@ static bool is_gpu(const struct sim_machine *machine, struct sim_gpu *gpu)
 
 	if (gpu->model >= machine->model_count)
 		return false;
+
 	model = sim_model_of(machine, gpu);
 	make_gpu_bools(gpu);
 	TERMINATE(gpu->uuid);
 	TERMINATE(gpu->serial);
+
 	if (gpu->minor > 255 || gpu->pci_domain > 0xffff || gpu->pci_bus > 0xff ||
 	    gpu->pci_device > 0x1f || gpu->numa_node < -1 || gpu->numa_node > 63)
 		return false;
+
 	if (gpu->power_uw < 0 || gpu->power_uw > (int64_t)MILLIWATTS_MAX * 1000 ||
 	    gpu->temperature_uc < -(int64_t)DEGREES_MAX * 10 * 1000000 ||
 	    gpu->temperature_uc > (int64_t)DEGREES_MAX * 10 * 1000000 ||
@@ -177,6 +195,7 @@ static bool is_gpu(const struct sim_machine *machine, struct sim_gpu *gpu)
 	    (gpu->ambient_c != INT32_MIN &&
 	     (gpu->ambient_c < -DEGREES_MAX || gpu->ambient_c > DEGREES_MAX)))
 		return false;
+
 	if (gpu->util_permille > PERMILLE_MAX || gpu->membw_permille > PERMILLE_MAX ||
 	    gpu->enc_permille > PERMILLE_MAX || gpu->dec_permille > PERMILLE_MAX ||
 	    gpu->jpg_permille > PERMILLE_MAX || gpu->ofa_permille > PERMILLE_MAX ||
@@ -185,14 +204,17 @@ static bool is_gpu(const struct sim_machine *machine, struct sim_gpu *gpu)
 	    gpu->mem_mhz > MEGAHERTZ_MAX || gpu->pstate > 15 || gpu->pcie_replays_residue >= 1000 ||
 	    gpu->health > SIM_GPU_UNPLUGGED)
 		return false;
+
 	for (uint32_t i = 0; i < SIM_GI_MAX; i++) {
 		if (!is_instance(model, &gpu->gi[i]))
 			return false;
 	}
+
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
 		if (!is_process(&gpu->process[i]))
 			return false;
 	}
+
 	return are_links(gpu);
 }
 
@@ -200,13 +222,16 @@ static bool are_faults(struct sim_machine *machine)
 {
 	if (machine->pending_count > SIM_PENDING_MAX)
 		return false;
+
 	for (uint32_t i = 0; i < SIM_RULE_MAX; i++) {
 		TERMINATE(machine->rule[i].function);
 		if (machine->rule[i].kind > SIM_RULE_HANG)
 			return false;
 	}
+
 	for (uint32_t i = 0; i < machine->pending_count; i++)
 		make_bool(&machine->pending[i].silent);
+
 	return true;
 }
 
@@ -237,8 +262,10 @@ bool sim_machine_check(struct sim_machine *machine)
 	make_bool(&machine->rdma_exclusive);
 	make_bool(&machine->acs_redirects);
 	make_bool(&machine->iommu_translates);
+
 	for (uint32_t i = 0; i < SIM_NIC_MAX; i++)
 		check_nic(&machine->nic[i]);
+
 	if (machine->driver_state > SIM_DRIVER_MISMATCH || machine->clock > SIM_CLOCK_VIRTUAL ||
 	    machine->visibility > SIM_VISIBLE_DEVNODES || machine->dev_style > SIM_DEV_FILE ||
 	    machine->tick > tick_max || machine->switch_count > 32 ||
@@ -247,14 +274,17 @@ bool sim_machine_check(struct sim_machine *machine)
 	    machine->cpus_per_node > 1024 || machine->model_count > SIM_MODEL_MAX ||
 	    machine->gpu_count > SIM_GPU_MAX)
 		return false;
+
 	for (uint32_t i = 0; i < machine->model_count; i++) {
 		if (!is_model(&machine->model[i]))
 			return false;
 	}
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		if (!is_gpu(machine, &machine->gpu[i]))
 			return false;
 	}
+
 	return are_faults(machine);
 }
 
@@ -283,5 +313,6 @@ uint64_t sim_state_layout(void)
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		hash = (hash ^ parts[i]) * UINT64_C(0x100000001b3);
+
 	return hash;
 }

@@ -29,6 +29,7 @@ uint64_t sim_state_published_event(const struct sim_state *state, uint64_t *out_
 		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	} while (__atomic_load_n(&file->header.published, __ATOMIC_RELAXED) != published);
 	if (out_tick)
+
 		*out_tick = tick;
 	return event;
 }
@@ -48,6 +49,7 @@ void sim_state_enter_events(struct sim_state *state, struct sim_machine *machine
 
 		if (event.silent)
 			continue;
+
 		event.number = 0;
 		slot = &state->file->ring[++machine->last_event % SIM_EVENT_MAX];
 		__atomic_store_n(&slot->number, 0, __ATOMIC_RELAXED);
@@ -55,6 +57,7 @@ void sim_state_enter_events(struct sim_state *state, struct sim_machine *machine
 		sim_state_store(slot, &event, sizeof(event));
 		__atomic_store_n(&slot->number, machine->last_event, __ATOMIC_RELEASE);
 	}
+
 	machine->pending_count = 0;
 }
 
@@ -65,9 +68,11 @@ static bool load_event(const struct sim_state *state, uint64_t number, struct si
 
 	if (before != number)
 		return false;
+
 	sim_state_load(out, slot, sizeof(*out));
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	out->silent = false;
+
 	return __atomic_load_n(&slot->number, __ATOMIC_RELAXED) == number;
 }
 
@@ -82,6 +87,7 @@ static int look(const struct sim_state *state, uint64_t *cursor,
 		*out_missed += last - SIM_EVENT_MAX - *cursor;
 		*cursor = last - SIM_EVENT_MAX;
 	}
+
 	while (*cursor < last) {
 		struct sim_event event;
 
@@ -90,11 +96,13 @@ static int look(const struct sim_state *state, uint64_t *cursor,
 			++*out_missed; /* overwritten while we looked */
 			continue;
 		}
+
 		if (want(&event, context)) {
 			*out = event;
 			return 1;
 		}
 	}
+
 	return 0;
 }
 
@@ -131,6 +139,7 @@ int sim_state_wait_event(struct sim_state *state, uint64_t after, uint32_t timeo
 	int found;
 
 	(void)sim_state_published_event(state, &start_tick);
+
 	for (;;) {
 		uint32_t value = __atomic_load_n(word, __ATOMIC_ACQUIRE);
 		uint64_t passed_ms, tick, left_ms;
@@ -142,18 +151,22 @@ int sim_state_wait_event(struct sim_state *state, uint64_t after, uint32_t timeo
 		found = look(state, &cursor, want, context, out, &missed);
 		if (found)
 			break;
+
 		(void)sim_state_published_event(state, &tick);
 		passed_ms = monotonic_ms() - start_ms;
 		if (is_virtual && (tick - start_tick) * MS_PER_TICK > passed_ms)
 			passed_ms = (tick - start_tick) * MS_PER_TICK;
 		if (passed_ms >= timeout_ms)
 			break;
+
 		left_ms = timeout_ms - passed_ms;
 		sleep_on(word, value, left_ms < SLICE_MS ? left_ms : SLICE_MS);
 	}
+
 	if (!found)
 		out->number = cursor;
 	if (out_missed)
 		*out_missed += missed;
+
 	return found;
 }

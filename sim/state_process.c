@@ -25,9 +25,11 @@ static bool read_proc(uint32_t pid, const char *name, char text[PROC_TEXT_MAX])
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
+
 	length = read(fd, text, PROC_TEXT_MAX - 1);
 	(void)close(fd);
 	text[length > 0 ? length : 0] = '\0';
+
 	return length > 0;
 }
 
@@ -50,17 +52,21 @@ static bool read_stat(uint32_t pid, char *out_state, uint64_t *out_start)
 
 	if (!read_proc(pid, "stat", text))
 		return false;
+
 	at = strrchr(text, ')');
 	if (!at || at[1] != ' ')
 		return false;
+
 	at += 2;
 	*out_state = *at;
+
 	for (; field < STAT_FIELD_START; field++) {
 		at = strchr(at, ' ');
 		if (!at)
 			return false;
 		at++;
 	}
+
 	*out_start = leading_number(at);
 	return true;
 }
@@ -80,12 +86,15 @@ int sim_state_identify(uint32_t pid, struct sim_process *out)
 
 	if (pid == 0 || !read_stat(pid, &state, &start) || state == 'Z' || state == 'X')
 		return -1;
+
 	out->pid = out->host_pid = pid;
 	out->start_time = start;
 	out->pid_ns = sim_own_pid_ns();
+
 	/* NSpid lists the number in each namespace, from that of this /proc inwards */
 	if (read_proc(pid, "status", text) && (line = strstr(text, "\nNSpid:\t")))
 		out->host_pid = (uint32_t)leading_number(line + 8);
+
 	return 0;
 }
 
@@ -107,10 +116,12 @@ static int is_same(uint32_t here, const struct sim_process *process)
 	    start != process->start_time || state == 'Z' || state == 'X' ||
 	    !read_proc(here, "status", text) || !(line = strstr(text, "\nNSpid:\t")))
 		return 0;
+
 	line += strlen("\nNSpid:\t");
 	last = line;
 	for (; *line && *line != '\n'; line++)
 		last = *line == '\t' ? line + 1 : last;
+
 	return leading_number(last) == process->pid;
 }
 
@@ -130,8 +141,10 @@ static int64_t find_foreign(const struct sim_process *process)
 			found = (int64_t)here;
 		is_hidden = is_hidden || same < 0;
 	}
+
 	if (list)
 		(void)closedir(list);
+
 	return found == 0 && is_hidden ? -1 : found;
 }
 
@@ -158,14 +171,17 @@ static bool foreign_is_alive(struct sim_state *state, const struct sim_process *
 		return true; /* the number means nothing here */
 	if (known != 0)
 		return is_same(known, process) != 0;
+
 	found = find_foreign(process);
 	if (found <= 0)
 		return found < 0;
+
 	at = state->foreign_count++ % SIM_DEAD_MAX;
 	state->foreign[at].pid = process->pid;
 	state->foreign[at].start_time = process->start_time;
 	state->foreign[at].pid_ns = process->pid_ns;
 	state->foreign[at].host_pid = (uint32_t)found;
+
 	return true;
 }
 
@@ -184,6 +200,7 @@ bool sim_process_is_alive(const struct sim_process *process, void *context)
 		return false;
 	if (!read_stat(process->pid, &run_state, &start))
 		return true; /* hidden from us, or gone just now: then the next look finds out */
+
 	return start == process->start_time && run_state != 'Z' && run_state != 'X';
 }
 
@@ -204,13 +221,16 @@ uint32_t sim_state_bury(struct sim_state *state, struct sim_machine *machine, bo
 
 	if (machine->quirks & SIM_QUIRK_DEADPID)
 		return 0;
+
 	(void)pthread_mutex_lock(&state->local.dead_lock);
+
 	for (uint32_t i = 0; i < machine->gpu_count * SIM_PROCESS_MAX; i++) {
 		struct sim_process *process =
 		    &machine->gpu[i / SIM_PROCESS_MAX].process[i % SIM_PROCESS_MAX];
 
 		if (process->pid == 0)
 			continue;
+
 		if (!is_known_dead(state, process)) {
 			bool is_left = !look || state->is_alive(process, state->alive_context);
 			uint32_t here = sim_state_foreign_pid(state, process);
@@ -218,15 +238,18 @@ uint32_t sim_state_bury(struct sim_state *state, struct sim_machine *machine, bo
 			process->host_pid = here ? here : process->host_pid;
 			if (is_left)
 				continue;
+
 			uint32_t at = state->dead_count++ % SIM_DEAD_MAX;
 
 			state->dead[at].pid = process->pid;
 			state->dead[at].start_time = process->start_time;
 			state->dead[at].pid_ns = process->pid_ns;
 		}
+
 		*process = (struct sim_process){0};
 		found++;
 	}
+
 	(void)pthread_mutex_unlock(&state->local.dead_lock);
 	return found;
 }

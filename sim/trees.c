@@ -100,6 +100,7 @@ static bool kind_fits(enum sim_plan_kind kind, mode_t mode)
 	case SIM_PLAN_NODE:
 		return S_ISCHR(mode);
 	}
+
 	return false;
 }
 
@@ -107,18 +108,21 @@ static int read_all(int fd, char **out_text, size_t *out_length, size_t max)
 {
 	size_t capacity = 4096, length = 0;
 	char *text = malloc(capacity + 1);
+
 	while (text) {
 		ssize_t got = read(fd, text + length, capacity - length);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0 || length > max)
 			break;
+
 		if (got == 0) {
 			text[length] = '\0';
 			*out_text = text;
 			*out_length = length;
 			return 0;
 		}
+
 		length += (size_t)got;
 		if (length == capacity) {
 			capacity *= 2;
@@ -128,6 +132,7 @@ static int read_all(int fd, char **out_text, size_t *out_length, size_t max)
 			text = bigger;
 		}
 	}
+
 	free(text);
 	return -1;
 }
@@ -140,9 +145,11 @@ static int write_all(int fd, const char *bytes, size_t length)
 			continue;
 		if (written < 0)
 			return -1;
+
 		bytes += written;
 		length -= (size_t)written;
 	}
+
 	return 0;
 }
 
@@ -152,6 +159,7 @@ static bool path_stays_inside(const char *path)
 {
 	if (path[0] == '\0' || path[0] == '/' || strlen(path) >= SIM_PATH_MAX)
 		return false;
+
 	for (const char *part = path; part; part = strchr(part, '/')) {
 		part += part[0] == '/';
 		size_t length = strcspn(part, "/");
@@ -159,6 +167,7 @@ static bool path_stays_inside(const char *path)
 		    (length == 2 && part[0] == '.' && part[1] == '.'))
 			return false;
 	}
+
 	return true;
 }
 
@@ -173,14 +182,18 @@ static int manifest_parse(struct trees *trees)
 	size_t head = strlen(MANIFEST_HEAD), capacity = 0;
 	if (strncmp(manifest->text, MANIFEST_HEAD, head) != 0)
 		return trees_foreign(trees, MANIFEST, "not a list of simulated files");
+
 	char *line = manifest->text + head;
+
 	while (*line) {
 		size_t length = strcspn(line, "\n");
 		bool ended = line[length] == '\n';
+
 		line[length] = '\0';
 		if (length < 3 || line[1] != ' ' || !strchr("dflna", line[0]) ||
 		    !path_stays_inside(line + 2))
 			return trees_foreign(trees, MANIFEST, "damaged");
+
 		if (manifest->count == capacity) {
 			capacity = capacity ? capacity * 2 : 512;
 			char **lines = reallocarray(manifest->line, capacity, sizeof(*lines));
@@ -188,11 +201,14 @@ static int manifest_parse(struct trees *trees)
 				return sim_fail(trees->error, SIM_EXIT_FAILED, "out of memory");
 			manifest->line = lines;
 		}
+
 		manifest->line[manifest->count++] = line;
 		line += length + (ended ? 1 : 0);
 	}
+
 	if (manifest->count > 0)
 		qsort(manifest->line, manifest->count, sizeof(*manifest->line), compare_lines);
+
 	return 0;
 }
 
@@ -205,18 +221,22 @@ static int manifest_load(struct trees *trees)
 		return trees_foreign(trees, MANIFEST, "a symbolic link");
 	if (fd < 0)
 		return trees_errno(trees, "open", MANIFEST);
+
 	struct stat status;
 	int result = 0;
 	size_t length;
+
 	if (fstat(fd, &status) != 0)
 		result = trees_errno(trees, "read", MANIFEST);
 	else if (!S_ISREG(status.st_mode) || status.st_uid != geteuid())
 		result = trees_foreign(trees, MANIFEST, "somebody else's");
 	else if (read_all(fd, &trees->old.text, &length, MANIFEST_MAX) != 0)
 		result = trees_errno(trees, "read", MANIFEST);
+
 	(void)close(fd);
 	if (result != 0)
 		return result;
+
 	trees->old.found = true;
 	return manifest_parse(trees);
 }
@@ -225,6 +245,7 @@ static int manifest_load(struct trees *trees)
 static char manifest_kind(const struct manifest *manifest, const char *path)
 {
 	size_t low = 0, high = manifest->count;
+
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		int order = strcmp(manifest->line[middle] + 2, path);
@@ -235,6 +256,7 @@ static char manifest_kind(const struct manifest *manifest, const char *path)
 		else
 			high = middle;
 	}
+
 	return '\0';
 }
 
@@ -246,6 +268,7 @@ static int trees_parent(struct trees *trees, const char *path, const char **out_
 	*out_name = slash ? slash + 1 : path;
 	if (!slash)
 		return trees->root;
+
 	size_t length = (size_t)(slash - path);
 	if (trees->parent >= 0 && strlen(trees->parent_path) == length &&
 	    strncmp(trees->parent_path, path, length) == 0)
@@ -254,18 +277,23 @@ static int trees_parent(struct trees *trees, const char *path, const char **out_
 		(void)close(trees->parent);
 	trees->parent = -1;
 	(void)snprintf(trees->parent_path, sizeof(trees->parent_path), "%.*s", (int)length, path);
+
 	int at = fcntl(trees->root, F_DUPFD_CLOEXEC, 3);
+
 	for (const char *part = path; at >= 0 && part < slash;) {
 		char name[SIM_PATH_MAX];
 		size_t part_length = strcspn(part, "/");
+
 		(void)snprintf(name, sizeof(name), "%.*s", (int)part_length, part);
 		int next = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		int code = errno;
+
 		(void)close(at);
 		errno = code;
 		at = next;
 		part += part_length + 1;
 	}
+
 	trees->parent = at;
 	return at;
 }
@@ -285,14 +313,17 @@ static bool content_equals(int directory, const char *name, const struct sim_pla
 		return length >= 0 && (size_t)length == entry->length &&
 		       memcmp(target, entry->content, entry->length) == 0;
 	}
+
 	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return false;
+
 	char *text = NULL;
 	size_t length = 0;
 	bool equal = read_all(fd, &text, &length, entry->length + 1) == 0 &&
 		     length == entry->length &&
 		     (length == 0 || memcmp(text, entry->content, length) == 0);
+
 	(void)close(fd);
 	free(text);
 	return equal;
@@ -308,13 +339,16 @@ static enum difference entry_difference(struct trees *trees, const struct sim_pl
 	if (directory < 0 || fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
 		if (errno == ENOENT)
 			return DIFFERENCE_CREATE;
+
 		/* what blocks the way is an entry of its own, and the message belongs to that one
 		 */
 		if (errno == ENOTDIR || errno == ELOOP)
 			return DIFFERENCE_CREATE;
+
 		(void)trees_errno(trees, "look at", entry->path);
 		return DIFFERENCE_ERROR;
 	}
+
 	char ours = manifest_kind(&trees->old, entry->path);
 	if (!ours && entry->kind == SIM_PLAN_DIR && S_ISDIR(status.st_mode) &&
 	    status.st_uid == geteuid())
@@ -323,6 +357,7 @@ static enum difference entry_difference(struct trees *trees, const struct sim_pl
 		(void)trees_foreign(trees, entry->path, mode_word(status.st_mode));
 		return DIFFERENCE_ERROR;
 	}
+
 	if ((enum sim_plan_kind)ours != entry->kind)
 		return DIFFERENCE_REPLACE;
 	if (entry->kind != SIM_PLAN_LINK && (status.st_mode & 07777) != entry->mode)
@@ -331,6 +366,7 @@ static enum difference entry_difference(struct trees *trees, const struct sim_pl
 		return status.st_rdev == entry->device ? DIFFERENCE_NONE : DIFFERENCE_REPLACE;
 	if (entry->kind == SIM_PLAN_DIR || entry->kind == SIM_PLAN_STREAM)
 		return DIFFERENCE_NONE;
+
 	return content_equals(directory, name, entry) ? DIFFERENCE_NONE : DIFFERENCE_REPLACE;
 }
 
@@ -339,7 +375,9 @@ static enum difference entry_difference(struct trees *trees, const struct sim_pl
 static int entry_make(int directory, const char *name, const struct sim_plan_entry *entry)
 {
 	int fd;
+
 	switch (entry->kind) {
+
 	case SIM_PLAN_LINK: {
 		char target[SIM_PATH_MAX];
 		(void)snprintf(target, sizeof(target), "%.*s", (int)entry->length, entry->content);
@@ -348,6 +386,7 @@ static int entry_make(int directory, const char *name, const struct sim_plan_ent
 	case SIM_PLAN_NODE:
 		if (mknodat(directory, name, S_IFCHR | entry->mode, entry->device) != 0)
 			return -1;
+
 		return fchmodat(directory, name, entry->mode, 0); /* the umask took bits away */
 	case SIM_PLAN_DIR:
 	case SIM_PLAN_FILE:
@@ -357,13 +396,16 @@ static int entry_make(int directory, const char *name, const struct sim_plan_ent
 	fd = openat(directory, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -1;
+
 	int result = 0;
+
 	if (entry->length > 0)
 		result = write_all(fd, entry->content, entry->length);
 	if (result == 0)
 		result = fchmod(fd, entry->mode);
 	if (close(fd) != 0)
 		result = -1;
+
 	return result;
 }
 
@@ -374,7 +416,9 @@ static int entry_apply(struct trees *trees, const struct sim_plan_entry *entry,
 	int directory = trees_parent(trees, entry->path, &name);
 	if (directory < 0)
 		return trees_errno(trees, "open the directory of", entry->path);
+
 	bool same_kind = manifest_kind(&trees->old, entry->path) == (char)entry->kind;
+
 	if (entry->kind == SIM_PLAN_DIR) {
 		if (difference == DIFFERENCE_REPLACE && !same_kind)
 			(void)unlinkat(directory, name, 0); /* was a file of ours */
@@ -382,26 +426,34 @@ static int entry_apply(struct trees *trees, const struct sim_plan_entry *entry,
 			return trees_errno(trees, "make directory", entry->path);
 		if (fchmodat(directory, name, entry->mode, 0) != 0)
 			return trees_errno(trees, "set the mode of", entry->path);
+
 		return 0;
 	}
+
 	if (entry->kind == SIM_PLAN_STREAM && difference == DIFFERENCE_REPLACE) {
 		if (fchmodat(directory, name, entry->mode, 0) != 0)
 			return trees_errno(trees, "set the mode of", entry->path);
 		return 0;
 	}
+
 	(void)unlinkat(trees->root, TEMPORARY, 0);
 	if (entry_make(trees->root, TEMPORARY, entry) != 0) {
 		int code = errno;
+
 		(void)unlinkat(trees->root, TEMPORARY, 0);
 		errno = code;
+
 		if (entry->kind == SIM_PLAN_NODE && (code == EPERM || code == EACCES))
 			return sim_fail(trees->error, SIM_EXIT_FAILED,
 					"cannot make device node '%s/%s': %s; use --dev-style file",
 					trees->name, entry->path, strerror(code));
+
 		return trees_errno(trees, "make", entry->path);
 	}
+
 	if (renameat(trees->root, TEMPORARY, directory, name) != 0)
 		return trees_errno(trees, "put in place", entry->path);
+
 	return 0;
 }
 
@@ -410,18 +462,23 @@ static int entry_apply(struct trees *trees, const struct sim_plan_entry *entry,
 static int remove_stale(struct trees *trees, const struct sim_plan *plan, uint32_t *kept)
 {
 	size_t next = plan ? plan->count : 0;
+
 	for (size_t i = trees->old.count; i > 0; i--) {
 		char kind = trees->old.line[i - 1][0];
 		const char *path = trees->old.line[i - 1] + 2;
 		int order = 1;
+
 		while (next > 0 && (order = strcmp(plan->entry[next - 1].path, path)) > 0)
 			next--;
+
 		if (next > 0 && order == 0 && (char)plan->entry[next - 1].kind == kind)
 			continue;
 		if (next > 0 && order == 0 && kind != SIM_PLAN_DIR)
 			continue; /* replaced in place */
+
 		const char *name;
 		struct stat status;
+
 		trees_forget_parent(trees);
 		int directory = trees_parent(trees, path, &name);
 		if (directory < 0 || fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
@@ -430,6 +487,7 @@ static int remove_stale(struct trees *trees, const struct sim_plan *plan, uint32
 			(*kept)++; /* somebody put something else there: theirs */
 			continue;
 		}
+
 		int flag = kind == SIM_PLAN_DIR ? AT_REMOVEDIR : 0;
 		if (unlinkat(directory, name, flag) == 0)
 			continue;
@@ -438,6 +496,7 @@ static int remove_stale(struct trees *trees, const struct sim_plan *plan, uint32
 		else
 			return trees_errno(trees, "remove", path);
 	}
+
 	trees_forget_parent(trees);
 	return 0;
 }
@@ -451,30 +510,38 @@ static int manifest_write(struct trees *trees, const struct sim_plan *plan, cons
 	int fd = openat(trees->root, TEMPORARY, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return trees_errno(trees, "make", MANIFEST);
+
 	FILE *file = fdopen(fd, "w");
 	if (!file) {
 		(void)close(fd);
 		return trees_errno(trees, "make", MANIFEST);
 	}
+
 	(void)fputs(MANIFEST_HEAD, file);
+
 	for (size_t i = 0; i < plan->count; i++) {
 		if (mine[i])
 			(void)fprintf(file, "%c %s\n", (int)plan->entry[i].kind,
 				      plan->entry[i].path);
 	}
+
 	size_t next = 0;
+
 	for (size_t i = 0; both && i < trees->old.count; i++) {
 		const char *path = trees->old.line[i] + 2;
 		int order = -1;
 		while (next < plan->count && (order = strcmp(plan->entry[next].path, path)) < 0)
 			next++;
+
 		if (next == plan->count || order != 0)
 			(void)fprintf(file, "%s\n", trees->old.line[i]);
 	}
+
 	bool bad = ferror(file) != 0;
 	if (fclose(file) != 0 || bad ||
 	    renameat(trees->root, TEMPORARY, trees->root, MANIFEST) != 0)
 		return trees_errno(trees, "write", MANIFEST);
+
 	return 0;
 }
 
@@ -487,21 +554,27 @@ static int open_root(const char *root, bool create, struct sim_error *error)
 				"'%s' cannot be the root of a simulated machine: give the absolute "
 				"path of a directory of its own",
 				root);
+
 	(void)snprintf(path, sizeof(path), "%s", root);
+
 	for (char *slash = path + 1; create && (slash = strchr(slash, '/')); slash++) {
 		*slash = '\0';
 		(void)mkdir(path, 0755); /* the last step reports what is wrong */
 		*slash = '/';
 	}
+
 	if (create && mkdir(path, 0755) != 0 && errno != EEXIST)
 		return sim_fail(error, SIM_EXIT_FAILED, "cannot make directory '%s': %s", path,
 				strerror(errno));
+
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct stat status;
+
 	if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
 		return sim_fail(error, SIM_EXIT_FOREIGN,
 				"'%s' is no directory (or a symbolic link): use another --root",
 				path);
+
 	if (fd < 0) {
 		int code = errno;
 		(void)sim_fail(error, SIM_EXIT_FAILED, "cannot open '%s': %s", path,
@@ -509,12 +582,14 @@ static int open_root(const char *root, bool create, struct sim_error *error)
 		errno = code;
 		return -1;
 	}
+
 	if (fstat(fd, &status) != 0 || status.st_uid != geteuid()) {
 		(void)close(fd);
 		errno = EPERM;
 		return sim_fail(error, SIM_EXIT_FOREIGN,
 				"'%s' belongs to another user: use another --root", path);
 	}
+
 	return fd;
 }
 
@@ -543,20 +618,25 @@ static int refuse_strangers(struct trees *trees, const struct sim_plan *plan)
 			(void)close(fd);
 		return trees_errno(trees, "list", ".");
 	}
+
 	rewinddir(directory);
 	int result = 0;
 	struct dirent *entry;
+
 	while (result == 0 && (entry = readdir(directory))) {
 		struct stat status;
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
 		    strcmp(entry->d_name, TEMPORARY) == 0 ||
 		    fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0)
 			continue;
+
 		if (S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
 		    may_be_there(plan, entry->d_name))
 			continue;
+
 		result = trees_foreign(trees, entry->d_name, mode_word(status.st_mode));
 	}
+
 	(void)closedir(directory);
 	return result;
 }
@@ -568,10 +648,12 @@ static int plan_make(struct sim_plan *plan, const struct sim_machine *machine,
 	sim_trees_plan_proc(plan, machine);
 	if (sim_trees_plan_sys(plan, machine, error) != 0)
 		return -1;
+
 	sim_trees_plan_driver(plan, machine);
 	sim_plan_stream(plan, "kmsg");
 	sim_plan_stream(plan, "uevent");
 	sim_plan_dir(plan, SIM_TREES_RUNTIME);
+
 	return sim_plan_finish(plan, error);
 }
 
@@ -580,28 +662,34 @@ static int trees_change(struct trees *trees, const struct sim_plan *plan,
 			enum difference *difference, bool *mine)
 {
 	size_t changes = 0, kept = 0;
+
 	for (size_t i = 0; i < plan->count; i++) {
 		const struct sim_plan_entry *entry = &plan->entry[i];
 		difference[i] = entry_difference(trees, entry);
 		if (difference[i] == DIFFERENCE_ERROR)
 			return -1;
+
 		bool ours = manifest_kind(&trees->old, entry->path) != '\0';
 		mine[i] = ours || difference[i] == DIFFERENCE_CREATE;
 		kept += ours;
 		changes += difference[i] != DIFFERENCE_NONE;
 	}
+
 	if (changes == 0 && kept == trees->old.count && trees->old.found)
 		return 0;
 	if (manifest_write(trees, plan, mine, true) != 0)
 		return -1;
+
 	uint32_t foreign = 0;
 	if (remove_stale(trees, plan, &foreign) != 0)
 		return -1;
+
 	for (size_t i = 0; i < plan->count; i++) {
 		if (difference[i] != DIFFERENCE_NONE &&
 		    entry_apply(trees, &plan->entry[i], difference[i]) != 0)
 			return -1;
 	}
+
 	return manifest_write(trees, plan, mine, false);
 }
 
@@ -609,6 +697,7 @@ int sim_trees_sync(const struct sim_machine *machine, struct sim_error *error)
 {
 	if (machine->root[0] == '\0')
 		return 0;
+
 	struct trees trees = {.root = -1, .parent = -1, .name = machine->root, .error = error};
 	struct sim_plan plan = {0};
 	enum difference *difference = NULL;
@@ -618,38 +707,46 @@ int sim_trees_sync(const struct sim_machine *machine, struct sim_error *error)
 		trees.root = open_root(machine->root, true, error);
 		result = trees.root < 0 ? -1 : manifest_load(&trees);
 	}
+
 	if (result == 0 && !trees.old.found)
 		result = refuse_strangers(&trees, &plan);
+
 	if (result == 0) {
 		difference = calloc(plan.count, sizeof(*difference));
 		mine = calloc(plan.count, sizeof(*mine));
 		result = difference && mine ? trees_change(&trees, &plan, difference, mine)
 					    : sim_fail(error, SIM_EXIT_FAILED, "out of memory");
 	}
+
 	free(difference);
 	free(mine);
 	sim_plan_done(&plan);
 	trees_done(&trees);
+
 	return result;
 }
 
 int sim_trees_remove(const char *root, struct sim_error *error)
 {
 	struct trees trees = {.root = -1, .parent = -1, .name = root, .error = error};
+
 	errno = 0;
 	trees.root = open_root(root, false, error);
 	if (trees.root < 0)
 		return errno == ENOENT ? 0 : -1;
+
 	uint32_t kept = 0;
 	int result = manifest_load(&trees);
 	if (result == 0 && trees.old.found)
 		result = remove_stale(&trees, NULL, &kept);
+
 	if (result == 0) {
 		if (trees.old.found)
 			(void)unlinkat(trees.root, MANIFEST, 0);
 		(void)unlinkat(trees.root, TEMPORARY, 0);
 		(void)rmdir(root); /* stays when something of somebody else is in it */
 	}
+
 	trees_done(&trees);
 	return result;
 }
@@ -666,8 +763,10 @@ bool sim_trees_can_make_nodes(void)
 	char directory[] = "/tmp/sluice-sim-XXXXXX", path[64];
 	if (!mkdtemp(directory))
 		return false;
+
 	(void)snprintf(path, sizeof(path), "%s/node", directory);
 	bool can = mknod(path, S_IFCHR | 0600, makedev(SIM_MAJOR_NVIDIA, 255)) == 0;
+
 	(void)unlink(path);
 	(void)rmdir(directory);
 	return can;

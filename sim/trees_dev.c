@@ -42,14 +42,17 @@ static void dev_node(const struct dev *dev, mode_t mode, uint32_t major_number,
 static void dev_gpu(const struct dev *dev, const struct sim_gpu *gpu)
 {
 	uint32_t minor_number = gpu->minor;
+
 	if (dev->machine->dev_style == SIM_DEV_OPENABLE) {
 		size_t pair = minor_number % (sizeof(openable_minor) / sizeof(*openable_minor));
 		sim_plan_node(dev->plan, dev_mode(dev, 0666), 1, openable_minor[pair],
 			      "dev/sluice-sim%u", gpu->minor);
 		return;
 	}
+
 	if (dev->machine->breaks & SIM_BREAK_WRONG_MINOR)
 		minor_number = (minor_number + 1) % 254;
+
 	char path[SIM_TEXT_MAX];
 	(void)snprintf(path, sizeof(path), "dev/nvidia%u", gpu->minor);
 	dev_node(dev, 0666, SIM_MAJOR_NVIDIA, minor_number, path);
@@ -83,8 +86,10 @@ static void dev_gpu_caps(const struct dev *dev, const struct sim_gpu *gpu)
 		const struct sim_gi *gi = &gpu->gi[g];
 		if (!gi->used)
 			continue;
+
 		uint32_t first = sim_cap_minor(gpu->minor, gi->id);
 		dev_cap(dev, 0444, first);
+
 		for (uint32_t c = 0; c < SIM_CI_MAX; c++) {
 			if (gi->ci[c].used)
 				dev_cap(dev, 0444, first + 1 + gi->ci[c].id);
@@ -95,29 +100,36 @@ static void dev_gpu_caps(const struct dev *dev, const struct sim_gpu *gpu)
 void sim_trees_plan_dev(struct sim_plan *plan, const struct sim_machine *machine)
 {
 	struct dev dev = {.plan = plan, .machine = machine};
+
 	sim_plan_dir(plan, "dev");
 	sim_trees_plan_rdma_dev(plan, machine, dev_any, &dev);
 	if (!sim_driver_is_loaded(machine))
 		return;
+
 	dev_node(&dev, 0666, SIM_MAJOR_NVIDIA, 255, "dev/nvidiactl");
 	dev_node(&dev, 0666, SIM_MAJOR_NVIDIA, 254, "dev/nvidia-modeset");
+
 	if (!(machine->breaks & SIM_BREAK_UVM_MISSING)) {
 		dev_node(&dev, 0666, SIM_MAJOR_UVM, 0, "dev/nvidia-uvm");
 		dev_node(&dev, 0666, SIM_MAJOR_UVM, 1, "dev/nvidia-uvm-tools");
 	}
+
 	if (sim_machine_has_mig(machine)) {
 		dev_cap(&dev, 0400, 1);
 		dev_cap(&dev, 0444, 2);
 	}
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		const struct sim_gpu *gpu = &machine->gpu[i];
 		if (!sim_gpu_is_plugged(gpu))
 			continue;
+
 		dev_gpu(&dev, gpu);
 		dev_dri(&dev, gpu, i);
 		if (gpu->mig_current)
 			dev_gpu_caps(&dev, gpu);
 	}
+
 	for (uint32_t i = 0; i < sim_imex_channels(machine); i++) {
 		char path[SIM_TEXT_MAX];
 		(void)snprintf(path, sizeof(path), "dev/nvidia-caps-imex-channels/channel%u", i);

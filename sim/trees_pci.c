@@ -41,6 +41,7 @@ static struct sim_pci_function *place(struct layout *layout, const char *parent,
 		layout->failed = true;
 		return &layout->nowhere;
 	}
+
 	struct sim_pci_function *function = &pci->function[pci->count++];
 	*function = (struct sim_pci_function){
 	    .kind = kind,
@@ -49,10 +50,12 @@ static struct sim_pci_function *place(struct layout *layout, const char *parent,
 	    .device = device,
 	    .numa_node = numa_node,
 	};
+
 	int length = snprintf(function->path, sizeof(function->path), "%s/%04x:%02x:%02x.0", parent,
 			      layout->domain, bus, device);
 	if (length < 0 || (size_t)length >= sizeof(function->path))
 		layout->failed = true;
+
 	return function;
 }
 
@@ -65,12 +68,14 @@ static uint32_t take_bus(struct layout *layout, uint32_t bus)
 			return b;
 		}
 	}
+
 	for (uint32_t b = bus + 1; b < PCI_BUS_MAX; b++) {
 		if (!layout->used[b]) {
 			layout->used[b] = true;
 			return b;
 		}
 	}
+
 	layout->failed = true;
 	return 0;
 }
@@ -85,23 +90,28 @@ static uint32_t take_bus_beside(struct layout *layout, uint32_t first, uint32_t 
 			return b;
 		}
 	}
+
 	uint32_t room = 0;
 	while (room < first && !layout->used[first - 1 - room])
 		room++;
+
 	if (room >= 6)
 		return take_bus(layout, first);
+
 	for (uint32_t b = last + 1; b < PCI_BUS_MAX; b++) {
 		if (!layout->used[b]) {
 			layout->used[b] = true;
 			return b;
 		}
 	}
+
 	return take_bus(layout, first);
 }
 
 static void group(struct layout *layout, uint32_t level, uint32_t leader[SIM_GPU_MAX])
 {
 	const struct sim_machine *machine = layout->machine;
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		leader[i] = i;
 		for (uint32_t j = 0; j < i; j++) {
@@ -119,21 +129,27 @@ static struct set subset(const struct layout *layout, const struct set *from,
 			 const uint32_t leaders[SIM_GPU_MAX], uint32_t leader)
 {
 	struct set set = {0};
+
 	for (uint32_t i = 0; i < from->count; i++) {
 		if (leaders[from->gpu[i]] != leader)
 			continue;
+
 		const struct sim_gpu *gpu = &layout->machine->gpu[from->gpu[i]];
 		uint32_t at = set.count++;
+
 		for (; at > 0; at--) {
 			const struct sim_gpu *before = &layout->machine->gpu[set.gpu[at - 1]];
 			if (before->pci_bus < gpu->pci_bus ||
 			    (before->pci_bus == gpu->pci_bus &&
 			     before->pci_device < gpu->pci_device))
 				break;
+
 			set.gpu[at] = set.gpu[at - 1];
 		}
+
 		set.gpu[at] = from->gpu[i];
 	}
+
 	return set;
 }
 
@@ -161,6 +177,7 @@ static struct fan fan_place(struct layout *layout, const char *parent, uint32_t 
 	};
 	struct sim_pci_function *up =
 	    place(layout, parent, SIM_PCI_UPSTREAM, upstream, 0, numa_node);
+
 	up->secondary = downstream;
 	memcpy(fan.path, up->path, sizeof(fan.path));
 	return fan;
@@ -179,6 +196,7 @@ static const char *fan_port(struct layout *layout, struct fan *fan, uint32_t sec
 static void fan_gpus(struct layout *layout, struct fan *fan, const struct set *set)
 {
 	const char *parent = NULL;
+
 	for (uint32_t i = 0; i < set->count; i++) {
 		const struct sim_gpu *gpu = &layout->machine->gpu[set->gpu[i]];
 		if (i == 0 || gpu->pci_bus != bus_of(layout, set->gpu[i - 1]))
@@ -214,9 +232,11 @@ static void inner_reserve(struct layout *layout, struct inner *inner, uint32_t n
 	uint32_t last = bus_of(layout, inner->set.gpu[inner->set.count - 1]);
 	for (inner->nic_count = 0; inner->nic_count < nics; inner->nic_count++)
 		inner->nic[inner->nic_count] = take_bus_beside(layout, first, last);
+
 	uint32_t lowest = first;
 	for (uint32_t i = 0; i < inner->nic_count; i++)
 		lowest = inner->nic[i] < lowest ? inner->nic[i] : lowest;
+
 	inner->downstream = take_bus(layout, lowest);
 	inner->upstream = take_bus(layout, inner->downstream);
 }
@@ -243,6 +263,7 @@ struct port {
 static uint32_t port_reserve(struct layout *layout, struct port *port)
 {
 	bool shared = false; /* an inner switch with several GPUs has the adapters */
+
 	port->inner_count = 0;
 	for (uint32_t i = 0; i < port->set.count; i++) {
 		if (layout->fan[port->set.gpu[i]] != port->set.gpu[i])
@@ -251,29 +272,37 @@ static uint32_t port_reserve(struct layout *layout, struct port *port)
 		inner->set = subset(layout, &port->set, layout->fan, port->set.gpu[i]);
 		shared |= inner->set.count > 1;
 	}
+
 	bool lone = port->inner_count == 1;
 	port->direct = lone && port->inner[0].set.count == 1 && nic_share(layout) == 0;
 	if (port->direct)
 		return bus_of(layout, port->set.gpu[0]);
+
 	uint32_t taken = layout->nic_next;
+
 	for (uint32_t i = 0; i < port->inner_count; i++) {
 		struct inner *inner = &port->inner[i];
 		uint32_t nics = lone || inner->set.count > 1 ? nic_share(layout) : 0;
 		inner_reserve(layout, inner, nics);
 		layout->nic_next += nics;
 	}
+
 	if (lone) {
 		layout->nic_next = taken;
 		return port->inner[0].upstream;
 	}
+
 	uint32_t first = port->inner[0].upstream;
 	uint32_t last = bus_of(layout, port->set.gpu[port->set.count - 1]);
 	uint32_t nics = shared ? 0 : nic_share(layout);
+
 	for (port->nic_count = 0; port->nic_count < nics; port->nic_count++)
 		port->nic[port->nic_count] = take_bus_beside(layout, first, last);
+
 	layout->nic_next = taken;
 	port->downstream = take_bus(layout, first);
 	port->upstream = take_bus(layout, port->downstream);
+
 	return port->upstream;
 }
 
@@ -284,6 +313,7 @@ static void port_place(struct layout *layout, struct port *port, const char *roo
 	struct sim_pci_function *function =
 	    place(layout, root, SIM_PCI_ROOT_PORT, bus, device, first->numa_node);
 	const char *path = function->path;
+
 	if (port->direct) {
 		function->secondary = first->pci_bus;
 		place(layout, path, SIM_PCI_GPU, first->pci_bus, first->pci_device,
@@ -291,11 +321,13 @@ static void port_place(struct layout *layout, struct port *port, const char *roo
 		    ->index = port->set.gpu[0];
 		return;
 	}
+
 	if (port->inner_count == 1) {
 		function->secondary = port->inner[0].upstream;
 		inner_place(layout, &port->inner[0], path, first->numa_node);
 		return;
 	}
+
 	function->secondary = port->upstream;
 	struct fan fan = fan_place(layout, path, port->upstream, port->downstream,
 				   port->inner_count + port->nic_count, first->numa_node);
@@ -303,6 +335,7 @@ static void port_place(struct layout *layout, struct port *port, const char *roo
 		const char *parent = fan_port(layout, &fan, port->inner[i].upstream);
 		inner_place(layout, &port->inner[i], parent, first->numa_node);
 	}
+
 	fan_nics(layout, &fan, port->nic, port->nic_count);
 }
 
@@ -329,33 +362,42 @@ static void place_complex(struct layout *layout, const struct set *set)
 	char path[SIM_TEXT_MAX];
 	uint32_t bus = bus_of(layout, set->gpu[0]);
 	const struct sim_gpu *first = &machine->gpu[set->gpu[0]];
+
 	if (bus_of(layout, set->gpu[set->count - 1]) == bus && (bus == 0 || first->pci_device)) {
 		/* straight on the root bus, as in virtual machines */
 		root_path(layout, path, bus);
 		place(layout, path, SIM_PCI_HOST, bus, 0, first->numa_node);
+
 		for (uint32_t i = 0; i < set->count; i++) {
 			const struct sim_gpu *gpu = &machine->gpu[set->gpu[i]];
 			place(layout, path, SIM_PCI_GPU, bus, gpu->pci_device, gpu->numa_node)
 			    ->index = set->gpu[i];
 		}
+
 		return;
 	}
+
 	uint32_t lowest = PCI_BUS_MAX;
 	for (uint32_t i = 0; i < set->count; i++)
 		lowest =
 		    bus_of(layout, set->gpu[i]) < lowest ? bus_of(layout, set->gpu[i]) : lowest;
+
 	uint32_t device = 0, root = PCI_BUS_MAX;
+
 	for (uint32_t i = 0; i < set->count && device < most_ports; i++) {
 		uint32_t gpu = set->gpu[i];
 		if (layout->port[gpu] != gpu)
 			continue;
+
 		struct port port = {.set = subset(layout, set, layout->port, gpu)};
 		uint32_t at = port_reserve(layout, &port);
+
 		if (root == PCI_BUS_MAX) {
 			root = root_bus(layout, at < lowest ? at : lowest);
 			root_path(layout, path, root);
 			place(layout, path, SIM_PCI_HOST, root, 0, first->numa_node);
 		}
+
 		port_place(layout, &port, path, root, ++device);
 	}
 }
@@ -366,15 +408,19 @@ static void place_alone(struct layout *layout, enum sim_pci_kind kind, const uin
 {
 	if (count == 0)
 		return;
+
 	char path[SIM_TEXT_MAX];
 	int32_t numa_node = layout->machine->numa_count > 1 ? 0 : -1;
 	uint32_t downstream = take_bus(layout, bus[0]);
 	uint32_t upstream = take_bus(layout, downstream);
 	uint32_t root = root_bus(layout, upstream);
+
 	root_path(layout, path, root);
 	place(layout, path, SIM_PCI_HOST, root, 0, numa_node);
+
 	struct sim_pci_function *port = place(layout, path, SIM_PCI_ROOT_PORT, root, 1, numa_node);
 	port->secondary = upstream;
+
 	struct fan fan = fan_place(layout, port->path, upstream, downstream, count, numa_node);
 	for (uint32_t i = 0; i < count; i++)
 		place(layout, fan_port(layout, &fan, bus[i]), kind, bus[i], device[i], numa_node)
@@ -387,21 +433,26 @@ static uint32_t collect_switches(const struct sim_machine *machine,
 				 uint32_t device[SIM_PCI_SWITCH_MAX])
 {
 	uint32_t count = 0;
+
 	for (uint32_t g = 0; g < machine->gpu_count; g++) {
 		for (uint32_t l = 0; l < SIM_LINK_MAX; l++) {
 			const struct sim_link *link = &machine->gpu[g].link[l];
 			if (link->peer_kind != SIM_LINK_SWITCH)
 				continue;
+
 			uint32_t i = 0;
 			while (i < count &&
 			       (bus[i] != link->switch_bus || device[i] != link->switch_device))
 				i++;
+
 			if (i < count || count == SIM_PCI_SWITCH_MAX)
 				continue;
+
 			bus[count] = link->switch_bus;
 			device[count++] = link->switch_device;
 		}
 	}
+
 	return count;
 }
 
@@ -411,34 +462,41 @@ static void place_domain(struct layout *layout, bool first_domain)
 	uint32_t bus[SIM_PCI_SWITCH_MAX], device[SIM_PCI_SWITCH_MAX] = {0};
 	uint32_t switches = first_domain ? collect_switches(machine, bus, device) : 0;
 	struct set all = {0};
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		if (machine->gpu[i].pci_domain != layout->domain)
 			continue;
 		all.gpu[all.count++] = i;
 		layout->used[machine->gpu[i].pci_bus % PCI_BUS_MAX] = true;
 	}
+
 	for (uint32_t i = 0; i < switches; i++)
 		layout->used[bus[i] % PCI_BUS_MAX] = true;
+
 	for (uint32_t i = 0; i < all.count; i++) {
 		if (layout->complex[all.gpu[i]] != all.gpu[i])
 			continue;
 		struct set set = subset(layout, &all, layout->complex, all.gpu[i]);
 		place_complex(layout, &set);
 	}
+
 	while (first_domain && switches < machine->switch_count && switches < SIM_PCI_SWITCH_MAX) {
 		bus[switches] = take_bus(layout, PCI_BUS_MAX - 1);
 		device[switches++] = 0;
 	}
+
 	place_alone(layout, SIM_PCI_NVSWITCH, bus, device, switches, 0);
 	uint32_t nics = first_domain && machine->nic_count > layout->nic_next
 			    ? machine->nic_count - layout->nic_next
 			    : 0;
 	if (nics > SIM_PCI_SWITCH_MAX)
 		nics = SIM_PCI_SWITCH_MAX;
+
 	for (uint32_t i = nics; i-- > 0;) {
 		bus[i] = take_bus(layout, 0xe8);
 		device[i] = 0;
 	}
+
 	place_alone(layout, SIM_PCI_NIC, bus, device, nics, layout->nic_next);
 }
 
@@ -447,21 +505,29 @@ static uint32_t count_hosts(const struct layout *layout)
 {
 	const struct sim_machine *machine = layout->machine;
 	uint32_t hosts = 0;
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		uint32_t fans = 0, shared = 0;
+
 		if (layout->port[i] != i || machine->gpu[i].pci_bus == 0)
 			continue;
+
 		for (uint32_t j = 0; j < machine->gpu_count; j++) {
 			uint32_t members = 0;
+
 			if (layout->port[j] != i || layout->fan[j] != j)
 				continue;
+
 			for (uint32_t k = 0; k < machine->gpu_count; k++)
 				members += layout->fan[k] == j;
+
 			fans++;
 			shared += members > 1;
 		}
+
 		hosts += fans > 1 && shared > 0 ? shared : 1;
 	}
+
 	return hosts;
 }
 
@@ -471,7 +537,9 @@ static void set_subordinates(struct sim_pci *pci)
 		struct sim_pci_function *bridge = &pci->function[i];
 		if (bridge->kind < SIM_PCI_ROOT_PORT || bridge->kind > SIM_PCI_DOWNSTREAM)
 			continue;
+
 		size_t length = strlen(bridge->path);
+
 		bridge->subordinate = bridge->secondary;
 		for (uint32_t j = 0; j < pci->count; j++) {
 			const struct sim_pci_function *below = &pci->function[j];
@@ -493,6 +561,7 @@ static void number_nics(struct sim_pci *pci)
 		struct sim_pci_function *nic = &pci->function[i];
 		if (nic->kind != SIM_PCI_NIC)
 			continue;
+
 		nic->index = 0;
 		for (uint32_t j = 0; j < pci->count; j++) {
 			const struct sim_pci_function *other = &pci->function[j];
@@ -506,30 +575,38 @@ static void number_nics(struct sim_pci *pci)
 int sim_pci_layout(const struct sim_machine *machine, struct sim_pci *out, struct sim_error *error)
 {
 	struct layout layout = {.machine = machine, .pci = out};
+
 	out->count = 0;
 	group(&layout, 30, layout.complex);
 	group(&layout, 20, layout.port);
 	group(&layout, 10, layout.fan);
+
 	uint32_t hosts = count_hosts(&layout);
 	layout.nic_per_host = hosts ? machine->nic_count / hosts : 0;
 	if (layout.nic_per_host > PCI_NICS_PER_SWITCH)
 		layout.nic_per_host = PCI_NICS_PER_SWITCH;
+
 	for (uint32_t i = 0; i < machine->gpu_count && !layout.failed; i++) {
 		bool seen = false;
+
 		layout.domain = machine->gpu[i].pci_domain;
 		for (uint32_t j = 0; j < i; j++)
 			seen |= machine->gpu[j].pci_domain == layout.domain;
+
 		if (seen)
 			continue;
+
 		memset(layout.used, 0, sizeof(layout.used));
 		place_domain(&layout, i == 0);
 	}
+
 	if (layout.failed)
 		return sim_fail(
 		    error, SIM_EXIT_INPUT,
 		    "the PCI tree of profile '%s' does not fit: too few bus numbers are "
 		    "left between its GPUs",
 		    machine->profile);
+
 	set_subordinates(out);
 	number_nics(out);
 	return 0;

@@ -30,22 +30,27 @@ static struct sim_plan_entry *plan_add(struct sim_plan *plan, enum sim_plan_kind
 {
 	if (plan->failed || !path)
 		goto fail;
+
 	if (plan->count == plan->capacity) {
 		size_t capacity = plan->capacity ? plan->capacity * 2 : 256;
 		if (capacity > PLAN_ENTRY_MAX)
 			goto fail;
+
 		struct sim_plan_entry *entry = reallocarray(plan->entry, capacity, sizeof(*entry));
 		if (!entry)
 			goto fail;
+
 		plan->entry = entry;
 		plan->capacity = capacity;
 	}
+
 	struct sim_plan_entry *added = &plan->entry[plan->count++];
 	*added = (struct sim_plan_entry){.path = path, .kind = kind, .mode = mode};
 	return added;
 fail:
 	free(path);
 	plan->failed = true;
+
 	return NULL;
 }
 
@@ -101,11 +106,13 @@ void sim_plan_bytes(struct sim_plan *plan, const void *bytes, size_t length)
 {
 	if (plan->failed || plan->count == 0)
 		return;
+
 	struct sim_plan_entry *entry = &plan->entry[plan->count - 1];
 	if (length > PLAN_CONTENT_MAX - entry->length) {
 		plan->failed = true;
 		return;
 	}
+
 	if (entry->length + length > entry->capacity) {
 		size_t capacity = (entry->length + length) * 2;
 		char *content = realloc(entry->content, capacity);
@@ -113,9 +120,11 @@ void sim_plan_bytes(struct sim_plan *plan, const void *bytes, size_t length)
 			plan->failed = true;
 			return;
 		}
+
 		entry->content = content;
 		entry->capacity = capacity;
 	}
+
 	if (length > 0)
 		memcpy(entry->content + entry->length, bytes, length);
 	entry->length += length;
@@ -125,13 +134,16 @@ void sim_plan_text(struct sim_plan *plan, const char *format, ...)
 {
 	char text[1024];
 	va_list arguments;
+
 	va_start(arguments, format);
 	int length = vsnprintf(text, sizeof(text), format, arguments);
+
 	va_end(arguments);
 	if (length < 0 || (size_t)length >= sizeof(text)) {
 		plan->failed = true;
 		return;
 	}
+
 	sim_plan_bytes(plan, text, (size_t)length);
 }
 
@@ -153,6 +165,7 @@ static int plan_compare(const void *a, const void *b)
 static bool plan_has(const struct sim_plan *plan, size_t count, const char *path)
 {
 	size_t low = 0, high = count;
+
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		int order = strcmp(plan->entry[middle].path, path);
@@ -163,6 +176,7 @@ static bool plan_has(const struct sim_plan *plan, size_t count, const char *path
 		else
 			high = middle;
 	}
+
 	return false;
 }
 
@@ -170,23 +184,30 @@ static bool plan_has(const struct sim_plan *plan, size_t count, const char *path
 static void plan_add_parents(struct sim_plan *plan, size_t count)
 {
 	char previous[SIM_PATH_MAX] = "";
+
 	for (size_t i = 0; i < count; i++) {
 		char path[SIM_PATH_MAX];
 		(void)snprintf(path, sizeof(path), "%s", plan->entry[i].path);
+
 		char *slash = strrchr(path, '/');
 		if (!slash)
 			continue;
+
 		*slash = '\0';
 		if (strcmp(path, previous) == 0)
 			continue;
+
 		(void)snprintf(previous, sizeof(previous), "%s", path);
+
 		for (;;) {
 			if (plan_has(plan, count, path))
 				break;
+
 			(void)plan_add(plan, SIM_PLAN_DIR, 0755, strdup(path));
 			slash = strrchr(path, '/');
 			if (!slash || plan->failed)
 				break;
+
 			*slash = '\0';
 		}
 	}
@@ -198,12 +219,15 @@ int sim_plan_finish(struct sim_plan *plan, struct sim_error *error)
 		return sim_fail(
 		    error, SIM_EXIT_FAILED,
 		    "the simulated trees need more memory, or a longer path, than there is");
+
 	qsort(plan->entry, plan->count, sizeof(*plan->entry), plan_compare);
 	plan_add_parents(plan, plan->count);
 	if (plan->failed)
 		return sim_fail(error, SIM_EXIT_FAILED, "no memory for the simulated trees");
+
 	qsort(plan->entry, plan->count, sizeof(*plan->entry), plan_compare);
 	size_t kept = 0;
+
 	for (size_t i = 0; i < plan->count; i++) {
 		struct sim_plan_entry *entry = &plan->entry[i];
 		if (kept > 0 && strcmp(plan->entry[kept - 1].path, entry->path) == 0) {
@@ -214,16 +238,20 @@ int sim_plan_finish(struct sim_plan *plan, struct sim_error *error)
 				    "two things of the simulated machine would be '%s': "
 				    "give them different addresses in the profile",
 				    entry->path);
+
 			free(entry->path);
 			free(entry->content);
 		} else {
 			struct sim_plan_entry moved = *entry;
+
 			*entry = (struct sim_plan_entry){0};
 			plan->entry[kept++] = moved;
 			continue;
 		}
+
 		*entry = (struct sim_plan_entry){0};
 	}
+
 	plan->count = kept;
 	return 0;
 }
@@ -235,9 +263,11 @@ const char *sim_plan_relative(char out[SIM_PATH_MAX], const char *from, const ch
 		if (from[i] == '/')
 			common = i + 1;
 	}
+
 	size_t length = 0;
 	for (const char *rest = from + common; (rest = strchr(rest, '/')); rest++)
 		length += (size_t)snprintf(out + length, SIM_PATH_MAX - length, "../");
+
 	(void)snprintf(out + length, SIM_PATH_MAX - length, "%s", to + common);
 	return out;
 }

@@ -44,14 +44,17 @@ static void proc_devices(struct sim_plan *plan, const struct sim_machine *machin
 {
 	sim_plan_file(plan, 0444, "proc/devices");
 	sim_plan_text(plan, "Character devices:\n  1 mem\n  5 /dev/tty\n 10 misc\n");
+
 	if (sim_driver_is_loaded(machine) && driver_branch(machine) >= 550)
 		sim_plan_text(plan, "%3d nvidia\n%3d nvidia-modeset\n%3d nvidiactl\n",
 			      SIM_MAJOR_NVIDIA, SIM_MAJOR_NVIDIA, SIM_MAJOR_NVIDIA);
 	else if (sim_driver_is_loaded(machine))
 		sim_plan_text(plan, "%3d nvidia-frontend\n", SIM_MAJOR_NVIDIA);
+
 	sim_plan_text(plan, "%3d drm\n", SIM_MAJOR_DRM);
 	if (machine->nic_count > 0)
 		sim_plan_text(plan, "%3d infiniband_verbs\n", SIM_MAJOR_RDMA);
+
 	if (sim_driver_is_loaded(machine)) {
 		if (driver_branch(machine) >= 550)
 			sim_plan_text(plan, "%3d nvidia-caps-imex-channels\n", SIM_MAJOR_IMEX);
@@ -59,6 +62,7 @@ static void proc_devices(struct sim_plan *plan, const struct sim_machine *machin
 		if (!(machine->breaks & SIM_BREAK_UVM_MISSING))
 			sim_plan_text(plan, "%3d nvidia-uvm\n", SIM_MAJOR_UVM);
 	}
+
 	sim_plan_text(plan, "\nBlock devices:\n  7 loop\n  8 sd\n259 blkext\n");
 }
 
@@ -67,11 +71,13 @@ static void proc_modules(struct sim_plan *plan, const struct sim_machine *machin
 	static const char *const driver[] = {"nvidia_uvm", "nvidia_drm", "nvidia_modeset",
 					     "nvidia"};
 	sim_plan_file(plan, 0444, "proc/modules");
+
 	for (size_t i = 0; sim_driver_is_loaded(machine) && i < 4; i++) {
 		if (i == 0 && (machine->breaks & SIM_BREAK_UVM_MISSING))
 			continue;
 		sim_plan_text(plan, "%s 4194304 0 - Live 0x0000000000000000\n", driver[i]);
 	}
+
 	sim_trees_plan_rdma_modules(plan, machine);
 }
 
@@ -88,6 +94,7 @@ static void proc_version(struct sim_plan *plan, const struct sim_machine *machin
 		sim_plan_text(
 		    plan, "NVRM version: NVIDIA UNIX " PROCESSOR_NAME " Kernel Module  %s  %s\n",
 		    kernel_version(machine), proc_date);
+
 	sim_plan_text(plan, "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1) \n");
 }
 
@@ -138,8 +145,10 @@ static void proc_params(struct sim_plan *plan, const struct sim_machine *machine
 	    "GpuBlacklist",   "TemporaryFilePath",	 "ExcludedGpus"};
 	(void)machine;
 	sim_plan_file(plan, 0444, "proc/driver/nvidia/params");
+
 	for (size_t i = 0; i < sizeof(number) / sizeof(*number); i++)
 		sim_plan_text(plan, "%s: %u\n", number[i].key, number[i].value);
+
 	for (size_t i = 0; i < sizeof(text) / sizeof(*text); i++)
 		sim_plan_text(plan, "%s: \"\"\n", text[i]);
 }
@@ -148,6 +157,7 @@ static void proc_gpu(struct sim_plan *plan, const struct sim_machine *machine,
 		     const struct sim_gpu *gpu)
 {
 	const struct sim_model *model = sim_model_of(machine, gpu);
+
 	sim_plan_file(plan, 0444, "proc/driver/nvidia/gpus/" SIM_BDF_FORMAT "/information",
 		      SIM_BDF_ARGS(gpu));
 	sim_plan_text(plan, "Model: \t\t %s\n", model->name);
@@ -159,6 +169,7 @@ static void proc_gpu(struct sim_plan *plan, const struct sim_machine *machine,
 	sim_plan_text(plan, "DMA Mask: \t 0x7fffffffffff\n");
 	sim_plan_text(plan, "Bus Location: \t " SIM_BDF_FORMAT "\n", SIM_BDF_ARGS(gpu));
 	sim_plan_text(plan, "Device Minor: \t %u\n", gpu->minor);
+
 	if (sim_machine_has_firmware(machine, gpu))
 		sim_plan_text(plan, "GPU Firmware: \t %s\n", kernel_version(machine));
 	sim_plan_text(plan, "GPU Excluded:\t No\n");
@@ -174,14 +185,18 @@ static void proc_gpu_caps(struct sim_plan *plan, const struct sim_gpu *gpu)
 {
 	static const char directory[] = "proc/driver/nvidia/capabilities";
 	sim_plan_dir(plan, "%s/gpu%u/mig", directory, gpu->minor);
+
 	for (uint32_t g = 0; gpu->mig_current && g < SIM_GI_MAX; g++) {
 		const struct sim_gi *gi = &gpu->gi[g];
 		if (!gi->used)
 			continue;
+
 		uint32_t first = sim_cap_minor(gpu->minor, gi->id);
+
 		sim_plan_file(plan, 0444, "%s/gpu%u/mig/gi%u/access", directory, gpu->minor,
 			      gi->id);
 		proc_cap(plan, first, 0444);
+
 		for (uint32_t c = 0; c < SIM_CI_MAX; c++) {
 			if (!gi->ci[c].used)
 				continue;
@@ -196,6 +211,7 @@ static void proc_mig_minors(struct sim_plan *plan)
 {
 	sim_plan_file(plan, 0444, "proc/driver/nvidia-caps/mig-minors");
 	sim_plan_text(plan, "config %d\nmonitor %d\n", PROC_CAP_CONFIG, PROC_CAP_MONITOR);
+
 	for (uint32_t m = 0; m < PROC_MINOR_MAX; m++) {
 		for (uint32_t g = 0; g < PROC_GI_MAX; g++) {
 			uint32_t first = sim_cap_minor(m, g);
@@ -221,25 +237,31 @@ static void proc_daemons(struct sim_plan *plan, const struct sim_machine *machin
 void sim_trees_plan_proc(struct sim_plan *plan, const struct sim_machine *machine)
 {
 	bool mig = sim_machine_has_mig(machine);
+
 	proc_devices(plan, machine);
 	proc_modules(plan, machine);
 	sim_plan_dir(plan, "proc/driver");
 	sim_plan_file(plan, 0444, "proc/cmdline");
 	sim_plan_text(plan, "BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet\n");
+
 	if (!sim_driver_is_loaded(machine))
 		return;
+
 	proc_version(plan, machine);
 	proc_daemons(plan, machine);
 	proc_params(plan, machine);
 	sim_plan_dir(plan, "proc/driver/nvidia/gpus");
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		const struct sim_gpu *gpu = &machine->gpu[i];
 		if (!sim_gpu_is_plugged(gpu))
 			continue;
+
 		proc_gpu(plan, machine, gpu);
 		if (sim_model_of(machine, gpu)->has_mig)
 			proc_gpu_caps(plan, gpu);
 	}
+
 	sim_plan_dir(plan, "proc/driver/nvidia/capabilities");
 	if (mig) {
 		sim_plan_file(plan, 0444, "proc/driver/nvidia/capabilities/mig/config");
@@ -248,6 +270,7 @@ void sim_trees_plan_proc(struct sim_plan *plan, const struct sim_machine *machin
 		proc_cap(plan, PROC_CAP_MONITOR, 0444);
 		proc_mig_minors(plan);
 	}
+
 	if (driver_branch(machine) >= 550) {
 		sim_plan_file(plan, 0444, "proc/driver/nvidia/capabilities/fabric-imex-mgmt");
 		proc_cap(plan, PROC_CAP_IMEX, 0400);

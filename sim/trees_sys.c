@@ -58,6 +58,7 @@ static struct identity identity_gpu(const struct sim_machine *machine, const str
 {
 	const struct sim_model *model = sim_model_of(machine, gpu);
 	bool sriov = model->architecture >= ARCHITECTURE_AMPERE && !model->quadro_class;
+
 	return (struct identity){
 	    .vendor = (uint16_t)(model->pci_device_id & 0xffff),
 	    .device = (uint16_t)(model->pci_device_id >> 16),
@@ -86,6 +87,7 @@ static struct identity identity_nic(const struct sim_machine *machine, uint32_t 
 	uint32_t gen = architecture >= ARCHITECTURE_HOPPER   ? 5
 		       : architecture >= ARCHITECTURE_AMPERE ? 4
 							     : 3;
+
 	return (struct identity){
 	    .vendor = VENDOR_MELLANOX,
 	    .device = device,
@@ -133,6 +135,7 @@ static struct identity identity_bridge(enum sim_pci_kind kind)
 		    .width_max = 16,
 		    .bar_lines = LINES_PLAIN,
 		};
+
 	bool root = kind == SIM_PCI_ROOT_PORT;
 	return (struct identity){
 	    .vendor = root ? VENDOR_INTEL : VENDOR_PLX,
@@ -150,6 +153,7 @@ static struct identity identity_bridge(enum sim_pci_kind kind)
 static struct identity identity_of(const struct sys *sys, const struct sim_pci_function *function)
 {
 	struct identity identity;
+
 	switch (function->kind) {
 	case SIM_PCI_GPU:
 		return identity_gpu(sys->machine, &sys->machine->gpu[function->index]);
@@ -168,6 +172,7 @@ static struct identity identity_of(const struct sys *sys, const struct sim_pci_f
 		break;
 	}
 	identity.irq = 24 + function->bus;
+
 	return identity;
 }
 
@@ -207,6 +212,7 @@ static uint8_t pcie_type(enum sim_pci_kind kind)
 	case SIM_PCI_NVSWITCH:
 		break;
 	}
+
 	return 0;
 }
 
@@ -221,6 +227,7 @@ static void config_capabilities(const struct sys *sys, const struct sim_pci_func
 				const struct identity *identity, uint8_t config[CONFIG_SIZE])
 {
 	bool guest = sys->machine->vgpu_guest && function->kind == SIM_PCI_GPU;
+
 	config[0x34] = 0x60;
 	config[0x60] = 0x01;
 	config[0x61] = 0x68;
@@ -234,14 +241,17 @@ static void config_capabilities(const struct sys *sys, const struct sim_pci_func
 	put32(config + 0x84, identity->gen_max | (identity->width_max << 4));
 	put16(config + 0x8a, identity->gen | (identity->width << 4));
 	put32(config + 0xa4, ((1U << identity->gen_max) - 1) << 1);
+
 	if (!guest)
 		return;
+
 	config[0xd0] = 0x09;
 	config[0xd2] = 27;
 	config[0xd3] = 'V';
 	config[0xd4] = 'F';
 	config[0xd5] = 0; /* record 0: the host's driver, two texts of ten bytes */
 	config[0xd6] = 22;
+
 	char version[11];
 	(void)snprintf(version, sizeof(version), "%-10.10s", sys->machine->driver_version);
 	memcpy(config + 0xd7, version, 10);
@@ -262,8 +272,10 @@ static void config_fill(const struct sys *sys, const struct sim_pci_function *fu
 	config[0x0a] = (uint8_t)(identity->class_code >> 8);
 	config[0x0b] = (uint8_t)(identity->class_code >> 16);
 	config[0x3c] = (uint8_t)identity->irq;
+
 	if (function->kind == SIM_PCI_HOST)
 		return;
+
 	config[0x3d] = 1;
 	if (kind_is_bridge(function->kind)) {
 		config[0x0e] = 1;
@@ -277,6 +289,7 @@ static void config_fill(const struct sys *sys, const struct sim_pci_function *fu
 		put16(config + 0x2c, identity->subsystem_vendor);
 		put16(config + 0x2e, identity->subsystem_device);
 	}
+
 	config_capabilities(sys, function, identity, config);
 }
 
@@ -326,6 +339,7 @@ static void text_cpumask(struct sys *sys, uint32_t first, uint32_t count, uint32
 			if (cpu >= first && cpu < first + count)
 				bits |= UINT32_C(1) << bit;
 		}
+
 		sim_plan_text(sys->plan, "%08x%s", bits, word ? "," : "\n");
 	}
 }
@@ -334,6 +348,7 @@ static void function_place(struct sys *sys, const struct sim_pci_function *funct
 {
 	const char *path = function->path;
 	uint32_t first, all, count = cpus_of(sys->machine, function->numa_node, &first);
+
 	all = cpus_of(sys->machine, -1, &all);
 	sim_plan_file(sys->plan, 0644, "%s/numa_node", path);
 	sim_plan_text(sys->plan, "%d\n", function->numa_node);
@@ -351,10 +366,12 @@ static void function_ids(struct sys *sys, const struct sim_pci_function *functio
 	const uint16_t value[] = {identity->vendor, identity->device, identity->subsystem_vendor,
 				  identity->subsystem_device};
 	const char *path = function->path;
+
 	for (size_t i = 0; i < sizeof(name) / sizeof(*name); i++) {
 		sim_plan_file(sys->plan, 0444, "%s/%s", path, name[i]);
 		sim_plan_text(sys->plan, "0x%04x\n", value[i]);
 	}
+
 	sim_plan_file(sys->plan, 0444, "%s/class", path);
 	sim_plan_text(sys->plan, "0x%06x\n", identity->class_code);
 	sim_plan_file(sys->plan, 0444, "%s/revision", path);
@@ -363,6 +380,7 @@ static void function_ids(struct sys *sys, const struct sim_pci_function *functio
 	sim_plan_text(sys->plan, "%u\n", identity->irq);
 	sim_plan_file(sys->plan, 0644, "%s/enable", path);
 	sim_plan_text(sys->plan, "1\n");
+
 	char modalias[80];
 	(void)snprintf(modalias, sizeof(modalias), "pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X",
 		       identity->vendor, identity->device, identity->subsystem_vendor,
@@ -371,6 +389,7 @@ static void function_ids(struct sys *sys, const struct sim_pci_function *functio
 	sim_plan_file(sys->plan, 0444, "%s/modalias", path);
 	sim_plan_text(sys->plan, "%s\n", modalias);
 	sim_plan_file(sys->plan, 0644, "%s/uevent", path);
+
 	if (identity->driver)
 		sim_plan_text(sys->plan, "DRIVER=%s\n", identity->driver);
 	sim_plan_text(sys->plan,
@@ -385,8 +404,10 @@ static void function_link(struct sys *sys, const struct sim_pci_function *functi
 			  const struct identity *identity)
 {
 	const char *path = function->path;
+
 	if (function->kind == SIM_PCI_HOST)
 		return;
+
 	sim_plan_file(sys->plan, 0444, "%s/current_link_speed", path);
 	sim_plan_text(sys->plan, "%s\n", link_speed(identity->gen));
 	sim_plan_file(sys->plan, 0444, "%s/current_link_width", path);
@@ -402,6 +423,7 @@ static void function_memory(struct sys *sys, const struct sim_pci_function *func
 {
 	uint8_t config[CONFIG_EXTENDED] = {0};
 	bool is_port = kind_is_bridge(function->kind);
+
 	config_fill(sys, function, identity, config);
 	if (is_port)
 		config_extend(sys, function->kind, config);
@@ -410,20 +432,25 @@ static void function_memory(struct sys *sys, const struct sim_pci_function *func
 	sim_plan_file(sys->plan, 0644, "%s/config", function->path);
 	sim_plan_bytes(sys->plan, config, is_port ? CONFIG_EXTENDED : CONFIG_SIZE);
 	sim_plan_file(sys->plan, 0444, "%s/resource", function->path);
+
 	bool has_bars = function->kind >= SIM_PCI_GPU;
 	uint64_t bar1 = UINT64_C(32) << 20;
+
 	if (function->kind == SIM_PCI_GPU) {
 		const struct sim_gpu *gpu = &sys->machine->gpu[function->index];
 		bar1 = sim_model_of(sys->machine, gpu)->bar1_bytes;
 	}
+
 	for (uint32_t line = 0; line < identity->bar_lines; line++) {
 		uint64_t start = 0, end = 0, flags = 0;
+
 		if (has_bars && line < 2) {
 			uint64_t size = line == 0 ? UINT64_C(16) << 20 : bar1;
 			start = bar_address(function, line);
 			end = start + (size ? size : UINT64_C(1) << 20) - 1;
 			flags = line == 0 ? 0x40200 : 0x14220c;
 		}
+
 		sim_plan_text(sys->plan, "0x%016llx 0x%016llx 0x%016llx\n",
 			      (unsigned long long)start, (unsigned long long)end,
 			      (unsigned long long)flags);
@@ -436,11 +463,14 @@ static void function_drm(struct sys *sys, const struct sim_pci_function *functio
 		const char *name;
 		uint32_t first;
 	} kind[] = {{"card", 0}, {"renderD", 128}, {"controlD", 64}};
+
 	/* drivers before 4.12 of the kernel left controlD names that have no node any more */
 	size_t kinds = sys->machine->breaks & SIM_BREAK_STALE_DRI ? 3 : 2;
+
 	for (size_t i = 0; i < kinds; i++) {
 		char path[SIM_PATH_MAX + 64], from[SIM_TEXT_MAX], target[SIM_PATH_MAX];
 		uint32_t number = kind[i].first + function->index;
+
 		(void)snprintf(path, sizeof(path), "%s/drm/%s%u", function->path, kind[i].name,
 			       number);
 		sim_plan_file(sys->plan, 0444, "%s/dev", path);
@@ -465,25 +495,30 @@ static void sys_function(struct sys *sys, const struct sim_pci_function *functio
 {
 	struct identity identity = identity_of(sys, function);
 	char name[32], from[SIM_PATH_MAX];
+
 	(void)snprintf(name, sizeof(name), "%04x:%02x:%02x.0", function->domain, function->bus,
 		       function->device);
 	function_ids(sys, function, &identity);
 	function_place(sys, function);
 	function_link(sys, function, &identity);
 	function_memory(sys, function, &identity);
+
 	if (function->kind == SIM_PCI_GPU && identity.driver)
 		function_drm(sys, function);
 	if (function->kind == SIM_PCI_NIC)
 		sim_trees_plan_nic(sys->plan, sys->machine, function, identity.device);
 	link_to(sys, "sys/bus/pci/devices", name, function->path);
 	link_to(sys, function->path, "subsystem", "sys/bus/pci");
+
 	if (identity.driver) {
 		(void)snprintf(from, sizeof(from), "sys/bus/pci/drivers/%s", identity.driver);
 		link_to(sys, from, name, function->path);
 		link_to(sys, function->path, "driver", from);
 	}
+
 	if (function->kind == SIM_PCI_HOST)
 		return;
+
 	(void)snprintf(from, sizeof(from), "sys/kernel/iommu_groups/%u", number);
 	link_to(sys, function->path, "iommu_group", from);
 	sim_plan_file(sys->plan, 0644, "%s/type", from);
@@ -499,21 +534,27 @@ static void sys_modules(struct sys *sys)
 	const struct sim_machine *machine = sys->machine;
 	const char *version = machine->kernel_driver_version[0] ? machine->kernel_driver_version
 								: machine->driver_version;
+
 	sim_plan_dir(sys->plan, "sys/module");
+
 	for (size_t i = 0; sim_driver_is_loaded(machine) && i < sizeof(module) / sizeof(*module);
 	     i++) {
 		if (i == 1 && (machine->breaks & SIM_BREAK_UVM_MISSING))
 			continue;
+
 		sim_plan_file(sys->plan, 0444, "sys/module/%s/version", module[i]);
 		sim_plan_text(sys->plan, "%s\n", version);
 		sim_plan_file(sys->plan, 0444, "sys/module/%s/initstate", module[i]);
 		sim_plan_text(sys->plan, "live\n");
 	}
+
 	if (!sim_driver_is_loaded(machine))
 		return;
+
 	link_to(sys, "sys/bus/pci/drivers/nvidia", "module", "sys/module/nvidia");
 	if (machine->nic_count == 0 || machine->open_kernel_module)
 		return;
+
 	/* how adapters reach GPU memory where the kernel modules have no DMA-BUF: OFED's registry
 	 */
 	sim_plan_file(sys->plan, 0444, "sys/module/nvidia_peermem/refcnt");
@@ -528,18 +569,23 @@ static void sys_nodes(struct sys *sys)
 	static const char directory[] = "sys/devices/system";
 	uint32_t first, all = cpus_of(machine, -1, &first);
 	uint32_t nodes = machine->numa_count ? machine->numa_count : 1;
+
 	static const char *const list[] = {"online", "possible"};
+
 	for (size_t i = 0; i < 2; i++) {
 		sim_plan_file(sys->plan, 0444, "%s/node/%s", directory, list[i]);
 		text_cpulist(sys, 0, nodes);
 	}
+
 	for (uint32_t node = 0; node < nodes; node++) {
 		uint32_t count = cpus_of(machine, (int32_t)node, &first);
+
 		sim_plan_file(sys->plan, 0444, "%s/node/node%u/cpulist", directory, node);
 		text_cpulist(sys, first, count);
 		sim_plan_file(sys->plan, 0444, "%s/node/node%u/cpumap", directory, node);
 		text_cpumask(sys, first, count, all);
 		sim_plan_file(sys->plan, 0444, "%s/node/node%u/distance", directory, node);
+
 		for (uint32_t other = 0; other < nodes; other++)
 			sim_plan_text(sys->plan, "%u%s", other == node ? 10 : 21,
 				      other + 1 == nodes ? "\n" : " ");
@@ -567,8 +613,10 @@ int sim_trees_plan_sys(struct sim_plan *plan, const struct sim_machine *machine,
 		free(pci);
 		return -1;
 	}
+
 	sim_plan_dir(plan, "sys/bus/pci/devices");
 	sim_plan_dir(plan, "sys/bus/pci/drivers");
+
 	for (uint32_t i = 0; i < pci->count; i++) {
 		const struct sim_pci_function *function = &pci->function[i];
 		if (function->kind == SIM_PCI_GPU &&
@@ -576,12 +624,15 @@ int sim_trees_plan_sys(struct sim_plan *plan, const struct sim_machine *machine,
 			continue;
 		if (function->kind == SIM_PCI_NIC && !sim_nic_is_present(machine, function->index))
 			continue;
+
 		sys_function(&sys, function, i);
 	}
+
 	free(pci);
 	sys_modules(&sys);
 	sim_trees_plan_rdma_sys(plan, machine);
 	sys_nodes(&sys);
 	sys_dmi(&sys);
+
 	return 0;
 }

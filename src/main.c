@@ -35,9 +35,11 @@ int main(int argc, char **argv)
 	const char *path = argc > 0 ? argv[0] : "";
 	const char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;
+
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
 		if (strcmp(name, programs[i].name) == 0)
 			return programs[i].main(argc, argv);
 	}
+
 	return cmd_main(&sluice, argc, argv);
 }

@@ -38,6 +38,7 @@ void cost_rates(const struct sim_model *model, uint32_t sm_count, struct cost_ra
 	out->tensor = cycles * tensor_per_cycle(model->cc_major, model->cc_minor);
 	out->burn = out->tensor * burn_permille / 1000;
 	out->gemm = out->burn * 8 / 10;
+
 	/* both edges of the clock carry data */
 	out->memory = (uint64_t)model->memory_bus_bits / 8 * model->mem_max_mhz * 2 * 9 / 10;
 	out->memory = out->memory * sm_count / (model->sm_count ? model->sm_count : 1);
@@ -68,5 +69,6 @@ uint64_t cost_ns(uint64_t amount, uint64_t rate)
 	rest = amount % rate * 1000 / rate; /* rates are far below 2^54 */
 	if (whole > (most - rest) / 1000)
 		return most;
+
 	return whole * 1000 + rest ? whole * 1000 + rest : 1;
 }

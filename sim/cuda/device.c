@@ -29,12 +29,14 @@ static int state_of_profile(const char *profile, struct sim_state **out)
 
 	if (!machine)
 		return CU_OUT_OF_MEMORY;
+
 	if (sim_profile_load(profile, &options, machine, &error) < 0) {
 		(void)fprintf(stderr, "libcuda (simulated): SLUICE_SIM_PROFILE: %s\n", error.text);
 		result = CU_NO_DEVICE;
 	} else if (sim_state_private(machine, out) != 0) {
 		result = CU_OUT_OF_MEMORY;
 	}
+
 	free(machine);
 	return result;
 }
@@ -47,6 +49,7 @@ static int state_open(struct devices *devices)
 	/* A program with more rights than its user must not follow the user's environment. */
 	if (getauxval(AT_SECURE))
 		return CU_NO_DEVICE;
+
 	switch (sim_state_open(sim_state_default_path(devices->path), &devices->state, &error)) {
 	case SIM_OPEN_OK:
 		return CU_OK;
@@ -76,12 +79,14 @@ static bool gpu_is_seen(const struct sim_machine *machine, const struct sim_gpu 
 		return false;
 	if (machine->visibility == SIM_VISIBLE_ALL)
 		return true;
+
 	(void)snprintf(path, sizeof(path), "%s/dev", machine->root);
 	root = machine->root[0] && access(path, F_OK) == 0 ? machine->root : "";
 	(void)snprintf(path, sizeof(path), "%s/dev/%s%u", root, stem, gpu->minor);
 	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0)
 		(void)close(fd);
+
 	return fd >= 0 || errno == ENXIO;
 }
 
@@ -147,10 +152,12 @@ static void list_candidates(const struct sim_machine *machine, struct candidates
 		is_seen[i] = gpu_is_seen(machine, &machine->gpu[i]);
 		if (!is_seen[i])
 			continue;
+
 		out->of[out->count].gpu = i;
 		out->of[out->count].gi = out->of[out->count].ci = SIM_WHOLE_GPU;
 		out->of[out->count++].uuid = machine->gpu[i].uuid;
 	}
+
 	out->whole = out->count;
 	for (uint32_t n = 0; n < machine->gpu_count * SIM_GI_MAX * SIM_CI_MAX; n++) {
 		uint32_t i = n / (SIM_GI_MAX * SIM_CI_MAX), g = n / SIM_CI_MAX % SIM_GI_MAX,
@@ -159,6 +166,7 @@ static void list_candidates(const struct sim_machine *machine, struct candidates
 
 		if (!is_seen[i] || !machine->gpu[i].mig_current || !gi->used || !gi->ci[c].used)
 			continue;
+
 		out->of[out->count].gpu = i;
 		out->of[out->count].gi = g;
 		out->of[out->count].ci = c;
@@ -185,9 +193,11 @@ uint32_t devices_choose(const char *list, const char *const *uuids, uint32_t cou
 		length = strcspn(list, ",");
 		while (length > 0 && (list[length - 1] == ' ' || list[length - 1] == '\t'))
 			length--;
+
 		if (length > 0 && strspn(list, "0123456789") >= length) {
 			for (size_t i = 0; i < length && number < CHOICE_NUMBER_MAX; i++)
 				number = number * 10 + (uint32_t)(list[i] - '0');
+
 			matches = number < count && strncmp(uuids[number], "GPU-", 4) == 0;
 			match = number;
 		} else {
@@ -198,16 +208,20 @@ uint32_t devices_choose(const char *list, const char *const *uuids, uint32_t cou
 				}
 			}
 		}
+
 		if (matches != 1)
 			return chosen;
+
 		for (uint32_t i = 0; i < chosen; i++) {
 			if (out[i] == match)
 				return 0;
 		}
+
 		out[chosen++] = match;
 		list += strcspn(list, ",");
 		list += *list == ',';
 	}
+
 	return chosen;
 }
 
@@ -222,6 +236,7 @@ static void take_candidates(const struct sim_machine *machine, const struct cand
 
 	for (uint32_t i = 0; i < candidates->count; i++)
 		uuids[i] = candidates->of[i].uuid;
+
 	if (list) {
 		count = devices_choose(list, uuids, candidates->count, chosen);
 	} else {
@@ -229,9 +244,11 @@ static void take_candidates(const struct sim_machine *machine, const struct cand
 			if (!machine->gpu[candidates->of[i].gpu].mig_current)
 				chosen[count++] = i;
 		}
+
 		if (count == 0 && candidates->count > candidates->whole)
 			chosen[count++] = candidates->whole;
 	}
+
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t which = chosen[i], gpu = candidates->of[which].gpu;
 
@@ -247,6 +264,7 @@ static void take_candidates(const struct sim_machine *machine, const struct cand
 			for (uint32_t n = candidates->whole; n < candidates->count; n++) {
 				if (candidates->of[n].gpu != gpu)
 					continue;
+
 				describe_instance(machine, gpu, candidates->of[n].gi,
 						  candidates->of[n].ci,
 						  &devices->device[devices->count++]);
@@ -269,6 +287,7 @@ static uint32_t count_links(const struct sim_machine *machine, uint32_t from, ui
 		links += !link->down && (link->peer_kind == SIM_LINK_SWITCH ||
 					 (link->peer_kind == SIM_LINK_GPU && link->peer_gpu == to));
 	}
+
 	return links;
 }
 
@@ -280,15 +299,18 @@ int devices_open(struct devices *out)
 
 	if (result != CU_OK)
 		return result;
+
 	const struct sim_machine *machine = sim_state_read(devices->state);
 
 	if (machine->driver_state == SIM_DRIVER_MISMATCH)
 		result = CU_SYSTEM_DRIVER_MISMATCH;
 	else if (machine->driver_state != SIM_DRIVER_OK)
 		result = CU_NO_DEVICE;
+
 	devices->cuda_version = machine->cuda_version;
 	list_candidates(machine, &candidates);
 	take_candidates(machine, &candidates, devices);
+
 	for (uint32_t i = 0; i < devices->count; i++) {
 		for (uint32_t j = 0; j < devices->count; j++) {
 			uint32_t from = devices->device[i].gpu, to = devices->device[j].gpu;
@@ -297,11 +319,13 @@ int devices_open(struct devices *out)
 			devices->level[i][j] = machine->level[from][to];
 		}
 	}
+
 	sim_state_read_done(devices->state);
 	if (result == CU_OK && devices->count == 0)
 		result = CU_NO_DEVICE;
 	if (result != CU_OK)
 		devices_close(devices);
+
 	return result;
 }
 
@@ -329,6 +353,7 @@ static struct sim_process *find_entry(struct sim_gpu *gpu, const struct device *
 			 process->ci == device->ci)
 			return process;
 	}
+
 	return free_place;
 }
 
@@ -353,26 +378,31 @@ int device_hold(struct devices *devices, uint32_t index, uint64_t bytes, uint32_
 		return CU_OUT_OF_MEMORY;
 	if (sim_state_identify((uint32_t)getpid(), &self) != 0)
 		return CU_OK; /* no /proc: the entry could not be removed when we die */
+
 	machine = sim_state_write(devices->state);
 	if (!machine)
 		return CU_OK; /* read-only for us: NVML does not show it */
+
 	struct sim_process *entry = find_entry(&machine->gpu[device->gpu], device, &self);
 
 	if (!entry) {
 		sim_state_abort(devices->state);
 		return CU_OUT_OF_MEMORY;
 	}
+
 	others = sim_physics_memory_used(machine, device->gpu, device->gi);
 	if (entry->pid != 0) {
 		uint64_t mine = entry->memory_bytes + device->context_bytes;
 
 		others -= mine < others ? mine : others;
 	}
+
 	if (others + device->context_bytes > device->usable_bytes ||
 	    bytes > device->usable_bytes - others - device->context_bytes) {
 		sim_state_abort(devices->state);
 		return CU_OUT_OF_MEMORY;
 	}
+
 	if (entry->pid == 0) {
 		self.gi = device->gi;
 		self.ci = device->ci;
@@ -381,10 +411,12 @@ int device_hold(struct devices *devices, uint32_t index, uint64_t bytes, uint32_
 		self.begin_tick = machine->tick;
 		*entry = self;
 	}
+
 	entry->memory_bytes = bytes;
 	entry->util_permille = util_permille;
 	entry->tensor_permille = util_permille ? 1000 : 0;
 	sim_state_commit(devices->state);
+
 	return CU_OK;
 }
 
@@ -396,9 +428,11 @@ void device_leave(struct devices *devices, uint32_t index)
 
 	if (sim_state_identify((uint32_t)getpid(), &self) != 0)
 		return;
+
 	machine = sim_state_write(devices->state);
 	if (!machine)
 		return;
+
 	struct sim_process *entry = find_entry(&machine->gpu[device->gpu], device, &self);
 
 	if (entry)

@@ -56,12 +56,14 @@ int driver_read_faults(void)
 
 	if (driver_has_faults)
 		return CU_OK;
+
 	if (faults_parse(getenv("SLUICE_SIM_CUDA_FAULT"), &driver.faults, &word) != 0) {
 		(void)fprintf(stderr,
 			      "libcuda (simulated): SLUICE_SIM_CUDA_FAULT: '%.40s' is no fault\n",
 			      word);
 		return CU_UNKNOWN;
 	}
+
 	driver_has_faults = true;
 	return CU_OK;
 }
@@ -87,8 +89,10 @@ API int cuInit(unsigned flags)
 		result = CU_NOT_INITIALIZED;
 	else if (!driver_is_ready)
 		result = driver_prepare();
+
 	if (result == CU_OK && faults_strike(&driver.faults, FAULT_CALL, "cuInit", &value))
 		result = (int)value;
+
 	if (result == CU_OK && !driver_is_ready) {
 		result = devices_open(&driver.devices);
 		driver_is_ready = result == CU_OK;
@@ -96,6 +100,7 @@ API int cuInit(unsigned flags)
 			cost_rates(&driver.devices.device[i].model,
 				   driver.devices.device[i].sm_count, &driver.rates[i]);
 	}
+
 	(void)pthread_mutex_unlock(&driver_mutex);
 	return result;
 }
@@ -105,11 +110,14 @@ __attribute__((destructor)) static void driver_finish(void)
 {
 	if (!driver_is_ready || driver_is_forked)
 		return;
+
 	(void)pthread_mutex_lock(&driver_mutex);
+
 	for (uint32_t i = 0; i < driver.devices.count; i++) {
 		if (driver.contexts[i] > 0)
 			device_leave(&driver.devices, i);
 	}
+
 	world_leave(driver.world); /* other threads may still be in it */
 	driver_is_ready = false;
 	(void)pthread_mutex_unlock(&driver_mutex);
@@ -127,6 +135,7 @@ int driver_join(void)
 		(void)fprintf(stderr, "libcuda (simulated): %s cannot be understood\n", which);
 		return CU_INVALID_VALUE;
 	}
+
 	(void)snprintf(path, sizeof(path), "%s" SIM_STATE_CUDA_SUFFIX, driver.devices.path);
 	driver.world = world_open(driver.devices.path[0] ? path : NULL, &options);
 	if (!driver.world && driver.devices.path[0]) {
@@ -141,6 +150,7 @@ int driver_join(void)
 					 : "");
 		driver.world = world_open(NULL, &options);
 	}
+
 	return driver.world ? CU_OK : CU_OPERATING_SYSTEM;
 }
 
@@ -156,8 +166,10 @@ int driver_enter(const char *function)
 		result = CU_NOT_INITIALIZED;
 	else if (faults_strike(&driver.faults, FAULT_CALL, function, &value))
 		result = (int)value;
+
 	if (result != CU_OK)
 		(void)pthread_mutex_unlock(&driver_mutex);
+
 	return result;
 }
 
@@ -203,12 +215,15 @@ int driver_enter_context(const char *function, struct cu_context **out)
 	result = driver_enter(function);
 	if (result != CU_OK)
 		return result;
+
 	context = driver_current();
 	if (!context || !driver.world)
 		return driver_leave(CU_INVALID_CONTEXT);
+
 	work_collect();
 	if (context->error != CU_OK)
 		return driver_leave(context->error);
+
 	*out = context;
 	return CU_OK;
 }
@@ -232,6 +247,7 @@ API int simCudaNow(uint64_t *out_ns)
 
 	if (result != CU_OK)
 		return result;
+
 	result = driver_join();
 	struct world *world = driver.world;
 
@@ -240,9 +256,11 @@ API int simCudaNow(uint64_t *out_ns)
 		return result != CU_OK ? result : CU_INVALID_VALUE;
 	if (!world_begin(world))
 		return CU_OPERATING_SYSTEM;
+
 	*out_ns = world_now(world);
 	world_spend(world, COST_CLOCK_NS);
 	world_end(world);
+
 	return CU_OK;
 }
 
@@ -252,12 +270,14 @@ API int simCudaWaitUntil(uint64_t ns)
 
 	if (result != CU_OK)
 		return result;
+
 	result = driver_join();
 	struct world *world = driver.world;
 
 	(void)driver_leave(result);
 	if (result != CU_OK)
 		return result;
+
 	world_wait(world, &(struct world_wait){.kind = WORLD_WAIT_TIME, .ns = ns});
 	return CU_OK;
 }
@@ -275,6 +295,7 @@ API int cuCtxSetCurrent(struct cu_context *context)
 	if (driver_stack.count == 0)
 		driver_stack.count = 1;
 	driver_stack.context[driver_stack.count - 1] = context;
+
 	return driver_leave(CU_OK);
 }
 
@@ -286,6 +307,7 @@ API int cuCtxGetCurrent(struct cu_context **out)
 		return result;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = driver_current();
 	return driver_leave(CU_OK);
 }
@@ -298,6 +320,7 @@ API int cuCtxPushCurrent_v2(struct cu_context *context)
 		return result;
 	if (!driver_context_is_valid(context) || driver_stack.count == DRIVER_STACK_MAX)
 		return driver_leave(CU_INVALID_CONTEXT);
+
 	driver_stack.context[driver_stack.count++] = context;
 	return driver_leave(CU_OK);
 }
@@ -313,5 +336,6 @@ API int cuCtxPopCurrent_v2(struct cu_context **out)
 	if (out)
 		*out = driver_current();
 	driver_stack.count--;
+
 	return driver_leave(CU_OK);
 }

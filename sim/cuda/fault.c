@@ -28,6 +28,7 @@ static bool number(const char *text, size_t length, uint64_t *out)
 
 	if (length == 0)
 		return false;
+
 	for (size_t i = 0; i < length; i++) {
 		if (text[i] < '0' || text[i] > '9')
 			return false;
@@ -35,6 +36,7 @@ static bool number(const char *text, size_t length, uint64_t *out)
 		if (value > FAULT_NUMBER_MAX)
 			return false;
 	}
+
 	*out = value;
 	return true;
 }
@@ -64,17 +66,21 @@ static bool word_parse(const char *word, size_t length, struct fault *out)
 		out->kind = FAULT_CALL;
 		return is && number(is + 1, rest, &out->value);
 	}
+
 	for (size_t i = 0; i < sizeof(fault_rows) / sizeof(*fault_rows); i++) {
 		if (strlen(fault_rows[i].name) != name ||
 		    memcmp(fault_rows[i].name, word, name) != 0)
 			continue;
+
 		out->kind = fault_rows[i].kind;
 		out->value = fault_rows[i].value;
 		if (out->kind == FAULT_MISSING)
 			return is && !at && name_take(is + 1, rest, out->name);
+
 		return fault_rows[i].needs_at == (at != NULL) &&
 		       (!is || (out->value && number(is + 1, rest, &out->value)));
 	}
+
 	return false;
 }
 
@@ -87,10 +93,12 @@ int faults_parse(const char *text, struct faults *out, const char **out_word)
 		*out_word = text;
 		if (out->count == FAULT_MAX || !word_parse(text, length, &out->fault[out->count]))
 			return -1;
+
 		out->count++;
 		text += length;
 		text += *text == ',';
 	}
+
 	return 0;
 }
 
@@ -114,6 +122,7 @@ bool faults_strike(struct faults *faults, enum fault_kind kind, const char *name
 
 		if (fault->kind != kind || (name && !is_named(fault->name, name)))
 			continue;
+
 		fault->seen++;
 		/* memory that ran out stays so; everything else happens once */
 		if (fault->at == 0 || fault->seen == fault->at ||
@@ -122,5 +131,6 @@ bool faults_strike(struct faults *faults, enum fault_kind kind, const char *name
 			is_struck = true;
 		}
 	}
+
 	return is_struck;
 }

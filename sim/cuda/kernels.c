@@ -69,6 +69,7 @@ uint64_t kernel_cost(const struct kernel_launch *launch, const struct cost_rates
 	const uint64_t *a = launch->argument;
 
 	*out_elapsed = false;
+
 	switch (launch->id) {
 	case KERNEL_SPIN:
 	case KERNEL_RULER:
@@ -112,6 +113,7 @@ float kernel_half(uint16_t bits)
 		value = ldexpf((float)fraction, -24);
 	else
 		value = ldexpf((float)(fraction | 1024), (int)exponent - 25);
+
 	return bits & 0x8000 ? -value : value;
 }
 
@@ -141,13 +143,16 @@ static int compute_vadd(const struct kernel_launch *launch, const struct kernel_
 
 	if (n > threads)
 		n = threads; /* as the kernel: one element for each thread */
+
 	const float *a = memory_of(memory, g[0], n * 4), *b = memory_of(memory, g[1], n * 4);
 	float *c = memory_of(memory, g[2], n * 4);
 
 	if (n && (!a || !b || !c))
 		return CU_ILLEGAL_ADDRESS;
+
 	for (uint64_t i = 0; i < n; i++)
 		c[i] = a[i] + b[i];
+
 	*out_bytes = n * 4;
 	return CU_OK;
 }
@@ -162,6 +167,7 @@ static void gemm_rows(const float *left, const float *right, float *c, uint64_t 
 		float *row = c + i * n;
 
 		memset(row, 0, columns * sizeof(*row));
+
 		for (uint64_t l = 0; l < k; l++) {
 			const float *from = right + l * n;
 			float factor = left[i * k + l];
@@ -187,16 +193,20 @@ static int compute_hgemm(const struct kernel_launch *launch, const struct kernel
 		return CU_ILLEGAL_ADDRESS;
 	if (m * n > KERNELS_GEMM_TRUE_MAX || m * n * k > KERNELS_GEMM_TRUE_MAX)
 		return CU_OK;
+
 	left = malloc(m * k * sizeof(*left));
 	right = malloc(n * k * sizeof(*right));
 	if (left && right) {
 		for (uint64_t i = 0; i < m * k; i++)
 			left[i] = kernel_half(a[i]);
+
 		for (uint64_t i = 0; i < n * k; i++)
 			right[i % k * n + i / k] = kernel_half(b[i]);
+
 		gemm_rows(left, right, c, rows, columns, n, k);
 		*out_bytes = m * n * 4;
 	}
+
 	int result = left && right ? CU_OK : CU_UNKNOWN;
 
 	free(left);
@@ -215,13 +225,17 @@ static int compute_wmma_burn(const struct kernel_launch *launch, const struct ke
 
 	if (!a || !b || !c)
 		return CU_ILLEGAL_ADDRESS;
+
 	for (uint32_t i = 0; i < WMMA_ELEMENTS; i++)
 		hash = mix(hash ^ ((uint64_t)a[i] << 16 | b[i]));
+
 	for (uint64_t i = 0; i < WMMA_ELEMENTS && i < elements; i++)
 		c[i] = small_number(mix(hash + i));
+
 	/* all warps have the same operands, so their results are the same */
 	for (uint64_t i = WMMA_ELEMENTS; i < elements; i += WMMA_ELEMENTS)
 		memcpy(c + i, c, WMMA_ELEMENTS * sizeof(*c));
+
 	*out_bytes = elements * 4;
 	return CU_OK;
 }
@@ -235,8 +249,10 @@ static int compute_mma_burn(const struct kernel_launch *launch, const struct ker
 
 	if (!c)
 		return CU_ILLEGAL_ADDRESS;
+
 	for (uint64_t i = 0; i < threads; i++)
 		c[i] = small_number(mix(hash + i));
+
 	*out_bytes = threads * 4;
 	return CU_OK;
 }
@@ -250,8 +266,10 @@ static int compute_spin(const struct kernel_launch *launch, const struct kernel_
 
 	if (g[1] && !out)
 		return CU_ILLEGAL_ADDRESS;
+
 	for (uint64_t i = 0; out && i < blocks; i++)
 		out[i] = (uint32_t)(run->end_ns - run->begin_ns);
+
 	return CU_OK;
 }
 
@@ -264,6 +282,7 @@ static int compute_ruler(const struct kernel_launch *launch, const struct kernel
 
 	if (!log)
 		return CU_ILLEGAL_ADDRESS;
+
 	for (uint32_t i = 0; i < run->gap_count; i++) {
 		const struct sched_gap *gap = &run->gap[i];
 
@@ -274,12 +293,15 @@ static int compute_ruler(const struct kernel_launch *launch, const struct kernel
 			log[RULER_HEAD + 2 * count] = gap->out_ns;
 			log[RULER_HEAD + 2 * count + 1] = gap->in_ns;
 		}
+
 		count++;
 	}
+
 	log[0] = count;
 	log[1] = run->begin_ns;
 	log[2] = run->end_ns;
 	log[3] = RULER_STEP_NS;
+
 	return CU_OK;
 }
 
@@ -290,10 +312,12 @@ static int compute_copy(const struct kernel_launch *launch, const struct kernel_
 
 	if (g[2] > UINT64_MAX / 16)
 		return CU_ILLEGAL_ADDRESS;
+
 	void *to = memory_of(memory, g[0], g[2] * 16), *from = memory_of(memory, g[1], g[2] * 16);
 
 	if (!to || !from)
 		return CU_ILLEGAL_ADDRESS;
+
 	memmove(to, from, g[2] * 16);
 	*out_bytes = g[2] * 16;
 	return CU_OK;
@@ -307,6 +331,7 @@ static int compute_hold(const struct kernel_launch *launch, const struct kernel_
 
 	if (!flag || !result)
 		return CU_ILLEGAL_ADDRESS;
+
 	*result = *flag ? 1 : 2;
 	return CU_OK;
 }
@@ -318,25 +343,30 @@ static int compute_compare(const struct kernel_launch *launch, const struct kern
 
 	if (g[2] > UINT64_MAX / 4)
 		return CU_ILLEGAL_ADDRESS;
+
 	const uint32_t *a = memory_of(memory, g[0], g[2] * 4),
 		       *b = memory_of(memory, g[1], g[2] * 4);
 	uint64_t *out = memory_of(memory, g[3], 4 * 8);
 
 	if (!a || !b || !out)
 		return CU_ILLEGAL_ADDRESS;
+
 	for (uint64_t i = 0; i < g[2]; i++) {
 		if (a[i] != b[i]) {
 			differing++;
 			first = i < first ? i : first;
 		}
+
 		infinite += (a[i] & 0x7f800000U) == 0x7f800000U;
 		sum += mix(i << 32 | a[i]);
 	}
+
 	out[0] += differing;
 	if (first < out[1])
 		out[1] = first;
 	out[2] += infinite;
 	out[3] += sum;
+
 	return CU_OK;
 }
 
@@ -344,6 +374,7 @@ int kernel_compute(const struct kernel_launch *launch, const struct kernel_memor
 		   const struct kernel_run *run, uint64_t *out_address, uint64_t *out_bytes)
 {
 	*out_address = *out_bytes = 0;
+
 	switch (launch->id) {
 	case KERNEL_SPIN:
 		return compute_spin(launch, memory, run);

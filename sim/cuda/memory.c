@@ -19,6 +19,7 @@ int memory_init(struct memory *memory, uint64_t bytes)
 
 	if (range == MAP_FAILED)
 		return -1;
+
 	*memory = (struct memory){
 	    .view = range,
 	    .backing = (unsigned char *)range + size,
@@ -66,6 +67,7 @@ static bool find_place(const struct memory *memory, uint64_t asked, uint32_t *ou
 
 	if (asked == 0 || asked > memory->bytes)
 		return false;
+
 	bytes = round_up(asked, is_small ? MEMORY_ALIGN : MEMORY_BLOCK_BYTES);
 	for (uint32_t i = 0; i <= memory->piece_count; i++) {
 		uint64_t end = i < memory->piece_count ? memory->piece[i].offset : memory->bytes;
@@ -75,6 +77,7 @@ static bool find_place(const struct memory *memory, uint64_t asked, uint32_t *ou
 			begin = round_up(begin, MEMORY_BLOCK_BYTES);
 		else if (begin / MEMORY_BLOCK_BYTES != (begin + bytes - 1) / MEMORY_BLOCK_BYTES)
 			begin = round_up(begin, MEMORY_BLOCK_BYTES);
+
 		/* small pieces do not go behind large ones in their last block: those fill it */
 		if (begin <= end && end - begin >= bytes) {
 			*out_index = i;
@@ -82,9 +85,11 @@ static bool find_place(const struct memory *memory, uint64_t asked, uint32_t *ou
 			*out_bytes = bytes;
 			return true;
 		}
+
 		if (i < memory->piece_count)
 			at = memory->piece[i].offset + memory->piece[i].bytes;
 	}
+
 	return false;
 }
 
@@ -99,6 +104,7 @@ static uint64_t new_blocks(const struct memory *memory, uint32_t index, uint64_t
 		from += MEMORY_BLOCK_BYTES;
 	if (index < memory->piece_count && memory->piece[index].offset < to && to > from)
 		to -= MEMORY_BLOCK_BYTES;
+
 	return to > from ? to - from : 0;
 }
 
@@ -119,28 +125,34 @@ uint64_t memory_take(struct memory *memory, uint64_t asked)
 
 	if (!find_place(memory, asked, &index, &offset, &bytes))
 		return 0;
+
 	if (memory->piece_count == memory->piece_room) {
 		uint32_t room = memory->piece_room ? memory->piece_room * 2 : 64;
 		struct memory_piece *grown;
 
 		if (room > MEMORY_PIECE_MAX)
 			return 0;
+
 		grown = realloc(memory->piece, room * sizeof(*grown));
 		if (!grown)
 			return 0;
+
 		memory->piece = grown;
 		memory->piece_room = room;
 	}
+
 	fresh = new_blocks(memory, index, offset, bytes);
 	from = offset / MEMORY_BLOCK_BYTES * MEMORY_BLOCK_BYTES;
 	to = round_up(offset + bytes, MEMORY_BLOCK_BYTES);
 	if (fresh && mprotect(memory->backing + from, to - from, PROT_READ | PROT_WRITE) != 0)
 		return 0;
+
 	memmove(&memory->piece[index + 1], &memory->piece[index],
 		(memory->piece_count - index) * sizeof(*memory->piece));
 	memory->piece[index] = (struct memory_piece){offset, bytes, asked};
 	memory->piece_count++;
 	memory->held_bytes += fresh;
+
 	return (uint64_t)(uintptr_t)memory->view + offset;
 }
 
@@ -157,8 +169,10 @@ static uint32_t find_piece(const struct memory *memory, uint64_t offset)
 		else
 			high = middle;
 	}
+
 	if (low < memory->piece_count && memory->piece[low].offset <= offset)
 		return low;
+
 	return memory->piece_count;
 }
 
@@ -175,10 +189,12 @@ bool memory_give(struct memory *memory, uint64_t address)
 
 	if (!memory_has(memory, address))
 		return false;
+
 	offset = address - (uint64_t)(uintptr_t)memory->view;
 	index = find_piece(memory, offset);
 	if (index == memory->piece_count || memory->piece[index].offset != offset)
 		return false;
+
 	own_blocks(memory, index, &from, &to);
 	if (to > from) {
 		/* a new mapping: the pages are gone and nothing can be read there */
@@ -186,6 +202,7 @@ bool memory_give(struct memory *memory, uint64_t address)
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 		memory->held_bytes -= to - from;
 	}
+
 	memory->piece_count--;
 	memmove(&memory->piece[index], &memory->piece[index + 1],
 		(memory->piece_count - index) * sizeof(*memory->piece));
@@ -199,15 +216,18 @@ void *memory_at(const struct memory *memory, uint64_t address, uint64_t bytes)
 
 	if (!memory_has(memory, address))
 		return NULL;
+
 	offset = address - (uint64_t)(uintptr_t)memory->view;
 	index = find_piece(memory, offset);
 	if (index == memory->piece_count)
 		return NULL;
+
 	const struct memory_piece *piece = &memory->piece[index];
 
 	if (offset - piece->offset > piece->asked ||
 	    bytes > piece->asked - (offset - piece->offset))
 		return NULL;
+
 	return memory->backing + offset;
 }
 
@@ -218,9 +238,11 @@ bool memory_around(const struct memory *memory, uint64_t address, uint64_t *out_
 
 	if (!memory_has(memory, address))
 		return false;
+
 	index = find_piece(memory, address - (uint64_t)(uintptr_t)memory->view);
 	if (index == memory->piece_count)
 		return false;
+
 	*out_begin = (uint64_t)(uintptr_t)memory->view + memory->piece[index].offset;
 	*out_bytes = memory->piece[index].asked;
 	return true;

@@ -51,13 +51,16 @@ static bool skip(struct reader *reader)
 			while (reader->end - reader->at > 1 &&
 			       !(reader->at[0] == '*' && reader->at[1] == '/'))
 				step(reader);
+
 			if (reader->end - reader->at < 2)
 				return false;
+
 			reader->at += 2;
 		} else {
 			return true;
 		}
 	}
+
 	return true;
 }
 
@@ -73,14 +76,17 @@ static bool next(struct reader *reader, char out[PTX_NAME_MAX])
 		out[length++] = *reader->at;
 		step(reader);
 	}
+
 	while (length == 0 || is_word(out[0])) {
 		if (reader->at >= reader->end || !is_word(*reader->at))
 			break;
 		if (length + 1 >= PTX_NAME_MAX)
 			return false;
+
 		out[length++] = *reader->at;
 		step(reader);
 	}
+
 	out[length] = '\0';
 	return true;
 }
@@ -105,6 +111,7 @@ static int read_version(struct reader *reader, struct ptx *out)
 	if (!next(reader, word) || !number(&at, &major) || *at++ != '.' || !number(&at, &minor) ||
 	    *at || major == 0 || minor > 9)
 		return fail(reader, "Parsing error near '.version': syntax error");
+
 	out->version = major * 10 + minor;
 	return 0;
 }
@@ -116,9 +123,11 @@ static int read_target(struct reader *reader, struct ptx *out)
 
 	if (!next(reader, word) || strncmp(word, "sm_", 3) != 0 || !number(&at, &out->target))
 		return fail(reader, "Parsing error near '.target': syntax error");
+
 	out->is_exact = strcmp(at, "a") == 0;
 	if (*at && !out->is_exact && strcmp(at, "f") != 0)
 		return fail(reader, "Unknown .target");
+
 	return 0;
 }
 
@@ -126,14 +135,17 @@ static int read_entry(struct reader *reader, struct ptx *out)
 {
 	if (out->entry_count == PTX_ENTRY_MAX)
 		return fail(reader, "more kernels than the simulated driver keeps");
+
 	char *name = out->entry[out->entry_count];
 
 	if (!next(reader, name) || !is_word(name[0]) || name[0] == '.')
 		return fail(reader, "Parsing error near '.entry': syntax error");
+
 	for (uint32_t i = 0; i < out->entry_count; i++) {
 		if (strcmp(out->entry[i], name) == 0)
 			return fail(reader, "Duplicate definition of function");
 	}
+
 	out->entry_count++;
 	return 0;
 }
@@ -149,6 +161,7 @@ int ptx_parse(const char *text, uint64_t bytes, struct ptx *out, char *log, uint
 	log[0] = '\0';
 	if (bytes > PTX_TEXT_MAX)
 		return fail(&reader, "the text is too long");
+
 	while (true) {
 		int result = 0;
 
@@ -160,6 +173,7 @@ int ptx_parse(const char *text, uint64_t bytes, struct ptx *out, char *log, uint
 			return fail(&reader, "Unexpected non-ASCII character encountered");
 		if (out->version == 0 && strcmp(word, ".version") != 0)
 			return fail(&reader, "Missing .version directive at start of file");
+
 		if (strcmp(word, ".version") == 0)
 			result = read_version(&reader, out);
 		else if (strcmp(word, ".target") == 0)
@@ -170,17 +184,21 @@ int ptx_parse(const char *text, uint64_t bytes, struct ptx *out, char *log, uint
 			result = read_entry(&reader, out);
 			wants_body = true;
 		}
+
 		if (result != 0)
 			return result;
+
 		wants_body = wants_body && word[0] != '{';
 		braces += word[0] == '{';
 		brackets += word[0] == '(';
 		if ((word[0] == '}' && braces-- == 0) || (word[0] == ')' && brackets-- == 0))
 			return fail(&reader, "Parsing error near '}': syntax error");
 	}
+
 	if (out->target == 0)
 		return fail(&reader, "Missing .version or .target directive");
 	if (braces != 0 || brackets != 0 || wants_body)
 		return fail(&reader, "Parsing error near end of file: syntax error");
+
 	return 0;
 }

@@ -19,13 +19,16 @@ static uint32_t unit_of(struct sched *sched, uint64_t key)
 		if (!sched->unit[u].used && free_unit == SCHED_UNIT_MAX)
 			free_unit = u;
 	}
+
 	if (free_unit == SCHED_UNIT_MAX)
 		return free_unit;
+
 	struct sched_unit *unit = &sched->unit[free_unit];
 
 	*unit = (struct sched_unit){.used = true, .key = key, .holder = SCHED_CONTEXT_MAX};
 	for (uint32_t e = 0; e < SCHED_ENGINE_COUNT; e++)
 		unit->running_context[e] = SCHED_CONTEXT_MAX;
+
 	return free_unit;
 }
 
@@ -35,22 +38,27 @@ uint32_t sched_open(struct sched *sched, uint64_t key, uint32_t owner)
 
 	while (index < SCHED_CONTEXT_MAX && sched->context[index].used)
 		index++;
+
 	if (index == SCHED_CONTEXT_MAX)
 		return index;
+
 	unit = unit_of(sched, key);
 	if (unit == SCHED_UNIT_MAX)
 		return SCHED_CONTEXT_MAX;
+
 	struct sched_context *context = &sched->context[index];
 
 	memset(context, 0, sizeof(*context));
 	context->used = true;
 	context->unit = unit;
+
 	if (sched->context_top <= index)
 		sched->context_top = index + 1;
 	if (sched->unit_top <= unit)
 		sched->unit_top = unit + 1;
 	context->owner = owner;
 	context->first = context->undone = context->next = 1;
+
 	return index;
 }
 
@@ -73,9 +81,11 @@ static void compute_stop(struct sched *sched, struct sched_unit *unit)
 
 	if (index >= SCHED_CONTEXT_MAX)
 		return;
+
 	context = &sched->context[index];
 	context->busy_ns += worked;
 	unit->busy_ns += worked;
+
 	struct sched_op *op = op_at(context, unit->running_op[SCHED_COMPUTE]);
 
 	if (op->left_ns != SCHED_NEVER)
@@ -90,18 +100,22 @@ void sched_close(struct sched *sched, uint32_t index)
 
 	if (index >= SCHED_CONTEXT_MAX || !context->used)
 		return;
+
 	struct sched_unit *unit = &sched->unit[context->unit % SCHED_UNIT_MAX];
 
 	if (unit->running_context[SCHED_COMPUTE] == index)
 		compute_stop(sched, unit);
+
 	for (uint32_t e = 0; e < SCHED_ENGINE_COUNT; e++) {
 		if (unit->running_context[e] == index)
 			unit->running_context[e] = SCHED_CONTEXT_MAX;
 	}
+
 	if (unit->holder == index) {
 		unit->holder = SCHED_CONTEXT_MAX;
 		unit->slice_end = unit->switch_end = 0;
 	}
+
 	context->used = false;
 }
 
@@ -112,6 +126,7 @@ uint64_t sched_submit(struct sched *sched, uint32_t index, const struct sched_re
 	if (index >= SCHED_CONTEXT_MAX || !context->used ||
 	    context->next - context->first >= SCHED_RING)
 		return 0;
+
 	uint64_t number = context->next++;
 
 	*op_at(context, number) = (struct sched_op){
@@ -153,6 +168,7 @@ static bool is_free(const struct sched *sched, const struct sched_context *conte
 		return false;
 	if (!(op->request.flags & (SCHED_BARRIER | SCHED_BLOCKING)))
 		return true;
+
 	/* the default stream waits for the blocking ones, and they for it */
 	uint32_t waits_for =
 	    op->request.flags & SCHED_BARRIER ? SCHED_BARRIER | SCHED_BLOCKING : SCHED_BARRIER;
@@ -163,6 +179,7 @@ static bool is_free(const struct sched *sched, const struct sched_context *conte
 		if (earlier->state != SCHED_DONE && (earlier->request.flags & waits_for))
 			return false;
 	}
+
 	return true;
 }
 
@@ -182,6 +199,7 @@ static uint64_t find_ready(const struct sched *sched, const struct sched_context
 		if (out_later && op->request.ready_ns < *out_later)
 			*out_later = op->request.ready_ns;
 	}
+
 	return 0;
 }
 
@@ -196,6 +214,7 @@ static void finish(struct sched *sched, struct sched_context *context, uint64_t 
 	if (!op->begin_ns)
 		op->begin_ns = sched->now_ns;
 	context->finished++;
+
 	while (context->undone < context->next &&
 	       op_of(context, context->undone)->state == SCHED_DONE)
 		context->undone++;
@@ -215,21 +234,26 @@ static void start(struct sched *sched, struct sched_unit *unit, uint32_t engine,
 
 	if (is_new)
 		op->begin_ns = sched->now_ns ? sched->now_ns : 1;
+
 	if ((op->request.flags & SCHED_ELAPSED) && !is_new) {
 		uint64_t end = end_of(op->begin_ns, op->request.cost_ns);
 
 		op->left_ns = end > sched->now_ns ? end - sched->now_ns : 0;
 	}
+
 	op->state = SCHED_RUNNING;
 	unit->running_context[engine] = index;
 	unit->running_op[engine] = number;
 	unit->end_ns[engine] = end_of(sched->now_ns, op->left_ns);
+
 	if (engine != SCHED_COMPUTE)
 		return;
+
 	unit->since_ns = sched->now_ns;
 	if (context->out_ns && !is_new)
 		context->gap[context->gap_count++ % SCHED_GAP_MAX] =
 		    (struct sched_gap){context->out_ns, sched->now_ns};
+
 	context->out_ns = 0;
 }
 
@@ -246,10 +270,12 @@ static uint32_t next_context(const struct sched *sched, uint32_t unit, uint32_t 
 
 		if (!context->used || context->unit != unit)
 			continue;
+
 		*out_number = find_ready(sched, context, SCHED_COMPUTE, NULL);
 		if (*out_number)
 			return index;
 	}
+
 	return SCHED_CONTEXT_MAX;
 }
 
@@ -274,6 +300,7 @@ static bool compute_start(struct sched *sched, uint32_t u)
 
 	if (unit->running_context[SCHED_COMPUTE] < SCHED_CONTEXT_MAX || unit->switch_end)
 		return false;
+
 	slice_renew(sched, unit);
 	if (unit->holder < SCHED_CONTEXT_MAX && sched->now_ns < unit->slice_end) {
 		number = find_ready(sched, &sched->context[unit->holder], SCHED_COMPUTE, NULL);
@@ -282,9 +309,11 @@ static bool compute_start(struct sched *sched, uint32_t u)
 			return true;
 		}
 	}
+
 	next = next_context(sched, u, unit->holder, &number);
 	if (next == SCHED_CONTEXT_MAX)
 		return false;
+
 	if (next == unit->holder || unit->holder == SCHED_CONTEXT_MAX || !sched->switch_ns) {
 		unit->switches += next != unit->holder;
 		unit->holder = next;
@@ -296,6 +325,7 @@ static bool compute_start(struct sched *sched, uint32_t u)
 		unit->switch_ns += sched->switch_ns;
 		unit->switch_end = end_of(sched->now_ns, sched->switch_ns);
 	}
+
 	return true;
 }
 
@@ -308,14 +338,17 @@ static bool compute_preempt(struct sched *sched, uint32_t u)
 
 	if (index >= SCHED_CONTEXT_MAX)
 		return false;
+
 	slice_renew(sched, unit);
 	if (sched->now_ns < unit->slice_end)
 		return false;
+
 	next = next_context(sched, u, index, &number);
 	if (next == SCHED_CONTEXT_MAX || next == index) {
 		unit->slice_end = end_of(sched->now_ns, sched->slice_ns);
 		return false;
 	}
+
 	compute_stop(sched, unit);
 	sched->context[index].out_ns = sched->now_ns;
 	return compute_start(sched, u);
@@ -330,6 +363,7 @@ static bool copies_start(struct sched *sched, uint32_t u)
 		for (uint32_t c = 0; c < sched->context_top; c++) {
 			if (unit->running_context[e] < SCHED_CONTEXT_MAX)
 				break;
+
 			const struct sched_context *context = &sched->context[c];
 			uint64_t number = context->used && context->unit == u
 					      ? find_ready(sched, context, e, NULL)
@@ -341,6 +375,7 @@ static bool copies_start(struct sched *sched, uint32_t u)
 			}
 		}
 	}
+
 	return is_moved;
 }
 
@@ -354,21 +389,25 @@ static bool ends(struct sched *sched, uint32_t u)
 
 		if (index >= SCHED_CONTEXT_MAX || unit->end_ns[e] > sched->now_ns)
 			continue;
+
 		struct sched_context *context = &sched->context[index];
 
 		if (e == SCHED_COMPUTE) {
 			compute_stop(sched, unit);
 			context->kernels_done++;
 		}
+
 		unit->running_context[e] = SCHED_CONTEXT_MAX;
 		finish(sched, context, unit->running_op[e]);
 		is_moved = true;
 	}
+
 	if (unit->switch_end && unit->switch_end <= sched->now_ns) {
 		unit->switch_end = 0;
 		unit->slice_end = end_of(sched->now_ns, sched->slice_ns);
 		is_moved = true;
 	}
+
 	return is_moved;
 }
 
@@ -382,6 +421,7 @@ static bool instants(struct sched *sched)
 
 		if (!context->used)
 			continue;
+
 		for (uint64_t n = context->undone; n < context->next; n++) {
 			const struct sched_op *op = op_of(context, n);
 
@@ -393,6 +433,7 @@ static bool instants(struct sched *sched)
 			}
 		}
 	}
+
 	return is_moved;
 }
 
@@ -405,6 +446,7 @@ static void settle(struct sched *sched)
 		is_moved = false;
 		for (uint32_t u = 0; u < sched->unit_top; u++)
 			is_moved |= sched->unit[u].used && ends(sched, u);
+
 		is_moved |= instants(sched);
 		for (uint32_t u = 0; u < sched->unit_top; u++) {
 			if (!sched->unit[u].used)
@@ -426,6 +468,7 @@ static bool is_contended(const struct sched *sched, uint32_t u)
 		    c != sched->unit[u].running_context[SCHED_COMPUTE])
 			return true;
 	}
+
 	return false;
 }
 
@@ -444,21 +487,25 @@ uint64_t sched_next_event(const struct sched *sched)
 
 		if (!unit->used)
 			continue;
+
 		for (uint32_t e = 0; e < SCHED_ENGINE_COUNT; e++) {
 			if (unit->running_context[e] < SCHED_CONTEXT_MAX)
 				earlier(&least, unit->end_ns[e]);
 		}
+
 		if (unit->switch_end)
 			earlier(&least, unit->switch_end);
 		else if (unit->running_context[SCHED_COMPUTE] < SCHED_CONTEXT_MAX &&
 			 unit->slice_end > sched->now_ns && is_contended(sched, u))
 			earlier(&least, unit->slice_end);
 	}
+
 	for (uint32_t c = 0; c < sched->context_top; c++) {
 		const struct sched_context *context = &sched->context[c];
 
 		if (!context->used)
 			continue;
+
 		for (uint64_t n = context->undone; n < context->next; n++) {
 			const struct sched_op *op = op_of(context, n);
 
@@ -468,20 +515,24 @@ uint64_t sched_next_event(const struct sched *sched)
 				earlier(&least, op->request.ready_ns);
 		}
 	}
+
 	return least < sched->now_ns ? sched->now_ns : least;
 }
 
 void sched_advance(struct sched *sched, uint64_t ns)
 {
 	settle(sched);
+
 	for (;;) {
 		uint64_t next = sched_next_event(sched);
 
 		if (next > ns)
 			break;
+
 		sched->now_ns = next;
 		settle(sched);
 	}
+
 	if (ns != SCHED_NEVER && ns > sched->now_ns)
 		sched->now_ns = ns;
 }
@@ -514,6 +565,7 @@ void sched_release(struct sched *sched, uint32_t index, uint64_t number)
 
 	if (!sched_op(sched, index, number))
 		return;
+
 	op = op_at(context, number);
 	op->request.cost_ns = 0;
 	op->left_ns = op->state == SCHED_RUNNING ? op->left_ns : 0;
@@ -525,10 +577,12 @@ void sched_unstick(struct sched *sched, uint32_t index, uint64_t number, uint64_
 {
 	if (!sched_op(sched, index, number))
 		return;
+
 	struct sched_op *op = op_at(&sched->context[index], number);
 
 	if (op->state != SCHED_WAITING || !(op->request.flags & SCHED_STUCK))
 		return;
+
 	op->request.flags &= ~(uint32_t)SCHED_STUCK;
 	op->request.ready_ns = ready_ns;
 	op->left_ns = 0;

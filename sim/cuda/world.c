@@ -29,6 +29,7 @@ static bool number_read(const char *name, uint64_t max, uint64_t *out)
 
 	if (!text || !*text)
 		return true;
+
 	for (; *text; text++) {
 		if (*text < '0' || *text > '9')
 			return false;
@@ -36,6 +37,7 @@ static bool number_read(const char *name, uint64_t max, uint64_t *out)
 		if (value > max)
 			return false;
 	}
+
 	*out = value;
 	return true;
 }
@@ -48,19 +50,24 @@ bool world_options_read(struct world_options *out, const char **out_which)
 	*out_which = "SLUICE_SIM_CUDA_CLOCK";
 	if (clock && *clock && strcmp(clock, "real") != 0 && strcmp(clock, "virtual") != 0)
 		return false;
+
 	out->is_real = clock && strcmp(clock, "real") == 0;
 	*out_which = "SLUICE_SIM_CUDA_SLICE_US";
 	if (!number_read(*out_which, 10000000, &slice_us) || slice_us == 0)
 		return false;
+
 	*out_which = "SLUICE_SIM_CUDA_SWITCH_US";
 	if (!number_read(*out_which, 10000000, &switch_us))
 		return false;
+
 	*out_which = "SLUICE_SIM_CUDA_PATIENCE_MS";
 	if (!number_read(*out_which, 3600000, &patience_ms) || patience_ms == 0)
 		return false;
+
 	out->slice_ns = slice_us * 1000;
 	out->switch_ns = switch_us * 1000;
 	out->patience_ms = patience_ms;
+
 	return true;
 }
 
@@ -75,9 +82,12 @@ static int byte_lock(int fd, int command, short type, off_t byte)
 
 	do
 		result = fcntl(fd, command, &lock);
+
 	while (result < 0 && errno == EINTR);
+
 	if (result == 0 && command == F_GETLK)
 		return lock.l_type == F_UNLCK ? 0 : 1;
+
 	return result;
 }
 
@@ -94,10 +104,12 @@ static int lock_make(struct world_shared *shared)
 
 	if (result != 0)
 		return result;
+
 	(void)pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
 	(void)pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
 	result = pthread_mutex_init(&shared->lock, &attributes);
 	(void)pthread_mutexattr_destroy(&attributes);
+
 	return result;
 }
 
@@ -115,6 +127,7 @@ static int shared_make(struct world_shared *shared, const struct world_options *
 	shared->sched.now_ns = 1000000000;
 	result = lock_make(shared);
 	shared->magic = WORLD_MAGIC;
+
 	return result;
 }
 
@@ -131,24 +144,29 @@ static int file_enter(struct world *world, const struct world_options *options)
 		else
 			free_place = p;
 	}
+
 	if (is_inhabited && (shared->magic != WORLD_MAGIC || shared->format != WORLD_FORMAT ||
 			     shared->bytes != sizeof(*shared)))
 		return EPROTO;
+
 	if (!is_inhabited) {
 		int result = shared_make(shared, options);
 
 		if (result != 0)
 			return result;
 	}
+
 	if (free_place == WORLD_PROCESS_MAX)
 		return EUSERS;
 	if (byte_lock(world->fd, F_SETLK, F_WRLCK, WORLD_BYTE_PROCESS + (off_t)free_place) != 0)
 		return errno;
+
 	world->process = free_place;
 	world_lock(world);
 	world_drop(world, free_place); /* what one left who died here */
 	shared->process[free_place] = (uint32_t)getpid();
 	world_unlock(world);
+
 	return 0;
 }
 
@@ -166,19 +184,23 @@ static int file_open(struct world *world, const char *path, const struct world_o
 		return errno;
 	if (fstat(world->fd, &status) != 0 || !S_ISREG(status.st_mode))
 		return EPERM;
+
 	if (byte_lock(world->fd, F_SETLKW, F_WRLCK, WORLD_BYTE_MAKING) != 0)
 		return errno;
 	if ((uint64_t)status.st_size < sizeof(*world->shared) &&
 	    ftruncate(world->fd, sizeof(*world->shared)) != 0)
 		return errno;
+
 	void *memory =
 	    mmap(NULL, sizeof(*world->shared), PROT_READ | PROT_WRITE, MAP_SHARED, world->fd, 0);
 
 	if (memory == MAP_FAILED)
 		return errno;
+
 	world->shared = memory;
 	result = file_enter(world, options);
 	(void)byte_lock(world->fd, F_SETLK, F_UNLCK, WORLD_BYTE_MAKING);
+
 	return result;
 }
 
@@ -206,6 +228,7 @@ static void thread_leaves(void *value)
 		thread->state = WORLD_FREE;
 		world_pass(world);
 	}
+
 	world_unlock(world);
 	free(mine);
 }
@@ -217,6 +240,7 @@ struct world *world_open(const char *path, const struct world_options *options)
 
 	if (!world)
 		return NULL;
+
 	world->fd = -1;
 	(void)pthread_mutex_init(&world->local, NULL); /* cannot fail in glibc and musl */
 	result = pthread_key_create(&world->key, thread_leaves);
@@ -225,9 +249,11 @@ struct world *world_open(const char *path, const struct world_options *options)
 		errno = result;
 		return NULL;
 	}
+
 	result = path ? file_open(world, path, options) : private_open(world, options);
 	if (result == 0)
 		return world;
+
 	world_forget(world);
 	errno = result;
 	return NULL;
@@ -237,6 +263,7 @@ void world_forget(struct world *world)
 {
 	if (!world)
 		return;
+
 	free(pthread_getspecific(world->key)); /* other threads free their own */
 	(void)pthread_key_delete(world->key);
 	if (world->shared)
@@ -284,18 +311,21 @@ static void world_part(struct world *world)
 
 	if (copy == MAP_FAILED)
 		return; /* the next look tries again */
+
 	memcpy(copy, world->shared, bytes);
 	if (lock_make(copy) != 0 || mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
 					   world->shared) == MAP_FAILED) {
 		(void)munmap(copy, bytes);
 		return;
 	}
+
 	(void)close(world->fd); /* and with it the place among the living */
 	world->fd = -1;
 	for (uint32_t p = 0; p < WORLD_PROCESS_MAX; p++) {
 		if (p != world->process)
 			world_drop(world, p);
 	}
+
 	(void)fprintf(stderr,
 		      "libcuda (simulated): a process that shares the GPUs was stopped in "
 		      "the middle of a call; this one shares no time with others any more\n");
@@ -312,6 +342,7 @@ static int lock_try(struct world_shared *shared)
 		until.tv_nsec -= 1000000000;
 		until.tv_sec++;
 	}
+
 	return pthread_mutex_timedlock(&shared->lock, &until);
 }
 
@@ -329,11 +360,14 @@ void world_lock(struct world *world)
 		/* Counted in looks: were it we who were stopped, no time has passed for us. */
 		looks = locks == seen ? looks + 1 : 0;
 		seen = locks;
+
 		if (world->fd >= 0 &&
 		    looks * WORLD_LOOK_MS > WORLD_STOPPED_PATIENCES * shared->patience_ms)
 			world_part(world);
+
 		result = lock_try(shared);
 	}
+
 	/* One who died in the middle leaves the scheduler between two events: its contexts go, and
 	 * nothing else points to them. */
 	if (result == EOWNERDEAD)
@@ -355,10 +389,12 @@ void world_drop(struct world *world, uint32_t process)
 		if (shared->thread[t].state != WORLD_FREE && shared->thread[t].process == process)
 			shared->thread[t].state = WORLD_FREE;
 	}
+
 	for (uint32_t c = 0; c < SCHED_CONTEXT_MAX; c++) {
 		if (shared->sched.context[c].used && shared->sched.context[c].owner == process)
 			sched_close(&shared->sched, c);
 	}
+
 	shared->process[process] = 0;
 }
 
@@ -373,5 +409,6 @@ bool world_bury(struct world *world)
 		world_drop(world, p);
 		found = true;
 	}
+
 	return found;
 }

@@ -42,6 +42,7 @@ static uint32_t thread_enter(struct world *world)
 	    shared->thread[mine->thread].state != WORLD_FREE &&
 	    shared->thread[mine->thread].process == world->process)
 		return mine->thread;
+
 	if (!mine) {
 		mine = malloc(sizeof(*mine));
 		if (!mine || pthread_setspecific(world->key, mine) != 0) {
@@ -49,11 +50,14 @@ static uint32_t thread_enter(struct world *world)
 			return WORLD_NO_THREAD;
 		}
 	}
+
 	while (t < WORLD_THREAD_MAX && shared->thread[t].state != WORLD_FREE)
 		t++;
+
 	*mine = (struct world_place){world, t};
 	if (t == WORLD_THREAD_MAX)
 		return WORLD_NO_THREAD;
+
 	uint32_t wake = shared->thread[t].wake;
 
 	shared->thread[t] = (struct world_thread){.state = WORLD_READY,
@@ -62,6 +66,7 @@ static uint32_t thread_enter(struct world *world)
 						  .local_ns = shared->sched.now_ns};
 	if (shared->thread_top <= t)
 		shared->thread_top = t + 1;
+
 	return t;
 }
 
@@ -124,6 +129,7 @@ void world_pass(struct world *world)
 				thread->state = WORLD_READY;
 				thread->local_ns = shared->sched.now_ns;
 			}
+
 			if (thread->state == WORLD_WAITS && thread->wait.kind == WORLD_WAIT_TIME &&
 			    thread->wait.ns < next)
 				next = thread->wait.ns;
@@ -131,13 +137,16 @@ void world_pass(struct world *world)
 			    (!first || thread->local_ns < first->local_ns))
 				first = thread;
 		}
+
 		if (first && first->local_ns <= next) {
 			sched_advance(&shared->sched, first->local_ns);
 			give(first, first == own_thread(world));
 			return;
 		}
+
 		if (next == SCHED_NEVER)
 			return; /* all wait for what never comes, or there is nobody */
+
 		sched_advance(&shared->sched, next);
 	}
 }
@@ -157,13 +166,16 @@ static void look_after(struct world *world)
 
 		if (thread->state != WORLD_HERE)
 			continue;
+
 		is_held = true;
 		if (now < thread->since_ms + shared->patience_ms)
 			continue;
+
 		thread->state = WORLD_AWAY;
 		shared->left_behind++;
 		is_held = false;
 	}
+
 	if (!is_held)
 		world_pass(world);
 }
@@ -174,11 +186,13 @@ static void await_turn(struct world *world, uint32_t t)
 	struct world_thread *thread = &world->shared->thread[t];
 
 	world_pass(world);
+
 	while (thread->state != WORLD_HERE || thread->process != world->process) {
 		uint32_t wake = __atomic_load_n(&thread->wake, __ATOMIC_ACQUIRE);
 
 		world_unlock(world);
 		futex_wait(&thread->wake, wake, (uint64_t)WORLD_LOOK_MS * 1000000);
+
 		bool is_woken = __atomic_load_n(&thread->wake, __ATOMIC_ACQUIRE) != wake;
 
 		world_lock(world);
@@ -203,6 +217,7 @@ bool world_begin(struct world *world)
 		world_unlock(world);
 		return false;
 	}
+
 	struct world_thread *thread = &shared->thread[t];
 
 	if (shared->is_real) {
@@ -210,17 +225,20 @@ bool world_begin(struct world *world)
 		thread->local_ns = shared->sched.now_ns;
 		return true;
 	}
+
 	if (thread->state == WORLD_AWAY || thread->local_ns < shared->sched.now_ns) {
 		thread->local_ns = shared->sched.now_ns > thread->local_ns ? shared->sched.now_ns
 									   : thread->local_ns;
 		if (thread->state == WORLD_AWAY)
 			thread->state = WORLD_READY;
 	}
+
 	/* others whose time is less run first */
 	if (thread->state == WORLD_HERE)
 		thread->state = WORLD_READY;
 	await_turn(world, t);
 	thread->since_ms = real_ms();
+
 	return true;
 }
 
@@ -233,6 +251,7 @@ void world_end(struct world *world)
 		(void)__atomic_add_fetch(&shared->change, 1, __ATOMIC_RELEASE);
 		futex_wake(&shared->change);
 	}
+
 	world_unlock(world);
 }
 
@@ -274,6 +293,7 @@ static void real_wait(struct world *world, const struct world_wait *wait)
 		real_advance(shared);
 		if (is_met(&shared->sched, wait))
 			break;
+
 		next = sched_next_event(&shared->sched);
 		if (wait->kind == WORLD_WAIT_TIME && wait->ns < next)
 			next = wait->ns;
@@ -281,10 +301,12 @@ static void real_wait(struct world *world, const struct world_wait *wait)
 			next = shared->sched.now_ns + look_ns;
 			(void)world_bury(world);
 		}
+
 		next -= shared->sched.now_ns;
 		world_unlock(world);
 		futex_wait(&shared->change, change, next);
 	}
+
 	world_unlock(world);
 }
 
@@ -294,8 +316,10 @@ void world_wait(struct world *world, const struct world_wait *wait)
 		real_wait(world, wait);
 		return;
 	}
+
 	if (!world_begin(world))
 		return;
+
 	struct world_thread *thread = own_thread(world);
 
 	thread->wait = *wait;

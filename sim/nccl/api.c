@@ -39,12 +39,14 @@ const char *simNcclDescribe(void)
 __attribute__((format(printf, 2, 3))) static int fail(int result, const char *format, ...)
 {
 	va_list arguments;
+
 	(void)pthread_mutex_lock(&process.lock);
 	va_start(arguments, format);
 	(void)vsnprintf(process.text, sizeof(process.text), format, arguments);
 	va_end(arguments);
 	(void)pthread_mutex_unlock(&process.lock);
 	report_line(-1, "WARN", "%s", process.text);
+
 	return result;
 }
 
@@ -108,6 +110,7 @@ static int init(ncclComm_t *out, int ranks, const struct nccl_id *id, int rank, 
 	const char *problem = NULL;
 	struct comm *comm = NULL;
 	size_t place = 0;
+
 	if (!out || ranks < 1 || ranks > WORLD_RANKS_MAX || rank < 0 || rank >= ranks)
 		return fail(NCCL_INVALID_ARGUMENT, "ncclCommInitRank: rank %d of %d (at most %d)",
 			    rank, ranks, WORLD_RANKS_MAX);
@@ -119,29 +122,37 @@ static int init(ncclComm_t *out, int ranks, const struct nccl_id *id, int rank, 
 	if (!cuda_load(&cuda, &problem))
 		return fail(NCCL_UNHANDLED_CUDA_ERROR, "Failed to find CUDA library: %s",
 			    problem ? problem : "");
+
 	int result =
 	    comm_new(id, (uint32_t)ranks, (uint32_t)rank, is_blocking, &cuda, &fault, &comm);
 	if (result != NCCL_SUCCESS)
 		return fail(result, "ncclCommInitRank: no context is current");
+
 	(void)pthread_mutex_lock(&process.lock);
+
 	while (place < COMM_LIVE_MAX && process.live[place])
 		place++;
+
 	if (place < COMM_LIVE_MAX)
 		process.live[place] = comm;
 	(void)pthread_mutex_unlock(&process.lock);
+
 	if (place == COMM_LIVE_MAX) {
 		comm_free(comm, true);
 		return fail(NCCL_SYSTEM_ERROR, "too many communicators");
 	}
+
 	*out = comm;
 	if (!is_blocking)
 		return NCCL_IN_PROGRESS;
+
 	result = comm_wait_ready(comm);
 	if (result != NCCL_SUCCESS) {
 		(void)fail(result, "%s", comm->text);
 		(void)ncclCommAbort(comm);
 		*out = NULL;
 	}
+
 	return result;
 }
 
@@ -157,9 +168,11 @@ int ncclCommInitRankConfig(ncclComm_t *comm, int ranks, struct nccl_id id, int r
 		       config->size < offsetof(struct nccl_config, cga_cluster_size)))
 		return fail(NCCL_INVALID_ARGUMENT, "ncclConfig_t argument not initialized via "
 						   "NCCL_CONFIG_INITIALIZER");
+
 	if (config && config->blocking != INT_MIN && config->blocking != 0 && config->blocking != 1)
 		return fail(NCCL_INVALID_ARGUMENT, "Invalid config blocking attribute value %d",
 			    config->blocking);
+
 	return init(comm, ranks, &id, rank, !config || config->blocking != 0);
 }
 
@@ -190,11 +203,13 @@ int ncclCommDestroy(ncclComm_t comm)
 	if (atomic_load(&comm->under_way) > 0)
 		return comm_fail(comm, NCCL_INVALID_USAGE,
 				 "ncclCommDestroy while operations are under way");
+
 	for (size_t i = 0; i < COMM_REGISTERED_MAX; i++) {
 		if (comm->registered[i])
 			return comm_fail(comm, NCCL_INVALID_USAGE,
 					 "ncclCommDestroy while memory is registered");
 	}
+
 	forget(comm);
 	comm_free(comm, atomic_load(&comm->state) != NCCL_SUCCESS);
 	return NCCL_SUCCESS;
@@ -241,22 +256,30 @@ int ncclMemAlloc(void **memory, size_t bytes)
 	struct cuda_calls cuda;
 	const char *problem = NULL;
 	uint64_t address = 0;
+
 	if (!memory || !cuda_load(&cuda, &problem))
 		return fail(NCCL_INVALID_ARGUMENT, "ncclMemAlloc: %s", problem ? problem : "NULL");
+
 	int result = cuda.cuMemAlloc_v2(&address, bytes);
 	if (result != 0)
 		return fail(NCCL_UNHANDLED_CUDA_ERROR, "ncclMemAlloc: Cuda failure %d", result);
+
 	size_t place = 0;
+
 	(void)pthread_mutex_lock(&process.lock);
+
 	while (place < MEMORY_MAX && process.memory[place])
 		place++;
+
 	if (place < MEMORY_MAX)
 		process.memory[place] = (void *)(uintptr_t)address;
 	(void)pthread_mutex_unlock(&process.lock);
+
 	if (place == MEMORY_MAX) {
 		(void)cuda.cuMemFree_v2(address);
 		return fail(NCCL_SYSTEM_ERROR, "ncclMemAlloc: too many pieces of memory");
 	}
+
 	*memory = (void *)(uintptr_t)address;
 	return NCCL_SUCCESS;
 }
@@ -264,11 +287,14 @@ int ncclMemAlloc(void **memory, size_t bytes)
 static bool is_registered(const void *memory)
 {
 	bool found = false;
+
 	(void)pthread_mutex_lock(&process.lock);
+
 	for (size_t i = 0; i < COMM_LIVE_MAX; i++) {
 		for (size_t k = 0; process.live[i] && k < COMM_REGISTERED_MAX; k++)
 			found = found || process.live[i]->registered[k] == memory;
 	}
+
 	(void)pthread_mutex_unlock(&process.lock);
 	return found;
 }
@@ -278,21 +304,26 @@ int ncclMemFree(void *memory)
 	struct cuda_calls cuda;
 	const char *problem = NULL;
 	bool found = false;
+
 	if (!memory)
 		return NCCL_SUCCESS;
 	if (is_registered(memory))
 		return fail(NCCL_INVALID_USAGE, "ncclMemFree of memory that is still registered");
+
 	(void)pthread_mutex_lock(&process.lock);
+
 	for (size_t i = 0; i < MEMORY_MAX && !found; i++) {
 		found = process.memory[i] == memory;
 		if (found)
 			process.memory[i] = NULL;
 	}
+
 	(void)pthread_mutex_unlock(&process.lock);
 	if (!found)
 		return fail(NCCL_INVALID_ARGUMENT, "ncclMemFree of what ncclMemAlloc did not give");
 	if (!cuda_load(&cuda, &problem) || cuda.cuMemFree_v2((uint64_t)(uintptr_t)memory) != 0)
 		return fail(NCCL_UNHANDLED_CUDA_ERROR, "ncclMemFree: Cuda failure");
+
 	return NCCL_SUCCESS;
 }
 
@@ -302,12 +333,14 @@ static int check_ready(struct comm *comm, const char *call)
 	int result = check_comm(comm, call);
 	if (result != NCCL_SUCCESS)
 		return result;
+
 	int state = atomic_load(&comm->state);
 	if (state == NCCL_IN_PROGRESS)
 		return comm_fail(comm, NCCL_INVALID_USAGE,
 				 "%s: the communicator is not ready: wait until "
 				 "ncclCommGetAsyncError says so",
 				 call);
+
 	return state;
 }
 
@@ -330,6 +363,7 @@ int ncclCommRegister(ncclComm_t comm, void *memory, size_t bytes, void **handle)
 	if (!handle || bytes == 0 || !is_of_gpu(comm, (uint64_t)(uintptr_t)memory, bytes))
 		return comm_fail(comm, NCCL_INVALID_ARGUMENT,
 				 "ncclCommRegister of what is no memory of the GPU");
+
 	for (size_t i = 0; i < COMM_REGISTERED_MAX; i++) {
 		if (comm->registered[i])
 			continue;
@@ -337,6 +371,7 @@ int ncclCommRegister(ncclComm_t comm, void *memory, size_t bytes, void **handle)
 		*handle = &comm->registered[i];
 		return NCCL_SUCCESS;
 	}
+
 	return comm_fail(comm, NCCL_SYSTEM_ERROR, "ncclCommRegister: too many pieces of memory");
 }
 
@@ -345,12 +380,14 @@ int ncclCommDeregister(ncclComm_t comm, void *handle)
 	int result = check_comm(comm, "ncclCommDeregister");
 	if (result != NCCL_SUCCESS)
 		return result;
+
 	for (size_t i = 0; i < COMM_REGISTERED_MAX; i++) {
 		if (handle == &comm->registered[i] && comm->registered[i]) {
 			comm->registered[i] = NULL;
 			return NCCL_SUCCESS;
 		}
 	}
+
 	return comm_fail(comm, NCCL_INVALID_ARGUMENT, "ncclCommDeregister: no such registration");
 }
 
@@ -365,20 +402,25 @@ int ncclGroupStart(void)
 static int check_group(struct comm *comm)
 {
 	size_t sent = 0, received = 0;
+
 	for (size_t i = 0; i < group.count; i++) {
 		const struct op *op = &group.ops[i];
 		if (op->comm != comm || op->stream != group.ops[0].stream)
 			return comm_fail(comm, NCCL_INVALID_USAGE,
 					 "a group of several communicators or streams, which the "
 					 "simulated library does not take");
+
 		if (op->root != comm->rank)
 			continue;
+
 		sent += op->kind == COMM_SEND ? op->count * reduce_size(op->type) + 1 : 0;
 		received += op->kind == COMM_RECEIVE ? op->count * reduce_size(op->type) + 1 : 0;
 	}
+
 	if (sent != received)
 		return comm_fail(comm, NCCL_INVALID_USAGE,
 				 "rank %u sends to itself what it does not receive", comm->rank);
+
 	return NCCL_SUCCESS;
 }
 
@@ -388,12 +430,15 @@ static int group_launch(void)
 	int result = check_group(comm);
 	if (result != NCCL_SUCCESS)
 		return result;
+
 	struct job *job = calloc(1, sizeof(*job) + group.count * sizeof(struct op));
 	if (!job)
 		return NCCL_SYSTEM_ERROR;
+
 	job->stream = group.ops[0].stream;
 	job->count = group.count;
 	memcpy(job->ops, group.ops, group.count * sizeof(struct op));
+
 	return comm_submit(comm, job);
 }
 
@@ -403,6 +448,7 @@ int ncclGroupEnd(void)
 		return fail(NCCL_INVALID_USAGE, "ncclGroupEnd: not in a group call.");
 	if (--group.depth > 0)
 		return NCCL_SUCCESS;
+
 	int result = group.result;
 	if (result == NCCL_SUCCESS && group.count > 0)
 		result = group_launch();
@@ -410,6 +456,7 @@ int ncclGroupEnd(void)
 	group.ops = NULL;
 	group.count = 0;
 	group.result = NCCL_SUCCESS;
+
 	return result;
 }
 
@@ -423,6 +470,7 @@ static bool has_buffers(const struct op *op)
 	bool is_root = op->root == comm->rank;
 	bool sends = op->kind != COMM_RECEIVE && (op->kind != COMM_BROADCAST || is_root);
 	bool receives = op->kind != COMM_SEND && (op->kind != COMM_REDUCE || is_root);
+
 	return (!sends || is_of_gpu(comm, op->send, sent)) &&
 	       (!receives || is_of_gpu(comm, op->receive, received));
 }
@@ -434,21 +482,25 @@ static int check_op(const struct op *op, const char *call)
 	int result = check_ready(comm, call);
 	if (result != NCCL_SUCCESS)
 		return result;
+
 	if (op->root >= comm->ranks || reduce_size(op->type) == 0 || op->redop < 0 ||
 	    op->redop >= NCCL_REDOP_COUNT || op->count > SIZE_MAX / 16 / comm->ranks)
 		return comm_fail(comm, NCCL_INVALID_ARGUMENT,
 				 "%s: count %zu, type %d, reduction %d, root or peer %u", call,
 				 op->count, op->type, op->redop, op->root);
+
 	if (comm->cuda.cuCtxGetCurrent(&context) != 0 || context != comm->context)
 		return comm_fail(comm, NCCL_INVALID_USAGE,
 				 "%s: the context that is current is not the communicator's", call);
 	if (!has_buffers(op))
 		return comm_fail(comm, NCCL_INVALID_ARGUMENT,
 				 "%s: a buffer does not lie in memory of the GPU", call);
+
 	int query = comm->cuda.cuStreamQuery(op->stream);
 	if (query != 0 && query != 600)
 		return comm_fail(comm, NCCL_INVALID_USAGE,
 				 "%s: the stream is not one of this context (%d)", call, query);
+
 	return NCCL_SUCCESS;
 }
 
@@ -459,6 +511,7 @@ static int add_op(const struct op *op, const char *call)
 	if (result == NCCL_SUCCESS && group.count >= COMM_GROUP_MAX)
 		result = comm_fail(op->comm, NCCL_INVALID_USAGE, "more than %d calls in a group",
 				   COMM_GROUP_MAX);
+
 	if (result == NCCL_SUCCESS) {
 		struct op *more = realloc(group.ops, (group.count + 1) * sizeof(*more));
 		if (more) {
@@ -468,8 +521,10 @@ static int add_op(const struct op *op, const char *call)
 			result = NCCL_SYSTEM_ERROR;
 		}
 	}
+
 	if (result != NCCL_SUCCESS && group.result == NCCL_SUCCESS)
 		group.result = result;
+
 	int end = ncclGroupEnd();
 	return result != NCCL_SUCCESS ? result : end;
 }
@@ -547,6 +602,7 @@ __attribute__((destructor)) static void look_for_leaks(void)
 		const struct comm *comm = process.live[i];
 		if (!comm || comm->pid != getpid())
 			continue;
+
 		(void)fprintf(stderr,
 			      "libnccl.so.2 (simulated): rank %u ended without ncclCommDestroy or "
 			      "ncclCommAbort\n",

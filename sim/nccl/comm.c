@@ -15,12 +15,14 @@ enum { REACH_WAIT_NS = 20000, STREAM_NON_BLOCKING = 1 };
 int comm_fail(struct comm *comm, int result, const char *format, ...)
 {
 	va_list arguments;
+
 	(void)pthread_mutex_lock(&comm->lock);
 	va_start(arguments, format);
 	(void)vsnprintf(comm->text, sizeof(comm->text), format, arguments);
 	va_end(arguments);
 	(void)pthread_mutex_unlock(&comm->lock);
 	report_line(comm->device, "WARN", "%s", comm->text);
+
 	return result;
 }
 
@@ -48,17 +50,21 @@ static int join(struct comm *comm)
 {
 	char problem[WORLD_PROBLEM_MAX] = "", bus_id[WORLD_BUS_MAX] = "";
 	(void)comm->cuda.cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), comm->device);
+
 	if (comm->fault.is_shm)
 		return comm_fail(
 		    comm, NCCL_SYSTEM_ERROR,
 		    "Error while creating shared memory segment /dev/shm/nccl-simulated "
 		    "(size 9637888): No space left on device");
+
 	while (comm->fault.is_init && !atomic_load(&comm->stop))
 		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+
 	int result = world_join(&comm->id, comm->ranks, comm->rank, bus_id, &comm->stop,
 				&comm->world, problem);
 	if (result != NCCL_SUCCESS)
 		return comm_fail(comm, result, "%s", problem[0] ? problem : "stopped");
+
 	report_init(comm->world, comm->rank, comm->ranks, comm->device, comm->fault.is_socket,
 		    &comm->report);
 	return NCCL_SUCCESS;
@@ -68,15 +74,19 @@ static int join(struct comm *comm)
 static struct job *next_job(struct comm *comm)
 {
 	struct job *job = NULL;
+
 	(void)pthread_mutex_lock(&comm->lock);
+
 	while (!comm->first && !comm->is_ended)
 		(void)pthread_cond_wait(&comm->changed, &comm->lock);
+
 	job = comm->first;
 	if (job) {
 		comm->first = job->next;
 		if (!comm->first)
 			comm->last = &comm->first;
 	}
+
 	(void)pthread_mutex_unlock(&comm->lock);
 	return job;
 }
@@ -104,22 +114,28 @@ static void *comm_thread(void *context)
 {
 	struct comm *comm = context;
 	(void)comm->cuda.cuCtxSetCurrent(comm->context);
+
 	int result = join(comm);
 	state_set(comm, result);
+
 	for (struct job *job; (job = next_job(comm)); free(job)) {
 		uint64_t ns = 0;
+
 		if (result == NCCL_SUCCESS && reach(comm, job)) {
 			result = comm_run(comm, job, &ns);
 			if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)
 				state_set(comm, result);
 		}
+
 		/* after a failure the stream stands until the communicator is aborted, as it does
 		 * behind a kernel that waits for a peer */
 		while (result != NCCL_SUCCESS && !atomic_load(&comm->stop))
 			(void)nanosleep(&(struct timespec){.tv_nsec = REACH_WAIT_NS}, NULL);
+
 		(void)comm->cuda.simCudaStreamRelease(job->stream, job->ticket, ns);
 		finish(comm);
 	}
+
 	return NULL;
 }
 
@@ -129,6 +145,7 @@ int comm_new(const struct nccl_id *id, uint32_t ranks, uint32_t rank, bool is_bl
 	struct comm *comm = calloc(1, sizeof(*comm));
 	if (!comm)
 		return NCCL_SYSTEM_ERROR;
+
 	comm->id = *id;
 	comm->rank = rank;
 	comm->ranks = ranks;
@@ -138,14 +155,17 @@ int comm_new(const struct nccl_id *id, uint32_t ranks, uint32_t rank, bool is_bl
 	comm->cuda = *cuda;
 	comm->last = &comm->first;
 	atomic_init(&comm->state, NCCL_IN_PROGRESS);
+
 	if (cuda->cuCtxGetCurrent(&comm->context) != 0 || !comm->context ||
 	    cuda->cuCtxGetDevice(&comm->device) != 0 ||
 	    cuda->cuStreamCreate(&comm->copies, STREAM_NON_BLOCKING) != 0) {
 		free(comm);
 		return NCCL_UNHANDLED_CUDA_ERROR;
 	}
+
 	(void)pthread_mutex_init(&comm->lock, NULL);
 	(void)pthread_cond_init(&comm->changed, NULL);
+
 	if (pthread_create(&comm->thread, NULL, comm_thread, comm) != 0) {
 		(void)pthread_cond_destroy(&comm->changed);
 		(void)pthread_mutex_destroy(&comm->lock);
@@ -153,6 +173,7 @@ int comm_new(const struct nccl_id *id, uint32_t ranks, uint32_t rank, bool is_bl
 		free(comm);
 		return NCCL_SYSTEM_ERROR;
 	}
+
 	*out = comm;
 	return NCCL_SUCCESS;
 }
@@ -202,6 +223,7 @@ static int run_now(struct comm *comm, struct job *job)
 	if (result != NCCL_SUCCESS)
 		state_set(comm, result);
 	free(job);
+
 	return result;
 }
 
@@ -209,12 +231,14 @@ int comm_submit(struct comm *comm, struct job *job)
 {
 	if (!comm->cuda.simCudaStreamHold)
 		return run_now(comm, job);
+
 	int result = comm->cuda.simCudaStreamHold(job->stream, &job->ticket);
 	if (result != 0) {
 		free(job);
 		return comm_fail(comm, NCCL_UNHANDLED_CUDA_ERROR, "Cuda failure %d of the stream",
 				 result);
 	}
+
 	job->next = NULL;
 	(void)pthread_mutex_lock(&comm->lock);
 	(void)atomic_fetch_add(&comm->under_way, 1);
@@ -222,5 +246,6 @@ int comm_submit(struct comm *comm, struct job *job)
 	comm->last = &job->next;
 	(void)pthread_cond_broadcast(&comm->changed);
 	(void)pthread_mutex_unlock(&comm->lock);
+
 	return NCCL_SUCCESS;
 }

@@ -15,6 +15,7 @@ bool cuda_load(struct cuda_calls *out, const char **out_problem)
 		*out_problem = dlerror();
 		return false;
 	}
+
 	const struct {
 		const char *name;
 		void *place;
@@ -37,14 +38,17 @@ bool cuda_load(struct cuda_calls *out, const char **out_problem)
 	    {"simCudaStreamReached", &calls.simCudaStreamReached, false},
 	    {"simCudaStreamRelease", &calls.simCudaStreamRelease, false},
 	};
+
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
 		void *symbol = dlsym(library, wanted[i].name);
 		if (!symbol && wanted[i].is_needed) {
 			*out_problem = dlerror();
 			return false;
 		}
+
 		memcpy(wanted[i].place, &symbol, sizeof(symbol));
 	}
+
 	if (!calls.simCudaStreamReached || !calls.simCudaStreamRelease)
 		calls.simCudaStreamHold = NULL;
 	*out = calls;

@@ -23,10 +23,12 @@ float reduce_from_half(uint16_t half)
 {
 	uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = (half >> 10) & 31u;
 	uint32_t fraction = half & 0x3ffu;
+
 	if (exponent == 31)
 		return float_of(sign | 0x7f800000u | fraction << 13);
 	if (exponent != 0)
 		return float_of(sign | (exponent + 112) << 23 | fraction << 13);
+
 	float value = (float)fraction * 0x1p-24f; /* exact */
 	return sign ? -value : value;
 }
@@ -42,6 +44,7 @@ uint16_t reduce_to_half(float value)
 		float shifted = float_of(size) + 0.5f;
 		return (uint16_t)(sign | (bits_of(shifted) - 0x3f000000u));
 	}
+
 	uint32_t rounded = size + 0xfffu + (size >> 13 & 1u);
 	return (uint16_t)(sign | (rounded - 0x38000000u) >> 13);
 }
@@ -157,7 +160,9 @@ void reduce_prepare(void *values, size_t count, int type, int redop, uint32_t ra
 {
 	if (redop != NCCL_AVG)
 		return;
+
 	const float part = 1.0f / (float)ranks;
+
 	switch (type) {
 	case NCCL_FLOAT16:
 		EACH(uint16_t, reduce_to_half(reduce_from_half(each[i]) * part));
@@ -180,7 +185,9 @@ void reduce_finish(void *values, size_t count, int type, int redop, uint32_t ran
 {
 	if (redop != NCCL_AVG)
 		return;
+
 	const int64_t n = ranks;
+
 	switch (type) {
 	case NCCL_INT8:
 		EACH(int8_t, each[i] / n);

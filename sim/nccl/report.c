@@ -33,18 +33,23 @@ void report_line(int device, const char *level, const char *format, ...)
 {
 	char line[LINE_MAX_BYTES], host[64] = "localhost", path[SIM_PATH_MAX];
 	const char *file = getenv("NCCL_DEBUG_FILE");
+
 	if (!is_asked_for(level))
 		return;
+
 	(void)gethostname(host, sizeof(host) - 1);
 	int length = snprintf(line, sizeof(line), "%s:%ld:%ld [%d] NCCL %s ", host, (long)getpid(),
 			      (long)getpid(), device, level);
 	va_list arguments;
+
 	va_start(arguments, format);
 	(void)vsnprintf(line + length, sizeof(line) - (size_t)length, format, arguments);
 	va_end(arguments);
+
 	FILE *out = stdout;
 	/* "%p" is the process, as the library has it */
 	const char *mark = file ? strstr(file, "%p") : NULL;
+
 	if (file) {
 		(void)snprintf(path, sizeof(path), "%.*s", mark ? (int)(mark - file) : 400, file);
 		if (mark)
@@ -52,8 +57,10 @@ void report_line(int device, const char *level, const char *format, ...)
 				       (long)getpid(), mark + 2);
 		out = fopen(path, "ae");
 	}
+
 	if (!out)
 		return;
+
 	(void)fprintf(out, "%s\n", line);
 	if (out == stdout)
 		(void)fflush(out);
@@ -65,16 +72,20 @@ void report_line(int device, const char *level, const char *format, ...)
 static uint32_t find_gpu(const struct sim_machine *machine, const char *bus_id)
 {
 	char text[48];
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		const struct sim_gpu *gpu = &machine->gpu[i];
 		(void)snprintf(text, sizeof(text), "%x:%02x:%02x.0", gpu->pci_domain, gpu->pci_bus,
 			       gpu->pci_device);
+
 		const char *wanted = bus_id;
 		while (*wanted == '0' && isxdigit((unsigned char)wanted[1]))
 			wanted++;
+
 		if (strcasecmp(wanted, text) == 0)
 			return i;
 	}
+
 	return SIM_GPU_MAX;
 }
 
@@ -119,6 +130,7 @@ static bool has_port(const struct sim_machine *machine)
 				return true;
 		}
 	}
+
 	return false;
 }
 
@@ -126,30 +138,37 @@ void report_init(const struct world *world, uint32_t rank, uint32_t ranks, int d
 		 bool is_socket, struct report *out)
 {
 	char path[SIM_PATH_MAX];
+
 	static const char *const word[] = {
 	    [WAY_NVLINK] = "P2P/IPC", [WAY_PCIE] = "P2P/IPC", [WAY_SHM] = "SHM/direct/direct"};
 	struct sim_state *state = NULL;
 	struct sim_error error;
+
 	*out = (struct report){.bytes_per_ns = 10, .latency_ns = 5000 + 1000 * (uint64_t)ranks};
 	report_line(device, "INFO", "NCCL version 2.21.5+simulated");
+
 	if (sim_state_open(sim_state_default_path(path), &state, &error) != SIM_OPEN_OK) {
 		report_line(device, "INFO", "Using network Socket");
 		return;
 	}
+
 	const struct sim_machine *machine = sim_state_read(state);
 	bool is_ib = !is_socket && has_port(machine);
 	uint32_t self = find_gpu(machine, world_bus_id(world, rank));
+
 	if (!is_ib)
 		report_line(device, "INFO", "NET/IB : No device found.");
 	report_line(device, "INFO",
 		    is_ib ? "NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:127.0.0.1<0>"
 			  : "NET/Socket : Using [0]eth0:127.0.0.1<0>");
 	report_line(device, "INFO", "Using network %s", is_ib ? "IB" : "Socket");
+
 	for (uint32_t step = 1; step < ranks && self < SIM_GPU_MAX; step++) {
 		uint32_t peer = (rank + step) % ranks;
 		uint32_t other = find_gpu(machine, world_bus_id(world, peer));
 		if (other >= SIM_GPU_MAX || other == self)
 			continue;
+
 		enum way way = way_between(machine, self, other);
 		double speed = speed_of(machine, self, way);
 		/* the slowest of the ring; the others are for what goes straight */
@@ -158,6 +177,7 @@ void report_init(const struct world *world, uint32_t rank, uint32_t ranks, int d
 		report_line(device, "INFO", "Channel 00/0 : %u[%u] -> %u[%u] via %s", rank, self,
 			    peer, other, word[way]);
 	}
+
 	sim_state_read_done(state);
 	(void)sim_state_close(state);
 }

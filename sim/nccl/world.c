@@ -86,6 +86,7 @@ static bool find_dead(const struct world *world, uint32_t *out_rank)
 			return true;
 		}
 	}
+
 	return false;
 }
 
@@ -93,25 +94,31 @@ static int look_around(const struct world *world, uint64_t turn, const atomic_bo
 		       char problem[WORLD_PROBLEM_MAX])
 {
 	uint32_t dead = 0;
+
 	if (atomic_load(stop))
 		return NCCL_IN_PROGRESS;
+
 	if (atomic_load(&world->head->is_aborted)) {
 		(void)snprintf(problem, WORLD_PROBLEM_MAX, "rank %u aborted the communicator",
 			       atomic_load(&world->head->aborted_by));
 		return NCCL_REMOTE_ERROR;
 	}
+
 	if (turn % DEAD_CHECK_TURNS == DEAD_CHECK_TURNS - 1 && find_dead(world, &dead)) {
 		(void)snprintf(problem, WORLD_PROBLEM_MAX, "the process of rank %u is gone", dead);
 		return NCCL_REMOTE_ERROR;
 	}
+
 	return NCCL_SUCCESS;
 }
 
 static int segment_map(const char *name, struct world *world, char problem[WORLD_PROBLEM_MAX])
 {
 	size_t rings = (size_t)world->ranks * world->ranks;
+
 	world->ring_bytes = ring_size(world->ranks);
 	world->total = sizeof(struct head) + rings * (sizeof(struct ring) + world->ring_bytes);
+
 	int fd = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	/* every rank gives it the same size: nothing is lost by doing so twice */
 	if (fd < 0 || ftruncate(fd, (off_t)world->total) != 0 ||
@@ -123,18 +130,23 @@ static int segment_map(const char *name, struct world *world, char problem[WORLD
 		if (fd >= 0)
 			(void)close(fd);
 		(void)shm_unlink(name);
+
 		return NCCL_SYSTEM_ERROR;
 	}
+
 	void *memory = mmap(NULL, world->total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	(void)close(fd);
+
 	if (memory == MAP_FAILED) {
 		(void)snprintf(problem, WORLD_PROBLEM_MAX, "cannot map /dev/shm%s: %s", name,
 			       strerror(errno));
 		return NCCL_SYSTEM_ERROR;
 	}
+
 	world->head = memory;
 	world->rings = (struct ring *)(world->head + 1);
 	world->bytes = (uint8_t *)(world->rings + rings);
+
 	return NCCL_SUCCESS;
 }
 
@@ -144,6 +156,7 @@ static int enter(struct world *world, const char *bus_id, char problem[WORLD_PRO
 	struct member *self = &head->member[world->rank];
 	uint32_t nobody = 0;
 	int32_t none = 0;
+
 	if (!atomic_compare_exchange_strong(&head->ranks, &nobody, world->ranks) &&
 	    nobody != world->ranks) {
 		(void)snprintf(problem, WORLD_PROBLEM_MAX,
@@ -151,12 +164,14 @@ static int enter(struct world *world, const char *bus_id, char problem[WORLD_PRO
 			       world->ranks, nobody);
 		return NCCL_INVALID_ARGUMENT;
 	}
+
 	(void)snprintf(self->bus_id, sizeof(self->bus_id), "%s", bus_id);
 	if (!atomic_compare_exchange_strong(&self->pid, &none, (int32_t)getpid())) {
 		(void)snprintf(problem, WORLD_PROBLEM_MAX, "two processes say they are rank %u",
 			       world->rank);
 		return NCCL_INVALID_USAGE;
 	}
+
 	(void)atomic_fetch_add(&head->joined, 1);
 	return NCCL_SUCCESS;
 }
@@ -167,26 +182,33 @@ int world_join(const struct nccl_id *id, uint32_t ranks, uint32_t rank, const ch
 	struct id_content content;
 	char name[NAME_MAX_BYTES] = "/sluice-sim-nccl-";
 	size_t at = strlen(name);
+
 	memcpy(&content, id, sizeof(content));
 	if (content.magic != WORLD_MAGIC) {
 		(void)snprintf(problem, WORLD_PROBLEM_MAX, "the id is not one of this library");
 		return NCCL_INVALID_ARGUMENT;
 	}
+
 	for (size_t i = 0; i < TOKEN_BYTES; i++)
 		at += (size_t)snprintf(name + at, sizeof(name) - at, "%02x", content.token[i]);
+
 	struct world *world = calloc(1, sizeof(*world));
 	if (!world)
 		return NCCL_SYSTEM_ERROR;
+
 	world->rank = rank;
 	world->ranks = ranks;
+
 	int result = segment_map(name, world, problem);
 	if (result == NCCL_SUCCESS)
 		result = enter(world, bus_id, problem);
+
 	for (uint64_t turn = 0; result == NCCL_SUCCESS && atomic_load(&world->head->joined) < ranks;
 	     turn++) {
 		result = look_around(world, turn, stop, problem);
 		wait_turn(turn);
 	}
+
 	/* its name is not needed once all are there, nor when they will never be */
 	if (rank == 0 || result != NCCL_SUCCESS)
 		(void)shm_unlink(name);
@@ -194,6 +216,7 @@ int world_join(const struct nccl_id *id, uint32_t ranks, uint32_t rank, const ch
 		(void)world_leave(world, true);
 		return result;
 	}
+
 	*out = world;
 	return NCCL_SUCCESS;
 }
@@ -202,12 +225,14 @@ struct world *world_leave(struct world *world, bool is_abort)
 {
 	if (!world)
 		return NULL;
+
 	if (world->head) {
 		if (is_abort && !atomic_exchange(&world->head->is_aborted, 1))
 			atomic_store(&world->head->aborted_by, world->rank);
 		atomic_store(&world->head->member[world->rank].is_gone, 1);
 		(void)munmap(world->head, world->total);
 	}
+
 	free(world);
 	return NULL;
 }
@@ -229,9 +254,12 @@ static size_t ring_step(struct world *world, uint32_t from, uint32_t to, bool is
 	size_t can = is_send ? size - (size_t)(written - taken) : (size_t)(written - taken);
 	size_t offset = (size_t)((is_send ? written : taken) % size);
 	size_t now = bytes < can ? bytes : can;
+
 	if (now == 0)
 		return 0;
+
 	size_t first = now < size - offset ? now : size - offset;
+
 	if (is_send) {
 		memcpy(base + offset, data, first);
 		memcpy(base, data + first, now - first);
@@ -241,6 +269,7 @@ static size_t ring_step(struct world *world, uint32_t from, uint32_t to, bool is
 		memcpy(data + first, base, now - first);
 		atomic_store_explicit(&ring->taken, taken + now, memory_order_release);
 	}
+
 	return now;
 }
 
@@ -256,6 +285,7 @@ static bool transfer_step(struct world *world, struct world_transfer *transfer, 
 	uint32_t from = transfer->is_send ? world->rank : transfer->peer;
 	uint32_t to = transfer->is_send ? transfer->peer : world->rank;
 	size_t moved = 0;
+
 	if (transfer->tag_done < sizeof(transfer->tag)) {
 		struct world_tag *tag = transfer->is_send ? &transfer->tag : &transfer->heard;
 		moved = ring_step(world, from, to, transfer->is_send,
@@ -264,13 +294,16 @@ static bool transfer_step(struct world *world, struct world_transfer *transfer, 
 		transfer->tag_done += moved;
 		if (transfer->tag_done < sizeof(transfer->tag))
 			return moved > 0;
+
 		if (!transfer->is_send && !tag_is_same(&transfer->tag, &transfer->heard)) {
 			*out_differs = true;
 			return true;
 		}
 	}
+
 	if (transfer->done == transfer->bytes)
 		return moved > 0;
+
 	size_t now = ring_step(world, from, to, transfer->is_send, transfer->data + transfer->done,
 			       transfer->bytes - transfer->done);
 	transfer->done += now;
@@ -287,14 +320,17 @@ int world_move(struct world *world, struct world_transfer *transfers, size_t cou
 {
 	for (uint64_t turn = 0;;) {
 		bool is_busy[2][WORLD_RANKS_MAX] = {{false}}, is_all = true, has_moved = false;
+
 		for (size_t i = 0; i < count; i++) {
 			struct world_transfer *transfer = &transfers[i];
 			bool *is_taken = &is_busy[transfer->is_send][transfer->peer],
 			     differs = false;
+
 			if (transfer_is_done(transfer) || *is_taken) {
 				is_all = is_all && transfer_is_done(transfer);
 				continue;
 			}
+
 			has_moved = transfer_step(world, transfer, &differs) || has_moved;
 			if (differs) {
 				(void)snprintf(
@@ -306,13 +342,16 @@ int world_move(struct world *world, struct world_transfer *transfers, size_t cou
 				    (unsigned long long)transfer->heard.count);
 				return NCCL_INVALID_USAGE;
 			}
+
 			if (!transfer_is_done(transfer)) {
 				*is_taken = true;
 				is_all = false;
 			}
 		}
+
 		if (is_all)
 			return NCCL_SUCCESS;
+
 		turn = has_moved ? 0 : turn + 1;
 		int result = look_around(world, turn, stop, problem);
 		if (result != NCCL_SUCCESS)

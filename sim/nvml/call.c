@@ -46,6 +46,7 @@ static const char *call_log_path(const struct sim_machine *machine)
 		path = path ? path : "";
 		atomic_store_explicit(&environment, path, memory_order_release);
 	}
+
 	return *path ? path : machine->log;
 }
 
@@ -57,17 +58,21 @@ static void call_write_log(const struct call *call)
 
 	snprintf(path, sizeof(path), "%s", call_log_path(sim_state_read(call->session->state)));
 	sim_state_read_done(call->session->state);
+
 	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return;
+
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (call->gpu != SIM_WHOLE_GPU && call->gi != SIM_WHOLE_GPU)
 		snprintf(device, sizeof(device), "%u/%u/%u", call->gpu, call->gi, call->ci);
 	else if (call->gpu != SIM_WHOLE_GPU)
 		snprintf(device, sizeof(device), "%u", call->gpu);
+
 	char missed[48] = "";
 	if (call->missed)
 		snprintf(missed, sizeof(missed), " missed %llu", (unsigned long long)call->missed);
+
 	int length = snprintf(line, sizeof(line), "%lld.%06ld %d %ld nvml%s %s %u %llu%s\n",
 			      (long long)now.tv_sec, now.tv_nsec / 1000, getpid(),
 			      syscall(SYS_gettid), call_name(call->function), device, call->result,
@@ -84,10 +89,12 @@ static bool call_names_match(const char *rule, const char *name)
 		return true;
 	if (length < 4 || memcmp(rule, "nvml", 4) != 0)
 		return false;
+
 	rule += 4;
 	length -= 4;
 	if (strncmp(rule, name, length) != 0)
 		return false;
+
 	return name[length] == '\0' || (name[length] == '_' && name[length + 1] == 'v' &&
 					name[length + 2] >= '0' && name[length + 2] <= '9');
 }
@@ -130,25 +137,32 @@ static void call_wait(struct call *call, uint32_t rule, uint32_t delay_ms)
 	sim_state_read_done(state);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
+
 	for (bool standing = true; standing;) {
 		uint64_t now = call_now_ns();
 		if (delay_ms && now >= until)
 			break;
+
 		if (delay_ms && until - now < 5000000) {
 			struct timespec rest = {0, (long)(until - now)};
 			nanosleep(&rest, NULL);
 			continue;
 		}
+
 		nanosleep(&pause, NULL);
 		if (!rule)
 			continue;
+
 		const struct sim_machine *machine = sim_state_read(state);
+
 		standing = false;
 		for (uint32_t i = 0; i < SIM_RULE_MAX; i++)
 			standing = standing || (machine->rule[i].kind == SIM_RULE_HANG &&
 						machine->rule[i].id == rule);
+
 		sim_state_read_done(state);
 	}
+
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	call->machine = sim_state_read(state);
 }
@@ -157,13 +171,16 @@ static void call_wait(struct call *call, uint32_t rule, uint32_t delay_ms)
 static int call_fault(struct call *call, bool looked_up)
 {
 	int forced = -1;
+
 	for (uint32_t i = 0; i < SIM_RULE_MAX; i++) {
 		struct sim_rule rule = {.kind = call->machine->rule[i].kind};
 		if (rule.kind == SIM_RULE_NONE)
 			continue;
+
 		rule = call->machine->rule[i];
 		if (!call_rule_matches(call, &rule, looked_up) || !call_rule_is_due(i, &rule))
 			continue;
+
 		if (rule.kind == SIM_RULE_RETURN && forced < 0)
 			forced = (int)rule.result;
 		else if (rule.kind == SIM_RULE_SLOW)
@@ -171,9 +188,11 @@ static int call_fault(struct call *call, bool looked_up)
 		else if (rule.kind == SIM_RULE_HANG)
 			call_wait(call, rule.id, rule.delay_ms);
 	}
+
 	if (call->function == FUNCTION_nvmlDeviceGetPcieThroughput &&
 	    (call->machine->quirks & SIM_QUIRK_SLOWPCIE))
 		call_wait(call, 0, 20);
+
 	return forced;
 }
 
@@ -205,10 +224,12 @@ static unsigned call_resolve(struct call *call, const void *handle)
 	call->gpu = target.gpu;
 	call->gi = target.gi;
 	call->ci = target.ci;
+
 	/* A handle of a GPU that this process must not see was guessed, not given. */
 	if (result == NVML_OK && call->gpu != SIM_WHOLE_GPU &&
 	    session_index_of(call->session, call->gpu) == SIM_WHOLE_GPU)
 		result = NVML_INVALID_ARGUMENT;
+
 	return result;
 }
 
@@ -216,6 +237,7 @@ static unsigned call_health(const struct call *call)
 {
 	if (call->gpu == SIM_WHOLE_GPU)
 		return NVML_OK;
+
 	switch ((enum sim_health)call_gpu(call)->health) {
 	case SIM_GPU_OK:
 		return NVML_OK;
@@ -227,6 +249,7 @@ static unsigned call_health(const struct call *call)
 		return call->function == FUNCTION_nvmlDeviceGetFieldValues ? NVML_OK
 									   : NVML_RESET_REQUIRED;
 	}
+
 	return NVML_UNKNOWN;
 }
 
@@ -244,10 +267,12 @@ static bool call_enter(struct call *call, unsigned function, const void *handle)
 	call->began_ns = 0;
 	if (!call->session)
 		return false;
+
 	call->machine = sim_state_read(call->session->state);
 	call->result = call_resolve(call, handle);
 	if (*call_log_path(call->machine))
 		call->began_ns = call_now_ns();
+
 	return true;
 }
 
@@ -264,11 +289,13 @@ bool call_begin(struct call *call, unsigned function, void *handle, bool missing
 
 	if (!call_enter(call, function, handle))
 		return false;
+
 	int forced = call_fault(call, false);
 	if (forced >= 0) {
 		call->result = (unsigned)forced;
 		return false;
 	}
+
 	if (call->result == NVML_OK && missing)
 		call->result = NVML_INVALID_ARGUMENT;
 	if (call->result == NVML_OK)
@@ -277,6 +304,7 @@ bool call_begin(struct call *call, unsigned function, void *handle, bool missing
 		call->result = NVML_NOT_SUPPORTED;
 	if (call->result != NVML_OK)
 		return false;
+
 	if (row->kind == KIND_FREE) {
 		call_release(call);
 	} else if (row->kind == KIND_WRITE) {
@@ -288,6 +316,7 @@ bool call_begin(struct call *call, unsigned function, void *handle, bool missing
 		else
 			call->result = call_resolve(call, handle);
 	}
+
 	return call->result == NVML_OK;
 }
 
@@ -301,10 +330,12 @@ unsigned call_end(struct call *call)
 		sim_state_commit(call->session->state);
 	else if (call->change)
 		sim_state_abort(call->session->state);
+
 	call_release(call);
 	if (call->began_ns)
 		call_write_log(call);
 	session_unref(call->session);
+
 	return call->result;
 }
 
@@ -318,6 +349,7 @@ unsigned call_stub(unsigned function, void *handle)
 			      : health != NVML_OK ? health
 						  : NVML_NOT_SUPPORTED;
 	}
+
 	return call_end(&call);
 }
 

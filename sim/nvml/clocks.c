@@ -22,10 +22,12 @@ unsigned impl_DeviceGetUtilizationRates(struct call *call, struct nvml_utilizati
 		return NVML_NOT_SUPPORTED;
 	if (call->machine->quirks & SIM_QUIRK_NODATA)
 		return NVML_NO_DATA;
+
 	out->gpu = sim_physics_util_percent(call->machine, call->gpu);
 	out->memory = (call_gpu(call)->membw_permille + 5) / 10;
 	if ((call->machine->quirks & SIM_QUIRK_UTIL_OVER_100) && out->gpu > 50)
 		out->gpu += 57;
+
 	return NVML_OK;
 }
 
@@ -157,11 +159,13 @@ unsigned impl_DeviceGetSupportedGraphicsClocks(struct call *call, unsigned memor
 
 	if (memory_mhz != model->mem_max_mhz && memory_mhz != model->mem_idle_mhz)
 		return NVML_NOT_FOUND;
+
 	for (uint32_t mhz = model->sm_max_mhz;
 	     mhz >= model->sm_idle_mhz && mhz > 0 && have<CLOCK_LIST_MAX; mhz = mhz> CLOCK_STEP_MHZ
 		 ? mhz - CLOCK_STEP_MHZ
 		 : 0)
 		list[have++] = mhz;
+
 	return array_out(list, have, sizeof(list[0]), out, count);
 }
 
@@ -183,11 +187,14 @@ unsigned impl_DeviceGetSupportedPerformanceStates(struct call *call, unsigned *o
 	unsigned room = size / sizeof(*out), have = idle == 0 ? 1 : 2;
 	if (room < have)
 		return NVML_INSUFFICIENT_SIZE;
+
 	for (unsigned i = 0; i < room; i++)
 		out[i] = 32;
+
 	out[0] = 0;
 	if (idle != 0)
 		out[1] = idle;
+
 	return NVML_OK;
 }
 
@@ -196,16 +203,19 @@ unsigned impl_DeviceGetMinMaxClockOfPState(struct call *call, unsigned domain, u
 {
 	const struct sim_model *model = call_model(call);
 	bool memory = domain == CLOCK_MEMORY;
+
 	if (domain >= CLOCK_END || pstate > 15)
 		return NVML_INVALID_ARGUMENT;
 	if (pstate != 0 && pstate != model->idle_pstate)
 		return NVML_NOT_SUPPORTED;
+
 	*minimum =
 	    memory ? (pstate ? model->mem_idle_mhz : model->mem_max_mhz) : model->sm_idle_mhz;
 	if (pstate != 0)
 		*maximum = memory ? model->mem_idle_mhz : model->sm_idle_mhz;
 	else
 		clocks_max(call, domain, maximum);
+
 	return NVML_OK;
 }
 
@@ -213,14 +223,17 @@ unsigned impl_DeviceGetDynamicPstatesInfo(struct call *call,
 					  struct nvml_gpu_dynamic_pstates_info *out)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
+
 	if (clocks_utilisation_refused(call))
 		return NVML_NOT_SUPPORTED;
+
 	memset(out, 0, sizeof(*out));
 	const uint32_t permille[] = {gpu->util_permille, gpu->membw_permille, gpu->dec_permille, 0};
 	for (unsigned i = 0; i < 4; i++) {
 		out->domain[i].present = 1;
 		out->domain[i].percent = (permille[i] + 5) / 10;
 	}
+
 	return NVML_OK;
 }
 
@@ -264,8 +277,10 @@ unsigned impl_DeviceGetViolationStatus(struct call *call, unsigned policy,
 				       struct nvml_violation_time *out)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
+
 	if (policy > 11 || (policy > 5 && policy < 10))
 		return NVML_INVALID_ARGUMENT;
+
 	out->reference_us = session_time_us(call->session, call->machine->tick);
 	out->violation_ns = policy == 0	  ? gpu->power_violation_ns
 			    : policy == 1 ? gpu->thermal_violation_ns

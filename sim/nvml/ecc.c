@@ -27,15 +27,18 @@ unsigned impl_DeviceGetDefaultEccMode(struct call *call, unsigned *out)
 static unsigned ecc_count(const struct call *call, unsigned type, unsigned lifetime, uint64_t *out)
 {
 	const struct sim_ecc *ecc = &call_gpu(call)->ecc;
+
 	if (type > ECC_UNCORRECTED || lifetime > ECC_AGGREGATE)
 		return NVML_INVALID_ARGUMENT;
 	if (!call_model(call)->has_ecc || !call_gpu(call)->ecc_current)
 		return NVML_NOT_SUPPORTED;
+
 	if (lifetime == ECC_VOLATILE)
 		*out = type == ECC_CORRECTED ? ecc->corrected_volatile : ecc->uncorrected_volatile;
 	else
 		*out =
 		    type == ECC_CORRECTED ? ecc->corrected_aggregate : ecc->uncorrected_aggregate;
+
 	return NVML_OK;
 }
 
@@ -55,9 +58,11 @@ unsigned impl_DeviceGetMemoryErrorCounter(struct call *call, unsigned type, unsi
 		return ecc_count(call, type, lifetime, out);
 	if (call_model(call)->architecture >= ECC_AMPERE && location != ECC_LOCATION_SRAM)
 		return NVML_NOT_SUPPORTED;
+
 	unsigned result = ecc_count(call, type, lifetime, out);
 	if (result == NVML_OK)
 		*out = 0;
+
 	return result;
 }
 
@@ -84,16 +89,20 @@ unsigned impl_DeviceGetRetiredPages_v2(struct call *call, unsigned cause, unsign
 		return NVML_INVALID_ARGUMENT;
 	if (!ecc_retires_pages(call))
 		return NVML_NOT_SUPPORTED;
+
 	unsigned have = cause == 0 ? call_gpu(call)->retired_sbe : call_gpu(call)->retired_dbe;
 	unsigned room = addresses ? *count : 0;
+
 	*count = have;
 	if (room < have)
 		return NVML_INSUFFICIENT_SIZE;
+
 	for (unsigned i = 0; i < have; i++) {
 		addresses[i] = UINT64_C(0x51ce0000) + cause * UINT64_C(0x10000000) + i * 0x1000;
 		if (times)
 			times[i] = 0;
 	}
+
 	return NVML_OK;
 }
 
@@ -127,10 +136,12 @@ unsigned impl_DeviceGetRemappedRows(struct call *call, unsigned *correctable,
 	const struct sim_gpu *gpu = call_gpu(call);
 	if (!call_model(call)->has_row_remapper || ecc_is_divided(gpu))
 		return NVML_NOT_SUPPORTED;
+
 	*correctable = gpu->remap_correctable;
 	*uncorrectable = gpu->remap_uncorrectable;
 	*pending = gpu->remap_pending;
 	*failure = gpu->remap_failure;
+
 	return NVML_OK;
 }
 
@@ -138,10 +149,13 @@ unsigned impl_DeviceGetRowRemapperHistogram(struct call *call,
 					    struct nvml_row_remapper_histogram_values *out)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
+
 	if (!call_model(call)->has_row_remapper)
 		return NVML_NOT_SUPPORTED;
+
 	uint32_t touched = gpu->remap_correctable + gpu->remap_uncorrectable;
 	uint32_t none = gpu->remap_failure ? 1 : 0;
+
 	if (touched > ECC_BANKS - none)
 		touched = ECC_BANKS - none;
 	*out = (struct nvml_row_remapper_histogram_values){
@@ -155,6 +169,7 @@ unsigned impl_DeviceGetSramEccErrorStatus(struct call *call, struct nvml_ecc_sra
 		return NVML_ARGUMENT_VERSION_MISMATCH;
 	if (!call_model(call)->has_ecc || call_model(call)->architecture < ECC_AMPERE)
 		return NVML_NOT_SUPPORTED;
+
 	*out = (struct nvml_ecc_sram_error_status){
 	    .version = out->version,
 	    .threshold_exceeded = call_gpu(call)->sram_threshold_exceeded,

@@ -67,17 +67,21 @@ static struct event_set *event_find(const void *handle, bool is_system)
 static unsigned event_create(bool is_system, void **out)
 {
 	unsigned result = NVML_INSUFFICIENT_RESOURCES;
+
 	events_lock();
+
 	for (uint32_t i = 0; i < EVENT_SET_MAX; i++) {
 		struct event_set *set = &event_set[i];
 		if (set->used)
 			continue;
+
 		uint8_t tag = (uint8_t)((set->tag + 1) % EVENT_TAGS);
 		*set = (struct event_set){.used = true, .is_system = is_system, .tag = tag};
 		*out = &event_space[i * EVENT_TAGS + tag];
 		result = NVML_OK;
 		break;
 	}
+
 	events_unlock();
 	return result;
 }
@@ -107,12 +111,14 @@ unsigned impl_EventSetFree(struct call *call, void *handle)
 static uint64_t event_supported(const struct call *call)
 {
 	uint64_t types = EVENT_PSTATE | EVENT_XID | EVENT_CLOCK;
+
 	if (call_model(call)->has_ecc)
 		types |= EVENT_ECC_CORRECTED | EVENT_ECC_UNCORRECTED;
 	if (call_model(call)->has_mig)
 		types |= EVENT_MIG_CONFIG;
 	if (nvml_age >= 580)
 		types |= EVENT_SINCE_580;
+
 	return types;
 }
 
@@ -125,20 +131,24 @@ unsigned impl_DeviceGetSupportedEventTypes(struct call *call, uint64_t *out)
 unsigned impl_DeviceRegisterEvents(struct call *call, uint64_t types, void *handle)
 {
 	uint64_t last = sim_state_last_event(call->session->state);
+
 	if (types & ~event_supported(call))
 		return NVML_NOT_SUPPORTED;
+
 	events_lock();
 	struct event_set *set = event_find(handle, false);
 	if (set) {
 		bool is_first = true;
 		for (uint32_t i = 0; i < SIM_GPU_MAX; i++)
 			is_first = is_first && set->types[i] == 0;
+
 		if (set->types[call->gpu] == 0)
 			set->since[call->gpu] = last;
 		if (is_first)
 			set->cursor = last;
 		set->types[call->gpu] |= types;
 	}
+
 	events_unlock();
 	return set ? NVML_OK : NVML_INVALID_ARGUMENT;
 }
@@ -155,6 +165,7 @@ static bool event_wanted(const struct sim_event *event, void *context)
 static bool event_take(const void *handle, uint64_t to, unsigned *result)
 {
 	bool is_taken = false;
+
 	events_lock();
 	struct event_set *set = event_find(handle, false);
 	if (!set) {
@@ -164,6 +175,7 @@ static bool event_take(const void *handle, uint64_t to, unsigned *result)
 		if (is_taken)
 			set->cursor = to;
 	}
+
 	events_unlock();
 	return is_taken;
 }
@@ -191,19 +203,24 @@ unsigned impl_EventSetWait_v2(struct call *call, void *handle, struct nvml_event
 		if (set)
 			copy = *set;
 		events_unlock();
+
 		if (!set)
 			return NVML_INVALID_ARGUMENT;
+
 		int found = sim_state_wait_event(call->session->state, copy.cursor,
 						 now < until ? (uint32_t)(until - now) : 0,
 						 event_wanted, &copy, &event, &missed);
+
 		call->missed += missed;
 		bool is_taken = event_take(handle, event.number, &result);
+
 		if (result != NVML_OK)
 			return result;
 		if (!found)
 			return NVML_TIMEOUT;
 		if (!is_taken)
 			continue;
+
 		*out = (struct nvml_event_data){
 		    .device = handle_of_gpu(event.gpu),
 		    .type = event.type,
@@ -250,15 +267,19 @@ unsigned impl_SystemRegisterEvents(struct call *call,
 		return NVML_ARGUMENT_VERSION_MISMATCH;
 	if (request->types & ~(uint64_t)(EVENT_DRIVER_UNBIND | EVENT_DRIVER_BIND))
 		return NVML_NOT_SUPPORTED;
+
 	uint32_t bound = event_bound(sim_state_read(call->session->state));
+
 	sim_state_read_done(call->session->state);
 	events_lock();
+
 	struct event_set *set = event_find(request->set, true);
 	if (set) {
 		if (set->types[0] == 0)
 			set->bound = bound;
 		set->types[0] |= request->types;
 	}
+
 	events_unlock();
 	return set ? NVML_OK : NVML_INVALID_ARGUMENT;
 }
@@ -268,10 +289,13 @@ static bool event_difference(struct event_set *set, const struct sim_machine *ma
 			     struct nvml_system_event_data *out)
 {
 	uint32_t differs = event_bound(machine) ^ set->bound;
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		const struct sim_gpu *gpu = &machine->gpu[i];
+
 		if (!(differs & UINT32_C(1) << i))
 			continue;
+
 		set->bound ^= UINT32_C(1) << i;
 		out->type =
 		    gpu->health == SIM_GPU_UNPLUGGED ? EVENT_DRIVER_UNBIND : EVENT_DRIVER_BIND;
@@ -279,6 +303,7 @@ static bool event_difference(struct event_set *set, const struct sim_machine *ma
 		if (set->types[0] & out->type)
 			return true;
 	}
+
 	return false;
 }
 
@@ -292,22 +317,27 @@ unsigned impl_SystemEventSetWait(struct call *call,
 		return NVML_ARGUMENT_VERSION_MISMATCH;
 	if (!request->data || request->size == 0)
 		return NVML_INVALID_ARGUMENT;
+
 	for (;;) {
 		request->count = 0;
 		const struct sim_machine *machine = sim_state_read(call->session->state);
+
 		events_lock();
 		struct event_set *set = event_find(request->set, true);
 		while (set && request->count < request->size &&
 		       event_difference(set, machine, &request->data[request->count]))
 			request->count++;
+
 		events_unlock();
 		sim_state_read_done(call->session->state);
 		if (!set)
 			return NVML_INVALID_ARGUMENT;
 		if (request->count > 0)
 			return NVML_OK;
+
 		if (event_now_ms() >= until)
 			return NVML_TIMEOUT;
+
 		nanosleep(&pause, NULL);
 	}
 }

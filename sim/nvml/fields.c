@@ -50,6 +50,7 @@ static unsigned field_end(void)
 static unsigned field_ecc(const struct call *call, unsigned id, struct nvml_field_value *field)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
+
 	if (!call_model(call)->has_ecc)
 		return NVML_NOT_SUPPORTED;
 	if (id == 1)
@@ -58,6 +59,7 @@ static unsigned field_ecc(const struct call *call, unsigned id, struct nvml_fiel
 		return field_uint(field, gpu->ecc_pending);
 	if (!gpu->ecc_current)
 		return NVML_NOT_SUPPORTED;
+
 	switch (id) {
 	case 3:
 	case 11:
@@ -83,6 +85,7 @@ static unsigned field_repair(const struct call *call, unsigned id, struct nvml_f
 	bool remaps = call_model(call)->has_row_remapper;
 	if (!call_model(call)->has_ecc || remaps != (id >= 142))
 		return NVML_NOT_SUPPORTED;
+
 	switch (id) {
 	case 29:
 		return field_ull(field, gpu->retired_sbe);
@@ -119,6 +122,7 @@ static uint64_t field_link_counter(const struct sim_link *link, enum link_counte
 	case LINK_ECC:
 		return link->more[SIM_LINK_ECC];
 	}
+
 	return 0;
 }
 
@@ -134,12 +138,15 @@ static unsigned field_link(const struct call *call, uint32_t number, enum link_c
 {
 	uint32_t count = call_model(call)->link_count;
 	uint64_t sum = 0;
+
 	if (count == 0 || (number != SIM_WHOLE_GPU && number >= count))
 		return NVML_NOT_SUPPORTED;
+
 	for (uint32_t i = 0; i < count && i < SIM_LINK_MAX; i++) {
 		if (number == SIM_WHOLE_GPU || number == i)
 			sum += field_link_counter(&call_gpu(call)->link[i], counter);
 	}
+
 	return field_ull(field, sum);
 }
 
@@ -152,6 +159,7 @@ static unsigned field_link_errors(const struct call *call, unsigned id,
 	if (id >= 96)
 		return field_link(call, 6 + (id - 96) % 6, (enum link_counter)((id - 96) / 6),
 				  field);
+
 	unsigned number = (id - 32) % 7;
 	return field_link(call, number == 6 ? SIM_WHOLE_GPU : number,
 			  (enum link_counter)((id - 32) / 7), field);
@@ -164,12 +172,14 @@ static unsigned field_link_bytes(const struct call *call, unsigned id, unsigned 
 	const struct sim_gpu *gpu = call_gpu(call);
 	uint32_t count = call_model(call)->link_count;
 	uint64_t bytes = id % 2 == 0 ? gpu->nvlink_tx_bytes : gpu->nvlink_rx_bytes;
+
 	if (count == 0)
 		return NVML_NOT_SUPPORTED;
 	if (scope != UINT32_MAX && scope >= count)
 		return NVML_INVALID_ARGUMENT;
 	if (id >= 140) /* raw: with the packets' heads */
 		bytes += bytes / 16;
+
 	return field_ull(field, bytes / 1024 / (scope == UINT32_MAX ? 1 : count));
 }
 
@@ -178,6 +188,7 @@ static unsigned field_link5(const struct call *call, unsigned id, const struct s
 			    struct nvml_field_value *field)
 {
 	uint32_t count = call_model(call)->link_count;
+
 	switch (id) {
 	case 202:
 		return field_ull(field, call_gpu(call)->nvlink_tx_bytes / count);
@@ -215,18 +226,23 @@ static unsigned field_link_state(const struct call *call, unsigned id, unsigned 
 {
 	static const uint8_t version[] = {0, 1, 2, 4, 6, 7}; /* nvmlNvlinkVersion_t */
 	uint32_t generation = call_model(call)->nvlink_version;
+
 	if (call_model(call)->link_count == 0)
 		return NVML_NOT_SUPPORTED;
+
 	if (id == 147) {
 		uint32_t switched = 0;
 		for (uint32_t i = 0; i < call_model(call)->link_count && i < SIM_LINK_MAX; i++)
 			switched += call_gpu(call)->link[i].peer_kind == SIM_LINK_SWITCH;
 		return field_uint(field, switched);
 	}
+
 	if (scope >= call_model(call)->link_count || scope >= SIM_LINK_MAX)
 		return NVML_INVALID_ARGUMENT;
+
 	const struct sim_link *link = &call_gpu(call)->link[scope];
 	bool is_up = link->peer_kind != SIM_LINK_NONE && !link->down;
+
 	switch (id) {
 	case 146:
 		return field_uint(field, link->peer_link);
@@ -247,6 +263,7 @@ static unsigned field_link_state(const struct call *call, unsigned id, unsigned 
 	default:
 		break;
 	}
+
 	return generation < 5 ? NVML_NOT_SUPPORTED : field_link5(call, id, link, field);
 }
 
@@ -254,6 +271,7 @@ static unsigned field_link_state(const struct call *call, unsigned id, unsigned 
 static unsigned field_policy(const struct call *call, unsigned id, struct nvml_field_value *field)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
+
 	switch (id) {
 	case 74:
 		return field_ull(field, gpu->power_violation_ns);
@@ -279,11 +297,13 @@ static unsigned field_policy(const struct call *call, unsigned id, struct nvml_f
 static unsigned field_power(const struct call *call, unsigned id, struct nvml_field_value *field)
 {
 	const struct sim_model *model = call_model(call);
+
 	switch (id) {
 	case 83:
 	case 191:
 		if (model->architecture < FIELD_ARCH_VOLTA)
 			return NVML_NOT_SUPPORTED;
+
 		return field_ull(field, call_gpu(call)->energy_uj / 1000);
 	case 187:
 		return field_uint(field, model->power_min_mw);
@@ -305,7 +325,9 @@ static unsigned field_margin(const struct call *call, unsigned id, struct nvml_f
 	const struct sim_model *model = call_model(call);
 	if (model->architecture < FIELD_ARCH_HOPPER && !(call->machine->quirks & SIM_QUIRK_TLIMIT))
 		return NVML_NOT_SUPPORTED;
+
 	int base = (int)model->gpu_max_c;
+
 	switch (id) {
 	case 193:
 		return field_sint(field, base - (int)model->shutdown_c);
@@ -322,6 +344,7 @@ static unsigned field_margin(const struct call *call, unsigned id, struct nvml_f
 static unsigned field_pcie(const struct call *call, unsigned id, struct nvml_field_value *field)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
+
 	if (id == 94)
 		return field_uint(field, gpu->pcie_replays);
 	if (id == 197)
@@ -330,8 +353,10 @@ static unsigned field_pcie(const struct call *call, unsigned id, struct nvml_fie
 		return field_ull(field, gpu->pcie_rx_bytes);
 	if (id >= 173 && id <= 183)
 		return field_uint(field, gpu->pcie_errors[id - 173]);
+
 	if (id == 169)
 		return field_uint(field, gpu->pcie_errors[11]);
+
 	return field_uint(field, 0);
 }
 
@@ -339,15 +364,18 @@ static unsigned field_pcie(const struct call *call, unsigned id, struct nvml_fie
 static unsigned field_other(const struct call *call, unsigned id, struct nvml_field_value *field)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
+
 	switch (id) {
 	case 82:
 		if (!call_model(call)->has_hbm)
 			return NVML_NOT_SUPPORTED;
+
 		return field_uint(
 		    field, (uint64_t)sim_physics_memory_temperature_c(call->machine, call->gpu));
 	case 90:
 		if (call_model(call)->link_count == 0)
 			return NVML_NOT_SUPPORTED;
+
 		return field_uint(field, field_link_speed(call));
 	case 91:
 		return field_uint(field, call_model(call)->link_count);
@@ -379,12 +407,14 @@ static unsigned field_get(const struct call *call, unsigned id, unsigned scope,
 		return field_repair(call, id, field);
 	if (id <= 59 || (id >= 96 && id <= 119) || (id >= 148 && id <= 160))
 		return field_link_errors(call, id, field);
+
 	if ((id >= 84 && id <= 89) || (id >= 132 && id <= 137)) {
 		uint32_t number = id <= 89 ? id - 84 : id - 132 + 6;
 		return number < call_model(call)->link_count
 			   ? field_uint(field, field_link_speed(call))
 			   : NVML_NOT_SUPPORTED;
 	}
+
 	if ((id >= 74 && id <= 81) || (id >= 269 && id <= 271))
 		return field_policy(call, id, field);
 	if (id == 83 || (id >= 185 && id <= 192))
@@ -393,10 +423,12 @@ static unsigned field_get(const struct call *call, unsigned id, unsigned scope,
 		return field_pcie(call, id, field);
 	if (id >= 138 && id <= 141)
 		return field_link_bytes(call, id, scope, field);
+
 	if (id == 146 || id == 147 || (id >= 161 && id <= 168) || (id >= 200 && id <= 225))
 		return field_link_state(call, id, scope, field);
 	if (id >= 193 && id <= 196)
 		return field_margin(call, id, field);
+
 	return field_other(call, id, field);
 }
 
@@ -407,9 +439,11 @@ static unsigned field_answer(const struct call *call, struct nvml_field_value *f
 	if (call_gpu(call)->health == SIM_GPU_RESET_REQUIRED &&
 	    field->id != FIELD_RECOVERY_ACTION && field->id != 226)
 		return NVML_RESET_REQUIRED;
+
 	/* Of a MIG device only memory errors are known. */
 	if (call_is_mig(call) && field->id > 28)
 		return NVML_NOT_SUPPORTED;
+
 	return field_get(call, field->id, field->scope, field);
 }
 
@@ -417,10 +451,12 @@ unsigned impl_DeviceGetFieldValues(struct call *call, int count, struct nvml_fie
 {
 	if (count <= 0)
 		return NVML_INVALID_ARGUMENT;
+
 	for (int i = 0; i < count; i++, field++) {
 		field->time_us = (int64_t)session_time_us(call->session, call->machine->tick);
 		field->latency_us = 0;
 		field->result = field_answer(call, field);
 	}
+
 	return NVML_OK;
 }

@@ -50,17 +50,21 @@ static struct gpm_sample *gpm_find(const void *handle)
 unsigned impl_GpmSampleAlloc(struct call *call, void **out)
 {
 	unsigned result = NVML_MEMORY;
+
 	(void)call;
 	gpm_lock();
+
 	for (uint32_t i = 0; i < GPM_SAMPLE_MAX; i++) {
 		if (gpm_sample[i].used)
 			continue;
+
 		uint8_t tag = (uint8_t)((gpm_sample[i].tag + 1) % GPM_TAGS);
 		gpm_sample[i] = (struct gpm_sample){.used = true, .tag = tag};
 		*out = &gpm_space[i * GPM_TAGS + tag];
 		result = NVML_OK;
 		break;
 	}
+
 	gpm_unlock();
 	return result;
 }
@@ -108,6 +112,7 @@ static void gpm_instance(const struct call *call, uint32_t gi, uint64_t *out_bus
 		busy += process->sm_busy_permille_ticks;
 		tensor += process->sm_busy_permille_ticks * process->tensor_permille / 1000;
 	}
+
 	for (uint32_t i = 0; i < SIM_GI_MAX; i++) {
 		const struct sim_mig_profile *row = &model->mig_profile[gpu->gi[i].profile];
 		if (!gpu->gi[i].used || gpu->gi[i].id != gi || row->sm_count == 0)
@@ -115,6 +120,7 @@ static void gpm_instance(const struct call *call, uint32_t gi, uint64_t *out_bus
 		busy = busy * model->sm_count / row->sm_count;
 		tensor = tensor * model->sm_count / row->sm_count;
 	}
+
 	*out_busy = busy;
 	*out_tensor = tensor;
 }
@@ -128,6 +134,7 @@ static unsigned gpm_take(const struct call *call, uint32_t gi, const void *handl
 	if (gi != SIM_WHOLE_GPU)
 		gpm_instance(call, gi, &busy, &tensor);
 	gpm_lock();
+
 	struct gpm_sample *sample = gpm_find(handle);
 	if (sample) {
 		*sample = (struct gpm_sample){
@@ -150,6 +157,7 @@ static unsigned gpm_take(const struct call *call, uint32_t gi, const void *handl
 		    .link_count = call_model(call)->link_count,
 		};
 	}
+
 	gpm_unlock();
 	return sample ? NVML_OK : NVML_INVALID_ARGUMENT;
 }
@@ -205,6 +213,7 @@ static unsigned gpm_traffic(const struct gpm_sample *a, const struct gpm_sample 
 	} else {
 		return NVML_NOT_SUPPORTED;
 	}
+
 	return NVML_OK;
 }
 
@@ -255,6 +264,7 @@ static unsigned gpm_value(const struct gpm_sample *a, const struct gpm_sample *b
 	default:
 		if (id == 20 || id == 21 || (id >= 60 && id <= 97))
 			return gpm_traffic(a, b, id, out);
+
 		return NVML_NOT_SUPPORTED;
 	}
 }
@@ -263,11 +273,13 @@ static unsigned gpm_value(const struct gpm_sample *a, const struct gpm_sample *b
 unsigned impl_GpmMetricsGet(struct call *call, struct nvml_gpm_metrics_get *get)
 {
 	struct gpm_sample a = {0}, b = {0};
+
 	(void)call;
 	if (get->version != 1)
 		return NVML_ARGUMENT_VERSION_MISMATCH;
 	if (get->count > GPM_MANY)
 		return NVML_INVALID_ARGUMENT;
+
 	gpm_lock();
 	const struct gpm_sample *first = gpm_find(get->sample[0]);
 	const struct gpm_sample *second = gpm_find(get->sample[1]);
@@ -275,17 +287,22 @@ unsigned impl_GpmMetricsGet(struct call *call, struct nvml_gpm_metrics_get *get)
 		a = *first;
 		b = *second;
 	}
+
 	gpm_unlock();
 	if (!a.taken || !b.taken || a.gpu != b.gpu || a.gi != b.gi)
 		return NVML_INVALID_ARGUMENT;
+
 	struct nvml_gpm_metric *metric = get->metric;
+
 	for (unsigned i = 0; i < get->count; i++, metric++) {
 		bool is_traffic = metric->id == 20 || metric->id == 21 || metric->id >= 60;
+
 		metric->value = 0;
 		metric->result =
 		    b.tick > a.tick ? gpm_value(&a, &b, metric->id, &metric->value) : NVML_NO_DATA;
 		metric->short_name = metric->long_name = "simulated";
 		metric->unit = is_traffic ? "MiB/s" : "%";
 	}
+
 	return NVML_OK;
 }

@@ -52,11 +52,13 @@ static bool handle_is_current(const struct sim_machine *machine, const struct ha
 {
 	if (entry->target.gpu >= machine->gpu_count)
 		return false;
+
 	const struct sim_gi *gi = &machine->gpu[entry->target.gpu].gi[entry->target.gi];
 	if (!gi->used || gi->generation != entry->gi_generation)
 		return false;
 	if (entry->kind == HANDLE_IS_GI)
 		return true;
+
 	const struct sim_ci *ci = &gi->ci[entry->target.ci];
 	return ci->used && ci->generation == entry->ci_generation;
 }
@@ -69,14 +71,18 @@ static uint32_t handle_free_slot(const struct sim_machine *machine)
 
 	if (handle_count < entries)
 		return SIM_GPU_MAX + handle_count++;
+
 	for (uint32_t i = 0; i < entries; i++) {
 		uint32_t slot = SIM_GPU_MAX + next;
+
 		next = (next + 1) % entries;
 		if (handle_is_current(machine, &handle_entry[slot]))
 			continue;
+
 		handle_entry[slot].tag = (uint8_t)((handle_entry[slot].tag + 1) % HANDLE_STRIDE);
 		return slot;
 	}
+
 	return HANDLE_MAX;
 }
 
@@ -88,6 +94,7 @@ static void *handle_of(const struct sim_machine *machine, enum handle_kind kind,
 	void *result = NULL;
 
 	handle_lock();
+
 	for (uint32_t slot = SIM_GPU_MAX; slot < SIM_GPU_MAX + handle_count; slot++) {
 		const struct handle_entry *entry = &handle_entry[slot];
 		if (entry->kind == kind && entry->target.gpu == gpu && entry->target.gi == gi &&
@@ -97,6 +104,7 @@ static void *handle_of(const struct sim_machine *machine, enum handle_kind kind,
 			break;
 		}
 	}
+
 	if (!result) {
 		uint32_t slot = handle_free_slot(machine);
 		if (slot < HANDLE_MAX) {
@@ -112,6 +120,7 @@ static void *handle_of(const struct sim_machine *machine, enum handle_kind kind,
 			result = handle_address(slot, tag);
 		}
 	}
+
 	handle_unlock();
 	return result;
 }
@@ -137,6 +146,7 @@ static unsigned handle_find(const struct sim_machine *machine, const void *handl
 	uintptr_t offset = (uintptr_t)handle - (uintptr_t)handle_space;
 	if (offset >= sizeof(handle_space))
 		return NVML_INVALID_ARGUMENT;
+
 	uint32_t slot = (uint32_t)(offset / HANDLE_STRIDE);
 	uint32_t tag = (uint32_t)(offset % HANDLE_STRIDE);
 
@@ -146,13 +156,16 @@ static unsigned handle_find(const struct sim_machine *machine, const void *handl
 		*out = (struct handle_target){slot, SIM_WHOLE_GPU, SIM_WHOLE_GPU};
 		return NVML_OK;
 	}
+
 	handle_lock();
 	struct handle_entry entry = handle_entry[slot];
+
 	handle_unlock();
 	if (!entry.used || entry.kind != kind || entry.tag != tag)
 		return NVML_INVALID_ARGUMENT;
 	if (!handle_is_current(machine, &entry))
 		return NVML_NOT_FOUND;
+
 	*out = entry.target;
 	return NVML_OK;
 }

@@ -22,9 +22,11 @@ static unsigned identity_open(struct call *call, uint32_t gpu, void **out)
 	int forced = call_is_about(call, gpu);
 	if (forced >= 0)
 		return (unsigned)forced;
+
 	uint32_t health = call->machine->gpu[gpu].health;
 	if (health == SIM_GPU_LOST || health == SIM_GPU_UNPLUGGED)
 		return NVML_GPU_IS_LOST;
+
 	*out = handle_of_gpu(gpu);
 	return NVML_OK;
 }
@@ -55,8 +57,10 @@ static const char *identity_hex(const char *text, char end, uint32_t *out)
 		int c = tolower((unsigned char)*text);
 		value = value << 4 | (uint32_t)(c <= '9' ? c - '0' : c - 'a' + 10);
 	}
+
 	if (digits == 0 || (end ? *text != end : (*text != '\0' && *text != '.')))
 		return NULL;
+
 	*out = value;
 	return end ? text + 1 : text;
 }
@@ -66,18 +70,21 @@ unsigned impl_DeviceGetHandleByPciBusId_v2(struct call *call, const char *bus_id
 {
 	uint32_t domain, bus, device, function = 0;
 	const char *rest = identity_hex(bus_id, ':', &domain);
+
 	rest = rest ? identity_hex(rest, ':', &bus) : NULL;
 	rest = rest ? identity_hex(rest, '\0', &device) : NULL;
 	if (rest && *rest == '.')
 		rest = identity_hex(rest + 1, '\0', &function);
 	if (!rest || *rest != '\0')
 		return NVML_INVALID_ARGUMENT;
+
 	for (uint32_t i = 0; i < call->session->visible_count; i++) {
 		const struct sim_gpu *gpu = &call->machine->gpu[call->session->visible[i]];
 		if (gpu->pci_domain == domain && gpu->pci_bus == bus && gpu->pci_device == device &&
 		    function == 0)
 			return identity_open(call, call->session->visible[i], out);
 	}
+
 	return NVML_NOT_FOUND;
 }
 
@@ -94,17 +101,21 @@ static unsigned identity_find_mig(const struct call *call, uint32_t index, const
 				  void **out)
 {
 	const struct sim_gpu *gpu = &call->machine->gpu[index];
+
 	for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
 		const struct sim_gi *gi = &gpu->gi[g];
+
 		for (uint32_t c = 0; gi->used && c < SIM_CI_MAX; c++) {
 			const struct sim_ci *ci = &gi->ci[c];
 			if (!ci->used || (strcmp(ci->uuid, uuid) != 0 &&
 					  !identity_is_old_mig(gpu, gi, ci, uuid)))
 				continue;
+
 			*out = handle_of_mig(call->machine, index, g, c);
 			return *out ? NVML_OK : NVML_INSUFFICIENT_RESOURCES;
 		}
 	}
+
 	return NVML_NOT_FOUND;
 }
 
@@ -117,6 +128,7 @@ unsigned impl_DeviceGetHandleByUUID(struct call *call, const char *uuid, void **
 		if (identity_find_mig(call, gpu, uuid, out) == NVML_OK)
 			return NVML_OK;
 	}
+
 	return NVML_NOT_FOUND;
 }
 
@@ -125,35 +137,45 @@ static bool identity_is_bytes(const char *uuid, const unsigned char bytes[16])
 {
 	unsigned at = 0;
 	const char *text = strchr(uuid, '-');
+
 	for (text = text ? text + 1 : ""; *text && at < 32; text++) {
 		if (*text == '-')
 			continue;
+
 		int c = tolower((unsigned char)*text);
 		unsigned value = (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
 		unsigned byte = bytes[at / 2];
+
 		if (value != (at % 2 ? byte & 15 : byte >> 4))
 			return false;
+
 		at++;
 	}
+
 	return at == 32;
 }
 
 unsigned impl_DeviceGetHandleByUUIDV(struct call *call, const struct nvml_uuid *uuid, void **out)
 {
 	char text[sizeof(uuid->value.text) + 1];
+
 	if (uuid->version != NVML_WORD(*uuid, 1))
 		return NVML_ARGUMENT_VERSION_MISMATCH;
+
 	if (uuid->type == 1) {
 		snprintf(text, sizeof(text), "%.*s", (int)sizeof(uuid->value.text),
 			 uuid->value.text);
 		return impl_DeviceGetHandleByUUID(call, text, out);
 	}
+
 	if (uuid->type != 2)
 		return NVML_INVALID_ARGUMENT;
+
 	for (uint32_t i = 0; i < call->session->visible_count; i++) {
 		const struct sim_gpu *gpu = &call->machine->gpu[call->session->visible[i]];
 		if (identity_is_bytes(gpu->uuid, uuid->value.bytes))
 			return identity_open(call, call->session->visible[i], out);
+
 		for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
 			for (uint32_t c = 0; gpu->gi[g].used && c < SIM_CI_MAX; c++) {
 				const struct sim_ci *ci = &gpu->gi[g].ci[c];
@@ -162,6 +184,7 @@ unsigned impl_DeviceGetHandleByUUIDV(struct call *call, const struct nvml_uuid *
 			}
 		}
 	}
+
 	return NVML_NOT_FOUND;
 }
 
@@ -201,6 +224,7 @@ unsigned impl_DeviceGetPciInfo_v3(struct call *call, struct nvml_pci_info *out)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
 	const struct sim_model *model = call_model(call);
+
 	*out = (struct nvml_pci_info){
 	    .domain = gpu->pci_domain,
 	    .bus = gpu->pci_bus,
@@ -212,14 +236,17 @@ unsigned impl_DeviceGetPciInfo_v3(struct call *call, struct nvml_pci_info *out)
 		 gpu->pci_domain & 0xffff, gpu->pci_bus & 0xff, gpu->pci_device & 0x1f);
 	snprintf(out->bus_id, sizeof(out->bus_id), "%08X:%02X:%02X.0", gpu->pci_domain,
 		 gpu->pci_bus, gpu->pci_device);
+
 	return NVML_OK;
 }
 
 unsigned impl_DeviceGetPciInfoExt(struct call *call, struct nvml_pci_info_ext *out)
 {
 	struct nvml_pci_info pci;
+
 	if (out->version != NVML_WORD(*out, 1))
 		return NVML_ARGUMENT_VERSION_MISMATCH;
+
 	impl_DeviceGetPciInfo_v3(call, &pci);
 	out->domain = pci.domain;
 	out->bus = pci.bus;
@@ -229,6 +256,7 @@ unsigned impl_DeviceGetPciInfoExt(struct call *call, struct nvml_pci_info_ext *o
 	out->base_class = 0x03;
 	out->sub_class = call_model(call)->quadro_class ? 0x00 : 0x02;
 	memcpy(out->bus_id, pci.bus_id, sizeof(out->bus_id));
+
 	return NVML_OK;
 }
 

@@ -27,10 +27,12 @@ static unsigned init_as(unsigned function, unsigned flags)
 	unsigned result = session_open(flags);
 	if (result != NVML_OK)
 		return result;
+
 	call_begin(&call, function, NULL, false);
 	result = call_end(&call);
 	if (result != NVML_OK)
 		session_close();
+
 	return result;
 }
 
@@ -95,6 +97,7 @@ const char *nvmlErrorString(unsigned result)
 	};
 	if (result < sizeof(text) / sizeof(text[0]))
 		return text[result];
+
 	return "Unknown Error";
 }
 
@@ -102,8 +105,10 @@ unsigned nvmlSystemGetNVMLVersion(char *version, unsigned length)
 {
 	char driver[32], full[48];
 	uint32_t cuda = 0;
+
 	if (!version)
 		return NVML_INVALID_ARGUMENT;
+
 	session_versions(driver, &cuda);
 	snprintf(full, sizeof(full), "%d.%s",
 		 nvml_age >= 580   ? 13
@@ -149,17 +154,22 @@ unsigned impl_SystemGetDriverBranch(struct call *call, struct nvml_system_driver
 unsigned impl_SystemGetProcessName(struct call *call, unsigned pid, char *out, unsigned length)
 {
 	char path[32], name[256];
+
 	(void)call;
 	if (length == 0)
 		return NVML_INVALID_ARGUMENT;
+
 	snprintf(path, sizeof(path), "/proc/%u/cmdline", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return NVML_NOT_FOUND;
+
 	ssize_t got = read(fd, name, sizeof(name) - 1);
+
 	close(fd);
 	if (got < 0)
 		return NVML_NOT_FOUND;
+
 	name[got] = '\0';
 	snprintf(out, length, "%s", name); /* longer names are cut, as documented */
 	return NVML_OK;
@@ -174,15 +184,18 @@ unsigned impl_SystemGetTopologyGpuSet(struct call *call, unsigned cpu, unsigned 
 
 	if (machine->cpus_per_node && cpu >= machine->cpus_per_node * machine->numa_count)
 		return NVML_INVALID_ARGUMENT;
+
 	for (uint32_t i = 0; i < call->session->visible_count; i++) {
 		uint32_t gpu = call->session->visible[i];
 		if (machine->gpu[gpu].numa_node < 0 || machine->gpu[gpu].numa_node == node)
 			list[have++] = handle_of_gpu(gpu);
 	}
+
 	if (!out || *count == 0) {
 		*count = have;
 		return NVML_OK; /* asking for the number is no error here */
 	}
+
 	return array_out(list, have, sizeof(list[0]), out, count);
 }
 

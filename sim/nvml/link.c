@@ -21,11 +21,14 @@ static unsigned link_other(const struct call *call, const void *handle, uint32_t
 		return result;
 	if (session_index_of(call->session, target.gpu) == SIM_WHOLE_GPU)
 		return NVML_INVALID_ARGUMENT;
+
 	if (target.gi != SIM_WHOLE_GPU)
 		return NVML_NOT_SUPPORTED;
+
 	uint32_t health = call->machine->gpu[target.gpu].health;
 	if (health == SIM_GPU_LOST || health == SIM_GPU_UNPLUGGED)
 		return NVML_GPU_IS_LOST;
+
 	*out = target.gpu;
 	return NVML_OK;
 }
@@ -58,6 +61,7 @@ unsigned impl_DeviceGetNvLinkRemotePciInfo_v2(struct call *call, unsigned number
 		return result;
 	if (link->peer_kind == SIM_LINK_NONE)
 		return NVML_NOT_SUPPORTED;
+
 	memset(out, 0, sizeof(*out));
 	if (link->peer_kind == SIM_LINK_SWITCH) {
 		out->bus = link->switch_bus;
@@ -70,6 +74,7 @@ unsigned impl_DeviceGetNvLinkRemotePciInfo_v2(struct call *call, unsigned number
 		out->device = peer->pci_device;
 		out->pci_device_id = sim_model_of(call->machine, peer)->pci_device_id;
 	}
+
 	snprintf(out->bus_id, sizeof(out->bus_id), "%08X:%02X:%02X.0", out->domain, out->bus,
 		 out->device);
 	snprintf(out->bus_id_legacy, sizeof(out->bus_id_legacy), "%04X:%02X:%02X.0",
@@ -85,6 +90,7 @@ unsigned impl_DeviceGetNvLinkRemoteDeviceType(struct call *call, unsigned number
 		return result;
 	if (link->peer_kind == SIM_LINK_NONE)
 		return NVML_NOT_SUPPORTED;
+
 	*out = link->peer_kind == SIM_LINK_SWITCH ? LINK_TYPE_SWITCH : LINK_TYPE_GPU;
 	return NVML_OK;
 }
@@ -98,8 +104,10 @@ unsigned impl_DeviceGetNvLinkCapability(struct call *call, unsigned number, unsi
 	unsigned result = link_get(call, number, &link);
 	if (result != NVML_OK)
 		return result;
+
 	if (capability >= sizeof(has))
 		return NVML_INVALID_ARGUMENT;
+
 	*out = has[capability] && link->peer_kind != SIM_LINK_NONE;
 	return NVML_OK;
 }
@@ -125,6 +133,7 @@ unsigned impl_DeviceGetNvLinkErrorCounter(struct call *call, unsigned number, un
 		return result;
 	if (counter > 4)
 		return NVML_INVALID_ARGUMENT;
+
 	const uint64_t value[] = {link->replay, link->recovery, link->crc_flit, link->crc_data,
 				  link->more[SIM_LINK_ECC]};
 	*out = value[counter];
@@ -140,6 +149,7 @@ unsigned impl_DeviceResetNvLinkErrorCounters(struct call *call, unsigned number)
 		link->replay = link->recovery = link->crc_flit = link->crc_data = 0;
 		memset(link->more, 0, sizeof(link->more));
 	}
+
 	return result;
 }
 
@@ -163,15 +173,18 @@ unsigned impl_DeviceGetTopologyNearestGpus(struct call *call, unsigned level, un
 
 	if (level % 10 != 0 || level > 50)
 		return NVML_INVALID_ARGUMENT;
+
 	for (uint32_t i = 0; i < call->session->visible_count; i++) {
 		uint32_t peer = call->session->visible[i];
 		if (peer != call->gpu && call->machine->level[call->gpu][peer] == level)
 			list[have++] = handle_of_gpu(peer);
 	}
+
 	if (*count == 0 || !out) {
 		*count = have;
 		return NVML_OK;
 	}
+
 	return array_out(list, have, sizeof(list[0]), out, count);
 }
 
@@ -179,14 +192,17 @@ unsigned impl_DeviceGetTopologyNearestGpus(struct call *call, unsigned level, un
 static bool link_joins(const struct sim_machine *machine, uint32_t a, uint32_t b)
 {
 	bool switched_a = false, switched_b = false;
+
 	for (uint32_t i = 0; i < SIM_LINK_MAX; i++) {
 		const struct sim_link *link = &machine->gpu[a].link[i];
 		if (link->peer_kind == SIM_LINK_GPU && link->peer_gpu == b && !link->down)
 			return true;
+
 		switched_a = switched_a || (link->peer_kind == SIM_LINK_SWITCH && !link->down);
 		link = &machine->gpu[b].link[i];
 		switched_b = switched_b || (link->peer_kind == SIM_LINK_SWITCH && !link->down);
 	}
+
 	return switched_a && switched_b;
 }
 
@@ -199,6 +215,7 @@ unsigned impl_DeviceGetP2PStatus(struct call *call, void *other, unsigned index,
 		return result;
 	if (index > 4)
 		return NVML_INVALID_ARGUMENT;
+
 	bool joined = peer == call->gpu || link_joins(call->machine, call->gpu, peer);
 	if (joined)
 		*out = P2P_OK;
@@ -206,6 +223,7 @@ unsigned impl_DeviceGetP2PStatus(struct call *call, void *other, unsigned index,
 		*out = P2P_NOT_SUPPORTED;
 	else /* consumer boards refuse it over PCIe */
 		*out = call_model(call)->quadro_class ? P2P_CHIPSET_NOT_SUPPORTED : P2P_OK;
+
 	return NVML_OK;
 }
 
@@ -234,18 +252,22 @@ unsigned impl_DeviceGetCpuAffinityWithinScope(struct call *call, unsigned words,
 {
 	const struct sim_machine *machine = call->machine;
 	int node = call_gpu(call)->numa_node;
+
 	if (scope > 1)
 		return NVML_INVALID_ARGUMENT;
 	if (words == 0)
 		return NVML_INSUFFICIENT_SIZE;
 	if (machine->cpus_per_node == 0)
 		return NVML_NOT_SUPPORTED;
+
 	uint64_t cpus = machine->cpus_per_node;
 	uint64_t nodes = machine->numa_count ? machine->numa_count : 1;
+
 	if (node < 0)
 		link_mask(mask, words, 0, cpus * nodes);
 	else
 		link_mask(mask, words, cpus * (uint64_t)node, cpus);
+
 	return NVML_OK;
 }
 
@@ -289,17 +311,22 @@ static unsigned link_fabric(const struct call *call, struct nvml_gpu_fabric_info
 {
 	static const unsigned char cluster[16] = {0x51, 0xce, 0x51, 0xce, 0xfa, 0xb1, 0x1c, 0x01,
 						  0x80, 0x00, 0x51, 0xce, 0x51, 0xce, 0x00, 0x01};
+
 	if (!call_model(call)->has_fabric)
 		return NVML_NOT_SUPPORTED;
+
 	memset(out, 0, sizeof(*out));
 	out->state = 3; /* completed */
+
 	/* two bits for each of four conditions, 2 meaning "no"; then 1, "configured right" */
 	out->health_mask = 2 | 2 << 2 | 2 << 4 | 2 << 6 | 1 << 8;
 	out->health_summary = 1; /* healthy */
+
 	if (call->machine->fabric) {
 		memcpy(out->cluster_uuid, cluster, sizeof(cluster));
 		out->clique = 1;
 	}
+
 	return NVML_OK;
 }
 
@@ -309,10 +336,12 @@ unsigned impl_DeviceGetGpuFabricInfo(struct call *call, struct nvml_gpu_fabric_i
 	unsigned result = link_fabric(call, &full);
 	if (result != NVML_OK)
 		return result;
+
 	memcpy(out->cluster_uuid, full.cluster_uuid, sizeof(out->cluster_uuid));
 	out->status = full.status;
 	out->clique = full.clique;
 	out->state = full.state;
+
 	return NVML_OK;
 }
 
@@ -327,9 +356,12 @@ unsigned impl_DeviceGetGpuFabricInfoV(struct call *call, void *out)
 		size = sizeof(struct nvml_gpu_fabric_info_v2);
 	else if (version != NVML_WORD(full, 3))
 		return NVML_ARGUMENT_VERSION_MISMATCH;
+
 	unsigned result = link_fabric(call, &full);
+
 	full.version = version;
 	if (result == NVML_OK)
 		memcpy(out, &full, size);
+
 	return result;
 }

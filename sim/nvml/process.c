@@ -44,6 +44,7 @@ static unsigned process_list(const struct call *call, uint8_t type, struct nvml_
 		const struct sim_process *process = &gpu->process[i];
 		if (process->type != type || !process_is_here(call, process))
 			continue;
+
 		list[have++] = (struct nvml_process_info){
 		    .pid = process->host_pid ? process->host_pid : process->pid,
 		    .used = call->machine->quirks & SIM_QUIRK_MEMUNKNOWN
@@ -53,6 +54,7 @@ static unsigned process_list(const struct call *call, uint8_t type, struct nvml_
 		    .ci = process->ci,
 		};
 	}
+
 	process_shuffle(call, list, have);
 	return have;
 }
@@ -78,11 +80,15 @@ static unsigned process_get(const struct call *call, uint8_t type, bool first_ve
 		return NVML_NOT_SUPPORTED;
 	if (process_odd_size(call, count))
 		return NVML_INSUFFICIENT_SIZE;
+
 	unsigned have = process_list(call, type, list);
+
 	if (!first_version)
 		return array_out(list, have, sizeof(list[0]), out, count);
+
 	for (unsigned i = 0; i < have; i++)
 		first[i] = (struct nvml_process_info_v1){list[i].pid, list[i].used};
+
 	return array_out(first, have, sizeof(first[0]), out, count);
 }
 
@@ -152,7 +158,9 @@ unsigned impl_DeviceGetRunningProcessDetailList(struct call *call,
 		return NVML_ARGUMENT_VERSION_MISMATCH;
 	if (out->mode > 2)
 		return NVML_INVALID_ARGUMENT;
+
 	unsigned have = process_list(call, type[out->mode], list);
+
 	for (unsigned i = 0; i < have; i++)
 		detail[i] = (struct nvml_process_detail){
 		    .pid = list[i].pid,
@@ -160,6 +168,7 @@ unsigned impl_DeviceGetRunningProcessDetailList(struct call *call,
 		    .gi = list[i].gi,
 		    .ci = list[i].ci,
 		};
+
 	return array_out(detail, have, sizeof(detail[0]), out->array, &out->count);
 }
 
@@ -195,6 +204,7 @@ static unsigned process_samples(const struct call *call, uint64_t after_us,
 		uint64_t time_us = process_sample_us(call, sample->tick);
 		if (time_us <= after_us)
 			continue;
+
 		list[have++] = (struct nvml_process_utilization_info){
 		    .time_us = time_us,
 		    .pid = sample->pid,
@@ -204,6 +214,7 @@ static unsigned process_samples(const struct call *call, uint64_t after_us,
 		    .dec = process_percent(call, sample->dec),
 		};
 	}
+
 	return have;
 }
 
@@ -222,15 +233,18 @@ unsigned impl_DeviceGetProcessUtilization(struct call *call,
 	struct nvml_process_utilization_sample sample[SIM_SAMPLE_MAX];
 
 	unsigned refused = process_samples_refused(call);
+
 	if (call_model(call)->architecture < ARCH_MAXWELL)
 		return NVML_NOT_SUPPORTED;
 	if (refused != NVML_OK)
 		return refused;
+
 	unsigned have = process_samples(call, after_us, list);
 	if (have == 0) {
 		*count = 0;
 		return NVML_NOT_FOUND;
 	}
+
 	for (unsigned i = 0; i < have; i++)
 		sample[i] = (struct nvml_process_utilization_sample){
 		    .pid = list[i].pid,
@@ -240,6 +254,7 @@ unsigned impl_DeviceGetProcessUtilization(struct call *call,
 		    .enc = list[i].enc,
 		    .dec = list[i].dec,
 		};
+
 	return array_out(sample, have, sizeof(sample[0]), out, count);
 }
 
@@ -250,16 +265,20 @@ unsigned impl_DeviceGetProcessesUtilizationInfo(struct call *call,
 
 	if (out->version != NVML_WORD(*out, 1))
 		return NVML_ARGUMENT_VERSION_MISMATCH;
+
 	unsigned refused = process_samples_refused(call);
+
 	if (call_model(call)->architecture < ARCH_MAXWELL)
 		return NVML_NOT_SUPPORTED;
 	if (refused != NVML_OK)
 		return refused;
+
 	unsigned have = process_samples(call, out->last_seen_us, list);
 	if (have == 0) {
 		out->count = 0;
 		return NVML_NOT_FOUND;
 	}
+
 	return array_out(list, have, sizeof(list[0]), out->array, &out->count);
 }
 
@@ -281,6 +300,7 @@ enum process_sampling {
 static bool process_present(const struct call *call, unsigned type, unsigned *out)
 {
 	const struct sim_gpu *gpu = call_gpu(call);
+
 	switch (type) {
 	case SAMPLING_POWER:
 		*out = sim_physics_power_mw(call->machine, call->gpu);
@@ -331,6 +351,7 @@ static unsigned process_device_samples(const struct call *call, unsigned type, u
 		list[0].value.ui = value;
 		return list[0].time_us > after_us;
 	}
+
 	for (uint64_t n = count > SIM_DEVICE_SAMPLE_MAX ? count - SIM_DEVICE_SAMPLE_MAX : 0;
 	     n < count; n++) {
 		const struct sim_device_sample *sample =
@@ -338,10 +359,12 @@ static unsigned process_device_samples(const struct call *call, unsigned type, u
 		uint64_t time_us = process_sample_us(call, sample->tick);
 		if (time_us <= after_us)
 			continue;
+
 		list[have].time_us = time_us;
 		list[have++].value.ui =
 		    process_percent(call, (uint16_t)process_sample_value(sample, type));
 	}
+
 	return have;
 }
 
@@ -354,19 +377,24 @@ unsigned impl_DeviceGetSamples(struct call *call, unsigned type, uint64_t after_
 		return NVML_INVALID_ARGUMENT;
 	if (type == SAMPLING_MODULE_POWER)
 		return NVML_NOT_SUPPORTED;
+
 	unsigned refused = process_samples_refused(call);
 	if (refused != NVML_OK && type != SAMPLING_POWER)
 		return refused;
+
 	unsigned have = process_device_samples(call, type, after_us, list);
+
 	*value_type = NVML_UINT;
 	if (!out) { /* asking for the room that is needed */
 		*count = SIM_DEVICE_SAMPLE_MAX;
 		return NVML_OK;
 	}
+
 	if (have == 0) {
 		*count = 0;
 		return NVML_NOT_FOUND;
 	}
+
 	return array_out(list, have, sizeof(list[0]), out, count);
 }
 
@@ -400,15 +428,19 @@ unsigned impl_DeviceGetAccountingStats(struct call *call, unsigned pid,
 				       struct nvml_accounting_stats *out)
 {
 	uint64_t tick = call->machine->tick;
+
 	if (!call_gpu(call)->accounting)
 		return NVML_NOT_SUPPORTED;
+
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
 		const struct sim_process *process = &call_gpu(call)->process[i];
 		if (!process_is_here(call, process) ||
 		    (process->host_pid ? process->host_pid : process->pid) != pid)
 			continue;
+
 		uint64_t ticks = tick > process->begin_tick ? tick - process->begin_tick : 1;
 		uint64_t permille = process->sm_busy_permille_ticks / ticks;
+
 		*out = (struct nvml_accounting_stats){
 		    .gpu_percent = (unsigned)(permille / 10),
 		    .memory_percent = (unsigned)(permille / 20),
@@ -420,5 +452,6 @@ unsigned impl_DeviceGetAccountingStats(struct call *call, unsigned pid,
 		};
 		return NVML_OK;
 	}
+
 	return NVML_NOT_FOUND;
 }

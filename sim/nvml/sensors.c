@@ -12,6 +12,7 @@ enum { ARCH_MAXWELL = 3, ARCH_VOLTA = 5 };
 static void sensors_memory(const struct call *call, struct nvml_memory_v2 *out)
 {
 	const struct sim_model *model = call_model(call);
+
 	if (call_is_mig(call)) {
 		out->total = model->mig_profile[call_gi(call)->profile].memory_mib << 20;
 		out->reserved = 0;
@@ -21,6 +22,7 @@ static void sensors_memory(const struct call *call, struct nvml_memory_v2 *out)
 		out->reserved = model->reserved_bytes;
 		out->used = sim_physics_memory_used(call->machine, call->gpu, SIM_WHOLE_GPU);
 	}
+
 	/* A load may be described as larger than the device; the sum must hold nevertheless. */
 	if (out->used > out->total - out->reserved)
 		out->used = out->total - out->reserved;
@@ -53,17 +55,21 @@ unsigned impl_DeviceGetBAR1MemoryInfo(struct call *call, struct nvml_bar1_memory
 {
 	const struct sim_gpu *gpu = call_gpu(call);
 	uint64_t total = call_model(call)->bar1_bytes, used = UINT64_C(1) << 20;
+
 	if (call_is_mig(call))
 		total = total / SIM_MEMORY_SLICES *
 			call_model(call)->mig_profile[call_gi(call)->profile].placement_size;
+
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
 		const struct sim_process *process = &gpu->process[i];
 		if (process->pid && (!call_is_mig(call) || process->gi == call_gi(call)->id))
 			used += UINT64_C(4) << 20;
 	}
+
 	out->total = total;
 	out->used = used < total ? used : total;
 	out->free = total - out->used;
+
 	return NVML_OK;
 }
 
@@ -77,6 +83,7 @@ static uint64_t sensors_pcie_rate(const struct call *call, bool transmit)
 		    (process->end_tick == 0 || call->machine->tick < process->end_tick))
 			rate += transmit ? process->pcie_tx_bps : process->pcie_rx_bps;
 	}
+
 	return rate;
 }
 
@@ -166,11 +173,14 @@ unsigned impl_DeviceGetTemperatureThreshold(struct call *call, unsigned threshol
 	const struct sim_model *model = call_model(call);
 	const uint32_t value[] = {model->shutdown_c, model->slowdown_c, model->mem_max_c,
 				  model->gpu_max_c};
+
 	if (threshold > 7)
 		return NVML_INVALID_ARGUMENT;
+
 	/* 4 to 7 are the acoustic ones. Drivers of the newest parts tell margins only. */
 	if (threshold > 3 || value[threshold] == 0 || (call->machine->quirks & SIM_QUIRK_TLIMIT))
 		return NVML_NOT_SUPPORTED;
+
 	*out = value[threshold];
 	return NVML_OK;
 }
@@ -190,12 +200,14 @@ unsigned impl_DeviceGetThermalSettings(struct call *call, unsigned sensor,
 {
 	if (sensor != 15 && sensor > 2)
 		return NVML_INVALID_ARGUMENT;
+
 	memset(out, 0, sizeof(*out));
 	out->count = 1;
 	out->sensor[0].controller = 1;
 	out->sensor[0].maximum = (int)call_model(call)->gpu_max_c;
 	out->sensor[0].current = sim_physics_temperature_c(call->machine, call->gpu);
 	out->sensor[0].target = 1;
+
 	return NVML_OK;
 }
 

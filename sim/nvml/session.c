@@ -87,18 +87,22 @@ static unsigned session_make_private(const char *profile)
 {
 	if (session_private)
 		return NVML_OK;
+
 	struct sim_machine *machine = calloc(1, sizeof(*machine));
 	if (!machine)
 		return NVML_MEMORY;
+
 	struct sim_error error = {0};
 	struct sim_options options = {0};
 	unsigned result = NVML_OK;
+
 	if (sim_profile_load(profile, &options, machine, &error) < 0) {
 		fprintf(stderr, "libnvidia-ml (simulated): SLUICE_SIM_PROFILE: %s\n", error.text);
 		result = NVML_DRIVER_NOT_LOADED;
 	} else if (sim_state_private(machine, &session_private) != 0) {
 		result = NVML_MEMORY;
 	}
+
 	free(machine);
 	return result;
 }
@@ -116,6 +120,7 @@ static unsigned session_open_state(struct sim_state **out)
 	case SIM_OPEN_NONE:
 		if (!profile || !*profile)
 			return NVML_DRIVER_NOT_LOADED;
+
 		result = session_make_private(profile);
 		*out = session_private;
 		return result;
@@ -129,6 +134,7 @@ static unsigned session_open_state(struct sim_state **out)
 		break;
 	}
 	fprintf(stderr, "libnvidia-ml (simulated): %s\n", error.text);
+
 	return errno == EACCES ? NVML_NO_PERMISSION : NVML_UNKNOWN;
 }
 
@@ -152,13 +158,16 @@ static bool session_sees(const struct sim_machine *machine, const struct sim_gpu
 
 	char path[SIM_PATH_MAX + 32];
 	const char *stem = machine->dev_style == SIM_DEV_OPENABLE ? "sluice-sim" : "nvidia";
+
 	snprintf(path, sizeof(path), "%s/dev", machine->root);
 	/* Inside a container the trees are /dev itself, and the root is out of sight. */
 	const char *root = machine->root[0] && access(path, F_OK) == 0 ? machine->root : "";
 	snprintf(path, sizeof(path), "%s/dev/%s%u", root, stem, gpu->minor);
+
 	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (fd >= 0)
 		close(fd);
+
 	return fd >= 0 || errno == ENXIO;
 }
 
@@ -190,6 +199,7 @@ static unsigned session_survey(struct session *session, unsigned *out_delay_ms)
 		session->visible[session->visible_count++] = i;
 		cold += !machine->gpu[i].persistence;
 	}
+
 	if (machine->quirks & SIM_QUIRK_NO_PERSISTENCE)
 		*out_delay_ms = cold * 1200;
 	/* Virtual time starts on 2026-01-01, whatever the day is: readings stay reproducible. */
@@ -197,6 +207,7 @@ static unsigned session_survey(struct session *session, unsigned *out_delay_ms)
 				? UINT64_C(1767225600000000)
 				: session_now_us() - machine->tick * (SIM_TICK_NS / 1000);
 	sim_state_read_done(session->state);
+
 	return result;
 }
 
@@ -206,9 +217,11 @@ static unsigned session_new(struct session **out)
 	 * to a file. */
 	if (getauxval(AT_SECURE))
 		return NVML_NO_PERMISSION;
+
 	struct session *session = calloc(1, sizeof(*session));
 	if (!session)
 		return NVML_MEMORY;
+
 	session->references = 1;
 	unsigned delay_ms = 0;
 	unsigned result = session_open_state(&session->state);
@@ -216,12 +229,15 @@ static unsigned session_new(struct session **out)
 		free(session);
 		return result;
 	}
+
 	result = session_survey(session, &delay_ms);
 	if (result != NVML_OK) {
 		session_drop(session);
 		return result;
 	}
+
 	struct timespec pause = {delay_ms / 1000, (long)(delay_ms % 1000) * 1000000};
+
 	if (delay_ms)
 		nanosleep(&pause, NULL);
 	*out = session;
@@ -232,7 +248,9 @@ unsigned session_open(unsigned flags)
 {
 	(void)flags; /* a machine without GPUs is no error here, and nothing is attached */
 	pthread_mutex_lock(&session_mutex);
+
 	unsigned result = NVML_OK;
+
 	if (!session_prepared)
 		session_prepared = pthread_atfork(session_before_fork, session_after_fork,
 						  session_after_fork) == 0;
@@ -241,12 +259,14 @@ unsigned session_open(unsigned flags)
 	if (result == NVML_OK)
 		session_opened++;
 	pthread_mutex_unlock(&session_mutex);
+
 	return result;
 }
 
 unsigned session_close(void)
 {
 	unsigned result = NVML_OK;
+
 	pthread_mutex_lock(&session_mutex);
 	if (session_opened == 0) {
 		result = NVML_UNINITIALIZED;
@@ -254,6 +274,7 @@ unsigned session_close(void)
 		session_drop(session_current);
 		session_current = NULL;
 	}
+
 	pthread_mutex_unlock(&session_mutex);
 	return result;
 }
@@ -280,22 +301,27 @@ void session_versions(char driver[32], uint32_t *out_cuda)
 			*out_cuda = session_default[i].cuda;
 		}
 	}
+
 	struct session *session = session_ref();
 	struct sim_state *state = session ? session->state : NULL;
+
 	if (!state && !getauxval(AT_SECURE)) {
 		char path[SIM_PATH_MAX];
 		struct sim_error error;
 		if (sim_state_open(sim_state_default_path(path), &state, &error) != SIM_OPEN_OK)
 			state = NULL;
 	}
+
 	if (!state)
 		return;
+
 	const struct sim_machine *machine = sim_state_read(state);
 	if (session_age_of(machine->driver_version) == nvml_age) {
 		memcpy(driver, machine->driver_version, 32);
 		driver[31] = '\0';
 		*out_cuda = machine->cuda_version;
 	}
+
 	sim_state_read_done(state);
 	if (session)
 		session_unref(session);

@@ -52,6 +52,7 @@ unsigned impl_DeviceSetEccMode(struct call *call, unsigned mode)
 unsigned impl_DeviceClearEccErrorCounts(struct call *call, unsigned lifetime)
 {
 	struct sim_ecc *ecc = &settings_gpu(call)->ecc;
+
 	if (lifetime > 1)
 		return NVML_INVALID_ARGUMENT;
 	if (!call_model(call)->has_ecc || !call_gpu(call)->ecc_current)
@@ -60,6 +61,7 @@ unsigned impl_DeviceClearEccErrorCounts(struct call *call, unsigned lifetime)
 		ecc->corrected_volatile = ecc->uncorrected_volatile = 0;
 	else
 		ecc->corrected_aggregate = ecc->uncorrected_aggregate = 0;
+
 	return NVML_OK;
 }
 

@@ -102,12 +102,15 @@ static bool agent_has_jobs(const struct agent *agent);
 static void agent_tell_status(struct agent *agent)
 {
 	char text[AGENT_STATUS_MAX];
+
 	if (agent->notify.fd < 0 || !agent->service)
 		return;
+
 	const char *trouble = service_storage_error(agent->service);
 	size_t running = queue_count(agent->queue, JOB_STARTING) +
 			 queue_count(agent->queue, JOB_RUNNING) +
 			 queue_count(agent->queue, JOB_STOPPING);
+
 	if (storage_busy_ns(agent->storage) >= SERVICE_STUCK_NS) /* not for how long: told once */
 		(void)snprintf(text, sizeof(text), "the disk of the state does not answer");
 	else if (*trouble)
@@ -117,8 +120,10 @@ static void agent_tell_status(struct agent *agent)
 	else
 		(void)snprintf(text, sizeof(text), "%zu jobs run, %zu wait", running,
 			       queue_count(agent->queue, JOB_PENDING));
+
 	if (strcmp(text, agent->status) == 0)
 		return;
+
 	memcpy(agent->status, text, sizeof(text));
 	(void)notify_status(&agent->notify, text);
 }
@@ -140,10 +145,12 @@ static void agent_tell_health(struct agent *agent)
 	    .gpu = vitals_gpu_unhealthy(agent->vitals, NULL),
 	    .mig = vitals_mig_unhealthy(agent->vitals, NULL),
 	};
+
 	if (agent->nodelabels.is_upgrading)
 		health.all = agent->nodelabels.wish.release;
 	else if (node_released_until_ns(agent->node) != 0)
 		health.all = "the driver is released ('sluice health resume' ends that)";
+
 	queue_set_health(agent->queue, &health);
 }
 
@@ -160,13 +167,16 @@ static void agent_on_bus(void *context, int found)
 {
 	struct agent *agent = context;
 	char address[PCI_TEXT_MAX];
+
 	if (agent->is_stopping || node_inventory(agent->node))
 		return;
+
 	if (!found) {
 		log_write(agent->log, LOG_LEVEL_NOTICE, NULL,
 			  "there is no NVIDIA GPU on the PCI bus: waiting for one");
 		return;
 	}
+
 	agent->failure =
 	    err_set(&agent->why, -ENODEV,
 		    "there is an NVIDIA GPU at %s and no driver: %s (with "
@@ -180,6 +190,7 @@ static void agent_check_driver(struct agent *agent)
 {
 	if (agent->is_driver_checked || !agent->service || !node_is_known(agent->node))
 		return;
+
 	agent->is_driver_checked = true;
 	/* One that does not answer is there. */
 	bool is_silent = loop_now_ns(agent->loop) - agent->begin_ns >= NODE_SILENCE_NS;
@@ -187,6 +198,7 @@ static void agent_check_driver(struct agent *agent)
 	    !nodriver_is_fatal(reload_state(agent->reload)->config, node_has_kubelet(agent->node),
 			       agent_has_jobs(agent)))
 		return;
+
 	agent->bus_job =
 	    (struct storage_job){.work = agent_read_bus, .done = agent_on_bus, .context = agent};
 	(void)storage_submit(agent->storage, &agent->bus_job, NULL); /* else it waits */
@@ -217,22 +229,27 @@ static void agent_on_machine(void *context)
 	struct agent *agent = context;
 	if (!agent->node || !node_is_known(agent->node))
 		return;
+
 	vitals_sample(agent->vitals, node_inventory(agent->node), node_snapshot(agent->node));
 	if (node_policy(agent->node))
 		cluster_policy(agent->cluster, node_policy(agent->node)->problem);
+
 	/* Pods may wait for the kubelet, and it for us. */
 	if (!agent->is_stopping)
 		door_kubelet_update(agent->kubelet);
 	agent_obey(agent);
 	doors_update(agent->doors);
+
 	if (!agent->queue || agent_awaits_sample(agent))
 		return; /* it is told when it is open */
+
 	/* First of all: what the queue has borrowed is gone. */
 	agent_tell_health(agent);
 	queue_set_machine(agent->queue, node_inventory(agent->node), node_snapshot(agent->node),
 			  node_policy(agent->node), node_problem(agent->node));
 	if (agent->is_stopping || !agent->service)
 		return;
+
 	service_machine_changed(agent->service);
 	agent_tell_status(agent);
 	agent_check_driver(agent);
@@ -308,12 +325,14 @@ static int agent_apply(const struct config *config, uint32_t *out_changed, void 
 	struct agent *agent = context;
 	if (!agent->node)
 		return err_set(err, -ESHUTDOWN, "the agent is stopping");
+
 	int result = node_configure(agent->node, config, out_changed, err);
 	if (result == 0) {
 		vitals_configure(agent->vitals, config);
 		doors_reload(agent->doors);
 		agent_on_machine(agent); /* what was borrowed of the verdicts is gone */
 	}
+
 	return result;
 }
 
@@ -333,11 +352,14 @@ static void agent_on_hangup(void *context)
 {
 	struct agent *agent = context;
 	struct err err = {0};
+
 	if (agent->is_stopping)
 		return;
+
 	(void)notify_reloading(&agent->notify, loop_now_ns(agent->loop));
 	if (reload_start(agent->reload, agent_reloaded, agent, &err) == 0)
 		return;
+
 	log_write(agent->log, LOG_LEVEL_ERROR, NULL, "the configuration was not read again: %s",
 		  err.text);
 	(void)notify_ready(&agent->notify);
@@ -361,10 +383,12 @@ static void agent_look_at_socket(struct agent *agent)
 {
 	const struct agent_paths *paths = &agent->options->paths;
 	struct err err = {0};
+
 	if (agent->is_stopping || socket_file_is_there(&agent->socket_file, paths) ||
 	    agent_lock_check_socket(paths->socket, &err) < 0 ||
 	    agent_lock_make_runtime(paths, &err) < 0)
 		return; /* looked at again */
+
 	int fd = socket_file_listen(&agent->socket_file, paths, &err);
 	if (fd >= 0 && service_listen(agent->service, fd, &err) == 0)
 		log_write(agent->log, LOG_LEVEL_WARNING, NULL,
@@ -379,9 +403,11 @@ static void agent_on_look(void *context)
 		log_write(agent->log, is_stuck ? LOG_LEVEL_ERROR : LOG_LEVEL_NOTICE, NULL, "%s",
 			  is_stuck ? service_storage_error(agent->service)
 				   : "the disk answers again");
+
 	agent->storage_is_stuck = is_stuck;
 	agent_tell_status(agent);
 	agent_look_at_socket(agent);
+
 	if (!agent->is_stopping)
 		door_kubelet_look(agent->kubelet);
 	loop_timer_start(agent->look, AGENT_LOOK_NS);
@@ -406,6 +432,7 @@ static void agent_on_idle(void *context)
 {
 	struct agent *agent = context;
 	uint64_t now_ns = loop_now_ns(agent->loop), limit_ns = agent->options->idle_exit_ns;
+
 	if (agent_has_jobs(agent) || service_is_busy(agent->service))
 		agent->busy_ns = now_ns;
 	if (service_last_call_ns(agent->service) > agent->busy_ns)
@@ -428,13 +455,16 @@ static void agent_stop(struct agent *agent, const char *why)
 {
 	if (agent->is_stopping)
 		return;
+
 	agent->is_stopping = true;
 	log_write(agent->log, LOG_LEVEL_NOTICE, NULL, "stopping: %s; jobs that run go on", why);
 	(void)notify_stopping(&agent->notify);
 	agent->kubelet = door_kubelet_free(agent->kubelet);
 	doors_stop(agent->doors);
+
 	if (!agent->service)
 		return; /* it did not even serve */
+
 	service_stop(agent->service, AGENT_STOP_NS, agent_on_stopped, agent);
 }
 
@@ -449,6 +479,7 @@ static void agent_done(struct agent *agent)
 	agent->kubelet = door_kubelet_free(agent->kubelet);
 	agent->node = node_free(agent->node);
 	free(agent->kubelet_directory);
+
 	agent->storage = storage_close(agent->storage);
 	agent->doors = doors_free(agent->doors);
 	agent->leases = leases_free(agent->leases);
@@ -459,8 +490,10 @@ static void agent_done(struct agent *agent)
 	agent->service = service_free(agent->service);
 	agent->shares = shares_free(agent->shares);
 	agent->reload = reload_free(agent->reload);
+
 	for (size_t i = 0; i < AGENT_SIGNALS; i++)
 		agent->signals[i] = loop_signal_free(agent->signals[i]);
+
 	agent->look = loop_timer_free(agent->look);
 	agent->giveback = giveback_free(agent->giveback);
 	agent->watchdog = loop_timer_free(agent->watchdog);
@@ -480,9 +513,11 @@ static int agent_take_places(struct agent *agent, struct err *err)
 	int result = agent_lock_check_socket(paths->socket, err);
 	if (result < 0)
 		return result;
+
 	agent->lock_fd = agent_lock_take(paths, err);
 	if (agent->lock_fd < 0)
 		return agent->lock_fd;
+
 	result = agent_lock_make_state(paths, agent->options->idle_exit_ns > 0, err);
 	return result < 0 ? result : store_check_place(paths->state_dir, 0, err);
 }
@@ -500,20 +535,24 @@ static int agent_start_loop(struct agent *agent, struct err *err)
 		agent->children = child_set_new(agent->loop, CHILD_WATCH_AUTO, err);
 	if (agent->children)
 		agent->storage = storage_new(agent->loop, AGENT_STORAGE_QUEUE, err);
+
 	if (agent->storage)
 		agent->shares = shares_new(agent->loop, agent->log, pci_root(), NULL, err);
+
 	bool is_made = agent->shares != NULL;
 	for (size_t i = 0; i < AGENT_SIGNALS && is_made; i++) {
 		agent->signals[i] =
 		    loop_signal_new(agent->loop, agent_signals[i], agent_on_signal[i], agent, err);
 		is_made = agent->signals[i] != NULL;
 	}
+
 	if (is_made)
 		agent->look = loop_timer_new(agent->loop, agent_on_look, agent, err);
 	if (agent->look)
 		agent->watchdog = loop_timer_new(agent->loop, agent_on_watchdog, agent, err);
 	if (agent->watchdog)
 		agent->idle = loop_timer_new(agent->loop, agent_on_idle, agent, err);
+
 	return agent->idle ? 0 : err->code < 0 ? err->code : -ENOMEM;
 }
 
@@ -537,11 +576,13 @@ static int agent_open_cluster(struct agent *agent, struct err *err)
 	};
 	int result = cluster_new(&cluster, &agent->cluster, err);
 	char text[ERR_TEXT_MAX];
+
 	if (result == 0 && *state->error)
 		cluster_configuration(agent->cluster, RELOAD_REFUSED, state->error);
 	(void)snprintf(text, sizeof(text), "specified config %s does not exist", state->missing);
 	if (result == 0 && *state->missing)
 		cluster_configuration(agent->cluster, RELOAD_MISSING, text);
+
 	return result;
 }
 
@@ -566,8 +607,10 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	int result = reload_new(&reload, &agent->reload, err);
 	if (result == 0)
 		result = agent_open_cluster(agent, err);
+
 	if (result < 0)
 		return result;
+
 	const struct node_options node = {
 	    .loop = agent->loop,
 	    .log = agent->log,
@@ -589,20 +632,24 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	    .changed = agent_on_verdict,
 	    .context = agent,
 	};
+
 	agent->begin_ns = loop_now_ns(agent->loop);
 	result = web_events_new(&agent->events, err);
 	if (result == 0)
 		result = vitals_new(&vitals, &agent->vitals, err);
 	if (result == 0)
 		result = node_new(&node, &agent->node, err);
+
 	if (result < 0)
 		return result;
+
 	const struct leases_options leases = {.storage = agent->storage,
 					      .log = agent->log,
 					      .state_dir = agent->options->paths.state_dir};
 	result = leases_new(&leases, &agent->leases, err);
 	if (result < 0)
 		return result;
+
 	const struct door_kubelet_options kubelet = {
 	    .loop = agent->loop,
 	    .log = agent->log,
@@ -649,12 +696,16 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	char supervisor[FILE_PATH_MAX], container[FILE_PATH_MAX], rsh[FILE_PATH_MAX];
 	const char *sim_state = getenv("SLUICE_SIM_STATE");
 	const char *named = agent->options->supervisor;
+
 	if (!named)
 		named = getenv("SLUICE_SUPERVISOR");
+
 	int result = libexec_find("sluice-supervise", "supervise", named, supervisor, err);
 	if (result < 0)
 		return result;
+
 	struct err why = {0};
+
 	jobgroup_open(&agent->options->paths, supervisor, agent->log, &agent->jobgroup);
 	/* This and sluice-rsh only some jobs need, and say so. */
 	bool has_image = libexec_find("sluice-container", "container", NULL, container, &why) == 0;
@@ -678,9 +729,11 @@ static int agent_open_queue(struct agent *agent, struct err *err)
 	    .changed = agent_on_jobs,
 	    .context = agent,
 	};
+
 	result = queue_open(&queue, &agent->queue, err);
 	if (result < 0)
 		return result;
+
 	doors_set_queue(agent->doors, agent->queue);
 	agent_on_machine(agent);
 	return 0;
@@ -714,8 +767,10 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	int fd = socket_file_listen(&agent->socket_file, paths, err);
 	if (fd == -EADDRINUSE)
 		return err_set(err, -EBUSY, "another agent listens on '%s'", paths->socket);
+
 	if (fd < 0)
 		return fd;
+
 	return service_new(&service, fd, &agent->service, err);
 }
 
@@ -728,13 +783,16 @@ static void agent_ready(struct agent *agent)
 	    *reload_state(agent->reload)->path ? reload_state(agent->reload)->path : "built in");
 	(void)notify_ready(&agent->notify);
 	agent_tell_status(agent);
+
 	if (agent->options->ready_fd >= 0) {
 		(void)!write(agent->options->ready_fd, "1", 1); /* who waits sees the end, too */
 		(void)close(agent->options->ready_fd);
 	}
+
 	agent->busy_ns = loop_now_ns(agent->loop);
 	agent_check_driver(agent);
 	loop_timer_start(agent->look, AGENT_LOOK_NS);
+
 	if (agent->notify.watchdog_ns > 0)
 		agent_on_watchdog(agent);
 	if (agent->options->idle_exit_ns > 0)
@@ -746,6 +804,7 @@ static void agent_ready(struct agent *agent)
 static void agent_register_first(struct agent *agent)
 {
 	uint64_t end_ns = loop_now_ns(agent->loop) + AGENT_REGISTER_NS;
+
 	for (;;) {
 		uint64_t now_ns = loop_now_ns(agent->loop);
 		if (now_ns >= end_ns || agent->is_stopping ||
@@ -760,6 +819,7 @@ static int agent_open(struct agent *agent, struct err *err)
 	struct err ignored = {0};
 	if (notify_take_environment(&agent->notify, &ignored) < 0)
 		log_write(agent->log, LOG_LEVEL_WARNING, NULL, "%s", ignored.text);
+
 	int result = agent_take_places(agent, err);
 	if (result == 0)
 		result = agent_start_loop(agent, err);
@@ -767,12 +827,15 @@ static int agent_open(struct agent *agent, struct err *err)
 		result = agent_open_machine(agent, err);
 	if (result < 0)
 		return result;
+
 	agent_register_first(agent);
 	if (agent->is_stopping)
 		return 0;
+
 	result = agent_open_doors(agent, err);
 	if (result == 0)
 		result = agent_open_queue(agent, err);
+
 	return result < 0 ? result : agent_open_socket(agent, err);
 }
 
@@ -782,11 +845,13 @@ int agent_run(const struct agent_options *options, struct err *err)
 	    .options = options, .log = options->log, .lock_fd = -1, .notify = NOTIFY_NONE};
 	agent.kubelet_directory = door_kubelet_directory(options->kubelet_socket);
 	process_prepare();
+
 	int result = agent_open(&agent, err);
 	if (result == 0 && !agent.is_stopping) {
 		agent_ready(&agent);
 		result = loop_run(agent.loop, err);
 	}
+
 	agent_done(&agent);
 	return agent.failure < 0 ? err_set(err, agent.failure, "%s", agent.why.text) : result;
 }

@@ -35,12 +35,14 @@ static bool place_of_uuid(const struct snapshot *snapshot, const char *uuid, str
 			*out = (struct place){g, SNAPSHOT_U32_ABSENT, gpu->uuid};
 			return true;
 		}
+
 		for (uint32_t m = 0; m < gpu->mig_count; m++)
 			if (strcmp(gpu->mig[m].uuid, uuid) == 0) {
 				*out = (struct place){g, m, gpu->mig[m].uuid};
 				return true;
 			}
 	}
+
 	return false;
 }
 
@@ -62,16 +64,19 @@ static bool place_of_id(const struct snapshot *snapshot, const struct deviceid *
 {
 	if (id->kind == DEVICEID_UUID)
 		return place_of_uuid(snapshot, id->uuid, out);
+
 	for (uint32_t g = 0; g < snapshot->gpu_count; g++) {
 		const struct snapshot_gpu *gpu = &snapshot->gpu[g];
 		if (id->kind == DEVICEID_MINOR ? gpu->minor != id->minor
 					       : strcmp(gpu->uuid, id->uuid) != 0)
 			continue;
+
 		attribution_place(snapshot, g,
 				  id->gi == DEVICEID_NONE ? SNAPSHOT_WHOLE_GPU : id->gi,
 				  id->ci == DEVICEID_NONE ? SNAPSHOT_WHOLE_GPU : id->ci, out);
 		return id->gi == DEVICEID_NONE || out->mig != SNAPSHOT_U32_ABSENT;
 	}
+
 	return false;
 }
 
@@ -88,13 +93,16 @@ static struct holding *attribution_touch(struct attribution *attribution, const 
 	struct holding *holding = holdings_touch(attribution->holdings, owner, place->uuid);
 	if (!holding)
 		return NULL;
+
 	const char *mode = view->gpu[place->gpu].mode;
+
 	holding->view.gpu = place->gpu;
 	holding->view.mig = place->mig;
 	holding->view.mode = place->mig != SNAPSHOT_U32_ABSENT ? VIEW_MIG
 			     : strcmp(mode, "mps") == 0	       ? VIEW_MPS
 			     : strcmp(mode, "timeslice") == 0  ? VIEW_TIMESLICE
 							       : VIEW_EXCLUSIVE;
+
 	return holding;
 }
 
@@ -125,12 +133,14 @@ static struct holding *attribution_touch_job(struct attribution *attribution,
 {
 	char owner[ATTRIBUTION_OWNER_MAX];
 	(void)snprintf(owner, sizeof(owner), "j:%" PRIu64, job->id);
+
 	struct holding *holding = attribution_touch(attribution, view, owner, place);
 	if (!holding)
 		return NULL;
 	if (holding->view.job == 0)
 		attribution_name_job(job, &holding->view);
 	attribution_name_user(view, job, &holding->view);
+
 	return holding;
 }
 
@@ -139,15 +149,20 @@ static void attribution_grant(struct attribution *attribution, const struct view
 {
 	struct place place;
 	uint32_t held = 0;
+
 	if (!place_of_uuid(&view->snapshot, grant->uuid, &place))
 		return;
+
 	struct holding *holding = attribution_touch_job(attribution, view, job, &place);
 	if (!holding)
 		return;
+
 	for (uint32_t slot = 0; slot < grant->slot_count; slot++)
 		held += launch_grant_has(grant, slot);
+
 	if (held == grant->slot_count)
 		holdings_give(holding, SNAPSHOT_U32_ABSENT);
+
 	for (uint32_t slot = 0; held < grant->slot_count && slot < grant->slot_count; slot++)
 		if (launch_grant_has(grant, slot))
 			holdings_give(holding, slot);
@@ -163,11 +178,15 @@ void attribution_add_jobs(struct attribution *attribution, const struct view *vi
 	const struct queue *queue = attribution_queue(attribution);
 	if (!queue)
 		return;
+
 	for (const struct job *job = queue_first(queue); job; job = queue_next(queue, job)) {
 		struct queue_attempt attempt;
+
 		if (job->state == JOB_PENDING)
 			continue;
+
 		queue_attempt_of(queue, job, &attempt);
+
 		for (size_t i = 0; i < attempt.grant_count; i++)
 			attribution_grant(attribution, view, job, &attempt.grants[i]);
 	}
@@ -182,8 +201,10 @@ static const struct job *attribution_job_of_group(const struct queue *queue,
 	const struct job *job = belonging->job > 0 ? queue_find(queue, belonging->job) : NULL;
 	if (!job)
 		return NULL;
+
 	queue_attempt_of(queue, job, &attempt);
 	const char *slash = attempt.cgroup ? strrchr(attempt.cgroup, '/') : NULL;
+
 	launch_cgroup_name(belonging->job, belonging->job_instance, name);
 	return slash && strcmp(slash + 1, name) == 0 ? job : NULL;
 }
@@ -196,20 +217,24 @@ static const struct job *attribution_job_of(const struct attribution *attributio
 	const struct queue *queue = attribution_queue(attribution);
 	if (!queue || !queue_first(queue))
 		return NULL;
+
 	const struct job *job = attribution_job_of_group(queue, &entry->belonging);
 	if (job)
 		return job;
 	if (entry->job > 0)
 		return queue_find(queue, entry->job);
+
 	/* Somebody else's container is no process of ours. */
 	if (entry->belonging.container[0] || entry->belonging.pod[0] || *looks == 0)
 		return NULL;
 	if (entry->job_looks++ >= ATTRIBUTION_LOOKS &&
 	    entry->job_looks % ATTRIBUTION_LOOK_AGAIN != 0)
 		return NULL;
+
 	--*looks;
 	job = queue_job_of_process(queue, (pid_t)entry->pid);
 	entry->job = job ? job->id : 0;
+
 	return job;
 }
 
@@ -251,24 +276,29 @@ void attribution_add_pods(struct attribution *attribution, const struct view *vi
 {
 	const struct podresources *pods = attribution_pods(attribution);
 	const struct leases *leases = attribution->options.leases;
+
 	for (size_t i = 0; pods && i < podresources_count(pods); i++) {
 		const struct podresources_holder *at = podresources_at(pods, i);
 		char owner[ATTRIBUTION_OWNER_MAX];
 		struct deviceid id;
 		struct place place;
+
 		if (deviceid_parse(at->unit, strlen(at->unit), &id) < 0 ||
 		    !place_of_id(&view->snapshot, &id, &place) ||
 		    !attribution_is_live(attribution, at))
 			continue;
+
 		pod_owner(owner, at->name_space, at->pod, at->container);
 		struct holding *holding = attribution_touch(attribution, view, owner, &place);
 		if (!holding)
 			continue;
+
 		holdings_give(holding, id.slot == DEVICEID_NONE ? SNAPSHOT_U32_ABSENT : id.slot);
 		if (id.slot != DEVICEID_NONE && holding->view.mode == VIEW_EXCLUSIVE)
 			holding->view.mode = VIEW_TIMESLICE; /* by somebody else's plugin */
 		attribution_name_pod(&holding->view, at->name_space, at->pod, at->container);
 		COPY(holding->view.resource, at->resource);
+
 		const struct ledger_lease *lease =
 		    leases ? ledger_find(leases_ledger(leases), at->unit) : NULL;
 		if (lease && strcmp(lease->resource, at->resource) == 0)
@@ -282,15 +312,19 @@ static struct holding *attribution_only_of_pod(const struct attribution *attribu
 					       const struct place *place)
 {
 	struct holding *found = NULL, *at;
+
 	for (size_t i = 0; (at = holdings_at(attribution->holdings, i)); i++) {
 		if (!at->is_here || !at->view.allocated ||
 		    strcmp(at->view.name_space, pod->name_space) != 0 ||
 		    strcmp(at->view.pod, pod->pod) != 0 || strcmp(at->device, place->uuid) != 0)
 			continue;
+
 		if (found)
 			return NULL;
+
 		found = at;
 	}
+
 	return found;
 }
 
@@ -304,9 +338,11 @@ static int64_t attribution_since(const struct proctable_entry *entry, int64_t no
 	long ticks = sysconf(_SC_CLK_TCK);
 	if (ticks <= 0 || clock_gettime(CLOCK_BOOTTIME, &boot) < 0)
 		return 0;
+
 	uint64_t up_ns = (uint64_t)boot.tv_sec * CLOCK_NS_PER_S + (uint64_t)boot.tv_nsec;
 	uint64_t start_ns = entry->start / (uint64_t)ticks * CLOCK_NS_PER_S +
 			    entry->start % (uint64_t)ticks * CLOCK_NS_PER_S / (uint64_t)ticks;
+
 	return now_unix_ns - (start_ns < up_ns ? (int64_t)(up_ns - start_ns) : 0);
 }
 
@@ -324,6 +360,7 @@ static bool belonging_owner(const struct belonging *belonging, char out[ATTRIBUT
 			       belonging->job_instance);
 	else
 		return false;
+
 	return true;
 }
 
@@ -332,6 +369,7 @@ static void attribution_name_stranger(const struct proctable_entry *entry, int64
 {
 	const struct belonging *belonging = &entry->belonging;
 	COPY(out->runtime, belonging->runtime);
+
 	if (belonging->container[0] || belonging->pod[0])
 		(void)snprintf(out->id, sizeof(out->id), "%.12s",
 			       belonging->container[0] ? belonging->container : belonging->pod);
@@ -340,6 +378,7 @@ static void attribution_name_stranger(const struct proctable_entry *entry, int64
 			       belonging->slurm_job % UINT64_C(1000000000000));
 	else
 		COPY(out->id, belonging->job_instance);
+
 	/* Its first process; the same one does not look a little older each time. */
 	int64_t since = attribution_since(entry, now_unix_ns);
 	if (out->since_unix_ns == 0 || since < out->since_unix_ns - (int64_t)CLOCK_NS_PER_S)
@@ -360,13 +399,16 @@ static struct holding *attribution_touch_pod(struct attribution *attribution,
 		pod_owner(owner, name->name_space, name->pod, name->container);
 		holding = attribution_touch(attribution, view, owner, place);
 	}
+
 	if (!holding)
 		return NULL;
 	if (!holding->view.pod[0])
 		attribution_name_pod(&holding->view, name->name_space, name->pod, name->container);
 	COPY(holding->view.runtime, entry->belonging.runtime);
+
 	if (belonging_owner(&entry->belonging, stranger))
 		holdings_merge(attribution->holdings, stranger, holding);
+
 	return holding;
 }
 
@@ -377,8 +419,10 @@ struct holding *attribution_holder(struct attribution *attribution, const struct
 	const struct belonging *belonging = &entry->belonging;
 	const struct job *job = attribution_job_of(attribution, entry, looks);
 	char owner[ATTRIBUTION_OWNER_MAX];
+
 	if (job)
 		return attribution_touch_job(attribution, view, job, place);
+
 	const struct podlog_entry *name =
 	    belonging->container[0]
 		? podlog_find_container(attribution->names, belonging->container)
@@ -389,8 +433,10 @@ struct holding *attribution_holder(struct attribution *attribution, const struct
 		return attribution_touch_pod(attribution, view, name, entry, place);
 	if (!belonging_owner(belonging, owner))
 		return NULL;
+
 	struct holding *holding = attribution_touch(attribution, view, owner, place);
 	if (holding)
 		attribution_name_stranger(entry, view->snapshot.taken_unix_ns, &holding->view);
+
 	return holding;
 }

@@ -25,10 +25,12 @@ static bool choice_is_name(const char *text, size_t length)
 	if (length == 0 || length >= CHOICE_NAME_MAX || !choice_is_alnum(text[0]) ||
 	    !choice_is_alnum(text[length - 1]))
 		return false;
+
 	for (size_t i = 0; i < length; i++) {
 		if (!choice_is_alnum(text[i]) && text[i] != '-' && text[i] != '_' && text[i] != '.')
 			return false;
 	}
+
 	return true;
 }
 
@@ -60,24 +62,31 @@ static int choice_list(const char *directory, char out_name[CHOICE_NAME_MAX], si
 	char path[FILE_PATH_MAX];
 	struct dirent *entry;
 	size_t count = 0, seen = 0;
+
 	if (!dir)
 		return err_set(err, -errno, "cannot read the directory of configurations '%s': %s",
 			       directory, err_describe(-errno));
+
 	while (errno = 0, (entry = readdir(dir))) {
 		size_t length = strlen(entry->d_name);
+
 		if (++seen > CHOICE_FILES_MAX)
 			return err_set(err, -E2BIG,
 				       "more than %d files in the directory of configurations '%s'",
 				       CHOICE_FILES_MAX, directory);
+
 		if (!choice_is_name(entry->d_name, length) ||
 		    !choice_find(&rules, entry->d_name, path))
 			continue;
+
 		memcpy(out_name, entry->d_name, length + 1);
 		count++;
 	}
+
 	if (errno != 0)
 		return err_set(err, -errno, "cannot read the directory of configurations '%s': %s",
 			       directory, err_describe(-errno));
+
 	*out_count = count;
 	return 0;
 }
@@ -100,29 +109,35 @@ int choice_make(const struct choice_rules *rules, const char *label, const char 
 	size_t count = 0;
 	bool by_label = label && *label;
 	const char *asked = by_label ? label : rules->default_name;
+
 	if (asked && *asked && !choice_is_name(asked, strlen(asked)))
 		return err_set(err, -EINVAL,
 			       "'%.64s' of the %s can be no configuration in '%s': expected the "
 			       "name of a file there, of letters, digits, '-', '_' and '.'",
 			       asked, by_label ? "node's label" : "option --default-config",
 			       rules->directory);
+
 	int rc = choice_list(rules->directory, only, &count, err);
 	if (rc < 0)
 		return rc;
 	if (count != 1)
 		only[0] = '\0';
+
 	bool is_asked = asked && *asked;
 	bool is_done = is_asked && choice_take(rules, asked, &choice);
 	if (is_asked && !is_done)
 		(void)snprintf(choice.missing, sizeof(choice.missing), "%s", asked);
+
 	/* What runs is left alone for a name that is wrong, and not for one that is not there. */
 	if (!is_done && !(is_asked && running))
 		is_done = choice_fall_back(rules, only, &choice);
+
 	if (!is_done && running && *running && !choice_take(rules, running, &choice)) {
 		(void)snprintf(choice.name, sizeof(choice.name), "%s", running);
 		if (!is_asked)
 			(void)snprintf(choice.missing, sizeof(choice.missing), "%s", running);
 	}
+
 	*out = choice;
 	return 0;
 }
@@ -131,15 +146,18 @@ int choice_fallbacks_parse(const char *text, uint32_t *out, struct err *err)
 {
 	static const char *const words[] = {"named", "single", "empty"};
 	uint32_t bits = 0;
+
 	for (bool more = *text != '\0'; more;) {
 		size_t length = strcspn(text, ","), i = 0;
 		while (i < array_length(words) &&
 		       (strlen(words[i]) != length || memcmp(words[i], text, length) != 0))
 			i++;
+
 		if (i == array_length(words)) {
 			char word[32];
 			(void)snprintf(word, sizeof(word), "%.*s", (int)(length < 31 ? length : 31),
 				       text);
+
 			const char *near = suggest_nearest(word, words, array_length(words));
 			return err_set(err, -EINVAL,
 				       "unknown fallback strategy '%s' (expected named, single or "
@@ -147,11 +165,13 @@ int choice_fallbacks_parse(const char *text, uint32_t *out, struct err *err)
 				       word, near ? "; did you mean '" : "", near ? near : "",
 				       near ? "'?" : "");
 		}
+
 		if (!(bits & CHOICE_EMPTY))
 			bits |= 1u << i;
 		more = text[length] == ',';
 		text += length + more;
 	}
+
 	*out = bits;
 	return 0;
 }
@@ -167,13 +187,16 @@ static bool memory_line(const char **at, const char *end, const char *name,
 	const char *newline = line < end ? memchr(line, '\n', (size_t)(end - line)) : NULL;
 	if (!newline || (size_t)(newline - line) < length || memcmp(line, name, length) != 0)
 		return false;
+
 	line += length;
 	size_t rest = (size_t)(newline - line);
 	if (rest > 0 && !choice_is_name(line, rest))
 		return false;
+
 	memcpy(out, line, rest);
 	out[rest] = '\0';
 	*at = newline + 1;
+
 	return true;
 }
 
@@ -181,10 +204,12 @@ int choice_memory_parse(const char *data, size_t length, struct choice_memory *o
 {
 	struct choice_memory memory = {.is_known = true};
 	const char *at = data, *end = data + length;
+
 	if (!memory_line(&at, end, "configuration ", memory.name) ||
 	    !memory_line(&at, end, "label ", memory.label) || at != end)
 		return err_set(err, -EINVAL,
 			       "expected a line 'configuration NAME' and a line 'label VALUE'");
+
 	*out = memory;
 	return 0;
 }

@@ -105,25 +105,31 @@ static int door_cdi_fill(struct door_cdi *door, struct door_cdi_run *run)
 	const struct config *config = node_config(door->options.node);
 	const struct inventory *inventory = node_inventory(door->options.node);
 	const char *vendor;
+
 	inventory_init(&run->inventory);
 	if (inventory && inventory_copy(inventory, &run->inventory) < 0)
 		return -ENOMEM;
+
 	run->has_inventory = inventory != NULL;
 	if (inventory)
 		door->is_simulated = inventory->simulated;
 	if (config->cdi_write)
 		door_cdi_add_kinds(config, door->is_simulated, run);
 	vendor = resource_cdi_vendor(config, door->is_simulated);
+
 	for (size_t i = 0; i < DOOR_CDI_MODES; i++)
 		(void)snprintf(run->names[i], sizeof(run->names[i]), "%.*s/%s", SCAN_KIND_MAX - 16,
 			       vendor, door_cdi_modes_of[i]);
+
 	(void)snprintf(run->asked_kind, sizeof(run->asked_kind), "%.*s/gpu", SCAN_KIND_MAX - 16,
 		       vendor);
 	run->asked_by_index = config->id_strategy == 1;
 	run->mig_whole = config->mig_strategy == CONFIG_MIG_NONE;
+
 	int rc = file_path(run->driver_root, NULL, "%s", config->driver_root);
 	if (rc == 0)
 		rc = file_path(run->dev_root, NULL, "%s", config->dev_root);
+
 	return rc < 0 ? rc
 		      : file_path(run->container_root, NULL, "%s", config->container_driver_root);
 }
@@ -144,6 +150,7 @@ static void door_cdi_plan(const struct door_cdi *door, struct door_cdi_run *run)
 	const char *root = door->options.root;
 	const char *driver = root[0] ? root : door->is_pod ? run->container_root : run->driver_root;
 	char path[FILE_PATH_MAX];
+
 	if (!door->watch)
 		return;
 	if (file_path(path, NULL, "%s/etc/cdi", root) == 0)
@@ -152,8 +159,10 @@ static void door_cdi_plan(const struct door_cdi *door, struct door_cdi_run *run)
 		filewatch_plan_contents(door->watch, path, &run->plan);
 	if (file_path(path, NULL, "%s/dev/nvidia-caps", root) == 0)
 		filewatch_plan_directory(door->watch, path, &run->plan);
+
 	if (file_path(path, NULL, "%s/dev", root) == 0)
 		filewatch_plan_prefix(door->watch, path, "nvidia", &run->plan);
+
 	/* What puts libraries there runs ldconfig at its end. */
 	if (file_path(path, NULL, "%s/etc/ld.so.cache", strcmp(driver, "/") == 0 ? "" : driver) ==
 	    0)
@@ -176,8 +185,10 @@ static int door_cdi_work(void *context)
 	};
 	for (uint32_t i = 0; i < run->kind_count; i++)
 		wish.kinds[i] = run->kinds[i];
+
 	for (uint32_t i = 0; i < DOOR_CDI_MODES; i++)
 		wish.names[i] = run->names[i];
+
 	door_cdi_plan(run->door, run);
 	return keep_run(run->door->keep, &wish, &run->report, &run->err);
 }
@@ -199,8 +210,10 @@ static bool door_cdi_tell_kind(const struct door_cdi *door, const struct keep_ki
 	const struct keep_kind *before = door_cdi_before(door, kind->kind);
 	enum keep_state was = before ? before->state : KEEP_ABSENT;
 	struct log *log = door->options.log;
+
 	if (was == kind->state && (!before || strcmp(before->foreign, kind->foreign) == 0))
 		return false;
+
 	if (kind->state == KEEP_FOREIGN)
 		log_write(log, LOG_LEVEL_NOTICE, NULL,
 			  "CDI: ours of %s %s: '%s' provides it, and the same device twice makes "
@@ -210,6 +223,7 @@ static bool door_cdi_tell_kind(const struct door_cdi *door, const struct keep_ki
 	else if (was == KEEP_FOREIGN && kind->state == KEEP_WRITTEN)
 		log_write(log, LOG_LEVEL_NOTICE, NULL,
 			  "CDI: %s is ours again: no other file provides it any more", kind->kind);
+
 	return true;
 }
 
@@ -220,10 +234,13 @@ static void door_cdi_tell_problem(struct door_cdi *door, const struct door_cdi_r
 	(void)snprintf(text, sizeof(text), "%s", code < 0 ? run->err.text : "");
 	if (code == door->code && strcmp(text, door->text) == 0)
 		return;
+
 	/* The driver's absence is told by whoever misses it. */
 	enum log_level level = code == -ENXIO || code == -EBUSY ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR;
+
 	if (code == -ENODEV && door->options.root[0] != '\0')
 		level = LOG_LEVEL_INFO; /* who is not root simulates nodes by files */
+
 	if (code < 0)
 		log_write(door->options.log, level, NULL, "CDI: %s%s", text,
 			  run->report.removed ? ": ours are removed, for containers would not work"
@@ -231,6 +248,7 @@ static void door_cdi_tell_problem(struct door_cdi *door, const struct door_cdi_r
 	else if (door->code < 0 && door->code != -ENXIO)
 		log_write(door->options.log, LOG_LEVEL_NOTICE, NULL,
 			  "CDI: the specifications are kept again");
+
 	door->code = code;
 	memcpy(door->text, text, sizeof(text));
 }
@@ -241,8 +259,10 @@ static void door_cdi_tell_notes(struct door_cdi *door, const struct buf *notes)
 	const char *at = buf_text(notes);
 	for (size_t i = 0; i < notes->length; i++)
 		hash = (hash ^ (unsigned char)at[i]) * UINT64_C(0x100000001b3);
+
 	if (hash == door->notes)
 		return;
+
 	door->notes = hash;
 	for (size_t length; *at != '\0'; at += length + (at[length] == '\n')) {
 		length = strcspn(at, "\n");
@@ -262,8 +282,10 @@ static bool door_cdi_stays(const struct keep_report *report)
 static void door_cdi_list_others(struct door_cdi *door)
 {
 	size_t used = 0;
+
 	(void)snprintf(door->others, sizeof(door->others), "%s",
 		       door->kind_count > 0 ? "" : "sluice.cdi.write is false");
+
 	for (uint32_t i = 0; i < door->kind_count && used < sizeof(door->others) - 1; i++) {
 		const struct keep_kind *kind = &door->kinds[i];
 		if (kind->state == KEEP_FOREIGN) /* may be cut */
@@ -279,14 +301,17 @@ static bool door_cdi_take_missing(struct door_cdi *door, struct keep_report *rep
 {
 	if (!report->is_resolved)
 		return false;
+
 	bool is_new = !door->is_resolved || door->missing_count != report->missing_count ||
 		      memcmp(door->missing, report->missing,
 			     report->missing_count * sizeof(*report->missing)) != 0;
+
 	free(door->missing);
 	door->missing = report->missing;
 	door->missing_count = report->missing_count;
 	report->missing = NULL;
 	door->is_resolved = true;
+
 	return is_new;
 }
 
@@ -294,17 +319,21 @@ static void door_cdi_take(struct door_cdi *door, struct door_cdi_run *run, int c
 {
 	struct keep_report *report = &run->report;
 	bool is_new = door_cdi_take_missing(door, report);
+
 	is_new |= !door->is_known || report->written > 0 || report->removed > 0 ||
 		  report->names != door->modes;
 	for (uint32_t i = 0; i < report->kind_count; i++)
 		is_new |= door_cdi_tell_kind(door, &report->kinds[i]);
+
 	if (report->written > 0)
 		log_write(door->options.log, LOG_LEVEL_INFO, NULL,
 			  "CDI: %u specification%s written in '%s" KEEP_DIRECTORY "'",
 			  report->written, report->written == 1 ? "" : "s", door->options.root);
+
 	if (!run->has_inventory && door->had_inventory && door_cdi_stays(report))
 		log_write(door->options.log, LOG_LEVEL_NOTICE, NULL,
 			  "CDI: the specifications stay as they were until the driver is back");
+
 	door_cdi_tell_problem(door, run, code);
 	door_cdi_tell_notes(door, &report->notes);
 	door->had_inventory = run->has_inventory;
@@ -313,6 +342,7 @@ static void door_cdi_take(struct door_cdi *door, struct door_cdi_run *run, int c
 	door->kind_count = report->kind_count;
 	memcpy(door->kinds, report->kinds, sizeof(door->kinds));
 	door_cdi_list_others(door);
+
 	if (is_new && door->options.changed)
 		door->options.changed(door->options.context);
 }
@@ -321,12 +351,14 @@ static void door_cdi_on_done(void *context, int code)
 {
 	struct door_cdi_run *run = context;
 	struct door_cdi *door = run->door;
+
 	if (door->watch)
 		filewatch_set(door->watch, &run->plan);
 	door->run = NULL;
 	if (!door->is_stopping)
 		door_cdi_take(door, run, code);
 	(void)door_cdi_run_free(run);
+
 	if (door->run_again)
 		door_cdi_look(door);
 }
@@ -337,9 +369,11 @@ static void door_cdi_look(struct door_cdi *door)
 	door->run_again = door->run != NULL && !door->is_stopping;
 	if (door->run || door->is_stopping || !node_is_known(door->options.node))
 		return;
+
 	struct door_cdi_run *run = calloc(1, sizeof(*run));
 	if (!run)
 		return;
+
 	run->door = door;
 	run->job =
 	    (struct storage_job){.work = door_cdi_work, .done = door_cdi_on_done, .context = run};
@@ -347,6 +381,7 @@ static void door_cdi_look(struct door_cdi *door)
 	if (door_cdi_fill(door, run) < 0 ||
 	    storage_submit(door->options.storage, &run->job, NULL) < 0)
 		run = door_cdi_run_free(run);
+
 	door->run = run;
 }
 
@@ -381,6 +416,7 @@ static int door_cdi_open(struct door_cdi *door, struct err *err)
 	int rc = file_path(state_path, err, "%s/" STATE_NAME, options->paths->runtime_dir);
 	if (rc < 0)
 		return rc;
+
 	door->is_pod = service && *service;
 	const struct keep_options keep = {
 	    .root = options->root,
@@ -391,15 +427,18 @@ static int door_cdi_open(struct door_cdi *door, struct err *err)
 	rc = keep_new(&keep, &door->keep, err);
 	if (rc < 0)
 		return rc;
+
 	door->look = loop_timer_new(options->loop, door_cdi_on_look, door, err);
 	if (!door->look)
 		return -ENOMEM;
 	if (filewatch_new(options->loop, door_cdi_on_files, door, &door->watch, &unwatched) < 0)
 		log_write(options->log, LOG_LEVEL_WARNING, NULL,
 			  "CDI: files of others are noticed late: %s", unwatched.text);
+
 	door->is_simulated = options->root[0] != '\0';
 	door_cdi_look(door);
 	loop_timer_start(door->look, DOOR_CDI_LOOK_NS);
+
 	return 0;
 }
 
@@ -408,14 +447,18 @@ int door_cdi_new(const struct door_cdi_options *options, struct door_cdi **out, 
 	struct door_cdi *door = calloc(1, sizeof(*door));
 	if (!door)
 		return err_set(err, -ENOMEM, "out of memory for CDI specifications");
+
 	door->options = *options;
 	bool is_real = options->root[0] == '\0';
 	const char *why = NULL;
+
 	if (is_real && !options->paths->is_system)
 		why = "only root's agent writes CDI specifications, in " KEEP_DIRECTORY;
 	else if (strcmp(options->root, PCI_NO_ROOT) == 0)
 		why = "a simulated machine without files has no CDI specifications";
+
 	int rc = 0;
+
 	if (why) {
 		door->is_off = true;
 		(void)snprintf(door->text, sizeof(door->text), "%s", why);
@@ -423,10 +466,12 @@ int door_cdi_new(const struct door_cdi_options *options, struct door_cdi **out, 
 	} else {
 		rc = door_cdi_open(door, err);
 	}
+
 	if (rc < 0) {
 		(void)door_cdi_free(door);
 		return rc;
 	}
+
 	*out = door;
 	return 0;
 }
@@ -444,11 +489,13 @@ struct door_cdi *door_cdi_free(struct door_cdi *door)
 {
 	if (!door)
 		return NULL;
+
 	(void)filewatch_free(door->watch);
 	(void)loop_timer_free(door->look);
 	(void)keep_free(door->keep);
 	free(door->missing);
 	free(door);
+
 	return NULL;
 }
 

@@ -116,11 +116,13 @@ static struct door_labels_run *door_labels_run_free(struct door_labels_run *run)
 {
 	if (!run)
 		return NULL;
+
 	inventory_done(&run->inventory);
 	label_set_done(&run->set);
 	label_set_done(&run->discovery);
 	buf_done(&run->plain);
 	free(run);
+
 	return NULL;
 }
 
@@ -139,7 +141,9 @@ static Sluice__Kube__V1__Way door_labels_way(const struct door_labels *door, boo
 {
 	const struct config *config = door_labels_config(door);
 	bool says_api = config->source[SCHEMA_USE_NODE_FEATURE_API] != CONFIG_DEFAULT;
+
 	*out_asked = config->labels.mode != CONFIG_LABELS_AUTO || says_api;
+
 	switch ((enum config_labels_mode)config->labels.mode) {
 	case CONFIG_LABELS_FILE:
 		return BY_FILE;
@@ -150,8 +154,10 @@ static Sluice__Kube__V1__Way door_labels_way(const struct door_labels *door, boo
 	case CONFIG_LABELS_AUTO:
 		break;
 	}
+
 	if (says_api)
 		return config->use_node_feature_api ? FEATURE : BY_FILE;
+
 	return cluster_can_publish(door->options.cluster) ? AUTO : BY_FILE;
 }
 
@@ -159,23 +165,30 @@ static int door_labels_fill(struct door_labels *door, struct door_labels_run *ru
 {
 	const struct config *config = door_labels_config(door);
 	uint64_t expiry_ns = config->labels.expiry_ns;
+
 	if (inventory_copy(&door->held.inventory, &run->inventory) < 0)
 		return err_set(&run->err, -ENOMEM, "out of memory");
+
 	int rc = door_labels_path(door, SCHEMA_GFD_MACHINE_TYPE, config->gfd_machine_type,
 				  run->machine_file, &run->err);
 	if (rc == 0)
 		rc = door_labels_path(door, SCHEMA_GFD_OUTPUT, config->gfd_output, run->path,
 				      &run->err);
+
 	const char *slash = strrchr(run->path, '/');
+
 	if (rc == 0)
 		rc = file_path(run->directory, &run->err, "%.*s",
 			       slash ? (int)(slash - run->path) : 0, run->path);
+
 	bool is_asked;
 	run->way = door_labels_way(door, &is_asked);
 	run->needs_directory = !is_asked && run->way == BY_FILE;
 	run->facts.start_s = config->gfd_no_timestamp ? 0 : door->start_s;
+
 	if (expiry_ns > 0 && expiry_ns != SCHEMA_FOREVER)
 		run->expiry_s = (int64_t)(expiry_ns / CLOCK_NS_PER_S);
+
 	return rc;
 }
 
@@ -187,8 +200,10 @@ static void door_labels_tell_warnings(struct door_labels *door, const struct lab
 	for (uint32_t i = 0; i < set->warning_count && i < LABEL_WARNINGS_MAX; i++)
 		for (const char *at = set->warning[i]; *at != '\0'; at++)
 			hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+
 	if (hash == door->warnings)
 		return;
+
 	door->warnings = hash;
 	for (uint32_t i = 0; i < set->warning_count && i < LABEL_WARNINGS_MAX; i++)
 		log_write(door->options.log, LOG_LEVEL_WARNING, NULL, "labels: %s",
@@ -200,12 +215,14 @@ static void door_labels_tell(struct door_labels *door, int code, const char *tex
 {
 	if (!text)
 		return;
+
 	bool is_new = strcmp(text, door->text) != 0;
 	if (code < 0 && is_new)
 		log_write(door->options.log, LOG_LEVEL_ERROR, NULL, "labels: %s", text);
 	else if (code == 0 && (door->code < 0 || (is_new && *text)))
 		log_write(door->options.log, door->code < 0 ? LOG_LEVEL_NOTICE : LOG_LEVEL_INFO,
 			  NULL, "labels: %s", text);
+
 	door->code = code;
 	(void)snprintf(door->text, sizeof(door->text), "%s", text);
 }
@@ -215,10 +232,12 @@ static void door_labels_wait(struct door_labels *door)
 {
 	if (door->is_stopping) /* and the node is gone */
 		return;
+
 	const struct config *config = door_labels_config(door);
 	uint64_t wait_ns = config->gfd_sleep_ns, now_ns = loop_now_ns(door->options.loop);
 	uint64_t due_ns = held_due_ns(&door->held);
 	uint64_t expiry_ns = config->labels.expiry_ns;
+
 	if (door->code < 0 && wait_ns > DOOR_LABELS_RETRY_NS)
 		wait_ns = DOOR_LABELS_RETRY_NS;
 	if (door->path[0] != '\0' && expiry_ns > 0 &&
@@ -260,11 +279,13 @@ static int door_labels_write(void *context)
 	struct door_labels_run *run = context;
 	if (run->is_first)
 		door_labels_note_first(run);
+
 	int rc = feature_keep_put(&run->door->file, run->path, &run->plain, run->expiry_s,
 				  clock_unix_ns() / (int64_t)CLOCK_NS_PER_S, &run->err);
 	/* Two files would be two sources, and the old one wins some day. */
 	if (rc >= 0 && run->before[0] != '\0' && strcmp(run->before, run->path) != 0)
 		rc = feature_file_remove(run->before, &run->err);
+
 	return rc;
 }
 
@@ -283,16 +304,19 @@ static void door_labels_on_note(void *context, int code)
 {
 	struct door_labels_note *note = context;
 	struct door_labels *door = note->door;
+
 	if (code < 0 && !door->note_fails)
 		log_write(door->options.log, LOG_LEVEL_ERROR, NULL,
 			  "labels: '%s' or '%s' cannot be written: %s", note->removed, note->last,
 			  err_describe(code));
+
 	door->note_fails = code < 0;
 	if (code < 0) { /* again with the next look: the file that stays is a second source */
 		door->last = NONE;
 		if (door->path[0] == '\0')
 			memcpy(door->path, note->removed, sizeof(door->path));
 	}
+
 	free(note);
 	door->note = NULL;
 }
@@ -303,9 +327,11 @@ static void door_labels_settle(struct door_labels *door, Sluice__Kube__V1__Way w
 	bool is_file = way == BY_FILE;
 	if (way == NONE || (door->last == way && (is_file || door->path[0] == '\0')))
 		return;
+
 	struct door_labels_note *note = door->note ? NULL : calloc(1, sizeof(*note));
 	if (!note)
 		return; /* with the next look */
+
 	note->door = door;
 	note->job = (struct storage_job){
 	    .work = door_labels_write_note, .done = door_labels_on_note, .context = note};
@@ -314,14 +340,17 @@ static void door_labels_settle(struct door_labels *door, Sluice__Kube__V1__Way w
 		       : way == FEATURE ? "nodefeature"
 					: "direct",
 		       is_file ? " " : "", is_file ? door->path : "");
+
 	if (!is_file)
 		memcpy(note->removed, door->path, sizeof(note->removed));
+
 	if (file_path(note->last, NULL, "%s/" DOOR_LABELS_LAST, door->options.paths->state_dir) <
 		0 ||
 	    storage_submit(door->options.storage, &note->job, NULL) < 0) {
 		free(note);
 		return;
 	}
+
 	door->note = note;
 	door->last = way;
 	if (!is_file)
@@ -334,10 +363,12 @@ static void door_labels_read_last(struct door_labels *door)
 	static const char file[] = "file ";
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, DOOR_LABELS_LAST_MAX);
 	if (file_path(path, NULL, "%s/" DOOR_LABELS_LAST, door->options.paths->state_dir) < 0 ||
 	    file_read(path, &text, NULL) < 0 || text.length == 0)
 		return;
+
 	text.data[strcspn(text.data, "\n")] = '\0';
 	if (strcmp(text.data, "nodefeature") == 0)
 		door->last = FEATURE;
@@ -356,6 +387,7 @@ static Sluice__Kube__V1__Pair **door_labels_pairs(const struct label_set *set,
 						  Sluice__Kube__V1__Pair **out_pairs)
 {
 	Sluice__Kube__V1__Pair **list = calloc(set->count + 1, sizeof(*list));
+
 	*out_pairs = calloc(set->count + 1, sizeof(**out_pairs));
 	for (size_t i = 0; list && *out_pairs && i < set->count; i++) {
 		sluice__kube__v1__pair__init(&(*out_pairs)[i]);
@@ -363,6 +395,7 @@ static Sluice__Kube__V1__Pair **door_labels_pairs(const struct label_set *set,
 		(*out_pairs)[i].value = set->items[i].value;
 		list[i] = &(*out_pairs)[i];
 	}
+
 	return list;
 }
 
@@ -375,8 +408,10 @@ static int door_labels_publish(struct door_labels *door, Sluice__Kube__V1__Way w
 	_cleanup_free_ Sluice__Kube__V1__Pair **labels = door_labels_pairs(set, &pairs);
 	_cleanup_free_ Sluice__Kube__V1__Pair **direct = door_labels_pairs(discovery, &more);
 	const struct door_labels_options *options = &door->options;
+
 	if (!labels || !direct || !pairs || !more)
 		return err_set(err, -ENOMEM, "out of memory for labels");
+
 	wish.way = way;
 	wish.previous = door->last == way ? NONE : door->last;
 	wish.namespace_ = (char *)(options->namespace_ ? options->namespace_ : "");
@@ -386,12 +421,14 @@ static int door_labels_publish(struct door_labels *door, Sluice__Kube__V1__Way w
 	wish.n_direct = discovery->count;
 	wish.direct = direct;
 	wish.until_end = door_labels_config(door)->labels.on_exit == CONFIG_EXIT_REMOVE;
+
 	return cluster_publish(options->cluster, &wish, err);
 }
 
 static void door_labels_tell_published(struct door_labels *door)
 {
 	char text[ERR_TEXT_MAX];
+
 	if (door->problem[0] != '\0')
 		(void)snprintf(text, sizeof(text), "%s", door->problem);
 	else if (door->is_written)
@@ -399,6 +436,7 @@ static void door_labels_tell_published(struct door_labels *door)
 			       door->last == DIRECT ? "applied to the node" : "in a NodeFeature");
 	else
 		text[0] = '\0';
+
 	door_labels_tell(door, door->problem[0] != '\0' ? -EREMOTEIO : 0, text);
 }
 
@@ -414,8 +452,10 @@ static void door_labels_tell_stays(struct door_labels *door, const char *why)
 void door_labels_published(struct door_labels *door, const Sluice__Kube__V1__Published *state)
 {
 	bool is_api = state->way == FEATURE || state->way == DIRECT;
+
 	if (!door || door->is_stopping)
 		return;
+
 	if (!door->publishes && !is_api) {
 		/* Withdrawn: a file has taken over. */
 		if (state->previous_ends && door->path[0] != '\0')
@@ -423,13 +463,17 @@ void door_labels_published(struct door_labels *door, const Sluice__Kube__V1__Pub
 		door_labels_tell_stays(door, state->problem);
 		return;
 	}
+
 	if (!door->publishes)
 		return; /* of before */
+
 	door->is_written = state->is_written && is_api;
 	(void)snprintf(door->problem, sizeof(door->problem), "%s", state->problem);
 	door->arrived =
 	    door->is_written && state->is_on_node && state->previous_ends ? state->way : NONE;
+
 	bool is_new = door->arrived != NONE && door->arrived != door->last;
+
 	door_labels_settle(door, door->arrived);
 	if (is_new) /* so that the next sluice-kube hears of it, too */
 		door_labels_look(door);
@@ -446,9 +490,11 @@ static int door_labels_send(struct door_labels *door, struct door_labels_run *ru
 		door->arrived = NONE;
 		return 0;
 	}
+
 	door->publishes = true;
 	door->count = set->count;
 	door_labels_settle(door, door->arrived);
+
 	int rc = door_labels_publish(door, run->way, set, &run->discovery, &run->err);
 	return rc < 0 ? rc : 1;
 }
@@ -458,10 +504,12 @@ static void door_labels_withdraw(struct door_labels *door, const struct label_se
 {
 	const struct label_set none = {.count = 0};
 	struct err err = {0};
+
 	if (door->last != FEATURE && door->last != DIRECT) {
 		door_labels_settle(door, BY_FILE);
 		return;
 	}
+
 	if (door_labels_publish(door, BY_FILE, set, &none, &err) < 0)
 		door_labels_tell_stays(door, err.text);
 }
@@ -471,10 +519,12 @@ static void door_labels_on_written(void *context, int code)
 	struct door_labels_run *run = context;
 	struct door_labels *door = run->door;
 	char text[ERR_TEXT_MAX];
+
 	if (code < 0)
 		(void)snprintf(text, sizeof(text), "%s", run->err.text);
 	else
 		(void)snprintf(text, sizeof(text), "%zu in '%.400s'", run->count, run->path);
+
 	if (code >= 0) {
 		bool is_other = strcmp(door->path, run->path) != 0;
 		memcpy(door->path, run->path, sizeof(door->path));
@@ -482,6 +532,7 @@ static void door_labels_on_written(void *context, int code)
 			door->last = NONE; /* at another place: that is written down */
 		door_labels_withdraw(door, &run->set);
 	}
+
 	door_labels_end(door, code < 0 ? code : 0, text);
 }
 
@@ -502,6 +553,7 @@ static int door_labels_make(struct door_labels *door, struct door_labels_run *ru
 	if (rc == 0 && door->held_off[0] == '\0')
 		rc = labels_make(&run->inventory, config, &surroundings, policy, &run->facts, out,
 				 &run->err);
+
 	if (rc == 0)
 		rc = feature_file_text(out, 0, &run->plain, &run->err);
 	run->count = out->count;
@@ -513,12 +565,14 @@ static void door_labels_on_read(void *context, int code)
 	struct door_labels_run *run = context;
 	struct door_labels *door = run->door;
 	struct label_set *set = &run->set;
+
 	door->is_on = !run->needs_directory || run->has_directory;
 	/* Facts of another configuration than that of now are read again. */
 	if (door->is_stopping || door->run_again || !door->is_on) {
 		door_labels_end(door, door->is_on ? door->code : 0, door->is_on ? NULL : "");
 		return;
 	}
+
 	if (door->held_off[0] != '\0')
 		label_set_done(&run->discovery);
 	code = door_labels_make(door, run, set);
@@ -526,11 +580,13 @@ static void door_labels_on_read(void *context, int code)
 		door_labels_tell_warnings(door, set);
 		code = door_labels_send(door, run, set);
 	}
+
 	if (code > 0) {
 		door_labels_end(door, 0, NULL);
 		door_labels_tell_published(door);
 		return;
 	}
+
 	if (code == 0) {
 		memcpy(run->before, door->path, sizeof(run->before));
 		run->is_first = door->last == SLUICE__KUBE__V1__WAY__NONE;
@@ -538,6 +594,7 @@ static void door_labels_on_read(void *context, int code)
 		run->job.done = door_labels_on_written;
 		code = storage_submit(door->options.storage, &run->job, &run->err);
 	}
+
 	if (code < 0) {
 		struct err err = run->err;
 		door_labels_end(door, code, err.text);
@@ -548,12 +605,14 @@ static int door_labels_read(void *context)
 {
 	struct door_labels_run *run = context;
 	bool may = run->door->options.paths->is_system || run->door->options.root[0] != '\0';
+
 	run->has_directory = may && file_exists(run->directory);
 	if (run->has_directory || !run->needs_directory)
 		facts_read(run->door->options.root, run->machine_file, &run->inventory,
 			   &run->facts);
 	if (run->way == DIRECT || run->way == AUTO)
 		facts_read_discovery(run->door->options.root, &run->discovery);
+
 	return 0;
 }
 
@@ -561,10 +620,13 @@ static void door_labels_look(struct door_labels *door)
 {
 	const struct node *node = door->options.node;
 	struct err err = {0};
+
 	door->run_again = door->run != NULL && !door->is_stopping;
 	if (door->run || door->is_stopping || !node_is_known(node))
 		return;
+
 	const struct config *config = door_labels_config(door);
+
 	door->generation = node_generation(node);
 	int rc = held_look(&door->held, node_inventory(node), config->labels.keep_on_error_ns,
 			   config->gfd_sleep_ns, loop_now_ns(door->options.loop), &err);
@@ -572,11 +634,13 @@ static void door_labels_look(struct door_labels *door)
 		door_labels_end(door, rc, rc < 0 ? err.text : "");
 		return;
 	}
+
 	struct door_labels_run *run = calloc(1, sizeof(*run));
 	if (!run) {
 		door_labels_end(door, -ENOMEM, "out of memory for labels");
 		return;
 	}
+
 	run->door = door;
 	run->job = (struct storage_job){
 	    .work = door_labels_read, .done = door_labels_on_read, .context = run};
@@ -585,6 +649,7 @@ static void door_labels_look(struct door_labels *door)
 	label_set_init(&run->discovery);
 	buf_init(&run->plain, FEATURE_FILE_MAX);
 	door->run = run;
+
 	rc = door_labels_fill(door, run);
 	if (rc == 0)
 		rc = storage_submit(door->options.storage, &run->job, &run->err);
@@ -633,6 +698,7 @@ int door_labels_new(const struct door_labels_options *options, struct door_label
 	struct door_labels *door = calloc(1, sizeof(*door));
 	if (!door)
 		return err_set(err, -ENOMEM, "out of memory for labels");
+
 	door->options = *options;
 	held_init(&door->held, loop_now_ns(options->loop));
 	feature_keep_init(&door->file);
@@ -641,10 +707,12 @@ int door_labels_new(const struct door_labels_options *options, struct door_label
 		(void)door_labels_free(door);
 		return -ENOMEM;
 	}
+
 	door_labels_read_last(door);
 	door_labels_stamp(door);
 	door_labels_look(door);
 	*out = door;
+
 	return 0;
 }
 
@@ -665,13 +733,16 @@ void door_labels_stop(struct door_labels *door)
 {
 	if (!door || door->is_stopping)
 		return;
+
 	door->is_stopping = true;
 	loop_timer_stop(door->look);
 	door->ending = (struct storage_job){
 	    .work = door_labels_remove, .done = door_labels_on_removed, .context = door};
+
 	/* One that is being written now is there when its turn comes. */
 	bool writes = door->run && door->run->job.work == door_labels_write;
 	memcpy(door->ended, writes ? door->run->path : door->path, sizeof(door->ended));
+
 	if (door->ended[0] != '\0' &&
 	    door_labels_config(door)->labels.on_exit == CONFIG_EXIT_REMOVE)
 		(void)storage_submit(door->options.storage, &door->ending, NULL);
@@ -681,12 +752,14 @@ struct door_labels *door_labels_free(struct door_labels *door)
 {
 	if (!door)
 		return NULL;
+
 	(void)loop_timer_free(door->look);
 	(void)door_labels_run_free(door->run);
 	free(door->note);
 	held_done(&door->held);
 	feature_keep_done(&door->file);
 	free(door);
+
 	return NULL;
 }
 

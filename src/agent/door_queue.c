@@ -34,6 +34,7 @@ static void door_queue_log(const struct door_queue *door, const struct queue_rul
 		bool is_old = false;
 		for (size_t k = 0; k < before->count; k++)
 			is_old |= strcmp(before->text[k], door->warnings.text[i]) == 0;
+
 		if (!is_old)
 			log_write(door->options.log, LOG_LEVEL_WARNING, NULL, "%s",
 				  door->warnings.text[i]);
@@ -44,8 +45,10 @@ static void door_queue_log(const struct door_queue *door, const struct queue_rul
 static void door_queue_find_group(struct door_queue *door, const char *name)
 {
 	struct queue_rules_warnings *warnings = &door->warnings;
+
 	if (groups_find(door->groups, name, &door->enforce_gid, NULL))
 		return;
+
 	door->enforce_gid = 0;
 	if (warnings->count < QUEUE_RULES_WARNINGS_MAX)
 		(void)snprintf(warnings->text[warnings->count++], QUEUE_RULES_WARNING_MAX,
@@ -61,6 +64,7 @@ static void door_queue_tell(void *context)
 	const struct config *config = node_config(door->options.node);
 	if (!door->queue || !config)
 		return;
+
 	queue_rules_make(config, &door->machine, door->groups, &door->rules, &door->warnings);
 	door->enforce_gid = 0;
 	if (config->jobs.enforce)
@@ -83,6 +87,7 @@ int door_queue_new(const struct door_queue_options *options, struct door_queue *
 	struct door_queue *door = calloc(1, sizeof(*door));
 	if (!door)
 		return err_set(err, -ENOMEM, "out of memory for the rules of the queue");
+
 	door->options = *options;
 	const struct groups_options groups = {.loop = options->loop,
 					      .children = options->children,
@@ -93,6 +98,7 @@ int door_queue_new(const struct door_queue_options *options, struct door_queue *
 		(void)door_queue_free(door);
 		return -ENOMEM;
 	}
+
 	const struct enforce_keep_options enforce = {.loop = options->loop,
 						     .storage = options->storage,
 						     .log = options->log,
@@ -103,6 +109,7 @@ int door_queue_new(const struct door_queue_options *options, struct door_queue *
 		(void)door_queue_free(door);
 		return result;
 	}
+
 	queue_rules_read_machine(&door->machine);
 	*out = door;
 	return 0;

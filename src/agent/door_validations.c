@@ -104,16 +104,19 @@ static bool door_validations_is_served(const struct door_kubelet *door, const ch
 	const struct kubelet *kubelet = door ? door_kubelet_kubelet(door) : NULL;
 	const struct podresources *pods = door ? door_kubelet_pods(door) : NULL;
 	struct kubelet_view view;
+
 	*out_why = "no GPU is registered with the kubelet";
 	for (size_t i = 0; kubelet && pods && kubelet_resource_at(kubelet, i, &view); i++) {
 		int64_t devices = podresources_allocatable(pods, view.name);
 		if (view.state != KUBELET_ATTACHED || view.devices == 0)
 			continue;
+
 		*out_why = devices == -ENODATA ? "the kubelet has not said yet what pods may have"
 					       : "the kubelet does not offer our devices to pods";
 		if (devices > 0 || devices == -ENOSYS)
 			return true;
 	}
+
 	return false;
 }
 
@@ -125,6 +128,7 @@ static void door_validations_plugin(struct door_validations *door, struct ready_
 	bool is_served = door_validations_is_served(kubelet, &why);
 	if (is_served)
 		door->seen_ns = now_ns;
+
 	if (is_served || (door->was_ready && now_ns - door->seen_ns < DOOR_VALIDATIONS_LOST_NS))
 		door_validations_judge(out, READY_YES, "");
 	else
@@ -132,9 +136,11 @@ static void door_validations_plugin(struct door_validations *door, struct ready_
 		    out,
 		    now_ns - door->seen_ns < DOOR_VALIDATIONS_LOST_NS ? READY_UNKNOWN : READY_NO,
 		    why);
+
 	door->was_ready = out->state == READY_YES;
 	if (is_served || !kubelet || now_ns - door->asked_ns < DOOR_VALIDATIONS_ASK_NS)
 		return;
+
 	door->asked_ns = now_ns;
 	door_kubelet_ask(kubelet);
 }
@@ -146,6 +152,7 @@ static void door_validations_plan(const struct door_validations *door,
 {
 	char path[FILE_PATH_MAX];
 	const char *root = door->options.root;
+
 	if (!door->watch)
 		return;
 	if (file_path(path, NULL, "%s" READY_DIRECTORY, root) == 0)
@@ -179,8 +186,10 @@ static void door_validations_check(struct door_validations_run *run, struct read
 	_cleanup_scan_ struct scan scan = {.count = 0};
 	_cleanup_check_ struct check check = {.count = 0};
 	struct err err = {0};
+
 	(void)pci_read_nvidia_version(root, version);
 	(void)gather_minors(root, &minors, NULL); /* NULL: not known */
+
 	struct door_validations_answer answer = {
 	    .inventory = run->has_inventory ? &run->inventory : NULL, .minors = minors};
 	const struct check_options options = {
@@ -194,14 +203,17 @@ static void door_validations_check(struct door_validations_run *run, struct read
 	int result = scan_read(root, &scan, &err);
 	if (result == 0)
 		result = check_scan(&scan, &options, &check, &err);
+
 	if (result < 0)
 		door_validations_judge(out, READY_UNKNOWN, err.text);
+
 	for (uint32_t i = 0; result == 0 && check.worst >= CHECK_STALE && i < check.count; i++) {
 		if (check.findings[i].severity < CHECK_STALE)
 			continue;
 		door_validations_judge(out, READY_NO, check.findings[i].text);
 		break;
 	}
+
 	(void)minors_free(minors);
 }
 
@@ -214,10 +226,12 @@ static int door_validations_work(void *context)
 	    .inventory = run->has_inventory ? &run->inventory : NULL,
 	    .driver_root = run->driver_root,
 	};
+
 	door_validations_plan(run->door, run);
 	ready_look(&question, wish->facts, &wish->driver);
 	if (wish->facts[READY_TOOLKIT].state == READY_YES)
 		door_validations_check(run, &wish->facts[READY_TOOLKIT]);
+
 	return ready_files_run(wish, &run->report, &run->err);
 }
 
@@ -228,18 +242,21 @@ static void door_validations_tell(const struct door_validations *door,
 {
 	struct log *log = door->options.log;
 	const struct ready_files_report *report = &run->report;
+
 	if (code < 0 && (code != door->code || strcmp(run->err.text, door->text) != 0))
 		log_write(log, LOG_LEVEL_ERROR, NULL, "validations: %s", run->err.text);
 	if (report->record_was_damaged && !door->report.record_was_damaged)
 		log_write(log, LOG_LEVEL_WARNING, NULL,
 			  "validations: the record of our files is damaged: those that are there "
 			  "count as another program's");
+
 	if (*report->foreign && strcmp(report->foreign, door->report.foreign) != 0 &&
 	    !run->wish.insists)
 		log_write(log, LOG_LEVEL_NOTICE, NULL,
 			  "validations: another program has written '%s" READY_DIRECTORY
 			  "/%s': ours are not there",
 			  run->wish.root, report->foreign);
+
 	for (enum ready_what what = 0; what < READY_COUNT; what++) {
 		bool is_there = report->is_there[what];
 		if (code == 0 && is_there != door->report.is_there[what])
@@ -261,6 +278,7 @@ static void door_validations_on_done(void *context, int code)
 {
 	struct door_validations_run *run = context;
 	struct door_validations *door = run->door;
+
 	if (door->watch)
 		filewatch_set(door->watch, &run->plan);
 	door->run = NULL;
@@ -271,6 +289,7 @@ static void door_validations_on_done(void *context, int code)
 	memcpy(door->facts, run->wish.facts, sizeof(door->facts));
 	door->report = run->report;
 	(void)door_validations_run_free(run);
+
 	if (door->run_again)
 		door_validations_look(door);
 }
@@ -294,9 +313,11 @@ static int door_validations_fill(struct door_validations *door, struct door_vali
 	const struct node *node = door->options.node;
 	const struct config *config = node_config(node);
 	const struct inventory *inventory = node_inventory(node);
+
 	inventory_init(&run->inventory);
 	if (inventory && inventory_copy(inventory, &run->inventory) < 0)
 		return -ENOMEM;
+
 	run->has_inventory = inventory != NULL;
 	run->wish = (struct ready_files_wish){
 	    .root = door->options.root,
@@ -308,6 +329,7 @@ static int door_validations_fill(struct door_validations *door, struct door_vali
 	run->wish.facts[READY_PLUGIN] = door->plugin;
 	(void)snprintf(run->device, sizeof(run->device), "%.*s/gpu=all", SCAN_KIND_MAX - 8,
 		       resource_cdi_vendor(config, inventory && inventory->simulated));
+
 	int rc = file_path(run->driver_root, NULL, "%s", config->driver_root);
 	return rc < 0 ? rc
 		      : file_path(run->state_path, NULL, "%s/" READY_RECORD_NAME,
@@ -320,9 +342,11 @@ static void door_validations_look(struct door_validations *door)
 	door->run_again = door->run != NULL && !door->is_stopping;
 	if (door->run || !door_validations_is_wanted(door))
 		return;
+
 	struct door_validations_run *run = calloc(1, sizeof(*run));
 	if (!run)
 		return;
+
 	run->door = door;
 	run->job = (struct storage_job){
 	    .work = door_validations_work, .done = door_validations_on_done, .context = run};
@@ -331,6 +355,7 @@ static void door_validations_look(struct door_validations *door)
 	if (door_validations_fill(door, run) < 0 ||
 	    storage_submit(door->options.storage, &run->job, NULL) < 0)
 		run = door_validations_run_free(run);
+
 	door->run = run;
 }
 
@@ -377,6 +402,7 @@ static int door_validations_open(struct door_validations *door, struct err *err)
 {
 	const struct door_validations_options *options = &door->options;
 	struct err unwatched = {0};
+
 	door->look = loop_timer_new(options->loop, door_validations_on_look, door, err);
 	if (!door->look)
 		return -ENOMEM;
@@ -384,9 +410,11 @@ static int door_validations_open(struct door_validations *door, struct err *err)
 			  &unwatched) < 0)
 		log_write(options->log, LOG_LEVEL_WARNING, NULL,
 			  "validations: files of others are noticed late: %s", unwatched.text);
+
 	door->seen_ns = loop_now_ns(options->loop);
 	door_validations_update(door);
 	loop_timer_start(door->look, DOOR_VALIDATIONS_LOOK_NS);
+
 	return 0;
 }
 
@@ -396,6 +424,7 @@ int door_validations_new(const struct door_validations_options *options,
 	struct door_validations *door = calloc(1, sizeof(*door));
 	if (!door)
 		return err_set(err, -ENOMEM, "out of memory for validation files");
+
 	door->options = *options;
 	if (options->root[0] == '\0' && !options->paths->is_system)
 		(void)snprintf(door->off, sizeof(door->off),
@@ -403,11 +432,13 @@ int door_validations_new(const struct door_validations_options *options,
 	else if (strcmp(options->root, PCI_NO_ROOT) == 0)
 		(void)snprintf(door->off, sizeof(door->off),
 			       "a simulated machine without files has no validation files");
+
 	int rc = *door->off ? 0 : door_validations_open(door, err);
 	if (rc < 0) {
 		(void)door_validations_free(door);
 		return rc;
 	}
+
 	*out = door;
 	return 0;
 }
@@ -462,6 +493,7 @@ const char *door_validations_text(const struct door_validations *door)
 		return "sluice.validations.write is never";
 	if (door_validations_is_off(door))
 		return "there is no kubelet here whose pods could wait for them";
+
 	return door->code < 0 ? door->text : door->report.foreign;
 }
 

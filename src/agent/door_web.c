@@ -85,6 +85,7 @@ static void write_settings(const struct door_web *door, struct view_settings *ou
 {
 	const struct config *config = node_config(door->options.node);
 	const char *token = web_token_text(door->token);
+
 	_Static_assert((int)VIEW_SET_DCGM == (int)CONFIG_METRICS_DCGM &&
 			   (int)VIEW_DCGM_OFF == (int)CONFIG_DCGM_OFF,
 		       "the view's words are the configuration's");
@@ -96,6 +97,7 @@ static void write_settings(const struct door_web *door, struct view_settings *ou
 	out->token_broken = out->has_token && !token;
 	_Static_assert(sizeof(out->token) == WEB_TOKEN_MAX, "every token fits");
 	memset(out->token, 0, sizeof(out->token));
+
 	if (out->has_token && token)
 		fill_text(out->token, sizeof(out->token), token);
 	write_hosts(config->web.hosts, out);
@@ -110,8 +112,10 @@ static void write_sample_time(const struct snapshot *snapshot, struct view_node 
 		if (snapshot->gpu[i].sampled_ns[SNAPSHOT_FAST] > last_ns)
 			last_ns = snapshot->gpu[i].sampled_ns[SNAPSHOT_FAST];
 	}
+
 	if (last_ns == out->sample_ns)
 		return;
+
 	out->sample_ns = last_ns;
 	out->sample_unix_ns = snapshot->taken_unix_ns - (int64_t)(snapshot->taken_ns - last_ns);
 }
@@ -120,15 +124,18 @@ static void write_node(struct door_web *door, const struct web_source *source, s
 {
 	struct view_node *out = &view->node;
 	uint64_t now_ns = loop_now_ns(door->options.loop);
+
 	web_fill_node(source, view);
 	write_sample_time(&view->snapshot, out);
 	out->probe_restarts = web_events_probe_restarts(door->options.events);
 	out->reloads = web_events_reloads(door->options.events, &out->reloads_failed);
 	web_self_look(&door->self, node_probe_pid(door->options.node));
+
 	if (door->counted_ns == 0 || now_ns - door->counted_ns >= DOOR_WEB_FDS_NS) {
 		web_self_count_fds(&door->self);
 		door->counted_ns = now_ns;
 	}
+
 	out->cpu_ns = door->self.cpu_ns;
 	out->rss_bytes = door->self.rss_bytes;
 	out->open_fds = door->self.open_fds;
@@ -140,11 +147,13 @@ static void write_beginning(const struct door_web *door)
 {
 	struct view_shared *shared = door->memory.shared;
 	struct view_node *out = &shared->view.node;
+
 	view_begin(shared);
 	if (door->options.node_name)
 		fill_text(out->host, sizeof(out->host), door->options.node_name);
 	else if (gethostname(out->host, sizeof(out->host)) < 0)
 		fill_text(out->host, sizeof(out->host), "localhost");
+
 	out->host[sizeof(out->host) - 1] = '\0';
 	fill_text(out->version, sizeof(out->version), SLUICE_VERSION);
 	out->started_unix_ns = door->started_unix_ns;
@@ -179,10 +188,13 @@ static void door_write(struct door_web *door)
 	uint64_t events = web_events_generation(door->options.events);
 	struct view_shared *shared = door->memory.shared;
 	struct view *view = &shared->view;
+
 	if (snapshot)
 		web_counters_sample(door->counters, snapshot);
 	view_begin(shared);
+
 	bool had_token = view->settings.has_token;
+
 	write_settings(door, &view->settings);
 	/* Without one there are no names in it, and nothing else brings them back. */
 	if (view->settings.has_token != had_token)
@@ -190,12 +202,14 @@ static void door_write(struct door_web *door)
 	web_fill_gpus(&source, view);
 	write_node(door, &source, view);
 	web_events_fill(door->options.events, events != door->told, door->options.vitals, view);
+
 	if (door->jobs_are_dirty)
 		web_fill_jobs(&source, view);
 	door_rdma_count(door->options.rdma);
 	web_fill_adapters(&source, view);
 	web_fill_resources(&source, view);
 	attribution_fill(door->attribution, config->metrics.max_container_series, view);
+
 	if (!view->settings.has_token)
 		write_no_names(view);
 	view_end(shared);
@@ -249,16 +263,20 @@ static int door_listen(struct door_web *door, struct err *err)
 	int rc = address_parse(door->wanted, strlen(door->wanted), &address, err);
 	if (rc < 0)
 		return rc;
+
 	int fd = web_listen(&address, err);
 	if (fd < 0)
 		return fd;
+
 	door->listen_fd = fd;
 	web_listen_name(fd, door->address);
+
 	if (!address_is_loopback(&address) && !web_token_is_wanted(door->token))
 		log_write(door->options.log, LOG_LEVEL_WARNING, NULL,
 			  "whoever can reach %s sees who runs what on these GPUs: "
 			  "sluice.web.tokenFile keeps others out",
 			  door->address);
+
 	return 0;
 }
 
@@ -266,12 +284,15 @@ static int door_open_memory(struct door_web *door, struct err *err)
 {
 	if (door->memory.shared)
 		return 0;
+
 	int rc = web_memory_open(&door->memory, err);
 	if (rc < 0)
 		return rc;
+
 	write_beginning(door);
 	door->told = UINT64_MAX;
 	door->jobs_are_dirty = true;
+
 	return 0;
 }
 
@@ -282,6 +303,7 @@ static void door_open(struct door_web *door)
 	if (rc == 0 && door->listen_fd < 0)
 		rc = door_listen(door, &err);
 	door_set_problem(door, rc < 0 ? err.text : "");
+
 	if (rc < 0) {
 		loop_timer_start(door->again, door->again_ns);
 		door->again_ns = door->again_ns * 2 < DOOR_WEB_AGAIN_LAST_NS
@@ -289,6 +311,7 @@ static void door_open(struct door_web *door)
 				     : DOOR_WEB_AGAIN_LAST_NS;
 		return;
 	}
+
 	log_write(door->options.log, LOG_LEVEL_NOTICE, NULL, "page and metrics at http://%s/",
 		  door->address);
 	/* It sees nothing before it sees who may come in. */
@@ -308,16 +331,20 @@ static int door_prepare(int out_fds[2], void *context, struct err *err)
 	struct door_web *door = context;
 	if (door->listen_fd >= 0 && !web_listen_is_well(door->listen_fd))
 		door_close(door);
+
 	int rc = door->listen_fd < 0 ? door_listen(door, err) : 0;
 	if (rc < 0)
 		return rc;
+
 	_cleanup_close_ int listen_fd = fcntl(door->listen_fd, F_DUPFD_CLOEXEC, 0);
 	if (listen_fd < 0)
 		return err_set(err, -errno, "the socket for the web process: %s",
 			       err_describe(-errno));
+
 	int memory_fd = web_memory_reader(&door->memory, err);
 	if (memory_fd < 0)
 		return memory_fd;
+
 	out_fds[0] = take_fd(&listen_fd);
 	out_fds[1] = memory_fd;
 	return 0;
@@ -337,20 +364,26 @@ static void door_configure(struct door_web *door)
 	uint64_t generation = node_generation(door->options.node);
 	if (door->is_stopped || (door->is_known && generation == door->generation))
 		return;
+
 	bool is_first = !door->is_known;
+
 	door->is_known = true;
 	door->generation = generation;
 	web_token_set_file(door->token, config->web.token_file);
+
 	if (!is_first && strcmp(door->wanted, config->web.address) == 0)
 		return;
+
 	web_process_stop(door->process);
 	door_close(door);
 	door_set_problem(door, "");
 	fill_text(door->wanted, sizeof(door->wanted), config->web.address);
+
 	if (door_is_off(door)) {
 		web_memory_close(&door->memory);
 		return;
 	}
+
 	door_open(door);
 }
 
@@ -393,9 +426,11 @@ static int door_open_parts(struct door_web *door, struct err *err)
 							.kubelet = options->kubelet,
 							.queue = &door->queue,
 							.root = options->root};
+
 	door->counters = calloc(1, sizeof(*door->counters));
 	if (!door->counters)
 		return err_set(err, -ENOMEM, "out of memory for page and metrics");
+
 	door->write = loop_timer_new(options->loop, door_on_write, door, err);
 	if (door->write)
 		door->again = loop_timer_new(options->loop, door_on_again, door, err);
@@ -403,9 +438,11 @@ static int door_open_parts(struct door_web *door, struct err *err)
 		door->users = users_new(&users, err);
 	if (!door->users)
 		return -ENOMEM;
+
 	int rc = web_token_new(&token, &door->token, err);
 	if (rc == 0)
 		rc = web_process_new(&process, &door->process, err);
+
 	return rc == 0 ? attribution_new(&attribution, &door->attribution, err) : rc;
 }
 
@@ -414,16 +451,19 @@ int door_web_new(const struct door_web_options *options, struct door_web **out, 
 	struct door_web *door = calloc(1, sizeof(*door));
 	if (!door)
 		return err_set(err, -ENOMEM, "out of memory for page and metrics");
+
 	door->options = *options;
 	door->memory = (struct web_memory)WEB_MEMORY_NONE;
 	door->listen_fd = -1;
 	door->started_unix_ns = clock_unix_ns();
 	door->started_ns = loop_now_ns(options->loop);
+
 	/* What attribution has begun needs it: freed after the storage thread. */
 	*out = door;
 	int rc = door_open_parts(door, err);
 	if (rc < 0)
 		return rc;
+
 	door_configure(door);
 	return 0;
 }
@@ -432,9 +472,11 @@ void door_web_stop(struct door_web *door)
 {
 	if (!door || door->is_stopped)
 		return;
+
 	door->is_stopped = true;
 	door->queue = NULL;
 	attribution_stop(door->attribution);
+
 	if (door->token)
 		web_token_stop(door->token);
 	web_process_stop(door->process);
@@ -448,17 +490,20 @@ struct door_web *door_web_free(struct door_web *door)
 {
 	if (!door)
 		return NULL;
+
 	door_web_stop(door);
 	door->attribution = attribution_free(door->attribution);
 	door->process = web_process_free(door->process);
 	door->token = web_token_free(door->token);
 	(void)loop_timer_free(door->write);
 	(void)loop_timer_free(door->again);
+
 	if (door->users)
 		(void)users_free(door->users);
 	free(door->counters);
 	web_memory_close(&door->memory);
 	free(door);
+
 	return NULL;
 }
 

@@ -32,6 +32,7 @@ static struct web_counter *counters_meet(struct web_counters *counters,
 	struct web_counter *counter = counters_find(counters, uuid);
 	if (counter || !uuid[0])
 		return counter;
+
 	uint32_t place = counters->count;
 	if (place == SNAPSHOT_GPU_MAX) {
 		/* One that is gone gives way; there is one, or all here were known. */
@@ -39,15 +40,18 @@ static struct web_counter *counters_meet(struct web_counters *counters,
 			if (!snapshot_find(snapshot, counters->gpu[place].uuid))
 				break;
 		}
+
 		if (place == SNAPSHOT_GPU_MAX)
 			return NULL;
 	} else {
 		counters->count++;
 	}
+
 	counter = &counters->gpu[place];
 	*counter = (struct web_counter){.sampled_ns = 0};
 	memcpy(counter->uuid, uuid, sizeof(counter->uuid));
 	counter->uuid[sizeof(counter->uuid) - 1] = '\0';
+
 	return counter;
 }
 
@@ -71,6 +75,7 @@ static void add_energy(struct web_counter *counter, const struct snapshot_gpu *g
 	if (counter->energy_is_counted || !snapshot_get(gpu, SNAPSHOT_POWER, &value) || value < 0 ||
 	    value > WEB_POWER_MAX_MW)
 		return;
+
 	counter->energy_is_summed = true;
 	counter->energy_uj += (uint64_t)value * (for_ns / 1000) / 1000; /* mW x us = nJ */
 }
@@ -80,11 +85,13 @@ static void add_throttle(struct web_counter *counter, const struct snapshot_gpu 
 {
 	int64_t bits, value;
 	bool has_bits = snapshot_get(gpu, SNAPSHOT_THROTTLE, &bits);
+
 	for (uint32_t i = 0; i < WEB_THROTTLES; i++) {
 		if (snapshot_get(gpu, SNAPSHOT_VIOLATION_POWER + i, &value) && value >= 0)
 			counter->throttle_counted |= UINT32_C(1) << i;
 		if ((counter->throttle_counted >> i & 1) || !has_bits || throttle_bits[i] == 0)
 			continue;
+
 		counter->throttle_summed |= UINT32_C(1) << i;
 		if ((uint64_t)bits & throttle_bits[i])
 			counter->throttle_ns[i] += for_ns;
@@ -99,6 +106,7 @@ void web_counters_sample(struct web_counters *counters, const struct snapshot *s
 		struct web_counter *counter = counters_meet(counters, snapshot, gpu->uuid);
 		if (!counter || sampled_ns <= counter->sampled_ns)
 			continue;
+
 		uint64_t for_ns = sampled_ns - counter->sampled_ns;
 		if (counter->sampled_ns == 0 || for_ns > WEB_COUNTERS_GAP_NS)
 			for_ns = 0;
@@ -126,15 +134,19 @@ void web_counters_of(const struct web_counters *counters, const struct snapshot_
 {
 	const struct web_counter *counter = counters_find(counters, gpu->uuid);
 	int64_t value;
+
 	*out =
 	    (struct web_counted){.busy_ns = SNAPSHOT_U64_ABSENT, .energy_mj = SNAPSHOT_U64_ABSENT};
 	for (uint32_t i = 0; i < WEB_THROTTLES; i++)
 		out->throttle_ns[i] = counter ? counted_of(counter, gpu, i) : SNAPSHOT_U64_ABSENT;
+
 	if (!counter)
 		return;
+
 	/* What a GPU does not tell now is not told, either. */
 	if (counter->has_busy && snapshot_get(gpu, SNAPSHOT_BUSY, &value))
 		out->busy_ns = counter->busy_ns;
+
 	if (snapshot_get(gpu, SNAPSHOT_ENERGY, &value) && value >= 0) {
 		out->energy_mj = (uint64_t)value;
 	} else if (counter->energy_is_summed && !counter->energy_is_counted &&

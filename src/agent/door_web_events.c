@@ -42,10 +42,12 @@ int web_events_new(struct web_events **out, struct err *err)
 		events->ring = calloc(VIEW_EVENT_MAX, sizeof(*events->ring));
 		events->xid = calloc(VIEW_XID_MAX, sizeof(*events->xid));
 	}
+
 	if (!events || !events->ring || !events->xid) {
 		(void)web_events_free(events);
 		return err_set(err, -ENOMEM, "out of memory for events");
 	}
+
 	*out = events;
 	return 0;
 }
@@ -75,9 +77,11 @@ __attribute__((format(printf, 2, 3))) static bool events_may_tell(struct web_eve
 	char key[128];
 	uint64_t left_out;
 	va_list arguments;
+
 	va_start(arguments, format);
 	(void)vsnprintf(key, sizeof(key), format, arguments);
 	va_end(arguments);
+
 	return repeats_may_tell(&events->repeats, key, clock_now_ns(&monotonic), &left_out);
 }
 
@@ -188,19 +192,25 @@ static void events_say_xid(struct web_events *events, const struct probe_event *
 			   const struct vitals *vitals)
 {
 	const char *source = event->source == PROBE_SOURCE_KMSG ? "kmsg" : "nvml";
+
 	if (!events_may_tell(events, "xid %" PRIu32 " %s %s %" PRIu32 " %" PRIu32, like->xid,
 			     like->uuid, like->bus, like->gi, like->ci))
 		return;
+
 	enum xid_class class_ = vitals_class(vitals, like->xid);
 	const char *name = xid_name(like->xid);
 	struct view_event *told = events_add(events, "xid", source, class_health(class_));
+
 	told->unix_ns = like->last_unix_ns;
 	told->xid = like->xid;
 	copy_text(told->uuid, sizeof(told->uuid), like->uuid);
 	copy_text(told->advice, sizeof(told->advice), class_advice(class_));
+
 	char where[64] = "";
+
 	if (like->gi != SNAPSHOT_WHOLE_GPU)
 		(void)snprintf(where, sizeof(where), ", GPU instance %" PRIu32, like->gi);
+
 	if (gpu)
 		event_say(told, "XID %" PRIu32 "%s%s on GPU %" PRIu32 "%s%s", like->xid,
 			  *name ? ": " : "", name, gpu->index, where,
@@ -219,6 +229,7 @@ static void events_xid(struct web_events *events, const struct probe_event *even
 	like.last_unix_ns = event_unix_ns(event);
 	copy_text(like.bus, sizeof(like.bus), event->bus);
 	copy_text(like.uuid, sizeof(like.uuid), event->uuid);
+
 	const struct gpu *gpu = event->uuid[0]
 				    ? inventory ? inventory_find_gpu(inventory, event->uuid) : NULL
 				    : find_at(inventory, event->bus);
@@ -226,12 +237,15 @@ static void events_xid(struct web_events *events, const struct probe_event *even
 		copy_text(like.uuid, sizeof(like.uuid), gpu->uuid);
 	if (xid_is_told(events, &like))
 		return;
+
 	events_say_xid(events, event, &like, gpu, vitals);
 	if (event->history || (!like.uuid[0] && !like.bus[0]))
 		return;
+
 	struct web_xid *entry = xid_find(events, &like);
 	if (!entry)
 		return;
+
 	entry->count++;
 	if (like.last_unix_ns > entry->last_unix_ns)
 		entry->last_unix_ns = like.last_unix_ns;
@@ -274,6 +288,7 @@ void web_events_probe(struct web_events *events, const struct probe_event *event
 {
 	if (!events)
 		return;
+
 	switch (event->kind) {
 	case PROBE_EVENT_XID:
 		events_xid(events, event, inventory, vitals);
@@ -305,8 +320,10 @@ void web_events_probe(struct web_events *events, const struct probe_event *event
 		break;
 	case PROBE_EVENT_REPLACED:
 		events->probe_restarts++;
+
 		if (!events_may_tell(events, "probe"))
 			break;
+
 		event_say(events_add(events, "driver", "poll", HEALTH_HEALTHY),
 			  "a new probe looks at the GPUs: %s", event->text);
 		break;
@@ -333,6 +350,7 @@ void web_events_verdict(struct web_events *events, const char *uuid, uint32_t in
 		return;
 	if (!events_may_tell(events, "verdict %" PRIu32 " %s %d", index, uuid, (int)after))
 		return;
+
 	struct view_event *told = events_add(events, "health", "poll", after);
 	copy_text(told->uuid, sizeof(told->uuid), uuid);
 	copy_text(told->advice, sizeof(told->advice), "");
@@ -345,12 +363,14 @@ void web_events_configuration(struct web_events *events, enum reload_note note, 
 {
 	if (!events)
 		return;
+
 	if (note == RELOAD_APPLIED) {
 		events->reloads++;
 		event_say(events_add(events, "configuration", "poll", HEALTH_HEALTHY),
 			  "the configuration was read again: %.180s", *text ? text : "defaults");
 		return;
 	}
+
 	events->reloads_failed += note == RELOAD_REFUSED;
 	event_say(events_add(events, "configuration", "poll", HEALTH_DEGRADED), "%s%.200s",
 		  note == RELOAD_REFUSED ? "the configuration was refused: " : "", text);
@@ -402,11 +422,14 @@ static void fill_xid(struct view *view, const struct view_xid *xid)
 		if (known->gpu != xid->gpu || known->xid != xid->xid || known->gi != xid->gi ||
 		    known->ci != xid->ci)
 			continue;
+
 		known->count += xid->count;
 		if (xid->last_unix_ns > known->last_unix_ns)
 			known->last_unix_ns = xid->last_unix_ns;
+
 		return;
 	}
+
 	view->xid[view->xid_count++] = *xid;
 }
 
@@ -421,17 +444,22 @@ void web_events_fill(const struct web_events *events, bool all, const struct vit
 				       .xid = entry->xid,
 				       .count = entry->count,
 				       .last_unix_ns = entry->last_unix_ns};
+
 		if (!fill_place(&view->snapshot, entry, &xid.gpu))
 			continue;
+
 		copy_text(xid.class_, sizeof(xid.class_),
 			  xid_class_to_string(vitals_class(vitals, entry->xid)));
 		copy_text(xid.text, sizeof(xid.text), xid_name(entry->xid));
 		fill_xid(view, &xid);
 	}
+
 	if (!all)
 		return;
+
 	uint64_t last = events ? events->last_id : 0;
 	uint64_t first = last > VIEW_EVENT_MAX ? last - VIEW_EVENT_MAX : 0;
+
 	view->event_count = (uint32_t)(last - first);
 	for (uint64_t id = first; id < last; id++)
 		view->event[id - first] = events->ring[id % VIEW_EVENT_MAX];

@@ -18,11 +18,13 @@ static int listen_at(const struct address *address)
 	    socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0)
 		return -errno;
+
 	if (family == AF_INET6 &&
 	    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both)) < 0)
 		return -errno;
 	if (bind(fd, &address->any, address->length) < 0 || listen(fd, WEB_LISTEN_BACKLOG) < 0)
 		return -errno;
+
 	return take_fd(&fd);
 }
 
@@ -37,12 +39,14 @@ int web_listen(const struct address *address, struct err *err)
 		int second = fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL ? listen_at(&v4) : fd;
 		fd = second;
 	}
+
 	if (fd < 0)
 		return err_set(err, fd, "listening on %s: %s%s",
 			       address_to_string(&address->any, text), err_describe(fd),
 			       fd == -EADDRINUSE ? ": sluice.web.address or --web-address names "
 						   "another"
 						 : "");
+
 	return fd;
 }
 

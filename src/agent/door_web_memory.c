@@ -40,21 +40,26 @@ int web_memory_open(struct web_memory *memory, struct err *err)
 	_cleanup_close_ int fd = memfd_create("sluice-view", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return err_set(err, -errno, "memory for the web process: %s", err_describe(-errno));
+
 	/* Another user may open it again by /proc: for reading, then. */
 	if (fchmod(fd, 0400) < 0 || ftruncate(fd, sizeof(struct view_shared)) < 0)
 		return err_set(err, -errno, "memory for the web process: %s", err_describe(-errno));
+
 	struct view_shared *shared =
 	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (shared == MAP_FAILED)
 		return err_set(err, -errno, "memory for the web process: %s", err_describe(-errno));
+
 	int rc = memory_seal(fd);
 	if (rc < 0) {
 		(void)munmap(shared, sizeof(*shared));
 		return err_set(err, rc, "memory for the web process: %s", err_describe(rc));
 	}
+
 	memory_begin(shared);
 	memory->shared = shared;
 	memory->fd = take_fd(&fd);
+
 	return 0;
 }
 

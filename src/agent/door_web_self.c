@@ -26,12 +26,15 @@ enum self_limits {
 static uint64_t field_of(const char *text, int field)
 {
 	uint64_t value = 0;
+
 	for (; field > 0 && text; field--) {
 		text = strchr(text, ' ');
 		text = text ? text + 1 : NULL;
 	}
+
 	if (text)
 		(void)parse_u64_span(text, strcspn(text, " \n"), 0, UINT64_MAX, &value);
+
 	return value;
 }
 
@@ -40,15 +43,19 @@ static void stat_of(pid_t pid, uint64_t *out_cpu_ns, uint64_t *out_rss_bytes)
 {
 	char path[SELF_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, SELF_STAT_MAX);
 	*out_cpu_ns = *out_rss_bytes = 0;
 	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+
 	if (pid <= 0 || file_read(path, &text, NULL) < 0)
 		return;
+
 	/* The name in brackets may have anything in it. */
 	const char *state = strrchr(buf_text(&text), ')');
 	if (!state || state[1] != ' ')
 		return;
+
 	state += 2;
 	long ticks = sysconf(_SC_CLK_TCK), page = sysconf(_SC_PAGESIZE);
 	if (ticks > 0)
@@ -70,6 +77,7 @@ void web_self_look(struct web_self *self, pid_t probe)
 	uint64_t ignored, own_rss, probe_cpu_ns, probe_rss;
 	stat_of(getpid(), &ignored, &own_rss);
 	stat_of(probe, &probe_cpu_ns, &probe_rss);
+
 	/* Not to be read just now: had it ended, another would be asked for. */
 	if (probe > 0 && probe == self->probe && probe_rss == 0 && probe_cpu_ns == 0)
 		probe_cpu_ns = self->probe_cpu_ns;
@@ -77,6 +85,7 @@ void web_self_look(struct web_self *self, pid_t probe)
 		self->ended_cpu_ns += self->probe_cpu_ns;
 		self->probe_cpu_ns = 0;
 	}
+
 	self->probe = probe;
 	self->probe_cpu_ns = probe_cpu_ns;
 	self->cpu_ns = own_cpu_ns() + self->probe_cpu_ns + self->ended_cpu_ns;

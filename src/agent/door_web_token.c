@@ -61,22 +61,29 @@ static bool token_is_blank(char c)
 int web_token_parse(const char *text, size_t length, char out[WEB_TOKEN_MAX], struct err *err)
 {
 	size_t at = 0;
+
 	while (length > 0 && token_is_blank(text[length - 1]))
 		length--;
+
 	if (length == 0)
 		return err_set(err, -EINVAL, "it is empty");
+
 	while (at < length && token_is_character(text[at]))
 		at++;
+
 	while (at > 0 && at < length && text[at] == '=')
 		at++;
+
 	if (at < length)
 		return err_set(err, -EINVAL,
 			       "character %zu is none of a token: one line of letters, digits and "
 			       "-._~+/",
 			       at + 1);
+
 	if (length < WEB_TOKEN_MIN || length >= WEB_TOKEN_MAX)
 		return err_set(err, -EINVAL, "a token has %d to %d characters, this one has %zu",
 			       WEB_TOKEN_MIN, WEB_TOKEN_MAX - 1, length);
+
 	memcpy(out, text, length);
 	out[length] = '\0';
 	return 0;
@@ -99,15 +106,18 @@ static int token_fetch(struct web_token *token)
 	struct stat status;
 	struct err *err = &token->err;
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, WEB_TOKEN_FILE_MAX);
 	*err = (struct err){0};
 	token->seen.is_known = false;
+
 	/* A pipe has nobody wait here. */
 	_cleanup_close_ int fd = open(token->asked, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0 || fstat(fd, &status) < 0)
 		return err_set(err, -errno, "%s", err_describe(-errno));
 	if (!S_ISREG(status.st_mode))
 		return err_set(err, -EINVAL, "it is no regular file");
+
 	token->seen = (struct token_sight){.is_known = true,
 					   .device = status.st_dev,
 					   .inode = status.st_ino,
@@ -117,12 +127,14 @@ static int token_fetch(struct web_token *token)
 					   .modified = status.st_mtim};
 	if (sight_is_same(&token->seen, &token->sight))
 		return 0;
+
 	token->is_open = (status.st_mode & (S_IRWXG | S_IRWXO)) != 0;
 	int rc = file_read_open(fd, token->asked, &text, err);
 	if (rc == 0)
 		rc = web_token_parse(buf_text(&text), text.length, token->read, err);
 	if (text.data)
 		explicit_bzero(text.data, text.length);
+
 	return rc < 0 ? rc : 1;
 }
 
@@ -147,6 +159,7 @@ static void token_take(struct web_token *token, int result)
 {
 	char text[WEB_TOKEN_PROBLEM_MAX] = "";
 	enum log_level level = LOG_LEVEL_WARNING;
+
 	token->sight = token->seen;
 	if (result < 0) {
 		level = LOG_LEVEL_ERROR;
@@ -162,6 +175,7 @@ static void token_take(struct web_token *token, int result)
 				       "owner: chmod 600",
 				       token->path);
 	}
+
 	explicit_bzero(token->read, sizeof(token->read));
 	token_set_problem(token, level, text);
 }
@@ -176,11 +190,15 @@ static void token_on_read(void *context, int result)
 		token_look(token);
 		return;
 	}
+
 	if (result == 0)
 		return;
+
 	char before[WEB_TOKEN_PROBLEM_MAX];
 	memcpy(before, token->problem, sizeof(before));
+
 	bool was_broken = token->text[0] == '\0';
+
 	token_take(token, result);
 	if (result > 0 || !was_broken || strcmp(before, token->problem) != 0)
 		token->options.changed(token->options.context);
@@ -211,12 +229,14 @@ int web_token_new(const struct web_token_options *options, struct web_token **ou
 	struct web_token *token = calloc(1, sizeof(*token));
 	if (!token)
 		return err_set(err, -ENOMEM, "out of memory for the token");
+
 	token->options = *options;
 	token->look = loop_timer_new(options->loop, token_on_look, token, err);
 	if (!token->look) {
 		free(token);
 		return -ENOMEM;
 	}
+
 	*out = token;
 	return 0;
 }
@@ -243,6 +263,7 @@ void web_token_set_file(struct web_token *token, const char *path)
 {
 	if (token->is_stopped || strcmp(token->path, path) == 0)
 		return;
+
 	explicit_bzero(token->text, sizeof(token->text));
 	token->sight.is_known = false;
 	token->problem[0] = '\0';
@@ -251,6 +272,7 @@ void web_token_set_file(struct web_token *token, const char *path)
 				  "nobody gets in: the path of the token file is too long");
 		path = "/dev/null";
 	}
+
 	(void)snprintf(token->path, sizeof(token->path), "%s", path);
 	loop_timer_stop(token->look);
 	if (*path)

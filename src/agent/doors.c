@@ -65,6 +65,7 @@ static int doors_open_cdi(struct doors *doors, struct err *err)
 	    .changed = doors_on_specifications,
 	    .context = doors,
 	};
+
 	return door_cdi_new(&cdi, &doors->cdi, err);
 }
 
@@ -82,6 +83,7 @@ static int doors_open_labels(struct doors *doors, struct err *err)
 	    .namespace_ = options->namespace_,
 	    .pod = options->pod,
 	};
+
 	return door_labels_new(&labels, &doors->labels, err);
 }
 
@@ -106,9 +108,11 @@ static void doors_tell_queue(void *context)
 	const struct doors_options *options = &doors->options;
 	struct schedule_pools pools;
 	struct err err = {0};
+
 	door_web_update(doors->web);
 	if (!doors->queue || !doors->rdma)
 		return;
+
 	struct queue_pools_source source = {
 	    .gpus = node_inventory(options->node),
 	    .root = options->root,
@@ -119,10 +123,12 @@ static void doors_tell_queue(void *context)
 	door_rdma_source(doors->rdma, &source);
 	doors->told = node_generation(options->node);
 	doors->is_unknown = source.is_unknown;
+
 	int rc = queue_pools_make(&source, &pools, &err);
 	if (rc == 0)
 		rc = queue_set_pools(doors->queue, &pools);
 	schedule_pools_done(&pools);
+
 	if (rc < 0)
 		log_write(options->log, LOG_LEVEL_WARNING, NULL, "RDMA resources of jobs: %s",
 			  err_describe(-rc));
@@ -144,6 +150,7 @@ static int doors_open_rdma(struct doors *doors, struct err *err)
 	    .counted = doors_on_counted,
 	    .context = doors,
 	};
+
 	return door_rdma_new(&rdma, &doors->rdma, err);
 }
 
@@ -160,6 +167,7 @@ static int doors_open_validations(struct doors *doors, struct err *err)
 	    .cdi = doors->cdi,
 	    .kubelet = options->kubelet,
 	};
+
 	return door_validations_new(&validations, &doors->validations, err);
 }
 
@@ -183,6 +191,7 @@ static int doors_open_web(struct doors *doors, struct err *err)
 	    .root = options->root,
 	    .program = getenv("SLUICE_WEB"),
 	};
+
 	return door_web_new(&web, &doors->web, err);
 }
 
@@ -198,6 +207,7 @@ static int doors_open_queue(struct doors *doors, struct err *err)
 	    .root = options->root,
 	    .state_dir = options->paths ? options->paths->state_dir : NULL,
 	};
+
 	return door_queue_new(&rules, &doors->rules, err);
 }
 
@@ -209,6 +219,7 @@ static int doors_open_sockets(struct doors *doors, struct err *err)
 	    .log = options->log,
 	    .state_dir = options->paths ? options->paths->state_dir : NULL,
 	};
+
 	doors->open_ns = options->loop ? loop_now_ns(options->loop) : 0;
 	return sockets.state_dir ? socket_record_new(&sockets, &doors->sockets, err) : 0;
 }
@@ -221,6 +232,7 @@ static void doors_note_sockets(struct doors *doors)
 	_cleanup_free_ char *directory = *socket ? door_kubelet_directory(socket) : NULL;
 	if (!doors->sockets || !directory)
 		return;
+
 	const struct kubelet *const served[] = {door_kubelet_kubelet(door),
 						door_rdma_kubelet(doors->rdma)};
 	bool cleans = loop_now_ns(doors->options.loop) - doors->open_ns > DOORS_SETTLED_NS;
@@ -232,9 +244,11 @@ int doors_open(const struct doors_options *options, struct doors **out, struct e
 	struct doors *doors = calloc(1, sizeof(*doors));
 	if (!doors)
 		return err_set(err, -ENOMEM, "out of memory for the doors");
+
 	doors->options = *options;
 	/* What a run of one of them has begun needs its door: freed after the storage thread. */
 	*out = doors;
+
 	int result = doors_open_rdma(doors, err); /* a kubelet may wait for it */
 	if (result == 0)
 		result = doors_open_cdi(doors, err);
@@ -242,10 +256,12 @@ int doors_open(const struct doors_options *options, struct doors **out, struct e
 		result = doors_open_labels(doors, err);
 	if (result == 0)
 		result = doors_open_validations(doors, err);
+
 	if (result == 0)
 		result = doors_open_queue(doors, err);
 	if (result == 0)
 		result = doors_open_sockets(doors, err);
+
 	return result < 0 ? result : doors_open_web(doors, err);
 }
 
@@ -253,6 +269,7 @@ void doors_stop(struct doors *doors)
 {
 	if (!doors)
 		return;
+
 	doors->queue = NULL;
 	door_queue_stop(doors->rules);
 	door_web_stop(doors->web);
@@ -266,6 +283,7 @@ struct doors *doors_free(struct doors *doors)
 {
 	if (!doors)
 		return NULL;
+
 	(void)door_queue_free(doors->rules);
 	(void)door_web_free(doors->web); /* it borrows from others */
 	(void)door_cdi_free(doors->cdi);
@@ -274,6 +292,7 @@ struct doors *doors_free(struct doors *doors)
 	(void)door_validations_free(doors->validations);
 	(void)socket_record_free(doors->sockets);
 	free(doors);
+
 	return NULL;
 }
 
@@ -291,11 +310,13 @@ void doors_update(struct doors *doors)
 {
 	if (!doors)
 		return;
+
 	door_cdi_update(doors->cdi);
 	door_labels_update(doors->labels);
 	door_rdma_update(doors->rdma);
 	door_validations_update(doors->validations);
 	doors_note_sockets(doors);
+
 	if (doors->is_unknown || node_generation(doors->options.node) != doors->told)
 		doors_tell_queue(doors);
 	door_queue_update(doors->rules);

@@ -40,6 +40,7 @@ static int keep_work(void *context)
 {
 	struct enforce_keep *keep = context;
 	char path[FILE_PATH_MAX];
+
 	keep->plan = (struct filewatch_plan){.count = 0};
 	keep->err = (struct err){.code = 0};
 	if (keep->watch && keep->running.is_on) {
@@ -48,6 +49,7 @@ static int keep_work(void *context)
 		if (file_path(path, NULL, "%s/dev/nvidia-caps", keep->running.root) == 0)
 			filewatch_plan_modes(keep->watch, path, "nvidia", &keep->plan);
 	}
+
 	return enforce_run(&keep->running, &keep->report, &keep->err);
 }
 
@@ -58,6 +60,7 @@ static void keep_on_done(void *context, int result)
 	struct enforce_keep *keep = context;
 	const struct enforce_report *report = &keep->report;
 	char before[ENFORCE_KEEP_PROBLEM_MAX];
+
 	keep->is_running = false;
 	if (keep->is_stopping)
 		return;
@@ -65,20 +68,24 @@ static void keep_on_done(void *context, int result)
 		filewatch_set(keep->watch, &keep->plan);
 	memcpy(before, keep->problem, sizeof(before));
 	keep->problem[0] = '\0';
+
 	if (result < 0) {
 		(void)snprintf(keep->problem, sizeof(keep->problem), "sluice.jobs.enforce: %.160s",
 			       keep->err.text);
 		loop_timer_start(keep->again, ENFORCE_KEEP_AGAIN_NS);
 	}
+
 	if (keep->problem[0] && strcmp(before, keep->problem) != 0)
 		log_write(keep->options.log, LOG_LEVEL_ERROR, NULL, "%s", keep->problem);
 	if (report->changed > 0)
 		log_write(keep->options.log, LOG_LEVEL_NOTICE, NULL,
 			  "%u of %u GPU nodes closed to all but jobs", report->changed,
 			  report->closed);
+
 	if (report->restored > 0)
 		log_write(keep->options.log, LOG_LEVEL_NOTICE, NULL,
 			  "%u GPU nodes are open again as they were", report->restored);
+
 	keep_start(keep);
 }
 
@@ -86,6 +93,7 @@ static void keep_start(struct enforce_keep *keep)
 {
 	if (!keep->is_due || keep->is_running || keep->is_stopping)
 		return;
+
 	keep->running = keep->wish;
 	keep->job = (struct storage_job){.work = keep_work, .done = keep_on_done, .context = keep};
 	keep->is_running = storage_submit(keep->options.storage, &keep->job, NULL) == 0;
@@ -108,11 +116,13 @@ static bool keep_has(const struct schedule_machine *machine, uint32_t index)
 	const struct inventory *inventory = machine->inventory;
 	if (schedule_machine_find(machine, inventory->gpus[index].uuid))
 		return true;
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		if (inventory->migs[i].parent == index &&
 		    schedule_machine_find(machine, inventory->migs[i].uuid))
 			return true;
 	}
+
 	return false;
 }
 
@@ -120,8 +130,10 @@ static void keep_gpus(struct enforce_wish *wish, const struct schedule_machine *
 {
 	const struct inventory *inventory = machine->inventory;
 	bool all = true;
+
 	wish->minor_count = 0;
 	memset(wish->minors, 0, sizeof(wish->minors));
+
 	for (uint32_t i = 0; i < inventory->gpu_count && i < GPU_MAX; i++) {
 		bool is_ours = keep_has(machine, i);
 		/* One that is lost is nobody's, and comes back as what it was. */
@@ -129,6 +141,7 @@ static void keep_gpus(struct enforce_wish *wish, const struct schedule_machine *
 			wish->minors[wish->minor_count++] = inventory->gpus[i].minor;
 		all = all && is_ours;
 	}
+
 	wish->all = all && wish->minor_count > 0;
 }
 
@@ -137,19 +150,24 @@ void enforce_keep_set(struct enforce_keep *keep, bool is_on, gid_t gid,
 {
 	if (!keep || !keep->options.state_dir)
 		return;
+
 	bool knows = machine && machine->inventory;
 	if (is_on && !knows)
 		return;
+
 	struct enforce_wish wish = keep->wish;
 	wish.is_on = is_on;
 	wish.gid = gid;
+
 	if (knows)
 		keep_gpus(&wish, machine);
+
 	bool is_same = keep->is_set && keep->wish.is_on == is_on && keep->wish.gid == gid &&
 		       keep->wish.all == wish.all && keep->wish.minor_count == wish.minor_count &&
 		       memcmp(keep->wish.minors, wish.minors, sizeof(wish.minors)) == 0;
 	if (is_same)
 		return;
+
 	keep->wish = wish;
 	keep->is_set = true;
 	keep_look(keep);
@@ -165,21 +183,26 @@ int enforce_keep_new(const struct enforce_keep_options *options, struct enforce_
 {
 	struct enforce_keep *keep = calloc(1, sizeof(*keep));
 	struct err ignored = {0};
+
 	if (!keep)
 		return err_set(err, -ENOMEM, "out of memory for the nodes of GPUs");
+
 	keep->options = *options;
 	int rc = file_path(keep->wish.root, err, "%s", options->root ? options->root : "");
 	if (rc == 0 && options->state_dir)
 		rc = file_path(keep->wish.memory, err, "%s/" ENFORCE_MEMORY_NAME,
 			       options->state_dir);
+
 	keep->again = rc == 0 ? loop_timer_new(options->loop, keep_look, keep, err) : NULL;
 	if (!keep->again) {
 		(void)enforce_keep_free(keep);
 		return rc < 0 ? rc : -ENOMEM;
 	}
+
 	if (filewatch_new(options->loop, keep_look, keep, &keep->watch, &ignored) < 0)
 		log_write(options->log, LOG_LEVEL_WARNING, NULL,
 			  "GPU nodes that are opened are not noticed at once: %s", ignored.text);
+
 	*out = keep;
 	return 0;
 }

@@ -42,6 +42,7 @@ struct giveback *giveback_new(struct loop *loop, struct queue *const *queue, str
 		(void)err_set(err, -ENOMEM, "out of memory for giving memory back");
 		return NULL;
 	}
+
 	giveback->queue = queue;
 	giveback->wait_ns = GIVEBACK_FIRST_NS;
 	resident_init(&giveback->resident);
@@ -49,6 +50,7 @@ struct giveback *giveback_new(struct loop *loop, struct queue *const *queue, str
 	giveback->timer = loop_timer_new(loop, giveback_on_timer, giveback, err);
 	if (!giveback->timer)
 		return giveback_free(giveback);
+
 	loop_timer_start(giveback->timer, giveback->wait_ns);
 	return giveback;
 }

@@ -63,6 +63,7 @@ static bool groups_read_file(const struct groups *groups, const char *name, gid_
 		*out = group->gr_gid;
 		return true;
 	}
+
 	return false;
 }
 
@@ -70,11 +71,14 @@ static bool groups_read_file(const struct groups *groups, const char *name, gid_
 static bool groups_read(const struct groups *groups, const char *name, gid_t *out)
 {
 	uint64_t number;
+
 	if (groups_read_file(groups, name, out))
 		return true;
+
 	/* 2^32-1 is no group for the kernel. */
 	if (parse_u64(name, 0, UINT32_MAX - 1, &number) < 0)
 		return false;
+
 	*out = (gid_t)number;
 	return true;
 }
@@ -94,10 +98,12 @@ static bool groups_read_answer(char *text, gid_t *out)
 {
 	uint64_t number;
 	char *at = strchr(text, ':');
+
 	at = at ? strchr(at + 1, ':') : NULL;
 	char *end = at ? strchr(at + 1, ':') : NULL;
 	if (!end || parse_u64_span(at + 1, (size_t)(end - at - 1), 0, UINT32_MAX - 1, &number) < 0)
 		return false;
+
 	*out = (gid_t)number;
 	return true;
 }
@@ -110,10 +116,13 @@ static void groups_on_answer(struct child *child, const struct child_end *end, v
 	char text[GROUPS_ANSWER_MAX];
 	gid_t gid = 0;
 	ssize_t length = read(question->answer_fd, text, sizeof(text) - 1);
+
 	text[length > 0 ? length : 0] = '\0';
 	bool is_known = !end->was_killed && end->value == 0 && groups_read_answer(text, &gid);
+
 	groups_end_question(question);
 	bool is_new = is_known && groups_set(entry, gid);
+
 	if (!entry->is_known && !loop_timer_is_running(groups->again))
 		loop_timer_start(groups->again, GROUPS_AGAIN_NS);
 	groups_ask_due(groups);
@@ -134,11 +143,14 @@ static bool groups_ask(struct groups *groups, struct groups_question *question, 
 	int pair[2];
 	if (pipe2(pair, O_CLOEXEC | O_NONBLOCK) < 0)
 		return false;
+
 	const char *getent = groups->options.getent ? groups->options.getent : "getent";
 	char shell[] = "sh", option[] = "-c", script[] = "\"$1\" group \"$2\" | head -c 500";
 	char program[512], name[GROUPS_NAME_MAX];
+
 	(void)snprintf(program, sizeof(program), "%s", getent);
 	memcpy(name, groups->entry[index].name, sizeof(name));
+
 	char *argv[] = {shell, option, script, shell, program, name, NULL};
 	const struct child_fd fds[] = {{.source = pair[1], .target = 1}};
 	const struct child_spec spec = {
@@ -149,15 +161,18 @@ static bool groups_ask(struct groups *groups, struct groups_question *question, 
 	    .fd_count = 1,
 	    .new_session = true,
 	};
+
 	question->entry = index;
 	question->answer_fd = pair[0];
 	question->child =
 	    child_start(groups->options.children, &spec, groups_on_answer, question, NULL);
 	(void)close(pair[1]);
+
 	if (question->child)
 		loop_timer_start(question->deadline, GROUPS_ANSWER_NS);
 	else
 		groups_end_question(question);
+
 	return question->child != NULL;
 }
 
@@ -165,13 +180,17 @@ static bool groups_ask(struct groups *groups, struct groups_question *question, 
 static void groups_ask_due(struct groups *groups)
 {
 	size_t at = 0;
+
 	for (size_t i = 0; i < GROUPS_ASKING_MAX; i++) {
 		if (groups->question[i].child)
 			continue;
+
 		while (at < groups->count && !groups->entry[at].is_due)
 			at++;
+
 		if (at == groups->count)
 			return;
+
 		groups->entry[at].is_due = false;
 		if (!groups_ask(groups, &groups->question[i], at) &&
 		    !loop_timer_is_running(groups->again))
@@ -190,9 +209,11 @@ static bool groups_is_asked(const struct groups *groups, size_t index)
 static void groups_look(struct groups *groups, bool all)
 {
 	bool is_new = false;
+
 	for (size_t i = 0; i < groups->count; i++) {
 		struct groups_entry *entry = &groups->entry[i];
 		gid_t gid;
+
 		if ((entry->is_known && !all) || groups_is_asked(groups, i))
 			continue;
 		if (groups_read(groups, entry->name, &gid))
@@ -200,6 +221,7 @@ static void groups_look(struct groups *groups, bool all)
 		else
 			entry->is_due = true;
 	}
+
 	groups_ask_due(groups);
 	if (is_new)
 		groups->options.changed(groups->options.context);
@@ -217,22 +239,27 @@ bool groups_find(struct groups *groups, const char *name, gid_t *out, bool *is_a
 	size_t at = 0;
 	while (at < groups->count && strcmp(groups->entry[at].name, name) != 0)
 		at++;
+
 	if (at == groups->count) {
 		if (at == GROUPS_MAX || strlen(name) >= GROUPS_NAME_MAX)
 			return false;
+
 		struct groups_entry *entry = &groups->entry[groups->count++];
 		*entry = (struct groups_entry){.is_due = true};
 		memcpy(entry->name, name, strlen(name) + 1);
+
 		gid_t gid;
 		if (groups_read(groups, name, &gid))
 			(void)groups_set(entry, gid);
 		else
 			groups_ask_due(groups);
 	}
+
 	if (is_asked)
 		*is_asked = groups_is_asked(groups, at);
 	if (groups->entry[at].is_known)
 		*out = groups->entry[at].gid;
+
 	return groups->entry[at].is_known;
 }
 
@@ -248,11 +275,13 @@ struct groups *groups_new(const struct groups_options *options, struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for groups of users");
 		return NULL;
 	}
+
 	groups->options = *options;
 	for (size_t i = 0; i < GROUPS_ASKING_MAX; i++) {
 		groups->question[i].groups = groups;
 		groups->question[i].answer_fd = -1;
 	}
+
 	groups->again = loop_timer_new(options->loop, groups_on_again, groups, err);
 	for (size_t i = 0; groups->again && i < GROUPS_ASKING_MAX; i++) {
 		struct groups_question *question = &groups->question[i];
@@ -261,6 +290,7 @@ struct groups *groups_new(const struct groups_options *options, struct err *err)
 		if (!question->deadline)
 			return groups_free(groups);
 	}
+
 	return groups->again ? groups : groups_free(groups);
 }
 
@@ -268,6 +298,7 @@ struct groups *groups_free(struct groups *groups)
 {
 	if (!groups)
 		return NULL;
+
 	for (size_t i = 0; i < GROUPS_ASKING_MAX; i++) {
 		struct groups_question *question = &groups->question[i];
 		if (question->child)
@@ -276,6 +307,7 @@ struct groups *groups_free(struct groups *groups)
 			groups_end_question(question);
 		question->deadline = loop_timer_free(question->deadline);
 	}
+
 	groups->again = loop_timer_free(groups->again);
 	free(groups);
 	return NULL;

@@ -23,9 +23,11 @@ static void health_news_log(struct health_news_told *told, const struct health_n
 	static const struct clock monotonic = {.fake_ns = NULL};
 	const struct log_field fields[] = {{"GPU_UUID", news->uuid}, {NULL, NULL}};
 	char more[REPEATS_TEXT_MAX];
+
 	if (!repeats_may_tell_of(&told->lines, clock_now_ns(&monotonic), more, "%" PRIu32 " %s %d",
 				 news->index, news->uuid, (int)news->after))
 		return;
+
 	log_write(log, health_news_level(news), fields, "GPU %" PRIu32 " is %s (was %s)%s%s%s",
 		  news->index, health_state_to_string(news->after),
 		  health_state_to_string(news->before), *news->why ? ": " : "", news->why, more);

@@ -87,8 +87,10 @@ static bool holdings_evict(struct holdings *holdings)
 		    (oldest == holdings->count ||
 		     holdings->at[i]->gone_ns < holdings->at[oldest]->gone_ns))
 			oldest = i;
+
 	if (oldest == holdings->count)
 		return false;
+
 	holdings_remove(holdings, oldest);
 	return true;
 }
@@ -101,9 +103,11 @@ static struct holding *holdings_insert(struct holdings *holdings, const char *ow
 		struct holding **more = reallocarray(holdings->at, room, sizeof(*more));
 		if (!more)
 			return NULL;
+
 		holdings->at = more;
 		holdings->room = room;
 	}
+
 	struct holding *holding = calloc(1, sizeof(*holding));
 	if (holding)
 		holding->owner = strdup(owner);
@@ -111,12 +115,15 @@ static struct holding *holdings_insert(struct holdings *holdings, const char *ow
 		free(holding);
 		return NULL;
 	}
+
 	(void)snprintf(holding->device, sizeof(holding->device), "%s", device);
 	holding->view.energy_mj = SNAPSHOT_U64_ABSENT;
+
 	size_t bucket = holdings_bucket(owner, holding->device);
 	holding->next = holdings->bucket[bucket];
 	holdings->bucket[bucket] = holding;
 	holdings->at[holdings->count++] = holding;
+
 	return holding;
 }
 
@@ -140,6 +147,7 @@ struct holding *holdings_touch(struct holdings *holdings, const char *owner, con
 		holdings->lost++;
 		return NULL;
 	}
+
 	holdings->here++;
 	holding->is_here = true;
 	holding->gone_ns = 0;
@@ -149,6 +157,7 @@ struct holding *holdings_touch(struct holdings *holdings, const char *owner, con
 	holding->view.slot_count = 0;
 	holding->view.processes = 0;
 	holding->view.memory_bytes = 0;
+
 	return holding;
 }
 
@@ -183,11 +192,13 @@ void holdings_merge(struct holdings *holdings, const char *owner, struct holding
 	const struct holding *from = holdings_lookup(holdings, owner, into->device);
 	if (!from || from == into || from->is_here)
 		return;
+
 	into->view.busy_ns += from->view.busy_ns;
 	if (from->view.energy_mj != SNAPSHOT_U64_ABSENT)
 		into->view.energy_mj =
 		    from->view.energy_mj +
 		    (into->view.energy_mj == SNAPSHOT_U64_ABSENT ? 0 : into->view.energy_mj);
+
 	for (size_t i = 0; i < holdings->count; i++)
 		if (holdings->at[i] == from) {
 			holdings_remove(holdings, i);
@@ -198,6 +209,7 @@ void holdings_merge(struct holdings *holdings, const char *owner, struct holding
 void holdings_end(struct holdings *holdings, uint64_t now_ns)
 {
 	size_t dormant = 0;
+
 	for (size_t i = holdings->count; i-- > 0;) {
 		struct holding *holding = holdings->at[i];
 		if (holding->is_here)
@@ -209,6 +221,7 @@ void holdings_end(struct holdings *holdings, uint64_t now_ns)
 		else
 			dormant++;
 	}
+
 	while (dormant > HOLDINGS_DORMANT_MAX && holdings_evict(holdings))
 		dormant--;
 }
@@ -253,8 +266,10 @@ static void holding_give_time(struct holding *holding, const struct holdings_pur
 	uint64_t energy_mj = share_of(purse->energy_mj, busy_ns, purse->busy_ns);
 	given->busy_ns += busy_ns;
 	given->energy_mj += energy_mj;
+
 	if (!holding)
 		return;
+
 	holding->view.busy_ns += busy_ns;
 	if (holding->view.energy_mj != SNAPSHOT_U64_ABSENT)
 		holding->view.energy_mj += energy_mj;
@@ -286,21 +301,26 @@ static size_t holdings_owe(struct holdings_purse *purse, uint64_t elapsed_ns,
 			   struct holding *out[HOLDINGS_USES_MAX])
 {
 	size_t owners = 0;
+
 	for (size_t i = 0; i < count; i++) {
 		uint32_t percent = uses[i].percent > 100 ? 0 : uses[i].percent;
 		uint64_t share_ns = share_of(elapsed_ns, percent, 100);
 		struct holding *holding = uses[i].holding;
 		size_t at = 0;
+
 		if (!holding) {
 			purse->owed_ns += share_ns;
 			continue;
 		}
+
 		holding->owed_ns += share_ns;
 		while (at < owners && out[at] != holding)
 			at++;
+
 		if (at == owners)
 			out[owners++] = holding;
 	}
+
 	return owners;
 }
 
@@ -310,6 +330,7 @@ static void holdings_pay(struct holdings_purse *purse, struct holding **owners, 
 	uint64_t sum_ns = purse->owed_ns, left_ns = 0;
 	for (size_t i = 0; i < count; i++)
 		sum_ns += owners[i]->owed_ns;
+
 	uint64_t limit_ns = purse->busy_ns < sum_ns ? purse->busy_ns : sum_ns;
 	for (size_t i = 0; i < count; i++) {
 		uint64_t busy_ns = share_of(owners[i]->owed_ns, limit_ns, sum_ns);
@@ -317,12 +338,15 @@ static void holdings_pay(struct holdings_purse *purse, struct holding **owners, 
 		owners[i]->owed_ns -= busy_ns;
 		left_ns += owners[i]->owed_ns;
 	}
+
 	uint64_t others_ns = share_of(purse->owed_ns, limit_ns, sum_ns);
 	holding_give_time(NULL, purse, others_ns, &given);
 	purse->owed_ns -= others_ns;
 	left_ns += purse->owed_ns;
+
 	for (size_t i = 0; i < count; i++)
 		owners[i]->owed_ns = within_window(owners[i]->owed_ns, left_ns);
+
 	purse->owed_ns = within_window(purse->owed_ns, left_ns);
 	purse_take(purse, &given);
 }
@@ -334,18 +358,22 @@ bool holdings_charge(struct holdings_purse *purse, const struct holdings_device 
 	struct holdings_purse given = {0};
 	bool is_known = device->busy_ns != SNAPSHOT_U64_ABSENT, is_told = false;
 	uint64_t busy_ns = is_known ? device->busy_ns : device->elapsed_ns;
+
 	if (count > HOLDINGS_USES_MAX)
 		count = HOLDINGS_USES_MAX;
+
 	for (size_t i = 0; i < count; i++) {
 		is_told |= uses[i].percent != SNAPSHOT_U32_ABSENT;
 		if (uses[i].holding && device->energy_mj != SNAPSHOT_U64_ABSENT &&
 		    uses[i].holding->view.energy_mj == SNAPSHOT_U64_ABSENT)
 			uses[i].holding->view.energy_mj = 0;
 	}
+
 	purse->busy_ns += busy_ns;
 	if (device->energy_mj != SNAPSHOT_U64_ABSENT)
 		purse->energy_mj += device->energy_mj;
 	purse->waited_ns += device->elapsed_ns;
+
 	if (is_told) {
 		purse->tells = true;
 		holdings_pay(purse, owners,
@@ -353,6 +381,7 @@ bool holdings_charge(struct holdings_purse *purse, const struct holdings_device 
 		purse->waited_ns = 0;
 		return true;
 	}
+
 	if (!purse->tells)
 		purse->waited_ns = 0;
 	if (purse->waited_ns > device->elapsed_ns + HOLDINGS_WINDOW_NS)
@@ -363,6 +392,7 @@ bool holdings_charge(struct holdings_purse *purse, const struct holdings_device 
 	else if (!purse->tells && count > 0)
 		given = (struct holdings_purse){.busy_ns = purse->busy_ns,
 						.energy_mj = purse->energy_mj};
+
 	purse_take(purse, &given);
 	return purse->tells || count == 0 || (is_known && (sole || busy_ns == 0));
 }
@@ -375,6 +405,7 @@ static int holdings_compare(const void *a, const void *b)
 	const struct holding *left = *(struct holding *const *)a;
 	const struct holding *right = *(struct holding *const *)b;
 	const struct view_holder *x = &left->view, *y = &right->view;
+
 	if (left->is_here != right->is_here)
 		return left->is_here ? -1 : 1;
 	if (x->gpu != y->gpu)
@@ -383,8 +414,10 @@ static int holdings_compare(const void *a, const void *b)
 		return x->mig < y->mig ? -1 : 1;
 	if (x->allocated != y->allocated)
 		return x->allocated ? -1 : 1;
+
 	if (x->slot != y->slot)
 		return x->slot < y->slot ? -1 : 1;
+
 	return strcmp(left->owner, right->owner);
 }
 
@@ -398,6 +431,7 @@ void holdings_emit(struct holdings *holdings, struct view *view)
 		holding->place = SNAPSHOT_U32_ABSENT;
 		if (!holding->is_here || view->holder_count == VIEW_HOLDER_MAX)
 			continue;
+
 		holding->place = view->holder_count++;
 		view->holder[holding->place] = holding->view;
 		if (holding->memory_is_unknown)

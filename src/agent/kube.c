@@ -81,11 +81,13 @@ static void kube_send(struct kube *kube)
 {
 	if (kube->fd >= 0 && kube->publishes)
 		kube->publishes = !kube_send_packet(kube, &kube->published);
+
 	while (kube->fd >= 0 && kube->count > 0) {
 		if (!kube_send_packet(kube, &kube->packets[kube->first]))
 			break;
 		kube_drop_first(kube);
 	}
+
 	/* Cannot fail: only what is waited for is another. */
 	if (kube->watch)
 		(void)loop_fd_watch(
@@ -111,23 +113,27 @@ void kube_event(struct kube *kube, enum kube_event_type type, const char *reason
 	Sluice__Kube__V1__ToKube packet = SLUICE__KUBE__V1__TO_KUBE__INIT;
 	Sluice__Kube__V1__Event event = SLUICE__KUBE__V1__EVENT__INIT;
 	char texts[2][KUBE_MESSAGE_MAX];
+
 	kube_copy(texts[0], KUBE_REASON_MAX, reason);
 	kube_copy(texts[1], sizeof(texts[1]), message);
 	event.warning = type == KUBE_EVENT_WARNING;
 	event.reason = texts[0];
 	event.message = texts[1];
 	packet.event = &event;
+
 	size_t length = sluice__kube__v1__to_kube__get_packed_size(&packet);
 	void *data = malloc(length);
 	if (!data) {
 		kube->dropped++;
 		return;
 	}
+
 	(void)sluice__kube__v1__to_kube__pack(&packet, data);
 	if (kube->count == KUBE_QUEUE_MAX) {
 		kube_drop_first(kube);
 		kube->dropped++;
 	}
+
 	kube->packets[(kube->first + kube->count++) % KUBE_QUEUE_MAX] =
 	    (struct kube_packet){.data = data, .length = length};
 	kube_send(kube);
@@ -137,21 +143,26 @@ int kube_publish(struct kube *kube, const Sluice__Kube__V1__Publish *wish, struc
 {
 	Sluice__Kube__V1__ToKube packet = SLUICE__KUBE__V1__TO_KUBE__INIT;
 	packet.publish = (Sluice__Kube__V1__Publish *)wish; /* not written to */
+
 	size_t length = sluice__kube__v1__to_kube__get_packed_size(&packet);
 	if (length > KUBE_PACKET_MAX)
 		return err_set(err, -E2BIG, "%zu labels are more than can be published",
 			       wish->n_labels);
+
 	_cleanup_free_ void *data = malloc(length);
 	if (!data)
 		return err_set(err, -ENOMEM, "out of memory for labels");
+
 	(void)sluice__kube__v1__to_kube__pack(&packet, data);
 	if (kube->published.data && kube->published.length == length &&
 	    memcmp(kube->published.data, data, length) == 0)
 		return 0;
+
 	free(kube->published.data);
 	kube->published = (struct kube_packet){.data = take_ptr(data), .length = length};
 	kube->publishes = true;
 	kube_send(kube);
+
 	return 0;
 }
 
@@ -172,6 +183,7 @@ static void kube_take(struct kube *kube, const void *data, size_t length)
 	_cleanup_arena_ struct arena arena;
 	ProtobufCMessage *message;
 	struct err err = {0};
+
 	arena_init(&arena, 4 * (size_t)KUBE_PACKET_MAX);
 	if (wire_message_decode(&sluice__kube__v1__from_kube__descriptor, data, length, &arena,
 				&message, &err) < 0) {
@@ -179,6 +191,7 @@ static void kube_take(struct kube *kube, const void *data, size_t length)
 			  err.text);
 		return;
 	}
+
 	const Sluice__Kube__V1__FromKube *packet = (const Sluice__Kube__V1__FromKube *)message;
 	if (packet->problem)
 		kube_set_problem(kube, packet->problem->text);
@@ -187,6 +200,7 @@ static void kube_take(struct kube *kube, const void *data, size_t length)
 	if (packet->label && kube->options.label)
 		kube->options.label(packet->label->is_set ? packet->label->value : "",
 				    kube->options.context);
+
 	if (packet->labels && kube->options.labels)
 		kube_take_labels(kube, packet->labels);
 }
@@ -203,19 +217,23 @@ static void kube_on_socket(int fd, unsigned events, void *context)
 {
 	struct kube *kube = context;
 	char data[KUBE_PACKET_MAX];
+
 	if (events & LOOP_WRITE)
 		kube_send(kube);
 	if (!(events & LOOP_READ))
 		return;
+
 	ssize_t length = recv(fd, data, sizeof(data), MSG_DONTWAIT | MSG_TRUNC);
 	if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
+
 	if (length > (ssize_t)sizeof(data)) {
 		log_write(kube->options.log, LOG_LEVEL_WARNING, NULL,
 			  "sluice-kube sent %zd bytes at once, more than %d: ignored", length,
 			  KUBE_PACKET_MAX);
 		return;
 	}
+
 	if (length > 0)
 		kube_take(kube, data, (size_t)length);
 	else
@@ -235,10 +253,12 @@ static void kube_on_end(struct child *child, const struct child_end *end, void *
 {
 	struct kube *kube = context;
 	char how[CHILD_END_TEXT], text[KUBE_PROBLEM_MAX];
+
 	kube_stop(kube);
 	kube->child = child_free(kube->child);
 	(void)snprintf(text, sizeof(text), "sluice-kube ended: %s", child_end_to_string(end, how));
 	kube_set_problem(kube, text);
+
 	if (loop_now_ns(kube->options.loop) - kube->started_ns >= KUBE_WELL_NS)
 		kube->again_ns = KUBE_AGAIN_FIRST_NS;
 	kube_try_again(kube);
@@ -248,9 +268,11 @@ static int kube_spawn(struct kube *kube, struct err *err)
 {
 	const struct kube_options *options = &kube->options;
 	int pair[2];
+
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_set(err, -errno, "a socket pair for sluice-kube: %s",
 			       err_describe(-errno));
+
 	_cleanup_close_ int ours = pair[0];
 	_cleanup_close_ int theirs = pair[1];
 	/* Not written to: argv is not const for reasons of history. */
@@ -269,14 +291,17 @@ static int kube_spawn(struct kube *kube, struct err *err)
 					.fds = fds,
 					.fd_count = sizeof(fds) / sizeof(*fds),
 					.new_session = true};
+
 	kube->child = child_start(options->children, &spec, kube_on_end, kube, err);
 	if (!kube->child)
 		return err->code;
+
 	kube->watch = loop_fd_new(options->loop, ours, LOOP_READ, kube_on_socket, kube, err);
 	if (!kube->watch) {
 		(void)child_kill(kube->child, SIGKILL); /* tried again when that is told */
 		return 0;
 	}
+
 	kube->fd = take_fd(&ours);
 	kube->publishes = kube->published.data != NULL;
 	return 0;
@@ -285,12 +310,14 @@ static int kube_spawn(struct kube *kube, struct err *err)
 static void kube_start(struct kube *kube)
 {
 	struct err err = {0};
+
 	kube->started_ns = loop_now_ns(kube->options.loop);
 	if (kube_spawn(kube, &err) < 0) {
 		kube_set_problem(kube, err.text);
 		kube_try_again(kube);
 		return;
 	}
+
 	kube_send(kube);
 }
 
@@ -304,22 +331,27 @@ int kube_open(const struct kube_options *options, struct kube **out, struct err 
 	struct kube *kube = calloc(1, sizeof(*kube));
 	if (!kube)
 		return err_set(err, -ENOMEM, "out of memory for sluice-kube");
+
 	kube->options = *options;
 	kube->fd = -1;
 	kube->again_ns = KUBE_AGAIN_FIRST_NS;
+
 	int result = libexec_find("sluice-kube", "kube", options->program, kube->program, err);
 	if (result == 0) {
 		kube->again = loop_timer_new(options->loop, kube_on_again, kube, err);
 		result = kube->again ? 0 : -ENOMEM;
 	}
+
 	if (result < 0) {
 		free(kube);
 		return result;
 	}
+
 	if (options->delay_ns > 0)
 		loop_timer_start(kube->again, options->delay_ns);
 	else
 		kube_start(kube);
+
 	*out = kube;
 	return 0;
 }
@@ -328,13 +360,16 @@ struct kube *kube_close(struct kube *kube)
 {
 	if (!kube)
 		return NULL;
+
 	kube_stop(kube); /* it ends by itself when nobody listens any more; else: */
 	if (kube->child)
 		(void)child_stop(kube->child, SIGTERM, KUBE_STOP_NS);
 	(void)child_free(kube->child);
 	(void)loop_timer_free(kube->again);
+
 	while (kube->count > 0)
 		kube_drop_first(kube);
+
 	free(kube->published.data);
 	free(kube);
 	return NULL;

@@ -43,6 +43,7 @@ static void leases_on_written(void *context, int result)
 	struct leases *leases = context;
 	free(leases->text);
 	leases->text = NULL;
+
 	if (result < 0)
 		log_write(leases->options.log, LOG_LEVEL_WARNING, NULL,
 			  "who holds which device is not kept: %s", leases->failure.text);
@@ -53,11 +54,13 @@ static void leases_on_written(void *context, int result)
 static void leases_save(struct leases *leases)
 {
 	struct err err = {0};
+
 	leases->is_dirty = true;
 	if (leases->text)
 		return;
 	if (ledger_format(leases->ledger, &leases->text, &leases->length, &err) < 0)
 		return; /* no memory: with the next change */
+
 	leases->failure = (struct err){0};
 	leases->job = (struct storage_job){
 	    .work = leases_write, .done = leases_on_written, .context = leases};
@@ -66,6 +69,7 @@ static void leases_save(struct leases *leases)
 		leases->text = NULL;
 		return;
 	}
+
 	leases->is_dirty = false;
 }
 
@@ -77,9 +81,11 @@ static int leases_load(struct leases *leases, struct err *err)
 	int result = ledger_load(leases->path, &leases->ledger, &why);
 	if (result == 0 || result == -ENOMEM)
 		return result < 0 ? err_set(err, result, "%s", why.text) : 0;
+
 	bool is_damaged = result == -EINVAL || result == -EFBIG;
 	bool is_kept = is_damaged && file_path(aside, NULL, "%s.damaged", leases->path) == 0 &&
 		       rename(leases->path, aside) == 0;
+
 	log_write(leases->options.log, LOG_LEVEL_WARNING, NULL,
 		  "%s: who holds which device is asked anew%s%s%s", why.text,
 		  is_kept ? ", and the file kept as '" : "", is_kept ? aside : "",
@@ -93,6 +99,7 @@ int leases_new(const struct leases_options *options, struct leases **out, struct
 	struct leases *leases = calloc(1, sizeof(*leases));
 	if (!leases)
 		return err_set(err, -ENOMEM, "out of memory for the ledger");
+
 	leases->options = *options;
 	int result = file_path(leases->path, err, "%s/leases", options->state_dir);
 	if (result == 0)
@@ -101,6 +108,7 @@ int leases_new(const struct leases_options *options, struct leases **out, struct
 		(void)leases_free(leases);
 		return result;
 	}
+
 	*out = leases;
 	return 0;
 }
@@ -128,6 +136,7 @@ static bool leases_is_listed(const struct podresources *podresources,
 {
 	size_t low = 0, high = podresources_count(podresources);
 	char holder[LEDGER_HOLDER_MAX];
+
 	while (low < high) { /* the first of the unit */
 		size_t middle = low + (high - low) / 2;
 		if (strcmp(podresources_at(podresources, middle)->unit, lease->unit) < 0)
@@ -135,15 +144,18 @@ static bool leases_is_listed(const struct podresources *podresources,
 		else
 			high = middle;
 	}
+
 	for (; low < podresources_count(podresources); low++) {
 		const struct podresources_holder *at = podresources_at(podresources, low);
 		if (strcmp(at->unit, lease->unit) != 0)
 			break;
+
 		leases_holder(at, holder);
 		if (strcmp(at->resource, lease->resource) == 0 &&
 		    strcmp(holder, lease->holder) == 0)
 			return true;
 	}
+
 	return false;
 }
 
@@ -156,6 +168,7 @@ static bool leases_end(struct leases *leases, const struct podresources *podreso
 			continue;
 		changed |= ledger_release(leases->ledger, lease.unit, lease.holder, NULL) == 0;
 	}
+
 	return changed;
 }
 
@@ -164,22 +177,27 @@ void leases_follow(struct leases *leases, const struct podresources *podresource
 {
 	struct err err = {0};
 	bool changed = leases_end(leases, podresources);
+
 	for (size_t i = 0; policy && i < podresources_count(podresources); i++) {
 		const struct podresources_holder *holder = podresources_at(podresources, i);
 		struct ledger_lease lease = {.door = POLICY_DOOR_KUBELET,
 					     .since_unix_ns = now_unix_ns};
+
 		if (strlen(holder->unit) >= sizeof(lease.unit) ||
 		    !policy_find(policy, holder->resource, POLICY_DOOR_KUBELET) ||
 		    ledger_find(leases->ledger, holder->unit))
 			continue;
+
 		(void)snprintf(lease.unit, sizeof(lease.unit), "%s", holder->unit);
 		(void)snprintf(lease.resource, sizeof(lease.resource), "%s", holder->resource);
 		leases_holder(holder, lease.holder);
+
 		if (ledger_take(leases->ledger, &lease, &err) == 0)
 			changed = true;
 		else
 			log_write(leases->options.log, LOG_LEVEL_DEBUG, NULL, "%s", err.text);
 	}
+
 	if (changed)
 		leases_save(leases);
 }

@@ -11,8 +11,10 @@ int libexec_find(const char *name, const char *directory, const char *named,
 		 char out[FILE_PATH_MAX], struct err *err)
 {
 	char program[FILE_PATH_MAX] = "";
+
 	if (named && *named)
 		return file_path(out, err, "%s", named);
+
 	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
 	char *slash = length > 0 ? strrchr(program, '/') : NULL;
 	if (slash) {
@@ -26,8 +28,10 @@ int libexec_find(const char *name, const char *directory, const char *named,
 		    file_exists(out))
 			return 0;
 	}
+
 	if (file_path(out, NULL, "%s/%s", SLUICE_LIBEXEC_DIR, name) == 0 && file_exists(out))
 		return 0;
+
 	return err_set(err, -ENOPKG,
 		       "the program %s is not found, neither beside this one nor in '%s': is "
 		       "sluice installed completely?",

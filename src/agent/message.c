@@ -77,23 +77,28 @@ static Sluice__V1__Grant *message_grant(const struct launch_grant *grant, struct
 	Sluice__V1__Grant *out = arena_alloc(arena, sizeof(*out));
 	if (!out)
 		return NULL;
+
 	sluice__v1__grant__init(out);
 	out->uuid = message_text(arena, grant->uuid);
 	out->label = message_text(arena, grant->label);
 	out->index = grant->index;
 	out->slot_count = grant->slot_count;
+
 	uint32_t slots =
 	    grant->slot_count < LAUNCH_SLOTS_MAX ? grant->slot_count : LAUNCH_SLOTS_MAX;
 	uint32_t held = 0;
 	for (uint32_t i = 0; i < slots; i++)
 		held += message_slot_is_set(grant->slots, i);
+
 	out->slots = arena_alloc(arena, (held + 1) * sizeof(*out->slots));
 	if (!out->uuid || !out->label || !out->slots)
 		return NULL;
+
 	for (uint32_t i = 0; i < slots; i++) {
 		if (message_slot_is_set(grant->slots, i))
 			out->slots[out->n_slots++] = i;
 	}
+
 	return out;
 }
 
@@ -106,6 +111,7 @@ static bool message_observations(const struct queue_attempt *attempt, struct are
 		Sluice__V1__Observation *seen = arena_alloc(arena, sizeof(*seen));
 		if (!seen)
 			return false;
+
 		sluice__v1__observation__init(seen);
 		seen->pid = (uint32_t)from->pid;
 		seen->uuid = message_text(arena, from->uuid);
@@ -113,8 +119,10 @@ static bool message_observations(const struct queue_attempt *attempt, struct are
 		seen->last_unix_ns = from->last_unix_ns;
 		if (!seen->uuid)
 			return false;
+
 		out->observed[out->n_observed++] = seen;
 	}
+
 	return out->observed != NULL;
 }
 
@@ -130,9 +138,11 @@ static bool message_attempt_details(const struct message_view *view, const struc
 		return false;
 	if (!attempt)
 		return true;
+
 	out->pid = (uint32_t)attempt->pid;
 	out->supervisor_pid = (uint32_t)attempt->supervisor_pid;
 	out->cgroup = message_text(arena, attempt->cgroup);
+
 	return out->cgroup && message_observations(attempt, arena, out);
 }
 
@@ -141,23 +151,28 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 			    Sluice__V1__Attempt *out)
 {
 	bool owns = message_view_owns(view, job->uid);
+
 	sluice__v1__attempt__init(out);
 	out->number = job->attempt;
 	out->started_unix_ns = job->started_unix_ns;
 	out->ended_unix_ns = job->ended_unix_ns;
 	out->killed_leftovers = job->killed_leftovers;
+
 	if (attempt) {
 		/* What every job has that was started; more is not built. */
 		bool is_told = attempt->isolation && *attempt->isolation;
 		const char *isolation = is_told ? attempt->isolation : "env";
 		const char *reason = attempt->isolation_reason ? attempt->isolation_reason : "";
+
 		out->port = owns ? attempt->port : 0;
 		out->isolation = message_text(arena, isolation);
+
 		/* A sentence that may name the owner's programs and files; and lists are long. */
 		out->isolation_reason = message_text(arena, view->details && owns ? reason : "");
 		out->grants = arena_alloc(arena, (attempt->grant_count + 1) * sizeof(void *));
 		if (!out->isolation || !out->isolation_reason || !out->grants)
 			return false;
+
 		for (size_t i = 0; i < attempt->grant_count; i++) {
 			out->grants[i] = message_grant(&attempt->grants[i], arena);
 			if (!out->grants[i])
@@ -165,6 +180,7 @@ static bool message_attempt(const struct message_view *view, const struct job *j
 			out->n_grants++;
 		}
 	}
+
 	return !view->details || !owns || message_attempt_details(view, job, attempt, arena, out);
 }
 
@@ -187,10 +203,12 @@ static Sluice__V1__Attempt *message_past(const struct message_view *view, uint64
 	Sluice__V1__Attempt *out = arena_alloc(arena, sizeof(*out));
 	if (!out || !message_attempt(view, &job, &attempt, arena, out))
 		return NULL;
+
 	out->reason = message_text(arena, job_reason_to_string(past->reason));
 	out->reason_text = message_text(arena, past->reason_text);
 	out->has_exit = past->has_exit;
 	out->exit_code = past->exit_code;
+
 	return out->reason && out->reason_text ? out : NULL;
 }
 
@@ -201,12 +219,14 @@ int message_add_attempts(const struct message_view *view, uint64_t id,
 	out->attempts = arena_alloc(arena, (count + 1) * sizeof(*out->attempts));
 	if (!out->attempts)
 		return message_no_memory(err);
+
 	for (size_t i = 0; i < count; i++) {
 		out->attempts[i] = message_past(view, id, &past[i], arena);
 		if (!out->attempts[i])
 			return message_no_memory(err);
 		out->n_attempts++;
 	}
+
 	return 0;
 }
 
@@ -216,18 +236,22 @@ int message_add_command(const struct spec *spec, struct arena *arena, Sluice__V1
 	out->argv = arena_alloc(arena, (spec->argc + 1) * sizeof(*out->argv));
 	if (!out->argv)
 		return message_no_memory(err);
+
 	for (size_t i = 0; i < spec->argc; i++) {
 		size_t length = strlen(spec->argv[i]);
 		out->argv[i].data = arena_copy(arena, spec->argv[i], length + 1);
 		out->argv[i].len = length;
 		if (!out->argv[i].data)
 			return message_no_memory(err);
+
 		out->n_argv++;
 	}
+
 	size_t length = strlen(spec->directory);
 	out->directory.data = arena_copy(arena, spec->directory, length + 1);
 	out->directory.len = length;
 	out->image = message_text(arena, spec->image);
+
 	return out->directory.data && out->image ? 0 : message_no_memory(err);
 }
 
@@ -237,6 +261,7 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 {
 	bool owns = message_view_owns(view, job->uid);
 	char why[JOB_WHY_MAX];
+
 	sluice__v1__job__init(out);
 	out->id = job->id;
 	out->uid = (uint32_t)job->uid;
@@ -246,6 +271,7 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 	out->array_id = job->array_id;
 	out->array_index = job->array_index;
 	out->failed_attempts = job->failed_attempts;
+
 	out->not_before_unix_ns = job->not_before_unix_ns;
 	out->ended_unix_ns = job->ended_unix_ns;
 	out->share_numerator = job->share_numerator;
@@ -255,25 +281,31 @@ int message_from_job(const struct message_view *view, const struct job *job, con
 	out->exit_code = job->exit_code;
 	out->signal = job->signal;
 	out->simulated = job->simulated;
+
 	/* The name is often the command's. */
 	out->name = message_text(arena, owns ? job->name : "");
 	out->user = message_text(arena, user);
 	out->reason = message_text(arena, job_reason_to_string(job->reason));
+
 	if (owns)
 		job_why(job, why);
 	out->reason_text = message_text(arena, owns ? why : job->reason_text);
+
 	struct buf wants _cleanup_buf_;
+
 	buf_init(&wants, WANTS_TEXT_MAX);
 	out->wants = !owns || wants_format(&job->wants, &wants) == 0
 			 ? message_text(arena, buf_text(&wants))
 			 : NULL;
 	if (!out->name || !out->user || !out->reason || !out->reason_text || !out->wants)
 		return message_no_memory(err);
+
 	if (job->attempt > 0) {
 		out->attempt = arena_alloc(arena, sizeof(*out->attempt));
 		if (!out->attempt || !message_attempt(view, job, attempt, arena, out->attempt))
 			return message_no_memory(err);
 	}
+
 	return 0;
 }
 
@@ -285,17 +317,22 @@ static int message_strings(const ProtobufCBinaryData *from, size_t count, const 
 	if (count > SPEC_STRINGS_MAX)
 		return err_set(err, -E2BIG, "%zu %ss are too many: at most %d are possible", count,
 			       what, SPEC_STRINGS_MAX);
+
 	*out = calloc(count + 1, sizeof(**out));
 	if (!*out)
 		return message_no_memory(err);
+
 	for (size_t i = 0; i < count; i++) {
 		if (from[i].len > 0 && memchr(from[i].data, '\0', from[i].len))
 			return err_set(err, -EINVAL, "%s %zu has a NUL byte in it", what, i);
+
 		(*out)[i] = strndup(from[i].len > 0 ? (const char *)from[i].data : "", from[i].len);
 		if (!(*out)[i])
 			return message_no_memory(err);
+
 		(*out_count)++;
 	}
+
 	return 0;
 }
 
@@ -305,13 +342,16 @@ static int message_caller_groups(const struct message_caller *caller, struct spe
 	if (caller->group_count > SPEC_GROUPS_MAX)
 		return err_set(err, -E2BIG, "you are in %zu groups: at most %d are possible",
 			       caller->group_count, SPEC_GROUPS_MAX);
+
 	out->uid = caller->uid;
 	out->gid = caller->gid;
 	out->groups = calloc(caller->group_count + 1, sizeof(*out->groups));
 	if (!out->groups)
 		return message_no_memory(err);
+
 	for (size_t i = 0; i < caller->group_count; i++)
 		out->groups[i] = caller->groups[i];
+
 	out->group_count = caller->group_count;
 	return 0;
 }
@@ -321,9 +361,11 @@ static int message_limits(const Sluice__V1__JobSpec *message, const struct messa
 			  struct spec *out, struct err *err)
 {
 	struct spec_limit wanted[SPEC_LIMITS_MAX];
+
 	if (message->n_limits > SPEC_LIMITS_MAX)
 		return err_set(err, -E2BIG, "%zu resource limits are too many: there are %d",
 			       message->n_limits, SPEC_LIMITS_MAX);
+
 	for (size_t i = 0; i < message->n_limits; i++) {
 		const Sluice__V1__Limit *limit = message->limits[i];
 		wanted[i] = (struct spec_limit){
@@ -345,6 +387,7 @@ static int message_copy_text(const char *what, const void *from, size_t length, 
 	if (length > 0)
 		memcpy(out, from, length);
 	out[length] = '\0';
+
 	return 0;
 }
 
@@ -356,6 +399,7 @@ static int message_fill_image(const Sluice__V1__JobSpec *message, struct spec *o
 		result = message_copy_text("container's directory", message->workdir,
 					   strlen(message->workdir), out->workdir,
 					   sizeof(out->workdir), err);
+
 	if (result == 0 && message->pull[0] && spec_pull_from_string(message->pull, &out->pull) < 0)
 		return err_set(err, -EINVAL, "'%.40s' is no way to pull an image", message->pull);
 	if (result == 0)
@@ -365,6 +409,7 @@ static int message_fill_image(const Sluice__V1__JobSpec *message, struct spec *o
 		result = message_strings(message->image_environment, message->n_image_environment,
 					 "variable", &out->image_environment,
 					 &out->image_environment_count, err);
+
 	if (result == 0)
 		result = message_strings(message->tmpfs, message->n_tmpfs, "directory in memory",
 					 &out->tmpfs, &out->tmpfs_count, err);
@@ -372,21 +417,26 @@ static int message_fill_image(const Sluice__V1__JobSpec *message, struct spec *o
 		result =
 		    message_copy_text("container's user", message->run_as, strlen(message->run_as),
 				      out->run_as, sizeof(out->run_as), err);
+
 	if (result == 0)
 		result = message_copy_text("image's name of the workers", message->worker_image,
 					   strlen(message->worker_image), out->worker_image,
 					   sizeof(out->worker_image), err);
+
 	if (result == 0)
 		result = message_strings(message->worker_environment, message->n_worker_environment,
 					 "variable of the workers", &out->worker_environment,
 					 &out->worker_environment_count, err);
+
 	if (result == 0 && message->runtime[0] &&
 	    spec_runtime_from_string(message->runtime, &out->runtime) < 0)
 		return err_set(err, -EINVAL, "'%.40s' is no runtime of containers that is known",
 			       message->runtime);
+
 	out->entrypoint = message->entrypoint;
 	out->privileged = message->privileged;
 	out->selinux_off = message->selinux_off;
+
 	return result;
 }
 
@@ -397,16 +447,20 @@ static int message_fill_wants(const Sluice__V1__JobSpec *message, struct spec *o
 		result =
 		    message_copy_text("command for the end", message->on_end.data,
 				      message->on_end.len, out->on_end, sizeof(out->on_end), err);
+
 	if (result == 0)
 		result =
 		    message_copy_text("file for output", message->output.data, message->output.len,
 				      out->output, sizeof(out->output), err);
+
 	if (result == 0)
 		result = message_copy_text("port", message->port, strlen(message->port), out->port,
 					   sizeof(out->port), err);
+
 	out->wants.time_ns = message->deadline_ns;
 	out->pty = message->pty;
 	out->memlock = message->memlock;
+
 	return result;
 }
 
@@ -415,6 +469,7 @@ static int message_fill_spec(const Sluice__V1__JobSpec *message,
 {
 	if (message->umask > 0777)
 		return err_set(err, -EINVAL, "the umask 0%o is none", message->umask);
+
 	out->umask = (mode_t)message->umask;
 	out->gpus = message->gpus;
 	out->share_numerator = message->share_numerator;
@@ -423,6 +478,7 @@ static int message_fill_spec(const Sluice__V1__JobSpec *message,
 	out->deadline_ns = message->deadline_ns;
 	out->ignore_outsiders = message->ignore_outsiders;
 	out->gpus_if_any = message->gpus_if_any;
+
 	int result = message_caller_groups(caller, out, err);
 	if (result == 0)
 		result = message_copy_text("name", message->name, strlen(message->name), out->name,
@@ -431,14 +487,17 @@ static int message_fill_spec(const Sluice__V1__JobSpec *message,
 		result =
 		    message_copy_text("list of GPUs", message->gpu_ids, strlen(message->gpu_ids),
 				      out->ids, sizeof(out->ids), err);
+
 	if (result == 0)
 		result = message_copy_text("list of resources", message->resources,
 					   strlen(message->resources), out->resources,
 					   sizeof(out->resources), err);
+
 	if (result == 0)
 		result = message_copy_text("directory's name", message->directory.data,
 					   message->directory.len, out->directory,
 					   sizeof(out->directory), err);
+
 	if (result == 0)
 		result = message_strings(message->argv, message->n_argv, "argument", &out->argv,
 					 &out->argc, err);
@@ -449,6 +508,7 @@ static int message_fill_spec(const Sluice__V1__JobSpec *message,
 		result = message_fill_image(message, out, err);
 	if (result == 0)
 		result = message_fill_wants(message, out, err);
+
 	return result < 0 ? result : message_limits(message, caller, out, err);
 }
 
@@ -497,18 +557,22 @@ static bool message_gpu(const struct snapshot_gpu *from, const struct schedule_m
 	out->name = message_text(arena, from->name);
 	out->state = message_text(arena, gpu_state_to_string(from->state));
 	out->state_reason = message_text(arena, from->reason);
+
 	int64_t used = message_value(from, SNAPSHOT_MEMORY_USED);
 	int64_t total = message_value(from, SNAPSHOT_MEMORY_TOTAL);
+
 	out->memory_used_bytes = used < 0 ? 0 : (uint64_t)used;
 	out->memory_total_bytes = total < 0 ? 0 : (uint64_t)total;
 	out->utilization_percent = (int32_t)message_value(from, SNAPSHOT_UTIL_GPU);
 	out->temperature_celsius = (int32_t)message_value(from, SNAPSHOT_TEMPERATURE);
 	out->power_milliwatt = message_value(from, SNAPSHOT_POWER);
 	out->power_limit_milliwatt = message_value(from, SNAPSHOT_POWER_LIMIT);
+
 	int64_t throttle = message_value(from, SNAPSHOT_THROTTLE);
 	out->throttle_reasons = throttle < 0 ? 0 : (uint64_t)throttle;
 	if (!out->uuid || !out->label || !out->name || !out->state || !out->state_reason)
 		return false;
+
 	message_slots(queue, out);
 	return true;
 }
@@ -519,6 +583,7 @@ static bool message_mig(const struct snapshot_gpu *parent, const struct snapshot
 {
 	const struct mig_device *known =
 	    inventory ? inventory_find_mig(inventory, from->uuid) : NULL;
+
 	sluice__v1__gpu__init(out);
 	out->is_mig = true;
 	out->uuid = message_text(arena, from->uuid);
@@ -528,6 +593,7 @@ static bool message_mig(const struct snapshot_gpu *parent, const struct snapshot
 	out->index = parent->index;
 	out->name = message_text(arena, from->profile);
 	out->state = message_text(arena, gpu_state_to_string(parent->state));
+
 	out->state_reason = message_text(arena, parent->reason);
 	out->memory_used_bytes = message_bytes(from->memory_used);
 	out->memory_total_bytes = message_bytes(from->memory_total);
@@ -537,6 +603,7 @@ static bool message_mig(const struct snapshot_gpu *parent, const struct snapshot
 	out->power_limit_milliwatt = -1;
 	if (!out->uuid || !out->label || !out->name || !out->state || !out->state_reason)
 		return false;
+
 	message_slots(queue, out);
 	return true;
 }
@@ -548,21 +615,26 @@ int message_from_gpus(const struct snapshot *snapshot, const struct inventory *i
 	size_t total = 0, count = 0;
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++)
 		total += 1 + snapshot->gpu[i].mig_count;
+
 	Sluice__V1__Gpu **list = arena_alloc(arena, (total + 1) * sizeof(*list));
 	Sluice__V1__Gpu *gpus = arena_alloc(arena, (total + 1) * sizeof(*gpus));
 	if (!list || !gpus)
 		return message_no_memory(err);
+
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		const struct snapshot_gpu *gpu = &snapshot->gpu[i];
+
 		list[count] = &gpus[count];
 		if (!message_gpu(gpu, queue, arena, list[count++]))
 			return message_no_memory(err);
+
 		for (uint32_t k = 0; k < gpu->mig_count; k++) {
 			list[count] = &gpus[count];
 			if (!message_mig(gpu, &gpu->mig[k], inventory, queue, arena, list[count++]))
 				return message_no_memory(err);
 		}
 	}
+
 	*out = list;
 	*out_count = count;
 	return 0;
@@ -576,12 +648,14 @@ static Sluice__V1__HealthReason *message_reason(const struct health_reason *reas
 	Sluice__V1__HealthReason *out = arena_alloc(arena, sizeof(*out));
 	if (!out)
 		return NULL;
+
 	sluice__v1__health_reason__init(out);
 	out->cause = message_text(arena, health_cause_to_string(reason->cause));
 	out->state = message_text(arena, health_state_to_string(reason->state));
 	out->xid = reason->xid;
 	out->text = message_text(arena, reason->text);
 	out->advice = message_text(arena, reason->advice);
+
 	return out->cause && out->state && out->text && out->advice ? out : NULL;
 }
 
@@ -591,11 +665,13 @@ static Sluice__V1__HealthXid *message_xid(const struct health_event *event, enum
 	Sluice__V1__HealthXid *out = arena_alloc(arena, sizeof(*out));
 	if (!out)
 		return NULL;
+
 	sluice__v1__health_xid__init(out);
 	out->xid = event->xid;
 	out->class_ = message_text(arena, xid_class_to_string(class_));
 	out->name = message_text(arena, xid_name(event->xid));
 	out->pid = event->pid;
+
 	return out->class_ && out->name ? out : NULL;
 }
 
@@ -606,6 +682,7 @@ int message_from_health(const struct vitals_view *view, struct arena *arena,
 	Sluice__V1__GpuHealth *gpu = arena_alloc(arena, sizeof(*gpu));
 	if (!gpu)
 		return message_no_memory(err);
+
 	sluice__v1__gpu_health__init(gpu);
 	gpu->index = view->index;
 	gpu->gone = !view->here;
@@ -617,18 +694,21 @@ int message_from_health(const struct vitals_view *view, struct arena *arena,
 	gpu->xids = arena_alloc(arena, (HEALTH_EVENT_MAX + 1) * sizeof(*gpu->xids));
 	if (!gpu->uuid || !gpu->bus || !gpu->name || !gpu->state || !gpu->reasons || !gpu->xids)
 		return message_no_memory(err);
+
 	for (uint32_t i = 0; i < verdict->reason_count; i++) {
 		gpu->reasons[i] = message_reason(&verdict->reason[i], arena);
 		if (!gpu->reasons[i])
 			return message_no_memory(err);
 		gpu->n_reasons++;
 	}
+
 	for (uint32_t i = 0; i < view->xid_count; i++) {
 		gpu->xids[i] = message_xid(&view->xid[i].event, view->xid[i].class_, arena);
 		if (!gpu->xids[i])
 			return message_no_memory(err);
 		gpu->n_xids++;
 	}
+
 	*out = gpu;
 	return 0;
 }

@@ -55,10 +55,12 @@ static bool node_look_for_kubelet(struct node *node)
 {
 	char path[FILE_PATH_MAX];
 	const char *named = node->options.kubelet_directory;
+
 	if (node->has_kubelet ||
 	    (named ? file_path(path, NULL, "%s", named)
 		   : file_path(path, NULL, "%s/var/lib/kubelet/device-plugins", pci_root())) < 0)
 		return false;
+
 	node->has_kubelet = file_exists(path);
 	return node->has_kubelet;
 }
@@ -69,6 +71,7 @@ static int node_make_policy(const struct node *node, const struct config *config
 	*out = NULL;
 	if (!node->has_driver)
 		return 0;
+
 	const struct policy_surroundings surroundings = {
 	    .has_kubelet = node->has_kubelet,
 	    .visible_devices = getenv("NVIDIA_VISIBLE_DEVICES"),
@@ -103,9 +106,11 @@ static void node_renew_policy(struct node *node)
 	struct policy *policy;
 	struct err err = {0};
 	int result = node_make_policy(node, node->config, &policy, &err);
+
 	(void)node_take_policy(node, policy);
 	if (result == 0)
 		return;
+
 	log_write(node->options.log, LOG_LEVEL_ERROR, NULL,
 		  "no GPU is handed out: the configuration does not fit this machine: %s",
 		  err.text);
@@ -120,9 +125,11 @@ int node_configure(struct node *node, const struct config *config, uint32_t *out
 	int result = node_make_policy(node, config, &policy, err);
 	if (result < 0)
 		return result;
+
 	node->config = config;
 	*out_changed = node_take_policy(node, policy);
 	node->options.changed(node->options.context);
+
 	return 0;
 }
 
@@ -145,6 +152,7 @@ static void node_inventory_came(struct node *node)
 			  inventory->gpu_count, inventory->simulated ? " simulated" : "",
 			  inventory->gpu_count == 1 ? "" : "s", inventory->driver_version);
 	}
+
 	node->has_driver = true;
 	node->is_known = true;
 	node->driver_problem[0] = '\0';
@@ -180,13 +188,16 @@ static void node_log_event(struct node *node, const struct probe_event *event)
 	};
 	enum log_level level = event->history ? LOG_LEVEL_DEBUG : node_level_of(event->kind);
 	char code[24] = "", more[REPEATS_TEXT_MAX] = "";
+
 	if (event->kind == PROBE_EVENT_XID)
 		(void)snprintf(code, sizeof(code), " %" PRIu64, event->data);
+
 	if (level != LOG_LEVEL_DEBUG &&
 	    !repeats_may_tell_of(&node->logged, loop_now_ns(node->options.loop), more, "%s%s %s %s",
 				 probe_event_kind_to_string(event->kind), code, event->uuid,
 				 event->bus))
 		return;
+
 	log_write(node->options.log, level, fields, "%s%s%s%s%s%s%s",
 		  probe_event_kind_to_string(event->kind), code, event->uuid[0] ? " of " : "",
 		  event->uuid, event->text[0] ? ": " : "", event->text, more);
@@ -197,6 +208,7 @@ static void node_take_event(struct node *node, const struct probe_event *event)
 	switch (event->kind) {
 	case PROBE_EVENT_SNAPSHOT:
 		loop_timer_start(node->silence, NODE_SILENCE_NS);
+
 		if (!node->has_driver && probe_client_inventory(node->client))
 			node_inventory_came(node); /* it was only slow, or all of us slept */
 		break;
@@ -209,11 +221,13 @@ static void node_take_event(struct node *node, const struct probe_event *event)
 		if (node->has_driver || !node->is_known ||
 		    strncmp(node->driver_problem, event->text, NODE_PROBLEM_MAX - 1) != 0)
 			node_log_event(node, event);
+
 		node_driver_is_gone(node, event->text);
 		loop_timer_stop(node->silence);
 		break;
 	case PROBE_EVENT_HUNG:
 		node_log_event(node, event);
+
 		if (event->uuid[0])
 			node_renew_policy(node); /* the client has marked the GPU */
 		break;
@@ -238,14 +252,17 @@ static void node_on_probe(int fd, unsigned events, void *context)
 	struct probe_event event;
 	struct err err = {0};
 	int result;
+
 	while ((result = probe_client_next(node->client, &event, &err)) > 0) {
 		if (node->options.event)
 			node->options.event(&event, node->options.context);
 		node_take_event(node, &event);
+
 		/* Whatever it was: the event of a new snapshot may have given way to a storm of
 		 * others, and nobody may keep the snapshot before it. */
 		is_new = true;
 	}
+
 	if (result < 0) {
 		log_write(node->options.log, LOG_LEVEL_ERROR, NULL,
 			  "the GPUs cannot be watched: %s", err.text);
@@ -254,6 +271,7 @@ static void node_on_probe(int fd, unsigned events, void *context)
 		loop_timer_start(node->restart, NODE_RESTART_NS);
 		is_new = true;
 	}
+
 	if (is_new)
 		node->options.changed(node->options.context);
 }
@@ -264,8 +282,10 @@ static void node_on_silence(void *context)
 {
 	struct node *node = context;
 	char text[NODE_PROBLEM_MAX];
+
 	if (node->released_until_ns != 0)
 		return; /* of a sample that was on its way */
+
 	(void)snprintf(text, sizeof(text), "the driver has not answered for %" PRIu64 " s",
 		       NODE_SILENCE_NS / 1000000000);
 	log_write(node->options.log, LOG_LEVEL_ERROR, NULL, "%s", text);
@@ -280,12 +300,14 @@ static void node_resume(struct node *node)
 	node->released_until_ns = 0;
 	loop_timer_stop(node->resume);
 	log_write(node->options.log, LOG_LEVEL_NOTICE, NULL, "the driver is asked again");
+
 	if (node->client) {
 		probe_client_release(node->client, false);
 		loop_timer_start(node->silence, NODE_SILENCE_NS);
 	} else {
 		node_start_probe(node);
 	}
+
 	node->options.changed(node->options.context);
 }
 
@@ -301,10 +323,12 @@ void node_release(struct node *node, uint64_t for_ns)
 			node_resume(node);
 		return;
 	}
+
 	node->released_until_ns = clock_after_ns(loop_now_ns(node->options.loop), for_ns);
 	loop_timer_start(node->resume, for_ns);
 	loop_timer_stop(node->silence);
 	loop_timer_stop(node->restart);
+
 	if (node->client)
 		probe_client_release(node->client, true);
 	log_write(node->options.log, LOG_LEVEL_NOTICE, NULL,
@@ -339,6 +363,7 @@ static void node_on_kubelet(void *context)
 		loop_timer_start(node->kubelet, NODE_KUBELET_NS);
 		return;
 	}
+
 	log_write(node->options.log, LOG_LEVEL_NOTICE, NULL,
 		  "there is a kubelet now: devices go to it, as the configuration says");
 	node_renew_policy(node);
@@ -353,15 +378,19 @@ static void node_on_kubelet(void *context)
 static const char *node_find_probe(struct node *node)
 {
 	char path[FILE_PATH_MAX];
+
 	if (node->options.program)
 		return node->options.program;
+
 	if (node->probe_fd < 0 && libexec_find("sluice-probe", "probe", NULL, path, NULL) == 0) {
 		_cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
 		/* Above those that the child gets. */
 		node->probe_fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, NODE_FD_MIN);
 	}
+
 	if (node->probe_fd < 0)
 		return NULL;
+
 	(void)snprintf(node->probe, sizeof(node->probe), "/proc/self/fd/%d", node->probe_fd);
 	return node->probe;
 }
@@ -384,6 +413,7 @@ static void node_start_probe(struct node *node)
 		else
 			node_stop_probe(node);
 	}
+
 	if (!node->client) {
 		log_write(node->options.log, LOG_LEVEL_ERROR, NULL,
 			  "the GPUs cannot be watched: %s", err.text);
@@ -397,6 +427,7 @@ int node_new(const struct node_options *options, struct node **out, struct err *
 	struct node *node = calloc(1, sizeof(*node));
 	if (!node)
 		return err_set(err, -ENOMEM, "out of memory for watching the GPUs");
+
 	node->options = *options;
 	node->probe_fd = -1;
 	node->config = options->config;
@@ -405,6 +436,7 @@ int node_new(const struct node_options *options, struct node **out, struct err *
 	node->silence = loop_timer_new(options->loop, node_on_silence, node, err);
 	if (node->silence)
 		node->restart = loop_timer_new(options->loop, node_on_restart, node, err);
+
 	if (node->restart)
 		node->kubelet = loop_timer_new(options->loop, node_on_kubelet, node, err);
 	if (node->kubelet)
@@ -413,10 +445,12 @@ int node_new(const struct node_options *options, struct node **out, struct err *
 		(void)node_free(node);
 		return -ENOMEM;
 	}
+
 	if (!node_look_for_kubelet(node))
 		loop_timer_start(node->kubelet, NODE_KUBELET_NS);
 	node_start_probe(node);
 	*out = node;
+
 	return 0;
 }
 
@@ -431,6 +465,7 @@ struct node *node_free(struct node *node)
 	(void)loop_timer_free(node->kubelet);
 	(void)loop_timer_free(node->resume);
 	(void)policy_free(node->policy);
+
 	if (node->probe_fd >= 0)
 		(void)close(node->probe_fd);
 	free(node);

@@ -22,6 +22,7 @@ bool nodriver_find_gpu(const char *root, struct pci_address *out)
 	_cleanup_free_ struct pci_device *devices = calloc(PCI_LIST_MAX, sizeof(*devices));
 	uint32_t count =
 	    devices ? pci_list_class(root, PCI_CLASS_DISPLAY, devices, PCI_LIST_MAX) : 0;
+
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t class_ = devices[i].class_ >> 8;
 		if (devices[i].vendor == PCI_VENDOR_NVIDIA &&
@@ -30,5 +31,6 @@ bool nodriver_find_gpu(const char *root, struct pci_address *out)
 			return true;
 		}
 	}
+
 	return false;
 }

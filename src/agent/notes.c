@@ -10,17 +10,21 @@ void notes_add(struct notes *notes, const char *format, ...)
 {
 	char text[NOTES_TEXT_MAX];
 	va_list arguments;
+
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+
 	if (notes->count == notes->room && notes->room < NOTES_MAX) {
 		size_t room = notes->room > 0 ? 2 * notes->room : 8;
 		char **items = reallocarray(notes->items, room, sizeof(*items));
 		if (!items)
 			return;
+
 		notes->items = items;
 		notes->room = room;
 	}
+
 	if (notes->count < notes->room && (notes->items[notes->count] = strdup(text)))
 		notes->count++;
 }

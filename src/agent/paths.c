@@ -49,15 +49,18 @@ static int paths_home(const char *variable, const char *below, char out[FILE_PAT
 	const char *own = paths_variable(variable);
 	if (own && own[0] == '/')
 		return file_path(out, err, "%s/sluice", own);
+
 	const char *home = paths_variable("HOME");
 	if (!home || home[0] != '/') {
 		const struct passwd *user = getpwuid(geteuid());
 		home = user && user->pw_dir && user->pw_dir[0] == '/' ? user->pw_dir : NULL;
 	}
+
 	if (!home)
 		return err_set(err, -ENOENT,
 			       "there is no home directory for the agent's files: set HOME, or "
 			       "SLUICE_STATE_DIR to a directory of your own");
+
 	return file_path(out, err, "%s/%s/sluice", home, below);
 }
 
@@ -73,12 +76,15 @@ static int paths_runtime(const char *state_dir, bool is_system, char out[FILE_PA
 {
 	if (is_system)
 		return file_path(out, err, "%s", PATHS_SYSTEM_RUNTIME);
+
 	const char *session = paths_variable("XDG_RUNTIME_DIR");
 	if (session && session[0] == '/' && paths_is_own(session))
 		return file_path(out, err, "%s/sluice", session);
+
 	int result = file_path(out, err, "/run/user/%u", (unsigned)geteuid());
 	if (result == 0 && paths_is_own(out))
 		return file_path(out, err, "/run/user/%u/sluice", (unsigned)geteuid());
+
 	return file_path(out, err, "%s/run", state_dir);
 }
 
@@ -93,6 +99,7 @@ static int paths_check_socket(const char *path, bool is_named, struct err *err)
 			       is_named ? "name a socket in a directory with a shorter name"
 					: "set SLUICE_RUNTIME_DIR to a directory with a shorter "
 					  "name");
+
 	return 0;
 }
 
@@ -103,12 +110,15 @@ int agent_paths_places(const char *given, char out[AGENT_PATHS_PLACES][FILE_PATH
 	if (!chosen)
 		chosen = paths_variable("CONFIG_FILE");
 	*out_named = chosen != NULL;
+
 	if (chosen) {
 		int result = paths_absolute(chosen, out[0], err);
 		return result < 0 ? result : 1;
 	}
+
 	const char *root = paths_variable("SLUICE_ROOT");
 	int count = 0;
+
 	if (geteuid() != 0 && !root) {
 		char home[FILE_PATH_MAX];
 		/* Somebody without a home has the machine's. */
@@ -116,6 +126,7 @@ int agent_paths_places(const char *given, char out[AGENT_PATHS_PLACES][FILE_PATH
 		    file_path(out[count], NULL, "%s/config.yaml", home) == 0)
 			count++;
 	}
+
 	int result = file_path(out[count], err, "%s/etc/" PATHS_CONFIG_NAME, root ? root : "");
 	return result < 0 ? result : count + 1;
 }
@@ -127,11 +138,13 @@ int agent_paths_config(const char *given, char out[FILE_PATH_MAX], struct err *e
 	int count = agent_paths_places(given, places, &is_named, err);
 	if (count < 0)
 		return count;
+
 	out[0] = '\0';
 	for (int i = 0; i < count; i++) {
 		if (is_named || file_exists(places[i]))
 			return file_path(out, err, "%s", places[i]);
 	}
+
 	return 0;
 }
 
@@ -143,26 +156,31 @@ int agent_paths_find(const struct agent_paths_given *given, struct agent_paths *
 	const char *runtime = paths_chosen(given->runtime_dir, "SLUICE_RUNTIME_DIR");
 	const char *socket = paths_chosen(given->socket, "SLUICE_SOCKET");
 	int result;
+
 	if (state)
 		result = paths_absolute(state, paths.state_dir, err);
 	else if (paths.is_system)
 		result = file_path(paths.state_dir, err, "%s", PATHS_SYSTEM_STATE);
 	else
 		result = paths_home("XDG_STATE_HOME", ".local/state", paths.state_dir, err);
+
 	if (result == 0)
 		result = runtime ? paths_absolute(runtime, paths.runtime_dir, err)
 				 : paths_runtime(paths.state_dir, paths.is_system,
 						 paths.runtime_dir, err);
+
 	if (result == 0)
 		result = socket ? paths_absolute(socket, paths.socket, err)
 				: file_path(paths.socket, err, "%s/%s", paths.runtime_dir,
 					    PATHS_SOCKET_NAME);
+
 	if (result == 0)
 		result = paths_check_socket(paths.socket, socket != NULL, err);
 	if (result == 0)
 		result = agent_paths_config(given->config, paths.config, err);
 	if (result == 0)
 		*out = paths;
+
 	return result;
 }
 
@@ -172,16 +190,20 @@ static int paths_connect(const char *path, struct err *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	memcpy(address.sun_path, path, strlen(path));
+
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot make a socket: %s", err_describe(-errno));
+
 	/* EAGAIN: so many are connecting that there is somebody to connect to. */
 	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN)
 		return 0;
+
 	int code = errno;
 	if (code == EACCES || code == EPERM)
 		return err_set(err, -EACCES, "may not connect to '%s': %s", path,
 			       err_describe(-code));
+
 	return err_set(err, -ECONNREFUSED, "no agent answers on '%s': %s", path,
 		       err_describe(-code));
 }
@@ -193,9 +215,12 @@ int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *e
 	const struct agent_paths_given by_user = {.socket = socket};
 	struct agent_paths paths;
 	char system[FILE_PATH_MAX] = PATHS_SYSTEM_RUNTIME "/" PATHS_SOCKET_NAME;
+
 	if (!is_named && paths_connect(system, NULL) == 0)
 		return file_path(out, err, "%s", system);
+
 	int result;
+
 	if (socket) {
 		/* Named outright: neither a home nor any other place is needed. */
 		result = paths_absolute(socket, out, err);
@@ -204,6 +229,7 @@ int agent_paths_client(const char *given, char out[FILE_PATH_MAX], struct err *e
 		if (result == 0)
 			memcpy(out, paths.socket, sizeof(paths.socket));
 	}
+
 	if (result == 0)
 		result = paths_check_socket(out, socket != NULL, err);
 

@@ -30,6 +30,7 @@ int proctable_new(const char *proc, struct proctable **out, struct err *err)
 		(void)proctable_free(table);
 		return err_set(err, -ENOMEM, "no memory for the processes on the GPUs");
 	}
+
 	*out = table;
 	return 0;
 }
@@ -38,10 +39,12 @@ struct proctable *proctable_free(struct proctable *table)
 {
 	for (size_t i = 0; table && i < table->count; i++)
 		free(table->at[i]);
+
 	if (table) {
 		free(table->at);
 		free(table->proc);
 	}
+
 	free(table);
 	return NULL;
 }
@@ -53,6 +56,7 @@ struct proctable *proctable_free(struct proctable *table)
 static size_t proctable_place(const struct proctable *table, uint32_t pid)
 {
 	size_t low = 0, high = table->count;
+
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		if (table->at[middle]->pid < pid)
@@ -60,6 +64,7 @@ static size_t proctable_place(const struct proctable *table, uint32_t pid)
 		else
 			high = middle;
 	}
+
 	return low;
 }
 
@@ -82,19 +87,24 @@ struct proctable_entry *proctable_want(struct proctable *table, uint32_t pid)
 		table->at[place]->is_wanted = true;
 		return table->at[place];
 	}
+
 	if (table->count == PROCTABLE_MAX)
 		return NULL;
+
 	if (table->count == table->room) {
 		size_t room = table->room ? 2 * table->room : 32;
 		struct proctable_entry **more = reallocarray(table->at, room, sizeof(*more));
 		if (!more)
 			return NULL;
+
 		table->at = more;
 		table->room = room;
 	}
+
 	struct proctable_entry *entry = calloc(1, sizeof(*entry));
 	if (!entry)
 		return NULL;
+
 	entry->pid = pid;
 	entry->is_wanted = true;
 	memmove(&table->at[place + 1], &table->at[place],
@@ -102,12 +112,14 @@ struct proctable_entry *proctable_want(struct proctable *table, uint32_t pid)
 	table->at[place] = entry;
 	table->count++;
 	table->unread++;
+
 	return entry;
 }
 
 void proctable_end(struct proctable *table)
 {
 	size_t kept = 0;
+
 	table->unread = 0;
 	for (size_t i = 0; i < table->count; i++) {
 		struct proctable_entry *entry = table->at[i];
@@ -115,9 +127,11 @@ void proctable_end(struct proctable *table)
 			free(entry);
 			continue;
 		}
+
 		table->at[kept++] = entry;
 		table->unread += entry->state == PROCTABLE_UNREAD;
 	}
+
 	table->count = kept;
 	if (kept == 0) { /* thousands may have been here once */
 		free(table->at);
@@ -139,16 +153,20 @@ static ssize_t proctable_file(int directory, const char *name, char *text, size_
 {
 	_cleanup_close_ int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
 	size_t length = 0;
+
 	if (fd < 0)
 		return -errno;
+
 	while (length < size) {
 		ssize_t got = read(fd, text + length, size - length);
 		if (got < 0)
 			return -errno;
 		if (got == 0)
 			break;
+
 		length += (size_t)got;
 	}
+
 	return (ssize_t)length;
 }
 
@@ -168,10 +186,12 @@ static void proctable_read_one(const struct proctable *table, struct proctable_e
 	struct stat status;
 	ssize_t length;
 	bool was_read = entry->state == PROCTABLE_READ;
+
 	if (!was_read)
 		entry->state = PROCTABLE_HIDDEN;
 	if (snprintf(path, sizeof(path), "%s/%u", table->proc, entry->pid) >= (int)sizeof(path))
 		return;
+
 	/* Of this process for ever: should it end, nothing is read through the descriptor, whoever
 	 * has its number then. */
 	_cleanup_close_ int directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -179,6 +199,7 @@ static void proctable_read_one(const struct proctable *table, struct proctable_e
 	    (length = proctable_file(directory, "stat", text, TREE_STAT_MAX)) <= 0 ||
 	    tree_parse_stat(text, (size_t)length, &process, NULL) < 0)
 		return; /* what was known of it stays */
+
 	struct proctable_entry now = {.pid = entry->pid,
 				      .start = process.start,
 				      .state = PROCTABLE_READ,
@@ -189,12 +210,14 @@ static void proctable_read_one(const struct proctable *table, struct proctable_e
 	length = proctable_file(directory, "cgroup", text, sizeof(text));
 	if (length < 0)
 		return; /* ended in between */
+
 	(void)belonging_parse(text, (size_t)length, &now.belonging);
 	if (was_read && now.start == entry->start) { /* it may have another program and group now */
 		now.job = entry->job;
 		now.job_looks = entry->job_looks;
 		now.asks = entry->asks;
 	}
+
 	now.is_counted = entry->is_counted;
 	*entry = now;
 }
@@ -208,10 +231,12 @@ size_t proctable_read(struct proctable *table, size_t max)
 		table->unread--;
 		max--;
 	}
+
 	for (size_t i = 0; i < table->count && max > 0; i++, max--) {
 		table->next = table->next + 1 < table->count ? table->next + 1 : 0;
 		if (table->at[table->next]->state != PROCTABLE_UNREAD)
 			proctable_read_one(table, table->at[table->next]);
 	}
+
 	return table->unread;
 }

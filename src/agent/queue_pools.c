@@ -34,6 +34,7 @@ static void pool_add(struct schedule_pool *pool, const struct rdma_inventory *ad
 {
 	for (uint32_t i = 0; i < function->device_count; i++)
 		pool_add_name(pool, adapters->device[function->devices[i]].name);
+
 	pool->simulated |= function->simulated;
 	for (uint32_t i = 0; i < gpu_count; i++) {
 		uint8_t level = (uint8_t)rdma_distance(&gpus[i], function);
@@ -49,6 +50,7 @@ static void pool_make(const struct queue_pools_source *source, const struct rdma
 	out->units = resource->entry->units;
 	memset(out->level, GPU_LEVEL_UNKNOWN, sizeof(out->level));
 	rdma_policy_problem(resource, source->adapters, source->is_down, out->problem);
+
 	for (uint32_t i = 0; i < resource->candidate_count; i++) {
 		const struct rdma_candidate *candidate = &resource->candidates[i];
 		if (rdma_resource_is_healthy(resource, candidate, source->is_down))
@@ -73,19 +75,26 @@ int queue_pools_make(const struct queue_pools_source *source, struct schedule_po
 	out->is_unknown = source->is_unknown && source->problem[0] == '\0';
 	(void)snprintf(out->problem, sizeof(out->problem), "%s",
 		       out->is_unknown ? "RDMA adapters have not been read yet" : source->problem);
+
 	if (source->problem[0] || !source->policy || !source->adapters ||
 	    source->policy->count == 0)
 		return 0;
+
 	_cleanup_free_ struct pci_device *gpus = calloc(GPU_MAX, sizeof(*gpus));
+
 	out->items = calloc(source->policy->count, sizeof(*out->items));
 	if (!gpus || !out->items) {
 		schedule_pools_done(out);
 		return err_set(err, -ENOMEM, "no memory for the RDMA resources of jobs");
 	}
+
 	uint32_t gpu_count = source->gpus ? source->gpus->gpu_count : 0;
+
 	pools_read_gpus(source, gpus);
+
 	for (size_t i = 0; i < source->policy->count && i < SCHEDULE_POOLS_MAX; i++)
 		pool_make(source, &source->policy->resources[i], gpus, gpu_count,
 			  &out->items[out->count++]);
+
 	return 0;
 }

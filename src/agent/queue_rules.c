@@ -31,6 +31,7 @@ uint64_t queue_rules_memory(uint64_t mem_bytes)
 		reserve = QUEUE_RULES_RESERVE_MAX;
 	if (reserve > mem_bytes / 2)
 		reserve = mem_bytes / 2;
+
 	return mem_bytes - reserve;
 }
 
@@ -50,8 +51,10 @@ static bool rules_group(struct groups *groups, const char *key, const char *name
 {
 	char text[QUEUE_RULES_WARNING_MAX];
 	bool is_asked = false;
+
 	if (groups_find(groups, name, out, &is_asked))
 		return true;
+
 	(void)snprintf(text, sizeof(text), "sluice.jobs.%s: there is no group '%s'%s: %s", key,
 		       name, is_asked ? " so far (the user database is being asked)" : "", effect);
 	rules_warn(warnings, text);
@@ -87,6 +90,7 @@ void queue_rules_make(const struct config *config, const struct queue_rules_mach
 		      struct queue_rules_warnings *warnings)
 {
 	const struct config_jobs *jobs = &config->jobs;
+
 	_Static_assert((int)CONFIG_GROUPS_MAX <= (int)RULES_GROUPS_MAX, "each has its place");
 	_Static_assert((int)CONFIG_TEXT_MAX <= (int)RULES_PREFER_MAX, "the list fits");
 	_Static_assert((int)CONFIG_GROUP_MAX <= (int)GROUPS_NAME_MAX, "a name fits");
@@ -106,16 +110,20 @@ void queue_rules_make(const struct config *config, const struct queue_rules_mach
 	    .is_enforced = jobs->enforce,
 	};
 	memcpy(out->prefer, jobs->prefer, strlen(jobs->prefer) + 1);
+
 	if (jobs->admin_group[0])
 		out->has_admin_group =
 		    rules_group(groups, "adminGroup", jobs->admin_group,
 				"root alone administers the queue", &out->admin_group, warnings);
+
 	for (size_t i = 0; i < jobs->group_count; i++) {
 		const struct config_group *from = &jobs->groups[i];
 		struct rules_group *group = &out->groups[out->group_count];
+
 		if (!rules_group(groups, "groups", from->name, "its limits are nobody's",
 				 &group->group, warnings))
 			continue;
+
 		group->limit = (struct rules_limit){.pending = from->pending, .gpus = from->gpus};
 		out->group_count++;
 	}

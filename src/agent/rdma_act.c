@@ -58,9 +58,11 @@ static bool act_is_offered(const struct rdma_policy *policy, uint32_t function,
 			   bool *out_management)
 {
 	bool is_offered = false;
+
 	*out_management = true;
 	for (size_t i = 0; i < policy->count; i++) {
 		const struct rdma_resource *resource = &policy->resources[i];
+
 		for (uint32_t k = 0; k < resource->candidate_count; k++) {
 			const struct rdma_candidate *candidate = &resource->candidates[k];
 			if (candidate->function != function || candidate->reason_count > 0)
@@ -69,6 +71,7 @@ static bool act_is_offered(const struct rdma_policy *policy, uint32_t function,
 			*out_management &= resource->entry->management;
 		}
 	}
+
 	return is_offered;
 }
 
@@ -88,20 +91,25 @@ static int act_add_function(struct rdma_act *act, const struct rdma_act_options 
 	const struct rdma_function *function = &options->inventory->function[place];
 	bool management;
 	int rc = 0;
+
 	if (!act_is_offered(options->policy, place, &management))
 		return 0;
 	if (function->simulated)
 		act->kind = ADAPTERS_KIND_SIMULATED;
+
 	for (uint32_t i = 0; rc == 0 && i < function->device_count; i++) {
 		const char *name = options->inventory->device[function->devices[i]].name;
 		struct adapters_device *device = &act->devices[act->device_count];
+
 		if (act->device_count == act->device_room || act_has(act, name))
 			continue;
+
 		(void)snprintf(device->name, sizeof(device->name), "%s", name);
 		rc = rdma_device_nodes(options->inventory, function->devices[i], management,
 				       &device->nodes, &device->node_count, err);
 		act->device_count += rc == 0;
 	}
+
 	return rc;
 }
 
@@ -110,12 +118,15 @@ static int act_add_resource(struct rdma_act *act, const struct rdma_act_options 
 {
 	struct adapters_device *device = &act->devices[act->device_count];
 	adapters_resource_name(resource->name, device->name);
+
 	int rc = rdma_resource_nodes(resource, options->inventory, options->is_down, &device->nodes,
 				     &device->node_count, err);
+
 	device->memlock_bytes = resource->entry->memlock_bytes;
 	device->memlock_warns = resource->entry->memlock_warns;
 	act->wants_hook |= device->memlock_bytes > 0;
 	act->device_count += rc == 0;
+
 	return rc;
 }
 
@@ -124,17 +135,22 @@ static int act_fill_devices(struct rdma_act *act, const struct rdma_act_options 
 {
 	const struct rdma_inventory *inventory = options->inventory;
 	const struct rdma_policy *policy = options->policy;
+
 	if (!inventory || !options->wants_cdi)
 		return 0;
+
 	act->device_room = inventory->device_count;
 	act->devices = calloc(inventory->device_count + policy->count + 1, sizeof(*act->devices));
 	if (!act->devices)
 		return err_set(err, -ENOMEM, "out of memory for the CDI devices of adapters");
+
 	int rc = 0;
 	for (uint32_t i = 0; rc == 0 && i < inventory->function_count; i++)
 		rc = act_add_function(act, options, i, err);
+
 	for (size_t i = 0; rc == 0 && i < policy->count; i++)
 		rc = act_add_resource(act, options, &policy->resources[i], err);
+
 	return rc;
 }
 
@@ -143,19 +159,25 @@ static int act_fill_interfaces(struct rdma_act *act, const struct rdma_act_optio
 			       struct err *err)
 {
 	const struct rdma_policy *policy = options->policy;
+
 	if (!options->inventory || options->root[0] != '\0')
 		return 0;
+
 	act->interfaces = calloc(RDMA_INTERFACE_MAX, sizeof(*act->interfaces));
 	if (!act->interfaces)
 		return err_set(err, -ENOMEM, "out of memory for the interfaces of adapters");
+
 	for (size_t i = 0; i < policy->count; i++) {
 		const struct rdma_resource *resource = &policy->resources[i];
+
 		for (uint32_t k = 0; resource->entry->sets_link_up && k < resource->candidate_count;
 		     k++) {
 			uint32_t place = resource->candidates[k].function;
 			const struct rdma_function *function = &options->inventory->function[place];
+
 			if (function->is_software && !resource->entry->takes_software)
 				continue;
+
 			for (uint32_t n = 0;
 			     options->is_new[place] && n < function->interface_count &&
 			     act->interface_count < RDMA_INTERFACE_MAX;
@@ -164,6 +186,7 @@ static int act_fill_interfaces(struct rdma_act *act, const struct rdma_act_optio
 				       function->interface[n].name, RDMA_IFNAME_MAX);
 		}
 	}
+
 	return 0;
 }
 
@@ -174,16 +197,19 @@ static int act_set_up(const char *name, struct err *err)
 {
 	struct ifreq request = {.ifr_flags = 0};
 	_cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
 	memcpy(request.ifr_name, name, IFNAMSIZ);
 	if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request) < 0)
 		return err_set(err, -errno, "cannot look at the interface '%s': %s", name,
 			       err_describe(errno));
 	if (request.ifr_flags & IFF_UP)
 		return 0;
+
 	request.ifr_flags = (short)(request.ifr_flags | IFF_UP);
 	if (ioctl(fd, SIOCSIFFLAGS, &request) < 0)
 		return err_set(err, -errno, "cannot set the interface '%s' up: %s", name,
 			       err_describe(errno));
+
 	return 0;
 }
 
@@ -194,22 +220,27 @@ static int act_install_hook(const struct rdma_act *act, struct err *err)
 	char program[FILE_PATH_MAX], directory[FILE_PATH_MAX];
 	struct stat status;
 	_cleanup_buf_ struct buf bytes, before;
+
 	buf_init(&bytes, RDMA_ACT_HOOK_MAX);
 	buf_init(&before, RDMA_ACT_HOOK_MAX);
+
 	int rc = libexec_find("sluice-memlock", "memlock", NULL, program, err);
 	if (rc == 0)
 		rc = file_read(program, &bytes, err);
 	if (rc < 0)
 		return rc;
+
 	if (lstat(act->hook, &status) == 0 && S_ISREG(status.st_mode) &&
 	    (status.st_mode & 07777) == 0755 && status.st_uid == geteuid() &&
 	    file_read(act->hook, &before, NULL) == 0 && before.length == bytes.length &&
 	    memcmp(before.data, bytes.data, bytes.length) == 0)
 		return 0;
+
 	rc = file_path(directory, err, "%.*s", (int)(strrchr(act->hook, '/') - act->hook),
 		       act->hook);
 	if (rc == 0)
 		rc = file_mkdirs(directory, 0755, err);
+
 	return rc < 0 ? rc : file_write_atomic(act->hook, bytes.data, bytes.length, 0755, err);
 }
 
@@ -221,15 +252,19 @@ static int rdma_act_work(void *context)
 		int one = act_set_up(act->interfaces[i], &act->err);
 		rc = one < 0 ? one : rc;
 	}
+
 	if (!act->writes_cdi)
 		return rc;
+
 	int hook = act->wants_hook ? act_install_hook(act, &act->err) : 0;
 	int kept = adapters_keep(act->kind, act->root, hook < 0 ? NULL : act->hook, act->devices,
 				 act->device_count, hook < 0 ? NULL : &act->err);
+
 	act->result.has_hook = hook >= 0;
 	act->result.has_cdi = kept >= 0;
 	if (hook < 0)
 		return hook;
+
 	return kept < 0 ? kept : rc;
 }
 
@@ -246,6 +281,7 @@ int rdma_act_start(const struct rdma_act_options *options, struct rdma_act **out
 	struct rdma_act *act = calloc(1, sizeof(*act));
 	if (!act)
 		return err_set(err, -ENOMEM, "out of memory for the CDI devices of adapters");
+
 	act->done = options->done;
 	act->result.has_cdi = act->result.has_hook = true; /* unless it is tried, and fails */
 	act->context = options->context;
@@ -253,6 +289,7 @@ int rdma_act_start(const struct rdma_act_options *options, struct rdma_act **out
 	act->kind = options->root[0] != '\0' ? ADAPTERS_KIND_SIMULATED : ADAPTERS_KIND;
 	act->job =
 	    (struct storage_job){.work = rdma_act_work, .done = rdma_act_on_done, .context = act};
+
 	int rc = file_path(act->root, err, "%s", options->root);
 	if (rc == 0)
 		rc = file_path(act->hook, err, "%s/bin/sluice-memlock", options->directory);
@@ -260,12 +297,14 @@ int rdma_act_start(const struct rdma_act_options *options, struct rdma_act **out
 		rc = act_fill_devices(act, options, err);
 	if (rc == 0)
 		rc = act_fill_interfaces(act, options, err);
+
 	if (rc == 0)
 		rc = storage_submit(options->storage, &act->job, err);
 	if (rc < 0) {
 		(void)rdma_act_free(act);
 		return rc;
 	}
+
 	*out = act;
 	return 0;
 }

@@ -61,16 +61,20 @@ static int rdma_file_work(void *context)
 {
 	struct rdma_file_run *run = context;
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, YAML_TEXT_MAX);
 	/* Watched before it is read, so that nothing happens in between. */
 	if (run->file->watch)
 		filewatch_plan_file(run->file->watch, run->path, &run->plan);
+
 	int rc = file_read(run->path, &text, &run->err);
 	if (rc < 0)
 		return rc;
+
 	run->hash = content_hash(buf_text(&text), text.length);
 	if (run->hash == run->known)
 		return 0;
+
 	return config_parse_rdma(buf_text(&text), text.length, run->path, NULL, false, &run->config,
 				 &run->err);
 }
@@ -83,6 +87,7 @@ static void rdma_file_look(struct rdma_file *file);
 static void rdma_file_warn(const struct rdma_file *file)
 {
 	const struct config *config = file->config;
+
 	for (uint32_t i = 0; i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++) {
 		if (!config->warning[i].is_note)
 			log_write(file->options.log, LOG_LEVEL_WARNING, NULL,
@@ -108,6 +113,7 @@ static bool rdma_file_take(struct rdma_file *file, struct rdma_file_run *run, in
 {
 	bool had = file->config != NULL;
 	bool is_absent = code == -ENOENT && !file->is_named;
+
 	if (code < 0 && !is_absent) {
 		/* What could not be read, or for a lack of memory, is looked at anew when it is
 		 * there again, even if it is what was read before: the error is over then. */
@@ -115,18 +121,22 @@ static bool rdma_file_take(struct rdma_file *file, struct rdma_file_run *run, in
 		rdma_file_refuse(file, run->err.text);
 		return false;
 	}
+
 	if (code == 0 && !run->config)
 		return false; /* the same as before, refused or not */
+
 	file->error[0] = '\0';
 	file->hash = run->hash;
 	(void)config_free(file->config);
 	file->config = take_ptr(run->config);
 	if (file->config)
 		rdma_file_warn(file);
+
 	if (file->config)
 		log_write(file->options.log, LOG_LEVEL_NOTICE, NULL,
 			  "RDMA: '%s' has %zu resource%s", file->path, file->config->rdma.count,
 			  file->config->rdma.count == 1 ? "" : "s");
+
 	return had || file->config;
 }
 
@@ -142,6 +152,7 @@ static void rdma_file_on_done(void *context, int code)
 	struct rdma_file_run *run = context;
 	struct rdma_file *file = run->file;
 	bool is_new = false;
+
 	file->run = NULL;
 	if (!file->is_stopping && strcmp(run->path, file->path) == 0) {
 		if (file->watch)
@@ -149,6 +160,7 @@ static void rdma_file_on_done(void *context, int code)
 		is_new = rdma_file_take(file, run, code) || !file->is_known;
 		file->is_known = true;
 	}
+
 	(void)rdma_file_run_free(run);
 	if (file->run_again)
 		rdma_file_look(file);
@@ -162,9 +174,11 @@ static void rdma_file_look(struct rdma_file *file)
 	file->run_again = file->run != NULL && !file->is_stopping;
 	if (file->run || file->is_stopping || file->path[0] == '\0')
 		return;
+
 	struct rdma_file_run *run = calloc(1, sizeof(*run));
 	if (!run)
 		return;
+
 	run->file = file;
 	run->known = file->hash;
 	memcpy(run->path, file->path, sizeof(run->path));
@@ -209,6 +223,7 @@ void rdma_file_update(struct rdma_file *file, bool is_asked)
 	bool is_named, is_new = file->generation != node_generation(file->options.node);
 	if (!is_new && !is_asked)
 		return;
+
 	file->generation = node_generation(file->options.node);
 	rdma_file_choose(file, path, &is_named);
 	file->is_named = is_named;
@@ -220,8 +235,10 @@ void rdma_file_update(struct rdma_file *file, bool is_asked)
 		file->is_known = path[0] == '\0';
 		is_asked = true;
 	}
+
 	if (is_asked)
 		rdma_file_look(file);
+
 	/* What was borrowed of the node's configuration is gone in any case. */
 	if (is_new)
 		file->options.changed(file->options.context);
@@ -257,23 +274,28 @@ int rdma_file_new(const struct rdma_file_options *options, struct rdma_file **ou
 {
 	struct rdma_file *file = calloc(1, sizeof(*file));
 	struct err unwatched = {0};
+
 	if (!file)
 		return err_set(err, -ENOMEM, "out of memory for the configuration of RDMA");
+
 	file->options = *options;
 	file->look = loop_timer_new(options->loop, rdma_file_on_look, file, err);
 	if (!file->look) {
 		(void)rdma_file_free(file);
 		return -ENOMEM;
 	}
+
 	if (filewatch_new(options->loop, rdma_file_on_change, file, &file->watch, &unwatched) < 0)
 		log_write(options->log, LOG_LEVEL_WARNING, NULL,
 			  "RDMA: a changed configuration is noticed late: %s", unwatched.text);
+
 	file->generation = node_generation(options->node);
 	rdma_file_choose(file, file->path, &file->is_named);
 	file->is_known = file->path[0] == '\0';
 	rdma_file_look(file);
 	loop_timer_start(file->look, RDMA_FILE_LOOK_NS);
 	*out = file;
+
 	return 0;
 }
 

@@ -66,6 +66,7 @@ int rdma_ports_new(struct loop *loop, const char *root, void (*counted)(void *co
 	struct rdma_ports *ports = calloc(1, sizeof(*ports));
 	if (!ports)
 		return err_set(err, -ENOMEM, "out of memory for counters of RDMA ports");
+
 	ports->loop = loop;
 	ports->root = root;
 	ports->counted = counted;
@@ -75,6 +76,7 @@ int rdma_ports_new(struct loop *loop, const char *root, void (*counted)(void *co
 		(void)rdma_ports_free(ports);
 		return -ENOMEM;
 	}
+
 	*out = ports;
 	return 0;
 }
@@ -105,18 +107,22 @@ void rdma_ports_look(struct rdma_ports *ports, struct storage *storage,
 		     const struct rdma_inventory *inventory)
 {
 	uint64_t now_ns = loop_now_ns(ports->loop);
+
 	if (ports->is_reading || ports->is_stopped || !storage || !inventory)
 		return;
+
 	if (ports->has_read && now_ns - ports->begun_ns < RDMA_PORTS_NS) {
 		if (!loop_timer_is_running(ports->due))
 			loop_timer_start(ports->due, ports->begun_ns + RDMA_PORTS_NS - now_ns);
 		return;
 	}
+
 	ports_list(ports, inventory);
 	if (ports->next_count == 0) {
 		ports->count = 0;
 		return;
 	}
+
 	ports->job =
 	    (struct storage_job){.work = ports_work, .done = ports_on_done, .context = ports};
 	ports->is_reading = storage_submit(storage, &ports->job, NULL) == 0;

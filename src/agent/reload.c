@@ -100,13 +100,16 @@ static int reload_find_one(const struct reload *reload, struct reload_answer *ou
 	int count = agent_paths_places(reload->options.given, places, &is_named, err);
 	if (count < 0)
 		return count;
+
 	/* Watched before it is looked at, so that nothing happens in between. */
 	for (int i = 0; reload->watch && i < count; i++)
 		filewatch_plan_file(reload->watch, places[i], &out->plan);
+
 	for (int i = count - 1; i >= 0; i--) {
 		if (is_named || file_exists(places[i]))
 			memcpy(out->choice.path, places[i], sizeof(places[i]));
 	}
+
 	return 0;
 }
 
@@ -115,8 +118,10 @@ static int reload_find_chosen(const struct reload *reload, const struct reload_q
 			      struct reload_answer *out, struct err *err)
 {
 	const struct choice_rules *rules = &reload->options.rules;
+
 	if (reload->watch)
 		filewatch_plan_directory(reload->watch, rules->directory, &out->plan);
+
 	int result =
 	    choice_make(rules, question->label, question->has_running ? question->running : NULL,
 			&out->choice, err);
@@ -124,11 +129,13 @@ static int reload_find_chosen(const struct reload *reload, const struct reload_q
 		return result;
 	if (reload->watch && out->choice.path[0] != '\0')
 		filewatch_plan_file(reload->watch, out->choice.path, &out->plan);
+
 	if (out->choice.name[0] != '\0' && out->choice.path[0] == '\0')
 		return err_set(err, -ENOENT,
 			       "specified config %s does not exist in '%s', nor does %s any more, "
 			       "which stays as it was read",
 			       out->choice.missing, rules->directory, out->choice.name);
+
 	return 0;
 }
 
@@ -140,13 +147,16 @@ static int reload_fetch(const struct reload *reload, const struct reload_questio
 			 : reload_find_one(reload, out, err);
 	if (result < 0)
 		return result;
+
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, YAML_TEXT_MAX);
+
 	const char *path = out->choice.path;
 	if (*path != '\0')
 		result = file_read(path, &text, err);
 	if (result < 0)
 		return result;
+
 	memcpy(out->sight.path, path, sizeof(out->sight.path));
 	out->sight.length = text.length;
 	out->sight.hash = reload_hash(buf_text(&text), text.length);
@@ -154,6 +164,7 @@ static int reload_fetch(const struct reload *reload, const struct reload_questio
 	out->is_same = sight_is_same(&out->sight, &question->seen);
 	if (out->is_same)
 		return 0;
+
 	return config_parse(*path != '\0' ? buf_text(&text) : NULL, text.length, path,
 			    &reload->overrides, reload->options.strict, &out->config, err);
 }
@@ -176,17 +187,21 @@ static void reload_recall(struct reload *reload)
 	char path[FILE_PATH_MAX];
 	struct err err = {0};
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, CHOICE_MEMORY_MAX);
 	if (!reload_remembers(reload))
 		return;
+
 	int result = reload_memory_path(reload, path, &err);
 	if (result == 0)
 		result = file_read(path, &text, &err);
+
 	if (result == 0) {
 		result = choice_memory_parse(buf_text(&text), text.length, &reload->memory, &err);
 		if (result < 0)
 			(void)err_wrap(&err, "'%s'", path);
 	}
+
 	if (result < 0 && result != -ENOENT)
 		log_write(reload->options.log, LOG_LEVEL_WARNING, NULL,
 			  "which configuration was chosen before is not known: %s", err.text);
@@ -200,12 +215,14 @@ static int reload_save_work(void *context)
 	struct reload *reload = context;
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, CHOICE_MEMORY_MAX);
 	int result = reload_memory_path(reload, path, &reload->save_error);
 	if (result == 0 && choice_memory_format(&reload->written, &text) < 0)
 		result = err_set(&reload->save_error, -ENOMEM, "out of memory");
 	if (result == 0)
 		result = file_write_atomic(path, text.data, text.length, 0644, &reload->save_error);
+
 	return result;
 }
 
@@ -215,12 +232,14 @@ static void reload_on_saved(void *context, int result)
 {
 	struct reload *reload = context;
 	reload->is_saving = false;
+
 	if (result == 0)
 		reload->memory = reload->written;
 	else if (!reload->save_failed)
 		log_write(reload->options.log, LOG_LEVEL_WARNING, NULL,
 			  "which configuration is chosen is lost with a restart: %s",
 			  reload->save_error.text);
+
 	reload->save_failed = result < 0;
 	if (result == 0)
 		reload_save(reload); /* it may be another meanwhile */
@@ -232,10 +251,12 @@ static void reload_save(struct reload *reload)
 	struct choice_memory memory = {.is_known = true};
 	memcpy(memory.name, reload->state.name, sizeof(memory.name));
 	memcpy(memory.label, reload->label, sizeof(memory.label));
+
 	if (!reload_remembers(reload) || reload->is_saving ||
 	    (reload->memory.is_known && strcmp(memory.name, reload->memory.name) == 0 &&
 	     strcmp(memory.label, reload->memory.label) == 0))
 		return;
+
 	reload->written = memory;
 	reload->save = (struct storage_job){
 	    .work = reload_save_work, .done = reload_on_saved, .context = reload};
@@ -259,6 +280,7 @@ static void reload_log_settings(const struct reload *reload)
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		char is[CONFIG_TEXT_MAX];
 		uint32_t source = reload->config->source[i];
+
 		if (source != CONFIG_DEFAULT &&
 		    schema_format(reload->config, (enum schema_id)i, is, sizeof(is)) == 0)
 			log_write(reload->options.log, LOG_LEVEL_INFO, NULL, "%s: '%s' (%s)",
@@ -277,6 +299,7 @@ static void reload_log_differences(const struct reload *reload, const struct con
 		    schema_format(after, (enum schema_id)i, is, sizeof(is)) < 0 ||
 		    strcmp(was, is) == 0)
 			continue;
+
 		log_write(reload->options.log, LOG_LEVEL_INFO, NULL, "%s: was '%s', is '%s'",
 			  schema_row((enum schema_id)i)->path, was, is);
 	}
@@ -305,11 +328,14 @@ static void reload_take(struct reload *reload, struct reload_answer *answer)
 static void reload_set_missing(struct reload *reload, const struct choice *choice)
 {
 	char text[2 * CHOICE_NAME_MAX];
+
 	if (strcmp(reload->state.missing, choice->missing) == 0)
 		return;
+
 	memcpy(reload->state.missing, choice->missing, sizeof(reload->state.missing));
 	if (choice->missing[0] == '\0')
 		return;
+
 	(void)snprintf(text, sizeof(text), "specified config %s does not exist", choice->missing);
 	log_write(reload->options.log, LOG_LEVEL_ERROR, NULL, "%s in '%s': %s%s", text,
 		  reload->options.rules.directory,
@@ -323,9 +349,11 @@ static void reload_refused(struct reload *reload, const struct reload_attempt *a
 	/* Seen once and for all, unless it was not its own fault. */
 	if (result == -ENOMEM || result == -ESHUTDOWN)
 		reload->sight.is_known = false;
+
 	bool is_news = strcmp(reload->state.error, attempt->err.text) != 0;
 	if (result == -ESHUTDOWN || (attempt->is_look && !is_news))
 		return;
+
 	log_write(reload->options.log, LOG_LEVEL_ERROR, NULL,
 		  "the configuration was refused, the one before stays: %s", attempt->err.text);
 	(void)snprintf(reload->state.error, sizeof(reload->state.error), "%s", attempt->err.text);
@@ -360,6 +388,7 @@ static int reload_apply(struct reload *reload, struct reload_attempt *attempt,
 		answer->config = config_free(answer->config);
 		return result;
 	}
+
 	reload_log_differences(reload, reload->config, answer->config);
 	reload_take(reload, answer);
 	log_write(reload->options.log, LOG_LEVEL_NOTICE, NULL,
@@ -367,6 +396,7 @@ static int reload_apply(struct reload *reload, struct reload_attempt *attempt,
 		  reload->state.path[0] ? reload->state.path : "no file, defaults", *out_changed,
 		  *out_changed == 1 ? "" : "s");
 	reload_note(reload, RELOAD_APPLIED, reload->state.path);
+
 	return 0;
 }
 
@@ -378,10 +408,12 @@ static void reload_on_read(void *context, int result)
 	struct reload *reload = attempt->reload;
 	struct reload_answer *answer = &attempt->answer;
 	uint32_t changed = 0;
+
 	reload_unlink(attempt);
 	if (reload->watch)
 		filewatch_set(reload->watch, &answer->plan);
 	reload->sight = answer->sight;
+
 	if (result == 0 || answer->choice.name[0] != '\0')
 		reload_set_missing(reload, &answer->choice);
 	if (result == 0 && !answer->is_same)
@@ -389,13 +421,16 @@ static void reload_on_read(void *context, int result)
 	if (result < 0)
 		reload_refused(reload, attempt, result);
 	reload_save(reload);
+
 	if (attempt->done)
 		attempt->done(result, changed, &attempt->err, attempt->context);
+
 	if (attempt->is_look) {
 		reload->is_looking = false;
 		if (reload->look_again)
 			reload_look(reload);
 	}
+
 	free(attempt);
 }
 
@@ -413,10 +448,12 @@ static struct reload_attempt *reload_attempt_new(struct reload *reload, struct e
 		(void)err_set(err, -ENOMEM, "out of memory for reading the configuration");
 		return NULL;
 	}
+
 	attempt->reload = reload;
 	attempt->job =
 	    (struct storage_job){.work = reload_work, .done = reload_on_read, .context = attempt};
 	reload_ask(reload, &attempt->question);
+
 	return attempt;
 }
 
@@ -428,6 +465,7 @@ static int reload_submit(struct reload *reload, struct reload_attempt *attempt, 
 		free(attempt);
 		return result;
 	}
+
 	attempt->next = reload->attempts;
 	reload->attempts = attempt;
 	return 0;
@@ -451,9 +489,11 @@ static void reload_look(struct reload *reload)
 	reload->look_again = reload->is_looking;
 	if (reload->is_looking)
 		return;
+
 	struct reload_attempt *attempt = reload_attempt_new(reload, NULL);
 	if (!attempt)
 		return;
+
 	attempt->is_look = true;
 	attempt->question.seen = reload->sight;
 	reload->is_looking = reload_submit(reload, attempt, NULL) == 0;
@@ -477,12 +517,14 @@ void reload_set_label(struct reload *reload, const char *value)
 	const char *label = value ? value : "";
 	if (!reload->options.rules.directory || strcmp(reload->label, label) == 0)
 		return;
+
 	if (strlen(label) >= sizeof(reload->label)) {
 		log_write(reload->options.log, LOG_LEVEL_ERROR, NULL,
 			  "the node's label is longer than the %d characters that a file name has",
 			  CHOICE_NAME_MAX - 1);
 		return;
 	}
+
 	log_write(reload->options.log, LOG_LEVEL_NOTICE, NULL, "the node's label asks for %s%s%s",
 		  *label ? "the configuration '" : "none", label,
 		  *label ? "'" : " of the configurations");
@@ -498,19 +540,24 @@ static int reload_read_first(struct reload *reload, struct reload_answer *answer
 	struct reload_question question = {.has_running = reload->memory.is_known};
 	memcpy(question.label, reload->label, sizeof(question.label));
 	memcpy(question.running, reload->memory.name, sizeof(question.running));
+
 	int result = reload_fetch(reload, &question, answer, why);
 	bool is_gone = answer->choice.name[0] != '\0' && answer->choice.path[0] == '\0';
 	bool is_other = strcmp(answer->choice.name, reload->memory.name) != 0;
 	if (result == 0 || !reload->memory.is_known || (!is_gone && !is_other))
 		return result;
+
 	struct reload_answer second = {.is_same = false};
 	struct err again = {0};
+
 	if (is_gone)
 		question.has_running = false;
 	else
 		memcpy(question.label, reload->memory.name, sizeof(question.label));
+
 	if (reload_fetch(reload, &question, &second, &again) < 0)
 		return result;
+
 	if (!is_gone) {
 		log_write(reload->options.log, LOG_LEVEL_ERROR, NULL,
 			  "the configuration was refused, %s stays: %s", second.choice.name,
@@ -518,6 +565,7 @@ static int reload_read_first(struct reload *reload, struct reload_answer *answer
 		(void)snprintf(reload->state.error, sizeof(reload->state.error), "%s", why->text);
 		second.sight = answer->sight; /* until it is another, it is refused */
 	}
+
 	*answer = second;
 	return 0;
 }
@@ -526,6 +574,7 @@ static int reload_begin(struct reload *reload, struct err *err)
 {
 	struct err unwatched = {0};
 	char error[ERR_TEXT_MAX];
+
 	reload->look = loop_timer_new(reload->options.loop, reload_on_look, reload, err);
 	if (!reload->look)
 		return -ENOMEM;
@@ -533,12 +582,14 @@ static int reload_begin(struct reload *reload, struct err *err)
 			  &unwatched) < 0)
 		log_write(reload->options.log, LOG_LEVEL_WARNING, NULL,
 			  "changes of the configuration are noticed late: %s", unwatched.text);
+
 	reload_recall(reload);
 	struct reload_answer answer = {.is_same = false};
 	struct err why = {0};
 	int result = reload_read_first(reload, &answer, &why);
 	if (result < 0)
 		return err_set(err, result, "%s", why.text);
+
 	memcpy(error, reload->state.error, sizeof(error));
 	reload_take(reload, &answer);
 	memcpy(reload->state.error, error, sizeof(error));
@@ -549,6 +600,7 @@ static int reload_begin(struct reload *reload, struct err *err)
 	reload_log_settings(reload);
 	reload_save(reload);
 	loop_timer_start(reload->look, RELOAD_LOOK_NS);
+
 	return 0;
 }
 
@@ -557,16 +609,19 @@ int reload_new(const struct reload_options *options, struct reload **out, struct
 	struct reload *reload = calloc(1, sizeof(*reload));
 	if (!reload)
 		return err_set(err, -ENOMEM, "out of memory for the configuration");
+
 	reload->options = *options;
 	reload->options.noted = NULL; /* not yet */
 	if (options->overrides)
 		reload->overrides = *options->overrides;
 	config_overrides_environment(&reload->overrides);
+
 	int result = reload_begin(reload, err);
 	if (result < 0) {
 		(void)reload_free(reload);
 		return result;
 	}
+
 	reload->options.noted = options->noted;
 	*out = reload;
 	return 0;

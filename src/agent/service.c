@@ -95,14 +95,17 @@ int service_request_keep(struct service_request *request, uint64_t amount, struc
 	struct service *service = request->service;
 	uint64_t before = request->list_bytes;
 	int rc = 0;
+
 	if (amount > before)
 		rc =
 		    service_charge(service, ACCOUNT_LIST_BYTES, request->uid, amount - before, err);
 	else
 		account_give(service->options.account, ACCOUNT_LIST_BYTES, request->uid,
 			     before - amount);
+
 	if (rc == 0)
 		request->list_bytes = amount;
+
 	return rc;
 }
 
@@ -145,13 +148,16 @@ void *service_request_new(struct service *service, struct wire_call *call, enum 
 		wire_call_finish(call, WIRE_UNAVAILABLE, "the agent is stopping");
 		return NULL;
 	}
+
 	uid_t uid = wire_call_peer(call)->uid;
 	enum account_resource resource = service_kind_resource[kind];
 	struct err err = {0};
+
 	if (kind != SERVICE_CALL && service_charge(service, resource, uid, 1, &err) < 0) {
 		wire_call_finish(call, WIRE_RESOURCE_EXHAUSTED, err.text);
 		return NULL;
 	}
+
 	struct service_request *request = calloc(1, size);
 	if (!request) {
 		if (kind != SERVICE_CALL)
@@ -159,6 +165,7 @@ void *service_request_new(struct service *service, struct wire_call *call, enum 
 		wire_call_finish(call, WIRE_RESOURCE_EXHAUSTED, "the agent is out of memory");
 		return NULL;
 	}
+
 	request->uid = uid;
 	request->is_counted = kind != SERVICE_CALL;
 	request->service = service;
@@ -171,6 +178,7 @@ void *service_request_new(struct service *service, struct wire_call *call, enum 
 	service->requests = request;
 	service->count[kind]++;
 	wire_call_on_cancel(call, service_request_gone, request);
+
 	return request;
 }
 
@@ -206,6 +214,7 @@ void service_request_fail(struct service_request *request, const struct err *err
 void service_request_reply(struct service_request *request, const ProtobufCMessage *reply)
 {
 	struct err err = {0};
+
 	if (!request->call) {
 		service_request_finish(request, WIRE_OK, NULL);
 	} else if (wire_call_reply(request->call, reply, &err) < 0) {
@@ -225,11 +234,13 @@ static bool service_evict(struct service *service, enum account_resource resourc
 		if (!at->call || !is_kind ||
 		    account_owner(service->options.account, at->uid) != owner)
 			continue;
+
 		service_request_finish(at, WIRE_RESOURCE_EXHAUSTED,
 				       "others need it, and nobody has more such calls than you: "
 				       "end some");
 		return true;
 	}
+
 	return false;
 }
 
@@ -240,6 +251,7 @@ static void service_on_evict(void *context)
 							  ACCOUNT_LIST_BYTES, ACCOUNT_LOGS};
 	struct service *service = context;
 	uid_t owner;
+
 	for (size_t i = 0; i < array_length(resources); i++)
 		while (account_excess(service->options.account, resources[i], &owner) &&
 		       service_evict(service, resources[i], owner))
@@ -260,6 +272,7 @@ static void service_on_stall(void *context)
 	struct service *service = context;
 	uint64_t now_ns = loop_now_ns(service->options.loop);
 	bool any = false;
+
 	for (struct service_request *at = service->requests, *next; at; at = next) {
 		next = at->next;
 		if (at->blocked_ns == 0 || !at->call)
@@ -268,6 +281,7 @@ static void service_on_stall(void *context)
 			any = true;
 			continue;
 		}
+
 		const struct wire_peer *peer = wire_call_peer(at->call);
 		log_write(service->options.log, LOG_LEVEL_NOTICE, NULL,
 			  "process %d of uid %u does not read what it asked for: dropped",
@@ -276,6 +290,7 @@ static void service_on_stall(void *context)
 		at->call = NULL;
 		service_request_finish(at, WIRE_OK, NULL);
 	}
+
 	if (any)
 		loop_timer_start(service->stall, SERVICE_STALL_NS / 6);
 }
@@ -287,14 +302,17 @@ bool service_request_send(struct service_request *request, const ProtobufCMessag
 	int result = wire_call_reply(request->call, reply, &err);
 	if (result == 0)
 		return true;
+
 	if (result != -EAGAIN) {
 		service_request_fail(request, &err);
 		return false;
 	}
+
 	request->blocked_ns = loop_now_ns(service->options.loop);
 	wire_call_on_writable(request->call, service_on_writable, request);
 	if (!loop_timer_is_running(service->stall))
 		loop_timer_start(service->stall, SERVICE_STALL_NS / 6);
+
 	return false;
 }
 
@@ -318,17 +336,21 @@ bool service_is_manager(const struct service_request *request)
 	const struct wire_peer *peer = wire_call_peer(request->call);
 	gid_t *groups;
 	size_t count = 0;
+
 	if (peer->uid == 0 || peer->uid == geteuid())
 		return true;
 	if (!rules->has_admin_group)
 		return false;
+
 	/* Of the process that asks, not of the database: it does not wait, and a group that
 	 * somebody was put into counts when he has logged in with it, as everywhere. */
 	if (wire_call_peer_groups(request->call, &groups, &count, NULL) < 0)
 		return false;
+
 	bool is_member = peer->gid == rules->admin_group;
 	for (size_t i = 0; i < count; i++)
 		is_member |= groups[i] == rules->admin_group;
+
 	return is_member;
 }
 
@@ -407,6 +429,7 @@ int service_new(const struct service_options *options, int listen_fd, struct ser
 		(void)close(listen_fd);
 		return err_set(err, -ENOMEM, "out of memory for the agent's calls");
 	}
+
 	const struct users_options users = {.loop = options->loop, .children = options->children};
 	const struct wire_server_options server = {
 	    .methods = service_methods,
@@ -414,26 +437,31 @@ int service_new(const struct service_options *options, int listen_fd, struct ser
 	    .idle_ns = SERVICE_IDLE_NS,
 	    .account = options->account,
 	};
+
 	service->options = *options;
 	service->recent_is_stale = true;
 	service->last_call_ns = loop_now_ns(options->loop);
 	service->stall = loop_timer_new(options->loop, service_on_stall, service, err);
 	if (service->stall)
 		service->again = loop_timer_new(options->loop, service_on_again, service, err);
+
 	if (service->again)
 		service->users = users_new(&users, err);
 	if (service->users)
 		service->server = wire_server_new(options->loop, &server, err);
+
 	if (!service->server) {
 		(void)close(listen_fd);
 		(void)service_free(service);
 		return -ENOMEM;
 	}
+
 	int result = wire_server_add_listener(service->server, listen_fd, err);
 	if (result < 0) {
 		(void)service_free(service);
 		return result;
 	}
+
 	*out = service;
 	return 0;
 }
@@ -447,20 +475,25 @@ struct service *service_free(struct service *service)
 {
 	if (!service)
 		return NULL;
+
 	service->server = wire_server_free(service->server);
 	loop_cancel(service->options.loop, &service->recent_task);
 	loop_cancel(service->options.loop, &service->evict_task);
+
 	while (service->requests) {
 		service->requests->call = NULL;
 		service_request_free(service->requests);
 	}
+
 	for (size_t i = 0; i < service->recent_count; i++)
 		job_done(&service->recent[i]);
+
 	free(service->recent);
 	(void)users_free(service->users);
 	(void)loop_timer_free(service->stall);
 	(void)loop_timer_free(service->again);
 	free(service);
+
 	return NULL;
 }
 
@@ -494,6 +527,7 @@ const char *service_storage_error(struct service *service)
 	uint64_t busy_ns = storage_busy_ns(service->options.storage);
 	if (busy_ns < SERVICE_STUCK_NS)
 		return error;
+
 	(void)snprintf(service->storage_error, sizeof(service->storage_error),
 		       "the disk of '%.128s' has not answered for %" PRIu64
 		       " s: nothing is accepted",

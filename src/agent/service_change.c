@@ -26,12 +26,14 @@ static void service_changed(int result, size_t changed, const struct err *err, v
 	struct service_changing *changing = context;
 	if (!service_request_answered(&changing->request))
 		return;
+
 	if (result < 0) {
 		struct err failure = *err;
 		failure.code = result;
 		service_request_fail(&changing->request, &failure);
 		return;
 	}
+
 	Sluice__V1__ChangeReply reply = SLUICE__V1__CHANGE_REPLY__INIT;
 	reply.changed = (uint32_t)changed;
 	service_request_reply(&changing->request, &reply.base);
@@ -45,8 +47,10 @@ static int service_change_variables(const Sluice__V1__ChangeRequest *asked, char
 	if (count > CHANGE_VARIABLES_MAX)
 		return err_set(err, -EINVAL, "%zu variables are too many: at most %d", count,
 			       CHANGE_VARIABLES_MAX);
+
 	char **texts = calloc(count + 1, sizeof(*texts));
 	int rc = texts ? 0 : err_set(err, -ENOMEM, "no memory for %zu variables", count);
+
 	for (size_t i = 0; rc == 0 && i < count; i++) {
 		const ProtobufCBinaryData *from = &asked->environment[i];
 		const char *equals = from->len > 0 ? memchr(from->data, '=', from->len) : NULL;
@@ -56,6 +60,7 @@ static int service_change_variables(const Sluice__V1__ChangeRequest *asked, char
 		else if (!(texts[i] = strndup((const char *)from->data, from->len)))
 			rc = err_set(err, -ENOMEM, "no memory for %zu variables", count);
 	}
+
 	*out = texts;
 	return rc;
 }
@@ -75,6 +80,7 @@ static void service_change_edit(struct service_changing *changing, const char *b
 		rc = err_set(&err, -EPERM,
 			     "the environment of job %" PRIu64 " is its owner's to change",
 			     asked->id);
+
 	/* And whoever did would have the rights of the process that submitted it. */
 	if (rc == 0 && asked->n_environment > 0 && !is_root)
 		rc = service_caller_rights(changing->request.call, &rights, &err);
@@ -84,6 +90,7 @@ static void service_change_edit(struct service_changing *changing, const char *b
 	    (asked->priority < -WANTS_PRIORITY_MAX || asked->priority > WANTS_PRIORITY_MAX))
 		rc = err_set(&err, -EINVAL, "priority %" PRId32 ": it can be -%d to %d",
 			     asked->priority, WANTS_PRIORITY_MAX, WANTS_PRIORITY_MAX);
+
 	if (rc < 0) {
 		service_request_fail(&changing->request, &err);
 	} else {
@@ -97,12 +104,15 @@ static void service_change_edit(struct service_changing *changing, const char *b
 		    .environment_count = asked->n_environment,
 		    .rights = asked->n_environment > 0 && !is_root ? &rights : NULL,
 		};
+
 		service_request_wait(&changing->request);
 		queue_edit(changing->request.service->options.queue, changing->request.uid,
 			   asked->id, asked->member_alone, &edit, by, service_changed, changing);
 	}
+
 	for (size_t i = 0; variables && variables[i]; i++)
 		free(variables[i]);
+
 	free(variables);
 }
 
@@ -111,16 +121,19 @@ static void service_change_now(struct service_changing *changing)
 	struct service_request *request = &changing->request;
 	const Sluice__V1__ChangeRequest *asked = changing->asked;
 	struct err err = {0};
+
 	if (service_check_act(request, asked->id, changing->uid, &err) < 0) {
 		service_request_fail(request, &err);
 		return;
 	}
+
 	if (asked->retry) {
 		service_request_wait(request);
 		queue_retry(request->service->options.queue, request->uid, asked->id,
 			    asked->member_alone, service_changed, changing);
 		return;
 	}
+
 	service_change_edit(
 	    changing, users_name(request->service->users, wire_call_peer(request->call)->uid));
 }
@@ -142,11 +155,14 @@ static void service_change_found(int result, const struct err *err, void *contex
 		service_change_now(changing);
 		return;
 	}
+
 	struct err failure = {0};
+
 	if (result < 0 && result != -ENOENT && err)
 		failure = *err;
 	else
 		(void)err_set(&failure, -ENOENT, "there is no job %" PRIu64, changing->asked->id);
+
 	service_request_fail(&changing->request, &failure);
 }
 
@@ -157,17 +173,21 @@ void service_change(struct wire_call *call, const ProtobufCMessage *message, voi
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*changing));
 	if (!changing)
 		return;
+
 	const Sluice__V1__ChangeRequest *asked = (const Sluice__V1__ChangeRequest *)message;
 	struct queue *queue = service->options.queue;
+
 	changing->asked = asked;
 	const struct job *job = queue_find(queue, asked->id);
 	if (!job && !asked->member_alone) /* others of its array may not have ended */
 		job = queue_find_array(queue, asked->id);
+
 	if (job) {
 		changing->uid = job->uid;
 		service_change_now(changing);
 		return;
 	}
+
 	const struct queue_query query = {.id = asked->id,
 					  .uid = changing->request.uid,
 					  .max = 1,
@@ -187,8 +207,10 @@ static struct service_request *service_manage(struct service *service, struct wi
 	struct service_request *request =
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
 	struct err err = {0};
+
 	if (!request || service_is_manager(request))
 		return request;
+
 	(void)err_set(&err, -EPERM, "%s is for root and the members of sluice.jobs.adminGroup",
 		      what);
 	service_request_fail(request, &err);
@@ -200,7 +222,9 @@ static void service_drained(int result, const struct err *err, void *context)
 	struct service_request *request = context;
 	if (!service_request_answered(request))
 		return;
+
 	Sluice__V1__DrainReply reply = SLUICE__V1__DRAIN_REPLY__INIT;
+
 	if (result < 0)
 		service_request_fail(request, err);
 	else
@@ -213,6 +237,7 @@ void service_drain(struct wire_call *call, const ProtobufCMessage *message, void
 	struct service_request *request = service_manage(service, call, "draining the queue");
 	if (!request)
 		return;
+
 	service_request_wait(request);
 	queue_drain(service->options.queue,
 		    ((const Sluice__V1__DrainRequest *)message)->is_draining, service_drained,
@@ -224,8 +249,10 @@ static void service_collected(int result, size_t changed, const struct err *err,
 	struct service_request *request = context;
 	if (!service_request_answered(request))
 		return;
+
 	Sluice__V1__CollectReply reply = SLUICE__V1__COLLECT_REPLY__INIT;
 	reply.forgotten = changed;
+
 	if (result < 0)
 		service_request_fail(request, err);
 	else

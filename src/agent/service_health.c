@@ -34,17 +34,22 @@ static int service_health_gpus(const struct service *service, struct arena *aren
 			       Sluice__V1__HealthReply *out, struct err *err)
 {
 	_cleanup_free_ struct vitals_view *view = calloc(1, sizeof(*view));
+
 	out->gpus = arena_alloc(arena, HEALTH_MARKS_GPU_MAX * sizeof(*out->gpus));
 	if (!view || !out->gpus)
 		return err_set(err, -ENOMEM, "out of memory for the answer");
+
 	for (size_t i = 0; vitals_at(service->options.vitals, i, view); i++) {
 		if (!view->here && view->verdict.state != HEALTH_UNHEALTHY)
 			continue; /* gone, and nothing is known against it */
+
 		int result = message_from_health(view, arena, &out->gpus[out->n_gpus], err);
 		if (result < 0)
 			return result;
+
 		out->n_gpus++;
 	}
+
 	return 0;
 }
 
@@ -57,16 +62,19 @@ static void service_health_machine(const struct service *service, struct arena *
 	const struct injection *injection = door ? door_kubelet_injection(door) : NULL;
 	uint64_t until_ns = node_released_until_ns(node);
 	uint64_t now_ns = loop_now_ns(service->options.loop);
+
 	out->simulated = inventory && inventory->simulated;
 	out->driver = service_text(arena, inventory ? inventory->driver_version : "");
 	out->driver_error = service_text(arena, inventory ? "" : node_problem(node));
 	out->kernel_log_error =
 	    service_text(arena, vitals_kernel_log_error(service->options.vitals));
+
 	if (injection) {
 		out->injection =
 		    service_text(arena, injection_way_to_string(injection_now(injection)));
 		out->injection_reason = service_text(arena, injection_reason(injection));
 	}
+
 	if (until_ns != 0)
 		out->released_until_unix_ns =
 		    clock_unix_ns() + (until_ns > now_ns ? (int64_t)(until_ns - now_ns) : 0);
@@ -79,11 +87,14 @@ void service_health(struct wire_call *call, const ProtobufCMessage *message, voi
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
 	if (!request)
 		return;
+
 	_cleanup_arena_ struct arena arena;
 	Sluice__V1__HealthReply reply = SLUICE__V1__HEALTH_REPLY__INIT;
 	struct err err = {0};
+
 	arena_init(&arena, SERVICE_ARENA_MAX);
 	service_health_machine(service, &arena, &reply);
+
 	if (service_health_gpus(service, &arena, &reply, &err) == 0)
 		service_request_reply(request, &reply.base);
 	else
@@ -111,7 +122,9 @@ void service_clear_health(struct wire_call *call, const ProtobufCMessage *messag
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
 	if (!request)
 		return;
+
 	Sluice__V1__ClearHealthReply reply = SLUICE__V1__CLEAR_HEALTH_REPLY__INIT;
+
 	if (result == 0)
 		result = vitals_clear(service->options.vitals, asked->gpu, &reply.gpus, &err);
 	if (result == 0)
@@ -143,8 +156,10 @@ static void service_release_reply(void *context, int result)
 	struct service_release *release = context;
 	if (!service_request_answered(&release->request))
 		return;
+
 	struct arena *arena = wire_call_arena(release->request.call);
 	Sluice__V1__ReleaseReply reply = SLUICE__V1__RELEASE_REPLY__INIT;
+
 	reply.holders = arena_alloc(arena, (release->user_count + 1) * sizeof(*reply.holders));
 	for (size_t i = 0; reply.holders && i < release->user_count; i++) {
 		const struct driver_user *user = &release->user[i];
@@ -153,6 +168,7 @@ static void service_release_reply(void *context, int result)
 			       user->name[0] ? user->name : "?", user->node);
 		reply.holders[reply.n_holders++] = service_text(arena, text);
 	}
+
 	service_request_reply(&release->request, &reply.base);
 }
 
@@ -169,17 +185,20 @@ static void service_release_on_look(void *context)
 	struct service_release *release = context;
 	struct service *service = release->request.service;
 	struct err err = {0};
+
 	if (!node_probe_is_gone(service->options.node) &&
 	    loop_now_ns(service->options.loop) < release->until_ns) {
 		loop_timer_start(release->look, HEALTH_PROBE_LOOK_NS);
 		return;
 	}
+
 	release->job = (struct storage_job){
 	    .work = service_release_find, .done = service_release_reply, .context = release};
 	if (storage_submit(service->options.storage, &release->job, &err) == 0) {
 		service_request_wait(&release->request);
 		return;
 	}
+
 	if (service_request_answered(&release->request))
 		service_request_fail(&release->request, &err);
 }
@@ -194,26 +213,31 @@ void service_release(struct wire_call *call, const ProtobufCMessage *message, vo
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*release));
 	if (!release)
 		return;
+
 	release->request.release = service_release_done;
 	if (result == 0 && asked->ns > HEALTH_RELEASE_MAX_NS)
 		result = err_set(&err, -EINVAL, "the driver is released for a week at most");
 	if (result == 0)
 		result = file_path(release->dev, &err, "%s/dev", pci_root());
+
 	if (result == 0) {
 		release->look =
 		    loop_timer_new(service->options.loop, service_release_on_look, release, &err);
 		result = release->look ? 0 : -ENOMEM;
 	}
+
 	if (result < 0) {
 		service_request_fail(&release->request, &err);
 		return;
 	}
+
 	node_release(service->options.node, asked->ns);
 	if (asked->ns == 0) {
 		Sluice__V1__ReleaseReply reply = SLUICE__V1__RELEASE_REPLY__INIT;
 		service_request_reply(&release->request, &reply.base);
 		return;
 	}
+
 	release->until_ns = loop_now_ns(service->options.loop) + HEALTH_PROBE_END_NS;
 	service_release_on_look(release);
 }

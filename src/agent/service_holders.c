@@ -27,6 +27,7 @@ static void holders_of_kubelet(const struct service *service, const struct podre
 			       struct arena *arena, Sluice__V1__HoldersReply *out)
 {
 	const struct ledger *ledger = leases_ledger(service->options.leases);
+
 	out->problem = service_text(arena, podresources_problem(pods));
 	for (size_t i = 0; i < podresources_count(pods); i++) {
 		const struct podresources_holder *at = podresources_at(pods, i);
@@ -34,9 +35,11 @@ static void holders_of_kubelet(const struct service *service, const struct podre
 		const struct ledger_lease *lease = ledger_find(ledger, at->unit);
 		if (!lease || strcmp(lease->resource, at->resource) != 0)
 			continue;
+
 		Sluice__V1__Holder *holder = holders_add(arena, out);
 		if (!holder)
 			return;
+
 		holder->door = service_text(arena, policy_door_to_string(POLICY_DOOR_KUBELET));
 		holder->unit = service_text(arena, at->unit);
 		holder->resource = service_text(arena, at->resource);
@@ -60,12 +63,15 @@ static void holders_of_grant(const struct job *job, const struct launch_grant *g
 			     struct arena *arena, Sluice__V1__HoldersReply *out)
 {
 	bool is_whole = holders_count_slots(grant) == grant->slot_count;
+
 	for (uint32_t slot = 0; slot < grant->slot_count; slot++) {
 		if (!launch_grant_has(grant, slot))
 			continue;
+
 		Sluice__V1__Holder *holder = holders_add(arena, out);
 		if (!holder)
 			return;
+
 		char *unit = is_whole ? arena_copy_valid(arena, grant->uuid)
 				      : arena_printf(arena, "%s::%u", grant->uuid, slot);
 		if (unit)
@@ -73,6 +79,7 @@ static void holders_of_grant(const struct job *job, const struct launch_grant *g
 		holder->door = service_text(arena, policy_door_to_string(POLICY_DOOR_QUEUE));
 		holder->job = job->id;
 		holder->since_unix_ns = job->started_unix_ns;
+
 		if (is_whole)
 			return;
 	}
@@ -85,11 +92,15 @@ static void holders_each(const struct service *service, struct arena *arena,
 			 Sluice__V1__HoldersReply *out)
 {
 	const struct queue *queue = service->options.queue;
+
 	for (const struct job *job = queue_first(queue); job; job = queue_next(queue, job)) {
 		struct queue_attempt attempt;
+
 		if (job->state == JOB_PENDING)
 			continue;
+
 		queue_attempt_of(queue, job, &attempt);
+
 		for (size_t i = 0; i < attempt.grant_count; i++)
 			each(job, &attempt.grants[i], arena, out);
 	}
@@ -108,14 +119,18 @@ void service_holders(struct wire_call *call, const ProtobufCMessage *message, vo
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
 	if (!request)
 		return;
+
 	_cleanup_arena_ struct arena arena;
 	Sluice__V1__HoldersReply reply = SLUICE__V1__HOLDERS_REPLY__INIT;
 	struct err err = {0};
+
 	arena_init(&arena, SERVICE_ARENA_MAX);
 	const struct door_kubelet *door = *service->options.kubelet;
 	const struct podresources *pods = door ? door_kubelet_pods(door) : NULL;
+
 	holders_each(service, &arena, holders_make_room, &reply);
 	size_t room = reply.n_holders + (pods ? podresources_count(pods) : 0) + 1;
+
 	reply.n_holders = 0;
 	reply.holders = arena_alloc(&arena, room * sizeof(*reply.holders));
 	if (!reply.holders) {
@@ -123,6 +138,7 @@ void service_holders(struct wire_call *call, const ProtobufCMessage *message, vo
 		service_request_fail(request, &err);
 		return;
 	}
+
 	if (pods)
 		holders_of_kubelet(service, pods, &arena, &reply);
 	holders_each(service, &arena, holders_of_grant, &reply);

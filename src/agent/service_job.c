@@ -48,18 +48,22 @@ static void service_submitted(int result, uint64_t id, bool known, const char *r
 	struct service_submission *submission = context;
 	if (!service_request_answered(&submission->request))
 		return;
+
 	if (result < 0) {
 		struct err failure = *err;
 		failure.code = result;
+
 		/* "not found" is for jobs; here it is a GPU that the request names */
 		if (result == -ENOENT)
 			failure.code = -EINVAL;
 		if (message_status(result) == WIRE_ABORTED)
 			(void)err_wrap(&failure, "the state in '%s' cannot be written",
 				       submission->request.service->options.paths->state_dir);
+
 		service_request_fail(&submission->request, &failure);
 		return;
 	}
+
 	Sluice__V1__SubmitReply reply = SLUICE__V1__SUBMIT_REPLY__INIT;
 	reply.id = id;
 	reply.known = known;
@@ -77,6 +81,7 @@ int service_caller_rights(struct wire_call *call, struct rights *out, struct err
 	const struct wire_peer *peer = wire_call_peer(call);
 	_cleanup_close_ int pidfd = wire_call_peer_pidfd(call);
 	const struct peer_process process = {.pid = peer->pid, .uid = peer->uid, .pidfd = pidfd};
+
 	*out = (struct rights){.gid = peer->gid};
 	int result = wire_call_peer_groups(call, &out->groups, &out->group_count, err);
 
@@ -91,32 +96,38 @@ static int service_submit_spec(struct service_submission *submission, struct spe
 	const struct wire_peer *peer = wire_call_peer(call);
 	const Sluice__V1__SubmitRequest *message = submission->message;
 	size_t key_length = strlen(message->key);
+
 	if (!message->spec)
 		return err_set(err, -EINVAL, "the request says nothing about what to run");
 	if (key_length == 0 || key_length >= JOB_KEY_MAX)
 		return err_set(err, -EINVAL, "the key is no UUID: '%.40s'", message->key);
+
 	if (geteuid() != 0 && peer->uid != geteuid())
 		return err_set(err, -EPERM,
 			       "this agent is %s's and runs nobody else's jobs: use root's, or one "
 			       "of your own",
 			       users_name(submission->request.service->users, geteuid()));
+
 	struct message_caller caller = {.uid = peer->uid, .gid = peer->gid};
 	struct rights rights;
 	int result = service_caller_rights(call, &rights, err);
 	if (result < 0)
 		return result;
+
 	caller.groups = rights.groups;
 	caller.group_count = rights.group_count;
 	memcpy(caller.limits, rights.limits, sizeof(caller.limits));
 	result = message_to_spec(message->spec, &caller, out, err);
 	if (result == 0)
 		result = service_check_priority(&submission->request, out->wants.priority, err);
+
 	/* Who does not say how long may run as long as the owner of the machine says. */
 	if (result == 0 && out->deadline_ns == 0) {
 		out->deadline_ns =
 		    queue_rules(submission->request.service->options.queue)->default_time_ns;
 		out->wants.time_ns = out->deadline_ns;
 	}
+
 	return result;
 }
 
@@ -126,6 +137,7 @@ static void service_submit_now(struct service_submission *submission)
 	const char *trouble = service_storage_error(service);
 	_cleanup_spec_ struct spec spec;
 	struct err err = {0};
+
 	spec_init(&spec);
 	int result = *trouble ? err_set(&err, -ENOSPC, "%s", trouble)
 			      : service_submit_spec(submission, &spec, &err);
@@ -133,9 +145,11 @@ static void service_submit_now(struct service_submission *submission)
 		service_request_fail(&submission->request, &err);
 		return;
 	}
+
 	(void)users_name(service->users, spec.uid); /* known by the time somebody looks */
 	submission->gpus = spec.gpus;
 	submission->gpus_if_any = spec.gpus_if_any;
+
 	const struct queue_submit submit = {
 	    .key = submission->message->key,
 	    .spec = &spec,
@@ -174,11 +188,13 @@ static void service_get_reply(struct service_lookup *lookup, const struct job *j
 	struct message_view view = service_view(lookup->request.service, call, lookup->details);
 	Sluice__V1__Job reply;
 	struct err err = {0};
+
 	if (service_job_message(lookup->request.service, &view, job, attempt, wire_call_arena(call),
 				&reply, &err) < 0) {
 		service_request_fail(&lookup->request, &err);
 		return;
 	}
+
 	if (message_view_owns(&view, job->uid)) {
 		reply.n_argv = lookup->command.n_argv;
 		reply.argv = lookup->command.argv;
@@ -187,6 +203,7 @@ static void service_get_reply(struct service_lookup *lookup, const struct job *j
 		reply.attempts = lookup->command.attempts;
 		reply.n_attempts = lookup->command.n_attempts;
 	}
+
 	lookup->is_sent = true;
 	service_request_reply(&lookup->request, &reply.base);
 }
@@ -206,11 +223,14 @@ static void service_get_done(int result, const struct err *err, void *context)
 	struct service_lookup *lookup = context;
 	if (!service_request_answered(&lookup->request))
 		return;
+
 	struct err failure = {.code = result};
+
 	if (result < 0 && result != -ENOENT && err)
 		failure = *err;
 	else
 		(void)service_no_job(lookup->id, &failure);
+
 	service_request_fail(&lookup->request, &failure);
 }
 
@@ -224,6 +244,7 @@ static void service_get_job(struct service_lookup *lookup)
 		service_get_reply(lookup, job, &attempt);
 		return;
 	}
+
 	const struct queue_query query = {.id = lookup->id,
 					  .uid = lookup->request.uid,
 					  .max = 1,
@@ -240,16 +261,21 @@ static void service_get_whole(int result, const struct spec *spec, const struct 
 	struct service_lookup *lookup = context;
 	if (!service_request_answered(&lookup->request))
 		return;
+
 	struct err failure = {0};
+
 	if (result == 0)
 		result = message_add_command(spec, wire_call_arena(lookup->request.call),
 					     &lookup->command, &failure);
+
 	struct message_view view =
 	    service_view(lookup->request.service, lookup->request.call, true);
+
 	if (result == 0)
 		result = message_add_attempts(&view, lookup->id, past, past_count,
 					      wire_call_arena(lookup->request.call),
 					      &lookup->command, &failure);
+
 	/* A job whose command is not to be had is shown without it. */
 	if (result < 0)
 		sluice__v1__job__init(&lookup->command);
@@ -264,13 +290,16 @@ void service_get(struct wire_call *call, const ProtobufCMessage *message, void *
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*lookup));
 	if (!lookup)
 		return;
+
 	lookup->id = request->id;
 	lookup->details = request->details;
 	sluice__v1__job__init(&lookup->command);
+
 	if (!request->details) {
 		service_get_job(lookup);
 		return;
 	}
+
 	service_request_wait(&lookup->request);
 	queue_query_whole(service->options.queue, request->id, lookup->request.uid,
 			  service_get_whole, lookup);
@@ -305,10 +334,12 @@ static uint64_t service_digest_job(const struct job *job, const struct queue_att
 	    attempt->port,
 	};
 	uint64_t digest = service_digest(UINT64_C(14695981039346656037), values, sizeof(values));
+
 	if (job->reason_text)
 		digest = service_digest(digest, job->reason_text, strlen(job->reason_text));
 	if (job->reason_detail)
 		digest = service_digest(digest, job->reason_detail, strlen(job->reason_detail));
+
 	return digest ? digest : 1;
 }
 
@@ -318,11 +349,13 @@ static bool service_watch_send(struct service_job_watch *watch, const struct job
 	_cleanup_arena_ struct arena arena;
 	Sluice__V1__Job message;
 	struct err err = {0};
+
 	arena_init(&arena, SERVICE_ARENA_MAX);
 	int result = service_job_message(watch->request.service, &watch->view, job, attempt, &arena,
 					 &message, &err);
 	if (result == 0)
 		return service_request_send(&watch->request, &message.base);
+
 	service_request_fail(&watch->request, &err);
 	return false;
 }
@@ -340,7 +373,9 @@ static void service_watch_done(int result, const struct err *err, void *context)
 	struct service_job_watch *watch = context;
 	if (!service_request_answered(&watch->request))
 		return;
+
 	struct err failure = {.code = result};
+
 	if (watch->is_final_sent) {
 		service_request_finish(&watch->request, WIRE_OK, NULL);
 	} else if (result == -EAGAIN) {
@@ -350,6 +385,7 @@ static void service_watch_done(int result, const struct err *err, void *context)
 			failure = *err;
 		else
 			(void)service_no_job(watch->id, &failure);
+
 		service_request_fail(&watch->request, &failure);
 	} /* else his reading asks again */
 }
@@ -358,18 +394,23 @@ void service_watch_job_update(struct service_request *request)
 {
 	struct service_job_watch *watch = (struct service_job_watch *)request;
 	struct queue *queue = request->service->options.queue;
+
 	if (request->is_waiting)
 		return; /* it is final: the store was asked */
+
 	const struct job *job = queue_find(queue, watch->id);
 	if (job) {
 		struct queue_attempt attempt;
 		queue_attempt_of(queue, job, &attempt);
+
 		uint64_t digest = service_digest_job(job, &attempt);
 		/* A reader that is behind gets what is true when he reads again. */
 		if (digest != watch->seen && service_watch_send(watch, job, &attempt))
 			watch->seen = digest;
+
 		return;
 	}
+
 	const struct queue_query query = {.id = watch->id,
 					  .uid = request->uid,
 					  .max = 1,
@@ -388,6 +429,7 @@ void service_watch_job(struct wire_call *call, const ProtobufCMessage *message, 
 	    service_request_new(service, call, SERVICE_WATCH_JOB, sizeof(*watch));
 	if (!watch)
 		return;
+
 	watch->id = request->id;
 	watch->view = service_view(service, call, request->details);
 	watch->request.resume = service_watch_job_update;
@@ -411,12 +453,14 @@ void service_signal(struct wire_call *call, const ProtobufCMessage *message, voi
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
 	if (!request)
 		return;
+
 	const struct job *job = queue_find(service->options.queue, asked->id);
 	struct err err = {0};
 	int result = service_check_signal(asked->signal, &err);
 	if (result == 0 && !job)
 		result =
 		    err_set(&err, -ESRCH, "job %" PRIu64 " is not there, or has ended", asked->id);
+
 	if (result == 0)
 		result = service_check_act(request, asked->id, job->uid, &err);
 	if (result == 0)
@@ -425,6 +469,7 @@ void service_signal(struct wire_call *call, const ProtobufCMessage *message, voi
 		service_request_fail(request, &err);
 		return;
 	}
+
 	Sluice__V1__SignalReply reply = SLUICE__V1__SIGNAL_REPLY__INIT;
 	service_request_reply(request, &reply.base);
 }
@@ -443,12 +488,14 @@ static void service_cancelled(int result, enum job_state state, bool was_final,
 	struct service_cancellation *cancellation = context;
 	if (!service_request_answered(&cancellation->request))
 		return;
+
 	if (result < 0) {
 		struct err failure = *err;
 		failure.code = result;
 		service_request_fail(&cancellation->request, &failure);
 		return;
 	}
+
 	Sluice__V1__CancelReply reply = SLUICE__V1__CANCEL_REPLY__INIT;
 	reply.state = message_from_state(state);
 	reply.was_final = was_final;
@@ -467,11 +514,14 @@ static void service_cancel_now(struct service_cancellation *cancellation)
 	struct service_request *request = &cancellation->request;
 	struct service *service = request->service;
 	struct err err = {0};
+
 	if (service_check_act(request, cancellation->id, cancellation->uid, &err) < 0) {
 		service_request_fail(request, &err);
 		return;
 	}
+
 	const char *by = users_name(service->users, wire_call_peer(request->call)->uid);
+
 	service_request_wait(request);
 	if (!cancellation->member_alone &&
 	    queue_find_array(service->options.queue, cancellation->id)) {
@@ -481,6 +531,7 @@ static void service_cancel_now(struct service_cancellation *cancellation)
 				   service_array_cancelled, cancellation);
 		return;
 	}
+
 	queue_cancel(service->options.queue, cancellation->id,
 		     cancellation->signo ? (int)cancellation->signo : SIGTERM,
 		     cancellation->has_grace, cancellation->grace_ns, by, service_cancelled,
@@ -504,11 +555,14 @@ static void service_cancel_found(int result, const struct err *err, void *contex
 		service_cancel_now(cancellation);
 		return;
 	}
+
 	struct err failure = {0};
+
 	if (result < 0 && result != -ENOENT && err)
 		failure = *err;
 	else
 		(void)service_no_job(cancellation->id, &failure);
+
 	service_request_fail(&cancellation->request, &failure);
 }
 
@@ -520,24 +574,29 @@ void service_cancel(struct wire_call *call, const ProtobufCMessage *message, voi
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*cancellation));
 	if (!cancellation)
 		return;
+
 	cancellation->id = asked->id;
 	cancellation->signo = asked->signal;
 	cancellation->has_grace = asked->has_grace;
 	cancellation->member_alone = asked->member_alone;
 	cancellation->grace_ns = asked->grace_ns;
+
 	struct err err = {0};
 	if (asked->signal > 0 && service_check_signal(asked->signal, &err) < 0) {
 		service_request_fail(&cancellation->request, &err);
 		return;
 	}
+
 	const struct job *job = queue_find(service->options.queue, asked->id);
 	if (!job && !asked->member_alone) /* others of its array may not have ended */
 		job = queue_find_array(service->options.queue, asked->id);
+
 	if (job) {
 		cancellation->uid = job->uid;
 		service_cancel_now(cancellation);
 		return;
 	}
+
 	const struct queue_query query = {.id = asked->id,
 					  .uid = cancellation->request.uid,
 					  .max = 1,

@@ -49,19 +49,23 @@ struct service_listing {
 static bool listing_wants(const struct service_listing *listing, const struct job *job)
 {
 	struct service *service = listing->request.service;
+
 	if (listing->states && !(listing->states >> job->state & 1))
 		return false;
 	if (listing->array_id > 0 && job->array_id != listing->array_id)
 		return false;
+
 	/* What a project is called may say what it is about: as of the name. */
 	if (listing->project[0] &&
 	    (!job->wants.project || strcmp(job->wants.project, listing->project) != 0 ||
 	     !(listing->is_manager || message_view_owns(&listing->view, job->uid))))
 		return false;
+
 	if (!listing->has_user)
 		return true;
 	if (listing->has_uid && listing->uid == job->uid)
 		return true;
+
 	return strcmp(users_name(service->users, job->uid), listing->user) == 0;
 }
 
@@ -81,10 +85,12 @@ static void listing_add(struct service_listing *listing, const struct job *job,
 {
 	if (listing->result < 0 || !listing->request.call || !listing_wants(listing, job))
 		return;
+
 	Sluice__V1__Job message;
 	int result = service_job_message(listing->request.service, &listing->view, job, attempt,
 					 &listing->arena, &message, NULL);
 	size_t length = result == 0 ? protobuf_c_message_get_packed_size(&message.base) : 0;
+
 	if (result == 0)
 		result = listing_add_varint(&listing->packed, length);
 	if (result == 0)
@@ -92,12 +98,14 @@ static void listing_add(struct service_listing *listing, const struct job *job,
 	if (result == 0)
 		result = service_request_keep(&listing->request, listing->packed.length + length,
 					      &listing->refusal);
+
 	if (result == 0) {
 		(void)protobuf_c_message_pack(&message.base, (uint8_t *)listing->packed.data +
 								 listing->packed.length);
 		listing->packed.length += length;
 		listing->unsent++;
 	}
+
 	arena_reset(&listing->arena);
 	listing->result = result;
 }
@@ -108,6 +116,7 @@ static size_t listing_size_at(const struct service_listing *listing, size_t at)
 	uint64_t length = 0;
 	size_t used = 0;
 	uint8_t byte;
+
 	do {
 		byte = (uint8_t)listing->packed.data[at + used];
 		length |= (uint64_t)(byte & 0x7f) << (7 * used);
@@ -121,11 +130,13 @@ static size_t listing_size_at(const struct service_listing *listing, size_t at)
 static void listing_send(struct service_request *request)
 {
 	struct service_listing *listing = (struct service_listing *)request;
+
 	while (listing->unsent >= (listing->is_complete ? 1 : SERVICE_PAGE_JOBS)) {
 		ProtobufCMessageUnknownField jobs[SERVICE_PAGE_JOBS];
 		Sluice__V1__ListReply reply = SLUICE__V1__LIST_REPLY__INIT;
 		size_t at = listing->sent;
 		unsigned count = 0;
+
 		while (count < SERVICE_PAGE_JOBS && at < listing->packed.length) {
 			size_t size = listing_size_at(listing, at);
 			jobs[count++] = (ProtobufCMessageUnknownField){
@@ -136,10 +147,12 @@ static void listing_send(struct service_request *request)
 			};
 			at += size;
 		}
+
 		reply.base.n_unknown_fields = count;
 		reply.base.unknown_fields = jobs;
 		if (!service_request_send(request, &reply.base))
 			return;
+
 		listing->sent = at;
 		listing->unsent -= count;
 		if (listing->unsent == 0) {
@@ -148,6 +161,7 @@ static void listing_send(struct service_request *request)
 			(void)service_request_keep(request, 0, NULL);
 		}
 	}
+
 	if (listing->is_complete)
 		service_request_finish(request, WIRE_OK, NULL);
 }
@@ -165,6 +179,7 @@ static void listing_each(const struct job *job, const struct queue_attempt *atte
 	    bsearch(&job->id, listing->unended, listing->unended_count, sizeof(job->id),
 		    listing_compare_ids))
 		return;
+
 	listing_add(listing, job, attempt);
 	/* Where he waits for a reader, that reader has him go on. */
 	if (listing->request.call && listing->request.blocked_ns == 0)
@@ -179,10 +194,13 @@ static void listing_complete(int result, const struct err *err, void *context)
 		listing->refusal.code = result;
 		return;
 	}
+
 	if (!service_request_answered(&listing->request))
 		return;
+
 	listing->is_complete = true;
 	struct err failure = {0};
+
 	if (result < 0) {
 		failure = *err;
 		failure.code = result;
@@ -192,8 +210,10 @@ static void listing_complete(int result, const struct err *err, void *context)
 			(void)err_set(&failure, -ENOMEM,
 				      "so many jobs do not fit into one answer: ask for a user or "
 				      "a state");
+
 		result = failure.code;
 	}
+
 	if (result < 0)
 		service_request_fail(&listing->request, &failure);
 	else if (listing->request.blocked_ns == 0)
@@ -212,6 +232,7 @@ static int listing_take(struct service_listing *listing, const Sluice__V1__ListR
 			struct err *err)
 {
 	uint64_t uid;
+
 	listing->all = asked->all;
 	listing->array_id = asked->array_id;
 	listing->since_unix_ns = asked->since_unix_ns;
@@ -219,24 +240,30 @@ static int listing_take(struct service_listing *listing, const Sluice__V1__ListR
 	if (strlen(asked->project) >= sizeof(listing->project))
 		return err_set(err, -EINVAL, "no project has so long a name: '%.40s...'",
 			       asked->project);
+
 	memcpy(listing->project, asked->project, strlen(asked->project) + 1);
+
 	for (size_t i = 0; i < asked->n_states; i++) {
 		enum job_state state;
 		if (message_to_state(asked->states[i], &state) < 0)
 			return err_set(err, -EINVAL, "there is no state %d of a job",
 				       (int)asked->states[i]);
+
 		listing->states |= UINT32_C(1) << state;
 		/* Who asks for jobs that have ended means all of them. */
 		listing->all |= job_state_is_final(state);
 	}
+
 	listing->has_user = asked->user[0] != '\0';
 	if (strlen(asked->user) >= sizeof(listing->user))
 		return err_set(err, -EINVAL, "no user has so long a name: '%.40s...'", asked->user);
+
 	memcpy(listing->user, asked->user, strlen(asked->user) + 1);
 	if (listing->has_user && parse_u64(asked->user, 0, UINT32_MAX - 1, &uid) == 0) {
 		listing->has_uid = true;
 		listing->uid = (uid_t)uid;
 	}
+
 	return 0;
 }
 
@@ -266,6 +293,7 @@ static void listing_ask(struct service_listing *listing)
 	    .done = listing_complete,
 	    .context = listing,
 	};
+
 	listing->is_asking = true;
 	queue_query(listing->request.service->options.queue, &query);
 	listing->is_asking = false;
@@ -276,9 +304,11 @@ static void listing_add_unended(struct service_listing *listing, const struct qu
 	size_t count = 0;
 	for (int state = JOB_PENDING; state <= JOB_CANCELLED; state++)
 		count += queue_count(queue, (enum job_state)state);
+
 	listing->unended = calloc(count + 1, sizeof(listing->unended[0]));
 	if (!listing->unended)
 		listing->result = -ENOMEM;
+
 	for (const struct job *job = queue_first(queue); job && listing->result == 0;
 	     job = queue_next(queue, job)) {
 		struct queue_attempt attempt;
@@ -297,25 +327,30 @@ void service_list(struct wire_call *call, const ProtobufCMessage *message, void 
 	    service_request_new(service, call, SERVICE_LIST, sizeof(*listing));
 	if (!listing)
 		return;
+
 	listing->request.resume = listing_send;
 	listing->request.release = listing_release;
 	listing->view = service_view(service, call, false);
 	arena_init(&listing->arena, SERVICE_ARENA_MAX);
 	buf_init(&listing->packed, SERVICE_LIST_BYTES_MAX);
+
 	struct err err = {0};
 	if (listing_take(listing, (const Sluice__V1__ListRequest *)message, &err) < 0) {
 		service_request_fail(&listing->request, &err);
 		return;
 	}
+
 	service_request_wait(&listing->request);
 	if (listing_wants_final(listing))
 		listing_ask(listing);
+
 	if (listing->refusal.code < 0) {
 		struct err refusal = listing->refusal;
 		if (service_request_answered(&listing->request))
 			service_request_fail(&listing->request, &refusal);
 		return;
 	}
+
 	listing_add_unended(listing, queue);
 	if (listing_wants_final(listing))
 		listing_send(&listing->request);

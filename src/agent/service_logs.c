@@ -51,13 +51,16 @@ static int service_log_work(void *context)
 		log->fd = open(log->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 		if (log->fd < 0)
 			return errno == ENOENT ? 0 : -errno;
+
 		struct stat info;
 		if (fstat(log->fd, &info) < 0 || !S_ISREG(info.st_mode))
 			return -EINVAL;
 	}
+
 	ssize_t length = pread(log->fd, log->data, sizeof(log->data), (off_t)log->offset);
 	if (length < 0)
 		return -errno;
+
 	log->length = (size_t)length;
 	return 0;
 }
@@ -73,11 +76,14 @@ static void service_log_send(struct service_request *request)
 		chunk.offset = log->offset;
 		if (!service_request_send(request, &chunk.base))
 			return;
+
 		log->offset += log->length;
 		log->length = 0;
 		service_log_read(log);
+
 		return;
 	}
+
 	if (log->follow && !log->was_ended)
 		loop_timer_start(log->pause, SERVICE_FOLLOW_NS);
 	else
@@ -89,12 +95,14 @@ static void service_log_done(void *context, int result)
 	struct service_log *log = context;
 	if (!service_request_answered(&log->request))
 		return;
+
 	if (result < 0) {
 		struct err err = {0};
 		(void)err_set(&err, result, "reading '%s': %s", log->path, err_describe(result));
 		service_request_fail(&log->request, &err);
 		return;
 	}
+
 	service_log_send(&log->request);
 }
 
@@ -114,6 +122,7 @@ static void service_log_read(struct service_log *log)
 {
 	struct service *service = log->request.service;
 	struct err err = {0};
+
 	log->was_ended = service_log_is_ended(log);
 	if (log->attempt == 0)
 		log->attempt = log->last_attempt;
@@ -121,15 +130,18 @@ static void service_log_read(struct service_log *log)
 		service_log_send(&log->request); /* it was never started */
 		return;
 	}
+
 	int result = file_path(log->path, &err, "%s/j/%" PRIu64 "/%s.%" PRIu32,
 			       service->options.paths->state_dir, log->id,
 			       log->is_stderr ? "err" : "out", log->attempt);
+
 	log->job = (struct storage_job){
 	    .work = service_log_work, .done = service_log_done, .context = log};
 	if (result == 0) {
 		service_request_wait(&log->request);
 		result = storage_submit(service->options.storage, &log->job, &err);
 	}
+
 	if (result < 0) {
 		log->request.is_waiting = false;
 		service_request_fail(&log->request, &err);
@@ -146,10 +158,12 @@ static void service_log_begin(struct service_log *log)
 	struct service_request *request = &log->request;
 	struct message_view view = service_view(request->service, request->call, true);
 	struct err err = {0};
+
 	if (message_view_owns(&view, log->uid)) {
 		service_log_read(log);
 		return;
 	}
+
 	(void)err_set(&err, -EPERM, "job %" PRIu64 " belongs to %s", log->id,
 		      users_name(request->service->users, log->uid));
 	service_request_fail(request, &err);
@@ -169,15 +183,19 @@ static void service_log_found(int result, const struct err *err, void *context)
 	struct service_log *log = context;
 	if (!service_request_answered(&log->request))
 		return;
+
 	struct err failure = {0};
+
 	if (log->is_found) {
 		service_log_begin(log);
 		return;
 	}
+
 	if (result < 0 && result != -ENOENT && err)
 		failure = *err;
 	else
 		(void)err_set(&failure, -ENOENT, "there is no job %" PRIu64, log->id);
+
 	service_request_fail(&log->request, &failure);
 }
 
@@ -188,7 +206,9 @@ void service_logs(struct wire_call *call, const ProtobufCMessage *message, void 
 	struct service_log *log = service_request_new(service, call, SERVICE_LOGS, sizeof(*log));
 	if (!log)
 		return;
+
 	struct err err = {0};
+
 	log->fd = -1;
 	log->request.release = service_log_release;
 	log->request.resume = service_log_send;
@@ -204,6 +224,7 @@ void service_logs(struct wire_call *call, const ProtobufCMessage *message, void 
 		service_request_fail(&log->request, &err);
 		return;
 	}
+
 	const struct job *job = queue_find(service->options.queue, log->id);
 	if (job) {
 		log->is_live = true;
@@ -212,6 +233,7 @@ void service_logs(struct wire_call *call, const ProtobufCMessage *message, void 
 		service_log_begin(log);
 		return;
 	}
+
 	const struct queue_query query = {.id = log->id,
 					  .uid = log->request.uid,
 					  .max = 1,

@@ -28,11 +28,13 @@ static void rdma_resources(const struct door_rdma *door, struct arena *arena,
 	size_t count = 0;
 	while (door_rdma_resource_at(door, count, &view))
 		count++;
+
 	out->rdma = arena_alloc(arena, (count + 1) * sizeof(*out->rdma));
 	for (size_t i = 0; out->rdma && i < count; i++) {
 		Sluice__V1__RdmaResource *resource = arena_alloc(arena, sizeof(*resource));
 		if (!resource || !door_rdma_resource_at(door, i, &view))
 			return;
+
 		sluice__v1__rdma_resource__init(resource);
 		resource->name = service_text(arena, view.name);
 		resource->units = view.units;
@@ -49,9 +51,11 @@ void service_status_rdma(const struct service *service, struct arena *arena,
 {
 	const struct door_rdma *door = service->options.rdma;
 	const char *note;
+
 	out->rdma_error = service_text(arena, door_rdma_error(door));
 	rdma_resources(door, arena, out);
 	out->rdma_notes = arena_alloc(arena, RDMA_NOTES_MAX * sizeof(*out->rdma_notes));
+
 	while (out->rdma_notes && out->n_rdma_notes < RDMA_NOTES_MAX &&
 	       (note = door_rdma_note_at(door, out->n_rdma_notes)))
 		out->rdma_notes[out->n_rdma_notes++] = service_text(arena, note);

@@ -34,9 +34,11 @@ static Sluice__V1__Use *usage_row(const struct service_usage *usage, const struc
 				      : row->uid == (uint32_t)use->uid)
 			return row;
 	}
+
 	Sluice__V1__Use *row = arena_alloc(arena, sizeof(*row));
 	if (!row)
 		return NULL;
+
 	sluice__v1__use__init(row);
 	if (usage->by_project) {
 		row->project = service_text(arena, use->project);
@@ -45,6 +47,7 @@ static Sluice__V1__Use *usage_row(const struct service_usage *usage, const struc
 		row->user =
 		    service_text(arena, users_name(usage->request.service->users, use->uid));
 	}
+
 	reply->uses[reply->n_uses++] = row;
 	return row;
 }
@@ -57,8 +60,10 @@ static int usage_compare(const void *left, const void *right)
 		return a->gpu_ms > b->gpu_ms ? -1 : 1;
 	if (a->wall_ms != b->wall_ms)
 		return a->wall_ms > b->wall_ms ? -1 : 1;
+
 	if (a->uid != b->uid)
 		return a->uid < b->uid ? -1 : 1;
+
 	return strcmp(a->project, b->project);
 }
 
@@ -70,9 +75,11 @@ static int usage_fill(const struct service_usage *usage, const struct store_usag
 		const struct store_use *use = &from->items[i];
 		if (!usage_wants(usage, use))
 			continue;
+
 		Sluice__V1__Use *row = usage_row(usage, use, arena, reply);
 		if (!row)
 			return -ENOMEM;
+
 		row->jobs += use->jobs;
 		row->failed += use->failed;
 		row->wall_ms += use->wall_ms;
@@ -80,11 +87,14 @@ static int usage_fill(const struct service_usage *usage, const struct store_usag
 		row->cpu_ms += use->cpu_ms;
 		row->cpu_jobs += use->cpu_jobs;
 	}
+
 	if (!reply->uses)
 		return -ENOMEM;
+
 	qsort(reply->uses, reply->n_uses, sizeof(*reply->uses), usage_compare);
 	reply->since_unix_ns = usage->window.since_unix_ns;
 	reply->until_unix_ns = usage->window.until_unix_ns;
+
 	return 0;
 }
 
@@ -94,14 +104,17 @@ static void usage_on_read(int result, const struct store_usage *from, const stru
 	struct service_usage *usage = context;
 	Sluice__V1__UsageReply reply = SLUICE__V1__USAGE_REPLY__INIT;
 	struct err failure = {0};
+
 	if (!service_request_answered(&usage->request))
 		return;
+
 	if (result < 0)
 		failure = *err;
 	else if (usage_fill(usage, from, wire_call_arena(usage->request.call), &reply) < 0)
 		(void)err_set(
 		    &failure, -ENOMEM,
 		    "so many users and projects do not fit into one answer: ask for one user");
+
 	if (failure.code < 0)
 		service_request_fail(&usage->request, &failure);
 	else
@@ -113,6 +126,7 @@ static int usage_take(struct service_usage *usage, const Sluice__V1__UsageReques
 {
 	uint64_t uid;
 	uid_t caller = wire_call_peer(usage->request.call)->uid;
+
 	usage->by_project = asked->by_project;
 	usage->window = (struct store_usage_window){
 	    .since_unix_ns = asked->since_unix_ns,
@@ -123,12 +137,15 @@ static int usage_take(struct service_usage *usage, const Sluice__V1__UsageReques
 		return err_set(err, -EINVAL, "no user has so long a name: '%.40s...'", asked->user);
 	if (asked->since_unix_ns < 0)
 		return err_set(err, -EINVAL, "a time before 1970 is asked for");
+
 	if (parse_u64(asked->user, 0, UINT32_MAX - 1, &uid) == 0)
 		usage->window.uid = (int64_t)uid;
 	else
 		memcpy(usage->user, asked->user, strlen(asked->user) + 1);
+
 	if (!asked->by_project || service_is_manager(&usage->request))
 		return 0;
+
 	/* What a project is called may say what it is about. */
 	bool is_own = usage->window.uid == (int64_t)caller ||
 		      (usage->user[0] &&
@@ -137,6 +154,7 @@ static int usage_take(struct service_usage *usage, const Sluice__V1__UsageReques
 		return err_set(err, -EPERM,
 			       "the projects of others are shown to root and the members of "
 			       "sluice.jobs.adminGroup");
+
 	usage->window.uid = (int64_t)caller;
 	usage->user[0] = '\0';
 	return 0;
@@ -148,8 +166,10 @@ void service_usage(struct wire_call *call, const ProtobufCMessage *message, void
 	struct service_usage *usage =
 	    service_request_new(service, call, SERVICE_CALL, sizeof(*usage));
 	struct err err = {0};
+
 	if (!usage)
 		return;
+
 	int result = usage_take(usage, (const Sluice__V1__UsageRequest *)message, &err);
 	if (result == 0)
 		result = queue_usage(service->options.queue, usage->request.uid, &usage->window,

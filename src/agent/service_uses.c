@@ -32,10 +32,12 @@ static char *service_process_name(struct arena *arena, pid_t pid)
 {
 	char path[64];
 	_cleanup_buf_ struct buf comm;
+
 	buf_init(&comm, USES_COMM_MAX);
 	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
 	if (file_read(path, &comm, NULL) < 0 || comm.length == 0)
 		return service_text(arena, "");
+
 	comm.data[strcspn(comm.data, "\n")] = '\0';
 	return service_text(arena, comm.data);
 }
@@ -62,14 +64,17 @@ static const struct view_process *service_seen(struct service_uses *self,
 					       const struct snapshot_gpu *gpu, uint32_t pid)
 {
 	uint32_t count = self->page ? self->page->process_count : 0;
+
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t at = (self->at + i) % count;
 		if (!service_is_seen(self->page, at, gpu, pid))
 			continue;
+
 		self->at = at + 1;
 		const struct view_process *process = &self->page->process[at];
 		return process->uid == SNAPSHOT_U32_ABSENT ? NULL : process;
 	}
+
 	return NULL;
 }
 
@@ -97,6 +102,7 @@ static void service_use_seen(const struct service_uses *self, const struct view_
 	    process->holder < page->holder_count ? &page->holder[process->holder] : NULL;
 	const struct job *job =
 	    holder && holder->job ? queue_find(self->service->options.queue, holder->job) : NULL;
+
 	service_use_of(self, job, process->name, arena, out);
 	out->uid = process->uid;
 	if (holder && !out->job)
@@ -121,16 +127,19 @@ static Sluice__V1__GpuUse *service_use(struct service_uses *self, const struct s
 	Sluice__V1__GpuUse *use = arena_alloc(arena, sizeof(*use));
 	if (!use)
 		return NULL;
+
 	sluice__v1__gpu_use__init(use);
 	use->uuid = service_text(arena, service_device_of(gpu, process));
 	use->pid = process->pid;
 	use->memory_bytes =
 	    process->memory_bytes == SNAPSHOT_U64_ABSENT ? 0 : process->memory_bytes;
+
 	const struct view_process *seen = service_seen(self, gpu, process->pid);
 	if (seen)
 		service_use_seen(self, seen, arena, use);
 	else
 		service_use_look(self, process->pid, arena, use);
+
 	return use;
 }
 
@@ -143,6 +152,7 @@ int service_machine_uses(const struct service *service, const struct message_vie
 	size_t total = 0;
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++)
 		total += snapshot->gpu[i].process_count;
+
 	out->uses = arena_alloc(arena, (total + 1) * sizeof(*out->uses));
 	for (uint32_t i = 0; out->uses && i < snapshot->gpu_count; i++) {
 		const struct snapshot_gpu *gpu = &snapshot->gpu[i];
@@ -153,5 +163,6 @@ int service_machine_uses(const struct service *service, const struct message_vie
 			out->n_uses++;
 		}
 	}
+
 	return out->uses ? 0 : err_set(err, -ENOMEM, "out of memory for the answer");
 }

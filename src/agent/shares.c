@@ -38,6 +38,7 @@ static bool shares_parse_line(const char *line, size_t length, shares_find_fn *f
 	const char *count_at = left > 0 ? memchr(++first_at, ':', left) : NULL;
 	if (name == 0 || name >= SHARES_NAME_MAX || !count_at)
 		return false;
+
 	size_t digits = (size_t)(count_at - first_at);
 	if (parse_u64_span(first_at, digits, 1, UINT32_MAX - 1, &first) < 0 ||
 	    parse_u64_span(count_at + 1, left - digits - 1, 1, UINT32_MAX - first, &count) < 0)
@@ -45,12 +46,15 @@ static bool shares_parse_line(const char *line, size_t length, shares_find_fn *f
 
 	*out = (struct account_range){(uid_t)first, (uint32_t)count, (uid_t)first};
 	uid_t owner = 0;
+
 	if (parse_u64_span(line, name, 0, UINT32_MAX - 1, &uid) == 0)
 		owner = (uid_t)uid;
 	else if (!find(line, name, &owner, context))
 		owner = 0;
+
 	if (owner != 0)
 		out->owner = owner;
+
 	return true;
 }
 
@@ -64,6 +68,7 @@ size_t shares_parse(const char *text, size_t length, shares_find_fn *find, void 
 		if (shares_parse_line(text + at, line, find, context, &out[count]))
 			count++;
 	}
+
 	return count;
 }
 
@@ -89,14 +94,17 @@ static bool shares_find_name(const char *name, size_t length, uid_t *out, void *
 {
 	const struct shares_names *names = context;
 	struct shares_name key;
+
 	memcpy(key.name, name, length);
 	key.name[length] = '\0';
+
 	const struct shares_name *found =
 	    names->count == 0 ? NULL
 			      : bsearch(&key, names->items, names->count, sizeof(*names->items),
 					shares_compare_names);
 	if (found)
 		*out = found->uid;
+
 	return found != NULL;
 }
 
@@ -105,24 +113,30 @@ static int shares_read_names(const char *path, struct shares_names *out)
 {
 	_cleanup_fclose_ FILE *file = fopen(path, "re");
 	const struct passwd *user;
+
 	while (file && (user = fgetpwent(file))) {
 		if (strlen(user->pw_name) >= SHARES_NAME_MAX)
 			continue;
+
 		if (out->count == out->room) {
 			size_t room = out->room ? 2 * out->room : 64;
 			struct shares_name *items =
 			    reallocarray(out->items, room, sizeof(*out->items));
 			if (!items)
 				return -ENOMEM;
+
 			out->items = items;
 			out->room = room;
 		}
+
 		struct shares_name *name = &out->items[out->count++];
 		memcpy(name->name, user->pw_name, strlen(user->pw_name) + 1);
 		name->uid = user->pw_uid;
 	}
+
 	if (out->count > 0)
 		qsort(out->items, out->count, sizeof(*out->items), shares_compare_names);
+
 	return 0;
 }
 
@@ -138,6 +152,7 @@ static int shares_take(struct shares *shares, const char *text, size_t length)
 		    shares_parse(text, length, shares_find_name, &names, ranges, SHARES_RANGES_MAX);
 		rc = account_set_ranges(shares->account, ranges, count);
 	}
+
 	free(names.items);
 	return rc;
 }
@@ -147,12 +162,14 @@ static void shares_read(struct shares *shares)
 {
 	_cleanup_buf_ struct buf text;
 	struct err err = {0};
+
 	buf_init(&text, SHARES_TEXT_MAX);
 	int rc = file_read(shares->path, &text, &err);
 	if (rc == -ENOENT)
 		(void)account_set_ranges(shares->account, NULL, 0);
 	else if (rc == 0 && shares_take(shares, text.data, text.length) < 0)
 		rc = err_set(&err, -ENOMEM, "out of memory for '%s'", shares->path);
+
 	if (rc < 0 && rc != -ENOENT)
 		log_write(shares->log, LOG_LEVEL_WARNING, NULL,
 			  "subordinate user ids count as users of their own: %s", err.text);
@@ -177,15 +194,18 @@ struct shares *shares_new(struct loop *loop, struct log *log, const char *root, 
 		(void)err_set(err, -ENOMEM, "out of memory for the shares of users");
 		return NULL;
 	}
+
 	shares->log = log;
 	shares->passwd = passwd ? passwd : "/etc/passwd";
 	shares->account = account_new(geteuid(), err);
 	if (!shares->account || file_path(shares->path, err, "%s/etc/subuid", root ? root : "") < 0)
 		return shares_free(shares);
+
 	struct err unwatched = {0};
 	if (filewatch_new(loop, shares_look, shares, &shares->watch, &unwatched) < 0)
 		log_write(shares->log, LOG_LEVEL_WARNING, NULL,
 			  "changes of '%s' are not noticed: %s", shares->path, unwatched.text);
+
 	shares_look(shares);
 	return shares;
 }

@@ -80,8 +80,10 @@ static bool socket_record_is_dead(const char *path)
 	if (fd < 0 || lstat(path, &before) < 0 || !S_ISSOCK(before.st_mode) ||
 	    wire_unix_address(path, &address, &directory, NULL) < 0)
 		return false;
+
 	bool is_refused = connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 &&
 			  errno == ECONNREFUSED;
+
 	/* Not one that was made meanwhile. */
 	return is_refused && lstat(path, &after) == 0 && before.st_ino == after.st_ino &&
 	       before.st_dev == after.st_dev;
@@ -92,10 +94,12 @@ static int socket_record_remove(const struct notes *noted, const struct notes *k
 				struct err *err)
 {
 	int result = 0;
+
 	for (size_t i = 0; i < noted->count; i++) {
 		const char *path = noted->items[i];
 		if ((kept && notes_have(kept, path)) || !socket_record_is_dead(path))
 			continue;
+
 		if (unlink(path) == 0) {
 			if (removed)
 				removed(path, context);
@@ -105,6 +109,7 @@ static int socket_record_remove(const struct notes *noted, const struct notes *k
 					 err_describe(code));
 		}
 	}
+
 	return result;
 }
 
@@ -117,6 +122,7 @@ int socket_record_clean(const char *state_dir, const struct notes *kept,
 	int rc = file_path(path, err, "%s/" SOCKET_RECORD_NAME, state_dir);
 	if (rc == 0)
 		rc = socket_record_read(path, &noted, err);
+
 	if (rc == 0)
 		rc = socket_record_remove(&noted, kept, removed, context, err);
 	notes_done(&noted);
@@ -130,21 +136,26 @@ static int socket_record_work(void *context)
 	struct socket_record *record = context;
 	struct notes noted = {.count = 0};
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, SOCKET_RECORD_MAX);
 	int rc = socket_record_read(record->path, &noted, NULL);
 	if (rc == 0 && record->cleans)
 		(void)socket_record_remove(&noted, &record->work, NULL, NULL, NULL);
 	rc = 0;
+
 	for (size_t i = 0; rc == 0 && i < record->work.count; i++)
 		rc = buf_printf(&text, "%s\n", record->work.items[i]);
+
 	/* What was there before is not lost until it may be removed. */
 	for (size_t i = 0; rc == 0 && !record->cleans && i < noted.count; i++) {
 		if (!notes_have(&record->work, noted.items[i]))
 			rc = buf_printf(&text, "%s\n", noted.items[i]);
 	}
+
 	notes_done(&noted);
 	if (rc < 0)
 		return err_set(&record->err, rc, "%s", err_describe(rc));
+
 	return file_write_atomic(record->path, buf_text(&text), text.length, 0600, &record->err);
 }
 
@@ -172,21 +183,27 @@ void socket_record_update(struct socket_record *record, const char *directory,
 {
 	struct notes now = {.count = 0};
 	struct kubelet_view view;
+
 	if (record->is_running)
 		return; /* with the next sample */
+
 	for (unsigned i = 0; i < count; i++) {
 		for (size_t r = 0; kubelets[i] && kubelet_resource_at(kubelets[i], r, &view); r++)
 			notes_add(&now, "%s/%s", directory, view.endpoint);
 	}
+
 	if (record->is_written && record->has_cleaned >= cleans &&
 	    socket_record_is_same(&now, &record->now)) {
 		notes_done(&now);
 		return;
 	}
+
 	notes_done(&record->now);
 	notes_done(&record->work);
+
 	for (size_t i = 0; i < now.count; i++)
 		notes_add(&record->work, "%s", now.items[i]);
+
 	record->now = now;
 	record->has_cleaned = record->cleans = cleans;
 	record->job = (struct storage_job){
@@ -203,12 +220,14 @@ int socket_record_new(const struct socket_record_options *options, struct socket
 	struct socket_record *record = calloc(1, sizeof(*record));
 	if (!record)
 		return err_set(err, -ENOMEM, "out of memory for noting sockets");
+
 	record->options = *options;
 	int rc = file_path(record->path, err, "%s/" SOCKET_RECORD_NAME, options->state_dir);
 	if (rc < 0) {
 		free(record);
 		return rc;
 	}
+
 	*out = record;
 	return 0;
 }

@@ -64,11 +64,13 @@ static bool users_is_name(const char *text, size_t length)
 {
 	if (length == 0 || length >= USERS_NAME_MAX)
 		return false;
+
 	for (size_t i = 0, size; i < length; i += size) {
 		uint32_t character = text_decode(text + i, length - i, &size);
 		if (character == TEXT_INVALID || character <= ' ' || character == 0x7f)
 			return false;
 	}
+
 	return true;
 }
 
@@ -77,6 +79,7 @@ static bool users_read_file(const struct users *users, struct users_entry *entry
 	_cleanup_fclose_ FILE *file =
 	    fopen(users->options.passwd ? users->options.passwd : "/etc/passwd", "re");
 	const struct passwd *user;
+
 	while (file && (user = fgetpwent(file))) {
 		if (user->pw_uid != entry->uid ||
 		    !users_is_name(user->pw_name, strlen(user->pw_name)))
@@ -84,6 +87,7 @@ static bool users_read_file(const struct users *users, struct users_entry *entry
 		(void)snprintf(entry->name, sizeof(entry->name), "%s", user->pw_name);
 		return true;
 	}
+
 	return false;
 }
 
@@ -102,15 +106,19 @@ static void users_on_answer(struct child *child, const struct child_end *end, vo
 	struct users_entry *entry = users_find(question->users, question->uid);
 	char text[USERS_ANSWER_MAX];
 	ssize_t length = read(question->answer_fd, text, sizeof(text) - 1);
+
 	text[length > 0 ? length : 0] = '\0';
 	char *colon = strchr(text, ':');
 	bool is_named = entry && colon && !end->was_killed && end->value == 0 &&
 			users_is_name(text, (size_t)(colon - text));
+
 	users_end_question(question);
 	if (!is_named)
 		return;
+
 	*colon = '\0';
 	bool is_new = strcmp(entry->name, text) != 0;
+
 	(void)snprintf(entry->name, sizeof(entry->name), "%.*s", USERS_NAME_MAX - 1, text);
 	if (is_new && options->named)
 		options->named(options->context);
@@ -131,13 +139,16 @@ static void users_ask(struct users *users, struct users_entry *entry)
 		if (!users->question[i].child)
 			question = &users->question[i];
 	}
+
 	int pair[2];
 	if (!question || pipe2(pair, O_CLOEXEC | O_NONBLOCK) < 0) {
 		entry->until_ns = 0;
 		return;
 	}
+
 	char number[16], program[] = "getent", database[] = "passwd";
 	(void)snprintf(number, sizeof(number), "%u", (unsigned)entry->uid);
+
 	char *argv[] = {program, database, number, NULL};
 	const struct child_fd fds[] = {{.source = pair[1], .target = 1}};
 	const struct child_spec spec = {
@@ -147,11 +158,13 @@ static void users_ask(struct users *users, struct users_entry *entry)
 	    .fds = fds,
 	    .fd_count = 1,
 	};
+
 	question->uid = entry->uid;
 	question->answer_fd = pair[0];
 	question->child =
 	    child_start(users->options.children, &spec, users_on_answer, question, NULL);
 	(void)close(pair[1]);
+
 	if (question->child)
 		loop_timer_start(question->deadline, USERS_ANSWER_NS);
 	else
@@ -169,6 +182,7 @@ const char *users_name(struct users *users, uid_t uid)
 	entry->until_ns = clock_after_ns(now_ns, USERS_FRESH_NS);
 	if (!users_read_file(users, entry))
 		users_ask(users, entry);
+
 	return entry->name;
 }
 
@@ -179,12 +193,14 @@ struct users *users_new(const struct users_options *options, struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for names of users");
 		return NULL;
 	}
+
 	users->options = *options;
 	for (size_t i = 0; i < USERS_ASKING_MAX; i++) {
 		struct users_question *question = &users->question[i];
 		question->users = users;
 		question->answer_fd = -1;
 	}
+
 	for (size_t i = 0; i < USERS_ASKING_MAX; i++) {
 		struct users_question *question = &users->question[i];
 		question->deadline =
@@ -192,6 +208,7 @@ struct users *users_new(const struct users_options *options, struct err *err)
 		if (!question->deadline)
 			return users_free(users);
 	}
+
 	return users;
 }
 
@@ -199,6 +216,7 @@ struct users *users_free(struct users *users)
 {
 	if (!users)
 		return NULL;
+
 	for (size_t i = 0; i < USERS_ASKING_MAX; i++) {
 		struct users_question *question = &users->question[i];
 		if (question->child)
@@ -207,6 +225,7 @@ struct users *users_free(struct users *users)
 			users_end_question(question);
 		question->deadline = loop_timer_free(question->deadline);
 	}
+
 	free(users);
 	return NULL;
 }

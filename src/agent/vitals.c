@@ -93,16 +93,19 @@ static struct vitals_gpu *vitals_find(const struct vitals *vitals, const char *u
 {
 	struct vitals_gpu *found = NULL;
 	bool by_index = !uuid[0] && !bus[0] && index != GPU_U32_UNKNOWN;
+
 	for (size_t i = 0; i < vitals->count; i++) {
 		struct vitals_gpu *gpu = vitals->gpus[i];
 		if (uuid[0] && strcmp(gpu->mark.uuid, uuid) == 0)
 			return gpu;
 		if (by_index && vitals_has_no_name(gpu) && gpu->mark.index == index)
 			return gpu;
+
 		bool may_be = !uuid[0] || !gpu->mark.uuid[0];
 		if (may_be && bus[0] && strcmp(gpu->mark.bus, bus) == 0 && (!found || gpu->here))
 			found = gpu;
 	}
+
 	return found;
 }
 
@@ -119,11 +122,14 @@ static bool vitals_make_room(struct vitals *vitals)
 {
 	if (vitals->count < HEALTH_MARKS_GPU_MAX)
 		return true;
+
 	size_t place = 0;
 	while (place < vitals->count && vitals->gpus[place]->here)
 		place++;
+
 	if (place == vitals->count)
 		return false;
+
 	vitals_drop(vitals, place);
 	return true;
 }
@@ -134,10 +140,12 @@ static struct vitals_gpu *vitals_add(struct vitals *vitals, const char *uuid, co
 	struct vitals_gpu *gpu = vitals_make_room(vitals) ? calloc(1, sizeof(*gpu)) : NULL;
 	if (!gpu)
 		return NULL;
+
 	vitals_set_text(gpu->mark.uuid, sizeof(gpu->mark.uuid), uuid);
 	vitals_set_text(gpu->mark.bus, sizeof(gpu->mark.bus), bus);
 	gpu->mark.index = GPU_U32_UNKNOWN;
 	vitals->gpus[vitals->count++] = gpu;
+
 	return gpu;
 }
 
@@ -171,6 +179,7 @@ static void vitals_save_done(void *context, int result)
 		log_write(vitals->options.log, LOG_LEVEL_ERROR, NULL,
 			  "what is held against the GPUs would not outlive the agent: %s",
 			  vitals->save_err.text);
+
 	vitals->save_failed = result < 0;
 	vitals_save(vitals);
 }
@@ -181,13 +190,16 @@ static void vitals_save(struct vitals *vitals)
 {
 	if (!vitals->is_dirty || vitals->is_saving)
 		return;
+
 	buf_clear(&vitals->saved);
 	vitals->save = (struct storage_job){
 	    .work = vitals_save_work, .done = vitals_save_done, .context = vitals};
+
 	/* No memory, no room: tried again with the next sample. */
 	if (vitals_format(vitals, &vitals->saved) < 0 ||
 	    storage_submit(vitals->options.storage, &vitals->save, NULL) < 0)
 		return;
+
 	vitals->is_dirty = false;
 	vitals->is_saving = true;
 }
@@ -208,24 +220,29 @@ static int vitals_take_marks(struct vitals *vitals, const struct health_marks *m
 	bool other_boot =
 	    marks->boot[0] && vitals->boot[0] && strcmp(marks->boot, vitals->boot) != 0;
 	const uint64_t now_ns = vitals_now(vitals);
+
 	vitals->kmsg_sequence = other_boot ? HEALTH_MARKS_NO_SEQUENCE : marks->kmsg_sequence;
 	vitals->is_dirty = other_boot;
 	for (uint32_t i = 0; i < marks->count; i++) {
 		const struct health_mark *mark = &marks->marks[i];
 		if (vitals_find(vitals, mark->uuid, "", GPU_U32_UNKNOWN))
 			continue; /* twice */
+
 		struct vitals_gpu *gpu = vitals_add(vitals, mark->uuid, mark->bus);
 		if (!gpu)
 			return err_set(err, -ENOMEM, "no memory for the health of the GPUs");
+
 		gpu->mark = *mark;
 		for (uint32_t e = 0; e < mark->track.event_count; e++) {
 			/* The wall clock was set back since. */
 			if (gpu->mark.track.event[e].time_ns > now_ns)
 				gpu->mark.track.event[e].time_ns = now_ns;
 		}
+
 		if (other_boot)
 			health_reboot(&gpu->mark.track, &vitals->policy, now_ns);
 	}
+
 	return 0;
 }
 
@@ -234,16 +251,19 @@ static int vitals_load(struct vitals *vitals, struct err *err)
 	struct err why = {0};
 	_cleanup_buf_ struct buf text;
 	_cleanup_health_marks_ struct health_marks marks = {.count = 0};
+
 	buf_init(&text, HEALTH_MARKS_FILE_MAX);
 	int rc = file_read(vitals->path, &text, &why);
 	if (rc == -ENOENT)
 		return 0;
 	if (rc == 0)
 		rc = health_marks_parse(buf_text(&text), text.length, &marks, &why);
+
 	if (rc == -ENOMEM)
 		return err_set(err, rc, "%s", why.text);
 	if (rc == 0)
 		return vitals_take_marks(vitals, &marks, err);
+
 	vitals_set_aside(vitals, why.text);
 	return 0;
 }
@@ -254,12 +274,15 @@ static void vitals_judge(struct vitals *vitals, struct vitals_gpu *gpu)
 {
 	struct health_verdict verdict;
 	health_judge(&gpu->mark.track, &vitals->policy, vitals_now(vitals), false, &verdict);
+
 	enum health_state before = gpu->state, after = verdict.state;
 	const char *why = verdict.reason_count > 0 ? verdict.reason[0].text : "";
+
 	gpu->state = after;
 	if (before == after || (before == HEALTH_UNKNOWN && after == HEALTH_HEALTHY) ||
 	    after == HEALTH_UNKNOWN || !vitals->options.changed)
 		return;
+
 	vitals->options.changed(gpu->mark.uuid, gpu->mark.index, before, after, why,
 				vitals->options.context);
 }
@@ -270,13 +293,16 @@ static void vitals_reason(struct vitals *vitals, const struct vitals_gpu *gpu,
 {
 	struct health_verdict verdict = {.state = HEALTH_HEALTHY};
 	char *text = reasons->text[place];
+
 	/* Nothing is held against most of them, and then there is nothing to judge. */
 	if (gpu && !health_mark_is_empty(&gpu->mark.track))
 		health_judge_device(&gpu->mark.track, &vitals->policy, vitals_now(vitals), gi, ci,
 				    &verdict);
+
 	const char *why = verdict.state == HEALTH_UNHEALTHY ? verdict.reason[0].text : "";
 	if (strcmp(text, why) == 0)
 		return;
+
 	vitals_set_text(text, HEALTH_TEXT_MAX, why);
 	reasons->why[place] = text[0] ? text : NULL;
 	vitals->generation++;
@@ -287,6 +313,7 @@ static void vitals_judge_devices(struct vitals *vitals)
 	for (uint32_t i = 0; i < vitals->gpu.count; i++)
 		vitals_reason(vitals, vitals->places[i], &vitals->gpu, i, SNAPSHOT_WHOLE_GPU,
 			      SNAPSHOT_WHOLE_GPU);
+
 	for (uint32_t i = 0; i < vitals->mig.count; i++) {
 		const struct mig_device *mig = &vitals->migs[i];
 		vitals_reason(vitals, vitals->places[mig->parent], &vitals->mig, i, mig->gi,
@@ -333,10 +360,12 @@ static void vitals_make_places(struct vitals *vitals, const struct inventory *in
 {
 	if (inventory && vitals->places && vitals_places_are(vitals, inventory))
 		return;
+
 	vitals_forget_places(vitals);
 	vitals->generation++;
 	if (!inventory)
 		return;
+
 	struct mig_device *migs = calloc(inventory->mig_count + 1, sizeof(*migs));
 	vitals->migs = migs;
 	vitals->places = calloc(inventory->gpu_count + 1, sizeof(*vitals->places));
@@ -345,6 +374,7 @@ static void vitals_make_places(struct vitals *vitals, const struct inventory *in
 		vitals_forget_places(vitals); /* made with the next sample */
 		return;
 	}
+
 	if (inventory->mig_count > 0)
 		memcpy(migs, inventory->migs, inventory->mig_count * sizeof(*migs));
 }
@@ -363,6 +393,7 @@ static bool vitals_refine(struct health_track *track, const struct health_event 
 			    known->gi == event->gi;
 		uint64_t apart = known->time_ns > event->time_ns ? known->time_ns - event->time_ns
 								 : event->time_ns - known->time_ns;
+
 		if (known->xid != event->xid || !fits || (!is_same && apart > KMSG_DUPLICATE_NS))
 			continue;
 		if (known->gi == SNAPSHOT_WHOLE_GPU)
@@ -371,8 +402,10 @@ static bool vitals_refine(struct health_track *track, const struct health_event 
 			known->ci = event->ci;
 		if (known->pid == SNAPSHOT_U32_ABSENT)
 			known->pid = event->pid;
+
 		return true;
 	}
+
 	return false;
 }
 
@@ -393,6 +426,7 @@ static void vitals_take_xid(struct vitals *vitals, struct vitals_gpu *gpu,
 	};
 	bool is_same = event->kind == PROBE_EVENT_XID_AGAIN;
 	bool may_be_known = event->history || is_same;
+
 	if (!may_be_known || !vitals_refine(track, &xid, is_same))
 		health_event(track, &xid, &vitals->policy);
 	vitals->is_dirty = true;
@@ -403,12 +437,14 @@ static bool vitals_knows_record(struct vitals *vitals, const struct probe_event 
 {
 	if (event->kmsg_sequence == UINT64_MAX)
 		return false;
+
 	bool knows = vitals->kmsg_sequence != HEALTH_MARKS_NO_SEQUENCE &&
 		     event->kmsg_sequence <= vitals->kmsg_sequence;
 	if (!knows) {
 		vitals->kmsg_sequence = event->kmsg_sequence;
 		vitals->is_dirty = true;
 	}
+
 	return knows;
 }
 
@@ -416,17 +452,20 @@ static void vitals_xid(struct vitals *vitals, const struct probe_event *event)
 {
 	if (vitals_knows_record(vitals, event))
 		return;
+
 	if (!event->uuid[0] && !event->bus[0]) {
 		/* The next sample shows which GPU fails; nobody is suspected. */
 		log_write(vitals->options.log, LOG_LEVEL_WARNING, NULL,
 			  "XID %" PRIu64 " of a GPU that the driver does not name", event->data);
 		return;
 	}
+
 	struct vitals_gpu *gpu = vitals_find(vitals, event->uuid, event->bus, GPU_U32_UNKNOWN);
 	if (!gpu)
 		gpu = vitals_add(vitals, event->uuid, event->bus);
 	if (!gpu)
 		return;
+
 	vitals_take_xid(vitals, gpu, event);
 	if (gpu->here)
 		vitals_judge(vitals, gpu);
@@ -475,11 +514,13 @@ static void vitals_adopt(struct vitals *vitals, struct vitals_gpu *gpu)
 		if (vitals_has_no_name(nameless) ? nameless->mark.index != gpu->mark.index
 						 : strcmp(nameless->mark.bus, gpu->mark.bus) != 0)
 			continue;
+
 		for (uint32_t e = 0; e < nameless->mark.track.event_count; e++) {
 			const struct health_event *event = &nameless->mark.track.event[e];
 			if (!vitals_refine(&gpu->mark.track, event, false))
 				health_event(&gpu->mark.track, event, &vitals->policy);
 		}
+
 		vitals->is_dirty = true;
 		vitals_drop(vitals, i);
 		return;
@@ -489,23 +530,28 @@ static void vitals_adopt(struct vitals *vitals, struct vitals_gpu *gpu)
 static struct vitals_gpu *vitals_meet(struct vitals *vitals, const struct gpu *known)
 {
 	char bus[PCI_TEXT_MAX] = "";
+
 	if (known->has_pci)
 		(void)pci_address_to_string(&known->pci, bus);
+
 	struct vitals_gpu *gpu = vitals_find(vitals, known->uuid, bus, known->index);
 	if (!gpu)
 		gpu = vitals_add(vitals, known->uuid, bus);
 	if (!gpu)
 		return NULL;
+
 	gpu->here = true;
 	gpu->mark.index = known->index;
 	if (known->uuid[0])
 		vitals_set_text(gpu->mark.uuid, sizeof(gpu->mark.uuid), known->uuid);
 	if (bus[0])
 		vitals_set_text(gpu->mark.bus, sizeof(gpu->mark.bus), bus);
+
 	if (known->name[0])
 		vitals_set_text(gpu->mark.name, sizeof(gpu->mark.name), known->name);
 	if (gpu->mark.uuid[0])
 		vitals_adopt(vitals, gpu);
+
 	return gpu;
 }
 
@@ -519,6 +565,7 @@ static const struct snapshot_gpu *vitals_sample_of(const struct snapshot *snapsh
 			: gpu->mark.bus[0] && strcmp(sample->bus, gpu->mark.bus) == 0)
 			return sample;
 	}
+
 	return NULL;
 }
 
@@ -540,9 +587,11 @@ static void vitals_take_sample(struct vitals *vitals, struct vitals_gpu *gpu,
 	struct health_track *track = &gpu->mark.track;
 	if (!is_new && track->sampled && track->now.state == sample->state)
 		return;
+
 	const uint32_t held = track->held, events = track->event_count;
 	const uint64_t reset_ns = track->reset_ns;
 	const bool accepted = track->remap_accepted;
+
 	health_sample(track, sample, vitals_now(vitals), &vitals->policy);
 	vitals->is_dirty |= held != track->held || events != track->event_count ||
 			    accepted != track->remap_accepted ||
@@ -561,6 +610,7 @@ static void vitals_sample_gpu(struct vitals *vitals, const struct gpu *known,
 			vitals_take_sample(vitals, gpu, made, is_new);
 		free(made);
 	}
+
 	vitals_judge(vitals, gpu);
 }
 
@@ -568,11 +618,15 @@ void vitals_sample(struct vitals *vitals, const struct inventory *inventory,
 		   const struct snapshot *snapshot)
 {
 	bool is_new = snapshot && snapshot->taken_ns != vitals->sampled_ns;
+
 	if (snapshot)
 		vitals->sampled_ns = snapshot->taken_ns;
+
 	for (size_t i = 0; i < vitals->count; i++)
 		vitals->gpus[i]->here = false;
+
 	vitals_make_places(vitals, inventory);
+
 	for (uint32_t i = 0; inventory && i < inventory->gpu_count; i++) {
 		struct vitals_gpu *gpu = vitals_meet(vitals, &inventory->gpus[i]);
 		if (gpu)
@@ -580,6 +634,7 @@ void vitals_sample(struct vitals *vitals, const struct inventory *inventory,
 		if (vitals->places)
 			vitals->places[i] = gpu;
 	}
+
 	vitals_judge_devices(vitals);
 	vitals_save(vitals);
 }
@@ -619,18 +674,22 @@ bool vitals_at(const struct vitals *vitals, size_t place, struct vitals_view *ou
 {
 	if (place >= vitals->count)
 		return false;
+
 	const struct vitals_gpu *gpu = vitals->gpus[place];
 	const struct health_track *track = &gpu->mark.track;
+
 	*out = (struct vitals_view){.index = gpu->mark.index, .here = gpu->here};
 	memcpy(out->uuid, gpu->mark.uuid, sizeof(out->uuid));
 	memcpy(out->name, gpu->mark.name, sizeof(out->name));
 	memcpy(out->bus, gpu->mark.bus, sizeof(out->bus));
 	health_judge(track, &vitals->policy, vitals_now(vitals), false, &out->verdict);
+
 	for (; out->xid_count < track->event_count; out->xid_count++) {
 		out->xid[out->xid_count].event = track->event[out->xid_count];
 		out->xid[out->xid_count].class_ =
 		    health_policy_class(&vitals->policy, track->event[out->xid_count].xid);
 	}
+
 	return true;
 }
 
@@ -638,10 +697,12 @@ static bool vitals_is_named(const struct vitals_gpu *gpu, const char *name)
 {
 	uint64_t index;
 	struct pci_address address, own;
+
 	if (strcmp(name, "all") == 0 || (name[0] && strcmp(gpu->mark.uuid, name) == 0))
 		return true;
 	if (parse_u64(name, 0, GPU_MAX - 1, &index) == 0)
 		return gpu->here && gpu->mark.index == index;
+
 	return pci_parse_address(name, strlen(name), &address) == 0 &&
 	       pci_parse_address(gpu->mark.bus, strlen(gpu->mark.bus), &own) == 0 &&
 	       pci_address_compare(&address, &own) == 0;
@@ -650,10 +711,12 @@ static bool vitals_is_named(const struct vitals_gpu *gpu, const char *name)
 int vitals_clear(struct vitals *vitals, const char *gpu, uint32_t *out_count, struct err *err)
 {
 	uint32_t count = 0;
+
 	for (size_t i = 0; i < vitals->count; i++) {
 		struct vitals_gpu *named = vitals->gpus[i];
 		if (!vitals_is_named(named, gpu))
 			continue;
+
 		count++;
 		health_clear(&named->mark.track, vitals_now(vitals));
 		log_write(vitals->options.log, LOG_LEVEL_NOTICE, NULL,
@@ -661,20 +724,24 @@ int vitals_clear(struct vitals *vitals, const char *gpu, uint32_t *out_count, st
 			  named->mark.uuid, named->mark.bus);
 		vitals_judge(vitals, named);
 	}
+
 	if (count == 0 && strcmp(gpu, "all") != 0)
 		return err_set(err, -ENOENT,
 			       "there is no GPU '%.96s': give an index, a UUID, a PCI address or "
 			       "all ('sluice health' lists them)",
 			       gpu);
+
 	for (size_t i = vitals->count; i-- > 0;) {
 		/* One that is gone was listed only for what was held against it. */
 		if (!vitals->gpus[i]->here && health_mark_is_empty(&vitals->gpus[i]->mark.track))
 			vitals_drop(vitals, i);
 	}
+
 	vitals->is_dirty = true;
 	vitals_judge_devices(vitals);
 	vitals_save(vitals);
 	*out_count = count;
+
 	return 0;
 }
 
@@ -692,22 +759,28 @@ void vitals_configure(struct vitals *vitals, const struct config *config)
 {
 	const struct config_health *health = &config->health;
 	struct health_policy *policy = &vitals->policy;
+
 	*policy = (struct health_policy){
 	    .base = health->policy == CONFIG_HEALTH_PEER ? HEALTH_AS_PEER : HEALTH_BY_TABLE,
 	    .manual = health->recover == CONFIG_RECOVER_MANUAL,
 	    .poll_ns = health->poll_ns,
 	};
 	_Static_assert(2 * CONFIG_CODES_MAX <= HEALTH_OVERRIDE_MAX, "all codes of the file fit");
+
 	for (uint32_t i = 0; i < health->ignore.count; i++)
 		(void)health_policy_set(policy, health->ignore.code[i], XID_IGNORE);
+
 	for (uint32_t i = 0; i < health->fatal.count; i++)
 		(void)health_policy_set(policy, health->fatal.code[i],
 					health_policy_fatal(health->fatal.code[i]));
+
 	health_policy_environment(policy, getenv("DP_DISABLE_HEALTHCHECKS"),
 				  getenv("DP_ENABLE_HEALTHCHECKS"), vitals_bad_entry, vitals);
+
 	for (size_t i = 0; i < vitals->count; i++)
 		if (vitals->gpus[i]->here)
 			vitals_judge(vitals, vitals->gpus[i]);
+
 	vitals_judge_devices(vitals);
 }
 
@@ -716,12 +789,14 @@ static void vitals_read_boot(struct vitals *vitals)
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, 64);
 	const char *boot = vitals->options.boot_id;
 	bool is_own = file_path(path, NULL, "%s/proc/sys/kernel/random/boot_id", pci_root()) == 0 &&
 		      file_exists(path);
 	if (!boot && file_read(is_own ? path : "/proc/sys/kernel/random/boot_id", &text, NULL) == 0)
 		boot = buf_text(&text);
+
 	if (!boot)
 		boot = ""; /* not known: then none is another */
 	(void)snprintf(vitals->boot, sizeof(vitals->boot), "%.*s", (int)strcspn(boot, " \n"), boot);
@@ -732,6 +807,7 @@ int vitals_new(const struct vitals_options *options, struct vitals **out, struct
 	struct vitals *vitals = calloc(1, sizeof(*vitals));
 	if (!vitals)
 		return err_set(err, -ENOMEM, "no memory for the health of the GPUs");
+
 	vitals->options = *options;
 	vitals->unix_ahead_ns = clock_unix_ns() - (int64_t)loop_now_ns(options->loop);
 	vitals->kmsg_sequence = HEALTH_MARKS_NO_SEQUENCE;
@@ -739,14 +815,17 @@ int vitals_new(const struct vitals_options *options, struct vitals **out, struct
 	vitals_read_boot(vitals);
 	vitals_configure(vitals, options->config);
 	vitals->options.config = NULL;
+
 	int rc = file_path(vitals->path, err, "%s/health", options->state_dir);
 	if (rc == 0)
 		rc = vitals_load(vitals, err);
 	vitals->is_dirty &= rc == 0; /* nothing half read replaces what is there */
+
 	if (rc < 0) {
 		(void)vitals_free(vitals);
 		return rc;
 	}
+
 	*out = vitals;
 	return 0;
 }
@@ -755,17 +834,21 @@ struct vitals *vitals_free(struct vitals *vitals)
 {
 	if (!vitals)
 		return NULL;
+
 	/* What came while the storage thread was writing for the last time, and the counters as
 	 * they are now: a reset shows by them. */
 	for (size_t i = 0; i < vitals->count; i++)
 		vitals->is_dirty |= !health_mark_is_empty(&vitals->gpus[i]->mark.track) &&
 				    vitals->gpus[i]->mark.track.sampled;
+
 	buf_clear(&vitals->saved);
 	if (vitals->is_dirty && vitals_format(vitals, &vitals->saved) == 0)
 		(void)vitals_save_work(vitals); /* as when the agent had been killed */
 	vitals_forget_places(vitals);
+
 	while (vitals->count > 0)
 		vitals_drop(vitals, vitals->count - 1);
+
 	buf_done(&vitals->saved);
 	free(vitals);
 	return NULL;

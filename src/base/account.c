@@ -73,6 +73,7 @@ struct account {
 static size_t account_place(const struct account_table *table, uid_t uid)
 {
 	size_t low = 0, high = table->count;
+
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		if (table->items[middle].uid < uid)
@@ -80,6 +81,7 @@ static size_t account_place(const struct account_table *table, uid_t uid)
 		else
 			high = middle;
 	}
+
 	return low;
 }
 
@@ -95,12 +97,14 @@ static struct account_entry *account_add(struct account_table *table, uid_t uid)
 	struct account_entry *found = account_find(table, uid);
 	if (found)
 		return found;
+
 	if (table->count == table->room) {
 		size_t room = table->room ? 2 * table->room : 8;
 		struct account_entry *items =
 		    reallocarray(table->items, room, sizeof(*table->items));
 		if (!items)
 			return NULL;
+
 		table->items = items;
 		table->room = room;
 	}
@@ -110,6 +114,7 @@ static struct account_entry *account_add(struct account_table *table, uid_t uid)
 		(table->count - place) * sizeof(*table->items));
 	table->items[place] = (struct account_entry){.uid = uid};
 	table->count++;
+
 	return &table->items[place];
 }
 
@@ -141,8 +146,10 @@ static size_t account_order_ranges(struct account_range *ranges, size_t count)
 {
 	size_t kept = 0;
 	uint64_t end = 0;
+
 	if (count > 0)
 		qsort(ranges, count, sizeof(*ranges), account_compare_ranges);
+
 	for (size_t i = 0; i < count; i++) {
 		struct account_range range = ranges[i];
 		uint64_t range_end = (uint64_t)range.first + range.count;
@@ -154,12 +161,14 @@ static size_t account_order_ranges(struct account_range *ranges, size_t count)
 		end = range_end;
 		ranges[kept++] = range;
 	}
+
 	return kept;
 }
 
 static uid_t account_owner_of(const struct account_range *ranges, size_t count, uid_t uid)
 {
 	size_t low = 0, high = count; /* the first that begins behind uid */
+
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		if (ranges[middle].first <= uid)
@@ -167,6 +176,7 @@ static uid_t account_owner_of(const struct account_range *ranges, size_t count, 
 		else
 			high = middle;
 	}
+
 	bool is_in = low > 0 && uid - ranges[low - 1].first < ranges[low - 1].count;
 	return is_in ? ranges[low - 1].owner : uid;
 }
@@ -186,6 +196,7 @@ int account_set_ranges(struct account *account, const struct account_range *rang
 	struct account_range *copy = calloc(count + 1, sizeof(*copy));
 	struct account_table owners = {.items = NULL};
 	bool has_room = copy != NULL;
+
 	if (copy && count > 0) {
 		memcpy(copy, ranges, count * sizeof(*copy));
 		count = account_order_ranges(copy, count);
@@ -195,10 +206,12 @@ int account_set_ranges(struct account *account, const struct account_range *rang
 		const struct account_entry *id = &account->ids.items[i];
 		struct account_entry *owner =
 		    account_add(&owners, account_owner_of(copy, count, id->uid));
+
 		has_room = owner != NULL;
 		for (size_t r = 0; r < ACCOUNT_RESOURCE_COUNT && has_room; r++)
 			owner->held[r] += id->held[r];
 	}
+
 	if (!has_room) {
 		free(copy);
 		free(owners.items);
@@ -210,6 +223,7 @@ int account_set_ranges(struct account *account, const struct account_range *rang
 	account->ranges = copy;
 	account->range_count = count;
 	account->owners = owners;
+
 	return 0;
 }
 
@@ -226,6 +240,7 @@ static const struct account_entry *account_largest(const struct account *account
 		    (!largest || entry->held[resource] > largest->held[resource]))
 			largest = entry;
 	}
+
 	return largest;
 }
 
@@ -257,6 +272,7 @@ int account_check(const struct account *account, enum account_resource resource,
 	const struct account_entry *largest = account_largest(account, resource);
 	bool fits = account_fits(account->used[resource], amount, limit->total);
 	uint64_t users = account_users(account, resource);
+
 	if (account_is_privileged(account, uid)) {
 		/* What users have can be taken from them. */
 		bool can_fit = account_fits(account->used[resource] - users, amount, limit->total);
@@ -268,9 +284,11 @@ int account_check(const struct account *account, enum account_resource resource,
 		return err_set(err, -EDQUOT,
 			       "one user may have %" PRIu64 " %s, and you have %" PRIu64 ": %s",
 			       limit->user, limit->name, held, limit->remedy);
+
 	if (fits &&
 	    account_fits(account_users(account, resource), amount, limit->total - limit->reserve))
 		return 0;
+
 	bool is_smaller = largest && held + amount < largest->held[resource];
 	return limit->evicts && is_smaller ? 0 : account_refuse_total(limit, err);
 }
@@ -280,14 +298,17 @@ int account_force(struct account *account, enum account_resource resource, uid_t
 {
 	if (amount == 0)
 		return 0;
+
 	struct account_entry *owner = account_add(&account->owners, account_owner(account, uid));
 	struct account_entry *id = account_add(&account->ids, uid);
 	if (!owner || !id)
 		return err_set(err, -ENOMEM, "out of memory for the share of uid %u",
 			       (unsigned)uid);
+
 	owner->held[resource] += amount;
 	id->held[resource] += amount;
 	account->used[resource] += amount;
+
 	return 0;
 }
 
@@ -305,6 +326,7 @@ void account_give(struct account *account, enum account_resource resource, uid_t
 	struct account_entry *id = account_find(&account->ids, uid);
 	if (amount == 0 || !owner || !id)
 		return;
+
 	owner->held[resource] -= amount;
 	id->held[resource] -= amount;
 	account->used[resource] -= amount;
@@ -318,10 +340,12 @@ void account_clear(struct account *account, enum account_resource resource)
 		account->owners.items[i - 1].held[resource] = 0;
 		account_drop_empty(&account->owners, &account->owners.items[i - 1]);
 	}
+
 	for (size_t i = account->ids.count; i > 0; i--) {
 		account->ids.items[i - 1].held[resource] = 0;
 		account_drop_empty(&account->ids, &account->ids.items[i - 1]);
 	}
+
 	account->used[resource] = 0;
 }
 
@@ -352,9 +376,11 @@ bool account_excess(const struct account *account, enum account_resource resourc
 	if (account->used[resource] <= limit->total &&
 	    account_users(account, resource) <= limit->total - limit->reserve)
 		return false;
+
 	const struct account_entry *largest = account_largest(account, resource);
 	if (largest)
 		*out_uid = largest->uid;
+
 	return largest != NULL;
 }
 
@@ -382,6 +408,7 @@ struct account *account_new(uid_t privileged, struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for the shares of users");
 		return NULL;
 	}
+
 	memcpy(account->limits, account_limits, sizeof(account->limits));
 	account->privileged = privileged;
 	return account;
@@ -415,8 +442,10 @@ static uint64_t account_sum_at(const uint64_t *held, size_t count, uint64_t leve
 uint64_t account_level(const uint64_t *held, size_t count, uint64_t total)
 {
 	uint64_t low = 0, high = total; /* nobody can keep more than all of it */
+
 	if (account_sum_at(held, count, UINT64_MAX) <= total)
 		return UINT64_MAX;
+
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2 + 1;
 		if (account_sum_at(held, count, middle) <= total)
@@ -424,5 +453,6 @@ uint64_t account_level(const uint64_t *held, size_t count, uint64_t total)
 		else
 			high = middle - 1;
 	}
+
 	return low;
 }

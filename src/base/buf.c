@@ -43,9 +43,11 @@ int buf_reserve(struct buf *buf, size_t length)
 	char *data = realloc(buf->data, capacity);
 	if (!data)
 		return -ENOMEM;
+
 	data[buf->length] = '\0';
 	buf->data = data;
 	buf->capacity = capacity;
+
 	return 0;
 }
 
@@ -58,6 +60,7 @@ int buf_add(struct buf *buf, const void *data, size_t length)
 		memcpy(buf->data + buf->length, data, length);
 	buf->length += length;
 	buf->data[buf->length] = '\0';
+
 	return 0;
 }
 
@@ -70,7 +73,9 @@ int buf_vprintf(struct buf *buf, const char *format, va_list arguments)
 {
 	va_list again;
 	va_copy(again, arguments);
+
 	int length = vsnprintf(NULL, 0, format, again);
+
 	va_end(again);
 	if (length < 0)
 		return -ENOMEM; /* glibc: out of memory, or a text beyond INT_MAX */
@@ -78,11 +83,13 @@ int buf_vprintf(struct buf *buf, const char *format, va_list arguments)
 	int rc = buf_reserve(buf, (size_t)length);
 	if (rc < 0)
 		return rc;
+
 	int written = vsnprintf(buf->data + buf->length, (size_t)length + 1, format, arguments);
 	if (written != length) {
 		buf->data[buf->length] = '\0';
 		return -ENOMEM;
 	}
+
 	buf->length += (size_t)length;
 	return 0;
 }

@@ -60,6 +60,7 @@ static void child_free_memory(void *context)
 static void child_drop(struct child *child)
 {
 	struct child_set *set = child->set;
+
 	for (struct child **at = &set->first; *at; at = &(*at)->next) {
 		if (*at == child) {
 			*at = child->next;
@@ -67,6 +68,7 @@ static void child_drop(struct child *child)
 			break;
 		}
 	}
+
 	child->watch = loop_fd_free(child->watch);
 	child->grace = loop_timer_free(child->grace);
 	loop_defer(set->loop, &child->gone, child_free_memory, child);
@@ -87,6 +89,7 @@ static bool child_look(struct child *child)
 {
 	if (child->state != CHILD_RUNNING)
 		return false;
+
 	siginfo_t info = {0};
 	int rc = waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG);
 	if (rc == 0 && info.si_pid == 0)
@@ -95,13 +98,16 @@ static bool child_look(struct child *child)
 		return false; /* cannot be: WNOHANG is never interrupted */
 
 	struct child_end end = rc < 0 ? (struct child_end){.is_lost = true} : child_end_of(&info);
+
 	child->state = CHILD_ENDED;
 	child->watch = loop_fd_free(child->watch);
 	loop_timer_stop(child->grace);
+
 	if (child->is_released)
 		child_drop(child);
 	else
 		child->callback(child, &end, child->context); /* may free the child */
+
 	return true;
 }
 
@@ -134,6 +140,7 @@ struct child_set *child_set_new(struct loop *loop, enum child_watch watch, struc
 		(void)err_set(err, -ENOMEM, "out of memory for child processes");
 		return NULL;
 	}
+
 	set->loop = loop;
 	set->watch = watch;
 	set->sigchld = loop_signal_new(loop, SIGCHLD, child_set_look, set, err);
@@ -141,6 +148,7 @@ struct child_set *child_set_new(struct loop *loop, enum child_watch watch, struc
 		free(set);
 		return NULL;
 	}
+
 	return set;
 }
 
@@ -182,8 +190,10 @@ static int child_copies_make(const struct child_spec *spec, struct child_copies 
 		if (fd < 0)
 			return err_set(err, -errno, "descriptor %d for '%s': %s", source,
 				       spec->path, err_describe(errno));
+
 		out->fd[out->count++] = fd;
 	}
+
 	return 0;
 }
 
@@ -192,15 +202,18 @@ static int child_check_fds(const struct child_spec *spec, struct err *err)
 	if (spec->fd_count > CHILD_FDS_MAX)
 		return err_set(err, -EINVAL, "'%s' was to get %zu descriptors, at most %d",
 			       spec->path, spec->fd_count, CHILD_FDS_MAX);
+
 	for (size_t i = 0; i < spec->fd_count; i++) {
 		int target = spec->fds[i].target;
 		bool bad = target < 0 || target > CHILD_TARGET_MAX;
 		for (size_t j = 0; j < i; j++)
 			bad = bad || spec->fds[j].target == target;
+
 		if (bad)
 			return err_set(err, -EINVAL, "'%s' cannot get descriptor %d", spec->path,
 				       target);
 	}
+
 	return 0;
 }
 
@@ -224,17 +237,21 @@ static int child_fd_actions(const struct child_spec *spec, const struct child_co
 		rc = posix_spawn_file_actions_adddup2(actions, copies->fd[i], target);
 		highest = target > highest ? target : highest;
 	}
+
 	for (int fd = 0; fd <= highest && rc == 0; fd++) {
 		if (child_gets(spec, fd))
 			continue;
+
 		if (fd <= STDERR_FILENO)
 			rc = posix_spawn_file_actions_addopen(
 			    actions, fd, "/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY, 0);
 		else
 			rc = posix_spawn_file_actions_addclose(actions, fd);
 	}
+
 	if (rc == 0)
 		rc = posix_spawn_file_actions_addclosefrom_np(actions, highest + 1);
+
 	return rc;
 }
 
@@ -245,9 +262,12 @@ static int child_spawn_with(const struct child_spec *spec, const struct child_co
 	sigset_t none, all;
 	(void)sigemptyset(&none);
 	(void)sigfillset(&all);
+
 	short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+
 	if (spec->new_session)
 		flags |= POSIX_SPAWN_SETSID;
+
 	int rc = posix_spawnattr_setflags(attributes, flags);
 	if (rc == 0)
 		rc = posix_spawnattr_setsigmask(attributes, &none);
@@ -255,11 +275,13 @@ static int child_spawn_with(const struct child_spec *spec, const struct child_co
 		rc = posix_spawnattr_setsigdefault(attributes, &all);
 	if (rc == 0)
 		rc = child_fd_actions(spec, copies, actions);
+
 	if (rc == 0 && spec->directory)
 		rc = posix_spawn_file_actions_addchdir_np(actions, spec->directory);
 	if (rc == 0)
 		rc = posix_spawnp(out_pid, spec->path, actions, attributes, spec->argv,
 				  spec->environment ? spec->environment : environ);
+
 	return rc;
 }
 
@@ -269,20 +291,24 @@ int child_spawn(const struct child_spec *spec, pid_t *out_pid, struct err *err)
 	int rc = child_check_fds(spec, err);
 	if (rc == 0)
 		rc = child_copies_make(spec, &copies, err);
+
 	if (rc == 0) {
 		posix_spawn_file_actions_t actions;
 		posix_spawnattr_t attributes;
+
 		(void)posix_spawn_file_actions_init(&actions); /* glibc: neither allocates */
 		(void)posix_spawnattr_init(&attributes);
 		rc = -child_spawn_with(spec, &copies, &actions, &attributes, out_pid);
 		(void)posix_spawnattr_destroy(&attributes);
 		(void)posix_spawn_file_actions_destroy(&actions);
+
 		if (rc < 0)
 			(void)err_set(err, rc, "cannot start '%s'%s%s%s: %s", spec->path,
 				      spec->directory ? " in '" : "",
 				      spec->directory ? spec->directory : "",
 				      spec->directory ? "'" : "", err_describe(rc));
 	}
+
 	child_copies_close(&copies);
 	return rc;
 }
@@ -293,10 +319,12 @@ static void child_open_pidfd(struct child *child)
 {
 	if (child->set->watch == CHILD_WATCH_SIGNAL)
 		return;
+
 	/* It has O_CLOEXEC by itself. The child is ours and not reaped, so the pid is right. */
 	int fd = pidfd_open(child->pid, 0);
 	if (fd < 0)
 		return;
+
 	child->watch = loop_fd_new(child->set->loop, fd, LOOP_READ, child_on_pidfd, child, NULL);
 	if (child->watch)
 		child->pidfd = fd;
@@ -319,6 +347,7 @@ struct child *child_start(struct child_set *set, const struct child_spec *spec,
 		(void)err_set(err, -ENOMEM, "out of memory to start '%s'", spec->path);
 		return NULL;
 	}
+
 	*child = (struct child){
 	    .set = set,
 	    .pidfd = -1,
@@ -332,10 +361,12 @@ struct child *child_start(struct child_set *set, const struct child_spec *spec,
 		free(child);
 		return NULL;
 	}
+
 	child->next = set->first;
 	set->first = child;
 	set->count++;
 	child_open_pidfd(child);
+
 	return child;
 }
 
@@ -364,12 +395,15 @@ int child_kill(struct child *child, int signo)
 {
 	if (child->state != CHILD_RUNNING)
 		return -ESRCH;
+
 	int rc = -1;
+
 	errno = ENOSYS;
 	if (child->pidfd >= 0)
 		rc = pidfd_send_signal(child->pidfd, signo, NULL, 0);
 	if (rc < 0 && (errno == ENOSYS || errno == EPERM)) /* missing, or forbidden by seccomp */
 		rc = kill(child->pid, signo);
+
 	return rc < 0 ? -errno : 0;
 }
 
@@ -392,6 +426,7 @@ int child_stop(struct child *child, int signo, uint64_t grace_ns)
 const char *child_end_to_string(const struct child_end *end, char out[CHILD_END_TEXT])
 {
 	const char *name = end->was_killed ? sigabbrev_np(end->value) : NULL;
+
 	if (end->is_lost)
 		(void)snprintf(out, CHILD_END_TEXT, "ended, how is not known"); /* all fit */
 	else if (name)
@@ -402,5 +437,6 @@ const char *child_end_to_string(const struct child_end *end, char out[CHILD_END_
 			       end->dumped_core ? " (core dumped)" : "");
 	else
 		(void)snprintf(out, CHILD_END_TEXT, "exit code %d", end->value);
+
 	return out;
 }

@@ -18,12 +18,15 @@ int err_set(struct err *err, int code, const char *format, ...)
 
 	va_list arguments;
 	va_start(arguments, format);
+
 	int length = vsnprintf(err->text, sizeof(err->text), format, arguments);
+
 	va_end(arguments);
 	if (length >= ERR_TEXT_MAX)
 		err_mark_cut(err->text);
 	else if (length < 0)
 		err->text[0] = '\0';
+
 	err->code = code;
 	return code;
 }
@@ -38,8 +41,10 @@ int err_wrap(struct err *err, const char *format, ...)
 
 	char outer[ERR_TEXT_MAX];
 	va_list arguments;
+
 	va_start(arguments, format);
 	int length = vsnprintf(outer, sizeof(outer), format, arguments);
+
 	va_end(arguments);
 	if (length < 0)
 		return err->code;
@@ -47,6 +52,7 @@ int err_wrap(struct err *err, const char *format, ...)
 	length = snprintf(err->text, sizeof(err->text), "%s: %s", outer, inner);
 	if (length >= ERR_TEXT_MAX)
 		err_mark_cut(err->text);
+
 	return err->code;
 }
 

@@ -25,6 +25,7 @@ static bool execute_is_binary(const char *path)
 
 	if (length <= 0)
 		return length < 0; /* what cannot be read a shell cannot read either */
+
 	const char *line_end = memchr(text, '\n', (size_t)length);
 	size_t line = line_end ? (size_t)(line_end - text) : (size_t)length;
 
@@ -41,13 +42,16 @@ static int execute_file(const char *path, char *const argv[])
 	size_t count = 0;
 	while (argv[count])
 		count++;
+
 	_cleanup_free_ const char **words = calloc(count + 2, sizeof(*words));
 	if (!words)
 		return -ENOMEM;
+
 	words[0] = EXECUTE_SHELL;
 	words[1] = path;
 	for (size_t i = 1; i < count; i++)
 		words[i + 1] = argv[i];
+
 	(void)execv(EXECUTE_SHELL, (char *const *)words);
 
 	return -errno;
@@ -63,6 +67,7 @@ int execute(char *const argv[])
 		return *name ? execute_file(name, argv) : -ENOENT;
 	if (!at)
 		at = EXECUTE_PATH;
+
 	for (bool more = true; more;) {
 		char path[FILE_PATH_MAX];
 		size_t length = strcspn(at, ":");
@@ -70,6 +75,7 @@ int execute(char *const argv[])
 				    : file_path(path, NULL, "./%s", name);
 		if (rc == 0)
 			rc = execute_file(path, argv);
+
 		/* "Permission denied" of a directory that may not be looked into says nothing of
 		 * the program, which may be in another one, or nowhere. */
 		if (rc == -EACCES && access(path, F_OK) == 0)
@@ -77,6 +83,7 @@ int execute(char *const argv[])
 		else if (rc != -EACCES && rc != -ENOENT && rc != -ENOTDIR && rc != -ELOOP &&
 			 rc != -ENAMETOOLONG)
 			return rc;
+
 		more = at[length] == ':';
 		at += length + more;
 	}

@@ -27,10 +27,12 @@ static ssize_t file_read_chunk(int fd, struct buf *out)
 	char probe;
 	char *into = &probe;
 	size_t room = out->max - out->length;
+
 	if (room > 0) {
 		int rc = buf_reserve(out, room < FILE_CHUNK ? room : FILE_CHUNK);
 		if (rc < 0)
 			return rc;
+
 		into = out->data + out->length;
 		if (room > out->capacity - out->length - 1)
 			room = out->capacity - out->length - 1;
@@ -41,6 +43,7 @@ static ssize_t file_read_chunk(int fd, struct buf *out)
 		count = read(fd, into, room > 0 ? room : 1);
 	} while (count < 0 && errno == EINTR);
 	if (count < 0)
+
 		return -errno;
 	if (count > 0 && into == &probe)
 		return -EFBIG;
@@ -48,6 +51,7 @@ static ssize_t file_read_chunk(int fd, struct buf *out)
 		out->length += (size_t)count;
 		out->data[out->length] = '\0';
 	}
+
 	return count;
 }
 
@@ -68,6 +72,7 @@ int file_read_open(int fd, const char *path, struct buf *out, struct err *err)
 		count = file_read_chunk(fd, out);
 	} while (count > 0);
 	if (count == 0)
+
 		return 0;
 
 	out->length = before;
@@ -76,6 +81,7 @@ int file_read_open(int fd, const char *path, struct buf *out, struct err *err)
 	if (count == -EFBIG)
 		return err_set(err, -EFBIG, "'%s' is larger than the %zu bytes that are allowed",
 			       path, out->max - before);
+
 	return err_set(err, (int)count, "cannot read '%s': %s", path, err_describe((int)count));
 }
 
@@ -88,6 +94,7 @@ static int file_open_parent(const char *path, const char **out_name, struct err 
 	size_t length = slash ? (size_t)(slash - path) : 0;
 	if (length >= sizeof(parent))
 		return err_set(err, -ENAMETOOLONG, "path is too long: '%.64s...'", path);
+
 	if (*name == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 		return err_set(err, -EISDIR, "cannot write '%s': it names a directory", path);
 
@@ -99,10 +106,12 @@ static int file_open_parent(const char *path, const char **out_name, struct err 
 		memcpy(parent, path, length);
 		parent[length] = '\0';
 	}
+
 	int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot open directory '%s': %s", parent,
 			       err_describe(errno));
+
 	*out_name = name;
 	return fd;
 }
@@ -116,6 +125,7 @@ static int file_open_temporary(int directory, mode_t mode, char out_name[FILE_NA
 			random = (uint64_t)getpid() * FILE_TEMPORARY_TRIES + (uint64_t)i;
 		(void)snprintf(out_name, FILE_NAME_SIZE, ".sluice-%016llx.tmp",
 			       (unsigned long long)random); /* fits */
+
 		int fd = openat(directory, out_name,
 				O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 		if (fd >= 0)
@@ -123,6 +133,7 @@ static int file_open_temporary(int directory, mode_t mode, char out_name[FILE_NA
 		if (errno != EEXIST)
 			return -errno;
 	}
+
 	return -EEXIST;
 }
 
@@ -134,9 +145,11 @@ static int file_write_all(int fd, const char *data, size_t length)
 			continue;
 		if (count < 0)
 			return -errno;
+
 		data += count;
 		length -= (size_t)count;
 	}
+
 	return 0;
 }
 
@@ -154,6 +167,7 @@ static int file_fill(int *fd, const void *data, size_t length, const struct stat
 		rc = -errno;
 	if (close(take_fd(fd)) < 0 && rc == 0)
 		rc = -errno; /* NFS reports a full quota here */
+
 	return rc;
 }
 
@@ -164,9 +178,11 @@ static bool file_is_no_place(int directory, const char *name)
 	static const char processes[] = "/proc/";
 	char link[sizeof(processes)];
 	struct stat status;
+
 	if (fstatat(directory, name, &status, 0) == 0 &&
 	    (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode) || S_ISFIFO(status.st_mode)))
 		return true;
+
 	ssize_t length = readlinkat(directory, name, link, sizeof(link));
 	return length >= (ssize_t)sizeof(processes) - 1 &&
 	       memcmp(link, processes, sizeof(processes) - 1) == 0;
@@ -198,10 +214,12 @@ static int file_write(const char *path, const void *data, size_t length, mode_t 
 		(void)unlinkat(directory, temporary, 0);
 		return err_set(err, rc, "cannot write '%s': %s", path, err_describe(rc));
 	}
+
 	/* EINVAL: a file system that cannot fsync directories has nothing to lose by it. */
 	if (is_durable && fsync(directory) < 0 && errno != EINVAL)
 		return err_set(err, -errno, "cannot make '%s' durable: %s", path,
 			       err_describe(errno));
+
 	return 0;
 }
 
@@ -227,12 +245,15 @@ int file_path(char out[FILE_PATH_MAX], struct err *err, const char *format, ...)
 {
 	char path[FILE_PATH_MAX];
 	va_list arguments;
+
 	va_start(arguments, format);
 	int length = vsnprintf(path, sizeof(path), format, arguments);
+
 	va_end(arguments);
 	if (length < 0 || length >= FILE_PATH_MAX)
 		return err_set(err, -ENAMETOOLONG, "path is longer than %d bytes: '%.64s...'",
 			       FILE_PATH_MAX - 1, length < 0 ? "" : path);
+
 	memcpy(out, path, (size_t)length + 1);
 	return 0;
 }
@@ -245,11 +266,13 @@ static int file_mkdir_one(const char *path, mode_t mode, struct err *err)
 	/* Whatever mkdir said, a directory that is there is what was asked for. */
 	int code = -errno;
 	struct stat status;
+
 	if (stat(path, &status) == 0) {
 		if (S_ISDIR(status.st_mode))
 			return 0;
 		code = -ENOTDIR;
 	}
+
 	return err_set(err, code, "cannot create directory '%s': %s", path, err_describe(code));
 }
 
@@ -261,17 +284,21 @@ int file_mkdirs(const char *path, mode_t mode, struct err *err)
 		return err_set(err, -ENAMETOOLONG, "path is too long: '%.64s...'", path);
 	if (length == 0)
 		return err_set(err, -ENOENT, "cannot create a directory without a name");
+
 	memcpy(part, path, length + 1);
 
 	for (size_t i = 1; i < length; i++) {
 		if (part[i] != '/' || part[i - 1] == '/')
 			continue;
+
 		part[i] = '\0';
 		int rc = file_mkdir_one(part, mode, err);
 		if (rc < 0)
 			return rc;
+
 		part[i] = '/';
 	}
+
 	return file_mkdir_one(part, mode, err);
 }
 

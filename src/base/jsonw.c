@@ -29,6 +29,7 @@ static void put_key(struct jsonw *json, const char *key)
 	json->follows = true;
 	if (!key)
 		return;
+
 	put(json, "\"", 1);
 	put(json, key, strlen(key));
 	put(json, "\":", 2);
@@ -90,20 +91,26 @@ void jsonw_decimal(struct jsonw *json, const char *key, int64_t number, unsigned
 	char digits[TEXT_U64_MAX], text[2 * TEXT_U64_MAX];
 	uint64_t magnitude = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
 	size_t at = 0;
+
 	while (places > 0 && magnitude % 10 == 0) {
 		magnitude /= 10;
 		places--;
 	}
+
 	if (places > DECIMAL_PLACES_MAX)
 		places = DECIMAL_PLACES_MAX; /* a mistake of ours: a wrong number, not a crash */
+
 	size_t length = text_u64(digits, magnitude);
+
 	if (number < 0)
 		text[at++] = '-';
+
 	size_t whole = length > places ? length - places : 0;
 	if (whole == 0)
 		text[at++] = '0';
 	memcpy(text + at, digits, whole);
 	at += whole;
+
 	if (places > 0) {
 		text[at++] = '.';
 		for (size_t i = length - whole; i < places; i++)
@@ -111,6 +118,7 @@ void jsonw_decimal(struct jsonw *json, const char *key, int64_t number, unsigned
 		memcpy(text + at, digits + whole, length - whole);
 		at += length - whole;
 	}
+
 	jsonw_raw(json, key, text, at);
 }
 
@@ -135,6 +143,7 @@ static void put_unit(struct jsonw *json, uint32_t unit)
 			digits[unit >> 8 & 0xf],
 			digits[unit >> 4 & 0xf],
 			digits[unit & 0xf]};
+
 	put(json, text, sizeof(text));
 }
 
@@ -158,20 +167,25 @@ static void put_character(struct jsonw *json, const char *text, size_t size, uin
 void jsonw_text(struct jsonw *json, const char *key, const char *text)
 {
 	size_t length = strlen(text);
+
 	put_key(json, key);
 	put(json, "\"", 1);
+
 	for (size_t at = 0; at < length && json->rc == 0;) {
 		size_t plain = text_plain(text + at, length - at), size = 0;
 		while (size < plain && is_plain(text[at + size]))
 			size++;
+
 		if (size > 0) {
 			put(json, text + at, size);
 		} else {
 			uint32_t c = text_decode(text + at, length - at, &size);
 			put_character(json, text + at, size, c);
 		}
+
 		at += size;
 	}
+
 	put(json, "\"", 1);
 }
 

@@ -61,6 +61,7 @@ int log_level_from_string(const char *text, enum log_level *out, struct err *err
 {
 	struct suggest suggest;
 	suggest_init(&suggest, text);
+
 	for (size_t i = 0; i < array_length(level_names); i++) {
 		if (strcmp(text, level_names[i].name) == 0) {
 			*out = level_names[i].level;
@@ -68,6 +69,7 @@ int log_level_from_string(const char *text, enum log_level *out, struct err *err
 		}
 		suggest_offer(&suggest, level_names[i].name);
 	}
+
 	const char *best = suggest_best(&suggest);
 	return err_set(err, -EINVAL, "unknown log level '%.64s'; %s", text,
 		       best ? best : "known are error, warning, notice, info and debug");
@@ -90,8 +92,10 @@ static bool log_fd_is_journal(int fd)
 	const char *stream = getenv("JOURNAL_STREAM");
 	struct stat status;
 	char own[64];
+
 	if (!stream || fstat(fd, &status) < 0)
 		return false;
+
 	(void)snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)status.st_dev,
 		       (uintmax_t)status.st_ino); /* fits: two 64-bit numbers */
 	return strcmp(stream, own) == 0;
@@ -111,9 +115,11 @@ static bool log_open_journal(struct log *log, const char *path)
 	size_t length = strlen(path);
 	if (length >= sizeof(address->sun_path) || access(path, W_OK) < 0)
 		return false;
+
 	address->sun_family = AF_UNIX;
 	memcpy(address->sun_path, path, length + 1);
 	log->journal = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
 	return log->journal >= 0;
 }
 
@@ -123,11 +129,13 @@ struct log *log_new(const struct log_options *options, struct err *err)
 		(void)err_set(err, -EINVAL, "unknown log format %d", (int)options->format);
 		return NULL;
 	}
+
 	struct log *log = calloc(1, sizeof(*log));
 	if (!log) {
 		(void)err_set(err, -ENOMEM, "out of memory for the log");
 		return NULL;
 	}
+
 	log->fd = options->fd;
 	log->program = options->program ? options->program : "sluice";
 	log->journal = -1;
@@ -140,6 +148,7 @@ struct log *log_new(const struct log_options *options, struct err *err)
 		log->format = LOG_FORMAT_TEXT;
 		log->style = LOG_TEXT_PREFIXED;
 	}
+
 	return log;
 }
 
@@ -169,12 +178,14 @@ static int log_send_memfd(const struct log *log, const struct buf *data)
 	_cleanup_close_ int fd = memfd_create("sluice-log", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
+
 	for (size_t at = 0; at < data->length;) {
 		ssize_t count = write(fd, data->data + at, data->length - at);
 		if (count < 0 && errno != EINTR)
 			return -errno;
 		at += count > 0 ? (size_t)count : 0;
 	}
+
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
 		return -errno;
 
@@ -188,10 +199,12 @@ static int log_send_memfd(const struct log *log, const struct buf *data)
 	    .msg_control = &control,
 	    .msg_controllen = sizeof(control),
 	};
+
 	control.header.cmsg_level = SOL_SOCKET;
 	control.header.cmsg_type = SCM_RIGHTS;
 	control.header.cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+
 	return sendmsg(log->journal, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -204,6 +217,7 @@ static int log_send_journal(const struct log *log, const struct buf *data)
 		return 0;
 	if (errno == EMSGSIZE || errno == ENOBUFS)
 		return log_send_memfd(log, data);
+
 	return -errno;
 }
 
@@ -231,6 +245,7 @@ static int log_fit_line(const struct log *log, struct log_entry *entry, char *me
 {
 	buf_init(out, LOG_LINE_MAX);
 	int rc = log_format_line(log, entry, out);
+
 	for (size_t length = strlen(message); rc == -ENOSPC; length /= 2) {
 		if (length < LOG_SHORTEST)
 			return rc;
@@ -238,9 +253,11 @@ static int log_fit_line(const struct log *log, struct log_entry *entry, char *me
 			entry->fields = NULL;
 		else
 			memcpy(message + length / 2, "...", 4);
+
 		buf_clear(out);
 		rc = log_format_line(log, entry, out);
 	}
+
 	return rc;
 }
 
@@ -248,10 +265,12 @@ static int log_send(struct log *log, struct log_entry *entry, char *message)
 {
 	_cleanup_buf_ struct buf data;
 	buf_init(&data, LOG_JOURNAL_MAX);
+
 	if (log->format != LOG_FORMAT_JOURNAL) {
 		int rc = log_fit_line(log, entry, message, &data);
 		return rc < 0 ? rc : log_send_line(log, &data);
 	}
+
 	int rc = log_format_journal(&data, entry);
 	return rc < 0 ? rc : log_send_journal(log, &data);
 }
@@ -262,9 +281,11 @@ static void log_report_dropped(struct log *log, const struct timespec *when)
 	uint64_t count = atomic_exchange(&log->unreported, 0);
 	if (count == 0)
 		return;
+
 	char message[LOG_SHORTEST];
 	(void)snprintf(message, sizeof(message), "%llu log entries were lost before this one",
 		       (unsigned long long)count); /* fits */
+
 	struct log_entry entry = {
 	    .level = LOG_LEVEL_WARNING, .message = message, .program = log->program, .when = *when};
 	if (log_send(log, &entry, message) < 0)
@@ -279,9 +300,12 @@ void log_write(struct log *log, enum log_level level, const struct log_field *fi
 
 	_cleanup_buf_ struct buf message;
 	buf_init(&message, LOG_MESSAGE_MAX);
+
 	va_list arguments;
 	va_start(arguments, format);
+
 	int rc = buf_vprintf(&message, format, arguments);
+
 	va_end(arguments);
 	if (rc == -ENOSPC) { /* cut, not lost */
 		va_start(arguments, format);
@@ -289,19 +313,23 @@ void log_write(struct log *log, enum log_level level, const struct log_field *fi
 		if (rc == 0)
 			(void)vsnprintf(message.data, LOG_MESSAGE_MAX - 3, format, arguments);
 		va_end(arguments);
+
 		if (rc == 0)
 			memcpy(message.data + LOG_MESSAGE_MAX - 4, "...", 4);
 	}
+
 	if (rc == 0)
 		rc = buf_reserve(&message, 0);
 
 	struct log_entry entry = {.level = level, .fields = fields, .program = log->program};
 	(void)clock_gettime(CLOCK_REALTIME, &entry.when); /* cannot fail */
+
 	if (rc == 0) {
 		entry.message = message.data;
 		log_report_dropped(log, &entry.when);
 		rc = log_send(log, &entry, message.data);
 	}
+
 	if (rc < 0) {
 		atomic_fetch_add(&log->dropped, 1);
 		atomic_fetch_add(&log->unreported, 1);

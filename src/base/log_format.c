@@ -63,6 +63,7 @@ static const char *log_colour(enum log_level level)
 	case LOG_LEVEL_INFO:
 		break;
 	}
+
 	return "";
 }
 
@@ -70,12 +71,14 @@ static int log_text_head(struct buf *out, const struct log_entry *entry, enum lo
 {
 	const char *level = log_level_to_string(entry->level);
 	char time[LOG_TIME_SIZE];
+
 	switch (style) {
 	case LOG_TEXT_PREFIXED:
 		return buf_printf(out, "<%d>", (int)entry->level);
 	case LOG_TEXT_COLOURED: {
 		struct tm parts = {0};
 		const char *colour = log_colour(entry->level);
+
 		(void)localtime_r(&entry->when.tv_sec, &parts);
 		(void)strftime(time, sizeof(time), "%H:%M:%S", &parts);
 		return buf_printf(out, "%s %s%s:%s ", time, colour, level,
@@ -85,6 +88,7 @@ static int log_text_head(struct buf *out, const struct log_entry *entry, enum lo
 		break;
 	}
 	log_time_utc(&entry->when, time);
+
 	return buf_printf(out, "%s %s: ", time, level);
 }
 
@@ -96,9 +100,11 @@ int log_format_text(struct buf *out, const struct log_entry *entry, enum log_tex
 
 	const struct log_field *field;
 	size_t index = 0;
+
 	while (rc == 0 && (field = log_field_next(entry->fields, &index)) != NULL) {
 		char name[LOG_NAME_MAX + 1];
 		log_lower(field->name, name);
+
 		bool quoted = strpbrk(field->value, " =\"") || *field->value == '\0';
 		rc = buf_printf(out, " %s=%s", name, quoted ? "\"" : "");
 		if (rc == 0)
@@ -106,6 +112,7 @@ int log_format_text(struct buf *out, const struct log_entry *entry, enum log_tex
 		if (rc == 0 && quoted)
 			rc = buf_add_text(out, "\"");
 	}
+
 	return rc == 0 ? buf_add_text(out, "\n") : rc;
 }
 
@@ -127,12 +134,14 @@ int log_format_json(struct buf *out, const struct log_entry *entry)
 {
 	char time[LOG_TIME_SIZE];
 	log_time_utc(&entry->when, time);
+
 	json_t *line =
 	    json_pack("{s:s, s:s, s:o}", "time", time, "level", log_level_to_string(entry->level),
 		      "message", log_json_text(entry->message));
 	int rc = line ? 0 : -ENOMEM;
 	const struct log_field *field;
 	size_t index = 0;
+
 	while (rc == 0 && (field = log_field_next(entry->fields, &index)) != NULL) {
 		char name[LOG_NAME_MAX + 1];
 		log_lower(field->name, name);
@@ -141,6 +150,7 @@ int log_format_json(struct buf *out, const struct log_entry *entry)
 		if (json_object_set_new(line, name, log_json_text(field->value)) < 0)
 			rc = -ENOMEM;
 	}
+
 	/* What jansson cannot write is what the buffer refuses; its memory is small beside it. */
 	if (rc == 0 && json_dump_callback(line, log_json_dump, out, JSON_COMPACT) < 0)
 		rc = -ENOSPC;
@@ -152,6 +162,7 @@ int log_format_json(struct buf *out, const struct log_entry *entry)
 static int log_journal_field(struct buf *out, const char *name, const char *value, size_t length)
 {
 	int rc = buf_add_text(out, name);
+
 	if (!memchr(value, '\n', length)) {
 		if (rc == 0)
 			rc = buf_add_text(out, "=");
@@ -159,13 +170,16 @@ static int log_journal_field(struct buf *out, const char *name, const char *valu
 		unsigned char size[8];
 		for (size_t i = 0; i < sizeof(size); i++)
 			size[i] = (unsigned char)((uint64_t)length >> 8 * i);
+
 		if (rc == 0)
 			rc = buf_add_text(out, "\n");
 		if (rc == 0)
 			rc = buf_add(out, size, sizeof(size));
 	}
+
 	if (rc == 0)
 		rc = buf_add(out, value, length);
+
 	return rc == 0 ? buf_add_text(out, "\n") : rc;
 }
 
@@ -177,10 +191,12 @@ int log_format_journal(struct buf *out, const struct log_entry *entry)
 				       strlen(entry->program));
 	if (rc == 0)
 		rc = log_journal_field(out, "MESSAGE", entry->message, strlen(entry->message));
+
 	const struct log_field *field;
 	size_t index = 0;
 	while (rc == 0 && (field = log_field_next(entry->fields, &index)) != NULL)
 		rc = log_journal_field(out, field->name, field->value,
 				       strnlen(field->value, LOG_MESSAGE_MAX));
+
 	return rc;
 }

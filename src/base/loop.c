@@ -97,10 +97,12 @@ static struct loop_task *queue_pop(struct loop_queue *queue)
 	struct loop_task *task = queue->first;
 	if (!task)
 		return NULL;
+
 	queue->first = task->next;
 	if (!queue->first)
 		queue->last = &queue->first;
 	task->queued = false;
+
 	return task;
 }
 
@@ -119,12 +121,15 @@ static bool queue_remove(struct loop_queue *queue, struct loop_task *task)
 	for (struct loop_task **at = &queue->first; *at; at = &(*at)->next) {
 		if (*at != task)
 			continue;
+
 		*at = task->next;
 		if (!*at)
 			queue->last = at;
 		task->queued = false;
+
 		return true;
 	}
+
 	return false;
 }
 
@@ -148,6 +153,7 @@ static void heap_settle(struct loop *loop, size_t index, struct loop_timer *time
 		heap_put(loop, index, loop->heap[(index - 1) / 2]);
 		index = (index - 1) / 2;
 	}
+
 	for (;;) {
 		size_t child = 2 * index + 1;
 		if (child >= loop->heap_count)
@@ -157,9 +163,11 @@ static void heap_settle(struct loop *loop, size_t index, struct loop_timer *time
 			child++;
 		if (!timer_before(loop->heap[child], timer))
 			break;
+
 		heap_put(loop, index, loop->heap[child]);
 		index = child;
 	}
+
 	heap_put(loop, index, timer);
 }
 
@@ -191,9 +199,11 @@ static void loop_set_alarm(struct loop *loop)
 		(void)event_del(&loop->alarm);
 		return;
 	}
+
 	uint64_t now = clock_now_ns(&loop->clock);
 	uint64_t due = loop->heap[0]->due_ns;
 	struct timeval wait = loop_timeval(due > now ? due - now : 0);
+
 	(void)event_add(&loop->alarm, &wait);
 }
 
@@ -208,6 +218,7 @@ static void loop_run_timers(struct loop *loop, uint64_t now_ns)
 		heap_remove(loop, timer);
 		timer->callback(timer->context);
 	}
+
 	loop_set_alarm(loop);
 }
 
@@ -228,6 +239,7 @@ static void loop_run_posted(struct loop *loop)
 	size_t count = 0;
 	for (struct loop_task *task = loop->posted.first; task; task = task->next)
 		count++;
+
 	(void)pthread_mutex_unlock(&loop->mutex);
 
 	/* One by one, because a callback may cancel or free one that comes after it. Those that are
@@ -236,7 +248,9 @@ static void loop_run_posted(struct loop *loop)
 		(void)pthread_mutex_lock(&loop->mutex);
 		struct loop_task *task = queue_pop(&loop->posted);
 		loop_callback callback = task ? task->callback : NULL;
+
 		void *context = task ? task->context : NULL;
+
 		(void)pthread_mutex_unlock(&loop->mutex);
 		if (callback)
 			callback(context);
@@ -272,18 +286,22 @@ static int loop_init(struct loop *loop)
 	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (loop->wake_fd < 0)
 		return -errno;
+
 	loop->base = event_base_new();
 	if (!loop->base)
 		return -ENOMEM;
 
 	struct timeval far = {.tv_sec = LOOP_LONGEST_WAIT_S};
+
 	event_assign(&loop->alarm, loop->base, -1, 0, loop_on_alarm, loop);
 	event_assign(&loop->limit, loop->base, -1, 0, loop_on_limit, loop);
 	event_assign(&loop->wake, loop->base, loop->wake_fd, EV_READ | EV_PERSIST, loop_on_wake,
 		     loop);
+
 	if (event_add(&loop->wake, NULL) < 0 || event_add(&loop->alarm, &far) < 0 ||
 	    event_add(&loop->limit, &far) < 0)
 		return -ENOMEM;
+
 	(void)event_del(&loop->alarm);
 	(void)event_del(&loop->limit);
 	return 0;
@@ -296,6 +314,7 @@ struct loop *loop_new(enum loop_mode mode, struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for the event loop");
 		return NULL;
 	}
+
 	loop->wake_fd = -1;
 	loop->fake_ns = LOOP_FAKE_START;
 	loop->clock.fake_ns = mode == LOOP_FAKE ? &loop->fake_ns : NULL;
@@ -309,6 +328,7 @@ struct loop *loop_new(enum loop_mode mode, struct err *err)
 		(void)err_set(err, rc, "cannot make the event loop: %s", err_describe(rc));
 		return loop_free(loop);
 	}
+
 	return loop;
 }
 
@@ -316,19 +336,23 @@ struct loop *loop_free(struct loop *loop)
 {
 	if (!loop)
 		return NULL;
+
 	while (loop->deferred.first)
 		loop_run_deferred(loop);
+
 	if (loop->base) {
 		(void)event_del(&loop->alarm);
 		(void)event_del(&loop->limit);
 		(void)event_del(&loop->wake);
 		event_base_free(loop->base);
 	}
+
 	if (loop->wake_fd >= 0)
 		(void)close(loop->wake_fd);
 	(void)pthread_mutex_destroy(&loop->mutex);
 	free(loop->heap);
 	free(loop);
+
 	return NULL;
 }
 
@@ -347,10 +371,13 @@ static int loop_once(struct loop *loop, int flags, struct err *err)
 	if (loop->deferred.first)
 		flags |= EVLOOP_NONBLOCK; /* deferred between two passes: it does not wait for an
 					     event */
+
 	int rc = event_base_loop(loop->base, flags | EVLOOP_NO_EXIT_ON_EMPTY);
+
 	loop_run_deferred(loop);
 	if (rc < 0)
 		return err_set(err, -EIO, "the event loop cannot wait: %s", err_describe(errno));
+
 	return 0;
 }
 
@@ -374,9 +401,11 @@ int loop_pass(struct loop *loop, uint64_t max_wait_ns, struct err *err)
 {
 	if (max_wait_ns == 0)
 		return loop_once(loop, EVLOOP_NONBLOCK, err);
+
 	struct timeval wait = loop_timeval(max_wait_ns);
 	if (event_add(&loop->limit, &wait) < 0)
 		return err_set(err, -EIO, "the event loop cannot set a limit");
+
 	int rc = loop_once(loop, EVLOOP_ONCE, err);
 	(void)event_del(&loop->limit);
 	return rc;
@@ -387,12 +416,14 @@ int loop_advance(struct loop *loop, uint64_t ns, struct err *err)
 	assert(loop->clock.fake_ns);
 	uint64_t target = clock_after_ns(loop->fake_ns, ns);
 	int rc = 0;
+
 	while (rc == 0 && loop->heap_count > 0 && loop->heap[0]->due_ns <= target) {
 		if (loop->heap[0]->due_ns > loop->fake_ns)
 			loop->fake_ns = loop->heap[0]->due_ns;
 		loop_run_timers(loop, loop->fake_ns);
 		rc = loop_pass(loop, 0, err);
 	}
+
 	loop->fake_ns = target;
 	return rc < 0 ? rc : loop_pass(loop, 0, err);
 }
@@ -417,15 +448,18 @@ struct loop_timer *loop_timer_new(struct loop *loop, loop_callback callback, voi
 			timer = NULL;
 		}
 	}
+
 	if (!timer) {
 		(void)err_set(err, -ENOMEM, "out of memory for a timer");
 		return NULL;
 	}
+
 	timer->loop = loop;
 	timer->callback = callback;
 	timer->context = context;
 	timer->index = LOOP_IDLE;
 	loop->timer_count++;
+
 	return timer;
 }
 
@@ -442,11 +476,13 @@ struct loop_timer *loop_timer_free(struct loop_timer *timer)
 void loop_timer_start(struct loop_timer *timer, uint64_t delay_ns)
 {
 	struct loop *loop = timer->loop;
+
 	if (timer->index != LOOP_IDLE)
 		heap_remove(loop, timer);
 	timer->due_ns = clock_after_ns(clock_now_ns(&loop->clock), delay_ns);
 	timer->order = loop->next_order++;
 	heap_settle(loop, loop->heap_count++, timer);
+
 	if (loop->heap[0] == timer)
 		loop_set_alarm(loop);
 }
@@ -481,6 +517,7 @@ int loop_fd_watch(struct loop_fd *watch, unsigned events, struct err *err)
 	if (watch->events)
 		(void)event_del(&watch->event);
 	watch->events = 0;
+
 	if (events == 0)
 		return 0;
 
@@ -488,11 +525,13 @@ int loop_fd_watch(struct loop_fd *watch, unsigned events, struct err *err)
 	    EV_PERSIST | (events & LOOP_READ ? EV_READ : 0) | (events & LOOP_WRITE ? EV_WRITE : 0);
 	event_assign(&watch->event, watch->loop->base, watch->fd, (short)flags, loop_on_fd, watch);
 	errno = 0;
+
 	if (event_add(&watch->event, NULL) < 0) {
 		int code = errno ? -errno : -ENOMEM;
 		return err_set(err, code, "cannot wait for descriptor %d: %s", watch->fd,
 			       err_describe(code));
 	}
+
 	watch->events = events;
 	return 0;
 }
@@ -505,6 +544,7 @@ struct loop_fd *loop_fd_new(struct loop *loop, int fd, unsigned events, loop_fd_
 		(void)err_set(err, -ENOMEM, "out of memory to watch descriptor %d", fd);
 		return NULL;
 	}
+
 	watch->loop = loop;
 	watch->fd = fd;
 	watch->callback = callback;
@@ -513,6 +553,7 @@ struct loop_fd *loop_fd_new(struct loop *loop, int fd, unsigned events, loop_fd_
 		free(watch);
 		return NULL;
 	}
+
 	return watch;
 }
 
@@ -542,11 +583,13 @@ struct loop_signal *loop_signal_new(struct loop *loop, int signo, loop_callback 
 		event_assign(&watch->event, loop->base, signo, EV_SIGNAL | EV_PERSIST,
 			     loop_on_signal, watch);
 	}
+
 	if (!watch || event_add(&watch->event, NULL) < 0) {
 		free(watch);
 		(void)err_set(err, -ENOMEM, "cannot watch signal %d: out of memory", signo);
 		return NULL;
 	}
+
 	return watch;
 }
 
@@ -567,6 +610,7 @@ void loop_post(struct loop *loop, struct loop_task *task, loop_callback callback
 		task->context = context;
 		queue_push(&loop->posted, task);
 	}
+
 	(void)pthread_mutex_unlock(&loop->mutex);
 
 	/* Under EAGAIN the counter is full, so the loop is awake anyway. */

@@ -65,6 +65,7 @@ static int parse_digits(const char *text, size_t length, unsigned base, uint64_t
 
 	uint64_t value = 0;
 	bool overflow = false;
+
 	for (size_t i = 0; i < length; i++) {
 		int digit = hex_value(text[i]);
 		if (digit < 0 || (unsigned)digit >= base)
@@ -73,8 +74,10 @@ static int parse_digits(const char *text, size_t length, unsigned base, uint64_t
 		    __builtin_add_overflow(value, (uint64_t)digit, &value))
 			overflow = true;
 	}
+
 	if (overflow)
 		return -ERANGE;
+
 	*out = value;
 	return 0;
 }
@@ -87,6 +90,7 @@ int parse_u64_span(const char *text, size_t length, uint64_t min, uint64_t max, 
 		return rc;
 	if (value < min || value > max)
 		return -ERANGE;
+
 	*out = value;
 	return 0;
 }
@@ -103,18 +107,22 @@ int parse_i64(const char *text, int64_t min, int64_t max, int64_t *out)
 	int rc = parse_digits(text + negative, strlen(text + negative), 10, &magnitude);
 	if (rc < 0)
 		return rc;
+
 	if (magnitude > (uint64_t)INT64_MAX + (negative ? 1 : 0))
 		return -ERANGE;
 
 	int64_t value;
+
 	if (!negative)
 		value = (int64_t)magnitude;
 	else if (magnitude == 0)
 		value = 0;
 	else
 		value = -(int64_t)(magnitude - 1) - 1; /* INT64_MIN has no positive twin */
+
 	if (value < min || value > max)
 		return -ERANGE;
+
 	*out = value;
 	return 0;
 }
@@ -132,6 +140,7 @@ int parse_hex_span(const char *text, size_t length, uint64_t max, uint64_t *out)
 		return rc;
 	if (value > max)
 		return -ERANGE;
+
 	*out = value;
 	return 0;
 }
@@ -154,10 +163,12 @@ static int decimal_read(const char **text, struct decimal *out)
 		    __builtin_add_overflow(value.whole, (uint64_t)(*at - '0'), &value.whole))
 			value.overflow = true;
 	}
+
 	if (*at == '.') {
 		at++;
 		if (!is_digit(*at))
 			return -EINVAL;
+
 		value.has_fraction = true;
 		int digits = 0;
 		for (; is_digit(*at); at++) {
@@ -166,9 +177,11 @@ static int decimal_read(const char **text, struct decimal *out)
 			value.billionths = value.billionths * 10 + (uint64_t)(*at - '0');
 			digits++;
 		}
+
 		for (; digits < PARSE_FRACTION_DIGITS; digits++)
 			value.billionths *= 10;
 	}
+
 	*text = at;
 	*out = value;
 	return 0;
@@ -187,6 +200,7 @@ static int decimal_scale(const struct decimal *value, uint64_t factor, uint64_t 
 	    value->billionths * (factor % UINT64_C(1000000000)) / UINT64_C(1000000000);
 	if (__builtin_add_overflow(whole, fraction, out))
 		return -ERANGE;
+
 	return 0;
 }
 
@@ -197,6 +211,7 @@ int parse_size(const char *text, uint64_t min, uint64_t max, uint64_t *out_bytes
 		return -EINVAL;
 
 	uint64_t factor = 1;
+
 	for (size_t i = 0; i < array_length(size_units); i++) {
 		size_t length = strlen(size_units[i].name);
 		if (strncmp(text, size_units[i].name, length) == 0) {
@@ -205,6 +220,7 @@ int parse_size(const char *text, uint64_t min, uint64_t max, uint64_t *out_bytes
 			break;
 		}
 	}
+
 	if (*text == 'B')
 		text++;
 	if (*text != '\0' || (number.has_fraction && factor == 1))
@@ -216,6 +232,7 @@ int parse_size(const char *text, uint64_t min, uint64_t max, uint64_t *out_bytes
 		return rc;
 	if (bytes < min || bytes > max)
 		return -ERANGE;
+
 	*out_bytes = bytes;
 	return 0;
 }
@@ -224,6 +241,7 @@ int parse_size(const char *text, uint64_t min, uint64_t max, uint64_t *out_bytes
 static int duration_unit(const char **text, size_t *next, uint64_t *out_factor)
 {
 	size_t length = strspn(*text, "abcdefghijklmnopqrstuvwxyz");
+
 	for (size_t i = *next; i < array_length(duration_units); i++) {
 		const char *name = duration_units[i].name;
 		if (strlen(name) == length && strncmp(*text, name, length) == 0) {
@@ -233,6 +251,7 @@ static int duration_unit(const char **text, size_t *next, uint64_t *out_factor)
 			return 0;
 		}
 	}
+
 	return -EINVAL;
 }
 
@@ -251,6 +270,7 @@ int parse_duration(const char *text, uint64_t min_ns, uint64_t max_ns, uint64_t 
 
 		uint64_t factor = second;
 		bool bare = first && *text == '\0';
+
 		if (!bare && duration_unit(&text, &next, &factor) < 0)
 			return -EINVAL;
 		if (number.has_fraction && *text != '\0')
@@ -260,10 +280,12 @@ int parse_duration(const char *text, uint64_t min_ns, uint64_t max_ns, uint64_t 
 		if (decimal_scale(&number, factor, &part) < 0 ||
 		    __builtin_add_overflow(total, part, &total))
 			range = true;
+
 		first = false;
 	} while (*text != '\0');
 
 	if (range || total < min_ns || total > max_ns)
+
 		return -ERANGE;
 	*out_ns = total;
 	return 0;
@@ -274,6 +296,7 @@ int parse_fraction(const char *text, double min, double max, double *out)
 	bool negative = *text == '-';
 	if (negative)
 		text++;
+
 	struct decimal number;
 	if (decimal_read(&text, &number) < 0 || *text != '\0')
 		return -EINVAL;
@@ -281,14 +304,17 @@ int parse_fraction(const char *text, double min, double max, double *out)
 		return -ERANGE;
 
 	double value = (double)number.whole;
+
 	if (number.whole < UINT64_C(1000000)) /* one division: rounded once, as the text says */
 		value = (double)(number.whole * UINT64_C(1000000000) + number.billionths) / 1e9;
 	else
 		value += (double)number.billionths / 1e9;
+
 	if (negative)
 		value = -value;
 	if (!(value >= min && value <= max))
 		return -ERANGE;
+
 	*out = value;
 	return 0;
 }
@@ -297,11 +323,13 @@ int parse_bool(const char *text, bool *out)
 {
 	static const char *const yes[] = {"true", "yes", "on", "1"};
 	static const char *const no[] = {"false", "no", "off", "0"};
+
 	for (size_t i = 0; i < array_length(yes); i++) {
 		if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
 			*out = strcmp(text, yes[i]) == 0;
 			return 0;
 		}
 	}
+
 	return -EINVAL;
 }

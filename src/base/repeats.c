@@ -25,16 +25,20 @@ static uint64_t repeats_hash(const char *key)
 static struct repeats_key *repeats_find(struct repeats *repeats, uint64_t hash, uint64_t now_ns)
 {
 	struct repeats_key *vacant = NULL;
+
 	for (size_t i = 0; i < REPEATS_KEYS; i++) {
 		struct repeats_key *key = &repeats->keys[i];
 		if (key->hash == hash)
 			return key;
+
 		uint64_t kept_ns = key->left_out > 0 ? REPEATS_FORGET_NS : 0;
 		if (!vacant && key->paid_ns + kept_ns <= now_ns)
 			vacant = key;
 	}
+
 	if (!vacant)
 		return &repeats->keys[REPEATS_KEYS];
+
 	*vacant = (struct repeats_key){.hash = hash};
 	return vacant;
 }
@@ -44,13 +48,16 @@ bool repeats_may_tell(struct repeats *repeats, const char *key, uint64_t now_ns,
 {
 	struct repeats_key *place = repeats_find(repeats, repeats_hash(key), now_ns);
 	uint64_t from_ns = place->paid_ns > now_ns ? place->paid_ns : now_ns;
+
 	if (from_ns - now_ns > (REPEATS_BURST - 1) * REPEATS_EVERY_NS) {
 		place->left_out++;
 		return false;
 	}
+
 	*out_left_out = place->left_out;
 	place->left_out = 0;
 	place->paid_ns = from_ns + REPEATS_EVERY_NS;
+
 	return true;
 }
 
@@ -60,14 +67,18 @@ bool repeats_may_tell_of(struct repeats *repeats, uint64_t now_ns, char *out_tex
 	char key[REPEATS_KEY_MAX];
 	uint64_t left_out;
 	va_list arguments;
+
 	va_start(arguments, format);
 	(void)vsnprintf(key, sizeof(key), format, arguments);
 	va_end(arguments);
+
 	if (!repeats_may_tell(repeats, key, now_ns, &left_out))
 		return false;
+
 	out_text[0] = '\0';
 	if (left_out > 0)
 		(void)snprintf(out_text, REPEATS_TEXT_MAX, " (and %" PRIu64 " times more)",
 			       left_out);
+
 	return true;
 }

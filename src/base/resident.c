@@ -15,13 +15,16 @@ static bool resident_is_patched(const struct dl_phdr_info *object)
 		const ElfW(Phdr) *header = &object->dlpi_phdr[i];
 		if (header->p_type != PT_DYNAMIC)
 			continue;
+
 		const ElfW(Dyn) *entry = (const void *)(object->dlpi_addr + header->p_vaddr);
+
 		for (; entry->d_tag != DT_NULL; entry++) {
 			if (entry->d_tag == DT_TEXTREL ||
 			    (entry->d_tag == DT_FLAGS && (entry->d_un.d_val & DF_TEXTREL)))
 				return true;
 		}
 	}
+
 	return false;
 }
 
@@ -29,18 +32,23 @@ static int resident_on_object(struct dl_phdr_info *object, size_t size, void *co
 {
 	struct resident *resident = context;
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
 	if (resident_is_patched(object))
 		return 0;
+
 	for (size_t i = 0; i < object->dlpi_phnum; i++) {
 		const ElfW(Phdr) *header = &object->dlpi_phdr[i];
 		if (header->p_type != PT_LOAD || (header->p_flags & PF_W) ||
 		    resident->count == RESIDENT_RANGE_MAX)
 			continue;
+
 		uintptr_t begin = (object->dlpi_addr + header->p_vaddr) & ~(page - 1);
 		uintptr_t end = object->dlpi_addr + header->p_vaddr + header->p_memsz;
+
 		resident->range[resident->count].at = (void *)begin;
 		resident->range[resident->count++].size = ((end - begin) + page - 1) & ~(page - 1);
 	}
+
 	return 0;
 }
 
@@ -56,9 +64,12 @@ void resident_give_back_stack(void)
 	void *lowest;
 	size_t size;
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
 	if (pthread_getattr_np(pthread_self(), &attributes) != 0)
 		return;
+
 	int rc = pthread_attr_getstack(&attributes, &lowest, &size);
+
 	(void)pthread_attr_destroy(&attributes);
 	if (rc != 0)
 		return;
@@ -67,6 +78,7 @@ void resident_give_back_stack(void)
 	 * function's own frame, and a page for those that it calls. */
 	uintptr_t end = ((uintptr_t)__builtin_frame_address(0) & ~(page - 1)) - 2 * page;
 	uintptr_t begin = end > RESIDENT_STACK_MAX ? end - RESIDENT_STACK_MAX : 0;
+
 	if (begin < (uintptr_t)lowest)
 		begin = ((uintptr_t)lowest + page - 1) & ~(page - 1);
 	if (begin < end)

@@ -22,6 +22,7 @@ static enum screen_kind screen_sequence(const char *text, size_t length, size_t 
 	while (at < length && at < SCREEN_HELD_MAX &&
 	       ((text[at] >= '0' && text[at] <= '9') || text[at] == ';' || text[at] == ':'))
 		at++;
+
 	*out_size = 1;
 	if (at >= SCREEN_HELD_MAX)
 		return SCREEN_ESCAPE;
@@ -31,6 +32,7 @@ static enum screen_kind screen_sequence(const char *text, size_t length, size_t 
 	bool is_erasing = text[at] == 'K' && (at == 2 || (at == 3 && text[2] <= '2'));
 	if (text[at] != 'm' && !is_erasing)
 		return SCREEN_ESCAPE; /* of ESC alone: the rest is text then */
+
 	*out_size = at + 1;
 	return SCREEN_PASS;
 }
@@ -40,12 +42,14 @@ static bool screen_is_cut(const char *text, size_t length)
 {
 	unsigned char first = (unsigned char)text[0];
 	size_t size = first >= 0xf0 && first <= 0xf4 ? 4 : first >= 0xe0 ? 3 : 2;
+
 	if (first < 0xc2 || first > 0xf4 || length >= size)
 		return false;
 
 	for (size_t i = 1; i < length; i++)
 		if (((unsigned char)text[i] & 0xc0) != 0x80)
 			return false;
+
 	return true;
 }
 
@@ -55,6 +59,7 @@ static enum screen_kind screen_next(const char *text, size_t length, size_t *out
 	*out_size = text_plain(text, length);
 	if (*out_size > 0)
 		return SCREEN_PASS;
+
 	*out_size = 1;
 	if (text[0] == '\n' || text[0] == '\t' || text[0] == '\r')
 		return SCREEN_PASS;
@@ -66,6 +71,7 @@ static enum screen_kind screen_next(const char *text, size_t length, size_t *out
 	uint32_t c = text_decode(text, length, out_size);
 	if (c == TEXT_INVALID && screen_is_cut(text, length))
 		return SCREEN_MORE;
+
 	return c == TEXT_INVALID || text_is_unsafe(c) ? SCREEN_ESCAPE : SCREEN_PASS;
 }
 
@@ -75,6 +81,7 @@ static int screen_take(struct screen *screen, const char *text, size_t length, s
 {
 	size_t at = 0;
 	int rc = 0;
+
 	while (at < length && rc == 0) {
 		size_t size = 1;
 		enum screen_kind kind = screen_next(text + at, length - at, &size);
@@ -86,6 +93,7 @@ static int screen_take(struct screen *screen, const char *text, size_t length, s
 					 : text_escape(out, text + at, size);
 		at += size;
 	}
+
 	*out_taken = at;
 	return rc;
 }
@@ -94,6 +102,7 @@ int screen_show(struct screen *screen, const char *data, size_t length, struct b
 {
 	size_t taken = 0;
 	int rc = 0;
+
 	/* Byte by byte until nothing is held: it is a few. */
 	while (screen->length > 0 && length > 0 && rc == 0) {
 		screen->held[screen->length++] = *data++;
@@ -102,6 +111,7 @@ int screen_show(struct screen *screen, const char *data, size_t length, struct b
 		screen->length -= taken;
 		memmove(screen->held, screen->held + taken, screen->length);
 	}
+
 	if (rc == 0)
 		rc = screen_take(screen, data, length, &taken, out);
 	if (rc < 0)
@@ -111,6 +121,7 @@ int screen_show(struct screen *screen, const char *data, size_t length, struct b
 		screen->length = length - taken;
 		memcpy(screen->held, data + taken, screen->length);
 	}
+
 	return 0;
 }
 

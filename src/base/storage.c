@@ -59,12 +59,15 @@ static struct storage_job *list_pop(struct storage_list *list)
 static void storage_report(void *context)
 {
 	struct storage *storage = context;
+
 	for (;;) {
 		(void)pthread_mutex_lock(&storage->mutex);
 		struct storage_job *job = list_pop(&storage->finished);
+
 		(void)pthread_mutex_unlock(&storage->mutex);
 		if (!job)
 			return;
+
 		storage->pending--;
 		job->done(job->context, job->result);
 	}
@@ -74,6 +77,7 @@ static void *storage_thread(void *context)
 {
 	struct storage *storage = context;
 	(void)pthread_mutex_lock(&storage->mutex);
+
 	for (;;) {
 		struct storage_job *job = list_pop(&storage->waiting);
 		if (!job && storage->closing)
@@ -82,6 +86,7 @@ static void *storage_thread(void *context)
 			(void)pthread_cond_wait(&storage->wake, &storage->mutex);
 			continue;
 		}
+
 		(void)pthread_mutex_unlock(&storage->mutex);
 		storage->began_ns = clock_now_ns(&storage_clock);
 		job->result = job->work(job->context);
@@ -90,6 +95,7 @@ static void *storage_thread(void *context)
 		list_push(&storage->finished, job);
 		loop_post(storage->loop, &storage->report, storage_report, storage);
 	}
+
 	(void)pthread_mutex_unlock(&storage->mutex);
 	return NULL;
 }
@@ -120,6 +126,7 @@ struct storage *storage_new(struct loop *loop, size_t queue_max, struct err *err
 		(void)err_set(err, -ENOMEM, "out of memory for the storage thread");
 		return NULL;
 	}
+
 	storage->loop = loop;
 	storage->queue_max = queue_max;
 	(void)pthread_mutex_init(&storage->mutex, NULL); /* neither fails without attributes */
@@ -132,6 +139,7 @@ struct storage *storage_new(struct loop *loop, size_t queue_max, struct err *err
 		(void)err_set(err, rc, "cannot start the storage thread: %s", err_describe(rc));
 		return storage_free(storage);
 	}
+
 	(void)pthread_setname_np(storage->thread, "storage"); /* only for people who look */
 	return storage;
 }
@@ -140,6 +148,7 @@ struct storage *storage_close(struct storage *storage)
 {
 	if (!storage)
 		return NULL;
+
 	(void)pthread_mutex_lock(&storage->mutex);
 	storage->closing = true;
 	(void)pthread_cond_signal(&storage->wake);
@@ -147,6 +156,7 @@ struct storage *storage_close(struct storage *storage)
 	(void)pthread_join(storage->thread, NULL);
 	loop_cancel(storage->loop, &storage->report);
 	storage_report(storage);
+
 	return storage_free(storage);
 }
 
@@ -155,15 +165,18 @@ int storage_submit(struct storage *storage, struct storage_job *job, struct err 
 	if (storage->pending >= storage->queue_max)
 		return err_set(err, -ENOSPC, "%zu writes are waiting for the disk already",
 			       storage->pending);
+
 	(void)pthread_mutex_lock(&storage->mutex);
 	bool closing = storage->closing;
 	if (!closing) {
 		list_push(&storage->waiting, job);
 		(void)pthread_cond_signal(&storage->wake);
 	}
+
 	(void)pthread_mutex_unlock(&storage->mutex);
 	if (closing)
 		return err_set(err, -ESHUTDOWN, "the storage thread is being ended");
+
 	storage->pending++;
 	return 0;
 }

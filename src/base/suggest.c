@@ -25,6 +25,7 @@ static size_t suggest_distance(const char *a, size_t a_length, const char *b, si
 		size_t *row = rows[i % 3];
 		const size_t *above = rows[(i + 2) % 3];
 		const size_t *two_above = rows[(i + 1) % 3];
+
 		row[0] = i;
 		for (size_t j = 1; j <= b_length; j++) {
 			size_t cost = a[i - 1] == b[j - 1] ? 0 : 1;
@@ -34,6 +35,7 @@ static size_t suggest_distance(const char *a, size_t a_length, const char *b, si
 				row[j] = smaller(row[j], two_above[j - 2] + 1);
 		}
 	}
+
 	return rows[a_length % 3][b_length];
 }
 
@@ -54,10 +56,12 @@ void suggest_offer(struct suggest *suggest, const char *name)
 	size_t allowed = longer < 3 ? 1 : (longer + 2) / 3;
 	bool begins = word_length >= 2 && strncmp(name, suggest->word, word_length) == 0;
 	bool all_different = distance >= longer;
+
 	if (begins)
 		distance = 1;
 	else if (distance > allowed || all_different)
 		return;
+
 	if (distance < suggest->distance) {
 		suggest->distance = distance;
 		suggest->best = name;

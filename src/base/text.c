@@ -49,8 +49,10 @@ size_t text_plain(const char *text, size_t length)
 		if (((word | (word + ones) | (word - 0x20 * ones)) & 0x80 * ones) != 0)
 			break;
 	}
+
 	while (plain < length && text[plain] >= 0x20 && text[plain] < 0x7f)
 		plain++;
+
 	return plain;
 }
 
@@ -58,12 +60,14 @@ size_t text_u64(char out[TEXT_U64_MAX], uint64_t number)
 {
 	char digits[TEXT_U64_MAX];
 	size_t at = sizeof(digits) - 1;
+
 	digits[at] = '\0';
 	do {
 		digits[--at] = (char)('0' + number % 10);
 		number /= 10;
 	} while (number > 0);
 	memcpy(out, digits + at, sizeof(digits) - at);
+
 	return sizeof(digits) - 1 - at;
 }
 
@@ -77,6 +81,7 @@ uint32_t text_decode(const char *text, size_t length, size_t *out_size)
 	*out_size = 1;
 	if (value < 0x80)
 		return value;
+
 	if (value >= 0xc2 && value <= 0xdf) {
 		size = 2;
 		value &= 0x1f;
@@ -87,16 +92,20 @@ uint32_t text_decode(const char *text, size_t length, size_t *out_size)
 		size = 4;
 		value &= 0x07;
 	}
+
 	if (size == 0 || size > length)
 		return TEXT_INVALID;
+
 	for (size_t i = 1; i < size; i++) {
 		if ((bytes[i] & 0xc0) != 0x80)
 			return TEXT_INVALID;
 		value = value << 6 | (bytes[i] & 0x3f);
 	}
+
 	bool surrogate = value >= 0xd800 && value <= 0xdfff;
 	if (value < smallest[size] || value > 0x10ffff || surrogate)
 		return TEXT_INVALID;
+
 	*out_size = size;
 	return value;
 }
@@ -110,6 +119,7 @@ bool text_is_unsafe(uint32_t character)
 int text_escape(struct buf *out, const char *text, size_t length)
 {
 	int rc = 0;
+
 	for (size_t at = 0; at < length && rc == 0;) {
 		size_t size = text_plain(text + at, length - at);
 		if (size > 0) {
@@ -119,6 +129,7 @@ int text_escape(struct buf *out, const char *text, size_t length)
 			at += size;
 			continue;
 		}
+
 		uint32_t c = text_decode(text + at, length - at, &size);
 		if (c == TEXT_INVALID || c < 0x20 || c == 0x7f)
 			rc = buf_printf(out, "\\x%02x", (unsigned char)text[at]);
@@ -126,8 +137,10 @@ int text_escape(struct buf *out, const char *text, size_t length)
 			rc = buf_printf(out, "\\u%04x", (unsigned)c);
 		else
 			rc = buf_add(out, text + at, size);
+
 		at += size;
 	}
+
 	return rc;
 }
 
@@ -135,6 +148,7 @@ int text_escape_json(struct buf *out, const char *text, size_t length)
 {
 	size_t begin = 0;
 	int rc = 0;
+
 	for (size_t at = 0; at < length && rc == 0;) {
 		size_t size = 1;
 		uint32_t c = text_decode(text + at, length - at, &size);
@@ -145,8 +159,10 @@ int text_escape_json(struct buf *out, const char *text, size_t length)
 				rc = buf_printf(out, "\\u%04x", (unsigned)c);
 			begin = at + size;
 		}
+
 		at += size;
 	}
+
 	return rc == 0 ? buf_add(out, text + begin, length - begin) : rc;
 }
 
@@ -154,14 +170,17 @@ int text_make_valid(struct buf *out, const char *text, size_t length)
 {
 	static const char replacement[] = "\xef\xbf\xbd";
 	int rc = 0;
+
 	for (size_t at = 0; at < length && rc == 0;) {
 		size_t size;
 		if (text_decode(text + at, length - at, &size) == TEXT_INVALID)
 			rc = buf_add(out, replacement, sizeof(replacement) - 1);
 		else
 			rc = buf_add(out, text + at, size);
+
 		at += size;
 	}
+
 	return rc;
 }
 
@@ -189,6 +208,7 @@ size_t text_fit(const char *text, size_t length, size_t columns)
 {
 	size_t width = 0;
 	size_t at = 0;
+
 	while (at < length) {
 		size_t size;
 		width += text_character_width(text_decode(text + at, length - at, &size));
@@ -196,5 +216,6 @@ size_t text_fit(const char *text, size_t length, size_t columns)
 			break;
 		at += size;
 	}
+
 	return at;
 }

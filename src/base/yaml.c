@@ -72,18 +72,22 @@ static int reader_fail(const struct reader *reader, int code, const yaml_mark_t 
 static void *yaml_take(struct yaml *yaml, size_t size)
 {
 	struct block *block = yaml->newest;
+
 	size = (size + sizeof(void *) - 1) & ~(sizeof(void *) - 1);
 	if (!block || block->size - block->used < size) {
 		size_t room = !block			     ? YAML_BLOCK_MIN
 			      : block->size < YAML_BLOCK_MAX ? 2 * block->size
 							     : YAML_BLOCK_MAX;
 		room = size > room ? size : room;
+
 		struct block *grown = malloc(sizeof(*grown) + room);
 		if (!grown)
 			return NULL;
+
 		*grown = (struct block){.older = block, .size = room};
 		yaml->newest = block = grown;
 	}
+
 	void *memory = (char *)block->bytes + block->used;
 	block->used += size;
 	return memory;
@@ -109,9 +113,11 @@ static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_ma
 			       reader->scale * YAML_NODES_MAX); /* fits */
 		return reader_fail(reader, -E2BIG, mark, what);
 	}
+
 	struct node *node = yaml_take(reader->yaml, sizeof(*node));
 	if (!node)
 		return reader_fail(reader, -ENOMEM, mark, "out of memory");
+
 	reader->nodes++;
 	*node = (struct node){.complete = false};
 	node->public.kind = kind;
@@ -119,16 +125,20 @@ static int reader_node(struct reader *reader, enum yaml_kind kind, const yaml_ma
 	node->public.column = (uint32_t)mark->column + 1;
 	node->public.text = "";
 	node->expanded = YAML_NODE_BYTES;
+
 	if (anchor) {
 		if (reader->anchors++ == YAML_ANCHORS_MAX)
 			return reader_fail(reader, -E2BIG, mark, "more than 128 anchors");
+
 		node->anchor =
 		    yaml_copy(reader->yaml, (const char *)anchor, strlen((const char *)anchor));
 		if (!node->anchor)
 			return reader_fail(reader, -ENOMEM, mark, "out of memory");
+
 		node->older_anchor = reader->newest_anchor;
 		reader->newest_anchor = node;
 	}
+
 	*out = node;
 	return 0;
 }
@@ -144,10 +154,12 @@ static int reader_add_entry(struct reader *reader, struct node *parent, struct n
 		if (parent->own_entries)
 			memcpy(grown, parent->own_entries,
 			       parent->public.entry_count * sizeof(*grown));
+
 		parent->own_entries = grown;
 		parent->public.entries = grown;
 		parent->entry_capacity = capacity;
 	}
+
 	parent->own_entries[parent->public.entry_count++] = (struct yaml_entry){
 	    .key = key ? &key->public : NULL,
 	    .value = &value->public,
@@ -162,6 +174,7 @@ static int reader_add_entry(struct reader *reader, struct node *parent, struct n
 			       reader->scale * YAML_EXPANDED_MAX >> 20); /* fits */
 		return reader_fail(reader, -E2BIG, mark, what);
 	}
+
 	return 0;
 }
 
@@ -173,10 +186,13 @@ static int reader_place(struct reader *reader, struct node *node, const yaml_mar
 		reader->yaml->root = &node->public;
 		return 0;
 	}
+
 	size_t top = reader->depth - 1;
 	struct node *parent = reader->open[top];
+
 	if (parent->public.kind == YAML_LIST)
 		return reader_add_entry(reader, parent, NULL, node, mark);
+
 	if (!reader->key[top]) {
 		if (node->public.kind != YAML_SCALAR)
 			return reader_fail(reader, -EINVAL, mark,
@@ -184,6 +200,7 @@ static int reader_place(struct reader *reader, struct node *node, const yaml_mar
 		reader->key[top] = node;
 		return 0;
 	}
+
 	struct node *key = reader->key[top];
 	reader->key[top] = NULL;
 	return reader_add_entry(reader, parent, key, node, mark);
@@ -205,12 +222,16 @@ static int reader_check_keys(const struct reader *reader, const struct node *map
 	size_t count = map->public.entry_count;
 	if (count < 2)
 		return 0;
+
 	_cleanup_free_ const struct yaml_entry **sorted = calloc(count, sizeof(*sorted));
 	if (!sorted)
 		return err_set(reader->err, -ENOMEM, "%s: out of memory", reader->name);
+
 	for (size_t i = 0; i < count; i++)
 		sorted[i] = &map->own_entries[i];
+
 	qsort(sorted, count, sizeof(*sorted), entry_compare);
+
 	for (size_t i = 1; i < count; i++) {
 		const struct yaml_node *first = sorted[i - 1]->key, *second = sorted[i]->key;
 		if (strcmp(first->text, second->text) == 0)
@@ -220,6 +241,7 @@ static int reader_check_keys(const struct reader *reader, const struct node *map
 				       reader->name, second->line, second->column, second->text,
 				       first->line);
 	}
+
 	return 0;
 }
 
@@ -230,16 +252,20 @@ static int reader_scalar(struct reader *reader, const yaml_event_t *event)
 	    reader_node(reader, YAML_SCALAR, &event->start_mark, event->data.scalar.anchor, &node);
 	if (rc < 0)
 		return rc;
+
 	size_t length = event->data.scalar.length;
 	const char *value = (const char *)event->data.scalar.value;
 	if (memchr(value, '\0', length))
 		return reader_fail(reader, -EINVAL, &event->start_mark, "text with a NUL byte");
+
 	node->public.text = yaml_copy(reader->yaml, value, length);
 	if (!node->public.text)
 		return reader_fail(reader, -ENOMEM, &event->start_mark, "out of memory");
+
 	node->public.length = length;
 	node->public.quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
 	node->expanded += length;
+
 	return reader_place(reader, node, &event->start_mark);
 }
 
@@ -249,13 +275,16 @@ static int reader_open(struct reader *reader, enum yaml_kind kind, const yaml_ev
 	if (reader->depth == YAML_DEPTH_MAX)
 		return reader_fail(reader, -E2BIG, &event->start_mark,
 				   "nested deeper than 32 levels");
+
 	struct node *node;
 	int rc = reader_node(reader, kind, &event->start_mark, anchor, &node);
 	if (rc < 0)
 		return rc;
+
 	reader->open[reader->depth] = node;
 	reader->key[reader->depth] = NULL;
 	reader->depth++;
+
 	return 0;
 }
 
@@ -267,6 +296,7 @@ static int reader_close(struct reader *reader)
 		if (rc < 0)
 			return rc;
 	}
+
 	/* What is wrong with it is said where it begins. */
 	const yaml_mark_t mark = {.line = node->public.line - 1, .column = node->public.column - 1};
 	return reader_place(reader, node, &mark);
@@ -275,19 +305,23 @@ static int reader_close(struct reader *reader)
 static int reader_alias(struct reader *reader, const yaml_event_t *event)
 {
 	const char *anchor = (const char *)event->data.alias.anchor;
+
 	for (struct node *node = reader->newest_anchor; node; node = node->older_anchor) {
 		if (strcmp(node->anchor, anchor) != 0)
 			continue;
 		if (!node->complete)
 			return reader_fail(reader, -EINVAL, &event->start_mark,
 					   "an alias inside the value that it stands for");
+
 		reader->aliased += node->expanded; /* both are capped: no overflow */
 		if (reader->is_stream && reader->aliased > YAML_ALIASED_MAX)
 			return reader_fail(reader, -E2BIG, &event->start_mark,
 					   "with its aliases written out the file grows by more "
 					   "than 64 KiB");
+
 		return reader_place(reader, node, &event->start_mark);
 	}
+
 	return reader_fail(reader, -EINVAL, &event->start_mark, "an alias without its anchor");
 }
 
@@ -299,6 +333,7 @@ static int reader_begin(struct reader *reader, const yaml_event_t *event)
 	if (reader->is_stream && reader->yaml->document_count == YAML_DOCUMENTS_MAX)
 		return reader_fail(reader, -E2BIG, &event->start_mark,
 				   "more than 256 documents in one file");
+
 	reader->newest_anchor = NULL;
 	reader->yaml->root = NULL;
 	return 0;
@@ -307,13 +342,16 @@ static int reader_begin(struct reader *reader, const yaml_event_t *event)
 static int reader_end(struct reader *reader, const yaml_event_t *event)
 {
 	struct yaml *yaml = reader->yaml;
+
 	if (!reader->is_stream)
 		return 0;
+
 	if (!yaml->documents) {
 		yaml->documents = yaml_take(yaml, YAML_DOCUMENTS_MAX * sizeof(struct yaml_node *));
 		if (!yaml->documents)
 			return reader_fail(reader, -ENOMEM, &event->start_mark, "out of memory");
 	}
+
 	yaml->documents[yaml->document_count++] = yaml->root;
 	return 0;
 }
@@ -345,6 +383,7 @@ static int reader_event(struct reader *reader, const yaml_event_t *event)
 static yaml_mark_t mark_of_offset(const char *text, size_t offset)
 {
 	yaml_mark_t mark = {.index = offset, .line = 0, .column = 0};
+
 	for (size_t i = 0; i < offset; i++) {
 		mark.column++;
 		if (text[i] == '\n') {
@@ -352,6 +391,7 @@ static yaml_mark_t mark_of_offset(const char *text, size_t offset)
 			mark.column = 0;
 		}
 	}
+
 	return mark;
 }
 
@@ -365,11 +405,14 @@ static const char *copied_line(const char *line, size_t length)
 	    {"...", "'...' stands for what was left out in print: write it, or leave it out"},
 	    {"[...]", "'[...]' stands for what was left out in print: write it, or leave it out"},
 	};
+
 	while (length > 0 && (line[length - 1] == ' ' || line[length - 1] == '\r'))
 		length--;
+
 	for (size_t i = 0; i < array_length(rows); i++)
 		if (strlen(rows[i].line) == length && memcmp(line, rows[i].line, length) == 0)
 			return rows[i].says;
+
 	return NULL;
 }
 
@@ -379,11 +422,13 @@ static const char *copied_before(const char *text, size_t length, yaml_mark_t *m
 	size_t line = 0;
 	yaml_mark_t place = *mark;
 	const char *says = NULL;
+
 	for (size_t at = 0; at < length && line <= mark->line;) {
 		const char *newline = memchr(text + at, '\n', length - at);
 		size_t end = newline ? (size_t)(newline - text) : length, indent = 0;
 		while (at + indent < end && text[at + indent] == ' ')
 			indent++;
+
 		const char *found = copied_line(text + at + indent, end - at - indent);
 		if (found) {
 			says = found;
@@ -392,9 +437,11 @@ static const char *copied_before(const char *text, size_t length, yaml_mark_t *m
 		} else if (at + indent < end && line < mark->line) {
 			says = NULL; /* something else stands between */
 		}
+
 		at = end + 1;
 		line++;
 	}
+
 	if (says)
 		*mark = place;
 
@@ -406,39 +453,49 @@ static int reader_syntax_error(const struct reader *reader, const yaml_parser_t 
 			       const char *text, size_t length)
 {
 	yaml_mark_t mark = parser->problem_mark;
+
 	if (parser->error == YAML_MEMORY_ERROR)
 		return err_set(reader->err, -ENOMEM, "%s: out of memory", reader->name);
+
 	if (parser->error == YAML_READER_ERROR) {
 		size_t offset = parser->problem_offset < length ? parser->problem_offset : length;
 		mark = mark_of_offset(text, offset);
+
 		bool nul = offset < length && text[offset] == '\0';
 		return reader_fail(reader, -EINVAL, &mark,
 				   nul ? "a NUL byte; this is not a text file"
 				       : "not UTF-8 text, or a control character");
 	}
+
 	bool tab = mark.index < length && text[mark.index] == '\t';
 	const char *problem = parser->problem ? parser->problem : "not YAML";
 	const char *copied = tab ? NULL : copied_before(text, length, &mark);
+
 	if (tab)
 		problem = "a tab; YAML is indented with blanks";
 	else if (copied)
 		problem = copied;
+
 	return reader_fail(reader, -EINVAL, &mark, problem);
 }
 
 static int reader_run(struct reader *reader, yaml_parser_t *parser, const char *text, size_t length)
 {
 	bool end = false;
+
 	while (!end) {
 		yaml_event_t event;
 		if (!yaml_parser_parse(parser, &event))
 			return reader_syntax_error(reader, parser, text, length);
+
 		int rc = reader_event(reader, &event);
+
 		end = event.type == YAML_STREAM_END_EVENT;
 		yaml_event_delete(&event);
 		if (rc < 0)
 			return rc;
 	}
+
 	return 0;
 }
 
@@ -454,6 +511,7 @@ static int yaml_parse_with(const char *text, size_t length, size_t max, bool is_
 	if (length > max)
 		return err_set(err, -E2BIG, "%s: larger than %zu MiB; this is no %s", name,
 			       max >> 20, is_stream ? "job file" : "configuration");
+
 	if (length >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0 ||
 			    (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)))
 		return err_set(err, -EINVAL,
@@ -464,6 +522,7 @@ static int yaml_parse_with(const char *text, size_t length, size_t max, bool is_
 	struct yaml *yaml = calloc(1, sizeof(*yaml));
 	if (!yaml)
 		return err_set(err, -ENOMEM, "%s: out of memory", name);
+
 	struct reader reader = {.name = name,
 				.yaml = yaml,
 				.scale = max / YAML_TEXT_MAX,
@@ -471,10 +530,12 @@ static int yaml_parse_with(const char *text, size_t length, size_t max, bool is_
 				.err = err};
 	yaml_parser_t parser;
 	int rc = 0;
+
 	if (!yaml_parser_initialize(&parser)) {
 		(void)yaml_free(yaml);
 		return err_set(err, -ENOMEM, "%s: out of memory", name);
 	}
+
 	yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
 	rc = reader_run(&reader, &parser, text, length);
@@ -487,10 +548,12 @@ static int yaml_parse_with(const char *text, size_t length, size_t max, bool is_
 		if (rc == 0)
 			yaml->root = &node->public;
 	}
+
 	if (rc < 0) {
 		(void)yaml_free(yaml);
 		return rc;
 	}
+
 	*out = yaml;
 	return 0;
 }
@@ -511,11 +574,13 @@ struct yaml *yaml_free(struct yaml *yaml)
 {
 	if (!yaml)
 		return NULL;
+
 	while (yaml->newest) {
 		struct block *block = yaml->newest;
 		yaml->newest = block->older;
 		free(block);
 	}
+
 	free(yaml);
 	return NULL;
 }
@@ -550,11 +615,14 @@ bool yaml_is_null(const struct yaml_node *node)
 {
 	if (node->kind != YAML_SCALAR || node->quoted)
 		return false;
+
 	static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
+
 	for (size_t i = 0; i < array_length(nulls); i++) {
 		if (strcmp(node->text, nulls[i]) == 0)
 			return true;
 	}
+
 	return false;
 }
 
@@ -568,5 +636,6 @@ const char *yaml_describe(const struct yaml_node *node, char *out, size_t size)
 		(void)snprintf(out, size, "nothing");
 	else
 		(void)snprintf(out, size, "'%.48s%s'", node->text, node->length > 48 ? "..." : "");
+
 	return out;
 }

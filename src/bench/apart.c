@@ -37,6 +37,7 @@ static void apart_send(void *context, const struct checks_record *record)
 	int fd = *(const int *)context;
 	const unsigned char *at = (const unsigned char *)record;
 	size_t left = sizeof(*record);
+
 	while (left > 0) {
 		ssize_t written = write(fd, at, left);
 		if (written < 0 && errno == EINTR)
@@ -54,10 +55,13 @@ static _Noreturn void apart_become(const struct apart_job *job, int fd)
 				      SIGABRT, SIGBUS,	SIGILL, SIGFPE};
 	struct err err = {.code = 0};
 	const struct checks_sink sink = {.take = apart_send, .context = &fd};
+
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	(void)setpgid(0, 0);
+
 	for (size_t i = 0; i < array_length(signals); i++)
 		(void)signal(signals[i], SIG_DFL);
+
 	/* What a library prints must not get between what we print. */
 	(void)dup2(STDERR_FILENO, STDOUT_FILENO);
 	int result = job->run(job->context, &sink, &err);
@@ -67,6 +71,7 @@ static _Noreturn void apart_become(const struct apart_job *job, int fd)
 			       (int)sizeof(record.text) - 1, err.text);
 		apart_send(&fd, &record);
 	}
+
 	_exit(0);
 }
 
@@ -76,9 +81,11 @@ static int apart_start(struct apart_child *child, const struct apart_job *job, s
 {
 	const struct clock clock = {NULL};
 	int ends[2];
+
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "starting a process for a check: pipe: %s",
 			       err_describe(-errno));
+
 	(void)fflush(NULL); /* or the child has it in its buffers, too */
 	child->start_ns = child->heard_ns = clock_now_ns(&clock);
 	child->pid = fork();
@@ -89,13 +96,16 @@ static int apart_start(struct apart_child *child, const struct apart_job *job, s
 		return err_set(err, code, "starting a process for a check: fork: %s",
 			       err_describe(code));
 	}
+
 	if (child->pid == 0) {
 		(void)close(ends[0]);
 		apart_become(job, ends[1]);
 	}
+
 	(void)setpgid(child->pid, child->pid); /* whoever of the two comes first */
 	(void)close(ends[1]);
 	child->fd = ends[0];
+
 	return 0;
 }
 
@@ -104,6 +114,7 @@ static bool apart_is_sound(struct checks_record *record)
 {
 	if (record->kind >= CHECKS_KIND_COUNT)
 		return false;
+
 	switch (record->kind) {
 	case CHECKS_BEGIN:
 	case CHECKS_END:
@@ -114,8 +125,10 @@ static bool apart_is_sound(struct checks_record *record)
 		check->unit[sizeof(check->unit) - 1] = '\0';
 		check->reason[sizeof(check->reason) - 1] = '\0';
 		check->hint[sizeof(check->hint) - 1] = '\0';
+
 		return (unsigned)check->status < CHECK_STATUS_COUNT;
 	}
+
 	case CHECKS_SAMPLE: {
 		struct checks_sample *sample = &record->sample;
 		sample->target[sizeof(sample->target) - 1] = '\0';
@@ -134,8 +147,10 @@ static bool apart_is_sound(struct checks_record *record)
 static void apart_take(const struct apart *apart, uint32_t number, struct checks_record *record)
 {
 	struct apart_job *job = &apart->jobs[number];
+
 	if (!apart_is_sound(record))
 		return;
+
 	record->job = number;
 	if (record->kind == CHECKS_ERROR) {
 		job->how = APART_FAILED;
@@ -143,6 +158,7 @@ static void apart_take(const struct apart *apart, uint32_t number, struct checks
 			      record->text);
 		return;
 	}
+
 	apart->sink.take(apart->sink.context, record);
 }
 
@@ -156,12 +172,14 @@ static bool apart_read(const struct apart *apart, uint32_t number, struct apart_
 		return errno == EINTR || errno == EAGAIN;
 	if (length == 0)
 		return false;
+
 	child->heard_ns = clock_now_ns(&clock);
 	child->filled += (size_t)length;
 	if (child->filled == sizeof(child->in.bytes)) {
 		child->filled = 0;
 		apart_take(apart, number, &child->in.record);
 	}
+
 	return true;
 }
 
@@ -169,14 +187,17 @@ static bool apart_read(const struct apart *apart, uint32_t number, struct apart_
 static bool apart_reap(struct apart_job *job, struct apart_child *child, int wait_ms)
 {
 	int status = 0;
+
 	for (int waited = 0;; waited += APART_STEP_MS) {
 		pid_t gone = waitpid(child->pid, &status, WNOHANG);
 		if (gone == child->pid || (gone < 0 && errno != EINTR))
 			break;
 		if (waited >= wait_ms)
 			return false;
+
 		(void)poll(NULL, 0, APART_STEP_MS);
 	}
+
 	child->pid = -1;
 	if (job->how == APART_DONE && WIFSIGNALED(status)) {
 		job->how = APART_KILLED;
@@ -185,6 +206,7 @@ static bool apart_reap(struct apart_job *job, struct apart_child *child, int wai
 		job->how = APART_EXITED;
 		job->code = WEXITSTATUS(status);
 	}
+
 	return true;
 }
 
@@ -196,6 +218,7 @@ static void apart_end(struct apart_job *job, struct apart_child *child, enum apa
 		(void)kill(-child->pid, SIGKILL);
 		job->is_left_behind = !apart_reap(job, child, APART_KILL_WAIT_MS);
 	}
+
 	if (child->fd >= 0)
 		(void)close(child->fd);
 	child->fd = -1;
@@ -210,17 +233,21 @@ static uint32_t apart_look(const struct apart *apart, struct apart_child *childr
 	uint64_t now = clock_now_ns(&clock);
 	bool is_stopped = apart->stop && *apart->stop;
 	uint32_t running = 0;
+
 	for (uint32_t i = 0; i < apart->count; i++) {
 		struct apart_job *job = &apart->jobs[i];
 		struct apart_child *child = &children[i];
+
 		if (child->fd >= 0 && is_stopped)
 			apart_end(job, child, APART_STOPPED);
 		else if (child->fd >= 0 && (now - child->start_ns >= job->timeout_ns ||
 					    now - child->heard_ns >= job->silence_ns))
 			apart_end(job, child, APART_TIMED_OUT);
+
 		polls[i] = (struct pollfd){.fd = child->fd, .events = POLLIN};
 		running += child->fd >= 0;
 	}
+
 	return running;
 }
 
@@ -241,8 +268,10 @@ int apart_run(const struct apart *apart, struct err *err)
 	_cleanup_free_ struct apart_child *children = calloc(apart->count + 1u, sizeof(*children));
 	if (!children || apart->count > APART_JOBS_MAX)
 		return err_set(err, -ENOMEM, "starting processes for checks: no memory");
+
 	for (uint32_t i = 0; i < apart->count; i++)
 		children[i] = (struct apart_child){.pid = -1, .fd = -1};
+
 	int result = 0;
 	for (uint32_t i = 0; result == 0 && i < apart->count; i++) {
 		apart->jobs[i].how = APART_DONE;
@@ -250,20 +279,24 @@ int apart_run(const struct apart *apart, struct err *err)
 		apart->jobs[i].is_left_behind = false;
 		result = apart_start(&children[i], &apart->jobs[i], err);
 	}
+
 	while (result == 0 && apart_look(apart, children, polls) > 0) {
 		int ready = poll(polls, apart->count, apart->stop ? APART_STOP_MS : APART_TICK_MS);
 		for (uint32_t i = 0; ready > 0 && i < apart->count; i++)
 			if (polls[i].fd >= 0 && polls[i].revents != 0 &&
 			    !apart_read(apart, i, &children[i]))
 				apart_close(&apart->jobs[i], &children[i]);
+
 		uint64_t now = clock_now_ns(&clock);
 		if (apart->tick && now - ticked_ns >= APART_TICK_MS * CLOCK_NS_PER_MS) {
 			ticked_ns = now;
 			apart->tick(apart->context, now - start_ns);
 		}
 	}
+
 	for (uint32_t i = 0; result < 0 && i < apart->count; i++)
 		apart_end(&apart->jobs[i], &children[i], APART_STOPPED);
+
 	return result;
 }
 
@@ -272,6 +305,7 @@ const char *apart_describe(const struct apart_job *job, char out[CHECKS_TEXT_MAX
 	const char *behind =
 	    job->is_left_behind ? ", and it cannot be killed: the driver hangs" : "";
 	const char *name = NULL;
+
 	switch (job->how) {
 	case APART_FAILED:
 		(void)snprintf(out, CHECKS_TEXT_MAX, "%.*s", CHECKS_TEXT_MAX - 1, job->err.text);
@@ -294,5 +328,6 @@ const char *apart_describe(const struct apart_job *job, char out[CHECKS_TEXT_MAX
 	default:
 		(void)snprintf(out, CHECKS_TEXT_MAX, "done");
 	}
+
 	return out;
 }

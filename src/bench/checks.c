@@ -81,6 +81,7 @@ void checks_sample(const struct checks_sink *sink, const char *target, const cha
 {
 	struct checks_record record = {.kind = CHECKS_SAMPLE};
 	struct checks_sample *sample = &record.sample;
+
 	memset(sample, 0, sizeof(*sample));
 	(void)snprintf(sample->target, sizeof(sample->target), "%s", target);
 	(void)snprintf(sample->metric, sizeof(sample->metric), "%s", metric);
@@ -149,9 +150,11 @@ static bool checks_grow(void **array, size_t count, size_t size, size_t max)
 		return false;
 	if (count & (count - 1) || (count > 0 && count < 16))
 		return true; /* it has room up to the next power of two, 16 at least */
+
 	void *larger = realloc(*array, (count < 16 ? 16 : 2 * count) * size);
 	if (!larger)
 		return false;
+
 	*array = larger;
 	return true;
 }
@@ -183,6 +186,7 @@ void checks_say(struct checks *checks, const char *name, const char *target,
 {
 	struct check check = {.status = status};
 	va_list arguments;
+
 	(void)snprintf(check.name, sizeof(check.name), "%s", name);
 	(void)snprintf(check.target, sizeof(check.target), "%s", target);
 	(void)snprintf(check.hint, sizeof(check.hint), "%s", hint ? hint : "");
@@ -208,6 +212,7 @@ int checks_exit_code(const struct checks *checks)
 		return CHECKS_EXIT_NOTHING;
 	if (checks_of(checks, CHECK_SLOW) > 0)
 		return CHECKS_EXIT_SLOW;
+
 	return checks_of(checks, CHECK_SKIP) == checks->count ? CHECKS_EXIT_NOTHING
 							      : CHECKS_EXIT_OK;
 }
@@ -222,10 +227,12 @@ static size_t checks_write_metric(struct jsonw *json, const struct checks *check
 	jsonw_text(json, "unit", first->unit);
 	jsonw_text(json, "better", first->higher_is_better ? "higher" : "lower");
 	jsonw_array(json, "samples");
+
 	while (at < checks->sample_count &&
 	       strcmp(checks->samples[at].metric, first->metric) == 0 &&
 	       strcmp(checks->samples[at].target, first->target) == 0)
 		result_write_number(json, NULL, checks->samples[at++].value);
+
 	jsonw_end_array(json);
 	jsonw_end_object(json);
 	return at;
@@ -234,9 +241,12 @@ static size_t checks_write_metric(struct jsonw *json, const struct checks *check
 static void checks_write_runs(struct jsonw *json, const struct checks *checks)
 {
 	size_t at = 0;
+
 	jsonw_array(json, "runs");
+
 	for (uint64_t index = 0; at < checks->sample_count; index++) {
 		const char *target = checks->samples[at].target;
+
 		jsonw_object(json, NULL);
 		jsonw_text(json, "side", "-");
 		jsonw_u64(json, "index", index);
@@ -247,13 +257,16 @@ static void checks_write_runs(struct jsonw *json, const struct checks *checks)
 		jsonw_u64(json, "rc", 0);
 		jsonw_text(json, "target", target);
 		jsonw_object(json, "metrics");
+
 		while (at < checks->sample_count && strcmp(checks->samples[at].target, target) == 0)
 			at = checks_write_metric(json, checks, at);
+
 		jsonw_end_object(json);
 		jsonw_object(json, "env_events");
 		jsonw_end_object(json);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -261,24 +274,30 @@ void checks_write(struct jsonw *json, const struct checks *checks)
 {
 	checks_write_runs(json, checks);
 	jsonw_array(json, "checks");
+
 	for (size_t i = 0; i < checks->count; i++) {
 		const struct check *check = &checks->list[i];
+
 		jsonw_object(json, NULL);
 		jsonw_text(json, "name", check->name);
 		jsonw_text(json, "target", check->target);
 		jsonw_text(json, "status", check_status_to_string(check->status));
+
 		if (check->has_value)
 			result_write_number(json, "value", check->value);
 		else
 			jsonw_null(json, "value");
+
 		if (check->has_limit)
 			result_write_number(json, "limit", check->limit);
 		else
 			jsonw_null(json, "limit");
+
 		jsonw_word(json, "unit", check->unit);
 		jsonw_text(json, "reason", check->reason);
 		jsonw_text(json, "hint", check->hint);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }

@@ -67,13 +67,16 @@ static void compare_rest(uint64_t ns)
 static int compare_set_up(const char *command, const char *side, struct err *err)
 {
 	struct result_run run;
+
 	if (!command)
 		return 0;
+
 	result_run_init(&run);
 	int result = runner_run(&(struct runner_options){.command = command}, &run, err);
 	if (result == 0 && result_run_failed(&run))
 		result = err_set(err, -ECANCELED, "the setup of %s failed (%d): %.*s", side, run.rc,
 				 (int)strcspn(run.tail, "\n"), run.tail);
+
 	result_run_done(&run);
 	return result;
 }
@@ -87,9 +90,11 @@ static int compare_one(struct compare *self, const char *what, bool is_b, struct
 		plan->progress(what, self->done, self->all, plan->context);
 	if (plan->cooldown_ns > 0 && self->done > 0)
 		compare_rest(plan->cooldown_ns);
+
 	int result = compare_set_up(is_b ? plan->setup_b : plan->setup_a, is_b ? "B" : "A", err);
 	if (result < 0)
 		return result;
+
 	struct runner_options options = {.command = is_b ? plan->b : plan->a,
 					 .result_path = plan->result_path,
 					 .timeout_ns = plan->timeout_ns,
@@ -100,8 +105,10 @@ static int compare_one(struct compare *self, const char *what, bool is_b, struct
 					 .shows_output = plan->shows_output};
 	result = runner_run(&options, run, err);
 	self->done++;
+
 	if (result == 0 && plan->look)
 		plan->look(run, plan->context);
+
 	return result;
 }
 
@@ -110,6 +117,7 @@ static int compare_warm_up(struct compare *self, struct err *err)
 	for (uint64_t i = 0; i < 2 * self->plan->warmups; i++) {
 		struct result_run run;
 		result_run_init(&run);
+
 		bool is_b = i % 2 == 1;
 		int result = compare_one(self, "warming up", is_b, &run, err);
 		if (result == 0 && result_run_failed(&run))
@@ -118,10 +126,12 @@ static int compare_warm_up(struct compare *self, struct err *err)
 			    is_b ? "B" : "A", run.timed_out ? "too long, killed," : "exit code",
 			    run.rc, run.tail[0] ? ": " : "", (int)strcspn(run.tail, "\n"),
 			    run.tail);
+
 		result_run_done(&run);
 		if (result < 0)
 			return result;
 	}
+
 	return 0;
 }
 
@@ -132,10 +142,12 @@ static int compare_fill(struct compare *self, struct result *into, uint64_t pair
 	const struct compare_plan *plan = self->plan;
 	/* The two plans have nothing in common. */
 	uint64_t seed = is_same ? ~plan->seed : plan->seed;
+
 	for (uint64_t i = into->run_count; i < 2 * pairs; i++) {
 		struct result_run *run = result_add_run(into);
 		if (!run)
 			return err_set(err, -ENOMEM, "no memory for run %zu", into->run_count);
+
 		bool is_b = verdict_run_is_b(seed, i);
 		(void)snprintf(run->side, sizeof(run->side), "%s",
 			       !is_b	 ? "A"
@@ -144,6 +156,7 @@ static int compare_fill(struct compare *self, struct result *into, uint64_t pair
 		run->index = i;
 		run->block = i / VERDICT_BLOCK;
 		run->slot = (uint32_t)(i % 2) + 1;
+
 		int result = compare_one(self, is_same ? "A against itself" : "A against B",
 					 is_b && !is_same, run, err);
 		if (result < 0) {
@@ -152,6 +165,7 @@ static int compare_fill(struct compare *self, struct result *into, uint64_t pair
 			return result;
 		}
 	}
+
 	return 0;
 }
 
@@ -200,6 +214,7 @@ static int compare_pairs_init(struct compare_pairs *pairs, size_t count, struct 
 					.count = count};
 	if (pairs->a && pairs->b && pairs->b_is_first)
 		return 0;
+
 	compare_pairs_done(pairs);
 	return err_set(err, -ENOMEM, "no memory for %zu pairs", count);
 }
@@ -214,6 +229,7 @@ static int compare_pairs_of(const struct result *runs, struct compare_pairs *out
 		out->a[i] = out->b_is_first[i] ? second : first;
 		out->b[i] = out->b_is_first[i] ? first : second;
 	}
+
 	return result;
 }
 
@@ -240,21 +256,25 @@ static int compare_judge_metric(const struct compare_pairs *pairs, const char *m
 	_cleanup_free_ double *room = calloc(pairs->count + 1, sizeof(*room));
 	if (!values || !room)
 		return err_set(err, -ENOMEM, "no memory for %zu pairs", pairs->count);
+
 	for (size_t i = 0; i < pairs->count; i++) {
 		const struct result_metric *a = result_run_find(pairs->a[i], metric);
 		const struct result_metric *b = result_run_find(pairs->b[i], metric);
 		if (!a || !b)
 			return compare_missing(a ? pairs->b[i] : pairs->a[i], metric, err);
+
 		if (!compare_can_read(pairs->a[i], metric) ||
 		    !compare_can_read(pairs->b[i], metric))
 			return err_set(err, -EINVAL,
 				       "time_to_train is speed and convergence at once: each run "
 				       "has to say its epochs or samples_to_target as well");
+
 		values[i] = (struct verdict_pair){a->value, b->value, pairs->b_is_first[i]};
 		out->is_unsteady = out->is_unsteady || a->is_unsteady || b->is_unsteady;
 		out->higher_is_better = a->higher_is_better;
 		(void)snprintf(out->unit, sizeof(out->unit), "%s", a->unit); /* as long */
 	}
+
 	(void)snprintf(out->metric, sizeof(out->metric), "%.*s", RESULT_NAME_MAX - 1, metric);
 	struct verdict_question question = {.pairs = values,
 					    .count = pairs->count,
@@ -264,6 +284,7 @@ static int compare_judge_metric(const struct compare_pairs *pairs, const char *m
 	int result = verdict_make(&question, &out->verdict, err);
 	if (result < 0)
 		return err_wrap(err, "the metric '%s'", metric);
+
 	out->median_a = compare_median(pairs->a, pairs->count, metric, room);
 	out->median_b = compare_median(pairs->b, pairs->count, metric, room);
 	return 0;
@@ -275,19 +296,24 @@ static int compare_correct(struct compare_outcome *out, struct err *err)
 	double p[COMPARE_METRICS_MAX];
 	for (size_t i = 0; i < out->judgement_count; i++)
 		p[i] = out->judgements[i].verdict.p;
+
 	int result = stats_holm(p, out->judgement_count, err);
+
 	for (size_t i = 0; result == 0 && i < out->judgement_count; i++) {
 		struct compare_judgement *judgement = &out->judgements[i];
 		struct verdict *verdict = &judgement->verdict;
+
 		judgement->p_corrected = p[i];
 		if (out->judgement_count == 1 || p[i] <= 0.05)
 			continue;
+
 		verdict->excludes_zero = false;
 		if (verdict->kind == VERDICT_SLOWER || verdict->kind == VERDICT_FASTER)
 			verdict->kind = VERDICT_INCONCLUSIVE;
 		else if (verdict->kind == VERDICT_DIFFERENT_BUT_SMALL)
 			verdict->kind = VERDICT_EQUIVALENT;
 	}
+
 	return result;
 }
 
@@ -297,8 +323,10 @@ static void compare_look_for_failures(struct compare_outcome *out, const struct 
 		const struct result_run *run = &runs->runs[i];
 		out->disturbed_runs += compare_is_disturbed(run);
 		out->gpu_throttle |= run->gpu_throttle;
+
 		if (!result_run_failed(run))
 			continue;
+
 		out->failed_runs++;
 		out->failure = out->failure ? out->failure : run;
 	}
@@ -308,16 +336,19 @@ static int compare_calibrate(struct compare_outcome *out, double margin, struct 
 {
 	struct compare_pairs pairs;
 	int result = compare_pairs_of(&out->calibration, &pairs, err);
+
 	for (size_t i = 0; result == 0 && i < out->judgement_count; i++) {
 		struct compare_judgement *judgement = &out->judgements[i], same = {0};
 		result = compare_judge_metric(&pairs, judgement->metric, margin, 1, &same, err);
 		if (result < 0)
 			break;
+
 		judgement->has_calibration = true;
 		judgement->calibration = same.verdict;
 		if (verdict_calibration_fails(&same.verdict, margin, &judgement->resolution))
 			judgement->verdict.kind = VERDICT_REFUSED;
 	}
+
 	compare_pairs_done(&pairs);
 	return result;
 }
@@ -326,6 +357,7 @@ static int compare_judge(struct compare_outcome *out, const struct compare_pairs
 			 double margin, const char *const *metrics, size_t count, struct err *err)
 {
 	int result = 0;
+
 	out->judgement_count = 0;
 	for (size_t i = 0; result == 0 && i < count; i++) {
 		struct compare_judgement judgement = {.p_corrected = 1};
@@ -334,10 +366,12 @@ static int compare_judge(struct compare_outcome *out, const struct compare_pairs
 		if (result == 0)
 			out->judgements[out->judgement_count++] = judgement;
 	}
+
 	if (result == 0)
 		result = compare_correct(out, err);
 	if (result == 0 && out->calibration.run_count > 0)
 		result = compare_calibrate(out, margin, err);
+
 	return result;
 }
 
@@ -348,13 +382,16 @@ static int compare_judge_plan(const struct compare_plan *plan, struct compare_ou
 	int result = compare_pairs_of(&out->runs, &pairs, err);
 	if (result < 0)
 		return result;
+
 	out->failed_runs = out->disturbed_runs = 0;
 	out->failure = NULL;
 	compare_look_for_failures(out, &out->calibration);
 	compare_look_for_failures(out, &out->runs);
+
 	if (out->failed_runs == 0)
 		result = compare_judge(out, &pairs, plan->margin, plan->metrics, plan->metric_count,
 				       err);
+
 	compare_pairs_done(&pairs);
 	return result;
 }
@@ -396,8 +433,10 @@ static uint64_t compare_more(const struct compare_plan *plan, const struct compa
 int compare_run(const struct compare_plan *plan, struct compare_outcome *out, struct err *err)
 {
 	struct compare self = {.plan = plan, .out = out};
+
 	out->looks = plan->max_pairs > plan->pairs ? 2 : 1;
 	self.all = 2 * plan->warmups + 2 * plan->pairs * (plan->calibrates ? 2 : 1);
+
 	int result = compare_warm_up(&self, err);
 	if (result == 0 && plan->calibrates)
 		result = compare_fill(&self, &out->calibration, plan->pairs, true, err);
@@ -405,6 +444,7 @@ int compare_run(const struct compare_plan *plan, struct compare_outcome *out, st
 		result = compare_fill(&self, &out->runs, plan->pairs, false, err);
 	if (result == 0)
 		result = compare_judge_plan(plan, out, err);
+
 	if (result == 0 && plan->max_pairs > plan->pairs && out->failed_runs == 0 &&
 	    compare_kind(out) == VERDICT_INCONCLUSIVE) {
 		uint64_t pairs = compare_more(plan, out);
@@ -413,6 +453,7 @@ int compare_run(const struct compare_plan *plan, struct compare_outcome *out, st
 		if (result == 0)
 			result = compare_judge_plan(plan, out, err);
 	}
+
 	return result;
 }
 
@@ -421,12 +462,15 @@ static int compare_places(const struct result *a, const struct result *b,
 			  struct compare_outcome *out, struct err *err)
 {
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, COMPARE_DIFFERENCES_MAX);
 	if (!a->fingerprint || !b->fingerprint)
 		return 0;
+
 	int result = fingerprint_differences(a->fingerprint, b->fingerprint, &text, NULL, err);
 	if (result < 0 || text.length == 0)
 		return result;
+
 	out->differences = strdup(buf_text(&text));
 	return out->differences ? 0 : err_set(err, -ENOMEM, "no memory for the differences");
 }
@@ -436,26 +480,33 @@ int compare_recorded(const struct result *a, const struct result *b, double marg
 		     struct err *err)
 {
 	struct compare_pairs pairs;
+
 	if (a->run_count != b->run_count)
 		return err_set(err, -EINVAL,
 			       "A has %zu runs and B has %zu: the same number is wanted",
 			       a->run_count, b->run_count);
+
 	int result = compare_pairs_init(&pairs, a->run_count, err);
 	if (result < 0)
 		return result;
+
 	for (size_t i = 0; i < pairs.count; i++) {
 		pairs.a[i] = &a->runs[i];
 		pairs.b[i] = &b->runs[i];
 		pairs.b_is_first[i] = i % 2; /* nobody was: neither side has the advantage */
 	}
+
 	out->is_simulated =
 	    fingerprint_is_simulated(a->fingerprint) || fingerprint_is_simulated(b->fingerprint);
 	compare_look_for_failures(out, a);
 	compare_look_for_failures(out, b);
+
 	if (out->failed_runs == 0)
 		result = compare_judge(out, &pairs, margin, metrics, metric_count, err);
+
 	for (size_t i = 0; i < out->judgement_count; i++)
 		out->judgements[i].is_unpaired = true;
+
 	compare_pairs_done(&pairs);
 	return result < 0 ? result : compare_places(a, b, out, err);
 }
@@ -468,11 +519,14 @@ enum verdict_kind compare_kind(const struct compare_outcome *outcome)
 	    VERDICT_INCONCLUSIVE, VERDICT_FASTER,  VERDICT_DIFFERENT_BUT_SMALL,
 	    VERDICT_EQUIVALENT,
 	};
+
 	if (outcome->failed_runs > 0)
 		return VERDICT_FAILED;
+
 	for (size_t i = 0; i < array_length(order); i++)
 		for (size_t j = 0; j < outcome->judgement_count; j++)
 			if (outcome->judgements[j].verdict.kind == order[i])
 				return order[i];
+
 	return VERDICT_TOO_FEW;
 }

@@ -56,15 +56,18 @@ static void grant_parse(const char *text, struct grant_list *out)
 {
 	*out = (struct grant_list){.count = 0};
 	size_t left = strnlen(text, GRANT_TEXT_MAX);
+
 	while (left > 0 && out->count < GRANT_MAX) {
 		char name[GPU_UUID_MAX];
 		size_t length = strcspn(text, ",");
 		size_t kept = length;
+
 		for (size_t i = 0; i + 1 < length; i++)
 			if (text[i] == ':' && text[i + 1] == ':') {
 				kept = i;
 				break;
 			}
+
 		if (kept > 0 && kept < sizeof(name)) {
 			memcpy(name, text, kept);
 			name[kept] = '\0';
@@ -73,6 +76,7 @@ static void grant_parse(const char *text, struct grant_list *out)
 				out->has_others = out->has_others || !grant_is_uuid(name);
 			}
 		}
+
 		length += length < left && text[length] == ',';
 		text += length;
 		left = left > length ? left - length : 0;
@@ -96,6 +100,7 @@ void grant_read(char *const *environment, struct grant *out)
 		const char *name;
 	} rows[] = {{GRANT_SLUICE, "SLUICE_GPUS"}, {GRANT_NVIDIA, "NVIDIA_VISIBLE_DEVICES"}};
 	memset(out, 0, sizeof(*out));
+
 	for (size_t i = 0; i < array_length(rows) && out->source == GRANT_NONE; i++) {
 		const char *text = grant_variable(environment, rows[i].name);
 		if (text && !grant_is_empty(text)) {
@@ -103,6 +108,7 @@ void grant_read(char *const *environment, struct grant *out)
 			grant_parse(text, &out->given);
 		}
 	}
+
 	const char *chosen = grant_variable(environment, "CUDA_VISIBLE_DEVICES");
 	out->is_chosen = chosen != NULL;
 	if (chosen && !grant_is_empty(chosen))
@@ -123,9 +129,11 @@ static bool grant_judge_names(const struct grant_list *list, const char *source,
 {
 	if (list->has_others)
 		return true;
+
 	for (uint32_t i = 0; i < count; i++) {
 		if (grant_names(list, seen[i]))
 			continue;
+
 		check_set(check, CHECK_FAIL, "%s is in sight, and %s does not name it", seen[i],
 			  source);
 		(void)snprintf(
@@ -134,6 +142,7 @@ static bool grant_judge_names(const struct grant_list *list, const char *source,
 		    "or does the runtime mount all devices?");
 		return false;
 	}
+
 	return true;
 }
 
@@ -142,24 +151,29 @@ void grant_judge(const struct grant *grant, const char *const *seen, uint32_t co
 {
 	const char *source = grant_source_to_string(grant->source);
 	uint32_t expected = grant->given.count;
+
 	if (grant->source == GRANT_NONE && !grant->is_chosen) {
 		check_set(check, CHECK_SKIP,
 			  "nothing in the environment says which GPUs were given "
 			  "(NVIDIA_VISIBLE_DEVICES, SLUICE_GPUS)");
 		return;
 	}
+
 	if (grant->source != GRANT_NONE &&
 	    !grant_judge_names(&grant->given, source, seen, count, check))
 		return;
+
 	if (grant->is_chosen) {
 		source = "CUDA_VISIBLE_DEVICES";
 		expected = grant->chosen.count;
 		if (!grant_judge_names(&grant->chosen, source, seen, count, check))
 			return;
 	}
+
 	check_value(check, count, "GPUs");
 	check->has_limit = true;
 	check->limit = expected;
+
 	if (count != expected) {
 		check_set(check, CHECK_FAIL, "%u GPUs are in sight, and %s names %u", count, source,
 			  expected);
@@ -171,5 +185,6 @@ void grant_judge(const struct grant *grant, const char *const *seen, uint32_t co
 			: "more are in sight than were given");
 		return;
 	}
+
 	check_set(check, CHECK_PASS, "%u in sight, as %s says", count, source);
 }

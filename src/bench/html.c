@@ -31,6 +31,7 @@ int html_begin(struct buf *out, const char *title)
 int html_text(struct buf *out, const char *text)
 {
 	int result = 0;
+
 	for (; result == 0 && *text; text++) {
 		const char *entity = *text == '<'   ? "&lt;"
 				     : *text == '>' ? "&gt;"
@@ -39,5 +40,6 @@ int html_text(struct buf *out, const char *text)
 						    : NULL;
 		result = entity ? buf_add_text(out, entity) : buf_add(out, text, 1);
 	}
+
 	return result;
 }

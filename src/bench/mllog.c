@@ -40,14 +40,17 @@ static const char *mllog_find(const char *line, size_t length, const char *token
 static bool mllog_is_shallow(const char *text, size_t length)
 {
 	size_t depth = 0;
+
 	for (size_t i = 0; i < length; i++) {
 		if (text[i] == '{' || text[i] == '[')
 			depth++;
 		else if ((text[i] == '}' || text[i] == ']') && depth > 0)
 			depth--;
+
 		if (depth > MLLOG_DEPTH_MAX)
 			return false;
 	}
+
 	return true;
 }
 
@@ -56,6 +59,7 @@ static char *mllog_decode(const char *text, size_t length, size_t *out_length)
 {
 	char *own = malloc(2 * length + 1);
 	size_t filled = 0;
+
 	for (size_t i = 0; own && i < length; i++) {
 		unsigned char byte = (unsigned char)text[i];
 		if (byte < 0x80) {
@@ -65,6 +69,7 @@ static char *mllog_decode(const char *text, size_t length, size_t *out_length)
 			own[filled++] = (char)(0x80 | (byte & 0x3f));
 		}
 	}
+
 	if (own)
 		own[filled] = '\0';
 	*out_length = filled;
@@ -102,8 +107,10 @@ static uint64_t mllog_value_id(const struct mllog *log, const json_t *value)
 		double number = log->number == 0 ? 0 : log->number; /* -0 is 0 */
 		return mllog_id(&number, sizeof(number));
 	}
+
 	char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_SORT_KEYS | JSON_COMPACT);
 	uint64_t id = text ? mllog_id(text, strlen(text)) : 0;
+
 	free(text);
 	return id;
 }
@@ -126,10 +133,12 @@ static void mllog_take_many(struct mllog *out, const json_t *value)
 	out->kind = MLLOG_OTHER;
 	out->has_length = true;
 	out->length = json_is_array(value) ? json_array_size(value) : json_object_size(value);
+
 	for (size_t i = 0; i < MLLOG_ITEMS_MAX; i++) {
 		const json_t *item = json_array_get(value, i);
 		out->items[i] = json_is_number(item) ? json_number_value(item) : NAN;
 	}
+
 	out->bbox = mllog_number(value, "BBOX");
 	out->segm = mllog_number(value, "SEGM");
 }
@@ -138,6 +147,7 @@ static void mllog_take_many(struct mllog *out, const json_t *value)
 static void mllog_take_value(struct mllog *out, const json_t *value, bool is_converted)
 {
 	const char *text = json_string_value(value);
+
 	if (json_is_null(value)) {
 		out->kind = MLLOG_NULL;
 	} else if (json_is_boolean(value)) {
@@ -146,6 +156,7 @@ static void mllog_take_value(struct mllog *out, const json_t *value, bool is_con
 	} else if (json_is_number(value)) {
 		out->kind = MLLOG_NUMBER;
 		out->is_integer = json_is_integer(value);
+
 		out->number = json_number_value(value);
 	} else if (!text) {
 		mllog_take_many(out, value);
@@ -155,6 +166,7 @@ static void mllog_take_value(struct mllog *out, const json_t *value, bool is_con
 		out->length = json_string_length(value);
 		mllog_text(out->text, value);
 	}
+
 	out->value_id = mllog_value_id(out, value);
 }
 
@@ -163,6 +175,7 @@ static int mllog_take_metadata(struct mllog *out, const json_t *body, bool is_co
 {
 	const json_t *value = json_object_get(body, "value");
 	const json_t *metadata = json_object_get(body, "metadata");
+
 	if (!value)
 		return err_set(err, -EINVAL, "'%s' has no value (null is one)", out->key);
 	if (!json_is_object(metadata) && !json_is_null(metadata))
@@ -201,10 +214,12 @@ static int mllog_take_new(struct mllog *out, const json_t *body, bool is_convert
 	const char *key = json_string_value(json_object_get(body, "key"));
 	const char *event = json_string_value(json_object_get(body, "event_type"));
 	const char *time = json_string_value(json_object_get(body, "time_ms"));
+
 	out->time_ms = mllog_number(body, "time_ms");
 	if (!key || *key == '\0' || strlen(key) >= MLLOG_KEY_MAX)
 		return err_set(err, -EINVAL, "it has no key, or one of %d bytes and more",
 			       MLLOG_KEY_MAX);
+
 	memcpy(out->key, key, strlen(key) + 1);
 	if (time)
 		(void)parse_fraction(time, 0, 1e15, &out->time_ms); /* else it stays NAN */
@@ -227,25 +242,31 @@ static const char *mllog_take_old(const char *text, size_t length, struct mllog 
 	size_t digits = blank ? (size_t)(blank - text) : 0;
 	if (digits == 0 || digits >= sizeof(number))
 		return NULL;
+
 	memcpy(number, text, digits);
 	number[digits] = '\0';
+
 	double seconds;
 	if (parse_fraction(number, 0, 1e11, &seconds) < 0)
 		return NULL;
+
 	const char *key = blank + 1;
 	size_t left = length - digits - 1;
 	const char *colon = memchr(key, ':', left);
 	size_t span = colon ? (size_t)(colon - key) : 0;
 	if (span == 0 || span >= MLLOG_KEY_MAX)
 		return NULL;
+
 	memcpy(out->key, key, span);
 	out->key[span] = '\0';
 	if (strspn(out->key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") <
 	    span)
 		return NULL;
+
 	out->is_old = true;
 	out->time_ms = seconds * 1000;
 	out->event = mllog_event_of_key(out->key);
+
 	return colon + 1;
 }
 
@@ -255,12 +276,14 @@ static int mllog_convert(const char *text, size_t length, struct mllog *out, jso
 {
 	struct buf converted _cleanup_buf_;
 	json_error_t unused;
+
 	buf_init(&converted, 8 * MLLOG_LINE_MAX);
 	int rc = mlnotation_to_json(text, length, &converted, &out->is_python, NULL);
 	if (rc < 0)
 		return rc;
 	if (!mllog_is_shallow(buf_text(&converted), converted.length))
 		return -EINVAL;
+
 	*out_json =
 	    json_loadb(buf_text(&converted), converted.length, JSON_DECODE_INT_AS_REAL, &unused);
 	return *out_json ? 0 : -EINVAL;
@@ -273,6 +296,7 @@ static int mllog_load(const char *line, size_t length, const char *body, struct 
 	size_t left = length - (size_t)(body - line), decoded;
 	if (!mllog_is_shallow(body, left))
 		return err_set(err, -EINVAL, "more than %d levels", MLLOG_DEPTH_MAX);
+
 	_cleanup_free_ char *text = mllog_decode(body, left, &decoded);
 	if (!text)
 		return err_set(err, -ENOMEM, "no memory for a line");
@@ -280,6 +304,7 @@ static int mllog_load(const char *line, size_t length, const char *body, struct 
 	json_error_t why;
 	*out_json = json_loadb(text, decoded, 0, &why);
 	*out_is_converted = !*out_json;
+
 	int rc = *out_json ? 0 : mllog_convert(text, decoded, out, out_json);
 	if (rc == -EINVAL)
 		return err_set(err, rc, "column %zu: %s",
@@ -302,6 +327,7 @@ int mllog_parse(const char *line, size_t length, struct mllog *out, struct err *
 	const char *old = mllog_find(line, length, mllog_old_token);
 	if (!token && !old)
 		return 0;
+
 	if (length > MLLOG_LINE_MAX)
 		return err_set(err, -EINVAL, "it has %zu bytes: at most %d can be read", length,
 			       MLLOG_LINE_MAX);
@@ -319,11 +345,13 @@ int mllog_parse(const char *line, size_t length, struct mllog *out, struct err *
 	int rc = mllog_load(line, length, body, &found, &json, &is_converted, err);
 	if (rc < 0)
 		return rc;
+
 	rc = found.is_old ? mllog_take_metadata(&found, json, is_converted, err)
 			  : mllog_take_new(&found, json, is_converted, err);
 	json_decref(json);
 	if (rc < 0)
 		return rc;
+
 	*out = found;
 
 	return 1;
@@ -336,8 +364,10 @@ int mllog_parse(const char *line, size_t length, struct mllog *out, struct err *
 static char *mllog_one_line(const char *text, bool is_object)
 {
 	json_error_t why;
+
 	if (!mllog_is_shallow(text, strlen(text)))
 		return NULL;
+
 	json_t *json = json_loads(text, JSON_DECODE_ANY, &why);
 	char *line = json && (!is_object || json_is_object(json))
 			 ? json_is_number(json)
@@ -345,6 +375,7 @@ static char *mllog_one_line(const char *text, bool is_object)
 					 strcspn(text + strspn(text, " \t\r\n"), " \t\r\n"))
 			       : json_dumps(json, JSON_ENCODE_ANY | JSON_ENSURE_ASCII)
 			 : NULL;
+
 	json_decref(json);
 	return line;
 }
@@ -358,9 +389,11 @@ int mllog_format(struct buf *out, uint64_t time_ms, enum mllog_event event, cons
 		return err_set(err, -EINVAL,
 			       "'%.40s' is no key: letters, digits and '_', at most %d of them",
 			       key, MLLOG_KEY_MAX - 1);
+
 	char *value_line = mllog_one_line(value ? value : "null", false);
 	char *metadata_line = mllog_one_line(metadata ? metadata : "{}", true);
 	int result = 0;
+
 	if (!value_line)
 		result = err_set(err, -EINVAL, "the value of '%s' is no JSON: '%.80s'", key,
 				 value ? value : "");
@@ -374,6 +407,7 @@ int mllog_format(struct buf *out, uint64_t time_ms, enum mllog_event event, cons
 				    "\"metadata\": %s}\n",
 				    mllog_token, time_ms, mllog_events[event], key, value_line,
 				    metadata_line);
+
 	free(value_line);
 	free(metadata_line);
 	return result;

@@ -56,6 +56,7 @@ static int mlnotation_escape(struct mlnotation *self)
 	if (digits > 0) {
 		if (!mlnotation_has_digits(self, digits))
 			return -EINVAL;
+
 		int rc = buf_printf(self->out, "\\u%s%.*s", digits == 2 ? "00" : "", (int)digits,
 				    self->text + self->at);
 		self->at += digits;
@@ -66,9 +67,11 @@ static int mlnotation_escape(struct mlnotation *self)
 		return buf_add_text(self->out, "'");
 	if (memchr("\"\\/bfnrt", c, 8))
 		return buf_printf(self->out, "\\%c", c);
+
 	int rc = buf_add_text(self->out, "\\\\");
 	if (rc == 0)
 		self->at--; /* the next round copies it */
+
 	return rc;
 }
 
@@ -77,6 +80,7 @@ static int mlnotation_string(struct mlnotation *self)
 	char quote = self->text[self->at++];
 	self->is_python = self->is_python || quote == '\'';
 	int rc = buf_add_text(self->out, "\"");
+
 	while (rc == 0 && self->at < self->length && self->text[self->at] != quote) {
 		char c = self->text[self->at];
 		if (c == '\\' && self->at + 1 < self->length) {
@@ -110,8 +114,10 @@ static const struct mlnotation_word mlnotation_words[] = {
 static int mlnotation_take_word(struct mlnotation *self)
 {
 	size_t start = self->at;
+
 	while (self->at < self->length && mlnotation_is_inside_word(self->text[self->at]))
 		self->at++;
+
 	const char *word = self->text + start;
 	size_t span = self->at - start;
 
@@ -122,11 +128,13 @@ static int mlnotation_take_word(struct mlnotation *self)
 			return buf_add_text(self->out, row->json);
 		}
 	}
+
 	self->is_python = true;
 	bool is_prefix = span == 1 && (*word == 'u' || *word == 'b') && self->at < self->length &&
 			 (self->text[self->at] == '\'' || self->text[self->at] == '"');
 	if (is_prefix)
 		return 0; /* u'text', as Python 2 writes it */
+
 	return buf_printf(self->out, "\"%.*s\"", (int)span, word);
 }
 
@@ -135,18 +143,22 @@ static int mlnotation_take_number(struct mlnotation *self)
 {
 	size_t start = self->at;
 	bool is_negative = self->text[start] == '-';
+
 	while (self->at < self->length &&
 	       (mlnotation_is_number(self->text[self->at]) || self->text[self->at] == 'e' ||
 		self->text[self->at] == 'E'))
 		self->at++;
+
 	const char *number = self->text + start + is_negative;
 	size_t span = self->at - start - is_negative;
 	size_t rest = self->length - self->at;
+
 	if (is_negative && span == 0 && rest >= 8 &&
 	    memcmp(self->text + self->at, "Infinity", 8) == 0) {
 		self->at += 8;
 		return buf_add_text(self->out, "\"-Infinity\"");
 	}
+
 	if (is_negative && span == 0 && rest >= 3 && memcmp(self->text + self->at, "inf", 3) == 0) {
 		self->at += 3;
 		self->is_python = true;
@@ -180,6 +192,7 @@ static int mlnotation_mark(struct mlnotation *self)
 
 	self->is_python = self->is_python || is_tuple || is_last;
 	self->at++;
+
 	char mark = c == '(' ? '[' : c == ')' ? ']' : c;
 	return is_last ? 0 : buf_add(self->out, &mark, 1);
 }
@@ -189,6 +202,7 @@ int mlnotation_to_json(const char *text, size_t length, struct buf *out, bool *o
 {
 	struct mlnotation self = {.text = text, .length = length, .out = out};
 	int rc = 0;
+
 	while (rc == 0 && self.at < length) {
 		char c = text[self.at];
 		if (c == '\'' || c == '"')
@@ -206,6 +220,7 @@ int mlnotation_to_json(const char *text, size_t length, struct buf *out, bool *o
 			       self.at);
 	if (rc < 0)
 		return err_set(err, rc, "no memory for a line");
+
 	*out_is_python = self.is_python;
 	return 0;
 }

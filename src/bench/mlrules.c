@@ -29,6 +29,7 @@ int mlrules_from_string(const char *text, enum mlrules_round *out)
 			return 0;
 		}
 	}
+
 	return -EINVAL;
 }
 
@@ -49,9 +50,11 @@ bool mlrules_has(enum mlrules_round round, const char *benchmark)
 	    {"dlrm", MLRULES_07, MLRULES_11},	     {"bert", MLRULES_07, MLRULES_11},
 	    {"rnnt", MLRULES_10, MLRULES_11},	     {"unet3d", MLRULES_10, MLRULES_11},
 	};
+
 	for (size_t i = 0; i < array_length(rows); i++)
 		if (strcmp(benchmark, rows[i].name) == 0)
 			return round >= rows[i].since && round <= rows[i].until;
+
 	return false;
 }
 
@@ -136,6 +139,7 @@ static bool mlrules_is_word(const char *words, const char *text)
 			return true;
 		words += span + (words[span] == '|');
 	}
+
 	return false;
 }
 
@@ -145,12 +149,15 @@ static bool mlrules_is_number(const char *words, double number)
 		char word[32];
 		double wanted = INFINITY; /* of "Infinity" */
 		size_t span = strcspn(words, "|");
+
 		(void)snprintf(word, sizeof(word), "%.*s", (int)span, words); /* fits */
 		(void)parse_fraction(word, 0, 1e9, &wanted);
 		if (number == wanted)
 			return true;
+
 		words += span + (words[span] == '|');
 	}
+
 	return false;
 }
 
@@ -158,6 +165,7 @@ static bool mlrules_is_right(const struct mlrules_row *row, const struct mllog *
 {
 	bool is_number = log->kind == MLLOG_NUMBER || log->kind == MLLOG_BOOL;
 	double value = is_number ? log->number : NAN;
+
 	switch (row->check) {
 	case CHECK_FILLED:
 		return log->kind != MLLOG_STRING || log->length > 0;
@@ -215,8 +223,10 @@ static void mlrules_want(const struct mlrules_row *row, char out[MLRULES_WANT_MA
 	    [CHECK_LONG] = "a list that is not empty",
 	    [CHECK_METHOD] = "a number above 0, with the method truncate or discard",
 	};
+
 	const char *format = (size_t)row->check < array_length(words) ? words[row->check] : NULL;
 	const char *other = (size_t)row->check < array_length(others) ? others[row->check] : NULL;
+
 	if (format)
 		(void)snprintf(out, MLRULES_WANT_MAX, format, row->number); /* fits */
 	else
@@ -250,7 +260,9 @@ void mlrules_line(struct mlrules *rules, uint64_t number, const struct mllog *lo
 		(void)snprintf(rules->optimiser, sizeof(rules->optimiser), "%.31s", log->text);
 	if (strcmp(log->key, "weights_initialization") == 0)
 		mltensors_line(&rules->tensors, number, log->has_tensor ? log->tensor : NULL);
+
 	size_t at = 0;
+
 	for (size_t i = 0; i < array_length(mlrules_rows) && at < MLRULES_ROWS_MAX; i++) {
 		if (!mlrules_is_of(&mlrules_rows[i], rules->round))
 			continue;
@@ -298,6 +310,7 @@ static void mlrules_judge(const struct mlrules_row *row, const struct mlrules_se
 		mlrules_say(report, row->need == NEED_ONE,
 			    "'%s' is there %u times, and belongs there once", row->key,
 			    seen->count);
+
 	if (seen->wrong_line == 0)
 		return;
 
@@ -320,10 +333,12 @@ void mlrules_end(const struct mlrules *rules, const char *division, const char *
 {
 	struct mlrules_report report = {.found = found, .data = data};
 	size_t at = 0;
+
 	for (size_t i = 0; i < array_length(mlrules_rows) && at < MLRULES_ROWS_MAX; i++) {
 		const struct mlrules_row *row = &mlrules_rows[i];
 		if (!mlrules_is_of(row, rules->round))
 			continue;
+
 		const struct mlrules_seen *seen = &rules->rows[at++];
 		bool is_meant =
 		    (row->division[0] == '\0' || strcmp(row->division, division) == 0) &&

@@ -72,10 +72,12 @@ static void mlrun_find(struct mlrun *run, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
+
 	if (run->finding_count < MLRUN_FINDINGS_MAX) {
 		char *out = run->findings[run->finding_count];
 		(void)vsnprintf(out, MLRUN_FINDING_MAX, format, arguments); /* cut */
 	}
+
 	va_end(arguments);
 	run->finding_count++;
 }
@@ -129,6 +131,7 @@ static void mlrun_take_key(struct mlrun *run, enum mlrun_key key, const struct m
 {
 	const struct mlrun_key_rule *rule = &mlrun_keys[key];
 	bool is_same = run->last_id[key] == log->value_id;
+
 	if (rule->max == 1 && run->seen[key] >= 1 && !is_same) {
 		mlrun_find(run, "line %" PRIu64 ": '%s' once more, with another value", run->number,
 			   rule->name);
@@ -138,12 +141,15 @@ static void mlrun_take_key(struct mlrun *run, enum mlrun_key key, const struct m
 			       rule->name); /* fits */
 		mlrun_repeat(run, text);
 	}
+
 	bool is_empty = log->kind == MLLOG_STRING && log->text[0] == '\0';
 	bool is_null = log->kind == MLLOG_NULL || log->kind == MLLOG_OTHER;
+
 	if ((rule->has_value && is_empty) || (is_null && rule->is_word))
 		mlrun_find(run, "line %" PRIu64 ": '%s' has no value", run->number, rule->name);
 	else if (rule->has_value && is_null)
 		run->warning_count++;
+
 	run->last_id[key] = log->value_id;
 	run->seen[key]++;
 }
@@ -161,6 +167,7 @@ static void mlrun_take_times(struct mlrun *run, enum mlrun_key key, const struct
 	case KEY_INIT_START:
 		if (isnan(run->first_init_ms))
 			run->first_init_ms = log->time_ms;
+
 		if (!isnan(run->init_stop_ms))
 			mlrun_find(run, "line %" PRIu64 ": init_start after init_stop",
 				   run->number);
@@ -176,6 +183,7 @@ static void mlrun_take_times(struct mlrun *run, enum mlrun_key key, const struct
 	case KEY_RUN_START:
 		if (isnan(run->run_start_ms))
 			run->run_start_ms = log->time_ms;
+
 		if (isnan(run->init_stop_ms))
 			mlrun_find(run, "line %" PRIu64 ": run_start before init_stop",
 				   run->number);
@@ -187,9 +195,11 @@ static void mlrun_take_times(struct mlrun *run, enum mlrun_key key, const struct
 		run->converged_epoch = run->has_aborted ? NAN : run->last_epoch;
 		if (isnan(run->run_start_ms))
 			mlrun_find(run, "line %" PRIu64 ": run_stop before run_start", run->number);
+
 		if (run->ruleset == MLRULES_06 && !isnan(run->eval_epoch))
 			mlrun_find(run, "line %" PRIu64 ": run_stop within an evaluation",
 				   run->number);
+
 		if (run->has_aborted && strcmp(log->status, "aborted") != 0)
 			mlrun_find(run,
 				   "line %" PRIu64 ": run_stop says the status '%.40s': success or "
@@ -205,12 +215,14 @@ static void mlrun_take_objects(struct mlrun *run, const struct mllog *log)
 {
 	run->best_bbox = fmax(run->best_bbox, log->bbox); /* fmax() passes over NAN */
 	run->best_segm = fmax(run->best_segm, log->segm);
+
 	bool is_below_1 = log->bbox < 1 && log->segm < 1;
 	run->is_mask_below_1 = run->is_mask_below_1 || is_below_1;
 	run->is_mask_reached = run->is_mask_reached ||
 			       (is_below_1 && log->bbox >= MLRUN_BBOX && log->segm >= MLRUN_SEGM);
 	if (run->object_line == 0)
 		run->object_line = run->number;
+
 	if (run->other_line == 0 && (isnan(log->bbox) || isnan(log->segm)))
 		run->other_line = run->number;
 }
@@ -225,6 +237,7 @@ static void mlrun_take_number(struct mlrun *run, double number)
 	run->last_accuracy = number;
 	run->highest = fmax(run->highest, number);
 	run->lowest = fmin(run->lowest, number);
+
 	if (number < 1)
 		run->highest_below_1 = fmax(run->highest_below_1, number);
 	if (number > 0)
@@ -325,13 +338,16 @@ static void mlrun_take_block(struct mlrun *run, const struct mllog *log, bool is
 	if (isnan(log->first_epoch_num))
 		mlrun_find_block(run, is_start ? "'block_start' has no first_epoch_num"
 					       : "'block_stop' has no first_epoch_num");
+
 	if (is_start) {
 		if (!(log->epoch_count > 0))
 			mlrun_find_block(run, "block_start has no epoch_count above 0");
 		if (isnan(run->run_start_ms))
 			mlrun_find_block(run, "block_start before run_start");
+
 		double wanted =
 		    isnan(run->epoch) ? run->last_begun_epoch + 1 : run->last_begun_eval;
+
 		mlrun_order(run, log, isnan(run->block_epoch), "while another is not stopped");
 		mlrun_order(run, log, log->first_epoch_num == wanted,
 			    "does not begin with the next epoch");
@@ -350,6 +366,7 @@ static void mlrun_take_block(struct mlrun *run, const struct mllog *log, bool is
 static void mlrun_take_phase(struct mlrun *run, enum mlrun_phase phase, const struct mllog *log)
 {
 	run->phases_seen[phase]++;
+
 	switch (phase) {
 	case PHASE_BLOCK_START:
 	case PHASE_BLOCK_STOP:
@@ -379,6 +396,7 @@ static void mlrun_take_event(struct mlrun *run, const struct mllog *log)
 	for (size_t i = 0; i < PHASE_COUNT; i++)
 		if (strcmp(key, mlrun_phases[i]) == 0)
 			mlrun_take_phase(run, (enum mlrun_phase)i, log);
+
 	if (strcmp(key, "eval_result") == 0)
 		run->eval_stamp_s = fmax(run->eval_stamp_s, log->timestamp_s);
 	else if (strcmp(key, "seed") == 0 && log->kind == MLLOG_NUMBER)
@@ -402,31 +420,39 @@ void mlrun_line(struct mlrun *run, const char *line, size_t length)
 {
 	struct mllog log;
 	struct err err = {0};
+
 	run->number++;
 	int found = mllog_parse(line, length, &log, &err);
 	if (found == 0)
 		return;
+
 	run->lines++;
 	if (found < 0) {
 		run->broken++;
 		mlrun_find(run, "line %" PRIu64 ": %.120s", run->number, err.text);
 		return;
 	}
+
 	run->is_old = log.is_old;
 	if (log.is_python && !run->is_python_told) {
 		run->is_python_told = true;
 		mlrun_find(run, "line %" PRIu64 ": it is in Python's notation, not in JSON",
 			   run->number);
 	}
+
 	mlrules_line(&run->rules, run->number, &log);
+
 	for (size_t i = 0; i < KEY_COUNT; i++) {
 		if (strcmp(log.key, mlrun_keys[i].name) != 0)
 			continue;
+
 		mlrun_take_key(run, (enum mlrun_key)i, &log);
 		mlrun_take_times(run, (enum mlrun_key)i, &log);
 		mlrun_take_names(run, (enum mlrun_key)i, &log);
+
 		return;
 	}
+
 	mlrun_take_event(run, &log);
 }
 
@@ -453,11 +479,14 @@ static void mlrun_check_phases(struct mlrun *run)
 	    [PHASE_EVAL_ACCURACY] = PHASE_EVAL_ACCURACY,
 	};
 	bool is_old = run->ruleset == MLRULES_06;
+
 	if (is_old && strcmp(run->benchmark, "minigo") == 0)
 		return; /* its models are judged afterwards */
+
 	for (size_t i = 0; i < PHASE_COUNT; i++)
 		if (run->phases_seen[i] == 0 && (is_old || run->phases_seen[instead[i]] == 0))
 			mlrun_find(run, "'%s' is missing", mlrun_phases[i]);
+
 	if (run->block_finding[0] && (is_old || !mlrun_is(run, "minigo") || !mlrun_is_closed(run)))
 		mlrun_find(run, "%s", run->block_finding);
 }
@@ -468,10 +497,12 @@ static void mlrun_check_words(struct mlrun *run, enum mlrules_round ruleset)
 	if (run->division[0] && strcmp(run->division, "closed") != 0 &&
 	    strcmp(run->division, "open") != 0)
 		mlrun_find(run, "submission_division is '%.40s': closed or open", run->division);
+
 	size_t count = ruleset == MLRULES_06 ? array_length(states) - 1 : array_length(states);
 	bool is_known = run->status[0] == '\0';
 	for (size_t i = 0; i < count; i++)
 		is_known = is_known || strcmp(run->status, states[i]) == 0;
+
 	if (!is_known)
 		mlrun_find(run, "submission_status is '%.40s': cloud, onprem, research%s",
 			   run->status, ruleset == MLRULES_06 ? "" : " or preview");
@@ -483,6 +514,7 @@ static void mlrun_check_words(struct mlrun *run, enum mlrules_round ruleset)
 static void mlrun_check_keys(struct mlrun *run, enum mlrules_round ruleset)
 {
 	bool is_minigo = ruleset == MLRULES_06 && strcmp(run->benchmark, "minigo") == 0;
+
 	for (size_t i = 0; i < KEY_COUNT; i++) {
 		const struct mlrun_key_rule *rule = &mlrun_keys[i];
 		bool is_wanted = ruleset >= rule->since && ruleset <= rule->until &&
@@ -509,9 +541,11 @@ static double mlrun_target(const struct mlrun *run, enum mlrules_round ruleset)
 		bool is_large = mlrun_is_closed(run) && !(run->global_batch_size < 8192);
 		return ruleset == MLRULES_07 ? is_large ? 0.706 : 0.712 : 0.72;
 	}
+
 	for (size_t i = 0; i < array_length(mlrun_targets); i++)
 		if (strcmp(run->benchmark, mlrun_targets[i].benchmark) == 0)
 			return mlrun_targets[i].value;
+
 	return NAN;
 }
 
@@ -523,6 +557,7 @@ static void mlrun_check_mask(struct mlrun *run, enum mlrules_round ruleset, bool
 	if (run->other_line > 0 && ruleset != MLRULES_06)
 		mlrun_find(run, "line %" PRIu64 ": eval_accuracy lacks BBOX or SEGM",
 			   run->other_line);
+
 	if (is_target_wanted && !run->is_mask_reached)
 		mlrun_find(run,
 			   "the target was not reached: BBOX %.4g of %g, SEGM %.4g of %g, both in "
@@ -547,6 +582,7 @@ static void mlrun_check_quality(struct mlrun *run, enum mlrules_round ruleset)
 	bool is_old = ruleset == MLRULES_06;
 	bool is_target_wanted = mlrun_is_closed(run) || ruleset == MLRULES_07;
 	double target = mlrun_target(run, ruleset);
+
 	if (is_old && (!is_target_wanted || run->has_aborted || mlrun_is(run, "minigo")))
 		return;
 	if (mlrun_is(run, "maskrcnn")) {
@@ -556,6 +592,7 @@ static void mlrun_check_quality(struct mlrun *run, enum mlrules_round ruleset)
 
 	if (run->object_line > 0 && !is_old)
 		mlrun_find(run, "line %" PRIu64 ": eval_accuracy is no number", run->object_line);
+
 	if (is_target_wanted && !isnan(target) &&
 	    !(is_old ? run->highest >= target : mlrun_is_reached(run, target)))
 		mlrun_find(run, "the target was not reached: %.5g of %.5g",
@@ -578,6 +615,7 @@ void mlrun_end(struct mlrun *run)
 	enum mlrules_round ruleset = run->ruleset;
 	double limit = ruleset >= MLRULES_10 ? MLRUN_INIT_MINUTES_10 : MLRUN_INIT_MINUTES;
 	double init = (run->init_stop_ms - run->first_init_ms) / MLRUN_MINUTE_MS;
+
 	if (run->lines == 0) {
 		mlrun_find(run, "it is empty: no line has ':::MLLOG' or ':::MLL'");
 		return;
@@ -587,6 +625,7 @@ void mlrun_end(struct mlrun *run)
 	mlrun_check_words(run, ruleset);
 	mlrun_check_phases(run);
 	mlrules_end(&run->rules, run->division, run->benchmark, mlrun_take_rule, run);
+
 	if (init >= limit)
 		mlrun_find(run, "initialisation took %.1f minutes: less than %g are allowed", init,
 			   limit);
@@ -623,12 +662,14 @@ size_t mlrun_count(const char *benchmark, size_t *out_drop, bool *out_is_known)
 		    {"rnnt", 10, 1},  {"unet3d", 40, 4}};
 	*out_drop = 1;
 	*out_is_known = true;
+
 	for (size_t i = 0; i < array_length(rows); i++) {
 		if (strcmp(benchmark, rows[i].name) == 0) {
 			*out_drop = rows[i].drop;
 			return rows[i].runs;
 		}
 	}
+
 	*out_is_known = false;
 	return 5;
 }
@@ -638,6 +679,7 @@ void mlrun_score(const char *benchmark, double *minutes, size_t count, struct ml
 	size_t drop;
 	bool is_known;
 	struct mlrun_score score = {.minutes = NAN, .spread = NAN, .runs = count};
+
 	score.wanted = mlrun_count(benchmark, &drop, &is_known);
 	for (size_t i = 0; i < count; i++) {
 		if (isnan(minutes[i])) {
@@ -645,10 +687,13 @@ void mlrun_score(const char *benchmark, double *minutes, size_t count, struct ml
 			score.aborted++;
 		}
 	}
+
 	stats_sort(minutes, count);
 	size_t ended = count - score.aborted;
+
 	if (!is_known)
 		score.wanted = count;
+
 	if (count != score.wanted)
 		score.problem = "another number of runs is wanted";
 	else if (count < 2 * drop + 1)
@@ -657,9 +702,12 @@ void mlrun_score(const char *benchmark, double *minutes, size_t count, struct ml
 		score.problem = "too many runs were aborted, or have no end";
 	else
 		score.minutes = round(stats_mean(minutes + drop, count - 2 * drop) * 100) / 100;
+
 	double apart = ended > 0 ? minutes[ended - 1] - minutes[0] : NAN;
+
 	if (!score.problem) /* of some milliseconds: all alike */
 		score.spread =
 		    apart > 0 ? apart / stats_mean(minutes + drop, count - 2 * drop) : apart;
+
 	*out = score;
 }

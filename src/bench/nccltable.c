@@ -49,18 +49,25 @@ static size_t nccltable_split(const char *line, size_t length,
 	const char *behind =
 	    length > 0 && *line == '[' ? memmem(line, length, tag, strlen(tag)) : NULL;
 	size_t count = 0;
+
 	if (behind)
 		at = behind + strlen(tag);
+
 	while (count < NCCLTABLE_TOKENS_MAX) {
 		while (at < end && (*at == ' ' || *at == '\t' || *at == '\r'))
 			at++;
+
 		if (at == end)
 			break;
+
 		const char *start = at;
+
 		while (at < end && *at != ' ' && *at != '\t' && *at != '\r')
 			at++;
+
 		tokens[count++] = (struct nccltable_token){start, (size_t)(at - start)};
 	}
+
 	return count;
 }
 
@@ -75,18 +82,23 @@ static bool nccltable_header(struct nccltable *table, const struct nccltable_tok
 {
 	enum nccltable_column columns[NCCLTABLE_COLUMNS_MAX];
 	size_t column_count = 0;
+
 	if (count < 4 || count > NCCLTABLE_COLUMNS_MAX || !nccltable_is(&tokens[0], "#") ||
 	    !nccltable_is(&tokens[1], "size"))
 		return false;
+
 	for (size_t i = 1; i < count; i++) {
 		size_t j = 0;
 		const size_t names = sizeof(nccltable_names) / sizeof(nccltable_names[0]);
 		while (j < names && !nccltable_is(&tokens[i], nccltable_names[j].name))
 			j++;
+
 		if (j == names)
 			return false; /* a column that nobody knows: its rows would be misread */
+
 		columns[column_count++] = nccltable_names[j].column;
 	}
+
 	memcpy(table->columns, columns, sizeof(columns[0]) * column_count);
 	table->column_count = column_count;
 	return true;
@@ -98,14 +110,18 @@ static int nccltable_number(const struct nccltable_token *token, double *out)
 	char text[NCCLTABLE_NUMBER_MAX];
 	int64_t exponent = 0;
 	double value;
+
 	if (nccltable_is(token, "N/A")) {
 		*out = NAN;
 		return 0;
 	}
+
 	if (token->length >= sizeof(text))
 		return -EINVAL;
+
 	memcpy(text, token->text, token->length);
 	text[token->length] = '\0';
+
 	char *power = strchr(text, 'e');
 	if (power) {
 		*power++ = '\0';
@@ -114,8 +130,10 @@ static int nccltable_number(const struct nccltable_token *token, double *out)
 		    0)
 			return -EINVAL;
 	}
+
 	if (parse_fraction(text, 0, 1e18, &value) < 0)
 		return -EINVAL;
+
 	*out = value * pow(10, (double)exponent);
 	return isfinite(*out) ? 0 : -EINVAL;
 }
@@ -166,6 +184,7 @@ static int nccltable_value(struct nccltable_row *row, enum nccltable_column colu
 			   const struct nccltable_token *token)
 {
 	double *field;
+
 	switch (column) {
 	case NCCLTABLE_SIZE:
 		return parse_u64_span(token->text, token->length, 0, UINT64_MAX, &row->size);
@@ -193,15 +212,18 @@ static int nccltable_fill(const struct nccltable *table, const struct nccltable_
 	bool has_stamp = columns[wanted - 1] == NCCLTABLE_TIMESTAMP;
 	bool has_redop = wanted > 3 && columns[3] == NCCLTABLE_REDOP;
 	size_t total = wanted + has_stamp;
+
 	/* Operations without a reduction left the column empty for years. */
 	bool is_empty = has_redop && count + 1 == total;
 	if (count != total && !is_empty)
 		return err_set(err, -EBADMSG, "%zu values, where the header has %zu columns", count,
 			       wanted);
+
 	for (size_t i = 0; i < wanted; i++) {
 		side += columns[i] == NCCLTABLE_TIME;
 		if (is_empty && columns[i] == NCCLTABLE_REDOP)
 			continue;
+
 		const struct nccltable_token *token = &tokens[at++];
 		if (nccltable_value(row, columns[i], side, token) < 0)
 			return err_set(err, -EBADMSG, "'%.*s' is not what column %zu has",
@@ -210,6 +232,7 @@ static int nccltable_fill(const struct nccltable *table, const struct nccltable_
 						 : NCCLTABLE_NUMBER_MAX),
 				       token->text, i + 1);
 	}
+
 	return 0;
 }
 
@@ -231,14 +254,18 @@ int nccltable_line(struct nccltable *table, const char *line, size_t length,
 {
 	static const struct nccltable_side none = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
 	struct nccltable_token tokens[NCCLTABLE_TOKENS_MAX];
+
 	if (length > NCCLTABLE_LINE_MAX)
 		return 0;
+
 	size_t count = nccltable_split(line, length, tokens);
 	if (count == 0 || nccltable_header(table, tokens, count))
 		return 0;
+
 	const char *footer = memmem(line, length, nccltable_footer, strlen(nccltable_footer));
 	if (footer && memmem(footer, (size_t)(line + length - footer), "FAILED", 6))
 		table->has_wrong = true;
+
 	/* A row begins with two numbers; a line of a log may begin with one. */
 	uint64_t number;
 	if (table->column_count == 0 || !nccltable_is_digit(tokens[0].text[0]) ||
@@ -246,14 +273,17 @@ int nccltable_line(struct nccltable *table, const char *line, size_t length,
 	    (count > 1 &&
 	     parse_u64_span(tokens[1].text, tokens[1].length, 0, UINT64_MAX, &number) < 0))
 		return 0;
+
 	*out = (struct nccltable_row){.root = -1, .out_of_place = none, .in_place = none};
 	int result = nccltable_fill(table, tokens, count, out, err);
 	if (result < 0) {
 		table->broken++;
 		return result;
 	}
+
 	table->rows++;
 	nccltable_count(table, &out->out_of_place);
 	nccltable_count(table, &out->in_place);
+
 	return 1;
 }

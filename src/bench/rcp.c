@@ -43,9 +43,11 @@ static bool rcp_is_possible(const struct rcp_record *record, size_t runs, double
 static void rcp_bound(struct rcp_record *record, size_t runs)
 {
 	double low = 0, high = record->mean;
+
 	record->fastest = record->slowest = record->mean;
 	if (!(record->deviation > 0))
 		return;
+
 	while (high - low > RCP_TOLERANCE) {
 		double middle = low + (high - low) / 2;
 		if (middle <= low || middle >= high)
@@ -55,6 +57,7 @@ static void rcp_bound(struct rcp_record *record, size_t runs)
 		else
 			low = middle;
 	}
+
 	record->fastest = low + (high - low) / 2;
 	record->slowest = record->mean + (record->mean - record->fastest); /* Student's is even */
 }
@@ -87,9 +90,11 @@ static int rcp_read_epochs(const char *name, json_t *list, size_t drop, struct r
 		    "record '%.64s': \"Epochs to converge\": a list of %zu to %d numbers "
 		    "is wanted",
 		    name, 2 * drop + 2, RCP_EPOCHS_MAX);
+
 	_cleanup_free_ double *epochs = calloc(count, sizeof(*epochs));
 	if (!epochs)
 		return err_set(err, -ENOMEM, "no memory for the reference");
+
 	for (size_t i = 0; i < count; i++) {
 		json_t *value = json_array_get(list, i);
 		epochs[i] = json_number_value(value);
@@ -100,9 +105,11 @@ static int rcp_read_epochs(const char *name, json_t *list, size_t drop, struct r
 				       "epochs above 0 is wanted",
 				       name, i);
 	}
+
 	out->deviation = rcp_population_deviation(epochs, count);
 	out->mean = rcp_olympic(epochs, count, drop);
 	out->samples = count - 2 * drop;
+
 	return 0;
 }
 
@@ -113,25 +120,30 @@ static int rcp_read_record(const char *name, json_t *value, struct rcp_table *ta
 	json_t *size = json_object_get(value, "BS");
 	struct rcp_record record = {.batch_size = json_number_value(size)};
 	size_t drop;
+
 	if (!benchmark || !benchmark[0] || strlen(benchmark) >= sizeof(table->benchmark))
 		return err_set(err, -EINVAL, "record '%.64s': \"Benchmark\" is wanted", name);
 	if (table->count > 0 && strcmp(table->benchmark, benchmark) != 0)
 		return err_set(err, -EINVAL, "record '%.64s' is of %.64s, those before it of %s",
 			       name, benchmark, table->benchmark);
+
 	(void)memcpy(table->benchmark, benchmark, strlen(benchmark) + 1);
 	if (!json_is_number(size) || !(record.batch_size > 0) || !isfinite(record.batch_size))
 		return err_set(err, -EINVAL, "record '%.64s': \"BS\", the batch size, is wanted",
 			       name);
+
 	for (size_t i = 0; i < table->count; i++)
 		if (table->records[i].batch_size == record.batch_size)
 			return err_set(err, -EINVAL,
 				       "record '%.64s': the batch size %.15g is there twice", name,
 				       record.batch_size);
+
 	size_t runs = rcp_runs(benchmark, &drop);
 	int result =
 	    rcp_read_epochs(name, json_object_get(value, "Epochs to converge"), drop, &record, err);
 	if (result < 0)
 		return result;
+
 	rcp_bound(&record, runs - 2);
 	table->records[table->count++] = record;
 	return 0;
@@ -149,14 +161,17 @@ int rcp_table_parse(const char *text, size_t length, struct rcp_table *out, stru
 	const char *name;
 	json_t *value;
 	int result = 0;
+
 	rcp_table_init(out);
 	if (length > RCP_TABLE_BYTES_MAX)
 		return err_set(err, -EINVAL, "%zu bytes: %d are allowed", length,
 			       RCP_TABLE_BYTES_MAX);
+
 	json_t *root = json_loadb(length ? text : "", length, JSON_REJECT_DUPLICATES, &where);
 	if (!root)
 		return err_set(err, -EINVAL, "line %d, column %d: %s", where.line, where.column,
 			       where.text);
+
 	size_t count = json_object_size(root); /* 0: not an object */
 	if (count == 0 || count > RCP_RECORDS_MAX)
 		result = err_set(err, -EINVAL, "an object with 1 to %d records is wanted",
@@ -166,11 +181,13 @@ int rcp_table_parse(const char *text, size_t length, struct rcp_table *out, stru
 	if (result == 0)
 		json_object_foreach(root, name, value) if (result == 0) result =
 		    rcp_read_record(name, value, out, err);
+
 	json_decref(root);
 	if (result < 0)
 		rcp_table_done(out);
 	else
 		qsort(out->records, out->count, sizeof(*out->records), rcp_compare);
+
 	return result;
 }
 
@@ -186,6 +203,7 @@ static struct rcp_record rcp_between(const struct rcp_record *low, const struct 
 	    .deviation = low->deviation + part * (high->deviation - low->deviation),
 	    .samples = 2 * runs,
 	};
+
 	rcp_bound(&record, runs - 2);
 	return record;
 }
@@ -200,12 +218,16 @@ static void rcp_drop(struct rcp_table *table, size_t from, size_t count)
 int rcp_table_prune(struct rcp_table *table, struct err *err)
 {
 	size_t drop, runs = rcp_runs(table->benchmark, &drop), fastest = 0;
+
 	if (table->count == 0)
 		return err_set(err, -EINVAL, "the table of references is empty");
+
 	for (size_t i = 1; i < table->count; i++)
 		if (table->records[i].mean < table->records[fastest].mean)
 			fastest = i;
+
 	rcp_drop(table, 0, fastest);
+
 	for (size_t i = 1; i + 1 < table->count;) {
 		struct rcp_record *record = &table->records[i];
 		struct rcp_record line =
@@ -217,6 +239,7 @@ int rcp_table_prune(struct rcp_table *table, struct err *err)
 		else
 			i++;
 	}
+
 	return 0;
 }
 
@@ -226,12 +249,14 @@ enum rcp_found rcp_table_find(const struct rcp_table *table, double batch_size,
 	size_t drop, runs = rcp_runs(table->benchmark, &drop), above = 0;
 	while (above < table->count && table->records[above].batch_size < batch_size)
 		above++;
+
 	if (above == table->count)
 		return RCP_ABOVE;
 	if (table->records[above].batch_size == batch_size || above == 0) {
 		*out = table->records[above];
 		return out->batch_size == batch_size ? RCP_EXACT : RCP_BELOW;
 	}
+
 	*out = rcp_between(&table->records[above - 1], &table->records[above], batch_size, runs);
 	return RCP_BETWEEN;
 }
@@ -260,24 +285,30 @@ int rcp_judge(const struct rcp_table *table, double batch_size, double *epochs, 
 {
 	size_t drop, failed = 0;
 	(void)rcp_runs(table->benchmark, &drop);
+
 	if (count <= 2 * drop)
 		return err_set(err, -EINVAL, "%zu runs: %zu of them would be dropped", count,
 			       2 * drop);
+
 	for (size_t i = 0; i < count; i++) {
 		failed += isnan(epochs[i]);
 		if (isnan(epochs[i]))
 			epochs[i] = RCP_NOT_CONVERGED_EPOCHS;
 	}
+
 	*out = (struct rcp_result){.factor = 1, .mean = rcp_olympic(epochs, count, drop)};
 	out->found = rcp_table_find(table, batch_size, &out->reference);
+
 	if (failed > drop) {
 		out->verdict = RCP_NOT_CONVERGED;
 		out->mean = NAN;
 	} else if (out->found == RCP_ABOVE)
+
 		out->verdict = RCP_MISSING;
 	else
 		out->verdict = rcp_verdict_of(out);
 	if (out->verdict == RCP_SAME && out->mean < out->reference.mean)
 		out->factor = out->reference.mean / out->mean;
+
 	return 0;
 }

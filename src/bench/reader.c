@@ -69,14 +69,17 @@ static void reader_keep(struct reader *self, uint64_t took_ns)
 {
 	if (self->reads % self->stride != 0)
 		return;
+
 	if (self->sample_count == READER_SAMPLES) {
 		for (size_t i = 0; i < READER_SAMPLES / 2; i++)
 			self->samples[i] = self->samples[2 * i];
+
 		self->sample_count /= 2;
 		self->stride *= 2;
 		if (self->reads % self->stride != 0)
 			return;
 	}
+
 	self->samples[self->sample_count++] = (double)took_ns;
 }
 
@@ -129,31 +132,39 @@ static int reader_read_large(struct reader *self)
 	/* Each has a part of its own at first, and goes round. */
 	uint64_t blocks = job->set->bytes / job->what->block;
 	uint64_t sequential = blocks * self->number / job->what->readers;
+
 	if (!reader_wait(job) || fd < 0)
 		return fd < 0 ? fd : -ECANCELED;
+
 	self->began_ns = clock_now_ns(&reader_clock);
 	uint64_t now_ns = self->began_ns, end_ns = now_ns + job->time_ns;
 	/* What was read once is in the cache: all of them together read as much as there is. */
 	uint64_t most =
 	    job->what->cache == READER_COLD ? blocks / job->what->readers + 1 : UINT64_MAX;
+
 	while (now_ns < end_ns && self->reads < most) {
 		uint64_t offset = reader_place(self, &sequential);
+
 		if (reader_is_stopped(job))
 			return err_set(&self->err, -EINTR, "interrupted");
+
 		ssize_t length = pread(fd, self->block, job->what->block, (off_t)offset);
 		uint64_t then_ns = clock_now_ns(&reader_clock);
+
 		if (length < 0 && errno == EINVAL && job->what->cache == READER_DIRECT)
 			return err_set(&self->err, -EOPNOTSUPP,
 				       "this file system cannot go past the page cache");
 		if (length != (ssize_t)job->what->block)
 			return err_set(&self->err, length < 0 ? -errno : -EIO, "reading '%s': %s",
 				       job->path, length < 0 ? err_describe(errno) : "it is cut");
+
 		reader_keep(self, then_ns - now_ns);
 		reader_check(self, offset, (size_t)length);
 		self->bytes += (uint64_t)length;
 		self->reads++;
 		now_ns = clock_now_ns(&reader_clock);
 	}
+
 	self->ended_ns = now_ns;
 	return 0;
 }
@@ -165,9 +176,11 @@ static int reader_read_file(struct reader *self, size_t file)
 	int result = reader_file_path(job->set, file, path, &self->err);
 	if (result < 0)
 		return result;
+
 	_cleanup_close_ int fd = reader_open(job, path, &self->err);
 	if (fd < 0)
 		return fd;
+
 	uint64_t at = 0;
 	ssize_t length;
 	while ((length = pread(fd, self->block, job->what->block, (off_t)at)) > 0) {
@@ -176,9 +189,11 @@ static int reader_read_file(struct reader *self, size_t file)
 		if (at >= job->set->file_bytes)
 			break;
 	}
+
 	if (length < 0 || at != job->set->file_bytes)
 		return err_set(&self->err, length < 0 ? -errno : -EIO, "reading '%s': %s", path,
 			       length < 0 ? err_describe(errno) : "it is cut");
+
 	self->bytes += at;
 	return 0;
 }
@@ -188,6 +203,7 @@ static int reader_read_files(struct reader *self)
 	struct reader_job *job = self->job;
 	if (!reader_wait(job))
 		return -ECANCELED;
+
 	self->began_ns = clock_now_ns(&reader_clock);
 	for (;;) {
 		size_t next = atomic_fetch_add(&job->next_file, 1);
@@ -195,13 +211,16 @@ static int reader_read_files(struct reader *self)
 			break;
 		if (reader_is_stopped(job))
 			return err_set(&self->err, -EINTR, "interrupted");
+
 		uint64_t before_ns = clock_now_ns(&reader_clock);
 		int result = reader_read_file(self, job->order[next]);
 		if (result < 0)
 			return result;
+
 		reader_keep(self, clock_now_ns(&reader_clock) - before_ns);
 		self->reads++;
 	}
+
 	self->ended_ns = clock_now_ns(&reader_clock);
 	return 0;
 }
@@ -227,6 +246,7 @@ static int reader_prepare_file(const char *path, enum reader_cache cache, char *
 		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* advice: it may not work */
 		return 0;
 	}
+
 	ssize_t got;
 	do {
 		got = read(fd, block, length);
@@ -242,7 +262,9 @@ static int reader_prepare(const struct reader_job *job, struct err *err)
 	if (job->what->pattern != READER_FILES)
 		return reader_prepare_file(job->path, job->what->cache, block, READER_BLOCK_MAX,
 					   err);
+
 	int result = 0;
+
 	for (size_t i = 0; result == 0 && i < job->set->files; i++) {
 		char path[FILE_PATH_MAX];
 		result = reader_file_path(job->set, i, path, err);
@@ -250,6 +272,7 @@ static int reader_prepare(const struct reader_job *job, struct err *err)
 			result = reader_prepare_file(path, job->what->cache, block,
 						     READER_BLOCK_MAX, err);
 	}
+
 	return result;
 }
 
@@ -260,12 +283,14 @@ static uint32_t *reader_mix(size_t files, uint64_t seed)
 	uint32_t *order = calloc(files + 1, sizeof(*order));
 	for (size_t i = 0; order && i < files; i++)
 		order[i] = (uint32_t)i;
+
 	for (size_t i = files; order && i > 1; i--) {
 		size_t other = stats_random_next(&random) % i;
 		uint32_t kept = order[i - 1];
 		order[i - 1] = order[other];
 		order[other] = kept;
 	}
+
 	return order;
 }
 
@@ -276,10 +301,12 @@ static int reader_sum(const struct reader *readers, unsigned count, struct reade
 {
 	size_t samples = 0;
 	uint64_t first_ns = UINT64_MAX, last_ns = 0;
+
 	for (unsigned i = 0; i < count; i++) {
 		const struct reader *reader = &readers[i];
 		if (reader->result < 0)
 			return err_set(err, reader->result, "%s", reader->err.text);
+
 		samples += reader->sample_count;
 		out->bytes += reader->bytes;
 		out->reads += reader->reads;
@@ -287,25 +314,30 @@ static int reader_sum(const struct reader *readers, unsigned count, struct reade
 		first_ns = reader->began_ns < first_ns ? reader->began_ns : first_ns;
 		last_ns = reader->ended_ns > last_ns ? reader->ended_ns : last_ns;
 	}
+
 	out->took_ns = last_ns > first_ns ? last_ns - first_ns : 1;
 	_cleanup_free_ double *all = calloc(samples + 1, sizeof(*all));
 	if (!all)
 		return err_set(err, -ENOMEM, "no memory for %zu times", samples);
+
 	size_t filled = 0;
 	for (unsigned i = 0; i < count; i++) {
 		memcpy(all + filled, readers[i].samples,
 		       readers[i].sample_count * sizeof(*readers[i].samples));
 		filled += readers[i].sample_count;
 	}
+
 	stats_sort(all, filled);
 	out->p50_ns = filled ? (uint64_t)all[filled / 2] : 0;
 	out->p99_ns = filled ? (uint64_t)all[filled - 1 - filled / 100] : 0;
+
 	return 0;
 }
 
 static int reader_start_all(struct reader_job *job, struct reader *readers, struct err *err)
 {
 	unsigned count = job->what->readers;
+
 	for (unsigned i = 0; i < count; i++) {
 		struct reader *reader = &readers[i];
 		*reader =
@@ -318,12 +350,16 @@ static int reader_start_all(struct reader_job *job, struct reader *readers, stru
 		if (!reader->block || !reader->samples)
 			return err_set(err, -ENOMEM, "no memory for %u readers", count);
 	}
+
 	int code = 0;
+
 	(void)pthread_mutex_lock(&job->gate); /* cannot fail */
+
 	for (unsigned i = 0; i < count && code == 0; i++) {
 		code = pthread_create(&readers[i].thread, NULL, reader_main, &readers[i]);
 		readers[i].has_thread = code == 0;
 	}
+
 	job->is_off = code != 0;
 	(void)pthread_mutex_unlock(&job->gate);
 	return code == 0
@@ -337,16 +373,20 @@ static int reader_run_all(struct reader_job *job, struct reader_outcome *out, st
 	_cleanup_free_ struct reader *readers = calloc(count, sizeof(*readers));
 	if (!readers)
 		return err_set(err, -ENOMEM, "no memory for %u readers", count);
+
 	int result = reader_start_all(job, readers, err);
 	for (unsigned i = 0; i < count; i++)
 		if (readers[i].has_thread)
 			(void)pthread_join(readers[i].thread, NULL);
+
 	if (result == 0)
 		result = reader_sum(readers, count, out, err);
+
 	for (unsigned i = 0; i < count; i++) {
 		free(readers[i].block);
 		free(readers[i].samples);
 	}
+
 	return result;
 }
 
@@ -359,6 +399,7 @@ int reader_run(const struct reader_set *set, const struct reader_case *what, uin
 	    (what->pattern == READER_FILES && set->files == 0))
 		return err_set(err, -EINVAL, "%u readers of %zu bytes cannot be meant",
 			       what->readers, what->block);
+
 	struct reader_job job = {.set = set,
 				 .what = what,
 				 .time_ns = time_ns,
@@ -368,14 +409,18 @@ int reader_run(const struct reader_set *set, const struct reader_case *what, uin
 	int result = reader_large_path(set, job.path, err);
 	if (result == 0)
 		result = reader_prepare(&job, err);
+
 	_cleanup_free_ uint32_t *order = reader_mix(set->files, seed);
 	job.order = order;
+
 	struct reader_outcome outcome = {0};
+
 	if (result == 0 && !order)
 		result = err_set(err, -ENOMEM, "no memory for %zu files", set->files);
 	if (result == 0)
 		result = reader_run_all(&job, &outcome, err);
 	if (result == 0)
 		*out = outcome;
+
 	return result;
 }

@@ -45,18 +45,22 @@ static int set_write(struct set_maker *self, int fd, const char *path, uint64_t 
 		for (size_t i = 0; i < length; i += READER_BLOCK_MIN)
 			reader_fill_block((uint64_t *)(void *)(self->step + i), self->set->seed,
 					  base + at + i);
+
 		ssize_t written = write(fd, self->step, length);
 		if (written < 0 && errno == EINTR)
 			written = 0;
 		if (written < 0)
 			return err_set(err, -errno, "writing '%s': %s", path, err_describe(errno));
+
 		at += (uint64_t)written - (uint64_t)written % READER_BLOCK_MIN;
 		if (lseek(fd, (off_t)at, SEEK_SET) < 0)
 			return err_set(err, -errno, "writing '%s': %s", path, err_describe(errno));
+
 		self->done += (uint64_t)written;
 		if (self->progress && !self->progress(self->done, self->all, self->context))
 			return err_set(err, -EINTR, "interrupted");
 	}
+
 	return 0;
 }
 
@@ -67,6 +71,7 @@ static int set_make_file(struct set_maker *self, const char *path, uint64_t byte
 	    open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_set(err, -errno, "making '%s': %s", path, err_describe(errno));
+
 	/* The step is a multiple of a block; what is too much at the end of a small file is cut. */
 	uint64_t whole = (bytes + READER_BLOCK_MIN - 1) / READER_BLOCK_MIN * READER_BLOCK_MIN;
 	int result = set_write(self, fd, path, whole, base, err);
@@ -75,6 +80,7 @@ static int set_make_file(struct set_maker *self, const char *path, uint64_t byte
 	if (result == 0 && syncs && fsync(fd) < 0)
 		result =
 		    err_set(err, -errno, "writing '%s' to the disk: %s", path, err_describe(errno));
+
 	return result;
 }
 
@@ -93,6 +99,7 @@ static int set_make_files(struct set_maker *self, struct err *err)
 {
 	char path[FILE_PATH_MAX];
 	int result = 0;
+
 	for (size_t i = 0; result == 0 && i < self->set->files; i++) {
 		if (i % READER_DIRECTORY_FILES == 0) {
 			result = file_path(path, err, "%s/d%zu", self->set->directory,
@@ -101,12 +108,14 @@ static int set_make_files(struct set_maker *self, struct err *err)
 				result = err_set(err, -errno, "making '%s': %s", path,
 						 err_describe(errno));
 		}
+
 		if (result == 0)
 			result = reader_file_path(self->set, i, path, err);
 		if (result == 0)
 			result = set_make_file(self, path, self->set->file_bytes, (uint64_t)i << 32,
 					       false, err);
 	}
+
 	return result;
 }
 
@@ -115,12 +124,14 @@ static int set_check_room(const char *path, uint64_t wanted, struct err *err)
 	struct statvfs room;
 	if (statvfs(path, &room) < 0)
 		return err_set(err, -errno, "'%s': %s", path, err_describe(errno));
+
 	uint64_t have = (uint64_t)room.f_bavail * room.f_frsize;
 	if (have < wanted + SET_RESERVE)
 		return err_set(err, -ENOSPC,
 			       "'%s' has %" PRIu64 " MiB free and %" PRIu64
 			       " are wanted: --size makes it less",
 			       path, have >> 20, (wanted + SET_RESERVE) >> 20);
+
 	return 0;
 }
 
@@ -132,12 +143,15 @@ static int set_fill(struct set_maker *self, struct err *err)
 		result = set_make_file(self, path, self->set->bytes, 0, true, err);
 	if (result == 0)
 		result = set_make_files(self, err);
+
 	if (result < 0)
 		return result;
+
 	_cleanup_close_ int fd = open(self->set->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || syncfs(fd) < 0)
 		return err_set(err, -errno, "writing '%s' to the disk: %s", self->set->directory,
 			       err_describe(errno));
+
 	return 0;
 }
 
@@ -147,10 +161,12 @@ int reader_set_make(const char *path, uint64_t bytes, size_t files, size_t file_
 {
 	struct reader_set set = {.bytes = bytes, .files = files, .file_bytes = file_bytes};
 	uint64_t all = bytes + (uint64_t)files * file_bytes;
+
 	if (bytes == 0 || bytes % READER_BLOCK_MAX != 0 || files > READER_FILES_MAX ||
 	    (files > 0 && file_bytes == 0))
 		return err_set(err, -EINVAL, "%" PRIu64 " bytes and %zu files cannot be made",
 			       bytes, files);
+
 	int result = set_check_room(path, all, err);
 	if (result == 0)
 		result = file_path(set.directory, err, "%s/.sluice-storage-XXXXXX", path);
@@ -159,8 +175,10 @@ int reader_set_make(const char *path, uint64_t bytes, size_t files, size_t file_
 	if (!mkdtemp(set.directory))
 		return err_set(err, -errno, "making a directory in '%s': %s", path,
 			       err_describe(errno));
+
 	_cleanup_free_ char *step = aligned_alloc(READER_BLOCK_MIN, SET_STEP);
 	struct stats_random random = {.state = (uint64_t)getpid() ^ all};
+
 	set.seed = stats_random_next(&random) | 1;
 	struct set_maker self = {
 	    .set = &set, .all = all, .progress = progress, .context = context, .step = step};
@@ -169,6 +187,7 @@ int reader_set_make(const char *path, uint64_t bytes, size_t files, size_t file_
 		reader_set_remove(&set);
 	else
 		*out = set;
+
 	return result;
 }
 
@@ -185,8 +204,10 @@ static void set_empty(const char *directory)
 void reader_set_remove(struct reader_set *set)
 {
 	char path[FILE_PATH_MAX];
+
 	if (set->directory[0] == '\0')
 		return;
+
 	for (size_t i = 0; i < set->files; i += READER_DIRECTORY_FILES) {
 		if (file_path(path, NULL, "%s/d%zu", set->directory, i / READER_DIRECTORY_FILES) <
 		    0)
@@ -194,6 +215,7 @@ void reader_set_remove(struct reader_set *set)
 		set_empty(path);
 		(void)rmdir(path);
 	}
+
 	set_empty(set->directory);
 	(void)rmdir(set->directory); /* what somebody else put there stays */
 	set->directory[0] = '\0';

@@ -52,6 +52,7 @@ static int report_needed(const struct verdict *verdict, struct buf *out)
 				  "would be needed, which is hopeless here. A quieter machine, a "
 				  "longer run or a larger --margin decides it.\n",
 				  verdict->deviation * 100, REPORT_HOPELESS);
+
 	return buf_printf(out,
 			  "  Pairs differ by %.1f %% among themselves: about %zu pairs would show "
 			  "that B is not slower than that, about %zu that both are the same "
@@ -68,6 +69,7 @@ static int report_explain(const struct report *report, const struct compare_judg
 	int result = buf_printf(out, "%s: %s", judgement->metric, verdict_to_string(verdict->kind));
 	if (result < 0)
 		return result;
+
 	switch (verdict->kind) {
 	case VERDICT_EQUIVALENT:
 		return buf_printf(out, ": the same within %g %%, and no difference to be seen.\n",
@@ -92,6 +94,7 @@ static int report_explain(const struct report *report, const struct compare_judg
 			    "blocks are too few to see beyond that: at least %d pairs "
 			    "are needed.\n",
 			    judgement->calibration.units, 2 * VERDICT_PAIRS_MIN);
+
 		if (judgement->calibration.excludes_zero)
 			return buf_printf(
 			    out,
@@ -100,6 +103,7 @@ static int report_explain(const struct report *report, const struct compare_judg
 			    "again, with more pairs if it stays so.\n",
 			    judgement->calibration.within_95.low * 100,
 			    judgement->calibration.within_95.high * 100);
+
 		return buf_printf(
 		    out,
 		    ": this machine cannot resolve %g %% with so many pairs: A against "
@@ -116,6 +120,7 @@ static int report_explain(const struct report *report, const struct compare_judg
 				  ": it can be told neither that both are the same within "
 				  "%g %% nor that they are not.\n",
 				  margin);
+
 	return result < 0 ? result : report_needed(verdict, out);
 }
 
@@ -125,6 +130,7 @@ static int report_marks_of(const struct compare_judgement *judgement, struct buf
 	const struct verdict *verdict = &judgement->verdict;
 	char range[REPORT_RANGE_MAX];
 	int result = 0;
+
 	if (verdict->by_blocks)
 		result =
 		    buf_printf(out,
@@ -132,22 +138,26 @@ static int report_marks_of(const struct compare_judgement *judgement, struct buf
 			       "blocks of two pairs were compared.\n",
 			       judgement->metric, verdict->slot_effect * 100,
 			       report_range(verdict->slot_within_95, range));
+
 	if (result == 0 && verdict->trend_a < REPORT_TREND)
 		result = buf_printf(out, "- %s: A drifts in the course of the runs (p = %.2g).\n",
 				    judgement->metric, verdict->trend_a);
 	if (result == 0 && verdict->trend_b < REPORT_TREND)
 		result = buf_printf(out, "- %s: B drifts in the course of the runs (p = %.2g).\n",
 				    judgement->metric, verdict->trend_b);
+
 	if (result == 0 && judgement->is_unsteady)
 		result = buf_printf(out,
 				    "- %s: UNSTEADY: in some runs no part of the iterations "
 				    "was like their second half.\n",
 				    judgement->metric);
+
 	if (result == 0 && judgement->is_unpaired)
 		result = buf_printf(out,
 				    "- %s: unpaired: the two were recorded one after the other, "
 				    "and whatever changed between them counts as a difference.\n",
 				    judgement->metric);
+
 	return result;
 }
 
@@ -156,8 +166,10 @@ static int report_gpus(uint32_t throttle, struct buf *out)
 	static const uint32_t harmless = UINT32_C(1) << 0 | UINT32_C(1) << 1; /* idle, app_clocks */
 	const char *name, *comma = "";
 	int result = 0;
+
 	if ((throttle & ~harmless) == 0)
 		return 0;
+
 	result = buf_add_text(out, "- GPUs were slowed down in some runs: ");
 	for (uint32_t bit = 0; result == 0 && bit < 32; bit++) {
 		if (!(throttle & ~harmless & UINT32_C(1) << bit) ||
@@ -166,6 +178,7 @@ static int report_gpus(uint32_t throttle, struct buf *out)
 		result = buf_printf(out, "%s%s", comma, name);
 		comma = ", ";
 	}
+
 	return result == 0 ? buf_add_text(out, ".\n") : result;
 }
 
@@ -185,12 +198,16 @@ static int report_marks(const struct report *report, struct buf *out)
 {
 	const struct compare_outcome *outcome = report->outcome;
 	int result = 0;
+
 	if (outcome->is_simulated || (report->gpus && report->gpus->simulated))
 		result = buf_add_text(out, "- The GPUs are simulated: neither their state nor a "
 					   "time of theirs is that of a GPU.\n");
+
 	size_t runs = outcome->runs.run_count + outcome->calibration.run_count;
+
 	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++)
 		result = report_marks_of(&outcome->judgements[i], out);
+
 	if (result == 0 && outcome->disturbed_runs > 0)
 		result =
 		    buf_printf(out,
@@ -198,15 +215,18 @@ static int report_marks(const struct report *report, struct buf *out)
 			       "their time, their control group had to stand still, or a GPU was "
 			       "slowed down.\n",
 			       outcome->disturbed_runs, runs);
+
 	if (result == 0)
 		result = report_gpus(outcome->gpu_throttle, out);
 	if (result == 0 && outcome->differences)
 		result = report_differences(outcome->differences, out);
+
 	if (result == 0 && outcome->looks > 1)
 		result = buf_printf(out,
 				    "- The data may be looked at %u times, and the intervals "
 				    "are as much wider.\n",
 				    outcome->looks);
+
 	return result;
 }
 
@@ -215,6 +235,7 @@ static int report_failure(const struct compare_outcome *outcome, struct buf *out
 	const struct result_run *run = outcome->failure;
 	if (!run)
 		return 0;
+
 	int result = buf_printf(
 	    out, "FAILED: %zu of %zu runs failed. The first is run %" PRIu64 " of %s: %s %d\n",
 	    outcome->failed_runs, outcome->runs.run_count + outcome->calibration.run_count,
@@ -226,8 +247,10 @@ static int report_failure(const struct compare_outcome *outcome, struct buf *out
 		if (result == 0)
 			result = buf_add_text(out, "\n");
 	}
+
 	for (const char *at = run->tail; result == 0 && *at;) {
 		size_t length = strcspn(at, "\n");
+
 		result = buf_add_text(out, "  | ");
 		if (result == 0)
 			result = text_escape(out, at, length);
@@ -235,6 +258,7 @@ static int report_failure(const struct compare_outcome *outcome, struct buf *out
 			result = buf_add_text(out, "\n");
 		at += length + (at[length] == '\n');
 	}
+
 	return result;
 }
 
@@ -245,6 +269,7 @@ static int report_row(const struct compare_judgement *judgement, struct buf *out
 	const struct verdict *verdict = &judgement->verdict;
 	char a[REPORT_VALUE_MAX], b[REPORT_VALUE_MAX], r90[REPORT_RANGE_MAX], r95[REPORT_RANGE_MAX];
 	bool has_interval = verdict->kind != VERDICT_TOO_FEW;
+
 	return buf_printf(out, "%-12s %-6s %12s %12s  %+8.2f %%  %-22s  %-22s %8.2g\n",
 			  judgement->metric, judgement->unit, report_value(judgement->median_a, a),
 			  report_value(judgement->median_b, b), verdict->estimate * 100,
@@ -262,6 +287,7 @@ static int report_table(const struct compare_outcome *outcome, struct buf *out)
 			     "UNIT", "A", "B", "B WORSE BY", "90 %", "95 %", "P");
 	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++)
 		result = report_row(&outcome->judgements[i], out);
+
 	return result == 0 ? buf_add_text(out, "\n") : result;
 }
 
@@ -273,6 +299,7 @@ int report_text(const struct report *report, struct buf *out)
 		result = report_escaped(out, report->a);
 	if (result == 0)
 		result = buf_add_text(out, "\nB  ");
+
 	if (result == 0)
 		result = report_escaped(out, report->b);
 	if (result == 0)
@@ -281,6 +308,7 @@ int report_text(const struct report *report, struct buf *out)
 		result = buf_printf(out, "%zu pairs, ", outcome->runs.run_count / 2);
 	if (result == 0)
 		result = buf_printf(out, "margin %g %%", report->margin * 100);
+
 	if (result == 0 && report->seed > 0)
 		result = buf_printf(out, ", seed %" PRIu64, report->seed);
 	if (result == 0)
@@ -289,8 +317,10 @@ int report_text(const struct report *report, struct buf *out)
 		result = report_table(outcome, out);
 	if (result == 0)
 		result = report_failure(outcome, out);
+
 	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++)
 		result = report_explain(report, &outcome->judgements[i], out);
+
 	return result == 0 ? report_marks(report, out) : result;
 }
 
@@ -316,6 +346,7 @@ static void report_json_count(struct jsonw *json, const char *key, size_t count)
 static void report_json_verdict(struct jsonw *json, const struct compare_judgement *judgement)
 {
 	const struct verdict *verdict = &judgement->verdict;
+
 	jsonw_object(json, NULL);
 	jsonw_text(json, "metric", judgement->metric);
 	jsonw_text(json, "verdict", verdict_to_string(verdict->kind));
@@ -327,6 +358,7 @@ static void report_json_verdict(struct jsonw *json, const struct compare_judgeme
 	result_write_number(json, "median_b", judgement->median_b);
 	result_write_number(json, "worse_by", verdict->estimate);
 	result_write_number(json, "geometric_mean", verdict->geometric_mean);
+
 	report_json_interval(json, "within_90", verdict->within_90);
 	report_json_interval(json, "within_95", verdict->within_95);
 	result_write_number(json, "p", verdict->p);
@@ -338,11 +370,13 @@ static void report_json_verdict(struct jsonw *json, const struct compare_judgeme
 	report_json_interval(json, "slot_within_95", verdict->slot_within_95);
 	result_write_number(json, "trend_a", verdict->trend_a);
 	result_write_number(json, "trend_b", verdict->trend_b);
+
 	if (judgement->has_calibration) {
 		report_json_interval(json, "calibration_within_95",
 				     judgement->calibration.within_95);
 		result_write_number(json, "resolution", judgement->resolution);
 	}
+
 	jsonw_end_object(json);
 }
 
@@ -350,6 +384,7 @@ int report_json(const struct report *report, struct buf *out)
 {
 	struct jsonw json;
 	const struct compare_outcome *outcome = report->outcome;
+
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
 	jsonw_text(&json, "schema", RESULT_SCHEMA);
@@ -357,8 +392,10 @@ int report_json(const struct report *report, struct buf *out)
 	jsonw_text(&json, "version", report->version);
 	jsonw_text(&json, "started", report->started);
 	jsonw_array(&json, "argv");
+
 	for (int i = 0; i < report->argc; i++)
 		jsonw_text(&json, NULL, report->argv[i]);
+
 	jsonw_end_array(&json);
 	jsonw_text(&json, "a", report->a);
 	jsonw_text(&json, "b", report->b);
@@ -371,14 +408,18 @@ int report_json(const struct report *report, struct buf *out)
 	jsonw_word(&json, "differences", outcome->differences ? outcome->differences : "");
 	fingerprint_write_with(&json, "", report->environment, report->gpus);
 	result_write_runs(&json, &outcome->runs);
+
 	if (outcome->calibration.run_count > 0) {
 		jsonw_object(&json, "calibration");
 		result_write_runs(&json, &outcome->calibration);
 		jsonw_end_object(&json);
 	}
+
 	jsonw_array(&json, "verdicts");
+
 	for (size_t i = 0; i < outcome->judgement_count; i++)
 		report_json_verdict(&json, &outcome->judgements[i]);
+
 	jsonw_end_array(&json);
 	jsonw_end_object(&json);
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");

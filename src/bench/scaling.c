@@ -28,6 +28,7 @@ static int scaling_add(struct scaling *scaling, uint64_t workers, double rate, s
 {
 	if (scaling->run_count == SCALING_RUNS_MAX)
 		return err_set(err, -E2BIG, "more than %d runs", SCALING_RUNS_MAX);
+
 	if (scaling->run_count % SCALING_GROW == 0) {
 		size_t room = scaling->run_count + SCALING_GROW;
 		struct scaling_run *runs = realloc(scaling->runs, room * sizeof(*runs));
@@ -35,6 +36,7 @@ static int scaling_add(struct scaling *scaling, uint64_t workers, double rate, s
 			return err_set(err, -ENOMEM, "no memory for the series");
 		scaling->runs = runs;
 	}
+
 	scaling->runs[scaling->run_count++] = (struct scaling_run){workers, rate};
 	return 0;
 }
@@ -81,6 +83,7 @@ int scaling_add_result(struct scaling *scaling, const struct result *result, con
 		const struct result_metric *workers = result_run_find(run, SCALING_WORKERS);
 		const struct result_metric *rate =
 		    scaling_metric(run, scaling->metric[0] ? scaling->metric : metric);
+
 		if (result_run_failed(run))
 			return err_set(err, -EINVAL, "run %zu failed", i);
 		if (!workers || !scaling_is_number(workers->value))
@@ -88,11 +91,13 @@ int scaling_add_result(struct scaling *scaling, const struct result *result, con
 		if (!rate || !(rate->value >= SCALING_RATE_MIN && rate->value <= SCALING_RATE_MAX))
 			return err_set(err, -EINVAL, "run %zu has no %s from 1e-15 to 1e15", i,
 				       metric ? metric : "rate (a metric of which more is better)");
+
 		scaling_name(scaling, rate->name, rate->unit);
 		int added = scaling_add(scaling, (uint64_t)workers->value, rate->value, err);
 		if (added < 0)
 			return added;
 	}
+
 	return 0;
 }
 
@@ -103,18 +108,24 @@ static bool scaling_field(const char **at, const char *end, char out[SCALING_FIE
 {
 	if (!*at)
 		return false;
+
 	const char *from = *at, *to = from;
 	while (to < end && *to != ',' && *to != ';' && *to != '\t')
 		to++;
+
 	*at = to < end ? to + 1 : NULL;
+
 	while (from < to && (*from == ' ' || *from == '"'))
 		from++;
+
 	while (to > from && (to[-1] == ' ' || to[-1] == '"' || to[-1] == '\r'))
 		to--;
+
 	size_t length = (size_t)(to - from);
 	length = length < SCALING_FIELD_MAX ? length : SCALING_FIELD_MAX - 1;
 	(void)memcpy(out, from, length);
 	out[length] = '\0';
+
 	return true;
 }
 
@@ -126,6 +137,7 @@ static int scaling_header(struct scaling *scaling, const char *line, const char 
 			  const char *metric, struct scaling_columns *out, struct err *err)
 {
 	char field[SCALING_FIELD_MAX];
+
 	*out = (struct scaling_columns){SCALING_COLUMNS_MAX, SCALING_COLUMNS_MAX};
 	for (size_t i = 0; i < SCALING_COLUMNS_MAX && scaling_field(&line, end, field); i++) {
 		if (strcmp(field, SCALING_WORKERS) == 0) {
@@ -136,8 +148,10 @@ static int scaling_header(struct scaling *scaling, const char *line, const char 
 			scaling_name(scaling, field, "");
 		}
 	}
+
 	if (out->workers == SCALING_COLUMNS_MAX)
 		return err_set(err, -EINVAL, "line 1 names no column '%s'", SCALING_WORKERS);
+
 	return out->rate < SCALING_COLUMNS_MAX
 		   ? 0
 		   : err_set(err, -EINVAL, "line 1 names no column '%.60s'",
@@ -155,11 +169,13 @@ static int scaling_row(struct scaling *scaling, const char *line, const char *en
 			return err_set(err, -EINVAL, "line %zu: '%.60s' is no number", number,
 				       field);
 	}
+
 	if (!scaling_is_number(workers))
 		return err_set(err, -EINVAL, "line %zu: a number of workers is wanted, 1 to %d",
 			       number, SCALING_WORKERS_MAX);
 	if (!(rate >= SCALING_RATE_MIN))
 		return err_set(err, -EINVAL, "line %zu: a rate above 0 is wanted", number);
+
 	return scaling_add(scaling, (uint64_t)workers, rate, err);
 }
 
@@ -168,27 +184,36 @@ int scaling_add_csv(struct scaling *scaling, const char *text, size_t length, co
 {
 	struct scaling_columns columns;
 	bool has_header = false;
+
 	if (length > SCALING_CSV_MAX)
 		return err_set(err, -EINVAL, "%zu bytes: %d are allowed", length, SCALING_CSV_MAX);
+
 	size_t number = 1;
+
 	for (const char *at = text, *end = length ? text + length : text; at < end; number++) {
 		const char *newline = memchr(at, '\n', (size_t)(end - at));
 		const char *stop = newline ? newline : end;
 		size_t blank = 0;
+
 		while (at + blank < stop && (at[blank] == ' ' || at[blank] == '\r'))
 			blank++;
+
 		int result = 0;
+
 		if (at + blank == stop || *at == '#')
 			result = 0;
 		else if (!has_header)
 			result = scaling_header(scaling, at, stop, metric, &columns, err);
 		else
 			result = scaling_row(scaling, at, stop, number, &columns, err);
+
 		if (result < 0)
 			return result;
+
 		has_header = has_header || (at + blank < stop && *at != '#');
 		at = newline ? newline + 1 : end;
 	}
+
 	return has_header ? 0 : err_set(err, -EINVAL, "there is no line of names in it");
 }
 
@@ -209,6 +234,7 @@ static struct scaling_point scaling_point_of(const struct scaling *scaling, size
 	size_t count = 1;
 	while (first + count < scaling->run_count && runs[count].workers == runs->workers)
 		count++;
+
 	return (struct scaling_point){
 	    .workers = runs->workers,
 	    .runs = count,
@@ -223,25 +249,31 @@ int scaling_end(struct scaling *scaling, struct err *err)
 {
 	if (scaling->run_count > 0)
 		qsort(scaling->runs, scaling->run_count, sizeof(*scaling->runs), scaling_compare);
+
 	for (size_t i = 0; i < scaling->run_count; i += scaling->points[scaling->count - 1].runs) {
 		if (scaling->count == SCALING_POINTS_MAX)
 			return err_set(err, -E2BIG, "more than %d numbers of workers",
 				       SCALING_POINTS_MAX);
 		scaling->points[scaling->count++] = scaling_point_of(scaling, i);
 	}
+
 	if (scaling->count < 2)
 		return err_set(err, -EINVAL,
 			       "%zu number of workers: a series has two at least (each run says "
 			       "how many it had)",
 			       scaling->count);
+
 	const struct scaling_point *base = &scaling->points[0];
+
 	for (size_t i = 0; i < scaling->count; i++) {
 		struct scaling_point *point = &scaling->points[i];
 		double times = (double)point->workers / (double)base->workers;
+
 		point->speed_up = point->rate / base->rate;
 		point->efficiency = point->speed_up / times;
 		point->efficiency_low = i ? point->low / base->high / times : 1;
 		point->efficiency_high = i ? point->high / base->low / times : 1;
 	}
+
 	return 0;
 }

@@ -73,6 +73,7 @@ static uint64_t stats_walsh_count(const double *sorted, size_t count, double lim
 {
 	uint64_t found = 0;
 	size_t end = count; /* for value i, all up to `end` give means within the limit */
+
 	for (size_t i = 0; i < count; i++) {
 		while (end > 0 && stats_mean_of_two(sorted[i], sorted[end - 1]) > limit)
 			end--;
@@ -80,6 +81,7 @@ static uint64_t stats_walsh_count(const double *sorted, size_t count, double lim
 			break; /* the rest were counted with those before */
 		found += end - i;
 	}
+
 	return found;
 }
 
@@ -102,6 +104,7 @@ static double stats_unorder(uint64_t order)
 double stats_walsh(const double *sorted, size_t count, uint64_t k)
 {
 	uint64_t low = stats_order(sorted[0]), high = stats_order(sorted[count - 1]);
+
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
 		if (stats_walsh_count(sorted, count, stats_unorder(middle)) >= k)
@@ -109,6 +112,7 @@ double stats_walsh(const double *sorted, size_t count, uint64_t k)
 		else
 			low = middle + 1;
 	}
+
 	return stats_unorder(low);
 }
 
@@ -146,9 +150,11 @@ static double *stats_rank_distribution(size_t count)
 	double *p = calloc(count * (count + 1) / 2 + 1, sizeof(*p));
 	if (!p)
 		return NULL;
+
 	p[0] = 1;
 	for (size_t rank = 1; rank <= count; rank++)
 		stats_rank_add(p, &top, rank);
+
 	return p;
 }
 
@@ -159,6 +165,7 @@ static double *stats_tied_distribution(const double *by_size, size_t count)
 	double *p = calloc(count * (count + 1) + 1, sizeof(*p));
 	if (!p)
 		return NULL;
+
 	p[0] = 1;
 	for (size_t i = 0, end; i < count; i = end) {
 		for (end = i + 1; end < count && fabs(by_size[end]) == fabs(by_size[i]);)
@@ -166,6 +173,7 @@ static double *stats_tied_distribution(const double *by_size, size_t count)
 		for (size_t j = i; j < end; j++)
 			stats_rank_add(p, &top, i + 1 + end);
 	}
+
 	return p;
 }
 
@@ -175,6 +183,7 @@ static int64_t stats_rank_bound_normal(size_t count, double alpha)
 	double n = (double)count, mean = n * (n + 1) / 4;
 	double deviation = sqrt(n * (n + 1) * (2 * n + 1) / 24);
 	int64_t low = -1, high = (int64_t)mean;
+
 	while (low < high) {
 		int64_t middle = low + (high - low + 1) / 2;
 		if (stats_normal_cdf(((double)middle + 0.5 - mean) / deviation) <= alpha)
@@ -182,6 +191,7 @@ static int64_t stats_rank_bound_normal(size_t count, double alpha)
 		else
 			high = middle - 1;
 	}
+
 	return low;
 }
 
@@ -191,9 +201,11 @@ int stats_rank_bound(size_t count, double alpha, int64_t *out_k, struct err *err
 		*out_k = stats_rank_bound_normal(count, alpha);
 		return 0;
 	}
+
 	_cleanup_free_ double *p = stats_rank_distribution(count);
 	if (!p)
 		return err_set(err, -ENOMEM, "no memory for the ranks of %zu pairs", count);
+
 	double sum = 0;
 	int64_t k = -1;
 	for (size_t i = 0; i <= count * (count + 1) / 2; i++) {
@@ -202,6 +214,7 @@ int stats_rank_bound(size_t count, double alpha, int64_t *out_k, struct err *err
 			break;
 		k = (int64_t)i;
 	}
+
 	*out_k = k;
 	return 0;
 }
@@ -210,16 +223,20 @@ int stats_interval(const double *sorted, size_t count, double confidence,
 		   struct stats_interval *out, struct err *err)
 {
 	int64_t k;
+
 	if (count > STATS_VALUES_MAX)
 		return err_set(err, -E2BIG, "%zu pairs are too many: at most %d are possible",
 			       count, STATS_VALUES_MAX);
+
 	int result = stats_rank_bound(count, (1 - confidence) / 2, &k, err);
 	if (result < 0)
 		return result;
 	if (k < 0)
 		return err_set(err, -ERANGE, "%zu pairs are too few for an interval of %.0f %%",
 			       count, confidence * 100);
+
 	uint64_t all = (uint64_t)count * (count + 1) / 2;
+
 	out->low = stats_walsh(sorted, count, (uint64_t)k + 1);
 	out->high = stats_walsh(sorted, count, all - (uint64_t)k);
 	return 0;
@@ -235,16 +252,20 @@ static int stats_compare_size(const void *a, const void *b)
 static double stats_rank_sum(const double *by_size, size_t count, double *out_ties)
 {
 	double sum = 0;
+
 	*out_ties = 0;
 	for (size_t i = 0; i < count;) {
 		size_t end = i + 1;
 		while (end < count && fabs(by_size[end]) == fabs(by_size[i]))
 			end++;
+
 		double rank = (double)(i + 1 + end) / 2, tied = (double)(end - i);
 		*out_ties += tied * tied * tied - tied;
+
 		for (; i < end; i++)
 			sum += by_size[i] > 0 ? rank : 0;
 	}
+
 	return sum;
 }
 
@@ -253,30 +274,38 @@ int stats_signed_rank(const double *values, size_t count, double *out_p, struct 
 	_cleanup_free_ double *own = calloc(count + 1, sizeof(*own));
 	if (!own)
 		return err_set(err, -ENOMEM, "no memory for the ranks of %zu pairs", count);
+
 	size_t kept = 0;
 	for (size_t i = 0; i < count; i++)
 		if (values[i] != 0)
 			own[kept++] = values[i];
+
 	*out_p = 1;
 	if (kept == 0)
 		return 0;
+
 	qsort(own, kept, sizeof(*own), stats_compare_size);
 	double ties, sum = stats_rank_sum(own, kept, &ties), n = (double)kept;
 	double mean = n * (n + 1) / 4, less = sum < mean ? sum : 2 * mean - sum;
+
 	if (kept > (ties > 0 ? STATS_TIED_MAX : STATS_EXACT_MAX)) {
 		double variance = n * (n + 1) * (2 * n + 1) / 24 - ties / 48;
 		double z = variance > 0 ? (less - mean) / sqrt(variance) : 0;
+
 		*out_p = 2 * stats_normal_cdf(z);
 	} else {
 		_cleanup_free_ double *p =
 		    ties > 0 ? stats_tied_distribution(own, kept) : stats_rank_distribution(kept);
 		if (!p)
 			return err_set(err, -ENOMEM, "no memory for the ranks of %zu pairs", kept);
+
 		double tail = 0;
 		for (size_t i = 0; i <= (size_t)(ties > 0 ? 2 * less : less); i++)
 			tail += p[i];
+
 		*out_p = 2 * tail;
 	}
+
 	*out_p = *out_p < 1 ? *out_p : 1;
 	return 0;
 }
@@ -287,8 +316,10 @@ double stats_trend(const double *values, size_t count)
 {
 	if (count < STATS_TREND_MIN)
 		return 1;
+
 	int64_t sum = 0;
 	double ties = 0;
+
 	for (size_t i = 0; i < count; i++) {
 		double tied = 0;
 		bool is_first = true;
@@ -298,12 +329,15 @@ double stats_trend(const double *values, size_t count)
 			tied += values[j] == values[i];
 			is_first = is_first && (j >= i || values[j] != values[i]);
 		}
+
 		if (is_first)
 			ties += tied * (tied - 1) * (2 * tied + 5);
 	}
+
 	double n = (double)count, variance = (n * (n - 1) * (2 * n + 5) - ties) / 18;
 	if (sum == 0 || variance <= 0)
 		return 1;
+
 	double z = ((double)sum + (sum > 0 ? -1 : 1)) / sqrt(variance);
 	return 2 * stats_normal_cdf(-fabs(z));
 }
@@ -324,8 +358,10 @@ int stats_holm(double *p, size_t count, struct err *err)
 	_cleanup_free_ struct stats_ordered *order = calloc(count + 1, sizeof(*order));
 	if (!order)
 		return err_set(err, -ENOMEM, "no memory for %zu probabilities", count);
+
 	for (size_t i = 0; i < count; i++)
 		order[i] = (struct stats_ordered){p[i], i};
+
 	qsort(order, count, sizeof(*order), stats_compare_ordered);
 	double largest = 0;
 	for (size_t i = 0; i < count; i++) {
@@ -333,6 +369,7 @@ int stats_holm(double *p, size_t count, struct err *err)
 		largest = corrected > largest ? corrected : largest;
 		p[order[i].place] = largest < 1 ? largest : 1;
 	}
+
 	return 0;
 }
 
@@ -363,11 +400,14 @@ static double stats_beta_fraction(double a, double b, double x)
 {
 	const double tiny = 1e-300;
 	double c = 1, d = 1 - (a + b) * x / (a + 1);
+
 	d = 1 / (fabs(d) < tiny ? tiny : d);
 	double value = d;
+
 	for (int m = 1; m <= STATS_FRACTION_STEPS; m++) {
 		double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
 		double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+
 		d = 1 + even * d;
 		c = 1 + even / c;
 		d = 1 / (fabs(d) < tiny ? tiny : d);
@@ -375,11 +415,13 @@ static double stats_beta_fraction(double a, double b, double x)
 		d = 1 + odd * d;
 		c = 1 + odd / c;
 		d = 1 / (fabs(d) < tiny ? tiny : d);
+
 		double factor = d * (fabs(c) < tiny ? tiny : c);
 		value *= factor;
 		if (fabs(factor - 1) < 1e-14)
 			break;
 	}
+
 	return value;
 }
 

@@ -23,12 +23,15 @@ int steady_find(const double *samples, size_t count, struct steady *out, struct 
 	if (count > STEADY_SAMPLES_MAX)
 		return err_set(err, -E2BIG, "%zu samples of one run: at most %d are possible",
 			       count, STEADY_SAMPLES_MAX);
+
 	_cleanup_free_ double *room = calloc(count, sizeof(*room));
 	if (!room)
 		return err_set(err, -ENOMEM, "no memory for %zu samples", count);
+
 	struct steady found = {.is_steady = count < 2 * STEADY_WINDOW};
 	size_t half = count / 2;
 	double settled = steady_median(samples + half, count - half, room);
+
 	for (size_t i = 0; !found.is_steady && i + STEADY_WINDOW <= count; i++) {
 		double median = steady_median(samples + i, STEADY_WINDOW, room);
 		if (fabs(median - settled) <= STEADY_NEAR * fabs(settled)) {
@@ -36,6 +39,7 @@ int steady_find(const double *samples, size_t count, struct steady *out, struct 
 			found.discard = i;
 		}
 	}
+
 	found.median = steady_median(samples + found.discard, count - found.discard, room);
 	*out = found;
 	return 0;

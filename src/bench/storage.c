@@ -43,20 +43,24 @@ static int storage_record(struct storage_case *one, const char *side,
 	struct result_run *run = result_add_run(&one->runs);
 	if (!run)
 		return err_set(err, -ENOMEM, "no memory for another run");
+
 	double seconds = (double)outcome->took_ns / 1e9;
 	const double rate = (double)outcome->bytes / seconds;
 	const double reads = (double)outcome->reads / seconds;
 	const double p50 = (double)outcome->p50_ns / 1e9, p99 = (double)outcome->p99_ns / 1e9;
+
 	(void)snprintf(run->side, sizeof(run->side), "%s", side); /* fits */
 	run->index = index;
 	run->block = index / 4;
 	run->slot = (uint32_t)(index % 2) + 1;
 	run->end_ns = outcome->took_ns; /* it is not known when it began */
+
 	int result = result_run_add(run, "rate", "bytes/s", true, &rate, 1, err);
 	if (result == 0)
 		result = result_run_add(run, "reads", "1/s", true, &reads, 1, err);
 	if (result == 0)
 		result = result_run_add(run, "p50", "s", false, &p50, 1, err);
+
 	return result == 0 ? result_run_add(run, "p99", "s", false, &p99, 1, err) : result;
 }
 
@@ -69,18 +73,21 @@ static int storage_one(struct storage *self, struct storage_case *one, bool is_p
 	const char *side = !plan->against ? "-" : is_path ? "B" : "A";
 	struct reader_outcome outcome;
 	char what[STORAGE_NAME_MAX];
+
 	(void)snprintf(what, sizeof(what), "%s %s %zu KiB, %u readers",
 		       reader_pattern_to_string(one->what.pattern),
 		       reader_cache_to_string(one->what.cache), one->what.block >> 10,
 		       one->what.readers); /* cut at worst */
 	if (!storage_go_on(self, what))
 		return err_set(err, -EINTR, "interrupted");
+
 	uint64_t seed = plan->seed + index;
 	int result =
 	    plan->fio && storage_fio_can(&one->what)
 		? storage_fio_run(plan->fio, set, &one->what, plan->time_ns, seed, plan->stop,
 				  &outcome, err)
 		: reader_run(set, &one->what, plan->time_ns, seed, plan->stop, &outcome, err);
+
 	self->done++;
 	if (result == -EOPNOTSUPP) {
 		one->is_skipped = true;
@@ -88,8 +95,10 @@ static int storage_one(struct storage *self, struct storage_case *one, bool is_p
 			       is_path ? plan->path : plan->against, err->text); /* cut */
 		return 0;
 	}
+
 	if (result < 0)
 		return result;
+
 	self->out->wrong += outcome.wrong;
 	return storage_record(one, side, &outcome, index, err);
 }
@@ -98,6 +107,7 @@ static int storage_round(struct storage *self, uint64_t round, struct err *err)
 {
 	const struct storage_plan *plan = self->plan;
 	int result = 0;
+
 	for (size_t i = 0; result == 0 && i < self->out->case_count; i++) {
 		struct storage_case *one = &self->out->cases[i];
 		/* A and B in pairs, as verdict_run_is_b() orders them. */
@@ -108,6 +118,7 @@ static int storage_round(struct storage *self, uint64_t round, struct err *err)
 			result = storage_one(self, one, is_path, index, err);
 		}
 	}
+
 	return result;
 }
 
@@ -130,22 +141,27 @@ static int storage_judge(const struct storage_plan *plan, struct storage_case *o
 	_cleanup_free_ struct verdict_pair *pairs = calloc(count + 1, sizeof(*pairs));
 	if (!room || !pairs)
 		return err_set(err, -ENOMEM, "no memory for %zu runs", count);
+
 	const char *side = plan->against ? "B" : "-";
 	one->rate = storage_median(&one->runs, side, "rate", room);
 	one->reads = storage_median(&one->runs, side, "reads", room);
 	one->p50 = storage_median(&one->runs, side, "p50", room);
 	one->p99 = storage_median(&one->runs, side, "p99", room);
+
 	if (!plan->against)
 		return 0;
+
 	one->rate_against = storage_median(&one->runs, "A", "rate", room);
 	for (size_t i = 0; i + 1 < count; i += 2) {
 		const struct result_run *first = &one->runs.runs[i], *second = first + 1;
 		bool b_is_first = strcmp(first->side, "B") == 0;
 		const struct result_run *a = b_is_first ? second : first;
 		const struct result_run *b = b_is_first ? first : second;
+
 		pairs[i / 2] = (struct verdict_pair){result_run_find(a, "rate")->value,
 						     result_run_find(b, "rate")->value, b_is_first};
 	}
+
 	struct verdict_question question = {
 	    .pairs = pairs, .count = count / 2, .higher_is_better = true, .margin = plan->margin};
 	one->has_verdict = true;
@@ -177,14 +193,17 @@ static int storage_make_cases(const struct storage_plan *plan, struct storage_ou
 	if (plan->case_count == 0 || plan->case_count > STORAGE_CASES_MAX)
 		return err_set(err, -EINVAL, "%zu ways to read: 1 to %d are possible",
 			       plan->case_count, STORAGE_CASES_MAX);
+
 	out->cases = calloc(plan->case_count, sizeof(*out->cases));
 	if (!out->cases)
 		return err_set(err, -ENOMEM, "no memory for %zu ways to read", plan->case_count);
+
 	out->case_count = plan->case_count;
 	for (size_t i = 0; i < plan->case_count; i++) {
 		out->cases[i].what = plan->cases[i];
 		result_init(&out->cases[i].runs);
 	}
+
 	return 0;
 }
 
@@ -197,12 +216,16 @@ int storage_run(const struct storage_plan *plan, struct storage_outcome *out, st
 	int result = storage_make_cases(plan, out, err);
 	if (result == 0)
 		result = storage_make_sets(&self, err);
+
 	for (uint64_t round = 0; result == 0 && round < plan->rounds; round++)
 		result = storage_round(&self, round, err);
+
 	reader_set_remove(&self.set);
 	reader_set_remove(&self.against);
+
 	for (size_t i = 0; result == 0 && i < out->case_count; i++)
 		if (!out->cases[i].is_skipped)
 			result = storage_judge(plan, &out->cases[i], err);
+
 	return result;
 }

@@ -62,6 +62,7 @@ int storage_fio_parse(const char *text, size_t length, struct reader_outcome *ou
 	uint64_t failed = fio_number(job, "error");
 	bool is_there = read && fio_number(read, "runtime") < UINT64_C(1000000000000);
 	int result = 0;
+
 	if (!is_there)
 		result = err_set(err, -EBADMSG, "fio printed no result");
 	else if (failed == EINVAL)
@@ -70,9 +71,11 @@ int storage_fio_parse(const char *text, size_t length, struct reader_outcome *ou
 		result = err_set(err, -EIO, "fio: error %" PRIu64, failed);
 	else if (outcome.bytes == 0 || outcome.took_ns == 0)
 		result = err_set(err, -EBADMSG, "fio read nothing");
+
 	json_decref(root);
 	if (result == 0)
 		*out = outcome;
+
 	return result;
 }
 
@@ -105,10 +108,12 @@ static int fio_make(struct fio_command *command, const char *program, const stru
 	int result = reader_large_path(set, path, err);
 	if (result < 0)
 		return result;
+
 	/* Its directory is where fio is started: to fio, a path with a colon is two. */
 	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 	/* Each reader of a file has a part of its own. */
 	uint64_t part = set->bytes / what->readers / what->block * what->block;
+
 	fio_add(command, "%s", program);
 	fio_add(command, "--name=sluice");
 	fio_add(command, "--filename=%s", name);
@@ -118,6 +123,7 @@ static int fio_make(struct fio_command *command, const char *program, const stru
 	fio_add(command, "--group_reporting");
 	fio_add(command, "--output-format=json");
 	fio_add(command, "--time_based");
+
 	fio_add(command, "--runtime=%" PRIu64 "us", time_ns / 1000);
 	fio_add(command, "--bs=%zu", what->block);
 	fio_add(command, "--numjobs=%u", what->readers);
@@ -127,12 +133,14 @@ static int fio_make(struct fio_command *command, const char *program, const stru
 	fio_add(command, "--direct=%d", what->cache == READER_DIRECT);
 	fio_add(command, "--invalidate=0");
 	fio_add(command, "--pre_read=%d", what->cache == READER_CACHED);
+
 	if (what->pattern == READER_SEQUENTIAL && part > 0) {
 		fio_add(command, "--size=%" PRIu64, part);
 		fio_add(command, "--offset_increment=%" PRIu64, part);
 	} else {
 		fio_add(command, "--size=%" PRIu64, set->bytes);
 	}
+
 	return 0;
 }
 
@@ -142,14 +150,17 @@ static int fio_make(struct fio_command *command, const char *program, const stru
 static int fio_read(int fd, const atomic_bool *stop, uint64_t until_ns, struct buf *out)
 {
 	char data[4096];
+
 	for (;;) {
 		struct pollfd wait = {.fd = fd, .events = POLLIN};
+
 		if (stop && atomic_load(stop))
 			return -EINTR;
 		if (clock_now_ns(&fio_clock) >= until_ns)
 			return -ETIMEDOUT;
 		if (poll(&wait, 1, FIO_LOOK_MS) <= 0)
 			continue;
+
 		ssize_t length = read(fd, data, sizeof(data));
 		if (length == 0)
 			return 0;
@@ -171,6 +182,7 @@ static int fio_wait(pid_t pid, const atomic_bool *stop, uint64_t until_ns)
 			return -EINTR;
 		if (clock_now_ns(&fio_clock) >= until_ns)
 			return -ETIMEDOUT;
+
 		(void)poll(NULL, 0, FIO_END_MS);
 	}
 }
@@ -181,16 +193,19 @@ static int fio_end(pid_t pid, int read_result, const atomic_bool *stop, uint64_t
 {
 	if (read_result == 0)
 		read_result = fio_wait(pid, stop, until_ns);
+
 	if (read_result < 0) {
 		(void)kill(-pid, SIGKILL);
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
 	}
+
 	if (read_result == -EINTR)
 		return err_set(err, -EINTR, "interrupted");
 	if (read_result == -ETIMEDOUT)
 		return err_set(err, -ETIMEDOUT, "fio did not end within its time and %d s",
 			       STORAGE_FIO_GRACE_S);
+
 	return read_result < 0 ? err_set(err, read_result, "reading what fio says: %s",
 					 err_describe(read_result))
 			       : 0;
@@ -204,12 +219,14 @@ int storage_fio_run(const char *program, const struct reader_set *set,
 	struct buf text _cleanup_buf_;
 	int ends[2];
 	pid_t pid;
+
 	buf_init(&text, STORAGE_FIO_OUTPUT_MAX);
 	int result = fio_make(&command, program, set, what, time_ns, seed, err);
 	if (result < 0)
 		return result;
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
+
 	_cleanup_close_ int reader = ends[0];
 	_cleanup_close_ int writer = ends[1];
 	const struct child_fd fds[] = {{writer, STDOUT_FILENO}, {writer, STDERR_FILENO}};
@@ -219,19 +236,23 @@ int storage_fio_run(const char *program, const struct reader_set *set,
 					.fds = fds,
 					.fd_count = 2,
 					.new_session = true};
+
 	result = child_spawn(&spec, &pid, err);
 	if (result < 0)
 		return err_wrap(err, "starting '%s'", program);
+
 	(void)close(take_fd(&writer));
 	uint64_t until_ns =
 	    clock_now_ns(&fio_clock) + time_ns + STORAGE_FIO_GRACE_S * UINT64_C(1000000000);
 	result = fio_end(pid, fio_read(reader, stop, until_ns, &text), stop, until_ns, err);
 	if (result < 0)
 		return result;
+
 	result = storage_fio_parse(buf_text(&text), text.length, out, err);
 	if (result == -EBADMSG)
 		return err_set(err, -EIO, "fio: %.*s",
 			       text.length ? (int)strcspn(buf_text(&text), "\n") : 7,
 			       text.length ? buf_text(&text) : "nothing");
+
 	return result;
 }

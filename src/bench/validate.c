@@ -81,8 +81,10 @@ void validate_note(const struct validate *self, const char *format, ...)
 {
 	char text[CHECKS_TEXT_MAX];
 	va_list arguments;
+
 	if (!self->plan->note)
 		return;
+
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments); /* cut */
 	va_end(arguments);
@@ -99,17 +101,22 @@ static void validate_see(struct validate *self, const struct checks_record *reco
 		self->cuda_version = version;
 		memcpy(self->library, record->blob + sizeof(version) + 1,
 		       sizeof(self->library) - 1);
+
 		return;
 	}
+
 	if (self->count >= DRIVER_DEVICES_MAX)
 		return;
+
 	struct validate_device *device = &self->devices[self->count];
 	memset(device, 0, sizeof(*device));
 	memcpy(&device->device, record->blob, sizeof(device->device));
 	(void)snprintf(device->view, sizeof(device->view), "%s", self->view ? self->view : "");
+
 	for (uint32_t i = 0; i < self->count; i++)
 		if (strcmp(self->devices[i].device.uuid, device->device.uuid) == 0)
 			return; /* in another view as well */
+
 	self->count++;
 }
 
@@ -128,6 +135,7 @@ static void validate_take(void *context, const struct checks_record *record)
 {
 	struct validate *self = context;
 	struct validate_now *now = &self->now[record->job];
+
 	switch (record->kind) {
 	case CHECKS_BEGIN:
 		*now = (struct validate_now){
@@ -171,10 +179,12 @@ int validate_apart(struct validate *self, struct apart_job *jobs, uint32_t count
 			      .stop = self->plan->stop,
 			      .tick = tick,
 			      .context = self};
+
 	memset(self->now, 0, sizeof(self->now));
 	int result = apart_run(&apart, err);
 	if (result == 0 && self->plan->stop && *self->plan->stop)
 		return err_set(err, -ECANCELED, "stopped by a signal");
+
 	return result;
 }
 
@@ -184,18 +194,22 @@ void validate_blame(struct validate *self, const struct apart_job *job, uint32_t
 	const struct validate_now *now = &self->now[number];
 	struct check check = {.status = CHECK_FAIL};
 	char text[CHECKS_TEXT_MAX];
+
 	gputest_explain(&check, apart_describe(job, text));
 	(void)snprintf(check.name, sizeof(check.name), "%s",
 		       now->is_checking ? now->check.name : name);
 	(void)snprintf(check.target, sizeof(check.target), "%s",
 		       now->is_checking ? now->check.target : target);
+
 	const char *hint = NULL;
+
 	if (job->how == APART_TIMED_OUT)
 		hint = "the driver or the GPU hangs: look for XIDs (dmesg, sluice health); a GPU "
 		       "that hangs needs a reset";
 	else if (job->how == APART_KILLED)
 		hint = "the driver's library crashed: does it fit the kernel module, and is it "
 		       "whole?";
+
 	if (hint)
 		(void)snprintf(check.hint, sizeof(check.hint), "%s", hint);
 	checks_add(self->out, &check);
@@ -206,11 +220,13 @@ void validate_blame(struct validate *self, const struct apart_job *job, uint32_t
 static void validate_look(struct validate *self)
 {
 	struct err err = {.code = 0};
+
 	validate_state_init(&self->before);
 	if (!self->plan->look) {
 		(void)snprintf(self->why_not, sizeof(self->why_not), "the driver was not asked");
 		return;
 	}
+
 	self->has_before = self->plan->look(self->plan->context, &self->before, &err) == 0;
 	if (!self->has_before)
 		(void)snprintf(self->why_not, sizeof(self->why_not), "%s", err.text);
@@ -221,10 +237,12 @@ static void validate_count(struct validate *self)
 	const struct validate_plan *plan = self->plan;
 	if (!plan->has_expect)
 		return;
+
 	struct check check = {.name = "count", .status = CHECK_PASS};
 	check_value(&check, self->count, "GPUs");
 	check.has_limit = true;
 	check.limit = plan->expect;
+
 	if (self->count != plan->expect) {
 		check_set(&check, CHECK_FAIL, "%u GPUs are in sight, %u are expected", self->count,
 			  plan->expect);
@@ -235,6 +253,7 @@ static void validate_count(struct validate *self)
 			  "is lost"
 			: "was the right number expected?");
 	}
+
 	checks_add(self->out, &check);
 }
 
@@ -249,13 +268,16 @@ static void validate_missing(struct validate *self)
 static int validate_work(struct validate *self, struct err *err)
 {
 	int result = 0;
+
 	if (validate_wants(self, VALIDATE_ISOLATION))
 		result = validate_isolation(self, err);
 	if (validate_wants(self, VALIDATE_SETTINGS))
 		validate_settings(self);
+
 	for (int what = VALIDATE_VECTORADD; result == 0 && what <= VALIDATE_P2P; what++)
 		if (validate_wants(self, (enum validate_what)what))
 			result = validate_gpus(self, (enum validate_what)what, err);
+
 	if (result == 0 && validate_wants(self, VALIDATE_SHM))
 		validate_shm(self);
 	if (result == 0 && validate_wants(self, VALIDATE_MEMLOCK))
@@ -265,12 +287,14 @@ static int validate_work(struct validate *self, struct err *err)
 		result = validate_collectives(self, err);
 	if (result == 0 && validate_wants(self, VALIDATE_STRESS))
 		result = validate_stress(self, err);
+
 	if (result == 0 && validate_wants(self, VALIDATE_METRICS))
 		result = validate_metrics(self, err);
 	if (result == 0)
 		validate_missing(self);
 	if (result == 0)
 		validate_counters(self);
+
 	return result;
 }
 
@@ -288,10 +312,12 @@ int validate_run(const struct validate_plan *plan, struct checks *out, struct er
 	_cleanup_free_ struct validate *self = calloc(1, sizeof(*self));
 	if (!self)
 		return err_set(err, -ENOMEM, "validating: no memory");
+
 	self->plan = plan;
 	self->out = out;
 	grant_read(plan->environment, &self->grant);
 	validate_look(self);
+
 	int result = validate_find_devices(self, err);
 	if (result == 0 && validate_wants(self, VALIDATE_COUNT))
 		validate_count(self);
@@ -299,6 +325,7 @@ int validate_run(const struct validate_plan *plan, struct checks *out, struct er
 		validate_skip_all(self);
 	else if (result == 0)
 		result = validate_work(self, err);
+
 	validate_state_done(&self->before);
 	return result;
 }

@@ -34,18 +34,23 @@ static void machine_own_nodes(const struct validate *self, bool own[GPUNODES_LAS
 	struct pci_address list[PCI_LIST_MAX];
 	uint32_t count = pci_list_nvidia(self->plan->root, list, PCI_LIST_MAX);
 	const struct grant_list *given = &self->grant.given;
+
 	for (uint32_t i = 0; i < count; i++) {
 		struct pci_nvidia_information information;
 		struct pci_address address;
 		bool is_own = false;
+
 		pci_read_nvidia_information(self->plan->root, &list[i], &information);
+
 		for (uint32_t j = 0; j < self->count && !is_own; j++) {
 			const char *bus = self->devices[j].device.bus_id;
 			is_own = pci_parse_address(bus, strlen(bus), &address) == 0 &&
 				 pci_address_compare(&address, &list[i]) == 0;
 		}
+
 		for (uint32_t j = 0; j < given->count && !is_own; j++)
 			is_own = grant_is_same(information.uuid, given->uuids[j]);
+
 		if (is_own && information.minor <= GPUNODES_LAST)
 			own[information.minor] = true;
 	}
@@ -58,9 +63,11 @@ static bool machine_opens(const char *path, bool is_simulated)
 	struct stat status;
 	if (stat(path, &status) < 0)
 		return false;
+
 	bool is_node = S_ISCHR(status.st_mode) && major(status.st_rdev) == GPUNODES_MAJOR;
 	if (!is_node && !(is_simulated && S_ISREG(status.st_mode)))
 		return false;
+
 	_cleanup_close_ int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	return fd >= 0;
 }
@@ -72,19 +79,24 @@ static int machine_isolation_job(void *context, const struct checks_sink *sink, 
 	bool own[GPUNODES_LAST + 1] = {false};
 	char path[FILE_PATH_MAX];
 	struct check check;
+
 	for (uint32_t i = 0; i < self->count; i++)
 		seen[i] = self->devices[i].device.uuid;
+
 	checks_begin(sink, &check, 0, "isolation", "");
 	grant_judge(&self->grant, seen, self->count, &check);
 	machine_own_nodes(self, own);
+
 	/* CUDA_VISIBLE_DEVICES chooses, and keeps nothing shut; an index names no node. */
 	bool is_kept = self->grant.source != GRANT_NONE && !self->grant.given.has_others;
+
 	for (uint32_t i = 0; is_kept && check.status == CHECK_PASS && i <= GPUNODES_LAST; i++) {
 		int result = file_path(path, err, "%s/dev/nvidia%u", self->plan->root, i);
 		if (result < 0)
 			return result;
 		if (own[i] || !machine_opens(path, self->is_simulated))
 			continue;
+
 		check_set(&check, self->grant.source == GRANT_SLUICE ? CHECK_WARN : CHECK_FAIL,
 			  "/dev/nvidia%u can be opened, and is of no GPU that %s names", i,
 			  grant_source_to_string(self->grant.source));
@@ -94,6 +106,7 @@ static int machine_isolation_job(void *context, const struct checks_sink *sink, 
 				     "doctor says why"
 				   : "is the container privileged, or are all nodes mounted?");
 	}
+
 	checks_end(sink, &check);
 	return 0;
 }
@@ -104,14 +117,17 @@ int validate_isolation(struct validate *self, struct err *err)
 				.context = self,
 				.silence_ns = self->plan->timeout_ns,
 				.timeout_ns = self->plan->timeout_ns};
+
 	if (self->plan->gpus) { /* a choice of ours, not of whoever gave them */
 		checks_say(self->out, "isolation", "", CHECK_SKIP, NULL,
 			   "--gpus leaves some out: what is in sight is not compared");
 		return 0;
 	}
+
 	int result = validate_apart(self, &job, 1, NULL, err);
 	if (result == 0 && job.how != APART_DONE)
 		validate_blame(self, &job, 0, "isolation", "");
+
 	return result;
 }
 
@@ -146,25 +162,31 @@ static const struct {
 void validate_settings(struct validate *self)
 {
 	uint32_t warnings = 0, known = 0;
+
 	for (size_t s = 0; s < array_length(machine_settings); s++) {
 		char target[CHECKS_TARGET_MAX] = "";
 		uint32_t bad = 0;
+
 		for (uint32_t i = 0; i < self->count; i++) {
 			const struct gpu *gpu = self->devices[i].gpu;
 			bool is_repeated = gpu == NULL; /* MIG devices of one GPU */
 			for (uint32_t j = 0; j < i; j++)
 				is_repeated = is_repeated || self->devices[j].gpu == gpu;
+
 			known += !is_repeated;
 			if (!is_repeated && machine_settings[s].is_bad(gpu) && bad++ == 0)
 				(void)snprintf(target, sizeof(target), "%s", gpu->uuid);
 		}
+
 		if (bad > 1)
 			(void)snprintf(target, sizeof(target), "%u GPUs", bad);
 		if (bad > 0)
 			checks_say(self->out, "settings", target, CHECK_WARN,
 				   machine_settings[s].hint, "%s", machine_settings[s].what);
+
 		warnings += bad;
 	}
+
 	if (known == 0)
 		checks_say(self->out, "settings", "", CHECK_SKIP, NULL, "NVML cannot be asked: %s",
 			   self->why_not[0] ? self->why_not : "it shows none of these GPUs");
@@ -179,6 +201,7 @@ void validate_shm(struct validate *self)
 {
 	struct check check = {.name = "shm", .target = "/dev/shm", .status = CHECK_PASS};
 	struct statvfs status;
+
 	if (statvfs("/dev/shm", &status) < 0) {
 		check_set(&check, CHECK_WARN, "/dev/shm: %s", err_describe(-errno));
 	} else {
@@ -190,11 +213,13 @@ void validate_shm(struct validate *self)
 				  "%.0f MiB are free; NCCL between %u GPUs wants %.0f",
 				  check.value / (1 << 20), self->count, check.limit / (1 << 20));
 	}
+
 	if (check.status != CHECK_PASS)
 		(void)snprintf(
 		    check.hint, sizeof(check.hint),
 		    "podman: --shm-size 1g; Kubernetes: an emptyDir of medium Memory at "
 		    "/dev/shm. Without it NCCL ends with SIGBUS or 'unhandled system error'");
+
 	checks_add(self->out, &check);
 }
 
@@ -205,6 +230,7 @@ void validate_memlock(struct validate *self)
 	char path[FILE_PATH_MAX];
 	bool has_rdma =
 	    file_path(path, NULL, "%s/dev/infiniband", self->plan->root) == 0 && file_exists(path);
+
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0) {
 		check_set(&check, CHECK_SKIP, "RLIMIT_MEMLOCK: %s", err_describe(-errno));
 	} else if (limit.rlim_cur == RLIM_INFINITY) {
@@ -225,6 +251,7 @@ void validate_memlock(struct validate *self)
 			check_set(&check, CHECK_PASS, "no RDMA device here that would need more");
 		}
 	}
+
 	checks_add(self->out, &check);
 }
 
@@ -243,6 +270,7 @@ static void machine_judge_ecc(struct validate *self, const struct validate_state
 {
 	struct check check = {.name = "ecc", .status = CHECK_PASS};
 	int64_t was, is, corrected_was, corrected_is;
+
 	(void)snprintf(check.target, sizeof(check.target), "%s", uuid);
 	if (!machine_ecc(&self->before, uuid, SNAPSHOT_ECC_UNCORRECTED_VOLATILE, &was) ||
 	    !machine_ecc(after, uuid, SNAPSHOT_ECC_UNCORRECTED_VOLATILE, &is)) {
@@ -250,6 +278,7 @@ static void machine_judge_ecc(struct validate *self, const struct validate_state
 	} else {
 		check_value(&check, (double)(is - was), "errors");
 		check.has_limit = true;
+
 		if (is > was) {
 			check_set(&check, CHECK_FAIL,
 				  "%" PRId64 " memory errors that ECC could not correct during the "
@@ -267,6 +296,7 @@ static void machine_judge_ecc(struct validate *self, const struct validate_state
 				  corrected_is - corrected_was);
 		}
 	}
+
 	checks_add(self->out, &check);
 }
 
@@ -275,8 +305,10 @@ static uint32_t machine_xids_of(const struct validate_state *state, const struct
 {
 	char bus[PCI_TEXT_MAX] = "";
 	uint32_t count = 0;
+
 	if (gpu->has_pci)
 		(void)pci_address_to_string(&gpu->pci, bus);
+
 	for (uint32_t i = 0; i < state->xid_count; i++) {
 		const struct validate_xid *xid = &state->xids[i];
 		enum xid_class class_ = xid_class_of((uint32_t)xid->code);
@@ -284,9 +316,11 @@ static uint32_t machine_xids_of(const struct validate_state *state, const struct
 		    (strcmp(xid->uuid, gpu->uuid) != 0 &&
 		     (bus[0] == '\0' || strcmp(xid->bus, bus) != 0)))
 			continue;
+
 		count++;
 		*out_last = xid->code;
 	}
+
 	return count;
 }
 
@@ -295,6 +329,7 @@ static void machine_judge_xid(struct validate *self, const struct validate_state
 {
 	struct check check = {.name = "xid", .status = CHECK_PASS};
 	uint64_t last = 0;
+
 	(void)snprintf(check.target, sizeof(check.target), "%s", gpu->uuid);
 	if (!self->before.has_log || !after->has_log) {
 		check_set(&check, CHECK_SKIP,
@@ -303,8 +338,10 @@ static void machine_judge_xid(struct validate *self, const struct validate_state
 	} else {
 		uint32_t was = machine_xids_of(&self->before, gpu, &last);
 		uint32_t is = machine_xids_of(after, gpu, &last);
+
 		check_value(&check, is > was ? is - was : 0, "XIDs");
 		check.has_limit = true;
+
 		if (is > was) {
 			check_set(&check, CHECK_FAIL,
 				  "%u XIDs during the checks; the last is %" PRIu64 "%s%s",
@@ -314,25 +351,30 @@ static void machine_judge_xid(struct validate *self, const struct validate_state
 				       "sluice health says what it needs");
 		}
 	}
+
 	checks_add(self->out, &check);
 }
 
 static void machine_judge_counters(struct validate *self, const struct validate_state *after)
 {
 	uint32_t known = 0;
+
 	for (uint32_t i = 0; i < self->count; i++) {
 		const struct gpu *gpu = self->devices[i].gpu;
 		bool is_repeated = gpu == NULL;
 		for (uint32_t j = 0; j < i; j++)
 			is_repeated = is_repeated || self->devices[j].gpu == gpu;
+
 		if (is_repeated)
 			continue;
+
 		known++;
 		if (validate_wants(self, VALIDATE_ECC))
 			machine_judge_ecc(self, after, gpu->uuid);
 		if (validate_wants(self, VALIDATE_XID))
 			machine_judge_xid(self, after, gpu);
 	}
+
 	if (known == 0)
 		checks_say(self->out, "ecc", "", CHECK_SKIP, NULL, "NVML shows none of these GPUs");
 }
@@ -340,12 +382,15 @@ static void machine_judge_counters(struct validate *self, const struct validate_
 void validate_counters(struct validate *self)
 {
 	static const enum validate_what both[] = {VALIDATE_ECC, VALIDATE_XID};
+
 	if (!validate_wants(self, VALIDATE_ECC) && !validate_wants(self, VALIDATE_XID))
 		return;
+
 	struct err err = {.code = 0};
 	struct validate_state *after = calloc(1, sizeof(*after));
 	if (after)
 		validate_state_init(after);
+
 	if (after && self->has_before && self->plan->look(self->plan->context, after, &err) == 0) {
 		machine_judge_counters(self, after);
 	} else {
@@ -356,6 +401,7 @@ void validate_counters(struct validate *self)
 					   "the driver cannot be asked: %s",
 					   self->has_before ? err.text : self->why_not);
 	}
+
 	if (after)
 		validate_state_done(after);
 	free(after);

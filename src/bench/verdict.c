@@ -62,6 +62,7 @@ static int verdict_check(const struct verdict_question *question, struct err *er
 			       "a margin of %g %% cannot be meant: more than 0, less "
 			       "than 100",
 			       question->margin * 100);
+
 	for (size_t i = 0; i < question->count; i++) {
 		const struct verdict_pair *pair = &question->pairs[i];
 		if (!(pair->a > 0) || !(pair->b > 0) || !isfinite(pair->a) || !isfinite(pair->b))
@@ -69,6 +70,7 @@ static int verdict_check(const struct verdict_question *question, struct err *er
 				       "pair %zu is %g and %g: only values above 0 can be compared",
 				       i + 1, pair->a, pair->b);
 	}
+
 	return 0;
 }
 
@@ -90,12 +92,15 @@ static int verdict_look_at_slots(const double *logs, const struct verdict_questi
 {
 	for (size_t i = 0; i < question->count; i++)
 		room[i] = question->pairs[i].b_is_first ? -logs[i] : logs[i];
+
 	out->slot_effect = verdict_from_log(stats_mean(room, question->count));
 	stats_sort(room, question->count);
+
 	struct stats_interval within;
 	int result = stats_interval(room, question->count, 1 - VERDICT_ALPHA, &within, err);
 	if (result < 0)
 		return result;
+
 	out->slot_within_95 = verdict_interval(within);
 	out->by_blocks = within.low > 0 || within.high < 0;
 	return 0;
@@ -115,12 +120,14 @@ static enum verdict_kind verdict_judge(const struct verdict *self, double margin
 {
 	double delta = log1p(margin);
 	bool is_small = within_90.low > -delta && within_90.high < delta;
+
 	if (is_small)
 		return self->excludes_zero ? VERDICT_DIFFERENT_BUT_SMALL : VERDICT_EQUIVALENT;
 	if (within_95.low > delta)
 		return VERDICT_SLOWER;
 	if (within_95.high < -delta)
 		return VERDICT_FASTER;
+
 	return VERDICT_INCONCLUSIVE;
 }
 
@@ -131,35 +138,44 @@ static int verdict_conclude(const struct verdict_question *question, double *log
 	unsigned looks = question->looks > 1 ? question->looks : 1;
 	double alpha = VERDICT_ALPHA / looks;
 	struct stats_interval within_90, within_95;
+
 	out->units = count;
 	out->geometric_mean = verdict_from_log(stats_mean(logs, count));
 	out->deviation = stats_deviation(logs, count);
+
 	int result = stats_signed_rank(logs, count, &out->p, err);
 	if (result < 0)
 		return result;
+
 	stats_sort(logs, count);
 	out->estimate = verdict_from_log(stats_location(logs, count));
 	result = stats_interval(logs, count, 1 - alpha, &within_95, err);
 	if (result == 0)
 		result = stats_interval(logs, count, 1 - 2 * alpha, &within_90, err);
+
 	if (result == -ERANGE) {
 		out->kind = VERDICT_TOO_FEW;
 		return 0;
 	}
+
 	if (result < 0)
 		return result;
+
 	out->excludes_zero = within_95.low > 0 || within_95.high < 0;
 	out->kind = verdict_judge(out, question->margin, within_90, within_95);
 	out->within_90 = verdict_interval(within_90);
 	out->within_95 = verdict_interval(within_95);
+
 	size_t each = out->by_blocks ? 2 : 1;
 	double delta = log1p(question->margin);
+
 	out->pairs_equivalent = stats_pairs_equivalent(out->deviation, delta);
 	out->pairs_one_sided = stats_pairs_one_sided(out->deviation, delta);
 	if (out->pairs_equivalent < SIZE_MAX / 2)
 		out->pairs_equivalent *= each;
 	if (out->pairs_one_sided < SIZE_MAX / 2)
 		out->pairs_one_sided *= each;
+
 	return 0;
 }
 
@@ -169,29 +185,35 @@ int verdict_make(const struct verdict_question *question, struct verdict *out, s
 	int result = verdict_check(question, err);
 	if (result < 0)
 		return result;
+
 	_cleanup_free_ double *logs = calloc(question->count + 1, sizeof(*logs));
 	_cleanup_free_ double *room = calloc(question->count + 1, sizeof(*room));
 	if (!logs || !room)
 		return err_set(err, -ENOMEM, "no memory for %zu pairs", question->count);
+
 	for (size_t i = 0; i < question->count; i++) {
 		const struct verdict_pair *pair = &question->pairs[i];
 		logs[i] =
 		    question->higher_is_better ? log(pair->a / pair->b) : log(pair->b / pair->a);
 	}
+
 	size_t count = question->count;
 	if (count < VERDICT_PAIRS_MIN) {
 		verdict.units = count;
 		*out = verdict;
 		return 0;
 	}
+
 	verdict_look_for_trends(question, room, &verdict);
 	result = verdict_look_at_slots(logs, question, room, &verdict, err);
 	if (result == 0 && verdict.by_blocks)
 		count = verdict_to_blocks(logs, count);
 	if (result == 0)
 		result = verdict_conclude(question, logs, count, &verdict, err);
+
 	if (result == 0)
 		*out = verdict;
+
 	return result;
 }
 

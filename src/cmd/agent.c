@@ -286,12 +286,14 @@ static void agent_log_unused(const struct agent_command *command, const char *di
 		    log, LOG_LEVEL_NOTICE, NULL,
 		    "--cdi-feature-flags and --cdi-disable-hooks are accepted and not used: no "
 		    "CDI hook is written");
+
 	if (!directory)
 		return;
 	if (agent_value(command->config, "CONFIG_FILE", NULL))
 		log_write(log, LOG_LEVEL_NOTICE, NULL,
 			  "--config is not used: the configurations are in the directory '%s'",
 			  directory);
+
 	for (size_t i = 0; i < sizeof(manager) / sizeof(manager[0]); i++) {
 		if (agent_value(NULL, manager[i], NULL))
 			log_write(log, LOG_LEVEL_NOTICE, NULL,
@@ -307,6 +309,7 @@ static int agent_configure(const struct agent_command *command, struct agent_opt
 {
 	const char *fallbacks =
 	    agent_value(command->fallbacks, "FALLBACK_STRATEGIES", AGENT_FALLBACKS);
+
 	out->config = command->config;
 	out->strict = command->strict;
 	out->overrides = overrides;
@@ -319,6 +322,7 @@ static int agent_configure(const struct agent_command *command, struct agent_opt
 	out->kubeconfig = agent_value(command->kubeconfig, "KUBECONFIG", NULL);
 	out->rules.directory = agent_value(command->srcdir, "CONFIG_FILE_SRCDIR", NULL);
 	out->rules.default_name = agent_value(command->default_config, "DEFAULT_CONFIG", NULL);
+
 	int rc = choice_fallbacks_parse(fallbacks, &out->rules.fallbacks, err);
 	if (rc < 0) {
 		(void)err_wrap(err, command->fallbacks
@@ -326,6 +330,7 @@ static int agent_configure(const struct agent_command *command, struct agent_opt
 					: "environment variable FALLBACK_STRATEGIES");
 		return rc;
 	}
+
 	return settings_overrides(&command->settings, words, overrides, err);
 }
 
@@ -342,11 +347,14 @@ static int agent_cleanup_node(const struct cluster_options *cluster, struct err 
 	const char *const arguments[] = {"--withdraw",	      "--node",
 					 cluster->node_name,  is_pod ? NULL : "--kubeconfig",
 					 cluster->kubeconfig, NULL};
+
 	_cleanup_buf_ struct buf said;
 	buf_init(&said, AGENT_SAID_MAX);
+
 	int rc = helper_run("sluice-kube", "kube", arguments, NULL, AGENT_WITHDRAW_MS, &said, err);
 	if (rc < 0)
 		return err_wrap(err, "cleaning up in the cluster");
+
 	agent_tell("removed: labels that were applied to the node", NULL);
 	return 0;
 }
@@ -367,10 +375,12 @@ static int agent_cleanup(const struct cmd_call *call, const struct agent_paths_g
 						  .purges = command->purge,
 						  .withdraws = withdraws,
 						  .tell = agent_tell};
+
 	if (rc == 0)
 		rc = uninstall_run(&options, &err);
 	if (rc == 0 && withdraws)
 		rc = agent_cleanup_node(&cluster, &err);
+
 	return rc < 0 ? cmd_fail(call, agent_exit_code(rc), &err) : CMD_EXIT_OK;
 }
 
@@ -380,16 +390,19 @@ static int agent_serve(const struct cmd_call *call)
 	const char *not_needed = agent_not_needed(command);
 	if (not_needed)
 		return cmd_usage(call, "--%s is not needed: sluice reloads by itself", not_needed);
+
 	const struct agent_paths_given given = {
 	    .runtime_dir = command->runtime_dir,
 	    .state_dir = command->state_dir,
 	    .socket = command->socket,
 	    .config = command->config,
 	};
+
 	if (command->purge && !command->cleanup)
 		return cmd_usage(call, "--purge goes with --cleanup");
 	if (command->cleanup)
 		return agent_cleanup(call, &given);
+
 	struct settings_words words;
 	struct config_overrides overrides = {0};
 	struct agent_options options = {
@@ -402,21 +415,27 @@ static int agent_serve(const struct cmd_call *call)
 	    .format = (enum log_format)command->format, .fd = 2, .program = "sluice-agent"};
 	struct err err = {0};
 	struct stat ready;
+
 	if (options.ready_fd >= 0 && fstat(options.ready_fd, &ready) < 0)
 		return cmd_usage(call, "--ready-fd %d is no open descriptor", options.ready_fd);
+
 	int rc = agent_configure(command, &options, &words, &overrides, &err);
 	if (rc < 0)
 		return cmd_usage(call, "%s", err.text);
+
 	rc = agent_paths_find(&given, &options.paths, &err);
 	if (rc < 0)
 		return cmd_fail(call, agent_exit_code(rc), &err);
+
 	_cleanup_(agent_log_free) struct log *log = log_new(&how, &err);
 	if (!log)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
 	options.log = log;
 	log_set_level((enum log_level)(LOG_LEVEL_ERROR + command->level_index));
 	agent_log_unused(command, options.rules.directory, log);
 	rc = agent_run(&options, &err);
+
 	return rc < 0 ? cmd_fail(call, agent_exit_code(rc), &err) : CMD_EXIT_OK;
 }
 
@@ -445,12 +464,16 @@ static int agent_question(const struct cmd_call *call, struct agent_call *agent,
 	int rc = agent_call_open(agent, &how, &err);
 	if (rc == 0)
 		rc = agent_call_ask(agent, method, request, out, &err);
+
 	if (rc == 0)
 		return CMD_EXIT_OK;
+
 	int code = agent_call_exit_code(agent, rc);
+
 	/* What is invalid in a question of ours without arguments is the file. */
 	if (rc == -EREMOTEIO && agent->result.status == WIRE_INVALID_ARGUMENT)
 		code = CMD_EXIT_DATA;
+
 	return cmd_fail(call, code, &err);
 }
 
@@ -464,7 +487,9 @@ static int status_run(const struct cmd_call *call)
 	int code = agent_question(call, &agent, AGENT_STATUS, &request.base, &message);
 	if (code != CMD_EXIT_OK)
 		return code;
+
 	const Sluice__V1__StatusReply *reply = (const Sluice__V1__StatusReply *)message;
+
 	if (options->output == OPTION_OUTPUT_JSON) {
 		json_t *json = agent_status_json(reply);
 		if (table_print_json(json, stdout, &err) < 0)
@@ -473,6 +498,7 @@ static int status_run(const struct cmd_call *call)
 	} else {
 		agent_status_print(reply);
 	}
+
 	agent_call_free(message);
 	return code;
 }
@@ -511,12 +537,14 @@ static int reload_run(const struct cmd_call *call)
 	int code = agent_question(call, &agent, AGENT_RELOAD, &request.base, &message);
 	if (code != CMD_EXIT_OK)
 		return code;
+
 	const Sluice__V1__ReloadReply *reply = (const Sluice__V1__ReloadReply *)message;
 	for (size_t i = 0; i < reply->n_warnings; i++) {
 		fprintf(stderr, "%s: warning: ", call->path);
 		cmd_print(stderr, reply->warnings[i]);
 		fputc('\n', stderr);
 	}
+
 	printf("%" PRIu32 " resource%s changed\n", reply->changed_resources,
 	       reply->changed_resources == 1 ? "" : "s");
 	agent_call_free(message);
@@ -568,6 +596,7 @@ static int stop_process(const struct agent_call *agent, uint64_t timeout_ns, str
 	if (peer.pid <= 0)
 		return err_set(err, -ESRCH,
 			       "the agent runs in another PID namespace: stop it there");
+
 	_cleanup_close_ int pidfd = pidfd_open(peer.pid, 0);
 	if (pidfd < 0)
 		return err_set(err, -errno, "process %d of the agent: %s", (int)peer.pid,
@@ -575,8 +604,10 @@ static int stop_process(const struct agent_call *agent, uint64_t timeout_ns, str
 	if (pidfd_send_signal(pidfd, SIGTERM, NULL, 0) < 0)
 		return err_set(err, -errno, "stopping process %d: %s", (int)peer.pid,
 			       err_describe(-errno));
+
 	const struct clock clock = {.fake_ns = NULL};
 	uint64_t end_ns = clock_after_ns(clock_now_ns(&clock), timeout_ns);
+
 	for (;;) {
 		uint64_t now_ns = clock_now_ns(&clock);
 		struct pollfd wait = {.fd = pidfd, .events = POLLIN};
@@ -584,6 +615,7 @@ static int stop_process(const struct agent_call *agent, uint64_t timeout_ns, str
 		int ready = poll(&wait, 1, left_ms);
 		if (ready > 0)
 			return 0;
+
 		if (ready < 0 && errno != EINTR)
 			return err_set(err, -errno, "waiting for process %d: %s", (int)peer.pid,
 				       err_describe(-errno));
@@ -599,13 +631,16 @@ static int stop_run(const struct cmd_call *call)
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
 	Sluice__V1__StatusRequest request = SLUICE__V1__STATUS_REQUEST__INIT;
 	struct err err = {0};
+
 	/* It answers: so what is stopped is an agent, whoever has a socket there. */
 	int code = agent_question(call, &agent, AGENT_STATUS, &request.base, NULL);
 	if (code != CMD_EXIT_OK)
 		return code;
+
 	int rc = stop_process(&agent, options->timeout_ns, &err);
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
+
 	return CMD_EXIT_OK;
 }
 

@@ -78,6 +78,7 @@ enum cmd_exit agent_call_exit_of_status(enum wire_status status)
 	case WIRE_DATA_LOSS:
 		return CMD_EXIT_FAILED;
 	}
+
 	return CMD_EXIT_FAILED;
 }
 
@@ -134,6 +135,7 @@ int agent_call_reopen(struct agent_call *agent, const struct agent_call_options 
 	if (agent->client)
 		agent_call_lost(agent);
 	agent->client = wire_client_free(agent->client);
+
 	int rc = agent_paths_client(options->socket, agent->socket, err);
 	if (rc == -ECONNREFUSED && agent_call_may_start(agent, options)) {
 		rc = agent_start(options->socket, options->path, AGENT_CALL_START_NS, err);
@@ -145,17 +147,22 @@ int agent_call_reopen(struct agent_call *agent, const struct agent_call_options 
 			       "service",
 			       agent->socket);
 	}
+
 	if (rc < 0)
 		return rc;
+
 	const struct wire_client_options how = {.closed = options->closed,
 						.context = options->context};
 	struct err local = {0};
+
 	agent->client = wire_client_new(agent->loop, agent->socket, &how, &local);
 	if (agent->client)
 		return 0;
+
 	/* It has died since it was looked for. */
 	if (local.code == -ECONNREFUSED || local.code == -ENOENT)
 		agent_call_lost(agent);
+
 	return err_set(err, local.code, "%s", local.text);
 }
 
@@ -181,14 +188,17 @@ int agent_call_ask(struct agent_call *agent, enum agent_call_method method,
 		   const ProtobufCMessage *request, ProtobufCMessage **out_reply, struct err *err)
 {
 	ProtobufCMessage *reply = NULL;
+
 	agent->result = (struct wire_result){.status = WIRE_UNAVAILABLE};
 	if (!agent->client)
 		return err_set(err, -ENOTCONN, "not connected to the agent at '%s'", agent->socket);
+
 	int rc = wire_client_ask(agent->client, agent->loop, &agent_call_methods[method], request,
 				 AGENT_CALL_DEADLINE_NS, &reply, &agent->result, err);
 	if (rc == 0 && out_reply)
 		*out_reply = take_ptr(reply);
 	agent_call_free(reply);
+
 	return rc;
 }
 
@@ -227,24 +237,30 @@ int agent_call_follow(struct agent_call *agent, enum agent_call_method method,
 	struct agent_call_stream stream = {.each = each, .context = context};
 	const struct wire_client_callbacks callbacks = {
 	    .message = agent_call_on_message, .end = agent_call_on_end, .context = &stream};
+
 	agent->result = (struct wire_result){.status = WIRE_UNAVAILABLE};
 	if (!agent->client)
 		return err_set(err, -ENOTCONN, "not connected to the agent at '%s'", agent->socket);
+
 	struct err local = {0};
 	struct wire_client_call *call = wire_client_call(agent->client, &agent_call_methods[method],
 							 request, deadline_ns, &callbacks, &local);
 	if (!call)
 		return err_set(err, local.code, "%s", local.text);
+
 	int rc = 0;
 	while (rc == 0 && !stream.ended && !stream.enough)
 		rc = loop_pass(agent->loop, AGENT_CALL_WAIT_NS, err);
+
 	if (!stream.ended)
 		wire_client_cancel(call);
 	if (rc < 0)
 		return rc;
+
 	agent->result = stream.ended ? stream.result : (struct wire_result){.status = WIRE_OK};
 	if (stream.enough || stream.result.status == WIRE_OK)
 		return 0;
+
 	return err_set(err, -EREMOTEIO, "%s",
 		       stream.result.message[0] ? stream.result.message
 						: wire_status_to_string(stream.result.status));

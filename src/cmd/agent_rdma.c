@@ -17,21 +17,27 @@ static void print_line(const char *name, const char *text)
 void agent_rdma_print(const Sluice__V1__StatusReply *reply)
 {
 	const char *name = "RDMA";
+
 	for (size_t i = 0; i < reply->n_rdma; i++, name = "") {
 		const Sluice__V1__RdmaResource *resource = reply->rdma[i];
+
 		printf("%-15s", name);
 		cmd_print(stdout, resource->name);
 		printf(": %" PRIu32 " units, %" PRIu32 " of %" PRIu32 " adapters healthy",
 		       resource->units, resource->healthy, resource->adapters);
+
 		if (resource->kubelet)
 			printf(", %s, %" PRIu64 " allocations", resource->kubelet->state,
 			       resource->kubelet->allocations);
+
 		putchar('\n');
 		if (resource->kubelet && *resource->kubelet->problem)
 			print_line("", resource->kubelet->problem);
 	}
+
 	for (size_t i = 0; i < reply->n_rdma_notes; i++, name = "")
 		print_line(name, reply->rdma_notes[i]);
+
 	if (*reply->rdma_error)
 		print_line(name, reply->rdma_error);
 }
@@ -52,6 +58,7 @@ static json_t *resource_json(const Sluice__V1__RdmaResource *resource)
 					   (json_int_t)kubelet->allocations, "refused",
 					   (json_int_t)kubelet->refused)
 			       : json_null();
+
 	return json_pack("{s:o, s:I, s:I, s:I, s:o, s:o}", "name", table_json_text(resource->name),
 			 "units", (json_int_t)resource->units, "adapters",
 			 (json_int_t)resource->adapters, "healthy", (json_int_t)resource->healthy,

@@ -35,20 +35,25 @@ static void status_print_kubelet(const Sluice__V1__StatusReply *reply)
 {
 	if (!*reply->kubelet_socket)
 		return;
+
 	status_line("kubelet", reply->kubelet_socket);
+
 	for (size_t i = 0; i < reply->n_kubelet; i++) {
 		const Sluice__V1__KubeletResource *resource = reply->kubelet[i];
+
 		printf("%-15s", "");
 		cmd_print(stdout, resource->name);
 		printf(": %s, %" PRIu32 " of %" PRIu32 " devices healthy, %" PRIu64 " allocations",
 		       resource->state, resource->healthy, resource->devices,
 		       resource->allocations);
+
 		if (resource->refused > 0)
 			printf(", %" PRIu64 " refused", resource->refused);
 		putchar('\n');
 		if (*resource->problem)
 			status_line("", resource->problem);
 	}
+
 	if (reply->n_kubelet == 0)
 		status_line("", "no devices for it");
 	printf("%-15s%s: ", "injection", reply->injection);
@@ -60,17 +65,20 @@ static void status_print_door(const char *name, const char *state, const char *r
 {
 	if (!*state)
 		return; /* an older agent */
+
 	printf("%-15s%s", name, state);
 	if (*reason) {
 		printf(": ");
 		cmd_print(stdout, reason);
 	}
+
 	putchar('\n');
 }
 
 static void status_print_validations(const Sluice__V1__StatusReply *reply)
 {
 	status_print_door("validations", reply->validations, reply->validations_reason);
+
 	for (size_t i = 0; i < reply->n_validation; i++) {
 		const Sluice__V1__Validation *one = reply->validation[i];
 		printf("%-15s%s%s%s", "", one->name, one->is_ready ? "" : " is not there",
@@ -84,11 +92,13 @@ static void status_print_web(const Sluice__V1__Web *web)
 {
 	if (!web)
 		return; /* an older agent */
+
 	printf("%-15s", "page, metrics");
 	if (strcmp(web->address, "off") == 0) {
 		printf("off\n");
 		return;
 	}
+
 	cmd_print(stdout, web->address);
 	if (web->pid > 0)
 		printf(", process %" PRIu32, web->pid);
@@ -97,6 +107,7 @@ static void status_print_web(const Sluice__V1__Web *web)
 	if (web->pid == 0 && *web->problem)
 		printf(", not served");
 	printf("%s\n", web->token ? ", with a token" : "");
+
 	if (*web->problem)
 		status_line("", web->problem);
 }
@@ -108,21 +119,26 @@ void agent_status_print(const Sluice__V1__StatusReply *reply)
 	status_line("state", reply->state_directory);
 	status_line("runtime", reply->runtime_directory);
 	status_line("configuration", *reply->configuration ? reply->configuration : "built in");
+
 	if (*reply->configuration_name)
 		status_line("chosen", reply->configuration_name);
 	status_time("read", reply->configured_unix_ns);
+
 	if (*reply->configuration_missing) {
 		printf("%-15sspecified config ", "missing");
 		cmd_print(stdout, reply->configuration_missing);
 		printf(" does not exist\n");
 	}
+
 	if (*reply->configuration_error)
 		status_line("refused", reply->configuration_error);
+
 	if (*reply->driver_error)
 		status_line("GPUs", reply->driver_error);
 	else
 		printf("%-15s%" PRIu32 "%s, driver %s\n", "GPUs", reply->gpus,
 		       reply->simulated ? " simulated" : "", reply->driver);
+
 	printf("%-15s%" PRIu64 " running, %" PRIu64 " waiting\n", "jobs", reply->running,
 	       reply->pending);
 	status_print_kubelet(reply);
@@ -131,15 +147,18 @@ void agent_status_print(const Sluice__V1__StatusReply *reply)
 	agent_rdma_print(reply);
 	status_print_validations(reply);
 	status_print_web(reply->web);
+
 	if (*reply->kubernetes_error)
 		status_line("Kubernetes", reply->kubernetes_error);
 	if (*reply->storage_error)
 		status_line("disk", reply->storage_error);
+
 	for (size_t i = 0; i < reply->n_processes; i++) {
 		printf("%-15s%" PRIu32 " ", i == 0 ? "processes" : "", reply->processes[i]->pid);
 		cmd_print(stdout, reply->processes[i]->role);
 		putchar('\n');
 	}
+
 	for (size_t i = 0; i < reply->n_warnings; i++)
 		status_line(i == 0 ? "warnings" : "", reply->warnings[i]);
 }
@@ -152,10 +171,12 @@ static json_t *status_text(const char *text)
 static json_t *status_json_kubelet(const Sluice__V1__StatusReply *reply)
 {
 	json_t *resources = json_array();
+
 	if (!*reply->kubelet_socket) {
 		json_decref(resources);
 		return json_null();
 	}
+
 	for (size_t i = 0; i < reply->n_kubelet; i++) {
 		const Sluice__V1__KubeletResource *resource = reply->kubelet[i];
 		(void)json_array_append_new(
@@ -170,6 +191,7 @@ static json_t *status_json_kubelet(const Sluice__V1__StatusReply *reply)
 					 (json_int_t)resource->allocations, "refused",
 					 (json_int_t)resource->refused));
 	}
+
 	return json_pack("{s:o, s:o, s:o, s:o}", "socket", table_json_text(reply->kubelet_socket),
 			 "resources", resources, "injection", table_json_text(reply->injection),
 			 "injection_reason", table_json_text(reply->injection_reason));
@@ -184,6 +206,7 @@ static json_t *status_json_validations(const Sluice__V1__StatusReply *reply)
 		    files, json_pack("{s:o, s:b, s:o}", "name", table_json_text(one->name), "ready",
 				     (int)one->is_ready, "reason", status_text(one->reason)));
 	}
+
 	return files;
 }
 
@@ -205,8 +228,10 @@ json_t *agent_status_json(const Sluice__V1__StatusReply *reply)
 					    json_pack("{s:o, s:I}", "role",
 						      table_json_text(reply->processes[i]->role),
 						      "pid", (json_int_t)reply->processes[i]->pid));
+
 	for (size_t i = 0; i < reply->n_warnings; i++)
 		(void)json_array_append_new(warnings, table_json_text(reply->warnings[i]));
+
 	return json_pack(
 	    "{s:o, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I, s:o, "
 	    "s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",

@@ -70,11 +70,14 @@ static int attach_find(struct attach *attach, struct err *err)
 
 	attach->id = request.id = target.id;
 	request.details = true;
+
 	rc = agent_call_ask(&attach->agent, AGENT_GET, &request.base, &reply, err);
 	if (rc < 0)
 		return rc;
+
 	const Sluice__V1__Job *job = (const Sluice__V1__Job *)reply;
 	const char *path = job->attempt ? job->attempt->stdout_path : "";
+
 	if (job_text_is_final(job->state))
 		rc = err_set(err, -ESRCH,
 			     "job %s has ended: 'sluice logs %s' shows what it has shown",
@@ -86,6 +89,7 @@ static int attach_find(struct attach *attach, struct err *err)
 	else if (!terminal_link_is_there(path))
 		rc = err_set(err, -ESRCH, "job %s has no terminal: it was not submitted with --pty",
 			     attach->called);
+
 	agent_call_free(reply);
 	return rc;
 }
@@ -100,16 +104,19 @@ static int attach_sit(struct attach *attach, struct err *err)
 						   .stderr_fd = -1,
 						   .told = attach_told,
 						   .context = attach};
+
 	for (size_t i = 0; i < 3; i++) {
 		attach->signals[i] =
 		    loop_signal_new(attach->agent.loop, numbers[i], attach_on_signal, attach, err);
 		if (!attach->signals[i])
 			return err->code;
 	}
+
 	attach->terminal.loop = attach->agent.loop;
 	attach->follow = job_follow_new(&options, err);
 	if (!attach->follow)
 		return err->code;
+
 	while (!attach->over && !attach->stopped) {
 		int rc = loop_pass(attach->agent.loop, ATTACH_PASS_NS, err);
 		if (rc < 0)
@@ -117,6 +124,7 @@ static int attach_sit(struct attach *attach, struct err *err)
 		if (job_terminal_is_over(&attach->terminal, job_follow_job(attach->follow)))
 			break;
 	}
+
 	return 0;
 }
 
@@ -124,13 +132,16 @@ static int attach_end(struct attach *attach)
 {
 	const Sluice__V1__Job *job = job_follow_job(attach->follow);
 	bool left = attach->terminal.has_left;
+
 	job_terminal_end(&attach->terminal, NULL);
 	if (attach->failed || !job) {
 		const struct err *err = job_follow_error(attach->follow);
 		return cmd_fail(attach->call, agent_call_exit_code(&attach->agent, err->code), err);
 	}
+
 	if (attach->over)
 		return job_text_exit_code(job);
+
 	fprintf(stderr, "%s: %s job %s; it goes on\n", attach->call->path,
 		left ? "left" : "no longer at the terminal of", attach->called);
 	return CMD_EXIT_OK;
@@ -144,10 +155,12 @@ static int attach_with(struct attach *attach)
 	int rc = agent_call_open(&attach->agent, &how, &err);
 	if (rc == 0)
 		rc = attach_find(attach, &err);
+
 	if (rc == 0)
 		rc = attach_sit(attach, &err);
 	if (rc == 0)
 		return attach_end(attach);
+
 	job_terminal_end(&attach->terminal, NULL);
 	int exit_code = rc == -ESRCH || rc == -ENOENT ? CMD_EXIT_USAGE
 			: rc == -EPERM		      ? CMD_EXIT_NOT_PERMITTED
@@ -163,16 +176,20 @@ static int attach_run(const struct cmd_call *call)
 		(void)err_set(&err, -ENOMEM, "no memory");
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	}
+
 	attach->call = call;
 	attach->options = call->options;
 	(void)signal(SIGPIPE, SIG_IGN); /* the job's terminal is left, no more */
 	attach->called = call->argv[0];
+
 	int exit_code = job_text_id(attach->called, &attach->id) < 0
 			    ? cmd_usage(call, "'%s' is no number of a job", call->argv[0])
 			    : attach_with(attach);
+
 	attach->follow = job_follow_free(attach->follow);
 	for (size_t i = 0; i < 3; i++)
 		attach->signals[i] = loop_signal_free(attach->signals[i]);
+
 	agent_call_close(&attach->agent);
 	free(attach);
 	return exit_code;

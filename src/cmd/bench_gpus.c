@@ -37,6 +37,7 @@ struct bench_gpus {
 static void gpus_take(struct bench_gpus *gpus, const struct snapshot *snapshot)
 {
 	struct gpus_sample sample = {.taken_ns = snapshot->taken_ns};
+
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		int64_t value;
 		if (snapshot_get(&snapshot->gpu[i], SNAPSHOT_THROTTLE, &value))
@@ -45,6 +46,7 @@ static void gpus_take(struct bench_gpus *gpus, const struct snapshot *snapshot)
 		    value > (int64_t)sample.celsius)
 			sample.celsius = (uint32_t)value;
 	}
+
 	(void)pthread_mutex_lock(&gpus->lock);
 	gpus->samples[gpus->count++ % GPUS_SAMPLES] = sample;
 	(void)pthread_mutex_unlock(&gpus->lock);
@@ -53,6 +55,7 @@ static void gpus_take(struct bench_gpus *gpus, const struct snapshot *snapshot)
 static void *gpus_watch(void *context)
 {
 	struct bench_gpus *gpus = context;
+
 	while (!atomic_load(&gpus->is_ended)) {
 		struct probe_event event;
 		int result = probe_client_wait(gpus->client, GPUS_LOOK_NS, &event, NULL);
@@ -61,6 +64,7 @@ static void *gpus_watch(void *context)
 		if (result < 0)
 			break; /* nothing more is known of them */
 	}
+
 	return NULL;
 }
 
@@ -84,6 +88,7 @@ static bool gpus_know(struct bench_gpus *gpus)
 			return inventory_copy(probe_client_inventory(gpus->client),
 					      &gpus->inventory) == 0;
 	}
+
 	return false;
 }
 
@@ -102,11 +107,14 @@ struct bench_gpus *bench_gpus_start(void)
 	struct bench_gpus *gpus = gpus_are_likely() ? calloc(1, sizeof(*gpus)) : NULL;
 	if (!gpus)
 		return NULL;
+
 	inventory_init(&gpus->inventory);
 	(void)pthread_mutex_init(&gpus->lock, NULL); /* cannot fail with no attributes */
+
 	if (probe_client_start(&options, &gpus->client, NULL) < 0 || !gpus_know(gpus) ||
 	    pthread_create(&gpus->thread, NULL, gpus_watch, gpus) != 0)
 		return gpus_free(gpus);
+
 	return gpus;
 }
 
@@ -128,15 +136,19 @@ void bench_gpus_look(struct bench_gpus *gpus, struct result_run *run)
 {
 	if (!gpus)
 		return;
+
 	(void)pthread_mutex_lock(&gpus->lock);
 	uint64_t kept = gpus->count < GPUS_SAMPLES ? gpus->count : GPUS_SAMPLES;
+
 	for (uint64_t i = 0; i < kept; i++) {
 		const struct gpus_sample *sample = &gpus->samples[i];
 		if (sample->taken_ns < run->start_ns || sample->taken_ns > run->end_ns)
 			continue;
+
 		run->gpu_throttle |= sample->throttle;
 		run->gpu_celsius =
 		    sample->celsius > run->gpu_celsius ? sample->celsius : run->gpu_celsius;
 	}
+
 	(void)pthread_mutex_unlock(&gpus->lock);
 }

@@ -61,11 +61,13 @@ static int cancel_signal(const char *text)
 		return (int)number;
 	if (strncasecmp(text, "SIG", 3) == 0)
 		text += 3;
+
 	for (int signo = 1; signo <= CANCEL_SIGNAL_LAST; signo++) {
 		const char *name = sigabbrev_np(signo);
 		if (name && strcasecmp(name, text) == 0)
 			return signo;
 	}
+
 	return 0;
 }
 
@@ -79,17 +81,21 @@ static int cancel_one(const struct cmd_call *call, struct agent_call *agent, con
 	int rc = job_target_find(agent, text, false, &target, &err);
 	if (rc == -EINVAL)
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+
 	if (rc == 0) {
 		request->id = target.id;
 		request->member_alone = target.is_member;
 		rc = agent_call_ask(agent, AGENT_CANCEL, &request->base, &message, &err);
 	}
+
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
+
 	const Sluice__V1__CancelReply *reply = (const Sluice__V1__CancelReply *)message;
 	if (reply->was_final && !options->quiet)
 		fprintf(stderr, "%s: job %s has ended already: %s\n", call->path, text,
 			job_text_state(reply->state));
+
 	agent_call_free(message);
 	return CMD_EXIT_OK;
 }
@@ -102,11 +108,14 @@ static int cancel_run(const struct cmd_call *call)
 	if (options->signal && signo == 0)
 		return cmd_usage(call, "--signal '%s' is no signal such as TERM, USR1 or 15",
 				 options->signal);
+
 	if (options->now && options->grace_ns != CANCEL_GRACE_NOT_GIVEN)
 		return cmd_usage(call, "--now and --grace exclude each other");
+
 	request.signal = (uint32_t)signo;
 	request.has_grace = options->now || options->grace_ns != CANCEL_GRACE_NOT_GIVEN;
 	request.grace_ns = options->now || !request.has_grace ? 0 : options->grace_ns;
+
 	uint64_t id;
 	for (int i = 0; i < call->argc; i++) /* all or none of a line that is wrong */
 		if (job_text_id(call->argv[i], &id) < 0)
@@ -119,12 +128,14 @@ static int cancel_run(const struct cmd_call *call)
 	int rc = agent_call_open(&agent, &how, &err);
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
+
 	int worst = CMD_EXIT_OK;
 	for (int i = 0; i < call->argc; i++) {
 		int exit_code = cancel_one(call, &agent, call->argv[i], &request);
 		if (exit_code != CMD_EXIT_OK)
 			worst = exit_code;
 	}
+
 	return worst;
 }
 

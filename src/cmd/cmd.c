@@ -38,12 +38,14 @@ void cmd_print(FILE *out, const char *text)
 {
 	_cleanup_buf_ struct buf escaped;
 	buf_init(&escaped, CMD_TEXT_MAX);
+
 	if (text_escape(&escaped, text, strlen(text)) != -ENOMEM) {
 		/* what does not fit is left out */
 		if (escaped.length > 0)
 			(void)fwrite(escaped.data, 1, escaped.length, out);
 		return;
 	}
+
 	for (const char *at = text; *at; at++) /* "out of memory" has to be said as well */
 		fputc(*at >= ' ' && *at <= '~' ? *at : '?', out);
 }
@@ -61,13 +63,16 @@ int cmd_usage(const struct cmd_call *call, const char *format, ...)
 {
 	(void)fflush(stdout);
 	fprintf(stderr, "%s: ", call->path);
+
 	va_list arguments;
 	va_start(arguments, format);
+
 	char text[ERR_TEXT_MAX];
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	cmd_print(stderr, text);
 	fprintf(stderr, "\nTry '%s --help'.\n", call->path);
+
 	return CMD_EXIT_USAGE;
 }
 
@@ -93,13 +98,16 @@ static const char *cmd_habit(const struct cmd_call *call, const char *name)
 	    {"kill", "'sluice cancel' ends a job"},
 	    {"ps", "'sluice jobs' lists the jobs"},
 	};
+
 	/* The programs of other names that have these tables know nothing of jobs. */
 	if (call->command != call->root || strcmp(call->root->name, "sluice") != 0)
 		return NULL;
+
 	for (size_t i = 0; i < array_length(habits); i++) {
 		if (strcmp(name, habits[i].name) == 0)
 			return habits[i].hint;
 	}
+
 	return NULL;
 }
 
@@ -110,10 +118,12 @@ static int cmd_unknown(const struct cmd_call *call, const char *name)
 		return cmd_usage(call, "unknown command '%s'; %s", name, habit);
 
 	const char *best = cmd_nearest(call, name);
+
 	if (name[0] == '-' && name[1] != '\0')
 		return cmd_usage(call, "unknown option '%s'", name);
 	if (best)
 		return cmd_usage(call, "unknown command '%s'; did you mean '%s'?", name, best);
+
 	return cmd_usage(call, "unknown command '%s'", name);
 }
 
@@ -122,6 +132,7 @@ static int cmd_check_count(const struct cmd_call *call)
 	const struct command *command = call->command;
 	if (call->argc < command->positional_min)
 		return cmd_usage(call, "an argument is missing: %s", command->positional);
+
 	/* "agent stauts", "jobs wiat 17": what was meant is a command, not an argument. */
 	const char *best = call->argc > 0 ? cmd_nearest(call, call->argv[0]) : NULL;
 	if (call->argc > command->positional_max && best)
@@ -130,6 +141,7 @@ static int cmd_check_count(const struct cmd_call *call)
 	if (call->argc > command->positional_max)
 		return cmd_usage(call, "unexpected argument '%s'",
 				 call->argv[command->positional_max]);
+
 	return CMD_EXIT_OK;
 }
 
@@ -160,6 +172,7 @@ static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
 		(void)err_set(&err, -ENOMEM, "out of memory");
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	}
+
 	if (command->defaults)
 		memcpy(options, command->defaults, command->options_size);
 
@@ -173,6 +186,7 @@ static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
 		exit_code = cmd_usage(call, "%s", err.text);
 	} else if (result.help) {
 		help_print(stdout, command, call->path);
+
 		exit_code = CMD_EXIT_OK;
 	} else {
 		call->options = options;
@@ -183,6 +197,7 @@ static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
 		if (exit_code == CMD_EXIT_OK)
 			exit_code = command->run(call);
 	}
+
 	options_done(command->options, options);
 	return exit_code;
 }
@@ -192,8 +207,10 @@ int cmd_verb(const struct cmd_call *call)
 	const struct command *verb = cmd_find(call->command, call->argv[0]);
 	if (!verb)
 		return cmd_unknown(call, call->argv[0]);
+
 	char path[CMD_PATH_SIZE];
 	(void)snprintf(path, sizeof(path), "%s %s", call->path, verb->name); /* cut: for messages */
+
 	struct cmd_call inner = {
 	    .root = call->root, .command = verb, .path = path, .outer = call->options};
 	return cmd_run_parsed(&inner, call->argc, call->argv);
@@ -202,13 +219,16 @@ int cmd_verb(const struct cmd_call *call)
 int cmd_line(struct buf *text, char *argv[CMD_LINE_ARGUMENTS_MAX])
 {
 	int argc = 0;
+
 	buf_init(text, CMD_LINE_MAX);
 	if (file_read("/proc/self/cmdline", text, NULL) < 0)
 		return 0;
+
 	for (size_t at = 0; at < text->length && argc < CMD_LINE_ARGUMENTS_MAX;) {
 		argv[argc++] = text->data + at;
 		at += strlen(text->data + at) + 1;
 	}
+
 	return argc;
 }
 
@@ -222,18 +242,22 @@ static int cmd_without_run(const struct cmd_call *call, int argc, char **argv)
 {
 	bool root = call->command == call->root;
 	const char *word = argc > 1 ? argv[1] : NULL;
+
 	if (!word) {
 		help_print(stderr, call->command, call->path);
 		return CMD_EXIT_USAGE;
 	}
+
 	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
 		help_print(stdout, call->command, call->path);
 		return CMD_EXIT_OK;
 	}
+
 	if (root && (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0)) {
 		printf("%s %s\n", call->root->name, cmd_version());
 		return CMD_EXIT_OK;
 	}
+
 	return cmd_unknown(call, word);
 }
 
@@ -249,16 +273,20 @@ static int cmd_dispatch(const struct command *root, int argc, char **argv,
 		const struct command *next = cmd_find(call.command, argv[1]);
 		if (!next)
 			break;
+
 		call.command = next;
 		argc--;
 		argv++;
+
 		if (length < sizeof(path))
 			length += (size_t)snprintf(path + length, sizeof(path) - length, " %s",
 						   next->name);
 	}
+
 	*out_command = call.command;
 	if (!call.command->run)
 		return cmd_without_run(&call, argc, argv);
+
 	return cmd_run_parsed(&call, argc, argv);
 }
 
@@ -277,16 +305,19 @@ int cmd_main(const struct command *root, int argc, char **argv)
 	cmd_keep_standard();
 	/* One that was started through /proc/self/exe would be 'exe' to ps and pgrep. */
 	(void)prctl(PR_SET_NAME, root->name);
+
 	const struct command *command;
 	int exit_code = cmd_dispatch(root, argc, argv, &command);
 	int rc = fflush(stdout) == 0 ? 0 : -errno;
 	if (rc == 0 && !ferror(stdout))
 		return exit_code;
+
 	/* What failed earlier has left no reason behind. */
 	fprintf(stderr, "%s: cannot write the output%s%s\n", root->name, rc < 0 ? ": " : "",
 		rc < 0 ? err_describe(rc) : "");
 	if (command->exit_unwritten && exit_code < CMD_EXIT_USAGE)
 		return command->exit_unwritten; /* no verdict that nobody could read */
+
 	return exit_code == CMD_EXIT_OK ? CMD_EXIT_FAILED : exit_code;
 }
 
@@ -295,6 +326,7 @@ static int cmd_help_run(const struct cmd_call *call)
 	const struct command *command = call->root;
 	char path[CMD_PATH_SIZE];
 	size_t length = (size_t)snprintf(path, sizeof(path), "%s", command->name);
+
 	for (int i = 0; i < call->argc; i++) {
 		const struct command *next = cmd_find(command, call->argv[i]);
 		if (!next) {
@@ -304,11 +336,13 @@ static int cmd_help_run(const struct cmd_call *call)
 						 call->argv[i]);
 			return cmd_unknown(&at, call->argv[i]);
 		}
+
 		command = next;
 		if (length < sizeof(path))
 			length += (size_t)snprintf(path + length, sizeof(path) - length, " %s",
 						   command->name);
 	}
+
 	help_print(stdout, command, path);
 	return CMD_EXIT_OK;
 }

@@ -19,6 +19,7 @@ static void completion_walk(const struct command *command, const char *path, com
 			    void *context)
 {
 	visit(command, path, context);
+
 	for (const struct command *const *at = command->commands; at && *at; at++) {
 		if ((*at)->hidden)
 			continue;
@@ -32,6 +33,7 @@ static void completion_walk(const struct command *command, const char *path, com
 static void completion_quote(const char *text, bool fish)
 {
 	putchar('\'');
+
 	for (; *text; text++) {
 		if (*text == '\'')
 			fputs(fish ? "\\'" : "'\\''", stdout);
@@ -40,6 +42,7 @@ static void completion_quote(const char *text, bool fish)
 		else
 			putchar(*text);
 	}
+
 	putchar('\'');
 }
 
@@ -54,11 +57,14 @@ static void completion_case_verbs(const struct command *command, const char *pat
 {
 	if (!command->commands)
 		return;
+
 	printf("\t'%s') echo \"", path);
+
 	for (const struct command *const *at = command->commands; *at; at++) {
 		if (!(*at)->hidden)
 			printf("%s ", (*at)->name);
 	}
+
 	puts("\" ;;");
 }
 
@@ -66,6 +72,7 @@ static void completion_case_verbs(const struct command *command, const char *pat
 static void completion_case_options(const struct command *command, const char *path, void *context)
 {
 	printf("\t'%s') echo \"", path);
+
 	for (const struct option_row *row = command->options; row && row->name; row++) {
 		if (row->hidden)
 			continue;
@@ -73,6 +80,7 @@ static void completion_case_options(const struct command *command, const char *p
 		if (row->bare)
 			printf("--%s ", row->name);
 	}
+
 	puts(*path ? "--help\" ;;" : "--help --version\" ;;");
 }
 
@@ -84,18 +92,22 @@ static void completion_case_values(const struct command *command, const char *pa
 	for (const struct option_row *row = command->options; row && row->name; row++) {
 		if (row->hidden || row->kind == OPTION_FLAG || row->bare)
 			continue; /* the next word is not its value */
+
 		printf("\t'%s:--%s'", path, row->name);
 		if (row->letter)
 			printf("|'%s:-%c'", path, row->letter);
 		fputs(") echo \"", stdout);
+
 		if (row->words)
 			completion_words(row->words);
 		else if (row->kind == OPTION_PATH)
 			fputs("@file", stdout);
 		else
 			fputs("@any", stdout);
+
 		puts("\" ;;");
 	}
+
 	if (command->takes_command)
 		printf("\t'%s:') echo \"@command\" ;;\n", path);
 	else if (command->positional_words) {
@@ -103,6 +115,7 @@ static void completion_case_values(const struct command *command, const char *pa
 		completion_words(command->positional_words);
 		puts("\" ;;");
 	} else if (command->positional_max > 0 && command != &cmd_help)
+
 		printf("\t'%s:') echo \"@file\" ;;\n", path);
 }
 
@@ -120,11 +133,13 @@ static void completion_posix_functions(const struct command *root)
 	    {"_sluice_options", completion_case_options},
 	    {"_sluice_values", completion_case_values},
 	};
+
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
 		printf("%s() {\n\tcase \"$1\" in\n", functions[i].name);
 		completion_walk(root, "", functions[i].visit, NULL);
 		puts("\tesac\n}\n");
 	}
+
 	puts("_sluice_jobs() {\n\t" COMPLETION_JOBS "\n}\n");
 	puts("_sluice_checks() {\n\t" COMPLETION_CHECKS "\n}\n");
 }
@@ -279,9 +294,11 @@ static void completion_fish_path(const struct command *command, const char *path
 static void completion_fish_words(const char *words)
 {
 	char word[OPTION_WORD_SIZE];
+
 	for (size_t i = 0; options_word(words, i, word); i++) {
 		if (i)
 			putchar(' ');
+
 		for (const char *at = word; *at; at++) {
 			if (strchr("<>|&;()[]{}*?$#~\"", *at))
 				putchar('\\');
@@ -299,9 +316,11 @@ static void completion_fish_command(const struct command *command, const char *p
 		completion_quote((*at)->summary, true);
 		putchar('\n');
 	}
+
 	for (const struct option_row *row = command->options; row && row->name; row++) {
 		if (row->hidden)
 			continue;
+
 		printf("complete -c sluice -n '__sluice_at \"%s\"' -l %s", path, row->name);
 		if (row->letter)
 			printf(" -s %c", row->letter);
@@ -309,6 +328,7 @@ static void completion_fish_command(const struct command *command, const char *p
 			fputs(" -r -F", stdout);
 		else if (row->kind != OPTION_FLAG && !row->bare)
 			fputs(" -x", stdout);
+
 		if (row->words && strcmp(row->words, "@checks") == 0) {
 			fputs(" -a '(__sluice_checks)'", stdout);
 		} else if (row->words) {
@@ -316,10 +336,12 @@ static void completion_fish_command(const struct command *command, const char *p
 			completion_fish_words(row->words);
 			putchar('\'');
 		}
+
 		fputs(" -d ", stdout);
 		completion_quote(row->help, true);
 		putchar('\n');
 	}
+
 	if (command->takes_command)
 		printf("complete -c sluice -n '__sluice_at \"%s\"' "
 		       "-a '(__fish_complete_subcommand)'\n",
@@ -331,6 +353,7 @@ static void completion_fish_command(const struct command *command, const char *p
 		completion_fish_words(command->positional_words);
 		puts("'");
 	} else if (command->positional_max > 0 && command != &cmd_help)
+
 		printf("complete -c sluice -n '__sluice_at \"%s\"' -F\n", path);
 }
 
@@ -348,6 +371,7 @@ static int cmd_completion_run(const struct cmd_call *call)
 	static const char shells[] = "bash|zsh|fish";
 	char shell[OPTION_WORD_SIZE];
 	size_t index = 0;
+
 	while (options_word(shells, index, shell) && strcmp(shell, call->argv[0]) != 0)
 		index++;
 

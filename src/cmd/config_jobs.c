@@ -17,6 +17,7 @@ static json_t *jobs_groups(const struct config_jobs *jobs)
 		    json_pack("{s:o, s:I, s:I}", "group", table_json_text(jobs->groups[i].name),
 			      "pending", (json_int_t)jobs->groups[i].pending, "gpus",
 			      (json_int_t)jobs->groups[i].gpus));
+
 	return list;
 }
 
@@ -29,6 +30,7 @@ static json_t *jobs_volumes(const struct config_jobs *jobs)
 		    json_pack("{s:o, s:o, s:b}", "name", table_json_text(jobs->volumes[i].name),
 			      "path", table_json_text(jobs->volumes[i].path), "readOnly",
 			      (int)jobs->volumes[i].is_read_only));
+
 	return list;
 }
 

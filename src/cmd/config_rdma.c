@@ -46,6 +46,7 @@ static json_t *entry_json(const struct rdma_config_entry *entry)
 			(void)json_object_set_new(selectors, rdma_config_selector_to_string(i),
 						  entry_words(&entry->selectors[i]));
 	}
+
 	json_t *out = json_pack(
 	    "{s:s, s:s, s:I, s:o, s:s, s:b, s:b, s:o, s:b, s:b}", "resourceName", entry->name,
 	    "resourcePrefix", entry->prefix, "rdmaHcaMax", (json_int_t)entry->units, "selectors",
@@ -58,9 +59,11 @@ static json_t *entry_json(const struct rdma_config_entry *entry)
 	else if (out && entry->memlock_bytes > 0)
 		(void)json_object_set_new(out, "memlock",
 					  json_sprintf("%" PRIu64, entry->memlock_bytes));
+
 	if (out && entry->memlock_bytes > 0)
 		(void)json_object_set_new(out, "memlockOnError",
 					  json_string(entry->memlock_warns ? "warn" : "fail"));
+
 	return out;
 }
 
@@ -79,8 +82,10 @@ void config_rdma_print(const struct config *config)
 {
 	if (!config->rdma.is_set)
 		return;
+
 	printf("  rdma:\n    periodicUpdateInterval: %" PRIu32 "\n    configList:\n",
 	       config->rdma.period_s);
+
 	for (size_t i = 0; i < config->rdma.count; i++) {
 		json_t *entry = entry_json(&config->rdma.entries[i]);
 		char *text = entry ? json_dumps(entry, 0) : NULL;
@@ -115,11 +120,14 @@ static int rdma_machine_file(const struct config *config, struct rdma_machine *o
 {
 	char path[FILE_PATH_MAX];
 	bool is_named = config->source[SCHEMA_RDMA_FILE] != CONFIG_DEFAULT;
+
 	if (config->rdma.is_set || config->rdma_file[0] == '\0')
 		return 0;
+
 	int rc = file_path(path, err, "%s%s", is_named ? "" : pci_root(), config->rdma_file);
 	if (rc < 0 || (!is_named && !file_exists(path)))
 		return rc;
+
 	return config_load_rdma(path, false, &out->file, err);
 }
 
@@ -127,12 +135,15 @@ static int rdma_machine_read(const struct config *config, struct rdma_machine *o
 {
 	int rc = rdma_machine_file(config, out, err);
 	const struct rdma_config *rdma = out->file ? &out->file->rdma : &config->rdma;
+
 	out->is_configured = rc == 0 && rdma->is_set;
 	if (!out->is_configured)
 		return rc;
+
 	out->inventory = calloc(1, sizeof(*out->inventory));
 	if (!out->inventory)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	rc = rdma_read(pci_root(), out->inventory, err);
 	return rc < 0 ? rc : rdma_policy_make(rdma, out->inventory, &out->policy, err);
 }
@@ -141,6 +152,7 @@ static int rdma_machine_read(const struct config *config, struct rdma_machine *o
 static json_t *offered(const struct rdma_machine *machine, const struct rdma_resource *resource)
 {
 	json_t *out = json_array();
+
 	for (uint32_t i = 0; i < resource->candidate_count; i++) {
 		const struct rdma_function *function =
 		    &machine->inventory->function[resource->candidates[i].function];
@@ -150,6 +162,7 @@ static json_t *offered(const struct rdma_machine *machine, const struct rdma_res
 			    out,
 			    table_json_text(machine->inventory->device[function->devices[k]].name));
 	}
+
 	return out;
 }
 
@@ -178,6 +191,7 @@ static void each_note(const struct rdma_machine *machine,
 			if (resource->candidates[k].reason_count > 0)
 				tell(text, context);
 		}
+
 		rdma_policy_problem(resource, machine->inventory, NULL, problem);
 		(void)snprintf(text, sizeof(text), "%s: %s", resource->name, problem);
 		if (resource->candidate_count == 0)
@@ -202,14 +216,17 @@ static int print_resources(const struct rdma_machine *machine, struct err *err)
 	_cleanup_table_ struct table *table = table_new(columns, array_length(columns));
 	if (!table)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	for (size_t i = 0; i < machine->policy.count; i++) {
 		const struct rdma_resource *resource = &machine->policy.resources[i];
 		table_add(table, resource->name);
 		table_addf(table, "%" PRIu32, resource->entry->units);
 		add_adapters(table, offered(machine, resource));
 	}
+
 	putchar('\n');
 	int rc = table_print(table, stdout, table_width(stdout), err);
+
 	each_note(machine, print_note, NULL);
 	return rc;
 }
@@ -233,9 +250,11 @@ int config_rdma_resources_json(const struct config *config, json_t **out, struct
 {
 	struct rdma_machine machine = {.file = NULL};
 	int rc = rdma_machine_read(config, &machine, err);
+
 	*out = NULL;
 	if (rc == 0 && machine.is_configured) {
 		json_t *resources = json_array(), *notes = json_array();
+
 		for (size_t i = 0; i < machine.policy.count; i++) {
 			const struct rdma_resource *resource = &machine.policy.resources[i];
 			(void)json_array_append_new(
@@ -243,9 +262,11 @@ int config_rdma_resources_json(const struct config *config, json_t **out, struct
 						 (json_int_t)resource->entry->units, "adapters",
 						 offered(&machine, resource)));
 		}
+
 		each_note(&machine, append_note, notes);
 		*out = json_pack("{s:o, s:o}", "resources", resources, "notes", notes);
 	}
+
 	rdma_machine_done(&machine);
 	return rc;
 }

@@ -138,8 +138,10 @@ static int run(const struct cmd_call *call)
 		printf("cli-version: %s\nlib-version: %s\n", cmd_version(), cmd_version());
 		return CMD_EXIT_OK;
 	}
+
 	if (call->argc == 0)
 		return cmd_usage(call, "a command is missing: info or list");
+
 	if (strcmp(call->argv[0], "configure") == 0) {
 		struct err err = {.code = 0};
 		(void)err_set(&err, -ENOTSUP,
@@ -148,6 +150,7 @@ static int run(const struct cmd_call *call)
 			      "with which container engines do it themselves");
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
 	}
+
 	return cmd_verb(call);
 }
 

@@ -44,11 +44,13 @@ static int conversion_told(uint32_t line, const char *text, bool is_unknown, voi
 {
 	struct conversion *conversion = context;
 	char whole[ERR_TEXT_MAX + 256];
+
 	(void)snprintf(whole, sizeof(whole), "# %.200s:%u: %s%s", conversion->name, line,
 		       is_unknown ? "warning: " : "", text);
 	cmd_print(stderr, whole);
 	fputc('\n', stderr);
 	conversion->was_told = true;
+
 	return 0;
 }
 
@@ -58,6 +60,7 @@ static int conversion_document(struct conversion *conversion, const struct yaml_
 	const struct yaml_node *kind = yaml_get(document, "kind");
 	const struct yaml_node *version = yaml_get(document, "apiVersion");
 	int rc = 0;
+
 	if (convert_is_needed(document)) {
 		rc = convert_document(document, conversion->name, arena, conversion_told,
 				      conversion, &document, err);
@@ -67,10 +70,12 @@ static int conversion_document(struct conversion *conversion, const struct yaml_
 		return err_set(err, -EINVAL, "%s:%u:%u: no version of MPIJob that can be converted",
 			       conversion->name, kind->line, kind->column);
 	}
+
 	if (rc == 0 && out->length > 0)
 		rc = buf_add_text(out, "---\n");
 	if (rc == 0)
 		rc = yaml_write(document, out, err);
+
 	return rc;
 }
 
@@ -83,23 +88,29 @@ static int controller_convert(const struct cmd_call *call)
 	struct yaml *yaml = NULL;
 	struct jobfile_arena arena = {0};
 	_cleanup_buf_ struct buf text, out;
+
 	buf_init(&text, YAML_TEXT_MAX);
 	buf_init(&out, CONTROLLER_OUTPUT_MAX);
+
 	int rc = is_stdin ? file_read_open(STDIN_FILENO, conversion.name, &text, &err)
 			  : file_read(options->file, &text, &err);
 	if (rc == 0)
 		rc = yaml_parse_stream(buf_text(&text), text.length, conversion.name, &yaml, &err);
+
 	for (size_t i = 0; rc == 0 && i < yaml_document_count(yaml); i++) {
 		const struct yaml_node *document = yaml_document(yaml, i);
 		if (document->kind != YAML_SCALAR || !yaml_is_null(document))
 			rc = conversion_document(&conversion, document, &arena, &out, &err);
 	}
+
 	if (rc == 0)
 		fputs(buf_text(&out), stdout);
 	jobfile_arena_done(&arena);
 	(void)yaml_free(yaml);
+
 	if (rc == 0)
 		return CMD_EXIT_OK;
+
 	return cmd_fail(call, rc == -ENOMEM ? CMD_EXIT_FAILED : CMD_EXIT_DATA, &err);
 }
 

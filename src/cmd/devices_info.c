@@ -52,17 +52,21 @@ static void print_gpu(const struct gpu *gpu, bool csv)
 	};
 	struct info_gpu info;
 	describe(gpu, &info);
+
 	if (!csv)
 		putchar('\n');
+
 	for (size_t i = 0; i < INFO_FIELDS; i++) {
 		if (csv && i > 0)
 			putchar(',');
 		if (!csv)
 			printf("%-15s ", labels[i]);
 		cmd_print(stdout, info.values[i]);
+
 		if (!csv)
 			putchar('\n');
 	}
+
 	if (csv)
 		putchar('\n');
 }
@@ -70,12 +74,15 @@ static void print_gpu(const struct gpu *gpu, bool csv)
 static void print_versions(const struct inventory *inventory, bool csv)
 {
 	char cuda[INFO_NUMBER_MAX] = INFO_UNKNOWN;
+
 	if (inventory->cuda_version > 0)
 		(void)snprintf(cuda, sizeof(cuda), "%u.%u", inventory->cuda_version / 1000,
 			       inventory->cuda_version % 100 / 10);
+
 	fputs(csv ? "NVRM version,CUDA version\n" : "NVRM version:   ", stdout);
 	cmd_print(stdout, known(inventory->driver_version));
 	printf(csv ? ",%s\n" : "\nCUDA version:   %s\n", cuda);
+
 	if (csv)
 		puts("\nDevice Index,Device Minor,Model,Brand,GPU UUID,Bus Location,Architecture");
 }
@@ -96,23 +103,29 @@ int devices_info(const struct cmd_call *call, uint64_t timeout_ns, bool csv)
 	int code = machine_read(call, timeout_ns, &machine, NULL, NULL);
 	if (code != 0)
 		return code;
+
 	const struct inventory *inventory = &machine.inventory;
 	if (inventory->simulated)
 		fprintf(stderr, "%s: these GPUs are simulated\n", call->path);
 	print_versions(inventory, csv);
+
 	for (uint32_t index = 0; index < GPU_MAX; index++) {
 		const struct gpu *gpu = by_index(inventory, index);
 		if (gpu)
 			print_gpu(gpu, csv);
 	}
+
 	for (uint32_t i = 0; i < inventory->gpu_count && code == 0; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		struct err err = {.code = 0};
+
 		if (gpu->state == GPU_STATE_OK)
 			continue;
+
 		(void)err_set(&err, -EIO, "GPU %u is not well: %s; 'sluice health' says what to do",
 			      gpu->index, gpu->reason);
 		code = cmd_fail(call, CMD_EXIT_FAILED, &err);
 	}
+
 	return code;
 }

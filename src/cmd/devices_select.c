@@ -40,12 +40,14 @@ static void add_all(const struct inventory *inventory, struct devices_select *se
 		if (place < inventory->gpu_count)
 			add_gpu(select, place);
 	}
+
 	for (uint32_t i = 0; i < select->gpu_count; i++) {
 		for (uint32_t m = 0; m < inventory->mig_count && m < DEVICES_SELECT_MIG_MAX; m++) {
 			if (inventory->migs[m].parent == select->gpus[i])
 				add(select->migs, &select->mig_count, m);
 		}
 	}
+
 	select->all = true;
 }
 
@@ -75,15 +77,19 @@ static bool select_gpu(const struct inventory *inventory, const char *id,
 {
 	uint64_t index;
 	uint32_t place = inventory->gpu_count;
+
 	if (parse_u64(id, 0, UINT32_MAX, &index) == 0)
 		place = by_index(inventory, index);
+
 	for (uint32_t i = 0; i < inventory->gpu_count && place == inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		if ((gpu->uuid[0] && strcasecmp(gpu->uuid, id) == 0) || is_address(gpu, id))
 			place = i;
 	}
+
 	if (place == inventory->gpu_count)
 		return false;
+
 	add_gpu(select, place);
 	return true;
 }
@@ -106,10 +112,12 @@ static bool select_mig(const struct inventory *inventory, const char *id,
 		if (!(mig->uuid[0] && strcasecmp(mig->uuid, id) == 0) &&
 		    !is_pair(inventory, mig, id))
 			continue;
+
 		add(select->migs, &select->mig_count, i);
 		add_gpu(select, mig->parent);
 		return true;
 	}
+
 	return false;
 }
 
@@ -118,12 +126,15 @@ static bool next_id(const char **at, char out[SELECT_ID_MAX])
 {
 	while (**at == ',')
 		(*at)++;
+
 	size_t length = strcspn(*at, ",");
 	if (length == 0 || length >= SELECT_ID_MAX)
 		return false;
+
 	memcpy(out, *at, length);
 	out[length] = '\0';
 	*at += length;
+
 	return true;
 }
 
@@ -131,9 +142,11 @@ int devices_select(const struct inventory *inventory, const char *const *texts, 
 		   struct devices_select *out, struct err *err)
 {
 	struct devices_select select = {.all = false};
+
 	for (size_t i = 0; i < count && !select.all; i++) {
 		const char *at = texts[i];
 		char id[SELECT_ID_MAX];
+
 		while (!select.all && next_id(&at, id)) {
 			if (strcasecmp(id, "all") == 0)
 				add_all(inventory, &select);
@@ -145,10 +158,12 @@ int devices_select(const struct inventory *inventory, const char *const *texts, 
 					       "lists those of this machine",
 					       id);
 		}
+
 		if (*at && !select.all)
 			return err_set(err, -ENODEV, "device error: %.*s...: unknown device",
 				       SELECT_ID_MAX, at);
 	}
+
 	*out = select;
 	return 0;
 }
@@ -157,9 +172,11 @@ int devices_select_mig(const struct devices_select *visible, const char *const *
 		       const char *option, bool *out, struct err *err)
 {
 	bool asked = false;
+
 	for (size_t i = 0; i < count; i++) {
 		const char *at = texts[i];
 		char id[SELECT_ID_MAX];
+
 		while (!asked && next_id(&at, id)) {
 			if (strcasecmp(id, "all") != 0)
 				return err_set(err, -EINVAL,
@@ -167,14 +184,17 @@ int devices_select_mig(const struct devices_select *visible, const char *const *
 					       option, id);
 			asked = true;
 		}
+
 		if (*at && !asked)
 			return err_set(err, -EINVAL,
 				       "%s error: %.*s...: only 'all' devices are supported",
 				       option, SELECT_ID_MAX, at);
 	}
+
 	if (asked && !visible->all && visible->mig_count > 0)
 		return err_set(err, -EINVAL, "%s error: all: not together with single MIG devices",
 			       option);
+
 	*out = asked;
 	return 0;
 }

@@ -50,15 +50,18 @@ static int add_lines(const struct text *text, size_t from, size_t to, char mark,
 {
 	int rc = 0;
 	size_t at = line_start(text, from);
+
 	for (size_t line = from; line < to && rc == 0; line++) {
 		size_t next = line_end(text, at), end = next;
 		bool is_cut = text->text[end - 1] != '\n';
+
 		if (!is_cut && --end > at && text->text[end - 1] == '\r')
 			end--;
 		rc = buf_printf(out, "%c%.*s\n%s", mark, (int)(end - at), text->text + at,
 				is_cut ? "\\ No newline at end of file\n" : "");
 		at = next;
 	}
+
 	return rc;
 }
 
@@ -69,10 +72,13 @@ int diff_add(const char *path, bool is_new, const struct buf *before, const stru
 	size_t fewer = a.lines < b.lines ? a.lines : b.lines, head = 0, tail = 0;
 	while (head < fewer && same_line(&a, head, &b, head))
 		head++;
+
 	while (tail < fewer - head && same_line(&a, a.lines - 1 - tail, &b, b.lines - 1 - tail))
 		tail++;
+
 	if (head == a.lines && head == b.lines)
 		return 0;
+
 	size_t from = head > CONTEXT_LINES ? head - CONTEXT_LINES : 0;
 	size_t rest = tail > CONTEXT_LINES ? tail - CONTEXT_LINES : 0;
 	size_t count_a = a.lines - rest - from, count_b = b.lines - rest - from;
@@ -81,11 +87,13 @@ int diff_add(const char *path, bool is_new, const struct buf *before, const stru
 			    count_b ? from + 1 : from, count_b);
 	if (rc == 0)
 		rc = add_lines(&a, from, head, ' ', out);
+
 	if (rc == 0)
 		rc = add_lines(&a, head, a.lines - tail, '-', out);
 	if (rc == 0)
 		rc = add_lines(&b, head, b.lines - tail, '+', out);
 	if (rc == 0)
 		rc = add_lines(&a, a.lines - tail, a.lines - rest, ' ', out);
+
 	return rc;
 }

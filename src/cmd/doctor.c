@@ -141,10 +141,12 @@ static int mark_words(const struct cmd_call *call, const char *option,
 		const char *nearest;
 		if (doctor_mark(words->items[i], marks, &nearest) > 0)
 			continue;
+
 		return cmd_usage(call, "--%s: there is no check '%s'%s%s%s (--list shows all)",
 				 option, words->items[i], nearest ? "; did you mean '" : "",
 				 nearest ? nearest : "", nearest ? "'?" : "");
 	}
+
 	return 0;
 }
 
@@ -156,6 +158,7 @@ static int choose(const struct cmd_call *call, uint32_t purpose, bool *marks, bo
 	int code = mark_words(call, "only", &options->only, named);
 	if (code == 0)
 		code = mark_words(call, "skip", &options->skip, skipped);
+
 	for (size_t i = 0; i < doctor_check_count; i++) {
 		bool of_cluster = doctor_checks[i].purposes == DOCTOR_FOR_CLUSTER;
 		bool fits =
@@ -163,6 +166,7 @@ static int choose(const struct cmd_call *call, uint32_t purpose, bool *marks, bo
 		    (of_cluster || purpose == 0 || (doctor_checks[i].purposes & purpose) != 0);
 		marks[i] = (options->only.count > 0 ? named[i] : fits) && !skipped[i];
 	}
+
 	return code;
 }
 
@@ -172,22 +176,28 @@ static int print_list(const struct cmd_call *call, const bool *marks)
 	static const struct table_column columns[] = {{.title = "ID"}, {.title = "LOOKS AT"}};
 	_cleanup_table_ struct table *table = table_new(columns, 2);
 	json_t *json = json_array();
+
 	for (size_t i = 0; table && i < doctor_check_count; i++) {
 		const struct doctor_check *check = &doctor_checks[i];
+
 		if (!marks[i])
 			continue;
+
 		table_add(table, check->id);
 		table_add(table, check->help);
 		(void)json_array_append_new(json, json_pack("{s:s, s:s, s:s, s:o}", "id", check->id,
 							    "help", check->help, "why", check->why,
 							    "url", table_json_text(check->url)));
 	}
+
 	struct err err = {0};
 	int rc = -ENOMEM;
+
 	if (options->output == OPTION_OUTPUT_JSON)
 		rc = table_print_json(json, stdout, &err);
 	else if (table)
 		rc = table_print(table, stdout, table_width(stdout), &err);
+
 	json_decref(json);
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
@@ -225,6 +235,7 @@ static int first_of_list(const char *list, char out[FILE_PATH_MAX], struct err *
 		int rc = file_path(out, err, "%.*s", (int)length, at);
 		if (rc < 0 || (length > 0 && file_exists(out)))
 			return rc;
+
 		at += length;
 		if (*at == '\0')
 			return file_path(out, err, "%.*s", (int)strcspn(list, ":"), list);
@@ -235,6 +246,7 @@ static int first_of_list(const char *list, char out[FILE_PATH_MAX], struct err *
 static int find_kubeconfig(const struct doctor_call *call, char out[FILE_PATH_MAX], struct err *err)
 {
 	const char *home = getenv("HOME");
+
 	out[0] = '\0';
 	if (call->kubeconfig)
 		return file_path(out, err, "%s", call->kubeconfig);
@@ -242,8 +254,10 @@ static int find_kubeconfig(const struct doctor_call *call, char out[FILE_PATH_MA
 		return first_of_list(getenv("KUBECONFIG"), out, err);
 	if (is_set("KUBERNETES_SERVICE_HOST"))
 		return 0;
+
 	if (home && *home)
 		return file_path(out, err, "%s/.kube/config", home);
+
 	return err_set(err, -ENOENT, "name the cluster with --kubeconfig");
 }
 
@@ -256,14 +270,17 @@ static int ask_cluster(const void *context, struct buf *out, struct err *err)
 	int rc = find_kubeconfig(call, kubeconfig, err);
 	if (rc < 0)
 		return rc;
+
 	if (kubeconfig[0] != '\0') {
 		arguments[count++] = "--kubeconfig";
 		arguments[count++] = kubeconfig;
 	}
+
 	if (call->namespace_) {
 		arguments[count++] = "--namespace";
 		arguments[count++] = call->namespace_;
 	}
+
 	return helper_run("sluice-cluster", "cluster", arguments, NULL, DOCTOR_CLUSTER_TIMEOUT_MS,
 			  out, err);
 }
@@ -294,8 +311,10 @@ static const char *find_labels_mode(void)
 	struct config_overrides overrides = {0};
 	struct config *config = NULL;
 	const char *mode = NULL;
+
 	if (agent_paths_config(NULL, path, NULL) < 0 || path[0] == '\0')
 		return NULL;
+
 	config_overrides_environment(&overrides);
 	if (config_load_any(path, &overrides, false, &config, NULL) < 0)
 		return NULL;
@@ -303,6 +322,7 @@ static const char *find_labels_mode(void)
 		mode = "direct";
 	else if (config->labels.mode == CONFIG_LABELS_NODEFEATURE)
 		mode = "nodefeature";
+
 	(void)config_free(config);
 	return mode;
 }
@@ -314,9 +334,12 @@ static void find_machine(const struct doctor_call *call, struct doctor_options *
 			    (is_set("KUBERNETES_SERVICE_HOST") ||
 			     file_exists("/run/.containerenv") || file_exists("/.dockerenv"));
 	char mark[FILE_PATH_MAX];
+
 	if (is_container)
 		root = DOCTOR_HOST_ROOT;
+
 	bool is_own = root[0] == '\0' || strcmp(root, "/") == 0;
+
 	out->root = root;
 	out->own_kernel = is_container;
 	out->is_privileged = geteuid() == 0;
@@ -324,6 +347,7 @@ static void find_machine(const struct doctor_call *call, struct doctor_options *
 	    is_set("SLUICE_SIM_STATE") ||
 	    (file_path(mark, NULL, "%s" DOCTOR_SIMULATED_MARK, root) == 0 && file_exists(mark));
 	out->labels_mode = find_labels_mode();
+
 	/* Programs below another root are not ours to start. */
 	out->ask_version = is_own ? ask_version : NULL;
 }
@@ -334,6 +358,7 @@ static int report(const struct cmd_call *call, const struct doctor *doctor)
 {
 	const struct doctor_call *options = call->options;
 	struct err err = {0};
+
 	if (options->output == OPTION_OUTPUT_JSON) {
 		if (doctor_print_json(doctor, stdout, &err) < 0)
 			return cmd_fail(call, CMD_EXIT_FAILED, &err);
@@ -341,6 +366,7 @@ static int report(const struct cmd_call *call, const struct doctor *doctor)
 		bool colours = isatty(STDOUT_FILENO) && !is_set("NO_COLOR");
 		doctor_print_text(doctor, options->all, colours, stdout);
 	}
+
 	return doctor_exit(doctor);
 }
 
@@ -349,15 +375,19 @@ static int print_values(const struct cmd_call *call)
 {
 	_cleanup_buf_ struct buf facts, values;
 	struct err err = {0};
+
 	buf_init(&facts, DOCTOR_VALUES_MAX);
 	buf_init(&values, DOCTOR_VALUES_MAX);
+
 	int rc = ask_cluster(call->options, &facts, &err);
 	json_t *json = rc == 0 ? json_loadb(buf_text(&facts), facts.length, 0, NULL) : NULL;
 	if (rc == 0)
 		rc = migrate_values(json, &values, &err);
 	json_decref(json);
+
 	if (rc < 0)
 		return cmd_fail(call, DOCTOR_EXIT_FAILURES, &err);
+
 	(void)fputs(buf_text(&values), stdout); /* cmd_main() sees to the stream */
 	return CMD_EXIT_OK;
 }
@@ -379,6 +409,7 @@ static int run(const struct cmd_call *call)
 	int code = choose(call, how.purpose, marks, named);
 	if (code != 0)
 		return code;
+
 	if (options->list)
 		return print_list(call, marks);
 	if (options->kernel && !is_release(options->kernel))
@@ -387,18 +418,23 @@ static int run(const struct cmd_call *call)
 		return cmd_usage(call, "no namespace has such a name: '%s'", options->namespace_);
 	if (options->migrate)
 		return print_values(call);
+
 	find_machine(options, &how);
 	struct err err = {0};
+
 	if (strcmp(how.root, PCI_NO_ROOT) == 0) {
 		(void)err_set(&err, -ENOENT,
 			      "the simulated machine has no files to look at; set SLUICE_ROOT");
 		return cmd_fail(call, DOCTOR_EXIT_SKIPPED, &err);
 	}
+
 	if (how.root[0] != '\0' && how.root[0] != '/')
 		return cmd_usage(call, "--root has to be an absolute path");
+
 	_cleanup_doctor_ struct doctor *doctor = NULL;
 	if (doctor_new(&how, &doctor, &err) < 0)
 		return cmd_fail(call, options->root ? CMD_EXIT_USAGE : CMD_EXIT_FAILED, &err);
+
 	doctor_run(doctor, marks, named);
 	return report(call, doctor);
 }

@@ -51,9 +51,11 @@ static json_t *dump_words(const struct option_row *row)
 static json_t *dump_options(const struct command *command)
 {
 	json_t *options = json_array();
+
 	for (const struct option_row *row = command->options; row && row->name; row++) {
 		if (row->hidden)
 			continue;
+
 		char letter[2] = {row->letter, '\0'};
 		json_t *item = json_pack("{s:s, s:s?, s:s, s:s?, s:s?, s:o, s:b, s:b, s:s}", "name",
 					 row->name, "letter", row->letter ? letter : NULL, "kind",
@@ -61,8 +63,10 @@ static json_t *dump_options(const struct command *command)
 					 options_value_name(row), "bare", row->bare, "words",
 					 dump_words(row), "required", (int)row->required, "repeats",
 					 row->kind == OPTION_LIST, "help", row->help);
+
 		options = dump_append(options, item);
 	}
+
 	options = dump_append(options, json_pack("{s:s, s:s, s:s, s:n, s:n, s:[], s:b, s:b, s:s}",
 						 "name", "help", "letter", "h", "kind", "flag",
 						 "value", "bare", "words", "required", 0, "repeats",
@@ -97,6 +101,7 @@ static json_t *dump_usage(const struct command *command, const char *path)
 	FILE *stream = open_memstream(&text, &size);
 	if (!stream)
 		return NULL;
+
 	help_usage(stream, command, path);
 	if (fclose(stream) != 0)
 		return NULL;
@@ -109,6 +114,7 @@ static json_t *dump_usage(const struct command *command, const char *path)
 			lines = dump_append(lines, json_stringn(at + prefix, length - prefix));
 		at += length + (at[length] == '\n');
 	}
+
 	return lines;
 }
 
@@ -128,6 +134,7 @@ static json_t *dump_command(const struct command *command, const char *path)
 static json_t *dump_commands(const struct command *parent, const char *parent_path)
 {
 	json_t *commands = json_array();
+
 	for (const struct command *const *at = parent->commands; at && *at; at++) {
 		if ((*at)->hidden)
 			continue;
@@ -135,6 +142,7 @@ static json_t *dump_commands(const struct command *parent, const char *parent_pa
 		(void)snprintf(path, sizeof(path), "%s %s", parent_path, (*at)->name);
 		commands = dump_append(commands, dump_command(*at, path));
 	}
+
 	return commands;
 }
 
@@ -146,11 +154,13 @@ static int dump_check(const struct command *command, struct err *err)
 			       command->name);
 	if (options_check(command->options, err) < 0)
 		return err_wrap(err, "command '%s'", command->name);
+
 	for (const struct command *const *at = command->commands; at && *at; at++) {
 		int rc = dump_check(*at, err);
 		if (rc < 0)
 			return rc;
 	}
+
 	return 0;
 }
 
@@ -159,10 +169,12 @@ static int cmd_dump_run(const struct cmd_call *call)
 	struct err err = {0};
 	if (dump_check(call->root, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
 	json_t *tree =
 	    json_pack("{s:s, s:s, s:o}", "program", call->root->name, "version", SLUICE_VERSION,
 		      "commands", dump_commands(call->root, call->root->name));
 	int rc = table_print_json(tree, stdout, &err);
+
 	json_decref(tree);
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }

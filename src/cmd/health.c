@@ -95,8 +95,10 @@ static void judge_gpu(const struct snapshot_gpu *gpu, const struct log *log, uin
 		      struct health_track *track, struct vitals_view *out)
 {
 	uint64_t now_ns = call_mark_now();
+
 	memset(track, 0, sizeof(*track));
 	health_sample(track, gpu, now_ns, NULL);
+
 	for (uint32_t e = 0; e < log->count; e++) {
 		const struct probe_event *event = &log->events[e];
 		bool old =
@@ -104,11 +106,13 @@ static void judge_gpu(const struct snapshot_gpu *gpu, const struct log *log, uin
 		if (!old && gpu->bus[0] && strcmp(event->bus, gpu->bus) == 0)
 			feed(track, event);
 	}
+
 	*out = (struct vitals_view){.index = gpu->index, .here = true};
 	memcpy(out->uuid, gpu->uuid, sizeof(out->uuid));
 	memcpy(out->name, gpu->name, sizeof(out->name));
 	memcpy(out->bus, gpu->bus, sizeof(out->bus));
 	health_judge(track, NULL, now_ns, true, &out->verdict);
+
 	for (; out->xid_count < track->event_count; out->xid_count++) {
 		out->xid[out->xid_count].event = track->event[out->xid_count];
 		out->xid[out->xid_count].class_ = xid_class_of(track->event[out->xid_count].xid);
@@ -121,12 +125,14 @@ static int judge(const struct machine *machine, const struct log *log, uint64_t 
 	const struct snapshot *snapshot = machine->snapshot;
 	_cleanup_free_ struct health_track *track = calloc(1, sizeof(*track));
 	_cleanup_free_ struct vitals_view *view = calloc(1, sizeof(*view));
+
 	out->gpus = arena_alloc(arena, (SNAPSHOT_GPU_MAX + 1) * sizeof(*out->gpus));
 	out->driver = arena_copy_valid(arena, machine->inventory.driver_version);
 	out->kernel_log_error = arena_copy_valid(arena, log->unreadable);
 	out->simulated = machine->inventory.simulated;
 	if (!track || !view || !out->gpus || !out->driver || !out->kernel_log_error)
 		return err_set(err, -ENOMEM, "judging the GPUs: no memory");
+
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		judge_gpu(&snapshot->gpu[i], log, since_ns, track, view);
 		int rc = message_from_health(view, arena, &out->gpus[i], err);
@@ -134,6 +140,7 @@ static int judge(const struct machine *machine, const struct log *log, uint64_t 
 			return rc;
 		out->n_gpus++;
 	}
+
 	return 0;
 }
 
@@ -142,10 +149,12 @@ static int judge(const struct machine *machine, const struct log *log, uint64_t 
 static void print_headline(const struct health_seen *seen)
 {
 	const Sluice__V1__HealthReply *reply = seen->reply;
+
 	if (seen->machine) {
 		machine_headline(&seen->machine->inventory);
 		return;
 	}
+
 	printf("%zu%s GPU%s, driver ", reply->n_gpus, reply->simulated ? " simulated" : "",
 	       reply->n_gpus == 1 ? "" : "s");
 	cmd_print(stdout, reply->driver);
@@ -158,17 +167,20 @@ static void print_remarks(const Sluice__V1__HealthReply *reply)
 		time_t until = (time_t)(reply->released_until_unix_ns / 1000000000);
 		struct tm local;
 		char text[32] = "";
+
 		if (localtime_r(&until, &local))
 			(void)strftime(text, sizeof(text), "%H:%M:%S", &local);
 		printf("\nThe driver is released until %s: nothing is watched, and no job of the "
 		       "queue starts on a GPU. 'sluice health resume' ends that.\n",
 		       text);
 	}
+
 	if (*reply->kernel_log_error) {
 		printf("\nErrors in the kernel log are not in this: ");
 		cmd_print(stdout, reply->kernel_log_error);
 		putchar('\n');
 	}
+
 	if (strcmp(reply->injection, "none") == 0) {
 		printf("\nContainers get no GPU (injection: none): ");
 		cmd_print(stdout, reply->injection_reason);
@@ -186,19 +198,23 @@ static int print_table(const struct health_seen *seen, struct err *err)
 	    {.title = "WHY"},
 	    {.title = "WHAT TO DO"},
 	};
+
 	print_headline(seen);
 	_cleanup_table_ struct table *table = table_new(columns, array_length(columns));
 	if (!table)
 		return err_set(err, -ENOMEM, "printing the health: no memory");
+
 	for (size_t i = 0; i < seen->reply->n_gpus; i++) {
 		const Sluice__V1__GpuHealth *gpu = seen->reply->gpus[i];
 		if (gpu->index == GPU_U32_UNKNOWN)
 			table_add(table, "?");
 		else
 			table_addf(table, "%u", gpu->index);
+
 		table_add(table, gpu->bus);
 		table_add(table, gpu->name);
 		table_addf(table, "%s%s", gpu->state, gpu->gone ? ", gone" : "");
+
 		for (size_t r = 0; r == 0 || r < gpu->n_reasons; r++) {
 			for (uint32_t blank = 0; r > 0 && blank < 4; blank++)
 				table_add(table, " ");
@@ -207,6 +223,7 @@ static int print_table(const struct health_seen *seen, struct err *err)
 			table_add(table, any ? gpu->reasons[r]->advice : NULL);
 		}
 	}
+
 	int rc = table_print(table, stdout, 0, err);
 	print_remarks(seen->reply);
 	return rc;
@@ -215,6 +232,7 @@ static int print_table(const struct health_seen *seen, struct err *err)
 static json_t *json_reasons(const Sluice__V1__GpuHealth *gpu)
 {
 	json_t *list = json_array();
+
 	for (size_t i = 0; i < gpu->n_reasons; i++) {
 		const Sluice__V1__HealthReason *reason = gpu->reasons[i];
 		(void)json_array_append_new(
@@ -225,12 +243,14 @@ static json_t *json_reasons(const Sluice__V1__GpuHealth *gpu)
 			      table_json_text(reason->text), "advice",
 			      table_json_text(reason->advice)));
 	}
+
 	return list;
 }
 
 static json_t *json_xids(const Sluice__V1__GpuHealth *gpu)
 {
 	json_t *list = json_array();
+
 	for (size_t i = 0; i < gpu->n_xids; i++) {
 		const Sluice__V1__HealthXid *xid = gpu->xids[i];
 		(void)json_array_append_new(
@@ -238,6 +258,7 @@ static json_t *json_xids(const Sluice__V1__GpuHealth *gpu)
 				    table_json_text(xid->class_), "name", json_string(xid->name),
 				    "pid", machine_json_u32(xid->pid)));
 	}
+
 	return list;
 }
 
@@ -247,6 +268,7 @@ static json_t *json_root(const struct health_seen *seen)
 	json_t *root = seen->machine ? machine_json(&seen->machine->inventory)
 				     : json_pack("{s:b, s:o}", "simulated", (int)reply->simulated,
 						 "driver_version", table_json_text(reply->driver));
+
 	(void)json_object_set_new(root, "source", json_string(seen->machine ? "driver" : "agent"));
 	(void)json_object_set_new(root, "kernel_log",
 				  *reply->kernel_log_error
@@ -254,6 +276,7 @@ static json_t *json_root(const struct health_seen *seen)
 				      : json_string("read"));
 	if (seen->machine)
 		return root;
+
 	(void)json_object_set_new(root, "released_until_unix_ns",
 				  reply->released_until_unix_ns
 				      ? json_integer(reply->released_until_unix_ns)
@@ -261,12 +284,14 @@ static json_t *json_root(const struct health_seen *seen)
 	(void)json_object_set_new(root, "injection", table_json_text(reply->injection));
 	(void)json_object_set_new(root, "injection_reason",
 				  table_json_text(reply->injection_reason));
+
 	return root;
 }
 
 static int print_json(const struct health_seen *seen, struct err *err)
 {
 	json_t *root = json_root(seen), *gpus = json_array();
+
 	for (size_t i = 0; i < seen->reply->n_gpus; i++) {
 		const Sluice__V1__GpuHealth *gpu = seen->reply->gpus[i];
 		(void)json_array_append_new(
@@ -277,8 +302,10 @@ static int print_json(const struct health_seen *seen, struct err *err)
 			      "health", table_json_text(gpu->state), "gone", (int)gpu->gone,
 			      "reasons", json_reasons(gpu), "xids", json_xids(gpu)));
 	}
+
 	(void)json_object_set_new(root, "gpus", gpus);
 	int rc = table_print_json(root, stdout, err);
+
 	json_decref(root);
 	return rc;
 }
@@ -291,10 +318,12 @@ static int print(const struct cmd_call *call, const struct health_seen *seen)
 						       : print_table(seen, &err);
 	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
 	for (size_t i = 0; i < seen->reply->n_gpus; i++) {
 		if (strcmp(seen->reply->gpus[i]->state, "unhealthy") == 0)
 			return CMD_EXIT_FAILED;
 	}
+
 	return CMD_EXIT_OK;
 }
 
@@ -306,19 +335,23 @@ static int look_once(const struct cmd_call *call)
 	struct err err = {.code = 0};
 	_cleanup_arena_ struct arena arena;
 	Sluice__V1__HealthReply reply = SLUICE__V1__HEALTH_REPLY__INIT;
+
 	arena_init(&arena, HEALTH_ARENA_MAX);
 	_cleanup_free_ struct probe_event *events = calloc(LOG_MAX, sizeof(*events));
 	if (!events) {
 		err_set(&err, -ENOMEM, "reading the kernel log: no memory");
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	}
+
 	struct log log = {.events = events};
 	_cleanup_machine_ struct machine machine = {.snapshot = NULL};
 	int code = machine_read(call, options->timeout_ns, &machine, keep_event, &log);
 	if (code != 0)
 		return code;
+
 	if (judge(&machine, &log, options->since_ns, &arena, &reply, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
 	const struct health_seen seen = {.reply = &reply, .machine = &machine};
 	return print(call, &seen);
 }
@@ -335,18 +368,22 @@ static int ask_agent(const struct cmd_call *call)
 	int rc = agent_call_open(&agent, &how, &err);
 	if (rc < 0 && !options->socket)
 		return -1;
+
 	if (rc == 0)
 		rc = agent_call_ask(&agent, AGENT_HEALTH, &request.base, &message, &err);
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
+
 	const struct health_seen seen = {.reply = (const Sluice__V1__HealthReply *)message};
 	int code;
+
 	if (*seen.reply->driver_error) {
 		err_set(&err, -ENODEV, "%s", seen.reply->driver_error);
 		code = cmd_fail(call, CMD_EXIT_UNAVAILABLE, &err);
 	} else {
 		code = print(call, &seen);
 	}
+
 	agent_call_free(message);
 	return code;
 }
@@ -376,6 +413,7 @@ static int ask(const struct cmd_call *call, enum agent_call_method method,
 	int rc = agent_call_open(&agent, &how, &err);
 	if (rc == 0)
 		rc = agent_call_ask(&agent, method, request, out, &err);
+
 	return rc == 0 ? CMD_EXIT_OK : cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
 }
 
@@ -383,14 +421,17 @@ static int clear_run(const struct cmd_call *call)
 {
 	Sluice__V1__ClearHealthRequest request = SLUICE__V1__CLEAR_HEALTH_REQUEST__INIT;
 	ProtobufCMessage *message = NULL;
+
 	request.gpu = call->argv[0];
 	int code = ask(call, AGENT_CLEAR_HEALTH, &request.base, &message);
 	if (code != CMD_EXIT_OK)
 		return code;
+
 	uint32_t gpus = ((const Sluice__V1__ClearHealthReply *)message)->gpus;
 	printf("cleared %" PRIu32 " GPU%s; what the driver still reports counts again\n", gpus,
 	       gpus == 1 ? "" : "s");
 	agent_call_free(message);
+
 	return CMD_EXIT_OK;
 }
 
@@ -399,22 +440,27 @@ static int release_run(const struct cmd_call *call)
 	const struct ask_options *options = call->options;
 	Sluice__V1__ReleaseRequest request = SLUICE__V1__RELEASE_REQUEST__INIT;
 	ProtobufCMessage *message = NULL;
+
 	request.ns = options->for_ns;
 	int code = ask(call, AGENT_RELEASE, &request.base, &message);
 	if (code != CMD_EXIT_OK)
 		return code;
+
 	const Sluice__V1__ReleaseReply *reply = (const Sluice__V1__ReleaseReply *)message;
+
 	printf("the driver is released for %" PRIu64 " s, or until 'sluice health resume'\n",
 	       options->for_ns / CLOCK_NS_PER_S);
 	if (reply->n_holders > 0) {
 		printf("it is still in use, so that it cannot be unloaded nor a GPU be reset:\n");
 		code = CMD_EXIT_FAILED;
 	}
+
 	for (size_t i = 0; i < reply->n_holders; i++) {
 		printf("  ");
 		cmd_print(stdout, reply->holders[i]);
 		putchar('\n');
 	}
+
 	agent_call_free(message);
 	return code;
 }

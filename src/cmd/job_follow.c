@@ -95,16 +95,19 @@ static void job_follow_again(void *context)
 	follow->again_ns = follow->again_ns * 2 < JOB_FOLLOW_AGAIN_LAST_NS
 			       ? follow->again_ns * 2
 			       : JOB_FOLLOW_AGAIN_LAST_NS;
+
 	/* They go with the old connection, without a word. */
 	follow->watch = follow->control = NULL;
 	for (int i = 0; i < JOB_OUTPUTS; i++) {
 		struct job_output *output = &follow->output[i];
 		if (!output->log || !output->is_remote)
 			continue;
+
 		output->offset = log_follow_offset(output->log);
 		log_follow_disconnect(output->log);
 		output->log = log_follow_free(output->log);
 	}
+
 	struct err err = {0};
 	if (agent_call_reopen(follow->options.agent, &follow->options.how, &err) < 0) {
 		if (err.code == -EACCES)
@@ -113,6 +116,7 @@ static void job_follow_again(void *context)
 			loop_timer_start(follow->again, follow->again_ns);
 		return;
 	}
+
 	job_follow_watch(follow);
 }
 
@@ -125,8 +129,10 @@ static Sluice__V1__Job *job_follow_copy(const Sluice__V1__Job *job)
 	uint8_t *bytes = malloc(length + 1);
 	if (!bytes)
 		return NULL;
+
 	(void)sluice__v1__job__pack(job, bytes); /* as many as it said */
 	Sluice__V1__Job *copy = sluice__v1__job__unpack(NULL, length, bytes);
+
 	free(bytes);
 	return copy;
 }
@@ -139,12 +145,14 @@ static void job_follow_on_job(const ProtobufCMessage *reply, void *context)
 		job_follow_fail(follow, -ENOMEM, "no memory for the news of a job");
 		return;
 	}
+
 	agent_call_free(follow->job);
 	follow->job = copy;
 	if (follow->away) {
 		follow->away = false;
 		job_follow_tell(follow, JOB_FOLLOW_BACK);
 	}
+
 	follow->again_ns = JOB_FOLLOW_AGAIN_FIRST_NS;
 	job_follow_tell(follow, JOB_FOLLOW_CHANGED);
 	job_follow_control(follow);
@@ -158,6 +166,7 @@ static void job_follow_on_watch_end(const struct wire_result *result, void *cont
 	follow->watch = NULL;
 	if (follow->over || job_follow_is_final(follow))
 		return;
+
 	switch (result->status) {
 	case WIRE_NOT_FOUND:
 		job_follow_fail(follow, -ENOENT, result->message);
@@ -180,9 +189,11 @@ static void job_follow_watch(struct job_follow *follow)
 	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
 	request.id = follow->options.id;
 	request.details = true;
+
 	const struct wire_client_callbacks callbacks = {
 	    .message = job_follow_on_job, .end = job_follow_on_watch_end, .context = follow};
 	struct err err = {0};
+
 	follow->watch =
 	    wire_client_call(follow->options.agent->client, agent_call_method(AGENT_WATCH_JOB),
 			     &request.base, 0, &callbacks, &err);
@@ -196,6 +207,7 @@ static void job_output_settle(void *context)
 {
 	struct job_output *output = context;
 	struct job_follow *follow = output->job;
+
 	output->offset = log_follow_offset(output->log);
 	output->log = log_follow_free(output->log);
 	if (output->result == -ECONNRESET) { /* goes on with the next agent's first word */
@@ -203,11 +215,13 @@ static void job_output_settle(void *context)
 			job_follow_lost(follow);
 		return;
 	}
+
 	output->is_done = true;
 	if (output->result == -EPIPE)
 		job_follow_tell(follow, JOB_FOLLOW_UNREAD);
 	else if (output->result < 0 && output->result != -ENOENT)
 		job_follow_tell(follow, JOB_FOLLOW_FAILED);
+
 	job_follow_outputs(follow); /* the next attempt may run already */
 	job_follow_check_done(follow);
 }
@@ -234,10 +248,12 @@ static void job_output_open(struct job_output *output, const char *path, bool is
 						   .ended = job_output_ended,
 						   .context = output};
 	struct err err = {0};
+
 	output->is_remote = false;
 	output->log = path && *path ? log_follow_file(path, &options, &err) : NULL;
 	if (output->log || follow->away)
 		return;
+
 	output->is_remote = true;
 	output->log = log_follow_remote(follow->options.agent->client, follow->options.id,
 					output->attempt, is_stderr, true, &options, &err);
@@ -265,21 +281,25 @@ static void job_output_follow(struct job_output *output, bool is_stderr)
 	const Sluice__V1__Job *job = follow->job;
 	uint32_t attempt = job_follow_attempt(follow);
 	bool is_idle = !output->log && !output->ended_task.queued;
+
 	/* An attempt that is followed by another, or will be. */
 	bool is_over =
 	    output->attempt != 0 && (attempt ? attempt != output->attempt
 					     : job->state == SLUICE__V1__JOB_STATE__PENDING ||
 						   job->state == SLUICE__V1__JOB_STATE__HELD);
+
 	if (attempt && attempt != output->attempt && is_idle) {
 		output->offset = output->attempt == 0 ? follow->options.offset : 0;
 		output->attempt = attempt;
 		output->is_done = output->result == -EPIPE; /* nobody reads */
 		is_over = false;
 	}
+
 	if (attempt && is_idle && !output->is_done)
 		job_output_open(output,
 				is_stderr ? job->attempt->stderr_path : job->attempt->stdout_path,
 				is_stderr);
+
 	if (output->log && (is_over || job_text_is_final(job->state)))
 		log_follow_finish(output->log);
 	else if (job_text_is_final(job->state) && !attempt)
@@ -299,17 +319,20 @@ static void job_follow_on_control_end(const struct wire_result *result, void *co
 {
 	struct job_follow *follow = context;
 	follow->control = NULL;
+
 	if (result->status == WIRE_OK) {
 		follow->signal = 0;
 		follow->cancel = false;
 		return;
 	}
+
 	if (result->status == WIRE_UNAVAILABLE)
 		return; /* the watch hears of it too, and asks again */
 	if (follow->cancel) {
 		job_follow_fail(follow, -EIO, result->message);
 		return;
 	}
+
 	follow->signal = 0; /* nothing there that takes signals */
 	job_follow_cancel(follow, false, 0);
 }
@@ -319,20 +342,25 @@ static void job_follow_control(struct job_follow *follow)
 	if (follow->over || follow->away || follow->control || !follow->job ||
 	    job_follow_is_final(follow) || (!follow->signal && !follow->cancel))
 		return;
+
 	bool waits = follow->job->state == SLUICE__V1__JOB_STATE__PENDING ||
 		     follow->job->state == SLUICE__V1__JOB_STATE__STARTING;
 	if (waits)
 		follow->cancel = true;
+
 	Sluice__V1__SignalRequest signal = SLUICE__V1__SIGNAL_REQUEST__INIT;
 	signal.id = follow->options.id;
 	signal.signal = (uint32_t)follow->signal;
+
 	Sluice__V1__CancelRequest cancel = SLUICE__V1__CANCEL_REQUEST__INIT;
 	cancel.id = follow->options.id;
 	cancel.has_grace = follow->has_grace;
 	cancel.grace_ns = follow->grace_ns;
+
 	const struct wire_client_callbacks callbacks = {.end = job_follow_on_control_end,
 							.context = follow};
 	struct err err = {0};
+
 	follow->control = wire_client_call(
 	    follow->options.agent->client,
 	    agent_call_method(follow->cancel ? AGENT_CANCEL : AGENT_SIGNAL),
@@ -351,6 +379,7 @@ void job_follow_cancel(struct job_follow *follow, bool has_grace, uint64_t grace
 		wire_client_cancel(follow->control);
 		follow->control = NULL;
 	}
+
 	follow->cancel = true;
 	follow->has_grace = has_grace;
 	follow->grace_ns = grace_ns;
@@ -366,14 +395,17 @@ struct job_follow *job_follow_new(const struct job_follow_options *options, stru
 		(void)err_set(err, -ENOMEM, "no memory to follow a job");
 		return NULL;
 	}
+
 	follow->options = *options;
 	follow->again_ns = JOB_FOLLOW_AGAIN_FIRST_NS;
 	for (int i = 0; i < JOB_OUTPUTS; i++)
 		follow->output[i] = (struct job_output){
 		    .job = follow, .fd = i == JOB_ERR ? options->stderr_fd : options->stdout_fd};
+
 	follow->again = loop_timer_new(options->agent->loop, job_follow_again, follow, err);
 	if (!follow->again)
 		return job_follow_free(follow);
+
 	job_follow_watch(follow);
 	return follow;
 }
@@ -382,11 +414,13 @@ struct job_follow *job_follow_free(struct job_follow *follow)
 {
 	if (!follow)
 		return NULL;
+
 	for (int i = 0; i < JOB_OUTPUTS; i++) {
 		struct job_output *output = &follow->output[i];
 		loop_cancel(follow->options.agent->loop, &output->ended_task);
 		output->log = log_follow_free(output->log);
 	}
+
 	if (follow->watch)
 		wire_client_cancel(follow->watch);
 	if (follow->control)
@@ -394,6 +428,7 @@ struct job_follow *job_follow_free(struct job_follow *follow)
 	follow->again = loop_timer_free(follow->again);
 	agent_call_free(follow->job);
 	free(follow);
+
 	return NULL;
 }
 

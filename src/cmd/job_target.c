@@ -27,15 +27,19 @@ int job_target_find(struct agent_call *agent, const char *text, bool has_array,
 {
 	struct job_target target = {.id = 0};
 	uint64_t array_id;
+
 	if (job_text_target(text, &target.id, &array_id) < 0)
 		return err_set(err, -EINVAL, "'%s' is no number of a job", text);
+
 	target.is_member = array_id != 0;
 	if (!target.is_member && !has_array) {
 		*out = target;
 		return 0;
 	}
+
 	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
 	ProtobufCMessage *reply = NULL;
+
 	request.id = target.id;
 	int rc = agent_call_ask(agent, AGENT_GET, &request.base, &reply, err);
 	if (rc == -EREMOTEIO && agent->result.status == WIRE_NOT_FOUND && target.is_member)
@@ -43,13 +47,16 @@ int job_target_find(struct agent_call *agent, const char *text, bool has_array,
 			       target.id - array_id);
 	if (rc < 0)
 		return rc;
+
 	const Sluice__V1__Job *job = (const Sluice__V1__Job *)reply;
 	if (target.is_member && job->array_id != array_id)
 		rc = err_set(err, -EINVAL, "job %" PRIu64 " has no member %" PRIu64, array_id,
 			     target.id - array_id);
+
 	job_target_fill(job, &target);
 	agent_call_free(reply);
 	if (rc == 0)
 		*out = target;
+
 	return rc;
 }

@@ -27,11 +27,13 @@ void job_terminal_look(struct job_terminal *terminal, const Sluice__V1__Job *job
 		terminal->attempt = job->attempt->number;
 		terminal->has_closed = terminal->was_linked = false;
 	}
+
 	bool runs = job->state == SLUICE__V1__JOB_STATE__RUNNING ||
 		    job->state == SLUICE__V1__JOB_STATE__STOPPING;
 	if (terminal->link || terminal->has_closed || !runs || !job->attempt ||
 	    job->attempt->started_unix_ns == 0)
 		return;
+
 	const struct terminal_link_options options = {.loop = terminal->loop,
 						      .stdout_path = job->attempt->stdout_path,
 						      .in_fd = STDIN_FILENO,
@@ -69,8 +71,10 @@ static void job_terminal_show(const char *path)
 		plain.c_oflag &= ~(tcflag_t)OPOST;
 		(void)tcsetattr(STDOUT_FILENO, TCSADRAIN, &plain);
 	}
+
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	ssize_t length;
+
 	while (fd >= 0 && (length = read(fd, block, sizeof(block))) > 0) {
 		for (ssize_t done = 0; done < length;) {
 			ssize_t written =
@@ -80,6 +84,7 @@ static void job_terminal_show(const char *path)
 			done += written > 0 ? written : 0;
 		}
 	}
+
 	if (is_terminal)
 		(void)tcsetattr(STDOUT_FILENO, TCSADRAIN, &before);
 }

@@ -43,8 +43,10 @@ int job_text_target(const char *text, uint64_t *out_id, uint64_t *out_array_id)
 				INT64_MAX - WANTS_ARRAY_MAX, &id);
 	if (rc == 0 && dot)
 		rc = parse_u64(dot + 1, 0, WANTS_ARRAY_MAX - 1, &index);
+
 	if (rc < 0)
 		return rc;
+
 	*out_id = id + index;
 	*out_array_id = dot ? id : 0;
 	return 0;
@@ -78,6 +80,7 @@ int job_text_state_parse(const char *text, Sluice__V1__JobState *out, struct err
 {
 	struct suggest suggest;
 	suggest_init(&suggest, text);
+
 	for (size_t i = 0; i < JOB_TEXT_STATES; i++) {
 		if (strcasecmp(job_text_states[i].name, text) == 0) {
 			*out = job_text_states[i].state;
@@ -85,6 +88,7 @@ int job_text_state_parse(const char *text, Sluice__V1__JobState *out, struct err
 		}
 		suggest_offer(&suggest, job_text_states[i].name);
 	}
+
 	const char *best = suggest_best(&suggest);
 	return err_set(err, -EINVAL, "'%s' is no state of a job%s%s%s", text,
 		       best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
@@ -126,6 +130,7 @@ const char *job_text_reason(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX])
 	length = job_text_add(out, length, open ? "(" : "");
 	length = job_text_add(out, length, job->reason_text);
 	(void)job_text_add(out, length, open ? ")" : "");
+
 	return out;
 }
 
@@ -134,32 +139,40 @@ static const char *job_text_wanted(const Sluice__V1__Job *job, char out[JOB_TEXT
 {
 	if (job->gpus == 0)
 		return out;
+
 	size_t length = job_text_addf(
 	    out, 0, "%s %" PRIu32, job_text_is_final(job->state) ? "wanted" : "wants", job->gpus);
+
 	if (job->share_denominator == JOB_TEXT_ONE_SLOT && job->share_numerator == 1)
 		(void)job_text_add(out, length, " (one slot)");
 	else if (job->share_denominator > 0)
 		(void)job_text_addf(out, length, " (%" PRIu32 "/%" PRIu32 ")", job->share_numerator,
 				    job->share_denominator);
+
 	return out;
 }
 
 const char *job_text_gpus(const Sluice__V1__Job *job, char out[JOB_TEXT_MAX])
 {
 	size_t length = 0;
+
 	out[0] = '\0';
 	const Sluice__V1__Attempt *attempt = job->attempt;
 	if (!attempt || attempt->n_grants == 0)
 		return job_text_wanted(job, out);
+
 	for (size_t i = 0; i < attempt->n_grants; i++) {
 		const Sluice__V1__Grant *grant = attempt->grants[i];
 		const char *number = strrchr(grant->label, ' '); /* "GPU 3", "MIG 3:1" */
+
 		length = job_text_add(out, length, i ? "," : "");
 		length = job_text_add(out, length, number ? number + 1 : grant->label);
+
 		if (grant->n_slots < grant->slot_count)
 			length = job_text_addf(out, length, " (%zu/%" PRIu32 ")", grant->n_slots,
 					       grant->slot_count);
 	}
+
 	return out;
 }
 
@@ -168,13 +181,16 @@ uint64_t job_text_elapsed_ns(const Sluice__V1__Job *job, int64_t now_unix_ns)
 	const Sluice__V1__Attempt *attempt = job->attempt;
 	int64_t from = attempt ? attempt->started_unix_ns : 0;
 	int64_t to = attempt ? attempt->ended_unix_ns : 0;
+
 	if (from == 0) {
 		if (job_text_is_final(job->state))
 			return 0; /* it never ran */
 		from = job->submitted_unix_ns;
 	}
+
 	if (to == 0)
 		to = now_unix_ns;
+
 	return to > from ? (uint64_t)(to - from) : 0; /* the clock may have been set back */
 }
 
@@ -189,6 +205,7 @@ static const char *job_text_pair(char out[JOB_TEXT_TIME_MAX], uint64_t first, ch
 	length += text_u64(out + length, second);
 	out[length++] = end;
 	out[length] = '\0';
+
 	return out;
 }
 
@@ -196,6 +213,7 @@ const char *job_text_duration(uint64_t ns, char out[JOB_TEXT_TIME_MAX])
 {
 	uint64_t seconds = ns / CLOCK_NS_PER_S;
 	uint64_t minutes = seconds / 60, hours = minutes / 60;
+
 	if (seconds < 10)
 		return job_text_pair(out, seconds, '.', ns / 10000000 % 100, 2, 's');
 	if (seconds < 60)
@@ -204,6 +222,7 @@ const char *job_text_duration(uint64_t ns, char out[JOB_TEXT_TIME_MAX])
 		return job_text_pair(out, minutes, 'm', seconds % 60, 2, 's');
 	if (hours < 24)
 		return job_text_pair(out, hours, 'h', minutes % 60, 2, 'm');
+
 	return job_text_pair(out, hours / 24, 'd', hours % 24, 2, 'h');
 }
 
@@ -212,13 +231,16 @@ const char *job_text_time(int64_t unix_ns, char out[JOB_TEXT_TIME_MAX])
 	time_t seconds = (time_t)(unix_ns / (int64_t)CLOCK_NS_PER_S);
 	struct tm parts;
 	size_t length = 0;
+
 	if (unix_ns > 0 && localtime_r(&seconds, &parts))
 		length = strftime(out, JOB_TEXT_TIME_MAX, "%Y-%m-%d %H:%M:%S", &parts);
+
 	if (length == 0)
 		(void)snprintf(out, JOB_TEXT_TIME_MAX, "-");
 	else
 		(void)snprintf(out + length, JOB_TEXT_TIME_MAX - length, ".%03d",
 			       (int)(unix_ns / 1000000 % 1000));
+
 	return out;
 }
 
@@ -228,6 +250,7 @@ int job_text_exit_code(const Sluice__V1__Job *job)
 		return CMD_EXIT_DEADLINE;
 	if (job->has_exit)
 		return job->exit_code & 0xff;
+
 	switch (job->state) {
 	case JOB_TEXT_STATE(SUCCEEDED):
 		return CMD_EXIT_OK;
@@ -270,17 +293,20 @@ static json_t *job_text_json_bytes(size_t count, const ProtobufCBinaryData *item
 		array = job_text_json_append(array, text ? table_json_text(text) : NULL);
 		free(text);
 	}
+
 	return array;
 }
 
 static json_t *job_text_json_grants(const Sluice__V1__Attempt *attempt)
 {
 	json_t *array = json_array();
+
 	for (size_t i = 0; i < attempt->n_grants; i++) {
 		const Sluice__V1__Grant *grant = attempt->grants[i];
 		json_t *slots = json_array();
 		for (size_t k = 0; k < grant->n_slots; k++)
 			slots = job_text_json_append(slots, json_integer(grant->slots[k]));
+
 		array = job_text_json_append(array, json_pack("{s:o, s:o, s:I, s:o, s:I}", "uuid",
 							      table_json_text(grant->uuid), "label",
 							      table_json_text(grant->label),
@@ -288,12 +314,14 @@ static json_t *job_text_json_grants(const Sluice__V1__Attempt *attempt)
 							      "slots", slots, "slot_count",
 							      (json_int_t)grant->slot_count));
 	}
+
 	return array;
 }
 
 static json_t *job_text_json_observed(const Sluice__V1__Attempt *attempt)
 {
 	json_t *array = json_array();
+
 	for (size_t i = 0; i < attempt->n_observed; i++) {
 		const Sluice__V1__Observation *seen = attempt->observed[i];
 		array = job_text_json_append(
@@ -302,6 +330,7 @@ static json_t *job_text_json_observed(const Sluice__V1__Attempt *attempt)
 				     job_text_json_time(seen->first_unix_ns), "last_unix",
 				     job_text_json_time(seen->last_unix_ns)));
 	}
+
 	return array;
 }
 
@@ -314,6 +343,7 @@ static json_t *job_text_json_attempt(const Sluice__V1__Attempt *attempt)
 {
 	if (!attempt || attempt->number == 0)
 		return json_null();
+
 	return json_pack(
 	    "{s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "number",
 	    (json_int_t)attempt->number, "started_unix",
@@ -356,6 +386,7 @@ json_t *job_text_json(const Sluice__V1__Job *job)
 	    job->directory.data ? (const char *)job->directory.data : "", job->directory.len);
 	if (!directory)
 		return NULL;
+
 	return json_pack(
 	    "{s:I, s:o, s:I, s:o, s:s, s:o, s:o, s:I, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
 	    "s:o}",

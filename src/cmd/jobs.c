@@ -115,18 +115,22 @@ static void jobs_add_row(struct jobs_list *list, const Sluice__V1__Job *job)
 {
 	char reason[JOB_TEXT_MAX], gpus[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
 	char label[JOB_TEXT_LABEL_MAX];
+
 	table_add(list->table, job_text_label(job, label));
 	table_add(list->table, job->name);
+
 	if (job->user[0])
 		table_add(list->table, job->user);
 	else
 		table_addf(list->table, "%" PRIu32, job->uid);
+
 	table_add(list->table, job_text_state(job->state));
 	table_add(list->table, job_text_reason(job, reason));
 	table_add(list->table, job_text_gpus(job, gpus));
 	table_add(list->table, job->attempt ? job->attempt->isolation : NULL);
 	table_add(list->table,
 		  job_text_duration(job_text_elapsed_ns(job, list->now_unix_ns), time));
+
 	if (job->has_exit && job->exit_code >= 0)
 		table_add_u64(list->table, (uint64_t)job->exit_code);
 	else if (job->has_exit)
@@ -139,6 +143,7 @@ static bool jobs_on_page(const ProtobufCMessage *reply, void *context)
 {
 	struct jobs_list *list = context;
 	const Sluice__V1__ListReply *page = (const Sluice__V1__ListReply *)reply;
+
 	list->count += page->n_jobs;
 	for (size_t i = 0; i < page->n_jobs; i++) {
 		if (list->table)
@@ -149,6 +154,7 @@ static bool jobs_on_page(const ProtobufCMessage *reply, void *context)
 			list->json = NULL;
 		}
 	}
+
 	return true;
 }
 
@@ -165,14 +171,17 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 	struct err err = {0};
 	Sluice__V1__JobState states[JOBS_STATES_MAX];
 	Sluice__V1__ListRequest request = SLUICE__V1__LIST_REQUEST__INIT;
+
 	request.all = options->all || list->array_id;
 	request.array_id = list->array_id;
 	request.user = options->user ? (char *)options->user : request.user;
 	request.states = states;
+
 	for (size_t i = 0; i < options->states.count && i < JOBS_STATES_MAX; i++)
 		if (job_text_state_parse(options->states.items[i], &states[request.n_states++],
 					 &err) < 0)
 			return cmd_usage(call, "%s", err.text);
+
 	list->now_unix_ns = clock_unix_ns();
 	request.project = options->project ? (char *)options->project : request.project;
 	if (options->since &&
@@ -182,12 +191,14 @@ static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, stru
 		list->json = json_array();
 	else
 		list->table = table_new(jobs_columns, sizeof(jobs_columns) / sizeof(*jobs_columns));
+
 	int rc = agent_call_follow(agent, AGENT_LIST, &request.base, AGENT_CALL_DEADLINE_NS,
 				   jobs_on_page, list, &err);
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
 	if (options->user && list->count == 0 && !jobs_is_user(options->user))
 		return cmd_usage(call, "there is no user '%s'", options->user);
+
 	return CMD_EXIT_OK;
 }
 
@@ -195,14 +206,17 @@ static int jobs_print(const struct cmd_call *call, struct jobs_list *list, FILE 
 {
 	struct err err = {0};
 	int rc;
+
 	if (list->table) {
 		rc = table_print(list->table, out, table_width(stdout), &err);
 	} else {
 		json_t *all = json_pack("{s:o*}", "jobs", list->json);
+
 		list->json = NULL; /* given, also where it failed */
 		rc = table_print_json(all, out, &err);
 		json_decref(all);
 	}
+
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
 
@@ -228,31 +242,38 @@ static int jobs_show_list(const struct cmd_call *call, struct agent_call *agent,
 static int jobs_watch_list(const struct cmd_call *call, struct agent_call *agent)
 {
 	_cleanup_free_ char *before = NULL;
+
 	for (;;) {
 		char *text = NULL;
 		size_t size;
 		FILE *out = open_memstream(&text, &size);
 		if (!out)
 			return CMD_EXIT_FAILED;
+
 		int exit_code = jobs_show_list(call, agent, 0, out);
+
 		(void)fclose(out); /* in memory: a loss shows as NULL */
 		if (exit_code != CMD_EXIT_OK || !text) {
 			free(text);
 			return exit_code ? exit_code : CMD_EXIT_FAILED;
 		}
+
 		if (!before || strcmp(before, text) != 0) {
 			if (isatty(STDOUT_FILENO))
 				fputs("\x1b[H\x1b[2J", stdout); /* home, clear */
 			else if (before)
 				fputc('\n', stdout);
+
 			fputs(text, stdout);
 			if (fflush(stdout) != 0) {
 				free(text);
 				return CMD_EXIT_FAILED;
 			}
 		}
+
 		free(before);
 		before = text;
+
 		struct err err = {0};
 		uint64_t until_ns = loop_now_ns(agent->loop) + JOBS_EACH_NS;
 		while (loop_now_ns(agent->loop) < until_ns)
@@ -283,7 +304,9 @@ static void jobs_line_command(const Sluice__V1__Job *job)
 {
 	if (job->n_argv == 0)
 		return;
+
 	printf("  %-12s", "command");
+
 	for (size_t i = 0; i < job->n_argv; i++) {
 		char *word =
 		    strndup(job->argv[i].data ? (char *)job->argv[i].data : "", job->argv[i].len);
@@ -291,6 +314,7 @@ static void jobs_line_command(const Sluice__V1__Job *job)
 		cmd_print(stdout, word ? word : "?");
 		free(word);
 	}
+
 	fputc('\n', stdout);
 }
 
@@ -300,12 +324,14 @@ static void jobs_line_grant(const Sluice__V1__Job *job, const Sluice__V1__Grant 
 	cmd_print(stdout, grant->label);
 	fputs("  ", stdout);
 	cmd_print(stdout, grant->uuid);
+
 	if (grant->n_slots < grant->slot_count) {
 		printf("  slot%s ", grant->n_slots == 1 ? "" : "s");
 		for (size_t i = 0; i < grant->n_slots; i++)
 			printf("%s%" PRIu32, i ? "," : "", grant->slots[i]);
 		printf(" of %" PRIu32, grant->slot_count);
 	}
+
 	fputc('\n', stdout);
 }
 
@@ -313,17 +339,22 @@ static void jobs_show_attempt(const Sluice__V1__Job *job)
 {
 	const Sluice__V1__Attempt *attempt = job->attempt;
 	char text[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
+
 	if (!attempt || attempt->number == 0)
 		return;
+
 	(void)snprintf(text, sizeof(text), "%" PRIu32, attempt->number);
 	jobs_line("attempt", text);
 	jobs_line_time("started", attempt->started_unix_ns);
 	jobs_line_time("ended", attempt->ended_unix_ns);
+
 	if (attempt->started_unix_ns)
 		jobs_line("ran",
 			  job_text_duration(job_text_elapsed_ns(job, clock_unix_ns()), time));
+
 	for (size_t i = 0; i < attempt->n_grants; i++)
 		jobs_line_grant(job, attempt->grants[i]);
+
 	(void)snprintf(text, sizeof(text), "%s%s%s%s", attempt->isolation,
 		       attempt->isolation_reason[0] ? " (" : "", attempt->isolation_reason,
 		       attempt->isolation_reason[0] ? ")" : "");
@@ -332,14 +363,17 @@ static void jobs_show_attempt(const Sluice__V1__Job *job)
 		printf("  %-12s%" PRIu32 "\n", "pid", attempt->pid);
 	if (attempt->port)
 		printf("  %-12shttp://127.0.0.1:%" PRIu32 "/\n", "port", attempt->port);
+
 	if (attempt->supervisor_pid)
 		printf("  %-12s%" PRIu32 "\n", "supervisor", attempt->supervisor_pid);
 	jobs_line("cgroup", attempt->cgroup);
 	jobs_line("output", attempt->stdout_path);
 	jobs_line("errors", attempt->stderr_path);
+
 	if (attempt->killed_leftovers)
 		printf("  %-12s%" PRIu32 " processes that it left\n", "killed",
 		       attempt->killed_leftovers);
+
 	for (size_t i = 0; i < attempt->n_observed; i++) {
 		const Sluice__V1__Observation *seen = attempt->observed[i];
 		(void)snprintf(
@@ -358,9 +392,11 @@ static void jobs_show_past(const Sluice__V1__Job *job)
 	for (size_t i = 0; i < job->n_attempts; i++) {
 		const Sluice__V1__Attempt *past = job->attempts[i];
 		char text[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
+
 		/* The only one, with which the job has ended: the first line says how. */
 		if (job->n_attempts == 1 && past->ended_unix_ns == job->ended_unix_ns)
 			continue;
+
 		int64_t ran_ns =
 		    past->started_unix_ns ? past->ended_unix_ns - past->started_unix_ns : 0;
 		(void)snprintf(text, sizeof(text), "attempt %" PRIu32 ": %s%s%s%s, ran %s",
@@ -376,19 +412,23 @@ static void jobs_show_text(const Sluice__V1__Job *job)
 {
 	char text[JOB_TEXT_MAX];
 	char label[JOB_TEXT_LABEL_MAX];
+
 	printf("job %s%s", job_text_label(job, label),
 	       job->name[0] ? " " : ""); /* others' have none */
 	cmd_print(stdout, job->name);
 	printf(": %s", job_text_state(job->state));
+
 	if (job_text_reason(job, text)[0]) {
 		fputs(", ", stdout);
 		cmd_print(stdout, text);
 	}
+
 	fputc('\n', stdout);
 	(void)snprintf(text, sizeof(text), "%s (%" PRIu32 ")", job->user[0] ? job->user : "-",
 		       job->uid);
 	jobs_line("user", text);
 	jobs_line_time("submitted", job->submitted_unix_ns);
+
 	if (!job->attempt || job->attempt->n_grants == 0)
 		jobs_line("GPUs", job->gpus ? job_text_gpus(job, text) : "none");
 	jobs_line("resources", job->resources);
@@ -399,6 +439,7 @@ static void jobs_show_text(const Sluice__V1__Job *job)
 	jobs_line("directory", text);
 	jobs_show_past(job);
 	jobs_show_attempt(job);
+
 	if (job->has_exit && job->signal)
 		printf("  %-12s%" PRId32 " (signal %" PRIu32 ")\n", "exit code", job->exit_code,
 		       job->signal);
@@ -412,12 +453,16 @@ static int jobs_show_one(const struct cmd_call *call, struct agent_call *agent, 
 	struct err err = {0};
 	ProtobufCMessage *reply = NULL;
 	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
+
 	request.id = id;
 	request.details = true;
+
 	int rc = agent_call_ask(agent, AGENT_GET, &request.base, &reply, &err);
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
+
 	const Sluice__V1__Job *job = (const Sluice__V1__Job *)reply;
+
 	rc = 0;
 	if (options->output == OPTION_OUTPUT_JSON) {
 		json_t *json = job_text_json(job);
@@ -426,6 +471,7 @@ static int jobs_show_one(const struct cmd_call *call, struct agent_call *agent, 
 	} else {
 		jobs_show_text(job);
 	}
+
 	agent_call_free(reply);
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
@@ -436,14 +482,17 @@ static int jobs_run(const struct cmd_call *call)
 	struct job_target target = {.id = 0};
 	struct err err = {0};
 	uint64_t id;
+
 	if (call->argc > 0 && job_text_id(call->argv[0], &id) < 0)
 		return cmd_usage(call, "'%s' is no number of a job", call->argv[0]);
 	if (call->argc > 0 && options->watch)
 		return cmd_usage(call, "--watch is for the list; 'sluice logs -f' follows a job");
+
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
 	int exit_code = jobs_open(call, options->socket, !options->no_start, &agent);
 	if (exit_code != CMD_EXIT_OK)
 		return exit_code;
+
 	int rc = call->argc > 0 ? job_target_find(&agent, call->argv[0], true, &target, &err) : 0;
 	if (rc == -EINVAL)
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
@@ -451,8 +500,10 @@ static int jobs_run(const struct cmd_call *call)
 		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
 	if (target.array_count > 0)
 		return jobs_show_list(call, &agent, target.id, stdout);
+
 	if (target.id)
 		return jobs_show_one(call, &agent, target.id);
+
 	return options->watch ? jobs_watch_list(call, &agent)
 			      : jobs_show_list(call, &agent, 0, stdout);
 }
@@ -503,13 +554,16 @@ static int jobs_wait_one(const struct cmd_call *call, struct agent_call *agent, 
 	struct job_follow *follow = job_follow_new(&options, &err);
 	if (!follow)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
 	int rc = 0;
 	uint64_t now_ns;
 	while (rc == 0 && !wait.over && (now_ns = loop_now_ns(agent->loop)) < until_ns)
 		rc = loop_pass(agent->loop,
 			       until_ns - now_ns < JOBS_EACH_NS ? until_ns - now_ns : JOBS_EACH_NS,
 			       &err);
+
 	int exit_code;
+
 	if (rc < 0) {
 		exit_code = cmd_fail(call, CMD_EXIT_FAILED, &err);
 	} else if (!wait.over) {
@@ -524,6 +578,7 @@ static int jobs_wait_one(const struct cmd_call *call, struct agent_call *agent, 
 	} else {
 		exit_code = job_text_exit_code(job_follow_job(follow));
 	}
+
 	(void)job_follow_free(follow);
 	return exit_code;
 }
@@ -537,13 +592,16 @@ static int jobs_wait_for(const struct cmd_call *call, struct agent_call *agent, 
 	int rc = job_target_find(agent, text, true, &target, &err);
 	if (rc == -EINVAL)
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
+
 	int first = jobs_wait_one(call, agent, target.id, until_ns);
 	for (uint64_t i = 1; i < target.array_count; i++) {
 		int exit_code = jobs_wait_one(call, agent, target.id + i, until_ns);
 		first = first == CMD_EXIT_OK ? exit_code : first;
 	}
+
 	return first;
 }
 
@@ -554,10 +612,12 @@ static int jobs_wait_run(const struct cmd_call *call)
 	for (int i = 0; i < call->argc; i++)
 		if (job_text_id(call->argv[i], &id) < 0)
 			return cmd_usage(call, "'%s' is no number of a job", call->argv[i]);
+
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
 	int exit_code = jobs_open(call, options->socket, true, &agent);
 	if (exit_code != CMD_EXIT_OK)
 		return exit_code;
+
 	uint64_t until_ns = options->timeout_ns
 				? clock_after_ns(loop_now_ns(agent.loop), options->timeout_ns)
 				: UINT64_MAX;
@@ -567,6 +627,7 @@ static int jobs_wait_run(const struct cmd_call *call)
 		if (first == CMD_EXIT_OK)
 			first = exit_code;
 	}
+
 	return first;
 }
 

@@ -71,11 +71,13 @@ static int jobs_change_one(const struct cmd_call *call, struct agent_call *agent
 	int rc = job_target_find(agent, text, false, &target, &err);
 	if (rc == -EINVAL)
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+
 	if (rc == 0) {
 		request->id = target.id;
 		request->member_alone = target.is_member;
 		rc = agent_call_ask(agent, AGENT_CHANGE, &request->base, NULL, &err);
 	}
+
 	return rc < 0 ? cmd_fail(call, agent_call_exit_code(agent, rc), &err) : CMD_EXIT_OK;
 }
 
@@ -85,10 +87,12 @@ static int jobs_change_all(const struct cmd_call *call, Sluice__V1__ChangeReques
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
 	int exit_code = jobs_change_open(call, &agent);
 	int worst = exit_code;
+
 	for (int i = 0; i < call->argc && exit_code == CMD_EXIT_OK; i++) {
 		int one = jobs_change_one(call, &agent, call->argv[i], request);
 		worst = one != CMD_EXIT_OK ? one : worst;
 	}
+
 	return worst;
 }
 
@@ -118,19 +122,23 @@ static int jobs_set_run(const struct cmd_call *call)
 	const struct jobs_change_options *options = call->options;
 	Sluice__V1__ChangeRequest request = SLUICE__V1__CHANGE_REQUEST__INIT;
 	size_t count = options->environment.count;
+
 	request.has_priority = options->priority != JOBS_PRIORITY_NOT_GIVEN;
 	if (!request.has_priority && count == 0)
 		return cmd_usage(call, "nothing to set: --priority or --env says what");
+
 	request.priority = request.has_priority ? (int32_t)options->priority : 0;
 	_cleanup_free_ ProtobufCBinaryData *list = calloc(count + 1, sizeof(*list));
 	if (!list)
 		return cmd_usage(call, "no memory for %zu variables", count);
+
 	for (size_t i = 0; i < count; i++) {
 		const char *text = options->environment.items[i];
 		if (text[0] == '=' || !strchr(text, '='))
 			return cmd_usage(call, "--env '%s' is not NAME=VALUE", text);
 		list[i] = (ProtobufCBinaryData){.len = strlen(text), .data = (uint8_t *)text};
 	}
+
 	request.environment = list;
 	request.n_environment = count;
 	return jobs_change_all(call, &request);
@@ -146,6 +154,7 @@ static int jobs_drain_to(const struct cmd_call *call, bool is_draining)
 	int exit_code = jobs_change_open(call, &agent);
 	if (exit_code != CMD_EXIT_OK)
 		return exit_code;
+
 	request.is_draining = is_draining;
 	int rc = agent_call_ask(&agent, AGENT_DRAIN, &request.base, NULL, &err);
 	return rc < 0 ? cmd_fail(call, agent_call_exit_code(&agent, rc), &err) : CMD_EXIT_OK;
@@ -170,9 +179,11 @@ static int jobs_gc_run(const struct cmd_call *call)
 	int exit_code = jobs_change_open(call, &agent);
 	if (exit_code != CMD_EXIT_OK)
 		return exit_code;
+
 	int rc = agent_call_ask(&agent, AGENT_COLLECT, &request.base, &reply, &err);
 	if (rc < 0)
 		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
+
 	printf("%" PRIu64 " jobs forgotten\n",
 	       ((const Sluice__V1__CollectReply *)reply)->forgotten);
 	agent_call_free(reply);

@@ -65,13 +65,16 @@ static void usage_add_row(struct table *table, bool by_project, const Sluice__V1
 		table_add(table, use->project[0] ? use->project : "(none)");
 	else
 		table_add(table, use->user);
+
 	table_add_u64(table, use->jobs);
 	table_add_u64(table, use->failed);
 	table_addf(table, "%.2f", usage_hours(use->gpu_ms));
+
 	if (use->cpu_jobs > 0)
 		table_addf(table, "%.2f", usage_hours(use->cpu_ms));
 	else
 		table_add(table, NULL);
+
 	table_addf(table, "%.2f", usage_hours(use->wall_ms));
 }
 
@@ -88,6 +91,7 @@ static json_t *usage_json(bool by_project, const Sluice__V1__Use *use)
 		(void)json_object_set_new(out, "user", table_json_text(use->user));
 		(void)json_object_set_new(out, "uid", json_integer(use->uid));
 	}
+
 	return out;
 }
 
@@ -97,16 +101,19 @@ static bool usage_on_reply(const ProtobufCMessage *message, void *context)
 	const Sluice__V1__UsageReply *reply = (const Sluice__V1__UsageReply *)message;
 	bool by_project = self->options->by == USAGE_BY_PROJECT;
 	json_t *list = self->table ? NULL : json_array();
+
 	for (size_t i = 0; i < reply->n_uses; i++) {
 		if (self->table)
 			usage_add_row(self->table, by_project, reply->uses[i]);
 		else
 			(void)json_array_append_new(list, usage_json(by_project, reply->uses[i]));
 	}
+
 	if (!self->table)
 		self->json =
 		    json_pack("{s:I, s:I, s:o*}", "since_unix_ns", (json_int_t)reply->since_unix_ns,
 			      "until_unix_ns", (json_int_t)reply->until_unix_ns, "usage", list);
+
 	return true;
 }
 
@@ -122,6 +129,7 @@ static int usage_ask(const struct cmd_call *call, const Sluice__V1__UsageRequest
 	if (rc == 0)
 		rc = agent_call_follow(&agent, AGENT_USAGE, &request->base, AGENT_CALL_DEADLINE_NS,
 				       usage_on_reply, reply, &err);
+
 	return rc < 0 ? cmd_fail(call, agent_call_exit_code(&agent, rc), &err) : CMD_EXIT_OK;
 }
 
@@ -140,22 +148,28 @@ static int usage_run(const struct cmd_call *call)
 	struct err err = {0};
 	struct usage_reply reply = {.options = options};
 	Sluice__V1__UsageRequest request = SLUICE__V1__USAGE_REQUEST__INIT;
+
 	if (since_read(options->since ? options->since : "30d", clock_unix_ns(),
 		       &request.since_unix_ns, &err) < 0)
 		return cmd_usage(call, "--since: %s", err.text);
+
 	request.by_project = options->by == USAGE_BY_PROJECT;
 	request.user = options->user ? (char *)options->user : request.user;
 	memcpy(own, columns, sizeof(own));
+
 	if (request.by_project)
 		own[0].title = "PROJECT";
 	if (options->output != OPTION_OUTPUT_JSON)
 		reply.table = table_new(own, array_length(own));
+
 	int exit_code = usage_ask(call, &request, &reply);
 	int rc = 0;
+
 	if (exit_code == CMD_EXIT_OK && reply.table)
 		rc = table_print(reply.table, stdout, table_width(stdout), &err);
 	else if (exit_code == CMD_EXIT_OK)
 		rc = table_print_json(reply.json, stdout, &err);
+
 	reply.table = table_free(reply.table);
 	json_decref(reply.json);
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : exit_code;

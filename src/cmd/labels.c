@@ -185,6 +185,7 @@ static void environment_add(struct config_overrides *overrides)
 	    {"GFD_USE_NODE_FEATURE_API", SCHEMA_USE_NODE_FEATURE_API},
 	};
 	config_overrides_environment(overrides);
+
 	for (size_t i = 0; i < array_length(variables); i++) {
 		const char *value = environment(variables[i].name);
 		if (value)
@@ -205,9 +206,11 @@ static int load_config(const struct cmd_call *call, struct config **out, struct 
 	int rc = settings_overrides(&options->settings, &words, &overrides, err);
 	if (rc < 0)
 		return rc;
+
 	if (!output_is_format(options->output) && !overrides.flag[SCHEMA_GFD_OUTPUT])
 		overrides.flag[SCHEMA_GFD_OUTPUT] = options->output;
 	environment_add(&overrides);
+
 	const char *file = options->config_file;
 	if (!file)
 		file = environment("GFD_CONFIG_FILE");
@@ -229,23 +232,28 @@ static int check_config(const struct config *config, bool publishes, struct err 
 {
 	char text[32] = "";
 	(void)schema_format(config, SCHEMA_DISCOVERY, text, sizeof(text));
+
 	if (strcmp(text, "auto") != 0 && strcmp(text, "nvml") != 0)
 		return err_set(
 		    err, -EINVAL,
 		    "the device discovery strategy %s is not built yet; use auto or nvml", text);
+
 	/* Printing once is right in any mode, unless this very call asks for the API. */
 	bool wants_api = config->source[SCHEMA_USE_NODE_FEATURE_API] != CONFIG_DEFAULT &&
 			 config->use_node_feature_api && config->labels.mode == CONFIG_LABELS_AUTO;
 	bool asked = wants_api && config->source[SCHEMA_USE_NODE_FEATURE_API] != CONFIG_FILE;
+
 	if (asked || (publishes && (wants_api || config->labels.mode >= CONFIG_LABELS_NODEFEATURE)))
 		return err_set(err, -EINVAL,
 			       "labels by the cluster's API (the modes nodefeature and direct) are "
 			       "kept by 'sluice agent', not by this command; use "
 			       "--use-node-feature-api=false, and sluice.labels.mode auto or file, "
 			       "for a feature file");
+
 	if (config->gfd_sleep_ns == 0)
 		return err_set(err, -EINVAL,
 			       "invalid duration: the sleep interval must be longer than 0s");
+
 	return 0;
 }
 
@@ -257,25 +265,30 @@ static int configure(struct session *session, struct err *err)
 	int rc = load_config(session->call, &config, err);
 	if (rc < 0)
 		return rc;
+
 	/* Other defaults than the peer's: without options the labels are printed, once. */
 	bool oneshot = config->source[SCHEMA_GFD_ONESHOT] == CONFIG_DEFAULT || config->gfd_oneshot;
 	const char *path =
 	    config->source[SCHEMA_GFD_OUTPUT] == CONFIG_DEFAULT ? "" : config->gfd_output;
+
 	rc = check_config(config, path[0] != '\0' || !oneshot, err);
 	if (rc == 0)
 		rc =
 		    file_path(session->machine_file, err, "%s%s",
 			      config->source[SCHEMA_GFD_MACHINE_TYPE] == CONFIG_DEFAULT ? root : "",
 			      config->gfd_machine_type);
+
 	if (rc < 0) {
 		(void)config_free(config);
 		return rc;
 	}
+
 	(void)config_free(session->config);
 	session->config = config;
 	session->oneshot = oneshot;
 	session->path = path;
 	session->start_s = config->gfd_no_timestamp ? 0 : clock_unix_ns() / (int64_t)CLOCK_NS_PER_S;
+
 	return 0;
 }
 
@@ -292,10 +305,12 @@ static int make_labels(struct session *session, struct err *err)
 	_cleanup_free_ struct labels_facts *facts = calloc(1, sizeof(*facts));
 	if (!facts)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	int rc = policy_make(&session->held.inventory, session->config, &session->surroundings,
 			     &policy, err);
 	if (rc < 0)
 		return rc;
+
 	facts->start_s = session->start_s;
 	facts_read(pci_root(), session->machine_file, &session->held.inventory, facts);
 	return labels_make(&session->held.inventory, session->config, &session->surroundings,
@@ -326,11 +341,14 @@ static int look(struct session *session, struct err *err)
 	_cleanup_inventory_ struct inventory now;
 	struct err why = {0};
 	bool is_first = !session->held.has;
+
 	inventory_init(&now);
 	session->wait_ns = session->config->gfd_sleep_ns;
+
 	int rc = probe_collect(&how, options->timeout_ns, &now, NULL, &why);
 	if (rc < 0 && is_first && session->config->fail_on_init_error)
 		return err_set(err, rc, "%s", why.text);
+
 	if (rc < 0) {
 		complain(session, &why);
 		wait_at_most(session, RETRY_WAIT_NS);
@@ -339,6 +357,7 @@ static int look(struct session *session, struct err *err)
 		if (now.simulated && is_first)
 			fprintf(stderr, "%s: the GPUs are simulated\n", session->call->path);
 	}
+
 	/* There is nothing to keep at first. */
 	uint64_t now_ns = clock_now_ns(&clock);
 	rc = held_look(&session->held, rc < 0 ? NULL : &now,
@@ -348,8 +367,10 @@ static int look(struct session *session, struct err *err)
 		return rc;
 	if (held_due_ns(&session->held) != UINT64_MAX)
 		wait_at_most(session, MISS_WAIT_NS);
+
 	if (held_due_ns(&session->held) > now_ns)
 		wait_at_most(session, held_due_ns(&session->held) - now_ns);
+
 	return make_labels(session, err);
 }
 
@@ -360,19 +381,25 @@ static void tell_warnings(struct session *session)
 {
 	const struct label_set *set = &session->set;
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, WARNINGS_MAX);
+
 	for (uint32_t i = 0; i < set->warning_count && i < LABEL_WARNINGS_MAX; i++)
 		(void)buf_printf(&text, "%s\n", set->warning[i]);
+
 	if (strcmp(buf_text(&text), buf_text(&session->warnings)) == 0)
 		return;
+
 	for (uint32_t i = 0; i < set->warning_count && i < LABEL_WARNINGS_MAX; i++) {
 		fprintf(stderr, "%s: warning: ", session->call->path);
 		cmd_print(stderr, set->warning[i]);
 		fputc('\n', stderr);
 	}
+
 	if (set->warning_count > LABEL_WARNINGS_MAX)
 		fprintf(stderr, "%s: %u more warnings\n", session->call->path,
 			set->warning_count - LABEL_WARNINGS_MAX);
+
 	buf_clear(&session->warnings);
 	(void)buf_add_text(&session->warnings, buf_text(&text));
 }
@@ -384,10 +411,13 @@ static int print_json(const struct session *session, struct err *err)
 	for (size_t i = 0; i < session->set.count; i++)
 		(void)json_object_set_new(labels, session->set.items[i].key,
 					  table_json_text(session->set.items[i].value));
+
 	for (uint32_t i = 0; i < session->set.warning_count && i < LABEL_WARNINGS_MAX; i++)
 		(void)json_array_append_new(warnings, table_json_text(session->set.warning[i]));
+
 	(void)json_object_set_new(root, "labels", labels);
 	(void)json_object_set_new(root, "warnings", warnings);
+
 	int rc = table_print_json(root, stdout, err);
 	json_decref(root);
 	return rc;
@@ -397,8 +427,10 @@ static int put_file(struct session *session, const struct buf *plain, struct err
 {
 	uint64_t expiry_ns = session->config->labels.expiry_ns;
 	bool expires = expiry_ns > 0 && expiry_ns != SCHEMA_FOREVER;
+
 	if (expires)
 		wait_at_most(session, expiry_ns / FEATURE_FILE_EXPIRY_PARTS + 1);
+
 	int rc = feature_keep_put(&session->file, session->path, plain,
 				  expires ? (int64_t)(expiry_ns / CLOCK_NS_PER_S) : 0,
 				  clock_unix_ns() / (int64_t)CLOCK_NS_PER_S, err);
@@ -420,6 +452,7 @@ static int publish(struct session *session, struct err *err)
 	_cleanup_buf_ struct buf plain;
 	buf_init(&plain, FEATURE_FILE_MAX);
 	tell_warnings(session);
+
 	int rc = feature_file_text(&session->set, 0, &plain, err);
 	if (rc == 0 && session->path[0] != '\0')
 		return put_file(session, &plain, err);
@@ -427,6 +460,7 @@ static int publish(struct session *session, struct err *err)
 		rc = put_stdout(session, &plain, err);
 	if (rc < 0)
 		return rc;
+
 	buf_clear(&session->plain);
 	return buf_add(&session->plain, buf_text(&plain), plain.length);
 }
@@ -470,10 +504,12 @@ static void reload(struct session *session)
 {
 	char before[FILE_PATH_MAX];
 	struct err err = {0};
+
 	if (file_path(before, &err, "%s", session->path) < 0 || configure(session, &err) < 0) {
 		(void)cmd_fail(session->call, 0, &err);
 		return;
 	}
+
 	if (before[0] != '\0' && strcmp(before, session->path) != 0 &&
 	    feature_file_remove(before, &err) < 0)
 		(void)cmd_fail(session->call, 0, &err);
@@ -483,10 +519,14 @@ static int loop(struct session *session)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP};
 	sigset_t signals;
+
 	(void)sigemptyset(&signals);
+
 	for (size_t i = 0; i < array_length(numbers); i++)
 		(void)sigaddset(&signals, numbers[i]);
+
 	(void)sigprocmask(SIG_BLOCK, &signals, NULL);
+
 	for (bool first = true;; first = false) {
 		struct err err = {0};
 		if (look(session, &err) < 0 || publish(session, &err) < 0) {
@@ -494,6 +534,7 @@ static int loop(struct session *session)
 				return cmd_fail(session->call, CMD_EXIT_FAILED, &err);
 			complain(session, &err);
 		}
+
 		int number = wait_signal(&signals, session->wait_ns);
 		if (number == SIGHUP)
 			reload(session);
@@ -508,14 +549,17 @@ static int run_session(struct session *session)
 {
 	const struct labels_options *options = session->call->options;
 	struct err err = {0};
+
 	if (configure(session, &err) < 0)
 		return cmd_fail(session->call, CMD_EXIT_FAILED, &err);
+
 	session->json = options->output && strcmp(options->output, "json") == 0;
 	if (session->json && (session->path[0] != '\0' || !session->oneshot))
 		return cmd_usage(session->call,
 				 "--output: json is for labels that are printed once");
 	if (!session->oneshot)
 		return loop(session);
+
 	return look(session, &err) < 0 || publish(session, &err) < 0
 		   ? cmd_fail(session->call, CMD_EXIT_FAILED, &err)
 		   : CMD_EXIT_OK;
@@ -528,17 +572,20 @@ static int run(const struct cmd_call *call)
 		return cmd_usage(call,
 				 "--output: '%s' is neither table nor json nor a path with a '/'",
 				 options->output);
+
 	struct session session = {
 	    .call = call,
 	    .surroundings = {.has_kubelet = true,
 			     .visible_devices = getenv("NVIDIA_VISIBLE_DEVICES")},
 	};
 	const struct clock clock = {0};
+
 	held_init(&session.held, clock_now_ns(&clock));
 	label_set_init(&session.set);
 	buf_init(&session.plain, FEATURE_FILE_MAX);
 	feature_keep_init(&session.file);
 	buf_init(&session.warnings, WARNINGS_MAX);
+
 	int code = run_session(&session);
 	session_done(&session);
 	return code;

@@ -72,15 +72,18 @@ static ssize_t log_follow_write(int fd, const char *data, size_t length)
 {
 	struct stat info;
 	struct pollfd ready = {.fd = fd, .events = POLLOUT};
+
 	if (fstat(fd, &info) < 0 || !S_ISREG(info.st_mode)) {
 		if (poll(&ready, 1, 0) == 0)
 			return 0;
 		if (length > LOG_FOLLOW_WRITE)
 			length = LOG_FOLLOW_WRITE;
 	}
+
 	ssize_t written = write(fd, data, length);
 	if (written < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
+
 	return written < 0 ? -errno : written;
 }
 
@@ -124,11 +127,14 @@ static int log_follow_show_part(struct log_follow *follow, const char *data, siz
 			log_follow_wait_writable(follow);
 			return 0;
 		}
+
 		if (written < 0)
 			return log_follow_fail_write(follow, (int)written);
+
 		*begin += (size_t)written;
 		*length -= (size_t)written;
 	}
+
 	return 1;
 }
 
@@ -155,12 +161,14 @@ static int log_follow_show(struct log_follow *follow)
 	if (!follow->options.is_screen)
 		return log_follow_show_part(follow, follow->buffer, &follow->begin,
 					    &follow->length);
+
 	if (follow->length > 0) {
 		int rc = log_follow_prepare(follow, follow->buffer, follow->length);
 		if (rc < 0)
 			return rc;
 		follow->length = 0;
 	}
+
 	return log_follow_show_screen(follow);
 }
 
@@ -178,8 +186,10 @@ static void log_follow_turn(void *context)
 {
 	struct log_follow *follow = context;
 	size_t done = 0;
+
 	if (follow->ended)
 		return;
+
 	for (;;) {
 		if (log_follow_show(follow) <= 0)
 			return;
@@ -187,6 +197,7 @@ static void log_follow_turn(void *context)
 			loop_timer_start(follow->timer, 0);
 			return;
 		}
+
 		ssize_t got = pread(follow->fd, follow->buffer, sizeof(follow->buffer),
 				    (off_t)follow->offset);
 		if (got < 0 && errno == EINTR)
@@ -195,15 +206,19 @@ static void log_follow_turn(void *context)
 			log_follow_fail(follow, -errno, "cannot read");
 			return;
 		}
+
 		if (got == 0)
 			break;
+
 		follow->begin = 0;
 		follow->length = (size_t)got;
 		follow->offset += (uint64_t)got;
 		done += (size_t)got;
 	}
+
 	if (follow->finishing && log_follow_show_rest(follow) <= 0)
 		return; /* the rest of it is shown in another turn, or it has ended */
+
 	if (follow->finishing)
 		log_follow_end(follow, 0, NULL);
 	else
@@ -230,11 +245,13 @@ static struct log_follow *log_follow_new(const struct log_follow_options *option
 		(void)err_set(err, -ENOMEM, "no memory to follow an output");
 		return NULL;
 	}
+
 	follow->options = *options;
 	follow->offset = options->offset;
 	follow->fd = follow->inotify_fd = -1;
 	buf_init(&follow->shown, LOG_FOLLOW_SHOWN_MAX);
 	follow->timer = loop_timer_new(options->loop, log_follow_turn, follow, err);
+
 	return follow->timer ? follow : log_follow_free(follow);
 }
 
@@ -253,26 +270,32 @@ struct log_follow *log_follow_file(const char *path, const struct log_follow_opt
 				   struct err *err)
 {
 	struct stat info;
+
 	if (strlen(path) >= LOG_FOLLOW_PATH_MAX) {
 		(void)err_set(err, -ENAMETOOLONG, "the path of the output is too long");
 		return NULL;
 	}
+
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &info) < 0) {
 		(void)err_set(err, -errno, "cannot open '%s': %s", path, err_describe(-errno));
 		return NULL;
 	}
+
 	if (!S_ISREG(info.st_mode)) {
 		(void)err_set(err, -EINVAL, "'%s' is not a plain file", path);
 		return NULL;
 	}
+
 	struct log_follow *follow = log_follow_new(options, err);
 	if (!follow)
 		return NULL;
+
 	memcpy(follow->path, path, strlen(path) + 1);
 	follow->fd = take_fd(&fd);
 	log_follow_listen(follow);
 	loop_timer_start(follow->timer, 0);
+
 	return follow;
 }
 
@@ -294,12 +317,15 @@ static int log_follow_write_all(struct log_follow *follow, const char *data, siz
 	for (size_t at = 0; at < length;) {
 		struct pollfd ready = {.fd = follow->options.out_fd, .events = POLLOUT};
 		(void)poll(&ready, 1, -1); /* its result comes with the next write */
+
 		ssize_t size = log_follow_write(follow->options.out_fd, data + at, length - at);
 		if (size < 0)
 			return log_follow_fail_write(follow, (int)size);
+
 		at += (size_t)size;
 		*written += (uint64_t)size;
 	}
+
 	return 0;
 }
 
@@ -318,27 +344,33 @@ static void log_follow_on_chunk(const ProtobufCMessage *reply, void *context)
 	const Sluice__V1__LogChunk *chunk = (const Sluice__V1__LogChunk *)reply;
 	if (follow->ended || chunk->offset + chunk->data.len <= follow->offset)
 		return;
+
 	if (chunk->offset > follow->offset) {
 		struct err err = {0};
 		(void)err_set(&err, -EIO,
 			      "the agent left out bytes %" PRIu64 " to %" PRIu64 " of the output",
 			      follow->offset, (uint64_t)chunk->offset);
 		log_follow_end(follow, -EIO, &err);
+
 		return;
 	}
+
 	size_t at = (size_t)(follow->offset - chunk->offset);
 	const char *data = (const char *)chunk->data.data;
+
 	if (!follow->options.is_screen) {
 		(void)log_follow_write_all(follow, data + at, chunk->data.len - at,
 					   &follow->offset);
 		return;
 	}
+
 	for (size_t size; at < chunk->data.len; at += size) {
 		size = chunk->data.len - at;
 		size = size < LOG_FOLLOW_READ ? size : LOG_FOLLOW_READ;
 		if (log_follow_prepare(follow, data + at, size) < 0 ||
 		    log_follow_write_screen(follow) < 0)
 			return;
+
 		follow->offset += size;
 	}
 }
@@ -347,12 +379,15 @@ static void log_follow_on_end(const struct wire_result *result, void *context)
 {
 	struct log_follow *follow = context;
 	struct err err = {0};
+
 	follow->call = NULL;
+
 	switch (result->status) {
 	case WIRE_OK:
 		if (follow->options.is_screen && (screen_end(&follow->screen, &follow->shown) < 0 ||
 						  log_follow_write_screen(follow) < 0))
 			return;
+
 		log_follow_end(follow, 0, NULL);
 		return;
 	case WIRE_UNAVAILABLE:
@@ -379,12 +414,14 @@ struct log_follow *log_follow_remote(struct wire_client *client, uint64_t id, ui
 	struct log_follow *follow = log_follow_new(options, err);
 	if (!follow)
 		return NULL;
+
 	Sluice__V1__LogsRequest request = SLUICE__V1__LOGS_REQUEST__INIT;
 	request.id = id;
 	request.attempt = attempt;
 	request.stderr = is_stderr;
 	request.follow = to_the_end;
 	request.offset = options->offset;
+
 	const struct wire_client_callbacks callbacks = {
 	    .message = log_follow_on_chunk, .end = log_follow_on_end, .context = follow};
 	follow->call = wire_client_call(client, agent_call_method(AGENT_LOGS), &request.base, 0,
@@ -412,10 +449,12 @@ struct log_follow *log_follow_free(struct log_follow *follow)
 	follow->writable = loop_fd_free(follow->writable);
 	follow->timer = loop_timer_free(follow->timer);
 	buf_done(&follow->shown);
+
 	if (follow->fd >= 0)
 		(void)close(follow->fd);
 	if (follow->inotify_fd >= 0)
 		(void)close(follow->inotify_fd);
 	free(follow);
+
 	return NULL;
 }

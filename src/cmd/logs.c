@@ -115,20 +115,26 @@ static int logs_ask(struct logs *logs, struct err *err)
 {
 	ProtobufCMessage *reply = NULL;
 	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
+
 	request.id = logs->id;
 	request.details = true;
+
 	int rc = agent_call_ask(&logs->agent, AGENT_GET, &request.base, &reply, err);
 	if (rc < 0)
 		return rc;
+
 	const Sluice__V1__Job *job = (const Sluice__V1__Job *)reply;
 	const Sluice__V1__Attempt *attempt = job->attempt;
+
 	logs->attempt = attempt ? attempt->number : 0;
 	logs->ended = job_text_is_final(job->state);
 	if (strcmp(job->reason, "OutputLost") == 0)
 		(void)job_text_reason(job, logs->lost);
+
 	const char *path = !attempt		   ? ""
 			   : logs->options->errors ? attempt->stderr_path
 						   : attempt->stdout_path;
+
 	if (logs->array_id && job->array_id != logs->array_id) {
 		rc = err_set(err, -ESRCH, "job %" PRIu64 " has no member %" PRIu64, logs->array_id,
 			     logs->id - logs->array_id);
@@ -141,6 +147,7 @@ static int logs_ask(struct logs *logs, struct err *err)
 	} else if (logs->options->attempt && logs->options->attempt != logs->attempt) {
 		logs->attempt = logs->options->attempt;
 		logs->ended = true;
+
 		char *dot = strrchr(path, '.');
 		rc = *path && dot ? file_path(logs->path, err, "%.*s.%" PRIu32, (int)(dot - path),
 					      path, logs->attempt)
@@ -148,6 +155,7 @@ static int logs_ask(struct logs *logs, struct err *err)
 	} else {
 		rc = file_path(logs->path, err, "%s", path);
 	}
+
 	agent_call_free(reply);
 	return rc;
 }
@@ -161,16 +169,20 @@ static int logs_look(struct logs *logs, const char *state_dir, struct err *err)
 	int rc = file_path(directory, err, "%s/j/%" PRIu64, state_dir, logs->id);
 	if (rc < 0)
 		return rc;
+
 	if (stat(directory, &info) < 0)
 		return err_set(err, -errno, "cannot look at '%s': %s", directory,
 			       err_describe(-errno));
+
 	uint32_t from = logs->options->attempt ? logs->options->attempt : 1;
 	uint32_t to = logs->options->attempt ? logs->options->attempt : LOGS_ATTEMPTS_MAX;
+
 	/* Its names cannot be listed by everybody. Attempts that were given back leave gaps. */
 	for (uint32_t attempt = from; attempt <= to && attempt - logs->attempt <= 64; attempt++) {
 		rc = file_path(path, err, "%s/%s.%" PRIu32, directory, kind, attempt);
 		if (rc < 0)
 			return rc;
+
 		rc = stat(path, &info) == 0 ? 0 : -errno;
 		if (rc == -EACCES) /* the directory is its user's and root's */
 			return err_set(err, rc, "job %" PRIu64 " belongs to another user",
@@ -180,6 +192,7 @@ static int logs_look(struct logs *logs, const char *state_dir, struct err *err)
 			memcpy(logs->path, path, sizeof(path));
 		}
 	}
+
 	rc = 0;
 	if (logs->path[0])
 		rc = file_path(logs->result_path, err, "%s/result.%" PRIu32, directory,
@@ -187,6 +200,7 @@ static int logs_look(struct logs *logs, const char *state_dir, struct err *err)
 	else if (logs->options->attempt)
 		rc = err_set(err, -ESRCH, "job %" PRIu64 " has no attempt %" PRIu32, logs->id,
 			     logs->options->attempt);
+
 	logs->ended = logs->result_path[0] && file_exists(logs->result_path);
 	return rc;
 }
@@ -198,13 +212,16 @@ static int logs_find(struct logs *logs, struct err *err)
 	if (rc == 0)
 		rc = logs_ask(logs, err);
 	logs->has_agent = rc == 0;
+
 	bool away = rc == -ECONNREFUSED || rc == -ECONNRESET || rc == -ENOENT || rc == -ETIMEDOUT ||
 		    rc == -ENOTCONN;
 	if (rc == 0 || !away || !logs->agent.loop)
 		return rc;
+
 	struct err why = *err;
 	const struct agent_paths_given given = {.socket = logs->options->socket};
 	struct agent_paths paths;
+
 	rc = agent_paths_find(&given, &paths, err);
 	if (rc == 0)
 		rc = logs_look(logs, paths.state_dir, err);
@@ -213,6 +230,7 @@ static int logs_find(struct logs *logs, struct err *err)
 	if (rc == -ENOENT)
 		return err_set(err, rc, "there are no files of job %" PRIu64 ", and %s", logs->id,
 			       why.text);
+
 	return rc;
 }
 
@@ -228,11 +246,14 @@ static int logs_find_worker(struct logs *logs, struct err *err)
 	const char *worker = logs->options->worker;
 	uint64_t number;
 	char path[FILE_PATH_MAX];
+
 	if (!logs_is_worker(logs) || !logs->path[0])
 		return 0;
+
 	const char *slash = strrchr(logs->path, '/');
 	if (!slash || parse_u64(worker, 0, WANTS_WORKERS_MAX - 1, &number) < 0)
 		return err_set(err, -ENOENT, "--worker '%.32s' is no worker's number", worker);
+
 	int rc = file_path(path, err, "%.*s/w%" PRIu64 ".%s", (int)(slash - logs->path), logs->path,
 			   number, slash + 1);
 	if (rc == 0 && !file_exists(path))
@@ -240,8 +261,10 @@ static int logs_find_worker(struct logs *logs, struct err *err)
 			     "worker %" PRIu64 " of job %" PRIu64
 			     " has no output of its own: that of an mpirun is the launcher's",
 			     number, logs->id);
+
 	if (rc == 0)
 		memcpy(logs->path, path, sizeof(path));
+
 	return rc;
 }
 
@@ -250,22 +273,29 @@ static int logs_tail(const char *path, uint32_t lines, uint64_t *out_offset, str
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	struct stat info;
+
 	if (fd < 0 || fstat(fd, &info) < 0)
 		return err_set(err, -errno, "cannot open '%s': %s", path, err_describe(-errno));
+
 	_cleanup_free_ char *block = malloc(LOGS_BLOCK);
 	if (!block)
 		return err_set(err, -ENOMEM, "no memory to look for the last lines");
+
 	off_t at = info.st_size;
+
 	if (lines == 0) {
 		*out_offset = (uint64_t)at;
 		return 0;
 	}
+
 	uint64_t ends = 0; /* a line end at the very end of the file begins no line */
+
 	while (at > 0) {
 		off_t begin = at > LOGS_BLOCK ? at - LOGS_BLOCK : 0;
 		ssize_t got = pread(fd, block, (size_t)(at - begin), begin);
 		if (got != at - begin)
 			return err_set(err, got < 0 ? -errno : -EIO, "cannot read '%s'", path);
+
 		for (ssize_t i = got - 1; i >= 0; i--) {
 			if (block[i] != '\n' || begin + i == info.st_size - 1)
 				continue;
@@ -274,8 +304,10 @@ static int logs_tail(const char *path, uint32_t lines, uint64_t *out_offset, str
 				return 0;
 			}
 		}
+
 		at = begin;
 	}
+
 	*out_offset = 0;
 	return 0;
 }
@@ -307,8 +339,10 @@ static int logs_end(const struct logs *logs)
 		cmd_print(stderr, logs->lost);
 		fputc('\n', stderr);
 	}
+
 	if (logs->result == 0 || logs->result == -EPIPE)
 		return CMD_EXIT_OK; /* `sluice logs 17 | head` is no failure */
+
 	return cmd_fail(logs->call, logs_exit_of(logs, logs->result), &logs->err);
 }
 
@@ -322,31 +356,38 @@ static int logs_show_output(struct logs *logs, uint64_t offset)
 						   .is_screen = isatty(STDOUT_FILENO),
 						   .ended = logs_on_end,
 						   .context = logs};
+
 	logs->log = logs->path[0] ? log_follow_file(logs->path, &options, &err) : NULL;
 	bool is_file = logs->log != NULL;
+
 	/* The agent reads what the job itself has written. */
 	if (!is_file && logs->has_agent && !logs_is_worker(logs))
 		logs->log = log_follow_remote(logs->agent.client, logs->id, logs->attempt,
 					      logs->options->errors, false, &options, &err);
 	if (!logs->log)
 		return cmd_fail(logs->call, logs_exit_of(logs, err.code), &err);
+
 	if (is_file && (!logs->options->follow || logs->ended)) {
 		log_follow_finish(logs->log);
 	} else if (is_file) {
 		logs->look = loop_timer_new(logs->agent.loop, logs_on_look, logs, &err);
 		if (!logs->look)
 			return cmd_fail(logs->call, CMD_EXIT_FAILED, &err);
+
 		logs_on_look(logs);
 	}
+
 	while (!logs->over)
 		if (loop_pass(logs->agent.loop, LOGS_PASS_NS, &err) < 0)
 			return cmd_fail(logs->call, CMD_EXIT_FAILED, &err);
+
 	return logs_end(logs);
 }
 
 static void logs_told(enum job_follow_event event, void *context)
 {
 	struct logs *logs = context;
+
 	switch (event) {
 	case JOB_FOLLOW_CHANGED:
 	case JOB_FOLLOW_AWAY:
@@ -380,13 +421,16 @@ static int logs_show_job(struct logs *logs, uint64_t offset)
 	struct job_follow *follow = job_follow_new(&options, &err);
 	if (!follow)
 		return cmd_fail(logs->call, CMD_EXIT_FAILED, &err);
+
 	while (!logs->over)
 		if (loop_pass(logs->agent.loop, LOGS_PASS_NS, &err) < 0)
 			break;
+
 	if (logs->result < 0) {
 		logs->err = *job_follow_error(follow);
 		logs->result = logs->err.code;
 	}
+
 	(void)job_follow_free(follow);
 	return logs_end(logs);
 }
@@ -398,15 +442,19 @@ static int logs_show(struct logs *logs)
 	int rc = logs_find(logs, &err);
 	if (rc == 0)
 		rc = logs_find_worker(logs, &err);
+
 	if (rc < 0)
 		return cmd_fail(logs->call, logs_exit_of(logs, rc), &err);
+
 	bool waits = logs->attempt == 0;
 	if (waits && (!options->follow || !logs->has_agent)) {
 		fprintf(stderr, "%s: job %" PRIu64 " has not started%s\n", logs->call->path,
 			logs->id, logs->ended ? "" : " yet");
 		return CMD_EXIT_OK;
 	}
+
 	uint64_t offset = 0;
+
 	if (options->tail != LOGS_TAIL_NONE && !waits) {
 		rc = logs->path[0] ? logs_tail(logs->path, options->tail, &offset, &err)
 				   : err_set(&err, -EOPNOTSUPP,
@@ -414,8 +462,10 @@ static int logs_show(struct logs *logs)
 		if (rc < 0)
 			return cmd_fail(logs->call, logs_exit_of(logs, rc), &err);
 	}
+
 	if (options->follow && logs->has_agent && !logs->ended)
 		return logs_show_job(logs, offset);
+
 	return logs_show_output(logs, offset);
 }
 
@@ -427,16 +477,20 @@ static int logs_run(const struct cmd_call *call)
 		(void)err_set(&err, -ENOMEM, "no memory");
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	}
+
 	logs->call = call;
 	logs->options = call->options;
 	(void)signal(SIGPIPE, SIG_IGN); /* whoever reads may have read enough */
+
 	int exit_code = job_text_target(call->argv[0], &logs->id, &logs->array_id) < 0
 			    ? cmd_usage(call, "'%s' is no number of a job", call->argv[0])
 			    : logs_show(logs);
+
 	logs->log = log_follow_free(logs->log);
 	logs->look = loop_timer_free(logs->look);
 	agent_call_close(&logs->agent);
 	free(logs);
+
 	return exit_code;
 }
 

@@ -53,9 +53,11 @@ void machine_headline(const struct inventory *inventory)
 json_t *machine_json(const struct inventory *inventory)
 {
 	char cuda[32] = "";
+
 	if (inventory->cuda_version > 0)
 		(void)snprintf(cuda, sizeof(cuda), "%u.%u", inventory->cuda_version / 1000,
 			       inventory->cuda_version % 1000 / 10);
+
 	return json_pack("{s:b, s:o, s:o, s:o, s:o}", "simulated", inventory->simulated,
 			 "driver_version", table_json_text(inventory->driver_version),
 			 "nvml_version", table_json_text(inventory->nvml_version), "cuda_version",
@@ -84,12 +86,14 @@ void machine_process(uint32_t pid, char out_name[MACHINE_PROCESS_NAME_MAX], uint
 	char path[FILE_PATH_MAX];
 	struct stat status;
 	_cleanup_fclose_ FILE *file = NULL;
+
 	out_name[0] = '\0';
 	*out_uid = 0;
 	if (file_path(path, NULL, "/proc/%u/comm", pid) == 0)
 		file = fopen(path, "re");
 	if (!file)
 		return;
+
 	if (fgets(out_name, MACHINE_PROCESS_NAME_MAX, file))
 		out_name[strcspn(out_name, "\n")] = '\0';
 	if (fstat(fileno(file), &status) == 0)

@@ -51,6 +51,7 @@ static int mlperf_read_block(struct mlrun *out, const char *at, size_t length, s
 			line->length = 0;
 			*is_cut = false;
 		}
+
 		at += span + (newline != NULL);
 	}
 
@@ -66,6 +67,7 @@ static ssize_t mlperf_read_some(int fd, char data[MLPERF_READ])
 		ready = poll(&wait, 1, MLPERF_SILENCE_MS);
 	} while (ready < 0 && errno == EINTR);
 	if (ready <= 0)
+
 		return ready == 0 ? -ETIMEDOUT : -errno;
 
 	ssize_t length = read(fd, data, MLPERF_READ); /* does not wait: nobody interrupts it */
@@ -79,14 +81,17 @@ static int mlperf_read_open(int fd, struct mlrun *out, struct buf *line)
 	bool is_cut = false;
 	uint64_t total = 0;
 	ssize_t length;
+
 	while ((length = mlperf_read_some(fd, data)) > 0) {
 		int rc = mlperf_read_block(out, data, (size_t)length, line, &is_cut);
 		if (rc < 0)
 			return rc;
+
 		total += (size_t)length;
 		if (total > MLPERF_FILE_MAX)
 			return -EFBIG;
 	}
+
 	if (length == 0 && line->length > 0)
 		mlperf_take(out, line, is_cut);
 
@@ -110,18 +115,22 @@ static int mlperf_check(int fd)
 int mlperf_read(const char *path, enum mlrules_round ruleset, struct mlrun *out, struct err *err)
 {
 	struct buf line _cleanup_buf_;
+
 	buf_init(&line, MLPERF_LINE_MAX);
 	mlrun_init(out, ruleset);
+
 	/* O_NONBLOCK: a pipe that nobody writes into must not hang us. */
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	int rc = fd < 0 ? -errno : mlperf_check(fd);
 	if (rc == 0)
 		rc = mlperf_read_open(fd, out, &line);
+
 	if (rc == -EFBIG)
 		return err_set(err, rc,
 			       "reading '%s': it is larger than %d MiB, and no log of a "
 			       "training is",
 			       path, MLPERF_FILE_MAX >> 20);
+
 	if (rc == -ENODEV)
 		return err_set(err, rc, "reading '%s': it is neither a file nor a pipe", path);
 	if (rc == -ETIMEDOUT)
@@ -166,16 +175,19 @@ static int mlperf_files_list(struct mlperf_files *files, const char *directory, 
 		free(entries);
 		count = scandir(directory, &entries, mlperf_is_log, versionsort);
 	}
+
 	if (count < 0)
 		return err_set(err, -errno, "reading '%s': %s", directory, err_describe(errno));
 	if (count == 0)
 		result = err_set(err, -ENOENT, "'%s' holds no result_*.txt, *.log, *.txt or *.out",
 				 directory);
+
 	for (int i = 0; i < count; i++) {
 		if (result == 0)
 			result = mlperf_files_add(files, directory, entries[i]->d_name, err);
 		free(entries[i]);
 	}
+
 	free(entries);
 	return result;
 }
@@ -184,15 +196,18 @@ int mlperf_files_find(char *const *arguments, size_t count, struct mlperf_files 
 		      struct err *err)
 {
 	int result = 0;
+
 	*out = (struct mlperf_files){.paths = calloc(MLPERF_FILES_MAX, sizeof(*out->paths))};
 	if (!out->paths)
 		return err_set(err, -ENOMEM, "no memory");
+
 	for (size_t i = 0; result == 0 && i < count; i++) {
 		struct stat status;
 		bool is_directory = stat(arguments[i], &status) == 0 && S_ISDIR(status.st_mode);
 		result = is_directory ? mlperf_files_list(out, arguments[i], err)
 				      : mlperf_files_add(out, NULL, arguments[i], err);
 	}
+
 	return result;
 }
 
@@ -241,15 +256,18 @@ static const struct option_row log_rows[] = {
 static int log_value(struct buf *out, const char *text)
 {
 	struct buf probe _cleanup_buf_;
+
 	buf_init(&probe, MLPERF_LINE_MAX);
 	if (mllog_format(&probe, 0, MLLOG_POINT, "k", text, NULL, NULL) == 0)
 		return buf_add_text(out, text);
+
 	int result = buf_add_text(out, "\"");
 	for (const char *at = text; result == 0 && *at; at++) {
 		bool is_special = *at == '"' || *at == '\\' || (unsigned char)*at < ' ';
 		result = is_special ? buf_printf(out, "\\u%04x", (unsigned char)*at)
 				    : buf_add(out, at, 1);
 	}
+
 	return result == 0 ? buf_add_text(out, "\"") : result;
 }
 
@@ -257,11 +275,14 @@ static int log_metadata(const struct cmd_call *call, const struct option_list *m
 			struct buf *out)
 {
 	int result = buf_add_text(out, "{");
+
 	for (size_t i = 0; result == 0 && i < meta->count; i++) {
 		const char *equals = strchr(meta->items[i], '=');
 		if (!equals || equals == meta->items[i])
 			return cmd_usage(call, "--meta '%s': NAME=VALUE is wanted", meta->items[i]);
+
 		struct buf name _cleanup_buf_;
+
 		buf_init(&name, MLPERF_LINE_MAX);
 		result = buf_printf(&name, "%.*s", (int)(equals - meta->items[i]), meta->items[i]);
 		if (result == 0)
@@ -269,6 +290,7 @@ static int log_metadata(const struct cmd_call *call, const struct option_list *m
 		if (result == 0)
 			result = log_value(out, equals + 1);
 	}
+
 	return result == 0 ? buf_add_text(out, "}") : result;
 }
 
@@ -281,10 +303,12 @@ static int log_write(const struct cmd_call *call, const char *path, const struct
 		(void)err_set(&err, -errno, "opening '%s': %s", path, err_describe(errno));
 		return cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
 	}
+
 	/* At once, so that lines of several processes do not mix. */
 	ssize_t written = write(path ? fd : STDOUT_FILENO, buf_text(line), line->length);
 	if (written == (ssize_t)line->length)
 		return CMD_EXIT_OK;
+
 	(void)err_set(&err, written < 0 ? -errno : -ENOSPC, "writing '%s': %s",
 		      path ? path : "standard output", err_describe(written < 0 ? errno : ENOSPC));
 	return cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
@@ -296,11 +320,14 @@ static int log_main(const struct cmd_call *call)
 	struct err err = {0};
 	struct timespec now;
 	struct buf line _cleanup_buf_, value _cleanup_buf_, metadata _cleanup_buf_;
+
 	buf_init(&line, MLPERF_LINE_MAX);
 	buf_init(&value, MLPERF_LINE_MAX);
 	buf_init(&metadata, MLPERF_LINE_MAX);
+
 	if (options->start && options->end)
 		return cmd_usage(call, "--start and --end exclude each other");
+
 	int code = log_metadata(call, &options->meta, &metadata);
 	if (code > 0)
 		return code;
@@ -308,6 +335,7 @@ static int log_main(const struct cmd_call *call)
 		(void)err_set(&err, -E2BIG, "the line is too long");
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
 	}
+
 	(void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail */
 	enum mllog_event event = options->start ? MLLOG_START
 				 : options->end ? MLLOG_STOP
@@ -317,6 +345,7 @@ static int log_main(const struct cmd_call *call)
 	    call->argv[0], call->argc > 1 ? buf_text(&value) : NULL, buf_text(&metadata), &err);
 	if (result < 0)
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+
 	return log_write(call, options->file, &line);
 }
 

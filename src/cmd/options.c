@@ -63,13 +63,16 @@ bool options_word(const char *words, size_t index, char out[OPTION_WORD_SIZE])
 		words = strchr(words, '|');
 		words = words ? words + 1 : NULL;
 	}
+
 	if (!words)
 		return false;
+
 	size_t length = strcspn(words, "|");
 	if (length >= OPTION_WORD_SIZE)
 		length = OPTION_WORD_SIZE - 1;
 	memcpy(out, words, length);
 	out[length] = '\0';
+
 	return true;
 }
 
@@ -78,7 +81,9 @@ static int option_choice(const struct option_row *row, const char *text, uint32_
 {
 	char words[OPTION_WORDS_MAX][OPTION_WORD_SIZE];
 	struct suggest suggest;
+
 	suggest_init(&suggest, text);
+
 	for (uint32_t i = 0; i < OPTION_WORDS_MAX && options_word(row->words, i, words[i]); i++) {
 		if (strcmp(words[i], text) == 0) {
 			*out = i;
@@ -86,6 +91,7 @@ static int option_choice(const struct option_row *row, const char *text, uint32_
 		}
 		suggest_offer(&suggest, words[i]);
 	}
+
 	const char *best = suggest_best(&suggest);
 	return err_set(err, -EINVAL, "option '--%s' takes %s, not '%s'%s%s%s", row->name,
 		       row->words, text, best ? "; did you mean '" : "", best ? best : "",
@@ -103,6 +109,7 @@ static const char *option_duration(uint64_t ns, char out[OPTION_DURATION_MAX])
 		     {"s", UINT64_C(1000000000)},
 		     {"ms", UINT64_C(1000000)},
 		     {"us", UINT64_C(1000)}};
+
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
 		if (ns == 0 || ns % units[i].ns != 0)
 			continue;
@@ -110,6 +117,7 @@ static const char *option_duration(uint64_t ns, char out[OPTION_DURATION_MAX])
 			       units[i].name);
 		return out;
 	}
+
 	(void)snprintf(out, OPTION_DURATION_MAX, "%" PRIu64 "%s", ns, ns ? "ns" : "");
 	return out;
 }
@@ -125,13 +133,16 @@ static int option_refuse_duration(const struct option_row *row, const char *text
 			       "option '--%s': %s is too long a time, the longest is "
 			       "%" PRIu64 "d",
 			       row->name, text, UINT64_MAX / OPTION_DAY_NS);
+
 	if (row->max == 0 && row->min == 1)
 		return err_set(err, -EINVAL, "option '--%s': %s is too short a time", row->name,
 			       text);
+
 	(void)option_duration(row->min > 0 ? (uint64_t)row->min : 0, least);
 	if (row->max == 0)
 		return err_set(err, -EINVAL, "option '--%s': %s is outside the range, from %s",
 			       row->name, text, least);
+
 	return err_set(err, -EINVAL, "option '--%s': %s is outside the range %s to %s", row->name,
 		       text, least, option_duration(row->max, most));
 }
@@ -149,6 +160,7 @@ static int option_refuse(const struct option_row *row, const char *text, int rc,
 		return err_set(err, -EINVAL,
 			       "option '--%s': %s is outside the range, from %" PRId64, row->name,
 			       text, row->min);
+
 	uint64_t bytes;
 	if (row->kind == OPTION_SIZE && row->min >= 1000000 &&
 	    parse_u64(text, 1, (uint64_t)row->min - 1, &bytes) == 0)
@@ -156,6 +168,7 @@ static int option_refuse(const struct option_row *row, const char *text, int rc,
 		    err, -EINVAL,
 		    "option '--%s': %s is %s bytes, which is too little; write %sM or %sG",
 		    row->name, text, text, text, text);
+
 	const char *unit = row->kind == OPTION_SIZE ? " bytes" : "";
 	uint64_t most = row->max		  ? row->max
 			: row->kind == OPTION_U32 ? UINT32_MAX
@@ -198,12 +211,14 @@ static int option_number(const struct option_row *row, const char *text, void *f
 		rc = parse_u64(text, min, max, &value);
 		break;
 	}
+
 	if (rc < 0)
 		return option_refuse(row, text, rc, what, err);
 	if (row->kind == OPTION_U32)
 		*(uint32_t *)field = (uint32_t)value;
 	else
 		*(uint64_t *)field = value;
+
 	return 0;
 }
 
@@ -260,6 +275,7 @@ static int option_store(const struct option_row *row, const char *text, int most
 	case OPTION_DURATION:
 		return option_number(row, text, field, err);
 	}
+
 	return -EINVAL;
 }
 
@@ -274,11 +290,14 @@ static void option_tables_make(const struct option_row *rows, bool posix, struct
 {
 	char *letter = out->shorts;
 	size_t count = 0;
+
 	if (posix)
 		*letter++ = '+';
 	*letter++ = ':'; /* tell a missing value from an unknown option */
+
 	for (; rows && rows[count].name; count++) {
 		const struct option_row *row = &rows[count];
+
 		assert(count < OPTION_ROWS_MAX);
 		bool takes = row->kind != OPTION_FLAG;
 		out->longs[count] = (struct option){
@@ -288,6 +307,7 @@ static void option_tables_make(const struct option_row *rows, bool posix, struct
 					   : required_argument,
 		    .val = OPTION_FIRST_CODE + (int)count,
 		};
+
 		if (row->letter) {
 			*letter++ = row->letter;
 			if (takes)
@@ -296,6 +316,7 @@ static void option_tables_make(const struct option_row *rows, bool posix, struct
 				*letter++ = ':';
 		}
 	}
+
 	*letter++ = OPTION_HELP_CODE;
 	*letter = '\0';
 	out->longs[count] = (struct option){.name = "help", .val = OPTION_HELP_CODE};
@@ -322,6 +343,7 @@ static int option_unknown(const struct option_row *rows, const struct option_tab
 {
 	const char *text = argv[optind - 1];
 	const struct option_row *row = option_by_code(rows, tables->count, optopt);
+
 	if (optopt == OPTION_HELP_CODE)
 		return err_set(err, -EINVAL, "option '--help' takes no value");
 	if (row)
@@ -333,14 +355,18 @@ static int option_unknown(const struct option_row *rows, const struct option_tab
 	size_t length = strcspn(text + 2, "=");
 	if (length >= sizeof(name))
 		return err_set(err, -EINVAL, "unknown option '%.64s...'", text);
+
 	memcpy(name, text + 2, length);
 	name[length] = '\0';
+
 	struct suggest suggest;
 	suggest_init(&suggest, name);
+
 	for (size_t i = 0; i < tables->count; i++) {
 		if (!rows[i].hidden)
 			suggest_offer(&suggest, rows[i].name);
 	}
+
 	suggest_offer(&suggest, "help");
 	const char *best = suggest_best(&suggest);
 	return err_set(err, -EINVAL, "unknown option '--%s'%s%s%s", name,
@@ -363,15 +389,19 @@ static bool option_leave_out(const struct option_row *rows, const struct option_
 {
 	const char *text = argv[optind - 1];
 	bool is_letter = optopt != 0;
+
 	if (optopt == OPTION_HELP_CODE || option_by_code(rows, tables->count, optopt))
 		return false; /* a flag's value */
 	if (result->unknown_count == OPTION_UNKNOWN_MAX)
 		return true;
+
 	char *word = result->unknown[result->unknown_count++];
+
 	if (is_letter)
 		(void)snprintf(word, OPTION_WORD_SIZE, "-%c", optopt);
 	else
 		(void)snprintf(word, OPTION_WORD_SIZE, "%.*s", (int)strcspn(text, "="), text);
+
 	return true;
 }
 
@@ -381,10 +411,12 @@ int options_parse(const struct option_row *rows, enum option_manner manner, int 
 	struct option_tables tables;
 	struct option_result result = {0};
 	bool given[OPTION_ROWS_MAX] = {false};
+
 	option_tables_make(rows, manner == OPTION_MANNER_POSIX, &tables);
 
 	optind = 0; /* glibc: start anew */
 	opterr = 0;
+
 	for (;;) {
 		int code = getopt_long(argc, argv, tables.shorts, tables.longs, NULL);
 		if (code == -1)
@@ -393,11 +425,13 @@ int options_parse(const struct option_row *rows, enum option_manner manner, int 
 			*out = (struct option_result){.help = true};
 			return 0;
 		}
+
 		if (code == '?' && manner == OPTION_MANNER_LENIENT &&
 		    option_leave_out(rows, &tables, argv, &result))
 			continue;
 		if (code == '?')
 			return option_unknown(rows, &tables, argv, err);
+
 		const struct option_row *row =
 		    option_by_code(rows, tables.count, code == ':' ? optopt : code);
 		if (!row)
@@ -405,12 +439,15 @@ int options_parse(const struct option_row *rows, enum option_manner manner, int 
 		if (code == ':')
 			return err_set(err, -EINVAL, "option '--%s' needs a value: %s", row->name,
 				       options_value_name(row));
+
 		const char *text = row->bare && !optarg ? row->bare : optarg;
 		int rc = option_store(row, text, argc, values, err);
 		if (rc < 0)
 			return rc;
+
 		given[row - rows] = true;
 	}
+
 	result.first = optind;
 	*out = result;
 	return option_check_required(rows, tables.count, given, err);
@@ -437,16 +474,20 @@ static int option_check_row(const struct option_row *rows, size_t index, struct 
 		return err_set(err, -EINVAL, "option '--%s' has no help text", row->name);
 	if (row->kind == OPTION_FLAG && row->bare)
 		return err_set(err, -EINVAL, "option '--%s' is a flag and has a value", row->name);
+
 	if (row->kind == OPTION_CHOICE && !row->words)
 		return err_set(err, -EINVAL, "option '--%s' has no words to choose from",
 			       row->name);
+
 	bool twice = strcmp(row->name, "help") == 0 || row->letter == OPTION_HELP_CODE;
 	for (size_t i = 0; i < index; i++)
 		twice = twice || strcmp(rows[i].name, row->name) == 0 ||
 			(row->letter && rows[i].letter == row->letter);
+
 	if (twice)
 		return err_set(err, -EINVAL, "option '--%s' or its letter is there twice",
 			       row->name);
+
 	return 0;
 }
 
@@ -459,5 +500,6 @@ int options_check(const struct option_row *rows, struct err *err)
 		if (rc < 0)
 			return rc;
 	}
+
 	return 0;
 }

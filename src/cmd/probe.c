@@ -78,9 +78,11 @@ static int parse_skip(const char *text, struct inventory_skip *out)
 {
 	const char *slash = strchr(text, '/');
 	uint64_t index;
+
 	if (!slash || strlen(slash + 1) >= sizeof(out->bus) ||
 	    parse_u64_span(text, (size_t)(slash - text), 0, UINT32_MAX, &index) < 0)
 		return -EINVAL;
+
 	out->index = (uint32_t)index;
 	(void)snprintf(out->bus, sizeof(out->bus), "%s", slash + 1);
 	return 0;
@@ -97,16 +99,19 @@ static int run(const struct cmd_call *call)
 	const struct probe_call_options *options = call->options;
 	struct inventory_skip skip[GPU_MAX];
 	uint32_t count = 0;
+
 	for (size_t i = 0; i < options->skip.count && count < GPU_MAX; i++) {
 		if (parse_skip(options->skip.items[i], &skip[count++]) < 0)
 			return cmd_usage(call, "--skip '%s' is not INDEX/BUS",
 					 options->skip.items[i]);
 	}
+
 	if (!is_socket(options->fd))
 		return cmd_usage(call,
 				 "descriptor %u is no socket: the probe is started by other "
 				 "commands; try 'sluice devices'",
 				 options->fd);
+
 	const struct server_options server = {
 	    .fd = (int)options->fd,
 	    .marks_fd = (int)options->marks_fd,

@@ -73,6 +73,7 @@ static void processes_add(struct processes_list *list, const struct snapshot_gpu
 {
 	if (list->count == PROCESSES_SEEN_MAX)
 		return;
+
 	struct processes_entry *entry = &list->entry[list->count++];
 	*entry = (struct processes_entry){.gpu_index = gpu->index,
 					  .pid = process->pid,
@@ -80,11 +81,13 @@ static void processes_add(struct processes_list *list, const struct snapshot_gpu
 					  .ci = process->ci,
 					  .type = process->type,
 					  .memory_bytes = process->memory_bytes};
+
 	const char *uuid = gpu->uuid;
 	for (uint32_t i = 0; process->gi != SNAPSHOT_WHOLE_GPU && i < gpu->mig_count; i++)
 		if (gpu->mig[i].gi == process->gi &&
 		    (process->ci == SNAPSHOT_WHOLE_GPU || gpu->mig[i].ci == process->ci))
 			uuid = gpu->mig[i].uuid;
+
 	(void)snprintf(entry->uuid, sizeof(entry->uuid), "%s", uuid); /* same size */
 }
 
@@ -119,10 +122,13 @@ static int processes_look(const struct processes_list *list, struct processes_fa
 		result = podlog_read(pci_root(), &out->names, err);
 	if (result < 0)
 		return result;
+
 	for (size_t i = 0; i < list->count; i++)
 		(void)proctable_want(out->table, list->entry[i].pid);
+
 	while (proctable_read(out->table, PROCTABLE_SLICE) > 0)
 		continue;
+
 	return 0;
 }
 
@@ -147,11 +153,13 @@ static json_t *processes_json_holder(const struct processes_facts *facts, uint32
 	const struct proctable_entry *entry = processes_find(facts, pid);
 	if (!entry || !entry->belonging.runtime[0])
 		return json_null();
+
 	const struct belonging *belonging = &entry->belonging;
 	const struct podlog_entry *name = processes_pod(facts, belonging);
 	json_t *job = belonging->job > 0 ? json_integer((json_int_t)belonging->job) : json_null();
 	json_t *slurm =
 	    belonging->slurm_job > 0 ? json_integer((json_int_t)belonging->slurm_job) : json_null();
+
 	return json_pack(
 	    "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "runtime", belonging->runtime,
 	    "container_id", table_json_text(belonging->container[0] ? belonging->container : NULL),
@@ -168,6 +176,7 @@ static void processes_print_holder(struct table *table, const struct processes_f
 	const struct proctable_entry *entry = processes_find(facts, pid);
 	const struct belonging *belonging = entry ? &entry->belonging : NULL;
 	const struct podlog_entry *name = entry ? processes_pod(facts, belonging) : NULL;
+
 	if (!entry || !belonging->runtime[0])
 		table_add(table, NULL);
 	else if (belonging->job > 0)
@@ -201,8 +210,10 @@ static int processes_print_json(const struct machine *machine, const struct proc
 	json_t *array = json_array();
 	for (size_t i = 0; i < list->count; i++)
 		(void)json_array_append_new(array, processes_json_entry(&list->entry[i], facts));
+
 	if (json)
 		(void)json_object_set_new(json, "processes", array);
+
 	int result = table_print_json(json, stdout, err);
 	json_decref(json);
 	return result;
@@ -217,25 +228,31 @@ static int processes_print_table(const struct machine *machine, const struct pro
 	    {"TYPE", TABLE_LEFT, false}, {"HOLDER", TABLE_LEFT, true},
 	    {"UUID", TABLE_LEFT, true},
 	};
+
 	machine_headline(&machine->inventory);
 	_cleanup_table_ struct table *table = table_new(columns, array_length(columns));
 	if (!table)
 		return err_set(err, -ENOMEM, "printing the processes: no memory");
+
 	for (size_t i = 0; i < list->count; i++) {
 		const struct processes_entry *entry = &list->entry[i];
 		const struct proctable_entry *process = processes_find(facts, entry->pid);
+
 		table_addf(table, "%u", entry->gpu_index);
 		table_addf(table, "%u", entry->pid);
 		table_add(table, process ? process->name : "");
+
 		if (entry->memory_bytes == SNAPSHOT_U64_ABSENT)
 			table_add(table, NULL);
 		else
 			table_addf(table, "%llu MiB",
 				   (unsigned long long)(entry->memory_bytes >> 20));
+
 		table_add(table, processes_type(entry->type));
 		processes_print_holder(table, facts, entry->pid);
 		table_add(table, entry->uuid);
 	}
+
 	return table_print(table, stdout, table_width(stdout), err);
 }
 
@@ -246,6 +263,7 @@ static int processes_once(const struct cmd_call *call, struct processes_list *li
 	int exit_code = machine_read(call, options->timeout_ns, &machine, NULL, NULL);
 	if (exit_code)
 		return exit_code;
+
 	processes_read(machine.snapshot, list);
 	struct err err = {0};
 	_cleanup_facts_ struct processes_facts facts = {NULL, NULL};
@@ -254,6 +272,7 @@ static int processes_once(const struct cmd_call *call, struct processes_list *li
 		result = options->output == OPTION_OUTPUT_JSON
 			     ? processes_print_json(&machine, list, &facts, &err)
 			     : processes_print_table(&machine, list, &facts, &err);
+
 	return result < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
 
@@ -281,6 +300,7 @@ static void processes_say(const struct processes_watch *watch, const struct snap
 {
 	double time_unix = (double)snapshot->taken_unix_ns / 1e9;
 	const char *simulated = snapshot->simulated ? "true" : "false";
+
 	/* uuid and `what` are plain: one was checked by the probe's client, one is ours. */
 	if (watch->options->output == OPTION_OUTPUT_JSON)
 		printf("{\"event\": \"%s\", \"time_unix\": %.6f, \"look\": %llu, \"gpu_index\": "
@@ -298,18 +318,23 @@ static bool processes_compare(struct processes_watch *watch, const struct snapsh
 {
 	watch->looks++;
 	processes_read(snapshot, watch->now);
+
 	if (watch->looks == 1 && watch->options->output == OPTION_OUTPUT_JSON)
 		printf("{\"event\": \"watching\", \"time_unix\": %.6f, \"gpus\": %u, "
 		       "\"simulated\": %s}\n",
 		       (double)snapshot->taken_unix_ns / 1e9, snapshot->gpu_count,
 		       snapshot->simulated ? "true" : "false");
+
 	for (size_t i = 0; i < watch->before->count; i++)
 		if (!processes_has(watch->now, &watch->before->entry[i]))
 			processes_say(watch, snapshot, &watch->before->entry[i], "gone");
+
 	for (size_t i = 0; i < watch->now->count; i++)
 		if (!processes_has(watch->before, &watch->now->entry[i]))
 			processes_say(watch, snapshot, &watch->now->entry[i], "seen");
+
 	struct processes_list *spare = watch->before;
+
 	watch->before = watch->now;
 	watch->now = spare;
 	return fflush(stdout) == 0;
@@ -323,8 +348,10 @@ static int processes_watch(const struct cmd_call *call, struct processes_list *l
 	_cleanup_probe_client_ struct probe_client *client = NULL;
 	struct probe_options probe = {.period_ns = options->period_ns};
 	int result = probe_client_start(&probe, &client, &err);
+
 	for (;;) {
 		struct probe_event event;
+
 		if (result >= 0)
 			result = probe_client_wait(client, options->timeout_ns, &event, &err);
 		if (result < 0)
@@ -335,6 +362,7 @@ static int processes_watch(const struct cmd_call *call, struct processes_list *l
 			(void)err_set(&err, -(int)event.data, "%s", event.text);
 			return cmd_fail(call, CMD_EXIT_UNAVAILABLE, &err);
 		}
+
 		if (event.kind == PROBE_EVENT_SNAPSHOT &&
 		    !processes_compare(&watch, probe_client_snapshot(client)))
 			return CMD_EXIT_FAILED; /* the reader is gone; cmd_main() says so */
@@ -350,6 +378,7 @@ static int run(const struct cmd_call *call)
 		(void)err_set(&err, -ENOMEM, "no memory for the list of processes");
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	}
+
 	return options->watch ? processes_watch(call, lists) : processes_once(call, lists);
 }
 

@@ -89,6 +89,7 @@ static void run_say(const struct run *run, const char *format, ...)
 {
 	char text[2 * JOB_TEXT_MAX];
 	va_list arguments;
+
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments); /* cut where it is longer */
 	va_end(arguments);
@@ -104,6 +105,7 @@ static void run_on_interrupt(void *context)
 	struct run *run = context;
 	uint64_t now_ns = loop_now_ns(run->agent.loop);
 	bool again = run->interrupts > 0 && now_ns - run->interrupt_ns <= RUN_SECOND_NS;
+
 	run->interrupts = again ? run->interrupts + 1 : 1;
 	run->interrupt_ns = now_ns;
 	if (!run->follow || run->is_array)
@@ -112,6 +114,7 @@ static void run_on_interrupt(void *context)
 		job_follow_signal(run->follow, SIGINT);
 	else
 		job_follow_cancel(run->follow, run->interrupts > 2, 0);
+
 	if (run->interrupts == 2 && !run->options->quiet)
 		run_say(run, "cancelling job %s (Ctrl-C again: kill it now)", run->called);
 }
@@ -147,6 +150,7 @@ static int run_watch_signals(struct run *run, struct err *err)
 		rc = run_watch_signal(run, SIGTERM, run_on_terminate, &run->terminate, err);
 	if (rc == 0)
 		rc = run_watch_signal(run, SIGHUP, run_on_hangup, &run->hangup, err);
+
 	return rc;
 }
 
@@ -170,20 +174,24 @@ static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err
 {
 	uint64_t until_ns = 0; /* from when it went away */
 	bool asked = false;
+
 	for (;;) {
 		ProtobufCMessage *reply = NULL;
 		int rc = run->agent.client ? 0 : -ENOTCONN;
+
 		if (rc == 0) {
 			run->lost = false;
 			asked = true;
 			rc = agent_call_ask(&run->agent, AGENT_SUBMIT, &run->asked->message.base,
 					    &reply, err);
 		}
+
 		*out = (Sluice__V1__SubmitReply *)reply;
 		if (rc == 0 || !run_is_broken(run, rc))
 			return rc;
 		if (until_ns == 0)
 			until_ns = clock_after_ns(loop_now_ns(run->agent.loop), RUN_SUBMIT_NS);
+
 		if (run->interrupts || run->stop_signal ||
 		    loop_now_ns(run->agent.loop) > until_ns) {
 			if (asked)
@@ -192,8 +200,10 @@ static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err
 					      "whether it accepted the job: the same command with "
 					      "--key %s asks again, and it does not run twice",
 					      run->agent.socket, run->asked->key);
+
 			return rc;
 		}
+
 		rc = loop_pass(run->agent.loop, RUN_AGAIN_NS, err);
 		if (rc == 0) /* one that cannot be reached yet is tried again */
 			(void)agent_call_reopen(&run->agent, &run->how, err);
@@ -204,20 +214,24 @@ static int run_submit(struct run *run, Sluice__V1__SubmitReply **out, struct err
 static int run_connect(struct run *run)
 {
 	struct err err = {0};
+
 	if (run->agent.loop)
 		return 0; /* it was before */
+
 	bool may_start = run->options->socket == NULL && !run->options->dry_run;
 	run->how = (struct agent_call_options){.socket = run->options->socket,
 					       .may_start = may_start,
 					       .path = run->options->quiet ? NULL : run->call->path,
 					       .closed = run_on_closed,
 					       .context = run};
+
 	int rc = agent_call_open(&run->agent, &run->how, &err);
 	/* One that died just now may come back: run_submit() waits for it. */
 	if (rc == 0 || (run->agent.was_connected && run_is_broken(run, rc)))
 		rc = run_watch_signals(run, &err);
 	else if (rc == -ECONNREFUSED && run->options->dry_run)
 		(void)err_wrap(&err, "--dry-run starts none");
+
 	return rc < 0 ? cmd_fail(run->call, agent_call_exit_code(&run->agent, rc), &err) : 0;
 }
 
@@ -229,17 +243,21 @@ static int run_ask(struct run *run, const struct run_request *asked, const struc
 	int exit_code = run_connect(run);
 	if (exit_code)
 		return exit_code;
+
 	run->asked = asked;
 	int rc = run_submit(run, out, &err);
 	if (rc == 0)
 		return 0;
+
 	exit_code = agent_call_exit_code(&run->agent, rc);
 	if (run->stop_signal)
 		exit_code = 128 + run->stop_signal;
 	else if (run->interrupts)
 		exit_code = RUN_EXIT_INTERRUPTED;
+
 	if (file)
 		run_file_blame(file, index, &err);
+
 	return cmd_fail(run->call, exit_code, &err);
 }
 
@@ -250,15 +268,18 @@ static void run_say_gpus(struct run *run, const Sluice__V1__Job *job)
 	if (run->told_gpus || !run->options->verbose || !job->attempt ||
 	    job->attempt->started_unix_ns == 0)
 		return;
+
 	run->told_gpus = true;
 	for (size_t i = 0; i < job->attempt->n_grants; i++) {
 		const Sluice__V1__Grant *grant = job->attempt->grants[i];
 		run_say(run, "job %s: %s%s, %s", run->called, job->simulated ? "simulated " : "",
 			grant->label, grant->uuid);
+
 		if (grant->n_slots < grant->slot_count)
 			run_say(run, "job %s: %zu of %" PRIu32 " slots of it", run->called,
 				grant->n_slots, grant->slot_count);
 	}
+
 	run_say(run, "job %s waited %.3f s", run->called,
 		(double)(job->attempt->started_unix_ns - job->submitted_unix_ns) / 1e9);
 }
@@ -267,6 +288,7 @@ static void run_on_change(struct run *run)
 {
 	const Sluice__V1__Job *job = job_follow_job(run->follow);
 	char reason[JOB_TEXT_MAX];
+
 	(void)job_text_reason(job, reason);
 	if (job->state == SLUICE__V1__JOB_STATE__PENDING && reason[0] && !run->options->quiet &&
 	    strcmp(reason, run->waits_for) != 0)
@@ -274,6 +296,7 @@ static void run_on_change(struct run *run)
 	if (job->state == SLUICE__V1__JOB_STATE__STOPPING && reason[0] && !run->options->quiet &&
 	    strcmp(reason, run->waits_for) != 0)
 		run_say(run, "job %s is ending: %s", run->called, reason);
+
 	memcpy(run->waits_for, reason, sizeof(reason));
 	/* Somebody else was faster, between the agent's yes and the job's start. */
 	if (job->state == SLUICE__V1__JOB_STATE__PENDING && reason[0] && run->options->no_wait &&
@@ -281,15 +304,18 @@ static void run_on_change(struct run *run)
 		run->gave_up = true;
 		job_follow_cancel(run->follow, false, 0);
 	}
+
 	if (job->state != SLUICE__V1__JOB_STATE__PENDING &&
 	    job->state != SLUICE__V1__JOB_STATE__HELD && run->wait_timer)
 		loop_timer_stop(run->wait_timer);
+
 	run_say_gpus(run, job);
 	if (job->attempt && job->attempt->port && !run->told_port && !run->options->quiet) {
 		run->told_port = true;
 		run_say(run, "job %s: http://127.0.0.1:%" PRIu32 "/", run->called,
 			job->attempt->port);
 	}
+
 	if (run->options->pty)
 		job_terminal_look(&run->terminal, job);
 }
@@ -297,6 +323,7 @@ static void run_on_change(struct run *run)
 static void run_told(enum job_follow_event event, void *context)
 {
 	struct run *run = context;
+
 	switch (event) {
 	case JOB_FOLLOW_CHANGED:
 		run_on_change(run);
@@ -350,6 +377,7 @@ static void run_say_end(const struct run *run, const Sluice__V1__Job *job)
 {
 	char reason[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
 	bool is_own = strcmp(job->reason, "ExitCode") == 0 || strcmp(job->reason, "Signal") == 0;
+
 	(void)job_text_reason(job, reason);
 	if (!is_own && reason[0])
 		run_say(run, "job %s %s: %s", run->called,
@@ -357,8 +385,10 @@ static void run_say_end(const struct run *run, const Sluice__V1__Job *job)
 			: job->state == SLUICE__V1__JOB_STATE__SUCCEEDED ? "succeeded"
 									 : "failed",
 			reason);
+
 	if (!run->options->verbose || !job->attempt || job->attempt->started_unix_ns == 0)
 		return;
+
 	(void)job_text_duration(job_text_elapsed_ns(job, 0), time);
 	if (job->signal)
 		run_say(run, "job %s ran %s and was ended by signal %" PRIu32 " (%s)", run->called,
@@ -366,6 +396,7 @@ static void run_say_end(const struct run *run, const Sluice__V1__Job *job)
 	else
 		run_say(run, "job %s ran %s and exited with %" PRId32, run->called, time,
 			job->exit_code);
+
 	if (job->attempt->killed_leftovers)
 		run_say(run, "%" PRIu32 " process%s that it left had to be killed",
 			job->attempt->killed_leftovers,
@@ -385,8 +416,10 @@ static int run_leave(struct run *run)
 static int run_end(struct run *run)
 {
 	const Sluice__V1__Job *job = job_follow_job(run->follow);
+
 	if (run->options->pty)
 		job_terminal_end(&run->terminal, run->over && !run->failed ? job : NULL);
+
 	if (run->stop_signal && !run->over) {
 		run_say(run,
 			"job %s goes on: 'sluice logs -f %s"
@@ -394,20 +427,25 @@ static int run_end(struct run *run)
 			run->called, run->called, run->called);
 		return 128 + run->stop_signal;
 	}
+
 	if (run->failed || !job) {
 		const struct err *err = job_follow_error(run->follow);
 		return cmd_fail(run->call, agent_call_exit_code(&run->agent, err->code), err);
 	}
+
 	bool is_kept = run_report(run, job) && strcmp(job->reason, "OutputLost") != 0;
 	bool ran = job->attempt && job->attempt->started_unix_ns != 0;
 	bool cancelled = job->state == SLUICE__V1__JOB_STATE__CANCELLED;
+
 	if (cancelled && !ran && run->gave_up) {
 		run_say(run, "gave up waiting, job %s is cancelled", run->called);
 		return run->options->no_wait ? CMD_EXIT_WOULD_WAIT : CMD_EXIT_DEADLINE;
 	}
+
 	run_say_end(run, job);
 	if (cancelled && !job->has_exit && run->interrupts)
 		return RUN_EXIT_INTERRUPTED;
+
 	int exit_code = job_text_exit_code(job);
 
 	return exit_code == CMD_EXIT_OK && !is_kept ? CMD_EXIT_CANNOT_WRITE : exit_code;
@@ -436,6 +474,7 @@ static int run_follow(struct run *run)
 	    .stderr_fd = run->options->pty || run->is_array ? -1 : STDERR_FILENO,
 	    .told = run_told,
 	    .context = run};
+
 	run->follow = job_follow_new(&options, &err);
 	if (run->follow && run->options->wait_timeout_ns)
 		run->wait_timer = loop_timer_new(run->agent.loop, run_on_wait_timeout, run, &err);
@@ -443,10 +482,13 @@ static int run_follow(struct run *run)
 		return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
 	if (run->wait_timer)
 		loop_timer_start(run->wait_timer, run->options->wait_timeout_ns);
+
 	if (run->interrupts)
 		job_follow_signal(run->follow, SIGINT);
 	run->terminal.loop = run->agent.loop;
+
 	bool has_left = false;
+
 	while (!run->over && !run->stop_signal && !has_left) {
 		if (loop_pass(run->agent.loop, RUN_PASS_NS, &err) < 0)
 			return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
@@ -454,6 +496,7 @@ static int run_follow(struct run *run)
 			run_cancel_array(run);
 		has_left = job_terminal_is_over(&run->terminal, job_follow_job(run->follow));
 	}
+
 	return has_left && !run->over ? run_leave(run) : run_end(run);
 }
 
@@ -461,6 +504,7 @@ static int run_follow(struct run *run)
 static int run_follow_array(struct run *run, uint32_t count)
 {
 	int first = CMD_EXIT_OK;
+
 	run->is_array = true;
 	run->array_id = run->id;
 	if (!run->options->quiet)
@@ -468,19 +512,24 @@ static int run_follow_array(struct run *run, uint32_t count)
 			"job %s is an array of %" PRIu32 ": 'sluice logs %s"
 			".N' shows the output of member N",
 			run->called, count, run->called);
+
 	for (uint32_t i = 0; i < count; i++) {
 		run->id = run->array_id + i;
 		(void)snprintf(run->called, sizeof(run->called), "%" PRIu64 ".%" PRIu32,
 			       run->array_id, i); /* fits */
 		run->over = run->failed = run->told_gpus = false;
 		run->waits_for[0] = '\0';
+
 		int exit_code = run_follow(run);
+
 		run->follow = job_follow_free(run->follow);
 		run->wait_timer = loop_timer_free(run->wait_timer);
 		first = first == CMD_EXIT_OK ? exit_code : first;
+
 		if (run->stop_signal)
 			break;
 	}
+
 	return first;
 }
 
@@ -496,6 +545,7 @@ static int run_say_dry(const Sluice__V1__SubmitReply *reply)
 	} else {
 		puts("it would start now, without a GPU");
 	}
+
 	return CMD_EXIT_OK;
 }
 
@@ -503,12 +553,14 @@ static int run_export_job(const struct run *run)
 {
 	struct err err = {0};
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, RUN_EXPORT_MAX);
 	int rc = run_export(&run->request.spec, &text, &err);
 	if (rc == -EINVAL)
 		return cmd_usage(run->call, "%s", err.text);
 	if (rc < 0)
 		return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
+
 	fputs(buf_text(&text), stdout);
 	return CMD_EXIT_OK;
 }
@@ -521,20 +573,25 @@ static int run_with(struct run *run)
 		return cmd_usage(run->call, "%s", err.text);
 	if (rc < 0)
 		return cmd_fail(run->call, CMD_EXIT_FAILED, &err);
+
 	if (run->options->host || run->options->oversubscribe || run->options->worker_command)
 		return cmd_usage(run->call, "%s is for jobs of a --file",
 				 run->options->host	       ? "--host"
 				 : run->options->oversubscribe ? "--oversubscribe"
 							       : "--worker-command");
+
 	if (run->options->export)
 		return run_export_job(run);
+
 	Sluice__V1__SubmitReply *reply = NULL;
 	int exit_code = run_ask(run, &run->request, NULL, 0, &reply);
 	if (exit_code)
 		return exit_code;
+
 	run_call(run, reply->id);
 	if (!run->options->dry_run && !run->options->pty && !run->options->quiet)
 		run_streams_note_input(run->call->path);
+
 	if (run->options->dry_run) {
 		exit_code = run_say_dry(reply);
 	} else if (run->options->detach) {
@@ -543,10 +600,12 @@ static int run_with(struct run *run)
 		if (run->options->verbose)
 			run_say(run, "job %s%s", run->called,
 				reply->known ? " was there already under this key" : "");
+
 		exit_code = run->request.array_count > 0
 				? run_follow_array(run, run->request.array_count)
 				: run_follow(run);
 	}
+
 	agent_call_free(reply);
 	return exit_code;
 }
@@ -557,6 +616,7 @@ static int run_with(struct run *run)
 static int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, uint32_t members)
 {
 	struct err err;
+
 	run_streams_number(run->call->path, reply->id);
 	if (run->accepted_count == run->accepted_room) {
 		size_t room = run->accepted_room ? 2 * run->accepted_room : 16;
@@ -565,9 +625,11 @@ static int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, u
 			return cmd_fail(
 			    run->call, CMD_EXIT_FAILED,
 			    (err_set(&err, -ENOMEM, "no memory to stay with the jobs"), &err));
+
 		run->accepted = grown;
 		run->accepted_room = room;
 	}
+
 	run->accepted[run->accepted_count++] =
 	    (struct run_accepted){.id = reply->id, .members = members};
 	return 0;
@@ -577,19 +639,23 @@ static int run_accepted(struct run *run, const Sluice__V1__SubmitReply *reply, u
 static int run_follow_all(struct run *run)
 {
 	int exit_code = 0;
+
 	for (size_t i = 0; i < run->accepted_count && !run->options->detach; i++) {
 		uint32_t members = run->accepted[i].members;
+
 		run->follow = job_follow_free(run->follow);
 		run->wait_timer = loop_timer_free(run->wait_timer);
 		run->over = run->failed = run->told_gpus = run->gave_up = false;
 		run->is_array = run->is_cancelling = false;
 		run->waits_for[0] = '\0';
 		run_call(run, run->accepted[i].id);
+
 		int one = members > 0 ? run_follow_array(run, members) : run_follow(run);
 		exit_code = exit_code ? exit_code : one;
 		if (run->stop_signal)
 			return exit_code;
 	}
+
 	return exit_code;
 }
 
@@ -598,6 +664,7 @@ static int run_show_dry(const struct run *run, const Sluice__V1__JobSpec *spec,
 {
 	struct err err;
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, RUN_EXPORT_MAX);
 	json_auto_t *json =
 	    run_job_show(spec, &text) == 0 ? json_loads(buf_text(&text), 0, NULL) : NULL;
@@ -605,6 +672,7 @@ static int run_show_dry(const struct run *run, const Sluice__V1__JobSpec *spec,
 	if (!pretty)
 		return cmd_fail(run->call, CMD_EXIT_FAILED,
 				(err_set(&err, -ENOMEM, "no memory to show the job"), &err));
+
 	puts(pretty); /* what was not plain is escaped as JSON has it */
 	return run_say_dry(reply);
 }
@@ -613,6 +681,7 @@ static int run_show_dry(const struct run *run, const Sluice__V1__JobSpec *spec,
 static int run_try_file(struct run *run, const struct run_file *file, struct run_job *jobs)
 {
 	int exit_code = 0;
+
 	for (size_t i = 0, n = run_file_count(file); exit_code == 0 && n > 1 && i < n; i++) {
 		Sluice__V1__SubmitReply *reply = NULL;
 		jobs[i].request.message.dry_run = true;
@@ -620,12 +689,14 @@ static int run_try_file(struct run *run, const struct run_file *file, struct run
 		jobs[i].request.message.dry_run = false;
 		agent_call_free(reply);
 	}
+
 	return exit_code;
 }
 
 static int run_submit_file(struct run *run, const struct run_file *file, struct run_job *jobs)
 {
 	int exit_code = run->options->dry_run ? 0 : run_try_file(run, file, jobs);
+
 	for (size_t i = 0; exit_code == 0 && i < run_file_count(file); i++) {
 		Sluice__V1__SubmitReply *reply = NULL;
 		exit_code = run_ask(run, &jobs[i].request, file, i, &reply);
@@ -633,8 +704,10 @@ static int run_submit_file(struct run *run, const struct run_file *file, struct 
 			exit_code = run_show_dry(run, &jobs[i].request.spec, reply);
 		else if (exit_code == 0)
 			exit_code = run_accepted(run, reply, run_file_members(file, i));
+
 		agent_call_free(reply);
 	}
+
 	return exit_code ? exit_code : run_follow_all(run);
 }
 
@@ -643,26 +716,34 @@ static int run_with_file(struct run *run)
 {
 	struct err err = {0};
 	struct run_file *file = NULL;
+
 	if (run_file_check(run->options, run->call->argv, &err) < 0)
 		return cmd_usage(run->call, "%s", err.text);
+
 	int rc = run_file_load(run->options, &file, &err);
 	size_t count = rc == 0 ? run_file_count(file) : 0, made = 0;
 	struct run_job *jobs = calloc(count + 1, sizeof(*jobs));
 	if (!jobs)
 		rc = err_set(&err, -ENOMEM, "no memory for the jobs");
+
 	while (rc == 0 && made < count) {
 		rc = run_file_make(file, made, &jobs[made], &err);
 		made++;
 	}
+
 	int exit_code = rc == 0		? 0
 			: rc == -ENOMEM ? cmd_fail(run->call, CMD_EXIT_FAILED, &err)
 					: cmd_fail(run->call, CMD_EXIT_DATA, &err);
+
 	for (size_t i = 0; rc == 0 && i < count; i++)
 		run_file_tell(file, i, run->call);
+
 	if (rc == 0)
 		exit_code = run_submit_file(run, file, jobs);
+
 	for (size_t i = 0; i < made; i++)
 		run_job_done(&jobs[i]);
+
 	free(jobs);
 	(void)run_file_free(file);
 	return exit_code;
@@ -675,10 +756,13 @@ static int run_with_lines(struct run *run)
 	int rc = run_lines_open(run->options, run->call->argv, &lines, &err);
 	if (rc == -EINVAL)
 		return cmd_usage(run->call, "%s", err.text);
+
 	int exit_code = rc < 0 ? cmd_fail(run->call, CMD_EXIT_DATA, &err) : run_connect(run);
+
 	while (exit_code == 0 && !run->stop_signal && !run->interrupts) {
 		struct run_request request = {.argv = NULL};
 		Sluice__V1__SubmitReply *reply = NULL;
+
 		rc = run_lines_next(lines, RUN_LINES_WAIT_MS, &request, &err);
 		if (rc == RUN_LINES_END)
 			break;
@@ -686,20 +770,24 @@ static int run_with_lines(struct run *run)
 			rc = loop_pass(run->agent.loop, 0, &err);
 		else if (rc == RUN_LINES_ONE)
 			exit_code = run_ask(run, &request, NULL, 0, &reply);
+
 		if (rc < 0)
 			exit_code = cmd_fail(run->call, CMD_EXIT_DATA, &err);
 		if (exit_code == 0 && reply && run->options->dry_run)
 			exit_code = run_say_dry(reply);
 		else if (exit_code == 0 && reply)
 			exit_code = run_accepted(run, reply, request.array_count);
+
 		agent_call_free(reply);
 		run_request_done(&request);
 	}
+
 	(void)run_lines_free(lines);
 	if (exit_code || (!run->stop_signal && !run->interrupts))
 		return exit_code ? exit_code : run_follow_all(run);
 	if (run->accepted_count > 0 && !run->options->quiet)
 		run_say(run, "no more lines are read; the jobs that were accepted go on");
+
 	return run->stop_signal ? 128 + run->stop_signal : RUN_EXIT_INTERRUPTED;
 }
 
@@ -711,11 +799,14 @@ static int run_run(const struct cmd_call *call)
 		(void)err_set(&err, -ENOMEM, "no memory");
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	}
+
 	run->call = call;
 	run->options = call->options;
+
 	int exit_code = run->options->file    ? run_with_file(run)
 			: run->options->lines ? run_with_lines(run)
 					      : run_with(run);
+
 	job_terminal_end(&run->terminal, NULL);
 	run->follow = job_follow_free(run->follow);
 	run->wait_timer = loop_timer_free(run->wait_timer);
@@ -726,6 +817,7 @@ static int run_run(const struct cmd_call *call)
 	run_request_done(&run->request);
 	free(run->accepted);
 	free(run);
+
 	return exit_code;
 }
 

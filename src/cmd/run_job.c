@@ -60,12 +60,14 @@ static char *maker_text(const struct maker *maker, const char *format, ...)
 	va_list arguments, again;
 	va_start(arguments, format);
 	va_copy(again, arguments);
+
 	int length = vsnprintf(NULL, 0, format, arguments);
 	char *text = length < 0 ? NULL : jobfile_arena_take(&maker->out->arena, (size_t)length + 1);
 	if (text)
 		(void)vsnprintf(text, (size_t)length + 1, format, again); /* fits */
 	va_end(again);
 	va_end(arguments);
+
 	return text;
 }
 
@@ -102,8 +104,10 @@ static int maker_environment(struct maker *maker, const struct jobfile_task *tas
 		rc = maker_add(
 		    maker, out,
 		    maker_text(maker, "%s=%s", task->variables[i].name, task->variables[i].value));
+
 	for (size_t i = 0; rc == 0 && i < given->count; i++)
 		rc = maker_add(maker, out, given->items[i]);
+
 	return rc;
 }
 
@@ -119,6 +123,7 @@ static int maker_mount(struct maker *maker, const struct jobfile_mount *mount)
 {
 	char *text = NULL;
 	struct option_list *list = &maker->own.volumes;
+
 	switch (mount->storage) {
 	case JOBFILE_STORAGE_HOST:
 		text = maker_text(maker, "%s:%s%s", mount->source, mount->target,
@@ -134,8 +139,10 @@ static int maker_mount(struct maker *maker, const struct jobfile_mount *mount)
 			   : maker_text(maker, "%s", mount->target);
 		break;
 	}
+
 	if (text && maker_has(list, text))
 		return 0; /* of launcher and worker alike */
+
 	return maker_add(maker, list, text);
 }
 
@@ -148,6 +155,7 @@ static int maker_mount_on_host(const struct maker *maker, const struct jobfile_m
 				  strcmp(mount->target, "/dev/shm") == 0;
 	if (is_there)
 		return 0;
+
 	return maker_fail(
 	    maker, mount->line,
 	    "with --host nothing can be shown at '%.128s'; only a hostPath at its own "
@@ -170,17 +178,21 @@ static int maker_user(struct maker *maker, const struct jobfile_task *task)
 		return maker_fail(maker, task->line,
 				  "runAsNonRoot: with --host the job runs as who submits it, and "
 				  "that is root");
+
 	if (!task->has_user && !task->has_group)
 		return 0;
+
 	if (maker->given->host) {
 		bool is_caller = (!task->has_user || task->user == geteuid()) &&
 				 (!task->has_group || task->group == getegid());
 		if (is_caller)
 			return 0;
+
 		return maker_fail(
 		    maker, task->line,
 		    "runAsUser/runAsGroup: with --host the job runs as who submits it");
 	}
+
 	uint32_t user = task->has_user ? task->user : 0;
 	char *text = task->has_group ? maker_text(maker, "%u:%u", user, task->group)
 				     : maker_text(maker, "%u", user);
@@ -188,12 +200,14 @@ static int maker_user(struct maker *maker, const struct jobfile_task *task)
 		return maker_no_memory(maker);
 	if (!task->has_user)
 		return maker_fail(maker, task->line, "runAsGroup needs runAsUser beside it");
+
 	if (maker->own.user && strcmp(maker->own.user, text) != 0)
 		return maker_fail(
 		    maker, task->line,
 		    "launcher and workers run as different users (%s and %s); here it is "
 		    "one for all",
 		    maker->own.user, text);
+
 	maker->own.user = text;
 	return 0;
 }
@@ -207,6 +221,7 @@ static int maker_container(struct maker *maker)
 	int rc = maker_list(maker, NULL, mounts, &own->volumes);
 	if (rc == 0)
 		rc = maker_list(maker, NULL, mounts, &own->tmpfs);
+
 	if (rc == 0)
 		rc = maker_environment(maker, task, &own->environment);
 	if (rc == 0)
@@ -215,20 +230,24 @@ static int maker_container(struct maker *maker)
 		rc = maker_mounts(maker, &job->worker);
 	if (rc == 0)
 		rc = maker_user(maker, task);
+
 	if (rc == 0 && job->workers > 0)
 		rc = maker_user(maker, &job->worker);
 	own->directory = *task->directory ? task->directory : NULL;
 	if (rc < 0)
 		return rc;
+
 	if (maker->given->host) {
 		if (task->command_count == 0)
 			return maker_fail(maker, task->line,
 					  "the image says what to run: --host needs a command");
 		return 0;
 	}
+
 	own->image = task->image;
 	own->pull = task->pull; /* the same order */
 	own->privileged = task->privileged || job->worker.privileged;
+
 	return 0;
 }
 
@@ -255,27 +274,34 @@ static int maker_resources(struct maker *maker)
 	if (!fits || cpu > (uint64_t)RUN_CPUS_MAX * 1000)
 		return maker_fail(maker, job->line,
 				  "more processors or memory than can be counted");
+
 	maker->own.cpus = (double)cpu / 1000;
 	maker->own.mem_bytes = mem;
+
 	int rc = maker_list(maker, NULL, task->resource_count + worker->resource_count,
 			    &maker->own.resources);
+
 	for (size_t i = 0; rc == 0 && i < task->resource_count; i++) {
 		const struct jobfile_resource *one = &task->resources[i];
 		uint64_t units = (uint64_t)one->units * times;
 		for (size_t k = 0; others > 0 && k < worker->resource_count; k++)
 			if (strcmp(worker->resources[k].name, one->name) == 0)
 				units += (uint64_t)worker->resources[k].units * others;
+
 		rc = maker_add_resource(maker, one->name, units);
 	}
+
 	for (size_t i = 0; rc == 0 && others > 0 && i < worker->resource_count; i++) {
 		bool is_there = false;
 		for (size_t k = 0; k < task->resource_count; k++)
 			is_there = is_there ||
 				   strcmp(task->resources[k].name, worker->resources[i].name) == 0;
+
 		if (!is_there)
 			rc = maker_add_resource(maker, worker->resources[i].name,
 						(uint64_t)worker->resources[i].units * others);
 	}
+
 	return rc;
 }
 
@@ -292,11 +318,13 @@ static int maker_gpus(struct maker *maker)
 				  "%" PRIu64 " GPUs are more than the %d that one "
 				  "job can ask for",
 				  gpus, RUN_GPUS_MAX);
+
 	maker->own.gpus = (uint32_t)gpus;
 	if (gpus > 0 && (holder->is_shared || job->share))
 		maker->own.share = job->share ? job->share : "slot";
 	if (!holder->mig_profile)
 		return 0;
+
 	char *glob = maker_text(maker, "*MIG %s", holder->mig_profile);
 	maker->own.gpu_type = glob;
 	return glob ? 0 : maker_no_memory(maker);
@@ -308,6 +336,7 @@ static void maker_workers(const struct maker *maker, struct wants *wants)
 					     [JOBFILE_MPI_INTEL] = WANTS_LAUNCHER_INTEL,
 					     [JOBFILE_MPI_MPICH] = WANTS_LAUNCHER_MPICH};
 	const struct jobfile_job *job = maker->job;
+
 	if (job->workers > 0) {
 		wants->launcher = launchers[job->mpi];
 		wants->workers = job->workers;
@@ -318,6 +347,7 @@ static void maker_workers(const struct maker *maker, struct wants *wants)
 	} else if (job->is_gang) {
 		wants->launcher = WANTS_LAUNCHER_RANKS;
 		wants->workers = job->members;
+
 		wants->worker_gpus = job->task.gpus;
 		wants->worker_slots = 1;
 	} else {
@@ -342,6 +372,7 @@ static int maker_wants(const struct maker *maker)
 	int rc = wants_parse(before, strlen(before), &wants, maker->err);
 	if (rc < 0)
 		return rc;
+
 	wants.retries = job->retries;
 	wants.retry_delay_ns = job->retries ? RUN_JOB_DELAY_NS : 0;
 	wants.retry_lost = job->retry_lost;
@@ -354,6 +385,7 @@ static int maker_wants(const struct maker *maker)
 		    "the annotation sluice.dev/isolation: '%.64s' is no isolation: best, "
 		    "require, cgroup, landlock, env, container or none",
 		    job->isolation);
+
 	maker_workers(maker, &wants);
 	buf_init(&text, WANTS_TEXT_MAX);
 	if (rc == 0)
@@ -361,12 +393,14 @@ static int maker_wants(const struct maker *maker)
 	if (rc == 0 && wants_format(&wants, &text) < 0)
 		rc = maker_no_memory(maker);
 	wants_done(&wants);
+
 	if (rc == 0 && text.length > 0) {
 		free(request->wants);
 		request->wants = buf_take(&text);
 		request->spec.wants = request->wants;
 		rc = request->wants ? 0 : maker_no_memory(maker);
 	}
+
 	buf_done(&text);
 	return rc;
 }
@@ -377,24 +411,30 @@ static int maker_rest(struct maker *maker)
 	const struct jobfile_job *job = maker->job;
 	Sluice__V1__JobSpec *spec = &maker->out->request.spec;
 	struct option_list inside;
+
 	spec->memlock = job->task.memlock || job->worker.memlock;
 	if (maker->given->host)
 		return 0;
+
 	spec->entrypoint = (uint32_t)job->task.command_count;
 	if (job->workers == 0)
 		return 0;
 	if (strcmp(job->worker.image, job->task.image) != 0)
 		spec->worker_image = (char *)job->worker.image;
+
 	int rc = maker_environment(maker, &job->worker, &inside);
 	if (rc < 0)
 		return rc;
+
 	ProtobufCBinaryData *list =
 	    jobfile_arena_take(&maker->out->arena, (inside.count + 1) * sizeof(*list));
 	if (!list)
 		return maker_no_memory(maker);
+
 	for (size_t i = 0; i < inside.count; i++)
 		list[i] = (ProtobufCBinaryData){.len = strlen(inside.items[i]),
 						.data = (uint8_t *)inside.items[i]};
+
 	spec->worker_environment = list;
 	spec->n_worker_environment = inside.count;
 	return 0;
@@ -405,10 +445,12 @@ static char *const *maker_argv(const struct maker *maker)
 	const struct jobfile_task *task = &maker->job->task;
 	size_t count = task->command_count + task->argument_count;
 	char **argv = jobfile_arena_take(&maker->out->arena, (count + 1) * sizeof(*argv));
+
 	for (size_t i = 0; argv && i < count; i++)
 		argv[i] =
 		    (char *)(i < task->command_count ? task->command[i]
 						     : task->arguments[i - task->command_count]);
+
 	return argv;
 }
 
@@ -419,6 +461,7 @@ int run_job_make(const struct jobfile_job *job, const char *file, const struct r
 	struct run_options *own = jobfile_arena_take(&out->arena, sizeof(*own));
 	if (!own)
 		return err_set(err, -ENOMEM, "%s: out of memory", file);
+
 	struct maker maker = {
 	    .job = job, .file = file, .given = options, .own = *options, .out = out, .err = err};
 	int rc = maker_container(&maker);
@@ -426,8 +469,10 @@ int run_job_make(const struct jobfile_job *job, const char *file, const struct r
 		rc = maker_resources(&maker);
 	if (rc == 0)
 		rc = maker_gpus(&maker);
+
 	if (rc < 0)
 		return rc;
+
 	maker.own.name = job->name;
 	maker.own.priority = job->priority;
 	maker.own.prefer = job->prefer;
@@ -435,11 +480,14 @@ int run_job_make(const struct jobfile_job *job, const char *file, const struct r
 	maker.own.grace_ns = (job->has_grace ? job->grace_s : RUN_JOB_GRACE_S) * RUN_JOB_SECOND_NS;
 	*own = maker.own; /* the request borrows it */
 	char *const *argv = maker_argv(&maker);
+
 	if (!argv)
 		return maker_no_memory(&maker);
+
 	rc = run_request_make(own, argv, environment, &out->request, err);
 	if (rc < 0)
 		return err_wrap(err, "%s:%u: job '%s'", file, job->line, job->name);
+
 	rc = maker_rest(&maker);
 	return rc < 0 ? rc : maker_wants(&maker);
 }

@@ -39,10 +39,13 @@ int run_lines_open(const struct run_options *options, char *const *argv, struct 
 		return err_set(err, -EINVAL, "%s and --lines exclude each other", said);
 	if (argv[0])
 		return err_set(err, -EINVAL, "with --lines there is no command: each line is one");
+
 	struct run_lines *lines = calloc(1, sizeof(*lines));
 	if (!lines)
 		return err_set(err, -ENOMEM, "no memory for '%s'", options->lines);
+
 	bool is_stdin = strcmp(options->lines, "-") == 0;
+
 	lines->options = options;
 	lines->name = is_stdin ? "standard input" : options->lines;
 	lines_init(&lines->lines);
@@ -53,6 +56,7 @@ int run_lines_open(const struct run_options *options, char *const *argv, struct 
 		(void)run_lines_free(lines);
 		return rc;
 	}
+
 	*out = lines;
 	return 0;
 }
@@ -75,12 +79,14 @@ static int run_lines_read(struct run_lines *lines, int wait_ms, struct err *err)
 	int found = poll(&ready, 1, wait_ms);
 	if (found == 0 || (found < 0 && errno == EINTR))
 		return 0;
+
 	ssize_t length = read(lines->fd, piece, sizeof(piece));
 	if (length < 0 && (errno == EINTR || errno == EAGAIN))
 		return 0;
 	if (length < 0)
 		return err_set(err, -errno, "cannot read '%s': %s", lines->name,
 			       err_describe(-errno));
+
 	lines->is_end = length == 0;
 	int rc = lines_feed(&lines->lines, piece, (size_t)length, err);
 	return rc < 0 ? err_wrap(err, "%s", lines->name) : 0;
@@ -91,19 +97,23 @@ static int run_lines_make(struct run_lines *lines, const char *line, struct run_
 {
 	size_t length = strcspn(line, " \t;|&<>()");
 	length = length < sizeof(lines->word) - 1 ? length : sizeof(lines->word) - 1;
+
 	char first[RUN_NAME_MAX];
 	memcpy(first, line, length);
 	first[length] = '\0';
 	run_request_name(first, lines->word);
+
 	struct run_options one = *lines->options;
 	if (!one.name)
 		one.name = lines->word;
 	lines->argv[0] = "sh";
 	lines->argv[1] = "-c";
 	lines->argv[2] = line;
+
 	int rc = run_request_make(&one, (char *const *)lines->argv, environ, out, err);
 	if (rc < 0)
 		return err_wrap(err, "%s:%" PRIu64, lines->name, lines->lines.number);
+
 	return RUN_LINES_ONE;
 }
 
@@ -116,10 +126,12 @@ int run_lines_next(struct run_lines *lines, int wait_ms, struct run_request *out
 			return err_wrap(err, "%s", lines->name);
 		if (rc > 0)
 			return run_lines_make(lines, line, out, err);
+
 		if (lines->is_end)
 			return RUN_LINES_END;
 		if (pass == 0 && (rc = run_lines_read(lines, wait_ms, err)) < 0)
 			return rc;
 	}
+
 	return RUN_LINES_NONE;
 }

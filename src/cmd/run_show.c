@@ -33,19 +33,25 @@ static void show_number(struct jsonw *json, const char *key, uint64_t value)
 static void show_wants(struct jsonw *json, const char *text)
 {
 	char line[512];
+
 	if (!*text)
 		return;
+
 	jsonw_object(json, "wants");
+
 	while (*text) {
 		size_t length = strcspn(text, "\n");
 		(void)snprintf(line, sizeof(line), "%.*s", (int)length, text);
+
 		char *equals = strchr(line, '=');
 		if (equals) {
 			*equals = '\0';
 			jsonw_text(json, line, equals + 1);
 		}
+
 		text += length + (text[length] == '\n');
 	}
+
 	jsonw_end_object(json);
 }
 
@@ -64,6 +70,7 @@ int run_job_show(const Sluice__V1__JobSpec *spec, struct buf *out)
 	show_list(&json, "volumes", spec->volumes, spec->n_volumes);
 	show_list(&json, "tmpfs", spec->tmpfs, spec->n_tmpfs);
 	jsonw_word(&json, "runAs", spec->run_as);
+
 	show_flag(&json, "memlock", spec->memlock);
 	show_flag(&json, "privileged", spec->privileged);
 	jsonw_u64(&json, "gpus", spec->gpus);
@@ -77,5 +84,6 @@ int run_job_show(const Sluice__V1__JobSpec *spec, struct buf *out)
 	show_list(&json, "workerEnv", spec->worker_environment, spec->n_worker_environment);
 	show_wants(&json, spec->wants);
 	jsonw_end_object(&json);
+
 	return json.rc;
 }

@@ -32,6 +32,7 @@ int run_streams_check(const char *option, const char *path, bool is_replaced, st
 	bool is_there = lstat(path, &info) == 0;
 	if (!is_there && errno != ENOENT)
 		return run_streams_refuse(option, path, -errno, err);
+
 	/* One is renamed into place: root's /dev/stdout would be gone for everybody. Through a link
 	 * that somebody has laid there nothing is written. */
 	if (is_there && !S_ISREG(info.st_mode))
@@ -44,6 +45,7 @@ int run_streams_check(const char *option, const char *path, bool is_replaced, st
 
 	if (!*path)
 		return err_set(err, -EINVAL, "%s names no file", option);
+
 	const char *slash = strrchr(path, '/');
 	int length = slash == path ? 1 : slash ? (int)(slash - path) : 1;
 	int rc = file_path(directory, err, "%.*s", length, slash ? path : ".");
@@ -59,11 +61,13 @@ int run_streams_report(struct agent_call *agent, const char *path, const Sluice_
 	/* Once more in full: what is watched leaves the command out. */
 	ProtobufCMessage *whole = NULL;
 	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
+
 	request.id = job->id;
 	request.details = true;
 	(void)agent_call_ask(agent, AGENT_GET, &request.base, &whole, NULL); /* else as it is */
 
 	json_auto_t *json = job_text_json(whole ? (const Sluice__V1__Job *)whole : job);
+
 	agent_call_free(whole);
 	_cleanup_free_ char *text = table_json_dump(json);
 	if (!text)
@@ -77,12 +81,14 @@ static bool run_streams_has_input(int fd)
 {
 	struct stat info;
 	struct pollfd now = {.fd = fd, .events = POLLIN};
+
 	if (fstat(fd, &info) < 0)
 		return false;
 	if (S_ISREG(info.st_mode)) {
 		off_t at = lseek(fd, 0, SEEK_CUR);
 		return at >= 0 && at < info.st_size;
 	}
+
 	/* A pipe without a word in it, open or not, is that of a program without input: those who
 	 * start programs by themselves often leave one open. */
 	return S_ISFIFO(info.st_mode) && poll(&now, 1, 0) > 0 && (now.revents & POLLIN);

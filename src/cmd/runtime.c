@@ -69,6 +69,7 @@ static int report_json(const struct configure_options *options, const struct rep
 					    json_pack("{s:b, s:o}", "warning", note->is_warning,
 						      "text", table_json_text(note->text)));
 	}
+
 	json_t *json = json_pack(
 	    "{s:s, s:o, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "runtime",
 	    runtime_kind_to_string(options->runtime), "version", table_json_text(report->version),
@@ -77,6 +78,7 @@ static int report_json(const struct configure_options *options, const struct rep
 	    table_json_text(report->backup), "diff", table_json_text(report->diff), "restart",
 	    table_json_text(report->restart), "notes", notes);
 	int rc = table_print_json(json, stdout, NULL);
+
 	json_decref(json);
 	return rc;
 }
@@ -87,9 +89,11 @@ static void print_lines(const char *text)
 	for (const char *next; *text; text = next) {
 		size_t length = strcspn(text, "\t\n");
 		next = text + length + (text[length] != '\0');
+
 		char line[TABLE_CELL_MAX];
 		(void)snprintf(line, sizeof(line), "%.*s", (int)length, text);
 		cmd_print(stdout, line);
+
 		if (text[length] != '\0')
 			putchar(text[length]);
 	}
@@ -99,31 +103,39 @@ static int report_text(const struct report *report)
 {
 	cmd_print(stdout, report->text);
 	putchar('\n');
+
 	for (uint32_t i = 0; report->plan && i < report->plan->note_count; i++) {
 		const struct runtime_note *note = &report->plan->notes[i];
 		printf("%s: ", note->is_warning ? "warning" : "note");
 		cmd_print(stdout, note->text);
 		putchar('\n');
 	}
+
 	if (report->diff) {
 		putchar('\n');
 		print_lines(report->diff);
 		putchar('\n');
 	}
+
 	if (report->diff && !report->is_changed)
 		printf("Nothing was changed: --apply does it.\n");
+
 	if (report->is_changed && report->diff) {
 		printf("Changed ");
 		cmd_print(stdout, report->path);
+
 		if (report->backup) {
 			printf("; what was there before is in ");
 			cmd_print(stdout, report->backup);
 		}
+
 		printf(". --undo takes it back.\n");
 	}
+
 	if (report->restart)
 		printf("To take effect%s: %s\n", report->is_changed ? "" : ", after that",
 		       report->restart);
+
 	return 0;
 }
 
@@ -143,8 +155,10 @@ static int undo_run(const struct cmd_call *call, const struct runtime_machine *m
 	int rc = runtime_undo(machine, &undone, &err);
 	if (rc < 0)
 		return cmd_fail(call, exit_of(rc), &err);
+
 	bool is_changed = undone.path[0] != '\0';
 	char text[FILE_PATH_MAX + 64];
+
 	(void)snprintf(text, sizeof(text), "%s%s",
 		       !is_changed ? "nothing of sluice is in the configuration: nothing to do"
 		       : undone.is_removed ? "removed "
@@ -170,6 +184,7 @@ static int find_version(const struct cmd_call *call, struct version *out)
 					 "--runtime-version has to be a version such as 1.7.2");
 		return 0;
 	}
+
 	char program[FILE_PATH_MAX];
 	struct err err = {0};
 	int rc = version_find_program(runtime_program(options->runtime), program, &err);
@@ -181,6 +196,7 @@ static int find_version(const struct cmd_call *call, struct version *out)
 			      runtime_program(options->runtime));
 	else
 		rc = version_ask(program, CONFIGURE_TIMEOUT_MS, out, &err);
+
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : 0;
 }
 
@@ -189,10 +205,12 @@ static int plan_run(const struct cmd_call *call, const struct runtime_machine *m
 	const struct configure_options *options = call->options;
 	_cleanup_runtime_plan_ struct runtime_plan plan;
 	_cleanup_buf_ struct buf diff;
+
 	buf_init(&diff, (size_t)4 * RUNTIME_TEXT_MAX);
 	struct err err = {0};
 	int rc = runtime_plan(machine, &plan, &err);
 	bool changes = rc == 0 && plan.state == RUNTIME_CHANGE;
+
 	if (changes)
 		rc = diff_add(plan.path, plan.is_new, &plan.before, &plan.after, &diff);
 	if (rc == 0 && changes && options->apply)
@@ -201,10 +219,13 @@ static int plan_run(const struct cmd_call *call, const struct runtime_machine *m
 		(void)err_set(&err, rc, "%s", err_describe(rc));
 	if (rc < 0)
 		return cmd_fail(call, exit_of(rc), &err);
+
 	char backup[FILE_PATH_MAX] = "";
 	bool has_backup = changes && options->apply && plan.needs_backup && !plan.is_new;
+
 	if (has_backup)
 		(void)file_path(backup, NULL, "%s%s", plan.path, RUNTIME_BACKUP);
+
 	const struct report report = {
 	    .state = runtime_state_to_string(plan.state),
 	    .text = plan.text,
@@ -218,6 +239,7 @@ static int plan_run(const struct cmd_call *call, const struct runtime_machine *m
 	};
 	if (report_print(options, &report) < 0)
 		return CMD_EXIT_FAILED;
+
 	return plan.state == RUNTIME_CANNOT ? CMD_EXIT_FAILED : CMD_EXIT_OK;
 }
 
@@ -228,6 +250,7 @@ static int configure_run(const struct cmd_call *call)
 	const struct configure_options *options = call->options;
 	bool has_file =
 	    options->runtime == RUNTIME_DOCKER || options->runtime == RUNTIME_CONTAINERD;
+
 	if (options->apply && options->undo)
 		return cmd_usage(call, "--apply and --undo cannot be given together");
 	if (options->config && !has_file)
@@ -237,27 +260,34 @@ static int configure_run(const struct cmd_call *call)
 		return cmd_usage(call, "--root has to be an absolute path");
 	if (options->root && options->config && *options->config != '/')
 		return cmd_usage(call, "--config has to be an absolute path below --root");
+
 	if (options->root && !options->version && !options->undo)
 		return cmd_usage(call,
 				 "--root needs --runtime-version: the programs of this machine "
 				 "are not those of that one");
+
 	struct runtime_machine machine = {.kind = options->runtime, .config = options->config};
 	char root[FILE_PATH_MAX];
 	const char *given = options->root ? options->root : pci_root();
 	struct err err = {0};
+
 	if (strcmp(given, PCI_NO_ROOT) == 0) {
 		(void)err_set(&err, -ENOENT, "the simulated machine has no files; say --root");
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	}
+
 	size_t length = strlen(given);
 	while (length > 0 && given[length - 1] == '/')
 		length--;
+
 	int rc = file_path(root, &err, "%.*s", (int)length, given);
 	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+
 	machine.root = root;
 	if (options->undo)
 		return undo_run(call, &machine);
+
 	rc = find_version(call, &machine.version);
 	return rc != 0 ? rc : plan_run(call, &machine);
 }

@@ -12,6 +12,7 @@ static int settings_join(const struct option_list *list, const char *flag,
 			 char out[SETTINGS_WORDS_MAX], struct err *err)
 {
 	size_t length = 0;
+
 	for (size_t i = 0; i < list->count; i++) {
 		size_t more = strlen(list->items[i]);
 		if (more + 2 > SETTINGS_WORDS_MAX - length)
@@ -22,6 +23,7 @@ static int settings_join(const struct option_list *list, const char *flag,
 		memcpy(out + length, list->items[i], more);
 		length += more;
 	}
+
 	out[length] = '\0';
 	return 0;
 }
@@ -31,13 +33,17 @@ int settings_overrides(const struct settings *settings, struct settings_words *w
 {
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		const struct schema_row *row = schema_row((enum schema_id)i);
+
 		out->flag[i] = settings->text[i];
 		if (settings->words[i].count == 0)
 			continue;
+
 		int rc = settings_join(&settings->words[i], row->flag, words->text[i], err);
 		if (rc < 0)
 			return rc;
+
 		out->flag[i] = words->text[i];
 	}
+
 	return 0;
 }

@@ -85,12 +85,15 @@ static int put(const char *source, const char *target, const struct stat *status
 		ssize_t length = readlink(source, text, sizeof(text) - 1);
 		if (length < 0)
 			return 0; /* gone meanwhile */
+
 		text[length] = '\0';
 		if (symlink(text, target) == 0 || errno == EEXIST)
 			return 0;
+
 		int code = errno;
 		return err_set(err, -code, "cannot make '%s': %s", target, err_describe(-code));
 	}
+
 	if (S_ISDIR(status->st_mode)) {
 		if (mkdir(target, 0755) != 0 && errno != EEXIST)
 			return err_set(err, -errno, "cannot make directory '%s'", target);
@@ -100,8 +103,10 @@ static int put(const char *source, const char *target, const struct stat *status
 		int fd = open(target, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0)
 			return err_set(err, -errno, "cannot make '%s'", target);
+
 		(void)close(fd);
 	}
+
 	return bind(source, target, err);
 }
 
@@ -115,10 +120,13 @@ static int put_real(int old, const char *target, const char *sim, uint32_t depth
 			(void)close(list);
 		return err_set(err, -EIO, "cannot list '%s'", target);
 	}
+
 	struct dirent *entry;
+
 	while ((entry = readdir(directory))) {
 		char source[FILE_PATH_MAX], there[FILE_PATH_MAX], ours[FILE_PATH_MAX];
 		struct stat real, simulated;
+
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
 		    fstatat(old, entry->d_name, &real, AT_SYMLINK_NOFOLLOW) != 0)
 			continue;
@@ -126,15 +134,18 @@ static int put_real(int old, const char *target, const char *sim, uint32_t depth
 		    file_path(there, err, "%s/%s", target, entry->d_name) != 0 ||
 		    file_path(ours, err, "%s/%s", sim, entry->d_name) != 0)
 			return err->code;
+
 		bool both = lstat(ours, &simulated) == 0;
 		if (both && !(S_ISDIR(real.st_mode) && is_merged(there)))
 			continue; /* the simulated one comes later */
+
 		int result = put(source, there, &real, err);
 		if (result == 0 && both)
 			result = merge(there, ours, depth + 1, err);
 		if (result != 0)
 			return result;
 	}
+
 	return 0;
 }
 
@@ -143,10 +154,13 @@ static int put_simulated(const char *target, const char *sim, struct err *err)
 	_cleanup_closedir_ DIR *directory = opendir(sim);
 	if (!directory)
 		return err_set(err, -errno, "cannot list '%s': is the machine running?", sim);
+
 	struct dirent *entry;
+
 	while ((entry = readdir(directory))) {
 		char source[FILE_PATH_MAX], there[FILE_PATH_MAX];
 		struct stat simulated, placed;
+
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
 		if (file_path(source, err, "%s/%s", sim, entry->d_name) != 0 ||
@@ -154,10 +168,12 @@ static int put_simulated(const char *target, const char *sim, struct err *err)
 			return err->code;
 		if (lstat(source, &simulated) != 0 || lstat(there, &placed) == 0)
 			continue; /* merged already */
+
 		int result = put(source, there, &simulated, err);
 		if (result != 0)
 			return result;
 	}
+
 	return 0;
 }
 
@@ -170,6 +186,7 @@ static int merge(const char *target, const char *sim, uint32_t depth, struct err
 		int code = errno;
 		return err_set(err, -code, "cannot mount on '%s': %s", target, err_describe(-code));
 	}
+
 	int result = put_real(old, target, sim, depth, err);
 	return result == 0 ? put_simulated(target, sim, err) : result;
 }
@@ -188,33 +205,43 @@ static int put_cdi(const char *root, struct err *err)
 		return bind(source, "/var/run/cdi", err);
 	if (!realpath("/var/run", real)) /* a link to /run, almost everywhere */
 		return err_set(err, -errno, "cannot find '/var/run'");
+
 	return merge(real, parent, 0, err);
 }
 
 int sim_mounts_enter(const char *root, struct err *err)
 {
 	char path[FILE_PATH_MAX];
+
 	if (root[0] != '/')
 		return err_set(err, -EINVAL, "the simulated machine has no files to mount");
+
 	if (unshare(CLONE_NEWNS) != 0) {
 		int code = errno;
 		return err_set(err, -code, "cannot make a mount namespace: %s; --mounts needs root",
 			       err_describe(-code));
 	}
+
 	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
 		return err_set(err, -errno, "cannot make the mounts of this program its own");
+
 	int result = 0;
+
 	static const char *const whole[] = {"/proc/driver", "/proc/devices"};
+
 	for (size_t i = 0; result == 0 && i < sizeof(whole) / sizeof(*whole); i++) {
 		result = file_path(path, err, "%s%s", root, whole[i]);
 		if (result == 0)
 			result = bind(path, whole[i], err);
 	}
+
 	static const char *const side_by_side[] = {"/sys", "/dev"};
+
 	for (size_t i = 0; result == 0 && i < sizeof(side_by_side) / sizeof(*side_by_side); i++) {
 		result = file_path(path, err, "%s%s", root, side_by_side[i]);
 		if (result == 0)
 			result = merge(side_by_side[i], path, 0, err);
 	}
+
 	return result == 0 ? put_cdi(root, err) : result;
 }

@@ -47,9 +47,11 @@ struct table *table_new(const struct table_column *columns, size_t count)
 	struct table *table = calloc(1, sizeof(*table));
 	if (!table)
 		return NULL;
+
 	table->columns = columns;
 	table->column_count = count;
 	buf_init(&table->text, TABLE_TEXT_MAX);
+
 	return table;
 }
 
@@ -74,14 +76,18 @@ static void table_push(struct table *table, const char *text, size_t length, siz
 			table->out_of_memory = true;
 			return;
 		}
+
 		table->cells = cells;
 		table->cell_capacity = capacity;
 	}
+
 	size_t offset = table->text.length;
+
 	if (buf_add(&table->text, text, length) < 0) {
 		table->out_of_memory = true;
 		return;
 	}
+
 	table->cells[table->cell_count++] = (struct table_cell){
 	    .offset = offset,
 	    .length = (uint32_t)length,
@@ -95,11 +101,13 @@ void table_add(struct table *table, const char *text)
 	buf_init(&escaped, TABLE_CELL_MAX);
 	if (!text || !*text)
 		text = "-";
+
 	size_t length = strlen(text);
 	if (length <= TABLE_CELL_MAX && text_plain(text, length) == length) {
 		table_push(table, text, length, length);
 		return;
 	}
+
 	if (text_escape(&escaped, text, length) == -ENOMEM)
 		table->out_of_memory = true;
 	else
@@ -118,8 +126,10 @@ void table_addf(struct table *table, const char *format, ...)
 {
 	char text[TABLE_CELL_MAX + 1];
 	va_list arguments;
+
 	va_start(arguments, format);
 	int length = vsnprintf(text, sizeof(text), format, arguments);
+
 	va_end(arguments);
 	if (length < 0) /* glibc: out of memory */
 		table->out_of_memory = true;
@@ -154,8 +164,10 @@ static void table_shrink(const struct table *table, size_t width, size_t *widths
 			if (widest == table->column_count || widths[i] > widths[widest])
 				widest = i;
 		}
+
 		if (widest == table->column_count)
 			return; /* the terminal breaks the line, nothing is lost */
+
 		widths[widest]--;
 		total--;
 	}
@@ -164,6 +176,7 @@ static void table_shrink(const struct table *table, size_t width, size_t *widths
 static void table_measure(const struct table *table, size_t width, size_t *widths)
 {
 	size_t rows = table_rows(table);
+
 	for (size_t column = 0; column < table->column_count; column++) {
 		const char *title = table->columns[column].title;
 		widths[column] = text_width(title, strlen(title));
@@ -173,6 +186,7 @@ static void table_measure(const struct table *table, size_t width, size_t *width
 				widths[column] = cell->columns;
 		}
 	}
+
 	table_shrink(table, width, widths);
 }
 
@@ -181,23 +195,27 @@ static int table_print_cell(struct buf *out, const char *text, size_t length, si
 			    size_t width, enum table_align align, bool last)
 {
 	const char *ellipsis = "";
+
 	if (columns > width) {
 		length = text_fit(text, length, width - 1);
 		columns = text_width(text, length) + 1;
 		ellipsis = TABLE_ELLIPSIS;
 	}
+
 	size_t blanks = width - columns;
 	size_t before = align == TABLE_RIGHT ? blanks : 0;
 	size_t behind = last ? 0 : TABLE_GAP + blanks - before;
 	int rc = buf_reserve(out, before + length + strlen(ellipsis) + behind);
 	if (rc < 0)
 		return rc;
+
 	char *at = out->data + out->length;
 	memset(at, ' ', before);
 	at = mempcpy(at + before, text, length);
 	at = mempcpy(at, ellipsis, strlen(ellipsis));
 	memset(at, ' ', behind);
 	out->length = (size_t)(at - out->data) + behind;
+
 	return 0;
 }
 
@@ -206,6 +224,7 @@ static int table_print_row(const struct table *table, size_t row, const size_t *
 			   struct buf *out)
 {
 	int rc = 0;
+
 	for (size_t column = 0; column < table->column_count && rc == 0; column++) {
 		const struct table_column *about = &table->columns[column];
 		const struct table_cell *cell = row > 0 ? table_cell(table, row - 1, column) : NULL;
@@ -213,9 +232,11 @@ static int table_print_row(const struct table *table, size_t row, const size_t *
 		const char *text = cell ? table->text.data + cell->offset : plain;
 		size_t length = cell ? cell->length : strlen(plain);
 		size_t columns = cell ? cell->columns : text_width(plain, length);
+
 		rc = table_print_cell(out, text, length, columns, widths[column], about->align,
 				      column + 1 == table->column_count);
 	}
+
 	return rc < 0 ? rc : buf_add(out, "\n", 1);
 }
 
@@ -223,11 +244,14 @@ static int table_stream_check(FILE *out, struct err *err)
 {
 	if (fflush(out) == 0 && !ferror(out))
 		return 0;
+
 	int code = errno ? -errno : -EIO;
+
 	if (err) { /* told with this error, so not once more when the program ends */
 		__fpurge(out);
 		clearerr(out);
 	}
+
 	return err_set(err, code, "cannot write the output: %s", err_describe(code));
 }
 
@@ -239,16 +263,20 @@ int table_print(const struct table *table, FILE *out, size_t width, struct err *
 	size_t widths[TABLE_COLUMNS_MAX];
 	size_t rows = table_rows(table);
 	_cleanup_buf_ struct buf lines;
+
 	buf_init(&lines, TABLE_TEXT_MAX);
 	table_measure(table, width, widths);
+
 	for (size_t row = 0; row <= rows; row++) {
 		if (table_print_row(table, row, widths, &lines) < 0)
 			return err_set(err, -ENOMEM, "out of memory while printing a table");
 		if (row < rows && lines.length < TABLE_BLOCK)
 			continue;
+
 		(void)fwrite_unlocked(lines.data, 1, lines.length, out); /* it remembers errors */
 		buf_clear(&lines);
 	}
+
 	return table_stream_check(out, err);
 }
 
@@ -266,14 +294,18 @@ static int table_write_json(const char *data, size_t size, void *context)
 {
 	_cleanup_buf_ struct buf safe;
 	size_t ascii = 0;
+
 	buf_init(&safe, TABLE_ESCAPE * size);
+
 	while (ascii < size && data[ascii] > 0 && data[ascii] < 0x7f)
 		ascii++;
+
 	if (ascii == size) /* nearly all are */
 		return fwrite_unlocked(data, 1, size, context) == size ? 0 : -1;
 
 	if (text_escape_json(&safe, data, size) < 0)
 		return -1;
+
 	return fwrite_unlocked(safe.data, 1, safe.length, context) == safe.length ? 0 : -1;
 }
 

@@ -47,12 +47,14 @@ bool terminal_link_keys(bool *held, const char *typed, size_t length, char *out,
 			*held = false;
 			return true;
 		}
+
 		if (*held)
 			out[(*out_length)++] = TERMINAL_LINK_KEY;
 		*held = is_key;
 		if (!is_key)
 			out[(*out_length)++] = typed[i];
 	}
+
 	return false;
 }
 
@@ -73,6 +75,7 @@ static void terminal_link_flush(struct terminal_link *link)
 	if (!waits)
 		link->length = 0; /* where it failed the other side has hung up, which comes */
 	(void)loop_fd_watch(link->socket, LOOP_READ | (waits ? LOOP_WRITE : 0), NULL);
+
 	if (link->input)
 		(void)loop_fd_watch(link->input, waits ? 0 : LOOP_READ, NULL);
 	if (link->is_pumped && !waits)
@@ -115,6 +118,7 @@ static void terminal_link_on_input(int fd, unsigned events, void *context)
 	struct terminal_link *link = context;
 	char typed[ATTACH_DATA_MAX - 1], bytes[ATTACH_DATA_MAX];
 	size_t length;
+
 	(void)events;
 	ssize_t got = read(fd, typed, sizeof(typed));
 	if (got < 0 && (errno == EINTR || errno == EAGAIN))
@@ -123,12 +127,15 @@ static void terminal_link_on_input(int fd, unsigned events, void *context)
 		terminal_link_end_input(link);
 		return;
 	}
+
 	bool leaves = terminal_link_keys(&link->held, typed, (size_t)got, bytes, &length);
 	terminal_link_send(link, bytes, length);
+
 	if (link->held)
 		loop_timer_start(link->hold, TERMINAL_LINK_HOLD_NS);
 	else
 		loop_timer_stop(link->hold);
+
 	if (leaves)
 		terminal_link_tell(link, TERMINAL_LINK_DETACHED);
 }
@@ -148,9 +155,11 @@ static void terminal_link_on_resized(void *context)
 	struct terminal_link *link = context;
 	struct winsize size;
 	char packet[ATTACH_PACKET_MAX];
+
 	if (ioctl(link->options.out_fd, TIOCGWINSZ, &size) < 0 || size.ws_row == 0 ||
 	    size.ws_col == 0)
 		return; /* not known */
+
 	size_t length = attach_format(&(struct attach_message){.kind = ATTACH_SIZE,
 							       .rows = size.ws_row,
 							       .columns = size.ws_col},
@@ -169,30 +178,37 @@ static bool terminal_link_write(const struct terminal_link *link, const char *by
 			(void)poll(&wait, 1, -1);
 			continue;
 		}
+
 		if (written < 0 && errno != EINTR)
 			return false;
+
 		bytes += written > 0 ? written : 0;
 		length -= written > 0 ? (size_t)written : 0;
 	}
+
 	return true;
 }
 
 static void terminal_link_on_socket(int fd, unsigned events, void *context)
 {
 	struct terminal_link *link = context;
+
 	if (events & LOOP_WRITE)
 		terminal_link_flush(link);
+
 	for (int i = 0; i < TERMINAL_LINK_READS; i++) {
 		char packet[ATTACH_PACKET_MAX + 1];
 		struct attach_message message;
 		ssize_t length = recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
 		if (length < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
+
 		if (length <= 0 || attach_parse(packet, (size_t)length, &message, NULL) < 0) {
 			(void)loop_fd_watch(link->socket, 0, NULL);
 			terminal_link_tell(link, TERMINAL_LINK_CLOSED);
 			return;
 		}
+
 		link->has_shown |= message.kind == ATTACH_DATA;
 		if (message.kind == ATTACH_DATA &&
 		    !terminal_link_write(link, message.data, message.length)) {
@@ -238,19 +254,23 @@ struct terminal_link *terminal_link_new(const struct terminal_link_options *opti
 	_cleanup_close_ int directory = terminal_link_directory(options->stdout_path, err);
 	if (directory < 0)
 		return NULL;
+
 	_cleanup_close_ int fd = attach_connect(directory, err);
 	if (fd < 0)
 		return NULL;
+
 	struct terminal_link *link = calloc(1, sizeof(*link));
 	if (!link) {
 		(void)err_set(err, -ENOMEM, "no memory for the terminal");
 		return NULL;
 	}
+
 	link->options = *options;
 	link->fd = take_fd(&fd);
 	link->hold = loop_timer_new(options->loop, terminal_link_on_hold, link, err);
 	link->socket =
 	    loop_fd_new(options->loop, link->fd, LOOP_READ, terminal_link_on_socket, link, err);
+
 	/* What cannot be waited for, such as a file or /dev/null, can always be read. */
 	link->input = loop_fd_new(options->loop, options->in_fd, LOOP_READ, terminal_link_on_input,
 				  link, NULL);
@@ -259,11 +279,13 @@ struct terminal_link *terminal_link_new(const struct terminal_link_options *opti
 	link->pump = loop_timer_new(options->loop, terminal_link_on_pump, link, err);
 	if (!link->hold || !link->socket || !link->resized || !link->pump)
 		return terminal_link_free(link);
+
 	link->is_pumped = !link->input;
 	if (link->is_pumped)
 		loop_timer_start(link->pump, 0);
 	terminal_link_take(link);
 	terminal_link_on_resized(link);
+
 	return link;
 }
 
@@ -285,5 +307,6 @@ struct terminal_link *terminal_link_free(struct terminal_link *link)
 	link->resized = loop_signal_free(link->resized);
 	(void)close(link->fd);
 	free(link);
+
 	return NULL;
 }

@@ -86,9 +86,12 @@ static const char *top_user(uint32_t uid, void *context)
 	for (size_t i = 0; i < top->user_count; i++)
 		if (top->users[i].uid == uid)
 			return top->users[i].name;
+
 	const struct passwd *entry = getpwuid(uid);
+
 	if (top->user_count == TOP_USERS_MAX)
 		return entry ? entry->pw_name : NULL;
+
 	top->users[top->user_count].uid = uid;
 	top->users[top->user_count].name = entry ? strdup(entry->pw_name) : NULL;
 	return top->users[top->user_count++].name;
@@ -131,19 +134,23 @@ static void top_show(struct top *top)
 {
 	struct err err = {.code = 0};
 	_cleanup_buf_ struct buf lines;
+
 	buf_init(&lines, TOP_BYTES_MAX);
 	size_t width;
 	char clock[32];
 	struct tm local;
 	time_t now = time(NULL);
+
 	top_terminal_size(&top->terminal, &width, &top->height);
 	if (!localtime_r(&now, &local) || strftime(clock, sizeof(clock), "%H:%M:%S", &local) == 0)
 		clock[0] = '\0';
+
 	const struct top_scene scene =
 	    top_scene_of(top, width, top->height, top_has_colour(), clock);
 	int rc = top_draw(&scene, &lines, &top->first, &err);
 	if (rc == 0)
 		rc = top_terminal_show(&top->terminal, &lines, &err);
+
 	if (rc == -EPIPE || rc == -EIO) {
 		top_quit(top, CMD_EXIT_OK); /* nobody looks any more */
 	} else if (rc < 0) {
@@ -188,11 +195,14 @@ static void top_on_probe(int fd, unsigned events, void *context)
 	struct probe_event event;
 	struct err err = {.code = 0};
 	int rc;
+
 	while ((rc = probe_client_next(top->probe, &event, &err)) > 0) {
 		const struct inventory *inventory = probe_client_inventory(top->probe);
+
 		if (event.kind == PROBE_EVENT_DRIVER_DOWN) {
 			struct inventory none;
 			inventory_init(&none);
+
 			Sluice__V1__Machine *machine =
 			    top_machine_new(&none, NULL, machine_process);
 			if (machine)
@@ -205,6 +215,7 @@ static void top_on_probe(int fd, unsigned events, void *context)
 						      machine_process));
 		}
 	}
+
 	if (rc < 0)
 		top_probe_stop(top); /* the notice says already that this is the driver's view */
 }
@@ -213,8 +224,10 @@ static void top_probe_start(struct top *top)
 {
 	struct err err = {.code = 0};
 	const struct probe_options options = {0};
+
 	if (top->probe)
 		return;
+
 	int rc = probe_client_start(&options, &top->probe, &err);
 	if (rc == 0)
 		top->probe_fd = loop_fd_new(top->agent.loop, probe_client_fd(top->probe), LOOP_READ,
@@ -274,6 +287,7 @@ static void top_on_again(void *context)
 static void top_key(struct top *top, enum top_key key)
 {
 	size_t page = top->height > 6 ? top->height - 4 : 2;
+
 	switch (key) {
 	case TOP_KEY_QUIT:
 		top_quit(top, CMD_EXIT_OK);
@@ -310,10 +324,12 @@ static void top_on_keys(int fd, unsigned events, void *context)
 	ssize_t count = read(fd, bytes, sizeof(bytes));
 	if (count < 0 && errno == EINTR)
 		return;
+
 	if (count <= 0) { /* the terminal is gone */
 		top_quit(top, CMD_EXIT_OK);
 		return;
 	}
+
 	for (size_t at = 0; at < (size_t)count && !top->quit;) {
 		size_t taken;
 		enum top_key key = top_key_read(bytes + at, (size_t)count - at, &taken);
@@ -347,6 +363,7 @@ static void top_on_continue(void *context)
 {
 	struct top *top = context;
 	struct err err = {.code = 0};
+
 	/* Also after SIGSTOP, of which nobody hears: a shell has set its own modes meanwhile. */
 	top->terminal.is_ours = false;
 	if (top_terminal_enter(&top->terminal, &err) < 0)
@@ -360,10 +377,12 @@ static void top_on_stop(void *context)
 {
 	struct top *top = context;
 	struct sigaction usual = {.sa_handler = SIG_DFL}, ours;
+
 	top_terminal_leave(&top->terminal);
 	(void)sigaction(SIGTSTP, &usual, &ours);
 	(void)raise(SIGTSTP);
 	(void)sigaction(SIGTSTP, &ours, NULL);
+
 	/* It goes on; or it was not stopped, because no shell is there to let it go on again. */
 	top_on_continue(top);
 }
@@ -379,6 +398,7 @@ static int top_listen(struct top *top, struct err *err)
 	_Static_assert(sizeof(signals) / sizeof(signals[0]) ==
 			   sizeof(top->signals) / sizeof(top->signals[0]),
 		       "each has its place");
+
 	struct loop *loop = top->agent.loop;
 	for (size_t i = 0; i < array_length(signals); i++) {
 		top->signals[i] =
@@ -386,15 +406,18 @@ static int top_listen(struct top *top, struct err *err)
 		if (!top->signals[i])
 			return err->code;
 	}
+
 	top->again = loop_timer_new(loop, top_on_again, top, err);
 	top->later = top->again ? loop_timer_new(loop, top_on_later, top, err) : NULL;
 	if (!top->later)
 		return err->code;
+
 	if (top->terminal.in >= 0) {
 		top->keys = loop_fd_new(loop, top->terminal.in, LOOP_READ, top_on_keys, top, err);
 		if (!top->keys)
 			return err->code;
 	}
+
 	return 0;
 }
 
@@ -403,6 +426,7 @@ static int top_listen(struct top *top, struct err *err)
 static int top_live(struct top *top)
 {
 	struct err err = {.code = 0};
+
 	top->terminal = (struct top_terminal){.in = isatty(STDIN_FILENO) ? STDIN_FILENO : -1,
 					      .out = STDOUT_FILENO};
 	int rc = top_listen(top, &err);
@@ -412,11 +436,14 @@ static int top_live(struct top *top)
 		top_on_again(top);
 		top_changed(top);
 	}
+
 	while (rc == 0 && !top->quit)
 		rc = loop_pass(top->agent.loop, TOP_LOOK_NS, &err);
+
 	top_terminal_leave(&top->terminal);
 	if (rc == -EIO || rc == -EPIPE || rc == 0)
 		return top->exit_code;
+
 	return cmd_fail(top->call, CMD_EXIT_FAILED, &err);
 }
 
@@ -433,6 +460,7 @@ static int top_ask(struct top *top)
 {
 	struct err err = {.code = 0};
 	Sluice__V1__WatchRequest request = SLUICE__V1__WATCH_REQUEST__INIT;
+
 	request.once = true;
 	int rc = agent_call_reopen(&top->agent, &top->how, &err);
 	if (rc == 0)
@@ -440,15 +468,18 @@ static int top_ask(struct top *top)
 				       AGENT_CALL_DEADLINE_NS, top_on_first, top, &err);
 	if (rc >= 0 && top->machine)
 		return 0;
+
 	(void)snprintf(top->notice, sizeof(top->notice), "No service: %s",
 		       rc < 0 ? err.text : "it has said nothing");
 	_cleanup_machine_ struct machine machine;
 	int exit_code = machine_read(top->call, top->options->timeout_ns, &machine, NULL, NULL);
 	if (exit_code != 0)
 		return rc < 0 ? cmd_fail(top->call, exit_code, &err) : exit_code;
+
 	top->machine = top_machine_new(&machine.inventory, machine.snapshot, machine_process);
 	if (top->machine)
 		return 0;
+
 	(void)err_set(&err, -ENOMEM, "no memory for the picture of the machine");
 	return cmd_fail(top->call, CMD_EXIT_FAILED, &err);
 }
@@ -457,6 +488,7 @@ static int top_ask(struct top *top)
 static int top_write(const char *text, size_t length, struct err *err)
 {
 	(void)signal(SIGPIPE, SIG_IGN);
+
 	while (length > 0) {
 		ssize_t count = write(STDOUT_FILENO, text, length);
 		if (count < 0 && errno == EPIPE)
@@ -464,9 +496,11 @@ static int top_write(const char *text, size_t length, struct err *err)
 		if (count < 0 && errno != EINTR)
 			return err_set(err, -errno, "cannot write the output: %s",
 				       err_describe(-errno));
+
 		text += count > 0 ? count : 0;
 		length -= count > 0 ? (size_t)count : 0;
 	}
+
 	return 0;
 }
 
@@ -478,9 +512,11 @@ static int top_print_json(struct top *top, struct err *err)
 	json_t *json = top_machine_json(top->machine, top->notice);
 	int rc = stream ? table_print_json(json, stream, err)
 			: err_set(err, -ENOMEM, "no memory for the output");
+
 	json_decref(json);
 	if (stream && fclose(stream) != 0 && rc == 0)
 		rc = err_set(err, -ENOMEM, "no memory for the output");
+
 	return rc < 0 ? rc : top_write(text, length, err);
 }
 
@@ -515,8 +551,10 @@ static void top_done(struct top *top)
 	top->keys = loop_fd_free(top->keys);
 	top->again = loop_timer_free(top->again);
 	top->later = loop_timer_free(top->later);
+
 	for (size_t i = 0; i < array_length(top->signals); i++)
 		top->signals[i] = loop_signal_free(top->signals[i]);
+
 	agent_call_close(&top->agent);
 	top->machine = top_machine_free(top->machine);
 	for (size_t i = 0; i < top->user_count; i++)
@@ -532,12 +570,14 @@ static int run(const struct cmd_call *call)
 					      .agent = AGENT_CALL_NONE,
 					      .terminal = {.in = -1, .out = -1}};
 	struct err err = {.code = 0};
+
 	top.agent.loop = loop_new(LOOP_REAL, &err);
 	if (!top.agent.loop)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 	if (options->once || options->output == OPTION_OUTPUT_JSON || top_is_dumb() ||
 	    !isatty(STDOUT_FILENO))
 		return top_once(&top);
+
 	return top_live(&top);
 }
 

@@ -40,9 +40,11 @@ static void print_legend(const struct topology *topology)
 	printf("\nX = itself; NV# = # NVLinks between the two, straight or through switches; PIX = "
 	       "at most one PCIe bridge;\nPXB = several PCIe bridges; PHB = a PCIe host bridge; "
 	       "NODE = host bridges of one NUMA node; SYS = between NUMA nodes\n");
+
 	for (uint32_t i = 0; i < topology->count; i++) {
 		char name[NAME_MAX_BYTES], bus[PCI_TEXT_MAX];
 		const struct topology_device *device = &topology->device[i];
+
 		if (device->kind == TOPOLOGY_NIC)
 			printf("%s = %s (%s%s%s)\n", device_name(device, name), device->label,
 			       device->is_simulated ? "simulated, " : "",
@@ -60,12 +62,15 @@ static void print_nearest(const struct topology *topology)
 		    count = topology_nearest_rdma(topology, i, nearest);
 		if (device->kind != TOPOLOGY_GPU || count == 0)
 			continue;
+
 		char name[NAME_MAX_BYTES];
 		printf("%s%s: nearest RDMA adapter%s (%s):", i == 0 ? "\n" : "",
 		       device_name(device, name), count == 1 ? "" : "s",
 		       gpu_level_to_string(topology->cell[i][nearest[0]].level));
+
 		for (uint32_t n = 0; n < count; n++)
 			printf(" %s", topology->device[nearest[n]].label);
+
 		putchar('\n');
 	}
 }
@@ -74,15 +79,21 @@ static void print_nearest(const struct topology *topology)
 static void print_matrix(const struct topology *topology)
 {
 	char name[NAME_MAX_BYTES], cell[TOPOLOGY_CELL_MAX];
+
 	printf("%-6s", "");
+
 	for (uint32_t i = 0; i < topology->count; i++)
 		printf(" %-5s", device_name(&topology->device[i], name));
+
 	printf(" %-24s %s\n", "CPU AFFINITY", "NUMA AFFINITY");
+
 	for (uint32_t i = 0; i < topology->count; i++) {
 		const struct topology_device *device = &topology->device[i];
 		printf("%-6s", device_name(device, name));
+
 		for (uint32_t j = 0; j < topology->count; j++)
 			printf(" %-5s", topology_cell_to_string(topology, i, j, cell));
+
 		printf(" %-24s ", device->cpulist[0] ? device->cpulist : "-");
 		if (device->numa_node == GPU_NUMA_NONE)
 			printf("-\n");
@@ -96,10 +107,13 @@ static json_t *json_device(const struct topology *topology, uint32_t row)
 	const struct topology_device *device = &topology->device[row];
 	char name[NAME_MAX_BYTES], bus[PCI_TEXT_MAX];
 	json_t *links = json_object();
+
 	for (uint32_t i = 0; i < topology->count; i++) {
 		char cell[TOPOLOGY_CELL_MAX];
+
 		if (i == row)
 			continue;
+
 		const struct topology_cell *at = &topology->cell[row][i];
 		(void)json_object_set_new(links, device_name(&topology->device[i], name),
 					  json_pack("{s:s, s:s, s:I}", "connection",
@@ -107,8 +121,10 @@ static json_t *json_device(const struct topology *topology, uint32_t row)
 						    "pcie", gpu_level_to_string(at->level),
 						    "nvlinks", (json_int_t)at->nvlinks));
 	}
+
 	json_t *nearest = json_array();
 	uint32_t adapters[TOPOLOGY_NIC_MAX], count = topology_nearest_rdma(topology, row, adapters);
+
 	for (uint32_t i = 0; i < count; i++)
 		(void)json_array_append_new(
 		    nearest,
@@ -116,6 +132,7 @@ static json_t *json_device(const struct topology *topology, uint32_t row)
 			      device_name(&topology->device[adapters[i]], name), "label",
 			      table_json_text(topology->device[adapters[i]].label), "pcie",
 			      gpu_level_to_string(topology->cell[row][adapters[i]].level)));
+
 	json_t *object = json_pack(
 	    "{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "name", device_name(device, name), "kind",
 	    device->kind == TOPOLOGY_GPU ? "gpu" : "nic",
@@ -125,13 +142,16 @@ static json_t *json_device(const struct topology *topology, uint32_t row)
 	    device->numa_node == GPU_NUMA_NONE ? json_null() : json_integer(device->numa_node),
 	    "cpu_affinity", table_json_text(device->cpulist[0] ? device->cpulist : NULL), "to",
 	    links);
+
 	if (device->kind == TOPOLOGY_GPU) {
 		(void)json_object_set_new(object, "nearest_rdma", nearest);
 		return object;
 	}
+
 	json_decref(nearest);
 	(void)json_object_set_new(object, "rdma", json_boolean(device->is_rdma));
 	(void)json_object_set_new(object, "simulated", json_boolean(device->is_simulated));
+
 	return object;
 }
 
@@ -142,8 +162,10 @@ static int print_json(const struct inventory *inventory, const struct topology *
 	json_t *devices = json_array();
 	for (uint32_t i = 0; i < topology->count; i++)
 		(void)json_array_append_new(devices, json_device(topology, i));
+
 	(void)json_object_set_new(root, "devices", devices);
 	int rc = table_print_json(root, stdout, err);
+
 	json_decref(root);
 	return rc;
 }
@@ -155,6 +177,7 @@ static int run(const struct cmd_call *call)
 	int code = machine_read(call, options->timeout_ns, &machine, NULL, NULL);
 	if (code != 0)
 		return code;
+
 	struct err err = {.code = 0};
 	_cleanup_free_ struct topology *topology = NULL;
 	int rc = topology_read(&machine.inventory, pci_root(), &topology, &err);
@@ -166,6 +189,7 @@ static int run(const struct cmd_call *call)
 		print_legend(topology);
 		print_nearest(topology);
 	}
+
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
 

@@ -110,8 +110,10 @@ static bool validate_bits(const struct cmd_call *call, const char *option,
 					      option, list->items[i], VALIDATE_WORDS);
 			return false;
 		}
+
 		*out_bits |= UINT32_C(1) << what;
 	}
+
 	return true;
 }
 
@@ -120,9 +122,11 @@ static int validate_main(const struct cmd_call *call)
 	const struct validate_options *options = call->options;
 	uint32_t only, skip;
 	int code = 0;
+
 	if (!validate_bits(call, "only", &options->only, &only, &code) ||
 	    !validate_bits(call, "skip", &options->skip, &skip, &code))
 		return code;
+
 	struct validate_run run = {.call = call,
 				   .tool = "sluice validate",
 				   .output = options->output,
@@ -143,6 +147,7 @@ static int validate_main(const struct cmd_call *call)
 		return cmd_usage(call, "--skip leaves nothing to check");
 	if (run.plan.has_expect)
 		run.plan.mask |= UINT32_C(1) << VALIDATE_COUNT;
+
 	return validate_run_all(&run);
 }
 

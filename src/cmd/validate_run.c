@@ -54,10 +54,12 @@ static void run_on_signal(int number)
 static void run_take_event(const struct probe_event *event, void *context)
 {
 	struct validate_state *state = context;
+
 	if (event->kind == PROBE_EVENT_NO_LOG)
 		state->has_log = false;
 	if (event->kind != PROBE_EVENT_XID || state->xid_count >= VALIDATE_XIDS_MAX)
 		return;
+
 	struct validate_xid *xid = &state->xids[state->xid_count++];
 	(void)snprintf(xid->uuid, sizeof(xid->uuid), "%s", event->uuid);
 	(void)snprintf(xid->bus, sizeof(xid->bus), "%s", event->bus);
@@ -83,8 +85,10 @@ static void run_note(void *context, const char *text, bool is_progress)
 		(void)fprintf(stderr, "\r\x1b[K");
 	if (is_progress && has_terminal)
 		(void)fprintf(stderr, "%s", text);
+
 	if (is_progress || run->is_quiet || run->output != OPTION_OUTPUT_TABLE)
 		return;
+
 	cmd_print(stdout, text);
 	(void)putchar('\n');
 	(void)fflush(stdout);
@@ -114,6 +118,7 @@ static int run_print(const struct checks *checks, struct err *err)
 	    table_new(columns, sizeof(columns) / sizeof(columns[0]));
 	if (!table)
 		return err_set(err, -ENOMEM, "making the report: no memory");
+
 	for (size_t i = 0; i < checks->count; i++) {
 		const struct check *check = &checks->list[i];
 		table_add(table, check_status_to_string(check->status));
@@ -123,18 +128,23 @@ static int run_print(const struct checks *checks, struct err *err)
 		run_number(table, check, check->has_limit, check->limit);
 		table_add(table, check->reason);
 	}
+
 	int result = table_print(table, stdout, 0, err);
+
 	for (size_t i = 0; result == 0 && i < checks->count; i++) {
 		const struct check *check = &checks->list[i];
 		bool is_new = check->hint[0] != '\0' && check->status != CHECK_PASS;
 		for (size_t j = 0; j < i && is_new; j++)
 			is_new = strcmp(checks->list[j].hint, check->hint) != 0;
+
 		if (!is_new)
 			continue;
+
 		printf("%s %s: ", check_status_to_string(check->status), check->name);
 		cmd_print(stdout, check->hint);
 		(void)putchar('\n');
 	}
+
 	return result;
 }
 
@@ -161,12 +171,14 @@ static int run_json(const struct validate_run *run, const struct checks *checks,
 	jsonw_text(&json, "started", started);
 	run_json_argv(&json);
 	jsonw_u64(&json, "seed", 0); /* nothing is drawn by lot */
+
 	if (run->level > 0)
 		jsonw_u64(&json, "level", run->level);
 	fingerprint_write(&json, "", environ);
 	checks_write(&json, checks);
 	jsonw_array(&json, "verdicts");
 	jsonw_end_array(&json);
+
 	if (failed->text[0])
 		jsonw_text(&json, "error", failed->text);
 	jsonw_end_object(&json);
@@ -180,11 +192,13 @@ static int run_write(const char *path, const struct buf *text, struct err *err)
 	int result = file_write_atomic(path, buf_text(text), text->length, 0644, err);
 	if (result != -EBUSY && result != -EACCES && result != -EPERM && result != -EROFS)
 		return result;
+
 	struct stat status;
 	_cleanup_close_ int fd =
 	    open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || ftruncate(fd, 0) < 0)
 		return result;
+
 	for (size_t done = 0; done < text->length;) {
 		ssize_t written = write(fd, buf_text(text) + done, text->length - done);
 		if (written < 0 && errno == EINTR)
@@ -192,8 +206,10 @@ static int run_write(const char *path, const struct buf *text, struct err *err)
 		if (written <= 0)
 			return err_set(err, -errno, "cannot write '%s': %s", path,
 				       err_describe(-errno));
+
 		done += (size_t)written;
 	}
+
 	return 0;
 }
 
@@ -206,6 +222,7 @@ static int run_report(const struct validate_run *run, const struct checks *check
 	int code = result == -ECANCELED ? VALIDATE_EXIT_INTERRUPTED
 		   : result < 0		? VALIDATE_EXIT_WRONG
 					: checks_exit_code(checks);
+
 	buf_init(&text, RUN_REPORT_MAX);
 	int made = run_json(run, checks, started, failed, &text);
 	if (made < 0)
@@ -214,12 +231,14 @@ static int run_report(const struct validate_run *run, const struct checks *check
 		(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at it */
 	else
 		made = run_print(checks, &err);
+
 	if (made < 0) /* not WRONG, which would take the machine out of service */
 		return cmd_fail(run->call, CMD_EXIT_CANNOT_WRITE, &err);
 	if (run->json && run_write(run->json, &text, &err) < 0)
 		return cmd_fail(run->call, CMD_EXIT_CANNOT_WRITE, &err);
 	if (result < 0)
 		(void)cmd_fail(run->call, code, failed);
+
 	return code;
 }
 
@@ -231,6 +250,7 @@ int validate_run_all(struct validate_run *run)
 	char started[RUN_TIME_TEXT];
 	time_t seconds = time(NULL);
 	struct tm utc;
+
 	(void)strftime(started, sizeof(started), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
 	run->plan.root = pci_root();
 	run->plan.environment = environ;
@@ -241,9 +261,12 @@ int validate_run_all(struct validate_run *run)
 	(void)sigaction(SIGINT, &action, NULL); /* these cannot fail */
 	(void)sigaction(SIGTERM, &action, NULL);
 	checks_init(&checks);
+
 	int result = validate_run(&run->plan, &checks, &err);
+
 	if (isatty(STDERR_FILENO))
 		(void)fprintf(stderr, "\r\x1b[K");
+
 	int code = run_report(run, &checks, started, result, &err);
 	checks_done(&checks);
 	return code;

@@ -43,20 +43,25 @@ static int run(const struct cmd_call *call)
 	const char *argv[7] = {"sluice-web"};
 	struct err err;
 	int count = 1;
+
 	(void)text_u64(uid, options->uid);
 	(void)text_u64(gid, options->gid);
+
 	if (options->uid != SANDBOX_KEEP) {
 		argv[count++] = "--uid";
 		argv[count++] = uid;
 	}
+
 	if (options->gid != SANDBOX_KEEP) {
 		argv[count++] = "--gid";
 		argv[count++] = gid;
 	}
+
 	if (options->no_sandbox)
 		argv[count++] = "--no-sandbox";
 	if (libexec_find("sluice-web", "web", NULL, path, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
 	(void)execv(path, (char *const *)argv);
 	(void)err_set(&err, -errno, "cannot execute '%s': %s", path, err_describe(-errno));
 	return cmd_fail(call, CMD_EXIT_FAILED, &err);

@@ -14,10 +14,12 @@ void check_gpu_pci(struct doctor *doctor)
 		doctor_skip(doctor, "there is no /sys/bus/pci to look at");
 		return;
 	}
+
 	if (facts->gpu_count == 0) {
 		doctor_skip(doctor, "no NVIDIA GPU on the PCI bus");
 		return;
 	}
+
 	doctor_found(doctor_add(doctor, DOCTOR_OK, "PCI bus"), "%u NVIDIA GPU%s%s",
 		     facts->gpu_count, facts->gpu_count == 1 ? "" : "s",
 		     doctor->options.is_simulated ? " (simulated)" : "");
@@ -40,6 +42,7 @@ static void report_foreign(struct doctor *doctor, const struct doctor_gpu *gpu)
 {
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_FAIL, "GPU %s", gpu->bus);
 	doctor_need(doctor_found(finding, "the driver %s", gpu->driver), "nvidia");
+
 	if (strcmp(gpu->driver, "nouveau") == 0)
 		doctor_do(finding, "sluice doctor --only driver.nouveau");
 	else
@@ -52,6 +55,7 @@ static void report_foreign(struct doctor *doctor, const struct doctor_gpu *gpu)
 void check_driver_bound(struct doctor *doctor)
 {
 	uint32_t right = 0;
+
 	for (uint32_t i = 0; i < doctor->facts.gpu_count; i++) {
 		const struct doctor_gpu *gpu = &doctor->facts.gpus[i];
 		if (!gpu->has_driver_link)
@@ -66,6 +70,7 @@ void check_driver_bound(struct doctor *doctor)
 		else
 			report_foreign(doctor, gpu);
 	}
+
 	if (right > 0)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "GPUs"), "nvidia on %u of %u", right,
 			     doctor->facts.gpu_count);
@@ -78,18 +83,22 @@ void check_mem_numa(struct doctor *doctor)
 	char nodes[DOCTOR_WORD_MAX];
 	const struct doctor_facts *facts = &doctor->facts;
 	uint32_t unknown = 0;
+
 	if (rootfs_word(&doctor->rootfs, "/sys/devices/system/node/online", nodes, sizeof(nodes)) <
 		0 ||
 	    strpbrk(nodes, ",-") == NULL) {
 		doctor_skip(doctor, "the machine has one NUMA node");
 		return;
 	}
+
 	for (uint32_t i = 0; i < facts->gpu_count; i++)
 		unknown += facts->gpus[i].numa_node < 0;
+
 	if (unknown == 0) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "GPUs"), "the NUMA node of each");
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "GPUs");
 	doctor_found(finding, "no NUMA node told for %u of %u, on a machine with nodes %s", unknown,
 		     facts->gpu_count, nodes);

@@ -39,6 +39,7 @@ static int modprobe_line(const char *text, size_t length, void *context)
 	if (!nouveau->continues)
 		nouveau->length = 0;
 	nouveau->continues = length > 0 && text[length - 1] == '\\';
+
 	size_t taken = length - nouveau->continues;
 	if (taken > sizeof(nouveau->line) - nouveau->length)
 		taken = sizeof(nouveau->line) - nouveau->length;
@@ -46,6 +47,7 @@ static int modprobe_line(const char *text, size_t length, void *context)
 	nouveau->length += taken;
 	if (nouveau->continues)
 		return 0;
+
 	nouveau->block = lines_modprobe(nouveau->line, nouveau->length, "nouveau");
 	return nouveau->block == LINES_BLACKLIST || nouveau->block == LINES_INSTALL;
 }
@@ -71,23 +73,28 @@ static bool search_directory(struct doctor *doctor, size_t directory, struct nou
 		nouveau->unreadable = rc;
 		(void)file_path(nouveau->unread, NULL, "%s", directories[directory]);
 	}
+
 	for (size_t i = 0; i < names.count && i < NOUVEAU_FILES_MAX; i++) {
 		char path[FILE_PATH_MAX];
 		if (is_hidden(doctor, directory, names.name[i]) ||
 		    file_path(path, NULL, "%s/%s", directories[directory], names.name[i]) < 0)
 			continue;
+
 		nouveau->block = LINES_NOTHING;
 		nouveau->continues = false;
+
 		rc = rootfs_lines(&doctor->rootfs, path, modprobe_line, nouveau);
 		if (rc > 0) {
 			(void)snprintf(nouveau->where, sizeof(nouveau->where), "%.512s", path);
 			return true;
 		}
+
 		if (rc < 0 && rc != -ENOENT) {
 			nouveau->unreadable = rc;
 			(void)file_path(nouveau->unread, NULL, "%s", path);
 		}
 	}
+
 	nouveau->block = LINES_NOTHING;
 	return false;
 }
@@ -96,12 +103,16 @@ static void search(struct doctor *doctor, struct nouveau *nouveau)
 {
 	char word[DOCTOR_WORD_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, ROOTFS_FILE_MAX);
+
 	for (size_t i = 0; i < array_length(directories); i++)
 		if (search_directory(doctor, i, nouveau))
 			return;
+
 	if (rootfs_read(&doctor->rootfs, "/proc/cmdline", &text) < 0)
 		return;
+
 	nouveau->block = lines_cmdline(buf_text(&text), text.length, "nouveau", word, sizeof(word));
 	if (nouveau->block != LINES_NOTHING)
 		(void)snprintf(nouveau->where, sizeof(nouveau->where),
@@ -115,15 +126,18 @@ static bool kernel_has_none(const struct doctor *doctor)
 	static const char *const suffixes[] = {"", ".xz", ".zst", ".gz"};
 	char path[FILE_PATH_MAX];
 	const char *kernel = doctor->facts.kernel;
+
 	if (kernel[0] == '\0' || file_path(path, NULL, "/lib/modules/%s/modules.dep", kernel) < 0 ||
 	    !rootfs_exists(&doctor->rootfs, path))
 		return false;
+
 	for (size_t i = 0; i < array_length(suffixes); i++)
 		if (file_path(path, NULL,
 			      "/lib/modules/%s/kernel/drivers/gpu/drm/nouveau/nouveau.ko%s", kernel,
 			      suffixes[i]) < 0 ||
 		    rootfs_exists(&doctor->rootfs, path))
 			return false;
+
 	return true;
 }
 
@@ -137,6 +151,7 @@ static void advise(const struct doctor *doctor, struct doctor_finding *finding)
 				   "systemctl reboot");
 		return;
 	}
+
 	bool has_dracut = doctor_os_is(doctor, "fedora") || doctor_os_is(doctor, "rhel") ||
 			  doctor_os_is(doctor, "suse");
 	doctor_do(finding,
@@ -149,10 +164,12 @@ static void report_loaded(struct doctor *doctor)
 {
 	int64_t users = 0;
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_FAIL, "kernel module nouveau");
+
 	if (rootfs_number(&doctor->rootfs, "/sys/module/nouveau/refcnt", &users) == 0 && users > 0)
 		doctor_found(finding, "it loaded and in use (%lld users)", (long long)users);
 	else
 		doctor_found(finding, "it loaded, though nothing uses it");
+
 	doctor_need(finding, "it unloaded and blocked");
 	advise(doctor, finding);
 }
@@ -161,10 +178,12 @@ void check_driver_nouveau(struct doctor *doctor)
 {
 	static const char object[] = "kernel module nouveau";
 	struct nouveau nouveau = {.block = LINES_NOTHING};
+
 	if (rootfs_exists(&doctor->rootfs, "/sys/module/nouveau")) {
 		report_loaded(doctor);
 		return;
 	}
+
 	search(doctor, &nouveau);
 	if (nouveau.block != LINES_NOTHING)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, object), "it blocked by %s",

@@ -39,6 +39,7 @@ static bool is_program(const struct doctor *doctor, const char *name)
 		if (file_path(path, NULL, "%s/%s", directories[i], name) == 0 &&
 		    rootfs_exists(&doctor->rootfs, path))
 			return true;
+
 	return false;
 }
 
@@ -52,6 +53,7 @@ static int plan_of(struct doctor *doctor, size_t index, struct version *version,
 		return err_set(err, -ENODATA, "a version that cannot be told from here");
 	if (rc < 0)
 		return -ENOENT;
+
 	const struct runtime_machine machine = {
 	    .kind = runtimes[index].kind, .root = doctor->rootfs.path, .version = *version};
 	return runtime_plan(&machine, out, err);
@@ -63,6 +65,7 @@ static void report_plan(struct doctor *doctor, enum runtime_kind kind,
 	const char *name = runtime_kind_to_string(kind), *restart = runtime_restart(kind);
 	struct doctor_finding *finding =
 	    doctor_add(doctor, plan->state == RUNTIME_READY ? DOCTOR_OK : DOCTOR_WARN, "%s", name);
+
 	doctor_found(finding, "%s", plan->text);
 	if (plan->state == RUNTIME_CHANGE) {
 		doctor_need(finding, "CDI switched on");
@@ -81,6 +84,7 @@ static void report_notes(struct doctor *doctor, enum runtime_kind kind,
 		const struct runtime_note *note = &plan->notes[i];
 		if (!note->is_warning || note->about != about)
 			continue;
+
 		struct doctor_finding *finding =
 		    doctor_add(doctor, DOCTOR_WARN, "%s", runtime_kind_to_string(kind));
 		doctor_found(finding, "%s", note->text);
@@ -96,16 +100,19 @@ static void look(struct doctor *doctor, bool is_hook)
 {
 	uint32_t installed = 0;
 	uint32_t before = doctor->count;
+
 	for (size_t i = 0; i < RUNTIMES; i++) {
 		struct version version;
 		struct err err = {0};
 		_cleanup_runtime_plan_ struct runtime_plan plan = {.note_count = 0};
 		int rc = plan_of(doctor, i, &version, &plan, &err);
+
 		installed += rc != -ENOENT;
 		if (rc < 0 && rc != -ENOENT && !is_hook)
 			doctor_found(doctor_add(doctor, DOCTOR_UNKNOWN, "%s",
 						runtime_kind_to_string(runtimes[i].kind)),
 				     "%s", err.text);
+
 		if (rc < 0)
 			continue;
 		if (!is_hook)
@@ -113,6 +120,7 @@ static void look(struct doctor *doctor, bool is_hook)
 		report_notes(doctor, runtimes[i].kind, &plan,
 			     is_hook ? RUNTIME_ABOUT_HOOK : RUNTIME_ABOUT_CDI);
 	}
+
 	if (installed == 0)
 		doctor_skip(doctor, "no container runtime is known here");
 	else if (is_hook && doctor->count == before)
@@ -151,6 +159,7 @@ static void report_version(struct doctor *doctor, const char *program,
 		     is_fixed ? "" : hole);
 	if (is_fixed)
 		return;
+
 	doctor_need(finding, "version %s, or a distribution's package that has the fix", fixed);
 	doctor_do(finding, "apt-get install --only-upgrade %s   (or dnf upgrade %s)", program,
 		  program);
@@ -162,19 +171,23 @@ void check_runtime_version(struct doctor *doctor)
 	static const char *const runc[] = {"runc", NULL};
 	static const char *const toolkit[] = {"nvidia-container-toolkit-base",
 					      "nvidia-container-toolkit", NULL};
+
 	struct version version;
 	uint32_t known = 0;
+
 	if (doctor_version(doctor, "runc", runc, &version) == 0) {
 		known++;
 		report_version(doctor, "runc", &version, runc_is_fixed(&version), "1.1.14",
 			       "CVE-2024-45310", RUNC_URL);
 	}
+
 	if (doctor_version(doctor, "nvidia-ctk", toolkit, &version) == 0) {
 		known++;
 		report_version(doctor, "nvidia-container-toolkit", &version,
 			       version_is_at_least(&version, 1, 17, 8), "1.17.8", "CVE-2025-23266",
 			       TOOLKIT_URL);
 	}
+
 	if (known == 0)
 		doctor_skip(doctor, "neither runc nor NVIDIA's container toolkit is known here");
 }

@@ -29,14 +29,18 @@ int doctor_new(const struct doctor_options *options, struct doctor **out, struct
 	_cleanup_doctor_ struct doctor *doctor = calloc(1, sizeof(*doctor));
 	if (!doctor)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	doctor->options = *options;
 	doctor->rootfs = (struct rootfs)ROOTFS_CLOSED;
+
 	int rc = rootfs_open(options->root, options->own_kernel, &doctor->rootfs, err);
 	if (rc < 0)
 		return rc;
+
 	facts_find(&doctor->rootfs, &doctor->facts);
 	*out = doctor;
 	doctor = NULL;
+
 	return 0;
 }
 
@@ -44,6 +48,7 @@ struct doctor *doctor_free(struct doctor *doctor)
 {
 	if (!doctor)
 		return NULL;
+
 	rootfs_close(&doctor->rootfs);
 	free(doctor->findings);
 	free(doctor->comms);
@@ -51,6 +56,7 @@ struct doctor *doctor_free(struct doctor *doctor)
 	free(doctor->holders);
 	json_decref(doctor->cluster);
 	free(doctor);
+
 	return NULL;
 }
 
@@ -69,15 +75,19 @@ size_t doctor_mark(const char *word, bool *marks, const char **out_nearest)
 {
 	struct suggest suggest;
 	size_t count = 0;
+
 	suggest_init(&suggest, word);
+
 	for (size_t i = 0; i < doctor_check_count; i++) {
 		const char *id = doctor_checks[i].id;
 		suggest_offer(&suggest, id);
 		if (strcmp(id, word) != 0 && !is_of_group(id, word))
 			continue;
+
 		marks[i] = true;
 		count++;
 	}
+
 	*out_nearest = suggest_best(&suggest);
 	return count;
 }
@@ -86,14 +96,17 @@ void doctor_run(struct doctor *doctor, const bool *marks, const bool *named)
 {
 	for (size_t i = 0; i < doctor_check_count; i++) {
 		const struct doctor_check *check = &doctor_checks[i];
+
 		if (!marks[i])
 			continue;
+
 		doctor->check = check;
 		if (check->needs_gpu && !named[i] && doctor->facts.gpu_count == 0)
 			doctor_skip(doctor, "no NVIDIA GPU here");
 		else
 			check->run(doctor);
 	}
+
 	doctor->check = NULL;
 }
 
@@ -127,10 +140,12 @@ static struct doctor_finding *new_finding(struct doctor *doctor)
 			doctor->capacity = capacity;
 		}
 	}
+
 	if (doctor->count == doctor->capacity) {
 		doctor->lost++;
 		return &doctor->spare;
 	}
+
 	return &doctor->findings[doctor->count++];
 }
 
@@ -154,10 +169,12 @@ struct doctor_finding *doctor_add(struct doctor *doctor, enum doctor_status stat
 	    .why = doctor->check->why,
 	    .url = doctor->check->url,
 	};
+
 	va_list arguments;
 	va_start(arguments, object);
 	put_text(finding->object, sizeof(finding->object), object, arguments);
 	va_end(arguments);
+
 	return finding;
 }
 
@@ -212,6 +229,7 @@ void doctor_skip(struct doctor *doctor, const char *format, ...)
 void doctor_unreadable(struct doctor *doctor, const char *path, int code)
 {
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_UNKNOWN, "%s", path);
+
 	switch (-code) {
 	case EFBIG:
 		doctor_found(finding, "a file that is too large to be read");
@@ -222,6 +240,7 @@ void doctor_unreadable(struct doctor *doctor, const char *path, int code)
 	default:
 		doctor_found(finding, "that it cannot be read: %s", err_describe(code));
 	}
+
 	if (code == -EACCES || code == -EPERM)
 		doctor_do(finding, "sudo sluice doctor --only %s", doctor->check->id);
 }
@@ -260,6 +279,7 @@ static bool has_word(const char *list, const char *word)
 			return true;
 		at += size;
 	}
+
 	return false;
 }
 

@@ -26,6 +26,7 @@ static int dpkg_line(const char *text, size_t length, void *context)
 {
 	struct dpkg *dpkg = context;
 	char word[DOCTOR_WORD_MAX];
+
 	if (length == 0)
 		dpkg->is_wanted = dpkg->is_installed = false;
 	if (lines_field(text, length, "Package", word, sizeof(word)))
@@ -34,6 +35,7 @@ static int dpkg_line(const char *text, size_t length, void *context)
 	if (dpkg->is_wanted && lines_field(text, length, "Status", word, sizeof(word)))
 		dpkg->is_installed = strcmp(word, "install ok installed") == 0 ||
 				     strcmp(word, "hold ok installed") == 0;
+
 	return dpkg->is_wanted && dpkg->is_installed &&
 	       lines_field(text, length, "Version", dpkg->version, sizeof(dpkg->version));
 }
@@ -48,8 +50,10 @@ static int version_of_package(struct doctor *doctor, const char *const *packages
 		return -ENODATA;
 	if (rc <= 0)
 		return rc < 0 ? rc : -ENOENT;
+
 	const char *colon = strchr(dpkg.version, ':');
 	const char *text = colon ? colon + 1 : dpkg.version;
+
 	return version_parse(text, strlen(text), out) < 0 ? -ENODATA : 0;
 }
 
@@ -62,14 +66,17 @@ static int ask_program(struct doctor *doctor, const char *program, struct versio
 			continue;
 		if (answer->rc == 0)
 			*out = answer->version;
+
 		return answer->rc;
 	}
+
 	struct doctor_answer answer = {.program = program};
 	answer.rc = doctor->options.ask_version(program, &answer.version, NULL);
 	if (doctor->answer_count < DOCTOR_ANSWERS_MAX)
 		doctor->answers[doctor->answer_count++] = answer;
 	if (answer.rc == 0)
 		*out = answer.version;
+
 	return answer.rc;
 }
 
@@ -90,11 +97,13 @@ static int read_comm(int directory, const char *name, void *context)
 	struct doctor *doctor = context;
 	char path[FILE_PATH_MAX];
 	uint64_t pid;
+
 	(void)directory;
 	if (doctor->comm_count == DOCTOR_COMMS_MAX)
 		return 1;
 	if (parse_u64(name, 1, UINT32_MAX, &pid) < 0)
 		return 0;
+
 	/* Room for a power of two of them. */
 	if (doctor->comm_count >= FIRST_COMMS &&
 	    (doctor->comm_count & (doctor->comm_count - 1)) == 0) {
@@ -104,10 +113,12 @@ static int read_comm(int directory, const char *name, void *context)
 			return -ENOMEM;
 		doctor->comms = more;
 	}
+
 	struct doctor_comm *comm = &doctor->comms[doctor->comm_count];
 	if (file_path(path, NULL, "/proc/%s/comm", name) < 0 ||
 	    rootfs_word(&doctor->rootfs, path, comm->name, sizeof(comm->name)) < 0)
 		return 0;
+
 	comm->pid = (uint32_t)pid;
 	doctor->comm_count++;
 	return 0;
@@ -135,12 +146,14 @@ static uint32_t find_process(struct doctor *doctor, const char *name,
 {
 	if (!doctor->comms)
 		read_comms(doctor);
+
 	for (uint32_t i = 0; i < doctor->comm_count; i++) {
 		const struct doctor_comm *comm = &doctor->comms[i];
 		if (strncmp(comm->name, name, sizeof(comm->name) - 1) == 0 &&
 		    (!is_it || is_it(doctor, comm->pid)))
 			return comm->pid;
 	}
+
 	return 0;
 }
 
@@ -163,10 +176,12 @@ static bool is_agent(struct doctor *doctor, uint32_t pid)
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, ROOTFS_SMALL_MAX);
 	if (file_path(path, NULL, "/proc/%u/cmdline", pid) < 0 ||
 	    rootfs_read(&doctor->rootfs, path, &text) < 0)
 		return false;
+
 	size_t first = strlen(buf_text(&text)) + 1;
 	return first < text.length && strcmp(buf_text(&text) + first, "agent") == 0;
 }

@@ -35,10 +35,12 @@ static void read_information(const struct rootfs *rootfs, struct doctor_gpu *gpu
 	char path[FILE_PATH_MAX];
 	struct pci_nvidia_information information;
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, PCI_FILE_MAX);
 	if (file_path(path, NULL, "/proc/driver/nvidia/gpus/%s/information", gpu->bus) < 0 ||
 	    rootfs_read(rootfs, path, &text) < 0)
 		buf_clear(&text);
+
 	pci_parse_nvidia_information(buf_text(&text), text.length, &information);
 	gpu->minor = information.minor;
 	(void)snprintf(gpu->model, sizeof(gpu->model), "%s", information.model);
@@ -48,14 +50,18 @@ static void read_gpu(const struct rootfs *rootfs, const char *bus, struct doctor
 {
 	char path[FILE_PATH_MAX];
 	struct doctor_gpu gpu = {.numa_node = GPU_NUMA_NONE};
+
 	if (pci_parse_address(bus, strlen(bus), &gpu.address) < 0)
 		return;
+
 	(void)pci_address_to_string(&gpu.address, gpu.bus);
 	gpu.device = read_hex(rootfs, bus, "device");
+
 	int64_t node;
 	if (file_path(path, NULL, PCI_DEVICES "/%s/numa_node", bus) == 0 &&
 	    rootfs_number(rootfs, path, &node) == 0 && node >= 0 && node <= INT32_MAX)
 		gpu.numa_node = (int32_t)node;
+
 	int rc = file_path(path, NULL, PCI_DEVICES "/%s/driver", bus);
 	if (rc == 0)
 		rc = rootfs_link_name(rootfs, path, gpu.driver, sizeof(gpu.driver));
@@ -71,9 +77,11 @@ static void find_gpus(const struct rootfs *rootfs, struct doctor_facts *out)
 	for (size_t i = 0; i < names.count && out->gpu_count < DOCTOR_GPUS_MAX; i++) {
 		uint32_t class_ = read_hex(rootfs, names.name[i], "class") >> 8;
 		struct doctor_gpu gpu = {.bus = ""};
+
 		if ((class_ != CLASS_VGA && class_ != CLASS_3D) ||
 		    read_hex(rootfs, names.name[i], "vendor") != PCI_VENDOR_NVIDIA)
 			continue;
+
 		read_gpu(rootfs, names.name[i], &gpu);
 		if (gpu.bus[0] != '\0')
 			out->gpus[out->gpu_count++] = gpu;
@@ -93,8 +101,10 @@ static int os_line(const char *text, size_t length, void *context)
 	    {"OSTREE_VERSION", facts->os_ostree},
 	    {"PRETTY_NAME", facts->os_name},
 	};
+
 	for (size_t i = 0; i < array_length(wanted); i++)
 		(void)lines_assignment(text, length, wanted[i].key, wanted[i].out, DOCTOR_WORD_MAX);
+
 	return 0;
 }
 
@@ -109,6 +119,7 @@ static bool has_library(const struct rootfs *rootfs, const char *root, const cha
 		if (file_path(path, NULL, "%s/%s/%s", root, directories[i], name) == 0 &&
 		    rootfs_exists(rootfs, path))
 			return true;
+
 	return false;
 }
 
@@ -117,6 +128,7 @@ static void find_module(const struct rootfs *rootfs, struct doctor_facts *out)
 	if (rootfs_word(rootfs, "/proc/driver/nvidia/version", out->proc_version,
 			sizeof(out->proc_version)) < 0)
 		out->proc_version[0] = '\0';
+
 	char word[DOCTOR_WORD_MAX];
 	if (rootfs_word(rootfs, "/sys/module/nvidia/version", word, sizeof(word)) == 0 &&
 	    pci_parse_nvidia_version(word, strlen(word), out->module_version) == 0)
@@ -131,6 +143,7 @@ void facts_find(const struct rootfs *rootfs, struct doctor_facts *out)
 	*out = (struct doctor_facts){.gpu_count = 0};
 	find_gpus(rootfs, out);
 	find_module(rootfs, out);
+
 	if (rootfs_word(rootfs, "/proc/sys/kernel/osrelease", out->kernel, sizeof(out->kernel)) < 0)
 		out->kernel[0] = '\0';
 	if (rootfs_lines(rootfs, "/etc/os-release", os_line, out) < 0)

@@ -10,9 +10,11 @@ static bool copy_printable(const char *text, size_t length, char *out, size_t si
 {
 	if (length >= size)
 		return false;
+
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
 			return false;
+
 	memcpy(out, text, length);
 	out[length] = '\0';
 	return true;
@@ -23,14 +25,17 @@ bool lines_assignment(const char *text, size_t length, const char *key, char *ou
 	size_t start = strlen(key);
 	if (length <= start || memcmp(text, key, start) != 0 || text[start] != '=')
 		return false;
+
 	const char *value = text + start + 1;
 	size_t left = length - start - 1;
 	while (left > 0 && (value[left - 1] == ' ' || value[left - 1] == '\r'))
 		left--;
+
 	if (left >= 2 && (value[0] == '"' || value[0] == '\'') && value[left - 1] == value[0]) {
 		value++;
 		left -= 2;
 	}
+
 	return copy_printable(value, left, out, size);
 }
 
@@ -39,11 +44,15 @@ bool lines_field(const char *text, size_t length, const char *key, char *out, si
 	size_t at = strlen(key);
 	if (length <= at || memcmp(text, key, at) != 0 || text[at] != ':')
 		return false;
+
 	at++;
+
 	while (at < length && (text[at] == ' ' || text[at] == '\t'))
 		at++;
+
 	while (length > at && (text[length - 1] == ' ' || text[length - 1] == '\t'))
 		length--;
+
 	return copy_printable(text + at, length - at, out, size);
 }
 
@@ -64,12 +73,14 @@ static struct span next_word(const char *text, size_t length, size_t *at)
 {
 	while (*at < length && is_blank(text[*at]))
 		(*at)++;
+
 	struct span word = {.text = text + *at};
 	bool is_quoted = false;
 	while (*at < length && (is_quoted || !is_blank(text[*at]))) {
 		is_quoted ^= text[*at] == '"';
 		(*at)++;
 	}
+
 	word.length = (size_t)(text + *at - word.text);
 	return word;
 }
@@ -84,11 +95,13 @@ static bool span_is_module(struct span span, const char *module)
 {
 	if (span.length != strlen(module))
 		return false;
+
 	for (size_t i = 0; i < span.length; i++) {
 		char a = span.text[i] == '-' ? '_' : span.text[i];
 		if (a != (module[i] == '-' ? '_' : module[i]))
 			return false;
 	}
+
 	return true;
 }
 
@@ -105,16 +118,20 @@ enum lines_block lines_modprobe(const char *text, size_t length, const char *mod
 	struct span name = next_word(text, length, &at);
 	if (command.length == 0 || command.text[0] == '#' || !span_is_module(name, module))
 		return LINES_NOTHING;
+
 	if (span_is(command, "blacklist"))
 		return LINES_BLACKLIST;
+
 	struct span next = next_word(text, length, &at);
 	if (span_is(command, "install") &&
 	    (span_ends_in(next, "/false") || span_ends_in(next, "/true") || span_is(next, ":") ||
 	     span_is(next, "false") || span_is(next, "true")))
 		return LINES_INSTALL;
+
 	for (; span_is(command, "options") && next.length > 0; next = next_word(text, length, &at))
 		if (span_is(next, "modeset=0"))
 			return LINES_MODESET;
+
 	return LINES_NOTHING;
 }
 
@@ -127,8 +144,10 @@ static bool list_has(struct span list, const char *module)
 		struct span item = {start, comma ? (size_t)(comma - start) : list.length - at};
 		if (span_is_module(item, module))
 			return true;
+
 		at += item.length + 1;
 	}
+
 	return false;
 }
 
@@ -143,20 +162,26 @@ static enum lines_block argument_blocks(struct span argument, const char *module
 		argument.text++;
 		argument.length -= 2;
 	}
+
 	const char *equals = memchr(argument.text, '=', argument.length);
 	if (!equals)
 		return LINES_NOTHING;
+
 	struct span key = {argument.text, (size_t)(equals - argument.text)};
 	struct span value = {equals + 1, argument.length - key.length - 1};
+
 	if (value.length >= 2 && value.text[0] == '"' && value.text[value.length - 1] == '"') {
 		value.text++;
 		value.length -= 2;
 	}
+
 	for (size_t i = 0; i < array_length(lists); i++)
 		if (span_is(key, lists[i]) && list_has(value, module))
 			return LINES_BLACKLIST;
+
 	if (!span_ends_in(key, ".modeset") || !span_is(value, "0"))
 		return LINES_NOTHING;
+
 	key.length -= strlen(".modeset");
 	return span_is_module(key, module) ? LINES_MODESET : LINES_NOTHING;
 }
@@ -165,15 +190,18 @@ enum lines_block lines_cmdline(const char *text, size_t length, const char *modu
 			       size_t size)
 {
 	size_t at = 0;
+
 	for (;;) {
 		struct span argument = next_word(text, length, &at);
 		if (argument.length == 0)
 			return LINES_NOTHING;
+
 		enum lines_block blocks = argument_blocks(argument, module);
 		if (blocks == LINES_NOTHING)
 			continue;
 		if (!copy_printable(argument.text, argument.length, word, size))
 			word[0] = '\0';
+
 		return blocks;
 	}
 }

@@ -18,11 +18,13 @@ static const json_t *migrate_policy(const json_t *facts, const char *kind)
 	const json_t *policy;
 	size_t i;
 	json_array_foreach(json_object_get(facts, "operators"), i, policy)
+
 	{
 		const char *text = json_string_value(json_object_get(policy, "kind"));
 		if (text && strcmp(text, kind) == 0)
 			return policy;
 	}
+
 	return NULL;
 }
 
@@ -56,6 +58,7 @@ static int migrate_config(struct buf *out, const json_t *settings)
 	const char *strategy = migrate_text(settings, "migStrategy");
 	const char *name = migrate_text(settings, "config");
 	int rc = 0;
+
 	if (*name) {
 		rc = buf_add_text(out, "# The ConfigMap has to be copied to our namespace.\n"
 				       "config:\n");
@@ -70,6 +73,7 @@ static int migrate_config(struct buf *out, const json_t *settings)
 				"      flags:\n        migStrategy: %s\n  default: default\n",
 				strategy);
 	}
+
 	return rc;
 }
 
@@ -85,18 +89,22 @@ static int migrate_gpus(struct buf *out, const json_t *policy)
 	if (rc == 0)
 		rc = migrate_line(out, "  root", path);
 	json_decref(path);
+
 	if (rc == 0)
 		rc = migrate_config(out, settings);
+
 	if (rc == 0)
 		rc = buf_printf(out, "features:\n  labels: %s\n%s", has_labels ? "file" : "none",
 				has_driver ? "  nodeLabel: true   # to let go of the driver when "
 					     "the operator replaces it\n"
 					   : "");
+
 	if (rc == 0)
 		rc = migrate_line(out, "tolerations", json_object_get(settings, "tolerations"));
 	if (rc == 0)
 		rc = migrate_line(out, "priorityClassName",
 				  json_object_get(settings, "priorityClassName"));
+
 	return rc;
 }
 
@@ -105,6 +113,7 @@ static int migrate_rdma(struct buf *out, const json_t *policy)
 	const char *config = migrate_text(json_object_get(policy, "settings"), "rdmaConfig");
 	if (!*config)
 		return 0;
+
 	int rc = buf_add_text(
 	    out, "# Before: the policy's rdmaSharedDevicePlugin.config as a ConfigMap,\n"
 		 "#   kubectl get nicclusterpolicy -o "
@@ -125,6 +134,7 @@ int migrate_values(const json_t *facts, struct buf *out, struct err *err)
 		    err, -ENOENT,
 		    "the cluster has neither a ClusterPolicy nor a NicClusterPolicy that "
 		    "may be read: there is nothing to take values from");
+
 	int rc = buf_add_text(
 	    out,
 	    "# Values for the chart of sluice, of what the policies of NVIDIA's operators say.\n"
@@ -135,5 +145,6 @@ int migrate_values(const json_t *facts, struct buf *out, struct err *err)
 		rc = migrate_gpus(out, gpus);
 	if (rc == 0 && network)
 		rc = migrate_rdma(out, network);
+
 	return rc < 0 ? err_set(err, rc, "the values do not fit: %s", err_describe(rc)) : 0;
 }

@@ -26,15 +26,18 @@ static int modinfo_at(const struct modinfo_source *source, uint64_t offset, void
 {
 	if (offset > INT64_MAX)
 		return -EINVAL;
+
 	if (source->fd < 0) {
 		if (offset > source->length || size > source->length - offset)
 			return -EINVAL;
 		memcpy(out, source->bytes + offset, size);
 		return 0;
 	}
+
 	ssize_t count = pread(source->fd, out, size, (off_t)offset);
 	if (count < 0)
 		return -errno;
+
 	return (size_t)count == size ? 0 : -EINVAL;
 }
 
@@ -52,9 +55,11 @@ static int modinfo_header(const struct modinfo_source *source, Elf64_Ehdr *out, 
 	int result = modinfo_at(source, 0, magic, sizeof(magic));
 	if (result < 0)
 		return err_set(err, result, "it is too short for a kernel module");
+
 	for (size_t i = 0; i < sizeof(packed) / sizeof(*packed); i++)
 		if (memcmp(magic, packed[i].bytes, packed[i].length) == 0)
 			return err_set(err, -ENOTSUP, "it is compressed");
+
 	result = modinfo_at(source, 0, out, sizeof(*out));
 	if (result < 0 || memcmp(out->e_ident, ELFMAG, SELFMAG) != 0 ||
 	    out->e_ident[EI_CLASS] != ELFCLASS64 ||
@@ -63,6 +68,7 @@ static int modinfo_header(const struct modinfo_source *source, Elf64_Ehdr *out, 
 	    out->e_shstrndx >= out->e_shnum)
 		return err_set(err, result < 0 ? result : -EINVAL,
 			       "it is no kernel module of this machine");
+
 	return 0;
 }
 
@@ -82,18 +88,22 @@ static int modinfo_find(const struct modinfo_source *source, const Elf64_Ehdr *h
 	static const char wanted[] = ".modinfo";
 	Elf64_Shdr names, section;
 	int result = modinfo_section(source, header, header->e_shstrndx, &names);
+
 	for (uint64_t i = 0; i < header->e_shnum && result == 0; i++) {
 		char name[sizeof(wanted)];
 		uint64_t offset;
+
 		result = modinfo_section(source, header, i, &section);
 		if (result < 0 || section.sh_type != SHT_PROGBITS ||
 		    __builtin_add_overflow(names.sh_offset, section.sh_name, &offset) ||
 		    modinfo_at(source, offset, name, sizeof(name)) < 0 ||
 		    memcmp(name, wanted, sizeof(wanted)) != 0)
 			continue;
+
 		*out = section;
 		return 0;
 	}
+
 	return result < 0 ? result : -EINVAL;
 }
 
@@ -102,9 +112,11 @@ static void modinfo_take(const char *text, size_t length, const char *key, char 
 	size_t size = strlen(key);
 	if (length < size || memcmp(text, key, size) != 0 || length - size >= MODINFO_TEXT_MAX)
 		return;
+
 	for (size_t i = size; i < length; i++)
 		if ((unsigned char)text[i] < ' ' || (unsigned char)text[i] > '~')
 			return;
+
 	memcpy(out, text + size, length - size);
 	out[length - size] = '\0';
 }
@@ -129,17 +141,21 @@ static int modinfo_get(const struct modinfo_source *source, struct modinfo *out,
 	int result = modinfo_header(source, &header, err);
 	if (result < 0)
 		return result;
+
 	result = modinfo_find(source, &header, &section);
 	if (result == 0 && section.sh_size > MODINFO_SIZE_MAX)
 		result = -EINVAL;
 	if (result < 0)
 		return err_set(err, result, "it has no section .modinfo that can be read");
+
 	_cleanup_free_ char *text = malloc(section.sh_size + 1);
 	if (!text)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	result = modinfo_at(source, section.sh_offset, text, section.sh_size);
 	if (result < 0)
 		return err_set(err, result, "its section .modinfo lies behind its end");
+
 	modinfo_texts(text, section.sh_size, &modinfo);
 	*out = modinfo;
 	return 0;

@@ -42,18 +42,21 @@ static int rootfs_openat(const struct rootfs *rootfs, const char *path, int flag
 	struct open_how how = {.flags = (unsigned)(O_CLOEXEC | flags),
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	int fd = -1;
+
 	errno = rootfs->without_openat2 ? ENOSYS : EAGAIN;
 	/* EAGAIN: somebody renamed something meanwhile, anywhere, and the kernel is not sure that a
 	 * ".." of a link stayed inside. openat2(2) */
 	for (int i = 0; i < ROOTFS_TRIES_MAX && fd < 0 && errno == EAGAIN; i++)
 		fd = (int)syscall(SYS_openat2, of_kernel ? rootfs->kernel_fd : rootfs->fd, path,
 				  &how, sizeof(how));
+
 	/* A filter for system calls that is older than the call refuses it with EPERM. */
 	if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
 		if (rootfs->path[0] != '\0' && !of_kernel)
 			return -EOPNOTSUPP;
 		fd = open(path, O_CLOEXEC | flags); /* nothing leads out of "/" */
 	}
+
 	return fd < 0 ? -errno : fd;
 }
 
@@ -63,9 +66,11 @@ int rootfs_open(const char *path, bool own_kernel, struct rootfs *out, struct er
 	size_t length = strlen(path);
 	while (length > 0 && path[length - 1] == '/')
 		length--;
+
 	int rc = file_path(rootfs.path, err, "%.*s", (int)length, path);
 	if (rc < 0)
 		return rc;
+
 	rootfs.fd = open(length ? rootfs.path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (rootfs.fd < 0)
 		return err_set(err, -errno, "cannot look below '%s': %s", path,
@@ -73,6 +78,7 @@ int rootfs_open(const char *path, bool own_kernel, struct rootfs *out, struct er
 	if (own_kernel && !rootfs_exists(&rootfs, "/proc/version"))
 		rootfs.kernel_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	*out = rootfs;
+
 	return 0;
 }
 
@@ -92,13 +98,16 @@ int rootfs_file(const struct rootfs *rootfs, const char *path)
 		return place;
 	if (fstat(place, &status) < 0)
 		return -errno;
+
 	if (!S_ISREG(status.st_mode))
 		return -EINVAL;
+
 	_cleanup_close_ int fd = rootfs_openat(rootfs, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return fd;
 	if (fstat(fd, &status) < 0)
 		return -errno;
+
 	return S_ISREG(status.st_mode) ? take_fd(&fd) : -EINVAL;
 }
 
@@ -107,8 +116,10 @@ int rootfs_read(const struct rootfs *rootfs, const char *path, struct buf *out)
 	_cleanup_close_ int fd = rootfs_file(rootfs, path);
 	if (fd < 0)
 		return fd;
+
 	size_t max = out->max;
 	out->max = max < ROOTFS_FILE_MAX ? max : ROOTFS_FILE_MAX;
+
 	int rc = file_read_open(fd, path, out, NULL);
 	out->max = max;
 	return rc;
@@ -118,20 +129,26 @@ int rootfs_word(const struct rootfs *rootfs, const char *path, char *out, size_t
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, ROOTFS_SMALL_MAX);
+
 	int rc = rootfs_read(rootfs, path, &text);
 	if (rc < 0)
 		return rc;
+
 	const char *start = buf_text(&text), *end = start + strcspn(start, "\n");
 	while (start < end && (*start == ' ' || *start == '\t'))
 		start++;
+
 	while (end > start && (end[-1] == ' ' || end[-1] == '\t'))
 		end--;
+
 	size_t length = (size_t)(end - start);
 	if (length >= size)
 		return -ENAMETOOLONG;
+
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char)start[i] < ' ' || start[i] == 0x7f)
 			return -EINVAL;
+
 	memcpy(out, start, length);
 	out[length] = '\0';
 	return 0;
@@ -152,19 +169,24 @@ static int lines_of(char *text, size_t *length, bool *skipping,
 {
 	size_t at = 0;
 	const char *end;
+
 	while ((end = memchr(text + at, '\n', *length - at))) {
 		size_t size = (size_t)(end - text) - at;
 		int rc = *skipping ? 0 : line(text + at, size, context);
+
 		*skipping = false;
 		at += size + 1;
 		if (rc != 0)
 			return rc;
 	}
+
 	*length -= at;
 	memmove(text, text + at, *length);
 	if (*length < ROOTFS_LINE_MAX)
 		return 0;
+
 	int rc = *skipping ? 0 : line(text, *length, context);
+
 	*skipping = true;
 	*length = 0;
 	return rc;
@@ -176,9 +198,11 @@ int rootfs_lines(const struct rootfs *rootfs, const char *path,
 	_cleanup_close_ int fd = rootfs_file(rootfs, path);
 	if (fd < 0)
 		return fd;
+
 	char text[ROOTFS_LINE_MAX];
 	size_t length = 0, total = 0;
 	bool skipping = false;
+
 	for (;;) {
 		ssize_t got = read(fd, text + length, sizeof(text) - length);
 		if (got < 0 && errno == EINTR)
@@ -187,10 +211,12 @@ int rootfs_lines(const struct rootfs *rootfs, const char *path,
 			return -errno;
 		if (got == 0)
 			return length > 0 && !skipping ? line(text, length, context) : 0;
+
 		length += (size_t)got;
 		total += (size_t)got;
 		if (total > ROOTFS_LINES_MAX)
 			return -EFBIG;
+
 		int rc = lines_of(text, &length, &skipping, line, context);
 		if (rc != 0)
 			return rc;
@@ -216,11 +242,13 @@ int rootfs_link(const struct rootfs *rootfs, const char *path, char out[FILE_PAT
 	_cleanup_close_ int fd = rootfs_openat(rootfs, path, O_PATH | O_NOFOLLOW);
 	if (fd < 0)
 		return fd;
+
 	ssize_t length = readlinkat(fd, "", out, FILE_PATH_MAX);
 	if (length < 0)
 		return errno == ENOENT ? -EINVAL : -errno; /* what the kernel says of no link */
 	if (length == FILE_PATH_MAX)
 		return -ENAMETOOLONG;
+
 	out[length] = '\0';
 	return 0;
 }
@@ -231,10 +259,13 @@ int rootfs_link_name(const struct rootfs *rootfs, const char *path, char *out, s
 	int rc = rootfs_link(rootfs, path, target);
 	if (rc < 0)
 		return rc;
+
 	const char *slash = strrchr(target, '/');
 	const char *name = slash ? slash + 1 : target;
+
 	if (strlen(name) >= size)
 		return -ENAMETOOLONG;
+
 	(void)snprintf(out, size, "%s", name);
 	return 0;
 }
@@ -244,11 +275,13 @@ static int real_of(int fd, char out[FILE_PATH_MAX])
 {
 	char self[ROOTFS_SELF_MAX];
 	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+
 	ssize_t length = readlink(self, out, FILE_PATH_MAX);
 	if (length < 0)
 		return -errno;
 	if (length == FILE_PATH_MAX)
 		return -ENAMETOOLONG;
+
 	out[length] = '\0';
 	return 0;
 }
@@ -259,14 +292,17 @@ int rootfs_real(const struct rootfs *rootfs, const char *path, char out[FILE_PAT
 	_cleanup_close_ int fd = rootfs_openat(rootfs, path, O_PATH);
 	if (fd < 0)
 		return fd;
+
 	int rc = real_of(fd, full);
 	if (rc == 0)
 		rc = real_of(rootfs->fd, top);
 	if (rc < 0)
 		return rc;
+
 	size_t length = strcmp(top, "/") == 0 ? 0 : strlen(top);
 	if (strncmp(full, top, length) != 0 || full[length] != '/')
 		return -EXDEV;
+
 	memmove(out, full + length, strlen(full + length) + 1);
 	return 0;
 }
@@ -282,12 +318,15 @@ int rootfs_attribute(const struct rootfs *rootfs, const char *path, const char *
 	_cleanup_close_ int fd = rootfs_openat(rootfs, path, O_PATH);
 	if (fd < 0)
 		return fd;
+
 	/* fgetxattr() refuses a descriptor of this kind, which a device node has to have. */
 	char self[ROOTFS_SELF_MAX];
 	(void)snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+
 	ssize_t length = getxattr(self, name, out, size - 1);
 	if (length < 0)
 		return -errno;
+
 	out[length] = '\0';
 	return 0;
 }
@@ -311,9 +350,11 @@ static int names_add(struct rootfs_names *names, const char *name)
 			return -ENOMEM;
 		names->name = more;
 	}
+
 	char *copy = strdup(name);
 	if (!copy)
 		return -ENOMEM;
+
 	names->name[names->count++] = copy;
 	return 0;
 }
@@ -335,14 +376,18 @@ int rootfs_each(const struct rootfs *rootfs, const char *path,
 	_cleanup_close_ int fd = rootfs_directory(rootfs, path);
 	if (fd < 0)
 		return fd;
+
 	_cleanup_closedir_ DIR *listing = fdopendir(fd);
 	if (!listing)
 		return -ENOMEM;
+
 	fd = -1; /* the listing's now */
 	const struct dirent *found;
 	int rc = 0;
+
 	while (rc == 0 && (found = readdir(listing)))
 		rc = entry(dirfd(listing), found->d_name, context);
+
 	return rc;
 }
 
@@ -368,13 +413,16 @@ int rootfs_list(const struct rootfs *rootfs, const char *path, const char *suffi
 {
 	struct listing listing = {.suffix = suffix};
 	*out = listing.names;
+
 	int rc = rootfs_each(rootfs, path, list_entry, &listing);
 	if (rc < 0) {
 		rootfs_names_done(&listing.names);
 		return rc;
 	}
+
 	*out = listing.names;
 	if (out->count > 0)
 		qsort(out->name, out->count, sizeof(*out->name), compare_names);
+
 	return 0;
 }

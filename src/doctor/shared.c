@@ -20,8 +20,10 @@ const char *shared_root(const struct doctor *doctor)
 const struct rdma_inventory *shared_rdma(struct doctor *doctor)
 {
 	struct err err = {0};
+
 	if (doctor->rdma)
 		return doctor->rdma;
+
 	struct rdma_inventory *inventory = calloc(1, sizeof(*inventory));
 	int rc = inventory ? rdma_read(shared_root(doctor), inventory, &err) : -ENOMEM;
 	if (rc < 0) {
@@ -29,6 +31,7 @@ const struct rdma_inventory *shared_rdma(struct doctor *doctor)
 		doctor_unreadable(doctor, "RDMA adapters", rc);
 		return NULL;
 	}
+
 	doctor->rdma = inventory;
 	return inventory;
 }
@@ -42,6 +45,7 @@ const struct holders *shared_holders(struct doctor *doctor)
 		else
 			doctor_unreadable(doctor, "/proc", -ENOMEM);
 	}
+
 	return doctor->holders;
 }
 

@@ -41,12 +41,16 @@ static bool path_next(const char **at, const char *end, struct belonging_part *o
 {
 	while (*at < end && **at == '/')
 		++*at;
+
 	if (*at == end)
 		return false;
+
 	const char *slash = memchr(*at, '/', (size_t)(end - *at));
+
 	out->text = *at;
 	out->length = (size_t)((slash ? slash : end) - *at);
 	*at = out->text + out->length;
+
 	return true;
 }
 
@@ -58,16 +62,20 @@ static const char *belonging_find_id(const char *path, const char *end)
 {
 	static const char bounds[] = "/-.:";
 	const char *stop = end;
+
 	while (stop > path) {
 		const char *begin = stop;
 		while (begin > path && is_lower_hex(begin[-1]))
 			begin--;
+
 		if (stop - begin == BELONGING_ID_DIGITS &&
 		    (begin == path || strchr(bounds, begin[-1])) &&
 		    (stop == end || strchr(bounds, *stop)))
 			return begin;
+
 		stop = begin > path ? begin - 1 : begin;
 	}
+
 	return NULL;
 }
 
@@ -82,28 +90,36 @@ static const char *belonging_runtime(const char *path, const char *id)
 		     {"libpod-", "podman"},
 		     {"nerdctl-", "nerdctl"}};
 	const char *begin = id;
+
 	if (id > path && id[-1] == ':') { /* "system.slice:cri-containerd:ID" */
 		begin = --id;
 		while (begin > path && begin[-1] != ':' && begin[-1] != '/')
 			begin--;
+
 		const struct belonging_part word = {begin, (size_t)(id - begin)};
 		for (size_t i = 0; i < array_length(names); i++)
 			if (word.length + 1 == strlen(names[i].prefix) &&
 			    memcmp(word.text, names[i].prefix, word.length) == 0)
 				return names[i].runtime;
+
 		return "";
 	}
+
 	while (begin > path && begin[-1] != '/')
 		begin--;
+
 	const struct belonging_part prefix = {begin, (size_t)(id - begin)};
 	for (size_t i = 0; i < array_length(names); i++)
 		if (prefix.length == strlen(names[i].prefix) &&
 		    part_begins(&prefix, names[i].prefix))
 			return names[i].runtime;
+
 	if (begin != id)
 		return "";
+
 	const struct belonging_part before = {path, (size_t)(id - path)};
 	static const char docker[] = "/docker/";
+
 	return before.length >= sizeof(docker) - 1 &&
 		       memcmp(id - (sizeof(docker) - 1), docker, sizeof(docker) - 1) == 0
 		   ? "docker"
@@ -128,6 +144,7 @@ static size_t belonging_uid_length(const char *uid, const char *end)
 	size_t length = 0, left = (size_t)(end - uid);
 	while (length < left && length < BELONGING_HASH_DIGITS && is_lower_hex(uid[length]))
 		length++;
+
 	if (length != BELONGING_HASH_DIGITS) {
 		for (length = 0; length < left && length < BELONGING_UID_LENGTH; length++) {
 			bool is_dash = length == 8 || length == 13 || length == 18 || length == 23;
@@ -135,9 +152,11 @@ static size_t belonging_uid_length(const char *uid, const char *end)
 			if (is_dash ? c != '-' && c != '_' : !is_lower_hex(c))
 				break;
 		}
+
 		if (length != BELONGING_UID_LENGTH)
 			return 0;
 	}
+
 	return length == left || strchr(bounds, uid[length]) ? length : 0;
 }
 
@@ -145,13 +164,16 @@ static void belonging_find_pod(const char *path, const char *end, struct belongi
 {
 	static const char key[] = "pod";
 	enum { KEY = sizeof(key) - 1 };
+
 	for (const char *at = end - path > KEY ? end - KEY : path; at > path; at--) {
 		size_t length;
 		if (memcmp(at, key, KEY) != 0 || (at[-1] != '/' && at[-1] != '-') ||
 		    (length = belonging_uid_length(at + KEY, end)) == 0)
 			continue;
+
 		for (size_t i = 0; i < length; i++)
 			out->pod[i] = at[KEY + i] == '_' ? '-' : at[KEY + i];
+
 		out->pod[length] = '\0';
 		return;
 	}
@@ -167,15 +189,19 @@ static void belonging_read_job(const struct belonging_part *part, struct belongi
 	size_t skip = part_begins(part, prefix) ? sizeof(prefix) - 1 : sizeof(plain) - 1;
 	const char *at = part->text + skip, *end = part->text + part->length, *digits = at;
 	uint64_t id;
+
 	while (at < end && is_digit(*at))
 		at++;
+
 	if (parse_u64_span(digits, (size_t)(at - digits), 1, UINT64_MAX, &id) < 0)
 		return;
+
 	char instance[sizeof(out->job_instance)] = "";
 	if (end - at == (ptrdiff_t)sizeof(instance) && *at == '-')
 		(void)snprintf(instance, sizeof(instance), "%.8s", at + 1);
 	else if (at != end && !(end - at == 6 && memcmp(at, ".scope", 6) == 0))
 		return;
+
 	out->job = id;
 	memcpy(out->job_instance, instance, sizeof(instance));
 }
@@ -184,12 +210,14 @@ static void belonging_find_job(const char *path, const char *end, struct belongi
 {
 	struct belonging_part part;
 	bool in_sluice = false, in_slurm = false;
+
 	while (path_next(&path, end, &part)) {
 		if (part_begins(&part, "sluice-job-") || (in_sluice && part_begins(&part, "job-")))
 			belonging_read_job(&part, out);
 		if (in_slurm && part_begins(&part, "job_"))
 			(void)parse_u64_span(part.text + 4, part.length - 4, 1, UINT64_MAX,
 					     &out->slurm_job);
+
 		in_sluice = part_begins(&part, "sluice");
 		in_slurm |= part_has(&part, "slurm");
 	}
@@ -204,8 +232,10 @@ static int belonging_rank(const char *controllers, size_t length)
 	static const char *const names[] = {"memory", "pids", "devices", "name=systemd"};
 	if (length == 0)
 		return 0; /* cgroup v2 */
+
 	for (size_t i = 0; i < array_length(names); i++) {
 		const char *at = controllers, *end = controllers + length;
+
 		while (at <= end) {
 			const char *comma = memchr(at, ',', (size_t)(end - at));
 			size_t size = (size_t)((comma ? comma : end) - at);
@@ -214,6 +244,7 @@ static int belonging_rank(const char *controllers, size_t length)
 			at += size + 1;
 		}
 	}
+
 	return -1;
 }
 
@@ -226,6 +257,7 @@ static void belonging_read_path(const char *path, const char *end, struct belong
 		(void)snprintf(out->runtime, sizeof(out->runtime), "%s",
 			       belonging_runtime(path, id));
 	}
+
 	belonging_find_pod(path, end, out);
 	belonging_find_job(path, end, out);
 }
@@ -243,6 +275,7 @@ bool belonging_parse(const char *text, size_t length, struct belonging *out)
 	uint64_t job = 0, slurm_job = 0;
 	char instance[sizeof(best.job_instance)] = "";
 	int worth = 64;
+
 	while (at < end) {
 		const char *newline = memchr(at, '\n', (size_t)(end - at));
 		const char *stop = newline ? newline : end;
@@ -252,14 +285,17 @@ bool belonging_parse(const char *text, size_t length, struct belonging *out)
 		    first ? memchr(first + 1, ':', (size_t)(stop - first - 1)) : NULL;
 		int rank = second ? belonging_rank(first + 1, (size_t)(second - first - 1)) : -1;
 		struct belonging line = {.job = 0};
+
 		at = newline ? newline + 1 : end;
 		if (rank < 0)
 			continue;
+
 		belonging_read_path(second + 1, stop, &line);
 		if (line.job > 0 && (job == 0 || line.job_instance[0])) {
 			job = line.job;
 			memcpy(instance, line.job_instance, sizeof(instance));
 		}
+
 		if (line.slurm_job > 0)
 			slurm_job = line.slurm_job;
 		if (belonging_worth(&line, rank) < worth) {
@@ -267,9 +303,11 @@ bool belonging_parse(const char *text, size_t length, struct belonging *out)
 			worth = belonging_worth(&line, rank);
 		}
 	}
+
 	best.job = job;
 	best.slurm_job = slurm_job;
 	memcpy(best.job_instance, instance, sizeof(instance));
+
 	if (!best.runtime[0])
 		(void)snprintf(best.runtime, sizeof(best.runtime), "%s",
 			       best.pod[0]	    ? "kubernetes"
@@ -277,6 +315,7 @@ bool belonging_parse(const char *text, size_t length, struct belonging *out)
 			       : best.job > 0	    ? "sluice"
 			       : best.slurm_job > 0 ? "slurm"
 						    : "");
+
 	*out = best;
 	return best.container[0] || best.pod[0] || best.job > 0 || best.slurm_job > 0;
 }

@@ -42,15 +42,18 @@ bool call_mark_is_stuck(const struct call_mark *mark, uint64_t now_ns, uint64_t 
 			struct call_stuck *out)
 {
 	uint64_t begin = atomic_load_explicit(&mark->begin_ns, memory_order_acquire);
+
 	if (call_mark_due(mark, limit_ns) > now_ns)
 		return false;
 
 	struct call_stuck stuck = {.gpu = mark->gpu, .elapsed_ns = now_ns - begin};
 	memcpy(stuck.bus, mark->bus, sizeof(stuck.bus) - 1);
 	memcpy(stuck.function, mark->function, sizeof(stuck.function) - 1);
+
 	/* The call came back while we looked: then the texts may be of two calls. */
 	if (atomic_load_explicit(&mark->begin_ns, memory_order_acquire) != begin || begin == 0)
 		return false;
+
 	*out = stuck;
 	return true;
 }

@@ -49,10 +49,12 @@ static uint32_t find(const struct inventory *inventory, const struct inventory *
 	uint32_t i = find_named(inventory, gpu);
 	if (i < inventory->gpu_count || !numbers_hold(inventory, other))
 		return i;
+
 	i = 0;
 	while (i < inventory->gpu_count &&
 	       (inventory->gpus[i].index != gpu->index || comparable(&inventory->gpus[i], gpu)))
 		i++;
+
 	return i;
 }
 
@@ -60,10 +62,12 @@ static void note(struct change *out, uint32_t *count, enum change_kind kind, con
 {
 	if (*count == CHANGE_MAX)
 		return;
+
 	struct change *change = &out[(*count)++];
 	*change = (struct change){.kind = kind};
 	if (!gpu)
 		return;
+
 	change->state = gpu->state;
 	(void)snprintf(change->uuid, sizeof(change->uuid), "%s", gpu->uuid);
 	if (gpu->has_pci)
@@ -80,6 +84,7 @@ static const struct mig_device *find_mig(const struct inventory *inventory, uint
 		    strcmp(other->profile, mig->profile) == 0)
 			return other;
 	}
+
 	return NULL;
 }
 
@@ -98,11 +103,13 @@ static bool migs_differ(const struct inventory *before, uint32_t old, const stru
 	    before->gpus[old].mig_pending != after->gpus[new].mig_pending ||
 	    count_migs(before, old) != count_migs(after, new))
 		return true;
+
 	for (uint32_t i = 0; i < after->mig_count; i++) {
 		const struct mig_device *mig = &after->migs[i];
 		if (mig->parent == new && !find_mig(before, old, mig))
 			return true;
 	}
+
 	return false;
 }
 
@@ -112,6 +119,7 @@ static bool compare_migs(const struct inventory *before, uint32_t old, struct in
 {
 	struct gpu *gpu = &after->gpus[new];
 	bool differ = migs_differ(before, old, after, new);
+
 	gpu->mig_generation = before->gpus[old].mig_generation + differ;
 	for (uint32_t i = 0; i < after->mig_count; i++) {
 		struct mig_device *mig = &after->migs[i];
@@ -120,19 +128,23 @@ static bool compare_migs(const struct inventory *before, uint32_t old, struct in
 		const struct mig_device *earlier = find_mig(before, old, mig);
 		mig->generation = earlier ? earlier->generation : gpu->mig_generation;
 	}
+
 	return differ;
 }
 
 uint32_t change_find(const struct inventory *before, struct inventory *after, struct change *out)
 {
 	uint32_t count = 0;
+
 	if (strcmp(before->driver_version, after->driver_version) != 0 ||
 	    strcmp(before->nvml_version, after->nvml_version) != 0)
 		note(out, &count, CHANGE_DRIVER, NULL);
+
 	for (uint32_t i = 0; i < before->gpu_count; i++) {
 		if (find(after, before, &before->gpus[i]) == after->gpu_count)
 			note(out, &count, CHANGE_GPU_REMOVED, &before->gpus[i]);
 	}
+
 	for (uint32_t i = 0; i < after->gpu_count; i++) {
 		struct gpu *gpu = &after->gpus[i];
 		uint32_t old = find(before, after, gpu);
@@ -140,11 +152,13 @@ uint32_t change_find(const struct inventory *before, struct inventory *after, st
 			note(out, &count, CHANGE_GPU_ADDED, gpu);
 			continue;
 		}
+
 		if (before->gpus[old].state != gpu->state)
 			note(out, &count, CHANGE_GPU_STATE, gpu);
 		if (compare_migs(before, old, after, i))
 			note(out, &count, CHANGE_MIG, gpu);
 	}
+
 	return count;
 }
 
@@ -164,13 +178,17 @@ int change_remember(const struct inventory *before, struct inventory *after)
 	struct mig_device *migs = most ? calloc(most, sizeof(*migs)) : NULL;
 	if (most && !migs)
 		return -ENOMEM;
+
 	uint32_t count = 0;
+
 	for (uint32_t i = 0; i < after->gpu_count; i++) {
 		struct gpu *gpu = &after->gpus[i];
 		uint32_t old = find(before, after, gpu);
 		bool recall = gpu->state != GPU_STATE_OK && old < before->gpu_count;
+
 		if (recall)
 			remember_gpu(&before->gpus[old], gpu);
+
 		const struct inventory *source = recall ? before : after;
 		uint32_t parent = recall ? old : i;
 		for (uint32_t m = 0; m < source->mig_count; m++) {
@@ -180,9 +198,11 @@ int change_remember(const struct inventory *before, struct inventory *after)
 			migs[count++].parent = i;
 		}
 	}
+
 	free(after->migs);
 	after->migs = migs;
 	after->mig_count = count;
+
 	return 0;
 }
 

@@ -21,15 +21,19 @@ static bool driver_root_look(int root, const char *path, char out[FILE_PATH_MAX]
 	/* Before Linux 5.6 links that begin with / lead elsewhere: most installations have none. */
 	if (fd < 0 && errno == ENOSYS)
 		fd = openat(root, path, O_PATH | O_CLOEXEC);
+
 	struct stat status;
 	if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
 		return false;
+
 	char link[FILE_PATH_MAX], real[FILE_PATH_MAX];
 	if (file_path(link, NULL, "/proc/self/fd/%d", fd) < 0)
 		return false;
+
 	ssize_t length = readlink(link, real, sizeof(real));
 	if (length <= 0 || (size_t)length >= sizeof(real))
 		return false;
+
 	(void)snprintf(out, FILE_PATH_MAX, "%.*s", (int)length, real);
 	return true;
 }
@@ -41,10 +45,13 @@ bool driver_root_find(const char *prefix, const char *name, char out[FILE_PATH_M
 	    "usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu",
 	    "lib64",	 "lib/x86_64-linux-gnu",     "lib/aarch64-linux-gnu",
 	};
+
 	char path[FILE_PATH_MAX];
+
 	for (size_t i = 0; i < array_length(roots); i++) {
 		if (file_path(path, NULL, "%s%s", prefix, roots[i]) < 0)
 			continue;
+
 		_cleanup_close_ int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 		for (size_t k = 0; root >= 0 && k < array_length(directories); k++) {
 			if (file_path(path, NULL, "%s/%s", directories[k], name) == 0 &&
@@ -52,5 +59,6 @@ bool driver_root_find(const char *prefix, const char *name, char out[FILE_PATH_M
 				return true;
 		}
 	}
+
 	return false;
 }

@@ -43,6 +43,7 @@ int gpunodes_plan(const struct inventory *inventory, const char *const *uuids, s
 	struct gpunodes_plan plan = {.devices = calloc(room + 1, sizeof(*plan.devices))};
 	if (!plan.devices)
 		return err_set(err, -ENOMEM, "no memory for a list of GPUs");
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		plan.devices[plan.count++] = (struct gpunodes_device){
@@ -52,6 +53,7 @@ int gpunodes_plan(const struct inventory *inventory, const char *const *uuids, s
 		    .is_given = gpunodes_is_given(gpu->uuid, uuids, count) ||
 				gpunodes_gives_part(inventory, i, uuids, count)};
 	}
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
 		plan.devices[plan.count++] = (struct gpunodes_device){
@@ -62,6 +64,7 @@ int gpunodes_plan(const struct inventory *inventory, const char *const *uuids, s
 		    .gi = mig->gi,
 		    .ci = mig->ci};
 	}
+
 	*out = plan;
 	return 0;
 }
@@ -127,9 +130,11 @@ static int gpunodes_add_drm(struct gpunodes *nodes, const struct gpunodes_device
 	if (!device->has_pci || file_path(path, NULL, "%s/sys/bus/pci/devices/%s/drm", root,
 					  pci_address_to_string(&device->pci, address)) < 0)
 		return 0;
+
 	_cleanup_closedir_ DIR *directory = opendir(path);
 	const struct dirent *entry;
 	int result = 0;
+
 	for (int i = 0;
 	     directory && result != -E2BIG && i < GPUNODES_DRM_MAX && (entry = readdir(directory));
 	     i++) {
@@ -137,6 +142,7 @@ static int gpunodes_add_drm(struct gpunodes *nodes, const struct gpunodes_device
 		    file_path(path, NULL, "%s/dev/dri/%s", root, entry->d_name) == 0)
 			result = gpunodes_add_path(nodes, path);
 	}
+
 	return result == -E2BIG ? result : 0;
 }
 
@@ -149,6 +155,7 @@ static int gpunodes_add_gpu(struct gpunodes *nodes, const struct gpunodes_device
 			 : file_path(path, NULL, "%s/dev/nvidia%u", root, device->minor);
 	if (result == 0)
 		result = gpunodes_add_path(nodes, path);
+
 	/* The driver makes a real one when somebody asks for it. */
 	if (result == -ENOENT && root[0] == '\0' && device->minor != GPU_U32_UNKNOWN)
 		result = gpunodes_add(nodes, GPUNODES_MAJOR, device->minor);
@@ -156,6 +163,7 @@ static int gpunodes_add_gpu(struct gpunodes *nodes, const struct gpunodes_device
 		nodes->unknown++;
 	if (result == -E2BIG)
 		return result;
+
 	return gpunodes_add_drm(nodes, device, root);
 }
 
@@ -164,11 +172,13 @@ static void gpunodes_keep_gpu(struct gpunodes *nodes, const struct gpunodes_devi
 {
 	char path[FILE_PATH_MAX];
 	struct gpunodes_node node;
+
 	if (device->minor == GPU_U32_UNKNOWN ||
 	    file_path(path, NULL, "%s/dev/nvidia%u", root, device->minor) < 0) {
 		nodes->is_closed = false;
 		return;
 	}
+
 	gpunodes_keep(nodes, GPUNODES_MAJOR, device->minor);
 	if (gpunodes_read_node(path, &node))
 		gpunodes_keep(nodes, node.major, node.minor);
@@ -181,15 +191,18 @@ static uint32_t gpunodes_caps_major(void)
 	buf_init(&text, GPUNODES_DEVICES_MAX);
 	if (file_read("/proc/devices", &text, NULL) < 0)
 		return 0;
+
 	for (const char *line = buf_text(&text); line; line = strchr(line, '\n')) {
 		line += strspn(line, "\n ");
 		size_t digits = strcspn(line, " \n");
 		uint64_t number;
+
 		if (line[digits] == ' ' && strcspn(line + digits + 1, "\n") == 11 &&
 		    memcmp(line + digits + 1, "nvidia-caps", 11) == 0 &&
 		    parse_u64_span(line, digits, 1, UINT16_MAX, &number) == 0)
 			return (uint32_t)number;
 	}
+
 	return 0;
 }
 
@@ -201,6 +214,7 @@ static int gpunodes_add_cap(struct gpunodes *nodes, uint32_t cap, const char *ro
 		result = gpunodes_add_path(nodes, path);
 	if (result != -ENOENT || root[0] != '\0')
 		return result;
+
 	/* As above. */
 	uint32_t major = gpunodes_caps_major();
 	return major > 0 ? gpunodes_add(nodes, major, cap) : -ENOENT;
@@ -210,6 +224,7 @@ static void gpunodes_keep_cap(struct gpunodes *nodes, uint32_t cap, const char *
 {
 	char path[FILE_PATH_MAX];
 	struct gpunodes_node node;
+
 	if (file_path(path, NULL, "%s/dev/nvidia-caps/nvidia-cap%u", root, cap) == 0 &&
 	    gpunodes_read_node(path, &node)) {
 		nodes->caps_major = node.major;
@@ -228,6 +243,7 @@ static void gpunodes_keep_mig(struct gpunodes *nodes, const struct gpunodes_devi
 		nodes->is_closed = false;
 		return;
 	}
+
 	gpunodes_keep_cap(nodes, ci, root);
 	gpunodes_keep_cap(nodes, gi, root);
 }
@@ -237,8 +253,10 @@ static void gpunodes_keep_drm(struct gpunodes *nodes, const char *root)
 {
 	char path[FILE_PATH_MAX];
 	struct gpunodes_node node;
+
 	if (file_path(path, NULL, "%s/dev/dri", root) < 0)
 		return;
+
 	_cleanup_closedir_ DIR *directory = opendir(path);
 	const struct dirent *entry;
 	while (directory && (entry = readdir(directory))) {
@@ -270,13 +288,16 @@ static int gpunodes_add_mig(struct gpunodes *nodes, const struct gpunodes_plan *
 	int result = minors_find(minors, device->minor, device->gi, device->ci, &cap);
 	if (result == 0)
 		result = gpunodes_add_cap(nodes, cap, root);
+
 	if (result == 0 && !gpunodes_shares_instance(plan, device)) {
 		result = minors_find(minors, device->minor, device->gi, MINORS_GPU_INSTANCE, &cap);
 		if (result == 0)
 			result = gpunodes_add_cap(nodes, cap, root);
 	}
+
 	if (result == -ENOENT)
 		nodes->unknown++;
+
 	return result == -E2BIG ? result : 0;
 }
 
@@ -284,17 +305,20 @@ static int gpunodes_add_mig(struct gpunodes *nodes, const struct gpunodes_plan *
 static int gpunodes_add_common(struct gpunodes *nodes, const char *text, const char *root)
 {
 	int result = 0;
+
 	for (const char *line = text; line && result != -E2BIG; line = strchr(line, '\n')) {
 		line += *line == '\n';
 		size_t name = strcspn(line, " \n");
 		bool is_common = (name == 6 && memcmp(line, "config", 6) == 0) ||
 				 (name == 7 && memcmp(line, "monitor", 7) == 0);
 		uint64_t cap;
+
 		if (is_common && line[name] == ' ' &&
 		    parse_u64_span(line + name + 1, strcspn(line + name + 1, "\n"), 0, UINT32_MAX,
 				   &cap) == 0)
 			result = gpunodes_add_cap(nodes, (uint32_t)cap, root);
 	}
+
 	return result == -E2BIG ? result : 0;
 }
 
@@ -303,6 +327,7 @@ static int gpunodes_read(const struct gpunodes_plan *plan, const char *root, str
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, MINORS_SIZE_MAX);
 	struct minors *minors = NULL;
 	int result = file_path(path, err, "%s" MINORS_PATH, root);
@@ -311,6 +336,7 @@ static int gpunodes_read(const struct gpunodes_plan *plan, const char *root, str
 		result = minors_parse(buf_text(&text), text.length, &minors, err);
 	nodes->is_closed = true;
 	nodes->caps_major = root[0] == '\0' ? gpunodes_caps_major() : 0;
+
 	for (size_t i = 0; result == 0 && i < plan->count; i++) {
 		const struct gpunodes_device *device = &plan->devices[i];
 		if (device->is_given && !device->is_mig)
@@ -322,10 +348,12 @@ static int gpunodes_read(const struct gpunodes_plan *plan, const char *root, str
 		else
 			result = gpunodes_add_mig(nodes, plan, device, minors, root);
 	}
+
 	if (result == 0 && minors)
 		result = gpunodes_add_common(nodes, buf_text(&text), root);
 	minors_free(minors);
 	gpunodes_keep_drm(nodes, root);
+
 	return result;
 }
 
@@ -335,6 +363,7 @@ int gpunodes_find(const struct gpunodes_plan *plan, const char *root, struct gpu
 	struct gpunodes nodes = {.nodes = calloc(GPUNODES_MAX, sizeof(*nodes.nodes))};
 	if (!nodes.nodes)
 		return err_set(err, -ENOMEM, "no memory for a list of device nodes");
+
 	int result = gpunodes_read(plan, root, &nodes, err);
 	if (result == -E2BIG)
 		(void)err_set(err, -E2BIG, "more than %d device nodes", GPUNODES_MAX);
@@ -342,11 +371,13 @@ int gpunodes_find(const struct gpunodes_plan *plan, const char *root, struct gpu
 		gpunodes_done(&nodes);
 		return result;
 	}
+
 	qsort(nodes.nodes, nodes.count, sizeof(*nodes.nodes), gpunodes_compare);
 	size_t kept = 0;
 	for (size_t i = 0; i < nodes.count; i++)
 		if (kept == 0 || gpunodes_compare(&nodes.nodes[i], &nodes.nodes[kept - 1]) != 0)
 			nodes.nodes[kept++] = nodes.nodes[i];
+
 	nodes.count = kept;
 	*out = nodes;
 	return 0;
@@ -372,6 +403,7 @@ static size_t gpunodes_close(const struct gpunodes *nodes, uint32_t major, uint3
 {
 	size_t count = 0;
 	uint32_t first = 0;
+
 	for (size_t i = 0; i < nodes->kept_count; i++) {
 		const struct gpunodes_node *node = &kept[i];
 		if (node->major != major || node->minor < first || node->minor > last ||
@@ -381,8 +413,10 @@ static size_t gpunodes_close(const struct gpunodes *nodes, uint32_t major, uint3
 			out[count++] = (struct gpunodes_range){major, first, node->minor - 1};
 		first = node->minor + 1;
 	}
+
 	if (first <= last)
 		out[count++] = (struct gpunodes_range){major, first, last};
+
 	return count;
 }
 
@@ -399,21 +433,26 @@ static size_t gpunodes_add_single(const struct gpunodes *nodes, size_t closed,
 				  struct gpunodes_range *out)
 {
 	size_t count = closed;
+
 	for (size_t i = 0; i < nodes->count; i++) {
 		const struct gpunodes_node *node = &nodes->nodes[i];
 		struct gpunodes_range *before = count > closed ? &out[count - 1] : NULL;
 		bool is_there = false;
+
 		for (size_t j = 0; j < closed; j++)
 			is_there |= out[j].major == node->major && out[j].first <= node->minor &&
 				    out[j].last >= node->minor;
+
 		if (is_there)
 			continue;
+
 		if (before && before->major == node->major && before->last + 1 == node->minor)
 			before->last++;
 		else
 			out[count++] =
 			    (struct gpunodes_range){node->major, node->minor, node->minor};
 	}
+
 	return count;
 }
 
@@ -426,19 +465,24 @@ int gpunodes_ranges(const struct gpunodes *nodes, struct gpunodes_range **out, s
 	struct gpunodes_range *ranges = calloc(room, sizeof(*ranges));
 	if (!ranges)
 		return err_set(err, -ENOMEM, "no memory for a list of device nodes");
+
 	memcpy(kept, nodes->kept, sizeof(kept));
 	qsort(kept, nodes->kept_count, sizeof(*kept), gpunodes_compare);
+
 	if (nodes->is_closed) {
 		count = gpunodes_close(nodes, GPUNODES_MAJOR, GPUNODES_LAST, kept, ranges);
 		count += gpunodes_close(nodes, GPUNODES_DRM_MAJOR, GPUNODES_DRM_LAST, kept,
 					&ranges[count]);
 	}
+
 	if (nodes->is_closed && nodes->caps_major > 0)
 		count += gpunodes_close(nodes, nodes->caps_major, GPUNODES_MINOR_LAST, kept,
 					&ranges[count]);
+
 	count = gpunodes_add_single(nodes, count, ranges);
 	qsort(ranges, count, sizeof(*ranges), gpunodes_compare_range);
 	*out = ranges;
 	*out_count = count;
+
 	return 0;
 }

@@ -129,15 +129,18 @@ static void note_replays(struct health_track *track, const struct snapshot_gpu *
 	int64_t replays;
 	if (!snapshot_get(gpu, SNAPSHOT_PCIE_REPLAYS, &replays))
 		return;
+
 	if (!track->has_replays || replays < track->replays_base) {
 		track->has_replays = true;
 		track->replays_base = replays;
 		track->replays_base_ns = time_ns;
 		return;
 	}
+
 	uint64_t elapsed = time_ns - track->replays_base_ns;
 	if (elapsed < MINUTE)
 		return;
+
 	track->replays_per_minute =
 	    (double)(replays - track->replays_base) * (double)MINUTE / (double)elapsed;
 	track->replays_base = replays;
@@ -166,8 +169,10 @@ static void note_lasting(struct health_track *track, const struct snapshot_gpu *
 		track->hot_since_ns = 0;
 	else if (track->hot_since_ns == 0)
 		track->hot_since_ns = time_ns ? time_ns : 1;
+
 	if (!track->sampled)
 		return;
+
 	uint64_t step = time_ns - track->last_ns;
 	track->watched_ns += step;
 	if (is_throttled(gpu))
@@ -217,10 +222,12 @@ static void hold_what_is_bad(struct health_track *track)
 		(void)snprintf(track->held_text, sizeof(track->held_text), "%s",
 			       gpu->reason[0] ? gpu->reason : gpu_state_to_string(gpu->state));
 	}
+
 	if (recovery_action(track) > 0) {
 		track->held |= BIT(HEALTH_RECOVERY_ACTION);
 		track->held_action = (uint32_t)recovery_action(track);
 	}
+
 	if (!remap_failed(track))
 		track->remap_accepted = gpu->state != GPU_STATE_OK && track->remap_accepted;
 	else if (!track->remap_accepted)
@@ -234,13 +241,16 @@ static void count_good(struct health_track *track, const struct health_policy *p
 		track->good_samples = 0;
 		return;
 	}
+
 	if (track->good_samples > 0 && policy && time_ns - track->good_ns < policy->poll_ns)
 		return;
+
 	track->good_ns = time_ns;
 	if (track->good_samples < HEALTH_GOOD_SAMPLES)
 		track->good_samples++;
 	if (track->good_samples < HEALTH_GOOD_SAMPLES || (policy && policy->manual))
 		return;
+
 	track->held &= BIT(HEALTH_REMAP_FAILURE);
 	keep_events(track, policy, keep_is_not_over);
 }
@@ -253,11 +263,13 @@ void health_sample(struct health_track *track, const struct snapshot_gpu *gpu, u
 		health_reset(track, policy, time_ns);
 	note_replays(track, gpu, time_ns);
 	note_lasting(track, gpu, time_ns);
+
 	int64_t errors;
 	if (!track->has_ecc_base && snapshot_get(gpu, SNAPSHOT_ECC_UNCORRECTED_VOLATILE, &errors)) {
 		track->has_ecc_base = true;
 		track->ecc_base = errors;
 	}
+
 	if (!track->sampled)
 		track->first_ns = time_ns;
 	track->sampled = true;
@@ -280,6 +292,7 @@ static uint32_t event_victim(const struct health_track *track, const struct heal
 	enum xid_class least = health_policy_class(policy, event->xid);
 	const enum xid_class own = least;
 	uint32_t victim = HEALTH_EVENT_MAX;
+
 	for (uint32_t i = 0; i < HEALTH_EVENT_MAX; i++) {
 		enum xid_class other = health_policy_class(policy, track->event[i].xid);
 		if (other < least || (other == least && victim == HEALTH_EVENT_MAX)) {
@@ -287,6 +300,7 @@ static uint32_t event_victim(const struct health_track *track, const struct heal
 			victim = i;
 		}
 	}
+
 	for (uint32_t i = 0; least == own && i < HEALTH_EVENT_MAX; i++) {
 		bool again = event_is_same(&track->event[i], event);
 		for (uint32_t k = i + 1; k < HEALTH_EVENT_MAX && !again; k++)
@@ -294,6 +308,7 @@ static uint32_t event_victim(const struct health_track *track, const struct heal
 		if (again && health_policy_class(policy, track->event[i].xid) == own)
 			return i;
 	}
+
 	return victim;
 }
 
@@ -308,14 +323,17 @@ void health_event(struct health_track *track, const struct health_event *event,
 	if (event->xid == 74)
 		track->has_link_errors =
 		    snapshot_get(&track->now, SNAPSHOT_NVLINK_ERRORS, &track->link_errors_at_74);
+
 	if (track->event_count == HEALTH_EVENT_MAX) {
 		uint32_t victim = event_victim(track, policy, event);
 		if (victim == HEALTH_EVENT_MAX)
 			return;
+
 		memmove(&track->event[victim], &track->event[victim + 1],
 			(HEALTH_EVENT_MAX - victim - 1) * sizeof(*event));
 		track->event_count--;
 	}
+
 	track->event[track->event_count++] = *event;
 }
 
@@ -330,18 +348,22 @@ static struct health_reason *add(struct health_verdict *verdict, enum health_cau
 				 ...)
 {
 	static struct health_reason nowhere; /* room for what does not fit; never read */
+
 	if (state > verdict->state)
 		verdict->state = state;
 	if (verdict->reason_count == HEALTH_REASON_MAX)
 		return &nowhere;
+
 	struct health_reason *reason = &verdict->reason[verdict->reason_count++];
 	*reason = (struct health_reason){
 	    .cause = cause, .state = state, .gi = SNAPSHOT_WHOLE_GPU, .ci = SNAPSHOT_WHOLE_GPU};
 	(void)snprintf(reason->advice, sizeof(reason->advice), "%s", advice);
+
 	va_list arguments;
 	va_start(arguments, format);
 	(void)vsnprintf(reason->text, sizeof(reason->text), format, arguments);
 	va_end(arguments);
+
 	return reason;
 }
 
@@ -365,9 +387,11 @@ static void judge_state(const struct health_track *track, const struct health_po
 	    [HEALTH_DRIVER_ERROR] =
 		"see 'dmesg' for lines with NVRM; if it stays, restart the machine",
 	};
+
 	for (uint32_t cause = HEALTH_LOST; cause <= HEALTH_DRIVER_ERROR; cause++) {
 		if (!(track->held & BIT(cause)))
 			continue;
+
 		if (track->now.state != GPU_STATE_OK)
 			add(out, cause, HEALTH_UNHEALTHY, advices[cause], "%s", track->held_text);
 		else if (policy && policy->manual)
@@ -386,6 +410,7 @@ static void judge_recovery(const struct health_track *track, const struct health
 	enum { REBOOT = 2, SYSTEM_REBOOT = 7 };
 	int64_t action = recovery_action(track);
 	bool reboot = action == REBOOT || action == SYSTEM_REBOOT;
+
 	if (action > 0)
 		add(out, HEALTH_RECOVERY_ACTION, HEALTH_UNHEALTHY,
 		    reboot ? ADVICE_REBOOT : ADVICE_RESET, "the driver asks for recovery: %s",
@@ -442,12 +467,14 @@ static enum health_state event_state(const struct health_track *track,
 		return HEALTH_UNHEALTHY;
 	if (was_reset_since(track, event, once))
 		return HEALTH_HEALTHY;
+
 	if (event->xid == 48 && follows(track, event, 63) && follows(track, event, 94))
 		return HEALTH_DEGRADED; /* contained: only the job that met it is lost */
 	if (event->xid >= 144 && event->xid <= 150 && event->has_severity && !event->fatal)
 		return HEALTH_HEALTHY;
 	if (event->xid == 74 && link_is_well(track))
 		return HEALTH_DEGRADED;
+
 	return HEALTH_UNHEALTHY;
 }
 
@@ -455,6 +482,7 @@ static const char *class_advice(enum xid_class class_, enum health_state state)
 {
 	if (state == HEALTH_DEGRADED)
 		return "let the present job end, then reset the GPU";
+
 	switch (class_) {
 	case XID_RESET:
 		return ADVICE_RESET;
@@ -499,19 +527,24 @@ static void judge_repeats(const struct health_track *track, uint64_t now_ns, uin
 			  struct health_verdict *out)
 {
 	uint32_t pids[REPEAT_COUNT], count = 0;
+
 	for (uint32_t i = 0; i < track->event_count && count < REPEAT_COUNT; i++) {
 		const struct health_event *event = &track->event[i];
 		if (event->xid != xid || event->pid == SNAPSHOT_U32_ABSENT ||
 		    now_ns - event->time_ns > REPEAT_NS)
 			continue;
+
 		bool seen = false;
 		for (uint32_t j = 0; j < count; j++)
 			seen |= pids[j] == event->pid;
+
 		if (!seen)
 			pids[count++] = event->pid;
 	}
+
 	if (count < REPEAT_COUNT)
 		return;
+
 	add(out, HEALTH_REPEATED_XID, HEALTH_DEGRADED,
 	    "run a memory test on it when it is free; a job's fault would not repeat",
 	    "XID %u (%s) in %u different jobs within a day", xid, xid_name(xid), count)
@@ -528,19 +561,23 @@ static void judge_event(const struct health_track *track, const struct health_po
 	bool manual = policy && policy->manual;
 	const char *name = xid_name(event->xid), *advice = class_advice(class_, state);
 	char where[64] = "", age[48] = "", since[64] = "";
+
 	if (event->gi != SNAPSHOT_WHOLE_GPU && event->ci != SNAPSHOT_WHOLE_GPU)
 		(void)snprintf(where, sizeof(where), " in GPU instance %u, compute instance %u",
 			       event->gi, event->ci);
 	else if (event->gi != SNAPSHOT_WHOLE_GPU)
 		(void)snprintf(where, sizeof(where), " in GPU instance %u", event->gi);
+
 	if (scope->all && now_ns >= event->time_ns)
 		(void)snprintf(age, sizeof(age), ", %llu s ago",
 			       (unsigned long long)((now_ns - event->time_ns) / SECOND));
+
 	if (over && manual)
 		(void)snprintf(since, sizeof(since), "; it was reset since");
 	else if (over)
 		(void)snprintf(since, sizeof(since), "; it was reset since (%u of %d good samples)",
 			       track->good_samples, HEALTH_GOOD_SAMPLES);
+
 	struct health_reason *reason = add(out, HEALTH_XID, state,
 					   !over    ? advice
 					   : manual ? ADVICE_CLEAR
@@ -563,6 +600,7 @@ static void judge_events(const struct health_track *track, const struct health_p
 		    !is_judged(out, event))
 			judge_event(track, policy, now_ns, scope, state, event, out);
 	}
+
 	judge_repeats(track, now_ns, 13, out);
 	judge_repeats(track, now_ns, 31, out);
 }
@@ -571,6 +609,7 @@ static void judge_memory(const struct health_track *track, bool once, struct hea
 {
 	const struct snapshot_gpu *gpu = &track->now;
 	int64_t value;
+
 	if (track->held & BIT(HEALTH_REMAP_FAILURE))
 		add(out, HEALTH_REMAP_FAILURE, HEALTH_UNHEALTHY, ADVICE_REPLACE,
 		    "a memory row could not be remapped");
@@ -580,6 +619,7 @@ static void judge_memory(const struct health_track *track, bool once, struct hea
 	if (snapshot_get(gpu, SNAPSHOT_RETIRED_PENDING, &value) && value)
 		add(out, HEALTH_RETIRE_PENDING, HEALTH_DEGRADED, ADVICE_RESET,
 		    "a memory page waits to be retired at the next reset");
+
 	int64_t base = once || !track->has_ecc_base ? 0 : track->ecc_base;
 	if (snapshot_get(gpu, SNAPSHOT_ECC_UNCORRECTED_VOLATILE, &value) && value > base)
 		add(out, HEALTH_ECC_UNCORRECTED, HEALTH_DEGRADED, ADVICE_RESET,
@@ -596,6 +636,7 @@ static void judge_pcie(const struct health_track *track, struct health_verdict *
 		      snapshot_get(gpu, SNAPSHOT_PCIE_WIDTH, &width);
 	if (!linked)
 		return;
+
 	if (snapshot_get(gpu, SNAPSHOT_UTIL_GPU, &load) && load >= LOAD_PERCENT &&
 	    snapshot_get(gpu, SNAPSHOT_PCIE_GEN_MAX, &gen_max) &&
 	    snapshot_get(gpu, SNAPSHOT_PCIE_WIDTH_MAX, &width_max) &&
@@ -605,6 +646,7 @@ static void judge_pcie(const struct health_track *track, struct health_verdict *
 		    "PCIe link runs at generation %lld x%lld under load; it can do generation %lld "
 		    "x%lld",
 		    (long long)gen, (long long)width, (long long)gen_max, (long long)width_max);
+
 	uint32_t budget =
 	    gen > 0 && width > 0 ? health_replay_budget((uint32_t)gen, (uint32_t)width) : 0;
 	if (budget > 0 && track->replays_per_minute > budget)
@@ -619,12 +661,14 @@ static void judge_heat(const struct health_track *track, uint64_t now_ns, bool o
 {
 	const struct snapshot_gpu *gpu = &track->now;
 	int64_t value;
+
 	if (is_hot(gpu) && (once || now_ns - track->hot_since_ns >= HOT_NS)) {
 		(void)snapshot_get(gpu, SNAPSHOT_TEMPERATURE, &value); /* is_hot() has looked */
 		add(out, HEALTH_TEMPERATURE, HEALTH_DEGRADED,
 		    "check fans, airflow and the temperature of the room",
 		    "%lld C, within %d C of where it slows down", (long long)value, HOT_MARGIN_C);
 	}
+
 	bool lasting = track->watched_ns >= THROTTLE_MIN_NS &&
 		       track->throttled_ns * 100 > track->watched_ns * THROTTLE_PERCENT;
 	if ((once && is_throttled(gpu)) || lasting) {
@@ -645,6 +689,7 @@ static void judge_modes(const struct snapshot_gpu *gpu, struct health_verdict *o
 	    {SNAPSHOT_ECC_MODE, SNAPSHOT_ECC_MODE_PENDING, "ECC"},
 	    {SNAPSHOT_MIG_MODE, SNAPSHOT_MIG_MODE_PENDING, "MIG"},
 	};
+
 	for (size_t i = 0; i < array_length(modes); i++) {
 		int64_t current, pending;
 		if (snapshot_get(gpu, modes[i].current, &current) &&
@@ -653,6 +698,7 @@ static void judge_modes(const struct snapshot_gpu *gpu, struct health_verdict *o
 			    "%s mode is to be switched %s at the next reset", modes[i].name,
 			    pending ? "on" : "off");
 	}
+
 	int64_t down;
 	if (snapshot_get(gpu, SNAPSHOT_NVLINK_INACTIVE, &down) && down > 0)
 		add(out, HEALTH_NVLINK_DOWN, HEALTH_DEGRADED, ADVICE_RESET, "%lld NVLink%s down",
@@ -688,17 +734,22 @@ static void judge(const struct health_track *track, const struct health_policy *
 		    "nothing is known of it yet");
 		out->state = HEALTH_UNKNOWN;
 	}
+
 	judge_state(track, policy, out);
 	judge_recovery(track, policy, out);
 	judge_memory(track, once, out);
+
 	if (track->sampled) {
 		judge_pcie(track, out);
 		judge_heat(track, now_ns, once, out);
 		judge_modes(&track->now, out);
 	}
+
 	judge_events(track, policy, now_ns, once, scope, out);
+
 	for (uint32_t i = 0; i < out->reason_count; i++)
 		name_bus(track, &out->reason[i]);
+
 	qsort(out->reason, out->reason_count, sizeof(out->reason[0]), compare_reason);
 }
 

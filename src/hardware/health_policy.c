@@ -44,8 +44,10 @@ enum xid_class health_policy_class(const struct health_policy *policy, uint32_t 
 		return xid_class_of(xid);
 	if (policy->heeds_all)
 		return health_policy_fatal(xid);
+
 	size_t i = policy_find(policy, xid);
 	bool is_set = i < policy->override_count;
+
 	if (is_set && policy->override[i].by_environment)
 		return policy->override[i].class_;
 	if (policy->ignores_all)
@@ -54,6 +56,7 @@ enum xid_class health_policy_class(const struct health_policy *policy, uint32_t 
 		return policy->override[i].class_;
 	if (policy->base == HEALTH_AS_PEER)
 		return policy_peer_ignores(xid) ? XID_APP : health_policy_fatal(xid);
+
 	return xid_class_of(xid);
 }
 
@@ -70,11 +73,13 @@ static int policy_put(struct health_policy *policy, uint32_t xid, enum xid_class
 	size_t i = policy_find(policy, xid);
 	if (i == HEALTH_OVERRIDE_MAX)
 		return -E2BIG;
+
 	policy->override[i].xid = xid;
 	policy->override[i].class_ = (uint8_t)class_;
 	policy->override[i].by_environment = by_environment;
 	if (i == policy->override_count)
 		policy->override_count++;
+
 	return 0;
 }
 
@@ -92,14 +97,18 @@ static bool next_entry(const char **list, char out[ENTRY_MAX])
 	const char *at = *list;
 	if (!at)
 		return false;
+
 	size_t length = strcspn(at, ",");
 	*list = at[length] == ',' ? at + length + 1 : NULL;
+
 	while (length > 0 && isspace((unsigned char)*at)) {
 		at++;
 		length--;
 	}
+
 	while (length > 0 && isspace((unsigned char)at[length - 1]))
 		length--;
+
 	bool fits = length < ENTRY_MAX;
 	(void)snprintf(out, ENTRY_MAX, "%.*s%s", fits ? (int)length : ENTRY_MAX - 4, at,
 		       fits ? "" : "...");
@@ -120,15 +129,19 @@ static void take_codes(struct health_policy *policy, const char *list, bool heed
 		       void (*bad)(const char *entry, void *context), void *context)
 {
 	char entry[ENTRY_MAX];
+
 	while (next_entry(&list, entry)) {
 		uint64_t code;
+
 		if (entry[0] == '\0' || strcasecmp(entry, "all") == 0)
 			continue;
+
 		int result = parse_u64(entry, 0, UINT32_MAX, &code);
 		if (result == 0)
 			result = policy_put(policy, (uint32_t)code,
 					    heed ? health_policy_fatal((uint32_t)code) : XID_IGNORE,
 					    true);
+
 		if (result < 0 && bad)
 			bad(entry, context);
 	}

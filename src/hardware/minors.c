@@ -31,10 +31,12 @@ static int minor_compare(const void *left, const void *right)
 		return a->gpu < b->gpu ? -1 : 1;
 	if (a->gi != b->gi)
 		return a->gi < b->gi ? -1 : 1;
+
 	/* MINORS_GPU_INSTANCE becomes 0: before its compute instances, as in the file. */
 	uint32_t a_ci = a->ci + 1, b_ci = b->ci + 1;
 	if (a_ci != b_ci)
 		return a_ci < b_ci ? -1 : 1;
+
 	return 0;
 }
 
@@ -45,12 +47,15 @@ static bool take_number(const char **at, const char *line_end, const char *word,
 	size_t length = strlen(word);
 	if ((size_t)(line_end - *at) < length || memcmp(*at, word, length) != 0)
 		return false;
+
 	const char *digits = *at + length;
 	const char *stop = memchr(digits, end, (size_t)(line_end - digits));
 	uint64_t value;
+
 	/* UINT32_MAX stands for "none" everywhere. */
 	if (!stop || parse_u64_span(digits, (size_t)(stop - digits), 0, UINT32_MAX - 1, &value) < 0)
 		return false;
+
 	*out = (uint32_t)value;
 	*at = stop + 1;
 	return true;
@@ -61,15 +66,18 @@ static bool minor_parse(const char *line, const char *end, struct minor *out)
 	static const char access_word[] = "access ";
 	struct minor minor = {.ci = MINORS_GPU_INSTANCE};
 	uint64_t cap;
+
 	if (!take_number(&line, end, "gpu", '/', &minor.gpu) ||
 	    !take_number(&line, end, "gi", '/', &minor.gi))
 		return false;
+
 	(void)take_number(&line, end, "ci", '/', &minor.ci);
 	size_t length = strlen(access_word);
 	if ((size_t)(end - line) <= length || memcmp(line, access_word, length) != 0 ||
 	    parse_u64_span(line + length, (size_t)(end - line) - length, 0, UINT32_MAX - 1, &cap) <
 		0)
 		return false;
+
 	minor.cap = (uint32_t)cap;
 	*out = minor;
 	return true;
@@ -82,6 +90,7 @@ static void minor_parse_machine(const char *line, const char *end, struct minors
 		const char *name = minors_machine_to_string((enum minors_machine)i);
 		size_t length = strlen(name);
 		uint64_t cap;
+
 		if ((size_t)(end - line) > length && memcmp(line, name, length) == 0 &&
 		    line[length] == ' ' &&
 		    parse_u64_span(line + length + 1, (size_t)(end - line) - length - 1, 0,
@@ -94,12 +103,15 @@ int minors_parse(const char *text, size_t length, struct minors **out, struct er
 {
 	if (length > MINORS_SIZE_MAX)
 		return err_set(err, -EFBIG, "%s: more than %d bytes", MINORS_PATH, MINORS_SIZE_MAX);
+
 	size_t lines = 1;
 	for (size_t i = 0; i < length; i++)
 		lines += text[i] == '\n';
+
 	if (lines > MINORS_COUNT_MAX)
 		return err_set(err, -EFBIG, "%s: more than %d lines", MINORS_PATH,
 			       MINORS_COUNT_MAX);
+
 	struct minors *minors = calloc(1, sizeof(*minors));
 	struct minor *items = calloc(lines, sizeof(*items));
 	if (!minors || !items) {
@@ -107,9 +119,12 @@ int minors_parse(const char *text, size_t length, struct minors **out, struct er
 		free(items);
 		return err_set(err, -ENOMEM, "%s: out of memory for %zu lines", MINORS_PATH, lines);
 	}
+
 	for (size_t i = 0; i < MINORS_MACHINE_COUNT; i++)
 		minors->machine[i] = UINT32_MAX;
+
 	const char *end = text + length;
+
 	for (const char *line = text; line < end;) {
 		const char *stop = memchr(line, '\n', (size_t)(end - line));
 		stop = stop ? stop : end;
@@ -117,9 +132,11 @@ int minors_parse(const char *text, size_t length, struct minors **out, struct er
 		minor_parse_machine(line, stop, minors);
 		line = stop < end ? stop + 1 : end;
 	}
+
 	qsort(items, minors->count, sizeof(*items), minor_compare);
 	minors->items = items;
 	*out = minors;
+
 	return 0;
 }
 
@@ -142,10 +159,12 @@ int minors_find(const struct minors *minors, uint32_t gpu_minor, uint32_t gi, ui
 {
 	const struct minor key = {.gpu = gpu_minor, .gi = gi, .ci = ci};
 	const struct minor *found = NULL;
+
 	if (minors && minors->count > 0)
 		found = bsearch(&key, minors->items, minors->count, sizeof(key), minor_compare);
 	if (!found)
 		return -ENOENT;
+
 	*out_cap = found->cap;
 	return 0;
 }
@@ -167,5 +186,6 @@ bool minors_next(const struct minors *minors, uint32_t gpu_minor, size_t *at, ui
 		*out_cap = item->cap;
 		return true;
 	}
+
 	return false;
 }

@@ -47,15 +47,18 @@ int pci_parse_address(const char *text, size_t length, struct pci_address *out)
 	size_t size[3];
 	uint32_t parts = 0;
 	size_t begin = 0;
+
 	for (size_t i = 0; i <= length; i++) {
 		if (i < length && text[i] != ':')
 			continue;
 		if (parts == array_length(part))
 			return -EINVAL;
+
 		part[parts] = text + begin;
 		size[parts++] = i - begin;
 		begin = i + 1;
 	}
+
 	if (parts < 2)
 		return -EINVAL;
 
@@ -71,6 +74,7 @@ int pci_parse_address(const char *text, size_t length, struct pci_address *out)
 	size_t device_size = dot ? (size_t)(dot - last) : last_size;
 	if (!hex_digits(last, device_size, 2, 0x1f, &device))
 		return -EINVAL;
+
 	if (dot && !hex_digits(dot + 1, last_size - device_size - 1, 1, 7, &function))
 		return -EINVAL;
 
@@ -88,9 +92,11 @@ int pci_parse_numa_node(const char *text, size_t length, int32_t *out)
 		*out = GPU_NUMA_NONE;
 		return 0;
 	}
+
 	uint64_t node;
 	if (parse_u64_span(text, length, 0, 65535, &node) < 0)
 		return -EINVAL;
+
 	*out = (int32_t)node;
 	return 0;
 }
@@ -127,15 +133,18 @@ uint32_t pci_parse_link_speed(const char *text, size_t length)
 	size_t digits = 0;
 	while (digits < length && (isdigit((unsigned char)text[digits]) || text[digits] == '.'))
 		digits++;
+
 	const char *dot = memchr(text, '.', digits);
 	size_t whole = dot ? (size_t)(dot - text) : digits;
 	uint64_t units, tenths = 0;
+
 	if (parse_u64_span(text, whole, 0, 10000, &units) < 0)
 		return 0;
 	if (dot && (digits != whole + 2 || parse_u64_span(dot + 1, 1, 0, 9, &tenths) < 0))
 		return 0;
 	if (length - digits < 5 || memcmp(text + digits, " GT/s", 5) != 0)
 		return 0;
+
 	return pci_gen_of_speed((uint32_t)(units * 10 + tenths));
 }
 
@@ -156,10 +165,12 @@ int pci_parse_cpulist(const char *text, size_t length, char out[PCI_CPULIST_MAX]
 		return -EINVAL;
 	if (length >= PCI_CPULIST_MAX)
 		return -ENAMETOOLONG;
+
 	for (size_t i = 0; i < length; i++) {
 		if (!isdigit((unsigned char)text[i]) && text[i] != '-' && text[i] != ',')
 			return -EINVAL;
 	}
+
 	memcpy(out, text, length);
 	out[length] = '\0';
 	return 0;
@@ -168,15 +179,19 @@ int pci_parse_cpulist(const char *text, size_t length, char out[PCI_CPULIST_MAX]
 static bool path_root(const char *text, size_t length, struct pci_path *out)
 {
 	uint64_t domain, bus;
+
 	if (length < 6 || memcmp(text, "pci", 3) != 0)
 		return false;
+
 	const char *colon = memchr(text, ':', length);
 	if (!colon)
 		return false;
+
 	size_t domain_size = (size_t)(colon - text) - 3;
 	if (!hex_digits(text + 3, domain_size, 8, UINT32_MAX, &domain) ||
 	    !hex_digits(colon + 1, length - domain_size - 4, 2, 0xff, &bus))
 		return false;
+
 	out->root_domain = (uint32_t)domain;
 	out->root_bus = (uint32_t)bus;
 	return true;
@@ -188,23 +203,30 @@ int pci_parse_path(const char *text, size_t length, struct pci_path *out)
 	struct pci_path path = {.depth = 0};
 	bool below_root = false;
 	size_t begin = 0;
+
 	for (size_t i = 0; i <= length; i++) {
 		if (i < length && text[i] != '/')
 			continue;
+
 		const char *part = text + begin;
 		size_t size = i - begin;
+
 		begin = i + 1;
 		if (!below_root) {
 			below_root = path_root(part, size, &path);
 			continue;
 		}
+
 		if (path.depth == PCI_PATH_DEPTH_MAX ||
 		    pci_parse_address(part, size, &path.hop[path.depth]) < 0)
 			return -EINVAL;
+
 		path.depth++;
 	}
+
 	if (path.depth == 0)
 		return -EINVAL;
+
 	*out = path;
 	return 0;
 }
@@ -223,10 +245,12 @@ enum gpu_level pci_path_level(const struct pci_path *a, int32_t numa_a, const st
 	while (common < a->depth && common < b->depth &&
 	       pci_address_compare(&a->hop[common], &b->hop[common]) == 0)
 		common++;
+
 	if (common == a->depth && common == b->depth)
 		return GPU_LEVEL_INTERNAL;
 	if (common == 0)
 		return GPU_LEVEL_HOSTBRIDGE;
+
 	/* Both hang below bridge hop[common-1]. Its downstream ports are hops of their own: two
 	 * devices of one switch differ there, and that is still a single switch. */
 	uint32_t below_a = a->depth - common, below_b = b->depth - common;
@@ -242,19 +266,24 @@ static bool next_line(const char **text, size_t *length, const char **key, size_
 		const char *end = memchr(line, '\n', *length);
 		size_t size = end ? (size_t)(end - line) : *length;
 		size_t used = end ? size + 1 : size;
+
 		*text += used;
 		*length -= used;
+
 		const char *colon = memchr(line, ':', size);
 		if (!colon)
 			continue;
+
 		*key = line;
 		*key_size = (size_t)(colon - line);
 		*value = colon + 1;
 		*value_size = size - *key_size - 1;
 		text_trim(key, key_size);
 		text_trim(value, value_size);
+
 		return true;
 	}
+
 	return false;
 }
 
@@ -269,8 +298,10 @@ void pci_parse_nvidia_information(const char *text, size_t length,
 	*out = (struct pci_nvidia_information){.minor = GPU_U32_UNKNOWN};
 	const char *key, *value;
 	size_t key_size, value_size;
+
 	while (next_line(&text, &length, &key, &key_size, &value, &value_size)) {
 		uint64_t minor;
+
 		if (span_is(key, key_size, "Model"))
 			text_copy(out->model, sizeof(out->model), value, value_size);
 		else if (span_is(key, key_size, "GPU UUID") && !memchr(value, '?', value_size))
@@ -285,14 +316,17 @@ void pci_parse_nvidia_information(const char *text, size_t length,
 static bool is_version(const char *text, size_t length)
 {
 	bool dot = false;
+
 	if (length < 3 || length >= GPU_VERSION_MAX || !isdigit((unsigned char)text[0]))
 		return false;
+
 	for (size_t i = 0; i < length; i++) {
 		if (text[i] == '.')
 			dot = true;
 		else if (!isdigit((unsigned char)text[i]))
 			return false;
 	}
+
 	return dot;
 }
 
@@ -303,16 +337,21 @@ int pci_parse_nvidia_version(const char *text, size_t length, char out[GPU_VERSI
 	const char *newline = memchr(text, '\n', length);
 	if (newline)
 		length = (size_t)(newline - text);
+
 	size_t begin = 0;
+
 	for (size_t i = 0; i <= length; i++) {
 		if (i < length && !isspace((unsigned char)text[i]))
 			continue;
+
 		if (is_version(text + begin, i - begin)) {
 			memcpy(out, text + begin, i - begin);
 			out[i - begin] = '\0';
 			return 0;
 		}
+
 		begin = i + 1;
 	}
+
 	return -EINVAL;
 }

@@ -57,6 +57,7 @@ int pci_read_device(const char *root, const struct pci_address *address, struct 
 	char text[PCI_TEXT_MAX], dir[128];
 	pci_address_to_string(address, text);
 	(void)snprintf(dir, sizeof(dir), "%s/%s", SYS_DEVICES, text);
+
 	char path[FILE_PATH_MAX];
 	int rc = file_path(path, err, "%s%s", root, dir);
 	if (rc < 0)
@@ -68,6 +69,7 @@ int pci_read_device(const char *root, const struct pci_address *address, struct 
 
 	struct pci_device device = {.address = *address, .numa_node = GPU_NUMA_NONE};
 	_cleanup_buf_ struct buf file;
+
 	buf_init(&file, PCI_FILE_MAX);
 	if (read_small(&file, root, dir, "vendor"))
 		(void)pci_parse_hex(buf_text(&file), file.length, &device.vendor);
@@ -75,6 +77,7 @@ int pci_read_device(const char *root, const struct pci_address *address, struct 
 		(void)pci_parse_hex(buf_text(&file), file.length, &device.device);
 	if (read_small(&file, root, dir, "class"))
 		(void)pci_parse_hex(buf_text(&file), file.length, &device.class_);
+
 	if (read_small(&file, root, dir, "numa_node"))
 		(void)pci_parse_numa_node(buf_text(&file), file.length, &device.numa_node);
 	if (read_small(&file, root, dir, "local_cpulist"))
@@ -83,12 +86,14 @@ int pci_read_device(const char *root, const struct pci_address *address, struct 
 		device.link_gen = pci_parse_link_speed(buf_text(&file), file.length);
 	if (read_small(&file, root, dir, "current_link_width"))
 		device.link_width = pci_parse_link_width(buf_text(&file), file.length);
+
 	if (read_small(&file, root, dir, "max_link_speed"))
 		device.link_gen_max = pci_parse_link_speed(buf_text(&file), file.length);
 	if (read_small(&file, root, dir, "max_link_width"))
 		device.link_width_max = pci_parse_link_width(buf_text(&file), file.length);
 	read_link(root, dir, &device);
 	*out = device;
+
 	return 0;
 }
 
@@ -96,6 +101,7 @@ int pci_read_class(const char *root, const struct pci_address *address, uint32_t
 {
 	char text[PCI_TEXT_MAX], dir[128];
 	_cleanup_buf_ struct buf file;
+
 	buf_init(&file, PCI_FILE_MAX);
 	(void)snprintf(dir, sizeof(dir), "%s/%s", SYS_DEVICES,
 		       pci_address_to_string(address, text));
@@ -116,15 +122,18 @@ static uint32_t list_addresses(const char *root, const char *dir, struct pci_add
 	char path[FILE_PATH_MAX];
 	if (file_path(path, NULL, "%s%s", root, dir) < 0)
 		return 0;
+
 	_cleanup_closedir_ DIR *listing = opendir(path);
 	if (!listing)
 		return 0;
+
 	uint32_t count = 0;
 	const struct dirent *entry;
 	while (count < max && (entry = readdir(listing))) {
 		if (pci_parse_address(entry->d_name, strlen(entry->d_name), &out[count]) == 0)
 			count++;
 	}
+
 	qsort(out, count, sizeof(*out), compare_address);
 	return count;
 }
@@ -136,13 +145,17 @@ static uint32_t list_having(const char *root, const char *file, unsigned shift, 
 	_cleanup_free_ struct pci_address *all = calloc(SCAN_MAX, sizeof(*all));
 	if (!all)
 		return 0;
+
 	uint32_t total = list_addresses(root, SYS_DEVICES, all, SCAN_MAX);
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, PCI_FILE_MAX);
 	uint32_t count = 0;
+
 	for (uint32_t i = 0; i < total && count < max; i++) {
 		char address[PCI_TEXT_MAX], dir[128];
 		uint32_t value = 0;
+
 		(void)snprintf(dir, sizeof(dir), "%s/%s", SYS_DEVICES,
 			       pci_address_to_string(&all[i], address));
 		if (read_small(&text, root, dir, file) &&
@@ -150,6 +163,7 @@ static uint32_t list_having(const char *root, const char *file, unsigned shift, 
 		    value >> shift == wanted)
 			out[count++] = all[i];
 	}
+
 	return count;
 }
 
@@ -159,11 +173,13 @@ uint32_t pci_list_class(const char *root, enum pci_class class_, struct pci_devi
 	_cleanup_free_ struct pci_address *of_class = calloc(SCAN_MAX, sizeof(*of_class));
 	if (!of_class)
 		return 0;
+
 	uint32_t total = list_having(root, "class", 16, (uint32_t)class_, of_class, SCAN_MAX);
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < total && count < max; i++)
 		if (pci_read_device(root, &of_class[i], &out[count], NULL) == 0)
 			count++;
+
 	return count;
 }
 
@@ -183,6 +199,7 @@ void pci_read_nvidia_information(const char *root, const struct pci_address *add
 	char text[PCI_TEXT_MAX], dir[128];
 	(void)snprintf(dir, sizeof(dir), "/proc/driver/nvidia/gpus/%s",
 		       pci_address_to_string(address, text));
+
 	_cleanup_buf_ struct buf file;
 	buf_init(&file, PCI_FILE_MAX);
 	if (!read_small(&file, root, dir, "information"))
@@ -194,11 +211,13 @@ int pci_read_nvidia_version(const char *root, char out[GPU_VERSION_MAX])
 {
 	_cleanup_buf_ struct buf file;
 	buf_init(&file, PCI_FILE_MAX);
+
 	if (read_small(&file, root, "/sys/module/nvidia", "version") &&
 	    pci_parse_nvidia_version(buf_text(&file), file.length, out) == 0)
 		return 0;
 	if (read_small(&file, root, "/proc/driver/nvidia", "version") &&
 	    pci_parse_nvidia_version(buf_text(&file), file.length, out) == 0)
 		return 0;
+
 	return -ENOENT;
 }

@@ -43,10 +43,12 @@ int rdma_parse_state(const char *text, size_t length, uint32_t *out)
 	length = without_line_end(text, length);
 	size_t digits = digits_at(text, length);
 	uint64_t number;
+
 	/* A number without its word is no line that the kernel writes. */
 	if (digits + 2 >= length || text[digits] != ':' || text[digits + 1] != ' ' ||
 	    parse_u64_span(text, digits, 0, STATE_MAX, &number) < 0)
 		return -EINVAL;
+
 	*out = (uint32_t)number;
 	return 0;
 }
@@ -54,23 +56,29 @@ int rdma_parse_state(const char *text, size_t length, uint32_t *out)
 int rdma_parse_rate(const char *text, size_t length, uint32_t *out_mbit)
 {
 	static const char unit[] = " Gb/sec";
+
 	length = without_line_end(text, length);
 	size_t whole = digits_at(text, length), at = whole;
 	uint64_t gbit, tenth = 0;
+
 	if (whole == 0)
 		return -EINVAL;
+
 	/* The kernel prints tenths: "2.5 Gb/sec". */
 	if (at + 1 < length && text[at] == '.' && isdigit((unsigned char)text[at + 1])) {
 		tenth = (uint64_t)(text[at + 1] - '0');
 		at += 2;
 	}
+
 	size_t rest = length - at;
 	if (rest < sizeof(unit) - 1 || memcmp(text + at, unit, sizeof(unit) - 1) != 0 ||
 	    (rest > sizeof(unit) - 1 && text[at + sizeof(unit) - 1] != ' '))
 		return -EINVAL;
+
 	int rc = parse_u64_span(text, whole, 0, RATE_MAX_MBIT / 1000, &gbit);
 	if (rc < 0)
 		return rc;
+
 	*out_mbit = (uint32_t)(gbit * 1000 + tenth * 100);
 	return 0;
 }
@@ -89,11 +97,14 @@ int rdma_parse_dev(const char *text, size_t length, uint32_t *out_major, uint32_
 	const char *colon = length > 0 ? memchr(text, ':', length) : NULL;
 	if (!colon)
 		return -EINVAL;
+
 	size_t before = (size_t)(colon - text);
 	uint64_t major, minor;
+
 	if (parse_u64_span(text, before, 0, DEV_MAX - 1, &major) < 0 ||
 	    parse_u64_span(colon + 1, length - before - 1, 0, DEV_MAX - 1, &minor) < 0)
 		return -EINVAL;
+
 	*out_major = (uint32_t)major;
 	*out_minor = (uint32_t)minor;
 	return 0;
@@ -114,10 +125,12 @@ int rdma_parse_interface(const char *text, size_t length, char out[RDMA_IFNAME_M
 	if (length == 0 || length >= RDMA_IFNAME_MAX || span_is(text, length, ".") ||
 	    span_is(text, length, ".."))
 		return -EINVAL;
+
 	for (size_t i = 0; i < length; i++)
 		if (text[i] == '/' || text[i] == ':' || text[i] == '\0' ||
 		    isspace((unsigned char)text[i]))
 			return -EINVAL;
+
 	memset(out, 0, RDMA_IFNAME_MAX);
 	memcpy(out, text, length);
 	return 0;
@@ -203,6 +216,7 @@ static void reasons_of_device(struct reasons *reasons, const struct rdma_device 
 		any = true;
 		reasons_add_node(reasons, &device->node[i]);
 	}
+
 	if (!any)
 		reasons_add(reasons, RDMA_REASON_NO_NODE, rdma_node_kind_to_string(kind));
 }
@@ -211,19 +225,23 @@ uint32_t rdma_reasons(const struct rdma_inventory *inventory, const struct rdma_
 		      uint32_t required, struct rdma_reason out[RDMA_REASON_MAX])
 {
 	struct reasons reasons = {.out = out};
+
 	if (inventory->netns == RDMA_NETNS_EXCLUSIVE)
 		reasons_add(&reasons, RDMA_REASON_NETNS, "");
 	if (function->driver[0] == '\0' && !function->is_software)
 		reasons_add(&reasons, RDMA_REASON_NO_DRIVER, "");
 	else if (function->device_count == 0)
 		reasons_add(&reasons, RDMA_REASON_NO_DEVICE, "");
+
 	for (uint32_t i = 0; i < function->device_count; i++)
 		for (uint32_t kind = 0; kind < RDMA_CM; kind++)
 			if (required & RDMA_KIND_BIT(kind))
 				reasons_of_device(&reasons,
 						  &inventory->device[function->devices[i]], kind);
+
 	if (function->device_count > 0 && (required & RDMA_KIND_BIT(RDMA_CM)))
 		reasons_add_node(&reasons, &inventory->rdma_cm);
+
 	return reasons.count;
 }
 
@@ -254,14 +272,18 @@ uint32_t rdma_port_expected_mbit(const struct rdma_inventory *inventory,
 {
 	if (!rdma_port_is_up(port) || port->rate_mbit == RDMA_UNKNOWN || function->is_software)
 		return RDMA_UNKNOWN;
+
 	uint32_t highest = port->rate_mbit;
+
 	for (uint32_t f = 0; f < inventory->function_count; f++) {
 		const struct rdma_function *other = &inventory->function[f];
 		if (other->vendor != function->vendor || other->device != function->device ||
 		    other->is_software)
 			continue;
+
 		for (uint32_t d = 0; d < other->device_count; d++) {
 			const struct rdma_device *device = &inventory->device[other->devices[d]];
+
 			for (uint32_t p = 0; p < device->port_count; p++) {
 				const struct rdma_port *sibling = &device->port[p];
 				if (rdma_port_is_up(sibling) &&
@@ -272,6 +294,7 @@ uint32_t rdma_port_expected_mbit(const struct rdma_inventory *inventory,
 			}
 		}
 	}
+
 	return highest;
 }
 
@@ -305,12 +328,15 @@ static bool device_is_same(const struct rdma_device *a, const struct rdma_device
 	    strcmp(a->node_guid, b->node_guid) != 0 || a->port_count != b->port_count ||
 	    a->node_count != b->node_count)
 		return false;
+
 	for (uint32_t i = 0; i < a->port_count; i++)
 		if (!port_is_same(&a->port[i], &b->port[i]))
 			return false;
+
 	for (uint32_t i = 0; i < a->node_count; i++)
 		if (!node_is_same(&a->node[i], &b->node[i]))
 			return false;
+
 	return true;
 }
 
@@ -333,19 +359,24 @@ static bool function_is_same(const struct rdma_function *a, const struct rdma_fu
 	    a->has_path != b->has_path || a->interface_count != b->interface_count ||
 	    a->device_count != b->device_count || a->reason_count != b->reason_count)
 		return false;
+
 	if (a->has_path && !path_is_same(&a->path, &b->path))
 		return false;
+
 	for (uint32_t i = 0; i < a->interface_count; i++)
 		if (strcmp(a->interface[i].name, b->interface[i].name) != 0 ||
 		    a->interface[i].link_type != b->interface[i].link_type)
 			return false;
+
 	for (uint32_t i = 0; i < a->device_count; i++)
 		if (a->devices[i] != b->devices[i])
 			return false;
+
 	for (uint32_t i = 0; i < a->reason_count; i++)
 		if (a->reason[i].code != b->reason[i].code ||
 		    strcmp(a->reason[i].subject, b->reason[i].subject) != 0)
 			return false;
+
 	return true;
 }
 
@@ -357,12 +388,15 @@ bool rdma_is_same(const struct rdma_inventory *a, const struct rdma_inventory *b
 	    a->has_ib_umad != b->has_ib_umad || a->has_rdma_ucm != b->has_rdma_ucm ||
 	    !node_is_same(&a->rdma_cm, &b->rdma_cm))
 		return false;
+
 	for (uint32_t i = 0; i < a->function_count; i++)
 		if (!function_is_same(&a->function[i], &b->function[i]))
 			return false;
+
 	for (uint32_t i = 0; i < a->device_count; i++)
 		if (!device_is_same(&a->device[i], &b->device[i]))
 			return false;
+
 	return true;
 }
 

@@ -29,14 +29,18 @@ static const struct {
 int rdma_counter_parse(const char *text, size_t length, uint32_t unit, uint64_t *out)
 {
 	uint64_t count;
+
 	while (length > 0 && text[length - 1] == '\n')
 		length--;
+
 	int rc = parse_u64_span(text, length, 0, UINT64_MAX, &count);
 	if (rc < 0)
 		return rc;
+
 	count *= unit;
 	if (count == RDMA_COUNTER_UNKNOWN)
 		return -ERANGE;
+
 	*out = count;
 	return 0;
 }
@@ -46,10 +50,13 @@ void rdma_counters_read(const char *root, const char *device, uint32_t port,
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, PCI_FILE_MAX);
+
 	for (uint32_t i = 0; i < RDMA_COUNTER_COUNT; i++) {
 		out->value[i] = RDMA_COUNTER_UNKNOWN;
 		buf_clear(&text);
+
 		if (file_path(path, NULL, "%s/sys/class/infiniband/%s/ports/%u/%s", root, device,
 			      port, counters[i].file) == 0 &&
 		    file_read(path, &text, NULL) == 0)

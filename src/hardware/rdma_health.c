@@ -11,6 +11,7 @@ bool rdma_health_is_ok(const struct rdma_health *health)
 bool rdma_health_read(struct rdma_health *health, bool up, uint64_t now_ns)
 {
 	bool before = rdma_health_is_ok(health);
+
 	if (up) {
 		health->state = RDMA_HEALTH_HEALTHY;
 	} else if (health->state == RDMA_HEALTH_HEALTHY) {
@@ -21,6 +22,7 @@ bool rdma_health_read(struct rdma_health *health, bool up, uint64_t now_ns)
 		    now_ns - health->bad_since_ns >= RDMA_HEALTH_BAD_NS)) {
 		health->state = RDMA_HEALTH_UNHEALTHY;
 	}
+
 	return rdma_health_is_ok(health) != before;
 }
 

@@ -267,17 +267,20 @@ static bool snapshot_gpu_is_valid(const struct snapshot_gpu *gpu)
 	    !text_is_ended(gpu->bus, sizeof(gpu->bus)) ||
 	    !text_is_ended(gpu->reason, sizeof(gpu->reason)))
 		return false;
+
 	if (gpu->state > GPU_STATE_ERROR || gpu->mig_count > SNAPSHOT_MIG_MAX ||
 	    gpu->process_count > SNAPSHOT_PROCESS_MAX || gpu->process_total < gpu->process_count)
 		return false;
 	if (SNAPSHOT_VALUE_COUNT % 64 != 0 &&
 	    gpu->present[SNAPSHOT_PRESENT_WORDS - 1] >> SNAPSHOT_VALUE_COUNT % 64 != 0)
 		return false;
+
 	for (uint32_t i = 0; i < gpu->mig_count; i++) {
 		if (!text_is_ended(gpu->mig[i].uuid, sizeof(gpu->mig[i].uuid)) ||
 		    !text_is_ended(gpu->mig[i].profile, sizeof(gpu->mig[i].profile)))
 			return false;
 	}
+
 	return true;
 }
 
@@ -297,15 +300,18 @@ bool snapshot_is_valid(const struct snapshot *snapshot, uint64_t length)
 	    snapshot->version != SNAPSHOT_VERSION || snapshot->size != sizeof(*snapshot) ||
 	    snapshot->gpu_count > SNAPSHOT_GPU_MAX || length < snapshot_length(snapshot->gpu_count))
 		return false;
+
 	if (!text_is_ended(snapshot->driver_version, sizeof(snapshot->driver_version)) ||
 	    !text_is_ended(snapshot->nvml_version, sizeof(snapshot->nvml_version)) ||
 	    !text_is_ended(snapshot->driver_text, sizeof(snapshot->driver_text)) ||
 	    snapshot->simulated > 1 || snapshot->driver_ok > 1 ||
 	    !snapshot_errors_are_valid(snapshot))
 		return false;
+
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		if (!snapshot_gpu_is_valid(&snapshot->gpu[i]))
 			return false;
 	}
+
 	return true;
 }

@@ -31,12 +31,15 @@ uint32_t topology_nvlinks(const struct gpu *a, const struct gpu *b)
 {
 	if (!a->has_pci || !b->has_pci)
 		return 0;
+
 	/* A link is up when both ends are: with a table that is not symmetric, the smaller counts.
 	 */
 	uint32_t there = links_to(a, &b->pci), back = links_to(b, &a->pci);
 	uint32_t direct = there < back ? there : back;
+
 	if (direct > 0)
 		return direct;
+
 	uint32_t up = links_to_switches(a), down = links_to_switches(b);
 	return up < down ? up : down;
 }
@@ -64,6 +67,7 @@ static void add_gpus(struct topology *topology, const struct inventory *inventor
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		struct topology_device *device = &topology->device[topology->count];
+
 		*device = (struct topology_device){.kind = TOPOLOGY_GPU,
 						   .number = gpu->index,
 						   .has_pci = gpu->has_pci,
@@ -86,12 +90,15 @@ static void add_nic(struct topology *topology, const struct rdma_inventory *adap
 					   .is_rdma = function->device_count > 0,
 					   .is_simulated = function->simulated,
 					   .numa_node = GPU_NUMA_NONE};
+
 	char bus[PCI_TEXT_MAX];
 	const char *name = pci_address_to_string(&function->address, bus);
+
 	if (function->device_count > 0)
 		name = adapters->device[function->devices[0]].name;
 	else if (function->interface_count > 0)
 		name = function->interface[0].name;
+
 	(void)snprintf(device->label, sizeof(device->label), "%s", name);
 }
 
@@ -101,17 +108,21 @@ static int add_nics(struct topology *topology, const char *root, struct place *p
 	_cleanup_free_ struct rdma_inventory *adapters = calloc(1, sizeof(*adapters));
 	if (!adapters)
 		return err_set(err, -ENOMEM, "reading the topology: no memory");
+
 	int rc = rdma_read(root, adapters, err);
 	if (rc < 0)
 		return rc;
+
 	for (uint32_t i = 0; i < adapters->function_count && i < TOPOLOGY_NIC_MAX; i++) {
 		/* They come last, and are near to nothing. */
 		if (adapters->function[i].is_software)
 			break;
+
 		add_nic(topology, adapters, &adapters->function[i], i);
 		place_device(root, &topology->device[topology->count - 1],
 			     &places[topology->count - 1]);
 	}
+
 	return 0;
 }
 
@@ -131,8 +142,10 @@ int topology_read(const struct inventory *inventory, const char *root, struct to
 	_cleanup_free_ struct place *places = calloc(TOPOLOGY_MAX, sizeof(*places));
 	if (!topology || !places)
 		return err_set(err, -ENOMEM, "reading the topology: no memory");
+
 	topology->simulated = inventory->simulated;
 	add_gpus(topology, inventory, root, places);
+
 	int rc = add_nics(topology, root, places, err);
 	if (rc < 0)
 		return rc;
@@ -142,8 +155,10 @@ int topology_read(const struct inventory *inventory, const char *root, struct to
 		for (uint32_t j = 0; j < topology->count; j++) {
 			if (i == j)
 				continue;
+
 			struct topology_cell *cell = &topology->cell[i][j];
 			bool gpus = i < inventory->gpu_count && j < inventory->gpu_count;
+
 			cell->level = gpus ? inventory->level[i][j] : GPU_LEVEL_UNKNOWN;
 			if (cell->level == GPU_LEVEL_UNKNOWN)
 				cell->level = level_of(topology, places, i, j);
@@ -152,6 +167,7 @@ int topology_read(const struct inventory *inventory, const char *root, struct to
 									  &inventory->gpus[j]);
 		}
 	}
+
 	*out = take_ptr(topology);
 	return 0;
 }
@@ -161,6 +177,7 @@ uint32_t topology_nearest_rdma(const struct topology *topology, uint32_t row,
 {
 	uint32_t count = 0;
 	uint8_t nearest = GPU_LEVEL_UNKNOWN;
+
 	for (uint32_t i = 0; i < topology->count; i++) {
 		uint8_t level = topology->cell[row][i].level;
 		if (i == row || !topology->device[i].is_rdma || level == GPU_LEVEL_UNKNOWN ||
@@ -171,6 +188,7 @@ uint32_t topology_nearest_rdma(const struct topology *topology, uint32_t row,
 		nearest = level;
 		out[count++] = i;
 	}
+
 	return count;
 }
 

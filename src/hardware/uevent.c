@@ -23,6 +23,7 @@ int uevent_open(struct err *err)
 		return err_set(err, code, "the kernel's events cannot be heard: %s",
 			       err_describe(code));
 	}
+
 	return take_fd(&fd);
 }
 
@@ -30,6 +31,7 @@ bool uevent_take(int fd, const char *subsystem)
 {
 	char bytes[UEVENT_MESSAGE_MAX];
 	bool matters = false;
+
 	for (;;) {
 		struct sockaddr_nl sender = {.nl_pid = 0};
 		socklen_t length = sizeof(sender);
@@ -37,6 +39,7 @@ bool uevent_take(int fd, const char *subsystem)
 				       (struct sockaddr *)&sender, &length);
 		if (got < 0 && errno == EINTR)
 			continue;
+
 		if (got < 0)
 			return matters || errno == ENOBUFS;
 		if (sender.nl_pid == 0 && uevent_is_of(bytes, (size_t)got, subsystem))
@@ -48,6 +51,7 @@ bool uevent_is_of(const char *bytes, size_t length, const char *subsystem)
 {
 	static const char key[] = "SUBSYSTEM=";
 	size_t wanted = strlen(subsystem);
+
 	for (size_t at = 0; at < length;) {
 		const char *end = memchr(bytes + at, '\0', length - at);
 		size_t size = end ? (size_t)(end - (bytes + at)) : length - at;
@@ -55,7 +59,9 @@ bool uevent_is_of(const char *bytes, size_t length, const char *subsystem)
 		    memcmp(bytes + at, key, sizeof(key) - 1) == 0 &&
 		    memcmp(bytes + at + sizeof(key) - 1, subsystem, wanted) == 0)
 			return true;
+
 		at += size + 1;
 	}
+
 	return false;
 }

@@ -29,7 +29,9 @@ static size_t find_capability(const uint8_t *config)
 {
 	if (!(config[CONFIG_STATUS] & CONFIG_STATUS_LIST))
 		return 0;
+
 	size_t at = config[CONFIG_LIST];
+
 	/* Counting the steps ends a list that leads back into itself. */
 	for (int steps = 0; steps < CONFIG_STEPS_MAX && at != 0 && at + 2 < VGPU_CONFIG_MIN;
 	     steps++) {
@@ -39,6 +41,7 @@ static size_t find_capability(const uint8_t *config)
 			return 0;
 		at = config[at + 1];
 	}
+
 	return 0;
 }
 
@@ -52,15 +55,19 @@ int vgpu_parse(const void *bytes, size_t length, struct vgpu *out)
 {
 	const uint8_t *config = bytes;
 	struct vgpu found = {.host_version = ""};
+
 	if (length < VGPU_CONFIG_MIN)
 		return -EINVAL;
+
 	size_t start = find_capability(config);
 	if (start == 0 || start + CAPABILITY_HEAD > VGPU_CONFIG_MIN || config[start + 3] != 'V' ||
 	    config[start + 4] != 'F')
 		return 0;
+
 	size_t end = start + config[start + 2];
 	if (end > VGPU_CONFIG_MIN)
 		end = VGPU_CONFIG_MIN;
+
 	/* A record of length 0 would never end. */
 	for (size_t at = start + CAPABILITY_HEAD; at + RECORD_HEAD <= end && config[at + 1] != 0;
 	     at += config[at + 1]) {
@@ -72,6 +79,7 @@ int vgpu_parse(const void *bytes, size_t length, struct vgpu *out)
 		}
 		break;
 	}
+
 	*out = found;
 	return 1;
 }
@@ -82,9 +90,12 @@ enum vgpu_presence vgpu_read(const char *root, struct vgpu *out)
 	uint32_t count = pci_list_vendor(root, PCI_VENDOR_NVIDIA, devices, PCI_LIST_MAX);
 	enum vgpu_presence presence = VGPU_NONE;
 	_cleanup_buf_ struct buf config;
+
 	buf_init(&config, CONFIG_READ_MAX);
+
 	for (uint32_t i = 0; i < count && presence != VGPU_PRESENT; i++) {
 		char path[FILE_PATH_MAX], address[PCI_TEXT_MAX];
+
 		buf_clear(&config);
 		int rc = file_path(path, NULL, "%s/sys/bus/pci/devices/%s/config", root,
 				   pci_address_to_string(&devices[i], address));
@@ -92,11 +103,13 @@ enum vgpu_presence vgpu_read(const char *root, struct vgpu *out)
 			rc = file_read(path, &config, NULL);
 		if (rc == 0)
 			rc = vgpu_parse(config.data, config.length, out);
+
 		if (rc < 0)
 			presence = VGPU_UNKNOWN;
 		else if (rc > 0)
 			presence = VGPU_PRESENT;
 	}
+
 	return presence;
 }
 

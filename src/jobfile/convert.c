@@ -71,15 +71,18 @@ static int convert_open(const struct converter *converter, const struct yaml_nod
 {
 	if (node->kind != YAML_MAP)
 		return convert_fail(converter, node, "a map is wanted here");
+
 	out->node = jobfile_arena_take(converter->arena, sizeof(*out->node));
 	out->entries = jobfile_arena_take(converter->arena, (node->entry_count + CONVERT_ROOM) *
 								sizeof(*out->entries));
 	if (!out->node || !out->entries)
 		return convert_no_memory(converter);
+
 	*out->node = *node;
 	if (node->entry_count > 0)
 		memcpy(out->entries, node->entries, node->entry_count * sizeof(*out->entries));
 	out->node->entries = out->entries;
+
 	return 0;
 }
 
@@ -94,6 +97,7 @@ static struct yaml_node *convert_text(const struct converter *converter, const c
 					   .column = like->column,
 					   .text = text,
 					   .length = strlen(text)};
+
 	return node;
 }
 
@@ -101,16 +105,20 @@ static int convert_put(const struct converter *converter, struct change *map, co
 		       const struct yaml_node *value)
 {
 	size_t i = 0;
+
 	if (!value)
 		return convert_no_memory(converter);
+
 	while (i < map->node->entry_count && strcmp(map->entries[i].key->text, key) != 0)
 		i++;
+
 	if (i == map->node->entry_count) {
 		map->entries[i].key = convert_text(converter, key, value);
 		if (!map->entries[i].key)
 			return convert_no_memory(converter);
 		map->node->entry_count++;
 	}
+
 	map->entries[i].value = value;
 	return 0;
 }
@@ -120,13 +128,16 @@ static const struct yaml_node *convert_take(struct change *map, const char *key)
 {
 	for (size_t i = 0; i < map->node->entry_count; i++) {
 		const struct yaml_node *value = map->entries[i].value;
+
 		if (strcmp(map->entries[i].key->text, key) != 0)
 			continue;
+
 		map->node->entry_count--;
 		memmove(&map->entries[i], &map->entries[i + 1],
 			(map->node->entry_count - i) * sizeof(*map->entries));
 		return value;
 	}
+
 	return NULL;
 }
 
@@ -154,15 +165,19 @@ static int convert_run_policy(const struct converter *converter, struct change *
 		     {"activeDeadlineSeconds", true},
 		     {"ttlSecondsAfterFinished", true}};
 	int rc = 0;
+
 	for (size_t i = 0; rc == 0 && i < array_length(moved); i++) {
 		const char *key = moved[i].key;
 		const struct yaml_node *value = convert_take(spec, key);
 		struct change policy;
+
 		if (!value)
 			continue;
+
 		rc = convert_enter(converter, spec, "runPolicy", &policy);
 		if (rc < 0)
 			return rc;
+
 		bool is_there = yaml_get(policy.node, key) != NULL;
 		if (is_there && moved[i].policy_wins) {
 			rc =
@@ -170,11 +185,13 @@ static int convert_run_policy(const struct converter *converter, struct change *
 					 "spec.%s is left out: spec.runPolicy.%s counts", key, key);
 			continue;
 		}
+
 		rc = convert_put(converter, &policy, key, value);
 		if (rc == 0)
 			rc = convert_tell(converter, value, false,
 					  "spec.%s moves to spec.runPolicy.%s", key, key);
 	}
+
 	return rc;
 }
 
@@ -188,6 +205,7 @@ static bool convert_is_like(const char *text, const char *word)
 			return false;
 		word++;
 	}
+
 	return *word == '\0';
 }
 
@@ -200,9 +218,11 @@ static int convert_distribution(const struct converter *converter, struct change
 	const struct yaml_node *value = convert_take(spec, "mpiDistribution");
 	if (!value)
 		return 0;
+
 	for (size_t i = 0; i < array_length(known); i++) {
 		if (value->kind != YAML_SCALAR || !convert_is_like(value->text, known[i].old))
 			continue;
+
 		int rc = convert_put(converter, spec, "mpiImplementation",
 				     convert_text(converter, known[i].now, value));
 		return rc < 0 ? rc
@@ -211,6 +231,7 @@ static int convert_distribution(const struct converter *converter, struct change
 					     "spec.mpiImplementation %s",
 					     value->text, known[i].now);
 	}
+
 	return convert_fail(converter, value,
 			    "spec.mpiDistribution is none of OpenMPI, IntelMPI and MPICH");
 }
@@ -228,21 +249,26 @@ static int convert_main_container(const struct converter *converter, const char 
 		if (name && strcmp(name->text, wanted->text) == 0)
 			break;
 	}
+
 	if (at == count)
 		return convert_fail(converter, wanted,
 				    "spec.mainContainer: %s has no container '%.64s'", role,
 				    wanted->text);
+
 	if (at == 0)
 		return 0;
+
 	struct yaml_node *moved = jobfile_arena_take(converter->arena, sizeof(*moved));
 	struct yaml_entry *entries = jobfile_arena_take(converter->arena, count * sizeof(*entries));
 	if (!moved || !entries)
 		return convert_no_memory(converter);
+
 	*moved = *list;
 	moved->entries = entries;
 	entries[0] = list->entries[at];
 	memcpy(&entries[1], list->entries, at * sizeof(*entries));
 	memcpy(&entries[at + 1], &list->entries[at + 1], (count - at - 1) * sizeof(*entries));
+
 	int rc = convert_put(converter, pod, "containers", moved);
 	return rc < 0 ? rc
 		      : convert_tell(converter, list->entries[at].value, false,
@@ -264,6 +290,7 @@ static int convert_sleep(const struct converter *converter, struct change *pod)
 	const char *slash = word ? strrchr(word->text, '/') : NULL;
 	if (!word || strcmp(slash ? slash + 1 : word->text, "sleep") != 0)
 		return 0;
+
 	struct change container;
 	struct yaml_node *changed = jobfile_arena_take(converter->arena, sizeof(*changed));
 	struct yaml_entry *entries =
@@ -271,6 +298,7 @@ static int convert_sleep(const struct converter *converter, struct change *pod)
 	int rc = convert_open(converter, first, &container);
 	if (rc < 0 || !changed || !entries)
 		return rc < 0 ? rc : convert_no_memory(converter);
+
 	(void)convert_take(&container, "command");
 	(void)convert_take(&container, "args");
 	*changed = *list;
@@ -278,6 +306,7 @@ static int convert_sleep(const struct converter *converter, struct change *pod)
 	entries[0].value = container.node;
 	changed->entries = entries;
 	rc = convert_put(converter, pod, "containers", changed);
+
 	return rc < 0 ? rc
 		      : convert_tell(
 			    converter, command, false,
@@ -289,12 +318,14 @@ static int convert_restart(const struct converter *converter, const char *role, 
 {
 	const struct yaml_node *value = yaml_get(replica->node, "restartPolicy");
 	const char *now = NULL;
+
 	if (!value || value->kind != YAML_SCALAR)
 		return 0;
 	if (strcmp(value->text, "Never") != 0 && strcmp(value->text, "OnFailure") != 0)
 		now = is_launcher || strcmp(value->text, "Always") == 0 ? "OnFailure" : "Never";
 	if (!now)
 		return 0;
+
 	int rc =
 	    convert_put(converter, replica, "restartPolicy", convert_text(converter, now, value));
 	return rc < 0 ? rc
@@ -310,18 +341,22 @@ static int convert_replica(const struct converter *converter, struct change *rep
 	struct change replica, template, pod;
 	const struct yaml_node *there = yaml_get(replicas->node, role);
 	const struct yaml_node *spec = yaml_get(yaml_get(there, "template"), "spec");
+
 	if (!there || there->kind != YAML_MAP)
 		return 0;
+
 	int rc = convert_enter(converter, replicas, role, &replica);
 	if (rc == 0)
 		rc = convert_restart(converter, role, is_launcher, &replica);
 	if (rc < 0 || !spec || spec->kind != YAML_MAP)
 		return rc;
+
 	rc = convert_enter(converter, &replica, "template", &template);
 	if (rc == 0)
 		rc = convert_enter(converter, &template, "spec", &pod);
 	if (rc == 0 && main_container)
 		rc = convert_main_container(converter, role, main_container, &pod);
+
 	return rc < 0 || is_launcher ? rc : convert_sleep(converter, &pod);
 }
 
@@ -330,8 +365,10 @@ static int convert_replicas(const struct converter *converter, struct change *sp
 	const struct yaml_node *main_container = convert_take(spec, "mainContainer");
 	const struct yaml_node *there = yaml_get(spec->node, "mpiReplicaSpecs");
 	struct change replicas;
+
 	if (main_container && main_container->kind != YAML_SCALAR)
 		return convert_fail(converter, main_container, "spec.mainContainer is no text");
+
 	int rc = main_container
 		     ? convert_tell(
 			   converter, main_container, false,
@@ -339,9 +376,11 @@ static int convert_replicas(const struct converter *converter, struct change *sp
 		     : 0;
 	if (rc < 0 || !there || there->kind != YAML_MAP)
 		return rc;
+
 	rc = convert_enter(converter, spec, "mpiReplicaSpecs", &replicas);
 	if (rc == 0)
 		rc = convert_replica(converter, &replicas, "Launcher", main_container);
+
 	return rc < 0 ? rc : convert_replica(converter, &replicas, "Worker", main_container);
 }
 
@@ -350,15 +389,18 @@ static int convert_unknown(const struct converter *converter, const struct chang
 	static const char *const known[] = {"slotsPerWorker", "mpiReplicaSpecs", "runPolicy",
 					    "mpiImplementation"};
 	int rc = 0;
+
 	for (size_t i = 0; rc == 0 && i < spec->node->entry_count; i++) {
 		const struct yaml_node *key = spec->entries[i].key;
 		size_t at = 0;
 		while (at < array_length(known) && strcmp(key->text, known[at]) != 0)
 			at++;
+
 		if (at == array_length(known))
 			rc = convert_tell(converter, key, true,
 					  "unknown field spec.%.64s is kept as it is", key->text);
 	}
+
 	return rc;
 }
 
@@ -366,9 +408,11 @@ static int convert_spec(const struct converter *converter, struct change *docume
 {
 	const struct yaml_node *there = yaml_get(document->node, "spec");
 	struct change spec;
+
 	if (!there || there->kind != YAML_MAP)
 		return convert_fail(converter, there ? there : document->node,
 				    "an MPIJob has a map 'spec'");
+
 	int rc = convert_enter(converter, document, "spec", &spec);
 	if (rc == 0)
 		rc = convert_run_policy(converter, &spec);
@@ -376,6 +420,7 @@ static int convert_spec(const struct converter *converter, struct change *docume
 		rc = convert_distribution(converter, &spec);
 	if (rc == 0)
 		rc = convert_replicas(converter, &spec);
+
 	return rc < 0 ? rc : convert_unknown(converter, &spec);
 }
 
@@ -388,8 +433,10 @@ static int convert_transport(const struct converter *converter, struct change *d
 	int rc = convert_enter(converter, document, "metadata", &metadata);
 	if (rc == 0)
 		rc = convert_enter(converter, &metadata, "annotations", &annotations);
+
 	if (rc < 0 || yaml_get(annotations.node, transport))
 		return rc;
+
 	rc = convert_put(converter, &annotations, transport,
 			 convert_text(converter, "exec", metadata.node));
 	return rc < 0 ? rc
@@ -418,12 +465,14 @@ int convert_document(const struct yaml_node *document, const char *name,
 	    .name = name, .arena = arena, .told = told, .context = context, .err = err};
 	const struct yaml_node *version = yaml_get(document, "apiVersion");
 	struct change changed;
+
 	if (strcmp(version->text + strlen(convert_group), "v1alpha1") == 0)
 		return convert_fail(
 		    &converter, version,
 		    "MPIJob v1alpha1 cannot be converted: it says gpus or "
 		    "processingUnits for the whole job; write it anew as v2beta1 with "
 		    "Launcher and Worker");
+
 	int rc = convert_open(&converter, document, &changed);
 	if (rc == 0)
 		rc = convert_put(&converter, &changed, "apiVersion",
@@ -433,9 +482,11 @@ int convert_document(const struct yaml_node *document, const char *name,
 				  convert_version);
 	if (rc == 0)
 		rc = convert_transport(&converter, &changed);
+
 	if (rc == 0)
 		rc = convert_spec(&converter, &changed);
 	if (rc == 0)
 		*out = changed.node;
+
 	return rc;
 }

@@ -28,12 +28,14 @@ int objschema_fail(const struct objschema *schema, const struct yaml_node *node,
 {
 	char text[ERR_TEXT_MAX];
 	va_list arguments;
+
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments); /* cut where it is longer */
 	va_end(arguments);
 	suffix = suffix ? suffix : "";
 	if (schema->path_length == 0 && *suffix == '.')
 		suffix++;
+
 	return err_set(schema->err, -EINVAL, "%s:%u:%u: %s%s%s%s", schema->file, node->line,
 		       node->column, schema->path, suffix,
 		       schema->path_length > 0 || *suffix ? ": " : "", text);
@@ -49,16 +51,20 @@ static int objschema_no_memory(const struct objschema *schema)
 static bool objschema_is_bool_word(const char *text)
 {
 	static const char *const words[] = {"y", "n", "yes", "no", "true", "false", "on", "off"};
+
 	for (size_t i = 0; i < array_length(words); i++) {
 		/* "yes", "Yes" and "YES", and not "yEs" */
 		if (strcasecmp(text, words[i]) != 0)
 			continue;
+
 		bool is_lower = strcmp(text, words[i]) == 0;
 		bool first_only = strcmp(text + 1, words[i] + 1) == 0, all = true;
 		for (const char *at = text; *at; at++)
 			all = all && *at >= 'A' && *at <= 'Z';
+
 		return is_lower || first_only || all;
 	}
+
 	return false;
 }
 
@@ -70,13 +76,16 @@ static bool objschema_is_number(const char *text)
 	for (size_t i = 0; i < array_length(words); i++)
 		if (strcmp(at, words[i]) == 0)
 			return true;
+
 	if (at[0] == '0' && at[1] && strchr("xXoObB", at[1]))
 		return at[2] && strspn(at + 2, "0123456789abcdefABCDEF_") == strlen(at + 2);
 	if (!(*at >= '0' && *at <= '9') && !(*at == '.' && at[1] >= '0' && at[1] <= '9'))
 		return false;
+
 	at += strspn(at, "0123456789_");
 	if (*at == '.')
 		at += 1 + strspn(at + 1, "0123456789_");
+
 	if (*at == 'e' || *at == 'E') {
 		at++;
 		at += *at == '+' || *at == '-';
@@ -84,6 +93,7 @@ static bool objschema_is_number(const char *text)
 			return false;
 		at += strspn(at, "0123456789");
 	}
+
 	return *at == '\0';
 }
 
@@ -91,16 +101,20 @@ int objschema_check_octal(const struct objschema *schema, const struct yaml_node
 			  const char *name)
 {
 	uint64_t value = 0;
+
 	if (node->kind != YAML_SCALAR || node->quoted)
 		return 0;
+
 	bool is_negative = node->text[0] == '-';
 	const char *digits = node->text + (is_negative || node->text[0] == '+');
 	size_t count = strlen(digits);
 	if (count < 2 || count > OBJSCHEMA_OCTAL_MAX || digits[0] != '0' ||
 	    strspn(digits, "01234567") != count)
 		return 0;
+
 	for (const char *at = digits; *at; at++)
 		value = value * 8 + (uint64_t)(*at - '0');
+
 	return objschema_fail(schema, node, NULL, "%s%s'%s' is octal to Kubernetes: write %s%llu",
 			      name ? name : "", name ? ": " : "", node->text,
 			      is_negative ? "-" : "", (unsigned long long)value);
@@ -123,12 +137,14 @@ bool objschema_is_quantity(const struct yaml_node *node)
 static int objschema_read_text(const struct objschema *schema, const struct yaml_node *node)
 {
 	char found[80];
+
 	if (objschema_is_text(node))
 		return 0;
 	if (node->kind == YAML_SCALAR)
 		return objschema_fail(schema, node, NULL,
 				      "%s is no text to Kubernetes: put it between quotation marks",
 				      yaml_describe(node, found, sizeof(found)));
+
 	return objschema_fail(schema, node, NULL, "a text is wanted, not %s",
 			      yaml_describe(node, found, sizeof(found)));
 }
@@ -140,16 +156,19 @@ static int objschema_read_int(const struct objschema *schema, const struct objsc
 	int rc = objschema_check_octal(schema, node, NULL);
 	if (rc < 0)
 		return rc;
+
 	rc = node->kind == YAML_SCALAR && !node->quoted
 		 ? parse_i64(node->text, row->min, INT32_MAX, &out->value)
 		 : -EINVAL;
 	out->node = node;
 	if (rc == 0)
 		return 0;
+
 	(void)yaml_describe(node, found, sizeof(found));
 	if (rc == -ERANGE)
 		return objschema_fail(schema, node, NULL, "%s is out of range: %lld to %d", found,
 				      (long long)row->min, INT32_MAX);
+
 	return objschema_fail(schema, node, NULL, "a whole number is wanted, not %s%s", found,
 			      node->quoted ? " between quotation marks" : "");
 }
@@ -158,10 +177,12 @@ static int objschema_read_bool(const struct objschema *schema, const struct yaml
 			       struct objschema_bool *out)
 {
 	char found[80];
+
 	if (node->kind != YAML_SCALAR || node->quoted || !objschema_is_bool_word(node->text))
 		return objschema_fail(schema, node, NULL, "true or false is wanted, not %s%s",
 				      yaml_describe(node, found, sizeof(found)),
 				      node->quoted ? " between quotation marks" : "");
+
 	out->node = node;
 	out->value = strchr("yYtT", node->text[0]) || strcasecmp(node->text, "on") == 0;
 	return 0;
@@ -211,25 +232,31 @@ static int objschema_read_list(struct objschema *schema, const struct objschema_
 	int rc = objschema_want(schema, node, YAML_LIST);
 	if (rc < 0)
 		return rc;
+
 	if (node->entry_count > OBJSCHEMA_LIST_MAX)
 		return objschema_fail(schema, node, NULL, "more than %d entries",
 				      OBJSCHEMA_LIST_MAX);
+
 	out->node = node;
 	out->items = jobfile_arena_take(schema->arena, (node->entry_count + 1) * size);
 	if (!out->items)
 		return objschema_no_memory(schema);
+
 	for (size_t i = 0; rc == 0 && i < node->entry_count; i++) {
 		const struct yaml_node *item = node->entries[i].value;
 		char *at = (char *)out->items + i * size;
 		size_t before = objschema_enter(schema, NULL, NULL, i);
+
 		if (is_texts) {
 			*(const struct yaml_node **)(void *)at = item;
 			rc = objschema_read_text(schema, item);
 		} else {
 			rc = objschema_read(schema, row->table, item, at);
 		}
+
 		objschema_leave(schema, before);
 	}
+
 	out->count = node->entry_count;
 	return rc;
 }
@@ -250,6 +277,7 @@ static int objschema_read_value(struct objschema *schema, const struct objschema
 {
 	int rc = 0;
 	char found[80];
+
 	switch (row->kind) {
 	case OBJSCHEMA_INT:
 		return objschema_read_int(schema, row, node, out);
@@ -281,6 +309,7 @@ static int objschema_read_value(struct objschema *schema, const struct objschema
 		break;
 	}
 	*(const struct yaml_node **)out = node;
+
 	return rc;
 }
 
@@ -289,13 +318,17 @@ static int objschema_unknown(const struct objschema *schema, const struct objsch
 {
 	struct suggest suggest;
 	suggest_init(&suggest, key->text);
+
 	for (const struct objschema_row *row = table->rows; row->name; row++)
 		if (row->class != OBJSCHEMA_MISPLACED)
 			suggest_offer(&suggest, row->name);
+
 	const char *best = suggest_best(&suggest);
+
 	if (strcmp(key->text, "<<") == 0)
 		return objschema_fail(schema, key, NULL,
 				      "merge keys ('<<') are not read; write the fields out");
+
 	return objschema_fail(schema, key, NULL, "unknown field%s%s%s",
 			      best ? "; did you mean '" : "", best ? best : "", best ? "'?" : "");
 }
@@ -305,14 +338,17 @@ static int objschema_read_field(struct objschema *schema, const struct objschema
 {
 	const struct objschema_row *row = table->rows;
 	const struct yaml_node *value = entry->value;
+
 	union {
 		const struct yaml_node *node;
 		struct objschema_int number;
 		struct objschema_bool flag;
 		struct objschema_list list;
 	} unused = {0};
+
 	while (row->name && strcmp(row->name, entry->key->text) != 0)
 		row++;
+
 	if (!row->name)
 		return objschema_unknown(schema, table, entry->key);
 	if (value->kind == YAML_SCALAR && yaml_is_null(value) && row->class != OBJSCHEMA_MISPLACED)
@@ -321,11 +357,14 @@ static int objschema_read_field(struct objschema *schema, const struct objschema
 		return objschema_fail(schema, entry->key, NULL, "not supported here: %s", row->why);
 	if (row->class == OBJSCHEMA_MISPLACED)
 		return objschema_fail(schema, entry->key, NULL, "unknown field; %s", row->why);
+
 	if (row->class == OBJSCHEMA_HONOURED)
 		return objschema_read_value(schema, row, value, (char *)out + row->offset);
+
 	int rc = objschema_read_value(schema, row, value, &unused);
 	if (rc == 0 && schema->ignored)
 		rc = schema->ignored(schema->path, entry->key, schema->context);
+
 	return rc;
 }
 
@@ -334,6 +373,7 @@ int objschema_read(struct objschema *schema, const struct objschema_table *table
 {
 	int rc = objschema_want(schema, node, YAML_MAP);
 	*(const struct yaml_node **)out = node;
+
 	for (size_t i = 0; rc == 0 && i < node->entry_count; i++) {
 		const struct yaml_entry *entry = &node->entries[i];
 		size_t before =
@@ -341,5 +381,6 @@ int objschema_read(struct objschema *schema, const struct objschema_table *table
 		rc = objschema_read_field(schema, table, entry, out);
 		objschema_leave(schema, before);
 	}
+
 	return rc;
 }

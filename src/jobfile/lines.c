@@ -47,16 +47,21 @@ static int lines_take(struct lines *lines, char *line, char *end, const char **o
 		lines->number--;
 		return lines_too_long(lines, err);
 	}
+
 	if (memchr(line, '\0', (size_t)(end - line)))
 		return err_set(err, -EINVAL, "line %" PRIu64 " has a NUL byte in it",
 			       lines->number);
+
 	while (end > line && lines_is_blank(end[-1]))
 		end--;
+
 	while (line < end && lines_is_blank(*line))
 		line++;
+
 	*end = '\0';
 	if (*line == '\0' || *line == '#')
 		return 0;
+
 	*out = line;
 	return 1;
 }
@@ -64,18 +69,22 @@ static int lines_take(struct lines *lines, char *line, char *end, const char **o
 int lines_next(struct lines *lines, bool is_end, const char **out, struct err *err)
 {
 	int rc = 0;
+
 	while (rc == 0 && lines->taken < lines->bytes.length) {
 		char *line = lines->bytes.data + lines->taken;
 		size_t left = lines->bytes.length - lines->taken;
 		char *end = memchr(line, '\n', left);
 		if (!end && !is_end)
 			return left > LINES_LINE_MAX ? lines_too_long(lines, err) : 0;
+
 		/* Behind the last byte of the buffer there is a NUL. */
 		end = end ? end : line + left;
 		lines->taken = (size_t)(end - lines->bytes.data) + 1;
 		rc = lines_take(lines, line, end, out, err);
 	}
+
 	if (lines->taken > lines->bytes.length)
 		lines->taken = lines->bytes.length;
+
 	return rc;
 }

@@ -34,21 +34,26 @@ static int quantity_digits(const char **text, struct decimal *out)
 	const char *at = *text;
 	bool has_digit = false, has_point = false;
 	int significant = 0;
+
 	for (;; at++) {
 		if (*at == '.' && !has_point) {
 			has_point = true;
 			continue;
 		}
+
 		if (*at < '0' || *at > '9')
 			break;
+
 		has_digit = true;
 		if (out->digits > 0 || *at != '0')
 			significant++;
 		if (significant > QUANTITY_DIGITS_MAX ||
 		    (has_point && --out->exponent < -QUANTITY_EXPONENT_MAX))
 			return -ERANGE;
+
 		out->digits = out->digits * 10 + (uint64_t)(*at - '0');
 	}
+
 	*text = at;
 	return has_digit ? 0 : -EINVAL;
 }
@@ -63,13 +68,17 @@ static int quantity_suffix(const char *text, struct decimal *out)
 		out->kibi = quantity_suffixes[i].kibi;
 		return 0;
 	}
+
 	int64_t exponent;
+
 	if (text[0] != 'e' && text[0] != 'E')
 		return -EINVAL;
+
 	int rc = parse_i64(text[1] == '+' ? text + 2 : text + 1, -QUANTITY_EXPONENT_MAX,
 			   QUANTITY_EXPONENT_MAX, &exponent);
 	if (rc < 0 || (text[1] == '+' && text[2] == '-'))
 		return rc < 0 ? rc : -EINVAL;
+
 	out->exponent += (int)exponent;
 	return 0;
 }
@@ -83,8 +92,10 @@ int quantity_parse(const char *text, uint32_t scale, uint64_t *out)
 {
 	struct decimal decimal = {0};
 	bool is_negative = *text == '-';
+
 	if (*text == '-' || *text == '+')
 		text++;
+
 	int rc = quantity_digits(&text, &decimal);
 	if (rc == 0)
 		rc = quantity_suffix(text, &decimal);
@@ -92,19 +103,24 @@ int quantity_parse(const char *text, uint32_t scale, uint64_t *out)
 		return rc;
 	if (is_negative && decimal.digits > 0)
 		return -ERANGE;
+
 	quantity_wide value = decimal.digits;
 	bool fits = quantity_multiply(&value, scale);
 	for (int i = 0; fits && i < decimal.kibi; i++)
 		fits = quantity_multiply(&value, 1024);
+
 	for (int i = 0; fits && value > 0 && i < decimal.exponent; i++)
 		fits = quantity_multiply(&value, 10);
+
 	bool has_rest = false;
 	for (int i = 0; i > decimal.exponent && value > 0; i--) {
 		has_rest = has_rest || value % 10 != 0;
 		value /= 10;
 	}
+
 	if (!fits || value > INT64_MAX - 1)
 		return -ERANGE;
+
 	*out = (uint64_t)value + (has_rest ? 1 : 0);
 	return 0;
 }

@@ -26,6 +26,7 @@ static int read_text(const struct reader *reader, const struct yaml_node *entry,
 	if (value->length >= size)
 		return reader_error(reader, value, -EINVAL, path, "'%s' has at most %zu bytes", key,
 				    size - 1);
+
 	memcpy(out, value->text, value->length + 1);
 	return 0;
 }
@@ -36,14 +37,17 @@ static int read_limit(const struct reader *reader, const struct yaml_node *entry
 {
 	const struct yaml_node *value = yaml_get(entry, key);
 	uint64_t number;
+
 	if (!value || yaml_is_null(value))
 		return 0;
+
 	if (value->kind != YAML_SCALAR || value->quoted ||
 	    parse_u64(value->text, 0, JOBS_LIMIT_MAX, &number) < 0)
 		return reader_error(reader, value, -EINVAL, path,
 				    "expected a number up to %d as '%s', found '%.64s'",
 				    JOBS_LIMIT_MAX, key,
 				    value->kind == YAML_SCALAR ? value->text : "no number");
+
 	*out = (uint32_t)number;
 	return 0;
 }
@@ -58,6 +62,7 @@ static int read_group(const struct reader *reader, const struct yaml_node *entry
 	if (rc == 0 && !schema_is_group(out->name))
 		rc = reader_error(reader, entry, -EINVAL, path,
 				  "expected the name of a group, found '%s'", out->name);
+
 	out->pending = CONFIG_AS_ALL;
 	out->gpus = CONFIG_AS_ALL;
 	if (rc == 0)
@@ -66,6 +71,7 @@ static int read_group(const struct reader *reader, const struct yaml_node *entry
 		rc = read_limit(reader, entry, path, "gpus", &out->gpus);
 	out->line = entry->line;
 	out->column = entry->column;
+
 	return rc;
 }
 
@@ -78,12 +84,15 @@ int reader_groups(const struct reader *reader, const struct yaml_node *node, con
 	if (node->entry_count > CONFIG_GROUPS_MAX)
 		return reader_error(reader, node, -E2BIG, path, "%zu groups are more than %d",
 				    node->entry_count, CONFIG_GROUPS_MAX);
+
 	out->groups = calloc(node->entry_count, sizeof(*out->groups));
 	if (!out->groups)
 		return reader_error(reader, node, -ENOMEM, path, "out of memory");
+
 	for (size_t i = 0; rc == 0 && i < node->entry_count; i++) {
 		const struct yaml_node *entry = node->entries[i].value;
 		char at[READER_PATH_MAX];
+
 		rc = read_group(reader, entry, reader_index(at, path, i), &out->groups[i]);
 		for (size_t k = 0; rc == 0 && k < i; k++) {
 			if (strcmp(out->groups[k].name, out->groups[i].name) == 0)
@@ -91,8 +100,10 @@ int reader_groups(const struct reader *reader, const struct yaml_node *node, con
 						  "'%s' is in the list twice (line %u)",
 						  out->groups[i].name, out->groups[k].line);
 		}
+
 		out->group_count = i + 1;
 	}
+
 	return rc;
 }
 
@@ -104,11 +115,13 @@ static int read_volume(const struct reader *reader, const struct yaml_node *entr
 	int rc = reader_entry(reader, entry, path, known, array_length(known));
 	if (rc == 0)
 		rc = read_text(reader, entry, path, "name", out->name, sizeof(out->name));
+
 	if (rc == 0 && !reader_is_subdomain(out->name))
 		rc = reader_error(reader, entry, -EINVAL, path,
 				  "'%s' is no name of a claim (lower-case letters, digits, '-' and "
 				  "'.')",
 				  out->name);
+
 	if (rc == 0)
 		rc = read_text(reader, entry, path, "path", text, sizeof(text));
 	if (rc == 0 && text[0] != '/')
@@ -116,10 +129,12 @@ static int read_volume(const struct reader *reader, const struct yaml_node *entr
 				  "expected an absolute path, found '%.200s'", text);
 	if (rc < 0)
 		return rc;
+
 	const struct yaml_node *only = yaml_get(entry, "readOnly");
 	if (only && !yaml_is_null(only) &&
 	    (only->kind != YAML_SCALAR || parse_bool(only->text, &out->is_read_only) < 0))
 		return reader_wrong_kind(reader, only, path, "true or false");
+
 	out->path = strdup(text);
 	return out->path ? 0 : reader_error(reader, entry, -ENOMEM, path, "out of memory");
 }
@@ -130,12 +145,15 @@ int reader_volumes(const struct reader *reader, const struct yaml_node *node, co
 	int rc = reader_list(reader, node, path, "a list of {name, path, readOnly}");
 	if (rc < 0 || node->entry_count == 0)
 		return rc;
+
 	out->volumes = calloc(node->entry_count, sizeof(*out->volumes));
 	if (!out->volumes)
 		return reader_error(reader, node, -ENOMEM, path, "out of memory");
+
 	for (size_t i = 0; rc == 0 && i < node->entry_count; i++) {
 		const struct yaml_node *entry = node->entries[i].value;
 		char at[READER_PATH_MAX];
+
 		out->volume_count = i + 1;
 		rc = read_volume(reader, entry, reader_index(at, path, i), &out->volumes[i]);
 		for (size_t k = 0; rc == 0 && k < i; k++) {
@@ -145,6 +163,7 @@ int reader_volumes(const struct reader *reader, const struct yaml_node *node, co
 						 "'%s' is in the list twice", out->volumes[i].name);
 		}
 	}
+
 	return rc;
 }
 

@@ -44,6 +44,7 @@ static void policy_warn(struct policy *policy, const char *format, ...)
 				arguments);
 		va_end(arguments);
 	}
+
 	policy->warning_count++;
 }
 
@@ -75,21 +76,27 @@ static void check_single(struct maker *maker)
 	const char *profile = NULL;
 	uint32_t with = 0, without = 0, empty = POLICY_WHOLE_GPU;
 	bool differ = false;
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		if (gpu_is_display(&inventory->gpus[i]))
 			continue;
+
 		bool is_mig = gpu_is_mig(&inventory->gpus[i]);
 		with += is_mig;
 		without += !is_mig;
+
 		if (is_mig && empty == POLICY_WHOLE_GPU && gpu_mig_count(inventory, i) == 0)
 			empty = i;
 	}
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		if (profile && strcmp(profile, inventory->migs[i].profile) != 0)
 			differ = true;
 		profile = inventory->migs[i].profile;
 	}
+
 	char *problem = maker->policy->problem;
+
 	if (with > 0 && without > 0)
 		(void)snprintf(
 		    problem, POLICY_TEXT_MAX,
@@ -126,6 +133,7 @@ static void add_mig_devices(struct maker *maker, uint32_t gpu)
 		any = true;
 		candidate_add(maker, gpu, i);
 	}
+
 	if (!any)
 		policy_warn(maker->policy, "GPU %u (%s) is in MIG mode and has no instances",
 			    inventory->gpus[gpu].index, inventory->gpus[gpu].uuid);
@@ -135,14 +143,17 @@ static void add_devices(struct maker *maker)
 {
 	const struct inventory *inventory = maker->inventory;
 	uint32_t strategy = maker->config->mig_strategy;
+
 	if (strategy == CONFIG_MIG_SINGLE)
 		check_single(maker);
 	if (maker->policy->problem[0] != '\0')
 		return;
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		if (gpu_is_display(gpu))
 			continue;
+
 		if (gpu->uuid[0] == '\0')
 			policy_warn(maker->policy, "GPU %u is left out: its UUID is not known",
 				    gpu->index);
@@ -164,6 +175,7 @@ static bool selector_matches(const struct config_selector *selector,
 	const struct mig_device *mig =
 	    mig_place == POLICY_WHOLE_GPU ? NULL : &inventory->migs[mig_place];
 	char old_name[GPU_UUID_MAX + 32];
+
 	switch (selector->kind) {
 	case CONFIG_SELECT_INDEX:
 		return gpu->index == selector->index;
@@ -172,8 +184,10 @@ static bool selector_matches(const struct config_selector *selector,
 	case CONFIG_SELECT_UUID:
 		if (strcmp(selector->text, gpu->uuid) == 0)
 			return true;
+
 		if (!mig)
 			return false;
+
 		/* Drivers before 470 called it MIG-GPU-<uuid>/<gi>/<ci>. */
 		(void)snprintf(old_name, sizeof(old_name), "MIG-%s/%u/%u", gpu->uuid, mig->gi,
 			       mig->ci);
@@ -186,6 +200,7 @@ static bool selector_matches(const struct config_selector *selector,
 	case CONFIG_SELECT_NUMA:
 		return gpu->numa_node == (int32_t)selector->index;
 	}
+
 	return false;
 }
 
@@ -205,24 +220,30 @@ static bool is_visible(const char *visible, const struct inventory *inventory,
 		       const struct candidate *candidate)
 {
 	static const char *const not_a_list[] = {"", "all", "none", "void"};
+
 	for (size_t i = 0; i < array_length(not_a_list); i++) {
 		if (!visible || strcmp(visible, not_a_list[i]) == 0)
 			return true;
 	}
+
 	while (*visible != '\0') {
 		size_t length = strcspn(visible, ",");
 		uint64_t index;
 		struct config_selector selector = {.kind = CONFIG_SELECT_UUID};
+
 		if (parse_u64_span(visible, length, 0, UINT32_MAX, &index) == 0) {
 			selector.kind = CONFIG_SELECT_INDEX;
 			selector.index = (uint32_t)index;
 		} else if (length > 0 && length < sizeof(selector.text)) {
 			memcpy(selector.text, visible, length);
 		}
+
 		if (selector_matches(&selector, inventory, candidate->gpu, candidate->mig))
 			return true;
+
 		visible += length + (visible[length] == ',');
 	}
+
 	return false;
 }
 
@@ -285,6 +306,7 @@ static void name_mig_device(struct maker *maker, struct candidate *candidate)
 		(void)snprintf(candidate->name, CONFIG_NAME_MAX, "nvidia.com/gpu");
 		return;
 	}
+
 	if (mig->profile[0] == '\0' || profile_is_part(mig->profile)) {
 		policy_warn(maker->policy,
 			    "MIG device %s (%s) has no resource name and is left out; add "
@@ -292,7 +314,9 @@ static void name_mig_device(struct maker *maker, struct candidate *candidate)
 			    mig->uuid, mig->profile, mig->profile, mig->profile);
 		return;
 	}
+
 	(void)snprintf(candidate->name, CONFIG_NAME_MAX, "nvidia.com/mig-%s", mig->profile);
+
 	for (char *at = candidate->name; (at = strchr(at, '+'));)
 		*at = '.'; /* Kubernetes allows no '+' in names */
 }
@@ -300,16 +324,20 @@ static void name_mig_device(struct maker *maker, struct candidate *candidate)
 static void name_devices(struct maker *maker)
 {
 	size_t kept = 0;
+
 	for (size_t i = 0; i < maker->count; i++) {
 		struct candidate *candidate = &maker->candidates[i];
 		const struct gpu *gpu = &maker->inventory->gpus[candidate->gpu];
+
 		if (candidate->mig != POLICY_WHOLE_GPU)
 			name_mig_device(maker, candidate);
 		else if (!rules_name(&maker->config->gpu_rules, gpu->name, candidate->name))
 			(void)snprintf(candidate->name, CONFIG_NAME_MAX, "nvidia.com/gpu");
+
 		if (candidate->name[0] != '\0')
 			maker->candidates[kept++] = *candidate;
 	}
+
 	maker->count = kept;
 }
 
@@ -334,6 +362,7 @@ static void share_warn(struct maker *maker, const struct config_share *share, si
 		for (size_t i = 0; i < maker->count && !here; i++)
 			here = selector_matches(selector, maker->inventory,
 						maker->candidates[i].gpu, maker->candidates[i].mig);
+
 		if (!here)
 			policy_warn(maker->policy,
 				    "line %u, column %u: sharing entry %zu (%s): device '%s' is "
@@ -358,10 +387,12 @@ static void share_candidate(const struct config_sharing *sharing, const struct c
 static void share_entry(struct maker *maker, const struct config_share *share, size_t number)
 {
 	uint32_t taken = 0, present = 0;
+
 	for (size_t i = 0; i < maker->count; i++) {
 		struct candidate *candidate = &maker->candidates[i];
 		if (strcmp(candidate->rule_name, share->name) != 0)
 			continue;
+
 		present++;
 		bool selected = share_selects(maker, share, candidate, taken);
 		if (selected && candidate->replicas == 1) {
@@ -375,6 +406,7 @@ static void share_entry(struct maker *maker, const struct config_share *share, s
 				    maker->inventory->gpus[candidate->gpu].index);
 		}
 	}
+
 	share_warn(maker, share, number);
 	if (share->devices == CONFIG_DEVICES_COUNT && taken < share->device_count && present > 0)
 		policy_warn(maker->policy,
@@ -411,6 +443,7 @@ static int door_devices(struct maker *maker, bool has_kubelet)
 {
 	const struct config_door *kubelet = &maker->config->kubelet, *queue = &maker->config->queue;
 	enum policy_door rest = POLICY_DOOR_NONE;
+
 	if (!kubelet->is_set && !queue->is_set)
 		rest = has_kubelet ? POLICY_DOOR_KUBELET : POLICY_DOOR_QUEUE;
 	else if (!kubelet->is_set)
@@ -428,6 +461,7 @@ static int door_devices(struct maker *maker, bool has_kubelet)
 				       "sluice.doors: GPU %u (%s) is given to both the kubelet and "
 				       "the queue; a device belongs to one door at a time",
 				       gpu->index, gpu->uuid);
+
 		candidate->door = to_kubelet ? POLICY_DOOR_KUBELET
 				  : to_queue ? POLICY_DOOR_QUEUE
 					     : rest;
@@ -436,6 +470,7 @@ static int door_devices(struct maker *maker, bool has_kubelet)
 				    "GPU %u (%s) is given to no door in sluice.doors", gpu->index,
 				    gpu->uuid);
 	}
+
 	return 0;
 }
 
@@ -450,9 +485,11 @@ static struct policy_resource *resource_of(struct policy *policy, const struct c
 		    strcmp(resource->name, candidate->name) == 0)
 			return resource;
 	}
+
 	struct policy_resource *resource = &policy->resources[policy->resource_count++];
 	memcpy(resource->name, candidate->name, CONFIG_NAME_MAX);
 	resource->door = candidate->door;
+
 	return resource;
 }
 
@@ -462,10 +499,12 @@ static void unit_fill(const struct inventory *inventory, const struct candidate 
 	const char *uuid = candidate->mig == POLICY_WHOLE_GPU
 			       ? inventory->gpus[candidate->gpu].uuid
 			       : inventory->migs[candidate->mig].uuid;
+
 	out->gpu = candidate->gpu;
 	out->mig = candidate->mig;
 	out->replica = replica;
 	out->replicas = candidate->replicas;
+
 	if (candidate->replicas > 1)
 		(void)snprintf(out->id, sizeof(out->id), "%s::%u", uuid, replica);
 	else
@@ -479,11 +518,13 @@ static int make_units(struct maker *maker)
 	size_t units = 0;
 	for (size_t i = 0; i < maker->count; i++)
 		units += maker->candidates[i].replicas;
+
 	if (units > POLICY_UNITS_MAX)
 		return err_set(maker->err, -EINVAL,
 			       "%zu units are more than the %d that a node may have; lower the "
 			       "number of replicas",
 			       units, POLICY_UNITS_MAX);
+
 	/* One more than needed: nothing at all is not out of memory. */
 	policy->resources = calloc(maker->count + 1, sizeof(*policy->resources));
 	policy->units = calloc(units + 1, sizeof(*policy->units));
@@ -496,6 +537,7 @@ static int make_units(struct maker *maker)
 				(void)resource_of(policy, &maker->candidates[i]);
 		}
 	}
+
 	for (uint32_t r = 0; r < policy->resource_count; r++) {
 		struct policy_resource *resource = &policy->resources[r];
 		resource->first = policy->unit_count;
@@ -504,14 +546,18 @@ static int make_units(struct maker *maker)
 			if (candidate->door != resource->door ||
 			    strcmp(candidate->name, resource->name) != 0)
 				continue;
+
 			for (uint32_t n = 0; n < candidate->replicas; n++)
 				unit_fill(maker->inventory, candidate, n,
 					  &policy->units[policy->unit_count++]);
+
 			resource->shared |= candidate->replicas > 1;
 			resource->one_each |= candidate->one_each;
 		}
+
 		resource->count = policy->unit_count - resource->first;
 	}
+
 	return 0;
 }
 
@@ -536,6 +582,7 @@ int policy_make(const struct inventory *inventory, const struct config *config,
 		free(policy);
 		return err_set(err, -ENOMEM, "out of memory for %zu devices", most);
 	}
+
 	struct maker maker = {
 	    .inventory = inventory,
 	    .config = config,
@@ -548,6 +595,7 @@ int policy_make(const struct inventory *inventory, const struct config *config,
 		(void)policy_free(policy);
 		return rc;
 	}
+
 	*out = policy;
 	return 0;
 }
@@ -579,10 +627,12 @@ static bool resource_is_same(const struct policy *a, const struct policy_resourc
 	if (left->count != right->count || left->shared != right->shared ||
 	    left->one_each != right->one_each)
 		return false;
+
 	for (uint32_t i = 0; i < left->count; i++) {
 		if (strcmp(a->units[left->first + i].id, b->units[right->first + i].id) != 0)
 			return false;
 	}
+
 	return true;
 }
 
@@ -592,6 +642,7 @@ size_t policy_compare(const struct policy *before, const struct policy *after,
 		      void *context)
 {
 	size_t differ = 0;
+
 	for (uint32_t i = 0; before && i < before->resource_count; i++) {
 		const struct policy_resource *old = &before->resources[i];
 		if (policy_find(after, old->name, old->door))
@@ -599,14 +650,17 @@ size_t policy_compare(const struct policy *before, const struct policy *after,
 		tell(POLICY_REMOVED, old, context);
 		differ++;
 	}
+
 	for (uint32_t i = 0; after && i < after->resource_count; i++) {
 		const struct policy_resource *now = &after->resources[i];
 		const struct policy_resource *old = policy_find(before, now->name, now->door);
 		if (old && resource_is_same(before, old, after, now))
 			continue;
+
 		tell(old ? POLICY_CHANGED : POLICY_ADDED, now, context);
 		differ++;
 	}
+
 	return differ;
 }
 

@@ -48,8 +48,10 @@ bool rdma_policy_matches(const struct rdma_config_entry *entry,
 	for (size_t i = 0; i < RDMA_SELECT_COUNT; i++) {
 		const struct rdma_config_words *words = &entry->selectors[i];
 		bool matches = false;
+
 		if (words->count == 0)
 			continue;
+
 		switch ((enum rdma_config_selector)i) {
 		case RDMA_SELECT_VENDOR:
 			matches =
@@ -69,9 +71,11 @@ bool rdma_policy_matches(const struct rdma_config_entry *entry,
 		case RDMA_SELECT_COUNT:
 			break;
 		}
+
 		if (!matches)
 			return false;
 	}
+
 	return true;
 }
 
@@ -88,11 +92,13 @@ static bool is_below_software(const struct rdma_resource *resource,
 		const struct rdma_function *other = &inventory->function[i];
 		if (!other->is_software || !rdma_policy_matches(resource->entry, other))
 			continue;
+
 		for (uint32_t k = 0; other->interface_count > 0 && k < card->interface_count; k++) {
 			if (strcmp(card->interface[k].name, other->interface[0].name) == 0)
 				return true;
 		}
 	}
+
 	return false;
 }
 
@@ -110,25 +116,31 @@ static int resource_fill(struct rdma_resource *resource, const struct rdma_inven
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < inventory->function_count; i++)
 		count += resource_means(resource, inventory, i);
+
 	/* One more than needed: nothing at all is not out of memory. */
 	resource->candidates = calloc((size_t)count + 1, sizeof(*resource->candidates));
 	if (!resource->candidates)
 		return err_set(err, -ENOMEM, "%s: out of memory for %u adapters", resource->name,
 			       count);
+
 	for (uint32_t i = 0; i < inventory->function_count; i++) {
 		if (!resource_means(resource, inventory, i))
 			continue;
+
 		struct rdma_candidate *candidate =
 		    &resource->candidates[resource->candidate_count++];
 		candidate->function = i;
+
 		if (inventory->function[i].is_software && !resource->entry->takes_software)
 			candidate->reason[candidate->reason_count++].code = RDMA_REASON_SOFTWARE;
 		else
 			candidate->reason_count =
 			    rdma_reasons(inventory, &inventory->function[i], resource->entry->needs,
 					 candidate->reason);
+
 		resource->offered += candidate->reason_count == 0;
 	}
+
 	return 0;
 }
 
@@ -139,6 +151,7 @@ int rdma_policy_make(const struct rdma_config *config, const struct rdma_invento
 	policy.resources = calloc(config->count + 1, sizeof(*policy.resources));
 	if (!policy.resources)
 		return err_set(err, -ENOMEM, "out of memory for %zu resources", config->count);
+
 	policy.count = config->count;
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < config->count; i++) {
@@ -146,10 +159,12 @@ int rdma_policy_make(const struct rdma_config *config, const struct rdma_invento
 		rdma_config_name(&config->entries[i], policy.resources[i].name);
 		rc = resource_fill(&policy.resources[i], inventory, err);
 	}
+
 	if (rc < 0) {
 		rdma_policy_done(&policy);
 		return rc;
 	}
+
 	*out = policy;
 	return 0;
 }
@@ -182,16 +197,20 @@ int32_t rdma_resource_numa(const struct rdma_resource *resource,
 {
 	int32_t numa = GPU_NUMA_NONE;
 	bool is_first = true;
+
 	for (uint32_t i = 0; resource->entry->topology && i < resource->candidate_count; i++) {
 		const struct rdma_candidate *candidate = &resource->candidates[i];
 		int32_t own = inventory->function[candidate->function].numa_node;
+
 		if (candidate->reason_count > 0)
 			continue;
 		if (!is_first && own != numa)
 			return GPU_NUMA_NONE;
+
 		numa = own;
 		is_first = false;
 	}
+
 	return numa;
 }
 
@@ -207,14 +226,17 @@ static int nodes_add(struct node_list *list, const struct rdma_node *node)
 {
 	if (!rdma_node_is_usable(node))
 		return 0;
+
 	if (list->count == list->room) {
 		size_t room = list->room > 0 ? 2 * list->room : 16;
 		struct rdma_node *items = reallocarray(list->items, room, sizeof(*items));
 		if (!items)
 			return -ENOMEM;
+
 		list->items = items;
 		list->room = room;
 	}
+
 	list->items[list->count++] = *node;
 	return 0;
 }
@@ -247,13 +269,16 @@ static int nodes_finish(struct node_list *list, const struct rdma_node *rdma_cm,
 		free(list->items);
 		return err_set(err, rc, "out of memory for the nodes of RDMA adapters");
 	}
+
 	size_t count = 0;
 	if (list->count > 0)
 		qsort(list->items, list->count, sizeof(*list->items), node_compare);
+
 	for (size_t i = 0; i < list->count; i++) {
 		if (count == 0 || strcmp(list->items[count - 1].path, list->items[i].path) != 0)
 			list->items[count++] = list->items[i];
 	}
+
 	*out = list->items;
 	*out_count = count;
 	return 0;
@@ -265,15 +290,19 @@ int rdma_resource_nodes(const struct rdma_resource *resource,
 {
 	struct node_list list = {.count = 0};
 	int rc = 0;
+
 	for (uint32_t i = 0; i < resource->candidate_count; i++) {
 		const struct rdma_candidate *candidate = &resource->candidates[i];
 		const struct rdma_function *function = &inventory->function[candidate->function];
+
 		if (!rdma_resource_is_healthy(resource, candidate, is_down))
 			continue;
+
 		for (uint32_t k = 0; rc == 0 && k < function->device_count; k++)
 			rc = nodes_add_device(&list, &inventory->device[function->devices[k]],
 					      resource->entry->management);
 	}
+
 	return nodes_finish(&list, &inventory->rdma_cm, rc, out, out_count, err);
 }
 
@@ -298,11 +327,13 @@ bool rdma_candidate_is_same(const struct rdma_candidate *a, const struct rdma_ca
 {
 	if (a->reason_count != b->reason_count)
 		return false;
+
 	for (uint32_t i = 0; i < a->reason_count; i++) {
 		if (a->reason[i].code != b->reason[i].code ||
 		    strcmp(a->reason[i].subject, b->reason[i].subject) != 0)
 			return false;
 	}
+
 	return true;
 }
 
@@ -328,6 +359,7 @@ void rdma_policy_problem(const struct rdma_resource *resource,
 	out[0] = '\0';
 	if (rdma_resource_healthy(resource, is_down) > 0)
 		return;
+
 	if (resource->candidate_count == 0)
 		(void)snprintf(out, RDMA_POLICY_REASON_MAX,
 			       "no adapter of this machine matches its selectors");

@@ -34,6 +34,7 @@ static int give(struct probe_client *client, struct inventory *out_inventory,
 		struct snapshot **out_snapshot, struct err *err)
 {
 	struct snapshot *snapshot = NULL;
+
 	if (out_snapshot) {
 		size_t length = snapshot_length(client->snapshot->gpu_count);
 		snapshot = malloc(length);
@@ -41,13 +42,16 @@ static int give(struct probe_client *client, struct inventory *out_inventory,
 			return err_set(err, -ENOMEM, "asking the driver: no memory");
 		memcpy(snapshot, client->snapshot, length);
 	}
+
 	int rc = inventory_copy(&client->inventory, out_inventory);
 	if (rc < 0) {
 		free(snapshot);
 		return err_set(err, rc, "asking the driver: no memory");
 	}
+
 	if (out_snapshot)
 		*out_snapshot = snapshot;
+
 	return 0;
 }
 
@@ -64,17 +68,22 @@ int probe_collect_events(const struct probe_options *options, uint64_t deadline_
 					   ? deadline_ns / 3
 					   : PROBE_CALL_TIMEOUT_NS;
 	}
+
 	if (once.init_timeout_ns == 0)
 		once.init_timeout_ns = deadline_ns;
+
 	_cleanup_probe_client_ struct probe_client *client = NULL;
 	int rc = probe_client_start(&once, &client, err);
 	if (rc < 0)
 		return rc;
+
 	uint64_t end_ns = call_mark_now() + deadline_ns;
 	char last[PROBE_EVENT_TEXT_MAX] = "";
+
 	for (;;) {
 		uint64_t now_ns = call_mark_now();
 		struct probe_event event;
+
 		rc = now_ns < end_ns ? probe_client_wait(client, end_ns - now_ns, &event, err) : 0;
 		if (rc < 0)
 			return rc;
@@ -82,20 +91,25 @@ int probe_collect_events(const struct probe_options *options, uint64_t deadline_
 			break;
 		if (on_event)
 			on_event(&event, context);
+
 		if (event.kind == PROBE_EVENT_ENDED)
 			return give(client, out_inventory, out_snapshot, err);
 		if (event.kind == PROBE_EVENT_DRIVER_DOWN)
 			return err_set(err, client->down_code, "%s", client->down_text);
+
 		if (client->crashes >= CLIENT_CRASHES_MAX)
 			return err_set(
 			    err, -ELIBBAD,
 			    "libnvidia-ml.so.1 crashes the process that loads it: the "
 			    "NVIDIA driver is half installed; install its packages again");
+
 		if (event.kind == PROBE_EVENT_HUNG || event.kind == PROBE_EVENT_REPLACED)
 			memcpy(last, event.text, sizeof(last));
 	}
+
 	if (client->has_inventory && client->snapshot)
 		return give(client, out_inventory, out_snapshot, err);
+
 	struct call_stuck stuck;
 	if (last[0] == '\0' && client->marks &&
 	    call_mark_is_stuck(&client->marks->slot[0], call_mark_now(), deadline_ns / 2, &stuck))
@@ -104,6 +118,7 @@ int probe_collect_events(const struct probe_options *options, uint64_t deadline_
 			       "the machine if it stays",
 			       (unsigned long long)(deadline_ns / UINT64_C(1000000000)),
 			       stuck.function);
+
 	return err_set(err, -ETIMEDOUT,
 		       "the driver did not answer within %llu s%s%s; see 'dmesg', restart the "
 		       "machine if it stays",

@@ -29,14 +29,17 @@ int resolve_program(struct probe_client *client, const char *program, struct err
 		/* The running program, also when it was replaced on disk meanwhile. */
 		program = "/proc/self/exe";
 	}
+
 	if (strlen(program) >= sizeof(client->program))
 		return err_set(err, -ENAMETOOLONG, "the path of the sluice program is too long");
+
 	memcpy(client->program, program, strlen(program) + 1);
 	if (access(client->program, X_OK) < 0) {
 		int code = -errno;
 		return err_set(err, code, "cannot run '%s' as probe: %s", client->program,
 			       err_describe(code));
 	}
+
 	return 0;
 }
 
@@ -68,6 +71,7 @@ static void fill_arguments(const struct probe_client *client, struct arguments *
 	add_number(arguments, "marks-fd", CHILD_MARKS);
 	add_number(arguments, "period-ns", client->period_ns);
 	add_number(arguments, "sequence", client->sequence);
+
 	if (client->once)
 		add_argument(arguments, "--once");
 	if (client->kernel_log)
@@ -76,15 +80,19 @@ static void fill_arguments(const struct probe_client *client, struct arguments *
 		add_argument(arguments, "--log-is-live");
 	if (client->kmsg_after != UINT64_MAX)
 		add_number(arguments, "log-after", client->kmsg_after);
+
 	for (uint32_t i = 0; i < client->skip_count; i++) {
 		const struct client_skip *skip = &client->skip[i];
 		char text[TEXT_MAX];
+
 		if (!skip->hung)
 			continue;
+
 		(void)snprintf(text, sizeof(text), "--skip=%u/%s", skip->where.index,
 			       skip->where.bus);
 		add_argument(arguments, text);
 	}
+
 	arguments->list[arguments->count] = NULL;
 }
 
@@ -92,20 +100,24 @@ static int run(const struct probe_client *client, int socket_fd, int marks_fd, p
 {
 	struct arguments arguments = {.count = 0};
 	fill_arguments(client, &arguments);
+
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	int rc = posix_spawn_file_actions_init(&actions);
 	if (rc != 0)
 		return -rc;
+
 	rc = posix_spawnattr_init(&attributes);
 	if (rc != 0) {
 		(void)posix_spawn_file_actions_destroy(&actions);
 		return -rc;
 	}
+
 	/* The descriptors lie above those that they become, so no dup2 can overwrite the other. */
 	sigset_t none, all;
 	(void)sigemptyset(&none);
 	(void)sigfillset(&all);
+
 	rc = posix_spawn_file_actions_adddup2(&actions, socket_fd, CHILD_SOCKET);
 	if (rc == 0)
 		rc = posix_spawn_file_actions_adddup2(&actions, marks_fd, CHILD_MARKS);
@@ -114,11 +126,13 @@ static int run(const struct probe_client *client, int socket_fd, int marks_fd, p
 					      POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	if (rc == 0)
 		rc = posix_spawnattr_setsigmask(&attributes, &none);
+
 	if (rc == 0)
 		rc = posix_spawnattr_setsigdefault(&attributes, &all);
 	if (rc == 0)
 		rc = posix_spawn(out_pid, client->program, &actions, &attributes, arguments.list,
 				 environ);
+
 	(void)posix_spawnattr_destroy(&attributes);
 	(void)posix_spawn_file_actions_destroy(&actions);
 	return -rc;
@@ -143,16 +157,20 @@ int spawn_probe(struct probe_client *client, struct err *err)
 		return err_set(err, -errno, "starting the probe: %s", err_describe(-errno));
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_set(err, -errno, "starting the probe: %s", err_describe(-errno));
+
 	_cleanup_close_ int ours = pair[0];
 	_cleanup_close_ int theirs = pair[1];
 	int rc = lift(&theirs);
 	if (rc == 0)
 		rc = lift(&marks_fd);
+
 	if (rc < 0)
 		return err_set(err, rc, "starting the probe: %s", err_describe(rc));
+
 	struct call_marks *marks = mmap(NULL, sizeof(*marks), PROT_READ, MAP_SHARED, marks_fd, 0);
 	if (marks == MAP_FAILED)
 		return err_set(err, -errno, "starting the probe: %s", err_describe(-errno));
+
 	pid_t pid = -1;
 	rc = run(client, theirs, marks_fd, &pid);
 	if (rc < 0) {
@@ -160,8 +178,10 @@ int spawn_probe(struct probe_client *client, struct err *err)
 		return err_set(err, rc, "starting '%s' as probe: %s", client->program,
 			       err_describe(rc));
 	}
+
 	client->pid = pid;
 	client->fd = take_fd(&ours);
 	client->marks = marks;
+
 	return 0;
 }

@@ -14,6 +14,7 @@ int message_add(struct buf *out, enum message_kind kind, const void *body, size_
 {
 	if (length > MESSAGE_BODY_MAX)
 		return -ENOSPC;
+
 	struct message_head head = {.magic = MESSAGE_MAGIC,
 				    .version = MESSAGE_VERSION,
 				    .kind = (uint16_t)kind,
@@ -23,6 +24,7 @@ int message_add(struct buf *out, enum message_kind kind, const void *body, size_
 		rc = buf_add(out, &head, sizeof(head));
 	if (rc == 0 && length > 0)
 		rc = buf_add(out, body, length);
+
 	return rc;
 }
 
@@ -31,17 +33,20 @@ int message_add_inventory(struct buf *out, const struct inventory *inventory)
 	struct inventory head = *inventory;
 	head.gpus = NULL;
 	head.migs = NULL;
+
 	size_t gpus = inventory->gpu_count * sizeof(struct gpu);
 	size_t migs = inventory->mig_count * sizeof(struct mig_device);
 	size_t length = sizeof(head) + gpus + migs;
 	_cleanup_free_ unsigned char *body = malloc(length);
 	if (!body)
 		return -ENOMEM;
+
 	memcpy(body, &head, sizeof(head));
 	if (gpus)
 		memcpy(body + sizeof(head), inventory->gpus, gpus);
 	if (migs)
 		memcpy(body + sizeof(head) + gpus, inventory->migs, migs);
+
 	return message_add(out, MESSAGE_INVENTORY, body, length);
 }
 
@@ -51,17 +56,21 @@ int message_next(const void *bytes, size_t length, enum message_kind *out_kind,
 	struct message_head head;
 	if (length < sizeof(head))
 		return 0;
+
 	memcpy(&head, bytes, sizeof(head));
 	if (head.magic != MESSAGE_MAGIC || head.version != MESSAGE_VERSION ||
 	    head.kind < MESSAGE_INVENTORY || head.kind > MESSAGE_DONE ||
 	    head.length > MESSAGE_BODY_MAX)
 		return -EPROTO;
+
 	if (length - sizeof(head) < head.length)
 		return 0;
+
 	*out_kind = (enum message_kind)head.kind;
 	*out_body = (const unsigned char *)bytes + sizeof(head);
 	*out_length = head.length;
 	*out_used = sizeof(head) + head.length;
+
 	return 1;
 }
 
@@ -86,14 +95,17 @@ static bool gpu_is_valid(const struct gpu *gpu)
 	    !ENDED(gpu->board_part) || !ENDED(gpu->reason) || !is_bool(&gpu->has_pci) ||
 	    !is_bool(&gpu->has_fabric))
 		return false;
+
 	if (gpu->state > GPU_STATE_ERROR || gpu->mig_current > GPU_MIG_ENABLED ||
 	    gpu->mig_pending > GPU_MIG_ENABLED || gpu->mig_max > GPU_MIG_MAX ||
 	    gpu->link_count > GPU_LINK_MAX)
 		return false;
+
 	for (uint32_t i = 0; i < gpu->link_count; i++) {
 		if (gpu->link[i].peer > GPU_LINK_OTHER)
 			return false;
 	}
+
 	return true;
 }
 
@@ -102,16 +114,19 @@ static bool inventory_is_valid(const struct inventory *inventory)
 	if (!ENDED(inventory->driver_version) || !ENDED(inventory->nvml_version) ||
 	    !ENDED(inventory->library_path) || !is_bool(&inventory->simulated))
 		return false;
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		if (!gpu_is_valid(&inventory->gpus[i]))
 			return false;
 	}
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
 		if (!ENDED(mig->uuid) || !ENDED(mig->profile) ||
 		    mig->parent >= inventory->gpu_count)
 			return false;
 	}
+
 	return true;
 }
 
@@ -120,11 +135,13 @@ int message_read_inventory(const void *body, size_t length, struct inventory *ou
 	struct inventory read;
 	if (length < sizeof(read))
 		return -EPROTO;
+
 	memcpy(&read, body, sizeof(read));
 	read.gpus = NULL;
 	read.migs = NULL;
 	if (read.gpu_count > GPU_MAX || read.mig_count > GPU_MAX * GPU_MIG_MAX)
 		return -EPROTO;
+
 	size_t gpus = read.gpu_count * sizeof(struct gpu);
 	size_t migs = read.mig_count * sizeof(struct mig_device);
 	if (length != sizeof(read) + gpus + migs)
@@ -134,7 +151,9 @@ int message_read_inventory(const void *body, size_t length, struct inventory *ou
 	_cleanup_free_ struct mig_device *mig = migs ? malloc(migs) : NULL;
 	if ((gpus && !gpu) || (migs && !mig))
 		return -ENOMEM;
+
 	const unsigned char *bytes = body;
+
 	if (gpus)
 		memcpy(gpu, bytes + sizeof(read), gpus);
 	if (migs)
@@ -143,9 +162,11 @@ int message_read_inventory(const void *body, size_t length, struct inventory *ou
 	read.migs = mig;
 	if (!inventory_is_valid(&read))
 		return -EPROTO;
+
 	(void)take_ptr(gpu);
 	(void)take_ptr(mig);
 	*out = read;
+
 	return 0;
 }
 
@@ -153,13 +174,16 @@ int message_read_snapshot(const void *body, size_t length, struct snapshot **out
 {
 	if (length < snapshot_length(0) || length > sizeof(struct snapshot))
 		return -EPROTO;
+
 	/* As much as there is, and not what 64 GPUs would need: a new one comes each second. */
 	_cleanup_free_ struct snapshot *snapshot = malloc(length);
 	if (!snapshot)
 		return -ENOMEM;
+
 	memcpy(snapshot, body, length);
 	if (!snapshot_is_valid(snapshot, length))
 		return -EPROTO;
+
 	*out = take_ptr(snapshot);
 	return 0;
 }
@@ -169,10 +193,12 @@ int message_read_event(const void *body, size_t length, struct message_event *ou
 	struct message_event read;
 	if (length != sizeof(read))
 		return -EPROTO;
+
 	memcpy(&read, body, sizeof(read));
 	if (read.event.kind >= PROBE_EVENT_KIND_COUNT || read.event.source > PROBE_SOURCE_PROBE ||
 	    !ENDED(read.event.uuid) || !ENDED(read.event.bus) || !ENDED(read.event.text))
 		return -EPROTO;
+
 	*out = read;
 	return 0;
 }
@@ -182,9 +208,11 @@ int message_read_notice(const void *body, size_t length, struct message_notice *
 	struct message_notice read;
 	if (length != sizeof(read))
 		return -EPROTO;
+
 	memcpy(&read, body, sizeof(read));
 	if (!ENDED(read.text) || read.code > 0 || read.code < -4095)
 		return -EPROTO;
+
 	*out = read;
 	return 0;
 }

@@ -23,20 +23,24 @@ void sample_identify(const struct inventory *inventory, uint32_t place, struct s
 	(void)snprintf(out->uuid, sizeof(out->uuid), "%s", gpu->uuid);
 	(void)snprintf(out->name, sizeof(out->name), "%s", gpu->name);
 	out->bus[0] = '\0';
+
 	if (gpu->has_pci) {
 		char bus[PCI_TEXT_MAX];
 		(void)snprintf(out->bus, sizeof(out->bus), "%s",
 			       pci_address_to_string(&gpu->pci, bus));
 	}
+
 	out->index = gpu->index;
 	out->minor = gpu->minor;
 	out->state = gpu->state;
 	(void)snprintf(out->reason, sizeof(out->reason), "%s", gpu->reason);
 	out->mig_count = 0;
+
 	for (uint32_t i = 0; i < inventory->mig_count && out->mig_count < SNAPSHOT_MIG_MAX; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
 		if (mig->parent != place)
 			continue;
+
 		struct snapshot_mig *to = &out->mig[out->mig_count++];
 		*to = (struct snapshot_mig){.gi = mig->gi,
 					    .ci = mig->ci,
@@ -45,6 +49,7 @@ void sample_identify(const struct inventory *inventory, uint32_t place, struct s
 					    .memory_free = SNAPSHOT_U64_ABSENT};
 		for (uint32_t k = 0; k < SNAPSHOT_ACTIVITY_COUNT; k++)
 			to->activity[k] = SNAPSHOT_U32_ABSENT;
+
 		(void)snprintf(to->uuid, sizeof(to->uuid), "%s", mig->uuid);
 		(void)snprintf(to->profile, sizeof(to->profile), "%s", mig->profile);
 	}
@@ -61,10 +66,12 @@ static void count_error(struct snapshot *snapshot, const char *call, int32_t cod
 			return;
 		}
 	}
+
 	if (snapshot->error_count == SNAPSHOT_ERROR_MAX) {
 		snapshot->errors_lost++;
 		return;
 	}
+
 	struct snapshot_error *error = &snapshot->error[snapshot->error_count++];
 	*error = (struct snapshot_error){.code = code, .count = 1};
 	(void)snprintf(error->call, sizeof(error->call), "%s", call);
@@ -73,8 +80,10 @@ static void count_error(struct snapshot *snapshot, const char *call, int32_t cod
 bool sample_check(struct sampling *sampling, enum nvml_function function, int32_t result)
 {
 	struct snapshot_gpu *out = sampling->out;
+
 	if (result == NVML_OK)
 		return true;
+
 	if (result == NVML_GPU_IS_LOST && out->state == GPU_STATE_OK) {
 		out->state = GPU_STATE_LOST;
 		(void)snprintf(out->reason, sizeof(out->reason),
@@ -86,10 +95,12 @@ bool sample_check(struct sampling *sampling, enum nvml_function function, int32_
 			       "the GPU needs a reset (%s answers RESET_REQUIRED)",
 			       nvml_function_to_string(function));
 	}
+
 	if (!nvml_return_is_absent(result)) {
 		out->errors++;
 		count_error(sampling->sampler->snapshot, nvml_function_to_string(function), result);
 	}
+
 	return false;
 }
 
@@ -179,6 +190,7 @@ bool sample_number(uint32_t type, const union nvml_value *value, uint64_t *out)
 	case NVML_VALUE_DOUBLE:
 		if (!(value->d >= 0 && value->d < 9e18))
 			return false;
+
 		*out = (uint64_t)value->d;
 		return true;
 	default:
@@ -225,6 +237,7 @@ static void read_memory(struct sampling *s)
 {
 	struct nvml_memory_v2 v2 = {.version = NVML_STRUCT_WORD(struct nvml_memory_v2, 2)};
 	bool ok = GET(s, memory_v2, &v2);
+
 	sample_put(s, SNAPSHOT_MEMORY_RESERVED, ok, v2.reserved);
 	if (!ok) {
 		/* The older call counts what the driver reserves as used. */
@@ -234,9 +247,11 @@ static void read_memory(struct sampling *s)
 		v2.free = v1.free;
 		v2.used = v1.used;
 	}
+
 	sample_put(s, SNAPSHOT_MEMORY_TOTAL, ok, v2.total);
 	sample_put(s, SNAPSHOT_MEMORY_USED, ok && v2.used <= v2.total, v2.used);
 	sample_put(s, SNAPSHOT_MEMORY_FREE, ok && v2.free <= v2.total, v2.free);
+
 	struct nvml_bar1 bar1 = {.total = 0};
 	ok = GET(s, bar1, &bar1);
 	sample_put(s, SNAPSHOT_BAR1_TOTAL, ok, bar1.total);
@@ -261,6 +276,7 @@ static void read_temperature(struct sampling *s)
 		ok = GET(s, temperature, 0, &value);
 		newer.celsius = value <= INT32_MAX ? (int32_t)value : INT32_MAX;
 	}
+
 	put_celsius(s, SNAPSHOT_TEMPERATURE, ok, newer.celsius);
 	struct nvml_margin margin = {.version = NVML_STRUCT_WORD(struct nvml_margin, 1)};
 	ok = GET(s, margin, &margin);
@@ -271,21 +287,26 @@ static void read_engines(struct sampling *s)
 {
 	struct nvml_utilization utilization = {.gpu = 0};
 	bool ok = GET(s, utilization, &utilization);
+
 	sample_put_u32(s, SNAPSHOT_UTIL_GPU, ok, utilization.gpu);
 	sample_put_u32(s, SNAPSHOT_UTIL_MEMORY, ok, utilization.memory);
+
 	uint32_t value = 0, period;
 	ok = GET(s, encoder, &value, &period);
 	sample_put_u32(s, SNAPSHOT_UTIL_ENCODER, ok, value);
 	ok = GET(s, decoder, &value, &period);
 	sample_put_u32(s, SNAPSHOT_UTIL_DECODER, ok, value);
+
 	static const uint32_t clocks[] = {SNAPSHOT_CLOCK_GRAPHICS, SNAPSHOT_CLOCK_SM,
 					  SNAPSHOT_CLOCK_MEMORY, SNAPSHOT_CLOCK_VIDEO};
 	for (uint32_t i = 0; i < array_length(clocks); i++) { /* NVML's clock types 0 to 3 */
 		ok = GET(s, clock, i, &value);
 		sample_put_u32(s, clocks[i], ok, value);
 	}
+
 	ok = GET(s, pstate, &value);
 	sample_put_u32(s, SNAPSHOT_PSTATE, ok, value);
+
 	uint64_t reasons = 0;
 	ok = GET(s, throttle, &reasons);
 	sample_put(s, SNAPSHOT_THROTTLE, ok, reasons);
@@ -296,8 +317,10 @@ static void read_fast(struct sampling *s)
 	read_engines(s);
 	read_memory(s);
 	read_temperature(s);
+
 	uint32_t value = 0;
 	bool ok = GET(s, power, &value);
+
 	sample_put_u32(s, SNAPSHOT_POWER, ok, value);
 	/* Not as a counter that may not fall: that it does tells of a new driver. */
 	uint64_t wide = 0;
@@ -308,10 +331,12 @@ static void read_fast(struct sampling *s)
 
 	struct sample_fields fields = {.count = 0};
 	sample_fields_add(&fields, NVML_FIELD_MEMORY_TEMPERATURE, 0);
+
 	if (s->memory->pcie_bytes != SAMPLE_NO) {
 		sample_fields_add(&fields, NVML_FIELD_PCIE_TX_BYTES, 0);
 		sample_fields_add(&fields, NVML_FIELD_PCIE_RX_BYTES, 0);
 	}
+
 	sample_fields_read(s, &fields);
 	ok = sample_fields_get(&fields, NVML_FIELD_MEMORY_TEMPERATURE, &wide);
 	sample_put(s, SNAPSHOT_TEMPERATURE_MEMORY, ok, wide);
@@ -356,6 +381,7 @@ static void take_ecc(struct sampling *s, const struct sample_fields *fields)
 			  GET(s, ecc_total, i % 2, i / 2, &number);
 		sample_put(s, ecc_rows[i].value, ok, number);
 	}
+
 	bool remaps = false;
 	for (uint32_t i = 0; i < array_length(repair_rows); i++) {
 		uint64_t number = 0;
@@ -363,6 +389,7 @@ static void take_ecc(struct sampling *s, const struct sample_fields *fields)
 		remaps |= ok && repair_rows[i].field == NVML_FIELD_REMAP_PENDING;
 		sample_put(s, repair_rows[i].value, ok, number);
 	}
+
 	uint32_t corrected = 0, uncorrected = 0, pending = 0, failure = 0;
 	if (!remaps && GET(s, remapped, &corrected, &uncorrected, &pending, &failure)) {
 		sample_put_u32(s, SNAPSHOT_REMAP_CORRECTED, true, corrected);
@@ -370,8 +397,10 @@ static void take_ecc(struct sampling *s, const struct sample_fields *fields)
 		sample_put_u32(s, SNAPSHOT_REMAP_PENDING, true, pending != 0);
 		sample_put_u32(s, SNAPSHOT_REMAP_FAILURE, true, failure != 0);
 	}
+
 	struct nvml_row_histogram banks = {.max = 0};
 	bool ok = GET(s, row_histogram, &banks);
+
 	sample_put_u32(s, SNAPSHOT_REMAP_BANKS_MAX, ok, banks.max);
 	sample_put_u32(s, SNAPSHOT_REMAP_BANKS_HIGH, ok, banks.high);
 	sample_put_u32(s, SNAPSHOT_REMAP_BANKS_PARTIAL, ok, banks.partial);
@@ -389,8 +418,10 @@ static void take_throttling(struct sampling *s, const struct sample_fields *fiel
 			ok = GET(s, violation, i, &violation);
 			ns = violation.violation_ns;
 		}
+
 		sample_count(s, SNAPSHOT_VIOLATION_POWER + i, ok, ns);
 	}
+
 	for (uint32_t i = 0; i < array_length(counter_rows); i++) {
 		uint64_t number = 0;
 		bool ok = sample_fields_get(fields, counter_rows[i].field, &number);
@@ -402,16 +433,20 @@ static void take_pcie(struct sampling *s, const struct sample_fields *fields)
 {
 	uint32_t value = 0;
 	bool ok = GET(s, pcie_gen, &value);
+
 	sample_put_u32(s, SNAPSHOT_PCIE_GEN, ok, value);
 	ok = GET(s, pcie_width, &value);
 	sample_put_u32(s, SNAPSHOT_PCIE_WIDTH, ok, value);
+
 	uint64_t number = 0;
 	ok = sample_fields_get(fields, NVML_FIELD_PCIE_REPLAYS, &number);
 	if (!ok) {
 		ok = GET(s, pcie_replays, &value) && value != BLANK_U32;
 		number = value;
 	}
+
 	sample_count(s, SNAPSHOT_PCIE_REPLAYS, ok, number);
+
 	for (uint32_t i = 0; i <= NVML_FIELD_PCIE_ERROR_END - NVML_FIELD_PCIE_ERROR; i++) {
 		number = 0;
 		ok = sample_fields_get(fields, NVML_FIELD_PCIE_ERROR + i, &number);
@@ -431,10 +466,13 @@ static void read_medium(struct sampling *s)
 	add_rows(&fields, ecc_rows, array_length(ecc_rows));
 	add_rows(&fields, repair_rows, array_length(repair_rows));
 	add_rows(&fields, counter_rows, array_length(counter_rows));
+
 	for (uint32_t id = NVML_FIELD_VIOLATION; id <= NVML_FIELD_VIOLATION_END; id++)
 		sample_fields_add(&fields, id, 0);
+
 	for (uint32_t id = NVML_FIELD_PCIE_ERROR; id <= NVML_FIELD_PCIE_ERROR_END; id++)
 		sample_fields_add(&fields, id, 0);
+
 	sample_fields_add(&fields, NVML_FIELD_PCIE_REPLAYS, 0);
 	sample_links_ask(s, &fields);
 	sample_fields_read(s, &fields);
@@ -450,6 +488,7 @@ static void read_limits(struct sampling *s)
 {
 	uint32_t value = 0, most = 0;
 	bool ok = GET(s, power_enforced, &value);
+
 	sample_put_u32(s, SNAPSHOT_POWER_LIMIT, ok, value);
 	ok = GET(s, power_limit, &value);
 	sample_put_u32(s, SNAPSHOT_POWER_LIMIT_SET, ok, value);
@@ -458,6 +497,7 @@ static void read_limits(struct sampling *s)
 	ok = GET(s, power_range, &value, &most);
 	sample_put_u32(s, SNAPSHOT_POWER_LIMIT_MIN, ok, value);
 	sample_put_u32(s, SNAPSHOT_POWER_LIMIT_MAX, ok, most);
+
 	static const uint32_t thresholds[] = {
 	    SNAPSHOT_TEMPERATURE_SHUTDOWN, SNAPSHOT_TEMPERATURE_SLOWDOWN,
 	    SNAPSHOT_TEMPERATURE_MEMORY_MAX, SNAPSHOT_TEMPERATURE_GPU_MAX};
@@ -465,12 +505,14 @@ static void read_limits(struct sampling *s)
 		ok = GET(s, threshold, i, &value);
 		sample_put_u32(s, thresholds[i], ok, value);
 	}
+
 	static const uint32_t clocks[] = {SNAPSHOT_CLOCK_GRAPHICS_MAX, SNAPSHOT_CLOCK_SM_MAX,
 					  SNAPSHOT_CLOCK_MEMORY_MAX, SNAPSHOT_CLOCK_VIDEO_MAX};
 	for (uint32_t i = 0; i < array_length(clocks); i++) {
 		ok = GET(s, clock_max, i, &value);
 		sample_put_u32(s, clocks[i], ok, value);
 	}
+
 	ok = GET(s, pcie_gen_max, &value);
 	sample_put_u32(s, SNAPSHOT_PCIE_GEN_MAX, ok, value);
 	ok = GET(s, pcie_width_max, &value);
@@ -480,6 +522,7 @@ static void read_limits(struct sampling *s)
 static void read_slow(struct sampling *s)
 {
 	uint32_t value = 0, pending = 0;
+
 	read_limits(s);
 	bool ok = GET(s, ecc_mode, &value, &pending);
 	sample_put_u32(s, SNAPSHOT_ECC_MODE, ok, value != 0);
@@ -491,6 +534,7 @@ static void read_slow(struct sampling *s)
 	sample_put_u32(s, SNAPSHOT_PERSISTENCE, ok, value != 0);
 	ok = GET(s, compute_mode, &value);
 	sample_put_u32(s, SNAPSHOT_COMPUTE_MODE, ok, value);
+
 	/* A driver may have been taught what it did not know; asking each second costs too much. */
 	s->memory->uses = s->memory->lists = s->memory->nvlink5 = s->memory->gpm_supported =
 	    SAMPLE_UNKNOWN;
@@ -504,11 +548,13 @@ static void note_wall_clock(struct sampling *s)
 {
 	int64_t offset = s->sampler->unix_ns - (int64_t)s->sampler->now_ns;
 	int64_t moved = offset - s->memory->wall_offset_ns;
+
 	if (moved > WALL_JUMP_NS || moved < -WALL_JUMP_NS) {
 		s->memory->busy.seen_us = s->memory->uses_seen_us = 0;
 		if (s->memory->wall_offset_ns != 0)
 			s->memory->settles_ns = s->sampler->now_ns + SETTLE_NS;
 	}
+
 	s->memory->wall_offset_ns = offset;
 }
 
@@ -530,8 +576,10 @@ void sample_read(struct sampler *sampler, uint32_t place, nvml_device device,
 				    .device = device,
 				    .out = out,
 				    .memory = memory};
+
 	nvml_caller_target(sampler->caller, out->index, out->bus);
 	note_wall_clock(&sampling);
+
 	for (uint32_t i = 0; i < SNAPSHOT_CLASS_COUNT && out->state == GPU_STATE_OK; i++) {
 		if (!sampler->due[i])
 			continue;
@@ -539,10 +587,12 @@ void sample_read(struct sampler *sampler, uint32_t place, nvml_device device,
 		read[i](&sampling);
 		sampler->snapshot->round_ns[i] += call_mark_now() - begin_ns;
 	}
+
 	if (out->state != GPU_STATE_OK) {
 		snapshot_drop_all(out);
 		return;
 	}
+
 	for (uint32_t i = 0; i < SNAPSHOT_CLASS_COUNT; i++) {
 		if (sampler->due[i])
 			out->sampled_ns[i] = sampler->now_ns;

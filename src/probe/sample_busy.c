@@ -27,19 +27,23 @@ bool sample_busy_take(struct sample_busy *busy, const struct nvml_sample *sample
 		if (samples[i].timestamp_us > newest_us && samples[i].timestamp_us <= limit_us)
 			newest_us = samples[i].timestamp_us;
 	}
+
 	if (busy->seen_us == 0) { /* what was before is not ours to count */
 		busy->seen_us = newest_us;
 		return true;
 	}
+
 	for (uint32_t i = 0; i < count; i++) {
 		uint64_t percent, at_us = samples[i].timestamp_us;
 		if (at_us <= busy->seen_us || at_us > limit_us ||
 		    !sample_number(type, &samples[i].value, &percent) || percent > PERCENT)
 			continue; /* its time is that of the next one */
+
 		uint64_t gap_us = at_us - busy->seen_us;
 		busy->ns += (gap_us < GAP_MAX_US ? gap_us : GAP_MAX_US) * percent * 10;
 		busy->seen_us = at_us;
 	}
+
 	return true;
 }
 
@@ -49,9 +53,11 @@ static bool read_samples(struct sampling *s, uint32_t *out_type, uint32_t *out_c
 {
 	struct sample_room *room = &s->sampler->room;
 	uint32_t want = READ_FIRST;
+
 	for (uint32_t i = 0; i < READ_TRIES; i++) {
 		if (!sample_room_want(room, want, sizeof(struct nvml_sample)))
 			return false;
+
 		uint32_t max = room->size / (uint32_t)sizeof(struct nvml_sample), count = max;
 		int32_t result =
 		    NVML_CALL(s->caller, samples, s->device, NVML_SAMPLING_GPU_UTILIZATION,
@@ -60,17 +66,21 @@ static bool read_samples(struct sampling *s, uint32_t *out_type, uint32_t *out_c
 			*out_count = 0;
 			return true;
 		}
+
 		bool full = result == NVML_OK && count >= max && max < SAMPLE_READ_MAX;
 		if (result == NVML_OK && !full) {
 			*out_count = count < max ? count : max;
 			return true;
 		}
+
 		if (!full && result != NVML_INSUFFICIENT_SIZE)
 			return sample_check(s, NVML_FN_samples, result);
+
 		want = count > max ? count : max * 2;
 		if (want > SAMPLE_READ_MAX)
 			want = SAMPLE_READ_MAX;
 	}
+
 	return false;
 }
 
@@ -85,6 +95,7 @@ static bool take_rate(struct sampling *s)
 		busy->ns += (now_ns - busy->rate_ns) / PERCENT * (uint64_t)percent;
 	busy->rate_ns = ok ? now_ns : 0;
 	busy->seen_us = 0;
+
 	return ok;
 }
 
@@ -93,12 +104,14 @@ void sample_busy(struct sampling *s)
 	struct sample_busy *busy = &s->memory->busy;
 	uint32_t type = NVML_VALUE_UINT, count = 0;
 	int64_t is_divided = 0;
+
 	if (s->out->mig_count > 0 ||
 	    (snapshot_get(s->out, SNAPSHOT_MIG_MODE, &is_divided) && is_divided)) {
 		*busy = (struct sample_busy){.ns = busy->ns};
 		snapshot_drop(s->out, SNAPSHOT_BUSY);
 		return;
 	}
+
 	bool ok = read_samples(s, &type, &count) &&
 		  (count == 0 ||
 		   sample_busy_take(busy, s->sampler->room.bytes, count, type, sample_limit_us(s)));
@@ -106,5 +119,6 @@ void sample_busy(struct sampling *s)
 		busy->rate_ns = 0;
 	else
 		ok = take_rate(s);
+
 	sample_put(s, SNAPSHOT_BUSY, ok, busy->ns);
 }

@@ -49,10 +49,12 @@ static void put_activity(struct sampling *s, uint32_t gi, const struct nvml_gpm_
 {
 	for (uint32_t k = 0; k < SNAPSHOT_ACTIVITY_COUNT; k++) {
 		uint32_t ppm = metric ? parts(&metric[k]) : SNAPSHOT_U32_ABSENT;
+
 		if (gi == SNAPSHOT_WHOLE_GPU) {
 			sample_put_u32(s, SNAPSHOT_ACTIVITY + k, true, ppm);
 			continue;
 		}
+
 		bool first = true; /* compute instance of it */
 		for (uint32_t i = 0; i < s->out->mig_count; i++) {
 			if (s->out->mig[i].gi != gi)
@@ -68,14 +70,17 @@ static void read_one(struct sampling *s, struct sample_gpm *gpm)
 {
 	uint64_t now_ns = s->sampler->now_ns;
 	uint32_t next = 1 - gpm->newest;
+
 	if (gpm->taken_ns > 0 && now_ns - gpm->taken_ns < APART_NS)
 		return; /* the last values stand */
+
 	for (uint32_t i = 0; i < 2; i++) {
 		if (!gpm->sample[i] &&
 		    !sample_check(s, NVML_FN_gpm_alloc,
 				  NVML_CALL(s->caller, gpm_alloc, &gpm->sample[i])))
 			return;
 	}
+
 	int32_t result =
 	    gpm->gi == SNAPSHOT_WHOLE_GPU
 		? NVML_CALL(s->caller, gpm_get, s->device, gpm->sample[next])
@@ -86,8 +91,10 @@ static void read_one(struct sampling *s, struct sample_gpm *gpm)
 		put_activity(s, gpm->gi, NULL);
 		return;
 	}
+
 	if (gpm->taken_ns > 0 && now_ns - gpm->taken_ns > STALE_NS)
 		put_activity(s, gpm->gi, NULL);
+
 	bool has_pair = gpm->taken_ns > 0;
 	struct nvml_gpm_metrics metrics = {.version = 1,
 					   .count = array_length(ids),
@@ -95,15 +102,19 @@ static void read_one(struct sampling *s, struct sample_gpm *gpm)
 					   .second = gpm->sample[next]};
 	for (uint32_t i = 0; i < array_length(ids); i++)
 		metrics.metric[i].id = ids[i];
+
 	bool ok = has_pair &&
 		  sample_check(s, NVML_FN_gpm_metrics, NVML_CALL(s->caller, gpm_metrics, &metrics));
 	if (ok && metrics.metric[0].result == NVML_NO_DATA)
 		return; /* too near to the one before: that one is compared with again */
+
 	gpm->newest = next;
 	gpm->taken_ns = now_ns;
 	put_activity(s, gpm->gi, ok ? metrics.metric : NULL);
+
 	if (gpm->gi != SNAPSHOT_WHOLE_GPU || s->memory->pcie_bytes != SAMPLE_NO)
 		return;
+
 	for (uint32_t i = 0; i < 2; i++) {
 		const struct nvml_gpm_metric *rate = &metrics.metric[SNAPSHOT_ACTIVITY_COUNT + i];
 		bool have = ok && rate->result == NVML_OK && rate->value >= 0 &&
@@ -117,20 +128,26 @@ static void read_one(struct sampling *s, struct sample_gpm *gpm)
 static struct sample_gpm *gpm_of(struct sampling *s, uint32_t gi)
 {
 	struct sample_gpm *unused = NULL;
+
 	for (uint32_t i = 1; i < array_length(s->memory->gpm); i++) {
 		struct sample_gpm *gpm = &s->memory->gpm[i];
 		bool lives = false;
+
 		if (gpm->sample[0] && gpm->gi == gi)
 			return gpm;
+
 		for (uint32_t k = 0; k < s->out->mig_count; k++)
 			lives |= gpm->sample[0] && s->out->mig[k].gi == gpm->gi;
+
 		if (!lives && !unused)
 			unused = gpm;
 	}
+
 	if (unused) {
 		unused->gi = gi;
 		unused->taken_ns = 0;
 	}
+
 	return unused;
 }
 
@@ -140,12 +157,15 @@ void sample_gpm(struct sampling *s)
 		put_activity(s, SNAPSHOT_WHOLE_GPU, NULL);
 		return;
 	}
+
 	s->memory->gpm[0].gi = SNAPSHOT_WHOLE_GPU;
 	read_one(s, &s->memory->gpm[0]);
+
 	for (uint32_t i = 0; i < s->out->mig_count; i++) {
 		bool first = true;
 		for (uint32_t k = 0; k < i; k++)
 			first &= s->out->mig[k].gi != s->out->mig[i].gi;
+
 		struct sample_gpm *gpm = first ? gpm_of(s, s->out->mig[i].gi) : NULL;
 		if (gpm)
 			read_one(s, gpm);

@@ -60,6 +60,7 @@ static void read_states(struct sampling *s, uint64_t *out_there, uint64_t *out_u
 			break;
 		if (!sample_check(s, NVML_FN_link_state, result))
 			continue;
+
 		*out_there |= UINT64_C(1) << i;
 		*out_up |= (uint64_t)(active != 0) << i;
 	}
@@ -80,14 +81,19 @@ uint64_t sample_link_take(struct sample_link_sum *at, uint64_t links, uint64_t s
 static void read_each(struct sampling *s, uint64_t there)
 {
 	uint64_t sum[array_length(each)] = {0}, links[array_length(each)] = {0};
+
 	_Static_assert(array_length(each) == SAMPLE_LINK_SUMS, "each has its memory");
+
 	for (uint32_t link = 0; link < GPU_LINK_MAX; link++) {
 		if (!(there >> link & 1))
 			continue;
+
 		struct sample_fields fields = {.count = 0};
 		for (uint32_t i = 0; i < array_length(each); i++)
 			sample_fields_add(&fields, each[i].field, link);
+
 		sample_fields_read(s, &fields);
+
 		for (uint32_t i = 0; i < array_length(each); i++) {
 			uint64_t number;
 			if (!sample_fields_get(&fields, each[i].field, &number))
@@ -96,6 +102,7 @@ static void read_each(struct sampling *s, uint64_t there)
 			links[i] |= UINT64_C(1) << link;
 		}
 	}
+
 	for (uint32_t i = 0; i < array_length(each); i++) {
 		uint64_t total =
 		    links[i] ? sample_link_take(&s->memory->link[i], links[i], sum[i]) : 0;
@@ -107,31 +114,39 @@ void sample_links(struct sampling *s, const struct sample_fields *fields)
 {
 	uint64_t there = 0, up = 0, number = 0;
 	read_states(s, &there, &up);
+
 	uint32_t there_count = (uint32_t)__builtin_popcountll(there);
 	uint32_t up_count = (uint32_t)__builtin_popcountll(up);
+
 	sample_put(s, SNAPSHOT_NVLINK_THERE, there, there);
 	sample_put(s, SNAPSHOT_NVLINK_UP, there, up);
 	sample_put(s, SNAPSHOT_NVLINK_ACTIVE, there, up_count);
 	sample_put(s, SNAPSHOT_NVLINK_INACTIVE, there, there_count - up_count);
+
 	uint64_t errors = 0;
 	bool any = false;
+
 	for (uint32_t i = 0; i < array_length(totals); i++) {
 		bool ok = there && sample_fields_get(fields, totals[i].field, &number);
 		sample_count(s, totals[i].value, ok, number);
+
 		if (ok && totals[i].field != NVML_FIELD_NVLINK_ECC) {
 			errors += number;
 			any = true;
 		}
 	}
+
 	sample_count(s, SNAPSHOT_NVLINK_ERRORS, any, errors);
 	if (s->memory->nvlink5 == SAMPLE_UNKNOWN)
 		s->memory->nvlink5 = sample_fields_get(fields, NVML_FIELD_NVLINK5_TX_BYTES, &number)
 					 ? SAMPLE_YES
 					 : SAMPLE_NO;
+
 	/* A GPU without these has none of them: the sums are then absent. */
 	read_each(s, s->memory->nvlink5 == SAMPLE_YES ? there : 0);
 	if (s->memory->nvlink5 == SAMPLE_YES)
 		return;
+
 	bool ok = there && sample_fields_get(fields, NVML_FIELD_NVLINK_TX_KIB, &number);
 	sample_count(s, SNAPSHOT_NVLINK_TX_TOTAL, ok && number < INT64_MAX / KIB, number * KIB);
 	ok = there && sample_fields_get(fields, NVML_FIELD_NVLINK_RX_KIB, &number);
@@ -144,15 +159,18 @@ bool sample_traffic_take(struct sample_traffic *traffic, uint64_t raw, bool is_3
 			 uint64_t now_ns, uint64_t *out_rate)
 {
 	const uint64_t end_32 = UINT64_C(1) << 32;
+
 	if (!traffic->begun) {
 		*traffic = (struct sample_traffic){
 		    .begun = true, .raw = raw, .total = raw, .base = raw, .base_ns = now_ns};
 		return false;
 	}
+
 	/* How wide the counter is has not been seen. One that was near the end of 32 bits and is
 	 * near the beginning has gone round; any other that fell was reset. */
 	bool round = raw < traffic->raw && traffic->raw < end_32 &&
 		     (is_32_bits || (traffic->raw >= end_32 / 2 && raw < end_32 / 2));
+
 	if (raw >= traffic->raw)
 		traffic->total += raw - traffic->raw;
 	else if (round)
@@ -160,13 +178,16 @@ bool sample_traffic_take(struct sample_traffic *traffic, uint64_t raw, bool is_3
 	else
 		*traffic = (struct sample_traffic){
 		    .begun = true, .total = raw, .base = raw, .base_ns = now_ns};
+
 	traffic->raw = raw;
 	uint64_t ns = now_ns - traffic->base_ns, bytes = traffic->total - traffic->base;
 	if (ns < SAMPLE_SECOND_NS / RATE_APART)
 		return false;
+
 	*out_rate = (uint64_t)((double)bytes * 1e9 / (double)ns);
 	traffic->base = traffic->total;
 	traffic->base_ns = now_ns;
+
 	return true;
 }
 
@@ -175,15 +196,18 @@ static bool take_bytes(struct sampling *s, const struct sample_fields *fields, u
 {
 	uint64_t raw, rate;
 	bool is_32_bits = false;
+
 	if (!sample_fields_get(fields, field, &raw)) {
 		*traffic = (struct sample_traffic){.begun = false};
 		snapshot_drop(s->out, total_value);
 		return false;
 	}
+
 	for (uint32_t i = 0; i < fields->count; i++) {
 		if (fields->field[i].id == field)
 			is_32_bits = fields->field[i].value_type == NVML_VALUE_UINT;
 	}
+
 	if (sample_traffic_take(traffic, raw, is_32_bits, s->sampler->now_ns, &rate))
 		sample_put(s, rate_value, true, rate);
 	sample_put(s, total_value, true, traffic->total);
@@ -206,6 +230,7 @@ void sample_pcie_traffic(struct sampling *s, const struct sample_fields *fields)
 			     SNAPSHOT_PCIE_TX_TOTAL);
 	bool rx = take_bytes(s, fields, NVML_FIELD_PCIE_RX_BYTES, &s->memory->rx, SNAPSHOT_PCIE_RX,
 			     SNAPSHOT_PCIE_RX_TOTAL);
+
 	s->memory->pcie_bytes = tx || rx ? SAMPLE_YES : SAMPLE_NO;
 	/* GPM has told the rates, or one GPU after another is asked. */
 	if (!tx && !rx && s->memory->gpm_supported != SAMPLE_YES &&

@@ -22,9 +22,11 @@ bool sample_room_want(struct sample_room *room, uint32_t count, uint32_t bytes)
 {
 	if (count <= room->size / bytes)
 		return true;
+
 	void *larger = realloc(room->bytes, (size_t)count * bytes);
 	if (!larger)
 		return false;
+
 	room->bytes = larger;
 	room->size = count * bytes;
 	return true;
@@ -51,21 +53,27 @@ static bool rows_want(struct sample_room *room, uint32_t count)
 	uint32_t max = room->row_max ? room->row_max : READ_FIRST;
 	while (max < count)
 		max *= 2;
+
 	if (max == room->row_max)
 		return true;
+
 	struct process_row *rows = reallocarray(room->rows, max, sizeof(*rows));
 	if (!rows)
 		return false;
+
 	room->rows = rows;
 	uint32_t *slots = reallocarray(room->slots, max, 2 * sizeof(*slots));
 	if (!slots)
 		return false;
+
 	room->slots = slots;
 	room->slot_count = 2 * max;
 	room->row_max = max;
 	memset(slots, 0xff, room->slot_count * sizeof(*slots));
+
 	for (uint32_t i = 0; i < room->row_count; i++)
 		enter(room, i);
+
 	return true;
 }
 
@@ -75,6 +83,7 @@ static struct process_row *find(const struct sample_room *room, uint32_t pid, bo
 {
 	if (room->row_count == 0)
 		return NULL;
+
 	for (uint32_t slot = slot_of(room, pid); room->slots[slot] != NO_ROW;
 	     slot = (slot + 1) & (room->slot_count - 1)) {
 		struct process_row *row = &room->rows[room->slots[slot]];
@@ -82,6 +91,7 @@ static struct process_row *find(const struct sample_room *room, uint32_t pid, bo
 		    (any || (row->process.gi == gi && row->process.ci == ci)))
 			return row;
 	}
+
 	return NULL;
 }
 
@@ -91,16 +101,20 @@ static void take_process(struct sample_room *room, const unsigned char *entry, u
 {
 	uint32_t pid, gi = SNAPSHOT_WHOLE_GPU, ci = SNAPSHOT_WHOLE_GPU;
 	uint64_t memory; /* all ones is NVML's "not available", and ours */
+
 	memcpy(&pid, entry, sizeof(pid));
 	memcpy(&memory, entry + 8, sizeof(memory));
+
 	if (bytes > 16) {
 		memcpy(&gi, entry + 16, sizeof(gi));
 		memcpy(&ci, entry + 20, sizeof(ci));
 	}
+
 	struct process_row *row = find(room, pid, false, gi, ci);
 	if (!row) {
 		if (room->row_count == room->row_max)
 			return;
+
 		row = &room->rows[room->row_count];
 		*row = (struct process_row){.process = {.pid = pid,
 							.gi = gi,
@@ -112,6 +126,7 @@ static void take_process(struct sample_room *room, const unsigned char *entry, u
 							.util_decoder = SNAPSHOT_U32_ABSENT}};
 		enter(room, room->row_count++);
 	}
+
 	row->process.type |= type;
 	/* In two lists it is the same memory. */
 	uint64_t *known = &row->process.memory_bytes;
@@ -147,14 +162,18 @@ static uint32_t read_entries(struct sampling *s, enum nvml_function function, ui
 {
 	struct sample_room *room = &s->sampler->room;
 	uint32_t want = READ_FIRST;
+
 	for (uint32_t i = 0; i < READ_TRIES; i++) {
 		if (!sample_room_want(room, want, bytes))
 			return 0;
+
 		uint32_t max = room->size / bytes, count = max;
 		if (max > PROCESS_READ_MAX)
 			max = count = PROCESS_READ_MAX;
+
 		int32_t result = call_list(s, function, &count, room->bytes);
 		*out_result = result;
+
 		bool full = result == NVML_OK && count >= max;
 		if (result == NVML_OK && (!full || max == PROCESS_READ_MAX))
 			return count < max ? count : max;
@@ -162,10 +181,12 @@ static uint32_t read_entries(struct sampling *s, enum nvml_function function, ui
 			(void)sample_check(s, function, result);
 			return 0;
 		}
+
 		want = count > max ? count + count / 8 : 2 * max;
 		if (want > PROCESS_READ_MAX)
 			want = PROCESS_READ_MAX;
 	}
+
 	return 0;
 }
 
@@ -178,8 +199,10 @@ static int32_t read_list(struct sampling *s, enum nvml_function function, uint8_
 	uint32_t count = read_entries(s, function, bytes, &result);
 	if (count == 0 || !rows_want(room, room->row_count + count))
 		return result;
+
 	for (uint32_t i = 0; i < count; i++)
 		take_process(room, (unsigned char *)room->bytes + (size_t)i * bytes, bytes, type);
+
 	return result;
 }
 
@@ -197,9 +220,12 @@ static void read_lists(struct sampling *s)
 	    {NVML_FN_mps_processes, NVML_FN_mps_processes_plain, SNAPSHOT_PROCESS_MPS},
 	};
 	const uint8_t *variant = s->caller->nvml->variant;
+
 	enum { PLAIN = 2 }; /* nvml_process_entry_bytes() */
+
 	for (uint32_t i = 0; i < array_length(lists); i++) {
 		int32_t result = NVML_NOT_SUPPORTED;
+
 		if (s->memory->lists != SAMPLE_NO)
 			result =
 			    read_list(s, lists[i].newest, variant[lists[i].newest], lists[i].type);
@@ -219,11 +245,13 @@ static int32_t call_uses(struct sampling *s, bool newer, uint32_t *count, void *
 	if (!newer)
 		return NVML_CALL(s->caller, process_utilization, s->device, entries, count,
 				 s->memory->uses_seen_us);
+
 	struct nvml_process_uses uses = {.version = NVML_STRUCT_WORD(struct nvml_process_uses, 1),
 					 .count = *count,
 					 .seen_us = s->memory->uses_seen_us,
 					 .entry = entries};
 	int32_t result = NVML_CALL(s->caller, process_uses, s->device, &uses);
+
 	*count = uses.count;
 	return result;
 }
@@ -235,21 +263,26 @@ static int32_t read_uses(struct sampling *s, bool newer, uint32_t *out_count)
 	    newer ? sizeof(struct nvml_process_use) : sizeof(struct nvml_process_sample);
 	uint32_t want = READ_FIRST;
 	int32_t result = NVML_MEMORY;
+
 	for (uint32_t i = 0; i < READ_TRIES; i++) {
 		if (!sample_room_want(room, want, bytes))
 			return NVML_MEMORY;
+
 		uint32_t max = room->size / bytes, count = max;
 		if (max > USE_READ_MAX)
 			max = count = USE_READ_MAX;
 		result = call_uses(s, newer, &count, room->bytes);
 		*out_count = count < max ? count : max;
+
 		bool full = result == NVML_OK && count >= max;
 		if ((!full && result != NVML_INSUFFICIENT_SIZE) || max == USE_READ_MAX)
 			return result;
+
 		want = count > max ? count + count / 8 : 2 * max;
 		if (want > USE_READ_MAX)
 			want = USE_READ_MAX;
 	}
+
 	return result;
 }
 
@@ -258,6 +291,7 @@ static struct nvml_process_use use_at(const struct sample_room *room, bool newer
 {
 	if (newer)
 		return ((const struct nvml_process_use *)room->bytes)[place];
+
 	const struct nvml_process_sample *old =
 	    &((const struct nvml_process_sample *)room->bytes)[place];
 	return (struct nvml_process_use){.timestamp_us = old->timestamp_us,
@@ -282,15 +316,18 @@ static void take_uses(struct sampling *s, bool newer, uint32_t count)
 	struct sample_memory *memory = s->memory;
 	uint64_t newest_us = memory->uses_seen_us, after_us = memory->uses_seen_us;
 	uint64_t limit_us = sample_limit_us(s);
+
 	for (uint32_t i = 0; i < count; i++) {
 		struct nvml_process_use use = use_at(room, newer, i);
 		if (use.timestamp_us <= limit_us && use.timestamp_us > newest_us)
 			newest_us = use.timestamp_us;
 	}
+
 	/* The driver has kept the samples of minutes; asked for the first time it gives them all.
 	 */
 	if (after_us == 0 && newest_us > FIRST_SPAN_US)
 		after_us = newest_us - FIRST_SPAN_US;
+
 	for (uint32_t i = 0; i < count; i++) {
 		struct nvml_process_use use = use_at(room, newer, i);
 		struct process_row *row = use_is_possible(&use, after_us, limit_us)
@@ -298,19 +335,23 @@ static void take_uses(struct sampling *s, bool newer, uint32_t count)
 					      : NULL;
 		if (!row)
 			continue; /* has gone, or never was */
+
 		row->samples++;
 		row->sm += use.sm;
 		row->memory += use.memory;
 		row->encoder += use.encoder;
 		row->decoder += use.decoder;
 	}
+
 	if (newest_us > memory->uses_seen_us) {
 		memory->uses_seen_us = newest_us;
 		memory->uses_ns = s->sampler->now_ns;
 	}
+
 	for (uint32_t i = 0; i < room->row_count; i++) {
 		struct process_row *row = &room->rows[i];
 		uint32_t n = row->samples ? row->samples : 1; /* no sample: it did nothing */
+
 		row->process.util_sm = (uint32_t)((row->sm + n / 2) / n);
 		row->process.util_memory = (uint32_t)((row->memory + n / 2) / n);
 		row->process.util_encoder = (uint32_t)((row->encoder + n / 2) / n);
@@ -322,14 +363,17 @@ static void take_uses(struct sampling *s, bool newer, uint32_t count)
 static void hold_uses(struct sampling *s, const struct snapshot_process *before, uint32_t count)
 {
 	struct sample_room *room = &s->sampler->room;
+
 	take_uses(s, true, 0);
 	if (s->memory->uses_ns == 0 || s->sampler->now_ns - s->memory->uses_ns > HOLD_NS)
 		return;
+
 	for (uint32_t i = 0; i < count; i++) {
 		struct process_row *row =
 		    find(room, before[i].pid, false, before[i].gi, before[i].ci);
 		if (!row || before[i].util_sm == SNAPSHOT_U32_ABSENT)
 			continue;
+
 		row->process.util_sm = before[i].util_sm;
 		row->process.util_memory = before[i].util_memory;
 		row->process.util_encoder = before[i].util_encoder;
@@ -343,13 +387,16 @@ static void read_utilization(struct sampling *s, const struct snapshot_process *
 	uint32_t count = 0;
 	bool newer = s->memory->uses != SAMPLE_NO;
 	int32_t result = NVML_FUNCTION_NOT_FOUND;
+
 	if (newer) {
 		result = read_uses(s, true, &count);
 		newer = result == NVML_NOT_FOUND || !nvml_return_is_absent(result);
 		s->memory->uses = newer ? SAMPLE_YES : SAMPLE_NO;
 	}
+
 	if (!newer)
 		result = read_uses(s, false, &count);
+
 	if (result == NVML_NOT_FOUND)
 		hold_uses(s, before, before_count);
 	else if (sample_check(s, newer ? NVML_FN_process_uses : NVML_FN_process_utilization,
@@ -376,18 +423,22 @@ static void choose(const struct sample_room *room, uint64_t memory_total,
 {
 	uint64_t best[SNAPSHOT_PROCESS_MAX]; /* falling */
 	uint32_t count = 0;
+
 	for (uint32_t i = 0; i < room->row_count; i++) {
 		uint64_t mine = score(&room->rows[i], memory_total);
 		if (count == SNAPSHOT_PROCESS_MAX && mine <= best[count - 1])
 			continue;
+
 		uint32_t at = count < SNAPSHOT_PROCESS_MAX ? count++ : count - 1;
 		for (; at > 0 && best[at - 1] < mine; at--) {
 			best[at] = best[at - 1];
 			place[at] = place[at - 1];
 		}
+
 		best[at] = mine;
 		place[at] = i;
 	}
+
 	for (uint32_t i = 1; i < count; i++) {
 		uint32_t this = place[i], at = i;
 		for (; at > 0 && place[at - 1] > this; at--)
@@ -402,24 +453,30 @@ void sample_processes(struct sampling *s)
 	struct snapshot_gpu *out = s->out;
 	struct snapshot_process before[SNAPSHOT_PROCESS_MAX];
 	uint32_t before_count = out->process_count;
+
 	memcpy(before, out->process, before_count * sizeof(before[0]));
 	out->process_count = out->process_total = 0;
 	room->row_count = 0;
 	if (room->slots)
 		memset(room->slots, 0xff, room->slot_count * sizeof(*room->slots));
 	read_lists(s);
+
 	if (room->row_count == 0)
 		return;
+
 	read_utilization(s, before, before_count);
 
 	uint32_t place[SNAPSHOT_PROCESS_MAX];
 	int64_t total = INT64_C(1) << 40; /* where it is not told */
+
 	(void)snapshot_get(out, SNAPSHOT_MEMORY_TOTAL, &total);
 	out->process_total = room->row_count;
+
 	bool all = room->row_count <= SNAPSHOT_PROCESS_MAX;
 	if (!all)
 		choose(room, (uint64_t)total, place);
 	out->process_count = all ? room->row_count : SNAPSHOT_PROCESS_MAX;
+
 	for (uint32_t i = 0; i < out->process_count; i++)
 		out->process[i] = room->rows[all ? i : place[i]].process;
 }

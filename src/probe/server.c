@@ -80,7 +80,9 @@ static void finish(int status)
 static void send_bytes(struct server *server, const void *bytes, size_t length)
 {
 	const char *at = bytes;
+
 	pthread_mutex_lock(&server->send_lock);
+
 	while (length > 0) {
 		ssize_t sent = send(server->options->fd, at, length, MSG_NOSIGNAL);
 		if (sent < 0 && errno == EINTR)
@@ -90,6 +92,7 @@ static void send_bytes(struct server *server, const void *bytes, size_t length)
 		at += sent;
 		length -= (size_t)sent;
 	}
+
 	pthread_mutex_unlock(&server->send_lock);
 }
 
@@ -125,21 +128,26 @@ static void publish_handles(struct server *server, struct nvml_caller *caller)
 {
 	nvml_event_set set = NULL;
 	uint64_t made_ns = call_mark_now();
+
 	if (!server->options->once && NVML_CALL(caller, event_set_create, &set) != NVML_OK)
 		set = NULL;
+
 	for (uint32_t i = 0; set && i < server->inventory.gpu_count; i++) {
 		const struct gpu *gpu = &server->inventory.gpus[i];
 		uint64_t types;
 		char bus[PCI_TEXT_MAX] = "";
+
 		if (!server->handles[i] || gpu->state != GPU_STATE_OK)
 			continue;
 		if (gpu->has_pci)
 			pci_address_to_string(&gpu->pci, bus);
 		nvml_caller_target(caller, gpu->index, bus);
+
 		if (NVML_CALL(caller, event_types, server->handles[i], &types) == NVML_OK)
 			(void)NVML_CALL(caller, event_register, server->handles[i],
 					types & NVML_EVENT_WANTED, set);
 	}
+
 	nvml_caller_target(caller, CALL_MARK_NO_GPU, "");
 
 	pthread_mutex_lock(&server->lock);
@@ -147,13 +155,16 @@ static void publish_handles(struct server *server, struct nvml_caller *caller)
 	for (uint32_t i = 0; i < server->inventory.gpu_count; i++) {
 		const struct gpu *gpu = &server->inventory.gpus[i];
 		uint32_t k = server->known_count++;
+
 		server->known[k].handle = server->handles[i];
 		server->known[k].pci = gpu->pci;
 		memcpy(server->known[k].uuid, gpu->uuid, sizeof(gpu->uuid));
 		server->known[k].bus[0] = '\0';
+
 		if (gpu->has_pci)
 			pci_address_to_string(&gpu->pci, server->known[k].bus);
 	}
+
 	/* The event thread frees the set it has when it takes over the new one. */
 	server->event_set = set;
 	server->event_made_ns = made_ns;
@@ -173,10 +184,13 @@ static void check_bound(struct server *server)
 	struct pci_address now[GPU_MAX];
 	uint32_t count = pci_list_nvidia(server->options->root, now, GPU_MAX);
 	bool same = count == server->bound_count;
+
 	for (uint32_t i = 0; same && i < count; i++)
 		same = pci_address_compare(&now[i], &server->bound[i]) == 0;
+
 	if (!same)
 		restart(server, "GPUs came or went");
+
 	char module[GPU_VERSION_MAX];
 	if (pci_read_nvidia_version(server->options->root, module) == 0 &&
 	    server->nvml->driver_version[0] && strcmp(module, server->nvml->driver_version) != 0)
@@ -195,18 +209,22 @@ static bool read_inventory(struct server *server, struct nvml_caller *caller)
 		send_notice(server, MESSAGE_DRIVER_DOWN, rc, err.text);
 		finish(0);
 	}
+
 	struct buf frame;
 	buf_init(&frame, MESSAGE_BODY_MAX + sizeof(struct message_head));
 	if (message_add_inventory(&frame, &server->inventory) < 0)
 		finish(1);
+
 	if (frame.length == server->last_inventory.length &&
 	    memcmp(frame.data, server->last_inventory.data, frame.length) == 0) {
 		buf_done(&frame);
 		return false;
 	}
+
 	send_bytes(server, frame.data, frame.length);
 	buf_done(&server->last_inventory);
 	server->last_inventory = frame;
+
 	return true;
 }
 
@@ -216,13 +234,16 @@ static int align_snapshot(struct server *server, struct nvml_caller *caller)
 	struct snapshot *fresh = calloc(1, sizeof(*fresh));
 	if (!fresh)
 		return -ENOMEM;
+
 	memcpy(fresh, server->snapshot, snapshot_length(0));
 	fresh->gpu_count = server->inventory.gpu_count;
+
 	struct sample_memory *memory = calloc(GPU_MAX, sizeof(*memory));
 	if (!memory) {
 		free(fresh);
 		return -ENOMEM;
 	}
+
 	for (uint32_t i = 0; i < fresh->gpu_count; i++) {
 		const struct snapshot_gpu *old =
 		    snapshot_find(server->snapshot, server->inventory.gpus[i].uuid);
@@ -233,14 +254,18 @@ static int align_snapshot(struct server *server, struct nvml_caller *caller)
 			memory[i].mig_count = 0; /* instances may be others now */
 			server->memory[place] = (struct sample_memory){.uses = 0};
 		}
+
 		sample_identify(&server->inventory, i, &fresh->gpu[i]);
 	}
+
 	for (uint32_t i = 0; i < GPU_MAX; i++)
 		sample_forget(caller, &server->memory[i]);
+
 	memcpy(server->memory, memory, sizeof(server->memory));
 	free(memory);
 	free(server->snapshot);
 	server->snapshot = fresh;
+
 	return 0;
 }
 
@@ -250,6 +275,7 @@ static void begin_round(struct server *server, struct nvml_caller *caller, uint6
 {
 	struct sampler *sampler = &server->sampler;
 	struct snapshot *snapshot = server->snapshot;
+
 	sampler->caller = caller;
 	sampler->snapshot = snapshot;
 	sampler->now_ns = now_ns;
@@ -259,12 +285,15 @@ static void begin_round(struct server *server, struct nvml_caller *caller, uint6
 	sampler->due[SNAPSHOT_SLOW] = now_ns >= server->slow_due_ns;
 	if (sampler->due[SNAPSHOT_MEDIUM])
 		server->medium_due_ns = now_ns + MEDIUM_NS;
+
 	if (sampler->due[SNAPSHOT_SLOW])
 		server->slow_due_ns = now_ns + SLOW_NS;
+
 	for (uint32_t i = 0; i < SNAPSHOT_CLASS_COUNT; i++) {
 		if (sampler->due[i])
 			snapshot->round_ns[i] = 0;
 	}
+
 	sampler->pcie_turn = SNAPSHOT_U32_ABSENT;
 	if (!server->options->once && snapshot->gpu_count > 0)
 		sampler->pcie_turn = (uint32_t)(server->rounds++ % snapshot->gpu_count);
@@ -274,25 +303,31 @@ static void take_snapshot(struct server *server, struct nvml_caller *caller, uin
 {
 	struct timespec wall;
 	(void)clock_gettime(CLOCK_REALTIME, &wall); /* cannot fail with this clock */
+
 	int64_t unix_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
 	struct snapshot *snapshot = server->snapshot;
 	bool changed = false;
+
 	begin_round(server, caller, now_ns, unix_ns);
+
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		struct snapshot_gpu *gpu = &snapshot->gpu[i];
 		if (!server->handles[i] || gpu->state != GPU_STATE_OK) {
 			snapshot_drop_all(gpu);
 			continue;
 		}
+
 		sample_read(&server->sampler, i, server->handles[i], &server->memory[i]);
 		changed |= gpu->state != GPU_STATE_OK;
 	}
+
 	nvml_caller_target(caller, CALL_MARK_NO_GPU, "");
 
 	snapshot->sequence++;
 	snapshot->taken_ns = now_ns;
 	snapshot->taken_unix_ns = unix_ns;
 	send_message(server, MESSAGE_SNAPSHOT, snapshot, snapshot_length(snapshot->gpu_count));
+
 	if (changed)
 		ask_rescan(server);
 }
@@ -318,13 +353,16 @@ static bool sleep_until(struct server *server, uint64_t due_ns)
 {
 	struct timespec due = {.tv_sec = (time_t)(due_ns / UINT64_C(1000000000)),
 			       .tv_nsec = (long)(due_ns % UINT64_C(1000000000))};
+
 	pthread_mutex_lock(&server->lock);
 	int rc = 0;
 	while (!server->rescan && rc == 0)
 		rc = pthread_cond_timedwait(&server->wake, &server->lock, &due);
+
 	bool rescan = server->rescan;
 	server->rescan = false;
 	pthread_mutex_unlock(&server->lock);
+
 	return rescan;
 }
 
@@ -334,6 +372,7 @@ static void *sampler(void *argument)
 	struct nvml_caller caller = {.mark = &server->marks->slot[0], .gpu = CALL_MARK_NO_GPU};
 	struct err err = {.code = 0};
 	struct nvml *nvml = NULL;
+
 	/* Before the library counts them: what comes in between is then seen as a change. */
 	server->bound_count = pci_list_nvidia(server->options->root, server->bound, GPU_MAX);
 	int rc = nvml_open(server->options->root, caller.mark, &nvml, &err);
@@ -341,45 +380,57 @@ static void *sampler(void *argument)
 		send_notice(server, MESSAGE_DRIVER_DOWN, rc, err.text);
 		finish(0);
 	}
+
 	pthread_mutex_lock(&server->lock); /* the event thread may be looking already */
 	server->nvml = nvml;
 	pthread_mutex_unlock(&server->lock);
 	caller.nvml = nvml;
 	(void)read_inventory(server, &caller); /* the first one is always new */
 	head_snapshot(server);
+
 	if (align_snapshot(server, &caller) < 0)
 		finish(1);
 	publish_handles(server, &caller);
 
 	uint64_t due_ns = call_mark_now();
 	uint64_t inventory_due_ns = due_ns + MEDIUM_NS, started_ns = due_ns + START_NS;
+
 	for (;;) {
 		uint64_t now_ns = call_mark_now();
 		take_snapshot(server, &caller, now_ns);
+
 		if (server->options->once) {
 			send_message(server, MESSAGE_DONE, NULL, 0);
 			finish(0);
 		}
+
 		due_ns += server->options->period_ns;
 		if (due_ns < now_ns) /* a slow round: no bunching up afterwards */
 			due_ns = now_ns + server->options->period_ns;
+
 		bool rescan = sleep_until(server, due_ns);
+
 		now_ns = call_mark_now();
 		if (now_ns >= started_ns) {
 			resident_give_back(&server->resident);
 			started_ns = UINT64_MAX;
 		}
+
 		if (!rescan && now_ns < inventory_due_ns)
 			continue;
+
 		inventory_due_ns = now_ns + MEDIUM_NS;
 		check_bound(server);
+
 		if (read_inventory(server, &caller)) {
 			if (align_snapshot(server, &caller) < 0)
 				finish(1);
 			publish_handles(server, &caller);
 		}
+
 		resident_give_back(&server->resident);
 	}
+
 	return NULL;
 }
 
@@ -399,6 +450,7 @@ static void report_nvml_event(struct server *server, const struct nvml_event_dat
 	struct message_event message = {.kmsg_sequence = UINT64_MAX};
 	struct probe_event *event = &message.event;
 	struct pci_address pci = {.bus = 0};
+
 	event->kind = data->type == NVML_EVENT_XID ? PROBE_EVENT_XID : PROBE_EVENT_NVML;
 	event->source = PROBE_SOURCE_NVML;
 	event->type = data->type;
@@ -408,6 +460,7 @@ static void report_nvml_event(struct server *server, const struct nvml_event_dat
 	event->pid = event->recovery_action = SNAPSHOT_U32_ABSENT;
 	event->time_ns = call_mark_now();
 	pthread_mutex_lock(&server->lock);
+
 	for (uint32_t i = 0; i < server->known_count; i++) {
 		if (server->known[i].handle != data->device)
 			continue;
@@ -415,10 +468,12 @@ static void report_nvml_event(struct server *server, const struct nvml_event_dat
 		memcpy(event->bus, server->known[i].bus, sizeof(event->bus));
 		pci = server->known[i].pci;
 	}
+
 	pthread_mutex_unlock(&server->lock);
 	if (event->kind == PROBE_EVENT_XID &&
 	    is_twin(server, &pci, (uint32_t)data->data, PROBE_SOURCE_NVML))
 		event->kind = PROBE_EVENT_XID_AGAIN;
+
 	send_message(server, MESSAGE_EVENT, &message, sizeof(message));
 	enum {
 		CHANGES = NVML_EVENT_MIG_CHANGE | NVML_EVENT_UNAVAILABLE | NVML_EVENT_XID |
@@ -454,9 +509,11 @@ static bool told_take(struct event_told *told, const struct nvml_event_data *dat
 		    before->type != data->type || before->data != data->data ||
 		    before->gi != data->gi || before->ci != data->ci)
 			continue;
+
 		told->at_ns[i] = 0;
 		return true;
 	}
+
 	return false;
 }
 
@@ -487,7 +544,9 @@ static void event_change(struct server *server, struct nvml_caller *caller, nvml
 		report_nvml_event(server, &data);
 		told_add(told, &data);
 	}
+
 	(void)NVML_CALL(caller, event_set_free, from);
+
 	for (uint32_t i = 0; to && i < EVENT_TOLD_MAX; i++) {
 		if (event_next(caller, to, 0, &data) != NVML_OK)
 			return;
@@ -501,16 +560,21 @@ static void *event_thread(void *argument)
 	struct server *server = argument;
 	struct nvml_caller caller = {.mark = &server->marks->slot[1], .gpu = CALL_MARK_NO_GPU};
 	struct event_told told = {.next = 0};
+
 	nvml_event_set set = NULL;
 	uint64_t generation = 0;
+
 	for (;;) {
 		pthread_mutex_lock(&server->lock);
 		bool fresh = server->event_generation != generation;
+
 		nvml_event_set next = server->event_set;
 		uint64_t made_ns = server->event_made_ns;
+
 		generation = server->event_generation;
 		caller.nvml = server->nvml;
 		pthread_mutex_unlock(&server->lock);
+
 		if (fresh && set)
 			event_change(server, &caller, set, next, made_ns, &told);
 		if (fresh)
@@ -519,6 +583,7 @@ static void *event_thread(void *argument)
 			nap(EVENT_BACKOFF_MS);
 			continue;
 		}
+
 		struct nvml_event_data data;
 		int32_t result = event_next(&caller, set, EVENT_WAIT_MS, &data);
 		if (result == NVML_OK) {
@@ -528,6 +593,7 @@ static void *event_thread(void *argument)
 			nap(EVENT_BACKOFF_MS); /* a lost GPU: the sampler finds out which */
 		}
 	}
+
 	return NULL;
 }
 
@@ -543,6 +609,7 @@ static void report_log(const struct kmsg_xid *xid, void *context)
 	struct server *server = log->server;
 	struct message_event message = {.kmsg_sequence = xid->sequence};
 	struct probe_event *event = &message.event;
+
 	event->kind = PROBE_EVENT_XID;
 	event->source = PROBE_SOURCE_KMSG;
 	event->type = NVML_EVENT_XID;
@@ -558,15 +625,18 @@ static void report_log(const struct kmsg_xid *xid, void *context)
 	pci_address_to_string(&xid->pci, event->bus);
 	(void)snprintf(event->text, sizeof(event->text), "%s", xid->text);
 	pthread_mutex_lock(&server->lock);
+
 	for (uint32_t i = 0; i < server->known_count; i++) {
 		if (strcmp(server->known[i].bus, event->bus) == 0)
 			memcpy(event->uuid, server->known[i].uuid, sizeof(event->uuid));
 	}
+
 	pthread_mutex_unlock(&server->lock);
 	/* Sent all the same: it says how far the log was read, and perhaps more of the error. */
 	if (!log->history && is_twin(server, &xid->pci, xid->xid, PROBE_SOURCE_KMSG))
 		event->kind = PROBE_EVENT_XID_AGAIN;
 	send_message(server, MESSAGE_EVENT, &message, sizeof(message));
+
 	if (!log->history && event->kind == PROBE_EVENT_XID)
 		ask_rescan(server);
 }
@@ -583,18 +653,23 @@ static bool client_has_gone(int fd)
 static void watch_forever(struct server *server, struct watch *watch)
 {
 	struct log_context log = {.server = server, .watch = watch};
+
 	for (;;) {
 		struct pollfd fds[WATCH_FD_MAX + 1] = {
 		    {.fd = server->options->fd, .events = POLLIN}};
 		int watched[WATCH_FD_MAX];
 		uint32_t count = watch_fds(watch, watched);
+
 		for (uint32_t i = 0; i < count; i++)
 			fds[i + 1] = (struct pollfd){.fd = watched[i], .events = POLLIN};
+
 		if (poll(fds, count + 1, EVENT_WAIT_MS) < 0 && errno != EINTR)
 			finish(1);
 		if (fds[0].revents && client_has_gone(server->options->fd))
 			finish(0);
+
 		bool changed = watch_devices_changed(watch);
+
 		watch_read_log(watch, report_log, &log);
 		if (changed)
 			ask_rescan(server);
@@ -639,6 +714,7 @@ void server_run(const struct server_options *options)
 	struct server *server = calloc(1, sizeof(*server));
 	struct watch watch;
 	struct err err = {.code = 0};
+
 	if (!server)
 		finish(1);
 	server->options = options;
@@ -648,6 +724,7 @@ void server_run(const struct server_options *options)
 	server->snapshot = calloc(1, sizeof(*server->snapshot));
 	server->marks = mmap(NULL, sizeof(*server->marks), PROT_READ | PROT_WRITE, MAP_SHARED,
 			     options->marks_fd, 0);
+
 	pthread_condattr_t monotonic;
 	if (!server->snapshot || server->marks == MAP_FAILED ||
 	    pthread_mutex_init(&server->send_lock, NULL) != 0 ||
@@ -656,6 +733,7 @@ void server_run(const struct server_options *options)
 	    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) != 0 ||
 	    pthread_cond_init(&server->wake, &monotonic) != 0)
 		finish(1);
+
 	struct timeval patience = {.tv_sec = SEND_TIMEOUT_S};
 	(void)setsockopt(options->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 
@@ -664,12 +742,14 @@ void server_run(const struct server_options *options)
 		finish(1);
 	if (options->kernel_log && watch.kmsg_fd < 0 && err.code != 0)
 		report_unreadable(server, &err);
+
 	struct log_context history = {
 	    .server = server, .watch = &watch, .history = !options->log_is_live};
 	watch_read_log(&watch, report_log, &history);
 	if (!options->once)
 		watch_follow_devices(&watch, options->root, nvml_is_simulation_wanted());
 	start_thread(sampler, server);
+
 	if (!options->once)
 		start_thread(event_thread, server);
 	watch_forever(server, &watch);

@@ -38,23 +38,29 @@ static void learn_clock(struct watch *watch)
 {
 	struct stat info;
 	char tail[KMSG_RECORD_MAX];
+
 	if (fstat(watch->kmsg_fd, &info) < 0)
 		return;
+
 	off_t from = info.st_size > (off_t)sizeof(tail) ? info.st_size - (off_t)sizeof(tail) : 0;
 	ssize_t got = pread(watch->kmsg_fd, tail, sizeof(tail), from);
 	uint64_t last_us = 0;
+
 	for (ssize_t begin = 0; begin < got;) {
 		const char *end = memchr(tail + begin, '\n', (size_t)(got - begin));
 		ssize_t size = end ? end - (tail + begin) : got - begin;
 		(void)kmsg_parse_time(tail + begin, (size_t)size, &last_us);
 		begin += size + 1;
 	}
+
 	struct timespec wall, monotonic;
 	(void)clock_gettime(CLOCK_REALTIME, &wall); /* neither can fail */
 	(void)clock_gettime(CLOCK_MONOTONIC, &monotonic);
+
 	int64_t age_ns = (wall.tv_sec - info.st_mtim.tv_sec) * INT64_C(1000000000) + wall.tv_nsec -
 			 info.st_mtim.tv_nsec;
 	int64_t now_ns = monotonic.tv_sec * INT64_C(1000000000) + monotonic.tv_nsec;
+
 	if (last_us < INT64_MAX / 1000)
 		watch->kmsg_shift_ns = now_ns - age_ns - (int64_t)last_us * 1000;
 }
@@ -72,15 +78,18 @@ uint64_t watch_time_of(const struct watch *watch, const struct kmsg_xid *xid)
 static void open_log(struct watch *watch, const char *root, struct err *err)
 {
 	char path[FILE_PATH_MAX];
+
 	if (strcmp(root, PCI_NO_ROOT) == 0) {
 		err_set(err, -ENOENT, "this simulated machine has no kernel log");
 		return;
 	}
+
 	/* A simulated machine has its log beside its trees. */
 	if (file_path(path, err, root[0] ? "%s/kmsg" : "%s/dev/kmsg", root) < 0)
 		return;
 	if (root[0] && !file_exists(path) && file_path(path, err, "%s/dev/kmsg", root) < 0)
 		return;
+
 	watch->kmsg_fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (watch->kmsg_fd < 0) {
 		int code = -errno;
@@ -88,6 +97,7 @@ static void open_log(struct watch *watch, const char *root, struct err *err)
 			err_describe(code));
 		return;
 	}
+
 	watch->kmsg_is_file = is_plain_file(watch->kmsg_fd);
 	if (watch->kmsg_is_file) {
 		follow(watch, path);
@@ -101,26 +111,33 @@ void watch_follow_devices(struct watch *watch, const char *root, bool simulated)
 		char path[FILE_PATH_MAX];
 		if (file_path(path, NULL, "%s/uevent", root) < 0)
 			return;
+
 		watch->uevent_fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 		if (watch->uevent_fd < 0)
 			return;
+
 		watch->uevent_is_file = is_plain_file(watch->uevent_fd);
 		struct stat info;
 		if (watch->uevent_is_file && fstat(watch->uevent_fd, &info) == 0)
 			watch->uevent_size = info.st_size;
 		if (watch->uevent_is_file)
 			follow(watch, path);
+
 		return;
 	}
+
 	if (simulated)
 		return;
+
 	int fd =
 	    socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
 	struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = 1};
+
 	if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
 		(void)close(fd);
 		fd = -1;
 	}
+
 	watch->uevent_fd = fd; /* -1: the list of GPUs is still compared every ten seconds */
 }
 
@@ -148,6 +165,7 @@ void watch_done(struct watch *watch)
 uint32_t watch_fds(const struct watch *watch, int out[WATCH_FD_MAX])
 {
 	uint32_t count = 0;
+
 	/* Plain files are always readable: inotify tells when they have grown. */
 	if (watch->kmsg_fd >= 0 && !watch->kmsg_is_file)
 		out[count++] = watch->kmsg_fd;
@@ -155,6 +173,7 @@ uint32_t watch_fds(const struct watch *watch, int out[WATCH_FD_MAX])
 		out[count++] = watch->uevent_fd;
 	if (watch->inotify_fd >= 0)
 		out[count++] = watch->inotify_fd;
+
 	return count;
 }
 
@@ -164,11 +183,14 @@ static void take_record(struct watch *watch, const char *record, size_t length,
 	uint64_t sequence;
 	if (!kmsg_parse_sequence(record, length, &sequence))
 		return;
+
 	bool seen = watch->known != UINT64_MAX && sequence <= watch->known;
 	struct kmsg_xid xid;
 	enum kmsg_kind kind = kmsg_parse(&watch->parser, record, length, &xid);
+
 	if (seen)
 		return;
+
 	watch->known = sequence;
 	if (kind == KMSG_XID)
 		found(&xid, context);
@@ -186,6 +208,7 @@ static void take_lines(struct watch *watch, const char *bytes, size_t length,
 				watch->line_length++;
 			continue;
 		}
+
 		if (watch->line_length <= KMSG_RECORD_MAX)
 			take_record(watch, watch->line, watch->line_length, found, context);
 		watch->line_length = 0;
@@ -196,6 +219,7 @@ void watch_read_log(struct watch *watch, void (*found)(const struct kmsg_xid *xi
 		    void *context)
 {
 	char bytes[KMSG_RECORD_MAX];
+
 	for (uint32_t i = 0; watch->kmsg_fd >= 0 && i < WATCH_READ_MAX; i++) {
 		ssize_t got = read(watch->kmsg_fd, bytes, sizeof(bytes));
 		if (got > 0 && watch->kmsg_is_file)
@@ -218,10 +242,13 @@ bool watch_devices_changed(struct watch *watch)
 {
 	char bytes[8192];
 	bool changed = false;
+
 	while (watch->inotify_fd >= 0 && read(watch->inotify_fd, bytes, sizeof(bytes)) > 0)
 		; /* which file it was is found out by looking at both */
+
 	if (watch->uevent_fd < 0)
 		return false;
+
 	if (watch->uevent_is_file) {
 		struct stat info;
 		changed = fstat(watch->uevent_fd, &info) == 0 && info.st_size != watch->uevent_size;
@@ -229,6 +256,7 @@ bool watch_devices_changed(struct watch *watch)
 			watch->uevent_size = info.st_size;
 		return changed;
 	}
+
 	for (;;) {
 		ssize_t got = recv(watch->uevent_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 		if (got <= 0)

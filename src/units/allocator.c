@@ -23,9 +23,11 @@ int allocator_new(const struct allocator_topology *topology, struct allocator **
 	if (topology->gpu_count > GPU_MAX)
 		return err_set(err, -EINVAL, "%u GPUs are more than the %d that are supported",
 			       topology->gpu_count, GPU_MAX);
+
 	struct allocator *allocator = calloc(1, sizeof(*allocator));
 	if (!allocator)
 		return err_set(err, -ENOMEM, "allocator: out of memory");
+
 	allocator->topology = *topology;
 	*out = allocator;
 	return 0;
@@ -57,6 +59,7 @@ static struct exact *allocator_tables(const struct allocator *allocator, const u
 		for (uint32_t b = 0; b < count; b++)
 			weight[a][b] = a == b ? 0 : allocator->topology.weight[gpus[a]][gpus[b]];
 	}
+
 	return exact_new(count, weight, node);
 }
 
@@ -107,11 +110,13 @@ static int unit_list_make(const struct allocator *allocator, const struct alloca
 	if (count > ALLOCATOR_UNIT_MAX)
 		return err_set(err, -EINVAL, "%zu units are more than the %d of one question",
 			       count, ALLOCATOR_UNIT_MAX);
+
 	for (size_t i = 0; i < count; i++) {
 		if (units[i].gpu >= allocator->topology.gpu_count)
 			return err_set(err, -EINVAL, "unit %zu is on GPU %u of %u", i, units[i].gpu,
 				       allocator->topology.gpu_count);
 	}
+
 	/* One more than needed, so that an empty list is not mistaken for no memory. */
 	struct allocator_unit *copy = calloc(count + 1, sizeof(*copy));
 	if (!copy)
@@ -119,11 +124,13 @@ static int unit_list_make(const struct allocator *allocator, const struct alloca
 	if (count > 0)
 		memcpy(copy, units, count * sizeof(*copy));
 	qsort(copy, count, sizeof(*copy), unit_compare);
+
 	size_t kept = 0;
 	for (size_t i = 0; i < count; i++) {
 		if (kept == 0 || unit_compare(&copy[kept - 1], &copy[i]) != 0)
 			copy[kept++] = copy[i];
 	}
+
 	out->units = copy;
 	out->count = kept;
 	return 0;
@@ -133,14 +140,17 @@ static int unit_list_make(const struct allocator *allocator, const struct alloca
 static void unit_list_subtract(struct unit_list *list, const struct unit_list *drop)
 {
 	size_t kept = 0, at = 0;
+
 	for (size_t i = 0; i < list->count; i++) {
 		while (at < drop->count && unit_compare(&drop->units[at], &list->units[i]) < 0)
 			at++;
+
 		bool dropped =
 		    at < drop->count && unit_compare(&drop->units[at], &list->units[i]) == 0;
 		if (!dropped)
 			list->units[kept++] = list->units[i];
 	}
+
 	list->count = kept;
 }
 
@@ -166,15 +176,18 @@ static void growth_add_best(const struct allocator *allocator, const bool *avail
 {
 	uint32_t best = GPU_MAX;
 	int32_t best_gain = 0;
+
 	for (uint32_t gpu = 0; gpu < allocator->topology.gpu_count; gpu++) {
 		if (!available[gpu] || growth->in[gpu])
 			continue;
+
 		int32_t gain = growth_gain(allocator, growth, gpu);
 		if (best == GPU_MAX || gain > best_gain) {
 			best = gpu;
 			best_gain = gain;
 		}
 	}
+
 	if (best < GPU_MAX) {
 		growth->in[best] = true;
 		growth->sum += best_gain;
@@ -188,11 +201,13 @@ static bool growth_exchange(const struct allocator *allocator, const bool *avail
 	for (uint32_t out = 0; out < allocator->topology.gpu_count; out++) {
 		if (!growth->in[out] || must[out])
 			continue;
+
 		int32_t loss = growth_gain(allocator, growth, out);
 		growth->in[out] = false;
 		for (uint32_t in = 0; in < allocator->topology.gpu_count; in++) {
 			if (!available[in] || growth->in[in] || in == out)
 				continue;
+
 			int32_t gain = growth_gain(allocator, growth, in);
 			if (gain > loss) {
 				growth->in[in] = true;
@@ -200,8 +215,10 @@ static bool growth_exchange(const struct allocator *allocator, const bool *avail
 				return true;
 			}
 		}
+
 		growth->in[out] = true;
 	}
+
 	return false;
 }
 
@@ -210,11 +227,14 @@ static void allocator_choose_greedy(const struct allocator *allocator, const boo
 {
 	bool found = false;
 	int32_t best = 0;
+
 	for (uint32_t start = 0; start < allocator->topology.gpu_count; start++) {
 		if (!available[start])
 			continue;
+
 		struct growth growth = {.sum = 0};
 		size_t members = 0;
+
 		for (uint32_t gpu = 0; gpu < allocator->topology.gpu_count; gpu++) {
 			if (must[gpu] || gpu == start) {
 				growth.sum += growth_gain(allocator, &growth, gpu);
@@ -222,13 +242,17 @@ static void allocator_choose_greedy(const struct allocator *allocator, const boo
 				members++;
 			}
 		}
+
 		if (members > size)
 			continue;
+
 		for (; members < size; members++)
 			growth_add_best(allocator, available, &growth);
+
 		/* Each exchange raises an integer sum that is bounded: this ends. */
 		while (growth_exchange(allocator, available, must, &growth))
 			continue;
+
 		if (!found || growth.sum > best) {
 			found = true;
 			best = growth.sum;
@@ -247,26 +271,33 @@ static int allocator_choose_exact(struct allocator *allocator, const bool *avail
 	uint32_t gpus[EXACT_MAX] = {0};
 	uint32_t count = 0;
 	uint16_t available_set = 0, must_set = 0;
+
 	for (uint32_t gpu = 0; gpu < allocator->topology.gpu_count; gpu++) {
 		/* The machine's own tables number GPUs as the machine does. */
 		if (!available[gpu] && !allocator->exact)
 			continue;
+
 		gpus[count] = gpu;
 		available_set |= (uint16_t)(available[gpu] << count);
 		must_set |= (uint16_t)(must[gpu] << count);
 		count++;
 	}
+
 	struct exact *own = NULL;
 	if (!allocator->exact && !(own = allocator_tables(allocator, gpus, count)))
 		return -ENOMEM;
+
 	uint16_t set = 0;
 	rc = exact_choose(own ? own : allocator->exact, available_set, must_set, (uint32_t)size,
 			  &set);
 	(void)exact_free(own);
+
 	if (rc < 0)
 		return rc;
+
 	for (uint32_t i = 0; i < count; i++)
 		out_in[gpus[i]] = (set >> i) & 1;
+
 	return 0;
 }
 
@@ -278,18 +309,22 @@ static int allocator_prefer_whole(struct allocator *allocator, const struct unit
 {
 	bool is_available[GPU_MAX] = {false}, is_must[GPU_MAX] = {false}, in[GPU_MAX] = {false};
 	size_t gpus = 0;
+
 	for (size_t i = 0; i < available->count + must->count; i++) {
 		bool forced = i >= available->count;
 		const struct allocator_unit *unit =
 		    forced ? &must->units[i - available->count] : &available->units[i];
+
 		if (is_available[unit->gpu])
 			return err_set(err, -EINVAL,
 				       "GPU %u is in the question more than once as a whole GPU",
 				       unit->gpu);
+
 		is_available[unit->gpu] = true;
 		is_must[unit->gpu] = forced;
 		gpus++;
 	}
+
 	if (gpus > EXACT_MAX) {
 		allocator_choose_greedy(allocator, is_available, is_must, size, in);
 	} else {
@@ -297,7 +332,9 @@ static int allocator_prefer_whole(struct allocator *allocator, const struct unit
 		if (rc < 0)
 			return err_set(err, rc, "allocator: out of memory");
 	}
+
 	size_t count = 0;
+
 	for (size_t i = 0; i < available->count + must->count; i++) {
 		const struct allocator_unit *unit = i >= available->count
 							? &must->units[i - available->count]
@@ -305,6 +342,7 @@ static int allocator_prefer_whole(struct allocator *allocator, const struct unit
 		if (in[unit->gpu])
 			out[count++] = *unit;
 	}
+
 	return 0;
 }
 
@@ -335,6 +373,7 @@ static bool share_is_better(const struct share *a, const struct share *b,
 	int use = share_use_compare(a, b);
 	int picked = u64_compare(a->picked, b->picked);
 	int order[3] = {use, picked, 0};
+
 	if (policy == ALLOCATOR_PACKED) {
 		order[0] = -use;
 		order[1] = -picked;
@@ -343,10 +382,12 @@ static bool share_is_better(const struct share *a, const struct share *b,
 		order[0] = picked;
 		order[1] = use;
 	}
+
 	for (size_t i = 0; i < array_length(order); i++) {
 		if (order[i] != 0)
 			return order[i] < 0;
 	}
+
 	return a->affinity > b->affinity;
 }
 
@@ -369,11 +410,13 @@ static void allocator_prefer_shared(const struct allocator *allocator,
 		shares[available->units[i].gpu].free++;
 		shares[available->units[i].gpu].next = i;
 	}
+
 	size_t count = 0;
 	for (; count < must->count; count++) {
 		out[count] = must->units[count];
 		share_take(allocator, shares, must->units[count].gpu);
 	}
+
 	for (uint32_t gpu = 0; gpu < allocator->topology.gpu_count; gpu++) {
 		struct share *share = &shares[gpu];
 		uint64_t pool = question->pool_per_gpu ? question->pool_per_gpu[gpu] : 0;
@@ -381,6 +424,7 @@ static void allocator_prefer_shared(const struct allocator *allocator,
 		share->total = pool > seen ? pool : seen;
 		share->used = share->total - share->free;
 	}
+
 	for (; count < question->size; count++) {
 		uint32_t best = GPU_MAX;
 		for (uint32_t gpu = 0; gpu < allocator->topology.gpu_count; gpu++) {
@@ -389,8 +433,10 @@ static void allocator_prefer_shared(const struct allocator *allocator,
 			     share_is_better(&shares[gpu], &shares[best], question->policy)))
 				best = gpu;
 		}
+
 		if (best == GPU_MAX)
 			break; /* the caller made sure that there are enough */
+
 		out[count] = available->units[shares[best].next++];
 		shares[best].free--;
 		shares[best].used++;
@@ -408,11 +454,13 @@ int allocator_prefer(struct allocator *allocator, const struct allocator_questio
 		rc = unit_list_make(allocator, question->must, question->must_count, &must, err);
 	if (rc < 0)
 		return rc;
+
 	unit_list_subtract(&available, &must);
 
 	size_t size = question->size;
 	if (size == 0 || must.count > size)
 		return 0;
+
 	if (size >= available.count + must.count) {
 		size = available.count + must.count;
 		memcpy(out, must.units, must.count * sizeof(*out));
@@ -426,6 +474,7 @@ int allocator_prefer(struct allocator *allocator, const struct allocator_questio
 		if (rc < 0)
 			return rc;
 	}
+
 	qsort(out, size, sizeof(*out), unit_compare);
 	return (int)size;
 }
@@ -454,6 +503,7 @@ static int32_t level_weight(uint8_t level)
 static int32_t links_count(const struct gpu *from, const struct gpu *to)
 {
 	int32_t count = 0;
+
 	for (uint32_t i = 0; i < from->link_count && i < GPU_LINK_MAX; i++) {
 		const struct gpu_link *link = &from->link[i];
 		if (!to)
@@ -461,6 +511,7 @@ static int32_t links_count(const struct gpu *from, const struct gpu *to)
 		else if (link->peer == GPU_LINK_GPU && to->has_pci)
 			count += pci_address_compare(&link->remote, &to->pci) == 0;
 	}
+
 	return count;
 }
 
@@ -474,6 +525,7 @@ void allocator_topology_weigh(const struct inventory *inventory, struct allocato
 	enum { LINK_WEIGHT = 100 };
 	memset(out, 0, sizeof(*out));
 	out->gpu_count = inventory->gpu_count < GPU_MAX ? inventory->gpu_count : GPU_MAX;
+
 	for (uint32_t a = 0; a < out->gpu_count; a++) {
 		const struct gpu *left = &inventory->gpus[a];
 		out->numa[a] = left->numa_node;
@@ -481,6 +533,7 @@ void allocator_topology_weigh(const struct inventory *inventory, struct allocato
 			const struct gpu *right = &inventory->gpus[b];
 			if (left->state != GPU_STATE_OK || right->state != GPU_STATE_OK)
 				continue;
+
 			int32_t links = smaller(links_count(left, right), links_count(right, left));
 			if (links == 0)
 				links = smaller(links_count(left, NULL), links_count(right, NULL));

@@ -42,14 +42,17 @@ static bool subsets_first(struct subsets *subsets, uint16_t mask, uint32_t take)
 	subsets->count = 0;
 	for (uint32_t rest = mask; rest != 0; rest &= rest - 1)
 		subsets->element[subsets->count++] = (uint16_t)(rest & -rest);
+
 	subsets->take = take;
 	subsets->set = 0;
 	if (take > subsets->count)
 		return false;
+
 	for (uint32_t i = 0; i < take; i++) {
 		subsets->place[i] = i;
 		subsets->set |= subsets->element[i];
 	}
+
 	return true;
 }
 
@@ -60,15 +63,19 @@ static bool subsets_next(struct subsets *subsets)
 		i--;
 		subsets->set ^= subsets->element[subsets->place[i]];
 	}
+
 	if (i == 0)
 		return false;
+
 	subsets->set ^= subsets->element[subsets->place[i - 1]];
 	subsets->place[i - 1]++;
 	subsets->set |= subsets->element[subsets->place[i - 1]];
+
 	for (; i < subsets->take; i++) {
 		subsets->place[i] = subsets->place[i - 1] + 1;
 		subsets->set |= subsets->element[subsets->place[i]];
 	}
+
 	return true;
 }
 
@@ -77,7 +84,9 @@ struct exact *exact_new(uint32_t count, int32_t (*weight)[EXACT_MAX], const int3
 	struct exact *exact = calloc(1, sizeof(*exact));
 	if (!exact)
 		return NULL;
+
 	size_t masks = (size_t)1 << count;
+
 	exact->count = count;
 	exact->sum = calloc(masks, sizeof(*exact->sum));
 	exact->rank = calloc(masks, sizeof(*exact->rank));
@@ -88,10 +97,13 @@ struct exact *exact_new(uint32_t count, int32_t (*weight)[EXACT_MAX], const int3
 		uint32_t low = (uint32_t)__builtin_ctz(mask);
 		uint32_t rest = mask & (mask - 1);
 		int32_t sum = exact->sum[rest];
+
 		for (uint32_t other = rest; other != 0; other &= other - 1)
 			sum += weight[low][__builtin_ctz(other)];
+
 		exact->sum[mask] = sum;
 	}
+
 	for (uint32_t mask = 0; mask < masks; mask++)
 		exact->rank[mask] = (uint16_t)exact->class_size[bits(mask)]++;
 
@@ -101,6 +113,7 @@ struct exact *exact_new(uint32_t count, int32_t (*weight)[EXACT_MAX], const int3
 			first++;
 		exact->node_bit[i] = (uint16_t)(1u << first);
 	}
+
 	return exact;
 }
 
@@ -108,11 +121,14 @@ struct exact *exact_free(struct exact *exact)
 {
 	if (!exact)
 		return NULL;
+
 	for (uint32_t k = 0; k <= EXACT_TABLE_MAX; k++)
 		free(exact->best[k]);
+
 	free(exact->sum);
 	free(exact->rank);
 	free(exact);
+
 	return NULL;
 }
 
@@ -132,6 +148,7 @@ static int32_t exact_best_of(const struct exact *exact, uint32_t size, uint16_t 
 	uint16_t low = (uint16_t)(mask & -mask);
 	int32_t best = INT32_MIN;
 	struct subsets others;
+
 	for (bool more = subsets_first(&others, mask ^ low, size - 1); more;
 	     more = subsets_next(&others)) {
 		uint16_t set = others.set | low;
@@ -139,6 +156,7 @@ static int32_t exact_best_of(const struct exact *exact, uint32_t size, uint16_t 
 		if (total > best)
 			best = total;
 	}
+
 	return best;
 }
 
@@ -152,9 +170,11 @@ int exact_prepare(struct exact *exact, uint32_t size)
 		exact->class_offset[size][count] = entries;
 		entries += exact->class_size[count];
 	}
+
 	int32_t *best = calloc(entries, sizeof(*best));
 	if (!best)
 		return -ENOMEM;
+
 	exact->best[size] = best;
 	/* A mask is larger than each of its subsets, so those are done before it. */
 	for (uint32_t mask = 1; mask < (1u << exact->count); mask++) {
@@ -162,6 +182,7 @@ int exact_prepare(struct exact *exact, uint32_t size)
 			*exact_best(exact, size, (uint16_t)mask) =
 			    exact_best_of(exact, size, (uint16_t)mask);
 	}
+
 	return 0;
 }
 
@@ -188,16 +209,21 @@ static bool search_prefers(const struct search *search, uint16_t set)
 {
 	if (!search->found)
 		return true;
+
 	const struct exact *exact = search->exact;
 	if (exact->sum[set] != exact->sum[search->set])
 		return exact->sum[set] > exact->sum[search->set];
+
 	uint32_t nodes = exact_nodes(exact, set), best_nodes = exact_nodes(exact, search->set);
 	if (nodes != best_nodes)
 		return nodes < best_nodes;
+
 	int32_t left = exact->sum[search->available ^ set];
 	int32_t best_left = exact->sum[search->available ^ search->set];
+
 	if (left != best_left)
 		return left > best_left;
+
 	uint32_t differ = (uint32_t)(set ^ search->set);
 	return (set & (differ & -differ)) != 0; /* has the lowest GPU in which they differ */
 }
@@ -208,6 +234,7 @@ static void search_offer(struct search *search, uint16_t set, int32_t total)
 		return;
 	if (search->found && total > search->total)
 		search->found = false;
+
 	if (search_prefers(search, set)) {
 		search->found = true;
 		search->total = total;
@@ -220,6 +247,7 @@ static void search_two_parts(struct search *search, uint16_t must)
 {
 	struct subsets more;
 	uint32_t take = search->size - bits(must);
+
 	for (bool go = subsets_first(&more, search->available ^ must, take); go;
 	     go = subsets_next(&more)) {
 		uint16_t set = more.set | must;
@@ -268,20 +296,24 @@ static int32_t exact_left(const struct search *search, uint16_t mask,
 	uint16_t low[1 << (EXACT_MAX / 2)], high[1 << (EXACT_MAX / 2)];
 	uint32_t low_places = remainders->count / 2;
 	uint32_t rest = patterns_expand(mask, low_places, low);
+
 	(void)patterns_expand(rest, remainders->count - low_places, high);
 	uint32_t low_mask = (1u << low_places) - 1;
 
 	bool one_set = remainders->count < 2 * search->size;
 	int32_t best = INT32_MIN;
+
 	for (uint32_t i = 0; i < remainders->pattern_count; i++) {
 		uint32_t pattern = remainders->pattern[i];
 		uint16_t remainder = low[pattern & low_mask] | high[pattern >> low_places];
 		uint16_t sets = mask ^ remainder;
 		int32_t total = exact->sum[remainder];
+
 		total += one_set ? exact->sum[sets] : *exact_best(exact, search->size, sets);
 		if (total > best)
 			best = total;
 	}
+
 	return best;
 }
 
@@ -290,10 +322,12 @@ static void search_joint(struct search *search, uint16_t must)
 {
 	struct patterns remainders;
 	uint32_t left = bits(search->available) - search->size;
+
 	patterns_make(&remainders, left, left % search->size);
 
 	struct subsets more;
 	uint32_t take = search->size - bits(must);
+
 	for (bool go = subsets_first(&more, search->available ^ must, take); go;
 	     go = subsets_next(&more)) {
 		uint16_t set = more.set | must;
@@ -316,6 +350,7 @@ static int32_t exact_remainders(const struct search *search, uint16_t must, stru
 	int32_t best = INT32_MIN;
 	struct subsets remainder;
 	uint32_t left_over = bits(search->available) % search->size;
+
 	for (bool go = subsets_first(&remainder, search->available ^ must, left_over); go;
 	     go = subsets_next(&remainder)) {
 		uint16_t full = search->available ^ remainder.set;
@@ -327,6 +362,7 @@ static int32_t exact_remainders(const struct search *search, uint16_t must, stru
 		best = total;
 		out->set[out->count++] = remainder.set;
 	}
+
 	return best;
 }
 
@@ -334,16 +370,19 @@ static bool exact_occurs(const struct search *search, uint16_t set,
 			 const struct remainders *remainders)
 {
 	const struct exact *exact = search->exact;
+
 	for (uint32_t i = 0; i < remainders->count; i++) {
 		uint16_t remainder = remainders->set[i];
 		if (remainder & set)
 			continue;
+
 		int32_t total =
 		    exact->sum[set] + exact->sum[remainder] +
 		    *exact_best(exact, search->size, search->available ^ remainder ^ set);
 		if (total == search->total)
 			return true;
 	}
+
 	return false;
 }
 
@@ -351,8 +390,10 @@ static void search_separate(struct search *search, uint16_t must)
 {
 	struct remainders remainders = {.count = 0};
 	search->total = exact_remainders(search, must, &remainders);
+
 	struct subsets more;
 	uint32_t take = search->size - bits(must);
+
 	for (bool go = subsets_first(&more, search->available ^ must, take); go;
 	     go = subsets_next(&more)) {
 		uint16_t set = more.set | must;
@@ -367,6 +408,7 @@ int exact_choose(struct exact *exact, uint16_t available, uint16_t must, uint32_
 		 uint16_t *out_set)
 {
 	struct search search = {.exact = exact, .available = available, .size = size};
+
 	if (size == 1 || 2 * size >= bits(available)) {
 		search_two_parts(&search, must);
 	} else {
@@ -378,6 +420,7 @@ int exact_choose(struct exact *exact, uint16_t available, uint16_t must, uint32_
 		else
 			search_separate(&search, must);
 	}
+
 	*out_set = search.set;
 	return 0;
 }

@@ -45,9 +45,11 @@ static uint64_t holder_key(const struct view *view, const struct view_holder *ho
 	    holder->pod,
 	    holder->container,
 	    holder->id};
+
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		hash = mix(hash, texts[i], strlen(texts[i]) + 1);
+
 	hash = mix(hash, &holder->job, sizeof(holder->job));
 	hash = mix(hash, &holder->since_unix_ns, sizeof(holder->since_unix_ns));
 	return mix(hash, &holder->slot, sizeof(holder->slot));
@@ -80,12 +82,15 @@ static void table_fill(struct busy_table *table, const struct view *view)
 		    reallocarray(table->entries, view->holder_count, sizeof(*entries));
 		if (!entries)
 			return;
+
 		table->entries = entries;
 		table->capacity = view->holder_count;
 	}
+
 	for (uint32_t i = 0; i < view->holder_count; i++)
 		table->entries[i] = (struct busy_entry){holder_key(view, &view->holder[i]),
 							view->holder[i].busy_ns};
+
 	table->count = view->holder_count;
 	table->sample_ns = view->node.sample_ns;
 }
@@ -120,17 +125,22 @@ bool busy_ratio(const struct busy *busy, const struct view *view, uint32_t holde
 	uint64_t key = holder_key(view, about);
 	/* The older one unless the holder is younger than that. */
 	const struct busy_table *tables[] = {&busy->older, &busy->newer};
+
 	for (size_t i = 0; i < 2; i++) {
 		if (tables[i]->sample_ns == 0 || tables[i]->sample_ns >= view->node.sample_ns)
 			continue;
+
 		const struct busy_entry *entry = table_find(tables[i], key, holder);
 		if (!entry || entry->busy_ns > about->busy_ns)
 			continue;
+
 		uint64_t span = view->node.sample_ns - tables[i]->sample_ns;
 		uint64_t busy_ns = about->busy_ns - entry->busy_ns;
+
 		*out_thousandths =
 		    busy_ns >= span ? RATIO_ONE : (uint32_t)(busy_ns / (span / RATIO_ONE + 1));
 		return true;
 	}
+
 	return false;
 }

@@ -22,6 +22,7 @@ struct chunk *chunk_new(size_t max, struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for an answer");
 		return NULL;
 	}
+
 	buf_init(&chunk->buf, max);
 	chunk->references = 1;
 	return chunk;
@@ -62,21 +63,25 @@ struct chunk *chunk_gzip(const struct chunk *chunk, struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for compressing an answer");
 		return NULL;
 	}
+
 	size_t bound = deflateBound(&stream, (uLong)chunk->buf.length);
 	struct chunk *packed = chunk_new(bound, err);
 	if (packed && buf_reserve(&packed->buf, bound) < 0) {
 		(void)err_set(err, -ENOMEM, "out of memory for a compressed answer");
 		packed = chunk_unref(packed);
 	}
+
 	if (packed) {
 		stream.avail_in = (uInt)chunk->buf.length;
 		stream.next_out = (Bytef *)packed->buf.data;
 		stream.avail_out = (uInt)bound;
+
 		/* deflateBound() has promised that this is enough */
 		(void)deflate(&stream, Z_FINISH);
 		packed->buf.length = stream.total_out;
 		chunk_trim(packed);
 	}
+
 	(void)deflateEnd(&stream);
 	return packed;
 }

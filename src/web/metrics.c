@@ -13,6 +13,7 @@ int metrics_render(const struct view *view, uint64_t now_ns, enum view_set set, 
 		metrics_native(&page);
 	if (set != VIEW_SET_NATIVE && view->settings.dcgm != VIEW_DCGM_OFF)
 		metrics_dcgm(&page);
+
 	int rc = metrics_out_end(&page.out);
 	return rc < 0 ? err_set(err, rc, "metrics: %s", err_describe(rc)) : 0;
 }

@@ -28,11 +28,13 @@ static char *out_room(struct metrics_out *m, struct buf *buf, size_t length)
 {
 	if (m->rc < 0)
 		return NULL;
+
 	if (buf->capacity - buf->length <= length) {
 		m->rc = buf_reserve(buf, length);
 		if (m->rc < 0)
 			return NULL;
 	}
+
 	return buf->data + buf->length;
 }
 
@@ -62,18 +64,22 @@ size_t metrics_number(char out[METRICS_NUMBER_MAX], bool negative, uint64_t numb
 {
 	char *to = out;
 	uint64_t whole = number, part = 0;
+
 	if (exponent < 0) {
 		whole = number / powers[-exponent];
 		part = number % powers[-exponent];
 	}
+
 	if (negative && number > 0)
 		*to++ = '-';
 	if (whole < 10)
 		*to++ = (char)('0' + whole);
 	else
 		to += text_u64(to, whole);
+
 	for (int i = 0; i < exponent && number > 0; i++)
 		*to++ = '0';
+
 	if (part > 0) {
 		*to++ = '.';
 		for (int i = -exponent - 1; part > 0; i--) {
@@ -81,6 +87,7 @@ size_t metrics_number(char out[METRICS_NUMBER_MAX], bool negative, uint64_t numb
 			part %= powers[i];
 		}
 	}
+
 	return (size_t)(to - out);
 }
 
@@ -102,6 +109,7 @@ static void out_head(struct metrics_out *m)
 	char *to = out_room(m, m->out, 2 * name + strlen(family->help) + strlen(family->type) + 32);
 	if (!to)
 		return;
+
 	to = put_text(to, "# HELP ");
 	to = put(to, m->name, name);
 	*to++ = ' ';
@@ -120,10 +128,12 @@ static void out_line(struct metrics_out *m, struct metrics_labels labels, const 
 {
 	if (!m->headed)
 		out_head(m);
+
 	size_t name = strlen(m->name), more = extra ? strlen(extra) : 0;
 	char *to = out_room(m, m->out, name + labels.length + more + METRICS_NUMBER_MAX + 8);
 	if (!to)
 		return;
+
 	to = put(to, m->name, name);
 	if (labels.length + more > 0) {
 		*to++ = '{';
@@ -133,6 +143,7 @@ static void out_line(struct metrics_out *m, struct metrics_labels labels, const 
 		to = put(to, more > 0 ? extra : "", more);
 		*to++ = '}';
 	}
+
 	*to++ = ' ';
 	to += metrics_number(to, negative, number, exponent);
 	*to++ = '\n';
@@ -175,6 +186,7 @@ static char *put_escaped(char *to, const char *value, size_t length)
 	for (size_t at = 0; at < length;) {
 		char c = value[at];
 		size_t size = 1;
+
 		if (c == '\\' || c == '"' || c == '\n') {
 			*to++ = '\\';
 			*to++ = c == '\n' ? 'n' : c;
@@ -185,8 +197,10 @@ static char *put_escaped(char *to, const char *value, size_t length)
 		} else {
 			to = put(to, value + at, size);
 		}
+
 		at += size;
 	}
+
 	return to;
 }
 
@@ -196,6 +210,7 @@ void metrics_labels_text(struct metrics_out *m, const char *name, const char *va
 	char *to = out_room(m, &m->scratch, name_length + 3 * length + 4);
 	if (!to)
 		return;
+
 	to = put(to, name, name_length);
 	*to++ = '=';
 	*to++ = '"';
@@ -240,10 +255,12 @@ static uint64_t hash(const char *text, size_t length)
 		sum = (sum ^ word) * prime;
 		sum ^= sum >> 29;
 	}
+
 	word = 0;
 	memcpy(&word, text, length);
 	sum = (sum ^ word) * prime;
 	sum ^= sum >> 32;
+
 	return sum ? sum : 1;
 }
 
@@ -252,7 +269,9 @@ struct metrics_labels metrics_seen_once(struct metrics_out *m, struct metrics_se
 {
 	if (m->rc < 0 || labels.length == 0)
 		return (struct metrics_labels){0};
+
 	uint64_t key = hash(m->scratch.data + labels.at, labels.length);
+
 	for (uint32_t at = (uint32_t)key & seen->mask, i = 0; i <= seen->mask; i++) {
 		if (seen->slot[at] == key)
 			return (struct metrics_labels){0};
@@ -260,7 +279,9 @@ struct metrics_labels metrics_seen_once(struct metrics_out *m, struct metrics_se
 			seen->slot[at] = key;
 			return labels;
 		}
+
 		at = (at + 1) & seen->mask;
 	}
+
 	return (struct metrics_labels){0};
 }

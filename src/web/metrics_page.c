@@ -39,12 +39,15 @@ static void page_migs(struct metrics_page *page, uint32_t place, struct metrics_
 {
 	struct metrics_out *m = &page->out;
 	const struct snapshot_gpu *gpu = &page->view->snapshot.gpu[place];
+
 	for (uint32_t i = 0; i < gpu->mig_count; i++) {
 		const struct snapshot_mig *mig = &gpu->mig[i];
 		page->mig[place][i] = (struct metrics_labels){0};
 		if (page->gpu[place].length == 0)
 			continue;
+
 		struct metrics_labels labels = metrics_labels_begin(m);
+
 		metrics_labels_copy(m, page->gpu[place]);
 		metrics_labels_number(m, "gpu_instance_id", mig->gi);
 		metrics_labels_number(m, "compute_instance_id", mig->ci);
@@ -59,9 +62,11 @@ void metrics_page_begin(struct metrics_page *page, const struct view *view, uint
 {
 	struct metrics_out *m = &page->out;
 	uint32_t count = view->snapshot.gpu_count;
+
 	page->view = view;
 	page->now_ns = now_ns;
 	metrics_out_begin(m, out);
+
 	struct metrics_seen seen = metrics_page_seen(page, count);
 	for (uint32_t i = 0; i < count; i++) {
 		struct metrics_labels labels = metrics_labels_begin(m);
@@ -69,6 +74,7 @@ void metrics_page_begin(struct metrics_page *page, const struct view *view, uint
 		metrics_labels_text(m, "uuid", view->snapshot.gpu[i].uuid);
 		page->gpu[i] = metrics_seen_once(m, &seen, metrics_labels_end(m, labels));
 	}
+
 	seen = metrics_page_seen(page, count * SNAPSHOT_MIG_MAX);
 	for (uint32_t i = 0; i < count; i++)
 		page_migs(page, i, &seen);

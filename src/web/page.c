@@ -62,12 +62,14 @@ static const char *entity_of(uint32_t character)
 static void put_text(struct sheet *sheet, const char *text)
 {
 	put(sheet, "<bdi>");
+
 	for (size_t left = strlen(text), size; left > 0 && sheet->rc == 0;
 	     text += size, left -= size) {
 		const char *entity = entity_of(text_decode(text, left, &size));
 		sheet->rc =
 		    entity ? buf_add_text(sheet->out, entity) : buf_add(sheet->out, text, size);
 	}
+
 	put(sheet, "</bdi>");
 }
 
@@ -117,8 +119,10 @@ static void cell_of(struct sheet *sheet, const struct snapshot_gpu *gpu, const u
 		    int64_t scale, int digits, const char *unit)
 {
 	put(sheet, "<td class=n>");
+
 	for (int i = 0; i < 2; i++) {
 		int64_t number;
+
 		if (i == 1)
 			put(sheet, " / ");
 		if (snapshot_get(gpu, value[i], &number))
@@ -126,6 +130,7 @@ static void cell_of(struct sheet *sheet, const struct snapshot_gpu *gpu, const u
 		else
 			put(sheet, "-");
 	}
+
 	put(sheet, unit);
 	put(sheet, "</td>");
 }
@@ -194,25 +199,31 @@ static void put_node(struct sheet *sheet, const struct view *view, uint64_t now_
 {
 	const struct view_node *node = &view->node;
 	uint32_t cuda = view->snapshot.cuda_version;
+
 	put(sheet, "<p>");
 	put_text(sheet, node->host);
 	put(sheet, " · driver ");
+
 	if (view->snapshot.driver_version[0])
 		put_text(sheet, view->snapshot.driver_version);
 	else
 		put(sheet, "-");
+
 	if (cuda > 0)
 		put_format(sheet, " · CUDA %u.%u", cuda / 1000, cuda % 1000 / 10);
 	put(sheet, " · sluice ");
 	put_text(sheet, node->version);
+
 	if (node->started_ns > 0 && node->started_ns <= now_ns) {
 		put(sheet, " up ");
 		put_duration(sheet, (now_ns - node->started_ns) / CLOCK_NS_PER_S);
 	}
+
 	put(sheet, "</p>\n");
 	if (node->simulated || view->snapshot.simulated)
 		put(sheet,
 		    "<p class=simulated><strong>SIMULATED</strong> These GPUs do not exist.</p>\n");
+
 	if (node->sample_ns == 0)
 		put(sheet, "<p class=warning>No GPU has been read yet.</p>\n");
 	else if (now_ns > node->sample_ns && now_ns - node->sample_ns > VIEW_STALE_NS) {
@@ -220,9 +231,11 @@ static void put_node(struct sheet *sheet, const struct view *view, uint64_t now_
 		put_duration(sheet, (now_ns - node->sample_ns) / CLOCK_NS_PER_S);
 		put(sheet, " old.</p>\n");
 	}
+
 	put_warning(sheet, "", node->problem);
 	put_warning(sheet, "The configuration is not in force: ", node->config_error);
 	put_warning(sheet, "Which pod holds what is not known: ", node->kubelet_error);
+
 	if (!view->snapshot.driver_ok)
 		put_warning(sheet, "No driver: ", view->snapshot.driver_text);
 }
@@ -240,17 +253,21 @@ static void cell_throttle(struct sheet *sheet, const struct snapshot_gpu *gpu)
 	};
 	int64_t bits;
 	const char *between = "";
+
 	if (!snapshot_get(gpu, SNAPSHOT_THROTTLE, &bits)) {
 		put(sheet, "<td>-</td>");
 		return;
 	}
+
 	put(sheet, "<td>");
+
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		if (bits & words[i].bit) {
 			put_format(sheet, "%s%s", between, words[i].word);
 			between = ", ";
 		}
 	}
+
 	put(sheet, between[0] ? "</td>" : "none</td>");
 }
 
@@ -260,6 +277,7 @@ static void put_holder_name(struct sheet *sheet, const struct view_holder *holde
 		put_text(sheet, holder->name_space);
 		put(sheet, "/");
 		put_text(sheet, holder->pod);
+
 		if (holder->container[0]) {
 			put(sheet, " ");
 			put_text(sheet, holder->container);
@@ -269,6 +287,7 @@ static void put_holder_name(struct sheet *sheet, const struct view_holder *holde
 		put_text(sheet, holder->job_name);
 	} else if (holder->id[0]) {
 		put_text(sheet, holder->runtime);
+
 		put(sheet, " ");
 		put_text(sheet, holder->id);
 	} else if (holder->container[0]) {
@@ -281,35 +300,43 @@ static void put_holder_name(struct sheet *sheet, const struct view_holder *holde
 static void cell_holders(struct sheet *sheet, const struct view *view, uint32_t gpu)
 {
 	uint32_t seen = 0;
+
 	put(sheet, "<td>");
+
 	for (uint32_t i = 0; i < view->holder_count; i++) {
 		if (view->holder[i].gpu != gpu || ++seen > PAGE_NAMES_MAX)
 			continue;
 		put(sheet, seen > 1 ? ", " : "");
 		put_holder_name(sheet, &view->holder[i]);
 	}
+
 	if (seen > PAGE_NAMES_MAX)
 		put_format(sheet, " and %u more", seen - PAGE_NAMES_MAX);
+
 	uint32_t strangers = view_strangers(view, gpu, SNAPSHOT_U32_ABSENT);
 	if (strangers > 0)
 		put_format(sheet, "%s%u process%s that %s not given it", seen > 0 ? ", " : "",
 			   strangers, strangers == 1 ? "" : "es", strangers == 1 ? "was" : "were");
 	else if (seen == 0)
 		put(sheet, "free");
+
 	put(sheet, "</td>");
 }
 
 static void cell_health(struct sheet *sheet, const struct view_gpu *gpu)
 {
 	put_format(sheet, "<td><strong>%s</strong>", health_word(gpu->health));
+
 	for (uint32_t i = 0; i < gpu->reason_count && i < VIEW_REASON_MAX; i++) {
 		put(sheet, "<br>");
 		put_text(sheet, gpu->reason[i].text);
+
 		if (gpu->reason[i].advice[0]) {
 			put(sheet, " → ");
 			put_text(sheet, gpu->reason[i].advice);
 		}
 	}
+
 	put(sheet, "</td>");
 }
 
@@ -320,7 +347,9 @@ static void put_gpus(struct sheet *sheet, const struct view *view)
 					    "Slowed by", "Held by",	NULL};
 	static const uint32_t memory[] = {SNAPSHOT_MEMORY_USED, SNAPSHOT_MEMORY_TOTAL};
 	static const uint32_t power[] = {SNAPSHOT_POWER, SNAPSHOT_POWER_LIMIT};
+
 	begin_table(sheet, "GPUs", heads);
+
 	for (uint32_t i = 0; i < view->snapshot.gpu_count; i++) {
 		const struct snapshot_gpu *gpu = &view->snapshot.gpu[i];
 		put_format(sheet, "<tr><th scope=row>%u</th>", gpu->index);
@@ -334,8 +363,10 @@ static void put_gpus(struct sheet *sheet, const struct view *view)
 		cell_throttle(sheet, gpu);
 		cell_holders(sheet, view, i);
 		put(sheet, "</tr>\n");
+
 		for (uint32_t m = 0; m < gpu->mig_count && m < SNAPSHOT_MIG_MAX; m++) {
 			const struct snapshot_mig *mig = &gpu->mig[m];
+
 			put_format(sheet, "<tr><th scope=row>%u:%u</th>", gpu->index, m);
 			cell_text(sheet, mig->profile);
 			put(sheet, "<td>-</td><td>-</td>");
@@ -346,6 +377,7 @@ static void put_gpus(struct sheet *sheet, const struct view *view)
 			put(sheet, "</tr>\n");
 		}
 	}
+
 	end_table(sheet, 0);
 }
 
@@ -354,11 +386,14 @@ static void put_holders(struct sheet *sheet, const struct view *view)
 	static const char *const heads[] = {"GPU",    "Who",	   "User",  "Mode",
 					    "Memory", "Processes", "Since", NULL};
 	static const char *const modes[] = {"exclusive", "timeslice", "mps", "mig"};
+
 	uint32_t count = view->holder_count,
 		 shown = count < PAGE_HOLDER_ROWS ? count : PAGE_HOLDER_ROWS;
 	if (count == 0)
 		return;
+
 	begin_table(sheet, "Who is on them", heads);
+
 	for (uint32_t i = 0; i < shown; i++) {
 		const struct view_holder *holder = &view->holder[i];
 		put_format(sheet, "<tr><th scope=row>%u</th><td>",
@@ -373,6 +408,7 @@ static void put_holders(struct sheet *sheet, const struct view *view)
 		cell_time(sheet, holder->since_unix_ns);
 		put(sheet, "</tr>\n");
 	}
+
 	end_table(sheet, count - shown + view->node.holders_lost);
 }
 
@@ -381,9 +417,12 @@ static void put_jobs(struct sheet *sheet, const struct view *view)
 	static const char *const heads[] = {"Job",  "Name",	 "User", "State",
 					    "GPUs", "Submitted", "Why",	 NULL};
 	uint32_t count = view->job_count, shown = count < PAGE_JOB_ROWS ? count : PAGE_JOB_ROWS;
+
 	if (!view->node.has_queue)
 		return;
+
 	begin_table(sheet, "Jobs", heads);
+
 	for (uint32_t i = 0; i < shown; i++) {
 		const struct view_job *job = &view->job[i];
 		put_format(sheet, "<tr><th scope=row>%" PRIu64 "</th>", job->id);
@@ -395,6 +434,7 @@ static void put_jobs(struct sheet *sheet, const struct view *view)
 		cell_text(sheet, job->reason);
 		put(sheet, "</tr>\n");
 	}
+
 	end_table(sheet, count - shown);
 	put_format(sheet, "<p>%" PRIu64 " wait, %" PRIu64 " run, %" PRIu64 " have ended.</p>\n",
 		   view->jobs_pending, view->jobs_running, view->jobs_ended);
@@ -409,21 +449,27 @@ static void put_events(struct sheet *sheet, const struct view *view)
 		 shown = count < PAGE_EVENT_ROWS ? count : PAGE_EVENT_ROWS;
 	if (count == 0)
 		return;
+
 	begin_table(sheet, "Events", heads);
+
 	for (uint32_t i = 0; i < shown; i++) {
 		const struct view_event *event = &view->event[count - 1 - i];
 		const struct snapshot_gpu *gpu = snapshot_find(&view->snapshot, event->uuid);
+
 		put(sheet, "<tr>");
 		cell_time(sheet, event->unix_ns);
+
 		if (gpu)
 			cell_number(sheet, true, gpu->index, 1, "");
 		else
 			cell_text(sheet, event->uuid);
+
 		cell_text(sheet, event->text);
 		cell_text(sheet, event->advice);
 		cell_text(sheet, event->source);
 		put(sheet, "</tr>\n");
 	}
+
 	end_table(sheet, count - shown);
 }
 
@@ -433,9 +479,12 @@ static void put_adapters(struct sheet *sheet, const struct view *view)
 					    "Rate",    "Health", "Resource", "Why",   NULL};
 	if (view->adapter_count == 0)
 		return;
+
 	begin_table(sheet, "RDMA adapters", heads);
+
 	for (uint32_t i = 0; i < view->adapter_count; i++) {
 		const struct view_adapter *adapter = &view->adapter[i];
+
 		put(sheet, "<tr>");
 		cell_text(sheet, adapter->name);
 		cell_number(sheet, true, adapter->port, 1, "");
@@ -449,6 +498,7 @@ static void put_adapters(struct sheet *sheet, const struct view *view)
 		cell_text(sheet, adapter->reason);
 		put(sheet, "</tr>\n");
 	}
+
 	end_table(sheet, 0);
 }
 
@@ -456,6 +506,7 @@ int page_render(const struct view *view, uint64_t now_ns, struct buf *out, struc
 {
 	struct sheet sheet = {.out = out};
 	sheet.rc = buf_add(out, page_head, (size_t)(page_head_end - page_head));
+
 	if (view) {
 		put_node(&sheet, view, now_ns);
 		put_gpus(&sheet, view);
@@ -467,8 +518,10 @@ int page_render(const struct view *view, uint64_t now_ns, struct buf *out, struc
 		put(&sheet, "<p>Nothing can be shown: a token is needed, or there is no reading "
 			    "yet.</p>\n");
 	}
+
 	if (sheet.rc == 0)
 		sheet.rc = buf_add(out, page_tail, (size_t)(page_tail_end - page_tail));
+
 	return sheet.rc < 0 ? err_set(err, sheet.rc, "no room for the page") : 0;
 }
 

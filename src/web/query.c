@@ -26,6 +26,7 @@ static int query_set(const char *value, size_t length, struct query *out, struct
 		out->has_set = true;
 		return 0;
 	}
+
 	return err_set(err, -EINVAL, "parameter 'set' is one of all, native, dcgm");
 }
 
@@ -33,11 +34,13 @@ static int query_series(const char *value, size_t length, struct query *out, str
 {
 	if (length == 0 || length >= sizeof(out->series))
 		return err_set(err, -EINVAL, "parameter 'series' is no name of a series");
+
 	for (size_t i = 0; i < length; i++) {
 		char c = value[i];
 		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'))
 			return err_set(err, -EINVAL, "parameter 'series' is no name of a series");
 	}
+
 	memcpy(out->series, value, length);
 	out->series[length] = '\0';
 	return 0;
@@ -49,6 +52,7 @@ static int query_since(const char *value, size_t length, struct query *out, stru
 	const char *point = memchr(value, '.', length);
 	size_t whole = point ? (size_t)(point - value) : length;
 	uint64_t seconds, fraction = 0;
+
 	/* until the year 2262, where nanoseconds end */
 	int rc = parse_u64_span(value, whole, 0, INT64_MAX / CLOCK_NS_PER_S - 1, &seconds);
 	if (rc == 0 && point) {
@@ -56,13 +60,17 @@ static int query_since(const char *value, size_t length, struct query *out, stru
 		if (digits > SINCE_DIGITS_MAX)
 			digits = SINCE_DIGITS_MAX;
 		rc = parse_u64_span(point + 1, digits, 0, UINT64_MAX, &fraction);
+
 		for (size_t i = digits; i < SINCE_DIGITS_MAX; i++)
 			fraction *= 10;
+
 		for (const char *c = point + 1 + digits; rc == 0 && c < value + length; c++)
 			rc = *c >= '0' && *c <= '9' ? 0 : -EINVAL;
 	}
+
 	if (rc < 0)
 		return err_set(err, -EINVAL, "parameter 'since' is a time in seconds since 1970");
+
 	out->since_unix_ns = (int64_t)(seconds * CLOCK_NS_PER_S + fraction);
 	out->has_since = true;
 	return 0;
@@ -111,6 +119,7 @@ static int query_unknown(const char *name, size_t length, struct err *err)
 			     (c >= '0' && c <= '9') || c == '_' || c == '-';
 		shown[i] = plain ? c : '?';
 	}
+
 	shown[size] = '\0';
 	return err_set(err, -EINVAL, "parameter '%s' is not known here", shown);
 }
@@ -120,14 +129,17 @@ int query_parse(const char *text, size_t length, unsigned taken, struct query *o
 	struct query query = {.series = ""};
 	unsigned seen = 0;
 	int rc = 0;
+
 	for (size_t at = 0, count = 0; at < length && rc == 0; count++) {
 		const char *ampersand = memchr(text + at, '&', length - at);
 		size_t end = ampersand ? (size_t)(ampersand - text) : length;
 		const char *equals = memchr(text + at, '=', end - at);
 		size_t name = equals ? (size_t)(equals - (text + at)) : end - at;
+
 		if (count >= QUERY_PARAMETERS_MAX)
 			return err_set(err, -EINVAL, "there are more than %d parameters",
 				       QUERY_PARAMETERS_MAX);
+
 		const struct query_row *row = query_find(text + at, name, taken);
 		if (!row)
 			rc = query_unknown(text + at, name, err);
@@ -137,10 +149,13 @@ int query_parse(const char *text, size_t length, unsigned taken, struct query *o
 			rc = err_set(err, -EINVAL, "parameter '%s' has no value", row->name);
 		else
 			rc = row->read(equals + 1, end - at - name - 1, &query, err);
+
 		seen |= row ? (unsigned)row->parameter : 0;
 		at = end + 1;
 	}
+
 	if (rc == 0)
 		*out = query;
+
 	return rc;
 }

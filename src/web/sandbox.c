@@ -29,18 +29,22 @@ static int sandbox_empty_root(void)
 {
 	static const char *const places[] = {"/run/sluice-web-XXXXXX", "/tmp/sluice-web-XXXXXX",
 					     "/dev/shm/sluice-web-XXXXXX"};
+
 	for (size_t i = 0; i < array_length(places); i++) {
 		char path[32];
 		size_t at = 0;
 		for (; places[i][at] != '\0'; at++)
 			path[at] = places[i][at];
+
 		path[at] = '\0';
 		if (!mkdtemp(path))
 			continue;
+
 		int rc = chdir(path) < 0 ? -errno : 0;
 		if (rmdir(path) == 0 && rc == 0)
 			return chroot(".") < 0 ? -errno : 0;
 	}
+
 	/* A file system that cannot be written: what the kernel says of our own descriptors. */
 	return chroot("/proc/self/fdinfo") < 0 || chdir("/") < 0 ? -errno : 0;
 }
@@ -69,14 +73,17 @@ static int sandbox_become(uint32_t uid, uint32_t gid, struct err *err)
 	if (rc < 0 && rc != -EPERM && rc != -ENOENT)
 		return err_set(err, rc, "cannot change to an empty root directory: %s",
 			       err_describe(rc));
+
 	for (int i = 0; i <= CAPABILITY_MAX; i++)
 		(void)prctl(PR_CAPBSET_DROP, i, 0, 0, 0); /* those that there are */
+
 	if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
 		return err_set(err, -errno, "cannot become user %u and group %u: %s", uid, gid,
 			       err_describe(-errno));
 	if (getresuid(&real, &effective, &saved) < 0 || real != uid || effective != uid ||
 	    saved != uid || (uid != 0 && setuid(0) == 0))
 		return err_set(err, -EPERM, "user 0 could not be given up");
+
 	return 0;
 }
 
@@ -101,12 +108,15 @@ int sandbox_enter(uint32_t uid, uint32_t gid, struct err *err)
 		rc = sandbox_become(uid, gid, err);
 	if (rc < 0)
 		return rc;
+
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_set(err, -errno, "cannot give up new privileges: %s",
 			       err_describe(-errno));
+
 	rc = sandbox_drop_capabilities();
 	if (rc < 0)
 		return err_set(err, rc, "cannot give up capabilities: %s", err_describe(rc));
+
 	/* No core: the token would be in it. A limit of 0 does not keep one from a program that the
 	 * kernel pipes it to (core(5)), and changing the user does only where fs.suid_dumpable is
 	 * 0, which systemd-coredump changes. */
@@ -116,6 +126,7 @@ int sandbox_enter(uint32_t uid, uint32_t gid, struct err *err)
 	    sandbox_limit(RLIMIT_NOFILE, SANDBOX_DESCRIPTORS) < 0 ||
 	    sandbox_limit(RLIMIT_AS, (rlim_t)SANDBOX_ADDRESS_MB << 20) < 0)
 		return err_set(err, -errno, "cannot set limits: %s", err_describe(-errno));
+
 	rc = sandbox_filter(err);
 	return rc == -ENOTSUP && !stays ? 0 : rc;
 }
@@ -258,12 +269,15 @@ static void filter_make(struct filter *filter)
 	add(filter, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FILTER_ARCH, 1, 0));
 	add_return(filter, SECCOMP_RET_KILL_PROCESS);
 	add_load(filter, offsetof(struct seccomp_data, nr));
+
 	for (size_t i = 0; i < array_length(allowed); i++) {
 		add_if(filter, allowed[i]);
 		add_return(filter, SECCOMP_RET_ALLOW);
 	}
+
 	add_mmap(filter);
 	add_sendto(filter);
+
 	for (size_t i = 0; i < array_length(deadly); i++) {
 		add_if(filter, deadly[i]);
 		add_return(filter, SECCOMP_RET_KILL_PROCESS);
@@ -291,11 +305,13 @@ int sandbox_filter(struct err *err)
 {
 	struct filter filter = {.length = 0};
 	filter_make(&filter);
+
 	const struct sock_fprog program = {.len = filter.length, .filter = filter.code};
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) < 0)
 		return err_set(err, -errno, "cannot set the filter of system calls: %s",
 			       err_describe(-errno));
+
 	return 0;
 }
 

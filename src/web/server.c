@@ -72,18 +72,21 @@ struct server {
 static void conn_close(struct conn *conn)
 {
 	struct server *server = conn->server;
+
 	if (conn->next)
 		conn->next->previous = conn->previous;
 	if (conn->previous)
 		conn->previous->next = conn->next;
 	else
 		server->first = conn->next;
+
 	if (conn->state == CONN_STREAM)
 		server->streams--;
 	if (conn->is_refused)
 		server->refused--;
 	else
 		server->open--;
+
 	loop_fd_free(conn->watch);
 	(void)close(conn->fd);
 	free(conn->input);
@@ -148,6 +151,7 @@ static void conn_set_head(struct conn *conn, const struct http_request *request,
 	date_now(date);
 	if (!answer->is_stream)
 		(void)snprintf(size, sizeof(size), "Content-Length: %zu\r\n", length);
+
 	int written = snprintf(
 	    conn->head, sizeof(conn->head),
 	    "HTTP/1.1 %u %s\r\nDate: %s\r\nContent-Type: %s\r\n%s%s%s%s"
@@ -160,6 +164,7 @@ static void conn_set_head(struct conn *conn, const struct http_request *request,
 	    answer->varies ? "Vary: Accept-Encoding\r\n" : "", answer->fields ? answer->fields : "",
 	    answer->policy ? answer->policy : "default-src 'none'; frame-ancestors 'none'",
 	    conn_stays(conn, request));
+
 	conn->head_sent = 0;
 	conn->head_length =
 	    written > 0 && (size_t)written < sizeof(conn->head) ? (size_t)written : 0;
@@ -184,8 +189,10 @@ static void conn_answer(struct conn *conn, const struct http_request *request,
 {
 	struct chunk *body = answer_body(answer);
 	bool head_only = request && request->method == HTTP_HEAD;
+
 	if (answer->status == 0)
 		answer->status = 500;
+
 	bool is_stream = answer->is_stream && !head_only;
 	if (!request || !request->keep_alive || is_stream || conn->server->is_finishing)
 		conn->closes = true;
@@ -195,6 +202,7 @@ static void conn_answer(struct conn *conn, const struct http_request *request,
 	conn->since_ns = loop_now_ns(conn->server->loop);
 	conn->deadline_ns = conn_after(conn, SERVER_ANSWER_S);
 	conn->state = CONN_ANSWER;
+
 	if (is_stream) {
 		conn->state = CONN_STREAM;
 		conn->cursor = answer->cursor;
@@ -218,6 +226,7 @@ static int conn_write(struct conn *conn)
 	for (;;) {
 		struct iovec parts[2];
 		int count = 0;
+
 		if (conn->head_sent < conn->head_length)
 			parts[count++] = (struct iovec){conn->head + conn->head_sent,
 							conn->head_length - conn->head_sent};
@@ -228,12 +237,14 @@ static int conn_write(struct conn *conn)
 			conn->body = chunk_unref(conn->body);
 			return 1;
 		}
+
 		struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
 		ssize_t sent = sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (sent < 0 && errno == EINTR)
 			continue;
 		if (sent < 0)
 			return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+
 		size_t of_head = conn->head_length - conn->head_sent;
 		if ((size_t)sent < of_head)
 			of_head = (size_t)sent;
@@ -267,17 +278,20 @@ static size_t server_held(const struct server *server, struct conn **out_slowest
 			  uint32_t *out_count)
 {
 	size_t held = 0;
+
 	*out_slowest = NULL;
 	*out_count = 0;
 	for (struct conn *conn = server->first; conn; conn = conn->next) {
 		if (!conn->body)
 			continue;
+
 		(*out_count)++;
 		if (conn_is_first_with(conn))
 			held += conn->body->buf.length;
 		if (!*out_slowest || conn_takes_since(conn) <= conn_takes_since(*out_slowest))
 			*out_slowest = conn;
 	}
+
 	return held;
 }
 
@@ -315,8 +329,10 @@ static bool conn_write_answer(struct conn *conn)
 		conn->state = CONN_HEAD;
 		conn->since_ns = loop_now_ns(conn->server->loop);
 		conn->deadline_ns = conn_after(conn, SERVER_IDLE_S);
+
 		return true;
 	}
+
 	return false;
 }
 
@@ -328,17 +344,20 @@ static void conn_write_stream(struct conn *conn)
 			conn_close(conn);
 			return;
 		}
+
 		const struct server_owner *owner = &conn->server->owner;
 		if (owner->stream_is_lost(owner->context, conn->cursor)) {
 			conn->server->dropped++;
 			conn_close(conn);
 			return;
 		}
+
 		if (rc == 0) {
 			conn_held(conn);
 			(void)conn_wait(conn, LOOP_READ | LOOP_WRITE);
 			return;
 		}
+
 		conn->body_sent = 0;
 		conn->body = owner->stream_next(owner->context, &conn->cursor);
 		if (!conn->body) {
@@ -357,10 +376,12 @@ static void conn_serve(struct conn *conn, size_t length)
 	struct http_request request;
 	unsigned status;
 	struct err err;
+
 	if (http_request_parse(conn->input, length, &request, &status, &err) < 0) {
 		conn_refuse(conn, status, NULL, err.text);
 	} else {
 		struct answer answer = {.status = 0};
+
 		server->requests++;
 		/* What follows it would be its body, and is not looked for. */
 		if (request.has_body)
@@ -368,6 +389,7 @@ static void conn_serve(struct conn *conn, size_t length)
 		server->owner.answer(server->owner.context, &request, &answer);
 		conn_answer(conn, &request, &answer);
 	}
+
 	memmove(conn->input, conn->input + length, conn->input_length - length);
 	conn->input_length -= length;
 	if (conn->input_length == 0) {
@@ -384,14 +406,17 @@ static bool conn_take_request(struct conn *conn)
 		conn_serve(conn, length);
 		return true;
 	}
+
 	if (conn->input_length == HTTP_HEAD_MAX) {
 		conn_refuse(conn, 431, NULL, "the head of the request is larger than 8 KB");
 		return true;
 	}
+
 	if (conn->server->is_finishing)
 		conn_close(conn);
 	else
 		(void)conn_wait(conn, LOOP_READ);
+
 	return false;
 }
 
@@ -404,12 +429,14 @@ static void conn_go_on(struct conn *conn)
 			(void)conn_wait(conn, LOOP_WRITE);
 			return;
 		}
+
 		if (conn->state == CONN_HEAD && !conn_take_request(conn))
 			return;
 		if (conn->state == CONN_STREAM) {
 			conn_write_stream(conn);
 			return;
 		}
+
 		if (conn->state != CONN_ANSWER || !conn_write_answer(conn))
 			return;
 	}
@@ -421,10 +448,12 @@ static void conn_read_head(struct conn *conn)
 		conn->input = malloc(HTTP_HEAD_MAX);
 		conn->input_length = 0;
 	}
+
 	if (!conn->input) {
 		conn_close(conn);
 		return;
 	}
+
 	ssize_t got = recv(conn->fd, conn->input + conn->input_length,
 			   HTTP_HEAD_MAX - conn->input_length, MSG_DONTWAIT);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -433,6 +462,7 @@ static void conn_read_head(struct conn *conn)
 		conn_close(conn);
 		return;
 	}
+
 	conn->input_length += (size_t)got;
 	conn_go_on(conn);
 }
@@ -446,8 +476,10 @@ static bool conn_discard(struct conn *conn)
 		return true;
 	if (got > 0)
 		conn->said += (uint64_t)got;
+
 	if (got > 0 && (conn->state == CONN_LINGER || conn->said <= STREAM_INPUT_MAX))
 		return true;
+
 	conn_close(conn);
 	return false;
 }
@@ -455,14 +487,17 @@ static bool conn_discard(struct conn *conn)
 static void conn_on_event(int fd, unsigned events, void *context)
 {
 	struct conn *conn = context;
+
 	if (events & LOOP_READ) {
 		if (conn->state == CONN_HEAD) {
 			conn_read_head(conn);
 			return;
 		}
+
 		if (conn->state != CONN_ANSWER && !conn_discard(conn))
 			return;
 	}
+
 	if (events & LOOP_WRITE)
 		conn_go_on(conn);
 }
@@ -486,8 +521,10 @@ static bool server_evict(struct server *server)
 		    (!oldest || conn->since_ns <= oldest->since_ns))
 			oldest = conn;
 	}
+
 	if (!oldest)
 		return false;
+
 	server->evicted++;
 	conn_close(oldest);
 	return true;
@@ -499,20 +536,24 @@ void server_take(struct server *server, int fd)
 {
 	bool is_refused = server->open >= SERVER_CONNECTIONS_MAX && !server_evict(server);
 	struct conn *conn = NULL;
+
 	if (is_refused)
 		server->refused_total++;
 	if (!is_refused || server->refused < SERVER_REFUSED_MAX)
 		conn = calloc(1, sizeof(*conn));
 	if (conn)
 		conn->watch = loop_fd_new(server->loop, fd, LOOP_READ, conn_on_event, conn, NULL);
+
 	if (!conn || !conn->watch) {
 		static const char cut[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
 					  "Content-Length: 0\r\nConnection: close\r\n\r\n";
 		(void)!send(fd, cut, sizeof(cut) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 		(void)close(fd);
 		free(conn);
+
 		return;
 	}
+
 	conn->server = server;
 	conn->fd = fd;
 	conn->since_ns = loop_now_ns(server->loop);
@@ -523,12 +564,14 @@ void server_take(struct server *server, int fd)
 	server->first = conn;
 	server->accepted++;
 	conn->is_refused = is_refused;
+
 	if (!loop_timer_is_running(server->timer))
 		loop_timer_start(server->timer, CLOCK_NS_PER_S);
 	if (!is_refused) {
 		server->open++;
 		return;
 	}
+
 	server->refused++;
 	conn_refuse(conn, 503, "Retry-After: 1\r\n", busy);
 	conn_go_on(conn);
@@ -554,6 +597,7 @@ static void conn_on_deadline(struct conn *conn)
 		conn_go_on(conn);
 		return;
 	}
+
 	if (conn->state == CONN_ANSWER || conn->state == CONN_STREAM)
 		conn->server->dropped++;
 	conn_close(conn);
@@ -579,9 +623,11 @@ static void server_on_timer(void *context)
 		if (conn->deadline_ns <= now)
 			conn_on_deadline(conn);
 	}
+
 	if (server->first || server->is_finishing)
 		loop_timer_start(server->timer,
 				 server->is_finishing ? CLOCK_NS_PER_S / 20 : CLOCK_NS_PER_S);
+
 	server_check_finish(server);
 }
 
@@ -611,11 +657,13 @@ void server_finish(struct server *server, uint64_t deadline_ns, void (*done)(voi
 	server->done = done;
 	server->done_context = context;
 	server->listener = loop_fd_free(server->listener);
+
 	for (struct conn *conn = server->first, *next; conn; conn = next) {
 		next = conn->next;
 		if (conn->state == CONN_STREAM || conn->state == CONN_HEAD)
 			conn_close(conn);
 	}
+
 	loop_timer_start(server->timer, 0);
 }
 
@@ -640,14 +688,17 @@ struct server *server_new(struct loop *loop, int listen_fd, const struct server_
 		(void)err_set(err, -ENOMEM, "out of memory for the HTTP server");
 		return NULL;
 	}
+
 	server->loop = loop;
 	server->owner = *owner;
 	server->timer = loop_timer_new(loop, server_on_timer, server, err);
 	if (server->timer && listen_fd >= 0)
 		server->listener =
 		    loop_fd_new(loop, listen_fd, LOOP_READ, server_on_accept, server, err);
+
 	if (!server->timer || (listen_fd >= 0 && !server->listener))
 		return server_free(server);
+
 	return server;
 }
 
@@ -655,11 +706,14 @@ struct server *server_free(struct server *server)
 {
 	if (!server)
 		return NULL;
+
 	while (server->first)
 		conn_close(server->first);
+
 	loop_fd_free(server->listener);
 	loop_timer_free(server->timer);
 	loop_cancel(server->loop, &server->limit);
 	free(server);
+
 	return NULL;
 }

@@ -61,9 +61,11 @@ struct site *site_new(struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for the pages");
 		return NULL;
 	}
+
 	site->history = history_new(err);
 	site->busy = busy_new(err);
 	site->stream = stream_new(err);
+
 	return site->history && site->busy && site->stream ? site : site_free(site);
 }
 
@@ -77,12 +79,15 @@ struct site *site_free(struct site *site)
 {
 	if (!site)
 		return NULL;
+
 	for (size_t i = 0; i < array_length(site->cache); i++)
 		rendering_drop(&site->cache[i]);
+
 	history_free(site->history);
 	busy_free(site->busy);
 	stream_free(site->stream);
 	free(site);
+
 	return NULL;
 }
 
@@ -104,8 +109,10 @@ void site_set_view(struct site *site, const struct view *view, uint64_t sequence
 	site->sequence = sequence;
 	history_note(site->history, view);
 	busy_note(site->busy, view);
+
 	struct state_at at = site_state(site, now_ns);
 	stream_note(site->stream, &at, streams);
+
 	/* What nobody asks for any more takes no memory. */
 	for (size_t i = 0; i < array_length(site->cache); i++) {
 		if (site->cache[i].sequence != sequence)
@@ -119,6 +126,7 @@ static int site_render(const struct site *site, enum cached what, uint64_t now_n
 		       struct err *err)
 {
 	const struct state_at at = site_state(site, now_ns);
+
 	switch (what) {
 	case CACHED_METRICS:
 	case CACHED_METRICS_NATIVE:
@@ -141,6 +149,7 @@ static int site_render(const struct site *site, enum cached what, uint64_t now_n
 	case CACHED_COUNT:
 		break;
 	}
+
 	return err_set(err, -EINVAL, "there is no such rendering");
 }
 
@@ -152,6 +161,7 @@ static struct rendering *site_rendering(struct site *site, enum cached what, uin
 	if (rendering->plain && rendering->sequence == site->sequence &&
 	    now_ns - rendering->made_ns < CLOCK_NS_PER_S)
 		return rendering;
+
 	rendering_drop(rendering);
 	struct chunk *chunk = chunk_new(SITE_ANSWER_MAX, err);
 	if (!chunk)
@@ -160,10 +170,12 @@ static struct rendering *site_rendering(struct site *site, enum cached what, uin
 		chunk_unref(chunk);
 		return NULL;
 	}
+
 	chunk_trim(chunk);
 	rendering->plain = chunk;
 	rendering->sequence = site->sequence;
 	rendering->made_ns = now_ns;
+
 	return rendering;
 }
 
@@ -183,11 +195,13 @@ static void answer_with(const struct http_request *request, struct rendering *re
 {
 	out->status = 200;
 	out->varies = true;
+
 	if (request->accepts_gzip && rendering->plain->buf.length >= GZIP_WORTH) {
 		if (!rendering->packed)
 			rendering->packed = chunk_gzip(rendering->plain, NULL);
 		out->is_gzip = rendering->packed != NULL;
 	}
+
 	out->body = chunk_ref(out->is_gzip ? rendering->packed : rendering->plain);
 }
 
@@ -277,6 +291,7 @@ static void path_history(const struct visit *visit, struct answer *out)
 		answer_error(out, 400, NULL, err.text);
 		return;
 	}
+
 	question.series = (uint32_t)series;
 	struct rendering once = {.plain = chunk_new(SITE_ANSWER_MAX, &err)};
 	if (!once.plain || history_render(visit->site->history, visit->site->view, &question,
@@ -284,6 +299,7 @@ static void path_history(const struct visit *visit, struct answer *out)
 		answer_error(out, 503, retry_after, err.text);
 	else
 		answer_with(visit->request, &once, out);
+
 	rendering_drop(&once);
 	if (out->status == 200)
 		out->type = json_type;
@@ -295,10 +311,12 @@ static void path_stream(const struct visit *visit, struct answer *out)
 	struct state_at at = site_state(visit->site, visit->now_ns);
 	struct err err;
 	int rc = 0;
+
 	if (visit->streams >= SERVER_STREAMS_MAX) {
 		answer_error(out, 503, retry_after, "there are 32 readers of the stream already");
 		return;
 	}
+
 	if (visit->request->method == HTTP_GET)
 		rc = stream_join(visit->site->stream, &at, last->data, last->length, &out->cursor,
 				 &err);
@@ -306,14 +324,17 @@ static void path_stream(const struct visit *visit, struct answer *out)
 		answer_error(out, 503, retry_after, err.text);
 		return;
 	}
+
 	struct rendering *begin = site_rendering(
 	    visit->site, rc > 0 ? CACHED_STREAM_AGAIN : CACHED_STREAM, visit->now_ns, &err);
 	if (!begin) {
 		answer_error(out, 503, retry_after, err.text);
 		return;
 	}
+
 	out->status = 200;
 	out->type = "text/event-stream; charset=utf-8";
+
 	/* nginx would gather it */
 	out->fields = "X-Accel-Buffering: no\r\n";
 	out->is_stream = true;
@@ -353,6 +374,7 @@ void site_answer(struct site *site, const struct http_request *request, uint64_t
 	    .site = site, .request = request, .now_ns = now_ns, .streams = streams};
 	const struct path *path = site_find(request);
 	struct err err;
+
 	if (request->host.data &&
 	    !access_host_is_ours(site->view, request->host.data, request->host.length)) {
 		answer_error(out, 403, NULL,
@@ -360,14 +382,17 @@ void site_answer(struct site *site, const struct http_request *request, uint64_t
 			     "sluice.web.hosts");
 		return;
 	}
+
 	if (!path) {
 		answer_error(out, 404, NULL, "nothing is here; try /");
 		return;
 	}
+
 	if (request->method == HTTP_OTHER) {
 		answer_error(out, 405, "Allow: GET, HEAD\r\n", "here is only to be read");
 		return;
 	}
+
 	visit.is_known =
 	    site->view && access_token_is_right(site->view, request->authorization.data,
 						request->authorization.length);
@@ -376,15 +401,18 @@ void site_answer(struct site *site, const struct http_request *request, uint64_t
 			     "this wants the token: Authorization: Bearer TOKEN");
 		return;
 	}
+
 	if (query_parse(request->query.data ? request->query.data : "", request->query.length,
 			path->parameters, &visit.query, &err) < 0) {
 		answer_error(out, 400, NULL, err.text);
 		return;
 	}
+
 	if (path->needs_view && !site->view) {
 		answer_error(out, 503, retry_after, "the service has not said anything yet");
 		return;
 	}
+
 	path->answer(&visit, out);
 }
 

@@ -24,12 +24,15 @@ bool state_age(const struct view *view, uint64_t now_ns, uint64_t *out_ns)
 bool state_is_stale(const struct view *view, uint64_t now_ns)
 {
 	uint64_t age;
+
 	if (!view->snapshot.driver_ok)
 		return false;
+
 	/* Before the first sample the service's own age counts: a driver may hang from the start.
 	 */
 	if (!state_age(view, now_ns, &age))
 		age = now_ns > view->node.started_ns ? now_ns - view->node.started_ns : 0;
+
 	return age > VIEW_STALE_NS;
 }
 
@@ -151,9 +154,12 @@ static void gpu_put_reasons(struct jsonw *json, const char *name, const struct v
 			    uint32_t gpu)
 {
 	const struct view_gpu *about = &view->gpu[gpu];
+
 	jsonw_array(json, name);
+
 	for (uint32_t i = 0; i < about->reason_count; i++) {
 		const struct view_reason *reason = &about->reason[i];
+
 		jsonw_object(json, NULL);
 		jsonw_word(json, "cause", reason->cause);
 		jsonw_text(json, "health", state_health_to_string(reason->health));
@@ -162,6 +168,7 @@ static void gpu_put_reasons(struct jsonw *json, const char *name, const struct v
 		jsonw_word(json, "advice", reason->advice);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -171,12 +178,14 @@ static void gpu_put_throttle(struct jsonw *json, const char *name, const struct 
 	int64_t bits;
 	if (!snapshot_get(&view->snapshot.gpu[gpu], SNAPSHOT_THROTTLE, &bits))
 		return;
+
 	jsonw_array(json, name);
 	/* That it is idle is no reason to worry, and is told too. */
 	for (uint32_t i = 0; snapshot_throttle_to_string(i); i++) {
 		if ((bits >> i & 1) != 0)
 			jsonw_text(json, NULL, snapshot_throttle_to_string(i));
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -185,9 +194,12 @@ static void gpu_put_mig(struct jsonw *json, const char *name, const struct view 
 	const struct snapshot_gpu *about = &view->snapshot.gpu[gpu];
 	if (about->mig_count == 0)
 		return;
+
 	jsonw_array(json, name);
+
 	for (uint32_t i = 0; i < about->mig_count; i++) {
 		const struct snapshot_mig *mig = &about->mig[i];
+
 		jsonw_object(json, NULL);
 		jsonw_word(json, "uuid", mig->uuid);
 		jsonw_word(json, "profile", mig->profile);
@@ -197,14 +209,17 @@ static void gpu_put_mig(struct jsonw *json, const char *name, const struct view 
 		put_known(json, "memory_total_bytes", mig->memory_total);
 		put_known(json, "memory_used_bytes", mig->memory_used);
 		jsonw_object(json, "activity");
+
 		for (uint32_t k = 0; k < SNAPSHOT_ACTIVITY_COUNT; k++) {
 			if (mig->activity[k] != SNAPSHOT_U32_ABSENT)
 				jsonw_decimal(json, snapshot_activity_to_string(k),
 					      mig->activity[k], 6);
 		}
+
 		jsonw_end_object(json);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -237,22 +252,30 @@ const uint32_t state_gpu_member_count = array_length(state_gpu_members);
 static void put_gpus(struct jsonw *json, const struct state_at *at)
 {
 	const struct view *view = at->view;
+
 	jsonw_array(json, "gpus");
+
 	for (uint32_t i = 0; i < view->snapshot.gpu_count; i++) {
 		const struct snapshot_gpu *gpu = &view->snapshot.gpu[i];
+
 		jsonw_object(json, NULL);
 		jsonw_text(json, "uuid", gpu->uuid);
+
 		for (uint32_t k = 0; k < state_gpu_member_count; k++)
 			state_gpu_members[k].put(json, state_gpu_members[k].name, view, i);
+
 		jsonw_object(json, "values");
+
 		for (uint32_t value = 0; value < SNAPSHOT_VALUE_COUNT; value++) {
 			int64_t number;
 			if (snapshot_get(gpu, value, &number))
 				jsonw_i64(json, snapshot_value_to_string(value), number);
 		}
+
 		jsonw_end_object(json);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -262,11 +285,13 @@ static void put_node(struct jsonw *json, const char *name, const struct state_at
 {
 	const struct view_node *node = &at->view->node;
 	const struct snapshot *snapshot = &at->view->snapshot;
+
 	jsonw_object(json, name);
 	jsonw_word(json, "host", node->host);
 	jsonw_word(json, "version", node->version);
 	jsonw_word(json, "driver", snapshot->driver_version);
 	jsonw_word(json, "nvml", snapshot->nvml_version);
+
 	if (snapshot->cuda_version > 0) { /* 12040: 12.4 */
 		char cuda[32];
 		size_t at_dot = text_u64(cuda, snapshot->cuda_version / 1000);
@@ -274,6 +299,7 @@ static void put_node(struct jsonw *json, const char *name, const struct state_at
 		(void)text_u64(cuda + at_dot + 1, snapshot->cuda_version % 1000 / 10);
 		jsonw_text(json, "cuda", cuda);
 	}
+
 	if (!snapshot->driver_ok)
 		jsonw_word(json, "driver_problem", snapshot->driver_text);
 	jsonw_word(json, "problem", node->problem);
@@ -284,6 +310,7 @@ static void put_node(struct jsonw *json, const char *name, const struct state_at
 	jsonw_bool(json, "has_queue", node->has_queue);
 	jsonw_bool(json, "has_kubelet", node->has_kubelet);
 	put_unix(json, "started_unix", node->started_unix_ns);
+
 	if (at->now_ns >= node->started_ns && node->started_ns > 0)
 		jsonw_u64(json, "uptime_seconds", (at->now_ns - node->started_ns) / CLOCK_NS_PER_S);
 	put_nonzero(json, "boot_unix", node->boot_unix_s);
@@ -315,12 +342,15 @@ static void put_holders(struct jsonw *json, const char *name, const struct state
 {
 	static const char *const modes[] = {"exclusive", "timeslice", "mps", "mig"};
 	jsonw_array(json, name);
+
 	for (uint32_t i = 0; i < at->view->holder_count; i++) {
 		const struct view_holder *holder = &at->view->holder[i];
 		uint32_t ratio;
+
 		jsonw_object(json, NULL);
 		put_place(json, at->view, holder->gpu, holder->mig);
 		jsonw_text(json, "mode", WORD_OF(modes, holder->mode));
+
 		if (holder->slot != SNAPSHOT_U32_ABSENT)
 			jsonw_u64(json, "slot", holder->slot);
 		jsonw_bool(json, "allocated", holder->allocated);
@@ -328,6 +358,7 @@ static void put_holders(struct jsonw *json, const char *name, const struct state
 		jsonw_word(json, "resource", holder->resource);
 		put_unix(json, "since_unix", holder->since_unix_ns);
 		jsonw_u64(json, "processes", holder->processes);
+
 		if (holder->has_busy)
 			put_ms(json, "busy_seconds", holder->busy_ns);
 		if (at->busy && holder->has_busy && busy_ratio(at->busy, at->view, i, &ratio))
@@ -335,14 +366,17 @@ static void put_holders(struct jsonw *json, const char *name, const struct state
 		put_known(json, "memory_bytes", holder->memory_bytes);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
 static void put_jobs(struct jsonw *json, const char *name, const struct state_at *at)
 {
 	jsonw_array(json, name);
+
 	for (uint32_t i = 0; i < at->view->job_count; i++) {
 		const struct view_job *job = &at->view->job[i];
+
 		jsonw_object(json, NULL);
 		jsonw_u64(json, "id", job->id);
 		jsonw_word(json, "name", job->name);
@@ -354,6 +388,7 @@ static void put_jobs(struct jsonw *json, const char *name, const struct state_at
 		jsonw_u64(json, "gpus", job->gpus);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -375,8 +410,10 @@ static void put_jobs_ended(struct jsonw *json, const char *name, const struct st
 static void put_adapters(struct jsonw *json, const char *name, const struct state_at *at)
 {
 	jsonw_array(json, name);
+
 	for (uint32_t i = 0; i < at->view->adapter_count; i++) {
 		const struct view_adapter *adapter = &at->view->adapter[i];
+
 		jsonw_object(json, NULL);
 		jsonw_word(json, "name", adapter->name);
 		jsonw_u64(json, "port", adapter->port);
@@ -389,26 +426,32 @@ static void put_adapters(struct jsonw *json, const char *name, const struct stat
 		jsonw_word(json, "reason", adapter->reason);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
 static void put_resources(struct jsonw *json, const char *name, const struct state_at *at)
 {
 	jsonw_array(json, name);
+
 	for (uint32_t i = 0; i < at->view->resource_count; i++) {
 		const struct view_resource *resource = &at->view->resource[i];
+
 		jsonw_object(json, NULL);
 		jsonw_word(json, "name", resource->name);
 		jsonw_u64(json, "units", resource->units);
 		jsonw_u64(json, "healthy", resource->healthy);
 		jsonw_u64(json, "allocated", resource->allocated);
+
 		if (resource->is_of_kubelet) {
 			jsonw_u64(json, "allocations", resource->allocations);
 			jsonw_u64(json, "refused", resource->refused);
 			jsonw_bool(json, "registered", resource->registered);
 		}
+
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -501,18 +544,22 @@ static void put_process(struct jsonw *json, const struct view *view,
 	jsonw_object(json, NULL);
 	put_place(json, view, process->gpu, process->mig);
 	jsonw_u64(json, "pid", process->pid);
+
 	if (process->uid != SNAPSHOT_U32_ABSENT)
 		jsonw_u64(json, "uid", process->uid);
 	jsonw_word(json, "name", process->name);
 	jsonw_array(json, "type");
+
 	for (uint32_t i = 0; i < array_length(types); i++) {
 		if ((process->type >> i & 1) != 0)
 			jsonw_text(json, NULL, types[i]);
 	}
+
 	jsonw_end_array(json);
 	if (process->util_sm != SNAPSHOT_U32_ABSENT)
 		jsonw_u64(json, "utilization_sm_percent", process->util_sm);
 	put_known(json, "memory_bytes", process->memory_bytes);
+
 	if (process->holder != SNAPSHOT_U32_ABSENT)
 		put_who(json, &view->holder[process->holder]);
 	jsonw_end_object(json);
@@ -523,15 +570,20 @@ int state_render_processes(const struct state_at *at, struct buf *out, struct er
 	const struct view *view = at->view;
 	uint64_t total = 0;
 	struct jsonw json;
+
 	put_begin(&json, at, out);
+
 	for (uint32_t i = 0; i < view->snapshot.gpu_count; i++)
 		total += view->snapshot.gpu[i].process_total;
+
 	/* more than there are entries if there was no room for all */
 	jsonw_u64(&json, "processes_seen", total);
 	jsonw_u64(&json, "unattributed", view->node.unattributed);
 	jsonw_array(&json, "processes");
+
 	for (uint32_t i = 0; i < view->process_count; i++)
 		put_process(&json, view, &view->process[i]);
+
 	jsonw_end_array(&json);
 	return put_end(&json, err);
 }

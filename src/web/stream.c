@@ -53,6 +53,7 @@ struct stream *stream_new(struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for the stream");
 		return NULL;
 	}
+
 	/* Part 0 never is: a reader at 0 has nothing. */
 	stream->first = stream->behind = 1;
 	buf_init(&stream->scratch, STREAM_PART_MAX);
@@ -73,6 +74,7 @@ static void stream_stop(struct stream *stream)
 {
 	while (stream->first < stream->behind)
 		stream_drop_first(stream);
+
 	/* a number that no reader has passed */
 	stream->first = ++stream->behind;
 	stream->runs = false;
@@ -106,17 +108,22 @@ static bool member_changed(struct stream *stream, const struct state_at *at, uin
 			   int32_t gpu, uint64_t *known, int *rc)
 {
 	struct jsonw json;
+
 	buf_clear(&stream->scratch);
 	jsonw_init(&json, &stream->scratch);
+
 	if (gpu >= 0)
 		state_gpu_members[member].put(&json, state_gpu_members[member].name, at->view,
 					      (uint32_t)gpu);
 	else
 		state_members[member].put(&json, state_members[member].name, at);
+
 	if (json.rc < 0)
 		*rc = json.rc;
+
 	uint64_t hash = hash_of(&stream->scratch);
 	bool changed = hash != *known;
+
 	*known = hash;
 	return changed;
 }
@@ -135,6 +142,7 @@ static int compare_members(struct stream *stream, const struct state_at *at, str
 {
 	struct state_at still = *at;
 	int rc = 0;
+
 	still.now_ns = 0;
 	for (uint32_t i = 0; i < state_member_count; i++) {
 		if (!member_changed(stream, &still, i, -1, &stream->member[i], &rc) || !json)
@@ -143,6 +151,7 @@ static int compare_members(struct stream *stream, const struct state_at *at, str
 		(void)member_changed(stream, at, i, -1, &ignored, &rc);
 		put_member(stream, json, state_members[i].name);
 	}
+
 	return rc;
 }
 
@@ -158,8 +167,10 @@ static void put_values(struct jsonw *json, const struct known_gpu *known,
 		       const struct snapshot_gpu *gpu)
 {
 	jsonw_object(json, "values");
+
 	for (uint32_t value = 0; value < SNAPSHOT_VALUE_COUNT; value++) {
 		int64_t number;
+
 		if (!value_changed(known, gpu, value))
 			continue;
 		if (snapshot_get(gpu, value, &number))
@@ -167,6 +178,7 @@ static void put_values(struct jsonw *json, const struct known_gpu *known,
 		else
 			jsonw_null(json, snapshot_value_to_string(value));
 	}
+
 	jsonw_end_object(json);
 }
 
@@ -198,21 +210,25 @@ static int compare_gpu(struct stream *stream, const struct state_at *at, uint32_
 	struct known_gpu *known = &stream->gpus[i];
 	bool open = false;
 	int rc = 0;
+
 	if (json && any_value_changed(known, gpu)) {
 		put_gpu_once(json, gpu->uuid, gpus_open, &open);
 		put_values(json, known, gpu);
 	}
+
 	for (uint32_t k = 0; k < state_gpu_member_count; k++) {
 		if (!member_changed(stream, at, k, (int32_t)i, &known->member[k], &rc) || !json)
 			continue;
 		put_gpu_once(json, gpu->uuid, gpus_open, &open);
 		put_member(stream, json, state_gpu_members[k].name);
 	}
+
 	if (open)
 		jsonw_end_object(json);
 	memcpy(known->uuid, gpu->uuid, sizeof(known->uuid));
 	memcpy(known->present, gpu->present, sizeof(known->present));
 	memcpy(known->value, gpu->value, sizeof(known->value));
+
 	return rc;
 }
 
@@ -250,6 +266,7 @@ static int stream_learn(struct stream *stream, const struct state_at *at)
 		stream->gpus = gpus;
 		stream->gpu_capacity = count;
 	}
+
 	stream->gpu_count = count;
 	stream->last_event =
 	    at->view->event_count > 0 ? at->view->event[at->view->event_count - 1].id : 0;
@@ -275,9 +292,11 @@ int stream_begin_render(const struct state_at *at, bool resumes, struct buf *out
 			rc = buf_add_text(out, "data: ");
 		if (rc == 0)
 			rc = state_render(at, out, err);
+
 		if (rc == 0)
 			rc = buf_add_text(out, "\n\n");
 	}
+
 	return rc < 0 ? err_set(err, rc, "no room for the state of the machine") : 0;
 }
 
@@ -287,11 +306,14 @@ static int render_alerts(struct stream *stream, const struct state_at *at, struc
 	const struct view *view = at->view;
 	uint64_t newest = stream->last_event;
 	int rc = 0;
+
 	for (uint32_t i = 0; i < view->event_count && rc == 0; i++) {
 		struct jsonw json;
+
 		/* Ids count up; those of another agent's life begin anew with a new process. */
 		if (view->event[i].id <= stream->last_event)
 			continue;
+
 		newest = view->event[i].id;
 		rc = buf_add_text(out, "event: alert\ndata: ");
 		jsonw_init(&json, out);
@@ -299,6 +321,7 @@ static int render_alerts(struct stream *stream, const struct state_at *at, struc
 		state_put_event(&json, NULL, &view->event[i]);
 		rc = json.rc < 0 ? json.rc : buf_add_text(out, "\n\n");
 	}
+
 	stream->last_event = newest;
 	return rc;
 }
@@ -349,6 +372,7 @@ static void stream_push(struct stream *stream, struct chunk *chunk, uint64_t seq
 	       (stream->behind - stream->first == STREAM_PARTS_MAX ||
 		stream->bytes + chunk->buf.length > STREAM_BYTES_MAX))
 		stream_drop_first(stream);
+
 	stream->parts[stream->behind % STREAM_PARTS_MAX] = (struct part){chunk, sequence};
 	stream->behind++;
 	stream->bytes += chunk->buf.length;
@@ -372,12 +396,14 @@ void stream_note(struct stream *stream, const struct state_at *at, uint32_t read
 		stream_stop(stream);
 		return;
 	}
+
 	struct chunk *chunk = chunk_new(STREAM_PART_MAX, NULL);
 	if (!chunk || render_part(stream, at, &chunk->buf) < 0) {
 		chunk_unref(chunk);
 		stream_stop(stream);
 		return;
 	}
+
 	chunk_trim(chunk);
 	stream_push(stream, chunk, at->sequence, at->now_ns);
 }
@@ -396,6 +422,7 @@ bool stream_heartbeat(struct stream *stream, const struct state_at *at)
 	bool stale = stream->runs && at->view && state_is_stale(at->view, at->now_ns);
 	if (!stream->runs || silent_ns < (stale ? VIEW_STALE_NS : STREAM_HEARTBEAT_NS))
 		return false;
+
 	struct chunk *chunk = chunk_new(STREAM_HEARTBEAT_MAX, NULL);
 	int rc = !chunk	 ? -ENOMEM
 		 : stale ? render_stale(at, &chunk->buf)
@@ -404,6 +431,7 @@ bool stream_heartbeat(struct stream *stream, const struct state_at *at)
 		chunk_unref(chunk);
 		return false; /* the next time */
 	}
+
 	stream_push(stream, chunk, newest_sequence(stream), at->now_ns);
 	return true;
 }
@@ -414,14 +442,17 @@ int stream_id_parse(const char *text, size_t length, uint64_t *out_epoch, uint64
 {
 	const char *dash = length > 0 ? memchr(text, '-', length) : NULL;
 	uint64_t epoch, sequence;
+
 	if (!dash)
 		return -EINVAL;
+
 	size_t size = (size_t)(dash - text);
 	/* not "0x..", which the parser of numbers takes */
 	if (memchr(text, 'x', size) || memchr(text, 'X', size) ||
 	    parse_hex_span(text, size, UINT64_MAX, &epoch) < 0 ||
 	    parse_u64_span(dash + 1, length - size - 1, 0, UINT64_MAX, &sequence) < 0)
 		return -EINVAL;
+
 	*out_epoch = epoch;
 	*out_sequence = sequence;
 	return 0;
@@ -445,6 +476,7 @@ int stream_join(struct stream *stream, const struct state_at *at, const char *la
 	    stream_id_parse(last_id, last_id_length, &epoch, &sequence) == 0 &&
 	    epoch == at->view->node.started_ns)
 		found = stream_find(stream, sequence);
+
 	if (!stream->runs) {
 		stream_stop(stream); /* nothing of before */
 		stream->base_sequence = at->sequence;
@@ -453,8 +485,10 @@ int stream_join(struct stream *stream, const struct state_at *at, const char *la
 			stream_stop(stream);
 			return err_set(err, -ENOMEM, "out of memory for the stream");
 		}
+
 		stream->runs = true;
 	}
+
 	stream->last_read_ns = at->now_ns;
 	*out_cursor = found > 0 ? found : stream->behind - 1;
 	return found > 0;

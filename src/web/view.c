@@ -74,12 +74,14 @@ static bool view_gpu_is_valid(const struct view_gpu *gpu)
 	    !TEXT_IS_ENDED(gpu->door) || gpu->health > VIEW_UNHEALTHY ||
 	    gpu->reason_count > VIEW_REASON_MAX)
 		return false;
+
 	for (uint32_t i = 0; i < gpu->reason_count; i++) {
 		const struct view_reason *reason = &gpu->reason[i];
 		if (!TEXT_IS_ENDED(reason->cause) || !TEXT_IS_ENDED(reason->text) ||
 		    !TEXT_IS_ENDED(reason->advice) || reason->health > VIEW_UNHEALTHY)
 			return false;
 	}
+
 	return true;
 }
 
@@ -133,34 +135,43 @@ static bool view_lists_are_valid(const struct view *view)
 	for (uint32_t i = 0; i < view->snapshot.gpu_count; i++)
 		if (!view_gpu_is_valid(&view->gpu[i]))
 			return false;
+
 	for (uint32_t i = 0; i < view->xid_count; i++)
 		if (view->xid[i].gpu >= view->snapshot.gpu_count ||
 		    !TEXT_IS_ENDED(view->xid[i].class_) || !TEXT_IS_ENDED(view->xid[i].text))
 			return false;
+
 	for (uint32_t i = 0; i < view->event_count; i++)
 		if (!view_event_is_valid(&view->event[i]))
 			return false;
+
 	for (uint32_t i = 0; i < view->adapter_count; i++)
 		if (!view_adapter_is_valid(&view->adapter[i]))
 			return false;
+
 	for (uint32_t i = 0; i < view->resource_count; i++)
 		if (!TEXT_IS_ENDED(view->resource[i].name))
 			return false;
+
 	for (uint32_t i = 0; i < view->job_count; i++)
 		if (!view_job_is_valid(&view->job[i]))
 			return false;
+
 	for (uint32_t i = 0; i < view->process_count; i++)
 		if (!view_process_is_valid(view, &view->process[i]))
 			return false;
+
 	for (uint32_t i = 0; i < view->holder_count; i++)
 		if (!view_holder_is_valid(view, &view->holder[i]))
 			return false;
+
 	return true;
 }
 
 uint32_t view_strangers(const struct view *view, uint32_t gpu, uint32_t mig)
 {
 	uint32_t count = 0;
+
 	for (uint32_t i = 0; i < view->process_count; i++) {
 		const struct view_process *process = &view->process[i];
 		bool computes = process->type & (SNAPSHOT_PROCESS_COMPUTE | SNAPSHOT_PROCESS_MPS);
@@ -207,8 +218,10 @@ static bool view_copy_used(const struct view *from, struct view *out)
 	memcpy(&out->snapshot, &from->snapshot, offsetof(struct snapshot, gpu));
 	memcpy(&out->xid_count, &from->xid_count,
 	       offsetof(struct view, xid) - offsetof(struct view, xid_count));
+
 	if (!view_counts_are_valid(out))
 		return false;
+
 	COPY_LIST(&from->snapshot, &out->snapshot, gpu, out->snapshot.gpu_count);
 	COPY_LIST(from, out, gpu, out->snapshot.gpu_count);
 	COPY_LIST(from, out, xid, out->xid_count);
@@ -218,6 +231,7 @@ static bool view_copy_used(const struct view *from, struct view *out)
 	COPY_LIST(from, out, job, out->job_count);
 	COPY_LIST(from, out, process, out->process_count);
 	COPY_LIST(from, out, holder, out->holder_count);
+
 	return true;
 }
 
@@ -227,13 +241,16 @@ bool view_copy(const struct view_shared *shared, struct view *out, uint64_t *out
 		uint64_t before = atomic_load_explicit(&shared->sequence, memory_order_acquire);
 		if (before % 2 != 0 || !view_copy_used(&shared->view, out))
 			continue;
+
 		atomic_thread_fence(memory_order_acquire);
 		if (atomic_load_explicit(&shared->sequence, memory_order_relaxed) != before)
 			continue;
 		if (!view_is_valid(out))
 			return false;
+
 		*out_sequence = before;
 		return true;
 	}
+
 	return false;
 }

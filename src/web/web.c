@@ -69,11 +69,13 @@ static int web_check_fds(struct err *err)
 		return err_set(err, -EBADF,
 			       "descriptors 3 to 6 are not those of the service, which starts this "
 			       "process; try 'sluice agent'");
+
 	if (view.st_size < (off_t)sizeof(struct view_shared))
 		return err_set(err, -EINVAL,
 			       "the view has %lld bytes, not %zu: it is of another "
 			       "version",
 			       (long long)view.st_size, sizeof(struct view_shared));
+
 	for (int fd = HANDED_LISTEN; fd <= HANDED_LIFE; fd++) {
 		int flags = fcntl(fd, F_GETFL);
 		if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
@@ -81,6 +83,7 @@ static int web_check_fds(struct err *err)
 			return err_set(err, -errno, "cannot set up descriptor %d: %s", fd,
 				       err_describe(-errno));
 	}
+
 	return 0;
 }
 
@@ -95,6 +98,7 @@ static void web_set_options(void)
 	    {IPPROTO_TCP, TCP_NODELAY, 1},
 	    {IPPROTO_TCP, TCP_USER_TIMEOUT, WEB_USER_TIMEOUT_MS}, /* a reader that has vanished */
 	};
+
 	for (size_t i = 0; i < array_length(rows); i++)
 		(void)setsockopt(HANDED_LISTEN, rows[i].level, rows[i].name, &rows[i].value,
 				 sizeof(rows[i].value));
@@ -112,6 +116,7 @@ static void web_take_view(struct web *web)
 	if (!view_copy(web->shared, web->spare, &sequence) ||
 	    (web->has_view && sequence == web->sequence))
 		return; /* the next tick brings another */
+
 	struct view *view = web->spare;
 	if (web->has_view && !same_token(&view->settings, &web->now->settings))
 		server_end_streams(web->server);
@@ -121,6 +126,7 @@ static void web_take_view(struct web *web)
 	web->has_view = true;
 	site_set_view(web->site, view, sequence, loop_now_ns(web->loop),
 		      server_counts(web->server).streams);
+
 	/* The other one is written to again in a second; until then it takes no memory. */
 	(void)madvise(web->spare, sizeof(*web->spare), MADV_DONTNEED);
 	server_wake_streams(web->server);
@@ -196,26 +202,31 @@ static int web_start(struct web *web, struct err *err)
 					   .stream_next = web_stream_next,
 					   .stream_is_lost = web_stream_is_lost,
 					   .context = web};
+
 	web->shared = web_map(HANDED_VIEW, sizeof(*web->shared), MAP_SHARED, err);
 	web->now = web_map(-1, sizeof(*web->now), MAP_PRIVATE | MAP_ANONYMOUS, err);
 	web->spare = web_map(-1, sizeof(*web->spare), MAP_PRIVATE | MAP_ANONYMOUS, err);
 	if (!web->shared || !web->now || !web->spare)
 		return -ENOMEM;
+
 	web_set_options();
 	resident_init(&web->resident);
 	web->loop = loop_new(LOOP_REAL, err);
 	if (!web->loop)
 		return -ENOMEM;
+
 	web->site = site_new(err);
 	web->server = web->site ? server_new(web->loop, HANDED_LISTEN, &owner, err) : NULL;
 	if (!web->server)
 		return -ENOMEM;
+
 	web->tick = loop_fd_new(web->loop, HANDED_TICK, LOOP_READ, web_on_tick, web, err);
 	web->life = loop_fd_new(web->loop, HANDED_LIFE, LOOP_READ, web_on_life, web, err);
 	web->terminate = loop_signal_new(web->loop, SIGTERM, web_on_terminate, web, err);
 	web->timer = loop_timer_new(web->loop, web_on_timer, web, err);
 	if (!web->tick || !web->life || !web->terminate || !web->timer)
 		return -ENOMEM;
+
 	loop_timer_start(web->timer, WEB_TIMER_NS);
 	return 0;
 }
@@ -241,10 +252,12 @@ int web_run(const struct web_options *options, struct err *err)
 		tzset(); /* reads a file the first time that a date is made */
 		rc = sandbox_enter(options->uid, options->gid, err);
 	}
+
 	if (rc == 0) {
 		web_take_view(&web);
 		rc = loop_run(web.loop, err);
 	}
+
 	web_stop(&web);
 	return rc;
 }

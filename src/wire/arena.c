@@ -61,6 +61,7 @@ void arena_reset(struct arena *arena)
 		arena_done(arena);
 		return;
 	}
+
 	arena->blocks = kept->next;
 	arena_done(arena);
 	memset(kept->data, 0, kept->used);
@@ -86,16 +87,20 @@ static struct arena_block *arena_grow(struct arena *arena, size_t size)
 {
 	if (size > arena->max - arena->held)
 		return NULL;
+
 	size_t usual = arena_block_size(arena);
 	/* Something large gets a block of its own, so that the rest of the present one is kept. */
 	bool own = size > usual / 4;
 	size_t capacity = own ? size : usual;
 	size_t bytes;
+
 	if (!size_add(capacity, sizeof(struct arena_block), &bytes))
 		return NULL;
+
 	struct arena_block *block = calloc(1, bytes);
 	if (!block)
 		return NULL;
+
 	block->size = capacity;
 	arena->held += capacity;
 	if (own && arena->blocks) {
@@ -105,18 +110,21 @@ static struct arena_block *arena_grow(struct arena *arena, size_t size)
 		block->next = arena->blocks;
 		arena->blocks = block;
 	}
+
 	return block;
 }
 
 void *arena_alloc(struct arena *arena, size_t size)
 {
 	size_t padded;
+
 	if (size == 0)
 		size = 1; /* each answer is a place of its own */
 	if (!size_add(size, ARENA_ALIGNMENT - 1, &padded)) {
 		arena->exhausted = true;
 		return NULL;
 	}
+
 	padded &= ~(size_t)(ARENA_ALIGNMENT - 1);
 
 	struct arena_block *block = arena->blocks;
@@ -126,7 +134,9 @@ void *arena_alloc(struct arena *arena, size_t size)
 		arena->exhausted = true;
 		return NULL;
 	}
+
 	void *data = block->data + block->used;
+
 	block->used += padded;
 	arena->used += padded;
 	return data;
@@ -151,14 +161,18 @@ char *arena_copy_valid(struct arena *arena, const char *text)
 	size_t length = strlen(text), valid_length = 0, size;
 	if (text_plain(text, length) == length) /* as nearly all are */
 		return arena_copy(arena, text, length + 1);
+
 	for (size_t at = 0; at < length; at += size) {
 		bool bad = text_decode(text + at, length - at, &size) == TEXT_INVALID;
 		valid_length += bad ? sizeof(replacement) - 1 : size;
 	}
+
 	char *copy = arena_alloc(arena, valid_length + 1);
 	if (!copy)
 		return NULL;
+
 	char *out = copy;
+
 	for (size_t at = 0; at < length; at += size) {
 		if (text_decode(text + at, length - at, &size) == TEXT_INVALID) {
 			memcpy(out, replacement, sizeof(replacement) - 1);
@@ -168,6 +182,7 @@ char *arena_copy_valid(struct arena *arena, const char *text)
 			out += size;
 		}
 	}
+
 	return copy;
 }
 
@@ -175,14 +190,18 @@ char *arena_printf(struct arena *arena, const char *format, ...)
 {
 	va_list arguments;
 	va_start(arguments, format);
+
 	int length = vsnprintf(NULL, 0, format, arguments);
+
 	va_end(arguments);
 	char *text = length < 0 ? NULL : arena_alloc(arena, (size_t)length + 1);
 	if (!text)
 		return NULL;
+
 	va_start(arguments, format);
 	(void)vsnprintf(text, (size_t)length + 1, format, arguments);
 	va_end(arguments);
+
 	return text;
 }
 

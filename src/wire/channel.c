@@ -40,6 +40,7 @@ static void channel_close(struct channel *channel, const struct err *why)
 static int channel_write(struct channel *channel, struct err *err)
 {
 	struct buf *output = &channel->output;
+
 	while (output->length > 0) {
 		ssize_t written =
 		    send(channel->fd, output->data, output->length, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -47,13 +48,16 @@ static int channel_write(struct channel *channel, struct err *err)
 			continue;
 		if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			return 0;
+
 		if (written < 0) {
 			int code = -errno;
 			return err_set(err, code, "cannot write to the connection: %s",
 				       err_describe(code));
 		}
+
 		buf_consume(output, (size_t)written);
 	}
+
 	buf_done(output); /* a connection at rest keeps no buffer */
 	return 0;
 }
@@ -64,9 +68,11 @@ static int channel_move(struct channel *channel, struct err *err)
 {
 	for (unsigned round = 0; round < CHANNEL_ROUNDS; round++) {
 		int rc = session_fill(channel->session, &channel->output, CHANNEL_OUTPUT, err);
+
 		channel->writes = channel->output.length > 0;
 		if (channel->over || !channel->writes)
 			return rc;
+
 		/* A peer that broke the rules is told so only if that costs no waiting. */
 		int written = channel_write(channel, rc < 0 ? NULL : err);
 		if (rc < 0 || written < 0)
@@ -74,6 +80,7 @@ static int channel_move(struct channel *channel, struct err *err)
 		if (channel->output.length > 0)
 			return 0; /* the socket is full */
 	}
+
 	return 0;
 }
 
@@ -81,16 +88,20 @@ static void channel_send(struct channel *channel)
 {
 	struct err err = {0};
 	int rc = channel_move(channel, &err);
+
 	if (channel->over)
 		return;
+
 	loop_cancel(channel->loop, &channel->flush); /* asked for meanwhile: it was just done */
 	if (rc == 0 && !channel->writes && session_is_over(channel->session)) {
 		channel_close(channel, NULL);
 		return;
 	}
+
 	/* Who does not read is not read from. */
 	unsigned events =
 	    (channel->output.length == 0 ? LOOP_READ : 0u) | (channel->writes ? LOOP_WRITE : 0u);
+
 	if (rc == 0)
 		rc = loop_fd_watch(channel->watch, events, &err);
 	if (rc < 0)
@@ -117,13 +128,16 @@ static void channel_read(struct channel *channel)
 	ssize_t length = recv(channel->fd, data, sizeof(data), MSG_DONTWAIT);
 	if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
 		return;
+
 	if (length <= 0) {
 		int code = length < 0 ? -errno : -ECONNRESET;
 		(void)err_set(&err, code, "the connection was closed by the other side");
 		channel_close(channel, &err);
 		return;
 	}
+
 	int rc = session_receive(channel->session, data, (size_t)length, &err);
+
 	if (channel->over)
 		return;
 	if (rc < 0)
@@ -152,6 +166,7 @@ struct channel *channel_new(struct loop *loop, int fd, struct session *session,
 		(void)err_set(err, -ENOMEM, "out of memory for a connection");
 		return NULL;
 	}
+
 	channel->loop = loop;
 	channel->session = session;
 	channel->closed = closed;
@@ -162,6 +177,7 @@ struct channel *channel_new(struct loop *loop, int fd, struct session *session,
 		free(channel);
 		return NULL;
 	}
+
 	channel->fd = fd;
 	channel_flush(channel);
 	return channel;
@@ -176,12 +192,14 @@ struct channel *channel_free(struct channel *channel)
 {
 	if (!channel)
 		return NULL;
+
 	channel->over = true;
 	loop_cancel(channel->loop, &channel->flush);
 	channel->watch = loop_fd_free(channel->watch);
 	(void)close(channel->fd);
 	buf_done(&channel->output);
 	loop_defer(channel->loop, &channel->gone, channel_release, channel);
+
 	return NULL;
 }
 

@@ -85,6 +85,7 @@ static void call_on_closed(struct session_stream *stream, const struct wire_resu
 {
 	struct wire_client_call *call = session_stream_user(stream);
 	struct wire_result late;
+
 	if (result->status == WIRE_CANCELLED && call->timer &&
 	    loop_now_ns(call->client->loop) >= call->deadline_ns) {
 		call_too_late(stream, &late);
@@ -111,10 +112,12 @@ static void call_on_timer(void *context)
 {
 	struct wire_client_call *call = context;
 	struct wire_result result;
+
 	call_too_late(call->stream, &result);
 	session_stream_cancel(call->stream);
 	client_flush(call->client);
 	call_release(call);
+
 	if (call->callbacks.end)
 		call->callbacks.end(&result, call->callbacks.context);
 }
@@ -129,11 +132,13 @@ struct wire_client_call *wire_client_call(struct wire_client *client,
 		(void)err_set(err, -ENOTCONN, "the connection to '%s' is closed", client->path);
 		return NULL;
 	}
+
 	struct wire_client_call *call = calloc(1, sizeof(*call));
 	if (!call) {
 		(void)err_set(err, -ENOMEM, "out of memory for a call of '%s'", method->path);
 		return NULL;
 	}
+
 	call->client = client;
 	call->callbacks = *callbacks;
 	if (deadline_ns > 0)
@@ -141,15 +146,18 @@ struct wire_client_call *wire_client_call(struct wire_client *client,
 	if (deadline_ns == 0 || call->timer)
 		call->stream =
 		    session_call(client->session, method, request, deadline_ns, call, err);
+
 	if (!call->stream) {
 		call->timer = loop_timer_free(call->timer);
 		free(call);
 		return NULL;
 	}
+
 	if (call->timer) {
 		call->deadline_ns = clock_after_ns(loop_now_ns(client->loop), deadline_ns);
 		loop_timer_start(call->timer, deadline_ns);
 	}
+
 	client_flush(client);
 	return call;
 }
@@ -177,6 +185,7 @@ static void client_fail(struct wire_client *client, const struct err *why)
 {
 	if (client->over)
 		return;
+
 	client->over = true;
 	struct err text = *why;
 	(void)err_wrap(&text, "'%s'", client->path);
@@ -184,6 +193,7 @@ static void client_fail(struct wire_client *client, const struct err *why)
 	loop_timer_stop(client->limit);
 	session_cut(client->session, -ECONNRESET, text.text);
 	client_disconnect(client);
+
 	if (client->options.closed && !client->silent) /* it may be freed by the end of a call */
 		client->options.closed(&text, client->options.context);
 }
@@ -213,9 +223,11 @@ static int client_connect(struct wire_client *client, struct err *err)
 			loop_timer_start(client->timer, CLIENT_RETRY_MS * CLOCK_NS_PER_MS);
 			return 0;
 		}
+
 		return err_set(err, code, "cannot connect to '%s': %s", client->path,
 			       err_describe(code));
 	}
+
 	client->channel =
 	    channel_new(client->loop, client->fd, client->session, client_on_closed, client, err);
 	return client->channel ? 0 : -ENOMEM;
@@ -236,26 +248,33 @@ static int client_start(struct wire_client *client, const char *path, struct err
 	    .events = &client_events,
 	    .context = client,
 	};
+
 	client->path = strdup(path);
 	if (!client->path)
 		return err_set(err, -ENOMEM, "out of memory for a client of '%s'", path);
+
 	int rc = wire_unix_address(path, &client->address, &client->directory, err);
 	if (rc < 0)
 		return rc;
+
 	client->session = session_new(&options, err);
 	if (!client->session)
 		return -ENOMEM;
+
 	client->timer = loop_timer_new(client->loop, client_on_retry, client, err);
 	if (!client->timer)
 		return -ENOMEM;
+
 	client->limit = loop_timer_new(client->loop, client_on_limit, client, err);
 	if (!client->limit)
 		return -ENOMEM;
+
 	client->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (client->fd < 0) {
 		rc = -errno;
 		return err_set(err, rc, "cannot make a socket: %s", err_describe(rc));
 	}
+
 	loop_timer_start(client->limit, client->options.connect_ns);
 	return client_connect(client, err);
 }
@@ -268,14 +287,17 @@ struct wire_client *wire_client_new(struct loop *loop, const char *path,
 		(void)err_set(err, -ENOMEM, "out of memory for a client of '%s'", path);
 		return NULL;
 	}
+
 	client->loop = loop;
 	client->fd = client->directory = -1;
 	if (options)
 		client->options = *options;
 	if (client->options.connect_ns == 0)
 		client->options.connect_ns = CLIENT_CONNECT_S * CLOCK_NS_PER_S;
+
 	if (client_start(client, path, err) < 0)
 		return wire_client_free(client);
+
 	return client;
 }
 
@@ -291,15 +313,18 @@ struct wire_client *wire_client_free(struct wire_client *client)
 {
 	if (!client)
 		return NULL;
+
 	client->over = client->silent = true;
 	if (client->session)
 		session_cut(client->session, -ECANCELED, "");
 	client_disconnect(client);
+
 	if (client->directory >= 0)
 		(void)close(client->directory);
 	client->timer = loop_timer_free(client->timer);
 	client->limit = loop_timer_free(client->limit);
 	loop_defer(client->loop, &client->gone, client_free_memory, client);
+
 	return NULL;
 }
 
@@ -307,13 +332,16 @@ int wire_client_peer(const struct wire_client *client, struct wire_peer *out, st
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
+
 	if (!client->channel)
 		return err_set(err, -ENOTCONN, "'%s' is not connected", client->path);
+
 	if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
 		int code = -errno;
 		return err_set(err, code, "cannot tell who listens on '%s': %s", client->path,
 			       err_describe(code));
 	}
+
 	*out = (struct wire_peer){.pid = peer.pid, .uid = peer.uid, .gid = peer.gid};
 	return 0;
 }
@@ -332,11 +360,13 @@ static void ask_on_message(const ProtobufCMessage *reply, void *context)
 {
 	struct ask *ask = context;
 	struct buf packed;
+
 	buf_init(&packed, SIZE_MAX / 2);
 	if (wire_message_encode(reply, &packed, NULL) == 0)
 		ask->reply = protobuf_c_message_unpack(
 		    reply->descriptor, NULL, packed.length - WIRE_FRAME_HEADER,
 		    (const uint8_t *)packed.data + WIRE_FRAME_HEADER);
+
 	buf_done(&packed);
 	ask->no_memory = !ask->reply;
 }
@@ -360,22 +390,27 @@ int wire_client_ask(struct wire_client *client, struct loop *loop, const struct 
 	    wire_client_call(client, method, request, deadline_ns, &callbacks, err);
 	if (!call)
 		return err ? err->code : -ENOTCONN;
+
 	int rc = 0;
 	while (!ask.ended && rc == 0)
 		rc = loop_run(loop, err);
+
 	if (!ask.ended)
 		wire_client_cancel(call);
 	else if (out_result)
 		*out_result = result;
+
 	if (rc == 0 && result.status != WIRE_OK)
 		rc = err_set(err, result.code ? result.code : -EREMOTEIO, "%s",
 			     result.message[0] ? result.message
 					       : wire_status_to_string(result.status));
 	else if (rc == 0 && ask.no_memory)
 		rc = err_set(err, -ENOMEM, "out of memory for the reply to '%s'", method->path);
+
 	if (rc == 0)
 		*out_reply = take_ptr(ask.reply);
 	if (ask.reply)
 		protobuf_c_message_free_unpacked(ask.reply, NULL);
+
 	return rc;
 }

@@ -45,22 +45,28 @@ static int scan_refuse(const struct scan *scan, const ProtobufCFieldDescriptor *
 {
 	char path[MESSAGE_PATH_MAX];
 	struct buf text;
+
 	buf_init(&text, sizeof(path) - 1);
 	int rc = 0;
 	for (size_t i = 1; i <= scan->depth && rc == 0; i++)
 		rc = buf_printf(&text, "%s.", scan->level[i].field->name);
+
 	if (field && rc == 0)
 		rc = buf_add_text(&text, field->name);
 	else if (text.length > 0)
 		text.data[text.length - 1] = '\0';
+
 	(void)rc; /* a path that is cut is good enough */
 	memcpy(path, buf_text(&text), strlen(buf_text(&text)) + 1);
 	buf_done(&text);
+
 	size_t offset = (size_t)(scan->at - scan->start);
 	const char *type = scan->level[0].type->name;
+
 	if (path[0] == '\0')
 		return err_set(scan->err, -EBADMSG, "message '%s', byte %zu: %s", type, offset,
 			       what);
+
 	return err_set(scan->err, -EBADMSG, "message '%s', field '%s', byte %zu: %s", type, path,
 		       offset, what);
 }
@@ -70,15 +76,18 @@ static bool scan_varint(struct scan *scan, const uint8_t *end, unsigned bytes, u
 {
 	uint64_t value = 0;
 	const uint8_t *at = scan->at;
+
 	for (unsigned i = 0; i < bytes && at < end; i++) {
 		uint8_t byte = *at++;
 		value |= (uint64_t)(byte & 0x7f) << (7 * i);
+
 		if (!(byte & 0x80)) {
 			scan->at = at;
 			*out = value;
 			return true;
 		}
 	}
+
 	return false;
 }
 
@@ -92,18 +101,22 @@ static const ProtobufCFieldDescriptor *scan_field(struct scan_level *level, uint
 			return &type->fields[i];
 		}
 	}
+
 	unsigned low = 0, high = type->n_fields;
+
 	while (low < high) {
 		unsigned middle = low + (high - low) / 2;
 		if (type->fields[middle].id == number) {
 			level->next = middle;
 			return &type->fields[middle];
 		}
+
 		if (type->fields[middle].id < number)
 			low = middle + 1;
 		else
 			high = middle;
 	}
+
 	return NULL;
 }
 
@@ -111,14 +124,17 @@ static int scan_string(struct scan *scan, const ProtobufCFieldDescriptor *field,
 {
 	const char *text = (const char *)scan->at;
 	size_t size;
+
 	for (size_t at = text_plain(text, length); at < length; at += size) {
 		uint32_t c = text_decode(text + at, length - at, &size);
+
 		scan->at = (const uint8_t *)text + at; /* for the message */
 		if (c == TEXT_INVALID)
 			return scan_refuse(scan, field, "the text is not UTF-8");
 		if (c == 0)
 			return scan_refuse(scan, field, "the text holds a NUL");
 	}
+
 	scan->at = (const uint8_t *)text + length;
 	return 0;
 }
@@ -129,6 +145,7 @@ static int scan_counted(struct scan *scan, const ProtobufCFieldDescriptor *field
 {
 	const uint8_t *end = scan->level[scan->depth].end;
 	uint64_t length;
+
 	if (!scan_varint(scan, end, MESSAGE_TAG_BYTES, &length))
 		return scan_refuse(scan, field, "the length is cut or no number");
 	if (length > (uint64_t)(end - scan->at))
@@ -139,8 +156,10 @@ static int scan_counted(struct scan *scan, const ProtobufCFieldDescriptor *field
 		scan->at += length;
 		return 0;
 	}
+
 	if (scan->depth == WIRE_DEPTH_MAX)
 		return scan_refuse(scan, field, "messages are nested too deeply");
+
 	scan->level[++scan->depth] = (struct scan_level){
 	    .type = field->descriptor, .field = field, .end = scan->at + length};
 	return 0;
@@ -158,14 +177,18 @@ static int scan_one(struct scan *scan)
 {
 	struct scan_level *level = &scan->level[scan->depth];
 	uint64_t tag, ignored;
+
 	if (!scan_varint(scan, level->end, MESSAGE_TAG_BYTES, &tag) || tag >> 3 == 0 ||
 	    tag >> 3 > MESSAGE_FIELD_MAX)
 		return scan_refuse(scan, NULL, "no field begins here");
+
 	const ProtobufCFieldDescriptor *field = scan_field(level, tag >> 3);
+
 	switch ((enum message_wire_type)(tag & 7)) {
 	case MESSAGE_VARINT:
 		if (!scan_varint(scan, level->end, MESSAGE_VARINT_BYTES, &ignored))
 			return scan_refuse(scan, field, "the number is cut or too long");
+
 		return 0;
 	case MESSAGE_64BIT:
 		return scan_skip(scan, field, 8);
@@ -174,6 +197,7 @@ static int scan_one(struct scan *scan)
 	case MESSAGE_LENGTH:
 		return scan_counted(scan, field);
 	}
+
 	return scan_refuse(scan, field, "unknown wire type");
 }
 
@@ -183,6 +207,7 @@ int wire_message_check(const ProtobufCMessageDescriptor *type, const void *data,
 	static const uint8_t nothing[1];
 	const uint8_t *start = length > 0 ? data : nothing;
 	struct scan scan = {.at = start, .start = start, .err = err};
+
 	scan.level[0] = (struct scan_level){.type = type, .end = start + length};
 	for (;;) {
 		while (scan.at == scan.level[scan.depth].end) {
@@ -190,6 +215,7 @@ int wire_message_check(const ProtobufCMessageDescriptor *type, const void *data,
 				return 0;
 			scan.depth--;
 		}
+
 		int rc = scan_one(&scan);
 		if (rc < 0)
 			return rc;
@@ -202,6 +228,7 @@ int wire_message_decode(const ProtobufCMessageDescriptor *type, const void *data
 	int rc = wire_message_check(type, data, length, err);
 	if (rc < 0)
 		return rc;
+
 	arena->exhausted = false;
 	ProtobufCMessage *message =
 	    protobuf_c_message_unpack(type, arena_allocator(arena), length, data);
@@ -209,11 +236,13 @@ int wire_message_decode(const ProtobufCMessageDescriptor *type, const void *data
 		*out = message;
 		return 0;
 	}
+
 	if (arena->exhausted)
 		return err_set(err, -ENOMEM,
 			       "message '%s' of %zu bytes needs more than the %zu bytes of memory "
 			       "that it may take",
 			       type->name, length, arena->max);
+
 	return err_set(err, -EBADMSG, "message '%s' of %zu bytes cannot be decoded", type->name,
 		       length);
 }
@@ -222,6 +251,7 @@ int wire_message_decode(const ProtobufCMessageDescriptor *type, const void *data
 static size_t message_unknown_bytes(const ProtobufCMessage *message)
 {
 	size_t bytes = 0;
+
 	for (unsigned i = 0; i < message->n_unknown_fields; i++) {
 		uint64_t tag = (uint64_t)message->unknown_fields[i].tag << 3;
 		do {
@@ -230,6 +260,7 @@ static size_t message_unknown_bytes(const ProtobufCMessage *message)
 		} while (tag > 0);
 		bytes += message->unknown_fields[i].len;
 	}
+
 	return bytes;
 }
 
@@ -240,6 +271,7 @@ int wire_message_encode(const ProtobufCMessage *message, struct buf *out, struct
 	if (size > UINT32_MAX || !size_add(size, WIRE_FRAME_HEADER, &whole))
 		return err_set(err, -ENOSPC, "message '%s' is too large for a frame: %zu bytes",
 			       name, size);
+
 	int rc = buf_reserve(out, whole);
 	if (rc == -ENOSPC)
 		return err_set(err, rc, "message '%s' of %zu bytes does not fit into %zu", name,
@@ -251,6 +283,7 @@ int wire_message_encode(const ProtobufCMessage *message, struct buf *out, struct
 	at[0] = 0; /* not compressed */
 	for (unsigned i = 0; i < 4; i++)
 		at[1 + i] = (uint8_t)(size >> (24 - 8 * i));
+
 	(void)protobuf_c_message_pack(message, at + WIRE_FRAME_HEADER); /* writes `size` bytes */
 	size_t known = size - message_unknown_bytes(message);
 	if (wire_message_check(message->descriptor, at + WIRE_FRAME_HEADER, known, err) < 0) {
@@ -259,6 +292,7 @@ int wire_message_encode(const ProtobufCMessage *message, struct buf *out, struct
 			err->code = -EILSEQ;
 		return -EILSEQ;
 	}
+
 	out->length += whole;
 	out->data[out->length] = '\0';
 	return 0;
@@ -282,6 +316,7 @@ static int frames_read_header(struct wire_frames *frames, struct err *err)
 	size_t length = 0;
 	for (unsigned i = 1; i < WIRE_FRAME_HEADER; i++)
 		length = length << 8 | header[i];
+
 	if (header[0] > 1)
 		return err_set(err, -EBADMSG, "a gRPC frame cannot begin with byte 0x%02x",
 			       header[0]);
@@ -291,6 +326,7 @@ static int frames_read_header(struct wire_frames *frames, struct err *err)
 	if (header[0] == 1)
 		return err_set(err, -EOPNOTSUPP,
 			       "the message is compressed; send it with grpc-encoding identity");
+
 	frames->body_length = length;
 	return 0;
 }
@@ -299,30 +335,37 @@ ssize_t wire_frames_feed(struct wire_frames *frames, const uint8_t *data, size_t
 			 bool *out_whole, struct err *err)
 {
 	size_t taken = 0;
+
 	*out_whole = false;
 	if (frames_hold_whole(frames)) {
 		frames->header_length = 0;
 		frames->body_length = 0;
 		buf_clear(frames->body);
 	}
+
 	if (frames->header_length < WIRE_FRAME_HEADER) {
 		while (taken < length && frames->header_length < WIRE_FRAME_HEADER)
 			frames->header[frames->header_length++] = data[taken++];
+
 		if (frames->header_length < WIRE_FRAME_HEADER)
 			return (ssize_t)taken;
+
 		int rc = frames_read_header(frames, err);
 		if (rc < 0) {
 			frames->header_length = 0; /* the stream is over; say it only once */
 			return rc;
 		}
 	}
+
 	size_t part = frames->body_length - frames->body->length;
 	if (part > length - taken)
 		part = length - taken;
+
 	int rc = buf_add(frames->body, data + taken, part);
 	if (rc < 0)
 		return err_set(err, -ENOMEM, "no memory for a message of %zu bytes",
 			       frames->body_length);
+
 	*out_whole = frames_hold_whole(frames);
 	return (ssize_t)(taken + part);
 }

@@ -118,6 +118,7 @@ static void call_release(struct wire_call *call)
 	session_stream_set_user(call->stream, NULL);
 	connection->calls--;
 	connection->server->counts.open_calls--;
+
 	if (connection->calls == 0)
 		connection_watch_idle(connection);
 }
@@ -134,6 +135,7 @@ static void call_on_timer(void *context)
 	struct wire_call *call = context;
 	struct connection *connection = call->connection;
 	bool late = !call->whole && loop_now_ns(connection->server->loop) < call->deadline_ns;
+
 	session_stream_finish(call->stream, WIRE_DEADLINE_EXCEEDED,
 			      late ? "the request did not arrive in time"
 				   : "the deadline of the call has passed");
@@ -149,6 +151,7 @@ static void call_set_timer(struct wire_call *call)
 	uint64_t at = call->deadline_ns;
 	uint64_t request = clock_after_ns(now, server->options.request_ns);
 	const struct wire_method *method = session_stream_method(call->stream);
+
 	/* Where both sides stream, a conversation may last. */
 	bool hurry = !call->whole && !(method->client_streams && method->server_streams);
 	if (hurry && request < at)
@@ -166,22 +169,27 @@ static int call_on_open(struct session_stream *stream, void *context)
 	struct wire_call *call = arena_alloc(session_stream_arena(stream), sizeof(*call));
 	if (!call)
 		return -ENOMEM;
+
 	call->timer = loop_timer_new(server->loop, call_on_timer, call, NULL);
 	if (!call->timer)
 		return -ENOMEM;
+
 	call->stream = stream;
 	call->connection = connection;
 	call->deadline_ns =
 	    clock_after_ns(loop_now_ns(server->loop), session_stream_timeout_ns(stream));
 	session_stream_set_user(stream, call);
+
 	if (connection->calls++ == 0)
 		loop_timer_stop(connection->timer);
 	server->counts.calls++;
 	server->counts.open_calls++;
 	call_set_timer(call);
+
 	const struct wire_method *method = session_stream_method(stream);
 	if (method->client_streams)
 		method->handle(call, NULL, server->options.context);
+
 	return 0;
 }
 
@@ -254,6 +262,7 @@ int wire_call_peer_groups(struct wire_call *call, gid_t **out, size_t *out_count
 {
 	struct arena *arena = session_stream_arena(call->stream);
 	socklen_t size = 0;
+
 	/* The first call tells the size. */
 	if (getsockopt(call->connection->fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &size) < 0 &&
 	    errno != ERANGE) {
@@ -261,16 +270,19 @@ int wire_call_peer_groups(struct wire_call *call, gid_t **out, size_t *out_count
 		return err_set(err, code, "cannot read the groups of process %ld: %s",
 			       (long)call->connection->peer.pid, err_describe(code));
 	}
+
 	gid_t *groups = arena_alloc(arena, size);
 	if (!groups)
 		return err_set(err, -ENOMEM, "out of memory for %zu groups",
 			       (size_t)size / sizeof(gid_t));
+
 	if (size > 0 &&
 	    getsockopt(call->connection->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &size) < 0) {
 		int code = -errno;
 		return err_set(err, code, "cannot read the groups of process %ld: %s",
 			       (long)call->connection->peer.pid, err_describe(code));
 	}
+
 	*out = groups;
 	*out_count = size / sizeof(gid_t);
 	return 0;
@@ -300,6 +312,7 @@ int wire_call_reply(struct wire_call *call, const ProtobufCMessage *reply, struc
 		channel_flush(call->connection->channel);
 	else
 		wire_call_finish(call, WIRE_OK, NULL);
+
 	return 0;
 }
 
@@ -377,6 +390,7 @@ static bool penalty_new(struct wire_server *server, uid_t uid)
 		free(penalty);
 		return false;
 	}
+
 	penalty->server = server;
 	penalty->uid = uid;
 	penalty->next = server->penalties;
@@ -385,6 +399,7 @@ static bool penalty_new(struct wire_server *server, uid_t uid)
 		penalty->next->link = &penalty->next;
 	server->penalties = penalty;
 	loop_timer_start(penalty->timer, SERVER_PENALTY_MS * CLOCK_NS_PER_MS);
+
 	return true;
 }
 
@@ -392,10 +407,12 @@ static bool penalty_new(struct wire_server *server, uid_t uid)
 static void connection_close(struct connection *connection, int code, const char *why)
 {
 	struct wire_server *server = connection->server;
+
 	*connection->link = connection->next;
 	if (connection->next)
 		connection->next->link = connection->link;
 	server->counts.open_connections--;
+
 	if (!connection->broke || !penalty_new(server, connection->peer.uid))
 		account_give(server->account, ACCOUNT_CONNECTIONS, connection->peer.uid, 1);
 	server->leaving -= connection->leaving;
@@ -425,15 +442,18 @@ static void connection_on_timer(void *context)
 	struct connection *connection = context;
 	if (connection->calls > 0)
 		return;
+
 	if (!session_is_greeted(connection->session)) {
 		connection->server->counts.protocol_errors++;
 		connection_close(connection, -ETIMEDOUT, "the client said nothing");
 		return;
 	}
+
 	if (!connection->idle) {
 		connection_watch_idle(connection);
 		return;
 	}
+
 	/* GOAWAY tells the client that a call which is on its way was not begun. Then it has to
 	 * read what still waits for it. */
 	if (connection->ending) {
@@ -477,17 +497,21 @@ static bool server_evict(struct wire_server *server, enum account_resource resou
 {
 	struct connection *most = NULL;
 	size_t most_bytes = 0;
+
 	for (struct connection *at = server->connections; at; at = at->next) {
 		size_t bytes = connection_holds(at, resource);
 		/* Of equals the oldest. */
 		if (account_owner(server->account, at->peer.uid) != owner || bytes == 0 ||
 		    bytes < most_bytes)
 			continue;
+
 		most = at;
 		most_bytes = bytes;
 	}
+
 	if (!most)
 		return false;
+
 	server->counts.evicted_connections++;
 	connection_close(most, -EDQUOT, "others need what its user has most of");
 	return true;
@@ -499,6 +523,7 @@ static void server_on_evict(void *context)
 	    ACCOUNT_CONNECTIONS, ACCOUNT_STREAMS, ACCOUNT_BODIES, ACCOUNT_MEMORY, ACCOUNT_OUTPUT};
 	struct wire_server *server = context;
 	uid_t owner;
+
 	for (size_t i = 0; i < array_length(resources); i++)
 		while (account_excess(server->account, resources[i], &owner) &&
 		       server_evict(server, resources[i], owner))
@@ -517,10 +542,12 @@ static int connection_start(struct connection *connection, int fd)
 	    .account = server->account,
 	    .uid = connection->peer.uid,
 	};
+
 	connection->session = session_new(&options, NULL);
 	connection->timer = loop_timer_new(server->loop, connection_on_timer, connection, NULL);
 	if (!connection->session || !connection->timer)
 		return -ENOMEM;
+
 	connection->channel = channel_new(server->loop, fd, connection->session,
 					  connection_on_closed, connection, NULL);
 	return connection->channel ? 0 : -ENOMEM;
@@ -544,18 +571,22 @@ static int server_take(struct wire_server *server, int fd)
 	struct connection *connection = calloc(1, sizeof(*connection));
 	if (!connection)
 		return -ENOMEM;
+
 	connection->server = server;
 	connection->fd = fd;
+
 	struct err err = {0};
 	int rc = connection_read_peer(fd, &connection->peer);
 	if (rc == 0)
 		rc = account_take(server->account, ACCOUNT_CONNECTIONS, connection->peer.uid, 1,
 				  &err);
+
 	if (rc < 0) {
 		server_refuse(fd, err.text);
 		connection_release(connection);
 		return rc;
 	}
+
 	rc = connection_start(connection, fd);
 	if (rc < 0) {
 		account_give(server->account, ACCOUNT_CONNECTIONS, connection->peer.uid, 1);
@@ -563,6 +594,7 @@ static int server_take(struct wire_server *server, int fd)
 		connection_release(connection);
 		return rc;
 	}
+
 	connection->next = server->connections;
 	connection->link = &server->connections;
 	if (connection->next)
@@ -571,9 +603,11 @@ static int server_take(struct wire_server *server, int fd)
 	server->counts.connections++;
 	server->counts.open_connections++;
 	loop_timer_start(connection->timer, server->options.request_ns);
+
 	uid_t owner;
 	if (account_excess(server->account, ACCOUNT_CONNECTIONS, &owner))
 		(void)server_evict(server, ACCOUNT_CONNECTIONS, owner);
+
 	return 0;
 }
 
@@ -590,6 +624,7 @@ static void listener_on_fd(int fd, unsigned events, void *context)
 {
 	struct listener *listener = context;
 	struct wire_server *server = listener->server;
+
 	for (unsigned i = 0; i < SERVER_ACCEPT_MAX && !server->closed; i++) {
 		int connected = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (connected < 0 &&
@@ -600,6 +635,7 @@ static void listener_on_fd(int fd, unsigned events, void *context)
 			loop_timer_start(listener->retry, SERVER_ACCEPT_RETRY_MS * CLOCK_NS_PER_MS);
 			return;
 		}
+
 		if (connected < 0)
 			return;
 		if (server_take(server, connected) < 0) {
@@ -625,16 +661,19 @@ int wire_server_add_listener(struct wire_server *server, int listen_fd, struct e
 		(void)close(listen_fd);
 		return err_set(err, -ENOMEM, "out of memory for a listener");
 	}
+
 	listener->server = server;
 	listener->fd = listen_fd;
 	listener->retry = loop_timer_new(server->loop, listener_on_retry, listener, err);
 	if (listener->retry)
 		listener->watch =
 		    loop_fd_new(server->loop, listen_fd, LOOP_READ, listener_on_fd, listener, err);
+
 	if (!listener->watch) {
 		(void)listener_free(listener);
 		return err ? err->code : -ENOMEM;
 	}
+
 	listener->next = server->listeners;
 	server->listeners = listener;
 	return 0;
@@ -655,12 +694,14 @@ static void server_on_stop_timer(void *context)
 {
 	struct wire_server *server = context;
 	struct connection *connection = server->connections;
+
 	/* A handler that is told of the end may end others: from the beginning after each. */
 	while (server->leaving > 0 && connection) {
 		if (!connection->leaving) {
 			connection = connection->next;
 			continue;
 		}
+
 		connection_close(connection, -ETIMEDOUT, "the server ends");
 		connection = server->connections;
 	}
@@ -674,6 +715,7 @@ struct wire_server *wire_server_new(struct loop *loop, const struct wire_server_
 		server->stop_timer = loop_timer_new(loop, server_on_stop_timer, server, NULL);
 	if (server && server->stop_timer && !options->account)
 		server->own_account = account_new(geteuid(), NULL);
+
 	if (!server || !server->stop_timer || (!options->account && !server->own_account)) {
 		if (server)
 			server->stop_timer = loop_timer_free(server->stop_timer);
@@ -681,15 +723,18 @@ struct wire_server *wire_server_new(struct loop *loop, const struct wire_server_
 		(void)err_set(err, -ENOMEM, "out of memory for a gRPC server");
 		return NULL;
 	}
+
 	server->loop = loop;
 	server->options = *options;
 	server->account = options->account ? options->account : server->own_account;
+
 	uint64_t most = options->connections_max;
 	if (most > 0) /* half is for one user, one of eight for root */
 		account_set_limit(server->account, ACCOUNT_CONNECTIONS, (most + 1) / 2, most,
 				  (most + 7) / 8);
 	if (server->options.request_ns == 0)
 		server->options.request_ns = SERVER_REQUEST_S * CLOCK_NS_PER_S;
+
 	return server;
 }
 
@@ -704,16 +749,21 @@ struct wire_server *wire_server_free(struct wire_server *server)
 {
 	if (!server)
 		return NULL;
+
 	server->stopping = false; /* nobody is told any more */
 	server->closed = true;
 	server_stop_listening(server);
+
 	while (server->connections)
 		connection_close(server->connections, -ESHUTDOWN, "the server ends");
+
 	while (server->penalties)
 		(void)penalty_free(server->penalties);
+
 	server->stop_timer = loop_timer_free(server->stop_timer);
 	loop_cancel(server->loop, &server->stopped_task);
 	loop_cancel(server->loop, &server->evict);
+
 	/* After its connections, which count into its memory. */
 	loop_defer(server->loop, &server->gone, server_release, server);
 	return NULL;
@@ -742,6 +792,7 @@ void wire_server_hang_up(struct wire_server *server, uint64_t deadline_ns,
 	server->stopped = done;
 	server->stopped_context = context;
 	server->stopping = true;
+
 	/* All of them first: what follows may end any. */
 	server->leaving = 0;
 	for (struct connection *connection = server->connections; connection;
@@ -749,6 +800,7 @@ void wire_server_hang_up(struct wire_server *server, uint64_t deadline_ns,
 		connection->leaving = true;
 		server->leaving++;
 	}
+
 	for (struct connection *connection = server->connections, *next;
 	     connection && server->stopping; connection = next) {
 		next = connection->next; /* stopping: false when a handler frees the server */
@@ -757,8 +809,10 @@ void wire_server_hang_up(struct wire_server *server, uint64_t deadline_ns,
 		else
 			channel_flush(connection->channel);
 	}
+
 	if (!server->stopping)
 		return;
+
 	loop_timer_start(server->stop_timer, deadline_ns);
 	server_check_stopped(server);
 }

@@ -43,6 +43,7 @@ int session_charge(struct session *session, enum account_resource resource, uint
 	if (rc == 0 && session->account && session->events->excess &&
 	    account_excess(session->account, resource, &largest))
 		session->events->excess(session->context);
+
 	return rc;
 }
 
@@ -60,6 +61,7 @@ int session_take(struct session_stream *stream, size_t bytes, struct err *err)
 			       "the messages of this connection take too much memory");
 	if (session_charge(session, ACCOUNT_MEMORY, bytes, err) < 0)
 		return -ENOMEM;
+
 	stream->held += bytes;
 	session->held += bytes;
 	return 0;
@@ -86,6 +88,7 @@ struct session_stream *session_stream_new(struct session *session, int32_t id)
 	struct session_stream *stream = calloc(1, sizeof(*stream));
 	if (!stream)
 		return NULL;
+
 	stream->session = session;
 	stream->id = id;
 	session_headers_init(&stream->headers);
@@ -95,6 +98,7 @@ struct session_stream *session_stream_new(struct session *session, int32_t id)
 		stream->next->link = &stream->next;
 	session->streams = stream;
 	session->stream_count++;
+
 	return stream;
 }
 
@@ -102,7 +106,9 @@ struct session_stream *session_stream_free(struct session_stream *stream)
 {
 	if (!stream)
 		return NULL;
+
 	struct session *session = stream->session;
+
 	*stream->link = stream->next;
 	if (stream->next)
 		stream->next->link = stream->link;
@@ -117,6 +123,7 @@ struct session_stream *session_stream_free(struct session_stream *stream)
 	buf_done(&stream->output);
 	free(stream->text);
 	free(stream);
+
 	return NULL;
 }
 
@@ -148,11 +155,14 @@ static int session_go_on(const struct session *session)
 static int session_on_begin_headers(nghttp2_session *h2, const nghttp2_frame *frame, void *context)
 {
 	struct session *session = context;
+
 	if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
 		return session_go_on(session);
+
 	struct session_stream *stream = session_stream_new(session, frame->hd.stream_id);
 	if (!stream)
 		return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+
 	(void)nghttp2_session_set_stream_user_data(h2, stream->id, stream);
 	return session_go_on(session);
 }
@@ -172,10 +182,12 @@ static int session_on_frame(nghttp2_session *h2, const nghttp2_frame *frame, voi
 {
 	struct session *session = context;
 	bool last = frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
+
 	if (frame->hd.type == NGHTTP2_SETTINGS)
 		session->greeted = true;
 	if (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA)
 		return session_go_on(session);
+
 	struct session_stream *stream =
 	    nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id);
 	if (!stream || stream->over)
@@ -188,8 +200,10 @@ static int session_on_frame(nghttp2_session *h2, const nghttp2_frame *frame, voi
 	else if (frame->hd.type == NGHTTP2_DATA && frame->hd.length == 0 && !last &&
 		 ++stream->empty_count > SESSION_EMPTY_MAX)
 		session->wearing = true;
+
 	if (last && !stream->over)
 		session_stream_ended(stream);
+
 	return session_go_on(session);
 }
 
@@ -207,15 +221,18 @@ static int session_on_data(nghttp2_session *h2, uint8_t flags, int32_t id, const
 static int session_on_sent(nghttp2_session *h2, const nghttp2_frame *frame, void *context)
 {
 	struct session *session = context;
+
 	if (frame->hd.type == NGHTTP2_GOAWAY && frame->goaway.error_code != NGHTTP2_NO_ERROR)
 		session->complained = true;
 	if (session->role != SESSION_SERVER || frame->hd.type != NGHTTP2_HEADERS ||
 	    !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
 		return session_go_on(session);
+
 	struct session_stream *stream =
 	    nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id);
 	if (stream && nghttp2_session_get_stream_remote_close(h2, stream->id) == 0)
 		session_reset(stream, NGHTTP2_NO_ERROR);
+
 	return session_go_on(session);
 }
 
@@ -251,12 +268,14 @@ static int session_on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, 
 	if (session->role != SESSION_CLIENT || frame->hd.type != NGHTTP2_HEADERS ||
 	    nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id))
 		return session_go_on(session);
+
 	struct session_stream *stream = session_find(session, frame->hd.stream_id);
 	if (stream) {
 		session_stream_close(stream, WIRE_UNAVAILABLE, -ECONNRESET,
 				     session_text_of_reset(NGHTTP2_REFUSED_STREAM));
 		stream = session_stream_free(stream);
 	}
+
 	return session_go_on(session);
 }
 
@@ -265,10 +284,12 @@ static int session_on_close(nghttp2_session *h2, int32_t id, uint32_t code, void
 	struct session_stream *stream = nghttp2_session_get_stream_user_data(h2, id);
 	if (!stream)
 		return session_go_on(context);
+
 	session_stream_close(stream, session_status_of_reset(code), -ECONNRESET,
 			     session_text_of_reset(code));
 	(void)nghttp2_session_set_stream_user_data(h2, id, NULL);
 	stream = session_stream_free(stream);
+
 	return session_go_on(context);
 }
 
@@ -289,6 +310,7 @@ static int session_make(struct session *session, const nghttp2_option *option)
 	nghttp2_session_callbacks *callbacks;
 	if (nghttp2_session_callbacks_new(&callbacks) != 0)
 		return -ENOMEM;
+
 	nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks,
 								session_on_begin_headers);
 	nghttp2_session_callbacks_set_on_header_callback(callbacks, session_on_header);
@@ -298,6 +320,7 @@ static int session_make(struct session *session, const nghttp2_option *option)
 	nghttp2_session_callbacks_set_on_frame_not_send_callback(callbacks, session_on_not_sent);
 	nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, session_on_close);
 	nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, session_on_invalid);
+
 	int rc =
 	    session->role == SESSION_SERVER
 		? nghttp2_session_server_new3(&session->h2, callbacks, session, option, &memory)
@@ -314,6 +337,7 @@ static int session_make(struct session *session, const nghttp2_option *option)
 	    {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
 	};
 	size_t count = array_length(settings) - (session->role == SESSION_SERVER); /* no push */
+
 	return nghttp2_submit_settings(session->h2, NGHTTP2_FLAG_NONE, settings, count) == 0
 		   ? 0
 		   : -ENOMEM;
@@ -324,6 +348,7 @@ static int session_init(struct session *session)
 	nghttp2_option *option;
 	if (nghttp2_option_new(&option) != 0)
 		return -ENOMEM;
+
 	/* Old kubelets and CSI sidecars send the socket's path as :authority, and nghttp2's check
 	 * resets such a stream. What matters of it is checked in session_headers.c. */
 	nghttp2_option_set_no_http_messaging(option, 1);
@@ -336,6 +361,7 @@ static int session_init(struct session *session)
 						   SESSION_RESETS_RATE);
 #endif
 	int rc = session_make(session, option);
+
 	nghttp2_option_del(option);
 	return rc;
 }
@@ -353,10 +379,12 @@ struct session *session_new(const struct session_options *options, struct err *e
 		session->account = options->account;
 		session->uid = options->uid;
 	}
+
 	if (!session || session_init(session) < 0) {
 		(void)err_set(err, -ENOMEM, "out of memory for an HTTP/2 session");
 		return session_free(session);
 	}
+
 	return session;
 }
 
@@ -364,10 +392,13 @@ struct session *session_free(struct session *session)
 {
 	if (!session)
 		return NULL;
+
 	session->dead = true;
 	nghttp2_session_del(session->h2);
+
 	while (session->streams)
 		(void)session_stream_free(session->streams);
+
 	free(session);
 	return NULL;
 }
@@ -410,6 +441,7 @@ static int session_read(struct session *session, const uint8_t *data, size_t len
 {
 	struct session_frames *frames = &session->frames;
 	int rc = 0;
+
 	while (length > 0 && rc == 0 && !session->dead && !session->failed) {
 		if (frames->plain > 0) {
 			size_t part = frames->plain < length ? frames->plain : length;
@@ -419,14 +451,17 @@ static int session_read(struct session *session, const uint8_t *data, size_t len
 			length -= part;
 			continue;
 		}
+
 		frames->head[frames->have++] = *data++;
 		length--;
 		if (frames->have < SESSION_FRAME_HEAD)
 			continue;
+
 		size_t size =
 		    (size_t)frames->head[0] << 16 | (size_t)frames->head[1] << 8 | frames->head[2];
 		bool is_reset = frames->head[3] == NGHTTP2_RST_STREAM &&
 				size == SESSION_RESET_BYTES - SESSION_FRAME_HEAD;
+
 		if (is_reset && frames->have < SESSION_RESET_BYTES)
 			continue;
 		if (!is_reset || !session_is_idle_reset(session))
@@ -434,6 +469,7 @@ static int session_read(struct session *session, const uint8_t *data, size_t len
 		frames->plain = is_reset ? 0 : size;
 		frames->have = 0;
 	}
+
 	return rc;
 }
 
@@ -441,12 +477,15 @@ int session_receive(struct session *session, const void *data, size_t length, st
 {
 	if (session->dead || session->failed)
 		return session_fatal(session, NGHTTP2_ERR_PROTO, err);
+
 	int rc = session->role == SESSION_SERVER ? session_read(session, data, length)
 						 : session_pass(session, data, length);
+
 	if (session->dead)
 		return 0; /* whoever cut it knows why */
 	if (rc < 0 || session->failed)
 		return session_fatal(session, rc, err);
+
 	/* Not in the callback that found it: nghttp2 1.52 asserts that no frame is being read then
 	 * (corpus wire_session/empty_data_then_more). */
 	if (session->wearing)
@@ -454,6 +493,7 @@ int session_receive(struct session *session, const void *data, size_t length, st
 	if (session->wearing &&
 	    nghttp2_session_terminate_session(session->h2, NGHTTP2_ENHANCE_YOUR_CALM) != 0)
 		return session_fatal(session, NGHTTP2_ERR_NOMEM, err);
+
 	return 0;
 }
 
@@ -462,6 +502,7 @@ int session_fill(struct session *session, struct buf *out, size_t max, struct er
 	while (!session->dead && !session->failed && out->length < max) {
 		const uint8_t *data;
 		ssize_t length = nghttp2_session_mem_send(session->h2, &data);
+
 		if (session->dead)
 			return 0;
 		if (length == 0) /* after GOAWAY with an error the peer has nothing more to say */
@@ -472,6 +513,7 @@ int session_fill(struct session *session, struct buf *out, size_t max, struct er
 		if (length < 0 || session->failed)
 			return session_fatal(session, (int)length, err);
 	}
+
 	return session->failed ? session_fatal(session, NGHTTP2_ERR_PROTO, err) : 0;
 }
 
@@ -517,9 +559,11 @@ void session_cut(struct session *session, int code, const char *why)
 			stream = stream->next;
 			continue;
 		}
+
 		session_stream_close(stream, WIRE_UNAVAILABLE, code, why);
 		stream = session->streams; /* an event may have ended others */
 	}
+
 	session_leave_account(session);
 }
 
@@ -528,6 +572,7 @@ void session_tidy(struct session *session)
 	for (struct session_stream *stream = session->streams; stream; stream = stream->next) {
 		if (!stream->over || stream->held == 0)
 			continue;
+
 		session_stream_drop_body(stream);
 		stream->request = NULL;
 		arena_done(&stream->arena);

@@ -40,12 +40,14 @@ static bool session_is_grpc_type(const uint8_t *value, size_t length)
 	size_t prefix = strlen(SESSION_TYPE), proto = strlen("+proto");
 	if (length < prefix || memcmp(value, SESSION_TYPE, prefix) != 0)
 		return false;
+
 	value += prefix;
 	length -= prefix;
 	if (length >= proto && memcmp(value, "+proto", proto) == 0) {
 		value += proto;
 		length -= proto;
 	}
+
 	return length == 0 || *value == ';';
 }
 
@@ -62,6 +64,7 @@ static bool session_read_timeout(const uint8_t *value, size_t length, uint64_t *
 	if (length < 2 || length > SESSION_TIMEOUT_DIGITS + 1 ||
 	    parse_u64_span((const char *)value, length - 1, 0, UINT32_MAX, &count) < 0)
 		return false;
+
 	for (size_t i = 0; i < array_length(units); i++) {
 		if (value[length - 1] != (uint8_t)units[i].letter)
 			continue;
@@ -69,6 +72,7 @@ static bool session_read_timeout(const uint8_t *value, size_t length, uint64_t *
 			*out_ns = UINT64_MAX - 1; /* hundreds of years; only none is longer */
 		return true;
 	}
+
 	return false;
 }
 
@@ -92,6 +96,7 @@ static void session_headers_add_request(struct session_stream *stream, const uin
 					size_t name_length, const uint8_t *value, size_t length)
 {
 	struct session_headers *headers = &stream->headers;
+
 	if (session_equal(name, name_length, ":method")) {
 		session_see(headers, SESSION_SEEN_METHOD);
 		headers->is_post = session_equal(value, length, "POST");
@@ -122,6 +127,7 @@ static void session_headers_add_reply(struct session_stream *stream, const uint8
 {
 	struct session_headers *headers = &stream->headers;
 	uint64_t number;
+
 	if (session_equal(name, name_length, ":status")) {
 		if (parse_u64_span((const char *)value, length, 100, 599, &number) < 0)
 			headers->malformed = true;
@@ -131,6 +137,7 @@ static void session_headers_add_reply(struct session_stream *stream, const uint8
 		if (parse_u64_span((const char *)value, length, 0, WIRE_UNAUTHENTICATED, &number) <
 		    0)
 			number = WIRE_UNKNOWN;
+
 		headers->grpc_status = (int)number;
 	} else if (session_equal(name, name_length, "grpc-message")) {
 		session_keep_text(stream, value, length);
@@ -141,11 +148,14 @@ void session_headers_add(struct session_stream *stream, const uint8_t *name, siz
 			 const uint8_t *value, size_t value_length)
 {
 	struct session_headers *headers = &stream->headers;
+
 	if (stream->over || (stream->has_headers && stream->session->role == SESSION_SERVER))
 		return; /* trailers of a request mean nothing */
+
 	headers->bytes += name_length + value_length + SESSION_FIELD_OVERHEAD;
 	if (headers->bytes > WIRE_HEADERS_MAX)
 		return;
+
 	if (session_equal(name, name_length, "content-type")) {
 		session_see(headers, SESSION_SEEN_TYPE);
 		headers->is_grpc = session_is_grpc_type(value, value_length);
@@ -166,10 +176,12 @@ static void session_headers_open(struct session_stream *stream)
 	size_t arena =
 	    stream->method->arena_max ? stream->method->arena_max : WIRE_ARENA_FACTOR * max;
 	struct err err = {0};
+
 	if (session_charge(session, ACCOUNT_STREAMS, 1, &err) < 0) {
 		session_stream_finish(stream, WIRE_RESOURCE_EXHAUSTED, err.text);
 		return;
 	}
+
 	stream->counted = true;
 	arena_init(&stream->arena, arena < WIRE_ARENA_MIN ? WIRE_ARENA_MIN : arena);
 	arena_init(&stream->scratch, stream->arena.max);
@@ -185,6 +197,7 @@ void session_headers_request(struct session_stream *stream)
 {
 	const struct session_headers *headers = &stream->headers;
 	const unsigned needed = SESSION_SEEN_METHOD | SESSION_SEEN_PATH;
+
 	stream->has_headers = true;
 	bool too_large = headers->bytes > WIRE_HEADERS_MAX;
 	if (headers->malformed || (!too_large && (headers->seen & needed) != needed)) {
@@ -195,6 +208,7 @@ void session_headers_request(struct session_stream *stream)
 				      "the header fields are larger than 8 KiB");
 	} else if (!headers->is_post || !headers->is_grpc) {
 		stream->over = true;
+
 		if (session_headers_send_http(stream, headers->is_post ? SESSION_HTTP_TYPE
 								       : SESSION_HTTP_METHOD) != 0)
 			session_reset(stream, NGHTTP2_INTERNAL_ERROR);
@@ -233,20 +247,24 @@ void session_headers_reply(struct session_stream *stream, bool last)
 {
 	struct session_headers *headers = &stream->headers;
 	char text[WIRE_MESSAGE_MAX];
+
 	if (headers->bytes > WIRE_HEADERS_MAX) {
 		session_stream_fail(stream, WIRE_RESOURCE_EXHAUSTED,
 				    "the server's header fields are larger than 8 KiB");
 		return;
 	}
+
 	if (headers->malformed) {
 		session_stream_fail(stream, WIRE_INTERNAL, "the server's answer is no HTTP");
 		return;
 	}
+
 	headers->bytes = headers->seen = 0; /* the next block counts for itself */
 	if (stream->has_headers)
 		return;
 	if (headers->http_status >= 100 && headers->http_status < SESSION_HTTP_OK && !last)
 		return; /* more is coming */
+
 	if (headers->http_status != SESSION_HTTP_OK) {
 		(void)snprintf(text, sizeof(text), "the server answered with HTTP status %u",
 			       headers->http_status);
@@ -254,6 +272,7 @@ void session_headers_reply(struct session_stream *stream, bool last)
 	} else if (!headers->is_grpc && headers->grpc_status < 0) {
 		session_stream_fail(stream, WIRE_UNKNOWN, "the server does not speak gRPC");
 	}
+
 	stream->has_headers = true;
 }
 
@@ -326,14 +345,17 @@ static void session_write_timeout(uint64_t ns, char *out, size_t size)
 	const uint64_t most = 99999999;
 	uint64_t count = most;
 	char letter = 'H';
+
 	for (size_t i = 0; i < array_length(units); i++) {
 		uint64_t rounded = ns / units[i].ns + (ns % units[i].ns != 0);
 		if (rounded > most)
 			continue;
+
 		count = rounded;
 		letter = units[i].letter;
 		break;
 	}
+
 	(void)snprintf(out, size, "%u%c", (unsigned)count, letter);
 }
 
@@ -341,6 +363,7 @@ int32_t session_headers_send_request(struct session_stream *stream, uint64_t tim
 				     const nghttp2_data_provider *data)
 {
 	char timeout[16];
+
 	nghttp2_nv fields[7] = {
 	    session_field(":method", "POST", NGHTTP2_NV_FLAG_NONE),
 	    session_field(":scheme", "http", NGHTTP2_NV_FLAG_NONE),
@@ -350,9 +373,11 @@ int32_t session_headers_send_request(struct session_stream *stream, uint64_t tim
 	    session_field("te", "trailers", NGHTTP2_NV_FLAG_NONE),
 	};
 	size_t count = 6;
+
 	if (timeout_ns > 0) {
 		session_write_timeout(timeout_ns, timeout, sizeof(timeout));
 		fields[count++] = session_field("grpc-timeout", timeout, NGHTTP2_NV_FLAG_NO_INDEX);
 	}
+
 	return nghttp2_submit_request(stream->session->h2, NULL, fields, count, data, stream);
 }

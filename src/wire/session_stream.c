@@ -16,9 +16,11 @@ void session_stream_close(struct session_stream *stream, enum wire_status status
 {
 	struct session *session = stream->session;
 	bool told = stream->begun && !stream->over;
+
 	stream->over = true;
 	if (!told)
 		return;
+
 	struct wire_result result = {.status = status, .code = code};
 	(void)snprintf(result.message, sizeof(result.message), "%s", message);
 	session->events->closed(stream, &result, session->context);
@@ -39,19 +41,23 @@ void session_stream_finish(struct session_stream *stream, enum wire_status statu
 {
 	char encoded[WIRE_MESSAGE_ENCODED_MAX];
 	int rc = 0;
+
 	stream->over = true;
 	stream->status = status;
 	session_stream_drop_body(stream);
+
 	if (message && *message) {
 		(void)wire_status_encode(message, encoded);
 		stream->text = strdup(encoded); /* without memory: the status alone */
 	}
+
 	if (!stream->headers_sent) {
 		rc = session_headers_send_status_only(stream);
 	} else if (stream->deferred) {
 		stream->deferred = false;
 		rc = nghttp2_session_resume_data(stream->session->h2, stream->id);
 	}
+
 	if (rc != 0)
 		session_reset(stream, NGHTTP2_INTERNAL_ERROR);
 }
@@ -121,25 +127,31 @@ static void session_stream_message(struct session_stream *stream)
 				    "more than one message in a unary call");
 		return;
 	}
+
 	struct arena *arena = server && !sequence ? &stream->arena : &stream->scratch;
 	/* No more is allocated for it than would be kept. */
 	size_t max = arena->max, left = session_memory_left(session);
+
 	arena->max = left < max ? left : max;
 	int rc = wire_message_decode(server ? stream->method->request : stream->method->reply,
 				     stream->body.data, stream->body.length, arena, &message, &err);
 	size_t held = arena->used;
+
 	if (rc == 0 || (arena->exhausted && left < max))
 		rc = session_take(stream, rc == 0 ? held : left + 1, &err);
 	arena->max = max;
+
 	if (rc < 0) {
 		session_stream_refuse(stream, rc, &err);
 		return;
 	}
+
 	session_stream_drop_body(stream);
 	if (server && !sequence) {
 		stream->request = message; /* until the client has sent all */
 		return;
 	}
+
 	session->events->message(stream, message, session->context);
 	arena_done(arena);
 	arena_init(arena, max);
@@ -151,11 +163,13 @@ static int session_stream_keep(struct session_stream *stream, size_t more, struc
 {
 	if (session_charge(stream->session, ACCOUNT_BODIES, more, err) < 0)
 		return -ENOMEM;
+
 	int rc = session_take(stream, more, err);
 	if (rc < 0)
 		session_discharge(stream->session, ACCOUNT_BODIES, more);
 	else
 		stream->body_held += more;
+
 	return rc;
 }
 
@@ -163,6 +177,7 @@ void session_stream_data(struct session_stream *stream, const uint8_t *data, siz
 {
 	if (stream->session->role == SESSION_CLIENT && !stream->over && !stream->has_headers)
 		session_stream_fail(stream, WIRE_INTERNAL, "the server sent data before headers");
+
 	while (length > 0 && !stream->over) {
 		struct err err = {0};
 		bool whole = false;
@@ -173,6 +188,7 @@ void session_stream_data(struct session_stream *stream, const uint8_t *data, siz
 			session_stream_refuse(stream, rc, &err);
 			return;
 		}
+
 		data += taken;
 		length -= (size_t)taken;
 		if (whole)
@@ -183,6 +199,7 @@ void session_stream_data(struct session_stream *stream, const uint8_t *data, siz
 static void session_stream_ended_server(struct session_stream *stream)
 {
 	struct session *session = stream->session;
+
 	if (wire_frames_are_cut(&stream->frames))
 		session_stream_fail(stream, WIRE_INTERNAL, "the request ends within a message");
 	else if (stream->method->client_streams)
@@ -198,8 +215,10 @@ static void session_stream_ended_client(struct session_stream *stream)
 	struct session *session = stream->session;
 	char text[WIRE_MESSAGE_MAX] = "";
 	int status = stream->headers.grpc_status;
+
 	if (stream->text)
 		(void)wire_status_decode(stream->text, strlen(stream->text), text);
+
 	if (status < 0)
 		session_stream_fail(stream, WIRE_UNKNOWN,
 				    "the server ended the call without a status");
@@ -209,6 +228,7 @@ static void session_stream_ended_client(struct session_stream *stream)
 		session_stream_fail(stream, WIRE_UNIMPLEMENTED, "no reply to a unary call");
 	else
 		session_stream_close(stream, (enum wire_status)status, 0, text);
+
 	if (nghttp2_session_get_stream_local_close(session->h2, stream->id) == 0)
 		session_reset(stream, NGHTTP2_CANCEL); /* it wants no more of the request */
 }
@@ -241,6 +261,7 @@ static ssize_t session_on_read(nghttp2_session *h2, int32_t id, uint8_t *out, si
 	struct session_stream *stream = source->ptr;
 	struct session *session = stream->session;
 	size_t waiting = session_stream_waiting(stream);
+
 	if (session->dead)
 		return NGHTTP2_ERR_CALLBACK_FAILURE;
 	if (length > waiting)
@@ -249,15 +270,18 @@ static ssize_t session_on_read(nghttp2_session *h2, int32_t id, uint8_t *out, si
 		memcpy(out, stream->output.data + stream->output_sent, length);
 	stream->output_sent += length;
 	session_output_add(session, -(ssize_t)length);
+
 	if (stream->output_sent == stream->output.length) {
 		buf_done(&stream->output); /* streams that stay should not keep it */
 		stream->output_sent = 0;
 	}
+
 	if (stream->blocked && !stream->over &&
 	    session_stream_waiting(stream) <= session_stream_output_max(stream) / 2) {
 		stream->blocked = false;
 		session->events->writable(stream, session->context);
 	}
+
 	if (session_stream_waiting(stream) > 0)
 		return (ssize_t)length;
 
@@ -266,8 +290,10 @@ static ssize_t session_on_read(nghttp2_session *h2, int32_t id, uint8_t *out, si
 		stream->deferred = true;
 		return NGHTTP2_ERR_DEFERRED;
 	}
+
 	if (server && !stream->over)
 		return (ssize_t)length;
+
 	/* The end. The trailers are asked for here: any sooner they would overtake the data. */
 	*flags |= NGHTTP2_DATA_FLAG_EOF;
 	if (server) {
@@ -275,6 +301,7 @@ static ssize_t session_on_read(nghttp2_session *h2, int32_t id, uint8_t *out, si
 		if (session_headers_send_trailers(stream) != 0)
 			return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 	}
+
 	return (ssize_t)length;
 }
 
@@ -292,15 +319,18 @@ static int session_stream_add(struct session_stream *stream, const ProtobufCMess
 		buf_consume(&stream->output, stream->output_sent);
 		stream->output_sent = 0;
 	}
+
 	size_t before = stream->output.length;
 	int rc = wire_message_encode(message, &stream->output, err);
 	if (rc < 0)
 		return rc;
+
 	size_t more = stream->output.length - before;
 	if (session_charge(stream->session, ACCOUNT_OUTPUT, more, err) < 0) {
 		stream->output.length = before;
 		return -ENOBUFS;
 	}
+
 	session_output_add(stream->session, (ssize_t)more);
 	return 0;
 }
@@ -313,8 +343,10 @@ int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *
 		return err_set(err, -EAGAIN, "the client reads '%s' too slowly",
 			       stream->method->path);
 	}
+
 	if (stream->session->output_bytes >= SESSION_OUTPUT_MAX)
 		return err_set(err, -ENOBUFS, "the client reads none of its replies");
+
 	size_t before = stream->session->output_bytes;
 	int rc = session_stream_add(stream, reply, err);
 	/* Who has read a part of it is asked again. */
@@ -323,8 +355,10 @@ int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *
 		stream->blocked = true;
 		return -EAGAIN;
 	}
+
 	if (rc < 0)
 		return rc;
+
 	if (!stream->headers_sent) {
 		nghttp2_data_provider data = session_stream_provider(stream);
 		rc = session_headers_send_reply(stream, &data);
@@ -333,11 +367,13 @@ int session_stream_reply(struct session_stream *stream, const ProtobufCMessage *
 		rc = nghttp2_session_resume_data(stream->session->h2, stream->id);
 		stream->deferred = rc != 0;
 	}
+
 	if (rc != 0) { /* nothing was sent, so that it may be tried again */
 		size_t more = stream->session->output_bytes - before;
 		stream->output.length -= more;
 		session_output_add(stream->session, -(ssize_t)more);
 	}
+
 	return rc == 0 ? 0 : err_set(err, -ENOMEM, "out of memory for a reply");
 }
 
@@ -349,11 +385,13 @@ struct session_stream *session_call(struct session *session, const struct wire_m
 		(void)err_set(err, -ENOTCONN, "the connection is closed");
 		return NULL;
 	}
+
 	struct session_stream *stream = session_stream_new(session, 0);
 	if (!stream) {
 		(void)err_set(err, -ENOMEM, "out of memory for a call of '%s'", method->path);
 		return NULL;
 	}
+
 	stream->method = method;
 	stream->user = user;
 	stream->begun = true;
@@ -362,14 +400,17 @@ struct session_stream *session_call(struct session *session, const struct wire_m
 	wire_frames_init(&stream->frames, session->reply_max, &stream->body);
 	buf_init(&stream->output, WIRE_FRAME_HEADER + WIRE_REQUEST_MAX);
 	nghttp2_data_provider data = session_stream_provider(stream);
+
 	if (session_stream_add(stream, request, err) < 0)
 		return session_stream_free(stream);
+
 	stream->id = session_headers_send_request(stream, timeout_ns, &data);
 	if (stream->id < 0) {
 		(void)err_set(err, stream->id == NGHTTP2_ERR_NOMEM ? -ENOMEM : -ENOTCONN,
 			      "cannot call '%s': %s", method->path, nghttp2_strerror(stream->id));
 		return session_stream_free(stream);
 	}
+
 	return stream;
 }
 

@@ -97,27 +97,34 @@ static size_t status_escape(char *out, unsigned char byte)
 size_t wire_status_encode(const char *message, char out[WIRE_MESSAGE_ENCODED_MAX])
 {
 	size_t length = strlen(message), plain = 0, encoded = 0, size;
+
 	for (size_t at = 0; at < length; at += size) {
 		const char *character = message + at;
 		size_t bytes;
+
 		if (text_decode(character, length - at, &size) == TEXT_INVALID) {
 			character = status_replacement;
 			bytes = sizeof(status_replacement) - 1;
 		} else {
 			bytes = size;
 		}
+
 		if (plain + bytes > WIRE_MESSAGE_MAX - 1)
 			break;
+
 		plain += bytes;
+
 		for (size_t i = 0; i < bytes; i++) {
 			unsigned char c = (unsigned char)character[i];
 			bool first = encoded == 0 && c == ' ';
+
 			if (c >= ' ' && c <= '~' && c != '%' && !first)
 				out[encoded++] = (char)c;
 			else
 				encoded += status_escape(out + encoded, c);
 		}
 	}
+
 	if (encoded > 0 && out[encoded - 1] == ' ')
 		encoded += status_escape(out + encoded - 1, ' ') - 1;
 	out[encoded] = '\0';
@@ -129,6 +136,7 @@ size_t wire_status_decode(const char *text, size_t length, char out[WIRE_MESSAGE
 	/* A byte more than fits, so that text_decode() sees whether the last character is cut. */
 	char bytes[WIRE_MESSAGE_MAX + 4];
 	size_t count = 0, used = 0, size;
+
 	for (size_t at = 0; at < length && count < sizeof(bytes); at++) {
 		uint64_t byte;
 		if (text[at] == '%' && length - at > 2 &&
@@ -139,15 +147,18 @@ size_t wire_status_decode(const char *text, size_t length, char out[WIRE_MESSAGE
 			bytes[count++] = text[at];
 		}
 	}
+
 	for (size_t at = 0; at < count; at += size) {
 		uint32_t c = text_decode(bytes + at, count - at, &size);
 		bool bad = c == TEXT_INVALID || c == 0;
 		size_t wanted = bad ? sizeof(status_replacement) - 1 : size;
 		if (used + wanted > WIRE_MESSAGE_MAX - 1)
 			break;
+
 		memcpy(out + used, bad ? status_replacement : bytes + at, wanted);
 		used += wanted;
 	}
+
 	out[used] = '\0';
 	return used;
 }

@@ -51,10 +51,12 @@ int bootstrap_board_new(uint32_t ranks, struct bootstrap_board **out, struct err
 	if (ranks < 1 || ranks > BOOTSTRAP_BOARD_RANKS_MAX)
 		return err_set(err, -EINVAL, "%u ranks on one machine: 1 to %d can be", ranks,
 			       BOOTSTRAP_BOARD_RANKS_MAX);
+
 	struct bootstrap_board *board = mmap(NULL, board_bytes(ranks), PROT_READ | PROT_WRITE,
 					     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (board == MAP_FAILED)
 		return err_set(err, -ENOMEM, "no memory for the board of %u ranks", ranks);
+
 	board->ranks = ranks;
 	*out = board;
 	return 0;
@@ -103,19 +105,23 @@ static int board_await(struct board_bootstrap *self, uint32_t rank, uint64_t dea
 	struct bootstrap_board *board = self->board;
 	const struct board_member *member = &board->member[rank];
 	const struct clock clock = {0};
+
 	for (uint64_t turn = 0;
 	     atomic_load_explicit(&member->come, memory_order_acquire) < self->turn; turn++) {
 		if (atomic_load(&board->is_aborted))
 			return err_set(err, -EPIPE, "rank %u has given up",
 				       atomic_load(&board->aborted_by));
+
 		if (turn % LOOK_TURNS == LOOK_TURNS - 1) {
 			if (atomic_load(&member->has_left) || member_is_dead(member))
 				return err_set(err, -EPIPE, "rank %u is gone", rank);
 			if (clock_now_ns(&clock) > deadline_ns)
 				return err_set(err, -ETIMEDOUT, "rank %u did not come", rank);
 		}
+
 		board_wait(turn);
 	}
+
 	return 0;
 }
 
@@ -125,12 +131,15 @@ static int board_share(struct bootstrap *bootstrap, const void *mine, void *all,
 	struct board_bootstrap *self = board_of(bootstrap);
 	struct bootstrap_board *board = self->board;
 	struct board_member *own = &board->member[bootstrap->rank];
+
 	/* Two places suffice: who writes the third has seen all come for the second, and they had
 	 * read the first by then. */
 	uint64_t place = ++self->turn % 2;
+
 	if (bytes > 0)
 		memcpy(own->content[place], mine, bytes);
 	atomic_store_explicit(&own->come, self->turn, memory_order_release);
+
 	for (uint32_t rank = 0; rank < board->ranks; rank++) {
 		int result = board_await(self, rank, deadline_ns, err);
 		if (result < 0)
@@ -139,6 +148,7 @@ static int board_share(struct bootstrap *bootstrap, const void *mine, void *all,
 			memcpy((uint8_t *)all + rank * bytes, board->member[rank].content[place],
 			       bytes);
 	}
+
 	return 0;
 }
 
@@ -160,16 +170,20 @@ int bootstrap_enter(struct bootstrap_board *board, uint32_t rank, struct bootstr
 		    struct err *err)
 {
 	int64_t nobody = 0;
+
 	if (rank >= board->ranks)
 		return err_set(err, -EINVAL, "rank %u of %u", rank, board->ranks);
+
 	struct board_bootstrap *self = calloc(1, sizeof(*self));
 	if (!self)
 		return err_set(err, -ENOMEM, "rank %u: no memory", rank);
+
 	if (!atomic_compare_exchange_strong(&board->member[rank].pid, &nobody, (int64_t)getpid())) {
 		free(self);
 		return err_set(err, -EEXIST, "process %lld is rank %u already", (long long)nobody,
 			       rank);
 	}
+
 	self->bootstrap = (struct bootstrap){.rank = rank,
 					     .ranks = board->ranks,
 					     .share = board_share,
@@ -177,6 +191,7 @@ int bootstrap_enter(struct bootstrap_board *board, uint32_t rank, struct bootstr
 					     .free = board_leave};
 	self->board = board;
 	*out = &self->bootstrap;
+
 	return 0;
 }
 
@@ -240,10 +255,12 @@ static int place_find(char *const *environment, struct bootstrap_plan *plan, str
 	const char *file = environment_find(environment, "SLUICE_NCCL_ID_FILE");
 	const char *host = environment_find(environment, "MASTER_ADDR");
 	uint64_t port = 0;
+
 	if (host && strlen(host) >= sizeof(plan->host))
 		return err_set(err, -EINVAL, "MASTER_ADDR is too long");
 	if (file && strlen(file) >= sizeof(plan->file))
 		return err_set(err, -EINVAL, "SLUICE_NCCL_ID_FILE is too long");
+
 	int result = number_find(environment, "MASTER_PORT", UINT16_MAX, &port, err);
 	if (result < 0)
 		return result;
@@ -257,6 +274,7 @@ static int place_find(char *const *environment, struct bootstrap_plan *plan, str
 			       "rank %u of %u does not know where the ranks meet: set MASTER_ADDR "
 			       "and MASTER_PORT, or SLUICE_NCCL_ID_FILE to a path that all see",
 			       plan->rank, plan->ranks);
+
 	return 1;
 }
 
@@ -270,6 +288,7 @@ int bootstrap_plan(char *const *environment, struct bootstrap_plan *out, struct 
 	    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
 	    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
 	};
+
 	for (size_t i = 0; i < sizeof(starter) / sizeof(*starter); i++) {
 		struct bootstrap_plan plan = {0};
 		uint64_t rank = 0, ranks = 0, local = 0;
@@ -281,19 +300,24 @@ int bootstrap_plan(char *const *environment, struct bootstrap_plan *out, struct 
 		    number_find(environment, starter[i].local, BOOTSTRAP_RANKS_MAX, &local, err);
 		if (has_rank < 0 || has_ranks < 0 || has_local < 0)
 			return -EINVAL;
+
 		if (!has_rank || !has_ranks)
 			continue;
 		if (rank >= ranks)
 			return err_set(err, -EINVAL, "%s=%llu is not below %s=%llu",
 				       starter[i].rank, (unsigned long long)rank, starter[i].ranks,
 				       (unsigned long long)ranks);
+
 		plan.rank = (uint32_t)rank;
 		plan.ranks = (uint32_t)ranks;
 		plan.local_rank = (uint32_t)local;
+
 		int result = place_find(environment, &plan, err);
 		if (result == 1)
 			*out = plan;
+
 		return result;
 	}
+
 	return 0;
 }

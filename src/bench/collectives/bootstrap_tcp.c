@@ -92,6 +92,7 @@ int bootstrap_head_parse(const uint8_t data[BOOTSTRAP_HEAD], struct bootstrap_he
 	if (get_u32(data) != MAGIC || get_u32(data + 4) >> 16 != VERSION ||
 	    kind < BOOTSTRAP_HELLO || kind > BOOTSTRAP_ALL)
 		return -EPROTO;
+
 	struct bootstrap_head head = {
 	    .kind = (enum bootstrap_kind)kind,
 	    .rank = get_u32(data + 8),
@@ -106,8 +107,10 @@ int bootstrap_head_parse(const uint8_t data[BOOTSTRAP_HEAD], struct bootstrap_he
 		most = BOOTSTRAP_SHARE_MAX;
 	else if (head.kind == BOOTSTRAP_ALL)
 		most = BOOTSTRAP_SHARE_MAX * head.ranks;
+
 	if (head.bytes > most)
 		return -EMSGSIZE;
+
 	*out = head;
 	return 0;
 }
@@ -117,24 +120,29 @@ int bootstrap_file_parse(const char *text, size_t length, char out_host[BOOTSTRA
 {
 	size_t begin = strlen(FILE_BEGIN);
 	const char *line = memchr(text, '\n', length);
+
 	if (length < begin ? memcmp(text, FILE_BEGIN, length) != 0
 			   : memcmp(text, FILE_BEGIN, begin) != 0)
 		return -EINVAL;
 	if (!line)
 		return length >= BOOTSTRAP_LINE_MAX ? -EINVAL : -EAGAIN;
+
 	const char *host = text + begin;
 	const char *space = memchr(host, ' ', (size_t)(line - host));
 	const char *last = space ? memchr(space + 1, ' ', (size_t)(line - space - 1)) : NULL;
 	uint64_t port, token;
+
 	if (!last || space == host || space - host >= BOOTSTRAP_HOST_MAX ||
 	    memchr(host, '\0', (size_t)(space - host)) ||
 	    parse_u64_span(space + 1, (size_t)(last - space - 1), 1, UINT16_MAX, &port) < 0 ||
 	    parse_hex_span(last + 1, (size_t)(line - last - 1), UINT64_MAX, &token) < 0)
 		return -EINVAL;
+
 	memcpy(out_host, host, (size_t)(space - host));
 	out_host[space - host] = '\0';
 	*out_port = (uint16_t)port;
 	*out_token = token;
+
 	return 0;
 }
 
@@ -149,13 +157,16 @@ static int move_bytes(int fd, uint8_t *data, size_t bytes, bool is_send, uint64_
 			done += (size_t)moved;
 			continue;
 		}
+
 		if (moved == 0 || (errno != EAGAIN && errno != EINTR))
 			return err_set(err, -EPIPE, "rank %u is gone", who);
 		if (now_ns() > deadline_ns)
 			return err_set(err, -ETIMEDOUT, "rank %u does not answer", who);
+
 		struct pollfd wait = {.fd = fd, .events = is_send ? POLLOUT : POLLIN};
 		(void)poll(&wait, 1, remaining_ms(deadline_ns));
 	}
+
 	return 0;
 }
 
@@ -171,10 +182,12 @@ static int send_message(const struct tcp_bootstrap *self, int fd, enum bootstrap
 						      .sequence = self->sequence,
 						      .token = self->token},
 			     head);
+
 	int result = move_bytes(fd, head, sizeof(head), true, deadline_ns, who, err);
 	if (result == 0 && bytes > 0)
 		result = move_bytes(fd, (uint8_t *)(uintptr_t)content, bytes, true, deadline_ns,
 				    who, err);
+
 	return result;
 }
 
@@ -188,6 +201,7 @@ static int receive_message(const struct tcp_bootstrap *self, int fd, enum bootst
 	int result = move_bytes(fd, data, sizeof(data), false, deadline_ns, who, err);
 	if (result < 0)
 		return result;
+
 	if (bootstrap_head_parse(data, &head) < 0 || head.kind != kind || head.rank != who ||
 	    head.ranks != self->bootstrap.ranks || head.token != self->token ||
 	    head.sequence != self->sequence || head.bytes != bytes)
@@ -195,6 +209,7 @@ static int receive_message(const struct tcp_bootstrap *self, int fd, enum bootst
 			       "rank %u speaks of something else: do all ranks run the same "
 			       "command?",
 			       who);
+
 	return move_bytes(fd, content, bytes, false, deadline_ns, who, err);
 }
 
@@ -204,6 +219,7 @@ static int tcp_share(struct bootstrap *bootstrap, const void *mine, void *all, s
 	struct tcp_bootstrap *self = (struct tcp_bootstrap *)(void *)bootstrap;
 	uint32_t ranks = bootstrap->ranks;
 	int result = 0;
+
 	self->sequence++;
 	if (bootstrap->rank != 0) {
 		result = send_message(self, self->peer[0], BOOTSTRAP_SHARE, mine, bytes,
@@ -212,15 +228,19 @@ static int tcp_share(struct bootstrap *bootstrap, const void *mine, void *all, s
 				  : receive_message(self, self->peer[0], BOOTSTRAP_ALL, all,
 						    bytes * ranks, deadline_ns, 0, err);
 	}
+
 	if (bytes > 0)
 		memcpy(all, mine, bytes);
+
 	for (uint32_t rank = 1; result == 0 && rank < ranks; rank++)
 		result = receive_message(self, self->peer[rank], BOOTSTRAP_SHARE,
 					 bytes > 0 ? (uint8_t *)all + rank * bytes : NULL, bytes,
 					 deadline_ns, rank, err);
+
 	for (uint32_t rank = 1; result == 0 && rank < ranks; rank++)
 		result = send_message(self, self->peer[rank], BOOTSTRAP_ALL, all, bytes * ranks,
 				      deadline_ns, rank, err);
+
 	return result;
 }
 
@@ -248,9 +268,11 @@ static void tcp_free(struct bootstrap *bootstrap)
 static void own_address(char out[BOOTSTRAP_HOST_MAX])
 {
 	struct ifaddrs *all = NULL;
+
 	(void)snprintf(out, BOOTSTRAP_HOST_MAX, "127.0.0.1");
 	if (getifaddrs(&all) != 0)
 		return;
+
 	for (const struct ifaddrs *each = all; each; each = each->ifa_next) {
 		if (!each->ifa_addr || each->ifa_addr->sa_family != AF_INET ||
 		    (each->ifa_flags & IFF_LOOPBACK) || !(each->ifa_flags & IFF_UP))
@@ -259,6 +281,7 @@ static void own_address(char out[BOOTSTRAP_HOST_MAX])
 				NULL, 0, NI_NUMERICHOST) == 0)
 			break;
 	}
+
 	freeifaddrs(all);
 }
 
@@ -271,19 +294,23 @@ static int listen_on(uint16_t port, uint16_t *out_port, struct err *err)
 	const int yes = 1, no = 0;
 	_cleanup_close_ int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	bool is_4 = fd < 0;
+
 	if (is_4)
 		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_set(err, -errno, "rank 0: no socket: %s", err_describe(-errno));
+
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
 	if (!is_4)
 		(void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
+
 	const struct sockaddr *address =
 	    is_4 ? (const struct sockaddr *)&any4 : (const struct sockaddr *)&any;
 	if (bind(fd, address, is_4 ? sizeof(any4) : sizeof(any)) != 0 || listen(fd, BACKLOG) != 0 ||
 	    getsockname(fd, (struct sockaddr *)&bound, &length) != 0)
 		return err_set(err, -errno, "rank 0: cannot listen on port %u: %s", port,
 			       err_describe(-errno));
+
 	*out_port =
 	    ntohs(bound.ss_family == AF_INET ? ((const struct sockaddr_in *)&bound)->sin_port
 					     : ((const struct sockaddr_in6 *)&bound)->sin6_port);
@@ -315,15 +342,18 @@ static void pending_step(struct tcp_bootstrap *self, struct pending *pending, ui
 		pending_drop(pending);
 		return;
 	}
+
 	pending->got += (size_t)got;
 	if (pending->got < sizeof(pending->head))
 		return;
+
 	if (bootstrap_head_parse(pending->head, &head) < 0 || head.kind != BOOTSTRAP_HELLO ||
 	    head.ranks != self->bootstrap.ranks || head.token != self->token || head.rank == 0 ||
 	    self->peer[head.rank] >= 0) {
 		pending_drop(pending);
 		return;
 	}
+
 	self->peer[head.rank] = take_fd(&pending->fd);
 	*pending = (struct pending){.fd = -1};
 	(*joined)++;
@@ -339,6 +369,7 @@ static struct pending *pending_place(struct pending pending[PENDING_MAX])
 		if (pending[i].since_ns < oldest->since_ns)
 			oldest = &pending[i];
 	}
+
 	pending_drop(oldest);
 	return oldest;
 }
@@ -348,6 +379,7 @@ static void name_absent(const struct tcp_bootstrap *self, struct err *err)
 	char text[128];
 	size_t length = 0;
 	uint32_t absent = 0;
+
 	text[0] = '\0';
 	for (uint32_t rank = 1; rank < self->peers; rank++) {
 		if (self->peer[rank] >= 0)
@@ -356,6 +388,7 @@ static void name_absent(const struct tcp_bootstrap *self, struct err *err)
 			length +=
 			    (size_t)snprintf(text + length, sizeof(text) - length, " %u", rank);
 	}
+
 	(void)err_set(err, -ETIMEDOUT, "%u of %u ranks did not come:%s%s", absent,
 		      self->bootstrap.ranks, text, absent > NAMED_ABSENT ? " ..." : "");
 }
@@ -364,20 +397,25 @@ static int gather(struct tcp_bootstrap *self, int listener, uint64_t deadline_ns
 {
 	struct pending pending[PENDING_MAX];
 	uint32_t joined = 1;
+
 	for (size_t i = 0; i < PENDING_MAX; i++)
 		pending[i] = (struct pending){.fd = -1};
+
 	while (joined < self->bootstrap.ranks && now_ns() < deadline_ns) {
 		struct pollfd wait[PENDING_MAX + 1] = {{.fd = listener, .events = POLLIN}};
 		for (size_t i = 0; i < PENDING_MAX; i++)
 			wait[i + 1] = (struct pollfd){.fd = pending[i].fd, .events = POLLIN};
+
 		if (poll(wait, PENDING_MAX + 1, remaining_ms(deadline_ns)) < 0 && errno != EINTR)
 			break;
+
 		for (size_t i = 0; i < PENDING_MAX; i++) {
 			if (pending[i].fd >= 0 && wait[i + 1].revents)
 				pending_step(self, &pending[i], &joined);
 			if (pending[i].fd >= 0 && now_ns() - pending[i].since_ns > HELLO_TIME)
 				pending_drop(&pending[i]);
 		}
+
 		int fd = wait[0].revents
 			     ? accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)
 			     : -1;
@@ -386,16 +424,20 @@ static int gather(struct tcp_bootstrap *self, int listener, uint64_t deadline_ns
 			*pending_place(pending) = (struct pending){.fd = fd, .since_ns = now_ns()};
 		}
 	}
+
 	for (size_t i = 0; i < PENDING_MAX; i++)
 		pending_drop(&pending[i]);
+
 	if (joined < self->bootstrap.ranks) {
 		name_absent(self, err);
 		return -ETIMEDOUT;
 	}
+
 	int result = 0;
 	for (uint32_t rank = 1; result == 0 && rank < self->bootstrap.ranks; rank++)
 		result = send_message(self, self->peer[rank], BOOTSTRAP_WELCOME, NULL, 0,
 				      deadline_ns, rank, err);
+
 	return result;
 }
 
@@ -408,6 +450,7 @@ static int gather_all(struct tcp_bootstrap *self, const struct bootstrap_plan *p
 	    listen_on(plan->file[0] && !plan->host[0] ? 0 : plan->port, &port, err);
 	if (listener < 0)
 		return listener;
+
 	if (plan->file[0]) {
 		if (getrandom(&self->token, sizeof(self->token), 0) != (ssize_t)sizeof(self->token))
 			return err_set(err, -EIO, "no random number for '%s'", plan->file);
@@ -415,15 +458,19 @@ static int gather_all(struct tcp_bootstrap *self, const struct bootstrap_plan *p
 			memcpy(host, plan->host, sizeof(host));
 		else
 			own_address(host);
+
 		int length = snprintf(line, sizeof(line), FILE_BEGIN "%s %u %" PRIx64 "\n", host,
 				      port, self->token);
 		int result = file_write_atomic(plan->file, line, (size_t)length, 0600, err);
 		if (result < 0)
 			return err_wrap(err, "rank 0: telling where the ranks meet");
 	}
+
 	int result = gather(self, listener, deadline_ns, err);
+
 	if (plan->file[0])
 		(void)unlink(plan->file);
+
 	return result;
 }
 
@@ -433,14 +480,17 @@ static int find_place(const struct bootstrap_plan *plan, char host[BOOTSTRAP_HOS
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, BOOTSTRAP_LINE_MAX);
+
 	if (!plan->file[0]) {
 		memcpy(host, plan->host, BOOTSTRAP_HOST_MAX);
 		*port = plan->port;
 		*token = 0;
 		return 0;
 	}
+
 	if (file_read(plan->file, &text, NULL) < 0)
 		return -EAGAIN;
+
 	/* what is wrong in it may be an earlier run's, which rank 0 replaces */
 	return bootstrap_file_parse(buf_text(&text), text.length, host, port, token) < 0 ? -EAGAIN
 											 : 0;
@@ -451,27 +501,35 @@ static int connect_once(const char *host, uint16_t port, uint64_t deadline_ns)
 	char service[8];
 	struct addrinfo *all = NULL;
 	const struct addrinfo wish = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+
 	(void)snprintf(service, sizeof(service), "%u", port);
 	if (getaddrinfo(host, service, &wish, &all) != 0)
 		return -1;
+
 	_cleanup_close_ int fd = -1;
+
 	for (const struct addrinfo *each = all; each; each = each->ai_next) {
 		int error = 0;
 		socklen_t length = sizeof(error);
+
 		fd = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		if (fd < 0)
 			continue;
+
 		struct pollfd wait = {.fd = fd, .events = POLLOUT};
 		if ((connect(fd, each->ai_addr, each->ai_addrlen) == 0 || errno == EINPROGRESS) &&
 		    poll(&wait, 1, remaining_ms(deadline_ns)) == 1 &&
 		    getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0)
 			break;
+
 		(void)close(fd);
 		fd = -1;
 	}
+
 	freeaddrinfo(all);
 	if (fd >= 0)
 		quick(fd);
+
 	return take_fd(&fd);
 }
 
@@ -483,13 +541,17 @@ static int join(struct tcp_bootstrap *self, const struct bootstrap_plan *plan, u
 	char host[BOOTSTRAP_HOST_MAX] = "";
 	uint16_t port = 0;
 	struct err last = {0};
+
 	(void)err_set(&last, -EAGAIN, "'%s' is not there", plan->file);
+
 	while (now_ns() < deadline_ns) {
 		_cleanup_close_ int fd = -1;
+
 		if (find_place(plan, host, &port, &self->token) == 0)
 			fd = connect_once(host, port, deadline_ns);
 		if (fd < 0 && host[0])
 			(void)err_set(&last, -EAGAIN, "nobody answers at %s, port %u", host, port);
+
 		if (fd >= 0 &&
 		    send_message(self, fd, BOOTSTRAP_HELLO, NULL, 0, deadline_ns, 0, &last) == 0 &&
 		    receive_message(self, fd, BOOTSTRAP_WELCOME, NULL, 0, deadline_ns, 0, &last) ==
@@ -497,8 +559,10 @@ static int join(struct tcp_bootstrap *self, const struct bootstrap_plan *plan, u
 			self->peer[0] = take_fd(&fd);
 			return 0;
 		}
+
 		(void)nanosleep(&(struct timespec){.tv_nsec = (long)RETRY_NS}, NULL);
 	}
+
 	return err_set(err, -ETIMEDOUT, "rank %u of %u does not reach rank 0: %s", plan->rank,
 		       plan->ranks, last.text);
 }
@@ -515,8 +579,10 @@ int bootstrap_connect(const struct bootstrap_plan *plan, uint64_t timeout_ns,
 		free(peer);
 		return err_set(err, -ENOMEM, "rank %u: no memory", plan->rank);
 	}
+
 	for (uint32_t i = 0; i < peers; i++)
 		peer[i] = -1;
+
 	self->peer = peer;
 	self->peers = peers;
 	self->bootstrap = (struct bootstrap){.rank = plan->rank,
@@ -524,6 +590,7 @@ int bootstrap_connect(const struct bootstrap_plan *plan, uint64_t timeout_ns,
 					     .share = tcp_share,
 					     .abort = tcp_abort,
 					     .free = tcp_free};
+
 	int result = plan->ranks == 1  ? 0
 		     : plan->rank == 0 ? gather_all(self, plan, deadline_ns, err)
 				       : join(self, plan, deadline_ns, err);
@@ -531,6 +598,7 @@ int bootstrap_connect(const struct bootstrap_plan *plan, uint64_t timeout_ns,
 		tcp_free(&self->bootstrap);
 		return result;
 	}
+
 	*out = &self->bootstrap;
 	return 0;
 }

@@ -71,6 +71,7 @@ int collective_op_parse(const char *text, enum collective_op *out)
 			return 0;
 		}
 	}
+
 	return -EINVAL;
 }
 
@@ -83,6 +84,7 @@ int collective_type_parse(const char *text, enum collective_type *out)
 			return 0;
 		}
 	}
+
 	return -EINVAL;
 }
 
@@ -142,8 +144,10 @@ void collective_shape(enum collective_op op, enum collective_type type, uint64_t
 	uint32_t size = (uint32_t)type_facts[type].bytes;
 	uint64_t count = asked_bytes / size;
 	uint64_t part = count / ranks;
+
 	part -= part % (COLLECTIVE_CHUNK_BYTES / size);
 	*out = (struct collective_shape){.param_count = part, .element_bytes = size};
+
 	switch (op) {
 	case COLLECTIVE_ALL_REDUCE:
 	case COLLECTIVE_BROADCAST:
@@ -168,11 +172,13 @@ void collective_shape(enum collective_op op, enum collective_type type, uint64_t
 	case COLLECTIVE_ALLTOALLV:
 		for (uint32_t i = 0; i < ranks; i++)
 			out->send_count += collective_v_at(out, ranks, i);
+
 		out->receive_count = out->send_count;
 		break;
 	case COLLECTIVE_OP_COUNT:
 		break;
 	}
+
 	uint64_t more = out->send_count > out->receive_count ? out->send_count : out->receive_count;
 	out->bytes = more * size;
 	out->moved_bytes = op == COLLECTIVE_HYPERCUBE ? part * (ranks - 1) * size : out->bytes;
@@ -188,8 +194,10 @@ double collective_busbw(enum collective_op op, const struct collective_shape *sh
 			double seconds)
 {
 	double others = (double)(ranks - 1), factor = 1;
+
 	if (ranks < 2)
 		return NAN;
+
 	switch (op) {
 	case COLLECTIVE_ALL_REDUCE:
 		factor = 2 * others / ranks;
@@ -209,5 +217,6 @@ double collective_busbw(enum collective_op op, const struct collective_shape *sh
 	case COLLECTIVE_OP_COUNT:
 		break;
 	}
+
 	return collective_algbw(shape, seconds) * factor;
 }

@@ -38,6 +38,7 @@ double element_value(enum collective_type type, const void *element)
 	uint16_t half;
 	float single;
 	double value;
+
 	switch (type) {
 	case COLLECTIVE_F16:
 		memcpy(&half, element, sizeof(half));
@@ -66,8 +67,10 @@ void element_print(enum collective_type type, const void *element, char out[ELEM
 {
 	size_t size = collective_type_size(type);
 	uint64_t bits = 0;
+
 	memcpy(&bits, element, size);
 	double value = element_is_float(type) ? element_value(type, element) : 0;
+
 	if (size == 2)
 		(void)snprintf(out, ELEMENT_TEXT_MAX, "%.6g (0x%04x)", value, (unsigned)bits);
 	else if (element_is_float(type))

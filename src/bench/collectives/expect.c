@@ -31,15 +31,20 @@ static size_t expect_split(char *line, char *words[EXPECT_WORDS + 1])
 {
 	static const char blanks[] = " \t\r";
 	size_t count = 0;
+
 	line[strcspn(line, "#")] = '\0';
+
 	for (char *at = line + strspn(line, blanks); *at && count <= EXPECT_WORDS;) {
 		size_t length = strcspn(at, blanks);
+
 		words[count++] = at;
 		bool is_last = at[length] == '\0';
+
 		at[length] = '\0';
 		at += length + !is_last;
 		at += strspn(at, blanks);
 	}
+
 	return count;
 }
 
@@ -49,10 +54,12 @@ static int expect_words(char *words[EXPECT_WORDS + 1], struct expect_line *out, 
 		return err_set(err, -EINVAL, "'%.40s' is no operation", words[0]);
 	if (collective_type_parse(words[1], &out->type) < 0)
 		return err_set(err, -EINVAL, "'%.40s' is no type", words[1]);
+
 	out->size = EXPECT_ANY_SIZE;
 	if (strcmp(words[2], "any") != 0 && request_size_parse(words[2], &out->size) < 0)
 		return err_set(err, -EINVAL, "'%.40s' is no size such as 8 or 256M, nor any",
 			       words[2]);
+
 	if (strcmp(words[3], metric_names[EXPECT_PEAK_BUSBW]) == 0)
 		out->metric = EXPECT_PEAK_BUSBW;
 	else if (strcmp(words[3], metric_names[EXPECT_LATENCY_US]) == 0)
@@ -60,11 +67,13 @@ static int expect_words(char *words[EXPECT_WORDS + 1], struct expect_line *out, 
 	else
 		return err_set(err, -EINVAL, "'%.40s' is neither peak_busbw nor latency_us",
 			       words[3]);
+
 	out->is_at_least = strcmp(words[4], ">=") == 0;
 	if (!out->is_at_least && strcmp(words[4], "<=") != 0)
 		return err_set(err, -EINVAL, "'%.40s' is neither >= nor <=", words[4]);
 	if (parse_fraction(words[5], 0, EXPECT_VALUE_MAX, &out->limit) < 0)
 		return err_set(err, -EINVAL, "'%.40s' is no number such as 230 or 12.5", words[5]);
+
 	out->value = NAN;
 	return 0;
 }
@@ -74,18 +83,22 @@ static int expect_line(const char *text, size_t length, struct expect_line *out,
 {
 	char line[EXPECT_LINE_MAX];
 	char *words[EXPECT_WORDS + 1];
+
 	if (length >= sizeof(line))
 		return err_set(err, -EINVAL, "%zu bytes are too long for a line", length);
 	if (memchr(text, '\0', length))
 		return err_set(err, -EINVAL, "there is a NUL in it");
+
 	memcpy(line, text, length);
 	line[length] = '\0';
+
 	size_t count = expect_split(line, words);
 	if (count == 0)
 		return 0;
 	if (count != EXPECT_WORDS)
 		return err_set(err, -EINVAL,
 			       "OP TYPE SIZE peak_busbw|latency_us >=|<= VALUE is wanted");
+
 	int result = expect_words(words, out, err);
 	return result < 0 ? result : 1;
 }
@@ -95,15 +108,18 @@ static int expect_add(struct expect *expect, size_t *capacity, const struct expe
 {
 	if (expect->count == EXPECT_LINES_MAX)
 		return err_set(err, -E2BIG, "more than %d expectations", EXPECT_LINES_MAX);
+
 	if (expect->count == *capacity) {
 		size_t more = *capacity ? 2 * *capacity : EXPECT_FIRST_LINES;
 		struct expect_line *lines =
 		    reallocarray(expect->lines, more, sizeof(*expect->lines));
 		if (!lines)
 			return err_set(err, -ENOMEM, "no memory for expectations");
+
 		expect->lines = lines;
 		*capacity = more;
 	}
+
 	expect->lines[expect->count++] = *line;
 	return 0;
 }
@@ -114,15 +130,18 @@ int expect_parse(const char *text, size_t length, struct expect *out, struct err
 	size_t capacity = 0;
 	uint32_t number = 0;
 	int result = 0;
+
 	if (length > EXPECT_BYTES_MAX)
 		result = err_set(err, -E2BIG,
 				 "%zu bytes are too many for expectations: %d are "
 				 "possible",
 				 length, EXPECT_BYTES_MAX);
+
 	for (size_t at = 0; result >= 0 && at < length;) {
 		const char *newline = memchr(text + at, '\n', length - at);
 		size_t end = newline ? (size_t)(newline - text) : length;
 		struct expect_line line = {.number = ++number};
+
 		result = expect_line(text + at, end - at, &line, err);
 		if (result > 0)
 			result = expect_add(&expect, &capacity, &line, err);
@@ -130,6 +149,7 @@ int expect_parse(const char *text, size_t length, struct expect *out, struct err
 			(void)err_wrap(err, "line %u", number);
 		at = end + 1;
 	}
+
 	if (result < 0)
 		expect_done(&expect);
 	*out = expect;
@@ -146,8 +166,10 @@ static void expect_side(struct expect_line *line, const struct measure_row *row,
 			const struct measure_side *side, uint32_t ranks)
 {
 	const struct measure_plan *plan = &row->plan;
+
 	if (!side->is_there)
 		return;
+
 	if (line->metric == EXPECT_PEAK_BUSBW) {
 		double busbw = collective_busbw(plan->op, &plan->shape, ranks, sheet_time(side));
 		line->value = fmax(line->value, busbw); /* of a number and NAN the number */
@@ -172,11 +194,13 @@ static bool expect_is_size(const struct expect_line *line, const struct measure_
 void expect_row(struct expect *expect, const struct measure_row *row, uint32_t ranks)
 {
 	const struct measure_plan *plan = &row->plan;
+
 	for (size_t i = 0; i < expect->count; i++) {
 		struct expect_line *line = &expect->lines[i];
 		if (line->op != plan->op || line->type != plan->type ||
 		    !expect_is_size(line, plan, ranks))
 			continue;
+
 		expect_side(line, row, &row->out_of_place, ranks);
 		expect_side(line, row, &row->in_place, ranks);
 	}

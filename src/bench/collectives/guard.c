@@ -49,9 +49,12 @@ static int fill_guards(const struct guard *guard, struct err *err)
 	size_t before, after;
 	uint8_t *begin = guard_begin(guard, &before, &after);
 	uint8_t fill[1024];
+
 	memset(fill, GUARD_FILL, sizeof(fill));
 	uint8_t *const starts[] = {begin, (uint8_t *)guard->data + guard->bytes};
+
 	const size_t lengths[] = {before, after};
+
 	for (size_t i = 0; i < array_length(starts); i++)
 		for (size_t at = 0; at < lengths[i]; at += sizeof(fill)) {
 			size_t left = lengths[i] - at;
@@ -61,6 +64,7 @@ static int fill_guards(const struct guard *guard, struct err *err)
 			if (rc < 0)
 				return err_wrap(err, "writing the guards of a buffer");
 		}
+
 	return 0;
 }
 
@@ -68,13 +72,16 @@ int guard_alloc(struct backend *backend, enum backend_memory memory, size_t byte
 		struct guard *out, struct err *err)
 {
 	size_t total = guard_alloc_bytes(bytes, offset), page = page_bytes();
+
 	*out = (struct guard){0};
 	if (total == 0)
 		return err_set(err, -ENOMEM, "a buffer of %zu bytes cannot be had", bytes);
+
 	void *base = NULL;
 	int rc = backend->ops->alloc(backend, memory, total, &base, err);
 	if (rc < 0)
 		return rc;
+
 	*out = (struct guard){.backend = backend,
 			      .base = base,
 			      .base_bytes = total,
@@ -85,6 +92,7 @@ int guard_alloc(struct backend *backend, enum backend_memory memory, size_t byte
 		guard_free(out);
 		return rc;
 	}
+
 	/* Memory that others map as well they reach past any protection of ours. */
 	if (memory == BACKEND_PRIVATE && backend->ops->is_host_memory &&
 	    (uintptr_t)base % page == 0) {
@@ -92,6 +100,7 @@ int guard_alloc(struct backend *backend, enum backend_memory memory, size_t byte
 		if (!out->is_protected) /* the first page may be: undone */
 			(void)protect(out, PROT_READ | PROT_WRITE);
 	}
+
 	return 0;
 }
 
@@ -109,22 +118,28 @@ int guard_check(const struct guard *guard, bool *out_is_hurt, struct err *err)
 {
 	size_t before, after;
 	const uint8_t *begin = guard_begin(guard, &before, &after);
+
 	const uint8_t *const starts[] = {begin, (const uint8_t *)guard->data + guard->bytes};
 	const size_t lengths[] = {before, after};
 	uint8_t fill[1024], got[1024];
 	bool is_hurt = false;
+
 	memset(fill, GUARD_FILL, sizeof(fill));
+
 	for (size_t i = 0; i < array_length(starts); i++)
 		for (size_t at = 0; at < lengths[i]; at += sizeof(got)) {
 			size_t some = lengths[i] - at;
 			if (some > sizeof(got))
 				some = sizeof(got);
+
 			int rc = guard->backend->ops->get(guard->backend, got, starts[i] + at, some,
 							  err);
 			if (rc < 0)
 				return err_wrap(err, "reading the guards of a buffer");
+
 			is_hurt = is_hurt || memcmp(got, fill, some) != 0;
 		}
+
 	*out_is_hurt = is_hurt;
 	return 0;
 }

@@ -38,6 +38,7 @@ static void judge_elements(struct judge *judge, const struct sheet *sheet)
 	bool is_right = sheet->wrong_sides == 0;
 	if (is_right && (sheet->checked_sides == 0 || sheet->failure)) {
 		struct judge_check *skip = judge_add(judge, "elements", judge_skip, NAN, 0);
+
 		if (sheet->failure)
 			judge_reason(skip,
 				     "the run ended early, and its other rows were not checked");
@@ -48,10 +49,13 @@ static void judge_elements(struct judge *judge, const struct sheet *sheet)
 		else
 			judge_reason(skip, "all sizes became 0 bytes, since every rank's part is "
 					   "rounded down to 16 bytes; ask for larger ones with -b");
+
 		return;
 	}
+
 	struct judge_check *one = judge_add(judge, "elements", is_right ? judge_pass : judge_fail,
 					    (double)sheet->wrong_sides, 0);
+
 	if (!is_right)
 		judge_reason(
 		    one, "wrong elements or writes outside of the buffers in %" PRIu64 " columns",
@@ -74,6 +78,7 @@ static void judge_bandwidth(struct judge *judge, const struct sheet *sheet, int 
 			     : facts->peak_busbw >= least ? judge_pass
 							  : judge_slow;
 	struct judge_check *one = judge_add(judge, "peak_busbw", status, facts->peak_busbw, least);
+
 	(void)snprintf(one->target, sizeof(one->target), "%s", name);
 	if (!is_there)
 		judge_reason(one, "there is no bus bandwidth");
@@ -92,6 +97,7 @@ static void judge_latency(struct judge *judge, const struct sheet *sheet, int op
 			     : facts->latency_us <= most	       ? judge_pass
 								       : judge_slow;
 	struct judge_check *one = judge_add(judge, "latency_us", status, facts->latency_us, most);
+
 	(void)snprintf(one->target, sizeof(one->target), "%s", collective_op_to_string(op));
 	if (status == judge_skip)
 		judge_reason(one, "--max-latency-us says nothing of sizes above 4 KiB; measure -b "
@@ -112,11 +118,13 @@ static void judge_expectations(struct judge *judge, const struct expect *expect)
 {
 	static const char *const words[] = {
 	    [EXPECT_SKIP] = judge_skip, [EXPECT_PASS] = judge_pass, [EXPECT_SLOW] = judge_slow};
+
 	for (size_t i = 0; expect && i < expect->count; i++) {
 		const struct expect_line *line = &expect->lines[i];
 		enum expect_status status = expect_status(line);
 		struct judge_check *one =
 		    judge_add(judge, "expectation", words[status], line->value, line->limit);
+
 		expect_text(line, one->target);
 		if (status == EXPECT_SKIP)
 			judge_reason(one, "line %u: no such row was measured", line->number);
@@ -133,9 +141,12 @@ static enum judge_exit judge_exit_code(const struct judge *judge, const struct s
 	size_t expected = expect ? expect->count : 0, slow = 0, skipped = 0;
 	for (size_t i = 0; i < judge->count; i++)
 		slow += judge->checks[i].check.status == judge_slow;
+
 	for (size_t i = 0; i < expected; i++)
 		skipped += expect_status(&expect->lines[i]) == EXPECT_SKIP;
+
 	bool is_empty = sheet->checked_sides == 0 && sheet->request->checks > 0;
+
 	if (sheet->wrong_sides || sheet->failure)
 		return JUDGE_WRONG;
 	if (slow)
@@ -143,6 +154,7 @@ static enum judge_exit judge_exit_code(const struct judge *judge, const struct s
 	if (sheet->rows == 0 || is_empty ||
 	    (sheet->ranks < 2 && !sheet->request->options.allow_single))
 		return JUDGE_NOTHING;
+
 	return expected && skipped == expected ? JUDGE_NOTHING : JUDGE_RIGHT;
 }
 
@@ -152,6 +164,7 @@ static void judge_transport(struct judge *judge, const struct sheet *sheet)
 	const struct nccl_check *found = sheet->transport;
 	if (!found)
 		return;
+
 	struct judge_check *one =
 	    judge_add(judge, "transport", found->is_slow ? judge_slow : judge_pass, NAN, NAN);
 	(void)snprintf(one->target, sizeof(one->target), "%.*s", (int)sizeof(one->target) - 1,
@@ -164,30 +177,36 @@ int judge_make(const struct sheet *sheet, const struct expect *expect, struct ju
 {
 	const struct request_options *options = &sheet->request->options;
 	size_t most = 2 * COLLECTIVE_OP_COUNT + 5 + (expect ? expect->count : 0);
+
 	*out = (struct judge){.checks = calloc(most, sizeof(*out->checks)),
 			      .list = calloc(most, sizeof(*out->list))};
 	if (!out->checks || !out->list) {
 		judge_done(out);
 		return -ENOMEM;
 	}
+
 	judge_elements(out, sheet);
 	judge_end(out, sheet);
+
 	for (int op = 0; op < COLLECTIVE_OP_COUNT; op++) {
 		if (sheet->ops[op].rows && options->min_busbw > 0)
 			judge_bandwidth(out, sheet, op, options->min_busbw);
 		if (sheet->ops[op].rows && options->max_latency_us > 0)
 			judge_latency(out, sheet, op, options->max_latency_us);
 	}
+
 	judge_average(out, sheet);
 	judge_transport(out, sheet);
 	judge_expectations(out, expect);
 	out->exit = judge_exit_code(out, sheet, expect);
+
 	for (size_t i = 0; i < out->count; i++) {
 		struct judge_check *one = &out->checks[i];
 		one->check.target = one->target;
 		one->check.reason = one->reason;
 		out->list[i] = one->check;
 	}
+
 	return 0;
 }
 

@@ -63,6 +63,7 @@ const char *measure_phase_to_string(enum measure_phase phase)
 	case MEASURE_PHASE_COUNT:
 		break;
 	}
+
 	return "?";
 }
 
@@ -116,11 +117,13 @@ uint64_t measure_memory_bytes(const struct measure_plan *plan)
 	size_t offset = unaligned_by(plan), send_bytes;
 	if (!size_mul(plan->shape.send_count, collective_type_size(plan->type), &send_bytes))
 		return UINT64_MAX;
+
 	size_t send = guard_alloc_bytes(send_bytes, offset);
 	size_t receive = guard_alloc_bytes(larger_bytes(plan), offset), total;
 	if (send == 0 || receive == 0 || !size_add(send, receive, &total) ||
 	    !size_add(total, CHUNK_BYTES, &total))
 		return UINT64_MAX;
+
 	return total;
 }
 
@@ -136,16 +139,20 @@ static int rewrite(struct measure *measure, uint32_t which, struct err *err)
 {
 	size_t bytes = source_bytes(measure);
 	const uint8_t *tile = measure->tiles[which];
+
 	if (measure->backend->ops->is_host_memory) {
 		for (size_t at = 0; at < bytes; at += PATTERN_PERIOD_BYTES) {
 			size_t left = bytes - at;
 			memcpy(measure->send + at, tile,
 			       left < PATTERN_PERIOD_BYTES ? left : PATTERN_PERIOD_BYTES);
 		}
+
 		return 0;
 	}
+
 	for (size_t at = 0; at < CHUNK_BYTES && at < bytes; at += PATTERN_PERIOD_BYTES)
 		memcpy(measure->chunk + at, tile, PATTERN_PERIOD_BYTES);
+
 	for (size_t at = 0; at < bytes; at += CHUNK_BYTES) {
 		size_t left = bytes - at;
 		int rc =
@@ -154,6 +161,7 @@ static int rewrite(struct measure *measure, uint32_t which, struct err *err)
 		if (rc < 0)
 			return err_wrap(err, "writing the source");
 	}
+
 	return 0;
 }
 
@@ -163,18 +171,22 @@ static int write_source(struct measure *measure, const struct pattern *pattern, 
 	uint32_t rank = measure->backend->rank;
 	uint64_t count = pattern_send_count(pattern, rank);
 	size_t size = measure->element_bytes, chunk_count = CHUNK_BYTES / size;
+
 	if (measure->backend->ops->is_host_memory) {
 		pattern_send(pattern, rank, 0, count, measure->send);
 		return 0;
 	}
+
 	for (uint64_t at = 0; at < count; at += chunk_count) {
 		uint64_t some = count - at < chunk_count ? count - at : chunk_count;
 		pattern_send(pattern, rank, at, some, measure->chunk);
+
 		int rc = measure->backend->ops->put(measure->backend, measure->send + at * size,
 						    measure->chunk, some * size, err);
 		if (rc < 0)
 			return err_wrap(err, "writing the source");
 	}
+
 	return 0;
 }
 
@@ -182,11 +194,14 @@ static int write_source(struct measure *measure, const struct pattern *pattern, 
 static int poison(struct measure *measure, struct err *err)
 {
 	const struct guard *guard = measure->receive_guard;
+
 	if (measure->backend->ops->is_host_memory) {
 		memset(guard->data, GUARD_FILL, guard->bytes);
 		return 0;
 	}
+
 	memset(measure->chunk, GUARD_FILL, CHUNK_BYTES);
+
 	for (size_t at = 0; at < guard->bytes; at += CHUNK_BYTES) {
 		size_t left = guard->bytes - at;
 		int rc = measure->backend->ops->put(measure->backend, (uint8_t *)guard->data + at,
@@ -195,6 +210,7 @@ static int poison(struct measure *measure, struct err *err)
 		if (rc < 0)
 			return err_wrap(err, "clearing the result");
 	}
+
 	return 0;
 }
 
@@ -206,9 +222,11 @@ static int readable(struct measure *measure, const uint8_t *at, size_t bytes, co
 	*out = at;
 	if (measure->backend->ops->is_host_memory)
 		return 0;
+
 	int rc = measure->backend->ops->get(measure->backend, measure->chunk, at, bytes, err);
 	if (rc < 0)
 		return err_wrap(err, "reading the result");
+
 	*out = measure->chunk;
 	return 0;
 }
@@ -219,14 +237,17 @@ static void note_wrong(struct measure *measure, const struct pattern *pattern, b
 {
 	if (wrong == 0)
 		return;
+
 	if (measure->wrong == 0) {
 		uint32_t rank = measure->backend->rank;
 		uint8_t right[COLLECTIVE_ELEMENT_MAX];
 		char is[ELEMENT_TEXT_MAX], must[ELEMENT_TEXT_MAX];
+
 		if (is_source)
 			pattern_send(pattern, rank, element, 1, right);
 		else
 			pattern_receive(pattern, rank, element, 1, right);
+
 		element_print(measure->plan->type, got, is);
 		element_print(measure->plan->type, right, must);
 		(void)snprintf(measure->wrong_text, sizeof(measure->wrong_text),
@@ -234,6 +255,7 @@ static void note_wrong(struct measure *measure, const struct pattern *pattern, b
 		measure->wrong_element = element;
 		measure->is_source_changed = is_source;
 	}
+
 	measure->wrong += wrong;
 }
 
@@ -245,18 +267,21 @@ static int compare(struct measure *measure, const struct pattern *pattern, bool 
 	const uint8_t *from = is_source ? measure->send : measure->receive;
 	uint64_t count =
 	    is_source ? pattern_send_count(pattern, rank) : pattern_receive_count(pattern, rank);
+
 	for (uint64_t at = 0; at < count; at += chunk_count) {
 		uint64_t some = count - at < chunk_count ? count - at : chunk_count, element = 0;
 		const uint8_t *got;
 		int rc = readable(measure, from + at * size, some * size, &got, err);
 		if (rc < 0)
 			return rc;
+
 		uint64_t wrong =
 		    is_source ? pattern_check_send(pattern, rank, at, some, got, &element)
 			      : pattern_check_receive(pattern, rank, at, some, got, &element);
 		note_wrong(measure, pattern, is_source, wrong, element,
 			   got + (element > at ? element - at : 0) * size);
 	}
+
 	return 0;
 }
 
@@ -266,16 +291,21 @@ static int check_rest(struct measure *measure, const struct pattern *pattern, st
 	uint64_t count = pattern_receive_count(pattern, measure->backend->rank);
 	if (measure->is_in_place || count == 0) /* nobody says what only the root has */
 		return 0;
+
 	size_t at = count * measure->element_bytes, end = measure->receive_guard->bytes, some;
+
 	for (; at < end && !measure->is_hurt; at += some) {
 		const uint8_t *got;
+
 		some = end - at < CHUNK_BYTES ? end - at : CHUNK_BYTES;
 		int rc = readable(measure, measure->receive + at, some, &got, err);
 		if (rc < 0)
 			return rc;
+
 		/* each byte is the one before it, and the first is right */
 		measure->is_hurt = got[0] != GUARD_FILL || memcmp(got, got + 1, some - 1) != 0;
 	}
+
 	return 0;
 }
 
@@ -287,6 +317,7 @@ static int check_guards(struct measure *measure, struct err *err)
 		rc = guard_check(measure->receive_guard, &is_other_hurt, err);
 	if (rc < 0)
 		return rc;
+
 	measure->is_hurt = measure->is_hurt || is_hurt || is_other_hurt;
 	return 0;
 }
@@ -303,6 +334,7 @@ static int run(struct measure *measure, struct err *err)
 	    .send = measure->send,
 	    .receive = measure->receive,
 	};
+
 	return measure->backend->ops->run(measure->backend, &call, err);
 }
 
@@ -346,6 +378,7 @@ static int warm(struct measure *measure, struct err *err)
 		if (rc >= 0)
 			rc = run_and_sync(measure, err);
 	}
+
 	return rc;
 }
 
@@ -358,6 +391,7 @@ static int stream_loop(struct measure *measure, uint64_t *out_away_ns, struct er
 	bool prepares = rewrites(measure) || checks;
 	bool is_left_out = source_bytes(measure) >= BRACKET_BYTES || plan->checks_all;
 	uint64_t away = 0, from = 0;
+
 	for (uint32_t i = 0; i < plan->iterations; i++) {
 		if (prepares) {
 			from = is_left_out ? now_ns() : 0;
@@ -366,9 +400,11 @@ static int stream_loop(struct measure *measure, uint64_t *out_away_ns, struct er
 				return rc;
 			away += is_left_out ? now_ns() - from : 0;
 		}
+
 		int rc = run(measure, err);
 		if (rc < 0)
 			return rc;
+
 		progress_operation(measure->progress);
 		if (checks) {
 			from = now_ns();
@@ -378,6 +414,7 @@ static int stream_loop(struct measure *measure, uint64_t *out_away_ns, struct er
 			away += now_ns() - from;
 		}
 	}
+
 	*out_away_ns = away;
 	return 0;
 }
@@ -390,6 +427,7 @@ static double combine(const struct measure_plan *plan, const double *seconds, ui
 		least = fmin(least, seconds[r]);
 		most = fmax(most, seconds[r]);
 	}
+
 	switch (plan->average) {
 	case MEASURE_RANK_0:
 		return seconds[0];
@@ -400,6 +438,7 @@ static double combine(const struct measure_plan *plan, const double *seconds, ui
 	case MEASURE_MEAN:
 		break;
 	}
+
 	return sum / ranks;
 }
 
@@ -408,29 +447,37 @@ static int time_stream(struct measure *measure, struct err *err)
 	struct backend *backend = measure->backend;
 	double all[COLLECTIVE_RANKS_MAX];
 	uint64_t away = 0;
+
 	progress_phase(measure->progress, MEASURE_STREAM);
 	int rc = backend->ops->barrier(backend, err);
 	uint64_t start = now_ns();
+
 	if (rc >= 0)
 		rc = stream_loop(measure, &away, err);
 	if (rc >= 0)
 		rc = backend->ops->sync(backend, err);
+
 	double mine = (double)(now_ns() - start - away) / 1e9 / measure->plan->iterations;
+
 	if (rc >= 0)
 		rc = backend->ops->share(backend, &mine, all, sizeof(mine), err);
 	if (rc >= 0)
 		measure->side->stream = combine(measure->plan, all, backend->ranks);
+
 	return rc;
 }
 
 static int isolated_loop(struct measure *measure, uint32_t iterations, double *out, struct err *err)
 {
 	struct backend *backend = measure->backend;
+
 	for (uint32_t i = 0; i < iterations; i++) {
 		int rc = prepare(measure, i, err);
 		if (rc >= 0)
 			rc = backend->ops->barrier(backend, err);
+
 		uint64_t start = now_ns();
+
 		if (rc >= 0)
 			rc = run_and_sync(measure, err);
 		out[i] = (double)(now_ns() - start) / 1e9;
@@ -439,6 +486,7 @@ static int isolated_loop(struct measure *measure, uint32_t iterations, double *o
 		if (rc < 0)
 			return rc;
 	}
+
 	return 0;
 }
 
@@ -452,16 +500,19 @@ static int share_samples(struct measure *measure, const double *mine, uint32_t i
 	_cleanup_free_ double *pieces = malloc((size_t)ranks * PIECE * sizeof(double));
 	if (!pieces)
 		return err_set(err, -ENOMEM, "no memory for the times of %u ranks", ranks);
+
 	for (uint32_t at = 0; at < iterations; at += PIECE) {
 		uint32_t some = iterations - at < PIECE ? iterations - at : PIECE;
 		int rc =
 		    backend->ops->share(backend, mine + at, pieces, some * sizeof(double), err);
 		if (rc < 0)
 			return rc;
+
 		for (uint32_t i = 0; i < some; i++)
 			for (uint32_t r = 0; r < ranks; r++)
 				out[(size_t)(at + i) * ranks + r] = pieces[(size_t)r * some + i];
 	}
+
 	return 0;
 }
 
@@ -470,24 +521,29 @@ static int time_isolated(struct measure *measure, struct err *err)
 	uint32_t ranks = measure->backend->ranks, iterations = measure->plan->iterations;
 	if (iterations > MEASURE_SAMPLES_MAX / ranks)
 		iterations = MEASURE_SAMPLES_MAX / ranks;
+
 	_cleanup_free_ double *mine = calloc(iterations, sizeof(*mine));
 	_cleanup_free_ double *all = calloc((size_t)iterations * ranks, sizeof(*all));
 	if (!mine || !all)
 		return err_set(err, -ENOMEM, "no memory for %u times", iterations);
+
 	progress_phase(measure->progress, MEASURE_ISOLATED);
 	int rc = isolated_loop(measure, iterations, mine, err);
 	if (rc >= 0)
 		rc = share_samples(measure, mine, iterations, all, err);
 	if (rc < 0)
 		return rc;
+
 	for (uint32_t i = 0; i < iterations; i++) {
 		mine[i] = all[(size_t)i * ranks];
 		for (uint32_t r = 1; r < ranks; r++)
 			mine[i] = fmax(mine[i], all[(size_t)i * ranks + r]);
 	}
+
 	measure->side->isolated = stats_median(mine, iterations);
 	measure->side->samples = take_ptr(all);
 	measure->side->sample_count = (size_t)iterations * ranks;
+
 	return 0;
 }
 
@@ -507,12 +563,14 @@ static int check_once(struct measure *measure, uint32_t number, struct err *err)
 	uint64_t seed = measure->plan->seed + SEED_CHECKS + number * UINT64_C(0x5851f42d4c957f2d);
 	struct pattern_plan plan = pattern_plan_of(measure, seed);
 	struct pattern pattern;
+
 	pattern_init(&plan, &measure->plan->shape, &pattern);
 	int rc = poison(measure, err);
 	if (rc >= 0)
 		rc = write_source(measure, &pattern, err);
 	if (rc >= 0) /* nobody's data are written any more */
 		rc = measure->backend->ops->barrier(measure->backend, err);
+
 	if (rc >= 0)
 		rc = run_and_sync(measure, err);
 	if (rc >= 0)
@@ -521,9 +579,11 @@ static int check_once(struct measure *measure, uint32_t number, struct err *err)
 		rc = compare(measure, &pattern, true, err);
 	if (rc >= 0)
 		rc = check_rest(measure, &pattern, err);
+
 	/* A late write of another rank is one as well. */
 	if (rc >= 0)
 		rc = measure->backend->ops->barrier(measure->backend, err);
+
 	return rc < 0 ? rc : check_guards(measure, err);
 }
 
@@ -543,6 +603,7 @@ static int share_verdicts(struct measure *measure, struct err *err)
 	if (!all)
 		return err_set(err, -ENOMEM, "no memory for the findings of %u ranks",
 			       backend->ranks);
+
 	struct verdict mine;
 	memset(&mine, 0, sizeof(mine)); /* with its gaps: it is sent */
 	mine.wrong = measure->wrong;
@@ -550,9 +611,11 @@ static int share_verdicts(struct measure *measure, struct err *err)
 	mine.is_hurt = measure->is_hurt;
 	mine.is_source_changed = measure->is_source_changed;
 	memcpy(mine.text, measure->wrong_text, sizeof(mine.text));
+
 	int rc = backend->ops->share(backend, &mine, all, sizeof(mine), err);
 	if (rc < 0)
 		return rc;
+
 	for (uint32_t r = 0; r < backend->ranks; r++) {
 		const struct verdict *one = &all[r];
 		if (one->wrong && side->wrong == 0) {
@@ -561,11 +624,13 @@ static int share_verdicts(struct measure *measure, struct err *err)
 			side->is_source_changed = one->is_source_changed;
 			memcpy(side->wrong_text, one->text, sizeof(side->wrong_text));
 		}
+
 		side->wrong += one->wrong;
 		if (one->is_hurt && !side->is_guard_hurt)
 			side->hurt_rank = r;
 		side->is_guard_hurt = side->is_guard_hurt || one->is_hurt;
 	}
+
 	return 0;
 }
 
@@ -574,12 +639,15 @@ static int check(struct measure *measure, struct err *err)
 	const struct measure_plan *plan = measure->plan;
 	if (plan->checks == 0 && !plan->checks_all)
 		return 0;
+
 	progress_phase(measure->progress, MEASURE_CHECKS);
+
 	for (uint32_t i = 0; i < plan->checks; i++) {
 		int rc = check_once(measure, i, err);
 		if (rc < 0)
 			return rc;
 	}
+
 	measure->side->is_checked = true;
 	return share_verdicts(measure, err);
 }
@@ -591,10 +659,12 @@ static void place_buffers(struct measure *measure)
 	uint8_t *receive = measure->receive_guard->data;
 	size_t part =
 	    plan->shape.param_count * measure->element_bytes * (size_t)measure->backend->rank;
+
 	measure->send = measure->is_in_place ? receive : measure->send_guard->data;
 	measure->receive = receive;
 	if (!measure->is_in_place)
 		return;
+
 	switch (plan->op) {
 	case COLLECTIVE_ALL_GATHER:
 	case COLLECTIVE_GATHER:
@@ -614,6 +684,7 @@ static int side_run(struct measure *measure, struct err *err)
 {
 	const struct measure_plan *plan = measure->plan;
 	uint8_t tiles[2][PATTERN_PERIOD_BYTES];
+
 	for (uint32_t i = 0; i < array_length(tiles); i++) {
 		struct pattern_plan timed = pattern_plan_of(measure, ~plan->seed - i);
 		timed.is_periodic = true;
@@ -622,13 +693,16 @@ static int side_run(struct measure *measure, struct err *err)
 			     PATTERN_PERIOD_BYTES / measure->element_bytes, tiles[i]);
 		measure->tiles[i] = tiles[i];
 	}
+
 	place_buffers(measure);
 	measure->side->is_there = true;
+
 	int rc = warm(measure, err);
 	if (rc >= 0 && plan->has_stream && plan->iterations > 0)
 		rc = time_stream(measure, err);
 	if (rc >= 0 && plan->has_isolated && plan->iterations > 0)
 		rc = time_isolated(measure, err);
+
 	return rc < 0 ? rc : check(measure, err);
 }
 
@@ -639,6 +713,7 @@ static int both_sides(struct backend *backend, const struct measure_plan *plan,
 	_cleanup_free_ uint8_t *chunk = malloc(CHUNK_BYTES);
 	if (!chunk)
 		return err_set(err, -ENOMEM, "no memory to copy buffers through");
+
 	struct measure measure = {.backend = backend,
 				  .plan = plan,
 				  .progress = progress,
@@ -648,12 +723,15 @@ static int both_sides(struct backend *backend, const struct measure_plan *plan,
 				  .element_bytes = collective_type_size(plan->type),
 				  .chunk = chunk};
 	struct measure in_place = measure;
+
 	in_place.side = &out->in_place;
 	in_place.send_guard = &guards[1];
 	in_place.is_in_place = true;
+
 	int rc = side_run(&measure, err);
 	if (rc >= 0 && collective_op_has_in_place(plan->op))
 		rc = side_run(&in_place, err);
+
 	return rc;
 }
 
@@ -680,6 +758,7 @@ int measure_run(struct backend *backend, const struct measure_plan *plan,
 		return err_set(err, -ENOMEM, "%s of %llu bytes is more than memory can have",
 			       collective_op_to_string(plan->op),
 			       (unsigned long long)plan->shape.bytes);
+
 	begin(plan, progress);
 	int rc = guard_alloc(backend, plan->memory, send_bytes, offset, &guards[0], err);
 	if (rc >= 0)
@@ -687,15 +766,18 @@ int measure_run(struct backend *backend, const struct measure_plan *plan,
 		    guard_alloc(backend, plan->memory, larger_bytes(plan), offset, &guards[1], err);
 	if (rc >= 0)
 		rc = both_sides(backend, plan, progress, guards, out, err);
+
 	if (rc >= 0) /* nobody reads another's buffer any more */
 		rc = backend->ops->barrier(backend, err);
 	guard_free(&guards[1]);
 	guard_free(&guards[0]);
+
 	if (rc < 0) { /* and progress says where */
 		measure_row_done(out);
 		return err_wrap(err, "%s of %llu bytes", collective_op_to_string(plan->op),
 				(unsigned long long)plan->shape.bytes);
 	}
+
 	progress_phase(progress, MEASURE_ENDS);
 	return 0;
 }

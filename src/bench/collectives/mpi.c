@@ -45,11 +45,13 @@ static int mpi_check(struct mpi_backend *mpi, int code, const char *call, struct
 {
 	if (code == 0)
 		return 0;
+
 	mpi->has_failed = true;
 	_cleanup_free_ char *text = malloc(MPI_SHIM_TEXT_MAX);
 	if (!text)
 		return err_set(err, -EPIPE, "rank %u: %s failed with code %d", mpi->backend.rank,
 			       call, code);
+
 	mpi->shim->ops->explain(mpi->shim, code, text);
 	text[strcspn(text, "\n")] = '\0';
 	return err_set(err, -EPIPE, "rank %u: %s: %s", mpi->backend.rank, call, text);
@@ -62,12 +64,14 @@ static int mpi_alloc(struct backend *backend, enum backend_memory memory, size_t
 		return err_set(err, -EOPNOTSUPP,
 			       "MPI has no memory that is known to all ranks for collectives: "
 			       "leave out the registration");
+
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	void *pages;
 	size_t rounded = bytes < page ? page : (bytes + page - 1) / page * page;
 	if (rounded < bytes || posix_memalign(&pages, page, rounded) != 0)
 		return err_set(err, -ENOMEM, "rank %u: no memory for %zu bytes", backend->rank,
 			       bytes);
+
 	memset(pages, 0, rounded);
 	*out = pages;
 	return 0;
@@ -97,6 +101,7 @@ static int mpi_count(const struct backend_call *call, uint64_t count, int *out, 
 			       "a larger type",
 			       collective_op_to_string(call->op), (unsigned long long)count,
 			       INT_MAX);
+
 	*out = (int)count;
 	return 0;
 }
@@ -107,6 +112,7 @@ static int mpi_run_piece(struct mpi_backend *mpi, enum collective_op op,
 {
 	uint32_t rank = mpi->backend.rank, ranks = mpi->backend.ranks;
 	const struct mpi_shim_ops *ops = mpi->shim->ops;
+
 	switch (op) {
 	case COLLECTIVE_ALL_REDUCE:
 		return mpi_check(mpi, ops->all_reduce(mpi->shim, piece), "MPI_Allreduce", err);
@@ -126,10 +132,12 @@ static int mpi_want_scratch(struct mpi_backend *mpi, size_t bytes, struct err *e
 {
 	if (bytes <= mpi->scratch_size && mpi->scratch)
 		return 0;
+
 	void *more = realloc(mpi->scratch, bytes + 1);
 	if (!more)
 		return err_set(err, -ENOMEM, "rank %u: no memory for %zu bytes", mpi->backend.rank,
 			       bytes);
+
 	mpi->scratch = more;
 	mpi->scratch_size = bytes;
 	return 0;
@@ -145,15 +153,18 @@ static int mpi_run_pieces(struct mpi_backend *mpi, const struct backend_call *ca
 	    (call->op == COLLECTIVE_ALL_REDUCE || (call->op == COLLECTIVE_REDUCE && is_root));
 	char *receive = call->receive;
 	int rc = 0;
+
 	if (is_in_place && call->op == COLLECTIVE_REDUCE && call->root != 0 &&
 	    !mpi->shim->ops->reduces_in_place_on_all) {
 		is_in_place = false;
 		rc = mpi_want_scratch(mpi, count * size, err);
 		receive = mpi->scratch;
 	}
+
 	/* MPI broadcasts from the place to which it broadcasts. */
 	if (call->op == COLLECTIVE_BROADCAST && is_root && call->send != call->receive)
 		memcpy(receive, call->send, count * size);
+
 	while (rc == 0) {
 		uint64_t left = count - done;
 		const struct mpi_shim_call piece = {
@@ -165,13 +176,16 @@ static int mpi_run_pieces(struct mpi_backend *mpi, const struct backend_call *ca
 		    .redop = call->redop,
 		    .root = (int)call->root,
 		};
+
 		rc = mpi_run_piece(mpi, call->op, &piece, err);
 		done += (uint64_t)piece.count;
 		if (done == count)
 			break;
 	}
+
 	if (rc == 0 && receive != call->receive)
 		memcpy(call->receive, receive, count * size);
+
 	return rc;
 }
 
@@ -185,11 +199,13 @@ static int mpi_reduce_scatter(struct mpi_backend *mpi, const struct backend_call
 	int rc = is_in_place ? mpi_want_scratch(mpi, bytes, err) : 0;
 	if (rc == 0 && is_in_place)
 		todo->receive = mpi->scratch;
+
 	if (rc == 0)
 		rc = mpi_check(mpi, mpi->shim->ops->reduce_scatter(mpi->shim, todo),
 			       "MPI_Reduce_scatter_block", err);
 	if (rc == 0 && is_in_place)
 		memcpy(call->receive, mpi->scratch, bytes);
+
 	return rc;
 }
 
@@ -202,8 +218,10 @@ static int mpi_alltoallv(struct mpi_backend *mpi, const struct backend_call *cal
 	int unused, rc = mpi_count(call, call->shape->send_count, &unused, err);
 	if (rc == 0)
 		rc = mpi_count(call, call->shape->receive_count, &unused, err);
+
 	if (rc < 0)
 		return rc;
+
 	for (uint32_t i = 0, sent = 0, received = 0; i < ranks; i++) {
 		send_counts[i] = (int)collective_v_count(call->shape, ranks, rank, i);
 		counts[i] = (int)collective_v_count(call->shape, ranks, i, rank);
@@ -212,6 +230,7 @@ static int mpi_alltoallv(struct mpi_backend *mpi, const struct backend_call *cal
 		sent += (uint32_t)send_counts[i];
 		received += (uint32_t)counts[i];
 	}
+
 	const struct mpi_shim_parts parts = {send_counts, send_starts, counts, starts};
 	return mpi_check(mpi, mpi->shim->ops->alltoallv(mpi->shim, todo, &parts), "MPI_Alltoallv",
 			 err);
@@ -227,8 +246,10 @@ static int mpi_hypercube(struct mpi_backend *mpi, const struct backend_call *cal
 	if (rc == 0 && (ranks & (ranks - 1)) != 0)
 		rc = err_set(err, -EOPNOTSUPP,
 			     "hypercube: %u ranks are not a power of two; take all_gather", ranks);
+
 	if (rc == 0 && receive + rank * part != call->send)
 		memcpy(receive + rank * part, call->send, part);
+
 	for (uint32_t side = 1; rc == 0 && side < ranks; side *= 2) {
 		uint32_t ours = rank & ~(side - 1);
 		const struct mpi_shim_call exchange = {
@@ -238,9 +259,11 @@ static int mpi_hypercube(struct mpi_backend *mpi, const struct backend_call *cal
 		    .type = call->type,
 		};
 		int peer = (int)(rank ^ side);
+
 		rc = mpi_check(mpi, mpi->shim->ops->exchange(mpi->shim, &exchange, peer, peer),
 			       "MPI_Sendrecv", err);
 	}
+
 	return rc;
 }
 
@@ -255,10 +278,12 @@ static int mpi_run_parts(struct mpi_backend *mpi, const struct backend_call *cal
 	int rc = mpi_count(call, call->shape->param_count, &todo.count, err);
 	if (rc < 0)
 		return rc;
+
 	uint32_t rank = mpi->backend.rank;
 	size_t before = (size_t)rank * call->shape->param_count * collective_type_size(call->type);
 	const struct mpi_shim_ops *ops = mpi->shim->ops;
 	bool is_gathered_here = (const char *)call->receive + before == call->send;
+
 	switch (call->op) {
 	case COLLECTIVE_REDUCE_SCATTER:
 		return mpi_reduce_scatter(mpi, call, &todo, err);
@@ -295,10 +320,12 @@ static int mpi_run(struct backend *backend, const struct backend_call *call, str
 	int rc = mpi_can_split(call->op) ? mpi_run_pieces(mpi, call, err)
 					 : mpi_run_parts(mpi, call, err);
 	bool has_result = call->op != COLLECTIVE_REDUCE || call->root == backend->rank;
+
 	if (rc == 0 && call->redop == COLLECTIVE_AVG && collective_op_reduces(call->op) &&
 	    has_result)
 		reduce_divide(reduce_best(), call->type, call->receive, call->shape->receive_count,
 			      backend->ranks);
+
 	return rc;
 }
 
@@ -337,6 +364,7 @@ static struct backend *mpi_free_backend(struct backend *backend)
 	struct mpi_backend *mpi = backend ? mpi_of(backend) : NULL;
 	if (!mpi)
 		return NULL;
+
 	/* It waits for the others, of whom some are gone when a call has failed. */
 	if (mpi->shim && !mpi->has_failed)
 		(void)mpi->shim->ops->finish(mpi->shim); /* nothing to be done about it */
@@ -344,6 +372,7 @@ static struct backend *mpi_free_backend(struct backend *backend)
 	free(mpi->parts);
 	free(mpi->scratch);
 	free(mpi);
+
 	return NULL;
 }
 
@@ -374,24 +403,30 @@ static void *mpi_open(const char *library, const struct mpi_launch *launch, stru
 {
 	static const char *const open_first[] = {"libmpi.so.40", "libmpich.so.12", "libmpi.so.12"};
 	static const char *const mpich_first[] = {"libmpich.so.12", "libmpi.so.12", "libmpi.so.40"};
+
 	bool is_pmi = launch->launcher == MPI_LAUNCHER_PMI;
 	const char *const *names = library ? &library : is_pmi ? mpich_first : open_first;
+
 	/* A library of the other family would start every rank alone; Slurm serves both. */
 	size_t count = library					   ? 1
 		       : launch->launcher == MPI_LAUNCHER_OPEN_MPI ? 1
 		       : is_pmi && !launch->is_by_slurm		   ? 2
 								   : array_length(open_first);
 	char why[ERR_TEXT_MAX] = "";
+
 	for (size_t i = 0; i < count; i++) {
 		/* Its plugins look for its symbols among the global ones. */
 		void *opened = dlopen(names[i], RTLD_NOW | RTLD_GLOBAL);
 		if (opened)
 			return opened;
+
 		const char *reason = dlerror();
 		size_t used = strlen(why);
+
 		(void)snprintf(why + used, sizeof(why) - used, "%s%s", used ? "; " : "",
 			       reason ? reason : names[i]); /* cut where it is too long */
 	}
+
 	(void)err_set(err, -ENOENT, "cannot load %s: %s. Is MPI installed where the rank runs?",
 		      names[0], why);
 	return NULL;
@@ -404,18 +439,24 @@ static void mpi_version(void *library, char out[MPI_DESCRIPTION_MAX])
 	void *symbol = dlsym(library, "MPI_Get_library_version");
 	_cleanup_free_ char *text = calloc(1, MPI_SHIM_TEXT_MAX);
 	int length = 0;
+
 	out[0] = '\0';
 	memcpy(&version, &symbol, sizeof(version));
+
 	/* It may be called before MPI is started (MPI 3.1, 8.1.1). */
 	if (!symbol || !text || version(text, &length) != 0)
 		return;
+
 	text[strcspn(text, "\n,")] = '\0';
+
 	for (char *each = text; *each; each++) {
 		if (*each == '\t')
 			*each = ' ';
 	}
+
 	Dl_info info;
 	const char *path = dladdr(symbol, &info) && info.dli_fname ? info.dli_fname : "?";
+
 	(void)snprintf(out, MPI_DESCRIPTION_MAX, "%s, %s", text, path); /* cut if too long */
 }
 
@@ -424,10 +465,12 @@ static int mpi_shim_for(void *library, const char *version, struct mpi_shim **ou
 	static const char *const mpich_like[] = {"MPICH", "Intel(R) MPI", "MVAPICH"};
 	if (dlsym(library, "ompi_mpi_comm_world"))
 		return mpi_shim_new_open(library, out, err);
+
 	for (size_t i = 0; i < array_length(mpich_like); i++) {
 		if (strstr(version, mpich_like[i]))
 			return mpi_shim_new_mpich(library, out, err);
 	}
+
 	return err_set(err, -ENOENT,
 		       "'%s' has the binary interface neither of Open MPI nor of MPICH",
 		       version[0] ? version : "a library without MPI_Get_library_version");
@@ -440,6 +483,7 @@ static int mpi_check_world(const struct mpi_backend *mpi, const struct mpi_launc
 	uint32_t ranks = mpi->backend.ranks;
 	if (!launch->variable || launch->ranks == 0 || launch->ranks == ranks)
 		return 0;
+
 	return err_set(err, -ENOTCONN,
 		       "%u ranks were started (%s), but for %s there %s %u: use the mpirun that "
 		       "belongs to this library, or the library that belongs to this mpirun",
@@ -457,11 +501,13 @@ static int mpi_start(struct mpi_backend *mpi, const struct mpi_launch *launch, s
 	if (ranks < 1 || ranks > COLLECTIVE_RANKS_MAX || rank < 0 || rank >= ranks)
 		return err_set(err, -ERANGE, "rank %d of %d: 1 to %d ranks can be measured", rank,
 			       ranks, COLLECTIVE_RANKS_MAX);
+
 	mpi->backend.rank = (uint32_t)rank;
 	mpi->backend.ranks = (uint32_t)ranks;
 	mpi->parts = calloc((size_t)ranks * 4, sizeof(*mpi->parts));
 	if (!mpi->parts)
 		return err_set(err, -ENOMEM, "rank %d: no memory for %d ranks", rank, ranks);
+
 	return mpi_check_world(mpi, launch, err);
 }
 
@@ -477,19 +523,24 @@ int mpi_backend_new(const char *library, struct backend **out, struct err *err)
 	void *opened = mpi_open(library, &launch, err);
 	if (!opened)
 		return err ? err->code : -ENOENT;
+
 	_cleanup_(cleanup_backend_fn) struct mpi_backend *mpi = calloc(1, sizeof(*mpi));
 	if (!mpi)
 		return err_set(err, -ENOMEM, "no memory for MPI");
+
 	mpi->backend.ops = &mpi_ops;
 	mpi_version(opened, mpi->description);
 	mpi->has_failed = true; /* nothing to be finished yet */
+
 	int rc = mpi_shim_for(opened, mpi->description, &mpi->shim, err);
 	if (rc < 0)
 		return err_wrap(err, "%s", library ? library : "MPI");
+
 	mpi->has_failed = false;
 	rc = mpi_start(mpi, &launch, err);
 	if (rc == 0)
 		*out = &take_ptr(mpi)->backend;
+
 	return rc;
 }
 

@@ -22,6 +22,7 @@ const char *mpi_launcher_to_string(enum mpi_launcher launcher)
 	case MPI_LAUNCHER_OTHER:
 		return "another launcher";
 	}
+
 	return "?";
 }
 
@@ -53,26 +54,32 @@ struct mpi_launch mpi_launch_read(char *const *environment)
 	};
 	struct mpi_launch launch = {.is_by_slurm =
 					mpi_launch_value(environment, "SLURM_PROCID") != NULL};
+
 	for (size_t i = 0; i < array_length(announced); i++) {
 		const char *value = mpi_launch_value(environment, announced[i].size);
 		if (!value ||
 		    (announced[i].beside && !mpi_launch_value(environment, announced[i].beside)))
 			continue;
+
 		uint64_t ranks;
 		if (parse_u64(value, 1, COLLECTIVE_RANKS_MAX, &ranks) < 0)
 			ranks = 0;
 		launch.launcher = announced[i].launcher;
 		launch.variable = announced[i].size;
 		launch.ranks = (uint32_t)ranks;
+
 		/* PMI_RANK without PMI_SIZE is all that Slurm gives for PMI 2. */
 		if (launch.launcher == MPI_LAUNCHER_OTHER &&
 		    mpi_launch_value(environment, "PMI_RANK"))
 			launch.launcher = MPI_LAUNCHER_PMI;
+
 		return launch;
 	}
+
 	if (mpi_launch_value(environment, "PMIX_RANK"))
 		launch.launcher = MPI_LAUNCHER_PMIX;
 	else if (mpi_launch_value(environment, "PMI_RANK"))
 		launch.launcher = MPI_LAUNCHER_PMI;
+
 	return launch;
 }

@@ -33,6 +33,7 @@ static int shim_find_handles(void *library, struct shim_handles *out, struct err
 {
 	(void)library; /* they are in no library */
 	(void)err;
+
 	static const struct shim_handles handles = {
 	    .world = 0x44000000,
 	    .errors_return = 0x54000001,

@@ -53,11 +53,13 @@ static int shim_find_handles(void *library, struct shim_handles *out, struct err
 	    {"ompi_mpi_op_min", &out->ops[COLLECTIVE_MIN]},
 	    {"ompi_mpi_op_max", &out->ops[COLLECTIVE_MAX]},
 	};
+
 	for (size_t i = 0; i < array_length(objects); i++) {
 		*objects[i].out = dlsym(library, objects[i].name);
 		if (!*objects[i].out)
 			return err_set(err, -ENOENT, "the library has no %s", objects[i].name);
 	}
+
 	out->ops[COLLECTIVE_AVG] = out->ops[COLLECTIVE_SUM];
 	return 0;
 }

@@ -44,6 +44,7 @@ mpi_op_fn mpi_op_of(enum collective_type type, enum collective_redop redop, bool
 	    [COLLECTIVE_AVG] = mpi_op_bf16_sum,
 	};
 	bool is_sum = redop == COLLECTIVE_SUM || redop == COLLECTIVE_AVG;
+
 	if (type == COLLECTIVE_F16)
 		return f16[redop];
 	if (type == COLLECTIVE_BF16)
@@ -52,5 +53,6 @@ mpi_op_fn mpi_op_of(enum collective_type type, enum collective_redop redop, bool
 		return mpi_op_i8_sum;
 	if (saturates && is_sum && type == COLLECTIVE_U8)
 		return mpi_op_u8_sum;
+
 	return NULL;
 }

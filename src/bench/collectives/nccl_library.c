@@ -28,6 +28,7 @@ const char *nccl_version_to_string(int version, char out[32])
 int nccl_library_open(const char *name, struct nccl_backend *nccl, struct err *err)
 {
 	char version[32];
+
 	if (!name)
 		name = "libnccl.so.2";
 	nccl->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -38,6 +39,7 @@ int nccl_library_open(const char *name, struct nccl_backend *nccl, struct err *e
 			       "LD_LIBRARY_PATH or --library says where it is)",
 			       name, said ? said : "no reason given");
 	}
+
 	struct nccl_calls *call = &nccl->call;
 	const struct {
 		const char *name;
@@ -50,6 +52,7 @@ int nccl_library_open(const char *name, struct nccl_backend *nccl, struct err *e
 	    {"ncclGetLastError", false, &call->ncclGetLastError},
 	    {"simNcclDescribe", false, &call->simNcclDescribe},
 	};
+
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
 		void *symbol = dlsym(nccl->library, wanted[i].name);
 		if (!symbol && wanted[i].is_needed)
@@ -57,9 +60,11 @@ int nccl_library_open(const char *name, struct nccl_backend *nccl, struct err *e
 				       wanted[i].name);
 		memcpy(wanted[i].place, &symbol, sizeof(symbol));
 	}
+
 	int result = call->ncclGetVersion(&nccl->version);
 	if (result != NCCL_OK)
 		return nccl_fail(nccl, result, err, "ncclGetVersion");
+
 	(void)snprintf(nccl->description, sizeof(nccl->description), "%s%s, %s",
 		       nccl_version_to_string(nccl->version, version),
 		       call->simNcclDescribe ? " (simulated)" : "", name);
@@ -74,12 +79,14 @@ int nccl_fail(struct nccl_backend *nccl, int result, struct err *err, const char
 	    nccl->call.ncclGetErrorString ? nccl->call.ncclGetErrorString(result) : "error";
 	const char *last =
 	    nccl->call.ncclGetLastError ? nccl->call.ncclGetLastError(nccl->comm) : NULL;
+
 	nccl->has_failed = true;
 	/* the commonest reason for this one in containers */
 	if (result == NCCL_SYSTEM_ERROR &&
 	    nccl_shm_check("/dev/shm", nccl->backend.ranks, &shm, NULL) == 0 &&
 	    (shm.is_low || (last && strstr(last, "/dev/shm"))))
 		(void)nccl_shm_describe("/dev/shm", nccl->backend.ranks, &shm, shm_text);
+
 	return err_set(err, -EPIPE, "rank %u: %s: %s (%d)%s%.160s%s%s", nccl->backend.rank, call,
 		       words, result, last && last[0] ? ": " : "", last ? last : "",
 		       shm_text[0] ? "; " : "", shm_text);
@@ -101,6 +108,7 @@ int nccl_settle(struct nccl_backend *nccl, int result, uint64_t timeout_ns, stru
 {
 	const struct clock clock = {0};
 	uint64_t deadline_ns = 0;
+
 	while (result == NCCL_IN_PROGRESS) {
 		result = async_state(nccl);
 		if (result != NCCL_IN_PROGRESS)
@@ -110,6 +118,7 @@ int nccl_settle(struct nccl_backend *nccl, int result, uint64_t timeout_ns, stru
 		if (atomic_load(&nccl->is_aborted))
 			return err_set(err, -EPIPE, "rank %u: %s: aborted", nccl->backend.rank,
 				       call);
+
 		if (clock_now_ns(&clock) > deadline_ns) {
 			nccl->has_failed = true;
 			return err_set(
@@ -119,8 +128,10 @@ int nccl_settle(struct nccl_backend *nccl, int result, uint64_t timeout_ns, stru
 			    nccl->backend.rank, call,
 			    (unsigned long long)(timeout_ns / CLOCK_NS_PER_S));
 		}
+
 		(void)nanosleep(&(struct timespec){.tv_nsec = SETTLE_PAUSE_NS}, NULL);
 	}
+
 	return result == NCCL_OK ? 0 : nccl_fail(nccl, result, err, call);
 }
 
@@ -128,10 +139,12 @@ void nccl_abort(struct nccl_backend *nccl)
 {
 	if (atomic_exchange(&nccl->is_aborted, true))
 		return;
+
 	(void)pthread_mutex_lock(&nccl->lock);
 	void *comm = nccl->comm;
 	nccl->comm = NULL;
 	(void)pthread_mutex_unlock(&nccl->lock);
+
 	if (comm)
 		(void)nccl->call.ncclCommAbort(comm);
 }

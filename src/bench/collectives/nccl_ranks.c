@@ -22,14 +22,17 @@ int nccl_ranks_prepare(uint32_t ranks, const struct bootstrap_plan *plan, struct
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (note == MAP_FAILED)
 		return err_set(err, -ENOMEM, "no memory for what the ranks of NCCL share");
+
 	made.note = note;
 	if (plan)
 		made.plan = *plan;
+
 	int result = plan ? 0 : bootstrap_board_new(ranks, &made.board, err);
 	if (result < 0) {
 		nccl_ranks_done(&made);
 		return result;
 	}
+
 	/* how many of launched ranks are on this machine is not known */
 	if (!plan && nccl_shm_check(SHM_PATH, ranks, &shm, NULL) == 0 && shm.is_low)
 		(void)nccl_shm_describe(SHM_PATH, ranks, &shm, made.note->room);
@@ -45,6 +48,7 @@ static int tell_transport(struct nccl_ranks *ranks, struct backend *backend, con
 	struct nccl_transport transport;
 	struct err why = {0};
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, NCCL_NOTE_MAX - 1);
 	int result = nccl_backend_transport(backend, &transport, &why);
 	if (result == -ENODATA) {
@@ -53,14 +57,17 @@ static int tell_transport(struct nccl_ranks *ranks, struct backend *backend, con
 				       "NCCL: connections not shown: %s\n", why.text);
 		return 0;
 	}
+
 	if (result < 0)
 		return err_set(err, result, "%s", why.text);
+
 	if (backend->rank == 0) {
 		(void)nccl_transport_print(&transport, "NCCL: ", &text); /* cut */
 		(void)snprintf(note->lines, sizeof(note->lines), "%s", buf_text(&text));
 		note->has_transport = true;
 		note->has_check = nccl_transport_check(root, &transport, &note->check, &why) == 0;
 	}
+
 	nccl_transport_done(&transport);
 	return 0;
 }
@@ -74,6 +81,7 @@ int nccl_ranks_start(struct nccl_ranks *ranks, uint32_t rank, const char *librar
 			 : bootstrap_enter(ranks->board, rank, &ranks->bootstrap, err);
 	if (result < 0)
 		return result;
+
 	const struct nccl_options options = {
 	    .library = library,
 	    .device = ranks->is_launched ? ranks->plan.local_rank : rank,
@@ -83,15 +91,18 @@ int nccl_ranks_start(struct nccl_ranks *ranks, uint32_t rank, const char *librar
 	    .reads_transport = true,
 	};
 	struct backend *backend = NULL;
+
 	result = nccl_backend_new(&options, &backend, err);
 	if (result < 0)
 		return result;
+
 	result = tell_transport(ranks, backend, root, err);
 	if (result < 0) {
 		backend->ops->abort(backend);
 		(void)backend->ops->free_backend(backend);
 		return result;
 	}
+
 	*out = backend;
 	return 0;
 }

@@ -82,9 +82,11 @@ static void alltoallv(struct launch *launch)
 	const struct collective_shape *shape = launch->call->shape;
 	uint32_t rank = launch->nccl->backend.rank, ranks = launch->nccl->backend.ranks;
 	uint64_t sent = 0, received = 0;
+
 	for (uint32_t peer = 0; peer < ranks; peer++) {
 		uint64_t to = collective_v_count(shape, ranks, rank, peer);
 		uint64_t from = collective_v_count(shape, ranks, peer, rank);
+
 		send_to(launch, send_at(launch, sent), to, peer);
 		receive_from(launch, receive_at(launch, received), from, peer);
 		sent += to;
@@ -134,9 +136,11 @@ static int hypercube(struct launch *launch, struct err *err)
 	uint32_t rank = nccl->backend.rank, ranks = nccl->backend.ranks;
 	uint64_t count = launch->call->shape->param_count;
 	char *own = receive_at(launch, rank * count);
+
 	if ((ranks & (ranks - 1)) != 0)
 		return err_set(err, -EOPNOTSUPP,
 			       "hypercube needs a power of two of ranks, %u are there", ranks);
+
 	if (own != launch->call->send && count > 0) {
 		int result = nccl->driver.call.cuMemcpyDtoDAsync(
 		    (uint64_t)(uintptr_t)own, (uint64_t)(uintptr_t)launch->call->send,
@@ -145,17 +149,21 @@ static int hypercube(struct launch *launch, struct err *err)
 			return driver_fail(&nccl->driver, result, err, "rank %u: copying its part",
 					   rank);
 	}
+
 	for (uint32_t bit = 1; bit < ranks; bit <<= 1) {
 		uint32_t known = rank & ~(bit - 1), missing = known ^ bit;
+
 		note(launch, nccl->call.ncclGroupStart());
 		send_to(launch, receive_at(launch, known * count), count * bit, rank ^ bit);
 		receive_from(launch, receive_at(launch, missing * count), count * bit, rank ^ bit);
+
 		int end = nccl->call.ncclGroupEnd();
 		int result = nccl_settle(nccl, launch->result != NCCL_OK ? launch->result : end,
 					 nccl->backend.timeout_ns, err, "ncclSend and ncclRecv");
 		if (result < 0)
 			return result;
 	}
+
 	return 0;
 }
 
@@ -165,6 +173,7 @@ static int start(struct launch *launch, const char **out_name)
 	struct nccl_backend *nccl = launch->nccl;
 	uint64_t count = call->shape->param_count;
 	int type = launch->type, redop = redop_of(call->redop), root = (int)call->root;
+
 	switch (call->op) {
 	case COLLECTIVE_ALL_REDUCE:
 		*out_name = "ncclAllReduce";
@@ -200,6 +209,7 @@ static int start(struct launch *launch, const char **out_name)
 	case COLLECTIVE_OP_COUNT:
 		break;
 	}
+
 	return NCCL_OK;
 }
 
@@ -218,19 +228,23 @@ int nccl_run(struct backend *backend, const struct backend_call *call, struct er
 				.size = collective_type_size(call->type)};
 	const char *name = "ncclSend and ncclRecv";
 	char version[32];
+
 	if (atomic_load(&nccl->is_aborted))
 		return err_set(err, -EPIPE, "rank %u: the communicator was aborted", backend->rank);
 	if (is_made_of_sends(call->op) && (!nccl->call.ncclSend || !nccl->call.ncclRecv))
 		return err_set(err, -EOPNOTSUPP, "%s has no ncclSend and ncclRecv (2.7 has)",
 			       nccl_version_to_string(nccl->version, version));
+
 	if ((call->type == COLLECTIVE_BF16 ||
 	     (collective_op_reduces(call->op) && call->redop == COLLECTIVE_AVG)) &&
 	    nccl->version < NCCL_VERSION_AVG)
 		return err_set(err, -EOPNOTSUPP, "%s has no %s (2.10 has)",
 			       nccl_version_to_string(nccl->version, version),
 			       call->type == COLLECTIVE_BF16 ? "bfloat16" : "average");
+
 	if (call->op == COLLECTIVE_HYPERCUBE)
 		return hypercube(&launch, err);
+
 	int result = start(&launch, &name);
 	return nccl_settle(nccl, result, backend->timeout_ns, err, name);
 }

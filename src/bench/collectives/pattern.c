@@ -53,6 +53,7 @@ static void choose_spread(struct pattern *pattern, uint32_t most)
 {
 	uint32_t ranks = pattern->plan.ranks, terms = ranks / 2 ? ranks / 2 : 1, stride = 1;
 	uint32_t spread = 1;
+
 	if (terms > most) {
 		while ((ranks + stride - 1) / stride > most)
 			stride *= 2;
@@ -60,6 +61,7 @@ static void choose_spread(struct pattern *pattern, uint32_t most)
 		while (spread <= (UINT32_MAX >> 2) && (uint64_t)terms * (spread * 2 + 1) <= most)
 			spread = spread * 2 + 1;
 	}
+
 	pattern->spread_mask = spread;
 	pattern->stride_mask = stride - 1;
 }
@@ -74,12 +76,15 @@ static void choose_average(struct pattern *pattern)
 {
 	uint32_t ranks = pattern->plan.ranks, below = UINT32_C(1) << (pattern->bits - 1);
 	enum collective_type type = pattern->plan.type;
+
 	if (element_is_float(type) && is_power_of_2(ranks)) {
 		pattern->divisor = ranks; /* exact for whatever target */
 		return;
 	}
+
 	pattern->target_by = ranks;
 	pattern->target_bits = ranks <= below ? log2_floor(below / ranks) + 1 : 0;
+
 	/* Without negative numbers each rank gives the mask besides. */
 	while (element_is_unsigned(type) &&
 	       (uint64_t)ranks * pattern->spread_mask > 2 * (uint64_t)below)
@@ -105,10 +110,12 @@ void pattern_init(const struct pattern_plan *plan, const struct collective_shape
 				.target_by = 1,
 				.divisor = 1};
 	size_t size = collective_type_size(plan->type);
+
 	if (plan->is_periodic)
 		out->period_mask = PATTERN_PERIOD_BYTES / size - 1;
 	out->bits = integer_bits(plan->type);
 	out->target_bits = out->bits;
+
 	if (plan->redop == COLLECTIVE_PROD && element_is_float(plan->type))
 		choose_spread(out, plan->type == COLLECTIVE_F16 ? 12 : 100);
 	else if (plan->redop == COLLECTIVE_PROD)
@@ -117,6 +124,7 @@ void pattern_init(const struct pattern_plan *plan, const struct collective_shape
 		out->spread_mask = UINT32_MAX; /* wraps in 32 bits, which all shorter ones keep */
 	else
 		choose_spread(out, UINT32_C(1) << (out->bits - 1));
+
 	if (plan->redop == COLLECTIVE_AVG)
 		choose_average(out);
 }
@@ -127,6 +135,7 @@ double pattern_tolerance(const struct pattern *pattern)
 	if (!collective_op_reduces(plan->op) || plan->redop != COLLECTIVE_AVG ||
 	    !element_is_float(plan->type) || is_power_of_2(plan->ranks))
 		return 0;
+
 	/* Each product and each of the ranks - 1 sums is off by at most 2^-mantissa of what is
 	 * added up in magnitude, which is at most 1.5 * 2^bits / ranks; 1/ranks itself is rounded.
 	 */
@@ -184,8 +193,10 @@ static void difference_block(const struct pattern *pattern, uint32_t rank, uint6
 	uint32_t ranks = pattern->plan.ranks, next = rank + 1 == ranks ? 0 : rank + 1;
 	uint32_t mask = pattern->spread_mask, stride = pattern->stride_mask;
 	uint32_t theirs[BLOCK];
+
 	hash_block(pattern, rank + 1, first, block->own);
 	hash_block(pattern, next + 1, first, theirs);
+
 	for (uint32_t i = 0; i < BLOCK; i++) {
 		uint32_t at = block->common[i] >> 5;
 		uint32_t mine = ((at + rank) & stride) == 0 ? block->own[i] & mask : 0;
@@ -220,7 +231,9 @@ static void extreme_block(const struct pattern *pattern, uint32_t rank, uint64_t
 	bool is_min = pattern->plan.redop == COLLECTIVE_MIN;
 	uint32_t ranks = pattern->plan.ranks, bits = pattern->bits;
 	uint32_t mask = (UINT32_C(1) << (bits - 2)) - 1;
+
 	hash_block(pattern, rank + 1, first, block->own);
+
 	for (uint32_t i = 0; i < BLOCK; i++) {
 		int32_t target = signed_bits(block->common[i], bits);
 		int32_t away = (int32_t)(1 + (block->own[i] & mask));
@@ -261,23 +274,28 @@ static void store_floats(const struct pattern *pattern, const struct block *bloc
 	uint32_t mask = is_narrow ? F16_SCALE_MASK : WIDE_SCALE_MASK;
 	uint32_t low = (uint32_t)(127 + (is_narrow ? F16_SCALE_LOW : WIDE_SCALE_LOW));
 	float by = (float)(1 / divisor);
+
 	if (type == COLLECTIVE_F64) {
 		for (uint32_t i = 0; i < BLOCK; i++) {
 			float scale = float_of_bits((low + (block->common[i] & mask)) << 23);
 			double value = (double)block->value[i] * (double)scale * (double)by;
 			memcpy(out + i * sizeof(value), &value, sizeof(value));
 		}
+
 		return;
 	}
+
 	float values[BLOCK];
 	for (uint32_t i = 0; i < BLOCK; i++) {
 		float scale = float_of_bits((low + (block->common[i] & mask)) << 23);
 		values[i] = (float)block->value[i] * scale * by;
 	}
+
 	if (type == COLLECTIVE_F32) {
 		memcpy(out, values, sizeof(values));
 		return;
 	}
+
 	for (uint32_t i = 0; i < BLOCK; i++) {
 		uint16_t half =
 		    is_narrow ? f16_exact(values[i]) : (uint16_t)(bits_of_float(values[i]) >> 16);
@@ -298,11 +316,14 @@ static void store_wide(const uint64_t wide[BLOCK], size_t size, uint8_t *out)
 		memcpy(out, wide, BLOCK * sizeof(wide[0]));
 		return;
 	}
+
 	/* The low bytes come first (checked below); lengths that are known become vectors. */
 	for (uint32_t i = 0; i < BLOCK && size == 4; i++)
 		memcpy(out + i * 4, &wide[i], 4);
+
 	for (uint32_t i = 0; i < BLOCK && size == 2; i++)
 		memcpy(out + i * 2, &wide[i], 2);
+
 	for (uint32_t i = 0; i < BLOCK && size == 1; i++)
 		out[i] = (uint8_t)wide[i];
 }
@@ -314,6 +335,7 @@ static void store_narrow(const uint32_t values[BLOCK], size_t size, uint8_t *out
 		memcpy(out, values, BLOCK * sizeof(values[0]));
 		return;
 	}
+
 	if (size == 2) {
 		uint16_t half[BLOCK];
 		for (uint32_t i = 0; i < BLOCK; i++)
@@ -321,6 +343,7 @@ static void store_narrow(const uint32_t values[BLOCK], size_t size, uint8_t *out
 		memcpy(out, half, sizeof(half));
 		return;
 	}
+
 	for (uint32_t i = 0; i < BLOCK; i++)
 		out[i] = (uint8_t)values[i];
 }
@@ -330,16 +353,19 @@ static void store_extremes(const struct pattern *pattern, const struct block *bl
 {
 	enum collective_type type = pattern->plan.type;
 	size_t size = collective_type_size(type);
+
 	if (element_is_float(type)) {
 		store_floats(pattern, block, 1, out);
 		return;
 	}
+
 	uint64_t flip = element_is_unsigned(type) ? UINT64_C(1) << (size * 8 - 1) : 0;
 	uint64_t wide[BLOCK];
 	for (uint32_t i = 0; i < BLOCK; i++)
 		wide[i] = (size == 8 ? widened(block->value[i], block->common[i])
 				     : (uint64_t)(int64_t)block->value[i]) ^
 			  flip;
+
 	store_wide(wide, size, out);
 }
 
@@ -348,14 +374,17 @@ static void store_sums(const struct pattern *pattern, const struct block *block,
 {
 	size_t size = collective_type_size(pattern->plan.type);
 	uint32_t values[BLOCK];
+
 	memcpy(values, block->value, sizeof(values));
 	if (size < 8) {
 		store_narrow(values, size, out);
 		return;
 	}
+
 	uint64_t wide[BLOCK];
 	for (uint32_t i = 0; i < BLOCK; i++)
 		wide[i] = (uint64_t)(int64_t)block->value[i] * UINT64_C(0x9e3779b97f4a7c15);
+
 	store_wide(wide, size, out);
 }
 
@@ -401,12 +430,14 @@ static void store_float_products(const struct pattern *pattern, const struct blo
 {
 	enum collective_type type = pattern->plan.type;
 	uint64_t products[BLOCK];
+
 	for (uint32_t i = 0; i < BLOCK; i++) {
 		uint32_t mixed = block->common[i] * UINT32_C(0x9e3779b1);
 		uint32_t sign = has[i] ? block->common[i] & 1 : 0;
 		uint64_t fraction = has[i] ? mixed : 0; /* of 32 bits */
 		int64_t exponent = block->value[i];
 		uint64_t bits;
+
 		if (type == COLLECTIVE_F16)
 			bits =
 			    (uint64_t)sign << 15 | (uint64_t)(exponent + 15) << 10 | fraction >> 22;
@@ -419,8 +450,10 @@ static void store_float_products(const struct pattern *pattern, const struct blo
 		else
 			bits = (uint64_t)sign << 63 | (uint64_t)(exponent + 1023) << 52 |
 			       fraction << 20;
+
 		products[i] = bits;
 	}
+
 	store_wide(products, collective_type_size(type), out);
 }
 
@@ -438,6 +471,7 @@ static void part_block(const struct pattern *pattern, uint32_t rank, uint64_t fi
 {
 	struct block block;
 	hash_block(pattern, 0, first, block.common);
+
 	switch (pattern->plan.redop) {
 	case COLLECTIVE_MIN:
 	case COLLECTIVE_MAX:
@@ -446,9 +480,12 @@ static void part_block(const struct pattern *pattern, uint32_t rank, uint64_t fi
 		return;
 	case COLLECTIVE_PROD: {
 		bool has[BLOCK];
+
 		difference_block(pattern, rank, first, &block);
+
 		for (uint32_t i = 0; i < BLOCK; i++)
 			has[i] = position_of(block.common[i], pattern->plan.ranks) == rank;
+
 		store_products(pattern, &block, has, out);
 		return;
 	}
@@ -459,6 +496,7 @@ static void part_block(const struct pattern *pattern, uint32_t rank, uint64_t fi
 	}
 	difference_block(pattern, rank, first, &block);
 	add_target(pattern, rank, &block);
+
 	if (element_is_float(pattern->plan.type)) {
 		store_floats(pattern, &block, 1, out);
 	} else if (pattern->plan.redop == COLLECTIVE_SUM) {
@@ -475,6 +513,7 @@ static void reduced_block(const struct pattern *pattern, uint64_t first, uint8_t
 {
 	const struct pattern_plan *plan = &pattern->plan;
 	struct block block;
+
 	hash_block(pattern, 0, first, block.common);
 	if (plan->redop == COLLECTIVE_PROD) {
 		bool has[BLOCK];
@@ -483,11 +522,14 @@ static void reduced_block(const struct pattern *pattern, uint64_t first, uint8_t
 		store_products(pattern, &block, has, out);
 		return;
 	}
+
 	bool is_extreme = plan->redop == COLLECTIVE_MIN || plan->redop == COLLECTIVE_MAX;
 	uint32_t bits = is_extreme ? pattern->bits : pattern->target_bits;
 	uint32_t offset = is_extreme ? 0 : target_offset(pattern);
+
 	for (uint32_t i = 0; i < BLOCK; i++)
 		block.value[i] = (int32_t)((uint32_t)signed_bits(block.common[i], bits) + offset);
+
 	if (is_extreme)
 		store_extremes(pattern, &block, out);
 	else if (element_is_float(plan->type))
@@ -504,14 +546,17 @@ static void moved_block(const struct pattern *pattern, uint32_t rank, uint64_t f
 {
 	size_t size = collective_type_size(pattern->plan.type);
 	uint32_t own[BLOCK];
+
 	hash_block(pattern, rank + 1, first, own);
 	if (size < 8) {
 		store_narrow(own, size, out);
 		return;
 	}
+
 	uint64_t wide[BLOCK];
 	for (uint32_t i = 0; i < BLOCK; i++)
 		wide[i] = own[i] * UINT64_C(0x9e3779b97f4a7c15) + own[i];
+
 	store_wide(wide, size, out);
 }
 
@@ -542,19 +587,23 @@ static struct segment segment_of_v(const struct pattern *pattern, uint32_t rank,
 	const struct collective_shape *shape = &pattern->shape;
 	uint32_t ranks = pattern->plan.ranks;
 	struct segment segment = {.count = shape->receive_count - element};
+
 	for (uint32_t from = 0; from < ranks; from++) {
 		uint64_t count = collective_v_count(shape, ranks, from, rank);
 		if (element >= count) {
 			element -= count;
 			continue;
 		}
+
 		for (uint32_t to = 0; to < rank; to++)
 			segment.at += collective_v_count(shape, ranks, from, to);
+
 		segment.from = from;
 		segment.at += element;
 		segment.count = count - element;
 		break;
 	}
+
 	return segment;
 }
 
@@ -567,6 +616,7 @@ static struct segment segment_of(const struct pattern *pattern, uint32_t rank, u
 	struct segment block = {.from = (uint32_t)(element / part),
 				.at = element % part,
 				.count = part - element % part};
+
 	switch (pattern->plan.op) {
 	case COLLECTIVE_ALL_REDUCE:
 	case COLLECTIVE_REDUCE:
@@ -597,6 +647,7 @@ static struct segment segment_of(const struct pattern *pattern, uint32_t rank, u
 		break;
 	}
 	whole.from = pattern->plan.root;
+
 	return whole;
 }
 
@@ -616,15 +667,19 @@ static uint32_t block_of(const struct pattern *pattern, bool is_result, uint32_t
 {
 	struct segment segment = {.from = rank, .at = element, .count = count};
 	bool reduces = collective_op_reduces(pattern->plan.op);
+
 	if (is_result)
 		segment = segment_of(pattern, rank, element);
+
 	uint32_t made = block_count(segment.at, segment.count < count ? segment.count : count);
+
 	if (segment.is_reduced)
 		reduced_block(pattern, segment.at, out);
 	else if (reduces)
 		part_block(pattern, segment.from, segment.at, out);
 	else
 		moved_block(pattern, segment.from, segment.at, out);
+
 	return made;
 }
 
@@ -633,6 +688,7 @@ static void fill(const struct pattern *pattern, bool is_result, uint32_t rank, u
 {
 	size_t size = collective_type_size(pattern->plan.type);
 	uint8_t made[BLOCK * COLLECTIVE_ELEMENT_MAX];
+
 	while (count > 0) {
 		uint32_t n = block_of(pattern, is_result, rank, first, count, made);
 		memcpy(out, made, n * size);
@@ -661,10 +717,12 @@ static bool is_near(const struct pattern *pattern, double tolerance, uint64_t el
 	enum collective_type type = pattern->plan.type;
 	bool is_narrow = type == COLLECTIVE_F16;
 	uint32_t common[BLOCK];
+
 	hash_block(pattern, 0, element, common);
 	int scale = is_narrow ? F16_SCALE_LOW + (int)(common[0] & F16_SCALE_MASK)
 			      : WIDE_SCALE_LOW + (int)(common[0] & WIDE_SCALE_MASK);
 	double off = fabs(element_value(type, got) - element_value(type, expected));
+
 	return off <= ldexp(tolerance, scale); /* false for NaN */
 }
 
@@ -675,23 +733,28 @@ static uint64_t check(const struct pattern *pattern, bool is_result, uint32_t ra
 	double tolerance = is_result ? pattern_tolerance(pattern) : 0;
 	uint8_t made[BLOCK * COLLECTIVE_ELEMENT_MAX];
 	uint64_t wrong = 0;
+
 	while (count > 0) {
 		uint32_t n = block_of(pattern, is_result, rank, first, count, made);
 		bool is_same = memcmp(got, made, n * size) == 0;
+
 		for (uint32_t i = 0; i < n && !is_same; i++) {
 			const uint8_t *mine = got + i * size, *right = made + i * size;
 			if (memcmp(mine, right, size) == 0)
 				continue;
+
 			uint64_t at = is_result ? segment_of(pattern, rank, first + i).at : first;
 			if (tolerance > 0 && is_near(pattern, tolerance, at, mine, right))
 				continue;
 			if (wrong++ == 0)
 				*out_element = first + i;
 		}
+
 		got += n * size;
 		first += n;
 		count -= n;
 	}
+
 	return wrong;
 }
 

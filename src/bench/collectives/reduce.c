@@ -42,6 +42,7 @@ ALWAYS_INLINE void vector_f16_widen(const void *from, VECTOR(float) * out)
 	VECTOR(uint32_t) exponent = size & (0x7c00U << 13);
 	VECTOR(uint32_t) normal = size + ((127U - 15) << 23);
 	VECTOR(uint32_t) special = normal + ((128U - 16) << 23);
+
 	/* Below the smallest normal one: as the distance from it, which floats have exactly. */
 	VECTOR(uint32_t) raised = normal + (1U << 23);
 	VECTOR(float) subnormal = (VECTOR(float))raised - 0x1p-14F;
@@ -57,6 +58,7 @@ ALWAYS_INLINE void vector_f16_narrow(const VECTOR(float) * value, void *out)
 	VECTOR(uint32_t) sign = bits & 0x80000000U, size = bits ^ sign;
 	VECTOR(uint32_t) odd = (size >> 13) & 1;
 	VECTOR(uint32_t) normal = (size - ((127U - 15) << 23) + 0xfff + odd) >> 13;
+
 	/* Added to 0.5, whose last bit is the smallest subnormal one: the processor rounds. */
 	VECTOR(float) shifted = (VECTOR(float))size + 0.5F;
 	VECTOR(uint32_t) subnormal = (VECTOR(uint32_t))shifted - (126U << 23);
@@ -328,26 +330,33 @@ void reduce_tree(const struct reduce *reduce, enum collective_type type,
 {
 	bool is_average = redop == COLLECTIVE_AVG;
 	reduce_pair_fn pair = reduce->pair[type][is_average ? COLLECTIVE_SUM : redop];
+
 	size_t size = collective_type_size(type);
+
 	if (ranks == 1) {
 		if (out != sources[0])
 			memcpy(out, sources[0], count * size);
 		return; /* a sum divided by 1 */
 	}
+
 	if (ranks == 2) {
 		pair(out, sources[0], sources[1], count);
 		if (is_average)
 			reduce->divide[type](out, count, ranks);
 		return;
 	}
+
 	uint8_t left_sum[REDUCE_BLOCK] __attribute__((aligned(64)));
 	uint8_t right_sum[REDUCE_BLOCK] __attribute__((aligned(64)));
 	uint8_t scratch[REDUCE_LEVELS][REDUCE_BLOCK] __attribute__((aligned(64)));
+
 	uint32_t middle = (ranks + 1) / 2;
+
 	for (size_t done = 0; done < count; done += REDUCE_BLOCK / size) {
 		size_t now = count - done;
 		if (now > REDUCE_BLOCK / size)
 			now = REDUCE_BLOCK / size;
+
 		struct reduce_walk walk = {.sources = sources,
 					   .offset = done * size,
 					   .count = now,
@@ -356,6 +365,7 @@ void reduce_tree(const struct reduce *reduce, enum collective_type type,
 		const void *left = reduce_node(&walk, 0, middle, left_sum, 0);
 		const void *right = reduce_node(&walk, middle, ranks, right_sum, 0);
 		uint8_t *to = (uint8_t *)out + done * size;
+
 		pair(to, left, right, now); /* only now: `out` may be a source of both */
 		if (is_average)
 			reduce->divide[type](to, now, ranks);
@@ -376,6 +386,7 @@ void reduce_stream(void *to, const void *from, size_t bytes)
 		memcpy(to, from, head);
 		char *out = (char *)to + head;
 		const char *in = (const char *)from + head;
+
 		bytes -= head;
 		for (; bytes >= 64; bytes -= 64, in += 64, out += 64) {
 			__m128i a = _mm_loadu_si128((const __m128i *)(const void *)in);
@@ -387,6 +398,7 @@ void reduce_stream(void *to, const void *from, size_t bytes)
 			_mm_stream_si128((__m128i *)(void *)(out + 32), c);
 			_mm_stream_si128((__m128i *)(void *)(out + 48), d);
 		}
+
 		to = out;
 		from = in;
 	}

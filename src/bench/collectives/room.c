@@ -43,20 +43,27 @@ static int room_field(const char *text, size_t length, const char *key, uint64_t
 {
 	size_t key_length = strlen(key);
 	const char *end = text + length;
+
 	while (text < end) {
 		const char *newline = memchr(text, '\n', (size_t)(end - text));
 		const char *stop = newline ? newline : end;
+
 		if ((size_t)(stop - text) > key_length && memcmp(text, key, key_length) == 0) {
 			text += key_length;
 			while (text < stop && *text == ' ')
 				text++;
+
 			const char *digits = text;
+
 			while (text < stop && *text >= '0' && *text <= '9')
 				text++;
+
 			return parse_u64_span(digits, (size_t)(text - digits), 0, UINT64_MAX, out);
 		}
+
 		text = stop + 1;
 	}
+
 	return -EBADMSG;
 }
 
@@ -90,9 +97,11 @@ static void room_group(const char *root, const struct room_names *names, const c
 	uint64_t limit, used = 0, cache = 0;
 	struct buf text _cleanup_buf_;
 	char who[FILE_PATH_MAX];
+
 	buf_init(&text, ROOM_FILE_MAX);
 	if (room_number(root, directory, names->limit, &limit) < 0 || limit >= ROOM_NO_LIMIT)
 		return;
+
 	(void)room_number(root, directory, names->used, &used); /* then 0 */
 	if (room_read(root, directory, "memory.stat", &text) == 0)
 		(void)room_field(buf_text(&text), text.length, names->cache, &cache); /* then 0 */
@@ -108,6 +117,7 @@ static void room_groups(const char *root, const struct room_names *names, const 
 	size_t mount = strlen(names->mount);
 	if (file_path(directory, NULL, "%s%.*s", names->mount, (int)length, group) < 0)
 		return;
+
 	for (int depth = 0; depth < ROOM_DEPTH_MAX; depth++) {
 		room_group(root, names, directory, out);
 		char *slash = strrchr(directory + mount, '/');
@@ -125,13 +135,16 @@ void room_find(const char *root, struct room *out)
 						 "memory.usage_in_bytes", "total_inactive_file "};
 	struct buf text _cleanup_buf_;
 	uint64_t available;
+
 	buf_init(&text, ROOM_FILE_MAX);
 	*out = (struct room){.bytes = UINT64_MAX};
+
 	if (room_read(root, "/proc", "meminfo", &text) == 0 &&
 	    room_parse_available(buf_text(&text), text.length, &available) == 0)
 		room_offer(out, available, 0, 0, "MemAvailable of /proc/meminfo");
 	if (room_read(root, "/proc/self", "cgroup", &text) < 0)
 		return;
+
 	/* "0::/group" is version 2, "9:memory:/group" version 1. */
 	for (const char *line = buf_text(&text); *line;) {
 		size_t length = strcspn(line, "\n");
@@ -146,6 +159,7 @@ void room_find(const char *root, struct room *out)
 			else if (kind == strlen("memory") && memcmp(first + 1, "memory", kind) == 0)
 				room_groups(root, &legacy, second + 1, rest, out);
 		}
+
 		line += length + (line[length] == '\n');
 	}
 }

@@ -29,6 +29,7 @@ void sheet_number(double value, int width, char out[SHEET_NUMBER_MAX])
 		(void)snprintf(out, SHEET_NUMBER_MAX, "%*s", width, "N/A");
 		return;
 	}
+
 	/* That it fits is asked of what is printed: 9999.999 has one digit more than its size says.
 	 */
 	for (int decimals = 2; decimals >= 0; decimals--) {
@@ -36,6 +37,7 @@ void sheet_number(double value, int width, char out[SHEET_NUMBER_MAX])
 		if (length <= width)
 			return;
 	}
+
 	(void)snprintf(out, SHEET_NUMBER_MAX, "%*.*e", width, width >= SHEET_EXPONENT_WIDTH, value);
 }
 
@@ -74,18 +76,22 @@ bool sheet_spread(const struct measure_side *side, uint32_t ranks, uint32_t skip
 	size_t all = side->samples && ranks ? side->sample_count / ranks : 0;
 	if (all <= skip)
 		return false;
+
 	size_t count = all - skip;
 	double *sorted = calloc(count, sizeof(*sorted));
 	if (!sorted)
 		return false;
+
 	double sum = 0, squares = 0;
 	for (size_t i = 0; i < count; i++) {
 		sorted[i] = sheet_slowest(side, ranks, skip + i);
 		sum += sorted[i];
 	}
+
 	double mean = sum / (double)count;
 	for (size_t i = 0; i < count; i++)
 		squares += (sorted[i] - mean) * (sorted[i] - mean);
+
 	qsort(sorted, count, sizeof(*sorted), sheet_compare);
 	*out = (struct sheet_spread){
 	    .min = sorted[0],
@@ -98,6 +104,7 @@ bool sheet_spread(const struct measure_side *side, uint32_t ranks, uint32_t skip
 	    .count = count,
 	};
 	free(sorted);
+
 	return true;
 }
 
@@ -117,19 +124,24 @@ static void sheet_count_side(struct sheet *sheet, const struct measure_row *row,
 {
 	const struct measure_plan *plan = &row->plan;
 	struct sheet_op *op = &sheet->ops[plan->op];
+
 	if (!side->is_there)
 		return;
+
 	sheet->wrong_sides += side->wrong > 0 || side->is_guard_hurt;
 	sheet->checked_sides += side->is_checked && plan->shape.bytes > 0;
+
 	double busbw = collective_busbw(plan->op, &plan->shape, sheet->ranks, sheet_time(side));
 	if (isfinite(busbw)) {
 		sheet->busbw_sum += busbw;
 		sheet->busbw_count++;
 		op->peak_busbw = fmax(busbw, isnan(op->peak_busbw) ? 0 : op->peak_busbw);
 	}
+
 	double alone = isfinite(side->isolated) ? side->isolated : side->stream;
 	if (plan->shape.bytes == 0 || !isfinite(alone))
 		return;
+
 	/* In place and out of place, and repetitions with -N, count by the better one. */
 	if (plan->shape.bytes < op->smallest_bytes) {
 		op->smallest_bytes = plan->shape.bytes;
@@ -137,6 +149,7 @@ static void sheet_count_side(struct sheet *sheet, const struct measure_row *row,
 	} else if (plan->shape.bytes == op->smallest_bytes) {
 		op->latency_us = fmin(op->latency_us, alone * SHEET_US);
 	}
+
 	if (plan->shape.bytes > op->largest_bytes)
 		op->largest_bytes = plan->shape.bytes;
 }
@@ -182,16 +195,19 @@ const char *sheet_average_okay(const struct sheet *sheet)
 static int sheet_nccl_members(const struct sheet *sheet, struct buf *out)
 {
 	int result = buf_add_text(out, "# Using devices\n");
+
 	for (uint32_t i = 0; result == 0 && sheet->members && i < sheet->ranks; i++) {
 		const struct world_member *member = &sheet->members[i];
 		int64_t device = member->cpu >= 0 ? member->cpu : (int64_t)member->rank;
 		uint32_t group = request_split_color(&sheet->request->split, member->rank);
+
 		result = buf_printf(out,
 				    "#  Rank %2u Group %2u Pid %6" PRId64
 				    " on %10s device %2" PRId64 " [%s] %s\n",
 				    member->rank, group, member->pid, member->host, device,
 				    member->cpu >= 0 ? "processor" : "any", sheet->backend);
 	}
+
 	return result;
 }
 
@@ -212,11 +228,13 @@ int sheet_nccl_head(const struct sheet *sheet, struct buf *out)
 		    request->min_bytes, request->max_bytes, step,
 		    request->step_bytes ? "bytes" : "factor", options->warmups, options->iterations,
 		    options->aggregated, request->checks, options->graph, options->unaligned);
+
 	if (result == 0 && options->blocking)
 		result = buf_printf(out,
 				    "# Blocking Enabled: wait for completion%s after each "
 				    "collective\n",
 				    options->blocking == 1 ? " and barrier" : "");
+
 	if (result == 0 && options->per_iteration)
 		result = buf_add_text(out, "# Per-Iteration Report: i_* are of the slowest rank of "
 					   "each operation, timed alone\n");
@@ -225,6 +243,7 @@ int sheet_nccl_head(const struct sheet *sheet, struct buf *out)
 					   "processors, of no GPU\n");
 	if (result == 0)
 		result = buf_add_text(out, "#\n");
+
 	return result < 0 ? result : sheet_nccl_members(sheet, out);
 }
 
@@ -243,12 +262,14 @@ static int sheet_nccl_header(const struct sheet *sheet, const struct sheet_heade
 	int width = sheet->request->options.timestamps ? SHEET_HEAD_STAMP_WIDTH : 0;
 	int result = buf_printf(out, "# %10s  %12s  %8s  %6s  %6s", line->size, line->count,
 				line->type, line->redop, line->root);
+
 	for (int group = 0; result == 0 && group < 2; group++) {
 		result = buf_printf(out, "  %7s  %6s  %6s  %6s", line->time, line->algbw,
 				    line->busbw, line->wrong);
 		for (int i = 0; result == 0 && is_spread && i < 4; i++)
 			result = buf_printf(out, "  %7s", line->spread[i]);
 	}
+
 	return result < 0 ? result : buf_printf(out, " %*s\n", width, width ? stamp : "");
 }
 
@@ -272,8 +293,10 @@ int sheet_nccl_columns(const struct sheet *sheet, enum collective_op op, struct 
 				    "# %10s  %12s  %8s  %6s  %6s           out-of-place"
 				    "                       in-place          \n",
 				    "", "", "", "", "");
+
 	if (result == 0)
 		result = sheet_nccl_header(sheet, &names, "timestamp", out);
+
 	return result < 0 ? result : sheet_nccl_header(sheet, &units, "%Y-%m-%d %H:%M:%S", out);
 }
 
@@ -284,18 +307,22 @@ static int sheet_nccl_side(const struct sheet *sheet, const struct measure_row *
 	const struct request_options *options = &sheet->request->options;
 	double time = sheet_time(side);
 	char text[3][SHEET_NUMBER_MAX], numbers[4][SHEET_NUMBER_MAX];
+
 	sheet_number(time * SHEET_US, SHEET_TIME_WIDTH, text[0]);
 	sheet_number(collective_algbw(&plan->shape, time), SHEET_RATE_WIDTH, text[1]);
 	sheet_number(collective_busbw(plan->op, &plan->shape, sheet->ranks, time), SHEET_RATE_WIDTH,
 		     text[2]);
+
 	int result = buf_printf(out, "  %s  %s  %s", text[0], text[1], text[2]);
 	if (result == 0 && side->is_there && side->is_checked)
 		result = buf_printf(out, "  %6g",
 				    (double)(side->wrong ? side->wrong : side->is_guard_hurt));
 	else if (result == 0)
 		result = buf_add_text(out, "    N/A");
+
 	if (result < 0 || !options->per_iteration)
 		return result;
+
 	struct sheet_spread spread;
 	if (!sheet_spread(side, sheet->ranks, options->skip, &spread))
 		spread = (struct sheet_spread){.min = NAN, .max = NAN, .p99 = NAN, .mean = NAN};
@@ -303,6 +330,7 @@ static int sheet_nccl_side(const struct sheet *sheet, const struct measure_row *
 	sheet_number(spread.max * SHEET_US, SHEET_TIME_WIDTH, numbers[1]);
 	sheet_number(spread.p99 * SHEET_US, SHEET_TIME_WIDTH, numbers[2]);
 	sheet_number(spread.deviation / spread.mean * 100, SHEET_TIME_WIDTH, numbers[3]);
+
 	return buf_printf(out, "  %s  %s  %s  %s", numbers[0], numbers[1], numbers[2], numbers[3]);
 }
 
@@ -321,10 +349,12 @@ int sheet_nccl_row(const struct sheet *sheet, const struct measure_row *row, con
 				collective_type_to_string(plan->type), sheet_redop(plan), root);
 	if (result == 0)
 		result = sheet_nccl_side(sheet, row, &row->out_of_place, out);
+
 	if (result == 0)
 		result = sheet_nccl_side(sheet, row, &row->in_place, out);
 	if (result == 0 && sheet->request->options.timestamps)
 		result = buf_printf(out, "%*s", SHEET_STAMP_WIDTH, stamp ? stamp : "");
+
 	return result < 0 ? result : buf_add_text(out, "\n");
 }
 
@@ -338,18 +368,22 @@ int sheet_nccl_foot(const struct sheet *sheet, struct buf *out)
 	const char *okay = sheet_elements_okay(sheet);
 	const char *verdict = sheet_nccl_word(sheet_average_okay(sheet));
 	int result = 0;
+
 	if (sheet->failure)
 		result = buf_printf(out, "# %-20s : %s\n", "Ended early", sheet->failure);
+
 	if (result == 0 && okay == sheet_unchecked)
 		result = buf_printf(out, "# %-20s : N/A\n", "Out of bounds values");
 	else if (result == 0)
 		result = buf_printf(out, "# %-20s : %" PRIu64 " %s\n", "Out of bounds values",
 				    sheet->wrong_sides, sheet_nccl_word(okay));
+
 	if (result == 0 && sheet->busbw_count)
 		result = buf_printf(out, "# %-20s : %g %s\n", "Avg bus bandwidth",
 				    sheet_average(sheet), verdict);
 	else if (result == 0)
 		result = buf_printf(out, "# %-20s : N/A %s\n", "Avg bus bandwidth", verdict);
+
 	return result < 0 ? result : buf_add_text(out, "#\n");
 }
 
@@ -368,10 +402,13 @@ int sheet_text_columns(const struct sheet *sheet, enum collective_op op, struct 
 	if (result == 0)
 		result = buf_printf(out, "%14s  %8s  %6s  %6s  %s  %s\n", "size", "type", "redop",
 				    "root", group, group);
+
 	if (result == 0)
 		result = buf_printf(out, "%14s  %8s  %6s  %6s", "B", "", "", "");
+
 	for (int i = 0; result == 0 && i < 2; i++)
 		result = buf_add_text(out, "         us       us    GB/s    GB/s        ");
+
 	return result < 0 ? result : buf_add_text(out, "\n");
 }
 
@@ -382,18 +419,22 @@ static int sheet_text_side(const struct sheet *sheet, const struct measure_row *
 	double time = sheet_time(side);
 	char stream[SHEET_NUMBER_MAX], alone[SHEET_NUMBER_MAX], algbw[SHEET_NUMBER_MAX],
 	    busbw[SHEET_NUMBER_MAX];
+
 	if (!side->is_there)
 		return buf_printf(out, "  %42s", "-");
+
 	sheet_number(side->stream * SHEET_US, SHEET_TIME_WIDTH, stream);
 	sheet_number(side->isolated * SHEET_US, SHEET_TIME_WIDTH, alone);
 	sheet_number(collective_algbw(&plan->shape, time), SHEET_RATE_WIDTH, algbw);
 	sheet_number(collective_busbw(plan->op, &plan->shape, sheet->ranks, time), SHEET_RATE_WIDTH,
 		     busbw);
+
 	int result = buf_printf(out, "    %s  %s  %s  %s", stream, alone, algbw, busbw);
 	if (result < 0)
 		return result;
 	if (!side->is_checked)
 		return buf_printf(out, "  %6s", "-");
+
 	return buf_printf(out, "  %6" PRIu64, side->wrong ? side->wrong : side->is_guard_hurt);
 }
 
@@ -402,8 +443,10 @@ int sheet_text_row(const struct sheet *sheet, const struct measure_row *row, con
 {
 	const struct measure_plan *plan = &row->plan;
 	char root[SHEET_NUMBER_MAX] = "-";
+
 	if (collective_op_has_root(plan->op))
 		(void)snprintf(root, sizeof(root), "%u", plan->root);
+
 	int result = buf_printf(out, "%14" PRIu64 "  %8s  %6s  %6s", plan->shape.bytes,
 				collective_type_to_string(plan->type),
 				collective_op_reduces(plan->op) ? sheet_redop(plan) : "-", root);
@@ -413,17 +456,21 @@ int sheet_text_row(const struct sheet *sheet, const struct measure_row *row, con
 		result = sheet_text_side(sheet, row, &row->in_place, out);
 	if (result == 0 && sheet->request->options.timestamps)
 		result = buf_printf(out, "  %s", stamp ? stamp : "");
+
 	return result < 0 ? result : buf_add_text(out, "\n");
 }
 
 int sheet_text_foot(const struct sheet *sheet, struct buf *out)
 {
 	int result = buf_add_text(out, "\n");
+
 	for (int i = 0; result == 0 && i < COLLECTIVE_OP_COUNT; i++) {
 		const struct sheet_op *op = &sheet->ops[i];
 		char peak[SHEET_NUMBER_MAX], latency[SHEET_NUMBER_MAX];
+
 		if (op->rows == 0)
 			continue;
+
 		sheet_number(op->peak_busbw, SHEET_TIME_WIDTH, peak);
 		sheet_number(op->latency_us, SHEET_TIME_WIDTH, latency);
 		result = buf_printf(out, "%-14s  peak bus bandwidth %s GB/s",
@@ -431,14 +478,17 @@ int sheet_text_foot(const struct sheet *sheet, struct buf *out)
 		if (result == 0 && op->smallest_bytes <= SHEET_LATENCY_BYTES)
 			result = buf_printf(out, ", latency %s us at %" PRIu64 " B", latency,
 					    op->smallest_bytes);
+
 		if (result == 0)
 			result = buf_add_text(out, "\n");
 	}
+
 	if (result == 0 && sheet->wrong_sides)
 		result =
 		    buf_printf(out, "WRONG RESULTS in %" PRIu64 " columns\n", sheet->wrong_sides);
 	else if (result == 0 && sheet->checked_sides && !sheet->failure)
 		result = buf_add_text(out, "every element of every result was checked: none is "
 					   "wrong\n");
+
 	return result;
 }

@@ -46,6 +46,7 @@ static void sheet_json_metric(struct jsonw *json, const char *name, const char *
 {
 	if (!isfinite(value))
 		return;
+
 	jsonw_object(json, name);
 	jsonw_text(json, "unit", unit);
 	jsonw_text(json, "better", better);
@@ -68,20 +69,27 @@ static void sheet_json_metrics(struct jsonw *json, const struct sheet *sheet,
 {
 	const struct measure_plan *plan = &row->plan;
 	char name[SHEET_NAME_MAX];
+
 	if (!side->is_there)
 		return;
+
 	double busbw = collective_busbw(plan->op, &plan->shape, sheet->ranks, sheet_time(side));
+
 	sheet_json_metric(json, sheet_json_name(name, place, "stream"), "s", "lower", side->stream);
 	sheet_json_metric(json, sheet_json_name(name, place, "busbw"), "GB/s", "higher", busbw);
+
 	size_t count = side->samples ? side->sample_count / sheet->ranks : 0;
 	if (count == 0)
 		return;
+
 	jsonw_object(json, sheet_json_name(name, place, "isolated"));
 	jsonw_text(json, "unit", "s");
 	jsonw_text(json, "better", "lower");
 	jsonw_array(json, "samples");
+
 	for (size_t i = 0; i < count; i++)
 		result_write_number(json, NULL, sheet_slowest(side, sheet->ranks, i));
+
 	jsonw_end_array(json);
 	jsonw_end_object(json);
 }
@@ -102,13 +110,16 @@ static void sheet_json_wrong(struct jsonw *json, const char *key, const struct m
 		jsonw_null(json, key);
 		return;
 	}
+
 	jsonw_object(json, key);
 	jsonw_u64(json, "elements", side->wrong);
 	jsonw_bool(json, "guard_hurt", side->is_guard_hurt);
+
 	if (side->wrong) {
 		jsonw_u64(json, "first_rank", side->wrong_rank);
 		jsonw_u64(json, "first_element", side->wrong_element);
 	}
+
 	jsonw_end_object(json);
 }
 
@@ -123,6 +134,7 @@ static void sheet_json_run(struct jsonw *json, const struct sheet *sheet,
 {
 	bool is_wrong =
 	    sheet_json_is_wrong(&row->out_of_place) || sheet_json_is_wrong(&row->in_place);
+
 	jsonw_object(json, NULL);
 	jsonw_text(json, "side", "-");
 	jsonw_u64(json, "index", index);
@@ -149,7 +161,9 @@ static void sheet_json_times(struct jsonw *json, const struct sheet *sheet,
 	if (!side->is_there ||
 	    !sheet_spread(side, sheet->ranks, sheet->request->options.skip, &spread))
 		return;
+
 	size_t count = side->sample_count / sheet->ranks;
+
 	jsonw_object(json, key);
 	result_write_number(json, "min_us", spread.min * SHEET_US);
 	result_write_number(json, "max_us", spread.max * SHEET_US);
@@ -161,10 +175,13 @@ static void sheet_json_times(struct jsonw *json, const struct sheet *sheet,
 	result_write_number(json, "cv_pct",
 			    spread.mean > 0 ? spread.deviation / spread.mean * 100 : 0);
 	jsonw_array(json, "times_us");
+
 	for (size_t i = 0; i < count; i++)
 		result_write_number(json, NULL, sheet_slowest(side, sheet->ranks, i) * SHEET_US);
+
 	jsonw_end_array(json);
 	jsonw_array(json, "per_process_max_times_us");
+
 	for (uint32_t rank = 0; rank < sheet->ranks; rank++) {
 		jsonw_array(json, NULL);
 		for (size_t i = 0; i < count; i++)
@@ -172,6 +189,7 @@ static void sheet_json_times(struct jsonw *json, const struct sheet *sheet,
 					    side->samples[i * sheet->ranks + rank] * SHEET_US);
 		jsonw_end_array(json);
 	}
+
 	jsonw_end_array(json);
 	jsonw_end_object(json);
 }
@@ -181,21 +199,26 @@ static void sheet_json_side(struct jsonw *json, const struct sheet *sheet,
 			    const char *key)
 {
 	const struct measure_plan *plan = &row->plan;
+
 	if (!side->is_there) {
 		jsonw_null(json, key);
 		return;
 	}
+
 	double time = sheet_time(side);
+
 	jsonw_object(json, key);
 	result_write_number(json, "time", time * SHEET_US);
 	result_write_number(json, "alg_bw", collective_algbw(&plan->shape, time));
 	result_write_number(json, "bus_bw",
 			    collective_busbw(plan->op, &plan->shape, sheet->ranks, time));
 	result_write_number(json, "isolated", side->isolated * SHEET_US);
+
 	if (side->is_checked)
 		jsonw_u64(json, "nwrong", side->wrong ? side->wrong : side->is_guard_hurt);
 	else
 		jsonw_null(json, "nwrong");
+
 	jsonw_end_object(json);
 }
 
@@ -204,6 +227,7 @@ static void sheet_json_nccl_row(struct jsonw *json, const struct sheet *sheet,
 {
 	const struct measure_plan *plan = &row->plan;
 	char root[SHEET_NUMBER_MAX];
+
 	(void)snprintf(root, sizeof(root), "%6d",
 		       collective_op_has_root(plan->op) ? (int)plan->root : -1);
 	jsonw_object(json, NULL);
@@ -232,6 +256,7 @@ static int sheet_json_settle(struct jsonw *json, struct buf *buf, size_t length,
 		json->rc = 0;
 		json->follows = followed;
 	}
+
 	return result;
 }
 
@@ -240,15 +265,19 @@ int sheet_json_row(struct sheet_json *json, const struct sheet *sheet,
 {
 	size_t runs = json->runs.length, results = json->results.length;
 	bool followed = json->runs_json.follows, results_followed = json->results_json.follows;
+
 	sheet_json_run(&json->runs_json, sheet, row, json->index++, start_ns, end_ns);
 	sheet_json_nccl_row(&json->results_json, sheet, row);
+
 	int result = json->runs_json.rc < 0 ? json->runs_json.rc : json->results_json.rc;
 	if (result == 0)
 		return 0;
+
 	json->runs_json.rc = json->results_json.rc = result;
 	(void)sheet_json_settle(&json->runs_json, &json->runs, runs, followed);
 	(void)sheet_json_settle(&json->results_json, &json->results, results, results_followed);
 	json->dropped++;
+
 	return result == -ENOSPC ? 0 : result;
 }
 
@@ -264,15 +293,18 @@ static void sheet_json_config(struct jsonw *json, const struct sheet *sheet)
 {
 	const struct request *request = sheet->request;
 	const struct request_options *options = &request->options;
+
 	jsonw_object(json, "config");
 	jsonw_u64(json, "nthreads", options->threads);
 	jsonw_u64(json, "ngpus", options->gpus > 1 ? options->gpus : sheet->ranks);
 	jsonw_u64(json, "minimum_bytes", request->min_bytes);
 	jsonw_u64(json, "maximum_bytes", request->max_bytes);
+
 	if (request->step_bytes)
 		jsonw_u64(json, "step_bytes", request->step_bytes);
 	else
 		jsonw_u64(json, "step_factor", options->step_factor);
+
 	jsonw_u64(json, "warmup_iters", options->warmups);
 	jsonw_u64(json, "iterations", options->iterations);
 	jsonw_u64(json, "aggregated_iterations", options->aggregated);
@@ -287,8 +319,10 @@ static void sheet_json_config(struct jsonw *json, const struct sheet *sheet)
 	jsonw_bool(json, "simulated", sheet_is_simulated(sheet));
 	jsonw_u64(json, "ranks", sheet->ranks);
 	jsonw_array(json, "devices");
+
 	for (uint32_t i = 0; sheet->members && i < sheet->ranks; i++) {
 		const struct world_member *member = &sheet->members[i];
+
 		jsonw_object(json, NULL);
 		jsonw_u64(json, "rank", member->rank);
 		jsonw_u64(json, "group", request_split_color(&request->split, member->rank));
@@ -299,6 +333,7 @@ static void sheet_json_config(struct jsonw *json, const struct sheet *sheet)
 		jsonw_text(json, "device_info", sheet->backend);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 	jsonw_end_object(json);
 }
@@ -341,6 +376,7 @@ static void sheet_json_summary(struct jsonw *json, const struct sheet *sheet,
 	jsonw_text(json, "okay", sheet_average_okay(sheet));
 	jsonw_end_object(json);
 	jsonw_array(json, "errors");
+
 	if (about->error)
 		jsonw_text(json, NULL, about->error);
 	jsonw_end_array(json);
@@ -362,14 +398,17 @@ int sheet_json_nccl(const struct sheet_json *self, const struct sheet *sheet,
 	sheet_json_summary(&json, sheet, about);
 	jsonw_text(&json, "end_time", about->ended);
 	jsonw_end_object(&json);
+
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
 }
 
 static void sheet_json_checks(struct jsonw *json, const struct sheet_about *about)
 {
 	jsonw_array(json, "checks");
+
 	for (size_t i = 0; i < about->check_count; i++) {
 		const struct sheet_check *check = &about->checks[i];
+
 		jsonw_object(json, NULL);
 		jsonw_text(json, "name", check->name);
 		jsonw_text(json, "target", check->target);
@@ -379,6 +418,7 @@ static void sheet_json_checks(struct jsonw *json, const struct sheet_about *abou
 		jsonw_text(json, "reason", check->reason ? check->reason : "");
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -404,6 +444,7 @@ int sheet_json_result(const struct sheet_json *self, const struct sheet *sheet,
 	sheet_json_config(&json, sheet);
 	sheet_json_list(&json, "runs", &self->runs);
 	sheet_json_list(&json, "results", &self->results);
+
 	if (self->dropped)
 		jsonw_u64(&json, "rows_left_out", self->dropped);
 	sheet_json_summary(&json, sheet, about);
@@ -411,6 +452,7 @@ int sheet_json_result(const struct sheet_json *self, const struct sheet *sheet,
 	jsonw_array(&json, "verdicts");
 	jsonw_end_array(&json);
 	jsonw_end_object(&json);
+
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
 }
 
@@ -418,6 +460,7 @@ int sheet_json_brief(const struct sheet *sheet, const struct sheet_about *about,
 {
 	struct jsonw json;
 	char name[SHEET_NAME_MAX];
+
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
 	sheet_json_about(&json, sheet, about);
@@ -427,17 +470,21 @@ int sheet_json_brief(const struct sheet *sheet, const struct sheet_about *about,
 	jsonw_text(&json, "side", "-");
 	jsonw_i64(&json, "rc", sheet->wrong_sides || sheet->failure ? 2 : 0);
 	jsonw_object(&json, "metrics");
+
 	for (int i = 0; i < COLLECTIVE_OP_COUNT; i++) {
 		const struct sheet_op *op = &sheet->ops[i];
 		const char *of = collective_op_to_string(i);
+
 		sheet_json_metric(&json, sheet_json_name(name, of, "peak_busbw"), "GB/s", "higher",
 				  op->peak_busbw);
 		sheet_json_metric(&json, sheet_json_name(name, of, "latency"), "us", "lower",
 				  op->latency_us);
 	}
+
 	jsonw_end_object(&json);
 	jsonw_end_object(&json);
 	jsonw_end_array(&json);
 	jsonw_end_object(&json);
+
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
 }

@@ -31,9 +31,11 @@ static int shm_private_alloc(struct shm_backend *self, size_t bytes, void **out,
 	struct shm_region *region = shm_region_unused(self->privates);
 	if (!region)
 		return err_set(err, -ENOMEM, "more than %d buffers at a time", SHM_REGIONS_MAX);
+
 	void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (map == MAP_FAILED)
 		return err_set(err, -ENOMEM, "no memory for a buffer of %zu bytes", bytes);
+
 	*region = (struct shm_region){.map = map, .bytes = bytes};
 	*out = map;
 	return 0;
@@ -45,17 +47,21 @@ static int shm_region_map(struct shm_backend *self, size_t bytes, struct shm_reg
 {
 	size_t whole;
 	off_t offset = self->file_end, end;
+
 	if (!size_mul(bytes, self->backend.ranks, &whole) ||
 	    __builtin_add_overflow(offset, (off_t)whole, &end))
 		return err_set(err, -ENOMEM, "registered memory of %zu bytes for each rank", bytes);
+
 	off_t mine = offset + (off_t)(bytes * self->backend.rank);
 	if (fallocate(self->world->fd, 0, mine, (off_t)bytes) < 0)
 		return err_set(err, -ENOMEM, "no memory for %zu registered bytes: %s", bytes,
 			       err_describe(-errno));
+
 	void *map = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, self->world->fd, offset);
 	if (map == MAP_FAILED)
 		return err_set(err, -ENOMEM, "mapping %zu registered bytes: %s", whole,
 			       err_describe(-errno));
+
 	*out = (struct shm_region){.map = map, .bytes = bytes, .offset = offset};
 	self->file_end = end;
 	return 0;
@@ -76,11 +82,13 @@ static int shm_registered_alloc(struct shm_backend *self, size_t bytes, void **o
 	struct shm_region *region = shm_region_unused(self->regions);
 	struct err here = {0};
 	int32_t mine = -ENOMEM, all[COLLECTIVE_SHM_RANKS_MAX];
+
 	if (region)
 		mine = shm_region_map(self, bytes, region, &here);
 	else
 		(void)err_set(&here, mine, "more than %d registered buffers at a time",
 			      SHM_REGIONS_MAX);
+
 	off_t end = self->file_end;
 	int rc = shm_lines(self, SHM_KIND_ALLOC, &mine, all, sizeof(mine), err);
 	for (uint32_t rank = 0; rc == 0 && rank < self->backend.ranks; rank++)
@@ -88,6 +96,7 @@ static int shm_registered_alloc(struct shm_backend *self, size_t bytes, void **o
 			rc = err_set(err, all[rank], "%s", here.text);
 		else if (all[rank] < 0)
 			rc = err_set(err, all[rank], "rank %u: no registered memory", rank);
+
 	if (rc < 0) {
 		if (mine == 0)
 			shm_region_drop(self, region);
@@ -95,6 +104,7 @@ static int shm_registered_alloc(struct shm_backend *self, size_t bytes, void **o
 		self->file_end = mine == 0 ? end : end + (off_t)(bytes * self->backend.ranks);
 		return rc;
 	}
+
 	if (self->regions_end <= region - self->regions)
 		self->regions_end = (int)(region - self->regions) + 1;
 	*out = region->map + bytes * self->backend.rank;
@@ -107,19 +117,23 @@ int shm_memory_alloc(struct backend *backend, enum backend_memory memory, size_t
 	struct shm_backend *self = (struct shm_backend *)backend;
 	if (self->broken < 0)
 		return err_set(err, self->broken, "an operation before this failed");
+
 	size_t whole = shm_pages(bytes);
 	if (whole == 0 || whole > SIZE_MAX / 2 / backend->ranks)
 		return err_set(err, -ENOMEM, "a buffer of %zu bytes", bytes);
 	if (memory == BACKEND_PRIVATE)
 		return shm_private_alloc(self, whole, out, err);
+
 	return shm_registered_alloc(self, whole, out, err);
 }
 
 void shm_memory_free(struct backend *backend, void *memory)
 {
 	struct shm_backend *self = (struct shm_backend *)backend;
+
 	if (!memory)
 		return;
+
 	for (int i = 0; i < SHM_REGIONS_MAX; i++) {
 		struct shm_region *own = &self->privates[i], *common = &self->regions[i];
 		if (own->map == memory) {
@@ -127,6 +141,7 @@ void shm_memory_free(struct backend *backend, void *memory)
 			*own = (struct shm_region){0};
 			return;
 		}
+
 		if (common->map && common->map + common->bytes * backend->rank == memory) {
 			shm_region_drop(self, common);
 			return;
@@ -140,10 +155,12 @@ const struct shm_region *shm_memory_find(const struct shm_backend *self, const v
 		const struct shm_region *region = &self->regions[i];
 		if (!region->map)
 			continue;
+
 		const uint8_t *mine = region->map + region->bytes * self->backend.rank;
 		if ((const uint8_t *)address >= mine &&
 		    (const uint8_t *)address < mine + region->bytes)
 			return region;
 	}
+
 	return NULL;
 }

@@ -12,10 +12,12 @@ static bool shm_overlap(const struct shm_part *part, size_t at, size_t length, s
 {
 	size_t from = part->from > at ? part->from : at;
 	size_t end = part->from + part->bytes, limit = at + length;
+
 	if (end > limit)
 		end = limit;
 	if (from >= end)
 		return false;
+
 	*out = (struct shm_part){
 	    .from = from, .bytes = end - from, .to = part->to + (from - part->from)};
 	return true;
@@ -35,14 +37,17 @@ static uint64_t shm_slots_show(struct shm_backend *self, const struct shm_plan *
 			       size_t length)
 {
 	uint64_t round = ++self->round;
+
 	if (at < plan->source_bytes) {
 		size_t left = plan->source_bytes - at, bytes = left < length ? left : length;
 		bool streams = self->streams;
+
 		shm_slots_put(shm_slot(self->world, self->backend.rank, round, length),
 			      plan->source + at, bytes, streams);
 		if (streams)
 			reduce_stream_end();
 	}
+
 	atomic_store_explicit(&self->world->seats[self->backend.rank].round, round,
 			      memory_order_release);
 	return round;
@@ -56,6 +61,7 @@ static int shm_slots_take(struct shm_backend *self, const struct shm_plan *plan,
 	const void *sources[COLLECTIVE_SHM_RANKS_MAX];
 	struct shm_part sum = {0}, part;
 	bool is_summed = plan->is_reduced && shm_overlap(&plan->sum, at, length, &sum);
+
 	for (uint32_t step = 0; step < ranks; step++) {
 		uint32_t peer = (rank + step) % ranks;
 		const uint8_t *slot =
@@ -65,15 +71,18 @@ static int shm_slots_take(struct shm_backend *self, const struct shm_plan *plan,
 			     : shm_wait(self, &self->world->seats[peer].round, round, peer, err);
 		if (rc < 0)
 			return rc;
+
 		if (is_summed)
 			sources[peer] = slot + (sum.from - at);
 		else if (!plan->is_reduced && shm_overlap(&plan->copy[peer], at, length, &part) &&
 			 part.to != slot + (part.from - at))
 			memcpy(part.to, slot + (part.from - at), part.bytes);
 	}
+
 	if (is_summed)
 		reduce_tree(self->reduce, plan->call->type, plan->call->redop, sources, ranks,
 			    sum.to, sum.bytes / plan->element);
+
 	return 0;
 }
 
@@ -102,6 +111,7 @@ static int shm_slots_sum_slice(struct shm_backend *self, const struct shm_plan *
 	uint32_t ranks = self->backend.ranks, rank = self->backend.rank;
 	struct shm_part mine = shm_slice(length, ranks, rank);
 	const void *sources[COLLECTIVE_SHM_RANKS_MAX];
+
 	for (uint32_t step = 1; step < ranks; step++) {
 		uint32_t peer = (rank + step) % ranks;
 		int rc = shm_wait(self, &self->world->seats[peer].round, round, peer, err);
@@ -109,23 +119,29 @@ static int shm_slots_sum_slice(struct shm_backend *self, const struct shm_plan *
 			return rc;
 		sources[peer] = shm_slot(self->world, peer, round, length) + mine.from;
 	}
+
 	uint8_t *to = plan->sum.to + at + mine.from;
 	uint8_t *shown = shm_slot(self->world, rank, round, length) + mine.from;
+
 	uint8_t block[SHM_BLOCK] __attribute__((aligned(SHM_CACHE_LINE)));
 	bool streams = self->streams, streams_out = shm_slots_streams(self, plan);
+
 	for (size_t done = 0; done < mine.bytes; done += SHM_BLOCK) {
 		size_t now = mine.bytes - done < SHM_BLOCK ? mine.bytes - done : SHM_BLOCK;
 		uint8_t *result = streams_out ? block : to + done;
 		const void *parts[COLLECTIVE_SHM_RANKS_MAX];
+
 		for (uint32_t peer = 0; peer < ranks; peer++)
 			parts[peer] = peer == rank ? plan->source + at + mine.from + done
 						   : (const uint8_t *)sources[peer] + done;
+
 		reduce_tree(self->reduce, plan->call->type, plan->call->redop, parts, ranks, result,
 			    now / plan->element);
 		shm_slots_put(shown + done, result, now, streams);
 		if (streams_out)
 			reduce_stream(to + done, result, now);
 	}
+
 	if (streams)
 		reduce_stream_end();
 	atomic_store_explicit(&self->world->seats[rank].done, round, memory_order_release);
@@ -144,23 +160,29 @@ static int shm_slots_slices(struct shm_backend *self, const struct shm_plan *pla
 	bool streams = self->streams;
 	bool streams_out = shm_slots_streams(self, plan);
 	size_t behind = mine.from + mine.bytes;
+
 	shm_slots_put(slot, plan->source + at, mine.from, streams);
 	shm_slots_put(slot + behind, plan->source + at + behind, length - behind, streams);
 	if (streams)
 		reduce_stream_end();
 	atomic_store_explicit(&self->world->seats[rank].round, round, memory_order_release);
+
 	int rc = shm_slots_sum_slice(self, plan, round, at, length, err);
+
 	for (uint32_t step = 1; rc == 0 && step < ranks; step++) {
 		uint32_t peer = (rank + step) % ranks;
 		struct shm_part theirs = shm_slice(length, ranks, peer);
+
 		rc = shm_wait(self, &self->world->seats[peer].done, round, peer, err);
 		if (rc == 0)
 			shm_slots_put(plan->sum.to + at + theirs.from,
 				      shm_slot(self->world, peer, round, length) + theirs.from,
 				      theirs.bytes, streams_out);
 	}
+
 	if (streams_out)
 		reduce_stream_end();
+
 	return rc;
 }
 
@@ -172,9 +194,12 @@ static uint64_t shm_habit_begin(struct shm_habit *habit, bool *out_streams)
 {
 	static const struct clock clock = {NULL};
 	uint32_t turn = habit->count++ % SHM_HABIT_PERIOD;
+
 	if (turn == 0)
 		habit->least_ns[0] = habit->least_ns[1] = UINT64_MAX;
+
 	bool is_trial = turn < 2 * SHM_HABIT_TRIES;
+
 	/* Not by a hair: all ranks should come to the same. */
 	*out_streams =
 	    is_trial ? turn >= SHM_HABIT_TRIES : habit->least_ns[1] < habit->least_ns[0] / 8 * 7;
@@ -205,13 +230,16 @@ int shm_slots_run(struct shm_backend *self, const struct shm_plan *plan, struct 
 {
 	bool is_sliced =
 	    plan->call->op == COLLECTIVE_ALL_REDUCE && plan->longest >= self->limits.slice;
+
 	for (size_t at = 0; at < plan->longest; at += SHM_SLOT_BYTES) {
 		size_t length = plan->longest - at;
 		if (length > SHM_SLOT_BYTES)
 			length = SHM_SLOT_BYTES;
+
 		struct shm_habit *habit = &self->habits[63 - __builtin_clzll(length)];
 		bool learns = length >= self->limits.shy;
 		uint64_t began_ns = learns ? shm_habit_begin(habit, &self->streams) : 0;
+
 		self->streams = learns && self->streams;
 		int rc = shm_slots_round(self, plan, is_sliced, at, length, err);
 		if (rc < 0)
@@ -219,5 +247,6 @@ int shm_slots_run(struct shm_backend *self, const struct shm_plan *plan, struct 
 		if (learns)
 			shm_habit_end(habit, began_ns, self->streams);
 	}
+
 	return 0;
 }

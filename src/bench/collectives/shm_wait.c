@@ -20,22 +20,28 @@ uint64_t shm_process_started(pid_t pid)
 {
 	char path[64], text[1024];
 	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+
 	_cleanup_fclose_ FILE *file = fopen(path, "re");
 	if (!file)
 		return 0;
+
 	size_t length = fread(text, 1, sizeof(text) - 1, file);
 	text[length] = '\0';
+
 	/* The name may hold anything: what follows begins behind its last parenthesis. The state is
 	 * field 3, the start is field 22 (proc(5)). */
 	char *at = strrchr(text, ')');
 	if (!at || strlen(at) < 3 || at[2] == 'Z' || at[2] == 'X')
 		return 0;
+
 	for (int field = 3; at && field <= 22; field++)
 		at = strchr(at + 1, ' ');
+
 	uint64_t started = 0;
 	size_t digits = at ? strspn(at + 1, "0123456789") : 0;
 	if (!at || parse_u64_span(at + 1, digits, 1, UINT64_MAX, &started) < 0)
 		return 0;
+
 	return started;
 }
 
@@ -45,6 +51,7 @@ int shm_wait_open(struct shm_backend *self, struct err *err)
 	self->pid_fds = calloc(ranks, sizeof(*self->pid_fds));
 	if (!self->pid_fds)
 		return err_set(err, -ENOMEM, "no memory to watch %u ranks", ranks);
+
 	for (uint32_t rank = 0; rank < ranks; rank++) {
 		pid_t pid = atomic_load(&self->world->seats[rank].pid);
 		self->pid_fds[rank] = -1;
@@ -52,6 +59,7 @@ int shm_wait_open(struct shm_backend *self, struct err *err)
 		if (pid != getpid())
 			self->pid_fds[rank] = (int)syscall(SYS_pidfd_open, pid, 0);
 	}
+
 	return 0;
 }
 
@@ -73,13 +81,16 @@ static bool shm_is_alive(const struct shm_backend *self, uint32_t rank)
 		struct pollfd ended = {.fd = self->pid_fds[rank], .events = POLLIN};
 		return poll(&ended, 1, 0) != 1;
 	}
+
 	pid_t pid = atomic_load(&seat->pid);
 	if (pid == getpid())
 		return true; /* a thread of ours; it ends with us */
+
 	uint64_t started = shm_process_started(pid);
 	/* Without /proc all that can be known is whether there is somebody of that number. */
 	if (started == 0 && (seat->started == 0 || access("/proc/self/stat", R_OK) < 0))
 		return kill(pid, 0) == 0 || errno != ESRCH;
+
 	return started != 0 && started == seat->started;
 }
 
@@ -88,23 +99,28 @@ static int shm_look(struct shm_backend *self, uint32_t peer, struct err *err)
 {
 	struct shm_world *world = self->world;
 	uint32_t dead = atomic_load(&world->head->dead);
+
 	for (uint32_t rank = 0; dead == 0 && rank < self->backend.ranks; rank++) {
 		if (rank == self->backend.rank || shm_is_alive(self, rank))
 			continue;
+
 		/* Who has left in order has done all that others who do not wait for it need. */
 		if (atomic_load(&world->seats[rank].state) == SHM_LEFT)
 			continue;
 		if (atomic_compare_exchange_strong(&world->head->dead, &dead, rank + 1))
 			dead = rank + 1;
 	}
+
 	if (dead > 0)
 		return err_set(err, -EPIPE, "rank %u (process %d) has ended", dead - 1,
 			       (int)atomic_load(&world->seats[dead - 1].pid));
+
 	uint32_t given_up = atomic_load(&world->head->given_up);
 	if (given_up > 0)
 		return err_set(err, -EPIPE, "rank %u has given up", given_up - 1);
 	if (atomic_load(&world->seats[peer].state) == SHM_LEFT)
 		return err_set(err, -EPIPE, "rank %u has left before the operation was done", peer);
+
 	return 0;
 }
 
@@ -121,6 +137,7 @@ int shm_wait_slowly(struct shm_backend *self, const _Atomic uint64_t *number, ui
 {
 	const struct clock clock = {NULL};
 	uint64_t began = clock_now_ns(&clock), looked = began;
+
 	for (;;) {
 		uint64_t now = clock_now_ns(&clock), waited = now - began;
 		if (!self->yields && waited < SHM_PAUSE_NS)
@@ -130,20 +147,24 @@ int shm_wait_slowly(struct shm_backend *self, const _Atomic uint64_t *number, ui
 			(void)sched_yield();
 		else
 			shm_sleep(waited / 16 < SHM_SLEEP_MAX_NS ? waited / 16 : SHM_SLEEP_MAX_NS);
+
 		if (shm_has_come(number, wanted))
 			return 0;
 		if (now - looked < SHM_LOOK_NS)
 			continue;
+
 		looked = now;
 		int rc = shm_look(self, peer, err);
 		/* It may have written what we want as the last thing that it did. */
 		if (rc < 0 && shm_has_come(number, wanted))
 			return 0;
+
 		if (rc == 0 && self->backend.timeout_ns > 0 && waited >= self->backend.timeout_ns)
 			rc = err_set(err, -ETIMEDOUT,
 				     "rank %u (process %d) does not answer for %.1f s", peer,
 				     (int)atomic_load(&self->world->seats[peer].pid),
 				     (double)waited / 1e9);
+
 		if (rc < 0) {
 			self->broken = rc;
 			return rc;

@@ -76,10 +76,13 @@ static int board_new(uint32_t ranks, struct world_board **out, size_t *out_bytes
 	if (map == MAP_FAILED)
 		return err_set(err, -errno, "mapping %zu bytes for %u ranks: %s", bytes, ranks,
 			       err_describe(-errno));
+
 	*out = map;
 	*out_bytes = bytes;
+
 	for (uint32_t r = 0; r < ranks; r++)
 		world_place_init(&(*out)->places[r], r);
+
 	return 0;
 }
 
@@ -97,13 +100,16 @@ static void be_rank(struct parent *parent, uint32_t rank, int32_t cpu, int pipe)
 	(void)sigprocmask(SIG_SETMASK, &parent->old, NULL);
 	(void)close(parent->pipe);
 	(void)close(parent->signals);
+
 	for (uint32_t r = 0; r < rank; r++)
 		if (parent->children[r].pidfd >= 0)
 			(void)close(parent->children[r].pidfd);
+
 	if (rank != 0) {
 		(void)close(pipe);
 		pipe = -1;
 	}
+
 	_exit(world_rank_forked(parent->job, parent->board, rank, cpu, pipe));
 }
 
@@ -112,6 +118,7 @@ static int fork_ranks(struct parent *parent, int pipe, struct err *err)
 	uint32_t ranks = parent->job->ranks;
 	int32_t cpus[WORLD_RANKS_MAX];
 	bool is_pinned = parent->job->pins && cpus_choose(ranks, cpus) == 0;
+
 	for (uint32_t r = 0; r < ranks; r++) {
 		pid_t pid = fork();
 		if (pid < 0)
@@ -123,6 +130,7 @@ static int fork_ranks(struct parent *parent, int pipe, struct err *err)
 		    (struct child){.pid = pid, .pidfd = (int)syscall(SYS_pidfd_open, pid, 0)};
 		parent->running++;
 	}
+
 	return 0;
 }
 
@@ -133,10 +141,12 @@ static void reap(struct parent *parent)
 		struct child *child = &parent->children[r];
 		if (child->pid <= 0)
 			continue;
+
 		int status = 0;
 		pid_t pid = waitpid(child->pid, &status, WNOHANG);
 		if (pid == 0 || (pid < 0 && errno == EINTR))
 			continue;
+
 		child->status = status;
 		child->has_ended = true;
 		child->pid = 0;
@@ -144,6 +154,7 @@ static void reap(struct parent *parent)
 			(void)close(child->pidfd);
 		child->pidfd = -1;
 		parent->running--;
+
 		if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 			end_run(parent);
 	}
@@ -165,10 +176,12 @@ static bool is_stopped(pid_t pid)
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, 4096);
 	if (file_path(path, NULL, "/proc/%d/stat", (int)pid) < 0 ||
 	    file_read(path, &text, NULL) < 0)
 		return false;
+
 	const char *name_end = strrchr(buf_text(&text), ')');
 	return name_end && name_end[1] == ' ' && (name_end[2] == 'T' || name_end[2] == 't');
 }
@@ -178,10 +191,12 @@ static bool is_behind(const struct world_place *place, const struct world_place 
 {
 	uint32_t stage = atomic_load(&place->stage), other_stage = atomic_load(&other->stage);
 	uint64_t rows = atomic_load(&place->rows_done), other_rows = atomic_load(&other->rows_done);
+
 	if (stage != other_stage)
 		return stage < other_stage;
 	if (rows != other_rows)
 		return rows < other_rows;
+
 	return __atomic_load_n(&place->progress.total, __ATOMIC_RELAXED) <
 	       __atomic_load_n(&other->progress.total, __ATOMIC_RELAXED);
 }
@@ -190,6 +205,7 @@ static bool is_behind(const struct world_place *place, const struct world_place 
 static uint32_t slowest(const struct parent *parent, bool *out_is_stopped)
 {
 	uint32_t found = UINT32_MAX;
+
 	*out_is_stopped = false;
 	for (uint32_t r = 0; r < parent->job->ranks; r++) {
 		if (parent->children[r].pid <= 0)
@@ -198,10 +214,12 @@ static uint32_t slowest(const struct parent *parent, bool *out_is_stopped)
 			*out_is_stopped = true;
 			return r;
 		}
+
 		if (found == UINT32_MAX ||
 		    is_behind(&parent->board->places[r], &parent->board->places[found]))
 			found = r;
 	}
+
 	return found;
 }
 
@@ -219,10 +237,12 @@ static void expire(struct parent *parent)
 	uint32_t rank = slowest(parent, &is_halted);
 	if (rank == UINT32_MAX)
 		return;
+
 	const struct world_place *place = &parent->board->places[rank];
 	bool starts = atomic_load(&place->stage) == WORLD_STARTING;
 	uint64_t limit = starts ? parent->job->start_timeout_ns : parent->job->timeout_ns;
 	char where[WORLD_PLACE_MAX], text[WORLD_PLACE_MAX + 128];
+
 	world_place_print(place, where);
 	(void)snprintf(
 	    text, sizeof(text), "no end after %.3g s: rank %u %s: %s", (double)limit / 1e9, rank,
@@ -234,8 +254,10 @@ static void expire(struct parent *parent)
 static uint64_t next_deadline(const struct parent *parent)
 {
 	uint64_t next = UINT64_MAX;
+
 	if (parent->kill_ns)
 		return parent->kill_ns;
+
 	for (uint32_t r = 0; r < parent->job->ranks; r++) {
 		const struct world_place *place = &parent->board->places[r];
 		if (parent->children[r].pid <= 0)
@@ -243,18 +265,22 @@ static uint64_t next_deadline(const struct parent *parent)
 		uint64_t deadline = world_place_deadline_ns(parent->job, place, parent->started_ns);
 		next = deadline < next ? deadline : next;
 	}
+
 	return next;
 }
 
 static int take_samples(struct measure_side *side, const char **at, struct err *err)
 {
 	size_t bytes = side->sample_count * sizeof(double);
+
 	side->samples = NULL;
 	if (bytes == 0)
 		return 0;
+
 	side->samples = malloc(bytes);
 	if (!side->samples)
 		return err_set(err, -ENOMEM, "no memory for %zu times", side->sample_count);
+
 	memcpy(side->samples, *at, bytes);
 	*at += bytes;
 	return 0;
@@ -265,6 +291,7 @@ static int take_row(struct parent *parent, const struct world_message *message, 
 {
 	const struct world_job *job = parent->job;
 	struct measure_row row = message->row;
+
 	row.out_of_place.samples = row.in_place.samples = NULL;
 	int rc = take_samples(&row.out_of_place, &samples, err);
 	if (rc >= 0)
@@ -272,6 +299,7 @@ static int take_row(struct parent *parent, const struct world_message *message, 
 	if (rc >= 0 && job->row)
 		rc = job->row(job->context, message->index, &row, err);
 	measure_row_done(&row);
+
 	return rc;
 }
 
@@ -292,21 +320,28 @@ static int take_messages(struct parent *parent, struct err *err)
 		struct world_message message;
 		if (parent->input.length < sizeof(message))
 			return 0;
+
 		memcpy(&message, parent->input.data, sizeof(message));
 		size_t first = message.row.out_of_place.sample_count;
 		size_t second = message.row.in_place.sample_count;
+
 		if (first > MEASURE_SAMPLES_MAX || second > MEASURE_SAMPLES_MAX)
 			return err_set(err, -EBADMSG, "rank 0 sent what is no row");
+
 		size_t bytes = sizeof(message) + (first + second) * sizeof(double);
 		if (parent->input.length < bytes)
 			return 0;
+
 		int rc = 0;
+
 		if (message.kind == WORLD_MESSAGE_READY)
 			take_ready(parent);
 		else
 			rc = take_row(parent, &message, parent->input.data + sizeof(message), err);
+
 		if (rc < 0)
 			return rc;
+
 		buf_consume(&parent->input, bytes);
 	}
 }
@@ -320,19 +355,23 @@ static bool read_pipe(struct parent *parent)
 		note_reason(parent, rc, "no memory for the rows that rank 0 sends");
 		return false;
 	}
+
 	ssize_t got = read(parent->pipe, parent->input.data + parent->input.length, READ_BYTES);
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
+
 	if (got <= 0) {
 		(void)close(parent->pipe);
 		parent->pipe = -1;
 		return false;
 	}
+
 	parent->input.length += (size_t)got;
 	if (parent->rc == 0)
 		rc = take_messages(parent, &err);
 	if (rc < 0)
 		note_reason(parent, rc, err.text);
+
 	return true;
 }
 
@@ -364,12 +403,14 @@ static void wait_and_act(struct parent *parent)
 	    {.fd = parent->pipe, .events = POLLIN}, {.fd = parent->signals, .events = POLLIN}};
 	uint32_t ranks = parent->job->ranks;
 	bool is_blind = false;
+
 	for (uint32_t r = 0; r < ranks; r++) {
 		const struct child *child = &parent->children[r];
 		fds[FDS_RANKS + r] =
 		    (struct pollfd){.fd = child->pid > 0 ? child->pidfd : -1, .events = POLLIN};
 		is_blind = is_blind || (child->pid > 0 && child->pidfd < 0);
 	}
+
 	int found =
 	    poll(fds, ranks + FDS_RANKS, milliseconds_until(next_deadline(parent), is_blind));
 	if (found > 0 && fds[1].revents) /* before those whom the same signal may have ended */
@@ -377,6 +418,7 @@ static void wait_and_act(struct parent *parent)
 	if (found > 0 && fds[0].revents)
 		(void)read_pipe(parent); /* the rest in the next round */
 	reap(parent);
+
 	if (parent->running == 0 || world_now_ns() < next_deadline(parent))
 		return;
 	if (parent->kill_ns)
@@ -393,6 +435,7 @@ static void watch(struct parent *parent)
 		if (parent->kill_ns && parent->running > 0 && world_now_ns() >= parent->kill_ns)
 			parent->kill_ns = world_now_ns() + BLIND_MS * CLOCK_NS_PER_MS;
 	}
+
 	while (parent->pipe >= 0 && read_pipe(parent)) {
 		/* nobody is left who could write; what is there is taken */
 	}
@@ -411,10 +454,12 @@ static int died(const struct parent *parent, uint32_t r, struct err *err)
 {
 	const struct child *child = &parent->children[r];
 	char where[WORLD_PLACE_MAX];
+
 	world_place_print(&parent->board->places[r], where);
 	if (WIFSIGNALED(child->status))
 		return err_set(err, -EPIPE, "rank %u was killed by signal %d (%s) in %s", r,
 			       WTERMSIG(child->status), strsignal(WTERMSIG(child->status)), where);
+
 	return err_set(err, -EPIPE, "rank %u ended with exit code %d in %s", r,
 		       WEXITSTATUS(child->status), where);
 }
@@ -424,11 +469,13 @@ static int ranks_error(const struct parent *parent, struct err *err)
 {
 	const struct world_place *found = NULL;
 	bool found_is_echo = true;
+
 	for (uint32_t r = 0; r < parent->job->ranks; r++) {
 		const struct world_place *place = &parent->board->places[r];
 		uint32_t order = atomic_load(&place->error_order);
 		if (order == 0)
 			continue;
+
 		bool is_echo = place->error_code == -EPIPE || place->error_code == -ECANCELED;
 		if (!found || (found_is_echo && !is_echo) ||
 		    (found_is_echo == is_echo && order < atomic_load(&found->error_order))) {
@@ -436,6 +483,7 @@ static int ranks_error(const struct parent *parent, struct err *err)
 			found_is_echo = is_echo;
 		}
 	}
+
 	return found ? err_set(err, found->error_code, "%s", found->error_text) : 0;
 }
 
@@ -446,18 +494,22 @@ static int conclude(const struct parent *parent, struct err *err)
 		*err = parent->reason;
 		rc = parent->rc;
 	}
+
 	for (uint32_t r = 0; r < parent->job->ranks && rc == 0; r++)
 		if (has_died(parent, r))
 			rc = died(parent, r, err);
+
 	if (rc == 0)
 		rc = ranks_error(parent, err);
 	if (rc == 0 || rc == -ECANCELED)
 		return rc;
+
 	for (uint32_t r = 0; r < parent->job->ranks && parent->job->place; r++) {
 		char where[WORLD_PLACE_MAX];
 		world_place_print(&parent->board->places[r], where);
 		parent->job->place(parent->job->context, r, where);
 	}
+
 	return rc;
 }
 
@@ -468,21 +520,26 @@ static int begin(struct parent *parent, struct err *err)
 	int rc = board_new(parent->job->ranks, &parent->board, &parent->board_bytes, err);
 	if (rc < 0)
 		return rc;
+
 	(void)sigemptyset(&set);
 	(void)sigaddset(&set, SIGINT);
 	(void)sigaddset(&set, SIGTERM);
 	(void)sigaddset(&set, SIGHUP);
+
 	if (sigprocmask(SIG_BLOCK, &set, &parent->old) < 0)
 		return err_set(err, -errno, "blocking signals: %s", err_describe(-errno));
+
 	parent->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (parent->signals < 0 || pipe2(ends, O_CLOEXEC) < 0 ||
 	    fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0)
 		rc = err_set(err, -errno, "a pipe for the ranks: %s", err_describe(-errno));
+
 	parent->pipe = ends[0];
 	if (rc >= 0)
 		rc = fork_ranks(parent, ends[1], err);
 	if (ends[1] >= 0)
 		(void)close(ends[1]);
+
 	return rc;
 }
 
@@ -503,13 +560,16 @@ int world_run_forked(const struct world_job *job, struct err *err)
 	if (job->ranks == 0 || job->ranks > WORLD_RANKS_MAX)
 		return err_set(err, -EINVAL, "%u ranks: 1 to %d can be started here", job->ranks,
 			       (int)WORLD_RANKS_MAX);
+
 	struct err unwanted;
 	struct parent parent = {
 	    .job = job, .pipe = -1, .signals = -1, .self = getpid(), .started_ns = world_now_ns()};
 	for (uint32_t r = 0; r < WORLD_RANKS_MAX; r++)
 		parent.children[r].pidfd = -1;
+
 	(void)sigprocmask(SIG_SETMASK, NULL, &parent.old);
 	buf_init(&parent.input, message_max(job->ranks) + READ_BYTES);
+
 	int rc = begin(&parent, &parent.reason);
 	if (rc < 0)
 		parent.rc = rc;
@@ -517,11 +577,13 @@ int world_run_forked(const struct world_job *job, struct err *err)
 		world_stop(parent.board);
 		parent.kill_ns = 1; /* they have not begun: at once */
 	}
+
 	watch(&parent);
 	if (parent.board)
 		rc = conclude(&parent, err ? err : &unwanted);
 	else
 		*(err ? err : &unwanted) = parent.reason;
+
 	end(&parent);
 	return rc;
 }

@@ -59,24 +59,29 @@ void world_place_print(const struct world_place *place, char out[WORLD_PLACE_MAX
 {
 	const struct measure_progress *progress = &place->progress;
 	char before[WORLD_PLACE_MAX / 2] = "";
+
 	if (atomic_load(&place->rows_done) > 0)
 		(void)snprintf(
 		    before, sizeof(before), "; before it %s of %llu bytes",
 		    collective_op_to_string((enum collective_op)atomic_load(&place->done_op)),
 		    (unsigned long long)atomic_load(&place->done_size));
+
 	enum world_stage stage = (enum world_stage)atomic_load(&place->stage);
 	if (stage == WORLD_STARTING) {
 		(void)snprintf(out, WORLD_PLACE_MAX, "start-up");
 		return;
 	}
+
 	if (stage == WORLD_ENDING) {
 		(void)snprintf(out, WORLD_PLACE_MAX, "the end%s", before);
 		return;
 	}
+
 	uint32_t op = __atomic_load_n(&progress->op, __ATOMIC_RELAXED);
 	uint32_t phase = __atomic_load_n(&progress->phase, __ATOMIC_RELAXED);
 	uint64_t size = __atomic_load_n(&progress->size, __ATOMIC_RELAXED);
 	uint64_t operation = __atomic_load_n(&progress->operation, __ATOMIC_RELAXED);
+
 	(void)snprintf(out, WORLD_PLACE_MAX, "%s of %llu bytes, %s, %llu operation%s done%s",
 		       collective_op_to_string((enum collective_op)op), (unsigned long long)size,
 		       measure_phase_to_string((enum measure_phase)phase),
@@ -104,14 +109,17 @@ static int wait_for(struct world_seat *seat, _Atomic uint32_t *counter, uint32_t
 		    struct err *err)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
+
 	while (atomic_load(counter) < wanted) {
 		if (atomic_load(&seat->board->stop))
 			return err_set(err, -ECANCELED, "rank %u: the run ends", seat->rank);
 		if (world_now_ns() >= seat->deadline_ns)
 			return err_set(err, -ETIMEDOUT, "rank %u: the other ranks do not come",
 				       seat->rank);
+
 		(void)nanosleep(&pause, NULL);
 	}
+
 	return 0;
 }
 
@@ -122,20 +130,25 @@ int world_seat_meet(struct world_seat *seat, void *bytes, size_t size, struct er
 		return err_set(err, -EOPNOTSUPP, "ranks of an mpirun meet by its library");
 	if (size > WORLD_MEET_MAX)
 		return err_set(err, -E2BIG, "%zu bytes are more than ranks can meet by", size);
+
 	uint32_t number = ++seat->meetings;
+
 	if (seat->rank == 0) {
 		/* all others have taken what was there before */
 		int rc =
 		    wait_for(seat, &board->meetings_left, (number - 1) * (seat->ranks - 1), err);
 		if (rc < 0)
 			return rc;
+
 		memcpy(board->meeting, bytes, size);
 		atomic_store(&board->meetings_open, number);
 		return 0;
 	}
+
 	int rc = wait_for(seat, &board->meetings_open, number, err);
 	if (rc < 0)
 		return rc;
+
 	memcpy(bytes, board->meeting, size);
 	atomic_fetch_add(&board->meetings_left, 1);
 	return 0;
@@ -151,6 +164,7 @@ static void note_row(struct world_rank *rank, const struct measure_plan *plan)
 static int write_all(int fd, const void *data, size_t bytes, struct err *err)
 {
 	const char *at = data;
+
 	while (bytes > 0) {
 		ssize_t written = write(fd, at, bytes);
 		if (written < 0 && errno == EINTR)
@@ -158,9 +172,11 @@ static int write_all(int fd, const void *data, size_t bytes, struct err *err)
 		if (written < 0)
 			return err_set(err, -errno, "telling the parent of a row: %s",
 				       err_describe(-errno));
+
 		at += written;
 		bytes -= (size_t)written;
 	}
+
 	return 0;
 }
 
@@ -171,14 +187,17 @@ static int send_row(struct world_rank *rank, uint64_t index, struct measure_row 
 	memset(&message, 0, sizeof(message)); /* with its gaps: it is sent */
 	message.kind = row ? WORLD_MESSAGE_ROW : WORLD_MESSAGE_READY;
 	message.index = index;
+
 	if (row)
 		message.row = *row;
+
 	int rc = write_all(rank->pipe, &message, sizeof(message), err);
 	const struct measure_side *sides[] = {row ? &row->out_of_place : NULL,
 					      row ? &row->in_place : NULL};
 	for (int i = 0; i < 2 && rc >= 0 && row; i++)
 		rc = write_all(rank->pipe, sides[i]->samples,
 			       sides[i]->sample_count * sizeof(double), err);
+
 	return rc;
 }
 
@@ -195,19 +214,23 @@ static int hand_row_out(struct world_rank *rank, uint64_t index, struct measure_
 static int run_rows(struct world_rank *rank, struct err *err)
 {
 	const struct world_job *job = rank->job;
+
 	for (uint64_t index = 0;; index++) {
 		struct measure_plan plan = {0};
 		struct measure_row row;
 		int rc = job->plan(job->context, index, &plan, err);
 		if (rc <= 0)
 			return rc;
+
 		atomic_store(&rank->place->row_since_ns, world_now_ns());
 		rc = measure_run(rank->backend, &plan, &rank->place->progress, &row, err);
 		if (rc < 0)
 			return rc;
+
 		note_row(rank, &plan);
 		rc = hand_row_out(rank, index, &row, err);
 		measure_row_done(&row);
+
 		if (rc < 0)
 			return rc;
 	}
@@ -218,12 +241,15 @@ static int introduce(struct world_rank *rank, struct err *err)
 {
 	struct backend *backend = rank->backend;
 	struct world_member *mine = &rank->place->member;
+
 	mine->rank = backend->rank;
 	mine->pid = getpid();
 	mine->cpu = cpus_pinned();
 	if (gethostname(mine->host, sizeof(mine->host) - 1) < 0)
 		(void)snprintf(mine->host, sizeof(mine->host), "localhost");
+
 	const char *description = backend->ops->describe(backend);
+
 	if (rank->board) {
 		if (rank->pipe >= 0)
 			(void)snprintf(rank->board->description, sizeof(rank->board->description),
@@ -231,13 +257,16 @@ static int introduce(struct world_rank *rank, struct err *err)
 		int rc = backend->ops->barrier(backend, err);
 		return rc >= 0 && rank->pipe >= 0 ? send_row(rank, 0, NULL, err) : rc;
 	}
+
 	_cleanup_free_ struct world_member *all = calloc(backend->ranks, sizeof(*all));
 	if (!all)
 		return err_set(err, -ENOMEM, "no memory for %u ranks", backend->ranks);
+
 	int rc = backend->ops->share(backend, mine, all, sizeof(*mine), err);
 	if (rc >= 0 && backend->rank == 0 && rank->job->ready)
 		rank->job->ready(rank->job->context, description ? description : "", all,
 				 backend->ranks);
+
 	return rc;
 }
 
@@ -265,14 +294,17 @@ static int work(struct world_rank *rank, struct world_seat *seat, struct err *er
 	int rc = job->start(job->context, seat, &backend, err);
 	if (rc < 0)
 		return rc;
+
 	set_backend(rank, backend);
 	rc = introduce(rank, err);
 	if (rc >= 0) {
 		enter(rank, WORLD_WORKING);
 		rc = run_rows(rank, err);
 	}
+
 	if (rc < 0)
 		return rc; /* the caller says it before it ends the others */
+
 	enter(rank, WORLD_ENDING);
 	return 0;
 }
@@ -321,21 +353,26 @@ int world_rank_forked(const struct world_job *job, struct world_board *board, ui
 				      world_deadline_ns(self.started_ns, job->start_timeout_ns)};
 	struct err err = {0};
 	pthread_t watcher;
+
 	if (cpu >= 0)
 		(void)cpus_pin(cpu); /* slower without it, and the table shows it */
+
 	int rc = -pthread_create(&watcher, NULL, watch_board, &self);
 	if (rc < 0)
 		err_set(&err, rc, "rank %u: starting a thread: %s", rank, err_describe(rc));
 	else
 		rc = -pthread_detach(watcher); /* it lives as long as this process */
+
 	if (rc == 0)
 		rc = work(&self, &seat, &err);
+
 	if (rc < 0) {
 		place->error_code = err.code ? err.code : rc;
 		memcpy(place->error_text, err.text, sizeof(place->error_text));
 		atomic_store(&place->error_order, atomic_fetch_add(&board->errors, 1) + 1);
 		abort_backend(&self);
 	}
+
 	leave(&self);
 	return rc < 0 ? 1 : 0;
 }
@@ -374,26 +411,31 @@ static void *watch_clock(void *argument)
 {
 	struct world_rank *rank = argument;
 	(void)pthread_mutex_lock(&rank->lock);
+
 	for (;;) {
 		uint64_t until = world_place_deadline_ns(rank->job, rank->place, rank->started_ns);
 		if (rank->is_done || world_now_ns() >= until)
 			break;
 		wait_once(rank, until);
 	}
+
 	if (!rank->is_done) {
 		char why[64];
 		bool starts = atomic_load(&rank->place->stage) == WORLD_STARTING;
 		uint64_t limit = starts ? rank->job->start_timeout_ns : rank->job->timeout_ns;
+
 		(void)snprintf(why, sizeof(why), "no end after %.3g s", (double)limit / 1e9);
 		rank->is_expired = true;
 		say_place(rank, why);
 		wait_on(rank, WORLD_LAST_WORDS_MS);
+
 		if (rank->backend)
 			rank->backend->ops->abort(rank->backend);
 		wait_on(rank, WORLD_END_MS);
 		if (!rank->is_done)
 			_exit(2); /* it is in the library, which does not come back */
 	}
+
 	(void)pthread_mutex_unlock(&rank->lock);
 	return NULL;
 }
@@ -414,8 +456,10 @@ int world_run_rank(const struct world_job *job, struct err *err)
 	    aligned_alloc(_Alignof(struct world_place), sizeof(*place));
 	if (!place)
 		return err_set(err, -ENOMEM, "no memory for a rank");
+
 	memset(place, 0, sizeof(*place));
 	world_place_init(place, 0);
+
 	struct world_rank self = {.job = job,
 				  .place = place,
 				  .pipe = -1,
@@ -425,13 +469,16 @@ int world_run_rank(const struct world_job *job, struct err *err)
 	struct err own = {0};
 	pthread_condattr_t monotonic;
 	pthread_t watcher;
+
 	(void)pthread_condattr_init(&monotonic);
 	(void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	(void)pthread_cond_init(&self.ended, &monotonic);
 	(void)pthread_condattr_destroy(&monotonic);
+
 	int rc = -pthread_create(&watcher, NULL, watch_clock, &self);
 	if (rc < 0)
 		return err_set(err, rc, "starting a thread: %s", err_describe(rc));
+
 	rc = work(&self, &seat, &own);
 	if (rc < 0 && self.backend) {
 		(void)pthread_mutex_lock(&self.lock);
@@ -440,10 +487,13 @@ int world_run_rank(const struct world_job *job, struct err *err)
 		self.backend->ops->abort(self.backend);
 		(void)pthread_mutex_unlock(&self.lock);
 	}
+
 	leave(&self); /* within the deadline: some libraries wait for the others here */
 	end_watch(&self, watcher);
 	(void)pthread_cond_destroy(&self.ended);
+
 	if (self.is_expired)
 		return err_set(err, -ETIMEDOUT, "rank %u: a deadline passed", place->member.rank);
+
 	return rc < 0 ? err_set(err, own.code ? own.code : rc, "%s", own.text) : 0;
 }

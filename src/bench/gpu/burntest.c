@@ -79,13 +79,16 @@ static int burntest_upload(struct burntest *self, uint64_t *out, uint64_t seed, 
 	if (!numbers)
 		return err_set(err, -ENOMEM, "%zu numbers for %s: no memory", count,
 			       self->test.device->uuid);
+
 	for (size_t i = 0; i < count; i++)
 		numbers[i] = burntest_half(burntest_operand(seed, i));
+
 	int result = call->cuMemAlloc(out, count * sizeof(*numbers));
 	if (result == CUDA_OK)
 		result = call->cuMemcpyHtoD(*out, numbers, count * sizeof(*numbers));
 	if (result == CUDA_OK)
 		result = call->cuCtxSynchronize();
+
 	return result == CUDA_OK ? 0 : burntest_fail(self, result, err, "operands");
 }
 
@@ -95,6 +98,7 @@ static int burntest_choose_size(struct burntest *self, uint64_t budget, struct e
 	self->size = self->test.driver->is_simulated ? BURNTEST_SIMULATED_SIZE : BURNTEST_SIZE;
 	while (self->size > BURNTEST_SIZE_MIN && 3 * burntest_bytes(self) > budget)
 		self->size /= 2;
+
 	return 3 * burntest_bytes(self) <= budget
 		   ? 0
 		   : err_set(err, -ENOMEM,
@@ -110,26 +114,32 @@ static int burntest_allocate(struct burntest *self, struct err *err)
 	int failed = driver->call.cuMemGetInfo(&free_bytes, &total_bytes);
 	if (failed != CUDA_OK)
 		return burntest_fail(self, failed, err, "cuMemGetInfo");
+
 	uint64_t budget = (uint64_t)((double)free_bytes * self->options->fill);
 	int result = burntest_choose_size(self, budget, err);
 	if (result == 0)
 		result = burntest_upload(self, &self->a, self->options->seed, err);
 	if (result == 0)
 		result = burntest_upload(self, &self->b, self->options->seed + 1, err);
+
 	if (result < 0)
 		return result;
+
 	uint64_t wanted = budget / burntest_bytes(self) - 1; /* the operands are half as large */
 	uint64_t most = driver->is_simulated ? BURNTEST_SIMULATED_RESULTS : BURNTEST_RESULTS_MAX;
+
 	wanted = wanted < most ? wanted : most;
 	self->results = calloc(wanted, sizeof(*self->results));
 	self->found = calloc(wanted * BURNTEST_OUT, sizeof(*self->found));
 	if (!self->results || !self->found)
 		return err_set(err, -ENOMEM, "%" PRIu64 " results: no memory", wanted);
+
 	failed = driver->call.cuMemAlloc(&self->out, wanted * BURNTEST_OUT * sizeof(*self->found));
 	while (failed == CUDA_OK && self->count < wanted) {
 		failed = driver->call.cuMemAlloc(&self->results[self->count], burntest_bytes(self));
 		self->count += failed == CUDA_OK;
 	}
+
 	/* Memory in pieces: what could be had is filled. */
 	bool is_enough = self->count >= 2 && (failed == CUDA_OK || failed == CUDA_OUT_OF_MEMORY);
 	return is_enough ? 0 : burntest_fail(self, failed, err, "memory for results");
@@ -141,6 +151,7 @@ static void burntest_close(struct burntest *self)
 		const struct driver_calls *call = &self->test.driver->call;
 		for (uint32_t i = 0; i < self->count; i++)
 			(void)call->cuMemFree(self->results[i]); /* at the end, all goes */
+
 		if (self->out)
 			(void)call->cuMemFree(self->out);
 		if (self->a)
@@ -148,6 +159,7 @@ static void burntest_close(struct burntest *self)
 		if (self->b)
 			(void)call->cuMemFree(self->b);
 	}
+
 	gputest_close(&self->test);
 	free(self->results);
 	free(self->found);
@@ -162,11 +174,13 @@ static int burntest_product(struct burntest *self, uint32_t which, struct err *e
 	uint64_t to = self->results[which];
 	void *parameters[] = {&self->a, &self->b, &to, &size, &size, &size};
 	unsigned grid = self->size / BURNTEST_TILE;
+
 	/* So that what lay there before is not taken for a result. */
 	int result = call->cuMemsetD32(to, 0x7fc00000u, burntest_bytes(self) / 4);
 	if (result == CUDA_OK)
 		result = call->cuLaunchKernel(self->product, grid, grid, 1, BURNTEST_BLOCK, 1, 1, 0,
 					      self->test.streams[0], parameters, NULL);
+
 	self->launches++;
 	return result == CUDA_OK ? 0 : burntest_fail(self, result, err, "launching a product");
 }
@@ -216,21 +230,25 @@ static int burntest_sample(struct burntest *self, struct check *check, struct er
 	const struct driver_calls *call = &self->test.driver->call;
 	uint32_t n = self->size;
 	double tolerance = BURNTEST_TOLERANCE * sqrt(n);
+
 	for (uint32_t i = 0; i < BURNTEST_SAMPLES; i++) {
 		uint32_t row = gputest_word(self->options->seed + 2, i) % n;
 		uint32_t column = gputest_word(self->options->seed + 3, i) % n;
 		double right = 0;
 		float got = NAN;
+
 		for (uint32_t k = 0; k < n; k++) /* B lies by columns */
 			right +=
 			    (double)burntest_operand(self->options->seed, (uint64_t)row * n + k) *
 			    burntest_operand(self->options->seed + 1, (uint64_t)column * n + k);
+
 		right /= (double)BURNTEST_ONE * BURNTEST_ONE;
 		int result = call->cuMemcpyDtoH(
 		    &got, self->results[0] + ((uint64_t)row * n + column) * sizeof(got),
 		    sizeof(got));
 		if (result != CUDA_OK)
 			return burntest_fail(self, result, err, "reading the first result");
+
 		if (!(fabs((double)got - right) <= tolerance)) { /* a NaN is never right */
 			check_set(
 			    check, CHECK_FAIL,
@@ -242,6 +260,7 @@ static int burntest_sample(struct burntest *self, struct check *check, struct er
 			return 0;
 		}
 	}
+
 	return 0;
 }
 
@@ -254,8 +273,10 @@ static int burntest_first(struct burntest *self, struct check *check, struct err
 		result = burntest_compare(self, 0, err);
 	if (result == 0)
 		result = burntest_fetch(self, err);
+
 	if (result < 0)
 		return result;
+
 	self->hash = self->found[BURNTEST_HASH];
 	if (self->found[BURNTEST_INFINITE] > 0) {
 		check_set(check, CHECK_FAIL,
@@ -265,6 +286,7 @@ static int burntest_first(struct burntest *self, struct check *check, struct err
 		burntest_wrong(check, "the GPU computes wrong results: take it out of use");
 		return 0;
 	}
+
 	return burntest_sample(self, check, err);
 }
 
@@ -274,6 +296,7 @@ static void burntest_judge_round(const struct burntest *self, struct check *chec
 	const uint64_t *first_bad = NULL;
 	uint32_t bad = 0;
 	bool is_unseen = false;
+
 	for (uint32_t i = 1; i < self->count; i++) {
 		const uint64_t *found = &self->found[i * BURNTEST_OUT];
 		wrong += found[BURNTEST_DIFFERING];
@@ -281,11 +304,13 @@ static void burntest_judge_round(const struct burntest *self, struct check *chec
 		bad_results += found[BURNTEST_DIFFERING] > 0;
 		is_unseen = is_unseen ||
 			    (found[BURNTEST_DIFFERING] == 0 && found[BURNTEST_HASH] != self->hash);
+
 		if (found[BURNTEST_DIFFERING] > 0 && !first_bad) {
 			first_bad = found;
 			bad = i;
 		}
 	}
+
 	/* What compares runs on the same GPU: had it not run, nothing would differ either. */
 	if (!first_bad && is_unseen) {
 		check_set(check, CHECK_FAIL,
@@ -294,8 +319,10 @@ static void burntest_judge_round(const struct burntest *self, struct check *chec
 			  self->rounds + 1);
 		burntest_wrong(check, "the GPU compares wrongly: take it out of use");
 	}
+
 	if (!first_bad)
 		return;
+
 	check_set(check, CHECK_FAIL,
 		  "round %" PRIu64 ": %" PRIu64 " of %u results differ from the first in %" PRIu64
 		  " words (%" PRIu64 " NaN or infinite); result %u first at (%" PRIu64 ", %" PRIu64
@@ -311,24 +338,29 @@ static double burntest_elapsed(struct burntest *self)
 {
 	uint64_t elapsed = driver_now_ns(self->test.driver) - self->start_ns;
 	uint64_t whole = self->options->duration_ns > 0 ? self->options->duration_ns : 1;
+
 	if (self->said_ns == 0 || elapsed - self->said_ns >= CLOCK_NS_PER_S) {
 		uint64_t percent = elapsed >= whole ? 100 : elapsed * 100 / whole;
+
 		self->said_ns = elapsed > 0 ? elapsed : 1;
 		checks_progress(self->sink,
 				"stress of GPU %u: %" PRIu64 " %%, round %" PRIu64 ", %u x %.1f MB",
 				self->test.device->ordinal, percent, self->rounds + 1, self->count,
 				(double)burntest_bytes(self) / 1e6);
 	}
+
 	return (double)elapsed / 1e9;
 }
 
 static int burntest_round(struct burntest *self, struct check *check, struct err *err)
 {
 	int result = burntest_clear(self, err);
+
 	for (uint32_t i = 1; result == 0 && i < self->count; i++) {
 		result = burntest_product(self, i, err);
 		if (result == 0)
 			result = burntest_compare(self, i, err);
+
 		if (result == 0 && i % BURNTEST_BATCH == 0) {
 			int failed =
 			    self->test.driver->call.cuStreamSynchronize(self->test.streams[0]);
@@ -337,10 +369,12 @@ static int burntest_round(struct burntest *self, struct check *check, struct err
 			(void)burntest_elapsed(self); /* says how far it is */
 		}
 	}
+
 	if (result == 0)
 		result = burntest_fetch(self, err);
 	if (result == 0)
 		burntest_judge_round(self, check);
+
 	return result;
 }
 
@@ -348,6 +382,7 @@ static int burntest_rounds(struct burntest *self, struct check *check, struct er
 {
 	bool is_simulated = self->test.driver->is_simulated;
 	double seconds = 0, wanted = (double)self->options->duration_ns / 1e9;
+
 	self->start_ns = driver_now_ns(self->test.driver);
 	self->launches = 0;
 	do {
@@ -358,9 +393,11 @@ static int burntest_rounds(struct burntest *self, struct check *check, struct er
 		seconds = burntest_elapsed(self);
 	} while (check->status == CHECK_PASS && seconds < wanted &&
 		 !(is_simulated && self->rounds >= BURNTEST_SIMULATED_ROUNDS));
+
 	double flops = 2.0 * self->size * self->size * self->size * (double)self->launches;
 	check_value(check, seconds > 0 ? flops / seconds / 1e12 : 0, "TFLOP/s");
 	checks_sample(self->sink, self->test.device->uuid, "stress", "TFLOP/s", true, check->value);
+
 	if (check->status == CHECK_PASS)
 		check_set(check, CHECK_PASS,
 			  "%" PRIu64 " products of %u x %u in %" PRIu64 " rounds over %.2f GB: all "
@@ -368,6 +405,7 @@ static int burntest_rounds(struct burntest *self, struct check *check, struct er
 			  self->launches, self->size, self->size, self->rounds,
 			  (double)(burntest_bytes(self) * self->count) / 1e9,
 			  is_simulated ? "; verified: small size, simulated" : "");
+
 	return 0;
 }
 
@@ -381,10 +419,12 @@ static int burntest_run(struct burntest *self, const struct driver *driver,
 		result = burntest_allocate(self, err);
 	if (result == 0)
 		result = burntest_first(self, check, err);
+
 	/* Of a smaller product, for lack of memory, it says nothing beside those of other GPUs. */
 	if (result == 0 &&
 	    self->size >= (driver->is_simulated ? BURNTEST_SIMULATED_SIZE : BURNTEST_SIZE))
 		checks_fact(self->sink, "stress-hash", device->uuid, self->hash);
+
 	return result < 0 || check->status == CHECK_FAIL ? result
 							 : burntest_rounds(self, check, err);
 }
@@ -396,12 +436,14 @@ void burntest_check(const struct driver *driver, const struct driver_device *dev
 	struct burntest self = {.options = options, .sink = sink};
 	struct err err = {.code = 0};
 	struct check check;
+
 	checks_begin(sink, &check, place, "stress", device->uuid);
 	if (burntest_run(&self, driver, device, &check, &err) < 0) {
 		gputest_failed(&check, &err);
 		if (err.code == -ENOMEM)
 			check.status = CHECK_SKIP; /* the GPU is full: no statement */
 	}
+
 	burntest_close(&self);
 	checks_end(sink, &check);
 }

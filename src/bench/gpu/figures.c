@@ -39,6 +39,7 @@ size_t figures_arrivals(struct stats_random *random, double per_second, uint64_t
 			break;
 		out[count++] = (uint64_t)at;
 	}
+
 	return count;
 }
 
@@ -60,9 +61,11 @@ double figures_share_error(const double *rates, const double *weights, size_t co
 		all += rates[i];
 		all_weights += weights[i];
 	}
+
 	for (size_t i = 0; i < count; i++) {
 		double share = all > 0 ? rates[i] / all : 0;
 		worst = fmax(worst, fabs(share - weights[i] / all_weights));
 	}
+
 	return 100 * worst;
 }

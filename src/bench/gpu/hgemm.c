@@ -17,25 +17,31 @@ int hgemm_size_read(const char *text, struct hgemm_size *out, struct err *err)
 	uint64_t number[HGEMM_NUMBERS];
 	size_t count = 0;
 	const char *at = text;
+
 	while (count < HGEMM_NUMBERS) {
 		size_t length = strcspn(at, ",");
 		if (parse_u64_span(at, length, 1, HGEMM_EDGE_MAX, &number[count]) < 0)
 			break;
+
 		count++;
 		at += length;
 		if (*at != ',')
 			break;
+
 		at++;
 	}
+
 	if (*at != '\0' || (count != 1 && count != HGEMM_NUMBERS) || (at > text && at[-1] == ','))
 		return err_set(err, -EINVAL,
 			       "size '%.40s': wants M,N,K, or one number for all three, up to %d",
 			       text, HGEMM_EDGE_MAX);
+
 	struct hgemm_size size = {(uint32_t)number[0], (uint32_t)number[count > 1 ? 1 : 0],
 				  (uint32_t)number[count > 1 ? 2 : 0]};
 	if (size.m % HGEMM_TILE || size.n % HGEMM_TILE || size.k % HGEMM_TILE_K)
 		return err_set(err, -EINVAL, "size: M and N must be multiples of %d, K of %d",
 			       HGEMM_TILE, HGEMM_TILE_K);
+
 	*out = size;
 	return 0;
 }

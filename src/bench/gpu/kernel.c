@@ -42,6 +42,7 @@ int kernel_text_for(int cc_major, int cc_minor, enum kernel_text *out, struct er
 		    err, -ENODEV,
 		    "compute capability %d.%d: needs tensor cores (compute capability 7.0)",
 		    cc_major, cc_minor);
+
 	/* 7.2 (Xavier) cannot load what is made for 7.5. */
 	*out = cc_major >= 8 ? KERNEL_SL80 : cc_minor >= 5 ? KERNEL_SL75 : KERNEL_SL70;
 	return 0;
@@ -64,8 +65,10 @@ int kernels_load_text(const struct driver *driver, enum kernel_text text, char *
 	void *values[JIT_OPTIONS] = {
 	    said, (void *)(uintptr_t)(log ? log_bytes : sizeof(own))}; /* a number in a pointer */
 	struct cuda_module *module = NULL;
+
 	if (log && log_bytes > 0)
 		log[0] = '\0';
+
 	uint64_t start = driver_now_ns(driver);
 	int result = driver->call.cuModuleLoadDataEx(&module, kernel_text(text, &bytes),
 						     JIT_OPTIONS, options, values);
@@ -75,6 +78,7 @@ int kernels_load_text(const struct driver *driver, enum kernel_text text, char *
 				  kernel_text_to_string(text), said[0] ? ": " : "", said);
 		return -EIO;
 	}
+
 	*out = (struct kernels){
 	    .module = module, .text = text, .load_ns = driver_now_ns(driver) - start};
 	return 0;

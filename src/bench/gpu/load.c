@@ -44,23 +44,27 @@ int load_plan_check(const struct load_plan *plan, struct err *err)
 	     size.n % HGEMM_TILE || size.k % HGEMM_TILE_K))
 		return err_set(err, -EINVAL, "size: M and N must be multiples of %d, K of %d",
 			       HGEMM_TILE, HGEMM_TILE_K);
+
 	if (plan->mode != LOAD_ALLOC && plan->mode != LOAD_RULER &&
 	    plan->run_ns < 2 * plan->warmup_ns + LOAD_COUNT_MIN)
 		return err_set(err, -EINVAL,
 			       "--seconds: the first and last --warmup do not count, and nothing "
 			       "would be left; at least twice --warmup and one second more");
+
 	if (plan->mode == LOAD_LC && !(plan->rate > 0))
 		return err_set(err, -EINVAL, "--rate must be more than 0");
 	if (plan->mode == LOAD_LC &&
 	    plan->rate * (double)plan->run_ns / 1e9 > (double)LOAD_REQUESTS_MAX / 2)
 		return err_set(err, -EINVAL, "--rate times --seconds: more than %d requests",
 			       LOAD_REQUESTS_MAX / 2);
+
 	if ((plan->mode == LOAD_BURN || plan->mode == LOAD_LC) && plan->kernel_ns == 0 &&
 	    plan->iterations == 0)
 		return err_set(err, -EINVAL, "--kernel-us must be more than 0");
 	if (plan->barrier && (plan->tenants < 1 || plan->tenants > LOAD_TENANTS_MAX))
 		return err_set(err, -EINVAL, "--barrier wants --tenants, 1 to %d",
 			       LOAD_TENANTS_MAX);
+
 	return 0;
 }
 
@@ -83,21 +87,26 @@ static void *load_watch_main(void *context)
 	struct load_session *self = context;
 	uint_fast64_t seen = atomic_load(&self->beats);
 	bool is_stalled = false;
+
 	(void)pthread_mutex_lock(&self->watch_lock);
+
 	while (!self->watch_ends && !is_stalled) {
 		uint64_t until = clock_now_ns(&(struct clock){0}) + self->plan->stall_ns;
 		struct timespec at = {.tv_sec = (time_t)(until / CLOCK_NS_PER_S),
 				      .tv_nsec = (long)(until % CLOCK_NS_PER_S)};
 		int result = pthread_cond_timedwait(&self->watch_wake, &self->watch_lock, &at);
 		uint_fast64_t now = atomic_load(&self->beats);
+
 		is_stalled = result == ETIMEDOUT && now == seen && !self->watch_ends;
 		seen = now;
 	}
+
 	(void)pthread_mutex_unlock(&self->watch_lock);
 	if (is_stalled && self->plan->stalled)
 		self->plan->stalled(self->out->device.uuid[0] ? self->out->device.uuid
 							      : "(still opening the driver)",
 				    self->plan->context);
+
 	return NULL;
 }
 
@@ -109,9 +118,11 @@ static int load_watch_start(struct load_session *self, struct err *err)
 	(void)pthread_mutex_init(&self->watch_lock, NULL);
 	(void)pthread_cond_init(&self->watch_wake, &attributes);
 	(void)pthread_condattr_destroy(&attributes);
+
 	int result = pthread_create(&self->watch, NULL, load_watch_main, self);
 	if (result != 0)
 		return err_set(err, -result, "starting the watch: %s", err_describe(-result));
+
 	self->is_watched = true;
 	return 0;
 }
@@ -120,6 +131,7 @@ static void load_watch_stop(struct load_session *self)
 {
 	if (!self->is_watched)
 		return;
+
 	(void)pthread_mutex_lock(&self->watch_lock);
 	self->watch_ends = true;
 	(void)pthread_cond_signal(&self->watch_wake);
@@ -152,12 +164,15 @@ int load_take(struct load_session *self, size_t bytes, uint64_t *out, struct err
 	int result = self->driver.call.cuMemAlloc(out, bytes);
 	if (result == CUDA_OK)
 		return 0;
+
 	size_t free_bytes = 0, total = 0;
 	(void)self->driver.call.cuMemGetInfo(&free_bytes, &total); /* zeroes say nothing either */
 	self->out->free_bytes = free_bytes;
 	self->out->total_bytes = total;
+
 	if (result == CUDA_OUT_OF_MEMORY)
 		self->out->status = LOAD_NO_MEMORY;
+
 	return driver_fail(&self->driver, result, err,
 			   "GPU %u (%s): %zu bytes asked for, %zu of %zu are free: cuMemAlloc",
 			   self->out->device.ordinal, self->out->device.uuid, bytes, free_bytes,
@@ -189,6 +204,7 @@ static int load_open_stream(struct load_session *self, struct err *err)
 		if (result == CUDA_OK)
 			result = call->cuEventCreate(&self->end[i], LOAD_EVENT_BLOCKING_SYNC);
 	}
+
 	return load_said(self, result, err, "making a stream and its events");
 }
 
@@ -197,11 +213,13 @@ static int load_open_context(struct load_session *self, struct err *err)
 	struct load_summary *out = self->out;
 	uint64_t start = clock_now_ns(&(struct clock){0});
 	int result = self->driver.call.cuDevicePrimaryCtxRetain(&self->context, out->device.device);
+
 	self->has_context = result == CUDA_OK;
 	if (result == CUDA_OK)
 		result = self->driver.call.cuCtxSetCurrent(self->context);
 	if (result != CUDA_OK)
 		return load_said(self, result, err, "making a context");
+
 	out->context_ns = clock_now_ns(&(struct clock){0}) - start;
 	return 0;
 }
@@ -211,13 +229,16 @@ static int load_open(struct load_session *self, struct err *err)
 	const struct load_plan *plan = self->plan;
 	struct load_summary *out = self->out;
 	enum kernel_text text;
+
 	out->status = LOAD_NO_GPU;
 	self->opened_ns = clock_now_ns(&(struct clock){0});
+
 	int result = load_watch_start(self, err); /* of cuInit, too */
 	if (result == 0)
 		result = driver_open(plan->library, plan->resolve, &self->driver, err);
 	if (result < 0)
 		return result;
+
 	load_beat(self);
 	(void)snprintf(out->library, sizeof(out->library), "%s", self->driver.path);
 	out->driver_version = self->driver.version;
@@ -226,6 +247,7 @@ static int load_open(struct load_session *self, struct err *err)
 	    driver_find_device(&self->driver, plan->device ? plan->device : "0", &out->device, err);
 	if (result == 0)
 		result = kernel_text_for(out->device.cc_major, out->device.cc_minor, &text, err);
+
 	if (result == 0)
 		result = load_open_context(self, err);
 	if (result < 0)
@@ -236,10 +258,12 @@ static int load_open(struct load_session *self, struct err *err)
 	    kernels_load_text(&self->driver, text, out->log, sizeof(out->log), &self->kernels, err);
 	out->text = text;
 	out->load_ns = self->kernels.load_ns;
+
 	if (result == 0)
 		result = load_open_stream(self, err);
 	if (result == 0)
 		readings_open(&out->readings, out->device.uuid);
+
 	return result;
 }
 
@@ -252,12 +276,14 @@ static void load_close(struct load_session *self)
 	for (size_t i = 0; self->has_context && i < sizeof(addresses) / sizeof(addresses[0]); i++)
 		if (addresses[i])
 			(void)call->cuMemFree(addresses[i]);
+
 	for (size_t i = 0; i < LOAD_QUEUE; i++) {
 		if (self->begin[i])
 			(void)call->cuEventDestroy(self->begin[i]);
 		if (self->end[i])
 			(void)call->cuEventDestroy(self->end[i]);
 	}
+
 	if (self->stream)
 		(void)call->cuStreamDestroy(self->stream);
 	if (self->kernels.module)
@@ -278,25 +304,31 @@ static int load_barrier_read(const struct load_session *self, uint32_t *out_coun
 {
 	const char *path = self->plan->barrier;
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, LOAD_BARRIER_MAX);
 	*out_count = 0;
 	*out_latest = 0;
+
 	int result = file_read(path, &text, err);
 	if (result < 0)
 		return result;
+
 	for (const char *line = buf_text(&text), *end; (end = strchr(line, '\n')); line = end + 1) {
 		uint64_t came;
 		const char *blank = memchr(line, ' ', (size_t)(end - line));
 		if (!blank || parse_u64_span(blank + 1, (size_t)(end - blank - 1), 0,
 					     UINT64_MAX / 2, &came) < 0)
 			return err_set(err, -EUCLEAN, "'%s' is no barrier: remove it", path);
+
 		*out_latest = came > *out_latest ? came : *out_latest;
 		(*out_count)++;
 	}
+
 	if (*out_count > self->plan->tenants)
 		return err_set(err, -EUCLEAN,
 			       "'%s' names more than the %u of --tenants: is it of another run?",
 			       path, self->plan->tenants);
+
 	return 0;
 }
 
@@ -308,11 +340,13 @@ static int load_barrier_come(const struct load_session *self, struct err *err)
 	    open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (fd < 0)
 		return err_set(err, -errno, "barrier '%s': %s", path, err_describe(-errno));
+
 	int length = snprintf(line, sizeof(line), "%ld %" PRIu64 "\n", (long)getpid(),
 			      driver_now_ns(&self->driver));
 	/* One write of a file opened for appending: lines of several do not mix. */
 	if (write(fd, line, (size_t)length) != length)
 		return err_set(err, -EIO, "barrier '%s': cannot write", path);
+
 	return 0;
 }
 
@@ -333,8 +367,10 @@ static int load_barrier(struct load_session *self, struct err *err)
 	struct clock real = {0};
 	uint64_t deadline = clock_now_ns(&real) + LOAD_MEET_NS, latest = 0;
 	uint32_t count = 0;
+
 	self->out->status = LOAD_ALONE;
 	int result = load_barrier_come(self, err);
+
 	while (result == 0 && count < plan->tenants) {
 		result = load_barrier_read(self, &count, &latest, err);
 		if (result == 0 && load_is_stopped(self))
@@ -345,13 +381,17 @@ static int load_barrier(struct load_session *self, struct err *err)
 		if (result == 0 && count < plan->tenants)
 			load_wait_a_little(self);
 	}
+
 	if (result < 0)
 		return result;
+
 	uint64_t now = driver_now_ns(&self->driver);
+
 	self->out->start_ns = latest + LOAD_LEAD_NS;
 	if (self->out->start_ns + LOAD_MEET_NS < now)
 		return err_set(err, -EUCLEAN, "'%s' is full of an earlier run: remove it",
 			       plan->barrier);
+
 	return 0;
 }
 
@@ -359,25 +399,31 @@ int load_meet(struct load_session *self, struct err *err)
 {
 	const struct load_plan *plan = self->plan;
 	struct load_summary *out = self->out;
+
 	out->start_ns = driver_now_ns(&self->driver);
 	int64_t start_at = (int64_t)plan->start_at * (int64_t)CLOCK_NS_PER_S;
 	int result = plan->barrier ? load_barrier(self, err) : 0;
+
 	if (plan->start_at && clock_unix_ns() > start_at) {
 		out->status = LOAD_ALONE;
 		result = err_set(err, -ETIMEDOUT, "--start-at has passed %" PRId64 " ms ago",
 				 (clock_unix_ns() - start_at) / (int64_t)CLOCK_NS_PER_MS);
 	}
+
 	while (result == 0 && plan->start_at && clock_unix_ns() < start_at) {
 		if (load_is_stopped(self))
 			result = err_set(err, -EINTR, "interrupted");
 		load_wait_a_little(self);
 		out->start_ns = driver_now_ns(&self->driver);
 	}
+
 	if (result < 0)
 		return result;
+
 	driver_wait_until(&self->driver, out->start_ns);
 	out->start_unix = (double)clock_unix_ns() / 1e9;
 	out->status = LOAD_WRONG; /* what fails from here on is the GPU's */
+
 	return 0;
 }
 
@@ -418,6 +464,7 @@ static int load_run_mode(struct load_session *self, struct err *err)
 	uint64_t cpu = load_cpu_ns(), real = clock_now_ns(&(struct clock){0});
 	int result = runs[self->plan->mode](self, err);
 	uint64_t took = clock_now_ns(&(struct clock){0}) - real;
+
 	self->out->host_cpu = took > 0 ? (double)(load_cpu_ns() - cpu) / (double)took : 0;
 	return result;
 }
@@ -431,6 +478,7 @@ int load_run(const struct load_plan *plan, struct load_summary *out, struct err 
 		out->status = self ? LOAD_REFUSED : LOAD_WRONG;
 		return self ? result : err_set(err, -ENOMEM, "no memory");
 	}
+
 	self->plan = plan;
 	self->out = out;
 	self->random.state = plan->seed;
@@ -439,6 +487,7 @@ int load_run(const struct load_plan *plan, struct load_summary *out, struct err 
 		out->status = LOAD_WRONG;
 		result = load_prepare(self, err);
 	}
+
 	if (result == 0)
 		result = load_meet(self, err);
 	if (result == 0)
@@ -448,5 +497,6 @@ int load_run(const struct load_plan *plan, struct load_summary *out, struct err 
 	if (result == 0)
 		out->status = LOAD_OK;
 	load_close(self);
+
 	return result;
 }

@@ -106,8 +106,10 @@ static int alloc_walk(struct load_session *self, const struct alloc_way *way, ui
 	uint64_t piece = target / ALLOC_PIECES / ALLOC_GRANULE * ALLOC_GRANULE;
 	size_t count = 0;
 	const char *name = NULL;
+
 	if (piece < ALLOC_GRANULE)
 		piece = ALLOC_GRANULE;
+
 	while (out->error == CUDA_OK && out->bytes_ok < target && count < ALLOC_PIECES_MAX &&
 	       !load_is_stopped(self)) {
 		uint64_t left = target - out->bytes_ok;
@@ -115,25 +117,30 @@ static int alloc_walk(struct load_session *self, const struct alloc_way *way, ui
 		uint64_t bytes = left < piece
 				     ? (left + ALLOC_GRANULE - 1) / ALLOC_GRANULE * ALLOC_GRANULE
 				     : piece;
+
 		out->error = way->take(self, bytes, &addresses[count]);
 		if (out->error == CUDA_OK) {
 			out->bytes_ok += bytes;
 			count++;
 		}
+
 		load_beat(self);
 	}
+
 	if (out->error != CUDA_OK && self->driver.call.cuGetErrorName)
 		(void)self->driver.call.cuGetErrorName(out->error, &name); /* NULL: unknown */
 	(void)snprintf(out->error_name, sizeof(out->error_name), "%s",
 		       out->error == CUDA_OK ? ""
 		       : name		     ? name
 					     : "CUDA error");
+
 	int result = 0;
 	while (count > 0) {
 		int said = way->give(self, addresses[--count]);
 		if (result == 0)
 			result = load_said(self, said, err, way->name);
 	}
+
 	return result == 0 ? load_sync(self, err) : result;
 }
 
@@ -146,14 +153,17 @@ int load_run_alloc(struct load_session *self, struct err *err)
 			       "cuMemGetInfo");
 	if (result < 0 || !addresses)
 		return result < 0 ? result : err_set(err, -ENOMEM, "no memory");
+
 	uint64_t target =
 	    self->plan->target_bytes ? self->plan->target_bytes : (uint64_t)free_bytes / 10 * 9;
+
 	out->free_bytes = free_bytes;
 	out->total_bytes = total;
 	for (size_t i = 0; i < sizeof(alloc_ways) / sizeof(alloc_ways[0]) && result == 0; i++) {
 		const struct alloc_way *way = &alloc_ways[i];
 		if (self->plan->path && strcmp(self->plan->path, way->name) != 0)
 			continue;
+
 		struct load_path *path = &out->paths[out->path_count++];
 		path->name = way->name;
 		path->is_missing =
@@ -161,6 +171,7 @@ int load_run_alloc(struct load_session *self, struct err *err)
 		if (!path->is_missing)
 			result = alloc_walk(self, way, target, addresses, path, err);
 	}
+
 	if (result == 0 && out->path_count == 0) {
 		out->status = LOAD_REFUSED;
 		result = err_set(err, -EINVAL,
@@ -168,5 +179,6 @@ int load_run_alloc(struct load_session *self, struct err *err)
 				 "cuMemAllocAsync or cuMemCreate",
 				 self->plan->path);
 	}
+
 	return result;
 }

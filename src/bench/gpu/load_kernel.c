@@ -50,8 +50,10 @@ static int load_fill(struct load_session *self, uint64_t address, size_t bytes, 
 	_cleanup_free_ uint16_t *halves = malloc(period);
 	if (!halves)
 		return err_set(err, -ENOMEM, "no memory for operands");
+
 	figures_fill_halves(halves, bytes < period ? bytes / sizeof(*halves) : LOAD_PERIOD,
 			    &self->random);
+
 	for (size_t at = 0; at < bytes;) {
 		size_t piece = bytes - at < period ? bytes - at : period;
 		int result =
@@ -59,8 +61,10 @@ static int load_fill(struct load_session *self, uint64_t address, size_t bytes, 
 			      err, "copying operands");
 		if (result < 0)
 			return result;
+
 		at += piece;
 	}
+
 	return 0;
 }
 
@@ -76,6 +80,7 @@ static void load_set_gemm(struct load_session *self, const struct hgemm_size *si
 	kernel->number[0] = (int)size->m;
 	kernel->number[1] = (int)size->n;
 	kernel->number[2] = (int)size->k;
+
 	for (size_t i = 0; i < 3; i++) {
 		kernel->parameters[i] = &kernel->address[i];
 		kernel->parameters[3 + i] = &kernel->number[i];
@@ -92,6 +97,7 @@ static int load_verify_product(struct load_session *self, const struct hgemm_siz
 	_cleanup_free_ uint16_t *b = malloc(row_bytes);
 	if (!a || !b)
 		return err_set(err, -ENOMEM, "no memory to verify with");
+
 	for (int i = 0; i < HGEMM_SAMPLES; i++) {
 		uint32_t row = (uint32_t)(stats_random_next(&self->random) % size->m);
 		uint32_t column = (uint32_t)(stats_random_next(&self->random) % size->n);
@@ -99,19 +105,23 @@ static int load_verify_product(struct load_session *self, const struct hgemm_siz
 		int result = call->cuMemcpyDtoH(a, self->a + row * row_bytes, row_bytes);
 		if (result == CUDA_OK)
 			result = call->cuMemcpyDtoH(b, self->b + column * row_bytes, row_bytes);
+
 		if (result == CUDA_OK)
 			result = call->cuMemcpyDtoH(
 			    &value, self->c + ((uint64_t)row * size->n + column) * sizeof(value),
 			    sizeof(value));
+
 		result = load_said(self, result, err, "reading a result");
 		if (result == 0)
 			result = hgemm_check_one(size, row, column, a, b, value, err);
+
 		if (result < 0)
 			return result == -EBADMSG
 				   ? err_wrap(err, "GPU %u (%s) computes wrongly",
 					      self->out->device.ordinal, self->out->device.uuid)
 				   : result;
 	}
+
 	return 0;
 }
 
@@ -135,9 +145,11 @@ static int load_sum(struct load_session *self, uint64_t words, uint64_t *out, st
 	uint64_t counts[LOAD_COUNTS] = {0};
 	const struct driver_calls *call = &self->driver.call;
 	int result = self->sums ? 0 : load_take(self, sizeof(counts), &self->sums, err);
+
 	sum.parameters[0] = sum.parameters[1] = &self->c;
 	sum.parameters[2] = &words;
 	sum.parameters[3] = &self->sums;
+
 	if (result == 0)
 		result = load_find(self, "sl_compare", &sum, err);
 	if (result == 0)
@@ -146,9 +158,11 @@ static int load_sum(struct load_session *self, uint64_t words, uint64_t *out, st
 		result = load_launch(self, &sum, err);
 	if (result == 0)
 		result = load_sync(self, err);
+
 	if (result == 0)
 		result = load_said(self, call->cuMemcpyDtoH(counts, self->sums, sizeof(counts)),
 				   err, "cuMemcpyDtoH");
+
 	*out = counts[LOAD_COUNTS - 1];
 	return result;
 }
@@ -164,13 +178,16 @@ static int load_verify_again(struct load_session *self, const struct hgemm_size 
 		result = load_launch(self, kernel, err);
 	if (result == 0)
 		result = load_sync(self, err);
+
 	if (result == 0)
 		result = load_sum(self, words, &sum, err);
+
 	if (result == 0 && sum != self->expected_sum)
 		result = err_set(err, -EBADMSG,
 				 "GPU %u (%s) computes wrongly: the same product twice is not the "
 				 "same",
 				 self->out->device.ordinal, self->out->device.uuid);
+
 	return result;
 }
 
@@ -180,22 +197,28 @@ static int load_verify(struct load_session *self, const struct hgemm_size *wante
 {
 	struct hgemm_size size = *wanted;
 	struct load_kernel kernel = {0};
+
 	/* Of the burns, too, it computes no product: their results there are hashes. */
 	if (self->driver.is_simulated &&
 	    (self->plan->mode != LOAD_GEMM || hgemm_operations(&size) > 2.0 * LOAD_SIMULATED_MAX)) {
 		self->out->verified_small = true;
 		size = load_simulated_size;
 	}
+
 	int result = load_find(self, "sl_hgemm", &kernel, err);
+
 	load_set_gemm(self, &size, &kernel);
 	if (result == 0)
 		result = load_said(
 		    self, self->driver.call.cuMemsetD32(self->c, ~0u, (size_t)size.m * size.n), err,
 		    "cuMemsetD32");
+
 	if (result == 0)
 		result =
 		    load_said(self, self->driver.call.cuCtxSynchronize(), err, "cuCtxSynchronize");
+
 	uint64_t first = clock_now_ns(&(struct clock){0});
+
 	if (result == 0)
 		result = load_launch(self, &kernel, err);
 	if (result == 0)
@@ -204,10 +227,12 @@ static int load_verify(struct load_session *self, const struct hgemm_size *wante
 		self->out->start_to_kernel_ns = first - self->opened_ns - self->out->context_ns;
 	if (result == 0)
 		result = load_verify_product(self, &size, err);
+
 	if (result == 0)
 		result = load_verify_again(self, &size, &kernel, err);
 	if (result == 0)
 		self->out->was_verified = true;
+
 	return result;
 }
 
@@ -216,17 +241,20 @@ int load_kernel_gemm(struct load_session *self, struct err *err)
 	const struct hgemm_size *size = &self->plan->size;
 	struct hgemm_size least = *size;
 	size_t a_bytes, b_bytes;
+
 	if (self->driver.is_simulated) { /* what stands for a large one is to find room */
 		least.m = least.m < load_simulated_size.m ? load_simulated_size.m : least.m;
 		least.n = least.n < load_simulated_size.n ? load_simulated_size.n : least.n;
 		least.k = least.k < load_simulated_size.k ? load_simulated_size.k : least.k;
 	}
+
 	hgemm_bytes(&least, &a_bytes, &b_bytes, &self->c_bytes);
 	int result = load_find(self, "sl_hgemm", &self->kernel, err);
 	if (result == 0)
 		result = load_take(self, a_bytes, &self->a, err);
 	if (result == 0)
 		result = load_take(self, b_bytes, &self->b, err);
+
 	if (result == 0)
 		result = load_take(self, self->c_bytes, &self->c, err);
 	if (result == 0)
@@ -235,6 +263,7 @@ int load_kernel_gemm(struct load_session *self, struct err *err)
 		result = load_fill(self, self->b, b_bytes, err);
 	if (result < 0)
 		return result;
+
 	(void)snprintf(self->out->kernel, sizeof(self->out->kernel), "sl_hgemm");
 	load_set_gemm(self, size, &self->kernel);
 	return load_verify(self, size, err);
@@ -244,11 +273,13 @@ int load_kernel_nop(struct load_session *self, struct err *err)
 {
 	(void)snprintf(self->out->kernel, sizeof(self->out->kernel), "sl_nop");
 	self->kernel.grid_x = self->kernel.grid_y = self->kernel.block = 1;
+
 	int result = load_find(self, "sl_nop", &self->kernel, err);
 	/* Once, as the others are: a driver may load a kernel when it is launched first, which is
 	 * nothing to time, nor to do while a graph is captured. */
 	if (result == 0)
 		result = load_launch(self, &self->kernel, err);
+
 	return result == 0 ? load_sync(self, err) : result;
 }
 
@@ -263,6 +294,7 @@ static int load_time_once(struct load_session *self, struct load_kernel *kernel,
 			       "cuEventRecord");
 	if (result == 0)
 		result = load_launch(self, kernel, err);
+
 	if (result == 0)
 		result = load_said(self, call->cuEventRecord(self->end[0], self->stream), err,
 				   "cuEventRecord");
@@ -272,6 +304,7 @@ static int load_time_once(struct load_session *self, struct load_kernel *kernel,
 		result =
 		    load_said(self, call->cuEventElapsedTime(&ms, self->begin[0], self->end[0]),
 			      err, "cuEventElapsedTime");
+
 	*out_ns = ms * 1e6;
 	return result;
 }
@@ -280,6 +313,7 @@ static int load_time_best(struct load_session *self, int iterations, double *out
 			  struct err *err)
 {
 	int result = 0;
+
 	self->kernel.number[0] = iterations;
 	*out_ns = INFINITY;
 	for (int i = 0; i < LOAD_TRIES && result == 0; i++) {
@@ -287,6 +321,7 @@ static int load_time_best(struct load_session *self, int iterations, double *out
 		result = load_time_once(self, &self->kernel, &ns, err);
 		*out_ns = fmin(*out_ns, ns);
 	}
+
 	return result;
 }
 
@@ -297,16 +332,20 @@ static int load_calibrate(struct load_session *self, struct err *err)
 	double wanted = (double)self->plan->kernel_ns, first = 0, second = 0;
 	int iterations = LOAD_CALIBRATE_FROM;
 	int result = load_time_best(self, iterations, &first, err);
+
 	while (result == 0 && first < wanted / 4 && iterations < LOAD_ITERATIONS_MAX / 4) {
 		iterations *= 2;
 		result = load_time_best(self, iterations, &first, err);
 	}
+
 	if (result == 0)
 		result = load_time_best(self, 2 * iterations, &second, err);
 	if (result < 0)
 		return result;
+
 	double each = (second - first) / iterations;
 	double count = each > 0 ? wanted / each : iterations;
+
 	self->kernel.number[0] = count < 1		       ? 1
 				 : count > LOAD_ITERATIONS_MAX ? LOAD_ITERATIONS_MAX
 							       : (int)lround(count);
@@ -318,6 +357,7 @@ static int load_keep_reference(struct load_session *self, struct err *err)
 {
 	const struct driver_calls *call = &self->driver.call;
 	struct load_kernel *compare = &self->compare;
+
 	compare->grid_x = LOAD_COMPARE_BLOCKS;
 	compare->grid_y = 1;
 	compare->block = LOAD_BURN_BLOCK;
@@ -326,6 +366,7 @@ static int load_keep_reference(struct load_session *self, struct err *err)
 	compare->parameters[2] = &self->compared_words;
 	compare->parameters[3] = &self->difference;
 	self->compared_words = self->c_bytes / sizeof(uint32_t);
+
 	int result = load_find(self, "sl_compare", compare, err);
 	if (result == 0)
 		result = load_take(self, self->c_bytes, &self->reference, err);
@@ -333,15 +374,19 @@ static int load_keep_reference(struct load_session *self, struct err *err)
 		result = load_take(self, LOAD_COUNTS * sizeof(uint64_t), &self->difference, err);
 	if (result == 0)
 		result = load_clear(self, self->difference, err);
+
 	if (result == 0)
 		result = load_launch(self, &self->kernel, err);
+
 	if (result == 0)
 		result = load_said(
 		    self,
 		    call->cuMemcpyDtoDAsync(self->reference, self->c, self->c_bytes, self->stream),
 		    err, "cuMemcpyDtoDAsync");
+
 	if (result == 0)
 		result = load_sync(self, err);
+
 	return result == 0 ? load_sum(self, self->compared_words, &self->expected_sum, err)
 			   : result;
 }
@@ -353,12 +398,14 @@ static int load_verify_before_burn(struct load_session *self, struct err *err)
 	const struct hgemm_size size =
 	    self->driver.is_simulated ? load_simulated_size : load_probe_size;
 	size_t a_bytes, b_bytes, c_bytes;
+
 	hgemm_bytes(&size, &a_bytes, &b_bytes, &c_bytes);
 	int result = load_take(self, a_bytes, &self->a, err);
 	if (result == 0)
 		result = load_take(self, b_bytes, &self->b, err);
 	if (result == 0)
 		result = load_take(self, c_bytes, &self->c, err);
+
 	if (result == 0)
 		result = load_fill(self, self->a, a_bytes, err);
 	if (result == 0)
@@ -368,6 +415,7 @@ static int load_verify_before_burn(struct load_session *self, struct err *err)
 	if (self->c)
 		(void)self->driver.call.cuMemFree(self->c); /* a larger or smaller one follows */
 	self->c = 0;
+
 	return result;
 }
 
@@ -377,12 +425,16 @@ int load_kernel_burn(struct load_session *self, struct err *err)
 	bool is_mma = self->kernels.text >= KERNEL_SL80;
 	bool is_short = self->plan->mode == LOAD_SMALL || self->plan->mode == LOAD_GRAPH;
 	const char *name = is_mma ? "sl_mma_burn" : "sl_wmma_burn";
+
 	kernel->block = LOAD_BURN_BLOCK;
 	kernel->grid_y = 1;
 	kernel->grid_x = is_short ? 1 : (uint32_t)self->out->device.sm_count * LOAD_BURN_BLOCKS;
+
 	uint32_t warps = kernel->grid_x * kernel->block / LOAD_WARP;
+
 	(void)snprintf(self->out->kernel, sizeof(self->out->kernel), "%s", name);
 	int result = load_verify_before_burn(self, err);
+
 	self->c_bytes =
 	    is_mma ? (size_t)warps * LOAD_WARP * sizeof(float) : (size_t)warps * LOAD_WARP_BYTES;
 	if (result == 0)
@@ -391,10 +443,12 @@ int load_kernel_burn(struct load_session *self, struct err *err)
 		result = load_find(self, name, kernel, err);
 	if (result < 0)
 		return result;
+
 	kernel->address[0] = self->a; /* its first 16 by 16 */
 	kernel->address[1] = self->b;
 	kernel->address[2] = self->c;
 	kernel->number[1] = (int)(uint32_t)self->plan->seed;
+
 	if (is_mma) {
 		kernel->parameters[0] = &kernel->address[2];
 		kernel->parameters[1] = &kernel->number[0];
@@ -402,12 +456,15 @@ int load_kernel_burn(struct load_session *self, struct err *err)
 	} else {
 		for (size_t i = 0; i < 3; i++)
 			kernel->parameters[i] = &kernel->address[i];
+
 		kernel->parameters[3] = &kernel->number[0];
 	}
+
 	if (self->plan->iterations)
 		kernel->number[0] = (int)self->plan->iterations;
 	else
 		result = load_calibrate(self, err);
+
 	self->out->iterations = (uint32_t)kernel->number[0];
 	kernel->operations = (double)LOAD_BURN_OPERATIONS * warps * kernel->number[0];
 	return result == 0 ? load_keep_reference(self, err) : result;
@@ -427,6 +484,7 @@ static int load_compared(struct load_session *self, uint64_t counts[LOAD_COUNTS]
 				 " on, and %" PRIu64 " are no numbers",
 				 self->out->device.ordinal, self->out->device.uuid, counts[0],
 				 counts[1], counts[2]);
+
 	return result;
 }
 
@@ -445,11 +503,13 @@ static int load_verify_burn(struct load_session *self, struct err *err)
 {
 	uint64_t counts[LOAD_COUNTS];
 	int result = load_launch(self, &self->compare, err);
+
 	self->comparisons++;
 	if (result == 0)
 		result = load_sync(self, err);
 	if (result == 0)
 		result = load_compared(self, counts, err);
+
 	/* What compares runs on the same GPU: had it not run, nothing would differ either. */
 	if (result == 0 && counts[LOAD_COUNTS - 1] != self->comparisons * self->expected_sum)
 		result =
@@ -457,6 +517,7 @@ static int load_verify_burn(struct load_session *self, struct err *err)
 			    "GPU %u (%s) computes wrongly: no word of its results differs, and "
 			    "yet their sums do",
 			    self->out->device.ordinal, self->out->device.uuid);
+
 	return result;
 }
 
@@ -471,6 +532,7 @@ static int load_verify_last(struct load_session *self, struct err *err)
 				 "GPU %u (%s) computes wrongly: the last product is not what the "
 				 "first one was",
 				 self->out->device.ordinal, self->out->device.uuid);
+
 	return result;
 }
 

@@ -43,21 +43,26 @@ static int lc_open(struct lc *lc, struct err *err)
 	const struct load_plan *plan = self->plan;
 	struct stats_random random = {.state = plan->seed ^ LC_SEED};
 	size_t max = LOAD_REQUESTS_MAX;
+
 	lc->due = malloc(max * sizeof(*lc->due));
 	if (!lc->due)
 		return err_set(err, -ENOMEM, "no memory for requests");
+
 	lc->count = figures_arrivals(&random, plan->rate, plan->run_ns, lc->due, max);
 	lc->took = malloc((lc->count + 1) * sizeof(*lc->took));
 	lc->samples = malloc((lc->count + 1) * sizeof(*lc->samples));
 	if (!lc->took || !lc->samples)
 		return err_set(err, -ENOMEM, "no memory for %zu requests", lc->count);
+
 	for (size_t i = 0; i < lc->count; i++)
 		lc->took[i] = LC_UNFINISHED;
+
 	int result = load_said(self, self->driver.call.cuEventCreate(&lc->start_event, 0), err,
 			       "cuEventCreate");
 	for (size_t i = 0; i < LC_EVENTS && result == 0; i++)
 		result = load_said(self, self->driver.call.cuEventCreate(&lc->event[i], 0), err,
 				   "cuEventCreate");
+
 	return result;
 }
 
@@ -67,6 +72,7 @@ static void lc_close(struct lc *lc)
 	for (size_t i = 0; i < LC_EVENTS; i++)
 		if (lc->event[i])
 			(void)call->cuEventDestroy(lc->event[i]); /* on the way out */
+
 	if (lc->start_event)
 		(void)call->cuEventDestroy(lc->start_event);
 	free(lc->due);
@@ -86,10 +92,12 @@ static int lc_launch(struct lc *lc, struct err *err)
 	int result = 0;
 	for (uint32_t i = 0; i < self->plan->kernels_per_request && result == 0; i++)
 		result = load_launch(self, &self->kernel, err);
+
 	if (result == 0)
 		result = load_said(
 		    self, self->driver.call.cuEventRecord(lc_event(lc, lc->next), self->stream),
 		    err, "cuEventRecord");
+
 	lc->next++;
 	return result;
 }
@@ -100,16 +108,20 @@ static int lc_done_at(struct lc *lc, double *out_ns, struct err *err)
 {
 	struct load_session *self = lc->session;
 	float ms = 0;
+
 	*out_ns = (double)lc_now(lc);
 	if (!self->driver.is_simulated)
 		return 0;
+
 	struct cuda_event *event = lc_event(lc, lc->oldest);
 	int result =
 	    load_said(self, self->driver.call.cuEventElapsedTime(&ms, lc->last_event, event), err,
 		      "cuEventElapsedTime");
+
 	*out_ns = lc->last_ns + ms * 1e6;
 	lc->last_event = event;
 	lc->last_ns = *out_ns;
+
 	return result;
 }
 
@@ -117,20 +129,24 @@ static int lc_done_at(struct lc *lc, double *out_ns, struct err *err)
 static int lc_collect(struct lc *lc, struct err *err)
 {
 	struct load_session *self = lc->session;
+
 	while (lc->oldest < lc->next) {
 		double at = 0;
 		int said = self->driver.call.cuEventQuery(lc_event(lc, lc->oldest));
 		if (said == CUDA_NOT_READY)
 			return 0;
+
 		int result = load_said(self, said, err, "cuEventQuery");
 		if (result == 0)
 			result = lc_done_at(lc, &at, err);
 		if (result < 0)
 			return result;
+
 		double due = (double)lc->due[lc->oldest];
 		lc->took[lc->oldest] = at > due ? (uint64_t)(at - due) : 0;
 		lc->oldest++;
 	}
+
 	load_beat(self); /* nothing is under way: nothing hangs */
 	return 0;
 }
@@ -141,15 +157,18 @@ static size_t lc_samples(struct lc *lc, size_t first, size_t end, uint64_t now,
 			 uint64_t *out_unfinished)
 {
 	size_t count = 0;
+
 	*out_unfinished = 0;
 	for (size_t i = first; i < end; i++) {
 		bool is_done = lc->took[i] != LC_UNFINISHED;
 		*out_unfinished += !is_done;
+
 		if (is_done)
 			lc->samples[count++] = (double)lc->took[i] / 1e6;
 		else if (now > lc->due[i])
 			lc->samples[count++] = (double)(now - lc->due[i]) / 1e6;
 	}
+
 	stats_sort(lc->samples, count);
 	return count;
 }
@@ -164,6 +183,7 @@ static size_t lc_first_due(const struct lc *lc, size_t from, uint64_t at)
 static void lc_seconds(struct lc *lc, uint64_t now)
 {
 	const struct load_plan *plan = lc->session->plan;
+
 	while ((lc->second + 1) * CLOCK_NS_PER_S <= now) {
 		uint64_t begin = lc->second * CLOCK_NS_PER_S, end = begin + CLOCK_NS_PER_S;
 		uint64_t unfinished;
@@ -179,6 +199,7 @@ static void lc_seconds(struct lc *lc, uint64_t now)
 		    .p50_ms = figures_percentile(lc->samples, count, 0.5),
 		    .p99_ms = figures_percentile(lc->samples, count, 0.99),
 		    .p999_ms = figures_percentile(lc->samples, count, 0.999)};
+
 		readings_take(&lc->session->out->readings);
 		if (plan->second)
 			plan->second(&line, plan->context);
@@ -192,6 +213,7 @@ static int lc_loop(struct lc *lc, struct err *err)
 	struct load_session *self = lc->session;
 	uint64_t end = self->plan->run_ns, now = lc_now(lc);
 	int result = 0;
+
 	while (result == 0 && now < end && !load_is_stopped(self)) {
 		bool has_room = lc->next - lc->oldest < LC_EVENTS;
 		if (lc->next < lc->count && has_room && now >= lc->due[lc->next]) {
@@ -199,17 +221,21 @@ static int lc_loop(struct lc *lc, struct err *err)
 		} else {
 			uint64_t wake = lc->next < lc->count && has_room ? lc->due[lc->next] : end;
 			uint64_t second = (lc->second + 1) * CLOCK_NS_PER_S;
+
 			wake = wake < second ? wake : second;
 			if (self->driver.is_simulated)
 				driver_wait_until(&self->driver, self->out->start_ns + wake);
 			else if (lc->oldest == lc->next && wake > now + CLOCK_NS_PER_MS)
 				load_nap(self, wake - now - CLOCK_NS_PER_MS / 2);
+
 			lc_seconds(lc, lc_now(lc));
 		}
+
 		if (result == 0)
 			result = lc_collect(lc, err);
 		now = lc_now(lc);
 	}
+
 	return result;
 }
 
@@ -220,6 +246,7 @@ static void lc_figures(struct lc *lc)
 	size_t first = lc_first_due(lc, 0, plan->warmup_ns);
 	size_t end = lc_first_due(lc, first, plan->run_ns - plan->warmup_ns);
 	size_t count = lc_samples(lc, first, end, plan->run_ns, &out->unfinished);
+
 	out->requests = end - first;
 	out->p50_ms = figures_percentile(lc->samples, count, 0.5);
 	out->p99_ms = figures_percentile(lc->samples, count, 0.99);
@@ -249,31 +276,38 @@ int load_run_lc(struct load_session *self, struct err *err)
 	/* On one processor while it polls; without that right it goes on as it is. */
 	bool is_pinned =
 	    !self->driver.is_simulated && sched_getaffinity(0, sizeof(before), &before) == 0;
+
 	CPU_ZERO(&mine);
 	CPU_SET((size_t)sched_getcpu(), &mine);
 	if (is_pinned)
 		(void)sched_setaffinity(0, sizeof(mine), &mine);
+
 	int result = lc_open(&lc, err);
 	if (result == 0)
 		result =
 		    load_said(self, self->driver.call.cuEventRecord(lc.start_event, self->stream),
 			      err, "cuEventRecord");
+
 	lc.last_event = lc.start_event;
 	lc.last_ns = (double)lc_now(&lc); /* the stream is empty: it is recorded at once */
 	if (result == 0)
 		result = lc_loop(&lc, err);
 	if (result == 0)
 		lc_figures(&lc);
+
 	if (result == 0)
 		result = lc_drain(&lc, err);
+
 	if (result == 0 && self->out->requests == 0 && !load_is_stopped(self)) {
 		self->out->status = LOAD_REFUSED;
 		result =
 		    err_set(err, -EINVAL,
 			    "no request came in the time that counts: raise --rate or --seconds");
 	}
+
 	lc_close(&lc);
 	if (is_pinned)
 		(void)sched_setaffinity(0, sizeof(before), &before);
+
 	return result;
 }

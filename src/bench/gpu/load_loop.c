@@ -24,6 +24,7 @@ static void load_closed_second(const struct meter_second *second, void *context)
 				   .gpu_ms = (double)second->gpu_ns / 1e6,
 				   .wall_ms = (double)second->wall_ns / 1e6,
 				   .launch_ns = self->out->launch_ns};
+
 	readings_take(&self->out->readings);
 	if (self->plan->second)
 		self->plan->second(&line, self->plan->context);
@@ -40,6 +41,7 @@ static void load_closed_figures(struct load_session *self)
 	const struct meter *meter = &self->meter;
 	struct load_summary *out = self->out;
 	double each = self->kernel.operations / 1e12;
+
 	out->rate = meter_rate(meter) * each;
 	out->rate_min = meter->rate_min * each;
 	out->rate_max = meter->rate_max * each;
@@ -61,6 +63,7 @@ static int load_queue(struct load_session *self, size_t slot, struct err *err)
 	if (result == 0)
 		result = load_said(self, call->cuEventRecord(self->end[slot], self->stream), err,
 				   "cuEventRecord");
+
 	return result;
 }
 
@@ -70,19 +73,25 @@ int load_run_closed(struct load_session *self, struct err *err)
 	uint64_t end = self->out->start_ns + self->plan->run_ns, now = 0;
 	uint32_t seconds = 0;
 	int result = 0;
+
 	load_closed_start(self);
+
 	for (size_t i = 0; i < LOAD_QUEUE && result == 0; i++)
 		result = load_queue(self, i, err);
+
 	for (size_t slot = 0; result == 0 && now < end && !load_is_stopped(self);
 	     slot = (slot + 1) % LOAD_QUEUE) {
 		float ms = 0;
+
 		result = load_said(self, call->cuEventSynchronize(self->end[slot]), err,
 				   "waiting for a kernel");
 		now = driver_now_ns(&self->driver);
+
 		if (result == 0)
 			result = load_said(
 			    self, call->cuEventElapsedTime(&ms, self->begin[slot], self->end[slot]),
 			    err, "cuEventElapsedTime");
+
 		if (result == 0 && now < end)
 			result = load_queue(self, slot, err); /* first, so that the GPU has work */
 		if (result == 0)
@@ -92,6 +101,7 @@ int load_run_closed(struct load_session *self, struct err *err)
 			result = load_verify_running(self, err);
 		}
 	}
+
 	if (result == 0)
 		result = load_sync(self, err);
 	load_closed_figures(self);
@@ -115,10 +125,12 @@ static int load_graph_make(struct load_session *self, struct load_graph *out, st
 			       "'%s' has no graphs: is the driver older than CUDA 12?",
 			       self->driver.path);
 	}
+
 	int result = load_said(self, call->cuStreamBeginCapture(self->stream, LOAD_CAPTURE_THREAD),
 			       err, "cuStreamBeginCapture");
 	for (int i = 0; i < LOAD_GRAPH_NODES && result == 0; i++)
 		result = load_launch(self, &self->kernel, err);
+
 	if (result == 0)
 		result = load_said(self, call->cuStreamEndCapture(self->stream, &out->graph), err,
 				   "cuStreamEndCapture");
@@ -126,6 +138,7 @@ static int load_graph_make(struct load_session *self, struct load_graph *out, st
 		result =
 		    load_said(self, call->cuGraphInstantiateWithFlags(&out->exec, out->graph, 0),
 			      err, "cuGraphInstantiateWithFlags");
+
 	return result;
 }
 
@@ -151,6 +164,7 @@ static int load_block(struct load_session *self, const struct load_graph *graph,
 					 self->driver.call.cuGraphLaunch(graph->exec, self->stream),
 					 err, "cuGraphLaunch")
 			     : load_launch(self, &self->kernel, err);
+
 	*out_each_ns = (double)(driver_now_ns(&self->driver) - start) / launches;
 	return result == 0 ? load_sync(self, err) : result;
 }
@@ -166,9 +180,11 @@ int load_run_small(struct load_session *self, struct err *err)
 	_cleanup_free_ double *samples = calloc(LOAD_SAMPLES_MAX, sizeof(*samples));
 	if (!samples)
 		return err_set(err, -ENOMEM, "no memory for what is timed");
+
 	int result = is_graph ? load_graph_make(self, &graph, err) : 0;
 	if (result == 0)
 		load_closed_start(self);
+
 	while (result == 0 && now < end && !load_is_stopped(self)) {
 		double each_ns = 0;
 		result = load_block(self, &graph, launches, &each_ns, err);
@@ -176,15 +192,19 @@ int load_run_small(struct load_session *self, struct err *err)
 		if (now >= self->meter.from_ns && now <= self->meter.to_ns &&
 		    count < LOAD_SAMPLES_MAX)
 			samples[count++] = each_ns;
+
 		self->out->launch_ns = each_ns; /* for the line of this second */
 		if (result == 0)
 			meter_add(&self->meter, now, each, 0);
 	}
+
 	load_graph_done(self, &graph);
 	if (result < 0)
 		return result;
+
 	load_closed_figures(self);
 	self->out->launches = count * (size_t)launches;
 	self->out->launch_ns = stats_median(samples, count);
+
 	return 0;
 }

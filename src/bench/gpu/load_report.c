@@ -45,18 +45,21 @@ int load_report_second_json(const struct load_second *second, const struct load_
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
 	load_number(&json, "t", second->unix_seconds);
+
 	if (second->mode == LOAD_GEMM || second->mode == LOAD_BURN)
 		load_number(&json, "tflops", second->tflops);
 	jsonw_u64(&json, "kernels", second->kernels);
 	if (second->mode != LOAD_LC)
 		load_number(&json, "gpu_ms", second->gpu_ms);
 	load_number(&json, "wall_ms", second->wall_ms);
+
 	if (second->mode == LOAD_LC) {
 		jsonw_u64(&json, "requests", second->requests);
 		load_number(&json, "p50_ms", second->p50_ms);
 		load_number(&json, "p99_ms", second->p99_ms);
 		load_number(&json, "p999_ms", second->p999_ms);
 	}
+
 	if (second->mode == LOAD_SMALL || second->mode == LOAD_GRAPH)
 		load_number(&json, "launch_ns", second->launch_ns);
 	jsonw_i64(&json, "pid", getpid());
@@ -64,6 +67,7 @@ int load_report_second_json(const struct load_second *second, const struct load_
 	jsonw_bool(&json, "simulated", of->is_simulated);
 	jsonw_text(&json, "mode", load_mode_to_string(second->mode));
 	jsonw_bool(&json, "counts", second->counts);
+
 	return load_line_end(&json, out);
 }
 
@@ -73,12 +77,14 @@ int load_report_second_text(const struct load_second *second, const struct load_
 	char mark[48];
 	(void)snprintf(mark, sizeof(mark), "%s%s", of->is_simulated ? "  simulated" : "",
 		       second->counts ? "" : "  (does not count)");
+
 	if (second->mode == LOAD_LC)
 		return buf_printf(out, "%6" PRIu64 " requests  p50 %8.3f  p99 %8.3f ms%s\n",
 				  second->requests, second->p50_ms, second->p99_ms, mark);
 	if (second->mode == LOAD_SMALL || second->mode == LOAD_GRAPH)
 		return buf_printf(out, "%8" PRIu64 " kernels  %9.1f ns a launch%s\n",
 				  second->kernels, second->launch_ns, mark);
+
 	return buf_printf(out, "%9.3f TFLOP/s  %6" PRIu64 " kernels  GPU %7.1f of %.0f ms%s\n",
 			  second->tflops, second->kernels, second->gpu_ms, second->wall_ms, mark);
 }
@@ -94,14 +100,17 @@ static void load_json_histogram(struct jsonw *json, const char *key,
 	load_number(json, "p99_us", histogram->p99_us);
 	load_number(json, "max_us", histogram->max_us);
 	jsonw_array(json, "below_us"); /* [limit, how many] */
+
 	for (unsigned i = 0; i < LOAD_BUCKETS; i++) {
 		if (histogram->bucket[i] == 0)
 			continue;
+
 		jsonw_array(json, NULL);
 		jsonw_u64(json, NULL, UINT64_C(1) << i);
 		jsonw_u64(json, NULL, histogram->bucket[i]);
 		jsonw_end_array(json);
 	}
+
 	jsonw_end_array(json);
 	jsonw_end_object(json);
 }
@@ -111,26 +120,33 @@ static void load_json_readings(struct jsonw *json, struct readings *readings)
 	double clock[3];
 	if (readings_clock(readings, clock)) {
 		jsonw_array(json, "clock_mhz");
+
 		for (int i = 0; i < 3; i++)
 			load_number(json, NULL, clock[i]);
+
 		jsonw_end_array(json);
 	} else {
 		jsonw_null(json, "clock_mhz");
 	}
+
 	if (readings->power_count > 0)
 		load_number(json, "power_w", readings->power_sum / readings->power_count);
 	else
 		jsonw_null(json, "power_w");
+
 	if (readings->temperature_max > 0)
 		jsonw_u64(json, "temp_c", readings->temperature_max);
 	else
 		jsonw_null(json, "temp_c");
+
 	jsonw_array(json, "throttle");
+
 	for (unsigned bit = 0; bit < LOAD_THROTTLE_BITS; bit++) {
 		const char *name = readings_throttle_name(bit);
 		if (readings->throttle_seen >> bit & 1)
 			jsonw_text(json, NULL, name ? name : "unknown");
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -183,6 +199,7 @@ static void load_json_options(struct jsonw *json, const struct load_plan *plan)
 	jsonw_object(json, "options");
 	load_number(json, "seconds", (double)plan->run_ns / 1e9);
 	load_number(json, "warmup", (double)plan->warmup_ns / 1e9);
+
 	if (plan->mode == LOAD_GEMM) {
 		jsonw_array(json, "size");
 		jsonw_u64(json, NULL, plan->size.m);
@@ -192,10 +209,12 @@ static void load_json_options(struct jsonw *json, const struct load_plan *plan)
 	} else {
 		load_number(json, "kernel_us", (double)plan->kernel_ns / 1e3);
 	}
+
 	if (plan->mode == LOAD_LC) {
 		load_number(json, "rate", plan->rate);
 		jsonw_u64(json, "kernels_per_request", plan->kernels_per_request);
 	}
+
 	jsonw_u64(json, "tenants", plan->tenants);
 	jsonw_end_object(json);
 }
@@ -208,9 +227,11 @@ static const char *load_verified(const struct load_summary *out)
 static int load_json_paths(const struct load_summary *summary, struct buf *out)
 {
 	int result = 0;
+
 	for (uint32_t i = 0; i < summary->path_count && result == 0; i++) {
 		const struct load_path *path = &summary->paths[i];
 		struct jsonw json;
+
 		jsonw_init(&json, out);
 		jsonw_object(&json, NULL);
 		jsonw_text(&json, "path", path->name);
@@ -220,6 +241,7 @@ static int load_json_paths(const struct load_summary *summary, struct buf *out)
 		jsonw_text(&json, "error_name", path->error_name);
 		result = load_line_end(&json, out);
 	}
+
 	return result;
 }
 
@@ -231,6 +253,7 @@ int load_report_summary_json(const struct load_plan *plan, struct load_summary *
 	int result = load_json_paths(summary, out);
 	if (result < 0)
 		return result;
+
 	(void)snprintf(cc, sizeof(cc), "%d.%d", summary->device.cc_major, summary->device.cc_minor);
 	(void)snprintf(version, sizeof(version), "%d.%d",
 		       summary->driver_version / LOAD_VERSION_THOUSAND,
@@ -242,6 +265,7 @@ int load_report_summary_json(const struct load_plan *plan, struct load_summary *
 	jsonw_i64(&json, "status", summary->status);
 	jsonw_text(&json, "problem", problem);
 	jsonw_text(&json, "device", summary->device.name);
+
 	jsonw_text(&json, "uuid", summary->device.uuid);
 	jsonw_text(&json, "cc", cc);
 	jsonw_text(&json, "cuda", version);
@@ -254,11 +278,13 @@ int load_report_summary_json(const struct load_plan *plan, struct load_summary *
 	jsonw_text(&json, "verified",
 		   summary->was_verified ? load_verified(summary) : "there is nothing to verify");
 	jsonw_u64(&json, "iterations", summary->iterations);
+
 	if (problem[0] == '\0')
 		load_json_figures(&json, plan, summary);
 	jsonw_u64(&json, "seed", plan->seed);
 	load_json_readings(&json, &summary->readings);
 	load_json_options(&json, plan);
+
 	return load_line_end(&json, out);
 }
 
@@ -268,22 +294,27 @@ static int load_text_readings(struct readings *readings, struct buf *out)
 {
 	double clock[3];
 	int result = 0;
+
 	if (!readings_clock(readings, clock))
 		return buf_add_text(out, "no clocks, power or temperature: NVML is not there, or "
 					 "the run was too short\n");
+
 	result =
 	    buf_printf(out, "clock %.0f to %.0f MHz, median %.0f", clock[0], clock[2], clock[1]);
 	if (result == 0 && readings->power_count > 0)
 		result =
 		    buf_printf(out, "; %.0f W, at most %.0f",
 			       readings->power_sum / readings->power_count, readings->power_max);
+
 	if (result == 0 && readings->temperature_max > 0)
 		result = buf_printf(out, "; %u degrees", readings->temperature_max);
+
 	for (unsigned bit = 0; bit < LOAD_THROTTLE_BITS && result == 0; bit++) {
 		const char *name = readings_throttle_name(bit);
 		if (readings->throttle_seen >> bit & 1)
 			result = buf_printf(out, "; slowed down: %s", name ? name : "unknown");
 	}
+
 	return result == 0 ? buf_add_text(out, "\n") : result;
 }
 
@@ -297,15 +328,18 @@ static int load_text_histogram(const char *what, const struct load_histogram *hi
 		if (histogram->bucket[i])
 			result = buf_printf(out, "  below %10" PRIu64 " us  %" PRIu64 "\n",
 					    UINT64_C(1) << i, histogram->bucket[i]);
+
 	return result;
 }
 
 static int load_text_paths(const struct load_summary *summary, struct buf *out)
 {
 	int result = 0;
+
 	for (uint32_t i = 0; i < summary->path_count && result == 0; i++) {
 		const struct load_path *path = &summary->paths[i];
 		double gib = (double)path->bytes_ok / (double)(1 << 30);
+
 		if (path->is_missing)
 			result = buf_printf(out, "%-18s SKIP: the driver has no such call\n",
 					    path->name);
@@ -316,6 +350,7 @@ static int load_text_paths(const struct load_summary *summary, struct buf *out)
 			result = buf_printf(out, "%-18s %8.2f GiB, then %s (%d)\n", path->name, gib,
 					    path->error_name, path->error);
 	}
+
 	return result;
 }
 
@@ -350,6 +385,7 @@ static int load_text_figures(const struct load_plan *plan, const struct load_sum
 					100 * summary->gap_share, summary->timer_step_ns);
 		if (result == 0)
 			result = load_text_histogram("gaps", &summary->gaps, out);
+
 		return result == 0 ? load_text_histogram("slices", &summary->slices, out) : result;
 	}
 	default:
@@ -370,7 +406,9 @@ int load_report_summary_text(const struct load_plan *plan, struct load_summary *
 		    load_mode_to_string(plan->mode), summary->kernel[0] ? summary->kernel : "none",
 		    kernel_text_to_string(summary->text), (double)summary->load_ns / 1e6,
 		    summary->was_verified ? load_verified(summary) : "there is nothing to verify");
+
 	if (result == 0)
 		result = load_text_figures(plan, summary, out);
+
 	return result == 0 ? load_text_readings(&summary->readings, out) : result;
 }

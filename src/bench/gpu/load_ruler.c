@@ -33,15 +33,18 @@ struct ruler {
 static void ruler_add(struct ruler *ruler, const uint64_t *log)
 {
 	uint64_t count = log[RULER_COUNT] < RULER_CAP ? log[RULER_COUNT] : RULER_CAP;
+
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t *gap = &log[RULER_HEAD + 2 * i];
 		double us = (double)(gap[1] - gap[0]) / 1e3;
+
 		ruler->gap_us += us;
 		if (ruler->gap_count < RULER_SAMPLES_MAX)
 			ruler->gaps[ruler->gap_count++] = us;
 		if (i > 0 && ruler->slice_count < RULER_SAMPLES_MAX)
 			ruler->slices[ruler->slice_count++] = (double)(gap[0] - gap[-1]) / 1e3;
 	}
+
 	ruler->all_us += (double)(log[RULER_LAST] - log[RULER_FIRST]) / 1e3;
 	double step = (double)log[RULER_STEP];
 	if (log[RULER_STEP] != UINT64_MAX && (ruler->step_ns == 0 || step < ruler->step_ns))
@@ -58,6 +61,7 @@ static void ruler_histogram(double *us, size_t count, struct load_histogram *out
 			bucket++;
 		out->bucket[bucket]++;
 	}
+
 	out->median_us = figures_percentile(us, count, 0.5);
 	out->p99_us = figures_percentile(us, count, 0.99);
 	out->max_us = figures_percentile(us, count, 1);
@@ -85,14 +89,17 @@ int load_run_ruler(struct load_session *self, struct err *err)
 	struct ruler ruler = {.gaps = gaps, .slices = slices};
 	uint64_t ns = RULER_PIECE_NS, end = self->out->start_ns + self->plan->run_ns;
 	uint32_t cap = RULER_CAP;
+
 	if (!log || !gaps || !slices)
 		return err_set(err, -ENOMEM, "no memory for the ruler's log");
+
 	int result = kernels_find(&self->driver, &self->kernels, "sl_ruler", &kernel.function, err);
 	if (result == 0)
 		result = load_take(self, log_bytes, &self->c, err);
 	kernel.parameters[0] = &ns;
 	kernel.parameters[1] = &self->c;
 	kernel.parameters[2] = &cap;
+
 	while (result == 0 && driver_now_ns(&self->driver) < end && !load_is_stopped(self)) {
 		result = ruler_piece(self, &kernel, log, log_bytes, err);
 		if (result == 0) {
@@ -100,11 +107,14 @@ int load_run_ruler(struct load_session *self, struct err *err)
 			readings_take(&self->out->readings);
 		}
 	}
+
 	if (result < 0)
 		return result;
+
 	ruler_histogram(gaps, ruler.gap_count, &self->out->gaps);
 	ruler_histogram(slices, ruler.slice_count, &self->out->slices);
 	self->out->gap_share = ruler.all_us > 0 ? ruler.gap_us / ruler.all_us : 0;
 	self->out->timer_step_ns = ruler.step_ns;
+
 	return 0;
 }

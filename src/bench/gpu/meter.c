@@ -39,9 +39,11 @@ static void meter_end_second(struct meter *meter, uint64_t end_ns, double by, do
 		meter->counted++;
 		meter->gpu_ns_counted += gpu_ns;
 	}
+
 	meter->at_second = by;
 	meter->gpu_at_second = gpu_by;
 	meter->second++;
+
 	if (meter->each)
 		meter->each(&second, meter->context);
 }
@@ -54,18 +56,22 @@ void meter_add(struct meter *meter, uint64_t now_ns, double units, uint64_t gpu_
 		meter->at_from = meter->units + units * meter_part(meter, meter->from_ns, now_ns);
 		meter->has_from = true;
 	}
+
 	if (!meter->has_to && now_ns >= meter->to_ns) {
 		meter->at_to = meter->units + units * meter_part(meter, meter->to_ns, now_ns);
 		meter->has_to = true;
 	}
+
 	while (meter->second < METER_SECONDS_MAX) {
 		uint64_t end = meter->start_ns + (meter->second + UINT64_C(1)) * CLOCK_NS_PER_S;
 		if (end > now_ns)
 			break;
+
 		double part = meter_part(meter, end, now_ns);
 		meter_end_second(meter, end, meter->units + units * part,
 				 meter->gpu_ns + (double)gpu_ns * part);
 	}
+
 	meter->units += units;
 	meter->gpu_ns += (double)gpu_ns;
 	meter->last_ns = now_ns;

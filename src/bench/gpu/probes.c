@@ -54,12 +54,14 @@ static bool probes_is_exported(void *library, const char *name, const void *poin
 {
 	static const char *const forms[] = {"",	     "_v2",	 "_v3",	     "_v4",	"_ptsz",
 					    "_ptds", "_v2_ptsz", "_v2_ptds", "_v3_ptsz"};
+
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		char full[PROBES_NAME_MAX];
 		(void)snprintf(full, sizeof(full), "%s%s", name, forms[i]);
 		if (dlsym(library, full) == pointer)
 			return true;
 	}
+
 	return false;
 }
 
@@ -71,23 +73,27 @@ static void probes_pointers(struct probes_session *self)
 	};
 	static const int versions[] = {11000, 12000, 13000};
 	struct probes *out = self->out;
+
 	out->has_procaddress = self->driver.call.cuGetProcAddress != NULL;
 	for (size_t n = 0; out->has_procaddress && n < sizeof(names) / sizeof(names[0]); n++) {
 		for (unsigned flags = 0; flags < 3; flags++) {
 			for (size_t v = 0; v < sizeof(versions) / sizeof(versions[0]); v++) {
 				void *found = NULL;
 				int status;
+
 				out->asked++;
 				if (self->driver.call.cuGetProcAddress(
 					names[n], &found, versions[v], flags, &status) != CUDA_OK ||
 				    !found)
 					continue;
+
 				out->given++;
 				if (probes_is_exported(self->driver.library, names[n], found))
 					continue;
 				if (out->odd_count < PROBES_ODD_MAX)
 					out->odd[out->odd_count] =
 					    (struct probes_odd){names[n], versions[v], flags};
+
 				out->odd_count++;
 			}
 		}
@@ -101,18 +107,22 @@ static int probes_events(struct probes_session *self)
 	const struct driver_calls *call = &self->driver.call;
 	double each[PROBES_BLOCKS];
 	int result = CUDA_OK;
+
 	for (size_t i = 0; i < PROBES_BLOCKS && result == CUDA_OK; i++) {
 		uint64_t start = driver_now_ns(&self->driver);
+
 		for (int n = 0; n < PROBES_BLOCK && result == CUDA_OK; n++) {
 			result = call->cuEventRecord(self->event, self->stream);
 			int said = call->cuEventQuery(self->event);
 			if (result == CUDA_OK && said != CUDA_NOT_READY)
 				result = said;
 		}
+
 		each[i] = (double)(driver_now_ns(&self->driver) - start) / PROBES_BLOCK;
 		if (result == CUDA_OK)
 			result = call->cuStreamSynchronize(self->stream);
 	}
+
 	self->out->event_ns = stats_median(each, PROBES_BLOCKS);
 	return result;
 }
@@ -122,31 +132,40 @@ static int probes_writes(struct probes_session *self)
 	double call_ns[PROBES_VISIBLE], visible_ns[PROBES_VISIBLE];
 	const struct driver_calls *call = &self->driver.call;
 	const volatile uint32_t *word;
+
 	probes_symbol(self->driver.library, "cuStreamWriteValue32_v2", &self->write);
 	if (!self->write)
 		probes_symbol(self->driver.library, "cuStreamWriteValue32", &self->write);
 	if (!self->write)
 		return CUDA_OK;
+
 	int result = call->cuMemHostAlloc(&self->host, PROBES_PAGE, PROBES_MAPPED);
 	if (result == CUDA_OK)
 		result = call->cuMemHostGetDevicePointer(&self->host_address, self->host, 0);
 	word = self->host;
+
 	for (uint32_t i = 0; i < PROBES_VISIBLE && result == CUDA_OK; i++) {
 		uint64_t start = driver_now_ns(&self->driver);
+
 		result = self->write(self->stream, self->host_address, i + 1, 0);
 		call_ns[i] = (double)(driver_now_ns(&self->driver) - start);
 		if (result == CUDA_OK && self->driver.is_simulated)
 			result = call->cuStreamSynchronize(self->stream); /* moves its clock */
+
 		for (uint32_t looks = 0; result == CUDA_OK && *word != i + 1; looks++)
 			if (looks > PROBES_WAIT_MAX)
 				return CUDA_NOT_READY;
+
 		visible_ns[i] = (double)(driver_now_ns(&self->driver) - start);
 	}
+
 	if (result == CUDA_NOT_SUPPORTED)
 		return CUDA_OK; /* of this GPU: has_write stays false */
+
 	self->out->has_write = result == CUDA_OK;
 	self->out->write_ns = stats_median(call_ns, PROBES_VISIBLE);
 	self->out->visible_ns = stats_median(visible_ns, PROBES_VISIBLE);
+
 	return result;
 }
 
@@ -156,6 +175,7 @@ static void probes_nvml_open(struct probes_session *self)
 {
 	int (*init)(void);
 	int (*find)(const char *uuid, void **device);
+
 	self->nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
 	probes_symbol(self->nvml, "nvmlInit_v2", &init);
 	probes_symbol(self->nvml, "nvmlDeviceGetHandleByUUID", &find);
@@ -192,13 +212,16 @@ static int probes_first_launch(struct probes_session *self, struct err *err)
 	if (result == 0)
 		result =
 		    probes_said(self, call->cuEventCreate(&self->event, 0), err, "making an event");
+
 	if (result == 0)
 		result = kernels_find(&self->driver, &self->kernels, "sl_nop", &function, err);
+
 	if (result == 0)
 		result = probes_said(
 		    self,
 		    call->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, self->stream, NULL, NULL),
 		    err, "cuLaunchKernel");
+
 	return result == 0 ? probes_said(self, call->cuStreamSynchronize(self->stream), err,
 					 "cuStreamSynchronize")
 			   : result;
@@ -208,19 +231,23 @@ static int probes_all(struct probes_session *self, struct err *err)
 {
 	const struct driver_calls *call = &self->driver.call;
 	const struct driver_device *device = &self->out->device;
+
 	probes_pointers(self);
 	probes_nvml_open(self);
 	probes_used(self, 0);
+
 	int result =
 	    probes_said(self, call->cuDevicePrimaryCtxRetain(&self->context, device->device), err,
 			"making a context");
 	if (result < 0)
 		return result;
+
 	result = probes_said(self, call->cuCtxSetCurrent(self->context), err, "cuCtxSetCurrent");
 	probes_used(self, 1);
 	if (result == 0)
 		result = kernels_load(&self->driver, device, NULL, 0, &self->kernels, err);
 	probes_used(self, 2);
+
 	if (result == 0)
 		result = probes_first_launch(self, err);
 	probes_used(self, 3);
@@ -228,12 +255,14 @@ static int probes_all(struct probes_session *self, struct err *err)
 		result = probes_said(self, probes_events(self), err, "cuEventRecord, cuEventQuery");
 	if (result == 0)
 		result = probes_said(self, probes_writes(self), err, "cuStreamWriteValue32");
+
 	return result;
 }
 
 static void probes_close(struct probes_session *self)
 {
 	const struct driver_calls *call = &self->driver.call;
+
 	/* Nothing can be done about what fails on the way out. */
 	if (self->host)
 		(void)call->cuMemFreeHost(self->host);
@@ -243,6 +272,7 @@ static void probes_close(struct probes_session *self)
 		(void)call->cuStreamDestroy(self->stream);
 	if (self->kernels.module)
 		kernels_unload(&self->driver, &self->kernels);
+
 	if (self->context)
 		(void)call->cuDevicePrimaryCtxRelease(self->out->device.device);
 	if (self->nvml)
@@ -253,15 +283,18 @@ static void probes_close(struct probes_session *self)
 int probes_run(const char *library, const char *device, struct probes *out, struct err *err)
 {
 	struct probes_session self = {.out = out};
+
 	*out = (struct probes){0};
 	int result = driver_open(library, DRIVER_BY_DLSYM, &self.driver, err);
 	if (result < 0)
 		return result;
+
 	out->is_simulated = self.driver.is_simulated;
 	out->driver_version = self.driver.version;
 	result = driver_find_device(&self.driver, device ? device : "0", &out->device, err);
 	if (result == 0)
 		result = probes_all(&self, err);
 	probes_close(&self);
+
 	return result;
 }

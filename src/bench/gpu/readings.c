@@ -31,11 +31,14 @@ void readings_open(struct readings *readings, const char *uuid)
 {
 	int (*init)(void);
 	int (*find)(const char *text, void **device);
+
 	memset(readings, 0, sizeof(*readings));
 	readings->stride = 1;
+
 	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!library)
 		return;
+
 	readings_symbol(library, "nvmlInit_v2", NULL, &init);
 	readings_symbol(library, "nvmlDeviceGetHandleByUUID", NULL, &find);
 	readings_symbol(library, "nvmlDeviceGetClockInfo", NULL, &readings->clock);
@@ -43,10 +46,12 @@ void readings_open(struct readings *readings, const char *uuid)
 	readings_symbol(library, "nvmlDeviceGetTemperature", NULL, &readings->temperature);
 	readings_symbol(library, "nvmlDeviceGetCurrentClocksEventReasons",
 			"nvmlDeviceGetCurrentClocksThrottleReasons", &readings->throttle);
+
 	if (!init || !find || init() != 0) {
 		(void)dlclose(library); /* nothing is left to do with it */
 		return;
 	}
+
 	if (find(uuid, &readings->device) != 0)
 		readings->device = NULL;
 	readings->library = library;
@@ -56,8 +61,10 @@ void readings_take(struct readings *readings)
 {
 	unsigned value;
 	unsigned long long reasons;
+
 	if (!readings->device)
 		return;
+
 	if (readings->clock && readings->clock(readings->device, READINGS_CLOCK_SM, &value) == 0 &&
 	    readings->skipped++ % readings->stride == 0) {
 		if (readings->count == READINGS_MAX) { /* a day: every second one goes */
@@ -66,18 +73,22 @@ void readings_take(struct readings *readings)
 			readings->count = READINGS_MAX / 2;
 			readings->stride *= 2;
 		}
+
 		readings->clock_mhz[readings->count++] = value;
 	}
+
 	if (readings->power && readings->power(readings->device, &value) == 0) {
 		double watts = value / 1e3;
 		readings->power_sum += watts;
 		readings->power_count++;
 		readings->power_max = watts > readings->power_max ? watts : readings->power_max;
 	}
+
 	if (readings->temperature &&
 	    readings->temperature(readings->device, READINGS_SENSOR_GPU, &value) == 0 &&
 	    value > readings->temperature_max)
 		readings->temperature_max = value;
+
 	if (readings->throttle && readings->throttle(readings->device, &reasons) == 0)
 		readings->throttle_seen |= reasons & ~(unsigned long long)READINGS_THROTTLE_IDLE;
 }
@@ -85,8 +96,10 @@ void readings_take(struct readings *readings)
 void readings_close(struct readings *readings)
 {
 	int (*shutdown)(void);
+
 	if (!readings->library)
 		return;
+
 	readings_symbol(readings->library, "nvmlShutdown", NULL, &shutdown);
 	if (shutdown)
 		(void)shutdown(); /* on the way out */

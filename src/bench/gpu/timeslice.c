@@ -7,8 +7,10 @@
 bool timeslice_judge(struct timeslice *figures)
 {
 	double alone = (figures->before + figures->after) / 2;
+
 	if (!(figures->before > 0) || !(figures->after > 0))
 		return false;
+
 	figures->alone = alone;
 	figures->ratio[0] = figures->one / alone;
 	figures->ratio[1] = figures->two / alone;
@@ -17,6 +19,7 @@ bool timeslice_judge(struct timeslice *figures)
 	figures->drift = fabs(figures->before - figures->after) / alone;
 	figures->passes = figures->apart <= TIMESLICE_APART;
 	figures->is_model = true;
+
 	for (int i = 0; i < 2; i++) {
 		double ratio = figures->ratio[i];
 		figures->passes =
@@ -24,6 +27,7 @@ bool timeslice_judge(struct timeslice *figures)
 		figures->is_model =
 		    figures->is_model && round(ratio * 1000) == round(TIMESLICE_MODEL * 1000);
 	}
+
 	return true;
 }
 

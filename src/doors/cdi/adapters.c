@@ -35,9 +35,11 @@ static json_t *node_json(const char *root, const struct rdma_node *node)
 {
 	char path[FILE_PATH_MAX];
 	struct stat status;
+
 	if (file_path(path, NULL, "%s%s", root, node->path) < 0 || stat(path, &status) < 0 ||
 	    !S_ISCHR(status.st_mode))
 		return NULL;
+
 	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:s}", "path", node->path,
 			 "hostPath", path, "type", "c", "major", (int)major(status.st_rdev),
 			 "minor", (int)minor(status.st_rdev), "fileMode",
@@ -50,11 +52,15 @@ static json_t *node_json(const char *root, const struct rdma_node *node)
 static json_t *hook_json(const char *hook, const struct adapters_device *device)
 {
 	char limit[24] = "unlimited";
+
 	if (device->memlock_bytes != UINT64_MAX)
 		(void)snprintf(limit, sizeof(limit), "%" PRIu64, device->memlock_bytes);
+
 	json_t *arguments = json_pack("[s, s]", "sluice-memlock", limit);
+
 	if (device->memlock_warns)
 		(void)json_array_append_new(arguments, json_string("warn"));
+
 	return json_pack("[{s:s, s:s, s:o, s:[s], s:i}]", "hookName", "createRuntime", "path", hook,
 			 "args", arguments, "env", "SLUICE_HOOK=1", "timeout", ADAPTERS_HOOK_S);
 }
@@ -65,22 +71,28 @@ static json_t *device_json(const char *root, const char *hook, const struct adap
 {
 	if (!document_is_device(device->name))
 		return NULL;
+
 	/* Better no container than one that silently goes over TCP. */
 	if (device->memlock_bytes > 0 && !hook && !device->memlock_warns)
 		return NULL;
+
 	json_t *nodes = json_array();
 	for (size_t i = 0; i < device->node_count; i++) {
 		json_t *node = node_json(root, &device->nodes[i]);
 		if (node)
 			(void)json_array_append_new(nodes, node);
 	}
+
 	if (json_array_size(nodes) == 0) {
 		json_decref(nodes);
 		return NULL;
 	}
+
 	json_t *edits = json_pack("{s:o}", "deviceNodes", nodes);
+
 	if (hook && device->memlock_bytes > 0)
 		(void)json_object_set_new(edits, "hooks", hook_json(hook, device));
+
 	return json_pack("{s:s, s:o}", "name", device->name, "containerEdits", edits);
 }
 
@@ -109,10 +121,12 @@ int adapters_text(const char *kind, const char *root, const char *hook,
 		if (device)
 			rc = text_add(out, added++ > 0 ? ",\n    " : "\n    ", device);
 	}
+
 	if (rc == 0 && added == 0)
 		return err_set(err, -ENODEV, "no RDMA adapter with its nodes in '%s/dev'", root);
 	if (rc == 0)
 		rc = buf_printf(out, "\n  ]\n}\n");
+
 	return rc < 0 ? err_set(err, rc, "cannot write the specification of %s: %s", kind,
 				err_describe(rc))
 		      : 0;
@@ -126,13 +140,16 @@ static int adapters_read(const char *path, const char *kind, struct buf *out, st
 {
 	struct stat status;
 	_cleanup_document_ struct document document = {.yaml = NULL};
+
 	if (lstat(path, &status) < 0)
 		return err_set(err, -errno, "cannot look at '%s': %s", path, err_describe(errno));
+
 	if (S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
 	    file_read(path, out, NULL) == 0 &&
 	    document_parse(buf_text(out), out->length, path, &document, NULL) == 0 &&
 	    strcmp(document.kind, kind) == 0)
 		return 0;
+
 	return err_set(err, -EEXIST,
 		       "'%s' is not a specification that sluice wrote: it is left alone", path);
 }
@@ -150,14 +167,17 @@ static int adapters_remove(const char *kind, const char *root, struct err *err)
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf before;
+
 	buf_init(&before, ADAPTERS_TEXT_MAX);
 	int rc = adapters_path(kind, root, path, err);
 	if (rc == 0)
 		rc = adapters_read(path, kind, &before, NULL);
 	if (rc < 0)
 		return 0; /* nothing, or nothing of ours */
+
 	if (unlink(path) == 0)
 		return 1;
+
 	return err_set(err, -errno, "cannot remove '%s': %s", path, err_describe(errno));
 }
 
@@ -166,6 +186,7 @@ static int adapters_write(const char *kind, const char *root, const struct buf *
 {
 	char path[FILE_PATH_MAX], directory[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf before;
+
 	buf_init(&before, ADAPTERS_TEXT_MAX);
 	int rc = adapters_path(kind, root, path, err);
 	if (rc == 0)
@@ -173,13 +194,16 @@ static int adapters_write(const char *kind, const char *root, const struct buf *
 	if (rc == 0 && before.length == text->length &&
 	    memcmp(before.data, text->data, text->length) == 0)
 		return 0;
+
 	if (rc == -ENOENT) {
 		rc = file_path(directory, err, "%s" KEEP_DIRECTORY, root);
 		if (rc == 0)
 			rc = file_mkdirs(directory, 0755, err);
 	}
+
 	if (rc == 0)
 		rc = file_write_atomic(path, text->data, text->length, 0644, err);
+
 	return rc < 0 ? rc : 1;
 }
 
@@ -188,11 +212,13 @@ int adapters_keep(const char *kind, const char *root, const char *hook,
 {
 	bool is_simulated = strcmp(kind, ADAPTERS_KIND_SIMULATED) == 0;
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, ADAPTERS_TEXT_MAX);
 	int other =
 	    adapters_remove(is_simulated ? ADAPTERS_KIND : ADAPTERS_KIND_SIMULATED, root, err);
 	if (other < 0)
 		return other;
+
 	int rc = count > 0 ? adapters_text(kind, root, hook, devices, count, &text, err) : -ENODEV;
 	rc = rc == -ENODEV ? adapters_remove(kind, root, err)
 	     : rc == 0	   ? adapters_write(kind, root, &text, err)

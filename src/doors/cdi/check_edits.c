@@ -36,9 +36,11 @@ static bool check_number_behind(const char *path, const char *prefix, uint32_t *
 	const char *at = NULL;
 	for (const char *next = path; (next = strstr(next, prefix)); next++)
 		at = next;
+
 	uint64_t number;
 	if (!at || parse_u64(at + strlen(prefix), 0, UINT32_MAX - 1, &number) < 0)
 		return false;
+
 	*out = (uint32_t)number;
 	return true;
 }
@@ -57,6 +59,7 @@ bool check_cap_minor(const char *path, uint32_t *out)
 static bool check_is_version(const char *text, size_t length)
 {
 	size_t digits = 0, dots = 0;
+
 	for (size_t i = 0; i < length; i++) {
 		if (text[i] == '.' && digits > 0 && (dots > 0 || digits >= 3)) {
 			dots++;
@@ -67,6 +70,7 @@ static bool check_is_version(const char *text, size_t length)
 			return false;
 		}
 	}
+
 	return digits > 0 && dots > 0 && dots < 3 && length < GPU_VERSION_MAX;
 }
 
@@ -76,6 +80,7 @@ static bool check_version_of(const char *path, char out[GPU_VERSION_MAX])
 	static const char firmware[] = "/firmware/nvidia/";
 	const char *slash = strrchr(path, '/'), *at = strstr(slash ? slash : path, ".so.");
 	size_t length = 0;
+
 	if (at) {
 		at += strlen(".so.");
 		length = strlen(at);
@@ -83,8 +88,10 @@ static bool check_version_of(const char *path, char out[GPU_VERSION_MAX])
 		at += strlen(firmware);
 		length = strcspn(at, "/");
 	}
+
 	if (!at || !check_is_version(at, length))
 		return false;
+
 	memcpy(out, at, length);
 	out[length] = '\0';
 	return true;
@@ -128,6 +135,7 @@ static const char *check_node_fix(struct checker *checker, const char *path,
 		if (length >= size && strcmp(path + length - size, makers[i].name) == 0)
 			return makers[i].command;
 	}
+
 	uint32_t minor;
 	const struct check_machine *machine =
 	    check_gpu_minor(path, &minor) ? check_ask(checker) : NULL;
@@ -136,6 +144,7 @@ static const char *check_node_fix(struct checker *checker, const char *path,
 			(void)snprintf(out, CHECK_TEXT_MAX, "nvidia-modprobe -c %u", minor);
 			return out;
 		}
+
 	return check_fix_file(checker, checker->file, out);
 }
 
@@ -159,15 +168,18 @@ static void check_node_number(struct checker *checker, const struct yaml_node *n
 	char fix[CHECK_TEXT_MAX];
 	const struct yaml_node *major = yaml_get(node, "major"), *minor = yaml_get(node, "minor");
 	uint64_t stated_major = 0, stated_minor = 0;
+
 	/* 0 stands for "as the node has it", in all runtimes. */
 	if (S_ISFIFO(status->st_mode) || !major ||
 	    parse_u64(major->text, 1, UINT32_MAX, &stated_major) < 0)
 		return;
 	if (minor)
 		(void)parse_u64(minor->text, 0, UINT32_MAX, &stated_minor); /* else: as none */
+
 	unsigned is_major = major(status->st_rdev), is_minor = minor(status->st_rdev);
 	if (stated_major == is_major && stated_minor == is_minor)
 		return;
+
 	about->fix = check_fix_file(checker, checker->file, fix);
 	check_add(checker, CHECK_NODE_NUMBER, CHECK_STALE, about,
 		  "'%s' is device %u:%u now, and the file states %u:%u: containers would get "
@@ -189,8 +201,10 @@ static void check_node(struct checker *checker, const struct yaml_node *node, co
 {
 	char path[FILE_PATH_MAX], fix[CHECK_TEXT_MAX];
 	struct stat status;
+
 	if (!check_path(checker, check_node_path(node), path))
 		return;
+
 	struct check_about about = {
 	    .file = checker->file, .device = device, .path = path, .key = path};
 	int code = lstat(path, &status) == 0 ? 0 : errno;
@@ -200,15 +214,18 @@ static void check_node(struct checker *checker, const struct yaml_node *node, co
 			  "there is no device node '%s'", path);
 		return;
 	}
+
 	if (code != 0) {
 		check_unreadable(checker, device, path, code);
 		return;
 	}
+
 	const struct yaml_node *type = yaml_get(node, "type");
 	if (check_type_fits(type ? type->text : "", status.st_mode)) {
 		check_node_number(checker, node, &about, &status);
 		return;
 	}
+
 	about.fix = check_fix_file(checker, checker->file, fix);
 	if (type && type->length)
 		check_add(checker, CHECK_NODE_TYPE, CHECK_STALE, &about,
@@ -229,6 +246,7 @@ static void check_library(struct checker *checker, const char *path, const char 
 	const char *name = strrchr(container, '/') + 1, *own = strrchr(path, '/') + 1;
 	char beside[FILE_PATH_MAX], fix[CHECK_TEXT_MAX];
 	struct stat other;
+
 	/* That one belongs to whichever OpenGL is the machine's; containers get NVIDIA's. */
 	if (strcmp(name, own) == 0 || !strstr(name, ".so") ||
 	    strcmp(name, "libGLX_indirect.so.0") == 0 ||
@@ -236,6 +254,7 @@ static void check_library(struct checker *checker, const char *path, const char 
 	    stat(beside, &other) != 0 ||
 	    (other.st_dev == status->st_dev && other.st_ino == status->st_ino))
 		return;
+
 	const struct check_about about = {.file = checker->file,
 					  .device = device,
 					  .path = beside,
@@ -253,13 +272,16 @@ static void check_content(struct checker *checker, const char *host, const char 
 	struct soname library;
 	struct err why = {0};
 	char fix[CHECK_TEXT_MAX];
+
 	if (!strstr(path, ".so.") || !S_ISREG(status->st_mode) ||
 	    (checker->library && strcmp(checker->library, host) == 0))
 		return;
+
 	checker->library = host;
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0 || soname_read(fd, path, &library, &why) != -EINVAL)
 		return;
+
 	const struct check_about about = {.file = checker->file,
 					  .device = device,
 					  .path = path,
@@ -277,8 +299,10 @@ static void check_version(struct checker *checker, const char *path, const char 
 {
 	char fix[CHECK_TEXT_MAX];
 	const char *module = checker->options->module_version;
+
 	if (!module[0] || strcmp(module, version) == 0)
 		return;
+
 	const struct check_about about = {.file = checker->file,
 					  .device = device,
 					  .path = path,
@@ -300,6 +324,7 @@ static void check_mount_missing(struct checker *checker, const char *path, const
 					  .path = path,
 					  .key = version ? version : path,
 					  .fix = check_fix_file(checker, checker->file, fix)};
+
 	check_add(checker, CHECK_MOUNT_MISSING, CHECK_STALE, &about,
 		  "there is no '%s' to mount%s%s: the container would not start", path,
 		  version ? ", a file of driver " : "", version ? version : "");
@@ -319,8 +344,10 @@ static void check_mount(struct checker *checker, const struct yaml_node *mount, 
 {
 	char path[FILE_PATH_MAX], version[GPU_VERSION_MAX];
 	struct stat status;
+
 	if (!check_is_bind(mount) || !check_path(checker, yaml_get(mount, "hostPath")->text, path))
 		return;
+
 	bool has_version = check_version_of(path, version);
 	int code = stat(path, &status) == 0 ? 0 : errno;
 	if (code == 0)
@@ -330,6 +357,7 @@ static void check_mount(struct checker *checker, const struct yaml_node *mount, 
 		check_mount_missing(checker, path, has_version ? version : NULL, device);
 	else
 		check_unreadable(checker, device, path, code);
+
 	if (has_version)
 		check_version(checker, path, version, device);
 	if (has_version && code == 0)
@@ -340,13 +368,16 @@ static void check_hook(struct checker *checker, const struct yaml_node *hook, co
 {
 	char path[FILE_PATH_MAX], fix[CHECK_TEXT_MAX];
 	struct stat status;
+
 	if (!check_path(checker, yaml_get(hook, "path")->text, path))
 		return;
+
 	int code = stat(path, &status) == 0 ? 0 : errno;
 	if (code != 0 && code != ENOENT && code != ENOTDIR)
 		check_unreadable(checker, device, path, code);
 	if (code != ENOENT && code != ENOTDIR)
 		return;
+
 	const struct check_about about = {.file = checker->file,
 					  .device = device,
 					  .path = path,

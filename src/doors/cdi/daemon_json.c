@@ -47,20 +47,24 @@ static int load(const char *text, size_t length, const char *name, json_t **out,
 		*out = json_object();
 		return *out ? 0 : err_set(err, -ENOMEM, "%s: out of memory", name);
 	}
+
 	/* jansson 2.14 skips a NUL behind a number. */
 	if (memchr(text, '\0', length))
 		return err_set(err, -EINVAL, "%s: is not JSON: has a NUL byte", name);
+
 	size_t mark = mark_length(text, length);
 	json_error_t error;
 	_cleanup_(release) json_t *json =
 	    json_loadb(text + mark, length - mark, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
 	if (!json && json_error_code(&error) == json_error_out_of_memory)
 		return err_set(err, -ENOMEM, "%s: out of memory", name);
+
 	if (!json)
 		return err_set(err, -EINVAL, "%s:%d:%d: is not JSON: %s", name, error.line,
 			       error.column, error.text);
 	if (!json_is_object(json))
 		return err_set(err, -EINVAL, "%s: has to be an object", name);
+
 	*out = take_ptr(json);
 	return 0;
 }
@@ -101,6 +105,7 @@ static size_t skip_string(const char *text, size_t at)
 static size_t skip_value(const char *text, size_t at)
 {
 	size_t depth = 0;
+
 	do {
 		if (text[at] == '"') {
 			at = skip_string(text, at);
@@ -109,6 +114,7 @@ static size_t skip_value(const char *text, size_t at)
 			at++;
 		} else if (text[at] == '}' || text[at] == ']') {
 			depth--;
+
 			at++;
 		} else if (depth > 0) {
 			at++;
@@ -134,11 +140,14 @@ static struct spot spot_find(const char *text, size_t open, const char *name)
 {
 	struct spot spot = {.open = open};
 	size_t at = open + 1;
+
 	for (;;) {
 		size_t blanks = at;
+
 		at = skip_blanks(text, at);
 		if (text[at] == '}')
 			break;
+
 		struct member member = {.key = at};
 		member.key_end = skip_string(text, at);
 		at = skip_blanks(text, member.key_end) + 1; /* the colon */
@@ -148,14 +157,17 @@ static struct spot spot_find(const char *text, size_t open, const char *name)
 			spot.is_found = true;
 			spot.found = member;
 		}
+
 		spot.blanks = blanks;
 		spot.last = member;
 		spot.count++;
 		at = skip_blanks(text, member.value_end);
 		if (text[at] == '}')
 			break;
+
 		at++; /* the comma */
 	}
+
 	spot.close = at;
 	return spot;
 }
@@ -181,6 +193,7 @@ static void read_runtimes(const json_t *runtimes, struct daemon_json *out)
 	const char *name;
 	json_t *runtime;
 	json_object_foreach((json_t *)runtimes, name, runtime)
+
 	{
 		const char *path = json_string_value(json_object_get(runtime, "path"));
 		if (strcmp(name, "nvidia") == 0 ||
@@ -209,12 +222,15 @@ static int load_features(const char *text, size_t length, const char *name, json
 	int rc = load(text, length, name, out_root, err);
 	if (rc < 0)
 		return rc;
+
 	const json_t *features = json_object_get(*out_root, features_key);
 	if (features && !json_is_object(features))
 		return wrong(name, "features", "an object", err);
+
 	const json_t *cdi = json_object_get(features, cdi_key);
 	if (cdi && !json_is_boolean(cdi))
 		return wrong(name, "features.cdi", "true or false", err);
+
 	*out = features;
 	return 0;
 }
@@ -227,6 +243,7 @@ int daemon_json_parse(const char *text, size_t length, const char *name, struct 
 	int rc = load_features(text, length, name, &root, &features, err);
 	if (rc < 0)
 		return rc;
+
 	struct daemon_json found = {.cdi = DAEMON_JSON_UNSET};
 	const json_t *cdi = json_object_get(features, cdi_key);
 	if (cdi) {
@@ -236,12 +253,14 @@ int daemon_json_parse(const char *text, size_t length, const char *name, struct 
 		struct spot inner = spot_find(text, outer.found.value, cdi_key);
 		found.cdi_line = line_of(text, inner.found.value);
 	}
+
 	const char *runtime = json_string_value(json_object_get(root, "default-runtime"));
 	(void)snprintf(found.default_runtime, sizeof(found.default_runtime), "%s",
 		       runtime ? runtime : "");
 	read_runtimes(json_object_get(root, "runtimes"), &found);
 	read_directories(json_object_get(root, "cdi-spec-dirs"), &found);
 	*out = found;
+
 	return 0;
 }
 
@@ -275,12 +294,16 @@ static int put_features(const char *text, const struct spot *spot, struct buf *p
 	size_t indent = spot->last.key;
 	while (indent > spot->blanks && text[indent - 1] != '\n')
 		indent--;
+
 	size_t width = spot->last.key - indent;
+
 	if (rc < 0 || indent == spot->blanks)
 		return rc < 0 ? rc : buf_add_text(put, "\"features\": {\"cdi\": true}");
+
 	bool is_crlf = indent - spot->blanks >= 2 && text[indent - 2] == '\r';
 	const char *end = is_crlf ? "\r\n" : "\n";
 	const char *blanks = text + indent;
+
 	return buf_printf(put, "\"features\": {%s%.*s%.*s\"cdi\": true%s%.*s}", end, (int)width,
 			  blanks, (int)width, blanks, end, (int)width, blanks);
 }
@@ -290,17 +313,21 @@ static int edit(const char *text, size_t length, struct buf *out)
 {
 	_cleanup_buf_ struct buf put;
 	buf_init(&put, DAEMON_JSON_TEXT_MAX);
+
 	size_t mark = mark_length(text, length);
+
 	if (is_empty(text, length)) {
 		int rc = buf_add(out, text, mark);
 		return rc < 0 ? rc
 			      : buf_add_text(out, "{\n    \"features\": {\n        \"cdi\": true\n"
 						  "    }\n}\n");
 	}
+
 	size_t open = skip_blanks(text, mark);
 	struct spot outer = spot_find(text, open, features_key), inner;
 	size_t from, to;
 	int rc;
+
 	if (!outer.is_found && outer.count == 0) {
 		from = open;
 		to = outer.close + 1;
@@ -311,6 +338,7 @@ static int edit(const char *text, size_t length, struct buf *out)
 	} else if (inner = spot_find(text, outer.found.value, cdi_key), inner.is_found) {
 		from = inner.found.value;
 		to = inner.found.value_end;
+
 		rc = buf_add_text(&put, "true");
 	} else if (inner.count == 0) {
 		from = inner.open;
@@ -322,6 +350,7 @@ static int edit(const char *text, size_t length, struct buf *out)
 		if (rc == 0)
 			rc = buf_add_text(&put, "\"cdi\": true");
 	}
+
 	return rc < 0 ? rc : splice(text, length, from, to, out, &put);
 }
 
@@ -331,12 +360,14 @@ static bool is_right(const char *text, size_t length, json_t *root)
 	_cleanup_(release) json_t *now = NULL;
 	if (load(text, length, "", &now, NULL) < 0)
 		return false;
+
 	json_t *features = json_object_get(root, features_key);
 	if (!features) {
 		features = json_object();
 		if (json_object_set_new(root, features_key, features) < 0)
 			return false;
 	}
+
 	return json_object_set_new(features, cdi_key, json_true()) == 0 && json_equal(now, root);
 }
 
@@ -348,15 +379,19 @@ int daemon_json_set_cdi(const char *text, size_t length, const char *name, struc
 	int rc = load_features(text, length, name, &root, &features, err);
 	if (rc < 0)
 		return rc;
+
 	if (json_is_true(json_object_get(features, cdi_key)))
 		return 0;
+
 	size_t before = out->length;
+
 	rc = edit(text, length, out);
 	/* An edit that could change anything else would be our mistake, in a file of others. */
 	if (rc == 0 && !is_right(out->data + before, out->length - before, root))
 		rc = -EINVAL;
 	if (rc == 0)
 		return 1;
+
 	out->length = before;
 	return err_set(err, rc, "%s: %s", name,
 		       rc == -EINVAL ? "is not understood" : err_describe(rc));

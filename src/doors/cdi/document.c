@@ -56,22 +56,27 @@ static int document_map(struct document_reader *reader, const struct yaml_node *
 {
 	if (node->kind != YAML_MAP)
 		return document_fail(reader, node, path, "has to be a map");
+
 	for (size_t i = 0; i < node->entry_count; i++) {
 		const struct yaml_node *key = node->entries[i].key;
 		size_t at = 0;
 		while (at < count && strcmp(fields[at].key, key->text) != 0)
 			at++;
+
 		if (at == count)
 			return document_fail(reader, key, path, "has no such field");
+
 		document_need(reader, fields[at].since, fields[at].key);
 		int rc = fields[at].check(reader, node->entries[i].value, fields[at].key);
 		if (rc < 0)
 			return rc;
 	}
+
 	for (size_t i = 0; i < count; i++)
 		if (fields[i].is_required && !yaml_get(node, fields[i].key))
 			return err_set(reader->err, -EINVAL, "%s:%u:%u: %s: needs '%s'",
 				       reader->name, node->line, node->column, path, fields[i].key);
+
 	return 0;
 }
 
@@ -82,9 +87,11 @@ static int document_list(struct document_reader *reader, const struct yaml_node 
 		return 0; /* Go writes an empty list so */
 	if (node->kind != YAML_LIST)
 		return document_fail(reader, node, path, "has to be a list");
+
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < node->entry_count; i++)
 		rc = check(reader, node->entries[i].value, path);
+
 	return rc;
 }
 
@@ -111,9 +118,11 @@ static int document_path(struct document_reader *reader, const struct yaml_node 
 		return rc;
 	if (node->text[0] != '/')
 		return document_fail(reader, node, path, "has to be an absolute path");
+
 	for (const char *at = node->text; (at = strstr(at, "/..")); at += 3)
 		if (at[3] == '/' || at[3] == '\0')
 			return document_fail(reader, node, path, "has to be a path without '..'");
+
 	return 0;
 }
 
@@ -346,14 +355,17 @@ static bool document_is_word(const char *text, size_t length, const char *inner,
 {
 	if (length == 0 || length >= DOCUMENT_NAME_MAX)
 		return false;
+
 	for (size_t i = 0; i < length; i++) {
 		bool is_digit = text[i] >= '0' && text[i] <= '9';
 		bool at_edge = i == 0 || i == length - 1;
+
 		if (document_is_letter(text[i]) || (is_digit && (i > 0 || digit_first)))
 			continue;
 		if (is_digit || at_edge || !strchr(inner, text[i]))
 			return false;
 	}
+
 	return true;
 }
 
@@ -410,16 +422,21 @@ static int document_devices(struct document_reader *reader, const struct yaml_no
 	if (node->entry_count > DOCUMENT_DEVICES_MAX)
 		return err_set(reader->err, -E2BIG, "%s: more than %d devices", reader->name,
 			       DOCUMENT_DEVICES_MAX);
+
 	_cleanup_free_ const struct yaml_node **names = calloc(node->entry_count, sizeof(*names));
 	if (!names)
 		return err_set(reader->err, -ENOMEM, "%s: out of memory", reader->name);
+
 	for (size_t i = 0; i < node->entry_count; i++)
 		names[i] = yaml_get(node->entries[i].value, "name");
+
 	qsort(names, node->entry_count, sizeof(names[0]), document_name_compare);
+
 	for (size_t i = 1; i < node->entry_count; i++)
 		if (strcmp(names[i]->text, names[i - 1]->text) == 0)
 			return document_fail(reader, names[i], path,
 					     "has to name each device once");
+
 	return 0;
 }
 
@@ -450,6 +467,7 @@ static int document_check_version(struct document_reader *reader, const struct y
 				     "has to be a version from 0.3.0 to 1.1.0");
 	if ((unsigned)rank >= reader->needed)
 		return 0;
+
 	return err_set(reader->err, -EINVAL, "%s:%u:%u: cdiVersion is %s, and %s needs %s",
 		       reader->name, node->line, node->column, document_versions[rank],
 		       reader->needed_by, document_versions[reader->needed]);
@@ -470,18 +488,21 @@ int document_parse(const char *text, size_t length, const char *name, struct doc
 	int rc = yaml_parse_large(text, length, DOCUMENT_TEXT_MAX, name, &document.yaml, err);
 	if (rc < 0)
 		return rc;
+
 	const struct yaml_node *root = yaml_root(document.yaml);
 	rc = document_map(&reader, root, "specification", fields, array_length(fields));
 	if (rc == 0)
 		rc = document_check_version(&reader, yaml_get(root, "cdiVersion"));
 	if (rc < 0)
 		return rc;
+
 	document.version = yaml_get(root, "cdiVersion")->text;
 	document.kind = yaml_get(root, "kind")->text;
 	document.edits = yaml_get(root, "containerEdits");
 	document.devices = yaml_get(root, "devices");
 	*out = document;
 	document = (struct document){0};
+
 	return 0;
 }
 

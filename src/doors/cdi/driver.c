@@ -57,21 +57,26 @@ int driver_complain(struct driver *driver, bool is_severe, bool is_mismatch, con
 		driver->problem_count++;
 		return 0;
 	}
+
 	if (!driver->problems) {
 		driver->problems = calloc(DRIVER_PROBLEMS_MAX, sizeof(*driver->problems));
 		if (!driver->problems)
 			return -ENOMEM;
 	}
+
 	uint32_t at = driver->problem_count < DRIVER_PROBLEMS_MAX ? driver->problem_count
 								  : DRIVER_PROBLEMS_MAX - 1;
 	struct driver_problem *problem = &driver->problems[at];
+
 	driver->problem_count++;
 	problem->is_severe = is_severe;
 	problem->is_mismatch = is_mismatch;
+
 	va_list arguments;
 	va_start(arguments, format);
 	(void)vsnprintf(problem->text, sizeof(problem->text), format, arguments);
 	va_end(arguments);
+
 	return 0;
 }
 
@@ -87,14 +92,17 @@ int driver_add(struct driver *driver, enum driver_kind kind, uint32_t capabiliti
 	for (uint32_t i = 0; i < driver->file_count; i++)
 		if (driver->files[i].kind == kind && strcmp(driver->files[i].name, name) == 0)
 			return 0;
+
 	if (driver->file_count == DRIVER_FILES_MAX)
 		return err_set(err, -E2BIG, "more than %d driver files below '%s/'",
 			       DRIVER_FILES_MAX, driver->root);
 	if (!driver->files)
 		driver->files = calloc(DRIVER_FILES_MAX, sizeof(*driver->files));
+
 	_cleanup_free_ char *own_path = strdup(path), *own_name = strdup(name);
 	if (!driver->files || !own_path || !own_name)
 		return err_set(err, -ENOMEM, "out of memory for driver file '%s'", path);
+
 	driver->files[driver->file_count++] = (struct driver_file){.kind = kind,
 								   .capabilities = capabilities,
 								   .path = take_ptr(own_path),
@@ -112,10 +120,13 @@ static int driver_take(struct driver_search *search, int found, const struct err
 		return driver_add(search->driver, file->kind, file->capabilities, file->path,
 				  file->name, err);
 	}
+
 	if (found == -ENOENT || found == -ENOTDIR)
 		return 0;
+
 	bool is_code = file->kind == DRIVER_LIBRARY || file->kind == DRIVER_BINARY;
 	int rc = driver_refuse(search->driver, is_code ? file->capabilities : 0, why);
+
 	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
 
@@ -127,6 +138,7 @@ int driver_try(struct driver_search *search, enum driver_kind kind, uint32_t cap
 	int rc = file_path(inside, err, "%s", name);
 	if (rc < 0)
 		return rc;
+
 	const struct driver_file file = {kind, capabilities, real, inside};
 	rc = rootdir_find(search->root, path, kind == DRIVER_DIRECTORY ? S_IFDIR : S_IFREG, real,
 			  NULL, &why);
@@ -138,6 +150,7 @@ static int driver_find_binaries(struct driver_search *search, struct err *err)
 	for (size_t i = 0; i < array_length(driver_binaries); i++) {
 		const char *name = driver_binaries[i];
 		bool taken = false;
+
 		for (size_t j = 0; j < array_length(driver_binary_directories) && !taken; j++) {
 			char path[FILE_PATH_MAX], inside[FILE_PATH_MAX];
 			int rc = file_path(path, err, "%s/%s", driver_binary_directories[j], name);
@@ -147,18 +160,22 @@ static int driver_find_binaries(struct driver_search *search, struct err *err)
 				rc = driver_try(search, DRIVER_BINARY,
 						driver_capabilities_of(name, strlen(name)), path,
 						inside, &taken, err);
+
 			if (rc < 0)
 				return rc;
 		}
 	}
+
 	return 0;
 }
 
 static int driver_find_sockets(struct driver_search *search, struct err *err)
 {
 	static const char socket[] = "socket";
+
 	for (size_t i = 0; i < array_length(driver_daemons); i++) {
 		bool taken = false;
+
 		for (int var = 0; var < 2 && !taken; var++) {
 			char path[FILE_PATH_MAX], real[FILE_PATH_MAX], name[FILE_PATH_MAX];
 			char inside[FILE_PATH_MAX];
@@ -168,8 +185,10 @@ static int driver_find_sockets(struct driver_search *search, struct err *err)
 					   driver_daemons[i]);
 			if (rc == 0)
 				rc = file_path(name, err, "%s/%s", path, socket);
+
 			if (rc < 0)
 				return rc;
+
 			int found = rootdir_find_daemon(search->root, path, socket, real, &why);
 			if (found == 0)
 				rc = file_path(inside, err, "%s/%s", real, socket);
@@ -179,6 +198,7 @@ static int driver_find_sockets(struct driver_search *search, struct err *err)
 				return rc;
 		}
 	}
+
 	return 0;
 }
 
@@ -191,9 +211,11 @@ static int driver_find_mps(struct driver_search *search, struct err *err)
 	const char *own = search->options->mps;
 	bool taken = false;
 	int rc = 0;
+
 	if (own && own[0] == '/' && strcmp(own, DRIVER_MPS) != 0)
 		return driver_try(search, DRIVER_DIRECTORY, DRIVER_COMPUTE, own, DRIVER_MPS, &taken,
 				  err);
+
 	char path[FILE_PATH_MAX];
 	if (file_path(path, NULL, "%s" DRIVER_MPS, search->root->path) == 0 && file_exists(path))
 		rc = driver_complain(search->driver, false, false,
@@ -201,6 +223,7 @@ static int driver_find_mps(struct driver_search *search, struct err *err)
 				     "directory in its place; start MPS with "
 				     "CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps and set it here too",
 				     path);
+
 	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
 
@@ -212,8 +235,10 @@ static int driver_find_gsp(struct driver_search *search, const char *directory, 
 	int rc = file_path(path, err, "%s/nvidia/%s", directory, search->driver->version);
 	if (rc < 0)
 		return rc;
+
 	struct err why = {0};
 	_cleanup_close_ int fd = -1;
+
 	rc = rootdir_find(search->root, path, S_IFDIR, real, &fd, &why);
 	if (rc == -ENOENT || rc == -ENOTDIR)
 		return 0;
@@ -221,21 +246,27 @@ static int driver_find_gsp(struct driver_search *search, const char *directory, 
 		rc = driver_refuse(search->driver, 0, &why);
 		return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 	}
+
 	_cleanup_closedir_ DIR *open_directory = fdopendir(fd);
 	if (!open_directory)
 		return err_set(err, -errno, "cannot read '%s': %s", path, err_describe(errno));
+
 	(void)take_fd(&fd); /* the directory's now */
 	const struct dirent *entry;
+
 	for (int i = 0; i < DRIVER_ENTRIES_MAX && (entry = readdir(open_directory)); i++) {
 		char file[FILE_PATH_MAX];
+
 		if (fnmatch("gsp*.bin", entry->d_name, FNM_PERIOD) != 0)
 			continue;
+
 		rc = file_path(file, err, "%s/%s", path, entry->d_name);
 		if (rc == 0)
 			rc = driver_try(search, DRIVER_FIRMWARE, 0, file, file, out_taken, err);
 		if (rc < 0)
 			return rc;
 	}
+
 	return 0;
 }
 
@@ -245,19 +276,24 @@ static int driver_find_firmware(struct driver_search *search, struct err *err)
 	bool has_release = release && release[0] && !strchr(release, '/');
 	bool taken = false;
 	int rc = 0;
+
 	if (own && own[0] == '/')
 		rc = driver_find_gsp(search, own, &taken, err);
 	static const char *const directories[] = {"/lib/firmware/updates", "/lib/firmware"};
+
 	for (size_t i = 0; rc == 0 && !taken && i < array_length(directories); i++) {
 		char path[FILE_PATH_MAX];
+
 		if (has_release) {
 			rc = file_path(path, err, "%s/%s", directories[i], release);
 			if (rc == 0)
 				rc = driver_find_gsp(search, path, &taken, err);
 		}
+
 		if (rc == 0 && !taken)
 			rc = driver_find_gsp(search, directories[i], &taken, err);
 	}
+
 	return rc;
 }
 
@@ -273,9 +309,11 @@ int driver_find(const struct driver_options *options, struct driver *out, struct
 	int rc = rootdir_open(options->root, &root, err);
 	if (rc < 0)
 		return rc;
+
 	_cleanup_driver_ struct driver driver = {0};
 	if (strlen(root.path) >= sizeof(driver.root))
 		return err_set(err, -ENAMETOOLONG, "driver root '%.64s...' is too long", root.path);
+
 	memcpy(driver.root, root.path, strlen(root.path) + 1);
 	struct driver_search search = {.options = options,
 				       .root = &root,
@@ -285,6 +323,7 @@ int driver_find(const struct driver_options *options, struct driver *out, struct
 	rc = driver_find_libraries(&search, err);
 	if (rc == 0)
 		rc = driver_find_binaries(&search, err);
+
 	if (rc == 0)
 		rc = driver_find_firmware(&search, err);
 	if (rc == 0)
@@ -293,15 +332,18 @@ int driver_find(const struct driver_options *options, struct driver *out, struct
 		rc = driver_find_mps(&search, err);
 	if (rc == 0)
 		rc = driver_find_data(&search, err);
+
 	for (uint32_t i = 0; i < search.directory_count; i++) {
 		free(search.directories[i].path);
 		(void)closedir(search.directories[i].stream); /* only read */
 	}
+
 	if (rc < 0)
 		return rc;
 	if (driver.file_count > 0)
 		qsort(driver.files, driver.file_count, sizeof(driver.files[0]),
 		      driver_file_compare);
+
 	*out = driver;
 	driver = (struct driver){0};
 	return 0;
@@ -337,23 +379,28 @@ int driver_check(const struct driver *driver, struct err *err)
 int driver_capabilities_parse(const char *text, uint32_t *out, struct err *err)
 {
 	uint32_t bits = 0;
+
 	for (const char *word = text;;) {
 		size_t length = strcspn(word, ","), i = 0;
 		while (i < array_length(driver_words) &&
 		       (strlen(driver_words[i].name) != length ||
 			memcmp(driver_words[i].name, word, length) != 0))
 			i++;
+
 		if (i == array_length(driver_words))
 			return err_set(
 			    err, -EINVAL,
 			    "'%.*s' is no driver capability; there are utility, compute, "
 			    "video, graphics, ngx, display and all",
 			    (int)(length < 64 ? length : 64), word);
+
 		bits |= driver_words[i].capability;
 		if (word[length] == '\0')
 			break;
+
 		word += length + 1;
 	}
+
 	*out = bits;
 	return 0;
 }

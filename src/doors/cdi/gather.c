@@ -41,15 +41,19 @@ int gather_minors(const char *root, struct minors **out, struct err *err)
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, MINORS_SIZE_MAX);
 	if (buf_reserve(&text, GATHER_MINORS_USUAL) < 0) /* not in eight reads */
 		return err_set(err, -ENOMEM, "out of memory for '" MINORS_PATH "'");
+
 	int rc = file_path(path, err, "%s" MINORS_PATH, root);
 	if (rc == 0)
 		rc = file_read(path, &text, err);
+
 	/* Drivers without MIG have no such file, and machines without GPUs none above it. */
 	if (rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES)
 		return 0;
+
 	return rc < 0 ? rc : minors_parse(buf_text(&text), text.length, out, err);
 }
 
@@ -58,10 +62,12 @@ static int gather_driver(const struct gather_options *options, struct gather *ou
 	_cleanup_buf_ struct buf firmware;
 	struct utsname kernel = {0};
 	const char *root = options->driver_root;
+
 	gather_line(options->root, "/sys/module/firmware_class/parameters/path", &firmware);
 	(void)uname(&kernel); /* "": its firmware is not looked for */
 	if (!root || !root[0])
 		root = options->root[0] ? options->root : "/";
+
 	const struct driver_options how = {.root = root,
 					   .version = out->kernel_version,
 					   .release = kernel.release,
@@ -70,6 +76,7 @@ static int gather_driver(const struct gather_options *options, struct gather *ou
 					   .directories = options->directories,
 					   .directory_count = options->directory_count};
 	int rc = driver_find(&how, &out->driver, err);
+
 	out->has_driver = rc == 0;
 	return rc;
 }
@@ -78,11 +85,13 @@ int gather_read(const struct gather_options *options, struct gather *out, struct
 {
 	_cleanup_gather_ struct gather gather = {.has_driver = false};
 	gather_versions(options->root, &gather);
+
 	int rc = gather_minors(options->root, &gather.minors, err);
 	if (rc == 0)
 		rc = gather_driver(options, &gather, err);
 	if (rc < 0)
 		return rc;
+
 	*out = gather;
 	gather = (struct gather){.has_driver = false};
 	return 0;
@@ -103,18 +112,22 @@ int gather_check(const struct gather *gather, const char *nvml_version, struct e
 		return err_set(err, -ENXIO,
 			       "no NVIDIA kernel module is loaded: modprobe nvidia, and see dmesg "
 			       "if that fails");
+
 	if (gather->proc_version[0] && strcmp(kernel, gather->proc_version) != 0)
 		return err_set(err, -ESTALE,
 			       "/sys/module/nvidia/version says that the kernel module is %s and "
 			       "/proc/driver/nvidia/version that it is %s: reboot",
 			       kernel, gather->proc_version);
+
 	int rc = gather->has_driver ? driver_check(&gather->driver, err) : 0;
 	if (rc < 0)
 		return rc;
+
 	if (nvml_version[0] && strcmp(nvml_version, kernel) != 0)
 		return err_set(err, -ESTALE,
 			       "the loaded kernel module is %s, and the driver that NVML speaks to "
 			       "calls itself %s: reboot, or reinstall the driver",
 			       kernel, nvml_version);
+
 	return 0;
 }

@@ -67,14 +67,17 @@ static bool generate_look(const struct generator *generator, const char *path,
 {
 	char full[FILE_PATH_MAX];
 	struct stat status;
+
 	if (strlen(path) >= sizeof(out->path) ||
 	    file_path(full, NULL, "%s%s", generator->dev_root, path) < 0)
 		return false;
+
 	int rc = generator->options->look
 		     ? generator->options->look(generator->options->context, full, &status)
 		     : lstat(full, &status);
 	if (rc != 0 || !S_ISCHR(status.st_mode))
 		return false;
+
 	*out = (struct generate_node){
 	    .mode = status.st_mode & 0777, .uid = status.st_uid, .gid = status.st_gid};
 	memcpy(out->path, path, strlen(path) + 1);
@@ -111,9 +114,11 @@ static void generate_drm(const struct generator *generator, const struct gpu *gp
 	    file_path(path, NULL, "%s/sys/bus/pci/devices/%s/drm", generator->options->root,
 		      pci_address_to_string(&gpu->pci, address)) < 0)
 		return;
+
 	_cleanup_closedir_ DIR *directory = opendir(path);
 	if (!directory)
 		return;
+
 	uint32_t before = device->node_count;
 	const struct dirent *entry;
 	for (int i = 0; i < GENERATE_DRM_MAX && (entry = readdir(directory)); i++) {
@@ -122,6 +127,7 @@ static void generate_drm(const struct generator *generator, const struct gpu *gp
 								entry->d_name) < sizeof(node))
 			(void)generate_add_node(generator, device, node);
 	}
+
 	qsort(device->nodes + before, device->node_count - before, sizeof(device->nodes[0]),
 	      generate_node_compare);
 }
@@ -169,6 +175,7 @@ static int generate_not_there(const struct generator *generator, const char *nam
 	for (uint32_t i = 0; i < generator->inventory->gpu_count; i++) {
 		const struct gpu *gpu = &generator->inventory->gpus[i];
 		char index[16];
+
 		(void)snprintf(index, sizeof(index), "%u", gpu->index); /* fits */
 		if (gpu->mig_current == GPU_MIG_ENABLED &&
 		    (strcmp(index, name) == 0 || strcmp(gpu->uuid, name) == 0))
@@ -176,6 +183,7 @@ static int generate_not_there(const struct generator *generator, const char *nam
 				       "GPU %s is in MIG mode: name its MIG devices, as %s:0", name,
 				       index);
 	}
+
 	return err_set(err, -ENODEV,
 		       "there is no device '%s' with its nodes here: 'sluice devices' lists them",
 		       name);
@@ -185,9 +193,11 @@ static int generate_not_there(const struct generator *generator, const char *nam
 static int generate_check_wanted(const struct generator *generator, struct err *err)
 {
 	const struct generate_options *options = generator->options;
+
 	for (size_t i = 0; i < options->imex_count; i++) {
 		struct generate_node node;
 		char path[GENERATE_PATH_MAX];
+
 		(void)snprintf(path, sizeof(path), GENERATE_IMEX, options->imex[i]); /* fits */
 		if (!generate_look(generator, path, &node))
 			return err_set(err, -ENODEV,
@@ -195,14 +205,17 @@ static int generate_check_wanted(const struct generator *generator, struct err *
 				       "channel made (nvidia-modprobe -i)?",
 				       generator->dev_root, path);
 	}
+
 	for (size_t i = 0; options->devices && i < options->devices_count; i++) {
 		size_t j = 0;
 		while (j < generator->device_count &&
 		       !generate_is_called(&generator->devices[j], options->devices[i]))
 			j++;
+
 		if (j == generator->device_count)
 			return generate_not_there(generator, options->devices[i], err);
 	}
+
 	return 0;
 }
 
@@ -211,22 +224,27 @@ static void generate_instances(struct generator *generator, uint32_t parent,
 			       struct generate_device *device)
 {
 	const struct inventory *inventory = generator->inventory;
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
 		if (mig->parent != parent)
 			continue;
+
 		for (int part = 0; part < 2; part++) {
 			char path[GENERATE_PATH_MAX];
 			uint32_t cap, ci = part == 0 ? MINORS_GPU_INSTANCE : mig->ci;
+
 			if (!generator->minors ||
 			    minors_find(generator->minors, inventory->gpus[parent].minor, mig->gi,
 					ci, &cap) < 0)
 				continue;
+
 			(void)snprintf(path, sizeof(path), "/dev/nvidia-caps/nvidia-cap%u",
 				       cap); /* fits */
 			(void)generate_add_node(generator, device, path);
 		}
 	}
+
 	qsort(device->nodes + 1, device->node_count - 1, sizeof(device->nodes[0]),
 	      generate_node_compare);
 }
@@ -236,6 +254,7 @@ static void generate_gpu(struct generator *generator, const struct gpu *gpu)
 	struct generate_device *device = &generator->devices[generator->device_count];
 	*device = (struct generate_device){.uuid = gpu->uuid};
 	(void)snprintf(device->index, sizeof(device->index), "%u", gpu->index); /* fits */
+
 	if (!generate_is_wanted(generator, device) || !generate_has_name(generator, gpu->uuid) ||
 	    !generate_gpu_node(generator, gpu, device))
 		return;
@@ -243,6 +262,7 @@ static void generate_gpu(struct generator *generator, const struct gpu *gpu)
 		generate_instances(generator, (uint32_t)(gpu - generator->inventory->gpus), device);
 	else
 		generate_drm(generator, gpu, device);
+
 	generator->device_count++;
 }
 
@@ -251,11 +271,13 @@ static bool generate_cap(struct generator *generator, const struct gpu *gpu,
 {
 	uint32_t cap;
 	char path[GENERATE_PATH_MAX] = "capability";
+
 	if (minors_find(generator->minors, gpu->minor, mig->gi, ci, &cap) == 0) {
 		(void)snprintf(path, sizeof(path), "/dev/nvidia-caps/nvidia-cap%u", cap); /* fits */
 		if (generate_add_node(generator, device, path))
 			return true;
 	}
+
 	generate_note(generator, "MIG device %u:%u (%s) is left out: there is no %s of it\n",
 		      gpu->index, mig->index, mig->uuid, path);
 	return false;
@@ -265,13 +287,16 @@ static void generate_mig(struct generator *generator, const struct mig_device *m
 {
 	const struct gpu *gpu = &generator->inventory->gpus[mig->parent];
 	struct generate_device *device = &generator->devices[generator->device_count];
+
 	*device = (struct generate_device){.is_mig = true, .uuid = mig->uuid};
 	(void)snprintf(device->index, sizeof(device->index), "%u:%u", gpu->index, mig->index);
+
 	if (!generate_is_wanted(generator, device) || !generate_has_name(generator, mig->uuid) ||
 	    !generate_gpu_node(generator, gpu, device) ||
 	    !generate_cap(generator, gpu, mig, MINORS_GPU_INSTANCE, device) ||
 	    !generate_cap(generator, gpu, mig, mig->ci, device))
 		return;
+
 	if (strstr(mig->profile, "gfx"))
 		generate_drm(generator, gpu, device);
 	generator->device_count++;
@@ -304,6 +329,7 @@ static void generate_put(struct generator *generator, const char *text)
 static void generate_escaped(struct generator *generator, const char *text)
 {
 	const char *run = text, *at = text;
+
 	for (size_t size, rest = strlen(text); rest > 0; at += size, rest -= size) {
 		uint32_t letter = text_decode(at, rest, &size);
 		if (letter >= ' ' && letter != 0x7f && letter != '"' && letter != '\\' &&
@@ -315,6 +341,7 @@ static void generate_escaped(struct generator *generator, const char *text)
 		generate_print(generator, "\\u%04x", letter);
 		run = at + size;
 	}
+
 	generate_bytes(generator, run, (size_t)(at - run));
 }
 
@@ -338,14 +365,17 @@ static void generate_write_node(struct generator *generator, const struct genera
 	generate_item(generator);
 	generate_put(generator, "        {\"path\": ");
 	generate_string(generator, "", node->path);
+
 	if (generator->host_dev_root[0]) {
 		generate_put(generator, ", \"hostPath\": ");
 		generate_string(generator, generator->host_dev_root, node->path);
 	}
+
 	/* Without them a runtime makes the node 0666 and root's. */
 	if (node->mode != 0666)
 		generate_print(generator, ", \"fileMode\": %u, \"uid\": %u, \"gid\": %u",
 			       (unsigned)node->mode, (unsigned)node->uid, (unsigned)node->gid);
+
 	generate_put(generator, ", \"permissions\": \"rw\"}");
 }
 
@@ -363,10 +393,12 @@ static void generate_mount(struct generator *generator, const struct driver_file
 			      : file->kind == DRIVER_DIRECTORY ? pipes
 							       : files;
 	char path[FILE_PATH_MAX];
+
 	if (file_path(path, NULL, "%.*s", (int)length, file->path) < 0) {
 		generator->rc = generator->rc ? generator->rc : -ENAMETOOLONG;
 		return;
 	}
+
 	generate_item(generator);
 	generate_put(generator, "      {\"hostPath\": ");
 	generate_string(generator, generator->host_driver_root, path);
@@ -397,6 +429,7 @@ static const char *generate_alias(const struct generator *generator, const char 
 	    {"libnvidia-allocator.so.1", "gbm/nvidia-drm_gbm.so", DRIVER_GRAPHICS},
 	    {"libnvidia-vulkan-producer.so.", "libnvidia-vulkan-producer.so", DRIVER_ALL},
 	};
+
 	for (size_t i = 0; i < array_length(aliases); i++) {
 		size_t length = strlen(aliases[i].soname);
 		if (strncmp(aliases[i].soname, soname, length) == 0 &&
@@ -404,6 +437,7 @@ static const char *generate_alias(const struct generator *generator, const char 
 		    (aliases[i].capabilities & generator->options->capabilities))
 			return aliases[i].alias;
 	}
+
 	return NULL;
 }
 
@@ -414,8 +448,10 @@ static void generate_library(struct generator *generator, const struct driver_fi
 	const char *alias = generate_alias(generator, file->name);
 	if (alias)
 		generate_file(generator, file, directory, alias);
+
 	const char *slash = strrchr(file->name, '/');
 	char versioned[FILE_PATH_MAX];
+
 	if (file_path(versioned, NULL, "%.*s%s", slash ? (int)(slash - file->name + 1) : 0,
 		      file->name, strrchr(file->path, '/') + 1) == 0 &&
 	    generator->options->versioned && strcmp(versioned, file->name) != 0)
@@ -427,6 +463,7 @@ static void generate_one(struct generator *generator, const struct driver_file *
 			 const char *debian)
 {
 	uint32_t layout = generator->options->layout;
+
 	switch (file->kind) {
 	case DRIVER_LIBRARY:
 		if (layout & GENERATE_DEBIAN)
@@ -437,6 +474,7 @@ static void generate_one(struct generator *generator, const struct driver_file *
 	case DRIVER_MODULE:
 		if (layout & GENERATE_DEBIAN)
 			generate_file(generator, file, "/usr/lib/xorg/modules/", file->name);
+
 		if (layout & GENERATE_RHEL)
 			generate_file(generator, file, "/usr/lib64/xorg/modules/", file->name);
 		break;
@@ -464,7 +502,9 @@ static void generate_mounts(struct generator *generator)
 	(void)snprintf(debian, sizeof(debian), "/usr/lib/%s/",
 		       generator->options->triplet ? generator->options->triplet
 						   : driver_triplet_here());
+
 	const struct driver *driver = generator->driver;
+
 	generator->first = true;
 	for (uint32_t i = 0; driver && i < driver->file_count; i++)
 		if (!driver->files[i].capabilities ||
@@ -480,16 +520,19 @@ static void generate_control(struct generator *generator)
 	for (size_t i = 0; i < generator->options->imex_count; i++) {
 		struct generate_node node;
 		char path[GENERATE_PATH_MAX];
+
 		(void)snprintf(path, sizeof(path), GENERATE_IMEX,
 			       generator->options->imex[i]); /* fits */
 		if (generate_look(generator, path, &node))   /* else it was refused before */
 			generate_write_node(generator, &node);
 	}
+
 	for (size_t i = 0; i < array_length(nodes); i++) {
 		struct generate_node node;
 		uint32_t needs = driver_capabilities_at(nodes[i]);
 		if (needs && !(needs & generator->options->capabilities))
 			continue;
+
 		if (generate_look(generator, nodes[i], &node))
 			generate_write_node(generator, &node);
 		else
@@ -506,9 +549,11 @@ static void generate_write_device(struct generator *generator, bool *first, cons
 	generate_put(generator, ", \"containerEdits\": {\"deviceNodes\": [");
 	*first = false;
 	generator->first = true;
+
 	for (size_t i = 0; i < count; i++)
 		if (i == 0 || strcmp(nodes[i].path, nodes[i - 1].path) != 0)
 			generate_write_node(generator, &nodes[i]);
+
 	generate_put(generator, "]}}");
 }
 
@@ -520,14 +565,17 @@ static int generate_all(struct generator *generator, bool *first)
 	    calloc(generator->device_count * GENERATE_NODES_MAX, sizeof(*nodes));
 	if (!nodes)
 		return -ENOMEM;
+
 	for (size_t i = 0; i < generator->device_count; i++) {
 		const struct generate_device *device = &generator->devices[i];
 		memcpy(nodes + count, device->nodes, device->node_count * sizeof(nodes[0]));
 		count += device->node_count;
 	}
+
 	qsort(nodes, count, sizeof(nodes[0]), generate_node_compare);
 	generate_write_device(generator, first, "all", nodes, count);
 	free(nodes);
+
 	return 0;
 }
 
@@ -540,19 +588,25 @@ static int generate_write(struct generator *generator)
 	for (size_t i = 0; i < generator->device_count; i++)
 		needs_050 |=
 		    generator->devices[i].uuid[0] >= '0' && generator->devices[i].uuid[0] <= '9';
+
 	generate_print(generator,
 		       "{\n  \"cdiVersion\": \"%s\",\n  \"kind\": ", needs_050 ? "0.5.0" : "0.3.0");
 	generate_string(generator, "", options->kind);
 	generate_put(generator, ",\n  \"devices\": [");
+
 	bool first = true;
+
 	for (size_t i = 0; i < generator->device_count; i++) {
 		const struct generate_device *device = &generator->devices[i];
+
 		if (options->names & GENERATE_INDEX)
 			generate_write_device(generator, &first, device->index, device->nodes,
 					      device->node_count);
+
 		char typed[sizeof(device->index) + sizeof("mig")];
 		(void)snprintf(typed, sizeof(typed), "%s%s", device->is_mig ? "mig" : "gpu",
 			       device->index); /* fits */
+
 		if ((options->names & GENERATE_UUID) && document_is_device(device->uuid))
 			generate_write_device(generator, &first, device->uuid, device->nodes,
 					      device->node_count);
@@ -560,25 +614,31 @@ static int generate_write(struct generator *generator)
 			generate_write_device(generator, &first, typed, device->nodes,
 					      device->node_count);
 	}
+
 	if (!options->without_all && generator->rc == 0)
 		generator->rc = generate_all(generator, &first);
 	/* void: a hook of the old kind that is still there adds nothing of its own. */
 	generate_put(generator, "\n  ],\n  \"containerEdits\": {\n"
 				"    \"env\": [\"NVIDIA_VISIBLE_DEVICES=void\"]");
 	generate_put(generator, ",\n    \"deviceNodes\": [");
+
 	size_t mark = generator->out->length;
+
 	generate_control(generator);
 	if (generator->first && generator->rc == 0) /* none: take the empty list away */
 		generator->out->length = mark - strlen(",\n    \"deviceNodes\": [");
 	else
 		generate_put(generator, "]");
+
 	generate_put(generator, ",\n    \"mounts\": [");
 	mark = generator->out->length;
 	generate_mounts(generator);
+
 	if (generator->first && generator->rc == 0)
 		generator->out->length = mark - strlen(",\n    \"mounts\": [");
 	else
 		generate_put(generator, "]");
+
 	generate_put(generator, "\n  }\n}\n");
 	return generator->rc;
 }
@@ -590,6 +650,7 @@ int generate_text(const struct inventory *inventory, const struct minors *minors
 	int rc = driver ? driver_check(driver, err) : 0;
 	if (rc < 0)
 		return rc;
+
 	size_t most = (size_t)inventory->gpu_count + inventory->mig_count;
 	struct generator generator = {.inventory = inventory,
 				      .minors = minors,
@@ -599,23 +660,29 @@ int generate_text(const struct inventory *inventory, const struct minors *minors
 					  options->dev_root ? options->dev_root : options->root,
 				      .out = out,
 				      .notes = notes};
+
 	generator.host_dev_root =
 	    options->host_dev_root ? options->host_dev_root : generator.dev_root;
 	generator.host_driver_root = options->host_driver_root ? options->host_driver_root
 				     : driver		       ? driver->root
 							       : "";
+
 	_cleanup_free_ struct generate_device *devices = calloc(most + 1, sizeof(*devices));
 	if (!devices)
 		return err_set(err, -ENOMEM, "out of memory for %zu devices", most);
+
 	generator.devices = devices;
 	for (uint32_t i = 0; i < inventory->gpu_count; i++)
 		if (inventory->gpus[i].mig_current != GPU_MIG_ENABLED || options->mig_whole)
 			generate_gpu(&generator, &inventory->gpus[i]);
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++)
 		generate_mig(&generator, &inventory->migs[i]);
+
 	rc = generate_check_wanted(&generator, err);
 	if (rc < 0)
 		return rc;
+
 	if (generator.device_count == 0)
 		return err_set(
 		    err, -ENODEV,
@@ -624,10 +691,13 @@ int generate_text(const struct inventory *inventory, const struct minors *minors
 		    inventory->simulated
 			? "; a simulated machine has plain files there unless root starts it"
 			: "");
+
 	size_t before = out->length;
+
 	rc = generate_write(&generator);
 	if (rc == 0)
 		return 0;
+
 	out->length = before;
 	return err_set(err, rc, "cannot write the specification of %s: %s", options->kind,
 		       rc == -EINVAL ? "a path is not UTF-8" : err_describe(rc));
@@ -638,6 +708,7 @@ int generate_channel(const struct generate_options *options, struct buf *out, st
 	struct generator generator = {.options = options, .out = out, .first = true};
 	struct generate_node node;
 	char path[GENERATE_PATH_MAX];
+
 	(void)snprintf(path, sizeof(path), GENERATE_IMEX, 0u); /* fits */
 	generator.dev_root = options->dev_root ? options->dev_root : options->root;
 	generator.host_dev_root =
@@ -648,16 +719,20 @@ int generate_channel(const struct generate_options *options, struct buf *out, st
 		if (!generate_look(&generator, path, &node))
 			return 0;
 	}
+
 	size_t before = out->length;
 	bool first = true;
+
 	generate_put(&generator, "{\n  \"cdiVersion\": \"0.5.0\",\n  \"kind\": ");
 	generate_string(&generator, "", options->kind);
 	generate_put(&generator, ",\n  \"devices\": [");
 	generate_write_device(&generator, &first, "0", &node, 1);
 	generate_put(&generator, "\n  ],\n  \"containerEdits\": {\n"
 				 "    \"env\": [\"NVIDIA_VISIBLE_DEVICES=void\"]\n  }\n}\n");
+
 	if (generator.rc == 0)
 		return 0;
+
 	out->length = before;
 	return err_set(err, generator.rc, "cannot write the specification of %s: %s", options->kind,
 		       generator.rc == -EINVAL ? "a path is not UTF-8"

@@ -90,6 +90,7 @@ static struct image_place image_look(const struct image_root *root, const char *
 					     .device = status.st_dev,
 					     .inode = status.st_ino,
 					     .mode = status.st_mode};
+
 	return place;
 }
 
@@ -106,10 +107,12 @@ static int image_open_file(const struct image_root *root, const char *path)
 	_cleanup_close_ int fd = image_open(root, path);
 	if (fd < 0)
 		return fd;
+
 	if (fstat(fd, &status) != 0)
 		return -errno;
 	if (!S_ISREG(status.st_mode))
 		return -EINVAL;
+
 	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd); /* fits */
 	int open_fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	return open_fd < 0 ? -errno : open_fd;
@@ -128,13 +131,16 @@ static bool image_is_glibc(struct image_root *root, const char *path)
 			  "'%s' of the image cannot be looked at by this user: %s", path,
 			  err_describe(fd));
 	}
+
 	if (fd < 0 || soname_read(fd, path, &library, NULL) < 0)
 		return false;
+
 	if (library.bits == SONAME_CLASS_64 && library.machine != root->arch->machine) {
 		const struct check_about about = {.path = path, .key = ""};
 		check_add(&root->checker, CHECK_IMAGE_ARCH, CHECK_STALE, &about,
 			  "'%s' of the image is for another machine than this one", path);
 	}
+
 	return library.bits == SONAME_CLASS_64 && library.machine == root->arch->machine &&
 	       strcmp(library.soname, "libc.so.6") == 0;
 }
@@ -149,6 +155,7 @@ static void image_find_libc(struct image_root *root)
 	    {"/lib64", IMAGE_RHEL},	     {"/usr/lib64", IMAGE_RHEL},
 	    {"/usr/lib", IMAGE_FLAT},	     {"/lib", IMAGE_FLAT},
 	};
+
 	for (size_t i = 0; i < array_length(places); i++) {
 		char path[FILE_PATH_MAX];
 		if (file_path(path, NULL, "%s/libc.so.6", places[i].directory) == 0 &&
@@ -158,6 +165,7 @@ static void image_find_libc(struct image_root *root)
 			return;
 		}
 	}
+
 	if (image_look(root, root->arch->musl).is_there)
 		root->image->libc = IMAGE_MUSL;
 }
@@ -166,6 +174,7 @@ static void image_check_libc(struct image_root *root)
 {
 	const char *loader = root->arch->loader;
 	const struct check_about about = {.path = loader, .key = ""};
+
 	if (root->image->libc == IMAGE_MUSL)
 		check_add(&root->checker, CHECK_IMAGE_MUSL, CHECK_STALE, &about,
 			  "the image has musl, and NVIDIA's libraries need glibc: CUDA cannot work "
@@ -196,9 +205,11 @@ static void image_own(struct image_root *root, const char *path, const char *lib
 	struct image_place place = image_look(root, path);
 	if (!place.is_there || !S_ISREG(place.mode))
 		return;
+
 	char fix[CHECK_TEXT_MAX], quoted[CHECK_TEXT_MAX];
 	(void)snprintf(fix, sizeof(fix), "in the image: rm %.*s && ldconfig", CHECK_TEXT_MAX / 2,
 		       check_quote(path, quoted));
+
 	const struct check_about about = {.path = path, .key = path, .fix = fix};
 	check_add(&root->checker, CHECK_IMAGE_LIBRARY, severity, &about,
 		  "the image has '%s' of its own, %s: '%s' would not be the driver's", path, why,
@@ -210,16 +221,20 @@ static void image_check_entry(struct image_root *root, const struct ldcache_entr
 {
 	const char *library = NULL, *slash = strrchr(entry->path, '/');
 	char directory[FILE_PATH_MAX];
+
 	for (size_t i = 0; i < array_length(image_libraries); i++)
 		if (strcmp(image_libraries[i], entry->name) == 0)
 			library = image_libraries[i];
+
 	if (!library || entry->arch != root->arch->cache || entry->path[0] != '/' ||
 	    file_path(directory, NULL, "%.*s/", (int)(slash - entry->path), entry->path) < 0)
 		return;
+
 	struct image_place place = image_look(root, directory);
 	/* There CDI's mount covers it. */
 	if (strcmp(slash + 1, library) == 0 && image_is_mounted(root, &place))
 		return;
+
 	image_own(root, entry->path, library, CHECK_STALE,
 		  "named in its /etc/ld.so.cache and so found first");
 }
@@ -231,16 +246,19 @@ static int image_check_cache(struct image_root *root, struct err *err)
 	struct ldcache_entry entry;
 	struct err why = {0};
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, LDCACHE_SIZE_MAX);
 	_cleanup_close_ int fd = image_open_file(root, LDCACHE_PATH);
 	if (fd == -ENOENT || fd == -ENOTDIR)
 		return 0;
+
 	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd); /* fits */
 	int rc = fd < 0 ? err_set(&why, fd, "%s", err_describe(fd)) : file_read(link, &text, &why);
 	if (rc == -ENOMEM)
 		return err_set(err, rc, "out of memory for the image's " LDCACHE_PATH);
 	if (rc == 0)
 		rc = ldcache_parse(buf_text(&text), text.length, &cache, &why);
+
 	if (rc < 0) {
 		const struct check_about about = {.path = LDCACHE_PATH, .key = ""};
 		check_add(&root->checker, CHECK_IMAGE_CACHE, CHECK_NOTE, &about,
@@ -248,8 +266,10 @@ static int image_check_cache(struct image_root *root, struct err *err)
 			  why.text);
 		return 0;
 	}
+
 	for (uint32_t at = 0; ldcache_next(&cache, &at, &entry);)
 		image_check_entry(root, &entry);
+
 	return 0;
 }
 
@@ -273,12 +293,15 @@ static void image_check_directories(struct image_root *root)
 	    [IMAGE_FLAT] = {"/lib", "/usr/lib", NULL},
 	};
 	const char *const *at = directories[root->image->layout];
+
 	bool is_mounted = false;
 	const char *last = "";
+
 	for (; *at && !is_mounted; at++) {
 		struct image_place place = image_look(root, *at);
 		is_mounted = image_is_mounted(root, &place);
 		last = *at;
+
 		for (size_t i = 0; i < array_length(image_libraries); i++) {
 			for (size_t j = 0; root->arch->hwcaps[j]; j++)
 				image_check_in(root, *at, root->arch->hwcaps[j],
@@ -287,9 +310,11 @@ static void image_check_directories(struct image_root *root)
 				image_check_in(root, *at, NULL, image_libraries[i]);
 		}
 	}
+
 	/* The others are made by the mounts where they are missing. */
 	if (root->image->layout != IMAGE_FLAT || is_mounted)
 		return;
+
 	const struct check_about about = {
 	    .path = last, .key = "", .fix = "podman run --env LD_LIBRARY_PATH=/usr/lib64 ..."};
 	check_add(&root->checker, CHECK_IMAGE_LAYOUT, CHECK_STALE, &about,
@@ -306,6 +331,7 @@ static void image_check_usual(struct image_root *root)
 	    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",	     "/usr/local/lib",
 	    "/opt/conda/lib",
 	};
+
 	for (size_t i = 0; i < array_length(directories); i++)
 		for (size_t j = 0; j < array_length(image_libraries); j++) {
 			char path[FILE_PATH_MAX];
@@ -313,6 +339,7 @@ static void image_check_usual(struct image_root *root)
 			    file_path(path, NULL, "%s/%s", directories[i], image_libraries[j]) < 0;
 			for (uint32_t k = 0; !is_known && k < root->checker.check->count; k++)
 				is_known = strcmp(root->checker.check->findings[k].key, path) == 0;
+
 			if (!is_known)
 				image_own(root, path, image_libraries[j], CHECK_NOTE,
 					  "which comes first where LD_LIBRARY_PATH or a RUNPATH "
@@ -324,13 +351,16 @@ static void image_check_usual(struct image_root *root)
 static void image_check_blocked(struct image_root *root)
 {
 	const char *const directories[] = {root->debian[1], "/usr/lib64"};
+
 	for (size_t i = 0; i < array_length(directories); i++)
 		for (size_t j = 0; j < array_length(image_libraries); j++) {
 			char path[FILE_PATH_MAX];
 			if (file_path(path, NULL, "%s/%s", directories[i], image_libraries[j]) < 0)
 				continue;
+
 			struct image_place place = image_look(root, path);
 			const struct check_about about = {.path = path, .key = path};
+
 			if (place.is_there && !S_ISREG(place.mode))
 				check_add(&root->checker, CHECK_IMAGE_BLOCKED, CHECK_STALE, &about,
 					  "'%s' of the image is no regular file: nothing can be "
@@ -349,17 +379,21 @@ static int image_check_all(struct image_root *root, const char *directory, struc
 			       "cannot look below '%s': %s", directory,
 			       probe == -ENOSYS ? "this kernel has no openat2(2); Linux 5.6 has"
 						: err_describe(probe));
+
 	image_find_libc(root);
 	image_check_libc(root);
 	if (root->image->libc != IMAGE_GLIBC)
 		return 0;
+
 	int rc = image_check_cache(root, err);
 	if (rc < 0)
 		return rc;
+
 	image_check_directories(root);
 	image_check_blocked(root);
 	if (root->checker.rc == 0)
 		image_check_usual(root);
+
 	return 0;
 }
 
@@ -373,17 +407,21 @@ int image_check(const char *directory, const char *triplet, struct image *out, s
 	for (size_t i = 0; i < array_length(image_archs); i++)
 		if (image_archs[i].machine == soname_machine_here())
 			root.arch = &image_archs[i];
+
 	if (!root.arch)
 		return err_set(err, -EOPNOTSUPP, "there is no CUDA for this machine");
+
 	int rc = file_path(root.debian[0], err, "/lib/%s", root.triplet);
 	if (rc == 0)
 		rc = file_path(root.debian[1], err, "/usr/lib/%s", root.triplet);
 	if (rc < 0)
 		return rc;
+
 	_cleanup_close_ int fd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot open the image '%s': %s", directory,
 			       err_describe(errno));
+
 	root.fd = fd;
 	rc = image_check_all(&root, directory, err);
 	if (rc == 0 && root.checker.rc < 0)
@@ -391,6 +429,7 @@ int image_check(const char *directory, const char *triplet, struct image *out, s
 			     err_describe(root.checker.rc));
 	if (rc == 0)
 		*out = image;
+
 	return rc;
 }
 

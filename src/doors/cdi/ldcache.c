@@ -36,14 +36,17 @@ static int ldcache_begin(const unsigned char *bytes, size_t length, size_t *out,
 	if (length < LDCACHE_OLD_HEADER ||
 	    memcmp(bytes, ldcache_old_magic, sizeof(ldcache_old_magic)) != 0)
 		return 0;
+
 	uint64_t count = ldcache_u32(bytes + LDCACHE_OLD_COUNT);
 	uint64_t end = LDCACHE_OLD_HEADER + count * LDCACHE_OLD_ENTRY;
+
 	end = (end + LDCACHE_ALIGNMENT - 1) & ~(uint64_t)(LDCACHE_ALIGNMENT - 1);
 	if (end > length)
 		return err_set(err, -EINVAL,
 			       "%s: its old part claims %llu libraries, more than its %zu bytes "
 			       "hold; run ldconfig",
 			       LDCACHE_PATH, (unsigned long long)count, length);
+
 	*out = (size_t)end;
 	return 0;
 }
@@ -76,28 +79,34 @@ int ldcache_parse(const void *bytes, size_t length, struct ldcache *out, struct 
 	if (length > LDCACHE_SIZE_MAX)
 		return err_set(err, -EFBIG, "%s: more than %d bytes", LDCACHE_PATH,
 			       LDCACHE_SIZE_MAX);
+
 	size_t begin;
 	int rc = ldcache_begin(bytes, length, &begin, err);
 	if (rc < 0)
 		return rc;
+
 	struct ldcache cache = {.bytes = (const unsigned char *)bytes + begin,
 				.length = length - begin};
 	if (cache.length < LDCACHE_HEADER ||
 	    memcmp(cache.bytes, ldcache_magic, strlen(ldcache_magic)) != 0)
 		return err_set(err, -EINVAL, "%s: not a cache of glibc; run ldconfig",
 			       LDCACHE_PATH);
+
 	if (!ldcache_is_native(cache.bytes[LDCACHE_ORDER]))
 		return err_set(err, -EINVAL, "%s: of a machine of the other byte order",
 			       LDCACHE_PATH);
+
 	cache.count = ldcache_u32(cache.bytes + LDCACHE_COUNT);
 	if (cache.count > LDCACHE_COUNT_MAX)
 		return err_set(err, -EFBIG, "%s: claims %u libraries, more than %d", LDCACHE_PATH,
 			       cache.count, LDCACHE_COUNT_MAX);
+
 	if (cache.count > (cache.length - LDCACHE_HEADER) / LDCACHE_ENTRY)
 		return err_set(err, -EINVAL,
 			       "%s: claims %u libraries, more than its %zu bytes hold; run "
 			       "ldconfig",
 			       LDCACHE_PATH, cache.count, length);
+
 	for (uint32_t i = 0; i < cache.count; i++) {
 		const unsigned char *entry = ldcache_entry_at(&cache, i);
 		if (ldcache_is_elf(entry) &&
@@ -107,6 +116,7 @@ int ldcache_parse(const void *bytes, size_t length, struct ldcache *out, struct 
 				       "%s: library %u points outside of the file; run ldconfig",
 				       LDCACHE_PATH, i);
 	}
+
 	*out = cache;
 	return 0;
 }
@@ -117,11 +127,14 @@ bool ldcache_next(const struct ldcache *cache, uint32_t *at, struct ldcache_entr
 		const unsigned char *entry = ldcache_entry_at(cache, (*at)++);
 		if (!ldcache_is_elf(entry))
 			continue;
+
 		out->name = (const char *)cache->bytes + ldcache_u32(entry + LDCACHE_KEY);
 		out->path = (const char *)cache->bytes + ldcache_u32(entry + LDCACHE_VALUE);
 		out->arch = ldcache_u32(entry) & 0xff00;
+
 		return true;
 	}
+
 	return false;
 }
 
@@ -141,5 +154,6 @@ const char *ldcache_arch_to_string(uint32_t arch)
 	case LDCACHE_AARCH64:
 		return "aarch64";
 	}
+
 	return "unknown";
 }

@@ -42,12 +42,16 @@ static bool nodes_line(const char **text, size_t *length, const char **out, size
 {
 	if (*length == 0)
 		return false;
+
 	const char *end = memchr(*text, '\n', *length);
+
 	*out = *text;
 	*out_length = end ? (size_t)(end - *text) : *length;
+
 	size_t taken = *out_length + (end ? 1 : 0);
 	*text += taken;
 	*length -= taken;
+
 	return true;
 }
 
@@ -61,13 +65,16 @@ static void nodes_take_major(const char *line, size_t length, struct nodes_major
 {
 	uint64_t major;
 	const char *blank;
+
 	while (length > 0 && *line == ' ') {
 		line++;
 		length--;
 	}
+
 	blank = length > 0 ? memchr(line, ' ', length) : NULL;
 	if (!blank || parse_u64_span(line, (size_t)(blank - line), 1, NODES_MAJOR_MAX, &major) < 0)
 		return;
+
 	const char *name = blank + 1;
 	size_t rest = length - (size_t)(name - line);
 	/* "nvidia-frontend" before 550 */
@@ -95,10 +102,12 @@ static void nodes_take_rule(const char *line, size_t length, struct nodes_rule *
 {
 	const char *colon = length > 0 ? memchr(line, ':', length) : NULL;
 	uint64_t value;
+
 	if (!colon || (size_t)(colon - line) + 2 > length || colon[1] != ' ' ||
 	    parse_u64_span(colon + 2, length - (size_t)(colon - line) - 2, 0, UINT32_MAX, &value) <
 		0)
 		return;
+
 	size_t key = (size_t)(colon - line);
 	if (nodes_is(line, key, "ModifyDeviceFiles") || nodes_is(line, key, "DeviceFileModify"))
 		out->may_make = value != 0;
@@ -141,24 +150,29 @@ static void nodes_add(struct nodes *nodes, const char *path, const struct nodes_
 	const struct nodes_options *options = nodes->options;
 	char full[FILE_PATH_MAX];
 	struct stat status;
+
 	if (major == 0 || !rule->may_make || file_path(full, NULL, "%s%s", options->root, path) < 0)
 		return;
 	if (lstat(full, &status) == 0 || errno != ENOENT)
 		return; /* whatever it is: somebody else's */
+
 	dev_t device = makedev(major, minor);
 	int rc = options->make ? options->make(options->context, full, rule->mode, rule->uid,
 					       rule->gid, device)
 			       : nodes_mknod(full, rule->mode, rule->uid, rule->gid, device);
 	if (rc == -EEXIST)
 		return; /* somebody was faster */
+
 	if (rc < 0) {
 		if (nodes->failure == 0)
 			nodes->failure = err_set(nodes->err, rc,
 						 "cannot make the device node "
 						 "'%s': %s",
 						 full, err_describe(rc));
+
 		return;
 	}
+
 	nodes->made++;
 	if (nodes->notes)
 		(void)buf_printf(nodes->notes, "made %s (%u:%u)\n", full, major, minor);
@@ -184,12 +198,15 @@ static void nodes_add_capability(struct nodes *nodes, const char *file)
 	char path[64];
 	_cleanup_buf_ struct buf text;
 	struct nodes_rule rule = {.mode = 0400};
+
 	buf_init(&text, NODES_TEXT_MAX);
 	if (!nodes_read(nodes, &text, file))
 		return;
+
 	nodes_rule_parse(buf_text(&text), text.length, &rule);
 	if (!rule.has_minor)
 		return;
+
 	(void)snprintf(path, sizeof(path), "/dev/nvidia-caps/nvidia-cap%u", rule.minor); /* fits */
 	nodes_add(nodes, path, &rule, nodes->majors.caps, rule.minor);
 }
@@ -200,10 +217,13 @@ static void nodes_add_capabilities(struct nodes *nodes, const struct inventory *
 	if (inventory->mig_count == 0 || nodes->majors.caps == 0 || !nodes->rule.may_make ||
 	    file_path(path, NULL, "%s/dev/nvidia-caps", nodes->options->root) < 0)
 		return;
+
 	(void)mkdir(path, 0755); /* what is in the way, making the nodes tells */
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
 		uint32_t gpu = inventory->gpus[mig->parent].minor;
+
 		(void)snprintf(path, sizeof(path), NODES_CAPABILITIES "/gpu%u/mig/gi%u/access", gpu,
 			       mig->gi);
 		nodes_add_capability(nodes, path);
@@ -221,18 +241,22 @@ int nodes_make(const struct nodes_options *options, const struct inventory *inve
 			      .notes = notes,
 			      .err = err};
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, NODES_TEXT_MAX);
 	if (nodes_read(&nodes, &text, "/proc/devices"))
 		nodes_devices_parse(buf_text(&text), text.length, &nodes.majors);
 	if (nodes_read(&nodes, &text, "/proc/driver/nvidia/params"))
 		nodes_rule_parse(buf_text(&text), text.length, &nodes.rule);
 	nodes_add(&nodes, "/dev/nvidiactl", &nodes.rule, nodes.majors.nvidia, NODES_MINOR_CTL);
+
 	if (nodes_has_modeset(&nodes))
 		nodes_add(&nodes, "/dev/nvidia-modeset", &nodes.rule, nodes.majors.nvidia,
 			  NODES_MINOR_MODESET);
+
 	nodes_add(&nodes, "/dev/nvidia-uvm", &nodes.rule, nodes.majors.uvm, NODES_MINOR_UVM);
 	nodes_add(&nodes, "/dev/nvidia-uvm-tools", &nodes.rule, nodes.majors.uvm,
 		  NODES_MINOR_UVM_TOOLS);
 	nodes_add_capabilities(&nodes, inventory);
+
 	return nodes.failure < 0 ? nodes.failure : nodes.made;
 }

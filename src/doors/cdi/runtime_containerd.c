@@ -66,11 +66,13 @@ static int read_version(const struct toml *toml, uint64_t *out, struct err *err)
 	int rc = toml_find(toml, &path, &look, err);
 	if (rc < 0)
 		return rc;
+
 	*out = 0;
 	if (look.kind != TOML_NONE &&
 	    parse_u64_span(toml->text + look.start, look.end - look.start, 0, 99, out) < 0)
 		return err_set(err, -EINVAL, "%s:%u: version is not a number", toml->name,
 			       look.value_line);
+
 	return 0;
 }
 
@@ -83,15 +85,18 @@ static int read_file(struct file *file, uint64_t version, struct err *err)
 	int rc = read_version(&toml, &file->version, err);
 	if (rc == 0)
 		rc = toml_find(&toml, &any, &look, err);
+
 	if (rc < 0)
 		return rc;
 	if (file->version == 0)
 		file->version = version;
 	file->is_blank = look.line == 0;
 	file->table = table_of(file->version);
+
 	rc = toml_find(&toml, file->table, &look, err);
 	if (rc < 0)
 		return rc;
+
 	file->table_line = look.line;
 	struct toml_path key = below(file->table, enable_key);
 	return toml_find(&toml, &key, &file->value, err);
@@ -130,12 +135,14 @@ static int add_file(struct files *files, const char *path, struct err *err)
 	if (files->count == RUNTIME_FILES_MAX)
 		return err_set(err, -E2BIG, "%s: more than %d files are imported", path,
 			       RUNTIME_FILES_MAX);
+
 	struct file *file = &files->list[files->count];
 	memset(file, 0, sizeof(*file));
 	buf_init(&file->text, RUNTIME_TEXT_MAX);
 	file->path = strdup(path);
 	if (!file->path)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	files->count++;
 	return 0;
 }
@@ -155,6 +162,7 @@ static void clean_path(char *path)
 {
 	size_t length = 0;
 	const char *at = path;
+
 	while (*at) {
 		at += strspn(at, "/");
 		size_t part = strcspn(at, "/");
@@ -166,8 +174,10 @@ static void clean_path(char *path)
 			memmove(path + length, at, part);
 			length += part;
 		}
+
 		at += part;
 	}
+
 	path[length] = '\0';
 }
 
@@ -183,17 +193,21 @@ static int add_import(const struct runtime_machine *machine, struct files *files
 		     : file_path(path, err, "%.*s/%s", (int)(slash - base), base, import);
 	if (rc < 0)
 		return rc;
+
 	if (*path == '/')
 		clean_path(path);
 	if (finds_drop_in(path))
 		files->imports_ours = true;
 	if (!strchr(path, '*'))
 		return add_file(files, path, err);
+
 	char **paths = NULL;
 	size_t count = 0;
+
 	rc = runtime_glob(machine, path, &paths, &count, err);
 	for (size_t i = 0; rc == 0 && i < count; i++)
 		rc = add_file(files, paths[i], err);
+
 	runtime_glob_free(paths, count);
 	return rc;
 }
@@ -207,10 +221,12 @@ static int add_imports(const struct runtime_machine *machine, struct files *file
 	int rc = toml_find(&toml, &path, &look, err);
 	if (rc < 0 || look.kind != TOML_ARRAY)
 		return rc;
+
 	char import[FILE_PATH_MAX];
 	size_t at = look.start;
 	while (rc == 0 && toml_next_string(&toml, &at, look.end, import, sizeof(import)))
 		rc = add_import(machine, files, from, import, err);
+
 	return rc;
 }
 
@@ -220,23 +236,28 @@ static int read_files(const struct runtime_machine *machine, struct files *out, 
 	out->list = calloc(RUNTIME_FILES_MAX, sizeof(*out->list));
 	if (!out->list)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	int rc = add_file(out, runtime_config(machine), err);
+
 	for (size_t i = 0; rc == 0 && i < out->count; i++) {
 		struct file *file = &out->list[i];
 		rc = runtime_read(machine, file->path, &file->text, err);
 		if (rc == 0 && i > 0)
 			return err_set(err, -ENOENT, "%s: imports '%s', which is not there",
 				       out->list[0].path, file->path);
+
 		if (rc == 0) {
 			free(file->path);
 			out->count = 0;
 			return 0;
 		}
+
 		if (rc > 0)
 			rc = read_file(file, out->list[0].version, err);
 		if (rc == 0)
 			rc = add_imports(machine, out, i, err);
 	}
+
 	return rc;
 }
 
@@ -248,14 +269,17 @@ static uint32_t disabled_line(const struct file *file)
 	static const struct toml_path path = {{"disabled_plugins"}, 1};
 	struct toml toml = toml_of(file);
 	struct toml_look look;
+
 	if (toml_find(&toml, &path, &look, NULL) < 0 || look.kind != TOML_ARRAY)
 		return 0;
+
 	char name[TOML_PART_MAX];
 	size_t at = look.start;
 	while (toml_next_string(&toml, &at, look.end, name, sizeof(name)))
 		for (size_t i = 0; i < CRI_COUNT; i++)
 			if (strcmp(name, cri[i].part[1]) == 0)
 				return look.value_line;
+
 	return 0;
 }
 
@@ -269,10 +293,12 @@ static void note_file(struct runtime_plan *plan, const struct file *file)
 	struct toml_path directories = below(file->table, "cdi_spec_dirs");
 	struct toml_look look;
 	char name[TOML_PART_MAX];
+
 	if (toml_find(&toml, &nvidia, &look, NULL) == 0 && look.line > 0)
 		runtime_note(plan, false,
 			     "%s:%u: NVIDIA's runtime is configured; CDI does not need it",
 			     file->path, look.line);
+
 	if (toml_find(&toml, &chosen, &look, NULL) == 0 && look.kind == TOML_STRING &&
 	    toml_next_string(&toml, &look.start, look.end, name, sizeof(name)) &&
 	    strcmp(name, "nvidia") == 0)
@@ -280,6 +306,7 @@ static void note_file(struct runtime_plan *plan, const struct file *file)
 			     "%s:%u: NVIDIA's runtime is the default: its hooks run in every "
 			     "container start beside CDI",
 			     file->path, look.value_line);
+
 	runtime_note_directories(plan, &toml, &directories);
 }
 
@@ -303,16 +330,20 @@ int runtime_containerd_edit(const struct toml *toml, struct buf *out, struct err
 	int rc = read_version(toml, &version, err);
 	if (rc == 0)
 		rc = toml_find(toml, &any, &look, err);
+
 	if (rc < 0)
 		return rc;
 	if (look.line > 0)
 		return toml_set_true(toml, table_of(version), enable_key, out, err);
+
 	/* Nothing but comments: without a version it would be one of the oldest. */
 	bool cut = toml->length > 0 && toml->text[toml->length - 1] != '\n';
+
 	rc = buf_add(out, toml->text, toml->length);
 	if (rc == 0)
 		rc = buf_printf(out, "%sversion = 2\n\n[plugins.\"%s\"]\n  %s = true\n",
 				cut ? "\n" : "", cri[CRI_2].part[1], enable_key);
+
 	return rc < 0 ? err_set(err, rc, "%s: %s", toml->name, err_describe(rc)) : 1;
 }
 
@@ -329,8 +360,10 @@ static int change_main(const struct runtime_machine *machine, struct files *file
 		       struct runtime_plan *plan, struct err *err)
 {
 	const char *path = runtime_config(machine);
+
 	plan->is_new = files->count == 0;
 	plan->needs_backup = true;
+
 	int rc = runtime_resolve(machine, path, plan->path, err);
 	if (rc < 0)
 		return rc;
@@ -338,14 +371,17 @@ static int change_main(const struct runtime_machine *machine, struct files *file
 		rc = buf_add(&plan->before, files->list[0].text.data, files->list[0].text.length);
 	if (rc < 0)
 		return err_set(err, rc, "%s: %s", path, err_describe(rc));
+
 	/* k3s and others make the file anew at each start, and say so in its first lines. */
 	char head[HEAD_MAX];
 	(void)snprintf(head, sizeof(head), "%s", buf_text(&plan->before));
+
 	if (strstr(head, "DO NOT EDIT"))
 		runtime_note(plan, true,
 			     "%s: says that it is made by a program, which may undo the change: "
 			     "change what it is made from",
 			     path);
+
 	const struct toml toml = {path, buf_text(&plan->before), plan->before.length};
 	return runtime_containerd_edit(&toml, &plan->after, err);
 }
@@ -361,31 +397,37 @@ static int plan_1(const struct runtime_machine *machine, struct files *files,
 	for (size_t i = 1; i < files->count; i++)
 		if (files->list[i].table_line > 0)
 			last = &files->list[i];
+
 	if (last && last->version > 2)
 		return err_set(err, -EINVAL,
 			       "%s: is of version %u, which containerd %s does not read",
 			       last->path, (unsigned)last->version, version);
+
 	if (last && last->value.kind == TOML_TRUE)
 		return runtime_say(plan, RUNTIME_READY,
 				   "%s:%u: CDI is switched on in containerd %s", last->path,
 				   last->value.value_line, version);
+
 	if (last && last != &files->list[0])
 		return err_set(err, -EINVAL,
 			       "%s:%u: replaces all that '%s' says of the CRI plugin, and is not "
 			       "ours: put 'enable_cdi = true' into its [plugins.\"%s\"] yourself",
 			       last->path, last->table_line, files->list[0].path,
 			       last->table->part[1]);
+
 	if (last && last->version < 2 && !last->is_blank)
 		return err_set(
 		    err, -EINVAL,
 		    "%s: has no 'version = 2' and so is of the oldest form, which is not "
 		    "edited; 'containerd config migrate' prints it in the new one",
 		    last->path);
+
 	if (!version_is_at_least(&machine->version, 1, 7, 2))
 		runtime_note(plan, true,
 			     "containerd %s takes CDI devices from annotations only; from 1.7.2 on "
 			     "it takes those that the kubelet names",
 			     version);
+
 	int rc = change_main(machine, files, plan, err);
 	return rc < 0 ? rc
 		      : runtime_say(plan, RUNTIME_CHANGE,
@@ -412,6 +454,7 @@ static int plan_2(const struct runtime_machine *machine, struct files *files,
 	for (size_t i = 0; i < files->count; i++)
 		if (files->list[i].value.line > 0)
 			last = &files->list[i];
+
 	if (!last)
 		return runtime_say(plan, RUNTIME_READY,
 				   "CDI is switched on in containerd %s, by default", version);
@@ -419,23 +462,29 @@ static int plan_2(const struct runtime_machine *machine, struct files *files,
 		return runtime_say(plan, RUNTIME_READY,
 				   "%s:%u: CDI is switched on in containerd %s", last->path,
 				   last->value.value_line, version);
+
 	if (last->value.kind != TOML_FALSE)
 		return err_set(err, -EINVAL, "%s:%u: enable_cdi is neither true nor false",
 			       last->path, last->value.line);
+
 	(void)runtime_say(plan, RUNTIME_CHANGE, "%s:%u: CDI is switched off", last->path,
 			  last->value.value_line);
 	uint64_t main_version = files->list[0].version;
 	if (files->imports_ours && main_version >= 2 && is_before_ours(files, last) &&
 	    !has_file(files, RUNTIME_DROP_IN)) {
 		int rc = runtime_resolve(machine, RUNTIME_DROP_IN, plan->path, err);
+
 		plan->is_new = true;
 		if (rc < 0)
 			return rc;
+
 		rc = runtime_containerd_drop_in(main_version, &plan->after);
 		return rc < 0 ? err_set(err, rc, "%s: %s", RUNTIME_DROP_IN, err_describe(rc)) : 0;
 	}
+
 	if (last == &files->list[0])
 		return change_main(machine, files, plan, err);
+
 	return err_set(err, -EINVAL,
 		       "%s:%u: switches CDI off, and is not ours: take that line out yourself",
 		       last->path, last->value.value_line);
@@ -451,10 +500,12 @@ int runtime_plan_containerd(const struct runtime_machine *machine, struct runtim
 				   "update it to 1.7.2 or later, best to 2.0, which has it "
 				   "switched on",
 				   version->text);
+
 	_cleanup_(files_done) struct files files = {.list = NULL};
 	int rc = read_files(machine, &files, err);
 	if (rc < 0)
 		return rc;
+
 	for (size_t i = 0; i < files.count; i++) {
 		uint32_t line = disabled_line(&files.list[i]);
 		if (line > 0)
@@ -464,8 +515,10 @@ int runtime_plan_containerd(const struct runtime_machine *machine, struct runtim
 			    "take it out of disabled_plugins if Kubernetes is to use "
 			    "this containerd (docker does not need it)",
 			    files.list[i].path, line);
+
 		note_file(plan, &files.list[i]);
 	}
+
 	return version_is_at_least(version, 2, 0, 0) ? plan_2(machine, &files, plan, err)
 						     : plan_1(machine, &files, plan, err);
 }

@@ -28,12 +28,14 @@ static bool is_inside(const char *root, const char *path)
 	char part[FILE_PATH_MAX], real[FILE_PATH_MAX], real_root[FILE_PATH_MAX];
 	if (real_path(root, real_root) < 0 || file_path(part, NULL, "%s", path) < 0)
 		return false;
+
 	while (real_path(part, real) < 0) {
 		char *slash = strrchr(part, '/');
 		if (!slash || slash == part)
 			return false;
 		*slash = '\0';
 	}
+
 	size_t length = strlen(real_root);
 	return strncmp(real, real_root, length) == 0 &&
 	       (real[length] == '/' || real[length] == '\0');
@@ -47,21 +49,25 @@ int runtime_resolve(const struct runtime_machine *machine, const char *path,
 	int rc = file_path(full, err, "%s%s", machine->root, path);
 	if (rc < 0)
 		return rc;
+
 	if (machine->root[0] != '\0' && !file_exists(machine->root))
 		return err_set(err, -ENOENT, "there is no directory '%s'", machine->root);
 	if (machine->root[0] != '\0' && !is_inside(machine->root, full))
 		return err_set(err, -EINVAL, "'%s': leads out of '%s' by a link", full,
 			       machine->root);
+
 	rc = real_path(full, real);
 	if (rc < 0 && lstat(full, &status) == 0)
 		return err_set(err, -EINVAL, "'%s': is a link that leads to nothing", full);
 	if (rc < 0 && rc != -ENOENT)
 		return err_set(err, rc, "'%s': %s", full, err_describe(rc));
+
 	/* What is changed is replaced by a file: never a device or a pipe. */
 	if (rc == 0 && (lstat(real, &status) < 0 || !S_ISREG(status.st_mode)))
 		return err_set(err, -EINVAL, "'%s': is no regular file", full);
 	if (rc < 0 && (full[0] == '\0' || full[strlen(full) - 1] == '/'))
 		return err_set(err, -EINVAL, "'%s': is no name of a file", full);
+
 	memcpy(out, rc < 0 ? full : real, FILE_PATH_MAX);
 	return 0;
 }
@@ -88,12 +94,16 @@ int runtime_apply(const struct runtime_plan *plan, struct err *err)
 		rc = make_directory(plan->path, err);
 	else if (rc == 0 && stat(plan->path, &like) < 0)
 		rc = err_set(err, -errno, "cannot read '%s': %s", plan->path, err_describe(-errno));
+
 	if (rc < 0)
 		return rc;
+
 	const char *before = plan->is_new ? was_not_there : buf_text(&plan->before);
 	size_t length = plan->is_new ? strlen(was_not_there) : plan->before.length;
+
 	if (plan->needs_backup)
 		rc = file_write_like(backup, before, length, &like, err);
+
 	return rc < 0 ? rc
 		      : file_write_like(plan->path, buf_text(&plan->after), plan->after.length,
 					&like, err);
@@ -126,25 +136,31 @@ static int undo_drop_in(const struct runtime_machine *machine, struct runtime_un
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, RUNTIME_TEXT_MAX);
 	int rc = runtime_resolve(machine, RUNTIME_DROP_IN, path, err);
 	if (rc == 0)
 		rc = read_here(path, &text, err);
 	if (rc <= 0)
 		return rc;
+
 	for (uint64_t version = 2; version <= 3; version++) {
 		_cleanup_buf_ struct buf ours;
 		buf_init(&ours, RUNTIME_TEXT_MAX);
+
 		rc = runtime_containerd_drop_in(version, &ours);
 		if (rc < 0)
 			return err_set(err, rc, "'%s': %s", path, err_describe(rc));
 		if (!is_same(&text, &ours))
 			continue;
+
 		rc = take_away(path, err);
 		memcpy(out->path, path, sizeof(path));
 		out->is_removed = true;
+
 		return rc < 0 ? rc : 1;
 	}
+
 	return err_set(err, -EINVAL,
 		       "'%s' was changed since sluice wrote it, so it is left alone; remove it "
 		       "yourself if nothing in it is needed",
@@ -168,15 +184,18 @@ static int say_line(const struct runtime_machine *machine, const char *path, con
 	uint32_t line = 0;
 	struct daemon_json config;
 	const struct toml toml = {path, buf_text(now), now->length};
+
 	if (machine->kind != RUNTIME_DOCKER)
 		line = runtime_containerd_line(&toml);
 	else if (daemon_json_parse(buf_text(now), now->length, path, &config, NULL) == 0)
 		line = config.cdi_line;
+
 	if (line == 0)
 		return err_set(err, -EINVAL,
 			       "'%s' was changed since sluice wrote it, so it is left alone; what "
 			       "it was before is in '%s'",
 			       path, backup);
+
 	return err_set(err, -EINVAL,
 		       "'%s' was changed since sluice wrote it, so it is left alone: take '%s' in "
 		       "its line %u out yourself; what the file was before is in '%s'",
@@ -191,12 +210,14 @@ static int put_back(const char *path, const char *backup, const struct buf *befo
 {
 	struct stat like;
 	int rc;
+
 	if (!was_there)
 		rc = take_away(path, err);
 	else if (stat(path, &like) < 0)
 		rc = err_set(err, -errno, "cannot read '%s': %s", path, err_describe(-errno));
 	else
 		rc = file_write_like(path, buf_text(before), before->length, &like, err);
+
 	return rc < 0 ? rc : take_away(backup, err);
 }
 
@@ -205,9 +226,11 @@ static int undo_main(const struct runtime_machine *machine, struct runtime_undon
 {
 	char path[FILE_PATH_MAX], backup[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf before, now, ours;
+
 	buf_init(&before, RUNTIME_TEXT_MAX);
 	buf_init(&now, RUNTIME_TEXT_MAX + FILE_PATH_MAX);
 	buf_init(&ours, RUNTIME_TEXT_MAX + FILE_PATH_MAX);
+
 	int rc = runtime_resolve(machine, runtime_config(machine), path, err);
 	if (rc == 0)
 		rc = file_path(backup, err, "%s%s", path, RUNTIME_BACKUP);
@@ -215,23 +238,29 @@ static int undo_main(const struct runtime_machine *machine, struct runtime_undon
 		rc = read_here(backup, &before, err);
 	if (rc <= 0)
 		return rc;
+
 	bool was_there = strcmp(buf_text(&before), was_not_there) != 0;
 	if (!was_there)
 		buf_clear(&before);
+
 	int is_there = read_here(path, &now, err);
 	if (is_there < 0)
 		return is_there;
+
 	/* An apply that was cut short between the copy and the file, or an undo before the end. */
 	if (is_there == was_there && is_same(&now, &before))
 		return take_away(backup, err);
+
 	rc = edit_again(machine, path, &before, &ours, err);
 	if (rc < 0)
 		return rc;
 	if (!is_there || !is_same(&now, &ours))
 		return say_line(machine, path, backup, &now, err);
+
 	rc = put_back(path, backup, &before, was_there, err);
 	if (rc < 0)
 		return rc;
+
 	memcpy(out->path, path, sizeof(path));
 	out->is_removed = !was_there;
 	return 1;

@@ -26,6 +26,7 @@ static ssize_t soname_take(const struct soname_source *source, uint64_t offset, 
 {
 	if (length == 0)
 		return 0; /* wherever that would be */
+
 	size_t rest = offset < source->length ? source->length - (size_t)offset : 0;
 	bool is_all = source->fd < 0 || (source->length > 0 && source->length < SONAME_HEAD);
 	if (rest >= length || (rest > 0 && is_all)) {
@@ -33,8 +34,10 @@ static ssize_t soname_take(const struct soname_source *source, uint64_t offset, 
 		memcpy(into, source->bytes + offset, length);
 		return (ssize_t)length;
 	}
+
 	if (is_all || offset > INT64_MAX)
 		return 0;
+
 	ssize_t count;
 	do {
 		count = pread(source->fd, into, length, (off_t)offset);
@@ -52,6 +55,7 @@ static int soname_take_all(const struct soname_source *source, uint64_t offset, 
 	if ((size_t)count < length)
 		return err_set(err, -EINVAL, "'%s' is cut off: its %s lies behind its end",
 			       source->name, what);
+
 	return 0;
 }
 
@@ -70,6 +74,7 @@ static bool soname_offset(const Elf64_Phdr *segments, size_t count, uint64_t add
 		    !__builtin_add_overflow(segment->p_offset, address - segment->p_vaddr, out))
 			return true;
 	}
+
 	return false;
 }
 
@@ -81,15 +86,19 @@ static int soname_name(const struct soname_source *source, uint64_t offset, char
 	if (count < 0)
 		return err_set(err, (int)count, "cannot read '%s': %s", source->name,
 			       err_describe((int)count));
+
 	size_t length = strnlen(text, (size_t)count);
 	if (length == (size_t)count)
 		return err_set(err, -EINVAL, "'%s': its SONAME does not end", source->name);
+
 	for (size_t i = 0; i < length; i++)
 		if (text[i] <= ' ' || text[i] > '~' || text[i] == '/')
 			return err_set(err, -EINVAL, "'%s': its SONAME is no file name",
 				       source->name);
+
 	if (strcmp(text, ".") == 0 || strcmp(text, "..") == 0)
 		return err_set(err, -EINVAL, "'%s': its SONAME is no file name", source->name);
+
 	memcpy(out, text, length + 1);
 	return 0;
 }
@@ -104,12 +113,15 @@ static int soname_dynamic(const struct soname_source *source, const Elf64_Phdr *
 	if (number > SONAME_DYNAMIC_MAX)
 		return err_set(err, -EFBIG, "'%s': more than %d dynamic entries", source->name,
 			       SONAME_DYNAMIC_MAX);
+
 	int rc = soname_take_all(source, dynamic->p_offset, entries, number * sizeof(entries[0]),
 				 "dynamic section", err);
 	if (rc < 0)
 		return rc;
+
 	bool has_name = false, has_table = false;
 	uint64_t name = 0, table = 0, offset;
+
 	for (size_t i = 0; i < number && entries[i].d_tag != DT_NULL; i++) {
 		if (entries[i].d_tag == DT_SONAME) {
 			has_name = true;
@@ -119,12 +131,14 @@ static int soname_dynamic(const struct soname_source *source, const Elf64_Phdr *
 			table = entries[i].d_un.d_ptr;
 		}
 	}
+
 	if (!has_name)
 		return 0;
 	if (!has_table || __builtin_add_overflow(table, name, &table) ||
 	    !soname_offset(segments, count, table, &offset))
 		return err_set(err, -EINVAL, "'%s': its SONAME lies outside of the file",
 			       source->name);
+
 	return soname_name(source, offset, out->soname, err);
 }
 
@@ -135,28 +149,34 @@ static int soname_library(const struct soname_source *source, struct soname *out
 	int rc = soname_take_all(source, 0, &header, sizeof(Elf32_Ehdr), "header", err);
 	if (rc < 0)
 		return rc;
+
 	const unsigned char *ident = header.e_ident;
 	if (memcmp(ident, ELFMAG, SELFMAG) != 0 || !soname_order_is_native(ident[EI_DATA]) ||
 	    (ident[EI_CLASS] != ELFCLASS32 && ident[EI_CLASS] != ELFCLASS64) ||
 	    header.e_type != ET_DYN)
 		return err_set(err, -EINVAL, "'%s' is no shared library of this machine",
 			       source->name);
+
 	struct soname library = {.bits = ident[EI_CLASS], .machine = header.e_machine};
 	if (library.bits == SONAME_CLASS_32) {
 		*out = library;
 		return 0;
 	}
+
 	rc = soname_take_all(source, 0, &header, sizeof(header), "header", err);
 	if (rc < 0)
 		return rc;
+
 	Elf64_Phdr segments[SONAME_SEGMENTS_MAX];
 	size_t count = header.e_phnum;
+
 	if (count > SONAME_SEGMENTS_MAX)
 		return err_set(err, -EFBIG, "'%s': more than %d segments", source->name,
 			       SONAME_SEGMENTS_MAX);
 	if (count > 0 && header.e_phentsize != sizeof(segments[0]))
 		return err_set(err, -EINVAL, "'%s': its segments have the wrong size",
 			       source->name);
+
 	rc = soname_take_all(source, header.e_phoff, segments, count * sizeof(segments[0]),
 			     "table of segments", err);
 	for (size_t i = 0; rc == 0 && i < count; i++)
@@ -164,8 +184,10 @@ static int soname_library(const struct soname_source *source, struct soname *out
 			rc = soname_dynamic(source, segments, count, &segments[i], &library, err);
 			break;
 		}
+
 	if (rc == 0)
 		*out = library;
+
 	return rc;
 }
 
@@ -184,6 +206,7 @@ int soname_read(int fd, const char *name, struct soname *out, struct err *err)
 	if (count < 0)
 		return err_set(err, (int)count, "cannot read '%s': %s", name,
 			       err_describe((int)count));
+
 	source.length = (size_t)count;
 	return soname_library(&source, out, err);
 }

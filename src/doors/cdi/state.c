@@ -17,12 +17,15 @@ void state_done(struct state *state)
 {
 	for (uint32_t i = 0; i < state->uuid_count; i++)
 		free(state->uuids[i]);
+
 	for (uint32_t i = 0; i < state->source_count; i++)
 		free(state->sources[i].path);
+
 	for (uint32_t i = 0; i < state->file_count; i++) {
 		free(state->files[i].path);
 		free(state->files[i].kind);
 	}
+
 	free(state->uuids);
 	free(state->sources);
 	free(state->files);
@@ -36,9 +39,11 @@ static int state_grow(void **list, uint32_t count, size_t size, uint32_t max, st
 		return err_set(err, -E2BIG, "more than %u entries in " STATE_NAME, max);
 	if (count % STATE_ROOM != 0)
 		return 0;
+
 	void *grown = reallocarray(*list, count + STATE_ROOM, size);
 	if (!grown)
 		return err_set(err, -ENOMEM, "out of memory for " STATE_NAME);
+
 	*list = grown;
 	return 0;
 }
@@ -79,9 +84,11 @@ int state_add_file(struct state *state, const char *path, const char *kind, stru
 		rc = state_copy(path, &own, err);
 	if (rc == 0)
 		rc = state_copy(kind, &own_kind, err);
+
 	if (rc == 0)
 		state->files[state->file_count++] =
 		    (struct state_file){.path = take_ptr(own), .kind = take_ptr(own_kind)};
+
 	return rc;
 }
 
@@ -105,17 +112,22 @@ static json_t *state_json(const struct state *state)
 	_cleanup_(state_json_free) json_t *sources = json_array();
 	_cleanup_(state_json_free) json_t *files = json_array();
 	bool is_good = uuids && sources && files;
+
 	for (uint32_t i = 0; is_good && i < state->uuid_count; i++)
 		is_good = state_put(uuids, json_string(state->uuids[i]));
+
 	for (uint32_t i = 0; is_good && i < state->source_count; i++)
 		is_good = state_put(sources,
 				    json_pack("{s:s, s:I}", "path", state->sources[i].path,
 					      "mtime_ns", (json_int_t)state->sources[i].mtime_ns));
+
 	for (uint32_t i = 0; is_good && i < state->file_count; i++)
 		is_good = state_put(files, json_pack("{s:s, s:s}", "path", state->files[i].path,
 						     "kind", state->files[i].kind));
+
 	if (!is_good)
 		return NULL;
+
 	return json_pack("{s:i, s:s, s:s, s:O, s:O, s:O}", "version", STATE_VERSION, "driver",
 			 state->driver, "boot_id", state->boot_id, "files", files, "uuids", uuids,
 			 "sources", sources);
@@ -133,10 +145,13 @@ int state_format(const struct state *state, struct buf *out, struct err *err)
 		return err_set(err, -ENOMEM,
 			       "out of memory for " STATE_NAME ", or a text in it "
 			       "is no UTF-8");
+
 	size_t before = out->length;
+
 	if (json_dump_callback(json, state_dump, out, JSON_INDENT(1)) == 0 &&
 	    buf_add_text(out, "\n") == 0)
 		return 0;
+
 	out->length = before;
 	return err_set(err, -ENOMEM, "no room for " STATE_NAME);
 }
@@ -166,6 +181,7 @@ static int state_take_sources(const json_t *list, const char *name, struct state
 			      struct err *err)
 {
 	int rc = 0;
+
 	for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
 		const json_t *source = json_array_get(list, i);
 		const char *path = state_text(json_object_get(source, "path"), STATE_TEXT_MAX);
@@ -173,8 +189,10 @@ static int state_take_sources(const json_t *list, const char *name, struct state
 		if (!path || !json_is_integer(mtime))
 			return err_set(err, -EINVAL, "%s: sources[%zu] is no file and its time",
 				       name, i);
+
 		rc = state_add_source(out, path, json_integer_value(mtime), err);
 	}
+
 	return rc;
 }
 
@@ -182,6 +200,7 @@ static int state_take_files(const json_t *list, const char *name, struct state *
 			    struct err *err)
 {
 	int rc = 0;
+
 	for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
 		const json_t *file = json_array_get(list, i);
 		const char *path = state_text(json_object_get(file, "path"), STATE_TEXT_MAX);
@@ -189,8 +208,10 @@ static int state_take_files(const json_t *list, const char *name, struct state *
 		if (!path || !kind)
 			return err_set(err, -EINVAL, "%s: files[%zu] is no file and its kind", name,
 				       i);
+
 		rc = state_add_file(out, path, kind, err);
 	}
+
 	return rc;
 }
 
@@ -201,11 +222,14 @@ static int state_take(const json_t *json, const char *name, struct state *out, s
 	const char *boot_id = state_text(json_object_get(json, "boot_id"), sizeof(out->boot_id));
 	if (json_integer_value(version) != STATE_VERSION || !driver || !boot_id)
 		return err_set(err, -EINVAL, "%s: not what an agent of this version writes", name);
+
 	memcpy(out->driver, driver, strlen(driver) + 1);
 	memcpy(out->boot_id, boot_id, strlen(boot_id) + 1);
+
 	int rc = state_take_uuids(json_object_get(json, "uuids"), name, out, err);
 	if (rc == 0)
 		rc = state_take_sources(json_object_get(json, "sources"), name, out, err);
+
 	return rc < 0 ? rc : state_take_files(json_object_get(json, "files"), name, out, err);
 }
 
@@ -214,8 +238,10 @@ int state_parse(const char *text, size_t length, const char *name, struct state 
 {
 	_cleanup_state_ struct state state = {.uuid_count = 0};
 	json_error_t why;
+
 	if (length > STATE_SIZE_MAX)
 		return err_set(err, -E2BIG, "%s: more than %d bytes", name, STATE_SIZE_MAX);
+
 	_cleanup_(state_json_free) json_t *json =
 	    json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
 	/* It has no words for some of what it cannot allocate. */
@@ -223,9 +249,11 @@ int state_parse(const char *text, size_t length, const char *name, struct state 
 		return err_set(err, -ENOMEM, "out of memory for '%s'", name);
 	if (!json)
 		return err_set(err, -EINVAL, "%s:%d:%d: %s", name, why.line, why.column, why.text);
+
 	int rc = state_take(json, name, &state, err);
 	if (rc < 0)
 		return rc;
+
 	*out = state;
 	state = (struct state){.uuid_count = 0};
 	return 0;

@@ -29,9 +29,11 @@ static bool take_number(const char *text, size_t length, size_t *at, uint32_t *o
 	size_t count = 0;
 	while (*at + count < length && text[*at + count] >= '0' && text[*at + count] <= '9')
 		count++;
+
 	uint64_t number;
 	if (parse_u64_span(text + *at, count, 0, UINT32_MAX - 1, &number) < 0)
 		return false;
+
 	*at += count;
 	*out = (uint32_t)number;
 	return true;
@@ -43,17 +45,21 @@ static bool version_word(const char *text, size_t length, struct version *out)
 	struct version version = {.patch = UINT32_MAX};
 	size_t at = length > 0 && text[0] == 'v' ? 1 : 0;
 	size_t first = at;
+
 	if (!take_number(text, length, &at, &version.major) || at == length || text[at++] != '.' ||
 	    !take_number(text, length, &at, &version.minor))
 		return false;
+
 	if (at + 1 < length && text[at] == '.') {
 		size_t behind = at + 1;
 		if (take_number(text, length, &behind, &version.patch))
 			at = behind;
 	}
+
 	for (size_t i = first; i < length; i++)
 		if (text[i] <= ' ' || text[i] > '~')
 			return false;
+
 	(void)snprintf(version.text, sizeof(version.text), "%.*s", (int)(length - first),
 		       text + first);
 	*out = version;
@@ -63,14 +69,18 @@ static bool version_word(const char *text, size_t length, struct version *out)
 int version_parse(const char *text, size_t length, struct version *out)
 {
 	size_t at = 0;
+
 	while (at < length) {
 		size_t end = at;
 		while (end < length && !strchr(" \t\r\n,", text[end]))
 			end++;
+
 		if (end - at < VERSION_OUTPUT_MAX && version_word(text + at, end - at, out))
 			return 0;
+
 		at = end + 1;
 	}
+
 	return -EINVAL;
 }
 
@@ -97,11 +107,14 @@ int version_find_program(const char *name, char out[FILE_PATH_MAX], struct err *
 	static const char system_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin";
 	const char *environment = getenv("PATH");
 	const char *lists[] = {environment ? environment : "", system_path};
+
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		const char *next;
+
 		for (const char *list = lists[i]; *list; list = next) {
 			size_t length = strcspn(list, ":");
 			next = list + length + (list[length] == ':');
+
 			/* A relative one would let the current directory choose what root runs. */
 			if (*list != '/' ||
 			    file_path(out, NULL, "%.*s/%s", (int)length, list, name) < 0)
@@ -110,6 +123,7 @@ int version_find_program(const char *name, char out[FILE_PATH_MAX], struct err *
 				return 0;
 		}
 	}
+
 	return err_set(err, -ENOENT, "there is no program '%s' in $PATH", name);
 }
 
@@ -130,18 +144,21 @@ static int version_listen(int fd, uint64_t deadline_ns, struct buf *out)
 		uint64_t now_ns = clock_now_ns(&real_clock);
 		if (now_ns >= deadline_ns)
 			return -ETIMEDOUT;
+
 		struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 		int rc = poll(&poll_fd, 1, (int)((deadline_ns - now_ns) / CLOCK_NS_PER_MS + 1));
 		if (rc < 0 && errno != EINTR)
 			return -errno;
 		if (rc <= 0)
 			continue;
+
 		char chunk[1024];
 		ssize_t count = read(fd, chunk, sizeof(chunk));
 		if (count == 0)
 			return 0;
 		if (count < 0 && errno != EINTR)
 			return -errno;
+
 		if (count > 0 && (rc = buf_add(out, chunk, (size_t)count)) < 0)
 			return rc;
 	}
@@ -151,6 +168,7 @@ static int version_listen(int fd, uint64_t deadline_ns, struct buf *out)
 static int version_wait(pid_t pid, uint64_t deadline_ns, int listened, int *out_status)
 {
 	int rc = listened;
+
 	/* One that closed its output and lives on is waited for only as long. */
 	while (rc == 0) {
 		pid_t got = waitpid(pid, out_status, WNOHANG);
@@ -163,9 +181,12 @@ static int version_wait(pid_t pid, uint64_t deadline_ns, int listened, int *out_
 		else
 			(void)poll(NULL, 0, 1);
 	}
+
 	(void)kill(-pid, SIGKILL);
+
 	while (waitpid(pid, out_status, 0) < 0 && errno == EINTR)
 		;
+
 	return rc;
 }
 
@@ -174,17 +195,21 @@ int version_ask(const char *program, uint32_t timeout_ms, struct version *out, s
 	int pair[2];
 	if (pipe2(pair, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "cannot make a pipe: %s", err_describe(-errno));
+
 	_cleanup_close_ int reader = pair[0];
 	_cleanup_close_ int writer = pair[1];
 	_cleanup_buf_ struct buf said;
+
 	buf_init(&said, VERSION_OUTPUT_MAX);
 	uint64_t deadline_ns = clock_now_ns(&real_clock) + timeout_ms * CLOCK_NS_PER_MS;
 	pid_t pid;
 	int rc = version_start(program, writer, &pid);
 	if (rc < 0)
 		return err_set(err, rc, "cannot run '%s': %s", program, err_describe(rc));
+
 	(void)close(take_fd(&writer));
 	int status = 0;
+
 	rc = version_listen(reader, deadline_ns, &said);
 	rc = version_wait(pid, deadline_ns, rc, &status);
 	if (rc == -ETIMEDOUT)
@@ -193,8 +218,10 @@ int version_ask(const char *program, uint32_t timeout_ms, struct version *out, s
 	if (rc < 0)
 		return err_set(err, rc, "cannot read what '%s --version' prints: %s", program,
 			       err_describe(rc));
+
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		return err_set(err, -EIO, "'%s --version' failed", program);
+
 	rc = version_parse(buf_text(&said), said.length, out);
 	return rc < 0 ? err_set(err, rc, "'%s --version' printed no version", program) : 0;
 }

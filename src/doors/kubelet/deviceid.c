@@ -28,13 +28,17 @@ static bool deviceid_number(struct deviceid_text *text, uint32_t *out)
 {
 	size_t digits = 0;
 	uint64_t number;
+
 	while (digits < text->left && isdigit((unsigned char)text->at[digits]))
 		digits++;
+
 	if (parse_u64_span(text->at, digits, 0, DEVICEID_NUMBER_MAX, &number) < 0)
 		return false;
+
 	text->at += digits;
 	text->left -= digits;
 	*out = (uint32_t)number;
+
 	return true;
 }
 
@@ -45,12 +49,15 @@ static bool deviceid_uuid(struct deviceid_text *text, size_t prefix, struct devi
 	while (length < text->left &&
 	       (isalnum((unsigned char)text->at[length]) || text->at[length] == '-'))
 		length++;
+
 	if (length == prefix || length >= sizeof(out->uuid))
 		return false;
+
 	memcpy(out->uuid, text->at, length);
 	out->uuid[length] = '\0';
 	text->at += length;
 	text->left -= length;
+
 	return true;
 }
 
@@ -58,6 +65,7 @@ static bool deviceid_read_uuid(struct deviceid_text *text, struct deviceid *out)
 {
 	static const char old[] = "MIG-GPU-";
 	struct deviceid_text behind = *text;
+
 	if (deviceid_skip(&behind, old)) {
 		*text = (struct deviceid_text){behind.at - 4, behind.left + 4};
 		out->kind = DEVICEID_PLACE;
@@ -68,6 +76,7 @@ static bool deviceid_read_uuid(struct deviceid_text *text, struct deviceid *out)
 	} else if (!deviceid_uuid(text, 4, out)) {
 		return false;
 	}
+
 	return !deviceid_skip(text, "::") || deviceid_number(text, &out->slot);
 }
 
@@ -94,6 +103,7 @@ int deviceid_parse(const char *text, size_t length, struct deviceid *out)
 			   : deviceid_skip(&left, "nvidia") && deviceid_read_minor(&left, &found);
 	if (!is_read || left.left > 0)
 		return -EINVAL;
+
 	*out = found;
 	return 0;
 }

@@ -108,11 +108,13 @@ static void life_attached(struct life *life)
 	loop_timer_stop(life->timer);
 	if (life->state == KUBELET_ATTACHED)
 		return;
+
 	life->attached_ns = loop_now_ns(life->options.loop);
 	const struct kubelet_resource *resource = life_resource(life);
 	log_write(life->options.log, LOG_LEVEL_NOTICE, NULL,
 		  "%s: the kubelet has %" PRIu32 " devices, %" PRIu32 " of them healthy",
 		  life->name, resource->device_count, resource_healthy(resource));
+
 	if (!loop_timer_is_running(life->doubt))
 		life_take_problem(life, LOG_LEVEL_INFO, 0, "");
 	life_enter(life, KUBELET_ATTACHED);
@@ -122,15 +124,18 @@ static void life_on_registered(const struct err *why, void *context)
 {
 	struct life *life = context;
 	life->registration = NULL; /* frees itself */
+
 	if (why) {
 		life_fail(life, why->code, why->text);
 		return;
 	}
+
 	life->registrations++;
 	if (plugin_is_attached(life->plugin)) {
 		life_attached(life);
 		return;
 	}
+
 	life_enter(life, KUBELET_REGISTERED);
 	loop_timer_start(life->timer, KUBELET_ATTACH_NS);
 }
@@ -149,12 +154,14 @@ static void life_call(struct life *life)
 	char text[KUBELET_PROBLEM_MAX];
 	struct stat info;
 	struct err err = {0};
+
 	if (lstat(life->options.socket, &info) < 0 && errno == ENOENT) {
 		(void)snprintf(text, sizeof(text), "no kubelet: '%.200s' is not there",
 			       life->options.socket);
 		life_fail(life, -ENOENT, text);
 		return;
 	}
+
 	int rc = registration_start(&options, &life->registration, &err);
 	if (rc < 0)
 		life_fail(life, rc, err.text);
@@ -172,6 +179,7 @@ static void life_lost(struct life *life)
 		life_enter(life, KUBELET_WAITING);
 		return;
 	}
+
 	/* One that holds for a moment only is tried less and less often. */
 	if (loop_now_ns(life->options.loop) - life->attached_ns >= KUBELET_AGAIN_LAST_NS)
 		life->again_ns = LIFE_SOON_NS;
@@ -183,6 +191,7 @@ static void life_on_plugin(void *context)
 	struct life *life = context;
 	if (life->is_hanging_up || life->is_ending)
 		return;
+
 	bool is_attached = plugin_is_attached(life->plugin);
 	if (life->state == KUBELET_ATTACHED && !is_attached) {
 		life_lost(life);
@@ -221,13 +230,16 @@ static int life_open_plugin(struct life *life)
 	struct err err = {0};
 	bool taken_over = false;
 	int rc = 0;
+
 	if (life->plugin && plugin_has_socket(life->plugin))
 		return 0;
+
 	if (life->plugin) {
 		rc = resource_copy(plugin_resource(life->plugin), &life->resource, &err);
 		if (rc == 0)
 			life->plugin = plugin_close(life->plugin);
 	}
+
 	if (rc == 0)
 		rc = plugin_open(&options, life->resource, life->allocator, &life->plugin,
 				 &taken_over, &err);
@@ -235,10 +247,12 @@ static int life_open_plugin(struct life *life)
 		life_fail(life, rc, err.text);
 		return rc;
 	}
+
 	life->resource = NULL;
 	life->is_gone = false;
 	if (taken_over)
 		life_take_place(life);
+
 	return 0;
 }
 
@@ -261,6 +275,7 @@ static void life_try(struct life *life)
 	life->registration = registration_cancel(life->registration);
 	if (life->is_hanging_up || life->is_ending)
 		return; /* goes on when that is over */
+
 	if (life->plugin && plugin_is_attached(life->plugin) &&
 	    !(life->options.no_registration && plugin_has_socket(life->plugin)))
 		life_hang_up(life);
@@ -307,23 +322,28 @@ static void life_hang_up(struct life *life)
 void life_end(struct life *life)
 {
 	struct kubelet_resource *empty = NULL;
+
 	if (life->is_ending)
 		return;
+
 	life->is_ending = true;
 	loop_timer_stop(life->timer);
 	loop_timer_stop(life->doubt);
 	life->registration = registration_cancel(life->registration);
 	if (life->is_hanging_up)
 		return;
+
 	if (!life->plugin || !plugin_is_attached(life->plugin)) {
 		loop_defer(life->options.loop, &life->step, life_on_step, life);
 		return;
 	}
+
 	/* Without memory the kubelet learns it from the end of the stream. */
 	if (resource_empty(plugin_resource(life->plugin), &empty, NULL) == 0) {
 		plugin_update(life->plugin, empty, NULL);
 		plugin_flush(life->plugin);
 	}
+
 	life_hang_up(life);
 }
 
@@ -340,10 +360,13 @@ static void life_socket_is_gone(struct life *life)
 {
 	char path[FILE_PATH_MAX], text[KUBELET_PROBLEM_MAX];
 	struct stat info;
+
 	if (life->is_gone)
 		return;
+
 	life->is_gone = true;
 	life->registration = registration_cancel(life->registration);
+
 	bool is_taken =
 	    file_path(path, NULL, "%s/%s", life->options.directory, life->endpoint) == 0 &&
 	    lstat(path, &info) == 0;
@@ -368,6 +391,7 @@ static void life_on_timer(void *context)
 	struct life *life = context;
 	static const char text[] =
 	    "the kubelet has registered it and opens no stream: registering again";
+
 	if (life->state != KUBELET_REGISTERED) {
 		life_try(life);
 	} else if (life->again_ns >= KUBELET_AGAIN_FIRST_NS) {
@@ -397,28 +421,35 @@ int life_new(const struct life_options *options, struct kubelet_resource *resour
 	struct life *life = calloc(1, sizeof(*life));
 	if (!life)
 		return err_set(err, -ENOMEM, "%s: out of memory", resource->name);
+
 	life->options = *options;
 	life->again_ns = LIFE_SOON_NS;
 	memcpy(life->name, resource->name, sizeof(life->name));
+
 	int rc = 0;
+
 	if (resource->endpoint[0])
 		memcpy(life->endpoint, resource->endpoint, sizeof(life->endpoint));
 	else
 		rc = plugin_endpoint(life->name, life->endpoint, err);
+
 	if (rc == 0) {
 		life->timer = loop_timer_new(options->loop, life_on_timer, life, err);
 		if (life->timer)
 			life->doubt = loop_timer_new(options->loop, life_on_doubt, life, err);
 		rc = life->doubt ? 0 : -ENOMEM;
 	}
+
 	if (rc < 0) {
 		(void)life_free(life);
 		return rc;
 	}
+
 	life->resource = resource;
 	life->allocator = allocator;
 	*out = life;
 	life_register(life);
+
 	return 0;
 }
 
@@ -426,6 +457,7 @@ struct life *life_free(struct life *life)
 {
 	if (!life)
 		return NULL;
+
 	loop_cancel(life->options.loop, &life->step);
 	(void)registration_cancel(life->registration);
 	(void)plugin_close(life->plugin);
@@ -433,6 +465,7 @@ struct life *life_free(struct life *life)
 	(void)loop_timer_free(life->doubt);
 	(void)resource_free(life->resource);
 	free(life);
+
 	return NULL;
 }
 
@@ -444,6 +477,7 @@ const struct kubelet_resource *life_resource(const struct life *life)
 void life_update(struct life *life, struct kubelet_resource *resource, struct allocator *allocator)
 {
 	bool was_ending = life->is_ending;
+
 	life->is_ending = false;
 	life->allocator = allocator;
 	if (life->plugin) {
@@ -452,6 +486,7 @@ void life_update(struct life *life, struct kubelet_resource *resource, struct al
 		(void)resource_free(life->resource);
 		life->resource = resource;
 	}
+
 	/* Its end was under way: the step that was to come registers it. */
 	if (was_ending && !life->is_hanging_up)
 		loop_defer(life->options.loop, &life->step, life_on_step, life);
@@ -477,6 +512,7 @@ void life_view(const struct life *life, struct kubelet_view *out)
 	memcpy(out->name, life->name, sizeof(out->name));
 	memcpy(out->endpoint, life->endpoint, sizeof(out->endpoint));
 	memcpy(out->problem, life->problem, sizeof(out->problem));
+
 	if (life->plugin)
 		plugin_count(life->plugin, &out->counts);
 }

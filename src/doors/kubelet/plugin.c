@@ -72,11 +72,13 @@ int plugin_endpoint(const char *resource, char out[PLUGIN_ENDPOINT_MAX], struct 
 		return err_set(err, -EINVAL,
 			       "'%s' is no name of a resource, as 'nvidia.com/gpu' is one",
 			       resource);
+
 	char name[PLUGIN_ENDPOINT_MAX];
 	int length = snprintf(name, sizeof(name), "%.*s-%s.sock", label, resource, slash + 1);
 	if (length < 0 || (size_t)length >= sizeof(name))
 		return err_set(err, -ENAMETOOLONG, "the name of resource '%s' is too long",
 			       resource);
+
 	memcpy(out, name, (size_t)length + 1);
 	return 0;
 }
@@ -93,12 +95,14 @@ static V1beta1__TopologyInfo *list_topology(struct list_place *place, int32_t nu
 {
 	if (numa == GPU_NUMA_NONE)
 		return NULL;
+
 	v1beta1__topology_info__init(&place->topology);
 	v1beta1__numanode__init(&place->node);
 	place->node.id = numa;
 	place->nodes[0] = &place->node;
 	place->topology.n_nodes = 1;
 	place->topology.nodes = place->nodes;
+
 	return &place->topology;
 }
 
@@ -107,17 +111,22 @@ static int list_make(const struct kubelet_resource *resource, struct arena *aren
 {
 	static char healthy[] = "Healthy", unhealthy[] = "Unhealthy";
 	size_t count = resource->device_count;
+
 	if (resource->pool)
 		return pool_list(resource, arena, out);
+
 	V1beta1__Device *devices = arena_alloc(arena, count * sizeof(*devices));
 	struct list_place *places = arena_alloc(arena, resource->hardware_count * sizeof(*places));
+
 	v1beta1__list_and_watch_response__init(out);
 	out->devices = arena_alloc(arena, count * sizeof(*out->devices));
 	if (!devices || !places || !out->devices)
 		return -ENOMEM;
+
 	for (size_t i = 0; i < count; i++) {
 		const struct kubelet_device *device = &resource->devices[i];
 		const struct kubelet_hardware *hardware = device->hardware;
+
 		v1beta1__device__init(&devices[i]);
 		devices[i].id = (char *)device->id;
 		devices[i].health = hardware->healthy ? healthy : unhealthy;
@@ -125,6 +134,7 @@ static int list_make(const struct kubelet_resource *resource, struct arena *aren
 		    list_topology(&places[hardware - resource->hardware], hardware->numa);
 		out->devices[i] = &devices[i];
 	}
+
 	out->n_devices = count;
 	return 0;
 }
@@ -177,12 +187,14 @@ static void plugin_send_list(struct plugin *plugin, struct stream *only)
 {
 	_cleanup_arena_ struct arena arena;
 	arena_init(&arena, PLUGIN_LIST_MAX);
+
 	V1beta1__ListAndWatchResponse list;
 	if (list_make(plugin->resource, &arena, &list) < 0) {
 		if (!loop_timer_is_running(plugin->timer))
 			loop_timer_start(plugin->timer, PLUGIN_AGAIN_NS);
 		return;
 	}
+
 	for (struct stream *stream = only ? only : plugin->streams, *next; stream; stream = next) {
 		next = only ? NULL : stream->next;
 		if (stream->version != plugin->version)
@@ -207,6 +219,7 @@ static void stream_on_cancel(void *context)
 static void plugin_on_watch(struct wire_call *call, const ProtobufCMessage *request, void *context)
 {
 	struct plugin *plugin = context;
+
 	(void)request;
 	struct stream *stream = plugin->counts.streams < PLUGIN_STREAMS_MAX
 				    ? arena_alloc(wire_call_arena(call), sizeof(*stream))
@@ -216,6 +229,7 @@ static void plugin_on_watch(struct wire_call *call, const ProtobufCMessage *requ
 				 "no more lists of devices can be watched at a time");
 		return;
 	}
+
 	*stream = (struct stream){
 	    .plugin = plugin, .call = call, .next = plugin->streams, .link = &plugin->streams};
 	if (stream->next)
@@ -231,6 +245,7 @@ static void plugin_on_watch(struct wire_call *call, const ProtobufCMessage *requ
 void plugin_flush(struct plugin *plugin)
 {
 	bool wanted = false;
+
 	loop_timer_stop(plugin->timer);
 	bool same = plugin->shown && resource_list_is_same(plugin->shown, plugin->resource);
 	for (struct stream *stream = plugin->streams; stream; stream = stream->next) {
@@ -239,6 +254,7 @@ void plugin_flush(struct plugin *plugin)
 			stream->version = plugin->version;
 		wanted |= stream->version != plugin->version;
 	}
+
 	plugin->shown = resource_free(plugin->shown);
 	if (wanted)
 		plugin_send_list(plugin, NULL);
@@ -282,10 +298,12 @@ static void plugin_on_allocate(struct wire_call *call, const ProtobufCMessage *m
 				      &response, &err);
 	if (rc == 0)
 		rc = wire_call_reply(call, &response.base, &err);
+
 	if (rc == 0) {
 		plugin->counts.allocations++;
 		return;
 	}
+
 	plugin->counts.refused++;
 	log_write(plugin->log, LOG_LEVEL_WARNING, NULL, "%s", err.text);
 	wire_call_finish(call, is_pool ? pool_status(rc) : allocate_status(rc), err.text);
@@ -299,13 +317,16 @@ static void plugin_on_prefer(struct wire_call *call, const ProtobufCMessage *mes
 	    empty = V1BETA1__PREFERRED_ALLOCATION_RESPONSE__INIT;
 	struct err err = {0};
 	size_t dropped = 0;
+
 	if (plugin->resource->pool) {
 		plugin_answer(call, &empty.base); /* all of them are as good */
 		return;
 	}
+
 	int rc = prefer_answer(plugin->resource, plugin->allocator,
 			       (const V1beta1__PreferredAllocationRequest *)message,
 			       wire_call_arena(call), &response, &dropped, &err);
+
 	plugin->counts.preferred++;
 	if (rc == 0)
 		rc = wire_call_reply(call, &response.base, &err);
@@ -313,6 +334,7 @@ static void plugin_on_prefer(struct wire_call *call, const ProtobufCMessage *mes
 		log_write(plugin->log, LOG_LEVEL_WARNING, NULL, "%s", err.text);
 		plugin_answer(call, &empty.base);
 	}
+
 	if (dropped > 0)
 		log_write(plugin->log, LOG_LEVEL_NOTICE, NULL,
 			  "%s: the kubelet offered %zu devices that are not there",
@@ -383,21 +405,26 @@ static int plugin_listen(struct plugin *plugin, bool *out_taken_over, struct err
 			return err_set(err, code, "cannot remove the socket '%s': %s", plugin->path,
 				       err_describe(code));
 		}
+
 		taken_over = true;
 		fd = wire_listen_unix(plugin->path, PLUGIN_MODE, err);
 	}
+
 	if (fd < 0)
 		return fd;
+
 	if (lstat(plugin->path, &status) < 0) {
 		int code = -errno;
 		(void)close(fd);
 		return err_set(err, code, "the socket '%s' is gone already: %s", plugin->path,
 			       err_describe(code));
 	}
+
 	plugin->device = status.st_dev;
 	plugin->inode = status.st_ino;
 	plugin->is_bound = true;
 	*out_taken_over = taken_over;
+
 	return wire_server_add_listener(plugin->server, fd, err);
 }
 
@@ -410,18 +437,23 @@ static int plugin_start(struct plugin *plugin, const struct plugin_options *opti
 	if (rc == 0)
 		rc = file_path(path, err, "%s/%s", options->directory,
 			       options->endpoint ? options->endpoint : name);
+
 	if (rc < 0)
 		return rc;
+
 	plugin->path = strdup(path);
 	if (!plugin->path)
 		return err_set(err, -ENOMEM, "%s: out of memory", options->resource);
+
 	plugin->name = strrchr(plugin->path, '/') + 1;
 	plugin->timer = loop_timer_new(options->loop, plugin_on_timer, plugin, err);
 	if (!plugin->timer)
 		return -ENOMEM;
+
 	plugin->server = wire_server_new(options->loop, &server, err);
 	if (!plugin->server)
 		return -ENOMEM;
+
 	rc = plugin_listen(plugin, out_taken_over, err);
 	return rc < 0 ? err_wrap(err, "%s", options->resource) : 0;
 }
@@ -432,22 +464,27 @@ int plugin_open(const struct plugin_options *options, struct kubelet_resource *r
 {
 	struct plugin *plugin = calloc(1, sizeof(*plugin));
 	bool taken_over = false;
+
 	if (!plugin)
 		return err_set(err, -ENOMEM, "%s: out of memory", options->resource);
+
 	plugin->loop = options->loop;
 	plugin->log = options->log;
 	plugin->changed = options->changed;
 	plugin->context = options->context;
 	plugin->allocator = allocator;
 	plugin->version = 1;
+
 	int rc = plugin_start(plugin, options, &taken_over, err);
 	if (rc < 0) {
 		(void)plugin_close(plugin);
 		return rc;
 	}
+
 	plugin->resource = resource;
 	*out = plugin;
 	*out_taken_over = taken_over;
+
 	return 0;
 }
 
@@ -465,6 +502,7 @@ struct plugin *plugin_close(struct plugin *plugin)
 	plugin->resource = resource_free(plugin->resource);
 	free(plugin->path);
 	free(plugin);
+
 	return NULL;
 }
 
@@ -474,8 +512,10 @@ void plugin_update(struct plugin *plugin, struct kubelet_resource *resource,
 		   struct allocator *allocator)
 {
 	struct kubelet_resource *before = plugin->resource;
+
 	plugin->resource = resource;
 	plugin->allocator = allocator;
+
 	if (!resource_list_is_same(before, resource)) {
 		if (!plugin->shown) {
 			plugin->shown = before;
@@ -483,8 +523,10 @@ void plugin_update(struct plugin *plugin, struct kubelet_resource *resource,
 			before = NULL;
 			loop_timer_start(plugin->timer, PLUGIN_COALESCE_NS);
 		}
+
 		plugin->version++;
 	}
+
 	(void)resource_free(before);
 }
 
@@ -509,6 +551,7 @@ void plugin_hang_up(struct plugin *plugin, void (*done)(void *context), void *co
 		stream_remove(stream);
 		wire_call_finish(stream->call, WIRE_OK, NULL);
 	}
+
 	wire_server_hang_up(plugin->server, PLUGIN_CLOSE_NS, plugin_on_hung_up, plugin);
 }
 

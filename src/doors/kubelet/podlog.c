@@ -38,12 +38,14 @@ static bool podlog_take(const char *text, size_t length, bool dots, char *out, s
 {
 	if (length == 0 || length >= size)
 		return false;
+
 	for (size_t i = 0; i < length; i++) {
 		char c = text[i];
 		if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && c != '-' &&
 		    !(dots && c == '.'))
 			return false;
 	}
+
 	memcpy(out, text, length);
 	out[length] = '\0';
 	return true;
@@ -53,17 +55,22 @@ int podlog_parse_container(const char *text, size_t length, struct podlog_name *
 {
 	static const char ending[] = ".log";
 	enum { ENDING = sizeof(ending) - 1, TAIL = 1 + PODLOG_ID_DIGITS + ENDING };
+
 	struct podlog_name name = {.pod = ""};
+
 	if (length <= TAIL || memcmp(text + length - ENDING, ending, ENDING) != 0)
 		return -EINVAL;
+
 	const char *tail = text + length - TAIL;
 	const char *first = memchr(text, '_', (size_t)(tail - text));
 	const char *second = first ? memchr(first + 1, '_', (size_t)(tail - first - 1)) : NULL;
 	if (!second || *tail != '-')
 		return -EINVAL;
+
 	for (size_t i = 0; i < PODLOG_ID_DIGITS; i++)
 		if (!is_lower_hex(tail[1 + i]))
 			return -EINVAL;
+
 	memcpy(name.id, tail + 1, PODLOG_ID_DIGITS);
 	if (!podlog_take(text, (size_t)(first - text), true, name.pod, sizeof(name.pod)) ||
 	    !podlog_take(first + 1, (size_t)(second - first - 1), false, name.name_space,
@@ -71,6 +78,7 @@ int podlog_parse_container(const char *text, size_t length, struct podlog_name *
 	    !podlog_take(second + 1, (size_t)(tail - second - 1), false, name.container,
 			 sizeof(name.container)))
 		return -EINVAL;
+
 	*out = name;
 	return 0;
 }
@@ -80,11 +88,13 @@ static bool podlog_is_uid(const char *text, size_t length)
 	enum { HASH = 32, UUID = 36 };
 	if (length != HASH && length != UUID)
 		return false;
+
 	for (size_t i = 0; i < length; i++) {
 		bool is_dash = length == UUID && (i == 8 || i == 13 || i == 18 || i == 23);
 		if (is_dash ? text[i] != '-' : !is_lower_hex(text[i]))
 			return false;
 	}
+
 	return true;
 }
 
@@ -99,6 +109,7 @@ int podlog_parse_pod(const char *text, size_t length, struct podlog_name *out)
 			 sizeof(name.name_space)) ||
 	    !podlog_take(first + 1, (size_t)(second - first - 1), true, name.pod, sizeof(name.pod)))
 		return -EINVAL;
+
 	memcpy(name.id, second + 1, (size_t)(end - second - 1));
 	*out = name;
 	return 0;
@@ -115,19 +126,23 @@ static int podlog_add(struct podlog_list *list, const struct podlog_name *name)
 		struct podlog_entry *more = reallocarray(list->at, room, sizeof(*more));
 		if (!more)
 			return -ENOMEM;
+
 		list->at = more;
 		list->room = room;
 	}
+
 	size_t id = strlen(name->id) + 1, name_space = strlen(name->name_space) + 1,
 	       pod = strlen(name->pod) + 1, container = strlen(name->container) + 1;
 	char *text = malloc(id + name_space + pod + container);
 	if (!text)
 		return -ENOMEM;
+
 	struct podlog_entry *entry = &list->at[list->count++];
 	entry->id = memcpy(text, name->id, id);
 	entry->name_space = memcpy(text + id, name->name_space, name_space);
 	entry->pod = memcpy(text + id + name_space, name->pod, pod);
 	entry->container = memcpy(text + id + name_space + pod, name->container, container);
+
 	return 0;
 }
 
@@ -154,12 +169,16 @@ static int podlog_sort(struct podlog_list *list)
 {
 	if (list->count == 0)
 		return 0;
+
 	list->by_name = calloc(list->count, sizeof(*list->by_name));
 	if (!list->by_name)
 		return -ENOMEM;
+
 	qsort(list->at, list->count, sizeof(*list->at), podlog_compare_ids);
+
 	for (size_t i = 0; i < list->count; i++)
 		list->by_name[i] = i;
+
 	qsort_r(list->by_name, list->count, sizeof(*list->by_name), podlog_compare_places,
 		list->at);
 	return 0;
@@ -174,6 +193,7 @@ static int podlog_read_directory(const char *root, const char *directory,
 	int result = file_path(path, NULL, "%s%s", root, directory);
 	_cleanup_closedir_ DIR *dir = result == 0 ? opendir(path) : NULL;
 	const struct dirent *entry;
+
 	list->is_there = dir != NULL;
 	while (dir && list->count < PODLOG_MAX && (entry = readdir(dir))) {
 		struct podlog_name name;
@@ -181,6 +201,7 @@ static int podlog_read_directory(const char *root, const char *directory,
 		    podlog_add(list, &name) < 0)
 			return -ENOMEM;
 	}
+
 	return podlog_sort(list);
 }
 
@@ -194,6 +215,7 @@ int podlog_read(const char *root, struct podlog **out, struct err *err)
 		(void)podlog_free(log);
 		return err_set(err, -ENOMEM, "no memory for the names of containers");
 	}
+
 	*out = log;
 	return 0;
 }
@@ -239,6 +261,7 @@ const struct podlog_entry *podlog_find_pod(const struct podlog *log, const char 
 static bool podlog_list_has(const struct podlog_list *list, const struct podlog_entry *key)
 {
 	size_t low = 0, high = list->count;
+
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		int order = podlog_compare_entries(&list->at[list->by_name[middle]], key);
@@ -249,6 +272,7 @@ static bool podlog_list_has(const struct podlog_list *list, const struct podlog_
 		else
 			high = middle;
 	}
+
 	return false;
 }
 

@@ -72,6 +72,7 @@ static void podresources_each(const V1__ListPodResourcesResponse *reply, podreso
 {
 	for (size_t p = 0; p < reply->n_pod_resources; p++) {
 		const V1__PodResources *pod = reply->pod_resources[p];
+
 		for (size_t c = 0; c < pod->n_containers; c++) {
 			const V1__ContainerResources *container = pod->containers[c];
 			for (size_t d = 0; d < container->n_devices; d++) {
@@ -95,9 +96,11 @@ static void podresources_measure(const V1__PodResources *pod,
 				 void *context)
 {
 	struct podresources_size *size = context;
+
 	const char *const texts[] = {unit, devices->resource_name, pod->namespace_, pod->name,
 				     container->name};
 	size->count++;
+
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
 		size_t length = strlen(texts[i]);
 		if (length == 0 || length > PODRESOURCES_NAME_MAX)
@@ -136,8 +139,10 @@ static int podresources_compare(const void *left, const void *right)
 		order = strcmp(a->resource, b->resource);
 	if (order == 0)
 		order = strcmp(a->name_space, b->name_space);
+
 	if (order == 0)
 		order = strcmp(a->pod, b->pod);
+
 	return order == 0 ? strcmp(a->container, b->container) : order;
 }
 
@@ -145,23 +150,28 @@ static int podresources_table_make(const V1__ListPodResourcesResponse *reply,
 				   struct podresources_table *out, struct err *err)
 {
 	struct podresources_size size = {0};
+
 	*out = (struct podresources_table){0};
 	podresources_each(reply, podresources_measure, &size);
+
 	if (size.strange)
 		return err_set(err, -EBADMSG,
 			       "the kubelet names something '%.64s' in its pod resources",
 			       size.strange);
+
 	if (size.count > PODRESOURCES_HOLDERS_MAX)
 		return err_set(err, -E2BIG, "the kubelet lists %zu devices, more than %d",
 			       size.count, PODRESOURCES_HOLDERS_MAX);
 	if (size.count == 0)
 		return 0;
+
 	out->items = calloc(size.count, sizeof(*out->items));
 	out->text = malloc(size.length);
 	if (!out->items || !out->text) {
 		podresources_table_free(out);
 		return err_set(err, -ENOMEM, "out of memory for who holds which device");
 	}
+
 	podresources_each(reply, podresources_fill, out);
 	qsort(out->items, out->count, sizeof(*out->items), podresources_compare);
 	return 0;
@@ -185,6 +195,7 @@ static void podresources_on_allocatable(const ProtobufCMessage *message, void *c
 	struct podresources *podresources = context;
 	const V1__AllocatableResourcesResponse *reply =
 	    (const V1__AllocatableResourcesResponse *)message;
+
 	podresources->pools_code = 0;
 	podresources->pool_count = 0;
 	for (size_t i = 0; i < reply->n_devices; i++) {
@@ -193,16 +204,20 @@ static void podresources_on_allocatable(const ProtobufCMessage *message, void *c
 		while (at < podresources->pool_count &&
 		       strcmp(podresources->pools[at].name, devices->resource_name) != 0)
 			at++;
+
 		if (at == PODRESOURCES_POOLS_MAX ||
 		    strlen(devices->resource_name) >= CONFIG_NAME_MAX)
 			continue;
+
 		struct podresources_pool *pool = &podresources->pools[at];
+
 		if (at == podresources->pool_count) {
 			*pool = (struct podresources_pool){.devices = 0};
 			memcpy(pool->name, devices->resource_name,
 			       strlen(devices->resource_name) + 1);
 			podresources->pool_count++;
 		}
+
 		pool->devices += (uint32_t)devices->n_device_ids;
 	}
 }
@@ -223,6 +238,7 @@ static void podresources_on_reply(const ProtobufCMessage *message, void *context
 	int result =
 	    podresources_table_make((const V1__ListPodResourcesResponse *)message, &table, &err);
 	bool is_new = strcmp(podresources->problem, err.text) != 0;
+
 	(void)snprintf(podresources->problem, sizeof(podresources->problem), "%s", err.text);
 	if (result == 0) {
 		is_new |= !podresources->is_known;
@@ -231,6 +247,7 @@ static void podresources_on_reply(const ProtobufCMessage *message, void *context
 		podresources_table_free(&podresources->table);
 		podresources->table = table;
 	}
+
 	if (is_new)
 		podresources_tell(podresources);
 }
@@ -275,6 +292,7 @@ static int podresources_ask_allocatable(struct podresources *podresources)
 							.end = podresources_on_allocatable_end,
 							.context = podresources};
 	V1__AllocatableResourcesRequest request = V1__ALLOCATABLE_RESOURCES_REQUEST__INIT;
+
 	return wire_client_call(podresources->client, &podresources_get_allocatable, &request.base,
 				PODRESOURCES_DEADLINE_NS, &callbacks, NULL)
 		   ? 0
@@ -298,6 +316,7 @@ static int podresources_ask(struct podresources *podresources, struct err *err)
 	const struct wire_client_callbacks callbacks = {
 	    .message = podresources_on_reply, .end = podresources_on_end, .context = podresources};
 	V1__ListPodResourcesRequest request = V1__LIST_POD_RESOURCES_REQUEST__INIT;
+
 	podresources->client =
 	    wire_client_new(podresources->options.loop, podresources->socket, &how, err);
 	if (!podresources->client)
@@ -305,6 +324,7 @@ static int podresources_ask(struct podresources *podresources, struct err *err)
 	if (wire_client_call(podresources->client, &podresources_list, &request.base,
 			     PODRESOURCES_DEADLINE_NS, &callbacks, err))
 		return 0;
+
 	podresources->client = wire_client_free(podresources->client);
 	return err->code;
 }
@@ -327,20 +347,24 @@ int podresources_open(const struct podresources_options *options, struct podreso
 	struct podresources *podresources = calloc(1, sizeof(*podresources));
 	if (!podresources)
 		return err_set(err, -ENOMEM, "out of memory for asking the kubelet");
+
 	podresources->options = *options;
 	podresources->pools_code = -ENODATA;
 	if (options->period_ns == 0)
 		podresources->options.period_ns = PODRESOURCES_PERIOD_NS;
+
 	int result = file_path(podresources->socket, err, "%s", options->socket);
 	if (result == 0) {
 		podresources->next =
 		    loop_timer_new(options->loop, podresources_on_next, podresources, err);
 		result = podresources->next ? 0 : -ENOMEM;
 	}
+
 	if (result < 0) {
 		free(podresources);
 		return result;
 	}
+
 	loop_timer_start(podresources->next, 0);
 	*out = podresources;
 	return 0;
@@ -350,11 +374,13 @@ struct podresources *podresources_close(struct podresources *podresources)
 {
 	if (!podresources)
 		return NULL;
+
 	loop_cancel(podresources->options.loop, &podresources->gone);
 	(void)wire_client_free(podresources->client);
 	(void)loop_timer_free(podresources->next);
 	podresources_table_free(&podresources->table);
 	free(podresources);
+
 	return NULL;
 }
 

@@ -33,6 +33,7 @@ void pool_endpoint(const char *name, char out[POOL_ENDPOINT_MAX])
 	char text[RESOURCE_NAME_MAX + 16];
 	const char *slash = strchr(name, '/'), *minus = strchr(name, '-');
 	int length = snprintf(text, sizeof(text), "rdma-%s.sock", name);
+
 	/* "a-b/c" and "a/b-c" are two. */
 	bool is_clear = !slash || !minus || minus > slash;
 	if (length < POOL_ENDPOINT_MAX && is_clear)
@@ -40,6 +41,7 @@ void pool_endpoint(const char *name, char out[POOL_ENDPOINT_MAX])
 	else
 		(void)snprintf(out, POOL_ENDPOINT_MAX, "rdma-%.*s-%08" PRIx32 ".sock",
 			       POOL_NAME_KEPT, name, name_hash(name));
+
 	for (char *at = out; (at = strchr(at, '/'));)
 		*at = '-';
 }
@@ -65,6 +67,7 @@ int pool_new(const char *name, const struct kubelet_pool *pool, struct kubelet_r
 		free(paths);
 		return err_set(err, -ENOMEM, "%s: out of memory", name);
 	}
+
 	*copy = *pool;
 	copy->paths = paths;
 	if (pool->path_count > 0)
@@ -74,6 +77,7 @@ int pool_new(const char *name, const struct kubelet_pool *pool, struct kubelet_r
 	(void)snprintf(resource->name, sizeof(resource->name), "%s", name);
 	pool_endpoint(name, resource->endpoint);
 	*out = resource;
+
 	return 0;
 }
 
@@ -83,10 +87,12 @@ bool pool_is_same(const struct kubelet_pool *a, const struct kubelet_pool *b)
 	    a->path_count != b->path_count || strcmp(a->reason, b->reason) != 0 ||
 	    strcmp(a->cdi, b->cdi) != 0)
 		return false;
+
 	for (size_t i = 0; i < a->path_count; i++) {
 		if (strcmp(a->paths[i], b->paths[i]) != 0)
 			return false;
 	}
+
 	return true;
 }
 
@@ -100,12 +106,14 @@ static V1beta1__TopologyInfo *pool_topology(int32_t numa, struct arena *arena)
 	V1beta1__NUMANode **nodes = arena_alloc(arena, sizeof(*nodes));
 	if (!topology || !node || !nodes)
 		return NULL;
+
 	v1beta1__topology_info__init(topology);
 	v1beta1__numanode__init(node);
 	node->id = numa;
 	nodes[0] = node;
 	topology->n_nodes = 1;
 	topology->nodes = nodes;
+
 	return topology;
 }
 
@@ -116,14 +124,17 @@ int pool_list(const struct kubelet_resource *resource, struct arena *arena,
 	const struct kubelet_pool *pool = resource->pool;
 	size_t count = pool->units;
 	V1beta1__Device *devices = arena_alloc(arena, count * sizeof(*devices));
+
 	char(*ids)[POOL_ID_MAX] = arena_alloc(arena, count * sizeof(*ids));
 	V1beta1__TopologyInfo *topology = NULL;
+
 	v1beta1__list_and_watch_response__init(out);
 	out->devices = arena_alloc(arena, count * sizeof(*out->devices));
 	if (!devices || !ids || !out->devices)
 		return -ENOMEM;
 	if (pool->numa != GPU_NUMA_NONE && !(topology = pool_topology(pool->numa, arena)))
 		return -ENOMEM;
+
 	for (size_t i = 0; i < count; i++) {
 		(void)snprintf(ids[i], sizeof(ids[i]), "%u", (unsigned)i);
 		v1beta1__device__init(&devices[i]);
@@ -132,6 +143,7 @@ int pool_list(const struct kubelet_resource *resource, struct arena *arena,
 		devices[i].topology = topology;
 		out->devices[i] = &devices[i];
 	}
+
 	out->n_devices = count;
 	return 0;
 }
@@ -151,8 +163,10 @@ static int pool_check(const struct kubelet_resource *resource,
 		      const V1beta1__AllocateRequest *request, struct err *err)
 {
 	const struct kubelet_pool *pool = resource->pool;
+
 	for (size_t i = 0; i < request->n_container_requests; i++) {
 		const V1beta1__ContainerAllocateRequest *one = request->container_requests[i];
+
 		for (size_t k = 0; k < one->n_devices_ids; k++) {
 			if (!pool_has(pool, one->devices_ids[k]))
 				return err_set(err, -EINVAL,
@@ -161,9 +175,11 @@ static int pool_check(const struct kubelet_resource *resource,
 					       resource->name, one->devices_ids[k]);
 		}
 	}
+
 	if (!pool->is_healthy)
 		return err_set(err, -ENODEV, "invalid allocation request for \"%s\": %s",
 			       resource->name, pool->reason);
+
 	return 0;
 }
 
@@ -174,19 +190,23 @@ static int pool_fill_cdi(const struct kubelet_resource *resource, struct arena *
 {
 	V1beta1__CDIDevice *device = arena_alloc(arena, sizeof(*device));
 	V1beta1__Entry *note = arena_alloc(arena, sizeof(*note));
+
 	v1beta1__container_allocate_response__init(out);
 	out->cdi_devices = arena_alloc(arena, sizeof(*out->cdi_devices));
 	out->annotations = arena_alloc(arena, sizeof(*out->annotations));
 	if (!device || !note || !out->cdi_devices || !out->annotations)
 		return -ENOMEM;
+
 	v1beta1__cdidevice__init(device);
 	v1beta1__entry__init(note);
 	device->name = note->value = resource->pool->cdi;
+
 	/* A container may have several resources, and a key only once. */
 	note->key =
 	    arena_printf(arena, "cdi.k8s.io/sluice_rdma_%08" PRIx32, name_hash(resource->name));
 	if (!note->key)
 		return -ENOMEM;
+
 	out->cdi_devices[out->n_cdi_devices++] = device;
 	out->annotations[out->n_annotations++] = note;
 	return 0;
@@ -197,19 +217,24 @@ static int pool_fill(const struct kubelet_resource *resource, struct arena *aren
 {
 	static char permissions[] = "rwm";
 	const struct kubelet_pool *pool = resource->pool;
+
 	if (pool->cdi[0])
 		return pool_fill_cdi(resource, arena, out);
+
 	V1beta1__DeviceSpec *specs = arena_alloc(arena, pool->path_count * sizeof(*specs));
+
 	v1beta1__container_allocate_response__init(out);
 	out->devices = arena_alloc(arena, pool->path_count * sizeof(*out->devices));
 	if (!specs || !out->devices)
 		return -ENOMEM;
+
 	for (size_t i = 0; i < pool->path_count; i++) {
 		v1beta1__device_spec__init(&specs[i]);
 		specs[i].container_path = specs[i].host_path = pool->paths[i];
 		specs[i].permissions = permissions;
 		out->devices[i] = &specs[i];
 	}
+
 	out->n_devices = pool->path_count;
 	return 0;
 }
@@ -221,14 +246,18 @@ int pool_answer(const struct kubelet_resource *resource, const V1beta1__Allocate
 	int rc = pool_check(resource, request, err);
 	if (rc < 0)
 		return rc;
+
 	/* All containers get the same. */
 	V1beta1__ContainerAllocateResponse *one = arena_alloc(arena, sizeof(*one));
+
 	v1beta1__allocate_response__init(out);
 	out->container_responses = arena_alloc(arena, count * sizeof(*out->container_responses));
 	if (!one || !out->container_responses || pool_fill(resource, arena, one) < 0)
 		return err_set(err, -ENOMEM, "%s: out of memory for an answer", resource->name);
+
 	for (size_t i = 0; i < count; i++)
 		out->container_responses[i] = one;
+
 	out->n_container_responses = count;
 	return 0;
 }

@@ -40,6 +40,7 @@ static size_t choice_read(struct choice *choice,
 {
 	const struct kubelet_resource *resource = choice->resource;
 	size_t dropped = 0;
+
 	for (size_t i = 0; i < request->n_must_include_deviceids; i++) {
 		char *id = request->must_include_deviceids[i];
 		const struct kubelet_device *device = resource_find(resource, id);
@@ -47,16 +48,19 @@ static size_t choice_read(struct choice *choice,
 			choice->unknown[choice->unknown_count++] = id;
 			continue;
 		}
+
 		uint8_t *mark = &choice->mark[place_of(resource, device)];
 		choice->must += *mark == PREFER_NOT;
 		*mark = PREFER_MUST;
 	}
+
 	qsort(choice->unknown, choice->unknown_count, sizeof(*choice->unknown), text_compare);
 	size_t kept = 0;
 	for (size_t i = 0; i < choice->unknown_count; i++) {
 		if (kept == 0 || strcmp(choice->unknown[kept - 1], choice->unknown[i]) != 0)
 			choice->unknown[kept++] = choice->unknown[i];
 	}
+
 	choice->unknown_count = kept;
 	for (size_t i = 0; i < request->n_available_deviceids; i++) {
 		const struct kubelet_device *device =
@@ -65,10 +69,12 @@ static size_t choice_read(struct choice *choice,
 			dropped++;
 			continue;
 		}
+
 		uint8_t *mark = &choice->mark[place_of(resource, device)];
 		choice->available += *mark == PREFER_NOT;
 		*mark = *mark == PREFER_NOT ? PREFER_AVAILABLE : *mark;
 	}
+
 	return dropped;
 }
 
@@ -106,6 +112,7 @@ static int choice_ask(struct choice *choice, size_t size)
 	struct allocator_unit *out = arena_alloc(choice->arena, size * sizeof(*out));
 	if (!units || !out)
 		return -ENOMEM;
+
 	struct allocator_question question = {
 	    .available = units,
 	    .must = units + choice->available,
@@ -115,11 +122,14 @@ static int choice_ask(struct choice *choice, size_t size)
 	    .pool_per_gpu = resource->per_gpu,
 	};
 	size_t musts = 0;
+
 	for (uint32_t i = 0; i < resource->device_count; i++) {
 		const struct kubelet_device *device = &resource->devices[i];
 		const struct kubelet_hardware *hardware = device->hardware;
+
 		if (choice->mark[i] == PREFER_NOT)
 			continue;
+
 		size_t at = choice->mark[i] == PREFER_MUST ? choice->available + musts++
 							   : question.available_count++;
 		units[at] = (struct allocator_unit){
@@ -129,17 +139,20 @@ static int choice_ask(struct choice *choice, size_t size)
 		};
 		question.shared |= hardware->replicas > 1 || hardware->mig != POLICY_WHOLE_GPU;
 	}
+
 	int count =
 	    choice->allocator ? allocator_prefer(choice->allocator, &question, out, NULL) : -EINVAL;
 	if (count < 0 || (size_t)count != size) {
 		choice_take_first(choice, size);
 		return 0;
 	}
+
 	for (size_t i = 0; i < size; i++) {
 		uint8_t *mark =
 		    &choice->mark[resource->hardware[out[i].device].first + out[i].replica];
 		*mark = *mark == PREFER_AVAILABLE ? PREFER_CHOSEN : *mark;
 	}
+
 	return 0;
 }
 
@@ -153,6 +166,7 @@ static int choice_decide(struct choice *choice, int32_t wanted, size_t *out_coun
 		*out_count = 0;
 		return 0;
 	}
+
 	size_t size = (size_t)wanted - choice->unknown_count;
 	if (size >= choice->available + choice->must) {
 		size = choice->available + choice->must;
@@ -162,6 +176,7 @@ static int choice_decide(struct choice *choice, int32_t wanted, size_t *out_coun
 		if (rc < 0)
 			return rc;
 	}
+
 	*out_count = size;
 	return 0;
 }
@@ -177,21 +192,26 @@ static int prefer_container(const struct kubelet_resource *resource, struct allo
 	    arena_alloc(arena, (request->n_must_include_deviceids + 1) * sizeof(*choice.unknown));
 	if (!choice.mark || !choice.unknown)
 		return -ENOMEM;
+
 	*dropped += choice_read(&choice, request);
 	size_t count;
 	int rc = choice_decide(&choice, request->allocation_size, &count);
 	if (rc < 0)
 		return rc;
+
 	out->deviceids =
 	    arena_alloc(arena, (count + choice.unknown_count + 1) * sizeof(*out->deviceids));
 	if (!out->deviceids)
 		return -ENOMEM;
+
 	for (uint32_t i = 0; i < resource->device_count; i++) {
 		if (choice.mark[i] == PREFER_MUST || choice.mark[i] == PREFER_CHOSEN)
 			out->deviceids[out->n_deviceids++] = (char *)resource->devices[i].id;
 	}
+
 	for (size_t i = 0; i < choice.unknown_count; i++)
 		out->deviceids[out->n_deviceids++] = choice.unknown[i];
+
 	return 0;
 }
 
@@ -202,9 +222,11 @@ int prefer_answer(const struct kubelet_resource *resource, struct allocator *all
 	V1beta1__PreferredAllocationResponse response =
 	    V1BETA1__PREFERRED_ALLOCATION_RESPONSE__INIT;
 	size_t containers = request->n_container_requests, dropped = 0;
+
 	response.container_responses =
 	    arena_alloc(arena, (containers + 1) * sizeof(*response.container_responses));
 	int rc = response.container_responses ? 0 : -ENOMEM;
+
 	for (size_t i = 0; rc == 0 && i < containers; i++) {
 		V1beta1__ContainerPreferredAllocationResponse *answer =
 		    arena_alloc(arena, sizeof(*answer));
@@ -212,16 +234,19 @@ int prefer_answer(const struct kubelet_resource *resource, struct allocator *all
 			rc = -ENOMEM;
 			break;
 		}
+
 		v1beta1__container_preferred_allocation_response__init(answer);
 		rc = prefer_container(resource, allocator, request->container_requests[i], arena,
 				      answer, &dropped);
 		response.container_responses[response.n_container_responses++] = answer;
 	}
+
 	if (rc < 0)
 		return err_set(err, rc, "%s: out of memory for a preferred allocation",
 			       resource->name);
 	if (out_dropped)
 		*out_dropped = dropped;
 	*out = response;
+
 	return 0;
 }

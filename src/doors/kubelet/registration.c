@@ -36,12 +36,14 @@ static void registration_on_end(const struct wire_result *result, void *context)
 	struct registration *registration = context;
 	struct err why = {0};
 	int code = result->code;
+
 	if (code == 0)
 		code = result->status == WIRE_DEADLINE_EXCEEDED ? -ETIMEDOUT : -EREMOTEIO;
 	if (result->status != WIRE_OK)
 		(void)err_set(&why, code, "%s",
 			      result->message[0] ? result->message
 						 : wire_status_to_string(result->status));
+
 	registration->over = true;
 	registration->done(result->status == WIRE_OK ? NULL : &why, registration->context);
 	(void)registration_free(registration);
@@ -72,6 +74,7 @@ static int registration_call(struct registration *registration,
 	V1beta1__DevicePluginOptions plugin = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
 	V1beta1__RegisterRequest request = V1BETA1__REGISTER_REQUEST__INIT;
 	struct err why = {0};
+
 	plugin.get_preferred_allocation_available = !options->is_any_good;
 	request.version = version;
 	request.endpoint = (char *)options->endpoint;
@@ -82,6 +85,7 @@ static int registration_call(struct registration *registration,
 		int rc = registration_explain(options->socket, why.code, &why);
 		return err_set(err, rc, "%s", why.text);
 	}
+
 	return wire_client_call(registration->client, &registration_method, &request.base,
 				REGISTRATION_DEADLINE_NS, &callbacks, &why)
 		   ? 0
@@ -95,13 +99,16 @@ int registration_start(const struct registration_options *options, struct regist
 	if (!registration)
 		return err_set(err, -ENOMEM, "%s: out of memory for a registration",
 			       options->resource);
+
 	registration->done = options->done;
 	registration->context = options->context;
+
 	int rc = registration_call(registration, options, err);
 	if (rc < 0) {
 		(void)registration_free(registration);
 		return rc;
 	}
+
 	*out = registration;
 	return 0;
 }

@@ -60,8 +60,10 @@ static void sockdir_watch_lowest(struct sockdir *sockdir)
 {
 	char path[FILE_PATH_MAX];
 	bool is_it = true;
+
 	if (file_path(path, NULL, "%s", sockdir->directory) < 0)
 		return;
+
 	do {
 		uint32_t mask = SOCKDIR_CAME | SOCKDIR_ITSELF | (is_it ? SOCKDIR_WENT : 0);
 		sockdir->wd = inotify_add_watch(sockdir->fd, path, mask);
@@ -70,6 +72,7 @@ static void sockdir_watch_lowest(struct sockdir *sockdir)
 		is_it = false;
 	} while (sockdir_cut(path));
 	if (sockdir->wd >= 0)
+
 		sockdir->is_there = is_it;
 }
 
@@ -77,12 +80,15 @@ static void sockdir_watch_lowest(struct sockdir *sockdir)
 static void sockdir_place(struct sockdir *sockdir)
 {
 	struct stat before, after;
+
 	for (int i = 0; i < SOCKDIR_TRIES; i++) {
 		bool was = sockdir_stat(sockdir, &before);
 		sockdir->is_there = was;
 		sockdir_forget(sockdir);
+
 		if (sockdir->fd >= 0)
 			sockdir_watch_lowest(sockdir);
+
 		bool is = sockdir_stat(sockdir, &after);
 		sockdir->device = is ? after.st_dev : 0;
 		sockdir->inode = is ? after.st_ino : 0;
@@ -100,13 +106,16 @@ bool sockdir_look(struct sockdir *sockdir)
 		       (!is || (now.st_ino == sockdir->inode && now.st_dev == sockdir->device));
 	if (is_same && (sockdir->fd < 0 || sockdir->wd >= 0))
 		return false;
+
 	const struct sockdir was = *sockdir;
+
 	sockdir_place(sockdir);
 	/* Where only the system's watches are used up it is tried again, and nothing has happened.
 	 */
 	if (is_same && sockdir->is_there == was.is_there && sockdir->inode == was.inode &&
 	    sockdir->device == was.device)
 		return false;
+
 	return was.is_there || sockdir->is_there;
 }
 
@@ -125,22 +134,27 @@ static bool sockdir_is_socket_name(const char *name)
 static unsigned sockdir_of_event(struct sockdir *sockdir, const struct inotify_event *event)
 {
 	const char *name = event->len > 0 ? event->name : "";
+
 	if (event->mask & IN_Q_OVERFLOW)
 		return SOCKDIR_LOOK;
 	if (event->wd != sockdir->wd)
 		return 0; /* of what was watched before */
+
 	if (event->mask & SOCKDIR_FOREVER) {
 		if (event->mask & IN_IGNORED)
 			sockdir->wd = -1;
 		sockdir_place(sockdir);
 		return SOCKDIR_LOOK;
 	}
+
 	if (!sockdir->is_there) {
 		sockdir_place(sockdir); /* a directory above: perhaps ours has come */
 		return sockdir->is_there ? SOCKDIR_LOOK : 0;
 	}
+
 	if (strcmp(name, sockdir->name) == 0)
 		return event->mask & SOCKDIR_CAME ? SOCKDIR_MADE : 0;
+
 	/* Not what the kubelet writes with every Allocate, its checkpoint. */
 	return sockdir_is_socket_name(name) ? SOCKDIR_OTHER : 0;
 }
@@ -148,12 +162,14 @@ static unsigned sockdir_of_event(struct sockdir *sockdir, const struct inotify_e
 static void sockdir_on_ready(int fd, unsigned events, void *context)
 {
 	struct sockdir *sockdir = context;
+
 	union {
 		char bytes[SOCKDIR_READ];
 		struct inotify_event event;
 	} room;
 	unsigned changes = 0;
 	ssize_t length;
+
 	while ((length = read(fd, room.bytes, sizeof(room.bytes))) > 0) {
 		const char *at = room.bytes, *end = at + length;
 		while ((size_t)(end - at) >= sizeof(struct inotify_event)) {
@@ -162,6 +178,7 @@ static void sockdir_on_ready(int fd, unsigned events, void *context)
 			at += sizeof(*event) + event->len;
 		}
 	}
+
 	if (changes)
 		sockdir->options.changed(changes, sockdir->options.context);
 }
@@ -171,6 +188,7 @@ int sockdir_new(const struct sockdir_options *options, struct sockdir **out, str
 	struct sockdir *sockdir = calloc(1, sizeof(*sockdir));
 	if (!sockdir)
 		return err_set(err, -ENOMEM, "out of memory for watching '%s'", options->directory);
+
 	sockdir->options = *options;
 	sockdir->fd = -1;
 	sockdir->wd = -1;
@@ -180,10 +198,12 @@ int sockdir_new(const struct sockdir_options *options, struct sockdir **out, str
 	if (sockdir->fd >= 0)
 		sockdir->ready = loop_fd_new(options->loop, sockdir->fd, LOOP_READ,
 					     sockdir_on_ready, sockdir, err);
+
 	if (!sockdir->directory || !sockdir->name || (sockdir->fd >= 0 && !sockdir->ready)) {
 		(void)sockdir_free(sockdir);
 		return err_set(err, -ENOMEM, "out of memory for watching '%s'", options->directory);
 	}
+
 	sockdir_place(sockdir);
 	*out = sockdir;
 	return 0;
@@ -193,11 +213,13 @@ struct sockdir *sockdir_free(struct sockdir *sockdir)
 {
 	if (!sockdir)
 		return NULL;
+
 	(void)loop_fd_free(sockdir->ready);
 	if (sockdir->fd >= 0)
 		(void)close(sockdir->fd);
 	free(sockdir->directory);
 	free(sockdir->name);
 	free(sockdir);
+
 	return NULL;
 }

@@ -21,6 +21,7 @@ static uint32_t surroundings_control(const char *root)
 		if (node && file_path(path, NULL, "%s%s", root, node) == 0 && file_exists(path))
 			found |= bit;
 	}
+
 	return found;
 }
 
@@ -41,11 +42,13 @@ static void surroundings_imex(const char *root, const struct config *config,
 	const char *const before[] = {dev_root ? dev_root : "", ""};
 	if (!config->imex_channel)
 		return;
+
 	for (size_t i = 0; i < sizeof(before) / sizeof(*before); i++) {
 		char path[FILE_PATH_MAX];
 		size_t length = strlen(before[i]);
 		while (length > 0 && before[i][length - 1] == '/')
 			length--;
+
 		if (file_path(out->imex, NULL, "%.*s" SURROUNDINGS_IMEX_PATH, (int)length,
 			      before[i]) == 0 &&
 		    file_path(path, NULL, "%s%s", root, out->imex) == 0 &&
@@ -54,6 +57,7 @@ static void surroundings_imex(const char *root, const struct config *config,
 			return;
 		}
 	}
+
 	(void)snprintf(config->imex_required ? out->problem : out->warning, RESOURCE_REASON_MAX,
 		       "the IMEX channel '" SURROUNDINGS_IMEX_PATH
 		       "' is no device: is nvidia-imex running?");
@@ -65,20 +69,24 @@ static int surroundings_minors(const char *root, const struct inventory *invento
 	char path[FILE_PATH_MAX];
 	struct err why = {0};
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, MINORS_SIZE_MAX);
 	if (inventory->mig_count == 0)
 		return 0;
+
 	int rc = file_path(path, &why, "%s" MINORS_PATH, root);
 	if (rc == 0)
 		rc = file_read(path, &text, &why);
 	if (rc == 0)
 		rc = minors_parse(text.data, text.length, &out->minors, &why);
 	out->resource.minors = out->minors;
+
 	if (rc == -ENOMEM)
 		return err_set(err, rc, "%s", why.text);
 	if (rc < 0)
 		(void)snprintf(out->warning, sizeof(out->warning), "%.*s", RESOURCE_REASON_MAX - 1,
 			       why.text);
+
 	return 0;
 }
 

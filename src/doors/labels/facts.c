@@ -17,16 +17,19 @@ void facts_read(const char *root, const char *machine_file, const struct invento
 	buf_init(&machine, LABELS_MACHINE_MAX);
 	out->has_machine = machine_file[0] != '\0' && file_read(machine_file, &machine, NULL) == 0;
 	out->machine_length = machine.length;
+
 	if (machine.length > 0)
 		memcpy(out->machine, machine.data, machine.length);
 
 	for (uint32_t i = 0; i < GPU_MAX; i++)
 		out->class_[i] = LABELS_CLASS_UNKNOWN;
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		if (gpu->has_pci)
 			(void)pci_read_class(root, &gpu->pci, &out->class_[i]);
 	}
+
 	out->vgpu_presence = vgpu_read(root, &out->vgpu);
 }
 
@@ -48,21 +51,26 @@ void facts_read_discovery(const char *root, struct label_set *out)
 	uint32_t count = pci_list_vendor(root, PCI_VENDOR_NVIDIA, found, PCI_LIST_MAX);
 	if (count > 0)
 		label_set_put(out, DISCOVERY "pci-10de.present", "true");
+
 	for (uint32_t i = 0; i < count; i++) {
 		char key[LABEL_KEY_SIZE];
 		uint32_t class_;
+
 		if (pci_read_class(root, &found[i], &class_) < 0)
 			continue;
+
 		class_ >>= 8;
 		(void)snprintf(key, sizeof(key), DISCOVERY "pci-%04x_10de.present",
 			       (unsigned)class_);
 		if (class_ == VGA || class_ == COMPUTE)
 			label_set_put(out, key, "true");
 	}
+
 	if (pci_list_vendor(root, VENDOR_MELLANOX, found, PCI_LIST_MAX) > 0) {
 		label_set_put(out, DISCOVERY "pci-15b3.present", "true");
 		label_set_put(out, DISCOVERY "rdma.capable", "true");
 	}
+
 	if (facts_has_module(root, "ib_uverbs") && facts_has_module(root, "rdma_ucm"))
 		label_set_put(out, DISCOVERY "rdma.available", "true");
 }

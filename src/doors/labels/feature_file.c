@@ -77,10 +77,12 @@ int feature_keep_put(struct feature_keep *keep, const char *path, const struct b
 {
 	_cleanup_buf_ struct buf text;
 	int wrote = 0;
+
 	buf_init(&text, FEATURE_FILE_MAX);
 	if (buf_same(plain, &keep->plain) && (expiry_s == 0 || now_s < keep->refresh_s) &&
 	    feature_file_is(path, &keep->written))
 		return 0;
+
 	int rc = expiry_s > 0 ? add_expiry(now_s + expiry_s, &text) : 0;
 	if (rc == 0)
 		rc = buf_add(&text, buf_text(plain), plain->length);
@@ -90,14 +92,18 @@ int feature_keep_put(struct feature_keep *keep, const char *path, const struct b
 		rc = feature_file_write(path, &text, err);
 		wrote = 1;
 	}
+
 	if (rc < 0)
 		return rc;
+
 	keep->refresh_s = now_s + expiry_s / FEATURE_FILE_EXPIRY_PARTS;
 	buf_clear(&keep->written);
 	buf_clear(&keep->plain);
+
 	rc = buf_add(&keep->written, buf_text(&text), text.length);
 	if (rc == 0)
 		rc = buf_add(&keep->plain, buf_text(plain), plain->length);
+
 	return rc < 0 ? err_set(err, rc, "out of memory for '%s'", path) : wrote;
 }
 

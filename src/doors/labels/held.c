@@ -32,10 +32,12 @@ static bool held_lost_one(const struct inventory *before, const struct inventory
 		const struct gpu *gpu = &before->gpus[i];
 		if (gpu->state != GPU_STATE_OK || gpu->uuid[0] == '\0')
 			continue;
+
 		const struct gpu *same = inventory_find_gpu(now, gpu->uuid);
 		if (!same || same->state != GPU_STATE_OK)
 			return true;
 	}
+
 	return false;
 }
 
@@ -56,11 +58,13 @@ static uint64_t held_layout(const struct inventory *inventory)
 		if (gpu->mig_current == GPU_MIG_ENABLED)
 			hash = held_mix(hash, gpu->uuid, strlen(gpu->uuid));
 	}
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
 		hash = held_mix(hash, mig->uuid, strlen(mig->uuid));
 		hash = held_mix(hash, mig->profile, strlen(mig->profile));
 	}
+
 	return hash;
 }
 
@@ -70,11 +74,13 @@ static int held_take(struct held *held, const struct inventory *now, struct err 
 	inventory_init(&copy);
 	if (now && inventory_copy(now, &copy) < 0)
 		return err_set(err, -ENOMEM, "out of memory for labels");
+
 	inventory_done(&held->inventory);
 	held->inventory = copy;
 	held->has = true;
 	held->lost_since_ns = held->layout_ns = 0;
 	held->layout = held_layout(&copy);
+
 	return 1;
 }
 
@@ -83,11 +89,13 @@ static bool held_waits(struct held *held, uint64_t *since_ns, uint64_t for_ns, u
 {
 	if (*since_ns == 0)
 		*since_ns = now_ns;
+
 	uint64_t end_ns = clock_after_ns(*since_ns, for_ns);
 	if (now_ns >= end_ns)
 		return false;
 	if (end_ns < held->due_ns)
 		held->due_ns = end_ns;
+
 	return true;
 }
 
@@ -96,6 +104,7 @@ int held_look(struct held *held, const struct inventory *now, uint64_t keep_ns, 
 {
 	uint64_t lost_ns =
 	    sleep_ns < HELD_LOST_NS / HELD_LOOKS ? sleep_ns * HELD_LOOKS : HELD_LOST_NS;
+
 	held->due_ns = UINT64_MAX;
 	if (!now) {
 		bool is_empty = held->has && held->inventory.gpu_count == 0;
@@ -103,6 +112,7 @@ int held_look(struct held *held, const struct inventory *now, uint64_t keep_ns, 
 			return 0;
 		return held_take(held, NULL, err);
 	}
+
 	held->away_since_ns = 0;
 	if (!held->has || held->inventory.gpu_count == 0)
 		return held_take(held, now, err);
@@ -110,15 +120,18 @@ int held_look(struct held *held, const struct inventory *now, uint64_t keep_ns, 
 		held->lost_since_ns = 0;
 	else if (held_waits(held, &held->lost_since_ns, lost_ns, now_ns))
 		return 0;
+
 	uint64_t layout = held_layout(now);
 	if (layout == held_layout(&held->inventory)) {
 		held->layout = layout;
 		return held_take(held, now, err);
 	}
+
 	if (layout != held->layout) {
 		held->layout = layout;
 		held->layout_ns = 0;
 	}
+
 	return held_waits(held, &held->layout_ns, HELD_SETTLE_NS, now_ns)
 		   ? 0
 		   : held_take(held, now, err);

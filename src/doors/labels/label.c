@@ -34,6 +34,7 @@ void label_set_warn(struct label_set *set, const char *format, ...)
 				arguments);
 		va_end(arguments);
 	}
+
 	set->warning_count++;
 }
 
@@ -55,10 +56,12 @@ bool label_value_is_valid(const char *value)
 		return true;
 	if (length >= LABEL_VALUE_SIZE || !is_alnum(value[0]) || !is_alnum(value[length - 1]))
 		return false;
+
 	for (size_t i = 0; i < length; i++) {
 		if (!is_allowed(value[i]))
 			return false;
 	}
+
 	return true;
 }
 
@@ -73,6 +76,7 @@ bool label_key_is_valid(const char *key)
 static size_t find(const struct label_set *set, const char *key, bool *out_found)
 {
 	size_t low = 0, high = set->count;
+
 	*out_found = false;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
@@ -84,6 +88,7 @@ static size_t find(const struct label_set *set, const char *key, bool *out_found
 		else
 			high = middle;
 	}
+
 	return low;
 }
 
@@ -91,14 +96,17 @@ static size_t find(const struct label_set *set, const char *key, bool *out_found
 static bool grow(struct label_set *set)
 {
 	size_t bytes, more = set->capacity ? 2 * set->capacity : LABEL_FIRST_CAPACITY;
+
 	if (set->count < set->capacity)
 		return true;
+
 	struct label *items =
 	    size_mul(more, sizeof(*items), &bytes) ? realloc(set->items, bytes) : NULL;
 	if (!items) {
 		set->error = -ENOMEM;
 		return false;
 	}
+
 	set->items = items;
 	set->capacity = more;
 	return true;
@@ -107,19 +115,24 @@ static bool grow(struct label_set *set)
 void label_set_put(struct label_set *set, const char *key, const char *value)
 {
 	bool found;
+
 	if (set->error < 0)
 		return;
+
 	if (!label_key_is_valid(key) || !label_value_is_valid(value)) {
 		label_set_warn(set, "label %.100s=%.100s is left out: Kubernetes would refuse it",
 			       key, value);
 		return;
 	}
+
 	size_t at = find(set, key, &found);
+
 	if (!found && set->count == LABEL_SET_MAX) {
 		label_set_warn(set, "label %.100s is left out: there are %d already", key,
 			       LABEL_SET_MAX);
 		return;
 	}
+
 	if (!found) {
 		if (!grow(set))
 			return;
@@ -127,6 +140,7 @@ void label_set_put(struct label_set *set, const char *key, const char *value)
 			(set->count - at) * sizeof(*set->items));
 		set->count++;
 	}
+
 	struct label *label = &set->items[at];
 	memset(label, 0, sizeof(*label));
 	memcpy(label->key, key, strlen(key));
@@ -154,6 +168,7 @@ void label_sanitise(const char *text, size_t length, char *out, size_t size)
 {
 	size_t used = 0;
 	bool in_word = false;
+
 	for (size_t i = 0; i < length; i++) {
 		if (text[i] == ' ')
 			in_word = false;
@@ -162,9 +177,11 @@ void label_sanitise(const char *text, size_t length, char *out, size_t size)
 		if (!in_word && used > 0 && used + 1 < size)
 			out[used++] = '-';
 		in_word = true;
+
 		if (used + 1 < size)
 			out[used++] = text[i];
 	}
+
 	out[used] = '\0';
 }
 
@@ -174,12 +191,15 @@ static void trim(char *text, size_t max)
 	size_t start = 0, length = strlen(text);
 	while (start < length && !is_alnum(text[start]))
 		start++;
+
 	length -= start;
 	memmove(text, text + start, length);
 	if (length > max)
 		length = max;
+
 	while (length > 0 && !is_alnum(text[length - 1]))
 		length--;
+
 	text[length] = '\0';
 }
 
@@ -195,6 +215,7 @@ void label_value_with_suffix(const char *text, const char *suffix, char out[LABE
 {
 	char whole[LABEL_TEXT_SIZE];
 	size_t behind = strnlen(suffix, LABEL_VALUE_SIZE - 1);
+
 	label_sanitise(text, strlen(text), whole, sizeof(whole));
 	/* A text that need not be cut keeps its own end, as with GPU feature discovery. */
 	size_t length = strlen(whole);
@@ -206,5 +227,6 @@ void label_value_with_suffix(const char *text, const char *suffix, char out[LABE
 		whole[length + behind] = '\0';
 		trim(whole, LABEL_VALUE_SIZE - 1);
 	}
+
 	memcpy(out, whole, strlen(whole) + 1);
 }

@@ -24,6 +24,7 @@ size_t attach_format(const struct attach_message *message, char out[ATTACH_PACKE
 		memcpy(out + 1, words, sizeof(words));
 		return 1 + sizeof(words);
 	}
+
 	memcpy(out + 1, message->data, message->length);
 	return 1 + message->length;
 }
@@ -36,6 +37,7 @@ int attach_parse(const void *packet, size_t length, struct attach_message *out, 
 		    .kind = ATTACH_DATA, .data = bytes + 1, .length = length - 1};
 		return 0;
 	}
+
 	if (length == 1 + ATTACH_SIZE_BYTES && bytes[0] == ATTACH_SIZE) {
 		uint16_t words[2];
 		memcpy(words, bytes + 1, sizeof(words));
@@ -43,6 +45,7 @@ int attach_parse(const void *packet, size_t length, struct attach_message *out, 
 		    .kind = ATTACH_SIZE, .rows = le16toh(words[0]), .columns = le16toh(words[1])};
 		return 0;
 	}
+
 	return err_set(err, -EBADMSG,
 		       "a packet of %zu bytes on a job's terminal is not one of ours", length);
 }
@@ -68,15 +71,18 @@ int attach_listen(int job_fd, uid_t uid, gid_t gid, struct err *err)
 	if (unlinkat(job_fd, "terminal", 0) < 0 && errno != ENOENT)
 		return err_set(err, -errno, "removing the old socket of the job's terminal: %s",
 			       err_describe(errno));
+
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return err_set(err, -errno, "binding the socket of the job's terminal: %s",
 			       err_describe(errno));
+
 	/* Before it listens, so nobody else got in meanwhile. */
 	if (fchmodat(job_fd, "terminal", 0600, 0) < 0 ||
 	    (geteuid() == 0 && fchownat(job_fd, "terminal", uid, gid, AT_SYMLINK_NOFOLLOW) < 0) ||
 	    listen(fd, ATTACH_BACKLOG) < 0)
 		return err_set(err, -errno, "opening the socket of the job's terminal: %s",
 			       err_describe(errno));
+
 	return take_fd(&fd);
 }
 
@@ -94,5 +100,6 @@ int attach_connect(int job_fd, struct err *err)
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return err_set(err, -errno, "connecting to the job's terminal: %s",
 			       err_describe(errno));
+
 	return take_fd(&fd);
 }

@@ -57,9 +57,11 @@ static int cglimit_write(const char *directory, const char *file, const char *te
 	int result = file_path(path, NULL, "%s/%s", directory, file);
 	if (result < 0)
 		return result;
+
 	_cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return -errno;
+
 	return write(fd, text, strlen(text)) < 0 ? -errno : 0;
 }
 
@@ -67,12 +69,14 @@ static int cglimit_write(const char *directory, const char *file, const char *te
 static bool cglimit_above(const char *path, int levels, char out[CGROUP_PATH_MAX])
 {
 	(void)snprintf(out, CGROUP_PATH_MAX, "%.*s", CGROUP_PATH_MAX - 1, path);
+
 	for (; levels > 0; levels--) {
 		char *slash = strrchr(out, '/');
 		if (!slash || slash == out)
 			return false;
 		*slash = '\0';
 	}
+
 	return true;
 }
 
@@ -104,8 +108,10 @@ static int cglimit_set_v2(const struct cgroup *cgroup, const struct cglimit_kind
 		cglimit_delegate(cgroup->path, kind->controller);
 		result = cglimit_write(cgroup->path, kind->v2, value);
 	}
+
 	if (result == 0 && kind->more_v2)
 		(void)cglimit_write(cgroup->path, kind->more_v2, kind->more_v2_value);
+
 	return result;
 }
 
@@ -118,6 +124,7 @@ static int cglimit_set_v1(const struct cgroup *cgroup, const struct cglimit_kind
 		result = cgroup_make_v1(group, NULL);
 	if (result == 0)
 		result = cglimit_write(group, kind->v1, value);
+
 	if (result < 0)
 		return result;
 	if (kind->more_v1)
@@ -125,6 +132,7 @@ static int cglimit_set_v1(const struct cgroup *cgroup, const struct cglimit_kind
 	if (kind == &cglimit_memory)
 		memcpy(out->memory_v1, group, sizeof(group));
 	memcpy(is_late ? out->late : out->groups[out->group_count++], group, sizeof(group));
+
 	return 0;
 }
 
@@ -135,12 +143,15 @@ static int cglimit_set(const struct cgroup *cgroup, const struct cglimit_kind *k
 {
 	if (cgroup->fd < 0)
 		return -ENODEV;
+
 	int result = cglimit_set_v2(cgroup, kind, value_v2);
 	if (result == 0)
 		return 0;
+
 	int v1 = cglimit_set_v1(cgroup, kind, value_v1, is_late, out);
 	/* Of the two what is more than that there is none. */
 	bool is_absent = result == -ENOENT || result == -EACCES;
+
 	return v1 == 0 ? 0 : is_absent && v1 != -ENOENT ? v1 : result;
 }
 
@@ -163,6 +174,7 @@ void cglimit_apply(const struct cgroup *cgroup, const struct cglimit_wants *want
 {
 	char v2[CGLIMIT_VALUE_MAX], v1[CGLIMIT_VALUE_MAX];
 	int result;
+
 	*out = (struct cglimit){.group_count = 0};
 	if (wants->mem_bytes > 0) {
 		(void)snprintf(v2, sizeof(v2), "%" PRIu64, wants->mem_bytes); /* these fit */
@@ -170,6 +182,7 @@ void cglimit_apply(const struct cgroup *cgroup, const struct cglimit_wants *want
 		if (result < 0)
 			cglimit_count_only(out, cglimit_memory.what, result);
 	}
+
 	if (wants->cpu_milli > 0) {
 		uint64_t quota = (uint64_t)wants->cpu_milli * (CGLIMIT_PERIOD_US / 1000);
 		quota = quota < CGLIMIT_QUOTA_MIN_US ? CGLIMIT_QUOTA_MIN_US : quota;
@@ -179,6 +192,7 @@ void cglimit_apply(const struct cgroup *cgroup, const struct cglimit_wants *want
 		if (result < 0)
 			cglimit_count_only(out, cglimit_cpu.what, result);
 	}
+
 	if (wants->pids > 0) {
 		(void)snprintf(v2, sizeof(v2), "%" PRIu32, wants->pids);
 		result = cglimit_set(cgroup, &cglimit_pids, v2, v2, wants->is_late, out);
@@ -199,9 +213,11 @@ static uint64_t *cglimit_list(const char *group, size_t *out_count)
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, CGLIMIT_PROCS_MAX);
 	if (file_path(path, NULL, "%s/cgroup.procs", group) < 0 || file_read(path, &text, NULL) < 0)
 		return NULL;
+
 	/* No line is shorter than a digit and its end. */
 	uint64_t *list = calloc(text.length / 2 + 1, sizeof(*list));
 	size_t count = 0;
@@ -210,6 +226,7 @@ static uint64_t *cglimit_list(const char *group, size_t *out_count)
 		count += parse_u64_span(line, length, 1, INT32_MAX, &list[count]) == 0;
 		line += length + (line[length] == '\n');
 	}
+
 	if (list)
 		qsort(list, count, sizeof(*list), cglimit_compare);
 	*out_count = count;
@@ -226,23 +243,30 @@ static size_t cglimit_move(const char *from, const char *to)
 	size_t count = 0, moved_count = 0, missing = 0;
 	_cleanup_free_ uint64_t *list = cglimit_list(from, &count);
 	_cleanup_free_ uint64_t *moved = list ? cglimit_list(to, &moved_count) : NULL;
+
 	for (size_t i = 0; moved && i < count; i++) {
 		char pid[CGLIMIT_VALUE_MAX];
+
 		if (bsearch(&list[i], moved, moved_count, sizeof(*moved), cglimit_compare))
 			continue;
+
 		(void)snprintf(pid, sizeof(pid), "%" PRIu64, list[i]); /* fits */
 		(void)cglimit_write(to, "cgroup.procs", pid);	       /* else it has ended */
 		missing++;
 	}
+
 	return missing;
 }
 
 void cglimit_join_late(const struct cgroup *cgroup, const struct cglimit *limit)
 {
 	static const struct timespec moment = {.tv_nsec = CGLIMIT_MOMENT_NS};
+
 	if (!limit->late[0] || cgroup->fd < 0)
 		return;
+
 	size_t missing = 1;
+
 	for (int round = 0; missing > 0 && round < CGLIMIT_ROUNDS; round++) {
 		/* Whoever forks faster than he is moved has to stand still for it. */
 		if (round == CGLIMIT_ROUNDS_RUNNING)
@@ -251,6 +275,7 @@ void cglimit_join_late(const struct cgroup *cgroup, const struct cglimit *limit)
 			(void)nanosleep(&moment, NULL);
 		missing = cglimit_move(cgroup->path, limit->late);
 	}
+
 	(void)cglimit_write(cgroup->path, "cgroup.freeze", "0");
 }
 
@@ -258,9 +283,11 @@ static uint64_t cglimit_read_number(const char *path)
 {
 	_cleanup_buf_ struct buf text;
 	uint64_t number;
+
 	buf_init(&text, CGLIMIT_NUMBER_MAX);
 	if (file_read(path, &text, NULL) < 0)
 		return UINT64_MAX;
+
 	const char *line = buf_text(&text);
 	return parse_u64_span(line, strcspn(line, "\n"), 1, UINT64_MAX, &number) == 0 ? number
 										      : UINT64_MAX;
@@ -278,16 +305,20 @@ uint64_t cglimit_read_oom(const char *text, size_t length)
 {
 	static const char key[] = "oom_kill ";
 	const char *at = text, *end = text + length;
+
 	while (at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 		size_t size = (size_t)((stop ? stop : end) - at);
 		uint64_t count;
+
 		if (size > sizeof(key) - 1 && memcmp(at, key, sizeof(key) - 1) == 0 &&
 		    parse_u64_span(at + sizeof(key) - 1, size - (sizeof(key) - 1), 0, UINT64_MAX,
 				   &count) == 0)
 			return count;
+
 		at += size + 1;
 	}
+
 	return 0;
 }
 
@@ -295,6 +326,7 @@ uint64_t cglimit_oom_kills(const struct cgroup *cgroup, const struct cglimit *li
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, CGLIMIT_TEXT_MAX);
 	int result = limit->memory_v1[0]
 			 ? file_path(path, NULL, "%s/memory.oom_control", limit->memory_v1)
@@ -302,5 +334,6 @@ uint64_t cglimit_oom_kills(const struct cgroup *cgroup, const struct cglimit *li
 				       : -ENOENT;
 	if (result < 0 || file_read(path, &text, NULL) < 0)
 		return 0;
+
 	return cglimit_read_oom(buf_text(&text), text.length);
 }

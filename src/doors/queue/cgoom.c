@@ -30,17 +30,22 @@ int cgoom_watch(const char *group, struct err *err)
 	_cleanup_close_ int control_fd = cgoom_open(group, "memory.oom_control", O_RDONLY, err);
 	if (control_fd < 0)
 		return control_fd;
+
 	_cleanup_close_ int register_fd = cgoom_open(group, "cgroup.event_control", O_WRONLY, err);
 	if (register_fd < 0)
 		return register_fd;
+
 	_cleanup_close_ int event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (event_fd < 0)
 		return err_set(err, -errno, "making an eventfd: %s", err_describe(-errno));
+
 	char text[CGOOM_TEXT_MAX];
 	(void)snprintf(text, sizeof(text), "%d %d", event_fd, control_fd); /* fits */
+
 	if (write(register_fd, text, strlen(text)) < 0)
 		return err_set(err, -errno, "watching the memory of '%s': %s", group,
 			       err_describe(-errno));
+
 	return take_fd(&event_fd);
 }
 

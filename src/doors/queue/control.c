@@ -56,18 +56,23 @@ int control_parse(const void *packet, size_t length, struct control_message *out
 	uint32_t words[2];
 	uint64_t values[2];
 	const char *bytes = packet;
+
 	if (length < CONTROL_HEAD || length >= CONTROL_HEAD + CONTROL_TEXT_MAX ||
 	    memchr(bytes + CONTROL_HEAD, '\0', length - CONTROL_HEAD))
 		return err_set(err, -EBADMSG, "a packet of %zu bytes is not one of ours", length);
+
 	memcpy(words, bytes, sizeof(words));
 	memcpy(values, bytes + sizeof(words), sizeof(values));
+
 	uint32_t version = le32toh(words[0]), kind = le32toh(words[1]);
 	if (version != CONTROL_VERSION)
 		return err_set(err, -EPROTONOSUPPORT,
 			       "version %u of the control protocol; this program knows %d", version,
 			       CONTROL_VERSION);
+
 	if (!control_kind_is_known(kind))
 		return err_set(err, -EBADMSG, "a control message of unknown kind %u", kind);
+
 	*out = (struct control_message){.version = version,
 					.kind = kind,
 					.value = (int64_t)le64toh(values[0]),
@@ -94,6 +99,7 @@ int control_listen(int job_fd, struct err *err)
 	_cleanup_close_ int fd = control_socket(job_fd, &address, err);
 	if (fd < 0)
 		return fd;
+
 	/* Of a supervisor that is dead: we have the job's lock. */
 	if (unlinkat(job_fd, "control", 0) < 0 && errno != ENOENT)
 		return err_set(err, -errno, "removing the old control socket: %s",
@@ -101,6 +107,7 @@ int control_listen(int job_fd, struct err *err)
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return err_set(err, -errno, "binding the job's control socket: %s",
 			       err_describe(errno));
+
 	/* Before it listens, so nobody else got in meanwhile. */
 	if (fchmodat(job_fd, "control", 0600, 0) < 0)
 		return err_set(err, -errno, "closing the job's control socket to others: %s",
@@ -108,6 +115,7 @@ int control_listen(int job_fd, struct err *err)
 	if (listen(fd, CONTROL_BACKLOG) < 0)
 		return err_set(err, -errno, "listening on the job's control socket: %s",
 			       err_describe(errno));
+
 	return take_fd(&fd);
 }
 
@@ -125,5 +133,6 @@ int control_connect(int job_fd, struct err *err)
 	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
 		return err_set(err, -errno, "connecting to the job's supervisor: %s",
 			       err_describe(errno));
+
 	return take_fd(&fd);
 }

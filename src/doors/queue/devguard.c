@@ -56,7 +56,9 @@ size_t devguard_program(const struct devguard_rule *rules, size_t count, struct 
 {
 	if (count > DEVGUARD_RULES_MAX)
 		return 0;
+
 	size_t at = 0, length = DEVGUARD_HEAD + DEVGUARD_EACH * count + DEVGUARD_TAIL;
+
 	/* struct bpf_cgroup_dev_ctx: access << 16 | type, major, minor. */
 	out[at++] = devguard_load(BPF_REG_2, offsetof(struct bpf_cgroup_dev_ctx, access_type));
 	out[at++] = devguard_load(BPF_REG_3, offsetof(struct bpf_cgroup_dev_ctx, major));
@@ -65,9 +67,11 @@ size_t devguard_program(const struct devguard_rule *rules, size_t count, struct 
 	    .code = BPF_ALU64 | BPF_X | BPF_MOV, .dst_reg = BPF_REG_5, .src_reg = BPF_REG_2};
 	out[at++] = devguard_number(BPF_RSH, BPF_REG_5, 16);
 	out[at++] = devguard_number(BPF_AND, BPF_REG_2, 0xffff);
+
 	for (size_t i = 0; i < count; i++) {
 		const struct devguard_rule *rule = &rules[i];
 		uint32_t type = rule->type == 'b' ? BPF_DEVCG_DEV_BLOCK : BPF_DEVCG_DEV_CHAR;
+
 		out[at++] = devguard_jump(BPF_JNE, BPF_REG_2, type, 4);
 		out[at++] = devguard_jump(BPF_JNE, BPF_REG_3, rule->major, 3);
 		out[at++] = devguard_jump(BPF_JLT, BPF_REG_4, rule->first, 2);
@@ -76,10 +80,12 @@ size_t devguard_program(const struct devguard_rule *rules, size_t count, struct 
 					length - DEVGUARD_DENY_AT - at - 1);
 		at++;
 	}
+
 	for (int32_t answer = 1; answer >= 0; answer--) {
 		out[at++] = devguard_number(BPF_MOV, BPF_REG_0, answer);
 		out[at++] = (struct bpf_insn){.code = BPF_JMP | BPF_EXIT};
 	}
+
 	return at;
 }
 
@@ -95,13 +101,16 @@ int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rul
 	/* Of a program that denies nothing the kernel says that part of it is never reached. */
 	if (count == 0)
 		return 0;
+
 	_cleanup_free_ struct bpf_insn *program = calloc(DEVGUARD_PROGRAM_MAX, sizeof(*program));
 	if (!program)
 		return err_set(err, -ENOMEM, "no memory for device rules");
+
 	size_t length = devguard_program(rules, count, program);
 	if (length == 0)
 		return err_set(err, -E2BIG, "%zu device rules: %d are possible", count,
 			       DEVGUARD_RULES_MAX);
+
 	union bpf_attr load = {.prog_type = BPF_PROG_TYPE_CGROUP_DEVICE,
 			       .insn_cnt = (uint32_t)length,
 			       .insns = (uint64_t)(uintptr_t)program,
@@ -109,6 +118,7 @@ int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rul
 	_cleanup_close_ int fd = devguard_bpf(BPF_PROG_LOAD, &load);
 	if (fd < 0)
 		return err_set(err, fd, "loading device rules: %s", err_describe(fd));
+
 	union bpf_attr attach = {.target_fd = (uint32_t)cgroup->fd,
 				 .attach_bpf_fd = (uint32_t)fd,
 				 .attach_type = BPF_CGROUP_DEVICE,
@@ -117,6 +127,7 @@ int devguard_attach(const struct cgroup *cgroup, const struct devguard_rule *rul
 	if (result < 0)
 		return err_set(err, result, "putting device rules around '%s': %s", cgroup->path,
 			       err_describe(result));
+
 	return 0;
 }
 
@@ -139,9 +150,11 @@ static int devguard_write(const struct devguard_v1 *group, bool denies, char typ
 			      access & DEVGUARD_MKNOD ? "m" : ""); /* fits */
 	if (write(denies ? group->deny_fd : group->allow_fd, line, (size_t)length) == length)
 		return 0;
+
 	/* What the group around this one does not have it cannot give. */
 	if (!denies && errno == EPERM)
 		return 0;
+
 	return err_set(err, -errno, "%s '%s' in '%s': %s", denies ? "denying" : "allowing", line,
 		       group->path, err_describe(errno));
 }
@@ -161,12 +174,14 @@ static int devguard_deny_v1(const struct devguard_v1 *group, const struct devgua
 		return 0;
 	if (devguard_is_whole(rule))
 		return devguard_write(group, true, rule->type, rule->major, "*", access, err);
+
 	int result = 0;
 	for (uint32_t i = 0; result == 0 && i <= rule->last - rule->first; i++) {
 		char number[DEVGUARD_NUMBER_MAX];
 		(void)snprintf(number, sizeof(number), "%u", rule->first + i); /* fits */
 		result = devguard_write(group, true, rule->type, rule->major, number, access, err);
 	}
+
 	return result;
 }
 
@@ -176,6 +191,7 @@ static uint32_t devguard_gap(const struct devguard_rule *rules, size_t count, ch
 			     uint32_t major_, uint32_t from, uint32_t *out_length)
 {
 	bool has_moved = true;
+
 	while (has_moved) {
 		has_moved = false;
 		for (size_t i = 0; i < count; i++) {
@@ -183,15 +199,18 @@ static uint32_t devguard_gap(const struct devguard_rule *rules, size_t count, ch
 			if (rule->type != type || rule->major != major_ || rule->first > from ||
 			    rule->last < from)
 				continue;
+
 			from = rule->last + 1;
 			has_moved = true;
 		}
 	}
+
 	uint32_t end = DEVGUARD_MINOR_MAX + 1;
 	for (size_t i = 0; i < count; i++)
 		if (rules[i].type == type && rules[i].major == major_ && rules[i].first > from &&
 		    rules[i].first < end)
 			end = rules[i].first;
+
 	*out_length = end > from ? end - from : 0;
 	return from;
 }
@@ -201,6 +220,7 @@ static int devguard_allow_rest(const struct devguard_v1 *group, const struct dev
 {
 	int result = 0;
 	uint32_t length, from = devguard_gap(rules, count, type, major_, 0, &length);
+
 	while (result == 0 && from <= DEVGUARD_MINOR_MAX) {
 		for (uint32_t i = 0; result == 0 && i < length && i < DEVGUARD_V1_GAP; i++) {
 			char number[DEVGUARD_NUMBER_MAX];
@@ -208,8 +228,10 @@ static int devguard_allow_rest(const struct devguard_v1 *group, const struct dev
 			result =
 			    devguard_write(group, false, type, major_, number, DEVGUARD_ALL, err);
 		}
+
 		from = devguard_gap(rules, count, type, major_, from + length, &length);
 	}
+
 	return result;
 }
 
@@ -229,19 +251,23 @@ static int devguard_allow_v1(const struct devguard_v1 *group, const struct devgu
 	if (write(group->deny_fd, "a", 1) < 0)
 		return err_set(err, -errno, "denying all devices in '%s': %s", group->path,
 			       err_describe(errno));
+
 	int result = 0;
+
 	for (const char *type = "cb"; result == 0 && *type; type++) {
 		char line[] = {*type, ' ', '*', ':', '*', ' ', 'm'};
 		if (!group->with_mknod && write(group->allow_fd, line, sizeof(line)) < 0 &&
 		    errno != EPERM)
 			return err_set(err, -errno, "allowing nodes to be made in '%s': %s",
 				       group->path, err_describe(errno));
+
 		for (uint32_t i = 0; result == 0 && i < DEVGUARD_V1_MAJORS; i++)
 			result =
 			    devguard_has_rule(rules, count, *type, i)
 				? devguard_allow_rest(group, rules, count, *type, i, err)
 				: devguard_write(group, false, *type, i, "*", DEVGUARD_ALL, err);
 	}
+
 	return result;
 }
 
@@ -254,10 +280,12 @@ static bool devguard_can_deny(int directory_fd, const struct devguard_rule *rule
 	ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof(text));
 	if (length < 1 || text[0] != 'a')
 		return false;
+
 	for (size_t i = 0; i < count; i++)
 		if (rules[i].last - rules[i].first >= DEVGUARD_V1_MAX &&
 		    !devguard_is_whole(&rules[i]))
 			return false;
+
 	return true;
 }
 
@@ -275,21 +303,27 @@ int devguard_attach_v1(const char *directory, const struct devguard_rule *rules,
 	int result = cgroup_make_v1(directory, err);
 	if (result < 0)
 		return result;
+
 	_cleanup_close_ int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, -errno, "opening '%s': %s", directory, err_describe(errno));
+
 	_cleanup_close_ int deny_fd = devguard_open(fd, directory, "devices.deny", err);
 	if (deny_fd < 0)
 		return deny_fd;
+
 	_cleanup_close_ int allow_fd = devguard_open(fd, directory, "devices.allow", err);
 	if (allow_fd < 0)
 		return allow_fd;
 
 	const struct devguard_v1 group = {
 	    .path = directory, .allow_fd = allow_fd, .deny_fd = deny_fd, .with_mknod = with_mknod};
+
 	if (!devguard_can_deny(fd, rules, count))
 		return devguard_allow_v1(&group, rules, count, err);
+
 	for (size_t i = 0; result == 0 && i < count; i++)
 		result = devguard_deny_v1(&group, &rules[i], err);
+
 	return result;
 }

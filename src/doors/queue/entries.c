@@ -29,15 +29,18 @@ int entries_next(struct entries *entries, struct entry *out, struct err *err)
 {
 	if (entries->at == entries->end)
 		return 0;
+
 	entries->number++;
 	size_t left = (size_t)(entries->end - entries->at);
 	const char *stop = memchr(entries->at, '\0', left);
 	if (!stop)
 		return entries_error(entries, -EINVAL, "it is cut short", err);
+
 	size_t length = (size_t)(stop - entries->at);
 	const char *equals = memchr(entries->at, '=', length);
 	if (!equals || equals == entries->at)
 		return entries_error(entries, -EINVAL, "it is not 'name=value'", err);
+
 	*out = (struct entry){.name = entries->at,
 			      .name_length = (size_t)(equals - entries->at),
 			      .value = equals + 1,

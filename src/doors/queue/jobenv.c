@@ -69,6 +69,7 @@ static int jobenv_add_own(char *const *environment, char **out, size_t *count,
 	/* "=mlx5_0,mlx5_1": exactly these, where NCCL would take "mlx5_1" for mlx5_10 too.
 	 * https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca */
 	const char *nccl = adapters && !jobenv_has(environment, "NCCL_IB_HCA=") ? adapters : NULL;
+
 	const struct {
 		const char *name, *text, *none; /* a text, or the list with a word for "none" */
 	} rows[JOBENV_SET] = {
@@ -86,11 +87,14 @@ static int jobenv_add_own(char *const *environment, char **out, size_t *count,
 	    {"SLUICE_ARRAY_INDEX=", job->array_index, NULL},
 	    {"JOB_COMPLETION_INDEX=", job->is_indexed ? job->array_index : NULL, NULL},
 	};
+
 	for (size_t i = 0; i < array_length(rows); i++) {
 		if (!rows[i].text && !rows[i].none)
 			continue;
+
 		struct buf text;
 		buf_init(&text, JOBENV_BYTES_MAX);
+
 		int result = buf_add_text(&text, rows[i].name);
 		if (result == 0)
 			result = rows[i].text ? buf_add_text(&text, rows[i].text)
@@ -98,12 +102,15 @@ static int jobenv_add_own(char *const *environment, char **out, size_t *count,
 		if (result == 0)
 			out[*count] = buf_take(&text);
 		buf_done(&text);
+
 		if (result < 0)
 			return result;
 		if (!out[*count])
 			return -ENOMEM;
+
 		(*count)++;
 	}
+
 	return 0;
 }
 
@@ -111,6 +118,7 @@ int jobenv_make(char *const *environment, const struct jobenv_job *job, char ***
 		struct err *err)
 {
 	size_t total = 0, bytes = 0;
+
 	for (; environment[total]; total++) {
 		bytes += strlen(environment[total]) + 1;
 		if (bytes > JOBENV_BYTES_MAX)
@@ -123,6 +131,7 @@ int jobenv_make(char *const *environment, const struct jobenv_job *job, char ***
 	char **made = calloc(total + JOBENV_SET + 1, sizeof(*made));
 	size_t count = 0;
 	int result = made ? 0 : -ENOMEM;
+
 	for (size_t i = 0; result == 0 && i < total; i++) {
 		if (!jobenv_is_kept(environment[i]))
 			continue;
@@ -130,12 +139,14 @@ int jobenv_make(char *const *environment, const struct jobenv_job *job, char ***
 		result = made[count] ? 0 : -ENOMEM;
 		count += result == 0;
 	}
+
 	if (result == 0)
 		result = jobenv_add_own(environment, made, &count, job);
 	if (result < 0) {
 		jobenv_free(made);
 		return err_set(err, result, "no memory for the job's environment");
 	}
+
 	*out = made;
 	return 0;
 }

@@ -33,6 +33,7 @@ int jobmemory_make_places(int fd, size_t count, uid_t uid, gid_t gid, struct err
 		    fchownat(fd, own, uid, gid, AT_SYMLINK_NOFOLLOW) < 0)
 			return err_set(err, -errno, "making '%s': %s", own, err_describe(errno));
 	}
+
 	/* Done with by then. */
 	return fchown(fd, uid, gid) == 0 ? 0
 					 : err_set(err, -errno, "giving it to user %u: %s",
@@ -44,16 +45,20 @@ int jobmemory_make(const char *instance, size_t count, uid_t uid, gid_t gid,
 {
 	struct stat status;
 	char path[JOBMEMORY_PATH_MAX];
+
 	out[0] = '\0';
 	if (stat(jobmemory_place, &status) < 0 || !S_ISDIR(status.st_mode))
 		return 0;
+
 	jobmemory_path(instance, path);
 	if (mkdir(path, 0700) < 0)
 		return err_set(err, -errno, "making '%s': %s", path, err_describe(errno));
+
 	(void)snprintf(out, JOBMEMORY_PATH_MAX, "%s", path); /* ours from here on; fits */
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int result = fd < 0 ? err_set(err, -errno, "it cannot be opened: %s", err_describe(errno))
 			    : jobmemory_make_places(fd, count, uid, gid, err);
+
 	return result < 0 ? err_wrap(err, "'%s'", path) : 0;
 }
 
@@ -73,6 +78,7 @@ static DIR *jobmemory_open(int from_fd, const char *name)
 static void jobmemory_empty(DIR *list, int depth, unsigned *removed)
 {
 	const struct dirent *entry;
+
 	while (*removed < JOBMEMORY_STEP && (entry = readdir(list))) {
 		const char *name = entry->d_name;
 		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
@@ -81,8 +87,10 @@ static void jobmemory_empty(DIR *list, int depth, unsigned *removed)
 			(*removed)++;
 			continue;
 		}
+
 		if (depth == 0)
 			continue; /* what is no file stays */
+
 		_cleanup_closedir_ DIR *inner = jobmemory_open(dirfd(list), name);
 		if (inner)
 			jobmemory_empty(inner, depth - 1, removed);
@@ -95,14 +103,17 @@ bool jobmemory_remove_step(const char *instance)
 {
 	char path[JOBMEMORY_PATH_MAX];
 	unsigned removed = 0;
+
 	if (!instance[0])
 		return true;
+
 	jobmemory_path(instance, path);
 	_cleanup_close_ int place = open(jobmemory_place, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	const char *name = path + strlen(jobmemory_place) + 1;
 	_cleanup_closedir_ DIR *list = place < 0 ? NULL : jobmemory_open(place, name);
 	if (!list)
 		return true;
+
 	jobmemory_empty(list, 1, &removed);
 	return unlinkat(place, name, AT_REMOVEDIR) == 0 || removed == 0;
 }

@@ -27,10 +27,13 @@ void launch_done(struct launch *launch)
 {
 	if (!launch)
 		return;
+
 	free(launch->grants);
 	free(launch->denied);
+
 	for (size_t i = 0; i < launch->part_count; i++)
 		free(launch->parts[i].denied);
+
 	free(launch->parts);
 	spec_done(&launch->spec);
 	launch_init(launch);
@@ -82,6 +85,7 @@ static int launch_add_part(struct buf *out, size_t index, const struct launch_pa
 static int launch_add_rules(struct buf *out, const struct launch *launch)
 {
 	int result = 0;
+
 	if (launch->spec.image[0])
 		result = entries_add(out, "container", launch->container);
 	if (result == 0 && launch->device_root[0])
@@ -90,12 +94,16 @@ static int launch_add_rules(struct buf *out, const struct launch *launch)
 		result = entries_add_u64(out, "own_pids", 1);
 	if (result == 0 && launch->minimum_isolation)
 		result = entries_add_u64(out, "minimum_isolation", launch->minimum_isolation);
+
 	if (result == 0 && launch->denied_why[0])
 		result = entries_add(out, "denied_why", launch->denied_why);
+
 	for (size_t i = 0; result == 0 && i < launch->denied_count; i++)
 		result = launch_add_denied(out, "denied", &launch->denied[i]);
+
 	for (size_t i = 0; result == 0 && i < launch->part_count; i++)
 		result = launch_add_part(out, i, &launch->parts[i]);
+
 	return result;
 }
 
@@ -108,6 +116,7 @@ static int launch_add(struct buf *out, const struct launch *launch)
 		result = entries_add_u64(out, "attempt", launch->attempt);
 	if (result == 0)
 		result = entries_add(out, "instance", launch->instance);
+
 	if (result == 0)
 		result = entries_add(out, "runtime_dir", launch->runtime_dir);
 	if (result == 0)
@@ -116,6 +125,7 @@ static int launch_add(struct buf *out, const struct launch *launch)
 		result = entries_add(out, "cgroup_root", launch->cgroup_root);
 	if (result == 0 && launch->array_id > 0)
 		result = entries_add_u64(out, "array_id", launch->array_id);
+
 	if (result == 0 && launch->array_index > 0)
 		result = entries_add_u64(out, "array_index", launch->array_index);
 	if (result == 0 && launch->log_bytes > 0)
@@ -124,14 +134,18 @@ static int launch_add(struct buf *out, const struct launch *launch)
 		result = entries_add(out, "adapters", launch->adapters);
 	if (result == 0 && launch->own_nodes[0])
 		result = entries_add(out, "own_nodes", launch->own_nodes);
+
 	if (result == 0 && launch->adapters_simulated)
 		result = entries_add_u64(out, "adapters_simulated", 1);
 	if (result == 0 && launch->rsh[0])
 		result = entries_add(out, "rsh", launch->rsh);
+
 	for (size_t i = 0; result == 0 && i < launch->grant_count; i++)
 		result = launch_add_grant(out, &launch->grants[i]);
+
 	if (result == 0)
 		result = launch_add_rules(out, launch);
+
 	return result;
 }
 
@@ -149,7 +163,9 @@ int launch_format(const struct launch *launch, char **out_bytes, size_t *out_len
 	int result = spec_format(&launch->spec, &spec, &spec_length, err);
 	if (result < 0)
 		return result;
+
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, LAUNCH_BYTES_MAX);
 	result = launch_add(&text, launch);
 	if (result == 0)
@@ -157,14 +173,17 @@ int launch_format(const struct launch *launch, char **out_bytes, size_t *out_len
 	if (result == 0)
 		result = buf_add(&text, spec, spec_length);
 	free(spec);
+
 	if (result == -ENOSPC)
 		return err_set(err, -E2BIG, "the launch of job %" PRIu64 " is larger than %d bytes",
 			       launch->id, LAUNCH_BYTES_MAX);
+
 	size_t length = text.length;
 	char *bytes = result == 0 ? buf_take(&text) : NULL;
 	if (!bytes)
 		return err_set(err, -ENOMEM, "no memory for the launch of job %" PRIu64,
 			       launch->id);
+
 	*out_bytes = bytes;
 	*out_length = length;
 	return 0;
@@ -189,18 +208,23 @@ static int launch_read_slots(const char *text, size_t length, struct launch_gran
 	size_t words = (grant->slot_count + LAUNCH_WORD_BITS - 1) / LAUNCH_WORD_BITS;
 	if (length != words * LAUNCH_WORD_DIGITS)
 		return -EINVAL;
+
 	uint64_t any = 0;
+
 	for (size_t i = 0; i < words; i++) {
 		uint64_t word;
 		int result = parse_hex_span(text + i * LAUNCH_WORD_DIGITS, LAUNCH_WORD_DIGITS,
 					    UINT64_MAX, &word);
 		if (result < 0)
 			return result;
+
 		grant->slots[i] = word;
 		any |= word;
 	}
+
 	size_t odd = grant->slot_count % LAUNCH_WORD_BITS;
 	bool beyond = odd && grant->slots[words - 1] >> odd;
+
 	return any && !beyond ? 0 : -EINVAL;
 }
 
@@ -208,6 +232,7 @@ static int launch_read_grant(struct launch *launch, const struct entry *entry)
 {
 	if (launch->grant_count >= LAUNCH_GRANTS_MAX)
 		return -E2BIG;
+
 	struct launch_grant grant = {0};
 	const char *at = entry->value, *word;
 	size_t length;
@@ -215,27 +240,33 @@ static int launch_read_grant(struct launch *launch, const struct entry *entry)
 	int result = launch_word(&at, &word, &length);
 	if (result < 0 || length >= sizeof(grant.uuid))
 		return -EINVAL;
+
 	memcpy(grant.uuid, word, length);
 	result = launch_word(&at, &word, &length);
 	if (result < 0 || parse_u64_span(word, length, 0, UINT32_MAX, &number) < 0)
 		return -EINVAL;
+
 	grant.index = (uint32_t)number;
 	result = launch_word(&at, &word, &length);
 	if (result < 0 || parse_u64_span(word, length, 1, LAUNCH_SLOTS_MAX, &number) < 0)
 		return -EINVAL;
+
 	grant.slot_count = (uint32_t)number;
 	result = launch_word(&at, &word, &length);
 	if (result < 0 || launch_read_slots(word, length, &grant) < 0)
 		return -EINVAL;
+
 	length = strlen(at);
 	if (length >= sizeof(grant.label))
 		return -EINVAL;
+
 	memcpy(grant.label, at, length);
 
 	struct launch_grant *more =
 	    reallocarray(launch->grants, launch->grant_count + 1, sizeof(*more));
 	if (!more)
 		return -ENOMEM;
+
 	launch->grants = more;
 	more[launch->grant_count++] = grant;
 	return 0;
@@ -247,8 +278,10 @@ static int launch_number(const char **at, char end, uint64_t max, uint32_t *out)
 	const char stops[] = {end, '\0'};
 	size_t length = strcspn(*at, stops);
 	uint64_t number;
+
 	if ((*at)[length] != end || parse_u64_span(*at, length, 0, max, &number) < 0)
 		return -EINVAL;
+
 	*at += length + (end != '\0');
 	*out = (uint32_t)number;
 	return 0;
@@ -258,19 +291,24 @@ static int launch_read_denied(struct devguard_rule **list, size_t *count, const 
 {
 	if (*count >= LAUNCH_DENIED_MAX)
 		return -E2BIG;
+
 	const char *at = entry->value;
 	struct devguard_rule rule = {.type = at[0]};
+
 	if ((rule.type != 'c' && rule.type != 'b') || at[1] != ' ')
 		return -EINVAL;
+
 	at += 2;
 	if (launch_number(&at, ':', DEVGUARD_MAJOR_MAX, &rule.major) < 0 ||
 	    launch_number(&at, '-', DEVGUARD_MINOR_MAX, &rule.first) < 0 ||
 	    launch_number(&at, ' ', DEVGUARD_MINOR_MAX, &rule.last) < 0 || rule.last < rule.first ||
 	    launch_number(&at, '\0', DEVGUARD_ALL, &rule.access) < 0 || rule.access == 0)
 		return -EINVAL;
+
 	struct devguard_rule *more = reallocarray(*list, *count + 1, sizeof(*more));
 	if (!more)
 		return -ENOMEM;
+
 	*list = more;
 	more[(*count)++] = rule;
 	return 0;
@@ -279,14 +317,17 @@ static int launch_read_denied(struct devguard_rule **list, size_t *count, const 
 static int launch_read_part(struct launch *launch, const struct entry *entry)
 {
 	uint64_t index;
+
 	if (launch->part_count >= LAUNCH_PARTS_MAX)
 		return -E2BIG;
 	if (entry_u64(entry, launch->part_count, launch->part_count, &index) < 0)
 		return -EINVAL;
+
 	struct launch_part *more =
 	    reallocarray(launch->parts, launch->part_count + 1, sizeof(*more));
 	if (!more)
 		return -ENOMEM;
+
 	launch->parts = more;
 	more[launch->part_count++] = (struct launch_part){.denied = NULL};
 	return 0;
@@ -330,9 +371,11 @@ static unsigned launch_bit(const struct entry *entry)
 	    "cgroup_root", "container",		"denied_why", "adapters",    "adapters_simulated",
 	    "array_id",	   "array_index",	"log_bytes",  "own_nodes",   "rsh",
 	    "device_root", "minimum_isolation", "own_pids"};
+
 	for (unsigned i = 0; i < array_length(names); i++)
 		if (entry_is(entry, names[i]))
 			return 1U << i;
+
 	return 0;
 }
 
@@ -346,12 +389,15 @@ static int launch_read_entry(struct launch *launch, const struct entry *entry, u
 		return launch_read_part(launch, entry);
 	if (entry_is(entry, "part_denied"))
 		return launch_read_part_denied(launch, entry);
+
 	unsigned bit = launch_bit(entry);
 	if (bit == 0 || (*seen & bit))
 		return -EINVAL;
+
 	*seen |= bit;
 	uint64_t attempt, minimum; /* attempt: or an index */
 	int result;
+
 	switch (bit) {
 	case LAUNCH_SEEN_ID:
 		return entry_u64(entry, 1, UINT64_MAX, &launch->id);
@@ -410,9 +456,11 @@ static int launch_read_spec(struct entries *entries, const struct entry *entry,
 	size_t left = (size_t)(entries->end - entries->at);
 	if (entry_u64(entry, left, left, &length) < 0)
 		return entries_error(entries, -EINVAL, "another length of the spec follows", err);
+
 	int result = spec_parse(entries->at, left, &launch->spec, err);
 	if (result < 0)
 		(void)err_wrap(err, "the launch of job %" PRIu64, launch->id);
+
 	return result;
 }
 
@@ -421,18 +469,21 @@ static int launch_read(struct entries *entries, struct launch *launch, struct er
 	unsigned seen = 0;
 	struct entry entry;
 	int more;
+
 	while ((more = entries_next(entries, &entry, err)) > 0) {
 		if (entry_is(&entry, "spec")) {
 			if ((seen & LAUNCH_SEEN_ALL) != LAUNCH_SEEN_ALL)
 				return entries_error(entries, -EINVAL, "something is missing", err);
 			return launch_read_spec(entries, &entry, launch, err);
 		}
+
 		int result = launch_read_entry(launch, &entry, &seen);
 		if (result == -ENOMEM)
 			return err_set(err, -ENOMEM, "no memory for a job's launch");
 		if (result < 0)
 			return entries_error(entries, -EINVAL, "it cannot be meant", err);
 	}
+
 	return more < 0 ? more : entries_error(entries, -EINVAL, "the spec is missing", err);
 }
 
@@ -442,11 +493,13 @@ int launch_parse(const char *bytes, size_t length, struct launch *out, struct er
 	if (length > LAUNCH_BYTES_MAX)
 		return err_set(err, -EINVAL, "a launch of %zu bytes: %d are allowed", length,
 			       LAUNCH_BYTES_MAX);
+
 	struct entries entries;
 	int result = entries_init(&entries, bytes, length, LAUNCH_MAGIC, err);
 	if (result == 0)
 		result = launch_read(&entries, out, err);
 	if (result < 0)
 		launch_done(out);
+
 	return result;
 }

@@ -40,8 +40,10 @@ static bool note_number(const char **text, size_t *length, uint64_t max, uint64_
 	size_t digits = 0;
 	while (digits < *length && (*text)[digits] >= '0' && (*text)[digits] <= '9')
 		digits++;
+
 	if (parse_u64_span(*text, digits, 0, max, out) < 0)
 		return false;
+
 	*text += digits;
 	*length -= digits;
 	return true;
@@ -63,6 +65,7 @@ int note_parse(const char *text, size_t length, struct note *out, struct err *er
 		length--;
 	if (length >= NOTE_NAME_MAX)
 		return err_set(err, -EINVAL, "the name in a GPU holder's note is too long");
+
 	for (size_t i = 0; i < length; i++)
 		if (!note_is_name_byte(text[i]))
 			return err_set(err, -EINVAL,

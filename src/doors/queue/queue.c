@@ -44,11 +44,13 @@ static void queue_op_drain(struct queue *queue)
 		    .work = queue_op_work, .done = queue_op_done, .context = op};
 		if (storage_submit(queue->options.storage, &op->storage, NULL) < 0)
 			break;
+
 		queue->waiting = op->next;
 		if (!queue->waiting)
 			queue->waiting_end = &queue->waiting;
 		queue->ops++;
 	}
+
 	if (queue->waiting && queue->ops == 0)
 		loop_timer_start(queue->room_timer, QUEUE_RETRY_MIN_NS);
 }
@@ -101,6 +103,7 @@ void queue_storage_worked(struct queue *queue)
 {
 	if (queue->storage_broken || !queue->storage_error[0])
 		return;
+
 	log_write(queue->options.log, LOG_LEVEL_NOTICE, NULL,
 		  "the state of the queue can be written again");
 	queue->storage_error[0] = '\0';
@@ -114,6 +117,7 @@ void queue_storage_failed(struct queue *queue, int code, const char *text)
 {
 	if (code == -ENOMEM || queue->storage_broken)
 		return; /* of memory: of this one operation */
+
 	queue->storage_broken = code == -EIO;
 	if (strcmp(queue->storage_error, text) != 0) {
 		log_write(queue->options.log, LOG_LEVEL_ERROR, NULL,
@@ -121,6 +125,7 @@ void queue_storage_failed(struct queue *queue, int code, const char *text)
 		(void)snprintf(queue->storage_error, sizeof(queue->storage_error), "%s",
 			       text); /* the same size */
 	}
+
 	queue->storage_paused = true;
 	uint64_t delay = queue->storage_retry_ns ? 2 * queue->storage_retry_ns : CLOCK_NS_PER_S;
 	queue->storage_retry_ns = delay < QUEUE_STORAGE_MAX_NS ? delay : QUEUE_STORAGE_MAX_NS;
@@ -158,8 +163,10 @@ void queue_kick(struct queue *queue)
 {
 	if (queue->closing || loop_timer_is_running(queue->pass_timer))
 		return;
+
 	uint64_t now_ns = loop_now_ns(queue->options.loop);
 	uint64_t next_ns = queue->pass_end_ns + QUEUE_PASS_REST * queue->pass_cost_ns;
+
 	if (next_ns > now_ns && queue->pass_cost_ns > QUEUE_PASS_CHEAP_NS)
 		loop_timer_start(queue->pass_timer, next_ns - now_ns);
 	else
@@ -171,6 +178,7 @@ void queue_kick(struct queue *queue)
 size_t queue_place_of(const struct queue *queue, uint64_t id)
 {
 	size_t low = 0, high = queue->count;
+
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		if (queue->jobs[middle]->job.id < id)
@@ -178,6 +186,7 @@ size_t queue_place_of(const struct queue *queue, uint64_t id)
 		else
 			high = middle;
 	}
+
 	return low;
 }
 
@@ -192,10 +201,12 @@ int queue_reserve(struct queue *queue, size_t more, struct err *err)
 	size_t wanted = queue->count + more;
 	if (wanted <= queue->room)
 		return 0;
+
 	size_t room = queue->room * 2 > wanted ? queue->room * 2 : wanted;
 	struct queue_job **jobs = reallocarray(queue->jobs, room, sizeof(*jobs));
 	if (!jobs)
 		return err_set(err, -ENOMEM, "no memory for %zu jobs", room);
+
 	queue->jobs = jobs;
 	queue->room = room;
 	return 0;
@@ -226,6 +237,7 @@ void queue_job_add(struct queue_job *job)
 {
 	struct queue *queue = job->queue;
 	assert(queue->count < queue->room);
+
 	size_t at = queue_place_of(queue, job->job.id);
 	memmove(&queue->jobs[at + 1], &queue->jobs[at],
 		(queue->count - at) * sizeof(queue->jobs[0]));
@@ -240,6 +252,7 @@ void queue_job_remove(struct queue_job *job)
 {
 	struct queue *queue = job->queue;
 	size_t at = queue_place_of(queue, job->job.id);
+
 	assert(at < queue->count && queue->jobs[at] == job);
 	queue->count--;
 	queue->ended++;
@@ -271,6 +284,7 @@ void queue_job_set_why(struct queue_job *job, enum job_state state, enum job_rea
 	shown->state = state;
 	shown->reason = reason;
 	shown->has_turn &= state == JOB_PENDING;
+
 	if (!is_same)
 		job_set_reason(shown, reason, text, detail);
 	queue_account_job(job, true);
@@ -292,6 +306,7 @@ struct queue_run *queue_run_new(struct queue_job *job, struct err *err)
 			      (unsigned long long)job->job.id);
 		return NULL;
 	}
+
 	run->owner = job;
 	run->dir_fd = run->control_fd = run->lock_fd = run->launch_fd = run->error_fd = -1;
 	run->retry = loop_timer_new(job->queue->options.loop, queue_run_retry, run, err);
@@ -299,6 +314,7 @@ struct queue_run *queue_run_new(struct queue_job *job, struct err *err)
 		free(run);
 		return NULL;
 	}
+
 	job->run = run;
 	return run;
 }
@@ -307,19 +323,23 @@ struct queue_run *queue_run_free(struct queue_run *run)
 {
 	if (!run)
 		return NULL;
+
 	queue_control_close(run);
 	run->retry = loop_timer_free(run->retry);
 	run->child = child_free(run->child);
+
 	const int fds[] = {run->dir_fd, run->lock_fd, run->launch_fd, run->error_fd};
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
 		if (fds[i] >= 0)
 			(void)close(fds[i]);
 	}
+
 	while (run->callers) {
 		struct queue_caller *caller = run->callers;
 		run->callers = caller->next;
 		free(caller);
 	}
+
 	job_done(&run->ended);
 	free(run->grants);
 	free(run->observed);
@@ -328,6 +348,7 @@ struct queue_run *queue_run_free(struct queue_run *run)
 	queue_forget_plans(run);
 	(void)child_free(run->remover);
 	free(run);
+
 	return NULL;
 }
 
@@ -372,8 +393,10 @@ void queue_attempt_of(const struct queue *queue, const struct job *shown, struct
 	*out = (struct queue_attempt){.isolation = "", .isolation_reason = "", .cgroup = ""};
 	const struct queue_job *job = queue_job_find(queue, shown->id);
 	const struct queue_run *run = job ? job->run : NULL;
+
 	if (!run)
 		return;
+
 	*out = (struct queue_attempt){
 	    .grants = run->grants,
 	    .grant_count = run->grant_count,

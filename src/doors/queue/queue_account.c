@@ -18,8 +18,10 @@ static void account_keep(struct queue_job *job, enum account_resource resource, 
 {
 	struct account *account = job->queue->account;
 	uid_t uid = job->job.uid;
+
 	if (is_there == *is_counted)
 		return;
+
 	if (is_there)
 		*is_counted = account_force(account, resource, uid, amount, NULL) == 0;
 	else {
@@ -50,6 +52,7 @@ void queue_account_ended(struct queue_job *job)
 {
 	struct queue *queue = job->queue;
 	uid_t uid = job->job.uid;
+
 	queue_account_job(job, false);
 	if (account_force(queue->account, ACCOUNT_HISTORY_BYTES, uid, job->spec_bytes, NULL) == 0 &&
 	    account_held(queue->account, ACCOUNT_HISTORY_BYTES, uid) >
@@ -78,11 +81,13 @@ int queue_account_submit(struct queue *queue, uid_t uid, uint64_t jobs, uint64_t
 		rc = account_take(queue->account, ACCOUNT_PENDING_BYTES, uid, bytes, err);
 	if (rc < 0)
 		return queue_account_refusal(err);
+
 	rc = account_take(queue->account, ACCOUNT_PENDING, uid, jobs, err);
 	if (rc < 0) {
 		account_give(queue->account, ACCOUNT_PENDING_BYTES, uid, bytes);
 		return queue_account_refusal(err);
 	}
+
 	return 0;
 }
 
@@ -99,6 +104,7 @@ void queue_account_rules(struct queue *queue)
 	for (size_t i = 0; i < rules->group_count; i++)
 		if (rules->groups[i].limit.pending > most)
 			most = rules->groups[i].limit.pending;
+
 	if (most < QUEUE_PENDING_MAX)
 		most = QUEUE_PENDING_MAX;
 	account_set_limit(queue->account, ACCOUNT_PENDING, most, QUEUE_PENDING_USERS * most, most);
@@ -110,6 +116,7 @@ static void account_set_runs(struct queue *queue)
 {
 	struct rlimit limit;
 	uint64_t max = QUEUE_RUNS_MAX;
+
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
 		rlim_t others = limit.rlim_cur / 2;
 		if (others > QUEUE_OTHER_FDS)
@@ -117,6 +124,7 @@ static void account_set_runs(struct queue *queue)
 		rlim_t fits = (limit.rlim_cur - others) / QUEUE_RUN_FDS;
 		max = fits < max ? (uint64_t)fits : max;
 	}
+
 	account_set_limit(queue->account, ACCOUNT_RUNS, max / 2, max, max / 10);
 }
 

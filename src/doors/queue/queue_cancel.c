@@ -44,6 +44,7 @@ static int queue_cancel_work(struct queue_op *op)
 			return fd;
 		run->dir_fd = fd;
 	}
+
 	int rc = jobdir_request_cancel(run->dir_fd, &op->err);
 	crash_point("queue.cancel_requested");
 	return rc;
@@ -61,15 +62,18 @@ static void queue_cancel_done(struct queue_op *op, int result)
 {
 	struct queue_run *run = queue_run_of(op);
 	struct queue_job *job = run->owner;
+
 	run->task = QUEUE_TASK_NONE;
 	if (job->queue->closing)
 		return;
+
 	if (result < 0) {
 		if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
 			queue_storage_failed(job->queue, result, op->err.text);
 		run->cancel_wanted = false;
 		if (!run->look)
 			queue_control_connect(run);
+
 		/* It cannot be promised, but who asks for it wants it to end. */
 		if (queue_control_send(run, CONTROL_CANCEL, run->cancel_signo, run->cancel_grace_ns,
 				       NULL) == 0)
@@ -77,10 +81,12 @@ static void queue_cancel_done(struct queue_op *op, int result)
 				       "its processes are told to end, but that job %" PRIu64
 				       " is cancelled cannot be written down",
 				       job->job.id);
+
 		queue_cancel_answer(run, result, job->job.state, false, &op->err);
 		queue_step(job);
 		return;
 	}
+
 	run->cancel_durable = true;
 	queue_job_set_state(job, JOB_STOPPING,
 			    run->cancel_reason ? run->cancel_reason : JOB_REASON_USER,
@@ -102,17 +108,21 @@ static int queue_drop_work(struct queue_op *op)
 	struct queue_run *run = queue_run_of(op);
 	int rc = 0, fd = jobdir_open(op->queue->state_fd, run->ended.id, &op->err);
 	_cleanup_close_ int dir_fd = fd;
+
 	if (fd >= 0)
 		rc = jobdir_request_cancel(dir_fd, &op->err);
 	else if (fd != -ENOENT || run->ended.array_id == 0)
 		rc = fd; /* a member of an array has none before it starts */
+
 	crash_point("queue.drop_requested");
 	if (rc == 0)
 		rc = store_end(op->queue->store, &run->ended, NULL, &op->err);
 	crash_point("queue.drop_stored");
+
 	rc = rc == -EALREADY ? 0 : rc;
 	if (rc == 0 && run->ended.array_id > 0)
 		rc = store_array(op->queue->store, run->ended.array_id, &run->array, &op->err);
+
 	return rc;
 }
 
@@ -121,14 +131,17 @@ static void queue_drop_done(struct queue_op *op, int result)
 	struct queue_run *run = queue_run_of(op);
 	struct queue_job *job = run->owner;
 	struct queue *queue = job->queue;
+
 	run->task = QUEUE_TASK_NONE;
 	if (queue->closing)
 		return;
+
 	if (result == 0) {
 		run->cancel_durable = true;
 		queue_finish(run);
 		return;
 	}
+
 	if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT)
 		queue_storage_failed(queue, result, op->err.text);
 	queue_cancel_answer(run, result, job->job.state, false, &op->err);
@@ -139,6 +152,7 @@ static void queue_drop_done(struct queue_op *op, int result)
 void queue_drop(struct queue_run *run)
 {
 	struct queue_job *job = run->owner;
+
 	job_done(&run->ended);
 	run->ended = (struct job){.id = 0};
 	if (job_copy(&job->job, &run->ended) < 0) {
@@ -148,6 +162,7 @@ void queue_drop(struct queue_run *run)
 		job->run = queue_run_free(run);
 		return;
 	}
+
 	run->ended.state = JOB_CANCELLED;
 	job_set_reason(&run->ended, run->cancel_reason ? run->cancel_reason : JOB_REASON_USER,
 		       run->cancel_by, NULL);
@@ -187,10 +202,12 @@ static int queue_cancel_final(struct queue *queue, uint64_t id, const struct que
 	struct queue_final *final = calloc(1, sizeof(*final));
 	if (!final)
 		return err_set(err, -ENOMEM, "no memory to look for job %" PRIu64, id);
+
 	final->caller = *caller;
 	const struct queue_query query = {
 	    .id = id, .each = queue_final_each, .done = queue_final_done, .context = final};
 	queue_query(queue, &query);
+
 	return 0;
 }
 
@@ -203,15 +220,19 @@ void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, u
 	const struct queue_caller given = {.done = done, .context = context};
 	struct queue_job *job = queue_job_find(queue, id);
 	struct err err;
+
 	if (!job) {
 		if (queue_cancel_final(queue, id, &given, &err) < 0 && done)
 			done(-ENOMEM, JOB_PENDING, false, &err, context);
 		return;
 	}
+
 	struct queue_caller *caller = calloc(1, sizeof(*caller));
 	struct queue_run *run = job->run;
+
 	if (caller && !run)
 		run = queue_run_new(job, &err);
+
 	if (!caller || !run) {
 		free(caller);
 		(void)err_set(&err, -ENOMEM, "no memory to cancel job %" PRIu64, id);
@@ -219,9 +240,11 @@ void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, u
 			done(-ENOMEM, job->job.state, false, &err, context);
 		return;
 	}
+
 	*caller = given;
 	caller->next = run->callers;
 	run->callers = caller;
+
 	/* A second one may be harder: it is told again. */
 	run->cancel_sent = false;
 	run->cancel_wanted = true;
@@ -229,11 +252,13 @@ void queue_cancel(struct queue *queue, uint64_t id, int signo, bool has_grace, u
 	run->cancel_grace_ns = has_grace ? grace_ns : CONTROL_GRACE_OWN;
 	if (!run->cancel_by[0])
 		(void)snprintf(run->cancel_by, sizeof(run->cancel_by), "%s", by ? by : "");
+
 	if (run->cancel_durable) {
 		queue_cancel_answer(run, 0, job->job.state, false, NULL);
 		queue_control_cancel(run);
 		return;
 	}
+
 	queue_step(job);
 }
 
@@ -253,5 +278,6 @@ void queue_cancel_forget(struct queue *queue, void *context)
 				at->done = NULL;
 		}
 	}
+
 	queue_query_each(queue, queue_final_forget, context);
 }

@@ -63,6 +63,7 @@ static void change_clear(struct queue_change *change)
 {
 	for (size_t i = 0; i < change->count; i++)
 		job_done(&change->jobs[i]);
+
 	free(take_ptr(change->jobs));
 	free(take_ptr(change->rows));
 	free(take_ptr(change->arrays));
@@ -78,11 +79,14 @@ static struct queue_change *change_free(struct queue_change *change)
 	if (change->is_counted)
 		account_give(change->op.queue->account, ACCOUNT_CHANGES, change->uid, 1);
 	change_clear(change);
+
 	for (size_t i = 0; change->environment && i < change->edit.environment_count; i++)
 		free(change->environment[i]);
+
 	free(change->environment);
 	rights_done(&change->rights);
 	free(change);
+
 	return NULL;
 }
 
@@ -138,16 +142,20 @@ static int change_set_variable(struct spec *spec, const char *text, struct err *
 	bool has_image = spec->image[0] != '\0';
 	char **list = has_image ? spec->image_environment : spec->environment;
 	size_t count = has_image ? spec->image_environment_count : spec->environment_count;
+
 	for (size_t i = 0; i < count; i++) {
 		if (!change_same_variable(text, list[i]))
 			continue;
+
 		char *copy = strdup(text);
 		if (!copy)
 			return err_set(err, -ENOMEM, "no memory for a variable");
+
 		free(list[i]);
 		list[i] = copy;
 		return 0;
 	}
+
 	return has_image ? spec_add_image_variable(spec, text, err)
 			 : spec_add_variable(spec, text, err);
 }
@@ -158,13 +166,16 @@ static int change_make_spec(struct queue_change *change, struct err *err)
 	_cleanup_free_ char *bytes = NULL;
 	size_t length = 0;
 	_cleanup_spec_ struct spec spec;
+
 	spec_init(&spec);
 	struct store *store = change->op.queue->store;
 	int rc = store_spec(store, change->jobs[0].id, &bytes, &length, err);
 	if (rc == 0)
 		rc = spec_parse(bytes, length, &spec, err);
+
 	for (size_t i = 0; rc == 0 && i < change->edit.environment_count; i++)
 		rc = change_set_variable(&spec, change->environment[i], err);
+
 	if (rc == 0 && change->has_rights)
 		rc = rights_lower(&spec, &change->rights, err);
 	if (rc == 0)
@@ -173,6 +184,7 @@ static int change_make_spec(struct queue_change *change, struct err *err)
 		rc = spec_format(&spec, &change->spec, &change->spec_length, err);
 	change->rows[0].spec = change->spec;
 	change->rows[0].spec_length = change->spec_length;
+
 	return rc;
 }
 
@@ -181,15 +193,18 @@ static int change_work(struct queue_op *op)
 	struct queue_change *change = (struct queue_change *)op;
 	struct store *store = op->queue->store;
 	int rc = 0;
+
 	if (change->edit.environment_count > 0)
 		rc = change_make_spec(change, &op->err);
 	crash_point("queue.before_change");
 	if (rc == 0)
 		rc = store_change(store, change->rows, change->count, &op->err);
 	crash_point("queue.change_stored");
+
 	for (size_t i = 0; rc == 0 && i < change->count; i++) {
 		const struct job *job = &change->jobs[i];
 		bool is_same = i > 0 && job->array_id == change->jobs[i - 1].array_id;
+
 		if (job->array_id == 0 || !job_state_is_final(job->state))
 			continue;
 		if (is_same)
@@ -197,6 +212,7 @@ static int change_work(struct queue_op *op)
 		else /* else it is judged when the agent starts again */
 			(void)store_array(store, job->array_id, &change->arrays[i], NULL);
 	}
+
 	return rc;
 }
 
@@ -211,22 +227,28 @@ static int change_again_each(const struct job *job, const char *grants, const ch
 {
 	struct change_again *again = context;
 	struct queue_change *change = again->change;
+
 	again->seen++;
 	again->live += !job_state_is_final(job->state);
 	again->succeeded += job->state == JOB_SUCCEEDED;
+
 	if (job->state != JOB_FAILED && job->state != JOB_CANCELLED)
 		return 0;
+
 	if (change->count == change->room) {
 		size_t room = change->room ? 2 * change->room : 16;
 		struct job *more = reallocarray(change->jobs, room, sizeof(*more));
 		if (!more)
 			return err_set(again->err, -ENOMEM, "no memory for %zu jobs", room);
+
 		change->jobs = more;
 		change->room = room;
 	}
+
 	int rc = job_copy(job, &change->jobs[change->count]);
 	if (rc < 0)
 		return err_set(again->err, rc, "no memory for a job");
+
 	change->count++;
 	return 0;
 }
@@ -240,13 +262,16 @@ static int change_again_find(struct queue_change *change, struct err *err)
 		     : store_list_array(store, change->id, change_again_each, &again, err);
 	if (rc == 0 && again.seen == 0)
 		rc = store_get(store, change->id, change_again_each, &again, err);
+
 	if (rc < 0)
 		return rc;
+
 	if (change->count == 0)
 		return err_set(err, -EINVAL,
 			       again.live > 0 ? "job %" PRIu64 " has not ended"
 					      : "job %" PRIu64 " has succeeded",
 			       change->id);
+
 	const struct job *first = &change->jobs[0];
 	if (first->array_id > 0 && !first->wants.array_apart && change->id != first->array_id)
 		return err_set(err, -EINVAL,
@@ -254,6 +279,7 @@ static int change_again_find(struct queue_change *change, struct err *err)
 			       " belongs to an array that succeeds or fails as a whole: retry "
 			       "job %" PRIu64,
 			       change->id, first->array_id);
+
 	return 0;
 }
 
@@ -261,21 +287,26 @@ static int change_again_find(struct queue_change *change, struct err *err)
 static int change_again_check(struct queue_change *change, struct err *err)
 {
 	uint64_t array_id = 0;
+
 	for (size_t i = 0; i < change->count; i++) {
 		const struct job *job = &change->jobs[i];
 		uint64_t failed = 0;
+
 		if (array_id > 0 && job->array_id == array_id)
 			continue; /* all members of an array wait for the same */
+
 		array_id = job->array_id;
 		int rc = queue_depend_check(change->op.queue, job, false, &failed, err);
 		if (rc < 0)
 			return rc;
+
 		if (failed)
 			return err_set(err, -EINVAL,
 				       "job %" PRIu64 " waits for the success of job %" PRIu64
 				       ", which has failed: retry that one first",
 				       job->id, failed);
 	}
+
 	return 0;
 }
 
@@ -289,11 +320,13 @@ static int change_again_look(struct queue_op *op)
 	change->sizes = calloc(change->count + 1, sizeof(*change->sizes));
 	if (rc == 0 && !change->sizes)
 		rc = err_set(&op->err, -ENOMEM, "no memory for %zu jobs", change->count);
+
 	for (size_t i = 0; rc == 0 && i < change->count; i++) {
 		rc = store_spec_bytes(op->queue->store, change->jobs[i].id, &change->sizes[i],
 				      &op->err);
 		change->all_bytes += change->sizes[i];
 	}
+
 	return rc;
 }
 
@@ -305,18 +338,22 @@ static int change_again_work(struct queue_op *op)
 	_cleanup_free_ uint64_t *ids = calloc(change->count + 1, sizeof(*ids));
 	if (!ids)
 		rc = err_set(&op->err, -ENOMEM, "no memory for %zu jobs", change->count);
+
 	for (size_t i = 0; rc == 0 && i < change->count; i++) {
 		ids[i] = change->jobs[i].id;
 		int fd = jobdir_open(queue->state_fd, ids[i], &op->err);
 		if (fd == -ENOENT) /* made when it starts */
 			continue;
+
 		_cleanup_close_ int dir_fd = fd;
 		rc = fd < 0 ? fd : jobdir_withdraw_cancel(dir_fd, &op->err);
 	}
+
 	crash_point("queue.before_reopen");
 	if (rc == 0)
 		rc = store_reopen(queue->store, ids, change->count, &op->err);
 	crash_point("queue.reopened");
+
 	return rc;
 }
 
@@ -334,11 +371,13 @@ static void change_apply(struct queue *queue, struct job *now, const struct stor
 	struct queue_job *job = queue_job_find(queue, now->id);
 	if (!job)
 		return;
+
 	job->is_changing = false;
 	if (job_state_is_final(now->state)) {
 		queue_job_ended(job, now, array, true);
 		return;
 	}
+
 	struct wants wants = job->job.wants;
 	job->job.wants = now->wants;
 	now->wants = wants;
@@ -358,47 +397,58 @@ static void change_done(struct queue_op *op, int result)
 	struct queue_change *change = (struct queue_change *)op;
 	struct queue *queue = op->queue;
 	size_t count = change->count;
+
 	for (size_t i = 0; i < count; i++) {
 		struct queue_job *job = queue_job_find(queue, change->jobs[i].id);
 		if (job)
 			job->is_changing = false;
 	}
+
 	if (queue->closing) {
 		change->is_stored = true;
 		change->result = err_set(&change->failure, -ESHUTDOWN, "the agent is ending");
 		change_cancel_over(change); /* else when those that run are answered */
 		return;
 	}
+
 	if (result == 0) {
 		struct queue_job *first = queue_job_find(queue, change->jobs[0].id);
+
 		queue_storage_worked(queue);
 		if (change->spec && first)
 			queue_account_bytes(first, change->spec_length);
+
 		for (size_t i = 0; i < count; i++)
 			change_apply(queue, &change->jobs[i], &change->arrays[i]);
 	} else {
 		change_failed(queue, result, op->err.text);
+
 		for (size_t i = 0; i < count; i++) {
 			struct queue_job *job = queue_job_find(queue, change->jobs[i].id);
 			if (job)
 				queue_step(job); /* somebody may have cancelled it */
 		}
+
 		if (change->kind == CHANGE_DOOM && result != -ENOSPC && result != -EROFS)
 			log_write(queue->options.log, LOG_LEVEL_WARNING, NULL,
 				  "cancelling jobs: %s", op->err.text);
 	}
+
 	if (result < 0 && change->kind == CHANGE_DOOM) /* a pass would try it again at once */
 		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
 	else
 		queue_kick(queue);
+
 	if (change->kind == CHANGE_CANCEL) {
 		change->is_stored = true;
 		change->cancelled += result == 0 ? count : 0;
 		change->result = result < 0 ? result : change->result;
 		change->failure = result < 0 ? op->err : change->failure;
 		change_cancel_over(change);
+
 		return;
 	}
+
 	change_over(change, result, count, &op->err);
 }
 
@@ -406,20 +456,24 @@ static void change_again_done(struct queue_op *op, int result)
 {
 	struct queue_change *change = (struct queue_change *)op;
 	struct queue *queue = op->queue;
+
 	queue_account_submitted(queue, change->jobs[0].uid, change->count, change->all_bytes);
 	if (result < 0 || queue->closing) {
 		change_failed(queue, result, op->err.text);
 		change_over(change, result < 0 ? result : -ESHUTDOWN, 0, &op->err);
 		return;
 	}
+
 	struct err err = {.code = 0};
 	int rc = queue_reserve(queue, change->count, &err);
+
 	for (size_t i = 0; rc == 0 && i < change->count; i++) {
 		struct queue_job *job = queue_job_new(queue, &err);
 		if (!job) {
 			rc = err.code;
 			break;
 		}
+
 		struct job *now = &change->jobs[i];
 		job->job = *now;
 		*now = (struct job){.id = now->id};
@@ -432,6 +486,7 @@ static void change_again_done(struct queue_op *op, int result)
 		job->spec_bytes = change->sizes[i];
 		queue_job_add(job);
 	}
+
 	queue_changed(queue);
 	queue_kick(queue);
 	if (rc < 0) /* the store has them: the next start of the agent finds them */
@@ -444,6 +499,7 @@ static void change_again_looked(struct queue_op *op, int result)
 {
 	struct queue_change *change = (struct queue_change *)op;
 	struct queue *queue = op->queue;
+
 	if (result < 0)
 		change_failed(queue, result, op->err.text);
 	else if (queue->closing)
@@ -451,10 +507,12 @@ static void change_again_looked(struct queue_op *op, int result)
 	else
 		result = queue_account_submit(queue, change->jobs[0].uid, change->count,
 					      change->all_bytes, &op->err);
+
 	if (result < 0) {
 		change_over(change, result, 0, &op->err);
 		return;
 	}
+
 	op->work = change_again_work;
 	op->done = change_again_done;
 	queue_op_submit(queue, op);
@@ -468,12 +526,14 @@ static int change_refusal(const struct queue_change *change, const struct queue_
 		return err_set(err, -EBUSY,
 			       "job %" PRIu64 " is %s: only one that waits can be changed",
 			       job->job.id, job_state_to_string(job->job.state));
+
 	if (job->doom != JOB_REASON_NONE)
 		return err_set(err, -EBUSY, "job %" PRIu64 " is being cancelled", job->job.id);
 	if (change->edit.environment_count > 0 && job->job.attempt > 0)
 		return err_set(err, -EBUSY,
 			       "job %" PRIu64 " has been started already: its variables stay",
 			       job->job.id);
+
 	return 0;
 }
 
@@ -482,6 +542,7 @@ static void change_edit_job(const struct queue_change *change, struct job *job)
 	const struct queue_edit *edit = &change->edit;
 	if (edit->has_priority)
 		job->wants.priority = edit->priority;
+
 	if (edit->hold == QUEUE_EDIT_HOLD && job->state != JOB_HELD) {
 		job->wants.hold = WANTS_HOLD_USER;
 		job->state = JOB_HELD;
@@ -501,20 +562,24 @@ static int change_edit_begin(struct queue_change *change, struct err *err)
 	       (queue->jobs[end]->job.id == change->id ||
 		(!change->member_alone && queue->jobs[end]->job.array_id == change->id)))
 		end++;
+
 	int rc = change_room(change, end - first, err);
 	struct err refusal = {.code = 0};
 	size_t refused = 0;
+
 	for (size_t i = first; rc == 0 && i < end; i++) {
 		struct queue_job *job = queue->jobs[i];
 		if (change_refusal(change, job, &refusal) < 0) {
 			refused++;
 			continue;
 		}
+
 		struct job *copy = change_add(change, &job->job, err);
 		if (copy)
 			change_edit_job(change, copy);
 		rc = copy ? 0 : -ENOMEM;
 	}
+
 	if (rc < 0)
 		return rc;
 	if (first == end)
@@ -524,12 +589,15 @@ static int change_edit_begin(struct queue_change *change, struct err *err)
 		*err = refusal;
 		return refusal.code;
 	}
+
 	uint64_t more = 0;
 	for (size_t i = 0; i < change->edit.environment_count; i++)
 		more += strlen(change->environment[i]);
+
 	if (more > 0 && account_check(queue->account, ACCOUNT_PENDING_BYTES, change->jobs[0].uid,
 				      more, err) < 0)
 		return queue_account_refusal(err);
+
 	/* An array has one environment. */
 	const struct job *job = &change->jobs[0];
 	if (change->edit.environment_count > 0 && job->array_id > 0 &&
@@ -537,6 +605,7 @@ static int change_edit_begin(struct queue_change *change, struct err *err)
 		return err_set(err, -EBUSY,
 			       "the variables of an array are set for all of it, and before "
 			       "any of it starts");
+
 	return 0;
 }
 
@@ -544,20 +613,25 @@ static int change_doom_begin(struct queue_change *change, struct err *err)
 {
 	struct queue *queue = change->op.queue;
 	int rc = change_room(change, queue->doomed, err);
+
 	for (size_t i = 0; rc == 0 && i < queue->count; i++) {
 		struct queue_job *job = queue->jobs[i];
 		char text[32];
+
 		if (job->doom == JOB_REASON_NONE || job->phase != QUEUE_WAITING || job->run)
 			continue;
+
 		struct job *copy = change_add(change, &job->job, err);
 		if (!copy)
 			return -ENOMEM;
+
 		queue_doom_text(job, text, sizeof(text));
 		copy->state = JOB_CANCELLED;
 		copy->started_unix_ns = 0;
 		copy->ended_unix_ns = clock_unix_ns();
 		job_set_reason(copy, job->doom, job->doom_by ? text : change->by, NULL);
 	}
+
 	return rc;
 }
 
@@ -567,11 +641,13 @@ static void change_cancelled(int result, enum job_state state, bool was_final,
 	struct queue_change *change = context;
 	change->running--;
 	change->cancelled += result == 0;
+
 	if (result < 0) {
 		change->result = result;
 		if (err)
 			change->failure = *err;
 	}
+
 	change_cancel_over(change);
 }
 
@@ -582,7 +658,9 @@ static int change_cancel_begin(struct queue_change *change, struct err *err)
 	size_t first = queue_place_of(queue, change->id), end = first;
 	while (end < queue->count && queue->jobs[end]->job.array_id == change->id)
 		end++;
+
 	int rc = change_room(change, end - first, err);
+
 	change->running = 1; /* none of them is the last before all have begun */
 	for (size_t i = first; rc == 0 && i < end; i++) {
 		struct queue_job *job = queue->jobs[i];
@@ -592,16 +670,19 @@ static int change_cancel_begin(struct queue_change *change, struct err *err)
 				     change->grace_ns, change->by, change_cancelled, change);
 			continue;
 		}
+
 		struct job *copy = change_add(change, &job->job, err);
 		if (!copy) {
 			rc = -ENOMEM;
 			break;
 		}
+
 		copy->state = JOB_CANCELLED;
 		copy->started_unix_ns = 0;
 		copy->ended_unix_ns = clock_unix_ns();
 		job_set_reason(copy, JOB_REASON_USER, change->by, NULL);
 	}
+
 	change->running--;
 	return rc;
 }
@@ -612,6 +693,7 @@ static void change_turn(struct queue *queue)
 	struct queue_change **at = &queue->changes, *change;
 	while (*at && account_owner(queue->account, (*at)->uid) == queue->change_owner)
 		at = &(*at)->next;
+
 	if (*at && at != &queue->changes) {
 		change = *at;
 		*at = change->next;
@@ -620,6 +702,7 @@ static void change_turn(struct queue *queue)
 		change->next = queue->changes;
 		queue->changes = change;
 	}
+
 	queue->change_owner = account_owner(queue->account, queue->changes->uid);
 }
 
@@ -628,11 +711,14 @@ static void change_next(struct queue *queue)
 {
 	if (queue->changes && !queue->changes->op.work && !queue->closing)
 		change_turn(queue);
+
 	struct queue_change *change = queue->changes;
 	if (!change || change->op.work || queue->closing)
 		return;
+
 	struct err err = {.code = 0};
 	int rc = 0;
+
 	change->op.queue = queue;
 	change->op.work = change->kind == CHANGE_AGAIN ? change_again_look : change_work;
 	change->op.done = change->kind == CHANGE_AGAIN ? change_again_looked : change_done;
@@ -642,20 +728,25 @@ static void change_next(struct queue *queue)
 		rc = change_doom_begin(change, &err);
 	else if (change->kind == CHANGE_CANCEL)
 		rc = change_cancel_begin(change, &err);
+
 	if (change->kind == CHANGE_CANCEL && (rc < 0 || change->count == 0)) {
 		change->is_stored = true;
 		change->result = rc < 0 ? rc : change->result;
 		change->failure = rc < 0 ? err : change->failure;
 		change_clear(change);
 		change_cancel_over(change);
+
 		return;
 	}
+
 	if (rc < 0 || (change->kind != CHANGE_AGAIN && change->count == 0)) {
 		change_over(change, rc, 0, &err);
 		return;
 	}
+
 	for (size_t i = 0; i < change->count; i++)
 		queue_job_find(queue, change->jobs[i].id)->is_changing = true;
+
 	queue_op_submit(queue, &change->op);
 }
 
@@ -664,13 +755,16 @@ static void change_submit(struct queue *queue, struct queue_change *change, uid_
 {
 	struct err err = {.code = 0};
 	bool is_asked = change->kind != CHANGE_DOOM;
+
 	change->op.queue = queue;
 	change->uid = uid;
+
 	if (is_asked && account_take(queue->account, ACCOUNT_CHANGES, uid, 1, &err) < 0) {
 		change->done(queue_account_refusal(&err), 0, &err, change->context);
 		(void)change_free(change);
 		return;
 	}
+
 	change->is_counted = is_asked;
 	*queue->changes_end = change;
 	queue->changes_end = &change->next;
@@ -684,17 +778,20 @@ static struct queue_change *change_new(enum change_kind kind, uint64_t id, bool 
 {
 	struct queue_change *change = calloc(1, sizeof(*change));
 	struct err err;
+
 	if (!change && done)
 		done(err_set(&err, -ENOMEM, "no memory to change job %" PRIu64, id), 0, &err,
 		     context);
 	if (!change)
 		return NULL;
+
 	change->kind = kind;
 	change->id = id;
 	change->member_alone = member_alone;
 	change->done = done;
 	change->context = context;
 	(void)snprintf(change->by, sizeof(change->by), "%s", by ? by : "");
+
 	return change;
 }
 
@@ -706,16 +803,19 @@ static int change_copy_edit(struct queue_change *change, const struct queue_edit
 	change->edit.rights = NULL;
 	if (edit->rights && rights_copy(edit->rights, &change->rights) < 0)
 		return -ENOMEM;
+
 	change->has_rights = edit->rights != NULL;
 	change->environment = calloc(edit->environment_count + 1, sizeof(char *));
 	if (!change->environment)
 		return -ENOMEM;
+
 	for (size_t i = 0; i < edit->environment_count; i++) {
 		change->environment[i] = strdup(edit->environment[i]);
 		if (!change->environment[i])
 			return -ENOMEM;
 		change->edit.environment_count++;
 	}
+
 	return 0;
 }
 
@@ -725,12 +825,14 @@ void queue_edit(struct queue *queue, uid_t uid, uint64_t id, bool member_alone,
 {
 	struct queue_change *change = change_new(CHANGE_EDIT, id, member_alone, by, done, context);
 	struct err err;
+
 	if (!change)
 		return;
 	if (change_copy_edit(change, edit) == 0) {
 		change_submit(queue, change, uid);
 		return;
 	}
+
 	(void)change_free(change);
 	done(err_set(&err, -ENOMEM, "no memory to change job %" PRIu64, id), 0, &err, context);
 }
@@ -761,10 +863,13 @@ void queue_change_doomed(struct queue *queue)
 	/* Each failure has a pass made: what cannot be written is tried again after the pause. */
 	if (queue->doomed == 0 || queue->closing || queue->storage_paused)
 		return;
+
 	queue_doom_running(queue);
+
 	for (const struct queue_change *at = queue->changes; at; at = at->next)
 		if (at->kind == CHANGE_DOOM && !at->op.work)
 			return; /* it will find them */
+
 	struct queue_change *change = change_new(CHANGE_DOOM, 0, false, "", NULL, NULL);
 	if (change)
 		change_submit(queue, change, 0);
@@ -788,13 +893,17 @@ void queue_change_init(struct queue *queue)
 void queue_change_clear(struct queue *queue)
 {
 	struct err err;
+
 	while (queue->changes) {
 		struct queue_change *change = queue->changes;
 		queue->changes = change->next;
+
 		if (change->done)
 			change->done(err_set(&err, -ESHUTDOWN, "the agent is ending"), 0, &err,
 				     change->context);
+
 		(void)change_free(change);
 	}
+
 	queue->changes_end = &queue->changes;
 }

@@ -38,10 +38,12 @@ void queue_control_connect(struct queue_run *run)
 {
 	if (run->control_fd >= 0 || run->dir_fd < 0)
 		return;
+
 	_cleanup_close_ int fd = control_connect(run->dir_fd, NULL);
 	if (fd >= 0)
 		run->watch = loop_fd_new(run->owner->queue->options.loop, fd, LOOP_READ,
 					 queue_control_read, run, NULL);
+
 	if (!run->watch) {
 		/* It does not listen yet, or it is gone. Without a child of ours nobody tells. */
 		if (!run->child && run->retry_ns >= QUEUE_RETRY_MAX_NS / 4)
@@ -49,6 +51,7 @@ void queue_control_connect(struct queue_run *run)
 		queue_control_later(run);
 		return;
 	}
+
 	run->control_fd = take_fd(&fd);
 	run->retry_ns = 0;
 	loop_timer_stop(run->retry);
@@ -59,9 +62,11 @@ int queue_control_send(struct queue_run *run, uint32_t kind, int64_t value, uint
 		       struct err *err)
 {
 	uint64_t id = run->owner->job.id;
+
 	if (run->control_fd < 0)
 		return err_set(err, -ESRCH, "job %" PRIu64 " does not run yet, or not any more",
 			       id);
+
 	const struct control_message message = {
 	    .version = CONTROL_VERSION, .kind = kind, .value = value, .extra = extra};
 	char packet[CONTROL_PACKET_MAX];
@@ -69,6 +74,7 @@ int queue_control_send(struct queue_run *run, uint32_t kind, int64_t value, uint
 	if (send(run->control_fd, packet, length, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		return err_set(err, -errno, "telling the supervisor of job %" PRIu64 ": %s", id,
 			       err_describe(errno));
+
 	return 0;
 }
 
@@ -102,6 +108,7 @@ static void queue_hear(struct queue_run *run, const struct control_message *mess
 {
 	struct queue_job *job = run->owner;
 	char text[64];
+
 	switch (message->kind) {
 	case CONTROL_HELLO:
 		run->supervisor_pid = (pid_t)message->value;
@@ -114,6 +121,7 @@ static void queue_hear(struct queue_run *run, const struct control_message *mess
 	case CONTROL_CLAIMED:
 		run->has_claim = true;
 		queue_copy_text(run->cgroup, sizeof(run->cgroup), message->text);
+
 		if (job->job.state == JOB_STARTING)
 			queue_job_set_state(job, JOB_RUNNING, JOB_REASON_NONE, NULL);
 		break;
@@ -160,6 +168,7 @@ static void queue_control_lost(struct queue_run *run)
 		queue_control_later(run); /* its end comes by itself */
 		return;
 	}
+
 	queue_look(run);
 }
 
@@ -167,6 +176,7 @@ static void queue_control_read(int fd, unsigned events, void *context)
 {
 	struct queue_run *run = context;
 	struct queue *queue = run->owner->queue;
+
 	for (int i = 0; i < QUEUE_PACKETS_MAX; i++) {
 		char packet[CONTROL_PACKET_MAX];
 		ssize_t length = recv(fd, packet, sizeof(packet), MSG_DONTWAIT);
@@ -176,14 +186,17 @@ static void queue_control_read(int fd, unsigned events, void *context)
 			queue_control_lost(run); /* may free the run */
 			return;
 		}
+
 		struct control_message message;
 		struct err err;
+
 		if (control_parse(packet, (size_t)length, &message, &err) < 0) {
 			log_write(queue->options.log, LOG_LEVEL_WARNING, NULL,
 				  "supervisor of job %" PRIu64 ": %s", run->owner->job.id,
 				  err.text);
 			continue;
 		}
+
 		queue_hear(run, &message);
 	}
 }

@@ -41,18 +41,22 @@ bool queue_depends(const struct queue *queue, const struct job *job, char out[JO
 	const char *list = job->wants.after;
 	struct wants_after after;
 	size_t length = 0;
+
 	out[0] = '\0';
 	while (wants_next_after(&list, &after, NULL) > 0) {
 		if (!depend_is_live(queue, after.id))
 			continue;
+
 		int added = snprintf(out + length, JOB_REASON_MAX - length, "%s%" PRIu64,
 				     length > 0 ? ", " : "", after.id);
 		if (added < 0 || (size_t)added >= JOB_REASON_MAX - length - sizeof(", ...")) {
 			(void)snprintf(out + length, JOB_REASON_MAX - length, ", ...");
 			return true; /* enough of them are named */
 		}
+
 		length += (size_t)added;
 	}
+
 	return length > 0;
 }
 
@@ -62,6 +66,7 @@ bool queue_depends_still(struct queue_job *job, char out[JOB_REASON_MAX])
 	const char *list = job->job.wants.after;
 	struct wants_after after;
 	bool is_said = job->job.state == JOB_PENDING && job->job.reason == JOB_REASON_DEPENDENCY;
+
 	out[0] = '\0';
 	if (is_said && job->waits_for > 0 && depend_is_live(queue, job->waits_for))
 		return true;
@@ -71,6 +76,7 @@ bool queue_depends_still(struct queue_job *job, char out[JOB_REASON_MAX])
 	while (is_long && job->waits_for == 0 && wants_next_after(&list, &after, NULL) > 0)
 		if (depend_is_live(queue, after.id))
 			job->waits_for = after.id;
+
 	return queue_depends(queue, &job->job, out);
 }
 
@@ -117,12 +123,14 @@ void queue_doom_running(struct queue *queue)
 		struct queue_job *job = queue->jobs[i];
 		struct queue_run *run = job->run;
 		char text[QUEUE_BY_MAX];
+
 		if (job->doom == JOB_REASON_NONE || !run)
 			continue;
 		if (run->cancel_reason == JOB_REASON_NONE)
 			run->cancel_reason = job->doom;
 		if (run->cancel_wanted)
 			continue;
+
 		queue_doom_text(job, text, sizeof(text));
 		queue_cancel(queue, job->job.id, 0, false, 0, text, NULL, NULL);
 	}
@@ -144,10 +152,12 @@ static uint64_t depend_failed_of(const struct job *job, const uint64_t *failed, 
 static void depend_doom_waiting(struct queue *queue, const uint64_t *failed, size_t count)
 {
 	uint64_t array_id = 0, by = 0;
+
 	for (size_t i = 0; i < queue->count && queue->depending > 0; i++) {
 		struct queue_job *job = queue->jobs[i];
 		if (job->doom != JOB_REASON_NONE || !job->job.wants.after)
 			continue;
+
 		/* All members of an array wait for the same. */
 		if (array_id == 0 || job->job.array_id != array_id)
 			by = depend_failed_of(&job->job, failed, count);
@@ -166,6 +176,7 @@ static void depend_tell(struct queue *queue, uint64_t id, bool has_succeeded)
 {
 	if (has_succeeded || queue->depending == 0)
 		return;
+
 	if (queue->failed_count == queue->failed_room) {
 		size_t room = queue->failed_room ? 2 * queue->failed_room : 16;
 		uint64_t *more = reallocarray(queue->failed, room, sizeof(*more));
@@ -173,9 +184,11 @@ static void depend_tell(struct queue *queue, uint64_t id, bool has_succeeded)
 			depend_doom_waiting(queue, &id, 1);
 			return;
 		}
+
 		queue->failed = more;
 		queue->failed_room = room;
 	}
+
 	queue->failed[queue->failed_count++] = id;
 	queue_kick(queue);
 }
@@ -205,12 +218,14 @@ void queue_depend_ended(struct queue *queue, const struct job *ended,
 	bool is_member = ended->array_id > 0;
 	if (!is_member || ended->array_id != ended->id)
 		depend_tell(queue, ended->id, ended->state == JOB_SUCCEEDED);
+
 	if (is_member && array->count > 0) {
 		if (array->live == 0)
 			depend_tell(queue, ended->array_id, depend_array_succeeded(ended, array));
 		else if (ended->state == JOB_FAILED && queue_array_has_failed(ended, array))
 			depend_doom_array(queue, ended->array_id, ended->id);
 	}
+
 	queue_change_doomed(queue);
 }
 
@@ -244,13 +259,16 @@ static int depend_look(struct store *store, uint64_t id, struct depend_found *ou
 		return 0;
 	if (rc < 0 || out->array_id != id)
 		return rc;
+
 	struct store_array array = {.count = 0};
 	const struct job member = {.array_id = id,
 				   .wants.array = out->is_work_queue ? WANTS_ARRAY_WORK_QUEUE
 								     : WANTS_ARRAY_PLAIN};
+
 	rc = store_array(store, id, &array, err);
 	out->is_final = array.live == 0;
 	out->has_succeeded = depend_array_succeeded(&member, &array);
+
 	return rc;
 }
 
@@ -261,6 +279,7 @@ int queue_depend_check(struct queue *queue, const struct job *job, bool is_new,
 	struct wants_after after;
 	uint64_t failed = 0;
 	int more;
+
 	while ((more = wants_next_after(&list, &after, err)) > 0) {
 		struct depend_found found;
 		int rc = depend_look(queue->store, after.id, &found, err);
@@ -270,12 +289,15 @@ int queue_depend_check(struct queue *queue, const struct job *job, bool is_new,
 			return err_set(err, -EINVAL,
 				       "there is no job %" PRIu64 " that this one could wait for",
 				       after.id);
+
 		if (found.is_found && found.is_final && after.has_to_succeed &&
 		    !found.has_succeeded && failed == 0)
 			failed = after.id;
 	}
+
 	if (more < 0)
 		return more;
+
 	*out_failed = failed;
 	return 0;
 }
@@ -283,14 +305,17 @@ int queue_depend_check(struct queue *queue, const struct job *job, bool is_new,
 int queue_depend_load(struct queue *queue, struct err *err)
 {
 	uint64_t array_id = 0, failed = 0;
+
 	for (size_t i = 0; i < queue->count; i++) {
 		struct queue_job *job = queue->jobs[i];
 		bool is_next = array_id > 0 && job->job.array_id == array_id;
 		int rc = 0;
+
 		if (!is_next) { /* all members of an array wait for the same */
 			failed = 0;
 			rc = queue_depend_check(queue, &job->job, false, &failed, err);
 		}
+
 		if (rc < 0)
 			return err_wrap(err, "looking for whom job %" PRIu64 " waits", job->job.id);
 		if (failed && job->phase == QUEUE_WAITING)
@@ -298,6 +323,7 @@ int queue_depend_load(struct queue *queue, struct err *err)
 		array_id = job->job.array_id;
 		if (array_id == 0 || is_next)
 			continue;
+
 		struct store_array array;
 		rc = store_array(queue->store, array_id, &array, err);
 		if (rc < 0)
@@ -305,5 +331,6 @@ int queue_depend_load(struct queue *queue, struct err *err)
 		if (queue_array_has_failed(&job->job, &array))
 			depend_doom_array(queue, array_id, array_id);
 	}
+
 	return 0;
 }

@@ -33,12 +33,15 @@ static int history_sums_make(const struct queue *queue, struct queue_history *hi
 	out->bytes = calloc(history->count + 1, sizeof(*out->bytes));
 	if (!out->owner || !out->jobs || !out->bytes)
 		return -ENOMEM;
+
 	for (size_t i = 0; i < history->count; i++) {
 		struct store_share *share = &history->shares[i];
 		uid_t owner = account_owner(queue->account, share->uid);
 		size_t at = 0;
+
 		while (at < out->count && out->owner[at] != owner)
 			at++;
+
 		out->count += at == out->count;
 		out->owner[at] = owner;
 		out->jobs[at] += share->jobs;
@@ -46,6 +49,7 @@ static int history_sums_make(const struct queue *queue, struct queue_history *hi
 		    account_is_privileged(queue->account, share->uid) ? 0 : share->bytes;
 		share->cut = at;
 	}
+
 	return 0;
 }
 
@@ -53,10 +57,13 @@ bool queue_history_judge(struct queue *queue, struct queue_history *history, siz
 {
 	const struct account_limit *limit = account_limit(queue->account, ACCOUNT_HISTORY_BYTES);
 	__attribute__((cleanup(history_sums_done))) struct history_sums sums = {.count = 0};
+
 	account_clear(queue->account, ACCOUNT_HISTORY_BYTES);
+
 	for (size_t i = 0; i < history->count; i++)
 		(void)account_force(queue->account, ACCOUNT_HISTORY_BYTES, history->shares[i].uid,
 				    history->shares[i].bytes, NULL);
+
 	free(take_ptr(history->cuts));
 	history->cuts = calloc(history->count + 1, sizeof(*history->cuts));
 	if (!history->cuts || history_sums_make(queue, history, &sums) < 0)
@@ -65,8 +72,10 @@ bool queue_history_judge(struct queue *queue, struct queue_history *history, siz
 	uint64_t jobs = account_level(sums.jobs, sums.count, keep_jobs);
 	uint64_t bytes = account_level(sums.bytes, sums.count, (limit->total - limit->reserve) / 2);
 	uint64_t own = queue_account_history_max(queue);
+
 	bytes = own < bytes ? own : bytes;
 	bool any = false;
+
 	for (size_t i = 0; i < sums.count; i++) {
 		history->cuts[i] = (struct store_cut){
 		    .jobs = sums.jobs[i] > jobs ? sums.jobs[i] - jobs : 0,
@@ -74,6 +83,7 @@ bool queue_history_judge(struct queue *queue, struct queue_history *history, siz
 		};
 		any |= history->cuts[i].jobs > 0 || history->cuts[i].bytes > 0;
 	}
+
 	return any;
 }
 
@@ -83,14 +93,18 @@ int queue_history_work(struct queue *queue, struct queue_history *history, struc
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
 	int rc = 0;
+
 	if (history->is_to_cut)
 		rc = store_forget_shares(queue->store, history->shares, history->count,
 					 history->cuts, &ids, &count, err);
+
 	for (size_t i = 0; i < count && rc == 0; i++)
 		(void)jobdir_remove(queue->state_fd, ids[i], NULL); /* else at the next start */
+
 	history->forgotten = count;
 	free(take_ptr(history->shares));
 	history->count = 0;
+
 	return rc == 0 ? store_shares(queue->store, &history->shares, &history->count, err) : rc;
 }
 

@@ -29,6 +29,7 @@ static void queue_hold_drop(struct queue_hold *hold)
 			break;
 		}
 	}
+
 	(void)queue_hold_free(hold);
 	queue_kick(queue);
 }
@@ -51,10 +52,12 @@ static void queue_hold_on_read(int fd, unsigned events, void *context)
 {
 	struct queue_hold *hold = context;
 	struct note note = hold->note;
+
 	if (token_read_note(fd, 0, &note, NULL) < 0) {
 		queue_hold_drop(hold);
 		return;
 	}
+
 	queue_hold_describe(hold, &note);
 	queue_kick(hold->queue);
 }
@@ -73,14 +76,17 @@ static bool queue_hold_add(struct queue *queue, const char *uuid, uint32_t slot)
 {
 	if (queue_hold_is_there(queue, uuid, slot))
 		return true;
+
 	struct note note = {.pid = 0};
 	struct err err;
 	_cleanup_close_ int fd = token_watch(&queue->place, uuid, slot, &note, &err);
 	if (fd < 0)
 		return false;
+
 	struct queue_hold *hold = calloc(1, sizeof(*hold));
 	if (!hold)
 		return false;
+
 	hold->queue = queue;
 	hold->slot = slot;
 	hold->note = note;
@@ -94,9 +100,11 @@ static bool queue_hold_add(struct queue *queue, const char *uuid, uint32_t slot)
 		(void)queue_hold_free(hold);
 		return false;
 	}
+
 	loop_timer_start(hold->timer, QUEUE_BACKOFF_MAX_NS);
 	hold->next = queue->holds;
 	queue->holds = hold;
+
 	return true;
 }
 
@@ -114,6 +122,7 @@ static void queue_hold_look_around(struct queue *queue)
 {
 	const struct schedule_machine *machine = &queue->machine;
 	size_t room = QUEUE_HOLDS_MAX - queue_hold_count(queue);
+
 	for (size_t i = 0; i < machine->device_count && room > 0; i++) {
 		const struct schedule_device *device = &machine->devices[i];
 		for (uint32_t slot = 0; slot < device->slot_count && room > 0; slot++) {
@@ -127,6 +136,7 @@ static void queue_hold_look_around(struct queue *queue)
 size_t queue_hold_look(struct queue *queue, const struct queue_run *run)
 {
 	size_t marked = 0;
+
 	for (size_t g = 0; g < run->grant_count; g++) {
 		const struct launch_grant *grant = &run->grants[g];
 		for (uint32_t slot = 0;
@@ -136,8 +146,10 @@ size_t queue_hold_look(struct queue *queue, const struct queue_run *run)
 				marked += queue_hold_add(queue, grant->uuid, slot);
 		}
 	}
+
 	if (marked > 0)
 		queue_hold_look_around(queue);
+
 	return marked;
 }
 

@@ -35,11 +35,13 @@ static bool idle_is_share_used(struct queue *queue, const struct queue_job *job,
 {
 	if (gpu->process_total > gpu->process_count)
 		return true; /* not all are told */
+
 	for (uint32_t i = 0; i < gpu->process_count; i++) {
 		const struct job *whose = queue_job_of_process(queue, (pid_t)gpu->process[i].pid);
 		if (whose == &job->job && idle_is_process_used(&gpu->process[i]))
 			return true;
 	}
+
 	return false;
 }
 
@@ -50,16 +52,19 @@ static bool idle_is_grant_used(struct queue *queue, const struct queue_job *job,
 	uint32_t slots = 0;
 	for (uint32_t slot = 0; slot < grant->slot_count; slot++)
 		slots += launch_grant_has(grant, slot);
+
 	for (uint32_t g = 0; g < snapshot->gpu_count; g++) {
 		const struct snapshot_gpu *gpu = &snapshot->gpu[g];
 		if (strcmp(gpu->uuid, grant->uuid) != 0)
 			continue;
 		if (slots < grant->slot_count)
 			return idle_is_share_used(queue, job, gpu);
+
 		return idle_is_used(gpu, SNAPSHOT_UTIL_GPU, true) ||
 		       idle_is_used(gpu, SNAPSHOT_UTIL_ENCODER, false) ||
 		       idle_is_used(gpu, SNAPSHOT_UTIL_DECODER, false);
 	}
+
 	return true; /* a MIG device, or one that is not there: not told */
 }
 
@@ -76,15 +81,18 @@ static void idle_look(struct queue *queue, struct queue_job *job, uint64_t now_n
 {
 	struct queue_run *run = job->run;
 	bool is_fresh = run->idle_looked_ns > 0 && now_ns - run->idle_looked_ns < QUEUE_IDLE_GAP_NS;
+
 	run->idle_looked_ns = now_ns;
 	if (idle_is_used_at_all(queue, job)) {
 		run->idle_since_ns = 0;
 		return;
 	}
+
 	if (!is_fresh || run->idle_since_ns == 0) {
 		run->idle_since_ns = now_ns;
 		return;
 	}
+
 	/* One that cannot be told now is told with the next look. */
 	if (now_ns - run->idle_since_ns >= job->job.wants.idle_ns &&
 	    queue_control_send(run, CONTROL_IDLE, 0, 0, NULL) == 0)

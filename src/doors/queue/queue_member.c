@@ -28,10 +28,12 @@ static struct queue_member *queue_member_remove(struct queue *queue, uid_t uid)
 		struct queue_member *member = *at;
 		if (member->uid != uid)
 			continue;
+
 		*at = member->next;
 		queue->member_count--;
 		return member;
 	}
+
 	return NULL;
 }
 
@@ -51,9 +53,11 @@ int queue_member_note(struct queue *queue, const struct spec *spec)
 	struct queue_member *member = calloc(1, sizeof(*member) + count * sizeof(*member->groups));
 	if (!member)
 		return -ENOMEM;
+
 	member->uid = spec->uid;
 	member->count = count;
 	member->groups[0] = spec->gid;
+
 	if (spec->group_count > 0)
 		memcpy(member->groups + 1, spec->groups, spec->group_count * sizeof(gid_t));
 	free(queue_member_remove(queue, spec->uid));
@@ -62,6 +66,7 @@ int queue_member_note(struct queue *queue, const struct spec *spec)
 	member->next = queue->members;
 	queue->members = member;
 	queue->member_count++;
+
 	return 0;
 }
 
@@ -79,14 +84,17 @@ uint32_t queue_member_limit(const struct queue *queue, uid_t uid)
 	const struct queue_member *member =
 	    rules->group_count > 0 ? queue_member_find(queue, uid) : NULL;
 	uint32_t most = 0;
+
 	for (size_t i = 0; member && i < rules->group_count; i++) {
 		uint32_t limit = rules->groups[i].limit.gpus;
 		bool is_in = false;
 		for (size_t g = 0; g < member->count && !is_in; g++)
 			is_in = member->groups[g] == rules->groups[i].group;
+
 		limit = limit ? limit : UINT32_MAX;
 		most = is_in && limit > most ? limit : most;
 	}
+
 	return most;
 }
 
@@ -97,14 +105,17 @@ void queue_member_load(struct queue *queue)
 		_cleanup_free_ char *bytes = NULL;
 		size_t length;
 		struct err err = {.code = 0};
+
 		if (queue_member_find(queue, job->uid))
 			continue;
+
 		struct spec spec;
 		int rc = store_spec(queue->store, job->id, &bytes, &length, &err);
 		if (rc == 0 && (rc = spec_parse(bytes, length, &spec, &err)) == 0) {
 			rc = queue_member_note(queue, &spec);
 			spec_done(&spec);
 		}
+
 		if (rc < 0)
 			log_write(queue->options.log, LOG_LEVEL_DEBUG, NULL,
 				  "the groups of the user of job %" PRIu64 " are not known: %s",

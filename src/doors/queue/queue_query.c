@@ -58,8 +58,10 @@ static struct queue_question *queue_question_free(struct queue_question *questio
 	queue_answers_free(question->answers, question->count);
 	if (question->is_spec)
 		spec_done(&question->spec);
+
 	for (size_t i = 0; i < question->past_count; i++)
 		record_attempt_done(&question->past[i].record);
+
 	free(question->past);
 	free(question);
 	return NULL;
@@ -78,38 +80,48 @@ static int queue_answer_add(const struct job *job, const char *grants, const cha
 		    reallocarray(question->answers, room, sizeof(*question->answers));
 		if (!more)
 			return -ENOMEM;
+
 		question->answers = more;
 		question->room = room;
 	}
+
 	struct queue_answer *answer = &question->answers[question->count];
 	*answer = (struct queue_answer){.observed_count = 0};
+
 	int rc = job_copy(job, &answer->job);
 	if (rc < 0)
 		return rc;
+
 	question->count++;
 	/* What cannot be read is not shown; the job is. */
 	if (grants)
 		(void)record_parse_attempt(grants, strlen(grants), &answer->attempt, NULL);
+
 	/* A list tells who had which GPU, not which process was seen there. */
 	if (observations && question->query.id > 0)
 		(void)record_parse_observations(observations, strlen(observations),
 						&answer->observed, &answer->observed_count, NULL);
+
 	return 0;
 }
 
 static int queue_past_add(const struct store_attempt *attempt, void *context)
 {
 	struct queue_question *question = context;
+
 	if (attempt->ended_unix_ns == 0)
 		return 0;
+
 	if (question->past_count == question->past_room) {
 		size_t room = question->past_room ? 2 * question->past_room : 4;
 		struct queue_past *more = reallocarray(question->past, room, sizeof(*more));
 		if (!more)
 			return -ENOMEM;
+
 		question->past = more;
 		question->past_room = room;
 	}
+
 	struct queue_past *past = &question->past[question->past_count++];
 	*past = (struct queue_past){
 	    .number = attempt->number,
@@ -121,10 +133,12 @@ static int queue_past_add(const struct store_attempt *attempt, void *context)
 	};
 	(void)snprintf(past->reason_text, sizeof(past->reason_text), "%s",
 		       attempt->reason_text ? attempt->reason_text : ""); /* cut */
+
 	/* What cannot be read is not shown; the attempt is. */
 	if (attempt->grants)
 		(void)record_parse_attempt(attempt->grants, strlen(attempt->grants), &past->record,
 					   NULL);
+
 	return 0;
 }
 
@@ -133,17 +147,22 @@ static int queue_question_work(struct queue_op *op)
 	struct queue_question *question = (struct queue_question *)op;
 	struct store *store = op->queue->store;
 	const struct queue_query *query = &question->query;
+
 	if (question->is_spec) {
 		_cleanup_free_ char *bytes = NULL;
 		size_t length = 0;
 		int rc = store_spec(store, query->id, &bytes, &length, &op->err);
 		if (rc == 0)
 			rc = spec_parse(bytes, length, &question->spec, &op->err);
+
 		if (rc == 0 && question->whole_done)
 			rc = store_attempts(store, query->id, queue_past_add, question, &op->err);
+
 		return rc;
 	}
+
 	int rc;
+
 	if (query->id > 0)
 		rc = store_get(store, query->id, queue_answer_add, question, &op->err);
 	else
@@ -151,9 +170,11 @@ static int queue_question_work(struct queue_op *op)
 				      question->has_place ? &question->place : NULL,
 				      query->max < QUERY_PART ? query->max : QUERY_PART,
 				      queue_answer_add, question, &op->err);
+
 	if (rc < 0 && op->err.code == 0)
 		(void)err_set(&op->err, rc, "reading the jobs that have ended: %s",
 			      err_describe(rc));
+
 	return rc;
 }
 
@@ -175,6 +196,7 @@ static void queue_answers_tell(const struct queue_question *question,
 		    .observed = answer->observed,
 		    .observed_count = answer->observed_count,
 		};
+
 		question->query.each(&answer->job, &attempt, question->query.context);
 	}
 }
@@ -186,8 +208,10 @@ static bool queue_question_more(struct queue_question *question)
 	if (question->is_spec || question->is_forgotten || question->query.id > 0 ||
 	    count < QUERY_PART || count >= question->query.max)
 		return false;
+
 	struct queue_answer *answers = take_ptr(question->answers);
 	const struct job *last = &answers[count - 1].job;
+
 	question->place = (struct store_place){last->ended_unix_ns, last->id};
 	question->has_place = true;
 	question->query.max -= count;
@@ -195,6 +219,7 @@ static bool queue_question_more(struct queue_question *question)
 	queue_op_submit(question->op.queue, &question->op);
 	queue_answers_tell(question, answers, count);
 	queue_answers_free(answers, count);
+
 	return true;
 }
 
@@ -202,20 +227,26 @@ static void queue_question_done(struct queue_op *op, int result)
 {
 	struct queue_question *question = (struct queue_question *)op;
 	struct queue *queue = op->queue;
+
 	if (result == 0 && !queue->closing && queue_question_more(question))
 		return;
+
 	for (struct queue_question **at = &queue->questions; *at; at = &(*at)->next) {
 		if (*at == question) {
 			*at = question->next;
 			break;
 		}
 	}
+
 	if (queue->closing)
 		result = err_set(&op->err, -ESHUTDOWN, "the agent is ending");
+
 	void *context = question->query.context;
 	const struct err *err = result < 0 ? &op->err : NULL;
+
 	if (result == 0 && !question->is_spec)
 		queue_answers_tell(question, question->answers, question->count);
+
 	if (!question->is_forgotten && question->whole_done)
 		question->whole_done(result, result == 0 ? &question->spec : NULL, question->past,
 				     result == 0 ? question->past_count : 0, err, context);
@@ -223,6 +254,7 @@ static void queue_question_done(struct queue_op *op, int result)
 		question->spec_done(result, result == 0 ? &question->spec : NULL, err, context);
 	else if (!question->is_forgotten)
 		question->query.done(result, err, context);
+
 	(void)queue_question_free(question);
 }
 
@@ -232,18 +264,21 @@ static struct queue_question *queue_ask(struct queue *queue, uid_t uid, struct e
 		err->code = -EAGAIN;
 		return NULL;
 	}
+
 	struct queue_question *question = calloc(1, sizeof(*question));
 	if (!question) {
 		account_give(queue->account, ACCOUNT_QUERIES, uid, 1);
 		(void)err_set(err, -ENOMEM, "no memory to look for jobs");
 		return NULL;
 	}
+
 	question->op.work = queue_question_work;
 	question->op.done = queue_question_done;
 	question->op.queue = queue;
 	question->query.uid = uid;
 	question->next = queue->questions;
 	queue->questions = question;
+
 	return question;
 }
 
@@ -257,12 +292,14 @@ void queue_query(struct queue *queue, const struct queue_query *query)
 		query->done(0, NULL, query->context);
 		return;
 	}
+
 	struct err err = {.code = 0};
 	struct queue_question *question = queue_ask(queue, query->uid, &err);
 	if (!question) {
 		query->done(err.code, &err, query->context);
 		return;
 	}
+
 	question->query = *query;
 	queue_op_submit(queue, &question->op);
 }
@@ -278,6 +315,7 @@ void queue_query_spec(struct queue *queue, uint64_t id, uid_t uid,
 		done(err.code, NULL, &err, context);
 		return;
 	}
+
 	spec_init(&question->spec);
 	question->is_spec = true;
 	question->spec_done = done;
@@ -298,6 +336,7 @@ void queue_query_whole(struct queue *queue, uint64_t id, uid_t uid,
 		done(err.code, NULL, NULL, 0, &err, context);
 		return;
 	}
+
 	spec_init(&question->spec);
 	question->is_spec = true;
 	question->whole_done = done;

@@ -91,6 +91,7 @@ static void retry_describe(const struct job *ended, uint64_t failures, char out[
 	time_t at = (time_t)(ended->not_before_unix_ns / (int64_t)CLOCK_NS_PER_S);
 	struct tm parts;
 	char clock[32] = "?", last[RETRY_LAST_MAX];
+
 	retry_name_last(ended, last);
 	if (gmtime_r(&at, &parts))
 		(void)strftime(clock, sizeof(clock), "%Y-%m-%dT%H:%M:%SZ", &parts);
@@ -108,6 +109,7 @@ static int retry_decide(struct queue_run *run, uint64_t *out_failures, struct er
 	int64_t used_ns = 0;
 	struct store_array array = {.count = 0};
 	int rc = 0;
+
 	if (ended->array_id > 0)
 		rc = store_array(store, ended->array_id, &array, err);
 	if (rc < 0)
@@ -115,8 +117,10 @@ static int retry_decide(struct queue_run *run, uint64_t *out_failures, struct er
 	if (retry_counts_together(ended))
 		failures = array.failed_attempts + 1; /* this one is not entered yet */
 	*out_failures = failures;
+
 	if (!retry_is_possible(ended) || jobdir_is_cancelled(run->dir_fd))
 		return 0;
+
 	/* One of them has found the work done. */
 	if (ended->wants.array == WANTS_ARRAY_WORK_QUEUE && array.succeeded > 0)
 		return 0;
@@ -124,8 +128,10 @@ static int retry_decide(struct queue_run *run, uint64_t *out_failures, struct er
 		retry_set_reason(ended, JOB_REASON_BACKOFF_LIMIT_EXCEEDED, failures);
 		return 0;
 	}
+
 	if (ended->wants.time_ns == 0)
 		return 1;
+
 	rc = store_used(store, ended->id, ended->failed_attempts - 1, &used_ns, err);
 	if (rc < 0)
 		return rc;
@@ -133,6 +139,7 @@ static int retry_decide(struct queue_run *run, uint64_t *out_failures, struct er
 		used_ns += ended->ended_unix_ns - ended->started_unix_ns;
 	if ((uint64_t)used_ns < ended->wants.time_ns)
 		return 1;
+
 	retry_set_reason(ended, JOB_REASON_DEADLINE_EXCEEDED, failures);
 	return 0;
 }
@@ -143,32 +150,41 @@ int queue_end_attempt(struct queue_run *run, struct err *err)
 	struct job *ended = &run->ended;
 	uint64_t failures = 0;
 	int again = 0;
+
 	if (ended->state == JOB_CANCELLED && run->ended_reason)
 		ended->reason = run->ended_reason;
 	if (ended->state == JOB_FAILED) {
 		ended->failed_attempts++;
 		again = retry_decide(run, &failures, err);
 	}
+
 	if (again < 0)
 		return again;
+
 	int rc;
+
 	crash_point("queue.end_decided");
 	if (again) {
 		char text[JOB_REASON_MAX];
+
 		ended->not_before_unix_ns =
 		    clock_unix_ns() + (int64_t)retry_delay_ns(ended, failures);
 		retry_describe(ended, failures, text);
+
 		rc = store_retry(store, ended, text, run->text, err);
 		if (rc == 0) {
 			job_set_reason(ended, JOB_REASON_BACKOFF, text, ended->reason_detail);
 			run->found = QUEUE_FOUND_AGAIN;
 		}
+
 		return rc;
 	}
+
 	rc = store_end(store, ended, run->text, err);
 	/* Else it is judged when the agent starts again. */
 	if (rc == 0 && ended->array_id > 0)
 		(void)store_array(store, ended->array_id, &run->array, NULL);
+
 	return rc;
 }
 
@@ -178,9 +194,12 @@ uint64_t queue_again_at(const struct queue *queue, const struct job *job)
 	int64_t left_ns = job->not_before_unix_ns - clock_unix_ns();
 	if (job->not_before_unix_ns == 0 || left_ns <= 0)
 		return 0;
+
 	uint64_t delay_ns = retry_delay_ns(job, job->failed_attempts);
+
 	if (retry_counts_together(job))
 		delay_ns = RETRY_DELAY_MAX_NS;
+
 	return clock_after_ns(loop_now_ns(queue->options.loop),
 			      (uint64_t)left_ns < delay_ns ? (uint64_t)left_ns : delay_ns);
 }
@@ -189,6 +208,7 @@ void queue_again(struct queue_run *run)
 {
 	struct queue_job *job = run->owner;
 	struct job *ended = &run->ended;
+
 	job->job.attempt = run->attempt;
 	job->job.failed_attempts = ended->failed_attempts;
 	job->job.not_before_unix_ns = ended->not_before_unix_ns;

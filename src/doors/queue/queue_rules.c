@@ -47,16 +47,20 @@ uint32_t queue_rules_pending(const struct queue_rules *rules, const struct spec 
 {
 	uint32_t most = 0;
 	bool is_in_one = false;
+
 	for (size_t i = 0; i < rules->group_count; i++) {
 		const struct rules_group *group = &rules->groups[i];
 		if (!queue_rules_is_in(spec, group->group))
 			continue;
+
 		uint32_t limit = group->limit.pending ? group->limit.pending : QUEUE_PENDING_MAX;
 		most = limit > most ? limit : most;
 		is_in_one = true;
 	}
+
 	if (is_in_one)
 		return most;
+
 	return rules->limit.pending ? rules->limit.pending : QUEUE_PENDING_MAX;
 }
 
@@ -73,6 +77,7 @@ static void queue_drain_done(struct queue_op *op, int result)
 {
 	struct queue_draining *draining = (struct queue_draining *)op;
 	struct queue *queue = op->queue;
+
 	if (result == 0) {
 		queue->is_drained = draining->is_draining;
 		queue_storage_worked(queue);
@@ -81,6 +86,7 @@ static void queue_drain_done(struct queue_op *op, int result)
 	} else if (result == -ENOSPC || result == -EROFS || result == -EIO || result == -EDQUOT) {
 		queue_storage_failed(queue, result, op->err.text);
 	}
+
 	if (draining->done)
 		draining->done(result, result < 0 ? &op->err : NULL, draining->context);
 	free(draining);
@@ -95,6 +101,7 @@ void queue_drain(struct queue *queue, bool is_draining,
 		done(err_set(&err, -ENOMEM, "no memory to tell the queue"), &err, context);
 		return;
 	}
+
 	draining->is_draining = is_draining;
 	draining->done = done;
 	draining->context = context;

@@ -34,9 +34,11 @@ static void queue_machine_take(struct queue *queue, struct schedule_machine *mac
 		for (size_t g = 0; run && g < run->grant_count; g++)
 			schedule_machine_take(machine, &run->grants[g]);
 	}
+
 	for (size_t i = 0; i < queue->count; i++)
 		if (queue->jobs[i]->run)
 			schedule_pools_take(&machine->pools, queue->jobs[i]->job.resources);
+
 	for (const struct queue_hold *hold = queue->holds; hold; hold = hold->next)
 		schedule_machine_hold(machine, hold->uuid, hold->slot, hold->holder);
 }
@@ -48,6 +50,7 @@ static bool queue_machine_differs(const struct schedule_machine *a,
 	if (!a->inventory != !b->inventory || strcmp(a->problem, b->problem) != 0 ||
 	    a->device_count != b->device_count || schedule_pools_differ(&a->pools, &b->pools))
 		return true;
+
 	for (size_t i = 0; i < a->device_count; i++) {
 		const struct schedule_device *x = &a->devices[i], *y = &b->devices[i];
 		if (strcmp(x->unit.uuid, y->unit.uuid) != 0 || x->unit.healthy != y->unit.healthy ||
@@ -55,6 +58,7 @@ static bool queue_machine_differs(const struct schedule_machine *a,
 		    strcmp(x->unit.reason, y->unit.reason) != 0 || x->slot_count != y->slot_count)
 			return true;
 	}
+
 	return false;
 }
 
@@ -62,27 +66,34 @@ bool queue_machine_make(struct queue *queue)
 {
 	struct schedule_machine machine;
 	struct err err;
+
 	if (schedule_machine_make(queue->inventory, queue->snapshot, queue->policy, queue_stranger,
 				  queue, &machine, &err) < 0) {
 		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL, "%s", err.text);
 		queue->is_stale = true;
 		return false; /* the old one stays; the next look tries again */
 	}
+
 	if (schedule_pools_copy(&queue->pools, &machine.pools) < 0) {
 		schedule_machine_done(&machine);
 		queue->is_stale = true;
 		return false;
 	}
+
 	queue->is_stale = false;
 	machine.rules = &queue->rules;
 	schedule_machine_sicken(&machine, &queue->health);
+
 	if (!machine.inventory && queue->why[0])
 		(void)snprintf(machine.problem, sizeof(machine.problem), "%s", queue->why);
 	schedule_machine_inherit(&machine, &queue->machine);
+
 	bool differs = queue_machine_differs(&queue->machine, &machine);
+
 	queue_machine_take(queue, &machine);
 	schedule_machine_done(&queue->machine);
 	queue->machine = machine;
+
 	return differs;
 }
 
@@ -94,19 +105,23 @@ void queue_set_health(struct queue *queue, const struct schedule_health *health)
 int queue_set_pools(struct queue *queue, const struct schedule_pools *pools)
 {
 	struct schedule_pools copy;
+
 	/* Adapters are looked at every few seconds; a pass over all jobs is for what is new. */
 	if (!schedule_pools_differ(pools, &queue->pools))
 		return 0;
 	if (schedule_pools_copy(pools, &copy) < 0)
 		return -ENOMEM;
+
 	schedule_pools_done(&queue->pools);
 	queue->pools = copy;
+
 	/* Not now: what the machine borrows may be gone until it is told anew. */
 	queue->is_stale = true;
 	if (queue->has_machine) {
 		queue_kick(queue);
 		queue_changed(queue);
 	}
+
 	return 0;
 }
 
@@ -118,14 +133,18 @@ void queue_set_machine(struct queue *queue, const struct inventory *inventory,
 	queue->snapshot = snapshot;
 	queue->policy = policy;
 	(void)snprintf(queue->why, sizeof(queue->why), "%s", why ? why : ""); /* cut if need be */
+
 	bool is_first = !queue->has_machine;
+
 	queue->has_machine = true;
 	queue_observe(queue);
 	queue_idle(queue);
+
 	if (queue_machine_make(queue) || is_first) {
 		queue_kick(queue);
 		queue_changed(queue);
 	}
+
 	if (is_first) {
 		queue_submit_next(queue);
 		queue_trial_next(queue);
@@ -137,14 +156,17 @@ static const char *queue_who(const char *uuid, void *context)
 {
 	struct queue_pass *pass = context;
 	size_t length = 0;
+
 	pass->who[0] = '\0';
 	for (size_t i = 0; i < pass->queue->count; i++) {
 		const struct queue_job *job = pass->queue->jobs[i];
 		bool has = false;
 		for (size_t g = 0; job->run && g < job->run->grant_count; g++)
 			has |= strcmp(job->run->grants[g].uuid, uuid) == 0;
+
 		if (!has)
 			continue;
+
 		int added = snprintf(pass->who + length, sizeof(pass->who) - length,
 				     "%sjob %" PRIu64 " of %s", length > 0 ? ", " : "", job->job.id,
 				     queue_user(pass->queue, job->job.uid));
@@ -152,8 +174,10 @@ static const char *queue_who(const char *uuid, void *context)
 			pass->who[length] = '\0';
 			break; /* enough of them are named */
 		}
+
 		length += (size_t)added;
 	}
+
 	return pass->who[0] ? pass->who : NULL;
 }
 
@@ -164,7 +188,9 @@ static bool queue_is_full(const struct queue *queue, const struct job *job,
 	struct err err = {.code = 0};
 	if (job->gpus > 0 || account_check(queue->account, ACCOUNT_RUNS, job->uid, 1, &err) == 0)
 		return false;
+
 	uint64_t mine = account_held(queue->account, ACCOUNT_RUNS, job->uid);
+
 	if (err.code == -EDQUOT)
 		(void)snprintf(out_text, JOB_REASON_MAX,
 			       "%" PRIu64 " jobs of this user run without a GPU, as many as may",
@@ -174,6 +200,7 @@ static bool queue_is_full(const struct queue *queue, const struct job *job,
 			       "%" PRIu64
 			       " jobs run already, as many as the agent watches at a time",
 			       account_used(queue->account, ACCOUNT_RUNS));
+
 	return true;
 }
 
@@ -193,26 +220,31 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 	struct queue_job *job = queue_job_find(pass->queue, shown->id);
 	if (!job)
 		return;
+
 	job->job.has_turn = decision->has_turn;
 	if (!decision->start) {
 		queue_job_set_state(job, JOB_PENDING, decision->reason, decision->text);
 		return;
 	}
+
 	char full[JOB_REASON_MAX];
 	if (queue_is_full(pass->queue, shown, full)) { /* the next end looks again */
 		queue_job_set_state(job, JOB_PENDING, JOB_REASON_BACKOFF, full);
 		return;
 	}
+
 	if (queue_is_put_off(pass->queue, shown)) {
 		queue_job_set_state(job, JOB_PENDING, JOB_REASON_BACKOFF,
 				    "others are being started");
 		return;
 	}
+
 	struct queue_run *run = queue_run_new(job, NULL);
 	if (!run) {
 		queue_put_back(job, JOB_REASON_BACKOFF, "out of memory", NULL, true);
 		return;
 	}
+
 	run->grants = take_ptr(decision->grants);
 	run->grant_count = decision->grant_count;
 	queue_start(job);
@@ -222,15 +254,19 @@ static void queue_decide(const struct job *shown, struct schedule_decision *deci
 static bool queue_pass_waits(struct queue_job *job, uint64_t now_ns, uint64_t *out_next_ns)
 {
 	char text[JOB_REASON_MAX];
+
 	if (job->job.state == JOB_HELD || job->doom != JOB_REASON_NONE)
 		return true;
+
 	if (job->job.wants.after && queue_depends_still(job, text)) {
 		if (text[0])
 			queue_job_set_state(job, JOB_PENDING, JOB_REASON_DEPENDENCY, text);
 		return true;
 	}
+
 	if (job->not_before_ns > now_ns && job->not_before_ns < *out_next_ns)
 		*out_next_ns = job->not_before_ns;
+
 	return job->not_before_ns > now_ns;
 }
 
@@ -240,12 +276,14 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, uint
 {
 	uint64_t now_ns = loop_now_ns(queue->options.loop);
 	size_t count = 0;
+
 	*out_next_ns = UINT64_MAX;
 	for (size_t i = 0; i < queue->count; i++) {
 		struct queue_job *job = queue->jobs[i];
 		if (job->phase != QUEUE_WAITING || job->run || job->is_changing ||
 		    queue_pass_waits(job, now_ns, out_next_ns))
 			continue;
+
 		/* Jobs of one user often come one after the other. */
 		const struct job *before = count > 0 ? list[count - 1] : NULL;
 		job->job.gpu_limit = before && before->uid == job->job.uid
@@ -253,6 +291,7 @@ static size_t queue_pass_list(struct queue *queue, const struct job **list, uint
 					 : queue_member_limit(queue, job->job.uid);
 		list[count++] = &job->job;
 	}
+
 	return count;
 }
 
@@ -273,11 +312,14 @@ static size_t queue_pass_running(const struct queue *queue, struct schedule_runn
 {
 	int64_t now_unix_ns = clock_unix_ns();
 	size_t count = 0;
+
 	for (size_t i = 0; i < queue->count; i++) {
 		const struct job *job = &queue->jobs[i]->job;
 		const struct queue_run *run = queue->jobs[i]->run;
+
 		if (!run || queue->jobs[i]->phase == QUEUE_WAITING)
 			continue; /* nothing of it was started */
+
 		out[count++] = (struct schedule_running){.uid = job->uid,
 							 .array_id = job->array_id,
 							 .cpu_milli = job->wants.cpu_milli,
@@ -286,6 +328,7 @@ static size_t queue_pass_running(const struct queue *queue, struct schedule_runn
 							 .grants = run->grants,
 							 .grant_count = run->grant_count};
 	}
+
 	return count;
 }
 
@@ -306,14 +349,18 @@ static void queue_pass_now(struct queue *queue)
 		queue_depend_settle(queue);
 	if (!queue->has_machine || queue->count == 0 || queue->closing)
 		return;
+
 	_cleanup_free_ const struct job **list = calloc(queue->count, sizeof(*list));
 	if (!list) {
 		loop_timer_start(queue->backoff_timer, QUEUE_RETRY_MAX_NS);
 		return;
 	}
+
 	uint64_t next_ns;
+
 	queue_change_doomed(queue); /* those for which there was no room on the disk */
 	size_t count = queue_pass_list(queue, list, &next_ns);
+
 	if (next_ns != UINT64_MAX)
 		loop_timer_start(queue->backoff_timer, next_ns - loop_now_ns(queue->options.loop));
 	if (count == 0)
@@ -322,10 +369,12 @@ static void queue_pass_now(struct queue *queue)
 		queue_pass_paused(queue, list, count, JOB_REASON_STORAGE, queue->storage_error);
 		return;
 	}
+
 	if (queue_is_draining(queue)) {
 		queue_pass_paused(queue, list, count, JOB_REASON_DRAINING, NULL);
 		return;
 	}
+
 	(void)queue_machine_make(queue);
 	_cleanup_free_ struct schedule_running *running = calloc(queue->count, sizeof(*running));
 	struct queue_pass pass = {.queue = queue};
@@ -360,11 +409,14 @@ void queue_pass(void *context)
 	struct queue *queue = context;
 	struct loop *loop = queue->options.loop;
 	uint64_t began_ns = loop_now_ns(loop), busy_ns = queue_busy_ns();
+
 	queue_pass_now(queue);
 	queue->pass_end_ns = loop_now_ns(loop);
 	busy_ns = queue_busy_ns() - busy_ns;
+
 	uint64_t cost_ns = queue->pass_end_ns - began_ns;
 	uint64_t dear_ns = busy_ns > QUEUE_PASS_DEAR_NS ? busy_ns : QUEUE_PASS_DEAR_NS;
+
 	queue->pass_cost_ns = cost_ns < dear_ns ? cost_ns : dear_ns;
 }
 
@@ -387,13 +439,16 @@ static void queue_trial_decide(const struct job *job, struct schedule_decision *
 	struct queue_trial *trial = context;
 	if (job != trial->job)
 		return;
+
 	char full[JOB_REASON_MAX];
+
 	trial->starts = decision->start;
 	if (decision->start && queue_is_full(trial->pass.queue, job, full)) {
 		trial->starts = false;
 		(void)snprintf(trial->text, sizeof(trial->text), "%s (%s)",
 			       job_reason_to_string(JOB_REASON_BACKOFF), full);
 	} else if (!decision->start)
+
 		(void)snprintf(trial->text, sizeof(trial->text), "%s%s%s%s",
 			       job_reason_to_string(decision->reason),
 			       decision->text[0] ? " (" : "", decision->text,
@@ -408,24 +463,30 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	copy.shape = NULL;
 	copy.devices = NULL;
 	copy.pools = (struct schedule_pools){.items = NULL};
+
 	_cleanup_schedule_machine_ struct schedule_machine machine = copy;
 	_cleanup_free_ const struct job **list = calloc(queue->count + 1, sizeof(*list));
+
 	if (copy.device_count > 0) {
 		machine.devices = calloc(copy.device_count, sizeof(*machine.devices));
 		if (machine.devices)
 			memcpy(machine.devices, queue->machine.devices,
 			       copy.device_count * sizeof(*machine.devices));
 	}
+
 	if (!list || (copy.device_count > 0 && !machine.devices) ||
 	    schedule_pools_copy(&queue->machine.pools, &machine.pools) < 0)
 		return err_set(err, -ENOMEM, "no memory to try a job");
+
 	uint64_t next_ns;
 	size_t count = queue_pass_list(queue, list, &next_ns);
+
 	list[count++] = job;
 	_cleanup_free_ struct schedule_running *running =
 	    calloc(queue->count + 1, sizeof(*running));
 	if (!running)
 		return err_set(err, -ENOMEM, "no memory to try a job");
+
 	struct queue_trial trial = {.pass = {.queue = queue}, .job = job};
 	const struct schedule_input input = {.jobs = list,
 					     .count = count,
@@ -437,8 +498,10 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 	int rc = schedule_pass(&machine, &input, err);
 	if (rc < 0)
 		return rc;
+
 	char after[JOB_REASON_MAX];
 	bool drains = queue_is_draining(queue);
+
 	if (job->wants.hold != WANTS_HOLD_NONE) {
 		trial.starts = false;
 		(void)snprintf(trial.text, sizeof(trial.text), "it is to be held");
@@ -447,6 +510,7 @@ int queue_try(struct queue *queue, const struct job *job, bool *out_starts,
 		(void)snprintf(trial.text, sizeof(trial.text), "%s (%s)",
 			       job_reason_to_string(JOB_REASON_DEPENDENCY), after);
 	}
+
 	*out_starts = trial.starts && !queue->storage_paused && !drains;
 	(void)snprintf(out_text, QUEUE_REASON_MAX, "%s",
 		       queue->storage_paused ? queue->storage_error

@@ -42,17 +42,22 @@ static struct queue_submission *queue_submission_free(struct queue_submission *s
 				submission->charged_bytes);
 	if (submission->is_trial)
 		account_give(queue->account, ACCOUNT_TRIALS, submission->uid, 1);
+
 	if (submission->is_queued) {
 		account_give(queue->account, ACCOUNT_SUBMISSIONS, submission->uid, 1);
 		account_give(queue->account, ACCOUNT_SUBMISSION_BYTES, submission->uid,
 			     submission->spec_length);
 	}
+
 	(void)queue_job_free(submission->job);
+
 	for (size_t i = 0; i < submission->other_count; i++)
 		(void)queue_job_free(submission->others[i]);
+
 	free(submission->others);
 	free(submission->spec);
 	free(submission);
+
 	return NULL;
 }
 
@@ -71,19 +76,23 @@ static int queue_accept_compare(struct queue_submission *submission, const char 
 {
 	_cleanup_spec_ struct spec before;
 	_cleanup_spec_ struct spec now;
+
 	spec_init(&before);
 	spec_init(&now);
+
 	struct err *err = &submission->err;
 	int rc = spec_parse(bytes, length, &before, err);
 	if (rc == 0)
 		rc = spec_parse(submission->spec, submission->spec_length, &now, err);
 	if (rc < 0)
 		return err_wrap(err, "comparing with job %" PRIu64, id);
+
 	if (!spec_is_equal(&before, &now))
 		return err_set(err, -EEXIST,
 			       "the key %s has made job %" PRIu64
 			       " already, and that is another one: use a new key for a new job",
 			       submission->job->job.key, id);
+
 	submission->id = id;
 	submission->known = true;
 	return 0;
@@ -103,8 +112,10 @@ static int queue_accept_known(struct queue_accept *accept, size_t place)
 		rc = store_spec(store, id, &bytes, &length, &submission->err);
 		return rc < 0 ? rc : queue_accept_compare(submission, bytes, length, id);
 	}
+
 	if (rc != -ENOENT)
 		return rc;
+
 	for (size_t i = 0; i < place; i++) {
 		struct queue_submission *other = accept->batch[i];
 		if (other->result == 0 && !other->known && !other->twin &&
@@ -114,6 +125,7 @@ static int queue_accept_known(struct queue_accept *accept, size_t place)
 						    other->id);
 		}
 	}
+
 	return 1;
 }
 
@@ -126,27 +138,33 @@ static int queue_accept_array(struct queue_accept *accept, struct queue_submissi
 	int rc = jobdir_list(accept->op.queue->state_fd, &ids, &count, NULL, &submission->err);
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
+
 	if (rc == 0 && count > 0 && ids[count - 1] >= accept->next_id)
 		accept->next_id = ids[count - 1] + 1;
+
 	return 0;
 }
 
 static void queue_accept_members(struct queue_accept *accept, struct queue_submission *submission)
 {
 	uint64_t id = submission->id;
+
 	if (submission->job->job.wants.array_count == 0)
 		return;
+
 	submission->job->job.array_id = id;
 	for (size_t i = 0; i < submission->other_count; i++) {
 		struct job *job = &submission->others[i]->job;
 		job->array_index = (uint32_t)i + 1;
 		job->id = id + job->array_index;
 		job->array_id = id;
+
 		/* No client can have this one. */
 		(void)snprintf(job->key, sizeof(job->key), "#%" PRIu64 ".%" PRIu32, id,
 			       job->array_index); /* fits */
 		accept->rows[accept->row_count++] = (struct store_accept){.job = job};
 	}
+
 	accept->next_id = id + 1 + submission->other_count;
 }
 
@@ -155,6 +173,7 @@ static int queue_accept_directory(struct queue_accept *accept, struct queue_subm
 	int state_fd = accept->op.queue->state_fd;
 	uint64_t id = accept->next_id;
 	int rc = jobdir_create(state_fd, id, submission->job->job.uid, &submission->err);
+
 	for (int i = 0; rc == -EEXIST && i < ACCEPT_TRIES_MAX; i++) {
 		/* Left by an agent that died before it was accepted: nobody was told of it. But one
 		 * in which something ran is a job of a database that is gone: not to be touched. */
@@ -162,10 +181,13 @@ static int queue_accept_directory(struct queue_accept *accept, struct queue_subm
 			id++;
 		else if ((rc = jobdir_remove(state_fd, id, &submission->err)) < 0)
 			return rc;
+
 		rc = jobdir_create(state_fd, id, submission->job->job.uid, &submission->err);
 	}
+
 	if (rc < 0)
 		return rc;
+
 	accept->next_id = id + 1;
 	submission->id = submission->job->job.id = id;
 	return 0;
@@ -175,16 +197,20 @@ static int queue_accept_directory(struct queue_accept *accept, struct queue_subm
 static int queue_accept_room(struct queue_accept *accept, struct queue_submission *submission)
 {
 	struct statvfs disk;
+
 	/* Who does not say how large it is says nothing. */
 	if (!submission->is_guest || fstatvfs(accept->op.queue->state_fd, &disk) < 0 ||
 	    disk.f_blocks == 0)
 		return 0; /* what cannot be written says so */
+
 	uint64_t block = disk.f_frsize, all = disk.f_blocks * block, left = disk.f_bavail * block;
 	uint64_t reserve = all / ACCEPT_RESERVE_PART;
+
 	if (reserve > ACCEPT_RESERVE_MAX)
 		reserve = ACCEPT_RESERVE_MAX;
 	if (left >= reserve && left - reserve >= submission->spec_length)
 		return 0;
+
 	return err_set(&submission->err, -EDQUOT,
 		       "the disk of '%s' has %" PRIu64 " MiB left, and %" PRIu64
 		       " MiB are kept for the jobs that are there: free some of it",
@@ -197,24 +223,29 @@ static void queue_accept_one(struct queue_accept *accept, size_t place)
 	submission->result = queue_accept_known(accept, place);
 	if (submission->result <= 0)
 		return;
+
 	submission->result = 0;
 	if (submission->refusal.code < 0) {
 		submission->err = submission->refusal;
 		submission->result = submission->refusal.code;
 		return;
 	}
+
 	submission->result = queue_accept_room(accept, submission);
 	if (submission->result == 0)
 		submission->result =
 		    queue_depend_check(accept->op.queue, &submission->job->job, true,
 				       &submission->failed, &submission->err);
+
 	if (submission->result == 0 && submission->other_count > 0)
 		submission->result = queue_accept_array(accept, submission);
 	if (submission->result == 0)
 		submission->result = queue_accept_directory(accept, submission);
 	crash_point("queue.directory_made");
+
 	if (submission->result < 0)
 		return;
+
 	accept->rows[accept->row_count++] = (struct store_accept){
 	    .job = &submission->job->job,
 	    .spec = submission->spec,
@@ -230,6 +261,7 @@ static void queue_accept_undo(struct queue_accept *accept, int rc, const struct 
 		struct queue_submission *submission = accept->batch[i];
 		if (submission->result < 0 || submission->known || submission->twin)
 			continue;
+
 		/* After EIO nobody knows what is on the disk: should the row be there, the job
 		 * needs its directory; should it not, the next start removes it. */
 		if (rc != -EIO)
@@ -237,6 +269,7 @@ static void queue_accept_undo(struct queue_accept *accept, int rc, const struct 
 		submission->result = rc;
 		submission->err = *err;
 	}
+
 	accept->failed = rc;
 }
 
@@ -244,22 +277,27 @@ static int queue_accept_work(struct queue_op *op)
 {
 	struct queue_accept *accept = (struct queue_accept *)op;
 	uint64_t first_id = accept->next_id;
+
 	accept->row_count = 0;
 	accept->failed = 0;
 	for (size_t i = 0; i < accept->count; i++)
 		queue_accept_one(accept, i);
+
 	if (accept->row_count > 0) {
 		int rc = jobdir_sync(op->queue->state_fd, &op->err);
+
 		crash_point("queue.directories_durable");
 		if (rc == 0)
 			rc = store_accept(op->queue->store, accept->rows, accept->row_count,
 					  &op->err);
+
 		crash_point("queue.accepted");
 		if (rc < 0) {
 			accept->next_id = first_id;
 			queue_accept_undo(accept, rc, &op->err);
 		}
 	}
+
 	for (size_t i = 0; i < accept->count; i++) {
 		struct queue_submission *submission = accept->batch[i];
 		if (submission->twin && submission->twin->result < 0) {
@@ -267,6 +305,7 @@ static int queue_accept_work(struct queue_op *op)
 			submission->err = submission->twin->err;
 		}
 	}
+
 	return 0;
 }
 
@@ -278,14 +317,17 @@ static void queue_submission_add(struct queue_submission *submission)
 	struct queue_job *first = submission->job;
 	first->spec_bytes = submission->spec_length;
 	queue_job_add(take_ptr(submission->job));
+
 	if (submission->failed)
 		queue_doom(first, JOB_REASON_DEPENDENCY_FAILED, submission->failed);
+
 	for (size_t i = 0; i < submission->other_count; i++) {
 		queue_job_add(submission->others[i]);
 		if (submission->failed)
 			queue_doom(submission->others[i], JOB_REASON_DEPENDENCY_FAILED,
 				   submission->failed);
 	}
+
 	submission->other_count = 0;
 }
 
@@ -293,11 +335,14 @@ static void queue_accept_done(struct queue_op *op, int result)
 {
 	struct queue_accept *accept = (struct queue_accept *)op;
 	struct queue *queue = op->queue;
+
 	accept->is_running = false;
 	queue->next_id = accept->next_id;
+
 	size_t count = accept->count;
 	bool any = false;
 	int failed = accept->failed;
+
 	for (size_t i = 0; i < count; i++) {
 		struct queue_submission *submission = accept->batch[i];
 		if (submission->result == -ENOSPC || submission->result == -EROFS)
@@ -307,6 +352,7 @@ static void queue_accept_done(struct queue_op *op, int result)
 			any = true;
 		}
 	}
+
 	free(take_ptr(accept->rows));
 	if (any) {
 		queue_storage_worked(queue);
@@ -314,6 +360,7 @@ static void queue_accept_done(struct queue_op *op, int result)
 		queue_kick(queue);
 		queue_changed(queue);
 	}
+
 	if (failed < 0)
 		for (size_t i = 0; i < count; i++) {
 			if (accept->batch[i]->result == failed &&
@@ -322,10 +369,12 @@ static void queue_accept_done(struct queue_op *op, int result)
 				break;
 			}
 		}
+
 	for (size_t i = 0; i < count; i++) {
 		queue_submission_answer(accept->batch[i]);
 		accept->batch[i] = queue_submission_free(accept->batch[i]);
 	}
+
 	accept->count = accept->job_count = 0;
 	queue_submit_next(queue);
 }
@@ -337,19 +386,24 @@ static int queue_submission_expand(struct queue *queue, struct queue_submission 
 {
 	struct err *err = &submission->refusal;
 	uint32_t count = submission->job->job.wants.array_count;
+
 	if (count <= 1)
 		return 0;
+
 	submission->others = calloc(count, sizeof(*submission->others));
 	if (!submission->others)
 		return err_set(err, -ENOMEM, "no memory for %" PRIu32 " jobs", count);
+
 	for (uint32_t i = 1; i < count; i++) {
 		struct queue_job *job = queue_job_new(queue, err);
 		if (!job)
 			return -ENOMEM;
+
 		submission->others[submission->other_count++] = job;
 		if (job_copy(&submission->job->job, &job->job) < 0)
 			return err_set(err, -ENOMEM, "no memory for %" PRIu32 " jobs", count);
 	}
+
 	return 0;
 }
 
@@ -365,9 +419,11 @@ static void queue_accept_reserve(struct queue *queue, struct queue_accept *accep
 {
 	struct err err;
 	int rc = queue_reserve(queue, accept->job_count, &err);
+
 	accept->rows = calloc(accept->job_count, sizeof(*accept->rows));
 	if (rc == 0 && !accept->rows)
 		rc = err_set(&err, -ENOMEM, "no memory for %zu jobs", accept->job_count);
+
 	for (size_t i = 0; rc < 0 && i < accept->count; i++)
 		if (accept->batch[i]->refusal.code == 0)
 			accept->batch[i]->refusal = err;
@@ -379,10 +435,12 @@ void queue_submit_next(struct queue *queue)
 	struct queue_accept *accept = queue->accept;
 	if (accept->is_running || accept->count > 0 || !queue->has_machine || queue->closing)
 		return;
+
 	while (queue->submissions && accept->count < STORE_BATCH_MAX) {
 		struct queue_submission *submission = queue->submissions;
 		if (accept->job_count + queue_submission_jobs(submission) > STORE_ROWS_MAX)
 			break;
+
 		queue->submissions = submission->next;
 		if (!queue->submissions)
 			queue->submissions_end = &queue->submissions;
@@ -391,8 +449,10 @@ void queue_submit_next(struct queue *queue)
 		accept->job_count += queue_submission_jobs(submission);
 		accept->batch[accept->count++] = submission;
 	}
+
 	if (accept->count == 0)
 		return;
+
 	queue_accept_reserve(queue, accept);
 	accept->op.work = queue_accept_work;
 	accept->op.done = queue_accept_done;
@@ -406,6 +466,7 @@ static int queue_submission_judge(struct queue *queue, struct queue_submission *
 {
 	struct job *job = &submission->job->job;
 	struct err *err = &submission->refusal;
+
 	if (queue->is_stale)
 		(void)queue_machine_make(queue);
 	if (queue->is_stale)
@@ -413,9 +474,11 @@ static int queue_submission_judge(struct queue *queue, struct queue_submission *
 	if (submission->gpus_if_any && (!queue->inventory || queue->machine.device_count == 0 ||
 					queue->inventory->gpu_count == 0))
 		job->gpus = 0;
+
 	job->simulated = job->gpus > 0 && queue->inventory && queue->inventory->simulated;
 	if (queue->storage_broken)
 		return err_set(err, -EIO, "%s", queue->storage_error);
+
 	job->gpu_limit = queue_member_limit(queue, job->uid);
 	return schedule_check(&queue->machine, job, err);
 }
@@ -428,6 +491,7 @@ static int queue_submission_check(struct queue *queue, struct queue_submission *
 	int rc = queue_submission_judge(queue, submission);
 	if (rc < 0)
 		return rc;
+
 	uint64_t pending = account_held(queue->account, ACCOUNT_PENDING, job->uid);
 	size_t jobs = queue_submission_jobs(submission);
 	if (pending + jobs > submission->pending_max)
@@ -435,9 +499,11 @@ static int queue_submission_check(struct queue *queue, struct queue_submission *
 			       "%" PRIu64 " jobs of this user are waiting already, of %" PRIu32
 			       " that may: more are accepted when some have started",
 			       pending, submission->pending_max);
+
 	rc = queue_account_submit(queue, job->uid, jobs, submission->spec_length, err);
 	if (rc < 0)
 		return rc;
+
 	submission->charged_jobs = jobs;
 	submission->charged_bytes = submission->spec_length;
 	return 0;
@@ -453,6 +519,7 @@ static int queue_submission_fill(struct queue_submission *submission,
 	    (key_length == 0 || key_length >= sizeof(job->key) || submit->key[0] == '#'))
 		return err_set(err, -EINVAL, "a job needs a key of 1 to %zu bytes, a UUID",
 			       sizeof(job->key) - 1);
+
 	memcpy(job->key, submit->key ? submit->key : "", key_length + 1);
 	memcpy(job->name, spec->name, sizeof(job->name));
 	job->uid = spec->uid;
@@ -465,19 +532,23 @@ static int queue_submission_fill(struct queue_submission *submission,
 	submission->gpus_if_any = spec->gpus_if_any;
 	if (queue_member_note(submission->job->queue, spec) < 0)
 		return err_set(err, -ENOMEM, "no memory for a job");
+
 	submission->pending_max = queue_rules_pending(&submission->job->queue->rules, spec);
 	if (spec->wants.hold != WANTS_HOLD_NONE) {
 		job->state = JOB_HELD;
 		job->reason = spec->wants.hold == WANTS_HOLD_SUSPENDED ? JOB_REASON_SUSPENDED
 								       : JOB_REASON_USER;
 	}
+
 	submission->no_wait = submit->no_wait;
 	submission->done = submit->done;
 	submission->context = submit->context;
+
 	int copied = wants_copy(&spec->wants, &job->wants);
 	if (copied < 0 || (spec->ids[0] && !(job->ids = strdup(spec->ids))) ||
 	    (spec->resources[0] && !(job->resources = strdup(spec->resources))))
 		return err_set(err, -ENOMEM, "no memory for a job");
+
 	return spec_format(spec, &submission->spec, &submission->spec_length, err);
 }
 
@@ -489,15 +560,18 @@ static int queue_submission_queue(struct queue_submission *submission, struct er
 	int rc = account_take(account, ACCOUNT_SUBMISSIONS, uid, 1, err);
 	if (rc < 0)
 		return queue_account_refusal(err);
+
 	rc = account_take(account, ACCOUNT_SUBMISSION_BYTES, uid, submission->spec_length, err);
 	if (rc < 0) {
 		account_give(account, ACCOUNT_SUBMISSIONS, uid, 1);
 		return queue_account_refusal(err);
 	}
+
 	submission->is_queued = true;
 	bool is_trial = submission->is_dry || submission->no_wait;
 	if (is_trial && account_take(account, ACCOUNT_TRIALS, uid, 1, err) < 0)
 		return queue_account_refusal(err);
+
 	submission->is_trial = is_trial;
 	return 0;
 }
@@ -509,14 +583,17 @@ queue_submission_new(struct queue *queue, const struct queue_submit *submit, str
 		(void)err_set(err, -ESHUTDOWN, "the agent is ending");
 		return NULL;
 	}
+
 	if (spec_check(submit->spec, err) < 0)
 		return NULL;
+
 	struct queue_submission *submission = calloc(1, sizeof(*submission));
 	if (!submission || !(submission->job = queue_job_new(queue, err))) {
 		free(submission);
 		(void)err_set(err, -ENOMEM, "no memory for a job");
 		return NULL;
 	}
+
 	submission->queue = queue;
 	submission->uid = submit->spec->uid;
 	submission->is_dry = submit->dry_run;
@@ -524,6 +601,7 @@ queue_submission_new(struct queue *queue, const struct queue_submit *submit, str
 	if (queue_submission_fill(submission, submit, err) < 0 ||
 	    queue_submission_queue(submission, err) < 0)
 		return queue_submission_free(submission);
+
 	return submission;
 }
 
@@ -535,12 +613,14 @@ static void queue_submit_dry(struct queue *queue, struct queue_submission *submi
 	bool starts = true;
 	struct job *job = &submission->job->job;
 	int rc = queue_submission_check(queue, submission);
+
 	job->id = UINT64_MAX;
 	if (rc == 0)
 		rc = queue_try(queue, job, &starts, reason, err);
 	if (!submission->is_forgotten)
 		submission->done(rc, 0, false, rc == 0 ? reason : "", rc < 0 ? err : NULL,
 				 submission->context);
+
 	(void)queue_submission_free(submission);
 }
 
@@ -557,15 +637,18 @@ void queue_submission_try(struct queue *queue, struct queue_submission *submissi
 		queue_submit_dry(queue, submission);
 		return;
 	}
+
 	struct job *job = &submission->job->job;
 	struct err *err = &submission->refusal;
 	char reason[QUEUE_REASON_MAX];
 	bool starts = true;
 	int rc = queue_submission_judge(queue, submission);
+
 	job->id = UINT64_MAX; /* behind all others */
 	if (rc == 0)
 		rc = queue_try(queue, job, &starts, reason, err);
 	job->id = 0;
+
 	if (rc == 0 && !starts)
 		(void)err_set(err, -EAGAIN, "it would have to wait: %s", reason);
 	account_give(queue->account, ACCOUNT_TRIALS, submission->uid, 1);
@@ -581,10 +664,12 @@ void queue_submit(struct queue *queue, const struct queue_submit *submit)
 		submit->done(err.code, 0, false, "", &err, submit->context);
 		return;
 	}
+
 	if (submission->is_trial) {
 		queue_trial_add(queue, submission);
 		return;
 	}
+
 	queue_submit_add(queue, submission);
 }
 
@@ -594,10 +679,12 @@ void queue_submit_forget(struct queue *queue, void *context)
 		if (at->context == context)
 			at->is_forgotten = true;
 	}
+
 	for (struct queue_submission *at = queue->trials; at; at = at->next) {
 		if (at->context == context)
 			at->is_forgotten = true;
 	}
+
 	for (size_t i = 0; i < queue->accept->count; i++) {
 		if (queue->accept->batch[i] && queue->accept->batch[i]->context == context)
 			queue->accept->batch[i]->is_forgotten = true;
@@ -624,6 +711,7 @@ void queue_submit_clear(struct queue *queue)
 		queue_submission_answer(submission);
 		(void)queue_submission_free(submission);
 	}
+
 	queue->submissions_end = &queue->submissions;
 	free(queue->accept->rows);
 	free(take_ptr(queue->accept));

@@ -12,16 +12,20 @@ static struct queue_submission *trial_take(struct queue *queue)
 	struct queue_submission **at = &queue->trials;
 	while (*at && account_owner(queue->account, (*at)->uid) == queue->trial_owner)
 		at = &(*at)->next;
+
 	if (!*at)
 		at = &queue->trials;
+
 	struct queue_submission *taken = *at;
 	if (!taken)
 		return NULL;
+
 	*at = taken->next;
 	if (queue->trials_end == &taken->next)
 		queue->trials_end = at;
 	taken->next = NULL;
 	queue->trial_owner = account_owner(queue->account, taken->uid);
+
 	return taken;
 }
 
@@ -31,9 +35,11 @@ void queue_trial_next(void *context)
 	uint64_t began_ns = loop_now_ns(queue->options.loop);
 	if (queue->closing || !queue->has_machine || began_ns < queue->trial_next_ns)
 		return;
+
 	struct queue_submission *submission = trial_take(queue);
 	if (!submission)
 		return;
+
 	queue_submission_try(queue, submission);
 
 	uint64_t ended_ns = loop_now_ns(queue->options.loop);
@@ -48,6 +54,7 @@ void queue_trial_add(struct queue *queue, struct queue_submission *submission)
 	queue->trials_end = &submission->next;
 	if (loop_timer_is_running(queue->trial_timer))
 		return;
+
 	uint64_t now_ns = loop_now_ns(queue->options.loop);
 	if (now_ns < queue->trial_next_ns)
 		loop_timer_start(queue->trial_timer, queue->trial_next_ns - now_ns);

@@ -45,6 +45,7 @@ int queue_usage(struct queue *queue, uid_t uid, const struct store_usage_window 
 		free(self);
 		return err->code = -EAGAIN;
 	}
+
 	self->uid = uid;
 	self->op.work = queue_usage_work;
 	self->op.done = queue_usage_done;
@@ -52,5 +53,6 @@ int queue_usage(struct queue *queue, uid_t uid, const struct store_usage_window 
 	self->done = done;
 	self->context = context;
 	queue_op_submit(queue, &self->op);
+
 	return 0;
 }

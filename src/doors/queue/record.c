@@ -37,12 +37,15 @@ static bool record_next_line(struct record_reader *reader, struct record_span *o
 {
 	if (reader->at >= reader->end)
 		return false;
+
 	size_t left = (size_t)(reader->end - reader->at);
 	const char *newline = memchr(reader->at, '\n', left);
+
 	out->at = reader->at;
 	out->length = newline ? (size_t)(newline - reader->at) : left;
 	reader->at += out->length + (newline ? 1 : 0);
 	reader->line++;
+
 	return true;
 }
 
@@ -51,12 +54,15 @@ static bool record_next_word(struct record_span *line, struct record_span *out)
 {
 	if (line->length == 0)
 		return false;
+
 	const char *blank = memchr(line->at, ' ', line->length);
 	size_t length = blank ? (size_t)(blank - line->at) : line->length;
+
 	*out = (struct record_span){line->at, length};
 	size_t taken = length + (blank ? 1 : 0);
 	line->at += taken;
 	line->length -= taken;
+
 	return length > 0;
 }
 
@@ -70,10 +76,12 @@ static bool record_copy(const struct record_span *span, char *out, size_t size)
 {
 	if (span->length == 0 || span->length >= size)
 		return false;
+
 	for (size_t i = text_plain(span->at, span->length); i < span->length; i++) {
 		if ((unsigned char)span->at[i] < ' ' || span->at[i] == 0x7f)
 			return false;
 	}
+
 	memcpy(out, span->at, span->length);
 	out[span->length] = '\0';
 	return true;
@@ -106,9 +114,11 @@ static bool record_parse_slots(struct record_span word, struct launch_grant *gra
 			return false;
 		if (!colon)
 			return true;
+
 		word.at += length + 1;
 		word.length -= length + 1;
 	}
+
 	return false;
 }
 
@@ -116,14 +126,17 @@ static bool record_parse_slots(struct record_span word, struct launch_grant *gra
 static bool record_slots_fit(const struct launch_grant *grant)
 {
 	uint64_t any = 0, beyond = 0;
+
 	for (size_t i = 0; i < array_length(grant->slots); i++) {
 		size_t first = i * 64, count = grant->slot_count;
+
 		any |= grant->slots[i];
 		if (count <= first)
 			beyond |= grant->slots[i];
 		else if (count < first + 64)
 			beyond |= grant->slots[i] >> (count - first);
 	}
+
 	return any != 0 && beyond == 0;
 }
 
@@ -154,6 +167,7 @@ static int record_parse_line(struct record_reader *reader, struct record_span li
 		return record_copy(&line, attempt->instance, sizeof(attempt->instance))
 			   ? 0
 			   : record_error(reader, err);
+
 	if (record_is(&word, "isolation")) {
 		char text[64];
 		return record_copy(&line, text, sizeof(text)) &&
@@ -161,18 +175,23 @@ static int record_parse_line(struct record_reader *reader, struct record_span li
 			   ? 0
 			   : record_error(reader, err);
 	}
+
 	if (!record_is(&word, "grant") || attempt->grant_count == LAUNCH_GRANTS_MAX)
 		return record_error(reader, err);
+
 	if (attempt->grant_count == *room) {
 		size_t more = *room ? 2 * *room : 1; /* most have one */
 		struct launch_grant *grants = reallocarray(attempt->grants, more, sizeof(*grants));
 		if (!grants)
 			return err_set(err, -ENOMEM, "no memory for the GPUs of an attempt");
+
 		attempt->grants = grants;
 		*room = more;
 	}
+
 	if (!record_parse_grant(&line, &attempt->grants[attempt->grant_count]))
 		return record_error(reader, err);
+
 	attempt->grant_count++;
 	return 0;
 }
@@ -184,15 +203,18 @@ int record_parse_attempt(const char *text, size_t length, struct record_attempt 
 	_cleanup_record_attempt_ struct record_attempt attempt = {.grant_count = 0};
 	struct record_reader reader = {.at = text, .end = text + length};
 	struct record_span line;
+
 	if (length > RECORD_TEXT_MAX || !record_next_line(&reader, &line) ||
 	    !record_is(&line, record_magic))
 		return record_error(&reader, err);
+
 	size_t room = 0;
 	while (record_next_line(&reader, &line)) {
 		int rc = record_parse_line(&reader, line, &attempt, &room, err);
 		if (rc < 0)
 			return rc;
 	}
+
 	*out = attempt;
 	attempt = (struct record_attempt){.grant_count = 0};
 	return 0;
@@ -205,8 +227,10 @@ static int record_add_grant(struct buf *buf, const struct launch_grant *grant)
 	size_t words = array_length(grant->slots);
 	while (words > 1 && grant->slots[words - 1] == 0)
 		words--;
+
 	for (size_t i = 0; i < words && rc == 0; i++)
 		rc = buf_printf(buf, "%s%" PRIx64, i > 0 ? ":" : "", grant->slots[i]);
+
 	return rc == 0 ? buf_printf(buf, " %s\n", grant->label) : rc;
 }
 
@@ -215,16 +239,20 @@ int record_format_attempt(const char *instance, const struct launch_grant *grant
 {
 	_cleanup_buf_ struct buf buf;
 	buf_init(&buf, RECORD_TEXT_MAX);
+
 	int rc = buf_printf(&buf, "%s\n", record_magic);
 	if (rc == 0 && instance[0])
 		rc = buf_printf(&buf, "instance %s\n", instance);
+
 	for (size_t i = 0; i < count && rc == 0; i++)
 		rc = record_add_grant(&buf, &grants[i]);
+
 	if (rc == 0 && !(*out = buf_take(&buf)))
 		rc = -ENOMEM;
 	if (rc == -ENOSPC)
 		return err_set(err, -E2BIG, "what is stored of %zu GPUs passes %d bytes", count,
 			       RECORD_TEXT_MAX);
+
 	return rc < 0 ? err_set(err, rc, "no memory for the GPUs of an attempt") : 0;
 }
 
@@ -234,15 +262,19 @@ int record_format_observations(const struct queue_observation *observed, size_t 
 	*out = NULL;
 	if (count == 0)
 		return 0;
+
 	_cleanup_buf_ struct buf buf;
 	buf_init(&buf, RECORD_TEXT_MAX);
+
 	int rc = 0;
 	for (size_t i = 0; i < count && i < RECORD_OBSERVATIONS_MAX && rc == 0; i++)
 		rc = buf_printf(&buf, "%d %" PRId64 " %" PRId64 " %s\n", (int)observed[i].pid,
 				observed[i].first_unix_ns, observed[i].last_unix_ns,
 				observed[i].uuid);
+
 	if (rc == 0 && !(*out = buf_take(&buf)))
 		rc = -ENOMEM;
+
 	return rc < 0 ? err_set(err, rc, "no memory for the observations of a job") : 0;
 }
 
@@ -265,6 +297,7 @@ static bool record_parse_observation(struct record_span *line, struct queue_obse
 	    !record_i64(line, &out->last_unix_ns) ||
 	    !record_copy(line, out->uuid, sizeof(out->uuid)))
 		return false;
+
 	out->pid = (pid_t)pid;
 	return true;
 }
@@ -274,13 +307,16 @@ int record_parse_observations(const char *text, size_t length, struct queue_obse
 {
 	*out = NULL;
 	*out_count = 0;
+
 	_cleanup_free_ struct queue_observation *list = NULL;
 	struct record_reader reader = {.at = text, .end = text + length};
 	struct record_span line;
 	size_t count = 0, room = 0;
+
 	while (record_next_line(&reader, &line)) {
 		if (count == RECORD_OBSERVATIONS_MAX)
 			return record_error(&reader, err);
+
 		if (count == room) {
 			room = room ? 2 * room : 1;
 			struct queue_observation *more = reallocarray(list, room, sizeof(*more));
@@ -288,10 +324,13 @@ int record_parse_observations(const char *text, size_t length, struct queue_obse
 				return err_set(err, -ENOMEM, "no memory for the observations");
 			list = more;
 		}
+
 		if (!record_parse_observation(&line, &list[count]))
 			return record_error(&reader, err);
+
 		count++;
 	}
+
 	*out = take_ptr(list);
 	*out_count = count;
 	return 0;

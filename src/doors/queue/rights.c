@@ -22,6 +22,7 @@ int rights_copy(const struct rights *rights, struct rights *out)
 
 	for (size_t i = 0; i < rights->group_count; i++)
 		groups[i] = rights->groups[i];
+
 	*out = *rights;
 	out->groups = groups;
 	return 0;
@@ -55,11 +56,13 @@ int rights_lower(struct spec *spec, const struct rights *rights, struct err *err
 		    (unsigned)spec->gid);
 
 	(void)rights_keep_groups(spec, rights->gid, rights->groups, rights->group_count);
+
 	for (size_t i = 0; i < spec->limit_count; i++) {
 		struct spec_limit *limit = &spec->limits[i];
 		const struct spec_limit *most = &rights->limits[limit->resource % SPEC_LIMITS_MAX];
 		limit->hard = limit->hard < most->hard ? limit->hard : most->hard;
 		limit->soft = limit->soft < limit->hard ? limit->soft : limit->hard;
 	}
+
 	return 0;
 }

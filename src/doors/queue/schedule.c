@@ -31,18 +31,22 @@ static void schedule_grant(struct schedule_state *state, size_t place, uint32_t 
 {
 	struct schedule_device *device = &state->machine->devices[place];
 	const struct place_unit *unit = &device->unit;
+
 	*out = (struct launch_grant){.index = unit->index, .slot_count = device->slot_count};
 	memcpy(out->uuid, unit->uuid, sizeof(out->uuid));
 	memcpy(out->label, unit->label, sizeof(out->label));
+
 	for (uint32_t slot = 0; slot < device->slot_count && slots > 0; slot++) {
 		uint64_t bit = UINT64_C(1) << (slot % 64);
 		if (device->used[slot / 64] & bit)
 			continue;
+
 		device->used[slot / 64] |= bit;
 		device->used_count++;
 		launch_grant_add(out, slot);
 		slots--;
 	}
+
 	device->used_whole = !state->want.shared;
 	device->last_used = ++state->machine->clock;
 	state->given_to[place] = state->job->id;
@@ -60,22 +64,28 @@ static int schedule_take(struct schedule_state *state, const struct launch_grant
 						 .grants = grants,
 						 .grant_count = count};
 	uint32_t array;
+
 	schedule_pools_take(&state->machine->pools, job->resources);
+
 	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
 		struct schedule_amount *amount = &state->amounts[kind];
 		uint64_t taken = schedule_amount_of(kind, job);
+
 		amount->used += taken;
 		if (taken == 0 || amount->kept_for == 0)
 			continue;
+
 		state->was_backfilled = true;
 		if (state->time_ns > amount->window_ns)
 			amount->spare -= taken < amount->spare ? taken : amount->spare;
 	}
+
 	if (job->array_id != 0) {
 		if (schedule_tally_find(&state->arrays, job->array_id, &array) < 0)
 			return -ENOMEM;
 		state->arrays.counts[array]++;
 	}
+
 	return schedule_ahead_add(state, &running);
 }
 
@@ -88,15 +98,18 @@ static int schedule_start(struct schedule_state *state, struct schedule_decision
 	bool chosen[PLACE_UNIT_MAX] = {false};
 	uint16_t places[PLACE_UNIT_MAX];
 	_cleanup_free_ struct launch_grant *grants = NULL;
+
 	if (want->needed > 0) {
 		grants = calloc(count, sizeof(*grants));
 		if (!grants)
 			return err_set(err, -ENOMEM, "no memory for the GPUs of a job");
+
 		int result = schedule_choose(state, chosen, err);
 		if (result == 0)
 			result = schedule_choose_order(state, chosen, places, err);
 		if (result < 0)
 			return result;
+
 		/* Workers that share devices get one slot after the other, in turns. */
 		for (size_t i = 0; i < count; i++) {
 			size_t place = places[i % want->needed];
@@ -105,8 +118,10 @@ static int schedule_start(struct schedule_state *state, struct schedule_decision
 			schedule_grant(state, place, slots, &grants[i]);
 		}
 	}
+
 	if (schedule_take(state, grants, count) < 0)
 		return err_set(err, -ENOMEM, "no memory for what a job has");
+
 	*out = (struct schedule_decision){
 	    .start = true, .grants = take_ptr(grants), .grant_count = count, .text = ""};
 	return 0;
@@ -126,18 +141,21 @@ struct schedule_count {
 static struct schedule_count schedule_count(const struct schedule_state *state)
 {
 	struct schedule_count count = {0};
+
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
 		enum schedule_use use =
 		    schedule_device_use(&state->machine->devices[place], &state->want);
 		bool is_open = use == SCHEDULE_FREE || use == SCHEDULE_USED;
 		bool is_kept = is_open && schedule_keeper(state, place);
+
 		count.unused += use == SCHEDULE_FREE;
 		count.to_be_had += use == SCHEDULE_FREE && !is_kept;
 		count.open += is_open;
 		count.kept += is_kept;
 		count.outsiders += use == SCHEDULE_OUTSIDER;
 	}
+
 	return count;
 }
 
@@ -145,14 +163,17 @@ static struct schedule_count schedule_count(const struct schedule_state *state)
 static size_t schedule_kept_until(const struct schedule_state *state, size_t order)
 {
 	size_t count = 0;
+
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
 		enum schedule_use use =
 		    schedule_device_use(&state->machine->devices[place], &state->want);
 		const struct schedule_keeper *keeper = schedule_keeper(state, place);
+
 		count += (use == SCHEDULE_FREE || use == SCHEDULE_USED) && keeper &&
 			 keeper->order <= order;
 	}
+
 	return count;
 }
 
@@ -162,15 +183,18 @@ static uint64_t schedule_behind(const struct schedule_state *state, size_t open)
 {
 	size_t first = SIZE_MAX;
 	uint64_t behind = 0;
+
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
 		const struct schedule_keeper *keeper = schedule_keeper(state, place);
 		if (!keeper || keeper->order >= first ||
 		    open - schedule_kept_until(state, keeper->order) >= state->want.needed)
 			continue;
+
 		first = keeper->order;
 		behind = keeper->id;
 	}
+
 	return behind;
 }
 
@@ -183,6 +207,7 @@ static void schedule_keep_device(struct schedule_state *state, size_t place, siz
 	    .order = order,
 	    .window_ns = opens_ns == SCHEDULE_NEVER ? 0 : opens_ns,
 	};
+
 	if (state->first[place].id == 0)
 		state->first[place] = state->shut[place] = keeper;
 	else if (keeper.window_ns < state->shut[place].window_ns)
@@ -197,12 +222,15 @@ static void schedule_keep(struct schedule_state *state, size_t order, bool has_w
 		size_t place = state->want.device[i];
 		is_open = state->first[place].id == 0 || state->shut[place].window_ns > 0;
 	}
+
 	uint64_t opens_ns = is_open ? schedule_ahead_devices(state) : SCHEDULE_NEVER;
 	for (size_t i = 0; i < state->want.count; i++)
 		schedule_keep_device(state, state->want.device[i], order, opens_ns);
+
 	const struct schedule_pools *pools = &state->machine->pools;
 	const char *list = state->want.resources;
 	struct demand demand;
+
 	while (demand_next(&list, &demand, NULL) > 0) {
 		uint64_t *kept = &state->kept_pool[schedule_pools_find(pools, demand.name)];
 		*kept = *kept ? *kept : state->job->id;
@@ -215,20 +243,24 @@ static uint64_t schedule_window(const struct schedule_state *state,
 				const struct schedule_count *count)
 {
 	uint64_t window_ns = 0;
+
 	if (count->unused < state->want.needed)
 		return 0;
+
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
 		const struct schedule_keeper *keeper = schedule_keeper(state, place);
 		if (keeper && keeper->window_ns > window_ns)
 			window_ns = keeper->window_ns;
 	}
+
 	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
 		const struct schedule_amount *amount = &state->amounts[kind];
 		if (schedule_amount_of(kind, state->job) > 0 && amount->kept_for != 0 &&
 		    amount->window_ns < state->time_ns && amount->window_ns > window_ns)
 			window_ns = amount->window_ns;
 	}
+
 	return window_ns;
 }
 
@@ -269,19 +301,23 @@ static int schedule_add_waiter(struct schedule_state *state, const struct schedu
 		    reallocarray(state->waiters, more, sizeof(*waiters));
 		if (!waiters)
 			return err_set(err, -ENOMEM, "no memory for the reason of a job");
+
 		state->waiters = waiters;
 		state->waiter_capacity = more;
 	}
+
 	struct schedule_waiter *waiter = &state->waiters[state->waiter_count++];
 	*waiter = (struct schedule_waiter){
 	    .job = state->job, .reason = said->reason, .has_turn = said->has_turn};
 	if (said->reason != JOB_REASON_WAITING_FOR_GPU)
 		return 0;
+
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
 		if (!schedule_keeper(state, place))
 			waiter->its_own[place / 64] |= UINT64_C(1) << (place % 64);
 	}
+
 	return 0;
 }
 
@@ -296,6 +332,7 @@ static size_t schedule_say_waiting(struct schedule_state *state, const uint64_t 
 					   .who = state->input->who,
 					   .context = state->input->context};
 	size_t have = 0;
+
 	for (size_t i = 0; i < state->want.count; i++) {
 		size_t place = state->want.device[i];
 		bool is_own = its_own ? its_own[place / 64] >> (place % 64) & 1
@@ -307,6 +344,7 @@ static size_t schedule_say_waiting(struct schedule_state *state, const uint64_t 
 		have += is_own && schedule_device_use(&state->machine->devices[place],
 						      &state->want) == SCHEDULE_FREE;
 	}
+
 	schedule_reason_waiting(&view, have, state->text);
 	return have;
 }
@@ -321,14 +359,18 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 	if (count->open < want->needed) {
 		const struct schedule_view view = {.machine = state->machine, .want = want};
 		bool outsiders = count->open + count->outsiders >= want->needed;
+
 		out->reason = outsiders ? JOB_REASON_GPU_IN_USE : JOB_REASON_GPU_UNHEALTHY;
 		schedule_reason_outside(&view, outsiders ? SCHEDULE_OUTSIDER : SCHEDULE_SICK,
 					state->text);
 		class_->window_ns = 0;
+
 		return schedule_wait_alike(state, out->reason, class_, err);
 	}
+
 	uint64_t behind = state->job->id;
 	int result = 0;
+
 	if (count->open - count->kept < want->needed) {
 		out->reason = JOB_REASON_QUEUE_ORDER;
 		behind = schedule_behind(state, count->open);
@@ -338,9 +380,11 @@ static int schedule_wait(struct schedule_state *state, size_t order,
 		out->has_turn = schedule_say_waiting(state, NULL) > 0;
 		result = schedule_add_waiter(state, out, err);
 	}
+
 	schedule_wait_behind(class_, behind);
 	schedule_keep(state, order, true);
 	class_->window_ns = schedule_window(state, count);
+
 	return result;
 }
 
@@ -356,12 +400,14 @@ static int schedule_wait_pool(struct schedule_state *state, size_t order,
 		out->reason = JOB_REASON_RESOURCE_UNHEALTHY;
 		return schedule_wait_alike(state, out->reason, class_, err);
 	}
+
 	out->reason = behind ? JOB_REASON_QUEUE_ORDER : JOB_REASON_WAITING_FOR_RESOURCE;
 	out->has_turn = !behind;
 	if (behind)
 		schedule_say_behind(state, behind);
 	schedule_wait_behind(class_, behind ? behind : state->job->id);
 	schedule_keep(state, order, false);
+
 	return 0;
 }
 
@@ -375,14 +421,18 @@ static enum schedule_pool_use schedule_look_at_pools(struct schedule_state *stat
 	const char *list = state->want.resources;
 	struct demand demand;
 	size_t place;
+
 	*out_behind = 0;
 	enum schedule_pool_use use = schedule_pools_look(pools, list, &place, text);
+
 	(void)snprintf(state->text, sizeof(state->text), "%s", text);
+
 	while (use == SCHEDULE_POOL_FREE && demand_next(&list, &demand, NULL) > 0) {
 		*out_behind = state->kept_pool[schedule_pools_find(pools, demand.name)];
 		if (*out_behind)
 			return SCHEDULE_POOL_USED;
 	}
+
 	return use;
 }
 
@@ -416,12 +466,14 @@ static enum schedule_amount_kind schedule_look_at_amounts(const struct schedule_
 			continue;
 		if (schedule_amount_free(amount) < wanted)
 			return kind;
+
 		if (amount->kept_for != 0 && state->time_ns > amount->window_ns &&
 		    wanted > amount->spare) {
 			*out_behind = amount->kept_for;
 			return kind;
 		}
 	}
+
 	return SCHEDULE_AMOUNTS;
 }
 
@@ -435,17 +487,22 @@ static uint64_t schedule_keep_amounts(struct schedule_state *state)
 		uint64_t at_ns = wanted ? schedule_ahead_amount(state, kind, wanted) : 0;
 		opens_ns = at_ns > opens_ns ? at_ns : opens_ns;
 	}
+
 	bool is_known = opens_ns != SCHEDULE_NEVER;
+
 	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
 		struct schedule_amount *amount = &state->amounts[kind];
 		uint64_t wanted = schedule_amount_of(kind, state->job);
 		if (wanted == 0 || amount->there_is == 0 || amount->kept_for != 0)
 			continue;
+
 		uint64_t then = schedule_ahead_free(state, kind, is_known ? opens_ns : 0);
+
 		amount->kept_for = state->job->id;
 		amount->window_ns = is_known ? opens_ns : 0;
 		amount->spare = then > wanted ? then - wanted : 0;
 	}
+
 	return opens_ns;
 }
 
@@ -456,6 +513,7 @@ static int schedule_wait_amount(struct schedule_state *state, size_t order,
 				struct schedule_decision *out, struct err *err)
 {
 	bool chosen[PLACE_UNIT_MAX] = {false};
+
 	if (behind) {
 		out->reason = JOB_REASON_QUEUE_ORDER;
 		schedule_say_behind(state, behind);
@@ -463,20 +521,25 @@ static int schedule_wait_amount(struct schedule_state *state, size_t order,
 		class_->window_ns = schedule_window(state, count);
 		return 0;
 	}
+
 	out->reason =
 	    kind == SCHEDULE_CPU ? JOB_REASON_WAITING_FOR_CPU : JOB_REASON_WAITING_FOR_MEMORY;
 	schedule_say_amount(state, kind);
 	schedule_wait_behind(class_, state->job->id);
+
 	int result = 0;
+
 	if (state->amounts[kind].kept_for == 0) {
 		out->has_turn = true;
 		if (state->want.needed > 0)
 			result = schedule_choose(state, chosen, err);
+
 		uint64_t opens_ns = schedule_keep_amounts(state);
 		for (size_t i = 0; result == 0 && i < state->want.count; i++)
 			if (chosen[state->want.device[i]])
 				schedule_keep_device(state, state->want.device[i], order, opens_ns);
 	}
+
 	class_->window_ns = schedule_window(state, count);
 	return result < 0 ? result : schedule_add_waiter(state, out, err);
 }
@@ -489,11 +552,13 @@ static bool schedule_is_too_much(struct schedule_state *state, enum job_reason *
 		if (amount->there_is == 0 ||
 		    schedule_amount_of(kind, state->job) <= amount->there_is)
 			continue;
+
 		schedule_say_amount(state, kind);
 		*out_reason = kind == SCHEDULE_CPU ? JOB_REASON_WAITING_FOR_CPU
 						   : JOB_REASON_WAITING_FOR_MEMORY;
 		return true;
 	}
+
 	return false;
 }
 
@@ -506,9 +571,11 @@ static int schedule_is_limited(struct schedule_state *state, uint64_t user_gpus,
 	const struct job *job = state->job;
 	uint64_t limit = schedule_limit_of(state->machine, job);
 	uint32_t array;
+
 	if (job->array_id != 0 && job->wants.array_parallel != 0) {
 		if (schedule_tally_find(&state->arrays, job->array_id, &array) < 0)
 			return err_set(err, -ENOMEM, "no memory to count the jobs of an array");
+
 		if (state->arrays.counts[array] >= job->wants.array_parallel) {
 			(void)snprintf(state->text, sizeof(state->text),
 				       "%" PRIu64 " of array %" PRIu64 " run, as many as may",
@@ -517,8 +584,10 @@ static int schedule_is_limited(struct schedule_state *state, uint64_t user_gpus,
 			return 1;
 		}
 	}
+
 	if (job->gpus == 0 || user_gpus + job->gpus <= limit)
 		return 0;
+
 	(void)snprintf(state->text, sizeof(state->text),
 		       "the user has %" PRIu64 " GPU%s, needs %u more, may have %" PRIu64,
 		       user_gpus, user_gpus == 1 ? "" : "s", job->gpus, limit);
@@ -531,6 +600,7 @@ static int schedule_look(struct schedule_state *state, size_t order, struct sche
 			 struct schedule_decision *out, struct err *err)
 {
 	struct err why = {.code = 0};
+
 	out->text = state->text;
 	if (schedule_want_make(state->machine, state->job, &state->want, &why) < 0) {
 		/* It was checked when it came, so the machine was another one then. */
@@ -540,20 +610,25 @@ static int schedule_look(struct schedule_state *state, size_t order, struct sche
 								 : why.text);
 		return schedule_wait_alike(state, out->reason, class_, err);
 	}
+
 	if (schedule_is_too_much(state, &out->reason))
 		return schedule_wait_alike(state, out->reason, class_, err);
+
 	struct schedule_count count = schedule_count(state);
 	uint64_t behind;
 	enum schedule_pool_use use = schedule_look_at_pools(state, &behind);
 	if (use == SCHEDULE_POOL_SICK ||
 	    (use == SCHEDULE_POOL_USED && count.open >= state->want.needed))
 		return schedule_wait_pool(state, order, use, behind, class_, out, err);
+
 	if (use == SCHEDULE_POOL_USED || count.to_be_had < state->want.needed)
 		return schedule_wait(state, order, &count, class_, out, err);
+
 	enum schedule_amount_kind missing = schedule_look_at_amounts(state, &behind);
 	if (missing < SCHEDULE_AMOUNTS)
 		return schedule_wait_amount(state, order, missing, behind, &count, class_, out,
 					    err);
+
 	return schedule_start(state, out, err);
 }
 
@@ -561,25 +636,30 @@ static int schedule_decide(struct schedule_state *state, size_t order, uint64_t 
 			   struct schedule_decision *out, struct err *err)
 {
 	const struct job *job = state->job;
+
 	*out = (struct schedule_decision){.text = ""};
 	int result = schedule_is_limited(state, *user_gpus, out, err);
 	if (result != 0) {
 		out->text = state->text;
 		return result < 0 ? result : 0;
 	}
+
 	if (job->gpus == 0 && !job->resources && job->wants.cpu_milli == 0 &&
 	    job->wants.mem_bytes == 0 && job->array_id == 0) {
 		out->start = true;
 		return 0;
 	}
+
 	struct schedule_class *class_;
 	if (schedule_class_of(state, job, &class_) < 0)
 		return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", order);
+
 	if (class_->waits && state->time_ns > class_->window_ns) {
 		out->reason = class_->reason;
 		out->text = class_->text ? class_->text : class_->later;
 		return 0;
 	}
+
 	result = schedule_look(state, order, class_, out, err);
 	*user_gpus += out->grant_count;
 	return result;
@@ -598,6 +678,7 @@ static void schedule_say_again(struct schedule_state *state)
 		const struct schedule_waiter *waiter = &state->waiters[i];
 		struct schedule_decision decision = {
 		    .reason = waiter->reason, .text = state->text, .has_turn = waiter->has_turn};
+
 		schedule_take_up(state, waiter->job);
 		if (waiter->reason != JOB_REASON_WAITING_FOR_GPU)
 			schedule_say_amount(state, waiter->reason == JOB_REASON_WAITING_FOR_CPU
@@ -605,6 +686,7 @@ static void schedule_say_again(struct schedule_state *state)
 						       : SCHEDULE_MEMORY);
 		else if (schedule_want_make(state->machine, waiter->job, &state->want, NULL) == 0)
 			(void)schedule_say_waiting(state, waiter->its_own);
+
 		state->input->decide(waiter->job, &decision, state->input->context);
 	}
 }
@@ -613,23 +695,29 @@ static int schedule_begin(struct schedule_state *state, struct err *err)
 {
 	const struct schedule_input *input = state->input;
 	const struct queue_rules *rules = state->machine->rules;
+
 	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++)
 		state->amounts[kind].there_is = schedule_amount_there_is(kind, state->machine);
+
 	schedule_prefer_rank(state->machine, rules ? rules->prefer : NULL, state->prefer);
+
 	for (size_t i = 0; i < input->running_count; i++) {
 		const struct schedule_running *running = &input->running[i];
 		uint32_t user, array = 0;
+
 		if (schedule_tally_find(&state->order.users, running->uid, &user) < 0 ||
 		    (running->array_id &&
 		     schedule_tally_find(&state->arrays, running->array_id, &array) < 0) ||
 		    schedule_ahead_add(state, running) < 0)
 			return err_set(err, -ENOMEM, "no memory for what runs");
+
 		state->order.users.counts[user] += running->grant_count;
 		if (running->array_id)
 			state->arrays.counts[array]++;
 		state->amounts[SCHEDULE_CPU].used += running->cpu_milli;
 		state->amounts[SCHEDULE_MEMORY].used += running->mem_bytes;
 	}
+
 	return schedule_order_make(input->jobs, input->count,
 				   rules ? rules->order : RULES_ORDER_FIFO, &state->order, err);
 }
@@ -642,17 +730,22 @@ int schedule_pass(struct schedule_machine *machine, const struct schedule_input 
 	int result = schedule_begin(&state, err);
 	const struct job *job;
 	uint64_t *user_gpus;
+
 	for (size_t i = 0; result == 0 && (job = schedule_order_next(&state.order, &user_gpus));
 	     i++) {
 		struct schedule_decision decision;
+
 		schedule_take_up(&state, job);
 		result = schedule_decide(&state, i, user_gpus, &decision, err);
 		if (result < 0)
 			break;
+
 		input->decide(job, &decision, input->context);
 		free(decision.grants);
 	}
+
 	if (result == 0 && state.was_backfilled)
 		schedule_say_again(&state);
+
 	return result;
 }

@@ -28,24 +28,30 @@ static int tally_grow(struct schedule_tally *tally)
 	uint32_t *table = calloc(size, sizeof(*table));
 	if (!table)
 		return -ENOMEM;
+
 	uint64_t *keys = reallocarray(tally->keys, size / 2, sizeof(*keys));
 	tally->keys = keys ? keys : tally->keys;
+
 	uint64_t *counts = keys ? reallocarray(tally->counts, size / 2, sizeof(*counts)) : NULL;
 	tally->counts = counts ? counts : tally->counts;
+
 	if (!counts) {
 		free(table);
 		return -ENOMEM;
 	}
+
 	for (size_t i = 0; i < tally->count; i++) {
 		size_t at = tally_hash(keys[i]) & (size - 1);
 		while (table[at] != 0)
 			at = (at + 1) & (size - 1);
 		table[at] = (uint32_t)i + 1;
 	}
+
 	free(tally->table);
 	tally->table = table;
 	tally->table_size = size;
 	tally->capacity = size / 2;
+
 	return 0;
 }
 
@@ -53,7 +59,9 @@ int schedule_tally_find(struct schedule_tally *tally, uint64_t key, uint32_t *ou
 {
 	if (tally->count == tally->capacity && tally_grow(tally) < 0)
 		return -ENOMEM;
+
 	size_t mask = tally->table_size - 1, at = tally_hash(key) & mask;
+
 	for (; tally->table[at] != 0; at = (at + 1) & mask) {
 		uint32_t place = tally->table[at] - 1;
 		if (tally->keys[place] == key) {
@@ -61,10 +69,12 @@ int schedule_tally_find(struct schedule_tally *tally, uint64_t key, uint32_t *ou
 			return 0;
 		}
 	}
+
 	*out = (uint32_t)tally->count++;
 	tally->table[at] = *out + 1;
 	tally->keys[*out] = key;
 	tally->counts[*out] = 0;
+
 	return 0;
 }
 
@@ -112,12 +122,16 @@ static void order_sort(struct schedule_order *order)
 	uint32_t first[ORDER_BUCKETS + 1] = {0};
 	for (size_t i = 0; i < order->count; i++)
 		first[order_bucket(order->jobs[i]) + 1]++;
+
 	for (size_t b = 1; b <= ORDER_BUCKETS; b++)
 		first[b] += first[b - 1];
+
 	for (size_t i = 0; i < order->count; i++)
 		order->sorted[first[order_bucket(order->jobs[i])]++] = (uint32_t)i;
+
 	if (order->rule != RULES_ORDER_SHORTEST)
 		return;
+
 	/* first[b] is where bucket b ends by now. */
 	for (size_t b = 0; b < ORDER_BUCKETS; b++) {
 		uint32_t begin = b ? first[b - 1] : 0;
@@ -133,16 +147,21 @@ int schedule_order_make(const struct job *const *jobs, size_t count, enum rules_
 	out->jobs = jobs;
 	out->count = count;
 	out->rule = rule;
+
 	if (count == 0)
 		return 0;
+
 	out->memory = calloc(count, 4 * sizeof(*out->memory));
 	if (!out->memory || count >= NONE)
 		return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", count);
+
 	out->sorted = out->memory;
 	out->user = out->memory + count;
 	out->next = out->memory + 2 * count;
 	out->heap = out->memory + 3 * count;
+
 	uint32_t place = NONE;
+
 	for (size_t i = 0; i < count; i++) {
 		/* Jobs of one user often come one after the other. */
 		bool is_same = i > 0 && jobs[i]->uid == jobs[i - 1]->uid;
@@ -150,12 +169,15 @@ int schedule_order_make(const struct job *const *jobs, size_t count, enum rules_
 			return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", count);
 		out->user[i] = place;
 	}
+
 	/* Users who only run something have a count as well. */
 	out->head = calloc(out->users.count, sizeof(*out->head));
 	if (!out->head)
 		return err_set(err, -ENOMEM, "no memory to put %zu jobs in order", count);
+
 	for (size_t i = 0; i < out->users.count; i++)
 		out->head[i] = NONE;
+
 	order_sort(out);
 	return 0;
 }
@@ -185,9 +207,12 @@ static void order_sink(struct schedule_order *order, size_t at)
 		for (size_t i = child; i < child + 2 && i < order->heap_count; i++)
 			if (order_is_before(order, order->heap[i], order->heap[least]))
 				least = i;
+
 		if (least == at)
 			return;
+
 		uint32_t user = order->heap[at];
+
 		order->heap[at] = order->heap[least];
 		order->heap[least] = user;
 		at = least;
@@ -201,27 +226,33 @@ static void order_open_group(struct schedule_order *order)
 	const struct job *first = order->jobs[order->sorted[begin]];
 	size_t bucket = order_bucket(first);
 	uint64_t time = order_time(order, first);
+
 	while (end < order->count) {
 		const struct job *job = order->jobs[order->sorted[end]];
 		if (order_bucket(job) != bucket || order_time(order, job) != time)
 			break;
+
 		end++;
 		if (first->has_turn)
 			break; /* one after the other, whoever it is */
 	}
+
 	for (size_t i = end; i > begin; i--) {
 		uint32_t user = order->user[order->sorted[i - 1]];
 		order->next[i - 1] = order->head[user];
 		order->head[user] = (uint32_t)i - 1;
 	}
+
 	order->heap_count = 0;
 	for (size_t i = begin; i < end; i++) {
 		uint32_t user = order->user[order->sorted[i]];
 		if (order->head[user] == i)
 			order->heap[order->heap_count++] = user;
 	}
+
 	for (size_t i = order->heap_count / 2; i > 0; i--)
 		order_sink(order, i - 1);
+
 	order->at = end;
 }
 
@@ -235,13 +266,16 @@ const struct job *schedule_order_next(struct schedule_order *order, uint64_t **o
 		order_sink(order, 0);
 		order->has_given = false;
 	}
+
 	if (order->heap_count == 0) {
 		if (order->at == order->count)
 			return NULL;
 		order_open_group(order);
 	}
+
 	order->has_given = true;
 	order->given_user = order->heap[0];
 	*out_gpus = &order->users.counts[order->given_user];
+
 	return order->jobs[order->sorted[order->head[order->given_user]]];
 }

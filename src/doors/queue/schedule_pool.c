@@ -25,9 +25,11 @@ int schedule_pools_copy(const struct schedule_pools *from, struct schedule_pools
 			return -ENOMEM;
 		memcpy(out->items, from->items, from->count * sizeof(*out->items));
 	}
+
 	out->count = from->count;
 	out->is_unknown = from->is_unknown;
 	memcpy(out->problem, from->problem, sizeof(out->problem));
+
 	return 0;
 }
 
@@ -71,9 +73,11 @@ static int pools_refuse_name(const struct schedule_pools *pools, const char *nam
 {
 	char all[SCHEDULE_POOL_TEXT_MAX] = "";
 	size_t length = 0;
+
 	if (pools->count == 0)
 		return err_set(err, -ERANGE, "this machine has no resource '%s' for jobs%s%s", name,
 			       pools->problem[0] ? ": " : "", pools->problem);
+
 	for (size_t i = 0; i < pools->count && length < sizeof(all); i++) {
 		int added = snprintf(all + length, sizeof(all) - length, "%s%s", i ? ", " : "",
 				     pools->items[i].name);
@@ -81,6 +85,7 @@ static int pools_refuse_name(const struct schedule_pools *pools, const char *nam
 			break;
 		length += (size_t)added; /* beyond the end: cut */
 	}
+
 	return err_set(err, -ERANGE, "this machine has no resource '%s' for jobs: it has %s", name,
 		       all);
 }
@@ -89,8 +94,10 @@ int schedule_pools_check(const struct schedule_pools *pools, const char *list, s
 {
 	struct demand demand;
 	int more;
+
 	while ((more = demand_next(&list, &demand, err)) > 0) {
 		size_t place = schedule_pools_find(pools, demand.name);
+
 		if (pools->is_unknown)
 			continue;
 		if (place == pools->count)
@@ -100,6 +107,7 @@ int schedule_pools_check(const struct schedule_pools *pools, const char *list, s
 				       "needs %" PRIu32 " of '%s', this machine has %" PRIu32,
 				       demand.units, demand.name, pools->items[place].units);
 	}
+
 	return more;
 }
 
@@ -108,6 +116,7 @@ enum schedule_pool_use schedule_pools_look(const struct schedule_pools *pools, c
 {
 	enum schedule_pool_use worst = SCHEDULE_POOL_FREE;
 	struct demand demand;
+
 	*out = pools->count;
 	text[0] = '\0';
 	while (worst != SCHEDULE_POOL_SICK && demand_next(&list, &demand, NULL) > 0) {
@@ -118,6 +127,7 @@ enum schedule_pool_use schedule_pools_look(const struct schedule_pools *pools, c
 				      : pools->problem[0]
 					  ? pools->problem
 					  : "it is not in the configuration any more";
+
 		if (problem[0] || demand.units > pool->units) {
 			worst = SCHEDULE_POOL_SICK;
 			*out = place;
@@ -126,15 +136,18 @@ enum schedule_pool_use schedule_pools_look(const struct schedule_pools *pools, c
 						  : "there are fewer units now"); /* cut */
 			continue;
 		}
+
 		uint32_t left = pool->used < pool->units ? pool->units - pool->used : 0;
 		if (left >= demand.units || worst == SCHEDULE_POOL_USED)
 			continue;
+
 		worst = SCHEDULE_POOL_USED;
 		*out = place;
 		(void)snprintf(text, SCHEDULE_POOL_TEXT_MAX,
 			       "%.100s: have %" PRIu32 ", need %" PRIu32, demand.name, left,
 			       demand.units); /* cut */
 	}
+
 	return worst;
 }
 
@@ -147,6 +160,7 @@ uint8_t schedule_pools_level(const struct schedule_pools *pools, const char *lis
 		if (place < pools->count && pools->items[place].level[gpu] < nearest)
 			nearest = pools->items[place].level[gpu];
 	}
+
 	return nearest;
 }
 
@@ -166,21 +180,27 @@ int schedule_pools_adapters(const struct schedule_pools *pools, const char *list
 			    bool *out_simulated)
 {
 	struct demand demand;
+
 	*out_simulated = false;
 	while (demand_next(&list, &demand, NULL) > 0) {
 		size_t place = schedule_pools_find(pools, demand.name);
 		const char *at = place < pools->count ? pools->items[place].adapters : "";
+
 		*out_simulated |= place < pools->count && pools->items[place].simulated;
+
 		while (*at) {
 			size_t length = strcspn(at, ",");
 			int result = 0;
+
 			if (!pools_has_word(buf_text(out), at, length))
 				result = buf_printf(out, "%s%.*s", out->length ? "," : "",
 						    (int)length, at);
 			if (result < 0)
 				return result;
+
 			at += length + (at[length] == ',');
 		}
 	}
+
 	return 0;
 }

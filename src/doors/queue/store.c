@@ -155,6 +155,7 @@ static int store_errno(int code, int os)
 	default:
 		break;
 	}
+
 	switch (code & 0xff) {
 	case SQLITE_NOMEM:
 		return -ENOMEM;
@@ -200,25 +201,31 @@ int store_fail(struct store *store, const char *doing, struct err *err)
 	int code = store->db ? sqlite3_extended_errcode(store->db) : SQLITE_NOMEM;
 	/* The last call went well: what failed is a call on a statement that could not be made. */
 	bool lacks_statement = code == SQLITE_OK || code == SQLITE_ROW || code == SQLITE_DONE;
+
 	if (lacks_statement)
 		code = SQLITE_NOMEM;
+
 	int os = store->db && !lacks_statement ? sqlite3_system_errno(store->db) : 0;
 	int rc = store_errno(code, os);
 	const char *what =
 	    store->db && !lacks_statement ? sqlite3_errmsg(store->db) : "out of memory";
+
 	if (store_code_breaks(code) && !store->is_broken) {
 		store->is_broken = true;
 		(void)snprintf(store->why_broken, sizeof(store->why_broken), "%s: %s%s%s", doing,
 			       what, os ? ": " : "", os ? err_describe(-os) : "");
 	}
+
 	if (rc == -ENOSPC)
 		return err_set(err, rc, "%s: no space left for '%s'", doing, store->path);
+
 	if (rc == -EUCLEAN)
 		return err_set(
 		    err, rc,
 		    "'%s' is damaged (%s: %s); it is kept as it is: restore a copy, or move it "
 		    "and '%s-wal' away to begin with an empty queue",
 		    store->path, doing, what, store->path);
+
 	return err_set(err, rc, "%s: '%s': %s%s%s", doing, store->path, what,
 		       os && rc != -EBUSY ? ": " : "", os && rc != -EBUSY ? err_describe(-os) : "");
 }
@@ -227,9 +234,11 @@ int store_damaged(struct store *store, struct err *err, const char *format, ...)
 {
 	char what[160];
 	va_list arguments;
+
 	va_start(arguments, format);
 	(void)vsnprintf(what, sizeof(what), format, arguments);
 	va_end(arguments);
+
 	return err_set(err, -EUCLEAN,
 		       "'%s' is damaged (%s); it is kept as it is: restore a copy, or move it and "
 		       "'%s-wal' away to begin with an empty queue",
@@ -265,6 +274,7 @@ bool store_give_back(struct store *store)
 		store->looks_unused++;
 	else
 		return false; /* it has been given back */
+
 	if (store->looks_unused < STORE_UNUSED_LOOKS)
 		return false;
 
@@ -326,11 +336,13 @@ static void store_checkpoint(struct store *store)
 {
 	if (store->log_pages < store->checkpoint_at)
 		return;
+
 	int rc = sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 	if (rc == SQLITE_OK) {
 		store->checkpoint_at = STORE_WAL_PAGES;
 		return;
 	}
+
 	store->checkpoint_at = store->log_pages + STORE_WAL_PAGES;
 	(void)store_fail(store, "writing the log into the database", NULL);
 }
@@ -374,10 +386,12 @@ static int store_accept_check(const struct store *store, const struct store_acce
 		return err_set(err, -EEXIST,
 			       "accepting job %" PRIu64 ": ids below %" PRIu64 " are given already",
 			       job->id, store->next_id);
+
 	if (accept->spec_length > SPEC_BYTES_MAX)
 		return err_set(err, -E2BIG,
 			       "accepting job %" PRIu64 ": its specification is too large",
 			       job->id);
+
 	return 0;
 }
 
@@ -408,6 +422,7 @@ static int store_accept_one(struct store *store, const struct store_accept *acce
 	int rc = store_wants(job, &wants, err);
 	if (rc < 0)
 		return rc;
+
 	sqlite3_stmt *row = store_statement(store, STORE_SQL_ACCEPT_JOB);
 	(void)store_bind_id(row, 1, job->id);
 	(void)store_bind_text(row, 2, job->key);
@@ -418,6 +433,7 @@ static int store_accept_one(struct store *store, const struct store_accept *acce
 	(void)sqlite3_bind_int64(row, 7, job->share_denominator);
 	(void)store_bind_text(row, 8, job->ids);
 	(void)sqlite3_bind_int(row, 9, job->ignore_outsiders);
+
 	(void)sqlite3_bind_int(row, 10, job->simulated);
 	(void)sqlite3_bind_int64(row, 11, job->submitted_unix_ns);
 	(void)store_bind_text(row, 12, job->resources);
@@ -428,6 +444,7 @@ static int store_accept_one(struct store *store, const struct store_accept *acce
 	(void)store_bind_text(row, 17, job_reason_to_string(job->reason));
 	(void)store_bind_text(row, 18, job->reason_text);
 	(void)store_bind_text(row, 19, job->reason_detail);
+
 	rc = store_run(store, row, "accepting a job", err);
 	if (rc == -EEXIST)
 		return err_set(err, rc,
@@ -435,11 +452,14 @@ static int store_accept_one(struct store *store, const struct store_accept *acce
 			       ": its id is there already, or its key is that of "
 			       "another job of uid %u",
 			       job->id, job->uid);
+
 	if (rc < 0)
 		return rc;
+
 	/* A member of an array has that of the first, which is there already. */
 	if (!accept->spec && job->array_id > 0 && job->array_id < job->id)
 		return 0;
+
 	return store_write_spec(store, STORE_SQL_ACCEPT_SPEC, job->id,
 				accept->spec ? accept->spec : "", accept->spec_length, err);
 }
@@ -450,7 +470,9 @@ int store_accept(struct store *store, const struct store_accept *jobs, size_t co
 	if (count > STORE_ROWS_MAX)
 		return err_set(err, -E2BIG, "accepting %zu jobs at once: at most %d", count,
 			       STORE_ROWS_MAX);
+
 	uint64_t next_id = store->next_id;
+
 	for (size_t i = 0; i < count; i++) {
 		int rc = store_accept_check(store, &jobs[i], err);
 		if (rc < 0)
@@ -458,21 +480,27 @@ int store_accept(struct store *store, const struct store_accept *jobs, size_t co
 		if (jobs[i].job->id >= next_id)
 			next_id = jobs[i].job->id + 1;
 	}
+
 	if (count == 0)
 		return 0;
+
 	int rc = store_begin(store, "accepting a job", err);
 	if (rc < 0)
 		return rc;
+
 	for (size_t i = 0; i < count && rc == 0; i++)
 		rc = store_accept_one(store, &jobs[i], err);
+
 	if (rc == 0) {
 		sqlite3_stmt *meta = store_statement(store, STORE_SQL_SET_NEXT_ID);
 		(void)store_bind_id(meta, 1, next_id);
 		rc = store_run(store, meta, "accepting a job", err);
 	}
+
 	rc = store_finish(store, rc, "accepting a job", err);
 	if (rc == 0)
 		store->next_id = next_id;
+
 	return rc;
 }
 
@@ -483,15 +511,18 @@ static int store_expect_live(struct store *store, uint64_t id, const char *doing
 {
 	sqlite3_stmt *query = store_statement(store, STORE_SQL_IS_FINAL);
 	(void)store_bind_id(query, 1, id);
+
 	int step = sqlite3_step(query);
 	bool is_final = step == SQLITE_ROW && sqlite3_column_int(query, 0) != 0;
 	int rc = step == SQLITE_ROW || step == SQLITE_DONE ? 0 : store_fail(store, doing, err);
+
 	(void)sqlite3_reset(query);
 	if (rc < 0)
 		return rc;
 	if (step == SQLITE_DONE)
 		return err_set(err, -ENOENT, "%s: '%s' has no job %" PRIu64, doing, store->path,
 			       id);
+
 	return is_final
 		   ? err_set(err, -EALREADY, "%s: job %" PRIu64 " has ended already", doing, id)
 		   : 0;
@@ -504,18 +535,23 @@ static int store_start_rows(struct store *store, uint64_t id, uint32_t attempt, 
 	int rc = store_expect_live(store, id, doing, err);
 	if (rc < 0)
 		return rc;
+
 	sqlite3_stmt *job = store_statement(store, STORE_SQL_START_JOB);
 	sqlite3_stmt *row = store_statement(store, STORE_SQL_START_ATTEMPT);
+
 	(void)store_bind_id(job, 1, id);
 	(void)sqlite3_bind_int64(job, 2, attempt);
 	(void)sqlite3_bind_int64(job, 3, unix_ns);
+
 	rc = store_run(store, job, doing, err);
 	if (rc < 0)
 		return rc;
+
 	(void)store_bind_id(row, 1, id);
 	(void)sqlite3_bind_int64(row, 2, attempt);
 	(void)sqlite3_bind_int64(row, 3, unix_ns);
 	(void)store_bind_text(row, 4, grants);
+
 	return store_run(store, row, doing, err);
 }
 
@@ -525,9 +561,11 @@ int store_start(struct store *store, uint64_t id, uint32_t attempt, const char *
 	if (grants && strlen(grants) > STORE_GRANTS_TEXT_MAX)
 		return err_set(err, -E2BIG,
 			       "entering the start of job %" PRIu64 ": too many grants", id);
+
 	int rc = store_begin(store, "entering a start", err);
 	if (rc < 0)
 		return rc;
+
 	rc = store_start_rows(store, id, attempt, grants, unix_ns, err);
 	return store_finish(store, rc, "entering a start", err);
 }
@@ -538,6 +576,7 @@ int store_unstart(struct store *store, uint64_t id, uint32_t attempt, struct err
 	int rc = store_begin(store, doing, err);
 	if (rc < 0)
 		return rc;
+
 	rc = store_expect_live(store, id, doing, err);
 	for (enum store_sql which = STORE_SQL_UNSTART_JOB;
 	     which <= STORE_SQL_UNSTART_ATTEMPT && rc == 0; which++) {
@@ -546,6 +585,7 @@ int store_unstart(struct store *store, uint64_t id, uint32_t attempt, struct err
 		(void)sqlite3_bind_int64(statement, 2, attempt);
 		rc = store_run(store, statement, doing, err);
 	}
+
 	return store_finish(store, rc, doing, err);
 }
 
@@ -558,6 +598,7 @@ static int store_end_attempt(struct store *store, const struct job *job, const c
 	(void)sqlite3_bind_int64(attempt, 2, job->attempt);
 	(void)sqlite3_bind_int64(attempt, 3, job->ended_unix_ns);
 	(void)store_bind_text(attempt, 4, observations);
+
 	/* A line of the record of the attempt: record.h. */
 	char isolation[STORE_ISOLATION_MAX], why[JOB_WHY_MAX];
 	(void)snprintf(isolation, sizeof(isolation), "isolation %s\n",
@@ -568,8 +609,10 @@ static int store_end_attempt(struct store *store, const struct job *job, const c
 	(void)store_bind_text(attempt, 7, job_reason_to_string(job->reason));
 	job_why(job, why); /* an attempt is shown to those alone who may see all */
 	(void)store_bind_text(attempt, 8, why[0] ? why : NULL);
+
 	if (job->has_exit)
 		(void)sqlite3_bind_int(attempt, 9, job->exit_code);
+
 	return store_run(store, attempt, doing, err);
 }
 
@@ -595,6 +638,7 @@ static int store_end_job(struct store *store, const struct job *job, const char 
 	(void)store_bind_text(row, 4, job->reason_text);
 	(void)sqlite3_bind_int64(row, 5, job->started_unix_ns);
 	(void)sqlite3_bind_int64(row, 6, job->ended_unix_ns);
+
 	if (job->has_exit)
 		(void)sqlite3_bind_int(row, 7, job->exit_code);
 	(void)sqlite3_bind_int64(row, 8, job->signal);
@@ -605,6 +649,7 @@ static int store_end_job(struct store *store, const struct job *job, const char 
 	(void)sqlite3_bind_int64(row, 13, job->failed_attempts);
 	(void)store_bind_forget(row, 14, job);
 	(void)store_bind_text(row, 15, job->reason_detail);
+
 	return store_run(store, row, doing, err);
 }
 
@@ -625,9 +670,11 @@ int store_end(struct store *store, const struct job *job, const char *observatio
 	if (!job_state_is_final(job->state))
 		return err_set(err, -EINVAL, "entering the end of job %" PRIu64 ": it is %s",
 			       job->id, job_state_to_string(job->state));
+
 	int rc = store_begin(store, "entering an end", err);
 	if (rc < 0)
 		return rc;
+
 	rc = store_end_rows(store, job, observations, err);
 	return store_finish(store, rc, "entering an end", err);
 }
@@ -639,6 +686,7 @@ int store_retry(struct store *store, const struct job *ended, const char *reason
 	int rc = store_begin(store, doing, err);
 	if (rc < 0)
 		return rc;
+
 	rc = store_expect_live(store, ended->id, doing, err);
 	if (rc == 0) {
 		sqlite3_stmt *row = store_statement(store, STORE_SQL_RETRY_JOB);
@@ -650,8 +698,10 @@ int store_retry(struct store *store, const struct job *ended, const char *reason
 		(void)store_bind_text(row, 6, ended->reason_detail);
 		rc = store_run(store, row, doing, err);
 	}
+
 	if (rc == 0)
 		rc = store_end_attempt(store, ended, observations, doing, err);
+
 	return store_finish(store, rc, doing, err);
 }
 
@@ -662,6 +712,7 @@ static int store_reopen_one(struct store *store, uint64_t id, const char *doing,
 		return err_set(err, -EALREADY, "job %" PRIu64 " has not ended", id);
 	if (rc != -EALREADY)
 		return rc;
+
 	sqlite3_stmt *row = store_statement(store, STORE_SQL_REOPEN_JOB);
 	(void)store_bind_id(row, 1, id);
 	return store_run(store, row, doing, err);
@@ -688,14 +739,18 @@ static int store_change_one(struct store *store, const struct store_change *chan
 	int rc = store_expect_live(store, job->id, doing, err);
 	if (rc == -EALREADY && is_end)
 		return 0; /* entered by an operation that was thought to have failed */
+
 	if (rc < 0)
 		return rc;
 	if (is_end)
 		return store_end_job(store, job, doing, err);
+
 	struct buf wants _cleanup_buf_;
+
 	rc = store_wants(job, &wants, err);
 	if (rc < 0)
 		return rc;
+
 	sqlite3_stmt *row = store_statement(store, STORE_SQL_CHANGE_JOB);
 	(void)store_bind_id(row, 1, job->id);
 	(void)store_bind_text(row, 2, job_state_to_string(job->state));
@@ -703,10 +758,12 @@ static int store_change_one(struct store *store, const struct store_change *chan
 	(void)store_bind_text(row, 4, job->reason_text);
 	(void)store_bind_text(row, 5, buf_text(&wants));
 	(void)store_bind_text(row, 6, job->reason_detail);
+
 	rc = store_run(store, row, doing, err);
 	if (rc == 0 && change->spec)
 		rc = store_write_spec(store, STORE_SQL_CHANGE_SPEC, job->id, change->spec,
 				      change->spec_length, err);
+
 	return rc;
 }
 
@@ -733,13 +790,16 @@ static int store_forget_list(struct store *store, int64_t unix_ns, int64_t now_u
 	(void)store_bind_id(list, 2, keep > INT64_MAX ? INT64_MAX : keep);
 	(void)sqlite3_bind_int(list, 3, STORE_FORGET_MAX);
 	(void)sqlite3_bind_int64(list, 4, now_unix_ns);
+
 	size_t count = 0;
 	int step;
 	while ((step = sqlite3_step(list)) == SQLITE_ROW && count < STORE_FORGET_MAX)
 		ids[count++] = (uint64_t)sqlite3_column_int64(list, 0);
+
 	int rc = step == SQLITE_ROW || step == SQLITE_DONE
 		     ? 0
 		     : store_fail(store, "forgetting old jobs", err);
+
 	(void)sqlite3_reset(list);
 	*out_count = count;
 	return rc;
@@ -752,12 +812,14 @@ int store_forget(struct store *store, int64_t unix_ns, int64_t now_unix_ns, size
 	_cleanup_free_ uint64_t *ids = calloc(STORE_FORGET_MAX, sizeof(*ids));
 	if (!ids)
 		return err_set(err, -ENOMEM, "%s: out of memory", doing);
+
 	size_t count = 0;
 	int rc = store_forget_list(store, unix_ns, now_unix_ns, keep, ids, &count, err);
 	if (rc == 0)
 		rc = store_forget_these(store, ids, count, err);
 	if (rc < 0)
 		return rc;
+
 	*out_ids = take_ptr(ids);
 	*out_count = count;
 	return 0;
@@ -769,6 +831,7 @@ int store_forget_these(struct store *store, const uint64_t *ids, size_t count, s
 	int rc = store_begin(store, doing, err);
 	if (rc < 0)
 		return rc;
+
 	for (size_t i = 0; i < count && rc == 0; i++) {
 		for (enum store_sql which = STORE_SQL_FORGET_JOB;
 		     which <= STORE_SQL_FORGET_SPEC && rc == 0; which++) {
@@ -777,8 +840,10 @@ int store_forget_these(struct store *store, const uint64_t *ids, size_t count, s
 			rc = store_run(store, statement, doing, err);
 		}
 	}
+
 	if (rc == 0 && count > 0)
 		rc = store_run(store, store_statement(store, STORE_SQL_FORGET_ARRAYS), doing, err);
+
 	return store_finish(store, rc, doing, err);
 }
 
@@ -790,8 +855,10 @@ int store_set_draining(struct store *store, bool is_draining, struct err *err)
 	int rc = store_begin(store, doing, err);
 	if (rc < 0)
 		return rc;
+
 	sqlite3_stmt *statement = store_statement(store, STORE_SQL_SET_DRAINING);
 	(void)sqlite3_bind_int(statement, 1, is_draining);
 	rc = store_run(store, statement, doing, err);
+
 	return store_finish(store, rc, doing, err);
 }

@@ -63,11 +63,13 @@ static int store_configure(struct store *store, struct err *err)
 	    "PRAGMA temp_store = MEMORY",      "PRAGMA trusted_schema = OFF",
 	    "PRAGMA secure_delete = FAST",     "PRAGMA mmap_size = 0",
 	};
+
 	for (size_t i = 0; i < array_length(pragmas); i++) {
 		int rc = store_exec(store, pragmas[i], "opening the store", err);
 		if (rc < 0)
 			return rc;
 	}
+
 	char sizes[128];
 	(void)snprintf(sizes, sizeof(sizes),
 		       "PRAGMA cache_size = -%d; PRAGMA journal_size_limit = %d", STORE_CACHE_KIB,
@@ -88,10 +90,12 @@ static int store_connect(struct store *store, const char *path, struct err *err)
 	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
 	if (sqlite3_open_v2(path, &store->db, flags, NULL) != SQLITE_OK)
 		return store_fail(store, "opening the store", err);
+
 	(void)sqlite3_extended_result_codes(store->db, 1);
 	/* A file that is refused stays as it is, and so does one whose fsync has failed. */
 	(void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 	(void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+
 	return 0;
 }
 
@@ -111,12 +115,14 @@ static int store_fill(struct store *store, struct err *err)
 	char sql[sizeof(store_schema) + 128], header[160];
 	bool strict = sqlite3_libversion_number() >= STORE_STRICT_VERSION;
 	const char *word = strict ? "STRICT" : "", *comma = strict ? ", " : "", *blank = " ";
+
 	(void)snprintf(sql, sizeof(sql), store_schema, comma, word, blank, word, comma, word, blank,
 		       word);
 	(void)snprintf(header, sizeof(header),
 		       "PRAGMA page_size = %d; PRAGMA auto_vacuum = NONE;"
 		       "PRAGMA application_id = %d; PRAGMA user_version = %d",
 		       STORE_PAGE_BYTES, STORE_APPLICATION_ID, STORE_VERSION);
+
 	int rc = store_exec(store, header, "making the store", err);
 	if (rc == 0)
 		rc = store_configure(store, err);
@@ -124,13 +130,16 @@ static int store_fill(struct store *store, struct err *err)
 		rc = store_exec(store, "BEGIN", "making the store", err);
 	if (rc == 0)
 		rc = store_exec(store, sql, "making the store", err);
+
 	if (rc == 0)
 		rc = store_exec(store, "COMMIT", "making the store", err);
+
 	/* All of it is in the one file that gets the name. Closing would do that too, and keep
 	 * quiet when it fails. */
 	if (rc == 0 && sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
 						 NULL) != SQLITE_OK)
 		rc = store_fail(store, "making the store", err);
+
 	return rc;
 }
 
@@ -165,23 +174,28 @@ static int store_make(const char *path, const char *directory, struct err *err)
 	int rc = file_path(temporary, err, "%s.new-XXXXXX", path);
 	if (rc < 0)
 		return rc;
+
 	_cleanup_close_ int fd = mkostemp(temporary, O_CLOEXEC); /* 0600 */
 	if (fd < 0)
 		return err_set(err, -errno, "cannot make '%s': %s", path, err_describe(-errno));
+
 	struct store store = {.path = temporary};
 	rc = store_connect(&store, temporary, err);
 	if (rc == 0)
 		rc = store_fill(&store, err);
 	store.is_broken = rc < 0; /* no use in writing more */
 	store_disconnect(&store);
+
 	if (rc == 0 && fsync(fd) < 0)
 		rc = err_set(err, -errno, "cannot write '%s': %s", path, err_describe(-errno));
 	if (rc == 0)
 		rc = store_publish(temporary, path, err);
 	(void)unlink(temporary); /* gone already where it was renamed */
+
 	char wal[FILE_PATH_MAX];
 	if (file_path(wal, NULL, "%s-wal", temporary) == 0)
 		(void)unlink(wal);
+
 	return rc == 0 ? store_sync_directory(directory, err) : rc;
 }
 
@@ -199,8 +213,10 @@ static int store_check_file(const char *path, struct stat *about, struct err *er
 {
 	const char *what = NULL;
 	int rc = -EUCLEAN;
+
 	if (lstat(path, about) < 0)
 		return err_set(err, -errno, "cannot open '%s': %s", path, err_describe(-errno));
+
 	if (S_ISDIR(about->st_mode)) {
 		what = "is a directory";
 		rc = -EISDIR;
@@ -212,6 +228,7 @@ static int store_check_file(const char *path, struct stat *about, struct err *er
 	} else if (about->st_size == 0) {
 		what = "is empty, which a queue's database never is: it is damaged";
 	}
+
 	return what ? err_set(
 			  err, rc,
 			  "'%s' %s; it is kept as it is: restore a copy, or move it away to begin "
@@ -236,11 +253,13 @@ static int store_check_header(struct store *store, uint32_t *out_pages, struct e
 	int rc = sqlite3_file_control(store->db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
 	if (rc != SQLITE_OK || !file || !file->pMethods)
 		return store_fail(store, "opening the store", err);
+
 	rc = file->pMethods->xRead(file, header, sizeof(header), 0);
 	if (rc != SQLITE_OK && rc != SQLITE_IOERR_SHORT_READ)
 		return err_set(err, -EIO, "cannot read '%s'", store->path);
 	if (rc == SQLITE_IOERR_SHORT_READ || memcmp(header, "SQLite format 3", 16) != 0)
 		return store_damaged(store, err, "it does not begin as an SQLite database does");
+
 	uint32_t application = store_header_u32(header, 68);
 	if (application != STORE_APPLICATION_ID)
 		return err_set(
@@ -248,9 +267,11 @@ static int store_check_header(struct store *store, uint32_t *out_pages, struct e
 		    "'%s' is a database of another program (application id 0x%08x); it is kept "
 		    "as it is: move it away to begin with an empty queue",
 		    store->path, application);
+
 	if (store_header_u32(header, 16) >> 16 != STORE_PAGE_BYTES)
 		return store_damaged(store, err, "its pages have %u bytes",
 				     header[16] << 8 | header[17]);
+
 	*out_pages = store_header_u32(header, 28);
 	return 0;
 }
@@ -260,6 +281,7 @@ static int store_check_header(struct store *store, uint32_t *out_pages, struct e
 static int store_upgrade(struct store *store, int version, struct err *err)
 {
 	static const char doing[] = "bringing the store of an earlier release up to date";
+
 	static const char *const steps[STORE_VERSION] = {
 	    [1] = "ALTER TABLE jobs ADD COLUMN resources TEXT",
 	    [2] = "ALTER TABLE jobs ADD COLUMN wants TEXT NOT NULL DEFAULT '';"
@@ -279,17 +301,21 @@ static int store_upgrade(struct store *store, int version, struct err *err)
 		  " WHERE reason NOT IN ('ExitCode', 'Signal', 'User', 'DependencyFailed')",
 	};
 	char last[64];
+
 	if (version == STORE_VERSION)
 		return 0;
+
 	int rc = store_exec(store, "BEGIN IMMEDIATE", doing, err);
 	for (int step = version; rc == 0 && step < STORE_VERSION; step++) {
 		rc = store_exec(store, steps[step], doing, err);
 	}
+
 	(void)snprintf(last, sizeof(last), "PRAGMA user_version = %d; COMMIT", STORE_VERSION);
 	if (rc == 0)
 		rc = store_exec(store, last, doing, err);
 	if (rc < 0)
 		(void)sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+
 	return rc;
 }
 
@@ -297,10 +323,13 @@ static int store_check_version(struct store *store, struct err *err)
 {
 	sqlite3_stmt *query = NULL;
 	int version = -1;
+
 	if (sqlite3_prepare_v2(store->db, "PRAGMA user_version", -1, &query, NULL) == SQLITE_OK &&
 	    sqlite3_step(query) == SQLITE_ROW)
 		version = sqlite3_column_int(query, 0);
+
 	int rc = version < 0 ? store_fail(store, "reading its version", err) : 0;
+
 	(void)sqlite3_finalize(query);
 	if (rc == 0 && version > STORE_VERSION)
 		return err_set(
@@ -308,8 +337,10 @@ static int store_check_version(struct store *store, struct err *err)
 		    "'%s' is of version %d, which a later release of sluice has made; this one "
 		    "knows up to %d: install the later one again",
 		    store->path, version, STORE_VERSION);
+
 	if (rc == 0 && version < 1)
 		return store_damaged(store, err, "version %d", version);
+
 	return rc < 0 ? rc : store_upgrade(store, version, err);
 }
 
@@ -322,9 +353,11 @@ static int store_quick_check(struct store *store, struct err *err)
 	    "PRAGMA quick_check(jobs)",
 	    "PRAGMA quick_check(attempts)",
 	};
+
 	for (size_t i = 0; i < array_length(checks); i++) {
 		sqlite3_stmt *query = NULL;
 		int rc = 0;
+
 		if (sqlite3_prepare_v2(store->db, checks[i], -1, &query, NULL) != SQLITE_OK ||
 		    sqlite3_step(query) != SQLITE_ROW) {
 			rc = store_fail(store, "checking it", err);
@@ -337,10 +370,12 @@ static int store_quick_check(struct store *store, struct err *err)
 				rc = store_damaged(store, err, "%.*s", (int)strcspn(says, "\n"),
 						   says);
 		}
+
 		(void)sqlite3_finalize(query);
 		if (rc < 0)
 			return rc;
 	}
+
 	return 0;
 }
 
@@ -350,12 +385,14 @@ static int store_read_next_id(struct store *store, struct err *err)
 	int step = sqlite3_step(query);
 	int64_t next = step == SQLITE_ROW ? sqlite3_column_int64(query, 0) : 0;
 	int rc = 0;
+
 	if (step != SQLITE_ROW && step != SQLITE_DONE)
 		rc = store_fail(store, "reading the next id", err);
 	else if (next < 1)
 		rc = store_damaged(store, err, "it has no next id");
 	else
 		store->next_id = (uint64_t)next;
+
 	(void)sqlite3_reset(query);
 	return rc;
 }
@@ -379,18 +416,23 @@ static int store_open_old(struct store *store, const struct stat *about, struct 
 	int rc = file_path(wal_path, err, "%s-wal", store->path);
 	if (rc == 0)
 		rc = store_connect(store, store->path, err);
+
 	if (rc < 0)
 		return rc;
+
 	rc = store_check_header(store, &pages, err);
 	if (rc < 0)
 		return rc;
+
 	rc = store_wal_check(wal_path, STORE_PAGE_BYTES, &wal, err);
 	if (rc < 0)
 		return rc;
+
 	/* While a log is there, the database may be in the middle of taking it in. */
 	if (wal.frames == 0 && (uint64_t)about->st_size / STORE_PAGE_BYTES < pages)
 		return store_damaged(store, err, "cut off after %llu of %u pages",
 				     (unsigned long long)about->st_size / STORE_PAGE_BYTES, pages);
+
 	rc = store_configure(store, err);
 	/* After wal_autocheckpoint, which has a hook of its own. */
 	(void)sqlite3_wal_hook(store->db, store_on_commit, store);
@@ -398,12 +440,14 @@ static int store_open_old(struct store *store, const struct stat *about, struct 
 		rc = store_check_version(store, err);
 	if (rc == 0)
 		rc = store_quick_check(store, err);
+
 	if (rc == 0)
 		rc = store_prepare(store, err);
 	if (rc == 0)
 		rc = store_read_next_id(store, err);
 	if (rc == 0 && wal.frames > 0)
 		rc = store_empty_log(store, err);
+
 	return rc;
 }
 
@@ -416,12 +460,14 @@ static int store_open_new(const char *path, const char *directory, struct err *e
 	int rc = file_path(wal, err, "%s-wal", path);
 	if (rc < 0)
 		return rc;
+
 	if (file_exists(wal))
 		return err_set(
 		    err, -EUCLEAN,
 		    "'%s' is there, but not its database: restore '%s', or move the log away to "
 		    "begin with an empty queue",
 		    wal, path);
+
 	return store_make(path, directory, err);
 }
 
@@ -431,19 +477,24 @@ int store_open(const char *path, struct store **out, struct err *err)
 	int rc = file_path(directory, err, "%s", path);
 	if (rc < 0)
 		return rc;
+
 	char *slash = strrchr(directory, '/');
 	(void)snprintf(slash ? slash + (slash == directory) : directory, 2, "%s", slash ? "" : ".");
+
 	rc = store_check_place(directory, 0, err);
 	if (rc < 0)
 		return rc;
+
 	struct stat about;
 	bool is_new = lstat(path, &about) < 0 && errno == ENOENT;
 	if (is_new)
 		rc = store_open_new(path, directory, err);
 	if (rc == 0)
 		rc = store_check_file(path, &about, err);
+
 	if (rc < 0)
 		return rc;
+
 	struct store *store = calloc(1, sizeof(*store));
 	if (store)
 		store->path = strdup(path);
@@ -451,14 +502,17 @@ int store_open(const char *path, struct store **out, struct err *err)
 		(void)store_close(store);
 		return err_set(err, -ENOMEM, "opening '%s': out of memory", path);
 	}
+
 	store->is_new = is_new;
 	store->checkpoint_at = STORE_WAL_PAGES;
+
 	rc = store_open_old(store, &about, err);
 	if (rc < 0) {
 		store->is_broken = true; /* as it is */
 		(void)store_close(store);
 		return rc;
 	}
+
 	*out = store;
 	return 0;
 }

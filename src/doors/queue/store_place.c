@@ -31,6 +31,7 @@ int store_check_place(const char *directory, uint32_t fs_type, struct err *err)
 				       directory, err_describe(-errno));
 		fs_type = (uint32_t)about.f_type;
 	}
+
 	for (size_t i = 0; i < array_length(store_places); i++)
 		if (store_places[i].type == fs_type)
 			return err_set(
@@ -39,5 +40,6 @@ int store_check_place(const char *directory, uint32_t fs_type, struct err *err)
 			    "state of the queue must lie on a disk of this machine "
 			    "(--state-dir names another directory)",
 			    directory, store_places[i].name);
+
 	return 0;
 }

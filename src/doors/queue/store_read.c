@@ -90,14 +90,17 @@ static int store_row_job(struct store *store, sqlite3_stmt *statement, struct jo
 {
 	struct store_row row = {.statement = statement};
 	struct job job = {.id = (uint64_t)sqlite3_column_int64(statement, COLUMN_ID)};
+
 	row_copy(&row, COLUMN_KEY, job.key, sizeof(job.key));
 	row_copy(&row, COLUMN_NAME, job.name, sizeof(job.name));
 	job.uid = row_u32(&row, COLUMN_UID);
+
 	const char *state = row_text(&row, COLUMN_STATE);
 	const char *reason = row_text(&row, COLUMN_REASON);
 	if (!state || job_state_from_string(state, &job.state) < 0 || !reason ||
 	    job_reason_from_string(reason, &job.reason) < 0)
 		row.is_bad = true;
+
 	job.reason_text = (char *)row_text(&row, COLUMN_REASON_TEXT);
 	job.reason_detail = (char *)row_text(&row, COLUMN_REASON_DETAIL);
 	job.gpus = row_u32(&row, COLUMN_GPUS);
@@ -109,6 +112,7 @@ static int store_row_job(struct store *store, sqlite3_stmt *statement, struct jo
 	job.simulated = sqlite3_column_int(statement, COLUMN_SIMULATED) != 0;
 	job.attempt = row_u32(&row, COLUMN_ATTEMPT);
 	job.submitted_unix_ns = sqlite3_column_int64(statement, COLUMN_SUBMITTED);
+
 	job.started_unix_ns = sqlite3_column_int64(statement, COLUMN_STARTED);
 	job.ended_unix_ns = sqlite3_column_int64(statement, COLUMN_ENDED);
 	job.has_exit = sqlite3_column_type(statement, COLUMN_EXIT_CODE) != SQLITE_NULL;
@@ -121,18 +125,23 @@ static int store_row_job(struct store *store, sqlite3_stmt *statement, struct jo
 	job.failed_attempts = row_u32(&row, COLUMN_FAILED_ATTEMPTS);
 	job.not_before_unix_ns = sqlite3_column_int64(statement, COLUMN_NOT_BEFORE);
 	store_row_wants(&row, &job.wants);
+
 	bool has_end = sqlite3_column_type(statement, COLUMN_ENDED) != SQLITE_NULL;
 	if (job_state_is_final(job.state) != has_end)
 		row.is_bad = true;
+
 	int rc = 0;
+
 	if (row.out_of_memory)
 		rc = err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", job.id);
 	else if (row.is_bad)
 		rc = store_damaged(store, err, "the row of job %" PRIu64, job.id);
+
 	if (rc < 0) {
 		wants_done(&job.wants);
 		return rc;
 	}
+
 	*out = job;
 	return 0;
 }
@@ -157,14 +166,18 @@ static int store_visit_row(struct store *store, sqlite3_stmt *query, struct stor
 	int rc = store_row_job(store, query, &job, err);
 	if (rc < 0)
 		return rc;
+
 	const char *grants = row_text(&row, COLUMN_GRANTS);
 	const char *observations = row_text(&row, COLUMN_OBSERVATIONS);
+
 	if (row.out_of_memory)
 		rc = err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", job.id);
 	visit->rows++;
+
 	if (rc == 0)
 		rc = visit->each ? visit->each(&job, grants, observations, visit->context)
 				 : visit->load(&job, grants, visit->context);
+
 	wants_done(&job.wants);
 	return rc;
 }
@@ -242,10 +255,12 @@ int store_is_draining(struct store *store, bool *out, struct err *err)
 	sqlite3_stmt *query = store_statement(store, STORE_SQL_IS_DRAINING);
 	int step = sqlite3_step(query);
 	int rc = 0;
+
 	if (step == SQLITE_ROW || step == SQLITE_DONE)
 		*out = step == SQLITE_ROW && sqlite3_column_int(query, 0) != 0;
 	else
 		rc = store_fail(store, "reading whether jobs are started", err);
+
 	(void)sqlite3_reset(query);
 	return rc;
 }
@@ -256,6 +271,7 @@ int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *ou
 	sqlite3_stmt *query = store_statement(store, STORE_SQL_FIND_KEY);
 	(void)sqlite3_bind_int64(query, 1, uid);
 	(void)sqlite3_bind_text(query, 2, key, -1, SQLITE_STATIC);
+
 	int rc = 0, step = sqlite3_step(query);
 	if (step == SQLITE_ROW)
 		*out_id = (uint64_t)sqlite3_column_int64(query, 0);
@@ -263,6 +279,7 @@ int store_find_key(struct store *store, uid_t uid, const char *key, uint64_t *ou
 		rc = err_set(err, -ENOENT, "no job of uid %u has the key '%s'", uid, key);
 	else
 		rc = store_fail(store, "looking for a job's key", err);
+
 	store_reset(query);
 	return rc;
 }
@@ -278,6 +295,7 @@ static int store_take_spec(struct store *store, sqlite3_stmt *query, uint64_t id
 	if (length > SPEC_BYTES_MAX ||
 	    store_sum(bytes ? bytes : "", (size_t)length) != sqlite3_column_int64(query, 0))
 		return store_damaged(store, err, "the specification of job %" PRIu64, id);
+
 	char *copy = malloc((size_t)length + 1);
 	if (!copy)
 		return err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", id);
@@ -286,6 +304,7 @@ static int store_take_spec(struct store *store, sqlite3_stmt *query, uint64_t id
 	copy[length] = '\0';
 	*out_bytes = copy;
 	*out_length = (size_t)length;
+
 	return 0;
 }
 
@@ -294,6 +313,7 @@ int store_spec(struct store *store, uint64_t id, char **out_bytes, size_t *out_l
 {
 	sqlite3_stmt *query = store_statement(store, STORE_SQL_SPEC);
 	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)id);
+
 	int rc, step = sqlite3_step(query);
 	if (step == SQLITE_ROW)
 		rc = store_take_spec(store, query, id, out_bytes, out_length, err);
@@ -301,6 +321,7 @@ int store_spec(struct store *store, uint64_t id, char **out_bytes, size_t *out_l
 		rc = err_set(err, -ENOENT, "there is no job %" PRIu64, id);
 	else
 		rc = store_fail(store, "reading a job's specification", err);
+
 	(void)sqlite3_reset(query);
 	return rc;
 }
@@ -311,7 +332,9 @@ int store_array(struct store *store, uint64_t array_id, struct store_array *out,
 {
 	sqlite3_stmt *query = store_statement(store, STORE_SQL_ARRAY);
 	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)array_id);
+
 	int rc = 0;
+
 	if (sqlite3_step(query) == SQLITE_ROW)
 		*out = (struct store_array){
 		    .count = (uint64_t)sqlite3_column_int64(query, 0),
@@ -323,6 +346,7 @@ int store_array(struct store *store, uint64_t array_id, struct store_array *out,
 		};
 	else
 		rc = store_fail(store, "reading an array of jobs", err);
+
 	(void)sqlite3_reset(query);
 	return rc;
 }
@@ -332,12 +356,14 @@ static int store_number(struct store *store, sqlite3_stmt *query, int64_t none, 
 			const char *doing, struct err *err)
 {
 	int rc = 0;
+
 	if (sqlite3_step(query) == SQLITE_ROW)
 		*out = sqlite3_column_type(query, 0) == SQLITE_NULL
 			   ? none
 			   : sqlite3_column_int64(query, 0);
 	else
 		rc = store_fail(store, doing, err);
+
 	(void)sqlite3_reset(query);
 	return rc;
 }
@@ -361,6 +387,7 @@ static int store_row_attempt(struct store *store, sqlite3_stmt *query, uint64_t 
 			     struct store_attempt *out, struct err *err)
 {
 	const char *reason = (const char *)sqlite3_column_text(query, 5);
+
 	*out = (struct store_attempt){
 	    .number = (uint32_t)sqlite3_column_int64(query, 0),
 	    .started_unix_ns = sqlite3_column_int64(query, 1),
@@ -373,6 +400,7 @@ static int store_row_attempt(struct store *store, sqlite3_stmt *query, uint64_t 
 	};
 	if (!reason)
 		return err_set(err, -ENOMEM, "reading job %" PRIu64 ": out of memory", id);
+
 	return job_reason_from_string(reason, &out->reason) < 0
 		   ? store_damaged(store, err, "an attempt of job %" PRIu64, id)
 		   : 0;
@@ -384,7 +412,9 @@ int store_attempts(struct store *store, uint64_t id,
 {
 	sqlite3_stmt *query = store_statement(store, STORE_SQL_ATTEMPTS);
 	(void)sqlite3_bind_int64(query, 1, (sqlite3_int64)id);
+
 	int rc = 0, step;
+
 	while (rc == 0 && (step = sqlite3_step(query)) != SQLITE_DONE) {
 		struct store_attempt attempt;
 		rc = step == SQLITE_ROW ? store_row_attempt(store, query, id, &attempt, err)
@@ -392,6 +422,7 @@ int store_attempts(struct store *store, uint64_t id,
 		if (rc == 0)
 			rc = each(&attempt, context);
 	}
+
 	(void)sqlite3_reset(query);
 	return rc;
 }

@@ -40,6 +40,7 @@ struct usage_table {
 static const char *usage_want(const char *wants, const char *name, size_t *out_length)
 {
 	size_t length = strlen(name);
+
 	for (const char *line = wants; line && *line; line = strchr(line, '\n')) {
 		line += *line == '\n';
 		if (strncmp(line, name, length) == 0 && line[length] == '=') {
@@ -47,6 +48,7 @@ static const char *usage_want(const char *wants, const char *name, size_t *out_l
 			return line + length + 1;
 		}
 	}
+
 	return NULL;
 }
 
@@ -63,6 +65,7 @@ static int usage_find(struct usage_table *table, uid_t uid, const char *project,
 {
 	struct store_usage *usage = table->usage;
 	uint32_t at = usage_hash(uid, project, length) % USAGE_PLACES;
+
 	for (; table->place[at] > 0; at = (at + 1) % USAGE_PLACES) {
 		struct store_use *use = &usage->items[table->place[at] - 1];
 		if (use->uid == uid && strncmp(use->project, project, length) == 0 &&
@@ -71,15 +74,18 @@ static int usage_find(struct usage_table *table, uid_t uid, const char *project,
 			return 0;
 		}
 	}
+
 	if (usage->count == STORE_USAGE_MAX)
 		return err_set(err, -E2BIG,
 			       "more than %d pairs of user and project: ask for one user",
 			       STORE_USAGE_MAX);
+
 	struct store_use *use = &usage->items[usage->count++];
 	*use = (struct store_use){.uid = uid};
 	memcpy(use->project, project, length);
 	table->place[at] = (uint16_t)usage->count;
 	*out = use;
+
 	return 0;
 }
 
@@ -104,12 +110,15 @@ static int usage_row(struct usage_table *table, sqlite3_stmt *query,
 	const char *cpu = usage_want(wants, "cpu_milli", &cpu_length);
 	uint64_t cpu_milli = 0;
 	struct store_use *use = NULL;
+
 	if (project_length >= WANTS_NAME_MAX)
 		project_length = WANTS_NAME_MAX - 1;
+
 	int rc = usage_find(table, (uid_t)sqlite3_column_int64(query, USAGE_UID),
 			    project ? project : "", project_length, &use, err);
 	if (rc < 0)
 		return rc;
+
 	uint64_t job = (uint64_t)sqlite3_column_int64(query, USAGE_JOB);
 	uint64_t gpus = (uint64_t)sqlite3_column_int64(query, USAGE_GPUS);
 	uint64_t numerator = (uint64_t)sqlite3_column_int64(query, USAGE_NUMERATOR);
@@ -117,6 +126,7 @@ static int usage_row(struct usage_table *table, sqlite3_stmt *query,
 	uint64_t wall_ms = usage_ms(query, window);
 	bool has_cpu = cpu && parse_u64_span(cpu, cpu_length, 1, UINT32_MAX, &cpu_milli) == 0;
 	bool is_new = job != table->last_job;
+
 	use->jobs += is_new;
 	use->cpu_jobs += is_new && has_cpu;
 	use->failed += sqlite3_column_int(query, USAGE_FAILED) != 0;
@@ -125,6 +135,7 @@ static int usage_row(struct usage_table *table, sqlite3_stmt *query,
 							: wall_ms * gpus;
 	use->cpu_ms += wall_ms * cpu_milli / 1000;
 	table->last_job = job;
+
 	return 0;
 }
 
@@ -141,19 +152,25 @@ int store_usage(struct store *store, const struct store_usage_window *window,
 	struct usage_table *table = calloc(1, sizeof(*table));
 	sqlite3_stmt *query = store_statement(store, STORE_SQL_USAGE);
 	int rc = out->items && table ? 0 : err_set(err, -ENOMEM, "out of memory for the usage");
+
 	(void)sqlite3_bind_int64(query, 1, window->since_unix_ns);
 	(void)sqlite3_bind_int64(query, 2, window->until_unix_ns);
 	(void)sqlite3_bind_int64(query, 3, window->uid);
+
 	if (table)
 		table->usage = out;
+
 	int step = SQLITE_DONE;
 	while (rc == 0 && (step = sqlite3_step(query)) == SQLITE_ROW)
 		rc = usage_row(table, query, window, err);
+
 	if (rc == 0 && step != SQLITE_DONE)
 		rc = store_fail(store, "reading attempts", err);
 	(void)sqlite3_reset(query);
 	free(table);
+
 	if (rc < 0)
 		store_usage_done(out);
+
 	return rc;
 }

@@ -53,6 +53,7 @@ static bool wal_sum_is(const struct wal_reader *reader, const unsigned char *at)
 static ssize_t wal_read(int fd, unsigned char *data, size_t length, off_t offset)
 {
 	size_t done = 0;
+
 	while (done < length) {
 		ssize_t got = pread(fd, data + done, length - done, offset + (off_t)done);
 		if (got < 0 && errno == EINTR)
@@ -61,8 +62,10 @@ static ssize_t wal_read(int fd, unsigned char *data, size_t length, off_t offset
 			return -errno;
 		if (got == 0)
 			break;
+
 		done += (size_t)got;
 	}
+
 	return (ssize_t)done;
 }
 
@@ -91,9 +94,11 @@ static int wal_read_header(struct wal_reader *reader, const char *path, struct e
 	ssize_t got = wal_read(reader->fd, header, sizeof(header), 0);
 	if (got < 0)
 		return err_set(err, (int)got, "cannot read '%s': %s", path, err_describe((int)got));
+
 	/* SQLite syncs the header before it writes what follows. */
 	if (got < WAL_HEADER)
 		return 1;
+
 	if (wal_is_zero(header, sizeof(header))) {
 		off_t offset = WAL_HEADER;
 		size_t size = WAL_FRAME_HEADER + reader->page_bytes;
@@ -102,16 +107,20 @@ static int wal_read_header(struct wal_reader *reader, const char *path, struct e
 				return wal_damaged(path, "its header is empty", err);
 			offset += got;
 		}
+
 		return 1;
 	}
+
 	uint32_t magic = wal_u32(header, true);
 	if ((magic & ~UINT32_C(1)) != WAL_MAGIC || wal_u32(header + 4, true) != WAL_VERSION ||
 	    wal_u32(header + 8, true) != reader->page_bytes)
 		return wal_damaged(path, "its header is not that of a log of this database", err);
+
 	reader->big_endian = magic & 1;
 	wal_sum(reader, header, WAL_FRAME_HEADER);
 	if (!wal_sum_is(reader, header + 24))
 		return wal_damaged(path, "the checksum of its header is wrong", err);
+
 	memcpy(reader->salts, header + 16, sizeof(reader->salts));
 	return 0;
 }
@@ -125,6 +134,7 @@ static int wal_check_tail(struct wal_reader *reader, const char *path, off_t off
 {
 	unsigned char header[WAL_FRAME_HEADER];
 	unsigned ends = 0;
+
 	for (;; offset += WAL_FRAME_HEADER + (off_t)reader->page_bytes) {
 		ssize_t got = wal_read(reader->fd, header, sizeof(header), offset);
 		if (got < 0)
@@ -134,6 +144,7 @@ static int wal_check_tail(struct wal_reader *reader, const char *path, off_t off
 			return 0;
 		if (memcmp(header + 8, reader->salts, sizeof(reader->salts)) != 0)
 			continue; /* left from before the log began anew */
+
 		if (wal_u32(header, true) != 0 && wal_u32(header + 4, true) != 0 && ++ends > 1)
 			return wal_damaged(path, "whole transactions follow a broken page", err);
 	}
@@ -145,22 +156,29 @@ static int wal_check(struct wal_reader *reader, const char *path, struct store_w
 	int rc = wal_read_header(reader, path, err);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;
+
 	size_t size = WAL_FRAME_HEADER + reader->page_bytes;
 	off_t offset = WAL_HEADER;
+
 	for (uint64_t count = 1;; count++, offset += (off_t)size) {
 		ssize_t got = wal_read(reader->fd, reader->frame, size, offset);
 		if (got < 0)
 			return err_set(err, (int)got, "cannot read '%s': %s", path,
 				       err_describe((int)got));
+
 		const unsigned char *frame = reader->frame;
+
 		if ((size_t)got < size)
 			return 0;
+
 		wal_sum(reader, frame, 8);
 		wal_sum(reader, frame + WAL_FRAME_HEADER, reader->page_bytes);
+
 		if (wal_u32(frame, true) == 0 ||
 		    memcmp(frame + 8, reader->salts, sizeof(reader->salts)) != 0 ||
 		    !wal_sum_is(reader, frame + 16))
 			return wal_check_tail(reader, path, offset, err);
+
 		if (wal_u32(frame + 4, true) != 0)
 			out->frames = count;
 	}
@@ -172,15 +190,18 @@ int store_wal_check(const char *path, uint32_t page_bytes, struct store_wal *out
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0 && errno != ENOENT)
 		return err_set(err, -errno, "cannot open '%s': %s", path, err_describe(-errno));
+
 	if (fd >= 0) {
 		_cleanup_free_ unsigned char *frame = malloc(WAL_FRAME_HEADER + (size_t)page_bytes);
 		if (!frame)
 			return err_set(err, -ENOMEM, "reading '%s': out of memory", path);
+
 		struct wal_reader reader = {.fd = fd, .page_bytes = page_bytes, .frame = frame};
 		int rc = wal_check(&reader, path, &found, err);
 		if (rc < 0)
 			return rc;
 	}
+
 	*out = found;
 	return 0;
 }

@@ -28,17 +28,20 @@ static int token_check_dir(int fd, const char *path, struct err *err)
 	struct stat status;
 	if (fstat(fd, &status) < 0)
 		return err_set(err, -errno, "looking at '%s': %s", path, err_describe(errno));
+
 	if (status.st_uid != 0 && status.st_uid != geteuid())
 		return err_set(err, -EPERM,
 			       "'%s' belongs to uid %u, not to root or to you: set "
 			       "SLUICE_RUNTIME_DIR to a directory of your own",
 			       path, (unsigned)status.st_uid);
+
 	if (status.st_mode & (S_IWGRP | S_IWOTH))
 		return err_set(
 		    err, -EPERM,
 		    "'%s' can be written by others (mode %04o), who could take GPUs away "
 		    "from running jobs: chmod it to 0755",
 		    path, (unsigned)(status.st_mode & 07777));
+
 	return 0;
 }
 
@@ -48,6 +51,7 @@ static int token_open_dir(const char *runtime_dir, int *out_fd, struct err *err)
 	int result = file_path(path, err, "%s/gpu", runtime_dir);
 	if (result < 0)
 		return result;
+
 	result = file_mkdirs(runtime_dir, 0755, err);
 	if (result < 0)
 		return result;
@@ -57,19 +61,23 @@ static int token_open_dir(const char *runtime_dir, int *out_fd, struct err *err)
 	if (parent < 0)
 		return err_set(err, -errno, "opening the directory '%s': %s", runtime_dir,
 			       err_describe(errno));
+
 	result = token_check_dir(parent, runtime_dir, err);
 	if (result < 0)
 		return result;
 
 	if (mkdirat(parent, "gpu", 0755) < 0 && errno != EEXIST)
 		return err_set(err, -errno, "making '%s': %s", path, err_describe(errno));
+
 	_cleanup_close_ int fd = openat(parent, "gpu", flags);
 	if (fd < 0)
 		return err_set(err, -errno, "opening the directory '%s': %s", path,
 			       err_describe(errno));
+
 	result = token_check_dir(fd, path, err);
 	if (result < 0)
 		return result;
+
 	*out_fd = take_fd(&fd);
 	return 0;
 }
@@ -78,19 +86,23 @@ int token_place_open(const char *runtime_dir, const char *sim_state, struct toke
 		     struct err *err)
 {
 	struct token_place place = TOKEN_PLACE_NONE;
+
 	if (sim_state) {
 		struct stat status;
 		if (stat(sim_state, &status) < 0)
 			return err_set(err, -errno, "the simulated machine '%s': %s", sim_state,
 				       err_describe(errno));
+
 		(void)snprintf(place.machine, sizeof(place.machine), "%" PRIx64 "-%" PRIx64,
 			       (uint64_t)status.st_dev, (uint64_t)status.st_ino); /* 33 at most */
 	}
+
 	if (runtime_dir) {
 		int result = token_open_dir(runtime_dir, &place.dir_fd, err);
 		if (result < 0)
 			return result;
 	}
+
 	*out = place;
 	return 0;
 }
@@ -112,6 +124,7 @@ static int token_check_unit(const char *unit, unsigned slot, struct err *err)
 		good = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
 		       (byte >= '0' && byte <= '9') || byte == '-' || byte == '/';
 	}
+
 	return good ? 0
 		    : err_set(err, -EINVAL, "'%.*s' slot %u is no unit that can be taken",
 			      TOKEN_UNIT_MAX, unit, slot);
@@ -141,12 +154,14 @@ int token_socket_listen(const char *name, struct err *err)
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_set(err, -errno, "making a socket: %s", err_describe(errno));
+
 	struct sockaddr_un address;
 	socklen_t length = token_address(name, &address);
 	if (bind(fd, (struct sockaddr *)&address, length) < 0)
 		return err_set(err, -errno, "binding '@%s': %s", name, err_describe(errno));
 	if (listen(fd, TOKEN_BACKLOG) < 0)
 		return err_set(err, -errno, "listening on '@%s': %s", name, err_describe(errno));
+
 	return take_fd(&fd);
 }
 
@@ -155,6 +170,7 @@ int token_socket_connect(const char *name, struct note *out_holder, struct err *
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_set(err, -errno, "making a socket: %s", err_describe(errno));
+
 	struct sockaddr_un address;
 	socklen_t length = token_address(name, &address);
 	if (connect(fd, (struct sockaddr *)&address, length) < 0)
@@ -162,12 +178,14 @@ int token_socket_connect(const char *name, struct note *out_holder, struct err *
 
 	struct ucred peer = {0};
 	socklen_t size = sizeof(peer);
+
 	*out_holder = (struct note){0};
 	/* pid 0 when the holder lives in a PID namespace that we do not see. */
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) {
 		out_holder->pid = peer.pid;
 		out_holder->uid = peer.uid;
 	}
+
 	return take_fd(&fd);
 }
 
@@ -197,16 +215,20 @@ static int token_open_file(int dir_fd, const char *name, struct err *err)
 	int flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 	int fd = openat(dir_fd, name, flags | O_CREAT, 0644);
 	bool refused = fd < 0 && errno == EACCES;
+
 	if (refused)
 		fd = openat(dir_fd, name, flags);
+
 	if (refused && fd < 0 && errno == ENOENT)
 		return err_set(err, -EACCES,
 			       "the lock file '%s' is not there yet and you may not make it: set "
 			       "SLUICE_RUNTIME_DIR to a directory of your own",
 			       name);
+
 	if (fd < 0)
 		return err_set(err, -errno, "opening the lock file '%s': %s", name,
 			       err_describe(errno));
+
 	return fd;
 }
 
@@ -224,6 +246,7 @@ static int token_is_in_place(int dir_fd, const char *name, int fd, struct err *e
 		return errno == ENOENT ? 0
 				       : err_set(err, -errno, "looking at the lock file '%s': %s",
 						 name, err_describe(errno));
+
 	return ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
 }
 
@@ -246,22 +269,26 @@ static int token_lock(int dir_fd, const char *name, const struct note *self, int
 		_cleanup_close_ int fd = token_open_file(dir_fd, name, err);
 		if (fd < 0)
 			return fd;
+
 		int in_place = token_is_in_place(dir_fd, name, fd, err);
 		if (in_place < 0)
 			return in_place;
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 			return err_set(err, errno == EWOULDBLOCK ? -EBUSY : -errno,
 				       "locking '%s': %s", name, err_describe(errno));
+
 		/* Somebody may have removed or replaced the file between open and lock. */
 		in_place = token_is_in_place(dir_fd, name, fd, err);
 		if (in_place < 0)
 			return in_place;
+
 		if (in_place) {
 			token_write_note(dir_fd, name, self);
 			*out_fd = take_fd(&fd);
 			return 0;
 		}
 	}
+
 	return err_set(err, -EAGAIN, "the lock file '%s' is being replaced all the time", name);
 }
 
@@ -281,6 +308,7 @@ int token_take(const struct token_place *place, const char *unit, unsigned slot,
 		return socket_fd;
 
 	_cleanup_close_ int lock_fd = -1;
+
 	if (place->dir_fd >= 0) {
 		char file[TOKEN_FILE_MAX];
 		token_file_name(unit, slot, file);
@@ -288,6 +316,7 @@ int token_take(const struct token_place *place, const char *unit, unsigned slot,
 		if (result < 0)
 			return result;
 	}
+
 	*out = (struct token){.socket_fd = take_fd(&socket_fd), .lock_fd = take_fd(&lock_fd)};
 	return 0;
 }
@@ -329,9 +358,11 @@ int token_read_note(int watch_fd, int timeout_ms, struct note *holder, struct er
 	int result = note_parse(text, (size_t)length, &said, err);
 	if (result < 0)
 		return result;
+
 	said.pid = holder->pid;
 	said.uid = holder->uid;
 	*holder = said;
+
 	return 0;
 }
 
@@ -346,14 +377,17 @@ int token_read_lock(const struct token_place *place, const char *unit, unsigned 
 
 	char file[TOKEN_FILE_MAX];
 	token_file_name(unit, slot, file);
+
 	_cleanup_close_ int fd =
 	    openat(place->dir_fd, file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return err_set(err, -errno, "opening the lock file '%s': %s", file,
 			       err_describe(errno));
+
 	char text[NOTE_TEXT_MAX];
 	ssize_t length = pread(fd, text, sizeof(text), 0);
 	if (length <= 0)
 		return err_set(err, -ENOENT, "the lock file '%s' is empty", file);
+
 	return note_parse(text, (size_t)length, out_holder, err);
 }

@@ -48,6 +48,7 @@ int trash_open(int state_fd, struct err *err)
 	if (fd < 0)
 		return err_set(err, -errno, "opening the directory '%s': %s", trash_name,
 			       err_describe(errno));
+
 	return fd;
 }
 
@@ -78,12 +79,14 @@ static int trash_rename(int from_fd, const char *name, int into_fd, uint64_t id,
 		trash_make_name(id, uid, fresh);
 		if (renameat2(from_fd, name, into_fd, fresh, RENAME_NOREPLACE) == 0)
 			return 0;
+
 		/* EINVAL: a file system without that flag. The names are random ones. */
 		if (errno == EINVAL && renameat(from_fd, name, into_fd, fresh) == 0)
 			return 0;
 		if (errno != EEXIST)
 			return -errno;
 	}
+
 	return -EEXIST;
 }
 
@@ -120,16 +123,19 @@ static uint64_t trash_mount(int fd)
 {
 	char path[64], text[TRASH_INFO_MAX];
 	(void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd); /* fits */
+
 	_cleanup_close_ int info = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t length = info < 0 ? -1 : read(info, text, sizeof(text) - 1);
 	if (length <= 0)
 		return 0;
+
 	text[length] = '\0';
 
 	uint64_t mount = 0;
 	const char *at = strstr(text, "mnt_id:\t");
 	if (at)
 		(void)parse_u64_span(at + 8, strcspn(at + 8, "\n"), 0, UINT64_MAX, &mount);
+
 	return mount;
 }
 
@@ -146,6 +152,7 @@ int trash_find(int from_fd, const char *name)
 	    openat(from_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (path_fd < 0)
 		return -errno;
+
 	uint64_t mount = trash_mount(path_fd);
 	return mount != 0 && mount == trash_mount(from_fd) ? take_fd(&path_fd) : -EXDEV;
 }
@@ -179,8 +186,10 @@ static int trash_enter(const struct trash *self, int from_fd, const char *name, 
 	int found = trash_find(from_fd, name);
 	if (found < 0)
 		return found;
+
 	_cleanup_close_ int path_fd = found;
 	struct stat status;
+
 	if (fstat(path_fd, &status) < 0)
 		return -errno;
 	if (!trash_may_enter(self, &status, uid))
@@ -194,8 +203,10 @@ static int trash_enter(const struct trash *self, int from_fd, const char *name, 
 			return -EACCES;
 		fd = openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	}
+
 	if (fd < 0)
 		return -errno;
+
 	trash_own(self, fd);
 	return fd;
 }
@@ -209,6 +220,7 @@ int trash_move(int trash_fd, int from_fd, const char *name, uint64_t id, struct 
 		status.st_uid = geteuid();
 		rc = 0;
 	}
+
 	if (rc == 0)
 		rc = trash_rename(from_fd, name, trash_fd, id, status.st_uid);
 	crash_point("trash.moved");
@@ -243,11 +255,13 @@ static int trash_unlink(struct trash *self, int from_fd, const struct dirent *en
 {
 	if (entry->d_type == DT_DIR)
 		return -EISDIR;
+
 	if (unlinkat(from_fd, entry->d_name, 0) == 0) {
 		self->left.removed++;
 		trash_progress(self);
 		return 0;
 	}
+
 	return errno == ENOENT ? 0 : -errno;
 }
 
@@ -280,16 +294,20 @@ static int trash_flatten(struct trash *self, int fd, const struct trash_top *top
 	_cleanup_closedir_ DIR *list = trash_list(fd);
 	int stays = list ? 0 : -errno;
 	struct dirent *entry;
+
 	while (list && (entry = readdir(list))) {
 		if (trash_is_dots(entry->d_name))
 			continue;
+
 		int rc = trash_unlink(self, fd, entry);
 		if (rc == -EISDIR || rc == -EPERM) /* EPERM: POSIX's word for EISDIR */
 			rc = trash_promote(self, fd, entry->d_name, top->fd, top, top->uid);
 		crash_point("trash.flattened");
+
 		if (rc < 0 && rc != -ENOENT)
 			stays = rc;
 	}
+
 	return stays;
 }
 
@@ -309,8 +327,10 @@ static int trash_inner(struct trash *self, const struct trash_top *top, const ch
 	int rc = entered < 0 ? entered : trash_flatten(self, fd, top);
 	if (rc == -EXDEV && entered >= 0)
 		return trash_promote(self, top->fd, name, self->fd, top, top->uid);
+
 	if (entered == -ENOTDIR || entered == -ELOOP)
 		return rc;
+
 	int removed = trash_rmdir(self, top->fd, name); /* also what is empty and not the user's */
 	return removed == -ENOTEMPTY && rc < 0 ? rc : removed;
 }
@@ -321,19 +341,24 @@ static int trash_look(struct trash *self, const struct trash_top *top, bool tell
 	_cleanup_closedir_ DIR *list = trash_list(top->fd);
 	if (!list)
 		return -errno;
+
 	uint64_t enough = self->progress + TRASH_VISIT;
 	struct dirent *entry;
+
 	while (self->progress < enough && (entry = readdir(list))) {
 		if (trash_is_dots(entry->d_name))
 			continue;
+
 		int rc = trash_unlink(self, top->fd, entry);
 		if (rc == -EISDIR || rc == -EPERM) {
 			int inner = trash_inner(self, top, entry->d_name);
 			rc = inner == -ENOTDIR || inner == -ELOOP ? rc : inner;
 		}
+
 		if (rc < 0 && tells)
 			trash_stays(self, top->name, entry->d_name, rc);
 	}
+
 	return 0;
 }
 
@@ -355,6 +380,7 @@ static void trash_read_name(struct trash_top *top)
 	if (!dot || parse_u64_span(top->name, (size_t)(dot - top->name), 0, UINT64_MAX, &id) < 0 ||
 	    parse_u64_span(dot + 1, digits, 0, UINT32_MAX, &uid) < 0)
 		return;
+
 	top->id = id;
 	top->uid = (uid_t)uid;
 }
@@ -363,6 +389,7 @@ static void trash_visit(struct trash *self, const char *name)
 {
 	struct trash_top top = {.fd = -1, .name = name, .uid = self->own};
 	trash_read_name(&top);
+
 	uint64_t before, enough = self->progress + TRASH_VISIT;
 	int rc = trash_enter(self, self->fd, name, top.uid);
 	if (rc == -ENOENT)
@@ -371,6 +398,7 @@ static void trash_visit(struct trash *self, const char *name)
 		trash_file(self, name);
 		return;
 	}
+
 	if (rc < 0) {
 		trash_stays(self, name, "", rc);
 		return;
@@ -383,6 +411,7 @@ static void trash_visit(struct trash *self, const char *name)
 		rc = trash_look(self, &top, false);
 	} while (rc == 0 && self->progress > before && self->progress < enough);
 	crash_point("trash.emptied");
+
 	rc = trash_rmdir(self, self->fd, name);
 	if (rc == -ENOTEMPTY && self->progress == before) /* once more, to say why */
 		rc = trash_look(self, &top, true);
@@ -395,19 +424,23 @@ int trash_clear(int trash_fd, void (*pause)(void *context), void *context, struc
 {
 	struct trash self = {.fd = trash_fd, .own = geteuid(), .pause = pause, .context = context};
 	uint64_t before;
+
 	do {
 		_cleanup_closedir_ DIR *list = trash_list(trash_fd);
 		if (!list)
 			return err_set(err, -errno, "reading the directory '%s': %s", trash_name,
 				       err_describe(errno));
+
 		before = self.progress;
 		self.left.left = 0; /* of this pass */
 		self.left.first[0] = '\0';
+
 		struct dirent *entry;
 		while ((entry = readdir(list)))
 			if (!trash_is_dots(entry->d_name))
 				trash_visit(&self, entry->d_name);
 	} while (self.progress > before);
 	*out = self.left;
+
 	return 0;
 }

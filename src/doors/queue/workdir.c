@@ -50,6 +50,7 @@ static int workdir_open_place(int state_fd, struct err *err)
 	if (fd < 0)
 		return err_set(err, -errno, "opening the directory 'workers': %s",
 			       err_describe(errno));
+
 	return fd;
 }
 
@@ -72,6 +73,7 @@ int workdir_make(int job_fd, uint64_t id, uint32_t attempt, const char *instance
 	if (length <= 0)
 		return err_set(err, -errno, "reading the path of the workers' directories: %s",
 			       err_describe(errno));
+
 	path[length] = '\0';
 	int rc = file_path(out_path, err, "%s/%s", path, name);
 	if (rc < 0)
@@ -79,9 +81,11 @@ int workdir_make(int job_fd, uint64_t id, uint32_t attempt, const char *instance
 
 	if (mkdirat(place_fd, name, 0700) < 0)
 		return err_set(err, -errno, "making '%s': %s", out_path, err_describe(errno));
+
 	int fd = openat(place_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, -errno, "opening '%s': %s", out_path, err_describe(errno));
+
 	return fd;
 }
 
@@ -131,12 +135,14 @@ void workdir_sweep(int state_fd, size_t *stays, struct err *err)
 		(void)close(copy);
 
 	struct dirent *entry;
+
 	for (int i = 0; list && i < WORKDIR_SWEEP && (entry = readdir(list)); i++) {
 		uint64_t id;
 		if (parse_u64_span(entry->d_name, strcspn(entry->d_name, "."), 0, UINT64_MAX, &id) <
 			0 ||
 		    workdir_is_used(state_fd, id))
 			continue;
+
 		if (workdir_throw(state_fd, place_fd, entry->d_name, id, *stays == 0 ? err : NULL) <
 		    0)
 			(*stays)++;

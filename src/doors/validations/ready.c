@@ -37,6 +37,7 @@ size_t ready_driver_text(const struct ready_driver *driver, char out[READY_TEXT_
 		     driver->is_host ? "true" : "false", driver->is_host ? "/" : READY_DRIVER_ROOT,
 		     driver->is_host ? "/host" : "/driver-root",
 		     has_nodes ? READY_DRIVER_ROOT : "/", has_nodes ? "/driver-root" : "/host");
+
 	return (size_t)length; /* fits: nothing in it is longer than here */
 }
 
@@ -69,6 +70,7 @@ static void ready_find_driver(const struct ready_question *question, struct read
 	char found[FILE_PATH_MAX] = "", place[FILE_PATH_MAX] = READY_DRIVER_ROOT;
 	const char *library = question->inventory ? question->inventory->library_path : "";
 	const char *named = question->driver_root ? question->driver_root : "";
+
 	(void)file_path(place, NULL, "%s" READY_DRIVER_ROOT, question->root);
 	if (question->root[0] != '\0' || *library == '\0')
 		library = driver_root_find(question->root, "libnvidia-ml.so.1", found) ? found : "";
@@ -93,6 +95,7 @@ static bool ready_has_node(const struct ready_question *question, const struct r
 		return false;
 	if (ready_is_there(question->root, path))
 		return true;
+
 	return driver->has_dev_dir &&
 	       file_path(path, NULL, READY_DRIVER_ROOT "/dev/%s", name) == 0 &&
 	       ready_is_there(question->root, path);
@@ -106,14 +109,17 @@ static bool ready_has_nodes(const struct ready_question *question,
 	uint32_t good = 0;
 	char name[32] = "nvidiactl";
 	bool has = ready_has_node(question, driver, name);
+
 	for (uint32_t i = 0; has && i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		if (gpu->state != GPU_STATE_OK || gpu->minor == GPU_U32_UNKNOWN)
 			continue;
+
 		(void)snprintf(name, sizeof(name), "nvidia%u", gpu->minor);
 		has = ready_has_node(question, driver, name);
 		good++;
 	}
+
 	if (!has)
 		(void)snprintf(why, READY_WHY_MAX,
 			       "there is no device node /dev/%s: does 'nvidia-modprobe -c 0' "
@@ -123,6 +129,7 @@ static bool ready_has_nodes(const struct ready_question *question,
 		(void)snprintf(why, READY_WHY_MAX, "%s",
 			       inventory->gpu_count == 0 ? "the driver has no GPU"
 							 : "no GPU is well");
+
 	return has && good > 0;
 }
 
@@ -131,18 +138,22 @@ static void ready_look_driver(const struct ready_question *question,
 {
 	const struct inventory *inventory = question->inventory;
 	char module[GPU_VERSION_MAX];
+
 	*out = (struct ready_fact){.state = READY_NO};
 	if (!inventory) {
 		(void)snprintf(out->why, READY_WHY_MAX, "the driver does not answer");
 		return;
 	}
+
 	if (pci_read_nvidia_version(question->root, module) < 0) {
 		(void)snprintf(out->why, READY_WHY_MAX, "no NVIDIA kernel module is loaded");
 		return;
 	}
+
 	const char *library = ready_library_version(inventory->library_path);
 	if (*library == '\0')
 		library = inventory->driver_version;
+
 	if (strcmp(library, module) != 0 || strcmp(inventory->driver_version, module) != 0) {
 		(void)snprintf(out->why, READY_WHY_MAX,
 			       "the kernel module is %.48s and its library %.48s: reboot, or load "
@@ -151,6 +162,7 @@ static void ready_look_driver(const struct ready_question *question,
 			       strcmp(library, module) != 0 ? library : inventory->driver_version);
 		return;
 	}
+
 	if (ready_has_nodes(question, driver, out->why))
 		out->state = READY_YES;
 }
@@ -177,6 +189,7 @@ void ready_look(const struct ready_question *question, struct ready_fact out[REA
 	ready_look_module(question->root, "gdrdrv", &out[READY_GDRCOPY]);
 	ready_look_module(question->root, "nvidia_fs", &out[READY_NVIDIA_FS]);
 	ready_look_module(question->root, "mlx5_core", &out[READY_MOFED]);
+
 	if (ready_is_there(question->root, "/run/mellanox/drivers/.driver-ready"))
 		out[READY_MOFED] = (struct ready_fact){.state = READY_YES};
 }

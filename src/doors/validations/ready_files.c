@@ -39,6 +39,7 @@ static int ready_files_load(struct ready_files_pass *pass)
 {
 	_cleanup_buf_ struct buf text;
 	struct err why = {0};
+
 	buf_init(&text, READY_RECORD_SIZE_MAX);
 	int result = file_read(pass->wish->state_path, &text, &why);
 	if (result == 0)
@@ -46,6 +47,7 @@ static int ready_files_load(struct ready_files_pass *pass)
 	pass->out->record_was_damaged = result == -EINVAL || result == -E2BIG || result == -EFBIG;
 	if (result == 0 || result == -ENOENT || pass->out->record_was_damaged)
 		return 0;
+
 	return err_set(pass->err, result, "%s", why.text);
 }
 
@@ -76,8 +78,10 @@ static int ready_files_find_foreign(struct ready_files_pass *pass)
 			(void)close(copy);
 		return ready_files_fail(pass, "read", "");
 	}
+
 	rewinddir(entries);
 	const struct dirent *entry;
+
 	for (int i = 0; i < READY_ENTRIES_MAX && (entry = readdir(entries)); i++) {
 		struct stat status;
 		const char *name = entry->d_name;
@@ -85,6 +89,7 @@ static int ready_files_find_foreign(struct ready_files_pass *pass)
 		    (*first == '\0' || strncmp(name, first, READY_NAME_MAX - 1) < 0))
 			(void)snprintf(first, READY_NAME_MAX, "%.*s", READY_NAME_MAX - 1, name);
 	}
+
 	return 0;
 }
 
@@ -120,13 +125,16 @@ static int ready_files_prepare(struct ready_files_pass *pass, enum ready_what wh
 	char name[READY_NAME_MAX], text[READY_TEXT_MAX];
 	struct stat status;
 	size_t length = ready_files_text(pass, what, text);
+
 	ready_files_temporary(what, name);
 	(void)unlinkat(pass->directory, name, 0); /* of one who died there */
+
 	_cleanup_close_ int fd = openat(pass->directory, name,
 					O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (fd < 0 || write(fd, text, length) != (ssize_t)length || fchmod(fd, 0644) < 0 ||
 	    fstat(fd, &status) < 0)
 		return ready_files_fail(pass, "write", name);
+
 	return ready_record_add(&pass->next, ready_name(what), &status, pass->err);
 }
 
@@ -161,11 +169,13 @@ static bool ready_files_is_wanted(const struct ready_files_pass *pass, enum read
 static int ready_files_sort(struct ready_files_pass *pass, bool writes[READY_COUNT])
 {
 	int result = 0;
+
 	for (enum ready_what what = 0; what < READY_COUNT && result == 0; what++) {
 		struct stat status;
 		const char *name = ready_name(what);
 		bool is_ours = ready_files_is_ours(pass, name, &status);
 		bool is_wanted = ready_files_is_wanted(pass, what, is_ours);
+
 		/* What driver-ready says may be another; what is not known stays as it is. */
 		bool is_right =
 		    is_ours &&
@@ -173,11 +183,13 @@ static int ready_files_sort(struct ready_files_pass *pass, bool writes[READY_COU
 		     (ready_files_has_text(pass, what) && (status.st_mode & 07777) == 0644));
 		writes[what] = is_wanted && !is_right;
 		pass->out->is_there[what] = is_wanted && is_right;
+
 		if (is_ours && is_wanted) /* also of one that is replaced: until then it is ours */
 			result = ready_record_add(&pass->next, name, &status, pass->err);
 		else if (is_ours)
 			result = ready_files_remove(pass, name);
 	}
+
 	return result;
 }
 
@@ -191,12 +203,16 @@ static int ready_files_put(struct ready_files_pass *pass, const bool writes[READ
 			count++;
 		}
 	}
+
 	if (result == 0 && (count > 0 || pass->out->removed > 0))
 		result = ready_files_save(pass);
+
 	for (enum ready_what what = 0; what < READY_COUNT; what++) {
 		char name[READY_NAME_MAX];
+
 		if (!writes[what])
 			continue;
+
 		ready_files_temporary(what, name);
 		if (result == 0 &&
 		    renameat(pass->directory, name, pass->directory, ready_name(what)) < 0)
@@ -205,9 +221,11 @@ static int ready_files_put(struct ready_files_pass *pass, const bool writes[READ
 			(void)unlinkat(pass->directory, name, 0); /* it may not be there */
 			continue;
 		}
+
 		pass->out->is_there[what] = true;
 		pass->out->written++;
 	}
+
 	return result;
 }
 
@@ -231,14 +249,17 @@ static int ready_files_open(struct ready_files_pass *pass)
 		return ready_files_fail(pass, "look at", "");
 	if (is_there && S_ISLNK(status.st_mode))
 		return err_set(pass->err, -ELOOP, "'%s' is a symlink, not writing", pass->path);
+
 	if (is_there && !S_ISDIR(status.st_mode))
 		return err_set(pass->err, -ENOTDIR, "'%s' is no directory, not writing",
 			       pass->path);
 	if (!is_there && !ready_files_wants_any(pass->wish))
 		return 1;
+
 	int result = is_there ? 0 : file_mkdirs(pass->path, 0755, pass->err);
 	if (result < 0)
 		return result;
+
 	pass->directory = open(pass->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return pass->directory >= 0 ? 0 : ready_files_fail(pass, "open", "");
 }
@@ -248,12 +269,14 @@ int ready_files_run(const struct ready_files_wish *wish, struct ready_files_repo
 {
 	struct ready_files_pass pass = {.wish = wish, .out = out, .err = err, .directory = -1};
 	bool writes[READY_COUNT] = {false};
+
 	*out = (struct ready_files_report){.written = 0};
 	int result = file_path(pass.path, err, "%s" READY_DIRECTORY, wish->root);
 	if (result == 0)
 		result = ready_files_load(&pass);
 	if (result == 0)
 		result = ready_files_open(&pass);
+
 	if (result == 0)
 		result = ready_files_find_foreign(&pass);
 	if (result == 0)
@@ -261,5 +284,6 @@ int ready_files_run(const struct ready_files_wish *wish, struct ready_files_repo
 	if (result == 0)
 		result = ready_files_put(&pass, writes);
 	cleanup_close_fn(&pass.directory);
+
 	return result < 0 ? result : 0;
 }

@@ -52,17 +52,21 @@ int ready_record_format(const struct ready_record *record, struct buf *out, stru
 	_cleanup_(ready_record_free) json_t *root = json_pack("{s:[]}", "files");
 	json_t *files = json_object_get(root, "files");
 	int result = root ? 0 : -ENOMEM;
+
 	for (uint32_t i = 0; result == 0 && i < record->count; i++) {
 		const struct ready_record_file *file = &record->files[i];
 		/* A number of JSON has 63 bits here: inodes of every file system have fewer. */
 		json_t *entry =
 		    json_pack("{s:s, s:I, s:I}", "name", file->name, "inode",
 			      (json_int_t)file->inode, "mtime_ns", (json_int_t)file->mtime_ns);
+
 		result = json_array_append_new(files, entry) == 0 ? 0 : -ENOMEM;
 	}
+
 	_cleanup_free_ char *text = result == 0 ? json_dumps(root, JSON_INDENT(1)) : NULL;
 	if (!text || buf_add_text(out, text) < 0 || buf_add_text(out, "\n") < 0)
 		return err_set(err, -ENOMEM, "out of memory for the record of validation files");
+
 	return 0;
 }
 
@@ -74,10 +78,12 @@ static int ready_record_take(const json_t *entry, struct ready_record *out)
 	if (!name || !*name || strlen(name) >= READY_RECORD_NAME_MAX || strchr(name, '/') ||
 	    !json_is_integer(inode) || !json_is_integer(mtime) || json_integer_value(inode) < 0)
 		return -EINVAL;
+
 	struct ready_record_file *file = &out->files[out->count++];
 	(void)snprintf(file->name, sizeof(file->name), "%s", name);
 	file->inode = (uint64_t)json_integer_value(inode);
 	file->mtime_ns = json_integer_value(mtime);
+
 	return 0;
 }
 
@@ -85,17 +91,21 @@ int ready_record_parse(const char *text, size_t length, struct ready_record *out
 {
 	struct ready_record record = {.count = 0};
 	json_error_t why;
+
 	if (length > READY_RECORD_SIZE_MAX)
 		return err_set(err, -E2BIG, "more than %d bytes", READY_RECORD_SIZE_MAX);
+
 	_cleanup_(ready_record_free) json_t *root = json_loadb(text, length, 0, &why);
 	if (!root && (json_error_code(&why) == json_error_out_of_memory || !*why.text))
 		return err_set(err, -ENOMEM, "out of memory");
+
 	const json_t *files = json_object_get(root, "files");
 	if (!json_is_array(files))
 		return err_set(err, -EINVAL, "no record of validation files: %.120s",
 			       root ? "no list 'files'" : why.text);
 	if (json_array_size(files) > READY_RECORD_MAX)
 		return err_set(err, -E2BIG, "more than %d validation files", READY_RECORD_MAX);
+
 	for (size_t i = 0; i < json_array_size(files); i++) {
 		if (ready_record_take(json_array_get(files, i), &record) < 0)
 			return err_set(err, -EINVAL,
@@ -103,6 +113,7 @@ int ready_record_parse(const char *text, size_t length, struct ready_record *out
 				       "inode and mtime_ns",
 				       i + 1);
 	}
+
 	*out = record;
 	return 0;
 }

@@ -65,10 +65,12 @@ static int digest_keep(json_t *facts, const char *name, json_t *thing, struct er
 		json_decref(thing);
 		return digest_no_memory(err);
 	}
+
 	if (json_array_size(list) >= DIGEST_KEPT_MAX) {
 		json_decref(thing);
 		return 0;
 	}
+
 	return json_array_append_new(list, thing) < 0 ? digest_no_memory(err) : 0;
 }
 
@@ -79,6 +81,7 @@ static json_t *digest_load_list(const char *text, size_t length, char *out_conti
 	json_t *json = object_load(text, length, err);
 	if (!json)
 		return NULL;
+
 	const char *more = digest_text(json, "metadata", "continue");
 	if (!json_is_array(json_object_get(json, "items")) ||
 	    (out_continue && strlen(more) >= DIGEST_CONTINUE_MAX)) {
@@ -86,8 +89,10 @@ static json_t *digest_load_list(const char *text, size_t length, char *out_conti
 		(void)err_set(err, -EBADMSG, "it is no list");
 		return NULL;
 	}
+
 	if (out_continue)
 		(void)snprintf(out_continue, DIGEST_CONTINUE_MAX, "%s", more);
+
 	return json;
 }
 
@@ -99,11 +104,14 @@ int digest_groups(const char *text, size_t length, struct digest_groups *out, st
 	struct digest_groups groups = {.openshift = false};
 	const json_t *group;
 	size_t i;
+
 	if (!json)
 		return err->code;
 	if (!json_is_array(json_object_get(json, "groups")))
 		return err_set(err, -EBADMSG, "it has no list of groups");
+
 	json_array_foreach(json_object_get(json, "groups"), i, group)
+
 	{
 		const char *name = digest_text(group, "name", NULL);
 		groups.openshift |= strcmp(name, "security.openshift.io") == 0;
@@ -111,6 +119,7 @@ int digest_groups(const char *text, size_t length, struct digest_groups *out, st
 		groups.gpu_operator |= strcmp(name, "nvidia.com") == 0;
 		groups.network_operator |= strcmp(name, "mellanox.com") == 0;
 	}
+
 	*out = groups;
 	return 0;
 }
@@ -120,11 +129,13 @@ int digest_namespace(const char *text, size_t length, json_t *facts, struct err 
 	_cleanup_json_ json_t *json = object_load(text, length, err);
 	if (!json)
 		return err->code;
+
 	const json_t *labels = digest_get(json, "metadata", "labels");
 	json_t *thing =
 	    json_pack("{s:s, s:O?, s:O?}", "name", digest_name(json, "metadata", "name"), "enforce",
 		      json_object_get(labels, "pod-security.kubernetes.io/enforce"), "sync",
 		      json_object_get(labels, "security.openshift.io/scc.podSecurityLabelSync"));
+
 	return thing && json_object_set_new(facts, "namespace", thing) == 0 ? 0
 									    : digest_no_memory(err);
 }
@@ -136,6 +147,7 @@ int digest_review(const char *text, size_t length, json_t *facts, struct err *er
 		return err->code;
 	if (!json_is_boolean(digest_get(json, "status", "allowed")))
 		return err_set(err, -EBADMSG, "it has no status.allowed");
+
 	json_t *thing =
 	    json_pack("{s:b}", "allowed", json_is_true(digest_get(json, "status", "allowed")));
 	return thing && json_object_set_new(facts, "scc", thing) == 0 ? 0 : digest_no_memory(err);
@@ -147,16 +159,20 @@ int digest_tags(const char *text, size_t length, json_t *facts, struct err *err)
 	const json_t *tag;
 	size_t i;
 	int result = 0;
+
 	if (!json)
 		return err->code;
 	if (!digest_list(facts, "tags"))
 		return digest_no_memory(err);
+
 	json_array_foreach(digest_get(json, "status", "tags"), i, tag)
+
 	{
 		if (result == 0)
 			result = digest_keep(facts, "tags",
 					     json_string(digest_text(tag, "tag", NULL)), err);
 	}
+
 	return result;
 }
 
@@ -180,19 +196,24 @@ static const char *digest_component(const json_t *set)
 	const json_t *container;
 	const char *name = digest_name(set, "metadata", "name");
 	size_t at;
+
 	if (strcmp(
 		digest_text(digest_get(set, "metadata", "labels"), "app.kubernetes.io/name", NULL),
 		"sluice") == 0)
 		return "sluice";
+
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		if (strstr(name, rows[i].needle))
 			return rows[i].component;
+
 		json_array_foreach(containers, at, container)
+
 		{
 			if (strstr(digest_text(container, "image", NULL), rows[i].needle))
 				return rows[i].component;
 		}
 	}
+
 	return "";
 }
 
@@ -203,19 +224,24 @@ int digest_daemonsets(const char *text, size_t length, json_t *facts,
 	const json_t *set;
 	size_t i;
 	int result = 0;
+
 	if (!json)
 		return err->code;
 	if (!digest_list(facts, "daemonsets"))
 		return digest_no_memory(err);
+
 	json_array_foreach(json_object_get(json, "items"), i, set)
+
 	{
 		const char *component = digest_component(set);
 		const json_t *pod = digest_get(json_object_get(set, "spec"), "template", "spec");
 		const json_t *status = json_object_get(set, "status");
 		const json_t *owner =
 		    json_array_get(digest_get(set, "metadata", "ownerReferences"), 0);
+
 		if (!*component || result < 0)
 			continue;
+
 		result = digest_keep(
 		    facts, "daemonsets",
 		    json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s}", "component", component,
@@ -227,6 +253,7 @@ int digest_daemonsets(const char *text, size_t length, json_t *facts,
 			      "owner", digest_text(owner, "kind", NULL)),
 		    err);
 	}
+
 	return result;
 }
 
@@ -242,7 +269,9 @@ static json_t *digest_lacks(const json_t *node)
 	const json_t *allocatable = digest_get(node, "status", "allocatable");
 	const char *resource;
 	json_t *capacity;
+
 	json_object_foreach(digest_get(node, "status", "capacity"), resource, capacity)
+
 	{
 		const char *has = json_string_value(capacity);
 		const char *gives = digest_text(allocatable, resource, NULL);
@@ -251,6 +280,7 @@ static json_t *digest_lacks(const json_t *node)
 								     resource, "capacity", has,
 								     "allocatable", gives));
 	}
+
 	return lacks;
 }
 
@@ -261,14 +291,18 @@ int digest_nodes(const char *text, size_t length, json_t *facts,
 	const json_t *node;
 	size_t i;
 	int result = 0;
+
 	if (!json)
 		return err->code;
+
 	json_int_t count = json_integer_value(json_object_get(facts, "node_count")) +
 			   (json_int_t)json_array_size(json_object_get(json, "items"));
 	if (json_object_set_new(facts, "node_count", json_integer(count)) < 0 ||
 	    !digest_list(facts, "nodes"))
 		return digest_no_memory(err);
+
 	json_array_foreach(json_object_get(json, "items"), i, node)
+
 	{
 		_cleanup_json_ json_t *lacks = digest_lacks(node);
 		const char *ostree =
@@ -280,6 +314,7 @@ int digest_nodes(const char *text, size_t length, json_t *facts,
 						       "ostree", ostree, "lacks", lacks),
 					     err);
 	}
+
 	return result;
 }
 
@@ -295,15 +330,19 @@ int digest_events(const char *text, size_t length, json_t *object, struct err *e
 	_cleanup_json_ json_t *json = digest_load_list(text, length, NULL, err);
 	const json_t *event, *newest = NULL;
 	size_t i;
+
 	if (!json)
 		return err->code;
+
 	json_array_foreach(json_object_get(json, "items"), i, event)
+
 	{
 		/* What went well says nothing of what is missing. */
 		if (strcmp(digest_text(event, "type", NULL), "Warning") == 0 &&
 		    (!newest || strcmp(digest_event_time(event), digest_event_time(newest)) >= 0))
 			newest = event;
 	}
+
 	json_t *message = newest ? json_string(digest_text(newest, "message", NULL)) : json_null();
 	return message && json_object_set_new(object, "event", message) == 0
 		   ? 0
@@ -321,6 +360,7 @@ static json_t *digest_parts(const json_t *policy, bool is_gpu)
 			      : sizeof(digest_network_parts) / sizeof(*digest_network_parts);
 	const json_t *spec = json_object_get(policy, "spec");
 	json_t *on = json_array();
+
 	for (size_t i = 0; i < count && on; i++) {
 		const json_t *part = json_object_get(spec, parts[i]);
 		bool is_on = is_gpu ? !json_is_false(json_object_get(part, "enabled"))
@@ -328,6 +368,7 @@ static json_t *digest_parts(const json_t *policy, bool is_gpu)
 		if (is_on)
 			(void)json_array_append_new(on, json_string(parts[i]));
 	}
+
 	return on;
 }
 
@@ -337,6 +378,7 @@ static json_t *digest_settings(const json_t *policy)
 	const json_t *spec = json_object_get(policy, "spec");
 	const json_t *plugin = json_object_get(spec, "devicePlugin");
 	const json_t *daemonsets = json_object_get(spec, "daemonsets");
+
 	return json_pack("{s:O?, s:O?, s:O?, s:O?, s:O?, s:O?, s:O?, s:O?, s:O?}", "config",
 			 digest_get(plugin, "config", "name"), "configDefault",
 			 digest_get(plugin, "config", "default"), "migStrategy",
@@ -356,9 +398,12 @@ int digest_policies(const char *text, size_t length, const char *kind, json_t *f
 	const json_t *policy;
 	size_t i;
 	int result = 0;
+
 	if (!json)
 		return err->code;
+
 	json_array_foreach(json_object_get(json, "items"), i, policy)
+
 	{
 		if (result == 0)
 			result = digest_keep(
@@ -369,5 +414,6 @@ int digest_policies(const char *text, size_t length, const char *kind, json_t *f
 				      "settings", digest_settings(policy)),
 			    err);
 	}
+
 	return result;
 }

@@ -83,16 +83,20 @@ static int main_ask(struct cluster *cluster, const char *path, char *body, struc
 	    .context = cluster,
 	};
 	int result = 0;
+
 	buf_clear(&cluster->body);
 	cluster->is_done = false;
 	if (!client_start(cluster->client, &request))
 		return err_set(err, -EBUSY, "too many requests at once");
+
 	while (!cluster->is_done && result == 0) {
 		short ready;
 		result = client_run(cluster->client, -1, 0, MAIN_TIMEOUT_NS, &ready, err);
 	}
+
 	if (result == 0)
 		main_note_clock(cluster);
+
 	return result;
 }
 
@@ -112,12 +116,15 @@ static bool main_get(struct cluster *cluster, const char *path, char *body, cons
 {
 	struct err err = {0};
 	char why[ANSWER_PROBLEM_MAX];
+
 	if (main_ask(cluster, path, body, &err) < 0) {
 		main_note_problem(cluster, what, rule, err.text);
 		return false;
 	}
+
 	if (answer_is_good(&cluster->answer))
 		return true;
+
 	main_note_problem(cluster, what, rule, answer_describe(&cluster->answer, what, rule, why));
 	return false;
 }
@@ -135,22 +142,27 @@ static void main_list(struct cluster *cluster, const char *path, const char *wha
 				    char out_continue[DIGEST_CONTINUE_MAX], struct err *err))
 {
 	char more[DIGEST_CONTINUE_MAX] = "", part[MAIN_PATH_MAX];
+
 	for (int i = 0; i < MAIN_PARTS_MAX; i++) {
 		struct err err = {0};
+
 		/* What a server gives to go on with is of URL-safe letters. */
 		if (strspn(more, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 				 "=%") != strlen(more))
 			break;
+
 		(void)snprintf(part, sizeof(part), "%s?limit=100%s%s", path,
 			       *more ? "&continue=" : "", more);
 		if (!main_get(cluster, part, NULL, what, rule))
 			return;
+
 		int result = digest(buf_text(&cluster->body), cluster->body.length, cluster->facts,
 				    more, &err);
 		main_note_digest(cluster, what, result, &err);
 		if (result < 0 || !*more)
 			return;
 	}
+
 	(void)snprintf(part, sizeof(part),
 		       "%s: a list that does not end, or goes on in no known way", what);
 	main_note_problem(cluster, what, "", part);
@@ -170,11 +182,13 @@ static json_t *main_own(const struct cluster *cluster)
 	json_t *set;
 	size_t i;
 	json_array_foreach(json_object_get(cluster->facts, "daemonsets"), i, set)
+
 	{
 		const char *component = json_string_value(json_object_get(set, "component"));
 		if (component && strcmp(component, "sluice") == 0)
 			return set;
 	}
+
 	return NULL;
 }
 
@@ -188,6 +202,7 @@ static void main_ask_namespace(struct cluster *cluster, const char *name)
 {
 	char path[MAIN_PATH_MAX];
 	struct err err = {0};
+
 	(void)snprintf(path, sizeof(path), "/api/v1/namespaces/%s", name);
 	if (main_get(cluster, path, NULL, "to read our namespace", "get of namespaces"))
 		main_note_digest(cluster, "to read our namespace",
@@ -204,6 +219,7 @@ static void main_ask_events(struct cluster *cluster, json_t *set)
 	json_int_t ready = json_integer_value(json_object_get(set, "ready"));
 	if (ready >= desired && desired > 0)
 		return;
+
 	(void)snprintf(path, sizeof(path),
 		       "/api/v1/namespaces/%s/events?limit=100&fieldSelector=involvedObject.kind%%"
 		       "3DDaemonSet,involvedObject.name%%3D%s",
@@ -220,6 +236,7 @@ static void main_ask_scc(struct cluster *cluster, const char *namespace_, const 
 	static const char what[] = "to review rights";
 	struct err err = {0};
 	char user[2 * DIGEST_NAME_MAX + 32];
+
 	(void)snprintf(user, sizeof(user), "system:serviceaccount:%s:%s", namespace_, account);
 	json_t *review = json_pack(
 	    "{s:s, s:s, s:{s:s, s:{s:s, s:s, s:s, s:s, s:s}}}", "apiVersion",
@@ -227,6 +244,7 @@ static void main_ask_scc(struct cluster *cluster, const char *namespace_, const 
 	    "resourceAttributes", "namespace", namespace_, "group", "security.openshift.io",
 	    "resource", "securitycontextconstraints", "name", "privileged", "verb", "use");
 	char *body = review ? json_dumps(review, JSON_COMPACT) : NULL;
+
 	json_decref(review);
 	if (!body)
 		main_note_problem(cluster, what, "", "out of memory");
@@ -243,6 +261,7 @@ static void main_ask_policies(struct cluster *cluster, const char *path, const c
 	static const char what[] = "to list policies of NVIDIA's operators";
 	struct err err = {0};
 	char why[ANSWER_PROBLEM_MAX];
+
 	if (main_ask(cluster, path, NULL, &err) < 0)
 		main_note_problem(cluster, what, "", err.text);
 	else if (answer_is_good(&cluster->answer))
@@ -260,6 +279,7 @@ static void main_ask_tags(struct cluster *cluster)
 {
 	static const char what[] = "to read the image stream driver-toolkit";
 	struct err err = {0};
+
 	if (main_get(cluster,
 		     "/apis/image.openshift.io/v1/namespaces/openshift/imagestreams/driver-toolkit",
 		     NULL, what, "get of imagestreams"))
@@ -275,24 +295,30 @@ static int main_run(struct cluster *cluster, struct err *err)
 	struct digest_groups groups;
 	int result = main_ask(cluster, "/apis", NULL, err);
 	char why[ANSWER_PROBLEM_MAX];
+
 	if (result < 0)
 		return result;
 	if (!answer_is_good(&cluster->answer))
 		return err_set(err, -EIO, "%s",
 			       answer_describe(&cluster->answer, "which APIs it has",
 					       "get of /apis (system:discovery)", why));
+
 	result = digest_groups(buf_text(&cluster->body), cluster->body.length, &groups, err);
 	if (result < 0)
 		return err_wrap(err, "which APIs the server has");
+
 	(void)json_object_set_new(cluster->facts, "openshift", json_boolean(groups.openshift));
 	main_list(cluster, "/apis/apps/v1/daemonsets", "to list DaemonSets", "list of daemonsets",
 		  digest_daemonsets);
 	main_list(cluster, "/api/v1/nodes", "to list nodes", "list of nodes", digest_nodes);
+
 	json_t *own = main_own(cluster);
 	const char *namespace_ = own ? main_text(own, "namespace") : cluster->namespace_;
 	const char *account = own ? main_text(own, "account") : "sluice";
+
 	if (!main_is_name(namespace_))
 		return err_set(err, -EINVAL, "no namespace has such a name: '%.100s'", namespace_);
+
 	main_ask_namespace(cluster, namespace_);
 	if (own && main_is_name(main_text(own, "name")))
 		main_ask_events(cluster, own);
@@ -300,11 +326,13 @@ static int main_run(struct cluster *cluster, struct err *err)
 		main_ask_scc(cluster, namespace_, *account ? account : "default");
 	if (groups.images)
 		main_ask_tags(cluster);
+
 	if (groups.gpu_operator)
 		main_ask_policies(cluster, "/apis/nvidia.com/v1/clusterpolicies", "ClusterPolicy");
 	if (groups.network_operator)
 		main_ask_policies(cluster, "/apis/mellanox.com/v1alpha1/nicclusterpolicies",
 				  "NicClusterPolicy");
+
 	return 0;
 }
 
@@ -327,6 +355,7 @@ static int main_parse(int argc, char **argv, struct cluster *cluster)
 	    {NULL, 0, NULL, 0},
 	};
 	int choice;
+
 	cluster->namespace_ = MAIN_NAMESPACE;
 	cluster->access.directory = ACCESS_SERVICE_ACCOUNT;
 	while ((choice = getopt_long(argc, argv, "", table, NULL)) != -1) {
@@ -339,6 +368,7 @@ static int main_parse(int argc, char **argv, struct cluster *cluster)
 		else
 			return main_usage();
 	}
+
 	return optind < argc || !main_is_name(cluster->namespace_) ? main_usage() : 0;
 }
 
@@ -357,22 +387,27 @@ int main(int argc, char **argv)
 	int code = main_parse(argc, argv, &cluster);
 	if (code != 0)
 		return code;
+
 	(void)signal(SIGPIPE, SIG_IGN);
 	buf_init(&cluster.body, MAIN_BODY_MAX);
 	cluster.access.host = getenv("KUBERNETES_SERVICE_HOST");
 	cluster.access.port = getenv("KUBERNETES_SERVICE_PORT");
 	cluster.facts = json_pack("{s:[]}", "problems");
+
 	int result = cluster.facts ? sandbox_drop(&err) : err_set(&err, -ENOMEM, "out of memory");
 	if (result == 0) {
 		cluster.client = client_new(&cluster.access, &err);
 		result = cluster.client ? main_run(&cluster, &err) : err.code;
 	}
+
 	if (result == 0)
 		result = main_print(&cluster, &err);
 	cluster.client = client_free(cluster.client);
 	buf_done(&cluster.body);
 	json_decref(cluster.facts);
+
 	if (result < 0)
 		fprintf(stderr, "sluice-cluster: %s\n", err.text);
+
 	return result < 0 ? MAIN_EXIT_FAILED : 0;
 }

@@ -58,6 +58,7 @@ void choices_add_devices(struct words *line, const struct launch *launch)
 		choices_device(launch->grants[i].uuid, device);
 		words_add(line, "--device=%s", device);
 	}
+
 	for (const char *at = launch->adapters; *at;) {
 		size_t length = strcspn(at, ",");
 		choices_adapter(launch, at, length, device);
@@ -69,24 +70,30 @@ void choices_add_devices(struct words *line, const struct launch *launch)
 static void choices_add_environment(struct words *line, const struct launch *launch)
 {
 	const struct spec *spec = &launch->spec;
+
 	if (launch->adapters[0]) {
 		words_add(line, "--env=SLUICE_RDMA");
 		words_add(line, "--env=NCCL_IB_HCA==%s", launch->adapters);
 	}
+
 	/* CDI says so too, where there is a GPU: an old hook that is still installed would give all
 	 * of them to an image that asks for all. */
 	words_add(line, "--env=NVIDIA_VISIBLE_DEVICES=void");
+
 	/* Triton, and so torch.compile, does not ask the loader: without this it looks for
 	 * libcuda.so.1 in the image's ld.so.cache, where a mounted library is not. The agent's
 	 * specifications have it here in every image.
 	 * https://github.com/triton-lang/triton: third_party/nvidia/backend/driver.py */
 	if (launch->grant_count > 0)
 		words_add(line, "--env=TRITON_LIBCUDA_PATH=/usr/lib64");
+
 	for (const char *const *at = choices_variables; *at; at++)
 		words_add(line, "--env=%s", *at);
+
 	for (const char *const *at = choices_member; *at; at++)
 		if (getenv(*at))
 			words_add(line, "--env=%s", *at);
+
 	for (size_t i = 0; i < spec->image_environment_count; i++)
 		words_add(line, "--env=%s", spec->image_environment[i]);
 }
@@ -99,8 +106,10 @@ static void choices_add_tmpfs(struct words *line, const char *text, const char *
 	const char *colon = strrchr(text, ':'); /* spec_check() has seen to it */
 	size_t length = colon ? (size_t)(colon - text) : strlen(text);
 	uint64_t bytes = 0; /* no limit */
+
 	if (colon)
 		(void)parse_u64(colon + 1, 0, INT64_MAX, &bytes);
+
 	bool is_shm =
 	    length == strlen(choices_shm) && memcmp(text, choices_shm, strlen(choices_shm)) == 0;
 	if (is_shm && bytes > 0)
@@ -120,8 +129,10 @@ static void choices_add_port(struct words *line, const char *port)
 	const char *chosen = getenv("SLUICE_PORT"); /* the supervisor's choice */
 	bool is_any = length == 1 && port[0] == '0';
 	const char *inside = port[length] ? port + length + 1 : is_any ? chosen : port;
+
 	if (!inside)
 		return;
+
 	words_add(line, "--env=SLUICE_PORT=%s", inside);
 	if (is_any && chosen)
 		words_add(line, "--publish=127.0.0.1:%s:%s", chosen, inside);
@@ -133,11 +144,13 @@ static void choices_add_port(struct words *line, const char *port)
 void choices_add_group(struct words *line, const struct launch *launch)
 {
 	const struct wants *wants = &launch->spec.wants;
+
 	/* As much with swap as without: swap is not asked for. */
 	if (wants->mem_bytes > 0) {
 		words_add(line, "--memory=%" PRIu64, wants->mem_bytes);
 		words_add(line, "--memory-swap=%" PRIu64, wants->mem_bytes);
 	}
+
 	if (wants->cpu_milli > 0)
 		words_add(line, "--cpus=%" PRIu32 ".%03" PRIu32, wants->cpu_milli / 1000,
 			  wants->cpu_milli % 1000);
@@ -148,11 +161,15 @@ void choices_add_group(struct words *line, const struct launch *launch)
 void choices_add(struct words *line, const struct launch *launch, const char *tmpfs_options)
 {
 	const struct spec *spec = &launch->spec;
+
 	choices_add_environment(line, launch);
+
 	for (size_t i = 0; i < spec->volume_count; i++)
 		words_add(line, "--volume=%s", spec->volumes[i]);
+
 	for (size_t i = 0; i < spec->tmpfs_count; i++)
 		choices_add_tmpfs(line, spec->tmpfs[i], tmpfs_options);
+
 	if (spec->workdir[0])
 		words_add(line, "--workdir=%s", spec->workdir);
 	if (spec->run_as[0])
@@ -161,6 +178,7 @@ void choices_add(struct words *line, const struct launch *launch, const char *tm
 		words_add(line, "--cap-add=IPC_LOCK");
 	if (spec->privileged)
 		words_add(line, "--privileged");
+
 	if (spec->selinux_off)
 		words_add(line, "--security-opt=label=disable");
 	if (spec->port[0])

@@ -35,6 +35,7 @@ static int edits_add_node(const struct edits *edits, const struct yaml_node *nod
 {
 	const char *path = edits_text(node, "path"), *source = edits_text(node, "hostPath");
 	const char *access = edits_text(node, "permissions");
+
 	source = *source ? source : path;
 	int result = edits_check_path(path, err);
 	if (result == 0)
@@ -42,6 +43,7 @@ static int edits_add_node(const struct edits *edits, const struct yaml_node *nod
 	if (result == 0)
 		words_add_once(edits->line, "--device=%s:%s:%s", source, path,
 			       *access ? access : "rwm");
+
 	return result;
 }
 
@@ -59,42 +61,51 @@ static int edits_add_mount(const struct edits *edits, const struct yaml_node *mo
 {
 	const char *source = edits_text(mount, "hostPath"), *type = edits_text(mount, "type");
 	const char *target = edits_text(mount, "containerPath");
+
 	if (*type && strcmp(type, "bind") != 0 && strcmp(type, "none") != 0)
 		return err_set(err, -ENOTSUP,
 			       "docker without CDI cannot be told of the mount '%.128s' of type "
 			       "'%.20s'",
 			       target, type);
+
 	int result = edits_check_path(source, err);
 	if (result == 0)
 		result = edits_check_path(target, err);
 	if (result == 0)
 		words_add_once(edits->line, "--mount=type=bind,source=%s,target=%s%s", source,
 			       target, edits_has_option(mount, "ro") ? ",readonly" : "");
+
 	return result;
 }
 
 static int edits_add_edits(const struct edits *edits, const struct yaml_node *node, struct err *err)
 {
 	static const char *const unknown[] = {"hooks", "netDevices", "intelRdt"};
+
 	for (size_t i = 0; i < array_length(unknown); i++)
 		if (yaml_get(node, unknown[i]))
 			return err_set(err, -ENOTSUP,
 				       "it has '%s', which a docker without CDI cannot be told: "
 				       "docker 28.2 or newer, or podman, is needed",
 				       unknown[i]);
+
 	int result = 0;
 	const struct yaml_node *list = yaml_get(node, "env");
 	for (size_t i = 0; i < edits_count(list); i++)
 		words_add_once(edits->line, "--env=%s", list->entries[i].value->text);
+
 	list = yaml_get(node, "deviceNodes");
 	for (size_t i = 0; result == 0 && i < edits_count(list); i++)
 		result = edits_add_node(edits, list->entries[i].value, err);
+
 	list = yaml_get(node, "mounts");
 	for (size_t i = 0; result == 0 && i < edits_count(list); i++)
 		result = edits_add_mount(edits, list->entries[i].value, err);
+
 	list = yaml_get(node, "additionalGids");
 	for (size_t i = 0; i < edits_count(list); i++)
 		words_add_once(edits->line, "--group-add=%s", list->entries[i].value->text);
+
 	return result;
 }
 
@@ -105,17 +116,22 @@ int edits_add(struct edits *edits, const char *name, struct err *err)
 	if (state != SCAN_FOUND)
 		return err_set(err, -ENODEV, "the CDI device '%.128s': %s", name,
 			       scan_state_to_string(state));
+
 	int result = 0;
+
 	if (edits->last != file)
 		result = edits_add_edits(edits, file->document.edits, err);
 	edits->last = file;
+
 	if (result == 0)
 		result =
 		    edits_add_edits(edits,
 				    yaml_get(document_find(&file->document, strchr(name, '=') + 1),
 					     "containerEdits"),
 				    err);
+
 	if (result < 0)
 		(void)err_wrap(err, "giving '%.100s' to docker", name);
+
 	return result;
 }

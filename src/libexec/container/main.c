@@ -43,13 +43,16 @@ static int container_argv_docker(const struct launch *launch, const struct setti
 	int result = settings_ask_docker(&info, err);
 	if (result < 0)
 		return result;
+
 	const char *elsewhere =
 	    settings_elsewhere(&info, settings, launch->spec.uid, getenv("DOCKER_HOST"));
 	const struct docker_settings docker = {.parent = elsewhere ? NULL : settings->parent,
 					       .scan = info.has_cdi ? NULL : scan};
+
 	result = docker_run(launch, &docker, out, err);
 	if (result == 0 && elsewhere)
 		command_tell_note(COMMAND_FD_WHY, elsewhere);
+
 	return result;
 }
 
@@ -61,10 +64,12 @@ static int container_argv(const struct launch *launch, char ***out, struct err *
 	int result = settings_choose(launch, &runtime, err);
 	if (result == 0 && runtime == SPEC_RUNTIME_PODMAN)
 		result = settings_check_podman(err);
+
 	if (result == 0)
 		result = settings_check_devices(launch, &scan, err);
 	if (result < 0)
 		return result;
+
 	settings_read(launch, NULL, &settings);
 	return runtime == SPEC_RUNTIME_PODMAN
 		   ? podman_run(launch, &settings.podman, out, err)
@@ -74,16 +79,20 @@ static int container_argv(const struct launch *launch, char ***out, struct err *
 static int container_run(const struct launch *launch, struct err *err)
 {
 	char **argv = NULL;
+
 	/* Closed by the exec of the runtime, which is how the supervisor knows that it started. */
 	if (fcntl(COMMAND_FD_WHY, F_SETFD, FD_CLOEXEC) < 0 ||
 	    fcntl(LAUNCH_FD_LAUNCH, F_SETFD, FD_CLOEXEC) < 0)
 		return err_set(err, -errno, "this program is started by sluice-supervise");
+
 	int result = container_argv(launch, &argv, err);
 	if (result < 0)
 		return result;
+
 	(void)execvp(argv[0], argv);
 	result = err_set(err, -errno, "executing %s: %s", argv[0], err_describe(-errno));
 	argv = words_free(argv);
+
 	return result;
 }
 
@@ -95,6 +104,7 @@ static int container_find(const struct launch *launch, struct err *err)
 	char **argv = NULL;
 	int result = docker_find(launch, &argv, err);
 	bool is_found = false;
+
 	for (int i = 1; result == 0 && !is_found && i <= CONTAINER_LOOKS; i++) {
 		_cleanup_buf_ struct buf text;
 		buf_init(&text, CONTAINER_TEXT_MAX);
@@ -105,8 +115,10 @@ static int container_find(const struct launch *launch, struct err *err)
 			result = err_set(err, -EIO,
 					 "docker could not say what became of the "
 					 "container of the job");
+
 		is_found = text.length > 0;
 	}
+
 	argv = words_free(argv);
 	return result < 0 ? result : is_found;
 }
@@ -116,19 +128,24 @@ static int container_remove(const struct launch *launch, struct err *err)
 	struct settings settings;
 	char **argv = NULL;
 	uint32_t runtime = SPEC_RUNTIME_ANY;
+
 	(void)close(COMMAND_FD_WHY);
 	(void)close(LAUNCH_FD_LAUNCH);
 	settings_read(launch, NULL, &settings);
+
 	int result = settings_choose(launch, &runtime, err);
 	if (result == 0 && runtime == SPEC_RUNTIME_DOCKER) {
 		result = container_find(launch, err);
 		if (result <= 0)
 			return result;
+
 		result = docker_remove(launch, &argv, err);
 	} else if (result == 0) {
 		result = podman_remove(launch, &settings.podman, &argv, err);
 	}
+
 	int status = -1;
+
 	for (int i = 1; result == 0 && i <= CONTAINER_TRIES; i++) {
 		status =
 		    call_run(argv, i == CONTAINER_TRIES ? CALL_ERRORS_SHOWN : CALL_ERRORS_DROPPED,
@@ -136,10 +153,12 @@ static int container_remove(const struct launch *launch, struct err *err)
 		if (status == 0)
 			break;
 	}
+
 	argv = words_free(argv);
 	if (result == 0 && status != 0)
 		result = err_set(err, -EIO, "%s could not remove the container of the job",
 				 spec_runtime_to_string(runtime));
+
 	return result;
 }
 
@@ -147,6 +166,7 @@ int main(int argc, char **argv)
 {
 	struct err err = {0};
 	struct launch launch _cleanup_launch_;
+
 	launch_init(&launch);
 	bool is_run = argc == 2 && strcmp(argv[1], "run") == 0;
 	bool is_remove = argc == 2 && strcmp(argv[1], "remove") == 0;
@@ -154,11 +174,13 @@ int main(int argc, char **argv)
 					 : err_set(&err, -EINVAL, "wrong command line");
 	if (result == 0)
 		result = is_run ? container_run(&launch, &err) : container_remove(&launch, &err);
+
 	if (result == 0)
 		return 0;
 	if (is_run)
 		command_tell_why(COMMAND_FD_WHY, err.text);
 	else
 		(void)fprintf(stderr, "sluice-container: %s\n", err.text);
+
 	return CONTAINER_EXIT_FAILED;
 }

@@ -20,14 +20,17 @@ static void words_put(struct words *words, const char *format, va_list arguments
 			words->failed = true;
 			return;
 		}
+
 		words->words = more;
 		words->room = room;
 	}
+
 	int length = vasprintf(&words->words[words->count], format, arguments);
 	if (length < 0)
 		words->words[words->count] = NULL;
 	else
 		words->count++;
+
 	words->failed = words->failed || length < 0;
 	words->words[words->count] = NULL;
 }
@@ -44,9 +47,11 @@ void words_add_once(struct words *words, const char *format, ...)
 {
 	size_t count = words->count;
 	va_list arguments;
+
 	va_start(arguments, format);
 	words_put(words, format, arguments);
 	va_end(arguments);
+
 	for (size_t i = 0; i < count && words->count > count; i++) {
 		if (strcmp(words->words[i], words->words[count]) != 0)
 			continue;
@@ -60,11 +65,13 @@ int words_take(struct words *words, char ***out, struct err *err)
 {
 	char **argv = words->words;
 	bool failed = words->failed || !argv;
+
 	*words = (struct words){.count = 0};
 	if (failed) {
 		words_free(argv);
 		return err_set(err, -ENOMEM, "no memory for the runtime's command line");
 	}
+
 	*out = argv;
 	return 0;
 }

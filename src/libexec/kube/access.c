@@ -36,16 +36,20 @@ static int access_read_token(const char *path, char **out, struct err *err)
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, KUBECONFIG_TOKEN_MAX);
+
 	int result = file_read(path, &text, err);
 	if (result < 0)
 		return result;
+
 	while (text.length > 0 && strchr("\r\n \t", text.data[text.length - 1]))
 		text.data[--text.length] = '\0';
+
 	result = strlen(buf_text(&text)) == text.length
 		     ? kubeconfig_check_token(buf_text(&text), err)
 		     : err_set(err, -EINVAL, "the token holds a NUL byte: is it the right file?");
 	if (result < 0)
 		return err_wrap(err, "'%s'", path);
+
 	*out = strdup(buf_text(&text));
 	explicit_bzero(text.data, text.length);
 	return *out ? 0 : err_set(err, -ENOMEM, "out of memory for '%s'", path);
@@ -69,6 +73,7 @@ static int access_keep(struct access *access, const struct kubeconfig_data *data
 	if (fd < 0)
 		return err_set(err, -errno, "a memory file for a certificate: %s",
 			       err_describe(-errno));
+
 	for (size_t done = 0; done < data->length;) {
 		ssize_t wrote = write(fd, data->data + done, data->length - done);
 		if (wrote < 0 && errno == EINTR)
@@ -76,11 +81,14 @@ static int access_keep(struct access *access, const struct kubeconfig_data *data
 		if (wrote <= 0)
 			return err_set(err, wrote < 0 ? -errno : -EIO,
 				       "a memory file for a certificate: %s", err_describe(-errno));
+
 		done += (size_t)wrote;
 	}
+
 	int result = file_path(out, err, "/proc/self/fd/%d", fd);
 	if (result == 0)
 		access->fds[access->fd_count++] = take_fd(&fd);
+
 	return result;
 }
 
@@ -92,10 +100,12 @@ static int access_take(struct access *access, const char *kubeconfig, const char
 		return access_keep(access, data, out, err);
 	if (!file)
 		return 0;
+
 	int result = access_path(kubeconfig, file, out, err);
 	if (result == 0 && faccessat(AT_FDCWD, out, R_OK, AT_EACCESS) < 0)
 		result = err_set(err, -errno, "'%s', which '%s' names: %s", out, kubeconfig,
 				 err_describe(-errno));
+
 	return result;
 }
 
@@ -103,23 +113,28 @@ static int access_load_kubeconfig(const char *path, struct access *access, struc
 {
 	_cleanup_(access_free_kubeconfig) struct kubeconfig *config = NULL;
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, KUBECONFIG_MAX);
 	int result = file_read(path, &text, err);
 	if (result == 0)
 		result = kubeconfig_parse(buf_text(&text), text.length, path, &config, err);
 	if (text.data)
 		explicit_bzero(text.data, text.length);
+
 	if (result < 0)
 		return result;
+
 	access->insecure = config->insecure;
 	(void)snprintf(access->server, sizeof(access->server), "%s", config->server);
 	result = access_take(access, path, config->ca_file, &config->ca, access->ca, err);
 	if (result == 0)
 		result = access_take(access, path, config->certificate_file, &config->certificate,
 				     access->certificate, err);
+
 	if (result == 0)
 		result =
 		    access_take(access, path, config->key_file, &config->key, access->key, err);
+
 	char token_file[FILE_PATH_MAX];
 	if (result < 0 || (!config->token_file && !config->token))
 		return result;
@@ -127,6 +142,7 @@ static int access_load_kubeconfig(const char *path, struct access *access, struc
 		access->token = take_ptr(config->token);
 		return 0;
 	}
+
 	result = access_path(path, config->token_file, token_file, err);
 	return result < 0 ? result : access_read_token(token_file, &access->token, err);
 }
@@ -136,27 +152,34 @@ static int access_load_pod(const struct access_options *options, struct access *
 {
 	char path[FILE_PATH_MAX];
 	uint64_t port = ACCESS_PORT_DEFAULT;
+
 	if (!options->host || !*options->host)
 		return err_set(err, -EINVAL,
 			       "there is neither a kubeconfig nor $KUBERNETES_SERVICE_HOST: give "
 			       "--kubeconfig outside of a pod");
+
 	if (options->port && *options->port && parse_u64(options->port, 1, 65535, &port) < 0)
 		return err_set(err, -EINVAL, "$KUBERNETES_SERVICE_PORT '%.40s' is no port",
 			       options->port);
+
 	bool is_v6 = strchr(options->host, ':') && options->host[0] != '[';
 	bool secure;
+
 	(void)snprintf(access->server, sizeof(access->server), "https://%s%s%s:%u",
 		       is_v6 ? "[" : "", options->host, is_v6 ? "]" : "", (unsigned)port);
 	int result = kubeconfig_check_server(access->server, &secure, err);
 	if (result == 0)
 		result = file_path(access->ca, err, "%s/ca.crt", options->directory);
+
 	if (result == 0 && faccessat(AT_FDCWD, access->ca, R_OK, AT_EACCESS) < 0)
 		result = err_set(err, -errno,
 				 "'%s': %s: has the pod a service account "
 				 "(automountServiceAccountToken)?",
 				 access->ca, err_describe(-errno));
+
 	if (result == 0)
 		result = file_path(path, err, "%s/token", options->directory);
+
 	return result < 0 ? result : access_read_token(path, &access->token, err);
 }
 
@@ -170,5 +193,6 @@ int access_load(const struct access_options *options, struct access *out, struct
 		access_done(&access);
 	else
 		*out = access;
+
 	return result;
 }

@@ -14,6 +14,7 @@ const char *answer_describe(const struct answer *answer, const char *what, const
 			    char out[ANSWER_PROBLEM_MAX])
 {
 	const char *colon = *answer->text ? ": " : "";
+
 	if (answer->is_ours)
 		(void)snprintf(out, ANSWER_PROBLEM_MAX, "%s", answer->text);
 	else if (answer->code < 0)
@@ -36,5 +37,6 @@ const char *answer_describe(const struct answer *answer, const char *what, const
 		(void)snprintf(out, ANSWER_PROBLEM_MAX,
 			       "the API server answers %" PRIu32 " when asked %s%s%s",
 			       answer->status, what, colon, answer->text);
+
 	return out;
 }

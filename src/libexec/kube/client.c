@@ -55,6 +55,7 @@ struct client *client_new(const struct access_options *options, struct err *err)
 	bool has_curl = client && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 	if (has_curl)
 		client->multi = curl_multi_init();
+
 	if (!client || !client->multi) {
 		if (has_curl)
 			curl_global_cleanup();
@@ -62,11 +63,13 @@ struct client *client_new(const struct access_options *options, struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for libcurl");
 		return NULL;
 	}
+
 	client->options = options;
 	if (!(curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_SSL)) {
 		(void)err_set(err, -ENOSYS, "the libcurl of this machine knows no TLS");
 		return client_free(client);
 	}
+
 	/* One for the watch, the others for what is short: more would be memory for nothing. */
 	(void)curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, (long)CLIENT_KEPT);
 	return client;
@@ -88,12 +91,15 @@ struct client *client_free(struct client *client)
 {
 	if (!client)
 		return NULL;
+
 	for (size_t i = 0; i < CLIENT_CALLS_MAX; i++)
 		if (client->calls[i].client)
 			client_clear(&client->calls[i]);
+
 	(void)curl_multi_cleanup(client->multi);
 	curl_global_cleanup();
 	free(client);
+
 	return NULL;
 }
 
@@ -110,8 +116,10 @@ static size_t client_on_data(char *data, size_t size, size_t count, void *contex
 		(void)buf_add(&call->refusal, data, length < room ? length : room);
 		return length;
 	}
+
 	if (!call->request.data || call->request.data(data, length, call->request.context) >= 0)
 		return length;
+
 	call->is_refused = true;
 	return 0;
 }
@@ -119,10 +127,12 @@ static size_t client_on_data(char *data, size_t size, size_t count, void *contex
 static size_t client_on_header(char *line, size_t size, size_t count, void *context)
 {
 	static const char name[] = "Date:";
+
 	enum { DATE_MAX = 64 };
 	struct client_call *call = context;
 	size_t length = size * count; /* size is 1 */
 	char date[DATE_MAX];
+
 	if (length < sizeof(date) && length > sizeof(name) &&
 	    strncasecmp(line, name, sizeof(name) - 1) == 0) {
 		(void)snprintf(date, sizeof(date), "%.*s", (int)(length - sizeof(name) + 1),
@@ -130,6 +140,7 @@ static size_t client_on_header(char *line, size_t size, size_t count, void *cont
 		int64_t date_s = curl_getdate(date, NULL);
 		call->date_s = date_s > 0 ? date_s : 0;
 	}
+
 	return length;
 }
 
@@ -146,14 +157,17 @@ static bool client_add_header(struct client_call *call, const char *name, const 
 {
 	_cleanup_free_ char *line = NULL;
 	struct curl_slist *longer = NULL;
+
 	if (asprintf(&line, "%s: %s", name, value) < 0)
 		line = NULL;
 	else
 		longer = curl_slist_append(call->headers, line);
+
 	if (line)
 		explicit_bzero(line, strlen(line));
 	if (longer)
 		call->headers = longer;
+
 	return longer != NULL;
 }
 
@@ -164,15 +178,18 @@ static bool client_set_headers(struct client_call *call)
 	bool ok = client_add_header(call, "Accept", request->accept);
 	if (ok && request->content_type)
 		ok = client_add_header(call, "Content-Type", request->content_type);
+
 	if (ok && call->access.token) {
 		ok = asprintf(&bearer, "Bearer %s", call->access.token) >= 0;
 		if (!ok)
 			bearer = NULL;
 		else
 			ok = client_add_header(call, "Authorization", bearer);
+
 		if (bearer)
 			explicit_bzero(bearer, strlen(bearer));
 	}
+
 	/* Else it waits for a "100 Continue" that nobody sends. */
 	if (ok && request->body) {
 		struct curl_slist *longer = curl_slist_append(call->headers, "Expect:");
@@ -180,6 +197,7 @@ static bool client_set_headers(struct client_call *call)
 		if (ok)
 			call->headers = longer;
 	}
+
 	return ok;
 }
 
@@ -197,6 +215,7 @@ static bool client_set_tls(struct client_call *call)
 		ok = client_set(call, CURLOPT_CAINFO, access->ca);
 	if (ok && *access->ca)
 		(void)client_set(call, CURLOPT_CAPATH, NULL); /* not every library has it */
+
 	if (ok && *access->certificate)
 		ok = client_set(call, CURLOPT_SSLCERT, access->certificate) &&
 		     client_set(call, CURLOPT_SSLKEY, access->key);
@@ -233,9 +252,11 @@ static bool client_set_request(struct client_call *call)
 	const struct client_request *request = &call->request;
 	char url[CLIENT_URL_MAX];
 	uint64_t timeout_ms = request->timeout_ns / CLOCK_NS_PER_MS + 1;
+
 	if (snprintf(url, sizeof(url), "%s%s", call->access.server, request->path) >=
 	    (int)sizeof(url))
 		return false;
+
 	bool ok = client_set(call, CURLOPT_URL, url) &&
 		  client_set(call, CURLOPT_TIMEOUT_MS,
 			     timeout_ms < LONG_MAX ? (long)timeout_ms : LONG_MAX) &&
@@ -250,6 +271,7 @@ static bool client_set_request(struct client_call *call)
 		ok = client_set(call, CURLOPT_POSTFIELDS, request->body);
 	if (ok && strcmp(request->method, "GET") != 0)
 		ok = client_set(call, CURLOPT_CUSTOMREQUEST, request->method);
+
 	return ok;
 }
 
@@ -258,6 +280,7 @@ static int client_begin(struct client_call *call, struct err *err)
 	int result = access_load(call->client->options, &call->access, err);
 	if (result < 0)
 		return result;
+
 	call->easy = curl_easy_init();
 	if (!call->easy || !client_set_headers(call) || !client_set_tls(call) ||
 	    !client_set_connection(call) || !client_set_request(call) ||
@@ -266,6 +289,7 @@ static int client_begin(struct client_call *call, struct err *err)
 			       "this libcurl (%s) cannot be prepared for a request, or there is no "
 			       "memory",
 			       curl_version_info(CURLVERSION_NOW)->version);
+
 	call->is_added = true;
 	return 0;
 }
@@ -275,13 +299,16 @@ struct client_call *client_start(struct client *client, const struct client_requ
 	struct client_call *call = client->calls;
 	while (call < client->calls + CLIENT_CALLS_MAX && call->client)
 		call++;
+
 	if (call == client->calls + CLIENT_CALLS_MAX) {
 		free(request->body);
 		return NULL;
 	}
+
 	*call = (struct client_call){.client = client, .request = *request};
 	buf_init(&call->refusal, CLIENT_BODY_MAX);
 	(void)client_begin(call, &call->err); /* told by end() */
+
 	return call;
 }
 
@@ -329,6 +356,7 @@ static void client_read_refusal(const struct client_call *call, struct answer *a
 {
 	struct object_status status;
 	struct err err = {0};
+
 	/* What is no Status is a page of something in between: the number says enough. */
 	if (call->refusal.length > 0 &&
 	    object_status_parse(call->refusal.data, call->refusal.length, &status, &err) == 0)
@@ -342,8 +370,10 @@ static bool client_token_is_another(const struct client_call *call)
 {
 	struct access now;
 	struct err err = {0};
+
 	if (access_load(call->client->options, &now, &err) < 0)
 		return false;
+
 	bool is_another =
 	    now.token && call->access.token && strcmp(now.token, call->access.token) != 0;
 	access_done(&now);
@@ -354,6 +384,7 @@ static void client_read_answer(struct client_call *call, CURLcode code, struct a
 {
 	answer->status = client_status(call);
 	answer->date_s = call->date_s;
+
 	if (code != CURLE_OK) {
 		answer->code = call->is_refused			  ? -ECANCELED
 			       : code == CURLE_OPERATION_TIMEDOUT ? -ETIMEDOUT
@@ -363,6 +394,7 @@ static void client_read_answer(struct client_call *call, CURLcode code, struct a
 		    *call->why ? call->why : curl_easy_strerror(code), client_advice(code));
 		return;
 	}
+
 	if (answer_is_good(answer))
 		return;
 #if LIBCURL_VERSION_NUM >= 0x074200
@@ -390,27 +422,34 @@ static bool client_finish_all(struct client *client)
 	bool has_ended = false;
 	int left = 0;
 	CURLMsg *message;
+
 	for (size_t i = 0; i < CLIENT_CALLS_MAX; i++) {
 		struct client_call *call = &client->calls[i];
 		struct answer answer = {.code = call->err.code, .is_ours = true};
+
 		if (!call->client || call->is_added)
 			continue;
+
 		(void)snprintf(answer.text, sizeof(answer.text), "%.*s", ANSWER_TEXT_MAX - 1,
 			       call->err.text);
 		client_finish(call, &answer);
 		has_ended = true;
 	}
+
 	while ((message = curl_multi_info_read(client->multi, &left))) {
 		struct client_call *call = NULL;
 		struct answer answer = {.code = 0};
+
 		if (message->msg != CURLMSG_DONE ||
 		    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call) != CURLE_OK ||
 		    !call)
 			continue;
+
 		client_read_answer(call, message->data.result, &answer);
 		client_finish(call, &answer);
 		has_ended = true;
 	}
+
 	return has_ended;
 }
 
@@ -421,6 +460,7 @@ int client_run(struct client *client, int fd, short events, uint64_t wait_ns, sh
 	struct curl_waitfd wait = {.fd = fd, .events = events};
 	uint64_t wait_ms = (wait_ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
 	int running = 0;
+
 	*out_ready = 0;
 	CURLMcode code = curl_multi_perform(client->multi, &running);
 	/* What has ended is nothing that could be waited for. */
@@ -430,9 +470,11 @@ int client_run(struct client *client, int fd, short events, uint64_t wait_ns, sh
 		code = curl_multi_wait(
 		    client->multi, &wait, 1,
 		    wait_ms < CLIENT_WAIT_MAX_MS ? (int)wait_ms : CLIENT_WAIT_MAX_MS, NULL);
+
 	if (code != CURLM_OK)
 		return err_set(err, code == CURLM_OUT_OF_MEMORY ? -ENOMEM : -EIO, "libcurl: %s",
 			       curl_multi_strerror(code));
+
 	*out_ready = wait.revents;
 	return 0;
 }

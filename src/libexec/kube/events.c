@@ -52,6 +52,7 @@ struct events *events_new(const struct events_options *options, struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for Events");
 		return NULL;
 	}
+
 	events->options = *options;
 	backoff_init(&events->backoff, options->first_ns, options->seed);
 	return events;
@@ -96,18 +97,21 @@ static bool events_waits(const struct events_entry *entry)
 static struct events_entry *events_place(struct events *events)
 {
 	struct events_entry *best = NULL;
+
 	for (size_t i = 0; i < EVENTS_MAX; i++) {
 		struct events_entry *entry = &events->entries[i];
 		if (!entry->reason)
 			return entry;
 		if (entry == events->sent)
 			continue;
+
 		bool better =
 		    !best || events_waits(best) > events_waits(entry) ||
 		    (events_waits(best) == events_waits(entry) && entry->number < best->number);
 		if (better)
 			best = entry;
 	}
+
 	events_forget(events, best);
 	return best;
 }
@@ -140,6 +144,7 @@ void events_add(struct events *events, bool warning, const char *reason, const c
 	_cleanup_free_ char *its_message = events_copy(message, EVENTS_MESSAGE_MAX);
 	if (!its_reason || !its_message)
 		return;
+
 	for (size_t i = 0; i < EVENTS_MAX; i++) {
 		struct events_entry *entry = &events->entries[i];
 		if (!entry->reason || entry->warning != warning ||
@@ -147,12 +152,15 @@ void events_add(struct events *events, bool warning, const char *reason, const c
 		    strcmp(entry->reason, its_reason) != 0 ||
 		    strcmp(entry->message, its_message) != 0)
 			continue;
+
 		entry->count += entry->count < UINT32_MAX;
 		entry->number = events->next_number++;
 		entry->last_ns = now_ns;
 		entry->last_unix_ns = unix_ns;
+
 		return;
 	}
+
 	struct events_entry *entry = events_place(events);
 	*entry = (struct events_entry){.warning = warning,
 				       .reason = take_ptr(its_reason),
@@ -197,11 +205,14 @@ static json_t *events_json(const struct events *events, const struct events_entr
 {
 	char first[EVENTS_TIME_MAX], last[EVENTS_TIME_MAX];
 	const char *node = events->options.node;
+
 	(void)events_time(entry->first_unix_ns, first);
 	(void)events_time(entry->last_unix_ns, last);
+
 	if (entry->told > 0)
 		return json_pack("{s:I, s:s}", "count", (json_int_t)entry->count, "lastTimestamp",
 				 last);
+
 	/* The kubelet's Events have the node's name as its uid, and kubectl looks for that. */
 	return json_pack(
 	    "{s:s, s:s, s:{s:s, s:s}, s:{s:s, s:s, s:s, s:s}, s:s, s:s, s:s, s:{s:s, s:s}, s:s, "
@@ -218,15 +229,18 @@ bool events_begin(struct events *events, uint64_t now_ns, struct events_request 
 {
 	if (now_ns < events_due_ns(events))
 		return false;
+
 	struct events_entry *entry = events_first(events);
 	json_t *json = events_json(events, entry);
 	char *body = json ? json_dumps(json, JSON_COMPACT) : NULL;
+
 	json_decref(json);
 	if (!body) {
 		/* No memory, or bytes that are no text: nobody can be told. */
 		events_forget(events, entry);
 		return false;
 	}
+
 	bool is_new = entry->told == 0;
 	*out = (struct events_request){
 	    .method = is_new ? "POST" : "PATCH",
@@ -237,6 +251,7 @@ bool events_begin(struct events *events, uint64_t now_ns, struct events_request 
 		       is_new ? "" : entry->name);
 	events->sent = entry;
 	events->sent_count = entry->count;
+
 	return true;
 }
 
@@ -255,9 +270,11 @@ void events_end(struct events *events, const struct answer *answer, uint64_t now
 {
 	struct events_entry *entry = events->sent;
 	char problem[ANSWER_PROBLEM_MAX];
+
 	events->sent = NULL;
 	if (!entry)
 		return;
+
 	if (answer_is_good(answer)) {
 		entry->told = events->sent_count;
 		backoff_succeed(&events->backoff);
@@ -265,6 +282,7 @@ void events_end(struct events *events, const struct answer *answer, uint64_t now
 		events_problem(events, "");
 		return;
 	}
+
 	/* What the watch hears as well is said there. */
 	bool is_answered = answer->code == 0 && answer->status != 0;
 	if (!is_answered || answer->status == ANSWER_TOO_MANY ||
@@ -272,17 +290,21 @@ void events_end(struct events *events, const struct answer *answer, uint64_t now
 		events_later(events, answer, now_ns);
 		return;
 	}
+
 	if (answer->status == ANSWER_NOT_FOUND && entry->told > 0) {
 		entry->told = 0; /* the server has let it go, after an hour usually: a new one */
 		events_name(events, entry, entry->last_unix_ns);
 		return;
 	}
+
 	(void)answer_describe(answer, "to post Events", "create and patch of events", problem);
 	events_problem(events, problem);
+
 	if (answer->status == ANSWER_FORBIDDEN)
 		events->due_ns = clock_after_ns(now_ns, EVENTS_FORBIDDEN_NS);
 	else
 		events_forget(events, entry); /* it would be refused again */
+
 	if (answer->status == ANSWER_CONFLICT)
 		events->due_ns = now_ns;
 }

@@ -39,12 +39,14 @@ int lines_feed(struct lines *lines, const char *data, size_t length,
 		const char *end = memchr(data, '\n', length);
 		size_t size = end ? (size_t)(end - data) : length;
 		int result = 0;
+
 		if (!end || lines->part.length > 0)
 			result = buf_add(&lines->part, data, size);
 		if (result < 0)
 			return result == -ENOSPC ? -EMSGSIZE : result;
 		if (!end)
 			return 0;
+
 		if (lines->part.length > 0) {
 			result = lines_give(lines->part.data, lines->part.length, line, context);
 			lines_clear(lines);
@@ -53,10 +55,13 @@ int lines_feed(struct lines *lines, const char *data, size_t length,
 		} else {
 			return -EMSGSIZE;
 		}
+
 		if (result != 0)
 			return result;
+
 		data += size + 1;
 		length -= size + 1;
 	}
+
 	return 0;
 }

@@ -28,10 +28,12 @@ static void link_copy(char out[LINK_TEXT_MAX], const char *text)
 {
 	_cleanup_buf_ struct buf valid;
 	size_t size = 0;
+
 	buf_init(&valid, LINK_ROOM);
 	out[0] = '\0';
 	if (text_make_valid(&valid, text, strnlen(text, LINK_TEXT_MAX)) < 0)
 		return; /* no memory: rather nothing than half of it */
+
 	size_t length = 0;
 	while (length < valid.length) {
 		(void)text_decode(valid.data + length, valid.length - length, &size);
@@ -39,6 +41,7 @@ static void link_copy(char out[LINK_TEXT_MAX], const char *text)
 			break;
 		length += size;
 	}
+
 	if (length > 0)
 		memcpy(out, valid.data, length);
 	out[length] = '\0';
@@ -60,16 +63,20 @@ static bool link_send_labels(struct link *link)
 	Sluice__Kube__V1__FromKube packet = SLUICE__KUBE__V1__FROM_KUBE__INIT;
 	Sluice__Kube__V1__Labels labels = SLUICE__KUBE__V1__LABELS__INIT;
 	Sluice__Kube__V1__NodeLabel label[OBJECT_FOLLOWED], *place[OBJECT_FOLLOWED];
+
 	for (size_t i = 0; i < OBJECT_FOLLOWED; i++) {
 		if (!*link->labels[i])
 			continue;
+
 		place[labels.n_labels] = &label[labels.n_labels];
 		sluice__kube__v1__node_label__init(place[labels.n_labels]);
+
 		/* Not written to: the type is the generator's. */
 		place[labels.n_labels]->name = (char *)object_followed[i];
 		place[labels.n_labels]->value = link->labels[i];
 		labels.n_labels++;
 	}
+
 	labels.labels = place;
 	packet.labels = &labels;
 	return link_send(link, &packet);
@@ -78,6 +85,7 @@ static bool link_send_labels(struct link *link)
 static void link_flush(struct link *link)
 {
 	Sluice__Kube__V1__FromKube packet = SLUICE__KUBE__V1__FROM_KUBE__INIT;
+
 	if (link->tells_label) {
 		Sluice__Kube__V1__Label label = SLUICE__KUBE__V1__LABEL__INIT;
 		label.is_set = link->label_is_set;
@@ -86,8 +94,10 @@ static void link_flush(struct link *link)
 		link->tells_label = !link_send(link, &packet);
 		packet.label = NULL;
 	}
+
 	if (link->tells_labels)
 		link->tells_labels = !link_send_labels(link);
+
 	if (link->tells_problem) {
 		Sluice__Kube__V1__Problem problem = SLUICE__KUBE__V1__PROBLEM__INIT;
 		problem.text = link->problem;
@@ -95,6 +105,7 @@ static void link_flush(struct link *link)
 		link->tells_problem = !link_send(link, &packet);
 		packet.problem = NULL;
 	}
+
 	if (link->tells_published) {
 		packet.published = &link->published;
 		link->tells_published = !link_send(link, &packet);
@@ -131,6 +142,7 @@ void link_labels(struct link *link, const char *const *values)
 		(void)snprintf(link->labels[i], OBJECT_VALUE_MAX, "%s",
 			       strcmp(valid, values[i]) == 0 ? values[i] : "");
 	}
+
 	link->tells_labels = true;
 	link_flush(link);
 }
@@ -158,32 +170,38 @@ static int link_take(struct link *link, const void *data, size_t length, struct 
 {
 	_cleanup_arena_ struct arena arena;
 	ProtobufCMessage *message;
+
 	arena_init(&arena, 4 * (size_t)LINK_PACKET_MAX);
 	int result = wire_message_decode(&sluice__kube__v1__to_kube__descriptor, data, length,
 					 &arena, &message, err);
 	if (result < 0)
 		return err_wrap(err, "a message of the agent");
+
 	const Sluice__Kube__V1__ToKube *packet = (const Sluice__Kube__V1__ToKube *)message;
 	if (packet->event)
 		link->event(packet->event->warning, packet->event->reason, packet->event->message,
 			    link->context);
 	if (packet->publish && link->publish)
 		link->publish(packet->publish, link->context);
+
 	return 1;
 }
 
 int link_run(struct link *link, short ready, struct err *err)
 {
 	char data[LINK_PACKET_MAX];
+
 	if (ready & POLLOUT)
 		link_flush(link);
 	if (!(ready & (POLLIN | POLLHUP | POLLERR)))
 		return 1;
+
 	ssize_t length = recv(link->fd, data, sizeof(data), MSG_DONTWAIT | MSG_TRUNC);
 	if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return 1;
 	if (length > (ssize_t)sizeof(data))
 		return err_set(err, -EMSGSIZE, "a message of the agent has %zd bytes, more than %d",
 			       length, LINK_PACKET_MAX);
+
 	return length > 0 ? link_take(link, data, (size_t)length, err) : 0;
 }

@@ -183,6 +183,7 @@ static void main_ask_publish(struct kube *kube)
 	struct publish_request publish;
 	if (!publish_begin(kube->publish, main_now_ns(), &publish))
 		return;
+
 	const struct client_request request = {
 	    .method = publish.method,
 	    .path = publish.path,
@@ -202,10 +203,12 @@ static void main_ask(struct kube *kube)
 	struct watch_request watch;
 	struct events_request event;
 	uint64_t now_ns = main_now_ns();
+
 	if (kube->watching)
 		watch_look(kube->watch, client_status(kube->watching), now_ns);
 	/* There is a place for each of the three. */
 	main_ask_publish(kube);
+
 	if (watch_begin(kube->watch, now_ns, &watch)) {
 		const struct client_request request = {
 		    .method = "GET",
@@ -218,6 +221,7 @@ static void main_ask(struct kube *kube)
 		};
 		kube->watching = client_start(kube->client, &request);
 	}
+
 	if (events_begin(kube->events, now_ns, &event)) {
 		const struct client_request request = {
 		    .method = event.method,
@@ -241,16 +245,20 @@ static uint64_t main_wait_ns(const struct kube *kube)
 		due_ns = events_ns;
 	if (publish_due_ns(kube->publish) < due_ns)
 		due_ns = publish_due_ns(kube->publish);
+
 	if (kube->trim_ns < due_ns)
 		due_ns = kube->trim_ns;
+
 	return due_ns > now_ns ? due_ns - now_ns : 0;
 }
 
 static int main_run(struct kube *kube, struct err *err)
 {
 	int result = 1;
+
 	while (result > 0) {
 		short ready = 0;
+
 		main_ask(kube);
 		result = client_run(kube->client, MAIN_FD, link_wants(&kube->link),
 				    main_wait_ns(kube), &ready, err);
@@ -261,6 +269,7 @@ static int main_run(struct kube *kube, struct err *err)
 			kube->trim_ns = UINT64_MAX;
 		}
 	}
+
 	return result;
 }
 
@@ -274,6 +283,7 @@ static bool main_wait_withdrawn(struct kube *kube, uint64_t wait_ns)
 		if (client_run(kube->client, -1, 0, MAIN_FINISH_NS / 10, &ready, NULL) < 0)
 			break;
 	}
+
 	return publish_is_finished(kube->publish);
 }
 
@@ -289,6 +299,7 @@ static int main_withdraw(struct kube *kube, struct err *err)
 {
 	Sluice__Kube__V1__Publish wish = SLUICE__KUBE__V1__PUBLISH__INIT;
 	wish.previous = SLUICE__KUBE__V1__WAY__DIRECT;
+
 	int rc = publish_set(kube->publish, &wish, main_now_ns(), err);
 	if (rc < 0)
 		return rc;
@@ -298,6 +309,7 @@ static int main_withdraw(struct kube *kube, struct err *err)
 			       kube->options.node,
 			       *kube->publish_problem ? kube->publish_problem
 						      : "the API server does not answer");
+
 	return 0;
 }
 
@@ -306,12 +318,15 @@ static void main_read_namespace(struct kube *kube)
 {
 	_cleanup_buf_ struct buf text;
 	char path[FILE_PATH_MAX];
+
 	buf_init(&text, sizeof(kube->namespace_) - 1);
 	(void)snprintf(kube->namespace_, sizeof(kube->namespace_), "default");
+
 	if (kube->options.kubeconfig ||
 	    file_path(path, NULL, "%s/namespace", kube->options.directory) < 0 ||
 	    file_read(path, &text, NULL) < 0)
 		return;
+
 	size_t length = strcspn(buf_text(&text), "\r\n \t");
 	if (length > 0)
 		(void)snprintf(kube->namespace_, sizeof(kube->namespace_), "%.*s", (int)length,
@@ -324,6 +339,7 @@ static int main_open(struct kube *kube, struct err *err)
 {
 	const struct main_options *options = &kube->options;
 	uint64_t seed[3] = {main_now_ns(), (uint64_t)getpid(), main_now_ns() + 1};
+
 	(void)getrandom(seed, sizeof(seed), GRND_NONBLOCK); /* early at boot: the time will do */
 	const struct watch_options watch = {
 	    .node = options->node,
@@ -353,6 +369,7 @@ static int main_open(struct kube *kube, struct err *err)
 	    .state = main_on_published,
 	    .context = kube,
 	};
+
 	main_read_namespace(kube);
 	kube->access = (struct access_options){
 	    .kubeconfig = options->kubeconfig,
@@ -367,6 +384,7 @@ static int main_open(struct kube *kube, struct err *err)
 	kube->watch = kube->client ? watch_new(&watch, err) : NULL;
 	kube->events = kube->watch ? events_new(&events, err) : NULL;
 	kube->publish = kube->events ? publish_new(&publish, err) : NULL;
+
 	return kube->publish ? 0 : err->code;
 }
 
@@ -406,6 +424,7 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 	    {NULL, 0, NULL, 0},
 	};
 	int choice, result = 0;
+
 	while (result == 0 && (choice = getopt_long(argc, argv, "", table, NULL)) != -1) {
 		switch (choice) {
 		case NODE:
@@ -440,12 +459,14 @@ static int main_parse(int argc, char **argv, struct main_options *options)
 			return main_usage("this is not understood", "");
 		}
 	}
+
 	if (result < 0 || optind < argc)
 		return main_usage("this is not understood: ", result < 0 ? optarg : argv[optind]);
 	if (!options->node || !options->label)
 		return main_usage("--node and --label are needed", "");
 	if (!watch_name_is_valid(options->node))
 		return main_usage("no node has such a name: ", options->node);
+
 	return 0;
 }
 
@@ -464,8 +485,10 @@ int main(int argc, char **argv)
 	int code = main_parse(argc, argv, &kube.options);
 	if (code != 0)
 		return code;
+
 	(void)mallopt(M_MMAP_THRESHOLD, MAIN_MMAP_THRESHOLD); /* cannot fail with this value */
 	(void)signal(SIGPIPE, SIG_IGN);
+
 	int result = kube.options.withdraws ? 0 : sandbox_close(MAIN_FD, &err);
 	if (result == 0)
 		result = sandbox_drop(&err);
@@ -474,7 +497,9 @@ int main(int argc, char **argv)
 	if (result == 0)
 		result = main_serve(&kube, &err);
 	main_close(&kube);
+
 	if (result < 0)
 		fprintf(stderr, "sluice-kube: %s\n", err.text);
+
 	return result < 0 ? MAIN_EXIT_FAILED : 0;
 }

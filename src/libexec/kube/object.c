@@ -35,8 +35,10 @@ static int object_guard(const char *text, size_t length, struct err *err)
 {
 	size_t depth = 0, values = 0;
 	bool in_string = false;
+
 	for (size_t i = 0; i < length; i++) {
 		char byte = text[i];
+
 		if (in_string) {
 			if (byte == '\\')
 				i++;
@@ -44,26 +46,31 @@ static int object_guard(const char *text, size_t length, struct err *err)
 				in_string = false;
 			continue;
 		}
+
 		if (byte == '"')
 			in_string = true;
 		else if (byte == '{' || byte == '[')
 			depth++;
 		else if ((byte == '}' || byte == ']') && depth > 0)
 			depth--;
+
 		values += byte == '{' || byte == '[' || byte == ',';
 		if (depth > OBJECT_DEPTH_MAX)
 			return err_set(err, -EBADMSG, "more than %d levels deep", OBJECT_DEPTH_MAX);
 		if (values > OBJECT_VALUES_MAX)
 			return err_set(err, -EBADMSG, "more than %d values", OBJECT_VALUES_MAX);
 	}
+
 	return 0;
 }
 
 json_t *object_load(const char *text, size_t length, struct err *err)
 {
 	json_error_t why;
+
 	if (object_guard(text, length, err) < 0)
 		return NULL;
+
 	json_t *json = json_loadb(text, length, 0, &why);
 	if (!json) {
 		/* It has no words for some of what it cannot allocate. */
@@ -73,6 +80,7 @@ json_t *object_load(const char *text, size_t length, struct err *err)
 			(void)err_set(err, -EBADMSG, "no JSON: %s (byte %d)", why.text,
 				      why.position);
 	}
+
 	return json;
 }
 
@@ -83,7 +91,9 @@ static int object_read_version(const json_t *metadata, char out[OBJECT_VERSION_M
 	const char *version = json_string_value(json_object_get(metadata, "resourceVersion"));
 	if (!version || !*version)
 		return err_set(err, -EBADMSG, "no metadata.resourceVersion");
+
 	size_t length = strlen(version);
+
 	for (size_t i = 0; i < length; i++) {
 		char byte = version[i];
 		if (length >= OBJECT_VERSION_MAX ||
@@ -92,6 +102,7 @@ static int object_read_version(const json_t *metadata, char out[OBJECT_VERSION_M
 			return err_set(err, -EBADMSG, "metadata.resourceVersion '%.80s' is no name",
 				       version);
 	}
+
 	memcpy(out, version, length + 1);
 	return 0;
 }
@@ -113,6 +124,7 @@ static int object_read_node(const json_t *node, const char *label, struct object
 	const json_t *metadata = json_object_get(node, "metadata");
 	const json_t *labels = json_object_get(metadata, "labels");
 	const json_t *value = json_object_get(labels, label);
+
 	*out = (struct object_node){.has_label = json_is_string(value)};
 	if (out->has_label && json_string_length(value) >= OBJECT_LABEL_MAX)
 		return err_set(err, -EBADMSG, "label '%s' has more than %d bytes", label,
@@ -120,6 +132,7 @@ static int object_read_node(const json_t *node, const char *label, struct object
 	if (out->has_label)
 		memcpy(out->label, json_string_value(value), json_string_length(value) + 1);
 	object_read_followed(labels, out);
+
 	return object_read_version(metadata, out->version, err);
 }
 
@@ -138,13 +151,16 @@ int object_event_parse(const char *text, size_t length, const char *label, struc
 	_cleanup_(object_free) json_t *json = object_load(text, length, err);
 	if (!json)
 		return err->code;
+
 	const char *type = json_string_value(json_object_get(json, "type"));
 	const json_t *object = json_object_get(json, "object");
 	if (!type || !json_is_object(object))
 		return err_set(err, -EBADMSG, "no type and object, as an event of a watch has");
+
 	struct object_event event = {.type = OBJECT_ADDED};
 	while (event.type < OBJECT_OTHER && strcmp(type, object_types[event.type]) != 0)
 		event.type++;
+
 	if (event.type == OBJECT_ERROR) {
 		object_read_status(object, &event.status);
 	} else if (event.type != OBJECT_OTHER) {
@@ -152,6 +168,7 @@ int object_event_parse(const char *text, size_t length, const char *label, struc
 		if (result < 0)
 			return result;
 	}
+
 	*out = event;
 	return 0;
 }
@@ -162,11 +179,13 @@ int object_list_parse(const char *text, size_t length, const char *name, const c
 	_cleanup_(object_free) json_t *json = object_load(text, length, err);
 	if (!json)
 		return err->code;
+
 	const json_t *items = json_object_get(json, "items");
 	struct object_list list = {.found = false};
 	int result = object_read_version(json_object_get(json, "metadata"), list.version, err);
 	if (result < 0)
 		return result;
+
 	/* No items at all, and null, are what Go makes of an empty list. */
 	for (size_t i = 0; i < json_array_size(items) && !list.found; i++) {
 		const json_t *item = json_array_get(items, i);
@@ -174,11 +193,14 @@ int object_list_parse(const char *text, size_t length, const char *name, const c
 		    json_string_value(json_object_get(json_object_get(item, "metadata"), "name"));
 		if (!its || strcmp(its, name) != 0)
 			continue;
+
 		result = object_read_node(item, label, &list.node, err);
 		if (result < 0)
 			return result;
+
 		list.found = true;
 	}
+
 	*out = list;
 	return 0;
 }

@@ -77,6 +77,7 @@ struct publish *publish_new(const struct publish_options *options, struct err *e
 		(void)err_set(err, -ENOMEM, "out of memory for labels");
 		return NULL;
 	}
+
 	publish->options = *options;
 	if (publish->options.minute_ns == 0)
 		publish->options.minute_ns = PUBLISH_MINUTE_NS;
@@ -84,6 +85,7 @@ struct publish *publish_new(const struct publish_options *options, struct err *e
 	publish->backoff.last_ns = PUBLISH_MINUTE_NS;
 	buf_init(&publish->answer, PUBLISH_ANSWER_MAX);
 	publish->told.problem = publish->told_problem;
+
 	return publish;
 }
 
@@ -91,6 +93,7 @@ struct publish *publish_free(struct publish *publish)
 {
 	if (!publish)
 		return NULL;
+
 	free(publish->namespace_);
 	free(publish->pod);
 	json_decref(publish->labels);
@@ -99,6 +102,7 @@ struct publish *publish_free(struct publish *publish)
 	json_decref(publish->there);
 	buf_done(&publish->answer);
 	free(publish);
+
 	return NULL;
 }
 
@@ -122,10 +126,12 @@ static void publish_tell(struct publish *publish)
 	    .problem = publish->problem,
 	};
 	const struct publish_state *told = &publish->told;
+
 	if (told->way == now.way && told->is_written == now.is_written &&
 	    told->is_on_node == now.is_on_node && told->previous_ends == now.previous_ends &&
 	    strcmp(publish->told_problem, publish->problem) == 0)
 		return;
+
 	publish->told = now;
 	memcpy(publish->told_problem, publish->problem, sizeof(publish->told_problem));
 	publish->told.problem = publish->told_problem;
@@ -143,6 +149,7 @@ static json_t *publish_pairs(Sluice__Kube__V1__Pair *const *pairs, size_t count)
 			return NULL;
 		}
 	}
+
 	return set;
 }
 
@@ -163,6 +170,7 @@ static void publish_begin_way(struct publish *publish, const Sluice__Kube__V1__P
 {
 	Sluice__Kube__V1__Way old = publish->chosen != NONE ? publish->chosen : wish->previous;
 	bool is_other = wish->way != AUTO && old != wish->way;
+
 	publish->old = is_other || wish->way == AUTO ? old : NONE;
 	publish->wish = wish->way;
 	publish->chosen = wish->way == FEATURE || wish->way == DIRECT ? wish->way : NONE;
@@ -198,14 +206,17 @@ int publish_set(struct publish *publish, const Sluice__Kube__V1__Publish *wish, 
 		return err_set(err, -EINVAL, "no pod has a name like '%.64s'", wish->pod);
 	if (wish->n_labels + wish->n_direct > PUBLISH_PAIRS_MAX)
 		return err_set(err, -EINVAL, "more than %d labels", PUBLISH_PAIRS_MAX);
+
 	_cleanup_(json_cleanup) json_t *labels = publish_pairs(wish->labels, wish->n_labels);
 	_cleanup_(json_cleanup) json_t *direct = publish_pairs(wish->direct, wish->n_direct);
 	_cleanup_free_ char *namespace_ = strdup(where);
 	_cleanup_free_ char *pod = strdup(wish->pod);
 	if (!labels || !direct || !namespace_ || !pod || json_object_update(direct, labels) < 0)
 		return err_set(err, -ENOMEM, "out of memory for labels");
+
 	bool is_new = !publish->labels || wish->way != publish->wish ||
 		      strcmp(where, publish->namespace_) != 0 || strcmp(pod, publish->pod) != 0;
+
 	publish->until_end = wish->until_end;
 	if (is_new)
 		publish_begin_way(publish, wish, now_ns);
@@ -218,6 +229,7 @@ int publish_set(struct publish *publish, const Sluice__Kube__V1__Publish *wish, 
 	publish->namespace_ = take_ptr(namespace_);
 	publish->pod = take_ptr(pod);
 	publish_tell(publish);
+
 	return 0;
 }
 
@@ -225,12 +237,14 @@ bool publish_finish(struct publish *publish, uint64_t now_ns)
 {
 	if (!publish->until_end || publish->chosen == NONE)
 		return false;
+
 	publish->old = publish->chosen;
 	publish->wish = publish->chosen = NONE;
 	publish->hands_over = publish->is_pruned = publish->has_forgotten = false;
 	publish->due_ns = publish->look_ns = now_ns;
 	publish->gives_up = false;
 	publish->next = STEP_NONE;
+
 	return true;
 }
 
@@ -247,12 +261,14 @@ static void publish_rest(struct publish *publish, uint64_t now_ns)
 	uint64_t drift_ns = publish_minutes(publish, PUBLISH_DRIFT);
 	uint64_t wait_ns =
 	    drift_ns - drift_ns / 5 + backoff_chance(&publish->backoff) % (drift_ns / 5 * 2 + 1);
+
 	if (now_ns < publish->hurry_ns)
 		wait_ns = publish->options.minute_ns / PUBLISH_HURRY;
 	else if (publish->has_repaired &&
 		 now_ns <
 		     clock_after_ns(publish->repair_ns, publish_minutes(publish, PUBLISH_FIGHT)))
 		wait_ns = publish->options.minute_ns;
+
 	publish->look_ns = clock_after_ns(now_ns, wait_ns);
 }
 
@@ -272,16 +288,19 @@ static enum publish_step publish_next_old(struct publish *publish, uint64_t now_
 		return STEP_NONE;
 	if (publish->chosen == NONE && !publish->hands_over)
 		return publish->old == DIRECT ? STEP_PRUNE : STEP_REMOVE;
+
 	/* Nobody says when NFD has read a file. */
 	if (publish->chosen == NONE && publish->old == FEATURE) {
 		publish->look_ns =
 		    clock_after_ns(publish->since_ns, publish_minutes(publish, PUBLISH_ARRIVE));
 		return now_ns >= publish->look_ns ? STEP_REMOVE : STEP_NONE;
 	}
+
 	if (publish->old == DIRECT || (publish->chosen == DIRECT && !publish->has_forgotten))
 		return STEP_LOOK;
 	if (publish->old == FEATURE)
 		return STEP_REMOVE;
+
 	publish_ended_old(publish, now_ns); /* the agent removes its file */
 	return STEP_NONE;
 }
@@ -289,6 +308,7 @@ static enum publish_step publish_next_old(struct publish *publish, uint64_t now_
 static enum publish_step publish_next(struct publish *publish, uint64_t now_ns)
 {
 	bool is_feature = publish->chosen == FEATURE;
+
 	if (publish->gives_up || now_ns < publish->due_ns)
 		return STEP_NONE;
 	if (publish->next != STEP_NONE)
@@ -297,19 +317,23 @@ static enum publish_step publish_next(struct publish *publish, uint64_t now_ns)
 		return STEP_SERVED;
 	if (is_feature && *publish->pod && !publish->asked_owners)
 		return STEP_POD;
+
 	if (publish->chosen != NONE && !publish->is_written) {
 		if (publish->write_ns != 0 &&
 		    now_ns < clock_after_ns(publish->write_ns, publish->options.minute_ns))
 			return STEP_NONE;
 		return is_feature ? STEP_READ : STEP_APPLY;
 	}
+
 	if (now_ns < publish->look_ns)
 		return STEP_NONE;
 	if (publish->chosen != NONE && !publish->is_on_node)
 		return STEP_LOOK;
+
 	enum publish_step step = publish_next_old(publish, now_ns);
 	if (step != STEP_NONE || publish->chosen == NONE || now_ns < publish->look_ns)
 		return step;
+
 	publish->is_drift_look = true;
 	return is_feature ? STEP_READ : STEP_LOOK;
 }
@@ -317,6 +341,7 @@ static enum publish_step publish_next(struct publish *publish, uint64_t now_ns)
 uint64_t publish_due_ns(const struct publish *publish)
 {
 	uint64_t due_ns = publish->due_ns;
+
 	if (publish->step != STEP_NONE || publish->gives_up || !publish->labels ||
 	    (publish->wish != AUTO && publish->chosen == NONE && publish->old == NONE))
 		return UINT64_MAX;
@@ -324,11 +349,14 @@ uint64_t publish_due_ns(const struct publish *publish)
 		return due_ns;
 	if (publish->chosen == FEATURE && *publish->pod && !publish->asked_owners)
 		return due_ns;
+
 	uint64_t next_ns = publish->look_ns;
+
 	if (publish->chosen != NONE && !publish->is_written)
 		next_ns = publish->write_ns
 			      ? clock_after_ns(publish->write_ns, publish->options.minute_ns)
 			      : 0;
+
 	return next_ns > due_ns ? next_ns : due_ns;
 }
 
@@ -336,6 +364,7 @@ static void publish_path(const struct publish *publish, enum publish_step step,
 			 char out[PUBLISH_PATH_MAX])
 {
 	const char *node = publish->options.node;
+
 	switch (step) {
 	case STEP_SERVED:
 		(void)snprintf(out, PUBLISH_PATH_MAX, FEATURE_GROUP);
@@ -384,6 +413,7 @@ static char *publish_body(const struct publish *publish, enum publish_step step)
 	    .labels = publish->labels,
 	    .owners = publish->owners,
 	};
+
 	switch (step) {
 	case STEP_CREATE:
 		return feature_body(NULL, &wish);
@@ -430,10 +460,12 @@ static bool publish_ask(struct publish *publish, enum publish_step step, uint64_
 {
 	const struct publish_how *how = &publish_hows[step];
 	*out = (struct publish_request){.method = how->method, .accept = "application/json"};
+
 	/* Without its managedFields there is nothing to release. */
 	if (step == STEP_LOOK || step == STEP_POD)
 		out->accept =
 		    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
 	publish_path(publish, step, out->path);
 	if (how->content_type) {
 		out->content_type = how->content_type;
@@ -443,10 +475,12 @@ static bool publish_ask(struct publish *publish, enum publish_step step, uint64_
 			return false;
 		}
 	}
+
 	buf_clear(&publish->answer);
 	publish->step = step;
 	publish->next = STEP_NONE;
 	publish->sent_number = publish->number;
+
 	return true;
 }
 
@@ -493,12 +527,15 @@ static bool publish_may_repair(struct publish *publish, uint64_t now_ns)
 {
 	bool is_again = publish->has_repaired &&
 			now_ns - publish->repair_ns < publish_minutes(publish, PUBLISH_FIGHT);
+
 	if (now_ns < publish->hurry_ns)
 		return true; /* what is left of another way */
+
 	publish->has_repaired = true;
 	publish->repair_ns = now_ns;
 	if (!is_again)
 		return true;
+
 	publish->gives_up = true;
 	publish_problem(publish,
 			"another label source changes what sluice writes; it stays as it is until "
@@ -516,6 +553,7 @@ static void publish_read_feature(struct publish *publish, uint64_t now_ns)
 	    .owners = publish->owners,
 	};
 	bool is_drift = publish->is_drift_look;
+
 	publish->is_drift_look = false;
 	if (publish->there && feature_is(publish->there, &wish)) {
 		if (is_drift)
@@ -524,6 +562,7 @@ static void publish_read_feature(struct publish *publish, uint64_t now_ns)
 			publish_wrote(publish, now_ns);
 		return;
 	}
+
 	if (is_drift)
 		publish->is_written = !publish_may_repair(publish, now_ns);
 	else
@@ -539,8 +578,10 @@ static void publish_late(struct publish *publish, uint64_t now_ns)
 		publish->is_written = false;
 		publish->has_forgotten = false;
 		publish->write_ns = 0;
+
 		return;
 	}
+
 	publish_problem(publish,
 			publish->old == DIRECT
 			    ? "node feature discovery does not put the labels on the node"
@@ -555,10 +596,12 @@ static void publish_look_again(struct publish *publish, uint64_t now_ns)
 	uint64_t end_ns =
 	    clock_after_ns(publish->since_ns, publish_minutes(publish, PUBLISH_ARRIVE));
 	uint64_t most_ns = publish->options.minute_ns / 2;
+
 	if (now_ns >= end_ns) {
 		publish_late(publish, now_ns);
 		return;
 	}
+
 	publish->look_wait_ns =
 	    publish->look_wait_ns * 2 < most_ns ? publish->look_wait_ns * 2 + 1 : most_ns;
 	publish->look_ns = clock_after_ns(now_ns, publish->look_wait_ns);
@@ -591,27 +634,34 @@ static void publish_looked(struct publish *publish, uint64_t now_ns)
 	bool is_drift = publish->is_drift_look;
 	bool is_there =
 	    publish->chosen == NONE || feature_on_node(publish->there, publish_set_of(publish));
+
 	publish->is_drift_look = false;
 	/* Labels that we have applied ourselves are no sign of NFD's. */
 	if (publish->chosen == FEATURE && publish->old == DIRECT)
 		is_there = publish_is_taken(publish);
+
 	if (!is_there && publish->chosen == DIRECT) {
 		publish->is_written = is_drift && !publish_may_repair(publish, now_ns);
 		publish->write_ns = 0;
+
 		/* Something takes them off as they are applied: not as fast as it can. */
 		if (!is_drift)
 			publish->due_ns =
 			    clock_after_ns(now_ns, publish->options.minute_ns / PUBLISH_HURRY);
+
 		return;
 	}
+
 	if (!is_there) {
 		publish_look_again(publish, now_ns);
 		return;
 	}
+
 	if (publish->chosen != NONE && !publish->is_on_node) {
 		publish->is_on_node = true;
 		publish->problem[0] = '\0';
 	}
+
 	if (publish->old == DIRECT && publish->chosen != DIRECT)
 		publish_look_over(publish, now_ns);
 	else if (publish->old != NONE && publish->chosen == DIRECT && !publish->has_forgotten)
@@ -671,16 +721,19 @@ static int publish_excuse(struct publish *publish, enum publish_step step,
 	/* 1: it goes on in another way. */
 	bool is_absent = answer->status == ANSWER_NOT_FOUND;
 	bool is_refused = is_absent || answer->status == ANSWER_FORBIDDEN;
+
 	if (answer->code != 0)
 		return -1;
 	if ((step == STEP_READ || step == STEP_REMOVE) && is_absent)
 		return 0; /* there is none yet, or none any more */
 	if (step == STEP_POD && is_refused)
 		return 0; /* without owners */
+
 	/* An admission policy that permits labels alone: what goes wrong is mended soon. */
 	if ((step == STEP_FORGET || step == STEP_RELEASE) &&
 	    (is_refused || answer->status == ANSWER_INVALID))
 		return 0;
+
 	/* No NFD, or no rights for it. */
 	if (publish->wish == AUTO && is_refused &&
 	    (step == STEP_SERVED || step == STEP_READ || step == STEP_CREATE ||
@@ -690,6 +743,7 @@ static int publish_excuse(struct publish *publish, enum publish_step step,
 		publish->write_ns = 0;
 		return 1;
 	}
+
 	return -1;
 }
 
@@ -699,18 +753,22 @@ static void publish_failed(struct publish *publish, enum publish_step step,
 	uint64_t wait_ns = backoff_fail(&publish->backoff);
 	uint64_t wish_ns = answer->retry_after_ns < PUBLISH_RETRY_MAX_NS ? answer->retry_after_ns
 									 : PUBLISH_RETRY_MAX_NS;
+
 	if (answer->status == ANSWER_UNAUTHORIZED && answer->token_changed &&
 	    publish->backoff.failures == 1)
 		wait_ns = 0;
+
 	publish->due_ns = clock_after_ns(now_ns, wish_ns > wait_ns ? wish_ns : wait_ns);
 	/* Rights that were taken away with the way that needed them. */
 	if (step == STEP_REMOVE && answer->status == ANSWER_FORBIDDEN)
 		publish->due_ns = clock_after_ns(now_ns, publish_minutes(publish, PUBLISH_DRIFT));
+
 	/* Somebody was faster: it is read again, and that is no trouble. */
 	if (answer->code == 0 && answer->status == ANSWER_CONFLICT &&
 	    publish->backoff.failures <= 3) {
 		return;
 	}
+
 	if (step == STEP_CREATE && answer->code == 0 && answer->status == ANSWER_NOT_FOUND) {
 		(void)snprintf(
 		    publish->problem, sizeof(publish->problem),
@@ -720,6 +778,7 @@ static void publish_failed(struct publish *publish, enum publish_step step,
 		    publish->namespace_);
 		return;
 	}
+
 	if (answer_is_good(answer))
 		(void)snprintf(publish->problem, sizeof(publish->problem),
 			       "the API server sends what is no object when asked %s",
@@ -734,19 +793,24 @@ void publish_end(struct publish *publish, const struct answer *answer, uint64_t 
 	enum publish_step step = publish->step;
 	struct err err = {0};
 	int excuse = 0;
+
 	publish->step = STEP_NONE;
 	bool is_good = answer_is_good(answer);
 	bool reads = step == STEP_READ || step == STEP_LOOK || step == STEP_POD;
+
 	json_decref(publish->there);
 	publish->there = NULL;
+
 	if (is_good && reads) {
 		publish->there =
 		    object_load(buf_text(&publish->answer), publish->answer.length, &err);
 		is_good = publish->there != NULL;
 	}
+
 	buf_done(&publish->answer);
 	if (!is_good)
 		excuse = publish_excuse(publish, step, answer);
+
 	if (is_good || excuse == 0) {
 		backoff_succeed(&publish->backoff);
 		publish->due_ns = now_ns;
@@ -754,5 +818,6 @@ void publish_end(struct publish *publish, const struct answer *answer, uint64_t 
 	} else if (excuse < 0) {
 		publish_failed(publish, step, answer, now_ns);
 	}
+
 	publish_tell(publish);
 }

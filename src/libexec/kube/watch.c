@@ -49,6 +49,7 @@ static const char watch_rule[] = "get, list and watch of nodes";
 bool watch_name_is_valid(const char *name)
 {
 	size_t length = strlen(name);
+
 	for (size_t i = 0; i < length; i++) {
 		bool is_letter =
 		    (name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9');
@@ -56,6 +57,7 @@ bool watch_name_is_valid(const char *name)
 		if (!is_letter && !is_inner)
 			return false;
 	}
+
 	return length > 0 && length < WATCH_NAME_MAX;
 }
 
@@ -66,6 +68,7 @@ struct watch *watch_new(const struct watch_options *options, struct err *err)
 		(void)err_set(err, -ENOMEM, "out of memory for watching the node");
 		return NULL;
 	}
+
 	watch->options = *options;
 	if (watch->options.slack_ns == 0)
 		watch->options.slack_ns = WATCH_SLACK_NS;
@@ -74,6 +77,7 @@ struct watch *watch_new(const struct watch_options *options, struct err *err)
 	backoff_init(&watch->backoff, options->first_ns, options->seed);
 	lines_init(&watch->lines);
 	buf_init(&watch->list, WATCH_LIST_MAX);
+
 	/* From the server's memory at first: it need not ask its database for each node that
 	 * starts. */
 	(void)snprintf(watch->version, sizeof(watch->version), "0");
@@ -95,6 +99,7 @@ struct watch *watch_free(struct watch *watch)
 static void watch_tell_problem(struct watch *watch)
 {
 	char text[ANSWER_PROBLEM_MAX];
+
 	if (*watch->failure)
 		(void)snprintf(text, sizeof(text), "%s", watch->failure);
 	else if (watch->missing)
@@ -105,8 +110,10 @@ static void watch_tell_problem(struct watch *watch)
 		    watch->options.node);
 	else
 		text[0] = '\0';
+
 	if (watch->has_told && strcmp(text, watch->told) == 0)
 		return;
+
 	watch->has_told = true;
 	memcpy(watch->told, text, sizeof(text));
 	watch->options.problem(text, watch->options.context);
@@ -121,6 +128,7 @@ static void watch_tell_followed(struct watch *watch, const struct object_node *n
 		(void)snprintf(watch->followed[i], OBJECT_VALUE_MAX, "%s", node->value[i]);
 		values[i] = watch->followed[i];
 	}
+
 	watch->knows_followed = true;
 	if (is_new && watch->options.labels_are)
 		watch->options.labels_are(values, watch->options.context);
@@ -132,6 +140,7 @@ static void watch_tell_label(struct watch *watch, const struct object_node *node
 	if (watch->known && watch->has_label == node->has_label &&
 	    strcmp(watch->label, node->label) == 0)
 		return;
+
 	watch->known = true;
 	watch->has_label = node->has_label;
 	memcpy(watch->label, node->label, sizeof(watch->label));
@@ -170,29 +179,36 @@ uint64_t watch_due_ns(const struct watch *watch)
 bool watch_begin(struct watch *watch, uint64_t now_ns, struct watch_request *out)
 {
 	const struct watch_options *options = &watch->options;
+
 	if (watch_runs(watch) || now_ns < watch->due_ns)
 		return false;
+
 	watch->began_ns = now_ns;
 	watch->heard = watch->gone = false;
 	watch->err = (struct err){.code = 0};
 	lines_clear(&watch->lines);
+
 	if (watch->state == WATCH_WAITS_TO_LIST) {
 		watch->state = WATCH_LISTS;
 		(void)snprintf(out->path, sizeof(out->path),
 			       "/api/v1/nodes?fieldSelector=metadata.name%%3D%s%s%s", options->node,
 			       *watch->version ? "&resourceVersion=" : "", watch->version);
 		out->timeout_ns = options->slack_ns;
+
 		return true;
 	}
+
 	/* Not all nodes of a cluster at once. */
 	uint32_t seconds = options->seconds +
 			   (uint32_t)(backoff_chance(&watch->backoff) % (options->seconds / 2 + 1));
+
 	watch->state = WATCH_WATCHES;
 	(void)snprintf(out->path, sizeof(out->path),
 		       "/api/v1/nodes?fieldSelector=metadata.name%%3D%s&watch=1&resourceVersion=%s"
 		       "&allowWatchBookmarks=true&timeoutSeconds=%" PRIu32,
 		       options->node, watch->version, seconds);
 	out->timeout_ns = seconds * CLOCK_NS_PER_S + options->slack_ns;
+
 	return true;
 }
 
@@ -217,12 +233,15 @@ static int watch_on_line(const char *text, size_t length, void *context)
 	int result = object_event_parse(text, length, watch->options.label, &event, &watch->err);
 	if (result < 0)
 		return err_wrap(&watch->err, "the API server sends what is no event of a watch");
+
 	if (event.type == OBJECT_ERROR) {
 		watch_refuse_status(watch, &event.status);
 		return watch->err.code;
 	}
+
 	if (event.type == OBJECT_OTHER)
 		return 0;
+
 	watch_set_version(watch, event.node.version);
 	/* Who deletes a node does not say that its GPUs shall be shared in another way: what was
 	 * known stays, and counts until the node is back. */
@@ -232,6 +251,7 @@ static int watch_on_line(const char *text, size_t length, void *context)
 		watch->missing = false;
 		watch_tell_label(watch, &event.node);
 	}
+
 	watch_is_well(watch);
 	return 0;
 }
@@ -239,20 +259,25 @@ static int watch_on_line(const char *text, size_t length, void *context)
 int watch_data(struct watch *watch, const char *data, size_t length, uint64_t now_ns)
 {
 	int result;
+
 	if (watch->err.code < 0)
 		return watch->err.code;
+
 	if (watch->state == WATCH_LISTS) {
 		result = buf_add(&watch->list, data, length);
 		if (result < 0)
 			(void)err_set(&watch->err, result,
 				      "the API server's list of one node is larger than %d bytes",
 				      WATCH_LIST_MAX);
+
 		return result;
 	}
+
 	result = lines_feed(&watch->lines, data, length, watch_on_line, watch);
 	if (result < 0 && watch->err.code == 0)
 		(void)err_set(&watch->err, result,
 			      "the API server sends a line of more than %d bytes", LINES_MAX);
+
 	return result;
 }
 
@@ -282,14 +307,17 @@ static void watch_fail(struct watch *watch, const struct answer *answer, enum wa
 	uint64_t wait_ns = backoff_fail(&watch->backoff);
 	uint64_t wish_ns = answer->retry_after_ns < WATCH_RETRY_MAX_NS ? answer->retry_after_ns
 								       : WATCH_RETRY_MAX_NS;
+
 	if (answer->status == ANSWER_UNAUTHORIZED && answer->token_changed &&
 	    watch->backoff.failures == 1)
 		wait_ns = 0; /* it was replaced meanwhile */
+
 	watch_wait(watch, next, wish_ns > wait_ns ? wish_ns : wait_ns, now_ns);
 	if (watch->err.code < 0)
 		(void)snprintf(watch->failure, sizeof(watch->failure), "%s", watch->err.text);
 	else
 		(void)answer_describe(answer, watch_what, watch_rule, watch->failure);
+
 	watch_tell_problem(watch);
 }
 
@@ -303,6 +331,7 @@ static void watch_end_list(struct watch *watch, const struct answer *answer, uin
 		(void)err_wrap(&watch->err, "the API server sends what is no list of nodes");
 		is_good = false;
 	}
+
 	buf_done(&watch->list);
 	if (!is_good) {
 		/* A version that this server has not, or not yet, is not insisted on. */
@@ -311,10 +340,12 @@ static void watch_end_list(struct watch *watch, const struct answer *answer, uin
 		watch_fail(watch, answer, WATCH_WAITS_TO_LIST, now_ns);
 		return;
 	}
+
 	watch_set_version(watch, list.version);
 	watch->missing = !list.found;
 	if (list.found)
 		watch_tell_label(watch, &list.node);
+
 	/* Whether all is well the watch will tell: nothing is taken back until then. */
 	if (watch->missing && !*watch->failure)
 		watch_tell_problem(watch);
@@ -325,12 +356,14 @@ static void watch_end_watch(struct watch *watch, const struct answer *answer, ui
 {
 	bool has_lasted = now_ns - watch->began_ns >= CLOCK_NS_PER_S;
 	bool is_refused = watch->err.code < 0;
+
 	lines_clear(&watch->lines);
 	if (watch->gone || (answer->code == 0 && answer->status == ANSWER_GONE)) {
 		/* The first time at once: that is the ordinary course of things. */
 		watch->version[0] = '\0';
 		bool again = watch->backoff.failures > 0;
 		uint64_t wait_ns = backoff_fail(&watch->backoff);
+
 		watch_wait(watch, WATCH_WAITS_TO_LIST, again ? wait_ns : 0, now_ns);
 	} else if (is_refused) {
 		watch_fail(watch, answer, WATCH_WAITS_TO_LIST, now_ns);
@@ -342,6 +375,7 @@ static void watch_end_watch(struct watch *watch, const struct answer *answer, ui
 		/* A server that ends does so once; one that always does would be asked for ever. */
 		uint64_t wait_ns = backoff_fail(&watch->backoff);
 		watch_wait(watch, WATCH_WAITS_TO_WATCH, wait_ns, now_ns);
+
 		if (watch->backoff.failures > 1) {
 			(void)snprintf(watch->failure, sizeof(watch->failure),
 				       "the API server ends the watch of our node as soon as it "

@@ -104,6 +104,7 @@ static long main_read(int fd, char *out, size_t size)
 {
 	const long interrupted = -4; /* EINTR */
 	size_t length = 0;
+
 	while (length < size) {
 		long rc =
 		    kernel_call(__NR_read, fd, (long)(out + length), (long)(size - length), 0);
@@ -113,8 +114,10 @@ static long main_read(int fd, char *out, size_t size)
 			return rc;
 		if (rc == 0)
 			break;
+
 		length += (size_t)rc;
 	}
+
 	return (long)length;
 }
 
@@ -125,19 +128,24 @@ static void main_look_at_config(const struct state *state, uint64_t wanted)
 	static const char name[] = "/config.json";
 	char path[MAIN_PATH_MAX];
 	struct state_limit limit;
+
 	if (!state->bundle || state->bundle_length >= sizeof(path) - sizeof(name))
 		return;
+
 	memcpy(path, state->bundle, state->bundle_length);
 	memcpy(path + state->bundle_length, name, sizeof(name));
+
 	/* NONBLOCK: whatever it is, opening it does not wait. */
 	long fd = kernel_call(__NR_openat, MAIN_HERE, (long)path,
 			      O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (fd < 0)
 		return;
+
 	long length = main_read((int)fd, main_config, sizeof(main_config));
 	if (length < 0 || length > STATE_CONFIG_MAX ||
 	    !state_config_parse(main_config, (size_t)length, &limit) || limit.soft >= wanted)
 		return;
+
 	struct line line;
 	line_start(&line, state);
 	line_text(&line, "its config.json sets RLIMIT_MEMLOCK to ");
@@ -174,21 +182,25 @@ static bool main_raise(const struct state *state, uint64_t wanted)
 				     .hard = main_larger(now.hard, wanted)};
 		if (next.soft == now.soft && next.hard == now.hard)
 			return true;
+
 		rc = kernel_call(__NR_prlimit64, state->pid, MAIN_MEMLOCK, (long)&next, 0);
 		if (rc == 0)
 			return true;
 	}
+
 	struct line line;
 	line_start(&line, state);
 	line_text(&line, "cannot raise RLIMIT_MEMLOCK to ");
 	line_limit(&line, wanted);
 	line_text(&line, ": ");
+
 	if (main_reason(rc)) {
 		line_text(&line, main_reason(rc));
 	} else {
 		line_text(&line, "error ");
 		line_number(&line, (uint64_t)-rc);
 	}
+
 	line_print(&line);
 	return false;
 }
@@ -214,12 +226,16 @@ static int memlock_main(int argc, const char *const *argv)
 	uint64_t wanted;
 	struct state state;
 	size_t length = 0;
+
 	if (argc < 2 || argc > 3 || (argc == 3 && !main_is_word(argv[2], "warn")))
 		return main_usage();
+
 	while (argv[1][length])
 		length++;
+
 	if (!state_limit_parse(argv[1], length, &wanted))
 		return main_usage();
+
 	int failed = argc == 3 ? 0 : 1;
 	long read = main_read(0, main_text, sizeof(main_text));
 	if (read < 0 || read > STATE_TEXT_MAX || !state_parse(main_text, (size_t)read, &state)) {
@@ -229,8 +245,10 @@ static int memlock_main(int argc, const char *const *argv)
 		line_print(&line);
 		return failed;
 	}
+
 	if (!main_raise(&state, wanted))
 		return failed;
+
 	main_look_at_config(&state, wanted);
 	return 0;
 }

@@ -32,6 +32,7 @@ static bool scan_take(struct scan *scan, char c)
 static bool scan_string(struct scan *scan, const char **out_text, size_t *out_length)
 {
 	size_t start = scan->at;
+
 	for (; scan->at < scan->length; scan->at++) {
 		unsigned char c = (unsigned char)scan->bytes[scan->at];
 		if (c == '"') {
@@ -39,11 +40,13 @@ static bool scan_string(struct scan *scan, const char **out_text, size_t *out_le
 			*out_length = scan->at++ - start;
 			return true;
 		}
+
 		if (c < 0x20)
 			return false;
 		if (c == '\\' && ++scan->at == scan->length)
 			return false;
 	}
+
 	return false;
 }
 
@@ -72,14 +75,17 @@ static bool scan_open(struct scan *scan, bool is_array)
 static void scan_plain(struct scan *scan, struct scan_token *token)
 {
 	size_t start = scan->at;
+
 	for (; scan->at < scan->length; scan->at++) {
 		char c = scan->bytes[scan->at];
 		if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == 'E' || c == '.' ||
 		      c == '+' || c == '-'))
 			break;
 	}
+
 	token->text = scan->bytes + start;
 	token->length = scan->at - start;
+
 	char first = token->length ? *token->text : 0;
 	if ((first >= '0' && first <= '9') || first == '-')
 		token->kind = SCAN_NUMBER;
@@ -96,14 +102,17 @@ static bool scan_value(struct scan *scan, struct scan_token *token)
 		token->kind = SCAN_STRING;
 		return scan_string(scan, &token->text, &token->length);
 	}
+
 	if (scan_take(scan, '{')) {
 		token->kind = SCAN_OBJECT;
 		return scan_open(scan, false);
 	}
+
 	if (scan_take(scan, '[')) {
 		token->kind = SCAN_ARRAY;
 		return scan_open(scan, true);
 	}
+
 	scan_plain(scan, token);
 	return token->kind != SCAN_BAD;
 }
@@ -111,14 +120,17 @@ static bool scan_value(struct scan *scan, struct scan_token *token)
 struct scan_token scan_next(struct scan *scan)
 {
 	struct scan_token token = {.kind = SCAN_END, .depth = scan->depth};
+
 	if (scan->has_failed)
 		return scan_fail(scan);
+
 	scan_blanks(scan);
 	if (scan->depth == 0) {
 		if (scan->has_value)
 			return scan_is_end(scan) ? token : scan_fail(scan);
 		return scan_value(scan, &token) ? token : scan_fail(scan);
 	}
+
 	bool is_array = scan_is_array(scan);
 	if (scan_take(scan, is_array ? ']' : '}')) {
 		token.kind = SCAN_CLOSE;
@@ -126,19 +138,24 @@ struct scan_token scan_next(struct scan *scan)
 		scan->has_value = true;
 		return token;
 	}
+
 	if (scan->has_value) {
 		if (!scan_take(scan, ','))
 			return scan_fail(scan);
 		scan_blanks(scan);
 	}
+
 	if (!is_array) {
 		if (!scan_take(scan, '"') || !scan_string(scan, &token.key, &token.key_length))
 			return scan_fail(scan);
+
 		scan_blanks(scan);
 		if (!scan_take(scan, ':'))
 			return scan_fail(scan);
+
 		scan_blanks(scan);
 	}
+
 	return scan_value(scan, &token) ? token : scan_fail(scan);
 }
 
@@ -164,14 +181,17 @@ bool scan_is_text(const struct scan_token *token, const char *text)
 bool scan_number(const struct scan_token *token, uint64_t *out)
 {
 	uint64_t value = 0;
+
 	if (token->kind != SCAN_NUMBER)
 		return false;
+
 	for (size_t i = 0; i < token->length; i++) {
 		char c = token->text[i];
 		if (c < '0' || c > '9' || __builtin_mul_overflow(value, 10, &value) ||
 		    __builtin_add_overflow(value, (uint64_t)(c - '0'), &value))
 			return false;
 	}
+
 	*out = value;
 	return true;
 }

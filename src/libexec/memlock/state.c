@@ -7,20 +7,25 @@ bool state_parse(const char *bytes, size_t length, struct state *out)
 {
 	struct scan scan;
 	struct state state = {.pid = 0};
+
 	scan_start(&scan, bytes, length);
 	struct scan_token token = scan_next(&scan);
 	if (token.kind != SCAN_OBJECT)
 		return false;
+
 	while (token.kind != SCAN_END) {
 		token = scan_next(&scan);
 		uint64_t pid;
+
 		if (token.kind == SCAN_BAD)
 			return false;
 		if (token.depth != 1)
 			continue;
+
 		if (scan_is_key(&token, "pid")) {
 			if (!scan_number(&token, &pid) || pid > INT32_MAX)
 				return false;
+
 			state.pid = (int32_t)pid;
 		} else if (scan_is_key(&token, "id") && token.kind == SCAN_STRING) {
 			state.id = token.text;
@@ -30,8 +35,10 @@ bool state_parse(const char *bytes, size_t length, struct state *out)
 			state.bundle_length = token.length;
 		}
 	}
+
 	if (state.pid <= 1)
 		return false;
+
 	*out = state;
 	return true;
 }
@@ -44,18 +51,22 @@ static bool state_rlimit(struct scan *scan, uint32_t depth, struct state_limit *
 	bool has_hard = false;
 	bool is_memlock = false;
 	struct state_limit limit = {0};
+
 	for (;;) {
 		struct scan_token token = scan_next(scan);
 		if (token.kind == SCAN_BAD)
 			return false;
+
 		if (token.kind == SCAN_CLOSE && token.depth == depth) {
 			*out_is_it = is_memlock && has_soft && has_hard;
 			if (*out_is_it)
 				*out = limit;
 			return true;
 		}
+
 		if (token.depth != depth + 1)
 			continue;
+
 		if (scan_is_key(&token, "type"))
 			is_memlock = scan_is_text(&token, "RLIMIT_MEMLOCK");
 		else if (scan_is_key(&token, "soft"))
@@ -72,11 +83,14 @@ bool state_config_parse(const char *bytes, size_t length, struct state_limit *ou
 	bool is_process = false;
 	bool is_rlimits = false;
 	bool is_found = false;
+
 	scan_start(&scan, bytes, length);
+
 	for (;;) {
 		struct scan_token token = scan_next(&scan);
 		if (token.kind == SCAN_BAD || token.kind == SCAN_END)
 			return is_found && token.kind == SCAN_END;
+
 		if (token.depth == IN_PROCESS - 1 && token.kind != SCAN_CLOSE)
 			is_process = token.kind == SCAN_OBJECT && scan_is_key(&token, "process");
 		else if (token.depth == IN_RLIMITS - 1 && token.kind != SCAN_CLOSE)
@@ -87,6 +101,7 @@ bool state_config_parse(const char *bytes, size_t length, struct state_limit *ou
 			bool is_it = false;
 			if (!state_rlimit(&scan, IN_RLIMITS, out, &is_it))
 				return false;
+
 			is_found = is_found || is_it;
 		}
 	}

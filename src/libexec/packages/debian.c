@@ -16,12 +16,16 @@ static bool debian_take(const struct debian *debian, const char *field, char *ou
 	size_t length = strlen(field);
 	if (strncmp(debian->line, field, length) != 0)
 		return false;
+
 	const char *value = debian->line + length;
 	value += strspn(value, " \t");
+
 	size_t end = strcspn(value, " \t\r");
+
 	*out = '\0';
 	if (end < size && !debian->is_cut)
 		(void)snprintf(out, size, "%.*s", (int)end, value);
+
 	return true;
 }
 
@@ -38,6 +42,7 @@ static int debian_line(struct debian *debian)
 {
 	struct package *package = &debian->package;
 	const char *line = debian->line;
+
 	debian->line[debian->length] = '\0';
 	if (memchr(line, '\0', debian->length))
 		return -EBADMSG;
@@ -45,35 +50,44 @@ static int debian_line(struct debian *debian)
 		return debian_end_paragraph(debian);
 	if (*line == ' ' || *line == '\t' || *line == '#') /* goes on with the field before */
 		return debian->has_fields || *line == '#' ? 0 : -EBADMSG;
+
 	if (!strchr(line, ':'))
 		return -EBADMSG;
+
 	debian->has_fields = true;
 	if (!debian_take(debian, "Package:", package->name, sizeof(package->name)) &&
 	    !debian_take(debian, "Version:", package->version, sizeof(package->version)))
 		(void)debian_take(debian, "Architecture:", package->arch, sizeof(package->arch));
+
 	return 0;
 }
 
 int debian_feed(struct debian *debian, const char *data, size_t length)
 {
 	const char *end = data + length;
+
 	while (data < end) {
 		const char *stop = memchr(data, '\n', (size_t)(end - data));
 		size_t part = (size_t)((stop ? stop : end) - data);
 		size_t room = sizeof(debian->line) - 1 - debian->length;
 		size_t kept = part < room ? part : room;
+
 		memcpy(debian->line + debian->length, data, kept);
 		debian->length += kept;
 		debian->is_cut = debian->is_cut || kept < part;
+
 		if (!stop)
 			return 0;
+
 		int result = debian_line(debian);
 		if (result != 0)
 			return result;
+
 		debian->length = 0;
 		debian->is_cut = false;
 		data = stop + 1;
 	}
+
 	return 0;
 }
 

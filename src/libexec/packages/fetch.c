@@ -37,12 +37,14 @@ static size_t fetch_on_data(char *data, size_t size, size_t count, void *context
 {
 	struct fetch *fetch = context;
 	size_t length = size * count; /* size is 1 */
+
 	if (fetch_status(fetch) != FETCH_STATUS_OK)
 		return length; /* the page of an error */
 	if (length > fetch->left) {
 		fetch->is_too_long = true;
 		return 0;
 	}
+
 	fetch->left -= length;
 	fetch->result = fetch->sink(data, length, fetch->context);
 	return fetch->result == 0 ? length : 0;
@@ -85,6 +87,7 @@ static bool fetch_prepare(struct fetch *fetch, const char *url, uint64_t timeout
 static int fetch_end(const struct fetch *fetch, const char *url, CURLcode code, struct err *err)
 {
 	long status = fetch_status(fetch);
+
 	if (fetch->result != 0)
 		return fetch->result;
 	if (fetch->is_too_long)
@@ -94,8 +97,10 @@ static int fetch_end(const struct fetch *fetch, const char *url, CURLcode code, 
 	if (code != CURLE_OK)
 		return err_set(err, -EIO, "'%.200s': %.200s", url,
 			       *fetch->why ? fetch->why : curl_easy_strerror(code));
+
 	if (status == FETCH_STATUS_OK)
 		return 0;
+
 	return err_set(err,
 		       status == 404 || status == 410	? -ENOENT
 		       : status == 401 || status == 403 ? -EACCES
@@ -107,12 +112,15 @@ int fetch(const char *url, uint64_t max, uint64_t timeout_ms, fetch_sink sink, v
 	  struct err *err)
 {
 	struct fetch fetch = {.left = max, .sink = sink, .context = context};
+
 	if (!fetch_is_url(url))
 		return err_set(err, -EIO, "'%.200s' is no address of HTTP or HTTPS", url);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 		return err_set(err, -EIO, "libcurl cannot be used");
+
 	fetch.easy = curl_easy_init();
 	int result;
+
 	if (fetch_prepare(&fetch, url, timeout_ms))
 		result = fetch_end(&fetch, url, curl_easy_perform(fetch.easy), err);
 	else
@@ -120,6 +128,7 @@ int fetch(const char *url, uint64_t max, uint64_t timeout_ms, fetch_sink sink, v
 				 "this libcurl (%s) cannot be prepared for a request, or there is "
 				 "no memory",
 				 curl_version_info(CURLVERSION_NOW)->version);
+
 	curl_easy_cleanup(fetch.easy);
 	curl_global_cleanup();
 	return result;

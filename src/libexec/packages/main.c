@@ -38,6 +38,7 @@ static int main_on_package(const struct package *package, void *context)
 {
 	struct main_sink *sink = context;
 	sink->count++;
+
 	for (char *const *pattern = sink->patterns; *pattern; pattern++) {
 		if (fnmatch(*pattern, package->name, 0) != 0)
 			continue;
@@ -45,6 +46,7 @@ static int main_on_package(const struct package *package, void *context)
 			return -EIO; /* nobody listens */
 		break;
 	}
+
 	return 0;
 }
 
@@ -53,11 +55,13 @@ int main(int argc, char **argv)
 	enum { LOCATION = 1, ARCH, PATTERNS };
 	struct err err = {0};
 	enum repository_kind kind;
+
 	if (argc <= PATTERNS) {
 		fprintf(stderr, "usage: sluice-packages LOCATION DEB-ARCH PATTERN...\n"
 				"It is started by 'sluice doctor'.\n");
 		return MAIN_EXIT_USAGE;
 	}
+
 	struct main_sink sink = {.patterns = argv + PATTERNS};
 	const struct repository_options options = {
 	    .location = argv[LOCATION],
@@ -69,6 +73,7 @@ int main(int argc, char **argv)
 	    .sink = main_on_package,
 	    .context = &sink,
 	};
+
 	(void)signal(SIGPIPE, SIG_IGN);
 	int result = sandbox_drop(&err);
 	if (result == 0)
@@ -77,8 +82,10 @@ int main(int argc, char **argv)
 	    (printf("end\t%s\t%" PRIu64 "\n", repository_kind_to_string(kind), sink.count) < 0 ||
 	     fflush(stdout) != 0))
 		result = err_set(&err, -EIO, "writing what was found: %s", err_describe(errno));
+
 	if (result < 0)
 		fprintf(stderr, "sluice-packages: %s\n",
 			*err.text ? err.text : err_describe(result));
+
 	return result < 0 ? MAIN_EXIT_FAILED : 0;
 }

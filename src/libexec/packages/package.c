@@ -55,11 +55,13 @@ static bool package_from_deb(const char *from, const char *to, struct package *o
 	    !package_copy(out->version, sizeof(out->version), version + 1, arch) ||
 	    !package_copy(out->arch, sizeof(out->arch), arch + 1, to))
 		return false;
+
 	char *escape = strcasestr(out->version, "%3a");
 	if (escape) {
 		*escape = ':';
 		memmove(escape + 1, escape + 3, strlen(escape + 3) + 1);
 	}
+
 	return true;
 }
 
@@ -70,8 +72,10 @@ int package_from_file(const char *name, size_t length, struct package *out)
 	bool ok = length > 4 && memcmp(to, ".rpm", 4) == 0 && package_from_rpm(name, to, &package);
 	if (!ok && length > 4 && memcmp(to, ".deb", 4) == 0)
 		ok = package_from_deb(name, to, &package);
+
 	if (!ok || !package_is_valid(&package))
 		return -EINVAL;
+
 	*out = package;
 	return 0;
 }

@@ -66,8 +66,10 @@ static void rpmmd_on_start(void *context, const char *name, const char **attribu
 {
 	struct rpmmd *rpmmd = context;
 	struct package *package = &rpmmd->package;
+
 	if (!rpmmd_go_down(rpmmd))
 		return;
+
 	/* metadata/package/...; <format> has names of its own below. */
 	if (rpmmd->depth == 1 && strcmp(name, "metadata") != 0) {
 		rpmmd_stop(rpmmd, -EBADMSG, "it does not begin with <metadata>");
@@ -95,14 +97,17 @@ static void rpmmd_on_text(void *context, const char *text, int length)
 	char *out = rpmmd->field == RPMMD_NAME ? rpmmd->package.name : rpmmd->package.arch;
 	size_t size =
 	    rpmmd->field == RPMMD_NAME ? sizeof(rpmmd->package.name) : sizeof(rpmmd->package.arch);
+
 	rpmmd->since_token = 0;
 	if (rpmmd->field == RPMMD_NONE || length < 0)
 		return;
+
 	if (rpmmd->length + (size_t)length >= size) {
 		rpmmd->field = RPMMD_NONE;
 		*out = '\0';
 		return;
 	}
+
 	memcpy(out + rpmmd->length, text, (size_t)length);
 	rpmmd->length += (size_t)length;
 	out[rpmmd->length] = '\0';
@@ -119,6 +124,7 @@ static void rpmmd_on_end(void *context, const char *name)
 		if (result != 0)
 			rpmmd_stop(rpmmd, result, NULL);
 	}
+
 	rpmmd->depth--;
 }
 
@@ -129,6 +135,7 @@ static void rpmmd_on_start_index(void *context, const char *name, const char **a
 	struct rpmmd *rpmmd = context;
 	if (!rpmmd_go_down(rpmmd))
 		return;
+
 	if (rpmmd->depth == 1 && strcmp(name, "repomd") != 0) {
 		rpmmd_stop(rpmmd, -EBADMSG, "it does not begin with <repomd>");
 	} else if (rpmmd->depth == 2) {
@@ -156,21 +163,25 @@ struct rpmmd *rpmmd_new(package_sink sink, void *context, struct err *err)
 	struct rpmmd *rpmmd = calloc(1, sizeof(*rpmmd));
 	if (rpmmd)
 		rpmmd->parser = XML_ParserCreate(NULL);
+
 	if (!rpmmd || !rpmmd->parser) {
 		free(rpmmd);
 		(void)err_set(err, -ENOMEM, "out of memory for an XML parser");
 		return NULL;
 	}
+
 	rpmmd->sink = sink;
 	rpmmd->context = context;
 	XML_SetUserData(rpmmd->parser, rpmmd);
 	XML_SetStartDoctypeDeclHandler(rpmmd->parser, rpmmd_on_doctype);
+
 	if (sink) {
 		XML_SetElementHandler(rpmmd->parser, rpmmd_on_start, rpmmd_on_end);
 		XML_SetCharacterDataHandler(rpmmd->parser, rpmmd_on_text);
 	} else {
 		XML_SetElementHandler(rpmmd->parser, rpmmd_on_start_index, rpmmd_on_end_index);
 	}
+
 	return rpmmd;
 }
 
@@ -187,6 +198,7 @@ static int rpmmd_parse(struct rpmmd *rpmmd, const char *data, size_t length, boo
 {
 	if (length > RPMMD_BUFFER_MAX)
 		return err_set(err, -EBADMSG, "more than %d bytes at once", RPMMD_BUFFER_MAX);
+
 	/* What expat has not understood yet it keeps. */
 	rpmmd->since_token += length;
 	if (XML_Parse(rpmmd->parser, data, (int)length, is_last) == XML_STATUS_OK) {
@@ -195,11 +207,13 @@ static int rpmmd_parse(struct rpmmd *rpmmd, const char *data, size_t length, boo
 		return err_set(err, -EBADMSG, "a tag of it is longer than %d bytes",
 			       RPMMD_BUFFER_MAX);
 	}
+
 	enum XML_Error code = XML_GetErrorCode(rpmmd->parser);
 	if (code == XML_ERROR_NO_MEMORY)
 		return err_set(err, -ENOMEM, "out of memory for XML");
 	if (rpmmd->result != 0 && !rpmmd->why)
 		return rpmmd->result;
+
 	return err_set(err, -EBADMSG, "line %lu: %s",
 		       (unsigned long)XML_GetCurrentLineNumber(rpmmd->parser),
 		       rpmmd->why ? rpmmd->why : XML_ErrorString(code));
@@ -225,9 +239,11 @@ int rpmmd_find_primary(const char *text, size_t length, char out[RPMMD_PATH_MAX]
 	_cleanup_(rpmmd_cleanup) struct rpmmd *rpmmd = rpmmd_new(NULL, NULL, err);
 	if (!rpmmd)
 		return err ? err->code : -ENOMEM;
+
 	int result = rpmmd_parse(rpmmd, text, length, true, err);
 	if (result < 0)
 		return result;
+
 	const char *path = rpmmd->primary;
 	if (!*path)
 		return err_set(err, -ENOENT, "it names no primary.xml");
@@ -235,6 +251,7 @@ int rpmmd_find_primary(const char *text, size_t length, char out[RPMMD_PATH_MAX]
 		return err_set(err, -EBADMSG,
 			       "its primary.xml '%.100s' is not a path within the repository",
 			       path);
+
 	(void)snprintf(out, RPMMD_PATH_MAX, "%s", path);
 	return 0;
 }

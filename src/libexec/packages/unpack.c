@@ -45,10 +45,12 @@ struct unpack *unpack_new(uint64_t max, unpack_sink sink, void *context)
 	struct unpack *unpack = calloc(1, sizeof(*unpack));
 	if (!unpack)
 		return NULL;
+
 	unpack->left = max;
 	unpack->sink = sink;
 	unpack->context = context;
 	unpack->is_ended = true;
+
 	return unpack;
 }
 
@@ -66,6 +68,7 @@ struct unpack *unpack_free(struct unpack *unpack)
 	(void)ZSTD_freeDStream(unpack->zstd);
 #endif
 	free(unpack);
+
 	return NULL;
 }
 
@@ -91,22 +94,27 @@ static int unpack_gzip(struct unpack *unpack, const char *data, size_t length, s
 	enum { WITH_GZIP_HEADER = 16 + MAX_WBITS };
 	if (!unpack->has_begun && inflateInit2(gzip, WITH_GZIP_HEADER) != Z_OK)
 		return err_set(err, -ENOMEM, "out of memory for unpacking");
+
 	unpack->has_begun = true;
 	gzip->next_in = (const Bytef *)data;
 	gzip->avail_in = (uInt)length;
+
 	do {
 		if (unpack->is_ended && gzip->avail_in > 0) {
 			if (inflateReset(gzip) != Z_OK)
 				return unpack_damaged("gzip", err);
 			unpack->is_ended = false;
 		}
+
 		gzip->next_out = (Bytef *)unpack->out;
 		gzip->avail_out = sizeof(unpack->out);
+
 		int code = inflate(gzip, Z_NO_FLUSH);
 		if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
 			return code == Z_MEM_ERROR
 				   ? err_set(err, -ENOMEM, "out of memory for unpacking")
 				   : unpack_damaged("gzip", err);
+
 		unpack->is_ended = code == Z_STREAM_END;
 		int result =
 		    unpack_hand_on(unpack, unpack->out, sizeof(unpack->out) - gzip->avail_out, err);
@@ -133,13 +141,16 @@ static int unpack_xz(struct unpack *unpack, const char *data, size_t length, boo
 		unpack->has_begun = true;
 		unpack->is_ended = false;
 	}
+
 	xz->next_in = (const uint8_t *)data;
 	xz->avail_in = length;
 	lzma_ret code = LZMA_OK;
+
 	while (code == LZMA_OK) {
 		xz->next_out = (uint8_t *)unpack->out;
 		xz->avail_out = sizeof(unpack->out);
 		code = lzma_code(xz, is_last ? LZMA_FINISH : LZMA_RUN);
+
 		int result =
 		    unpack_hand_on(unpack, unpack->out, sizeof(unpack->out) - xz->avail_out, err);
 		if (result != 0)
@@ -147,6 +158,7 @@ static int unpack_xz(struct unpack *unpack, const char *data, size_t length, boo
 		if (code == LZMA_OK && !is_last && xz->avail_in == 0 && xz->avail_out > 0)
 			return 0;
 	}
+
 	unpack->is_ended = code == LZMA_STREAM_END;
 	if (code == LZMA_STREAM_END || (code == LZMA_BUF_ERROR && !is_last))
 		return 0;
@@ -154,6 +166,7 @@ static int unpack_xz(struct unpack *unpack, const char *data, size_t length, boo
 		return err_set(err, -ENOMEM, "out of memory for unpacking");
 	if (code == LZMA_MEMLIMIT_ERROR)
 		return err_set(err, -ENOTSUP, "to unpack it takes too much memory");
+
 	return unpack_damaged("xz", err);
 }
 #endif
@@ -170,14 +183,17 @@ static int unpack_zstd(struct unpack *unpack, const char *data, size_t length, s
 					 unpack->zstd, ZSTD_d_windowLogMax, UNPACK_WINDOW_LOG)))
 			return err_set(err, -ENOMEM, "out of memory for unpacking");
 	}
+
 	ZSTD_inBuffer in = {.src = data, .size = length};
 	ZSTD_outBuffer out = {.dst = unpack->out, .size = sizeof(unpack->out)};
+
 	do {
 		out.pos = 0;
 		size_t code = ZSTD_decompressStream(unpack->zstd, &out, &in);
 		if (ZSTD_isError(code))
 			return err_set(err, -EBADMSG, "it is no whole zstd: %s",
 				       ZSTD_getErrorName(code));
+
 		unpack->is_ended = code == 0;
 		int result = unpack_hand_on(unpack, unpack->out, out.pos, err);
 		if (result != 0)
@@ -246,30 +262,37 @@ int unpack_feed(struct unpack *unpack, const char *data, size_t length, struct e
 	if (unpack->kind == UNPACK_UNKNOWN) {
 		size_t room = sizeof(unpack->magic) - unpack->magic_length;
 		size_t taken = length < room ? length : room;
+
 		memcpy(unpack->magic + unpack->magic_length, data, taken);
 		unpack->magic_length += taken;
 		data += taken;
 		length -= taken;
+
 		if (unpack->magic_length < sizeof(unpack->magic))
 			return 0;
+
 		int result = unpack_begin(unpack, err);
 		if (result != 0)
 			return result;
 	}
+
 	while (length > 0) {
 		size_t part = length < UNPACK_CHUNK ? length : UNPACK_CHUNK;
 		int result = unpack_one(unpack, data, part, err);
 		if (result != 0)
 			return result;
+
 		data += part;
 		length -= part;
 	}
+
 	return 0;
 }
 
 int unpack_end(struct unpack *unpack, struct err *err)
 {
 	int result = 0;
+
 	if (unpack->kind == UNPACK_UNKNOWN)
 		result = unpack_begin(unpack, err);
 #ifdef HAVE_LZMA
@@ -278,5 +301,6 @@ int unpack_end(struct unpack *unpack, struct err *err)
 #endif
 	if (result == 0 && !unpack->is_ended)
 		return err_set(err, -EBADMSG, "its end is missing");
+
 	return result;
 }

@@ -132,10 +132,12 @@ static long main_connect(const char *name)
 	size_t length = text_length(name);
 	if (length > PACKET_NAME_MAX)
 		return -ENAMETOOLONG;
+
 	memcpy(address.path + 1, name, length); /* behind the NUL: an abstract one */
 	long fd = kernel_call(__NR_socket, MAIN_UNIX, MAIN_SEQPACKET, 0, 0);
 	if (fd < 0)
 		return fd;
+
 	long size = (long)(offsetof(struct address, path) + 1 + length), rc;
 	do {
 		rc = kernel_call(__NR_connect, fd, (long)&address, size, 0);
@@ -151,10 +153,12 @@ static long main_send(int fd, size_t length, bool with_descriptors)
 				.fds = {0, 1, 2}};
 	struct vector vector = {main_packet, length};
 	struct message message = {.vectors = &vector, .vector_count = 1};
+
 	if (with_descriptors) {
 		message.control = &rights;
 		message.control_length = rights.length;
 	}
+
 	long rc;
 	do {
 		rc = kernel_call(__NR_sendmsg, fd, (long)&message, MAIN_NOSIGNAL, 0);
@@ -172,6 +176,7 @@ static bool main_ask(const char *const *environment, const struct packet *reques
 		text_complain(subject, "SLUICE_RSH is not set: this is no job with workers");
 		return false;
 	}
+
 	size_t length = packet_format(request, main_packet, sizeof(main_packet));
 	long fd = main_connect(name);
 	if (fd < 0) {
@@ -181,22 +186,27 @@ static bool main_ask(const char *const *environment, const struct packet *reques
 					   : "cannot reach the supervisor of the job");
 		return false;
 	}
+
 	long rc = main_send((int)fd, length, request->kind != PACKET_ENTER);
 	if (rc < 0) {
 		text_complain(subject, rc == -EBADF ? "stdin, stdout or stderr is closed"
 						    : "cannot ask the supervisor of the job");
 		return false;
 	}
+
 	do {
 		rc = kernel_call(__NR_read, fd, (long)main_packet, sizeof(main_packet), 0);
 	} while (rc == -EINTR);
 	(void)kernel_call(__NR_close, fd, 0, 0, 0);
+
 	if (rc <= 0 || !packet_parse(main_packet, (size_t)rc, out)) {
 		text_complain(subject, "the supervisor of the job went away");
 		return false;
 	}
+
 	if (out->kind == PACKET_REFUSED)
 		text_complain(subject, out->text);
+
 	return out->kind != PACKET_REFUSED;
 }
 
@@ -205,13 +215,16 @@ static bool main_ask(const char *const *environment, const struct packet *reques
 static bool main_rank(const char *text, uint32_t *out)
 {
 	uint32_t value = 0;
+
 	if (!text || !*text)
 		return false;
+
 	for (; *text; text++) {
 		if (*text < '0' || *text > '9' || value > MAIN_RANK_MAX)
 			return false;
 		value = value * 10 + (uint32_t)(*text - '0');
 	}
+
 	*out = value;
 	return true;
 }
@@ -226,17 +239,22 @@ static bool main_merge(const char *const *environment, const struct packet *answ
 			return false;
 		main_variables[count++] = at;
 	}
+
 	size_t own = count;
+
 	for (; *environment; environment++) {
 		bool is_set = false;
 		for (size_t i = 0; i < own; i++)
 			is_set |= text_is_same_variable(*environment, main_variables[i]);
+
 		if (is_set)
 			continue;
 		if (count == MAIN_VARIABLES_MAX)
 			return false;
+
 		main_variables[count++] = *environment;
 	}
+
 	main_variables[count] = NULL;
 	return true;
 }
@@ -248,26 +266,34 @@ static long main_execute(const char *const *argv)
 	const char *at = text_variable(main_variables, "PATH");
 	size_t length = text_length(argv[0]);
 	bool has_slash = false;
+
 	for (size_t i = 0; i < length; i++)
 		has_slash |= argv[0][i] == '/';
+
 	if (has_slash)
 		return kernel_call(__NR_execve, (long)argv[0], (long)argv, (long)main_variables, 0);
+
 	long result = -ENOENT;
+
 	for (at = at ? at : "/usr/bin:/bin"; *at;) {
 		size_t part = 0;
 		while (at[part] && at[part] != ':')
 			part++;
+
 		if (part > 0 && part + length + 2 < sizeof(path)) {
 			memcpy(path, at, part);
 			path[part] = '/';
 			memcpy(path + part + 1, argv[0], length + 1);
+
 			long rc = kernel_call(__NR_execve, (long)path, (long)argv,
 					      (long)main_variables, 0);
 			if (rc != -ENOENT && rc != -ENOTDIR)
 				result = rc;
 		}
+
 		at += part + (at[part] == ':');
 	}
+
 	return result;
 }
 
@@ -280,12 +306,14 @@ static int main_enter(const char *const *argv, const char *const *environment)
 				    "OMPI_COMM_WORLD_LOCAL_RANK and names a command");
 		return MAIN_EXIT_FAILED;
 	}
+
 	if (!main_ask(environment, &request, &answer))
 		return MAIN_EXIT_FAILED;
 	if (answer.kind != PACKET_ENTERED || !main_merge(environment, &answer)) {
 		text_complain(NULL, "too many variables");
 		return MAIN_EXIT_FAILED;
 	}
+
 	long rc = main_execute(argv);
 	text_complain(argv[0], rc == -ENOENT ? "not found" : "cannot be executed");
 	return rc == -ENOENT ? MAIN_EXIT_NOT_FOUND : MAIN_EXIT_NOT_EXECUTABLE;
@@ -337,10 +365,12 @@ static int rsh_main(int argc, const char *const *argv, const char *const *enviro
 {
 	struct words words;
 	struct packet answer;
+
 	if (argc > 1 && main_is(argv[1], "--enter"))
 		return main_enter(argv + 2, environment);
 	if (argc == 2 && main_is(argv[1], "--ranks"))
 		return main_ranks(environment);
+
 	switch (words_parse(argc, argv, PACKET_HOST_MAX, main_text, sizeof(main_text), &words)) {
 	case WORDS_OK:
 		break;
@@ -357,9 +387,11 @@ static int rsh_main(int argc, const char *const *argv, const char *const *enviro
 		return main_usage("the host or the command is too long: 255 and 131071 bytes");
 	}
 	memcpy(main_host, words.host, words.host_length);
+
 	struct packet request = {.kind = PACKET_RUN, .host = main_host, .text = main_text};
 	if (!main_ask(environment, &request, &answer) || answer.kind != PACKET_ENDED)
 		return MAIN_EXIT_FAILED;
+
 	return (int)(answer.value & 0xff);
 }
 

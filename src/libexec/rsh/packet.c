@@ -37,12 +37,15 @@ static bool packet_add(char *out, size_t size, size_t *at, const char *text, siz
 size_t packet_format(const struct packet *packet, char *out, size_t size)
 {
 	size_t at = PACKET_HEAD;
+
 	if (size < PACKET_HEAD)
 		return 0;
+
 	packet_put(out, PACKET_MAGIC);
 	packet_put(out + 4, packet->kind);
 	packet_put(out + 8, packet->value);
 	packet_put(out + 12, 0);
+
 	if (packet->kind == PACKET_RUN &&
 	    !packet_add(out, size, &at, packet->host, packet_length(packet->host) + 1))
 		return 0;
@@ -51,6 +54,7 @@ size_t packet_format(const struct packet *packet, char *out, size_t size)
 	if ((packet->kind == PACKET_RUN || packet->kind == PACKET_REFUSED) &&
 	    !packet_add(out, size, &at, packet->text, packet_length(packet->text) + 1))
 		return 0;
+
 	return at;
 }
 
@@ -70,9 +74,11 @@ bool packet_parse(const char *bytes, size_t length, struct packet *out)
 {
 	if (length < PACKET_HEAD || length > PACKET_MAX || packet_get(bytes) != PACKET_MAGIC)
 		return false;
+
 	struct packet packet = {
 	    .kind = packet_get(bytes + 4), .value = packet_get(bytes + 8), .host = "", .text = ""};
 	size_t at = PACKET_HEAD;
+
 	switch (packet.kind) {
 	case PACKET_RUN:
 		packet.host = packet_text(bytes, length, &at, PACKET_HOST_MAX);
@@ -80,12 +86,14 @@ bool packet_parse(const char *bytes, size_t length, struct packet *out)
 		    packet.host ? packet_text(bytes, length, &at, PACKET_TEXT_MAX - 1) : NULL;
 		if (!packet.text || !packet.host[0] || !packet.text[0])
 			return false;
+
 		packet.text_length = (size_t)(bytes + at - packet.text) - 1;
 		break;
 	case PACKET_REFUSED:
 		packet.text = packet_text(bytes, length, &at, PACKET_REASON_MAX - 1);
 		if (!packet.text)
 			return false;
+
 		packet.text_length = (size_t)(bytes + at - packet.text) - 1;
 		break;
 	case PACKET_ENTERED:
@@ -94,6 +102,7 @@ bool packet_parse(const char *bytes, size_t length, struct packet *out)
 		if (packet.text_length > PACKET_ANSWER_MAX ||
 		    (packet.text_length > 0 && bytes[length - 1]))
 			return false;
+
 		at = length;
 		break;
 	case PACKET_RANKS:
@@ -103,8 +112,10 @@ bool packet_parse(const char *bytes, size_t length, struct packet *out)
 	default:
 		return false;
 	}
+
 	if (at != length)
 		return false;
+
 	*out = packet;
 	return true;
 }

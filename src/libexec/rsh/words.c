@@ -32,9 +32,11 @@ static enum words_result words_option(int argc, const char *const *argv, int *at
 				(*at)++;
 			return *at < argc ? WORDS_OK : WORDS_BAD_OPTION;
 		}
+
 		if (!words_has(words_flags, *letter))
 			return WORDS_BAD_OPTION;
 	}
+
 	return WORDS_OK;
 }
 
@@ -45,12 +47,15 @@ static enum words_result words_options(int argc, const char *const *argv, int *a
 			(*at)++;
 			break;
 		}
+
 		if (words_is(argv[*at], "--help") || words_is(argv[*at], "-h"))
 			return WORDS_HELP;
+
 		enum words_result result = words_option(argc, argv, at);
 		if (result != WORDS_OK)
 			return result;
 	}
+
 	return *at < argc ? WORDS_OK : WORDS_NO_HOST;
 }
 
@@ -61,8 +66,10 @@ enum words_result words_parse(int argc, const char *const *argv, size_t host_max
 	enum words_result result = words_options(argc, argv, &at);
 	if (result != WORDS_OK)
 		return result;
+
 	const char *host = argv[at];
 	size_t host_length = 0;
+
 	for (const char *seen = argv[at]; *seen; seen++) {
 		host_length++;
 		if (*seen == '@') {
@@ -70,26 +77,33 @@ enum words_result words_parse(int argc, const char *const *argv, size_t host_max
 			host_length = 0;
 		}
 	}
+
 	if (host_length == 0)
 		return WORDS_NO_HOST;
 	if (++at == argc)
 		return WORDS_NO_COMMAND;
+
 	size_t length = 0;
+
 	for (bool is_first = true; at < argc; at++, is_first = false) {
 		if (!is_first) {
 			if (length < size)
 				text[length] = ' ';
 			length++;
 		}
+
 		for (const char *byte = argv[at]; *byte; byte++, length++)
 			if (length < size)
 				text[length] = *byte;
 	}
+
 	out->host = host;
 	out->host_length = host_length;
 	out->length = length;
+
 	if (host_length > host_max || length >= size)
 		return WORDS_TOO_LONG;
+
 	text[length] = '\0';
 	return WORDS_OK;
 }

@@ -54,10 +54,12 @@ void agents_say(struct agents *agents, enum control_kind kind, int64_t value, ui
 {
 	size_t which = kind - CONTROL_HELLO;
 	struct control_message *message = &agents->said[which];
+
 	*message = (struct control_message){
 	    .version = CONTROL_VERSION, .kind = kind, .value = value, .extra = extra};
 	(void)snprintf(message->text, sizeof(message->text), "%s", text ? text : ""); /* cut */
 	agents->is_true[which] = true;
+
 	for (size_t i = 0; i < CONTROL_AGENTS_MAX; i++)
 		if (agents->fds[i] >= 0)
 			agents_send(agents, i, message);
@@ -90,18 +92,22 @@ static bool agents_welcome(struct agents *agents)
 	    accept4(agents->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0 || !agents_may(fd))
 		return fd >= 0;
+
 	size_t seat = CONTROL_AGENTS_MAX;
 	for (size_t i = 0; i < CONTROL_AGENTS_MAX && seat == CONTROL_AGENTS_MAX; i++)
 		if (agents->fds[i] < 0)
 			seat = i;
+
 	if (seat == CONTROL_AGENTS_MAX) {
 		seat = agents->next++ % CONTROL_AGENTS_MAX;
 		agents_drop(agents, seat);
 	}
+
 	agents->fds[seat] = take_fd(&fd);
 	for (size_t kind = 0; kind < AGENTS_KINDS && agents->fds[seat] >= 0; kind++)
 		if (agents->is_true[kind])
 			agents_send(agents, seat, &agents->said[kind]);
+
 	return true;
 }
 
@@ -114,11 +120,13 @@ static bool agents_hear(struct agents *agents, size_t i,
 	ssize_t length = recv(agents->fds[i], packet, sizeof(packet), MSG_DONTWAIT);
 	if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
+
 	if (length <= 0 || control_parse(packet, (size_t)length, &message, NULL) < 0 ||
 	    message.kind < CONTROL_SIGNAL) {
 		agents_drop(agents, i);
 		return false;
 	}
+
 	hear(&message, context); /* may drop it, by agents_say() */
 	return agents->fds[i] >= 0;
 }
@@ -133,6 +141,7 @@ void agents_serve(struct agents *agents, const struct pollfd *polled,
 		for (int n = 0; n < AGENTS_PACKETS && agents_hear(agents, i, hear, context); n++)
 			;
 	}
+
 	for (int n = 0; polled[0].revents && n < AGENTS_PACKETS && agents_welcome(agents); n++)
 		;
 }

@@ -53,6 +53,7 @@ int clear_run(void)
 {
 	struct trash_left left = {0};
 	struct err err = {0};
+
 	clear_be_modest();
 	/* A description of its own to lock: ours is the agent's as well. One that an agent started
 	 * which has died since does the same. */
@@ -61,8 +62,10 @@ int clear_run(void)
 		return CLEAR_EXIT_FAILED;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? 0 : CLEAR_EXIT_FAILED;
+
 	if (trash_clear(fd, clear_rest, NULL, &left, &err) < 0)
 		return CLEAR_EXIT_FAILED;
+
 	clear_report(&left);
 	return 0;
 }

@@ -99,9 +99,11 @@ static int command_set_stdio(const struct command *command)
 	if (in_fd < 0 || dup2(in_fd, STDIN_FILENO) < 0 ||
 	    dup2(command->out_fd, STDOUT_FILENO) < 0 || dup2(command->err_fd, STDERR_FILENO) < 0)
 		return -errno;
+
 	/* It leads a session that has none yet. */
 	if (command->has_terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
 		return -errno;
+
 	return 0;
 }
 
@@ -143,6 +145,7 @@ static int command_set_limits(const struct spec *spec)
 					    .rlim_max = command_limit(wanted->hard)};
 		if (setrlimit(resource, &limit) == 0 || errno == EINVAL)
 			continue; /* EINVAL: a resource that this kernel does not have */
+
 		if (errno != EPERM || getrlimit(resource, &now) < 0)
 			return -errno;
 		if (limit.rlim_max > now.rlim_max)
@@ -152,6 +155,7 @@ static int command_set_limits(const struct spec *spec)
 		if (setrlimit(resource, &limit) < 0)
 			return -errno;
 	}
+
 	return 0;
 }
 
@@ -163,18 +167,21 @@ static int command_set_descriptors(const struct command *command, int failed_fd)
 		if (errno != ENOSYS && errno != EINVAL)
 			return -errno;
 	}
+
 	for (size_t i = 0; i < command->token_count; i++) {
 		const struct token *token = &command->tokens[i];
 		if (fcntl(token->socket_fd, F_SETFD, 0) < 0 ||
 		    (token->lock_fd >= 0 && fcntl(token->lock_fd, F_SETFD, 0) < 0))
 			return -errno;
 	}
+
 	/* Theirs is at 5; the helper makes it O_CLOEXEC again for what it executes, as it is here.
 	 */
 	if (command->helper &&
 	    (fcntl(LAUNCH_FD_LAUNCH, F_SETFD, 0) < 0 || dup2(failed_fd, COMMAND_FD_WHY) < 0 ||
 	     fcntl(COMMAND_FD_WHY, F_SETFD, 0) < 0))
 		return -errno;
+
 	return 0;
 }
 
@@ -183,29 +190,37 @@ static int command_become(const struct command *command, pid_t supervisor, int f
 {
 	const struct spec *spec = command->spec;
 	int code;
+
 	*out_stage = COMMAND_STDIO;
 	if ((code = command_set_stdio(command)) < 0)
 		return code;
+
 	*out_stage = COMMAND_USER;
 	if ((code = command_become_user(spec)) < 0)
 		return code;
+
 	(void)umask(spec->umask); /* cannot fail */
 	*out_stage = COMMAND_LIMITS;
 	if ((code = command_set_limits(spec)) < 0)
 		return code;
+
 	*out_stage = COMMAND_DIRECTORY;
 	if (chdir(spec->directory) < 0)
 		return -errno;
+
 	/* Not earlier: a change of user takes it back. */
 	*out_stage = COMMAND_DEATH;
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
 		return -errno;
+
 	/* Who is outside of its namespace has no number in it. */
 	if (getppid() != (command->init ? 0 : supervisor))
 		return -ECHILD; /* it died before that; nobody reads this */
+
 	*out_stage = COMMAND_PRIVILEGES;
 	if (command->no_new_privs && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;
+
 	*out_stage = COMMAND_DESCRIPTORS;
 	return command_set_descriptors(command, failed_fd);
 }
@@ -257,34 +272,40 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 				   int failed_fd)
 {
 	sigset_t none;
+
 	privilege_take_up();
 	(void)sigemptyset(&none); /* these two cannot fail */
 	command_default_signals();
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)setsid(); /* a new process is never a leader */
+
 	int code = command->cgroup && !is_inside ? cgroup_join(command->cgroup) : 0;
 	if (code < 0)
 		command_tell(failed_fd, COMMAND_CGROUP, code);
 	if (code < 0 && command->needs_cgroup)
 		_exit(COMMAND_EXIT_LAUNCH);
+
 	enum command_stage stage;
 	code = command_confine(command, &stage);
 	if (code < 0) {
 		command_tell(failed_fd, stage, code);
 		_exit(COMMAND_EXIT_LAUNCH);
 	}
+
 	struct err why = {0};
 	code = command->nodes ? nodes_apply(command->nodes, &why) : 0;
 	if (code < 0) {
 		command_tell_why(failed_fd, why.text);
 		_exit(COMMAND_EXIT_LAUNCH);
 	}
+
 	/* Inside of it nothing can be mounted any more. */
 	code = command->landlock ? landlock_restrict(command->landlock) : 0;
 	if (code < 0) {
 		command_tell(failed_fd, COMMAND_LANDLOCK, code);
 		_exit(COMMAND_EXIT_LAUNCH);
 	}
+
 	code = command_become(command, supervisor, failed_fd, &stage);
 	if (code == 0 && command->helper) {
 		stage = COMMAND_EXEC;
@@ -297,6 +318,7 @@ static _Noreturn void command_main(const struct command *command, bool is_inside
 		char *const *argv = command->argv ? command->argv : command->spec->argv;
 		code = execute(argv);
 	}
+
 	command_tell(failed_fd, stage, code);
 	_exit(COMMAND_EXIT_LAUNCH);
 }
@@ -310,11 +332,14 @@ static int command_error(const struct command *command, struct command_failure *
 	const char *name = command->helper ? command->helper[0]
 			   : command->argv ? command->argv[0]
 					   : spec->argv[0];
+
 	/* The job's user may have written it. */
 	failure->why[COMMAND_WHY_MAX - 1] = '\0';
 	if (failure->code >= 0 || failure->code < -COMMAND_ERRNO_MAX)
 		failure->code = -EPROTO;
+
 	const char *why = err_describe(failure->code);
+
 	switch ((enum command_stage)failure->stage) {
 	case COMMAND_USER:
 		return err_set(err, failure->code, "becoming user %u, group %u: %s",
@@ -357,10 +382,12 @@ static pid_t command_fork(const struct cgroup *cgroup, bool *out_is_inside)
 					 .exit_signal = SIGCHLD,
 					 .cgroup = (uint64_t)cgroup->fd};
 		pid_t pid = (pid_t)syscall(SYS_clone3, &how, sizeof(how));
+
 		*out_is_inside = pid >= 0;
 		if (pid >= 0)
 			return pid;
 	}
+
 	return fork();
 }
 
@@ -369,10 +396,12 @@ static ssize_t command_read(const struct command *command, int fd, struct comman
 {
 	struct pollfd wait = {.fd = fd, .events = POLLIN};
 	ssize_t length;
+
 	while (poll(&wait, 1, COMMAND_LOOK_MS) <= 0) {
 		if (command->give_up && command->give_up(command->context))
 			return -ECANCELED;
 	}
+
 	do {
 		length = read(fd, out, sizeof(*out));
 	} while (length < 0 && errno == EINTR);
@@ -385,6 +414,7 @@ int command_start(const struct command *command, struct command_outcome *out, st
 	int ends[2];
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
+
 	_cleanup_close_ int read_fd = ends[0];
 	_cleanup_close_ int write_fd = ends[1];
 	pid_t me = getpid();
@@ -393,6 +423,7 @@ int command_start(const struct command *command, struct command_outcome *out, st
 	if (entered < 0)
 		return err_set(err, entered, "entering its PID namespace: %s",
 			       err_describe(entered));
+
 	pid_t pid = command_fork(command->cgroup, &is_inside);
 	if (pid != 0 && command->init)
 		init_leave(command->init);
@@ -410,24 +441,30 @@ int command_start(const struct command *command, struct command_outcome *out, st
 		out->cgroup_code = failure.code;
 		length = command_read(command, read_fd, &failure);
 	}
+
 	if (length == sizeof(failure) && failure.stage == COMMAND_NOTE && command->helper) {
 		(void)snprintf(out->note, sizeof(out->note), "%.*s", COMMAND_WHY_MAX - 1,
 			       failure.why);
 		length = command_read(command, read_fd, &failure);
 	}
+
 	if (length == -ECANCELED) {
 		(void)kill(pid, SIGKILL); /* not reaped, so the number is its own */
 		out->given_up = true;
 	}
+
 	if (length != sizeof(failure)) {
 		out->pid = pid;
 		return 0;
 	}
+
 	if (command->helper)
 		(void)kill(pid, SIGKILL); /* it is its user's: nobody waits for it */
 	(void)waitpid(pid, NULL, 0);	  /* it has exited or is about to */
+
 	if (failure.stage == COMMAND_EXEC && !command->helper)
 		out->exit_code =
 		    failure.code == -ENOENT ? COMMAND_EXIT_NOT_FOUND : COMMAND_EXIT_EXEC;
+
 	return command_error(command, &failure, err);
 }

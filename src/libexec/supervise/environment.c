@@ -18,16 +18,20 @@ int environment_make(const struct launch *launch, size_t first, size_t count, ch
 {
 	char id[ENVIRONMENT_NUMBER_MAX], attempt[ENVIRONMENT_NUMBER_MAX];
 	char array_id[ENVIRONMENT_NUMBER_MAX], array_index[ENVIRONMENT_NUMBER_MAX];
+
 	(void)snprintf(id, sizeof(id), "%" PRIu64, launch->id); /* these fit */
 	(void)snprintf(attempt, sizeof(attempt), "%" PRIu32, launch->attempt);
 	(void)snprintf(array_id, sizeof(array_id), "%" PRIu64, launch->array_id);
 	(void)snprintf(array_index, sizeof(array_index), "%" PRIu32, launch->array_index);
+
 	bool is_member = launch->array_id > 0;
 	_cleanup_free_ const char **uuids = calloc(count + 1, sizeof(*uuids));
 	if (!uuids)
 		return err_set(err, -ENOMEM, "no memory for the job's environment");
+
 	for (size_t i = 0; i < count; i++)
 		uuids[i] = launch->grants[first + i].uuid;
+
 	struct jobenv_job job = {.id = id,
 				 .name = launch->spec.name,
 				 .attempt = attempt,
@@ -39,6 +43,7 @@ int environment_make(const struct launch *launch, size_t first, size_t count, ch
 				 .is_indexed = launch->spec.wants.array == WANTS_ARRAY_INDEXED,
 				 .adapters = launch->adapters};
 	char *none[] = {NULL};
+
 	return jobenv_make(launch->spec.environment ? launch->spec.environment : none, &job, out,
 			   err);
 }

@@ -28,6 +28,7 @@ static int image_guard(const struct launch *launch, const struct cgroup *cgroup,
 	if (devguard_attach_v1(out->devices_v1, launch->denied, launch->denied_count, false,
 			       &later) == 0)
 		return 0;
+
 	out->devices_v1[0] = '\0';
 	return result;
 }
@@ -36,14 +37,17 @@ void image_prepare(const struct launch *launch, const struct cgroup *cgroup, con
 		   struct image *out)
 {
 	struct err err = {0};
+
 	*out = IMAGE_NONE;
 	out->is_privileged = launch->spec.privileged;
+
 	int result = geteuid() != 0   ? err_set(&err, -EPERM, "the agent is not root's")
 		     : cgroup->fd < 0 ? err_set(&err, -ENOENT, "no cgroup: %.160s", no_cgroup)
 				      : image_guard(launch, cgroup, out, &err);
 	if (result == 0 && launch->denied_why[0])
 		result = err_set(&err, -ENOENT, "%s", launch->denied_why);
 	out->is_guarded = result == 0;
+
 	struct err program = {0};
 	out->is_trusted =
 	    launch->spec.uid == 0 ||
@@ -52,6 +56,7 @@ void image_prepare(const struct launch *launch, const struct cgroup *cgroup, con
 		       (int)sizeof(out->why_program) - 1, program.text); /* cut */
 	(void)snprintf(out->why, sizeof(out->why), "%.*s", CONTROL_TEXT_MAX - 1,
 		       err.text); /* cut */
+
 	if (cgroup->fd >= 0)
 		(void)cgroup_create(cgroup->path, CGROUP_LAUNCHER, &out->launcher,
 				    NULL); /* else in the job's own */
@@ -107,6 +112,7 @@ void image_describe(const struct image *image, char out[CONTROL_TEXT_MAX])
 	const char *program = image->is_privileged || image->is_elsewhere || image->is_trusted
 				  ? ""
 				  : image->why_program;
+
 	(void)snprintf(out, CONTROL_TEXT_MAX, "%s%s%s%.320s%s%.180s", image_level(image),
 		       *why || *program ? ": " : "", *program ? "container: " : "", program,
 		       *why && *program ? "; " : "", why);
@@ -120,9 +126,11 @@ int image_helper(const struct launch *launch, const char *word, char *out[IMAGE_
 		    err, -ENOPKG,
 		    "the program sluice-container, which --image needs, is not found: is "
 		    "sluice installed completely?");
+
 	out[0] = (char *)launch->container;
 	out[1] = (char *)word;
 	out[2] = NULL;
+
 	return 0;
 }
 
@@ -130,18 +138,22 @@ bool image_is_pause(pid_t pid)
 {
 	char path[IMAGE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, IMAGE_TEXT_MAX);
 	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid); /* fits */
 	if (file_read(path, &text, NULL) < 0)
 		return false;
 	if (strcmp(buf_text(&text), "podman pause\n") == 0)
 		return true;
+
 	if (strcmp(buf_text(&text), "catatonit\n") != 0)
 		return false; /* it is also the first process of containers: */
+
 	buf_clear(&text);
 	(void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid); /* fits */
 	if (file_read(path, &text, NULL) < 0)
 		return false;
+
 	size_t first = strlen(buf_text(&text)) + 1;
 	return first < text.length && strcmp(buf_text(&text) + first, "-P") == 0;
 }

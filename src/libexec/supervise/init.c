@@ -50,28 +50,38 @@ static _Noreturn void init_main(int alive_fd, int ready_fd)
 	/* When the supervisor dies the kernel kills us, and all in here after us. */
 	int code = prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ? -errno : init_mount_proc();
 	sigset_t child;
+
 	(void)sigemptyset(&child); /* these two cannot fail */
 	(void)sigaddset(&child, SIGCHLD);
+
 	int signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+
 	(void)prctl(PR_SET_NAME, "sluice-init"); /* for people who look at ps */
 	(void)setsid();
 	(void)!write(ready_fd, &code, sizeof(code)); /* the reader sees it missing */
+
 	if (code < 0)
 		_exit(1);
+
 	/* The lock, the tokens and the output are not ours to hold. */
 	if (dup2(alive_fd, STDIN_FILENO) < 0 || dup2(signal_fd, STDOUT_FILENO) < 0)
 		_exit(1);			    /* never: both numbers are there */
 	if (close_range(STDERR_FILENO, ~0U, 0) < 0) /* before Linux 5.9 */
 		for (int fd = STDERR_FILENO; fd < INIT_FDS_MAX; fd++)
 			(void)close(fd);
+
 	bool is_released = false;
+
 	for (;;) {
 		struct pollfd wait[] = {{.fd = STDOUT_FILENO, .events = POLLIN},
 					{.fd = is_released ? -1 : STDIN_FILENO}};
 		struct signalfd_siginfo info;
+
 		(void)poll(wait, 2, is_released ? INIT_LOOK_MS : -1);
+
 		while (read(STDOUT_FILENO, &info, sizeof(info)) == sizeof(info))
 			;
+
 		is_released = is_released || wait[1].revents; /* POLLHUP */
 		init_reap();
 		if (is_released && kill(-1, 0) < 0 && errno == ESRCH)
@@ -113,18 +123,22 @@ static int init_open_all(struct init *init)
 	int fd = init_open(init->pid, "pid");
 	if (fd < 0)
 		return fd;
+
 	init->pids_fd = fd;
 	fd = init_open(init->pid, "mnt");
 	if (fd < 0)
 		return fd;
+
 	init->mounts_fd = fd;
 	fd = init_open(getpid(), "pid");
 	if (fd < 0)
 		return fd;
+
 	init->outside_fd = fd;
 	fd = init_open_root(init->pid);
 	if (fd < 0)
 		return fd;
+
 	init->root_fd = fd;
 	return 0;
 }
@@ -144,33 +158,41 @@ int init_start(const struct cgroup *cgroup, struct init *out, struct err *err)
 	int alive[2], ready[2];
 	if (pipe2(alive, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
+
 	_cleanup_close_ int alive_read = alive[0];
 	_cleanup_close_ int alive_write = alive[1];
+
 	if (pipe2(ready, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
+
 	_cleanup_close_ int ready_read = ready[0];
 	_cleanup_close_ int ready_write = ready[1];
 	pid_t pid = init_fork(cgroup);
 	if (pid < 0)
 		return err_set(err, (int)pid, "making one: %s", err_describe((int)pid));
+
 	if (pid == 0) {
 		(void)close(take_fd(&alive_write)); /* or it would never see its end */
 		init_main(alive_read, ready_write);
 	}
+
 	(void)close(take_fd(&ready_write));
 	struct init init = INIT_NONE;
 	init.pid = pid;
+
 	int result = init_wait_ready(ready_read);
 	if (result < 0)
 		(void)err_set(err, result, "mounting its /proc: %s", err_describe(result));
 	if (result == 0 && (result = init_open_all(&init)) < 0)
 		(void)err_set(err, result, "opening it: %s", err_describe(result));
+
 	if (result < 0) {
 		init_kill(&init);
 		(void)waitpid(pid, NULL, 0);
 		init_done(&init);
 		return result;
 	}
+
 	init.alive_fd = take_fd(&alive_write);
 	*out = init;
 	return 0;

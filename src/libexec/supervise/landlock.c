@@ -62,6 +62,7 @@ static bool landlock_is_denied(const struct landlock_plan *plan, const struct st
 		    minor(status->st_rdev) >= rule->first && minor(status->st_rdev) <= rule->last)
 			return true;
 	}
+
 	return false;
 }
 
@@ -94,7 +95,9 @@ static bool landlock_has_denied(const struct landlock_walk *walk, int directory_
 	_cleanup_closedir_ DIR *list = fd < 0 ? NULL : fdopendir(fd);
 	if (fd >= 0 && !list)
 		(void)close(fd);
+
 	const struct dirent *entry;
+
 	while (list && (entry = readdir(list))) {
 		struct stat status;
 		if ((entry->d_type == DT_CHR || entry->d_type == DT_UNKNOWN) &&
@@ -102,9 +105,11 @@ static bool landlock_has_denied(const struct landlock_walk *walk, int directory_
 		    landlock_is_denied(walk->plan, &status))
 			return true;
 	}
+
 	for (size_t i = 0; i < array_length(landlock_closed); i++)
 		if (strcmp(name, landlock_closed[i]) == 0)
 			return true;
+
 	return false;
 }
 
@@ -117,12 +122,15 @@ static int landlock_walk_entry(const struct landlock_walk *walk, int directory_f
 {
 	struct stat status;
 	char path[FILE_PATH_MAX];
+
 	if (fstatat(directory_fd, name, &status, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 ||
 	    S_ISLNK(status.st_mode))
 		return 0; /* what a link leads to has a rule or not */
+
 	int result = file_path(path, NULL, "%s/%s", directory[1] ? directory : "", name);
 	if (result < 0)
 		return result;
+
 	bool is_there = strcmp(path, landlock_devices) == 0 || strcmp(path, walk->root) == 0;
 	bool leads =
 	    landlock_leads_to(path, landlock_devices) || landlock_leads_to(path, walk->root);
@@ -130,8 +138,10 @@ static int landlock_walk_entry(const struct landlock_walk *walk, int directory_f
 	    (leads || (is_devices && landlock_has_denied(walk, directory_fd, name))))
 		return depth == 0 ? -ELOOP
 				  : landlock_walk(walk, path, is_devices || is_there, depth - 1);
+
 	if (landlock_is_denied(walk->plan, &status))
 		return 0;
+
 	result = landlock_allow(walk, directory_fd, name, S_ISDIR(status.st_mode));
 	return result == -ENOENT || result == -EACCES ? 0 : result;
 }
@@ -142,16 +152,20 @@ static int landlock_walk(const struct landlock_walk *walk, const char *path, boo
 	_cleanup_closedir_ DIR *list = opendir(path);
 	if (!list)
 		return errno == ENOENT ? 0 : -errno;
+
 	const struct dirent *entry;
 	int result = 0;
+
 	for (unsigned i = 0; result == 0 && (entry = readdir(list)); i++) {
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
 			continue;
+
 		result = i == LANDLOCK_ENTRIES_MAX
 			     ? -E2BIG
 			     : landlock_walk_entry(walk, dirfd(list), path, entry->d_name,
 						   is_devices, depth);
 	}
+
 	return result;
 }
 
@@ -160,24 +174,30 @@ int landlock_restrict(const struct landlock_plan *plan)
 	int version = landlock_version();
 	if (version < 0)
 		return version;
+
 	uint64_t both = LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE;
 	struct landlock_walk walk = {.plan = plan, .files = both, .directories = both};
+
 	if (version >= 2)
 		walk.directories |= LANDLOCK_REFER;
+
 	int result =
 	    plan->device_root[0] ? file_path(walk.root, NULL, "%s/dev", plan->device_root) : 0;
 	if (result < 0)
 		return result;
+
 	/* The first version's struct: all that is handled here. */
 	uint64_t handled = walk.directories | LANDLOCK_MAKE_CHAR;
 	_cleanup_close_ int fd = (int)syscall(LANDLOCK_CREATE, &handled, sizeof(handled), 0);
 	if (fd < 0)
 		return -errno;
+
 	walk.ruleset_fd = fd;
 	result = landlock_walk(&walk, "/", false, LANDLOCK_DEPTH_MAX);
 	if (result < 0)
 		return result;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(LANDLOCK_SELF, fd, 0) < 0)
 		return -errno;
+
 	return 0;
 }

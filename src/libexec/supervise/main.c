@@ -63,25 +63,30 @@ static int main_set_up(struct supervisor *self, struct err *err)
 	for (int fd = 0; fd <= STDERR_FILENO; fd++)
 		if (fcntl(fd, F_GETFD) < 0)
 			(void)open("/dev/null", O_RDWR); /* the lowest free one is `fd` */
+
 	for (int fd = LAUNCH_FD_LOCK; fd <= LAUNCH_FD_LAUNCH; fd++)
 		if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
 			return err_set(err, -errno,
 				       "descriptor %d is missing: this program is started by "
 				       "'sluice agent'",
 				       fd);
+
 	(void)umask(S_IRWXG | S_IRWXO); /* cannot fail */
 	(void)setsid();			/* fails when it leads one already */
 	(void)chdir("/");		/* else it keeps one file system busy, no more */
+
 	/* Root's session keyring leads to keys of the system's, and who inherits it may read them.
 	 * An own one is empty. Where there are no keyrings there is none to inherit. */
 	if (geteuid() == 0)
 		(void)syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
+
 	int laid_down = privilege_lay_down();
 	if (laid_down < 0)
 		return err_set(err, laid_down, "giving up CAP_SYS_RESOURCE: %s",
 			       err_describe(laid_down));
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
 		return err_set(err, -errno, "becoming a subreaper: %s", err_describe(errno));
+
 	sigset_t all, heard;
 	(void)sigfillset(&all); /* these cannot fail */
 	(void)sigemptyset(&heard);
@@ -93,6 +98,7 @@ static int main_set_up(struct supervisor *self, struct err *err)
 	self->signal_fd = signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (self->signal_fd < 0)
 		return err_set(err, -errno, "making a signalfd: %s", err_describe(errno));
+
 	return 0;
 }
 
@@ -110,10 +116,13 @@ static int main_listen(struct supervisor *self, struct err *err)
 	int listen_fd = control_listen(LAUNCH_FD_DIRECTORY, err);
 	if (listen_fd < 0)
 		return listen_fd;
+
 	agents_init(&self->agents, listen_fd);
 	crash_point("supervisor.listening");
+
 	struct err why = {0};
 	char text[CONTROL_TEXT_MAX];
+
 	/* Without it the job is found by its ancestors and its environment. */
 	(void)prepare_cgroup(&self->launch, &self->cgroup, &why);
 	crash_point("supervisor.cgroup_made");
@@ -124,6 +133,7 @@ static int main_listen(struct supervisor *self, struct err *err)
 	} else {
 		sandbox_prepare(&self->launch, &self->cgroup, why.text, &self->sandbox);
 	}
+
 	prepare_limits(&self->launch, &self->cgroup, &self->limit);
 	if (self->limit.why[0])
 		sandbox_add_why(&self->sandbox, "limits", self->limit.why);
@@ -132,6 +142,7 @@ static int main_listen(struct supervisor *self, struct err *err)
 	sandbox_describe(&self->sandbox, text);
 	crash_point("supervisor.guarded");
 	agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
+
 	return 0;
 }
 
@@ -139,13 +150,16 @@ static int main_open_desk(struct supervisor *self, struct err *err)
 {
 	if (self->tokens.count == 0)
 		return 0;
+
 	struct note note = {.pid = getpid(), .uid = self->launch.spec.uid};
 	note.since_s = (uint64_t)clock_unix_ns() / 1000000000;
 	prepare_set_name(&self->launch, &note);
+
 	int result = desk_init(&self->desk, &note, err);
 	self->has_desk = result == 0;
 	for (size_t i = 0; result == 0 && i < self->tokens.count; i++)
 		result = desk_open_at(&self->desk, self->tokens.tokens[i].socket_fd, err);
+
 	return result;
 }
 
@@ -167,13 +181,16 @@ static int main_open_outputs(struct supervisor *self, struct err *err)
 	int given = jobdir_give(LAUNCH_FD_DIRECTORY, spec->uid, spec->gid, err);
 	if (given < 0)
 		return given;
+
 	self->out_fd = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "out", err);
 	if (self->out_fd < 0)
 		return self->out_fd;
+
 	crash_point("supervisor.out_opened");
 	self->err_fd = prepare_output(LAUNCH_FD_DIRECTORY, &self->launch, "err", err);
 	if (self->err_fd < 0)
 		return self->err_fd;
+
 	crash_point("supervisor.err_opened");
 	int result = output_open(&self->output, LAUNCH_FD_DIRECTORY, &self->launch, &self->out_fd,
 				 &self->err_fd, err);
@@ -182,12 +199,14 @@ static int main_open_outputs(struct supervisor *self, struct err *err)
 		self->no_terminal = *err;
 		return 0;
 	}
+
 	if (result <= 0)
 		return result;
 	if (self->launch.spec.wants.idle_ns > 0) {
 		self->output.terminal.used = main_on_used;
 		self->output.terminal.context = self;
 	}
+
 	struct watch_source source = output_source(&self->output);
 	return run_listen(self, &source);
 }
@@ -205,6 +224,7 @@ static enum launch_exit main_claim(struct supervisor *self, struct err *err)
 {
 	struct jobdir_claim claim;
 	int result = prepare_tokens(&self->launch, &self->tokens, err);
+
 	crash_point("supervisor.tokens_taken");
 	if (result == -EBUSY) {
 		agents_say(&self->agents, CONTROL_TOKENS_BUSY, 0, 0, err->text);
@@ -212,6 +232,7 @@ static enum launch_exit main_claim(struct supervisor *self, struct err *err)
 			watch_idle(&self->agents, NULL, MAIN_BUSY_MS);
 		return LAUNCH_EXIT_TOKENS_BUSY;
 	}
+
 	if (result == 0)
 		result = main_open_desk(self, err);
 	if (result == 0)
@@ -220,10 +241,12 @@ static enum launch_exit main_claim(struct supervisor *self, struct err *err)
 		result = prepare_claim(&self->launch, &self->cgroup, &claim, err);
 	if (result < 0)
 		return LAUNCH_EXIT_NOT_READY;
+
 	result = jobdir_claim(LAUNCH_FD_DIRECTORY, self->launch.attempt, &claim, err);
 	crash_point("supervisor.claimed");
 	if (result < 0)
 		return result == -EEXIST ? LAUNCH_EXIT_CLAIMED : LAUNCH_EXIT_NOT_READY;
+
 	agents_say(&self->agents, CONTROL_CLAIMED, 0, 0, claim.cgroup);
 	return 0;
 }
@@ -234,12 +257,15 @@ static void main_write_result(struct supervisor *self)
 {
 	struct err err = {0};
 	int wait_ms = MAIN_RETRY_MS;
+
 	self->result.ended_unix_ns = clock_unix_ns();
 	self->result.was_cancelled = jobdir_is_cancelled(LAUNCH_FD_DIRECTORY);
 	if (self->sandbox.level != JOB_ISOLATION_ENV)
 		(void)snprintf(self->result.isolation, sizeof(self->result.isolation), "%s",
 			       job_isolation_to_string(self->sandbox.level)); /* fits */
+
 	bool has_told = false;
+
 	while (jobdir_write_result(LAUNCH_FD_DIRECTORY, self->launch.attempt, &self->result, &err) <
 	       0) {
 		if (!has_told)
@@ -248,6 +274,7 @@ static void main_write_result(struct supervisor *self)
 		watch_idle(&self->agents, NULL, wait_ms);
 		wait_ms = 2 * wait_ms < MAIN_RETRY_MAX_MS ? 2 * wait_ms : MAIN_RETRY_MAX_MS;
 	}
+
 	agents_unsay(&self->agents, CONTROL_NO_ROOM);
 }
 
@@ -298,6 +325,7 @@ static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 {
 	if (main_listen(self, err) < 0)
 		return LAUNCH_EXIT_NOT_READY;
+
 	enum launch_exit code = main_claim(self, err);
 	if (code != LAUNCH_EXIT_DONE) {
 		/* One of the same attempt may be about to use the cgroup of this name. */
@@ -305,16 +333,19 @@ static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 			main_remove_groups(self);
 		return code;
 	}
+
 	main_leave_error();
 	if (jobdir_is_cancelled(LAUNCH_FD_DIRECTORY)) {
 		self->result.end = JOBDIR_CANCELLED;
 		self->result.exit_code = RUN_EXIT_CANCELLED;
 	} else {
 		bool has_on_end = self->launch.spec.on_end[0] != '\0'; /* it is let go */
+
 		run_command(self);
 		if (has_on_end)
 			main_on_end(self);
 	}
+
 	main_clear(self);
 	main_write_result(self);
 	agents_say(&self->agents, CONTROL_RESULT, 0, 0, NULL);
@@ -322,6 +353,7 @@ static enum launch_exit main_supervise(struct supervisor *self, struct err *err)
 	crash_point("supervisor.said_result");
 	(void)unlinkat(LAUNCH_FD_DIRECTORY, "control", 0); /* nobody listens there any more */
 	crash_point("supervisor.ending");
+
 	return LAUNCH_EXIT_DONE;
 }
 
@@ -364,6 +396,7 @@ int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[1], "--keep") == 0)
 		return main_keep(argv[2]);
+
 	struct supervisor self = {.signal_fd = -1,
 				  .out_fd = -1,
 				  .err_fd = -1,
@@ -372,12 +405,16 @@ int main(int argc, char **argv)
 				  .init = INIT_NONE,
 				  .image = IMAGE_NONE};
 	struct err err = {0};
+
 	if (argc == 2 && strcmp(argv[1], "--clear") == 0)
 		return clear_run();
+
 	agents_init(&self.agents, -1);
 	crash_point("supervisor.born");
 	launch_init(&self.launch);
+
 	enum launch_exit code = LAUNCH_EXIT_BAD_LAUNCH;
+
 	if (main_set_up(&self, &err) == 0 &&
 	    prepare_launch(LAUNCH_FD_LAUNCH, &self.launch, &err) == 0) {
 		crash_point("supervisor.launch_read");
@@ -386,6 +423,7 @@ int main(int argc, char **argv)
 		       : is_removal			 ? main_remove(&self)
 							 : main_supervise(&self, &err);
 	}
+
 	if (code != LAUNCH_EXIT_DONE)
 		main_complain(&self, &err);
 	main_done(&self);

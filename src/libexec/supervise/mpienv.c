@@ -34,6 +34,7 @@ int mpienv_find(const struct mpienv *mpi, const char *host)
 		if (strlen(name) == length && strncmp(name, host, length) == 0)
 			return (int)i;
 	}
+
 	return -ENOENT;
 }
 
@@ -53,11 +54,14 @@ int mpienv_file_text(const struct mpienv *mpi, enum mpienv_file file, struct buf
 {
 	uint32_t workers = mpi->wants->workers, slots = mpienv_slots(mpi);
 	int result = file == MPIENV_DISCOVER ? buf_add_text(out, "#!/bin/sh\n") : 0;
+
 	if (mpi->wants->merge && file == MPIENV_OPENMPI)
 		return buf_printf(out, "localhost slots=%" PRIu64 "\n", (uint64_t)workers * slots);
+
 	for (uint32_t i = 0; result == 0 && i < workers; i++) {
 		char host[MPIENV_HOST_MAX];
 		mpienv_host(mpi, i, host);
+
 		if (file == MPIENV_OPENMPI)
 			result = buf_printf(out, "%s slots=%" PRIu32 "\n", host, slots);
 		else if (file == MPIENV_HYDRA)
@@ -65,6 +69,7 @@ int mpienv_file_text(const struct mpienv *mpi, enum mpienv_file file, struct buf
 		else
 			result = buf_printf(out, "echo %s:%" PRIu32 "\n", host, slots);
 	}
+
 	return result;
 }
 
@@ -80,14 +85,17 @@ int mpienv_set(char ***environment, const char *text, struct err *err)
 			(*environment)[count] = copy;
 			return 0;
 		}
+
 	char **more = copy ? reallocarray(*environment, count + 2, sizeof(*more)) : NULL;
 	if (!more) {
 		free(copy);
 		return err_set(err, -ENOMEM, "no memory for the environment of a worker");
 	}
+
 	more[count] = copy;
 	more[count + 1] = NULL;
 	*environment = more;
+
 	return 0;
 }
 
@@ -97,12 +105,15 @@ static int mpienv_printf(char ***environment, struct err *err, const char *forma
 {
 	char text[MPIENV_VARIABLE_MAX];
 	va_list arguments;
+
 	va_start(arguments, format);
 	int length = vsnprintf(text, sizeof(text), format, arguments);
+
 	va_end(arguments);
 	if (length < 0 || (size_t)length >= sizeof(text))
 		return err_set(err, -ENAMETOOLONG, "a path of the job is too long for MPI: %.64s",
 			       text);
+
 	return mpienv_set(environment, text, err);
 }
 
@@ -152,12 +163,16 @@ static const struct mpienv_row {
 static void mpienv_unset(char **environment, const char *name)
 {
 	size_t length = strlen(name);
+
 	for (; *environment; environment++) {
 		if (strncmp(*environment, name, length) != 0 || (*environment)[length] != '=')
 			continue;
+
 		free(*environment);
+
 		for (char **at = environment; *at; at++)
 			at[0] = at[1];
+
 		return;
 	}
 }
@@ -176,6 +191,7 @@ int mpienv_launcher(const struct mpienv *mpi, char ***environment, struct err *e
 {
 	if (mpi->wants->launcher == WANTS_LAUNCHER_INTEL)
 		mpienv_unset_gpus(*environment);
+
 	bool is_hydra = mpi->wants->launcher == WANTS_LAUNCHER_MPICH ||
 			mpi->wants->launcher == WANTS_LAUNCHER_INTEL;
 	int result = mpienv_printf(environment, err, "SLUICE_RSH=%s", mpi->socket);
@@ -184,13 +200,16 @@ int mpienv_launcher(const struct mpienv *mpi, char ***environment, struct err *e
 		    mpienv_printf(environment, err, "SLUICE_WORKERS=%" PRIu32, mpi->wants->workers);
 	if (result < 0 || mpi->wants->launcher == WANTS_LAUNCHER_RANKS)
 		return result;
+
 	result = mpienv_printf(environment, err, "SLUICE_HOSTFILE=%s/%s", mpi->directory,
 			       mpienv_file_name(is_hydra ? MPIENV_HYDRA : MPIENV_OPENMPI));
 	if (result == 0)
 		result = mpienv_printf(environment, err, "SLUICE_DISCOVER_HOSTS=%s/%s",
 				       mpi->directory, mpienv_file_name(MPIENV_DISCOVER));
+
 	for (size_t i = 0; result == 0 && i < array_length(mpienv_fixed); i++)
 		result = mpienv_set(environment, mpienv_fixed[i], err);
+
 	for (size_t i = 0; result == 0 && i < array_length(mpienv_rows); i++) {
 		const struct mpienv_row *row = &mpienv_rows[i];
 		if (row->file < 0)
@@ -200,9 +219,11 @@ int mpienv_launcher(const struct mpienv *mpi, char ***environment, struct err *e
 			    mpienv_printf(environment, err, "%s=%s/%s", row->name, mpi->directory,
 					  mpienv_file_name((enum mpienv_file)row->file));
 	}
+
 	if (result == 0 && mpi->wants->merge)
 		result = mpienv_printf(environment, err, "OMPI_MCA_orte_fork_agent=%s --enter",
 				       mpi->rsh);
+
 	return result;
 }
 
@@ -210,6 +231,7 @@ int mpienv_worker(const struct mpienv *mpi, uint32_t index, char ***environment,
 {
 	char host[MPIENV_HOST_MAX];
 	mpienv_host(mpi, index, host);
+
 	int result = mpienv_printf(environment, err, "SLUICE_WORKER=%" PRIu32, index);
 	if (result == 0)
 		result = mpienv_printf(environment, err, "SLUICE_WORKER_NAME=%s", host);
@@ -218,24 +240,29 @@ int mpienv_worker(const struct mpienv *mpi, uint32_t index, char ***environment,
 		    mpienv_printf(environment, err, "SLUICE_WORKERS=%" PRIu32, mpi->wants->workers);
 	if (result == 0)
 		result = mpienv_set(environment, "K_MPI_JOB_ROLE=worker", err);
+
 	/* Daemons of one host share a directory in /tmp, and one that writes the map of the machine
 	 * there while another one removes it has died of it (Open MPI 4.1.4, hwloc 2.9). */
 	if (result == 0)
 		result = mpienv_printf(environment, err, "OMPI_MCA_orte_tmpdir_base=%s/w%" PRIu32,
 				       mpi->directory, index);
+
 	/* Named by the machine and the rank below one daemon: two daemons on one machine would give
 	 * each other's ranks the same memory. */
 	if (result == 0 && mpi->memory[0])
 		result = mpienv_printf(environment, err,
 				       "OMPI_MCA_btl_vader_backing_directory=%s/w%" PRIu32,
 				       mpi->memory, index);
+
 	if (result == 0 && mpi->memory[0])
 		result = mpienv_printf(environment, err,
 				       "OMPI_MCA_btl_sm_backing_directory=%s/w%" PRIu32,
 				       mpi->memory, index);
+
 	if (result == 0)
 		result = mpienv_printf(environment, err, "PRTE_MCA_prte_tmpdir_base=%s/w%" PRIu32,
 				       mpi->directory, index);
+
 	return result;
 }
 
@@ -250,6 +277,7 @@ int mpienv_rank(const struct mpienv *mpi, uint32_t index, uint16_t port, char **
 	if (result == 0)
 		result =
 		    mpienv_printf(environment, err, "WORLD_SIZE=%" PRIu32, mpi->wants->workers);
+
 	if (result == 0)
 		result = mpienv_set(environment, "LOCAL_RANK=0", err);
 	if (result == 0)
@@ -258,5 +286,6 @@ int mpienv_rank(const struct mpienv *mpi, uint32_t index, uint16_t port, char **
 		result = mpienv_set(environment, "MASTER_ADDR=127.0.0.1", err);
 	if (result == 0)
 		result = mpienv_printf(environment, err, "MASTER_PORT=%u", (unsigned)port);
+
 	return result;
 }

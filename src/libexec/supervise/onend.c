@@ -37,6 +37,7 @@ const char *onend_reason(const struct jobdir_result *result, bool was_cancelled)
 {
 	if (was_cancelled)
 		return "User";
+
 	switch (result->end) {
 	case JOBDIR_EXITED:
 		return result->value == 0 ? "" : "ExitCode";
@@ -62,19 +63,24 @@ static int onend_environment(const struct onend *onend, const struct launch *lau
 	int result = environment_make(launch, 0, 0, out, err);
 	if (result < 0)
 		return result;
+
 	while ((*out)[count])
 		count++;
+
 	char **more = reallocarray(*out, count + ONEND_VARIABLES + 1, sizeof(*more));
 	if (!more)
 		return err_set(err, -ENOMEM, "no memory for an environment");
+
 	*out = more;
 	char code[ONEND_CODE_MAX];
 	(void)snprintf(code, sizeof(code), "%d", onend->result->exit_code); /* fits */
+
 	const char *rows[ONEND_VARIABLES][2] = {
 	    {"SLUICE_STATE", onend_state(onend->result, onend->was_cancelled)},
 	    {"SLUICE_REASON", onend_reason(onend->result, onend->was_cancelled)},
 	    {"SLUICE_EXIT_CODE", code},
 	};
+
 	for (size_t i = 0; i < ONEND_VARIABLES; i++) {
 		if (asprintf(&more[count], "%s=%s", rows[i][0], rows[i][1]) < 0) {
 			more[count] = NULL;
@@ -82,6 +88,7 @@ static int onend_environment(const struct onend *onend, const struct launch *lau
 		}
 		more[++count] = NULL;
 	}
+
 	return 0;
 }
 
@@ -95,6 +102,7 @@ static pid_t onend_start(const struct onend *onend, const struct launch *launch,
 	const struct landlock_plan landlock = {.denied = launch->denied,
 					       .count = launch->denied_count,
 					       .device_root = launch->device_root};
+
 	/* Here it is on the machine itself, where the container was the job's boundary. */
 	bool has_landlock =
 	    sandbox->has_landlock ||
@@ -104,8 +112,10 @@ static pid_t onend_start(const struct onend *onend, const struct launch *launch,
 	int result = null_fd < 0 ? err_set(err, -errno, "opening /dev/null") : 0;
 	if (result == 0 && onend->needs_cgroup && group->fd < 0)
 		result = err_set(err, -ENOENT, "it has no cgroup with the job's device rules");
+
 	if (result == 0)
 		result = onend_environment(onend, launch, &environment, err);
+
 	if (result == 0) {
 		struct command command = {.spec = &launch->spec,
 					  .argv = argv,
@@ -122,6 +132,7 @@ static pid_t onend_start(const struct onend *onend, const struct launch *launch,
 					  .no_new_privs = sandbox->has_no_new_privs};
 		result = command_start(&command, &outcome, err);
 	}
+
 	environment = jobenv_free(environment);
 	return result < 0 ? -1 : outcome.pid;
 }
@@ -130,14 +141,19 @@ void onend_run(const struct onend *onend)
 {
 	struct err err = {0};
 	_cleanup_launch_ struct launch launch;
+
 	launch_init(&launch);
 	if (prepare_launch(LAUNCH_FD_LAUNCH, &launch, &err) < 0 || !launch.spec.on_end[0])
 		return;
+
 	_cleanup_cgroup_ struct cgroup group = CGROUP_NONE;
+
 	if (onend->cgroup->fd >= 0)
 		(void)cgroup_create(onend->cgroup->path, onend_group, &group, NULL);
+
 	struct init init = INIT_NONE;
 	pid_t pid = -1;
+
 	if (onend->sandbox->is_refused) { /* this would be what the job was not allowed */
 		(void)err_set(&err, -EPERM, "the isolation that is demanded is not reached");
 	} else {
@@ -145,6 +161,7 @@ void onend_run(const struct onend *onend)
 			(void)init_start(&group, &init, NULL); /* else without, as the job */
 		pid = onend_start(onend, &launch, &group, &init, &err);
 	}
+
 	crash_point("supervisor.onend_started");
 	if (pid > 0) {
 		struct watch watch = {.agents = onend->agents,
@@ -161,11 +178,13 @@ void onend_run(const struct onend *onend)
 		init_kill(&init);
 		if (init.pid > 0)
 			(void)waitpid(init.pid, NULL, 0);
+
 		int fd = prepare_output(LAUNCH_FD_DIRECTORY, &launch, "err", NULL);
 		if (fd >= 0)
 			(void)dprintf(fd, "sluice: --on-end was not run: %s\n", err.text);
 		cleanup_close_fn(&fd);
 	}
+
 	init_done(&init);
 	if (group.fd >= 0)
 		(void)cgroup_remove(&group, NULL); /* an empty one is in nobody's way */

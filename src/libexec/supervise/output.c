@@ -52,14 +52,18 @@ static int output_pipe(struct relay *relay, const struct launch *launch)
 	int ends[2];
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return -errno;
+
 	_cleanup_close_ int read_fd = ends[0];
 	_cleanup_close_ int write_fd = ends[1];
+
 	if (fcntl(read_fd, F_SETFL, O_NONBLOCK) < 0)
 		return -errno;
+
 	(void)fcntl(read_fd, F_SETPIPE_SZ, RELAY_PIPE_BYTES); /* else as large as it is */
 	/* So that the job may open /dev/stdout, which is this pipe. */
 	if (geteuid() == 0 && fchown(write_fd, launch->spec.uid, launch->spec.gid) < 0)
 		return -errno;
+
 	relay->in_fd = take_fd(&read_fd);
 	return take_fd(&write_fd);
 }
@@ -98,19 +102,23 @@ static int output_add_relay(struct output *output, int file_fd, const struct lau
 {
 	if (output->more_count == OUTPUT_MORE_MAX)
 		return -ENOSPC;
+
 	struct relay **more =
 	    reallocarray(output->more, output->more_count + 1, sizeof(*output->more));
 	if (!more)
 		return -ENOMEM;
+
 	output->more = more;
 	_cleanup_free_ struct relay *relay = calloc(1, sizeof(*relay));
 	if (!relay)
 		return -ENOMEM;
+
 	int rc = output->events_fd < 0 ? output_open_events(output) : 0;
 	if (rc == 0)
 		rc = output_take_file(relay, file_fd, limit_bytes);
 	if (rc < 0)
 		return rc;
+
 	_cleanup_close_ int end = output_pipe(relay, launch);
 	rc = end < 0 ? end
 		     : output_watch(output, relay->in_fd,
@@ -120,6 +128,7 @@ static int output_add_relay(struct output *output, int file_fd, const struct lau
 		relay_done(relay);
 		return rc;
 	}
+
 	more[output->more_count++] = take_ptr(relay);
 	return take_fd(&end);
 }
@@ -139,11 +148,13 @@ int output_add(struct output *output, int job_fd, const struct launch *launch, c
 		return file_fd;
 	if (limit_bytes == 0)
 		return take_fd(&file_fd);
+
 	output_make_room(output);
 	int rc = output_add_relay(output, file_fd, launch, limit_bytes);
 	if (rc < 0)
 		return err_set(err, rc, "making what '%s' of the job goes through: %s", prefix,
 			       err_describe(rc));
+
 	(void)take_fd(&file_fd);
 	return rc;
 }
@@ -154,14 +165,17 @@ static int output_open_pipes(struct output *output, const struct launch *launch,
 	_cleanup_close_ int out_end = output_pipe(&output->out, launch);
 	if (out_end < 0)
 		return out_end;
+
 	_cleanup_close_ int err_end = output_pipe(&output->err, launch);
 	if (err_end < 0)
 		return err_end;
+
 	int result = output_watch(output, output->out.in_fd, OUTPUT_OUT, EPOLLIN);
 	if (result == 0)
 		result = output_watch(output, output->err.in_fd, OUTPUT_ERR, EPOLLIN);
 	if (result < 0)
 		return result;
+
 	*out_fd = take_fd(&out_end);
 	*err_fd = take_fd(&err_end);
 	return 0;
@@ -175,12 +189,15 @@ static int output_open_terminal(struct output *output, int job_fd, const struct 
 	int result = terminal_open(&output->terminal, job_fd, launch, &output->out, &out_end, NULL);
 	if (result < 0)
 		return result;
+
 	_cleanup_close_ int err_end = fcntl(out_end, F_DUPFD_CLOEXEC, 0);
 	if (err_end < 0)
 		return -errno;
+
 	result = output_watch(output, output->terminal.events_fd, OUTPUT_TERMINAL, EPOLLIN);
 	if (result < 0)
 		return result;
+
 	*out_fd = take_fd(&out_end);
 	*err_fd = take_fd(&err_end);
 	return 0;
@@ -197,9 +214,11 @@ int output_open(struct output *output, int job_fd, const struct launch *launch, 
 		int *err_fd, struct err *err)
 {
 	const struct spec *spec = &launch->spec;
+
 	*output = OUTPUT_NONE;
 	if (launch->log_bytes == 0 && !spec->output[0] && !spec->pty)
 		return 0;
+
 	int files[2] = {*out_fd, *err_fd};
 	int result = output_open_events(output);
 	if (result == 0)
@@ -207,9 +226,11 @@ int output_open(struct output *output, int job_fd, const struct launch *launch, 
 	if (result == 0)
 		result = output_take_file(&output->err, files[1], launch->log_bytes);
 	output->out.notes = &output->err;
+
 	if (result == 0)
 		result = spec->pty ? output_open_terminal(output, job_fd, launch, out_fd, err_fd)
 				   : output_open_pipes(output, launch, out_fd, err_fd);
+
 	if (result < 0) {
 		output_undo(output, job_fd);
 		return err_set(err, result, "making %s: %s",
@@ -217,6 +238,7 @@ int output_open(struct output *output, int job_fd, const struct launch *launch, 
 					 : "what the job's output goes through",
 			       err_describe(result));
 	}
+
 	crash_point("supervisor.output_opened");
 	return 1;
 }
@@ -224,8 +246,10 @@ int output_open(struct output *output, int job_fd, const struct launch *launch, 
 void output_copy(struct output *output, const struct launch *launch, int err_fd)
 {
 	struct err err = {0};
+
 	if (output->events_fd < 0 || !launch->spec.output[0])
 		return;
+
 	int fd = -1;
 	/* Who had the job's terminal open would keep it from being closed, which ends the copy. */
 	int error_fd = launch->spec.pty ? output->err.file_fd : err_fd;
@@ -235,6 +259,7 @@ void output_copy(struct output *output, const struct launch *launch, int err_fd)
 		output->out.has_lost_copy = true;
 		return;
 	}
+
 	crash_point("supervisor.copy_started");
 	output->out.copy_fd = fd;
 	output->copy = pid;
@@ -271,12 +296,14 @@ static void output_ready(void *context, short revents)
 	struct output *output = context;
 	struct epoll_event events[OUTPUT_EVENTS];
 	int count = epoll_wait(output->events_fd, events, OUTPUT_EVENTS, 0);
+
 	for (int i = 0; i < count; i++) {
 		uint32_t tag = events[i].data.u32;
 		if (tag >= OUTPUT_MORE) {
 			(void)relay_move(output->more[tag - OUTPUT_MORE]);
 			continue;
 		}
+
 		switch ((enum output_tag)tag) {
 		case OUTPUT_MORE: /* above */
 			break;
@@ -297,6 +324,7 @@ static void output_ready(void *context, short revents)
 		case OUTPUT_TIMER:
 			if (!output->is_blocked)
 				break;
+
 			output_forget(output, output->out.copy_fd);
 			relay_lose_copy(&output->out);
 			relay_say(&output->err, "the copy of the output was given up: nothing "
@@ -336,14 +364,17 @@ static void output_done_more(struct output *output)
 		output_drain(output->more[i]);
 		output->more_lost |= output_lost_of(output->more[i]);
 	}
+
 	/* One may have its notes in another one's file. */
 	for (size_t i = 0; i < output->more_count; i++)
 		if (output->more[i]->notes)
 			relay_done(output->more[i]);
+
 	for (size_t i = 0; i < output->more_count; i++) {
 		relay_done(output->more[i]);
 		free(output->more[i]);
 	}
+
 	free(take_ptr(output->more));
 	output->more_count = 0;
 }
@@ -358,6 +389,7 @@ void output_done(struct output *output, int job_fd)
 	relay_done(&output->out);
 	relay_done(&output->err);
 	output_done_more(output);
+
 	if (output->events_fd >= 0)
 		(void)close(take_fd(&output->events_fd));
 	if (output->timer_fd >= 0)

@@ -24,9 +24,11 @@ static int port_claim(int port)
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
+
 	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
 	if (bind(fd, (struct sockaddr *)&address, size) < 0)
 		return -errno;
+
 	return take_fd(&fd);
 }
 
@@ -41,6 +43,7 @@ static int port_try(int port)
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0 ||
 	    bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 1) < 0)
 		return -errno;
+
 	return 0;
 }
 
@@ -59,6 +62,7 @@ int port_take(const char *text, uint64_t seed, int *out_fd, struct err *err)
 	int result = parse_u64_span(text, strcspn(text, ":"), 0, UINT16_MAX, &wanted);
 	if (result < 0)
 		return err_set(err, -EINVAL, "'%.32s' is no TCP port", text);
+
 	if (wanted > 0) {
 		result = port_take_one((int)wanted, out_fd);
 		return result < 0 ? err_set(err, result,
@@ -67,6 +71,7 @@ int port_take(const char *text, uint64_t seed, int *out_fd, struct err *err)
 					    (int)wanted, err_describe(result))
 				  : (int)wanted;
 	}
+
 	for (uint64_t i = 0; i < PORT_COUNT; i++) {
 		int port = PORT_FIRST + (int)((seed + i) % PORT_COUNT);
 		result = port_take_one(port, out_fd);
@@ -75,6 +80,7 @@ int port_take(const char *text, uint64_t seed, int *out_fd, struct err *err)
 		if (result != -EADDRINUSE)
 			break;
 	}
+
 	return err_set(err, result, "no port of 127.0.0.1 is to be had: %s", err_describe(result));
 }
 
@@ -88,6 +94,7 @@ int port_find(uint16_t *out, struct err *err)
 	    getsockname(fd, (struct sockaddr *)&address, &size) < 0)
 		return err_set(err, -errno, "looking for a free port for the ranks: %s",
 			       err_describe(errno));
+
 	*out = ntohs(address.sin_port);
 	return 0;
 }
@@ -97,13 +104,16 @@ int port_tell(int port, char ***environment)
 	size_t count = 0;
 	while ((*environment)[count])
 		count++;
+
 	char **more = reallocarray(*environment, count + 2, sizeof(*more));
 	if (!more)
 		return -ENOMEM;
+
 	*environment = more;
 	more[count + 1] = NULL;
 	if (asprintf(&more[count], "SLUICE_PORT=%d", port) >= 0)
 		return 0;
+
 	more[count] = NULL;
 	return -ENOMEM;
 }

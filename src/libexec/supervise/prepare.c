@@ -29,13 +29,16 @@ int prepare_launch(int fd, struct launch *out, struct err *err)
 	if (status.st_size <= 0 || status.st_size > LAUNCH_BYTES_MAX)
 		return err_set(err, -EINVAL, "a launch of %lld bytes: %d are allowed",
 			       (long long)status.st_size, LAUNCH_BYTES_MAX);
+
 	size_t size = (size_t)status.st_size;
 	_cleanup_free_ char *bytes = malloc(size);
 	if (!bytes)
 		return err_set(err, -ENOMEM, "no memory for the launch");
+
 	ssize_t length = pread(fd, bytes, size, 0);
 	if (length < 0)
 		return err_set(err, -errno, "reading the launch: %s", err_describe(errno));
+
 	return launch_parse(bytes, (size_t)length, out, err);
 }
 
@@ -62,6 +65,7 @@ void prepare_limits(const struct launch *launch, const struct cgroup *cgroup, st
 	const struct wants *wants = &launch->spec.wants;
 	struct cglimit_wants limits = {
 	    .mem_bytes = wants->mem_bytes, .cpu_milli = wants->cpu_milli, .pids = wants->pids};
+
 	/* Nobody misses it where there is no group, and it is not said: the job did not ask. */
 	if (limits.pids == 0 && cgroup->fd >= 0 && geteuid() == 0) {
 		limits.pids = cglimit_default_pids();
@@ -70,6 +74,7 @@ void prepare_limits(const struct launch *launch, const struct cgroup *cgroup, st
 		limits.is_late =
 		    limits.mem_bytes == 0 && limits.cpu_milli == 0 && wants->workers == 0;
 	}
+
 	cglimit_apply(cgroup, &limits, out);
 }
 
@@ -114,10 +119,13 @@ static int prepare_busy(const struct token_place *place, const struct launch_gra
 		(void)token_read_note(fd, PREPARE_WHO_MS, &holder, NULL); /* else without a name */
 	else if (token_read_lock(place, grant->uuid, slot, &said, NULL) == 0)
 		holder = said;
+
 	const char *label = grant->label[0] ? grant->label : grant->uuid;
+
 	if (holder.pid == 0)
 		return err_set(err, -EBUSY, "%s (slot %u) is held by somebody who cannot be seen",
 			       label, slot);
+
 	return err_set(err, -EBUSY, "%s (slot %u) is held by process %d of user %u%s%s%s", label,
 		       slot, (int)holder.pid, (unsigned)holder.uid, holder.name[0] ? " (" : "",
 		       holder.name, holder.name[0] ? ")" : "");
@@ -137,22 +145,27 @@ static int prepare_take(const struct launch *launch, const struct token_place *p
 			    .uid = launch->spec.uid,
 			    .since_s = (uint64_t)clock_unix_ns() / CLOCK_NS_PER_S};
 	prepare_set_name(launch, &self);
+
 	for (size_t i = 0; i < launch->grant_count; i++) {
 		const struct launch_grant *grant = &launch->grants[i];
+
 		for (uint32_t slot = 0; slot < grant->slot_count; slot++) {
 			if (!launch_grant_has(grant, slot))
 				continue;
+
 			struct token *token = &out->tokens[out->count];
 			int result = token_take(place, grant->uuid, slot, &self, token, err);
 			if (result == -EBUSY)
 				return prepare_busy(place, grant, slot, err);
 			if (result < 0)
 				return result;
+
 			out->count++;
 			prepare_raise(&token->socket_fd);
 			prepare_raise(&token->lock_fd);
 		}
 	}
+
 	return 0;
 }
 
@@ -162,18 +175,22 @@ int prepare_tokens(const struct launch *launch, struct prepare_tokens *out, stru
 	size_t count = prepare_count(launch);
 	if (count == 0)
 		return 0;
+
 	prepare_descriptors(count);
 	struct token_place place _cleanup_token_place_ = TOKEN_PLACE_NONE;
 	int result = token_place_open(launch->runtime_dir[0] ? launch->runtime_dir : NULL,
 				      launch->sim_state[0] ? launch->sim_state : NULL, &place, err);
 	if (result < 0)
 		return result;
+
 	out->tokens = calloc(count, sizeof(*out->tokens));
 	if (!out->tokens)
 		return err_set(err, -ENOMEM, "no memory for the tokens of the GPUs");
+
 	result = prepare_take(launch, &place, out, err);
 	if (result < 0)
 		prepare_release(out);
+
 	return result;
 }
 
@@ -231,6 +248,7 @@ int prepare_output(int job_fd, const struct launch *launch, const char *prefix, 
 	char name[PREPARE_NAME_MAX];
 	struct stat status;
 	bool is_limited = prepare_is_limited(job_fd, launch);
+
 	(void)snprintf(name, sizeof(name), "%s.%" PRIu32, prefix, launch->attempt); /* fits */
 	int rc = prepare_open(job_fd, name, &status);
 	/* Of a start that was given back, without a limit then: he may have it open. */
@@ -238,6 +256,7 @@ int prepare_output(int job_fd, const struct launch *launch, const char *prefix, 
 		(void)close(rc);
 		rc = unlinkat(job_fd, name, 0) < 0 ? -errno : prepare_open(job_fd, name, &status);
 	}
+
 	_cleanup_close_ int fd = rc;
 	if (fd < 0)
 		return err_set(err, fd, "opening '%s' of job %" PRIu64 ": %s", name, launch->id,
@@ -254,16 +273,19 @@ int prepare_output(int job_fd, const struct launch *launch, const char *prefix, 
 	if (rc < 0)
 		return err_set(err, rc, "giving '%s' of job %" PRIu64 " to user %u: %s", name,
 			       launch->id, (unsigned)launch->spec.uid, err_describe(rc));
+
 	return take_fd(&fd);
 }
 
 static int prepare_boot_id(char out[JOBDIR_BOOT_MAX], struct err *err)
 {
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, PREPARE_TEXT_MAX);
 	int result = file_read("/proc/sys/kernel/random/boot_id", &text, err);
 	if (result < 0)
 		return result;
+
 	(void)snprintf(out, JOBDIR_BOOT_MAX, "%.*s", (int)strcspn(buf_text(&text), "\n"),
 		       buf_text(&text)); /* cut if the kernel says more */
 	return 0;
@@ -277,12 +299,15 @@ int prepare_claim(const struct launch *launch, const struct cgroup *cgroup,
 	int result = tree_read(claim.pid, &self, err);
 	if (result == 0)
 		result = prepare_boot_id(claim.boot_id, err);
+
 	if (result < 0)
 		return result;
+
 	claim.start_ticks = self.start;
 	claim.unix_ns = clock_unix_ns();
 	_Static_assert(sizeof(claim.instance) == sizeof(launch->instance), "copied as they are");
 	memcpy(claim.instance, launch->instance, sizeof(claim.instance));
+
 	if (cgroup->fd >= 0)
 		(void)snprintf(claim.cgroup, sizeof(claim.cgroup), "%s", cgroup->path); /* fits */
 	*out = claim;

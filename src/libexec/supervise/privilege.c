@@ -22,16 +22,20 @@ static int privilege_set(bool has)
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
 	const uint32_t bit = CAP_TO_MASK(CAP_SYS_RESOURCE);
 	const size_t word = CAP_TO_INDEX(CAP_SYS_RESOURCE);
+
 	if (syscall(SYS_capget, &header, data) < 0)
 		return -errno;
 
 	uint32_t before = data[word].effective;
+
 	if (has)
 		data[word].effective |= data[word].permitted & bit;
 	else
 		data[word].effective &= ~bit; /* still permitted: it can be taken up again */
+
 	if (data[word].effective == before)
 		return 0;
+
 	return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
@@ -53,11 +57,14 @@ bool privilege_has_quota(int fd, uid_t uid)
 	if (rc < 0 && errno == ENOSYS) {
 		char device[64];
 		struct stat status;
+
 		if (fstat(fd, &status) < 0)
 			return false;
+
 		(void)snprintf(device, sizeof(device), "/dev/block/%u:%u", major(status.st_dev),
 			       minor(status.st_dev)); /* fits */
 		rc = syscall(SYS_quotactl, command, device, uid, &quota);
 	}
+
 	return rc == 0 && (quota.dqb_bhardlimit > 0 || quota.dqb_bsoftlimit > 0);
 }

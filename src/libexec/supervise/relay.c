@@ -34,14 +34,17 @@ void relay_size_text(uint64_t bytes, char out[RELAY_SIZE_MAX])
 		unsigned shift;
 		const char *name;
 	} units[] = {{40, "TiB"}, {30, "GiB"}, {20, "MiB"}, {10, "KiB"}};
+
 	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
 		uint64_t unit = UINT64_C(1) << units[i].shift;
 		if (bytes == 0 || bytes % unit)
 			continue;
+
 		(void)snprintf(out, RELAY_SIZE_MAX, "%" PRIu64 " %s", bytes / unit,
 			       units[i].name); /* fits */
 		return;
 	}
+
 	(void)snprintf(out, RELAY_SIZE_MAX, "%" PRIu64 " bytes", bytes); /* fits */
 }
 
@@ -72,8 +75,10 @@ static void relay_say_full(struct relay *relay)
 	char when[RELAY_TIME_MAX] = "", text[RELAY_TEXT_MAX];
 	time_t now_s = (time_t)(clock_unix_ns() / (int64_t)CLOCK_NS_PER_S);
 	struct tm now;
+
 	if (gmtime_r(&now_s, &now))
 		(void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &now);
+
 	if (relay->is_full)
 		(void)snprintf(text, sizeof(text), "output was dropped from %s on: %s", when,
 			       relay->full_code ? err_describe(relay->full_code)
@@ -82,6 +87,7 @@ static void relay_say_full(struct relay *relay)
 		(void)snprintf(text, sizeof(text),
 			       "there is room again: %" PRIu64 " bytes were dropped until %s",
 			       relay->dropped_bytes, when);
+
 	relay_say(relay, text);
 }
 
@@ -91,16 +97,20 @@ static void relay_say_full(struct relay *relay)
 static uint64_t relay_room(const struct relay *relay)
 {
 	struct statvfs disk;
+
 	/* Who does not say how large it is says nothing. */
 	if (fstatvfs(relay->file_fd, &disk) < 0 || disk.f_blocks == 0)
 		return RELAY_LOOK_BYTES;
+
 	uint64_t block = disk.f_frsize ? disk.f_frsize : disk.f_bsize;
 	uint64_t reserve = (uint64_t)disk.f_blocks / RELAY_RESERVE_PART * block;
 	if (reserve > RELAY_RESERVE_BYTES)
 		reserve = RELAY_RESERVE_BYTES;
+
 	uint64_t there = (uint64_t)disk.f_bavail * block;
 	if (there <= reserve)
 		return 0;
+
 	return there - reserve < RELAY_LOOK_BYTES ? there - reserve : RELAY_LOOK_BYTES;
 }
 
@@ -119,6 +129,7 @@ static bool relay_may_store(struct relay *relay)
 {
 	if (relay->is_cut)
 		return false;
+
 	uint64_t now_ns = clock_now_ns(&relay->clock);
 	if (now_ns >= relay->look_at_ns || (relay->room_bytes == 0 && !relay->is_full)) {
 		relay->look_at_ns = now_ns + RELAY_LOOK_NS;
@@ -126,6 +137,7 @@ static bool relay_may_store(struct relay *relay)
 		/* After an error of writing, too: whether it works now shows when it is tried. */
 		relay_set_full(relay, relay->room_bytes == 0, 0);
 	}
+
 	return !relay->is_full;
 }
 
@@ -161,6 +173,7 @@ static ssize_t relay_carry(struct relay *relay, size_t length)
 	char block[RELAY_BLOCK];
 	ssize_t got = read(relay->in_fd, block, length < sizeof(block) ? length : sizeof(block));
 	ssize_t done = 0;
+
 	while (done < got) {
 		ssize_t written = write(relay->file_fd, block + done, (size_t)(got - done));
 		if (written <= 0) { /* the rest is read, and lost */
@@ -169,10 +182,13 @@ static ssize_t relay_carry(struct relay *relay, size_t length)
 			relay_count(relay, 0, (size_t)(got - done));
 			return got;
 		}
+
 		done += written;
 	}
+
 	if (got > 0)
 		relay_count(relay, (size_t)got, 0);
+
 	return got;
 }
 
@@ -189,10 +205,13 @@ static ssize_t relay_take(struct relay *relay, size_t length)
 			return relay_carry(relay, allowed);
 		if (moved >= 0)
 			relay_count(relay, (size_t)moved, 0);
+
 		if (moved >= 0 || errno == EAGAIN || errno == EINTR)
 			return moved;
+
 		relay_failed(relay, -errno);
 	}
+
 	ssize_t dropped =
 	    splice(relay->in_fd, NULL, relay->null_fd, NULL, length, SPLICE_F_NONBLOCK);
 	if (dropped <= 0)
@@ -200,6 +219,7 @@ static ssize_t relay_take(struct relay *relay, size_t length)
 	if (relay->limit_bytes > 0 && relay->stored_bytes >= relay->limit_bytes && !relay->is_cut)
 		relay_say_cut(relay);
 	relay_count(relay, 0, (size_t)dropped);
+
 	return dropped;
 }
 
@@ -220,11 +240,13 @@ static size_t relay_tee(struct relay *relay, size_t length)
 {
 	if (relay->copy_fd < 0)
 		return length;
+
 	ssize_t given = tee(relay->in_fd, relay->copy_fd, length, SPLICE_F_NONBLOCK);
 	if (given > 0)
 		return (size_t)given;
 	if (given < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
+
 	relay_lose_copy(relay); /* whoever reads it is gone, or it never works */
 	return length;
 }
@@ -243,10 +265,12 @@ static size_t relay_there(struct relay *relay)
 	int there = 0;
 	/* In this order: whoever has closed it has written before. */
 	bool is_over = poll(&wait, 1, 0) == 1 && (wait.revents & (POLLHUP | POLLERR));
+
 	if (ioctl(relay->in_fd, FIONREAD, &there) == 0 && there > 0)
 		return (size_t)there;
 	if (is_over)
 		relay_end(relay);
+
 	return 0;
 }
 
@@ -254,16 +278,19 @@ enum relay_state relay_move(struct relay *relay)
 {
 	for (size_t total = 0; total < RELAY_STEP_BYTES;) {
 		size_t length = RELAY_PIPE_BYTES;
+
 		if (relay->copy_fd >= 0) {
 			length = relay_there(relay);
 			if (length == 0 && relay->in_fd >= 0)
 				return RELAY_EMPTY;
 			if (length == 0)
 				return RELAY_ENDED;
+
 			length = relay_tee(relay, length);
 			if (length == 0)
 				return RELAY_BLOCKED;
 		}
+
 		for (size_t left = length; left > 0;) {
 			ssize_t taken = relay_take(relay, left);
 			if (taken < 0 && errno == EINTR)
@@ -274,12 +301,14 @@ enum relay_state relay_move(struct relay *relay)
 				relay_end(relay);
 				return RELAY_ENDED;
 			}
+
 			total += (size_t)taken;
 			left -= (size_t)taken;
 			if (relay->copy_fd < 0)
 				break; /* there is as much as there is */
 		}
 	}
+
 	return RELAY_MORE;
 }
 
@@ -287,11 +316,13 @@ static bool relay_copy(struct relay *relay, const char *bytes, size_t length)
 {
 	if (relay->copy_fd < 0)
 		return true;
+
 	ssize_t written = write(relay->copy_fd, bytes, length);
 	if (written < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (written < 0)
 		relay_lose_copy(relay);
+
 	return true;
 }
 
@@ -299,7 +330,9 @@ bool relay_store(struct relay *relay, const char *bytes, size_t length)
 {
 	if (!relay_copy(relay, bytes, length))
 		return false;
+
 	size_t done = 0, allowed;
+
 	while (done < length && relay_may_store(relay) &&
 	       (allowed = relay_allowed(relay, length - done)) > 0) {
 		(void)lseek(relay->file_fd, 0, SEEK_END);
@@ -308,8 +341,10 @@ bool relay_store(struct relay *relay, const char *bytes, size_t length)
 			relay_failed(relay, written < 0 ? -errno : -EIO);
 		else
 			relay_count(relay, (size_t)written, 0);
+
 		done += written > 0 ? (size_t)written : 0;
 	}
+
 	if (done < length && !relay->is_full && !relay->is_cut)
 		relay_say_cut(relay);
 	relay_count(relay, 0, length - done);
@@ -322,6 +357,7 @@ void relay_done(struct relay *relay)
 		relay->is_full = false;
 		relay_say_full(relay); /* how much, at least */
 	}
+
 	relay_close_copy(relay);
 	if (relay->in_fd >= 0)
 		(void)close(take_fd(&relay->in_fd));

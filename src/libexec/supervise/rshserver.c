@@ -38,6 +38,7 @@ static int rshserver_listen(const char *name, struct err *err)
 	size_t length = strlen(name);
 	if (length > PACKET_NAME_MAX)
 		return err_set(err, -ENAMETOOLONG, "the name of the job's socket is too long");
+
 	memcpy(address.sun_path + 1, name, length);
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
@@ -45,6 +46,7 @@ static int rshserver_listen(const char *name, struct err *err)
 	    listen(fd, RSHSERVER_BACKLOG) < 0)
 		return err_set(err, -errno, "listening for the job's workers: %s",
 			       err_describe(errno));
+
 	return take_fd(&fd);
 }
 
@@ -59,17 +61,21 @@ int rshserver_new(const struct rshserver_options *options, struct rshserver **ou
 	struct rshserver *self = malloc(sizeof(*self));
 	if (!self)
 		return err_set(err, -ENOMEM, "no memory for the workers' socket");
+
 	self->options = *options;
 	self->options.name = NULL;
 	for (size_t i = 0; i < RSHSERVER_CALLS_MAX; i++)
 		self->calls[i] = (struct rshserver_call){.fd = -1};
+
 	self->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	self->listen_fd = rshserver_listen(options->name, err);
+
 	int result = self->listen_fd;
 	if (result >= 0)
 		result = self->epoll_fd < 0
 			     ? -errno
 			     : rshserver_add(self, self->listen_fd, RSHSERVER_LISTENER);
+
 	if (result < 0) {
 		if (self->listen_fd >= 0)
 			(void)err_set(err, result, "watching the workers' socket: %s",
@@ -77,6 +83,7 @@ int rshserver_new(const struct rshserver_options *options, struct rshserver **ou
 		rshserver_free(self);
 		return result;
 	}
+
 	*out = self;
 	return 0;
 }
@@ -91,14 +98,17 @@ struct rshserver *rshserver_free(struct rshserver *self)
 {
 	if (!self)
 		return NULL;
+
 	for (size_t i = 0; i < RSHSERVER_CALLS_MAX; i++)
 		if (self->calls[i].fd >= 0)
 			(void)close(self->calls[i].fd);
+
 	if (self->listen_fd >= 0)
 		(void)close(self->listen_fd);
 	if (self->epoll_fd >= 0)
 		(void)close(self->epoll_fd);
 	free(self);
+
 	return NULL;
 }
 
@@ -113,8 +123,10 @@ static void rshserver_accept(struct rshserver *self)
 	struct ucred who;
 	socklen_t size = sizeof(who);
 	size_t free_ = 0;
+
 	while (free_ < RSHSERVER_CALLS_MAX && self->calls[free_].fd >= 0)
 		free_++;
+
 	/* The pid may be another's by now, but never one of another user's job; see
 	 * rshserver_read().
 	 */
@@ -124,6 +136,7 @@ static void rshserver_accept(struct rshserver *self)
 	    !self->options.is_ours(self->options.context, who.pid) ||
 	    rshserver_add(self, fd, free_) < 0)
 		return;
+
 	self->calls[free_] = (struct rshserver_call){.fd = take_fd(&fd), .peer = who.pid};
 }
 
@@ -132,21 +145,27 @@ static void rshserver_accept(struct rshserver *self)
 static int rshserver_take(const struct msghdr *message, int out[PACKET_FDS])
 {
 	int count = 0;
+
 	for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part;
 	     part = CMSG_NXTHDR((struct msghdr *)message, part)) {
 		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
 			continue;
+
 		size_t fds = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
 		for (size_t i = 0; i < fds; i++) {
 			int fd;
 			memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof(fd));
+
 			if (count < PACKET_FDS)
 				out[count] = fd;
 			else
 				(void)close(fd);
+
 			count++;
 		}
 	}
+
 	return count;
 }
 
@@ -164,6 +183,7 @@ static void rshserver_read(struct rshserver *self, size_t call)
 	ssize_t length = recvmsg(self->calls[call].fd, &message, MSG_CMSG_CLOEXEC);
 	if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
+
 	int fds[PACKET_FDS];
 	int count = length < 0 ? 0 : rshserver_take(&message, fds);
 	struct packet packet;
@@ -178,6 +198,7 @@ static void rshserver_read(struct rshserver *self, size_t call)
 	 * and ended since: its number can be anybody's. */
 	if (is_good && packet.kind == PACKET_ENTER)
 		is_good = self->options.is_ours(self->options.context, self->calls[call].peer);
+
 	if (is_good) {
 		self->calls[call].has_asked = true;
 		self->options.asked(self->options.context, call, &packet,
@@ -187,6 +208,7 @@ static void rshserver_read(struct rshserver *self, size_t call)
 			self->options.gone(self->options.context, call);
 		rshserver_drop(self, call);
 	}
+
 	for (int i = 0; i < count && i < PACKET_FDS; i++)
 		(void)close(fds[i]);
 }
@@ -195,6 +217,7 @@ void rshserver_serve(struct rshserver *self)
 {
 	struct epoll_event events[RSHSERVER_EVENTS_MAX];
 	int count = epoll_wait(self->epoll_fd, events, RSHSERVER_EVENTS_MAX, 0);
+
 	for (int i = 0; i < count; i++) {
 		uint64_t number = events[i].data.u64;
 		if (number == RSHSERVER_LISTENER)

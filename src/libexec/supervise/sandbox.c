@@ -42,6 +42,7 @@ static enum sandbox_strength sandbox_reached(enum job_isolation level)
 bool sandbox_is_enough(enum job_isolation level, uint32_t wanted)
 {
 	enum sandbox_strength reached = sandbox_reached(level);
+
 	switch ((enum wants_isolation)wanted) {
 	case WANTS_ISOLATION_REQUIRE:
 		return reached >= SANDBOX_FILES;
@@ -91,10 +92,12 @@ static bool sandbox_try_v2(const struct launch *launch, const struct cgroup *cgr
 		result = err_set(&err, -ENOENT, "no cgroup: %.140s", no_cgroup);
 	if (result == 0)
 		result = devguard_attach(cgroup, launch->denied, launch->denied_count, &err);
+
 	if (result < 0) {
 		sandbox_add_why(out, "cgroup2", err.text);
 		return false;
 	}
+
 	out->level = JOB_ISOLATION_CGROUP2;
 	return true;
 }
@@ -109,14 +112,17 @@ static bool sandbox_try_v1(const struct launch *launch, const struct cgroup *cgr
 		result = err_set(&err, -ENOENT, "no cgroup: %.140s", no_cgroup);
 	if (result == 0)
 		result = cgroup_path_v1(cgroup->path, "devices", out->devices_v1, &err);
+
 	if (result == 0)
 		result = devguard_attach_v1(out->devices_v1, launch->denied, launch->denied_count,
 					    true, &err);
+
 	if (result < 0) {
 		out->devices_v1[0] = '\0';
 		sandbox_add_why(out, "cgroup1", err.text);
 		return false;
 	}
+
 	out->level = JOB_ISOLATION_CGROUP1;
 	return true;
 }
@@ -132,6 +138,7 @@ static bool sandbox_try_landlock(const struct launch *launch, struct sandbox *ou
 				    : "it is not enabled (see lsm= of the kernel)");
 		return false;
 	}
+
 	out->level = JOB_ISOLATION_LANDLOCK;
 	out->has_landlock = true;
 	return true;
@@ -152,13 +159,16 @@ int sandbox_guard(const struct sandbox *sandbox, const struct cgroup *cgroup,
 		  const struct launch_part *part, char out_v1[CGROUP_PATH_MAX], struct err *err)
 {
 	char path[CGROUP_PATH_MAX];
+
 	if (sandbox->level == JOB_ISOLATION_CGROUP2)
 		return devguard_attach(cgroup, part->denied, part->denied_count, err);
+
 	int result = cgroup_path_v1(cgroup->path, "devices", path, err);
 	if (result == 0)
 		result = devguard_attach_v1(path, part->denied, part->denied_count, true, err);
 	if (result == 0)
 		(void)snprintf(out_v1, CGROUP_PATH_MAX, "%s", path); /* fits */
+
 	return result;
 }
 
@@ -166,23 +176,27 @@ void sandbox_prepare(const struct launch *launch, const struct cgroup *cgroup,
 		     const char *no_cgroup, struct sandbox *out)
 {
 	uint32_t wanted = launch->spec.wants.isolation;
+
 	*out = (struct sandbox){.level = JOB_ISOLATION_ENV};
 	bool wants_groups = wanted == WANTS_ISOLATION_BEST || wanted == WANTS_ISOLATION_REQUIRE ||
 			    wanted == WANTS_ISOLATION_CGROUP;
 	bool wants_files = wanted == WANTS_ISOLATION_BEST || wanted == WANTS_ISOLATION_REQUIRE ||
 			   wanted == WANTS_ISOLATION_LANDLOCK;
+
 	if (wanted == WANTS_ISOLATION_CONTAINER)
 		sandbox_add_why(out, "container", "the job has no image (--image)");
 	out->has_rules = wants_groups && (sandbox_try_v2(launch, cgroup, no_cgroup, out) ||
 					  sandbox_try_v1(launch, cgroup, no_cgroup, out));
 	if (!out->has_rules && wants_files)
 		(void)sandbox_try_landlock(launch, out);
+
 	if (!wants_groups && wanted != WANTS_ISOLATION_CONTAINER) {
 		char why[SANDBOX_WHY_MAX];
 		(void)snprintf(why, sizeof(why), "not wanted (--isolation %s)",
 			       wants_isolation_to_string(wanted)); /* fits */
 		sandbox_add_why(out, wants_files ? "cgroup" : "cgroup, landlock", why);
 	}
+
 	if (wanted == WANTS_ISOLATION_NONE)
 		out->level = JOB_ISOLATION_NONE;
 	out->has_no_new_privs = wanted != WANTS_ISOLATION_NONE && launch->spec.uid != 0;
@@ -198,13 +212,16 @@ void sandbox_judge_image(const struct launch *launch, const struct image *image,
 			 struct sandbox *out)
 {
 	char text[CONTROL_TEXT_MAX];
+
 	*out = (struct sandbox){.level = JOB_ISOLATION_ENV};
 	image_describe(image, text);
+
 	char *colon = strstr(text, ": ");
 	if (colon) {
 		(void)snprintf(out->why, sizeof(out->why), "%s", colon + 2); /* fits */
 		*colon = '\0';
 	}
+
 	(void)job_isolation_from_string(text, &out->level); /* of the same words */
 	sandbox_refuse(launch, out);
 }

@@ -59,17 +59,21 @@ static int terminal_open_pair(struct terminal *self, const struct launch *launch
 {
 	char path[64];
 	struct winsize size = {.ws_row = TERMINAL_ROWS, .ws_col = TERMINAL_COLUMNS};
+
 	self->master_fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
 	if (self->master_fd < 0 || unlockpt(self->master_fd) < 0 ||
 	    ptsname_r(self->master_fd, path, sizeof(path)) != 0)
 		return -errno;
+
 	_cleanup_close_ int fd = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || ioctl(fd, TIOCSWINSZ, &size) < 0)
 		return -errno;
+
 	/* His, as a login's is: he may open it again by its name. */
 	if (geteuid() == 0 &&
 	    (fchown(fd, launch->spec.uid, launch->spec.gid) < 0 || fchmod(fd, 0600) < 0))
 		return -errno;
+
 	*out_fd = take_fd(&fd);
 	return 0;
 }
@@ -79,12 +83,15 @@ static int terminal_open_events(struct terminal *self)
 	self->events_fd = epoll_create1(EPOLL_CLOEXEC);
 	self->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	self->visitors = calloc(TERMINAL_VISITORS_MAX, sizeof(*self->visitors));
+
 	for (size_t i = 0; self->visitors && i < TERMINAL_VISITORS_MAX; i++)
 		self->visitors[i].fd = -1;
+
 	if (!self->visitors)
 		return -ENOMEM;
 	if (self->events_fd < 0 || self->timer_fd < 0)
 		return -errno;
+
 	int result = terminal_watch(self, EPOLL_CTL_ADD, self->timer_fd, TERMINAL_TIMER, EPOLLIN);
 	if (result == 0)
 		result =
@@ -92,6 +99,7 @@ static int terminal_open_events(struct terminal *self)
 	if (result == 0)
 		result =
 		    terminal_watch(self, EPOLL_CTL_ADD, self->master_fd, TERMINAL_MASTER, EPOLLIN);
+
 	self->is_watched = result == 0;
 	return result;
 }
@@ -101,11 +109,13 @@ int terminal_open(struct terminal *self, int job_fd, const struct launch *launch
 {
 	*self = TERMINAL_NONE;
 	_cleanup_close_ int fd = -1;
+
 	self->relay = relay;
 	self->uid = geteuid() == 0 ? launch->spec.uid : geteuid();
 	self->listen_fd = attach_listen(job_fd, launch->spec.uid, launch->spec.gid, err);
 	if (self->listen_fd < 0)
 		return self->listen_fd;
+
 	int result = terminal_open_pair(self, launch, &fd);
 	if (result == 0)
 		result = terminal_open_events(self);
@@ -113,6 +123,7 @@ int terminal_open(struct terminal *self, int job_fd, const struct launch *launch
 		terminal_done(self, job_fd);
 		return err_set(err, result, "making the job's terminal: %s", err_describe(result));
 	}
+
 	crash_point("supervisor.terminal_opened");
 	*out_fd = take_fd(&fd);
 	return 0;
@@ -145,23 +156,30 @@ static bool terminal_is_held_up(const struct terminal *self)
 static void terminal_look(struct terminal *self)
 {
 	bool is_paused = terminal_is_held_up(self);
+
 	if (self->master_fd >= 0) {
 		uint32_t events = (is_paused ? 0 : EPOLLIN) | (self->typed_length ? EPOLLOUT : 0);
+
 		if (self->is_closed)
 			events = 0;
+
 		/* One that is hung up says so whatever is asked, so it leaves the set. */
 		int operation = !events		   ? EPOLL_CTL_DEL
 				: self->is_watched ? EPOLL_CTL_MOD
 						   : EPOLL_CTL_ADD;
+
 		if (events || self->is_watched)
 			(void)terminal_watch(self, operation, self->master_fd, TERMINAL_MASTER,
 					     events);
+
 		self->is_watched = events != 0;
 	}
+
 	bool waits_for_copy = terminal_copy_is_full(self);
 	if (waits_for_copy != self->waits_for_copy && self->relay->copy_fd >= 0)
 		(void)terminal_watch(self, waits_for_copy ? EPOLL_CTL_ADD : EPOLL_CTL_DEL,
 				     self->relay->copy_fd, TERMINAL_COPY, EPOLLOUT);
+
 	self->waits_for_copy = waits_for_copy;
 	uint64_t timer_ns = is_paused	      ? TERMINAL_PATIENCE_NS
 			    : self->is_closed ? TERMINAL_CLOSED_NS
@@ -169,10 +187,12 @@ static void terminal_look(struct terminal *self)
 	if (timer_ns != self->timer_ns)
 		terminal_set_timer(self, timer_ns);
 	self->timer_ns = timer_ns;
+
 	for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++) {
 		struct terminal_visitor *visitor = &self->visitors[i];
 		uint32_t events =
 		    (self->typed_length ? 0 : EPOLLIN) | (visitor->length ? EPOLLOUT : 0);
+
 		if (visitor->fd >= 0)
 			(void)terminal_watch(self, EPOLL_CTL_MOD, visitor->fd,
 					     TERMINAL_VISITOR + (unsigned)i, events);
@@ -183,6 +203,7 @@ static void terminal_flush(struct terminal_visitor *visitor)
 {
 	if (visitor->fd < 0 || visitor->length == 0)
 		return;
+
 	ssize_t sent =
 	    send(visitor->fd, visitor->packet, visitor->length, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent >= 0)
@@ -206,9 +227,11 @@ static void terminal_replay(struct terminal *self, struct terminal_visitor *visi
 {
 	char bytes[ATTACH_DATA_MAX], path[64];
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", self->relay->file_fd); /* fits */
+
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	off_t end = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
 	off_t at = end > TERMINAL_REPLAY_BYTES ? end - TERMINAL_REPLAY_BYTES : 0;
+
 	/* The socket has room for all of it. */
 	while (at < end && visitor->fd >= 0 && visitor->length == 0) {
 		ssize_t length = pread(fd, bytes, sizeof(bytes), at);
@@ -232,17 +255,22 @@ static void terminal_accept(struct terminal *self)
 	_cleanup_close_ int fd = accept4(self->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0 || !terminal_may(fd, self->uid))
 		return;
+
 	size_t i = 0;
 	while (i < TERMINAL_VISITORS_MAX && self->visitors[i].fd >= 0)
 		i++;
+
 	if (i == TERMINAL_VISITORS_MAX)
 		i = self->next++ % TERMINAL_VISITORS_MAX;
+
 	struct terminal_visitor *visitor = &self->visitors[i];
 	terminal_send_away(visitor);
+
 	int room = TERMINAL_SEND_BYTES;
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)); /* else as it is */
 	if (terminal_watch(self, EPOLL_CTL_ADD, fd, TERMINAL_VISITOR + (unsigned)i, EPOLLIN) < 0)
 		return;
+
 	visitor->fd = take_fd(&fd);
 	terminal_replay(self, visitor);
 }
@@ -259,6 +287,7 @@ static void terminal_type(struct terminal *self)
 			self->typed_length = 0; /* nobody is there who could read it */
 			return;
 		}
+
 		self->typed_length -= (size_t)written;
 		for (size_t i = 0; i < self->typed_length; i++)
 			self->typed[i] = self->typed[i + (size_t)written];
@@ -272,17 +301,21 @@ static void terminal_hear(struct terminal *self, struct terminal_visitor *visito
 	ssize_t length = recv(visitor->fd, packet, sizeof(packet), MSG_DONTWAIT);
 	if (length < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
+
 	if (length <= 0 || attach_parse(packet, (size_t)length, &message, NULL) < 0) {
 		terminal_send_away(visitor);
 		return;
 	}
+
 	if (message.kind == ATTACH_SIZE) {
 		struct winsize size = {.ws_row = message.rows, .ws_col = message.columns};
 		(void)ioctl(self->master_fd, TIOCSWINSZ, &size); /* the kernel tells the job */
 		return;
 	}
+
 	for (size_t i = 0; i < message.length; i++)
 		self->typed[i] = message.data[i];
+
 	self->typed_length = message.length;
 	terminal_type(self);
 	if (self->used)
@@ -319,14 +352,18 @@ static bool terminal_show(struct terminal *self)
 		terminal_was_closed(self);
 		return false;
 	}
+
 	if (!relay_store(self->relay, bytes, (size_t)length)) {
 		relay_lose_copy(self->relay);
 		(void)relay_store(self->relay, bytes, (size_t)length);
 	}
+
 	for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++)
 		terminal_tell(&self->visitors[i], bytes, (size_t)length);
+
 	if (self->used)
 		self->used(self->context);
+
 	return true;
 }
 
@@ -353,9 +390,12 @@ static void terminal_on_timer(struct terminal *self)
 	uint64_t times;
 	(void)!read(self->timer_fd, &times, sizeof(times)); /* nothing, when it was just changed */
 	terminal_look_whether_open(self);
+
 	if (self->timer_ns != TERMINAL_PATIENCE_NS)
 		return;
+
 	terminal_give_up_copy(self);
+
 	for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++)
 		if (self->visitors[i].length > 0)
 			terminal_send_away(&self->visitors[i]);
@@ -365,6 +405,7 @@ void terminal_serve(struct terminal *self)
 {
 	struct epoll_event events[TERMINAL_EVENTS];
 	int count = epoll_wait(self->events_fd, events, TERMINAL_EVENTS, 0);
+
 	for (int i = 0; i < count; i++) {
 		unsigned tag = events[i].data.u32;
 		if (tag == TERMINAL_MASTER) {
@@ -376,12 +417,14 @@ void terminal_serve(struct terminal *self)
 		} else if (tag >= TERMINAL_VISITOR) {
 			struct terminal_visitor *visitor = &self->visitors[tag - TERMINAL_VISITOR];
 			terminal_flush(visitor);
+
 			if (visitor->fd >= 0 && self->typed_length == 0)
 				terminal_hear(self, visitor);
 			else if (visitor->fd >= 0 && (events[i].events & (EPOLLHUP | EPOLLERR)))
 				terminal_send_away(visitor); /* he has gone himself */
 		}
 	}
+
 	terminal_look(self);
 }
 
@@ -392,6 +435,7 @@ static void terminal_wait_for_room(struct terminal *self, uint64_t until_ns)
 		struct pollfd waits[TERMINAL_VISITORS_MAX + 1];
 		uint64_t now_ns = clock_now_ns(&self->relay->clock);
 		size_t count = 0;
+
 		for (size_t i = 0; i < TERMINAL_VISITORS_MAX; i++) {
 			struct terminal_visitor *visitor = &self->visitors[i];
 			terminal_flush(visitor);
@@ -399,11 +443,13 @@ static void terminal_wait_for_room(struct terminal *self, uint64_t until_ns)
 				waits[count++] =
 				    (struct pollfd){.fd = visitor->fd, .events = POLLOUT};
 		}
+
 		if (terminal_copy_is_full(self))
 			waits[count++] =
 			    (struct pollfd){.fd = self->relay->copy_fd, .events = POLLOUT};
 		if (count == 0 || now_ns >= until_ns)
 			return;
+
 		(void)poll(waits, count, (int)((until_ns - now_ns) / CLOCK_NS_PER_MS) + 1);
 	}
 }
@@ -411,12 +457,14 @@ static void terminal_wait_for_room(struct terminal *self, uint64_t until_ns)
 static void terminal_show_rest(struct terminal *self)
 {
 	uint64_t until_ns = clock_now_ns(&self->relay->clock) + TERMINAL_END_NS;
+
 	self->is_closed = false;
 	for (int i = 0; i < TERMINAL_LAST_READS && !self->is_closed; i++) {
 		terminal_wait_for_room(self, until_ns);
 		if (!terminal_show(self))
 			break;
 	}
+
 	terminal_wait_for_room(self, until_ns);
 }
 
@@ -424,11 +472,14 @@ void terminal_done(struct terminal *self, int job_fd)
 {
 	if (self->visitors && self->master_fd >= 0)
 		terminal_show_rest(self);
+
 	/* Before they hear of it: whoever comes again finds nobody. */
 	if (self->listen_fd >= 0)
 		(void)unlinkat(job_fd, "terminal", 0);
+
 	for (size_t i = 0; self->visitors && i < TERMINAL_VISITORS_MAX; i++)
 		terminal_send_away(&self->visitors[i]);
+
 	free(take_ptr(self->visitors));
 	int *fds[] = {&self->master_fd, &self->listen_fd, &self->timer_fd, &self->events_fd};
 	for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++)

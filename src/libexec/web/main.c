@@ -30,6 +30,7 @@ int main(int argc, char **argv)
 	struct web_options options = {.uid = SANDBOX_KEEP, .gid = SANDBOX_KEEP};
 	struct err err = {.code = 0};
 	bool good = true;
+
 	for (int i = 1; i < argc && good; i++) {
 		if (strcmp(argv[i], "--no-sandbox") == 0)
 			options.no_sandbox = true;
@@ -40,20 +41,24 @@ int main(int argc, char **argv)
 		else
 			good = false;
 	}
+
 	if (!good) {
 		(void)fprintf(stderr, "sluice-web: options are --uid N, --gid N, --no-sandbox; see "
 				      "'sluice web --help'\n");
 		return EXIT_USAGE;
 	}
+
 	(void)signal(SIGPIPE, SIG_IGN);
 	/* An answer of half a megabyte is given back when nobody reads it any more, and not kept
 	 * for the next: without these the C library raises its limits after the first. */
 	(void)mallopt(M_MMAP_THRESHOLD, RETURNED_SIZE);
 	(void)mallopt(M_TRIM_THRESHOLD, RETURNED_SIZE);
 	(void)mallopt(M_TOP_PAD, 0);
+
 	if (web_run(&options, &err) < 0) {
 		(void)fprintf(stderr, "sluice-web: %s\n", err.text);
 		return err.code == -EBADF ? EXIT_USAGE : 1;
 	}
+
 	return 0;
 }
