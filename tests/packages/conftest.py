@@ -176,6 +176,19 @@ def needs(*programs):
             pytest.skip(f"{program} is not installed: tools/setup packages")
 
 
+@pytest.fixture(scope="session")
+def rpm():
+    """The RPM of this tree, built once."""
+    needs("rpmbuild", "rpm2cpio")
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="sluice-", dir="/var/tmp"))
+    try:
+        run(ROOT / "tools/rpm", "--output", directory / "rpm", timeout=900)
+        made, = (directory / "rpm").glob("RPMS/*/sluice-[0-9]*.rpm")
+        yield made
+    finally:
+        shutil.rmtree(directory)
+
+
 @pytest.fixture(scope="module", params=sorted(TREES))
 def bare(request):
     needs_root()

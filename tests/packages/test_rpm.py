@@ -2,26 +2,9 @@
 """The specification of the RPM builds, and its files are those of Debian's package."""
 
 import os
-import pathlib
 import re
-import shutil
-import tempfile
 
-import pytest
-
-from conftest import ROOT, needs, package, run
-
-
-@pytest.fixture(scope="module")
-def rpm():
-    needs("rpmbuild", "rpm2cpio")
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="sluice-", dir="/var/tmp"))
-    try:
-        run(ROOT / "tools/rpm", "--output", directory / "rpm", timeout=900)
-        made, = (directory / "rpm").glob("RPMS/*/sluice-[0-9]*.rpm")
-        yield made
-    finally:
-        shutil.rmtree(directory)
+from conftest import needs, package, run
 
 
 def ask(rpm, *what):
