@@ -10,8 +10,10 @@ from programs import program
 from space import NETWORK, SERVICES, Space
 
 SERVICE_ADDRESS = "10.96.0.1"
+DNS_ADDRESS = "10.96.0.10"
+DOMAIN = "cluster.local"
 PODS = "10.244.0.0/16"
-PROGRAMS = ("scheduler", "controller-manager", "apiserver", "etcd")
+PROGRAMS = ("coredns", "scheduler", "controller-manager", "apiserver", "etcd")
 
 
 def certificate(name, subject, alternative=""):

@@ -11,9 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
+import uuid
 
 # What a node has for itself, over what this machine has there.
 OVERLAID = ("etc", "var/lib", "opt")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 OWN = ("run", "var/lib/kubelet", "var/lib/containerd", "var/lib/sluice", "var/log")
 
 
@@ -39,6 +41,9 @@ def node_mounts(base, machine):
     subprocess.run(["find", "/run", "-mindepth", "1", "-xdev", "-delete"], check=False)
     for name in ("cdi", "containerd", "netns", "nvidia"):
         pathlib.Path("/run", name).mkdir()
+    # Each boot has its own, of which a kubelet tells. Containers mount another /proc, with that of this machine.
+    (base / "boot-id").write_text(f"{uuid.uuid4()}\n")
+    mount("--bind", base / "boot-id", BOOT_ID)
     mount("--make-rshared", "/")
 
 

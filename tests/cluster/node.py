@@ -10,7 +10,7 @@ import signal
 import subprocess
 
 import cgroup
-from control import certificate
+from control import DNS_ADDRESS, DOMAIN, certificate
 from place import BASE, HERE, PKI, PREFIX, SLUICE, Failure, run, wait
 from programs import folder, old_containerd, program
 from space import Space
@@ -78,6 +78,8 @@ tlsPrivateKeyFile: {pki}/{name}.key
 failSwapOn: false
 maxPods: 250
 resolvConf: ""
+clusterDNS: [{dns}]
+clusterDomain: {domain}
 podCIDR: {pods}
 imageGCHighThresholdPercent: 99
 imageGCLowThresholdPercent: 98
@@ -138,7 +140,9 @@ class Node(Space):
         own.mkdir(parents=True, exist_ok=True)
         environment = [f"SLUICE_STATE_DIR={own}/state", f"SLUICE_RUNTIME_DIR={own}", f"SLUICE_SIM_STATE={self.state}",
                        f"LD_LIBRARY_PATH={self.libraries()}", "SLUICE_ROOT=/."]
-        command = self.inside("env", *environment, str(SLUICE), *arguments)
+        # The simulator knows its state by the boot of this machine, not by that which the node plays.
+        true_boot = ["unshare", "--mount", "sh", "-c", 'umount /proc/sys/kernel/random/boot_id && exec "$@"', "sh"]
+        command = self.inside(*true_boot, "env", *environment, str(SLUICE), *arguments)
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     def libraries(self):
@@ -168,7 +172,7 @@ class Node(Space):
         (conf / "containerd.toml").write_text(text.format(socket=CONTAINERD, cni=folder("cni"), conf=conf / "cni"))
         (conf / "cni/10-bridge.conflist").write_text(CNI.format(pods=self.pods))
         (conf / "kubelet.yaml").write_text(
-            KUBELET.format(group=self.group, socket=CONTAINERD, pki=PKI, name=self.name, pods=self.pods))
+            KUBELET.format(group=self.group, socket=CONTAINERD, pki=PKI, name=self.name, pods=self.pods, dns=DNS_ADDRESS, domain=DOMAIN))
 
     # Its programs -----------------------------------------------------------------------------
 

@@ -25,9 +25,9 @@ not() {
 	! "$@"
 }
 
-# until_true COMMAND...: it does within two minutes, which an emulated machine beside others may need.
+# until_true COMMAND...: it does within two minutes, which an emulated machine beside others may need, or within $patience seconds.
 until_true() {
-	end=$(($(date +%s) + 120))
+	end=$(($(date +%s) + ${patience:-120}))
 	until "$@" >/dev/null 2>&1; do
 		if [ "$(date +%s)" -ge "$end" ]; then
 			"$@" # what it says now

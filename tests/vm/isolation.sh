@@ -3,11 +3,9 @@
 # the machine's service and of a lingering user's own agent, and containers of podman with systemd's cgroups, as root and as
 # that user, with crun and runc. The GPUs are simulated: their nodes have the driver's numbers and nothing behind them, so
 # one that may be opened says ENXIO, one that a cgroup denies EPERM, and one that Landlock denies EACCES.
-# Open: a container that was cancelled is still listed by podman after 120 s, with crun and with runc; a user's containers were
-# not seen with their GPUs since /dev/dri was added here. The other checks passed (58 of 64).
 # packages: podman crun runc uidmap slirp4netns busybox-static dbus-user-session
 # memory: 2048
-# minutes: 30
+# minutes: 40
 . /test/lib.sh
 
 image=localhost/test:1

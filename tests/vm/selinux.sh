@@ -4,8 +4,6 @@
 # its source and was built from that with the image (tests/vm/image.py). tests/selinux says what it lacks beside
 # container-selinux and udica. GPUs are simulated: their nodes have the driver's numbers and nothing behind them, so
 # that one that may be opened says "No such device", and one that SELinux keeps "Permission denied".
-# Open: three checks that were wrong here themselves were mended and not run again; the last part, without the module, was not
-# reached. The other 36 passed.
 # packages: selinux-policy-default selinux-policy-dev selinux-policy-src policycoreutils auditd make m4 gawk zstd podman crun busybox-static
 # arguments: security=selinux selinux=1 enforcing=0
 # memory: 2048

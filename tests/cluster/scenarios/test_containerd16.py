@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node whose runtime is Debian's containerd 1.6, which knows no CDI: the service sees that, and pods get exactly their
-GPUs all the same, by device nodes that the kubelet passes on.
-Open: with the chart's own settings and neither CDI nor NVIDIA's runtime on the node a pod runs without any device of its GPU. Whether
-the service should pass the nodes by the kubelet then, or refuse, is to be decided."""
+GPUs all the same, by device nodes that the kubelet passes on."""
 
 import pytest
 
-from conftest import gpus_of, install, wait
+from conftest import install, wait
+from test_cdi import given, may_open, minors_of
 
 
 @pytest.fixture
@@ -33,9 +32,13 @@ def version(cluster, node):
 
 
 def test_pods_get_their_gpus(cluster, old):
+    wait("the service says who injects", 60,
+         lambda: "cannot do CDI" in cluster.agent(old, "sluice", "agent", "status"), every=0.5)
     for name, count in (("one", 1), ("three", 3)):
         cluster.pod(name, old, gpus=count)
-    for name in ("one", "three"):
+    for name, count in (("one", 1), ("three", 3)):
         cluster.wait_phase(name, "Running")
-    one, three = gpus_of(cluster, "one"), gpus_of(cluster, "three")
-    assert (len(one), len(three)) == (1, 3) and not set(one) & set(three)
+        minors = minors_of(cluster, name)
+        assert len(minors) == count and minors == given(cluster, old, name)
+        assert {minor for minor in range(8) if may_open(cluster, name, minor)} == minors
+    assert not minors_of(cluster, "one") & minors_of(cluster, "three")
