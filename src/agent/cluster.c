@@ -30,10 +30,12 @@ bool cluster_is_there(const struct cluster_options *options)
 {
 	const char *host = getenv("KUBERNETES_SERVICE_HOST");
 	char token[FILE_PATH_MAX];
+
 	if (!options->node_name || !*options->node_name)
 		return false;
 	if (options->kubeconfig && *options->kubeconfig)
 		return true;
+
 	return host && *host &&
 	       file_path(token, NULL, "%s/token",
 			 options->account ? options->account : CLUSTER_ACCOUNT) == 0 &&
@@ -45,6 +47,7 @@ int cluster_new(const struct cluster_options *options, struct cluster **out, str
 	struct cluster *cluster = calloc(1, sizeof(*cluster));
 	if (!cluster)
 		return err_set(err, -ENOMEM, "out of memory for the cluster");
+
 	const struct kube_options kube = {
 	    .loop = options->loop,
 	    .children = options->children,
@@ -60,18 +63,22 @@ int cluster_new(const struct cluster_options *options, struct cluster **out, str
 	    .context = options->context,
 	};
 	struct err why = {0};
+
 	cluster->loop = options->loop;
 	cluster->has_name = options->node_name && *options->node_name;
+
 	int result = cluster_is_there(options) ? kube_open(&kube, &cluster->kube, &why) : 0;
 	if (result == -ENOMEM) {
 		free(cluster);
 		return err_set(err, result, "%s", why.text);
 	}
+
 	if (result < 0) {
 		(void)snprintf(cluster->trouble, sizeof(cluster->trouble), "%s", why.text);
 		log_write(options->log, LOG_LEVEL_WARNING, NULL,
 			  "no label of the node is read and no Events are posted: %s", why.text);
 	}
+
 	*out = cluster;
 	return 0;
 }
@@ -101,6 +108,7 @@ static void cluster_event(struct cluster *cluster, enum kube_event_type type, co
 void cluster_configuration(struct cluster *cluster, enum reload_note note, const char *text)
 {
 	char message[CLUSTER_TEXT_MAX];
+
 	switch (note) {
 	case RELOAD_REFUSED:
 		(void)snprintf(message, sizeof(message),
@@ -123,8 +131,10 @@ void cluster_verdict(struct cluster *cluster, const char *uuid, uint32_t index,
 {
 	char message[CLUSTER_TEXT_MAX], object[128];
 	bool is_bad = after == HEALTH_UNHEALTHY;
+
 	if (is_bad == (before == HEALTH_UNHEALTHY))
 		return;
+
 	(void)snprintf(message, sizeof(message), "GPU %" PRIu32 " (%s) %s%s%s", index, uuid,
 		       is_bad ? "is unhealthy and gets no new containers" : "may be used again",
 		       *why ? ": " : "", why);
@@ -136,7 +146,7 @@ void cluster_verdict(struct cluster *cluster, const char *uuid, uint32_t index,
 void cluster_no_injection(struct cluster *cluster, const char *reason)
 {
 	char message[CLUSTER_TEXT_MAX];
-	(void)snprintf(message, sizeof(message), "containers get no GPU: %s", reason);
+	(void)snprintf(message, sizeof(message), "containers get no driver: %s", reason);
 	cluster_event(cluster, KUBE_EVENT_WARNING, "NoInjection", "", message);
 }
 
@@ -193,6 +203,7 @@ int cluster_publish(struct cluster *cluster, const Sluice__Kube__V1__Publish *wi
 		return err_set(err, -ENOTCONN,
 			       "required flag node-name not set: labels by the cluster's API need "
 			       "--node-name or $NODE_NAME");
+
 	return err_set(err, -ENOTCONN,
 		       "labels by the cluster's API need a kubeconfig, or a pod with a service "
 		       "account");

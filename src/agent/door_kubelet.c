@@ -56,12 +56,14 @@ int door_kubelet_new(const struct door_kubelet_options *options, struct door_kub
 	struct door_kubelet *door = calloc(1, sizeof(*door));
 	if (!door)
 		return err_set(err, -ENOMEM, "out of memory for the kubelet door");
+
 	door->options = *options;
 	door->unsure = loop_timer_new(options->loop, door_kubelet_on_unsure, door, err);
 	if (!door->unsure) {
 		free(door);
 		return -ENOMEM;
 	}
+
 	const char *named = options->socket && *options->socket ? options->socket : NULL;
 	int rc = named ? file_path(door->socket, err, "%s", named)
 		       : file_path(door->socket, err, "%s%s", pci_root(), KUBELET_SOCKET);
@@ -70,10 +72,12 @@ int door_kubelet_new(const struct door_kubelet_options *options, struct door_kub
 			     "the kubelet's socket '%s' is no absolute path: give one with "
 			     "--kubelet-socket, or \"\" to register nowhere",
 			     door->socket);
+
 	if (rc < 0) {
 		(void)door_kubelet_free(door);
 		return rc;
 	}
+
 	*out = door;
 	return 0;
 }
@@ -82,12 +86,14 @@ struct door_kubelet *door_kubelet_free(struct door_kubelet *door)
 {
 	if (!door)
 		return NULL;
+
 	(void)podresources_close(door->pods);
 	(void)injection_close(door->injection);
 	(void)kubelet_close(door->kubelet);
 	(void)loop_timer_free(door->unsure);
 	free((void *)door->cdi.missing);
 	free(door);
+
 	return NULL;
 }
 
@@ -104,12 +110,15 @@ static void door_kubelet_trouble(struct door_kubelet *door, const char *text)
 static bool door_kubelet_is_wanted(const struct door_kubelet *door)
 {
 	const struct policy *policy = node_policy(door->options.node);
+
 	if (node_has_kubelet(door->options.node))
 		return true;
+
 	for (uint32_t i = 0; policy && i < policy->resource_count; i++) {
 		if (policy->resources[i].door == POLICY_DOOR_KUBELET)
 			return true;
 	}
+
 	return false;
 }
 
@@ -119,9 +128,12 @@ static void door_kubelet_on_unsure(void *context)
 {
 	struct door_kubelet *door = context;
 	const char *reason = injection_reason(door->injection);
+
 	if (injection_now(door->injection) != INJECTION_NONE)
 		return;
-	log_write(door->options.log, LOG_LEVEL_WARNING, NULL, "containers get no GPU: %s", reason);
+
+	log_write(door->options.log, LOG_LEVEL_WARNING, NULL, "containers get no driver: %s",
+		  reason);
 	if (door->options.no_injection)
 		door->options.no_injection(reason, door->options.context);
 }
@@ -130,6 +142,7 @@ static void door_kubelet_on_injection(void *context)
 {
 	struct door_kubelet *door = context;
 	loop_timer_stop(door->unsure);
+
 	if (injection_now(door->injection) != INJECTION_NONE)
 		log_write(door->options.log, LOG_LEVEL_INFO, NULL, "injection: %s",
 			  injection_reason(door->injection));
@@ -137,6 +150,7 @@ static void door_kubelet_on_injection(void *context)
 		door_kubelet_on_unsure(door);
 	else
 		loop_timer_start(door->unsure, DOOR_KUBELET_UNSURE_NS);
+
 	door_kubelet_tell(door);
 }
 
@@ -166,6 +180,7 @@ static void door_kubelet_on_pods(void *context)
 	if (*problem)
 		log_write(door->options.log, LOG_LEVEL_INFO, NULL,
 			  "which container holds which device is not known: %s", problem);
+
 	door_kubelet_follow(door);
 	if (door_kubelet_forms_differ(door))
 		door_kubelet_tell(door);
@@ -176,29 +191,35 @@ static void door_kubelet_keep_out(struct door_kubelet *door, struct kubelet_mach
 {
 	const struct inventory *inventory = machine->inventory;
 	struct held_forms now;
+
 	(void)held_forms_find(inventory, machine->policy, door->pods, &now);
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		if (now.gpu[i] && !door->forms.gpu[i])
 			log_write(door->options.log, LOG_LEVEL_WARNING, NULL,
 				  "GPU %u (%s) is kept out: %s", inventory->gpus[i].index,
 				  inventory->gpus[i].uuid, now.gpu[i]);
 	}
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		if (now.mig[i] && !door->forms.mig[i])
 			log_write(door->options.log, LOG_LEVEL_WARNING, NULL,
 				  "MIG device %s is kept out: %s", inventory->migs[i].uuid,
 				  now.mig[i]);
 	}
+
 	door->forms = now;
 	/* What else is wrong with a device goes before. */
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		if (machine->gpu_unhealthy && machine->gpu_unhealthy[i])
 			now.gpu[i] = machine->gpu_unhealthy[i];
 	}
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		if (machine->mig_unhealthy && machine->mig_unhealthy[i])
 			now.mig[i] = machine->mig_unhealthy[i];
 	}
+
 	door->reasons = now;
 	machine->gpu_unhealthy = door->reasons.gpu;
 	machine->mig_unhealthy = door->reasons.mig;
@@ -233,8 +254,10 @@ static int door_kubelet_open(struct door_kubelet *door, struct err *err)
 	int rc = file_path(socket, err, "%s%s", pci_root(), PODRESOURCES_SOCKET);
 	if (rc == 0 && !door->injection)
 		rc = injection_open(&injection, &door->injection, err);
+
 	if (rc == 0 && !door->pods)
 		rc = podresources_open(&pods, &door->pods, err);
+
 	return rc < 0 ? rc : kubelet_open(&kubelet, &door->kubelet, err);
 }
 
@@ -254,8 +277,10 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	const struct vitals *vitals = door->options.vitals;
 	const struct inventory *inventory = node_inventory(node);
 	uint32_t gpus, migs;
+
 	const char *const *gpu_unhealthy = vitals_gpu_unhealthy(vitals, &gpus);
 	const char *const *mig_unhealthy = vitals_mig_unhealthy(vitals, &migs);
+
 	bool is_judged = inventory && gpus == inventory->gpu_count && migs == inventory->mig_count;
 	struct kubelet_machine machine = {
 	    .inventory = inventory,
@@ -265,17 +290,22 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	    .mig_unhealthy = is_judged ? mig_unhealthy : NULL,
 	    .cdi = door->cdi,
 	    .also_cdi = door->injection && injection_now(door->injection) == INJECTION_CDI,
+	    .also_nodes = door->injection && injection_now(door->injection) == INJECTION_NONE,
 	};
 	struct err err = {0};
 	int rc = 0;
+
 	if (machine.inventory && machine.policy)
 		door_kubelet_keep_out(door, &machine);
+
 	for (size_t i = 0; i < GPU_MAX; i++)
 		held[i] = door->held;
+
 	if (door->hold == DOOR_KUBELET_SHUT)
 		machine.policy = &door_kubelet_nothing;
 	else if (door->hold == DOOR_KUBELET_UNHEALTHY)
 		machine.gpu_unhealthy = held;
+
 	if (!door->kubelet && !door_kubelet_is_wanted(door))
 		return;
 	if (!door->kubelet)
@@ -284,10 +314,12 @@ static void door_kubelet_tell(struct door_kubelet *door)
 		injection_set_vendor(
 		    door->injection,
 		    resource_cdi_vendor(machine.config, machine.inventory->simulated));
+
 	if (rc == 0)
 		rc = kubelet_set_machine(door->kubelet, &machine, &err);
 	door_kubelet_trouble(door, rc < 0 ? err.text : "");
 	door_kubelet_follow(door);
+
 	/* Tried again with the next look. */
 	door->generation = rc < 0 ? 0 : door_kubelet_generation(door);
 }
@@ -321,14 +353,18 @@ void door_kubelet_specifications(struct door_kubelet *door, const struct resourc
 	if (is_new) {
 		size_t size = cdi->missing_count * sizeof(*cdi->missing);
 		void *missing = size > 0 ? malloc(size) : NULL;
+
 		free((void *)door->cdi.missing);
 		door->cdi = *cdi;
+
 		if (missing)
 			memcpy(missing, cdi->missing, size);
 		else
 			door->cdi.missing_count = 0;
+
 		door->cdi.missing = missing;
 	}
+
 	if (door->injection)
 		injection_look(door->injection);
 	if (is_new && node_is_known(door->options.node))
@@ -338,12 +374,15 @@ void door_kubelet_specifications(struct door_kubelet *door, const struct resourc
 bool door_kubelet_is_pending(const struct door_kubelet *door)
 {
 	struct kubelet_view view;
+
 	if (!node_is_known(door->options.node))
 		return node_has_kubelet(door->options.node) && file_exists(door->socket);
+
 	for (size_t i = 0; door->kubelet && kubelet_resource_at(door->kubelet, i, &view); i++) {
 		if (view.state == KUBELET_REGISTERING || view.state == KUBELET_REGISTERED)
 			return true;
 	}
+
 	return false;
 }
 

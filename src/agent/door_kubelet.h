@@ -56,8 +56,8 @@ void door_kubelet_specifications(struct door_kubelet *door, const struct resourc
 /* What pods hold and may have is asked of the kubelet again. */
 void door_kubelet_ask(struct door_kubelet *door);
 
-/* How long "containers get no GPU" waits for our own CDI specifications, which come after the first
- * registration. */
+/* How long "containers get no driver" waits for our own CDI specifications, which come after the
+ * first registration. */
 #define DOOR_KUBELET_UNSURE_NS UINT64_C(5000000000)
 
 /* Beside what node and vitals say, until it is called again. Cheap when it is the same. */

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/storage.h"
+#include "base/text.h"
 #include "doors/cdi/adapters.h"
 #include "doors/kubelet/kubelet.h"
 #include "doors/kubelet/pool.h"
@@ -86,9 +87,11 @@ static void door_rdma_tell(const char *text, void *context)
 	const struct door_rdma *door = context;
 	char reason[32];
 	size_t length = strcspn(text, " ");
+
 	(void)snprintf(reason, sizeof(reason), "%.*s", (int)length, text);
 	text += length + (text[length] == ' ');
 	log_write(door->options.log, LOG_LEVEL_WARNING, NULL, "RDMA: %s", text);
+
 	if (door->options.event)
 		door->options.event(true, reason, text, door->options.context);
 }
@@ -97,10 +100,12 @@ static void door_rdma_note_resource(struct door_rdma *door, const struct rdma_re
 				    struct notes *out)
 {
 	char text[NOTES_TEXT_MAX], problem[RDMA_POLICY_REASON_MAX], name[RDMA_NAME_MAX];
+
 	for (uint32_t i = 0; i < resource->candidate_count; i++) {
 		const struct rdma_candidate *candidate = &resource->candidates[i];
 		const struct rdma_function *function =
 		    &door->inventory->function[candidate->function];
+
 		rdma_policy_explain(resource, door->inventory, candidate, text, sizeof(text));
 		if (candidate->reason_count > 0)
 			notes_add(out, "RDMANotOffered %s", text);
@@ -113,6 +118,7 @@ static void door_rdma_note_resource(struct door_rdma *door, const struct rdma_re
 				      : door->inventory->device[function->devices[0]].name,
 				  resource->name);
 	}
+
 	rdma_policy_problem(resource, door->inventory, door->is_down, problem);
 	if (problem[0] != '\0')
 		notes_add(out, "RDMANoAdapters %s has nothing to hand out on this node: %s",
@@ -123,14 +129,18 @@ static void door_rdma_note_resource(struct door_rdma *door, const struct rdma_re
 static void door_rdma_tell_recovered(const struct door_rdma *door, const struct notes *now)
 {
 	static const char down[] = "RDMAPortDown ";
+
 	for (size_t i = 0; i < door->notes.count; i++) {
 		const char *text = door->notes.items[i];
 		char message[NOTES_TEXT_MAX];
-		if (strncmp(text, down, sizeof(down) - 1) != 0 || notes_have(now, text))
+
+		if (!text_starts_with(text, down) || notes_have(now, text))
 			continue;
+
 		text += sizeof(down) - 1;
 		(void)snprintf(message, sizeof(message), "no more: %s", text);
 		log_write(door->options.log, LOG_LEVEL_NOTICE, NULL, "RDMA: %s", message);
+
 		if (door->options.event)
 			door->options.event(false, "RDMAPortUp", message, door->options.context);
 	}
@@ -173,6 +183,7 @@ static int door_rdma_open_kubelet(struct door_rdma *door, struct err *err)
 	    .root = door->options.root,
 	    .no_registration = socket && !*socket,
 	};
+
 	return door->kubelet ? 0 : kubelet_open(&kubelet, &door->kubelet, err);
 }
 
@@ -192,12 +203,15 @@ static void door_rdma_name_device(const struct door_rdma *door,
 {
 	char name[ADAPTERS_NAME_MAX];
 	bool is_simulated = false;
+
 	if (resource->entry->memlock_bytes == 0 || !door->writes_cdi ||
 	    !node_config(door->options.node)->cdi_write)
 		return;
+
 	for (uint32_t i = 0; i < resource->candidate_count; i++)
 		is_simulated |=
 		    door->inventory->function[resource->candidates[i].function].simulated;
+
 	adapters_resource_name(resource->name, name);
 	(void)snprintf(out, POOL_CDI_MAX, "%s=%s",
 		       is_simulated ? ADAPTERS_KIND_SIMULATED : ADAPTERS_KIND, name); /* fits */
@@ -212,15 +226,19 @@ static int door_rdma_pool(const struct door_rdma *door, const struct rdma_resour
 				     &pool.path_count, err);
 	if (rc < 0)
 		return rc;
+
 	_cleanup_free_ void *paths = calloc(pool.path_count + 1, sizeof(*pool.paths));
 	if (!paths)
 		return err_set(err, -ENOMEM, "%s: out of memory", resource->name);
+
 	pool.paths = paths;
 	for (size_t i = 0; i < pool.path_count; i++)
 		(void)snprintf(pool.paths[i], sizeof(pool.paths[i]), "%s", nodes[i].path);
+
 	door_rdma_name_device(door, resource, pool.cdi);
 	rdma_policy_problem(resource, door->inventory, door->is_down, pool.reason);
 	pool.is_healthy = rdma_resource_healthy(resource, door->is_down) > 0;
+
 	/* Its containers would not start. */
 	if (pool.cdi[0] && pool.is_healthy &&
 	    (door->lacks_cdi || (door->lacks_hook && !resource->entry->memlock_warns))) {
@@ -228,6 +246,7 @@ static int door_rdma_pool(const struct door_rdma *door, const struct rdma_resour
 		(void)snprintf(pool.reason, sizeof(pool.reason), "%.*s", POOL_REASON_MAX - 1,
 			       door->act_error);
 	}
+
 	pool.numa = rdma_resource_numa(resource, door->inventory);
 	return pool_new(resource->name, &pool, out, err);
 }
@@ -238,12 +257,15 @@ static int door_rdma_offer(struct door_rdma *door, struct err *err)
 {
 	size_t count = 0;
 	int rc = 0;
+
 	if (!node_has_kubelet(door->options.node) && !door->kubelet)
 		return 0;
+
 	_cleanup_free_ struct kubelet_resource **resources =
 	    calloc(door->policy.count + 1, sizeof(struct kubelet_resource *));
 	if (!resources)
 		return err_set(err, -ENOMEM, "out of memory for RDMA resources");
+
 	for (size_t i = 0; rc == 0 && i < door->policy.count; i++) {
 		const struct rdma_resource *resource = &door->policy.resources[i];
 		if (resource->offered == 0 && !door_rdma_is_served(door, resource->name))
@@ -251,12 +273,15 @@ static int door_rdma_offer(struct door_rdma *door, struct err *err)
 		rc = door_rdma_pool(door, resource, &resources[count], err);
 		count += rc == 0;
 	}
+
 	if (rc == 0 && count > 0)
 		rc = door_rdma_open_kubelet(door, err);
 	if (rc == 0 && door->kubelet)
 		return kubelet_set_resources(door->kubelet, resources, count, err);
+
 	while (count > 0)
 		(void)resource_free(resources[--count]);
+
 	return rc;
 }
 
@@ -292,14 +317,18 @@ static void door_rdma_on_acted(const struct rdma_act_result *result, void *conte
 {
 	struct door_rdma *door = context;
 	struct err err = {0};
+
 	door->act = NULL;      /* frees itself */
 	if (door->is_stopping) /* and the node is gone */
 		return;
+
 	const struct rdma_config *config = rdma_file_config(door->file);
 	bool is_other = strcmp(door->act_error, result->error) != 0;
+
 	door->lacks_cdi = !result->has_cdi;
 	door->lacks_hook = !result->has_hook;
 	door_rdma_log(door, door->act_error, result->error);
+
 	if (is_other && config)
 		door_rdma_set_clock(door, config);
 	if (is_other && door_rdma_offer(door, &err) < 0)
@@ -325,6 +354,7 @@ static void door_rdma_act(struct door_rdma *door)
 	    .context = door,
 	};
 	struct err err = {0};
+
 	door->act_again = door->act != NULL; /* what it does is not the newest */
 	if (door->act)
 		return;
@@ -340,8 +370,10 @@ static void door_rdma_apply(struct door_rdma *door)
 	const struct rdma_config *config = rdma_file_config(door->file);
 	struct rdma_policy policy;
 	struct err err = {0};
+
 	if (!door->inventory)
 		return;
+
 	int rc = rdma_policy_make(config ? config : &nothing, door->inventory, &policy, &err);
 	if (rc == 0) {
 		rdma_policy_done(&door->policy);
@@ -351,6 +383,7 @@ static void door_rdma_apply(struct door_rdma *door)
 	} else { /* what it borrows of the configuration may be gone */
 		rdma_policy_done(&door->policy);
 	}
+
 	door_rdma_trouble(door, rc < 0 ? err.text : "");
 	door_rdma_act(door);
 	if (door->options.changed && !door->is_stopping)
@@ -365,16 +398,19 @@ static int door_rdma_work(void *context)
 	struct door_rdma_run *run = context;
 	const struct door_rdma *door = run->door;
 	char path[FILE_PATH_MAX];
+
 	/* Watched before it is looked at, so that nothing happens in between. */
 	if (door->watch && file_path(path, NULL, "%s/dev/infiniband", door->options.root) == 0)
 		filewatch_plan_directory(door->watch, path, &run->plan);
 	if (door->watch && door->options.root[0] != '\0' &&
 	    file_path(path, NULL, "%s/uevent", door->options.root) == 0)
 		filewatch_plan_file(door->watch, path, &run->plan);
+
 	/* Of the real one nobody tells but the kernel. */
 	if (door->watch && door->options.root[0] != '\0' &&
 	    file_path(path, NULL, "%s/sys/class/infiniband", door->options.root) == 0)
 		filewatch_plan_directory(door->watch, path, &run->plan);
+
 	return rdma_read(door->options.root, run->inventory, &run->err);
 }
 
@@ -387,23 +423,28 @@ static int door_rdma_judge(struct door_rdma *door, const struct rdma_inventory *
 	struct door_rdma_adapter *adapters = calloc(count + 1, sizeof(*adapters));
 	if (!adapters)
 		return err_set(err, -ENOMEM, "out of memory for %zu RDMA adapters", count);
+
 	for (size_t i = 0; i < count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
 		(void)rdma_function_name(inventory, function, adapters[i].name);
 		door->is_new[i] = true;
+
 		for (size_t k = 0; k < door->adapter_count; k++) {
 			if (strcmp(door->adapters[k].name, adapters[i].name) != 0)
 				continue;
 			adapters[i].health = door->adapters[k].health;
 			door->is_new[i] = false;
 		}
+
 		(void)rdma_health_read(&adapters[i].health,
 				       rdma_function_is_up(inventory, function), now_ns);
 		door->is_down[i] = !rdma_health_is_ok(&adapters[i].health);
 	}
+
 	free(door->adapters);
 	door->adapters = adapters;
 	door->adapter_count = count;
+
 	return 0;
 }
 
@@ -422,6 +463,7 @@ static void door_rdma_take(struct door_rdma *door, struct door_rdma_run *run, in
 		door_rdma_trouble(door, run->err.text);
 		return;
 	}
+
 	/* Whether a verdict is another is not in the inventory: all of it is looked at again, and
 	 * only what differs goes out. */
 	free(door->inventory);
@@ -433,15 +475,18 @@ static void door_rdma_on_done(void *context, int code)
 {
 	struct door_rdma_run *run = context;
 	struct door_rdma *door = run->door;
+
 	door->run = NULL;
 	if (!door->is_stopping) {
 		const struct rdma_config *config = rdma_file_config(door->file);
+
 		if (door->watch)
 			filewatch_set(door->watch, &run->plan);
 		door_rdma_take(door, run, code);
 		if (config)
 			door_rdma_set_clock(door, config);
 	}
+
 	(void)door_rdma_run_free(run);
 	if (door->run_again)
 		door_rdma_look(door);
@@ -453,9 +498,11 @@ static void door_rdma_look(struct door_rdma *door)
 	door->run_again = door->run != NULL && !door->is_stopping;
 	if (door->run || door->is_stopping || !door->reader)
 		return;
+
 	struct door_rdma_run *run = calloc(1, sizeof(*run));
 	if (!run)
 		return;
+
 	run->door = door;
 	run->job =
 	    (struct storage_job){.work = door_rdma_work, .done = door_rdma_on_done, .context = run};
@@ -500,8 +547,10 @@ static void door_rdma_on_uevent(int fd, unsigned events, void *context)
 static int door_rdma_begin(struct door_rdma *door, struct err *err)
 {
 	struct err unheard = {0};
+
 	if (door->reader)
 		return 0;
+
 	door->reader = storage_new(door->options.loop, DOOR_RDMA_QUEUE, err);
 	if (!door->reader)
 		return -ENOMEM;
@@ -510,6 +559,7 @@ static int door_rdma_begin(struct door_rdma *door, struct err *err)
 			  "RDMA: nodes that come and go are noticed late: %s", unheard.text);
 	if (door->options.root[0] != '\0')
 		return 0;
+
 	door->uevent_fd = uevent_open(&unheard);
 	if (door->uevent_fd >= 0)
 		door->uevent = loop_fd_new(door->options.loop, door->uevent_fd, LOOP_READ,
@@ -517,6 +567,7 @@ static int door_rdma_begin(struct door_rdma *door, struct err *err)
 	if (!door->uevent)
 		log_write(door->options.log, LOG_LEVEL_INFO, NULL,
 			  "RDMA: adapters that come and go are noticed late: %s", unheard.text);
+
 	return 0;
 }
 
@@ -525,6 +576,7 @@ static void door_rdma_on_configuration(void *context)
 	struct door_rdma *door = context;
 	const struct rdma_config *config = rdma_file_config(door->file);
 	struct err err = {0};
+
 	if (door->is_stopping)
 		return;
 	if (config && door_rdma_begin(door, &err) < 0)
@@ -532,6 +584,7 @@ static void door_rdma_on_configuration(void *context)
 	if (!config)
 		loop_timer_stop(door->look);
 	door_rdma_apply(door);
+
 	if (config)
 		door_rdma_look(door);
 	else if (!door->inventory)
@@ -576,6 +629,7 @@ static int door_rdma_open(struct door_rdma *door, struct err *err)
 	    .refused = door_rdma_on_refused,
 	    .context = door,
 	};
+
 	door->writes_cdi = options->root[0] != '\0' ? strcmp(options->root, PCI_NO_ROOT) != 0
 						    : options->paths->is_system;
 	door->look = loop_timer_new(options->loop, door_rdma_on_look, door, err);
@@ -583,12 +637,14 @@ static int door_rdma_open(struct door_rdma *door, struct err *err)
 		door->soon = loop_timer_new(options->loop, door_rdma_on_soon, door, err);
 	if (!door->soon)
 		return -ENOMEM;
+
 	int rc = rdma_ports_new(options->loop, options->root, options->counted, options->context,
 				&door->ports, err);
 	if (rc == 0)
 		rc = rdma_file_new(&file, &door->file, err);
 	if (rc == 0 && rdma_file_config(door->file))
 		door_rdma_on_configuration(door);
+
 	return rc;
 }
 
@@ -597,13 +653,16 @@ int door_rdma_new(const struct door_rdma_options *options, struct door_rdma **ou
 	struct door_rdma *door = calloc(1, sizeof(*door));
 	if (!door)
 		return err_set(err, -ENOMEM, "out of memory for RDMA adapters");
+
 	door->options = *options;
 	door->uevent_fd = -1;
+
 	int rc = door_rdma_open(door, err);
 	if (rc < 0) {
 		(void)door_rdma_free(door);
 		return rc;
 	}
+
 	*out = door;
 	return 0;
 }
@@ -612,6 +671,7 @@ void door_rdma_stop(struct door_rdma *door)
 {
 	if (!door)
 		return;
+
 	door->is_stopping = true;
 	rdma_file_stop(door->file);
 	rdma_ports_stop(door->ports);
@@ -624,6 +684,7 @@ struct door_rdma *door_rdma_free(struct door_rdma *door)
 {
 	if (!door)
 		return NULL;
+
 	door->is_stopping = true;
 	door->run_again = false;
 	rdma_ports_stop(door->ports);
@@ -632,6 +693,7 @@ struct door_rdma *door_rdma_free(struct door_rdma *door)
 	(void)kubelet_close(door->kubelet);
 	(void)rdma_file_free(door->file);
 	(void)filewatch_free(door->watch);
+
 	(void)loop_fd_free(door->uevent);
 	cleanup_close_fn(&door->uevent_fd);
 	(void)loop_timer_free(door->look);
@@ -641,6 +703,7 @@ struct door_rdma *door_rdma_free(struct door_rdma *door)
 	free(door->inventory);
 	free(door->adapters);
 	free(door);
+
 	return NULL;
 }
 
@@ -662,6 +725,7 @@ bool door_rdma_resource_at(const struct door_rdma *door, size_t index, struct do
 {
 	if (!door || index >= door->policy.count)
 		return false;
+
 	const struct rdma_resource *resource = &door->policy.resources[index];
 	*out = (struct door_rdma_view){
 	    .name = resource->name,
@@ -670,6 +734,7 @@ bool door_rdma_resource_at(const struct door_rdma *door, size_t index, struct do
 	    .healthy = rdma_resource_healthy(resource, door->is_down),
 	};
 	rdma_policy_problem(resource, door->inventory, door->is_down, out->problem);
+
 	return true;
 }
 
@@ -677,10 +742,12 @@ void door_rdma_source(const struct door_rdma *door, struct queue_pools_source *o
 {
 	if (!door)
 		return;
+
 	out->is_unknown =
 	    !rdma_file_is_known(door->file) || (rdma_file_config(door->file) && !door->inventory);
 	if (!door->inventory)
 		return;
+
 	out->policy = &door->policy;
 	out->adapters = door->inventory;
 	out->is_down = door->is_down;

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/loop.h"
+#include "base/text.h"
 #include "web/handed.h"
 
 enum { WEB_NUMBER_MAX = 16 };
@@ -70,12 +71,15 @@ static void process_on_end(struct child *child, const struct child_end *end, voi
 {
 	struct web_process *process = context;
 	char how[CHILD_END_TEXT], text[WEB_PROCESS_PROBLEM_MAX];
+
 	process->child = child_free(process->child);
 	process_close_fd(&process->tick_fd);
 	process_close_fd(&process->life_fd);
 	loop_timer_stop(process->well);
+
 	if (!process->is_wanted)
 		return;
+
 	process->has_ended = true;
 	(void)snprintf(text, sizeof(text), "sluice-web ended: %s", child_end_to_string(end, how));
 	process_set_problem(process, text);
@@ -88,9 +92,12 @@ static void process_user(const struct web_process *process, uid_t *out_uid, gid_
 	const char *passwd = process->options.passwd ? process->options.passwd : "/etc/passwd";
 	struct passwd entry, *found = NULL;
 	char text[1024];
+
 	*out_uid = HANDED_NOBODY;
 	*out_gid = HANDED_NOBODY;
+
 	_cleanup_fclose_ FILE *file = fopen(passwd, "re");
+
 	while (file && fgetpwent_r(file, &entry, text, sizeof(text), &found) == 0) {
 		if (strcmp(found->pw_name, HANDED_USER) != 0 || found->pw_uid == 0)
 			continue;
@@ -107,15 +114,18 @@ static void process_environment(char *out[], size_t room)
 	    "PATH=",	      "LC_ALL=",	  "TZ=", "ASAN_OPTIONS=", "LSAN_OPTIONS=",
 	    "UBSAN_OPTIONS=", "SLUICE_STATE_DIR="};
 	extern char **environ;
+
 	size_t count = 0;
+
 	for (char **at = environ; at && *at && count + 1 < room; at++) {
 		for (size_t i = 0; i < array_length(names); i++) {
-			if (strncmp(*at, names[i], strlen(names[i])) == 0) {
+			if (text_starts_with(*at, names[i])) {
 				out[count++] = *at;
 				break;
 			}
 		}
 	}
+
 	out[count] = NULL;
 }
 
@@ -127,6 +137,7 @@ static int process_spawn_with(struct web_process *process, const struct child_fd
 	uid_t uid = 0;
 	gid_t gid = 0;
 	bool is_root = geteuid() == 0;
+
 	/* Looked for each time: an upgrade may have moved it. */
 	int rc = libexec_find("sluice-web", "web", process->options.program, program, err);
 	if (rc < 0)
@@ -135,6 +146,7 @@ static int process_spawn_with(struct web_process *process, const struct child_fd
 		process_user(process, &uid, &gid);
 	(void)snprintf(uid_text, sizeof(uid_text), "%u", (unsigned)uid);
 	(void)snprintf(gid_text, sizeof(gid_text), "%u", (unsigned)gid);
+
 	/* Not written to: argv is not const for reasons of history. */
 	char *argv[] = {(char *)"sluice-web",
 			is_root ? (char *)"--uid" : NULL,
@@ -142,6 +154,7 @@ static int process_spawn_with(struct web_process *process, const struct child_fd
 			(char *)"--gid",
 			gid_text,
 			NULL};
+
 	process_environment(environment, array_length(environment));
 	const struct child_spec spec = {.path = program,
 					.argv = argv,
@@ -152,6 +165,7 @@ static int process_spawn_with(struct web_process *process, const struct child_fd
 					.new_session = true};
 	process->child =
 	    child_start(process->options.children, &spec, process_on_end, process, err);
+
 	return process->child ? 0 : err->code;
 }
 
@@ -163,22 +177,26 @@ static int process_spawn(struct web_process *process, struct err *err)
 		rc = web_tick_open(tick, err);
 	if (rc == 0 && pipe2(life, O_CLOEXEC) < 0)
 		rc = err_set(err, -errno, "a pipe for the web process: %s", err_describe(-errno));
+
 	const struct child_fd fds[] = {{given[0], HANDED_LISTEN},
 				       {given[1], HANDED_VIEW},
 				       {tick[1], HANDED_TICK},
 				       {life[0], HANDED_LIFE},
 				       {2, 2}};
+
 	if (rc == 0)
 		rc = process_spawn_with(process, fds, array_length(fds), err);
 	if (rc == 0) {
 		process->tick_fd = take_fd(&tick[0]);
 		process->life_fd = take_fd(&life[1]);
 	}
+
 	for (size_t i = 0; i < 2; i++) {
 		cleanup_close_fn(&given[i]);
 		cleanup_close_fn(&tick[i]);
 		cleanup_close_fn(&life[i]);
 	}
+
 	return rc;
 }
 
@@ -190,9 +208,11 @@ static void process_begin(struct web_process *process)
 		process_try_again(process);
 		return;
 	}
+
 	process->restarts += process->has_ended;
 	process->has_ended = false;
 	loop_timer_start(process->well, WEB_PROCESS_WELL_NS);
+
 	if (process->options.started)
 		process->options.started(process->options.context);
 }
@@ -208,16 +228,19 @@ int web_process_new(const struct web_process_options *options, struct web_proces
 	struct web_process *process = calloc(1, sizeof(*process));
 	if (!process)
 		return err_set(err, -ENOMEM, "out of memory for the web process");
+
 	process->options = *options;
 	process->tick_fd = process->life_fd = -1;
 	process->again_ns = WEB_PROCESS_FIRST_NS;
 	process->again = loop_timer_new(options->loop, process_on_again, process, err);
 	if (process->again)
 		process->well = loop_timer_new(options->loop, process_on_well, process, err);
+
 	if (!process->well) {
 		(void)web_process_free(process);
 		return -ENOMEM;
 	}
+
 	*out = process;
 	return 0;
 }
@@ -226,11 +249,13 @@ void web_process_stop(struct web_process *process)
 {
 	if (!process)
 		return;
+
 	process->is_wanted = false;
 	loop_timer_stop(process->again);
 	loop_timer_stop(process->well);
 	process_close_fd(&process->life_fd); /* by itself it ends now; else: */
 	process_close_fd(&process->tick_fd);
+
 	if (process->child)
 		(void)child_stop(process->child, SIGTERM, WEB_PROCESS_STOP_NS);
 }
@@ -247,6 +272,7 @@ void web_process_start(struct web_process *process)
 {
 	if (!process)
 		return;
+
 	web_process_stop(process);
 	process_forget(process);
 	process->is_wanted = true;
@@ -260,11 +286,13 @@ struct web_process *web_process_free(struct web_process *process)
 {
 	if (!process)
 		return NULL;
+
 	web_process_stop(process);
 	process_forget(process);
 	(void)loop_timer_free(process->again);
 	(void)loop_timer_free(process->well);
 	free(process);
+
 	return NULL;
 }
 

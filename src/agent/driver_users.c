@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 static void close_directory(DIR **directory)
 {
@@ -27,10 +28,12 @@ static bool is_node(const char *link, const char *dev, char out[DRIVER_USERS_NOD
 	ssize_t length = readlink(link, target, sizeof(target) - 1);
 	if (length <= 0)
 		return false;
+
 	target[length] = '\0';
 	size_t prefix = strlen(dev);
-	if (strncmp(target, dev, prefix) != 0 || strncmp(target + prefix, "/nvidia", 7) != 0)
+	if (strncmp(target, dev, prefix) != 0 || !text_starts_with(target + prefix, "/nvidia"))
 		return false;
+
 	(void)snprintf(out, DRIVER_USERS_NODE_MAX, "/dev%.*s", DRIVER_USERS_NODE_MAX - 5,
 		       target + prefix);
 	return true;
@@ -41,6 +44,7 @@ static bool find_node(const char *proc, pid_t pid, const char *dev, char out[DRI
 	char path[FILE_PATH_MAX];
 	if (file_path(path, NULL, "%s/%d/fd", proc, (int)pid) < 0)
 		return false;
+
 	__attribute__((cleanup(close_directory))) DIR *directory = opendir(path);
 	const struct dirent *entry;
 	while (directory && (entry = readdir(directory))) {
@@ -48,6 +52,7 @@ static bool find_node(const char *proc, pid_t pid, const char *dev, char out[DRI
 		    is_node(path, dev, out))
 			return true;
 	}
+
 	return false;
 }
 
@@ -55,8 +60,10 @@ static void read_name(const char *proc, pid_t pid, char out[DRIVER_USERS_NAME_MA
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf comm;
+
 	buf_init(&comm, 256);
 	out[0] = '\0';
+
 	if (file_path(path, NULL, "%s/%d/comm", proc, (int)pid) == 0 &&
 	    file_read(path, &comm, NULL) == 0)
 		(void)snprintf(out, DRIVER_USERS_NAME_MAX, "%.*s",
@@ -68,16 +75,20 @@ size_t driver_users_find(const char *proc, const char *dev, struct driver_user *
 	__attribute__((cleanup(close_directory))) DIR *directory = opendir(proc);
 	const struct dirent *entry;
 	size_t count = 0;
+
 	while (directory && count < DRIVER_USERS_MAX && (entry = readdir(directory))) {
 		uint64_t pid;
 		if (parse_u64(entry->d_name, 1, INT32_MAX, &pid) < 0)
 			continue;
+
 		struct driver_user *user = &out[count];
 		if (!find_node(proc, (pid_t)pid, dev, user->node))
 			continue;
+
 		user->pid = (pid_t)pid;
 		read_name(proc, user->pid, user->name);
 		count++;
 	}
+
 	return count;
 }

@@ -17,6 +17,7 @@
 #include "base/crash.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 enum {
 	ENFORCE_NAME_MAX = 64,	/* "nvidia-caps/nvidia-cap123" with its NUL */
@@ -61,16 +62,19 @@ static struct enforce_node *nodes_add(struct enforce_nodes *nodes, const char *n
 		(void)err_set(err, -E2BIG, "more than %d GPU nodes", ENFORCE_NODES_MAX);
 		return NULL;
 	}
+
 	struct enforce_node *items =
 	    reallocarray(nodes->items, nodes->count + 1, sizeof(*nodes->items));
 	if (!items) {
 		(void)err_set(err, -ENOMEM, "out of memory for GPU nodes");
 		return NULL;
 	}
+
 	nodes->items = items;
 	struct enforce_node *node = &items[nodes->count++];
 	*node = (struct enforce_node){.mode = ENFORCE_DEFAULT};
 	memcpy(node->name, name, strlen(name) + 1);
+
 	return node;
 }
 
@@ -87,12 +91,14 @@ static bool is_node(const char *name)
 {
 	static const char *const control[] = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"};
 	static const char gpu[] = "nvidia", cap[] = "nvidia-caps/nvidia-cap";
+
 	for (size_t i = 0; i < array_length(control); i++) {
 		if (strcmp(name, control[i]) == 0)
 			return true;
 	}
+
 	return (strncmp(name, cap, sizeof(cap) - 1) == 0 && is_number(name + sizeof(cap) - 1)) ||
-	       (strncmp(name, gpu, sizeof(gpu) - 1) == 0 && is_number(name + sizeof(gpu) - 1));
+	       (text_starts_with(name, gpu) && is_number(name + sizeof(gpu) - 1));
 }
 
 static int memory_line(struct enforce_nodes *nodes, const char *line, size_t length,
@@ -101,6 +107,7 @@ static int memory_line(struct enforce_nodes *nodes, const char *line, size_t len
 	char name[ENFORCE_NAME_MAX];
 	uint64_t value[ENFORCE_FIELDS - 1];
 	const char *at = line, *end = line + length;
+
 	for (size_t i = 0; i < array_length(value); i++) {
 		const char *space = memchr(at, ' ', (size_t)(end - at));
 		if (!space ||
@@ -108,19 +115,24 @@ static int memory_line(struct enforce_nodes *nodes, const char *line, size_t len
 			return -EINVAL;
 		at = space + 1;
 	}
+
 	if ((size_t)(end - at) >= sizeof(name) || value[0] > ENFORCE_PERMISSIONS)
 		return -EINVAL;
+
 	memcpy(name, at, (size_t)(end - at));
 	name[end - at] = '\0';
 	if (!is_node(name) || nodes_find(nodes, name))
 		return -EINVAL;
+
 	struct enforce_node *node = nodes_add(nodes, name, err);
 	if (!node)
 		return -ENOMEM;
+
 	node->mode = (mode_t)value[0];
 	node->uid = (uid_t)value[1];
 	node->gid = (gid_t)value[2];
 	node->ours = (gid_t)value[3];
+
 	return 0;
 }
 
@@ -129,22 +141,28 @@ static int memory_read(const char *path, struct enforce_nodes *out, struct err *
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, ENFORCE_MEMORY_MAX);
+
 	struct err ignored = {0};
 	int rc = file_read(path, &text, err);
 	if (rc == -ENOENT)
 		return 0;
 	if (rc < 0)
 		return rc;
+
 	const char *at = buf_text(&text), *end = at + text.length;
+
 	while (at < end) {
 		const char *line_end = memchr(at, '\n', (size_t)(end - at));
 		size_t length = (size_t)((line_end ? line_end : end) - at);
+
 		rc = memory_line(out, at, length, &ignored);
 		if (rc == -ENOMEM)
 			return err_set(err, rc, "out of memory for '%s'", path);
+
 		out->is_changed |= rc < 0;
 		at += length + 1;
 	}
+
 	return 0;
 }
 
@@ -152,11 +170,13 @@ static int memory_write(const char *path, const struct enforce_nodes *nodes, str
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, ENFORCE_MEMORY_MAX);
+
 	if (nodes->count == 0)
 		return unlink(path) == 0 || errno == ENOENT
 			   ? 0
 			   : err_set(err, -errno, "cannot remove '%s': %s", path,
 				     err_describe(-errno));
+
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < nodes->count; i++) {
 		const struct enforce_node *node = &nodes->items[i];
@@ -164,8 +184,10 @@ static int memory_write(const char *path, const struct enforce_nodes *nodes, str
 		    buf_printf(&text, "%u %u %u %u %s\n", (unsigned)node->mode, (unsigned)node->uid,
 			       (unsigned)node->gid, (unsigned)node->ours, node->name);
 	}
+
 	if (rc < 0)
 		return err_set(err, rc, "out of memory for '%s'", path);
+
 	return file_write_atomic(path, text.data, text.length, 0600, err);
 }
 
@@ -177,12 +199,15 @@ static int node_open(const struct enforce_wish *wish, const char *name, struct s
 	char path[FILE_PATH_MAX];
 	if (file_path(path, NULL, "%s/dev/%s", wish->root, name) < 0)
 		return -1;
+
 	_cleanup_close_ int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, out) < 0)
 		return -1;
+
 	/* Those of a simulated machine may be plain files. */
 	if (!S_ISCHR(out->st_mode) && !(wish->root[0] && S_ISREG(out->st_mode)))
 		return -1;
+
 	return take_fd(&fd);
 }
 
@@ -191,6 +216,7 @@ static int node_set(int fd, const char *name, mode_t mode, uid_t uid, gid_t gid,
 {
 	char path[64];
 	(void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+
 	/* Never open to somebody in between who is not meant. */
 	int rc = closes ? chmod(path, mode) : 0;
 	if (rc == 0)
@@ -199,6 +225,7 @@ static int node_set(int fd, const char *name, mode_t mode, uid_t uid, gid_t gid,
 		rc = chmod(path, mode);
 	if (rc == 0)
 		return 0;
+
 	int code = -errno;
 	return err_set(err, code, "cannot set the mode of /dev/%s: %s", name, err_describe(code));
 }
@@ -212,14 +239,17 @@ static bool node_is_ours(const struct stat *status, gid_t gid)
 static bool wish_has(const struct enforce_wish *wish, const char *name)
 {
 	uint64_t minor;
+
 	if (wish->all)
 		return true;
-	if (strncmp(name, "nvidia", 6) != 0 || parse_u64(name + 6, 0, UINT32_MAX, &minor) < 0)
+	if (!text_starts_with(name, "nvidia") || parse_u64(name + 6, 0, UINT32_MAX, &minor) < 0)
 		return false;
+
 	for (size_t i = 0; i < wish->minor_count; i++) {
 		if (wish->minors[i] == minor)
 			return true;
 	}
+
 	return false;
 }
 
@@ -230,21 +260,26 @@ static int nodes_look(const struct enforce_wish *wish, const char *directory,
 	char path[FILE_PATH_MAX];
 	int rc = file_path(path, err, "%s/dev/%s", wish->root, directory);
 	_cleanup_closedir_ DIR *entries = rc == 0 ? opendir(path) : NULL;
+
 	for (const struct dirent *entry; rc == 0 && entries && (entry = readdir(entries));) {
 		char name[ENFORCE_NAME_MAX];
 		struct stat status;
 		int length = snprintf(name, sizeof(name), "%s%s", directory, entry->d_name);
 		if (length >= (int)sizeof(name) || !is_node(name) || !wish_has(wish, name))
 			continue;
+
 		_cleanup_close_ int fd = node_open(wish, name, &status);
 		if (fd < 0)
 			continue;
+
 		struct enforce_node *node = nodes_find(nodes, name);
 		bool is_new = !node;
+
 		if (is_new)
 			node = nodes_add(nodes, name, err);
 		if (!node)
 			return -ENOMEM;
+
 		node->is_wanted = true;
 		bool is_closed = node_is_ours(&status, is_new ? wish->gid : node->ours);
 		if (!is_closed) {
@@ -252,9 +287,11 @@ static int nodes_look(const struct enforce_wish *wish, const char *directory,
 			node->uid = status.st_uid;
 			node->gid = status.st_gid;
 		}
+
 		nodes->is_changed |= is_new || !is_closed || node->ours != wish->gid;
 		node->ours = wish->gid;
 	}
+
 	return rc;
 }
 
@@ -287,12 +324,15 @@ static int enforce_open(const struct enforce_wish *wish, struct enforce_nodes *n
 			struct enforce_report *out, struct err *err)
 {
 	int result = 0;
+
 	for (size_t i = 0; i < nodes->count;) {
 		struct err why = {0};
+
 		if (nodes->items[i].is_wanted) {
 			i++;
 			continue;
 		}
+
 		int rc = node_restore(wish, &nodes->items[i], &why);
 		if (rc < 0) {
 			out->failed++;
@@ -301,10 +341,12 @@ static int enforce_open(const struct enforce_wish *wish, struct enforce_nodes *n
 			i++; /* tried again */
 			continue;
 		}
+
 		out->restored += rc > 0;
 		nodes->items[i] = nodes->items[--nodes->count];
 		nodes->is_changed = true;
 	}
+
 	return result;
 }
 
@@ -312,15 +354,19 @@ static int enforce_close(const struct enforce_wish *wish, const struct enforce_n
 			 struct enforce_report *out, struct err *err)
 {
 	int result = 0;
+
 	for (size_t i = 0; i < nodes->count; i++) {
 		struct err why = {0};
 		int rc = nodes->items[i].is_wanted ? node_close(wish, &nodes->items[i], &why) : 0;
+
 		out->closed += nodes->items[i].is_wanted && rc >= 0;
 		out->changed += rc > 0;
 		out->failed += rc < 0;
+
 		if (rc < 0 && result == 0)
 			result = err_set(err, rc, "%s", why.text);
 	}
+
 	return result;
 }
 
@@ -331,15 +377,19 @@ int enforce_run(const struct enforce_wish *wish, struct enforce_report *out, str
 	int rc = memory_read(wish->memory, &nodes, err);
 	if (rc == 0 && wish->is_on)
 		rc = nodes_look(wish, "", &nodes, err);
+
 	if (rc == 0 && wish->is_on)
 		rc = nodes_look(wish, "nvidia-caps/", &nodes, err);
 	if (rc < 0)
 		return rc;
+
 	int opened = enforce_open(wish, &nodes, out, err);
+
 	crash_point("enforce.opened");
 	if (nodes.is_changed)
 		rc = memory_write(wish->memory, &nodes, err);
 	crash_point("enforce.noted");
+
 	/* Never what could not be undone. */
 	if (rc == 0)
 		rc = enforce_close(wish, &nodes, out, err);

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/loop.h"
+#include "base/text.h"
 
 enum filewatch_internals {
 	FILEWATCH_BYTES = 4096,
@@ -53,18 +54,23 @@ static void plan_add(struct filewatch_plan *plan, int number, const char *name, 
 static void plan_above(const struct filewatch *watch, const char *path, struct filewatch_plan *plan)
 {
 	size_t length = strlen(path);
+
 	for (;;) {
 		char above[FILE_PATH_MAX];
+
 		while (length > 0 && path[length - 1] != '/')
 			length--;
+
 		if (length == 0 ||
 		    file_path(above, NULL, "%.*s", length > 1 ? (int)length - 1 : 1, path) < 0)
 			return;
+
 		int number = inotify_add_watch(watch->fd, above, filewatch_directory_mask);
 		if (number >= 0) {
 			plan_add(plan, number, path + length, strcspn(path + length, "/"));
 			return;
 		}
+
 		length--;
 	}
 }
@@ -150,20 +156,25 @@ static bool filewatch_matters(const struct filewatch *watch, const struct inotif
 	/* Too many to keep: anything may have happened. */
 	if (event->mask & IN_Q_OVERFLOW)
 		return true;
+
 	const char *name = event->len > 0 ? event->name : "";
 	bool is_known = false;
+
 	for (size_t i = 0; i < watch->plan.count; i++) {
 		const struct filewatch_entry *entry = &watch->plan.entries[i];
 		if (entry->number != event->wd)
 			continue;
-		if (entry->is_prefix && strncmp(entry->name, name, strlen(entry->name)) == 0)
+		if (entry->is_prefix && text_starts_with(name, entry->name))
 			return true;
+
 		/* "..data" of a ConfigMap stands between a name and its file. */
 		if (*name == '\0' || entry->name[0] == '\0' || strcmp(entry->name, name) == 0 ||
-		    strncmp(name, "..", 2) == 0)
+		    text_starts_with(name, ".."))
 			return true;
+
 		is_known = true;
 	}
+
 	/* A watch that was just put there, by a plan that is not set yet. */
 	return !is_known && !(event->mask & IN_IGNORED);
 }
@@ -180,34 +191,43 @@ static void filewatch_note_writer(struct filewatch *watch, uint32_t mask)
 static void filewatch_sign(struct filewatch *watch)
 {
 	uint64_t now_ns = loop_now_ns(watch->loop);
+
 	if (!loop_timer_is_running(watch->quiet))
 		watch->first_ns = now_ns;
+
 	uint64_t latest_ns =
 	    watch->first_ns + (watch->is_written ? FILEWATCH_WRITER_NS : FILEWATCH_LATEST_NS);
 	uint64_t left_ns = latest_ns > now_ns ? latest_ns - now_ns : 0;
 	bool is_long = watch->is_written || left_ns < FILEWATCH_QUIET_NS;
+
 	loop_timer_start(watch->quiet, is_long ? left_ns : FILEWATCH_QUIET_NS);
 }
 
 static void filewatch_on_event(int fd, unsigned events, void *context)
 {
 	struct filewatch *watch = context;
+
 	_Alignas(struct inotify_event) char bytes[FILEWATCH_BYTES];
 	bool matters = false;
+
 	(void)events;
+
 	for (int i = 0; i < FILEWATCH_READS; i++) {
 		ssize_t length = read(fd, bytes, sizeof(bytes));
 		if (length <= 0)
 			break;
+
 		for (const char *at = bytes; at < bytes + length;) {
 			const struct inotify_event *event = (const struct inotify_event *)at;
 			if (filewatch_matters(watch, event)) {
 				filewatch_note_writer(watch, event->mask);
 				matters = true;
 			}
+
 			at += sizeof(*event) + event->len;
 		}
 	}
+
 	if (matters)
 		filewatch_sign(watch);
 }
@@ -230,6 +250,7 @@ int filewatch_new(struct loop *loop, void (*changed)(void *context), void *conte
 	struct filewatch *watch = calloc(1, sizeof(*watch));
 	if (!watch)
 		return err_set(err, -ENOMEM, "out of memory for watching files");
+
 	watch->loop = loop;
 	watch->changed = changed;
 	watch->context = context;
@@ -239,6 +260,7 @@ int filewatch_new(struct loop *loop, void (*changed)(void *context), void *conte
 		(void)filewatch_free(watch);
 		return err_set(err, code, "cannot watch files: %s", err_describe(code));
 	}
+
 	watch->quiet = loop_timer_new(loop, filewatch_on_quiet, watch, err);
 	if (watch->quiet)
 		watch->on_event =
@@ -247,6 +269,7 @@ int filewatch_new(struct loop *loop, void (*changed)(void *context), void *conte
 		(void)filewatch_free(watch);
 		return -ENOMEM;
 	}
+
 	*out = watch;
 	return 0;
 }
@@ -255,10 +278,12 @@ struct filewatch *filewatch_free(struct filewatch *watch)
 {
 	if (!watch)
 		return NULL;
+
 	(void)loop_fd_free(watch->on_event);
 	(void)loop_timer_free(watch->quiet);
 	if (watch->fd >= 0)
 		(void)close(watch->fd);
 	free(watch);
+
 	return NULL;
 }

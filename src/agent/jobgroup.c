@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "doors/queue/cgroup.h"
 
 enum jobgroup_internals {
@@ -44,6 +45,7 @@ static const char *jobgroup_find_mount(const struct jobgroup_places *places)
 		     (uint32_t)info.f_type == (uint32_t)CGROUP2_SUPER_MAGIC))
 			return places->mounts[i];
 	}
+
 	return NULL;
 }
 
@@ -53,19 +55,24 @@ static int jobgroup_own(const struct jobgroup_places *places, char out[JOBGROUP_
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, JOBGROUP_SELF_MAX);
+
 	int result = file_read(places->self, &text, err);
 	if (result < 0)
 		return result;
+
 	const char *line = buf_text(&text);
-	while (line && strncmp(line, "0::/", 4) != 0) {
+	while (line && !text_starts_with(line, "0::/")) {
 		line = strchr(line, '\n');
 		line = line ? line + 1 : NULL;
 	}
+
 	if (!line)
 		return err_set(err, -ENOENT, "'%s' names no group of cgroup v2", places->self);
+
 	size_t length = strcspn(line + 3, "\n");
 	if (length >= JOBGROUP_PATH_MAX)
 		return err_set(err, -ENAMETOOLONG, "the name of this process's cgroup is too long");
+
 	/* "/" alone is the top */
 	(void)snprintf(out, JOBGROUP_PATH_MAX, "%.*s", length > 1 ? (int)length : 0, line + 3);
 	return 0;
@@ -98,6 +105,7 @@ static int jobgroup_make_plain(const struct jobgroup *group, struct err *err)
 	if (access(path, W_OK | X_OK) < 0)
 		return err_set(err, -errno, "cannot use the cgroup '%s': %s", path,
 			       err_describe(-errno));
+
 	return 0;
 }
 
@@ -108,6 +116,7 @@ static int jobgroup_ask(const struct jobgroup *group, const char *mount, const c
 {
 	const struct jobgroup_places *places = group->places;
 	struct stat booted;
+
 	if (!places->booted || stat(places->booted, &booted) < 0 || !S_ISDIR(booted.st_mode))
 		return -ENOENT;
 
@@ -115,6 +124,7 @@ static int jobgroup_ask(const struct jobgroup *group, const char *mount, const c
 	    .mount = mount, .own = own, .supervisor = supervisor, .is_system = group->is_system};
 	for (size_t i = 0; places->runs[i] && !out->systemd_run; i++)
 		out->systemd_run = access(places->runs[i], X_OK) == 0 ? places->runs[i] : NULL;
+
 	return out->systemd_run ? 0 : err_set(err, -ENOENT, "there is no systemd-run");
 }
 
@@ -130,6 +140,7 @@ static int jobgroup_make_scope(struct jobgroup *group, const char *mount, const 
 	if (rc == 0)
 		rc = jobscope_make(&scope, group->path, err);
 	group->is_scope = rc == 0;
+
 	return group->is_scope;
 }
 
@@ -142,9 +153,11 @@ int jobgroup_make(const struct jobgroup_options *options, struct jobgroup *out, 
 	const char *mount = jobgroup_find_mount(group.places);
 	if (!mount)
 		return err_set(err, -ENOENT, "there is no cgroup v2 file system in /sys/fs/cgroup");
+
 	int rc = options->is_system ? 0 : jobgroup_own(group.places, own, err);
 	if (rc < 0)
 		return rc;
+
 	int length = snprintf(group.plain, sizeof(group.plain), "%s%s/sluice-%016" PRIx64, mount,
 			      own, jobgroup_digest(options->state_dir));
 	if (length < 0 || (size_t)length >= sizeof(group.plain))
@@ -156,9 +169,11 @@ int jobgroup_make(const struct jobgroup_options *options, struct jobgroup *out, 
 		*out = group;
 		return 0;
 	}
+
 	rc = jobgroup_make_plain(&group, err);
 	if (rc < 0)
 		return rc;
+
 	memcpy(group.path, group.plain, sizeof(group.path));
 	*out = group;
 	if (why.text[0])
@@ -208,6 +223,7 @@ bool jobgroup_end_scope(const struct agent_paths *paths)
 	const char *mount = jobgroup_find_mount(&jobgroup_real);
 	const struct jobscope_options scope = {.mount = mount, .own = "", .is_system = true};
 	size_t count = 0;
+
 	if (!mount || !paths->is_system || !jobgroup_is_usual(paths->runtime_dir, true) ||
 	    jobscope_path(&scope, path, sizeof(path), NULL) < 0)
 		return false;
@@ -217,6 +233,7 @@ bool jobgroup_end_scope(const struct agent_paths *paths)
 		if (entry->d_type == DT_DIR && entry->d_name[0] != '.' &&
 		    strcmp(entry->d_name, CGROUP_SUPERVISORS) != 0)
 			return false; /* of a job */
+
 	return list && file_path(name, NULL, "%s/%s", path, CGROUP_SUPERVISORS) == 0 &&
 	       cgroup_open(name, &keeper, NULL) == 0 && cgroup_count(&keeper, &count, NULL) == 0 &&
 	       count == 1 && cgroup_kill(&keeper, NULL) == 0;

@@ -38,15 +38,19 @@ static const struct clock jobscope_clock; /* the real one */
 static size_t jobscope_manager(const char *own)
 {
 	static const char begin[] = "user@", end[] = ".service";
+
 	for (const char *at = own; *at == '/';) {
 		size_t length = strcspn(at + 1, "/");
 		const char *stop = at + 1 + length;
+
 		if (length >= sizeof(begin) + sizeof(end) - 2 &&
 		    memcmp(at + 1, begin, sizeof(begin) - 1) == 0 &&
 		    memcmp(stop - (sizeof(end) - 1), end, sizeof(end) - 1) == 0)
 			return (size_t)(stop - own);
+
 		at = stop;
 	}
+
 	return 0;
 }
 
@@ -69,6 +73,7 @@ static bool jobscope_lives(const char *path)
 	char name[FILE_PATH_MAX];
 	struct cgroup_events events;
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, JOBSCOPE_TEXT_MAX);
 	return file_path(name, NULL, "%s/cgroup.events", path) == 0 &&
 	       file_read(name, &text, NULL) == 0 &&
@@ -97,13 +102,18 @@ static int jobscope_start(const struct jobscope_options *options, const char *le
 	    "--description=Jobs of sluice",
 	    "--property=Delegate=yes",
 	    "--property=TasksMax=infinity", /* each job has a limit of its own */
+	    /* At a shutdown it ends after the service, which else would take what systemd does to
+	     * jobs then for their own ends; its successor knows that the machine was rebooted. */
+	    "--property=Before=sluice.service",
 	};
+
 	/* Jobs end before what they write to is unmounted. */
 	static const char *const of_system[] = {"--no-ask-password",
 						"--property=After=local-fs.target",
 						"--property=After=remote-fs.target"};
 	static const char *const of_user[] = {"--user"};
 	const char *const keeper[] = {"--", options->supervisor, "--keep", leaf};
+
 	const char *argv[JOBSCOPE_WORDS_MAX] = {options->systemd_run};
 	size_t count = 1;
 
@@ -112,6 +122,7 @@ static int jobscope_start(const struct jobscope_options *options, const char *le
 		jobscope_words(argv, &count, of_system, array_length(of_system));
 	else
 		jobscope_words(argv, &count, of_user, array_length(of_user));
+
 	jobscope_words(argv, &count, keeper, array_length(keeper)); /* NULL follows */
 
 	const struct child_fd fds[] = {{said_fd, STDERR_FILENO}};
@@ -123,6 +134,7 @@ static int jobscope_start(const struct jobscope_options *options, const char *le
 	    .fd_count = 1,
 	    .new_session = true,
 	};
+
 	return child_spawn(&spec, out, err);
 }
 
@@ -131,6 +143,7 @@ static int jobscope_wait(pid_t pid, int *out_status)
 {
 	static const struct timespec moment = {.tv_nsec = JOBSCOPE_LOOK_NS};
 	uint64_t deadline_ns = clock_now_ns(&jobscope_clock) + JOBSCOPE_PATIENCE_NS;
+
 	for (;;) {
 		pid_t got = waitpid(pid, out_status, WNOHANG);
 		if (got == pid)
@@ -140,8 +153,10 @@ static int jobscope_wait(pid_t pid, int *out_status)
 
 		if (clock_now_ns(&jobscope_clock) >= deadline_ns)
 			break;
+
 		(void)nanosleep(&moment, NULL);
 	}
+
 	(void)kill(-pid, SIGKILL); /* not reaped: the number is its own */
 	(void)waitpid(pid, out_status, 0);
 	return -ETIMEDOUT;
@@ -160,11 +175,14 @@ int jobscope_make(const struct jobscope_options *options, const char *path, stru
 	char leaf[FILE_PATH_MAX], said[JOBSCOPE_SAID_MAX];
 	pid_t pid;
 	int status = 0;
+
 	if (jobscope_lives(path))
 		return 0;
+
 	int rc = file_path(leaf, err, "%s/%s", path, CGROUP_SUPERVISORS);
 	if (rc < 0)
 		return rc;
+
 	_cleanup_close_ int said_fd = memfd_create("systemd-run", MFD_CLOEXEC);
 	if (said_fd < 0)
 		return err_set(err, -errno, "making a file in memory: %s", err_describe(errno));
@@ -172,6 +190,7 @@ int jobscope_make(const struct jobscope_options *options, const char *path, stru
 	rc = jobscope_start(options, leaf, said_fd, &pid, err);
 	if (rc < 0)
 		return err_wrap(err, "asking systemd for '%s'", JOBSCOPE_UNIT);
+
 	rc = jobscope_wait(pid, &status);
 	if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !jobscope_lives(path)))
 		rc = -EIO;

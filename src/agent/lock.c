@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 enum lock_limits {
 	LOCK_NUMBER_MAX = 16,
@@ -33,15 +34,18 @@ static int lock_check_directory(int fd, const char *path, struct err *err)
 	struct stat info;
 	if (fstat(fd, &info) < 0)
 		return err_set(err, -errno, "looking at '%s': %s", path, err_describe(-errno));
+
 	if (info.st_uid != geteuid() && info.st_uid != 0)
 		return err_set(err, -EPERM,
 			       "'%s' belongs to uid %u, not to root or to you: name a directory of "
 			       "your own",
 			       path, (unsigned)info.st_uid);
+
 	if (info.st_mode & (S_IWGRP | S_IWOTH))
 		return err_set(err, -EPERM,
 			       "'%s' can be written by others (mode %04o): chmod it to 0755", path,
 			       (unsigned)(info.st_mode & 07777));
+
 	return 0;
 }
 
@@ -50,10 +54,12 @@ static int lock_open_directory(const char *path, mode_t mode, struct err *err)
 	int result = file_mkdirs(path, mode, err);
 	if (result < 0)
 		return result;
+
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, -errno, "opening the directory '%s': %s", path,
 			       err_describe(-errno));
+
 	result = lock_check_directory(fd, path, err);
 	return result < 0 ? result : take_fd(&fd);
 }
@@ -88,7 +94,7 @@ static bool lock_is_ending(pid_t pid)
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, LOCK_STATM_MAX);
 	(void)snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid); /* always fits */
-	return file_read(path, &text, NULL) == 0 && strncmp(buf_text(&text), "0 ", 2) == 0;
+	return file_read(path, &text, NULL) == 0 && text_starts_with(buf_text(&text), "0 ");
 }
 
 static int lock_wait(int fd, const char *path, struct err *err)
@@ -98,12 +104,15 @@ static int lock_wait(int fd, const char *path, struct err *err)
 			return 0;
 		if (errno != EWOULDBLOCK)
 			return err_set(err, -errno, "locking '%s': %s", path, err_describe(-errno));
+
 		pid_t pid = lock_read_holder(fd);
 		if (pid > 0 && (kill(pid, 0) == 0 || errno == EPERM) && !lock_is_ending(pid))
 			break;
+
 		const struct timespec pause = {.tv_nsec = LOCK_TRY_MS * 1000000L};
 		(void)nanosleep(&pause, NULL);
 	}
+
 	return lock_busy("has", path, lock_read_holder(fd), err);
 }
 
@@ -125,20 +134,26 @@ int agent_lock_take(const struct agent_paths *paths, struct err *err)
 	int result = file_path(path, err, "%s/agent.lock", paths->runtime_dir);
 	if (result < 0)
 		return result;
+
 	_cleanup_close_ int directory = lock_open_runtime(paths, err);
 	if (directory < 0)
 		return directory;
+
 	_cleanup_close_ int fd =
 	    openat(directory, "agent.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_set(err, -errno, "opening '%s': %s", path, err_describe(-errno));
+
 	result = lock_wait(fd, path, err);
 	if (result < 0)
 		return result;
+
 	int length = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+
 	/* Only a help for people: the lock holds without it, on a full disk, too. */
 	if (ftruncate(fd, 0) == 0)
 		(void)!pwrite(fd, text, (size_t)length, 0);
+
 	return take_fd(&fd);
 }
 
@@ -149,6 +164,7 @@ static int lock_mark(int state_fd, bool is_on_demand, struct err *err)
 		(void)unlinkat(state_fd, AGENT_PATHS_ON_DEMAND, 0); /* rarely there */
 		return 0;
 	}
+
 	_cleanup_close_ int fd = openat(state_fd, AGENT_PATHS_ON_DEMAND,
 					O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
@@ -163,6 +179,7 @@ int agent_lock_make_state(const struct agent_paths *paths, bool is_on_demand, st
 	_cleanup_close_ int fd = lock_open_directory(paths->state_dir, mode, err);
 	if (fd < 0)
 		return fd;
+
 	struct stat info;
 	if (fstat(fd, &info) < 0)
 		return err_set(err, -errno, "looking at '%s': %s", paths->state_dir,
@@ -173,6 +190,7 @@ int agent_lock_make_state(const struct agent_paths *paths, bool is_on_demand, st
 	if ((info.st_mode & 07777) != mode && fchmod(fd, mode) < 0)
 		return err_set(err, -errno, "setting the mode of '%s': %s", paths->state_dir,
 			       err_describe(-errno));
+
 	return lock_mark(fd, is_on_demand, err);
 }
 
@@ -183,16 +201,21 @@ int agent_lock_check_socket(const char *socket_path, struct err *err)
 	if (length >= sizeof(address.sun_path))
 		return err_set(err, -ENAMETOOLONG, "the socket's path is too long: '%.64s...'",
 			       socket_path);
+
 	memcpy(address.sun_path, socket_path, length);
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot make a socket: %s", err_describe(-errno));
+
 	bool is_there = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
 	if (!is_there && errno != EAGAIN)
 		return 0; /* what is wrong with the path, binding it says */
+
 	struct ucred peer = {.pid = 0};
 	socklen_t size = sizeof(peer);
+
 	if (is_there)
 		(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+
 	return lock_busy("listens on", socket_path, peer.pid, err);
 }

@@ -9,6 +9,7 @@
 #include "agent/node.h"
 #include "base/check.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "policy/config.h"
 
 #define NODELABELS_WORKLOAD  "nvidia.com/gpu.workload.config"
@@ -22,7 +23,7 @@
  * https://github.com/NVIDIA/mig-parted/blob/main/deployments/container/reconfigure-mig.sh */
 static bool nodelabels_is_paused(const char *value)
 {
-	return strncmp(value, "paused-for-", sizeof("paused-for-") - 1) == 0;
+	return text_starts_with(value, "paused-for-");
 }
 
 static void nodelabels_say(char out[NODELABELS_TEXT_MAX], const char *name, const char *value)
@@ -37,10 +38,12 @@ static bool nodelabels_is_upgrade(const char *state)
 	static const char *const states[] = {"cordon-required", "wait-for-jobs-required",
 					     "pod-deletion-required", "drain-required",
 					     "pod-restart-required"};
+
 	for (size_t i = 0; i < array_length(states); i++) {
 		if (strcmp(state, states[i]) == 0)
 			return true;
 	}
+
 	return false;
 }
 
@@ -48,6 +51,7 @@ void nodelabels_judge(const struct nodelabels_values *values, bool obeys,
 		      struct nodelabels_wish *out)
 {
 	bool no_operands = obeys && strcmp(values->operands, "false") == 0;
+
 	*out = (struct nodelabels_wish){.release = ""};
 	if (strcmp(values->workload, "vm-passthrough") == 0 ||
 	    strcmp(values->workload, "vm-vgpu") == 0) {
@@ -57,10 +61,12 @@ void nodelabels_judge(const struct nodelabels_values *values, bool obeys,
 		nodelabels_say(out->kubelet_off, NODELABELS_OPERANDS, values->operands);
 		nodelabels_say(out->labels_off, NODELABELS_OPERANDS, values->operands);
 	}
+
 	if (!*out->kubelet_off && obeys && strcmp(values->plugin, "false") == 0)
 		nodelabels_say(out->kubelet_off, NODELABELS_PLUGIN, values->plugin);
 	if (!*out->labels_off && obeys && strcmp(values->discovery, "false") == 0)
 		nodelabels_say(out->labels_off, NODELABELS_DISCOVERY, values->discovery);
+
 	if (nodelabels_is_upgrade(values->upgrade))
 		nodelabels_say(out->release, NODELABELS_UPGRADE, values->upgrade);
 	else if (nodelabels_is_paused(values->plugin))
@@ -80,6 +86,7 @@ void nodelabels_set(struct nodelabels *nodelabels, const struct kube_label *labe
 	    {NODELABELS_PLUGIN, values.plugin},	    {NODELABELS_DISCOVERY, values.discovery},
 	    {NODELABELS_UPGRADE, values.upgrade},
 	};
+
 	for (size_t i = 0; i < count; i++) {
 		for (size_t k = 0; k < array_length(places); k++) {
 			if (strcmp(labels[i].name, places[k].name) == 0)
@@ -87,6 +94,7 @@ void nodelabels_set(struct nodelabels *nodelabels, const struct kube_label *labe
 					       labels[i].value);
 		}
 	}
+
 	nodelabels->values = values;
 }
 
@@ -103,6 +111,7 @@ static void nodelabels_release(struct nodelabels *nodelabels, struct node *node,
 	bool wants = *nodelabels->wish.release != '\0';
 	if (wants == nodelabels->is_upgrading)
 		return;
+
 	nodelabels->is_upgrading = wants;
 	log_write(log, LOG_LEVEL_NOTICE, NULL, "%s%s",
 		  wants ? nodelabels->wish.release
@@ -116,8 +125,10 @@ static void nodelabels_hold(const struct nodelabels *nodelabels, const struct no
 {
 	const char *why = nodelabels->wish.release;
 	bool is_released = node_released_until_ns(node) != 0;
+
 	if (nodelabels->is_by_signal && !nodelabels->is_upgrading)
 		why = "the driver is let go, as SIGUSR2 has asked for";
+
 	if (*nodelabels->wish.kubelet_off)
 		door_kubelet_hold(kubelet, DOOR_KUBELET_SHUT, nodelabels->wish.kubelet_off);
 	else if (is_released && (nodelabels->is_upgrading || nodelabels->is_by_signal))
@@ -131,6 +142,7 @@ bool nodelabels_apply(struct nodelabels *nodelabels, struct node *node,
 {
 	struct nodelabels_wish before = nodelabels->wish;
 	bool obeys = node_config(node)->deploy_labels == CONFIG_DEPLOY_OBEY;
+
 	nodelabels_judge(&nodelabels->values, obeys, &nodelabels->wish);
 	bool is_new = strcmp(before.kubelet_off, nodelabels->wish.kubelet_off) != 0;
 	if (is_new)
@@ -139,10 +151,12 @@ bool nodelabels_apply(struct nodelabels *nodelabels, struct node *node,
 							: "the node's labels allow it",
 			  *nodelabels->wish.kubelet_off ? ": nothing is handed out to the kubelet"
 							: ": devices go to the kubelet again");
+
 	nodelabels_release(nodelabels, node, log);
 	if (node_released_until_ns(node) == 0)
 		nodelabels->is_by_signal = false;
 	if (kubelet)
 		nodelabels_hold(nodelabels, node, kubelet);
+
 	return is_new;
 }

@@ -15,27 +15,33 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 static int notify_connect(const char *name, int *out_fd, struct err *err)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	size_t length = strlen(name);
-	if (strncmp(name, "vsock:", 6) == 0)
+
+	if (text_starts_with(name, "vsock:"))
 		return err_set(err, -EAFNOSUPPORT,
 			       "NOTIFY_SOCKET is '%s': only unix sockets are known here", name);
 	if ((name[0] != '/' && name[0] != '@') || length < 2 || length >= sizeof(address.sun_path))
 		return err_set(err, -EINVAL, "NOTIFY_SOCKET is no path of a socket: '%.108s'",
 			       name);
+
 	memcpy(address.sun_path, name, length);
 	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
+
 	if (name[0] == '@')
 		address.sun_path[0] = '\0'; /* abstract: its length says where the name ends */
 	else
 		size++;
+
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || connect(fd, (const struct sockaddr *)&address, size) < 0)
 		return err_set(err, -errno, "cannot reach the service manager at '%s': %s", name,
 			       err_describe(-errno));
+
 	*out_fd = take_fd(&fd);
 	return 0;
 }
@@ -43,6 +49,7 @@ static int notify_connect(const char *name, int *out_fd, struct err *err)
 int notify_init(struct notify *out, const struct notify_environment *environment, struct err *err)
 {
 	uint64_t usec = 0, pid = 0;
+
 	*out = NOTIFY_NONE;
 	if (!environment->socket || !*environment->socket)
 		return 0;
@@ -50,13 +57,16 @@ int notify_init(struct notify *out, const struct notify_environment *environment
 	    parse_u64(environment->watchdog_usec, 1, UINT64_MAX / 1000, &usec) < 0)
 		return err_set(err, -EINVAL, "WATCHDOG_USEC is no number: '%.32s'",
 			       environment->watchdog_usec);
+
 	if (environment->watchdog_pid &&
 	    parse_u64(environment->watchdog_pid, 1, INT32_MAX, &pid) < 0)
 		return err_set(err, -EINVAL, "WATCHDOG_PID is no process: '%.32s'",
 			       environment->watchdog_pid);
+
 	int result = notify_connect(environment->socket, &out->fd, err);
 	if (result == 0 && (pid == 0 || pid == (uint64_t)getpid()))
 		out->watchdog_ns = usec * CLOCK_NS_PER_US;
+
 	return result;
 }
 
@@ -68,9 +78,11 @@ int notify_take_environment(struct notify *out, struct err *err)
 	    .watchdog_pid = getenv("WATCHDOG_PID"),
 	};
 	int result = notify_init(out, &environment, err);
+
 	(void)unsetenv("NOTIFY_SOCKET");
 	(void)unsetenv("WATCHDOG_USEC");
 	(void)unsetenv("WATCHDOG_PID");
+
 	return result;
 }
 

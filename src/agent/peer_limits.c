@@ -64,6 +64,7 @@ static bool limit_value(const char **at, const char *end, uint64_t *out)
 		*out = UINT64_MAX;
 		return true;
 	}
+
 	return parse_u64_span(word, length, 0, UINT64_MAX, out) == 0;
 }
 
@@ -72,13 +73,16 @@ static bool limit_line(const char *line, const char *end, struct spec_limit *out
 	for (uint32_t i = 0; i < SPEC_LIMITS_MAX; i++) {
 		size_t length = strlen(limit_names[i]);
 		const char *at = line + length;
+
 		if ((size_t)(end - line) <= length || memcmp(line, limit_names[i], length) != 0 ||
 		    *at != ' ')
 			continue;
+
 		out->resource = i;
 		return limit_value(&at, end, &out->soft) && limit_value(&at, end, &out->hard) &&
 		       out->soft <= out->hard;
 	}
+
 	return false;
 }
 
@@ -96,6 +100,7 @@ int peer_limits_parse(const char *text, size_t length, struct spec_limit out[SPE
 			found[limit.resource] = limit;
 			has[limit.resource] = true;
 		}
+
 		at = stop < end ? stop + 1 : end;
 	}
 
@@ -103,6 +108,7 @@ int peer_limits_parse(const char *text, size_t length, struct spec_limit out[SPE
 		if (!has[i])
 			return err_set(err, -EINVAL, "no line '%s' that is understood",
 				       limit_names[i]);
+
 	memcpy(out, found, sizeof(found));
 	return 0;
 }
@@ -128,6 +134,7 @@ static int limits_read_file(int process_fd, const char *name, struct buf *out)
 		if (length > 0 && buf_add(out, piece, (size_t)length) < 0)
 			return -EFBIG;
 	}
+
 	return length < 0 ? -errno : 0;
 }
 
@@ -139,6 +146,7 @@ static int limits_check_user(const struct peer_process *peer, int process_fd, st
 	uint64_t uid;
 	const char *real, *effective;
 	size_t length;
+
 	buf_init(&text, PEER_LIMITS_TEXT_MAX);
 	if (limits_read_file(process_fd, "status", &text) < 0)
 		return limits_gone(peer, err);
@@ -147,19 +155,31 @@ static int limits_check_user(const struct peer_process *peer, int process_fd, st
 	if (!line)
 		return err_set(err, -EINVAL, "'/proc/%ld/status' does not say whose it is",
 			       (long)peer->pid);
+
 	real = line + strlen("\nUid:\t");
 	effective = real + strcspn(real, "\t\n") + 1;
 	length = strcspn(effective, "\t\n");
 	if (parse_u64_span(effective, length, 0, UINT32_MAX, &uid) < 0 || uid != peer->uid)
 		return err_set(err, -EPERM, "process %ld, which asks, has another user by now",
 			       (long)peer->pid);
+
 	return 0;
 }
 
 static bool limits_has_ended(const struct peer_process *peer)
 {
 	struct pollfd wait = {.fd = peer->pidfd, .events = POLLIN};
-	return peer->pidfd >= 0 && poll(&wait, 1, 0) != 0; /* also when that cannot be asked */
+	int rc;
+
+	if (peer->pidfd < 0)
+		return false;
+
+	/* Does not wait, and yet is interrupted: by SIGCHLD of a job that has ended. */
+	do
+		rc = poll(&wait, 1, 0);
+	while (rc < 0 && errno == EINTR);
+
+	return rc != 0; /* also when that cannot be asked */
 }
 
 static int limits_of_file(const struct peer_process *peer, int process_fd,
@@ -167,6 +187,7 @@ static int limits_of_file(const struct peer_process *peer, int process_fd,
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, PEER_LIMITS_TEXT_MAX);
+
 	int rc = limits_read_file(process_fd, "limits", &text);
 	if (rc < 0)
 		return rc == -ESRCH || rc == -ENOENT ? limits_gone(peer, err)
@@ -190,15 +211,18 @@ static int limits_ask(const struct peer_process *peer, int process_fd,
 		if (prlimit(peer->pid, (__rlimit_resource_t)i, NULL, &limit) < 0) {
 			if (errno == EPERM) /* another user's, and we lack CAP_SYS_RESOURCE */
 				return limits_of_file(peer, process_fd, out, err);
+
 			return errno == ESRCH
 				   ? limits_gone(peer, err)
 				   : err_set(err, -errno, "the limits of process %ld: %s",
 					     (long)peer->pid, err_describe(errno));
 		}
+
 		out[i] = (struct spec_limit){.resource = i,
 					     .soft = limits_value(limit.rlim_cur),
 					     .hard = limits_value(limit.rlim_max)};
 	}
+
 	return 0;
 }
 
@@ -210,6 +234,7 @@ int peer_limits_read(const struct peer_process *peer, struct spec_limit out[SPEC
 
 	for (uint32_t i = 0; i < SPEC_LIMITS_MAX; i++)
 		found[i] = (struct spec_limit){i, UINT64_MAX, UINT64_MAX};
+
 	if (peer->pid <= 0 && peer->uid != 0)
 		return err_set(
 		    err, -EPERM,
@@ -223,15 +248,18 @@ int peer_limits_read(const struct peer_process *peer, struct spec_limit out[SPEC
 		/* It had its number when the directory was opened, if it has not ended since. */
 		if (fd < 0 || limits_has_ended(peer))
 			return limits_gone(peer, err);
+
 		int rc = limits_check_user(peer, fd, err);
 		if (rc == 0)
 			rc = limits_ask(peer, fd, found, err);
+
 		/* And had it while they were read, for it is there now. */
 		if (rc == 0)
 			rc = limits_check_user(peer, fd, err);
 		if (rc < 0)
 			return rc;
 	}
+
 	memcpy(out, found, sizeof(found));
 	return 0;
 }
@@ -245,9 +273,11 @@ int peer_limits_lower(struct spec_limit limits[SPEC_LIMITS_MAX], const struct sp
 		if (wanted[i].resource >= SPEC_LIMITS_MAX)
 			return err_set(err, -EINVAL, "there is no resource limit %u",
 				       wanted[i].resource);
+
 		struct spec_limit *limit = &limits[wanted[i].resource];
 		if (wanted[i].hard < limit->hard)
 			limit->hard = wanted[i].hard;
+
 		/* The soft one may also be higher, as its own process could have it. */
 		if (!has[limit->resource] || wanted[i].soft < limit->soft)
 			limit->soft = wanted[i].soft;
@@ -255,5 +285,6 @@ int peer_limits_lower(struct spec_limit limits[SPEC_LIMITS_MAX], const struct sp
 			limit->soft = limit->hard;
 		has[limit->resource] = true;
 	}
+
 	return 0;
 }

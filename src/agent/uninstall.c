@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/enforce.h"
 #include "agent/uninstall.h"
+
+#include "agent/enforce.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -20,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "doors/cdi/keep.h"
 #include "doors/labels/feature_file.h"
 #include "doors/validations/ready_files.h"
@@ -65,6 +67,7 @@ static int uninstall_check_jobs(const char *state_dir, struct err *err)
 	char path[FILE_PATH_MAX];
 	int rc = file_path(path, err, "%s/j", state_dir);
 	_cleanup_closedir_ DIR *jobs = rc == 0 ? opendir(path) : NULL;
+
 	for (const struct dirent *entry; rc == 0 && jobs && (entry = readdir(jobs));) {
 		char lock[FILE_PATH_MAX];
 		if (entry->d_name[0] != '.' &&
@@ -74,6 +77,7 @@ static int uninstall_check_jobs(const char *state_dir, struct err *err)
 				     "job %s runs: end it first ('sluice cancel', with an agent)",
 				     entry->d_name);
 	}
+
 	return rc;
 }
 
@@ -87,8 +91,10 @@ static int uninstall_lock(const struct uninstall_options *options, int *out_agen
 	int rc = agent_lock_check_socket(paths->socket, err);
 	if (rc == 0)
 		rc = file_path(path, err, "%s/queue.lock", paths->state_dir);
+
 	if (rc < 0)
 		return rc;
+
 	*out_state = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	if (*out_state >= 0 && flock(*out_state, LOCK_EX | LOCK_NB) < 0)
 		return err_set(err, -EBUSY, "an agent runs with the state in '%s': end it first",
@@ -96,6 +102,7 @@ static int uninstall_lock(const struct uninstall_options *options, int *out_agen
 	if (options->purges)
 		rc = uninstall_check_jobs(paths->state_dir, err);
 	*out_agent = rc < 0 ? rc : agent_lock_take(paths, err);
+
 	return *out_agent < 0 ? *out_agent : 0;
 }
 
@@ -112,13 +119,16 @@ static void uninstall_validations(struct uninstall *job)
 	int rc = file_path(path, &why, "%s/" READY_RECORD_NAME, options->paths->state_dir);
 	if (rc == 0)
 		rc = ready_files_run(&wish, &report, &why);
+
 	if (rc < 0 && rc != -ELOOP && rc != -ENOTDIR) {
 		uninstall_fail(job, rc, &why);
 		return;
 	}
+
 	if (rc == 0 && report.removed > 0)
 		uninstall_tell(job, "removed: %u validation file%s in '%s" READY_DIRECTORY "'",
 			       report.removed, report.removed == 1 ? "" : "s", options->root);
+
 	(void)unlink(path); /* it may never have been there */
 }
 
@@ -133,6 +143,7 @@ static void uninstall_nodes(struct uninstall *job)
 	if (rc == 0)
 		rc = file_path(wish.memory, &why, "%s/" ENFORCE_MEMORY_NAME,
 			       options->paths->state_dir);
+
 	if (rc == 0)
 		rc = enforce_run(&wish, &report, &why);
 	if (rc < 0)
@@ -148,14 +159,18 @@ static void uninstall_labels(struct uninstall *job)
 	char path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf text;
 	struct err why = {0};
+
 	buf_init(&text, FILE_PATH_MAX + sizeof(file));
 	if (file_path(path, NULL, "%s/labels", job->options->paths->state_dir) < 0 ||
 	    file_read(path, &text, NULL) < 0 || text.length == 0)
 		return;
+
 	text.data[strcspn(text.data, "\n")] = '\0';
 	const char *named = text.data + sizeof(file) - 1;
+
 	if (strcmp(text.data, "direct") == 0 && job->options->withdraws)
 		return;
+
 	if (strncmp(text.data, "file /", sizeof(file)) != 0) {
 		uninstall_tell(job,
 			       "not removed: labels that were published through the cluster's API "
@@ -163,14 +178,17 @@ static void uninstall_labels(struct uninstall *job)
 			       text.data);
 		return; /* the note stays with them: another agent may take them away */
 	}
+
 	if (file_exists(named)) {
 		int rc = feature_file_remove(named, &why);
 		if (rc < 0) {
 			uninstall_fail(job, rc, &why);
 			return;
 		}
+
 		uninstall_tell(job, "removed: '%s'", named);
 	}
+
 	(void)unlink(path);
 }
 
@@ -197,7 +215,7 @@ static bool uninstall_is_specification(int directory, const char *name)
 	static const char begin[] = "sluice", end[] = ".json";
 	size_t length = strlen(name);
 	struct stat status;
-	return strncmp(name, begin, sizeof(begin) - 1) == 0 && length > sizeof(end) - 1 &&
+	return text_starts_with(name, begin) && length > sizeof(end) - 1 &&
 	       strcmp(name + length - (sizeof(end) - 1), end) == 0 &&
 	       fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       S_ISREG(status.st_mode) && status.st_uid == geteuid();
@@ -209,8 +227,10 @@ static void uninstall_cdi(struct uninstall *job)
 {
 	char path[FILE_PATH_MAX];
 	struct err why = {0};
+
 	if (file_path(path, NULL, "%s" KEEP_DIRECTORY, job->options->root) < 0)
 		return;
+
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	_cleanup_closedir_ DIR *entries = fd < 0 ? NULL : fdopendir(fd);
 	if (!entries) {
@@ -218,6 +238,7 @@ static void uninstall_cdi(struct uninstall *job)
 			(void)close(fd);
 		return; /* there is none of ours in it */
 	}
+
 	for (const struct dirent *entry; (entry = readdir(entries));) {
 		if (!uninstall_is_specification(dirfd(entries), entry->d_name))
 			continue;
@@ -225,11 +246,13 @@ static void uninstall_cdi(struct uninstall *job)
 			uninstall_tell(job, "removed: '%s/%s'", path, entry->d_name);
 			continue;
 		}
+
 		int code = -errno;
 		(void)err_set(&why, code, "cannot remove '%s/%s': %s", path, entry->d_name,
 			      err_describe(code));
 		uninstall_fail(job, code, &why);
 	}
+
 	(void)unlinkat(dirfd(entries), KEEP_LOCK, 0); /* it may not be there */
 }
 
@@ -238,27 +261,33 @@ static int uninstall_empty(int directory, int depth)
 {
 	DIR *entries = fdopendir(directory);
 	int result = entries ? 0 : -errno;
+
 	if (!entries) {
 		(void)close(directory);
 		return result;
 	}
+
 	for (const struct dirent *entry; (entry = readdir(entries));) {
 		const char *name = entry->d_name;
 		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 			continue;
+
 		int inner =
 		    openat(dirfd(entries), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		bool is_directory = inner >= 0;
 		int rc = is_directory && depth == 0 ? -ELOOP : 0;
+
 		if (is_directory && rc < 0)
 			(void)close(inner);
 		else if (is_directory)
 			rc = uninstall_empty(inner, depth - 1);
+
 		if (rc == 0 && unlinkat(dirfd(entries), name, is_directory ? AT_REMOVEDIR : 0) < 0)
 			rc = -errno;
 		if (result == 0)
 			result = rc;
 	}
+
 	(void)closedir(entries);
 	return result;
 }
@@ -272,6 +301,7 @@ static void uninstall_state(struct uninstall *job)
 	int rc = fd >= 0 ? uninstall_empty(fd, UNINSTALL_DEPTH_MAX) : -errno;
 	if (rc == -ENOENT)
 		return;
+
 	(void)err_set(&why, rc, "cannot empty '%s': %s", path, err_describe(rc));
 	if (rc < 0)
 		uninstall_fail(job, rc, &why);
@@ -287,6 +317,7 @@ int uninstall_run(const struct uninstall_options *options, struct err *err)
 	int rc = uninstall_lock(options, &agent, &state, err);
 	if (rc < 0)
 		return rc;
+
 	if (jobgroup_end_scope(options->paths))
 		uninstall_tell(&job, "ended: '" JOBSCOPE_UNIT "' of systemd, in which no job was");
 	uninstall_nodes(&job);
@@ -294,7 +325,9 @@ int uninstall_run(const struct uninstall_options *options, struct err *err)
 	uninstall_labels(&job);
 	uninstall_cdi(&job);
 	uninstall_sockets(&job);
+
 	if (options->purges)
 		uninstall_state(&job);
+
 	return job.result;
 }

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 /* A release that is longer names no kernel. */
 enum { BUILDNEEDS_RELEASE_MAX = 128 };
@@ -48,19 +49,25 @@ static bool buildneeds_version_at(const char *text, size_t length, struct buildn
 {
 	size_t digits = 0, end;
 	uint64_t major;
+
 	while (digits < length && isdigit((unsigned char)text[digits]))
 		digits++;
+
 	if (digits == 0 || digits + 1 >= length || text[digits] != '.' ||
 	    !isdigit((unsigned char)text[digits + 1]) ||
 	    parse_u64_span(text, digits, 1, 999, &major) < 0)
 		return false;
+
 	for (end = digits; end < length && (text[end] == '.' || isdigit((unsigned char)text[end]));)
 		end++;
+
 	if (end >= sizeof(out->version))
 		return false;
+
 	memcpy(out->version, text, end);
 	out->version[end] = '\0';
 	out->major = (uint32_t)major;
+
 	return true;
 }
 
@@ -81,12 +88,15 @@ int buildneeds_compiler_parse(const char *text, size_t length, struct buildneeds
 	/* Before the compiler stands who built it and where: "(mockbuild@gcc.example)". */
 	const char *end = text + length, *at = buildneeds_find_compiler(text, length, "gcc");
 	struct buildneeds_compiler compiler = {.is_gcc = at != NULL};
+
 	if (!at)
 		at = buildneeds_find_compiler(text, length, "clang");
 	if (!at)
 		return -EINVAL;
+
 	for (; at < end; at++) {
 		bool is_first = at[-1] == ' ' || at[-1] == '(';
+
 		if (*at == '#')
 			break; /* the build's own number: no compiler stands behind it */
 		if (is_first && buildneeds_version_at(at, (size_t)(end - at), &compiler)) {
@@ -94,6 +104,7 @@ int buildneeds_compiler_parse(const char *text, size_t length, struct buildneeds
 			return 0;
 		}
 	}
+
 	return -EINVAL;
 }
 
@@ -122,32 +133,41 @@ int buildneeds_list_parse(const char *text, size_t length, struct buildneeds_lis
 			  struct err *err)
 {
 	size_t lines = 0, capacity;
+
 	*out = (struct buildneeds_list){.text = NULL};
 	if (length > BUILDNEEDS_TEXT_MAX || memchr(text, '\0', length))
 		return err_set(err, -EBADMSG, "the list of packages is too long, or none");
+
 	for (size_t i = 0; i < length; i++)
 		lines += text[i] == '\n';
+
 	if (lines > BUILDNEEDS_PACKAGES_MAX)
 		return err_set(err, -E2BIG, "more than %d packages match", BUILDNEEDS_PACKAGES_MAX);
+
 	capacity = lines + 1;
 	out->text = strndup(text, length);
 	out->packages = calloc(capacity, sizeof(*out->packages));
 	if (!out->text || !out->packages)
 		return err_set(err, -ENOMEM, "out of memory for a list of packages");
+
 	char *rest = out->text, *line;
+
 	while ((line = strsep(&rest, "\n"))) {
 		char *fields[3];
 		if (!rest || !buildneeds_cut(line, fields))
 			break; /* the last line ends in one as well */
+
 		if (strcmp(fields[0], "end") == 0) {
 			(void)snprintf(out->kind, sizeof(out->kind), "%s", fields[1]);
 			if (parse_u64(fields[2], 0, UINT64_MAX, &out->total) < 0 || *rest)
 				break;
 			return 0;
 		}
+
 		out->packages[out->count++] =
 		    (struct buildneeds_package){fields[0], fields[1], fields[2]};
 	}
+
 	return err_set(err, -EBADMSG, "the list of packages has no end, or a line that is none");
 }
 
@@ -177,6 +197,7 @@ static const struct buildneeds_package *buildneeds_next(const struct buildneeds_
 							size_t *at)
 {
 	size_t left = *at;
+
 	for (size_t i = 0; i < question->list_count; i++) {
 		const struct buildneeds_list *list = &question->lists[i];
 		for (; left < list->count; left++) {
@@ -184,8 +205,10 @@ static const struct buildneeds_package *buildneeds_next(const struct buildneeds_
 			if (buildneeds_fits_arch(question, &list->packages[left]))
 				return &list->packages[left];
 		}
+
 		left -= list->count;
 	}
+
 	return NULL;
 }
 
@@ -244,17 +267,22 @@ static void buildneeds_add_other(struct buildneeds_others *others,
 				 const struct buildneeds_package *package)
 {
 	size_t at = 0;
+
 	while (at < BUILDNEEDS_SHOWN_MAX && others->best[at]) {
 		int order = buildneeds_compare(package, others->best[at]);
 		if (order == 0)
 			return; /* the same in another repository */
 		if (order > 0)
 			break;
+
 		at++;
 	}
+
 	others->count++;
+
 	for (size_t i = BUILDNEEDS_SHOWN_MAX - 1; i > at && at < BUILDNEEDS_SHOWN_MAX; i--)
 		others->best[i] = others->best[i - 1];
+
 	if (at < BUILDNEEDS_SHOWN_MAX)
 		others->best[at] = package;
 }
@@ -263,6 +291,7 @@ static void buildneeds_show_others(const struct buildneeds_others *others, bool 
 				   struct buildneeds_result *result)
 {
 	size_t length = 0, shown = 0;
+
 	for (; shown < BUILDNEEDS_SHOWN_MAX && others->best[shown]; shown++) {
 		const struct buildneeds_package *package = others->best[shown];
 		length +=
@@ -270,6 +299,7 @@ static void buildneeds_show_others(const struct buildneeds_others *others, bool 
 				     "%s%.60s%s%.36s", shown > 0 ? ", " : "", package->name,
 				     with_version ? "-" : "", with_version ? package->version : "");
 	}
+
 	if (others->count > shown)
 		(void)snprintf(result->there + length, sizeof(result->there) - length,
 			       " and %zu more", others->count - shown);
@@ -282,6 +312,7 @@ static void buildneeds_want_version(struct buildneeds_question *question, const 
 	struct buildneeds_result *result = buildneeds_ask(question, "%s-%s", name, version);
 	struct buildneeds_others others = {.count = 0};
 	const struct buildneeds_package *package;
+
 	for (size_t at = 0; (package = buildneeds_next(question, &at));) {
 		if (strcmp(package->name, name) != 0 &&
 		    (!other_name || strcmp(package->name, other_name) != 0))
@@ -290,8 +321,10 @@ static void buildneeds_want_version(struct buildneeds_question *question, const 
 			buildneeds_found(result, package, true);
 			return;
 		}
+
 		buildneeds_add_other(&others, package);
 	}
+
 	buildneeds_show_others(&others, true, result);
 }
 
@@ -302,27 +335,33 @@ static void buildneeds_want_gcc(struct buildneeds_question *question, bool is_su
 	struct buildneeds_others others = {.count = 0};
 	const struct buildneeds_package *package;
 	char suffixed[32];
+
 	if (compiler->major != 0 && !compiler->is_gcc)
 		return; /* built by clang: what a module needs then is not known here */
+
 	(void)snprintf(suffixed, sizeof(suffixed), "gcc-%u", compiler->major);
 	struct buildneeds_result *result =
 	    compiler->major == 0
 		? buildneeds_ask(question, "gcc")
 		: buildneeds_ask(question, is_suffixed ? "gcc-%u" : "gcc %u", compiler->major);
 	result->is_optional = is_suffixed;
+
 	for (size_t at = 0; (package = buildneeds_next(question, &at));) {
 		bool is_plain = strcmp(package->name, "gcc") == 0;
 		if (!is_plain && (!is_suffixed || strspn(package->name + 4, "0123456789") !=
 						      strlen(package->name + 4)))
 			continue; /* gcc-12-base */
+
 		if (compiler->major == 0 || strcmp(package->name, suffixed) == 0 ||
 		    (is_plain && buildneeds_has_major(package->version, compiler->major))) {
 			buildneeds_found(result, package, true);
 			return;
 		}
-		if (is_plain || strncmp(package->name, "gcc-", 4) == 0)
+
+		if (is_plain || text_starts_with(package->name, "gcc-"))
 			buildneeds_add_other(&others, package);
 	}
+
 	buildneeds_show_others(&others, true, result);
 }
 
@@ -332,12 +371,15 @@ static void buildneeds_want_libelf(struct buildneeds_question *question)
 	const struct buildneeds_package *library = NULL, *headers = NULL, *a, *b;
 	struct buildneeds_result *result = buildneeds_ask(question, "elfutils-libelf");
 	struct buildneeds_result *devel = buildneeds_ask(question, "elfutils-libelf-devel");
+
 	for (size_t at = 0; (a = buildneeds_next(question, &at));) {
 		if (strcmp(a->name, "elfutils-libelf-devel") == 0 && !headers)
 			headers = a;
 		if (strcmp(a->name, "elfutils-libelf") != 0 || devel->is_there)
 			continue;
+
 		library = a;
+
 		for (size_t other = 0; (b = buildneeds_next(question, &other));)
 			if (strcmp(b->name, "elfutils-libelf-devel") == 0 &&
 			    strcmp(a->version, b->version) == 0) {
@@ -345,6 +387,7 @@ static void buildneeds_want_libelf(struct buildneeds_question *question)
 				break;
 			}
 	}
+
 	if (library)
 		buildneeds_found(result, library, true);
 	if (devel->is_there)
@@ -360,6 +403,7 @@ static void buildneeds_judge_rpm(struct buildneeds_question *question)
 {
 	char version[BUILDNEEDS_RELEASE_MAX], arch[32], name[80], core[80];
 	char flavour[32] = "";
+
 	/* "5.14.0-427.13.1.el9_4.x86_64+rt": version and release, machine, flavour. */
 	(void)snprintf(version, sizeof(version), "%s", question->kernel->release);
 	char *plus = strrchr(version, '+');
@@ -367,6 +411,7 @@ static void buildneeds_judge_rpm(struct buildneeds_question *question)
 		(void)snprintf(flavour, sizeof(flavour), "-%.30s", plus + 1);
 		*plus = '\0';
 	}
+
 	(void)snprintf(arch, sizeof(arch), ".%.30s", question->kernel->machine);
 	size_t length = strlen(version), end = strlen(arch);
 	if (length > end && strcmp(version + length - end, arch) == 0)
@@ -400,19 +445,22 @@ static void buildneeds_want_name(struct buildneeds_question *question, const cha
 	struct buildneeds_others others = {.count = 0};
 	const struct buildneeds_package *package;
 	char other[BUILDNEEDS_NAME_MAX] = "";
+
 	if (other_stem)
 		(void)snprintf(other, sizeof(other), "%s%s", other_stem, release);
+
 	for (size_t at = 0; (package = buildneeds_next(question, &at));) {
 		const char *name = package->name;
 		if (strcmp(name, result->wanted) == 0 || strcmp(name, other) == 0) {
 			buildneeds_found(result, package, true);
 			return;
 		}
-		if (strncmp(name, stem, strlen(stem)) == 0 &&
-		    isdigit((unsigned char)name[strlen(stem)]) &&
+
+		if (text_starts_with(name, stem) && isdigit((unsigned char)name[strlen(stem)]) &&
 		    strcmp(buildneeds_flavour(name + strlen(stem)), flavour) == 0)
 			buildneeds_add_other(&others, package);
 	}
+
 	buildneeds_show_others(&others, false, result);
 }
 
@@ -422,6 +470,7 @@ uint32_t buildneeds_judge(const struct buildneeds_kernel *kernel,
 {
 	struct buildneeds_question question = {
 	    .kernel = kernel, .lists = lists, .list_count = list_count, .out = out};
+
 	switch (kernel->system) {
 	case BUILDNEEDS_RHEL:
 		buildneeds_judge_rpm(&question);
@@ -439,5 +488,6 @@ uint32_t buildneeds_judge(const struct buildneeds_kernel *kernel,
 	default:
 		break;
 	}
+
 	return question.count;
 }

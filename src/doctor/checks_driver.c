@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "doctor/doctor.h"
 #include "doctor/facts.h"
 #include "doctor/holders.h"
@@ -23,15 +24,18 @@ enum driver_check_limits {
 void check_driver_loaded(struct doctor *doctor)
 {
 	const struct doctor_facts *facts = &doctor->facts;
+
 	if (doctor_is_passed_through(doctor)) {
 		doctor_skip(doctor, "all GPUs are passed through to virtual machines");
 		return;
 	}
+
 	if (facts->module_version[0] != '\0') {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "kernel module nvidia"), "version %s",
 			     facts->module_version);
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_FAIL, "kernel module nvidia");
 	doctor_need(doctor_found(finding, "that it is not loaded"), "it loaded");
 	doctor_do(finding, "modprobe nvidia\n"
@@ -86,19 +90,23 @@ static void take_library(struct doctor *doctor, const char *root, const char *di
 	    file_path(path, NULL, "%s%s/%s", root, directory, name) < 0 ||
 	    !rootfs_exists(&doctor->rootfs, path))
 		return;
+
 	/* Without /proc it is not known where a link leads. */
 	const char *version =
 	    rootfs_real(&doctor->rootfs, path, real) == 0 ? strstr(real, ".so.") : NULL;
 	version = version ? version + strlen(".so.") : "";
+
 	/* "libcuda.so.1" is a file itself where a container's toolkit has put it. */
 	if (!strchr(version, '.') || strlen(version) >= GPU_VERSION_MAX ||
 	    strlen(real) >= sizeof(out->items[0].path)) {
 		out->has_untold = true;
 		return;
 	}
+
 	for (size_t i = 0; i < out->count; i++)
 		if (strcmp(out->items[i].path, real) == 0)
 			return;
+
 	struct library *library = &out->items[out->count++];
 	(void)snprintf(library->path, sizeof(library->path), "%s", real);
 	(void)snprintf(library->version, sizeof(library->version), "%s", version);
@@ -120,6 +128,7 @@ static void report_mismatch(struct doctor *doctor, const struct libraries *libra
 {
 	const char *module = doctor->facts.module_version;
 	const struct library *wrong = NULL, *right = NULL;
+
 	for (size_t i = libraries->count; i-- > 0;) {
 		const struct library *library = &libraries->items[i];
 		if (strcmp(library->version, module) == 0)
@@ -127,12 +136,15 @@ static void report_mismatch(struct doctor *doctor, const struct libraries *libra
 		else
 			wrong = library;
 	}
+
 	if (!wrong) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "driver's libraries"),
 			     "version %s, as the module", module);
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_FAIL, "driver's libraries");
+
 	if (right) {
 		doctor_found(finding, "two installations: %s beside %s, which is the module's",
 			     wrong->path, right->path);
@@ -141,8 +153,10 @@ static void report_mismatch(struct doctor *doctor, const struct libraries *libra
 			  "remove the driver that %s belongs to (dpkg -S %s; rpm -qf %s)\n"
 			  "ldconfig",
 			  wrong->path, wrong->path, wrong->path);
+
 		return;
 	}
+
 	doctor_found(finding, "version %s in %s, and the kernel module %s", wrong->version,
 		     wrong->path, module);
 	doctor_need(finding, "both of one version");
@@ -154,18 +168,22 @@ static void report_mismatch(struct doctor *doctor, const struct libraries *libra
 void check_driver_match(struct doctor *doctor)
 {
 	struct libraries libraries = {.count = 0};
+
 	if (is_unloaded(doctor))
 		return;
+
 	find_libraries(doctor, &libraries);
 	if (libraries.count > 0) {
 		report_mismatch(doctor, &libraries);
 		return;
 	}
+
 	if (libraries.has_untold) {
 		doctor_found(doctor_add(doctor, DOCTOR_UNKNOWN, "driver's libraries"),
 			     "files whose names do not tell the version");
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_FAIL, "driver's libraries");
 	doctor_need(doctor_found(finding, "neither libnvidia-ml.so.1 nor libcuda.so.1"),
 		    "those of version %s", doctor->facts.module_version);
@@ -178,8 +196,10 @@ void check_driver_modules(struct doctor *doctor)
 {
 	static const char *const optional[] = {"nvidia_modeset", "nvidia_drm"};
 	char path[FILE_PATH_MAX];
+
 	if (is_unloaded(doctor))
 		return;
+
 	if (!rootfs_exists(&doctor->rootfs, "/sys/module/nvidia_uvm")) {
 		struct doctor_finding *finding =
 		    doctor_add(doctor, DOCTOR_FAIL, "kernel module nvidia_uvm");
@@ -189,6 +209,7 @@ void check_driver_modules(struct doctor *doctor)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "kernel module nvidia_uvm"),
 			     "it loaded");
 	}
+
 	for (size_t i = 0; i < array_length(optional); i++)
 		if (file_path(path, NULL, "/sys/module/%s", optional[i]) == 0 &&
 		    !rootfs_exists(&doctor->rootfs, path))
@@ -209,21 +230,26 @@ enum generation_ids {
 void check_driver_flavour(struct doctor *doctor)
 {
 	const struct doctor_facts *facts = &doctor->facts;
+
 	if (is_unloaded(doctor))
 		return;
 	if (facts->proc_version[0] == '\0') {
 		doctor_unreadable(doctor, "/proc/driver/nvidia/version", -ENOENT);
 		return;
 	}
+
 	bool is_open = strstr(facts->proc_version, "Open Kernel Module") != NULL;
 	const char *flavour = is_open ? "the open kernel module" : "the proprietary kernel module";
+
 	for (uint32_t i = 0; i < facts->gpu_count; i++) {
 		const struct doctor_gpu *gpu = &facts->gpus[i];
 		bool is_old = gpu->device < ID_TURING, is_new = gpu->device >= ID_BLACKWELL;
+
 		/* Another driver's GPU is nothing to this one. */
 		if (gpu->device == 0 || strcmp(gpu->driver, "nvidia") != 0 ||
 		    (is_open ? !is_old : !is_new))
 			continue;
+
 		struct doctor_finding *finding =
 		    doctor_add(doctor, DOCTOR_FAIL, "GPU %s", gpu->bus);
 		doctor_found(finding, "%s, with a GPU %s", flavour,
@@ -234,16 +260,20 @@ void check_driver_flavour(struct doctor *doctor)
 			  is_open ? "install the packages without '-open' of the same version "
 				    "(branch 580 at most)"
 				  : "install the packages with '-open' of the same version");
+
 		return;
 	}
+
 	if (!is_open && doctor_is_for(doctor, DOCTOR_FOR_RDMA)) {
 		struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "driver");
 		doctor_need(doctor_found(finding, "%s, which has no DMA-BUF", flavour),
 			    "the open one, or nvidia-peermem");
 		doctor_do(finding, "install the packages with '-open' of the same version\n"
 				   "or: modprobe nvidia-peermem");
+
 		return;
 	}
+
 	doctor_found(doctor_add(doctor, DOCTOR_OK, "driver"), "%s", flavour);
 }
 
@@ -254,12 +284,15 @@ static bool has_firmware(struct doctor *doctor, const char *directory)
 {
 	char path[FILE_PATH_MAX];
 	_cleanup_rootfs_names_ struct rootfs_names names = {.count = 0};
+
 	if (file_path(path, NULL, "%s/nvidia/%s", directory, doctor->facts.module_version) < 0 ||
 	    rootfs_list(&doctor->rootfs, path, NULL, &names) < 0)
 		return false;
+
 	for (size_t i = 0; i < names.count; i++)
-		if (strncmp(names.name[i], "gsp", 3) == 0)
+		if (text_starts_with(names.name[i], "gsp"))
 			return true;
+
 	return false;
 }
 
@@ -278,13 +311,16 @@ static bool find_firmware(struct doctor *doctor, const char *own)
 {
 	char path[FILE_PATH_MAX];
 	const char *kernel = doctor->facts.kernel;
+
 	if (own[0] == '/' && has_firmware(doctor, own))
 		return true;
+
 	if (kernel[0] != '\0' && ((file_path(path, NULL, "/lib/firmware/updates/%s", kernel) == 0 &&
 				   has_firmware(doctor, path)) ||
 				  (file_path(path, NULL, "/lib/firmware/%s", kernel) == 0 &&
 				   has_firmware(doctor, path))))
 		return true;
+
 	return has_firmware(doctor, "/lib/firmware/updates") ||
 	       has_firmware(doctor, "/lib/firmware");
 }
@@ -293,29 +329,35 @@ void check_driver_firmware(struct doctor *doctor)
 {
 	const struct doctor_facts *facts = &doctor->facts;
 	char own[DOCTOR_TEXT_MAX / 2];
+
 	if (is_unloaded(doctor))
 		return;
 	if (!needs_firmware(facts)) {
 		doctor_skip(doctor, "the GPUs have no system processor that needs firmware");
 		return;
 	}
+
 	if (rootfs_word(&doctor->rootfs, "/sys/module/firmware_class/parameters/path", own,
 			sizeof(own)) < 0)
 		own[0] = '\0';
+
 	if (find_firmware(doctor, own)) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "GSP firmware"), "version %s",
 			     facts->module_version);
 		return;
 	}
+
 	/* A closed module works without it on GPUs before Hopper. */
 	bool is_open = strstr(facts->proc_version, "Open Kernel Module") != NULL;
 	bool is_container = facts->driver_root[0] != '\0';
 	struct doctor_finding *finding =
 	    doctor_add(doctor, is_open || is_container ? DOCTOR_FAIL : DOCTOR_WARN, "GSP firmware");
+
 	doctor_found(finding, "none of version %s where the kernel looks%s%s",
 		     facts->module_version, own[0] ? ", nor in " : "", own);
 	doctor_need(finding, "nvidia/%s/gsp_*.bin below %s", facts->module_version,
 		    is_container ? FACTS_DRIVER_ROOT "/lib/firmware" : "/lib/firmware");
+
 	if (is_container)
 		doctor_do(finding, "echo " FACTS_DRIVER_ROOT "/lib/firmware > "
 				   "/sys/module/firmware_class/parameters/path\n"
@@ -331,16 +373,19 @@ void check_driver_firmware(struct doctor *doctor)
 static bool report_other_holder(struct doctor *doctor)
 {
 	const struct holders *holders = shared_holders(doctor);
+
 	for (uint32_t i = 0; holders && i < holders->count; i++) {
 		const struct holder *holder = &holders->holder[i];
 		if (holder->gpus == 0)
 			continue;
+
 		doctor_found(doctor_add(doctor, DOCTOR_INFO, "driver"),
 			     "no nvidia-persistenced; process %u (%s) keeps it awake as long as it "
 			     "runs",
 			     holder->pid, holder->name);
 		return true;
 	}
+
 	return false;
 }
 
@@ -348,26 +393,31 @@ void check_driver_persistence(struct doctor *doctor)
 {
 	if (is_unloaded(doctor))
 		return;
+
 	uint32_t pid = doctor_process(doctor, "nvidia-persistenced");
 	if (pid == 0)
 		pid = doctor_process(doctor, "nv-hostengine");
+
 	if (pid > 0) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "driver"), "process %u keeping it awake",
 			     pid);
 		return;
 	}
+
 	uint32_t agent = doctor_agent(doctor);
 	if (agent > 0) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "driver"),
 			     "sluice agent (process %u) keeping it awake", agent);
 		return;
 	}
+
 	if (report_other_holder(doctor))
 		return;
 	if (!doctor_sees_processes(doctor)) {
 		doctor_unseen(doctor, "nvidia-persistenced");
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "driver");
 	doctor_found(finding, "no nvidia-persistenced");
 	doctor_need(finding, "something that keeps the GPUs initialised");
@@ -404,28 +454,35 @@ void check_driver_coherent(struct doctor *doctor)
 	const struct doctor_facts *facts = &doctor->facts;
 	struct param param = {.is_there = false};
 	bool is_grace = false;
+
 	for (uint32_t i = 0; i < facts->gpu_count; i++)
 		is_grace |= is_coherent(facts->gpus[i].device);
+
 	if (!is_grace) {
 		doctor_skip(doctor, "no GPU whose memory the CPU sees as its own");
 		return;
 	}
+
 	if (is_unloaded(doctor))
 		return;
+
 	int rc = rootfs_lines(&doctor->rootfs, "/proc/driver/nvidia/params", params_line, &param);
 	if (rc < 0) {
 		doctor_unreadable(doctor, "/proc/driver/nvidia/params", rc);
 		return;
 	}
+
 	if (!param.is_there) {
 		doctor_skip(doctor, "driver %s has no such mode", facts->module_version);
 		return;
 	}
+
 	if (strcmp(param.value, "\"driver\"") == 0 || strcmp(param.value, "driver") == 0) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "NVreg_CoherentGPUMemoryMode"),
 			     "driver");
 		return;
 	}
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, DOCTOR_WARN, "NVreg_CoherentGPUMemoryMode");
 	doctor_need(doctor_found(finding, "%s", param.value[0] ? param.value : "nothing set"),

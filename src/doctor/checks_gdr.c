@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checks of GPUDirect RDMA: whether an adapter reaches the memory of a GPU, and by which way.
  */
+#include "doctor/checks.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +10,6 @@
 
 #include "base/cleanup.h"
 #include "base/parse.h"
-#include "doctor/checks.h"
 #include "doctor/doctor.h"
 #include "doctor/shared.h"
 #include "hardware/pci_acs.h"
@@ -37,9 +38,11 @@ static bool gdr_kernel_is_new(const struct doctor *doctor)
 	size_t size = strcspn(text, ".");
 	if (text[size] == '\0' || parse_u64_span(text, size, 0, UINT32_MAX, &major) < 0)
 		return false;
+
 	text += size + 1;
 	if (parse_u64_span(text, strspn(text, "0123456789"), 0, UINT32_MAX, &minor) < 0)
 		return false;
+
 	return major > GDR_KERNEL_MAJOR || (major == GDR_KERNEL_MAJOR && minor >= GDR_KERNEL_MINOR);
 }
 
@@ -61,6 +64,7 @@ static const struct rdma_inventory *gdr_inventory(struct doctor *doctor)
 {
 	const struct rdma_inventory *inventory = shared_rdma_or_skip(doctor);
 	bool has_any = false;
+
 	for (uint32_t i = 0; inventory && i < inventory->function_count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
 		has_any |= function->device_count > 0;
@@ -68,8 +72,10 @@ static const struct rdma_inventory *gdr_inventory(struct doctor *doctor)
 		if (function->device_count > 0 && !function->is_software)
 			return inventory;
 	}
+
 	if (inventory)
 		doctor_skip(doctor, has_any ? "no RDMA device but in software" : "no RDMA device");
+
 	return NULL;
 }
 
@@ -81,8 +87,10 @@ void check_gdr_path(struct doctor *doctor)
 		doctor_skip(doctor, "no driver is loaded");
 		return;
 	}
+
 	bool has_dmabuf = gdr_has_open_modules(doctor) && gdr_kernel_is_new(doctor);
 	bool is_loaded = gdr_peermem_is_loaded(doctor);
+
 	if (gdr_peermem_is_registered(doctor) || has_dmabuf) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "path to GPU memory"), "%s",
 			     has_dmabuf ? "DMA-BUF: open kernel modules and a kernel that has it"
@@ -90,11 +98,14 @@ void check_gdr_path(struct doctor *doctor)
 		if (is_loaded && !gdr_peermem_is_registered(doctor))
 			doctor_found(doctor_add(doctor, DOCTOR_INFO, "module nvidia_peermem"),
 				     "that it is loaded and not registered; DMA-BUF does without");
+
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(
 	    doctor, is_loaded || doctor_is_for(doctor, DOCTOR_FOR_RDMA) ? DOCTOR_FAIL : DOCTOR_WARN,
 	    "path to GPU memory");
+
 	if (is_loaded) {
 		doctor_found(finding, "nvidia_peermem loaded, and not registered with ib_core");
 		doctor_need(finding, GDR_CLIENTS "/nv_mem/version, or DMA-BUF");
@@ -102,6 +113,7 @@ void check_gdr_path(struct doctor *doctor)
 				   "dmesg | grep -i peer");
 		return;
 	}
+
 	doctor_found(finding, "neither DMA-BUF nor nvidia_peermem");
 	doctor_need(finding, "open kernel modules and a kernel of 5.12 or later, or OFED with "
 			     "nvidia_peermem");
@@ -117,13 +129,16 @@ void check_gdr_modules(struct doctor *doctor)
 		doctor_skip(doctor, "no driver is loaded");
 		return;
 	}
+
 	bool is_open = gdr_has_open_modules(doctor), has_peermem = gdr_peermem_is_loaded(doctor);
 	struct doctor_finding *finding =
 	    doctor_add(doctor, is_open || has_peermem ? DOCTOR_OK : DOCTOR_WARN, "kernel modules");
+
 	doctor_found(finding, "%s%s", is_open ? "open" : "proprietary",
 		     has_peermem ? ", nvidia_peermem loaded" : "");
 	if (is_open || has_peermem)
 		return;
+
 	doctor_need(finding, "the open ones (DMA-BUF), or nvidia_peermem with OFED");
 	doctor_do(finding, "dnf module install nvidia-driver:open-dkms   # Debian and Ubuntu: "
 			   "apt-get install nvidia-open\nmodprobe nvidia-peermem   # with OFED");
@@ -132,8 +147,10 @@ void check_gdr_modules(struct doctor *doctor)
 void check_gdr_ofed(struct doctor *doctor)
 {
 	char version[DOCTOR_WORD_MAX] = "";
+
 	if (!shared_rdma_or_skip(doctor))
 		return;
+
 	bool is_container = rootfs_exists(&doctor->rootfs, GDR_OFED_DIR);
 	bool is_ready = rootfs_exists(&doctor->rootfs, GDR_OFED_DONE);
 	if (is_container && !is_ready) {
@@ -142,12 +159,15 @@ void check_gdr_ofed(struct doctor *doctor)
 		doctor_need(finding, "its driver loaded");
 		doctor_do(finding, "kubectl get pods -A -o wide | grep mofed\n"
 				   "kubectl logs -n NAMESPACE POD -c mofed-container");
+
 		return;
 	}
+
 	/* Only OFED's module has a version. */
 	if (rootfs_word(&doctor->rootfs, "/sys/module/mlx5_core/version", version,
 			sizeof(version)) < 0)
 		version[0] = '\0';
+
 	doctor_found(doctor_add(doctor, DOCTOR_OK, "RDMA stack"), "%s%s",
 		     version[0] != '\0' ? "OFED " : "the kernel's own", version);
 }
@@ -168,11 +188,13 @@ static void gdr_find_nearest(struct doctor *doctor, const struct rdma_inventory 
 	if (pci_read_device(shared_root(doctor), &doctor->facts.gpus[gpu].address, &out->gpu,
 			    NULL) < 0)
 		return;
+
 	for (uint32_t i = 0; i < inventory->function_count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
 		enum gpu_level level = rdma_distance(&out->gpu, function);
 		if (function->device_count == 0 || level >= out->level)
 			continue;
+
 		out->level = level;
 		out->function = function;
 	}
@@ -188,24 +210,29 @@ void check_gdr_distance(struct doctor *doctor)
 {
 	const struct rdma_inventory *inventory = gdr_inventory(doctor);
 	uint32_t near = 0;
+
 	for (uint32_t i = 0; inventory && i < doctor->facts.gpu_count; i++) {
 		struct gdr_pair pair;
 		gdr_find_nearest(doctor, inventory, i, &pair);
 		near += pair.function && pair.level < GPU_LEVEL_HOSTBRIDGE;
+
 		if (!pair.function || pair.level < GPU_LEVEL_HOSTBRIDGE)
 			continue;
+
 		/* One host bridge between them is how workstations and virtual machines are. */
 		bool is_wrong =
 		    pair.level > GPU_LEVEL_HOSTBRIDGE || doctor_is_for(doctor, DOCTOR_FOR_RDMA);
 		struct doctor_finding *finding =
 		    doctor_add(doctor, is_wrong ? DOCTOR_WARN : DOCTOR_INFO, "GPU %s",
 			       doctor->facts.gpus[i].bus);
+
 		doctor_found(finding, "%s to the nearest adapter %s",
 			     gpu_level_to_string((uint32_t)pair.level),
 			     gdr_name(inventory, pair.function));
 		doctor_need(finding, "PIX or PXB: one PCIe switch above both");
 		doctor_do(finding, "sluice topo");
 	}
+
 	if (inventory && near > 0)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "GPUs"),
 			     "an adapter below the same switch for %u of %u", near,
@@ -237,13 +264,16 @@ static void gdr_report_bridge(struct doctor *doctor, const struct gdr_bridges *b
 {
 	char bus[PCI_TEXT_MAX];
 	(void)pci_address_to_string(address, bus);
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "bridge %s", bus);
 	doctor_found(finding, "ACS that redirects (control 0x%04x)", control);
+
 	if (bridges->is_virtual) {
 		doctor_need(finding, "address translation by the adapter, in a virtual machine");
 		doctor_do(finding, "mlxconfig -d ADAPTER set ATS_ENABLED=true   # on the host");
 		return;
 	}
+
 	doctor_need(finding, "no redirection between GPU and adapter");
 	doctor_do(finding, "setpci -s %s ECAP_ACS+0x6.w=0000   # again after each boot", bus);
 }
@@ -252,14 +282,18 @@ static void gdr_judge_bridge(struct doctor *doctor, struct gdr_bridges *bridges,
 			     const struct pci_address *address)
 {
 	struct pci_acs acs;
+
 	for (uint32_t i = 0; i < bridges->count; i++)
 		if (memcmp(&bridges->seen[i], address, sizeof(*address)) == 0)
 			return;
+
 	if (bridges->count == GDR_BRIDGES_MAX)
 		return;
+
 	bridges->seen[bridges->count++] = *address;
 	pci_acs_read(shared_root(doctor), address, &acs);
 	bridges->unknown += acs.state == PCI_ACS_UNKNOWN;
+
 	if (pci_acs_redirects(&acs))
 		gdr_report_bridge(doctor, bridges, address, acs.control);
 	else
@@ -270,25 +304,31 @@ void check_gdr_acs(struct doctor *doctor)
 {
 	const struct rdma_inventory *inventory = gdr_inventory(doctor);
 	struct gdr_bridges bridges = {.count = 0};
+
 	if (!inventory)
 		return;
+
 	bridges.is_virtual = gdr_is_virtual(doctor);
 	for (uint32_t i = 0; i < doctor->facts.gpu_count; i++) {
 		struct pci_address between[PCI_ACS_BRIDGE_MAX];
 		struct gdr_pair pair;
+
 		gdr_find_nearest(doctor, inventory, i, &pair);
 		if (!pair.function || !pair.gpu.has_path || !pair.function->has_path)
 			continue;
+
 		uint32_t count = pci_acs_bridges(&pair.gpu.path, &pair.function->path, between);
 		for (uint32_t j = 0; j < count; j++)
 			gdr_judge_bridge(doctor, &bridges, &between[j]);
 	}
+
 	if (bridges.unknown > 0) {
 		struct doctor_finding *finding = doctor_add(doctor, DOCTOR_UNKNOWN, "bridges");
 		doctor_found(finding, "%u whose ACS cannot be read", bridges.unknown);
 		if (!doctor->options.is_privileged)
 			doctor_do(finding, "sudo sluice doctor --only gdr.acs");
 	}
+
 	if (bridges.right > 0)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "bridges"), "%u that do not redirect",
 			     bridges.right);
@@ -299,15 +339,18 @@ void check_gdr_iommu(struct doctor *doctor)
 	const struct rdma_inventory *inventory = gdr_inventory(doctor);
 	uint32_t translated = 0, right = 0;
 	char first[PCI_TEXT_MAX] = "";
+
 	for (uint32_t i = 0; inventory && i < inventory->function_count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
 		if (function->device_count == 0 || function->is_software)
 			continue;
+
 		enum pci_iommu iommu = pci_iommu_read(shared_root(doctor), &function->address);
 		if (iommu == PCI_IOMMU_TRANSLATED && translated++ == 0)
 			(void)pci_address_to_string(&function->address, first);
 		right += iommu == PCI_IOMMU_OFF || iommu == PCI_IOMMU_PASSTHROUGH;
 	}
+
 	if (translated > 0) {
 		struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "IOMMU");
 		doctor_found(finding, "that it translates for %u adapter%s (%s)", translated,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checks of what a driver is built from and of what was built: for exactly one kernel. */
+#include "doctor/checks.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +12,6 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "doctor/buildneeds.h"
-#include "doctor/checks.h"
 #include "doctor/doctor.h"
 #include "doctor/modinfo.h"
 
@@ -45,6 +46,7 @@ static enum buildneeds_system headers_system(const struct doctor *doctor)
 	if (doctor_os_is(doctor, "rhel") || doctor_os_is(doctor, "fedora") ||
 	    doctor_os_is(doctor, "centos") || doctor_os_is(doctor, "rhcos"))
 		return BUILDNEEDS_RHEL;
+
 	return BUILDNEEDS_OTHER;
 }
 
@@ -53,12 +55,14 @@ static void headers_machine(const char *kernel, char out[DOCTOR_WORD_MAX])
 {
 	static const char *const machines[] = {"x86_64", "aarch64", "ppc64le"};
 	struct utsname own;
+
 	for (size_t i = 0; i < array_length(machines); i++) {
 		if (!strstr(kernel, machines[i]))
 			continue;
 		(void)snprintf(out, DOCTOR_WORD_MAX, "%s", machines[i]);
 		return;
 	}
+
 	(void)snprintf(out, DOCTOR_WORD_MAX, "%s", uname(&own) == 0 ? own.machine : "x86_64");
 }
 
@@ -83,8 +87,10 @@ static void headers_advise(struct doctor *doctor, struct doctor_finding *finding
 	struct buildneeds_kernel kernel = {.system = headers_system(doctor),
 					   .release = headers_kernel(doctor),
 					   .machine = machine};
+
 	headers_machine(kernel.release, machine);
 	headers_compiler(doctor, &kernel.compiler);
+
 	uint32_t count = buildneeds_judge(&kernel, NULL, 0, wanted);
 	size_t length = 0;
 	for (uint32_t i = 0; i < count && length < sizeof(line); i++) {
@@ -93,6 +99,7 @@ static void headers_advise(struct doctor *doctor, struct doctor_finding *finding
 		length += (size_t)snprintf(line + length, sizeof(line) - length, " %.*s", (int)size,
 					   wanted[i].wanted);
 	}
+
 	if (doctor_os_is_coreos(doctor))
 		doctor_do(finding, "oc get imagestream driver-toolkit -n openshift\n"
 				   "oc get node -o yaml | grep OSTREE_VERSION");
@@ -115,28 +122,35 @@ static void headers_look_for_source(struct doctor *doctor)
 					     "/usr/src/linux-headers-%s/Makefile"};
 	const char *kernel = headers_kernel(doctor);
 	bool is_needed = headers_are_needed(doctor);
+
 	if (headers_have_makefile(doctor, "/lib/modules/%s/build/Makefile", kernel)) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "headers of kernel %s", kernel),
 			     "/lib/modules/%s/build", kernel);
 		return;
 	}
+
 	for (size_t i = 0; i < array_length(places); i++) {
 		if (!headers_have_makefile(doctor, places[i], kernel))
 			continue;
+
 		struct headers_path path;
 		(void)file_path(path.text, NULL, places[i], kernel);
 		*strrchr(path.text, '/') = '\0';
+
 		struct doctor_finding *finding = doctor_add(
 		    doctor, is_needed ? DOCTOR_FAIL : DOCTOR_INFO, "headers of kernel %s", kernel);
 		doctor_found(finding, "%.300s, but no link to it", path.text);
 		doctor_need(finding, "/lib/modules/%s/build", kernel);
 		doctor_do(finding, "ln -sfn %.300s /lib/modules/%s/build", path.text, kernel);
+
 		return;
 	}
+
 	/* There they are in an image of its own, and never on the node. */
 	enum doctor_status status =
 	    is_needed && !doctor_os_is_coreos(doctor) ? DOCTOR_FAIL : DOCTOR_INFO;
 	struct doctor_finding *finding = doctor_add(doctor, status, "headers of kernel %s", kernel);
+
 	doctor_found(finding, "none");
 	doctor_need(finding, "/lib/modules/%s/build with a Makefile", kernel);
 	headers_advise(doctor, finding);
@@ -147,17 +161,21 @@ static void headers_look_at_compiler(struct doctor *doctor)
 	static const char *const packages[] = {"gcc", NULL};
 	struct buildneeds_compiler wanted;
 	struct version installed;
+
 	headers_compiler(doctor, &wanted);
 	if (!wanted.is_gcc || doctor_version(doctor, "gcc", packages, &installed) < 0)
 		return;
+
 	bool is_right = installed.major == wanted.major;
 	enum doctor_status status = is_right			 ? DOCTOR_OK
 				    : headers_are_needed(doctor) ? DOCTOR_WARN
 								 : DOCTOR_INFO;
 	struct doctor_finding *finding = doctor_add(doctor, status, "compiler");
+
 	doctor_found(finding, "gcc %u.%u", installed.major, installed.minor);
 	if (is_right)
 		return;
+
 	doctor_need(finding, "gcc %u: the kernel was built by %s", wanted.major, wanted.version);
 	if (headers_system(doctor) == BUILDNEEDS_RHEL)
 		doctor_do(finding, "dnf install gcc-%u*", wanted.major);
@@ -175,12 +193,14 @@ static bool headers_is_driver(const char *text, size_t length)
 	const char *slash = memrchr(text, '/', length);
 	const char *name = slash ? slash + 1 : text;
 	size_t size = length - (size_t)(name - text);
+
 	for (size_t i = 0; i < array_length(names); i++) {
 		size_t end = strlen(names[i]);
 		if (size >= end && memcmp(name, names[i], end) == 0 &&
 		    (size == end || name[end] == '.'))
 			return true;
 	}
+
 	return false;
 }
 
@@ -203,9 +223,11 @@ static int headers_find_module(struct doctor *doctor, const char *kernel, struct
 		rc = rootfs_lines(&doctor->rootfs, list.text, headers_dependency, name.text);
 	if (rc <= 0)
 		return rc < 0 ? rc : -ENOENT;
+
 	/* Below /lib/modules/K, or from the root where it was linked from elsewhere. */
 	if (name.text[0] == '/')
 		return file_path(out->text, NULL, "%s", name.text);
+
 	return file_path(out->text, NULL, "/lib/modules/%s/%s", kernel, name.text);
 }
 
@@ -218,6 +240,7 @@ static void headers_judge_module(struct doctor *doctor, const char *path)
 	/* A module of another kernel is linked there when its symbols have the same versions. */
 	if (fd == -ENOENT || strstr(path, "/weak-updates/"))
 		return;
+
 	int rc = fd < 0 ? fd : modinfo_read(fd, path, &modinfo, &err);
 	size_t length = rc == 0 ? strcspn(modinfo.vermagic, " ") : 0;
 	if (rc < 0 || length == 0) {
@@ -228,16 +251,20 @@ static void headers_judge_module(struct doctor *doctor, const char *path)
 			     : rc < 0	    ? err_describe(rc)
 					    : "it has no vermagic");
 		doctor_do(finding, "modinfo -k %s -F vermagic nvidia", kernel);
+
 		return;
 	}
+
 	bool is_right = length == strlen(kernel) && memcmp(modinfo.vermagic, kernel, length) == 0;
 	struct doctor_finding *finding =
 	    doctor_add(doctor, is_right ? DOCTOR_OK : DOCTOR_FAIL, "module %.140s", path);
+
 	doctor_found(finding, "version %.60s for kernel %.*s",
 		     modinfo.version[0] != '\0' ? modinfo.version : "(not told)", (int)length,
 		     modinfo.vermagic);
 	if (is_right)
 		return;
+
 	doctor_need(finding, "kernel %s", kernel);
 	doctor_do(finding, "dkms autoinstall -k %s\ndepmod -a %s", kernel, kernel);
 }
@@ -248,17 +275,21 @@ static void headers_look_for_others(struct doctor *doctor)
 	const char *kernel = headers_kernel(doctor);
 	_cleanup_rootfs_names_ struct rootfs_names names = {.count = 0};
 	struct headers_path path;
+
 	if (doctor->facts.module_version[0] != '\0' || doctor_is_passed_through(doctor) ||
 	    rootfs_list(&doctor->rootfs, "/lib/modules", NULL, &names) < 0)
 		return;
+
 	for (size_t i = names.count; i-- > 0 && names.count <= HEADERS_KERNELS_MAX;) {
 		if (headers_find_module(doctor, names.name[i], &path) < 0)
 			continue;
+
 		struct doctor_finding *finding =
 		    doctor_add(doctor, DOCTOR_FAIL, "module nvidia for kernel %s", kernel);
 		doctor_found(finding, "one for kernel %.100s only", names.name[i]);
 		doctor_need(finding, "one for kernel %s", kernel);
 		doctor_do(finding, "dkms autoinstall -k %s\nmodprobe nvidia", kernel);
+
 		return;
 	}
 }
@@ -295,7 +326,9 @@ static void headers_report_packages(struct doctor *doctor, const struct buildnee
 	uint64_t total = 0;
 	for (size_t i = 0; i < count; i++)
 		total += lists[i].total;
+
 	uint32_t wanted = buildneeds_judge(kernel, lists, count, results);
+
 	for (uint32_t i = 0; i < wanted; i++) {
 		const struct buildneeds_result *result = &results[i];
 		enum doctor_status status = result->is_there	  ? DOCTOR_OK
@@ -303,15 +336,18 @@ static void headers_report_packages(struct doctor *doctor, const struct buildnee
 								  : DOCTOR_FAIL;
 		struct doctor_finding *finding =
 		    doctor_add(doctor, status, "package %.140s", result->wanted);
+
 		if (result->is_there) {
 			doctor_found(finding, "%s", result->there);
 			continue;
 		}
+
 		if (result->there[0] != '\0')
 			doctor_found(finding, "%s", result->there);
 		else
 			doctor_found(finding, "none among %llu packages",
 				     (unsigned long long)total);
+
 		doctor_need(finding, "%s for kernel %.120s", result->wanted, kernel->release);
 		if (kernel->system == BUILDNEEDS_RHEL)
 			doctor_do(finding, "dnf download --resolve %.*s",
@@ -326,13 +362,16 @@ static void headers_hide_user(const char *location, char *text)
 {
 	const char *user = strstr(location, "://");
 	char *at;
+
 	if (!user)
 		return;
+
 	user += 3;
 	size_t length = strcspn(user, "/ ");
 	const char *end = memrchr(user, '@', length);
 	if (!end)
 		return;
+
 	length = (size_t)(end + 1 - user);
 	while ((at = memmem(text, strlen(text), user, length)))
 		memmove(at, at + length, strlen(at + length) + 1);
@@ -345,6 +384,7 @@ static int headers_read_repository(struct doctor *doctor, const char *location,
 {
 	struct err err = {0};
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, BUILDNEEDS_TEXT_MAX);
 	int rc = doctor->options.list_packages(location, buildneeds_deb_arch(kernel->machine),
 					       buildneeds_patterns(kernel->system), &text, &err);
@@ -352,6 +392,7 @@ static int headers_read_repository(struct doctor *doctor, const char *location,
 		rc = buildneeds_list_parse(buf_text(&text), text.length, out, &err);
 	if (rc == 0)
 		return 0;
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, DOCTOR_FAIL, "repository %.140s", location);
 	doctor_found(finding, "that it cannot be read: %s", err.text);
@@ -359,6 +400,7 @@ static int headers_read_repository(struct doctor *doctor, const char *location,
 	headers_hide_user(location, finding->found);
 	doctor_need(finding, "a directory or the address of a package repository");
 	doctor_why(finding, "nothing can be said of packages that cannot be listed");
+
 	return rc;
 }
 
@@ -370,10 +412,12 @@ void check_driver_packages(struct doctor *doctor)
 					   .release = headers_kernel(doctor),
 					   .machine = machine};
 	size_t count = doctor->options.repository_count, used = 0;
+
 	if (count == 0 || !doctor->options.list_packages) {
 		doctor_skip(doctor, "no package repository was named with --packages");
 		return;
 	}
+
 	if (kernel.system == BUILDNEEDS_OTHER || kernel.release[0] == '\0') {
 		doctor_skip(doctor,
 			    "it is not known what %s needs: name it with --system and "
@@ -382,8 +426,10 @@ void check_driver_packages(struct doctor *doctor)
 							     : "this system");
 		return;
 	}
+
 	headers_machine(kernel.release, machine);
 	headers_compiler(doctor, &kernel.compiler);
+
 	for (size_t i = 0; i < count && used < HEADERS_REPOSITORIES_MAX; i++) {
 		int rc = headers_read_repository(doctor, doctor->options.repositories[i], &kernel,
 						 &lists[used]);
@@ -392,9 +438,11 @@ void check_driver_packages(struct doctor *doctor)
 		else
 			buildneeds_list_done(&lists[used]);
 	}
+
 	/* What is missing in half of the repositories says nothing. */
 	if (used == count)
 		headers_report_packages(doctor, &kernel, lists, used);
+
 	for (size_t i = 0; i < used; i++)
 		buildneeds_list_done(&lists[i]);
 }

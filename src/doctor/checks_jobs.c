@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "doctor/doctor.h"
 
 /* As agent/enforce.h has it: there while nodes are closed, or are to be opened again. */
@@ -29,7 +30,7 @@ static int is_modifying(const char *text, size_t length, void *context)
 {
 	static const char key[] = "ModifyDeviceFiles: ";
 	(void)context;
-	return length >= sizeof(key) && strncmp(text, key, sizeof(key) - 1) == 0
+	return length >= sizeof(key) && text_starts_with(text, key)
 		   ? (text[sizeof(key) - 1] == '1' ? 1 : 2)
 		   : 0;
 }
@@ -37,8 +38,7 @@ static int is_modifying(const char *text, size_t length, void *context)
 static int is_our_group(const char *text, size_t length, void *context)
 {
 	(void)context;
-	return length >= sizeof(JOBS_GROUP_LINE) - 1 &&
-	       strncmp(text, JOBS_GROUP_LINE, sizeof(JOBS_GROUP_LINE) - 1) == 0;
+	return length >= sizeof(JOBS_GROUP_LINE) - 1 && text_starts_with(text, JOBS_GROUP_LINE);
 }
 
 /* A line "438 0 0 990 nvidia0" of what is closed. 1: it is open to everybody. */
@@ -48,11 +48,14 @@ static int is_open(const char *text, size_t length, void *context)
 	char path[96];
 	struct stat status;
 	size_t at = length;
+
 	while (at > 0 && text[at - 1] != ' ')
 		at--;
+
 	int written = snprintf(path, sizeof(path), "/dev/%.*s", (int)(length - at), text + at);
 	if (at == 0 || written >= (int)sizeof(path) || strstr(path, ".."))
 		return 0;
+
 	return rootfs_stat(&doctor->rootfs, path, &status) == 0 && S_ISCHR(status.st_mode) &&
 	       (status.st_mode & 06) != 0;
 }
@@ -65,12 +68,15 @@ void check_jobs_enforce(struct doctor *doctor)
 		doctor_skip(doctor, "sluice.jobs.enforce is not switched on");
 		return;
 	}
+
 	if (rc < 0) {
 		doctor_unreadable(doctor, JOBS_CLOSED, rc);
 		return;
 	}
+
 	struct doctor_finding *finding;
 	bool is_modified = rootfs_lines(rootfs, JOBS_PARAMS, is_modifying, NULL) == 1;
+
 	if (rc > 0) {
 		finding = doctor_add(doctor, DOCTOR_FAIL, "GPU nodes");
 		doctor_found(finding, "some open to every user, although they were closed");
@@ -89,6 +95,7 @@ void check_jobs_enforce(struct doctor *doctor)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "GPU nodes"),
 			     "them closed to all but jobs");
 	}
+
 	if (rootfs_lines(rootfs, "/etc/group", is_our_group, NULL) == 0) {
 		finding = doctor_add(doctor, DOCTOR_INFO, "the group sluice");
 		doctor_found(finding, "it not in /etc/group: unless sluice.jobs.enforceGroup names "
@@ -103,9 +110,11 @@ static int kills_processes(const char *text, size_t length, void *context)
 {
 	static const char key[] = "KillUserProcesses=";
 	char word[8] = "";
+
 	(void)context;
-	if (length < sizeof(key) || strncmp(text, key, sizeof(key) - 1) != 0)
+	if (length < sizeof(key) || !text_starts_with(text, key))
 		return 0;
+
 	(void)snprintf(word, sizeof(word), "%.*s", (int)(length - sizeof(key) + 1),
 		       text + sizeof(key) - 1);
 	bool value = false;
@@ -117,8 +126,10 @@ static bool logind_kills(const struct rootfs *rootfs)
 {
 	_cleanup_rootfs_names_ struct rootfs_names names = {NULL, 0};
 	int says = rootfs_lines(rootfs, "/etc/systemd/logind.conf", kills_processes, NULL);
+
 	if (rootfs_list(rootfs, "/etc/systemd/logind.conf.d", ".conf", &names) < 0)
 		return says == 1;
+
 	for (size_t i = 0; i < names.count; i++) {
 		char path[512];
 		int length =
@@ -126,28 +137,34 @@ static bool logind_kills(const struct rootfs *rootfs)
 		int rc = length < (int)sizeof(path)
 			     ? rootfs_lines(rootfs, path, kills_processes, NULL)
 			     : 0;
+
 		says = rc > 0 ? rc : says;
 	}
+
 	return says == 1;
 }
 
 void check_jobs_session(struct doctor *doctor)
 {
 	_cleanup_rootfs_names_ struct rootfs_names lingering = {NULL, 0};
+
 	if (!rootfs_exists(&doctor->rootfs, "/run/systemd/system")) {
 		doctor_skip(doctor, "no systemd, which would end what a session has left");
 		return;
 	}
+
 	if (!logind_kills(&doctor->rootfs)) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "sessions"),
 			     "that a logout ends no jobs of an agent of one's own");
 		return;
 	}
+
 	size_t count =
 	    rootfs_list(&doctor->rootfs, "/var/lib/systemd/linger", NULL, &lingering) == 0
 		? lingering.count
 		: 0;
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "sessions");
+
 	doctor_found(finding,
 		     "KillUserProcesses: a logout ends the jobs of an agent of one's own, but for "
 		     "%zu users with lingering",
@@ -164,18 +181,21 @@ static bool has_landlock(const struct rootfs *rootfs)
 	char list[ROOTFS_SMALL_MAX];
 	if (rootfs_word(rootfs, "/sys/kernel/security/lsm", list, sizeof(list)) < 0)
 		return false;
+
 	for (const char *at = list; *at != '\0';) {
 		size_t length = strcspn(at, ",");
 		if (length == strlen("landlock") && strncmp(at, "landlock", length) == 0)
 			return true;
 		at += length + (at[length] == ',');
 	}
+
 	return false;
 }
 
 void check_jobs_isolation(struct doctor *doctor)
 {
 	const struct rootfs *rootfs = &doctor->rootfs;
+
 	/* the kernel of this machine keeps its jobs apart, and none of that is below the root */
 	if (doctor->options.is_simulated) {
 		doctor_skip(doctor, "not looked at on a simulated machine: 'sluice jobs' shows it");
@@ -186,6 +206,7 @@ void check_jobs_isolation(struct doctor *doctor)
 	bool has_v2 = rootfs_exists(rootfs, "/sys/fs/cgroup/cgroup.controllers") ||
 		      rootfs_exists(rootfs, "/sys/fs/cgroup/unified/cgroup.procs");
 	bool has_own = has_landlock(rootfs);
+
 	if (has_v1 || has_v2) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "jobs of the service"),
 			     "control groups with rules for devices%s",
@@ -199,11 +220,13 @@ void check_jobs_isolation(struct doctor *doctor)
 		doctor_need(finding, "a mount of cgroups");
 		doctor_do(finding, "mount -t cgroup2 none /sys/fs/cgroup");
 	}
+
 	if (has_own) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "jobs of an agent of one's own"),
 			     "Landlock");
 		return;
 	}
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, DOCTOR_INFO, "jobs of an agent of one's own");
 	doctor_found(finding,
@@ -221,24 +244,29 @@ void check_jobs_state(struct doctor *doctor)
 					  0x65735546, 0x01021997, 0x00c36400, 0x0bd00bd0};
 	_cleanup_close_ int fd = rootfs_directory(&doctor->rootfs, JOBS_STATE);
 	struct statfs about;
+
 	if (fd == -ENOENT) {
 		doctor_skip(doctor, "there is no " JOBS_STATE " yet");
 		return;
 	}
+
 	int code = fd < 0 ? fd : fstatfs(fd, &about) < 0 ? -errno : 0;
 	if (code < 0) {
 		doctor_unreadable(doctor, JOBS_STATE, code);
 		return;
 	}
+
 	bool is_remote = false;
 	for (size_t i = 0; i < array_length(remote); i++)
 		is_remote |= (uint32_t)about.f_type == remote[i];
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, is_remote ? DOCTOR_FAIL : DOCTOR_OK, JOBS_STATE);
 	doctor_found(finding, is_remote ? "it on a file system of another machine, or of a program"
 					: "it on a disk of this machine");
 	if (!is_remote)
 		return;
+
 	doctor_need(finding, "a disk of this machine: jobs would be lost or run twice");
 	doctor_do(finding, "sluice agent --state-dir DIRECTORY");
 }

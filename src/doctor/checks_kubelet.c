@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "doctor/doctor.h"
 #include "doors/kubelet/allocatable.h"
 
@@ -32,9 +33,11 @@ static const char *other_root(const struct doctor *doctor)
 	    "/var/lib/rancher/rke2/agent/kubelet",
 	    "/var/data/kubelet",
 	};
+
 	for (size_t i = 0; i < array_length(roots); i++)
 		if (rootfs_exists(&doctor->rootfs, roots[i]))
 			return roots[i];
+
 	return NULL;
 }
 
@@ -45,10 +48,12 @@ static void report_no_kubelet(struct doctor *doctor)
 		doctor_skip(doctor, "no kubelet here");
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, KUBELET_ROOT);
 	doctor_found(finding, "nothing%s%s", other ? ", but a kubelet's directory at " : "",
 		     other ? other : "");
 	doctor_need(finding, "the kubelet's directory");
+
 	if (other)
 		doctor_do(finding, "mount --bind %s %s   (or a link; then restart the agent)",
 			  other, KUBELET_ROOT);
@@ -74,10 +79,12 @@ static bool expect_socket(struct doctor *doctor, const char *path, enum doctor_s
 		doctor_unreadable(doctor, path, rc);
 		return false;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, status, "%s", path);
 	doctor_found(finding, rc == -ENOENT ? "nothing" : "something that is no socket");
 	doctor_need(finding, "the kubelet's socket, for %s", what_for);
 	doctor_do(finding, "systemctl status kubelet\njournalctl -u kubelet -e");
+
 	return false;
 }
 
@@ -97,11 +104,13 @@ void check_kubelet_sockets(struct doctor *doctor)
 		report_no_kubelet(doctor);
 		return;
 	}
+
 	/* The directory alone may be left over, or of a package that nobody uses. */
 	bool is_node = doctor_is_for(doctor, DOCTOR_FOR_AGENT) || has_kubelet(doctor);
 	enum doctor_status otherwise = doctor_sees_processes(doctor) ? DOCTOR_INFO : DOCTOR_WARN;
 	bool is_whole = expect_socket(doctor, KUBELET_PLUGINS "/kubelet.sock",
 				      is_node ? DOCTOR_FAIL : otherwise, "handing out GPUs");
+
 	is_whole &= expect_socket(doctor, KUBELET_ROOT "/pod-resources/kubelet.sock",
 				  is_node ? DOCTOR_WARN : otherwise,
 				  "the names of the pods that hold GPUs");
@@ -127,12 +136,15 @@ static bool is_served(const struct doctor *doctor, const char *path)
 {
 	char outer[FILE_PATH_MAX];
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
 	if (outer_path(doctor, path, outer) < 0)
 		return false;
+
 	int length = snprintf(address.sun_path, sizeof(address.sun_path), "%s", outer);
 	_cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || length < 0 || (size_t)length >= sizeof(address.sun_path))
 		return false;
+
 	return connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN;
 }
 
@@ -142,25 +154,30 @@ static bool find_served(struct doctor *doctor, char out[DOCTOR_TEXT_MAX])
 	_cleanup_rootfs_names_ struct rootfs_names names;
 	if (rootfs_list(&doctor->rootfs, KUBELET_PLUGINS, ".sock", &names) < 0)
 		return false;
+
 	for (size_t i = 0; i < names.count; i++) {
 		char path[FILE_PATH_MAX];
-		if (strncmp(names.name[i], "nvidia", strlen("nvidia")) != 0 ||
+		if (!text_starts_with(names.name[i], "nvidia") ||
 		    file_path(path, NULL, KUBELET_PLUGINS "/%s", names.name[i]) < 0 ||
 		    find_socket(doctor, path) < 0 || !is_served(doctor, path))
 			continue;
+
 		(void)snprintf(out, DOCTOR_TEXT_MAX, "%.512s", path);
 		return true;
 	}
+
 	return false;
 }
 
 void check_kubelet_other(struct doctor *doctor)
 {
 	char served[DOCTOR_TEXT_MAX];
+
 	if (!rootfs_exists(&doctor->rootfs, KUBELET_PLUGINS)) {
 		doctor_skip(doctor, "no kubelet here");
 		return;
 	}
+
 	uint32_t pid = doctor_process(doctor, "nvidia-device-plugin");
 	uint32_t agent = doctor_agent(doctor);
 	bool is_other = pid == 0 && agent == 0 && find_served(doctor, served);
@@ -171,12 +188,15 @@ void check_kubelet_other(struct doctor *doctor)
 			     agent);
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "device plugins");
+
 	if (is_other)
 		doctor_found(finding, "somebody else serving %s", served);
 	else
 		doctor_found(finding, "NVIDIA's plugin (process %u)%s", pid,
 			     agent ? " beside sluice" : "");
+
 	doctor_need(finding, "one plugin for one resource");
 	doctor_do(finding, "kubectl label node NODE nvidia.com/gpu.deploy.device-plugin=false   "
 			   "(GPU Operator)\n"
@@ -200,18 +220,23 @@ struct units {
 static void take_unit(const char *resource, const char *unit, void *context)
 {
 	struct units *units = context;
-	if (strncmp(resource, "nvidia.com/", strlen("nvidia.com/")) != 0)
+
+	if (!text_starts_with(resource, "nvidia.com/"))
 		return;
+
 	units->total++;
-	if (strncmp(unit, "MIG-", 4) == 0)
+	if (text_starts_with(unit, "MIG-"))
 		units->mig_count++;
+
 	/* "GPU-...::3" is a replica */
 	size_t length = strcspn(unit, ":");
-	if (strncmp(unit, "GPU-", 4) != 0 || length >= UNIT_MAX || units->gpu_count == UNITS_MAX)
+	if (!text_starts_with(unit, "GPU-") || length >= UNIT_MAX || units->gpu_count == UNITS_MAX)
 		return;
+
 	for (size_t i = 0; i < units->gpu_count; i++)
 		if (strncmp(units->gpu[i], unit, length) == 0 && units->gpu[i][length] == '\0')
 			return;
+
 	(void)snprintf(units->gpu[units->gpu_count++], UNIT_MAX, "%.*s", (int)length, unit);
 }
 
@@ -231,18 +256,22 @@ static void compare_units(struct doctor *doctor, const struct units *units)
 		doctor_skip(doctor, "no GPU has NVIDIA's driver");
 		return;
 	}
+
 	/* Of a GPU with MIG devices no unit names the GPU. */
 	if (units->total > 0 && (units->gpu_count >= bound || units->mig_count > 0)) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "kubelet"),
 			     "%zu devices of nvidia.com to give out", units->total);
 		return;
 	}
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, units->total > 0 ? DOCTOR_WARN : DOCTOR_FAIL, "kubelet");
+
 	if (units->total > 0)
 		doctor_found(finding, "%zu of %u GPUs to give out", units->gpu_count, bound);
 	else
 		doctor_found(finding, "no GPU to give out, with %u here", bound);
+
 	doctor_need(finding, "each of them registered by a device plugin");
 	doctor_do(finding, "kubectl get pods -A -o wide | grep sluice\nsluice health\n"
 			   "journalctl -u kubelet | grep -i 'device plugin'");
@@ -254,10 +283,12 @@ void check_kubelet_allocatable(struct doctor *doctor)
 	char full[FILE_PATH_MAX];
 	struct units units = {.total = 0};
 	struct err err = {.code = 0};
+
 	if (find_socket(doctor, path) < 0 || outer_path(doctor, path, full) < 0) {
 		doctor_skip(doctor, "no kubelet here that could be asked");
 		return;
 	}
+
 	units.gpu = calloc(UNITS_MAX, UNIT_MAX);
 	int rc = units.gpu ? allocatable_ask(full, KUBELET_ANSWERS_NS, take_unit, &units, &err)
 			   : -ENOMEM;
@@ -270,6 +301,7 @@ void check_kubelet_allocatable(struct doctor *doctor)
 	} else {
 		compare_units(doctor, &units);
 	}
+
 	free(units.gpu);
 }
 
@@ -302,10 +334,13 @@ static int feature_line(const char *text, size_t length, void *context)
 	struct label_keys *keys = context;
 	const char *equals = memchr(text, '=', length);
 	size_t size = equals ? (size_t)(equals - text) : length;
+
 	while (size > 0 && (text[size - 1] == ' ' || text[size - 1] == '\r'))
 		size--;
+
 	if (size == 0 || size > LABEL_KEY_MAX || text[0] == '#' || keys->count == LABEL_KEYS_MAX)
 		return 0;
+
 	struct label_key *key = &keys->items[keys->count];
 	key->text = strndup(text, size);
 	key->file = keys->file;
@@ -313,6 +348,7 @@ static int feature_line(const char *text, size_t length, void *context)
 		keys->is_bad = true;
 		return 1;
 	}
+
 	keys->count++;
 	return 0;
 }
@@ -324,11 +360,13 @@ static void read_keys(struct doctor *doctor, const struct rootfs_names *names,
 	for (size_t i = 0; i < names->count && i < FEATURE_FILES_MAX && !keys->is_bad; i++) {
 		char path[FILE_PATH_MAX];
 		struct stat status;
+
 		keys->file = i;
 		if (file_path(path, NULL, FEATURES_DIRECTORY "/%s", names->name[i]) < 0 ||
 		    rootfs_stat(&doctor->rootfs, path, &status) < 0 ||
 		    status.st_size > FEATURE_SIZE_MAX)
 			continue;
+
 		(void)rootfs_lines(&doctor->rootfs, path, feature_line, keys);
 	}
 }
@@ -346,19 +384,24 @@ static bool report_clash(struct doctor *doctor, const struct rootfs_names *names
 {
 	uint32_t clashes = 0;
 	const struct label_key *first = NULL;
+
 	if (keys->count > 1)
 		qsort(keys->items, keys->count, sizeof(*keys->items), compare_keys);
+
 	for (size_t i = 1; i < keys->count; i++) {
 		const struct label_key *key = &keys->items[i];
 		if (key->file == key[-1].file || strcmp(key->text, key[-1].text) != 0 ||
-		    (strncmp(key->text, "nvidia.com/", 11) != 0 &&
-		     strncmp(key->text, "sluice.dev/", 11) != 0))
+		    (!text_starts_with(key->text, "nvidia.com/") &&
+		     !text_starts_with(key->text, "sluice.dev/")))
 			continue;
+
 		first = first ? first : key;
 		clashes++;
 	}
+
 	if (!first)
 		return false;
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "label %s", first->text);
 	doctor_found(finding, "it in %s and in %s%s", names->name[first[-1].file],
 		     names->name[first->file], clashes > 1 ? ", and others as well" : "");
@@ -366,6 +409,7 @@ static bool report_clash(struct doctor *doctor, const struct rootfs_names *names
 	doctor_do(finding, "rm " FEATURES_DIRECTORY "/%s   (when nothing writes it any more)",
 		  strcmp(names->name[first->file], OWN_FEATURES) == 0 ? names->name[first[-1].file]
 								      : names->name[first->file]);
+
 	return true;
 }
 
@@ -393,13 +437,16 @@ static bool report_mode(struct doctor *doctor, const struct label_keys *keys,
 	bool has_own = false;
 	for (size_t i = 0; i < keys->count; i++)
 		has_own |= strcmp(names->name[keys->items[i].file], OWN_FEATURES) == 0;
+
 	if (!mode || !has_own)
 		return false;
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, DOCTOR_WARN, FEATURES_DIRECTORY "/" OWN_FEATURES);
 	doctor_found(finding, "it beside sluice.labels.mode: %s", mode);
 	doctor_need(finding, "one way of publishing labels");
 	doctor_do(finding, "rm " FEATURES_DIRECTORY "/" OWN_FEATURES);
+
 	return true;
 }
 
@@ -413,20 +460,25 @@ void check_labels_clash(struct doctor *doctor)
 		doctor_skip(doctor, "no node feature discovery here");
 		return;
 	}
+
 	if (rc < 0 && rc != -ENOENT) {
 		doctor_unreadable(doctor, FEATURES_DIRECTORY, rc);
 		return;
 	}
+
 	keys.items = calloc(LABEL_KEYS_MAX, sizeof(*keys.items));
 	if (keys.items)
 		read_keys(doctor, &names, &keys);
+
 	if (!keys.items || keys.is_bad)
 		doctor_unreadable(doctor, FEATURES_DIRECTORY, -ENOMEM);
 	else if (!report_clash(doctor, &names, &keys) && !report_mode(doctor, &keys, &names) &&
 		 !is_told)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, FEATURES_DIRECTORY),
 			     "no key in two files");
+
 	for (size_t i = 0; i < keys.count; i++)
 		free(keys.items[i].text);
+
 	free(keys.items);
 }

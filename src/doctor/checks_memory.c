@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checks of memory that jobs share and lock: /dev/shm, and the limit of locked memory. */
+#include "doctor/checks.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,7 +10,6 @@
 
 #include "base/buf.h"
 #include "base/check.h"
-#include "doctor/checks.h"
 #include "doctor/doctor.h"
 #include "doctor/holders.h"
 #include "doctor/lines.h"
@@ -49,14 +50,17 @@ static void memory_unit(struct doctor *doctor, const char *daemon, char out[DOCT
 	static const char *const units[] = {"/usr/lib/systemd/system", "/lib/systemd/system",
 					    "/run/systemd/system", "/etc/systemd/system"};
 	char path[FILE_PATH_MAX];
+
 	out[0] = '\0';
 	for (size_t i = 0; i < array_length(units); i++) {
 		_cleanup_rootfs_names_ struct rootfs_names names = {.count = 0};
+
 		if (file_path(path, NULL, "%s/%s.service", units[i], daemon) == 0)
 			(void)rootfs_lines(&doctor->rootfs, path, memory_unit_line, out);
 		if (file_path(path, NULL, "%s/%s.service.d", units[i], daemon) < 0 ||
 		    rootfs_list(&doctor->rootfs, path, ".conf", &names) < 0)
 			continue;
+
 		for (size_t j = 0; j < names.count; j++)
 			if (file_path(path, NULL, "%s/%s.service.d/%s", units[i], daemon,
 				      names.name[j]) == 0)
@@ -84,15 +88,19 @@ static void memory_judge_daemon(struct doctor *doctor, const char *daemon, uint3
 		doctor_unreadable(doctor, path, rc);
 		return;
 	}
+
 	bool is_right = bytes >= MEMORY_WANTED || has_memlock;
+
 	memory_unit(doctor, daemon, unit);
 	struct doctor_finding *finding = doctor_add(doctor, is_right ? DOCTOR_OK : DOCTOR_WARN,
 						    "locked memory of %s (pid %u)", daemon, pid);
 	doctor_found(finding, "%s%s%s%s", memory_size(bytes, size),
 		     unit[0] != '\0' ? ", LimitMEMLOCK=" : "", unit,
 		     has_memlock && bytes < MEMORY_WANTED ? "; sluice raises it (memlock:)" : "");
+
 	if (is_right)
 		return;
+
 	doctor_need(finding, "64 MiB or more, or memlock: on the resource in sluice's "
 			     "configuration");
 	if (strcmp(unit, "infinity") == 0)
@@ -110,10 +118,13 @@ void check_rdma_memlock(struct doctor *doctor)
 {
 	static const char *const daemons[] = {"containerd", "crio", "dockerd"};
 	uint32_t found = 0;
+
 	if (!shared_rdma_or_skip(doctor))
 		return;
+
 	bool has_memlock =
 	    rootfs_lines(&doctor->rootfs, MEMORY_CONFIG, memory_config_line, NULL) > 0;
+
 	for (size_t i = 0; i < array_length(daemons); i++) {
 		uint32_t pid = doctor_process(doctor, daemons[i]);
 		if (pid == 0)
@@ -121,6 +132,7 @@ void check_rdma_memlock(struct doctor *doctor)
 		found++;
 		memory_judge_daemon(doctor, daemons[i], pid, has_memlock);
 	}
+
 	/* Jobs of its queue inherit it; a pod has what its runtime has. */
 	uint32_t agent = rootfs_exists(&doctor->rootfs, MEMORY_KUBELET) ? 0 : doctor_agent(doctor);
 	if (agent != 0)
@@ -163,6 +175,7 @@ static void memory_report_holder(struct doctor *doctor, const struct holder *hol
 	struct doctor_finding *finding =
 	    doctor_add(doctor, DOCTOR_WARN, "process %u (%s)%s%s", holder->pid, holder->name,
 		       holder->pod[0] != '\0' ? " of pod " : "", holder->pod);
+
 	doctor_found(finding, "an RDMA adapter open, and %s of locked memory%s",
 		     memory_size(holder->memlock_bytes, size),
 		     is_useless ? "; IPC_LOCK was given to a user other than root, where it has "
@@ -191,11 +204,14 @@ void check_memlock(struct doctor *doctor)
 		else
 			right += holders->holder[i].has_uverbs;
 	}
+
 	if (!holders)
 		return;
+
 	const struct rdma_inventory *inventory = shared_rdma(doctor);
 	if (inventory && inventory->device_count > 0)
 		memory_tell_hidden(doctor, holders);
+
 	if (right > 0)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "processes"),
 			     "%u with an RDMA adapter and enough of locked memory", right);
@@ -209,10 +225,12 @@ void check_shm(struct doctor *doctor)
 {
 	const struct holders *holders = shared_holders(doctor);
 	uint32_t right = 0, before = doctor->count;
+
 	for (uint32_t i = 0; holders && i < holders->count; i++) {
 		const struct holder *holder = &holders->holder[i];
 		bool has_several = (holder->gpus & (holder->gpus - 1)) != 0;
 		char size[MEMORY_SIZE_TEXT];
+
 		/* Monitoring has all GPUs open as well, and shares nothing. */
 		if (holder->gpus == 0 || !holder->has_uvm)
 			continue;
@@ -220,6 +238,7 @@ void check_shm(struct doctor *doctor)
 			right++;
 			continue;
 		}
+
 		struct doctor_finding *finding =
 		    doctor_add(doctor, DOCTOR_WARN, "process %u (%s)%s%s", holder->pid,
 			       holder->name, holder->pod[0] != '\0' ? " of pod " : "", holder->pod);
@@ -231,10 +250,12 @@ void check_shm(struct doctor *doctor)
 			  "# pod: volumes: [{name: shm, emptyDir: {medium: Memory}}], mounted at "
 			  "/dev/shm\n# docker, podman: --shm-size=8g, or --ipc=host");
 	}
+
 	if (!holders)
 		return;
 	if (doctor->facts.gpu_count > 0)
 		memory_tell_hidden(doctor, holders);
+
 	if (right > 0)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "processes"),
 			     "%u with GPUs, and shared memory for them", right);

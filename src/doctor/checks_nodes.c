@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/text.h"
 #include "doctor/doctor.h"
 #include "doctor/holders.h"
 #include "doctor/shared.h"
@@ -50,12 +51,15 @@ static void expect_node(struct nodes *nodes, const char *path, uint32_t major_nu
 		nodes->right++;
 		return;
 	}
+
 	nodes->wrong++;
 	if (rc < 0 && rc != -ENOENT) {
 		doctor_unreadable(doctor, path, rc);
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_FAIL, "%s", path);
+
 	if (rc < 0)
 		doctor_found(finding, "nothing");
 	else if (!S_ISCHR(status.st_mode))
@@ -63,6 +67,7 @@ static void expect_node(struct nodes *nodes, const char *path, uint32_t major_nu
 	else
 		doctor_found(finding, "the device %u:%u", major(status.st_rdev),
 			     minor(status.st_rdev));
+
 	doctor_need(finding, "the device %u:%u", major_number, minor_number);
 	if (rc < 0)
 		doctor_do(finding, "%s", mend);
@@ -73,13 +78,16 @@ static void expect_node(struct nodes *nodes, const char *path, uint32_t major_nu
 static void expect_gpus(struct nodes *nodes)
 {
 	struct doctor *doctor = nodes->doctor;
+
 	for (uint32_t i = 0; i < doctor->facts.gpu_count; i++) {
 		const struct doctor_gpu *gpu = &doctor->facts.gpus[i];
 		char path[FILE_PATH_MAX], stand_in[FILE_PATH_MAX], mend[DOCTOR_WORD_MAX];
+
 		if (strcmp(gpu->driver, "nvidia") != 0 || gpu->minor == GPU_U32_UNKNOWN ||
 		    file_path(path, NULL, "/dev/nvidia%u", gpu->minor) < 0 ||
 		    file_path(stand_in, NULL, "/dev/sluice-sim%u", gpu->minor) < 0)
 			continue;
+
 		(void)snprintf(mend, sizeof(mend), "nvidia-modprobe -c %u", gpu->minor);
 		bool has_stand_in =
 		    doctor->options.is_simulated && rootfs_exists(&doctor->rootfs, stand_in);
@@ -93,13 +101,16 @@ static void expect_cap(struct nodes *nodes, const char *file, uint32_t major_num
 	struct nodes_rule rule = {.has_minor = false};
 	char path[FILE_PATH_MAX], mend[DOCTOR_DO_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, NODES_TEXT_MAX);
 	if (rootfs_read(&nodes->doctor->rootfs, file, &text) < 0)
 		return;
+
 	nodes_rule_parse(buf_text(&text), text.length, &rule);
 	if (!rule.has_minor ||
 	    file_path(path, NULL, "/dev/nvidia-caps/nvidia-cap%u", rule.minor) < 0)
 		return;
+
 	(void)snprintf(mend, sizeof(mend), "nvidia-modprobe -f %.512s", file);
 	expect_node(nodes, path, major_number, rule.minor, mend);
 }
@@ -109,13 +120,17 @@ static void expect_caps_of(struct nodes *nodes, const char *mig, uint32_t major_
 {
 	_cleanup_rootfs_names_ struct rootfs_names instances;
 	(void)rootfs_list(&nodes->doctor->rootfs, mig, NULL, &instances);
+
 	for (size_t i = 0; i < instances.count; i++) {
 		char path[FILE_PATH_MAX], file[FILE_PATH_MAX];
-		if (strncmp(instances.name[i], "gi", 2) != 0 && strncmp(instances.name[i], "ci", 2))
+
+		if (!text_starts_with(instances.name[i], "gi") &&
+		    !text_starts_with(instances.name[i], "ci"))
 			continue;
 		if (file_path(path, NULL, "%s/%s", mig, instances.name[i]) < 0 ||
 		    file_path(file, NULL, "%s/access", path) < 0)
 			continue;
+
 		expect_cap(nodes, file, major_number);
 		if (instances.name[i][0] == 'g')
 			expect_caps_of(nodes, path, major_number);
@@ -127,6 +142,7 @@ static void expect_caps(struct nodes *nodes, uint32_t major_number)
 	for (uint32_t i = 0; major_number > 0 && i < nodes->doctor->facts.gpu_count; i++) {
 		char path[FILE_PATH_MAX];
 		uint32_t minor_number = nodes->doctor->facts.gpus[i].minor;
+
 		if (minor_number != GPU_U32_UNKNOWN &&
 		    file_path(path, NULL, "/proc/driver/nvidia/capabilities/gpu%u/mig",
 			      minor_number) == 0)
@@ -139,19 +155,23 @@ void check_driver_nodes(struct doctor *doctor)
 	struct nodes nodes = {.doctor = doctor};
 	struct nodes_majors majors = {.nvidia = 0};
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, NODES_TEXT_MAX);
 	if (doctor->facts.module_version[0] == '\0') {
 		doctor_skip(doctor, "the driver is not loaded");
 		return;
 	}
+
 	if (rootfs_read(&doctor->rootfs, "/proc/devices", &text) == 0)
 		nodes_devices_parse(buf_text(&text), text.length, &majors);
 	expect_node(&nodes, "/dev/nvidiactl", MAJOR_NVIDIA, MINOR_CONTROL,
 		    "nvidia-modprobe -c 255");
 	expect_gpus(&nodes);
+
 	if (majors.uvm > 0)
 		expect_node(&nodes, "/dev/nvidia-uvm", majors.uvm, 0, "nvidia-modprobe -u -c 0");
 	expect_caps(&nodes, majors.caps);
+
 	if (nodes.wrong == 0)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "device nodes"), "%u of them right",
 			     nodes.right);
@@ -170,29 +190,36 @@ void check_driver_devchar(struct doctor *doctor)
 {
 	static const char *const packages[] = {"runc", NULL};
 	static const char *const systemd[] = {"systemd", NULL};
+
 	const struct doctor_facts *facts = &doctor->facts;
+
 	if (!rootfs_exists(&doctor->rootfs, "/run/systemd/system")) {
 		doctor_skip(doctor, "systemd does not run here");
 		return;
 	}
+
 	if (facts->module_version[0] == '\0') {
 		doctor_skip(doctor, "the driver is not loaded");
 		return;
 	}
+
 	bool is_whole = has_link(doctor, MINOR_CONTROL);
 	for (uint32_t i = 0; i < facts->gpu_count; i++)
 		is_whole &= facts->gpus[i].minor == GPU_U32_UNKNOWN ||
 			    has_link(doctor, facts->gpus[i].minor);
+
 	if (is_whole) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "/dev/char"), "links to all GPUs");
 		return;
 	}
+
 	struct version runc, init;
 	int rc = doctor_version(doctor, "runc", packages, &runc);
 	if (rc == -ENOENT) {
 		doctor_skip(doctor, "runc is not installed");
 		return;
 	}
+
 	/* systemd 252 is no version of the form 1.2: where it is not told it is new enough. */
 	bool is_new_init =
 	    doctor_version(doctor, "systemd", systemd, &init) < 0 || init.major >= 240;
@@ -201,6 +228,7 @@ void check_driver_devchar(struct doctor *doctor)
 			     "no links, and runc %s, which does not need them", runc.text);
 		return;
 	}
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, rc < 0 ? DOCTOR_INFO : DOCTOR_WARN, "/dev/char");
 	doctor_found(finding, "no links to all GPUs, and runc %s",
@@ -222,12 +250,14 @@ static int64_t module_users(const struct doctor *doctor, const char *name)
 	char path[FILE_PATH_MAX];
 	int64_t count;
 	_cleanup_rootfs_names_ struct rootfs_names holders = {.count = 0};
+
 	if (file_path(path, NULL, "/sys/module/%s/refcnt", name) < 0 ||
 	    rootfs_number(&doctor->rootfs, path, &count) < 0)
 		return -1;
 	if (file_path(path, NULL, "/sys/module/%s/holders", name) == 0)
 		(void)rootfs_list(&doctor->rootfs, path, NULL, &holders);
 	count -= (int64_t)holders.count;
+
 	return count < 0 ? 0 : count;
 }
 
@@ -236,6 +266,7 @@ static uint32_t name_users(const struct holders *holders, char out[DOCTOR_TEXT_M
 {
 	uint32_t count = 0;
 	size_t length = 0;
+
 	out[0] = '\0';
 	for (uint32_t i = 0; i < holders->count; i++) {
 		const struct holder *holder = &holders->holder[i];
@@ -244,9 +275,11 @@ static uint32_t name_users(const struct holders *holders, char out[DOCTOR_TEXT_M
 		length += (size_t)snprintf(out + length, DOCTOR_TEXT_MAX - length, "%s%u (%s)",
 					   count > 1 ? ", " : "", holder->pid, holder->name);
 	}
+
 	if (count > NAMED_MAX)
 		(void)snprintf(out + length, DOCTOR_TEXT_MAX - length, " and %u more",
 			       count - NAMED_MAX);
+
 	return count;
 }
 
@@ -261,6 +294,7 @@ static int64_t count_references(const struct doctor *doctor)
 		if (count >= 0)
 			total = total < 0 ? count : total + count;
 	}
+
 	return total;
 }
 
@@ -268,13 +302,16 @@ void check_driver_refs(struct doctor *doctor)
 {
 	bool is_strict = doctor_is_for(doctor, DOCTOR_FOR_DRIVER_CONTAINER);
 	char users[DOCTOR_TEXT_MAX];
+
 	if (doctor->facts.module_version[0] == '\0') {
 		doctor_skip(doctor, "the driver is not loaded");
 		return;
 	}
+
 	const struct holders *holders = shared_holders(doctor);
 	if (!holders)
 		return;
+
 	uint32_t count = name_users(holders, users);
 	int64_t references = count_references(doctor);
 	if (references <= 0 && count == 0) {
@@ -284,16 +321,20 @@ void check_driver_refs(struct doctor *doctor)
 				      : "processes that this user may not look at");
 		return;
 	}
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, is_strict ? DOCTOR_FAIL : DOCTOR_INFO, "driver");
+
 	if (count > 0)
 		doctor_found(finding, "it in use by processes %s", users);
 	else
 		doctor_found(finding, "it in use (%lld references)%s", (long long)references,
 			     holders->hidden > 0 ? ", by processes that this user may not look at"
 						 : "");
+
 	if (!is_strict)
 		return;
+
 	doctor_need(finding, "nobody using it, so that it can be unloaded");
 	doctor_do(finding, "kubectl drain NODE --ignore-daemonsets\n"
 			   "sluice health release\n"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checks of RDMA adapters: modules, name spaces, nodes, ports. */
+#include "doctor/checks.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/checks.h"
 #include "doctor/doctor.h"
 #include "doctor/shared.h"
 #include "hardware/rdma.h"
@@ -29,6 +30,7 @@ static void rdma_report_module(struct doctor *doctor, enum doctor_status status,
 static bool rdma_lacks_half(const struct rdma_inventory *inventory, const char *driver)
 {
 	bool has_function = false, has_device = false;
+
 	for (uint32_t i = 0; i < inventory->function_count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
 		if (strcmp(function->driver, driver) != 0)
@@ -36,6 +38,7 @@ static bool rdma_lacks_half(const struct rdma_inventory *inventory, const char *
 		has_function = true;
 		has_device |= function->device_count > 0;
 	}
+
 	return has_function && !has_device;
 }
 
@@ -44,7 +47,9 @@ void check_rdma_modules(struct doctor *doctor)
 	const struct rdma_inventory *inventory = shared_rdma_or_skip(doctor);
 	if (!inventory)
 		return;
+
 	uint32_t before = doctor->count;
+
 	if (!inventory->has_ib_core)
 		rdma_report_module(doctor, DOCTOR_FAIL, "ib_core", "it for every RDMA device");
 	if (!inventory->has_ib_uverbs)
@@ -56,6 +61,7 @@ void check_rdma_modules(struct doctor *doctor)
 	if (inventory->has_ib_core && rdma_lacks_half(inventory, "mlx5_core"))
 		rdma_report_module(doctor, DOCTOR_FAIL, "mlx5_ib",
 				   "it for RDMA devices of these adapters");
+
 	if (doctor->count == before)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "modules"),
 			     "ib_core, ib_uverbs and rdma_ucm");
@@ -72,6 +78,7 @@ void check_rdma_netns(struct doctor *doctor)
 	const struct rdma_inventory *inventory = shared_rdma_or_skip(doctor);
 	if (!inventory)
 		return;
+
 	bool is_exclusive = inventory->netns == RDMA_NETNS_EXCLUSIVE;
 	struct doctor_finding *finding =
 	    doctor_add(doctor,
@@ -79,9 +86,11 @@ void check_rdma_netns(struct doctor *doctor)
 		       : inventory->netns == RDMA_NETNS_SHARED ? DOCTOR_OK
 							       : DOCTOR_UNKNOWN,
 		       "network name spaces of RDMA");
+
 	doctor_found(finding, "mode %s", rdma_netns_to_string(inventory->netns));
 	if (!is_exclusive)
 		return;
+
 	doctor_need(finding, "mode shared");
 	doctor_do(finding, "rdma system set netns shared\n"
 			   "echo 'options ib_core netns_mode=1' > /etc/modprobe.d/ib_core.conf");
@@ -95,9 +104,11 @@ static void rdma_report_reason(struct doctor *doctor, const struct rdma_inventor
 {
 	char bus[RDMA_NAME_MAX];
 	(void)rdma_function_name(inventory, function, bus);
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "adapter %s", bus);
 	doctor_found(finding, "%s%s%s", rdma_reason_to_string(reason->code),
 		     reason->subject[0] != '\0' ? ": " : "", reason->subject);
+
 	switch (reason->code) {
 	case RDMA_REASON_NO_DRIVER:
 		doctor_need(finding, "a driver that has it");
@@ -118,27 +129,37 @@ void check_rdma_device(struct doctor *doctor)
 {
 	const struct rdma_inventory *inventory = shared_rdma(doctor);
 	uint32_t adapters = 0, usable = 0, software = 0;
+
 	for (uint32_t i = 0; inventory && i < inventory->function_count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
 		struct rdma_reason reasons[RDMA_REASON_MAX];
+
 		if (!shared_is_adapter(function))
 			continue;
+
 		adapters++;
 		software += function->is_software;
+
 		uint32_t count =
 		    rdma_reasons(inventory, function, RDMA_KIND_BIT(RDMA_UVERBS), reasons);
 		/* What is wrong with all of them is said by rdma.netns and rdma.modules. */
 		bool is_told = !inventory->has_ib_uverbs;
+
 		usable += count == 0;
+
 		for (uint32_t j = 0; j < count && !is_told; j++)
 			if (reasons[j].code != RDMA_REASON_NETNS)
 				rdma_report_reason(doctor, inventory, function, &reasons[j]);
 	}
+
 	if (!inventory)
 		return;
+
 	char in_software[RDMA_SOFTWARE_TEXT_MAX] = "";
+
 	if (software > 0)
 		(void)snprintf(in_software, sizeof(in_software), "; %u in software", software);
+
 	if (adapters > 0)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "adapters"),
 			     "%u, of which %u can be used%s%s", adapters, usable, in_software,
@@ -158,6 +179,7 @@ static void rdma_advise_port(const struct rdma_function *function, const struct 
 {
 	const char *interface = function->interface_count > 0 ? function->interface[0].name : NULL;
 	char bus[PCI_TEXT_MAX];
+
 	(void)pci_address_to_string(&function->address, bus);
 	if (port->state == RDMA_STATE_INIT && port->link_layer == RDMA_LAYER_INFINIBAND)
 		/* The link stands, and nobody has given the port an address. */
@@ -179,18 +201,22 @@ static void rdma_judge_port(struct doctor *doctor, const struct rdma_inventory *
 {
 	uint32_t expected = rdma_port_expected_mbit(inventory, function, port);
 	bool is_slow = expected != RDMA_UNKNOWN && port->rate_mbit < expected;
+
 	if (rdma_port_is_up(port) && !is_slow) {
 		++*up;
 		return;
 	}
+
 	if (port->state == RDMA_UNKNOWN) {
 		doctor_found(
 		    doctor_add(doctor, DOCTOR_UNKNOWN, "port %s/%u", device->name, port->number),
 		    "a state that cannot be read");
 		return;
 	}
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, DOCTOR_WARN, "port %s/%u", device->name, port->number);
+
 	if (is_slow) {
 		doctor_found(finding, "%s", port->rate_text);
 		doctor_need(finding, "%u Gb/sec, as others of its kind have",
@@ -199,6 +225,7 @@ static void rdma_judge_port(struct doctor *doctor, const struct rdma_inventory *
 		doctor_found(finding, "state %s, link %s", port->state_text, port->phys_text);
 		doctor_need(finding, "4: ACTIVE and 5: LinkUp");
 	}
+
 	rdma_advise_port(function, device, port, finding);
 }
 
@@ -206,6 +233,7 @@ void check_rdma_port(struct doctor *doctor)
 {
 	const struct rdma_inventory *inventory = shared_rdma_or_skip(doctor);
 	uint32_t up = 0, ports = 0;
+
 	for (uint32_t i = 0; inventory && i < inventory->function_count; i++) {
 		const struct rdma_function *function = &inventory->function[i];
 		for (uint32_t j = 0; j < function->device_count; j++) {
@@ -215,6 +243,7 @@ void check_rdma_port(struct doctor *doctor)
 						&device->port[k], &up);
 		}
 	}
+
 	if (inventory && up > 0)
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "ports"), "%u of %u up", up, ports);
 	else if (inventory && ports == 0)

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/parse.h"
 #include "doctor/doctor.h"
-#include "doctor/lines.h"
+#include "hardware/selinux.h"
 
 /* --- cgroups --------------------------------------------------------------------------------- */
 
@@ -19,14 +19,17 @@
 static void report_hybrid(struct doctor *doctor, const char *driver)
 {
 	struct version crun;
+
 	static const char *const packages[] = {"crun", NULL};
 	bool has_crun = doctor_version(doctor, "crun", packages, &crun) == 0;
 	struct doctor_finding *finding =
 	    doctor_add(doctor, has_crun ? DOCTOR_WARN : DOCTOR_INFO, "cgroups");
+
 	doctor_found(finding, "version 1 with a version 2 mount beside it (hybrid)%s%s", driver,
 		     has_crun ? ", where crun starts no container" : "");
 	if (!has_crun)
 		return;
+
 	doctor_need(finding, "version 2 alone, or runc");
 	doctor_do(finding, "kernel command line: systemd.unified_cgroup_hierarchy=1\n"
 			   "or, for podman: runtime = \"runc\" in /etc/containers/containers.conf");
@@ -39,24 +42,30 @@ void check_cgroup(struct doctor *doctor)
 {
 	bool has_systemd = rootfs_exists(&doctor->rootfs, "/run/systemd/system");
 	const char *driver = has_systemd ? ", under systemd" : "";
+
 	if (rootfs_exists(&doctor->rootfs, CGROUP_MOUNT "/cgroup.controllers")) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "cgroups"), "version 2%s", driver);
 		return;
 	}
+
 	if (rootfs_exists(&doctor->rootfs, CGROUP_MOUNT "/unified/cgroup.controllers") ||
 	    rootfs_exists(&doctor->rootfs, CGROUP_MOUNT "/unified/cgroup.procs")) {
 		report_hybrid(doctor, driver);
 		return;
 	}
+
 	if (rootfs_exists(&doctor->rootfs, CGROUP_MOUNT "/devices")) {
 		bool is_strict = doctor_is_for(doctor, DOCTOR_FOR_AGENT);
 		struct doctor_finding *finding =
 		    doctor_add(doctor, is_strict ? DOCTOR_WARN : DOCTOR_INFO, "cgroups");
+
 		doctor_found(finding, "version 1%s, with the controller of devices", driver);
 		doctor_need(finding, "version 2: kubelets from 1.35 on refuse version 1");
 		doctor_do(finding, "kernel command line: systemd.unified_cgroup_hierarchy=1");
+
 		return;
 	}
+
 	if (rootfs_exists(&doctor->rootfs, CGROUP_MOUNT "/memory") ||
 	    rootfs_exists(&doctor->rootfs, CGROUP_MOUNT "/cpu")) {
 		struct doctor_finding *finding = doctor_add(doctor, DOCTOR_FAIL, "cgroups");
@@ -64,8 +73,10 @@ void check_cgroup(struct doctor *doctor)
 		doctor_need(finding, "it, or containers are not kept from GPUs of others");
 		doctor_do(finding, "mkdir -p " CGROUP_MOUNT "/devices\n"
 				   "mount -t cgroup -o devices cgroup " CGROUP_MOUNT "/devices");
+
 		return;
 	}
+
 	doctor_skip(doctor, "no cgroups are mounted here");
 }
 
@@ -80,12 +91,15 @@ void check_loopback(struct doctor *doctor)
 		doctor_found(doctor_add(doctor, DOCTOR_SKIP, "loopback"), "it is not to be seen");
 		return;
 	}
+
 	bool is_up = bits & 1; /* IFF_UP */
 	struct doctor_finding *finding =
 	    doctor_add(doctor, is_up ? DOCTOR_OK : DOCTOR_WARN, "loopback");
+
 	doctor_found(finding, "lo is %s", is_up ? "up" : "down");
 	if (is_up)
 		return;
+
 	doctor_need(finding, "up, for jobs with several workers");
 	doctor_do(finding, "ip link set lo up");
 	doctor_why(finding, "PMIx server's listener thread failed (Open MPI)");
@@ -93,98 +107,75 @@ void check_loopback(struct doctor *doctor)
 
 /* --- SELinux --------------------------------------------------------------------------------- */
 
-#define SELINUX_ENFORCE "/sys/fs/selinux/enforce"
-#define SELINUX_BOOLEAN "/sys/fs/selinux/booleans/container_use_devices"
-/* The same for the type of the GPUs' nodes alone, in newer releases of container-selinux. */
-#define SELINUX_BOOLEAN_GPU "/sys/fs/selinux/booleans/container_use_xserver_devices"
-#define SELINUX_CONFIG	    "/etc/selinux/config"
-
-static int policy_line(const char *text, size_t length, void *context)
+static int read_file(const void *context, const char *path, struct buf *out)
 {
-	(void)lines_assignment(text, length, "SELINUXTYPE", context, DOCTOR_WORD_MAX);
-	return 0;
+	const struct doctor *doctor = context;
+	return rootfs_read(&doctor->rootfs, path, out);
 }
 
-/* Where our module is once an administrator has added it, in the store of the policy that is in
- * force: semodule(8), selinux_config(5). "targeted" on Fedora and RHEL, "default" on Debian. */
-static int module_path(const struct doctor *doctor, char out[FILE_PATH_MAX])
+static int find_file(const void *context, const char *path)
 {
-	char policy[DOCTOR_WORD_MAX] = "targeted";
-	(void)rootfs_lines(&doctor->rootfs, SELINUX_CONFIG, policy_line, policy);
-	return file_path(out, NULL, "/var/lib/selinux/%s/active/modules/400/sluice-gpu", policy);
-}
-
-/* Whether one of the ways is open: a boolean, the first number of which is what holds now, or our
- * own policy (packaging/selinux/sluice-gpu.cil). 1, 0, -errno: it cannot be told; -ENOENT: there
- * is no policy for containers. */
-static int may_use_devices(const struct doctor *doctor)
-{
-	static const char *const booleans[] = {SELINUX_BOOLEAN, SELINUX_BOOLEAN_GPU};
-	char word[DOCTOR_WORD_MAX], module[FILE_PATH_MAX];
+	const struct doctor *doctor = context;
 	struct stat status;
-	int worst = -ENOENT;
-	for (size_t i = 0; i < array_length(booleans); i++) {
-		int rc = rootfs_word(&doctor->rootfs, booleans[i], word, sizeof(word));
-		if (rc == 0 && word[0] == '1')
-			return 1;
-		if (rc == 0)
-			worst = 0;
-		else if (rc != -ENOENT)
-			return rc;
-	}
-	if (module_path(doctor, module) < 0)
-		return worst;
-	int rc = rootfs_stat(&doctor->rootfs, module, &status);
-	return rc == 0 ? 1 : rc == -ENOENT ? worst : rc;
+	return rootfs_stat(&doctor->rootfs, path, &status);
 }
 
-/* 1, 0, or -errno; -ENOENT: there is no SELinux. */
-static int is_enforcing(const struct doctor *doctor)
+/* What SELinux does here; on failure that is reported. */
+static int judge_selinux(struct doctor *doctor, enum selinux_state *out)
 {
-	int64_t value;
-	int rc = rootfs_number(&doctor->rootfs, SELINUX_ENFORCE, &value);
-	return rc < 0 ? rc : value != 0;
+	const struct selinux_files files = {
+	    .read = read_file, .find = find_file, .context = doctor};
+	const char *path = NULL;
+	int rc = selinux_judge(&files, out, &path);
+	if (rc < 0)
+		doctor_unreadable(doctor, path, rc);
+
+	return rc;
 }
 
 void check_selinux_mode(struct doctor *doctor)
 {
-	int rc = is_enforcing(doctor);
-	if (rc == -ENOENT) {
+	enum selinux_state state;
+	if (judge_selinux(doctor, &state) < 0)
+		return;
+	if (state == SELINUX_STATE_ABSENT) {
 		doctor_skip(doctor, "SELinux is not switched on");
 		return;
 	}
-	if (rc < 0) {
-		doctor_unreadable(doctor, SELINUX_ENFORCE, rc);
-		return;
-	}
-	if (rc == 0) {
+
+	if (state == SELINUX_STATE_PERMISSIVE) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "SELinux"), "it permissive");
 		return;
 	}
-	rc = may_use_devices(doctor);
-	if (rc == 1) {
+
+	if (state == SELINUX_STATE_ALLOWED) {
 		doctor_found(doctor_add(doctor, DOCTOR_OK, "SELinux"),
 			     "it enforcing, and containers may use devices");
 		return;
 	}
-	if (rc < 0 && rc != -ENOENT) {
-		doctor_unreadable(doctor, rc == -EACCES ? "/var/lib/selinux" : SELINUX_BOOLEAN, rc);
-		return;
-	}
-	if (rc == -ENOENT && !rootfs_exists(&doctor->rootfs, "/var/lib/kubelet") &&
+
+	if (state == SELINUX_STATE_NO_POLICY &&
+	    !rootfs_exists(&doctor->rootfs, "/var/lib/kubelet") &&
 	    !doctor_is_for(doctor, DOCTOR_FOR_AGENT)) {
 		doctor_skip(doctor, "no policy for containers, and no kubelet that needs one");
 		return;
 	}
+
 	struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "SELinux");
 	doctor_found(finding, "it enforcing, and %s",
-		     rc == 0 ? "container_use_devices off" : "no policy for containers");
+		     state == SELINUX_STATE_SWITCHED_OFF ? "container_use_devices off"
+		     : state == SELINUX_STATE_NO_RULE	 ? "no rule for the GPUs' nodes"
+							 : "no policy for containers");
 	doctor_need(finding, "a policy that lets containers use the GPU's nodes");
-	if (rc == -ENOENT)
+
+	if (state == SELINUX_STATE_NO_POLICY)
 		doctor_do(finding, "dnf install container-selinux");
+	else if (state == SELINUX_STATE_NO_RULE)
+		doctor_do(finding, "semodule -i " SELINUX_MODULE_FILE);
 	else
-		doctor_do(finding, "setsebool -P container_use_devices 1\n"
-				   "or, for GPUs and adapters alone: semodule -i sluice-gpu.cil");
+		doctor_do(finding,
+			  "setsebool -P container_use_devices 1\n"
+			  "or, for GPUs and adapters alone: semodule -i " SELINUX_MODULE_FILE);
 }
 
 /* The type in "system_u:system_r:container_t:s0:c1,c2". */
@@ -194,9 +185,11 @@ static bool type_of(const char *context, char out[DOCTOR_WORD_MAX])
 	at = at ? strchr(at + 1, ':') : NULL;
 	if (!at)
 		return false;
+
 	size_t length = strcspn(at + 1, ":");
 	if (length >= DOCTOR_WORD_MAX)
 		return false;
+
 	(void)snprintf(out, DOCTOR_WORD_MAX, "%.*s", (int)length, at + 1);
 	return true;
 }
@@ -210,15 +203,18 @@ static bool report_agent(struct doctor *doctor)
 	    rootfs_word(&doctor->rootfs, path, context, sizeof(context)) < 0 ||
 	    !type_of(context, type) || strcmp(type, "container_t") != 0)
 		return false;
+
 	bool is_openshift = doctor_os_is_coreos(doctor);
 	struct doctor_finding *finding = doctor_add(
 	    doctor, is_openshift ? DOCTOR_FAIL : DOCTOR_WARN, "sluice agent (process %u)", pid);
+
 	doctor_need(doctor_found(finding, "the type container_t"), "spc_t");
 	if (is_openshift)
 		doctor_do(finding,
 			  "oc adm policy add-scc-to-user privileged -z sluice -n NAMESPACE");
 	else
 		doctor_do(finding, "securityContext: seLinuxOptions: {type: spc_t}");
+
 	return true;
 }
 
@@ -227,32 +223,37 @@ static bool report_nodes(struct doctor *doctor)
 {
 	static const char *const nodes[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"};
 	char context[DOCTOR_TEXT_MAX], type[DOCTOR_WORD_MAX];
+
 	for (size_t i = 0; i < array_length(nodes); i++) {
 		if (rootfs_attribute(&doctor->rootfs, nodes[i], "security.selinux", context,
 				     sizeof(context)) < 0 ||
 		    !type_of(context, type) ||
 		    (strcmp(type, "device_t") != 0 && strcmp(type, "unlabeled_t") != 0))
 			continue;
+
 		struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "%s", nodes[i]);
 		doctor_need(doctor_found(finding, "the type %s", type), "xserver_misc_device_t");
 		doctor_do(finding, "restorecon -v /dev/nvidia*");
+
 		return true;
 	}
+
 	return false;
 }
 
 void check_selinux_label(struct doctor *doctor)
 {
-	int rc = is_enforcing(doctor);
-	if (rc == -ENOENT || rc == 0) {
-		doctor_skip(doctor,
-			    rc == 0 ? "SELinux is permissive" : "SELinux is not switched on");
+	enum selinux_state state;
+	if (judge_selinux(doctor, &state) < 0)
+		return;
+
+	if (state == SELINUX_STATE_ABSENT || state == SELINUX_STATE_PERMISSIVE) {
+		doctor_skip(doctor, state == SELINUX_STATE_PERMISSIVE
+					? "SELinux is permissive"
+					: "SELinux is not switched on");
 		return;
 	}
-	if (rc < 0) {
-		doctor_unreadable(doctor, SELINUX_ENFORCE, rc);
-		return;
-	}
+
 	bool is_wrong = report_agent(doctor);
 	is_wrong |= report_nodes(doctor);
 	if (!is_wrong)
@@ -268,6 +269,7 @@ void check_openshift_node(struct doctor *doctor)
 		doctor_skip(doctor, "no Red Hat CoreOS");
 		return;
 	}
+
 	if (facts->os_ostree[0] == '\0') {
 		struct doctor_finding *finding = doctor_add(doctor, DOCTOR_WARN, "/etc/os-release");
 		doctor_need(doctor_found(finding, "no OSTREE_VERSION"),
@@ -275,6 +277,7 @@ void check_openshift_node(struct doctor *doctor)
 		doctor_do(finding, "rpm-ostree status");
 		return;
 	}
+
 	struct doctor_finding *finding =
 	    doctor_add(doctor, DOCTOR_INFO, "Red Hat CoreOS %s", facts->os_ostree);
 	doctor_found(finding, "/usr read-only: a driver comes from a container, built with the "

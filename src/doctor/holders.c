@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "doctor/lines.h"
 #include "doctor/rootfs.h"
 #include "hardware/belonging.h"
@@ -35,13 +36,16 @@ int holders_parse_memlock(const char *text, size_t length, uint64_t *out_bytes)
 	static const char title[] = "Max locked memory";
 	const char *at = text + sizeof(title) - 1;
 	size_t size;
+
 	if (length < sizeof(title) || memcmp(text, title, sizeof(title) - 1) != 0)
 		return -EINVAL;
+
 	const char *word = holders_word(&at, text + length, &size);
 	if (size == 9 && memcmp(word, "unlimited", 9) == 0) {
 		*out_bytes = HOLDERS_UNLIMITED;
 		return 0;
 	}
+
 	return parse_u64_span(word, size, 0, HOLDERS_UNKNOWN - 1, out_bytes) < 0 ? -EINVAL : 0;
 }
 
@@ -51,19 +55,24 @@ static uint64_t holders_size(const char *text, size_t length)
 	static const char key[] = "size=";
 	const char *at = memmem(text, length, key, sizeof(key) - 1);
 	uint64_t number, unit = 1;
+
 	if (!at || (at > text && at[-1] != ','))
 		return HOLDERS_UNLIMITED;
+
 	at += sizeof(key) - 1;
 	size_t left = length - (size_t)(at - text), digits = 0;
 	while (digits < left && isdigit((unsigned char)at[digits]))
 		digits++;
+
 	if (digits < left)
 		unit = at[digits] == 'k'   ? UINT64_C(1) << 10
 		       : at[digits] == 'm' ? UINT64_C(1) << 20
 		       : at[digits] == 'g' ? UINT64_C(1) << 30
 					   : 1;
+
 	if (parse_u64_span(at, digits, 0, UINT32_MAX * UINT64_C(1024), &number) < 0 || number == 0)
 		return HOLDERS_UNLIMITED;
+
 	return number * unit;
 }
 
@@ -73,18 +82,24 @@ int holders_parse_shm(const char *text, size_t length, uint64_t *out_bytes)
 	enum { WHERE = 4, WORDS_MAX = 32 };
 	const char *at = text, *end = text + length, *word = NULL;
 	size_t size = 0;
+
 	for (int i = 0; i <= WHERE; i++)
 		word = holders_word(&at, end, &size);
+
 	if (size != 8 || memcmp(word, "/dev/shm", 8) != 0)
 		return -EINVAL;
+
 	for (int i = 0; i < WORDS_MAX && !(size == 1 && *word == '-'); i++)
 		word = holders_word(&at, end, &size);
+
 	word = holders_word(&at, end, &size);
 	if (size != 5 || memcmp(word, "tmpfs", 5) != 0)
 		return -EINVAL;
+
 	(void)holders_word(&at, end, &size);
 	word = holders_word(&at, end, &size);
 	*out_bytes = holders_size(word, size);
+
 	return 0;
 }
 
@@ -122,6 +137,7 @@ static int holders_status_line(const char *text, size_t length, void *context)
 	struct holder *holder = context;
 	char word[HOLDERS_WORD_MAX];
 	uint64_t number;
+
 	/* The real one, the first of four. */
 	if (length > 4 && memcmp(text, "Uid:", 4) == 0) {
 		const char *at = text + 4;
@@ -130,10 +146,12 @@ static int holders_status_line(const char *text, size_t length, void *context)
 		if (parse_u64_span(uid, size, 0, UINT32_MAX, &number) == 0)
 			holder->uid = (uint32_t)number;
 	}
+
 	if (lines_field(text, length, "CapEff", word, sizeof(word)))
 		(void)parse_hex(word, UINT64_MAX, &holder->effective);
 	if (lines_field(text, length, "CapBnd", word, sizeof(word)))
 		(void)parse_hex(word, UINT64_MAX, &holder->bounding);
+
 	return 0;
 }
 
@@ -151,24 +169,29 @@ static bool holders_target(const char *target, struct holder *holder)
 {
 	static const char gpu[] = "/dev/nvidia", uverbs[] = "/dev/infiniband/uverbs";
 	uint64_t minor;
-	if (strncmp(target, uverbs, sizeof(uverbs) - 1) == 0)
+
+	if (text_starts_with(target, uverbs))
 		holder->has_uverbs = true;
-	if (strncmp(target, gpu, sizeof(gpu) - 1) == 0) {
+
+	if (text_starts_with(target, gpu)) {
 		holder->has_driver = true;
 		holder->has_uvm |= strcmp(target, "/dev/nvidia-uvm") == 0;
 		if (parse_u64(target + sizeof(gpu) - 1, 0, HOLDERS_GPU_BITS - 1, &minor) == 0)
 			holder->gpus |= UINT64_C(1) << minor;
 	}
+
 	return holder->has_uverbs || holder->has_driver;
 }
 
 static void holders_describe(const struct rootfs *rootfs, struct holder *holder)
 {
 	char path[FILE_PATH_MAX];
+
 	holder->memlock_bytes = holder->shm_bytes = HOLDERS_UNKNOWN;
 	if (file_path(path, NULL, "/proc/%u/comm", holder->pid) < 0 ||
 	    rootfs_word(rootfs, path, holder->name, sizeof(holder->name)) < 0)
 		(void)snprintf(holder->name, sizeof(holder->name), "?");
+
 	(void)holders_memlock(rootfs, holder->pid, &holder->memlock_bytes);
 	if (file_path(path, NULL, "/proc/%u/mountinfo", holder->pid) == 0)
 		(void)rootfs_lines(rootfs, path, holders_mounts_line, &holder->shm_bytes);
@@ -192,13 +215,16 @@ static int holders_fd(int directory, const char *name, void *context)
 {
 	struct holders_fds *fds = context;
 	char target[HOLDERS_TARGET_MAX];
+
 	if (name[0] == '.')
 		return 0;
 	if (fds->seen++ == HOLDERS_FDS_MAX)
 		return 1;
+
 	ssize_t length = readlinkat(directory, name, target, sizeof(target));
 	if (length <= 0 || length == sizeof(target))
 		return 0; /* closed meanwhile, or longer than what is looked for */
+
 	target[length] = '\0';
 	fds->holds |= holders_target(target, fds->holder);
 	return 0;
@@ -226,18 +252,22 @@ static int holders_process(int directory, const char *name, void *context)
 	struct holders_search *search = context;
 	struct holders *out = search->out;
 	uint64_t pid;
+
 	(void)directory;
 	if (out->count == HOLDERS_MAX)
 		return 1;
 	if (parse_u64(name, 1, UINT32_MAX, &pid) < 0)
 		return 0;
+
 	struct holder *holder = &out->holder[out->count];
 	int rc = holders_look(search->rootfs, (uint32_t)pid, holder);
+
 	out->hidden += rc == -EACCES || rc == -EPERM;
 	if (rc > 0) {
 		holders_describe(search->rootfs, holder);
 		out->count++;
 	}
+
 	return 0;
 }
 

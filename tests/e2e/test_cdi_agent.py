@@ -320,7 +320,7 @@ def test_the_kubelet_is_told_at_once(small_node):  # noqa: F811
     wait_until(lambda: endpoint.allocate(uuid).cdi_devices, what="CDI names")
     assert time.monotonic() - before < 30
     # At a first start ours are on their way: that is no reason to say that nobody gets a GPU.
-    assert "containers get no GPU" not in (small_node.directory / "agent.err").read_text()
+    assert "containers get no driver" not in (small_node.directory / "agent.err").read_text()
 
 
 def test_what_else_is_there(small_node):  # noqa: F811

@@ -70,10 +70,16 @@ def test_nobody_would(small_node):  # noqa: F811
     containerd(small_node, "1.6.20", {})
     endpoint = small_node.serve()
     assert "containerd 1.6.20 cannot do CDI" in injection(small_node, "none")
-    assert not endpoint.allocate(small_node.show()["gpus"][0]["uuid"]).cdi_devices
+    gpu = small_node.show()["gpus"][0]
+    wait_until(lambda: endpoint.allocate(gpu["uuid"]).devices, what="device nodes in the reply")
+    reply = endpoint.allocate(gpu["uuid"])
+    assert not reply.cdi_devices
+    nodes = [node.container_path for node in reply.devices]
+    assert f"/dev/nvidia{gpu['minor']}" in nodes and "/dev/nvidiactl" in nodes
+    assert len([path for path in nodes if path.removeprefix("/dev/nvidia").isdigit()]) == 1
     # once it is clear that no specification of ours is still to come
     log = small_node.directory / "agent.err"
-    wait_until(lambda: "containers get no GPU: containerd 1.6.20" in log.read_text(), what="the warning")
+    wait_until(lambda: "containers get no driver: containerd 1.6.20" in log.read_text(), what="the warning")
 
 
 def test_no_runtime(small_node):  # noqa: F811

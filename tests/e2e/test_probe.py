@@ -148,17 +148,22 @@ def test_killed_probe_is_replaced(machine):
 
 
 def test_lost_gpu(machine):
+    """A round of readings finds it, and so does whoever looks after the XID: whichever is first, the
+    snapshot and the change are both told, the change once."""
     machine.start("t4x4")
     watch = Watch(machine)
     watch.states(["ok"] * 4)
     uuid = machine.show()["gpus"][1]["uuid"]
+    before = watch.seen
     machine.sim("inject", "lost", "--gpu", "1")
     watch.states(["ok", "lost", "ok", "ok"])
+    watch.seen = before
     event = watch.wait("gpu-state")
     assert event["uuid"] == uuid and event["data"] == 1
     inventory = watch.wait("inventory")
     assert inventory["gpus"][1]["state"] == "lost" and inventory["gpus"][1]["name"] == "Tesla T4"
     watch.end()
+    assert [event["uuid"] for event in watch.events if event["event"] == "gpu-state"] == [uuid]
 
 
 def test_xid_comes_once_from_two_sources(machine):

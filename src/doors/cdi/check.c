@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "doors/cdi/check_internal.h"
 
 /* --- findings -------------------------------------------------------------------------------- */
@@ -43,6 +44,7 @@ static struct check_finding *check_same(const struct checker *checker, enum chec
 		    strcmp(finding->key, about->key) == 0)
 			return finding;
 	}
+
 	return NULL;
 }
 
@@ -51,11 +53,14 @@ static int check_fill(struct check_finding *finding, const struct check_about *a
 {
 	char device[2 * SCAN_KIND_MAX];
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, CHECK_TEXT_MAX);
 	finding->file = about->file;
 	finding->count = 1;
+
 	if (about->device && about->file)
 		(void)snprintf(device, sizeof(device), "%s=%s", about->file->kind, about->device);
+
 	int rc =
 	    check_copy(about->device && about->file ? device : about->device, &finding->device);
 	if (rc == 0)
@@ -64,6 +69,7 @@ static int check_fill(struct check_finding *finding, const struct check_about *a
 		rc = check_copy(about->key, &finding->key);
 	if (rc == 0)
 		rc = check_copy(about->fix && about->fix[0] ? about->fix : NULL, &finding->fix);
+
 	if (rc == 0 && buf_vprintf(&text, format, arguments) == -ENOMEM)
 		rc = -ENOMEM;
 	/* A path that long is cut short; the finding has it as a whole. */
@@ -75,13 +81,16 @@ void check_add(struct checker *checker, enum check_id id, enum check_severity se
 	       const struct check_about *about, const char *format, ...)
 {
 	struct check *check = checker->check;
+
 	if (checker->rc < 0)
 		return;
+
 	struct check_finding *same = check_same(checker, id, about);
 	if (same) {
 		same->count++;
 		return;
 	}
+
 	check->total++;
 	if (severity > check->worst)
 		check->worst = severity;
@@ -89,17 +98,21 @@ void check_add(struct checker *checker, enum check_id id, enum check_severity se
 		return;
 	if (!check->findings)
 		check->findings = calloc(CHECK_FINDINGS_MAX, sizeof(*check->findings));
+
 	if (!check->findings) {
 		checker->rc = -ENOMEM;
 		return;
 	}
+
 	struct check_finding *finding = &check->findings[check->count++];
 	finding->id = id;
 	finding->severity = severity;
+
 	va_list arguments;
 	va_start(arguments, format);
 	checker->rc = check_fill(finding, about, format, arguments);
 	va_end(arguments);
+
 	if (checker->rc < 0) { /* nobody meets half of one */
 		check_finding_done(finding);
 		check->count--;
@@ -124,6 +137,7 @@ const char *check_quote(const char *text, char out[CHECK_TEXT_MAX])
 	bool is_plain = text[0] && text[strspn(text, plain)] == '\0';
 	if (!is_plain)
 		out[size++] = '\'';
+
 	for (const char *at = text; *at && size + 8 < CHECK_TEXT_MAX; at++) {
 		if (*at == '\'') {
 			memcpy(out + size, "'\\'", 3);
@@ -131,6 +145,7 @@ const char *check_quote(const char *text, char out[CHECK_TEXT_MAX])
 		}
 		out[size++] = *at;
 	}
+
 	if (!is_plain)
 		out[size++] = '\'';
 	out[size] = '\0';
@@ -152,6 +167,7 @@ static bool check_is_of_nvidia(const struct scan_file *file)
 		if (strstr(path, "/nvidia-ctk") || strstr(path, "/nvidia-cdi-hook"))
 			return true;
 	}
+
 	return false;
 }
 
@@ -165,6 +181,7 @@ static const char *check_fix_generate(const struct checker *checker, const char 
 	bool is_usual = strcmp(kind, "nvidia.com/gpu") == 0 && !checker->options->root[0];
 	if (slash && !is_usual)
 		(void)snprintf(vendor, sizeof(vendor), " --vendor %.*s", (int)(slash - kind), kind);
+
 	if (slash && strcmp(slash, "/gpu") != 0)
 		(void)snprintf(class_, sizeof(class_), " --class %s", slash + 1);
 	(void)snprintf(out, CHECK_TEXT_MAX, "sluice cdi generate%s%s --output %.*s", vendor, class_,
@@ -178,16 +195,19 @@ const char *check_fix_file(const struct checker *checker, const struct scan_file
 	char quoted[CHECK_TEXT_MAX];
 	bool is_gpu = checker->is_gpu_file && checker->file == file;
 	const char *vendor_end = strchr(file->kind, '/');
-	if (vendor_end && (strncmp(file->kind, "sluice.", strlen("sluice.")) == 0 ||
-			   strcmp(file->kind, "nvidia.com/gpu") == 0))
+	if (vendor_end &&
+	    (text_starts_with(file->kind, "sluice.") || strcmp(file->kind, "nvidia.com/gpu") == 0))
 		is_gpu = true;
+
 	if (is_gpu && check_is_of_nvidia(file)) {
 		(void)snprintf(out, CHECK_TEXT_MAX, "nvidia-ctk cdi generate --output %.*s",
 			       CHECK_TEXT_MAX / 2, check_quote(file->path, quoted));
 		return out;
 	}
+
 	if (is_gpu)
 		return check_fix_generate(checker, file->kind, file->path, out);
+
 	(void)snprintf(out, CHECK_TEXT_MAX,
 		       "let the program that wrote %.*s write it again, or remove it",
 		       CHECK_TEXT_MAX / 2, check_quote(file->path, quoted));
@@ -202,6 +222,7 @@ static void check_bad_file(struct checker *checker, const struct scan_file *file
 	char fix[CHECK_TEXT_MAX], quoted[CHECK_TEXT_MAX];
 	struct check_about about = {.file = file, .path = file->path, .key = "", .fix = fix};
 	bool is_closed = file->code == -EACCES || file->code == -EPERM;
+
 	if (is_closed)
 		(void)snprintf(fix, sizeof(fix), "chmod %s %.*s",
 			       file->is_directory ? "755" : "644", CHECK_TEXT_MAX / 2,
@@ -210,7 +231,9 @@ static void check_bad_file(struct checker *checker, const struct scan_file *file
 		about.fix = check_fix_file(checker, file, fix);
 	else
 		about.fix = NULL;
+
 	const char *whose = is_closed ? ": containers of this user get no device of it either" : "";
+
 	if (file->is_directory)
 		check_add(checker, CHECK_DIRECTORY_UNREADABLE, CHECK_UNREADABLE, &about, "%s%s",
 			  file->why, whose);
@@ -238,12 +261,16 @@ static void check_nothing(struct checker *checker)
 	const struct scan *scan = checker->scan;
 	char fix[CHECK_TEXT_MAX], path[FILE_PATH_MAX];
 	_cleanup_buf_ struct buf where;
+
 	buf_init(&where, CHECK_TEXT_MAX / 2);
 	const char *directory = check_directory(scan);
+
 	for (uint32_t i = 0; i < scan->directory_count; i++)
 		(void)buf_printf(&where, "%s'%s'", i ? " and " : "", scan->directories[i]);
+
 	if (file_path(path, NULL, "%s/nvidia.json", directory) < 0)
 		return;
+
 	const struct check_about about = {
 	    .path = directory, .key = "", .fix = check_fix_generate(checker, "", path, fix)};
 	check_add(checker, CHECK_NOTHING, CHECK_STALE, &about,
@@ -257,9 +284,11 @@ static void check_file_version(struct checker *checker, const struct scan_file *
 	const char *most = checker->options->runtime_version;
 	char fix[CHECK_TEXT_MAX];
 	struct check_about about = {.file = file, .path = file->path, .key = "", .fix = fix};
+
 	if (document_version_rank(file->document.version) <=
 	    document_version_rank(most ? most : CHECK_VERSION_OLDEST))
 		return;
+
 	check_fix_file(checker, file, fix);
 	if (most)
 		check_add(checker, CHECK_VERSION_TOO_NEW, CHECK_STALE, &about,
@@ -276,6 +305,7 @@ static void check_file_version(struct checker *checker, const struct scan_file *
 static bool check_has_gpus(const struct scan_file *file)
 {
 	const struct yaml_node *devices = file->document.devices;
+
 	for (size_t i = 0; i < devices->entry_count; i++) {
 		const struct yaml_node *nodes =
 		    yaml_get(yaml_get(devices->entries[i].value, "containerEdits"), "deviceNodes");
@@ -284,6 +314,7 @@ static bool check_has_gpus(const struct scan_file *file)
 			if (check_gpu_minor(check_node_path(nodes->entries[j].value), &minor))
 				return true;
 	}
+
 	return false;
 }
 
@@ -295,6 +326,7 @@ static void check_file(struct checker *checker, const struct scan_file *file)
 	checker->check->file_count++;
 	checker->check->gpu_file_count += checker->is_gpu_file;
 	check_file_version(checker, file);
+
 	if (checker->is_gpu_file && !checker->options->module_version[0]) {
 		const struct check_about about = {
 		    .file = file, .key = "", .fix = "modprobe nvidia"};
@@ -302,6 +334,7 @@ static void check_file(struct checker *checker, const struct scan_file *file)
 			  "the kernel module of the NVIDIA driver is not loaded: its nodes lead "
 			  "nowhere");
 	}
+
 	check_edits(checker, file->document.edits, NULL);
 }
 
@@ -318,12 +351,15 @@ static void check_read_only(struct checker *checker, const struct scan_file *fil
 	for (uint32_t i = checker->first; i < checker->check->count; i++)
 		is_stale |= checker->check->findings[i].file == file &&
 			    checker->check->findings[i].severity != CHECK_NOTE;
+
 	char directory[FILE_PATH_MAX], fix[CHECK_TEXT_MAX], quoted[CHECK_TEXT_MAX];
 	if (!is_stale || file_path(directory, NULL, "%s", file->path) < 0)
 		return;
+
 	*strrchr(directory, '/') = '\0';
 	if (!check_is_read_only(directory))
 		return;
+
 	(void)snprintf(fix, sizeof(fix), "mount -o remount,rw %.*s", CHECK_TEXT_MAX / 2,
 		       check_quote(directory, quoted));
 	const struct check_about about = {.file = file, .path = directory, .key = "", .fix = fix};
@@ -349,7 +385,8 @@ static void check_conflict(struct checker *checker, const struct scan_file *file
 	char fix[CHECK_TEXT_MAX], quoted[CHECK_TEXT_MAX];
 	const char *name = strrchr(file->path, '/') + 1;
 	/* Ours goes: another's may be what somebody relies on. */
-	bool is_own = strncmp(name, "sluice", strlen("sluice")) == 0;
+	bool is_own = text_starts_with(name, "sluice");
+
 	(void)snprintf(fix, sizeof(fix), "rm %.*s", CHECK_TEXT_MAX / 2,
 		       check_quote(is_own ? file->path : other->path, quoted));
 	const struct check_about about = {
@@ -364,11 +401,14 @@ static void check_writers(struct checker *checker, const char *path)
 {
 	char fix[CHECK_TEXT_MAX], quoted[CHECK_TEXT_MAX];
 	struct stat status;
+
 	if (stat(path, &status) < 0)
 		return;
+
 	bool is_theirs = status.st_uid != 0 && status.st_uid != geteuid();
 	if (!is_theirs && !(status.st_mode & (S_IWGRP | S_IWOTH)))
 		return;
+
 	(void)snprintf(fix, sizeof(fix), "%s %.*s", is_theirs ? "chown root:root" : "chmod go-w",
 		       CHECK_TEXT_MAX / 2, check_quote(path, quoted));
 	const struct check_about about = {.path = path, .key = path, .fix = fix};
@@ -381,22 +421,28 @@ static void check_everything(struct checker *checker, struct scan_device *device
 	const struct scan *scan = checker->scan;
 	if (scan->count == 0)
 		check_nothing(checker);
+
 	for (uint32_t i = 0; i < scan->directory_count; i++)
 		check_writers(checker, scan->directories[i]);
+
 	for (uint32_t i = 0; i < scan->count; i++) {
 		if (scan->files[i].code < 0)
 			check_bad_file(checker, &scan->files[i]);
 		if (!scan->files[i].is_directory)
 			check_writers(checker, scan->files[i].path);
 	}
+
 	for (size_t i = 0; i < count; i++)
 		if (scan_is_second(&devices[i]))
 			check_conflict(checker, devices[i].file, devices[i].other, devices[i].name);
+
 	if (count)
 		qsort(devices, count, sizeof(*devices), check_place_compare);
+
 	for (size_t i = 0; i < count && checker->rc == 0;) {
 		const struct scan_file *file = devices[i].file;
 		bool has_begun = false;
+
 		checker->first = checker->check->count;
 		for (; i < count && devices[i].file == file; i++) {
 			if (devices[i].state == SCAN_HIDDEN)
@@ -406,6 +452,7 @@ static void check_everything(struct checker *checker, struct scan_device *device
 			has_begun = true;
 			check_device(checker, devices[i].device);
 		}
+
 		if (has_begun)
 			check_gpus(checker, NULL);
 		check_read_only(checker, file);
@@ -448,25 +495,32 @@ static void check_no_kind(struct checker *checker, const char *name, const char 
 	const struct scan *scan = checker->scan;
 	struct check_list kinds = {.count = 0};
 	struct suggest suggest;
+
 	buf_init(&kinds.text, CHECK_TEXT_MAX / 2);
 	suggest_init(&suggest, kind);
+
 	for (uint32_t i = 0; i < scan->count; i++) {
 		bool is_new = scan->files[i].document.yaml;
 		for (uint32_t j = 0; is_new && j < i; j++)
 			is_new = !scan->files[j].document.yaml ||
 				 strcmp(scan->files[j].kind, scan->files[i].kind) != 0;
+
 		if (!is_new)
 			continue;
+
 		suggest_offer(&suggest, scan->files[i].kind);
 		check_list_add(&kinds, scan->files[i].kind);
 	}
+
 	const char *best = suggest_best(&suggest);
 	struct check_about about = {.device = name, .key = name};
 	char fix[CHECK_TEXT_MAX], path[FILE_PATH_MAX];
+
 	/* One that we could write; but not of the real machine for a simulated one. */
 	if (!best && strcmp(kind, "nvidia.com/gpu") == 0 && !checker->options->root[0] &&
 	    file_path(path, NULL, "%s/nvidia.json", check_directory(scan)) == 0)
 		about.fix = check_fix_generate(checker, kind, path, fix);
+
 	check_add(checker, CHECK_KIND_UNKNOWN, CHECK_STALE, &about,
 		  "no CDI file provides the kind '%s'%s%s%s; there %s%s", kind,
 		  best ? " (did you mean '" : "", best ? best : "", best ? "'?)" : "",
@@ -476,6 +530,7 @@ static void check_no_kind(struct checker *checker, const char *name, const char 
 		  check_list_text(&kinds));
 	buf_done(&kinds.text);
 	check_suspects(checker, kind);
+
 	if (scan->count == 0)
 		check_nothing(checker);
 }
@@ -486,13 +541,17 @@ static void check_no_device(struct checker *checker, const char *name, const cha
 	const struct scan_file *provider = NULL;
 	struct check_list names = {.count = 0};
 	struct suggest suggest;
+
 	buf_init(&names.text, CHECK_TEXT_MAX / 2);
 	suggest_init(&suggest, device);
+
 	for (uint32_t i = 0; i < checker->scan->count; i++) {
 		const struct scan_file *file = &checker->scan->files[i];
 		if (!file->document.yaml || strcmp(file->kind, kind) != 0)
 			continue;
+
 		provider = file;
+
 		for (size_t j = 0; j < file->document.devices->entry_count; j++) {
 			const char *other =
 			    yaml_get(file->document.devices->entries[j].value, "name")->text;
@@ -500,6 +559,7 @@ static void check_no_device(struct checker *checker, const char *name, const cha
 			check_list_add(&names, other);
 		}
 	}
+
 	const char *best = suggest_best(&suggest);
 	char fix[CHECK_TEXT_MAX];
 	const struct check_about about = {
@@ -508,6 +568,7 @@ static void check_no_device(struct checker *checker, const char *name, const cha
 	    .key = name,
 	    .fix = check_fix_file(checker, provider, fix),
 	};
+
 	check_add(checker, CHECK_DEVICE_UNKNOWN, CHECK_STALE, &about,
 		  "'%s' provides the kind '%s' without a device '%s'%s%s%s; it has %s",
 		  provider->path, kind, device, best ? " (did you mean '" : "", best ? best : "",
@@ -521,8 +582,10 @@ static void check_name(struct checker *checker, const char *name, bool *seen)
 	const struct scan_file *file, *other;
 	enum scan_state state = scan_find(checker->scan, name, &file, &other);
 	char kind[SCAN_KIND_MAX];
+
 	(void)snprintf(kind, sizeof(kind), "%.*s", (int)strcspn(name, "="), name);
 	const struct check_about about = {.device = name, .key = name};
+
 	switch (state) {
 	case SCAN_NO_NAME:
 		check_add(checker, CHECK_NAME_INVALID, CHECK_STALE, &about,
@@ -545,7 +608,9 @@ static void check_name(struct checker *checker, const char *name, bool *seen)
 	default:
 		break;
 	}
+
 	const struct yaml_node *device = document_find(&file->document, strchr(name, '=') + 1);
+
 	checker->file = file;
 	checker->is_gpu_file = check_has_gpus(file);
 	if (!seen[file - checker->scan->files])
@@ -566,6 +631,7 @@ const struct check_machine *check_ask(struct checker *checker)
 		if (rc < 0) {
 			checker->machine = (struct check_machine){.inventory = NULL};
 			const struct check_about about = {.key = "", .fix = "sluice devices"};
+
 			/* Of two versions or half installed: then it fails in containers, too. */
 			if (rc == -ELIBBAD)
 				check_add(checker, CHECK_DRIVER_UNFIT, CHECK_STALE, &about, "%s",
@@ -576,6 +642,7 @@ const struct check_machine *check_ask(struct checker *checker)
 					  why.text);
 		}
 	}
+
 	checker->was_asked = true;
 	return checker->machine.inventory ? &checker->machine : NULL;
 }
@@ -583,11 +650,14 @@ const struct check_machine *check_ask(struct checker *checker)
 void check_look(struct checker *checker)
 {
 	struct err why = {0};
+
 	if (checker->was_looked_at || !checker->options->look)
 		return;
+
 	checker->was_looked_at = true;
 	if (checker->options->look(checker->options->context, &why) == 0)
 		return;
+
 	const struct check_about about = {
 	    .key = "",
 	    .fix = "reboot, or: modprobe -r nvidia-uvm nvidia-drm nvidia-modeset nvidia && "
@@ -604,10 +674,12 @@ int check_scan(const struct scan *scan, const struct check_options *options, str
 	struct checker checker = {.scan = scan, .options = options, .check = &check};
 	_cleanup_free_ struct scan_device *devices = NULL;
 	size_t count;
+
 	if (options->name_count == 0) {
 		int rc = scan_devices(scan, &devices, &count, err);
 		if (rc < 0)
 			return rc;
+
 		check_everything(&checker, devices, count);
 	} else {
 		_cleanup_free_ bool *seen = calloc(scan->count + 1, sizeof(*seen));
@@ -615,9 +687,11 @@ int check_scan(const struct scan *scan, const struct check_options *options, str
 		for (size_t i = 0; i < options->name_count && checker.rc == 0; i++)
 			check_name(&checker, options->names[i], seen);
 	}
+
 	if (checker.rc < 0)
 		return err_set(err, checker.rc, "checking the CDI files: %s",
 			       err_describe(checker.rc));
+
 	*out = check;
 	check = (struct check){.count = 0};
 	return 0;

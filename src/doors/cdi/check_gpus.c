@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/parse.h"
+#include "base/text.h"
 #include "doors/cdi/check_internal.h"
 #include "hardware/gpu.h"
 #include "hardware/minors.h"
@@ -32,9 +33,11 @@ static bool check_index(const char *name, uint32_t *out_gpu, uint32_t *out_mig, 
 	if (parse_u64_span(name + prefix, length - prefix, 0, UINT32_MAX - 1, &gpu) < 0 ||
 	    (colon && parse_u64(colon + 1, 0, UINT32_MAX - 1, &mig) < 0))
 		return false;
+
 	*out_gpu = (uint32_t)gpu;
 	*out_mig = (uint32_t)mig;
 	*out_is_mig = colon;
+
 	return true;
 }
 
@@ -62,24 +65,28 @@ static enum check_named check_named(const struct inventory *inventory, const cha
 {
 	uint32_t gpu, mig;
 	bool is_mig;
+
 	*out_gpu = NULL;
 	*out_mig = NULL;
 	if (strcmp(name, "all") == 0)
 		return CHECK_NAMED_ALL;
-	if (strncmp(name, "GPU-", 4) == 0) {
+	if (text_starts_with(name, "GPU-")) {
 		*out_gpu = inventory_find_gpu(inventory, name);
 		return CHECK_NAMED_GPU;
 	}
-	if (strncmp(name, "MIG-", 4) == 0) {
+
+	if (text_starts_with(name, "MIG-")) {
 		*out_mig = inventory_find_mig(inventory, name);
 		return CHECK_NAMED_MIG;
 	}
+
 	if (!check_index(name, &gpu, &mig, &is_mig))
 		return CHECK_NAMED_OTHER;
 	if (is_mig)
 		*out_mig = check_mig_at(inventory, gpu, mig);
 	else
 		*out_gpu = check_gpu_at(inventory, gpu);
+
 	return is_mig ? CHECK_NAMED_MIG : CHECK_NAMED_GPU;
 }
 
@@ -97,8 +104,10 @@ static bool check_has_node(const struct yaml_node *nodes, check_number_fn number
 			continue;
 		if (is == wanted)
 			return true;
+
 		*out_other = path;
 	}
+
 	return false;
 }
 
@@ -109,6 +118,7 @@ static void check_gone(struct checker *checker, enum check_id id, const char *na
 					  .device = name,
 					  .key = name,
 					  .fix = check_fix_file(checker, checker->file, fix)};
+
 	check_add(checker, id, CHECK_STALE, &about,
 		  "the driver lists no %s '%s': containers would get nodes of something else, or "
 		  "of nothing",
@@ -132,17 +142,21 @@ static bool check_has_instances(const struct checker *checker, const struct gpu 
 	const struct check_machine *machine = &checker->machine;
 	const struct inventory *inventory = machine->inventory;
 	const char *other;
+
 	*out_count = 0;
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		uint32_t caps[2];
+
 		if (&inventory->gpus[inventory->migs[i].parent] != gpu)
 			continue;
 		if (!check_caps(machine, &inventory->migs[i], caps) ||
 		    !check_has_node(nodes, check_cap_minor, caps[0], &other) ||
 		    !check_has_node(nodes, check_cap_minor, caps[1], &other))
 			return false;
+
 		++*out_count;
 	}
+
 	return check_has_node(nodes, check_gpu_minor, gpu->minor, &other);
 }
 
@@ -153,6 +167,7 @@ static void check_gpu(struct checker *checker, const struct gpu *gpu, const char
 	const char *other;
 	struct check_about about = {.file = checker->file, .device = name, .key = name};
 	uint32_t instances;
+
 	if (gpu->mig_current == GPU_MIG_ENABLED &&
 	    check_has_instances(checker, gpu, nodes, &instances)) {
 		/* Written so: the configuration hands it out whole. */
@@ -184,20 +199,25 @@ static void check_mig(struct checker *checker, const struct mig_device *mig, con
 	const char *other;
 	uint32_t caps[2];
 	bool has_caps = check_caps(&checker->machine, mig, caps);
+
 	if (gpu->minor == GPU_U32_UNKNOWN ||
 	    check_has_node(nodes, check_gpu_minor, gpu->minor, &other))
 		other = NULL;
+
 	for (int i = 0; i < 2 && has_caps && !other; i++)
 		if (check_has_node(nodes, check_cap_minor, caps[i], &other))
 			other = NULL;
+
 	if (!other)
 		return;
+
 	char fix[CHECK_TEXT_MAX];
 	const struct check_about about = {.file = checker->file,
 					  .device = name,
 					  .path = other,
 					  .key = name,
 					  .fix = check_fix_file(checker, checker->file, fix)};
+
 	check_add(checker, CHECK_MIG_MOVED, CHECK_STALE, &about,
 		  "'%s' is given as MIG device '%s', which has other nodes now (GPU instance %u of "
 		  "GPU %u)",
@@ -214,8 +234,10 @@ static void check_gpu_device(struct checker *checker, const struct yaml_node *de
 	const struct yaml_node *nodes = yaml_get(yaml_get(device, "containerEdits"), "deviceNodes");
 	enum check_named named = check_named(inventory, name, &gpu, &mig);
 	uint8_t style = name[0] == 'G' || name[0] == 'M' ? CHECK_BY_UUID : CHECK_BY_INDEX;
+
 	if (named == CHECK_NAMED_GPU || named == CHECK_NAMED_MIG)
 		covered->styles |= style;
+
 	if (named == CHECK_NAMED_ALL) {
 		covered->has_all = true;
 		covered->all = nodes;
@@ -247,6 +269,7 @@ static void check_new(struct checker *checker, enum check_id id,
 	char fix[CHECK_TEXT_MAX];
 	const struct check_about about = {
 	    .file = checker->file, .key = uuid, .fix = check_fix_file(checker, checker->file, fix)};
+
 	/* A file without "all" may be meant for some of them. */
 	check_add(checker, id, covered->has_all ? CHECK_STALE : CHECK_NOTE, &about,
 		  "the driver lists the %s '%s', and no device of the file is it%s",
@@ -259,6 +282,7 @@ static void check_news(struct checker *checker, const struct check_covered *cove
 	const struct check_machine *machine = &checker->machine;
 	const struct inventory *inventory = machine->inventory;
 	const char *other;
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		bool is_covered = covered->styles ? covered->gpus[i] == covered->styles
@@ -268,11 +292,14 @@ static void check_news(struct checker *checker, const struct check_covered *cove
 		    gpu->minor != GPU_U32_UNKNOWN && check_has_path(checker, "nvidia", gpu->minor))
 			check_new(checker, CHECK_GPU_NEW, covered, gpu->uuid);
 	}
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
 		uint32_t caps[2];
+
 		if (i >= sizeof(covered->migs) || !check_caps(machine, mig, caps))
 			continue;
+
 		bool is_covered = covered->styles ? covered->migs[i] == covered->styles
 						  : check_has_node(covered->all, check_cap_minor,
 								   caps[1], &other);
@@ -285,13 +312,17 @@ void check_gpus(struct checker *checker, const struct yaml_node *device)
 {
 	if (checker->rc < 0 || !checker->is_gpu_file || !check_ask(checker))
 		return;
+
 	struct check_covered covered = {.has_all = false};
 	const struct yaml_node *devices = checker->file->document.devices;
+
 	if (device) {
 		check_gpu_device(checker, device, &covered);
 		return;
 	}
+
 	for (size_t i = 0; i < devices->entry_count && checker->rc == 0; i++)
 		check_gpu_device(checker, devices->entries[i].value, &covered);
+
 	check_news(checker, &covered);
 }

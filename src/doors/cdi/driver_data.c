@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "doors/cdi/driver_internal.h"
 
 #if defined(__aarch64__)
@@ -59,14 +60,17 @@ static int driver_find_data_in(struct driver_search *search, size_t kind, const 
 	int rc = file_path(directory, err, "%s/%s", root, driver_data[kind].directory);
 	if (rc < 0 || !driver_is_there(search, directory))
 		return rc;
+
 	for (size_t i = 0; rc == 0 && i < DRIVER_NAMES_MAX && driver_data[kind].names[i]; i++) {
 		if (taken[i])
 			continue;
+
 		rc = file_path(path, err, "%s/%s", directory, driver_data[kind].names[i]);
 		if (rc == 0)
 			rc = driver_try(search, DRIVER_DATA, driver_data[kind].capabilities, path,
 					path, &taken[i], err);
 	}
+
 	return rc;
 }
 
@@ -76,22 +80,27 @@ static int driver_find_module(struct driver_search *search, const char *kind, co
 			      struct err *err)
 {
 	char paths[4][FILE_PATH_MAX], inside[FILE_PATH_MAX];
-	bool is_versioned = strncmp(name, "lib", 3) == 0, taken = false;
+	bool is_versioned = text_starts_with(name, "lib"), taken = false;
 	const char *dot = is_versioned ? "." : "";
 	const char *version = is_versioned ? search->driver->version : "";
 	int rc = file_path(inside, err, "%s/%s", kind, name);
+
 	static const char *const forms[] = {"/usr/lib64/xorg/modules/%s/%s%s%s",
 					    "/usr/lib/xorg/modules/%s/%s%s%s"};
+
 	for (size_t i = 0; rc == 0 && i < array_length(forms); i++)
 		rc = file_path(paths[i], err, forms[i], kind, name, dot, version);
+
 	if (rc == 0)
 		rc = file_path(paths[2], err, "/usr/lib/%s/nvidia/xorg/%s%s%s", search->triplet,
 			       name, dot, version);
 	if (rc == 0)
 		rc = file_path(paths[3], err, "/usr/lib/nvidia/current/%s%s%s", name, dot, version);
+
 	for (size_t i = 0; rc == 0 && !taken && i < array_length(paths); i++)
 		rc = driver_try(search, DRIVER_MODULE, DRIVER_DISPLAY, paths[i], inside, &taken,
 				err);
+
 	return rc;
 }
 
@@ -103,7 +112,9 @@ int driver_find_data(struct driver_search *search, struct err *err)
 		for (size_t j = 0; rc == 0 && j < array_length(driver_data_roots); j++)
 			rc = driver_find_data_in(search, i, driver_data_roots[j], taken, err);
 	}
+
 	for (size_t i = 0; rc == 0 && i < array_length(driver_modules); i++)
 		rc = driver_find_module(search, driver_modules[i][0], driver_modules[i][1], err);
+
 	return rc;
 }

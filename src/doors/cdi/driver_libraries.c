@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "doors/cdi/driver_internal.h"
 #include "doors/cdi/ldcache.h"
 #include "doors/cdi/soname.h"
@@ -95,19 +96,22 @@ uint32_t driver_capabilities_at(const char *path)
 	    {"/dev/nvidia-uvm", DRIVER_COMPUTE},
 	    {"/dev/nvidia-uvm-tools", DRIVER_COMPUTE},
 	};
+
 	for (size_t i = 0; i < array_length(others); i++)
 		if (strcmp(others[i].path, path) == 0)
 			return others[i].capabilities;
+
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	const char *so = strstr(name, ".so");
-	if (strncmp(name, "lib", 3) == 0 && so)
+	if (text_starts_with(name, "lib") && so)
 		/* Another name of libGLX_nvidia. */
-		return strncmp(name, "libGLX_indirect.", 16) == 0
+		return text_starts_with(name, "libGLX_indirect.")
 			   ? (uint32_t)DRIVER_GRAPHICS
 			   : driver_capabilities_of(name, (size_t)(so - name));
+
 	bool is_program = slash && slash - path >= 4 &&
-			  (strncmp(slash - 4, "/bin", 4) == 0 ||
-			   (slash - path >= 5 && strncmp(slash - 5, "/sbin", 5) == 0));
+			  (text_starts_with(slash - 4, "/bin") ||
+			   (slash - path >= 5 && text_starts_with(slash - 5, "/sbin")));
 	return is_program ? driver_capabilities_of(name, strlen(name)) : 0;
 }
 
@@ -115,9 +119,11 @@ static int driver_add_directory(struct driver_search *search, const char *path, 
 {
 	char real[FILE_PATH_MAX];
 	struct err why = {0};
+
 	for (uint32_t i = 0; i < search->directory_count; i++)
 		if (strcmp(search->directories[i].path, path) == 0)
 			return 0;
+
 	_cleanup_close_ int fd = -1;
 	int rc = rootdir_find(search->root, path, S_IFDIR, real, &fd, &why);
 	if (rc == -ENOENT || rc == -ENOTDIR)
@@ -126,20 +132,25 @@ static int driver_add_directory(struct driver_search *search, const char *path, 
 		*err = why;
 		return rc;
 	}
+
 	if (rc < 0) {
 		rc = driver_refuse(search->driver, 0, &why);
 		return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 	}
+
 	for (uint32_t i = 0; i < search->directory_count; i++)
 		if (strcmp(search->directories[i].path, real) == 0)
 			return 0;
+
 	if (search->directory_count == DRIVER_DIRECTORIES_MAX)
 		return err_set(err, -E2BIG, "driver libraries lie in more than %d directories",
 			       DRIVER_DIRECTORIES_MAX);
+
 	_cleanup_free_ char *own = strdup(real);
 	DIR *stream = own ? fdopendir(fd) : NULL;
 	if (!stream)
 		return err_set(err, -ENOMEM, "out of memory for directory '%s'", real);
+
 	(void)take_fd(&fd); /* the stream's now */
 	search->directories[search->directory_count++] =
 	    (struct driver_directory){.path = take_ptr(own), .stream = stream};
@@ -162,23 +173,28 @@ static int driver_ask_cache(struct driver_search *search, const struct ldcache *
 			    struct err *err)
 {
 	struct ldcache_entry entry;
+
 	for (uint32_t at = 0; ldcache_next(cache, &at, &entry);) {
 		const char *dot = strstr(entry.name, ".so");
 		const char *slash = strrchr(entry.path, '/');
 		char path[FILE_PATH_MAX];
+
 		if (!dot || entry.arch != driver_arch_here() || entry.path[0] != '/' ||
 		    slash == entry.path || (size_t)(slash - entry.path) >= sizeof(path) ||
 		    driver_capabilities_of(entry.name, (size_t)(dot - entry.name)) == DRIVER_OTHER)
 			continue;
+
 		memcpy(path, entry.path, (size_t)(slash - entry.path));
 		path[slash - entry.path] = '\0';
 		if (strcmp(path, search->asked) == 0)
 			continue;
+
 		memcpy(search->asked, path, sizeof(path));
 		int rc = driver_add_directory(search, path, err);
 		if (rc < 0)
 			return rc;
 	}
+
 	return 0;
 }
 
@@ -190,25 +206,31 @@ static int driver_read_cache(struct driver_search *search, struct err *err)
 	int rc = rootdir_find(search->root, LDCACHE_PATH, S_IFREG, real, &fd, &why);
 	if (rc == -ENOENT || rc == -ENOTDIR)
 		return 0;
+
 	_cleanup_buf_ struct buf bytes;
 	buf_init(&bytes, LDCACHE_SIZE_MAX);
+
 	if (rc == 0) {
 		char path[FILE_PATH_MAX];
 		rc = file_path(path, &why, "/proc/self/fd/%d", fd);
 		if (rc == 0)
 			rc = file_read(path, &bytes, &why);
 	}
+
 	struct ldcache cache;
+
 	if (rc == 0) {
 		rc = ldcache_parse(buf_text(&bytes), bytes.length, &cache, &why);
 		/* The reader is not to run ldconfig for his own machine. */
 		if (rc < 0 && search->root->path[0] != '\0')
 			(void)err_wrap(&why, "below '%s'", search->root->path);
 	}
+
 	if (rc == -ENOMEM)
 		return err_set(err, rc, "out of memory for %s", LDCACHE_PATH);
 	if (rc == 0)
 		return driver_ask_cache(search, &cache, err);
+
 	rc = driver_refuse(search->driver, 0, &why);
 	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
@@ -218,20 +240,25 @@ static int driver_find_directories(struct driver_search *search, struct err *err
 	static const char *const fixed[] = {"/usr/lib64", "/lib64", "/"};
 	static const char *const by_triplet[] = {"/usr/lib/%s", "/usr/lib/%s/nvidia/current",
 						 "/lib/%s", "/lib/%s/nvidia/current"};
+
 	const struct driver_options *options = search->options;
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < options->directory_count; i++)
 		rc = driver_add_directory(search, options->directories[i], err);
+
 	for (size_t i = 0; rc == 0 && i < array_length(fixed) - 1; i++)
 		rc = driver_add_directory(search, fixed[i], err);
+
 	for (size_t i = 0; rc == 0 && i < array_length(by_triplet); i++) {
 		char path[FILE_PATH_MAX];
 		rc = file_path(path, err, by_triplet[i], search->triplet);
 		if (rc == 0)
 			rc = driver_add_directory(search, path, err);
 	}
+
 	if (rc == 0)
 		rc = driver_read_cache(search, err);
+
 	/* A driver container may have them at its top. */
 	return rc == 0 ? driver_add_directory(search, fixed[2], err) : rc;
 }
@@ -240,7 +267,7 @@ static int driver_find_directories(struct driver_search *search, struct err *err
 static const char *driver_split(const char *name, size_t *out_stem)
 {
 	const char *dot = strstr(name, ".so.");
-	if (!dot || strncmp(name, "lib", 3) != 0)
+	if (!dot || !text_starts_with(name, "lib"))
 		return NULL;
 	*out_stem = (size_t)(dot - name);
 	return dot + strlen(".so.");
@@ -255,6 +282,7 @@ static bool driver_is_version(const char *text)
 		if (*at != '.' && (*at < '0' || *at > '9'))
 			return false;
 	}
+
 	return dots >= 1 && text[0] != '.' && strlen(text) < GPU_VERSION_MAX &&
 	       text[strlen(text) - 1] != '.';
 }
@@ -264,7 +292,7 @@ static bool driver_has_own_version(const char *name)
 	for (size_t i = 0; i < array_length(driver_own_versions); i++)
 		if (strcmp(driver_own_versions[i], name) == 0)
 			return true;
-	return strncmp(name, "libnvidia-nvvm70.so.", strlen("libnvidia-nvvm70.so.")) == 0;
+	return text_starts_with(name, "libnvidia-nvvm70.so.");
 }
 
 /* Whether a file may be a library of the driver: other projects' have versions too. */
@@ -276,6 +304,7 @@ static bool driver_is_ours(const struct driver_search *search, const char *name)
 		return false;
 	if (search->has_version && strcmp(version, driver) == 0)
 		return true;
+
 	return (driver_is_version(version) || strcmp(version, driver) == 0 ||
 		driver_has_own_version(name)) &&
 	       driver_capabilities_of(name, stem) != DRIVER_OTHER;
@@ -298,11 +327,14 @@ static int driver_each(struct driver_search *search, const struct driver_directo
 	size_t count = 0;
 	int rc = 0;
 	const struct dirent *entry;
+
 	rewinddir(directory->stream);
+
 	for (int i = 0; rc == 0 && i < DRIVER_ENTRIES_MAX && (entry = readdir(directory->stream));
 	     i++) {
 		if (!driver_is_ours(search, entry->d_name))
 			continue;
+
 		if (count == DRIVER_FILES_MAX)
 			rc = err_set(err, -E2BIG, "'%s' holds more than %d driver libraries",
 				     directory->path, DRIVER_FILES_MAX);
@@ -311,12 +343,15 @@ static int driver_each(struct driver_search *search, const struct driver_directo
 		else
 			count++;
 	}
+
 	qsort(names, count, sizeof(names[0]), driver_name_compare);
+
 	for (size_t i = 0; i < count; i++) {
 		if (rc == 0)
 			rc = each(search, directory, prefix, names[i], err);
 		free(names[i]);
 	}
+
 	return rc;
 }
 
@@ -330,13 +365,17 @@ static int driver_see_version(struct driver_search *search,
 	size_t stem = 0;
 	const char *version = driver_split(name, &stem);
 	const char *word = NULL;
+
 	for (size_t i = 0; i < array_length(driver_needed); i++)
 		if (strlen(driver_needed[i]) == stem && memcmp(driver_needed[i], name, stem) == 0)
 			word = driver_needed[i];
+
 	if (!word || strcmp(version, driver->version) == 0)
 		return 0;
+
 	const char *kernel = search->options->version;
 	int rc = 0;
+
 	if (driver->version[0] == '\0')
 		memcpy(driver->version, version, strlen(version) + 1);
 	else if (kernel && kernel[0])
@@ -349,6 +388,7 @@ static int driver_see_version(struct driver_search *search,
 				     "'%s%s/%s': there is a driver %s too, and no kernel module "
 				     "says which is right; remove one",
 				     driver->root, directory->path, name, driver->version);
+
 	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
 
@@ -356,7 +396,7 @@ static int driver_see_version(struct driver_search *search,
  * that is not the driver's. */
 static bool driver_is_own_name(const char *name, size_t stem, const char *soname)
 {
-	return strncmp(soname, name, stem) == 0 && strncmp(soname + stem, ".so", 3) == 0 &&
+	return strncmp(soname, name, stem) == 0 && text_starts_with(soname + stem, ".so") &&
 	       (soname[stem + 3] == '.' || soname[stem + 3] == '\0');
 }
 
@@ -368,16 +408,20 @@ static int driver_take_library(struct driver_search *search,
 	size_t stem = 0;
 	const char *version = driver_split(name, &stem);
 	uint32_t capabilities = driver_capabilities_of(name, stem);
+
 	if (strcmp(version, search->driver->version) != 0 && !driver_has_own_version(name))
 		return 0;
+
 	char path[FILE_PATH_MAX], real[FILE_PATH_MAX], inside[FILE_PATH_MAX];
 	int rc = file_path(path, err, "%s%s/%s", search->root->path,
 			   directory->path[1] ? directory->path : "", name);
 	if (rc < 0)
 		return rc;
+
 	_cleanup_close_ int fd = -1;
 	struct err why = {0};
 	struct soname library;
+
 	rc = rootdir_entry(search->root, dirfd(directory->stream), directory->path, name, real, &fd,
 			   &why);
 	if (rc == 0)
@@ -389,10 +433,12 @@ static int driver_take_library(struct driver_search *search,
 		rc = err_set(&why, -EINVAL,
 			     "'%s' has the SONAME '%s', which is not its own: reinstall the driver",
 			     path, library.soname);
+
 	if (rc < 0) {
 		rc = driver_refuse(search->driver, capabilities, &why);
 		return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 	}
+
 	rc = file_path(inside, err, "%s%s", prefix, library.soname);
 	return rc < 0 ? rc
 		      : driver_add(search->driver, DRIVER_LIBRARY, capabilities, real, inside, err);
@@ -408,6 +454,7 @@ static int driver_take_vdpau(struct driver_search *search, const char *above, st
 	int rc = file_path(path, err, "%s/vdpau", above[1] ? above : "");
 	if (rc < 0)
 		return rc;
+
 	rc = rootdir_find(search->root, path, S_IFDIR, real, &fd, &why);
 	if (rc == -ENOENT || rc == -ENOTDIR)
 		return 0;
@@ -415,9 +462,11 @@ static int driver_take_vdpau(struct driver_search *search, const char *above, st
 		rc = driver_refuse(search->driver, 0, &why);
 		return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 	}
+
 	_cleanup_closedir_ DIR *stream = fdopendir(fd);
 	if (!stream)
 		return err_set(err, -ENOMEM, "out of memory for directory '%s'", path);
+
 	(void)take_fd(&fd); /* the stream's now */
 	const struct driver_directory directory = {.path = real, .stream = stream};
 	return driver_each(search, &directory, prefix, driver_take_library, err);
@@ -441,22 +490,27 @@ static int driver_judge(struct driver *driver, const char *kernel, bool saw_othe
 	    !driver_severe(driver)) {
 		char first[ERR_TEXT_MAX];
 		memcpy(first, driver->problems[0].text, sizeof(first));
+
 		int rc = driver_complain(driver, true, false,
 					 "no driver library could be taken below '%s/': %s",
 					 driver->root, first);
 		return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 	}
+
 	if (driver->file_count == 0 && !saw_other && !driver_severe(driver))
 		return err_set(err, -ENOENT,
 			       "no driver library below '%s/': is the NVIDIA driver installed?",
 			       driver->root);
+
 	int rc = 0;
+
 	if (driver->file_count == 0 && saw_other)
 		rc = driver_complain(
 		    driver, true, true,
 		    "the loaded kernel module is %s, and no library of that version "
 		    "lies below '%s/': reboot, or reinstall the driver",
 		    kernel, driver->root);
+
 	for (size_t i = 0; rc == 0 && driver->file_count > 0 && i < array_length(driver_needed);
 	     i++)
 		if (!driver_has(driver, driver_needed[i]))
@@ -464,6 +518,7 @@ static int driver_judge(struct driver *driver, const char *kernel, bool saw_othe
 					     "%s.so.%s is missing below '%s/': half a driver; "
 					     "reinstall it",
 					     driver_needed[i], driver->version, driver->root);
+
 	return rc < 0 ? err_set(err, rc, "out of memory") : 0;
 }
 
@@ -471,19 +526,25 @@ int driver_find_libraries(struct driver_search *search, struct err *err)
 {
 	struct driver *driver = search->driver;
 	const char *kernel = search->options->version ? search->options->version : "";
+
 	if (strlen(kernel) >= sizeof(driver->version) || (kernel[0] && !driver_is_version(kernel)))
 		return err_set(err, -EINVAL, "'%.64s' is no driver version", kernel);
+
 	memcpy(driver->version, kernel, strlen(kernel) + 1);
 	int rc = driver_find_directories(search, err);
 	uint32_t before = driver->problem_count;
+
 	for (uint32_t i = 0; rc == 0 && i < search->directory_count; i++)
 		rc = driver_each(search, &search->directories[i], "", driver_see_version, err);
+
 	bool saw_other = driver->problem_count > before;
+
 	search->has_version = driver->version[0] != '\0';
 	for (uint32_t i = 0; rc == 0 && search->has_version && i < search->directory_count; i++) {
 		rc = driver_each(search, &search->directories[i], "", driver_take_library, err);
 		if (rc == 0)
 			rc = driver_take_vdpau(search, search->directories[i].path, err);
 	}
+
 	return rc < 0 ? rc : driver_judge(driver, kernel, saw_other, err);
 }

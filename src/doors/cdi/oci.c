@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/text.h"
 
 /* In front of a number that travels as a text; the same as JSON spells it. */
 #define OCI_MARK      "\001number:"
@@ -56,6 +57,7 @@ static size_t oci_number(const char *text, size_t length, bool *out_is_plain)
 	size_t digits = oci_digits(text + at, length - at);
 	if (digits == 0 || (digits > 1 && text[at] == '0'))
 		return 0;
+
 	*out_is_plain = digits <= OCI_DIGITS_MAX;
 	at += digits;
 	if (at < length && text[at] == '.') {
@@ -65,14 +67,17 @@ static size_t oci_number(const char *text, size_t length, bool *out_is_plain)
 		*out_is_plain = false;
 		at += digits + 1;
 	}
+
 	if (at < length && (text[at] == 'e' || text[at] == 'E')) {
 		size_t sign = at + 1 < length && (text[at + 1] == '+' || text[at + 1] == '-');
 		digits = oci_digits(text + at + 1 + sign, length - at - 1 - sign);
 		if (digits == 0)
 			return 0;
+
 		*out_is_plain = false;
 		at += digits + 1 + sign;
 	}
+
 	return at;
 }
 
@@ -84,13 +89,16 @@ static int oci_read_number(struct oci_reader *reader)
 	if (length == 0)
 		return err_set(reader->err, -EINVAL, "it has no valid number at byte %zu",
 			       reader->at);
+
 	reader->at += length;
 	if (is_plain)
 		return oci_add(reader, text, length);
+
 	reader->marked++;
 	int rc = oci_add(reader, OCI_MARK_JSON, strlen(OCI_MARK_JSON));
 	if (rc == 0)
 		rc = oci_add(reader, text, length);
+
 	return rc < 0 ? rc : oci_add(reader, "\"", 1);
 }
 
@@ -98,19 +106,23 @@ static int oci_read_number(struct oci_reader *reader)
 static int oci_read(struct oci_reader *reader)
 {
 	int rc = 0;
+
 	while (rc == 0 && reader->at < reader->length) {
 		char next = reader->text[reader->at];
 		reader->values += next == ',' || next == '[' || next == '{';
+
 		if (next == '[' || next == '{')
 			reader->depth++;
 		else if ((next == ']' || next == '}') && reader->depth > 0)
 			reader->depth--;
+
 		if (reader->depth > OCI_DEPTH_MAX)
 			return err_set(reader->err, -E2BIG, "it is nested deeper than %d levels",
 				       OCI_DEPTH_MAX);
 		if (reader->values > OCI_VALUES_MAX)
 			return err_set(reader->err, -E2BIG, "it has more than %d values",
 				       OCI_VALUES_MAX);
+
 		if (next == '"') {
 			rc = oci_read_text(reader);
 		} else if (next == '-' || (next >= '0' && next <= '9')) {
@@ -120,12 +132,13 @@ static int oci_read(struct oci_reader *reader)
 			rc = oci_add(reader, &next, 1);
 		}
 	}
+
 	return rc;
 }
 
 static bool oci_is_marked(const char *text)
 {
-	return strncmp(text, OCI_MARK, strlen(OCI_MARK)) == 0;
+	return text_starts_with(text, OCI_MARK);
 }
 
 /* How many texts in it, keys included, look like a number of ours. */
@@ -134,11 +147,15 @@ static size_t oci_count_marked(json_t *value)
 	size_t count = 0, i;
 	const char *key;
 	json_t *entry;
+
 	if (json_is_string(value))
 		return oci_is_marked(json_string_value(value));
+
 	json_array_foreach(value, i, entry) count += oci_count_marked(entry);
+
 	json_object_foreach(value, key, entry) count +=
 	    oci_is_marked(key) + oci_count_marked(entry);
+
 	return count;
 }
 
@@ -146,12 +163,15 @@ int oci_parse(const char *text, size_t length, json_t **out, struct err *err)
 {
 	if (length > OCI_TEXT_MAX)
 		return err_set(err, -E2BIG, "it is larger than %d bytes", OCI_TEXT_MAX);
+
 	_cleanup_buf_ struct buf copy;
 	buf_init(&copy, length * OCI_MARKED_MAX);
+
 	struct oci_reader reader = {.text = text, .length = length, .out = &copy, .err = err};
 	int rc = oci_read(&reader);
 	if (rc < 0)
 		return rc;
+
 	json_error_t error;
 	json_auto_t *value =
 	    json_loadb(buf_text(&copy), copy.length, JSON_REJECT_DUPLICATES, &error);
@@ -160,12 +180,14 @@ int oci_parse(const char *text, size_t length, json_t **out, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory for an OCI configuration");
 	if (!value && json_error_code(&error) == json_error_duplicate_key)
 		return err_set(err, -EINVAL, "line %d: a key is there twice", error.line);
+
 	if (!value)
 		return err_set(err, -EINVAL, "line %d: it is not JSON", error.line);
 	if (!json_is_object(value))
 		return err_set(err, -EINVAL, "it is no object");
 	if (oci_count_marked(value) != reader.marked)
 		return err_set(err, -EINVAL, "a text in it begins like a number of ours");
+
 	*out = json_incref(value);
 	return 0;
 }
@@ -195,24 +217,30 @@ int oci_print(const json_t *value, bool is_indented, struct buf *out)
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, (size_t)OCI_TEXT_MAX * OCI_MARKED_MAX);
+
 	int rc = oci_print_marked(value, is_indented, &text);
 	const char *at = buf_text(&text), *end = at + text.length;
+
 	while (rc == 0 && at < end) {
 		const char *quote = memchr(at, '"', (size_t)(end - at));
 		if (!quote)
 			return buf_add(out, at, (size_t)(end - at));
+
 		rc = buf_add(out, at, (size_t)(quote - at));
 		const char *close = quote + 1;
 		while (*close != '"')
 			close += *close == '\\' ? 2 : 1;
+
 		size_t mark = strlen(OCI_MARK_JSON);
 		bool is_number = strncmp(quote, OCI_MARK_JSON, mark) == 0;
 		if (rc == 0 && is_number)
 			rc = buf_add(out, quote + mark, (size_t)(close - quote) - mark);
 		else if (rc == 0)
 			rc = buf_add(out, quote, (size_t)(close - quote) + 1);
+
 		at = close + 1;
 	}
+
 	return rc;
 }
 
@@ -221,11 +249,14 @@ const char *oci_variable(const json_t *env, const char *name, size_t length)
 	const char *found = NULL;
 	size_t i;
 	json_t *entry;
+
 	json_array_foreach(env, i, entry)
+
 	{
 		const char *text = json_string_value(entry);
 		if (text && strncmp(text, name, length) == 0 && text[length] == '=')
 			found = text + length + 1;
 	}
+
 	return found;
 }

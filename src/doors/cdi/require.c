@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "doors/cdi/oci.h"
 
 #define REQUIRE_PREFIX "NVIDIA_REQUIRE_"
@@ -72,8 +73,10 @@ static int require_compare(const char *left, size_t left_length, const char *rig
 			   size_t right_length)
 {
 	const char *left_end = left + left_length, *right_end = right + right_length;
+
 	while (left < left_end || right < right_end) {
 		uint64_t a = 0, b = 0;
+
 		if (left < left_end)
 			(void)require_field(&left, left_end, &a);
 		if (right < right_end)
@@ -81,6 +84,7 @@ static int require_compare(const char *left, size_t left_length, const char *rig
 		if (a != b)
 			return a < b ? -1 : 1;
 	}
+
 	return 0;
 }
 
@@ -99,6 +103,7 @@ static bool require_term_parse(const char *text, size_t length, struct require_t
 	size_t at = 0;
 	while (at < length && !strchr("!<>=", text[at]))
 		at++;
+
 	*out = (struct require_term){.name = text,
 				     .name_length = at,
 				     .property = require_property_of(text, at),
@@ -107,21 +112,26 @@ static bool require_term_parse(const char *text, size_t length, struct require_t
 		size_t size = strlen(require_operators[i]);
 		if (length - at < size || memcmp(text + at, require_operators[i], size) != 0)
 			continue;
+
 		out->compare = (enum require_operator)i;
 		at += size;
 		break;
 	}
+
 	out->value = text + at;
 	out->value_length = length - at;
 	if (out->compare == REQUIRE_OPERATORS || out->name_length == 0 || out->value_length == 0)
 		return false;
+
 	for (size_t i = 0; i < out->value_length; i++)
 		if (strchr("!<>=", out->value[i]))
 			return false;
+
 	if (out->property == REQUIRE_UNKNOWN)
 		return true;
 	if (out->property == REQUIRE_BRAND)
 		return out->compare == REQUIRE_EQUAL || out->compare == REQUIRE_NOT_EQUAL;
+
 	return require_is_version(out->value, out->value_length);
 }
 
@@ -143,12 +153,15 @@ static bool require_holds(const struct require_term *term, const struct require_
 		return true;
 	if (term->property == REQUIRE_BRAND)
 		return require_is_brand(term, facts->brand) == (term->compare == REQUIRE_EQUAL);
+
 	const char *fact = term->property == REQUIRE_CUDA     ? facts->cuda
 			   : term->property == REQUIRE_DRIVER ? facts->driver
 							      : facts->arch;
 	if (!require_is_version(fact, strlen(fact)))
 		return false; /* not known: not to be relied on */
+
 	int order = require_compare(fact, strlen(fact), term->value, term->value_length);
+
 	switch (term->compare) {
 	case REQUIRE_EQUAL:
 		return order == 0;
@@ -181,21 +194,26 @@ static int require_alternative(const char *text, size_t length, size_t offset,
 		const char *comma = memchr(text + at, ',', length - at);
 		size_t size = comma ? (size_t)(comma - text) - at : length - at;
 		struct require_term term;
+
 		if (!require_term_parse(text + at, size, &term))
 			return err_set(err, -EINVAL,
 				       "at byte %zu: '%.*s' is no requirement: cuda, driver, arch "
 				       "or brand, a comparison and a version",
 				       offset + at, (int)(size < 64 ? size : 64), text + at);
+
 		if (term.property == REQUIRE_UNKNOWN && unknown &&
 		    buf_printf(unknown, "%.*s\n", (int)(size < 64 ? size : 64), text + at) ==
 			-ENOMEM)
 			return err_set(err, -ENOMEM, "out of memory for a requirement");
+
 		if (term.property != REQUIRE_UNKNOWN) {
 			(*out_known)++;
 			*out_holds = *out_holds && require_holds(&term, facts);
 		}
+
 		at += size + 1;
 	}
+
 	return 0;
 }
 
@@ -205,11 +223,14 @@ int require_check(const char *text, size_t length, const struct require_facts *f
 	if (length > REQUIRE_EXPRESSION_MAX)
 		return err_set(err, -E2BIG, "a requirement of more than %d bytes",
 			       REQUIRE_EXPRESSION_MAX);
+
 	bool is_met = false, is_any = false;
+
 	for (size_t at = 0; at < length;) {
 		size_t end = at;
 		while (end < length && !require_is_blank(text[end]))
 			end++;
+
 		bool holds;
 		size_t known = 0;
 		int rc = end == at ? 0
@@ -217,11 +238,13 @@ int require_check(const char *text, size_t length, const struct require_facts *f
 							 &known, unknown, err);
 		if (rc < 0)
 			return rc;
+
 		/* Of unknown properties alone it says nothing, neither yes nor no. */
 		is_any = is_any || known > 0;
 		is_met = is_met || (known > 0 && holds);
 		at = end + 1;
 	}
+
 	*out_is_met = is_met || !is_any;
 	return 0;
 }
@@ -248,6 +271,7 @@ static int require_one(const char *name, const char *text, const struct require_
 	int rc = require_check(text, strlen(text), facts, &is_met, unknown, err);
 	if (rc < 0)
 		return err_wrap(err, "%.128s", name);
+
 	if (!is_met && *io_is_met)
 		(void)err_set(why, -ENOTSUP,
 			      "%.64s needs '%.200s'; here are cuda %s, driver %s%s%s%s%s", name,
@@ -255,6 +279,7 @@ static int require_one(const char *name, const char *text, const struct require_
 			      facts->driver[0] ? facts->driver : "(not known)",
 			      facts->has_gpu ? ", arch " : "", facts->has_gpu ? facts->arch : "",
 			      facts->has_gpu ? ", brand " : "", facts->has_gpu ? facts->brand : "");
+
 	*io_is_met = *io_is_met && is_met;
 	return 0;
 }
@@ -276,29 +301,34 @@ int require_env(const json_t *env, const struct require_facts *facts, bool *out_
 	int rc = 0;
 	size_t i;
 	json_t *entry;
+
 	if (require_is_disabled(env)) {
 		*out_is_met = true;
 		return 0;
 	}
+
 	json_array_foreach(env, i, entry)
+
 	{
 		const char *text = json_string_value(entry);
 		const char *equals = text ? strchr(text, '=') : NULL;
-		if (rc < 0 || !equals ||
-		    strncmp(text, REQUIRE_PREFIX, strlen(REQUIRE_PREFIX)) != 0 ||
-		    strncmp(text, REQUIRE_OTHER, strlen(REQUIRE_OTHER)) == 0)
+		if (rc < 0 || !equals || !text_starts_with(text, REQUIRE_PREFIX) ||
+		    text_starts_with(text, REQUIRE_OTHER))
 			continue;
+
 		char name[64];
 		(void)snprintf(name, sizeof(name), "%.*s", (int)(equals - text),
 			       text); /* may be cut */
 		rc = require_one(name, equals + 1, facts, &is_met, why, unknown, err);
 	}
+
 	const char *version = oci_variable(env, "CUDA_VERSION", strlen("CUDA_VERSION"));
 	const char *cuda = oci_variable(env, REQUIRE_PREFIX "CUDA", strlen(REQUIRE_PREFIX "CUDA"));
 	if (rc == 0 && version && version[0] && (!cuda || !cuda[0]))
 		rc = require_legacy(version, facts, &is_met, why, unknown, err);
 	if (rc == 0)
 		*out_is_met = is_met;
+
 	return rc;
 }
 
@@ -307,6 +337,7 @@ static int require_env_lines(const char *text, size_t length, json_t **out, stru
 	json_auto_t *list = json_array();
 	bool failed = !list;
 	const char *end = text + length;
+
 	for (const char *at = text; at < end && !failed;) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 		size_t size = (size_t)((stop ? stop : end) - at);
@@ -316,10 +347,13 @@ static int require_env_lines(const char *text, size_t length, json_t **out, stru
 				return err_set(err, -EINVAL, "a line that is no text");
 			failed = json_array_append_new(list, line);
 		}
+
 		at += size + 1;
 	}
+
 	if (failed)
 		return err_set(err, -ENOMEM, "out of memory for an environment");
+
 	*out = json_incref(list);
 	return 0;
 }
@@ -342,23 +376,30 @@ int require_env_parse(const char *text, size_t length, json_t **out, struct err 
 	size_t at = 0;
 	while (at < length && require_is_blank(text[at]))
 		at++;
+
 	if (length > OCI_TEXT_MAX)
 		return err_set(err, -E2BIG, "more than %d bytes", OCI_TEXT_MAX);
 	if (at == length || (text[at] != '[' && text[at] != '{'))
 		return require_env_lines(text, length, out, err);
+
 	/* oci_parse() has the limits, and takes an object. */
 	_cleanup_buf_ struct buf wrapped;
 	buf_init(&wrapped, (size_t)OCI_TEXT_MAX + 8);
+
 	json_auto_t *value = NULL;
+
 	if (buf_add_text(&wrapped, "{\"\":") < 0 || buf_add(&wrapped, text, length) < 0 ||
 	    buf_add_text(&wrapped, "}") < 0)
 		return err_set(err, -ENOMEM, "out of memory for an environment");
+
 	int rc = oci_parse(buf_text(&wrapped), wrapped.length, &value, err);
 	if (rc < 0)
 		return rc;
+
 	json_t *list = require_env_find(json_object_get(value, ""));
 	if (!json_is_array(list))
 		return err_set(err, -EINVAL, "there is no list 'Env' in it");
+
 	*out = json_incref(list);
 	return 0;
 }
@@ -371,11 +412,13 @@ void require_facts_of(const struct inventory *inventory, const struct gpu *gpu,
 		(void)snprintf(out->cuda, sizeof(out->cuda), "%u.%u",
 			       inventory->cuda_version / 1000 % 10000,
 			       inventory->cuda_version % 1000 / 10);
+
 	memcpy(out->driver, inventory->driver_version, sizeof(out->driver));
 	if (!gpu)
 		return;
 	if (gpu->cc_major != GPU_U32_UNKNOWN && gpu->cc_minor != GPU_U32_UNKNOWN)
 		(void)snprintf(out->arch, sizeof(out->arch), "%u.%u", gpu->cc_major % 10000,
 			       gpu->cc_minor % 10000);
+
 	out->brand = gpu_brand_to_string(gpu->brand);
 }

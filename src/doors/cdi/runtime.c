@@ -7,10 +7,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "doors/cdi/daemon_json.h"
 #include "doors/cdi/runtime_internal.h"
+#include "hardware/selinux.h"
 
 enum runtime_internals {
 	HOOK_TEXT_MAX = 65536,
@@ -50,6 +53,7 @@ const char *runtime_state_to_string(enum runtime_state state)
 	case RUNTIME_CANNOT:
 		return "cannot";
 	}
+
 	return "unknown";
 }
 
@@ -110,11 +114,14 @@ int runtime_read(const struct runtime_machine *machine, const char *path, struct
 	int rc = file_path(full, err, "%s%s", machine->root, path);
 	if (rc < 0)
 		return rc;
+
 	struct err reading = {0};
 	rc = file_read(full, out, &reading);
+
 	/* A directory that is not there, or something else in its place: no file either. */
 	if (rc == -ENOENT || rc == -ENOTDIR)
 		return 0;
+
 	return rc < 0 ? err_set(err, rc, "%s", reading.text) : 1;
 }
 
@@ -129,6 +136,7 @@ void runtime_glob_free(char **paths, size_t count)
 static int glob_pattern(const char *root, const char *pattern, char out[FILE_PATH_MAX])
 {
 	size_t length = 0;
+
 	for (; *root; root++) {
 		if (length + 2 >= FILE_PATH_MAX)
 			return -ENAMETOOLONG;
@@ -136,9 +144,11 @@ static int glob_pattern(const char *root, const char *pattern, char out[FILE_PAT
 			out[length++] = '\\';
 		out[length++] = *root;
 	}
+
 	size_t rest = strlen(pattern);
 	if (rest >= FILE_PATH_MAX - length)
 		return -ENAMETOOLONG;
+
 	memcpy(out + length, pattern, rest + 1);
 	return 0;
 }
@@ -150,6 +160,7 @@ int runtime_glob(const struct runtime_machine *machine, const char *pattern, cha
 	int rc = glob_pattern(machine->root, pattern, full);
 	if (rc < 0)
 		return err_set(err, rc, "'%.64s': path is too long", pattern);
+
 	glob_t found = {0};
 	int result = glob(full, 0, NULL, &found);
 	if (result == GLOB_NOSPACE || found.gl_pathc > RUNTIME_FILES_MAX) {
@@ -158,16 +169,19 @@ int runtime_glob(const struct runtime_machine *machine, const char *pattern, cha
 					      : err_set(err, -E2BIG, "'%s': more than %d files",
 							pattern, RUNTIME_FILES_MAX);
 	}
+
 	size_t count = 0, wanted = result == 0 ? found.gl_pathc : 0;
 	char **paths = calloc(wanted + 1, sizeof(*paths));
 	for (; paths && count < wanted; count++)
 		if (!(paths[count] = strdup(found.gl_pathv[count] + strlen(machine->root))))
 			break;
+
 	globfree(&found);
 	if (!paths || count < wanted) {
 		runtime_glob_free(paths, paths ? count : 0);
 		return err_set(err, -ENOMEM, "out of memory");
 	}
+
 	*out = paths;
 	*out_count = count;
 	return 0;
@@ -179,11 +193,13 @@ void runtime_note_directories(struct runtime_plan *plan, const struct toml *toml
 	struct toml_look look;
 	if (toml_find(toml, path, &look, NULL) < 0 || look.kind != TOML_ARRAY)
 		return;
+
 	char directory[FILE_PATH_MAX];
 	size_t at = look.start, count = 0;
 	for (; toml_next_string(toml, &at, look.end, directory, sizeof(directory)); count++)
 		if (strcmp(directory, "/var/run/cdi") == 0 || strcmp(directory, "/run/cdi") == 0)
 			return;
+
 	if (count > 0)
 		runtime_note(plan, true,
 			     "%s:%u: %s leaves out /var/run/cdi, where the service writes",
@@ -192,22 +208,48 @@ void runtime_note_directories(struct runtime_plan *plan, const struct toml *toml
 
 /* --- what stands beside CDI ------------------------------------------------------------------ */
 
-static bool is_on(const struct runtime_machine *machine, const char *path, char value)
+static int read_file(const void *context, const char *path, struct buf *out)
 {
-	_cleanup_buf_ struct buf text;
-	buf_init(&text, 64);
-	return runtime_read(machine, path, &text, NULL) > 0 && buf_text(&text)[0] == value;
+	int rc = runtime_read(context, path, out, NULL);
+	return rc == 0 ? -ENOENT : rc < 0 ? rc : 0;
 }
 
-/* SELinux's policy for containers has a switch for device nodes, which is off by default. */
+static int find_file(const void *context, const char *path)
+{
+	const struct runtime_machine *machine = context;
+	char full[FILE_PATH_MAX];
+	struct stat status;
+	int rc = file_path(full, NULL, "%s%s", machine->root, path);
+	return rc < 0 ? rc : lstat(full, &status) < 0 ? -errno : 0;
+}
+
+/* A node that is bound into a container keeps the host's label; one that the runtime makes there
+ * itself, as root without a user namespace, has the container's. */
 static void note_selinux(const struct runtime_machine *machine, struct runtime_plan *plan)
 {
-	if (is_on(machine, "/sys/fs/selinux/enforce", '1') &&
-	    is_on(machine, "/sys/fs/selinux/booleans/container_use_devices", '0'))
-		runtime_warn(plan, RUNTIME_ABOUT_SELINUX,
-			     "SELinux is enforcing and keeps containers from device nodes: run "
-			     "'setsebool -P container_use_devices 1', or give a container "
-			     "--security-opt label=disable");
+	const struct selinux_files files = {
+	    .read = read_file, .find = find_file, .context = machine};
+	enum selinux_state state;
+	const char *path = NULL;
+	int rc = selinux_judge(&files, &state, &path);
+
+	if (rc < 0)
+		runtime_note(plan, false,
+			     "whether SELinux lets containers use GPUs is not known: '%s': %s",
+			     path, strerror(-rc));
+	else if (state == SELINUX_STATE_SWITCHED_OFF)
+		runtime_warn(
+		    plan, RUNTIME_ABOUT_SELINUX,
+		    "SELinux is enforcing and keeps containers from device nodes: run "
+		    "'setsebool -P container_use_devices 1', or for GPUs and adapters alone "
+		    "'semodule -i " SELINUX_MODULE_FILE "', or give a container "
+		    "--security-opt label=disable");
+	else if (state == SELINUX_STATE_NO_RULE)
+		runtime_warn(
+		    plan, RUNTIME_ABOUT_SELINUX,
+		    "SELinux is enforcing and keeps containers from the host's nodes of GPUs: run "
+		    "'semodule -i " SELINUX_MODULE_FILE "', or give a container "
+		    "--security-opt label=disable");
 }
 
 /* Whether a file of hooks.d starts a program of NVIDIA's. */
@@ -219,7 +261,8 @@ static bool is_nvidia_hook(const char *text, size_t length)
 	const char *slash = path ? strrchr(path, '/') : NULL;
 	const char *name = slash ? slash + 1 : path;
 	bool result =
-	    name && (strncmp(name, "nvidia-container", 16) == 0 || strcmp(name, "nvidia-ctk") == 0);
+	    name && (text_starts_with(name, "nvidia-container") || strcmp(name, "nvidia-ctk") == 0);
+
 	json_decref(json);
 	return result;
 }
@@ -237,14 +280,17 @@ static int each_file(const struct runtime_machine *machine, const char *const *p
 		int rc = runtime_glob(machine, patterns[i], &paths, &count, err);
 		if (rc < 0)
 			return rc;
+
 		for (size_t k = 0; k < count; k++) {
 			_cleanup_buf_ struct buf text;
 			buf_init(&text, text_max);
 			if (runtime_read(machine, paths[k], &text, NULL) > 0)
 				look(plan, paths[k], &text);
 		}
+
 		runtime_glob_free(paths, count);
 	}
+
 	return 0;
 }
 
@@ -282,6 +328,7 @@ static int plan_podman(const struct runtime_machine *machine, struct runtime_pla
 		return runtime_say(plan, RUNTIME_CANNOT,
 				   "podman %s has no CDI; update it to 4.1 or later",
 				   machine->version.text);
+
 	runtime_note(plan, false,
 		     "use it with: podman run --device KIND=NAME ..., the names that "
 		     "'sluice cdi list' prints");
@@ -299,14 +346,17 @@ static void note_crio_file(struct runtime_plan *plan, const char *path, const st
 	const struct toml toml = {path, buf_text(text), text->length};
 	struct toml_look look;
 	struct err err = {0};
+
 	if (toml_find(&toml, &nvidia, &look, &err) < 0) {
 		runtime_note(plan, true, "%s", err.text);
 		return;
 	}
+
 	if (look.line > 0)
 		runtime_note(plan, false,
 			     "%s:%u: NVIDIA's runtime is configured; CDI does not need it", path,
 			     look.line);
+
 	char name[64];
 	if (toml_find(&toml, &chosen, &look, NULL) == 0 && look.kind == TOML_STRING &&
 	    toml_next_string(&toml, &look.start, look.end, name, sizeof(name)) &&
@@ -315,6 +365,7 @@ static void note_crio_file(struct runtime_plan *plan, const char *path, const st
 			     "%s:%u: NVIDIA's runtime is the default: its hooks run in every "
 			     "container start beside CDI",
 			     path, look.value_line);
+
 	runtime_note_directories(plan, &toml, &directories);
 }
 
@@ -346,11 +397,13 @@ static void note_docker(struct runtime_plan *plan, const char *path,
 		runtime_note(plan, false,
 			     "%s: NVIDIA's runtime is configured (%s); CDI does not need it", path,
 			     config->nvidia_path);
+
 	if (is_default)
 		runtime_warn(plan, RUNTIME_ABOUT_HOOK,
 			     "%s: NVIDIA's runtime is the default: its hook runs in every "
 			     "container start beside CDI",
 			     path);
+
 	if (config->has_directories && !config->has_run_directory)
 		runtime_note(plan, true,
 			     "%s: cdi-spec-dirs leaves out /var/run/cdi, where the service writes",
@@ -365,36 +418,43 @@ static int plan_docker(const struct runtime_machine *machine, struct runtime_pla
 	int is_there = runtime_read(machine, path, &plan->before, err);
 	if (is_there < 0)
 		return is_there;
+
 	if (!version_is_at_least(version, 25, 0, 0))
 		return runtime_say(plan, RUNTIME_CANNOT,
 				   "docker %s has no CDI; update it to 25.0 or later, best 28.2, "
 				   "which has it switched on",
 				   version->text);
+
 	struct daemon_json config;
 	int rc =
 	    daemon_json_parse(buf_text(&plan->before), plan->before.length, path, &config, err);
 	if (rc < 0)
 		return rc;
+
 	note_docker(plan, path, &config);
 	bool by_default = version_is_at_least(version, 28, 2, 0);
 	if (config.cdi == DAEMON_JSON_ON || (by_default && config.cdi == DAEMON_JSON_UNSET))
 		return runtime_say(plan, RUNTIME_READY, "CDI is switched on in docker %s%s",
 				   version->text,
 				   config.cdi == DAEMON_JSON_ON ? "" : ", by default");
+
 	rc = daemon_json_set_cdi(buf_text(&plan->before), plan->before.length, path, &plan->after,
 				 err);
 	if (rc >= 0)
 		rc = runtime_resolve(machine, path, plan->path, err);
 	if (rc < 0)
 		return rc;
+
 	plan->is_new = !is_there;
 	plan->needs_backup = true;
 	runtime_note(plan, false,
 		     "to check the file after the change: dockerd --validate --config-file %s",
 		     path);
+
 	if (config.cdi == DAEMON_JSON_OFF)
 		return runtime_say(plan, RUNTIME_CHANGE, "%s:%u: CDI is switched off", path,
 				   config.cdi_line);
+
 	return runtime_say(plan, RUNTIME_CHANGE,
 			   "docker %s can do CDI and does not until it is switched on",
 			   version->text);
@@ -407,7 +467,9 @@ int runtime_plan(const struct runtime_machine *machine, struct runtime_plan *out
 	memset(out, 0, sizeof(*out));
 	buf_init(&out->before, RUNTIME_TEXT_MAX);
 	buf_init(&out->after, RUNTIME_TEXT_MAX + FILE_PATH_MAX);
+
 	int rc;
+
 	switch (machine->kind) {
 	case RUNTIME_PODMAN:
 		rc = plan_podman(machine, out, err);
@@ -422,10 +484,12 @@ int runtime_plan(const struct runtime_machine *machine, struct runtime_plan *out
 		rc = runtime_plan_containerd(machine, out, err);
 		break;
 	}
+
 	if (rc < 0)
 		runtime_plan_done(out);
 	else if (out->state != RUNTIME_CANNOT)
 		note_selinux(machine, out);
+
 	return rc < 0 ? rc : 0;
 }
 

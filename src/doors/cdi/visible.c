@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "doors/cdi/document.h"
 #include "doors/cdi/driver.h"
 #include "doors/cdi/oci.h"
@@ -34,12 +35,15 @@ bool visible_is_privileged(const json_t *config)
 	const json_t *bounding = json_object_get(all, "bounding");
 	size_t i;
 	json_t *entry;
+
 	json_array_foreach(bounding, i, entry)
+
 	{
 		const char *name = json_string_value(entry);
 		if (name && strcmp(name, "CAP_SYS_ADMIN") == 0)
 			return true;
 	}
+
 	return false;
 }
 
@@ -61,16 +65,20 @@ static int visible_split(struct visible_reader *reader, const char *origin, cons
 			 visible_each_fn each)
 {
 	int rc = 0;
+
 	for (const char *at = list; rc == 0; at++) {
 		const char *end = at + strcspn(at, ",");
+
 		at += strspn(at, VISIBLE_BLANKS);
 		size_t length = at < end ? (size_t)(end - at) : 0;
 		while (length > 0 && strchr(VISIBLE_BLANKS, at[length - 1]))
 			length--;
+
 		char item[VISIBLE_NAME_MAX];
 		if (length >= sizeof(item))
 			return err_set(reader->err, -EINVAL, "%s: '%.64s...' is too long", origin,
 				       at);
+
 		memcpy(item, at, length);
 		item[length] = '\0';
 		if (length > 0)
@@ -79,6 +87,7 @@ static int visible_split(struct visible_reader *reader, const char *origin, cons
 		if (*at == '\0')
 			break;
 	}
+
 	return rc;
 }
 
@@ -90,11 +99,13 @@ static int visible_add(struct visible_reader *reader, const char *name)
 			       VISIBLE_NAMES_MAX);
 	if (!out->names)
 		out->names = calloc(VISIBLE_NAMES_MAX, sizeof(*out->names));
+
 	char *own = strdup(name);
 	if (!out->names || !own) {
 		free(own);
 		return err_set(reader->err, -ENOMEM, "out of memory for device '%.64s'", name);
 	}
+
 	out->names[out->count++] = own;
 	return 0;
 }
@@ -132,12 +143,14 @@ static int visible_add_channel(struct visible_reader *reader, const char *origin
 {
 	struct visible *out = reader->out;
 	uint64_t channel;
+
 	if (parse_u64(item, 0, VISIBLE_CHANNEL_MAX, &channel) < 0)
 		return err_set(reader->err, -EINVAL, "%.128s: '%.128s' is no IMEX channel", origin,
 			       item);
 	if (out->channel_count == VISIBLE_CHANNELS_MAX)
 		return err_set(reader->err, -E2BIG, "more than %d IMEX channels are asked for",
 			       VISIBLE_CHANNELS_MAX);
+
 	out->channels[out->channel_count++] = (uint32_t)channel;
 	return 0;
 }
@@ -169,9 +182,11 @@ static int visible_take(struct visible_reader *reader, enum visible_source sourc
 	uint32_t before = reader->out->count;
 	int rc =
 	    word == VISIBLE_LIST ? visible_split(reader, origin, value, visible_add_device) : 0;
+
 	/* A list of nothing but commas asks for nothing. */
 	if (word == VISIBLE_NO_GPU || reader->out->count > before)
 		reader->out->source = source;
+
 	return rc;
 }
 
@@ -183,18 +198,23 @@ static int visible_annotations(struct visible_reader *reader)
 	const char *key;
 	json_t *value;
 	int rc = 0;
+
 	json_object_foreach(annotations, key, value)
+
 	{
-		if (strncmp(key, VISIBLE_ANNOTATIONS, strlen(VISIBLE_ANNOTATIONS)) != 0)
+		if (!text_starts_with(key, VISIBLE_ANNOTATIONS))
 			continue;
+
 		const char *list = json_string_value(value);
 		uint32_t before = reader->out->count;
+
 		if (rc == 0 && list)
 			rc = visible_split(reader, key, list, visible_add_qualified);
 		if (rc == 0 && reader->out->count == before)
 			rc = err_set(reader->err, -EINVAL, "%.128s: it names no device", key);
 		reader->out->source = VISIBLE_ANNOTATION;
 	}
+
 	return rc;
 }
 
@@ -202,20 +222,24 @@ static int visible_mount(struct visible_reader *reader, const char *path)
 {
 	static const char cdi[] = "cdi/", imex[] = "imex/";
 	const char *name = path + strlen(VISIBLE_MOUNTS) + 1;
-	if (strncmp(name, imex, strlen(imex)) == 0)
+	if (text_starts_with(name, imex))
 		return visible_add_channel(reader, path, name + strlen(imex));
-	if (strncmp(name, cdi, strlen(cdi)) != 0)
+	if (!text_starts_with(name, cdi))
 		return visible_take(reader, VISIBLE_MOUNT, path, name);
+
 	/* cdi/VENDOR/CLASS/NAME */
 	char item[VISIBLE_NAME_MAX];
+
 	name += strlen(cdi);
 	const char *slash = strchr(name, '/'), *last = slash ? strchr(slash + 1, '/') : NULL;
 	if (!last || strlen(name) >= sizeof(item))
 		return err_set(reader->err, -EINVAL,
 			       "mount '%.256s': it is not cdi/VENDOR/CLASS/NAME", path);
+
 	memcpy(item, name, strlen(name) + 1);
 	item[last - name] = '=';
 	reader->out->source = VISIBLE_MOUNT;
+
 	return visible_add_qualified(reader, path, item);
 }
 
@@ -225,7 +249,9 @@ static int visible_mounts(struct visible_reader *reader)
 	size_t i, length = strlen(VISIBLE_MOUNTS);
 	json_t *mount;
 	int rc = 0;
+
 	json_array_foreach(mounts, i, mount)
+
 	{
 		const char *source = json_string_value(json_object_get(mount, "source"));
 		const char *path = json_string_value(json_object_get(mount, "destination"));
@@ -233,6 +259,7 @@ static int visible_mounts(struct visible_reader *reader)
 		    strncmp(path, VISIBLE_MOUNTS "/", length + 1) == 0)
 			rc = visible_mount(reader, path);
 	}
+
 	return rc;
 }
 
@@ -241,6 +268,7 @@ static int visible_own_variables(struct visible_reader *reader, bool *out_any)
 {
 	const char *at = reader->settings->variables;
 	int rc = 0;
+
 	*out_any = false;
 	while (rc == 0 && at && *at) {
 		size_t length = strcspn(at, ",");
@@ -249,8 +277,10 @@ static int visible_own_variables(struct visible_reader *reader, bool *out_any)
 			*out_any = true;
 			rc = visible_take(reader, VISIBLE_VARIABLE, "the swarm variable", value);
 		}
+
 		at += length + (at[length] == ',');
 	}
+
 	return rc;
 }
 
@@ -258,14 +288,17 @@ static int visible_variables(struct visible_reader *reader)
 {
 	if (!reader->settings->unprivileged_variable && !visible_is_privileged(reader->config))
 		return 0;
+
 	bool has_own;
 	int rc = visible_own_variables(reader, &has_own);
 	const char *value = has_own ? NULL : visible_env(reader, "NVIDIA_VISIBLE_DEVICES");
 	if (rc == 0 && value)
 		rc = visible_take(reader, VISIBLE_VARIABLE, "NVIDIA_VISIBLE_DEVICES", value);
+
 	const char *channels = visible_env(reader, "NVIDIA_IMEX_CHANNELS");
 	if (rc == 0 && reader->out->source == VISIBLE_VARIABLE && channels)
 		rc = visible_split(reader, "NVIDIA_IMEX_CHANNELS", channels, visible_add_channel);
+
 	return rc;
 }
 
@@ -281,6 +314,7 @@ static int visible_mig(struct visible_reader *reader, const char *name, bool *ou
 			       "%s: only a privileged container may have MIG's management", name);
 	if (strcmp(value, "all") != 0)
 		return err_set(reader->err, -EINVAL, "%s: '%.128s' is not 'all'", name, value);
+
 	*out = true;
 	return 0;
 }
@@ -301,6 +335,7 @@ int visible_read(const json_t *config, const struct visible_settings *settings, 
 	_cleanup_visible_ struct visible visible = {0};
 	struct visible_reader reader = {config, settings, &visible, err};
 	int rc = 0;
+
 	if (settings->annotations)
 		rc = visible_annotations(&reader);
 	if (rc == 0 && visible.source == VISIBLE_NOBODY && settings->volume_mounts)
@@ -309,6 +344,7 @@ int visible_read(const json_t *config, const struct visible_settings *settings, 
 		visible.channel_count = 0; /* of mounts that name no device */
 		rc = visible_variables(&reader);
 	}
+
 	/* Annotations are CDI's own: what they name comes whole, as everywhere. */
 	if (visible.source == VISIBLE_ANNOTATION) {
 		visible.capabilities = DRIVER_ALL;
@@ -320,8 +356,10 @@ int visible_read(const json_t *config, const struct visible_settings *settings, 
 			rc = visible_mig(&reader, "NVIDIA_MIG_MONITOR_DEVICES",
 					 &visible.mig_monitor);
 	}
+
 	if (rc < 0)
 		return rc;
+
 	*out = visible;
 	visible = (struct visible){0};
 	return 0;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stands around the edit: the runtime's command line, its program, its log. */
+#include "doors/cdi/wrapper.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,6 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/text.h"
-#include "doors/cdi/wrapper.h"
 
 /* An option that takes a value. */
 struct wrapper_option {
@@ -29,9 +30,11 @@ static bool wrapper_is_command(const char *word)
 	    "init",	  "kill",   "list",   "pause",	"ps",	  "restore",  "resume",
 	    "run",	  "spec",   "start",  "state",	"update",
 	};
+
 	for (size_t i = 0; i < array_length(commands); i++)
 		if (strcmp(commands[i], word) == 0)
 			return true;
+
 	return false;
 }
 
@@ -44,16 +47,19 @@ static bool wrapper_is_option(const struct wrapper_option *option, const char *w
 {
 	const char *name = word + 1 + (word[1] == '-');
 	size_t length = strlen(option->name);
+
 	*out_value = NULL;
 	if (strncmp(name, option->name, length) == 0 &&
 	    (name[length] == '\0' || name[length] == '=')) {
 		*out_value = name[length] == '=' ? name + length + 1 : NULL;
 		return true;
 	}
+
 	if (!option->letter || word[1] != option->letter)
 		return false;
 	if (word[2] != '\0')
 		*out_value = word + 2 + (word[2] == '=');
+
 	return true;
 }
 
@@ -67,8 +73,10 @@ static int wrapper_take_option(const struct wrapper_option *options, size_t coun
 			continue;
 		if (options[i].value && (value || argv[1]))
 			*options[i].value = value ? value : argv[1];
+
 		return value || !argv[1] ? 1 : 2;
 	}
+
 	return 1; /* without a value, or one that we do not know */
 }
 
@@ -86,11 +94,13 @@ void wrapper_call_parse(int argc, char *const *argv, struct wrapper_call *out)
 	    {"pidfd-socket", '\0', NULL},   {"preserve-fds", '\0', NULL},
 	};
 	int at = 1;
+
 	/* Words that are no command belong to options that we do not know. */
 	while (at < argc && !wrapper_is_command(argv[at]))
 		at += argv[at][0] == '-'
 			  ? wrapper_take_option(before, array_length(before), argv + at)
 			  : 1;
+
 	if (at < argc)
 		call.command = argv[at++];
 	call.is_start = call.command &&
@@ -99,6 +109,7 @@ void wrapper_call_parse(int argc, char *const *argv, struct wrapper_call *out)
 		at += argv[at][0] == '-'
 			  ? wrapper_take_option(behind, array_length(behind), argv + at)
 			  : 1;
+
 	*out = call;
 }
 
@@ -120,6 +131,7 @@ static bool wrapper_look(const char *name, size_t length, const char *path, int 
 	if (memchr(name, '/', length))
 		return name[0] == '/' && file_path(out, NULL, "%.*s", (int)length, name) == 0 &&
 		       wrapper_is_program(out, self);
+
 	while (*path) {
 		size_t part = strcspn(path, ":");
 		/* A relative directory would be the bundle's. */
@@ -127,8 +139,10 @@ static bool wrapper_look(const char *name, size_t length, const char *path, int 
 		    file_path(out, NULL, "%.*s/%.*s", (int)part, path, (int)length, name) == 0 &&
 		    wrapper_is_program(out, self))
 			return true;
+
 		path += part + (path[part] == ':');
 	}
+
 	return false;
 }
 
@@ -137,6 +151,7 @@ int wrapper_find_runtime(const char *runtimes, const char *path, int self, char 
 {
 	if (!path || !path[0])
 		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 	for (const char *at = runtimes; *at;) {
 		size_t length = strcspn(at, ",");
 		if (length > 0 && length < FILE_PATH_MAX &&
@@ -144,6 +159,7 @@ int wrapper_find_runtime(const char *runtimes, const char *path, int self, char 
 			return 0;
 		at += length + (at[length] == ',');
 	}
+
 	return err_set(err, -ENOENT,
 		       "no OCI runtime to become: none of '%.128s' (sluice.cdi.runtime.runtimes) "
 		       "is in %.256s",
@@ -157,21 +173,27 @@ int wrapper_log_line(const char *format, const char *text, long long now, struct
 	time_t seconds = (time_t)now;
 	struct tm when = {0};
 	char time[32] = "";
+
 	if (gmtime_r(&seconds, &when))
 		(void)strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &when);
+
 	struct buf valid;
 	buf_init(&valid, out->max);
+
 	int rc = text_make_valid(&valid, text, strlen(text));
 	json_auto_t *message = rc == 0 ? json_stringn(buf_text(&valid), valid.length) : NULL;
+
 	buf_done(&valid);
 	char *quoted = message ? json_dumps(message, JSON_ENCODE_ANY) : NULL;
 	if (!quoted)
 		return rc < 0 ? rc : -ENOMEM;
+
 	if (strcmp(format, "json") == 0)
 		rc = buf_printf(out, "{\"level\":\"error\",\"msg\":%s,\"time\":\"%s\"}\n", quoted,
 				time);
 	else
 		rc = buf_printf(out, "time=\"%s\" level=error msg=%s\n", time, quoted);
+
 	free(quoted);
 	return rc;
 }

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/loop.h"
+#include "base/text.h"
 #include "base/yaml.h"
 #include "cri.pb-c.h"
 #include "wire/client.h"
@@ -80,6 +81,7 @@ static bool injection_find(const struct injection *injection, const char *direct
 	char path[FILE_PATH_MAX];
 	if (injection_path(injection, directory, path) < 0)
 		return false;
+
 	_cleanup_closedir_ DIR *entries = opendir(path);
 	const struct dirent *entry;
 	for (size_t seen = 0; entries && seen < INJECTION_FILES_MAX && (entry = readdir(entries));
@@ -88,6 +90,7 @@ static bool injection_find(const struct injection *injection, const char *direct
 		    is_it(injection, out, entry->d_name))
 			return true;
 	}
+
 	out[0] = '\0';
 	return false;
 }
@@ -101,16 +104,21 @@ static bool injection_is_hook(const struct injection *injection, const char *pat
 static bool injection_is_spec(const struct injection *injection, const char *path, const char *name)
 {
 	struct yaml *yaml = NULL;
+
 	if (!injection_ends(name, ".json") && !injection_ends(name, ".yaml") &&
 	    !injection_ends(name, ".yml"))
 		return false;
+
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, YAML_TEXT_MAX);
+
 	if (file_read(path, &text, NULL) < 0 ||
 	    yaml_parse(text.data, text.length, path, &yaml, NULL) < 0)
 		return false;
+
 	const struct yaml_node *kind = yaml_get(yaml_root(yaml), "kind");
 	bool is_it = kind && strcmp(kind->text, injection->kind) == 0;
+
 	(void)yaml_free(yaml);
 	return is_it;
 }
@@ -123,12 +131,14 @@ static bool injection_has_kind(const struct injection *injection)
 		if (injection_find(injection, runtime->directory[i], injection_is_spec, path))
 			return true;
 	}
+
 	for (size_t i = 0; runtime->directory_count == 0 &&
 			   i < sizeof(injection_specs) / sizeof(*injection_specs);
 	     i++) {
 		if (injection_find(injection, injection_specs[i], injection_is_spec, path))
 			return true;
 	}
+
 	return false;
 }
 
@@ -144,13 +154,16 @@ static void injection_conclude(void *context)
 {
 	struct injection *injection = context;
 	char hook[FILE_PATH_MAX] = "", why[INJECTION_TEXT_MAX];
+
 	injection->client = wire_client_free(injection->client);
 	for (size_t i = 0;
 	     hook[0] == '\0' && i < sizeof(injection_hooks) / sizeof(*injection_hooks); i++)
 		(void)injection_find(injection, injection_hooks[i], injection_is_hook, hook);
+
 	enum injection_way way = injection_judge(&injection->runtime, hook, injection->kind,
 						 injection_has_kind(injection), why);
 	bool is_new = way != injection->way || strcmp(why, injection->why) != 0;
+
 	injection->way = way;
 	memcpy(injection->why, why, sizeof(why));
 	loop_timer_start(injection->next,
@@ -164,6 +177,7 @@ static void injection_on_status(const ProtobufCMessage *message, void *context)
 {
 	struct injection *injection = context;
 	const Runtime__V1__StatusResponse *reply = (const Runtime__V1__StatusResponse *)message;
+
 	for (size_t i = 0; i < reply->n_info; i++) {
 		const Runtime__V1__Info *info = reply->info[i];
 		/* One that cannot be read is as good as none: it is judged without. */
@@ -194,6 +208,7 @@ static void injection_on_version_end(const struct wire_result *result, void *con
 	const struct wire_client_callbacks callbacks = {
 	    .message = injection_on_status, .end = injection_on_status_end, .context = injection};
 	Runtime__V1__StatusRequest request = RUNTIME__V1__STATUS_REQUEST__INIT;
+
 	request.verbose = true;
 	if (injection->runtime.name[0] == '\0')
 		injection_step(injection, injection_ask); /* of the next socket */
@@ -209,6 +224,7 @@ static bool injection_connect(struct injection *injection, const char *path)
 	const struct wire_client_callbacks callbacks = {
 	    .message = injection_on_version, .end = injection_on_version_end, .context = injection};
 	Runtime__V1__VersionRequest request = RUNTIME__V1__VERSION_REQUEST__INIT;
+
 	injection->client = wire_client_free(injection->client);
 	injection->client = wire_client_new(injection->options.loop, path, &how, NULL);
 	return injection->client &&
@@ -225,8 +241,10 @@ static void injection_ask(void *context)
 	bool is_named = named && *named;
 	size_t count = is_named ? 1 : sizeof(injection_sockets) / sizeof(*injection_sockets);
 	char path[FILE_PATH_MAX];
-	if (is_named && strncmp(named, scheme, sizeof(scheme) - 1) == 0)
+
+	if (is_named && text_starts_with(named, scheme))
 		named += sizeof(scheme) - 1;
+
 	while (injection->place < count) {
 		const char *socket = is_named ? named : injection_sockets[injection->place];
 		injection->place++;
@@ -234,6 +252,7 @@ static void injection_ask(void *context)
 		    injection_connect(injection, path))
 			return;
 	}
+
 	injection_conclude(injection);
 }
 
@@ -270,18 +289,21 @@ int injection_open(const struct injection_options *options, struct injection **o
 	struct injection *injection = calloc(1, sizeof(*injection));
 	if (!injection)
 		return err_set(err, -ENOMEM, "out of memory for asking the container runtime");
+
 	injection->options = *options;
 	injection->next = loop_timer_new(options->loop, injection_on_next, injection, err);
 	if (!injection->next) {
 		free(injection);
 		return -ENOMEM;
 	}
+
 	(void)snprintf(injection->why, sizeof(injection->why),
 		       "the container runtime has not been asked yet");
 	injection_set_vendor(injection, options->vendor);
 	injection->look_again = false; /* the first look is still to come */
 	loop_timer_start(injection->next, 0);
 	*out = injection;
+
 	return 0;
 }
 

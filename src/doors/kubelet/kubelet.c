@@ -66,6 +66,7 @@ static void kubelet_on_ended(struct life *life, void *context)
 	size_t at = 0;
 	while (kubelet->lives[at] != life)
 		at++;
+
 	kubelet->count--;
 	memmove(&kubelet->lives[at], &kubelet->lives[at + 1],
 		(kubelet->count - at) * sizeof(struct life *));
@@ -81,11 +82,13 @@ static bool kubelet_is_new(struct kubelet *kubelet)
 	struct stat info;
 	struct kubelet_identity now = {0};
 	const struct kubelet_identity *was = &kubelet->identity;
+
 	if (lstat(kubelet->socket, &info) == 0)
 		now = (struct kubelet_identity){.is_there = true,
 						.device = info.st_dev,
 						.inode = info.st_ino,
 						.made = info.st_mtim};
+
 	bool is_new =
 	    now.is_there &&
 	    (!was->is_there || was->device != now.device || was->inode != now.inode ||
@@ -136,10 +139,12 @@ static void kubelet_on_prepare(void *context)
 {
 	struct kubelet *kubelet = context;
 	uint32_t gpus = kubelet->topology->gpu_count;
+
 	if (gpus > ALLOCATOR_EXACT_MAX)
 		gpus = ALLOCATOR_EXACT_MAX;
 	if (++kubelet->prepared > gpus)
 		return;
+
 	/* Without the table an answer takes longer, that is all. */
 	(void)allocator_prepare(kubelet->allocator, kubelet->prepared, NULL);
 	loop_timer_start(kubelet->prepare, KUBELET_PREPARE_NS);
@@ -152,24 +157,30 @@ static int kubelet_renew_allocator(struct kubelet *kubelet, const struct invento
 {
 	struct allocator *allocator = NULL;
 	struct allocator_topology *topology = calloc(1, sizeof(*topology));
+
 	*out_old = NULL;
 	if (!topology)
 		return err_set(err, -ENOMEM, "out of memory for the topology of the GPUs");
+
 	allocator_topology_weigh(inventory, topology);
 	if (kubelet->allocator && memcmp(topology, kubelet->topology, sizeof(*topology)) == 0) {
 		free(topology);
 		return 0;
 	}
+
 	int rc = allocator_new(topology, &allocator, err);
+
 	*out_old = kubelet->allocator;
 	free(kubelet->topology);
 	kubelet->topology = topology;
 	kubelet->allocator = allocator;
 	kubelet->prepared = 0;
+
 	if (allocator)
 		loop_timer_start(kubelet->prepare, KUBELET_PREPARE_NS);
 	else
 		loop_timer_stop(kubelet->prepare);
+
 	return rc;
 }
 
@@ -180,9 +191,11 @@ static int kubelet_make_room(struct kubelet *kubelet, size_t count, struct err *
 {
 	if (count <= kubelet->room)
 		return 0;
+
 	struct life **lives = reallocarray(kubelet->lives, count, sizeof(struct life *));
 	if (!lives)
 		return err_set(err, -ENOMEM, "out of memory for %zu resources", count);
+
 	kubelet->lives = lives;
 	kubelet->room = count;
 	return 0;
@@ -230,6 +243,7 @@ static int kubelet_take(struct kubelet *kubelet, struct kubelet_resource *resour
 			(void)resource_free(resource);
 			return rc;
 		}
+
 		kubelet->count++;
 		kubelet_on_changed(kubelet);
 	} else if (is_other_allocator || life_is_ending(kubelet->lives[at]) ||
@@ -238,6 +252,7 @@ static int kubelet_take(struct kubelet *kubelet, struct kubelet_resource *resour
 	} else {
 		(void)resource_free(resource);
 	}
+
 	kubelet_move(kubelet, at, to);
 	return 0;
 }
@@ -255,11 +270,14 @@ static void kubelet_end_from(struct kubelet *kubelet, size_t first)
 static int kubelet_blame_all(struct kubelet *kubelet, const char *reason, struct err *err)
 {
 	int result = 0;
+
 	for (size_t i = 0; i < kubelet->count; i++) {
 		struct life *life = kubelet->lives[i];
 		struct kubelet_resource *resource = NULL;
+
 		if (life_is_ending(life) || resource_healthy(life_resource(life)) == 0)
 			continue;
+
 		int rc = resource_copy(life_resource(life), &resource, result == 0 ? err : NULL);
 		if (rc == 0) {
 			resource_blame(resource, reason);
@@ -268,6 +286,7 @@ static int kubelet_blame_all(struct kubelet *kubelet, const char *reason, struct
 			result = rc;
 		}
 	}
+
 	return result;
 }
 
@@ -289,12 +308,15 @@ static int kubelet_take_all(struct kubelet *kubelet, const struct kubelet_machin
 	const struct policy *policy = machine->policy;
 	size_t to = 0, wanted = 0;
 	int result = 0;
+
 	for (uint32_t i = 0; i < policy->resource_count; i++) {
 		const struct policy_resource *of = &policy->resources[i];
 		struct kubelet_resource *resource = NULL;
 		struct err why = {0};
+
 		if (of->door != POLICY_DOOR_KUBELET || of->count == 0)
 			continue;
+
 		wanted++;
 		int rc = resource_new(machine->inventory, policy, of, machine->config,
 				      &surroundings->resource, &resource, &why);
@@ -303,6 +325,7 @@ static int kubelet_take_all(struct kubelet *kubelet, const struct kubelet_machin
 		if (rc == 0 && kubelet_misses_channel(machine->config, resource))
 			resource_blame(resource, "no CDI specification has the IMEX channel that "
 						 "imex.required asks for");
+
 		if (rc == 0)
 			rc = kubelet_take(kubelet, resource, to, is_other_allocator, &why);
 		if (rc == 0)
@@ -310,9 +333,11 @@ static int kubelet_take_all(struct kubelet *kubelet, const struct kubelet_machin
 		else if (result == 0)
 			result = err_set(err, rc, "%s", why.text);
 	}
+
 	/* One that could not be made anew stays as it was. */
 	if (to == wanted)
 		kubelet_end_from(kubelet, to);
+
 	return result;
 }
 
@@ -321,6 +346,7 @@ int kubelet_set_resources(struct kubelet *kubelet, struct kubelet_resource *cons
 {
 	size_t to = 0;
 	int result = 0;
+
 	for (size_t i = 0; i < count; i++) {
 		struct err why = {0};
 		int rc = kubelet_take(kubelet, resources[i], to, false, &why);
@@ -329,9 +355,11 @@ int kubelet_set_resources(struct kubelet *kubelet, struct kubelet_resource *cons
 		else if (result == 0)
 			result = err_set(err, rc, "%s", why.text);
 	}
+
 	/* One that could not be made anew stays as it was. */
 	if (to == count)
 		kubelet_end_from(kubelet, to);
+
 	return result;
 }
 
@@ -351,26 +379,33 @@ int kubelet_set_machine(struct kubelet *kubelet, const struct kubelet_machine *m
 	struct allocator *old = NULL;
 	struct surroundings surroundings;
 	struct err ignored = {0};
+
 	if (!machine->inventory || !machine->policy)
 		return kubelet_blame_all(kubelet,
 					 machine->inventory
 					     ? "the configuration does not fit this machine"
 					     : "the driver does not answer",
 					 err);
+
 	int rc = surroundings_read(kubelet->root, machine->config, machine->inventory,
 				   &surroundings, err);
 	if (rc < 0)
 		return rc;
+
 	surroundings.resource.unhealthy = machine->gpu_unhealthy;
 	surroundings.resource.mig_unhealthy = machine->mig_unhealthy;
 	surroundings.resource.also_cdi = machine->also_cdi;
+	surroundings.resource.also_nodes = machine->also_nodes;
 	surroundings.resource.cdi = machine->cdi;
 	kubelet_warn(kubelet, &surroundings);
+
 	int weighed = kubelet_renew_allocator(kubelet, machine->inventory, &old, &ignored);
 	rc = kubelet_take_all(kubelet, machine, &surroundings, old != NULL || weighed < 0, err);
+
 	/* Those that end, or could not be made anew, may still use it. */
 	for (size_t i = 0; old && i < kubelet->count; i++)
 		life_set_allocator(kubelet->lives[i], kubelet->allocator);
+
 	(void)allocator_free(old);
 	surroundings_done(&surroundings);
 	return rc == 0 && weighed < 0 ? err_set(err, weighed, "%s", ignored.text) : rc;
@@ -387,11 +422,13 @@ static int kubelet_find_socket(struct kubelet *kubelet, struct err *err)
 				 : file_path(path, err, "%s%s", kubelet->root, KUBELET_SOCKET);
 	if (rc < 0)
 		return rc;
+
 	kubelet->socket = strdup(path);
 	char *slash = strrchr(path, '/');
 	if (path[0] != '/' || !slash || slash[1] == '\0')
 		return err_set(err, -EINVAL, "'%s' is no absolute path of the kubelet's socket",
 			       path);
+
 	slash[slash == path ? 1 : 0] = '\0';
 	kubelet->directory = strdup(path);
 	return kubelet->socket && kubelet->directory ? 0 : -ENOMEM;
@@ -402,13 +439,16 @@ static int kubelet_start(struct kubelet *kubelet, struct err *err)
 	kubelet->root = strdup(kubelet->options.root ? kubelet->options.root : "");
 	if (!kubelet->root)
 		return -ENOMEM;
+
 	int rc = kubelet_find_socket(kubelet, err);
 	if (rc < 0)
 		return rc;
+
 	kubelet->look = loop_timer_new(kubelet->options.loop, kubelet_on_look, kubelet, err);
 	kubelet->prepare = loop_timer_new(kubelet->options.loop, kubelet_on_prepare, kubelet, err);
 	if (!kubelet->look || !kubelet->prepare)
 		return -ENOMEM;
+
 	const struct sockdir_options watch = {
 	    .loop = kubelet->options.loop,
 	    .directory = kubelet->directory,
@@ -419,6 +459,7 @@ static int kubelet_start(struct kubelet *kubelet, struct err *err)
 	rc = sockdir_new(&watch, &kubelet->sockdir, err);
 	if (rc < 0)
 		return rc;
+
 	(void)kubelet_is_new(kubelet);
 	loop_timer_start(kubelet->look, KUBELET_LOOK_NS);
 	return 0;
@@ -429,12 +470,14 @@ int kubelet_open(const struct kubelet_options *options, struct kubelet **out, st
 	struct kubelet *kubelet = calloc(1, sizeof(*kubelet));
 	if (!kubelet)
 		return err_set(err, -ENOMEM, "out of memory for the kubelet door");
+
 	kubelet->options = *options;
 	int rc = kubelet_start(kubelet, err);
 	if (rc < 0) {
 		(void)kubelet_close(kubelet);
 		return rc == -ENOMEM ? err_set(err, rc, "out of memory for the kubelet door") : rc;
 	}
+
 	*out = kubelet;
 	return 0;
 }
@@ -443,10 +486,12 @@ struct kubelet *kubelet_close(struct kubelet *kubelet)
 {
 	if (!kubelet)
 		return NULL;
+
 	loop_cancel(kubelet->options.loop, &kubelet->tell);
 	kubelet->options.changed = NULL;
 	for (size_t i = 0; i < kubelet->count; i++)
 		(void)life_free(kubelet->lives[i]);
+
 	(void)sockdir_free(kubelet->sockdir);
 	(void)loop_timer_free(kubelet->look);
 	(void)loop_timer_free(kubelet->prepare);
@@ -457,6 +502,7 @@ struct kubelet *kubelet_close(struct kubelet *kubelet)
 	free(kubelet->socket);
 	free(kubelet->directory);
 	free(kubelet);
+
 	return NULL;
 }
 
@@ -494,5 +540,6 @@ const char *kubelet_state_to_string(enum kubelet_state state)
 	case KUBELET_ATTACHED:
 		return "attached";
 	}
+
 	return "unknown";
 }

@@ -59,7 +59,8 @@ struct kubelet_machine {
 	 * wrong. Either array may be NULL. */
 	const char *const *gpu_unhealthy;
 	const char *const *mig_unhealthy;
-	bool also_cdi; /* no NVIDIA runtime would read the environment: name CDI devices too */
+	bool also_cdi;	 /* no NVIDIA runtime would read the environment: name CDI devices too */
+	bool also_nodes; /* nobody puts GPUs into containers: pass their device nodes */
 	struct resource_cdi cdi;
 };
 

@@ -33,6 +33,7 @@ const char *resource_control_path(enum resource_control control)
 	case RESOURCE_MODESET:
 		return "/dev/nvidia-modeset";
 	}
+
 	return NULL;
 }
 
@@ -50,8 +51,10 @@ static int unit_place_compare(const void *left, const void *right)
 		order = compare_u32(a->unit->gpu, b->unit->gpu);
 	if (order == 0)
 		order = compare_u32(a->mig_index, b->mig_index);
+
 	if (order == 0)
 		order = compare_u32(a->unit->replica, b->unit->replica);
+
 	return order;
 }
 
@@ -109,6 +112,7 @@ static void hardware_fill(const struct inventory *inventory, const struct unit_p
 	const struct gpu *gpu = &inventory->gpus[place->unit->gpu];
 	const struct mig_device *mig =
 	    place->unit->mig == POLICY_WHOLE_GPU ? NULL : &inventory->migs[place->unit->mig];
+
 	out->gpu = place->unit->gpu;
 	out->gpu_index = gpu->index;
 	out->mig = place->mig_index;
@@ -116,6 +120,7 @@ static void hardware_fill(const struct inventory *inventory, const struct unit_p
 	out->numa = gpu->numa_node;
 	out->healthy = true;
 	(void)snprintf(out->uuid, sizeof(out->uuid), "%s", mig ? mig->uuid : gpu->uuid);
+
 	if (mig)
 		(void)snprintf(out->index, sizeof(out->index), "%u:%u", gpu->index, mig->index);
 	else
@@ -124,6 +129,7 @@ static void hardware_fill(const struct inventory *inventory, const struct unit_p
 	const char *why = surroundings->unhealthy ? surroundings->unhealthy[out->gpu] : NULL;
 	const char *mig_why =
 	    hardware_instance_trouble(inventory, place->unit, surroundings->mig_unhealthy);
+
 	if (gpu->state != GPU_STATE_OK)
 		hardware_blame(out, gpu->reason[0] ? gpu->reason : gpu_state_to_string(gpu->state));
 	if (why && why[0] != '\0')
@@ -134,10 +140,12 @@ static void hardware_fill(const struct inventory *inventory, const struct unit_p
 		hardware_blame(out, "the number of its node in /dev is not known");
 		return;
 	}
+
 	(void)snprintf(out->path[out->path_count++], RESOURCE_PATH_MAX, "/dev/nvidia%u",
 		       gpu->minor);
 	if (!mig)
 		return;
+
 	hardware_cap(out, surroundings->minors, gpu->minor, mig->gi, MINORS_GPU_INSTANCE);
 	hardware_cap(out, surroundings->minors, gpu->minor, mig->gi, mig->ci);
 }
@@ -157,10 +165,12 @@ static int settings_fill(const struct config *config,
 	size_t length = root ? strlen(root) : 0;
 	while (length > 0 && root[length - 1] == '/')
 		length--;
+
 	out->list_strategy = config->list_strategy;
 	out->index_ids = config->id_strategy == 1;
 	out->pass_device_specs = config->pass_device_specs;
 	out->also_cdi = surroundings->also_cdi && config->kubelet_inject == CONFIG_INJECT_AUTO;
+	out->also_nodes = surroundings->also_nodes && config->kubelet_inject == CONFIG_INJECT_AUTO;
 	out->alloc_env = config->alloc_env;
 	out->gdrcopy = config->gdrcopy;
 	out->gds = config->gds;
@@ -169,14 +179,17 @@ static int settings_fill(const struct config *config,
 	out->control = surroundings->control;
 	out->cdi_modes =
 	    surroundings->cdi.modes | (surroundings->cdi.is_known ? 0 : RESOURCE_CDI_IMEX);
+
 	const char *imex = config->imex_channel && surroundings->imex_host_path
 			       ? surroundings->imex_host_path
 			       : "";
+
 	out->cdi_vendor = strdup(resource_cdi_vendor(config, simulated));
 	out->cdi_annotation_prefix =
 	    strdup(config->cdi_annotation_prefix ? config->cdi_annotation_prefix : "");
 	out->dev_root = strndup(root ? root : "", length);
 	out->imex_host_path = strdup(imex);
+
 	return out->cdi_vendor && out->cdi_annotation_prefix && out->dev_root && out->imex_host_path
 		   ? 0
 		   : -ENOMEM;
@@ -211,6 +224,7 @@ static int resource_fill(struct kubelet_resource *resource, const struct invento
 			 const struct resource_surroundings *surroundings, struct err *err)
 {
 	uint32_t hardware_count = 0;
+
 	for (uint32_t i = 0; i < resource->device_count; i++) {
 		const struct policy_unit *unit = places[i].unit;
 		struct kubelet_device *device = &resource->devices[i];
@@ -220,6 +234,7 @@ static int resource_fill(struct kubelet_resource *resource, const struct invento
 				       "%s: the device id '%s' has %zu characters; the kubelet "
 				       "takes 1 to %d",
 				       resource->name, unit->id, length, RESOURCE_ID_MAX - 1);
+
 		if (is_other_hardware(places, i)) {
 			struct kubelet_hardware *hardware = &resource->hardware[hardware_count++];
 			hardware_fill(inventory, &places[i], surroundings, hardware);
@@ -227,6 +242,7 @@ static int resource_fill(struct kubelet_resource *resource, const struct invento
 				hardware_check_cdi(surroundings, hardware);
 			hardware->first = i;
 		}
+
 		memcpy(device->id, unit->id, length + 1);
 		device->replica = unit->replica;
 		device->hardware = &resource->hardware[hardware_count - 1];
@@ -235,14 +251,17 @@ static int resource_fill(struct kubelet_resource *resource, const struct invento
 		resource->partial |= unit->replicas > 1 || unit->mig != POLICY_WHOLE_GPU;
 		resource->by_id[i] = i;
 	}
+
 	qsort_r(resource->by_id, resource->device_count, sizeof(*resource->by_id), by_id_compare,
 		resource->devices);
+
 	for (uint32_t i = 1; i < resource->device_count; i++) {
 		const char *id = resource->devices[resource->by_id[i]].id;
 		if (strcmp(resource->devices[resource->by_id[i - 1]].id, id) == 0)
 			return err_set(err, -EINVAL, "%s: the device id '%s' is there twice",
 				       resource->name, id);
 	}
+
 	return 0;
 }
 
@@ -254,15 +273,18 @@ static int resource_build(struct kubelet_resource *resource, const struct invent
 	/* One more than needed: nothing at all is not out of memory. */
 	size_t room = (size_t)of->count + 1;
 	_cleanup_free_ struct unit_place *places = calloc(room, sizeof(*places));
+
 	resource->devices = calloc(room, sizeof(*resource->devices));
 	resource->by_id = calloc(room, sizeof(*resource->by_id));
 	if (!places || !resource->devices || !resource->by_id ||
 	    settings_fill(config, surroundings, inventory->simulated, &resource->settings) < 0)
 		return err_set(err, -ENOMEM, "%s: out of memory for %u devices", of->name,
 			       of->count);
+
 	(void)snprintf(resource->name, sizeof(resource->name), "%s", of->name);
 	resource->one_each = of->one_each;
 	resource->device_count = of->count;
+
 	for (uint32_t i = 0; i < of->count; i++) {
 		const struct policy_unit *unit = &policy->units[of->first + i];
 		places[i].unit = unit;
@@ -271,14 +293,18 @@ static int resource_build(struct kubelet_resource *resource, const struct invent
 					  ? POLICY_WHOLE_GPU
 					  : inventory->migs[unit->mig].index;
 	}
+
 	qsort(places, of->count, sizeof(*places), unit_place_compare);
+
 	for (uint32_t i = 0; i < of->count; i++)
 		resource->hardware_count += is_other_hardware(places, i);
+
 	resource->hardware =
 	    calloc((size_t)resource->hardware_count + 1, sizeof(*resource->hardware));
 	if (!resource->hardware)
 		return err_set(err, -ENOMEM, "%s: out of memory for %u devices", of->name,
 			       of->count);
+
 	return resource_fill(resource, inventory, places, surroundings, err);
 }
 
@@ -290,11 +316,13 @@ int resource_new(const struct inventory *inventory, const struct policy *policy,
 	struct kubelet_resource *resource = calloc(1, sizeof(*resource));
 	if (!resource)
 		return err_set(err, -ENOMEM, "%s: out of memory", of->name);
+
 	int rc = resource_build(resource, inventory, policy, of, config, surroundings, err);
 	if (rc < 0) {
 		(void)resource_free(resource);
 		return rc;
 	}
+
 	*out = resource;
 	return 0;
 }
@@ -312,6 +340,7 @@ struct kubelet_resource *resource_free(struct kubelet_resource *resource)
 		(void)pool_free(resource->pool);
 		free(resource);
 	}
+
 	return NULL;
 }
 
@@ -331,6 +360,7 @@ static int settings_copy(const struct kubelet_settings *from, struct kubelet_set
 	out->cdi_annotation_prefix = strdup(from->cdi_annotation_prefix);
 	out->dev_root = strdup(from->dev_root);
 	out->imex_host_path = strdup(from->imex_host_path);
+
 	return out->cdi_vendor && out->cdi_annotation_prefix && out->dev_root && out->imex_host_path
 		   ? 0
 		   : -ENOMEM;
@@ -344,6 +374,7 @@ static int resource_copy_some(const struct kubelet_resource *from, bool with_dev
 		pool.units = with_devices ? pool.units : 0;
 		return pool_new(from->name, &pool, out, err);
 	}
+
 	struct kubelet_resource *copy = calloc(1, sizeof(*copy));
 	if (!copy)
 		return err_set(err, -ENOMEM, "%s: out of memory", from->name);
@@ -356,15 +387,18 @@ static int resource_copy_some(const struct kubelet_resource *from, bool with_dev
 	copy->devices =
 	    resource_copy_array(from->devices, copy->device_count, sizeof(*copy->devices));
 	copy->by_id = resource_copy_array(from->by_id, copy->device_count, sizeof(*copy->by_id));
+
 	int rc = settings_copy(&from->settings, &copy->settings);
 	if (rc < 0 || !copy->hardware || !copy->devices || !copy->by_id) {
 		(void)resource_free(copy);
 		return err_set(err, -ENOMEM, "%s: out of memory for %u devices", from->name,
 			       from->device_count);
 	}
+
 	for (uint32_t i = 0; i < copy->device_count; i++)
 		copy->devices[i].hardware =
 		    &copy->hardware[from->devices[i].hardware - from->hardware];
+
 	*out = copy;
 	return 0;
 }
@@ -405,17 +439,20 @@ uint32_t resource_healthy(const struct kubelet_resource *resource)
 const struct kubelet_device *resource_find(const struct kubelet_resource *resource, const char *id)
 {
 	uint32_t low = 0, high = resource->pool ? 0 : resource->device_count;
+
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 		const struct kubelet_device *device = &resource->devices[resource->by_id[middle]];
 		int order = strcmp(id, device->id);
 		if (order == 0)
 			return device;
+
 		if (order < 0)
 			high = middle;
 		else
 			low = middle + 1;
 	}
+
 	return NULL;
 }
 
@@ -425,6 +462,7 @@ bool resource_list_is_same(const struct kubelet_resource *a, const struct kubele
 		return false;
 	if (a->pool)
 		return a->pool->is_healthy == b->pool->is_healthy && a->pool->numa == b->pool->numa;
+
 	for (uint32_t i = 0; i < a->device_count; i++) {
 		const struct kubelet_device *left = &a->devices[i], *right = &b->devices[i];
 		if (strcmp(left->id, right->id) != 0 ||
@@ -432,6 +470,7 @@ bool resource_list_is_same(const struct kubelet_resource *a, const struct kubele
 		    left->hardware->numa != right->hardware->numa)
 			return false;
 	}
+
 	return true;
 }
 
@@ -439,9 +478,10 @@ static bool settings_are_same(const struct kubelet_settings *a, const struct kub
 {
 	return a->list_strategy == b->list_strategy && a->index_ids == b->index_ids &&
 	       a->pass_device_specs == b->pass_device_specs && a->also_cdi == b->also_cdi &&
-	       a->gdrcopy == b->gdrcopy && a->gds == b->gds && a->mofed == b->mofed &&
-	       a->alloc_env == b->alloc_env && a->policy == b->policy && a->control == b->control &&
-	       a->cdi_modes == b->cdi_modes && strcmp(a->cdi_vendor, b->cdi_vendor) == 0 &&
+	       a->also_nodes == b->also_nodes && a->gdrcopy == b->gdrcopy && a->gds == b->gds &&
+	       a->mofed == b->mofed && a->alloc_env == b->alloc_env && a->policy == b->policy &&
+	       a->control == b->control && a->cdi_modes == b->cdi_modes &&
+	       strcmp(a->cdi_vendor, b->cdi_vendor) == 0 &&
 	       strcmp(a->cdi_annotation_prefix, b->cdi_annotation_prefix) == 0 &&
 	       strcmp(a->dev_root, b->dev_root) == 0 &&
 	       strcmp(a->imex_host_path, b->imex_host_path) == 0;
@@ -455,14 +495,17 @@ bool resource_is_same(const struct kubelet_resource *a, const struct kubelet_res
 	    a->hardware_count != b->hardware_count || !resource_list_is_same(a, b) ||
 	    !settings_are_same(&a->settings, &b->settings))
 		return false;
+
 	for (uint32_t i = 0; i < a->hardware_count; i++) {
 		const struct kubelet_hardware *left = &a->hardware[i], *right = &b->hardware[i];
 		if (strcmp(left->index, right->index) != 0 || left->path_count != right->path_count)
 			return false;
+
 		for (uint32_t p = 0; p < left->path_count; p++) {
 			if (strcmp(left->path[p], right->path[p]) != 0)
 				return false;
 		}
 	}
+
 	return true;
 }

@@ -86,6 +86,9 @@ struct kubelet_settings {
 	/* The reply carries CDI names and the annotation beside what list_strategy says: there is
 	 * no NVIDIA runtime on the node that would read the environment. */
 	bool also_cdi;
+	/* The reply carries the device nodes, whatever list_strategy and pass_device_specs say: the
+	 * node has neither CDI nor an NVIDIA runtime, and a pod would get nothing of its GPU. */
+	bool also_nodes;
 	bool gdrcopy, gds, mofed;
 	bool alloc_env;	    /* SLUICE_ALLOC in the environment */
 	uint32_t policy;    /* enum config_allocation */
@@ -120,7 +123,7 @@ struct resource_surroundings {
 	const struct minors *minors; /* borrowed; NULL: /proc/driver/nvidia-caps is not there */
 	uint32_t control;	     /* enum resource_control bits */
 	struct resource_cdi cdi;
-	bool also_cdi;
+	bool also_cdi, also_nodes;
 	const char *imex_host_path; /* borrowed; NULL or "": no channel, or not a device */
 	/* Why GPU i of the inventory is unhealthy, beside what the inventory says of it; NULL or
 	 * "": it is not. gpu_count entries, borrowed. NULL: nothing more is known. */

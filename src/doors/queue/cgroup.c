@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 enum {
 	CGROUP_BATCH_MAX = 64,
@@ -29,16 +30,19 @@ int cgroup_open(const char *path, struct cgroup *out, struct err *err)
 		return err_set(err, -ENAMETOOLONG,
 			       "the cgroup '%.64s...' has a path of %d bytes or more", path,
 			       CGROUP_PATH_MAX);
+
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return err_set(err, -errno, "opening the cgroup '%s': %s", path,
 			       err_describe(errno));
+
 	struct statfs status;
 	if (fstatfs(fd, &status) < 0)
 		return err_set(err, -errno, "looking at the cgroup '%s': %s", path,
 			       err_describe(errno));
 	if (status.f_type != CGROUP2_SUPER_MAGIC)
 		return err_set(err, -EMEDIUMTYPE, "'%s' is not in a cgroup2 file system", path);
+
 	*out = (struct cgroup){.fd = take_fd(&fd)};
 	(void)snprintf(out->path, sizeof(out->path), "%s", path); /* fits */
 	return 0;
@@ -50,17 +54,22 @@ int cgroup_create(const char *root, const char *name, struct cgroup *out, struct
 	int result = cgroup_open(root, &parent, err);
 	if (result < 0)
 		return result;
+
 	char path[CGROUP_PATH_MAX];
 	int length = snprintf(path, sizeof(path), "%s/%s", root, name);
 	if (length < 0 || length >= CGROUP_PATH_MAX)
 		return err_set(err, -ENAMETOOLONG, "the path of a cgroup '%s' in '%s' is too long",
 			       name, root);
+
 	mode_t before = umask(CGROUP_UMASK);
 	int code = mkdirat(parent.fd, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
+
 	(void)umask(before);
 	if (code < 0)
 		return err_set(err, code, "making the cgroup '%s': %s", path, err_describe(code));
+
 	struct cgroup cgroup _cleanup_cgroup_ = CGROUP_NONE;
+
 	result = cgroup_open(path, &cgroup, err);
 	if (result == 0)
 		result = cgroup_is_populated(&cgroup, err);
@@ -68,6 +77,7 @@ int cgroup_create(const char *root, const char *name, struct cgroup *out, struct
 		return err_set(err, -EBUSY, "the cgroup '%s' is there, and processes in it", path);
 	if (result < 0)
 		return result;
+
 	*out = cgroup;
 	cgroup.fd = -1;
 	return 0;
@@ -140,25 +150,32 @@ int cgroup_parse_events(const char *text, size_t length, struct cgroup_events *o
 	struct cgroup_events events = {0};
 	bool has_populated = false;
 	const char *at = text, *end = text + length;
+
 	while (at < end) {
 		const char *stop = memchr(at, '\n', (size_t)(end - at));
 		const char *blank = stop ? memchr(at, ' ', (size_t)(stop - at)) : NULL;
 		if (!blank)
 			return err_set(err, -EBADMSG, "a line of cgroup.events is cut short");
+
 		size_t key = (size_t)(blank - at), value = (size_t)(stop - blank - 1);
 		bool is_good = true;
+
 		if (key == 9 && memcmp(at, "populated", 9) == 0) {
 			is_good = cgroup_read_flag(blank + 1, value, &events.populated);
 			has_populated = true;
 		} else if (key == 6 && memcmp(at, "frozen", 6) == 0) {
 			is_good = cgroup_read_flag(blank + 1, value, &events.frozen);
 		}
+
 		if (!is_good)
 			return err_set(err, -EBADMSG, "a value in cgroup.events is not 0 or 1");
+
 		at = stop + 1;
 	}
+
 	if (!has_populated)
 		return err_set(err, -EBADMSG, "cgroup.events does not say 'populated'");
+
 	*out = events;
 	return 0;
 }
@@ -168,11 +185,13 @@ static int cgroup_events(const struct cgroup *cgroup, struct cgroup_events *out,
 	_cleanup_close_ int fd = cgroup_watch(cgroup, err);
 	if (fd < 0)
 		return fd;
+
 	char text[CGROUP_TEXT_MAX];
 	ssize_t length = pread(fd, text, sizeof(text), 0);
 	if (length < 0)
 		return err_set(err, -errno, "reading '%s/cgroup.events': %s", cgroup->path,
 			       err_describe(errno));
+
 	return cgroup_parse_events(text, (size_t)length, out, err);
 }
 
@@ -207,14 +226,18 @@ static int cgroup_each(int fd, void (*each)(struct cgroup_batch *batch, pid_t pi
 	_cleanup_close_ int procs = openat(fd, "cgroup.procs", O_RDONLY | O_CLOEXEC);
 	if (procs < 0)
 		return -errno;
+
 	char text[CGROUP_TEXT_MAX];
 	size_t filled = 0;
+
 	for (size_t seen = 0; seen < CGROUP_PROCESS_MAX;) {
 		ssize_t length = read(procs, text + filled, sizeof(text) - filled);
 		if (length <= 0)
 			return length < 0 ? -errno : 0;
+
 		filled += (size_t)length;
 		char *at = text, *stop;
+
 		while ((stop = memchr(at, '\n', filled - (size_t)(at - text)))) {
 			uint64_t pid;
 			if (parse_u64_span(at, (size_t)(stop - at), 0, INT32_MAX, &pid) == 0)
@@ -222,9 +245,11 @@ static int cgroup_each(int fd, void (*each)(struct cgroup_batch *batch, pid_t pi
 			seen++;
 			at = stop + 1;
 		}
+
 		filled -= (size_t)(at - text);
 		memmove(text, at, filled);
 	}
+
 	return 0;
 }
 
@@ -240,11 +265,13 @@ static void cgroup_send(struct cgroup_batch *batch)
 {
 	if (batch->count > 0)
 		(void)cgroup_each(batch->group_fd, cgroup_find, batch); /* else nobody is there */
+
 	for (size_t i = 0; i < batch->count; i++) {
 		if (batch->each[i].is_there)
 			(void)pidfd_send_signal(batch->each[i].fd, batch->signal_number, NULL, 0);
 		(void)close(batch->each[i].fd);
 	}
+
 	batch->count = 0;
 }
 
@@ -253,6 +280,7 @@ static void cgroup_add(struct cgroup_batch *batch, pid_t pid)
 	(*batch->seen)++;
 	if (pid == 0 || batch->signal_number == 0)
 		return; /* 0: of another PID namespace, which we cannot name */
+
 	int fd = pidfd_open(pid, 0);
 	if (fd < 0) {
 		/* Before Linux 5.3, or forbidden by a container's seccomp filter: by number, which
@@ -261,9 +289,11 @@ static void cgroup_add(struct cgroup_batch *batch, pid_t pid)
 			(void)kill(pid, batch->signal_number);
 		return;
 	}
+
 	batch->each[batch->count].pid = pid;
 	batch->each[batch->count].fd = fd;
 	batch->each[batch->count++].is_there = false;
+
 	if (batch->count == CGROUP_BATCH_MAX)
 		cgroup_send(batch);
 }
@@ -289,20 +319,25 @@ static int cgroup_walk(int fd, int signal_number, bool remove_, unsigned depth, 
 			(void)close(copy);
 		return result;
 	}
+
 	struct dirent *entry;
+
 	while (result == 0 && (entry = readdir(list))) {
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
 			continue;
+
 		_cleanup_close_ int inner = openat(dirfd(list), entry->d_name,
 						   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (inner < 0)
 			continue; /* removed meanwhile */
+
 		result = depth == 0 ? -ELOOP
 				    : cgroup_walk(inner, signal_number, remove_, depth - 1, count);
 		if (result == 0 && remove_ &&
 		    unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT)
 			result = -errno;
 	}
+
 	return result;
 }
 
@@ -321,12 +356,15 @@ int cgroup_kill_frozen(const struct cgroup *cgroup, struct err *err)
 {
 	/* What cannot be frozen (a kernel before 5.2) is killed as it runs. */
 	size_t count = 0;
+
 	(void)cgroup_write(cgroup->fd, "cgroup.freeze", "1");
 	int result = cgroup_walk(cgroup->fd, SIGKILL, false, CGROUP_DEPTH_MAX, &count);
+
 	(void)cgroup_write(cgroup->fd, "cgroup.freeze", "0");
 	if (result < 0)
 		return err_set(err, result, "killing the processes of '%s': %s", cgroup->path,
 			       err_describe(result));
+
 	return 0;
 }
 
@@ -346,6 +384,7 @@ int cgroup_remove(const struct cgroup *cgroup, struct err *err)
 	if (result < 0 && result != -ENOENT)
 		return err_set(err, result, "removing the cgroup '%s': %s", cgroup->path,
 			       err_describe(result));
+
 	return 0;
 }
 
@@ -382,9 +421,11 @@ int cgroup_path_v1(const char *path, const char *controller, char out[CGROUP_PAT
 				     : -1;
 	if (fd < 0 || !cgroup_is_v1(fd))
 		return err_set(err, -ENOENT, "there is no hierarchy '%s' of cgroup v1", controller);
+
 	length = snprintf(text, sizeof(text), "%s/%s/%s", cgroup_mounts, controller, path + before);
 	if (length < 0 || length >= CGROUP_PATH_MAX)
 		return err_set(err, -ENAMETOOLONG, "the path of the cgroup '%s' is too long", path);
+
 	memcpy(out, text, sizeof(text));
 	return 0;
 }
@@ -403,13 +444,16 @@ static void cgroup_remove_below(int mount_fd, const char *path, bool whole)
 
 void cgroup_remove_v1(const char *path, bool whole)
 {
-	if (strncmp(path, cgroup_unified, strlen(cgroup_unified)) != 0)
+	if (!text_starts_with(path, cgroup_unified))
 		return;
+
 	_cleanup_closedir_ DIR *list = opendir(cgroup_mounts);
 	const struct dirent *entry;
+
 	while (list && (entry = readdir(list))) {
 		if (entry->d_name[0] == '.')
 			continue;
+
 		_cleanup_close_ int fd = openat(dirfd(list), entry->d_name,
 						O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (fd >= 0 && cgroup_is_v1(fd))

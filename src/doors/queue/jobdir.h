@@ -71,6 +71,9 @@ struct jobdir_result {
 	int exit_code;
 	bool was_cancelled;  /* `cancel` was there when it ended */
 	bool was_oom_killed; /* the kernel killed something of it for want of memory */
+	/* SIGTERM came from outside while it ran, by no agent's order: systemd does so when the
+	 * machine goes down. */
+	bool was_terminated;
 	uint32_t killed_leftovers;
 	uint32_t lost;				/* enum jobdir_lost */
 	int64_t started_unix_ns, ended_unix_ns; /* 0: never */

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "hardware/snapshot.h"
 
 /* Copies text of limited length; both ends are NUL-terminated and of the same or a larger size. */
@@ -31,9 +32,11 @@ static void place_find_outsider(const struct snapshot_gpu *gpu, const struct mig
 		const struct snapshot_process *process = &gpu->process[i];
 		if (!place_process_is_on(process, mig))
 			continue;
+
 		const char *user = stranger ? stranger(process->pid, context) : "";
 		if (!user)
 			continue;
+
 		out->outsider = process->pid;
 		place_copy(out->outsider_user, sizeof(out->outsider_user), user);
 		return;
@@ -50,10 +53,12 @@ void place_describe(const struct inventory *inventory, const struct snapshot *sn
 	const struct snapshot_gpu *now = snapshot ? snapshot_find(snapshot, gpu->uuid) : NULL;
 	uint32_t state = gpu->state;
 	const char *reason = gpu->reason;
+
 	if (state == GPU_STATE_OK && now && now->state != GPU_STATE_OK) {
 		state = now->state; /* the newer of the two: it hung since */
 		reason = now->reason;
 	}
+
 	*out = (struct place_unit){.index = gpu->index,
 				   .gpu = gpu_place,
 				   .mig = mig_place,
@@ -61,10 +66,12 @@ void place_describe(const struct inventory *inventory, const struct snapshot *sn
 	place_copy(out->uuid, sizeof(out->uuid), mig ? mig->uuid : gpu->uuid);
 	place_copy(out->reason, sizeof(out->reason),
 		   reason[0] ? reason : gpu_state_to_string(state));
+
 	if (mig)
 		(void)snprintf(out->label, sizeof(out->label), "MIG %u:%u", gpu->index, mig->index);
 	else
 		(void)snprintf(out->label, sizeof(out->label), "GPU %u", gpu->index);
+
 	if (now)
 		place_find_outsider(now, mig, stranger, context, out);
 }
@@ -99,8 +106,10 @@ static int place_read_id(const struct inventory *inventory, const char *id,
 {
 	const char *colon = strchr(id, ':');
 	uint64_t gpu_index, mig_index;
+
 	*out_mig = NULL;
 	*out_gpu = NULL;
+
 	if (parse_u64(id, 0, UINT32_MAX - 1, &gpu_index) == 0) {
 		*out_gpu = place_gpu_by_index(inventory, gpu_index);
 	} else if (colon &&
@@ -109,11 +118,12 @@ static int place_read_id(const struct inventory *inventory, const char *id,
 		*out_gpu = place_gpu_by_index(inventory, gpu_index);
 		if (*out_gpu)
 			*out_mig = place_mig_by_index(inventory, *out_gpu, mig_index);
+
 		if (!*out_mig)
 			*out_gpu = NULL;
-	} else if (strncmp(id, "GPU-", 4) == 0) {
+	} else if (text_starts_with(id, "GPU-")) {
 		*out_gpu = inventory_find_gpu(inventory, id);
-	} else if (strncmp(id, "MIG-", 4) == 0) {
+	} else if (text_starts_with(id, "MIG-")) {
 		*out_mig = inventory_find_mig(inventory, id);
 		if (*out_mig)
 			*out_gpu = &inventory->gpus[(*out_mig)->parent];
@@ -123,10 +133,12 @@ static int place_read_id(const struct inventory *inventory, const char *id,
 			       "wanted; `sluice devices` shows them",
 			       id);
 	}
+
 	if (!*out_gpu)
 		return err_set(err, -ENOENT,
 			       "this machine has no GPU '%s': `sluice devices` shows what it has",
 			       id);
+
 	return 0;
 }
 
@@ -138,11 +150,13 @@ int place_resolve(const struct inventory *inventory, const char *id, uint32_t *o
 	int result = place_read_id(inventory, id, &gpu, &mig, err);
 	if (result < 0)
 		return result;
+
 	if (!mig && !place_is_whole(gpu))
 		return err_set(err, -EINVAL,
 			       "GPU %u is split into MIG devices and is not given as a whole: name "
 			       "one of them (%u:0)",
 			       gpu->index, gpu->index);
+
 	*out_gpu = (uint32_t)(gpu - inventory->gpus);
 	*out_mig = mig ? (uint32_t)(mig - inventory->migs) : PLACE_WHOLE;
 	return 0;
@@ -153,12 +167,15 @@ int place_next_id(const char **list, char out[GPU_UUID_MAX], struct err *err)
 	const char *at = *list;
 	if (!at)
 		return 0;
+
 	size_t length = strcspn(at, ",");
 	if (length == 0 || length >= GPU_UUID_MAX)
 		return err_set(err, -EINVAL, "the list of GPUs has an entry that is %s: '%.80s'",
 			       length ? "too long" : "empty", at);
+
 	memcpy(out, at, length);
 	out[length] = '\0';
 	*list = at[length] == ',' ? at + length + 1 : NULL;
+
 	return 1;
 }

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "doors/queue/queue_internal.h"
 #include "doors/queue/store_share.h"
 #include "doors/queue/trash.h"
@@ -63,12 +64,14 @@ static bool keep_is_claimed(int dir_fd)
 			(void)close(copy);
 		return true; /* not to be touched */
 	}
+
 	struct dirent *entry;
 	while ((entry = readdir(list))) {
-		if (strncmp(entry->d_name, "claim.", 6) == 0 ||
-		    strncmp(entry->d_name, "result.", 7) == 0)
+		if (text_starts_with(entry->d_name, "claim.") ||
+		    text_starts_with(entry->d_name, "result."))
 			return true;
 	}
+
 	return false;
 }
 
@@ -108,6 +111,7 @@ static void keep_look(struct queue_keeper *keeper, uint64_t id)
 	int rc = store_get(queue->store, id, keep_found, &uid, NULL);
 	if (rc == 0)
 		keep_close(queue->state_fd, id, uid);
+
 	if (rc != -ENOENT)
 		return;
 	if (!queue_directory_is_void(queue->state_fd, id, id < keeper->next_id))
@@ -120,9 +124,11 @@ static int keep_list(struct queue_keeper *keeper, struct err *err)
 {
 	struct queue *queue = keeper->op.queue;
 	size_t stays = 0;
+
 	keeper->is_listed = true;
 	free(take_ptr(keeper->ids));
 	keeper->count = keeper->place = 0;
+
 	int rc = jobdir_list(queue->state_fd, &keeper->ids, &keeper->count, &stays, err);
 	keeper->stays += rc == 0 ? stays : 0;
 	return rc == 0 ? store_next_id(queue->store, &keeper->next_id, err) : rc;
@@ -135,8 +141,10 @@ static int keep_forget(struct queue_keeper *keeper, struct err *err)
 	size_t count = 0;
 	int rc = store_forget(queue->store, keeper->before_unix_ns, keeper->now_unix_ns, SIZE_MAX,
 			      &ids, &count, err);
+
 	for (size_t i = 0; i < count && rc == 0; i++)
 		(void)jobdir_remove(queue->state_fd, ids[i], NULL); /* else at the next start */
+
 	keeper->more = rc == 0 && count >= STORE_FORGET_MAX;
 	keeper->forgotten += rc == 0 ? count : 0;
 	return rc;
@@ -160,13 +168,16 @@ static int queue_keep_work(struct queue_op *op)
 		workdir_sweep(op->queue->state_fd, &keeper->stays, &keeper->stays_why);
 		return 0;
 	}
+
 	if (!keeper->is_listed) {
 		int rc = keep_list(keeper, &op->err);
 		keeper->more = rc == 0;
 		return rc;
 	}
+
 	for (size_t i = 0; i < QUEUE_KEEP_STEP && keeper->place < keeper->count; i++)
 		keep_look(keeper, keeper->ids[keeper->place++]);
+
 	keeper->next_unix_ns = INT64_MAX;
 	if (keeper->place == keeper->count) {
 		int rc = keeper->may_forget ? keep_forget(keeper, &op->err) : 0;
@@ -174,10 +185,12 @@ static int queue_keep_work(struct queue_op *op)
 			rc = queue_history_work(op->queue, &keeper->history, &op->err);
 		if (!keeper->more)
 			keep_open_trash(keeper);
+
 		return rc == 0
 			   ? store_next_forget(op->queue->store, &keeper->next_unix_ns, &op->err)
 			   : rc;
 	}
+
 	keeper->more = true;
 	return 0;
 }
@@ -185,12 +198,14 @@ static int queue_keep_work(struct queue_op *op)
 static void keep_tell_stays(struct queue_keeper *keeper)
 {
 	const struct queue *queue = keeper->op.queue;
+
 	if (keeper->stays > 0)
 		log_write(
 		    queue->options.log, LOG_LEVEL_WARNING, NULL,
 		    "%zu directories of ended jobs in '%s' cannot be moved away, and stay%s%s",
 		    keeper->stays, queue->state_dir, keeper->stays_why.code < 0 ? ": " : "",
 		    keeper->stays_why.text);
+
 	keeper->stays = 0;
 	keeper->stays_why = (struct err){.code = 0};
 }
@@ -201,6 +216,7 @@ static void keep_judge(struct queue_keeper *keeper)
 	struct queue_history *history = &keeper->history;
 	size_t keep = keeper->keep_jobs > 0 ? keeper->keep_jobs : QUEUE_RETENTION_JOBS;
 	bool is_stuck = history->is_to_cut && history->forgotten == 0;
+
 	keeper->forgotten += history->forgotten;
 	history->forgotten = 0;
 	history->is_to_cut =
@@ -214,6 +230,7 @@ static void queue_keep_done(struct queue_op *op, int result)
 {
 	struct queue_keeper *keeper = (struct queue_keeper *)op;
 	struct queue *queue = op->queue;
+
 	keeper->is_running = false;
 	if (queue->closing)
 		return;
@@ -222,27 +239,33 @@ static void queue_keep_done(struct queue_op *op, int result)
 			  op->err.text);
 	if (result == 0 && !keeper->more && keeper->is_listed && keeper->place == keeper->count)
 		keep_judge(keeper);
+
 	if (keeper->more) {
 		keeper->is_running = true;
 		queue_op_submit(queue, op);
 		return;
 	}
+
 	if (keeper->kept > 0)
 		log_write(queue->options.log, LOG_LEVEL_WARNING, NULL,
 			  "%" PRIu64
 			  " directories in '%s/j' belong to no job of the queue; they stay",
 			  keeper->kept, queue->state_dir);
+
 	keep_tell_stays(keeper);
 	keeper->kept = keeper->removed = 0;
 	if (keeper->trash_fd >= 0)
 		queue_trash_clear(queue, take_fd(&keeper->trash_fd));
 	queue_changed_fn *done = keeper->done;
 	keeper->done = NULL;
+
 	if (done)
 		done(result, keeper->forgotten, result < 0 ? &op->err : NULL, keeper->context);
 	keeper->forgotten = 0;
+
 	int64_t left_ns = keeper->next_unix_ns - clock_unix_ns();
 	uint64_t wait_ns = left_ns > 0 ? (uint64_t)left_ns : 0;
+
 	if (keeper->now_unix_ns == 0) /* no job's time can be told */
 		wait_ns = QUEUE_KEEP_NS;
 	if (keeper->wants_again || !keeper->may_forget)
@@ -261,6 +284,7 @@ void queue_collect(struct queue *queue, queue_changed_fn *done, void *context)
 		     &err, context);
 		return;
 	}
+
 	keeper->done = done;
 	keeper->context = context;
 	queue_keep(queue);
@@ -291,8 +315,10 @@ void queue_keep(void *context)
 {
 	struct queue *queue = context;
 	struct queue_keeper *keeper = queue->keeper;
+
 	if (keeper->is_running || queue->closing)
 		return;
+
 	keeper->is_soon = false;
 	/* A job that others wait for is not forgotten before they know how it ended. */
 	bool may_forget = queue->doomed == 0 && queue->failed_count == 0 && !queue->changes &&
@@ -301,6 +327,7 @@ void queue_keep(void *context)
 	keeper->now_unix_ns = keeper->before_unix_ns ? clock_unix_ns() : 0;
 	keeper->may_forget = may_forget;
 	keeper->keep_jobs = queue->options.retention_jobs;
+
 	if (queue->rules.retention_jobs > 0)
 		keeper->keep_jobs = queue->rules.retention_jobs;
 	keeper->is_swept = false;
@@ -331,13 +358,17 @@ static int keep_lock(struct queue *queue, struct err *err)
 	if (queue->lock_fd < 0)
 		return err_set(err, -errno, "opening '%s/queue.lock': %s", queue->state_dir,
 			       err_describe(errno));
+
 	const struct timespec step = {.tv_nsec = KEEP_LOCK_STEP_MS * 1000000L};
+
 	for (int waited = 0; flock(queue->lock_fd, LOCK_EX | LOCK_NB) < 0;
 	     waited += KEEP_LOCK_STEP_MS) {
 		char holder[KEEP_NOTE_MAX];
+
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return err_set(err, -errno, "locking '%s/queue.lock': %s", queue->state_dir,
 				       err_describe(errno));
+
 		keep_holder(queue->lock_fd, holder);
 		if (waited >= KEEP_LOCK_MS)
 			return err_set(
@@ -345,13 +376,16 @@ static int keep_lock(struct queue *queue, struct err *err)
 			    "the queue in '%s' belongs to another agent (%s): stop that one, "
 			    "or use another state directory",
 			    queue->state_dir, holder[0] ? holder : "it does not say which");
+
 		(void)nanosleep(&step, NULL);
 	}
+
 	char note[KEEP_NOTE_MAX];
 	int length = snprintf(note, sizeof(note), "pid %d\n", (int)getpid());
 	if (ftruncate(queue->lock_fd, 0) < 0 || pwrite(queue->lock_fd, note, (size_t)length, 0) < 0)
 		log_write(queue->options.log, LOG_LEVEL_DEBUG, NULL, "'%s/queue.lock': %s",
 			  queue->state_dir, err_describe(-errno)); /* only for people */
+
 	return 0;
 }
 
@@ -361,11 +395,13 @@ static int keep_check_lost(const struct queue *queue, const char *path, struct e
 {
 	if (file_exists(path))
 		return 0;
+
 	_cleanup_free_ uint64_t *ids = NULL;
 	size_t count = 0;
 	int rc = jobdir_list(queue->state_fd, &ids, &count, NULL, err);
 	if (rc == -ENOENT)
 		return 0;
+
 	for (size_t i = 0; rc == 0 && i < count; i++) {
 		if (!queue_directory_is_void(queue->state_fd, ids[i], false))
 			return err_set(
@@ -374,6 +410,7 @@ static int keep_check_lost(const struct queue *queue, const char *path, struct e
 			    "copy, or move '%s/j' away to begin with an empty queue",
 			    path, queue->state_dir, queue->state_dir);
 	}
+
 	return rc;
 }
 
@@ -385,12 +422,14 @@ static int keep_open_store(struct queue *queue, struct err *err)
 		rc = store_check_place(queue->state_dir, 0, err);
 	if (rc == 0)
 		rc = keep_check_lost(queue, path, err);
+
 	if (rc == 0)
 		rc = store_open(path, &queue->store, err);
 	if (rc == 0)
 		rc = store_next_id(queue->store, &queue->next_id, err);
 	if (rc == 0)
 		rc = store_is_draining(queue->store, &queue->is_drained, err);
+
 	return rc;
 }
 
@@ -402,6 +441,7 @@ static int keep_load(const struct job *stored, const char *grants, void *context
 	struct queue_job *job = queue_job_new(queue, &err);
 	if (!job)
 		return -ENOMEM;
+
 	int rc = job_copy(stored, &job->job);
 	if (rc == 0)
 		rc = queue_reserve(queue, 1, &err);
@@ -411,24 +451,30 @@ static int keep_load(const struct job *stored, const char *grants, void *context
 		(void)queue_job_free(job);
 		return rc;
 	}
+
 	job->job.state = grants ? JOB_STARTING : stored->state; /* PENDING or HELD */
 	job->not_before_ns = queue_again_at(queue, &job->job);
+
 	struct queue_run *run = job->run;
 	if (run) {
 		/* Started: the files know what became of it. Until they are read it keeps its GPUs.
 		 */
 		struct record_attempt attempt;
+
 		job->phase = QUEUE_LAUNCHED;
 		run->attempt = stored->attempt;
 		run->look = true;
+
 		if (record_parse_attempt(grants, strlen(grants), &attempt, &err) < 0)
 			log_write(queue->options.log, LOG_LEVEL_ERROR, NULL,
 				  "which GPUs job %" PRIu64 " has is not known: %s", stored->id,
 				  err.text);
+
 		run->grants = take_ptr(attempt.grants);
 		run->grant_count = attempt.grant_count;
 		memcpy(run->instance, attempt.instance, sizeof(run->instance));
 	}
+
 	queue_job_add(job);
 	return 0;
 }
@@ -450,8 +496,10 @@ static int keep_load_all(struct queue *queue, struct err *err)
 			       err_describe(rc));
 	if (rc == 0)
 		rc = store_live_bytes(queue->store, keep_load_bytes, queue, err);
+
 	if (rc == 0)
 		queue_member_load(queue);
+
 	return rc;
 }
 
@@ -470,6 +518,7 @@ static int keep_copy_all(struct queue *queue, struct err *err)
 	const struct queue_options *options = &queue->options;
 	if (!options->state_dir || !options->supervisor)
 		return err_set(err, -EINVAL, "a queue needs a state directory and a supervisor");
+
 	int rc = keep_copy(&queue->state_dir, options->state_dir, err);
 	if (rc == 0)
 		rc = keep_copy(&queue->runtime_dir, options->runtime_dir, err);
@@ -477,6 +526,7 @@ static int keep_copy_all(struct queue *queue, struct err *err)
 		rc = keep_copy(&queue->sim_state, options->sim_state, err);
 	if (rc == 0)
 		rc = keep_copy(&queue->supervisor, options->supervisor, err);
+
 	if (rc == 0)
 		rc = keep_copy(&queue->cgroup_root, options->cgroup_root, err);
 	if (rc == 0)
@@ -485,6 +535,7 @@ static int keep_copy_all(struct queue *queue, struct err *err)
 		rc = keep_copy(&queue->rsh, options->rsh, err);
 	if (rc == 0)
 		rc = keep_copy(&queue->device_root, options->device_root, err);
+
 	return rc;
 }
 
@@ -501,9 +552,11 @@ static int keep_make_timers(struct queue *queue, struct err *err)
 	if (!queue->trial_timer || !queue->pass_timer || !queue->room_timer ||
 	    !queue->storage_timer || !queue->backoff_timer || !queue->keep_timer || !queue->keeper)
 		return err_set(err, -ENOMEM, "no memory for the queue");
+
 	queue->keeper->trash_fd = -1;
 	queue->keeper->began_unix_ns = clock_unix_ns();
 	queue->keeper->began_ns = loop_now_ns(loop);
+
 	return 0;
 }
 
@@ -513,13 +566,16 @@ static int keep_open_state(struct queue *queue, struct err *err)
 	int rc = file_mkdirs(queue->state_dir, 0711, err);
 	if (rc < 0)
 		return rc;
+
 	queue->state_fd = open(queue->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (queue->state_fd < 0)
 		return err_set(err, -errno, "opening '%s': %s", queue->state_dir,
 			       err_describe(errno));
+
 	rc = keep_lock(queue, err);
 	if (rc == 0)
 		rc = token_place_open(queue->runtime_dir, queue->sim_state, &queue->place, err);
+
 	return rc == 0 ? keep_open_store(queue, err) : rc;
 }
 
@@ -538,12 +594,14 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 	struct queue *queue = calloc(1, sizeof(*queue));
 	if (!queue)
 		return err_set(err, -ENOMEM, "no memory for the queue");
+
 	queue->options = *options;
 	queue->lock_fd = queue->state_fd = queue->cleared_fd = -1;
 	queue->place = TOKEN_PLACE_NONE;
 	queue->waiting_end = &queue->waiting;
 	queue_change_init(queue);
 	keep_read_boot(queue);
+
 	int rc = queue_account_open(queue, err);
 	if (rc == 0)
 		rc = queue_submit_init(queue, err);
@@ -551,6 +609,7 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 		rc = keep_copy_all(queue, err);
 	if (rc == 0)
 		rc = keep_make_timers(queue, err);
+
 	if (rc == 0)
 		rc = keep_open_state(queue, err);
 	if (rc == 0)
@@ -561,11 +620,14 @@ int queue_open(const struct queue_options *options, struct queue **out, struct e
 		(void)queue_close(queue);
 		return rc;
 	}
+
 	for (size_t i = 0; i < queue->count; i++)
 		queue_step(queue->jobs[i]); /* ends on the loop: removes none of them now */
+
 	queue_change_doomed(queue);
 	queue_keep(queue);
 	*out = queue;
+
 	return 0;
 }
 
@@ -578,6 +640,7 @@ static void keep_free(struct queue *queue)
 		queue_account_job(job, false);
 		(void)queue_job_free(job);
 	}
+
 	free(queue->jobs);
 	free(queue->failed);
 	queue_hold_clear(queue);
@@ -588,6 +651,7 @@ static void keep_free(struct queue *queue)
 	queue->room_timer = loop_timer_free(queue->room_timer);
 	queue->storage_timer = loop_timer_free(queue->storage_timer);
 	queue->backoff_timer = loop_timer_free(queue->backoff_timer);
+
 	queue->keep_timer = loop_timer_free(queue->keep_timer);
 	queue->pass_timer = loop_timer_free(queue->pass_timer);
 	queue->trial_timer = loop_timer_free(queue->trial_timer);
@@ -599,10 +663,12 @@ static void keep_free(struct queue *queue)
 		free(queue->keeper->ids);
 		cleanup_close_fn(&queue->keeper->trash_fd);
 	}
+
 	queue_trash_done(queue);
 	free(queue->keeper);
 	queue->store = store_close(queue->store);
 	token_place_close(&queue->place);
+
 	if (queue->state_fd >= 0)
 		(void)close(queue->state_fd);
 	if (queue->lock_fd >= 0)
@@ -633,15 +699,18 @@ struct queue *queue_close(struct queue *queue)
 {
 	if (!queue)
 		return NULL;
+
 	queue->closing = true;
 	while (queue->ops > 0 || queue->waiting) {
 		if (loop_pass(queue->options.loop, KEEP_CLOSE_MS * CLOCK_NS_PER_MS, NULL) < 0)
 			break;
 	}
+
 	if (queue->accept)
 		queue_submit_clear(queue);
 	keep_refuse_callers(queue);
 	queue_change_clear(queue);
 	keep_free(queue);
+
 	return NULL;
 }

@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "doors/queue/queue_internal.h"
 #include "doors/queue/tree.h"
 #include "hardware/snapshot.h"
@@ -34,8 +35,10 @@ const char *queue_user(struct queue *queue, uid_t uid)
 {
 	if (queue->user[0] && queue->user_uid == uid)
 		return queue->user;
+
 	(void)snprintf(queue->user, sizeof(queue->user), "uid %u", (unsigned)uid);
 	queue->user_uid = uid;
+
 	/* The file alone: asking a directory service could take for ever, and this is the loop. */
 	_cleanup_fclose_ FILE *file = fopen("/etc/passwd", "re");
 	struct passwd *entry;
@@ -45,6 +48,7 @@ const char *queue_user(struct queue *queue, uid_t uid)
 		(void)snprintf(queue->user, sizeof(queue->user), "%s", entry->pw_name);
 		break;
 	}
+
 	return queue->user;
 }
 
@@ -77,13 +81,16 @@ static bool observe_is_in(const char *line, const char *cgroup)
 	const char *path = strstr(line, "::");
 	if (!path || path[2] != '/' || path[3] == '\0' || path[3] == '\n')
 		return false;
+
 	path += 2;
 	const char *name = strrchr(cgroup, '/'); /* job-12: also when the roots differ */
 	size_t length = name ? strlen(name) : 0;
+
 	for (const char *at = path; length > 1 && (at = strstr(at, name)); at++) {
 		if (at[length] == '/' || at[length] == '\n' || at[length] == '\0')
 			return true;
 	}
+
 	return false;
 }
 
@@ -93,10 +100,11 @@ static bool observe_has_instance(const struct buf *environ_, const char *instanc
 	const char *at = buf_text(environ_), *end = at + environ_->length;
 	while (at < end) {
 		size_t length = strnlen(at, (size_t)(end - at));
-		if (strncmp(at, name, sizeof(name) - 1) == 0)
+		if (text_starts_with(at, name))
 			return strcmp(at + sizeof(name) - 1, instance) == 0;
 		at += length + 1;
 	}
+
 	return false;
 }
 
@@ -112,10 +120,13 @@ static struct queue_job *observe_by_marks(const struct queue *queue, pid_t pid)
 {
 	_cleanup_buf_ struct buf cgroup;
 	_cleanup_buf_ struct buf environ_;
+
 	buf_init(&cgroup, OBSERVE_CGROUP_MAX);
 	buf_init(&environ_, OBSERVE_ENVIRON_MAX);
+
 	bool has_cgroup = observe_read(pid, "cgroup", &cgroup);
 	bool has_environ = observe_read(pid, "environ", &environ_);
+
 	for (size_t i = 0; i < queue->count; i++) {
 		const struct queue_run *run = queue->jobs[i]->run;
 		if (!run || queue->jobs[i]->phase != QUEUE_LAUNCHED)
@@ -126,6 +137,7 @@ static struct queue_job *observe_by_marks(const struct queue *queue, pid_t pid)
 		    observe_has_instance(&environ_, run->instance))
 			return queue->jobs[i];
 	}
+
 	return NULL;
 }
 
@@ -148,9 +160,11 @@ static void observe_remember(struct queue *queue, const struct tree_process *pro
 					       : NULL;
 		if (!more)
 			return; /* it is asked again */
+
 		queue->known = more;
 		queue->known_room = room;
 	}
+
 	if (!known)
 		known = &queue->known[queue->known_count++];
 	*known = (struct queue_known){
@@ -162,6 +176,7 @@ static uint64_t observe_job_of(struct queue *queue, pid_t pid, bool *out_alive)
 {
 	struct tree_process process;
 	struct queue_known *known = observe_known(queue, pid);
+
 	*out_alive =
 	    tree_read(pid, &process, NULL) == 0 && process.state != 'Z' && process.state != 'X';
 	if (!*out_alive)
@@ -170,15 +185,19 @@ static uint64_t observe_job_of(struct queue *queue, pid_t pid, bool *out_alive)
 		known->used = true;
 		return known->job;
 	}
+
 	const struct queue_job *job = observe_by_ancestors(queue, process);
 	if (!job)
 		job = observe_by_marks(queue, pid);
+
 	bool certain = true; /* not while a supervisor is not known yet */
 	for (size_t i = 0; i < queue->count && !job && certain; i++)
 		certain = queue->jobs[i]->phase != QUEUE_LAUNCHED ||
 			  queue->jobs[i]->run->supervisor_pid > 0;
+
 	if (job || certain)
 		observe_remember(queue, &process, job ? job->job.id : 0);
+
 	return job ? job->job.id : 0;
 }
 
@@ -187,12 +206,15 @@ const struct job *queue_job_of_process(const struct queue *queue, pid_t pid)
 	struct tree_process process;
 	if (tree_read(pid, &process, NULL) < 0)
 		return NULL;
+
 	const struct queue_known *known = observe_known(queue, pid);
 	if (known && known->start == process.start)
 		return known->job > 0 ? queue_find(queue, known->job) : NULL;
+
 	const struct queue_job *job = observe_by_ancestors(queue, process);
 	if (!job)
 		job = observe_by_marks(queue, pid);
+
 	return job ? &job->job : NULL;
 }
 
@@ -212,8 +234,10 @@ const char *queue_whose(struct queue *queue, pid_t pid)
 		return NULL;
 	if (!alive)
 		return observe_sees_all(queue) ? NULL : "";
+
 	char path[64];
 	struct stat status;
+
 	(void)snprintf(path, sizeof(path), "/proc/%d", (int)pid); /* always fits */
 	return stat(path, &status) == 0 ? queue_user(queue, status.st_uid) : "";
 }
@@ -229,16 +253,20 @@ static void observe_add(struct queue_run *run, pid_t pid, const char *uuid, int6
 			return;
 		}
 	}
+
 	if (run->observed_count == RECORD_OBSERVATIONS_MAX)
 		return; /* the first ones tell enough */
+
 	if (run->observed_count == run->observed_room) {
 		size_t room = run->observed_room ? 2 * run->observed_room : 4;
 		struct queue_observation *more = reallocarray(run->observed, room, sizeof(*more));
 		if (!more)
 			return;
+
 		run->observed = more;
 		run->observed_room = room;
 	}
+
 	struct queue_observation *seen = &run->observed[run->observed_count++];
 	*seen = (struct queue_observation){
 	    .pid = pid, .first_unix_ns = unix_ns, .last_unix_ns = unix_ns};
@@ -258,10 +286,13 @@ static const char *observe_device(const struct snapshot_gpu *gpu,
 void queue_observe(struct queue *queue)
 {
 	const struct snapshot *snapshot = queue->snapshot;
+
 	for (size_t i = 0; i < queue->known_count; i++)
 		queue->known[i].used = false;
+
 	for (uint32_t g = 0; snapshot && g < snapshot->gpu_count; g++) {
 		const struct snapshot_gpu *gpu = &snapshot->gpu[g];
+
 		for (uint32_t p = 0; p < gpu->process_count; p++) {
 			pid_t pid = (pid_t)gpu->process[p].pid;
 			bool alive;
@@ -270,15 +301,18 @@ void queue_observe(struct queue *queue)
 			if (job && job->run)
 				observe_add(job->run, pid, observe_device(gpu, &gpu->process[p]),
 					    snapshot->taken_unix_ns);
+
 			struct queue_known *known = observe_known(queue, pid);
 			if (known)
 				known->used = true;
 		}
 	}
+
 	size_t kept = 0;
 	for (size_t i = 0; i < queue->known_count; i++) {
 		if (queue->known[i].used)
 			queue->known[kept++] = queue->known[i];
 	}
+
 	queue->known_count = kept;
 }

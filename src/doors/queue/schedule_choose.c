@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the devices that are to be had a job gets: the rule stands at the top of schedule.h. */
+#include "doors/queue/schedule.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,6 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "doors/queue/schedule.h"
 #include "doors/queue/schedule_internal.h"
 #include "units/allocator.h"
 
@@ -53,13 +54,16 @@ static bool schedule_is_better(const struct schedule_state *state, const uint16_
 {
 	const struct schedule_device *a = &state->machine->devices[place_a];
 	const struct schedule_device *b = &state->machine->devices[place_b];
+
 	if (prefer[place_a] != prefer[place_b])
 		return prefer[place_a] < prefer[place_b];
 	if ((a->unit.outsider != 0) != (b->unit.outsider != 0))
 		return a->unit.outsider == 0;
+
 	uint8_t far_a = schedule_level(state, a), far_b = schedule_level(state, b);
 	if (far_a != far_b)
 		return far_a < far_b;
+
 	if (state->want.shared) {
 		uint64_t left_a =
 		    a->slot_count - a->used_count - (uint64_t)schedule_want_slots(&state->want, a);
@@ -72,11 +76,13 @@ static bool schedule_is_better(const struct schedule_state *state, const uint16_
 	} else {
 		if (a->slot_count != b->slot_count)
 			return a->slot_count < b->slot_count;
+
 		uint64_t rest_a = schedule_siblings(state->machine, a);
 		uint64_t rest_b = schedule_siblings(state->machine, b);
 		if (rest_a != rest_b)
 			return rest_a < rest_b;
 	}
+
 	return a->last_used < b->last_used;
 }
 
@@ -85,8 +91,10 @@ static void schedule_choose_holes(const struct schedule_state *state, const uint
 				  bool *chosen)
 {
 	const struct schedule_want *want = &state->want;
+
 	for (size_t n = 0; n < want->needed; n++) {
 		size_t best = PLACE_UNIT_MAX;
+
 		for (size_t i = 0; i < want->count; i++) {
 			size_t place = want->device[i];
 			if (!chosen[place] && schedule_is_to_be_had(state, place) &&
@@ -94,6 +102,7 @@ static void schedule_choose_holes(const struct schedule_state *state, const uint
 			     schedule_is_better(state, prefer, place, best)))
 				best = place;
 		}
+
 		if (best < PLACE_UNIT_MAX) /* the caller has counted */
 			chosen[best] = true;
 	}
@@ -110,22 +119,28 @@ static int schedule_rank(struct schedule_state *state, struct err *err)
 	_cleanup_free_ struct allocator_topology *shape = calloc(2, sizeof(*shape));
 	if (!shape)
 		return err_set(err, -ENOMEM, "no memory to choose GPUs with");
+
 	struct allocator_topology *ranked = &shape[1];
 	uint64_t used[GPU_MAX] = {0};
+
 	allocator_topology_weigh(inventory, &shape[0]);
 	ranked->gpu_count = shape[0].gpu_count;
+
 	for (size_t i = 0; i < state->machine->device_count; i++)
 		used[state->machine->devices[i].unit.gpu] = state->machine->devices[i].last_used;
+
 	for (uint32_t a = 0; a < ranked->gpu_count; a++) {
 		state->rank[a] = 0;
 		for (uint32_t b = 0; b < ranked->gpu_count; b++)
 			state->rank[a] += used[b] < used[a] || (used[b] == used[a] && b < a);
 	}
+
 	for (uint32_t a = 0; a < ranked->gpu_count; a++) {
 		ranked->numa[state->rank[a]] = shape[0].numa[a];
 		for (uint32_t b = 0; b < ranked->gpu_count; b++)
 			ranked->weight[state->rank[a]][state->rank[b]] = shape[0].weight[a][b];
 	}
+
 	return allocator_new(ranked, &state->ranked, err);
 }
 
@@ -134,13 +149,17 @@ static int schedule_allocator(struct schedule_state *state, struct allocator **o
 			      uint32_t number[GPU_MAX], struct err *err)
 {
 	bool many = state->machine->inventory->gpu_count > SCHEDULE_RANKED_MAX;
+
 	for (uint32_t i = 0; i < GPU_MAX; i++)
 		number[i] = i;
+
 	if (many && state->want.needed > 1)
 		return schedule_shape_get(state->machine, out, err);
+
 	int result = state->ranked ? 0 : schedule_rank(state, err);
 	if (result < 0)
 		return result;
+
 	memcpy(number, state->rank, sizeof(state->rank));
 	*out = state->ranked;
 	return 0;
@@ -182,8 +201,10 @@ static size_t schedule_choose_preferred(const struct schedule_state *state, cons
 {
 	const struct schedule_want *want = &state->want;
 	size_t count = 0;
+
 	for (; count < want->needed; count++) {
 		size_t best = PLACE_UNIT_MAX;
+
 		for (size_t i = 0; i < want->count; i++) {
 			size_t place = want->device[i];
 			if (prefer[place] != UINT16_MAX && !chosen[place] &&
@@ -191,10 +212,13 @@ static size_t schedule_choose_preferred(const struct schedule_state *state, cons
 			    (best == PLACE_UNIT_MAX || prefer[place] < prefer[best]))
 				best = place;
 		}
+
 		if (best == PLACE_UNIT_MAX)
 			break;
+
 		chosen[best] = true;
 	}
+
 	return count;
 }
 
@@ -211,26 +235,33 @@ static int schedule_choose_whole(struct schedule_state *state, const uint16_t *p
 	uint8_t reach = schedule_reach(state, only_plain);
 	uint32_t number[GPU_MAX];
 	struct allocator *allocator;
+
 	if (schedule_choose_preferred(state, prefer, chosen) == want->needed)
 		return 0;
+
 	int result = schedule_allocator(state, &allocator, number, err);
 	if (result < 0)
 		return result;
+
 	for (size_t i = 0; i < want->count; i++) {
 		size_t place = want->device[i];
 		const struct allocator_unit unit = {.gpu = number[devices[place].unit.gpu]};
+
 		if (chosen[place])
 			must[question.must_count++] = unit;
 		else if (schedule_is_candidate(state, place, only_plain, reach))
 			units[question.available_count++] = unit;
 	}
+
 	result = allocator_prefer(allocator, &question, answer, err);
 	if (result < 0)
 		return result;
+
 	for (size_t i = 0; i < want->count; i++)
 		for (int a = 0; a < result; a++)
 			if (number[devices[want->device[i]].unit.gpu] == answer[a].gpu)
 				chosen[want->device[i]] = true;
+
 	return 0;
 }
 
@@ -239,10 +270,12 @@ int schedule_choose(struct schedule_state *state, bool *chosen, struct err *err)
 	const struct schedule_want *want = &state->want;
 	uint16_t own[PLACE_UNIT_MAX];
 	const uint16_t *prefer = state->prefer;
+
 	if (state->job->wants.prefer) {
 		schedule_prefer_rank(state->machine, state->job->wants.prefer, own);
 		prefer = own;
 	}
+
 	if (want->listed)
 		for (size_t i = 0; i < want->count; i++)
 			chosen[want->device[i]] = true;
@@ -250,6 +283,7 @@ int schedule_choose(struct schedule_state *state, bool *chosen, struct err *err)
 		schedule_choose_holes(state, prefer, chosen);
 	else
 		return schedule_choose_whole(state, prefer, chosen, err);
+
 	return 0;
 }
 
@@ -265,29 +299,38 @@ static int schedule_order_workers(struct schedule_state *state, uint16_t *places
 	struct allocator *allocator;
 	size_t done = 0, left = want->needed;
 	int result = schedule_allocator(state, &allocator, number, err);
+
 	while (result >= 0 && left > 0) {
 		struct allocator_question question = {
 		    .available = units, .available_count = left, .size = want->worker_gpus};
+
 		for (size_t i = 0; i < left; i++)
 			units[i] =
 			    (struct allocator_unit){.gpu = number[devices[places[i]].unit.gpu]};
+
 		result = allocator_prefer(allocator, &question, answer, err);
 		size_t kept = 0, before = done;
+
 		for (size_t i = 0; i < left; i++) {
 			bool is_next = false;
 			for (int a = 0; a < result; a++)
 				is_next |= answer[a].gpu == units[i].gpu;
+
 			if (is_next)
 				ordered[done++] = places[i];
 			else
 				places[kept++] = places[i];
 		}
+
 		if (result >= 0 && done == before)
 			return err_set(err, -EIO, "no GPU was chosen for a worker");
+
 		left = kept;
 	}
+
 	if (result >= 0)
 		memcpy(places, ordered, done * sizeof(*places));
+
 	return result < 0 ? result : 0;
 }
 
@@ -299,11 +342,14 @@ int schedule_choose_order(struct schedule_state *state, const bool *chosen, uint
 	for (size_t i = 0; i < want->count && count < want->needed; i++)
 		if (chosen[want->device[i]])
 			out[count++] = want->device[i];
+
 	if (count != want->needed)
 		return err_set(err, -EIO, "%zu GPUs were to be chosen, %zu were", want->needed,
 			       count);
+
 	bool is_cut = want->workers > 1 && want->worker_gpus > 0 && want->worker_gpus < count;
 	if (!is_cut || want->listed || want->shared || want->mig)
 		return 0;
+
 	return schedule_order_workers(state, out, err);
 }

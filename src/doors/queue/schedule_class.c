@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs that want the same, found by a hash of what they want. */
+#include "doors/queue/schedule.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "doors/queue/schedule.h"
 #include "doors/queue/schedule_internal.h"
 
 static uint64_t class_hash(const struct job *job)
@@ -24,12 +25,16 @@ static uint64_t class_hash(const struct job *job)
 				    wants->gpu_memory_bytes,
 				    wants->oversubscribe,
 				    wants->oversubscribe ? wants->worker_gpus : 0};
+
 	const char *const texts[] = {job->ids, job->resources, wants->gpu_type};
+
 	for (size_t i = 0; i < array_length(numbers); i++)
 		hash = (hash ^ numbers[i]) * UINT64_C(0x100000001b3);
+
 	for (size_t i = 0; i < array_length(texts); i++)
 		for (const char *at = texts[i]; at && *at; at++)
 			hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
+
 	return hash ^ hash >> 32;
 }
 
@@ -66,6 +71,7 @@ static int class_table_grow(struct schedule_state *state)
 		free(table);
 		return -ENOMEM;
 	}
+
 	state->classes = classes;
 	for (size_t i = 0; i < state->class_count; i++) {
 		size_t at = class_hash(classes[i].first) & (size - 1);
@@ -73,10 +79,12 @@ static int class_table_grow(struct schedule_state *state)
 			at = (at + 1) & (size - 1);
 		table[at] = (uint32_t)i + 1;
 	}
+
 	free(state->table);
 	state->table = table;
 	state->table_size = size;
 	state->class_capacity = size / 2;
+
 	return 0;
 }
 
@@ -88,6 +96,7 @@ int schedule_class_of(struct schedule_state *state, const struct job *job,
 		if (result < 0)
 			return result;
 	}
+
 	size_t at = class_hash(job) & (state->table_size - 1);
 	for (; state->table[at] != 0; at = (at + 1) & (state->table_size - 1)) {
 		if (class_is(&state->classes[state->table[at] - 1], job)) {
@@ -95,9 +104,11 @@ int schedule_class_of(struct schedule_state *state, const struct job *job,
 			return 0;
 		}
 	}
+
 	*out = &state->classes[state->class_count++];
 	**out = (struct schedule_class){.first = job};
 	state->table[at] = (uint32_t)state->class_count;
+
 	return 0;
 }
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/queue/schedule.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +9,6 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "doors/queue/schedule.h"
 #include "doors/queue/schedule_internal.h"
 #include "policy/policy.h"
 
@@ -19,12 +20,15 @@ static void machine_add(struct schedule_machine *machine, const struct snapshot 
 {
 	if (machine->device_count == PLACE_UNIT_MAX)
 		return; /* four times what any machine of today has */
+
 	struct schedule_device *device = &machine->devices[machine->device_count++];
 	place_describe(machine->inventory, snapshot, unit->gpu, mig, stranger, context,
 		       &device->unit);
+
 	/* Replicas of a GPU that is split by MIG say nothing of its MIG devices. */
 	bool split = mig != unit->mig;
 	uint32_t slots = split ? 1 : unit->replicas;
+
 	device->slot_count = slots < LAUNCH_SLOTS_MAX ? slots : LAUNCH_SLOTS_MAX;
 }
 
@@ -35,10 +39,12 @@ static void machine_add_unit(struct schedule_machine *machine, const struct snap
 	const struct inventory *inventory = machine->inventory;
 	bool split = unit->mig == POLICY_WHOLE_GPU &&
 		     inventory->gpus[unit->gpu].mig_current == GPU_MIG_ENABLED;
+
 	if (!split) {
 		machine_add(machine, snapshot, unit, unit->mig, stranger, context);
 		return;
 	}
+
 	/* The MIG strategy `none` shows such a GPU as one, and no process could use it so. */
 	for (uint32_t i = 0; i < inventory->mig_count; i++)
 		if (inventory->migs[i].parent == unit->gpu)
@@ -61,8 +67,10 @@ static void machine_explain(struct schedule_machine *machine, const struct polic
 	const size_t size = sizeof(machine->problem);
 	const struct inventory *inventory = machine->inventory;
 	bool kubelet = false;
+
 	for (uint32_t i = 0; policy && i < policy->resource_count; i++)
 		kubelet |= policy->resources[i].door == POLICY_DOOR_KUBELET;
+
 	if (!inventory)
 		(void)snprintf(out, size, "the NVIDIA driver does not answer");
 	else if (inventory->gpu_count == 0)
@@ -94,6 +102,7 @@ int schedule_machine_make(const struct inventory *inventory, const struct snapsh
 		if (!out->devices)
 			return err_set(err, -ENOMEM, "no memory for the devices of the queue");
 	}
+
 	for (uint32_t r = 0; r < resources; r++) {
 		const struct policy_resource *resource = &policy->resources[r];
 		for (uint32_t i = 0; resource->door == POLICY_DOOR_QUEUE && i < resource->count;
@@ -103,15 +112,18 @@ int schedule_machine_make(const struct inventory *inventory, const struct snapsh
 				machine_add_unit(out, snapshot, unit, stranger, context);
 		}
 	}
+
 	if (out->device_count == 0) {
 		machine_explain(out, policy);
 		return 0;
 	}
+
 	qsort(out->devices, out->device_count, sizeof(*out->devices), machine_compare);
 	struct schedule_device *fit =
 	    reallocarray(out->devices, out->device_count, sizeof(*out->devices));
 	if (fit)
 		out->devices = fit;
+
 	return 0;
 }
 
@@ -120,12 +132,14 @@ void schedule_machine_sicken(struct schedule_machine *machine, const struct sche
 	for (size_t i = 0; i < machine->device_count; i++) {
 		struct place_unit *unit = &machine->devices[i].unit;
 		const char *why = health->all;
+
 		if (!why && unit->mig == PLACE_WHOLE && health->gpu)
 			why = health->gpu[unit->gpu];
 		if (!why && unit->mig != PLACE_WHOLE && health->mig)
 			why = health->mig[unit->mig];
 		if (!why || (!unit->healthy && !health->all))
 			continue; /* what the driver says itself is as good */
+
 		unit->healthy = false;
 		(void)snprintf(unit->reason, sizeof(unit->reason), "%s", why); /* cut if need be */
 	}
@@ -153,9 +167,11 @@ int schedule_shape_get(struct schedule_machine *machine, struct allocator **out,
 	_cleanup_free_ struct allocator_topology *now = calloc(1, sizeof(*now));
 	if (!now)
 		return err_set(err, -ENOMEM, "no memory to choose GPUs with");
+
 	allocator_topology_weigh(machine->inventory, now);
 	if (machine->shape && memcmp(&machine->shape->topology, now, sizeof(*now)) != 0)
 		machine->shape = schedule_shape_free(machine->shape);
+
 	if (!machine->shape) {
 		struct schedule_shape *shape = calloc(1, sizeof(*shape));
 		int result = shape ? allocator_new(now, &shape->allocator, err)
@@ -164,9 +180,11 @@ int schedule_shape_get(struct schedule_machine *machine, struct allocator **out,
 			(void)schedule_shape_free(shape);
 			return result;
 		}
+
 		shape->topology = *now;
 		machine->shape = shape;
 	}
+
 	*out = machine->shape->allocator;
 	return 0;
 }
@@ -185,6 +203,7 @@ void schedule_machine_inherit(struct schedule_machine *machine, struct schedule_
 	machine->clock = before->clock;
 	(void)schedule_shape_free(machine->shape);
 	machine->shape = take_ptr(before->shape);
+
 	for (size_t i = 0; i < before->device_count; i++) {
 		struct schedule_device *device =
 		    schedule_machine_find(machine, before->devices[i].unit.uuid);
@@ -214,17 +233,21 @@ void schedule_machine_take(struct schedule_machine *machine, const struct launch
 		return;
 	if (device->last_used == 0)
 		device->last_used = ++machine->clock;
+
 	uint32_t slots = 0;
 	bool strange = false;
+
 	for (uint32_t slot = 0; slot < LAUNCH_SLOTS_MAX; slot++) {
 		if (!launch_grant_has(grant, slot))
 			continue;
+
 		slots++;
 		if (slot < device->slot_count)
 			machine_use_slot(device, slot);
 		else
 			strange = true;
 	}
+
 	if (strange || slots >= grant->slot_count)
 		machine_use_whole(device);
 }

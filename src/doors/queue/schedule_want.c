@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a job wants, as devices of a machine; and whether the machine could ever give it. */
+#include "doors/queue/schedule.h"
+
 #include <errno.h>
 #include <fnmatch.h>
 #include <inttypes.h>
@@ -7,7 +9,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "doors/queue/schedule.h"
 #include "doors/queue/schedule_internal.h"
 
 static size_t want_find(const struct schedule_machine *machine, uint32_t gpu, uint32_t mig)
@@ -28,8 +29,10 @@ static bool want_is_kind(const struct schedule_machine *machine, const struct wa
 	uint64_t memory = device->unit.mig == PLACE_WHOLE
 			      ? gpu->memory_bytes
 			      : inventory->migs[device->unit.mig].memory_bytes;
+
 	if (wants->gpu_type && fnmatch(wants->gpu_type, gpu->name, FNM_CASEFOLD) != 0)
 		return false;
+
 	return wants->gpu_memory_bytes == 0 ||
 	       (memory != GPU_U64_UNKNOWN && memory >= wants->gpu_memory_bytes);
 }
@@ -38,14 +41,18 @@ static bool want_is_kind(const struct schedule_machine *machine, const struct wa
 static const char *want_kind(const struct wants *wants, char out[WANT_KIND_MAX])
 {
 	char memory[WANT_AMOUNT_MAX];
+
 	out[0] = '\0';
 	if (wants->gpu_type)
 		(void)snprintf(out, WANT_KIND_MAX, " like '%s'", wants->gpu_type);
+
 	size_t length = strlen(out);
+
 	if (wants->gpu_memory_bytes)
 		(void)snprintf(
 		    out + length, WANT_KIND_MAX - length, " with %s of memory or more",
 		    schedule_amount_text(SCHEDULE_MEMORY, wants->gpu_memory_bytes, memory));
+
 	return out;
 }
 
@@ -57,6 +64,7 @@ static int want_add_id(const struct schedule_machine *machine, const struct want
 	int result = place_resolve(machine->inventory, id, &gpu, &mig, err);
 	if (result < 0)
 		return result;
+
 	size_t place = want_find(machine, gpu, mig);
 	if (place == machine->device_count)
 		return err_set(
@@ -64,18 +72,22 @@ static int want_add_id(const struct schedule_machine *machine, const struct want
 		    "GPU '%s' is not the queue's to give: sluice.doors.queue.devices and "
 		    "sluice.devices in the configuration say which are",
 		    id);
+
 	const struct schedule_device *device = &machine->devices[place];
 	for (size_t i = 0; i < want->count; i++)
 		if (want->device[i] == place)
 			return err_set(err, -EINVAL, "%s is named twice", device->unit.label);
+
 	if (want->shared && device->slot_count < 2)
 		return err_set(err, -ERANGE,
 			       "%s is not shared: sharing.timeSlicing in the configuration makes "
 			       "slots",
 			       device->unit.label);
+
 	if (!want_is_kind(machine, wants, device))
 		return err_set(err, -ERANGE, "%s is %s, and not one%s", device->unit.label,
 			       machine->inventory->gpus[gpu].name, want_kind(wants, kind));
+
 	want->device[want->count++] = (uint16_t)place; /* no device twice: there is room */
 	return 0;
 }
@@ -86,12 +98,14 @@ static int want_add_ids(const struct schedule_machine *machine, const struct job
 	const char *ids = job->ids;
 	char id[GPU_UUID_MAX];
 	int more;
+
 	want->listed = true;
 	while ((more = place_next_id(&ids, id, err)) > 0) {
 		int result = want_add_id(machine, &job->wants, id, want, err);
 		if (result < 0)
 			return result;
 	}
+
 	want->needed = want->count;
 	return more;
 }
@@ -109,6 +123,7 @@ static int want_refuse_kind(const struct schedule_machine *machine, const struct
 {
 	char kind[WANT_KIND_MAX], there[WANT_THERE_MAX] = "", memory[WANT_AMOUNT_MAX];
 	size_t length = 0;
+
 	for (size_t i = 0; i < machine->device_count && length < sizeof(there); i++) {
 		const struct gpu *gpu = &machine->inventory->gpus[machine->devices[i].unit.gpu];
 		bool is_said = false;
@@ -116,8 +131,10 @@ static int want_refuse_kind(const struct schedule_machine *machine, const struct
 			is_said =
 			    strcmp(machine->inventory->gpus[machine->devices[k].unit.gpu].name,
 				   gpu->name) == 0;
+
 		if (is_said)
 			continue;
+
 		bool is_known = gpu->memory_bytes != GPU_U64_UNKNOWN;
 		int added = snprintf(
 		    there + length, sizeof(there) - length, "%s%s%s%s%s", length ? ", " : "",
@@ -125,8 +142,10 @@ static int want_refuse_kind(const struct schedule_machine *machine, const struct
 		    is_known ? schedule_amount_text(SCHEDULE_MEMORY, gpu->memory_bytes, memory)
 			     : "",
 		    is_known ? ")" : "");
+
 		length += added > 0 ? (size_t)added : 0;
 	}
+
 	return err_set(err, -ERANGE, "needs %zu GPU%s%s%s, this machine has %zu; there is: %s",
 		       want->needed, want->needed == 1 ? "" : "s", want_kind(&job->wants, kind),
 		       want->shared ? " that is shared" : "", want->count, there);
@@ -137,6 +156,7 @@ static int want_refuse(const struct schedule_machine *machine, const struct job 
 {
 	if (job->wants.gpu_type || job->wants.gpu_memory_bytes)
 		return want_refuse_kind(machine, job, want, err);
+
 	if (job->wants.workers > 1 && job->wants.worker_gpus > 0)
 		return err_set(err, -ERANGE,
 			       "needs %" PRIu32 " workers x %" PRIu32
@@ -146,34 +166,41 @@ static int want_refuse(const struct schedule_machine *machine, const struct job 
 			       want->shared ? " that can be shared (sharing.timeSlicing in the "
 					      "configuration makes slots)"
 					    : "");
+
 	const char *plural = want->needed == 1 ? "" : "s";
 	size_t migs = 0;
 	for (size_t i = 0; i < machine->device_count; i++)
 		migs += machine->devices[i].unit.mig != PLACE_WHOLE;
+
 	if (want->shared && want->count == 0)
 		return err_set(err, -ERANGE,
 			       "no GPU of this machine is shared: sharing.timeSlicing in the "
 			       "configuration makes slots");
+
 	if (want->shared)
 		return err_set(err, -ERANGE,
 			       "needs shares of %zu GPU%s, this machine has %zu that %s shared "
 			       "(sharing.timeSlicing in the configuration)",
 			       want->needed, plural, want->count, want->count == 1 ? "is" : "are");
+
 	if (want->mig)
 		return err_set(
 		    err, -ERANGE,
 		    "needs %zu GPU%s, this machine has %zu MIG device%s and no whole GPU",
 		    want->needed, plural, want->count, want->count == 1 ? "" : "s");
+
 	if (migs > 0)
 		return err_set(err, -ERANGE,
 			       "needs %zu GPU%s, this machine has %zu (and %zu MIG device%s, which "
 			       "--gpu-ids can name)",
 			       want->needed, plural, want->count, migs, migs == 1 ? "" : "s");
+
 	if (machine->inventory->gpu_count > want->count)
 		return err_set(err, -ERANGE,
 			       "needs %zu GPU%s, the queue has %zu of the %u of this machine "
 			       "(sluice.doors.queue.devices in the configuration says which)",
 			       want->needed, plural, want->count, machine->inventory->gpu_count);
+
 	return err_set(err, -ERANGE, "needs %zu GPU%s, this machine has %zu", want->needed, plural,
 		       want->count);
 }
@@ -184,6 +211,7 @@ static bool want_oversubscribe(const struct schedule_machine *machine, const str
 			       struct schedule_want *want)
 {
 	uint32_t least = UINT32_MAX;
+
 	want->shared = true;
 	want->count = 0;
 	for (size_t i = 0; i < machine->device_count; i++) {
@@ -193,8 +221,10 @@ static bool want_oversubscribe(const struct schedule_machine *machine, const str
 		want->device[want->count++] = (uint16_t)i;
 		least = device->slot_count < least ? device->slot_count : least;
 	}
+
 	if (want->count == 0 || job->wants.worker_gpus > want->count)
 		return false;
+
 	want->needed = want->count;
 	want->slots = (uint32_t)((job->gpus + want->count - 1) / want->count);
 	return want->slots <= least;
@@ -217,10 +247,12 @@ static uint32_t want_outsiders(const struct schedule_machine *machine, const str
 	static const uint32_t ruled[] = {[RULES_OUTSIDERS_WAIT] = WANTS_OUTSIDERS_WAIT,
 					 [RULES_OUTSIDERS_IGNORE] = WANTS_OUTSIDERS_IGNORE,
 					 [RULES_OUTSIDERS_SHARE] = WANTS_OUTSIDERS_SHARE};
+
 	if (job->ignore_outsiders)
 		return WANTS_OUTSIDERS_IGNORE;
 	if (job->wants.outsiders != WANTS_OUTSIDERS_RULE)
 		return job->wants.outsiders;
+
 	return machine->rules ? ruled[machine->rules->outsiders] : WANTS_OUTSIDERS_WAIT;
 }
 
@@ -238,6 +270,7 @@ int schedule_want_make(const struct schedule_machine *machine, const struct job 
 	out->worker_gpus = job->wants.worker_gpus;
 	out->slots = 0;
 	out->count = 0;
+
 	if (job->gpus == 0) /* only what is beside GPUs */
 		return 0;
 	if (!machine->inventory || machine->device_count == 0)
@@ -251,17 +284,20 @@ int schedule_want_make(const struct schedule_machine *machine, const struct job 
 	for (size_t i = 0; i < machine->device_count && out->mig; i++)
 		if (want_suits(machine, job, out, &machine->devices[i]))
 			out->mig = machine->devices[i].unit.mig != PLACE_WHOLE;
+
 	for (size_t i = 0; i < machine->device_count; i++) {
 		const struct schedule_device *device = &machine->devices[i];
 		if (want_suits(machine, job, out, device) &&
 		    (device->unit.mig != PLACE_WHOLE) == out->mig)
 			out->device[out->count++] = (uint16_t)i;
 	}
+
 	if (out->count >= out->needed)
 		return 0;
 	if (!job->wants.oversubscribe || out->shared || job->wants.workers < 2 ||
 	    job->wants.worker_gpus == 0)
 		return want_refuse(machine, job, out, err);
+
 	return want_oversubscribe(machine, job, out) ? 0 : want_refuse_shared(job, out, err);
 }
 
@@ -273,6 +309,7 @@ uint32_t schedule_want_slots(const struct schedule_want *want, const struct sche
 		return want->slots;
 	if (want->denominator == 0)
 		return 1;
+
 	uint64_t slots = ((uint64_t)want->numerator * device->slot_count + want->denominator - 1) /
 			 want->denominator;
 	return slots < device->slot_count ? (uint32_t)slots : device->slot_count;
@@ -290,6 +327,7 @@ enum schedule_use schedule_device_use(const struct schedule_device *device,
 		return SCHEDULE_USED;
 	if (device->slot_count - device->used_count < schedule_want_slots(want, device))
 		return SCHEDULE_USED;
+
 	return SCHEDULE_FREE;
 }
 
@@ -300,11 +338,13 @@ int schedule_prefer_check(const struct schedule_machine *machine, const char *li
 	char id[GPU_UUID_MAX];
 	uint32_t gpu, mig;
 	int more;
+
 	while ((more = place_next_id(&list, id, err)) > 0) {
 		int result = place_resolve(machine->inventory, id, &gpu, &mig, err);
 		if (result < 0)
 			return err_wrap(err, "--prefer");
 	}
+
 	return more < 0 ? err_wrap(err, "--prefer") : 0;
 }
 
@@ -313,10 +353,13 @@ void schedule_prefer_rank(const struct schedule_machine *machine, const char *li
 {
 	char id[GPU_UUID_MAX];
 	uint32_t gpu, mig;
+
 	for (size_t i = 0; i < machine->device_count; i++)
 		rank[i] = UINT16_MAX;
+
 	if (!machine->inventory || !list || !*list)
 		return;
+
 	/* What is not there any more, or not the queue's, says nothing. */
 	for (uint16_t next = 0; next < UINT16_MAX && place_next_id(&list, id, NULL) > 0; next++) {
 		if (place_resolve(machine->inventory, id, &gpu, &mig, NULL) < 0)
@@ -346,6 +389,7 @@ const char *schedule_amount_text(enum schedule_amount_kind kind, uint64_t amount
 				 char out[WANT_AMOUNT_MAX])
 {
 	static const char units[] = "KMGTPE";
+
 	if (kind == SCHEDULE_CPU) {
 		/* Thousandths without zeros at the end. */
 		int digits = amount % 1000 == 0	 ? 0
@@ -355,16 +399,20 @@ const char *schedule_amount_text(enum schedule_amount_kind kind, uint64_t amount
 		(void)snprintf(out, WANT_AMOUNT_MAX, "%.*f", digits, (double)amount / 1000);
 		return out;
 	}
+
 	size_t unit = 0;
 	while (unit < sizeof(units) - 1 && amount >> (10 * (unit + 1)) > 0)
 		unit++;
+
 	double value = (double)amount / (double)(UINT64_C(1) << (10 * unit));
 	bool is_whole = (amount & ((UINT64_C(1) << (10 * unit)) - 1)) == 0;
+
 	if (unit == 0)
 		(void)snprintf(out, WANT_AMOUNT_MAX, "%" PRIu64 " bytes", amount);
 	else
 		(void)snprintf(out, WANT_AMOUNT_MAX, "%.*f%ci", is_whole ? 0 : 1, value,
 			       units[unit - 1]);
+
 	return out;
 }
 
@@ -372,11 +420,13 @@ static int want_check_amounts(const struct schedule_machine *machine, const stru
 			      struct err *err)
 {
 	char need[WANT_AMOUNT_MAX], have[WANT_AMOUNT_MAX];
+
 	for (enum schedule_amount_kind kind = 0; kind < SCHEDULE_AMOUNTS; kind++) {
 		uint64_t there_is = schedule_amount_there_is(kind, machine);
 		uint64_t wanted = schedule_amount_of(kind, job);
 		if (there_is == 0 || wanted <= there_is)
 			continue;
+
 		(void)schedule_amount_text(kind, wanted, need);
 		(void)schedule_amount_text(kind, there_is, have);
 		return kind == SCHEDULE_CPU
@@ -385,6 +435,7 @@ static int want_check_amounts(const struct schedule_machine *machine, const stru
 			   : err_set(err, -ERANGE, "needs %s of memory, jobs can have %s here",
 				     need, have);
 	}
+
 	return 0;
 }
 
@@ -404,13 +455,16 @@ int schedule_check(const struct schedule_machine *machine, const struct job *job
 		result = want_check_amounts(machine, job, err);
 	if (result == 0 && job->gpus > 0)
 		result = schedule_want_make(machine, job, &want, err);
+
 	if (result == 0 && job->gpus > 0 && job->wants.prefer)
 		result = schedule_prefer_check(machine, job->wants.prefer, err);
+
 	uint64_t limit = schedule_limit_of(machine, job);
 	if (result == 0 && job->gpus > limit)
 		result = err_set(err, -ERANGE,
 				 "needs %u GPUs, a user may have %" PRIu64
 				 " at a time (sluice.jobs.limits in the configuration)",
 				 job->gpus, limit);
+
 	return result;
 }

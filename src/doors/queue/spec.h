@@ -147,7 +147,8 @@ int spec_format(const struct spec *spec, char **out_bytes, size_t *out_length, s
 /* The other way; `out` is initialised here and holds what spec_check() passes. -EINVAL with the
  * entry's number, -ENOMEM. Pure; takes anything. */
 int spec_parse(const char *bytes, size_t length, struct spec *out, struct err *err);
-/* Whether two are the same request: what makes a key with other content a mistake. */
+/* Whether two are the same request: what makes a key with other content a mistake. Variables that
+ * tell one call from the next (INVOCATION_ID, SHLVL, SSH_CLIENT, ...) make no difference. */
 bool spec_is_equal(const struct spec *a, const struct spec *b);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 enum wants_kind { WANTS_I32, WANTS_U32, WANTS_U64, WANTS_BOOL, WANTS_STRING };
 
@@ -107,18 +108,23 @@ int wants_copy(const struct wants *wants, struct wants *out)
 {
 	struct wants copy = *wants;
 	bool has_failed = false;
+
 	for (size_t i = 0; i < array_length(wants_fields); i++) {
 		if (wants_fields[i].kind != WANTS_STRING)
 			continue;
+
 		const char *text = *wants_string(wants, &wants_fields[i]);
 		char *own = text ? strdup(text) : NULL;
+
 		*wants_string(&copy, &wants_fields[i]) = own;
 		has_failed = has_failed || (text && !own);
 	}
+
 	if (has_failed) {
 		wants_done(&copy);
 		return -ENOMEM;
 	}
+
 	*out = copy;
 	return 0;
 }
@@ -127,6 +133,7 @@ int wants_copy(const struct wants *wants, struct wants *out)
 static uint64_t wants_number(const struct wants *wants, const struct wants_field *field)
 {
 	const char *at = (const char *)wants + field->offset;
+
 	switch (field->kind) {
 	case WANTS_I32:
 		return (uint64_t)(int64_t) * (const int32_t *)at;
@@ -148,10 +155,12 @@ bool wants_are_equal(const struct wants *a, const struct wants *b)
 				return false;
 			continue;
 		}
+
 		const char *one = *wants_string(a, field), *other = *wants_string(b, field);
 		if (!one != !other || (one && strcmp(one, other) != 0))
 			return false;
 	}
+
 	return true;
 }
 
@@ -161,24 +170,30 @@ int wants_next_after(const char **list, struct wants_after *out, struct err *err
 {
 	static const char ok[] = "ok:";
 	const char *at = *list;
+
 	if (!at || *at == '\0')
 		return 0;
+
 	size_t length = strcspn(at, ",");
 	const char *number = at;
 	size_t digits = length;
 	struct wants_after after = {0};
-	if (strncmp(at, ok, strlen(ok)) == 0) {
+
+	if (text_starts_with(at, ok)) {
 		after.has_to_succeed = true;
 		number += strlen(ok);
 		digits -= strlen(ok);
 	}
+
 	if (parse_u64_span(number, digits, 1, INT64_MAX, &after.id) < 0)
 		return err_set(err, -EINVAL,
 			       "'%.*s' is no number of a job that could be waited for",
 			       (int)(length < 64 ? length : 64), at);
+
 	*list = at[length] == ',' ? at + length + 1 : NULL;
 	if (*list && **list == '\0')
 		return err_set(err, -EINVAL, "the list of jobs to wait for ends in a comma");
+
 	*out = after;
 	return 1;
 }
@@ -188,10 +203,12 @@ static int wants_check_after(const char *list, struct err *err)
 	struct wants_after after;
 	size_t count = 0;
 	int more;
+
 	while ((more = wants_next_after(&list, &after, err)) > 0)
 		if (++count > WANTS_AFTER_MAX)
 			return err_set(err, -E2BIG, "a job can wait for %d others at most",
 				       WANTS_AFTER_MAX);
+
 	return more;
 }
 
@@ -199,6 +216,7 @@ static int wants_check_number(const struct wants *wants, const struct wants_fiel
 			      struct err *err)
 {
 	uint64_t number = wants_number(wants, field);
+
 	if (field->kind == WANTS_I32) {
 		int64_t value = (int64_t)number, max = (int64_t)field->max;
 		if (value < -max || value > max)
@@ -209,6 +227,7 @@ static int wants_check_number(const struct wants *wants, const struct wants_fiel
 		return err_set(err, -EINVAL, "%s is %" PRIu64 ": at most %" PRIu64 " can be meant",
 			       field->name, number, field->max);
 	}
+
 	return 0;
 }
 
@@ -218,10 +237,12 @@ static int wants_check_string(const char *text, const struct wants_field *field,
 	if (strnlen(text, field->max) == field->max)
 		return err_set(err, -E2BIG, "%s is longer than %" PRIu64 " bytes", field->name,
 			       field->max - 1);
+
 	for (const char *at = text; *at; at++)
 		if ((unsigned char)*at < ' ' || *at == 127)
 			return err_set(err, -EINVAL, "%s has a control character in it",
 				       field->name);
+
 	return *text ? 0 : err_set(err, -EINVAL, "%s is empty", field->name);
 }
 
@@ -231,19 +252,23 @@ int wants_check(const struct wants *wants, struct err *err)
 		const struct wants_field *field = &wants_fields[i];
 		const char *text = field->kind == WANTS_STRING ? *wants_string(wants, field) : NULL;
 		int result = 0;
+
 		if (field->kind != WANTS_STRING)
 			result = wants_check_number(wants, field, err);
 		else if (text)
 			result = wants_check_string(text, field, err);
+
 		if (result < 0)
 			return result;
 	}
+
 	if ((wants->array == WANTS_ARRAY_NONE) != (wants->array_count == 0))
 		return err_set(err, -EINVAL, "an array without members, or members of no array");
 	if ((wants->launcher == WANTS_LAUNCHER_NONE) != (wants->workers == 0))
 		return err_set(err, -EINVAL, "a launcher without workers, or workers of none");
 	if (wants->array_count > 0 && wants->workers > 0)
 		return err_set(err, -EINVAL, "an array of jobs with workers cannot be meant");
+
 	return wants_check_after(wants->after, err);
 }
 
@@ -252,10 +277,12 @@ int wants_check(const struct wants *wants, struct err *err)
 int wants_format(const struct wants *wants, struct buf *out)
 {
 	int result = 0;
+
 	for (size_t i = 0; result == 0 && i < array_length(wants_fields); i++) {
 		const struct wants_field *field = &wants_fields[i];
 		const char *text = field->kind == WANTS_STRING ? *wants_string(wants, field) : NULL;
 		uint64_t number = field->kind == WANTS_STRING ? 0 : wants_number(wants, field);
+
 		if (text)
 			result = buf_printf(out, "%s=%s\n", field->name, text);
 		else if (number != 0 && field->kind == WANTS_I32)
@@ -263,6 +290,7 @@ int wants_format(const struct wants *wants, struct buf *out)
 		else if (number != 0)
 			result = buf_printf(out, "%s=%" PRIu64 "\n", field->name, number);
 	}
+
 	return result;
 }
 
@@ -276,6 +304,7 @@ static int wants_read_number(struct wants *wants, const struct wants_field *fiel
 	    parse_u64_span(value + is_negative, length - is_negative, 0, field->max, &number);
 	if (result < 0)
 		return result;
+
 	if (field->kind == WANTS_I32)
 		*(int32_t *)at = is_negative ? -(int32_t)number : (int32_t)number;
 	else if (field->kind == WANTS_U32)
@@ -284,6 +313,7 @@ static int wants_read_number(struct wants *wants, const struct wants_field *fiel
 		*(uint64_t *)at = number;
 	else
 		*(bool *)at = number;
+
 	return 0;
 }
 
@@ -292,6 +322,7 @@ static int wants_read_line(struct wants *wants, const char *line, size_t length,
 {
 	const char *equals = memchr(line, '=', length);
 	size_t name_length = equals ? (size_t)(equals - line) : length;
+
 	for (size_t i = 0; equals && i < array_length(wants_fields); i++) {
 		const struct wants_field *field = &wants_fields[i];
 		if (strlen(field->name) != name_length ||
@@ -299,20 +330,25 @@ static int wants_read_line(struct wants *wants, const char *line, size_t length,
 			continue;
 		if (*seen & (UINT64_C(1) << i))
 			return -EEXIST;
+
 		*seen |= UINT64_C(1) << i;
 		const char *value = equals + 1;
 		size_t value_length = length - name_length - 1;
+
 		if (field->kind != WANTS_STRING)
 			return wants_read_number(wants, field, value, value_length);
 		if (memchr(value, '\0', value_length))
 			return -EINVAL;
+
 		char *own = calloc(value_length + 1, 1); /* strndup() may look beyond, for ASan */
 		if (!own)
 			return -ENOMEM;
+
 		memcpy(own, value, value_length);
 		*wants_string(wants, field) = own;
 		return 0;
 	}
+
 	return -EINVAL;
 }
 
@@ -322,9 +358,11 @@ int wants_parse(const char *text, size_t length, struct wants *out, struct err *
 	uint64_t seen = 0;
 	size_t number = 1;
 	int result = 0;
+
 	if (length > WANTS_TEXT_MAX)
 		result = err_set(err, -EINVAL, "%zu bytes of what a job wants: %d are allowed",
 				 length, WANTS_TEXT_MAX);
+
 	for (const char *at = text; result == 0 && length > 0 && at < text + length; number++) {
 		const char *end = memchr(at, '\n', length - (size_t)(at - text));
 		result = end ? wants_read_line(out, at, (size_t)(end - at), &seen) : -EINVAL;
@@ -333,11 +371,14 @@ int wants_parse(const char *text, size_t length, struct wants *out, struct err *
 		else if (result < 0)
 			result = err_set(err, -EINVAL,
 					 "line %zu of what a job wants cannot be meant", number);
+
 		at = end ? end + 1 : text + length;
 	}
+
 	if (result == 0 && (result = wants_check(out, err)) == -E2BIG)
 		result = -EINVAL;
 	if (result < 0)
 		wants_done(out);
+
 	return result;
 }

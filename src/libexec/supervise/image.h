@@ -20,7 +20,7 @@ enum image_limits {
 	IMAGE_HELPER_WORDS = 3,
 };
 
-#define IMAGE_REMOVE_NS UINT64_C(30000000000) /* for removing a container */
+#define IMAGE_REMOVE_NS UINT64_C(5000000000) /* for removing a container, at first */
 
 struct image {
 	struct cgroup launcher;		  /* fd -1: none; where the program starts */

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "doors/queue/devguard.h"
 
 /* What sluice.jobs.enforce closes begins so, and links and other things do not. */
@@ -42,6 +43,7 @@ static int nodes_copy(const struct nodes_wish *wish, const char *path, const str
 	int rc = file_path(copy, err, "%s/%d", wish->place, number);
 	if (rc < 0)
 		return rc;
+
 	/* chmod(2): the umask is not asked. */
 	if (mknod(copy, S_IFCHR | 0600, status->st_rdev) < 0 ||
 	    chown(copy, wish->uid, wish->gid) < 0 || chmod(copy, wish->mode) < 0 ||
@@ -50,6 +52,7 @@ static int nodes_copy(const struct nodes_wish *wish, const char *path, const str
 		return err_set(err, code, "making the job's own '%s': %s", path,
 			       err_describe(code));
 	}
+
 	return 0;
 }
 
@@ -59,18 +62,23 @@ static int nodes_copy_all(const struct nodes_wish *wish, const char *directory, 
 	char path[FILE_PATH_MAX];
 	int rc = file_path(path, err, "%s/%s", wish->root, directory);
 	_cleanup_closedir_ DIR *entries = rc == 0 ? opendir(path) : NULL;
+
 	for (const struct dirent *entry; rc == 0 && entries && (entry = readdir(entries));) {
 		struct stat status;
-		if (strncmp(entry->d_name, nodes_prefix, sizeof(nodes_prefix) - 1) != 0)
+
+		if (!text_starts_with(entry->d_name, nodes_prefix))
 			continue;
+
 		rc = file_path(path, err, "%s/%s/%s", wish->root, directory, entry->d_name);
 		if (rc < 0 || lstat(path, &status) < 0 || !S_ISCHR(status.st_mode) ||
 		    nodes_is_denied(wish, status.st_rdev))
 			continue;
 		if (*count == NODES_MAX)
 			return err_set(err, -E2BIG, "more than %d nodes of GPUs", NODES_MAX);
+
 		rc = nodes_copy(wish, path, &status, (*count)++, err);
 	}
+
 	return rc;
 }
 
@@ -94,16 +102,20 @@ enum nodes_mount_api {
 static int nodes_memory_new(void)
 {
 	_cleanup_close_ int made = (int)syscall(NODES_FSOPEN, "tmpfs", NODES_CLOEXEC);
+
 	static const char *const options[][2] = {
 	    {"mode", "0700"}, {"size", "64k"}, {"nr_inodes", "1024"}};
 	if (made < 0)
 		return -1;
+
 	for (size_t i = 0; i < array_length(options); i++)
 		if (syscall(NODES_FSCONFIG, made, NODES_SET_STRING, options[i][0], options[i][1],
 			    0) < 0)
 			return -1;
+
 	if (syscall(NODES_FSCONFIG, made, NODES_CMD_CREATE, NULL, NULL, 0) < 0)
 		return -1;
+
 	return (int)syscall(NODES_FSMOUNT, made, NODES_CLOEXEC,
 			    NODES_ATTR_NOSUID | NODES_ATTR_NOEXEC);
 }
@@ -122,6 +134,7 @@ static void nodes_memory_close(int fd)
 	_cleanup_closedir_ DIR *entries = directory < 0 ? NULL : fdopendir(directory);
 	if (directory >= 0 && !entries)
 		(void)close(directory);
+
 	for (const struct dirent *entry; entries && (entry = readdir(entries));) {
 		if (entry->d_name[0] == '.')
 			continue;
@@ -129,6 +142,7 @@ static void nodes_memory_close(int fd)
 		(void)fchmodat(fd, entry->d_name, 0, 0);
 		(void)fchownat(fd, entry->d_name, 0, 0, AT_SYMLINK_NOFOLLOW);
 	}
+
 	(void)close(fd);
 }
 
@@ -151,8 +165,10 @@ static int nodes_mount(const struct nodes_wish *wish)
 int nodes_apply(const struct nodes_wish *wish, struct err *err)
 {
 	int count = 0;
+
 	if (unshare(CLONE_NEWNS) < 0)
 		return err_set(err, -errno, "making a mount namespace: %s", err_describe(-errno));
+
 	/* What is mounted here stays here; what is mounted outside later is seen. */
 	if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0)
 		return err_set(err, -errno, "separating mounts: %s", err_describe(-errno));
@@ -160,11 +176,14 @@ int nodes_apply(const struct nodes_wish *wish, struct err *err)
 		int code = -errno;
 		return err_set(err, code, "mounting on '%s': %s", wish->place, err_describe(code));
 	}
+
 	int rc = nodes_copy_all(wish, "dev", &count, err);
 	if (rc == 0)
 		rc = nodes_copy_all(wish, "dev/nvidia-caps", &count, err);
+
 	/* The copies hold on to it; its name is not needed, and what lies below it is. */
 	if (umount2(wish->place, MNT_DETACH) < 0 && rc == 0)
 		rc = err_set(err, -errno, "unmounting '%s': %s", wish->place, err_describe(-errno));
+
 	return rc < 0 ? rc : count;
 }

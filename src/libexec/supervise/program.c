@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "doors/queue/spec.h"
 
 /* Variables that load code: ld.so(8), bash(1), iconv of glibc. Those that begin so. */
@@ -24,6 +25,7 @@ static int program_check_one(const char *path, bool is_last, struct err *err)
 	struct stat info;
 	if (lstat(path, &info) < 0)
 		return err_set(err, -errno, "'%s': %s", path, err_describe(errno));
+
 	/* One that is a directory may be the last as well: of PATH. */
 	if (!S_ISDIR(info.st_mode) && !(is_last && S_ISREG(info.st_mode)))
 		return err_set(err, -EPERM, "'%s' is no directory and no program", path);
@@ -33,6 +35,7 @@ static int program_check_one(const char *path, bool is_last, struct err *err)
 		return err_set(err, -EPERM, "others than root may write to '%s'", path);
 	if (!(info.st_mode & S_IXOTH))
 		return err_set(err, -EPERM, "not everybody may use '%s'", path);
+
 	return 0;
 }
 
@@ -54,6 +57,7 @@ static int program_check_resolved(const char *path, struct err *err)
 		(void)snprintf(part, sizeof(part), "%.*s", (int)(at - path), path); /* fits */
 		rc = program_check_one(part, *at == '\0', err);
 	}
+
 	return rc;
 }
 
@@ -70,7 +74,7 @@ static const char *program_path_of(char *const *environment)
 {
 	static const char name[] = "PATH=";
 	for (; environment && *environment; environment++)
-		if (strncmp(*environment, name, strlen(name)) == 0)
+		if (text_starts_with(*environment, name))
 			return *environment + strlen(name);
 	return "";
 }
@@ -92,6 +96,7 @@ static bool program_look(const char *list, const char *name, char out[FILE_PATH_
 			return true;
 		list += length + (list[length] == ':');
 	}
+
 	return false;
 }
 
@@ -105,12 +110,14 @@ int program_find(char *const *environment, unsigned runtime, struct err *err)
 		name = "docker";
 		is_there = program_look(list, name, path);
 	}
+
 	if (!is_there)
 		return err_set(err, -ENOENT, "no podman or docker is found in PATH");
 
 	struct err why = {0};
 	if (program_check(path, &why) == 0)
 		return 0;
+
 	return err_set(err, -EPERM, "'%.120s' is not the administrator's: %.200s", path, why.text);
 }
 
@@ -136,20 +143,23 @@ static char *program_clean_path(const char *list)
 				free(out);
 				return NULL;
 			}
+
 			out = longer;
 			room += more;
 			length += (size_t)snprintf(out + length, room - length, "%s%s",
 						   length > strlen(name) ? ":" : "", real);
 		}
+
 		list += size + (list[size] == ':');
 	}
+
 	return out;
 }
 
 static bool program_is_loader(const char *variable)
 {
 	for (size_t i = 0; i < array_length(program_loaders); i++)
-		if (strncmp(variable, program_loaders[i], strlen(program_loaders[i])) == 0)
+		if (text_starts_with(variable, program_loaders[i]))
 			return true;
 	return false;
 }
@@ -165,7 +175,7 @@ int program_clean(char **environment)
 	for (size_t i = 0; environment[i]; i++) {
 		if (program_is_loader(environment[i])) {
 			free(environment[i]);
-		} else if (strncmp(environment[i], name, strlen(name)) == 0) {
+		} else if (text_starts_with(environment[i], name)) {
 			free(environment[i]);
 			if (path)
 				environment[kept++] = path;
@@ -174,6 +184,7 @@ int program_clean(char **environment)
 			environment[kept++] = environment[i];
 		}
 	}
+
 	environment[kept] = NULL;
 	free(path);
 	return 0;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "libexec/supervise/nodes.h"
 #include "libexec/supervise/run.h"
 
 #include <errno.h>
@@ -13,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/crash.h"
@@ -20,6 +20,7 @@
 #include "doors/queue/cgoom.h"
 #include "doors/queue/jobenv.h"
 #include "libexec/supervise/command.h"
+#include "libexec/supervise/nodes.h"
 #include "libexec/supervise/port.h"
 #include "libexec/supervise/program.h"
 #include "libexec/supervise/environment.h"
@@ -61,9 +62,11 @@ static int run_take_port(struct supervisor *self, struct err *err)
 {
 	if (!self->launch.spec.port[0])
 		return 0;
+
 	self->port = port_take(self->launch.spec.port, self->launch.id, &self->port_fd, err);
 	if (self->port < 0)
 		return self->port;
+
 	agents_say(&self->agents, CONTROL_PORT, self->port, 0, NULL);
 	crash_point("supervisor.port_taken");
 	return 0;
@@ -99,8 +102,10 @@ static int run_nodes(struct supervisor *self, struct nodes_wish *out, struct err
 	if (launch->denied_why[0])
 		return err_set(err, -ENOENT, "the job's own GPU nodes cannot be made: %s",
 			       launch->denied_why);
+
 	const struct devguard_rule *denied = launch->denied;
 	size_t denied_count = launch->denied_count;
+
 	if (self->workers)
 		workers_denied(self->workers, &denied, &denied_count);
 	*out = (struct nodes_wish){
@@ -133,20 +138,26 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 	int result = self->has_image ? image_helper(&self->launch, word, helper, err) : 0;
 	if (result == 0)
 		result = run_environment(self, &environment, err);
+
 	/* What else would tell the administrator's program what to do is not for it. */
 	if (result == 0 && self->has_image && self->image.is_trusted &&
 	    self->launch.spec.uid != 0 && program_clean(environment) < 0)
 		result = err_set(err, -ENOMEM, "no memory for the job's environment");
+
 	struct nodes_wish nodes = {.root = NULL};
+
 	if (result == 0)
 		result = run_nodes(self, &nodes, err);
+
 	if (result == 0) {
 		bool has_launcher = self->has_image && self->image.launcher.fd >= 0;
 		struct landlock_plan landlock = {.denied = self->launch.denied,
 						 .count = self->launch.denied_count,
 						 .device_root = self->launch.device_root};
+
 		if (self->workers)
 			workers_denied(self->workers, &landlock.denied, &landlock.count);
+
 		struct command command = {
 		    .spec = &self->launch.spec,
 		    .helper = self->has_image ? helper : NULL,
@@ -178,6 +189,7 @@ static int run_call(struct supervisor *self, bool is_removal, struct command_out
 		    .context = self};
 		result = command_start(&command, out, err);
 	}
+
 	environment = jobenv_free(environment);
 	return result;
 }
@@ -189,12 +201,14 @@ static void run_leave_cgroup(struct supervisor *self, int code)
 	char text[CONTROL_TEXT_MAX], why[SANDBOX_WHY_MAX];
 	(void)snprintf(why, sizeof(why), "joining '%.96s': %s", self->cgroup.path,
 		       err_describe(code)); /* cut */
+
 	if (self->has_image) {
 		image_lose_cgroup(&self->image, why);
 		sandbox_judge_image(&self->launch, &self->image, &self->sandbox);
 	} else {
 		sandbox_add_why(&self->sandbox, "no cgroup", why);
 	}
+
 	(void)cgroup_remove(&self->cgroup, NULL); /* empty, and in nobody's way */
 	cgroup_close(&self->cgroup);
 	sandbox_describe(&self->sandbox, text);
@@ -204,8 +218,10 @@ static void run_leave_cgroup(struct supervisor *self, int code)
 static int run_make_workers(struct supervisor *self, struct err *err)
 {
 	struct watch_source sources[WORKERS_SOURCES];
+
 	if (self->launch.spec.wants.workers == 0)
 		return 0;
+
 	const struct workers_options options = {.launch = &self->launch,
 						.job_fd = LAUNCH_FD_DIRECTORY,
 						.cgroup = &self->cgroup,
@@ -219,9 +235,12 @@ static int run_make_workers(struct supervisor *self, struct err *err)
 	int result = workers_new(&options, &self->workers, err);
 	if (result < 0)
 		return result;
+
 	workers_sources(self->workers, sources);
+
 	for (size_t i = 0; result == 0 && i < WORKERS_SOURCES; i++)
 		result = run_listen(self, &sources[i]);
+
 	return result < 0 ? err_set(err, result, "too much listens while the job runs") : 0;
 }
 
@@ -252,6 +271,7 @@ static void run_refuse(struct supervisor *self)
 	struct err err = {0};
 	uint32_t wanted = self->launch.spec.wants.isolation;
 	bool is_rule = sandbox_is_enough(self->sandbox.level, wanted);
+
 	(void)err_set(&err, -EPERM, "isolation '%s'%s is not reached, only %s: %s",
 		      wants_isolation_to_string(is_rule ? self->launch.minimum_isolation : wanted),
 		      is_rule ? ", which this machine demands," : "",
@@ -264,6 +284,7 @@ static bool run_lacks_limit(struct supervisor *self)
 {
 	struct err err = {0};
 	uint32_t pids = self->launch.spec.wants.pids;
+
 	if (pids == 0 || !self->limit.why_no_pids[0])
 		return false;
 
@@ -291,19 +312,23 @@ static pid_t run_start(struct supervisor *self)
 		self->give_up_at_ns = now_ns + deadline_ns;
 	run_start_init(self);
 	crash_point("supervisor.init_started");
+
 	int result = run_take_port(self, &err);
 	if (result == 0)
 		result = run_make_workers(self, &err);
 	if (result == 0)
 		result = run_call(self, false, &outcome, &err);
 	crash_point("supervisor.started");
+
 	if (result < 0) {
 		run_end_init(self);
 		run_launch_failed(self, result, outcome.exit_code, &err);
 		return -1;
 	}
+
 	if (outcome.cgroup_code < 0)
 		run_leave_cgroup(self, outcome.cgroup_code);
+
 	if (self->has_image && outcome.note[0]) {
 		char text[CONTROL_TEXT_MAX];
 		image_leave(&self->image, outcome.note);
@@ -311,12 +336,14 @@ static pid_t run_start(struct supervisor *self)
 		sandbox_describe(&self->sandbox, text);
 		agents_say(&self->agents, CONTROL_HELLO, getpid(), 0, text);
 	}
+
 	/* By either of the two. What was begun is killed, and taken away. */
 	if (self->sandbox.is_refused) {
 		(void)kill(outcome.pid, SIGKILL); /* not reaped: it is its own number */
 		run_refuse(self);
 		return -1;
 	}
+
 	self->has_given_up = outcome.given_up;
 	return outcome.pid;
 }
@@ -328,11 +355,14 @@ static void run_read_status(struct supervisor *self, const struct watch *watch)
 	 */
 	int status = watch->was_ended_by_asking ? SIGKILL : watch->status;
 	bool was_killed = WIFSIGNALED(status);
+
 	result->end = was_killed ? JOBDIR_SIGNALLED : JOBDIR_EXITED;
 	result->value = was_killed ? WTERMSIG(status) : WEXITSTATUS(status);
 	result->exit_code = was_killed ? RUN_SIGNAL_BASE + result->value : result->value;
 	result->killed_leftovers = watch->killed_leftovers;
+	result->was_terminated = watch->was_terminated;
 	result->was_oom_killed = cglimit_oom_kills(&self->cgroup, &self->limit) > 0;
+
 	if (self->has_given_up && self->given_up == JOBDIR_CANCELLED) {
 		result->end = JOBDIR_CANCELLED;
 		result->exit_code = RUN_EXIT_CANCELLED;
@@ -350,19 +380,23 @@ static int run_start_removal(struct supervisor *self, struct command_outcome *ou
 {
 	struct err err = {0};
 	struct launch again _cleanup_launch_;
+
 	launch_init(&again);
 	int result = prepare_launch(LAUNCH_FD_LAUNCH, &again, &err);
 	if (result == 0) {
 		spec_done(&self->launch.spec); /* let go before, but for --remove */
 		self->launch.spec = again.spec;
 		spec_init(&again.spec);
+
 		/* Of its own: the job's errors may be at their limit. */
 		result = output_add(&self->output, LAUNCH_FD_DIRECTORY, &self->launch, "err",
 				    self->launch.log_bytes > 0 ? RUN_REMOVAL_BYTES : 0, &err);
 	}
+
 	_cleanup_close_ int err_fd = result;
 	self->out_fd = self->err_fd = result; /* both the same */
 	self->ask_until_ns = clock_now_ns(&run_clock) + RUN_ASK_NS;
+
 	if (result >= 0)
 		result = run_call(self, true, out, &err);
 	if (result >= 0 && out->given_up)
@@ -370,6 +404,7 @@ static int run_start_removal(struct supervisor *self, struct command_outcome *ou
 	if ((result < 0 || out->given_up) && err_fd >= 0) /* or nobody can be told */
 		(void)dprintf(err_fd, "sluice-supervise: removing the container: %s\n", err.text);
 	self->out_fd = self->err_fd = -1;
+
 	return result;
 }
 
@@ -384,25 +419,42 @@ static int run_remove_first(void *context)
 	return result == 0 && outcome.given_up ? -ETIMEDOUT : result;
 }
 
-void run_remove_container(struct supervisor *self)
+/* False: it has not begun, or was not done, in time, and was killed. */
+static bool run_remove_within(struct supervisor *self, uint64_t limit_ns)
 {
 	struct command_outcome outcome = {.pid = -1};
+
 	image_prepare_removal(&self->cgroup, &self->image);
-	if (run_start_removal(self, &outcome) == 0) {
-		struct watch_source source = output_source(&self->output); /* fd -1: none */
-		struct watch watch = {.agents = &self->agents,
-				      .desk = self->has_desk ? &self->desk : NULL,
-				      .cgroup = &self->cgroup,
-				      .signal_fd = self->signal_fd,
-				      .command = outcome.pid,
-				      .deadline_ns = IMAGE_REMOVE_NS,
-				      .is_idle = image_is_pause,
-				      .is_deaf = true,
-				      .sources = &source,
-				      .source_count = 1};
-		watch_run(&watch);
+	if (run_start_removal(self, &outcome) < 0)
+		return true; /* nor would it the next time */
+
+	struct watch_source source = output_source(&self->output); /* fd -1: none */
+	struct watch watch = {.agents = &self->agents,
+			      .desk = self->has_desk ? &self->desk : NULL,
+			      .cgroup = &self->cgroup,
+			      .signal_fd = self->signal_fd,
+			      .command = outcome.pid,
+			      .deadline_ns = limit_ns,
+			      .is_idle = image_is_pause,
+			      .is_deaf = true,
+			      .sources = &source,
+			      .source_count = 1};
+
+	watch_run(&watch);
+	return !watch.has_hit_deadline && !outcome.given_up;
+}
+
+void run_remove_container(struct supervisor *self)
+{
+	/* On a busy machine podman can hang once, or needs long. */
+	static const uint64_t limits_ns[] = {IMAGE_REMOVE_NS, 4 * IMAGE_REMOVE_NS,
+					     12 * IMAGE_REMOVE_NS};
+	bool is_done = false;
+	for (size_t i = 0; !is_done && i < array_length(limits_ns); i++) {
+		is_done = run_remove_within(self, limits_ns[i]);
+		output_done(&self->output, LAUNCH_FD_DIRECTORY);
 	}
-	output_done(&self->output, LAUNCH_FD_DIRECTORY);
+
 	crash_point("supervisor.container_removed");
 }
 
@@ -412,6 +464,7 @@ static void run_kill_rest(struct supervisor *self)
 {
 	if (!self->has_image)
 		return;
+
 	struct watch watch = {.agents = &self->agents,
 			      .desk = self->has_desk ? &self->desk : NULL,
 			      .cgroup = &self->cgroup,
@@ -454,16 +507,20 @@ static int run_join_late(struct supervisor *self)
 {
 	const struct itimerspec after = {.it_value.tv_nsec = RUN_LATE_NS};
 	struct cgroup supervisors _cleanup_cgroup_ = CGROUP_NONE;
+
 	if ((!self->limit.late[0] || !run_joins_limits(self)) &&
 	    prepare_supervisors(&self->launch, &supervisors, NULL) < 0)
 		return -1;
+
 	_cleanup_close_ int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	const struct watch_source source = {
 	    .fd = fd, .events = POLLIN, .ready = run_late, .context = self};
+
 	if (fd < 0 || timerfd_settime(fd, 0, &after, NULL) < 0 || run_listen(self, &source) < 0) {
 		run_late(self, 0);
 		return -1;
 	}
+
 	return take_fd(&fd);
 }
 
@@ -474,26 +531,32 @@ void run_command(struct supervisor *self)
 	    self->sandbox.is_refused || run_lacks_limit(self) || run_lacks_terminal(self);
 	if (self->sandbox.is_refused)
 		run_refuse(self);
+
 	pid_t pid = is_refused ? -1 : run_start(self);
 	/* Of groups that a container's runtime made and has removed. */
 	_cleanup_close_ int oom_fd =
 	    pid > 0 && self->limit.memory_v1[0] ? cgoom_watch(self->limit.memory_v1, NULL) : -1;
 	_cleanup_close_ int late_fd = pid > 0 ? run_join_late(self) : -1;
+
 	(void)late_fd; /* the watch has it; closed here */
 	(void)close(take_fd(&self->out_fd));
 	(void)close(take_fd(&self->err_fd));
+
 	if (pid < 0) {
 		self->workers = workers_free(self->workers);
 		run_kill_rest(self);
 		nodes_memories_close(&self->memories);
+
 		if (self->has_image && self->image.is_elsewhere)
 			run_remove_container(self);
 		output_done(&self->output, LAUNCH_FD_DIRECTORY);
 		return;
 	}
+
 	self->result.started_unix_ns = clock_unix_ns();
 	agents_say(&self->agents, CONTROL_STARTED, pid, (uint64_t)self->result.started_unix_ns,
 		   NULL);
+
 	struct watch watch = {.agents = &self->agents,
 			      .desk = self->has_desk ? &self->desk : NULL,
 			      .cgroup = &self->cgroup,
@@ -510,12 +573,14 @@ void run_command(struct supervisor *self)
 			      .aside = self->output.copy,
 			      .sources = self->sources,
 			      .source_count = self->source_count};
+
 	/* A job can have megabytes of environment, and runs for weeks; workers are started with it
 	 * as long as they are asked for. */
 	if (self->workers)
 		workers_watch(self->workers, &watch);
 	else
 		spec_done(&self->launch.spec);
+
 	(void)malloc_trim(0);
 	watch_run(&watch);
 	output_done(&self->output, LAUNCH_FD_DIRECTORY);
@@ -524,9 +589,11 @@ void run_command(struct supervisor *self)
 	crash_point("supervisor.all_gone");
 	run_read_status(self, &watch);
 	self->result.lost = output_lost(&self->output, watch.aside_failed);
+
 	if (cgoom_has_run_out(oom_fd))
 		self->result.was_oom_killed = true;
 	self->workers = workers_free(self->workers);
+
 	/* Among those that the kernel has killed may have been what looks after the container. */
 	if (self->has_image && (image_is_left(&watch) || self->result.was_oom_killed))
 		run_remove_container(self);

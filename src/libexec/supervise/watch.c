@@ -24,12 +24,14 @@ enum {
 	WATCH_TIMEOUT_MAX_MS = 3600000,
 	WATCH_EVENTS_MAX = 256,
 	WATCH_GROUP_ROUNDS = 2,
+	WATCH_EXIT_TERM = 128 + SIGTERM, /* of a shell whose command it has ended */
 	WATCH_OWN = 3, /* descriptors that are polled beside those of agents and sources */
 };
 
 static const struct clock watch_clock; /* the real one */
 
 #define WATCH_TELL_NS  UINT64_C(1000000000) /* for what ends by itself soon after the command */
+#define WATCH_TERM_NS  UINT64_C(2000000000) /* between the command's SIGTERM and ours */
 #define WATCH_STUCK_NS UINT64_C(2000000000) /* what lives so long after SIGKILL is stuck */
 
 static uint64_t watch_after_ns(uint64_t delay_ns)
@@ -45,10 +47,13 @@ static size_t watch_count(const struct watch *self)
 	size_t count = 0, ours = self->init_lives;
 	if (self->cgroup->fd >= 0 && cgroup_count(self->cgroup, &count, NULL) == 0 && count > 0)
 		return count - ours;
+
 	struct tree_process *list = NULL;
+
 	count = 0;
 	(void)tree_list(getpid(), 0, &list, &count, NULL); /* then 0: only a figure to show */
 	free(list);
+
 	return count > ours ? count - ours : 0;
 }
 
@@ -56,6 +61,7 @@ static size_t watch_count(const struct watch *self)
 static void watch_stop(struct watch *self, int signal_number, uint64_t grace_ns)
 {
 	size_t count;
+
 	self->was_told = self->was_told || self->command_lives;
 	if (grace_ns > 0 && self->passes_signals && self->command_lives) {
 		(void)kill(-self->command, signal_number); /* not reaped: the number is its own */
@@ -66,6 +72,7 @@ static void watch_stop(struct watch *self, int signal_number, uint64_t grace_ns)
 		if (signal_number != SIGSTOP && signal_number != SIGTSTP)
 			(void)tree_signal_groups(getpid(), SIGCONT, &count, NULL);
 	}
+
 	uint64_t at_ns = watch_after_ns(grace_ns);
 	if (at_ns < self->kill_at_ns)
 		self->kill_at_ns = at_ns;
@@ -86,9 +93,11 @@ static bool watch_asks(struct watch *self)
 {
 	if (self->has_asked || !self->before_kill)
 		return false;
+
 	self->has_asked = true;
 	if (self->before_kill(self->context) < 0)
 		return false;
+
 	self->was_ended_by_asking = self->command_lives;
 	self->kill_at_ns = watch_after_ns(WATCH_ASK_NS);
 	return true;
@@ -97,8 +106,10 @@ static bool watch_asks(struct watch *self)
 static void watch_kill_round(struct watch *self)
 {
 	size_t count = 0;
+
 	if (self->command_lives)
 		(void)kill(-self->command, SIGKILL); /* most of it, and needs no look at /proc */
+
 	bool has_killed = self->cgroup->fd >= 0 && cgroup_kill(self->cgroup, NULL) == 0;
 	/* What left the cgroup, or was never in it; and what changes its process group all the
 	 * time. When /proc cannot be read the next round tries again. */
@@ -107,6 +118,7 @@ static void watch_kill_round(struct watch *self)
 	if (self->kill_rounds > WATCH_GROUP_ROUNDS)
 		(void)tree_kill(getpid(), 0, self->kill_rounds, &count, NULL);
 	self->kill_rounds++;
+
 	if (!self->is_stuck &&
 	    clock_now_ns(&watch_clock) - self->killing_since_ns >= WATCH_STUCK_NS) {
 		self->is_stuck = true;
@@ -119,6 +131,7 @@ static void watch_kill_round(struct watch *self)
 static void watch_command_ended(struct watch *self, int status)
 {
 	self->command_lives = false;
+	self->ended_at_ns = clock_now_ns(&watch_clock);
 	self->status = status;
 	if (self->init)
 		init_release(self->init);
@@ -126,6 +139,7 @@ static void watch_command_ended(struct watch *self, int status)
 	crash_point("supervisor.command_ended");
 	agents_say(self->agents, CONTROL_ENDED, status, 0, NULL);
 	self->tell_at_ns = watch_after_ns(self->tells_late ? WATCH_TELL_NS : 0);
+
 	uint64_t at_ns = watch_after_ns(self->grace_ns);
 	if (at_ns < self->kill_at_ns)
 		self->kill_at_ns = at_ns;
@@ -142,9 +156,11 @@ static void watch_aside_ended(struct watch *self, int status)
 static bool watch_reap(struct watch *self)
 {
 	pid_t pid;
+
 	do {
 		int status;
 		pid = waitpid(-1, &status, WNOHANG | __WALL);
+
 		/* Once it was reaped its number may be another's, of what it left. */
 		if (pid > 0 && pid == self->command && self->command_lives)
 			watch_command_ended(self, status);
@@ -156,8 +172,10 @@ static bool watch_reap(struct watch *self)
 			self->reaped(self->reaped_context, pid, status);
 	} while (pid > 0 || (pid < 0 && errno == EINTR));
 	bool is_left = pid == 0;
+
 	if (!is_left && self->cgroup->fd >= 0)
 		is_left = cgroup_is_populated(self->cgroup, NULL) == 1;
+
 	return is_left;
 }
 
@@ -180,10 +198,13 @@ static void watch_kill_idle(struct watch *self)
 	size_t count = 0;
 	bool is_idle = self->is_idle && !self->command_lives && !self->is_killing &&
 		       tree_list(getpid(), 0, &list, &count, NULL) == 0;
+
 	for (size_t i = 0; is_idle && i < count; i++)
 		is_idle = self->is_idle(list[i].pid);
+
 	for (size_t i = 0; is_idle && i < count; i++)
 		tree_signal_process(&list[i], SIGKILL);
+
 	free(list);
 }
 
@@ -205,11 +226,13 @@ static void watch_hear(const struct control_message *message, void *context)
 		(void)kill(-self->command,
 			   (int)message->value); /* not reaped: the number is its own */
 	}
+
 	if (message->kind == CONTROL_IDLE && self->command_lives &&
 	    self->kill_at_ns == WATCH_NEVER) {
 		self->has_idled = true;
 		watch_stop(self, SIGTERM, self->grace_ns);
 	}
+
 	if (message->kind == CONTROL_CANCEL) {
 		int number = watch_is_signal(message->value) ? (int)message->value : SIGTERM;
 		watch_stop(self, number,
@@ -220,9 +243,29 @@ static void watch_hear(const struct control_message *message, void *context)
 static void watch_hear_signal(struct watch *self)
 {
 	struct signalfd_siginfo info;
-	while (read(self->signal_fd, &info, sizeof(info)) == sizeof(info))
-		if (info.ssi_signo == SIGTERM && !self->is_deaf)
-			watch_stop(self, SIGTERM, self->grace_ns);
+
+	while (read(self->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo != SIGTERM || self->is_deaf)
+			continue;
+
+		/* Whoever ends all of the job tells the command and us in any order. */
+		if (self->command_lives ||
+		    clock_now_ns(&watch_clock) - self->ended_at_ns < WATCH_TERM_NS)
+			self->was_terminated = true;
+
+		watch_stop(self, SIGTERM, self->grace_ns);
+	}
+}
+
+/* A command that ended as after a SIGTERM which we have not sent: ours may be on its way. */
+static bool watch_expects_term(const struct watch *self)
+{
+	int status = self->status;
+	if (self->is_deaf || self->was_told || self->was_terminated || self->ended_at_ns == 0)
+		return false;
+
+	return WIFSIGNALED(status) ? WTERMSIG(status) == SIGTERM
+				   : WEXITSTATUS(status) == WATCH_EXIT_TERM;
 }
 
 /* --- waiting ---------------------------------------------------------------------------------- */
@@ -240,15 +283,18 @@ static int watch_timeout_ms(const struct watch *self)
 {
 	if (self->is_killing)
 		return self->is_stuck ? WATCH_KILL_SLOW_MS : WATCH_KILL_EACH_MS;
+
 	uint64_t at_ns =
 	    self->deadline_at_ns < self->kill_at_ns ? self->deadline_at_ns : self->kill_at_ns;
 	if (self->tell_at_ns < at_ns)
 		at_ns = self->tell_at_ns;
+
 	int timeout_ms = watch_until_ms(at_ns);
 	/* Of what is in the cgroup and not our child only the kernel's event tells. */
 	if (!self->command_lives && self->cgroup->fd >= 0 &&
 	    (timeout_ms < 0 || timeout_ms > WATCH_LOOK_MS))
 		timeout_ms = WATCH_LOOK_MS;
+
 	return timeout_ms;
 }
 
@@ -271,14 +317,17 @@ static void watch_poll(struct watch *self)
 {
 	struct pollfd wait[AGENTS_POLL_MAX + WATCH_OWN + WATCH_SOURCES_MAX];
 	agents_poll(self->agents, wait);
+
 	struct pollfd *own = &wait[AGENTS_POLL_MAX], *sources = own + WATCH_OWN;
 	for (size_t i = 0; i < watch_source_count(self); i++)
 		sources[i] =
 		    (struct pollfd){.fd = self->sources[i].fd, .events = self->sources[i].events};
+
 	own[0] = (struct pollfd){.fd = self->signal_fd, .events = POLLIN};
 	own[1] = (struct pollfd){.fd = self->desk ? desk_fd(self->desk) : -1, .events = POLLIN};
 	own[2] =
 	    (struct pollfd){.fd = self->command_lives ? -1 : self->events_fd, .events = POLLPRI};
+
 	nfds_t count = AGENTS_POLL_MAX + WATCH_OWN + watch_source_count(self);
 	if (poll(wait, count, watch_timeout_ms(self)) <= 0)
 		return;
@@ -286,12 +335,40 @@ static void watch_poll(struct watch *self)
 		watch_hear_signal(self);
 	if (own[1].revents)
 		desk_serve(self->desk);
+
 	if (own[2].revents) {
 		char text[WATCH_EVENTS_MAX]; /* read, or it says the same for ever */
 		(void)!pread(self->events_fd, text, sizeof(text), 0);
 	}
+
 	watch_serve_sources(self, sources);
 	agents_serve(self->agents, wait, self->is_deaf ? watch_ignore : watch_hear, self);
+}
+
+/* When nothing of the job is left: SIGTERM that has come by now, or comes right away. */
+static void watch_last_signal(struct watch *self)
+{
+	uint64_t until_ns = self->ended_at_ns + WATCH_TERM_NS;
+
+	watch_hear_signal(self);
+
+	while (watch_expects_term(self) && clock_now_ns(&watch_clock) < until_ns) {
+		struct pollfd wait[AGENTS_POLL_MAX + 2];
+		struct pollfd *own = &wait[AGENTS_POLL_MAX];
+
+		agents_poll(self->agents, wait);
+		own[0] = (struct pollfd){.fd = self->signal_fd, .events = POLLIN};
+		own[1] =
+		    (struct pollfd){.fd = self->desk ? desk_fd(self->desk) : -1, .events = POLLIN};
+
+		if (poll(wait, array_length(wait), watch_until_ms(until_ns)) <= 0)
+			continue;
+
+		watch_hear_signal(self);
+		if (own[1].revents)
+			desk_serve(self->desk);
+		agents_serve(self->agents, wait, watch_ignore, self);
+	}
 }
 
 void watch_run(struct watch *self)
@@ -303,24 +380,29 @@ void watch_run(struct watch *self)
 	self->tell_at_ns = WATCH_NEVER;
 	self->kill_at_ns = self->command_lives ? WATCH_NEVER : clock_now_ns(&watch_clock);
 	self->deadline_at_ns = self->deadline_ns ? watch_after_ns(self->deadline_ns) : WATCH_NEVER;
+
 	_cleanup_close_ int events_fd =
 	    self->cgroup->fd >= 0 ? cgroup_watch(self->cgroup, NULL) : -1;
 	self->events_fd = events_fd < 0 ? -1 : events_fd;
 	while (watch_reap(self)) {
 		watch_kill_idle(self);
 		watch_tell_left(self);
+
 		uint64_t now_ns = clock_now_ns(&watch_clock);
 		if (now_ns >= self->deadline_at_ns) {
 			self->has_hit_deadline = self->kill_at_ns == WATCH_NEVER;
 			self->deadline_at_ns = WATCH_NEVER;
 			watch_stop(self, SIGTERM, self->grace_ns);
 		}
+
 		if (now_ns >= self->kill_at_ns && !self->is_killing && !watch_asks(self))
 			watch_begin_killing(self);
 		if (self->is_killing)
 			watch_kill_round(self);
 		watch_poll(self);
 	}
+
+	watch_last_signal(self);
 	agents_unsay(self->agents, CONTROL_LEFTOVERS);
 	agents_unsay(self->agents, CONTROL_STUCK);
 }
@@ -337,6 +419,7 @@ void watch_idle(struct agents *agents, struct desk *desk, int timeout_ms)
 	wait[AGENTS_POLL_MAX] = (struct pollfd){.fd = desk ? desk_fd(desk) : -1, .events = POLLIN};
 	if (poll(wait, array_length(wait), timeout_ms) <= 0)
 		return;
+
 	if (wait[AGENTS_POLL_MAX].revents)
 		desk_serve(desk);
 	agents_serve(agents, wait, watch_ignore, NULL);

@@ -72,6 +72,7 @@ struct watch {
 	int status; /* of the command, as of waitpid(2) */
 	bool has_hit_deadline, has_idled;
 	bool was_told;		  /* the command lived, and was sent a signal */
+	bool was_terminated;	  /* SIGTERM came while the command lived, or just after its end */
 	bool was_ended_by_asking; /* before_kill() was called while the command ran */
 	uint32_t killed_leftovers;
 	bool aside_failed; /* that child, by itself */
@@ -79,7 +80,7 @@ struct watch {
 	/* Its own. */
 	bool command_lives, init_lives;
 	bool is_killing, is_stuck, has_asked;
-	uint64_t deadline_at_ns, kill_at_ns, tell_at_ns, killing_since_ns;
+	uint64_t deadline_at_ns, kill_at_ns, tell_at_ns, killing_since_ns, ended_at_ns;
 	unsigned kill_rounds;
 	int events_fd;
 };

@@ -20,6 +20,7 @@
 #include "base/crash.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "doors/queue/jobenv.h"
 #include "doors/queue/jobmemory.h"
 #include "doors/queue/tree.h"
@@ -95,6 +96,7 @@ static void workers_set_timer(const struct workers *self)
 		if (kill_ns > 0 && (at_ns == 0 || kill_ns < at_ns))
 			at_ns = kill_ns;
 	}
+
 	struct itimerspec when = {.it_value = {.tv_sec = (time_t)(at_ns / CLOCK_NS_PER_S),
 					       .tv_nsec = (long)(at_ns % CLOCK_NS_PER_S)}};
 	(void)timerfd_settime(self->timer_fd, TFD_TIMER_ABSTIME, &when, NULL); /* it is ours */
@@ -104,7 +106,9 @@ static void workers_on_timer(void *context, short revents)
 {
 	struct workers *self = context;
 	uint64_t count, now_ns = clock_now_ns(&workers_clock);
+
 	(void)!read(self->timer_fd, &count, sizeof(count)); /* else it says the same for ever */
+
 	for (size_t i = 0; i < RSHSERVER_CALLS_MAX; i++) {
 		struct workers_call *call = &self->calls[i];
 		if (call->pid > 0 && call->kill_at_ns > 0 && now_ns >= call->kill_at_ns) {
@@ -112,11 +116,13 @@ static void workers_on_timer(void *context, short revents)
 			(void)kill(-call->pid, SIGKILL); /* not reaped: the number is its own */
 		}
 	}
+
 	if (self->has_failed && !self->has_ended && now_ns >= self->end_at_ns) {
 		self->has_ended = true;
 		uint64_t grace_ns = self->options.launch->spec.grace_ns;
 		watch_end(self->watch, grace_ns < WORKERS_KILL_NS ? grace_ns : WORKERS_KILL_NS);
 	}
+
 	workers_set_timer(self);
 }
 
@@ -142,12 +148,14 @@ bool workers_result(const struct workers *self, const struct watch *watch,
 	bool is_good = WIFEXITED(watch->status) && WEXITSTATUS(watch->status) == 0;
 	if (!self->has_failed || (is_good && !self->has_ended))
 		return false;
+
 	out->end = JOBDIR_WORKER;
 	/* What the launcher says itself of it, unless it was ended. */
 	bool is_own = !self->has_ended && WIFEXITED(watch->status);
 	out->exit_code = is_own ? WEXITSTATUS(watch->status) : self->exit_code;
 	out->value = out->exit_code;
 	(void)snprintf(out->text, sizeof(out->text), "%s", self->why); /* fits */
+
 	return true;
 }
 
@@ -166,6 +174,7 @@ static struct nodes_wish workers_nodes(const struct workers *self, const struct 
 	const struct launch *launch = self->options.launch;
 	if (!launch->own_nodes[0])
 		return (struct nodes_wish){.root = NULL};
+
 	return (struct nodes_wish){
 	    .root = launch->own_nodes,
 	    .memory_fd = self->options.memories ? nodes_memories_add(self->options.memories) : -1,
@@ -205,6 +214,7 @@ static int workers_start(struct workers *self, size_t index, char *const *argv, 
 	const struct landlock_plan landlock = {.denied = worker->denied,
 					       .count = worker->denied_count,
 					       .device_root = launch->device_root};
+
 	if (sandbox) { /* a worker is kept to the job's devices as the launcher is */
 		if (sandbox->has_rules && !command.cgroup && self->options.cgroup->fd >= 0)
 			command.cgroup = self->options.cgroup;
@@ -214,13 +224,16 @@ static int workers_start(struct workers *self, size_t index, char *const *argv, 
 		command.landlock = sandbox->has_landlock ? &landlock : NULL;
 		command.no_new_privs = sandbox->has_no_new_privs;
 	}
+
 	int result = command_start(&command, &outcome, err);
+
 	(void)jobenv_free(environment);
 	crash_point("supervisor.worker_started");
 	if (result == 0 && outcome.given_up)
 		result = err_set(err, -ETIMEDOUT, "'%s' was not executed in time", argv[0]);
 	if (result == 0)
 		*out = (struct workers_call){.worker = index, .pid = outcome.pid};
+
 	return result;
 }
 
@@ -254,6 +267,7 @@ static void workers_run(struct workers *self, size_t call, const struct packet *
 		workers_refuse(self, call, packet->host, err.text);
 		return;
 	}
+
 	mpienv_host(&self->mpi, (uint32_t)index, name);
 	const struct worker *worker = &self->list[index];
 	struct workers_call *entry = workers_free_call(self);
@@ -265,10 +279,12 @@ static void workers_run(struct workers *self, size_t call, const struct packet *
 		if (result < 0)
 			(void)jobenv_free(environment);
 	}
+
 	if (result == 0) {
 		char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char *)packet->text, NULL};
 		result = workers_start(self, (size_t)index, argv, fds, environment, entry, &err);
 	}
+
 	if (result < 0)
 		workers_refuse(self, call, name, err.text);
 	else
@@ -278,18 +294,22 @@ static void workers_run(struct workers *self, size_t call, const struct packet *
 static void workers_gone(void *context, size_t call)
 {
 	struct workers *self = context;
+
 	for (size_t i = 0; i < RSHSERVER_CALLS_MAX; i++) {
 		struct workers_call *entry = &self->calls[i];
 		if (entry->pid == 0 || entry->call != call || entry->is_gone)
 			continue;
+
 		entry->is_gone = true;
 		entry->kill_at_ns = clock_now_ns(&workers_clock) + WORKERS_GONE_NS;
 		(void)kill(-entry->pid, SIGTERM); /* not reaped: the number is its own */
+
 		char name[MPIENV_HOST_MAX];
 		mpienv_host(&self->mpi, (uint32_t)entry->worker, name);
 		workers_fail(self, name, WORKERS_SIGNAL_BASE + SIGTERM, WORKERS_NAME_NS,
 			     "the sluice-rsh that waited for it was killed");
 	}
+
 	workers_set_timer(self);
 }
 
@@ -298,9 +318,12 @@ static void workers_rank_ended(struct workers *self, const struct workers_call *
 	self->ranks_left--;
 	if (code == 0 && self->ranks_left > 0)
 		return;
+
 	struct packet answer = {.kind = PACKET_ENDED, .value = (uint32_t)code};
+
 	if (!call->is_gone)
 		rshserver_answer(self->server, call->call, &answer);
+
 	/* Nobody waits for the others any more. */
 	for (size_t i = 0; i < RSHSERVER_CALLS_MAX; i++)
 		self->calls[i].is_gone = true;
@@ -314,14 +337,18 @@ static void workers_reaped(void *context, pid_t pid, int status)
 	for (size_t i = 0; !entry && i < RSHSERVER_CALLS_MAX; i++)
 		if (self->calls[i].pid == pid)
 			entry = &self->calls[i];
+
 	if (!entry)
 		return;
+
 	struct workers_call call = *entry;
+
 	*entry = (struct workers_call){0};
 	int code =
 	    WIFSIGNALED(status) ? WORKERS_SIGNAL_BASE + WTERMSIG(status) : WEXITSTATUS(status);
 	bool is_rank = self->mpi.wants->launcher == WANTS_LAUNCHER_RANKS;
 	char name[MPIENV_HOST_MAX], why[JOBDIR_TEXT_MAX];
+
 	mpienv_host(&self->mpi, (uint32_t)call.worker, name);
 	/* A shell says of what it ran that it was killed by such a code. */
 	int number = code > WORKERS_SIGNAL_BASE && code < WORKERS_SIGNAL_BASE + NSIG
@@ -333,15 +360,19 @@ static void workers_reaped(void *context, pid_t pid, int status)
 	else
 		(void)snprintf(why, sizeof(why), "exited with %d%s", code,
 			       code == 127 ? " (command not found there)" : "");
+
 	/* Other codes are its own business: the launcher hears them. */
 	bool is_failure = number > 0 || code == 126 || code == 127 || (is_rank && code != 0);
 	if (is_failure && !call.is_gone)
 		workers_fail(self, name, code, is_rank ? 0 : WORKERS_NAME_NS, why);
+
 	struct packet answer = {.kind = PACKET_ENDED, .value = (uint32_t)code};
+
 	if (is_rank)
 		workers_rank_ended(self, &call, code);
 	else if (!call.is_gone)
 		rshserver_answer(self->server, call.call, &answer);
+
 	workers_set_timer(self);
 }
 
@@ -364,9 +395,11 @@ static int workers_start_rank(struct workers *self, size_t index, uint16_t port,
 	if (result == 0)
 		result = mpienv_rank(&self->mpi, (uint32_t)index, port, &environment, err);
 	(void)snprintf(prefix, sizeof(prefix), "w%zu.out", index); /* these fit */
+
 	_cleanup_close_ int out_fd =
 	    result < 0 || index == 0 ? -1 : workers_output(self, prefix, err);
 	(void)snprintf(prefix, sizeof(prefix), "w%zu.err", index);
+
 	_cleanup_close_ int err_fd = out_fd < 0 ? -1 : workers_output(self, prefix, err);
 	if (result == 0 && index > 0 && err_fd < 0)
 		result = err->code;
@@ -376,6 +409,7 @@ static int workers_start_rank(struct workers *self, size_t index, uint16_t port,
 		(void)jobenv_free(environment);
 		return result;
 	}
+
 	int own[PACKET_FDS] = {-1, out_fd, err_fd};
 	return workers_start(self, index, launch->spec.argv, index == 0 ? fds : own, environment,
 			     out, err);
@@ -399,17 +433,21 @@ static void workers_run_ranks(struct workers *self, size_t call, const int *fds)
 	int result = self->ranks_left > 0 ? err_set(&err, -EALREADY, "the ranks are started")
 					  : port_find(&port, &err);
 	size_t started = 0;
+
 	workers_link_output(self, "out");
 	workers_link_output(self, "err");
+
 	for (; result == 0 && started < self->count; started++) {
 		struct workers_call *entry = workers_free_call(self);
 		result = entry ? workers_start_rank(self, started, port, fds, entry, &err)
 			       : err_set(&err, -EBUSY, "too many commands run in workers");
 		if (result < 0)
 			break;
+
 		entry->call = call;
 		self->ranks_left++;
 	}
+
 	if (result < 0) {
 		char name[MPIENV_HOST_MAX];
 		mpienv_host(&self->mpi, (uint32_t)started, name);
@@ -428,13 +466,16 @@ static void workers_enter(struct workers *self, size_t call, uint32_t rank, pid_
 	size_t index = rank / slots;
 	struct packet refusal = {.kind = PACKET_REFUSED,
 				 .text = "it has a rank on this machine that no worker has"};
+
 	if (!self->mpi.wants->merge || index >= self->count) {
 		rshserver_answer(self->server, call, &refusal);
 		return;
 	}
+
 	const struct worker *worker = &self->list[index];
 	char **environment = NULL;
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, PACKET_ANSWER_MAX);
 	int result = worker->cgroup.fd >= 0 ? cgroup_move(&worker->cgroup, peer, &err) : 0;
 	if (result == 0 && worker->devices_v1[0])
@@ -442,15 +483,19 @@ static void workers_enter(struct workers *self, size_t call, uint32_t rank, pid_
 	if (result == 0)
 		result = environment_make(self->options.launch, worker->first, worker->count,
 					  &environment, &err);
+
 	if (result == 0)
 		result = mpienv_worker(&self->mpi, (uint32_t)index, &environment, &err);
+
 	for (char **at = environment; result == 0 && *at; at++)
-		if (strncmp(*at, "CUDA_", 5) == 0 || strncmp(*at, "NVIDIA_", 7) == 0 ||
-		    strncmp(*at, "SLUICE_", 7) == 0 || strncmp(*at, "K_MPI_", 6) == 0)
+		if (text_starts_with(*at, "CUDA_") || text_starts_with(*at, "NVIDIA_") ||
+		    text_starts_with(*at, "SLUICE_") || text_starts_with(*at, "K_MPI_"))
 			result = buf_add(&text, *at, strlen(*at) + 1);
+
 	(void)jobenv_free(environment);
 	struct packet answer = {
 	    .kind = PACKET_ENTERED, .text = buf_text(&text), .text_length = text.length};
+
 	if (result < 0)
 		refusal.text = err.text;
 	rshserver_answer(self->server, call, result < 0 ? &refusal : &answer);
@@ -462,6 +507,7 @@ static void workers_asked(void *context, size_t call, const struct packet *packe
 	struct workers *self = context;
 	struct packet refusal = {.kind = PACKET_REFUSED, .text = "the job has ended"};
 	bool is_rank = self->mpi.wants->launcher == WANTS_LAUNCHER_RANKS;
+
 	if (!self->watch || !self->watch->command_lives || self->has_ended)
 		rshserver_answer(self->server, call, &refusal);
 	else if (packet->kind == PACKET_ENTER)
@@ -481,16 +527,20 @@ static void workers_read_belonging(pid_t pid, char out[WORKERS_BELONGING_MAX])
 {
 	char path[64];
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, WORKERS_BELONGING_MAX);
 	out[0] = '\0';
 	(void)snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid); /* fits */
+
 	if (file_read(path, &text, NULL) < 0)
 		return;
+
 	const char *line = buf_text(&text);
-	while (line && strncmp(line, "0::", 3) != 0) {
+	while (line && !text_starts_with(line, "0::")) {
 		line = strchr(line, '\n');
 		line = line ? line + 1 : NULL;
 	}
+
 	if (line)
 		(void)snprintf(out, WORKERS_BELONGING_MAX, "%.*s", (int)strcspn(line + 3, "\n"),
 			       line + 3); /* cut no shorter than the file */
@@ -506,6 +556,7 @@ static bool workers_is_ours(void *context, pid_t pid)
 		return strncmp(belonging, self->belonging, length) == 0 &&
 		       (belonging[length] == '/' || belonging[length] == '\0');
 	}
+
 	/* Without a group: whatever the job starts descends from its supervisor. */
 	struct tree_process process = {.parent = pid};
 	for (int i = 0; i < WORKERS_ANCESTORS_MAX && process.parent > 1; i++) {
@@ -514,6 +565,7 @@ static bool workers_is_ours(void *context, pid_t pid)
 		if (tree_read(process.parent, &process, NULL) < 0)
 			return false;
 	}
+
 	return false;
 }
 
@@ -535,10 +587,12 @@ static int workers_make_group(const struct workers *self, const char *name, size
 	const struct launch *launch = self->options.launch;
 	const struct sandbox *sandbox = self->options.sandbox;
 	bool has_rules = sandbox && sandbox->has_rules && part < launch->part_count;
+
 	worker->cgroup = CGROUP_NONE;
 	workers_set_denied(self, part, worker);
 	if (self->options.cgroup->fd < 0) /* as the job itself has none */
 		return 0;
+
 	int result = cgroup_create(self->options.cgroup->path, name, &worker->cgroup,
 				   has_rules ? err : NULL);
 	if (result == 0 && has_rules)
@@ -546,6 +600,7 @@ static int workers_make_group(const struct workers *self, const char *name, size
 				       worker->devices_v1, err);
 	if (result < 0 && has_rules)
 		return err_wrap(err, "the group '%s'", name);
+
 	return 0; /* else in the job's */
 }
 
@@ -553,37 +608,46 @@ static int workers_make_list(struct workers *self, struct err *err)
 {
 	const struct launch *launch = self->options.launch;
 	const struct wants *wants = self->mpi.wants;
+
 	self->list = calloc(wants->workers, sizeof(*self->list));
 	self->calls = calloc(RSHSERVER_CALLS_MAX, sizeof(*self->calls));
 	if (!self->list || !self->calls)
 		return err_set(err, -ENOMEM, "no memory for the workers");
+
 	size_t grants = launch->grant_count, each = grants > 0 ? wants->worker_gpus : 0;
 	size_t needed = each * wants->workers;
+
 	if (grants < needed && (!wants->oversubscribe || grants < each))
 		return err_set(err, -EINVAL, "%zu GPUs for %" PRIu32 " workers with %zu", grants,
 			       wants->workers, each);
+
 	/* Where there are not enough GPUs, in turns. */
 	size_t groups = each > 0 ? grants / each : 1;
 	int result = 0;
+
 	for (self->count = 0; result == 0 && self->count < wants->workers; self->count++) {
 		struct worker *worker = &self->list[self->count];
 		size_t group = self->count % groups;
 		char name[WORKERS_PREFIX_MAX];
+
 		worker->first = group * each;
 		worker->count = each;
 		(void)snprintf(name, sizeof(name), "w%zu", self->count); /* fits */
 		result = workers_make_group(self, name, group, worker, err);
 	}
+
 	if (result < 0)
 		return result;
 	if (wants->launcher_is_worker)
 		self->launcher.count = each;
 	result = workers_make_group(self, CGROUP_LAUNCHER, wants->launcher_is_worker ? 0 : groups,
 				    &self->launcher, err);
+
 	/* Ranks that are its children keep what was put around it for good: their groups' rules
 	 * say what each may use. */
 	if (wants->merge)
 		workers_set_denied(self, SIZE_MAX, &self->launcher);
+
 	return result;
 }
 
@@ -593,11 +657,13 @@ static int workers_write_file(const struct workers *self, int fd, enum mpienv_fi
 	const struct spec *spec = &self->options.launch->spec;
 	const char *name = mpienv_file_name(file);
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, MPIENV_FILE_MAX);
 	int result = mpienv_file_text(&self->mpi, file, &text);
 	if (result < 0)
 		return err_set(err, result, "making the text of '%s': %s", name,
 			       err_describe(result));
+
 	mode_t mode = file == MPIENV_DISCOVER ? 0700 : 0600;
 	_cleanup_close_ int file_fd =
 	    openat(fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
@@ -605,6 +671,7 @@ static int workers_write_file(const struct workers *self, int fd, enum mpienv_fi
 	    fchown(file_fd, spec->uid, spec->gid) < 0)
 		return err_set(err, -errno, "writing '%s' of the job: %s", name,
 			       err_describe(errno));
+
 	return 0;
 }
 
@@ -616,12 +683,15 @@ static int workers_make_directory(struct workers *self, struct err *err)
 					      launch->instance, self->directory, err);
 	if (fd < 0)
 		return fd;
+
 	int result = 0;
 	for (int file = 0; result == 0 && file < MPIENV_FILE_COUNT; file++)
 		result = workers_write_file(self, fd, (enum mpienv_file)file, err);
+
 	if (result == 0)
 		result =
 		    jobmemory_make_places(fd, self->count, launch->spec.uid, launch->spec.gid, err);
+
 	return result < 0 ? err_wrap(err, "'%s'", self->directory) : 0;
 }
 
@@ -635,6 +705,7 @@ static int workers_open(struct workers *self, struct err *err)
 		return err_set(err, -ENOPKG,
 			       "the program sluice-rsh, which jobs with workers need, is not "
 			       "found: is sluice installed completely?");
+
 	int result = workers_make_list(self, err);
 	if (result == 0)
 		result = workers_make_directory(self, err);
@@ -643,11 +714,13 @@ static int workers_open(struct workers *self, struct err *err)
 					launch->spec.gid, self->memory, err);
 	if (result < 0)
 		return result;
+
 	crash_point("supervisor.workers_made");
 	(void)snprintf(self->socket, sizeof(self->socket), "sluice/rsh/%s", launch->instance);
 	self->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (self->timer_fd < 0)
 		return err_set(err, -errno, "making a timer: %s", err_describe(errno));
+
 	const struct rshserver_options options = {.name = self->socket,
 						  .uid = launch->spec.uid,
 						  .is_ours = workers_is_ours,
@@ -662,6 +735,7 @@ int workers_new(const struct workers_options *options, struct workers **out, str
 	struct workers *self = calloc(1, sizeof(*self));
 	if (!self)
 		return err_set(err, -ENOMEM, "no memory for the workers");
+
 	self->options = *options;
 	self->timer_fd = -1;
 	self->launcher.cgroup = CGROUP_NONE;
@@ -673,11 +747,13 @@ int workers_new(const struct workers_options *options, struct workers **out, str
 				    .memory = self->memory};
 	self->ranks_argv[0] = (char *)options->launch->rsh;
 	self->ranks_argv[1] = (char *)"--ranks";
+
 	int result = workers_open(self, err);
 	if (result < 0) {
 		workers_free(self);
 		return result;
 	}
+
 	*out = self;
 	return 0;
 }
@@ -686,6 +762,7 @@ struct workers *workers_free(struct workers *self)
 {
 	if (!self)
 		return NULL;
+
 	self->server = rshserver_free(self->server);
 	if (self->memory[0])
 		jobmemory_remove(self->options.launch->instance);
@@ -693,14 +770,18 @@ struct workers *workers_free(struct workers *self)
 		(void)workdir_discard(self->options.job_fd, self->options.launch->id,
 				      self->options.launch->attempt, self->options.launch->instance,
 				      NULL);
+
 	if (self->timer_fd >= 0)
 		(void)close(self->timer_fd);
+
 	for (size_t i = 0; i < self->count; i++)
 		cgroup_close(&self->list[i].cgroup);
+
 	cgroup_close(&self->launcher.cgroup);
 	free(self->list);
 	free(self->calls);
 	free(self);
+
 	return NULL;
 }
 
@@ -738,6 +819,7 @@ int workers_environment(const struct workers *self, char ***out, struct err *err
 		(void)jobenv_free(environment);
 	else
 		*out = environment;
+
 	return result;
 }
 
@@ -761,6 +843,7 @@ void workers_watch(struct workers *self, struct watch *watch)
 	self->watch = watch;
 	watch->reaped = workers_reaped;
 	watch->reaped_context = self;
+
 	/* The launcher is in a group below the job's, as /proc shows it here. */
 	workers_read_belonging(watch->command, self->belonging);
 	char *slash = strrchr(self->belonging, '/');

@@ -172,7 +172,7 @@ static void test_events(void **state)
 	assert_string_equal(fake.last,
 			    "Normal ConfigurationApplied: the configuration is built in");
 	cluster_no_injection(cluster, "enable CDI");
-	assert_string_equal(fake.last, "Warning NoInjection: containers get no GPU: enable CDI");
+	assert_string_equal(fake.last, "Warning NoInjection: containers get no driver: enable CDI");
 	cluster_verdict(cluster, "GPU-1", 3, HEALTH_HEALTHY, HEALTH_UNHEALTHY, "XID 79");
 	assert_string_equal(fake.last, "Warning GPUUnhealthy: GPU 3 (GPU-1) is unhealthy and gets "
 				       "no new containers: XID 79");

@@ -385,12 +385,12 @@ static void test_what_came_of_it(void **state)
 static void test_what_is_missing(void **state)
 {
 	(void)state;
-	begin();
 	scene.report.is_resolved = true;
 	scene.report.missing = calloc(1, sizeof(*scene.report.missing));
 	scene.report.missing_count = 1;
 	assert_non_null(scene.report.missing);
 	memcpy(scene.report.missing[0], "GPU-1", 6);
+	begin();
 	assert_int_equal(settle(), 1);
 	assert_int_equal(scene.changes, 1);
 	assert_true(found().is_known);

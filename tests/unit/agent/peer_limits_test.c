@@ -6,13 +6,14 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "unit/unit.h"
 
-enum { STRANGER = 61009 };
+enum { STRANGER = 61009, SIGNALS_EVERY_US = 200, READS = 10000 };
 
 /* As fs/proc/base.c of Linux 6.1 writes it. */
 static const char said[] =
@@ -127,6 +128,37 @@ static void test_a_process_and_its_end(void **state)
 	(void)close(its_pidfd);
 }
 
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+/* A job that ends tells the service by SIGCHLD, at any moment of another one's submission. */
+static void test_signals_meanwhile(void **state)
+{
+	(void)state;
+	struct itimerval often = {{0, SIGNALS_EVERY_US}, {0, SIGNALS_EVERY_US}},
+			 never = {{0, 0}, {0, 0}};
+	struct sigaction handler = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+	pid_t pid = child_with(77, getuid());
+	int pidfd = pidfd_of(pid);
+
+	const struct peer_process peer = {.pid = pid, .uid = getuid(), .pidfd = pidfd};
+	struct spec_limit limits[SPEC_LIMITS_MAX];
+	int refused = 0;
+
+	assert_int_equal(sigaction(SIGALRM, &handler, &before), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+	for (int i = 0; i < READS; i++)
+		refused += peer_limits_read(&peer, limits, NULL) < 0;
+	assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+	assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+	assert_int_equal(refused, 0);
+
+	end(pid);
+	(void)close(pidfd);
+}
+
 static void test_a_process_that_cannot_be_seen(void **state)
 {
 	(void)state;
@@ -172,6 +204,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_what_proc_says),
 	    cmocka_unit_test(test_a_process_and_its_end),
+	    cmocka_unit_test(test_signals_meanwhile),
 	    cmocka_unit_test(test_a_process_that_cannot_be_seen),
 	    cmocka_unit_test(test_another_users_process),
 	    cmocka_unit_test(test_what_is_wanted_lowers),

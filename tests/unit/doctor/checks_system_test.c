@@ -50,6 +50,11 @@ static void selinux(void **state)
 	ward_directory("/var/lib/kubelet");
 	assert_non_null(strstr(ward_expect("selinux.mode", DOCTOR_WARN)->do_, "container-selinux"));
 	ward_remove("/var/lib/kubelet");
+	/* The reference policy has no boolean for devices: this one tells that it confines
+	 * containers. */
+	ward_file("/sys/fs/selinux/booleans/container_manage_cgroup", "0 0");
+	assert_string_equal(ward_expect("selinux.mode", DOCTOR_WARN)->do_,
+			    "semodule -i /usr/share/sluice/selinux/sluice-gpu.cil");
 	ward_file(BOOLEAN, "0 0");
 	assert_non_null(strstr(ward_expect("selinux.mode", DOCTOR_WARN)->do_,
 			       "setsebool -P container_use_devices 1"));

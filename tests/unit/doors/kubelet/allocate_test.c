@@ -308,6 +308,34 @@ static void test_cdi_beside_the_variable(void **state)
 	assert_null(rig_free(rig));
 }
 
+/* Neither CDI nor a runtime of NVIDIA's: the kubelet passes the nodes, by whichever strategy. */
+static void test_nodes_where_nobody_injects(void **state)
+{
+	(void)state;
+	struct rig *rig = rig_new(1);
+	rig->surroundings.also_nodes = true;
+	rig->surroundings.control = RESOURCE_NVIDIACTL;
+	struct kubelet_resource *resource = rig_resource(rig, "", GPU_NAME);
+	expect_of(resource, "GPU-a", 0,
+		  "NVIDIA_VISIBLE_DEVICES=GPU-a\n"
+		  "node /dev/nvidiactl /dev/nvidiactl rw\n"
+		  "node /dev/nvidia100 /dev/nvidia100 rw\n");
+	expect_of(resource, "", 0, "NVIDIA_VISIBLE_DEVICES=\n"); /* and no node */
+	assert_null(resource_free(resource));
+
+	resource = rig_resource(rig, "flags: {plugin: {deviceListStrategy: cdi-cri}}", GPU_NAME);
+	expect_of(resource, "GPU-a", 0,
+		  "node /dev/nvidiactl /dev/nvidiactl rw\n"
+		  "node /dev/nvidia100 /dev/nvidia100 rw\n"
+		  "cdi k8s.device-plugin.nvidia.com/gpu=GPU-a\n");
+	assert_null(resource_free(resource));
+
+	/* As NVIDIA's plugin would reply. */
+	expect(rig, "sluice: {doors: {kubelet: {inject: peer}}}", "GPU-a", 0,
+	       "NVIDIA_VISIBLE_DEVICES=GPU-a\n");
+	assert_null(rig_free(rig));
+}
+
 static void test_refused(void **state)
 {
 	(void)state;
@@ -486,6 +514,7 @@ int main(void)
 	    cmocka_unit_test(test_mig_devices),
 	    cmocka_unit_test(test_imex_and_modes),
 	    cmocka_unit_test(test_cdi_beside_the_variable),
+	    cmocka_unit_test(test_nodes_where_nobody_injects),
 	    cmocka_unit_test(test_refused),
 	    cmocka_unit_test(test_random_ids),
 	    cmocka_unit_test(test_bytes_on_the_wire),

@@ -152,7 +152,8 @@ static void test_settings(void **state)
 	const struct kubelet_settings *settings = &resource->settings;
 	assert_int_equal(settings->list_strategy, CONFIG_LIST_VOLUME_MOUNTS | CONFIG_LIST_CDI_CRI);
 	assert_true(settings->index_ids && settings->pass_device_specs && settings->gds);
-	assert_false(settings->gdrcopy || settings->mofed || settings->also_cdi);
+	assert_false(settings->gdrcopy || settings->mofed || settings->also_cdi ||
+		     settings->also_nodes);
 	assert_int_equal(settings->policy, CONFIG_SPREAD_STRICT);
 	assert_string_equal(settings->dev_root, "/run/dev");
 	assert_string_equal(settings->cdi_vendor, "sluice.sim");
@@ -160,20 +161,21 @@ static void test_settings(void **state)
 	assert_string_equal(settings->imex_host_path, ""); /* not asked for */
 	assert_null(resource_free(resource));
 
-	rig->surroundings.also_cdi = true;
+	rig->surroundings.also_cdi = rig->surroundings.also_nodes = true;
 	resource = rig_resource(rig,
 				"sluice: {cdi: {vendor: example.com}, allocEnv: true, doors: "
 				"{kubelet: {inject: peer}}}",
 				"nvidia.com/gpu");
 	assert_string_equal(resource->settings.cdi_vendor, "example.com");
 	assert_true(resource->settings.alloc_env);
-	assert_false(resource->settings.also_cdi); /* as NVIDIA's plugin would reply */
+	assert_false(resource->settings.also_cdi ||
+		     resource->settings.also_nodes); /* as NVIDIA's plugin would reply */
 	assert_null(resource_free(resource));
 
 	resource =
 	    rig_resource(rig, "flags: {nvidiaDriverRoot: /run/driver}\nimex: {channelIDs: [0]}",
 			 "nvidia.com/gpu");
-	assert_true(resource->settings.also_cdi);
+	assert_true(resource->settings.also_cdi && resource->settings.also_nodes);
 	assert_false(resource->settings.alloc_env);
 	assert_string_equal(resource->settings.dev_root, "/run/driver");
 	assert_string_equal(resource->settings.imex_host_path, "/run/x/channel0");

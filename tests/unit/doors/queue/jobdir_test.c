@@ -220,6 +220,13 @@ static void a_result_is_read_as_written(void **state)
 	assert_int_equal(jobdir_read_result(job, 2, &again, &err), 0);
 	assert_int_equal(again.value, 3);
 	assert_string_equal(again.text, "");
+	assert_false(again.was_terminated);
+	result.was_terminated = true;
+	result.lost = JOBDIR_LOST_CUT;
+	assert_int_equal(jobdir_write_result(job, 3, &result, &err), 0);
+	assert_int_equal(jobdir_read_result(job, 3, &again, &err), 0);
+	assert_true(again.was_terminated);
+	assert_int_equal(again.lost, JOBDIR_LOST_CUT);
 }
 
 static void texts_that_are_cut_are_refused(void **state)

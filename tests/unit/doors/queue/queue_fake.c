@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A supervisor that follows the protocol of the files and nothing else, and fails where its job's
- * environment says: QUEUE_FAKE=no-claim | busy | die | reboot | listens-late. For queue_test.c:
- * what the queue makes of each.
+ * environment says: QUEUE_FAKE=no-claim | busy | die | reboot | shutdown | stop | listens-late. For
+ * queue_test.c: what the queue makes of each.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
 	if (!boot || !fgets(claim.boot_id, sizeof(claim.boot_id), boot))
 		return 66;
 	(void)fclose(boot);
-	if (strcmp(mode, "reboot") == 0)
+	if (strcmp(mode, "reboot") == 0 || strcmp(mode, "shutdown") == 0)
 		claim.boot_id[0] = claim.boot_id[0] == 'a' ? 'b' : 'a';
 	if (jobdir_claim(LAUNCH_FD_DIRECTORY, launch.attempt, &claim, NULL) < 0)
 		return 64;
@@ -130,6 +130,7 @@ int main(int argc, char **argv)
 			(void)raise(SIGKILL);
 		if (strcmp(mode, "listens-late") == 0)
 			listen_late(pid);
+		result.was_terminated = strcmp(mode, "shutdown") == 0 || strcmp(mode, "stop") == 0;
 		int ended = 0;
 		if (waitpid(pid, &ended, 0) != pid)
 			return 66;

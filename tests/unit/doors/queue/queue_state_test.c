@@ -87,6 +87,33 @@ static void a_claim_of_another_boot_is_a_reboot(void **state)
 	assert_int_equal(end.reason, JOB_REASON_NODE_REBOOTED);
 }
 
+static struct answer ended_of(const char *key, const char *mode, const char *command)
+{
+	fixture->mode = mode;
+	struct answer end = ended(submit(key, command, 1));
+	fixture->mode = NULL;
+	return end;
+}
+
+/* systemd ends them all at an orderly reboot, and their supervisors live to tell. */
+static void what_was_ended_from_outside_before_a_reboot_is_lost_with_it(void **state)
+{
+	open_queue();
+	struct answer end = ended_of("k1", "shutdown", "kill -TERM $$");
+	assert_int_equal(end.state, JOB_FAILED);
+	assert_int_equal(end.reason, JOB_REASON_NODE_REBOOTED);
+	assert_int_equal(end.exit_code, -1);
+	end = ended_of("k2", "shutdown", "exit 3");
+	assert_int_equal(end.reason, JOB_REASON_NODE_REBOOTED);
+	/* It says itself that it is done. */
+	end = ended_of("k3", "shutdown", "exit 0");
+	assert_int_equal(end.state, JOB_SUCCEEDED);
+	/* Somebody has stopped the scope, and the machine stays up. */
+	end = ended_of("k4", "stop", "kill -TERM $$");
+	assert_int_equal(end.state, JOB_FAILED);
+	assert_int_equal(end.reason, JOB_REASON_SIGNAL);
+}
+
 static void what_never_claimed_is_tried_again(void **state)
 {
 	open_queue();
@@ -339,6 +366,7 @@ int main(void)
 	    with(what_ended_meanwhile_is_entered),
 	    with(a_lost_supervisor_is_an_unknown_outcome_and_leaves_nothing),
 	    with(a_claim_of_another_boot_is_a_reboot),
+	    with(what_was_ended_from_outside_before_a_reboot_is_lost_with_it),
 	    with(what_never_claimed_is_tried_again),
 	    with(a_supervisor_that_is_not_there_keeps_jobs_waiting),
 	    with(a_token_of_somebody_else_is_waited_for),

@@ -187,6 +187,28 @@ static void each_difference_counts(void **state)
 	assert_false(spec_is_equal(&spec, &other));
 }
 
+/* A timer starts its command anew each time, and systemd tells it which time that is. */
+static void what_only_names_the_call_makes_no_difference(void **state)
+{
+	static const char *const first[] = {"A=1", "INVOCATION_ID=1", "SHLVL=1", "B=2"};
+	static const char *const second[] = {"TRIGGER_TIMER_REALTIME_USEC=5", "A=1", "B=2",
+					     "JOURNAL_STREAM=8:9", "INVOCATION_ID=2"};
+	struct spec spec _cleanup_spec_, other _cleanup_spec_;
+	spec_of(&spec);
+	spec_of(&other);
+	for (size_t i = 0; i < array_length(first); i++)
+		assert_int_equal(spec_add_variable(&spec, first[i], NULL), 0);
+	for (size_t i = 0; i < array_length(second); i++)
+		assert_int_equal(spec_add_variable(&other, second[i], NULL), 0);
+	assert_true(spec_is_equal(&spec, &other));
+	assert_true(spec_is_equal(&other, &spec));
+	assert_int_equal(spec_add_variable(&other, "INVOCATION=1", NULL), 0);
+	assert_false(spec_is_equal(&spec, &other));
+	assert_false(spec_is_equal(&other, &spec));
+	assert_int_equal(spec_add_variable(&spec, "INVOCATION=2", NULL), 0);
+	assert_false(spec_is_equal(&spec, &other));
+}
+
 static void check_says(const struct spec *spec, int code, const char *what)
 {
 	struct err err = {0};
@@ -332,6 +354,7 @@ int main(void)
 	    cmocka_unit_test(without_an_image_the_form_is_what_it_was),
 	    cmocka_unit_test(an_image_is_a_name_and_nothing_else),
 	    cmocka_unit_test(each_difference_counts),
+	    cmocka_unit_test(what_only_names_the_call_makes_no_difference),
 	    cmocka_unit_test(what_cannot_be_meant_is_refused),
 	    cmocka_unit_test(nothing_to_run_is_refused),
 	    cmocka_unit_test(what_is_too_large_is_refused),

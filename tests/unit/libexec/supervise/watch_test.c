@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "doors/queue/token.h"
@@ -224,7 +226,85 @@ static void a_signal_for_the_supervisor_ends_the_job(void **state)
 	rig_run(rig, "sleep 1000");
 	(void)rig_expect(rig, CONTROL_STARTED);
 	assert_int_equal(kill(rig->pid, SIGTERM), 0);
-	assert_int_equal(rig_finish(rig).value, SIGTERM);
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.value, SIGTERM);
+	assert_true(result.was_terminated);
+}
+
+/* As systemd does at a shutdown: to all of the scope, in any order. */
+static void a_signal_for_all_is_known_to_have_come_from_outside(void **state)
+{
+	struct rig *rig = *state;
+	rig_run(rig, "trap 'exit 3' TERM; echo $$ > $1/pid; while :; do sleep 0.01; done");
+	pid_t pid = rig_read_pid(rig, "pid");
+	assert_int_equal(kill(rig->pid, SIGSTOP), 0);
+	assert_int_equal(kill(pid, SIGTERM), 0);
+	rig_wait_gone(pid); /* but for its supervisor, which stands still */
+	assert_int_equal(kill(rig->pid, SIGTERM), 0);
+	assert_int_equal(kill(rig->pid, SIGCONT), 0);
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.end, JOBDIR_EXITED);
+	assert_int_equal(result.value, 3);
+	assert_true(result.was_terminated);
+}
+
+/* Where its supervisor is told only when it has seen the job's end. */
+static void whom_a_signal_has_ended_is_waited_for(void **state)
+{
+	struct rig *rig = *state;
+	rig_run(rig, "echo $$ > $1/pid; exec sleep 1000");
+	pid_t pid = rig_read_pid(rig, "pid");
+	(void)rig_expect(rig, CONTROL_STARTED);
+	assert_int_equal(kill(pid, SIGTERM), 0);
+	(void)rig_expect(rig, CONTROL_ENDED);
+	assert_int_equal(kill(rig->pid, SIGTERM), 0);
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.value, SIGTERM);
+	assert_true(result.was_terminated);
+}
+
+static void what_an_agent_orders_does_not_come_from_outside(void **state)
+{
+	struct rig *rig = *state;
+	rig_run(rig, "exec sleep 1000");
+	(void)rig_expect(rig, CONTROL_STARTED);
+	rig_send(rig->control_fd, CONTROL_CANCEL, SIGTERM, CONTROL_GRACE_OWN);
+	struct jobdir_result result = rig_finish(rig);
+	assert_int_equal(result.value, SIGTERM);
+	assert_false(result.was_terminated);
+}
+
+/* `first`: of the script that is asked to remove the container for the first time. */
+static void removed_again_after(struct rig *rig, const char *first)
+{
+	char script[4096];
+	(void)snprintf(script, sizeof(script),
+		       "#!/bin/sh\ncd %s\n[ $1 = remove ] || { exec 6>&-; exec sleep 1000; }\n"
+		       "test -e asked || { touch asked; %s; exec sleep 1000; }\n"
+		       "exec 6>&-; echo again > removed\n",
+		       rig->tmp, first);
+	(void)snprintf(rig->launch.container, sizeof(rig->launch.container), "%s",
+		       unit_path(rig->tmp, "container"));
+	unit_write(rig->launch.container, script);
+	assert_int_equal(chmod(rig->launch.container, 0755), 0);
+	(void)snprintf(rig->launch.spec.image, sizeof(rig->launch.spec.image), "an-image");
+	rig_run(rig, "true");
+	(void)rig_expect(rig, CONTROL_STARTED);
+	rig_send(rig->control_fd, CONTROL_CANCEL, SIGTERM, UINT64_C(3600000000000));
+	(void)rig_finish(rig);
+	assert_int_equal(access(unit_path(rig->tmp, "asked"), F_OK), 0);
+	assert_int_equal(strncmp(rig_read(rig, "removed"), "again", 5), 0);
+}
+
+/* 6 is COMMAND_FD_WHY, whose end says that it has begun. */
+static void a_container_that_is_not_removed_in_time_is_removed_again(void **state)
+{
+	removed_again_after(*state, "exec 6>&-");
+}
+
+static void a_removal_that_does_not_begin_is_begun_again(void **state)
+{
+	removed_again_after(*state, "true");
 }
 
 static void a_thousand_processes_that_multiply_are_killed(void **state)
@@ -272,6 +352,11 @@ int main(void)
 	    CASE(one_that_was_cancelled_before_never_runs),
 	    CASE(a_signal_reaches_the_commands_group),
 	    CASE(a_signal_for_the_supervisor_ends_the_job),
+	    CASE(a_signal_for_all_is_known_to_have_come_from_outside),
+	    CASE(whom_a_signal_has_ended_is_waited_for),
+	    CASE(what_an_agent_orders_does_not_come_from_outside),
+	    CASE(a_container_that_is_not_removed_in_time_is_removed_again),
+	    CASE(a_removal_that_does_not_begin_is_begun_again),
 	    CASE(a_thousand_processes_that_multiply_are_killed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
