@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/profile.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "sim/error.h"
 #include "sim/mig.h"
 #include "sim/physics.h"
-#include "sim/profile.h"
 #include "sim/profile_parse.h"
 
 #define DEFAULT_DRIVER "580.105.08"
@@ -55,6 +56,7 @@ static int model_required(struct profile_parser *parser, uint32_t index)
 					    "model '%s' lacks the key '%s'",
 					    parser->draft.model_key[index], needed[i].key);
 	}
+
 	return 0;
 }
 
@@ -76,6 +78,7 @@ static void model_defaults(struct sim_model *model)
 	default_u32(&model->video_max_mhz, model->sm_max_mhz * 9 / 10);
 	default_u32(&model->mem_max_c, model->slowdown_c + 5);
 	default_u32(&model->pci_subsystem_id, model->pci_device_id);
+
 	if (!model->vbios[0])
 		(void)snprintf(model->vbios, sizeof(model->vbios), "00.00.00.00.00");
 	if (!model->part_number[0])
@@ -92,8 +95,10 @@ static int model_check(struct profile_parser *parser, uint32_t index)
 		return profile_fail(parser, parser->draft.mig_at[index],
 				    "there is no section [model %s]",
 				    parser->draft.model_key[index]);
+
 	if (model_required(parser, index) < 0)
 		return -1;
+
 	model_defaults(model);
 	if (model->power_min_mw > model->power_max_mw)
 		return profile_fail(parser, at, "power_min_w is above power_max_w");
@@ -101,6 +106,7 @@ static int model_check(struct profile_parser *parser, uint32_t index)
 	    model->power_default_mw > model->power_max_mw)
 		return profile_fail(parser, at,
 				    "power_default_w is not between power_min_w and power_max_w");
+
 	if (model->power_idle_mw >= model->power_load_mw)
 		return profile_fail(parser, at, "power_idle_w is not below power_load_w");
 	if (model->gpu_max_c > model->slowdown_c || model->slowdown_c >= model->shutdown_c)
@@ -109,13 +115,16 @@ static int model_check(struct profile_parser *parser, uint32_t index)
 		return profile_fail(parser, at, "an idle clock is above the maximum");
 	if (model->reserved_bytes >= model->memory_bytes)
 		return profile_fail(parser, at, "reserved_mib is not below memory_mib");
+
 	if (model->mig_profile_count > 0 && !model->has_mig)
 		return profile_fail(parser, parser->draft.mig_at[index],
 				    "model '%s' has no MIG (mig = yes is missing there)",
 				    parser->draft.model_key[index]);
+
 	if (model->has_mig && model->mig_profile_count == 0)
 		return profile_fail(parser, at, "mig = yes needs a section [mig %s]",
 				    parser->draft.model_key[index]);
+
 	return 0;
 }
 
@@ -129,15 +138,18 @@ static int gpu_model(struct profile_parser *parser, uint32_t gpu)
 		parser->machine->gpu[gpu].model = 0;
 		return 0;
 	}
+
 	if (name.length == 0)
 		return profile_fail(parser, draft->bus_at,
 				    "GPU %u has no model: [machine] needs model = NAME", gpu);
+
 	for (uint32_t i = 0; i < parser->machine->model_count; i++) {
 		if (profile_is(name, draft->model_key[i])) {
 			parser->machine->gpu[gpu].model = i;
 			return 0;
 		}
 	}
+
 	return profile_fail(parser, name.at, "there is no section [model %.*s]",
 			    (int)(name.length > 64 ? 64 : name.length), name.at);
 }
@@ -153,6 +165,7 @@ static int gpus_check(struct profile_parser *parser)
 		if (i >= draft->bus_count && at)
 			return profile_fail(parser, at, "there is no GPU %u: bus lists %u", i,
 					    draft->bus_count);
+
 		for (uint32_t k = 0; k < draft->link_count[i]; k++) {
 			if (draft->link_gpu[i][k] >= draft->bus_count)
 				return profile_fail(parser, at,
@@ -161,9 +174,11 @@ static int gpus_check(struct profile_parser *parser)
 						    k, draft->link_gpu[i][k]);
 		}
 	}
+
 	if (draft->numa_count != 0 && draft->numa_count != draft->bus_count)
 		return profile_fail(parser, draft->numa_at, "numa names %u GPUs, bus %u",
 				    draft->numa_count, draft->bus_count);
+
 	for (uint32_t i = 0; i < draft->bus_count; i++) {
 		struct sim_gpu *gpu = &machine->gpu[i];
 
@@ -176,6 +191,7 @@ static int gpus_check(struct profile_parser *parser)
 					    "GPU %u is on NUMA node %d, but numa_nodes is %u", i,
 					    gpu->numa_node, machine->numa_count);
 	}
+
 	return 0;
 }
 
@@ -197,6 +213,7 @@ static int duplicates_check(struct profile_parser *parser)
 						    "GPUs %u and %u have the same bus "
 						    "id %04x:%02x:%02x.0",
 						    k, i, a->pci_domain, a->pci_bus, a->pci_device);
+
 			if (strcmp(a->uuid, b->uuid) == 0)
 				return profile_fail(parser, at,
 						    "GPUs %u and %u have the same UUID "
@@ -204,6 +221,7 @@ static int duplicates_check(struct profile_parser *parser)
 						    k, i, a->uuid);
 		}
 	}
+
 	return 0;
 }
 
@@ -216,6 +234,7 @@ static int build_levels(struct profile_parser *parser)
 	    !(draft->level_pair && count == 2))
 		return profile_fail(parser, draft->levels_at ? draft->levels_at : draft->bus_at,
 				    "levels needs 'else', as in: levels = pair 20, else 50");
+
 	for (uint32_t a = 0; a < count; a++) {
 		for (uint32_t b = 0; b < count; b++) {
 			uint32_t level = draft->level_else;
@@ -229,6 +248,7 @@ static int build_levels(struct profile_parser *parser)
 			parser->machine->level[a][b] = a == b ? 0 : (uint8_t)level;
 		}
 	}
+
 	return 0;
 }
 
@@ -240,10 +260,12 @@ static uint32_t other_end(const struct profile_draft *draft, uint32_t gpu, uint3
 
 	for (uint32_t k = 0; k < link; k++)
 		nth += draft->link_gpu[gpu][k] == peer;
+
 	for (uint32_t k = 0; k < draft->link_count[peer]; k++) {
 		if (draft->link_gpu[peer][k] == gpu && nth-- == 0)
 			return k;
 	}
+
 	return SIM_LINK_MAX;
 }
 
@@ -257,6 +279,7 @@ static int links_to_gpus(struct profile_parser *parser, uint32_t gpu)
 				    "GPU %u has %u links, but its model nvlinks = %u", gpu,
 				    draft->link_count[gpu],
 				    sim_model_of(machine, &machine->gpu[gpu])->link_count);
+
 	for (uint32_t k = 0; k < draft->link_count[gpu]; k++) {
 		struct sim_link *link = &machine->gpu[gpu].link[k];
 		uint32_t end = other_end(draft, gpu, k);
@@ -266,10 +289,12 @@ static int links_to_gpus(struct profile_parser *parser, uint32_t gpu)
 					    "link %u of GPU %u leads to GPU %u, which does not "
 					    "list it (asymmetric_links = yes allows that)",
 					    k, gpu, draft->link_gpu[gpu][k]);
+
 		link->peer_kind = SIM_LINK_GPU;
 		link->peer_gpu = draft->link_gpu[gpu][k];
 		link->peer_link = (uint8_t)(end == SIM_LINK_MAX ? 0 : end);
 	}
+
 	return 0;
 }
 
@@ -307,6 +332,7 @@ static int build_links(struct profile_parser *parser)
 			return profile_fail(parser, draft->links_at,
 					    "links = switches needs "
 					    "switches and switch_bus");
+
 		for (uint32_t i = 0; i < draft->bus_count; i++) {
 			uint32_t bus = machine->gpu[i].pci_bus;
 
@@ -317,16 +343,19 @@ static int build_links(struct profile_parser *parser)
 						    bus);
 		}
 	}
+
 	for (uint32_t i = 0; i < draft->bus_count; i++) {
 		if (draft->links_to_switches && draft->link_at[i])
 			return profile_fail(parser, draft->link_at[i],
 					    "links = switches and a list of links exclude each "
 					    "other");
+
 		if (draft->links_to_switches)
 			links_to_switches(parser, i);
 		else if (links_to_gpus(parser, i) < 0)
 			return -1;
 	}
+
 	return 0;
 }
 
@@ -340,12 +369,14 @@ static void build_identity(struct profile_parser *parser, uint32_t index)
 	gpu->minor = index;
 	if (gpu->irq == 0)
 		gpu->irq = FIRST_IRQ + index;
+
 	if (!parser->draft.uuid_given[index])
 		(void)snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%s-%04x-4%03x-%04x-%012llx",
 			       SIM_UUID_PREFIX, (unsigned)(high & 0xffff),
 			       (unsigned)(high >> 16 & 0xfff),
 			       (unsigned)(high >> 32 & 0x3fff) | 0x8000,
 			       (unsigned long long)(low & 0xffffffffffff));
+
 	if (!parser->draft.serial_given[index])
 		(void)snprintf(gpu->serial, sizeof(gpu->serial), "%013llu",
 			       (unsigned long long)(high % 10000000000000));
@@ -381,17 +412,21 @@ static int apply_minors(struct profile_parser *parser)
 			else
 				minor = minor * 10 + (uint32_t)(word.at[i] - '0');
 		}
+
 		if (count >= machine->gpu_count || minor >= machine->gpu_count ||
 		    seen & 1U << minor)
 			return sim_fail(parser->error, SIM_EXIT_INPUT,
 					"minors '%s': must name each of 0 to %u once", text,
 					machine->gpu_count - 1);
+
 		seen |= 1U << minor;
 		machine->gpu[count++].minor = minor;
 	}
+
 	if (count != machine->gpu_count)
 		return sim_fail(parser->error, SIM_EXIT_INPUT, "minors '%s': names %u of %u GPUs",
 				text, count, machine->gpu_count);
+
 	return 0;
 }
 
@@ -410,6 +445,7 @@ static uint32_t cuda_of_driver(uint32_t branch)
 		if (branch >= table[i].branch)
 			return table[i].cuda;
 	}
+
 	return 0;
 }
 
@@ -430,8 +466,10 @@ static uint32_t driver_branch(const char *version)
 			if (branch > 9999)
 				return 0;
 		}
+
 		before = *p;
 	}
+
 	return dots == 0 || before == '.' || branch < 470 ? 0 : branch;
 }
 
@@ -451,11 +489,13 @@ static int build_driver(struct profile_parser *parser)
 		(void)snprintf(machine->driver_version, sizeof(machine->driver_version), "%s",
 			       DEFAULT_DRIVER);
 	}
+
 	branch = driver_branch(machine->driver_version);
 	if (branch == 0)
 		return sim_fail(parser->error, SIM_EXIT_INPUT,
 				"driver version '%s' is not one: 470 or newer, as in %s",
 				machine->driver_version, DEFAULT_DRIVER);
+
 	if (machine->cuda_version == 0)
 		machine->cuda_version = cuda_of_driver(branch);
 	memcpy(machine->kernel_driver_version, machine->driver_version,
@@ -474,14 +514,17 @@ static void trim_gpus(struct sim_machine *machine, uint32_t count)
 				*link = (struct sim_link){0};
 		}
 	}
+
 	for (uint32_t i = count; i < SIM_GPU_MAX; i++)
 		machine->gpu[i] = (struct sim_gpu){0};
+
 	for (uint32_t a = 0; a < SIM_GPU_MAX; a++) {
 		for (uint32_t b = 0; b < SIM_GPU_MAX; b++) {
 			if (a >= count || b >= count)
 				machine->level[a][b] = 0;
 		}
 	}
+
 	machine->gpu_count = count;
 }
 
@@ -495,6 +538,7 @@ static int build_options(struct profile_parser *parser)
 	if (options->gpu_count > machine->gpu_count)
 		return sim_fail(parser->error, SIM_EXIT_INPUT, "profile %s has %u GPUs, not %u",
 				machine->profile, machine->gpu_count, options->gpu_count);
+
 	trim_gpus(machine, options->gpu_count ? options->gpu_count : machine->gpu_count);
 	if (options->minors && apply_minors(parser) < 0)
 		return -1;
@@ -502,9 +546,11 @@ static int build_options(struct profile_parser *parser)
 		machine->fabric = true;
 	if (layout)
 		return sim_mig_layout(machine, layout, parser->error);
+
 	if (parser->draft.mig_layout[0] &&
 	    sim_mig_layout(machine, parser->draft.mig_layout, &error) < 0)
 		return profile_fail(parser, parser->draft.mig_layout_at, "%.300s", error.text);
+
 	return 0;
 }
 
@@ -520,6 +566,7 @@ int profile_build(struct profile_parser *parser)
 		return profile_fail(parser, end, "[machine] lacks the key 'name'");
 	if (draft->bus_count == 0)
 		return profile_fail(parser, end, "[machine] lacks the key 'bus'");
+
 	if (machine->model_count == 0)
 		return profile_fail(parser, end, "there is no section [model NAME]");
 	if (!machine->product[0])
@@ -528,19 +575,24 @@ int profile_build(struct profile_parser *parser)
 	default_u32(&machine->nic_ports, 1);
 	default_u32(&machine->nic_rate_gbit, 100);
 	default_u32(&machine->cpus_per_node, 8);
+
 	for (uint32_t i = 0; i < machine->model_count; i++) {
 		if (model_check(parser, i) < 0)
 			return -1;
 	}
+
 	machine->gpu_count = draft->bus_count;
 	if (gpus_check(parser) < 0)
 		return -1;
+
 	for (uint32_t i = 0; i < draft->bus_count; i++) {
 		build_identity(parser, i);
 		build_start(machine, i);
 	}
+
 	if (duplicates_check(parser) < 0 || build_levels(parser) < 0 || build_links(parser) < 0 ||
 	    build_driver(parser) < 0)
 		return -1;
+
 	return build_options(parser);
 }

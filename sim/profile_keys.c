@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/profile.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/error.h"
-#include "sim/profile.h"
 #include "sim/profile_parse.h"
 
 enum { MEBIBYTE = 1 << 20, KEY_NAMES_MAX = 64 };
@@ -50,6 +51,7 @@ static int take_bus(const struct profile_parser *parser, struct profile_slice wo
 
 	if (rest.length > 2 && memcmp(rest.at + rest.length - 2, ".0", 2) == 0)
 		rest.length -= 2;
+
 	while (rest.length > 0) {
 		if (parts == 3)
 			return profile_fail(parser, rest.at,
@@ -57,6 +59,7 @@ static int take_bus(const struct profile_parser *parser, struct profile_slice wo
 					    "DOMAIN:BUS:DEVICE in hexadecimal");
 		part[parts++] = profile_word(&rest, ":");
 	}
+
 	if (parts == 0)
 		return profile_fail(parser, word.at, "a bus id is missing here");
 	if (parts == 3 && profile_number(parser, part[0], 16, 0, 0xffff, &domain) < 0)
@@ -65,9 +68,11 @@ static int take_bus(const struct profile_parser *parser, struct profile_slice wo
 		return -1;
 	if (parts > 1 && profile_number(parser, part[parts - 1], 16, 0, 0x1f, &device) < 0)
 		return -1;
+
 	gpu->pci_domain = (uint32_t)domain;
 	gpu->pci_bus = (uint32_t)bus;
 	gpu->pci_device = (uint32_t)device;
+
 	return 0;
 }
 
@@ -79,8 +84,10 @@ static int take_numa(const struct profile_parser *parser, struct profile_slice w
 		*out = -1;
 		return 0;
 	}
+
 	if (profile_number(parser, word, 10, 0, 63, &node) < 0)
 		return -1;
+
 	*out = (int32_t)node;
 	return 0;
 }
@@ -103,8 +110,10 @@ static int set_bus_list(struct profile_parser *parser, struct profile_slice valu
 					    SIM_GPU_MAX);
 		if (take_bus(parser, word, &parser->machine->gpu[draft->bus_count]) < 0)
 			return -1;
+
 		draft->bus_count++;
 	}
+
 	return 0;
 }
 
@@ -120,8 +129,10 @@ static int set_numa_list(struct profile_parser *parser, struct profile_slice val
 					    SIM_GPU_MAX);
 		if (take_numa(parser, word, &parser->machine->gpu[draft->numa_count].numa_node) < 0)
 			return -1;
+
 		draft->numa_count++;
 	}
+
 	return 0;
 }
 
@@ -139,9 +150,11 @@ static int set_levels(struct profile_parser *parser, struct profile_slice value)
 	struct profile_draft *draft = &parser->draft;
 	uint32_t *const targets[] = {&draft->level_pair, &draft->level_quad, &draft->level_half,
 				     &draft->level_else};
+
 	struct profile_slice word;
 
 	draft->levels_at = value.at;
+
 	while ((word = profile_word(&value, ",")).length > 0) {
 		struct profile_slice number = profile_word(&value, ",");
 		uint64_t level;
@@ -149,6 +162,7 @@ static int set_levels(struct profile_parser *parser, struct profile_slice value)
 
 		while (i < 4 && !profile_is(word, names[i]))
 			i++;
+
 		if (i == 4)
 			return profile_fail(parser, word.at,
 					    "'pair', 'quad', 'half' or 'else' is expected");
@@ -159,8 +173,10 @@ static int set_levels(struct profile_parser *parser, struct profile_slice value)
 		if (level % 10 != 0)
 			return profile_fail(parser, number.at,
 					    "a level is 10, 20, 30, 40 or 50, as NVML counts");
+
 		*targets[i] = (uint32_t)level;
 	}
+
 	return 0;
 }
 
@@ -171,8 +187,10 @@ static int set_links(struct profile_parser *parser, struct profile_slice value)
 		parser->draft.links_to_switches = true;
 		return 0;
 	}
+
 	if (profile_is(value, "none"))
 		return 0;
+
 	return profile_fail(parser, value.at,
 			    "'switches' or 'none' is expected (links between "
 			    "GPUs are listed in a section [links])");
@@ -242,8 +260,10 @@ static int take_choice(struct profile_parser *parser, struct profile_slice value
 			return 0;
 		}
 	}
+
 	if (profile_number(parser, value, 10, 0, 1000, &number) < 0)
 		return -1;
+
 	*out = (uint32_t)number;
 	return 0;
 }
@@ -284,6 +304,7 @@ static int set_compute_capability(struct profile_parser *parser, struct profile_
 		return -1;
 	if (value.length > 0)
 		return profile_fail(parser, value.at, "a compute capability is MAJOR.MINOR");
+
 	current_model(parser)->cc_major = (uint32_t)high;
 	current_model(parser)->cc_minor = (uint32_t)low;
 	return 0;
@@ -372,6 +393,7 @@ static int set_gpu_uuid(struct profile_parser *parser, struct profile_slice valu
 					    "a simulated UUID is GPU-" SIM_UUID_PREFIX
 					    "-xxxx-xxxx-xxxx-xxxxxxxxxxxx in lower case");
 	}
+
 	parser->draft.uuid_given[parser->draft.section_index] = true;
 	return take_text(parser, value, current_gpu(parser)->uuid,
 			 sizeof(current_gpu(parser)->uuid));
@@ -420,12 +442,14 @@ static int take_value(struct profile_parser *parser, const struct key *key,
 		return take_bool(parser, value, target);
 	if (profile_number(parser, value, base_of_number, key->min, key->max, &number) < 0)
 		return -1;
+
 	if (key->kind == KEY_MIB)
 		*(uint64_t *)target = number * MEBIBYTE;
 	else if (key->kind == KEY_WATTS)
 		*(uint32_t *)target = (uint32_t)(number * 1000);
 	else
 		*(uint32_t *)target = (uint32_t)number;
+
 	return 0;
 }
 
@@ -437,6 +461,7 @@ static int unknown_key(struct profile_parser *parser, struct profile_slice name,
 
 	for (size_t i = 0; i < count; i++)
 		names[i] = keys[i].name;
+
 	nearest = sim_nearest(name.at, name.length, names, count);
 	return profile_fail(parser, name.at, "unknown key '%.*s'%s%s%s",
 			    (int)(name.length > 64 ? 64 : name.length), name.at,
@@ -453,9 +478,11 @@ static int table_key(struct profile_parser *parser, const struct key *keys, size
 			continue;
 		if (*seen & UINT64_C(1) << i)
 			return profile_fail(parser, name.at, "'%s' is there twice", keys[i].name);
+
 		*seen |= UINT64_C(1) << i;
 		return take_value(parser, &keys[i], value, base);
 	}
+
 	return unknown_key(parser, name, keys, count);
 }
 
@@ -471,6 +498,7 @@ static int links_key(struct profile_parser *parser, struct profile_slice name,
 		return -1;
 	if (draft->link_at[gpu])
 		return profile_fail(parser, name.at, "GPU %u is there twice", (unsigned)gpu);
+
 	draft->link_at[gpu] = name.at;
 	while ((word = profile_word(&value, ",")).length > 0) {
 		if (draft->link_count[gpu] == SIM_LINK_MAX)
@@ -480,8 +508,10 @@ static int links_key(struct profile_parser *parser, struct profile_slice name,
 			return -1;
 		if (peer == gpu)
 			return profile_fail(parser, word.at, "a link cannot lead to its own GPU");
+
 		draft->link_gpu[gpu][draft->link_count[gpu]++] = (uint8_t)peer;
 	}
+
 	return 0;
 }
 
@@ -495,6 +525,7 @@ static int take_placements(struct profile_parser *parser, struct profile_slice w
 	size = profile_word(&rest, ":");
 	if (profile_number(parser, size, 10, 1, SIM_MEMORY_SLICES, &number) < 0)
 		return -1;
+
 	row->placement_size = (uint32_t)number;
 	while ((start = profile_word(&starts, ",")).length > 0) {
 		struct profile_slice first = profile_word(&start, "-");
@@ -503,17 +534,21 @@ static int take_placements(struct profile_parser *parser, struct profile_slice w
 
 		if (profile_number(parser, first, 10, 0, most, &low) < 0)
 			return -1;
+
 		high = low;
 		if (second.length > 0 && profile_number(parser, second, 10, low, most, &high) < 0)
 			return -1;
+
 		for (; low <= high; low++) {
 			if (row->placement_count == SIM_PLACEMENT_MAX)
 				return profile_fail(parser, first.at, "too many placements");
 			row->placement_start[row->placement_count++] = (uint32_t)low;
 		}
 	}
+
 	if (row->placement_count == 0)
 		return profile_fail(parser, starts.at, "placements are missing, as in 0,4:4");
+
 	return 0;
 }
 
@@ -523,6 +558,7 @@ static int mig_key(struct profile_parser *parser, struct profile_slice name,
 {
 	struct sim_model *model = current_model(parser);
 	struct sim_mig_profile row = {0};
+
 	static const struct {
 		const char *what;
 		uint64_t min, max;
@@ -539,6 +575,7 @@ static int mig_key(struct profile_parser *parser, struct profile_slice name,
 				    SIM_MIG_PROFILE_MAX);
 	if (take_text(parser, name, row.name, sizeof(row.name)) < 0)
 		return -1;
+
 	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++) {
 		struct profile_slice word = profile_word(&value, "");
 
@@ -549,6 +586,7 @@ static int mig_key(struct profile_parser *parser, struct profile_slice name,
 		    0)
 			return -1;
 	}
+
 	row.index = (uint32_t)number[0];
 	row.id = (uint32_t)number[1];
 	row.memory_mib = number[2];
@@ -560,6 +598,7 @@ static int mig_key(struct profile_parser *parser, struct profile_slice name,
 	row.encoders = (uint32_t)number[8];
 	row.jpegs = (uint32_t)number[9];
 	row.ofas = (uint32_t)number[10];
+
 	for (uint32_t i = 0; i < model->mig_profile_count; i++) {
 		const struct sim_mig_profile *other = &model->mig_profile[i];
 
@@ -569,8 +608,10 @@ static int mig_key(struct profile_parser *parser, struct profile_slice name,
 					    "same name, index or id as MIG profile %s",
 					    other->name);
 	}
+
 	if (take_placements(parser, profile_trim(value), &row) < 0)
 		return -1;
+
 	model->mig_profile[model->mig_profile_count++] = row;
 	return 0;
 }

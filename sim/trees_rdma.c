@@ -5,10 +5,10 @@
  * Documentation/ABI/stable/sysfs-class-infiniband of the kernel; minor numbers of the nodes:
  * drivers/infiniband/core/{uverbs_main,user_mad}.c. Their major is one that no RDMA driver has.
  */
+#include "sim/trees_rdma.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "sim/trees_rdma.h"
 
 enum {
 	VERBS_FIRST = 192,
@@ -51,9 +51,11 @@ static const char *lanes_of(uint32_t gbit)
 	} known[] = {{10, "4X SDR"},  {20, "4X DDR"}, {25, "1X EDR"},  {40, "4X QDR"},
 		     {50, "1X HDR"},  {56, "4X FDR"}, {100, "4X EDR"}, {200, "4X HDR"},
 		     {400, "4X NDR"}, {800, "4X XDR"}};
+
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (known[i].gbit == gbit)
 			return known[i].lanes;
+
 	return "4X EDR";
 }
 
@@ -82,15 +84,20 @@ static void port_counters(const struct nic *nic, const char *dir, uint32_t numbe
 	static const char *const hardware[] = {"out_of_sequence", "packet_seq_err",
 					       "rnr_nak_retry_err", "np_cnp_sent",
 					       "rp_cnp_handled"};
+
 	char sub[SIM_PATH_MAX + 128];
 	(void)snprintf(sub, sizeof(sub), "%s/counters", dir);
+
 	/* in words of 32 bits */
 	put_number(nic, sub, "port_xmit_data", 250000 * (number + 1));
 	put_number(nic, sub, "port_rcv_data", 125000 * (number + 1));
+
 	for (size_t i = 0; i < sizeof(zero) / sizeof(zero[0]); i++)
 		put_number(nic, sub, zero[i], 0);
+
 	put_number(nic, sub, "link_downed", downed);
 	(void)snprintf(sub, sizeof(sub), "%s/hw_counters", dir);
+
 	for (size_t i = 0; i < sizeof(hardware) / sizeof(hardware[0]); i++)
 		put_number(nic, sub, hardware[i], 0);
 }
@@ -102,8 +109,10 @@ static void nic_port(const struct nic *nic, uint32_t port)
 	const struct sim_nic *state = &machine->nic[index];
 	bool ethernet = sim_nic_is_ethernet(machine, index), down = state->down[port];
 	uint32_t gbit = state->rate_gbit[port] ? state->rate_gbit[port] : machine->nic_rate_gbit;
+
 	if (down)
 		gbit = ethernet ? GBIT_DOWN_ETHERNET : GBIT_DOWN_INFINIBAND;
+
 	char dir[SIM_PATH_MAX + 96];
 	(void)snprintf(dir, sizeof(dir), "%s/ports/%u", nic->path, port + 1);
 	put(nic, dir, "state", down ? "1: DOWN" : "4: ACTIVE");
@@ -128,6 +137,7 @@ static void nic_node(const struct nic *nic, const char *class_, const char *kind
 	put(nic, dir, "ibdev", nic->name);
 	sim_plan_file(nic->plan, 0444, "%s/dev", dir);
 	sim_plan_text(nic->plan, "%d:%u\n", SIM_MAJOR_RDMA, minor_number);
+
 	if (port > 0)
 		put_number(nic, dir, "port", (uint32_t)port);
 	(void)snprintf(from, sizeof(from), "%s/device", dir);
@@ -146,12 +156,14 @@ static void nic_interface(const struct nic *nic, uint32_t port)
 	uint32_t index = nic->function->index;
 	bool ethernet = sim_nic_is_ethernet(machine, index), down = machine->nic[index].down[port];
 	char name[16], dir[SIM_PATH_MAX + 32], from[SIM_PATH_MAX + 64];
+
 	if (ethernet)
 		(void)snprintf(name, sizeof(name), "enp%us0np%u", nic->function->bus & 0xff,
 			       port & 1);
 	else
 		(void)snprintf(name, sizeof(name), "ib%u",
 			       (index * machine->nic_ports + port) & 0xff);
+
 	(void)snprintf(dir, sizeof(dir), "%s/net/%s", nic->function->path, name);
 	put(nic, dir, "type", ethernet ? "1" : "32");
 	put(nic, dir, "operstate", down ? "down" : "up");
@@ -175,8 +187,10 @@ void sim_trees_plan_nic(struct sim_plan *plan, const struct sim_machine *machine
 {
 	uint32_t index = function->index;
 	struct nic nic = {.plan = plan, .machine = machine, .function = function};
+
 	if (!nic_has_driver(machine, index))
 		return;
+
 	(void)snprintf(nic.name, sizeof(nic.name), "mlx5_%u", index);
 	(void)snprintf(nic.path, sizeof(nic.path), "%s/infiniband/%s", function->path, nic.name);
 	put(&nic, nic.path, "node_type", "1: CA");
@@ -188,6 +202,7 @@ void sim_trees_plan_nic(struct sim_plan *plan, const struct sim_machine *machine
 	sim_plan_text(plan, "MT%u\n", device);
 	put(&nic, nic.path, "board_id", "SIMULATED");
 	put(&nic, nic.path, "fw_ver", firmware_of(device));
+
 	char from[SIM_PATH_MAX + 128];
 	(void)snprintf(from, sizeof(from), "%s/device", nic.path);
 	link_to(&nic, from, function->path);
@@ -195,11 +210,14 @@ void sim_trees_plan_nic(struct sim_plan *plan, const struct sim_machine *machine
 	link_to(&nic, from, nic.path);
 
 	nic_node(&nic, "infiniband_verbs", "uverbs", index, VERBS_FIRST + index, 0);
+
 	for (uint32_t p = 0; p < machine->nic_ports; p++) {
 		uint32_t number = index * machine->nic_ports + p;
+
 		nic_interface(&nic, p);
 		nic_port(&nic, p);
 		nic_node(&nic, "infiniband_mad", "umad", number, number, (int)p + 1);
+
 		if (!sim_nic_is_ethernet(machine, index))
 			nic_node(&nic, "infiniband_mad", "issm", number, ISSM_FIRST + number,
 				 (int)p + 1);
@@ -215,10 +233,12 @@ void sim_trees_plan_rdma_sys(struct sim_plan *plan, const struct sim_machine *ma
 {
 	if (machine->nic_count == 0)
 		return;
+
 	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
 		sim_plan_file(plan, 0444, "sys/module/%s/initstate", modules[i]);
 		sim_plan_text(plan, "live\n");
 	}
+
 	sim_plan_file(plan, 0444, "sys/module/ib_core/parameters/netns_mode");
 	sim_plan_text(plan, machine->rdma_exclusive ? "N\n" : "Y\n");
 	sim_plan_dir(plan, "sys/class/infiniband");
@@ -244,9 +264,11 @@ static void dev_uverbs(struct sim_plan *plan, const struct sim_machine *machine,
 {
 	char path[SIM_TEXT_MAX];
 	const struct sim_nic *nic = &machine->nic[index];
+
 	(void)snprintf(path, sizeof(path), "dev/infiniband/uverbs%u", index);
 	if (nic->no_node)
 		return;
+
 	if (nic->wrong_node && machine->dev_style != SIM_DEV_NVIDIA)
 		sim_plan_dir(plan, "%s", path);
 	else
@@ -258,17 +280,22 @@ void sim_trees_plan_rdma_dev(struct sim_plan *plan, const struct sim_machine *ma
 			     sim_rdma_node_fn *node, const void *context)
 {
 	char path[SIM_TEXT_MAX];
+
 	if (machine->nic_count > 0)
 		node(context, 0666, SIM_MAJOR_RDMA, CM_MINOR, "dev/infiniband/rdma_cm");
+
 	for (uint32_t i = 0; i < machine->nic_count && i < SIM_NIC_MAX; i++) {
 		if (!nic_has_driver(machine, i))
 			continue;
+
 		dev_uverbs(plan, machine, i, node, context);
+
 		for (uint32_t p = 0; p < machine->nic_ports; p++) {
 			uint32_t number = i * machine->nic_ports + p;
 			(void)snprintf(path, sizeof(path), "dev/infiniband/umad%u", number);
 			node(context, 0600, SIM_MAJOR_RDMA, number, path);
 			(void)snprintf(path, sizeof(path), "dev/infiniband/issm%u", number);
+
 			if (!sim_nic_is_ethernet(machine, i))
 				node(context, 0600, SIM_MAJOR_RDMA, ISSM_FIRST + number, path);
 		}

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuGetProcAddress, and what errors are called. */
+#include "sim/cuda/driver.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include "sim/cuda/driver.h"
 
 typedef void (*address_fn)(void);
 
@@ -29,6 +29,7 @@ static unsigned char *thunks_make(void)
 
 	if (page == MAP_FAILED)
 		return NULL;
+
 	for (uint32_t i = 0; i < ADDRESS_ROWS; i++) {
 		unsigned char *code = page + i * THUNK_BYTES;
 
@@ -39,8 +40,10 @@ static unsigned char *thunks_make(void)
 		code[10] = 0xff;
 		code[11] = 0xe0;
 	}
+
 	if (mprotect(page, ADDRESS_ROWS * THUNK_BYTES, PROT_READ | PROT_EXEC) == 0)
 		return page;
+
 	(void)munmap(page, ADDRESS_ROWS * THUNK_BYTES);
 #endif
 	return NULL;
@@ -63,19 +66,23 @@ static void *address_find(const char *name)
 
 	if (faults_strike(&driver.faults, FAULT_MISSING, name, &value))
 		return NULL;
+
 	/* the newest form comes last */
 	for (uint32_t i = 0; i < ADDRESS_ROWS; i++) {
 		if (strcmp(address_rows[i].name, name) == 0)
 			at = i;
 	}
+
 	if (at == ADDRESS_ROWS)
 		return NULL;
+
 	if (faults_strike(&driver.faults, FAULT_PROC_ADDRESS, NULL, &value)) {
 		if (!thunks)
 			thunks = thunks_make();
 		if (thunks)
 			return thunks + (size_t)at * THUNK_BYTES;
 	}
+
 	return as_data(address_rows[at].address);
 }
 
@@ -84,6 +91,7 @@ API int cuGetProcAddress_v2(const char *name, void **out, int version, unsigned 
 {
 	if (!name || !out || version < 2000 || flags > 2)
 		return CU_INVALID_VALUE;
+
 	driver_lock();
 	int result = driver_read_faults();
 	void *address = result == CU_OK ? address_find(name) : NULL;
@@ -92,6 +100,7 @@ API int cuGetProcAddress_v2(const char *name, void **out, int version, unsigned 
 	*out = address;
 	if (out_status)
 		*out_status = address ? SYMBOL_FOUND : SYMBOL_NOT_FOUND;
+
 	/* with a status to look at, a name that is not there is no error */
 	return address || out_status ? CU_OK : CU_NOT_FOUND;
 }
@@ -150,11 +159,13 @@ static int error_find(int result, const char **out, bool is_name)
 {
 	if (!out)
 		return CU_INVALID_VALUE;
+
 	*out = NULL;
 	for (size_t i = 0; i < sizeof(error_rows) / sizeof(*error_rows); i++) {
 		if (error_rows[i].result == result)
 			*out = is_name ? error_rows[i].name : error_rows[i].text;
 	}
+
 	return *out ? CU_OK : CU_INVALID_VALUE;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts: each is one tenant of its device's time. */
+#include "sim/cuda/driver.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "sim/cuda/driver.h"
 
 static uint64_t unit_key(const struct device *device)
 {
@@ -21,24 +21,30 @@ static int context_open(uint32_t index, bool is_primary, struct cu_context **out
 		result = device_health(&driver.devices, index);
 	if (result != CU_OK)
 		return result;
+
 	while (context < driver.context + DRIVER_CONTEXT_MAX && context->used)
 		context++;
+
 	if (context == driver.context + DRIVER_CONTEXT_MAX)
 		return CU_OUT_OF_MEMORY;
 	if (!driver.memory[index].view &&
 	    memory_init(&driver.memory[index], device->usable_bytes) != 0)
 		return CU_OUT_OF_MEMORY;
+
 	struct work *work = calloc(SCHED_RING, sizeof(*work));
 
 	if (!work)
 		return CU_OUT_OF_MEMORY;
+
 	result = memory_enter(index, driver.held_bytes[index], driver.contexts[index] + 1);
 	if (result != CU_OK) {
 		free(work);
 		return result;
 	}
+
 	driver.contexts[index]++;
 	world_lock(driver.world);
+
 	uint32_t sched =
 	    sched_open(world_sched(driver.world), unit_key(device), world_process(driver.world));
 
@@ -49,6 +55,7 @@ static int context_open(uint32_t index, bool is_primary, struct cu_context **out
 		free(work);
 		return CU_OUT_OF_MEMORY;
 	}
+
 	*context = (struct cu_context){.used = true,
 				       .is_primary = is_primary,
 				       .references = 1,
@@ -57,6 +64,7 @@ static int context_open(uint32_t index, bool is_primary, struct cu_context **out
 				       .work = work};
 	context->standard = (struct cu_stream){.context = context, .is_default = true};
 	*out = context;
+
 	return CU_OK;
 }
 
@@ -73,24 +81,29 @@ static void context_close(struct cu_context *context)
 	first = queue->first;
 	last = queue->next;
 	world_end(driver.world);
+
 	for (uint64_t n = first; n < last; n++) {
 		struct work *work = &context->work[n % SCHED_RING];
 
 		if (!work->is_applied)
 			work_done(work);
 	}
+
 	world_lock(driver.world);
 	sched_close(world_sched(driver.world), context->sched);
 	world_end(driver.world);
+
 	for (struct cu_stream *stream = context->streams; stream; stream = next) {
 		next = stream->next;
 		(void)graph_unref(stream->capture);
 		free(stream);
 	}
+
 	(void)graph_unref(context->standard.capture);
 	free(context->work);
 	*context = (struct cu_context){0};
 	driver.contexts[index]--;
+
 	if (driver.contexts[index] == 0) {
 		memory_done(&driver.memory[index]);
 		driver.held_bytes[index] = 0;
@@ -98,6 +111,7 @@ static void context_close(struct cu_context *context)
 			if (driver.physical[i].device == index)
 				driver.physical[i].is_used = false;
 		}
+
 		device_leave(&driver.devices, index);
 	} else {
 		(void)memory_enter(index, driver.held_bytes[index], driver.contexts[index]);
@@ -132,13 +146,16 @@ API int cuDevicePrimaryCtxRetain(struct cu_context **out, int index)
 		return result;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
+
 	context = find_primary((uint32_t)index);
 	if (context)
 		context->references++;
 	else
 		result = context_open((uint32_t)index, true, &context);
+
 	if (result == CU_OK)
 		*out = context;
+
 	return driver_leave(result);
 }
 
@@ -149,11 +166,13 @@ API int cuDevicePrimaryCtxRelease_v2(int index)
 
 	if (result != CU_OK)
 		return result;
+
 	context = find_primary((uint32_t)index);
 	if (!context)
 		return driver_leave(CU_INVALID_CONTEXT);
 	if (--context->references == 0)
 		context_close(context);
+
 	return driver_leave(CU_OK);
 }
 
@@ -164,9 +183,11 @@ API int cuDevicePrimaryCtxReset_v2(int index)
 
 	if (result != CU_OK)
 		return result;
+
 	context = find_primary((uint32_t)index);
 	if (context)
 		context_close(context);
+
 	return driver_leave(CU_OK);
 }
 
@@ -178,6 +199,7 @@ API int cuDevicePrimaryCtxGetState(int index, unsigned *out_flags, int *out_acti
 		return result;
 	if (!out_flags || !out_active)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out_flags = 0;
 	*out_active = find_primary((uint32_t)index) != NULL;
 	return driver_leave(CU_OK);
@@ -201,9 +223,11 @@ API int cuCtxCreate_v2(struct cu_context **out, unsigned flags, int index)
 		return result;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
+
 	result = context_open((uint32_t)index, false, &context);
 	if (result != CU_OK)
 		return driver_leave(result);
+
 	*out = context;
 	(void)driver_leave(CU_OK);
 	return cuCtxPushCurrent_v2(context);
@@ -217,6 +241,7 @@ API int cuCtxDestroy_v2(struct cu_context *context)
 		return result;
 	if (!driver_context_is_valid(context) || context->is_primary)
 		return driver_leave(CU_INVALID_CONTEXT);
+
 	context_close(context);
 	return driver_leave(CU_OK);
 }
@@ -230,6 +255,7 @@ API int cuCtxGetDevice(int *out)
 		return result;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = (int)context->device;
 	return driver_leave(CU_OK);
 }
@@ -261,6 +287,7 @@ API int cuCtxGetApiVersion(struct cu_context *context, unsigned *out)
 		return result;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = 3020;
 	return driver_leave(CU_OK);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copying and setting memory. */
+#include "sim/cuda/driver.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "sim/cuda/driver.h"
 
 /* Which engine moves it, and how fast. */
 static uint32_t copy_engine(uint32_t from, uint32_t to, const void *host, uint64_t bytes,
@@ -15,16 +15,19 @@ static uint32_t copy_engine(uint32_t from, uint32_t to, const void *host, uint64
 	*out_cost = COST_COPY_NS;
 	if (device == SIM_GPU_MAX)
 		return SCHED_COPY_IN; /* between two places of the host */
+
 	rates = &driver.rates[device];
 	if (from < SIM_GPU_MAX && to < SIM_GPU_MAX && from != to) {
 		*out_cost += cost_ns(bytes, cost_peer_rate(&driver.devices.device[from].model,
 							   driver.devices.links[from][to]));
 		return SCHED_COPY_PEER;
 	}
+
 	if (from == to) {
 		*out_cost += cost_ns(bytes * 2, rates->memory);
 		return SCHED_COMPUTE;
 	}
+
 	*out_cost += cost_ns(bytes, work_is_pinned(host, bytes) ? rates->pcie : rates->pageable);
 	return to < SIM_GPU_MAX ? SCHED_COPY_IN : SCHED_COPY_OUT;
 }
@@ -46,6 +49,7 @@ static int copy(const char *function, uint64_t to, uint64_t from, size_t bytes,
 
 	if (result != CU_OK)
 		return result;
+
 	struct cu_stream *stream = work_stream(context, handle);
 	uint32_t to_device = work_device(to), from_device = work_device(from);
 
@@ -57,6 +61,7 @@ static int copy(const char *function, uint64_t to, uint64_t from, size_t bytes,
 		return driver_leave(CU_INVALID_VALUE);
 	if (is_sync && stream->capture)
 		return driver_leave(CU_STREAM_CAPTURE_UNSUPPORTED);
+
 	uint64_t host = to_device == SIM_GPU_MAX ? to : from;
 	const void *host_memory = (const void *)(uintptr_t)host;
 	bool is_pinned = (to_device < SIM_GPU_MAX && from_device < SIM_GPU_MAX) ||
@@ -72,9 +77,11 @@ static int copy(const char *function, uint64_t to, uint64_t from, size_t bytes,
 		else
 			is_sync = true;
 	}
+
 	result = work_queue(stream, &work, engine, cost, 0, &number);
 	if (result == CU_OK && is_sync)
 		result = work_wait(context, number);
+
 	return driver_leave(result);
 }
 
@@ -148,6 +155,7 @@ static int set(const char *function, uint64_t to, uint32_t value, uint32_t width
 
 	if (result != CU_OK)
 		return result;
+
 	struct cu_stream *stream = work_stream(context, handle);
 	uint32_t device = work_device(to);
 
@@ -158,6 +166,7 @@ static int set(const char *function, uint64_t to, uint32_t value, uint32_t width
 	if (__builtin_mul_overflow(count, width, &bytes) || device == SIM_GPU_MAX ||
 	    to % width != 0 || !is_reachable(to, device, bytes))
 		return driver_leave(CU_INVALID_VALUE);
+
 	struct work work = {
 	    .kind = WORK_SET, .to = to, .bytes = bytes, .value = value, .width = width};
 
@@ -166,6 +175,7 @@ static int set(const char *function, uint64_t to, uint32_t value, uint32_t width
 		       COST_KERNEL_NS + cost_ns(bytes, driver.rates[device].memory), 0, &number);
 	if (result == CU_OK && is_sync)
 		result = work_wait(context, number);
+
 	return driver_leave(result);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What devices there are and what they are like. */
+#include "sim/cuda/driver.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "sim/cuda/driver.h"
 
 /* Of CUdevice_attribute. Source: CUDA driver API. */
 enum attribute {
@@ -49,6 +49,7 @@ API int cuDriverGetVersion(int *out)
 		return result;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = (int)driver.devices.cuda_version;
 	return driver_leave(CU_OK);
 }
@@ -61,6 +62,7 @@ API int cuDeviceGetCount(int *out)
 		return result;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = (int)driver.devices.count;
 	return driver_leave(CU_OK);
 }
@@ -75,6 +77,7 @@ API int cuDeviceGet(int *out, int ordinal)
 		return driver_leave(CU_INVALID_VALUE);
 	if (ordinal < 0 || (uint32_t)ordinal >= driver.devices.count)
 		return driver_leave(CU_INVALID_DEVICE);
+
 	*out = ordinal;
 	return driver_leave(CU_OK);
 }
@@ -91,6 +94,7 @@ static int enter_device(const char *function, int index, const void *out,
 		return driver_leave(CU_INVALID_DEVICE);
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out_device = &driver.devices.device[index];
 	return CU_OK;
 }
@@ -104,6 +108,7 @@ API int cuDeviceGetName(char *out, int length, int index)
 		return result;
 	if (length <= 0)
 		return driver_leave(CU_INVALID_VALUE);
+
 	(void)snprintf(out, (size_t)length, "%s", device->name); /* cut, as the real one does */
 	return driver_leave(CU_OK);
 }
@@ -124,6 +129,7 @@ static void uuid_bytes(const char *text, struct cu_uuid *out)
 
 		if (value < 0)
 			continue;
+
 		if (high < 0) {
 			high = value;
 		} else {
@@ -175,6 +181,7 @@ API int cuDeviceGetPCIBusId(char *out, int length, int index)
 		return result;
 	if (length < 13)
 		return driver_leave(CU_INVALID_VALUE);
+
 	(void)snprintf(out, (size_t)length, "%04X:%02X:%02X.0", device->pci_domain, device->pci_bus,
 		       device->pci_device);
 	return driver_leave(CU_OK);
@@ -188,6 +195,7 @@ API int cuDeviceGetByPCIBusId(int *out, const char *id)
 		return result;
 	if (!out || !id)
 		return driver_leave(CU_INVALID_VALUE);
+
 	for (uint32_t i = 0; i < driver.devices.count; i++) {
 		const struct device *device = &driver.devices.device[i];
 		char own[64];
@@ -199,6 +207,7 @@ API int cuDeviceGetByPCIBusId(int *out, const char *id)
 			return driver_leave(CU_OK);
 		}
 	}
+
 	return driver_leave(CU_INVALID_DEVICE);
 }
 
@@ -271,6 +280,7 @@ API int cuDeviceGetAttribute(int *out, int attribute, int index)
 		return result;
 	if (attribute <= 0)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = attribute_of(device, attribute);
 	return driver_leave(CU_OK);
 }
@@ -294,6 +304,7 @@ API int cuDeviceCanAccessPeer(int *out, int from, int to)
 		return result;
 	if (to < 0 || (uint32_t)to >= driver.devices.count)
 		return driver_leave(CU_INVALID_DEVICE);
+
 	*out = is_peer((uint32_t)from, (uint32_t)to);
 	return driver_leave(CU_OK);
 }
@@ -311,8 +322,10 @@ API int cuCtxEnablePeerAccess(struct cu_context *peer, unsigned flags)
 		return driver_leave(CU_INVALID_CONTEXT);
 	if (!is_peer(context->device, peer->device))
 		return driver_leave(CU_PEER_ACCESS_UNSUPPORTED);
+
 	if (context->peers & (1U << peer->device))
 		return driver_leave(CU_PEER_ACCESS_ALREADY_ENABLED);
+
 	context->peers |= 1U << peer->device;
 	return driver_leave(CU_OK);
 }
@@ -328,6 +341,7 @@ API int cuCtxDisablePeerAccess(struct cu_context *peer)
 		return driver_leave(CU_INVALID_CONTEXT);
 	if (!(context->peers & (1U << peer->device)))
 		return driver_leave(CU_PEER_ACCESS_NOT_ENABLED);
+
 	context->peers &= ~(1U << peer->device);
 	return driver_leave(CU_OK);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Graphs made by capturing a stream. Such a graph is one operation: its parts run in the order in
  * which they were captured, whatever streams of other devices do meanwhile. */
-#include <stdlib.h>
-
 #include "sim/cuda/driver.h"
+
+#include <stdlib.h>
 
 API int cuStreamBeginCapture_v2(struct cu_stream *handle, int mode)
 {
@@ -13,15 +13,18 @@ API int cuStreamBeginCapture_v2(struct cu_stream *handle, int mode)
 	(void)mode; /* one stream captures only what is queued in it */
 	if (result != CU_OK)
 		return result;
+
 	struct cu_stream *stream = work_stream(context, handle);
 
 	if (!stream)
 		return driver_leave(CU_INVALID_HANDLE);
 	if (stream->is_default || stream->capture)
 		return driver_leave(CU_STREAM_CAPTURE_UNSUPPORTED);
+
 	stream->capture = calloc(1, sizeof(*stream->capture));
 	if (!stream->capture)
 		return driver_leave(CU_OUT_OF_MEMORY);
+
 	stream->capture->references = 1;
 	stream->is_capture_broken = false;
 	return driver_leave(CU_OK);
@@ -34,12 +37,14 @@ API int cuStreamEndCapture(struct cu_stream *handle, struct cu_graph **out)
 
 	if (result != CU_OK)
 		return result;
+
 	struct cu_stream *stream = work_stream(context, handle);
 
 	if (!stream || !out)
 		return driver_leave(stream ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
 	if (!stream->capture)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = stream->is_capture_broken ? graph_unref(stream->capture) : stream->capture;
 	stream->capture = NULL;
 	return driver_leave(*out ? CU_OK : CU_STREAM_CAPTURE_INVALIDATED);
@@ -52,10 +57,12 @@ API int cuStreamIsCapturing(struct cu_stream *handle, int *out)
 
 	if (result != CU_OK)
 		return result;
+
 	struct cu_stream *stream = work_stream(context, handle);
 
 	if (!stream || !out)
 		return driver_leave(stream ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
+
 	*out = stream->capture != NULL;
 	return driver_leave(CU_OK);
 }
@@ -72,6 +79,7 @@ API int cuGraphInstantiateWithFlags(struct cu_graph **out, struct cu_graph *grap
 		return result;
 	if (!out || !graph)
 		return driver_leave(CU_INVALID_VALUE);
+
 	graph->references++;
 	*out = graph;
 	return driver_leave(CU_OK);
@@ -85,12 +93,14 @@ API int cuGraphLaunch(struct cu_graph *graph, struct cu_stream *handle)
 
 	if (result != CU_OK)
 		return result;
+
 	struct cu_stream *stream = work_stream(context, handle);
 
 	if (!stream || !graph)
 		return driver_leave(CU_INVALID_HANDLE);
 	if (stream->capture)
 		return driver_leave(CU_STREAM_CAPTURE_UNSUPPORTED);
+
 	graph->references++;
 	return driver_leave(work_queue(stream, &work, SCHED_COMPUTE, graph->cost_ns, 0, NULL));
 }
@@ -103,6 +113,7 @@ static int destroy(const char *function, struct cu_graph *graph)
 		return result;
 	if (!graph)
 		return driver_leave(CU_INVALID_HANDLE);
+
 	(void)graph_unref(graph);
 	return driver_leave(CU_OK);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every way to take memory and to give it back. */
+#include "sim/cuda/driver.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include "sim/cuda/driver.h"
 
 enum { PITCH_ALIGN = 512, VMM_GRANULARITY = 2 << 20, PAGE = 4096 };
 
@@ -25,17 +25,20 @@ int memory_allocate(uint32_t device, uint64_t bytes, uint64_t *out_address)
 
 	if (faults_strike(&driver.faults, FAULT_OOM, NULL, &value))
 		return CU_OUT_OF_MEMORY;
+
 	held = memory_would_hold(memory, bytes);
 	if (held == UINT64_MAX)
 		return CU_OUT_OF_MEMORY;
 	if (held != driver.held_bytes[device] &&
 	    memory_enter(device, held, driver.contexts[device]) != CU_OK)
 		return CU_OUT_OF_MEMORY;
+
 	address = memory_take(memory, bytes);
 	if (!address) {
 		(void)memory_enter(device, driver.held_bytes[device], driver.contexts[device]);
 		return CU_OUT_OF_MEMORY;
 	}
+
 	driver.held_bytes[device] = memory->held_bytes;
 	*out_address = address;
 	return CU_OK;
@@ -51,6 +54,7 @@ int memory_release(uint64_t address)
 		driver.held_bytes[device] = driver.memory[device].held_bytes;
 		(void)memory_enter(device, driver.held_bytes[device], driver.contexts[device]);
 	}
+
 	return CU_OK;
 }
 
@@ -65,10 +69,12 @@ API int cuMemGetInfo_v2(size_t *out_free, size_t *out_total)
 		return result;
 	if (!out_free || !out_total)
 		return driver_leave(CU_INVALID_VALUE);
+
 	device = &driver.devices.device[context->device];
 	used = device_used(&driver.devices, context->device);
 	*out_free = used < device->usable_bytes ? device->usable_bytes - used : 0;
 	*out_total = device->usable_bytes;
+
 	return driver_leave(CU_OK);
 }
 
@@ -81,6 +87,7 @@ API int cuMemAlloc_v2(uint64_t *out, size_t bytes)
 		return result;
 	if (!out || bytes == 0)
 		return driver_leave(CU_INVALID_VALUE);
+
 	return driver_leave(memory_allocate(context->device, bytes, out));
 }
 
@@ -98,9 +105,11 @@ API int cuMemAllocPitch_v2(uint64_t *out, size_t *out_pitch, size_t width, size_
 		return driver_leave(CU_INVALID_VALUE);
 	if (__builtin_mul_overflow(pitch, height, &bytes))
 		return driver_leave(CU_OUT_OF_MEMORY);
+
 	result = memory_allocate(context->device, bytes, out);
 	if (result == CU_OK)
 		*out_pitch = pitch;
+
 	return driver_leave(result);
 }
 
@@ -115,6 +124,7 @@ API int cuMemAllocManaged(uint64_t *out, size_t bytes, unsigned flags)
 		return result;
 	if (!out || bytes == 0 || (flags != 1 && flags != 2))
 		return driver_leave(CU_INVALID_VALUE);
+
 	return driver_leave(memory_allocate(context->device, bytes, out));
 }
 
@@ -127,6 +137,7 @@ API int cuMemFree_v2(uint64_t address)
 		return result;
 	if (address == 0)
 		return driver_leave(CU_OK);
+
 	/* as real drivers do: what is queued may still use it */
 	result = work_wait_all(context);
 	return driver_leave(result == CU_OK ? memory_release(address) : result);
@@ -144,6 +155,7 @@ API int cuMemAllocAsync(uint64_t *out, size_t bytes, struct cu_stream *handle)
 		return driver_leave(CU_INVALID_VALUE);
 	if (!work_stream(context, handle))
 		return driver_leave(CU_INVALID_HANDLE);
+
 	return driver_leave(memory_allocate(context->device, bytes, out));
 }
 
@@ -155,12 +167,14 @@ API int cuMemFreeAsync(uint64_t address, struct cu_stream *handle)
 
 	if (result != CU_OK)
 		return result;
+
 	struct cu_stream *stream = work_stream(context, handle);
 
 	if (!stream)
 		return driver_leave(CU_INVALID_HANDLE);
 	if (work_device(address) == SIM_GPU_MAX)
 		return driver_leave(CU_INVALID_VALUE);
+
 	return driver_leave(work_queue(stream, &work, SCHED_NO_ENGINE, 0, 0, NULL));
 }
 
@@ -182,6 +196,7 @@ API int cuMemGetAllocationGranularity(size_t *out, const void *property, int opt
 		return result;
 	if (!out || !property)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = VMM_GRANULARITY;
 	return driver_leave(CU_OK);
 }
@@ -201,21 +216,27 @@ API int cuMemCreate(unsigned long long *out, size_t bytes, const void *property,
 	    asked->type != 1 || asked->location_type != 1 || asked->location < 0 ||
 	    (uint32_t)asked->location >= driver.devices.count)
 		return driver_leave(CU_INVALID_VALUE);
+
 	if (!driver.memory[asked->location].view)
 		return driver_leave(CU_INVALID_CONTEXT);
+
 	while (slot < DRIVER_PHYSICAL_MAX && driver.physical[slot].is_used)
 		slot++;
+
 	if (slot == DRIVER_PHYSICAL_MAX)
 		return driver_leave(CU_OUT_OF_MEMORY);
+
 	struct physical *physical = &driver.physical[slot];
 
 	result = memory_allocate((uint32_t)asked->location, bytes, &physical->address);
 	if (result != CU_OK)
 		return driver_leave(result);
+
 	physical->bytes = bytes;
 	physical->device = (uint32_t)asked->location;
 	physical->is_used = true;
 	*out = slot + 1;
+
 	return driver_leave(CU_OK);
 }
 
@@ -228,6 +249,7 @@ API int cuMemRelease(unsigned long long handle)
 		return result;
 	if (handle == 0 || handle > DRIVER_PHYSICAL_MAX || !driver.physical[handle - 1].is_used)
 		return driver_leave(CU_INVALID_VALUE);
+
 	driver.physical[handle - 1].is_used = false;
 	return driver_leave(memory_release(driver.physical[handle - 1].address));
 }
@@ -255,15 +277,18 @@ API int cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 		return result;
 	if (!out || bytes == 0 || bytes > SIZE_MAX / 2)
 		return driver_leave(CU_INVALID_VALUE);
+
 	memory = mmap(NULL, (bytes + PAGE - 1) / PAGE * PAGE, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
 		return driver_leave(CU_OUT_OF_MEMORY);
+
 	result = pinned_add(memory, bytes, false);
 	if (result == CU_OK)
 		*out = memory;
 	else
 		(void)munmap(memory, bytes);
+
 	return driver_leave(result);
 }
 
@@ -279,6 +304,7 @@ static int pinned_remove(struct cu_context *context, void *address, bool is_regi
 
 		if (pinned->address != address || pinned->is_registered != is_registered)
 			continue;
+
 		int result = work_wait_all(context);
 
 		if (!is_registered)
@@ -286,6 +312,7 @@ static int pinned_remove(struct cu_context *context, void *address, bool is_regi
 		driver.pinned[i] = driver.pinned[--driver.pinned_count];
 		return result;
 	}
+
 	return CU_INVALID_VALUE;
 }
 
@@ -307,6 +334,7 @@ API int cuMemHostRegister_v2(void *address, size_t bytes, unsigned flags)
 		return result;
 	if (!address || bytes == 0)
 		return driver_leave(CU_INVALID_VALUE);
+
 	return driver_leave(pinned_add(address, bytes, true));
 }
 
@@ -327,6 +355,7 @@ API int cuMemHostGetDevicePointer_v2(uint64_t *out, void *host, unsigned flags)
 		return result;
 	if (!out || flags != 0 || !work_is_pinned(host, 1))
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = (uint64_t)(uintptr_t)host;
 	return driver_leave(CU_OK);
 }
@@ -339,6 +368,7 @@ API int cuMemGetAddressRange_v2(uint64_t *out_begin, size_t *out_bytes, uint64_t
 
 	if (result != CU_OK)
 		return result;
+
 	uint32_t device = work_device(address);
 
 	if (device == SIM_GPU_MAX ||
@@ -348,5 +378,6 @@ API int cuMemGetAddressRange_v2(uint64_t *out_begin, size_t *out_bytes, uint64_t
 		*out_begin = begin;
 	if (out_bytes)
 		*out_bytes = bytes;
+
 	return driver_leave(CU_OK);
 }

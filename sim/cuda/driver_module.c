@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Modules from PTX text, and launching their kernels. */
+#include "sim/cuda/driver.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/cuda/driver.h"
 #include "sim/cuda/ptx.h"
 
 /* Of CUjit_option. Source: CUDA driver API. */
@@ -39,6 +40,7 @@ static void log_out(const char *text, unsigned count, const int *option, void **
 			out_bytes = &value[i];
 		}
 	}
+
 	if (!out || room == 0)
 		return;
 	if (length >= room)
@@ -69,8 +71,10 @@ static int compile(const struct device *device, const char *image, uint64_t leng
 			       "compiling fails, as $SLUICE_SIM_CUDA_FAULT asks\n");
 		result = -1;
 	}
+
 	if (result != 0)
 		return CU_INVALID_PTX;
+
 	if (out->version > newest_ptx(driver.devices.cuda_version)) {
 		(void)snprintf(log, LOG_MAX,
 			       "ptxas (simulated) application ptx input, line 1; fatal   : "
@@ -80,6 +84,7 @@ static int compile(const struct device *device, const char *image, uint64_t leng
 			       newest_ptx(driver.devices.cuda_version) % 10);
 		return CU_UNSUPPORTED_PTX_VERSION;
 	}
+
 	if (out->target > cc || (out->is_exact && out->target != cc)) {
 		(void)snprintf(log, LOG_MAX,
 			       "ptxas (simulated): SM version specified by .target (sm_%u%s) is "
@@ -87,6 +92,7 @@ static int compile(const struct device *device, const char *image, uint64_t leng
 			       out->target, out->is_exact ? "a" : "", cc);
 		return CU_NO_BINARY_FOR_GPU;
 	}
+
 	return CU_OK;
 }
 
@@ -101,6 +107,7 @@ API int cuModuleLoadDataEx(struct cu_module **out, const void *image, unsigned c
 		return result;
 	if (!out || !image || (count > 0 && (!options || !values)))
 		return driver_leave(CU_INVALID_VALUE);
+
 	uint64_t length = strnlen(image, PTX_TEXT_MAX + 1);
 	struct ptx *ptx = calloc(1, sizeof(*ptx));
 	struct cu_module *module = calloc(1, sizeof(*module));
@@ -109,11 +116,13 @@ API int cuModuleLoadDataEx(struct cu_module **out, const void *image, unsigned c
 		result = CU_OUT_OF_MEMORY;
 	else
 		result = compile(&driver.devices.device[context->device], image, length, ptx, log);
+
 	if (result == CU_OK) {
 		world_lock(driver.world);
 		world_spend(driver.world, COST_JIT_NS + length / 1024 * COST_JIT_KIB_NS);
 		world_end(driver.world);
 		module->context = context;
+
 		for (; module->count < ptx->entry_count; module->count++) {
 			struct cu_function *function = &module->function[module->count];
 
@@ -121,13 +130,16 @@ API int cuModuleLoadDataEx(struct cu_module **out, const void *image, unsigned c
 			function->id = kernel_find(ptx->entry[module->count]);
 			memcpy(function->name, ptx->entry[module->count], sizeof(function->name));
 		}
+
 		*out = module;
 		module = NULL;
 	}
+
 	log_out(log, count, options, values, JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BYTES);
 	log_out("", count, options, values, JIT_INFO_LOG_BUFFER, JIT_INFO_LOG_BYTES);
 	free(module);
 	free(ptx);
+
 	return driver_leave(result);
 }
 
@@ -145,6 +157,7 @@ API int cuModuleUnload(struct cu_module *module)
 		return result;
 	if (!module)
 		return driver_leave(CU_INVALID_HANDLE);
+
 	result = work_wait_all(context);
 	free(module);
 	return driver_leave(result);
@@ -160,6 +173,7 @@ API int cuModuleGetFunction(struct cu_function **out, struct cu_module *module, 
 		return result;
 	if (!out || !module || !name)
 		return driver_leave(module ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
+
 	for (uint32_t i = 0; i < module->count; i++) {
 		struct cu_function *function = &module->function[i];
 
@@ -168,6 +182,7 @@ API int cuModuleGetFunction(struct cu_function **out, struct cu_module *module, 
 			return driver_leave(CU_OK);
 		}
 	}
+
 	return driver_leave(CU_NOT_FOUND);
 }
 
@@ -180,6 +195,7 @@ API int cuFuncGetAttribute(int *out, int attribute, struct cu_function *function
 		return result;
 	if (!out || !function || attribute < 0)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = attribute == 0 ? BLOCK_THREADS_MAX : 0;
 	return driver_leave(CU_OK);
 }
@@ -193,6 +209,7 @@ static bool is_launchable(const uint32_t grid[3], const uint32_t block[3])
 	    grid[2] > GRID_YZ_MAX || block[0] > BLOCK_THREADS_MAX || block[1] > BLOCK_THREADS_MAX ||
 	    block[2] > 64)
 		return false;
+
 	return threads * block[2] <= BLOCK_THREADS_MAX;
 }
 
@@ -214,6 +231,7 @@ API int cuLaunchKernel(struct cu_function *function, unsigned grid_x, unsigned g
 	(void)shared_bytes;
 	if (result != CU_OK)
 		return result;
+
 	struct cu_stream *stream = work_stream(context, handle);
 
 	if (!function || !stream)
@@ -222,16 +240,20 @@ API int cuLaunchKernel(struct cu_function *function, unsigned grid_x, unsigned g
 		return driver_leave(CU_INVALID_VALUE);
 	if (extra)
 		return driver_leave(CU_NOT_SUPPORTED); /* parameters in one buffer */
+
 	work.launch.id = function->id;
 	kernel_parameters(function->id, size);
+
 	for (uint32_t i = 0; i < KERNELS_ARGUMENT_MAX && size[i]; i++) {
 		if (!parameters || !parameters[i])
 			return driver_leave(CU_INVALID_VALUE);
 		memcpy(&work.launch.argument[i], parameters[i], size[i]);
 	}
+
 	cost = kernel_cost(&work.launch, &driver.rates[context->device], &is_elapsed);
 	if (faults_strike(&driver.faults, FAULT_STALL, NULL, &value))
 		cost += value * 1000000;
+
 	return driver_leave(
 	    work_queue(stream, &work, SCHED_COMPUTE, cost, is_elapsed ? SCHED_ELAPSED : 0, NULL));
 }

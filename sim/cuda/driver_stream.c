@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and events. */
-#include <stdlib.h>
-
 #include "sim/cuda/driver.h"
+
+#include <stdlib.h>
 
 enum { STREAM_NON_BLOCKING = 1, EVENT_DISABLE_TIMING = 2 };
 
@@ -17,14 +17,17 @@ API int cuStreamCreateWithPriority(struct cu_stream **out, unsigned flags, int p
 		return result;
 	if (!out || flags > STREAM_NON_BLOCKING)
 		return driver_leave(CU_INVALID_VALUE);
+
 	stream = calloc(1, sizeof(*stream));
 	if (!stream)
 		return driver_leave(CU_OUT_OF_MEMORY);
+
 	stream->context = context;
 	stream->is_blocking = flags == 0;
 	stream->next = context->streams;
 	context->streams = stream;
 	*out = stream;
+
 	return driver_leave(CU_OK);
 }
 
@@ -40,16 +43,20 @@ API int cuStreamDestroy_v2(struct cu_stream *handle)
 
 	if (result != CU_OK)
 		return result;
+
 	for (struct cu_stream **at = &context->streams; *at; at = &(*at)->next) {
 		struct cu_stream *stream = *at;
 
 		if (stream != handle)
 			continue;
+
 		*at = stream->next; /* what it has queued goes on */
 		(void)graph_unref(stream->capture);
 		free(stream);
+
 		return driver_leave(CU_OK);
 	}
+
 	return driver_leave(CU_INVALID_HANDLE);
 }
 
@@ -77,6 +84,7 @@ API int cuStreamSynchronize(struct cu_stream *handle)
 		stream->is_capture_broken = true;
 		return driver_leave(CU_STREAM_CAPTURE_UNSUPPORTED);
 	}
+
 	/* the default stream waits for all that wait for it */
 	return driver_leave(stream->is_default ? work_wait_all(context)
 					       : work_wait(context, stream->last));
@@ -100,10 +108,12 @@ API int cuStreamQuery(struct cu_stream *handle)
 
 	if (result != CU_OK)
 		return result;
+
 	world_lock(driver.world);
 	is_done = stream->last == 0 ||
 		  sched_is_done(world_sched(driver.world), context->sched, stream->last);
 	world_end(driver.world);
+
 	return driver_leave(answer(is_done));
 }
 
@@ -117,6 +127,7 @@ API int cuStreamGetCtx(struct cu_stream *handle, struct cu_context **out)
 		return result;
 	if (!out)
 		return driver_leave(CU_INVALID_VALUE);
+
 	*out = context;
 	return driver_leave(CU_OK);
 }
@@ -132,6 +143,7 @@ API int cuLaunchHostFunc(struct cu_stream *handle, void (*host)(void *data), voi
 		return result;
 	if (!host)
 		return driver_leave(CU_INVALID_VALUE);
+
 	return driver_leave(work_queue(stream, &work, SCHED_NO_ENGINE, 0, 0, NULL));
 }
 
@@ -146,15 +158,18 @@ API int cuEventCreate(struct cu_event **out, unsigned flags)
 		return result;
 	if (!out || flags > 7)
 		return driver_leave(CU_INVALID_VALUE);
+
 	struct cu_event *event = calloc(1, sizeof(*event));
 
 	if (!event)
 		return driver_leave(CU_OUT_OF_MEMORY);
+
 	event->context = context;
 	event->references = 1;
 	event->has_timing = !(flags & EVENT_DISABLE_TIMING);
 	event->is_done = true;
 	*out = event;
+
 	return driver_leave(CU_OK);
 }
 
@@ -166,6 +181,7 @@ API int cuEventDestroy_v2(struct cu_event *event)
 		return result;
 	if (!event || event->is_destroyed)
 		return driver_leave(CU_INVALID_HANDLE);
+
 	event->is_destroyed = true;
 	(void)event_unref(event);
 	return driver_leave(CU_OK);
@@ -182,6 +198,7 @@ API int cuEventRecord(struct cu_event *event, struct cu_stream *handle)
 		return result;
 	if (!event)
 		return driver_leave(CU_INVALID_HANDLE);
+
 	struct work work = {.kind = WORK_EVENT, .event = event};
 	bool is_stuck = faults_strike(&driver.faults, FAULT_EVENT_HANG, NULL, &value);
 
@@ -189,10 +206,12 @@ API int cuEventRecord(struct cu_event *event, struct cu_stream *handle)
 	result = work_queue(stream, &work, SCHED_NO_ENGINE, 0, is_stuck ? SCHED_STUCK : 0, &number);
 	if (result != CU_OK)
 		return driver_leave(result);
+
 	event->is_recorded = event->is_recorded || number != 0;
 	event->is_done = false;
 	event->number = number;
 	event->where = context;
+
 	return driver_leave(CU_OK);
 }
 
@@ -227,6 +246,7 @@ API int cuEventSynchronize(struct cu_event *event)
 		return result;
 	if (!event->is_done && driver_context_is_valid(event->where))
 		result = work_wait(event->where, event->number);
+
 	return driver_leave(result);
 }
 
@@ -243,6 +263,7 @@ API int cuEventElapsedTime(float *out_ms, struct cu_event *start, struct cu_even
 		return driver_leave(CU_INVALID_HANDLE);
 	if (!start->is_done || !end->is_done)
 		return driver_leave(CU_NOT_READY);
+
 	*out_ms = (float)((double)(int64_t)(end->time_ns - start->time_ns) / 1e6);
 	return driver_leave(CU_OK);
 }
@@ -265,10 +286,12 @@ API int cuStreamWaitEvent(struct cu_stream *handle, struct cu_event *event, unsi
 		return driver_leave(event ? CU_INVALID_VALUE : CU_INVALID_HANDLE);
 	if (event->is_done || event->number == 0 || !driver_context_is_valid(event->where))
 		return driver_leave(CU_OK);
+
 	stream->after = event->where->sched;
 	stream->after_number = event->number;
 	result = work_queue(stream, &work, SCHED_NO_ENGINE, 0, 0, NULL);
 	stream->after_number = 0;
+
 	return driver_leave(result);
 }
 
@@ -288,6 +311,7 @@ API int simCudaStreamHold(struct cu_stream *handle, uint64_t *out_ticket)
 		return driver_leave(CU_INVALID_VALUE);
 	if (stream->capture)
 		return driver_leave(CU_STREAM_CAPTURE_UNSUPPORTED);
+
 	return driver_leave(work_queue(stream, &work, SCHED_NO_ENGINE, 0, SCHED_STUCK, out_ticket));
 }
 
@@ -299,8 +323,10 @@ API int simCudaStreamReached(struct cu_stream *handle, uint64_t ticket)
 
 	if (result != CU_OK)
 		return result;
+
 	world_lock(driver.world);
 	bool has_turn = sched_has_turn(world_sched(driver.world), context->sched, ticket);
+
 	world_end(driver.world);
 	return driver_leave(has_turn ? CU_OK : CU_NOT_READY);
 }
@@ -313,9 +339,11 @@ API int simCudaStreamRelease(struct cu_stream *handle, uint64_t ticket, uint64_t
 
 	if (result != CU_OK)
 		return result;
+
 	world_lock(driver.world);
 	sched_unstick(world_sched(driver.world), context->sched, ticket,
 		      world_now(driver.world) + ns);
 	world_end(driver.world);
+
 	return driver_leave(CU_OK);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queueing operations, and what happens when they are done. */
+#include "sim/cuda/driver.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "sim/cuda/driver.h"
 
 enum { LOOK_MS = 20, UTIL_MS = 250, UTIL_STEP_PERMILLE = 20, COLLECT_MAX = 512 };
 
@@ -31,6 +31,7 @@ bool work_is_pinned(const void *address, uint64_t bytes)
 		    bytes <= pinned->bytes - (uint64_t)(at - pinned->address))
 			return true;
 	}
+
 	return false;
 }
 
@@ -45,8 +46,10 @@ void *work_memory(void *context, uint64_t address, uint64_t bytes)
 			return NULL;
 		return memory_at(&driver.memory[device], address, bytes);
 	}
+
 	if (!address || !work_is_pinned((void *)(uintptr_t)address, bytes))
 		return NULL;
+
 	return (void *)(uintptr_t)address;
 }
 
@@ -99,6 +102,7 @@ static void falsify(struct cu_context *context, uint64_t address, uint64_t bytes
 
 	if (!word)
 		return;
+
 	uint64_t middle = bytes / 4 / 2;
 
 	if (faults_strike(&driver.faults, FAULT_FLIP, NULL, &value))
@@ -116,9 +120,11 @@ static int apply_kernel(struct cu_context *context, const struct kernel_launch *
 
 	if (faults_strike(&driver.faults, FAULT_DIE, NULL, &value))
 		return (int)value;
+
 	result = kernel_compute(launch, &memory, run, &address, &bytes);
 	if (result == CU_OK)
 		falsify(context, address, bytes);
+
 	return result;
 }
 
@@ -128,10 +134,13 @@ static int apply_set(const struct work *work)
 
 	if (!to)
 		return CU_ILLEGAL_ADDRESS;
+
 	for (uint64_t i = 0; i < work->bytes && work->width > 1; i += work->width)
 		memcpy(to + i, &work->value, work->width);
+
 	if (work->width == 1)
 		memset(to, (int)(work->value & 0xff), work->bytes);
+
 	return CU_OK;
 }
 
@@ -208,9 +217,11 @@ static void note_gaps(const struct sched_context *from, struct due *due)
 
 	if (due->work->kind != WORK_KERNEL || due->work->launch.id != KERNEL_RULER || kept == 0)
 		return;
+
 	due->gap = malloc(kept * sizeof(*due->gap));
 	for (uint64_t i = 0; due->gap && i < kept; i++)
 		due->gap[i] = from->gap[(from->gap_count - kept + i) % SCHED_GAP_MAX];
+
 	due->run.gap = due->gap;
 	due->run.gap_count = due->gap ? (uint32_t)kept : 0;
 }
@@ -227,6 +238,7 @@ static uint32_t find_due(const struct sched *sched, struct cu_context *context, 
 
 		if (op->state != SCHED_DONE || work->is_applied)
 			continue;
+
 		due[count] = (struct due){
 		    .context = context,
 		    .work = work,
@@ -237,6 +249,7 @@ static uint32_t find_due(const struct sched *sched, struct cu_context *context, 
 		note_gaps(from, &due[count]);
 		count++;
 	}
+
 	return count;
 }
 
@@ -252,6 +265,7 @@ static void look_at_holds(struct sched *sched, struct cu_context *context)
 		if (work->kind != WORK_KERNEL || work->launch.id != KERNEL_HOLD ||
 		    work->is_applied || sched_op(sched, context->sched, n)->request.cost_ns == 0)
 			continue;
+
 		flag = work_memory(context, work->launch.argument[0], 4);
 		if (flag && *flag)
 			sched_release(sched, context->sched, n);
@@ -274,12 +288,14 @@ static uint64_t busy_read(uint64_t out_busy[SIM_GPU_MAX])
 
 	memset(out_busy, 0, SIM_GPU_MAX * sizeof(*out_busy));
 	world_lock(driver.world);
+
 	for (uint32_t i = 0; i < DRIVER_CONTEXT_MAX; i++) {
 		const struct cu_context *context = &driver.context[i];
 
 		if (context->used)
 			out_busy[context->device] += sched->context[context->sched].busy_ns;
 	}
+
 	now = sched->now_ns;
 	world_end(driver.world);
 	return now;
@@ -292,6 +308,7 @@ static void util_enter(void)
 
 	if (passed == 0)
 		return;
+
 	driver.util_at_ns = now;
 	for (uint32_t d = 0; d < driver.devices.count; d++) {
 		uint64_t share = busy[d] > driver.util_busy_ns[d]
@@ -304,6 +321,7 @@ static void util_enter(void)
 		    (share < driver.util_permille[d] + UTIL_STEP_PERMILLE &&
 		     driver.util_permille[d] < share + UTIL_STEP_PERMILLE))
 			continue;
+
 		driver.util_permille[d] = (uint32_t)share;
 		(void)memory_enter(d, driver.held_bytes[d], driver.contexts[d]);
 	}
@@ -316,6 +334,7 @@ static void look_around(void)
 
 	if (now - driver.health_ms < LOOK_MS)
 		return;
+
 	driver.health_ms = now;
 	for (uint32_t i = 0; i < DRIVER_CONTEXT_MAX; i++) {
 		struct cu_context *context = &driver.context[i];
@@ -323,8 +342,10 @@ static void look_around(void)
 		if (context->used && context->error == CU_OK)
 			context->error = device_health(&driver.devices, context->device);
 	}
+
 	if (now - driver.util_real_ms < UTIL_MS)
 		return;
+
 	driver.util_real_ms = now;
 	util_enter();
 }
@@ -360,21 +381,26 @@ void work_collect(void)
 		count = 0;
 		world_lock(driver.world);
 		sched = world_sched(driver.world);
+
 		for (uint32_t i = 0; i < DRIVER_CONTEXT_MAX; i++) {
 			struct cu_context *context = &driver.context[i];
 
 			if (!context->used)
 				continue;
+
 			while (context->work[sched->context[context->sched].first % SCHED_RING]
 				   .is_applied &&
 			       sched_collect(sched, context->sched, &op))
 				;
+
 			look_at_holds(sched, context);
 			count += find_due(sched, context, due + count, COLLECT_MAX - count);
 		}
+
 		world_end(driver.world);
 		if (count > 1)
 			qsort(due, count, sizeof(*due), due_compare);
+
 		for (uint32_t i = 0; i < count; i++)
 			apply_due(&due[i]);
 	} while (count > 0);
@@ -406,9 +432,11 @@ static int graph_add(struct cu_graph *graph, struct work *work, uint32_t engine,
 			work_done(work);
 			return CU_OUT_OF_MEMORY;
 		}
+
 		graph->node = grown;
 		graph->room = room;
 	}
+
 	graph->node[graph->count++] = (struct cu_node){*work, cost_ns, engine};
 	graph->cost_ns += cost_ns + (graph->count > 1 ? COST_GRAPH_NODE_NS : 0);
 	return CU_OK;
@@ -430,6 +458,7 @@ int work_queue(struct cu_stream *stream, struct work *work, uint32_t engine, uin
 		*out_number = 0;
 	if (stream->capture)
 		return graph_add(stream->capture, work, engine, cost_ns);
+
 	for (;;) {
 		struct sched_context *queue = &sched->context[context->sched];
 
@@ -449,11 +478,13 @@ int work_queue(struct cu_stream *stream, struct work *work, uint32_t engine, uin
 			context->work[number % SCHED_RING] = *work;
 			world_spend(driver.world, COST_LAUNCH_NS);
 		}
+
 		uint64_t first = queue->first;
 
 		world_end(driver.world);
 		if (number)
 			break;
+
 		int result = driver_wait(context, &(struct world_wait){.kind = WORLD_WAIT_ROOM,
 								       .context = context->sched,
 								       .number = first + 1});
@@ -463,11 +494,14 @@ int work_queue(struct cu_stream *stream, struct work *work, uint32_t engine, uin
 			return result;
 		}
 	}
+
 	stream->last = number;
 	stream->after_number = 0;
 	context->holds += work->kind == WORK_KERNEL && work->launch.id == KERNEL_HOLD;
+
 	if (out_number)
 		*out_number = number;
+
 	return CU_OK;
 }
 

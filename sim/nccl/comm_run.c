@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an operation does: copies from the GPU, exchanges with the other ranks, copies back. */
+#include "sim/nccl/comm.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "sim/nccl/comm.h"
 #include "sim/nccl/reduce.h"
 #include "sim/nccl/world.h"
 
@@ -80,20 +81,25 @@ static int reduce_slices(struct run *run, size_t count)
 	const struct op *op = run->op;
 	size_t begin = slice_at(run, count, comm->rank);
 	size_t bytes = slice_at(run, count, comm->rank + 1) - begin;
+
 	for (uint32_t peer = 0; peer < comm->ranks; peer++) {
 		size_t at = slice_at(run, count, peer);
 		add(run, peer, true, run->own + at, slice_at(run, count, peer + 1) - at);
 		add(run, peer, false, run->heard + peer * bytes, bytes);
 	}
+
 	int result = move(run);
+
 	for (uint32_t peer = 0; result == NCCL_SUCCESS && peer < comm->ranks; peer++) {
 		const uint8_t *part =
 		    peer == comm->rank ? run->own + begin : run->heard + peer * bytes;
+
 		if (peer == 0)
 			memcpy(run->sum, part, bytes);
 		else
 			reduce_step(run->sum, part, bytes / run->size, op->type, op->redop);
 	}
+
 	reduce_finish(run->sum, bytes / run->size, op->type, op->redop, comm->ranks);
 	return result;
 }
@@ -104,11 +110,13 @@ static int gather_slices(struct run *run, size_t count)
 	const struct comm *comm = run->comm;
 	size_t begin = slice_at(run, count, comm->rank);
 	size_t bytes = slice_at(run, count, comm->rank + 1) - begin;
+
 	for (uint32_t peer = 0; peer < comm->ranks; peer++) {
 		size_t at = slice_at(run, count, peer);
 		add(run, peer, true, run->own + begin, bytes);
 		add(run, peer, false, run->own + at, slice_at(run, count, peer + 1) - at);
 	}
+
 	return move(run);
 }
 
@@ -117,17 +125,21 @@ static int run_all_reduce(struct run *run)
 	const struct op *op = run->op;
 	struct comm *comm = run->comm;
 	size_t bytes = op->count * run->size, slice = bytes / comm->ranks + run->size;
+
 	if (!make_room(run, bytes, slice * comm->ranks, slice))
 		return NCCL_SYSTEM_ERROR;
+
 	int result = get(comm, run->own, op->send, bytes);
 	reduce_prepare(run->own, result ? 0 : op->count, op->type, op->redop, comm->ranks);
 	if (result == NCCL_SUCCESS)
 		result = reduce_slices(run, op->count);
 	if (result != NCCL_SUCCESS)
 		return result;
+
 	size_t begin = slice_at(run, op->count, comm->rank);
 	memcpy(run->own + begin, run->sum, slice_at(run, op->count, comm->rank + 1) - begin);
 	result = gather_slices(run, op->count);
+
 	return result == NCCL_SUCCESS ? put(comm, op->receive, run->own, bytes) : result;
 }
 
@@ -136,13 +148,16 @@ static int run_reduce_scatter(struct run *run)
 	const struct op *op = run->op;
 	struct comm *comm = run->comm;
 	size_t bytes = op->count * run->size, all = bytes * comm->ranks;
+
 	if (!make_room(run, all, all, bytes))
 		return NCCL_SYSTEM_ERROR;
+
 	int result = get(comm, run->own, op->send, all);
 	reduce_prepare(run->own, result ? 0 : op->count * comm->ranks, op->type, op->redop,
 		       comm->ranks);
 	if (result == NCCL_SUCCESS)
 		result = reduce_slices(run, op->count * comm->ranks);
+
 	return result == NCCL_SUCCESS ? put(comm, op->receive, run->sum, bytes) : result;
 }
 
@@ -151,11 +166,14 @@ static int run_all_gather(struct run *run)
 	const struct op *op = run->op;
 	struct comm *comm = run->comm;
 	size_t bytes = op->count * run->size, all = bytes * comm->ranks;
+
 	if (!make_room(run, all, 0, 0))
 		return NCCL_SYSTEM_ERROR;
+
 	int result = get(comm, run->own + comm->rank * bytes, op->send, bytes);
 	if (result == NCCL_SUCCESS)
 		result = gather_slices(run, op->count * comm->ranks);
+
 	return result == NCCL_SUCCESS ? put(comm, op->receive, run->own, all) : result;
 }
 
@@ -164,15 +182,20 @@ static int run_broadcast(struct run *run)
 	const struct op *op = run->op;
 	struct comm *comm = run->comm;
 	size_t bytes = op->count * run->size;
+
 	if (!make_room(run, bytes, 0, 0))
 		return NCCL_SYSTEM_ERROR;
+
 	int result = op->root == comm->rank ? get(comm, run->own, op->send, bytes) : NCCL_SUCCESS;
+
 	for (uint32_t peer = 0; op->root == comm->rank && peer < comm->ranks; peer++)
 		add(run, peer, true, run->own, bytes);
+
 	if (op->root != comm->rank)
 		add(run, op->root, false, run->own, bytes);
 	if (result == NCCL_SUCCESS)
 		result = move(run);
+
 	return result == NCCL_SUCCESS ? put(comm, op->receive, run->own, bytes) : result;
 }
 
@@ -182,19 +205,25 @@ static int run_reduce(struct run *run)
 	struct comm *comm = run->comm;
 	size_t bytes = op->count * run->size;
 	bool is_root = op->root == comm->rank;
+
 	if (!make_room(run, bytes, is_root ? bytes * comm->ranks : 0, bytes))
 		return NCCL_SYSTEM_ERROR;
+
 	int result = get(comm, run->own, op->send, bytes);
 	if (result != NCCL_SUCCESS)
 		return result;
+
 	reduce_prepare(run->own, op->count, op->type, op->redop, comm->ranks);
+
 	for (uint32_t peer = 0; is_root && peer < comm->ranks; peer++)
 		add(run, peer, false, run->heard + peer * bytes, bytes);
+
 	if (!is_root)
 		add(run, op->root, true, run->own, bytes);
 	result = move(run);
 	if (result != NCCL_SUCCESS || !is_root)
 		return result;
+
 	for (uint32_t peer = 0; peer < comm->ranks; peer++) {
 		const uint8_t *part = peer == comm->rank ? run->own : run->heard + peer * bytes;
 		if (peer == 0)
@@ -202,6 +231,7 @@ static int run_reduce(struct run *run)
 		else
 			reduce_step(run->sum, part, op->count, op->type, op->redop);
 	}
+
 	reduce_finish(run->sum, op->count, op->type, op->redop, comm->ranks);
 	return put(comm, op->receive, run->sum, bytes);
 }
@@ -210,8 +240,10 @@ static int run_collective(struct comm *comm, const struct op *op)
 {
 	struct run *run = calloc(1, sizeof(*run));
 	int result = NCCL_SYSTEM_ERROR;
+
 	if (!run)
 		return result;
+
 	run->comm = comm;
 	run->op = op;
 	run->size = reduce_size(op->type);
@@ -221,6 +253,7 @@ static int run_collective(struct comm *comm, const struct op *op)
 				      .root = op->root,
 				      .count = op->count,
 				      .number = ++comm->number};
+
 	switch (op->kind) {
 	case COMM_ALL_REDUCE:
 		result = run_all_reduce(run);
@@ -244,6 +277,7 @@ static int run_collective(struct comm *comm, const struct op *op)
 	free(run->heard);
 	free(run->sum);
 	free(run);
+
 	return result;
 }
 
@@ -253,6 +287,7 @@ static int run_exchange(struct comm *comm, const struct op *ops, size_t count)
 	char problem[WORLD_PROBLEM_MAX] = "";
 	struct world_transfer *transfer = calloc(count, sizeof(*transfer));
 	int result = transfer ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
+
 	for (size_t i = 0; result == NCCL_SUCCESS && i < count; i++) {
 		size_t bytes = ops[i].count * reduce_size(ops[i].type);
 		transfer[i] = (struct world_transfer){.peer = ops[i].root,
@@ -267,17 +302,21 @@ static int run_exchange(struct comm *comm, const struct op *ops, size_t count)
 		else if (transfer[i].is_send)
 			result = get(comm, transfer[i].data, ops[i].send, bytes);
 	}
+
 	if (result == NCCL_SUCCESS) {
 		result = world_move(comm->world, transfer, count, &comm->stop, problem);
 		if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS)
 			(void)comm_fail(comm, result, "%s", problem);
 	}
+
 	for (size_t i = 0; result == NCCL_SUCCESS && i < count; i++) {
 		if (!transfer[i].is_send)
 			result = put(comm, ops[i].receive, transfer[i].data, transfer[i].bytes);
 	}
+
 	for (size_t i = 0; transfer && i < count; i++)
 		free(transfer[i].data);
+
 	free(transfer);
 	return result;
 }
@@ -292,6 +331,7 @@ static size_t bytes_sent(const struct comm *comm, const struct op *op)
 static double bytes_moved(const struct comm *comm, const struct op *op)
 {
 	double bytes = (double)(op->count * reduce_size(op->type)), n = comm->ranks;
+
 	switch (op->kind) {
 	case COMM_ALL_REDUCE:
 		return bytes * 2 * (n - 1) / n;
@@ -311,10 +351,13 @@ static int fault_at(struct comm *comm, size_t bytes)
 		return comm_fail(comm, NCCL_REMOTE_ERROR,
 				 "simulated fault: remote process exited or there was a network "
 				 "error");
+
 	if (bytes < comm->fault.hang_bytes)
 		return NCCL_SUCCESS;
+
 	while (!atomic_load(&comm->stop))
 		(void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+
 	return NCCL_IN_PROGRESS;
 }
 
@@ -325,9 +368,11 @@ static int spoil(struct comm *comm, const struct op *op)
 	size_t count = op->kind == COMM_ALL_GATHER ? op->count * comm->ranks : op->count;
 	uint64_t element = comm->fault.wrong_element, at = op->receive + element * size;
 	uint8_t byte = 0;
+
 	if (!comm->fault.has_wrong || comm->fault.wrong_rank != comm->rank || element >= count ||
 	    op->kind == COMM_SEND || (op->kind == COMM_REDUCE && op->root != comm->rank))
 		return NCCL_SUCCESS;
+
 	int result = get(comm, &byte, at, 1);
 	byte ^= 1;
 	return result == NCCL_SUCCESS ? put(comm, at, &byte, 1) : result;
@@ -338,15 +383,18 @@ int comm_run(struct comm *comm, const struct job *job, uint64_t *out_ns)
 	int result = NCCL_SUCCESS;
 	double moved = 0;
 	size_t sent = 0;
+
 	for (size_t i = 0; i < job->count; i++) {
 		moved += bytes_moved(comm, &job->ops[i]);
 		sent += bytes_sent(comm, &job->ops[i]);
 	}
+
 	result = fault_at(comm, sent);
 	for (size_t i = 0; result == NCCL_SUCCESS && i < job->count;) {
 		size_t after = i;
 		while (after < job->count && job->ops[after].kind >= COMM_SEND)
 			after++;
+
 		if (after > i) {
 			result = run_exchange(comm, &job->ops[i], after - i);
 			i = after;
@@ -354,8 +402,10 @@ int comm_run(struct comm *comm, const struct job *job, uint64_t *out_ns)
 			result = run_collective(comm, &job->ops[i++]);
 		}
 	}
+
 	for (size_t i = 0; result == NCCL_SUCCESS && i < job->count; i++)
 		result = spoil(comm, &job->ops[i]);
+
 	*out_ns = comm->report.latency_ns + (uint64_t)(moved / comm->report.bytes_per_ns);
 	return result;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libsluice-simtrees.so: see follow.h. */
+#include "follow.h"
+
 #include <stdio.h>
 
-#include "follow.h"
 #include "sim/error.h"
 #include "sim/trees.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MIG mode, instances and MIG devices. */
+#include "mig.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "call.h"
 #include "handle.h"
 #include "impl.h"
-#include "mig.h"
 #include "session.h"
 #include "sim/mig.h"
 
@@ -28,23 +29,28 @@ static uint32_t mig_count(const struct sim_gpu *gpu, uint32_t wanted, uint32_t *
 	uint32_t slot[ID_END], index = 0;
 
 	memset(slot, 0xff, sizeof(slot));
+
 	for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
 		if (gpu->gi[g].used && gpu->gi[g].id < ID_END)
 			slot[gpu->gi[g].id] = g;
 	}
+
 	for (uint32_t id = 0; id < ID_END; id++) {
 		for (uint32_t c = 0; slot[id] < SIM_GI_MAX && c < SIM_CI_MAX; c++) {
 			uint32_t g = slot[id];
 			if (!gpu->gi[g].ci[c].used)
 				continue;
+
 			if (index == wanted || (wanted == SIM_WHOLE_GPU && g == *gi && c == *ci)) {
 				*gi = g;
 				*ci = c;
 				return index;
 			}
+
 			index++;
 		}
 	}
+
 	return SIM_WHOLE_GPU;
 }
 
@@ -71,6 +77,7 @@ unsigned impl_DeviceGetMaxMigDeviceCount(struct call *call, unsigned *out)
 unsigned impl_DeviceGetMigDeviceHandleByIndex(struct call *call, unsigned index, void **out)
 {
 	uint32_t gi = 0, ci = 0;
+
 	if (!call_model(call)->has_mig)
 		return NVML_NOT_SUPPORTED;
 	if (!call_gpu(call)->mig_current)
@@ -79,9 +86,11 @@ unsigned impl_DeviceGetMigDeviceHandleByIndex(struct call *call, unsigned index,
 		return NVML_INVALID_ARGUMENT;
 	if (mig_count(call_gpu(call), index, &gi, &ci) == SIM_WHOLE_GPU)
 		return NVML_NOT_FOUND;
+
 	void *handle = handle_of_mig(call->machine, call->gpu, gi, ci);
 	if (!handle)
 		return NVML_INSUFFICIENT_RESOURCES;
+
 	*out = handle;
 	return NVML_OK;
 }
@@ -131,6 +140,7 @@ unsigned impl_DeviceGetAttributes_v2(struct call *call, struct nvml_device_attri
 {
 	if (!call_is_mig(call))
 		return NVML_NOT_SUPPORTED;
+
 	const struct sim_mig_profile *row = mig_row(call);
 	*out = (struct nvml_device_attributes){
 	    .sm = mig_sm(row, call_ci(call)->slices),
@@ -163,12 +173,14 @@ static unsigned mig_find_row(const struct call *call, unsigned number, bool by_i
 	unsigned refused = mig_table_refused(call);
 	if (refused != NVML_OK)
 		return refused;
+
 	for (uint32_t i = 0; i < model->mig_profile_count; i++) {
 		if ((by_id ? model->mig_profile[i].id : model->mig_profile[i].index) == number) {
 			*out = i;
 			return NVML_OK;
 		}
 	}
+
 	return !by_id && number < NVML_MIG_PROFILE_END ? NVML_NOT_SUPPORTED : NVML_INVALID_ARGUMENT;
 }
 
@@ -199,6 +211,7 @@ unsigned impl_DeviceGetGpuInstanceProfileInfo(struct call *call, unsigned profil
 	unsigned result = mig_find_row(call, profile, false, &row);
 	if (result != NVML_OK)
 		return result;
+
 	mig_fill_profile(call, row, &full);
 	*out = (struct nvml_gpu_instance_profile_info){
 	    .id = full.id,
@@ -227,15 +240,19 @@ static unsigned mig_profile_versioned(const struct call *call, unsigned profile,
 
 	if (!is_two && version != NVML_WORD(full, 3))
 		return NVML_ARGUMENT_VERSION_MISMATCH;
+
 	unsigned result = mig_find_row(call, profile, by_id, &row);
 	if (result != NVML_OK)
 		return result;
+
 	mig_fill_profile(call, row, &full);
 	full.version = version;
+
 	if (!is_two) {
 		memcpy(out, &full, sizeof(full));
 		return NVML_OK;
 	}
+
 	two->id = full.id;
 	two->p2p = 0;
 	two->slices = full.slices;
@@ -248,6 +265,7 @@ static unsigned mig_profile_versioned(const struct call *call, unsigned profile,
 	two->ofas = full.ofas;
 	two->memory_mib = full.memory_mib;
 	memcpy(two->name, full.name, sizeof(two->name));
+
 	return NVML_OK;
 }
 
@@ -269,13 +287,16 @@ unsigned impl_DeviceGetGpuInstancePossiblePlacements_v2(struct call *call, unsig
 	unsigned result = mig_find_row(call, id, true, &index);
 	if (result != NVML_OK)
 		return result;
+
 	const struct sim_mig_profile *row = &call_model(call)->mig_profile[index];
 	for (uint32_t i = 0; i < row->placement_count; i++)
 		list[i] = (struct nvml_placement){row->placement_start[i], row->placement_size};
+
 	if (!out) { /* asking for the number is no error here */
 		*count = row->placement_count;
 		return NVML_OK;
 	}
+
 	return array_out(list, row->placement_count, sizeof(list[0]), out, count);
 }
 
@@ -287,6 +308,7 @@ unsigned impl_DeviceGetGpuInstanceRemainingCapacity(struct call *call, unsigned 
 		return result;
 	if (!call_gpu(call)->mig_current)
 		return NVML_NOT_SUPPORTED;
+
 	*out = sim_mig_remaining(call->machine, call->gpu, row);
 	return NVML_OK;
 }
@@ -296,18 +318,21 @@ unsigned impl_DeviceGetGpuInstances(struct call *call, unsigned id, void **out, 
 {
 	uint32_t row = 0;
 	unsigned result = mig_find_row(call, id, true, &row);
+
 	if (!out)
 		return NVML_INVALID_ARGUMENT;
 	if (result != NVML_OK)
 		return result;
 	if (!call_gpu(call)->mig_current)
 		return NVML_NOT_SUPPORTED;
+
 	unsigned have = 0;
 	for (uint32_t i = 0; i < SIM_GI_MAX; i++) {
 		const struct sim_gi *gi = &call_gpu(call)->gi[i];
 		if (gi->used && gi->profile == row)
 			out[have++] = handle_of_gi(call->machine, call->gpu, i);
 	}
+
 	*count = have;
 	return NVML_OK;
 }
@@ -316,6 +341,7 @@ unsigned impl_DeviceGetGpuInstanceById(struct call *call, unsigned id, void **ou
 {
 	if (!call_model(call)->has_mig || !call_gpu(call)->mig_current)
 		return NVML_NOT_SUPPORTED;
+
 	for (uint32_t i = 0; i < SIM_GI_MAX; i++) {
 		const struct sim_gi *gi = &call_gpu(call)->gi[i];
 		if (!gi->used || gi->id != id)
@@ -323,6 +349,7 @@ unsigned impl_DeviceGetGpuInstanceById(struct call *call, unsigned id, void **ou
 		*out = handle_of_gi(call->machine, call->gpu, i);
 		return *out ? NVML_OK : NVML_INSUFFICIENT_RESOURCES;
 	}
+
 	return NVML_NOT_FOUND;
 }
 
@@ -367,11 +394,14 @@ static unsigned mig_ci_fill(const struct call *call, unsigned profile, unsigned 
 {
 	const struct sim_mig_profile *row = mig_row(call);
 	uint32_t slices = 0;
+
 	if (engine != 0)
 		return NVML_INVALID_ARGUMENT;
+
 	unsigned result = mig_ci_row(call, profile, &slices);
 	if (result != NVML_OK)
 		return result;
+
 	*out = (struct nvml_compute_instance_profile_info_v3){
 	    .id = profile,
 	    .slices = slices,
@@ -387,6 +417,7 @@ static unsigned mig_ci_fill(const struct call *call, unsigned profile, unsigned 
 		snprintf(out->name, sizeof(out->name), "MIG %s", row->name);
 	else
 		snprintf(out->name, sizeof(out->name), "MIG %uc.%s", slices, row->name);
+
 	return NVML_OK;
 }
 
@@ -413,10 +444,13 @@ unsigned impl_GpuInstanceGetComputeInstanceProfileInfoV(struct call *call, unsig
 		size = sizeof(full);
 	else if (version != NVML_WORD(struct nvml_compute_instance_profile_info_v2, 2))
 		return NVML_ARGUMENT_VERSION_MISMATCH;
+
 	unsigned result = mig_ci_fill(call, profile, engine, &full);
+
 	full.version = version;
 	if (result == NVML_OK)
 		memcpy(out, &full, size); /* version 3 only adds to the end */
+
 	return result;
 }
 
@@ -427,8 +461,10 @@ unsigned impl_GpuInstanceGetComputeInstanceRemainingCapacity(struct call *call, 
 	unsigned result = mig_ci_row(call, profile, &slices);
 	if (result != NVML_OK)
 		return result;
+
 	for (uint32_t i = 0; i < SIM_CI_MAX; i++)
 		used += call_gi(call)->ci[i].used ? call_gi(call)->ci[i].slices : 0;
+
 	*out = used < mig_row(call)->slices ? (mig_row(call)->slices - used) / slices : 0;
 	return NVML_OK;
 }
@@ -443,12 +479,15 @@ unsigned impl_GpuInstanceGetComputeInstancePossiblePlacements(struct call *call,
 	unsigned result = mig_ci_row(call, profile, &slices);
 	if (result != NVML_OK)
 		return result;
+
 	for (uint32_t start = 0; start + slices <= mig_row(call)->slices; start += slices)
 		list[have++] = (struct nvml_placement){start, slices};
+
 	if (!out) {
 		*count = have;
 		return NVML_OK;
 	}
+
 	return array_out(list, have, sizeof(list[0]), out, count);
 }
 
@@ -456,17 +495,21 @@ unsigned impl_GpuInstanceGetComputeInstances(struct call *call, unsigned profile
 					     unsigned *count)
 {
 	uint32_t slices = 0;
+
 	if (!out)
 		return NVML_INVALID_ARGUMENT;
+
 	unsigned result = mig_ci_row(call, profile, &slices);
 	if (result != NVML_OK)
 		return result;
+
 	unsigned have = 0;
 	for (uint32_t i = 0; i < SIM_CI_MAX; i++) {
 		const struct sim_ci *ci = &call_gi(call)->ci[i];
 		if (ci->used && ci->slices == slices)
 			out[have++] = handle_of_ci(call->machine, call->gpu, call->gi, i);
 	}
+
 	*count = have;
 	return NVML_OK;
 }
@@ -480,6 +523,7 @@ unsigned impl_GpuInstanceGetComputeInstanceById(struct call *call, unsigned id, 
 		*out = handle_of_ci(call->machine, call->gpu, call->gi, i);
 		return *out ? NVML_OK : NVML_INSUFFICIENT_RESOURCES;
 	}
+
 	return NVML_NOT_FOUND;
 }
 
@@ -503,9 +547,11 @@ unsigned impl_DeviceSetMigMode(struct call *call, unsigned mode, unsigned *activ
 		return NVML_INVALID_ARGUMENT;
 	if (!call_model(call)->has_mig)
 		return NVML_NOT_SUPPORTED;
+
 	unsigned result = sim_mig_set_mode(call->change, call->gpu, mode != 0);
 	if (result != NVML_OK)
 		return result;
+
 	*activation = call_gpu(call)->mig_current == call_gpu(call)->mig_pending
 			  ? NVML_OK
 			  : NVML_RESET_REQUIRED;
@@ -520,10 +566,12 @@ static unsigned mig_create_gi(struct call *call, unsigned id, uint32_t start, vo
 		return result;
 	if (!call_gpu(call)->mig_current)
 		return NVML_NOT_SUPPORTED;
+
 	call->in_trees = true;
 	result = sim_mig_create_gi(call->change, call->gpu, row, start, &slot);
 	if (result != NVML_OK)
 		return result;
+
 	*out = handle_of_gi(call->machine, call->gpu, slot);
 	return *out ? NVML_OK : NVML_INSUFFICIENT_RESOURCES;
 }
@@ -550,11 +598,13 @@ unsigned impl_GpuInstanceCreateComputeInstance(struct call *call, unsigned profi
 {
 	uint32_t slices = 0, slot = 0;
 	unsigned result = mig_ci_row(call, profile, &slices);
+
 	call->in_trees = true;
 	if (result == NVML_OK)
 		result = sim_mig_create_ci(call->change, call->gpu, call->gi, slices, &slot);
 	if (result != NVML_OK)
 		return result;
+
 	*out = handle_of_ci(call->machine, call->gpu, call->gi, slot);
 	return *out ? NVML_OK : NVML_INSUFFICIENT_RESOURCES;
 }
@@ -566,12 +616,14 @@ unsigned impl_GpuInstanceCreateComputeInstanceWithPlacement(struct call *call, u
 	unsigned result = impl_GpuInstanceCreateComputeInstance(call, profile, out);
 	if (result != NVML_OK)
 		return result;
+
 	/* The machine chooses the place; another wish than its choice cannot be met. */
 	for (uint32_t i = 0; i < SIM_CI_MAX; i++) {
 		if (handle_of_ci(call->machine, call->gpu, call->gi, i) == *out &&
 		    call_gi(call)->ci[i].start != placement->start)
 			return NVML_INSUFFICIENT_RESOURCES;
 	}
+
 	return NVML_OK;
 }
 

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct buf;
 
@@ -17,6 +18,13 @@ enum text_limits {
 	TEXT_INVALID = 0x110000, /* beyond Unicode: text_decode() found no valid character */
 	TEXT_U64_MAX = 21,	 /* of a number with its NUL */
 };
+
+/* Whether `text` begins with `prefix`, both ended by NUL. Also for bytes without NUL that are at
+ * least as long as `prefix`. */
+static inline bool text_starts_with(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
 
 /*
  * The character at the front of `length` (at least 1) bytes of UTF-8, and in `*out_size` how many

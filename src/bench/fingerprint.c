@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/jsonw.h"
+#include "base/text.h"
 #include "hardware/gpu.h"
 
 enum {
@@ -41,15 +42,19 @@ bool fingerprint_shows(const char *variable)
 					     "OMPI_MCA_", "MPICH_", "UCX_",    "SLUICE_"};
 	static const char *const whole[] = {"LD_LIBRARY_PATH", "LD_PRELOAD"};
 	static const char *const secret[] = {"TOKEN", "SECRET", "PASS", "KEY", "CRED"};
+
 	size_t length = strcspn(variable, "=");
 	bool shows = false;
 	for (size_t i = 0; i < array_length(begins); i++)
-		shows = shows || strncmp(variable, begins[i], strlen(begins[i])) == 0;
+		shows = shows || text_starts_with(variable, begins[i]);
+
 	for (size_t i = 0; i < array_length(whole); i++)
 		shows = shows ||
 			(length == strlen(whole[i]) && strncmp(variable, whole[i], length) == 0);
+
 	for (size_t i = 0; i < array_length(secret); i++)
 		shows = shows && !fingerprint_has_word(variable, length, secret[i]);
+
 	return shows && variable[length] == '=';
 }
 
@@ -59,9 +64,11 @@ static void fingerprint_file(struct jsonw *json, const char *key, const char *ro
 {
 	char whole[FILE_PATH_MAX], line[FINGERPRINT_LINE_MAX];
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, FINGERPRINT_FILE_MAX);
 	if (file_path(whole, NULL, "%s%s", root, path) < 0 || file_read(whole, &text, NULL) < 0)
 		return;
+
 	(void)snprintf(line, sizeof(line), "%.*s", (int)strcspn(buf_text(&text), "\n"),
 		       buf_text(&text)); /* cut */
 	jsonw_word(json, key, line);
@@ -73,9 +80,11 @@ static void fingerprint_field(struct jsonw *json, const char *key, const char *r
 {
 	char whole[FILE_PATH_MAX], line[FINGERPRINT_LINE_MAX];
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, FINGERPRINT_FILE_MAX);
 	if (file_path(whole, NULL, "%s%s", root, path) < 0 || file_read(whole, &text, NULL) < 0)
 		return;
+
 	for (const char *at = buf_text(&text); *at;) {
 		size_t length = strcspn(at, "\n"), skip = strlen(name);
 		if (strncmp(at, name, skip) == 0) {
@@ -86,9 +95,11 @@ static void fingerprint_field(struct jsonw *json, const char *key, const char *r
 				(void)snprintf(line, sizeof(line), "%.*s", (int)(length - skip),
 					       at + skip); /* cut */
 				jsonw_word(json, key, line);
+
 				return;
 			}
 		}
+
 		at += length + (at[length] == '\n');
 	}
 }
@@ -99,10 +110,12 @@ static void fingerprint_mitigations(struct jsonw *json, const char *root)
 	static const char word[] = "mitigations=";
 	char whole[FILE_PATH_MAX], line[FINGERPRINT_LINE_MAX];
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, FINGERPRINT_FILE_MAX);
 	if (file_path(whole, NULL, "%s/proc/cmdline", root) < 0 ||
 	    file_read(whole, &text, NULL) < 0)
 		return;
+
 	const char *at = strstr(buf_text(&text), word);
 	at = at ? at + strlen(word) : "default";
 	(void)snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, " \n"), at); /* cut */
@@ -115,16 +128,19 @@ static void fingerprint_system(struct jsonw *json)
 	struct statvfs shm;
 	struct rlimit memlock;
 	cpu_set_t allowed;
+
 	if (uname(&name) == 0) {
 		jsonw_text(json, "kernel", name.release);
 		jsonw_text(json, "machine", name.machine);
 	}
+
 	jsonw_text(json, "libc", gnu_get_libc_version());
 	jsonw_i64(json, "cpus_online", sysconf(_SC_NPROCESSORS_ONLN));
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
 		jsonw_i64(json, "cpus_allowed", CPU_COUNT(&allowed));
 	if (getrlimit(RLIMIT_MEMLOCK, &memlock) == 0 && memlock.rlim_cur != RLIM_INFINITY)
 		jsonw_u64(json, "memlock_bytes", memlock.rlim_cur);
+
 	if (statvfs("/dev/shm", &shm) == 0) {
 		jsonw_u64(json, "shm_bytes", (uint64_t)shm.f_blocks * shm.f_frsize);
 		jsonw_u64(json, "shm_free_bytes", (uint64_t)shm.f_bavail * shm.f_frsize);
@@ -136,20 +152,24 @@ static void fingerprint_variable(struct jsonw *json, const char *variable)
 	char name[FINGERPRINT_LINE_MAX], value[FINGERPRINT_LINE_MAX];
 	size_t length = strcspn(variable, "=");
 	const char *text = variable + length + 1;
+
 	/* A key is written as it is. */
 	if (length >= sizeof(name) ||
 	    strspn(variable, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_abcdefghijklmnopqrstuvwxyz") <
 		length)
 		return;
+
 	(void)snprintf(name, sizeof(name), "%.*s", (int)length, variable); /* fits */
 	if (strlen(text) < FINGERPRINT_VALUE_MAX) {
 		jsonw_text(json, name, text);
 		return;
 	}
+
 	/* FNV-1a: tells two values apart, and no more. */
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	for (const char *at = text; *at; at++)
 		hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+
 	(void)snprintf(value, sizeof(value), "%zu bytes, %016" PRIx64, strlen(text), hash);
 	jsonw_text(json, name, value);
 }
@@ -160,8 +180,10 @@ static void fingerprint_gpus(struct jsonw *json, const struct inventory *invento
 	jsonw_u64(json, "cuda_version", inventory->cuda_version);
 	jsonw_bool(json, "simulated", inventory->simulated);
 	jsonw_array(json, "gpus");
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
+
 		jsonw_object(json, NULL);
 		jsonw_text(json, "uuid", gpu->uuid);
 		jsonw_text(json, "name", gpu->name);
@@ -175,6 +197,7 @@ static void fingerprint_gpus(struct jsonw *json, const struct inventory *invento
 		jsonw_u64(json, "links", gpu->link_count);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -189,6 +212,7 @@ void fingerprint_write_with(struct jsonw *json, const char *root, char *const *e
 	jsonw_object(json, "fingerprint");
 	fingerprint_system(json);
 	fingerprint_field(json, "cpu", root, "/proc/cpuinfo", "model name");
+
 	/* arm64 has no names there, but whose design it is, and which */
 	fingerprint_field(json, "cpu_implementer", root, "/proc/cpuinfo", "CPU implementer");
 	fingerprint_field(json, "cpu_part", root, "/proc/cpuinfo", "CPU part");
@@ -205,12 +229,15 @@ void fingerprint_write_with(struct jsonw *json, const char *root, char *const *e
 	fingerprint_file(json, "cgroup", root, "/proc/self/cgroup");
 	fingerprint_field(json, "seccomp", root, "/proc/self/status", "Seccomp");
 	fingerprint_file(json, "label", root, "/proc/self/attr/current");
+
 	if (gpus)
 		fingerprint_gpus(json, gpus);
 	jsonw_object(json, "environment");
+
 	for (char *const *at = environment; at && *at; at++)
 		if (fingerprint_shows(*at))
 			fingerprint_variable(json, *at);
+
 	jsonw_end_object(json);
 	jsonw_end_object(json);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In what two fingerprints differ: see fingerprint.h. */
+#include "bench/fingerprint.h"
+
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/text.h"
-#include "bench/fingerprint.h"
 
 /* These differ between any two minutes, or processes. */
 static const char *const diff_restless[] = {"shm_free_bytes", "cgroup"};
@@ -26,12 +27,15 @@ static int diff_value(json_t *value, struct buf *out)
 {
 	if (!value)
 		return buf_add_text(out, "-");
+
 	char *text =
 	    json_is_string(value) ? NULL : json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
 	if (!text && !json_is_string(value))
 		return -ENOMEM;
+
 	const char *shown = text ? text : json_string_value(value);
 	int result = text_escape(out, shown, strlen(shown));
+
 	free(text);
 	return result;
 }
@@ -45,10 +49,12 @@ static int diff_line(const char *prefix, const char *key, json_t *a, json_t *b, 
 		result = buf_add_text(out, ": A ");
 	if (result == 0)
 		result = diff_value(a, out);
+
 	if (result == 0)
 		result = buf_add_text(out, ", B ");
 	if (result == 0)
 		result = diff_value(b, out);
+
 	return result == 0 ? buf_add_text(out, "\n") : result;
 }
 
@@ -59,16 +65,20 @@ static int diff_members(const char *prefix, json_t *a, json_t *b, bool is_turned
 	const char *key;
 	json_t *value;
 	int result = 0;
+
 	json_object_foreach(a, key, value)
+
 	{
 		json_t *other = json_object_get(b, key);
 		bool is_seen = is_turned ? other != NULL : other && json_equal(value, other);
 		if (result < 0 || is_seen || diff_is_restless(key) || json_is_object(value))
 			continue;
+
 		(*count)++;
 		result = diff_line(prefix, key, is_turned ? NULL : value, is_turned ? value : other,
 				   out);
 	}
+
 	return result;
 }
 
@@ -88,13 +98,16 @@ int fingerprint_differences(const char *a, const char *b, struct buf *out, size_
 			 : err_set(err, -EINVAL, "a fingerprint is no JSON object");
 	if (result == 0)
 		result = diff_both("", left, right, out, &count);
+
 	if (result == 0)
 		result = diff_both("environment.", json_object_get(left, "environment"),
 				   json_object_get(right, "environment"), out, &count);
+
 	json_decref(left);
 	json_decref(right);
 	if (result == 0 && out_count)
 		*out_count = count;
+
 	return result;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/text.h"
 
 /* --- the lists ---------------------------------------------------------------------------------
  */
@@ -101,14 +102,17 @@ static struct mltensors_group mltensors_group_at(const char *text)
 	struct mltensors_group group = {.text = text, .span = strcspn(text, "}"), .count = 1};
 	size_t span, unused;
 	unsigned first = mltensors_digits(text, &span);
-	if (span > 0 && strncmp(text + span, "..", 2) == 0) {
+
+	if (span > 0 && text_starts_with(text + span, "..")) {
 		group.is_range = true;
 		group.first = first;
 		group.count = mltensors_digits(text + span + 2, &unused) - first + 1;
 		return group;
 	}
+
 	for (size_t i = 0; i < group.span; i++)
 		group.count += text[i] == ',';
+
 	return group;
 }
 
@@ -117,12 +121,15 @@ static void mltensors_choice(const struct mltensors_group *group, unsigned i,
 			     char out[MLTENSORS_NAME_MAX])
 {
 	const char *at = group->text;
+
 	if (group->is_range) {
 		(void)snprintf(out, MLTENSORS_NAME_MAX, "%u", group->first + i); /* fits */
 		return;
 	}
+
 	while (i-- > 0)
 		at += strcspn(at, ",") + 1;
+
 	(void)snprintf(out, MLTENSORS_NAME_MAX, "%.*s", (int)strcspn(at, ",}"), at); /* fits */
 }
 
@@ -138,9 +145,11 @@ static size_t mltensors_size(const char *pattern)
 static void mltensors_expand(const char *pattern, size_t i, char *out, size_t size)
 {
 	size_t filled = 0, left = mltensors_size(pattern);
+
 	while (*pattern && filled < size) {
 		char choice[MLTENSORS_NAME_MAX];
 		size_t span = strcspn(pattern, "{");
+
 		(void)snprintf(out + filled, size - filled, "%.*s", (int)span, pattern); /* cut */
 		filled += span;
 		pattern += span;
@@ -161,13 +170,16 @@ bool mltensors_name(const char *benchmark, size_t i, char *out, size_t size)
 	for (size_t row = 0; row < array_length(mltensors_rows); row++) {
 		if (strcmp(mltensors_rows[row].benchmark, benchmark) != 0)
 			continue;
+
 		size_t count = mltensors_size(mltensors_rows[row].pattern);
 		if (i < count) {
 			mltensors_expand(mltensors_rows[row].pattern, i, out, size);
 			return true;
 		}
+
 		i -= count;
 	}
+
 	return false;
 }
 
@@ -190,7 +202,9 @@ static bool mltensors_match_group(const struct mltensors_group *group, const cha
 		return *out_span > 0 && !(*name == '0' && *out_span > 1) &&
 		       number >= group->first && *out_choice < group->count;
 	}
+
 	const char *at = group->text;
+
 	for (unsigned i = 0; i < group->count; i++) {
 		size_t span = strcspn(at, ",}");
 		if (strncmp(name, at, span) == 0) {
@@ -198,8 +212,10 @@ static bool mltensors_match_group(const struct mltensors_group *group, const cha
 			*out_span = span;
 			return true;
 		}
+
 		at += span + 1;
 	}
+
 	return false;
 }
 
@@ -207,10 +223,12 @@ static bool mltensors_match_group(const struct mltensors_group *group, const cha
 static bool mltensors_match(const char *pattern, const char *name, size_t *out_i)
 {
 	size_t i = 0;
+
 	while (*pattern) {
 		size_t span = strcspn(pattern, "{");
 		if (strncmp(pattern, name, span) != 0)
 			return false;
+
 		pattern += span;
 		name += span;
 		if (*pattern == '\0')
@@ -218,12 +236,15 @@ static bool mltensors_match(const char *pattern, const char *name, size_t *out_i
 
 		struct mltensors_group group = mltensors_group_at(pattern + 1);
 		unsigned choice;
+
 		if (!mltensors_match_group(&group, name, &choice, &span))
 			return false;
+
 		i = i * group.count + choice;
 		name += span;
 		pattern += group.span + 2;
 	}
+
 	*out_i = i;
 	return *name == '\0';
 }
@@ -232,6 +253,7 @@ static bool mltensors_match(const char *pattern, const char *name, size_t *out_i
 static int mltensors_place(const char *benchmark, const char *name)
 {
 	size_t first = 0, i;
+
 	for (size_t row = 0; row < array_length(mltensors_rows); row++) {
 		if (strcmp(mltensors_rows[row].benchmark, benchmark) != 0)
 			continue;
@@ -239,6 +261,7 @@ static int mltensors_place(const char *benchmark, const char *name)
 			return (int)(first + i);
 		first += mltensors_size(mltensors_rows[row].pattern);
 	}
+
 	return -1;
 }
 
@@ -250,12 +273,14 @@ void mltensors_line(struct mltensors *tensors, uint64_t number, const char *name
 	tensors->lines++;
 	if (!name && tensors->nameless_line == 0)
 		tensors->nameless_line = number;
+
 	for (size_t i = 0; name && i < MLTENSORS_LISTS; i++) {
 		struct mltensors_list *list = &tensors->lists[i];
 		int place = mltensors_place(mltensors_benchmarks[i], name);
 		uint64_t *word = place < 0 ? NULL : &list->seen[place / 64];
 		uint64_t bit = UINT64_C(1) << (place < 0 ? 0 : place % 64);
 		bool is_again = word && (*word & bit);
+
 		if (word)
 			*word |= bit;
 		if ((!word || is_again) && list->wrong[0] == '\0') {
@@ -271,16 +296,19 @@ bool mltensors_are_wrong(const struct mltensors *tensors, const char *benchmark,
 	size_t i = 0, count = mltensors_count(benchmark);
 	while (i < MLTENSORS_LISTS && strcmp(benchmark, mltensors_benchmarks[i]) != 0)
 		i++;
+
 	if (i == MLTENSORS_LISTS)
 		return false;
 
 	const struct mltensors_list *list = &tensors->lists[i];
+
 	if (tensors->lines == 0)
 		return snprintf(out, size, "'weights_initialization' is missing") > 0;
 	if (tensors->nameless_line > 0)
 		return snprintf(out, size,
 				"line %" PRIu64 ": 'weights_initialization' names no tensor",
 				tensors->nameless_line) > 0;
+
 	if (list->wrong[0])
 		return snprintf(out, size, "the tensor '%.60s' %s", list->wrong,
 				list->is_again ? "was initialised twice"
@@ -293,5 +321,6 @@ bool mltensors_are_wrong(const struct mltensors *tensors, const char *benchmark,
 		(void)mltensors_name(benchmark, place, name, sizeof(name)); /* it is there */
 		return snprintf(out, size, "the tensor '%.60s' was not initialised", name) > 0;
 	}
+
 	return false;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report as a page: see report.h. */
+#include "bench/report.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -7,7 +9,6 @@
 #include "base/buf.h"
 #include "bench/compare.h"
 #include "bench/html.h"
-#include "bench/report.h"
 
 enum {
 	PLOT_WIDTH = 860,
@@ -39,6 +40,7 @@ static double html_y(const struct html_scale *scale, double value)
 static struct html_scale html_scale_of(const struct result *runs, const char *metric)
 {
 	struct html_scale scale = {INFINITY, -INFINITY};
+
 	for (size_t i = 0; i < runs->run_count; i++) {
 		const struct result_metric *found = result_run_find(&runs->runs[i], metric);
 		if (!found)
@@ -46,6 +48,7 @@ static struct html_scale html_scale_of(const struct result *runs, const char *me
 		scale.low = found->value < scale.low ? found->value : scale.low;
 		scale.high = found->value > scale.high ? found->value : scale.high;
 	}
+
 	return scale;
 }
 
@@ -57,19 +60,23 @@ static int html_runs(const struct result *runs, const struct compare_judgement *
 				"<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s of each "
 				"run in its order\">\n",
 				PLOT_WIDTH, PLOT_HEIGHT, judgement->metric);
+
 	for (int i = 0; result == 0 && i < PLOT_LINES; i++) {
 		double value = scale.low + (scale.high - scale.low) * i / (PLOT_LINES - 1);
 		double y = html_y(&scale, value);
+
 		result = buf_printf(out,
 				    "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" "
 				    "y2=\"%.1f\"/><text x=\"0\" y=\"%.1f\">%.4g</text>\n",
 				    PLOT_EDGE, PLOT_WIDTH - PLOT_EDGE / 3, y, y, y + 4, value);
 	}
+
 	for (size_t i = 0; result == 0 && i < runs->run_count; i++) {
 		const struct result_run *run = &runs->runs[i];
 		const struct result_metric *found = result_run_find(run, judgement->metric);
 		if (!found)
 			continue;
+
 		result =
 		    buf_printf(out,
 			       "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" "
@@ -80,6 +87,7 @@ static int html_runs(const struct result *runs, const struct compare_judgement *
 			       run->index + 1, run->side, found->value, judgement->unit,
 			       compare_is_disturbed(run) ? ", disturbed" : "");
 	}
+
 	return result == 0 ? buf_add_text(out, "</svg>\n") : result;
 }
 
@@ -102,6 +110,7 @@ static int html_interval(const struct report *report, struct buf *out)
 		double far = fmax(fabs(verdict->within_95.low), fabs(verdict->within_95.high));
 		reach = far * 1.1 > reach ? far * 1.1 : reach;
 	}
+
 	int height = PLOT_ROW * ((int)outcome->judgement_count + 1);
 	double left = html_ratio_x(-report->margin, reach);
 	double right = html_ratio_x(report->margin, reach), zero = html_ratio_x(0, reach);
@@ -113,10 +122,12 @@ static int html_interval(const struct report *report, struct buf *out)
 	    "y2=\"%d\"/>\n",
 	    PLOT_WIDTH, height, left, right - left, height - PLOT_ROW, zero, zero,
 	    height - PLOT_ROW);
+
 	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++) {
 		const struct compare_judgement *judgement = &outcome->judgements[i];
 		const struct verdict *verdict = &judgement->verdict;
 		int y = PLOT_ROW * (int)i + PLOT_ROW / 2;
+
 		result = buf_printf(
 		    out,
 		    "<text x=\"0\" y=\"%d\">%s</text><line class=\"range\" x1=\"%.1f\" "
@@ -129,6 +140,7 @@ static int html_interval(const struct report *report, struct buf *out)
 		    html_ratio_x(verdict->within_90.high, reach), y, y,
 		    html_ratio_x(verdict->estimate, reach), y, verdict->estimate * 100);
 	}
+
 	return result < 0 ? result
 			  : buf_printf(out,
 				       "<text x=\"%.1f\" y=\"%d\">-%g %%</text><text x=\"%.1f\" "
@@ -141,6 +153,7 @@ int report_html(const struct report *report, struct buf *out)
 {
 	const struct compare_outcome *outcome = report->outcome;
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, out->max);
 	int result = report_text(report, &text);
 	if (result == 0)
@@ -148,6 +161,7 @@ int report_html(const struct report *report, struct buf *out)
 	if (result == 0)
 		result =
 		    buf_printf(out, "<h1>%s</h1>\n<pre>", verdict_to_string(compare_kind(outcome)));
+
 	if (result == 0)
 		result = html_text(out, buf_text(&text));
 	if (result == 0)
@@ -157,6 +171,7 @@ int report_html(const struct report *report, struct buf *out)
 					   "%, grey: the margin.</p>\n");
 	if (result == 0 && outcome->judgement_count > 0)
 		result = html_interval(report, out);
+
 	for (size_t i = 0; result == 0 && i < outcome->judgement_count; i++) {
 		const struct compare_judgement *judgement = &outcome->judgements[i];
 		result = buf_printf(out,
@@ -166,6 +181,7 @@ int report_html(const struct report *report, struct buf *out)
 		if (result == 0)
 			result = html_runs(&outcome->runs, judgement, out);
 	}
+
 	return result < 0 ? result
 			  : buf_printf(out, "<p>sluice %s, %s</p>\n</html>\n", report->version,
 				       report->started);

@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "bench/mlrun.h"
 #include "bench/nccltable.h"
 #include "bench/result.h"
@@ -48,21 +49,25 @@ static volatile sig_atomic_t runner_interrupted; /* a signal has nothing else to
 int runner_parse_steal(const char *text, size_t length, uint64_t *out_ticks)
 {
 	static const char word[] = "cpu ";
-	if (length < strlen(word) || strncmp(text, word, strlen(word)) != 0)
+	if (length < strlen(word) || !text_starts_with(text, word))
 		return -EBADMSG;
+
 	const char *at = text, *end = memchr(text, '\n', length);
 	end = end ? end : text + length;
 	for (int field = 0; at < end; field++) {
 		size_t span = 0;
 		while (at + span < end && at[span] != ' ')
 			span++;
+
 		if (field == RUNNER_STEAL_FIELD)
 			return parse_u64_span(at, span, 0, UINT64_MAX, out_ticks) < 0 ? -EBADMSG
 										      : 0;
+
 		at += span;
 		while (at < end && *at == ' ')
 			at++;
 	}
+
 	return -EBADMSG;
 }
 
@@ -72,21 +77,27 @@ int runner_parse_throttled(const char *text, size_t length, uint64_t *out_us)
 		const char *word;
 		uint64_t divide;
 	} words[] = {{"throttled_usec ", 1}, {"throttled_time ", 1000}}; /* v2; v1 in ns */
+
 	for (const char *at = text, *end = text + length; at < end;) {
 		const char *line_end = memchr(at, '\n', (size_t)(end - at));
 		size_t span = (size_t)((line_end ? line_end : end) - at);
+
 		for (size_t i = 0; i < array_length(words); i++) {
 			size_t word = strlen(words[i].word);
 			uint64_t number;
+
 			if (span <= word || strncmp(at, words[i].word, word) != 0)
 				continue;
 			if (parse_u64_span(at + word, span - word, 0, UINT64_MAX, &number) < 0)
 				return -EBADMSG;
+
 			*out_us = number / words[i].divide;
 			return 0;
 		}
+
 		at += span + 1;
 	}
+
 	return -EBADMSG;
 }
 
@@ -95,10 +106,12 @@ static uint64_t runner_steal_ms(void)
 	struct buf text _cleanup_buf_;
 	uint64_t ticks;
 	long hertz = sysconf(_SC_CLK_TCK);
+
 	buf_init(&text, RUNNER_STAT_MAX);
 	if (hertz <= 0 || file_read("/proc/stat", &text, NULL) < 0 ||
 	    runner_parse_steal(buf_text(&text), text.length, &ticks) < 0)
 		return 0; /* not known is none: it is only a mark */
+
 	return ticks * 1000 / (uint64_t)hertz;
 }
 
@@ -108,10 +121,12 @@ static uint64_t runner_throttled_us(void)
 	struct buf own _cleanup_buf_, text _cleanup_buf_;
 	char path[FILE_PATH_MAX];
 	uint64_t us;
+
 	buf_init(&own, RUNNER_GROUP_MAX);
 	buf_init(&text, RUNNER_GROUP_MAX);
 	if (file_read("/proc/self/cgroup", &own, NULL) < 0)
 		return 0;
+
 	for (const char *at = buf_text(&own); *at;) {
 		size_t span = strcspn(at, "\n");
 		const char *kind = memchr(at, ':', span);
@@ -121,6 +136,7 @@ static uint64_t runner_throttled_us(void)
 			bool is_v2 = group == kind + 1;
 			size_t length = span - (size_t)(group + 1 - at);
 			bool is_cpu = is_v2 || memmem(kind, (size_t)(group - kind), "cpu", 3);
+
 			text.length = 0;
 			if (is_cpu &&
 			    file_path(path, NULL, "/sys/fs/cgroup%s%.*s/cpu.stat",
@@ -129,8 +145,10 @@ static uint64_t runner_throttled_us(void)
 			    runner_parse_throttled(buf_text(&text), text.length, &us) == 0)
 				return us;
 		}
+
 		at += span + (at[span] == '\n');
 	}
+
 	return 0;
 }
 
@@ -175,26 +193,32 @@ static void runner_take_line(struct runner *self)
 {
 	regmatch_t match[2];
 	size_t length = self->line_length;
+
 	self->line[self->line_length] = '\0';
 	self->line_length = 0;
 	if (self->options->is_nccl_table) {
 		runner_take_table(self, length);
 		return;
 	}
+
 	if (self->log) {
 		mlrun_line(self->log, self->line, length);
 		return;
 	}
+
 	if (regexec(self->options->line, self->line, 2, match, 0) != 0 || match[1].rm_so < 0)
 		return;
+
 	char *start = self->line + match[1].rm_so, *end = self->line + match[1].rm_eo;
 	char kept = *end;
+
 	*end = '\0';
 	double value;
 	if (parse_fraction(start, 0, RUNNER_VALUE_MAX, &value) == 0) {
 		self->value = value;
 		self->has_value = true;
 	}
+
 	*end = kept;
 }
 
@@ -202,6 +226,7 @@ static void runner_take_output(struct runner *self, const char *data, size_t len
 {
 	if (self->options->shows_output)
 		(void)!write(STDOUT_FILENO, data, length); /* nobody who reads is no failure */
+
 	for (size_t i = 0; self->line && i < length; i++) {
 		if (data[i] == '\n' || self->line_length + 1 >= RUNNER_LINE_MAX)
 			runner_take_line(self);
@@ -215,17 +240,20 @@ static void runner_take_errors(struct runner *self, const char *data, size_t len
 {
 	char *tail = self->out->tail;
 	size_t room = RESULT_TAIL_MAX - 1;
+
 	if (self->options->shows_output)
 		(void)!write(STDERR_FILENO, data, length); /* as above */
 	if (length > room) {
 		data += length - room;
 		length = room;
 	}
+
 	if (self->tail_length + length > room) {
 		size_t drop = self->tail_length + length - room;
 		memmove(tail, tail + drop, self->tail_length - drop);
 		self->tail_length -= drop;
 	}
+
 	memcpy(tail + self->tail_length, data, length);
 	self->tail_length += length;
 	tail[self->tail_length] = '\0';
@@ -242,6 +270,7 @@ static bool runner_read(struct runner *self, int fd)
 		runner_take_output(self, data, (size_t)length);
 	else if (length > 0)
 		runner_take_errors(self, data, (size_t)length);
+
 	return length > 0;
 }
 
@@ -250,17 +279,21 @@ static _Noreturn void runner_become(const struct runner_options *options, pid_t 
 				    int err_fd)
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGPIPE};
+
 	(void)setpgid(0, 0);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* who measures may be killed; nobody waits then */
 	if (getppid() != parent)
 		_exit(RUNNER_CANNOT_START);
+
 	for (size_t i = 0; i < array_length(signals); i++)
 		(void)signal(signals[i], SIG_DFL);
+
 	int null_fd = open("/dev/null", O_RDWR);
 	if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 ||
 	    dup2(out_fd >= 0 ? out_fd : null_fd, STDOUT_FILENO) < 0 ||
 	    dup2(err_fd, STDERR_FILENO) < 0)
 		_exit(RUNNER_CANNOT_START);
+
 	(void)close_range(STDERR_FILENO + 1, ~0U, 0); /* before Linux 5.9 they are O_CLOEXEC */
 	if (options->result_path)
 		(void)setenv("SLUICE_RESULT_FILE", options->result_path, 1);
@@ -272,24 +305,32 @@ static int runner_start(struct runner *self, struct err *err)
 {
 	int errors[2], output[2] = {-1, -1};
 	bool is_read = self->line || self->options->shows_output;
+
 	if (pipe2(errors, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
+
 	_cleanup_close_ int errors_end = errors[1];
+
 	self->err_fd = errors[0];
 	if (is_read && pipe2(output, O_CLOEXEC) < 0)
 		return err_set(err, -errno, "making a pipe: %s", err_describe(errno));
+
 	_cleanup_close_ int output_end = output[1];
+
 	self->out_fd = output[0];
 	self->out->steal_ms = runner_steal_ms();
 	self->out->throttled_us = runner_throttled_us();
 	self->out->start_ns = clock_now_ns(&runner_clock);
+
 	pid_t parent = getpid();
+
 	self->pid = fork();
 	if (self->pid < 0)
 		return err_set(err, -errno, "starting a process: %s", err_describe(errno));
 	if (self->pid == 0)
 		runner_become(self->options, parent, output_end, errors_end);
 	(void)setpgid(self->pid, self->pid); /* whoever of the two comes first */
+
 	return 0;
 }
 
@@ -300,6 +341,7 @@ static bool runner_reap(struct runner *self, struct rusage *out_usage)
 	pid_t pid = wait4(self->pid, &status, WNOHANG, out_usage);
 	if (pid != self->pid)
 		return false;
+
 	self->out->end_ns = clock_now_ns(&runner_clock);
 	self->out->rc =
 	    WIFSIGNALED(status) ? RUNNER_SIGNAL_BASE + WTERMSIG(status) : WEXITSTATUS(status);
@@ -309,12 +351,15 @@ static bool runner_reap(struct runner *self, struct rusage *out_usage)
 static int runner_left_ms(const struct runner *self, bool has_ended)
 {
 	uint64_t timeout_ns = self->options->timeout_ns;
+
 	if (has_ended)
 		return 0; /* what is in the pipes now is all that counts */
 	if (timeout_ns == 0)
 		return -1;
+
 	uint64_t gone_ns = clock_now_ns(&runner_clock) - self->out->start_ns;
 	uint64_t left_ms = gone_ns < timeout_ns ? (timeout_ns - gone_ns) / 1000000 + 1 : 0;
+
 	return left_ms < INT32_MAX ? (int)left_ms : INT32_MAX;
 }
 
@@ -323,6 +368,7 @@ static int runner_wait(struct runner *self, struct rusage *out_usage, struct err
 {
 	_cleanup_close_ int pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
 	bool has_ended = false;
+
 	for (;;) {
 		struct pollfd wait[] = {{.fd = has_ended ? -1 : pid_fd, .events = POLLIN},
 					{.fd = self->out_fd, .events = POLLIN},
@@ -330,20 +376,24 @@ static int runner_wait(struct runner *self, struct rusage *out_usage, struct err
 		int left_ms = runner_left_ms(self, has_ended);
 		if (pid_fd < 0 && !has_ended && (left_ms < 0 || left_ms > RUNNER_KILL_MS))
 			left_ms = RUNNER_KILL_MS; /* before Linux 5.3 nobody tells */
+
 		int ready = poll(wait, array_length(wait), left_ms);
 		if (runner_interrupted ||
 		    (ready == 0 && !has_ended && self->options->timeout_ns > 0 &&
 		     runner_left_ms(self, false) == 0)) {
 			(void)kill(-self->pid, SIGKILL);
 			self->out->timed_out = !runner_interrupted;
+
 			pid_t pid;
 			do {
 				pid = wait4(self->pid, NULL, 0, out_usage);
 			} while (pid < 0 && errno == EINTR);
 			self->out->end_ns = clock_now_ns(&runner_clock);
+
 			self->out->rc = RUNNER_SIGNAL_BASE + SIGKILL;
 			return runner_interrupted ? err_set(err, -EINTR, "interrupted") : 0;
 		}
+
 		if (wait[1].revents && !runner_read(self, self->out_fd))
 			(void)close(take_fd(&self->out_fd));
 		if (wait[2].revents && !runner_read(self, self->err_fd))
@@ -363,13 +413,16 @@ static void runner_read_result(struct runner *self)
 	struct buf text _cleanup_buf_;
 	struct result own _cleanup_result_;
 	struct err err = {0};
+
 	buf_init(&text, RESULT_BYTES_MAX);
 	result_init(&own);
+
 	int result = file_read(self->options->result_path, &text, &err);
 	if (result == 0 && text.length == 0)
 		return; /* it has nothing to say */
 	if (result == 0)
 		result = result_parse(buf_text(&text), text.length, &own, &err);
+
 	for (size_t i = 0; result == 0 && i < own.run_count; i++) {
 		for (size_t j = 0; result == 0 && j < own.runs[i].metric_count; j++) {
 			const struct result_metric *metric = &own.runs[i].metrics[j];
@@ -378,6 +431,7 @@ static void runner_read_result(struct runner *self)
 						metric->sample_count, &err);
 		}
 	}
+
 	if (result < 0)
 		(void)snprintf(self->out->problem, sizeof(self->out->problem), "its result: %.240s",
 			       err.text); /* cut */
@@ -393,17 +447,22 @@ static int runner_add_metrics(struct runner *self, const struct rusage *usage, s
 	int result = result_run_add(out, "wall", "s", false, &wall, 1, err);
 	if (result == 0)
 		result = result_run_add(out, "cpu", "s", false, &cpu, 1, err);
+
 	if (result == 0)
 		result = result_run_add(out, "rss", "bytes", false, &rss, 1, err);
+
 	bool is_table = self->options->is_nccl_table;
+
 	if (result == 0 && self->has_value)
 		result = result_run_add(out, "output", is_table ? "GB/s" : "",
 					is_table || self->options->line_higher_is_better,
 					&self->value, 1, err);
+
 	if (result == 0 && is_table && self->table.has_wrong) {
 		(void)snprintf(out->problem, sizeof(out->problem), "its table has wrong elements");
 		out->rc = out->rc ? out->rc : RUNNER_WRONG;
 	}
+
 	return result;
 }
 
@@ -413,6 +472,7 @@ static int runner_add_training(struct runner *self, struct err *err)
 	double seconds = mlrun_minutes(self->log) * 60, epochs = self->log->converged_epoch;
 	double each = seconds / epochs;
 	int result = 0;
+
 	if (self->log->has_aborted)
 		(void)snprintf(self->out->problem, sizeof(self->out->problem),
 			       "its log says that the training was aborted");
@@ -423,15 +483,18 @@ static int runner_add_training(struct runner *self, struct err *err)
 	else if (isnan(seconds))
 		(void)snprintf(self->out->problem, sizeof(self->out->problem),
 			       "its log has no run_start, and run_stop after it");
+
 	if (self->out->problem[0]) {
 		self->out->rc = self->out->rc ? self->out->rc : RUNNER_WRONG;
 		return 0;
 	}
+
 	result = result_run_add(self->out, "time_to_train", "s", false, &seconds, 1, err);
 	if (result == 0 && epochs > 0)
 		result = result_run_add(self->out, "epochs", "", false, &epochs, 1, err);
 	if (result == 0 && epochs > 0)
 		result = result_run_add(self->out, "epoch_time", "s", false, &each, 1, err);
+
 	return result;
 }
 
@@ -443,6 +506,7 @@ static int runner_measure(struct runner *self, struct err *err)
 		result = runner_wait(self, &usage, err);
 	if (result < 0)
 		return result;
+
 	self->out->steal_ms = runner_steal_ms() - self->out->steal_ms;
 	self->out->throttled_us = runner_throttled_us() - self->out->throttled_us;
 	if (self->line && self->line_length > 0)
@@ -450,8 +514,10 @@ static int runner_measure(struct runner *self, struct err *err)
 	result = runner_add_metrics(self, &usage, err);
 	if (result == 0 && self->log)
 		result = runner_add_training(self, err);
+
 	if (result == 0 && self->options->result_path)
 		runner_read_result(self);
+
 	return result;
 }
 
@@ -459,14 +525,19 @@ int runner_run(const struct runner_options *options, struct result_run *out, str
 {
 	struct runner self = {.options = options, .out = out, .out_fd = -1, .err_fd = -1};
 	nccltable_init(&self.table);
+
 	_cleanup_free_ struct mlrun *log = options->is_mllog ? malloc(sizeof(*log)) : NULL;
 	bool is_read = options->line || options->is_nccl_table || options->is_mllog;
+
 	if ((options->is_mllog && !log) || (is_read && !(self.line = malloc(RUNNER_LINE_MAX))))
 		return err_set(err, -ENOMEM, "no memory for a line of output");
+
 	self.log = log;
 	if (log)
 		mlrun_init(log, MLRULES_11);
+
 	int result = 0;
+
 	if (options->result_path && truncate(options->result_path, 0) < 0)
 		result = err_set(err, -errno, "emptying '%s': %s", options->result_path,
 				 err_describe(errno));
@@ -477,5 +548,6 @@ int runner_run(const struct runner_options *options, struct result_run *out, str
 	if (self.err_fd >= 0)
 		(void)close(self.err_fd);
 	free(self.line);
+
 	return result;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A scaling series as a table, a page and JSON: see scaling.h. */
+#include "bench/scaling.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -8,7 +10,6 @@
 #include "base/jsonw.h"
 #include "base/text.h"
 #include "bench/html.h"
-#include "bench/scaling.h"
 
 enum {
 	SCALING_WIDTH = 860,
@@ -21,12 +22,14 @@ enum {
 int scaling_text(const struct scaling *scaling, struct buf *out)
 {
 	struct buf name _cleanup_buf_;
+
 	buf_init(&name, 8 * RESULT_NAME_MAX);
 	int result = text_escape(&name, scaling->metric, strlen(scaling->metric));
 	if (result == 0)
 		result = buf_printf(out, "%7s %5s %14s %14s %14s %8s %10s  %s\n", "WORKERS", "RUNS",
 				    buf_text(&name), "LOWEST", "HIGHEST", "SPEED-UP", "EFFICIENCY",
 				    "BETWEEN");
+
 	for (size_t i = 0; result == 0 && i < scaling->count; i++) {
 		const struct scaling_point *point = &scaling->points[i];
 		result = buf_printf(out,
@@ -36,6 +39,7 @@ int scaling_text(const struct scaling *scaling, struct buf *out)
 				    point->high, point->speed_up, point->efficiency * 100,
 				    point->efficiency_low * 100, point->efficiency_high * 100);
 	}
+
 	return result == 0 ? buf_printf(out,
 					"Efficiency: of %" PRIu64 " workers' rate, each; between "
 					"what the slowest and the fastest runs would give.\n",
@@ -48,8 +52,10 @@ void scaling_json(const struct scaling *scaling, struct jsonw *json)
 	jsonw_text(json, "metric", scaling->metric);
 	jsonw_text(json, "unit", scaling->unit);
 	jsonw_array(json, "scaling");
+
 	for (size_t i = 0; i < scaling->count; i++) {
 		const struct scaling_point *point = &scaling->points[i];
+
 		jsonw_object(json, NULL);
 		jsonw_u64(json, "workers", point->workers);
 		jsonw_u64(json, "runs", point->runs);
@@ -62,6 +68,7 @@ void scaling_json(const struct scaling *scaling, struct jsonw *json)
 		result_write_number(json, "efficiency_high", point->efficiency_high);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -93,6 +100,7 @@ static int scaling_grid(const struct scaling_plot *plot, struct buf *out)
 {
 	int result = buf_printf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
 				SCALING_WIDTH, SCALING_HEIGHT, plot->label);
+
 	for (int i = 0; result == 0 && i < SCALING_LINES; i++) {
 		double value = plot->top * i / (SCALING_LINES - 1), y = scaling_y(plot, value);
 		result = buf_printf(out,
@@ -101,11 +109,13 @@ static int scaling_grid(const struct scaling_plot *plot, struct buf *out)
 				    SCALING_LEFT, SCALING_WIDTH - SCALING_EDGE, y, y, y + 4,
 				    value * plot->percent, plot->percent > 1 ? " %" : "");
 	}
+
 	for (size_t i = 0; result == 0 && i < plot->scaling->count; i++)
 		result = buf_printf(
 		    out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%" PRIu64 "</text>\n",
 		    scaling_x(plot->scaling, (double)plot->scaling->points[i].workers),
 		    SCALING_HEIGHT - 8, plot->scaling->points[i].workers);
+
 	return result;
 }
 
@@ -118,11 +128,14 @@ static int scaling_curve(const struct scaling_plot *plot, struct buf *out)
 		result = buf_printf(out, "%.1f,%.1f ",
 				    scaling_x(scaling, (double)scaling->points[i].workers),
 				    scaling_y(plot, plot->value(&scaling->points[i])));
+
 	if (result == 0)
 		result = buf_add_text(out, "\"/>\n");
+
 	for (size_t i = 0; result == 0 && i < scaling->count; i++) {
 		const struct scaling_point *point = &scaling->points[i];
 		double x = scaling_x(scaling, (double)point->workers);
+
 		result = buf_printf(
 		    out,
 		    "<line class=\"range\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
@@ -132,6 +145,7 @@ static int scaling_curve(const struct scaling_plot *plot, struct buf *out)
 		    scaling_y(plot, plot->value(point)), point->workers,
 		    plot->value(point) * plot->percent, plot->percent > 1 ? " %" : "");
 	}
+
 	return result == 0 ? buf_add_text(out, "</svg>\n") : result;
 }
 
@@ -180,10 +194,12 @@ static int scaling_plots(const struct scaling *scaling, struct buf *out)
 				    scaling_efficiency_low,
 				    scaling_efficiency_high,
 				    "efficiency by number of workers"};
+
 	for (size_t i = 0; i < scaling->count; i++) {
 		rate.top = fmax(rate.top, scaling->points[i].high);
 		part.top = fmax(part.top, scaling->points[i].efficiency_high);
 	}
+
 	int result = scaling_grid(&rate, out);
 	if (result == 0) /* if all were as fast as the first */
 		result = buf_printf(
@@ -191,12 +207,14 @@ static int scaling_plots(const struct scaling *scaling, struct buf *out)
 		    scaling_x(scaling, (double)first->workers), scaling_y(&rate, first->rate),
 		    scaling_x(scaling, (double)last->workers),
 		    scaling_y(&rate, each * (double)last->workers));
+
 	if (result == 0)
 		result = scaling_curve(&rate, out);
 	if (result == 0)
 		result = buf_add_text(out, "<h2>Efficiency</h2>\n");
 	if (result == 0)
 		result = scaling_grid(&part, out);
+
 	return result == 0 ? scaling_curve(&part, out) : result;
 }
 
@@ -204,12 +222,14 @@ int scaling_html(const struct scaling *scaling, const char *version, const char 
 		 struct buf *out)
 {
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, out->max);
 	int result = scaling_text(scaling, &text);
 	if (result == 0)
 		result = html_begin(out, "sluice bench compare: scaling");
 	if (result == 0)
 		result = buf_add_text(out, "<h1>Scaling</h1>\n<pre>");
+
 	if (result == 0)
 		result = html_text(out, buf_text(&text));
 	if (result == 0)
@@ -219,8 +239,10 @@ int scaling_html(const struct scaling *scaling, const char *version, const char 
 	if (result == 0)
 		result = buf_add_text(out, "</h2>\n<p>Grey: if all workers were as fast as the "
 					   "first. Bars: the slowest and the fastest run.</p>\n");
+
 	if (result == 0)
 		result = scaling_plots(scaling, out);
+
 	return result == 0 ? buf_printf(out, "<p>sluice %s, %s</p>\n</html>\n", version, started)
 			   : result;
 }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "bench/collectives/nccl_ranks.h"
 #include "bench/collectives/world.h"
 #include "bench/expect.h"
@@ -63,11 +64,14 @@ static int collectives_plan(void *context, uint64_t index, struct measure_plan *
 {
 	const struct collectives_run *run = context;
 	uint32_t sizes = collectives_sizes(run);
+
 	(void)err;
 	if (index >= sizes + array_length(collectives_others))
 		return 0;
+
 	bool is_sweep = index < sizes;
 	uint64_t bytes = is_sweep ? COLLECTIVES_SMALLEST << index : run->largest;
+
 	*out = (struct measure_plan){
 	    .op = is_sweep ? COLLECTIVE_ALL_REDUCE : collectives_others[index - sizes],
 	    .type = COLLECTIVE_F32,
@@ -95,6 +99,7 @@ static void collectives_finish(struct collectives_run *run)
 		check_set(check, CHECK_SLOW,
 			  "%.2f GB/s of bus bandwidth at best, expected are %.2f", check->value,
 			  check->limit);
+
 	checks_end(run->sink, check);
 	check->name[0] = '\0';
 }
@@ -105,6 +110,7 @@ static void collectives_wrong(struct check *check, const struct measure_row *row
 	if (!side->is_there || (side->wrong == 0 && !side->is_guard_hurt) ||
 	    check->status == CHECK_FAIL)
 		return;
+
 	if (side->wrong == 0)
 		check_set(check, CHECK_FAIL,
 			  "%s of %" PRIu64 " bytes %s: written beside the buffer of rank %u",
@@ -116,6 +122,7 @@ static void collectives_wrong(struct check *check, const struct measure_row *row
 			  " elements are wrong; the first is %" PRIu64 " of rank %u: it %s",
 			  collective_op_to_string(row->plan.op), row->plan.shape.bytes, place,
 			  side->wrong, side->wrong_element, side->wrong_rank, side->wrong_text);
+
 	(void)snprintf(
 	    check->hint, sizeof(check->hint),
 	    "a GPU or a link damages data: sluice bench gpu p2p and stress find out which");
@@ -127,16 +134,20 @@ static int collectives_row(void *context, uint64_t index, struct measure_row *ro
 	struct check *check = &run->check;
 	const char *op = collective_op_to_string(row->plan.op);
 	double best = 0;
+
 	(void)err;
 	if (strcmp(check->target, op) != 0 || check->name[0] == '\0') {
 		collectives_finish(run);
 		checks_begin(run->sink, check, index, "collectives", op);
+
 		if (row->plan.op == COLLECTIVE_ALL_REDUCE && run->limit > 0) {
 			check->has_limit = true;
 			check->limit = run->limit;
 		}
 	}
+
 	const struct measure_side *sides[] = {&row->out_of_place, &row->in_place};
+
 	for (size_t i = 0; i < array_length(sides); i++) {
 		double busbw = sides[i]->is_there && isfinite(sides[i]->stream)
 				   ? collective_busbw(row->plan.op, &row->plan.shape, run->count,
@@ -145,10 +156,12 @@ static int collectives_row(void *context, uint64_t index, struct measure_row *ro
 		best = busbw > best ? busbw : best;
 		collectives_wrong(check, row, sides[i], i == 0 ? "out of place" : "in place");
 	}
+
 	if (best > check->value || !check->has_value)
 		check_value(check, best, "GB/s");
 	checks_sample(run->sink, op, "busbw", "GB/s", true, best);
 	checks_progress(run->sink, "%s of %" PRIu64 " bytes", op, row->plan.shape.bytes);
+
 	return 0;
 }
 
@@ -165,8 +178,10 @@ static void collectives_transport(const struct collectives_run *run)
 {
 	const struct nccl_note *note = run->ranks.note;
 	struct check check;
+
 	if (!validate_wants(run->self, VALIDATE_TRANSPORT))
 		return;
+
 	checks_begin(run->sink, &check, 0, "transport", "");
 	if (!note || !note->has_transport) {
 		check_set(&check, CHECK_SKIP,
@@ -178,10 +193,12 @@ static void collectives_transport(const struct collectives_run *run)
 	} else {
 		size_t length = strcspn(note->lines, "\n");
 		size_t more = note->lines[length] ? strcspn(note->lines + length + 1, "\n") : 0;
+
 		check_set(&check, CHECK_PASS, "%.*s; %.*s", (int)(length < 100 ? length : 100),
 			  note->lines, (int)(more < 200 ? more : 200),
 			  note->lines + length + (note->lines[length] != '\0'));
 	}
+
 	checks_end(run->sink, &check);
 }
 
@@ -190,20 +207,26 @@ static void collectives_transport(const struct collectives_run *run)
 static double collectives_limit(const struct validate *self, uint32_t count)
 {
 	double least = INFINITY;
+
 	for (uint32_t a = 0; a < count; a++) {
 		const struct gpu *gpu = self->devices[a].gpu;
 		uint32_t own = 0, to_others = 0;
+
 		if (!gpu)
 			return 0;
+
 		for (uint32_t i = 0; i < gpu->link_count; i++)
 			own += gpu->link[i].peer == GPU_LINK_GPU ||
 			       gpu->link[i].peer == GPU_LINK_SWITCH;
+
 		for (uint32_t b = 0; b < count; b++)
 			to_others += self->p2p.nvlinks[a][b];
+
 		double limit =
 		    expect_all_reduce(gpu->architecture, own < to_others ? own : to_others);
 		least = limit < least ? limit : least;
 	}
+
 	return isfinite(least) ? least : 0;
 }
 
@@ -215,6 +238,7 @@ static int collectives_choose(const struct validate *self, uint32_t count, struc
 	for (uint32_t i = 0; i < count; i++)
 		length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%s",
 					   i > 0 ? "," : "", self->devices[i].device.uuid);
+
 	return setenv("CUDA_VISIBLE_DEVICES", list, 1) < 0
 		   ? err_set(err, -ENOMEM, "CUDA_VISIBLE_DEVICES: no memory")
 		   : 0;
@@ -232,18 +256,22 @@ static int collectives_job(void *context, const struct checks_sink *sink, struct
 				      .plan = collectives_plan,
 				      .row = collectives_row,
 				      .place = collectives_place};
+
 	run.largest = self->is_simulated ? COLLECTIVES_SIMULATED_LARGE : COLLECTIVES_LARGEST;
 	run.limit = self->is_simulated ? 0 : collectives_limit(self, run.count);
+
 	int result = collectives_choose(self, run.count, err);
 	if (result == 0)
 		result = nccl_ranks_prepare(run.count, NULL, &run.ranks, err);
 	if (result < 0)
 		return result;
+
 	result = world_run_forked(&job, err);
 	if (result == 0) {
 		collectives_finish(&run);
 		collectives_transport(&run);
 	}
+
 	nccl_ranks_done(&run.ranks);
 	return result;
 }
@@ -276,23 +304,29 @@ int validate_collectives(struct validate *self, struct err *err)
 				.timeout_ns = UINT64_MAX};
 	uint32_t count = 0;
 	while (count < self->count && self->devices[count].view[0] == '\0' &&
-	       strncmp(self->devices[count].device.uuid, "MIG-", 4) != 0)
+	       !text_starts_with(self->devices[count].device.uuid, "MIG-"))
 		count++;
+
 	if (count < 2) {
 		collectives_skip(self, "there are no two whole GPUs in sight to exchange data",
 				 NULL);
 		return 0;
 	}
+
 	self->from = 0;
 	self->end = count;
+
 	int result = validate_apart(self, &job, 1, NULL, err);
+
 	if (job.how == APART_DONE)
 		return result;
+
 	if (result == 0 && job.how == APART_FAILED && job.err.code == -ENOENT)
 		collectives_skip(
 		    self, job.err.text,
 		    "NCCL is in the image of most frameworks; its package is libnccl2");
 	else
 		collectives_blame(self, &job);
+
 	return result;
 }

@@ -3,6 +3,8 @@
  * `sluice bench collectives`: nccl-tests' operations between processes or GPUs. Options, files and
  * what is printed; what is measured and judged is in src/bench/collectives/.
  */
+#include "cmd/bench.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -27,7 +29,6 @@
 #include "bench/collectives/sheet.h"
 #include "bench/collectives/sheet_json.h"
 #include "bench/collectives/world.h"
-#include "cmd/bench.h"
 #include "cmd/options.h"
 
 enum {
@@ -256,6 +257,7 @@ static void collectives_notes(const struct collectives *self)
 {
 	const struct request_options *options = &self->request.options;
 	const struct request *request = &self->request;
+
 	if (options->graph)
 		collectives_note(self, "-G: operations are launched one by one, without a graph");
 	if (options->cpu_time)
@@ -264,6 +266,7 @@ static void collectives_notes(const struct collectives *self)
 		collectives_note(self, "-D: the library's own implementation is measured");
 	if (options->parallel_init)
 		collectives_note(self, "-p: every rank is a process, and starts by itself");
+
 	if (options->blocking)
 		collectives_note(self,
 				 "-z: what waits after each operation is the isolated timing");
@@ -272,6 +275,7 @@ static void collectives_notes(const struct collectives *self)
 	if (self->ranks.leaves_gpus)
 		collectives_note(self, "there are GPUs: for NCCL say where ranks meet, with "
 				       "SLUICE_NCCL_ID_FILE or MASTER_ADDR and MASTER_PORT");
+
 	if (options->memory_report) {
 		char text[128];
 		uint64_t bytes = request_memory_bytes(request, self->sheet.ranks);
@@ -300,10 +304,12 @@ static int collectives_check_gpu(const struct collectives *self, const struct ba
 {
 	if (self->ranks.backend != REQUEST_BACKEND_NCCL)
 		return 0;
+
 	uint64_t wanted = request_memory_bytes(&self->request, backend->ranks);
 	uint64_t available = nccl_backend_free_bytes(backend);
 	if (wanted <= available)
 		return 0;
+
 	return err_set(err, -EFBIG,
 		       "-e: buffers take %" PRIu64 " MiB on each GPU, and on that of rank %u "
 		       "%" PRIu64 " MiB are free; ask for smaller sizes",
@@ -317,6 +323,7 @@ static int collectives_start(void *context, struct world_seat *seat, struct back
 	int result = ranks_start(&self->ranks, seat, out, err);
 	if (result < 0)
 		return result;
+
 	self->sheet.ranks = (*out)->ranks;
 	result = collectives_check_gpu(self, *out, err);
 	if (result == 0 && !self->ranks.forks)
@@ -325,6 +332,7 @@ static int collectives_start(void *context, struct world_seat *seat, struct back
 		(*out)->ops->abort(*out);
 		*out = (*out)->ops->free_backend(*out);
 	}
+
 	return result;
 }
 
@@ -354,6 +362,7 @@ static void collectives_ready(void *context, const char *description,
 {
 	struct collectives *self = context;
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, SHEET_JSON_MAX);
 	(void)snprintf(self->description, sizeof(self->description), "%s", description); /* cut */
 	self->sheet.ranks = ranks;
@@ -373,11 +382,13 @@ static void collectives_tell_wrong(const struct collectives *self, const struct 
 {
 	const char *path = self->call->path;
 	const char *op = collective_op_to_string(plan->op);
+
 	if (side->is_there && side->is_guard_hurt)
 		(void)fprintf(stderr,
 			      "%s: %s of %" PRIu64
 			      " bytes, %s: rank %u wrote outside of its buffer\n",
 			      path, op, plan->shape.bytes, place, side->hurt_rank);
+
 	if (side->is_there && side->wrong)
 		(void)fprintf(stderr,
 			      "%s: %s of %" PRIu64 " bytes, %s %s, %s: %" PRIu64
@@ -399,9 +410,11 @@ static int collectives_print_row(struct collectives *self, const struct measure_
 	bool is_text = self->request.options.format == REQUEST_FORMAT_TEXT;
 	bool begins = !self->has_columns || self->op != row->plan.op;
 	int result = 0;
+
 	buf_init(&text, SHEET_JSON_MAX);
 	if (self->request.options.format == REQUEST_FORMAT_JSON)
 		return 0;
+
 	collectives_stamp(stamp, false);
 	if (begins)
 		result = (is_text ? sheet_text_columns : sheet_nccl_columns)(&self->sheet,
@@ -409,9 +422,11 @@ static int collectives_print_row(struct collectives *self, const struct measure_
 	if (result == 0)
 		result =
 		    (is_text ? sheet_text_row : sheet_nccl_row)(&self->sheet, row, stamp, &text);
+
 	self->has_columns = true;
 	self->op = row->plan.op;
 	collectives_clear_progress(self);
+
 	return collectives_out(&text, result, err);
 }
 
@@ -419,17 +434,21 @@ static int collectives_row(void *context, uint64_t index, struct measure_row *ro
 {
 	struct collectives *self = context;
 	uint64_t now = clock_now_ns(&collectives_clock);
+
 	sheet_count(&self->sheet, row);
 	expect_row(&self->expect, row, self->sheet.ranks);
+
 	int result = collectives_print_row(self, row, err);
 	collectives_tell_wrong(self, &row->plan, &row->out_of_place, "out of place");
 	collectives_tell_wrong(self, &row->plan, &row->in_place, "in place");
+
 	/* Only for who asks: a run that goes on for ever would keep all its samples. */
 	bool is_kept =
 	    self->request.options.json || self->request.options.format == REQUEST_FORMAT_JSON;
 	if (result == 0 && is_kept &&
 	    sheet_json_row(&self->json, &self->sheet, row, self->row_start_ns, now) < 0)
 		result = err_set(err, -ENOMEM, "no memory for the rows of the report");
+
 	self->row_start_ns = now;
 	collectives_progress(self, index + 1);
 	return result;
@@ -448,12 +467,15 @@ static int collectives_read_expectations(struct collectives *self, struct err *e
 {
 	const char *path = self->request.options.expect;
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, EXPECT_BYTES_MAX);
 	if (!path)
 		return 0;
+
 	int result = file_read(path, &text, err);
 	if (result == 0)
 		result = expect_parse(buf_text(&text), text.length, &self->expect, err);
+
 	return result < 0 ? err_wrap(err, "--expect '%s'", path) : 0;
 }
 
@@ -467,6 +489,7 @@ static int collectives_free_name(const char *path, char out[FILE_PATH_MAX], stru
 				       COLLECTIVES_NAMES_MAX);
 		result = file_path(out, err, "%s.%d", path, i);
 	}
+
 	return result;
 }
 
@@ -485,20 +508,24 @@ static int collectives_reports(struct collectives *self, const struct sheet_abou
 	struct buf text _cleanup_buf_;
 	char path[FILE_PATH_MAX];
 	int result = 0;
+
 	buf_init(&text, SHEET_JSON_MAX);
 	if (options->format == REQUEST_FORMAT_JSON)
 		result = collectives_out(
 		    &text, sheet_json_result(&self->json, &self->sheet, about, &text), err);
+
 	buf_clear(&text);
 	if (result == 0 && options->json)
 		result = collectives_free_name(options->json, path, err);
 	if (result == 0 && options->json)
 		result = collectives_write(
 		    path, &text, sheet_json_nccl(&self->json, &self->sheet, about, &text), err);
+
 	buf_clear(&text);
 	if (result == 0 && brief && *brief)
 		result = collectives_write(brief, &text,
 					   sheet_json_brief(&self->sheet, about, &text), err);
+
 	return result;
 }
 
@@ -506,11 +533,14 @@ static int collectives_foot(struct collectives *self, const struct judge *judge,
 {
 	enum request_format format = self->request.options.format;
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, SHEET_JSON_MAX);
 	if (format == REQUEST_FORMAT_JSON)
 		return 0;
+
 	int result = (format == REQUEST_FORMAT_TEXT ? sheet_text_foot
 						    : sheet_nccl_foot)(&self->sheet, &text);
+
 	for (size_t i = 1; result == 0 && i < judge->count; i++) {
 		const struct sheet_check *check = &judge->list[i];
 		result = buf_printf(&text, "%s%s %s %s", format == REQUEST_FORMAT_NCCL ? "# " : "",
@@ -522,6 +552,7 @@ static int collectives_foot(struct collectives *self, const struct judge *judge,
 			result =
 			    buf_printf(&text, "%s%s\n", *check->reason ? "; " : "", check->reason);
 	}
+
 	return collectives_out(&text, result, err);
 }
 
@@ -532,9 +563,12 @@ static int collectives_check_room(const struct collectives *self)
 {
 	struct room room;
 	uint32_t ranks = self->ranks.local;
+
 	if (self->ranks.backend == REQUEST_BACKEND_NCCL)
 		return 0; /* a GPU's memory: collectives_check_gpu() */
+
 	uint64_t each = request_memory_bytes(&self->request, self->ranks.ranks), all;
+
 	room_find("", &room);
 	if (__builtin_mul_overflow(each, ranks, &all) || all > room.bytes)
 		return cmd_usage(self->call,
@@ -542,6 +576,7 @@ static int collectives_check_room(const struct collectives *self)
 				 "%" PRIu64 " MiB; ask for smaller sizes, or fewer ranks",
 				 ranks, each / COLLECTIVES_MEBI * ranks, room.limit,
 				 room.bytes / COLLECTIVES_MEBI);
+
 	return 0;
 }
 
@@ -573,13 +608,16 @@ static int collectives_end(struct collectives *self, int result, const struct er
 	char *argv[CMD_LINE_ARGUMENTS_MAX], ended[COLLECTIVES_STAMP_MAX];
 	bool is_first = self->ranks.forks || self->has_columns || self->members;
 	int argc = cmd_line(&command, argv);
+
 	collectives_clear_progress(self);
 	collectives_stamp(ended, true);
+
 	/* Who interrupts a run has not seen it fail. */
 	self->sheet.failure = result < 0 && result != -ECANCELED ? why->text : NULL;
 	if (judge_make(&self->sheet, &self->expect, &judge) < 0)
 		return cmd_fail(self->call, JUDGE_WRONG,
 				(err_set(&err, -ENOMEM, "no memory for the verdict"), &err));
+
 	const struct sheet_about about = {.argc = argc,
 					  .argv = argv,
 					  .environment = self->ranks.environment,
@@ -591,13 +629,16 @@ static int collectives_end(struct collectives *self, int result, const struct er
 					  .check_count = judge.count,
 					  .error = result < 0 ? why->text : NULL};
 	int code = result < 0 ? collectives_exit_code(result) : (int)judge.exit;
+
 	if (!is_first) /* rank 0 prints */
 		return result < 0 ? cmd_fail(self->call, code, why) : 0;
+
 	int printed = self->members ? collectives_foot(self, &judge, &err) : 0;
 	if (printed == 0)
 		printed = collectives_reports(self, &about, &err);
 	if (ferror(stdout))
 		return CMD_EXIT_CANNOT_WRITE; /* cmd_main() says why */
+
 	if (result < 0)
 		code = cmd_fail(self->call, code, why);
 	else if (self->sheet.rows == 0)
@@ -610,6 +651,7 @@ static int collectives_end(struct collectives *self, int result, const struct er
 			      "%s: there is one rank, over which nothing goes; say --ranks, or "
 			      "--allow-single if that is meant\n",
 			      self->call->path);
+
 	return printed < 0 ? cmd_fail(self->call, CMD_EXIT_CANNOT_WRITE, &err) : code;
 }
 
@@ -633,9 +675,11 @@ static int collectives_run(struct collectives *self)
 	if (result == 0 && self->ranks.nccl.note && self->ranks.nccl.note->room[0])
 		collectives_note(self, self->ranks.nccl.note->room);
 	(void)fflush(stdout); /* or every rank would print it */
+
 	if (result == 0)
 		result =
 		    self->ranks.forks ? world_run_forked(&job, &err) : world_run_rank(&job, &err);
+
 	return collectives_end(self, result, &err);
 }
 
@@ -644,12 +688,15 @@ static int collectives_prepare(struct collectives *self)
 	struct err err = {0};
 	const struct cmd_call *call = self->call;
 	const struct request_options *options = call->options;
+
 	if (request_make(options, call->argv, (size_t)call->argc, call->has_unknown, environ,
 			 &self->request, &err) < 0)
 		return cmd_usage(call, "%s", err.text);
+
 	options = &self->request.options;
 	if (collectives_read_expectations(self, &err) < 0)
 		return cmd_usage(call, "%s", err.text);
+
 	bool asks_gpus = options->backend == REQUEST_BACKEND_AUTO ||
 			 (options->backend == REQUEST_BACKEND_NCCL && !self->request.ranks);
 	const struct ranks_place place = {.environment = environ,
@@ -657,6 +704,7 @@ static int collectives_prepare(struct collectives *self)
 					  .gpus = asks_gpus ? ranks_gpus() : 0};
 	if (ranks_choose(&self->request, &place, &self->ranks, &err) < 0)
 		return cmd_usage(call, "%s", err.text);
+
 	self->ranks.root = getenv("SLUICE_ROOT");
 	sheet_init(&self->sheet, &self->request);
 	sheet_json_init(&self->json);
@@ -670,6 +718,7 @@ static int collectives_prepare(struct collectives *self)
 	if (self->seed == 0 && getrandom(&self->seed, sizeof(self->seed), 0) > 0)
 		self->seed >>= 64 - REQUEST_SEED_BITS;
 	collectives_stamp(self->started, true);
+
 	return collectives_check_room(self);
 }
 
@@ -679,6 +728,7 @@ static int collectives_main(const struct cmd_call *call)
 	_cleanup_free_ struct collectives *self = calloc(1, sizeof(*self));
 	if (!self)
 		return cmd_fail(call, JUDGE_WRONG, (err_set(&err, -ENOMEM, "no memory"), &err));
+
 	self->call = call;
 	int code = collectives_prepare(self);
 	if (code == 0)
@@ -687,6 +737,7 @@ static int collectives_main(const struct cmd_call *call)
 	expect_done(&self->expect);
 	sheet_json_done(&self->json);
 	free(self->members);
+
 	return code;
 }
 

@@ -3,6 +3,8 @@
  * `sluice bench compare`: two commands in turns, and a verdict. Options, files and progress; what
  * is measured and said is in src/bench/.
  */
+#include "cmd/bench.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <regex.h>
@@ -20,11 +22,11 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "bench/compare.h"
 #include "bench/report.h"
 #include "bench/runner.h"
 #include "bench/scaling.h"
-#include "cmd/bench.h"
 #include "cmd/bench_gpus.h"
 #include "cmd/bench_scaling.h"
 #include "cmd/options.h"
@@ -212,17 +214,22 @@ static int compare_margin(const char *text, double *out)
 	char number[COMPARE_TIME_MAX];
 	size_t length = strlen(text);
 	bool is_percent = length > 0 && text[length - 1] == '%';
+
 	length -= is_percent;
 	if (length == 0 || length >= sizeof(number))
 		return -EINVAL;
+
 	memcpy(number, text, length);
 	number[length] = '\0';
+
 	double value;
 	if (parse_fraction(number, 0, 100, &value) < 0)
 		return -EINVAL;
+
 	value = is_percent ? value / 100 : value;
 	if (!(value > 0) || !(value < 1))
 		return -EINVAL;
+
 	*out = value;
 	return 0;
 }
@@ -265,6 +272,7 @@ static int compare_plan_metrics(struct compare_call *self)
 	const struct compare_options *options = self->options;
 	if (options->metrics.count > COMPARE_METRICS_MAX)
 		return cmd_usage(self->call, "more than %d metrics", COMPARE_METRICS_MAX);
+
 	for (size_t i = 0; i < options->metrics.count; i++) {
 		for (size_t j = 0; j < i; j++)
 			if (strcmp(options->metrics.items[i], options->metrics.items[j]) == 0)
@@ -272,8 +280,10 @@ static int compare_plan_metrics(struct compare_call *self)
 						 options->metrics.items[i]);
 		self->plan.metrics[self->plan.metric_count++] = options->metrics.items[i];
 	}
+
 	if (self->plan.metric_count > 0)
 		return 0;
+
 	bool is_mllog = options->parse && strcmp(options->parse, "mllog") == 0;
 	self->plan.metrics[self->plan.metric_count++] = is_mllog	 ? "epoch_time"
 							: options->parse ? "output"
@@ -285,25 +295,30 @@ static int compare_plan_parse(struct compare_call *self)
 {
 	static const char prefix[] = "regex:";
 	const char *text = self->options->parse;
+
 	if (!text)
 		return 0;
+
 	self->plan.is_nccl_table = strcmp(text, "nccl") == 0;
 	self->plan.is_mllog = strcmp(text, "mllog") == 0;
 	if (self->plan.is_nccl_table || self->plan.is_mllog)
 		return 0;
-	if (strncmp(text, prefix, strlen(prefix)) != 0)
+	if (!text_starts_with(text, prefix))
 		return cmd_usage(self->call, "--parse takes nccl, mllog or regex:RE, not '%s'",
 				 text);
+
 	int code = regcomp(&self->line, text + strlen(prefix), REG_EXTENDED | REG_NEWLINE);
 	if (code != 0) {
 		char why[128];
 		(void)regerror(code, &self->line, why, sizeof(why));
 		return cmd_usage(self->call, "--parse: '%s': %s", text + strlen(prefix), why);
 	}
+
 	self->has_line = true;
 	if (self->line.re_nsub < 1)
 		return cmd_usage(self->call, "--parse: '%s' has no group: put the number into ( )",
 				 text + strlen(prefix));
+
 	self->plan.line = &self->line;
 	self->plan.line_higher_is_better = self->options->better == 1;
 	return 0;
@@ -314,6 +329,7 @@ static int compare_plan_make(struct compare_call *self)
 {
 	const struct compare_options *options = self->options;
 	struct compare_plan *plan = &self->plan;
+
 	if (options->from ? options->a || options->b : !options->a || !options->b)
 		return cmd_usage(self->call, "either --a and --b, or --from with files, is wanted");
 	if (options->from ? self->call->argc < 1 : self->call->argc > 0)
@@ -323,6 +339,7 @@ static int compare_plan_make(struct compare_call *self)
 		return cmd_usage(self->call,
 				 "--margin '%s': more than 0%% and less than 100%% is wanted",
 				 options->margin);
+
 	plan->a = options->a;
 	plan->b = options->b;
 	plan->setup_a = options->setup_a;
@@ -340,6 +357,7 @@ static int compare_plan_make(struct compare_call *self)
 	if (plan->seed == 0 && getrandom(&plan->seed, sizeof(plan->seed), 0) > 0)
 		plan->seed >>= 64 - COMPARE_SEED_BITS;
 	plan->progress = options->quiet || !isatty(STDERR_FILENO) ? NULL : compare_progress;
+
 	int code = compare_plan_metrics(self);
 	return code == 0 ? compare_plan_parse(self) : code;
 }
@@ -362,17 +380,21 @@ static int compare_from(struct compare_call *self, struct compare_outcome *out, 
 			struct result *b, struct err *err)
 {
 	const struct compare_plan *plan = &self->plan;
+
 	if (self->call->argc == 1) {
 		out->runs = *a;
 		out->looks = a->looks;
 		result_init(a);
+
 		if (out->runs.calibration && plan->calibrates) {
 			out->calibration = *out->runs.calibration;
 			free(out->runs.calibration);
 			out->runs.calibration = NULL;
 		}
+
 		return compare_again(plan, out, err);
 	}
+
 	int result = compare_read(self->call->argv[1], b, err);
 	return result < 0 ? result
 			  : compare_recorded(a, b, plan->margin, plan->metrics, plan->metric_count,
@@ -397,11 +419,13 @@ static int compare_print(const struct compare_options *options, const struct rep
 			 struct err *err)
 {
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, COMPARE_REPORT_MAX);
 	int result = options->output == OPTION_OUTPUT_JSON ? report_json(report, &text)
 							   : report_text(report, &text);
 	if (result < 0)
 		return err_set(err, result, "making the report: %s", err_describe(result));
+
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
 	result = compare_write(options->json, report_json, report, err);
 	return result < 0 ? result : compare_write(options->html, report_html, report, err);
@@ -445,6 +469,7 @@ static int compare_series(const struct cmd_call *call, const struct result *firs
 	    .is_json = options->output == OPTION_OUTPUT_JSON,
 	    .first = first,
 	};
+
 	compare_now(started);
 	return bench_scaling_run(call, &what);
 }
@@ -456,22 +481,28 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 	const struct compare_options *options = self->options;
 	struct err err = {0};
 	char started[COMPARE_TIME_MAX];
+
 	compare_now(started);
 	runner_catch_signals();
+
 	int result = options->from ? compare_from(self, outcome, a, b, &err)
 				   : compare_run(&self->plan, outcome, &err);
+
 	if (self->plan.progress)
 		(void)fprintf(stderr, "\r\x1b[K");
+
 	struct buf line _cleanup_buf_;
 	char *argv[CMD_LINE_ARGUMENTS_MAX];
 	int argc = cmd_line(&line, argv);
 	char names[2][FILE_PATH_MAX] = {"", ""};
+
 	for (int i = 0; options->from && i < 2; i++)
 		(void)snprintf(names[i], sizeof(names[i]), "%s%s",
 			       self->call->argc == 2 ? ""
 			       : i == 0		     ? "A of "
 						     : "B of ",
 			       self->call->argv[self->call->argc == 2 ? i : 0]); /* cut */
+
 	struct report report = {.outcome = outcome,
 				.a = options->from ? names[0] : options->a,
 				.b = options->from ? names[1] : options->b,
@@ -484,6 +515,7 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 				.argv = argv,
 				.environment = environ,
 				.gpus = bench_gpus_inventory(self->plan.context)};
+
 	if (result < 0 && !options->from)
 		(void)compare_write(options->json, report_json, &report, NULL); /* what there is */
 	if (result == -EINTR)
@@ -493,6 +525,7 @@ static int compare_go(struct compare_call *self, struct compare_outcome *outcome
 				&err);
 	if (compare_print(options, &report, &err) < 0)
 		return cmd_fail(self->call, CMD_EXIT_CANNOT_WRITE, &err);
+
 	return compare_exit_code(outcome);
 }
 
@@ -514,10 +547,13 @@ static int compare_commands(struct compare_call *self, struct compare_outcome *o
 			    struct result *a, struct result *b)
 {
 	struct err err = {0};
+
 	/* First: an interruption meanwhile leaves nothing behind. */
 	self->plan.context = bench_gpus_start();
 	self->plan.look = compare_look;
+
 	int code = CMD_EXIT_OK;
+
 	if (compare_result_file(self->result_path, &err) < 0) {
 		code = cmd_fail(self->call, CMD_EXIT_CANNOT_WRITE, &err);
 	} else {
@@ -525,6 +561,7 @@ static int compare_commands(struct compare_call *self, struct compare_outcome *o
 		code = compare_go(self, outcome, a, b);
 		(void)unlink(self->result_path);
 	}
+
 	(void)bench_gpus_stop(self->plan.context);
 	return code;
 }
@@ -534,9 +571,11 @@ static int compare_main(const struct cmd_call *call)
 	struct compare_call self = {.call = call, .options = call->options};
 	struct compare_outcome outcome;
 	struct result a, b;
+
 	compare_init(&outcome);
 	result_init(&a);
 	result_init(&b);
+
 	int code = compare_plan_make(&self);
 	if (code == 0)
 		code = self.options->from ? compare_files(&self, &outcome, &a, &b)
@@ -546,6 +585,7 @@ static int compare_main(const struct cmd_call *call)
 	compare_done(&outcome);
 	result_done(&a);
 	result_done(&b);
+
 	return code;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice bench gpu vectoradd|bandwidth|p2p|stress|metrics|all`: single checks, with their figures.
  */
+#include "cmd/bench_gpu.h"
+
 #include <stdint.h>
 
 #include "base/parse.h"
-#include "cmd/bench_gpu.h"
 #include "cmd/options.h"
 #include "cmd/validate_run.h"
 
@@ -100,9 +101,11 @@ static int check_run(const struct cmd_call *call, const char *tool, uint32_t mas
 {
 	const struct check_options *options = call->options;
 	double fill = VALIDATE_FILL;
+
 	if (options->fill && (parse_fraction(options->fill, 0, 1, &fill) < 0 ||
 			      fill < CHECK_FILL_MIN || fill > CHECK_FILL_MAX))
 		return cmd_usage(call, "--fill '%s': 0.1 to 0.95", options->fill);
+
 	struct validate_run run = {
 	    .call = call, .tool = tool, .output = options->output, .json = options->json};
 	run.plan = (struct validate_plan){.mask = mask,

@@ -3,6 +3,8 @@
  * `sluice bench gpu gemm` and the other loads: options and lines of output. What runs on the GPU is
  * in src/bench/gpu/.
  */
+#include "cmd/bench_gpu.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,7 +20,6 @@
 #include "base/err.h"
 #include "bench/gpu/load.h"
 #include "bench/gpu/load_report.h"
-#include "cmd/bench_gpu.h"
 #include "cmd/options.h"
 
 enum {
@@ -248,9 +249,11 @@ static void load_second_print(const struct load_second *second, void *context)
 {
 	struct load_call *self = context;
 	struct buf line _cleanup_buf_;
+
 	buf_init(&line, LOAD_OUTPUT_MAX);
 	if (self->options->quiet)
 		return;
+
 	int result = self->is_json ? load_report_second_json(second, &self->summary, &line)
 				   : load_report_second_text(second, &self->summary, &line);
 	if (result == 0)
@@ -263,6 +266,7 @@ static void load_stalled(const char *what, void *context)
 {
 	struct load_call *self = context;
 	struct err err = {0};
+
 	(void)err_set(&err, -ETIMEDOUT,
 		      "GPU %s: nothing came back for %u s; a kernel hangs, or the GPU is lost: see "
 		      "dmesg and sluice health",
@@ -275,6 +279,7 @@ static int load_plan_make(struct load_call *self, enum load_mode mode, struct er
 {
 	const struct load_options *options = self->options;
 	struct load_plan *plan = &self->plan;
+
 	*plan = (struct load_plan){
 	    .mode = mode,
 	    .library = options->library,
@@ -301,6 +306,7 @@ static int load_plan_make(struct load_call *self, enum load_mode mode, struct er
 	};
 	if (plan->seed == 0 && getrandom(&plan->seed, sizeof(plan->seed), 0) > 0)
 		plan->seed >>= 11; /* what every reader of JSON keeps */
+
 	return options->size ? hgemm_size_read(options->size, &plan->size, err) : 0;
 }
 
@@ -308,13 +314,16 @@ static int load_finish(struct load_call *self, int result, const struct err *err
 {
 	struct buf text _cleanup_buf_;
 	struct load_summary *summary = &self->summary;
+
 	buf_init(&text, LOAD_OUTPUT_MAX);
 	int made = 0;
+
 	if (self->is_json && summary->library[0])
 		made = load_report_summary_json(&self->plan, summary, result < 0 ? err->text : "",
 						&text);
 	else if (result == 0)
 		made = load_report_summary_text(&self->plan, summary, &text);
+
 	(void)fwrite(buf_text(&text), 1, text.length, stdout);
 	if (result < 0 && summary->log[0])
 		(void)fprintf(stderr, "%s\n", summary->log);
@@ -322,6 +331,7 @@ static int load_finish(struct load_call *self, int result, const struct err *err
 		return cmd_fail(self->call, LOAD_EXIT_INTERRUPTED, err);
 	if (result < 0)
 		return cmd_fail(self->call, summary->status, err);
+
 	return made < 0 ? CMD_EXIT_FAILED : LOAD_OK;
 }
 
@@ -331,17 +341,21 @@ static int load_main(const struct cmd_call *call, enum load_mode mode)
 	_cleanup_free_ struct load_call *self = calloc(1, sizeof(*self));
 	if (!self)
 		return cmd_fail(call, CMD_EXIT_FAILED, (err_set(&err, -ENOMEM, "no memory"), &err));
+
 	self->call = call;
 	self->options = call->options;
 	self->is_json = self->options->json || self->options->output == OPTION_OUTPUT_JSON;
 	if (load_plan_make(self, mode, &err) < 0)
 		return cmd_fail(call, LOAD_REFUSED, &err);
+
 	struct sigaction action = {.sa_handler = load_on_signal};
 	(void)sigaction(SIGINT, &action, NULL); /* these cannot fail */
 	(void)sigaction(SIGTERM, &action, NULL);
+
 	int result = load_run(&self->plan, &self->summary, &err);
 	if (result == 0 && atomic_load(&load_interrupted))
 		result = err_set(&err, -EINTR, "interrupted: no figure of a part of a run");
+
 	return load_finish(self, result, &err);
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice bench gpu probe`: what src/bench/gpu/probes.h finds out, printed. */
+#include "cmd/bench_gpu.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -9,7 +11,6 @@
 #include "bench/gpu/load.h"
 #include "bench/gpu/probes.h"
 #include "bench/result.h"
-#include "cmd/bench_gpu.h"
 #include "cmd/options.h"
 
 enum { PROBE_OUTPUT_MAX = 1 << 18, PROBE_VERSION_TEXT = 24 };
@@ -47,6 +48,7 @@ static const char *const probe_steps[PROBES_STEPS] = {"before", "context", "modu
 static void probe_json_odd(struct jsonw *json, const struct probes *probes)
 {
 	jsonw_array(json, "unknown_pointers");
+
 	for (uint32_t i = 0; i < probes->odd_count && i < PROBES_ODD_MAX; i++) {
 		jsonw_object(json, NULL);
 		jsonw_text(json, "name", probes->odd[i].name);
@@ -54,6 +56,7 @@ static void probe_json_odd(struct jsonw *json, const struct probes *probes)
 		jsonw_u64(json, "flags", probes->odd[i].flags);
 		jsonw_end_object(json);
 	}
+
 	jsonw_end_array(json);
 }
 
@@ -61,6 +64,7 @@ static int probe_json(const struct probes *probes, struct buf *out)
 {
 	struct jsonw json;
 	char version[PROBE_VERSION_TEXT];
+
 	(void)snprintf(version, sizeof(version), "%d.%d", probes->driver_version / 1000,
 		       probes->driver_version % 1000 / 10);
 	jsonw_init(&json, out);
@@ -77,16 +81,19 @@ static int probe_json(const struct probes *probes, struct buf *out)
 	jsonw_u64(&json, "pointers_unknown", probes->odd_count);
 	probe_json_odd(&json, probes);
 	result_write_number(&json, "event_ns", probes->event_ns);
+
 	if (probes->has_write) {
 		result_write_number(&json, "write_ns", probes->write_ns);
 		result_write_number(&json, "visible_ns", probes->visible_ns);
 	}
+
 	if (probes->has_used) {
 		jsonw_object(&json, "used_bytes");
 		for (int i = 0; i < PROBES_STEPS; i++)
 			jsonw_u64(&json, probe_steps[i], probes->used[i]);
 		jsonw_end_object(&json);
 	}
+
 	jsonw_end_object(&json);
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
 }
@@ -101,12 +108,15 @@ static int probe_text(const struct probes *probes, struct buf *out)
 				    "pointers: %u of %u asked for are given; %u are of no exported "
 				    "form\n",
 				    probes->given, probes->asked, probes->odd_count);
+
 	for (uint32_t i = 0; i < probes->odd_count && i < PROBES_ODD_MAX && result == 0; i++)
 		result = buf_printf(out, "  %s, version %d, flags %u\n", probes->odd[i].name,
 				    probes->odd[i].version, probes->odd[i].flags);
+
 	if (result == 0)
 		result =
 		    buf_printf(out, "cuEventRecord and cuEventQuery: %.0f ns\n", probes->event_ns);
+
 	if (result == 0)
 		result = probes->has_write
 			     ? buf_printf(out,
@@ -114,11 +124,14 @@ static int probe_text(const struct probes *probes, struct buf *out)
 					  "%.0f ns\n",
 					  probes->write_ns, probes->visible_ns)
 			     : buf_add_text(out, "cuStreamWriteValue32: not there\n");
+
 	if (result == 0 && !probes->has_used)
 		return buf_add_text(out, "memory in use: not known without NVML\n");
+
 	for (int i = 0; i < PROBES_STEPS && result == 0; i++)
 		result = buf_printf(out, "memory in use, %-8s %8.1f MiB\n", probe_steps[i],
 				    (double)probes->used[i] / (1 << 20));
+
 	return result;
 }
 
@@ -128,10 +141,12 @@ static int probe_main(const struct cmd_call *call)
 	struct err err = {0};
 	struct probes probes;
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, PROBE_OUTPUT_MAX);
 	int result = probes_run(options->library, options->device, &probes, &err);
 	if (result < 0) /* found: whatever failed then is the GPU's */
 		return cmd_fail(call, probes.device.uuid[0] ? LOAD_WRONG : LOAD_NO_GPU, &err);
+
 	result = options->output == OPTION_OUTPUT_JSON ? probe_json(&probes, &text)
 						       : probe_text(&probes, &text);
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at it */

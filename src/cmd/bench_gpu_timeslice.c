@@ -3,6 +3,8 @@
  * `sluice bench gpu timeslice`: the experiment of two tenants that share a T4 by time, step by
  * step. What the figures must be is in src/bench/gpu/timeslice.h.
  */
+#include "cmd/bench_gpu.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +20,6 @@
 #include "bench/gpu/tenants.h"
 #include "bench/gpu/timeslice.h"
 #include "bench/result.h"
-#include "cmd/bench_gpu.h"
 #include "cmd/options.h"
 
 enum timeslice_exit {
@@ -130,10 +131,12 @@ static void timeslice_arguments(const struct timeslice_options *options, const c
 	out->arguments[count++] = options->size;
 	out->arguments[count++] = "--seconds";
 	out->arguments[count++] = seconds;
+
 	if (options->device) {
 		out->arguments[count++] = "--device";
 		out->arguments[count++] = options->device;
 	}
+
 	if (options->library) {
 		out->arguments[count++] = "--lib";
 		out->arguments[count++] = options->library;
@@ -159,12 +162,16 @@ static int timeslice_step(struct timeslice_call *self, int step, struct err *err
 	const struct timeslice_options *options = self->options;
 	size_t count = step == 1 ? 2 : 1;
 	char seconds[16];
+
 	(void)snprintf(seconds, sizeof(seconds), "%u", options->seconds);
+
 	for (size_t i = 0; i < count; i++)
 		timeslice_arguments(options, seconds, &self->step[step][i]);
+
 	if (!options->quiet && isatty(STDERR_FILENO))
 		(void)fprintf(stderr, "step %d of %d: %s, %u s\n", step + 1, TIMESLICE_STEPS,
 			      names[step], options->seconds);
+
 	uint64_t deadline = clock_now_ns(&(struct clock){0}) +
 			    (options->seconds + (uint64_t)TIMESLICE_GRACE_S) * CLOCK_NS_PER_S;
 	int result = tenants_run("/proc/self/exe", self->step[step], count, deadline,
@@ -173,11 +180,13 @@ static int timeslice_step(struct timeslice_call *self, int step, struct err *err
 		return TIMESLICE_EXIT_INTERRUPTED;
 	if (result < 0)
 		return result == -ETIMEDOUT ? TIMESLICE_EXIT_WRONG : TIMESLICE_EXIT_NOTHING;
+
 	for (size_t i = 0; i < count; i++) {
 		int code = timeslice_failed(self, &self->step[step][i], err);
 		if (code != 0)
 			return code;
 	}
+
 	return 0;
 }
 
@@ -212,8 +221,10 @@ static int timeslice_text_step(const struct tenant *tenant, const char *step, st
 		result = buf_printf(out, "  clock %.0f MHz", summary->clock_mhz[1]);
 	if (result == 0 && summary->power_w > 0)
 		result = buf_printf(out, "  %.0f W", summary->power_w);
+
 	if (result == 0 && summary->throttle[0])
 		result = buf_printf(out, "  slowed down: %s", summary->throttle);
+
 	return result == 0 ? buf_add_text(out, "\n") : result;
 }
 
@@ -222,15 +233,19 @@ static int timeslice_text(const struct timeslice_call *self, struct buf *out)
 	const struct timeslice *figures = &self->figures;
 	const struct tenant_summary *first = &self->step[0][0].summary;
 	char note[TENANTS_TEXT_MAX * 2];
+
 	timeslice_note(self, note, sizeof(note));
 	int result = buf_printf(out, "%s, CUDA %s%s%s\n", first->device, first->cuda,
 				note[0] ? ": " : "", note);
 	if (result == 0)
 		result = timeslice_text_step(&self->step[0][0], "a   alone", out);
+
 	for (int i = 0; i < 2 && result == 0; i++)
 		result = timeslice_text_step(&self->step[1][i], i ? "b2  two  " : "b1  two  ", out);
+
 	if (result == 0)
 		result = timeslice_text_step(&self->step[2][0], "a   alone", out);
+
 	if (result == 0)
 		result = buf_printf(
 		    out,
@@ -238,10 +253,12 @@ static int timeslice_text(const struct timeslice_call *self, struct buf *out)
 		    "most), together %.1f %%; alone changed by %.1f %%: %s\n",
 		    100 * figures->ratio[0], 100 * figures->ratio[1], 100 * figures->apart,
 		    100 * figures->sum, 100 * figures->drift, timeslice_verdict(self));
+
 	for (size_t i = 0; i < sizeof(timeslice_skips) / sizeof(timeslice_skips[0]) && result == 0;
 	     i++)
 		result = buf_printf(out, "%s   SKIP %s: %s\n", timeslice_skips[i].step,
 				    timeslice_skips[i].what, timeslice_skips[i].why);
+
 	return result;
 }
 
@@ -249,11 +266,13 @@ static void timeslice_json_tenant(struct jsonw *json, const struct tenant *tenan
 				  double ratio)
 {
 	const struct tenant_summary *summary = &tenant->summary;
+
 	jsonw_object(json, NULL);
 	jsonw_text(json, "step", step);
 	result_write_number(json, "tflops", summary->tflops);
 	result_write_number(json, "ratio", ratio);
 	jsonw_text(json, "verified", summary->verified);
+
 	if (summary->has_clock)
 		result_write_number(json, "clock_mhz", summary->clock_mhz[1]);
 	if (summary->power_w > 0)
@@ -270,6 +289,7 @@ static int timeslice_json(const struct timeslice_call *self, struct buf *out)
 	const struct tenant_summary *first = &self->step[0][0].summary;
 	char note[TENANTS_TEXT_MAX * 2];
 	struct jsonw json;
+
 	timeslice_note(self, note, sizeof(note));
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
@@ -281,8 +301,10 @@ static int timeslice_json(const struct timeslice_call *self, struct buf *out)
 	jsonw_u64(&json, "seconds", self->options->seconds);
 	jsonw_array(&json, "tenants");
 	timeslice_json_tenant(&json, &self->step[0][0], "a", 1);
+
 	for (int i = 0; i < 2; i++)
 		timeslice_json_tenant(&json, &self->step[1][i], "b", figures->ratio[i]);
+
 	timeslice_json_tenant(&json, &self->step[2][0], "a", 1);
 	jsonw_end_array(&json);
 	result_write_number(&json, "sum_ratio", figures->sum);
@@ -292,6 +314,7 @@ static int timeslice_json(const struct timeslice_call *self, struct buf *out)
 	jsonw_bool(&json, "is_model", first->is_simulated && figures->is_model);
 	jsonw_text(&json, "note", note);
 	jsonw_array(&json, "skipped");
+
 	for (size_t i = 0; i < sizeof(timeslice_skips) / sizeof(timeslice_skips[0]); i++) {
 		jsonw_object(&json, NULL);
 		jsonw_text(&json, "step", timeslice_skips[i].step);
@@ -299,6 +322,7 @@ static int timeslice_json(const struct timeslice_call *self, struct buf *out)
 		jsonw_text(&json, "reason", timeslice_skips[i].why);
 		jsonw_end_object(&json);
 	}
+
 	jsonw_end_array(&json);
 	jsonw_end_object(&json);
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
@@ -309,6 +333,7 @@ static int timeslice_finish(struct timeslice_call *self)
 	struct err err = {0};
 	struct buf text _cleanup_buf_;
 	struct timeslice *figures = &self->figures;
+
 	buf_init(&text, TIMESLICE_OUTPUT_MAX);
 	figures->before = self->step[0][0].summary.tflops;
 	figures->one = self->step[1][0].summary.tflops;
@@ -317,11 +342,13 @@ static int timeslice_finish(struct timeslice_call *self)
 	if (!timeslice_judge(figures))
 		return cmd_fail(self->call, TIMESLICE_EXIT_NOTHING,
 				(err_set(&err, -ENODATA, "the load alone has no rate"), &err));
+
 	int result = self->is_json ? timeslice_json(self, &text) : timeslice_text(self, &text);
 	if (result < 0)
 		return cmd_fail(
 		    self->call, CMD_EXIT_FAILED,
 		    (err_set(&err, result, "making the report: %s", err_describe(result)), &err));
+
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at it */
 	return figures->passes ? TIMESLICE_EXIT_OK : TIMESLICE_EXIT_NOT_HALF;
 }
@@ -332,17 +359,21 @@ static int timeslice_main(const struct cmd_call *call)
 	_cleanup_free_ struct timeslice_call *self = calloc(1, sizeof(*self));
 	if (!self)
 		return cmd_fail(call, CMD_EXIT_FAILED, (err_set(&err, -ENOMEM, "no memory"), &err));
+
 	self->call = call;
 	self->options = call->options;
 	self->is_json = self->options->json || self->options->output == OPTION_OUTPUT_JSON;
+
 	struct sigaction action = {.sa_handler = timeslice_on_signal};
 	(void)sigaction(SIGINT, &action, NULL); /* these cannot fail */
 	(void)sigaction(SIGTERM, &action, NULL);
+
 	for (int step = 0; step < TIMESLICE_STEPS; step++) {
 		int code = timeslice_step(self, step, &err);
 		if (code != 0)
 			return cmd_fail(call, code, &err);
 	}
+
 	return timeslice_finish(self);
 }
 

@@ -3,6 +3,8 @@
  * `sluice bench storage`: how fast a directory is read. Options, progress and the table; what is
  * read and judged is in src/bench/.
  */
+#include "cmd/bench.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -22,7 +24,6 @@
 #include "bench/fingerprint.h"
 #include "bench/runner.h"
 #include "bench/storage.h"
-#include "cmd/bench.h"
 #include "cmd/options.h"
 
 enum storage_exit {
@@ -234,14 +235,17 @@ static int storage_list(const struct cmd_call *call, const char *option, const c
 	while (true) {
 		char item[STORAGE_ITEM_MAX];
 		size_t length = strcspn(text, ",");
+
 		(void)snprintf(item, sizeof(item), "%.*s", (int)length, text); /* cut */
 		if (*out_count >= STORAGE_LIST_MAX || length >= sizeof(item) ||
 		    read(item, &out[*out_count]) < 0)
 			return cmd_usage(call, "--%s: '%s' cannot be meant, or there are too many",
 					 option, item);
+
 		(*out_count)++;
 		if (text[length] == '\0')
 			return 0;
+
 		text += length + 1;
 	}
 }
@@ -257,9 +261,11 @@ static int storage_lists(struct storage_call *self)
 	if (code == 0)
 		code = storage_list(self->call, "pattern", options->patterns, storage_read_pattern,
 				    self->patterns, &self->pattern_count);
+
 	if (code == 0)
 		code = storage_list(self->call, "cache", options->caches, storage_read_cache,
 				    self->caches, &self->cache_count);
+
 	return code;
 }
 
@@ -270,8 +276,10 @@ static int storage_cases(struct storage_call *self)
 	uint64_t largest = 0;
 	for (size_t i = 0; i < self->block_count; i++)
 		largest = self->blocks[i] > largest ? self->blocks[i] : largest;
+
 	for (size_t p = 0; p < self->pattern_count; p++) {
 		bool is_files = self->patterns[p] == READER_FILES;
+
 		for (size_t c = 0; c < self->cache_count; c++) {
 			for (size_t b = 0; b < (is_files ? 1 : self->block_count); b++) {
 				for (size_t r = 0; r < self->reader_count; r++) {
@@ -279,6 +287,7 @@ static int storage_cases(struct storage_call *self)
 						return cmd_usage(self->call,
 								 "more than %d ways to read",
 								 STORAGE_CASES_MAX);
+
 					self->cases[plan->case_count++] = (struct reader_case){
 					    .pattern = (enum reader_pattern)self->patterns[p],
 					    .cache = (enum reader_cache)self->caches[c],
@@ -287,8 +296,10 @@ static int storage_cases(struct storage_call *self)
 				}
 			}
 		}
+
 		plan->files = is_files ? self->options->files : plan->files;
 	}
+
 	plan->cases = self->cases;
 	return 0;
 }
@@ -312,14 +323,17 @@ static bool storage_has_fio(void)
 {
 	const char *path = getenv("PATH");
 	char name[FILE_PATH_MAX];
+
 	for (const char *at = path ? path : "/usr/bin"; at;) {
 		size_t length = strcspn(at, ":");
 		int written = snprintf(name, sizeof(name), "%.*s/fio", (int)length, at);
 		if (length > 0 && written > 0 && (size_t)written < sizeof(name) &&
 		    access(name, X_OK) == 0)
 			return true;
+
 		at = at[length] ? at + length + 1 : NULL;
 	}
+
 	return false;
 }
 
@@ -328,9 +342,11 @@ static int storage_plan_make(struct storage_call *self)
 	const struct storage_options *options = self->options;
 	struct storage_plan *plan = &self->plan;
 	double percent;
+
 	if (parse_fraction(options->margin, 0, 99, &percent) < 0 || !(percent > 0))
 		return cmd_usage(self->call, "--margin '%s': more than 0 and less than 100",
 				 options->margin);
+
 	*plan = (struct storage_plan){.path = self->call->argv[0],
 				      .against = options->against,
 				      .bytes = (options->size + READER_BLOCK_MAX - 1) /
@@ -348,8 +364,10 @@ static int storage_plan_make(struct storage_call *self)
 	else if (options->engine == STORAGE_ENGINE_FIO)
 		return cmd_usage(self->call, "--engine=fio: there is no fio in PATH: install it, "
 					     "or let --engine=own read");
+
 	if (plan->seed == 0 && getrandom(&plan->seed, sizeof(plan->seed), 0) > 0)
 		plan->seed >>= 11; /* what every reader of JSON keeps */
+
 	int code = storage_lists(self);
 	return code == 0 ? storage_cases(self) : code;
 }
@@ -369,14 +387,17 @@ static int storage_row(const struct storage_plan *plan, const struct storage_cas
 				    one->reads, one->p50 * 1e3, one->p99 * 1e3);
 	if (result == 0 && plan->against)
 		result = buf_printf(out, "  %10.1f", one->rate_against / 1e6);
+
 	if (result == 0 && one->has_verdict && one->verdict.kind != VERDICT_TOO_FEW)
 		/* Worse by 25 % is a rate of 1/1.25. */
 		result = buf_printf(
 		    out, "  %5.2f (%.2f to %.2f) %s", 1 / (1 + one->verdict.estimate),
 		    1 / (1 + one->verdict.within_95.high), 1 / (1 + one->verdict.within_95.low),
 		    verdict_to_string(one->verdict.kind));
+
 	if (result == 0 && one->has_verdict && one->verdict.kind == VERDICT_TOO_FEW)
 		result = buf_add_text(out, "  TOO-FEW: more --rounds");
+
 	return result == 0 ? buf_add_text(out, "\n") : result;
 }
 
@@ -388,15 +409,18 @@ static int storage_table(const struct storage_plan *plan, const struct storage_o
 				plan->against ? "     AGAINST  RATIO (95 %)" : "");
 	for (size_t i = 0; result == 0 && i < outcome->case_count; i++)
 		result = storage_row(plan, &outcome->cases[i], out);
+
 	if (result == 0 && plan->fio)
 		result =
 		    buf_add_text(out, "direct and cached of the large file: read by fio, which "
 				      "does not look at what it reads\n");
+
 	if (result == 0 && outcome->wrong > 0)
 		result = buf_printf(out,
 				    "WRONG: %" PRIu64 " blocks of 4 KiB held what does not belong "
 				    "there\n",
 				    outcome->wrong);
+
 	return result;
 }
 
@@ -407,6 +431,7 @@ static void storage_json_case(struct jsonw *json, const struct storage_case *one
 	jsonw_text(json, "cache", reader_cache_to_string(one->what.cache));
 	jsonw_u64(json, "block", one->what.block);
 	jsonw_u64(json, "readers", one->what.readers);
+
 	if (one->is_skipped) {
 		jsonw_text(json, "skipped", one->why);
 	} else {
@@ -415,6 +440,7 @@ static void storage_json_case(struct jsonw *json, const struct storage_case *one
 		result_write_number(json, "p50", one->p50);
 		result_write_number(json, "p99", one->p99);
 	}
+
 	if (one->has_verdict) {
 		result_write_number(json, "rate_against", one->rate_against);
 		jsonw_text(json, "verdict", verdict_to_string(one->verdict.kind));
@@ -422,6 +448,7 @@ static void storage_json_case(struct jsonw *json, const struct storage_case *one
 		result_write_number(json, "worse_by_low", one->verdict.within_95.low);
 		result_write_number(json, "worse_by_high", one->verdict.within_95.high);
 	}
+
 	result_write_runs(json, &one->runs);
 	jsonw_end_object(json);
 }
@@ -433,6 +460,7 @@ static int storage_json(const struct storage_plan *plan, const struct storage_ou
 	char now[STORAGE_TIME_TEXT];
 	time_t seconds = time(NULL);
 	struct tm utc;
+
 	(void)strftime(now, sizeof(now), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
@@ -441,6 +469,7 @@ static int storage_json(const struct storage_plan *plan, const struct storage_ou
 	jsonw_text(&json, "version", cmd_version());
 	jsonw_text(&json, "written", now);
 	jsonw_text(&json, "path", plan->path);
+
 	if (plan->against)
 		jsonw_text(&json, "against", plan->against);
 	jsonw_text(&json, "engine", plan->fio ? "fio" : "own");
@@ -448,8 +477,10 @@ static int storage_json(const struct storage_plan *plan, const struct storage_ou
 	jsonw_u64(&json, "wrong", outcome->wrong);
 	fingerprint_write(&json, "", environ);
 	jsonw_array(&json, "cases");
+
 	for (size_t i = 0; i < outcome->case_count; i++)
 		storage_json_case(&json, &outcome->cases[i]);
+
 	jsonw_end_array(&json);
 	jsonw_end_object(&json);
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
@@ -459,8 +490,10 @@ static int storage_print(const struct storage_call *self, const struct storage_o
 			 struct err *err)
 {
 	struct buf text _cleanup_buf_, file _cleanup_buf_;
+
 	buf_init(&text, STORAGE_REPORT_MAX);
 	buf_init(&file, STORAGE_REPORT_MAX);
+
 	int result = self->options->output == OPTION_OUTPUT_JSON
 			 ? storage_json(&self->plan, outcome, &text)
 			 : storage_table(&self->plan, outcome, &text);
@@ -468,6 +501,7 @@ static int storage_print(const struct storage_call *self, const struct storage_o
 		result = storage_json(&self->plan, outcome, &file);
 	if (result < 0)
 		return err_set(err, result, "making the report: %s", err_describe(result));
+
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
 	return self->options->json
 		   ? file_write_atomic(self->options->json, buf_text(&file), file.length, 0644, err)
@@ -477,19 +511,24 @@ static int storage_print(const struct storage_call *self, const struct storage_o
 static int storage_exit_code(const struct storage_plan *plan, const struct storage_outcome *outcome)
 {
 	bool is_slower = false, says_something = false;
+
 	for (size_t i = 0; i < outcome->case_count; i++) {
 		const struct storage_case *one = &outcome->cases[i];
 		enum verdict_kind kind = one->verdict.kind;
+
 		if (one->is_skipped)
 			continue;
+
 		is_slower = is_slower || (one->has_verdict && kind == VERDICT_SLOWER);
 		says_something = says_something || !plan->against ||
 				 (kind != VERDICT_TOO_FEW && kind != VERDICT_INCONCLUSIVE);
 	}
+
 	if (outcome->wrong > 0)
 		return STORAGE_EXIT_WRONG;
 	if (is_slower)
 		return STORAGE_EXIT_SLOWER;
+
 	return says_something ? STORAGE_EXIT_OK : STORAGE_EXIT_NOTHING;
 }
 
@@ -508,24 +547,31 @@ static int storage_main(const struct cmd_call *call)
 	_cleanup_free_ struct storage_call *self = calloc(1, sizeof(*self));
 	if (!self)
 		return cmd_fail(call, CMD_EXIT_FAILED, (err_set(&err, -ENOMEM, "no memory"), &err));
+
 	self->call = call;
 	self->options = call->options;
+
 	int code = storage_plan_make(self);
 	if (code != 0)
 		return code;
+
 	struct sigaction action = {.sa_handler = storage_on_signal};
 	(void)sigaction(SIGINT, &action, NULL); /* these cannot fail */
 	(void)sigaction(SIGTERM, &action, NULL);
+
 	struct storage_outcome outcome;
 	int result = storage_run(&self->plan, &outcome, &err);
+
 	if (!self->options->quiet && isatty(STDERR_FILENO))
 		(void)fprintf(stderr, "\r\x1b[K");
+
 	if (result < 0)
 		code = storage_fail(self, result, &err);
 	else if (storage_print(self, &outcome, &err) < 0)
 		code = cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
 	else
 		code = storage_exit_code(&self->plan, &outcome);
+
 	storage_done(&outcome);
 	return code;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice cdi check`: whether the CDI files of this machine would work now. */
+#include "cmd/cdi.h"
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,7 +11,6 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "cmd/cdi.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
@@ -115,13 +116,16 @@ static int facts_ask(void *context, struct check_machine *out, struct err *err)
 {
 	struct check_facts *facts = context;
 	const struct probe_options how = {.kernel_log = false};
+
 	facts->was_asked = true;
 	int rc = probe_collect(&how, facts->options->timeout_ns, &facts->inventory, NULL, err);
 	if (rc < 0)
 		return rc;
+
 	facts->has_answered = true;
 	facts_minors(facts);
 	*out = (struct check_machine){.inventory = &facts->inventory, .minors = facts->minors};
+
 	return 0;
 }
 
@@ -134,12 +138,15 @@ static const char *facts_runtime(const struct scan *scan, char out[CHECK_RUNTIME
 	for (uint32_t i = 0; i < scan->count; i++)
 		is_newer |= scan->files[i].document.yaml &&
 			    document_version_rank(scan->files[i].document.version) > oldest;
+
 	char program[FILE_PATH_MAX];
 	struct version version;
+
 	if (!is_newer || version_find_program("podman", program, NULL) < 0 ||
 	    version_ask(program, CHECK_RUNTIME_TIMEOUT_MS, &version, NULL) < 0 ||
 	    version_is_at_least(&version, 4, 6, 0))
 		return NULL;
+
 	(void)snprintf(out, CHECK_RUNTIME_MAX, "podman %s", version.text); /* fits */
 	return out;
 }
@@ -178,14 +185,17 @@ static void print_finding(const struct check_finding *finding)
 		cmd_print(stdout, finding->file->path);
 		fputs(": ", stdout);
 	}
+
 	if (finding->device && !strstr(finding->text, finding->device)) {
 		cmd_print(stdout, finding->device);
 		fputs(": ", stdout);
 	}
+
 	cmd_print(stdout, finding->text);
 	if (finding->count > 1)
 		printf(" (and %" PRIu32 " more like it)", finding->count - 1);
 	putchar('\n');
+
 	if (finding->fix) {
 		fputs("    to mend it: ", stdout);
 		cmd_print(stdout, finding->fix);
@@ -198,6 +208,7 @@ static void print_text(const struct scan *scan, const struct check *check,
 {
 	for (uint32_t i = 0; i < check->count; i++)
 		print_finding(&check->findings[i]);
+
 	if (check->total > check->count)
 		printf("and %" PRIu32 " more differences\n", check->total - check->count);
 	printf("%s: %" PRIu32 "%s device%s in %" PRIu32 " file%s looked at%s\n", verdict(check),
@@ -239,6 +250,7 @@ static int print_json(const struct scan *scan, const struct check *check,
 		      facts->was_asked, "driver_answered", facts->has_answered, "finding_count",
 		      (json_int_t)check->total, "findings", json_findings(check));
 	int rc = table_print_json(root, stdout, err);
+
 	json_decref(root);
 	return rc;
 }
@@ -257,17 +269,21 @@ static int print_image(const struct check_call *options, const struct image *ima
 {
 	const char *libc = image_libc_to_string(image->libc),
 		   *layout = image_layout_to_string(image->layout);
+
 	if (options->output == OPTION_OUTPUT_JSON) {
 		json_t *root = json_pack(
 		    "{s:s, s:o, s:s, s:s, s:I, s:o}", "verdict", verdict(check), "image",
 		    table_json_text(options->image), "libc", libc, "layout", layout,
 		    "finding_count", (json_int_t)check->total, "findings", json_findings(check));
 		int rc = table_print_json(root, stdout, err);
+
 		json_decref(root);
 		return rc;
 	}
+
 	for (uint32_t i = 0; i < check->count; i++)
 		print_finding(&check->findings[i]);
+
 	cmd_print(stdout, options->image);
 	printf(": C library %s, layout %s: programs %s the driver's libraries\n", libc, layout,
 	       check->worst == CHECK_NOTE ? "would find" : "would not all find");
@@ -283,6 +299,7 @@ static int run_image(const struct cmd_call *call)
 	int rc = image_check(options->image, NULL, &image, &check, &err);
 	if (rc == 0)
 		rc = print_image(options, &image, &check, &err);
+
 	return rc < 0 ? cmd_fail(call, CDI_EXIT_UNREADABLE, &err) : exit_of(&check);
 }
 
@@ -294,14 +311,18 @@ static int run_with(const struct cmd_call *call, const struct scan *scan, struct
 	char module_version[GPU_VERSION_MAX] = "", root[PATH_MAX] = "";
 	_cleanup_check_ struct check check = {.count = 0};
 	struct err err = {0};
+
 	(void)pci_read_nvidia_version(pci_root(), module_version); /* "": none is loaded */
 	/* Files that were made on a simulated machine name it without links. */
 	if (pci_root()[0] && !realpath(pci_root(), root))
 		(void)file_path(root, NULL, "%s", pci_root()); /* fits: it is no longer */
+
 	char name[CHECK_RUNTIME_MAX];
 	const char *version = options->runtime_version, *runtime = "the runtime";
+
 	if (!version && (runtime = facts_runtime(scan, name)))
 		version = CHECK_VERSION_OLDEST;
+
 	const struct check_options how = {
 	    .root = root,
 	    .names = (const char *const *)call->argv,
@@ -318,8 +339,10 @@ static int run_with(const struct cmd_call *call, const struct scan *scan, struct
 		rc = print_json(scan, &check, facts, module_version, &err);
 	else if (rc == 0)
 		print_text(scan, &check, facts);
+
 	if (rc < 0)
 		return cmd_fail(call, CDI_EXIT_UNREADABLE, &err);
+
 	return exit_of(&check);
 }
 
@@ -328,6 +351,7 @@ static int check_question(const struct cmd_call *call)
 {
 	const struct check_call *options = call->options;
 	int count = !!options->image + !!options->image_env + !!options->apply;
+
 	if (count > 1)
 		return cmd_usage(call, "--image-root, --image-env and --apply are different "
 				       "questions: ask one");
@@ -337,6 +361,7 @@ static int check_question(const struct cmd_call *call)
 		return cmd_usage(call, "--apply takes no NAME: its devices are given by --device");
 	if (options->image && call->argc > 0)
 		return cmd_usage(call, "--image-root: looks at the image alone, without names");
+
 	return 0;
 }
 
@@ -349,18 +374,23 @@ static int run(const struct cmd_call *call)
 	if (options->runtime_version && document_version_rank(options->runtime_version) < 0)
 		return cmd_usage(call, "--cdi-version: '%s' is none: 0.3.0 to 1.1.0",
 				 options->runtime_version);
+
 	if (options->image)
 		return run_image(call);
 	if (options->image_env)
 		return cdi_image_env(call, options->image_env, options->timeout_ns);
+
 	_cleanup_scan_ struct scan scan = {0};
 	struct err err = {0};
+
 	if (cdi_scan(&options->directories, &scan, &err) < 0)
 		return cmd_fail(call, CDI_EXIT_UNREADABLE, &err);
 	if (options->apply)
 		return cdi_apply(call, &scan, options->apply, &options->devices);
+
 	struct check_facts facts = {.options = options};
 	inventory_init(&facts.inventory);
+
 	int code = run_with(call, &scan, &facts);
 	facts_done(&facts);
 	return code;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice cdi generate`: the specification of this machine, printed or written. */
+#include "cmd/cdi.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,7 +15,6 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
-#include "cmd/cdi.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
 #include "doors/cdi/document.h"
@@ -173,22 +174,28 @@ static int words_split(const struct option_list *list, struct words *out)
 	size_t length = 1;
 	for (size_t i = 0; i < list->count; i++)
 		length += strlen(list->items[i]) + 1;
+
 	char *at = out->text = calloc(1, length);
 	if (!at)
 		return -ENOMEM;
+
 	for (size_t i = 0; i < list->count; i++) {
 		const char *word = list->items[i];
+
 		for (size_t size; (size = strcspn(word, ",")) > 0 || *word == ','; word += size) {
 			if (*word == ',') {
 				size = 1;
 				continue;
 			}
+
 			if (out->count == WORDS_MAX)
 				return -E2BIG;
+
 			out->items[out->count++] = memcpy(at, word, size);
 			at += size + 1;
 		}
 	}
+
 	return 0;
 }
 
@@ -207,13 +214,16 @@ static int parse_names(const struct cmd_call *call, const struct words *words, u
 		size_t j = 0;
 		while (j < array_length(names) && strcmp(names[j].word, words->items[i]) != 0)
 			j++;
+
 		if (j == array_length(names))
 			return cmd_usage(call,
 					 "--device-name-strategy: '%s' is none; there are index, "
 					 "uuid and type-index",
 					 words->items[i]);
+
 		*out |= names[j].name;
 	}
+
 	return 0;
 }
 
@@ -226,15 +236,18 @@ static int check_usage(const struct cmd_call *call, const struct generate_call *
 	if (options->mode >= MODE_LATER)
 		return cmd_usage(call, "--mode: only what NVML lists is written so far: auto or "
 				       "nvml");
+
 	for (size_t i = 0; i < options->libraries.count; i++)
 		if (options->libraries.items[i][0] != '/')
 			return cmd_usage(call,
 					 "--library-search-path: '%s' is not an absolute path",
 					 options->libraries.items[i]);
+
 	/* Elsewhere it is standard output, which is where it goes without the option. */
 	if (options->output && strcmp(options->output, "-") == 0)
 		return cmd_usage(call, "--output: '-' is no file; without --output the "
 				       "specification is printed");
+
 	return 0;
 }
 
@@ -252,10 +265,12 @@ static int resolve_root(const char *option, const char *path, char out[FILE_PATH
 {
 	if (path[0] != '/')
 		return err_set(err, -EINVAL, "%s: '%s' is not an absolute path", option, path);
+
 	char real[PATH_MAX];
 	if (!realpath(path, real))
 		return err_set(err, -EINVAL, "%s: cannot open '%s': %s", option, path,
 			       err_describe(-errno));
+
 	memcpy(out, real[1] ? real : "", real[1] ? strlen(real) + 1 : 1);
 	return 0;
 }
@@ -265,10 +280,12 @@ static int find_roots(const struct generate_call *options, struct generate_roots
 {
 	const char *machine = pci_root(), *dev = options->dev_root;
 	char path[FILE_PATH_MAX];
+
 	if (strcmp(machine, PCI_NO_ROOT) == 0)
 		return err_set(err, -EINVAL,
 			       "this simulated machine has no files; SLUICE_ROOT, which 'sluice "
 			       "sim exec' sets, says where they are");
+
 	out->machine[0] = '\0';
 	int rc = machine[0] ? resolve_root("SLUICE_ROOT", machine, out->machine, err) : 0;
 	if (rc == 0)
@@ -276,14 +293,17 @@ static int find_roots(const struct generate_call *options, struct generate_roots
 			       options->driver_root ? options->driver_root
 			       : out->machine[0]    ? out->machine
 						    : "/");
+
 	/* A driver container may have the nodes, or leave them where they are. */
 	if (rc == 0 && !dev && options->driver_root &&
 	    file_path(path, err, "%s/dev/nvidiactl", options->driver_root) == 0 &&
 	    file_exists(path))
 		dev = options->driver_root;
+
 	if (rc == 0 && dev)
 		return resolve_root(options->dev_root ? "--dev-root" : "--driver-root", dev,
 				    out->dev, err);
+
 	memcpy(out->dev, out->machine, sizeof(out->dev));
 	return rc;
 }
@@ -321,12 +341,15 @@ static int gather_or_fail(const struct cmd_call *call, const struct generate_roo
 		rc = gather_check(out, "", &err);
 		return rc < 0 ? cmd_fail(call, exit_of(rc), &err) : 0;
 	}
+
 	char version[GPU_VERSION_MAX];
 	const struct gather none = {.has_driver = false};
+
 	if (rc == -ENOENT && pci_read_nvidia_version(roots->machine, version) < 0)
 		return cmd_fail(call, exit_of(gather_check(&none, "", &err)), &err);
 	if (rc == -ENOENT)
 		return cmd_fail(call, GENERATE_EXIT_NOTHING, &err);
+
 	bool is_option = options->driver_root &&
 			 (rc == -EPERM || rc == -EINVAL || rc == -ENOTDIR || rc == -EACCES);
 	return cmd_fail(call, is_option ? CMD_EXIT_USAGE : GENERATE_EXIT_MISMATCH, &err);
@@ -338,6 +361,7 @@ static int ask_nvml(const struct cmd_call *call, const struct gather *gather, st
 	const struct generate_call *options = call->options;
 	const struct probe_options how = {0};
 	struct err err = {0};
+
 	inventory_init(out);
 	int rc = probe_collect(&how, options->timeout_ns, out, NULL, &err);
 	if (rc == -ENODEV) /* the module is loaded, and still NVML finds no driver */
@@ -345,6 +369,7 @@ static int ask_nvml(const struct cmd_call *call, const struct gather *gather, st
 	if (rc < 0)
 		return cmd_fail(call, rc == -ELIBBAD ? GENERATE_EXIT_MISMATCH : probe_exit_code(rc),
 				&err);
+
 	rc = gather_check(gather, out->driver_version, &err);
 	return rc < 0 ? cmd_fail(call, exit_of(rc), &err) : 0;
 }
@@ -368,6 +393,7 @@ static int write_file(const char *path, const struct buf *text, struct err *err)
 	int rc = file_path(directory, err, "%s", path);
 	if (rc < 0)
 		return rc;
+
 	/* A rename would replace /dev/stdout itself, or the link that somebody made. */
 	struct stat status;
 	if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode))
@@ -375,12 +401,14 @@ static int write_file(const char *path, const struct buf *text, struct err *err)
 			       "'%s' is there and no regular file; without --output the "
 			       "specification is printed",
 			       path);
+
 	if (file_is(path, text)) {
 		fputs("unchanged: ", stderr);
 		cmd_print(stderr, path);
 		fputc('\n', stderr);
 		return 0;
 	}
+
 	/* Containers of ordinary users read it, whatever the umask of whoever writes it. */
 	(void)umask(022);
 	char *slash = strrchr(directory, '/');
@@ -388,8 +416,10 @@ static int write_file(const char *path, const struct buf *text, struct err *err)
 		*slash = '\0';
 		rc = file_mkdirs(directory, 0755, err);
 	}
+
 	if (rc == 0)
 		rc = file_write_atomic(path, text->data, text->length, 0644, err);
+
 	return rc;
 }
 
@@ -397,12 +427,15 @@ static int put(const struct cmd_call *call, const struct buf *text)
 {
 	const struct generate_call *options = call->options;
 	struct err err = {0};
+
 	if (options->output)
 		return write_file(options->output, text, &err) < 0
 			   ? cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err)
 			   : CMD_EXIT_OK;
+
 	if (fwrite(text->data, 1, text->length, stdout) == text->length && fflush(stdout) == 0)
 		return CMD_EXIT_OK;
+
 	(void)err_set(&err, -errno, "cannot print: %s", err_describe(-errno));
 	return cmd_fail(call, CMD_EXIT_CANNOT_WRITE, &err);
 }
@@ -413,13 +446,16 @@ static void print_notes(const struct driver *driver, const struct buf *notes)
 		cmd_print(stderr, driver->problems[i].text);
 		fputc('\n', stderr);
 	}
+
 	if (driver->problem_count > DRIVER_PROBLEMS_MAX)
 		fprintf(stderr, "and %u more files are left out\n",
 			driver->problem_count - DRIVER_PROBLEMS_MAX);
+
 	/* Line by line: what is printed so has no ends of lines. */
 	for (const char *line = buf_text(notes); *line;) {
 		char text[ERR_TEXT_MAX];
 		size_t length = strcspn(line, "\n");
+
 		(void)snprintf(text, sizeof(text), "%.*s", (int)length, line);
 		cmd_print(stderr, text);
 		fputc('\n', stderr);
@@ -464,8 +500,10 @@ static int parse_lists(const struct cmd_call *call, struct lists *lists,
 		rc = parse_words(call, "device-id", &options->devices, &lists->devices);
 	if (rc == 0)
 		rc = parse_words(call, "imex-channel", &options->imex, &lists->imex);
+
 	if (rc != 0)
 		return rc;
+
 	for (size_t i = 0; i < lists->imex.count; i++) {
 		uint64_t channel;
 		if (parse_u64(lists->imex.items[i], 0, UINT16_MAX, &channel) < 0)
@@ -473,10 +511,12 @@ static int parse_lists(const struct cmd_call *call, struct lists *lists,
 					 lists->imex.items[i]);
 		lists->channels[i] = (uint32_t)channel;
 	}
+
 	out->imex = lists->channels;
 	out->imex_count = lists->imex.count;
 	out->devices = lists->devices.count ? lists->devices.items : NULL;
 	out->devices_count = lists->devices.count;
+
 	return parse_names(call, &lists->names, &out->names);
 }
 
@@ -487,10 +527,12 @@ static int find_kind(const struct cmd_call *call, bool simulated, char out[DOCUM
 	const char *vendor = options->vendor ? options->vendor
 			     : simulated     ? "sluice.sim"
 					     : "nvidia.com";
+
 	if ((size_t)snprintf(out, DOCUMENT_NAME_MAX, "%s/%s", vendor, options->class_) >=
 		DOCUMENT_NAME_MAX ||
 	    !document_is_kind(out))
 		return cmd_usage(call, "'%s/%s' is no kind of device", vendor, options->class_);
+
 	return 0;
 }
 
@@ -511,6 +553,7 @@ static int run(const struct cmd_call *call)
 	int code = check_usage(call, options);
 	if (code == 0)
 		code = parse_lists(call, &lists, &how);
+
 	if (code != 0)
 		return code;
 	if (driver_capabilities_parse(options->capabilities, &how.capabilities, &err) < 0 ||
@@ -519,17 +562,21 @@ static int run(const struct cmd_call *call)
 
 	_cleanup_gather_ struct gather gather = {.has_driver = false};
 	_cleanup_inventory_ struct inventory inventory;
+
 	inventory_init(&inventory);
 	code = gather_or_fail(call, &roots, &gather);
 	if (code == 0)
 		code = ask_nvml(call, &gather, &inventory);
 	if (code == 0)
 		code = find_kind(call, inventory.simulated, kind);
+
 	if (code != 0)
 		return code;
+
 	_cleanup_buf_ struct buf text, notes;
 	buf_init(&text, GENERATE_TEXT_MAX);
 	buf_init(&notes, WORD_NOTES_MAX);
+
 	int rc =
 	    generate_text(&inventory, gather.minors, &gather.driver, &how, &text, &notes, &err);
 	print_notes(&gather.driver, &notes);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice cdi list`: what all CDI files of this machine provide, and which are of no use. */
+#include "cmd/cdi.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +9,6 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "cmd/cdi.h"
 #include "cmd/options.h"
 #include "cmd/table.h"
 #include "doors/cdi/scan.h"
@@ -32,8 +33,10 @@ int cdi_scan(const struct option_list *directories, struct scan *out, struct err
 		if (*path == '\0' || (stat(path, &status) == 0 && !S_ISDIR(status.st_mode)))
 			return err_set(err, -ENOTDIR, "--cdi-dir: '%s' is no directory", path);
 	}
+
 	if (directories->count > 0)
 		return scan_read_directories(directories->items, directories->count, out, err);
+
 	return scan_read(pci_root(), out, err);
 }
 
@@ -78,6 +81,7 @@ static void print_conflict(const struct scan_device *device)
 static void print_text(const struct scan *scan, const struct scan_device *devices, size_t count)
 {
 	size_t simulated = 0;
+
 	for (size_t i = 0; i < count; i++) {
 		if (devices[i].state == SCAN_FOUND) {
 			simulated += devices[i].file->is_simulated;
@@ -86,12 +90,15 @@ static void print_text(const struct scan *scan, const struct scan_device *device
 			print_conflict(&devices[i]);
 		}
 	}
+
 	if (simulated > 0)
 		fprintf(stderr, "%zu of these %s simulated\n", simulated,
 			simulated == 1 ? "is" : "are");
+
 	for (uint32_t i = 0; i < scan->count; i++)
 		if (scan->files[i].code < 0)
 			print_error(scan->files[i].why);
+
 	if (scan->count == 0) {
 		fputs("there is no CDI file in ", stderr);
 		print_directories(stderr, scan);
@@ -129,13 +136,17 @@ static int print_json(const struct scan *scan, const struct scan_device *devices
 	json_t *directories = json_array(), *files = json_array(), *list = json_array();
 	for (uint32_t i = 0; i < scan->directory_count; i++)
 		(void)json_array_append_new(directories, table_json_text(scan->directories[i]));
+
 	for (uint32_t i = 0; i < scan->count; i++)
 		(void)json_array_append_new(files, json_file(&scan->files[i]));
+
 	for (size_t i = 0; i < count; i++)
 		(void)json_array_append_new(list, json_device(&devices[i]));
+
 	json_t *root = json_pack("{s:o, s:o, s:o}", "directories", directories, "files", files,
 				 "devices", list);
 	int rc = table_print_json(root, stdout, err);
+
 	json_decref(root);
 	return rc;
 }
@@ -150,18 +161,23 @@ static int run(const struct cmd_call *call)
 	int rc = cdi_scan(&options->directories, &scan, &err);
 	if (rc == 0)
 		rc = scan_devices(&scan, &devices, &count, &err);
+
 	if (rc == 0 && options->output == OPTION_OUTPUT_JSON)
 		rc = print_json(&scan, devices, count, &err);
 	else if (rc == 0)
 		print_text(&scan, devices, count);
+
 	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
 	for (uint32_t i = 0; i < scan.count; i++)
 		if (scan.files[i].code < 0)
 			return CMD_EXIT_FAILED;
+
 	for (size_t i = 0; i < count; i++)
 		if (devices[i].state == SCAN_CONFLICT)
 			return CMD_EXIT_FAILED;
+
 	return CMD_EXIT_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/config_jobs.h"
 #include "cmd/config_rdma.h"
@@ -38,6 +39,7 @@ static void config_cleanup(struct config **config)
 static json_t *check_json(const char *file, const struct config *config, const struct err *err)
 {
 	json_t *warnings = json_array();
+
 	for (uint32_t i = 0; config && i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++) {
 		const struct config_warning *warning = &config->warning[i];
 		(void)json_array_append_new(
@@ -45,6 +47,7 @@ static json_t *check_json(const char *file, const struct config *config, const s
 					"column", (int)warning->column, "note", warning->is_note,
 					"text", table_json_text(warning->text)));
 	}
+
 	return json_pack("{s:o, s:b, s:o, s:o}", "file", table_json_text(file), "ok",
 			 config != NULL, "error", config ? json_null() : table_json_text(err->text),
 			 "warnings", warnings);
@@ -59,6 +62,7 @@ static void print_warnings(FILE *out, const char *file, const struct config *con
 		cmd_print(out, config->warning[i].text);
 		fputc('\n', out);
 	}
+
 	if (config->warning_count > CONFIG_WARNINGS_MAX)
 		fprintf(out, "%s: %" PRIu32 " more warnings\n", file,
 			config->warning_count - CONFIG_WARNINGS_MAX);
@@ -71,6 +75,7 @@ static void check_text(const char *file, const struct config *config, const stru
 		putchar('\n');
 		return;
 	}
+
 	print_warnings(stdout, file, config);
 	cmd_print(stdout, file);
 	printf(": ok\n");
@@ -82,21 +87,26 @@ static int check_run(const struct cmd_call *call)
 	bool json = options->output == OPTION_OUTPUT_JSON;
 	json_t *results = json_array();
 	int status = CMD_EXIT_OK;
+
 	for (int i = 0; i < call->argc; i++) {
 		_cleanup_(config_cleanup) struct config *config = NULL;
 		struct err err = {0};
+
 		if (config_load_any(call->argv[i], NULL, options->strict, &config, &err) < 0)
 			status = CMD_EXIT_FAILED;
+
 		if (json)
 			(void)json_array_append_new(results,
 						    check_json(call->argv[i], config, &err));
 		else
 			check_text(call->argv[i], config, &err);
 	}
+
 	struct err err = {0};
 	if (json && table_print_json(results, stdout, &err) < 0)
 		status = cmd_fail(call, CMD_EXIT_FAILED, &err);
 	json_decref(results);
+
 	return status;
 }
 
@@ -157,6 +167,7 @@ static void show_value(const struct schema_row *row, const char *value, char *ou
 	} else if (row->type == SCHEMA_TEXT) {
 		json_t *text = table_json_text(value);
 		char *dumped = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
+
 		(void)snprintf(out, size, "%s", dumped ? dumped : "\"\"");
 		free(dumped);
 		json_decref(text);
@@ -183,12 +194,14 @@ static const char *show_key(const char *before, const char *path)
 		if (path[i] == '.')
 			common = i + 1;
 	}
+
 	int depth = 0;
 	const char *at = path;
 	for (const char *dot; (dot = strchr(at, '.')); at = dot + 1, depth++) {
 		if ((size_t)(at - path) >= common)
 			printf("%*s%.*s:\n", 2 * depth, "", (int)(dot - at), at);
 	}
+
 	printf("%*s", 2 * depth, "");
 	return at;
 }
@@ -197,6 +210,7 @@ static const char *show_key(const char *before, const char *path)
 static void show_selectors(const struct config_selectors *selectors)
 {
 	printf(": [");
+
 	for (size_t i = 0; i < selectors->count; i++) {
 		const struct config_selector *selector = &selectors->items[i];
 		const char *prefix = selector->kind == CONFIG_SELECT_NAME ? "name:" : "";
@@ -204,18 +218,21 @@ static void show_selectors(const struct config_selectors *selectors)
 		printf("%s%s%s%s%s", i ? ", " : "", plain ? "" : "\"", prefix, selector->text,
 		       plain ? "" : "\"");
 	}
+
 	printf("]\n");
 }
 
 static void show_shares(const struct config_sharing *sharing)
 {
 	printf("    resources:\n");
+
 	for (size_t i = 0; i < sharing->count; i++) {
 		const struct config_share *share = &sharing->items[i];
 		printf("    - name: %s\n      replicas: %" PRIu32 "\n", share->name,
 		       share->replicas);
 		if (*share->rename)
 			printf("      rename: %s\n", share->rename);
+
 		if (share->devices == CONFIG_DEVICES_ALL) {
 			printf("      devices: all\n");
 		} else if (share->devices == CONFIG_DEVICES_COUNT) {
@@ -252,6 +269,7 @@ static void show_door(const char *before, const char *path, const struct config_
 static void show_lists(const struct config *config, enum schema_id id)
 {
 	const char *before = schema_row(id)->path;
+
 	switch (id) {
 	case SCHEMA_TIME_SLICING_ONE:
 		show_shares(&config->time_slicing);
@@ -275,15 +293,18 @@ static void show_lists(const struct config *config, enum schema_id id)
 static void show_devices(const struct config *config)
 {
 	const char *before = "sluice.x";
+
 	if (config->include.count > 0) {
 		printf("%s", show_key(before, "sluice.devices.include"));
 		show_selectors(&config->include);
 		before = "sluice.devices.x";
 	}
+
 	if (config->exclude.count > 0) {
 		printf("%s", show_key(before, "sluice.devices.exclude"));
 		show_selectors(&config->exclude);
 	}
+
 	if (config->include.count + config->exclude.count == 0 && !config->kubelet.is_set &&
 	    !config->queue.is_set)
 		printf("# all devices, for the kubelet if there is one, else for the queue\n");
@@ -298,36 +319,44 @@ static void show_file(const char *file)
 
 	printf("# file: ");
 	cmd_print(stdout, file[0] ? file : "none");
+
 	for (int i = 0; i < count; i++) {
 		fputs(i == 0 ? " (looked for " : ", ", stdout);
 		cmd_print(stdout, places[i]);
 	}
+
 	puts(count > 0 ? ")" : "");
 }
 
 static void show_text(const char *file, const struct config *config)
 {
 	const char *before = "";
+
 	show_file(file);
+
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		const struct schema_row *row = schema_row((enum schema_id)i);
-		bool of_sharing = strncmp(row->path, "sharing.", 8) == 0;
+		bool of_sharing = text_starts_with(row->path, "sharing.");
 		if (of_sharing && config->time_slicing.count == 0)
 			continue; /* a block without resources would be refused */
 		if (i == SCHEMA_RDMA_FILE && config->rdma.is_set)
 			continue; /* both would be refused */
+
 		char value[CONFIG_TEXT_MAX], yaml[2 * CONFIG_TEXT_MAX];
 		if (schema_format(config, (enum schema_id)i, value, sizeof(value)) < 0)
 			continue;
+
 		show_value(row, value, yaml, sizeof(yaml));
 		const char *key = show_key(before, row->path);
 		int written = 2 * depth_of(row->path) + printf("%s: %s", key, yaml);
+
 		printf("%*s  # %s\n",
 		       written < SHOW_COMMENT_COLUMN ? SHOW_COMMENT_COLUMN - written : 0, "",
 		       config_source_to_string(config->source[i]));
 		show_lists(config, (enum schema_id)i);
 		before = row->path;
 	}
+
 	config_jobs_print(config);
 	config_rdma_print(config);
 	show_devices(config);
@@ -336,34 +365,41 @@ static void show_text(const char *file, const struct config *config)
 static json_t *show_json(const char *file, const struct config *config)
 {
 	json_t *settings = json_array();
+
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		char value[CONFIG_TEXT_MAX];
 		if (schema_format(config, (enum schema_id)i, value, sizeof(value)) < 0)
 			continue;
+
 		(void)json_array_append_new(settings,
 					    json_pack("{s:s, s:o, s:s}", "path",
 						      schema_row((enum schema_id)i)->path, "value",
 						      table_json_text(value), "source",
 						      config_source_to_string(config->source[i])));
 	}
+
 	json_t *shares = json_array();
+
 	for (size_t i = 0; i < config->time_slicing.count; i++) {
 		const struct config_share *share = &config->time_slicing.items[i];
 		json_t *devices = json_array();
 		for (size_t k = 0; k < share->device_list.count; k++)
 			(void)json_array_append_new(
 			    devices, table_json_text(share->device_list.items[k].text));
+
 		if (share->devices != CONFIG_DEVICES_LIST) {
 			json_decref(devices);
 			devices = share->devices == CONFIG_DEVICES_ALL
 				      ? json_string("all")
 				      : json_integer(share->device_count);
 		}
+
 		(void)json_array_append_new(shares,
 					    json_pack("{s:s, s:s, s:i, s:o}", "name", share->name,
 						      "rename", share->rename, "replicas",
 						      (int)share->replicas, "devices", devices));
 	}
+
 	return json_pack("{s:o, s:o, s:o, s:o*, s:o*}", "file",
 			 file[0] ? table_json_text(file) : json_null(), "settings", settings,
 			 "timeSlicing", shares, "jobs", config_jobs_json(config), "rdma",
@@ -381,6 +417,7 @@ static int show_config(const struct cmd_call *call, char file[FILE_PATH_MAX], st
 	int result = settings_overrides(&options->settings, &words, &overrides, err);
 	if (result < 0)
 		return result;
+
 	config_overrides_environment(&overrides);
 
 	/* As the service finds it, so that what is shown is what holds. */
@@ -408,12 +445,14 @@ static int show_run(const struct cmd_call *call)
 	int rc = show_config(call, file, &config, &err);
 	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
 	if (options->output == OPTION_OUTPUT_JSON) {
 		json_t *json = show_json(file, config);
 		rc = table_print_json(json, stdout, &err);
 		json_decref(json);
 		return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 	}
+
 	show_text(file, config);
 	return CMD_EXIT_OK;
 }
@@ -475,24 +514,28 @@ static void resources_devices(const struct machine *machine, const struct policy
 {
 	const struct policy_unit *units = &policy->units[resource->first];
 	uint32_t i = 0;
+
 	while (i < resource->count) {
 		const struct policy_unit *unit = &units[i];
 		const struct gpu *gpu = &machine->inventory.gpus[unit->gpu];
 		uint32_t last = gpu->index;
 		uint32_t next = i + unit->replicas;
 		bool whole = unit->mig == POLICY_WHOLE_GPU;
+
 		while (whole && next < resource->count && units[next].mig == POLICY_WHOLE_GPU &&
 		       units[next].replicas == unit->replicas &&
 		       machine->inventory.gpus[units[next].gpu].index == last + 1) {
 			last++;
 			next += unit->replicas;
 		}
+
 		(void)buf_printf(out, "%s%" PRIu32, i ? ", " : "", gpu->index);
 		if (!whole)
 			(void)buf_printf(out, ":%" PRIu32,
 					 machine->inventory.migs[unit->mig].index);
 		else if (last != gpu->index)
 			(void)buf_printf(out, "-%" PRIu32, last);
+
 		if (unit->replicas > 1)
 			(void)buf_printf(out, " x %" PRIu32, unit->replicas);
 		i = next;
@@ -508,13 +551,16 @@ static int resources_table(const struct machine *machine, const struct policy *p
 	    {"UNITS", TABLE_RIGHT, false},
 	    {"GPUS", TABLE_LEFT, true},
 	};
+
 	machine_headline(&machine->inventory);
 	_cleanup_table_ struct table *table = table_new(columns, array_length(columns));
 	if (!table)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	for (uint32_t i = 0; i < policy->resource_count; i++) {
 		const struct policy_resource *resource = &policy->resources[i];
 		_cleanup_buf_ struct buf devices;
+
 		buf_init(&devices, TABLE_CELL_MAX);
 		resources_devices(machine, policy, resource, &devices);
 		table_add(table, resource->name);
@@ -522,11 +568,15 @@ static int resources_table(const struct machine *machine, const struct policy *p
 		table_addf(table, "%" PRIu32, resource->count);
 		table_add(table, buf_text(&devices));
 	}
+
 	int rc = table_print(table, stdout, table_width(stdout), err);
+
 	if (policy->problem[0] != '\0')
 		printf("\nnothing is handed out: %s\n", policy->problem);
+
 	for (uint32_t i = 0; i < policy->warning_count && i < POLICY_WARNINGS_MAX; i++)
 		printf("%swarning: %s\n", i ? "" : "\n", policy->warning[i]);
+
 	return rc < 0 ? rc : config_rdma_resources_print(config, err);
 }
 
@@ -535,28 +585,35 @@ static int resources_json(const struct machine *machine, const struct policy *po
 {
 	json_t *root = machine_json(&machine->inventory);
 	json_t *resources = json_array(), *warnings = json_array();
+
 	for (uint32_t i = 0; i < policy->resource_count; i++) {
 		const struct policy_resource *resource = &policy->resources[i];
 		json_t *units = json_array();
 		for (uint32_t k = 0; k < resource->count; k++)
 			(void)json_array_append_new(
 			    units, table_json_text(policy->units[resource->first + k].id));
+
 		(void)json_array_append_new(
 		    resources, json_pack("{s:s, s:s, s:b, s:o}", "name", resource->name, "door",
 					 policy_door_to_string(resource->door), "shared",
 					 resource->shared, "units", units));
 	}
+
 	for (uint32_t i = 0; i < policy->warning_count && i < POLICY_WARNINGS_MAX; i++)
 		(void)json_array_append_new(warnings, table_json_text(policy->warning[i]));
+
 	(void)json_object_set_new(root, "resources", resources);
 	(void)json_object_set_new(
 	    root, "problem", *policy->problem ? table_json_text(policy->problem) : json_null());
 	(void)json_object_set_new(root, "warnings", warnings);
+
 	json_t *rdma = NULL;
 	int rc = config_rdma_resources_json(config, &rdma, err);
+
 	(void)json_object_set_new(root, "rdma", rdma ? rdma : json_null());
 	rc = rc < 0 ? rc : table_print_json(root, stdout, err);
 	json_decref(root);
+
 	return rc;
 }
 
@@ -568,11 +625,14 @@ static int resources_run(const struct cmd_call *call)
 	_cleanup_machine_ struct machine machine = {.snapshot = NULL};
 	struct err err = {0};
 	char file[FILE_PATH_MAX];
+
 	if (show_config(call, file, &config, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
 	int code = machine_read(call, MACHINE_TIMEOUT_NS, &machine, NULL, NULL);
 	if (code != 0)
 		return code;
+
 	char plugins[FILE_PATH_MAX];
 	const char *root = getenv("SLUICE_ROOT");
 	int rc = file_path(plugins, &err, "%s/var/lib/kubelet/device-plugins", root ? root : "");
@@ -580,6 +640,7 @@ static int resources_run(const struct cmd_call *call)
 	    .has_kubelet = rc == 0 && file_exists(plugins),
 	    .visible_devices = getenv("NVIDIA_VISIBLE_DEVICES"),
 	};
+
 	if (rc == 0)
 		rc = policy_make(&machine.inventory, config, &surroundings, &policy, &err);
 	if (rc == 0 && options->strict && policy->warning_count > 0)
@@ -589,6 +650,7 @@ static int resources_run(const struct cmd_call *call)
 		rc = options->output == OPTION_OUTPUT_JSON
 			 ? resources_json(&machine, policy, config, &err)
 			 : resources_table(&machine, policy, config, &err);
+
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }
 
@@ -657,6 +719,7 @@ static const char *keys_values(const struct schema_row *row)
 static int keys_json(struct err *err)
 {
 	json_t *keys = json_array();
+
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		const struct schema_row *row = schema_row((enum schema_id)i);
 		(void)json_array_append_new(
@@ -665,6 +728,7 @@ static int keys_json(struct err *err)
 				    "default", row->default_text, "flag", row->flag, "other_flag",
 				    row->other_flag, "variable", row->variable, "help", row->help));
 	}
+
 	int rc = table_print_json(keys, stdout, err);
 	json_decref(keys);
 	return rc;
@@ -680,17 +744,21 @@ static int keys_table(struct err *err)
 	_cleanup_table_ struct table *table = table_new(columns, array_length(columns));
 	if (!table)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		const struct schema_row *row = schema_row((enum schema_id)i);
 		table_add(table, row->path);
 		table_add(table, keys_values(row));
 		table_add(table, row->default_text);
+
 		if (row->flag)
 			table_addf(table, "--%s", row->flag);
 		else
 			table_add(table, NULL);
+
 		table_add(table, row->variable);
 	}
+
 	return table_print(table, stdout, table_width(stdout), err);
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice devices: the GPUs and MIG devices of this machine, and who holds them. */
+#include "cmd/devices.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +12,6 @@
 #include "base/err.h"
 #include "cmd/agent_call.h"
 #include "cmd/cmd.h"
-#include "cmd/devices.h"
 #include "cmd/devices_rdma.h"
 #include "cmd/machine.h"
 #include "cmd/options.h"
@@ -68,9 +69,11 @@ static ProtobufCMessage *ask_holders(const struct devices_options *options)
 	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
 	Sluice__V1__HoldersRequest request = SLUICE__V1__HOLDERS_REQUEST__INIT;
 	ProtobufCMessage *reply = NULL;
+
 	if (agent_call_open(&agent, &how, NULL) < 0 ||
 	    agent_call_ask(&agent, AGENT_HOLDERS, &request.base, &reply, NULL) < 0)
 		return NULL;
+
 	return reply;
 }
 
@@ -92,28 +95,35 @@ static int print_holders(const Sluice__V1__HoldersReply *holders, struct err *er
 	    {.title = "HELD BY"},
 	    {.title = "SINCE"},
 	};
+
 	if (*holders->problem) {
 		fputs("\nWhich container holds which device is not known: ", stdout);
 		cmd_print(stdout, holders->problem);
 		putchar('\n');
 	}
+
 	if (holders->n_holders == 0)
 		return 0;
+
 	_cleanup_table_ struct table *table =
 	    table_new(columns, sizeof(columns) / sizeof(columns[0]));
 	if (!table)
 		return err_set(err, -ENOMEM, "printing the holders: no memory");
+
 	for (size_t i = 0; i < holders->n_holders; i++) {
 		const Sluice__V1__Holder *holder = holders->holders[i];
 		table_add(table, holder->unit);
 		table_add(table, *holder->resource ? holder->resource : NULL);
+
 		if (holder->job > 0)
 			table_addf(table, "job %" PRIu64, holder->job);
 		else
 			table_addf(table, "%s/%s/%s", holder->name_space, holder->pod,
 				   holder->container);
+
 		add_since(table, holder->since_unix_ns);
 	}
+
 	putchar('\n');
 	return table_print(table, stdout, 0, err);
 }
@@ -127,7 +137,9 @@ static json_t *json_holders(const Sluice__V1__HoldersReply *holders)
 {
 	if (!holders)
 		return json_null();
+
 	json_t *list = json_array();
+
 	for (size_t i = 0; i < holders->n_holders; i++) {
 		const Sluice__V1__Holder *holder = holders->holders[i];
 		(void)json_array_append_new(
@@ -141,6 +153,7 @@ static json_t *json_holders(const Sluice__V1__HoldersReply *holders)
 			      holder->job ? json_integer((json_int_t)holder->job) : json_null(),
 			      "since_unix_ns", (json_int_t)holder->since_unix_ns));
 	}
+
 	return list;
 }
 
@@ -168,9 +181,11 @@ static void add_gpu(struct table *table, const struct gpu *gpu, const struct sna
 {
 	char bus[PCI_TEXT_MAX];
 	int64_t used = 0;
+
 	table_addf(table, "%u", gpu->index);
 	table_add(table, gpu->name);
 	table_add(table, machine_bus(gpu, bus));
+
 	bool known = now && snapshot_get(now, SNAPSHOT_MEMORY_USED, &used);
 	add_mib(table, known, (uint64_t)used);
 	add_mib(table, gpu->memory_bytes != GPU_U64_UNKNOWN, gpu->memory_bytes);
@@ -178,10 +193,12 @@ static void add_gpu(struct table *table, const struct gpu *gpu, const struct sna
 	add_reading(table, now, SNAPSHOT_TEMPERATURE, " C", 1);
 	add_reading(table, now, SNAPSHOT_POWER, " W", 1000);
 	table_add(table, gpu_state_to_string(gpu->state));
+
 	if (now && gpu->state == GPU_STATE_OK)
 		table_addf(table, "%u", now->process_total);
 	else
 		table_add(table, NULL);
+
 	table_add(table, gpu->uuid);
 }
 
@@ -206,9 +223,11 @@ static void add_mig(struct table *table, const struct mig_device *mig,
 		    const struct snapshot_gpu *now, const char *state)
 {
 	const struct snapshot_mig *memory = find_mig(now, mig->uuid);
+
 	table_add(table, NULL);
 	table_addf(table, "  MIG %s", mig->profile);
 	table_addf(table, "gi %u ci %u", mig->gi, mig->ci);
+
 	bool known = memory && memory->memory_used != SNAPSHOT_U64_ABSENT;
 	add_mib(table, known, known ? memory->memory_used : 0);
 	add_mib(table, mig->memory_bytes != GPU_U64_UNKNOWN, mig->memory_bytes);
@@ -216,10 +235,12 @@ static void add_mig(struct table *table, const struct mig_device *mig,
 	table_add(table, NULL);
 	table_add(table, NULL);
 	table_add(table, state);
+
 	if (now)
 		table_addf(table, "%u", count_processes(now, mig));
 	else
 		table_add(table, NULL);
+
 	table_add(table, mig->uuid);
 }
 
@@ -239,33 +260,41 @@ static int print_table(const struct machine *machine, struct err *err)
 	    {.title = "UUID"},
 	};
 	const struct inventory *inventory = &machine->inventory;
+
 	machine_headline(inventory);
 	_cleanup_table_ struct table *table =
 	    table_new(columns, sizeof(columns) / sizeof(columns[0]));
 	if (!table)
 		return err_set(err, -12, "printing the devices: no memory");
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		const struct snapshot_gpu *now = snapshot_find(machine->snapshot, gpu->uuid);
+
 		add_gpu(table, gpu, now);
+
 		for (uint32_t m = 0; m < inventory->mig_count; m++) {
 			if (inventory->migs[m].parent == i)
 				add_mig(table, &inventory->migs[m], now,
 					gpu_state_to_string(gpu->state));
 		}
 	}
+
 	int rc = table_print(table, stdout, table_width(stdout), err);
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		if (gpu->state != GPU_STATE_OK)
 			printf("\nGPU %u is not well: %s", gpu->index, gpu->reason);
 	}
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		if (inventory->gpus[i].state == GPU_STATE_OK)
 			continue;
 		printf("\n'sluice health' says what to do.\n");
 		break;
 	}
+
 	return rc;
 }
 
@@ -274,6 +303,7 @@ static int print_table(const struct machine *machine, struct err *err)
 static json_t *json_processes(const struct snapshot_gpu *now)
 {
 	json_t *list = json_array();
+
 	for (uint32_t i = 0; now && i < now->process_count; i++) {
 		const struct snapshot_process *process = &now->process[i];
 		bool whole = process->gi == SNAPSHOT_WHOLE_GPU;
@@ -288,8 +318,10 @@ static json_t *json_processes(const struct snapshot_gpu *now)
 		    "memory_bytes", machine_json_u64(process->memory_bytes),
 		    "utilization_sm_percent", machine_json_u32(process->util_sm),
 		    "utilization_memory_percent", machine_json_u32(process->util_memory));
+
 		(void)json_array_append_new(list, entry); /* shows below as a missing entry */
 	}
+
 	return list;
 }
 
@@ -303,6 +335,7 @@ static json_t *json_readings(const struct snapshot_gpu *now)
 			(void)json_object_set_new(object, snapshot_value_to_string(i),
 						  json_integer(number));
 	}
+
 	return object;
 }
 
@@ -310,10 +343,12 @@ static json_t *json_migs(const struct inventory *inventory, uint32_t parent,
 			 const struct snapshot_gpu *now)
 {
 	json_t *list = json_array();
+
 	for (uint32_t i = 0; i < inventory->mig_count; i++) {
 		const struct mig_device *mig = &inventory->migs[i];
 		if (mig->parent != parent)
 			continue;
+
 		const struct snapshot_mig *memory = find_mig(now, mig->uuid);
 		(void)json_array_append_new(
 		    list, json_pack("{s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "uuid",
@@ -324,6 +359,7 @@ static json_t *json_migs(const struct inventory *inventory, uint32_t parent,
 				    machine_json_u64(memory ? memory->memory_used : UINT64_MAX),
 				    "sm_count", machine_json_u32(mig->sm_count)));
 	}
+
 	return list;
 }
 
@@ -333,9 +369,11 @@ static json_t *json_gpu(const struct machine *machine, uint32_t place)
 	const struct gpu *gpu = &inventory->gpus[place];
 	const struct snapshot_gpu *now = snapshot_find(machine->snapshot, gpu->uuid);
 	char bus[PCI_TEXT_MAX], capability[32] = "";
+
 	if (gpu->cc_major != GPU_U32_UNKNOWN)
 		(void)snprintf(capability, sizeof(capability), "%u.%u", gpu->cc_major,
 			       gpu->cc_minor);
+
 	machine_bus(gpu, bus);
 	json_t *object =
 	    json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "index",
@@ -357,9 +395,11 @@ static json_t *json_gpu(const struct machine *machine, uint32_t place)
 	json_t *mig = json_pack("{s:s, s:s, s:o}", "mode", gpu_mig_mode_to_string(gpu->mig_current),
 				"pending", gpu_mig_mode_to_string(gpu->mig_pending), "devices",
 				json_migs(inventory, place, now));
+
 	(void)json_object_update(object, more);
 	(void)json_object_set_new(object, "mig", mig);
 	json_decref(more);
+
 	return object;
 }
 
@@ -370,8 +410,10 @@ static int print_json(const struct machine *machine, const Sluice__V1__HoldersRe
 	json_t *gpus = json_array();
 	for (uint32_t i = 0; i < machine->inventory.gpu_count; i++)
 		(void)json_array_append_new(gpus, json_gpu(machine, i));
+
 	(void)json_object_set_new(root, "gpus", gpus);
 	(void)json_object_set_new(root, "holders", json_holders(holders));
+
 	int rc = table_print_json(root, stdout, err);
 	json_decref(root);
 	return rc;
@@ -388,6 +430,7 @@ static int check_usage(const struct cmd_call *call, const struct devices_options
 		return cmd_usage(call, "--csv goes with --info");
 	if ((devices_files_is_set(&options->wanted) || options->driver_root) && !options->files)
 		return cmd_usage(call, "options that pick files go with --files");
+
 	return 0;
 }
 
@@ -399,19 +442,23 @@ static int run(const struct cmd_call *call)
 		return usage;
 	if (options->rdma)
 		return devices_rdma(call, options->output);
+
 	if (options->info)
 		return devices_info(call, options->timeout_ns, options->csv);
 	if (options->files)
 		return devices_files(call, &options->wanted, options->driver_root,
 				     options->timeout_ns);
+
 	_cleanup_machine_ struct machine machine = {.snapshot = NULL};
 	int code = machine_read(call, options->timeout_ns, &machine, NULL, NULL);
 	if (code != 0)
 		return code;
+
 	struct err err = {.code = 0};
 	ProtobufCMessage *reply = ask_holders(options);
 	const Sluice__V1__HoldersReply *holders = (const Sluice__V1__HoldersReply *)reply;
 	int rc;
+
 	if (options->output == OPTION_OUTPUT_JSON) {
 		rc = print_json(&machine, holders, &err);
 	} else {
@@ -419,6 +466,7 @@ static int run(const struct cmd_call *call)
 		if (rc == 0 && holders)
 			rc = print_holders(holders, &err);
 	}
+
 	agent_call_free(reply);
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Facts (order, names, what is printed without looking):
  * https://github.com/NVIDIA/libnvidia-container, src/cli/list.c and src/nvc_info.c. */
+#include "cmd/devices.h"
+
 #include <elf.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -13,7 +15,6 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "cmd/devices.h"
 #include "cmd/devices_select.h"
 #include "doors/cdi/gather.h"
 #include "doors/cdi/rootdir.h"
@@ -142,13 +143,16 @@ static void print_control_nodes(const struct files *files)
 static void print_gpu_node(struct files *files, const struct gpu *gpu)
 {
 	char path[64];
+
 	if (gpu->state != GPU_STATE_OK) {
 		note(files, "GPU %u is not well: %s; 'sluice health' says what to do", gpu->index,
 		     gpu->reason);
 		files->code = CMD_EXIT_FAILED;
 	}
+
 	if (gpu->minor == GPU_U32_UNKNOWN)
 		return;
+
 	(void)snprintf(path, sizeof(path), "/dev/nvidia%u", gpu->minor); /* fits */
 	print_node(files, path);
 }
@@ -177,20 +181,25 @@ static void print_mig_machine(const struct files *files, enum minors_machine whi
 {
 	const struct inventory *inventory = &files->machine.inventory;
 	bool first = true;
+
 	for (uint32_t i = 0; i < files->devices.gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[files->devices.gpus[i]];
 		uint32_t cap;
+
 		if (gpu->mig_current == GPU_MIG_UNSUPPORTED || gpu->minor == GPU_U32_UNKNOWN)
 			continue;
+
 		if (first) {
 			print_line(FILES_PROC "/mig/%s", minors_machine_to_string(which));
 			if (minors_find_machine(files->minors, which, &cap) == 0)
 				print_line(FILES_CAPS "/nvidia-cap%u", cap);
 		}
+
 		first = false;
 		print_line(FILES_PROC "/gpu%u", gpu->minor);
 		if (files->minors)
 			print_path(FILES_CAPS);
+
 		for (size_t at = 0; minors_next(files->minors, gpu->minor, &at, &cap);)
 			print_line(FILES_CAPS "/nvidia-cap%u", cap);
 	}
@@ -200,12 +209,16 @@ static void print_devices(struct files *files)
 {
 	const struct devices_select *devices = &files->devices;
 	const struct inventory *inventory = &files->machine.inventory;
+
 	print_control_nodes(files);
+
 	for (uint32_t i = 0; i < devices->gpu_count; i++)
 		print_gpu_node(files, &inventory->gpus[devices->gpus[i]]);
+
 	for (uint32_t i = 0; i < devices->mig_count && !files->mig_config && !files->mig_monitor;
 	     i++)
 		print_mig(files, &inventory->migs[devices->migs[i]]);
+
 	if (files->mig_config)
 		print_mig_machine(files, MINORS_CONFIG);
 	if (files->mig_monitor)
@@ -231,13 +244,16 @@ static void print_kind(const struct files *files, enum driver_kind kind, const c
 		       size_t count)
 {
 	const struct driver *driver = &files->gather.driver;
+
 	for (size_t rank = 0; rank <= count; rank++) {
 		const char *last = "";
+
 		for (uint32_t i = 0; i < driver->file_count; i++) {
 			const struct driver_file *file = &driver->files[i];
 			if (file->kind != kind || rank_in(file->path, order, count) != rank ||
 			    strcmp(file->path, last) == 0)
 				continue;
+
 			print_path(file->path);
 			last = file->path;
 		}
@@ -252,13 +268,16 @@ static bool find_compat32(const struct files *files, struct rootdir *root, const
 	struct err why = {.code = 0};
 	struct soname library;
 	_cleanup_close_ int fd = -1;
+
 	if (file_path(path, NULL, "%s/%s.so.%s", directory, stem, files->gather.driver.version) < 0)
 		return false;
+
 	int rc = rootdir_find(root, path, S_IFREG, out, &fd, &why);
 	if (rc == 0)
 		rc = soname_read(fd, path, &library, &why);
 	if (rc < 0 && rc != -ENOENT && rc != -ENOTDIR)
 		note(files, "%s", why.text);
+
 	return rc == 0 && library.machine == EM_386;
 }
 
@@ -273,8 +292,10 @@ static void print_compat32(const struct files *files)
 						  "/usr/lib/vdpau"};
 	_cleanup_rootdir_ struct rootdir root = ROOTDIR_CLOSED;
 	const char *path = files->gather.driver.root;
+
 	if (rootdir_open(path[0] ? path : "/", &root, NULL) < 0)
 		return;
+
 	for (size_t i = 0; i < array_length(library_order); i++) {
 		bool found = false;
 		for (size_t j = 0; j < array_length(directories) && !found; j++) {
@@ -289,6 +310,7 @@ static void print_compat32(const struct files *files)
 static void print_ipcs(const struct files *files)
 {
 	const struct driver *driver = &files->gather.driver;
+
 	for (size_t i = 0; i < array_length(socket_order); i++) {
 		for (uint32_t j = 0; j < driver->file_count; j++) {
 			if (driver->files[j].kind == DRIVER_SOCKET &&
@@ -296,6 +318,7 @@ static void print_ipcs(const struct files *files)
 				print_path(driver->files[j].path);
 		}
 	}
+
 	print_kind(files, DRIVER_DIRECTORY, NULL, 0); /* the pipes of MPS */
 }
 
@@ -320,19 +343,23 @@ static int ask_devices(struct files *files, const struct devices_files *wanted, 
 		return code;
 	if (files->machine.inventory.simulated)
 		fprintf(stderr, "%s: these GPUs are simulated\n", files->call->path);
+
 	int rc = gather_minors(files->root, &files->minors, &err);
 	if (rc < 0)
 		return cmd_fail(files->call, CMD_EXIT_FAILED, &err);
+
 	rc = devices_select(&files->machine.inventory, wanted->devices.items, wanted->devices.count,
 			    &files->devices, &err);
 	if (rc == 0)
 		rc = devices_select_mig(&files->devices, wanted->mig_config.items,
 					wanted->mig_config.count, "mig-config", &files->mig_config,
 					&err);
+
 	if (rc == 0)
 		rc = devices_select_mig(&files->devices, wanted->mig_monitor.items,
 					wanted->mig_monitor.count, "mig-monitor",
 					&files->mig_monitor, &err);
+
 	return rc < 0 ? cmd_fail(files->call, CMD_EXIT_DATA, &err) : 0;
 }
 
@@ -345,15 +372,19 @@ static int ask_driver(struct files *files, const char *driver_root)
 	int rc = gather_read(&how, &files->gather, &err);
 	if (rc == 0)
 		rc = gather_check(&files->gather, files->machine.inventory.driver_version, &err);
+
 	bool is_option = rc == -EPERM || rc == -EINVAL || rc == -ENOTDIR ||
 			 (rc == -ENOENT && driver_root && !file_exists(driver_root));
+
 	if (rc < 0)
 		return cmd_fail(files->call,
 				driver_root && is_option ? CMD_EXIT_USAGE : CMD_EXIT_UNAVAILABLE,
 				&err);
+
 	const struct driver *driver = &files->gather.driver;
 	for (uint32_t i = 0; i < driver->problem_count && i < DRIVER_PROBLEMS_MAX; i++)
 		note(files, "%s", driver->problems[i].text);
+
 	return 0;
 }
 
@@ -367,6 +398,7 @@ static void print_all(struct files *files, const struct devices_files *wanted)
 		print_kind(files, DRIVER_LIBRARY, library_order, array_length(library_order));
 	if (wanted->libraries && wanted->compat32)
 		print_compat32(files);
+
 	if (wanted->ipcs)
 		print_ipcs(files);
 	if (wanted->firmwares)
@@ -383,19 +415,23 @@ int devices_files(const struct cmd_call *call, const struct devices_files *wante
 						 .ipcs = true,
 						 .firmwares = true,
 						 .compat32 = true};
+
 	if (!devices_files_is_set(wanted))
 		wanted = &everything;
+
 	__attribute__((cleanup(files_done))) struct files files = {.call = call,
 								   .root = pci_root()};
 	bool devices = wanted->devices.count > 0 || wanted->mig_config.count > 0 ||
 		       wanted->mig_monitor.count > 0;
 	bool driver = wanted->libraries || wanted->binaries || wanted->ipcs || wanted->firmwares;
+
 	inventory_init(&files.machine.inventory);
 	int code = devices ? ask_devices(&files, wanted, timeout_ns) : 0;
 	if (code == 0 && driver)
 		code = ask_driver(&files, driver_root);
 	if (code != 0)
 		return code;
+
 	print_all(&files, wanted);
 	return files.code;
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 
@@ -25,13 +26,16 @@ static const char *const group_titles[CMD_GROUP_COUNT] = {
 static void help_wrap(FILE *out, const char *text, int column, int indent)
 {
 	bool first = true;
+
 	while (*text) {
 		size_t blanks = strspn(text, " \n");
-		bool paragraph = !first && blanks >= 2 && strncmp(text, "\n\n", 2) == 0;
+		bool paragraph = !first && blanks >= 2 && text_starts_with(text, "\n\n");
+
 		text += blanks;
 		size_t length = strcspn(text, " \n");
 		if (length == 0)
 			break;
+
 		if (paragraph) {
 			fprintf(out, "\n\n%*s", indent, "");
 			column = indent;
@@ -42,11 +46,13 @@ static void help_wrap(FILE *out, const char *text, int column, int indent)
 			fputc(' ', out);
 			column++;
 		}
+
 		fprintf(out, "%.*s", (int)length, text);
 		column += (int)length;
 		text += length;
 		first = false;
 	}
+
 	fputc('\n', out);
 }
 
@@ -65,12 +71,14 @@ static void help_row(FILE *out, const char *label, const char *text)
 void help_usage(FILE *out, const struct command *command, const char *path)
 {
 	const char *before = "Usage:";
+
 	if (command->run) {
 		fprintf(out, "%s %s [OPTION...]%s%s\n", before, path,
 			command->positional ? " " : "",
 			command->positional ? command->positional : "");
 		before = "      ";
 	}
+
 	if (command->commands)
 		fprintf(out, "%s %s COMMAND [OPTION...] [ARGUMENT...]\n", before, path);
 }
@@ -78,19 +86,24 @@ void help_usage(FILE *out, const struct command *command, const char *path)
 static void help_options(FILE *out, const struct command *command)
 {
 	fputs("\nOptions:\n", out);
+
 	for (const struct option_row *row = command->options; row && row->name; row++) {
 		if (row->hidden)
 			continue;
+
 		char label[HELP_LABEL_SIZE];
 		char letter[8] = "    ";
+
 		if (row->letter)
 			(void)snprintf(letter, sizeof(letter), "-%c, ", row->letter); /* fits */
+
 		const char *value = options_value_name(row);
 		(void)snprintf(label, sizeof(label), "%s--%s%s%s%s%s", letter, row->name,
 			       row->bare ? "[" : "", value ? "=" : "", value ? value : "",
 			       row->bare ? "]" : ""); /* cut: only a label */
 		help_row(out, label, row->help);
 	}
+
 	help_row(out, "-h, --help", "show this text");
 }
 
@@ -98,15 +111,18 @@ static void help_commands(FILE *out, const struct command *command, bool by_grou
 {
 	for (int group = 0; group < CMD_GROUP_COUNT; group++) {
 		bool titled = false;
+
 		for (const struct command *const *at = command->commands; *at; at++) {
 			if ((*at)->hidden || (by_group && (int)(*at)->group != group))
 				continue;
 			if (!titled)
 				fprintf(out, "\n%s:\n",
 					by_group ? group_titles[group] : "Commands");
+
 			titled = true;
 			help_row(out, (*at)->name, (*at)->summary);
 		}
+
 		if (!by_group)
 			break;
 	}
@@ -117,12 +133,14 @@ bool help_exit_row(const struct command *command, size_t index, struct cmd_exit_
 	struct cmd_exit_row rows[HELP_EXITS_MAX];
 	size_t count = 0;
 	bool has_ok = false, has_usage = false;
+
 	for (const struct cmd_exit_row *row = command->exits;
 	     row && row->meaning && count < HELP_EXITS_MAX - 2; row++) {
 		has_ok = has_ok || row->code == CMD_EXIT_OK;
 		has_usage = has_usage || row->code == CMD_EXIT_USAGE;
 		rows[count++] = *row;
 	}
+
 	if (!has_ok)
 		rows[count++] = (struct cmd_exit_row){CMD_EXIT_OK, "it worked"};
 	if (!has_usage)
@@ -135,8 +153,10 @@ bool help_exit_row(const struct command *command, size_t index, struct cmd_exit_
 			rows[j - 1] = swap;
 		}
 	}
+
 	if (index >= count)
 		return false;
+
 	*out = rows[index];
 	return true;
 }
@@ -164,14 +184,18 @@ static void help_examples(FILE *out, const struct command *command)
 void help_print(FILE *out, const struct command *command, const char *path)
 {
 	bool root = strchr(path, ' ') == NULL && !command->run;
+
 	help_usage(out, command, path);
 	fprintf(out, "\n%s.\n", command->summary);
+
 	if (command->description) {
 		fputc('\n', out);
 		help_wrap(out, command->description, 0, 0);
 	}
+
 	if (command->commands)
 		help_commands(out, command, root);
+
 	if (root) {
 		fputs("\nOptions:\n", out);
 		help_row(out, "-V, --version", "show the version");
@@ -179,6 +203,7 @@ void help_print(FILE *out, const struct command *command, const char *path)
 		fprintf(out, "\n'%s help COMMAND' tells more about a command.\n", path);
 		return;
 	}
+
 	help_options(out, command);
 	if (command->run)
 		help_exits(out, command);

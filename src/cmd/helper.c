@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/text.h"
 
 enum helper_internals {
 	HELPER_ARGUMENTS_MAX = 64,
@@ -52,19 +53,24 @@ static int helper_start(struct helper *helper, const char *program, const char *
 	const char *argv[HELPER_ARGUMENTS_MAX + 2] = {name};
 	int out[2] = {-1, -1}, said[2] = {-1, -1};
 	size_t count = 0;
+
 	for (; arguments[count] && count < HELPER_ARGUMENTS_MAX; count++)
 		argv[count + 1] = arguments[count];
+
 	if (arguments[count])
 		return err_set(err, -E2BIG, "too many arguments for %s", name);
+
 	_cleanup_close_ int in = input ? helper_input(input, err) : -1;
 	if (input && in < 0)
 		return in;
+
 	if (pipe2(out, O_CLOEXEC) < 0 || pipe2(said, O_CLOEXEC) < 0) {
 		int result = err_set(err, -errno, "making a pipe: %s", err_describe(-errno));
 		cleanup_close_fn(&out[0]);
 		cleanup_close_fn(&out[1]);
 		return result;
 	}
+
 	const struct child_fd fds[] = {
 	    {out[1], STDOUT_FILENO}, {said[1], STDERR_FILENO}, {in, STDIN_FILENO}};
 	const struct child_spec spec = {
@@ -75,10 +81,12 @@ static int helper_start(struct helper *helper, const char *program, const char *
 	    .new_session = true, /* what it starts ends with it */
 	};
 	int result = child_spawn(&spec, &helper->pid, err);
+
 	(void)close(out[1]);
 	(void)close(said[1]);
 	helper->fds[HELPER_OUT] = out[0];
 	helper->fds[HELPER_SAID] = said[0];
+
 	return result;
 }
 
@@ -88,16 +96,20 @@ static int helper_read(struct helper *helper, int stream, struct err *err)
 	ssize_t count = read(helper->fds[stream], chunk, sizeof(chunk));
 	if (count < 0)
 		return errno == EINTR ? 0 : err_set(err, -errno, "%s", err_describe(-errno));
+
 	if (count == 0) {
 		cleanup_close_fn(&helper->fds[stream]);
 		helper->fds[stream] = -1;
 		return 0;
 	}
+
 	if (stream == HELPER_OUT) {
 		int result = buf_add(helper->out, chunk, (size_t)count);
 		return result == -ENOSPC ? err_set(err, -EFBIG, "it prints too much") : result;
 	}
+
 	size_t room = helper->said.max - helper->said.length;
+
 	/* Without memory there is less to say. */
 	(void)buf_add(&helper->said, chunk, (size_t)count < room ? (size_t)count : room);
 	return 0;
@@ -106,20 +118,24 @@ static int helper_read(struct helper *helper, int stream, struct err *err)
 static int helper_listen(struct helper *helper, uint64_t end_ns, struct err *err)
 {
 	int result = 0;
+
 	while (result == 0 && (helper->fds[HELPER_OUT] >= 0 || helper->fds[HELPER_SAID] >= 0)) {
 		struct pollfd polls[HELPER_STREAMS] = {{helper->fds[HELPER_OUT], POLLIN, 0},
 						       {helper->fds[HELPER_SAID], POLLIN, 0}};
 		uint64_t now_ns = clock_now_ns(&real_clock);
 		if (now_ns >= end_ns)
 			return err_set(err, -ETIMEDOUT, "it took too long");
+
 		int ready =
 		    poll(polls, HELPER_STREAMS, (int)((end_ns - now_ns) / CLOCK_NS_PER_MS) + 1);
 		if (ready < 0 && errno != EINTR)
 			return err_set(err, -errno, "%s", err_describe(-errno));
+
 		for (int i = 0; i < HELPER_STREAMS && ready > 0 && result == 0; i++)
 			if (polls[i].revents != 0)
 				result = helper_read(helper, i, err);
 	}
+
 	return result;
 }
 
@@ -130,10 +146,12 @@ static void helper_complain(struct helper *helper, const char *name, int status,
 	size_t length = helper->said.length, name_length = strlen(name);
 	while (length > 0 && text[length - 1] == '\n')
 		text[--length] = '\0';
+
 	const char *line = length > 0 ? strrchr(text, '\n') : NULL;
 	line = line ? line + 1 : length > 0 ? text : "";
-	if (strncmp(line, name, name_length) == 0 && strncmp(line + name_length, ": ", 2) == 0)
+	if (strncmp(line, name, name_length) == 0 && text_starts_with(line + name_length, ": "))
 		line += name_length + 2;
+
 	if (*line)
 		(void)err_set(err, -EIO, "%s", line);
 	else
@@ -160,20 +178,24 @@ int helper_run(const char *name, const char *directory, const char *const *argum
 	int result = libexec_find(name, directory, NULL, program, err);
 	if (result < 0)
 		return result;
+
 	buf_init(&helper.said, HELPER_SAID_MAX);
 	result = helper_start(&helper, program, name, arguments, input, err);
 	if (result == 0) {
 		result = helper_listen(&helper, end_ns, err);
 		if (result < 0)
 			(void)kill(-helper.pid, SIGKILL);
+
 		int status = helper_wait(&helper);
 		if (result == 0 && status != 0) {
 			helper_complain(&helper, name, status, err);
 			result = -EIO;
 		}
 	}
+
 	cleanup_close_fn(&helper.fds[HELPER_OUT]);
 	cleanup_close_fn(&helper.fds[HELPER_SAID]);
 	buf_done(&helper.said);
+
 	return result;
 }

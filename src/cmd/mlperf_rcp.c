@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice mlperf rcp`: whether a result converges as the reference does. */
+#include "cmd/mlperf.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +18,6 @@
 #include "base/text.h"
 #include "bench/rcp.h"
 #include "bench/result.h"
-#include "cmd/mlperf.h"
 #include "cmd/options.h"
 
 enum { RCP_REPORT_MAX = 1 << 20, RCP_NUMBER_MAX = 32 };
@@ -74,27 +75,32 @@ static int rcp_add_run(struct rcp_runs *runs, const char *path, const struct mlr
 			       path);
 	if (isnan(run->global_batch_size))
 		return err_set(err, -EINVAL, "'%s' says no global_batch_size", path);
+
 	if (run->broken > 0)
 		return err_set(err, -EINVAL,
 			       "'%s': lines that cannot be read (%" PRIu64 "), of which one may be "
 			       "its last epoch: sluice mlperf check names them",
 			       path, run->broken);
+
 	if (runs->count > 0 && strcmp(runs->benchmark, run->benchmark) != 0)
 		return err_set(err, -EINVAL, "'%s' is of '%.64s', those before it of '%s'", path,
 			       run->benchmark, runs->benchmark);
 	if (runs->count > 0 && runs->batch_size != run->global_batch_size)
 		return err_set(err, -EINVAL, "'%s' has batches of %g, those before it of %g", path,
 			       run->global_batch_size, runs->batch_size);
+
 	(void)memcpy(runs->benchmark, run->benchmark, sizeof(runs->benchmark));
 	runs->batch_size = run->global_batch_size;
 	runs->epochs[runs->count++] = rcp_round(run->converged_epoch);
 	runs->converged += !isnan(run->converged_epoch);
+
 	return 0;
 }
 
 static int rcp_read_runs(const struct mlperf_files *files, struct rcp_runs *runs, struct err *err)
 {
 	_cleanup_free_ struct mlrun *run = calloc(1, sizeof(*run));
+
 	runs->epochs = calloc(files->count, sizeof(*runs->epochs));
 	int result = run && runs->epochs ? 0 : err_set(err, -ENOMEM, "no memory");
 	for (size_t i = 0; result == 0 && i < files->count; i++) {
@@ -102,23 +108,28 @@ static int rcp_read_runs(const struct mlperf_files *files, struct rcp_runs *runs
 		if (result == 0)
 			result = rcp_add_run(runs, files->paths[i], run, err);
 	}
+
 	size_t drop;
 	bool is_known;
+
 	runs->wanted = mlrun_count(runs->benchmark, &drop, &is_known);
 	if (result == 0 && !is_known)
 		runs->wanted = runs->count;
+
 	return result;
 }
 
 static int rcp_read_table(const struct rcp_options *options, struct rcp_table *out, struct err *err)
 {
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, RCP_TABLE_BYTES_MAX);
 	int result = file_read(options->table, &text, err);
 	if (result == 0)
 		result = rcp_table_parse(buf_text(&text), text.length, out, err);
 	if (result == 0 && !options->all)
 		result = rcp_table_prune(out, err);
+
 	return result < 0 ? err_wrap(err, "'%s'", options->table) : 0;
 }
 
@@ -150,31 +161,37 @@ static int rcp_text(const struct rcp_runs *runs, const struct rcp_result *result
 					    "the record of the smallest batch", "none"};
 	const struct rcp_record *reference = &result->reference;
 	struct buf name _cleanup_buf_;
+
 	buf_init(&name, 8 * MLLOG_TEXT_MAX);
 	int rc = text_escape(&name, runs->benchmark, strlen(runs->benchmark));
 	if (rc == 0)
 		rc = buf_printf(out, "%s, batches of %g, %zu runs, %zu converged\n",
 				buf_text(&name), runs->batch_size, runs->count, runs->converged);
+
 	if (rc == 0 && reference->samples > 0)
 		rc = buf_printf(
 		    out, "reference:  mean %.3f epochs, deviation %.3f, %zu runs count (%s)\n",
 		    reference->mean, reference->deviation, reference->samples,
 		    found[result->found]);
+
 	if (rc == 0 && reference->samples > 0)
 		rc = result->found == RCP_BELOW
 			 ? buf_printf(out, "acceptable: %.3f epochs and more\n", reference->fastest)
 			 : buf_printf(out, "acceptable: %.3f to %.3f epochs\n", reference->fastest,
 				      reference->slowest);
+
 	if (rc == 0 && !isnan(result->mean))
 		rc = buf_printf(out, "result:     mean %.3f epochs\n", result->mean);
 	if (rc == 0)
 		rc = buf_printf(out, "verdict:    %s: %s\n", rcp_verdict_to_string(result->verdict),
 				rcp_meaning(result));
+
 	if (rc == 0 && runs->count != runs->wanted)
 		rc = buf_printf(out,
 				"a result has %zu runs, for which the acceptable epochs are: of "
 				"%zu, the verdict is less sure\n",
 				runs->wanted, runs->count);
+
 	return rc == 0 && result->factor > 1
 		   ? buf_printf(out, "a score of it is multiplied by %.4f\n", result->factor)
 		   : rc;
@@ -185,6 +202,7 @@ static int rcp_json(const struct rcp_runs *runs, const struct rcp_result *result
 	bool has_reference = result->reference.samples > 0;
 	const struct rcp_record *reference = &result->reference;
 	struct jsonw json;
+
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
 	jsonw_text(&json, "benchmark", runs->benchmark);
@@ -197,12 +215,14 @@ static int rcp_json(const struct rcp_runs *runs, const struct rcp_result *result
 	result_write_number(&json, "reference_deviation",
 			    has_reference ? reference->deviation : NAN);
 	result_write_number(&json, "fastest", has_reference ? reference->fastest : NAN);
+
 	/* Smaller batches than any of the references may take as long as they do. */
 	bool has_slowest = has_reference && result->found != RCP_BELOW;
 	result_write_number(&json, "slowest", has_slowest ? reference->slowest : NAN);
 	result_write_number(&json, "factor", result->factor);
 	jsonw_text(&json, "verdict", rcp_verdict_to_string(result->verdict));
 	jsonw_end_object(&json);
+
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
 }
 
@@ -219,12 +239,14 @@ static int rcp_report(const struct cmd_call *call, const struct rcp_runs *runs,
 	const struct rcp_options *options = call->options;
 	struct err err = {0};
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, RCP_REPORT_MAX);
 	int rc = options->output == OPTION_OUTPUT_JSON ? rcp_json(runs, result, &text)
 						       : rcp_text(runs, result, &text);
 	if (rc < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED,
 				(err_set(&err, rc, "the report is too long"), &err));
+
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
 	return rcp_exit(result, options->one_sided);
 }
@@ -237,21 +259,26 @@ static int rcp_main(const struct cmd_call *call)
 	struct rcp_table table _cleanup_rcp_table_;
 	struct mlperf_files files _cleanup_mlperf_files_;
 	struct rcp_result result;
+
 	rcp_table_init(&table);
 	files = (struct mlperf_files){0};
 	if (!options->table)
 		return cmd_usage(call, "--table FILE is wanted: the reference convergence points");
+
 	int rc = mlperf_files_find(call->argv, (size_t)call->argc, &files, &err);
 	if (rc == 0)
 		rc = rcp_read_table(options, &table, &err);
 	if (rc == 0)
 		rc = rcp_read_runs(&files, &runs, &err);
+
 	_cleanup_free_ double *epochs = runs.epochs;
+
 	if (rc == 0 && strcmp(runs.benchmark, table.benchmark) != 0)
 		rc = err_set(&err, -EINVAL, "the runs are of '%s', the table '%s' of '%s'",
 			     runs.benchmark, options->table, table.benchmark);
 	if (rc == 0)
 		rc = rcp_judge(&table, runs.batch_size, epochs, runs.count, &result, &err);
+
 	return rc < 0 ? cmd_fail(call, CMD_EXIT_DATA, &err) : rcp_report(call, &runs, &result);
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice mlperf summary`, `check` and `compare`: logs of training runs, and their score. */
+#include "cmd/mlperf.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +17,6 @@
 #include "base/text.h"
 #include "bench/published.h"
 #include "bench/result.h"
-#include "cmd/mlperf.h"
 #include "cmd/options.h"
 
 enum {
@@ -79,12 +80,14 @@ static int summary_row(const struct mlrun *run, const char *path, struct buf *ou
 		result = summary_number(out, 10, 2, true, mlrun_minutes(run));
 	if (result == 0)
 		result = summary_number(out, 8, 4, false, run->last_epoch);
+
 	if (result == 0)
 		result = summary_number(out, 10, 5, false, run->last_accuracy);
 	if (result == 0)
 		result = buf_printf(out, "%-8s ", summary_end(run));
 	if (result == 0)
 		result = text_escape(out, path, strlen(path));
+
 	return result == 0 ? buf_add_text(out, "\n") : result;
 }
 
@@ -106,16 +109,20 @@ static int summary_text(const struct summary *self, char *const *paths, struct b
 				"MINUTES", "EPOCH", "ACCURACY", "END", "FILE");
 	for (size_t i = 0; result == 0 && i < self->count; i++)
 		result = summary_row(&self->runs[i], paths[i], out);
+
 	for (size_t i = 0; result == 0 && i < self->count; i++)
 		result = summary_broken(&self->runs[i], paths[i], out);
+
 	if (result == 0 && self->is_mixed)
 		return buf_add_text(out, "no score: these are several benchmarks\n");
+
 	if (result == 0 && score->problem)
 		return buf_printf(out,
 				  "no score: %s (%zu runs, %zu aborted, %zu without an end, %zu "
 				  "empty, %zu wanted)\n",
 				  score->problem, score->runs, self->aborted, self->endless,
 				  self->empty, score->wanted);
+
 	return result < 0 ? result
 			  : buf_printf(out,
 				       "score (MLPerf-style, the fastest and the slowest dropped): "
@@ -129,8 +136,10 @@ static int summary_json(const struct summary *self, char *const *paths, struct b
 	jsonw_init(&json, out);
 	jsonw_object(&json, NULL);
 	jsonw_array(&json, "runs");
+
 	for (size_t i = 0; i < self->count; i++) {
 		const struct mlrun *run = &self->runs[i];
+
 		jsonw_object(&json, NULL);
 		jsonw_text(&json, "file", paths[i]);
 		jsonw_text(&json, "benchmark", run->benchmark);
@@ -139,6 +148,7 @@ static int summary_json(const struct summary *self, char *const *paths, struct b
 		jsonw_text(&json, "division", run->division);
 		jsonw_text(&json, "end", summary_end(run));
 		result_write_number(&json, "minutes", mlrun_minutes(run));
+
 		result_write_number(&json, "last_epoch", run->last_epoch);
 		result_write_number(&json, "last_accuracy", run->last_accuracy);
 		result_write_number(&json, "global_batch_size", run->global_batch_size);
@@ -147,6 +157,7 @@ static int summary_json(const struct summary *self, char *const *paths, struct b
 		jsonw_u64(&json, "broken_lines", run->broken);
 		jsonw_end_object(&json);
 	}
+
 	jsonw_end_array(&json);
 	jsonw_object(&json, "score");
 	result_write_number(&json, "minutes", self->is_mixed ? NAN : self->score.minutes);
@@ -161,6 +172,7 @@ static int summary_json(const struct summary *self, char *const *paths, struct b
 					 : "");
 	jsonw_end_object(&json);
 	jsonw_end_object(&json);
+
 	return json.rc < 0 ? json.rc : buf_add_text(out, "\n");
 }
 
@@ -169,6 +181,7 @@ static int summary_fill(struct summary *self, char *const *paths, struct err *er
 {
 	const struct mlrun *first = NULL;
 	size_t runs = 0;
+
 	for (size_t i = 0; i < self->count; i++) {
 		struct mlrun *run = &self->runs[i];
 		int rc = mlperf_read(paths[i], MLRULES_11, run, err);
@@ -180,12 +193,14 @@ static int summary_fill(struct summary *self, char *const *paths, struct err *er
 		}
 
 		double minutes = mlrun_minutes(run);
+
 		self->aborted += run->has_aborted;
 		self->endless += !run->has_aborted && isnan(minutes);
 		self->minutes[runs++] = run->has_aborted ? NAN : minutes;
 		first = first ? first : run;
 		self->is_mixed = self->is_mixed || strcmp(run->benchmark, first->benchmark) != 0;
 	}
+
 	mlrun_score(first ? first->benchmark : "", self->minutes, runs, &self->score);
 
 	return 0;
@@ -198,21 +213,26 @@ static int summary_main(const struct cmd_call *call)
 	_cleanup_free_ struct summary *self = calloc(1, sizeof(*self));
 	struct mlperf_files files _cleanup_mlperf_files_;
 	struct buf text _cleanup_buf_;
+
 	buf_init(&text, SUMMARY_REPORT_MAX);
 	if (mlperf_files_find(call->argv, (size_t)call->argc, &files, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_DATA, &err);
+
 	_cleanup_free_ struct mlrun *runs = calloc(files.count, sizeof(*runs));
 	if (!self || !runs)
 		return cmd_fail(call, CMD_EXIT_FAILED, (err_set(&err, -ENOMEM, "no memory"), &err));
+
 	self->runs = runs;
 	self->count = files.count;
 	if (summary_fill(self, files.paths, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_DATA, &err);
+
 	int result = options->output == OPTION_OUTPUT_JSON ? summary_json(self, files.paths, &text)
 							   : summary_text(self, files.paths, &text);
 	if (result < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED,
 				(err_set(&err, result, "the report is too long"), &err));
+
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* cmd_main() looks at stdout */
 	return self->is_mixed || self->score.problem ? MLPERF_EXIT_NOTHING : CMD_EXIT_OK;
 }
@@ -268,6 +288,7 @@ static int check_lines(const char *path, char (*lines)[MLRUN_FINDING_MAX], size_
 		       size_t kept, struct buf *out)
 {
 	int rc = 0;
+
 	for (size_t i = 0; rc == 0 && i < count && i < kept; i++) {
 		rc = text_escape(out, path, strlen(path));
 		if (rc == 0)
@@ -277,6 +298,7 @@ static int check_lines(const char *path, char (*lines)[MLRUN_FINDING_MAX], size_
 		if (rc == 0)
 			rc = buf_add_text(out, "\n");
 	}
+
 	return rc == 0 && kept < count ? buf_printf(out, "... and %zu more\n", count - kept) : rc;
 }
 
@@ -286,6 +308,7 @@ static int check_file(const char *path, enum mlrules_round ruleset, bool is_stri
 	_cleanup_free_ struct mlrun *run = calloc(1, sizeof(*run));
 	if (!run)
 		return err_set(err, -ENOMEM, "no memory");
+
 	int rc = mlperf_read(path, ruleset, run, err);
 	if (rc < 0)
 		return rc;
@@ -293,6 +316,7 @@ static int check_file(const char *path, enum mlrules_round ruleset, bool is_stri
 	mlrun_end(run);
 	size_t strict = is_strict ? run->repeat_count : 0, found = run->finding_count + strict;
 	*out_findings += found;
+
 	rc = check_lines(path, run->findings, run->finding_count, MLRUN_FINDINGS_MAX, out);
 	if (rc == 0)
 		rc = check_lines(path, run->repeats, strict, MLRUN_REPEATS_MAX, out);
@@ -313,16 +337,19 @@ static int check_main(const struct cmd_call *call)
 	struct buf text _cleanup_buf_;
 	struct mlperf_files files _cleanup_mlperf_files_;
 	size_t findings = 0;
+
 	buf_init(&text, SUMMARY_REPORT_MAX);
 	if (mlperf_files_find(call->argv, (size_t)call->argc, &files, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_DATA, &err);
 	if (mlrules_from_string(options->ruleset, &ruleset) < 0)
 		return cmd_usage(call, "--ruleset '%s': 0.6.0, 0.7.0, 1.0.0 or 1.1.0",
 				 options->ruleset);
+
 	for (size_t i = 0; i < files.count; i++)
 		if (check_file(files.paths[i], ruleset, options->strict, &text, &findings, &err) <
 		    0)
 			return cmd_fail(call, CMD_EXIT_DATA, &err);
+
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* as above */
 	return findings > 0 ? MLPERF_EXIT_WRONG : CMD_EXIT_OK;
 }
@@ -415,6 +442,7 @@ static int compare_row(const struct published *row, double minutes, struct buf *
 static void compare_json(const struct published *row, double minutes, struct jsonw *json)
 {
 	double slower = minutes / row->minutes - 1;
+
 	jsonw_object(json, NULL);
 	jsonw_text(json, "round", row->round);
 	jsonw_text(json, "submitter", row->submitter);
@@ -435,29 +463,37 @@ static int compare_main(const struct cmd_call *call)
 	struct buf text _cleanup_buf_;
 	struct jsonw json;
 	size_t found = 0;
+
 	buf_init(&text, SUMMARY_REPORT_MAX);
 	if (parse_fraction(call->argv[1], 0, 1e9, &minutes) < 0 || !(minutes > 0))
 		return cmd_usage(call, "'%s' are no minutes", call->argv[1]);
+
 	bool is_json = options->output == OPTION_OUTPUT_JSON;
 	int result = is_json ? 0
 			     : buf_printf(&text, "%-5s %-10s %-28s %10s %10s %9s  %s\n", "ROUND",
 					  "SUBMITTER", "SYSTEM", "MINUTES", "SLOWER BY", "SPREAD",
 					  "MEANING OF THE DIFFERENCE");
+
 	jsonw_init(&json, &text);
 	if (is_json)
 		jsonw_array(&json, NULL);
+
 	const struct published *row;
+
 	for (size_t i = 0; result == 0 && (row = published_at(i)); i++) {
 		if (!compare_is_meant(row, call->argv[0], options))
 			continue;
+
 		found++;
 		if (is_json)
 			compare_json(row, minutes, &json);
 		else
 			result = compare_row(row, minutes, &text);
 	}
+
 	if (is_json)
 		jsonw_end_array(&json);
+
 	if (found == 0) {
 		(void)err_set(&err, -ENOENT,
 			      "no published result of '%.40s' is like that: resnet, ssd, maskrcnn, "
@@ -465,11 +501,13 @@ static int compare_main(const struct cmd_call *call)
 			      call->argv[0]);
 		return cmd_fail(call, MLPERF_EXIT_NOTHING, &err);
 	}
+
 	if (!is_json && result == 0)
 		result = buf_add_text(
 		    &text,
 		    "A time to train is speed and convergence at once: without the epochs of "
 		    "both sides it says nothing of speed alone.\n");
+
 	(void)fwrite(buf_text(&text), 1, text.length, stdout); /* as above */
 	return result < 0 || json.rc < 0 ? CMD_EXIT_FAILED : CMD_EXIT_OK;
 }

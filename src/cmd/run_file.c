@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/yaml.h"
 #include "cmd/cmd.h"
 #include "cmd/run_job.h"
@@ -67,8 +68,10 @@ int run_file_check(const struct run_options *options, char *const *argv, struct 
 		return err_set(err, -EINVAL, "with --file there is no command: the file says it");
 	if (options->no_wait && options->wait_timeout_ns)
 		return err_set(err, -EINVAL, "--no-wait and --wait-timeout exclude each other");
+
 	if (options->quiet && options->verbose)
 		return err_set(err, -EINVAL, "--quiet and --verbose exclude each other");
+
 	return 0;
 }
 
@@ -84,6 +87,7 @@ static int run_file_place(const char *text, struct jobfile_place *out, struct er
 		    "--volume '%s': with --file it is NAME=PATH, for a claim or volume of "
 		    "the file and an absolute path",
 		    text);
+
 	*out = (struct jobfile_place){
 	    .name = text, .name_length = (size_t)(equals - text), .path = equals + 1};
 	return 0;
@@ -104,17 +108,21 @@ static int run_file_places(struct run_file *file, struct err *err)
 	const struct config_jobs *jobs = file->config ? &file->config->jobs : NULL;
 	size_t configured = jobs ? jobs->volume_count : 0;
 	int rc = 0;
+
 	file->places = calloc(given->count + configured + 1, sizeof(*file->places));
 	if (!file->places)
 		return err_set(err, -ENOMEM, "no memory for the volumes");
+
 	for (size_t i = 0; rc == 0 && i < given->count; i++)
 		rc = run_file_place(given->items[i], &file->places[file->place_count++], err);
+
 	for (size_t i = 0; rc == 0 && i < configured; i++)
 		file->places[file->place_count++] =
 		    (struct jobfile_place){.name = jobs->volumes[i].name,
 					   .name_length = strlen(jobs->volumes[i].name),
 					   .path = jobs->volumes[i].path,
 					   .read_only = jobs->volumes[i].is_read_only};
+
 	return rc;
 }
 
@@ -135,20 +143,25 @@ int run_file_load(const struct run_options *options, struct run_file **out, stru
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, YAML_TEXT_MAX);
+
 	struct run_file *file = calloc(1, sizeof(*file));
 	if (!file)
 		return err_set(err, -ENOMEM, "no memory for '%s'", options->file);
+
 	file->options = options;
 	file->name = strcmp(options->file, "-") == 0 ? "standard input" : options->file;
 	run_file_configured(file);
+
 	int rc = run_file_places(file, err);
 	if (rc == 0)
 		rc = run_file_read(file, &text, err);
+
 	const struct jobfile_options how = {
 	    .places = file->places,
 	    .place_count = file->place_count,
 	    .privileged = options->privileged,
 	    .worker_command = options->worker_command ? JOBFILE_WORKER_SKIP : JOBFILE_WORKER_ASK};
+
 	if (rc == 0)
 		rc =
 		    jobfile_parse(buf_text(&text), text.length, file->name, &how, &file->jobs, err);
@@ -158,6 +171,7 @@ int run_file_load(const struct run_options *options, struct run_file **out, stru
 	if (rc == 0)
 		*out = take_ptr(file);
 	(void)run_file_free(file);
+
 	return rc;
 }
 
@@ -187,14 +201,15 @@ uint32_t run_file_members(const struct run_file *file, size_t index)
 
 static bool run_file_is_of_type(const char *type, mode_t mode)
 {
-	if (strncmp(type, "Directory", 9) == 0)
+	if (text_starts_with(type, "Directory"))
 		return S_ISDIR(mode);
-	if (strncmp(type, "File", 4) == 0)
+	if (text_starts_with(type, "File"))
 		return S_ISREG(mode);
 	if (strcmp(type, "Socket") == 0)
 		return S_ISSOCK(mode);
 	if (strcmp(type, "CharDevice") == 0)
 		return S_ISCHR(mode);
+
 	return strcmp(type, "BlockDevice") == 0 ? S_ISBLK(mode) : true;
 }
 
@@ -205,23 +220,28 @@ static int run_file_check_path(const struct run_file *file, const struct jobfile
 	struct stat there;
 	const char *path = mount->source, *type = mount->type;
 	bool may_make = !file->options->dry_run;
+
 	if (stat(path, &there) == 0) {
 		if (run_file_is_of_type(type, there.st_mode))
 			return 0;
 		return err_set(err, -EINVAL, "%s:%u: hostPath '%s' is not of the type %s",
 			       file->name, mount->line, path, type);
 	}
+
 	int code = errno;
 	bool is_directory = strcmp(type, "DirectoryOrCreate") == 0;
 	if (code == ENOENT && (is_directory || strcmp(type, "FileOrCreate") == 0)) {
 		if (!may_make || (is_directory && mkdir(path, 0755) == 0))
 			return 0;
+
 		_cleanup_close_ int fd =
 		    is_directory ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 		if (fd >= 0)
 			return 0;
+
 		code = errno;
 	}
+
 	return err_set(err, -EINVAL, "%s:%u: the path '%s' cannot be shown in the job: %s",
 		       file->name, mount->line, path, err_describe(-code));
 }
@@ -251,8 +271,10 @@ int run_file_make(const struct run_file *file, size_t index, struct run_job *out
 void run_file_tell(const struct run_file *file, size_t index, const struct cmd_call *call)
 {
 	const struct jobfile_job *job = jobfile_at(file->jobs, index);
+
 	if (file->options->quiet)
 		return;
+
 	for (const struct jobfile_note *note = job->notes; note; note = note->next) {
 		char text[ERR_TEXT_MAX + 256];
 		(void)snprintf(text, sizeof(text), "%s: %.200s:%u: note: %s", call->path,

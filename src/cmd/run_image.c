@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "cmd/run_options.h"
 #include "cmd/run_request.h"
 
@@ -38,6 +39,7 @@ static const char *run_image_only(const struct run_options *options)
 int run_image_check(const struct run_options *options, char *const *argv, struct err *err)
 {
 	const char *only = run_image_only(options);
+
 	if (!options->image && !argv[0])
 		return err_set(err, -EINVAL, "an argument is missing: [--] COMMAND [ARGUMENT...]");
 	if (!options->image && only)
@@ -46,11 +48,13 @@ int run_image_check(const struct run_options *options, char *const *argv, struct
 		return err_set(err, -EINVAL, "--image names none");
 	if (options->entrypoint && !*options->entrypoint)
 		return err_set(err, -EINVAL, "--entrypoint names no program");
+
 	if (options->image && options->directory && options->directory[0] != '/')
 		return err_set(err, -EINVAL,
 			       "--cwd is a directory of the container with --image: '%s' is not "
 			       "absolute",
 			       options->directory);
+
 	return 0;
 }
 
@@ -65,10 +69,12 @@ static int run_image_volumes(const struct run_options *options, struct run_reque
 	out->volumes = calloc(options->volumes.count + 1, sizeof(*out->volumes));
 	if (!out->volumes)
 		return err_set(err, -ENOMEM, "no memory for the volumes");
+
 	for (size_t i = 0; i < options->volumes.count; i++) {
 		run_image_add(out->volumes, &out->spec.n_volumes,
 			      (char *)options->volumes.items[i]);
 	}
+
 	out->spec.volumes = out->volumes;
 	return 0;
 }
@@ -90,23 +96,29 @@ static int run_image_tmpfs(const struct run_options *options, struct run_request
 	out->tmpfs = calloc(options->tmpfs.count + 2, sizeof(*out->tmpfs));
 	if (!out->tmpfs)
 		return err_set(err, -ENOMEM, "no memory for the directories in memory");
+
 	out->spec.tmpfs = out->tmpfs;
 	int rc = 0;
+
 	if (options->shm_bytes > 0)
 		rc = run_image_add_tmpfs("/dev/shm", strlen("/dev/shm"), options->shm_bytes, out,
 					 err);
+
 	for (size_t i = 0; rc == 0 && i < options->tmpfs.count; i++) {
 		const char *text = options->tmpfs.items[i];
 		size_t length = strcspn(text, ":");
 		uint64_t bytes = 0;
+
 		if (text[0] != '/' ||
 		    (text[length] && parse_size(text + length + 1, 1, INT64_MAX, &bytes) < 0))
 			return err_set(err, -EINVAL,
 				       "--tmpfs '%s' is no absolute path, with ':' and a size such "
 				       "as 4Gi behind it or without",
 				       text);
+
 		rc = run_image_add_tmpfs(text, length, bytes, out, err);
 	}
+
 	return rc;
 }
 
@@ -115,21 +127,25 @@ static int run_image_fill_compat(struct run_request *out, struct err *err)
 {
 	size_t count = out->spec.n_image_environment, at = count;
 	const char *old = run_image_libraries;
+
 	for (size_t i = 0; i < count; i++) {
 		const char *text = (const char *)out->image_environment[i].data;
-		if (strncmp(text, run_image_path, strlen(run_image_path)) != 0)
+		if (!text_starts_with(text, run_image_path))
 			continue;
 		at = i;
 		old = text + strlen(run_image_path);
 	}
+
 	if (asprintf(&out->compat, "%s%s%s%s", run_image_path, run_image_compat, *old ? ":" : "",
 		     old) < 0) {
 		out->compat = NULL;
 		return err_set(err, -ENOMEM, "no memory for the environment");
 	}
+
 	run_image_add(out->image_environment, &at, out->compat);
 	if (at > count)
 		out->spec.n_image_environment = at;
+
 	return 0;
 }
 
@@ -140,6 +156,7 @@ int run_image_fill(const struct run_options *options, struct run_request *out, s
 	static const char *const runtimes[] = {"", "podman", "docker"};
 	if (!options->image)
 		return 0;
+
 	int rc = run_image_volumes(options, out, err);
 	if (rc == 0)
 		rc = run_image_tmpfs(options, out, err);
@@ -147,16 +164,19 @@ int run_image_fill(const struct run_options *options, struct run_request *out, s
 		rc = run_image_fill_compat(out, err);
 	if (rc < 0)
 		return rc;
+
 	out->spec.image = (char *)options->image;
 	if (options->directory)
 		out->spec.workdir = (char *)options->directory;
 	out->spec.pull = (char *)pulls[options->pull];
 	out->spec.runtime = (char *)runtimes[options->runtime];
 	out->spec.entrypoint = options->entrypoint != NULL;
+
 	if (options->user)
 		out->spec.run_as = (char *)options->user;
 	out->spec.privileged = options->privileged;
 	out->spec.selinux_off = options->selinux != 0;
+
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "doors/cdi/wrapper.h"
 #include "hardware/pci.h"
@@ -30,16 +31,20 @@ static void runtime_log(const struct wrapper_call *call, const char *text)
 {
 	static const char file[] = "file:"; /* as crun has it */
 	const char *path = call->log;
-	if (!path || strncmp(path, "journald:", 9) == 0 || strncmp(path, "syslog:", 7) == 0)
+
+	if (!path || text_starts_with(path, "journald:") || text_starts_with(path, "syslog:"))
 		return;
-	if (strncmp(path, file, strlen(file)) == 0)
+	if (text_starts_with(path, file))
 		path += strlen(file);
+
 	_cleanup_buf_ struct buf line;
 	buf_init(&line, RUNTIME_LINE_MAX);
+
 	_cleanup_close_ int fd =
 	    open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
 	if (fd < 0 || wrapper_log_line(call->log_format, text, (long long)time(NULL), &line) < 0)
 		return;
+
 	(void)!write(fd, buf_text(&line), line.length); /* standard error has it as well */
 }
 
@@ -94,6 +99,7 @@ int runtime_wrapper_main(int argc, char **argv)
 	struct wrapper_call call;
 	struct config *config = NULL;
 	struct err err = {.code = 0};
+
 	wrapper_call_parse(argc, argv, &call);
 	int rc = runtime_load(&config, &err);
 	/* A mistake in the file must not keep containers from being stopped. */
@@ -101,19 +107,23 @@ int runtime_wrapper_main(int argc, char **argv)
 		runtime_say(&call, &err);
 		rc = config_parse(NULL, 0, "", NULL, false, &config, &err);
 	}
+
 	char path[FILE_PATH_MAX];
 	_cleanup_close_ int self = open("/proc/self/exe", O_PATH | O_CLOEXEC);
+
 	if (rc == 0)
 		rc = wrapper_find_runtime(config->runtime.runtimes, getenv("PATH"), self, path,
 					  &err);
 	if (rc == 0 && call.is_start)
 		rc = runtime_edit(&call, config, &err);
 	(void)config_free(config);
+
 	if (rc == 0) {
 		argv[0] = path;
 		(void)execv(path, argv);
 		(void)err_set(&err, -errno, "cannot become '%s': %s", path, err_describe(errno));
 	}
+
 	runtime_say(&call, &err);
 	return CMD_EXIT_FAILED;
 }

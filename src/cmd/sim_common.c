@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "sim/fault.h"
 #include "sim/kmsg.h"
 #include "sim/trees.h"
@@ -36,6 +37,7 @@ const char *sim_shell_word(const char *text, bool always, char *out, size_t size
 
 	if (quoted)
 		out[length++] = '\'';
+
 	for (; *text && length + 6 <= size; text++) {
 		if (*text == '\'') {
 			memcpy(out + length, "'\\''", 4);
@@ -44,6 +46,7 @@ const char *sim_shell_word(const char *text, bool always, char *out, size_t size
 			out[length++] = *text;
 		}
 	}
+
 	if (quoted)
 		out[length++] = '\'';
 	out[length] = '\0';
@@ -54,6 +57,7 @@ static int absolute(const char *path, char out[SIM_PATH_MAX], struct sim_error *
 {
 	char here[PATH_MAX];
 	int length;
+
 	if (path[0] == '/')
 		length = snprintf(out, SIM_PATH_MAX, "%s", path);
 	else if (!getcwd(here, sizeof(here)))
@@ -61,23 +65,28 @@ static int absolute(const char *path, char out[SIM_PATH_MAX], struct sim_error *
 				strerror(errno));
 	else
 		length = snprintf(out, SIM_PATH_MAX, "%s/%s", here, path);
+
 	if (path[0] == '\0' || length < 0 || length >= SIM_PATH_MAX - 64)
 		return sim_fail(error, SIM_EXIT_INPUT, "the path '%.64s' is empty or too long",
 				path);
+
 	while (length > 1 && out[length - 1] == '/')
 		out[--length] = '\0';
+
 	return 0;
 }
 
 int sim_where_root(const struct sim_where *where, char out[SIM_PATH_MAX], struct sim_error *error)
 {
 	char directory[SIM_PATH_MAX], path[SIM_PATH_MAX + 8];
+
 	if (where->root)
 		return absolute(where->root, out, error);
 	if (!sim_state_default_dir(directory)[0])
 		return sim_fail(error, SIM_EXIT_FAILED,
 				"there is no place for the simulated machine: set HOME, or give "
 				"--root DIR");
+
 	(void)snprintf(path, sizeof(path), "%s/sim", directory);
 	return absolute(path, out, error);
 }
@@ -86,12 +95,14 @@ int sim_where_state(const struct sim_where *where, char out[SIM_PATH_MAX], struc
 {
 	const char *named = getenv("SLUICE_SIM_STATE");
 	char root[SIM_PATH_MAX], path[SIM_PATH_MAX + 8];
+
 	if (where->state)
 		return absolute(where->state, out, error);
 	if (!where->root && named && named[0])
 		return absolute(named, out, error);
 	if (sim_where_root(where, root, error) != 0)
 		return -1;
+
 	(void)snprintf(path, sizeof(path), "%s.state", root);
 	return absolute(path, out, error);
 }
@@ -100,8 +111,10 @@ struct sim_state *sim_open(const struct sim_where *where, bool for_writing, stru
 {
 	char path[SIM_PATH_MAX];
 	struct sim_state *state = NULL;
+
 	if (sim_where_state(where, path, error) != 0)
 		return NULL;
+
 	switch (sim_state_open(path, &state, error)) {
 	case SIM_OPEN_OK:
 		break;
@@ -116,6 +129,7 @@ struct sim_state *sim_open(const struct sim_where *where, bool for_writing, stru
 	case SIM_OPEN_FAILED:
 		return NULL; /* `error` says it */
 	}
+
 	if (for_writing && !sim_state_is_writable(state)) {
 		(void)sim_fail(error, SIM_EXIT_FOREIGN,
 			       "the simulated machine of '%s' belongs to another user and can be "
@@ -124,6 +138,7 @@ struct sim_state *sim_open(const struct sim_where *where, bool for_writing, stru
 			       path);
 		return sim_state_close(state);
 	}
+
 	return state;
 }
 
@@ -144,13 +159,16 @@ static int target_instance(const struct sim_machine *machine, const char *mig,
 	const char *slash = strchr(mig, '/');
 	size_t length = slash ? (size_t)(slash - mig) : strlen(mig);
 	uint64_t gi, ci = 0;
+
 	if (parse_u64_span(mig, length, 0, 1000, &gi) != 0 ||
 	    (slash && parse_u64(slash + 1, 0, 1000, &ci) != 0))
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"'%s' is no MIG instance: write GI/CI, such as 7/0", mig);
+
 	for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
 		if (!gpu->gi[g].used || gpu->gi[g].id != gi)
 			continue;
+
 		target->gi = (uint32_t)gi;
 		for (uint32_t c = 0; c < SIM_CI_MAX; c++) {
 			if (gpu->gi[g].ci[c].used && gpu->gi[g].ci[c].id == ci) {
@@ -158,9 +176,11 @@ static int target_instance(const struct sim_machine *machine, const char *mig,
 				return 0;
 			}
 		}
+
 		if (!slash)
 			return 0; /* a GPU instance without compute instances */
 	}
+
 	return sim_fail(error, SIM_EXIT_INPUT, "GPU %u has no MIG instance '%s'", target->gpu, mig);
 }
 
@@ -172,17 +192,20 @@ static bool target_by_uuid(const struct sim_machine *machine, const char *uuid,
 		target->gpu = i;
 		if (strcmp(gpu->uuid, uuid) == 0)
 			return true;
+
 		for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
 			for (uint32_t c = 0; c < SIM_CI_MAX && gpu->gi[g].used; c++) {
 				if (!gpu->gi[g].ci[c].used ||
 				    strcmp(gpu->gi[g].ci[c].uuid, uuid) != 0)
 					continue;
+
 				target->gi = gpu->gi[g].id;
 				target->ci = gpu->gi[g].ci[c].id;
 				return true;
 			}
 		}
 	}
+
 	return false;
 }
 
@@ -191,6 +214,7 @@ int sim_target_parse(const struct sim_machine *machine, const char *gpu, const c
 {
 	struct sim_target target = {.gpu = SIM_WHOLE_GPU, .gi = SIM_WHOLE_GPU, .ci = SIM_WHOLE_GPU};
 	uint64_t index;
+
 	if (!gpu || strcmp(gpu, "all") == 0) {
 		if (!all && machine->gpu_count == 1 && !gpu)
 			target.gpu = 0;
@@ -198,7 +222,7 @@ int sim_target_parse(const struct sim_machine *machine, const char *gpu, const c
 			return sim_fail(
 			    error, SIM_EXIT_INPUT,
 			    "say which GPU: --gpu N, or its UUID (see: sluice sim show)");
-	} else if (strncmp(gpu, "GPU-", 4) == 0 || strncmp(gpu, "MIG-", 4) == 0) {
+	} else if (text_starts_with(gpu, "GPU-") || text_starts_with(gpu, "MIG-")) {
 		if (!target_by_uuid(machine, gpu, &target))
 			return sim_fail(error, SIM_EXIT_INPUT,
 					"the simulated machine has no GPU or MIG device '%s'", gpu);
@@ -212,10 +236,12 @@ int sim_target_parse(const struct sim_machine *machine, const char *gpu, const c
 	} else {
 		target.gpu = (uint32_t)index;
 	}
+
 	if (mig && target.gpu == SIM_WHOLE_GPU)
 		return sim_fail(error, SIM_EXIT_INPUT, "--mig needs --gpu");
 	if (mig && target_instance(machine, mig, &target, error) != 0)
 		return -1;
+
 	*out = target;
 	return 0;
 }
@@ -226,9 +252,11 @@ static bool library_is_in(const char *directory, const char *age, char out[SIM_P
 	(void)snprintf(path, sizeof(path), "%s/%s/libnvidia-ml.so.1", directory, age);
 	if (access(path, R_OK) != 0)
 		return false;
+
 	(void)snprintf(path, sizeof(path), "%s/%s", directory, age);
 	if (!realpath(path, real) || strlen(real) >= SIM_PATH_MAX)
 		return false;
+
 	(void)snprintf(out, SIM_PATH_MAX, "%s", real);
 	return true;
 }
@@ -244,18 +272,22 @@ int sim_library_dir(const struct sim_machine *machine, char out[SIM_PATH_MAX],
 	    "../lib64/sluice/sim",
 	    "../lib/sluice/sim",
 	};
+
 	const char *named = getenv("SLUICE_SIM_LIBDIR");
 	char program[PATH_MAX] = "", directory[PATH_MAX + 64];
 	uint64_t branch = 0;
 	size_t digits = strspn(machine->driver_version, "0123456789"), which = 0;
 	if (parse_u64_span(machine->driver_version, digits, 0, 100000, &branch) != 0)
 		branch = 580;
+
 	while (which < 3 && branch < (which == 0 ? 590U : which == 1 ? 580U : 535U))
 		which++;
+
 	if (named && named[0])
 		(void)snprintf(directory, sizeof(directory), "%s", named);
 	if (named && named[0] && library_is_in(directory, age[which], out))
 		return 0;
+
 	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
 	char *slash = length > 0 ? strrchr(program, '/') : NULL;
 	for (size_t i = 0; slash && i < sizeof(beside) / sizeof(*beside); i++) {
@@ -264,8 +296,10 @@ int sim_library_dir(const struct sim_machine *machine, char out[SIM_PATH_MAX],
 		if (library_is_in(directory, age[which], out))
 			return 0;
 	}
+
 	if (library_is_in(SIM_LIB_DIR, age[which], out))
 		return 0;
+
 	return sim_fail(
 	    error, SIM_EXIT_FAILED,
 	    "the simulated library of driver age %s is not found: set SLUICE_SIM_LIBDIR to "
@@ -279,11 +313,13 @@ int sim_change(struct sim_state *state, bool files,
 {
 	struct sim_machine *machine = sim_state_write(state);
 	struct stat status;
+
 	if (!machine)
 		return sim_fail(
 		    error, SIM_EXIT_FOREIGN,
 		    "the simulated machine cannot be changed: its state is read-only, or "
 		    "another program holds it");
+
 	/* the state of a shared machine may be written, and its files not */
 	if (files && machine->root[0] && stat(machine->root, &status) == 0 &&
 	    status.st_uid != geteuid()) {
@@ -302,6 +338,7 @@ int sim_change(struct sim_state *state, bool files,
 		sim_state_abort(state);
 		return -1;
 	}
+
 	sim_state_commit(state);
 	return sim_kmsg_send_uevents(error);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice sim env` and `sluice sim exec`: what a program needs to see the simulated machine. */
+#include "cmd/sim.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,6 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/execute.h"
-#include "cmd/sim.h"
 #include "cmd/sim_mounts.h"
 #include "sim/trees.h"
 
@@ -31,6 +32,7 @@ static int variables_fill(const struct sim_where *where, struct variable variabl
 	char state_path[SIM_PATH_MAX], library[SIM_PATH_MAX];
 	_cleanup_sim_state_ struct sim_state *state = sim_open(where, false, error);
 	_cleanup_free_ struct sim_machine *machine = state ? sim_snapshot(state) : NULL;
+
 	if (!state)
 		return -1;
 	if (!machine)
@@ -38,18 +40,22 @@ static int variables_fill(const struct sim_where *where, struct variable variabl
 	if (sim_where_state(where, state_path, error) != 0 ||
 	    sim_library_dir(machine, library, error) != 0)
 		return -1;
+
 	/* what was searched before is still searched, after the simulated library */
 	const char *before = getenv("LD_LIBRARY_PATH");
 	size_t length = strlen(library);
 	bool there = before && strncmp(before, library, length) == 0 &&
 		     (before[length] == ':' || before[length] == '\0');
+
 	(void)snprintf(root, SIM_PATH_MAX, "%s", machine->root);
 	variable[0].name = "LD_LIBRARY_PATH";
+
 	int written =
 	    snprintf(variable[0].value, VARIABLE_MAX, "%s%s%s", there ? before : library,
 		     !there && before && before[0] ? ":" : "", !there && before ? before : "");
 	if (written < 0 || written >= VARIABLE_MAX)
 		return sim_fail(error, SIM_EXIT_FAILED, "LD_LIBRARY_PATH is too long");
+
 	variable[1].name = "SLUICE_SIM_STATE";
 	(void)snprintf(variable[1].value, VARIABLE_MAX, "%s", state_path);
 	variable[2].name = "SLUICE_ROOT";
@@ -58,6 +64,7 @@ static int variables_fill(const struct sim_where *where, struct variable variabl
 	(void)snprintf(variable[3].value, VARIABLE_MAX, "%s/%s", root, SIM_TREES_RUNTIME);
 	variable[4].name = "SLUICE_STATE_DIR";
 	(void)snprintf(variable[4].value, VARIABLE_MAX, "%s/%s/state", root, SIM_TREES_RUNTIME);
+
 	return 0;
 }
 
@@ -67,13 +74,16 @@ static int env_run(const struct cmd_call *call)
 	struct variable variable[VARIABLE_COUNT];
 	struct sim_error error = {0};
 	char root[SIM_PATH_MAX];
+
 	if (variables_fill(&options->where, variable, root, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	for (size_t i = 0; i < VARIABLE_COUNT; i++) {
 		char word[VARIABLE_MAX * 4 + 3];
 		printf("export %s=%s # simulated\n", variable[i].name,
 		       sim_shell_word(variable[i].value, true, word, sizeof(word)));
 	}
+
 	return SIM_EXIT_OK;
 }
 
@@ -84,19 +94,23 @@ static int exec_run(const struct cmd_call *call)
 	struct sim_error error = {0};
 	struct err err = {0};
 	char root[SIM_PATH_MAX];
+
 	if (variables_fill(&options->where, variable, root, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	for (size_t i = 0; i < VARIABLE_COUNT; i++) {
 		if (setenv(variable[i].name, variable[i].value, 1) != 0) {
 			(void)err_set(&err, -ENOMEM, "cannot set %s", variable[i].name);
 			return cmd_fail(call, CMD_EXIT_LAUNCH, &err);
 		}
 	}
+
 	if (options->mounts && sim_mounts_enter(root, &err) != 0)
 		return cmd_fail(call,
 				err.code == -EPERM || err.code == -EACCES ? CMD_EXIT_NOT_PERMITTED
 									  : CMD_EXIT_LAUNCH,
 				&err);
+
 	int rc = execute(call->argv);
 	(void)err_set(&err, rc, "cannot run '%s': %s", call->argv[0], err_describe(rc));
 	return cmd_fail(call, rc == -ENOENT ? CMD_EXIT_NOT_FOUND : CMD_EXIT_NOT_EXECUTABLE, &err);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice sim inject`, `fault`, `heal`, `reset-gpu`, `reload-driver`, `clock` and `log`. */
+#include "cmd/sim.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
-#include "cmd/sim.h"
+#include "base/text.h"
 #include "cmd/table.h"
 #include "sim/fault.h"
 
@@ -136,14 +138,17 @@ static int inject_target(struct sim_state *state, const struct inject_options *o
 	_cleanup_free_ struct sim_machine *machine = sim_snapshot(state);
 	if (!machine)
 		return sim_fail(error, SIM_EXIT_FAILED, "out of memory");
+
 	fault->gpu = fault->gi = fault->ci = SIM_WHOLE_GPU;
 	if (!options->gpu && !options->mig)
 		return 0;
 	if (sim_target_parse(machine, options->gpu, options->mig, true, &target, error) != 0)
 		return -1;
+
 	fault->gpu = target.gpu;
 	fault->gi = options->gi == SIM_WHOLE_GPU ? target.gi : options->gi;
 	fault->ci = options->ci == SIM_WHOLE_GPU ? target.ci : options->ci;
+
 	return 0;
 }
 
@@ -152,7 +157,9 @@ static int inject_target(struct sim_state *state, const struct inject_options *o
 static void wait_on_clock(struct sim_state *state, uint64_t duration_ns, const sigset_t *signals)
 {
 	uint64_t end = sim_state_read(state)->tick + (duration_ns + SIM_TICK_NS - 1) / SIM_TICK_NS;
+
 	sim_state_read_done(state);
+
 	for (;;) {
 		const struct timespec nap = {.tv_nsec = 20 * 1000 * 1000};
 		uint64_t now = sim_state_read(state)->tick;
@@ -166,9 +173,11 @@ static int inject_after(const struct inject_options *options, struct sim_fault *
 			uint64_t *out_wait_ns, struct sim_error *error)
 {
 	uint64_t number = 0;
+
 	*out_wait_ns = 0;
 	if (!options->after)
 		return 0;
+
 	bool calls = fault_is_on_function(fault->kind);
 	if (calls && parse_u64(options->after, 0, UINT32_MAX, &number) == 0)
 		fault->after = (uint32_t)number;
@@ -177,6 +186,7 @@ static int inject_after(const struct inject_options *options, struct sim_fault *
 				calls ? "--after '%s': a number of calls is wanted"
 				      : "--after '%s': a time such as 5s is wanted",
 				options->after);
+
 	return 0;
 }
 
@@ -186,13 +196,16 @@ static int inject_do(struct sim_state *state, const struct inject_options *optio
 {
 	uint64_t wait_ns;
 	sigset_t signals, before;
+
 	if (inject_target(state, options, fault, error) != 0 ||
 	    inject_after(options, fault, &wait_ns, error) != 0)
 		return -1;
+
 	(void)sigemptyset(&signals);
 	(void)sigaddset(&signals, SIGINT);
 	(void)sigaddset(&signals, SIGTERM);
 	(void)sigaddset(&signals, SIGHUP);
+
 	if (wait_ns > 0)
 		wait_on_clock(state, wait_ns, &signals);
 	if (options->for_ns > 0)
@@ -201,8 +214,10 @@ static int inject_do(struct sim_state *state, const struct inject_options *optio
 		return -1;
 	if (options->for_ns == 0)
 		return 0;
+
 	wait_on_clock(state, options->for_ns, &signals);
 	int result = sim_change(state, true, inject_end, fault, error);
+
 	(void)sigprocmask(SIG_SETMASK, &before, NULL);
 	return result;
 }
@@ -219,7 +234,9 @@ static int inject_list(void)
 	_cleanup_table_ struct table *table = table_new(columns, array_length(columns));
 	if (!table)
 		return SIM_EXIT_FAILED;
+
 	printf("simulated faults: sluice sim inject FAULT ARGUMENTS\n");
+
 	for (size_t i = 0; i < count; i++) {
 		table_add(table, kinds[i].name);
 		table_addf(table, "%s%s%s", kinds[i].arguments,
@@ -227,6 +244,7 @@ static int inject_list(void)
 			   kinds[i].needs_gpu ? "--gpu N" : "");
 		table_add(table, kinds[i].help);
 	}
+
 	return table_print(table, stdout, 0, NULL) == 0 ? SIM_EXIT_OK : SIM_EXIT_FAILED;
 }
 
@@ -234,8 +252,10 @@ static int inject_run(const struct cmd_call *call)
 {
 	const struct inject_options *options = call->options;
 	struct sim_error error = {0};
+
 	if (call->argc == 0)
 		return inject_list();
+
 	struct sim_fault fault = {
 	    .kind = call->argv[0],
 	    .pid = options->pid,
@@ -257,11 +277,14 @@ static int inject_run(const struct cmd_call *call)
 			return cmd_usage(call, "too many arguments: '%s'", call->argv[i]);
 		fault.argument[fault.argument_count++] = call->argv[i];
 	}
+
 	if (strcmp(fault.kind, "return") == 0)
 		return cmd_usage(call, "write: sluice sim fault FUNCTION ret=CODE");
+
 	_cleanup_sim_state_ struct sim_state *state = sim_open(&options->where, true, &error);
 	if (!state || inject_do(state, options, &fault, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	printf("simulated fault %s: %s\n", options->for_ns ? "over" : "injected", fault.kind);
 	return SIM_EXIT_OK;
 }
@@ -307,28 +330,32 @@ const struct command cmd_sim_inject = {
 static int fault_parse(const struct cmd_call *call, struct sim_fault *fault, const char **gpu)
 {
 	bool has_result = false;
+
 	for (int i = 1; i < call->argc; i++) {
 		const char *word = call->argv[i], *equals = strchr(word, '=');
 		uint64_t value;
 		size_t length = equals ? (size_t)(equals - word) : 0;
-		bool is_gpu = length == 3 && strncmp(word, "gpu", 3) == 0;
+		bool is_gpu = length == 3 && text_starts_with(word, "gpu");
 		if (is_gpu) {
 			*gpu = equals + 1;
 			continue;
 		}
+
 		if (!equals || parse_u64(equals + 1, 0, UINT32_MAX, &value) != 0)
 			return cmd_usage(call, "'%s': write ret=CODE after=N count=N gpu=N", word);
-		if (strncmp(word, "ret=", 4) == 0) {
+
+		if (text_starts_with(word, "ret=")) {
 			fault->result = (uint32_t)value;
 			has_result = true;
-		} else if (strncmp(word, "after=", 6) == 0) {
+		} else if (text_starts_with(word, "after=")) {
 			fault->after = (uint32_t)value;
-		} else if (strncmp(word, "count=", 6) == 0) {
+		} else if (text_starts_with(word, "count=")) {
 			fault->count = (uint32_t)value;
 		} else {
 			return cmd_usage(call, "'%s': write ret=CODE after=N count=N gpu=N", word);
 		}
 	}
+
 	return has_result ? 0 : cmd_usage(call, "say what it returns: ret=CODE");
 }
 
@@ -342,10 +369,12 @@ static int fault_run(const struct cmd_call *call)
 	int result = fault_parse(call, &fault, &target.gpu);
 	if (result != 0)
 		return result;
+
 	_cleanup_sim_state_ struct sim_state *state = sim_open(&options->where, true, &error);
 	if (!state || inject_target(state, &target, &fault, &error) != 0 ||
 	    sim_change(state, true, inject_change, &fault, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	printf("simulated fault injected: %s returns %u\n", call->argv[0], fault.result);
 	return SIM_EXIT_OK;
 }
@@ -422,10 +451,12 @@ static int change_gpu(const struct cmd_call *call,
 	if (!state || inject_target(state, options, &fault, &error) != 0 ||
 	    sim_change(state, true, change, &fault.gpu, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	if (fault.gpu == SIM_WHOLE_GPU)
 		printf("simulated machine: %s\n", done);
 	else
 		printf("simulated GPU %u: %s\n", fault.gpu, done);
+
 	return SIM_EXIT_OK;
 }
 
@@ -495,16 +526,20 @@ static int clock_run(const struct cmd_call *call)
 	const struct inject_options *options = call->options;
 	struct sim_error error = {0};
 	uint64_t ns;
+
 	if (strcmp(call->argv[0], "advance") != 0)
 		return cmd_usage(call, "unknown verb '%s': write clock advance T", call->argv[0]);
 	if (parse_duration(call->argv[1], 0, UINT64_MAX / 2, &ns) != 0 || ns % SIM_TICK_NS != 0)
 		return cmd_usage(call, "'%s' is not a time in steps of 100ms, such as 10s",
 				 call->argv[1]);
+
 	_cleanup_sim_state_ struct sim_state *state = sim_open(&options->where, true, &error);
 	if (!state || sim_state_advance(state, ns / SIM_TICK_NS, &error) != 0 ||
 	    sim_change(state, true, clock_change, NULL, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	uint64_t tick = sim_state_read(state)->tick;
+
 	sim_state_read_done(state);
 	printf("simulated time is %llu.%llu s\n", (unsigned long long)tick / SIM_TICKS_PER_SECOND,
 	       (unsigned long long)tick % SIM_TICKS_PER_SECOND);
@@ -581,9 +616,11 @@ static int log_run(const struct cmd_call *call)
 	    (call->argc > 0 &&
 	     sim_change(state, false, log_change, off ? (char[]){""} : call->argv[0], &error) != 0))
 		return sim_exit_with(call, &error);
+
 	const struct sim_machine *machine = sim_state_read(state);
 	printf("simulated library's call log: %s\n", machine->log[0] ? machine->log : "off");
 	sim_state_read_done(state);
+
 	return SIM_EXIT_OK;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice sim load`: a process on a GPU and the load that it puts there. */
+#include "cmd/sim.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +15,6 @@
 #include "base/execute.h"
 #include "base/file.h"
 #include "base/parse.h"
-#include "cmd/sim.h"
 #include "sim/physics.h"
 
 enum load_type { LOAD_COMPUTE, LOAD_GRAPHICS, LOAD_MPS };
@@ -126,17 +127,22 @@ static int load_trace(const char *path, struct sim_process *process, struct sim_
 {
 	_cleanup_buf_ struct buf text;
 	struct err err = {0};
+
 	buf_init(&text, 64 << 10);
 	if (file_read(path, &text, &err) != 0)
 		return sim_fail(error, SIM_EXIT_INPUT, "%s", err.text);
+
 	uint32_t line = 0;
+
 	for (const char *at = buf_text(&text); *at;) {
 		char word[32];
 		size_t length = strcspn(at, "\n");
 		double share;
+
 		line++;
 		(void)snprintf(word, sizeof(word), "%.*s", (int)(length < 31 ? length : 31), at);
 		at += length + (at[length] == '\n');
+
 		if (word[0] == '\0' || word[0] == '#')
 			continue;
 		if (parse_fraction(word, 0, 1, &share) != 0)
@@ -145,10 +151,13 @@ static int load_trace(const char *path, struct sim_process *process, struct sim_
 		if (process->trace_length == SIM_TRACE_MAX)
 			return sim_fail(error, SIM_EXIT_INPUT, "%s:%u:1: more than %d seconds",
 					path, line, SIM_TRACE_MAX);
+
 		store_point(process, process->trace_length++, permille(share));
 	}
+
 	if (process->trace_length == 0)
 		return sim_fail(error, SIM_EXIT_INPUT, "%s:1:1: no share in it", path);
+
 	return 0;
 }
 
@@ -163,12 +172,14 @@ static int load_describe(const struct load_options *options, struct sim_process 
 {
 	static const uint8_t type[] = {SIM_PROCESS_COMPUTE, SIM_PROCESS_GRAPHICS, SIM_PROCESS_MPS};
 	uint32_t pid = options->pid ? options->pid : (uint32_t)getpid();
+
 	if (options->invented) {
 		process->pid = process->host_pid = pid;
 	} else if (sim_state_identify(pid, process) != 0) {
 		return sim_fail(error, SIM_EXIT_INPUT,
 				"there is no process %u (with --invented it need not exist)", pid);
 	}
+
 	process->type = type[options->type];
 	process->shape = (uint8_t)options->shape;
 	process->util_permille = permille(options->util);
@@ -180,10 +191,12 @@ static int load_describe(const struct load_options *options, struct sim_process 
 	process->pcie_tx_bps = options->pcie_tx;
 	process->pcie_rx_bps = options->pcie_rx;
 	process->nvlink_bps = options->nvlink;
+
 	if (options->shape != SIM_SHAPE_TRACE)
 		return 0;
 	if (!options->trace)
 		return sim_fail(error, SIM_EXIT_INPUT, "--shape trace needs --trace FILE");
+
 	return load_trace(options->trace, process, error);
 }
 
@@ -207,16 +220,20 @@ static int check_memory(const struct sim_machine *machine, const struct load *lo
 	const struct sim_model *model = sim_model_of(machine, gpu);
 	uint64_t context = (uint64_t)model->context_bytes_mib << 20;
 	uint64_t room = model->memory_bytes - model->reserved_bytes;
+
 	for (uint32_t g = 0; g < SIM_GI_MAX && load->target.gi != SIM_WHOLE_GPU; g++) {
 		if (gpu->gi[g].used && gpu->gi[g].id == load->target.gi)
 			room = model->mig_profile[gpu->gi[g].profile].memory_mib << 20;
 	}
+
 	uint64_t used = sim_physics_memory_used(machine, load->target.gpu, load->target.gi);
 	uint64_t mine = before->pid ? before->memory_bytes + context : 0;
+
 	used -= mine < used ? mine : used;
 	if (load->process.memory_bytes <= room && used + context <= room &&
 	    load->process.memory_bytes <= room - used - context)
 		return 0;
+
 	return sim_fail(error, SIM_EXIT_FAILED,
 			"GPU %u is out of memory: %llu MiB and a context of %u MiB do not fit into "
 			"%llu MiB that are free",
@@ -237,10 +254,13 @@ static int load_change(struct sim_machine *machine, void *context, struct sim_er
 {
 	struct load *load = context;
 	struct sim_process *slot = NULL;
+
 	if (sim_target_parse(machine, load->options->gpu, load->options->mig, false, &load->target,
 			     error) != 0)
 		return -1;
+
 	struct sim_gpu *gpu = &machine->gpu[load->target.gpu];
+
 	for (uint32_t i = SIM_PROCESS_MAX; i-- > 0;) {
 		struct sim_process *process = &gpu->process[i];
 		bool same = load_is_of(load, process);
@@ -249,6 +269,7 @@ static int load_change(struct sim_machine *machine, void *context, struct sim_er
 		if (same)
 			break;
 	}
+
 	if (load->options->remove) {
 		if (!slot || slot->pid == 0)
 			return sim_fail(error, SIM_EXIT_INPUT, "process %u has no load on GPU %u",
@@ -256,6 +277,7 @@ static int load_change(struct sim_machine *machine, void *context, struct sim_er
 		*slot = (struct sim_process){0};
 		return 0;
 	}
+
 	if (!slot)
 		return sim_fail(error, SIM_EXIT_FAILED, "GPU %u has %d processes already",
 				load->target.gpu, SIM_PROCESS_MAX);
@@ -265,12 +287,14 @@ static int load_change(struct sim_machine *machine, void *context, struct sim_er
 	if (check_instance(gpu, &load->target, error) != 0 ||
 	    check_memory(machine, load, slot, error) != 0)
 		return -1;
+
 	load->process.gi = load->target.gi;
 	load->process.ci = load->target.ci;
 	load->process.begin_tick = machine->tick;
 	if (load->options->duration_ns > 0)
 		load->process.end_tick =
 		    machine->tick + (load->options->duration_ns + SIM_TICK_NS - 1) / SIM_TICK_NS;
+
 	*slot = load->process;
 	return 0;
 }
@@ -280,33 +304,40 @@ static int load_run(const struct cmd_call *call)
 	const struct load_options *options = call->options;
 	struct sim_error error = {0};
 	struct load load = {.options = options};
+
 	if (call->argc > 0 && options->pid)
 		return cmd_usage(call, "--pid and a command exclude each other");
 	if (call->argc == 0 && !options->pid)
 		return cmd_usage(call, "say which process: --pid P, or a command to run");
+
 	struct sim_state *state = sim_open(&options->where, true, &error);
 	if (!state)
 		return sim_exit_with(call, &error);
+
 	if (options->remove)
 		load.process.pid = options->pid;
 	else if (load_describe(options, &load.process, &error) != 0) {
 		(void)sim_state_close(state);
 		return sim_exit_with(call, &error);
 	}
+
 	if (sim_change(state, false, load_change, &load, &error) != 0) {
 		(void)sim_state_close(state);
 		return sim_exit_with(call, &error);
 	}
+
 	(void)sim_state_close(state);
 	if (call->argc == 0) {
 		printf("simulated load of process %u on GPU %u %s\n", load.process.pid,
 		       load.target.gpu, options->remove ? "removed" : "entered");
 		return SIM_EXIT_OK;
 	}
+
 	/* the entry is this process: it lives on as the command, and ends with it however it dies
 	 */
 	struct err err = {0};
 	int rc = execute(call->argv);
+
 	(void)err_set(&err, rc, "cannot run '%s': %s", call->argv[0], err_describe(rc));
 	return cmd_fail(call, rc == -ENOENT ? CMD_EXIT_NOT_FOUND : CMD_EXIT_NOT_EXECUTABLE, &err);
 }

@@ -3,12 +3,13 @@
  * `sluice sim show`: the complete truth about the machine, with the same functions for readings as
  * the simulated library. Tests compare what programs see with it; its keys are stable.
  */
+#include "cmd/sim.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "cmd/sim.h"
 #include "cmd/table.h"
 #include "sim/physics.h"
 
@@ -43,6 +44,7 @@ static const char *health_word(uint32_t health)
 	case SIM_GPU_UNPLUGGED:
 		return "unplugged";
 	}
+
 	return "?";
 }
 
@@ -58,6 +60,7 @@ static const char *driver_word(uint32_t state)
 	case SIM_DRIVER_MISMATCH:
 		return "version-mismatch";
 	}
+
 	return "?";
 }
 
@@ -88,10 +91,12 @@ static json_t *show_processes(const struct sim_machine *machine, const struct si
 {
 	uint64_t context = (uint64_t)sim_model_of(machine, gpu)->context_bytes_mib << 20;
 	json_t *list = json_array();
+
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
 		const struct sim_process *process = &gpu->process[i];
 		if (process->pid == 0)
 			continue;
+
 		(void)json_array_append_new(
 		    list, json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "pid",
 				    number(process->pid), "host_pid", number(process->host_pid),
@@ -100,6 +105,7 @@ static json_t *show_processes(const struct sim_machine *machine, const struct si
 				    "util_percent", number((process->share_permille + 5) / 10),
 				    "memory_bytes", number(process->memory_bytes + context)));
 	}
+
 	return list;
 }
 
@@ -110,10 +116,12 @@ static uint64_t instance_sm_ppm(const struct sim_machine *machine, uint32_t inde
 	const struct sim_gpu *gpu = &machine->gpu[index];
 	const struct sim_model *model = sim_model_of(machine, gpu);
 	uint64_t permille = 0;
+
 	for (uint32_t i = 0; i < SIM_PROCESS_MAX; i++) {
 		if (gpu->process[i].pid != 0 && gpu->process[i].gi == gi->id)
 			permille += gpu->process[i].share_permille;
 	}
+
 	uint32_t own = model->mig_profile[gi->profile].sm_count;
 	return own ? permille * 1000 * model->sm_count / own : 0;
 }
@@ -133,10 +141,12 @@ static void show_compute_instances(json_t *list, const struct sim_machine *machi
 				   const struct sim_gi *gi)
 {
 	const struct sim_model *model = sim_model_of(machine, &machine->gpu[index]);
+
 	for (uint32_t c = 0; c < SIM_CI_MAX; c++) {
 		const struct sim_ci *ci = &gi->ci[c];
 		if (!ci->used)
 			continue;
+
 		const struct sim_mig_profile *profile = &model->mig_profile[gi->profile];
 		(void)json_array_append_new(
 		    list, json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "gi",
@@ -155,6 +165,7 @@ static json_t *show_instances(const struct sim_machine *machine, uint32_t index)
 {
 	const struct sim_gpu *gpu = &machine->gpu[index];
 	json_t *list = json_array();
+
 	for (uint32_t shown = 0, id = 0; shown < SIM_GI_MAX && id < INSTANCE_ID_END; id++) {
 		for (uint32_t g = 0; g < SIM_GI_MAX; g++) {
 			if (gpu->gi[g].used && gpu->gi[g].id == id) {
@@ -163,6 +174,7 @@ static json_t *show_instances(const struct sim_machine *machine, uint32_t index)
 			}
 		}
 	}
+
 	return list;
 }
 
@@ -182,17 +194,21 @@ static json_t *show_links(const struct sim_machine *machine, const struct sim_gp
 {
 	const struct sim_model *model = sim_model_of(machine, gpu);
 	json_t *list = json_array();
+
 	for (uint32_t l = 0; l < model->link_count && l < SIM_LINK_MAX; l++) {
 		const struct sim_link *link = &gpu->link[l];
 		char peer[32] = "none";
+
 		if (link->peer_kind == SIM_LINK_GPU)
 			(void)snprintf(peer, sizeof(peer), "gpu%u", link->peer_gpu);
 		else if (link->peer_kind == SIM_LINK_SWITCH)
 			(void)snprintf(peer, sizeof(peer), "%08X:%02X:%02X.0", 0U, link->switch_bus,
 				       link->switch_device);
+
 		json_t *more = json_object();
 		for (uint32_t e = 0; e < SIM_LINK_ERROR_COUNT; e++)
 			(void)json_object_set_new(more, link_errors[e], number(link->more[e]));
+
 		(void)json_array_append_new(
 		    list,
 		    json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "link", number(l), "peer",
@@ -201,6 +217,7 @@ static json_t *show_links(const struct sim_machine *machine, const struct sim_gp
 			      number(link->crc_data), "replay", number(link->replay), "recovery",
 			      number(link->recovery), "more", more));
 	}
+
 	return list;
 }
 
@@ -226,6 +243,7 @@ static json_t *show_pcie_errors(const struct sim_gpu *gpu)
 	json_t *object = json_object();
 	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		(void)json_object_set_new(object, names[i], number(gpu->pcie_errors[i]));
+
 	return object;
 }
 
@@ -272,6 +290,7 @@ static void set_readings(json_t *json, const struct sim_machine *machine, uint32
 	const struct sim_gpu *gpu = &machine->gpu[index];
 	const struct sim_model *model = sim_model_of(machine, gpu);
 	uint64_t used = sim_physics_memory_used(machine, index, SIM_WHOLE_GPU);
+
 	(void)json_object_set_new(
 	    json, "memory",
 	    json_pack("{s:o, s:o, s:o, s:o}", "total", number(model->memory_bytes), "used",
@@ -340,6 +359,7 @@ static json_t *show_gpu(const struct sim_machine *machine, uint32_t index)
 {
 	const struct sim_gpu *gpu = &machine->gpu[index];
 	char bus[32];
+
 	(void)snprintf(bus, sizeof(bus), "%08X:%02X:%02X.0", gpu->pci_domain, gpu->pci_bus,
 		       gpu->pci_device);
 	json_t *json = json_pack("{s:o, s:s, s:o, s:s, s:s, s:s, s:i}", "index", number(index),
@@ -356,6 +376,7 @@ static json_t *show_gpu(const struct sim_machine *machine, uint32_t index)
 					    show_instances(machine, index)));
 	(void)json_object_set_new(json, "nvlink", show_links(machine, gpu));
 	(void)json_object_set_new(json, "processes", show_processes(machine, gpu));
+
 	return json;
 }
 
@@ -363,30 +384,36 @@ static json_t *show_rules(const struct sim_machine *machine)
 {
 	static const char *const kind[] = {"none", "return", "slow", "hang"};
 	json_t *list = json_array();
+
 	for (uint32_t i = 0; i < SIM_RULE_MAX; i++) {
 		const struct sim_rule *rule = &machine->rule[i];
 		if (rule->kind == SIM_RULE_NONE || rule->kind > SIM_RULE_HANG)
 			continue;
+
 		(void)json_array_append_new(
 		    list, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "kind", kind[rule->kind],
 				    "function", rule->function, "gpu", instance_number(rule->gpu),
 				    "result", number(rule->result), "ms", number(rule->delay_ms),
 				    "after", number(rule->after), "count", number(rule->count)));
 	}
+
 	return list;
 }
 
 static json_t *show_json(const struct sim_machine *machine, uint32_t only)
 {
 	json_t *levels = json_array(), *gpus = json_array();
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		json_t *row = json_array();
 		for (uint32_t j = 0; j < machine->gpu_count; j++)
 			(void)json_array_append_new(row, number(machine->level[i][j]));
+
 		(void)json_array_append_new(levels, row);
 		if (only == SIM_WHOLE_GPU || only == i)
 			(void)json_array_append_new(gpus, show_gpu(machine, i));
 	}
+
 	json_t *json = json_pack(
 	    "{s:b, s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:s, s:o, s:o, s:s, s:o}", "simulated", 1,
 	    "profile", machine->profile, "product", machine->product, "driver_version",
@@ -415,21 +442,27 @@ static int show_table(const struct sim_machine *machine, uint32_t only)
 	    table_new(columns, sizeof(columns) / sizeof(*columns));
 	if (!table)
 		return SIM_EXIT_FAILED;
+
 	printf("simulated machine %s, driver %s, CUDA %u.%u, simulated time %llu.%llu s\n",
 	       machine->profile, machine->driver_version, machine->cuda_version / 1000,
 	       machine->cuda_version % 1000 / 10,
 	       (unsigned long long)machine->tick / SIM_TICKS_PER_SECOND,
 	       (unsigned long long)machine->tick % SIM_TICKS_PER_SECOND);
+
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
 		const struct sim_gpu *gpu = &machine->gpu[i];
 		const struct sim_model *model = sim_model_of(machine, gpu);
 		uint32_t processes = 0, instances = 0;
+
 		if (only != SIM_WHOLE_GPU && only != i)
 			continue;
+
 		for (uint32_t p = 0; p < SIM_PROCESS_MAX; p++)
 			processes += gpu->process[p].pid != 0;
+
 		for (uint32_t g = 0; g < SIM_GI_MAX; g++)
 			instances += gpu->gi[g].used;
+
 		table_addf(table, "%u", i);
 		table_addf(table, "%s (simulated)", model->name);
 		table_addf(table, "%08X:%02X:%02X.0", gpu->pci_domain, gpu->pci_bus,
@@ -441,13 +474,16 @@ static int show_table(const struct sim_machine *machine, uint32_t only)
 			   (unsigned long long)model->memory_bytes >> 20);
 		table_addf(table, "%d C", sim_physics_temperature_c(machine, i));
 		table_addf(table, "%u W", (sim_physics_power_mw(machine, i) + 500) / 1000);
+
 		if (gpu->mig_current)
 			table_addf(table, "%u", instances);
 		else
 			table_add(table, "");
+
 		table_addf(table, "%u", processes);
 		table_add(table, health_word(gpu->health));
 	}
+
 	return table_print(table, stdout, table_width(stdout), NULL) == 0 ? SIM_EXIT_OK
 									  : SIM_EXIT_FAILED;
 }
@@ -460,6 +496,7 @@ static int show_run(const struct cmd_call *call)
 	_cleanup_sim_state_ struct sim_state *state = sim_open(&options->where, false, &error);
 	if (!state)
 		return sim_exit_with(call, &error);
+
 	_cleanup_free_ struct sim_machine *machine = sim_snapshot(state);
 	if (!machine)
 		return sim_exit_with(call, &(struct sim_error){.text = "out of memory"});
@@ -468,8 +505,10 @@ static int show_run(const struct cmd_call *call)
 		return sim_exit_with(call, &error);
 	if (options->output != OPTION_OUTPUT_JSON)
 		return show_table(machine, target.gpu);
+
 	json_t *json = show_json(machine, target.gpu);
 	int result = table_print_json(json, stdout, NULL);
+
 	json_decref(json);
 	return result == 0 ? SIM_EXIT_OK : SIM_EXIT_FAILED;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice sim start`: makes the machine from a profile, its state file and its trees. */
+#include "cmd/sim.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +15,6 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/parse.h"
-#include "cmd/sim.h"
 #include "sim/profile.h"
 #include "sim/trees.h"
 
@@ -173,20 +174,24 @@ static int start_bits(const struct option_list *list, const char *what,
 	const char *names[16];
 	for (size_t k = 0; k < count; k++)
 		names[k] = known[k].word;
+
 	for (size_t i = 0; i < list->count; i++) {
 		size_t k = 0;
 		while (k < count && strcmp(known[k].word, list->items[i]) != 0)
 			k++;
+
 		if (k < count) {
 			*bits |= known[k].bit;
 			continue;
 		}
+
 		const char *near =
 		    sim_nearest(list->items[i], strlen(list->items[i]), names, count);
 		return sim_fail(error, SIM_EXIT_INPUT, "unknown %s '%s'%s%s%s", what,
 				list->items[i], near ? "; did you mean '" : "", near ? near : "",
 				near ? "'?" : "");
 	}
+
 	return 0;
 }
 
@@ -204,16 +209,20 @@ static const char *real_driver(const char *host)
 	};
 	static const char name[] = "libnvidia-ml.so.1";
 	char path[FILE_PATH_MAX];
+
 	for (size_t i = 0; i < array_length(sign); i++) {
 		if (file_path(path, NULL, "%s%s", host, sign[i]) == 0 && access(path, F_OK) == 0)
 			return sign[i];
 	}
+
 	_cleanup_buf_ struct buf cache;
 	buf_init(&cache, 8 << 20);
+
 	if (file_path(path, NULL, "%s/etc/ld.so.cache", host) == 0 &&
 	    file_read(path, &cache, NULL) == 0 && cache.data &&
 	    memmem(cache.data, cache.length, name, sizeof(name)))
 		return "libnvidia-ml.so.1 in /etc/ld.so.cache";
+
 	return NULL;
 }
 
@@ -229,6 +238,7 @@ static int start_style(const struct start_options *options, struct sim_machine *
 		machine->dev_style = SIM_DEV_NVIDIA;
 	else
 		machine->dev_style = SIM_DEV_FILE;
+
 	return options->style == START_STYLE_AUTO && machine->dev_style == SIM_DEV_FILE;
 }
 
@@ -244,6 +254,7 @@ static int start_machine(const struct start_options *options, struct sim_machine
 	    .fabric = options->fabric,
 	};
 	uint32_t quirks = 0, breaks = 0;
+
 	sim_profiles_find();
 	if (start_bits(&options->quirks, "quirk", quirk_words, array_length(quirk_words), &quirks,
 		       error) != 0 ||
@@ -252,6 +263,7 @@ static int start_machine(const struct start_options *options, struct sim_machine
 	    sim_profile_load(options->profile, &how, machine, error) != 0 ||
 	    sim_where_root(&options->where, machine->root, error) != 0)
 		return -1;
+
 	machine->quirks |= quirks;
 	machine->breaks |= breaks;
 	machine->clock = options->clock;
@@ -259,8 +271,10 @@ static int start_machine(const struct start_options *options, struct sim_machine
 	machine->layout = options->layout;
 	machine->imex_channels = options->imex_channels;
 	machine->vgpu_guest = options->vgpu_guest;
+
 	if (options->module != START_MODULE_PROFILE)
 		machine->open_kernel_module = options->module == START_MODULE_OPEN;
+
 	_cleanup_close_ int log_fd =
 	    options->log
 		? open(options->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644)
@@ -271,6 +285,7 @@ static int start_machine(const struct start_options *options, struct sim_machine
 	if (options->log && snprintf(machine->log, sizeof(machine->log), "%s", options->log) >=
 				(int)sizeof(machine->log))
 		return sim_fail(error, SIM_EXIT_INPUT, "the path of --log is too long");
+
 	return 0;
 }
 
@@ -280,12 +295,14 @@ static int start_shared(const char *state, struct sim_error *error)
 {
 	char time[SIM_PATH_MAX + sizeof(SIM_STATE_CUDA_SUFFIX)];
 	(void)snprintf(time, sizeof(time), "%s" SIM_STATE_CUDA_SUFFIX, state);
+
 	_cleanup_close_ int fd =
 	    open(time, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
 	if (fd < 0 || fchmod(fd, 0666) != 0 || chmod(state, 0666) != 0)
 		return sim_fail(error, SIM_EXIT_FAILED, "cannot share '%s' with other users: %s",
 				fd < 0 ? time : state, strerror(errno));
+
 	return 0;
 }
 
@@ -294,6 +311,7 @@ static int start_files(const struct start_options *options, const char *state,
 		       struct sim_machine *machine, struct sim_error *error)
 {
 	char directory[SIM_PATH_MAX];
+
 	/* those above a home's state may be missing; if this fails, making the state says why */
 	if (!options->where.root && !options->where.state)
 		(void)file_mkdirs(sim_state_default_dir(directory), 0755, NULL);
@@ -305,11 +323,13 @@ static int start_files(const struct start_options *options, const char *state,
 				"'%s' holds the files of another simulated machine: use another "
 				"--root, or remove them with: sluice sim stop --root %s",
 				machine->root, machine->root);
+
 	if (sim_state_create(state, machine, error) != 0)
 		return -1;
 	if (sim_trees_sync(machine, error) == 0 &&
 	    (!options->shared || start_shared(state, error) == 0))
 		return 0;
+
 	(void)unlink(state);
 	(void)sim_trees_remove(machine->root, NULL);
 	return -1;
@@ -323,6 +343,7 @@ static int start_run(const struct cmd_call *call)
 	_cleanup_free_ struct sim_machine *machine = calloc(1, sizeof(*machine));
 	if (!machine)
 		return sim_exit_with(call, &(struct sim_error){.text = "out of memory"});
+
 	const char *real = real_driver(options->host);
 	if (real && !options->alongside) {
 		(void)sim_fail(
@@ -332,21 +353,27 @@ static int start_run(const struct cmd_call *call)
 		    real);
 		return sim_exit_with(call, &error);
 	}
+
 	if (start_machine(options, machine, &error) != 0 ||
 	    sim_where_state(&options->where, state, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	if (options->shared && geteuid() != 0) {
 		(void)sim_fail(&error, CMD_EXIT_NOT_PERMITTED,
 			       "--shared needs root; without it the machine is yours alone");
 		return sim_exit_with(call, &error);
 	}
+
 	bool plain = start_style(options, machine) != 0;
+
 	if (start_files(options, state, machine, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	char where[SIM_PATH_MAX * 4 + 32] = "", word[SIM_PATH_MAX * 4 + 3];
 	if (options->where.root || options->where.state || options->shared)
 		(void)snprintf(where, sizeof(where), " --state %s",
 			       sim_shell_word(state, false, word, sizeof(word)));
+
 	printf("simulated machine started: %s, %u x %s, driver %s (all simulated)\n",
 	       machine->profile, machine->gpu_count, machine->model[machine->gpu[0].model].name,
 	       machine->driver_version);
@@ -356,6 +383,7 @@ static int start_run(const struct cmd_call *call)
 	printf("run a program on the simulated machine:  sluice sim exec%s -- sluice devices\n",
 	       where);
 	printf("remove the simulated machine:            sluice sim stop%s\n", where);
+
 	return SIM_EXIT_OK;
 }
 

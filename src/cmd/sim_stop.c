@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `sluice sim stop`, `status` and `profiles`. */
+#include "cmd/sim.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +14,6 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "cmd/sim.h"
 #include "cmd/table.h"
 #include "sim/profile.h"
 #include "sim/trees.h"
@@ -47,14 +48,17 @@ static int stop_unusable(const struct cmd_call *call, const char *state)
 			       state);
 		return sim_exit_with(call, &error);
 	}
+
 	if (unlink(state) != 0) {
 		(void)sim_fail(&error, SIM_EXIT_FAILED, "cannot remove '%s': %s", state,
 			       strerror(errno));
 		return sim_exit_with(call, &error);
 	}
+
 	if (sim_where_root(&options->where, root, &error) != 0 ||
 	    sim_trees_remove(root, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	printf("simulated machine removed: its state '%s' could not be used any more\n", state);
 	return SIM_EXIT_OK;
 }
@@ -64,12 +68,14 @@ static bool stop_left_over(const struct sim_where *where, struct sim_error *erro
 {
 	struct sim_error failure = {0};
 	char root[SIM_PATH_MAX];
+
 	if (sim_where_root(where, root, &failure) != 0 || !sim_trees_are_at(root))
 		return false;
 	if (sim_trees_remove(root, &failure) != 0) {
 		*error = failure;
 		return false;
 	}
+
 	printf("simulated files in '%s' removed; there was no simulated machine\n", root);
 	return true;
 }
@@ -80,8 +86,10 @@ static int stop_run(const struct cmd_call *call)
 	struct sim_error error = {0};
 	char path[SIM_PATH_MAX], root[SIM_PATH_MAX];
 	_cleanup_sim_state_ struct sim_state *state = NULL;
+
 	if (sim_where_state(&options->where, path, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	state = sim_open(&options->where, true, &error);
 	if (!state && access(path, F_OK) == 0 && error.exit_code != SIM_EXIT_FOREIGN)
 		return stop_unusable(call, path);
@@ -89,6 +97,7 @@ static int stop_run(const struct cmd_call *call)
 		return SIM_EXIT_OK;
 	if (!state)
 		return sim_exit_with(call, &error);
+
 	struct stat status;
 	if (stat(path, &status) == 0 && status.st_uid != geteuid()) {
 		(void)sim_fail(&error, SIM_EXIT_FOREIGN,
@@ -97,6 +106,7 @@ static int stop_run(const struct cmd_call *call)
 			       path);
 		return sim_exit_with(call, &error);
 	}
+
 	/* whoever has the state open sees the driver go */
 	struct sim_machine *machine = sim_state_write(state);
 	if (!machine) {
@@ -104,26 +114,32 @@ static int stop_run(const struct cmd_call *call)
 			       path);
 		return sim_exit_with(call, &error);
 	}
+
 	(void)snprintf(root, sizeof(root), "%s", machine->root);
 	machine->driver_state = SIM_DRIVER_NONE;
 	memset(machine->rule, 0, sizeof(machine->rule)); /* calls that hang end */
 	sim_state_commit(state);
+
 	if (root[0] != '\0' && sim_trees_remove(root, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	if (unlink(path) != 0) {
 		(void)sim_fail(&error, SIM_EXIT_FAILED, "cannot remove '%s': %s", path,
 			       strerror(errno));
 		return sim_exit_with(call, &error);
 	}
+
 	char shared[SIM_PATH_MAX + sizeof(SIM_STATE_CUDA_SUFFIX)];
 	(void)snprintf(shared, sizeof(shared), "%s" SIM_STATE_CUDA_SUFFIX, path);
 	(void)unlink(shared); /* only there when a program has used the driver library */
 	printf("simulated machine stopped\n");
+
 	if (root[0] != '\0' && access(root, F_OK) == 0)
 		printf(
 		    "simulated root '%s' stays: it holds files that sluice sim did not make, such "
 		    "as the jobs of an agent; when no job needs them, remove it\n",
 		    root);
+
 	return SIM_EXIT_OK;
 }
 
@@ -159,6 +175,7 @@ static const char *driver_word(uint32_t state)
 	case SIM_DRIVER_MISMATCH:
 		return "version-mismatch";
 	}
+
 	return "?";
 }
 
@@ -170,6 +187,7 @@ static int status_run(const struct cmd_call *call)
 	_cleanup_sim_state_ struct sim_state *state = sim_open(&options->where, false, &error);
 	if (!state || sim_where_state(&options->where, path, &error) != 0)
 		return sim_exit_with(call, &error);
+
 	const struct sim_machine *machine = sim_state_read(state);
 	uint32_t processes = 0, unwell = 0;
 	for (uint32_t i = 0; i < machine->gpu_count; i++) {
@@ -177,6 +195,7 @@ static int status_run(const struct cmd_call *call)
 		for (uint32_t p = 0; p < SIM_PROCESS_MAX; p++)
 			processes += machine->gpu[i].process[p].pid != 0;
 	}
+
 	if (options->output == OPTION_OUTPUT_JSON) {
 		json_t *json = json_pack(
 		    "{s:b, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:I}", "simulated", 1, "profile",
@@ -185,11 +204,14 @@ static int status_run(const struct cmd_call *call)
 		    (int)unwell, "processes", (int)processes, "clock",
 		    machine->clock == SIM_CLOCK_VIRTUAL ? "virtual" : "real", "tick",
 		    (json_int_t)machine->tick);
+
 		sim_state_read_done(state);
 		int result = table_print_json(json, stdout, NULL);
+
 		json_decref(json);
 		return result == 0 ? SIM_EXIT_OK : SIM_EXIT_FAILED;
 	}
+
 	printf("simulated machine running: %s, %u GPUs (%u not well), %u processes, driver %s %s\n",
 	       machine->profile, machine->gpu_count, unwell, processes, machine->driver_version,
 	       driver_word(machine->driver_state));
@@ -198,6 +220,7 @@ static int status_run(const struct cmd_call *call)
 	       (unsigned long long)machine->tick % SIM_TICKS_PER_SECOND,
 	       machine->clock == SIM_CLOCK_VIRTUAL ? "virtual" : "real", machine->root, path);
 	sim_state_read_done(state);
+
 	return SIM_EXIT_OK;
 }
 
@@ -216,22 +239,29 @@ static const char *profiles_directory(char out[SIM_PATH_MAX])
 	static const char *const beside[] = {"../../../sim/profiles", "../share/sluice/profiles"};
 	const char *named = getenv("SLUICE_PROFILES");
 	char program[PATH_MAX] = "";
+
 	if (named && named[0]) {
 		(void)snprintf(out, SIM_PATH_MAX, "%s", named);
 		return out;
 	}
+
 	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
 	char *slash = length > 0 ? strrchr(program, '/') : NULL;
+
 	for (size_t i = 0; slash && i < sizeof(beside) / sizeof(*beside); i++) {
 		char path[PATH_MAX + 64], real[PATH_MAX];
+
 		*slash = '\0';
 		(void)snprintf(path, sizeof(path), "%s/%s", program, beside[i]);
+
 		if (access(path, R_OK) != 0 || !realpath(path, real) ||
 		    strlen(real) >= SIM_PATH_MAX)
 			continue;
+
 		(void)snprintf(out, SIM_PATH_MAX, "%s", real);
 		return out;
 	}
+
 	(void)snprintf(out, SIM_PATH_MAX, "%s", SIM_PROFILE_DIR);
 	return out;
 }
@@ -259,10 +289,12 @@ static int profiles_add(const char *name, const struct sim_machine *machine, str
 			json_t *profiles)
 {
 	const char *model = machine->model[machine->gpu[0].model].name;
+
 	table_add(table, name);
 	table_addf(table, "%u", machine->gpu_count);
 	table_addf(table, "%s (simulated)", model);
 	table_add(table, machine->driver_version);
+
 	return json_array_append_new(profiles, json_pack("{s:s, s:i, s:s, s:s, s:b}", "profile",
 							 name, "gpus", (int)machine->gpu_count,
 							 "model", model, "driver_version",
@@ -281,6 +313,7 @@ static int profiles_run(const struct cmd_call *call)
 	char directory[SIM_PATH_MAX];
 	struct sim_error error = {0};
 	struct dirent **list = NULL;
+
 	sim_profiles_find();
 	int count = scandir(profiles_directory(directory), &list, profile_filter, alphasort);
 	_cleanup_table_ struct table *table =
@@ -293,9 +326,12 @@ static int profiles_run(const struct cmd_call *call)
 		json_decref(profiles);
 		return sim_exit_with(call, &error);
 	}
+
 	int result = SIM_EXIT_OK;
+
 	for (int i = 0; i < count; i++) {
 		const struct sim_options how = {0};
+
 		*strrchr(list[i]->d_name, '.') = '\0';
 		if (sim_profile_load(list[i]->d_name, &how, machine, &error) == 0) {
 			if (profiles_add(list[i]->d_name, machine, table, profiles) != 0)
@@ -303,12 +339,15 @@ static int profiles_run(const struct cmd_call *call)
 		} else {
 			result = sim_exit_with(call, &error);
 		}
+
 		free(list[i]);
 	}
+
 	free(list);
 	bool printed = options->output == OPTION_OUTPUT_JSON
 			   ? table_print_json(profiles, stdout, NULL) == 0
 			   : table_print(table, stdout, table_width(stdout), NULL) == 0;
+
 	json_decref(profiles);
 	return printed ? result : SIM_EXIT_FAILED;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/top.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
-#include "cmd/top.h"
 #include "hardware/snapshot.h"
 
 /* In the order in which they stand in a line. */
@@ -53,25 +54,30 @@ static void gpus_measure(const Sluice__V1__Machine *machine, size_t available, s
 	size_t most[COLUMN_COUNT];
 	bool slots = false;
 	size_t label = layout[COLUMN_GPU].least, name = layout[COLUMN_NAME].least;
+
 	for (size_t i = 0; i < machine->n_gpus; i++) {
 		const Sluice__V1__Gpu *gpu = machine->gpus[i];
 		label = larger(label, top_width(gpu->label));
 		name = larger(name, top_width(gpu->name));
 		slots |= gpu->slot_count > 1;
 	}
+
 	for (size_t i = 0; i < COLUMN_COUNT; i++) {
 		width[i] = layout[i].least;
 		most[i] = layout[i].most;
 	}
+
 	width[COLUMN_GPU] = most[COLUMN_GPU] =
 	    label < layout[COLUMN_GPU].most ? label : layout[COLUMN_GPU].most;
 	width[COLUMN_SLOTS] = slots ? layout[COLUMN_SLOTS].least : 0;
 	most[COLUMN_SLOTS] = width[COLUMN_SLOTS];
 	most[COLUMN_NAME] = name < layout[COLUMN_NAME].most ? name : layout[COLUMN_NAME].most;
+
 	for (unsigned rank = COLUMN_COUNT; rank > 0 && gpus_total(width) > available; rank--)
 		for (size_t i = 0; i < COLUMN_COUNT; i++)
 			if (layout[i].rank == rank)
 				width[i] = 0;
+
 	/* The rest goes to the names, then to the bars in turn. */
 	for (bool grows = true; grows;) {
 		grows = false;
@@ -113,6 +119,7 @@ static void gpus_bar(struct top_page *page, enum gpus_column column, const Sluic
 	enum top_style style = TOP_GREEN;
 	double used = (double)gpu->memory_used_bytes / (double)(1 << 30);
 	double total = (double)gpu->memory_total_bytes / (double)(1 << 30);
+
 	switch (column) {
 	case COLUMN_UTIL:
 		percent = gpu->utilization_percent;
@@ -122,6 +129,7 @@ static void gpus_bar(struct top_page *page, enum gpus_column column, const Sluic
 	case COLUMN_MEMORY:
 		percent = gpus_percent(gpu->memory_used_bytes, gpu->memory_total_bytes);
 		style = gpus_heat(percent, 80, 95);
+
 		if (percent >= 0)
 			(void)snprintf(text, sizeof(text),
 				       width < 17 ? "%.0f/%.0fG" : "%.1f/%.1f GiB", used, total);
@@ -129,6 +137,7 @@ static void gpus_bar(struct top_page *page, enum gpus_column column, const Sluic
 	case COLUMN_POWER:
 		if (gpu->power_milliwatt < 0)
 			break;
+
 		if (gpu->power_limit_milliwatt > 0) {
 			percent = gpus_percent((uint64_t)gpu->power_milliwatt,
 					       (uint64_t)gpu->power_limit_milliwatt);
@@ -144,6 +153,7 @@ static void gpus_bar(struct top_page *page, enum gpus_column column, const Sluic
 	default:
 		percent = gpu->temperature_celsius;
 		style = gpus_heat(percent, 75, 85);
+
 		if (percent >= 0)
 			(void)snprintf(text, sizeof(text), "%dC", percent);
 		break;
@@ -156,6 +166,7 @@ static void gpus_line(struct top_page *page, const Sluice__V1__Gpu *gpu, const s
 {
 	bool ok = strcmp(gpu->state, "ok") == 0 || gpu->state[0] == '\0';
 	top_page_cell(page, ok ? TOP_BOLD : TOP_RED, gpu->label, width[COLUMN_GPU], false);
+
 	if (!ok) {
 		top_page_addf(page, TOP_RED, " %s", gpu->state);
 		if (gpu->state_reason[0] != '\0')
@@ -163,15 +174,19 @@ static void gpus_line(struct top_page *page, const Sluice__V1__Gpu *gpu, const s
 		top_page_end(page);
 		return;
 	}
+
 	for (size_t i = COLUMN_SLOTS; i < COLUMN_COUNT; i++) {
 		if (width[i] == 0)
 			continue;
+
 		top_page_add(page, TOP_PLAIN, " ");
 		if (i == COLUMN_SLOTS) {
 			char slots[32] = "";
+
 			if (gpu->slot_count > 1)
 				(void)snprintf(slots, sizeof(slots), "%u/%u", gpu->slots_used,
 					       gpu->slot_count);
+
 			top_page_cell(page, TOP_PLAIN, slots, width[i], true);
 		} else if (i == COLUMN_NAME) {
 			top_page_cell(page, TOP_DIM, gpu->name, width[i], false);
@@ -179,6 +194,7 @@ static void gpus_line(struct top_page *page, const Sluice__V1__Gpu *gpu, const s
 			gpus_bar(page, (enum gpus_column)i, gpu, width[i]);
 		}
 	}
+
 	top_page_end(page);
 }
 
@@ -195,12 +211,16 @@ static void gpus_health(struct top_page *page, const Sluice__V1__Gpu *gpu)
 			top_page_addf(page, TOP_PLAIN, "; %s", gpu->health_advice);
 		top_page_end(page);
 	}
+
 	if ((gpu->throttle_reasons & ~quiet) == 0)
 		return;
+
 	top_page_add(page, TOP_YELLOW, "  slowed down:");
+
 	for (uint32_t i = 0; snapshot_throttle_to_string(i); i++)
 		if ((gpu->throttle_reasons & ~quiet) >> i & 1)
 			top_page_addf(page, TOP_YELLOW, " %s", snapshot_throttle_to_string(i));
+
 	top_page_end(page);
 }
 
@@ -218,12 +238,14 @@ static void gpus_use(struct top_page *page, const struct top_scene *scene,
 	const Sluice__V1__Job *job = gpus_job(scene->machine, use->job);
 	const char *user = job ? job->user : NULL;
 	char number[16];
+
 	if (!user || user[0] == '\0')
 		user = scene->user ? scene->user(use->uid, scene->context) : NULL;
 	if (!user) {
 		(void)snprintf(number, sizeof(number), "uid %u", use->uid);
 		user = number;
 	}
+
 	top_page_add(page, TOP_PLAIN, "  ");
 	if (use->job != 0)
 		top_page_addf(page, TOP_PLAIN, "job %" PRIu64 " %s (%s), pid %u", use->job,
@@ -231,12 +253,14 @@ static void gpus_use(struct top_page *page, const struct top_scene *scene,
 	else
 		top_page_addf(page, use->holder[0] ? TOP_PLAIN : TOP_YELLOW, "pid %u %s (%s)",
 			      use->pid, use->name, user);
+
 	if (use->memory_bytes > 0 && use->memory_bytes < UINT64_MAX)
 		top_page_addf(page, TOP_PLAIN, ", %" PRIu64 " MiB", use->memory_bytes >> 20);
 	if (use->holder[0] != '\0')
 		top_page_addf(page, TOP_PLAIN, ", %s", use->holder);
 	else if (use->job == 0)
 		top_page_add(page, TOP_YELLOW, ", no job of sluice");
+
 	top_page_end(page);
 }
 
@@ -271,14 +295,17 @@ static void gpus_uses(struct top_page *page, const struct top_scene *scene,
 		if (count++ < TOP_USES_MAX)
 			gpus_use(page, scene, machine->uses[i]);
 	}
+
 	if (count > TOP_USES_MAX) {
 		top_page_addf(page, TOP_PLAIN, "  and %zu more processes", count - TOP_USES_MAX);
 		top_page_end(page);
 	}
+
 	for (size_t i = 0; i < machine->n_jobs; i++) {
 		const Sluice__V1__Job *job = machine->jobs[i];
 		if (!gpus_has(job, gpu->uuid) || gpus_is_seen(machine, gpu->uuid, job->id))
 			continue;
+
 		top_page_addf(page, TOP_PLAIN, "  job %" PRIu64 " %s (%s), ", job->id, job->name,
 			      job->user);
 		top_page_add(page, TOP_DIM, "no process on it");
@@ -290,9 +317,12 @@ void top_gpus(struct top_page *page, const struct top_scene *scene)
 {
 	const Sluice__V1__Machine *machine = scene->machine;
 	size_t width[COLUMN_COUNT];
+
 	if (machine->n_gpus == 0)
 		return;
+
 	gpus_measure(machine, page->width ? page->width : TOP_WIDTH_FREE, width);
+
 	for (size_t i = 0; i < COLUMN_COUNT; i++) {
 		if (width[i] == 0)
 			continue;
@@ -300,7 +330,9 @@ void top_gpus(struct top_page *page, const struct top_scene *scene)
 			top_page_add(page, TOP_PLAIN, " ");
 		top_page_cell(page, TOP_DIM, layout[i].title, width[i], i == COLUMN_SLOTS);
 	}
+
 	top_page_end(page);
+
 	for (size_t i = 0; i < machine->n_gpus; i++) {
 		gpus_line(page, machine->gpus[i], width);
 		gpus_health(page, machine->gpus[i]);

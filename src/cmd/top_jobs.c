@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/top.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "cmd/job_text.h"
-#include "cmd/top.h"
 
 enum jobs_column {
 	COLUMN_ID,
@@ -69,6 +70,7 @@ static void jobs_measure(const Sluice__V1__Machine *machine, size_t available, s
 	/* What goes when there is no room, first to last. */
 	static const enum jobs_column spare[] = {COLUMN_USER, COLUMN_TIME, COLUMN_GPUS};
 	char scratch[JOB_TEXT_MAX];
+
 	for (size_t c = 0; c < COLUMN_COUNT; c++) {
 		width[c] = strlen(titles[c]);
 		for (size_t i = 0; i < machine->n_jobs; i++) {
@@ -76,9 +78,12 @@ static void jobs_measure(const Sluice__V1__Machine *machine, size_t available, s
 							     machine->unix_ns, scratch));
 			width[c] = columns > width[c] ? columns : width[c];
 		}
+
 		width[c] = width[c] < most[c] ? width[c] : most[c];
 	}
+
 	size_t next = 0;
+
 	while (jobs_total(width) > available) {
 		if (width[COLUMN_NAME] > JOBS_NAME_LEAST)
 			width[COLUMN_NAME]--;
@@ -109,26 +114,32 @@ static void jobs_line(struct top_page *page, const Sluice__V1__Job *job, int64_t
 		      const size_t *width)
 {
 	char text[JOB_TEXT_MAX];
+
 	for (size_t c = 0; c < COLUMN_COUNT; c++) {
 		if (width[c] == 0)
 			continue;
 		if (c > 0)
 			top_page_add(page, TOP_PLAIN, "  ");
+
 		bool right = c == COLUMN_ID || c == COLUMN_TIME;
 		top_page_cell(page, c == COLUMN_STATE ? jobs_style(job) : TOP_PLAIN,
 			      jobs_cell(job, (enum jobs_column)c, now_unix_ns, text), width[c],
 			      right);
 	}
+
 	size_t columns = top_width(job_text_reason(job, text));
 	size_t room = page->width ? page->width - page->used : SIZE_MAX;
+
 	if (columns > 0 && columns + 2 > room) { /* a line of its own */
 		top_page_end(page);
 		top_page_cell(page, TOP_PLAIN, "", width[COLUMN_ID], false);
 	}
+
 	if (columns > 0) {
 		top_page_add(page, TOP_PLAIN, "  ");
 		top_page_add(page, TOP_PLAIN, text);
 	}
+
 	top_page_end(page);
 }
 
@@ -145,6 +156,7 @@ void top_jobs(struct top_page *page, const struct top_scene *scene)
 	const Sluice__V1__Machine *machine = scene->machine;
 	size_t width[COLUMN_COUNT];
 	uint64_t waiting = 0;
+
 	if (machine->n_jobs == 0 && machine->pending + machine->running == 0)
 		return;
 	if (machine->n_gpus > 0)
@@ -152,9 +164,12 @@ void top_jobs(struct top_page *page, const struct top_scene *scene)
 	top_page_addf(page, TOP_BOLD, "%" PRIu64 " running, %" PRIu64 " waiting", machine->running,
 		      machine->pending);
 	top_page_end(page);
+
 	if (machine->n_jobs == 0)
 		return;
+
 	jobs_measure(machine, page->width ? page->width : TOP_WIDTH_FREE, width);
+
 	for (size_t c = 0; c < COLUMN_COUNT; c++) {
 		if (width[c] == 0)
 			continue;
@@ -163,15 +178,18 @@ void top_jobs(struct top_page *page, const struct top_scene *scene)
 		top_page_cell(page, TOP_DIM, titles[c], width[c],
 			      c == COLUMN_ID || c == COLUMN_TIME);
 	}
+
 	if (page->width == 0 || page->used + 8 <= page->width)
 		top_page_add(page, TOP_DIM, "  REASON");
 	top_page_end(page);
+
 	for (int rank = 0; rank < 3; rank++) {
 		for (size_t i = 0; i < machine->n_jobs; i++)
 			if (jobs_rank(machine->jobs[i]) == rank) {
 				jobs_line(page, machine->jobs[i], machine->unix_ns, width);
 				waiting += rank == 1;
 			}
+
 		if (rank == 1 && waiting < machine->pending) {
 			top_page_addf(page, TOP_DIM, "and %" PRIu64 " more that wait",
 				      machine->pending - waiting);

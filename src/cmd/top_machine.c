@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/top.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +9,6 @@
 #include "base/cleanup.h"
 #include "cmd/job_text.h"
 #include "cmd/table.h"
-#include "cmd/top.h"
 #include "hardware/gpu.h"
 #include "hardware/snapshot.h"
 
@@ -43,10 +44,12 @@ static Sluice__V1__Gpu *machine_add_gpu(Sluice__V1__Machine *machine)
 	Sluice__V1__Gpu *gpu = malloc(sizeof(*gpu));
 	if (!gpu)
 		return NULL;
+
 	sluice__v1__gpu__init(gpu);
 	gpu->utilization_percent = gpu->temperature_celsius = -1;
 	gpu->power_milliwatt = gpu->power_limit_milliwatt = -1;
 	machine->gpus[machine->n_gpus++] = gpu;
+
 	return gpu;
 }
 
@@ -57,8 +60,10 @@ static bool machine_gpu(Sluice__V1__Machine *machine, const struct gpu *from,
 	uint32_t state = now && now->state != GPU_STATE_OK ? now->state : from->state;
 	const char *reason = now && now->state != GPU_STATE_OK ? now->reason : from->reason;
 	char label[TOP_NAME_MAX];
+
 	if (!gpu)
 		return false;
+
 	(void)snprintf(label, sizeof(label), "GPU %u", from->index);
 	gpu->index = from->index;
 	gpu->memory_used_bytes = (uint64_t)machine_value(now, SNAPSHOT_MEMORY_USED, 0);
@@ -67,6 +72,7 @@ static bool machine_gpu(Sluice__V1__Machine *machine, const struct gpu *from,
 	gpu->temperature_celsius = (int32_t)machine_value(now, SNAPSHOT_TEMPERATURE, -1);
 	gpu->power_milliwatt = machine_value(now, SNAPSHOT_POWER, -1);
 	gpu->power_limit_milliwatt = machine_value(now, SNAPSHOT_POWER_LIMIT, -1);
+
 	return machine_set(&gpu->uuid, from->uuid) && machine_set(&gpu->label, label) &&
 	       machine_set(&gpu->name, from->name) &&
 	       machine_set(&gpu->state, gpu_state_to_string(state)) &&
@@ -78,20 +84,25 @@ static bool machine_mig(Sluice__V1__Machine *machine, const struct gpu *parent,
 {
 	Sluice__V1__Gpu *gpu = machine_add_gpu(machine);
 	char label[TOP_NAME_MAX];
+
 	if (!gpu)
 		return false;
+
 	(void)snprintf(label, sizeof(label), "MIG %u:%u", parent->index, from->index);
 	gpu->index = parent->index;
 	gpu->is_mig = true;
+
 	for (uint32_t i = 0; now && i < now->mig_count; i++) {
 		const struct snapshot_mig *mig = &now->mig[i];
 		if (mig->gi != from->gi || mig->ci != from->ci ||
 		    mig->memory_total == SNAPSHOT_U64_ABSENT ||
 		    mig->memory_used == SNAPSHOT_U64_ABSENT)
 			continue;
+
 		gpu->memory_total_bytes = mig->memory_total;
 		gpu->memory_used_bytes = mig->memory_used;
 	}
+
 	return machine_set(&gpu->uuid, from->uuid) && machine_set(&gpu->label, label) &&
 	       machine_set(&gpu->name, from->profile) && machine_set(&gpu->state, "ok");
 }
@@ -116,16 +127,20 @@ static bool machine_uses(Sluice__V1__Machine *machine, const struct snapshot_gpu
 		Sluice__V1__GpuUse *use = malloc(sizeof(*use));
 		if (!use)
 			return false;
+
 		sluice__v1__gpu_use__init(use);
 		machine->uses[machine->n_uses++] = use;
 		use->pid = process->pid;
+
 		if (process->memory_bytes != SNAPSHOT_U64_ABSENT)
 			use->memory_bytes = process->memory_bytes;
 		process_of(process->pid, name, &use->uid);
+
 		if (!machine_set(&use->uuid, machine_device(now, process)) ||
 		    !machine_set(&use->name, name))
 			return false;
 	}
+
 	return true;
 }
 
@@ -135,6 +150,7 @@ static bool machine_fill(Sluice__V1__Machine *machine, const struct inventory *i
 	size_t uses = 0;
 	for (uint32_t i = 0; snapshot && i < snapshot->gpu_count; i++)
 		uses += snapshot->gpu[i].process_count;
+
 	/* One more: nothing at all is not out of memory. */
 	machine->gpus =
 	    calloc((size_t)inventory->gpu_count + inventory->mig_count + 1, sizeof(*machine->gpus));
@@ -146,20 +162,24 @@ static bool machine_fill(Sluice__V1__Machine *machine, const struct inventory *i
 	    (snapshot && !snapshot->driver_ok &&
 	     !machine_set(&machine->driver_error, snapshot->driver_text)))
 		return false;
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
 		const struct snapshot_gpu *now =
 		    snapshot ? snapshot_find(snapshot, gpu->uuid) : NULL;
 		if (!machine_gpu(machine, gpu, now))
 			return false;
+
 		for (uint32_t m = 0; m < inventory->mig_count; m++)
 			if (inventory->migs[m].parent == i &&
 			    !machine_mig(machine, gpu, &inventory->migs[m], now))
 				return false;
 	}
+
 	for (uint32_t i = 0; snapshot && i < snapshot->gpu_count; i++)
 		if (!machine_uses(machine, &snapshot->gpu[i], process))
 			return false;
+
 	return true;
 }
 
@@ -231,6 +251,7 @@ static json_t *machine_json_gpu(const Sluice__V1__Machine *machine, const Sluice
 			json_decref(uses);
 			return NULL;
 		}
+
 	return json_pack("{s:o, s:o, s:I, s:b, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:I, "
 			 "s:I, s:o, s:o, s:o, "
 			 "s:o, s:o}",
@@ -258,13 +279,16 @@ json_t *top_machine_json(const Sluice__V1__Machine *machine, const char *notice)
 	for (size_t i = 0; whole && i < machine->n_gpus; i++)
 		whole =
 		    json_array_append_new(gpus, machine_json_gpu(machine, machine->gpus[i])) == 0;
+
 	for (size_t i = 0; whole && i < machine->n_jobs; i++)
 		whole = json_array_append_new(jobs, job_text_json(machine->jobs[i])) == 0;
+
 	if (!whole) {
 		json_decref(gpus);
 		json_decref(jobs);
 		return NULL;
 	}
+
 	return json_pack(
 	    "{s:b, s:o, s:f, s:o, s:o, s:f, s:b, s:o, s:o, s:I, s:I}", "simulated",
 	    (int)machine->simulated, "service_problem",

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/top.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "cmd/top.h"
 
 enum page_limits {
 	PAGE_CELL_MAX = 4096, /* bytes of one text after escaping; longer ones are cut */
@@ -43,9 +44,11 @@ static void page_put(struct top_page *page, enum top_style style, const char *te
 {
 	if (page->is_cut || length == 0)
 		return;
+
 	size_t room = page->width ? page->width - page->used : SIZE_MAX;
 	size_t columns = text_width(text, length);
 	bool cut = columns > room;
+
 	if (cut) {
 		page->is_cut = true;
 		if (room == 0)
@@ -53,10 +56,12 @@ static void page_put(struct top_page *page, enum top_style style, const char *te
 		length = text_fit(text, length, room - 1);
 		columns = text_width(text, length) + 1;
 	}
+
 	bool styled = page->colour && style != TOP_PLAIN;
 	if (styled)
 		page_raw(page, style_codes[style], strlen(style_codes[style]));
 	page_raw(page, text, length);
+
 	if (cut)
 		page_raw(page, cut_mark, strlen(cut_mark));
 	if (styled)
@@ -78,9 +83,12 @@ void top_page_addf(struct top_page *page, enum top_style style, const char *form
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, PAGE_CELL_MAX);
+
 	va_list arguments;
 	va_start(arguments, format);
+
 	int rc = buf_vprintf(&text, format, arguments);
+
 	va_end(arguments);
 	if (rc == -ENOMEM)
 		page->error = rc;
@@ -90,13 +98,16 @@ void top_page_addf(struct top_page *page, enum top_style style, const char *form
 static void page_blanks(struct top_page *page, size_t count)
 {
 	static const char blanks[] = "                                ";
+
 	while (count > 0 && !page->is_cut) {
 		size_t some = count < sizeof(blanks) - 1 ? count : sizeof(blanks) - 1;
 		size_t room = page->width ? page->width - page->used : some;
+
 		/* Blanks at the end of a full line are no loss: no mark. */
 		page_put(page, TOP_PLAIN, blanks, some < room ? some : room);
 		if (room < some)
 			return;
+
 		count -= some;
 	}
 }
@@ -114,17 +125,21 @@ void top_page_cell(struct top_page *page, enum top_style style, const char *text
 {
 	size_t columns = top_width(text);
 	size_t used = page->used, whole = page->width;
+
 	if (columns < width && right)
 		page_blanks(page, width - columns);
+
 	if (columns > width) {
 		page->width = whole && used + width > whole ? whole : used + width;
 		top_page_add(page, style, text);
 		page->width = whole;
+
 		/* The cell was cut, not the line. */
 		page->is_cut = whole && page->used >= whole;
 	} else {
 		top_page_add(page, style, text);
 	}
+
 	if (page->used < used + width)
 		page_blanks(page, used + width - page->used);
 }
@@ -134,13 +149,16 @@ void top_page_bar(struct top_page *page, enum top_style style, size_t width, int
 {
 	char bar[PAGE_BAR_MAX];
 	size_t inner = width > 2 ? width - 2 : 0;
+
 	inner = inner < sizeof(bar) ? inner : sizeof(bar);
 	size_t share = percent < 0 ? 0 : percent > 100 ? 100 : (size_t)percent;
 	size_t full = (share * inner + 50) / 100;
 	size_t length = strlen(text), fit = length < inner ? length : inner;
+
 	memset(bar, ' ', sizeof(bar));
 	memset(bar, '|', full);
 	memcpy(bar + inner - fit, text, fit);
+
 	if (inner > fit)
 		bar[inner - fit - 1] = ' '; /* "||20/40" is read as 1120 */
 	page_put(page, TOP_DIM, "[", 1);
@@ -156,6 +174,7 @@ void top_page_end(struct top_page *page)
 	while (page->error == 0 && page->text.length > start &&
 	       page->text.data[page->text.length - 1] == ' ')
 		page->text.length--;
+
 	page_raw(page, "\n", 1);
 	if (page->line_count < TOP_LINES_MAX && page->error == 0)
 		page->line[++page->line_count] = (uint32_t)page->text.length;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/top.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -6,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "cmd/top.h"
 
 /* Control sequences of ECMA-48 and xterm that every terminal emulator of today knows; the
  * terminal's own database would need a library for six strings. */
@@ -28,6 +29,7 @@ static int terminal_write(int fd, const char *bytes, size_t length, struct err *
 			length -= (size_t)count;
 		}
 	}
+
 	return 0;
 }
 
@@ -35,12 +37,15 @@ int top_terminal_enter(struct top_terminal *terminal, struct err *err)
 {
 	if (terminal->is_ours)
 		return 0;
+
 	if (terminal->in >= 0) {
 		if (!terminal->is_saved && tcgetattr(terminal->in, &terminal->saved) < 0)
 			return err_set(err, -errno, "cannot read the terminal's modes: %s",
 				       err_describe(-errno));
+
 		terminal->is_saved = true;
 		struct termios modes = terminal->saved;
+
 		/* Keys at once and not shown; Ctrl-C and Ctrl-Z stay signals. */
 		modes.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
 		modes.c_cc[VMIN] = 1;
@@ -49,6 +54,7 @@ int top_terminal_enter(struct top_terminal *terminal, struct err *err)
 			return err_set(err, -errno, "cannot set the terminal's modes: %s",
 				       err_describe(-errno));
 	}
+
 	terminal->is_ours = true;
 	return terminal_write(terminal->out, ENTER, sizeof(ENTER) - 1, err);
 }
@@ -76,22 +82,27 @@ int top_terminal_show(struct top_terminal *terminal, const struct buf *lines, st
 {
 	_cleanup_buf_ struct buf out;
 	buf_init(&out, TOP_BYTES_MAX * 2);
+
 	const char *at = buf_text(lines), *end = at + lines->length;
 	int rc = buf_add(&out, HOME, sizeof(HOME) - 1);
+
 	while (rc == 0 && at < end) {
 		const char *line_end = memchr(at, '\n', (size_t)(end - at));
 		size_t length = line_end ? (size_t)(line_end - at) : (size_t)(end - at);
 		bool last = at + length + 1 >= end;
+
 		rc = buf_add(&out, at, length);
 		/* A line end behind the last line would scroll a full screen. */
 		if (rc == 0)
 			rc = buf_add(&out, LINE_END, sizeof(LINE_END) - 1 - (last ? 2 : 0));
 		at += length + 1;
 	}
+
 	if (rc == 0)
 		rc = buf_add(&out, CLEAR_END, sizeof(CLEAR_END) - 1);
 	if (rc < 0)
 		return err_set(err, rc, "no room for the picture of the machine");
+
 	return terminal_write(terminal->out, buf_text(&out), out.length, err);
 }
 
@@ -109,6 +120,7 @@ enum top_key top_key_read(const char *bytes, size_t length, size_t *out_taken)
 	    {"b", TOP_KEY_PAGE_UP},   {"g", TOP_KEY_HOME},	    {"G", TOP_KEY_END},
 	    {"\x0c", TOP_KEY_REDRAW},
 	};
+
 	for (size_t i = 0; i < array_length(keys); i++) {
 		size_t wanted = strlen(keys[i].bytes);
 		if (length >= wanted && memcmp(bytes, keys[i].bytes, wanted) == 0) {
@@ -116,14 +128,17 @@ enum top_key top_key_read(const char *bytes, size_t length, size_t *out_taken)
 			return keys[i].key;
 		}
 	}
+
 	/* Another key's sequence is left out as a whole, lest its last letter count as a key. */
 	size_t taken = 1;
+
 	if (bytes[0] == '\x1b' && length > 1 && (bytes[1] == '[' || bytes[1] == 'O')) {
 		taken = 2;
 		while (taken < length && (bytes[taken] < '@' || bytes[taken] > '~'))
 			taken++;
 		taken += taken < length;
 	}
+
 	*out_taken = taken;
 	return TOP_KEY_NONE;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/text.h"
 
 void inventory_init(struct inventory *inventory)
 {
@@ -27,23 +28,28 @@ int inventory_copy(const struct inventory *from, struct inventory *out)
 {
 	struct gpu *gpus = NULL;
 	struct mig_device *migs = NULL;
+
 	if (from->gpu_count > 0) {
 		gpus = calloc(from->gpu_count, sizeof(*gpus));
 		if (!gpus)
 			return -ENOMEM;
 		memcpy(gpus, from->gpus, from->gpu_count * sizeof(*gpus));
 	}
+
 	if (from->mig_count > 0) {
 		migs = calloc(from->mig_count, sizeof(*migs));
 		if (!migs) {
 			free(gpus);
 			return -ENOMEM;
 		}
+
 		memcpy(migs, from->migs, from->mig_count * sizeof(*migs));
 	}
+
 	*out = *from;
 	out->gpus = gpus;
 	out->migs = migs;
+
 	return 0;
 }
 
@@ -90,6 +96,7 @@ const char *gpu_architecture_to_string(uint32_t architecture)
 	};
 	if (architecture < array_length(names) && names[architecture])
 		return names[architecture];
+
 	return "unknown";
 }
 
@@ -146,8 +153,8 @@ const char *gpu_link_peer_to_string(uint32_t peer)
 
 bool gpu_uuid_is_simulated(const char *uuid)
 {
-	return strncmp(uuid, GPU_SIMULATED_PREFIX, strlen(GPU_SIMULATED_PREFIX)) == 0 ||
-	       strncmp(uuid, MIG_SIMULATED_PREFIX, strlen(MIG_SIMULATED_PREFIX)) == 0;
+	return text_starts_with(uuid, GPU_SIMULATED_PREFIX) ||
+	       text_starts_with(uuid, MIG_SIMULATED_PREFIX);
 }
 
 const char *pci_address_to_string(const struct pci_address *address, char out[PCI_TEXT_MAX])

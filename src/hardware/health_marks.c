@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 #define MARKS_HEAD "sluice-health 1"
 
@@ -56,9 +57,12 @@ static int add_xid(struct buf *out, const struct health_event *event)
 	int rc = buf_printf(out, "xid %" PRIu32 " %" PRIu64, event->xid, event->time_ns);
 	for (size_t i = 0; rc == 0 && i < array_length(numbers); i++)
 		rc = add_u32(out, numbers[i]);
+
 	const char *severity = !event->has_severity ? "-" : event->fatal ? "fatal" : "nonfatal";
+
 	if (rc == 0)
 		rc = buf_printf(out, " %s %s\n", severity, event->reset_seen ? "reset-seen" : "-");
+
 	return rc;
 }
 
@@ -80,6 +84,7 @@ static int add_held(struct buf *out, const struct health_track *track)
 		if (track->held >> cause & 1)
 			rc = buf_printf(out, "held %s\n", health_cause_to_string(cause));
 	}
+
 	if (rc == 0 && track->held_action != 0)
 		rc = buf_printf(out, "action %" PRIu32 "\n", track->held_action);
 	if (rc == 0 && track->held_text[0])
@@ -88,6 +93,7 @@ static int add_held(struct buf *out, const struct health_track *track)
 		rc = buf_printf(out, "recovery %" PRIu32 "\n", track->recovery_from_log);
 	if (rc == 0 && track->remap_accepted)
 		rc = buf_add_text(out, "accepted\n");
+
 	return rc;
 }
 
@@ -95,18 +101,22 @@ int health_marks_add(struct buf *out, const struct health_mark *mark)
 {
 	const struct health_track *track = &mark->track;
 	char bus[SNAPSHOT_SHORT_MAX + 2];
+
 	(void)snprintf(bus, sizeof(bus), "%s", mark->bus[0] ? mark->bus : "-");
 	int rc = buf_printf(out, "gpu %s %" PRIu32 " %s ", mark->uuid, mark->index, bus);
 	if (rc == 0)
 		rc = add_text(out, "", mark->name);
 	if (rc == 0 && track->energy.is_known)
 		rc = buf_printf(out, "energy %" PRId64 "\n", track->energy.value);
+
 	if (rc == 0 && track->ecc.is_known)
 		rc = buf_printf(out, "ecc %" PRId64 "\n", track->ecc.value);
 	if (rc == 0)
 		rc = add_held(out, track);
+
 	for (uint32_t i = 0; rc == 0 && i < track->event_count; i++)
 		rc = add_xid(out, &track->event[i]);
+
 	return rc;
 }
 
@@ -128,12 +138,14 @@ struct line {
 static void line_split(struct line *line, size_t max)
 {
 	char *at = line->text;
+
 	line->count = 0;
 	while (line->count < max) {
 		line->word[line->count++] = at;
 		char *blank = line->count < max ? strchr(at, ' ') : NULL;
 		if (!blank)
 			return;
+
 		*blank = '\0';
 		at = blank + 1;
 	}
@@ -177,14 +189,17 @@ static bool read_gpu(struct reading *reading, const struct line *line)
 	struct health_marks *marks = reading->marks;
 	if (marks->count == HEALTH_MARKS_GPU_MAX || line->count != 5)
 		return false;
+
 	struct health_mark *mark = &marks->marks[marks->count];
 	*mark = (struct health_mark){.uuid = ""};
+
 	const char *bus = strcmp(line->word[3], "-") == 0 ? "" : line->word[3];
 	if (line->word[1][0] == '\0' || !read_text(line->word[1], sizeof(mark->uuid), mark->uuid) ||
 	    !read_u32(line->word[2], &mark->index) ||
 	    !read_text(bus, sizeof(mark->bus), mark->bus) ||
 	    !read_text(line->word[4], sizeof(mark->name), mark->name))
 		return false;
+
 	marks->count++;
 	reading->mark = mark;
 	return true;
@@ -200,9 +215,11 @@ static bool read_severity(const char *word, struct health_event *event)
 static bool read_xid(struct health_track *track, const struct line *line)
 {
 	struct health_event event = {.xid = 0};
+
 	char *const *word = line->word;
 	if (track->event_count == HEALTH_EVENT_MAX || line->count != 9)
 		return false;
+
 	event.reset_seen = strcmp(word[8], "reset-seen") == 0;
 	if (!read_u32(word[1], &event.xid) ||
 	    parse_u64(word[2], 0, UINT64_MAX, &event.time_ns) < 0 ||
@@ -211,6 +228,7 @@ static bool read_xid(struct health_track *track, const struct line *line)
 	    !read_maybe_u32(word[6], &event.recovery_action) || !read_severity(word[7], &event) ||
 	    (!event.reset_seen && strcmp(word[8], "-") != 0))
 		return false;
+
 	track->event[track->event_count++] = event;
 	return true;
 }
@@ -234,6 +252,7 @@ static bool read_about_gpu(struct health_track *track, const struct line *line)
 		return read_counter(value, &track->energy);
 	if (strcmp(key, "ecc") == 0)
 		return read_counter(value, &track->ecc);
+
 	if (strcmp(key, "held") == 0)
 		return read_held(track, value);
 	if (strcmp(key, "action") == 0)
@@ -242,10 +261,12 @@ static bool read_about_gpu(struct health_track *track, const struct line *line)
 		return read_text(value, sizeof(track->held_text), track->held_text);
 	if (strcmp(key, "recovery") == 0)
 		return read_u32(value, &track->recovery_from_log);
+
 	if (strcmp(key, "accepted") == 0) {
 		track->remap_accepted = true;
 		return line->count == 1;
 	}
+
 	return false;
 }
 
@@ -255,22 +276,26 @@ static size_t words_of(const char *text)
 		const char *key;
 		size_t words;
 	} kinds[] = {{"gpu ", 5}, {"xid ", 9}};
+
 	for (size_t i = 0; i < array_length(kinds); i++) {
-		if (strncmp(text, kinds[i].key, strlen(kinds[i].key)) == 0)
+		if (text_starts_with(text, kinds[i].key))
 			return kinds[i].words;
 	}
+
 	return 2;
 }
 
 static bool read_line(struct reading *reading, struct line *line)
 {
 	struct health_marks *marks = reading->marks;
+
 	if (reading->is_ended)
 		return false;
 	if (!reading->has_head) {
 		reading->has_head = strcmp(line->text, MARKS_HEAD) == 0;
 		return reading->has_head;
 	}
+
 	line_split(line, words_of(line->text));
 	const char *key = line->word[0], *value = line->count == 2 ? line->word[1] : "";
 	if (strcmp(key, "gpu") == 0)
@@ -279,10 +304,12 @@ static bool read_line(struct reading *reading, struct line *line)
 		reading->is_ended = true;
 		return line->count == 1;
 	}
+
 	if (reading->mark)
 		return read_about_gpu(&reading->mark->track, line);
 	if (strcmp(key, "boot") == 0)
 		return value[0] && read_text(value, sizeof(marks->boot), marks->boot);
+
 	return strcmp(key, "kmsg") == 0 &&
 	       parse_u64(value, 0, HEALTH_MARKS_NO_SEQUENCE - 1, &marks->kmsg_sequence) == 0;
 }
@@ -294,9 +321,11 @@ static bool next_line(const char **at, const char *end, struct line *out)
 	size_t length = stop ? (size_t)(stop - *at) : 0;
 	if (!stop || length >= sizeof(out->text) || memchr(*at, '\0', length))
 		return false;
+
 	memcpy(out->text, *at, length);
 	out->text[length] = '\0';
 	*at = stop + 1;
+
 	return true;
 }
 
@@ -306,16 +335,20 @@ int health_marks_parse(const char *text, size_t length, struct health_marks *out
 								HEALTH_MARKS_NO_SEQUENCE};
 	struct reading reading = {.marks = &marks};
 	const char *at = text, *end = text + length;
+
 	marks.marks = calloc(HEALTH_MARKS_GPU_MAX, sizeof(*marks.marks));
 	if (!marks.marks)
 		return err_set(err, -ENOMEM, "no memory to read what is remembered of the GPUs");
+
 	for (unsigned number = 1; at < end; number++) {
 		struct line line;
 		if (!next_line(&at, end, &line) || !read_line(&reading, &line))
 			return err_set(err, -EINVAL, "line %u is damaged", number);
 	}
+
 	if (!reading.is_ended)
 		return err_set(err, -EINVAL, "its end is missing");
+
 	*out = marks;
 	marks.marks = NULL;
 	return 0;

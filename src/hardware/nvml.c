@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "hardware/driver_root.h"
 #include "hardware/pci.h"
 
@@ -102,15 +103,17 @@ uint32_t nvml_process_entry_bytes(uint8_t variant, const char *driver_version)
 	enum { PLAIN = 16, WITH_INSTANCES = 24, WITH_PROTECTED = 32 };
 	if (variant >= 2)
 		return PLAIN;
+
 	/* The first drivers of branch 535 (to 535.86) fill a longer entry in _v3, with the
 	 * protected memory of confidential computing at its end; from 535.98 on it is 24 bytes
 	 * again. https://pypi.org/project/nvidia-ml-py/12.535.77/ against 12.535.108 */
 	uint64_t minor;
-	if (variant == 0 && strncmp(driver_version, "535.", 4) == 0 &&
+	if (variant == 0 && text_starts_with(driver_version, "535.") &&
 	    parse_u64_span(driver_version + 4, strcspn(driver_version + 4, "."), 0, 999, &minor) ==
 		0 &&
 	    minor < 98)
 		return WITH_PROTECTED;
+
 	return WITH_INSTANCES;
 }
 
@@ -136,6 +139,7 @@ void nvml_caller_end(struct nvml_caller *caller)
 static void find_in_library_path(char out[PATH_MAX])
 {
 	const char *dirs = getenv("LD_LIBRARY_PATH");
+
 	out[0] = '\0';
 	while (dirs && *dirs) {
 		size_t size = strcspn(dirs, ":;");
@@ -146,6 +150,7 @@ static void find_in_library_path(char out[PATH_MAX])
 			memcpy(out, path, (size_t)length + 1);
 			return;
 		}
+
 		dirs += size;
 		if (*dirs)
 			dirs++;
@@ -165,12 +170,14 @@ static bool find_installed(char out[PATH_MAX])
 	    "/usr/lib/nvidia",
 	};
 	find_in_library_path(out);
+
 	for (size_t i = 0; out[0] == '\0' && i < array_length(dirs); i++) {
 		char path[PATH_MAX];
 		(void)snprintf(path, sizeof(path), "%s/%s", dirs[i], NVML_SONAME);
 		if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 			(void)snprintf(out, PATH_MAX, "%s", path);
 	}
+
 	return out[0] != '\0';
 }
 
@@ -199,8 +206,10 @@ static const char *simulated_machine_option(void)
 	     has_own_simulated("XDG_STATE_HOME", "/sluice") ||
 	     has_own_simulated("HOME", "/.local/state/sluice")))
 		return "";
+
 	if (!file_exists("/run/sluice/sim.state"))
 		return NULL;
+
 	return geteuid() == 0 ? "" : " --root /run/sluice/sim";
 }
 
@@ -208,6 +217,7 @@ static int explain_no_library(const char *root, struct err *err)
 {
 	char path[PATH_MAX];
 	const char *why = dlerror();
+
 	if (find_installed(path) || driver_root_find(root, NVML_SONAME, path)) {
 		char target[PATH_MAX];
 		if (!realpath(path, target))
@@ -216,18 +226,21 @@ static int explain_no_library(const char *root, struct err *err)
 			    "'%s' is a link to nothing: the NVIDIA driver is half installed; "
 			    "install its packages again",
 			    path);
+
 		return err_set(
 		    err, -ELIBBAD,
 		    "cannot load '%s' (%s): the NVIDIA driver is half installed; install "
 		    "its packages again",
 		    path, why ? why : "unknown reason");
 	}
+
 	const char *option = simulated_machine_option();
 	if (option)
 		return err_set(err, -ENODEV,
 			       "no %s here, but a simulated machine is running: use "
 			       "'sluice sim exec%s -- sluice devices'",
 			       NVML_SONAME, option);
+
 	return err_set(err, -ENODEV,
 		       "no %s was found: is the NVIDIA driver installed? Without a GPU, "
 		       "'sluice sim start --profile dgx-a100' makes a simulated machine",
@@ -241,10 +254,12 @@ static bool path_may_be_simulator(const char *path)
 						  "/usr/local/nvidia/"};
 	if (strstr(path, "/sluice/sim/"))
 		return true;
+
 	for (size_t i = 0; i < array_length(system_dirs); i++) {
-		if (strncmp(path, system_dirs[i], strlen(system_dirs[i])) == 0)
+		if (text_starts_with(path, system_dirs[i]))
 			return false;
 	}
+
 	return true;
 }
 
@@ -252,18 +267,21 @@ static int load_simulator(struct nvml *nvml, const char *root, struct err *err)
 {
 	char path[PATH_MAX], target[PATH_MAX];
 	find_in_library_path(path);
+
 	if (path[0] == '\0')
 		return err_set(
 		    err, -ENODEV,
 		    "SLUICE_SIM_STATE is set, but no directory of LD_LIBRARY_PATH has the "
 		    "simulated %s; use 'sluice sim exec -- COMMAND'",
 		    NVML_SONAME);
+
 	if (!realpath(path, target) || !path_may_be_simulator(target))
 		return err_set(
 		    err, -EPERM,
 		    "SLUICE_SIM_STATE is set, but '%s' is not the simulator's library; use "
 		    "'sluice sim exec -- COMMAND'",
 		    path);
+
 	nvml->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	return nvml->library ? 0 : explain_no_library(root, err);
 }
@@ -276,6 +294,7 @@ static int load(struct nvml *nvml, const char *root, struct err *err)
 			return rc;
 	} else {
 		char found[FILE_PATH_MAX];
+
 		nvml->library = dlopen(NVML_SONAME, RTLD_NOW | RTLD_LOCAL);
 		if (!nvml->library && driver_root_find(root, NVML_SONAME, found))
 			nvml->library = dlopen(found, RTLD_NOW | RTLD_LOCAL);
@@ -287,6 +306,7 @@ static int load(struct nvml *nvml, const char *root, struct err *err)
 	void *symbol = dlsym(nvml->library, "nvmlInit_v2");
 	char target[PATH_MAX];
 	const char *path = NVML_SONAME;
+
 	if (symbol && dladdr(symbol, &info) && info.dli_fname)
 		path = realpath(info.dli_fname, target) ? target : info.dli_fname;
 	(void)snprintf(nvml->path, sizeof(nvml->path), "%.*s", (int)sizeof(nvml->path) - 1, path);
@@ -303,6 +323,7 @@ static void *resolve_one(struct nvml *nvml, enum nvml_function function)
 			return symbol;
 		}
 	}
+
 	nvml->variant[function] = NVML_VARIANT_MISSING;
 	return NULL;
 }
@@ -339,12 +360,14 @@ static int explain_no_driver(const struct nvml *nvml, struct err *err)
 		    "no simulated driver: '%s' is not there or says that none is loaded; "
 		    "'sluice sim status' tells, 'sluice sim start' makes one",
 		    state);
+
 	if (strstr(nvml->path, "/sim/"))
 		return err_set(
 		    err, -ENODEV,
 		    "'%s' is the simulator's library, but no simulated machine is running: "
 		    "'sluice sim start --profile dgx-a100' makes one",
 		    nvml->path);
+
 	return err_set(
 	    err, -ENODEV,
 	    "the NVIDIA driver is installed ('%s'), but its kernel module is not loaded: "
@@ -356,6 +379,7 @@ static int explain_mismatch(const struct nvml *nvml, const char *root, struct er
 {
 	char module[GPU_VERSION_MAX] = "unknown";
 	(void)pci_read_nvidia_version(root, module); /* stays "unknown" */
+
 	/* "13.580.105.08": API version, then the driver's. */
 	const char *dot = strchr(nvml->nvml_version, '.');
 	const char *library = dot && strchr(dot + 1, '.') ? dot + 1 : nvml->nvml_version;
@@ -366,6 +390,7 @@ static int explain_mismatch(const struct nvml *nvml, const char *root, struct er
 			       "the simulated machine in '%s' is damaged or of another version of "
 			       "sluice: 'sluice sim stop' and 'sluice sim start' make a new one",
 			       state);
+
 	return err_set(err, -ELIBBAD,
 		       "driver version mismatch: library %s ('%s'), loaded kernel module %s; the "
 		       "driver was changed under a running system: reboot, or load the new module",
@@ -380,6 +405,7 @@ static int explain_no_permission(const char *root, struct err *err)
 			       "the simulated machine in '%s' belongs to another user and may not "
 			       "be looked at",
 			       state);
+
 	return err_set(err, -EACCES,
 		       "the driver refuses this user: '%s/dev/nvidiactl' may not be opened; "
 		       "run as root, or see 'ls -l %s/dev/nvidia*'",
@@ -417,13 +443,16 @@ static int initialise(struct nvml *nvml, const char *root, struct call_mark *mar
 	if (NVML_CALL(&caller, nvml_version, nvml->nvml_version, sizeof(nvml->nvml_version)) !=
 	    NVML_OK)
 		nvml->nvml_version[0] = '\0';
+
 	int32_t result = NVML_CALL(&caller, init);
 	if (result != NVML_OK)
 		return explain_init(nvml, root, result, err);
+
 	nvml->initialised = true;
 	if (NVML_CALL(&caller, driver_version, nvml->driver_version,
 		      sizeof(nvml->driver_version)) != NVML_OK)
 		nvml->driver_version[0] = '\0';
+
 	return 0;
 }
 
@@ -432,9 +461,11 @@ int nvml_open(const char *root, struct call_mark *mark, struct nvml **out, struc
 	struct nvml *nvml = calloc(1, sizeof(*nvml));
 	if (!nvml)
 		return err_set(err, -ENOMEM, "loading %s: no memory", NVML_SONAME);
+
 	/* A library can hang in its constructors too. */
 	call_mark_begin(mark, CALL_MARK_NO_GPU, "", "dlopen " NVML_SONAME, 0);
 	int rc = load(nvml, root, err);
+
 	call_mark_end(mark);
 	if (rc == 0)
 		rc = resolve(nvml, err);
@@ -444,6 +475,7 @@ int nvml_open(const char *root, struct call_mark *mark, struct nvml **out, struc
 		nvml_close(nvml);
 		return rc;
 	}
+
 	*out = nvml;
 	return 0;
 }
@@ -457,5 +489,6 @@ struct nvml *nvml_close(struct nvml *nvml)
 	if (nvml->library)
 		(void)dlclose(nvml->library);
 	free(nvml);
+
 	return NULL;
 }

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 #define DEVICES "bus/pci/devices" /* below /sys */
 #define DEV	"/dev/infiniband"
@@ -75,15 +76,18 @@ static bool scan_file(struct scan *scan, int at, const char *path)
 	scan->text[0] = '\0';
 	if (at < 0)
 		return false;
+
 	/* O_NONBLOCK: a FIFO in place of the file must not hang us. */
 	_cleanup_close_ int fd = openat(at, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0)
 		return !scan_fails(scan, -errno);
+
 	ssize_t count = read(fd, scan->text, sizeof(scan->text));
 	if (count < 0 || (size_t)count == sizeof(scan->text)) {
 		scan->text[0] = '\0';
 		return false;
 	}
+
 	scan->length = (size_t)count;
 	scan->text[count] = '\0';
 	return true;
@@ -106,30 +110,36 @@ static DIR *scan_open(struct scan *scan, int at, const char *path)
 {
 	if (at < 0)
 		return NULL;
+
 	int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0) {
 		(void)scan_fails(scan, -errno);
 		return NULL;
 	}
+
 	DIR *listing = fdopendir(fd);
 	if (!listing) {
 		(void)scan_fails(scan, -errno);
 		(void)close(fd);
 	}
+
 	return listing;
 }
 
 static const char *scan_next(struct scan *scan, DIR *listing, uint32_t *seen)
 {
 	const struct dirent *entry;
+
 	while (scan->failure == 0 && (entry = readdir(listing))) {
 		if (++*seen > RDMA_ENTRY_MAX) {
 			scan->out->truncated = true;
 			return NULL;
 		}
+
 		if (entry->d_name[0] != '.')
 			return entry->d_name;
 	}
+
 	return NULL;
 }
 
@@ -142,19 +152,23 @@ static uint32_t keep_name(char *names, size_t size, uint32_t count, uint32_t max
 {
 	if (strlen(name) >= size)
 		return count;
+
 	uint32_t at = count;
 	while (at > 0 && strverscmp(names + (at - 1) * size, name) > 0)
 		at--;
+
 	if (at > 0 && strcmp(names + (at - 1) * size, name) == 0)
 		return count;
 	if (count == max)
 		*truncated = true;
 	if (at == max)
 		return count;
+
 	uint32_t moved = (count == max ? max - 1 : count) - at;
 	memmove(names + (at + 1) * size, names + at * size, moved * size);
 	memset(names + at * size, 0, size);
 	memcpy(names + at * size, name, strlen(name));
+
 	return count == max ? max : count + 1;
 }
 
@@ -165,19 +179,23 @@ static void look_at_node(const struct scan *scan, struct rdma_node *node, bool s
 {
 	char path[FILE_PATH_MAX];
 	struct stat status;
+
 	node->mode = node->uid = node->gid = RDMA_UNKNOWN;
 	node->state = RDMA_NODE_MISSING;
 	if (file_path(path, NULL, "%s%s", scan->root, node->path) < 0 || stat(path, &status) < 0)
 		return;
+
 	node->mode = status.st_mode & 07777;
 	node->uid = status.st_uid;
 	node->gid = status.st_gid;
+
 	bool is_device = S_ISCHR(status.st_mode);
 	if (is_device && node->kind == RDMA_CM && node->major == RDMA_UNKNOWN) {
 		/* Its class entry may be hidden; there is only one such node anyway. */
 		node->major = major(status.st_rdev);
 		node->minor = minor(status.st_rdev);
 	}
+
 	if (is_device && major(status.st_rdev) == node->major &&
 	    minor(status.st_rdev) == node->minor)
 		node->state = RDMA_NODE_OK;
@@ -213,17 +231,23 @@ static struct rdma_device *owner_of(struct scan *scan, int entry)
 {
 	if (!scan_file(scan, entry, "ibdev"))
 		return NULL;
+
 	char name[RDMA_NAME_MAX] = "";
 	const char *text = scan->text;
 	size_t length = strcspn(text, "\n");
+
 	while (length > 0 && isspace((unsigned char)text[length - 1]))
 		length--;
+
 	if (length == 0 || length >= sizeof(name))
 		return NULL;
+
 	memcpy(name, text, length);
+
 	for (uint32_t i = 0; i < scan->out->device_count; i++)
 		if (strcmp(scan->out->device[i].name, name) == 0)
 			return &scan->out->device[i];
+
 	return NULL;
 }
 
@@ -237,17 +261,20 @@ static void add_node(struct scan *scan, enum rdma_node_kind kind, int class_, co
 		scan->out->truncated = true;
 		return;
 	}
+
 	struct rdma_node *node = &device->node[device->node_count++];
 	memset(node, 0, sizeof(*node));
 	node->kind = kind;
 	node->major = node->minor = RDMA_UNKNOWN;
 	(void)snprintf(node->path, sizeof(node->path), DEV "/%.20s", name);
+
 	uint64_t port;
 	if ((kind == RDMA_UMAD || kind == RDMA_ISSM) && scan_file(scan, entry, "port") &&
 	    parse_u64_span(scan->text, strcspn(scan->text, "\n"), 0, PORT_NUMBER_MAX, &port) == 0)
 		node->port = (uint32_t)port;
 	if (scan_file(scan, entry, "dev"))
 		(void)rdma_parse_dev(scan->text, scan->length, &node->major, &node->minor);
+
 	uint32_t place = (uint32_t)(device - scan->out->device);
 	look_at_node(scan, node, device_is_simulated(scan->out, place));
 }
@@ -262,17 +289,20 @@ static void read_nodes(struct scan *scan)
 		      {"class/infiniband_mad", RDMA_UMAD},
 		      {"class/infiniband_mad", RDMA_ISSM},
 		      {"class/infiniband_cm", RDMA_UCM}};
+
 	for (size_t i = 0; i < array_length(places); i++) {
 		const char *kind = rdma_node_kind_to_string(places[i].kind);
 		_cleanup_closedir_ DIR *listing = scan_open(scan, scan->sys, places[i].dir);
 		const char *name;
 		uint32_t seen = 0;
 		uint64_t number;
+
 		while (listing && (name = scan_next(scan, listing, &seen)))
-			if (strncmp(name, kind, strlen(kind)) == 0 &&
+			if (text_starts_with(name, kind) &&
 			    parse_u64(name + strlen(kind), 0, UINT32_MAX, &number) == 0)
 				add_node(scan, places[i].kind, dirfd(listing), name);
 	}
+
 	for (uint32_t i = 0; i < scan->out->device_count; i++)
 		qsort(scan->out->device[i].node, scan->out->device[i].node_count,
 		      sizeof(struct rdma_node), compare_node);
@@ -290,6 +320,7 @@ static void read_port(struct scan *scan, int ports, struct rdma_port *port)
 	(void)snprintf(path, sizeof(path), "%u/rate", port->number);
 	scan_text(scan, ports, path, port->rate_text, sizeof(port->rate_text));
 	(void)snprintf(path, sizeof(path), "%u/link_layer", port->number);
+
 	if (scan_file(scan, ports, path))
 		port->link_layer = rdma_parse_link_layer(scan->text, scan->length);
 	port->state = port->phys_state = port->rate_mbit = RDMA_UNKNOWN;
@@ -305,15 +336,18 @@ static void read_ports(struct scan *scan, int dir, struct rdma_device *device)
 	const char *name;
 	uint32_t seen = 0, count = 0;
 	uint64_t number;
+
 	while (listing && (name = scan_next(scan, listing, &seen)))
 		if (parse_u64(name, 0, PORT_NUMBER_MAX, &number) == 0)
 			count = keep_name(names[0], sizeof(names[0]), count, RDMA_PORT_MAX, name,
 					  &scan->out->truncated);
+
 	for (uint32_t i = 0; i < count; i++) {
 		struct rdma_port *port = &device->port[device->port_count];
 		memset(port, 0, sizeof(*port));
 		if (parse_u64(names[i], 0, PORT_NUMBER_MAX, &number) < 0)
 			continue;
+
 		port->number = (uint32_t)number;
 		read_port(scan, dirfd(listing), port);
 		device->port_count++;
@@ -331,17 +365,22 @@ static uint32_t place_device(struct scan *scan, const char name[RDMA_NAME_MAX])
 		scan->out->truncated = true;
 		return RDMA_UNKNOWN;
 	}
+
 	uint32_t place = scan->out->device_count;
 	struct rdma_device *device = &scan->out->device[place];
+
 	device->port_count = device->node_count = 0;
 	memcpy(device->name, name, sizeof(device->name));
+
 	char path[RDMA_NAME_MAX + sizeof("class/infiniband/")];
 	(void)snprintf(path, sizeof(path), "class/infiniband/%s", device->name);
+
 	_cleanup_close_ int dir = scan_enter(scan, scan->sys, path);
 	scan_text(scan, dir, "fw_ver", device->fw_ver, sizeof(device->fw_ver));
 	scan_text(scan, dir, "node_guid", device->node_guid, sizeof(device->node_guid));
 	read_ports(scan, dir, device);
 	scan->out->device_count++;
+
 	return place;
 }
 
@@ -426,15 +465,19 @@ static void read_function(struct scan *scan, struct rdma_function *function)
 	char text[PCI_TEXT_MAX], path[sizeof(DEVICES) + PCI_TEXT_MAX], target[PATH_MAX];
 	(void)snprintf(path, sizeof(path), DEVICES "/%s",
 		       pci_address_to_string(&function->address, text));
+
 	_cleanup_close_ int dir = scan_enter(scan, scan->sys, path);
+
 	function->is_software = false;
 	function->device_count = function->interface_count = function->reason_count = 0;
 	function->vendor = read_hex(scan, dir, "vendor");
 	function->device = read_hex(scan, dir, "device");
 	function->simulated = read_hex(scan, dir, "subsystem_device") == RDMA_SIMULATED_SUBSYSTEM;
 	function->numa_node = GPU_NUMA_NONE;
+
 	if (scan_file(scan, dir, "numa_node"))
 		(void)pci_parse_numa_node(scan->text, scan->length, &function->numa_node);
+
 	size_t length = read_target(scan->sys, path, target);
 	function->has_path = pci_parse_path(target, length, &function->path) == 0;
 	read_driver(dir, function);
@@ -455,23 +498,29 @@ static void list_functions(struct scan *scan, DIR *listing)
 	const char *name;
 	uint32_t seen = 0, class_;
 	struct pci_address address;
+
 	while ((name = scan_next(scan, listing, &seen))) {
 		char file[NAME_MAX + sizeof("/class")];
+
 		if (pci_parse_address(name, strlen(name), &address) < 0)
 			continue;
+
 		(void)snprintf(file, sizeof(file), "%s/class", name);
 		if (!scan_file(scan, dirfd(listing), file) ||
 		    pci_parse_hex(scan->text, scan->length, &class_) < 0 ||
 		    class_ >> CLASS_SHIFT != PCI_CLASS_NETWORK)
 			continue;
+
 		if (out->function_count == RDMA_FUNCTION_MAX) {
 			out->truncated = true;
 			break;
 		}
+
 		struct rdma_function *function = &out->function[out->function_count++];
 		function->address = address;
 		function->class_ = class_;
 	}
+
 	qsort(out->function, out->function_count, sizeof(*out->function), compare_function);
 }
 
@@ -493,9 +542,11 @@ static bool find_interface(struct scan *scan, int dir, const struct rdma_device 
 			   char out[RDMA_IFNAME_MAX])
 {
 	char path[64];
+
 	if (scan_file(scan, dir, "parent") &&
 	    rdma_parse_interface(scan->text, scan->length, out) == 0)
 		return true;
+
 	for (uint32_t i = 0; device->port_count > 0 && i < GIDS_LOOKED_AT; i++) {
 		(void)snprintf(path, sizeof(path), "ports/%u/gid_attrs/ndevs/%u",
 			       device->port[0].number, i);
@@ -503,6 +554,7 @@ static bool find_interface(struct scan *scan, int dir, const struct rdma_device 
 		    rdma_parse_interface(scan->text, scan->length, out) == 0)
 			return true;
 	}
+
 	return false;
 }
 
@@ -510,12 +562,15 @@ static void read_software(struct scan *scan, struct rdma_function *function, uin
 {
 	const struct rdma_device *device = &scan->out->device[place];
 	char path[RDMA_NAME_MAX + sizeof("class/infiniband/")], name[RDMA_IFNAME_MAX];
+
 	(void)snprintf(path, sizeof(path), "class/infiniband/%s", device->name);
 	_cleanup_close_ int dir = scan_enter(scan, scan->sys, path);
+
 	memset(function, 0, sizeof(*function));
 	function->is_software = true;
 	function->numa_node = GPU_NUMA_NONE;
 	function->devices[function->device_count++] = place;
+
 	if (scan_file(scan, dir, "parent"))
 		(void)snprintf(function->driver, sizeof(function->driver), "rdma_rxe");
 	if (find_interface(scan, dir, device, name))
@@ -529,6 +584,7 @@ static void list_software(struct scan *scan)
 	_cleanup_closedir_ DIR *listing = scan_open(scan, scan->sys, "class/infiniband");
 	const char *name;
 	uint32_t seen = 0, count = 0;
+
 	while (listing && (name = scan_next(scan, listing, &seen)))
 		if (strlen(name) < RDMA_NAME_MAX && !rdma_find_device(scan->out, name) &&
 		    is_software(scan, name))
@@ -540,6 +596,7 @@ static void list_software(struct scan *scan)
 			scan->out->truncated = true;
 			return;
 		}
+
 		uint32_t place = place_device(scan, names[i]);
 		if (place != RDMA_UNKNOWN)
 			read_software(scan, &scan->out->function[scan->out->function_count++],
@@ -564,6 +621,7 @@ static void read_machine(struct scan *scan)
 	out->has_ib_umad = has_module(scan, "ib_umad");
 	out->has_rdma_ucm = has_module(scan, "rdma_ucm");
 	out->netns = RDMA_NETNS_UNKNOWN;
+
 	if (scan_file(scan, scan->sys, "module/ib_core/parameters/netns_mode"))
 		out->netns = rdma_parse_netns(scan->text, scan->length);
 	else if (out->has_ib_core)
@@ -575,11 +633,14 @@ static void read_machine(struct scan *scan)
 	cm->kind = RDMA_CM;
 	cm->major = cm->minor = RDMA_UNKNOWN;
 	(void)snprintf(cm->path, sizeof(cm->path), DEV "/rdma_cm");
+
 	if (scan_file(scan, scan->sys, "class/misc/rdma_cm/dev"))
 		(void)rdma_parse_dev(scan->text, scan->length, &cm->major, &cm->minor);
+
 	bool simulated = false;
 	for (uint32_t i = 0; i < out->function_count; i++)
 		simulated = simulated || out->function[i].simulated;
+
 	look_at_node(scan, cm, simulated);
 }
 
@@ -587,34 +648,43 @@ int rdma_read(const char *root, struct rdma_inventory *out, struct err *err)
 {
 	struct scan scan;
 	char path[FILE_PATH_MAX];
+
 	scan.root = root;
 	scan.out = out;
 	scan.failure = 0;
 	out->function_count = out->device_count = 0;
 	out->truncated = false;
+
 	int rc = file_path(path, err, "%s/sys", root);
 	if (rc < 0)
 		return rc;
+
 	_cleanup_close_ int sys = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	scan.sys = sys;
+
 	_cleanup_closedir_ DIR *listing = sys < 0 ? NULL : scan_open(&scan, sys, DEVICES);
 	if (!listing && errno != ENOENT && errno != ENOTDIR)
 		return err_set(err, -errno, "cannot list '%s/" DEVICES "': %s", path,
 			       err_describe(-errno));
 	if (listing)
 		list_functions(&scan, listing);
+
 	for (uint32_t i = 0; i < out->function_count; i++)
 		read_function(&scan, &out->function[i]);
+
 	list_software(&scan);
 	read_machine(&scan);
 	read_nodes(&scan);
+
 	for (uint32_t i = 0; i < out->function_count; i++) {
 		struct rdma_function *function = &out->function[i];
 		function->reason_count =
 		    rdma_reasons(out, function, RDMA_KIND_BIT(RDMA_UVERBS), function->reason);
 	}
+
 	if (scan.failure < 0)
 		return err_set(err, scan.failure, "reading the RDMA adapters below '%s': %s", path,
 			       err_describe(scan.failure));
+
 	return 0;
 }

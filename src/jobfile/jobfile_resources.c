@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "base/yaml.h"
 #include "jobfile/jobfile_fields.h"
 #include "jobfile/quantity.h"
@@ -35,15 +36,18 @@ static enum resource_kind resource_kind_of(const char *name)
 	    {"nvidia.com/gpu", RESOURCE_GPU},
 	    {"nvidia.com/gpu.shared", RESOURCE_SHARED},
 	};
+
 	for (size_t i = 0; i < array_length(known); i++)
 		if (strcmp(name, known[i].name) == 0)
 			return known[i].kind;
-	if (strncmp(name, "hugepages-", 10) == 0)
+
+	if (text_starts_with(name, "hugepages-"))
 		return RESOURCE_IGNORED;
-	if (strncmp(name, mig_prefix, strlen(mig_prefix)) == 0)
+	if (text_starts_with(name, mig_prefix))
 		return name[strlen(mig_prefix)] ? RESOURCE_MIG : RESOURCE_UNKNOWN;
-	if (strncmp(name, "nvidia.com/", 11) == 0)
+	if (text_starts_with(name, "nvidia.com/"))
 		return RESOURCE_UNKNOWN;
+
 	const char *slash = strchr(name, '/');
 	return slash && slash != name && slash[1] ? RESOURCE_OTHER : RESOURCE_UNKNOWN;
 }
@@ -64,19 +68,23 @@ static int resource_quantity(const struct jobreader *reader, const struct yaml_e
 	int rc = objschema_check_octal(&reader->schema, entry->value, entry->key->text);
 	if (rc < 0)
 		return rc;
+
 	rc = objschema_is_quantity(entry->value)
 		 ? quantity_parse(entry->value->text, kind == RESOURCE_CPU ? 1000 : 1, out)
 		 : -EINVAL;
 	char found[80];
+
 	if (rc == -ERANGE)
 		return objschema_fail(&reader->schema, entry->value, NULL,
 				      "%.64s: %s is out of range", entry->key->text,
 				      yaml_describe(entry->value, found, sizeof(found)));
+
 	if (rc < 0)
 		return objschema_fail(&reader->schema, entry->value, NULL,
 				      "%.64s: %s is no quantity such as 2, 500m or 16Gi",
 				      entry->key->text,
 				      yaml_describe(entry->value, found, sizeof(found)));
+
 	return 0;
 }
 
@@ -88,11 +96,13 @@ static int resource_units(const struct jobreader *reader, const struct yaml_entr
 	int rc = resource_quantity(reader, entry, RESOURCE_OTHER, &units);
 	if (rc < 0)
 		return rc;
+
 	if (units > JOBFILE_UNITS_MAX || quantity_parse(entry->value->text, 1000, &milli) < 0 ||
 	    milli % 1000 != 0)
 		return objschema_fail(&reader->schema, entry->value, NULL,
 				      "%.64s: '%.32s' is no whole number up to %d",
 				      entry->key->text, entry->value->text, JOBFILE_UNITS_MAX);
+
 	*out = (uint32_t)units;
 	return 0;
 }
@@ -106,10 +116,12 @@ static int resource_gpus(struct jobreader *reader, const struct yaml_entry *entr
 	if (out->gpus > 0)
 		return objschema_fail(&reader->schema, entry->key, NULL,
 				      "%.64s: a container gets one kind of GPU", entry->key->text);
+
 	out->gpus = units;
 	out->is_shared = kind == RESOURCE_SHARED;
 	if (kind == RESOURCE_MIG)
 		out->mig_profile = entry->key->text + strlen(mig_prefix);
+
 	return 0;
 }
 
@@ -119,6 +131,7 @@ static int resource_limit(struct jobreader *reader, const struct yaml_entry *ent
 	enum resource_kind kind = resource_kind_of(entry->key->text);
 	uint32_t units = 0;
 	uint64_t unused;
+
 	switch (kind) {
 	case RESOURCE_CPU:
 		return resource_quantity(reader, entry, kind, &out->cpu_milli);
@@ -131,12 +144,14 @@ static int resource_limit(struct jobreader *reader, const struct yaml_entry *ent
 	default:
 		break;
 	}
+
 	int rc = resource_units(reader, entry, &units);
 	if (rc < 0 || kind != RESOURCE_OTHER)
 		return rc < 0 ? rc : resource_gpus(reader, entry, kind, units, out);
 	if (units > 0)
 		out->resources[out->resource_count++] =
 		    (struct jobfile_resource){.name = entry->key->text, .units = units};
+
 	return 0;
 }
 
@@ -147,30 +162,37 @@ static int resource_request(struct jobreader *reader, const struct yaml_entry *e
 	enum resource_kind kind = resource_kind_of(entry->key->text);
 	const struct yaml_node *limit = limits ? yaml_get(limits, entry->key->text) : NULL;
 	uint64_t requested, limited = 0;
+
 	if (kind == RESOURCE_UNKNOWN)
 		return resource_unknown(reader, entry->key);
+
 	int rc = resource_quantity(reader, entry, kind, &requested);
 	const struct yaml_entry other = {.key = entry->key, .value = limit};
+
 	if (rc == 0 && limit)
 		rc = resource_quantity(reader, &other, kind, &limited);
 	if (rc < 0)
 		return rc;
+
 	bool is_extended = kind >= RESOURCE_GPU;
 	if (is_extended && (!limit || requested != limited))
 		return objschema_fail(&reader->schema, entry->value, NULL, "%.64s: %s",
 				      entry->key->text,
 				      limit ? "the request is not the limit; leave the request out"
 					    : "it has to stand in limits as well");
+
 	if (limit && requested > limited)
 		return objschema_fail(&reader->schema, entry->value, NULL,
 				      "%.64s: the request is more than the limit",
 				      entry->key->text);
+
 	if (!limit && requested > 0 && (kind == RESOURCE_CPU || kind == RESOURCE_MEMORY))
 		return jobreader_note(
 		    reader, entry->key->line,
 		    "a request of %s without a limit sets nothing aside here; write "
 		    "it into limits",
 		    entry->key->text);
+
 	return 0;
 }
 
@@ -181,10 +203,13 @@ int jobreader_resources(struct jobreader *reader, const struct raw_resources *ra
 	out->resources = jobfile_arena_take(reader->arena, (count + 1) * sizeof(*out->resources));
 	if (!out->resources)
 		return jobreader_no_memory(reader);
+
 	int rc = 0;
 	for (size_t i = 0; rc == 0 && i < count; i++)
 		rc = resource_limit(reader, &raw->limits->entries[i], out);
+
 	for (size_t i = 0; rc == 0 && raw->requests && i < raw->requests->entry_count; i++)
 		rc = resource_request(reader, &raw->requests->entries[i], raw->limits);
+
 	return rc;
 }

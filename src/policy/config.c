@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "policy/reader.h"
 
 int reader_error(const struct reader *reader, const struct yaml_node *at, int code,
@@ -39,6 +40,7 @@ static void config_warn(struct config *config, const struct yaml_node *at, bool 
 		warning->is_note = is_note;
 		(void)snprintf(warning->text, sizeof(warning->text), "%s", text);
 	}
+
 	config->warning_count++;
 }
 
@@ -47,11 +49,14 @@ int reader_warn(const struct reader *reader, const struct yaml_node *at, const c
 {
 	char text[200], whole[256];
 	va_list arguments;
+
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+
 	if (reader->strict)
 		return reader_error(reader, at, -EINVAL, path, "%s", text);
+
 	(void)snprintf(whole, sizeof(whole), "%s%s%s", path, *path ? ": " : "", text);
 	config_warn(reader->config, at, false, whole);
 	return 0;
@@ -71,7 +76,7 @@ void reader_note(const struct reader *reader, const struct yaml_node *at, const 
 
 static bool is_ours(const char *path)
 {
-	return strcmp(path, "sluice") == 0 || strncmp(path, "sluice.", 7) == 0;
+	return strcmp(path, "sluice") == 0 || text_starts_with(path, "sluice.");
 }
 
 int reader_unknown(const struct reader *reader, const struct yaml_node *key, const char *parent,
@@ -204,7 +209,7 @@ static const char *known_path(size_t index)
 /* Go's decoder does not care about the case of names, but ours in sharing and resources do. */
 static bool is_exact(const char *path)
 {
-	return strncmp(path, "sharing.", 8) == 0 || strncmp(path, "resources.", 10) == 0;
+	return text_starts_with(path, "sharing.") || text_starts_with(path, "resources.");
 }
 
 static bool path_same(const char *known, const char *path, size_t length)
@@ -218,6 +223,7 @@ static bool path_resolve(char path[READER_PATH_MAX])
 {
 	size_t length = strlen(path);
 	const char *known;
+
 	for (size_t i = 0; (known = known_path(i)); i++) {
 		if (path_same(known, path, length) &&
 		    (known[length] == '\0' || known[length] == '.')) {
@@ -225,6 +231,7 @@ static bool path_resolve(char path[READER_PATH_MAX])
 			return true;
 		}
 	}
+
 	return false;
 }
 
@@ -234,17 +241,21 @@ static const char *path_nearest(const char *parent, const char *key, char out[RE
 	char word[READER_PATH_MAX];
 	size_t length = strlen(parent);
 	const char *known;
+
 	out[0] = '\0';
 	for (size_t i = 0; (known = known_path(i)); i++) {
 		if (length > 0 && (strncmp(known, parent, length) != 0 || known[length] != '.'))
 			continue;
+
 		const char *rest = known + length + (length > 0);
 		(void)snprintf(word, sizeof(word), "%.*s", (int)strcspn(rest, "."), rest);
+
 		/* The nearest so far against one more. */
 		const char *const pair[] = {out, word};
 		if (suggest_nearest(key, pair, 2) == word)
 			memcpy(out, word, sizeof(word));
 	}
+
 	return out[0] != '\0' ? out : NULL;
 }
 
@@ -255,10 +266,13 @@ static int read_setting(const struct reader *reader, enum schema_id id,
 	const struct schema_row *row = schema_row(id);
 	struct err inner = {0};
 	_cleanup_buf_ struct buf words;
+
 	buf_init(&words, CONFIG_TEXT_MAX);
 	const char *text = node->text;
+
 	if (yaml_is_null(node))
 		return 0;
+
 	if (schema_is_list(row) && node->kind == YAML_LIST) {
 		for (size_t i = 0; i < node->entry_count; i++) {
 			const struct yaml_node *word = node->entries[i].value;
@@ -269,10 +283,12 @@ static int read_setting(const struct reader *reader, enum schema_id id,
 						    : schema_is_text(row) ? "names"
 									  : "numbers",
 						    row->words ? row->words : "");
+
 			int rc = buf_printf(&words, "%s%s", i ? "," : "", word->text);
 			if (rc < 0)
 				return reader_error(reader, node, rc, row->path, "too many words");
 		}
+
 		text = buf_text(&words);
 	} else if (node->kind != YAML_SCALAR) {
 		char found[80];
@@ -280,14 +296,17 @@ static int read_setting(const struct reader *reader, enum schema_id id,
 				    "expected one value, found %s",
 				    yaml_describe(node, found, sizeof(found)));
 	}
+
 	int rc = schema_set(reader->config, id, text, &inner);
 	if (rc < 0)
 		return reader_error(reader, node, rc, row->path, "%s", inner.text);
+
 	reader->config->source[id] = CONFIG_FILE;
 	if (id == SCHEMA_LABELS_MODE) {
 		reader->config->labels.mode_line = node->line;
 		reader->config->labels.mode_column = node->column;
 	}
+
 	return 0;
 }
 
@@ -303,14 +322,17 @@ static int read_entry(const struct reader *reader, const struct yaml_entry *entr
 		return reader_unknown(reader, entry->key, parent,
 				      path_nearest(parent, entry->key->text, nearest));
 	}
+
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		if (strcmp(schema_row((enum schema_id)i)->path, path) == 0)
 			return read_setting(reader, (enum schema_id)i, entry->value);
 	}
+
 	for (size_t i = 0; i < array_length(specials); i++) {
 		if (strcmp(specials[i].path, path) == 0)
 			return specials[i].read(reader, entry->value, path);
 	}
+
 	/* A part of known paths: it goes as deep as they do, four levels. */
 	return read_map(reader, entry->value, path);
 }
@@ -320,6 +342,7 @@ int reader_same_key(const struct reader *reader, const struct yaml_node *map, si
 		    const char *parent)
 {
 	const struct yaml_node *key = map->entries[index].key;
+
 	for (size_t i = 0; i < index; i++) {
 		if (strcasecmp(map->entries[i].key->text, key->text) == 0)
 			return reader_error(reader, key, -EINVAL, parent,
@@ -327,6 +350,7 @@ int reader_same_key(const struct reader *reader, const struct yaml_node *map, si
 					    key->text, map->entries[i].key->text,
 					    map->entries[i].key->line);
 	}
+
 	return 0;
 }
 
@@ -334,13 +358,16 @@ static int read_map(const struct reader *reader, const struct yaml_node *map, co
 {
 	if (yaml_is_null(map))
 		return 0;
+
 	char found[80];
+
 	if (map->kind != YAML_MAP)
 		return reader_error(reader, map, -EINVAL, parent, "expected a map, found %s",
 				    yaml_describe(map, found, sizeof(found)));
 	if (map->entry_count > CONFIG_ENTRIES_MAX)
 		return reader_error(reader, map, -E2BIG, parent, "%zu keys are more than %d",
 				    map->entry_count, CONFIG_ENTRIES_MAX);
+
 	for (size_t i = 0; i < map->entry_count; i++) {
 		char path[READER_PATH_MAX];
 		int rc = is_exact(parent) ? 0 : reader_same_key(reader, map, i, parent);
@@ -349,8 +376,10 @@ static int read_map(const struct reader *reader, const struct yaml_node *map, co
 		if (rc < 0)
 			return rc;
 	}
+
 	if (strcmp(parent, "sharing.timeSlicing") == 0 && !yaml_get(map, "resources"))
 		return reader_error(reader, map, -EINVAL, parent, "no resources specified");
+
 	return 0;
 }
 
@@ -366,6 +395,7 @@ static int config_set_defaults(struct config *config, struct err *err)
 			return rc; /* `err` may be NULL */
 		}
 	}
+
 	return 0;
 }
 
@@ -373,12 +403,14 @@ static int config_set_defaults(struct config *config, struct err *err)
 static const char *override_text(const struct schema_row *row, const char *text)
 {
 	static const char *const yes[] = {"1", "t", "T"}, *const no[] = {"0", "f", "F"};
+
 	for (size_t i = 0; row->type == SCHEMA_BOOL && i < array_length(yes); i++) {
 		if (strcmp(text, yes[i]) == 0)
 			return "true";
 		if (strcmp(text, no[i]) == 0)
 			return "false";
 	}
+
 	return text;
 }
 
@@ -388,8 +420,10 @@ static int config_override(struct config *config, const struct config_overrides 
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		const struct schema_row *row = schema_row((enum schema_id)i);
 		const char *flag = overrides->flag[i], *environment = overrides->environment[i];
+
 		if (!flag && !environment)
 			continue;
+
 		const char *text = override_text(row, flag ? flag : environment);
 		int rc = schema_set(config, (enum schema_id)i, text, err);
 		if (rc < 0) {
@@ -397,8 +431,10 @@ static int config_override(struct config *config, const struct config_overrides 
 				       flag ? row->flag : row->variable);
 			return rc;
 		}
+
 		config->source[i] = flag ? CONFIG_FLAG : CONFIG_ENVIRONMENT;
 	}
+
 	return 0;
 }
 
@@ -409,8 +445,10 @@ static int config_check_doors(const struct config *config, const char *name, str
 			       "%s: sluice.doors: both the kubelet and the queue are given all "
 			       "devices; a device belongs to one door at a time",
 			       name);
+
 	for (size_t i = 0; i < config->queue.devices.count; i++) {
 		const struct config_selector *mine = &config->queue.devices.items[i];
+
 		for (size_t k = 0; k < config->kubelet.devices.count; k++) {
 			const struct config_selector *other = &config->kubelet.devices.items[k];
 			if (mine->kind == other->kind && strcmp(mine->text, other->text) == 0)
@@ -422,12 +460,14 @@ static int config_check_doors(const struct config *config, const char *name, str
 				    name, mine->line, mine->column, mine->text, other->line);
 		}
 	}
+
 	return 0;
 }
 
 static int config_check_health(const struct config *config, const char *name, struct err *err)
 {
 	const struct config_codes *ignore = &config->health.ignore, *fatal = &config->health.fatal;
+
 	for (uint32_t i = 0; i < ignore->count; i++) {
 		for (uint32_t k = 0; k < fatal->count; k++) {
 			if (ignore->code[i] == fatal->code[k])
@@ -437,6 +477,7 @@ static int config_check_health(const struct config *config, const char *name, st
 					       name, (unsigned)ignore->code[i]);
 		}
 	}
+
 	return 0;
 }
 
@@ -444,6 +485,7 @@ static int config_check_health(const struct config *config, const char *name, st
 static int config_check_names(const struct config *config, const char *name, struct err *err)
 {
 	const struct config_sharing *sharing = &config->time_slicing;
+
 	for (size_t i = 0; sharing->rename_by_default && i < sharing->count; i++) {
 		const struct config_share *share = &sharing->items[i];
 		if (share->rename[0] == '\0' &&
@@ -454,6 +496,7 @@ static int config_check_names(const struct config *config, const char *name, str
 			    "resource name must be 63 characters or less: %s.shared",
 			    name, share->line, i, share->name);
 	}
+
 	return 0;
 }
 
@@ -462,9 +505,11 @@ static int config_check_strategy(const struct config *config, const char *name, 
 {
 	char discovery[32] = "";
 	(void)schema_format(config, SCHEMA_DISCOVERY, discovery, sizeof(discovery));
+
 	if (strcmp(discovery, "tegra") != 0 ||
 	    !(config->list_strategy & (CONFIG_LIST_CDI_ANNOTATIONS | CONFIG_LIST_CDI_CRI)))
 		return 0;
+
 	return err_set(err, -EINVAL,
 		       "%s: CDI --device-list-strategy options are only supported on NVML-based "
 		       "systems; the device discovery strategy is tegra",
@@ -476,13 +521,16 @@ static int config_check_labels(const struct config *config, const char *name, st
 {
 	bool wants_api = config->use_node_feature_api;
 	char place[32] = "", text[16] = "";
+
 	if (config->source[SCHEMA_USE_NODE_FEATURE_API] == CONFIG_DEFAULT ||
 	    config->labels.mode == CONFIG_LABELS_AUTO ||
 	    wants_api == (config->labels.mode == CONFIG_LABELS_NODEFEATURE))
 		return 0;
+
 	if (config->labels.mode_line > 0)
 		(void)snprintf(place, sizeof(place), ":%u:%u", config->labels.mode_line,
 			       config->labels.mode_column);
+
 	(void)schema_format(config, SCHEMA_LABELS_MODE, text, sizeof(text));
 	return err_set(err, -EINVAL,
 		       "%s%s: sluice.labels.mode: '%s', and useNodeFeatureAPI is %s: labels are "
@@ -526,6 +574,7 @@ static int config_read_text(const struct reader *reader, const char *text, size_
 		rc = read_map(reader, yaml_root(yaml), "");
 	else if (rc == 0)
 		rc = reader_rdma_check_text(reader, yaml_root(yaml), text, length);
+
 	if (rc == 0 && form == CONFIG_RDMA)
 		rc = reader_rdma_file(reader, yaml_root(yaml), &reader->config->rdma);
 	(void)yaml_free(yaml);
@@ -538,6 +587,7 @@ static int config_read(struct config *config, const char *text, size_t length,
 {
 	const struct reader reader = {.name = name, .strict = strict, .config = config, .err = err};
 	int rc = config_set_defaults(config, err);
+
 	config->rdma.period_s = RDMA_CONFIG_PERIOD_S;
 	if (rc == 0 && text)
 		rc = config_read_text(&reader, text, length, form);
@@ -545,6 +595,7 @@ static int config_read(struct config *config, const char *text, size_t length,
 		rc = config_override(config, overrides, err);
 	if (rc == 0)
 		config_complete_groups(&config->jobs);
+
 	if (rc == 0)
 		rc = config_check_strategy(config, name, err);
 	if (rc == 0)
@@ -553,10 +604,12 @@ static int config_read(struct config *config, const char *text, size_t length,
 		rc = config_check_doors(config, name, err);
 	if (rc == 0)
 		rc = config_check_health(config, name, err);
+
 	if (rc == 0)
 		rc = config_check_labels(config, name, err);
 	if (rc == 0 && form == CONFIG_OURS)
 		rc = config_check_rdma(config, name, err);
+
 	return rc;
 }
 
@@ -567,11 +620,13 @@ static int config_make(const char *text, size_t length, enum config_form form, c
 	struct config *config = calloc(1, sizeof(*config));
 	if (!config)
 		return err_set(err, -ENOMEM, "%s: out of memory", name);
+
 	int rc = config_read(config, text, length, form, name, overrides, strict, err);
 	if (rc < 0) {
 		(void)config_free(config);
 		return rc;
 	}
+
 	*out = config;
 	return 0;
 }
@@ -603,11 +658,13 @@ struct config *config_free(struct config *config)
 {
 	if (!config)
 		return NULL;
+
 	for (size_t i = 0; i < SCHEMA_COUNT; i++) {
 		const struct schema_row *row = schema_row((enum schema_id)i);
 		if (schema_is_text(row))
 			free(*(char **)((char *)config + row->offset));
 	}
+
 	free(config->gpu_rules.items);
 	free(config->mig_rules.items);
 	reader_shares_done(&config->time_slicing);
@@ -618,6 +675,7 @@ struct config *config_free(struct config *config)
 	reader_jobs_done(&config->jobs);
 	rdma_config_done(&config->rdma);
 	free(config);
+
 	return NULL;
 }
 
@@ -647,9 +705,11 @@ int config_load_any(const char *path, const struct config_overrides *overrides, 
 {
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, YAML_TEXT_MAX);
+
 	int rc = file_read(path, &text, err);
 	if (rc < 0)
 		return rc;
+
 	bool is_rdma = config_is_rdma(buf_text(&text), text.length);
 	return config_make(buf_text(&text), text.length, is_rdma ? CONFIG_RDMA : CONFIG_OURS, path,
 			   overrides, strict, out, err);
@@ -669,6 +729,7 @@ bool config_pattern_matches(const char *pattern, const char *text)
 {
 	/* Where to go on when a guess about the last '*' was wrong: no recursion, no blow-up. */
 	const char *star = NULL, *resume = NULL;
+
 	while (*text != '\0') {
 		if (*pattern == '*') {
 			star = pattern++;
@@ -683,8 +744,10 @@ bool config_pattern_matches(const char *pattern, const char *text)
 			return false;
 		}
 	}
+
 	while (*pattern == '*')
 		pattern++;
+
 	return *pattern == '\0';
 }
 

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "base/suggest.h"
+#include "base/text.h"
 #include "policy/config.h"
 
 enum schema_limits {
@@ -63,9 +64,11 @@ static bool word_at(const char *words, uint32_t index, char out[SCHEMA_WORD_MAX]
 			return false;
 		words++;
 	}
+
 	size_t length = strcspn(words, "|");
 	if (length >= SCHEMA_WORD_MAX)
 		return false;
+
 	memcpy(out, words, length);
 	out[length] = '\0';
 	return true;
@@ -76,6 +79,7 @@ static int word_error(enum schema_id id, const char *text, struct err *err)
 {
 	const struct schema_row *row = &rows[id];
 	const char *sentence = NULL;
+
 	switch (id) {
 	case SCHEMA_VERSION:
 		sentence = "unknown version: ";
@@ -103,6 +107,7 @@ static int word_error(enum schema_id id, const char *text, struct err *err)
 		sentence = "unknown value: ";
 		break;
 	}
+
 	char word[SCHEMA_WORD_MAX], best[SCHEMA_WORD_MAX] = "";
 	for (uint32_t i = 0; word_at(row->words, i, word); i++) {
 		/* The nearest so far against one more. */
@@ -110,6 +115,7 @@ static int word_error(enum schema_id id, const char *text, struct err *err)
 		if (suggest_nearest(text, pair, 2) == word)
 			memcpy(best, word, sizeof(best));
 	}
+
 	bool near = best[0] != '\0';
 	return err_set(err, -EINVAL, "%s%.64s (expected %s%s%s%s)", sentence, text, row->words,
 		       near ? "; did you mean '" : "", near ? best : "", near ? "'?" : "");
@@ -124,30 +130,37 @@ static int word_find(enum schema_id id, const char *text, uint32_t *out, struct 
 			return 0;
 		}
 	}
+
 	return word_error(id, text, err);
 }
 
 static int set_words(struct config *config, enum schema_id id, const char *text, struct err *err)
 {
 	uint32_t mask = 0;
+
 	while (*text != '\0') {
 		char word[SCHEMA_WORD_MAX];
 		size_t length = strcspn(text, ",");
 		if (length >= sizeof(word))
 			return word_error(id, text, err);
+
 		memcpy(word, text, length);
 		word[length] = '\0';
+
 		uint32_t index;
 		int rc = word_find(id, word, &index, err);
 		if (rc < 0)
 			return rc;
+
 		mask |= 1u << index;
 		text += length;
 		if (*text == ',' && *++text == '\0')
 			return word_error(id, "", err);
 	}
+
 	if (mask == 0 && id != SCHEMA_IMEX_CHANNELS)
 		return word_error(id, "", err);
+
 	memcpy(schema_member(config, &rows[id]), &mask, sizeof(mask));
 	return 0;
 }
@@ -164,11 +177,13 @@ static bool is_cdi_vendor(const char *text)
 	size_t length = strlen(text);
 	if (length == 0 || (text[0] >= '0' && text[0] <= '9'))
 		return false;
+
 	for (size_t i = 0; i < length; i++) {
 		bool inner = i > 0 && i + 1 < length;
 		if (!is_alnum(text[i]) && !(inner && strchr("-_.", text[i])))
 			return false;
 	}
+
 	return true;
 }
 
@@ -183,22 +198,28 @@ static int set_codes(struct config *config, const struct schema_row *row, const 
 {
 	struct config_codes codes = {.count = 0};
 	const char *at = text;
+
 	while (*at != '\0') {
 		size_t length = strcspn(at, ",");
 		uint64_t code;
+
 		if (parse_u64_span(at, length, 0, CONFIG_CODE_MAX, &code) < 0)
 			return codes_error(text, err);
+
 		uint32_t same = 0;
 		while (same < codes.count && codes.code[same] != code)
 			same++;
+
 		if (same == CONFIG_CODES_MAX)
 			return err_set(err, -EINVAL, "more than %d XIDs", CONFIG_CODES_MAX);
+
 		codes.code[same] = (uint16_t)code;
 		codes.count += same == codes.count;
 		at += length;
 		if (*at == ',' && *++at == '\0')
 			return codes_error(text, err);
 	}
+
 	memcpy(schema_member(config, row), &codes, sizeof(codes));
 	return 0;
 }
@@ -208,9 +229,11 @@ static int set_number(struct config *config, const struct schema_row *row, const
 {
 	uint64_t largest = 0, number;
 	(void)parse_u64(row->words, 0, UINT32_MAX, &largest); /* of the table */
+
 	if (parse_u64(text, 0, largest, &number) < 0)
 		return err_set(err, -EINVAL, "expected a number up to %" PRIu64 ", found '%.64s'",
 			       largest, text);
+
 	uint32_t value = (uint32_t)number;
 	memcpy(schema_member(config, row), &value, sizeof(value));
 	return 0;
@@ -242,6 +265,7 @@ static int set_cpus(struct config *config, const struct schema_row *row, const c
 	uint64_t milli = 0;
 	double cpus;
 	size_t length = strlen(text);
+
 	if (is_zero(row, text)) {
 		milli = 0;
 	} else if (length > 1 && text[length - 1] == 'm' &&
@@ -255,6 +279,7 @@ static int set_cpus(struct config *config, const struct schema_row *row, const c
 		    "expected a number of processors such as 8, 7.5, 7500m or %s, found '%.64s'",
 		    row->words, text);
 	}
+
 	uint32_t value = (uint32_t)milli;
 	memcpy(schema_member(config, row), &value, sizeof(value));
 	return 0;
@@ -271,13 +296,15 @@ static int check_devices(const char *text, struct err *err)
 		    (colon == length || parse_u64_span(at + colon + 1, length - colon - 1, 0,
 						       UINT16_MAX, &number) == 0);
 		bool is_uuid =
-		    length > 4 && (strncmp(at, "GPU-", 4) == 0 || strncmp(at, "MIG-", 4) == 0);
+		    length > 4 && (text_starts_with(at, "GPU-") || text_starts_with(at, "MIG-"));
 		if (!is_index && !is_uuid)
 			return err_set(err, -EINVAL,
 				       "expected an index, \"GPU:MIG\" or a UUID, found '%.*s'",
 				       (int)(length < 64 ? length : 64), at);
+
 		at += length + (at[length] == ',');
 	}
+
 	return 0;
 }
 
@@ -305,29 +332,36 @@ static int check_names(const char *text, struct err *err)
 		size_t length = strcspn(at, ","), i = 0;
 		while (i < length && at[i] > ' ' && at[i] <= '~' && at[i] != '=')
 			i++;
+
 		bool is_last_comma = at[length] == ',' && at[length + 1] == '\0';
 		if (length == 0 || i < length || is_last_comma)
 			return err_set(err, -EINVAL, "expected a list of names, found '%.64s'",
 				       text);
+
 		at += length + (at[length] == ',');
 	}
+
 	return 0;
 }
 
 static int set_text(struct config *config, enum schema_id id, const char *text, struct err *err)
 {
 	const struct schema_row *row = &rows[id];
+
 	if (strlen(text) >= CONFIG_TEXT_MAX)
 		return err_set(err, -EINVAL, "longer than %d bytes", CONFIG_TEXT_MAX - 1);
+
 	if (id == SCHEMA_CDI_VENDOR && !is_cdi_vendor(text))
 		return err_set(err, -EINVAL,
 			       "'%.64s' is no vendor of CDI devices: a letter first, then letters, "
 			       "digits, '-', '_' and '.', such as sluice.dev",
 			       text);
+
 	struct address address;
 	if (id == SCHEMA_WEB_ADDRESS && strcmp(text, "off") != 0 &&
 	    address_parse(text, strlen(text), &address, err) < 0)
 		return -EINVAL;
+
 	int rc = row->type == SCHEMA_NAMES ? check_names(text, err) : 0;
 	if (rc == 0 && id == SCHEMA_JOBS_PREFER)
 		rc = check_devices(text, err);
@@ -335,14 +369,18 @@ static int set_text(struct config *config, enum schema_id id, const char *text, 
 		rc = check_group(text, err);
 	if (rc == 0 && id == SCHEMA_JOBS_ENFORCE_GROUP && *text == '\0')
 		rc = err_set(err, -EINVAL, "expected the name of a group, found none");
+
 	if (rc < 0)
 		return rc;
+
 	char *copy = strdup(text);
 	if (!copy)
 		return err_set(err, -ENOMEM, "out of memory");
+
 	char **member = schema_member(config, row);
 	free(*member);
 	*member = copy;
+
 	return 0;
 }
 
@@ -355,6 +393,7 @@ static int set_bool(struct config *config, const struct schema_row *row, const c
 	static const char *const no[] = {"false", "False", "FALSE", "no", "No", "NO",
 					 "off",	  "Off",   "OFF",   "n",  "N"};
 	_Static_assert(array_length(yes) == array_length(no), "they come in pairs");
+
 	for (size_t i = 0; i < array_length(yes); i++) {
 		bool value = strcmp(text, yes[i]) == 0;
 		if (value || strcmp(text, no[i]) == 0) {
@@ -362,6 +401,7 @@ static int set_bool(struct config *config, const struct schema_row *row, const c
 			return 0;
 		}
 	}
+
 	return err_set(err, -EINVAL, "expected true or false, found '%.64s'", text);
 }
 
@@ -384,7 +424,7 @@ static const struct duration_unit duration_units[] = {
 static const struct duration_unit *duration_unit_at(const char *text)
 {
 	for (size_t i = 0; i < array_length(duration_units); i++) {
-		if (strncmp(text, duration_units[i].name, strlen(duration_units[i].name)) == 0)
+		if (text_starts_with(text, duration_units[i].name))
 			return &duration_units[i];
 	}
 	return NULL;
@@ -396,11 +436,13 @@ static int duration_part(const char **text, uint64_t *out_ns)
 	const char *at = *text;
 	uint64_t whole = 0, fraction = 0, scale = 1;
 	size_t digits = 0;
+
 	for (; *at >= '0' && *at <= '9'; at++, digits++) {
 		if (__builtin_mul_overflow(whole, UINT64_C(10), &whole) ||
 		    __builtin_add_overflow(whole, (uint64_t)(*at - '0'), &whole))
 			return -ERANGE;
 	}
+
 	if (*at == '.') {
 		for (at++; *at >= '0' && *at <= '9'; at++, digits++) {
 			if (scale < UINT64_C(1000000)) { /* finer than any use of it */
@@ -409,16 +451,20 @@ static int duration_part(const char **text, uint64_t *out_ns)
 			}
 		}
 	}
+
 	bool bare = *at == '\0' && scale == 1 && at != *text;
 	const struct duration_unit *unit = duration_unit_at(at);
 	if (digits == 0 || (!unit && !bare))
 		return -EINVAL;
+
 	uint64_t factor = unit ? unit->ns : 1;
 	uint64_t ns;
+
 	if (__builtin_mul_overflow(whole, factor, &ns) ||
 	    __builtin_add_overflow(
 		ns, fraction * (factor / scale) + fraction * (factor % scale) / scale, &ns))
 		return -ERANGE;
+
 	*text = at + (unit ? strlen(unit->name) : 0);
 	*out_ns = ns;
 	return 0;
@@ -430,21 +476,26 @@ int schema_parse_duration(const char *text, uint64_t *out_ns)
 		*out_ns = SCHEMA_FOREVER;
 		return 0;
 	}
+
 	uint64_t total = 0;
+
 	if (*text == '\0')
 		return -EINVAL;
+
 	for (bool first = true; *text != '\0'; first = false) {
 		uint64_t part;
 		const char *before = text;
 		int rc = duration_part(&text, &part);
 		if (rc < 0)
 			return rc;
+
 		/* A number without a unit stands alone. */
 		if (!first && text == before + strspn(before, "0123456789"))
 			return -EINVAL;
 		if (__builtin_add_overflow(total, part, &total) || total > INT64_MAX)
 			return -ERANGE; /* Go keeps durations in a signed word */
 	}
+
 	*out_ns = total;
 	return 0;
 }
@@ -458,15 +509,17 @@ static int set_duration(struct config *config, const struct schema_row *row, con
 	bool is_bare = digits > 0 && text[digits] == '\0' && strspn(text, "0") < digits;
 	uint64_t ns;
 
-	if (is_bare && strncmp(row->path, "sluice.", strlen("sluice.")) == 0)
+	if (is_bare && text_starts_with(row->path, "sluice."))
 		return err_set(err, -EINVAL,
 			       "expected a duration with its unit, found '%.32s': write %.32ss for "
 			       "seconds, or a duration such as 90m or 1h30m",
 			       text, text);
+
 	if (schema_parse_duration(text, &ns) < 0)
 		return err_set(err, -EINVAL,
 			       "expected a duration such as 60s, 1h30m or infinite, found '%.64s'",
 			       text);
+
 	memcpy(schema_member(config, row), &ns, sizeof(ns));
 	return 0;
 }
@@ -501,6 +554,7 @@ int schema_set(struct config *config, enum schema_id id, const char *text, struc
 		int rc = empty_version ? 0 : word_find(id, text, &index, err);
 		if (rc < 0)
 			return rc;
+
 		memcpy(schema_member(config, row), &index, sizeof(index));
 		return 0;
 	}
@@ -513,6 +567,7 @@ int schema_set(struct config *config, enum schema_id id, const char *text, struc
 	case SCHEMA_DURATION:
 		return set_duration(config, row, text, err);
 	}
+
 	return err_set(err, -EINVAL, "'%s' has a type that nothing can read", row->path);
 }
 
@@ -523,11 +578,13 @@ static int format_duration(uint64_t ns, char *out, size_t size)
 		return snprintf(out, size, "infinite");
 	if (ns % UINT64_C(1000000000) != 0)
 		return snprintf(out, size, "%" PRIu64 "ns", ns);
+
 	uint64_t seconds = ns / UINT64_C(1000000000);
 	if (seconds % 3600 == 0 && seconds > 0)
 		return snprintf(out, size, "%" PRIu64 "h", seconds / 3600);
 	if (seconds % 60 == 0 && seconds > 60)
 		return snprintf(out, size, "%" PRIu64 "m", seconds / 60);
+
 	return snprintf(out, size, "%" PRIu64 "s", seconds);
 }
 
@@ -536,12 +593,15 @@ static int format_size(uint64_t bytes, const char *zero, char *out, size_t size)
 {
 	static const char *const units[] = {"", "Ki", "Mi", "Gi", "Ti"};
 	size_t unit = 0;
+
 	if (bytes == 0)
 		return snprintf(out, size, "%s", zero);
+
 	while (unit + 1 < array_length(units) && bytes % 1024 == 0) {
 		bytes /= 1024;
 		unit++;
 	}
+
 	return snprintf(out, size, "%" PRIu64 "%s", bytes, units[unit]);
 }
 
@@ -558,17 +618,22 @@ static int format_words(const char *words, uint32_t mask, char *out, size_t size
 {
 	size_t length = 0;
 	char word[SCHEMA_WORD_MAX];
+
 	if (size == 0)
 		return -1;
+
 	out[0] = '\0';
 	for (uint32_t i = 0; word_at(words, i, word); i++) {
 		if (!(mask >> i & 1))
 			continue;
+
 		int added = snprintf(out + length, size - length, "%s%s", length ? "," : "", word);
 		if (added < 0 || (size_t)added >= size - length)
 			return -1;
+
 		length += (size_t)added;
 	}
+
 	return (int)length;
 }
 
@@ -589,6 +654,7 @@ int schema_format(const struct config *config, enum schema_id id, char *out, siz
 	uint32_t word = 0;
 	uint64_t ns = 0;
 	char name[SCHEMA_WORD_MAX];
+
 	switch (row->type) {
 	case SCHEMA_BOOL:
 		length = snprintf(out, size, "%s", *(const bool *)member ? "true" : "false");
@@ -599,6 +665,7 @@ int schema_format(const struct config *config, enum schema_id id, char *out, siz
 		break;
 	case SCHEMA_CHOICE:
 		memcpy(&word, member, sizeof(word));
+
 		if (word_at(row->words, word, name))
 			length = snprintf(out, size, "%s", name);
 		break;
@@ -626,5 +693,6 @@ int schema_format(const struct config *config, enum schema_id id, char *out, siz
 		length = format_duration(ns, out, size);
 		break;
 	}
+
 	return length < 0 || (size_t)length >= size ? -ENOSPC : 0;
 }

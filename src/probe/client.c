@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "hardware/callmark.h"
 #include "hardware/change.h"
 #include "hardware/inventory.h"
@@ -36,9 +37,11 @@ static struct probe_event *push(struct probe_client *client, enum probe_event_ki
 				const char *uuid)
 {
 	struct probe_event *event = &client->queue[client->queue_end % CLIENT_QUEUE_MAX];
+
 	if (client->queue_end - client->queue_begin == CLIENT_QUEUE_MAX)
 		client->queue_begin++; /* the oldest gives way; inventory and snapshot are kept
 					  anyway */
+
 	client->queue_end++;
 	*event = (struct probe_event){.kind = kind,
 				      .source = PROBE_SOURCE_PROBE,
@@ -49,6 +52,7 @@ static struct probe_event *push(struct probe_client *client, enum probe_event_ki
 				      .kmsg_sequence = UINT64_MAX,
 				      .time_ns = call_mark_now()};
 	(void)snprintf(event->uuid, sizeof(event->uuid), "%s", uuid);
+
 	return event;
 }
 
@@ -76,11 +80,13 @@ static const struct gpu *find_gpu(const struct probe_client *client, uint32_t in
 	for (uint32_t i = 0; client->has_inventory && i < client->inventory.gpu_count; i++) {
 		const struct gpu *gpu = &client->inventory.gpus[i];
 		char own[PCI_TEXT_MAX] = "";
+
 		if (gpu->has_pci)
 			pci_address_to_string(&gpu->pci, own);
 		if (bus[0] && own[0] ? strcmp(own, bus) == 0 : gpu->index == index)
 			return gpu;
 	}
+
 	return NULL;
 }
 
@@ -90,11 +96,13 @@ static void mark_hung(struct probe_client *client, const struct client_skip *ski
 		struct gpu *gpu = &client->inventory.gpus[i];
 		if (find_gpu(client, skip->where.index, skip->where.bus) != gpu)
 			continue;
+
 		gpu->state = GPU_STATE_HUNG;
 		memcpy(gpu->reason, skip->reason, sizeof(gpu->reason));
 		if (gpu->uuid[0] == '\0')
 			memcpy(gpu->uuid, skip->uuid, sizeof(gpu->uuid));
 	}
+
 	for (uint32_t i = 0; client->snapshot && i < client->snapshot->gpu_count; i++) {
 		struct snapshot_gpu *gpu = &client->snapshot->gpu[i];
 		bool same = skip->where.bus[0] && gpu->bus[0]
@@ -102,6 +110,7 @@ static void mark_hung(struct probe_client *client, const struct client_skip *ski
 				: gpu->index == skip->where.index;
 		if (!same)
 			continue;
+
 		gpu->state = GPU_STATE_HUNG;
 		(void)snprintf(gpu->reason, sizeof(gpu->reason), "%s", skip->reason);
 		snapshot_drop_all(gpu);
@@ -121,6 +130,7 @@ static void blame(struct probe_client *client, const struct call_stuck *stuck)
 	if (!skip) {
 		if (client->skip_count == GPU_MAX)
 			return;
+
 		skip = &client->skip[client->skip_count++];
 		*skip = (struct client_skip){.retry_ns = client->retry_first_ns};
 		skip->where.index = stuck->gpu;
@@ -130,17 +140,20 @@ static void blame(struct probe_client *client, const struct call_stuck *stuck)
 	} else if (skip->retry_ns < CLIENT_RETRY_MAX_NS) {
 		skip->retry_ns *= 2;
 	}
+
 	skip->hung = true;
 	skip->retry_at_ns = call_mark_now() + skip->retry_ns;
 	(void)snprintf(skip->reason, sizeof(skip->reason),
 		       "%s on this GPU did not come back within %.3g s", stuck->function,
 		       (double)stuck->elapsed_ns / (double)SECOND);
+
 	const struct gpu *gpu = find_gpu(client, stuck->gpu, stuck->bus);
 	if (gpu && gpu->uuid[0]) {
 		memcpy(skip->uuid, gpu->uuid, sizeof(skip->uuid));
 		if (gpu->has_pci && skip->where.bus[0] == '\0')
 			pci_address_to_string(&gpu->pci, skip->where.bus);
 	}
+
 	struct pci_address address;
 	if (skip->uuid[0] == '\0' &&
 	    pci_parse_address(skip->where.bus, strlen(skip->where.bus), &address) == 0) {
@@ -148,6 +161,7 @@ static void blame(struct probe_client *client, const struct call_stuck *stuck)
 		pci_read_nvidia_information(client->root, &address, &information);
 		memcpy(skip->uuid, information.uuid, sizeof(skip->uuid));
 	}
+
 	mark_hung(client, skip);
 	struct probe_event *event = push(client, PROBE_EVENT_HUNG, skip->uuid);
 	(void)snprintf(event->bus, sizeof(event->bus), "%s", skip->where.bus);
@@ -163,6 +177,7 @@ static void forget_process(struct probe_client *client)
 		(void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
 	cleanup_close_fn(&client->fd);
 	client->fd = -1;
+
 	/* A new page for the next one: a probe that comes back must not write into it. */
 	if (client->marks)
 		(void)munmap(client->marks, sizeof(*client->marks));
@@ -210,6 +225,7 @@ static int start_process(struct probe_client *client, struct err *err)
 		    "%u probes hang in the driver and cannot be ended; no more are started: "
 		    "see 'dmesg', restart the machine",
 		    client->alive_count);
+
 	int rc = spawn_probe(client, err);
 	if (rc == 0)
 		rc = watch_socket(client, err);
@@ -217,11 +233,13 @@ static int start_process(struct probe_client *client, struct err *err)
 		drop_process(client);
 		return rc;
 	}
+
 	uint64_t now_ns = call_mark_now();
 	client->progress_ns = now_ns;
 	client->progress_count = 0;
 	client->greeted = false;
 	client->restart_at_ns = 0;
+
 	return 0;
 }
 
@@ -239,10 +257,12 @@ static bool is_stopped(pid_t pid)
 {
 	char path[64];
 	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, 4096);
 	if (file_read(path, &text, NULL) < 0)
 		return false;
+
 	const char *end = strrchr(buf_text(&text), ')');
 	return end && strlen(end) > 2 && (end[2] == 'T' || end[2] == 't');
 }
@@ -256,8 +276,10 @@ static void abandon(struct probe_client *client, const struct call_stuck *stuck)
 		restart_later(client, 0, "a driver call hung");
 		return;
 	}
+
 	struct probe_event *event = push(client, PROBE_EVENT_HUNG, "");
 	char text[PROBE_EVENT_TEXT_MAX];
+
 	if (stopped)
 		(void)snprintf(text, sizeof(text), "the probe was stopped by a signal");
 	else if (stuck)
@@ -265,6 +287,7 @@ static void abandon(struct probe_client *client, const struct call_stuck *stuck)
 			       stuck->function, (double)stuck->elapsed_ns / (double)SECOND);
 	else
 		(void)snprintf(text, sizeof(text), "the probe did not go on");
+
 	set_text(event, text);
 	/* The driver as a whole: not again at once. */
 	restart_later(client, stuck && !stopped ? client->backoff_ns : 0, text);
@@ -274,7 +297,7 @@ static void abandon(struct probe_client *client, const struct call_stuck *stuck)
 
 static bool is_init(const struct call_stuck *stuck)
 {
-	return strncmp(stuck->function, "nvmlInit", 8) == 0;
+	return text_starts_with(stuck->function, "nvmlInit");
 }
 
 /* Looks whether the probe goes on. */
@@ -282,26 +305,32 @@ static void check_progress(struct probe_client *client, uint64_t now_ns)
 {
 	if (client->pid <= 0)
 		return;
+
 	uint64_t count = 0;
+
 	for (uint32_t i = 0; i < CALL_MARK_SLOTS; i++) {
 		const struct call_mark *mark = &client->marks->slot[i];
 		struct call_stuck stuck;
+
 		if (call_mark_is_stuck(mark, now_ns, client->call_timeout_ns, &stuck) &&
 		    (!is_init(&stuck) ||
 		     call_mark_is_stuck(mark, now_ns, client->init_timeout_ns, &stuck))) {
 			abandon(client, &stuck);
 			return;
 		}
+
 		count += atomic_load_explicit(&mark->count, memory_order_relaxed);
 		/* Within a call, that call's own limit holds. */
 		if (call_mark_due(mark, client->call_timeout_ns) != UINT64_MAX &&
 		    !is_stopped(client->pid))
 			client->progress_ns = now_ns;
 	}
+
 	if (count != client->progress_count) {
 		client->progress_count = count;
 		client->progress_ns = now_ns;
 	}
+
 	if (now_ns - client->progress_ns > client->call_timeout_ns + client->period_ns)
 		abandon(client, NULL);
 }
@@ -312,6 +341,7 @@ static void retry_hung(struct probe_client *client, uint64_t now_ns)
 		struct client_skip *skip = &client->skip[i];
 		if (!skip->hung || now_ns < skip->retry_at_ns || client->once)
 			continue;
+
 		skip->hung = false; /* asked again; blame() sets it if it still hangs */
 		restart_later(client, 0, "to see whether a GPU that hung answers again");
 		return;
@@ -332,11 +362,14 @@ static void note_changes(struct probe_client *client, struct inventory *after)
 	_cleanup_free_ struct change *changes = calloc(CHANGE_MAX, sizeof(*changes));
 	if (!changes)
 		return;
+
 	uint32_t count = change_find(&client->inventory, after, changes);
+
 	for (uint32_t i = 0; i < count; i++) {
 		struct probe_event *event = push(client, kinds[changes[i].kind], changes[i].uuid);
 		memcpy(event->bus, changes[i].bus, sizeof(event->bus));
 		event->data = changes[i].state;
+
 		const struct gpu *gpu = inventory_find_gpu(after, changes[i].uuid);
 		if (gpu)
 			set_text(event, gpu->reason);
@@ -349,15 +382,18 @@ static int take_inventory(struct probe_client *client, const void *body, size_t 
 	int rc = message_read_inventory(body, length, &inventory);
 	if (rc < 0)
 		return rc;
+
 	client->backoff_ns = CLIENT_BACKOFF_NS;
 	client->crashes = 0;
 	client->log_is_live = true;
 	if (client->has_inventory) {
 		(void)change_remember(&client->inventory, &inventory); /* then less is known */
+
 		for (uint32_t i = 0; i < client->skip_count; i++) {
 			/* The reason of a hang is kept here, the probe only knows that it skips. */
 			if (!client->skip[i].hung)
 				continue;
+
 			for (uint32_t g = 0; g < inventory.gpu_count; g++) {
 				struct gpu *gpu = &inventory.gpus[g];
 				if (gpu->state == GPU_STATE_HUNG && gpu->uuid[0] &&
@@ -366,15 +402,18 @@ static int take_inventory(struct probe_client *client, const void *body, size_t 
 					       sizeof(gpu->reason));
 			}
 		}
+
 		note_changes(client, &inventory);
 		inventory_done(&client->inventory);
 	}
+
 	client->inventory = inventory;
 	client->has_inventory = true;
 	for (uint32_t i = 0; i < client->skip_count; i++) {
 		if (client->skip[i].hung)
 			mark_hung(client, &client->skip[i]);
 	}
+
 	push(client, PROBE_EVENT_INVENTORY, "");
 	return 0;
 }
@@ -385,21 +424,26 @@ static void note_resets(struct probe_client *client, const struct snapshot *afte
 {
 	uint32_t fell = 0, compared = 0;
 	const char *uuids[GPU_MAX];
+
 	for (uint32_t i = 0; client->snapshot && i < after->gpu_count; i++) {
 		const struct snapshot_gpu *now = &after->gpu[i];
 		const struct snapshot_gpu *was = snapshot_find(client->snapshot, now->uuid);
 		int64_t energy_now, energy_was;
+
 		if (!was || !snapshot_get(now, SNAPSHOT_ENERGY, &energy_now) ||
 		    !snapshot_get(was, SNAPSHOT_ENERGY, &energy_was))
 			continue;
+
 		compared++;
 		if (energy_now < energy_was)
 			uuids[fell++] = now->uuid;
 	}
+
 	if (fell > 0 && fell == compared) {
 		push(client, PROBE_EVENT_DRIVER_RESTART, "");
 		return;
 	}
+
 	for (uint32_t i = 0; i < fell; i++)
 		push(client, PROBE_EVENT_GPU_RESET, uuids[i]);
 }
@@ -411,9 +455,11 @@ static void name_samples(const struct probe_client *client, struct snapshot *sna
 		struct snapshot_gpu *sample = &snapshot->gpu[i];
 		if (sample->uuid[0] || sample->bus[0] || sample->state == GPU_STATE_OK)
 			continue;
+
 		const struct gpu *gpu = find_gpu(client, sample->index, "");
 		if (!gpu || snapshot_find(snapshot, gpu->uuid))
 			continue;
+
 		(void)snprintf(sample->uuid, sizeof(sample->uuid), "%s", gpu->uuid);
 		(void)snprintf(sample->name, sizeof(sample->name), "%s", gpu->name);
 		if (gpu->has_pci)
@@ -427,16 +473,19 @@ static int take_snapshot(struct probe_client *client, const void *body, size_t l
 	int rc = message_read_snapshot(body, length, &snapshot);
 	if (rc < 0)
 		return rc;
+
 	name_samples(client, snapshot);
 	note_resets(client, snapshot);
 	snapshot->probes_abandoned = client->abandoned;
 	client->sequence = snapshot->sequence;
 	free(client->snapshot);
 	client->snapshot = snapshot;
+
 	for (uint32_t i = 0; i < client->skip_count; i++) {
 		if (client->skip[i].hung)
 			mark_hung(client, &client->skip[i]);
 	}
+
 	push(client, PROBE_EVENT_SNAPSHOT, "");
 	return 0;
 }
@@ -449,14 +498,17 @@ static int take_event(struct probe_client *client, const void *body, size_t leng
 		return rc;
 	if (message.kmsg_sequence != UINT64_MAX)
 		client->kmsg_after = message.kmsg_sequence;
+
 	if (message.event.uuid[0] == '\0' && message.event.bus[0] != '\0') {
 		const struct gpu *gpu = find_gpu(client, UINT32_MAX, message.event.bus);
 		if (gpu)
 			memcpy(message.event.uuid, gpu->uuid, sizeof(message.event.uuid));
 	}
+
 	struct probe_event *event = push(client, PROBE_EVENT_NVML, "");
 	*event = message.event;
 	event->kmsg_sequence = message.kmsg_sequence;
+
 	return 0;
 }
 
@@ -466,6 +518,7 @@ static int take_down(struct probe_client *client, const void *body, size_t lengt
 	int rc = message_read_notice(body, length, &notice);
 	if (rc < 0)
 		return rc;
+
 	struct probe_event *event = push(client, PROBE_EVENT_DRIVER_DOWN, "");
 	event->data = (uint64_t)(int64_t)notice.code;
 	set_text(event, notice.text);
@@ -476,6 +529,7 @@ static int take_down(struct probe_client *client, const void *body, size_t lengt
 	client->restart_at_ns = call_mark_now() + client->backoff_ns;
 	if (client->backoff_ns < CLIENT_BACKOFF_MAX_NS)
 		client->backoff_ns *= 2;
+
 	return 0;
 }
 
@@ -484,6 +538,7 @@ static int take_message(struct probe_client *client, enum message_kind kind, con
 {
 	struct message_notice notice;
 	int rc;
+
 	switch (kind) {
 	case MESSAGE_INVENTORY:
 		return take_inventory(client, body, length);
@@ -504,6 +559,7 @@ static int take_message(struct probe_client *client, enum message_kind kind, con
 		drop_process(client);
 		return 0;
 	}
+
 	return -EPROTO;
 }
 
@@ -517,13 +573,16 @@ static void take_input(struct probe_client *client)
 				      &length, &used);
 		if (rc == 0)
 			return;
+
 		if (rc == 1)
 			rc = take_message(client, kind, body, length);
+
 		if (rc < 0) {
 			client->abandoned++;
 			restart_later(client, client->backoff_ns, "the probe sent nonsense");
 			return;
 		}
+
 		if (client->pid > 0)
 			buf_consume(&client->input, used);
 	}
@@ -542,9 +601,11 @@ static void release_input(struct probe_client *client)
 static void read_socket(struct probe_client *client)
 {
 	enum { CHUNK = 65536, CHUNKS_MAX = 64 };
+
 	for (uint32_t i = 0; i < CHUNKS_MAX && client->pid > 0; i++) {
 		if (buf_reserve(&client->input, CHUNK) < 0)
 			return;
+
 		ssize_t got = recv(client->fd, client->input.data + client->input.length, CHUNK,
 				   MSG_DONTWAIT);
 		if (got > 0) {
@@ -553,10 +614,12 @@ static void read_socket(struct probe_client *client)
 			take_input(client);
 			continue;
 		}
+
 		if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
 			release_input(client);
 			return;
 		}
+
 		client->crashes++;
 		restart_later(client, client->once ? 0 : client->backoff_ns,
 			      "the probe ended by itself");
@@ -573,11 +636,13 @@ int probe_client_next(struct probe_client *client, struct probe_event *out, stru
 		uint64_t ticks;
 		(void)!read(client->timer_fd, &ticks, sizeof(ticks)); /* EAGAIN: no tick was due */
 		read_socket(client);
+
 		uint64_t now_ns = call_mark_now();
 		check_progress(client, now_ns);
 		if (!client->is_released)
 			retry_hung(client, now_ns);
 		reap_abandoned(client);
+
 		if (client->pid <= 0 && !client->ended && !client->is_released &&
 		    now_ns >= client->restart_at_ns) {
 			int rc = start_process(client, err);
@@ -587,8 +652,10 @@ int probe_client_next(struct probe_client *client, struct probe_event *out, stru
 			}
 		}
 	}
+
 	if (client->queue_begin == client->queue_end)
 		return 0;
+
 	*out = client->queue[client->queue_begin++ % CLIENT_QUEUE_MAX];
 	return 1;
 }
@@ -597,15 +664,19 @@ int probe_client_wait(struct probe_client *client, uint64_t timeout_ns, struct p
 		      struct err *err)
 {
 	uint64_t end_ns = call_mark_now() + timeout_ns;
+
 	for (;;) {
 		int rc = probe_client_next(client, out, err);
 		if (rc != 0)
 			return rc;
+
 		uint64_t now_ns = call_mark_now();
 		if (now_ns >= end_ns)
 			return 0;
+
 		uint64_t left_ms = (end_ns - now_ns) / 1000000 + 1;
 		struct pollfd fd = {.fd = client->epoll_fd, .events = POLLIN};
+
 		(void)poll(&fd, 1, left_ms > 1000 ? 1000 : (int)left_ms); /* EINTR: look again */
 	}
 }
@@ -616,19 +687,23 @@ static int open_epoll(struct probe_client *client, struct err *err)
 	client->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (client->epoll_fd < 0 || client->timer_fd < 0)
 		return err_set(err, -errno, "starting the probe: %s", err_describe(-errno));
+
 	/* Often enough to notice a hang in good time, rarely enough to cost nothing. */
 	uint64_t tick_ns = client->call_timeout_ns / 8;
 	if (tick_ns > SECOND)
 		tick_ns = SECOND;
 	if (tick_ns < SECOND / 100)
 		tick_ns = SECOND / 100;
+
 	struct itimerspec tick = {.it_interval = {.tv_sec = (time_t)(tick_ns / SECOND),
 						  .tv_nsec = (long)(tick_ns % SECOND)}};
 	tick.it_value = tick.it_interval;
+
 	struct epoll_event event = {.events = EPOLLIN, .data = {.fd = client->timer_fd}};
 	if (timerfd_settime(client->timer_fd, 0, &tick, NULL) < 0 ||
 	    epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, client->timer_fd, &event) < 0)
 		return err_set(err, -errno, "starting the probe: %s", err_describe(-errno));
+
 	return 0;
 }
 
@@ -638,6 +713,7 @@ int probe_client_start(const struct probe_options *options, struct probe_client 
 	struct probe_client *client = calloc(1, sizeof(*client));
 	if (!client)
 		return err_set(err, -ENOMEM, "starting the probe: no memory");
+
 	client->fd = client->epoll_fd = client->timer_fd = -1;
 	client->pid = -1;
 	client->once = options->once;
@@ -653,6 +729,7 @@ int probe_client_start(const struct probe_options *options, struct probe_client 
 	client->kill_fn = options->kill_fn ? options->kill_fn : kill;
 	client->root = pci_root();
 	inventory_init(&client->inventory);
+
 	/* A frame, and what recv() may read on top of it. */
 	buf_init(&client->input, 2 * (MESSAGE_BODY_MAX + 65536));
 	int rc = resolve_program(client, options->program, err);
@@ -660,10 +737,12 @@ int probe_client_start(const struct probe_options *options, struct probe_client 
 		rc = open_epoll(client, err);
 	if (rc == 0)
 		rc = start_process(client, err);
+
 	if (rc < 0) {
 		probe_client_stop(client);
 		return rc;
 	}
+
 	*out = client;
 	return 0;
 }
@@ -685,6 +764,7 @@ struct probe_client *probe_client_stop(struct probe_client *client)
 {
 	if (!client)
 		return NULL;
+
 	drop_process(client);
 	reap_soon(client);
 	cleanup_close_fn(&client->epoll_fd);
@@ -693,6 +773,7 @@ struct probe_client *probe_client_stop(struct probe_client *client)
 	free(client->snapshot);
 	buf_done(&client->input);
 	free(client);
+
 	return NULL;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "web/metrics.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/text.h"
-#include "web/metrics.h"
 #include "web/metrics_page.h"
 
 enum metric {
@@ -50,17 +51,21 @@ static bool value_is_sound(uint32_t value, int64_t number)
 static void native_values(struct metrics_page *page, uint32_t metric)
 {
 	const struct snapshot *snapshot = &page->view->snapshot;
+
 	for (size_t row = 0; row < array_length(value_rows); row++) {
 		const struct value_row *it = &value_rows[row];
 		if (it->metric != metric)
 			continue;
+
 		for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 			const struct snapshot_gpu *gpu = &snapshot->gpu[i];
 			int64_t number;
+
 			if (page->gpu[i].length == 0 || !snapshot_get(gpu, it->value, &number) ||
 			    !value_is_sound(it->value, number) ||
 			    (it->value == SNAPSHOT_UTIL_GPU && metrics_gpu_has_mig(gpu)))
 				continue;
+
 			metrics_out_line(&page->out, page->gpu[i], it->labels, number,
 					 it->exponent);
 		}
@@ -80,17 +85,22 @@ static void native_gpu_info(struct metrics_page *page)
 	struct metrics_out *m = &page->out;
 	const struct snapshot *snapshot = &page->view->snapshot;
 	char cuda[32] = "";
+
 	if (snapshot->cuda_version > 0)
 		(void)snprintf(cuda, sizeof(cuda), "%u.%u", snapshot->cuda_version / 1000,
 			       snapshot->cuda_version % 1000 / 10);
+
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		const struct snapshot_gpu *gpu = &snapshot->gpu[i];
 		if (page->gpu[i].length == 0)
 			continue;
+
 		struct metrics_labels labels = metrics_labels_begin(m);
+
 		metrics_labels_copy(m, page->gpu[i]);
 		metrics_labels_some(m, "name", gpu->name);
 		metrics_labels_some(m, "pci_bus_id", gpu->bus);
+
 		if (gpu->minor != SNAPSHOT_U32_ABSENT)
 			metrics_labels_number(m, "minor", gpu->minor);
 		metrics_labels_some(m, "serial", page->view->gpu[i].serial);
@@ -112,6 +122,7 @@ static void native_states(struct metrics_out *m, struct metrics_labels labels, u
 	    [VIEW_DEGRADED] = "state=\"degraded\"",
 	    [VIEW_UNHEALTHY] = "state=\"unhealthy\"",
 	};
+
 	for (uint32_t state = 0; state < array_length(extra); state++)
 		metrics_out_line(m, labels, extra[state], state == health, 0);
 }
@@ -127,14 +138,18 @@ static void native_health_reasons(struct metrics_page *page)
 	struct metrics_out *m = &page->out;
 	struct metrics_seen seen =
 	    metrics_page_seen(page, page->view->snapshot.gpu_count * VIEW_REASON_MAX);
+
 	for (uint32_t i = 0; i < page->view->snapshot.gpu_count; i++) {
 		const struct view_gpu *gpu = &page->view->gpu[i];
+
 		for (uint32_t k = 0; k < gpu->reason_count && page->gpu[i].length > 0; k++) {
 			const struct view_reason *reason = &gpu->reason[k];
 			struct metrics_labels labels = metrics_labels_begin(m);
+
 			metrics_labels_copy(m, page->gpu[i]);
 			metrics_labels_some(m, "cause", reason->cause);
 			metrics_labels_text(m, "state", health_word(reason->health));
+
 			if (reason->xid)
 				metrics_labels_number(m, "xid", reason->xid);
 			labels = metrics_seen_once(m, &seen, metrics_labels_end(m, labels));
@@ -161,6 +176,7 @@ static void native_clocks_event(struct metrics_out *m, struct metrics_labels lab
 	int64_t bits;
 	if (!snapshot_get(gpu, SNAPSHOT_THROTTLE, &bits))
 		return;
+
 	for (size_t i = 0; i < array_length(reasons); i++)
 		metrics_out_line(m, labels, reasons[i].labels, (bits & reasons[i].bit) != 0, 0);
 }
@@ -172,6 +188,7 @@ static void native_nvlink_up(struct metrics_out *m, struct metrics_labels labels
 	if (!snapshot_get(gpu, SNAPSHOT_NVLINK_THERE, &there) ||
 	    !snapshot_get(gpu, SNAPSHOT_NVLINK_UP, &up))
 		return;
+
 	for (uint32_t link = 0; link < 64; link++) {
 		char extra[32];
 		if (!((uint64_t)there >> link & 1))
@@ -200,6 +217,7 @@ static void native_gpu_line(struct metrics_page *page, uint32_t metric, uint32_t
 	const struct snapshot_gpu *gpu = &page->view->snapshot.gpu[place];
 	const struct view_gpu *more = &page->view->gpu[place];
 	struct metrics_labels labels = page->gpu[place];
+
 	switch (metric) {
 	case METRIC_GPU_HEALTH:
 		native_states(m, labels, more->health);
@@ -240,6 +258,7 @@ static void native_gpu(struct metrics_page *page, uint32_t metric)
 		native_health_reasons(page);
 		return;
 	}
+
 	for (uint32_t i = 0; i < page->view->snapshot.gpu_count; i++) {
 		if (page->gpu[i].length > 0)
 			native_gpu_line(page, metric, i);
@@ -251,14 +270,18 @@ static void native_xid(struct metrics_page *page, uint32_t metric)
 	struct metrics_out *m = &page->out;
 	const struct view *view = page->view;
 	struct metrics_seen seen = metrics_page_seen(page, view->xid_count);
+
 	for (uint32_t i = 0; i < view->xid_count; i++) {
 		const struct view_xid *xid = &view->xid[i];
 		if (page->gpu[xid->gpu].length == 0)
 			continue;
+
 		struct metrics_labels labels = metrics_labels_begin(m);
+
 		metrics_labels_copy(m, page->gpu[xid->gpu]);
 		metrics_labels_number(m, "xid", xid->xid);
 		metrics_labels_some(m, "class", xid->class_);
+
 		if (xid->gi != SNAPSHOT_WHOLE_GPU)
 			metrics_labels_number(m, "gpu_instance_id", xid->gi);
 		if (xid->gi != SNAPSHOT_WHOLE_GPU && xid->ci != SNAPSHOT_WHOLE_GPU)
@@ -266,6 +289,7 @@ static void native_xid(struct metrics_page *page, uint32_t metric)
 		labels = metrics_seen_once(m, &seen, metrics_labels_end(m, labels));
 		if (labels.length == 0)
 			continue;
+
 		if (metric == METRIC_GPU_XID_ERRORS)
 			metrics_out_line_u64(m, labels, NULL, xid->count, 0);
 		else if (xid->last_unix_ns > 0)
@@ -288,8 +312,10 @@ static void native_mig_line(struct metrics_out *m, uint32_t metric, struct metri
 		return;
 	if (metric == METRIC_MIG_MEMORY_TOTAL && mig->memory_total != SNAPSHOT_U64_ABSENT)
 		metrics_out_line_u64(m, labels, NULL, mig->memory_total, 0);
+
 	if (metric == METRIC_MIG_MEMORY_USED && mig->memory_used != SNAPSHOT_U64_ABSENT)
 		metrics_out_line_u64(m, labels, NULL, mig->memory_used, 0);
+
 	for (uint32_t i = 0; metric == METRIC_MIG_ACTIVITY && i < array_length(engines); i++) {
 		if (mig->activity[i] != SNAPSHOT_U32_ABSENT)
 			metrics_out_line(m, labels, engines[i], mig->activity[i], -6);
@@ -299,6 +325,7 @@ static void native_mig_line(struct metrics_out *m, uint32_t metric, struct metri
 static void native_mig(struct metrics_page *page, uint32_t metric)
 {
 	const struct snapshot *snapshot = &page->view->snapshot;
+
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++) {
 		const struct snapshot_gpu *gpu = &snapshot->gpu[i];
 		for (uint32_t k = 0; k < gpu->mig_count; k++) {
@@ -324,9 +351,12 @@ static struct metrics_labels holder_labels(struct metrics_page *page,
 	struct metrics_labels device = holder->mig == SNAPSHOT_U32_ABSENT
 					   ? page->gpu[holder->gpu]
 					   : page->mig[holder->gpu][holder->mig];
+
 	if (device.length == 0)
 		return device;
+
 	struct metrics_labels labels = metrics_labels_begin(m);
+
 	metrics_labels_copy(m, device);
 	if (holder->job != 0) {
 		metrics_labels_number(m, "job_id", holder->job);
@@ -340,6 +370,7 @@ static struct metrics_labels holder_labels(struct metrics_page *page,
 		metrics_labels_some(m, "runtime", holder->runtime);
 		metrics_labels_some(m, "user", holder->user);
 	}
+
 	metrics_labels_some(m, "resource", holder->resource);
 	metrics_labels_some(m, "mode", mode_word(holder->mode));
 	return metrics_labels_end(m, labels);
@@ -357,14 +388,18 @@ static void native_holders_begin(struct metrics_page *page)
 static void native_holder(struct metrics_page *page, uint32_t metric)
 {
 	struct metrics_out *m = &page->out;
+
 	if (metric == METRIC_HOLDER_ALLOCATED)
 		native_holders_begin(page);
+
 	for (uint32_t i = 0; i < page->view->holder_count; i++) {
 		const struct view_holder *holder = &page->view->holder[i];
 		struct metrics_labels labels = page->holder[i];
 		char slot[16 + TEXT_U64_MAX] = "";
+
 		if (labels.length == 0)
 			continue;
+
 		if (metric == METRIC_HOLDER_ALLOCATED && holder->allocated) {
 			if (holder->slot != SNAPSHOT_U32_ABSENT)
 				(void)snprintf(slot, sizeof(slot), "slot=\"%u\"", holder->slot);
@@ -391,14 +426,18 @@ static void native_resource(struct metrics_page *page, uint32_t metric)
 	struct metrics_out *m = &page->out;
 	const struct view *view = page->view;
 	struct metrics_seen seen = metrics_page_seen(page, view->resource_count);
+
 	for (uint32_t i = 0; i < view->resource_count; i++) {
 		const struct view_resource *resource = &view->resource[i];
 		uint64_t numbers[] = {resource->units,	   resource->healthy,
 				      resource->allocated, resource->allocations,
 				      resource->refused,   resource->registered};
+
 		if (metric >= METRIC_RESOURCE_ALLOCATIONS && !resource->is_of_kubelet)
 			continue;
+
 		struct metrics_labels labels = metrics_labels_begin(m);
+
 		metrics_labels_text(m, "resource", resource->name);
 		labels = metrics_seen_once(m, &seen, metrics_labels_end(m, labels));
 		if (labels.length > 0)
@@ -434,18 +473,22 @@ static void native_port(struct metrics_page *page, uint32_t metric)
 	struct metrics_out *m = &page->out;
 	const struct view *view = page->view;
 	struct metrics_seen seen = metrics_page_seen(page, view->adapter_count);
+
 	for (uint32_t i = 0; i < view->adapter_count; i++) {
 		const struct view_adapter *port = &view->adapter[i];
 		struct metrics_labels labels = metrics_labels_begin(m);
+
 		metrics_labels_text(m, "device", port->name);
 		metrics_labels_number(m, "port", port->port);
 		if (metrics_seen_once(m, &seen, metrics_labels_end(m, labels)).length == 0)
 			continue;
+
 		if (metric == METRIC_RDMA_LINK_LAYER) {
 			metrics_labels_some(m, "link_layer", port->layer);
 			metrics_labels_some(m, "netdev", port->net);
 			metrics_labels_some(m, "resource", port->resource);
 		}
+
 		native_port_line(m, metric, metrics_labels_end(m, labels), port);
 	}
 }
@@ -482,6 +525,7 @@ static void native_ready(struct metrics_page *page)
 {
 	const struct view_node *view_node = &page->view->node;
 	node_line(page, "what=\"service\"", view_node->ready, 0);
+
 	for (uint32_t i = 0; i < VIEW_READY_COUNT; i++) {
 		char labels[48];
 		if (!(view_node->ready_known >> i & 1))
@@ -506,11 +550,14 @@ static void native_nvml_errors(struct metrics_page *page)
 	struct metrics_out *m = &page->out;
 	const struct snapshot *snapshot = &page->view->snapshot;
 	struct metrics_seen seen = metrics_page_seen(page, SNAPSHOT_ERROR_MAX);
+
 	for (uint32_t i = 0; i < snapshot->error_count && i < SNAPSHOT_ERROR_MAX; i++) {
 		const struct snapshot_error *error = &snapshot->error[i];
 		char code[32];
+
 		(void)snprintf(code, sizeof(code), "%d", error->code);
 		struct metrics_labels labels = metrics_labels_begin(m);
+
 		metrics_labels_text(m, "call", error->call);
 		metrics_labels_text(m, "code", code);
 		labels = metrics_seen_once(m, &seen, metrics_labels_end(m, labels));
@@ -523,6 +570,7 @@ static void native_node(struct metrics_page *page, uint32_t metric)
 {
 	const struct view *view = page->view;
 	const struct view_node *node = &view->node;
+
 	switch (metric) {
 	case METRIC_GPUS:
 		native_gpus(page);
@@ -596,6 +644,7 @@ static void native_node_number(struct metrics_page *page, uint32_t metric)
 	    {METRIC_PROCESS_RESIDENT, node->rss_bytes > 0, node->rss_bytes, 0},
 	    {METRIC_PROCESS_FDS, node->open_fds > 0, node->open_fds, 0},
 	};
+
 	for (size_t i = 0; i < array_length(numbers); i++) {
 		if (numbers[i].metric == metric && numbers[i].known)
 			node_line(page, NULL, numbers[i].number, numbers[i].exponent);
@@ -613,6 +662,7 @@ void metrics_native(struct metrics_page *page)
 {
 	for (uint32_t metric = 0; metric < METRIC_COUNT; metric++) {
 		metrics_out_family(&page->out, &families[metric], families[metric].name);
+
 		if (kinds[metric] == KIND_MIG) {
 			native_mig(page, metric);
 		} else if (kinds[metric] == KIND_HOLDER) {
@@ -628,6 +678,7 @@ void metrics_native(struct metrics_page *page)
 			native_resource(page, metric);
 		} else if (kinds[metric] == KIND_NODE) {
 			native_node(page, metric);
+
 			native_node_number(page, metric);
 		} else {
 			native_gpu(page, metric);

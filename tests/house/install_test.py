@@ -56,6 +56,17 @@ def test_everything_is_there(prefix):
         assert any(path.endswith(f"sluice/sim/{age}/libnvidia-ml.so.1") for path in present)
 
 
+def test_programs_is_all_that_is_installed():
+    """`ninja programs` builds each program and library that an installation has: whoever runs from the build tree, as
+    `make demo` and tools/cross do, misses none."""
+    targets = json.loads(subprocess.run([MESON, "introspect", BUILD, "--targets"], check=True, capture_output=True).stdout)
+    installed = {os.path.relpath(target["filename"][0], BUILD) for target in targets
+                 if target["installed"] and target["type"] in ("executable", "shared library", "shared module")}
+    inputs = subprocess.run(["ninja", "-C", BUILD, "-t", "query", "programs"], check=True, capture_output=True, text=True)
+    built = {line.strip(" |") for line in inputs.stdout.splitlines()}
+    assert len(installed) > 10 and installed <= built, installed - built
+
+
 def paths(commands, before=()):
     """Every command and verb: its words, the words that may follow, its options."""
     for command in commands:

@@ -45,23 +45,55 @@ def test_banned_words_that_are_not_calls(tree):
     assert findings(tree) == []
 
 
+@pytest.mark.parametrize("length", ["4", 'strlen("GPU-")', 'sizeof("GPU-") - 1'])
+def test_a_counted_prefix(tree, length):
+    tree.write(SOURCE, body(f'\treturn strncmp(a->name, "GPU-", {length}) == 0;\n'))
+    assert findings(tree) == [f'{SOURCE}:6: text_starts_with() counts "GPU-" itself [prefix]']
+    tree.write(SOURCE, body('\treturn strncmp(a, "GPU-", size) == 0;\n'))
+    assert findings(tree) == []
+
+
+def test_the_own_header_comes_first(tree):
+    tree.write(SOURCE, LICENCE + '#include <errno.h>\n\n#include "base/text.h"\n')
+    assert findings(tree) == [f"{SOURCE}: includes errno.h before text.h [own]"]
+    tree.write(SOURCE, LICENCE + '#include "base/text.h"\n\n#include <errno.h>\n')
+    assert findings(tree) == []
+
+
 def test_a_test_may_call_what_it_likes(tree):
     tree.write("tests/unit/base/text_test.c", LICENCE + "int x = atoi(y);\n")
     assert findings(tree) == []
 
 
 def test_length_of_files(tree):
-    tree.write(HEADER, LICENCE + "\n" * 799)
+    tree.write(HEADER, LICENCE + "\n" * 900 + "/* told */\n" * 900 + "int a;\n" * 800)
     assert findings(tree) == []
-    tree.write(HEADER, LICENCE + "\n" * 800)
+    tree.write(HEADER, LICENCE + "int a;\n" * 801)
     assert findings(tree) == [f"{HEADER}: 801 lines, at most 800 [length]"]
 
 
 def test_length_of_functions(tree):
-    tree.write(SOURCE, body("\tcall();\n" * 75))
+    tree.write(SOURCE, body("\tcall();\n\t/* told */\n\n" * 75))
     assert findings(tree) == []
-    tree.write(SOURCE, body("\tcall();\n" * 76))
+    tree.write(SOURCE, body("\tcall();\n\n" * 76))
     assert findings(tree) == [f"{SOURCE}:5: a function of 76 lines, at most 75 [length]"]
+
+
+def test_the_steps_of_a_function(tree):
+    tree.write(SOURCE, body("\tcall();\n" * 15 + "\n" + "\tcall();\n\t/* told */\n" * 15))
+    assert findings(tree) == []
+    tree.write(SOURCE, body("\tcall();\n\n" + "\tcall();\n" * 16))
+    assert findings(tree) == [f"{SOURCE}:8: 16 lines without an empty one, at most 15 [steps]"]
+
+
+def test_what_is_no_step(tree):
+    rows = "\tstruct row rows[] = {\n" + "\t\t{1},\n" * 8 + "\t};\n"
+    cases = "\tswitch (a) {\n" + "\tcase A:\n\t\tcall();\n\t\tbreak;\n" * 7 + "\t}\n"
+    further = "\tcall(a,\n" + "\t     b,\n" * 7 + "\t     c);\n"
+    tree.write(SOURCE, body(rows + "\tcall();\n" * 13 + "\n" + cases + "\n" + further + "\tcall();\n" * 14))
+    assert findings(tree) == []
+    tree.write(SOURCE, body(rows + "\tcall();\n" * 15))
+    assert findings(tree) == [f"{SOURCE}:6: 16 lines without an empty one, at most 15 [steps]"]
 
 
 def test_licence_line(tree):

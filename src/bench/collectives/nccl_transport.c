@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "hardware/rdma.h"
 
 #define MIB		 (UINT64_C(1) << 20)
@@ -56,16 +57,20 @@ static bool take_rank(struct span *span, uint32_t *out)
 {
 	const char *at = span->at;
 	uint64_t number;
+
 	while (at < span->end && *at >= '0' && *at <= '9')
 		at++;
+
 	if (parse_u64_span(span->at, (size_t)(at - span->at), 0, UINT32_MAX, &number) < 0)
 		return false;
+
 	if (at < span->end && *at == '[') {
 		at = memchr(at, ']', (size_t)(span->end - at));
 		if (!at)
 			return false;
 		at++;
 	}
+
 	span->at = at;
 	*out = (uint32_t)number;
 	return true;
@@ -86,6 +91,7 @@ static bool path_parse(struct span how, enum nccl_path *out)
 		*out = NCCL_PATH_NET_OTHER;
 	else
 		return false;
+
 	return true;
 }
 
@@ -96,11 +102,14 @@ static void connection_parse(struct span line, uint32_t rank, uint32_t ranks,
 	const char *via = span_find(line, VIA_MARK), *colon = span_find(line, " : ");
 	uint32_t from, to;
 	enum nccl_path path;
+
 	if (!via || !colon || colon > via)
 		return;
+
 	struct span who = {colon + strlen(" : "), via};
 	if (who.at > via || !take_rank(&who, &from) || !span_begins(who, " -> "))
 		return;
+
 	who.at += strlen(" -> ");
 	if (!take_rank(&who, &to) || from >= ranks || to >= ranks || from == to ||
 	    (from != rank && to != rank))
@@ -124,15 +133,19 @@ void nccl_links_parse(const char *text, size_t length, uint32_t rank, uint32_t r
 {
 	const char *end = text + length;
 	struct nccl_links links = {0};
+
 	if (ranks > NCCL_RANKS_MAX)
 		ranks = NCCL_RANKS_MAX;
+
 	for (const char *at = text; at < end;) {
 		const char *newline = memchr(at, '\n', (size_t)(end - at));
 		struct span line = {at, newline ? newline : end};
+
 		at = newline ? newline + 1 : end;
 		const char *mark = span_find(line, LINE_MARK);
 		if (!mark || line.end - line.at > NCCL_LINE_MAX)
 			continue;
+
 		line.at = mark + strlen(LINE_MARK);
 		if (span_begins(line, NETWORK_MARK)) {
 			line.at += strlen(NETWORK_MARK);
@@ -141,6 +154,7 @@ void nccl_links_parse(const char *text, size_t length, uint32_t rank, uint32_t r
 			connection_parse(line, rank, ranks, &links);
 		}
 	}
+
 	*out = links;
 }
 
@@ -148,20 +162,25 @@ int nccl_transport_merge(const struct nccl_links *links, uint32_t ranks, struct 
 			 struct err *err)
 {
 	struct nccl_transport transport = {.ranks = ranks};
+
 	if (ranks < 1 || ranks > NCCL_RANKS_MAX)
 		return err_set(err, -EINVAL, "%u ranks", ranks);
+
 	transport.path = calloc((size_t)ranks * ranks, 1);
 	if (!transport.path)
 		return err_set(err, -ENOMEM, "no memory for the paths of %u ranks", ranks);
+
 	for (uint32_t a = 0; a < ranks; a++) {
 		/* bytes from another process: they need not end */
 		if (links[a].network[0] &&
-		    (!transport.network[0] || strncmp(links[a].network, "Socket", 6) == 0))
+		    (!transport.network[0] || text_starts_with(links[a].network, "Socket")))
 			(void)snprintf(transport.network, sizeof(transport.network), "%.*s",
 				       NCCL_NETWORK_MAX - 1, links[a].network);
+
 		for (uint32_t b = 0; b < ranks; b++)
 			transport.path[(size_t)a * ranks + b] = links[a].path[b] | links[b].path[a];
 	}
+
 	for (uint32_t a = 0; a < ranks; a++) {
 		for (uint32_t b = a + 1; b < ranks; b++) {
 			for (uint32_t path = 0; path < NCCL_PATH_COUNT; path++)
@@ -169,6 +188,7 @@ int nccl_transport_merge(const struct nccl_links *links, uint32_t ranks, struct 
 				    transport.path[(size_t)a * ranks + b] >> path & 1u;
 		}
 	}
+
 	*out = transport;
 	return 0;
 }
@@ -185,15 +205,19 @@ int nccl_transport_print(const struct nccl_transport *transport, const char *pre
 	uint32_t ranks = transport->ranks;
 	int result = buf_printf(out, "%snetwork %s\n", prefix,
 				transport->network[0] ? transport->network : "not named");
+
 	for (uint32_t path = 0; path < NCCL_PATH_COUNT; path++) {
 		uint32_t shown = 0;
+
 		if (transport->pairs[path] == 0)
 			continue;
+
 		if (result == 0)
 			result = buf_printf(out, "%s%s: %u pair%s:", prefix,
 					    nccl_path_to_string((enum nccl_path)path),
 					    transport->pairs[path],
 					    transport->pairs[path] == 1 ? "" : "s");
+
 		for (uint32_t a = 0; a < ranks && result == 0; a++) {
 			for (uint32_t b = a + 1; b < ranks && result == 0; b++) {
 				if ((transport->path[(size_t)a * ranks + b] >> path & 1u) &&
@@ -201,9 +225,11 @@ int nccl_transport_print(const struct nccl_transport *transport, const char *pre
 					result = buf_printf(out, " %u-%u", a, b);
 			}
 		}
+
 		if (result == 0)
 			result = buf_add_text(out, shown > NCCL_PAIRS_SHOWN ? " ...\n" : "\n");
 	}
+
 	return result;
 }
 
@@ -213,9 +239,11 @@ static const struct rdma_device *find_active(const struct rdma_inventory *invent
 {
 	for (uint32_t i = 0; i < inventory->device_count; i++) {
 		const struct rdma_device *device = &inventory->device[i];
+
 		for (uint32_t k = 0; k < device->port_count; k++) {
 			if (!rdma_port_is_up(&device->port[k]))
 				continue;
+
 			*out_port = &device->port[k];
 			*out_has_node = false;
 			for (uint32_t n = 0; n < device->node_count; n++) {
@@ -223,9 +251,11 @@ static const struct rdma_device *find_active(const struct rdma_inventory *invent
 				if (node->kind == RDMA_UVERBS && rdma_node_is_usable(node))
 					*out_has_node = true;
 			}
+
 			return device;
 		}
 	}
+
 	return NULL;
 }
 
@@ -235,10 +265,12 @@ static bool has_ipc_lock(void)
 	char line[128];
 	uint64_t bits = 0;
 	_cleanup_fclose_ FILE *file = fopen("/proc/self/status", "re");
+
 	while (file && fgets(line, sizeof(line), file)) {
-		if (strncmp(line, "CapEff:\t", 8) == 0)
+		if (text_starts_with(line, "CapEff:\t"))
 			(void)parse_hex_span(line + 8, strcspn(line + 8, "\n"), UINT64_MAX, &bits);
 	}
+
 	return bits >> CAP_IPC_LOCK_BIT & 1u;
 }
 
@@ -246,10 +278,12 @@ static void find_hint(const struct rdma_device *device, bool has_node, struct nc
 {
 	struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
 	char memlock[64] = "no limit";
+
 	(void)getrlimit(RLIMIT_MEMLOCK, &limit);
 	if (limit.rlim_cur != RLIM_INFINITY)
 		(void)snprintf(memlock, sizeof(memlock), "%" PRIu64 " KiB",
 			       (uint64_t)limit.rlim_cur / 1024);
+
 	if (!has_node)
 		(void)snprintf(out->hint, sizeof(out->hint),
 			       "the device node of %s is not here: give the container "
@@ -277,14 +311,18 @@ int nccl_transport_check(const char *root, const struct nccl_transport *transpor
 	bool has_node = false;
 	_cleanup_free_ struct rdma_inventory *inventory = calloc(1, sizeof(*inventory));
 	struct nccl_check check = {0};
+
 	if (!inventory)
 		return err_set(err, -ENOMEM, "no memory for the list of adapters");
+
 	int result = rdma_read(root, inventory, err);
 	if (result < 0)
 		return err_wrap(err, "comparing NCCL's network with the machine's");
+
 	const struct rdma_device *device = find_active(inventory, &port, &has_node);
-	bool is_socket = strncmp(transport->network, "Socket", strlen("Socket")) == 0 ||
+	bool is_socket = text_starts_with(transport->network, "Socket") ||
 			 transport->pairs[NCCL_PATH_NET_SOCKET] > 0;
+
 	(void)snprintf(check.value, sizeof(check.value), "%s",
 		       transport->network[0] ? transport->network : "not named");
 	check.is_slow = device && is_socket;
@@ -295,6 +333,7 @@ int nccl_transport_check(const char *root, const struct nccl_transport *transpor
 			       rdma_link_layer_to_string(port->link_layer), port->rate_text);
 		find_hint(device, has_node, &check);
 	}
+
 	*out = check;
 	return 0;
 }
@@ -305,11 +344,13 @@ int nccl_shm_check(const char *path, uint32_t ranks, struct nccl_shm *out, struc
 	if (statvfs(path, &room) != 0)
 		return err_set(err, -errno, "'%s': %s (NCCL's ranks of one machine meet there)",
 			       path, err_describe(-errno));
+
 	struct nccl_shm shm = {.size_bytes = (uint64_t)room.f_blocks * room.f_frsize,
 			       .free_bytes = (uint64_t)room.f_bavail * room.f_frsize,
 			       .needed_bytes = ranks * SHM_PER_RANK};
 	shm.is_low = ranks > 1 && shm.free_bytes < shm.needed_bytes;
 	*out = shm;
+
 	return 0;
 }
 

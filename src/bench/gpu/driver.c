@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 enum {
 	DRIVER_ASKED_VERSION = 12000, /* of each call that cuGetProcAddress is asked for: all that
@@ -43,12 +44,13 @@ static void *driver_symbol(const struct driver *driver, const struct driver_row 
 	int status;
 	/* What finds the others, and the simulated clock, are only exported. */
 	bool is_exported_only =
-	    strcmp(row->name, "cuGetProcAddress") == 0 || strncmp(row->name, "sim", 3) == 0;
+	    strcmp(row->name, "cuGetProcAddress") == 0 || text_starts_with(row->name, "sim");
 	if (driver->resolve == DRIVER_BY_GETPROCADDRESS && !is_exported_only) {
 		int result = driver->call.cuGetProcAddress(row->name, &found, DRIVER_ASKED_VERSION,
 							   0, &status);
 		return result == CUDA_OK ? found : NULL;
 	}
+
 	return dlsym(driver->library, row->export);
 }
 
@@ -61,8 +63,10 @@ static int driver_resolve_all(struct driver *driver, struct err *err)
 				       "'%s' has no cuGetProcAddress_v2 (it came with CUDA 12): "
 				       "use --resolve=dlsym",
 				       driver->path);
+
 		memcpy(&driver->call.cuGetProcAddress, &found, sizeof(found));
 	}
+
 	for (size_t i = 0; i < sizeof(driver_rows) / sizeof(driver_rows[0]); i++) {
 		const struct driver_row *row = &driver_rows[i];
 		void *found = driver_symbol(driver, row);
@@ -70,9 +74,11 @@ static int driver_resolve_all(struct driver *driver, struct err *err)
 			return err_set(err, -ENOSYS,
 				       "'%s' has no %s: is the driver older than CUDA 11.4?",
 				       driver->path, row->export);
+
 		/* A function's address in a pointer to data: POSIX has dlsym() so. */
 		memcpy((char *)&driver->call + row->offset, &found, sizeof(found));
 	}
+
 	driver->is_simulated = driver->call.simCudaNow != NULL;
 	return 0;
 }
@@ -83,6 +89,7 @@ int driver_open(const char *path, enum driver_resolve resolve, struct driver *ou
 	int length = snprintf(driver.path, sizeof(driver.path), "%s", path ? path : "libcuda.so.1");
 	if (length >= (int)sizeof(driver.path))
 		return err_set(err, -ENAMETOOLONG, "'%.60s...': too long a path", path);
+
 	driver.library = dlopen(driver.path, RTLD_NOW | RTLD_LOCAL);
 	if (!driver.library) {
 		const char *said = dlerror();
@@ -91,6 +98,7 @@ int driver_open(const char *path, enum driver_resolve resolve, struct driver *ou
 			       "library in this container?)",
 			       driver.path, said ? said : "no reason given");
 	}
+
 	int result = driver_resolve_all(&driver, err);
 	if (result == 0) {
 		driver.is_initialised = true;
@@ -102,10 +110,12 @@ int driver_open(const char *path, enum driver_resolve resolve, struct driver *ou
 			result = -ENODEV;
 		}
 	}
+
 	if (result < 0) {
 		driver_close(&driver);
 		return result;
 	}
+
 	*out = driver;
 	return 0;
 }
@@ -179,13 +189,16 @@ int driver_fail(const struct driver *driver, int result, struct err *err, const 
 	char text[DRIVER_WHAT_MAX];
 	const char *name = NULL, *said = NULL, *hint = driver_hint(result);
 	va_list arguments;
+
 	va_start(arguments, what);
 	(void)vsnprintf(text, sizeof(text), what, arguments); /* cut */
 	va_end(arguments);
+
 	if (driver->call.cuGetErrorName)
 		(void)driver->call.cuGetErrorName(result, &name); /* leaves NULL if unknown */
 	if (driver->call.cuGetErrorString)
 		(void)driver->call.cuGetErrorString(result, &said);
+
 	return err_set(err, driver_errno(result), "%s: %s (%d)%s%s%s%s", text,
 		       name ? name : "CUDA error", result, said ? ": " : "", said ? said : "",
 		       hint ? "; " : "", hint ? hint : "");
@@ -199,6 +212,7 @@ static void driver_uuid_text(const struct cuda_uuid *uuid, bool is_mig, char out
 	static const unsigned char groups[DRIVER_UUID_GROUPS] = {4, 2, 2, 2, 6};
 	size_t at = (size_t)snprintf(out, DRIVER_UUID_MAX, is_mig ? "MIG" : "GPU");
 	const unsigned char *byte = uuid->bytes;
+
 	for (size_t g = 0; g < DRIVER_UUID_GROUPS; g++) {
 		out[at++] = '-';
 		for (unsigned char i = 0; i < groups[g]; i++)
@@ -216,6 +230,7 @@ static int driver_describe(const struct driver *driver, uint32_t ordinal, struct
 	int result = call->cuDeviceGet(&device.device, (int)ordinal);
 	if (result == CUDA_OK)
 		result = call->cuDeviceGetName(device.name, sizeof(device.name), device.device);
+
 	if (result == CUDA_OK)
 		result = call->cuDeviceGetUuid(&uuid, device.device);
 	if (result == CUDA_OK)
@@ -227,6 +242,7 @@ static int driver_describe(const struct driver *driver, uint32_t ordinal, struct
 	if (result == CUDA_OK)
 		result = call->cuDeviceGetAttribute(&device.cc_minor, CUDA_ATTRIBUTE_CC_MINOR,
 						    device.device);
+
 	if (result == CUDA_OK)
 		result = call->cuDeviceGetAttribute(&device.sm_count, CUDA_ATTRIBUTE_SM_COUNT,
 						    device.device);
@@ -234,11 +250,13 @@ static int driver_describe(const struct driver *driver, uint32_t ordinal, struct
 		result = call->cuDeviceTotalMem(&bytes, device.device);
 	if (result != CUDA_OK)
 		return driver_fail(driver, result, err, "reading GPU %u", ordinal);
+
 	device.name[sizeof(device.name) - 1] = '\0';
 	device.bus_id[sizeof(device.bus_id) - 1] = '\0';
 	device.memory_bytes = bytes;
 	driver_uuid_text(&uuid, strstr(device.name, " MIG ") != NULL, device.uuid);
 	*out = device;
+
 	return 0;
 }
 
@@ -251,13 +269,16 @@ int driver_devices(const struct driver *driver, struct driver_device out[DRIVER_
 		result = CUDA_NO_DEVICE;
 	if (result != CUDA_OK)
 		return driver_fail(driver, result, err, "'%s': counting GPUs", driver->path);
+
 	if (count > DRIVER_DEVICES_MAX)
 		return err_set(err, -E2BIG, "%d GPUs: more than %d", count, DRIVER_DEVICES_MAX);
+
 	for (int i = 0; i < count; i++) {
 		result = driver_describe(driver, (uint32_t)i, &out[i], err);
 		if (result < 0)
 			return result;
 	}
+
 	*out_count = (uint32_t)count;
 	return 0;
 }
@@ -282,23 +303,29 @@ int driver_find_device(const struct driver *driver, const char *name, struct dri
 	int result = driver_devices(driver, devices, &count, err);
 	if (result < 0)
 		return result;
+
 	if (parse_u64(name, 0, DRIVER_DEVICES_MAX, &number) == 0 && number < count) {
 		*out = devices[number];
 		return 0;
 	}
+
 	size_t at = 0;
+
 	for (uint32_t i = 0; i < count; i++) {
 		if (driver_uuid_begins(devices[i].uuid, name)) {
 			matches++;
 			match = i;
 		}
+
 		if (at < sizeof(list))
 			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%u %s",
 					       i == 0 ? "" : ", ", i, devices[i].uuid);
 	}
+
 	if (matches != 1)
 		return err_set(err, -ENODEV, "%s GPU '%.60s' (there are: %s)",
 			       matches == 0 ? "no" : "more than one", name, list);
+
 	*out = devices[match];
 	return 0;
 }

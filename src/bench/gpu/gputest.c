@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "hardware/pci.h"
 
 enum {
@@ -27,14 +28,17 @@ static int gputest_make(struct gputest *test, struct err *err)
 	int result = call->cuStreamCreate(&test->streams[0], 0);
 	if (result == CUDA_OK)
 		result = call->cuStreamCreate(&test->streams[1], 0);
+
 	if (result == CUDA_OK) {
 		what = "cuEventCreate";
 		result = call->cuEventCreate(&test->start, 0);
 	}
+
 	if (result == CUDA_OK)
 		result = call->cuEventCreate(&test->end, 0);
 	if (result == CUDA_OK)
 		result = call->cuEventCreate(&test->meanwhile, 0);
+
 	if (result == CUDA_OK) {
 		void *flag = NULL;
 		what = "cuMemHostAlloc";
@@ -42,8 +46,10 @@ static int gputest_make(struct gputest *test, struct err *err)
 					      GPUTEST_HOST_PORTABLE | GPUTEST_HOST_MAPPED);
 		test->flag = flag;
 	}
+
 	if (result == CUDA_OK)
 		result = call->cuMemHostGetDevicePointer(&test->flag_device, test->flag, 0);
+
 	return result == CUDA_OK ? 0
 				 : driver_fail(test->driver, result, err, "%s on %s", what, uuid);
 }
@@ -71,10 +77,12 @@ int gputest_open(const struct driver *driver, const struct driver_device *device
 		return driver_fail(driver, result, err, "making a context on %s (%s)", device->uuid,
 				   device->name);
 	}
+
 	result = gputest_use(out, err);
 	if (result == 0)
 		result = kernels_load(driver, device, NULL, 0, &out->kernels, err);
 	out->has_kernels = result == 0;
+
 	if (result == 0)
 		result = kernels_find(driver, &out->kernels, "sl_hold", &out->hold, err);
 	if (result == 0)
@@ -83,10 +91,12 @@ int gputest_open(const struct driver *driver, const struct driver_device *device
 		result = kernels_find(driver, &out->kernels, "sl_compare", &out->compare, err);
 	if (result == 0)
 		result = gputest_make(out, err);
+
 	if (result == 0)
 		result = gputest_warm(out, err);
 	if (result < 0)
 		gputest_close(out);
+
 	return result;
 }
 
@@ -94,6 +104,7 @@ void gputest_close(struct gputest *test)
 {
 	if (!test->context)
 		return;
+
 	/* What fails here cannot be helped: the process ends soon. */
 	const struct driver_calls *call = &test->driver->call;
 	(void)call->cuCtxSetCurrent(test->context);
@@ -101,13 +112,16 @@ void gputest_close(struct gputest *test)
 		(void)call->cuMemFreeHost(test->flag);
 	if (test->start)
 		(void)call->cuEventDestroy(test->start);
+
 	if (test->end)
 		(void)call->cuEventDestroy(test->end);
 	if (test->meanwhile)
 		(void)call->cuEventDestroy(test->meanwhile);
+
 	for (unsigned i = 0; i < 2; i++)
 		if (test->streams[i])
 			(void)call->cuStreamDestroy(test->streams[i]);
+
 	if (test->has_kernels)
 		kernels_unload(test->driver, &test->kernels);
 	(void)call->cuDevicePrimaryCtxRelease(test->device->device);
@@ -141,14 +155,18 @@ int gputest_begin(struct gputest *test, bool has_second, struct err *err)
 	uint64_t limit_ns = GPUTEST_HOLD_NS, flag = test->flag_device;
 	uint64_t result_at = test->flag_device + sizeof(*test->flag);
 	void *parameters[] = {&flag, &limit_ns, &result_at};
+
 	__atomic_store_n(&test->flag[0], 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&test->flag[1], 0, __ATOMIC_SEQ_CST);
+
 	int failed = gputest_launch(test, test->hold, 1, 1, 0, parameters, err);
 	if (failed < 0)
 		return failed;
+
 	int result = call->cuEventRecord(test->start, test->streams[0]);
 	if (result == CUDA_OK && has_second)
 		result = call->cuStreamWaitEvent(test->streams[1], test->start, 0);
+
 	return result == CUDA_OK ? 0
 				 : driver_fail(test->driver, result, err, "cuEventRecord on %s",
 					       test->device->uuid);
@@ -161,6 +179,7 @@ int gputest_end(struct gputest *test, bool has_second, double *out_seconds, bool
 	const char *what = "cuEventRecord";
 	float milliseconds = 0;
 	int result = CUDA_OK;
+
 	if (has_second)
 		result = call->cuEventRecord(test->meanwhile, test->streams[1]);
 	if (result == CUDA_OK && has_second)
@@ -168,10 +187,12 @@ int gputest_end(struct gputest *test, bool has_second, double *out_seconds, bool
 	if (result == CUDA_OK)
 		result = call->cuEventRecord(test->end, test->streams[0]);
 	__atomic_store_n(&test->flag[0], 1, __ATOMIC_SEQ_CST); /* whatever happened */
+
 	if (result == CUDA_OK) {
 		what = "waiting for the GPU";
 		result = call->cuEventSynchronize(test->end);
 	}
+
 	if (result == CUDA_OK)
 		result = call->cuEventElapsedTime(&milliseconds, test->start, test->end);
 	if (result != CUDA_OK)
@@ -179,6 +200,7 @@ int gputest_end(struct gputest *test, bool has_second, double *out_seconds, bool
 	if (out_held)
 		*out_held = __atomic_load_n(&test->flag[1], __ATOMIC_SEQ_CST) == 1;
 	*out_seconds = (double)milliseconds / 1e3;
+
 	return 0;
 }
 
@@ -191,6 +213,7 @@ int gputest_copy(struct gputest *test, unsigned stream, uint64_t to, uint64_t fr
 	uint64_t needed = (count + GPUTEST_BLOCK - 1) / GPUTEST_BLOCK;
 	if (needed < grid)
 		grid = (unsigned)needed;
+
 	return gputest_launch(test, test->copy, grid > 0 ? grid : 1, GPUTEST_BLOCK, stream,
 			      parameters, err);
 }
@@ -238,6 +261,7 @@ int gputest_fit(const struct gputest *test, uint64_t wanted, uint64_t *out, stru
 	if (result != CUDA_OK)
 		return driver_fail(test->driver, result, err, "cuMemGetInfo on %s",
 				   test->device->uuid);
+
 	uint64_t bytes = wanted < free_bytes / 4 ? wanted : free_bytes / 4;
 	bytes -= bytes % GPUTEST_MIN_BYTES;
 	if (bytes == 0)
@@ -245,6 +269,7 @@ int gputest_fit(const struct gputest *test, uint64_t wanted, uint64_t *out, stru
 			       "%s: %zu of %zu bytes of memory are free, too few to measure: "
 			       "who uses it? (sluice processes)",
 			       test->device->uuid, free_bytes, total_bytes);
+
 	*out = bytes;
 	return 0;
 }
@@ -256,12 +281,15 @@ int gputest_result_of(const char *text)
 	static const char prefix[] = "CUDA_ERROR_";
 	const char *at = strstr(text, prefix);
 	uint64_t number;
+
 	if (!at)
 		return 0;
+
 	at += strcspn(at, " (");
 	at += strspn(at, " ");
 	if (*at != '(' || parse_u64_span(at + 1, strcspn(at + 1, ")"), 1, 9999, &number) < 0)
 		return 0;
+
 	return (int)number;
 }
 
@@ -276,7 +304,8 @@ void gputest_explain(struct check *check, const char *text)
 	const char *hint = driver_hint(gputest_result_of(text));
 	const char *at = hint ? strstr(text, hint) : NULL;
 	size_t length = strlen(text);
-	if (at && at - text > 2 && strncmp(at - 2, "; ", 2) == 0)
+
+	if (at && at - text > 2 && text_starts_with(at - 2, "; "))
 		length = (size_t)(at - text) - 2;
 	(void)snprintf(check->reason, sizeof(check->reason), "%.*s", (int)length, text);
 	if (hint)
@@ -297,20 +326,26 @@ void gputest_say_simulated(struct check *check, const struct driver *driver)
 static unsigned gputest_cpus(const char *list, cpu_set_t *out)
 {
 	CPU_ZERO(out);
+
 	while (*list) {
 		size_t length = strcspn(list, ",");
 		size_t dash = strcspn(list, "-,");
 		uint64_t first, last;
+
 		if (parse_u64_span(list, dash, 0, CPU_SETSIZE - 1, &first) < 0)
 			break;
+
 		last = first;
 		if (dash < length && parse_u64_span(list + dash + 1, length - dash - 1, first,
 						    CPU_SETSIZE - 1, &last) < 0)
 			break;
+
 		for (uint64_t i = first; i <= last; i++)
 			CPU_SET(i, out);
+
 		list += length + (list[length] == ',');
 	}
+
 	return (unsigned)CPU_COUNT(out);
 }
 
@@ -319,6 +354,7 @@ bool gputest_pin(const struct driver_device *device, const char *root, char out[
 	struct pci_address address;
 	struct pci_device pci;
 	cpu_set_t near_set, allowed, both;
+
 	if (pci_parse_address(device->bus_id, strlen(device->bus_id), &address) < 0 ||
 	    pci_read_device(root, &address, &pci, NULL) < 0 || pci.cpulist[0] == '\0' ||
 	    gputest_cpus(pci.cpulist, &near_set) == 0) {
@@ -326,15 +362,18 @@ bool gputest_pin(const struct driver_device *device, const char *root, char out[
 			       "not bound: sysfs does not say which processors are near");
 		return false;
 	}
+
 	if (sched_getaffinity(0, sizeof(allowed), &allowed) < 0)
 		CPU_ZERO(&allowed);
 	CPU_AND(&both, &near_set, &allowed);
+
 	if (CPU_COUNT(&both) == 0 || sched_setaffinity(0, sizeof(both), &both) < 0) {
 		(void)snprintf(out, GPUTEST_PIN_MAX,
 			       "not bound: processors %.40s are near, and not ours to use",
 			       pci.cpulist);
 		return false;
 	}
+
 	(void)snprintf(out, GPUTEST_PIN_MAX, "bound to processors %.40s of NUMA node %" PRId32,
 		       pci.cpulist, pci.numa_node);
 	return true;

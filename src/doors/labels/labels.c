@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "doors/labels/label.h"
 #include "policy/config.h"
 #include "policy/policy.h"
@@ -107,15 +108,18 @@ static void add_device(struct maker *maker, uint32_t gpu, uint32_t mig)
 static void collect(struct maker *maker, const struct policy_surroundings *surroundings)
 {
 	const struct inventory *inventory = maker->inventory;
+
 	for (uint32_t i = 0; i < inventory->gpu_count; i++) {
 		bool selected =
 		    policy_selects(inventory, maker->config, surroundings, i, POLICY_WHOLE_GPU);
 		for (uint32_t m = 0; m < inventory->mig_count && !selected; m++)
 			selected = inventory->migs[m].parent == i &&
 				   policy_selects(inventory, maker->config, surroundings, i, m);
+
 		if (selected && inventory->gpus[i].state == GPU_STATE_OK)
 			add_device(maker, i, POLICY_WHOLE_GPU);
 	}
+
 	maker->gpus = maker->count;
 	for (uint32_t m = 0; m < inventory->mig_count; m++) {
 		uint32_t parent = inventory->migs[m].parent;
@@ -139,12 +143,15 @@ static void apply_policy(struct maker *maker)
 {
 	for (uint32_t r = 0; r < maker->policy->resource_count; r++) {
 		const struct policy_resource *resource = &maker->policy->resources[r];
+
 		for (uint32_t u = 0; u < resource->count; u++) {
 			const struct policy_unit *unit = &maker->policy->units[resource->first + u];
+
 			for (size_t i = 0; unit->replica == 0 && i < maker->count; i++) {
 				struct device *device = &maker->devices[i];
 				if (device->gpu != unit->gpu || device->mig != unit->mig)
 					continue;
+
 				device->replicas = unit->replicas;
 				device->resource = resource->name;
 				device->is_renamed = unit->replicas > 1 &&
@@ -166,6 +173,7 @@ static bool is_chosen(const struct maker *maker, const struct device *device,
 		      const struct choice *choice)
 {
 	const struct mig_device *mig = device_mig(maker, device);
+
 	switch (choice->kind) {
 	case CHOOSE_GPUS:
 		return !mig;
@@ -174,6 +182,7 @@ static bool is_chosen(const struct maker *maker, const struct device *device,
 	case CHOOSE_RESOURCE:
 		return device->resource && strcmp(device->resource, choice->text) == 0;
 	}
+
 	return false;
 }
 
@@ -187,6 +196,7 @@ static struct group *group_of(struct maker *maker, const struct device *device)
 		    (!mig || strcmp(group->mig->profile, mig->profile) == 0))
 			return group;
 	}
+
 	struct group *group = &maker->groups[maker->group_count++];
 	*group = (struct group){.gpu = gpu, .mig = mig, .replicas = REPLICAS_NONE};
 	return group;
@@ -202,24 +212,29 @@ static void group_add(struct maker *maker, struct group *group, const struct dev
 	const struct gpu *gpu = device_gpu(maker, device);
 	const struct mig_device *mig = device_mig(maker, device);
 	uint64_t memory = mig ? mig->memory_bytes : gpu->memory_bytes;
+
 	group->count++;
 	if (gpu->memory_bytes != GPU_U64_UNKNOWN &&
 	    (group->gpu_memory == 0 || gpu->memory_bytes < group->gpu_memory))
 		group->gpu_memory = gpu->memory_bytes;
+
 	if (memory != 0 && memory != GPU_U64_UNKNOWN &&
 	    (group->memory == 0 || memory < group->memory)) {
 		group->memory = memory;
 		if (mig)
 			group->mig = mig;
 	}
+
 	if (gpu->cc_major != 0 && gpu->cc_major != GPU_U32_UNKNOWN &&
 	    (group->cc_major == 0 || cc_is_lower(gpu->cc_major, gpu->cc_minor, group))) {
 		group->cc_major = gpu->cc_major;
 		group->cc_minor = gpu->cc_minor;
 	}
+
 	/* A GPU that is cut up is not shared as a whole. */
 	if (!mig && gpu_is_mig(gpu))
 		return;
+
 	group->has_plain |= !mig;
 	if (device->replicas < group->replicas)
 		group->replicas = device->replicas;
@@ -240,11 +255,14 @@ static int group_compare(const void *a, const void *b)
 		return left->gpu_memory > right->gpu_memory ? -1 : 1;
 	if (left->cc_major != right->cc_major)
 		return left->cc_major > right->cc_major ? -1 : 1;
+
 	if (left->cc_minor != right->cc_minor)
 		return left->cc_minor > right->cc_minor ? -1 : 1;
+
 	int order = strcmp(left->gpu->name, right->gpu->name);
 	if (order != 0 || !left->mig || !right->mig)
 		return order;
+
 	return strcmp(left->mig->profile, right->mig->profile);
 }
 
@@ -262,8 +280,10 @@ static const struct group *choose(struct maker *maker, const struct choice *choi
 		group_add(maker, group_of(maker, device), device);
 		(*out_total)++;
 	}
+
 	if (maker->group_count == 0)
 		return NULL;
+
 	qsort(maker->groups, maker->group_count, sizeof(*maker->groups), group_compare);
 	return &maker->groups[0];
 }
@@ -297,6 +317,7 @@ static void put_shared(struct maker *maker, const char *prefix, const struct gro
 {
 	char suffix[SUFFIX_SIZE] = "", profile[GPU_PROFILE_MAX] = "";
 	uint32_t replicas = group->replicas == REPLICAS_NONE ? 0 : group->replicas;
+
 	if (group->mig)
 		profile_text(group->mig->profile, profile);
 	(void)snprintf(suffix, sizeof(suffix), "%s%s%s", group->mig ? "-MIG-" : "", profile,
@@ -326,6 +347,7 @@ static void put_attributes(struct maker *maker, const char *prefix, const struct
 {
 	if (mig->sm_count == GPU_U32_UNKNOWN)
 		return; /* the driver tells all of them or none */
+
 	put(maker, prefix, "multiprocessors", "%" PRIu32, mig->sm_count);
 	put(maker, prefix, "slices.gi", "%" PRIu32, mig->gi_slices);
 	put(maker, prefix, "slices.ci", "%" PRIu32, mig->ci_slices);
@@ -346,6 +368,7 @@ static void warn_models(struct maker *maker, const char *what)
 		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s x%" PRIu32,
 					   i ? ", " : "", maker->groups[i].gpu->name,
 					   maker->groups[i].count);
+
 	label_set_warn(maker->set, "several GPU models%s: %.140s; labels describe %.60s", what,
 		       text, maker->groups[0].gpu->name);
 }
@@ -356,11 +379,14 @@ static void slug(const char *name, char out[LABEL_VALUE_SIZE])
 	uint32_t sum = 2166136261U; /* FNV-1a, 32 bits */
 	for (const char *at = name; *at != '\0'; at++)
 		sum = (sum ^ (unsigned char)*at) * 16777619U;
+
 	label_value(name, strlen(name), out);
+
 	for (char *at = out; *at != '\0'; at++) {
 		if (*at >= 'A' && *at <= 'Z')
 			*at = (char)(*at - 'A' + 'a');
 	}
+
 	if (strlen(out) > SLUG_MAX)
 		(void)snprintf(out + SLUG_MAX, LABEL_VALUE_SIZE - SLUG_MAX, "-%04x",
 			       (unsigned)((sum ^ sum >> 16) & 0xffff));
@@ -369,11 +395,14 @@ static void slug(const char *name, char out[LABEL_VALUE_SIZE])
 static void put_extended(struct maker *maker)
 {
 	char prefix[TEXT_SIZE], name[LABEL_VALUE_SIZE];
+
 	put(maker, SLUICE_LABEL_PREFIX GPU_NAME, "models", "%zu", maker->group_count);
+
 	for (size_t i = 0; i < maker->group_count; i++) {
 		slug(maker->groups[i].gpu->name, name);
 		if (name[0] == '\0')
 			continue;
+
 		(void)snprintf(prefix, sizeof(prefix), SLUICE_LABEL_PREFIX "gpu-model.%s", name);
 		put(maker, prefix, "count", "%" PRIu32, maker->groups[i].count);
 		put_memory(maker, prefix, maker->groups[i].memory);
@@ -387,9 +416,11 @@ static void make_gpus(struct maker *maker)
 	const struct group *group = choose(maker, &all, &total);
 	if (!group)
 		return;
+
 	put_shared(maker, NVIDIA GPU_NAME, group, group->count);
 	put_memory(maker, NVIDIA GPU_NAME, group->memory);
 	put_architecture(maker, NVIDIA GPU_NAME, group);
+
 	if (maker->group_count > 1)
 		warn_models(maker, "");
 	if (maker->config->labels.extended)
@@ -413,25 +444,30 @@ static const char *single_problem(const struct maker *maker, const struct gpu **
 {
 	bool is_empty = false, has_plain = false, differ = false;
 	const char *profile = NULL;
+
 	*out = NULL;
 	for (size_t i = 0; i < maker->gpus; i++) {
 		const struct gpu *gpu = device_gpu(maker, &maker->devices[i]);
 		has_plain |= !gpu_is_mig(gpu);
 		if (!gpu_is_mig(gpu))
 			continue;
+
 		is_empty |= !gpu_has_instances(maker, maker->devices[i].gpu);
 		if (!*out)
 			*out = gpu;
 	}
+
 	for (size_t i = maker->gpus; i < maker->count; i++) {
 		const struct mig_device *mig = device_mig(maker, &maker->devices[i]);
 		differ |= profile && strcmp(profile, mig->profile) != 0;
 		profile = mig->profile;
 	}
+
 	if (is_empty)
 		return "at least one MIG device is enabled but empty";
 	if (has_plain)
 		return "devices with MIG enabled and disable detected";
+
 	return differ ? "more than one MIG device type present on node" : NULL;
 }
 
@@ -441,8 +477,10 @@ static void make_single(struct maker *maker)
 	const struct choice all = {.kind = CHOOSE_MIGS};
 	uint32_t total;
 	const char *problem = single_problem(maker, &first);
+
 	if (!first)
 		return; /* as the strategy none */
+
 	if (problem) {
 		label_set_warn(maker->set,
 			       "invalid configuration detected for mig-strategy=single: %s",
@@ -452,11 +490,14 @@ static void make_single(struct maker *maker)
 		put(maker, NVIDIA GPU_NAME, "replicas", "0");
 		put(maker, NVIDIA GPU_NAME, "memory", "0");
 		put(maker, NVIDIA GPU_NAME, "sharing-strategy", "%s", "");
+
 		return;
 	}
+
 	const struct group *group = choose(maker, &all, &total);
 	if (!group)
 		return; /* its instances are all excluded */
+
 	put_shared(maker, NVIDIA GPU_NAME, group, total);
 	label_set_drop(maker->set, NVIDIA GPU_NAME ".memory"); /* that of the whole GPU */
 	put_memory(maker, NVIDIA GPU_NAME, group->memory);
@@ -480,16 +521,20 @@ static void make_mixed(struct maker *maker)
 		const struct choice choice = {.kind = CHOOSE_MIGS, .text = mig->profile};
 		char prefix[TEXT_SIZE], profile[GPU_PROFILE_MAX];
 		uint32_t total;
+
 		if (profile_came_before(maker, i))
 			continue;
+
 		if (mig->profile[0] == '\0') {
 			label_set_warn(maker->set,
 				       "MIG device %.64s has no labels: its profile is not known",
 				       mig->uuid);
 			continue;
 		}
+
 		profile_text(mig->profile, profile);
 		(void)snprintf(prefix, sizeof(prefix), NVIDIA MIG_NAME "%s", profile);
+
 		const struct group *group = choose(maker, &choice, &total);
 		put_shared(maker, prefix, group, total);
 		put_memory(maker, prefix, group->memory);
@@ -503,6 +548,7 @@ static void make_mig(struct maker *maker)
 	for (size_t i = 0; i < maker->gpus; i++)
 		capable |=
 		    device_gpu(maker, &maker->devices[i])->mig_current != GPU_MIG_UNSUPPORTED;
+
 	put(maker, NVIDIA "mig", "capable", "%s", capable ? "true" : "false");
 	if (maker->config->mig_strategy == CONFIG_MIG_SINGLE) {
 		put(maker, NVIDIA "mig", "strategy", "single");
@@ -520,18 +566,21 @@ static bool is_standard(const struct maker *maker, const char *resource)
 {
 	char name[CONFIG_NAME_MAX], profile[GPU_PROFILE_MAX];
 	(void)snprintf(name, sizeof(name), "%s", resource + sizeof(NVIDIA) - 1);
+
 	char *end = strstr(name, SHARED_NAME);
 	if (maker->config->time_slicing.rename_by_default && end &&
 	    end[sizeof(SHARED_NAME) - 1] == '\0')
 		*end = '\0';
 	if (strcmp(name, GPU_NAME) == 0)
 		return true;
+
 	for (uint32_t m = 0; m < maker->inventory->mig_count; m++) {
 		profile_text(maker->inventory->migs[m].profile, profile);
-		if (strncmp(name, MIG_NAME, sizeof(MIG_NAME) - 1) == 0 &&
+		if (text_starts_with(name, MIG_NAME) &&
 		    strcmp(name + sizeof(MIG_NAME) - 1, profile) == 0)
 			return true;
 	}
+
 	return false;
 }
 
@@ -542,15 +591,19 @@ static void make_resources(struct maker *maker)
 		const struct choice choice = {.kind = CHOOSE_RESOURCE, .text = name};
 		char what[TEXT_SIZE];
 		uint32_t total;
-		if (strncmp(name, NVIDIA, sizeof(NVIDIA) - 1) != 0 || is_standard(maker, name))
+
+		if (!text_starts_with(name, NVIDIA) || is_standard(maker, name))
 			continue;
+
 		const struct group *group = choose(maker, &choice, &total);
 		if (!group)
 			continue;
+
 		put_shared(maker, name, group, group->count);
 		put_memory(maker, name, group->memory);
 		put_architecture(maker, name, group);
 		(void)snprintf(what, sizeof(what), " of %s", name);
+
 		if (maker->group_count > 1)
 			warn_models(maker, what);
 	}
@@ -563,22 +616,28 @@ static void put_versions(struct maker *maker)
 	enum { PARTS = 3 };
 	static const char *const older[PARTS] = {"major", "minor", "rev"};
 	static const char *const newer[PARTS] = {"major", "minor", "revision"};
+
 	const char *version = maker->inventory->driver_version, *at = version;
 	if (version[0] != '\0')
 		put(maker, NVIDIA "cuda.driver-version", "full", "%s", version);
+
 	for (int i = 0; i < PARTS && version[0] != '\0'; i++) {
 		int length = (int)strcspn(at, ".");
 		put(maker, NVIDIA "cuda.driver", older[i], "%.*s", length, at);
 		put(maker, NVIDIA "cuda.driver-version", newer[i], "%.*s", length, at);
 		at += length;
+
 		/* "525.60": the third part is there and empty, as the peer has it. */
 		if (*at == '\0' && i == 0)
 			break;
+
 		at += *at == '.';
 	}
+
 	uint32_t cuda = maker->inventory->cuda_version;
 	if (cuda == 0)
 		return;
+
 	put(maker, NVIDIA "cuda.runtime", "major", "%" PRIu32, cuda / 1000);
 	put(maker, NVIDIA "cuda.runtime", "minor", "%" PRIu32, cuda % 1000 / 10);
 	put(maker, NVIDIA "cuda.runtime-version", "major", "%" PRIu32, cuda / 1000);
@@ -601,14 +660,17 @@ static void put_mode(struct maker *maker)
 	enum { CLASS_VGA = 0x0300, CLASS_3D = 0x0302 };
 	uint32_t mode = 0;
 	bool differ = false;
+
 	for (size_t i = 0; i < maker->gpus; i++) {
 		uint32_t class_ = maker->facts->class_[maker->devices[i].gpu];
 		uint32_t now = class_ == LABELS_CLASS_UNKNOWN ? 0 : class_ >> 8;
+
 		if (gpu_is_mig(device_gpu(maker, &maker->devices[i])))
 			now = CLASS_3D;
 		differ |= i > 0 && now != mode;
 		mode = now;
 	}
+
 	put(maker, NVIDIA GPU_NAME, "mode", "%s",
 	    differ		? "unknown"
 	    : mode == CLASS_VGA ? "graphics"
@@ -619,10 +681,12 @@ static void put_mode(struct maker *maker)
 static void put_clique(struct maker *maker)
 {
 	const struct gpu *first = NULL;
+
 	for (size_t i = 0; i < maker->gpus; i++) {
 		const struct gpu *gpu = device_gpu(maker, &maker->devices[i]);
 		if (!gpu->has_fabric)
 			continue;
+
 		if (first && (first->fabric_clique != gpu->fabric_clique ||
 			      memcmp(first->fabric_cluster, gpu->fabric_cluster,
 				     sizeof(gpu->fabric_cluster)) != 0)) {
@@ -630,16 +694,20 @@ static void put_clique(struct maker *maker)
 				       "the GPUs belong to several NVLink cliques: no label");
 			return;
 		}
+
 		first = gpu;
 	}
+
 	if (!first)
 		return;
+
 	char uuid[2 * GPU_FABRIC_UUID_SIZE + 5];
 	size_t length = 0;
 	for (int i = 0; i < GPU_FABRIC_UUID_SIZE; i++)
 		length += (size_t)snprintf(uuid + length, sizeof(uuid) - length, "%s%02x",
 					   i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
 					   first->fabric_cluster[i]);
+
 	put(maker, NVIDIA GPU_NAME, "clique", "%s.%" PRIu32, uuid, first->fabric_clique);
 }
 
@@ -647,19 +715,23 @@ static void put_vgpu(struct maker *maker)
 {
 	const struct labels_facts *facts = maker->facts;
 	char value[LABEL_VALUE_SIZE];
+
 	if (facts->vgpu_presence == VGPU_UNKNOWN) {
 		label_set_warn(maker->set, "no vgpu labels: the PCI configuration space of a GPU "
 					   "cannot be read; it takes root");
 		return;
 	}
+
 	bool present = facts->vgpu_presence == VGPU_PRESENT;
 	put(maker, NVIDIA "vgpu", "present", "%s", present ? "true" : "false");
 	if (!present)
 		return;
+
 	label_value(facts->vgpu.host_version, strlen(facts->vgpu.host_version), value);
 	if (value[0] != '\0')
 		put(maker, NVIDIA "vgpu", "host-driver-version", "%s", value);
 	label_value(facts->vgpu.host_branch, strlen(facts->vgpu.host_branch), value);
+
 	if (value[0] != '\0')
 		put(maker, NVIDIA "vgpu", "host-driver-branch", "%s", value);
 }
@@ -671,11 +743,13 @@ static void make(struct maker *maker)
 	put_vgpu(maker);
 	if (maker->gpus == 0)
 		return;
+
 	put_versions(maker);
 	put_machine(maker);
 	put_mode(maker);
 	put_clique(maker);
 	put(maker, NVIDIA "mps", "capable", "false"); /* sharing.mps is refused */
+
 	if (maker->config->labels.present)
 		put(maker, NVIDIA GPU_NAME, "present", "true");
 	make_gpus(maker);
@@ -692,8 +766,10 @@ int labels_make(const struct inventory *inventory, const struct config *config,
 	_cleanup_free_ struct device *devices = calloc(most, sizeof(*devices));
 	_cleanup_free_ struct group *groups = calloc(most, sizeof(*groups));
 	struct label_set set;
+
 	if (!devices || !groups)
 		return err_set(err, -ENOMEM, "making labels: out of memory");
+
 	label_set_init(&set);
 	struct maker maker = {
 	    .inventory = inventory,
@@ -707,10 +783,12 @@ int labels_make(const struct inventory *inventory, const struct config *config,
 	collect(&maker, surroundings);
 	apply_policy(&maker);
 	make(&maker);
+
 	if (set.error < 0) {
 		label_set_done(&set);
 		return err_set(err, -ENOMEM, "making labels: out of memory");
 	}
+
 	label_set_done(out);
 	*out = set;
 	return 0;
@@ -727,9 +805,11 @@ const char *labels_family(uint32_t cc_major, uint32_t cc_minor)
 	    {8, 0, "ampere"}, {9, 0, "hopper"}, {10, 0, "blackwell"}, {12, 0, "blackwell"},
 	    {13, 0, "rubin"},
 	};
+
 	for (size_t i = 0; i < array_length(families); i++) {
 		if (families[i].major == cc_major && families[i].minor <= cc_minor)
 			return families[i].name;
 	}
+
 	return "undefined";
 }

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "doors/queue/launch.h"
 #include "libexec/container/choices.h"
 #include "libexec/container/words.h"
@@ -39,6 +40,7 @@ static void podman_add_settings(struct words *line, const struct launch *launch,
 		podman_add_limit(line, "nofile", settings->files);
 		podman_add_limit(line, "nproc", settings->processes);
 	}
+
 	if (launch->spec.memlock && settings->locked[1] == UINT64_MAX)
 		words_add(line, "--ulimit=memlock=-1:-1");
 	else if (launch->spec.memlock)
@@ -61,9 +63,11 @@ int podman_run(const struct launch *launch, const struct podman_settings *settin
 {
 	const struct spec *spec = &launch->spec;
 	struct words line = {.count = 0};
+
 	podman_begin(&line, settings);
 	words_add(&line, "run");
 	words_add(&line, "--rm");
+
 	/* The output goes to the job's files; nobody would read a second copy. */
 	words_add(&line, "--log-driver=none");
 	words_add(&line, "--pull=%s", spec_pull_to_string(spec->pull));
@@ -71,14 +75,17 @@ int podman_run(const struct launch *launch, const struct podman_settings *settin
 	choices_add_name(&line, launch);
 	choices_add_devices(&line, launch);
 	choices_add(&line, launch, ",notmpcopyup");
+
 	if (spec->pty)
 		words_add(&line, "--detach-keys="); /* none: all keys are the job's */
 	if (spec->entrypoint > 0)
 		podman_add_entrypoint(&line, spec->argv[0]);
 	words_add(&line, "--");
 	words_add(&line, "%s", spec->image);
+
 	for (size_t i = spec->entrypoint > 0; i < spec->argc; i++)
 		words_add(&line, "%s", spec->argv[i]);
+
 	return words_take(&line, out, err);
 }
 
@@ -87,6 +94,7 @@ int podman_remove(const struct launch *launch, const struct podman_settings *set
 {
 	struct words line = {.count = 0};
 	char name[CHOICES_NAME_MAX];
+
 	choices_name(launch, name);
 	podman_begin(&line, settings);
 	words_add(&line, "rm");
@@ -96,6 +104,7 @@ int podman_remove(const struct launch *launch, const struct podman_settings *set
 	words_add(&line, "--volumes");
 	words_add(&line, "--");
 	words_add(&line, "%s", name);
+
 	return words_take(&line, out, err);
 }
 
@@ -104,7 +113,8 @@ int podman_check_version(const char *text, struct err *err)
 	static const char word[] = "podman version ";
 	uint64_t part[2];
 	const char *at = text;
-	bool is_good = strncmp(at, word, strlen(word)) == 0;
+	bool is_good = text_starts_with(at, word);
+
 	at += is_good ? strlen(word) : 0;
 	for (int i = 0; is_good && i < 2; i++) {
 		size_t length = strspn(at, "0123456789");
@@ -112,11 +122,13 @@ int podman_check_version(const char *text, struct err *err)
 			  (i == 1 || at[length] == '.');
 		at += length + (i == 0);
 	}
+
 	if (!is_good)
 		return err_set(err, -EINVAL, "'podman --version' says '%.40s': is that podman?",
 			       text);
 	if (part[0] > PODMAN_MAJOR || (part[0] == PODMAN_MAJOR && part[1] >= PODMAN_MINOR))
 		return 0;
+
 	return err_set(err, -ENOTSUP,
 		       "podman %" PRIu64 ".%" PRIu64 " is too old: it knows CDI from %d.%d on",
 		       part[0], part[1], PODMAN_MAJOR, PODMAN_MINOR);

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "doors/cdi/scan.h"
 #include "doors/queue/launch.h"
 #include "hardware/gpu.h"
@@ -65,6 +66,7 @@ static bool settings_limit(int resource, uint64_t max, uint64_t out[2])
 static void settings_read_limits(const struct settings_places *places, struct podman_settings *out)
 {
 	bool may_raise = settings_may_raise_limits();
+
 	out->locked[0] = out->locked[1] = UINT64_MAX;
 	struct rlimit locked;
 	if (!may_raise && getrlimit(RLIMIT_MEMLOCK, &locked) == 0 &&
@@ -72,12 +74,15 @@ static void settings_read_limits(const struct settings_places *places, struct po
 		out->locked[0] = out->locked[1] = locked.rlim_max; /* as much as there is */
 	if (geteuid() != 0 || may_raise)
 		return;
+
 	uint64_t pid_max = INT32_MAX;
 	_cleanup_buf_ struct buf text;
+
 	buf_init(&text, SETTINGS_TEXT_MAX);
 	if (file_read(places->pid_max, &text, NULL) == 0)
 		(void)parse_u64_span(buf_text(&text), strcspn(buf_text(&text), "\n"), 1, INT32_MAX,
 				     &pid_max); /* else as it was */
+
 	out->has_limits = settings_limit(RLIMIT_NOFILE, INT32_MAX, out->files) &&
 			  settings_limit(RLIMIT_NPROC, pid_max, out->processes);
 }
@@ -95,21 +100,25 @@ bool settings_parent(const char *text, const char *group, char out[CGROUP_PATH_M
 {
 	static const char inner[] = "/" CGROUP_LAUNCHER;
 	const char *line = text;
-	while (line && strncmp(line, "0::/", 4) != 0) {
+	while (line && !text_starts_with(line, "0::/")) {
 		line = strchr(line, '\n');
 		line = line ? line + 1 : NULL;
 	}
+
 	if (!line)
 		return false;
+
 	line += strlen("0::");
 	size_t length = strcspn(line, "\n");
 	if (length >= strlen(inner) &&
 	    memcmp(line + length - strlen(inner), inner, strlen(inner)) == 0)
 		length -= strlen(inner);
+
 	size_t name = strlen(group);
 	if (length >= CGROUP_PATH_MAX || length <= name || line[length - name - 1] != '/' ||
 	    memcmp(line + length - name, group, name) != 0)
 		return false;
+
 	memcpy(out, line, length);
 	out[length] = '\0';
 	return true;
@@ -126,16 +135,20 @@ static void settings_read_cgroups(const struct launch *launch, const struct sett
 			 settings_is_cgroup2(unified);
 	if (is_hybrid || out->podman.has_limits)
 		out->podman.runtime = "runc";
+
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, SETTINGS_TEXT_MAX);
 	launch_cgroup_name(launch->id, launch->instance, group);
+
 	if (file_read(places->self, &text, NULL) < 0 ||
 	    !settings_parent(buf_text(&text), group, out->parent))
 		out->parent[0] = '\0';
+
 	/* Whoever is not root makes no groups there; what podman starts for him stays in the job's.
 	 * (docker's daemon does make them.) */
 	if (geteuid() != 0)
 		return;
+
 	out->podman.parent = out->parent[0] ? out->parent : NULL;
 	out->podman.sets_group = !out->podman.parent;
 }
@@ -169,6 +182,7 @@ int settings_choose(const struct launch *launch, uint32_t *out, struct err *err)
 			       "PATH: install it",
 			       PODMAN_MAJOR, PODMAN_MINOR, wanted ? "" : ", or docker",
 			       wanted ? "" : " and no docker");
+
 	return 0;
 }
 
@@ -177,6 +191,7 @@ int settings_check_podman(struct err *err)
 	static char *const argv[] = {(char *)"podman", (char *)"--version", NULL};
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, SETTINGS_TEXT_MAX);
+
 	int result = call_run(argv, CALL_ERRORS_SHOWN, &text, err);
 	if (result < 0)
 		return result;
@@ -184,6 +199,7 @@ int settings_check_podman(struct err *err)
 		return err_set(err, -ENOENT, "there is no podman in PATH any more");
 	if (result > 0)
 		return err_set(err, -EIO, "'podman --version' failed: run it by hand, it says why");
+
 	char version[SETTINGS_VERSION_MAX];
 	(void)snprintf(version, sizeof(version), "%.*s", (int)strcspn(buf_text(&text), "\n"),
 		       buf_text(&text)); /* cut */
@@ -195,14 +211,16 @@ int settings_ask_docker(struct docker_info *out, struct err *err)
 	static char *const argv[] = {(char *)"docker", (char *)"info", (char *)"--format",
 				     (char *)"{{json .}}", NULL};
 	const char *host = getenv("DOCKER_HOST");
-	if (host && *host && strncmp(host, "unix://", strlen("unix://")) != 0)
+	if (host && *host && !text_starts_with(host, "unix://"))
 		return err_set(
 		    err, -EREMOTE,
 		    "DOCKER_HOST is '%.100s', and the job's container has to run on this "
 		    "machine: unset it",
 		    host);
+
 	_cleanup_buf_ struct buf text;
 	buf_init(&text, DOCKER_INFO_MAX);
+
 	/* It says what is wrong in its answer, and exits with 0 or with 1 then. */
 	int result = call_run(argv, CALL_ERRORS_DROPPED, &text, err);
 	if (result < 0)
@@ -211,13 +229,16 @@ int settings_ask_docker(struct docker_info *out, struct err *err)
 		return err_set(err, -ENOENT, "there is no docker in PATH any more");
 	if (text.length == 0)
 		return err_set(err, -EIO, "'docker info' failed: run it by hand, it says why");
+
 	result = docker_parse_info(buf_text(&text), text.length, out, err);
 	if (result != -ENOTCONN)
 		return result;
+
 	/* From some release on the answer does not say why there is none. */
 	buf_clear(&text);
 	if (call_run(argv, CALL_ERRORS_READ, &text, NULL) >= 0 && text.length > 0)
 		result = docker_trouble(buf_text(&text), err);
+
 	return result;
 }
 
@@ -235,27 +256,32 @@ const char *settings_elsewhere(const struct docker_info *info, const struct sett
 		return "docker is asked at a place of its user's (DOCKER_HOST, docker context), "
 		       "and "
 		       "what is there is not known to be root's";
+
 	if (!info->has_cgroups)
 		return "docker asks systemd for its containers' cgroups, so this one is not in the "
 		       "job's (\"exec-opts\": [\"native.cgroupdriver=cgroupfs\"] in "
 		       "/etc/docker/daemon.json changes that)";
+
 	return settings->parent[0] ? NULL : "the job has no cgroup that docker could use";
 }
 
 static int settings_no_device(enum scan_state state, const char *name, const struct scan_file *file,
 			      const struct scan_file *other, struct err *err)
 {
-	const char *hint = strncmp(name, "sluice.sim/", strlen("sluice.sim/")) == 0
+	const char *hint = text_starts_with(name, "sluice.sim/")
 			       ? " (simulated: start the agent in 'sluice sim exec --mounts')"
 			       : "";
+
 	if (state == SCAN_CONFLICT)
 		return err_set(err, -ENODEV, "'%s' is in '%s' and in '%s', so no runtime takes it",
 			       name, file->path, other->path);
+
 	if (state == SCAN_NO_DEVICE)
 		return err_set(
 		    err, -ENODEV,
 		    "the CDI specification '%s' has no '%s': 'sluice cdi check' says why",
 		    file ? file->path : "?", name);
+
 	return err_set(err, -ENODEV,
 		       "no CDI specification in /etc/cdi or /var/run/cdi has '%s': 'sluice cdi "
 		       "check' says why%s",
@@ -272,17 +298,20 @@ static int settings_check_device(const struct scan *scan, const char *name, stru
 int settings_check_devices(const struct launch *launch, struct scan *scan, struct err *err)
 {
 	char name[CHOICES_DEVICE_MAX];
+
 	*scan = (struct scan){.count = 0};
 	int result = launch->grant_count > 0 || launch->adapters[0] ? scan_read("", scan, err) : 0;
 	for (size_t i = 0; result == 0 && i < launch->grant_count; i++) {
 		choices_device(launch->grants[i].uuid, name);
 		result = settings_check_device(scan, name, err);
 	}
+
 	for (const char *at = launch->adapters; result == 0 && *at;) {
 		size_t length = strcspn(at, ",");
 		choices_adapter(launch, at, length, name);
 		result = settings_check_device(scan, name, err);
 		at += length + (at[length] == ',');
 	}
+
 	return result;
 }

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "base/yaml.h"
 
 /* Where things stand, for messages. */
@@ -38,6 +39,7 @@ int kubeconfig_check_token(const char *token, struct err *err)
 {
 	if (!*token)
 		return err_set(err, -EINVAL, "the token is empty");
+
 	for (const char *at = token; *at; at++) {
 		if (*at <= ' ' || *at > '~')
 			return err_set(err, -EINVAL,
@@ -45,17 +47,20 @@ int kubeconfig_check_token(const char *token, struct err *err)
 				       "right file?",
 				       (size_t)(at - token));
 	}
+
 	return 0;
 }
 
 int kubeconfig_check_server(const char *server, bool *out_secure, struct err *err)
 {
-	bool secure = strncmp(server, "https://", 8) == 0;
+	bool secure = text_starts_with(server, "https://");
 	const char *host = secure ? server + 8 : server + 7;
-	if (!secure && strncmp(server, "http://", 7) != 0)
+
+	if (!secure && !text_starts_with(server, "http://"))
 		return err_set(err, -EINVAL, "the server '%.200s' is no https:// address", server);
 	if (!*host || *host == '/' || *host == ':')
 		return err_set(err, -EINVAL, "the server '%.200s' names no host", server);
+
 	for (const char *at = host; *at; at++) {
 		if (*at <= ' ' || *at > '~' || strchr("@?#\\\"<>", *at))
 			return err_set(err, -EINVAL,
@@ -63,6 +68,7 @@ int kubeconfig_check_server(const char *server, bool *out_secure, struct err *er
 				       "port and path only",
 				       server);
 	}
+
 	*out_secure = secure;
 	return 0;
 }
@@ -80,8 +86,10 @@ static int kubeconfig_text(const struct kubeconfig_reader *reader, const struct 
 		return kubeconfig_wrong(reader, node, -EINVAL, "a text is wanted for ", key, err);
 	if (node->length >= max)
 		return kubeconfig_wrong(reader, node, -E2BIG, "too long: ", key, err);
+
 	if (node->length == 0)
 		return 0;
+
 	*out = strdup(node->text);
 	return *out ? 0 : err_set(err, -ENOMEM, "out of memory for '%s'", reader->name);
 }
@@ -102,19 +110,24 @@ static bool kubeconfig_decode(const char *text, size_t length, char *out, size_t
 {
 	uint32_t bits = 0;
 	size_t digits = 0, pads = 0, size = 0;
+
 	for (size_t i = 0; i < length; i++) {
 		int digit = kubeconfig_digit(text[i]);
+
 		if (text[i] == '\n' || text[i] == '\r' || text[i] == ' ')
 			continue;
+
 		pads += text[i] == '=';
 		if ((digit < 0 && text[i] != '=') || (digit >= 0 && pads > 0))
 			return false;
 		if (digit < 0)
 			continue;
+
 		bits = bits << 6 | (uint32_t)digit;
 		if (++digits % 4 != 1)
 			out[size++] = (char)(bits >> (6 - 2 * ((digits - 1) % 4)) & 0xff);
 	}
+
 	*out_length = size;
 	return digits % 4 != 1 && pads <= 2 && (digits + pads) % 4 == 0;
 }
@@ -127,11 +140,13 @@ static int kubeconfig_read_data(const struct kubeconfig_reader *reader, const st
 		return 0;
 	if (node->kind != YAML_SCALAR)
 		return kubeconfig_wrong(reader, node, -EINVAL, "base64 is wanted for ", key, err);
+
 	out->data = malloc(node->length + 1);
 	if (!out->data)
 		return err_set(err, -ENOMEM, "out of memory for '%s'", reader->name);
 	if (!kubeconfig_decode(node->text, node->length, out->data, &out->length))
 		return kubeconfig_wrong(reader, node, -EINVAL, "no base64: ", key, err);
+
 	out->data[out->length] = '\0';
 	return 0;
 }
@@ -144,12 +159,14 @@ static int kubeconfig_refuse(const struct kubeconfig_reader *reader, const struc
 		const struct yaml_node *node = yaml_get(map, rows[i][0]);
 		if (!node || yaml_is_null(node) || (node->kind == YAML_SCALAR && !node->length))
 			continue;
+
 		return err_set(err, -ENOTSUP,
 			       "%s:%" PRIu32 ":%" PRIu32
 			       ": '%s' is not supported here (%s): give a token, a tokenFile or a "
 			       "client certificate, or use the pod's service account",
 			       reader->name, node->line, node->column, rows[i][0], rows[i][1]);
 	}
+
 	return 0;
 }
 
@@ -167,6 +184,7 @@ static int kubeconfig_read_cluster(const struct kubeconfig_reader *reader,
 	if (result == 0)
 		result = kubeconfig_text(reader, map, "server", KUBECONFIG_TEXT_MAX,
 					 &config->server, err);
+
 	if (result == 0)
 		result = kubeconfig_text(reader, map, "certificate-authority", KUBECONFIG_TEXT_MAX,
 					 &config->ca_file, err);
@@ -179,9 +197,11 @@ static int kubeconfig_read_cluster(const struct kubeconfig_reader *reader,
 	    (insecure->kind != YAML_SCALAR || parse_bool(insecure->text, &config->insecure) < 0))
 		return kubeconfig_wrong(reader, insecure, -EINVAL, "true or false is wanted for ",
 					"insecure-skip-tls-verify", err);
+
 	if (config->insecure && (config->ca_file || config->ca.data))
 		return kubeconfig_wrong(reader, insecure, -EINVAL, "a certificate authority and ",
 					"insecure-skip-tls-verify contradict each other", err);
+
 	return config->server
 		   ? 0
 		   : kubeconfig_wrong(reader, map, -EINVAL, "the cluster has no server", "", err);
@@ -206,6 +226,7 @@ static int kubeconfig_read_user(const struct kubeconfig_reader *reader, const st
 	if (result == 0)
 		result = kubeconfig_text(reader, map, "token", KUBECONFIG_TOKEN_MAX, &config->token,
 					 err);
+
 	if (result == 0)
 		result = kubeconfig_text(reader, map, "tokenFile", KUBECONFIG_TEXT_MAX,
 					 &config->token_file, err);
@@ -218,17 +239,21 @@ static int kubeconfig_read_user(const struct kubeconfig_reader *reader, const st
 	if (result == 0)
 		result = kubeconfig_read_data(reader, map, "client-certificate-data",
 					      &config->certificate, err);
+
 	if (result == 0)
 		result = kubeconfig_read_data(reader, map, "client-key-data", &config->key, err);
 	if (result < 0)
 		return result;
+
 	bool has_certificate = config->certificate_file || config->certificate.data;
 	bool has_key = config->key_file || config->key.data;
+
 	if (has_certificate != has_key)
 		return kubeconfig_wrong(reader, map, -EINVAL,
 					has_key ? "a client key without its certificate"
 						: "a client certificate without its key",
 					"", err);
+
 	return 0;
 }
 
@@ -238,16 +263,20 @@ static int kubeconfig_find(const struct kubeconfig_reader *reader, const struct 
 			   const struct yaml_node **out, struct err *err)
 {
 	const struct yaml_node *list = yaml_get(root, section);
+
 	for (size_t i = 0; list && list->kind == YAML_LIST && i < list->entry_count; i++) {
 		const struct yaml_node *entry = list->entries[i].value;
 		const struct yaml_node *name = yaml_get(entry, "name");
 		if (!name || name->kind != YAML_SCALAR || strcmp(name->text, wanted) != 0)
 			continue;
+
 		*out = yaml_get(entry, field);
 		if (*out && (*out)->kind == YAML_MAP)
 			return 0;
+
 		return kubeconfig_wrong(reader, entry, -EINVAL, "this entry has no ", field, err);
 	}
+
 	return err_set(err, -EINVAL, "%s: no entry '%.200s' in %s: see current-context",
 		       reader->name, wanted, section);
 }
@@ -257,9 +286,11 @@ static int kubeconfig_read(const struct kubeconfig_reader *reader, const struct 
 {
 	_cleanup_free_ char *context = NULL, *cluster = NULL, *user = NULL;
 	const struct yaml_node *map = NULL;
+
 	if (root->kind != YAML_MAP)
 		return kubeconfig_wrong(reader, root, -EINVAL,
 					"this is no kubeconfig: ", "a map is wanted", err);
+
 	int result =
 	    kubeconfig_text(reader, root, "current-context", KUBECONFIG_TEXT_MAX, &context, err);
 	if (result == 0 && !context)
@@ -267,6 +298,7 @@ static int kubeconfig_read(const struct kubeconfig_reader *reader, const struct 
 			       "%s: no current-context is set: 'kubectl config use-context' does "
 			       "that",
 			       reader->name);
+
 	if (result == 0)
 		result = kubeconfig_find(reader, root, "contexts", "context", context, &map, err);
 	if (result == 0)
@@ -277,6 +309,7 @@ static int kubeconfig_read(const struct kubeconfig_reader *reader, const struct 
 	if (result == 0 && !cluster)
 		return kubeconfig_wrong(reader, map, -EINVAL, "the context names no cluster", "",
 					err);
+
 	if (result == 0)
 		result = kubeconfig_find(reader, root, "clusters", "cluster", cluster, &map, err);
 	if (result == 0)
@@ -285,6 +318,7 @@ static int kubeconfig_read(const struct kubeconfig_reader *reader, const struct 
 		result = kubeconfig_find(reader, root, "users", "user", user, &map, err);
 	if (result == 0 && user)
 		result = kubeconfig_read_user(reader, map, err);
+
 	return result;
 }
 
@@ -295,16 +329,20 @@ static int kubeconfig_check(const struct kubeconfig_reader *reader, struct err *
 	struct kubeconfig *config = reader->config;
 	bool secure = false;
 	size_t length = strlen(config->server);
+
 	while (length > 0 && config->server[length - 1] == '/')
 		config->server[--length] = '\0';
+
 	int result = kubeconfig_check_server(config->server, &secure, err);
 	if (result == 0 && config->token)
 		result = kubeconfig_check_token(config->token, err);
+
 	if (result == 0 && !secure && (config->token || config->token_file))
 		result = err_set(err, -EINVAL,
 				 "the server '%.200s' is not https: the token would be sent in "
 				 "clear",
 				 config->server);
+
 	return result < 0 ? err_wrap(err, "%s", reader->name) : 0;
 }
 
@@ -315,14 +353,17 @@ int kubeconfig_parse(const char *text, size_t length, const char *name, struct k
 	_cleanup_(kubeconfig_free_fn) struct kubeconfig *config = calloc(1, sizeof(*config));
 	if (!config)
 		return err_set(err, -ENOMEM, "out of memory for '%s'", name);
+
 	const struct kubeconfig_reader reader = {.name = name, .config = config};
 	int result = yaml_parse(text, length, name, &yaml, err);
 	if (result == 0)
 		result = kubeconfig_read(&reader, yaml_root(yaml), err);
 	if (result == 0)
 		result = kubeconfig_check(&reader, err);
+
 	if (result == 0)
 		*out = take_ptr(config);
+
 	return result;
 }
 
@@ -338,6 +379,7 @@ struct kubeconfig *kubeconfig_free(struct kubeconfig *config)
 {
 	if (!config)
 		return NULL;
+
 	free(config->server);
 	free(config->ca_file);
 	free(config->certificate_file);
@@ -348,5 +390,6 @@ struct kubeconfig *kubeconfig_free(struct kubeconfig *config)
 	kubeconfig_free_secret(config->token, config->token ? strlen(config->token) : 0);
 	kubeconfig_free_secret(config->key.data, config->key.length);
 	free(config);
+
 	return NULL;
 }

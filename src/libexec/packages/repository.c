@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "libexec/packages/debian.h"
 #include "libexec/packages/rpmmd.h"
 #include "libexec/packages/unpack.h"
@@ -44,6 +45,7 @@ static int repository_read_file(const char *path, repository_sink sink, void *co
 	char chunk[REPOSITORY_CHUNK];
 	struct stat status;
 	uint64_t left = REPOSITORY_PACKED_MAX;
+
 	/* O_NONBLOCK: a FIFO in its place must not hang us. */
 	_cleanup_close_ int fd =
 	    open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
@@ -51,6 +53,7 @@ static int repository_read_file(const char *path, repository_sink sink, void *co
 		return err_set(err, -errno, "cannot open '%.300s': %s", path, err_describe(errno));
 	if (!S_ISREG(status.st_mode))
 		return err_set(err, -EBADMSG, "'%.300s' is not a file", path);
+
 	for (;;) {
 		ssize_t count = read(fd, chunk, sizeof(chunk));
 		if (count < 0 && errno == EINTR)
@@ -60,8 +63,10 @@ static int repository_read_file(const char *path, repository_sink sink, void *co
 				       err_describe(errno));
 		if (count == 0)
 			return 0;
+
 		if ((uint64_t)count > left)
 			return err_set(err, -EFBIG, "'%.300s' is longer than is believed", path);
+
 		left -= (uint64_t)count;
 		int result = sink(chunk, (size_t)count, context);
 		if (result != 0)
@@ -99,12 +104,15 @@ static int repository_on_text(const char *data, size_t length, void *context)
 {
 	struct repository_pipe *pipe = context;
 	int result;
+
 	if (pipe->text) {
 		result = buf_add(pipe->text, data, length);
 		return result == -ENOSPC ? err_set(pipe->err, -EFBIG, "it is too long") : result;
 	}
+
 	if (pipe->rpmmd)
 		return rpmmd_feed(pipe->rpmmd, data, length, pipe->err);
+
 	result = debian_feed(&pipe->debian, data, length);
 	return result == -EBADMSG ? err_set(pipe->err, result, "it is no index of Debian packages")
 				  : result;
@@ -120,24 +128,30 @@ static int repository_run_pipe(const struct repository *repository, const char *
 			       struct repository_pipe *pipe)
 {
 	struct err *err = pipe->err;
+
 	pipe->unpack = unpack_new(REPOSITORY_UNPACKED_MAX, repository_on_text, pipe);
 	if (!pipe->unpack)
 		return err_set(err, -ENOMEM, "out of memory for unpacking");
+
 	err->code = 0;
 	err->text[0] = '\0';
+
 	int result = repository_read_bytes(repository, path, repository_on_bytes, pipe, err);
 	if (result == 0)
 		result = unpack_end(pipe->unpack, err);
 	if (result == 0 && pipe->rpmmd)
 		result = rpmmd_end(pipe->rpmmd, err);
+
 	if (result == 0 && !pipe->rpmmd && !pipe->text) {
 		result = debian_end(&pipe->debian);
 		if (result == -EBADMSG)
 			(void)err_set(err, result, "it is no index of Debian packages");
 	}
+
 	/* What could not be opened or fetched has named its path already. */
 	if (result < 0 && err->code == result && !strstr(err->text, path))
 		(void)err_wrap(err, "'%.250s'", path);
+
 	return result;
 }
 
@@ -155,26 +169,31 @@ static int repository_read_rpm(struct repository *repository, const char *direct
 	const struct repository_options *options = repository->options;
 	_cleanup_buf_ struct buf index;
 	char path[FILE_PATH_MAX], primary[RPMMD_PATH_MAX];
+
 	buf_init(&index, REPOSITORY_INDEX_MAX);
 	int result = file_path(path, err, "%s/repodata/repomd.xml", directory);
 	if (result == 0)
 		result = repository_read_text(repository, path, &index, err);
 	if (result != 0)
 		return result;
+
 	result = rpmmd_find_primary(buf_text(&index), index.length, primary, err);
 	if (result < 0) {
 		(void)err_wrap(err, "'%.250s'", path);
 		return result == -ENOENT ? -EBADMSG : result;
 	}
+
 	_cleanup_(repository_pipe_done) struct repository_pipe pipe = {.err = err};
 	pipe.rpmmd = rpmmd_new(options->sink, options->context, err);
 	if (!pipe.rpmmd)
 		return -ENOMEM;
+
 	result = file_path(path, err, "%s/%s", directory, primary);
 	if (result == 0)
 		result = repository_run_pipe(repository, path, &pipe);
 	repository->indexes++;
 	repository->kind = REPOSITORY_RPM;
+
 	/* That it is missing is damage, not the lack of a repository. */
 	return result == -ENOENT ? -EBADMSG : result;
 }
@@ -186,9 +205,11 @@ static int repository_read_debian(struct repository *repository, const char *dir
 					    "Packages.zst"};
 	const struct repository_options *options = repository->options;
 	int result = -ENOENT;
+
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && result == -ENOENT; i++) {
 		_cleanup_(repository_pipe_done) struct repository_pipe pipe = {.err = err};
 		char path[FILE_PATH_MAX];
+
 		debian_init(&pipe.debian, options->sink, options->context);
 		result = file_path(path, err, "%s/%s", directory, names[i]);
 		if (result == 0)
@@ -198,6 +219,7 @@ static int repository_read_debian(struct repository *repository, const char *dir
 			repository->kind = REPOSITORY_DEBIAN;
 		}
 	}
+
 	return result;
 }
 
@@ -211,7 +233,7 @@ static bool repository_is_wanted(const struct repository *repository, const char
 {
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 		return false;
-	if (strncmp(name, "binary-", 7) == 0)
+	if (text_starts_with(name, "binary-"))
 		return strcmp(name + 7, repository->options->deb_arch) == 0 ||
 		       strcmp(name + 7, "all") == 0;
 	/* Where there are indexes of them, files are not counted again. */
@@ -228,6 +250,7 @@ static int repository_entry(struct repository *repository, const char *directory
 	int result = file_path(path, err, "%s/%s", directory, entry->d_name);
 	if (result < 0)
 		return result;
+
 	if (++repository->files > REPOSITORY_FILES_MAX)
 		return err_set(err, -E2BIG, "'%.300s' has more than %d files: name a part of it",
 			       options->location, REPOSITORY_FILES_MAX);
@@ -235,8 +258,10 @@ static int repository_entry(struct repository *repository, const char *directory
 		repository->packages++;
 		return options->sink(&package, options->context);
 	}
+
 	if (lstat(path, &status) < 0 || !S_ISDIR(status.st_mode) || depth >= REPOSITORY_DEPTH_MAX)
 		return 0;
+
 	return repository_walk(repository, path, depth + 1, err);
 }
 
@@ -250,16 +275,20 @@ static int repository_walk(struct repository *repository, const char *directory,
 		result = repository_read_debian(repository, directory, err);
 	if (result != -ENOENT)
 		return result;
+
 	_cleanup_closedir_ DIR *stream = opendir(directory);
 	if (!stream)
 		return err_set(err, -errno, "cannot open '%.300s': %s", directory,
 			       err_describe(errno));
+
 	bool has_dists = file_path(dists, NULL, "%s/dists", directory) == 0 && file_exists(dists);
 	const struct dirent *entry;
+
 	result = 0;
 	while (result == 0 && (entry = readdir(stream)))
 		if (repository_is_wanted(repository, entry->d_name, has_dists))
 			result = repository_entry(repository, directory, entry, depth, err);
+
 	return result;
 }
 
@@ -274,6 +303,7 @@ static int repository_read_directory(struct repository *repository, const char *
 		    "'%.300s' has neither repodata/repomd.xml, nor a Packages index, nor "
 		    "files that are named as packages",
 		    directory);
+
 	return result;
 }
 
@@ -291,14 +321,17 @@ static int repository_read_suite(struct repository *repository, char *words, str
 					     "main\"",
 					     repository->options->location);
 	const char *component;
+
 	while (result == 0 && (component = strsep(&rest, " "))) {
 		if (!*component)
 			continue;
+
 		result = file_path(directory, err, "%s/dists/%s/%s/binary-%s", base, suite,
 				   component, repository->options->deb_arch);
 		if (result == 0)
 			result = repository_read_debian(repository, directory, err);
 	}
+
 	return result;
 }
 
@@ -306,14 +339,17 @@ static int repository_read_address(struct repository *repository, char *address,
 {
 	if (strchr(address, ' '))
 		return repository_read_suite(repository, address, err);
+
 	int result = repository_read_rpm(repository, address, err);
 	if (result == -ENOENT)
 		result = repository_read_debian(repository, address, err);
+
 	if (result == -ENOENT)
 		return err_set(err, -ENOENT,
 			       "'%.200s' has neither repodata/repomd.xml nor Packages.gz; a Debian "
 			       "repository is named with its suite: \"ADDRESS bookworm main\"",
 			       address);
+
 	return result;
 }
 
@@ -324,24 +360,30 @@ int repository_read(const struct repository_options *options, enum repository_ki
 	const char *location = options->location;
 	struct err own = {0};
 	char text[FILE_PATH_MAX];
+
 	err = err ? err : &own;
-	if (strncmp(location, "file://", 7) == 0)
+	if (text_starts_with(location, "file://"))
 		location += 7;
+
 	int result = file_path(text, err, "%s", location);
 	if (result < 0)
 		return result;
+
 	size_t length = strlen(text);
 	while (length > 1 && text[length - 1] == '/')
 		text[--length] = '\0';
+
 	repository.is_url =
 	    strncasecmp(text, "http://", 7) == 0 || strncasecmp(text, "https://", 8) == 0;
 	if (repository.is_url && !options->fetch)
 		return err_set(err, -ENOTSUP,
 			       "this sluice was built without libcurl: copy the repository to a "
 			       "directory and name that");
+
 	result = repository.is_url ? repository_read_address(&repository, text, err)
 				   : repository_read_directory(&repository, text, err);
 	if (result == 0)
 		*out = repository.kind;
+
 	return result;
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/parse.h"
+#include "base/text.h"
 #include "hardware/pci.h"
 #include "probe/server.h"
 
@@ -38,9 +39,11 @@ static bool take_skip(const char *text, struct inventory_skip *out)
 {
 	const char *slash = strchr(text, '/');
 	uint64_t index;
+
 	if (!slash || strlen(slash + 1) >= sizeof(out->bus) ||
 	    parse_u64_span(text, (size_t)(slash - text), 0, UINT32_MAX, &index) < 0)
 		return false;
+
 	out->index = (uint32_t)index;
 	(void)snprintf(out->bus, sizeof(out->bus), "%s", slash + 1);
 	return true;
@@ -50,7 +53,7 @@ static bool take_skip(const char *text, struct inventory_skip *out)
 static const char *value_of(const char *argument, const char *name)
 {
 	size_t length = strlen(name);
-	bool is_it = strncmp(argument, "--", 2) == 0 && strncmp(argument + 2, name, length) == 0 &&
+	bool is_it = text_starts_with(argument, "--") && strncmp(argument + 2, name, length) == 0 &&
 		     argument[2 + length] == '=';
 	return is_it ? argument + 2 + length + 1 : NULL;
 }
@@ -59,6 +62,7 @@ static bool take_argument(const char *argument, struct server_options *options,
 			  struct inventory_skip *skip)
 {
 	const char *value;
+
 	if (strcmp(argument, "--once") == 0)
 		return options->once = true;
 	if (strcmp(argument, "--kernel-log") == 0)
@@ -67,6 +71,7 @@ static bool take_argument(const char *argument, struct server_options *options,
 		return options->log_is_live = true;
 	if ((value = value_of(argument, "fd")))
 		return take_fd(value, &options->fd);
+
 	if ((value = value_of(argument, "marks-fd")))
 		return take_fd(value, &options->marks_fd);
 	if ((value = value_of(argument, "period-ns")))
@@ -75,9 +80,11 @@ static bool take_argument(const char *argument, struct server_options *options,
 		return take_number(value, 0, UINT64_MAX, &options->snapshot_sequence);
 	if ((value = value_of(argument, "log-after")))
 		return take_number(value, 0, UINT64_MAX, &options->kmsg_after);
+
 	if ((value = value_of(argument, "skip")))
 		return options->skip_count < GPU_MAX &&
 		       take_skip(value, &skip[options->skip_count++]);
+
 	return false;
 }
 
@@ -92,6 +99,7 @@ int main(int argc, char **argv)
 	    .root = pci_root(),
 	    .skip = skip,
 	};
+
 	/* It is 'sluice probe' to ps, and started through a descriptor, whose number is no name. */
 	(void)prctl(PR_SET_NAME, "sluice");
 	bool good = argc > 1 && strcmp(argv[1], "probe") == 0;
@@ -104,5 +112,6 @@ int main(int argc, char **argv)
 				      "'sluice devices' shows what it sees\n");
 		return EXIT_USAGE;
 	}
+
 	server_run(&options);
 }
