@@ -20,7 +20,7 @@ class Project:
         self.bin = root / "bin"
         for folder in ("bin", "tools", ".ci", "build"):
             (root / folder).mkdir()
-        for tool in ("check", "failures"):
+        for tool in ("check", "failures", "again"):
             shutil.copy(os.path.join(TOOLS, tool), root / "tools")
         shutil.copy(os.path.join(TOOLS, "..", ".ci", "run"), root / ".ci")
         (root / "build" / "build.ninja").write_text("")
@@ -48,6 +48,8 @@ class Project:
         sanitized = SUMMARY.format(ok=3, bad=0, skip=0, late=0)
         self.program("bin/meson", f"""
 case "$*" in
+test*--timeout-multiplier*unit/steady_now) exit 0 ;;
+test*--timeout-multiplier*unit/broken) exit 1 ;;
 setup*) mkdir -p "$2"; : >"$2/build.ninja" ;;
 compile*) exit {0 if compiles else 1} ;;
 introspect*) echo '[{{"name": "unit/a", "suite": ["fast"]}}]' ;;
@@ -147,6 +149,38 @@ def test_ci_names_at_its_end_what_failed(project):
     said = project.run(".ci/run").stdout
     at_end = said[said.index("--- check\n"):]
     assert lines[0] in at_end and lines[1] in at_end and lines[2] not in at_end, said
+
+
+@pytest.mark.parametrize("failed, expected", [
+    (["unit/steady_now"], "22 passed, 0 failed"),
+    (["unit/broken"], "21 passed, 1 failed"),
+    (["unit/steady_now", "unit/broken"], "20 passed, 2 failed"),
+    (["unit/steady_now"] * 3, "19 passed, 3 failed"),  # more than are allowed
+])
+def test_ci_tells_what_is_unsteady(project, failed, expected):
+    (project.root / "build/meson-logs").mkdir()
+    (project.root / "build/meson-logs/testlog.json").write_text("".join(
+        f'{{"name": "sluice:fast / {name}", "result": "FAIL"}}\n' for name in failed))
+    project.make(check=(f"{7 - len(failed)} passed, {len(failed)} failed", 1))
+    result = project.run(".ci/run")
+    assert last_line(result) == expected, result.stdout
+    assert result.returncode == (0 if expected.endswith(" 0 failed") else 1)
+    if result.returncode == 0:
+        end = result.stdout[result.stdout.index("--- check-again\n"):]
+        assert "unsteady: unit/steady_now\n" in end and "unsteady tests: 1 of 2 allowed" in end
+
+
+def test_again_runs_the_cases_of_conformance_by_themselves(project):
+    (project.root / "tests/conformance").mkdir(parents=True)
+    project.program("tests/conformance/run", 'echo "$*" >>"$0.calls"; [ "$2" != "cdi bad" ]')
+    project.make(conformance=("ok   a: FAIL\nFAIL grpc odd case\n     why\n3 passed, 1 failed", 2))
+    result = project.run(".ci/run")
+    assert (result.returncode, "unsteady: grpc odd case" in result.stdout) == (0, True), result.stdout
+    assert (project.root / "tests/conformance/run.calls").read_text() == "--only grpc odd case\n"
+    project.make(conformance=("FAIL cdi bad\n     this is why\n3 passed, 1 failed", 2))
+    result = project.run(".ci/run")
+    assert result.returncode == 1
+    assert "FAIL cdi bad\n     this is why\n" in result.stdout[result.stdout.index("--- conformance\n"):]
 
 
 def test_failures_names_no_log_without_one(tmp_path):
