@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/attribution.h"
-#include "agent/proctable.h"
+#include "agent/usage/attribution.h"
+#include "agent/usage/proctable.h"
 #include "base/err.h"
 #include "base/loop.h"
 #include "bench/gate.h"

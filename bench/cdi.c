@@ -24,10 +24,10 @@
 #include "bench/footprint_process.h"
 #include "bench/gate.h"
 #include "bench/queue_rig.h"
-#include "doors/cdi/gather.h"
-#include "doors/cdi/generate.h"
+#include "cdi/gather.h"
+#include "cdi/generate.h"
 #include "hardware/gpu.h"
-#include "tests/unit/doors/cdi/tree.h"
+#include "tests/unit/cdi/tree.h"
 
 enum {
 	BENCH_CALLS = 1000,

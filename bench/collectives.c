@@ -25,7 +25,7 @@
 #include "base/err.h"
 #include "base/parse.h"
 #include "bench/collectives/backend.h"
-#include "bench/collectives/mpi.h"
+#include "bench/collectives/mpi/mpi.h"
 #include "bench/collectives/shm.h"
 #include "bench/collectives_kill.h"
 #include "bench/collectives_rank.h"

@@ -26,10 +26,10 @@
 #include "base/parse.h"
 #include "bench/gate.h"
 #include "bench/queue_rig.h"
-#include "doors/queue/jobdir.h"
-#include "doors/queue/record.h"
-#include "doors/queue/spec.h"
-#include "doors/queue/store.h"
+#include "job/jobdir.h"
+#include "job/record.h"
+#include "job/spec.h"
+#include "doors/queue/store/store.h"
 #include "wire/client.h"
 
 enum bench_limits {

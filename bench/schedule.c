@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "bench/gate.h"
-#include "doors/queue/schedule.h"
+#include "doors/queue/schedule/schedule.h"
 
 enum bench_limits {
 	BENCH_GPUS = 8,

@@ -23,10 +23,10 @@
 #include "base/file.h"
 #include "base/parse.h"
 #include "bench/gate.h"
-#include "doors/queue/cgroup.h"
-#include "doors/queue/control.h"
-#include "doors/queue/jobdir.h"
-#include "doors/queue/launch.h"
+#include "job/cgroup.h"
+#include "job/control.h"
+#include "job/jobdir.h"
+#include "job/launch.h"
 
 enum {
 	SUPERVISE_STARTS = 100,

@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <stddef.h>
 
-#include "agent/cluster.h"
-#include "agent/door_web_events.h"
+#include "agent/cluster/cluster.h"
+#include "agent/web/door_web_events.h"
 #include "base/clock.h"
 #include "base/log.h"
 

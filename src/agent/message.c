@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/peer_limits.h"
+#include "agent/jobs/peer_limits.h"
 #include "agent/vitals.h"
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/err.h"
-#include "doors/queue/job.h"
+#include "job/job.h"
 #include "doors/queue/queue.h"
-#include "doors/queue/schedule.h"
-#include "doors/queue/spec.h"
+#include "doors/queue/schedule/schedule.h"
+#include "job/spec.h"
 #include "hardware/gpu.h"
 #include "hardware/snapshot.h"
 #include "wire/arena.h"

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "doors/queue/job.h"
+#include "job/job.h"
 #include "sluice.pb-c.h"
 #include "wire/status.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/uninstall.h"
 
-#include "agent/enforce.h"
+#include "agent/jobs/enforce.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/jobgroup.h"
-#include "agent/jobscope.h"
+#include "agent/jobs/jobgroup.h"
+#include "agent/jobs/jobscope.h"
 #include "agent/lock.h"
 #include "agent/paths.h"
 #include "agent/socket_record.h"

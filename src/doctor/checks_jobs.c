@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "doctor/doctor.h"
 
-/* As agent/enforce.h has it: there while nodes are closed, or are to be opened again. */
+/* As agent/jobs/enforce.h has it: there while nodes are closed, or are to be opened again. */
 #define JOBS_STATE	"/var/lib/sluice"
 #define JOBS_CLOSED	JOBS_STATE "/nodes"
 #define JOBS_PARAMS	"/proc/driver/nvidia/params"
@@ -239,7 +239,8 @@ void check_jobs_isolation(struct doctor *doctor)
 
 void check_jobs_state(struct doctor *doctor)
 {
-	/* Where locks and fsync cannot be relied on: doors/queue/store_place.c has them all. */
+	/* Where locks and fsync cannot be relied on: doors/queue/store/store_place.c has them all.
+	 */
 	static const uint32_t remote[] = {0x6969,     0x517b,	  0xff534d42, 0xfe534d42,
 					  0x65735546, 0x01021997, 0x00c36400, 0x0bd00bd0};
 	_cleanup_close_ int fd = rootfs_directory(&doctor->rootfs, JOBS_STATE);

@@ -14,7 +14,7 @@
 #include "doctor/doctor.h"
 #include "doctor/holders.h"
 #include "doctor/shared.h"
-#include "doors/cdi/nodes.h"
+#include "cdi/nodes.h"
 
 enum node_numbers {
 	MAJOR_NVIDIA = 195, /* Documentation/admin-guide/devices.txt */

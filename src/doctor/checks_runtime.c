@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "doctor/doctor.h"
-#include "doors/cdi/runtime.h"
+#include "cdi/runtime/runtime.h"
 
 #define TOOLKIT_URL "https://nvidia.custhelp.com/app/answers/detail/a_id/5659"
 #define RUNC_URL    "https://github.com/opencontainers/runc/security/advisories/GHSA-jfvp-7x6p-h2pv"

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "doctor/rootfs.h"
-#include "doors/cdi/version.h"
+#include "cdi/version.h"
 #include "hardware/gpu.h"
 
 struct buf;

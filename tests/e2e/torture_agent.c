@@ -34,9 +34,9 @@
 #include "base/loop.h"
 #include "base/parse.h"
 #include "base/storage.h"
-#include "doors/queue/jobdir.h"
+#include "job/jobdir.h"
 #include "doors/queue/queue.h"
-#include "doors/queue/schedule.h"
+#include "doors/queue/schedule/schedule.h"
 #include "hardware/snapshot.h"
 #include "policy/policy.h"
 

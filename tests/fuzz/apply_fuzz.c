@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "doors/cdi/apply.h"
-#include "doors/cdi/oci.h"
+#include "cdi/apply.h"
+#include "cdi/oci.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

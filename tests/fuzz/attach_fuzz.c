@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "doors/queue/attach.h"
+#include "job/attach.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

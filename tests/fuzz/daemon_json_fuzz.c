@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "doors/cdi/daemon_json.h"
+#include "cdi/runtime/daemon_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "doors/cdi/document.h"
+#include "cdi/document.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

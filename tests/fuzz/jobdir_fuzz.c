@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "doors/queue/jobdir.h"
+#include "job/jobdir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

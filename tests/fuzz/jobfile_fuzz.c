@@ -10,9 +10,9 @@
 #include "base/err.h"
 #include "base/yaml.h"
 #include "base/yaml_write.h"
-#include "jobfile/convert.h"
-#include "jobfile/jobfile.h"
-#include "jobfile/jobfile_arena.h"
+#include "job/file/convert.h"
+#include "job/file/jobfile.h"
+#include "job/file/jobfile_arena.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "jobfile/lines.h"
+#include "job/file/lines.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

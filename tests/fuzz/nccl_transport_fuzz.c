@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/collectives/nccl_transport.h"
+#include "bench/collectives/nccl/nccl_transport.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the driver says in /proc of its device nodes: any bytes. */
-#include "doors/cdi/nodes.h"
+#include "cdi/nodes.h"
 
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/peer_limits.h"
+#include "agent/jobs/peer_limits.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "jobfile/expand.h"
-#include "jobfile/quantity.h"
+#include "job/file/expand.h"
+#include "job/file/quantity.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "doors/queue/note.h"
-#include "doors/queue/tree.h"
+#include "job/note.h"
+#include "job/tree.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doors/queue/record.h"
+#include "job/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

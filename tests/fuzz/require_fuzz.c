@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "doors/cdi/require.h"
+#include "cdi/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

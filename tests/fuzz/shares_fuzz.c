@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "agent/shares.h"
+#include "agent/jobs/shares.h"
 
 enum { FUZZ_RANGES = 64 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doors/cdi/soname.h"
+#include "cdi/soname.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

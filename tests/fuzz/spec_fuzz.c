@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "doors/queue/spec.h"
+#include "job/spec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "doors/cdi/toml.h"
+#include "cdi/runtime/toml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doors/cdi/oci.h"
-#include "doors/cdi/visible.h"
+#include "cdi/oci.h"
+#include "cdi/visible.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

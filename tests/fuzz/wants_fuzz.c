@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "doors/queue/wants.h"
+#include "job/wants.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

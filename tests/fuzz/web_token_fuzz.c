@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever stands in the file of the token: what is taken can stand in a header. */
-#include "agent/door_web_token.h"
+#include "agent/web/door_web_token.h"
 
 #include <stdlib.h>
 #include <string.h>

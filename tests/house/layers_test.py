@@ -18,13 +18,13 @@ def test_a_tree_that_keeps_the_rules_passes(tree):
     include(tree, "src/hardware/gpu.c", "src/base/err.h", "src/hardware/gpu.h")
     include(tree, "src/policy/policy.c", "src/hardware/gpu.h", "src/base/err.h")
     include(tree, "src/units/ledger.c", "src/policy/policy.h")
-    include(tree, "src/doors/queue/token.c", "src/units/ledger.h", "src/doors/queue/token.h")
+    include(tree, "src/job/token.c", "src/units/ledger.h", "src/job/token.h")
     include(tree, "src/probe/probe.c", "src/hardware/nvml.h")
     include(tree, "src/web/page.c", "src/hardware/snapshot.h", "src/base/err.h")
-    include(tree, "src/agent/agent.c", "src/doors/queue/token.h", "src/doors/cdi/cdi.h")
-    include(tree, "src/cmd/run.c", "src/doors/queue/token.h", "src/probe/probe.h")
-    include(tree, "src/cmd/sim.c", "sim/machine.h")
-    include(tree, "src/cmd/sim_show.c", "sim/machine.h", "src/cmd/cmd.h")
+    include(tree, "src/agent/agent.c", "src/job/token.h", "src/doors/cdi/cdi.h")
+    include(tree, "src/cmd/jobs/run.c", "src/job/token.h", "src/probe/probe.h")
+    include(tree, "src/cmd/sim/sim.c", "sim/machine.h")
+    include(tree, "src/cmd/sim/sim_show.c", "sim/machine.h", "src/cmd/cmd.h")
     include(tree, "sim/nvml/init.c", "sim/machine.h", "sim/nvml/nvml.h")
     include(tree, "src/main.c", "src/cmd/cmd.h", "src/base/err.h")
     result = tree.run("check-layers")
@@ -36,15 +36,18 @@ def test_a_tree_that_keeps_the_rules_passes(tree):
     ("src/hardware/gpu.c", "src/policy/policy.h", "hardware may include only"),
     ("src/hardware/gpu.c", "src/wire/grpc.h", "hardware may include only"),
     ("src/policy/policy.c", "src/units/unit.h", "policy may include only"),
-    ("src/units/unit.c", "src/doors/queue/token.h", "units may include only"),
+    ("src/units/unit.c", "src/job/token.h", "units may include only"),
     ("src/wire/grpc.c", "src/hardware/gpu.h", "wire may include only"),
     ("src/web/page.c", "src/hardware/gpu.h", "web may include only"),
     ("src/probe/probe.c", "src/policy/policy.h", "probe may include only"),
-    ("src/doors/queue/token.c", "src/doors/cdi/cdi.h", "doors never include each other"),
-    ("src/doors/queue/token.c", "src/hardware/nvml.h", "only hardware/ and probe/ see NVML"),
-    ("src/cmd/devices.c", "src/hardware/nvml.h", "only hardware/ and probe/ see NVML"),
-    ("src/cmd/devices.c", "sim/machine.h", "only src/cmd/sim*.c may include the simulator"),
-    ("src/hardware/gpu.c", "sim/machine.h", "only src/cmd/sim*.c may include the simulator"),
+    ("src/job/token.c", "src/doors/cdi/cdi.h", "job may include only"),
+    ("src/doors/queue/queue.c", "src/doors/cdi/keep.h", "doors never include each other"),
+    ("src/job/file/jobfile.c", "src/job/spec.h", "job/file may include only job/file, base"),
+    ("src/libexec/supervise/run.c", "src/doors/queue/queue.h", "libexec may include only"),
+    ("src/job/token.c", "src/hardware/nvml.h", "only hardware/ and probe/ see NVML"),
+    ("src/cmd/machine/devices.c", "src/hardware/nvml.h", "only hardware/ and probe/ see NVML"),
+    ("src/cmd/machine/devices.c", "sim/machine.h", "only src/cmd/sim/ may include the simulator"),
+    ("src/hardware/gpu.c", "sim/machine.h", "only src/cmd/sim/ may include the simulator"),
     ("sim/state.c", "src/base/err.h", "sim/ shares no code with src/"),
     ("src/novelty/thing.c", "src/base/err.h", "not in the table"),
     ("src/main.c", "src/hardware/gpu.h", "main.c may include only"),
@@ -56,6 +59,13 @@ def test_an_include_against_the_direction_is_reported(tree, path, name, reason):
     assert f"{path}:2: includes {name[4:] if name.startswith('src/') else name}: " in result.stdout
     assert reason in result.stdout
     assert result.stdout.endswith("check-layers: 1 findings\n")
+
+
+def test_a_room_has_an_end(tree):
+    for number in range(31):
+        tree.write(f"src/units/part{number}.c", LICENCE)
+    result = tree.run("check-layers")
+    assert (result.returncode, result.stdout.splitlines()[0].startswith("src/units: 31 .c files")) == (1, True), result.stdout
 
 
 def test_the_simulator_takes_no_library_with_it(tree):

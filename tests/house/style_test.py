@@ -162,11 +162,11 @@ def test_a_module_in_several_files_shares_header_and_test(tree):
 
 def test_a_test_may_look_from_outside(tree):
     tree.write("src/main.c", LICENCE)
-    tree.write("src/cmd/topo.c", LICENCE)
+    tree.write("src/cmd/machine/topo.c", LICENCE)
     tree.write("sim/trees.c", LICENCE)
     tree.write("sim/trees.h", LICENCE)
     assert findings(tree) == ["sim/trees.c: has no tests/unit/sim/trees_test.c [mirror]",
-                              "src/cmd/topo.c: has no tests/unit/cmd/topo_test.c [mirror]"]
+                              "src/cmd/machine/topo.c: has no tests/unit/cmd/machine/topo_test.c [mirror]"]
     tree.write("tests/e2e/test_topo.py", "# SPDX-License-Identifier: Apache-2.0\n")
     tree.write("tests/e2e/test_sim_trees_pci.py", "# SPDX-License-Identifier: Apache-2.0\n")
     assert findings(tree) == []

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/holdings.h"
+#include "agent/usage/holdings.h"
 #include "tests/unit/units/brute.h"
 
 enum { ROUNDS = 300, STEPS = 200, OWNERS = 6, DEVICES = 3, USES = 12, LIMIT = 12 };

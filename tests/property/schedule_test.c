@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doors/queue/schedule.h"
+#include "doors/queue/schedule/schedule.h"
 #include "hardware/snapshot.h"
 #include "policy/policy.h"
 #include "tests/unit/units/brute.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doors/queue/schedule.h"
+#include "doors/queue/schedule/schedule.h"
 #include "tests/unit/units/brute.h"
 
 enum property_limits {

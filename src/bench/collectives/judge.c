@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/collectives/nccl_transport.h"
+#include "bench/collectives/nccl/nccl_transport.h"
 #include "bench/collectives/request.h"
 
 static const char judge_pass[] = "PASS", judge_fail[] = "FAIL", judge_slow[] = "SLOW",

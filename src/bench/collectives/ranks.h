@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bench/collectives/nccl_ranks.h"
+#include "bench/collectives/nccl/nccl_ranks.h"
 #include "bench/collectives/request.h"
 
 struct backend;

@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "doors/cdi/document.h"
+#include "cdi/document.h"
 #include "doors/cdi/keep.h"
 
 enum { ADAPTERS_HOOK_S = 2 }; /* it takes milliseconds */

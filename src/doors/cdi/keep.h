@@ -15,8 +15,8 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "doors/cdi/nodes.h"
-#include "doors/cdi/scan.h"
+#include "cdi/nodes.h"
+#include "cdi/scan.h"
 #include "hardware/gpu.h"
 
 struct err;

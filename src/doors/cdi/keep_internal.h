@@ -3,7 +3,7 @@
 #ifndef SLUICE_DOORS_CDI_KEEP_INTERNAL_H
 #define SLUICE_DOORS_CDI_KEEP_INTERNAL_H
 
-#include "doors/cdi/gather.h"
+#include "cdi/gather.h"
 #include "doors/cdi/keep.h"
 
 struct err;

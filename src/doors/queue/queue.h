@@ -15,9 +15,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "doors/queue/job.h"
-#include "doors/queue/launch.h"
-#include "doors/queue/record.h"
+#include "job/job.h"
+#include "job/launch.h"
+#include "job/record.h"
 #include "doors/queue/rules.h"
 
 struct account;

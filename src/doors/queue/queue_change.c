@@ -16,8 +16,8 @@
 #include "base/crash.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
-#include "doors/queue/rights.h"
-#include "doors/queue/store_share.h"
+#include "job/rights.h"
+#include "doors/queue/store/store_share.h"
 
 enum change_kind {
 	CHANGE_EDIT,   /* what queue_edit() was asked for */

@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "doors/queue/queue_internal.h"
-#include "doors/queue/store_share.h"
+#include "doors/queue/store/store_share.h"
 
 /* What a person has, by whatever user ids. */
 struct history_sums {

@@ -23,8 +23,8 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "base/log.h"
-#include "doors/queue/attach.h"
-#include "doors/queue/control.h"
+#include "job/attach.h"
+#include "job/control.h"
 #include "doors/queue/queue_internal.h"
 
 static struct queue_run *queue_run_of(struct queue_op *op)

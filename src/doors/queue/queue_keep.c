@@ -19,9 +19,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "doors/queue/queue_internal.h"
-#include "doors/queue/store_share.h"
-#include "doors/queue/trash.h"
-#include "doors/queue/workdir.h"
+#include "doors/queue/store/store_share.h"
+#include "job/trash.h"
+#include "job/workdir.h"
 
 enum {
 	KEEP_LOCK_MS = 5000, /* for somebody between fork and exec to let go */

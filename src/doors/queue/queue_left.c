@@ -18,10 +18,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "doors/queue/cgroup.h"
-#include "doors/queue/jobmemory.h"
+#include "job/cgroup.h"
+#include "job/jobmemory.h"
 #include "doors/queue/queue_internal.h"
-#include "doors/queue/tree.h"
+#include "job/tree.h"
 
 enum {
 	LEFT_ENVIRON_MAX = 4 << 20,

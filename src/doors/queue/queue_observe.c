@@ -19,7 +19,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "doors/queue/queue_internal.h"
-#include "doors/queue/tree.h"
+#include "job/tree.h"
 #include "hardware/snapshot.h"
 
 enum {

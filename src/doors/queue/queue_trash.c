@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "doors/queue/queue_internal.h"
-#include "doors/queue/trash.h"
+#include "job/trash.h"
 
 /* What it says of what stays is told once, and again when it changes. */
 static void trash_tell(struct queue *queue)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "doors/queue/queue_internal.h"
-#include "doors/queue/store_usage.h"
+#include "doors/queue/store/store_usage.h"
 
 struct queue_usage_op {
 	struct queue_op op; /* first */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/parse.h"
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 #include "hardware/gpu.h"
 #include "libexec/container/words.h"
 

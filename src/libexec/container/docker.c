@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "base/parse.h"
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 #include "libexec/container/choices.h"
 #include "libexec/container/edits.h"
 #include "libexec/container/words.h"

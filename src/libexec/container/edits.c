@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/yaml.h"
-#include "doors/cdi/scan.h"
+#include "cdi/scan.h"
 #include "libexec/container/words.h"
 
 static const char *edits_text(const struct yaml_node *node, const char *key)

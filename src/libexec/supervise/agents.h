@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "doors/queue/control.h"
+#include "job/control.h"
 
 struct pollfd;
 

@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "doors/queue/trash.h"
+#include "job/trash.h"
 
 enum {
 	CLEAR_EXIT_FAILED = 1,

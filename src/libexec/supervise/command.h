@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "doors/queue/cgroup.h"
-#include "doors/queue/spec.h"
-#include "doors/queue/token.h"
+#include "job/cgroup.h"
+#include "job/spec.h"
+#include "job/token.h"
 
 struct cglimit;
 struct err;

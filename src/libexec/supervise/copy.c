@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "doors/queue/spec.h"
+#include "job/spec.h"
 #include "libexec/supervise/command.h"
 
 enum { COPY_BLOCK = 16384, COPY_EXIT_FAILED = 1 };

@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "doors/queue/jobenv.h"
+#include "job/jobenv.h"
 
 enum { ENVIRONMENT_NUMBER_MAX = 24 };
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 
 struct err;
 

@@ -17,8 +17,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "doors/queue/launch.h"
-#include "doors/queue/rights.h"
+#include "job/launch.h"
+#include "job/rights.h"
 
 enum {
 	GROUPS_MAX = 65536,	    /* NGROUPS_MAX of Linux */

@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "doors/queue/devguard.h"
+#include "job/devguard.h"
 #include "libexec/supervise/program.h"
 #include "libexec/supervise/watch.h"
 

@@ -9,9 +9,9 @@
 
 #include <stdbool.h>
 
-#include "doors/queue/cgroup.h"
-#include "doors/queue/control.h"
-#include "doors/queue/launch.h"
+#include "job/cgroup.h"
+#include "job/control.h"
+#include "job/launch.h"
 
 struct err;
 struct watch;

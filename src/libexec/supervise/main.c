@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "base/err.h"
-#include "doors/queue/control.h"
+#include "job/control.h"
 #include "libexec/supervise/groups.h"
 #include "libexec/supervise/clear.h"
 #include "libexec/supervise/keep.h"

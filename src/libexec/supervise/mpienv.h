@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "doors/queue/spec.h"
+#include "job/spec.h"
 
 struct buf;
 struct err;

@@ -19,7 +19,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "doors/queue/devguard.h"
+#include "job/devguard.h"
 
 /* What sluice.jobs.enforce closes begins so, and links and other things do not. */
 static const char nodes_prefix[] = "nvidia";

@@ -10,8 +10,8 @@
 
 #include <stdbool.h>
 
-#include "doors/queue/cgroup.h"
-#include "doors/queue/jobdir.h"
+#include "job/cgroup.h"
+#include "job/jobdir.h"
 
 struct agents;
 struct cglimit;

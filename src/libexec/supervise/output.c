@@ -14,8 +14,8 @@
 #include "base/cleanup.h"
 #include "base/crash.h"
 #include "base/err.h"
-#include "doors/queue/jobdir.h"
-#include "doors/queue/launch.h"
+#include "job/jobdir.h"
+#include "job/launch.h"
 #include "libexec/supervise/copy.h"
 #include "libexec/supervise/prepare.h"
 

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "doors/queue/tree.h"
+#include "job/tree.h"
 #include "libexec/supervise/privilege.h"
 
 enum { PREPARE_NAME_MAX = 32, PREPARE_FD_PARTS = 2 };

@@ -9,11 +9,11 @@
 
 #include <stddef.h>
 
-#include "doors/queue/cglimit.h"
-#include "doors/queue/cgroup.h"
-#include "doors/queue/jobdir.h"
-#include "doors/queue/launch.h"
-#include "doors/queue/token.h"
+#include "job/cglimit.h"
+#include "job/cgroup.h"
+#include "job/jobdir.h"
+#include "job/launch.h"
+#include "job/token.h"
 
 struct err;
 

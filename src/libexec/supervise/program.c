@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/text.h"
-#include "doors/queue/spec.h"
+#include "job/spec.h"
 
 /* Variables that load code: ld.so(8), bash(1), iconv of glibc. Those that begin so. */
 static const char *const program_loaders[] = {"LD_", "GCONV_PATH=", "BASH_ENV=", "BASH_FUNC_",

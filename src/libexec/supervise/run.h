@@ -14,11 +14,11 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "doors/queue/cglimit.h"
-#include "doors/queue/cgroup.h"
-#include "doors/queue/desk.h"
-#include "doors/queue/jobdir.h"
-#include "doors/queue/launch.h"
+#include "job/cglimit.h"
+#include "job/cgroup.h"
+#include "job/desk.h"
+#include "job/jobdir.h"
+#include "job/launch.h"
 #include "libexec/supervise/agents.h"
 #include "libexec/supervise/image.h"
 #include "libexec/supervise/init.h"

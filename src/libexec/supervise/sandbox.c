@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "doors/queue/devguard.h"
-#include "doors/queue/launch.h"
+#include "job/devguard.h"
+#include "job/launch.h"
 #include "libexec/supervise/image.h"
 #include "libexec/supervise/landlock.h"
 

@@ -16,9 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "doors/queue/cgroup.h"
-#include "doors/queue/control.h"
-#include "doors/queue/job.h"
+#include "job/cgroup.h"
+#include "job/control.h"
+#include "job/job.h"
 
 struct err;
 struct image;

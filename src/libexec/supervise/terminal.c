@@ -16,7 +16,7 @@
 #include "base/cleanup.h"
 #include "base/crash.h"
 #include "base/err.h"
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 #include "libexec/supervise/relay.h"
 
 /* Of what epoll tells: these, and from TERMINAL_VISITOR on a visitor's place. */

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "base/clock.h"
-#include "doors/queue/attach.h"
+#include "job/attach.h"
 
 struct err;
 struct launch;

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/crash.h"
-#include "doors/queue/tree.h"
+#include "job/tree.h"
 #include "libexec/supervise/init.h"
 
 enum {

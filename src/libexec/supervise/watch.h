@@ -12,9 +12,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "doors/queue/cgroup.h"
-#include "doors/queue/control.h"
-#include "doors/queue/desk.h"
+#include "job/cgroup.h"
+#include "job/control.h"
+#include "job/desk.h"
 #include "libexec/supervise/agents.h"
 
 #define WATCH_NEVER  UINT64_MAX

@@ -12,10 +12,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "doors/queue/cgroup.h"
-#include "doors/queue/jobdir.h"
-#include "doors/queue/launch.h"
-#include "doors/queue/token.h"
+#include "job/cgroup.h"
+#include "job/jobdir.h"
+#include "job/launch.h"
+#include "job/token.h"
 #include "libexec/supervise/watch.h"
 
 struct cglimit;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/cluster.h"
-#include "agent/door_web_events.h"
+#include "agent/cluster/cluster.h"
+#include "agent/web/door_web_events.h"
 #include "base/log.h"
 #include "unit/unit.h"
 

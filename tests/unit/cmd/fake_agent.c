@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "base/loop.h"
-#include "cmd/job_text.h"
+#include "cmd/jobs/job_text.h"
 #include "unit/unit.h"
 #include "wire/listen.h"
 

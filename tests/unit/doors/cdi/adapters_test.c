@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "doors/cdi/document.h"
+#include "cdi/document.h"
 #include "unit/unit.h"
 
 #define FILE_NAME "var/run/cdi/sluice.dev-rdma.json"

@@ -15,7 +15,7 @@
 #include "doors/cdi/keep_internal.h"
 #include "doors/cdi/state.h"
 #include "hardware/gpu.h"
-#include "tests/unit/doors/cdi/made.h"
+#include "tests/unit/cdi/made.h"
 #include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 

@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "doors/queue/control.h"
-#include "doors/queue/jobdir.h"
-#include "doors/queue/launch.h"
-#include "doors/queue/trash.h"
+#include "job/control.h"
+#include "job/jobdir.h"
+#include "job/launch.h"
+#include "job/trash.h"
 
 static int64_t unix_ns(void)
 {

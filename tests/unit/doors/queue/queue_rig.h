@@ -14,7 +14,7 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "doors/queue/queue.h"
-#include "doors/queue/schedule.h"
+#include "doors/queue/schedule/schedule.h"
 #include "hardware/snapshot.h"
 #include "tests/unit/unit.h"
 

@@ -13,9 +13,9 @@
 
 #include "base/child.h"
 #include "base/cleanup.h"
-#include "doors/queue/jobdir.h"
-#include "doors/queue/token.h"
-#include "doors/queue/tree.h"
+#include "job/jobdir.h"
+#include "job/token.h"
+#include "job/tree.h"
 #include "policy/policy.h"
 #include "tests/unit/failmalloc.h"
 #include "queue_rig.h"

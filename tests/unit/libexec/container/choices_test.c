@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 #include "libexec/container/words.h"
 #include "unit/unit.h"
 

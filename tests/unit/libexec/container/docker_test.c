@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 #include "libexec/container/words.h"
 #include "unit/unit.h"
 

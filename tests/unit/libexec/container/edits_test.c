@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "doors/cdi/scan.h"
+#include "cdi/scan.h"
 #include "libexec/container/words.h"
 #include "unit/unit.h"
 

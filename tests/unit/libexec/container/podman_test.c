@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 #include "libexec/container/podman.h"
 #include "libexec/container/words.h"
 #include "unit/failmalloc.h"

@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "doors/cdi/scan.h"
-#include "doors/queue/launch.h"
+#include "cdi/scan.h"
+#include "job/launch.h"
 #include "libexec/container/settings.h"
 #include "unit/unit.h"
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "doors/queue/trash.h"
+#include "job/trash.h"
 #include "libexec/supervise/clear.h"
 #include "unit/unit.h"
 

@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 #include "libexec/supervise/command.h"
 #include "unit/unit.h"
 

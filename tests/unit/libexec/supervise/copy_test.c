@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "doors/queue/spec.h"
+#include "job/spec.h"
 #include "libexec/supervise/copy.h"
 #include "unit/unit.h"
 

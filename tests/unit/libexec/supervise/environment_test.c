@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "doors/queue/jobenv.h"
+#include "job/jobenv.h"
 #include "libexec/supervise/environment.h"
 #include "unit/unit.h"
 

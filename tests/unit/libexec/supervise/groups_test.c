@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 #include "libexec/supervise/prepare.h"
 #include "unit/unit.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "doors/queue/devguard.h"
+#include "job/devguard.h"
 #include "unit/unit.h"
 
 static int open_error(const char *path)

@@ -15,9 +15,9 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "doors/queue/cgroup.h"
-#include "doors/queue/token.h"
-#include "doors/queue/tree.h"
+#include "job/cgroup.h"
+#include "job/token.h"
+#include "job/tree.h"
 #include "unit/libexec/supervise/rig.h"
 #include "unit/unit.h"
 

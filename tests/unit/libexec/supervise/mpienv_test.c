@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "doors/queue/jobenv.h"
+#include "job/jobenv.h"
 #include "libexec/supervise/mpienv.h"
 #include "unit/unit.h"
 

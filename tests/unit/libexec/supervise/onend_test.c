@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "doors/queue/token.h"
+#include "job/token.h"
 #include "libexec/supervise/onend.h"
 #include "unit/libexec/supervise/rig.h"
 #include "unit/unit.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "doors/queue/jobenv.h"
+#include "job/jobenv.h"
 #include "libexec/supervise/port.h"
 #include "unit/unit.h"
 

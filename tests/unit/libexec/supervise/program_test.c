@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "doors/queue/spec.h"
+#include "job/spec.h"
 #include "unit/unit.h"
 
 enum { VARIABLES = 16 };

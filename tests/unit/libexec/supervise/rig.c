@@ -20,9 +20,9 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/parse.h"
-#include "doors/queue/cgroup.h"
-#include "doors/queue/token.h"
-#include "doors/queue/tree.h"
+#include "job/cgroup.h"
+#include "job/token.h"
+#include "job/tree.h"
 #include "unit/unit.h"
 
 #define RIG_PATIENCE_NS UINT64_C(20000000000)

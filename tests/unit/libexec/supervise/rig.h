@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "doors/queue/control.h"
-#include "doors/queue/jobdir.h"
-#include "doors/queue/launch.h"
+#include "job/control.h"
+#include "job/jobdir.h"
+#include "job/launch.h"
 
 struct token;
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "doors/queue/launch.h"
+#include "job/launch.h"
 #include "libexec/supervise/image.h"
 #include "libexec/supervise/landlock.h"
 #include "unit/unit.h"

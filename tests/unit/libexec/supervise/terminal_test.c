@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "doors/queue/attach.h"
+#include "job/attach.h"
 #include "unit/libexec/supervise/rig.h"
 #include "unit/unit.h"
 

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "doors/queue/token.h"
-#include "doors/queue/tree.h"
+#include "job/token.h"
+#include "job/tree.h"
 #include "unit/libexec/supervise/rig.h"
 #include "unit/unit.h"
 

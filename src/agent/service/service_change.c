@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls that change what the queue has: Change (hold, release, priority, variables, retry), Drain
+ * and Collect. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/service/service_internal.h"
+#include "agent/users.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "job/rights.h"
+
+enum { CHANGE_VARIABLES_MAX = 1024 };
+
+struct service_changing {
+	struct service_request request;
+	const Sluice__V1__ChangeRequest *asked; /* borrowed: of the call */
+	bool is_found;
+	uid_t uid; /* the job's */
+};
+
+static void service_changed(int result, size_t changed, const struct err *err, void *context)
+{
+	struct service_changing *changing = context;
+	if (!service_request_answered(&changing->request))
+		return;
+
+	if (result < 0) {
+		struct err failure = *err;
+		failure.code = result;
+		service_request_fail(&changing->request, &failure);
+		return;
+	}
+
+	Sluice__V1__ChangeReply reply = SLUICE__V1__CHANGE_REPLY__INIT;
+	reply.changed = (uint32_t)changed;
+	service_request_reply(&changing->request, &reply.base);
+}
+
+/* The variables as texts, in `out` (to be freed with what it points to). */
+static int service_change_variables(const Sluice__V1__ChangeRequest *asked, char ***out,
+				    struct err *err)
+{
+	size_t count = asked->n_environment;
+	if (count > CHANGE_VARIABLES_MAX)
+		return err_set(err, -EINVAL, "%zu variables are too many: at most %d", count,
+			       CHANGE_VARIABLES_MAX);
+
+	char **texts = calloc(count + 1, sizeof(*texts));
+	int rc = texts ? 0 : err_set(err, -ENOMEM, "no memory for %zu variables", count);
+
+	for (size_t i = 0; rc == 0 && i < count; i++) {
+		const ProtobufCBinaryData *from = &asked->environment[i];
+		const char *equals = from->len > 0 ? memchr(from->data, '=', from->len) : NULL;
+		if (!equals || equals == (const char *)from->data ||
+		    memchr(from->data, '\0', from->len))
+			rc = err_set(err, -EINVAL, "variable %zu is not NAME=VALUE", i + 1);
+		else if (!(texts[i] = strndup((const char *)from->data, from->len)))
+			rc = err_set(err, -ENOMEM, "no memory for %zu variables", count);
+	}
+
+	*out = texts;
+	return rc;
+}
+
+static void service_change_edit(struct service_changing *changing, const char *by)
+{
+	const Sluice__V1__ChangeRequest *asked = changing->asked;
+	struct err err = {0};
+	char **variables = NULL;
+	struct rights rights;
+	bool is_root = wire_call_peer(changing->request.call)->uid == 0;
+	struct message_view view =
+	    service_view(changing->request.service, changing->request.call, false);
+	int rc = service_change_variables(asked, &variables, &err);
+	/* By a variable (LD_PRELOAD) one becomes the job's user: not for administrators. */
+	if (rc == 0 && asked->n_environment > 0 && !message_view_owns(&view, changing->uid))
+		rc = err_set(&err, -EPERM,
+			     "the environment of job %" PRIu64 " is its owner's to change",
+			     asked->id);
+
+	/* And whoever did would have the rights of the process that submitted it. */
+	if (rc == 0 && asked->n_environment > 0 && !is_root)
+		rc = service_caller_rights(changing->request.call, &rights, &err);
+	if (rc == 0 && asked->has_priority)
+		rc = service_check_priority(&changing->request, asked->priority, &err);
+	if (rc == 0 && asked->has_priority &&
+	    (asked->priority < -WANTS_PRIORITY_MAX || asked->priority > WANTS_PRIORITY_MAX))
+		rc = err_set(&err, -EINVAL, "priority %" PRId32 ": it can be -%d to %d",
+			     asked->priority, WANTS_PRIORITY_MAX, WANTS_PRIORITY_MAX);
+
+	if (rc < 0) {
+		service_request_fail(&changing->request, &err);
+	} else {
+		const struct queue_edit edit = {
+		    .hold = asked->hold	     ? QUEUE_EDIT_HOLD
+			    : asked->release ? QUEUE_EDIT_RELEASE
+					     : QUEUE_EDIT_NONE,
+		    .has_priority = asked->has_priority,
+		    .priority = asked->priority,
+		    .environment = (const char *const *)variables,
+		    .environment_count = asked->n_environment,
+		    .rights = asked->n_environment > 0 && !is_root ? &rights : NULL,
+		};
+
+		service_request_wait(&changing->request);
+		queue_edit(changing->request.service->options.queue, changing->request.uid,
+			   asked->id, asked->member_alone, &edit, by, service_changed, changing);
+	}
+
+	for (size_t i = 0; variables && variables[i]; i++)
+		free(variables[i]);
+
+	free(variables);
+}
+
+static void service_change_now(struct service_changing *changing)
+{
+	struct service_request *request = &changing->request;
+	const Sluice__V1__ChangeRequest *asked = changing->asked;
+	struct err err = {0};
+
+	if (service_check_act(request, asked->id, changing->uid, &err) < 0) {
+		service_request_fail(request, &err);
+		return;
+	}
+
+	if (asked->retry) {
+		service_request_wait(request);
+		queue_retry(request->service->options.queue, request->uid, asked->id,
+			    asked->member_alone, service_changed, changing);
+		return;
+	}
+
+	service_change_edit(
+	    changing, users_name(request->service->users, wire_call_peer(request->call)->uid));
+}
+
+static void service_change_each(const struct job *job, const struct queue_attempt *attempt,
+				void *context)
+{
+	struct service_changing *changing = context;
+	changing->is_found = true;
+	changing->uid = job->uid;
+}
+
+static void service_change_found(int result, const struct err *err, void *context)
+{
+	struct service_changing *changing = context;
+	if (!service_request_answered(&changing->request))
+		return;
+	if (changing->is_found) {
+		service_change_now(changing);
+		return;
+	}
+
+	struct err failure = {0};
+
+	if (result < 0 && result != -ENOENT && err)
+		failure = *err;
+	else
+		(void)err_set(&failure, -ENOENT, "there is no job %" PRIu64, changing->asked->id);
+
+	service_request_fail(&changing->request, &failure);
+}
+
+void service_change(struct wire_call *call, const ProtobufCMessage *message, void *context)
+{
+	struct service *service = context;
+	struct service_changing *changing =
+	    service_request_new(service, call, SERVICE_CALL, sizeof(*changing));
+	if (!changing)
+		return;
+
+	const Sluice__V1__ChangeRequest *asked = (const Sluice__V1__ChangeRequest *)message;
+	struct queue *queue = service->options.queue;
+
+	changing->asked = asked;
+	const struct job *job = queue_find(queue, asked->id);
+	if (!job && !asked->member_alone) /* others of its array may not have ended */
+		job = queue_find_array(queue, asked->id);
+
+	if (job) {
+		changing->uid = job->uid;
+		service_change_now(changing);
+		return;
+	}
+
+	const struct queue_query query = {.id = asked->id,
+					  .uid = changing->request.uid,
+					  .max = 1,
+					  .each = service_change_each,
+					  .done = service_change_found,
+					  .context = changing};
+	service_request_wait(&changing->request);
+	queue_query(queue, &query);
+}
+
+/* --- the queue as a whole -------------------------------------------------------------------- */
+
+/* A request of somebody who may do that (`what`, for the error). NULL: the call was answered. */
+static struct service_request *service_manage(struct service *service, struct wire_call *call,
+					      const char *what)
+{
+	struct service_request *request =
+	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
+	struct err err = {0};
+
+	if (!request || service_is_manager(request))
+		return request;
+
+	(void)err_set(&err, -EPERM, "%s is for root and the members of sluice.jobs.adminGroup",
+		      what);
+	service_request_fail(request, &err);
+	return NULL;
+}
+
+static void service_drained(int result, const struct err *err, void *context)
+{
+	struct service_request *request = context;
+	if (!service_request_answered(request))
+		return;
+
+	Sluice__V1__DrainReply reply = SLUICE__V1__DRAIN_REPLY__INIT;
+
+	if (result < 0)
+		service_request_fail(request, err);
+	else
+		service_request_reply(request, &reply.base);
+}
+
+void service_drain(struct wire_call *call, const ProtobufCMessage *message, void *context)
+{
+	struct service *service = context;
+	struct service_request *request = service_manage(service, call, "draining the queue");
+	if (!request)
+		return;
+
+	service_request_wait(request);
+	queue_drain(service->options.queue,
+		    ((const Sluice__V1__DrainRequest *)message)->is_draining, service_drained,
+		    request);
+}
+
+static void service_collected(int result, size_t changed, const struct err *err, void *context)
+{
+	struct service_request *request = context;
+	if (!service_request_answered(request))
+		return;
+
+	Sluice__V1__CollectReply reply = SLUICE__V1__COLLECT_REPLY__INIT;
+	reply.forgotten = changed;
+
+	if (result < 0)
+		service_request_fail(request, err);
+	else
+		service_request_reply(request, &reply.base);
+}
+
+void service_collect(struct wire_call *call, const ProtobufCMessage *message, void *context)
+{
+	struct service *service = context;
+	struct service_request *request = service_manage(service, call, "forgetting jobs");
+	if (!request)
+		return;
+	service_request_wait(request);
+	queue_collect(service->options.queue, service_collected, request);
+}

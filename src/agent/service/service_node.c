@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls about the machine: Status, Watch, Reload. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/cluster/cluster.h"
+#include "agent/doors/door_cdi.h"
+#include "agent/doors/door_labels.h"
+#include "agent/doors/door_validations.h"
+#include "agent/web/door_web.h"
+#include "agent/doors/door_kubelet.h"
+#include "agent/doors/door_queue.h"
+#include "agent/node.h"
+#include "agent/paths.h"
+#include "agent/reload.h"
+#include "agent/service/service_internal.h"
+#include "agent/users.h"
+#include "agent/vitals.h"
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/loop.h"
+#include "doors/kubelet/injection.h"
+#include "doors/kubelet/kubelet.h"
+#include "doors/queue/schedule/schedule.h"
+#include "hardware/gpu.h"
+#include "web/view.h"
+#include "hardware/snapshot.h"
+#include "policy/policy.h"
+#include "wire/arena.h"
+
+enum service_node_limits {
+	NODE_COMM_MAX = 64,
+	NODE_WARNINGS_MAX = 64,
+	NODE_PROCESSES_MAX = 1024,
+};
+
+static uint64_t service_running(const struct queue *queue)
+{
+	return queue_count(queue, JOB_STARTING) + queue_count(queue, JOB_RUNNING) +
+	       queue_count(queue, JOB_STOPPING);
+}
+
+/* --- Status ---------------------------------------------------------------------------------- */
+
+/* NULL: no memory, and the list ends there. */
+static Sluice__V1__Process *service_process(struct arena *arena, pid_t pid, const char *role)
+{
+	Sluice__V1__Process *process = arena_alloc(arena, sizeof(*process));
+	if (!process)
+		return NULL;
+	sluice__v1__process__init(process);
+	process->role = service_text(arena, role);
+	process->pid = (uint32_t)pid;
+	return process;
+}
+
+static void service_status_processes(const struct service *service, struct arena *arena,
+				     Sluice__V1__StatusReply *out)
+{
+	const struct queue *queue = service->options.queue;
+	size_t room = 4 + service_running(queue);
+	pid_t probe = node_probe_pid(service->options.node);
+
+	if (room > NODE_PROCESSES_MAX)
+		room = NODE_PROCESSES_MAX;
+	out->processes = arena_alloc(arena, room * sizeof(*out->processes));
+	if (!out->processes)
+		return;
+
+	out->processes[0] = service_process(arena, getpid(), "agent");
+	out->n_processes = out->processes[0] ? 1 : 0;
+	if (probe > 0 && out->n_processes == 1) {
+		out->processes[1] = service_process(arena, probe, "probe");
+		out->n_processes += out->processes[1] != NULL;
+	}
+
+	pid_t kube = cluster_pid(service->options.cluster);
+	if (kube > 0 && out->n_processes > 0) {
+		out->processes[out->n_processes] = service_process(arena, kube, "kube");
+		out->n_processes += out->processes[out->n_processes] != NULL;
+	}
+
+	pid_t web = door_web_pid(service->options.web);
+	if (web > 0 && out->n_processes > 0) {
+		out->processes[out->n_processes] = service_process(arena, web, "web");
+		out->n_processes += out->processes[out->n_processes] != NULL;
+	}
+
+	uint64_t running = service_running(queue); /* of thousands that wait, perhaps */
+
+	for (const struct job *job = queue_first(queue);
+	     job && running > 0 && out->n_processes < room; job = queue_next(queue, job)) {
+		struct queue_attempt attempt;
+		char role[64];
+
+		if (job->state == JOB_PENDING || job->state == JOB_HELD)
+			continue;
+
+		running--;
+		queue_attempt_of(queue, job, &attempt);
+		if (attempt.supervisor_pid <= 0)
+			continue;
+
+		(void)snprintf(role, sizeof(role), "supervisor of job %" PRIu64, job->id);
+		Sluice__V1__Process *process = service_process(arena, attempt.supervisor_pid, role);
+		if (!process)
+			return;
+
+		out->processes[out->n_processes++] = process;
+	}
+}
+
+static void service_warn(struct arena *arena, Sluice__V1__StatusReply *out, const char *text)
+{
+	if (out->n_warnings < NODE_WARNINGS_MAX)
+		out->warnings[out->n_warnings++] = service_text(arena, text);
+}
+
+/* Devices that the configuration has taken from the queue while a job still runs on them: nothing
+ * is taken away from a job. */
+static void service_warn_draining(const struct service *service, struct arena *arena,
+				  Sluice__V1__StatusReply *out)
+{
+	const struct queue *queue = service->options.queue;
+	const struct schedule_machine *machine = queue_machine(queue);
+	uint64_t running = machine && machine->inventory ? service_running(queue) : 0;
+
+	for (const struct job *job = queue_first(queue); job && running > 0;
+	     job = queue_next(queue, job)) {
+		struct queue_attempt attempt;
+
+		if (job->state == JOB_PENDING || job->state == JOB_HELD)
+			continue;
+
+		running--;
+		queue_attempt_of(queue, job, &attempt);
+
+		for (size_t i = 0; i < attempt.grant_count; i++) {
+			char text[192];
+
+			if (schedule_machine_find(machine, attempt.grants[i].uuid))
+				continue;
+
+			(void)snprintf(text, sizeof(text),
+				       "%s is not the queue's any more: job %" PRIu64
+				       " keeps it until it ends",
+				       attempt.grants[i].label, job->id);
+			service_warn(arena, out, text);
+		}
+	}
+}
+
+static void service_status_warnings(const struct service *service, struct arena *arena,
+				    Sluice__V1__StatusReply *out)
+{
+	const struct config *config = reload_state(service->options.reload)->config;
+	const struct policy *policy = node_policy(service->options.node);
+
+	out->warnings = arena_alloc(arena, NODE_WARNINGS_MAX * sizeof(*out->warnings));
+	if (!out->warnings)
+		return;
+
+	for (uint32_t i = 0; i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++) {
+		char text[320];
+		(void)snprintf(text, sizeof(text), "line %" PRIu32 ", column %" PRIu32 ": %s",
+			       config->warning[i].line, config->warning[i].column,
+			       config->warning[i].text);
+		service_warn(arena, out, text);
+	}
+
+	for (uint32_t i = 0; policy && i < policy->warning_count && i < POLICY_WARNINGS_MAX; i++)
+		service_warn(arena, out, policy->warning[i]);
+
+	const struct inventory *inventory = node_inventory(service->options.node);
+	if (inventory && *node_problem(service->options.node))
+		service_warn(arena, out, node_problem(service->options.node));
+
+	for (uint32_t i = 0; inventory && i < inventory->gpu_count; i++) {
+		const struct gpu *gpu = &inventory->gpus[i];
+		char text[320];
+
+		if (gpu->state == GPU_STATE_OK)
+			continue;
+
+		(void)snprintf(text, sizeof(text), "GPU %" PRIu32 " is %s: %s", gpu->index,
+			       gpu_state_to_string(gpu->state), gpu->reason);
+		service_warn(arena, out, text);
+	}
+
+	const struct door_kubelet *door = *service->options.kubelet;
+	if (door && *door_kubelet_held(door)) {
+		char text[320];
+		(void)snprintf(text, sizeof(text), "the kubelet gets no healthy device: %s",
+			       door_kubelet_held(door));
+		service_warn(arena, out, text);
+	}
+
+	const char *text;
+	for (size_t i = 0; (text = door_queue_warning(service->options.rules, i)); i++)
+		service_warn(arena, out, text);
+
+	service_warn_draining(service, arena, out);
+}
+
+Sluice__V1__KubeletResource *service_kubelet_resource(const struct kubelet_view *view,
+						      struct arena *arena)
+{
+	Sluice__V1__KubeletResource *resource = arena_alloc(arena, sizeof(*resource));
+	if (!resource)
+		return NULL;
+
+	sluice__v1__kubelet_resource__init(resource);
+	resource->name = service_text(arena, view->name);
+	resource->endpoint = service_text(arena, view->endpoint);
+	resource->state = service_text(arena, kubelet_state_to_string(view->state));
+	resource->problem = service_text(arena, view->problem);
+	resource->devices = view->devices;
+	resource->healthy = view->healthy;
+	resource->registrations = view->registrations;
+	resource->allocations = view->counts.allocations;
+	resource->refused = view->counts.refused;
+
+	return resource;
+}
+
+static void service_status_kubelet(const struct service *service, struct arena *arena,
+				   Sluice__V1__StatusReply *out)
+{
+	const struct door_kubelet *door = *service->options.kubelet;
+	const struct kubelet *kubelet = door ? door_kubelet_kubelet(door) : NULL;
+	if (!kubelet)
+		return;
+
+	out->kubelet_socket = service_text(arena, door_kubelet_socket(door));
+	const struct injection *injection = door_kubelet_injection(door);
+	out->injection = service_text(arena, injection_way_to_string(injection_now(injection)));
+	out->injection_reason = service_text(arena, injection_reason(injection));
+	out->kubelet = arena_alloc(arena, (kubelet_count(kubelet) + 1) * sizeof(*out->kubelet));
+
+	struct kubelet_view view;
+	for (size_t i = 0; out->kubelet && kubelet_resource_at(kubelet, i, &view); i++) {
+		out->kubelet[i] = service_kubelet_resource(&view, arena);
+		if (!out->kubelet[i])
+			return;
+		out->n_kubelet++;
+	}
+}
+
+static void service_status_validations(const struct service *service, struct arena *arena,
+				       Sluice__V1__StatusReply *out)
+{
+	const struct door_validations *door = service->options.validations;
+	out->validations = service_text(arena, door_validations_state(door));
+	out->validations_reason = service_text(arena, door_validations_text(door));
+	out->validation = arena_alloc(arena, READY_COUNT * sizeof(*out->validation));
+
+	bool is_off = strcmp(out->validations, "off") == 0;
+
+	for (enum ready_what what = 0; out->validation && !is_off && what < READY_COUNT; what++) {
+		Sluice__V1__Validation *one = arena_alloc(arena, sizeof(*one));
+		const char *why;
+
+		if (!one)
+			return;
+
+		sluice__v1__validation__init(one);
+		one->is_ready = door_validations_has(door, what, &why);
+		one->name = service_text(arena, ready_name(what));
+		one->reason = service_text(arena, why);
+		out->validation[out->n_validation++] = one;
+	}
+}
+
+static void service_status_web(const struct service *service, struct arena *arena,
+			       Sluice__V1__StatusReply *out)
+{
+	const struct door_web *door = service->options.web;
+	pid_t pid = door_web_pid(door);
+
+	out->web = arena_alloc(arena, sizeof(*out->web));
+	if (!out->web)
+		return;
+
+	sluice__v1__web__init(out->web);
+	out->web->address = service_text(arena, door_web_address(door));
+	out->web->pid = pid > 0 ? (uint32_t)pid : 0;
+	out->web->restarts = door_web_restarts(door);
+	out->web->problem = service_text(arena, door_web_problem(door));
+	out->web->token = door_web_wants_token(door);
+}
+
+void service_status(struct wire_call *call, const ProtobufCMessage *message, void *context)
+{
+	struct service *service = context;
+	struct service_request *request =
+	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
+	if (!request)
+		return;
+
+	_cleanup_arena_ struct arena arena;
+	const struct reload_state *state = reload_state(service->options.reload);
+	const struct inventory *inventory = node_inventory(service->options.node);
+	Sluice__V1__StatusReply reply = SLUICE__V1__STATUS_REPLY__INIT;
+	char version[] = SLUICE_VERSION;
+
+	arena_init(&arena, SERVICE_ARENA_MAX);
+	reply.version = version;
+	reply.pid = (uint32_t)getpid();
+	reply.started_unix_ns = service->options.started_unix_ns;
+	reply.state_directory = service_text(&arena, service->options.paths->state_dir);
+	reply.runtime_directory = service_text(&arena, service->options.paths->runtime_dir);
+	reply.configuration = service_text(&arena, state->path);
+	reply.configured_unix_ns = state->read_unix_ns;
+	reply.configuration_error = service_text(&arena, state->error);
+	reply.configuration_name = service_text(&arena, state->name);
+	reply.configuration_missing = service_text(&arena, state->missing);
+	reply.driver = service_text(&arena, inventory ? inventory->driver_version : "");
+	reply.driver_error =
+	    service_text(&arena, inventory ? "" : node_problem(service->options.node));
+	reply.simulated = inventory && inventory->simulated;
+
+	reply.gpus = inventory ? inventory->gpu_count : 0;
+	reply.pending = queue_count(service->options.queue, JOB_PENDING);
+	reply.running = service_running(service->options.queue);
+	reply.storage_error = service_text(&arena, service_storage_error(service));
+	reply.kubernetes_error = service_text(&arena, cluster_problem(service->options.cluster));
+	reply.cdi = service_text(&arena, door_cdi_state(service->options.cdi));
+	reply.cdi_reason = service_text(&arena, door_cdi_text(service->options.cdi));
+	reply.labels = service_text(&arena, door_labels_state(service->options.labels));
+
+	reply.labels_reason = service_text(&arena, door_labels_text(service->options.labels));
+	service_status_validations(service, &arena, &reply);
+	service_status_processes(service, &arena, &reply);
+	service_status_warnings(service, &arena, &reply);
+	service_status_kubelet(service, &arena, &reply);
+	service_status_rdma(service, &arena, &reply);
+	service_status_web(service, &arena, &reply);
+	service_request_reply(request, &reply.base);
+}
+
+/* --- Watch ----------------------------------------------------------------------------------- */
+
+struct service_machine_watch {
+	struct service_request request;
+	struct message_view view;
+	bool once;
+};
+
+/* The verdicts that `sluice health` and the page show. */
+static int service_machine_health(const struct service *service, struct arena *arena,
+				  Sluice__V1__Machine *out, struct err *err)
+{
+	_cleanup_free_ struct vitals_view *vitals = calloc(1, sizeof(*vitals));
+	if (!vitals)
+		return err_set(err, -ENOMEM, "out of memory for the answer");
+
+	for (size_t at = 0; vitals_at(service->options.vitals, at, vitals); at++) {
+		const struct health_verdict *verdict = &vitals->verdict;
+
+		for (size_t i = 0; i < out->n_gpus; i++) {
+			Sluice__V1__Gpu *gpu = out->gpus[i];
+			if (strcmp(gpu->uuid, vitals->uuid) != 0)
+				continue;
+
+			gpu->health = service_text(arena, health_state_to_string(verdict->state));
+			if (verdict->reason_count == 0)
+				continue;
+
+			gpu->health_reason = service_text(arena, verdict->reason[0].text);
+			gpu->health_advice = service_text(arena, verdict->reason[0].advice);
+		}
+	}
+
+	return 0;
+}
+
+static int service_machine_job(struct service *service, const struct message_view *view,
+			       const struct job *job, const struct queue_attempt *attempt,
+			       struct arena *arena, Sluice__V1__Machine *out, struct err *err)
+{
+	Sluice__V1__Job *message = arena_alloc(arena, sizeof(*message));
+	if (!message)
+		return err_set(err, -ENOMEM, "out of memory for the answer");
+	out->jobs[out->n_jobs++] = message;
+	return service_job_message(service, view, job, attempt, arena, message, err);
+}
+
+static int service_machine_jobs(struct service *service, const struct message_view *view,
+				struct arena *arena, Sluice__V1__Machine *out, struct err *err)
+{
+	const struct queue *queue = service->options.queue;
+	size_t pending = 0,
+	       room = SERVICE_MACHINE_PENDING + service_running(queue) + service->recent_count;
+
+	out->jobs = arena_alloc(arena, (room + 1) * sizeof(*out->jobs));
+	if (!out->jobs)
+		return err_set(err, -ENOMEM, "out of memory for the answer");
+
+	int result = 0;
+
+	/* Waiting ones first, in their order. */
+	for (int running = 0; running < 2; running++) {
+		for (const struct job *job = queue_first(queue);
+		     job && result == 0 && out->n_jobs < room; job = queue_next(queue, job)) {
+			struct queue_attempt attempt;
+			bool is_pending = job->state == JOB_PENDING;
+
+			if (is_pending == (running == 1) ||
+			    (is_pending && pending++ >= SERVICE_MACHINE_PENDING))
+				continue;
+
+			queue_attempt_of(queue, job, &attempt);
+			result = service_machine_job(service, view, job, &attempt, arena, out, err);
+		}
+	}
+
+	for (size_t i = 0; result == 0 && i < service->recent_count && out->n_jobs < room; i++)
+		result =
+		    service_machine_job(service, view, &service->recent[i], NULL, arena, out, err);
+
+	return result;
+}
+
+static int service_machine_message(struct service *service, const struct message_view *view,
+				   struct arena *arena, Sluice__V1__Machine *out, struct err *err)
+{
+	const struct node *node = service->options.node;
+	const struct inventory *inventory = node_inventory(node);
+	const struct snapshot *snapshot = node_snapshot(node);
+
+	sluice__v1__machine__init(out);
+	out->unix_ns = clock_unix_ns();
+	out->simulated = inventory && inventory->simulated;
+	out->driver = service_text(arena, inventory ? inventory->driver_version : "");
+	out->driver_error = service_text(arena, inventory ? "" : node_problem(node));
+	out->pending = queue_count(service->options.queue, JOB_PENDING);
+	out->running = service_running(service->options.queue);
+
+	uint64_t sampled_ns = 0, now_ns = loop_now_ns(service->options.loop);
+	for (uint32_t i = 0; snapshot && i < snapshot->gpu_count; i++)
+		if (snapshot->gpu[i].sampled_ns[SNAPSHOT_FAST] > sampled_ns)
+			sampled_ns = snapshot->gpu[i].sampled_ns[SNAPSHOT_FAST];
+
+	if (sampled_ns > 0 && now_ns > sampled_ns)
+		out->age_ns = now_ns - sampled_ns;
+	out->stale = out->age_ns > VIEW_STALE_NS;
+
+	int result = 0;
+
+	if (snapshot)
+		result =
+		    message_from_gpus(snapshot, inventory, queue_machine(service->options.queue),
+				      arena, &out->gpus, &out->n_gpus, err);
+
+	if (result == 0 && service->options.vitals)
+		result = service_machine_health(service, arena, out, err);
+	if (result == 0 && snapshot)
+		result = service_machine_uses(service, view, snapshot, arena, out, err);
+	if (result == 0)
+		result = service_machine_jobs(service, view, arena, out, err);
+
+	return result;
+}
+
+static void service_recent_each(const struct job *job, const struct queue_attempt *attempt,
+				void *context)
+{
+	struct service *service = context;
+	if (service->recent_count < SERVICE_MACHINE_FINAL &&
+	    job_copy(job, &service->recent[service->recent_count]) == 0)
+		service->recent_count++;
+}
+
+static void service_recent_tell(void *context)
+{
+	service_machine_changed(context);
+}
+
+static void service_recent_done(int result, const struct err *err, void *context)
+{
+	struct service *service = context;
+	service->recent_is_asked = false;
+	/* Not at once: the question may have come from within a walk over the watchers. */
+	loop_defer(service->options.loop, &service->recent_task, service_recent_tell, service);
+}
+
+/* Asks for the jobs that ended lately, when some may have. */
+static void service_recent_ask(struct service *service)
+{
+	if (service->recent_is_asked || !service->recent_is_stale || service->is_stopping)
+		return;
+	if (!service->recent)
+		service->recent = calloc(SERVICE_MACHINE_FINAL, sizeof(*service->recent));
+	if (!service->recent)
+		return;
+
+	while (service->recent_count > 0)
+		job_done(&service->recent[--service->recent_count]);
+
+	service->recent_is_stale = false;
+	service->recent_is_asked = true;
+
+	const struct queue_query query = {
+	    .since_unix_ns = clock_unix_ns() - SERVICE_LATELY_NS,
+	    .max = SERVICE_MACHINE_FINAL,
+	    .each = service_recent_each,
+	    .done = service_recent_done,
+	    .context = service,
+	};
+	queue_query(service->options.queue, &query);
+}
+
+void service_watch_machine_update(struct service_request *request)
+{
+	struct service_machine_watch *watch = (struct service_machine_watch *)request;
+	struct service *service = request->service;
+
+	if (!node_is_known(service->options.node) || !service->options.queue)
+		return;
+
+	service_recent_ask(service);
+	if (service->recent_is_asked)
+		return; /* comes back in a moment */
+
+	_cleanup_arena_ struct arena arena;
+	Sluice__V1__Machine message;
+	struct err err = {0};
+
+	arena_init(&arena, SERVICE_ARENA_MAX);
+	int result = service_machine_message(service, &watch->view, &arena, &message, &err);
+	if (result < 0)
+		service_request_fail(request, &err);
+	else if (service_request_send(request, &message.base) && watch->once)
+		service_request_finish(request, WIRE_OK, NULL);
+}
+
+void service_watch_machine(struct wire_call *call, const ProtobufCMessage *message, void *context)
+{
+	struct service *service = context;
+	struct service_machine_watch *watch =
+	    service_request_new(service, call, SERVICE_WATCH_MACHINE, sizeof(*watch));
+	if (!watch)
+		return;
+
+	watch->once = ((const Sluice__V1__WatchRequest *)message)->once;
+	watch->view = service_view(service, call, false);
+	watch->request.resume = service_watch_machine_update;
+	service_watch_machine_update(&watch->request);
+}
+
+/* --- Reload ---------------------------------------------------------------------------------- */
+
+static void service_reloaded(int result, uint32_t changed, const struct err *err, void *context)
+{
+	struct service_request *request = context;
+	if (!service_request_answered(request))
+		return;
+	if (result < 0) {
+		service_request_fail(request, err);
+		return;
+	}
+
+	const struct reload_state *state = reload_state(request->service->options.reload);
+	const struct config *config = state->config;
+	struct arena *arena = wire_call_arena(request->call);
+	Sluice__V1__ReloadReply reply = SLUICE__V1__RELOAD_REPLY__INIT;
+
+	reply.changed_resources = changed;
+	reply.warnings = arena_alloc(arena, (CONFIG_WARNINGS_MAX + 1) * sizeof(*reply.warnings));
+	if (reply.warnings && state->missing[0] != '\0') {
+		char text[2 * CHOICE_NAME_MAX];
+		(void)snprintf(text, sizeof(text), "specified config %s does not exist",
+			       state->missing);
+		reply.warnings[reply.n_warnings++] = service_text(arena, text);
+	}
+
+	for (uint32_t i = 0; reply.warnings && i < config->warning_count && i < CONFIG_WARNINGS_MAX;
+	     i++) {
+		char text[320];
+		(void)snprintf(text, sizeof(text), "line %" PRIu32 ", column %" PRIu32 ": %s",
+			       config->warning[i].line, config->warning[i].column,
+			       config->warning[i].text);
+		reply.warnings[reply.n_warnings++] = service_text(arena, text);
+	}
+
+	service_request_reply(request, &reply.base);
+}
+
+void service_reload(struct wire_call *call, const ProtobufCMessage *message, void *context)
+{
+	struct service *service = context;
+	struct message_view view = service_view(service, call, false);
+	struct service_request *request =
+	    service_request_new(service, call, SERVICE_CALL, sizeof(*request));
+	if (!request)
+		return;
+
+	struct err err = {0};
+	int result = view.is_admin ? 0
+				   : err_set(&err, -EPERM,
+					     "only root and the agent's own user may have the "
+					     "configuration read again");
+	if (result == 0)
+		result = reload_start(service->options.reload, service_reloaded, request, &err);
+	if (result == 0)
+		service_request_wait(request);
+	else
+		service_request_fail(request, &err);
+}

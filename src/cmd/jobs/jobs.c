@@ -1,0 +1,693 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice jobs`: the list, one job in full, and waiting for ends. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/loop.h"
+#include "base/parse.h"
+#include "cmd/service/agent_call.h"
+#include "cmd/cmd.h"
+#include "cmd/jobs/job_follow.h"
+#include "cmd/jobs/job_target.h"
+#include "cmd/jobs/job_text.h"
+#include "cmd/jobs/jobs_change.h"
+#include "cmd/jobs/jobs_usage.h"
+#include "cmd/options.h"
+#include "cmd/jobs/since.h"
+#include "cmd/table.h"
+#include "sluice.pb-c.h"
+
+enum { JOBS_WAIT_MAX = 10000, JOBS_STATES_MAX = 9 };
+
+#define JOBS_EACH_NS UINT64_C(1000000000) /* with --watch */
+
+struct jobs_options {
+	enum option_output output;
+	bool all, watch, no_start;
+	const char *user, *socket, *since, *project;
+	struct option_list states;
+};
+
+static const struct option_row jobs_rows[] = {
+    {.name = "all",
+     .letter = 'a',
+     .kind = OPTION_FLAG,
+     .help = "also those that ended long ago",
+     OPTION_FIELD(struct jobs_options, all)},
+    {.name = "no-start",
+     .kind = OPTION_FLAG,
+     .help = "do not start a user's own service that has ended when it was idle",
+     OPTION_FIELD(struct jobs_options, no_start)},
+    {.name = "state",
+     .kind = OPTION_LIST,
+     .value = "STATE",
+     .words = "Pending|Held|Starting|Running|Stopping|Succeeded|Failed|Cancelled",
+     .help = "only those in this state; may be given again",
+     OPTION_FIELD(struct jobs_options, states)},
+    {.name = "user",
+     .letter = 'u',
+     .kind = OPTION_TEXT,
+     .value = "USER",
+     .help = "only this user's, by name or number",
+     OPTION_FIELD(struct jobs_options, user)},
+    {.name = "since",
+     .kind = OPTION_TEXT,
+     .value = "TIME",
+     .help = "of those that have ended, the ones since then: " SINCE_FORMS,
+     OPTION_FIELD(struct jobs_options, since)},
+    {.name = "project",
+     .kind = OPTION_TEXT,
+     .value = "NAME",
+     .help = "only this project's, as sluice run --project has named it: your own, and for "
+	     "administrators everybody's",
+     OPTION_FIELD(struct jobs_options, project)},
+    {.name = "watch",
+     .letter = 'w',
+     .kind = OPTION_FLAG,
+     .help = "print the list again whenever it has changed, until interrupted",
+     OPTION_FIELD(struct jobs_options, watch)},
+    OPTION_OUTPUT(struct jobs_options, output),
+    AGENT_CALL_SOCKET_ROW(struct jobs_options),
+    {0},
+};
+
+static int jobs_open(const struct cmd_call *call, const char *socket, bool may_wake,
+		     struct agent_call *agent)
+{
+	struct err err = {0};
+	const struct agent_call_options how = {
+	    .socket = socket, .may_wake = may_wake, .path = call->path};
+	int rc = agent_call_open(agent, &how, &err);
+	return rc < 0 ? cmd_fail(call, agent_call_exit_code(agent, rc), &err) : CMD_EXIT_OK;
+}
+
+/* --- the list --------------------------------------------------------------------------------- */
+
+static const struct table_column jobs_columns[] = {
+    {.title = "ID", .align = TABLE_RIGHT},
+    {.title = "NAME", .may_shrink = true},
+    {.title = "USER"},
+    {.title = "STATE"},
+    {.title = "REASON", .may_shrink = true},
+    {.title = "GPUS"},
+    {.title = "ISOLATION"},
+    {.title = "ELAPSED", .align = TABLE_RIGHT},
+    {.title = "EXIT", .align = TABLE_RIGHT},
+};
+
+struct jobs_list {
+	struct table *table; /* owned; or, for JSON: */
+	json_t *json;	     /* owned */
+	size_t count;
+	int64_t now_unix_ns;
+	uint64_t array_id; /* 0: all jobs */
+};
+
+static void jobs_add_row(struct jobs_list *list, const Sluice__V1__Job *job)
+{
+	char reason[JOB_TEXT_MAX], gpus[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
+	char label[JOB_TEXT_LABEL_MAX];
+
+	table_add(list->table, job_text_label(job, label));
+	table_add(list->table, job->name);
+
+	if (job->user[0])
+		table_add(list->table, job->user);
+	else
+		table_addf(list->table, "%" PRIu32, job->uid);
+
+	table_add(list->table, job_text_state(job->state));
+	table_add(list->table, job_text_reason(job, reason));
+	table_add(list->table, job_text_gpus(job, gpus));
+	table_add(list->table, job->attempt ? job->attempt->isolation : NULL);
+	table_add(list->table,
+		  job_text_duration(job_text_elapsed_ns(job, list->now_unix_ns), time));
+
+	if (job->has_exit && job->exit_code >= 0)
+		table_add_u64(list->table, (uint64_t)job->exit_code);
+	else if (job->has_exit)
+		table_addf(list->table, "%" PRId32, job->exit_code);
+	else
+		table_add(list->table, NULL);
+}
+
+static bool jobs_on_page(const ProtobufCMessage *reply, void *context)
+{
+	struct jobs_list *list = context;
+	const Sluice__V1__ListReply *page = (const Sluice__V1__ListReply *)reply;
+
+	list->count += page->n_jobs;
+	for (size_t i = 0; i < page->n_jobs; i++) {
+		if (list->table)
+			jobs_add_row(list, page->jobs[i]);
+		else if (list->json &&
+			 json_array_append_new(list->json, job_text_json(page->jobs[i])) < 0) {
+			json_decref(list->json); /* no memory: said when it is printed */
+			list->json = NULL;
+		}
+	}
+
+	return true;
+}
+
+/* Asked only where no job was found: the agent may know users whom this process does not. */
+static bool jobs_is_user(const char *text)
+{
+	uint64_t uid;
+	return parse_u64(text, 0, UINT32_MAX - 1, &uid) == 0 || getpwnam(text);
+}
+
+static int jobs_fill(const struct cmd_call *call, struct agent_call *agent, struct jobs_list *list)
+{
+	const struct jobs_options *options = call->options;
+	struct err err = {0};
+	Sluice__V1__JobState states[JOBS_STATES_MAX];
+	Sluice__V1__ListRequest request = SLUICE__V1__LIST_REQUEST__INIT;
+
+	request.all = options->all || list->array_id;
+	request.array_id = list->array_id;
+	request.user = options->user ? (char *)options->user : request.user;
+	request.states = states;
+
+	for (size_t i = 0; i < options->states.count && i < JOBS_STATES_MAX; i++)
+		if (job_text_state_parse(options->states.items[i], &states[request.n_states++],
+					 &err) < 0)
+			return cmd_usage(call, "%s", err.text);
+
+	list->now_unix_ns = clock_unix_ns();
+	request.project = options->project ? (char *)options->project : request.project;
+	if (options->since &&
+	    since_read(options->since, list->now_unix_ns, &request.since_unix_ns, &err) < 0)
+		return cmd_usage(call, "--since: %s", err.text);
+	if (options->output == OPTION_OUTPUT_JSON)
+		list->json = json_array();
+	else
+		list->table = table_new(jobs_columns, sizeof(jobs_columns) / sizeof(*jobs_columns));
+
+	int rc = agent_call_follow(agent, AGENT_LIST, &request.base, AGENT_CALL_DEADLINE_NS,
+				   jobs_on_page, list, &err);
+	if (rc < 0)
+		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
+	if (options->user && list->count == 0 && !jobs_is_user(options->user))
+		return cmd_usage(call, "there is no user '%s'", options->user);
+
+	return CMD_EXIT_OK;
+}
+
+static int jobs_print(const struct cmd_call *call, struct jobs_list *list, FILE *out)
+{
+	struct err err = {0};
+	int rc;
+
+	if (list->table) {
+		rc = table_print(list->table, out, table_width(stdout), &err);
+	} else {
+		json_t *all = json_pack("{s:o*}", "jobs", list->json);
+
+		list->json = NULL; /* given, also where it failed */
+		rc = table_print_json(all, out, &err);
+		json_decref(all);
+	}
+
+	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
+}
+
+static void jobs_list_done(struct jobs_list *list)
+{
+	list->table = table_free(list->table);
+	json_decref(list->json);
+	list->json = NULL;
+}
+
+static int jobs_show_list(const struct cmd_call *call, struct agent_call *agent, uint64_t array_id,
+			  FILE *out)
+{
+	struct jobs_list list = {.array_id = array_id};
+	int exit_code = jobs_fill(call, agent, &list);
+	if (exit_code == CMD_EXIT_OK)
+		exit_code = jobs_print(call, &list, out);
+	jobs_list_done(&list);
+	return exit_code;
+}
+
+/* Again and again, but only what differs from what is there. */
+static int jobs_watch_list(const struct cmd_call *call, struct agent_call *agent)
+{
+	_cleanup_free_ char *before = NULL;
+
+	for (;;) {
+		char *text = NULL;
+		size_t size;
+		FILE *out = open_memstream(&text, &size);
+		if (!out)
+			return CMD_EXIT_FAILED;
+
+		int exit_code = jobs_show_list(call, agent, 0, out);
+
+		(void)fclose(out); /* in memory: a loss shows as NULL */
+		if (exit_code != CMD_EXIT_OK || !text) {
+			free(text);
+			return exit_code ? exit_code : CMD_EXIT_FAILED;
+		}
+
+		if (!before || strcmp(before, text) != 0) {
+			if (isatty(STDOUT_FILENO))
+				fputs("\x1b[H\x1b[2J", stdout); /* home, clear */
+			else if (before)
+				fputc('\n', stdout);
+
+			fputs(text, stdout);
+			if (fflush(stdout) != 0) {
+				free(text);
+				return CMD_EXIT_FAILED;
+			}
+		}
+
+		free(before);
+		before = text;
+
+		struct err err = {0};
+		uint64_t until_ns = loop_now_ns(agent->loop) + JOBS_EACH_NS;
+		while (loop_now_ns(agent->loop) < until_ns)
+			if (loop_pass(agent->loop, JOBS_EACH_NS, &err) < 0)
+				return cmd_fail(call, CMD_EXIT_FAILED, &err);
+	}
+}
+
+/* --- one -------------------------------------------------------------------------------------- */
+
+static void jobs_line(const char *title, const char *text)
+{
+	if (!text || !*text)
+		return;
+	printf("  %-12s", title);
+	cmd_print(stdout, text);
+	fputc('\n', stdout);
+}
+
+static void jobs_line_time(const char *title, int64_t unix_ns)
+{
+	char time[JOB_TEXT_TIME_MAX];
+	if (unix_ns)
+		jobs_line(title, job_text_time(unix_ns, time));
+}
+
+static void jobs_line_command(const Sluice__V1__Job *job)
+{
+	if (job->n_argv == 0)
+		return;
+
+	printf("  %-12s", "command");
+
+	for (size_t i = 0; i < job->n_argv; i++) {
+		char *word =
+		    strndup(job->argv[i].data ? (char *)job->argv[i].data : "", job->argv[i].len);
+		fputs(i ? " " : "", stdout);
+		cmd_print(stdout, word ? word : "?");
+		free(word);
+	}
+
+	fputc('\n', stdout);
+}
+
+static void jobs_line_grant(const Sluice__V1__Job *job, const Sluice__V1__Grant *grant)
+{
+	printf("  %-12s%s", job->simulated ? "simulated" : "GPU", "");
+	cmd_print(stdout, grant->label);
+	fputs("  ", stdout);
+	cmd_print(stdout, grant->uuid);
+
+	if (grant->n_slots < grant->slot_count) {
+		printf("  slot%s ", grant->n_slots == 1 ? "" : "s");
+		for (size_t i = 0; i < grant->n_slots; i++)
+			printf("%s%" PRIu32, i ? "," : "", grant->slots[i]);
+		printf(" of %" PRIu32, grant->slot_count);
+	}
+
+	fputc('\n', stdout);
+}
+
+static void jobs_show_attempt(const Sluice__V1__Job *job)
+{
+	const Sluice__V1__Attempt *attempt = job->attempt;
+	char text[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
+
+	if (!attempt || attempt->number == 0)
+		return;
+
+	(void)snprintf(text, sizeof(text), "%" PRIu32, attempt->number);
+	jobs_line("attempt", text);
+	jobs_line_time("started", attempt->started_unix_ns);
+	jobs_line_time("ended", attempt->ended_unix_ns);
+
+	if (attempt->started_unix_ns)
+		jobs_line("ran",
+			  job_text_duration(job_text_elapsed_ns(job, clock_unix_ns()), time));
+
+	for (size_t i = 0; i < attempt->n_grants; i++)
+		jobs_line_grant(job, attempt->grants[i]);
+
+	(void)snprintf(text, sizeof(text), "%s%s%s%s", attempt->isolation,
+		       attempt->isolation_reason[0] ? " (" : "", attempt->isolation_reason,
+		       attempt->isolation_reason[0] ? ")" : "");
+	jobs_line("isolation", text);
+	if (attempt->pid)
+		printf("  %-12s%" PRIu32 "\n", "pid", attempt->pid);
+	if (attempt->port)
+		printf("  %-12shttp://127.0.0.1:%" PRIu32 "/\n", "port", attempt->port);
+
+	if (attempt->supervisor_pid)
+		printf("  %-12s%" PRIu32 "\n", "supervisor", attempt->supervisor_pid);
+	jobs_line("cgroup", attempt->cgroup);
+	jobs_line("output", attempt->stdout_path);
+	jobs_line("errors", attempt->stderr_path);
+
+	if (attempt->killed_leftovers)
+		printf("  %-12s%" PRIu32 " processes that it left\n", "killed",
+		       attempt->killed_leftovers);
+
+	for (size_t i = 0; i < attempt->n_observed; i++) {
+		const Sluice__V1__Observation *seen = attempt->observed[i];
+		(void)snprintf(
+		    text, sizeof(text), "pid %" PRIu32 " on %s for %s", seen->pid, seen->uuid,
+		    job_text_duration(seen->last_unix_ns > seen->first_unix_ns
+					  ? (uint64_t)(seen->last_unix_ns - seen->first_unix_ns)
+					  : 0,
+				      time));
+		jobs_line("seen", text);
+	}
+}
+
+/* Those before the last one, which is shown in full. */
+static void jobs_show_past(const Sluice__V1__Job *job)
+{
+	for (size_t i = 0; i < job->n_attempts; i++) {
+		const Sluice__V1__Attempt *past = job->attempts[i];
+		char text[JOB_TEXT_MAX], time[JOB_TEXT_TIME_MAX];
+
+		/* The only one, with which the job has ended: the first line says how. */
+		if (job->n_attempts == 1 && past->ended_unix_ns == job->ended_unix_ns)
+			continue;
+
+		int64_t ran_ns =
+		    past->started_unix_ns ? past->ended_unix_ns - past->started_unix_ns : 0;
+		(void)snprintf(text, sizeof(text), "attempt %" PRIu32 ": %s%s%s%s, ran %s",
+			       past->number, past->reason[0] ? past->reason : "ended",
+			       past->reason_text[0] ? " (" : "", past->reason_text,
+			       past->reason_text[0] ? ")" : "",
+			       job_text_duration(ran_ns > 0 ? (uint64_t)ran_ns : 0, time));
+		jobs_line("before", text);
+	}
+}
+
+static void jobs_show_text(const Sluice__V1__Job *job)
+{
+	char text[JOB_TEXT_MAX];
+	char label[JOB_TEXT_LABEL_MAX];
+
+	printf("job %s%s", job_text_label(job, label),
+	       job->name[0] ? " " : ""); /* others' have none */
+	cmd_print(stdout, job->name);
+	printf(": %s", job_text_state(job->state));
+
+	if (job_text_reason(job, text)[0]) {
+		fputs(", ", stdout);
+		cmd_print(stdout, text);
+	}
+
+	fputc('\n', stdout);
+	(void)snprintf(text, sizeof(text), "%s (%" PRIu32 ")", job->user[0] ? job->user : "-",
+		       job->uid);
+	jobs_line("user", text);
+	jobs_line_time("submitted", job->submitted_unix_ns);
+
+	if (!job->attempt || job->attempt->n_grants == 0)
+		jobs_line("GPUs", job->gpus ? job_text_gpus(job, text) : "none");
+	jobs_line("resources", job->resources);
+	jobs_line("image", job->image);
+	jobs_line_command(job);
+	(void)snprintf(text, sizeof(text), "%.*s", (int)job->directory.len,
+		       job->directory.data ? (char *)job->directory.data : "");
+	jobs_line("directory", text);
+	jobs_show_past(job);
+	jobs_show_attempt(job);
+
+	if (job->has_exit && job->signal)
+		printf("  %-12s%" PRId32 " (signal %" PRIu32 ")\n", "exit code", job->exit_code,
+		       job->signal);
+	else if (job->has_exit)
+		printf("  %-12s%" PRId32 "\n", "exit code", job->exit_code);
+}
+
+static int jobs_show_one(const struct cmd_call *call, struct agent_call *agent, uint64_t id)
+{
+	const struct jobs_options *options = call->options;
+	struct err err = {0};
+	ProtobufCMessage *reply = NULL;
+	Sluice__V1__JobRequest request = SLUICE__V1__JOB_REQUEST__INIT;
+
+	request.id = id;
+	request.details = true;
+
+	int rc = agent_call_ask(agent, AGENT_GET, &request.base, &reply, &err);
+	if (rc < 0)
+		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
+
+	const Sluice__V1__Job *job = (const Sluice__V1__Job *)reply;
+
+	rc = 0;
+	if (options->output == OPTION_OUTPUT_JSON) {
+		json_t *json = job_text_json(job);
+		rc = table_print_json(json, stdout, &err);
+		json_decref(json);
+	} else {
+		jobs_show_text(job);
+	}
+
+	agent_call_free(reply);
+	return rc < 0 ? cmd_fail(call, CMD_EXIT_FAILED, &err) : CMD_EXIT_OK;
+}
+
+static int jobs_run(const struct cmd_call *call)
+{
+	const struct jobs_options *options = call->options;
+	struct job_target target = {.id = 0};
+	struct err err = {0};
+	uint64_t id;
+
+	if (call->argc > 0 && job_text_id(call->argv[0], &id) < 0)
+		return cmd_usage(call, "'%s' is no number of a job", call->argv[0]);
+	if (call->argc > 0 && options->watch)
+		return cmd_usage(call, "--watch is for the list; 'sluice logs -f' follows a job");
+
+	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
+	int exit_code = jobs_open(call, options->socket, !options->no_start, &agent);
+	if (exit_code != CMD_EXIT_OK)
+		return exit_code;
+
+	int rc = call->argc > 0 ? job_target_find(&agent, call->argv[0], true, &target, &err) : 0;
+	if (rc == -EINVAL)
+		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+	if (rc < 0)
+		return cmd_fail(call, agent_call_exit_code(&agent, rc), &err);
+	if (target.array_count > 0)
+		return jobs_show_list(call, &agent, target.id, stdout);
+
+	if (target.id)
+		return jobs_show_one(call, &agent, target.id);
+
+	return options->watch ? jobs_watch_list(call, &agent)
+			      : jobs_show_list(call, &agent, 0, stdout);
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+struct jobs_wait_options {
+	uint64_t timeout_ns;
+	const char *socket;
+};
+
+static const struct option_row jobs_wait_rows[] = {
+    {.name = "timeout",
+     .kind = OPTION_DURATION,
+     .value = "TIME",
+     .help = "give up after this, exit code 124; the jobs go on (default: never)",
+     .min = 1,
+     OPTION_FIELD(struct jobs_wait_options, timeout_ns)},
+    AGENT_CALL_SOCKET_ROW(struct jobs_wait_options),
+    {0},
+};
+
+struct jobs_wait {
+	bool over, failed;
+};
+
+static void jobs_told(enum job_follow_event event, void *context)
+{
+	struct jobs_wait *wait = context;
+	wait->over = wait->over || event == JOB_FOLLOW_DONE || event == JOB_FOLLOW_FAILED;
+	wait->failed = wait->failed || event == JOB_FOLLOW_FAILED;
+}
+
+/* Waits for one; its exit code, or ours. */
+static int jobs_wait_one(const struct cmd_call *call, struct agent_call *agent, uint64_t id,
+			 uint64_t until_ns)
+{
+	const struct jobs_wait_options *own = call->options;
+	struct err err = {0};
+	struct jobs_wait wait = {0};
+	const struct job_follow_options options = {.agent = agent,
+						   .how = {.socket = own->socket},
+						   .id = id,
+						   .stdout_fd = -1,
+						   .stderr_fd = -1,
+						   .told = jobs_told,
+						   .context = &wait};
+	struct job_follow *follow = job_follow_new(&options, &err);
+	if (!follow)
+		return cmd_fail(call, CMD_EXIT_FAILED, &err);
+
+	int rc = 0;
+	uint64_t now_ns;
+	while (rc == 0 && !wait.over && (now_ns = loop_now_ns(agent->loop)) < until_ns)
+		rc = loop_pass(agent->loop,
+			       until_ns - now_ns < JOBS_EACH_NS ? until_ns - now_ns : JOBS_EACH_NS,
+			       &err);
+
+	int exit_code;
+
+	if (rc < 0) {
+		exit_code = cmd_fail(call, CMD_EXIT_FAILED, &err);
+	} else if (!wait.over) {
+		(void)err_set(&err, -ETIMEDOUT, "job %" PRIu64 " has not ended", id);
+		exit_code = cmd_fail(call, CMD_EXIT_DEADLINE, &err);
+	} else if (wait.failed) {
+		const struct err *why = job_follow_error(follow);
+		exit_code = cmd_fail(call,
+				     why->code == -ENOENT ? CMD_EXIT_USAGE
+							  : agent_call_exit_code(agent, why->code),
+				     why);
+	} else {
+		exit_code = job_text_exit_code(job_follow_job(follow));
+	}
+
+	(void)job_follow_free(follow);
+	return exit_code;
+}
+
+/* Waits for a job, or for all members of an array. */
+static int jobs_wait_for(const struct cmd_call *call, struct agent_call *agent, const char *text,
+			 uint64_t until_ns)
+{
+	struct job_target target;
+	struct err err = {0};
+	int rc = job_target_find(agent, text, true, &target, &err);
+	if (rc == -EINVAL)
+		return cmd_fail(call, CMD_EXIT_USAGE, &err);
+
+	if (rc < 0)
+		return cmd_fail(call, agent_call_exit_code(agent, rc), &err);
+
+	int first = jobs_wait_one(call, agent, target.id, until_ns);
+	for (uint64_t i = 1; i < target.array_count; i++) {
+		int exit_code = jobs_wait_one(call, agent, target.id + i, until_ns);
+		first = first == CMD_EXIT_OK ? exit_code : first;
+	}
+
+	return first;
+}
+
+static int jobs_wait_run(const struct cmd_call *call)
+{
+	const struct jobs_wait_options *options = call->options;
+	uint64_t id;
+	for (int i = 0; i < call->argc; i++)
+		if (job_text_id(call->argv[i], &id) < 0)
+			return cmd_usage(call, "'%s' is no number of a job", call->argv[i]);
+
+	_cleanup_agent_call_ struct agent_call agent = AGENT_CALL_NONE;
+	int exit_code = jobs_open(call, options->socket, true, &agent);
+	if (exit_code != CMD_EXIT_OK)
+		return exit_code;
+
+	uint64_t until_ns = options->timeout_ns
+				? clock_after_ns(loop_now_ns(agent.loop), options->timeout_ns)
+				: UINT64_MAX;
+	int first = CMD_EXIT_OK;
+	for (int i = 0; i < call->argc; i++) {
+		exit_code = jobs_wait_for(call, &agent, call->argv[i], until_ns);
+		if (first == CMD_EXIT_OK)
+			first = exit_code;
+	}
+
+	return first;
+}
+
+static const struct cmd_exit_row jobs_wait_exits[] = {
+    {CMD_EXIT_OK, "all of them ended with 0"},
+    {CMD_EXIT_FAILED, "the exit code of the first, in the order given, that did not"},
+    {CMD_EXIT_USAGE, "wrong command line, or there is no such job"},
+    {CMD_EXIT_DEADLINE, "--timeout is over"},
+    {CMD_EXIT_UNAVAILABLE, "no agent answers"},
+    {0},
+};
+
+static const struct command jobs_wait = {
+    .name = "wait",
+    .summary = "Wait until jobs have ended",
+    .run = jobs_wait_run,
+    .options = jobs_wait_rows,
+    .options_size = sizeof(struct jobs_wait_options),
+    .positional = "ID...",
+    .positional_words = "@jobs",
+    .positional_min = 1,
+    .positional_max = JOBS_WAIT_MAX,
+    .exits = jobs_wait_exits,
+};
+
+static const struct cmd_exit_row jobs_exits[] = {
+    {CMD_EXIT_OK, "the jobs were listed, also when there are none"},
+    {CMD_EXIT_USAGE, "wrong command line, or there is no such job"},
+    AGENT_CALL_EXITS,
+};
+
+static const struct cmd_example jobs_examples[] = {
+    {"sluice jobs", "what waits, what runs, and what ended lately"},
+    {"sluice jobs --all --state Failed --user alice", "all of alice's that failed"},
+    {"sluice jobs --since 7d --state Failed", "what failed in a week"},
+    {"sluice jobs 17", "one in full: its GPUs, processes, times and files"},
+    {"sluice jobs wait 17 18", "until both have ended"},
+    {"sluice jobs hold 17", "does not start before 'sluice jobs release 17'"},
+    {"sluice jobs set 17 --priority 10", "goes before those that wait with less"},
+    {0},
+};
+
+const struct command cmd_jobs = {
+    .name = "jobs",
+    .summary = "List jobs, with the reason why each waits",
+    .description =
+	"GPUS are the GPUs that a job has, by index ('3:1' is MIG device 1 of GPU 3, '3 (2/8)' two "
+	"of eight slots of GPU 3), or what it wants. ELAPSED is how long it has run, or waited. Of "
+	"other users' jobs name, command and output are not shown.\n\n"
+	"A user's own service that was started by 'sluice run' ends when it is idle. Its jobs are "
+	"not forgotten: it is started again to tell of them.",
+    .group = CMD_GROUP_JOBS,
+    .run = jobs_run,
+    .commands = (const struct command *const[]){&jobs_usage, &jobs_wait, &jobs_hold, &jobs_release,
+						&jobs_retry, &jobs_set, &jobs_drain, &jobs_resume,
+						&jobs_gc, NULL},
+    .options = jobs_rows,
+    .options_size = sizeof(struct jobs_options),
+    .positional = "[ID]",
+    .positional_max = 1,
+    .exits = jobs_exits,
+    .examples = jobs_examples,
+};

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice run --export`: what is asked for, as a batch/v1 Job for kubectl and for --file. Pure. */
+#ifndef SLUICE_CMD_JOBS_RUN_EXPORT_H
+#define SLUICE_CMD_JOBS_RUN_EXPORT_H
+
+#include "sluice.pb-c.h"
+
+struct buf;
+struct err;
+
+/* Appends YAML. -EINVAL names what a cluster has no word for; -ENOMEM, -E2BIG. */
+int run_export(const Sluice__V1__JobSpec *spec, struct buf *out, struct err *err);
+
+#endif

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `sluice bench gpu vectoradd|bandwidth|p2p|stress|metrics|all`: single checks, with their figures.
+ */
+#include "cmd/proof/bench_gpu.h"
+
+#include <stdint.h>
+
+#include "base/parse.h"
+#include "cmd/options.h"
+#include "cmd/machine/validate_run.h"
+
+#define CHECK_STRESS_NS UINT64_C(60000000000)
+#define CHECK_FILL_MIN	0.1
+#define CHECK_FILL_MAX	0.95
+#define CHECK_BIT(what) (UINT32_C(1) << (what))
+
+struct check_options {
+	const char *gpus, *json, *library, *fill, *exporter;
+	uint64_t timeout_ns, time_ns, bytes;
+	uint32_t repeats;
+	bool force;
+	enum option_output output;
+};
+
+static const struct check_options check_defaults = {.timeout_ns = VALIDATE_TIMEOUT_NS,
+						    .time_ns = CHECK_STRESS_NS};
+
+/* What all of them have. */
+#define CHECK_ROWS                                                                                 \
+	{.name = "gpus",                                                                           \
+	 .kind = OPTION_TEXT,                                                                      \
+	 .value = "LIST",                                                                          \
+	 .help = "only these, by number or UUID, with commas (default: all in sight)",             \
+	 OPTION_FIELD(struct check_options, gpus)},                                                \
+	    {.name = "lib",                                                                        \
+	     .kind = OPTION_PATH,                                                                  \
+	     .value = "PATH",                                                                      \
+	     .help = "the driver's library (default: libcuda.so.1)",                               \
+	     OPTION_FIELD(struct check_options, library)},                                         \
+	    {.name = "timeout",                                                                    \
+	     .kind = OPTION_DURATION,                                                              \
+	     .value = "TIME",                                                                      \
+	     .help = "end a check from which nothing was heard for so long (default 60s)",         \
+	     .min = 100000000,                                                                     \
+	     .max = UINT64_C(3600000000000),                                                       \
+	     OPTION_FIELD(struct check_options, timeout_ns)},                                      \
+	    {.name = "json",                                                                       \
+	     .kind = OPTION_PATH,                                                                  \
+	     .value = "FILE",                                                                      \
+	     .help = "write all that was found there (sluice.result/1)",                           \
+	     OPTION_FIELD(struct check_options, json)},                                            \
+	    OPTION_OUTPUT(struct check_options, output)
+
+#define CHECK_COPY_ROWS                                                                            \
+	{.name = "size",                                                                           \
+	 .kind = OPTION_SIZE,                                                                      \
+	 .value = "SIZE",                                                                          \
+	 .help = "of a copy (default 512Mi; less where memory is short, or simulated)",            \
+	 .min = 65536,                                                                             \
+	 .max = UINT64_C(1) << 40,                                                                 \
+	 OPTION_FIELD(struct check_options, bytes)},                                               \
+	{                                                                                          \
+		.name = "repeats", .kind = OPTION_U32, .value = "N",                               \
+		.help = "how often each copy is timed (default 3; 5 from GPU to GPU)", .min = 3,   \
+		.max = 32, OPTION_FIELD(struct check_options, repeats)                             \
+	}
+
+#define CHECK_STRESS_ROWS                                                                          \
+	{.name = "time",                                                                           \
+	 .kind = OPTION_DURATION,                                                                  \
+	 .value = "TIME",                                                                          \
+	 .help = "how long GPUs are loaded (default 60s; at least once through their memory)",     \
+	 .min = 1000000,                                                                           \
+	 .max = UINT64_C(86400000000000),                                                          \
+	 OPTION_FIELD(struct check_options, time_ns)},                                             \
+	    {.name = "fill",                                                                       \
+	     .kind = OPTION_TEXT,                                                                  \
+	     .value = "SHARE",                                                                     \
+	     .help = "of the memory that is free: 0.1 to 0.95 (default 0.9)",                      \
+	     OPTION_FIELD(struct check_options, fill)},                                            \
+	{                                                                                          \
+		.name = "force", .kind = OPTION_FLAG, .help = "also GPUs that somebody else uses", \
+		OPTION_FIELD(struct check_options, force)                                          \
+	}
+
+#define CHECK_METRICS_ROWS                                                                         \
+	{                                                                                          \
+		.name = "exporter", .kind = OPTION_TEXT, .value = "ADDRESS",                       \
+		.help = "of the service whose metrics are compared (default 127.0.0.1:9400)",      \
+		OPTION_FIELD(struct check_options, exporter)                                       \
+	}
+
+static const struct option_row check_plain_rows[] = {CHECK_ROWS, {0}};
+static const struct option_row check_metrics_rows[] = {CHECK_METRICS_ROWS, CHECK_ROWS, {0}};
+static const struct option_row check_copy_rows[] = {CHECK_COPY_ROWS, CHECK_ROWS, {0}};
+static const struct option_row check_stress_rows[] = {CHECK_STRESS_ROWS, CHECK_ROWS, {0}};
+static const struct option_row check_all_rows[] = {
+    CHECK_COPY_ROWS, CHECK_STRESS_ROWS, CHECK_METRICS_ROWS, CHECK_ROWS, {0}};
+
+static int check_run(const struct cmd_call *call, const char *tool, uint32_t mask)
+{
+	const struct check_options *options = call->options;
+	double fill = VALIDATE_FILL;
+
+	if (options->fill && (parse_fraction(options->fill, 0, 1, &fill) < 0 ||
+			      fill < CHECK_FILL_MIN || fill > CHECK_FILL_MAX))
+		return cmd_usage(call, "--fill '%s': 0.1 to 0.95", options->fill);
+
+	struct validate_run run = {
+	    .call = call, .tool = tool, .output = options->output, .json = options->json};
+	run.plan = (struct validate_plan){.mask = mask,
+					  .gpus = options->gpus,
+					  .library = options->library,
+					  .timeout_ns = options->timeout_ns,
+					  .stress_ns = options->time_ns,
+					  .fill = fill,
+					  .bytes = options->bytes,
+					  .repeats = options->repeats,
+					  .exporter = options->exporter,
+					  .has_peers = true,
+					  .is_forced = options->force};
+	return validate_run_all(&run);
+}
+
+static int check_vectoradd(const struct cmd_call *call)
+{
+	return check_run(call, "sluice bench gpu vectoradd", CHECK_BIT(VALIDATE_VECTORADD));
+}
+
+static const struct cmd_example check_vectoradd_examples[] = {
+    {"sluice bench gpu vectoradd", "does a GPU compute at all?"},
+    {NULL, NULL},
+};
+
+const struct command cmd_bench_gpu_vectoradd = {
+    .name = "vectoradd",
+    .summary = "Add two vectors on each GPU and check every sum",
+    .description = "Prints the UUID of each GPU and what the vectorAdd of the CUDA samples prints: "
+		   "\"Test PASSED\" where all 50,000 sums are right.",
+    .run = check_vectoradd,
+    .options = check_plain_rows,
+    .defaults = &check_defaults,
+    .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
+    .exits = validate_exits,
+    .examples = check_vectoradd_examples,
+};
+
+static int check_bandwidth(const struct cmd_call *call)
+{
+	return check_run(call, "sluice bench gpu bandwidth", CHECK_BIT(VALIDATE_BANDWIDTH));
+}
+
+static const struct cmd_example check_bandwidth_examples[] = {
+    {"sluice bench gpu bandwidth", "are the links as fast as they should be?"},
+    {NULL, NULL},
+};
+
+const struct command cmd_bench_gpu_bandwidth = {
+    .name = "bandwidth",
+    .summary = "Measure copies between host and GPUs, within and between GPUs",
+    .description = "By the copy engine and by the GPU's processors, one way and both; all data are "
+		   "checked. The processor is bound to the NUMA node of the GPU.",
+    .run = check_bandwidth,
+    .options = check_copy_rows,
+    .defaults = &check_defaults,
+    .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
+    .exits = validate_exits,
+    .examples = check_bandwidth_examples,
+};
+
+static int check_p2p(const struct cmd_call *call)
+{
+	return check_run(call, "sluice bench gpu p2p", CHECK_BIT(VALIDATE_P2P));
+}
+
+static const struct cmd_example check_p2p_examples[] = {
+    {"sluice bench gpu p2p --gpus 0,1", "one pair alone"},
+    {NULL, NULL},
+};
+
+const struct command cmd_bench_gpu_p2p = {
+    .name = "p2p",
+    .summary = "Measure copies from GPU to GPU, through the host and straight",
+    .description = "Which GPU reaches which, how fast it is with that access and without, one way "
+		   "and both, and how long 16 bytes take.",
+    .run = check_p2p,
+    .options = check_copy_rows,
+    .defaults = &check_defaults,
+    .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
+    .exits = validate_exits,
+    .examples = check_p2p_examples,
+};
+
+static int check_stress(const struct cmd_call *call)
+{
+	return check_run(call, "sluice bench gpu stress",
+			 CHECK_BIT(VALIDATE_STRESS) | CHECK_BIT(VALIDATE_ECC) |
+			     CHECK_BIT(VALIDATE_XID));
+}
+
+static const struct cmd_example check_stress_examples[] = {
+    {"sluice bench gpu stress --time 10m", "a GPU that somebody has doubts about"},
+    {NULL, NULL},
+};
+
+const struct command cmd_bench_gpu_stress = {
+    .name = "stress",
+    .summary = "Load GPUs and compare all results bit by bit",
+    .description =
+	"Fills most of the memory with results of one product of matrices, computed again and "
+	"again on all GPUs at once: finds memory that flips, and GPUs that err when hot or are "
+	"always wrong. `burn` is the load that only keeps a GPU busy.",
+    .run = check_stress,
+    .options = check_stress_rows,
+    .defaults = &check_defaults,
+    .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
+    .exits = validate_exits,
+    .examples = check_stress_examples,
+};
+
+static int check_metrics(const struct cmd_call *call)
+{
+	return check_run(call, "sluice bench gpu metrics", CHECK_BIT(VALIDATE_METRICS));
+}
+
+static const struct cmd_example check_metrics_examples[] = {
+    {"sluice bench gpu metrics", "is what the dashboards show so?"},
+    {NULL, NULL},
+};
+
+const struct command cmd_bench_gpu_metrics = {
+    .name = "metrics",
+    .summary = "Find out whether the service's metrics tell the truth",
+    .description = "Brings GPUs to known levels and compares what the exporter of a running "
+		   "service says meanwhile.",
+    .run = check_metrics,
+    .options = check_metrics_rows,
+    .defaults = &check_defaults,
+    .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
+    .exits = validate_exits,
+    .examples = check_metrics_examples,
+};
+
+static int check_all(const struct cmd_call *call)
+{
+	return check_run(call, "sluice bench gpu all",
+			 CHECK_BIT(VALIDATE_DRIVER) | CHECK_BIT(VALIDATE_VECTORADD) |
+			     CHECK_BIT(VALIDATE_BANDWIDTH) | CHECK_BIT(VALIDATE_P2P) |
+			     CHECK_BIT(VALIDATE_STRESS) | CHECK_BIT(VALIDATE_ECC) |
+			     CHECK_BIT(VALIDATE_XID) | CHECK_BIT(VALIDATE_METRICS));
+}
+
+static const struct cmd_example check_all_examples[] = {
+    {"sluice bench gpu all --json gpus.json", "everything, and its samples in a file"},
+    {NULL, NULL},
+};
+
+const struct command cmd_bench_gpu_all = {
+    .name = "all",
+    .summary = "All of these checks, one after the other",
+    .description = "vectoradd, bandwidth, p2p, stress, metrics.",
+    .run = check_all,
+    .options = check_all_rows,
+    .defaults = &check_defaults,
+    .options_size = sizeof(struct check_options),
+    .exit_unwritten = CMD_EXIT_CANNOT_WRITE,
+    .exits = validate_exits,
+    .examples = check_all_examples,
+};

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose turn it is, and what is kept for whom. */
+#include "doors/queue/schedule/schedule.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/doors/queue/schedule/schedule_rig.h"
+
+#define ALICE 1000
+#define BOB   1001
+
+#define JOB(i, user, n, ...) ((struct job){.id = (i), .uid = (user), .gpus = (n), __VA_ARGS__})
+
+static void higher_priority_comes_first(void **state)
+{
+	gpus(1);
+	configure(PLAIN);
+	PASS(JOB(1, ALICE, 1), JOB(2, ALICE, 1, .wants.priority = 5),
+	     JOB(3, BOB, 1, .wants.priority = -5));
+	EXPECT("2: GPU 0\n"
+	       "1: WaitingForGPU(have 0, need 1; GPU 0: job 2)\n"
+	       "3: QueueOrder(behind 1)\n");
+}
+
+static void priority_takes_what_is_kept_for_others(void **state)
+{
+	gpus(2);
+	configure(PLAIN);
+	runs(BOB, 1, SCHEDULE_NEVER, 0, 0);
+	fixture->holder[1] = "job 9 of bob";
+	PASS(JOB(1, ALICE, 2, .has_turn = true), JOB(2, BOB, 1, .wants.priority = 1));
+	EXPECT("2: GPU 0\n"
+	       "1: WaitingForGPU(have 0, need 2; GPU 0: job 2; GPU 1: job 9 of bob)\n");
+}
+
+static void users_with_fewer_gpus_come_first(void **state)
+{
+	gpus(4);
+	configure(PLAIN);
+	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
+	fixture->holder[0] = "job 9 of alice";
+	PASS(JOB(1, ALICE, 1), JOB(2, ALICE, 1), JOB(3, ALICE, 1), JOB(4, BOB, 1), JOB(5, BOB, 1),
+	     JOB(6, BOB, 0));
+	EXPECT(
+	    "4: GPU 1\n"
+	    "1: GPU 2\n" /* both have one, and she came first */
+	    "5: GPU 3\n"
+	    "2: WaitingForGPU(have 0, need 1; GPU 0: job 9 of alice; GPU 1: job 4; GPU 2: job 1; "
+	    "GPU 3: job 5)\n"
+	    "3: QueueOrder(behind 2)\n"
+	    "6: starts\n");
+}
+
+static void who_has_a_turn_is_not_passed_by_those_who_have_less(void **state)
+{
+	gpus(2);
+	configure(PLAIN);
+	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
+	fixture->holder[0] = "job 9 of alice";
+	/* For want of a turn bob's jobs, one by one, would keep it waiting for ever. */
+	PASS(JOB(1, ALICE, 2), JOB(2, BOB, 1));
+	EXPECT("2: GPU 1\n"
+	       "1: WaitingForGPU(have 0, need 2; GPU 0: job 9 of alice; GPU 1: job 2)\n");
+	look();
+	fixture->running_count = 0;
+	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
+	PASS(JOB(1, ALICE, 2));
+	EXPECT("1: [turn] WaitingForGPU(have 1, need 2; GPU 0: job 9 of alice)\n");
+	PASS(JOB(3, BOB, 1), JOB(4, ALICE, 2, .has_turn = true));
+	EXPECT("4: [turn] WaitingForGPU(have 1, need 2; GPU 0: job 9 of alice)\n"
+	       "3: QueueOrder(behind 4)\n");
+}
+
+static void the_shortest_first_where_the_owner_says_so(void **state)
+{
+	gpus(1);
+	configure(PLAIN);
+	fixture->rules.order = RULES_ORDER_SHORTEST;
+	PASS(JOB(1, ALICE, 1), JOB(2, ALICE, 1, .wants.time_ns = 10),
+	     JOB(3, BOB, 1, .wants.time_ns = 5), JOB(4, BOB, 1, .wants.priority = -1));
+	EXPECT("3: GPU 0\n"
+	       "2: WaitingForGPU(have 0, need 1; GPU 0: job 3)\n"
+	       "1: QueueOrder(behind 2)\n"
+	       "4: QueueOrder(behind 2)\n");
+}
+
+/* --- limits ---------------------------------------------------------------------------------- */
+
+static void a_user_at_his_limit_keeps_nobody_from_anything(void **state)
+{
+	gpus(4);
+	configure(PLAIN);
+	fixture->rules.limit.gpus = 2;
+	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
+	PASS(JOB(1, ALICE, 2), JOB(2, ALICE, 1), JOB(3, ALICE, 1), JOB(4, ALICE, 0), JOB(5, BOB, 2),
+	     JOB(6, BOB, 1));
+	EXPECT("5: GPU 2, GPU 3\n"
+	       "1: UserLimit(the user has 1 GPU, needs 2 more, may have 2)\n"
+	       "2: GPU 1\n"
+	       "3: UserLimit(the user has 2 GPUs, needs 1 more, may have 2)\n"
+	       "4: starts\n"
+	       "6: UserLimit(the user has 2 GPUs, needs 1 more, may have 2)\n");
+}
+
+static void a_group_may_have_more(void **state)
+{
+	gpus(4);
+	configure(PLAIN);
+	fixture->rules.limit.gpus = 1;
+	PASS(JOB(1, ALICE, 1, .gpu_limit = 3), JOB(2, ALICE, 2, .gpu_limit = 3));
+	EXPECT("1: GPU 0\n2: GPU 2, GPU 3\n");
+	const struct job wide = JOB(1, ALICE, 2), more = JOB(1, ALICE, 2, .gpu_limit = 3);
+	assert_int_equal(schedule_check(&fixture->machine, &wide, &fixture->err), -ERANGE);
+	assert_string_equal(fixture->err.text, "needs 2 GPUs, a user may have 1 at a time "
+					       "(sluice.jobs.limits in the configuration)");
+	assert_int_equal(schedule_check(&fixture->machine, &more, NULL), 0);
+}
+
+static void an_array_runs_as_many_as_it_may(void **state)
+{
+	gpus(4);
+	configure(PLAIN);
+	runs(ALICE, 0, SCHEDULE_NEVER, 0, 0);
+	fixture->running[0].array_id = 7;
+	PASS(JOB(8, ALICE, 1, .array_id = 7, .wants.array_parallel = 2),
+	     JOB(9, ALICE, 1, .array_id = 7, .wants.array_parallel = 2),
+	     JOB(10, ALICE, 0, .array_id = 10, .wants.array_parallel = 1),
+	     JOB(11, ALICE, 0, .array_id = 10, .wants.array_parallel = 1), JOB(12, ALICE, 1));
+	EXPECT("8: GPU 1\n"
+	       "9: ArrayLimit(2 of array 7 run, as many as may)\n"
+	       "10: starts\n"
+	       "11: ArrayLimit(1 of array 10 run, as many as may)\n"
+	       "12: GPU 2\n");
+}
+
+/* --- backfill -------------------------------------------------------------------------------- */
+
+static void what_ends_in_time_is_backfilled(void **state)
+{
+	gpus(4);
+	configure(PLAIN);
+	runs(ALICE, 0, 100, 0, 0);
+	runs(ALICE, 1, 50, 0, 0);
+	fixture->holder[0] = "job 8 of alice";
+	fixture->holder[1] = "job 9 of alice";
+	/* It can start in 100. */
+	PASS(JOB(1, BOB, 4), JOB(2, BOB, 1), JOB(3, BOB, 1, .wants.time_ns = 101),
+	     JOB(4, BOB, 1, .wants.time_ns = 100), JOB(5, BOB, 2, .wants.time_ns = 10),
+	     JOB(6, BOB, 1, .wants.time_ns = 99));
+	EXPECT("1: [turn] WaitingForGPU(have 2, need 4; GPU 0: job 8 of alice; GPU 1: job 9 of "
+	       "alice)\n"
+	       "2: QueueOrder(behind 1)\n"
+	       "3: QueueOrder(behind 1)\n"
+	       "4: GPU 2\n"
+	       "5: [turn] WaitingForGPU(have 1, need 2; GPU 0: job 8 of alice; GPU 1: job 9 of "
+	       "alice; GPU 2: job 4)\n"
+	       "6: QueueOrder(behind 5)\n"
+	       "1: [turn] WaitingForGPU(have 1, need 4; GPU 0: job 8 of alice; GPU 1: job 9 of "
+	       "alice; GPU 2: job 4)\n"
+	       "5: [turn] WaitingForGPU(have 1, need 2; GPU 0: job 8 of alice; GPU 1: job 9 of "
+	       "alice; GPU 2: job 4)\n");
+}
+
+static void nothing_is_backfilled_past_a_job_of_which_nobody_knows_the_end(void **state)
+{
+	gpus(3);
+	configure(PLAIN);
+	runs(ALICE, 0, 100, 0, 0);
+	runs(ALICE, 1, SCHEDULE_NEVER, 0, 0);
+	fixture->holder[0] = fixture->holder[1] = "alice";
+	PASS(JOB(1, BOB, 3), JOB(2, BOB, 1, .wants.time_ns = 1));
+	EXPECT("1: [turn] WaitingForGPU(have 1, need 3; GPU 0, 1: alice)\n"
+	       "2: QueueOrder(behind 1)\n");
+	/* Two are enough for this one, and of those the end is known. */
+	PASS(JOB(1, BOB, 2), JOB(2, BOB, 1, .wants.time_ns = 101),
+	     JOB(3, BOB, 1, .wants.time_ns = 100));
+	EXPECT("1: [turn] WaitingForGPU(have 1, need 2; GPU 0, 1: alice)\n"
+	       "2: QueueOrder(behind 1)\n"
+	       "3: GPU 2\n"
+	       "1: [turn] WaitingForGPU(have 0, need 2; GPU 0, 1: alice; GPU 2: job 3)\n");
+}
+
+static void what_should_be_over_may_end_at_any_moment(void **state)
+{
+	gpus(2);
+	configure(PLAIN);
+	runs(ALICE, 0, 0, 0, 0);
+	fixture->holder[0] = "alice";
+	PASS(JOB(1, BOB, 2), JOB(2, BOB, 1, .wants.time_ns = 1));
+	EXPECT("1: [turn] WaitingForGPU(have 1, need 2; GPU 0: alice)\n"
+	       "2: QueueOrder(behind 1)\n");
+}
+
+static void what_others_hold_never_ends(void **state)
+{
+	gpus(2);
+	configure(SHARED);
+	fixture->shows_turns = true;
+	schedule_machine_hold(&fixture->machine, "GPU-00000000", 2, "eve");
+	PASS(JOB(1, BOB, 2), JOB(2, BOB, 1, .wants.time_ns = 1));
+	EXPECT("1: [turn] WaitingForGPU(have 1, need 2; GPU 0: eve)\n"
+	       "2: QueueOrder(behind 1)\n");
+}
+
+static void shares_are_backfilled_as_well(void **state)
+{
+	gpus(1);
+	configure(SHARED);
+	PASS(SHARE(1, 1, 1, 4));
+	EXPECT("1: GPU 0 [0]\n");
+	fixture->running[0] = (struct schedule_running){
+	    .left_ns = 40, .grants = fixture->running_grants, .grant_count = 1};
+	fixture->running_grants[0] = (struct launch_grant){.slot_count = 4, .slots = {1}};
+	memcpy(fixture->running_grants[0].uuid, "GPU-00000000", sizeof("GPU-00000000"));
+	fixture->running_count = 1;
+	fixture->holder[0] = "job 1";
+	struct job long_one = SHARE(3, 1, 1, 4), short_one = SHARE(4, 1, 1, 4);
+	long_one.wants.time_ns = 41;
+	short_one.wants.time_ns = 40;
+	PASS(WHOLE(2, 1), long_one, short_one);
+	EXPECT("2: WaitingForGPU(have 0, need 1; GPU 0: job 1)\n"
+	       "3: QueueOrder(behind 2)\n"
+	       "4: GPU 0 [1]\n"
+	       "2: WaitingForGPU(have 0, need 1; GPU 0: job 1)\n");
+}
+
+static void the_earliest_of_those_that_keep_it_counts(void **state)
+{
+	gpus(3);
+	configure(PLAIN);
+	runs(ALICE, 0, 100, 0, 0);
+	runs(ALICE, 1, 30, 0, 0);
+	fixture->holder[0] = fixture->holder[1] = "alice";
+	/* The first is to start in 100. The second would end before, and could start in 30. */
+	struct job second = IDS(2, "1,2");
+	second.wants.time_ns = 70;
+	PASS(IDS(1, "0,2"), second, JOB(3, BOB, 1, .wants.time_ns = 31),
+	     JOB(4, BOB, 1, .wants.time_ns = 30));
+	EXPECT("1: [turn] WaitingForGPU(have 1, need 2; GPU 0: alice)\n"
+	       "2: [turn] WaitingForGPU(have 1, need 2; GPU 1: alice)\n"
+	       "3: WaitingForGPU(have 0, need 1; GPU 0, 1: alice; GPU 2: kept for job 2)\n"
+	       "4: GPU 2\n"
+	       "1: [turn] WaitingForGPU(have 0, need 2; GPU 0: alice; GPU 2: job 4)\n"
+	       "2: [turn] WaitingForGPU(have 0, need 2; GPU 1: alice; GPU 2: job 4)\n"
+	       "3: WaitingForGPU(have 0, need 1; GPU 0, 1: alice; GPU 2: job 4)\n");
+}
+
+static void who_is_behind_does_not_start_before(void **state)
+{
+	gpus(3);
+	configure(PLAIN);
+	runs(ALICE, 0, 100, 0, 0);
+	fixture->holder[0] = "alice";
+	/* The second could start now if it were not for the first: that shuts nothing. */
+	PASS(JOB(1, BOB, 3), JOB(2, BOB, 2), JOB(3, BOB, 1, .wants.time_ns = 101),
+	     JOB(4, BOB, 1, .wants.time_ns = 100));
+	EXPECT("1: [turn] WaitingForGPU(have 2, need 3; GPU 0: alice)\n"
+	       "2: QueueOrder(behind 1)\n"
+	       "3: QueueOrder(behind 1)\n"
+	       "4: GPU 1\n"
+	       "1: [turn] WaitingForGPU(have 1, need 3; GPU 0: alice; GPU 1: job 4)\n");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    TEST(higher_priority_comes_first),
+	    TEST(priority_takes_what_is_kept_for_others),
+	    TEST(users_with_fewer_gpus_come_first),
+	    TEST(who_has_a_turn_is_not_passed_by_those_who_have_less),
+	    TEST(the_shortest_first_where_the_owner_says_so),
+	    TEST(a_user_at_his_limit_keeps_nobody_from_anything),
+	    TEST(a_group_may_have_more),
+	    TEST(an_array_runs_as_many_as_it_may),
+	    TEST(what_ends_in_time_is_backfilled),
+	    TEST(nothing_is_backfilled_past_a_job_of_which_nobody_knows_the_end),
+	    TEST(what_should_be_over_may_end_at_any_moment),
+	    TEST(what_others_hold_never_ends),
+	    TEST(shares_are_backfilled_as_well),
+	    TEST(the_earliest_of_those_that_keep_it_counts),
+	    TEST(who_is_behind_does_not_start_before),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "job/control.h"
+#include "unit/unit.h"
+
+static void what_is_written_is_read(void **state)
+{
+	struct control_message message = {.version = CONTROL_VERSION,
+					  .kind = CONTROL_ENDED,
+					  .value = -5,
+					  .extra = UINT64_MAX,
+					  .text = "a text"};
+	struct control_message again;
+	char packet[CONTROL_PACKET_MAX];
+	size_t length = control_format(&message, packet);
+	assert_int_equal(length, 24 + 6);
+	assert_int_equal(control_parse(packet, length, &again, NULL), 0);
+	assert_memory_equal(&again, &message, sizeof(message));
+
+	memset(message.text, 'x', sizeof(message.text)); /* without its NUL */
+	length = control_format(&message, packet);
+	assert_int_equal(control_parse(packet, length, &again, NULL), 0);
+	assert_int_equal(strlen(again.text), CONTROL_TEXT_MAX - 1);
+}
+
+static void other_packets_are_refused(void **state)
+{
+	struct control_message message = {.version = CONTROL_VERSION, .kind = CONTROL_SIGNAL};
+	struct control_message again;
+	struct err err = {0};
+	char packet[CONTROL_PACKET_MAX + 100] = "";
+	for (size_t length = 0; length < 24; length++)
+		assert_int_equal(control_parse(packet, length, &again, &err), -EBADMSG);
+	(void)control_format(&message, packet);
+	assert_int_equal(control_parse(packet, 24, &again, &err), 0);
+	assert_int_equal(control_parse(packet, 25, &again, &err), -EBADMSG); /* a NUL in the text */
+	memset(packet + 24, 'x', CONTROL_TEXT_MAX);
+	assert_int_equal(control_parse(packet, 24 + CONTROL_TEXT_MAX - 1, &again, &err), 0);
+	assert_int_equal(control_parse(packet, 24 + CONTROL_TEXT_MAX, &again, &err), -EBADMSG);
+	message.kind = CONTROL_PORT + 1;
+	(void)control_format(&message, packet);
+	assert_int_equal(control_parse(packet, 24, &again, &err), -EBADMSG);
+	message.version = CONTROL_VERSION + 1;
+	(void)control_format(&message, packet);
+	assert_int_equal(control_parse(packet, 24, &again, &err), -EPROTONOSUPPORT);
+}
+
+static void each_kind_has_a_name(void **state)
+{
+	assert_string_equal(control_kind_to_string(CONTROL_HELLO), "hello");
+	assert_string_equal(control_kind_to_string(CONTROL_NO_ROOM), "no room");
+	assert_string_equal(control_kind_to_string(CONTROL_SIGNAL), "signal");
+	assert_string_equal(control_kind_to_string(CONTROL_CANCEL), "cancel");
+	assert_string_equal(control_kind_to_string(CONTROL_USED), "used");
+	assert_string_equal(control_kind_to_string(CONTROL_IDLE), "idle");
+	assert_string_equal(control_kind_to_string(CONTROL_IDLE + 1), "unknown");
+	assert_string_equal(control_kind_to_string(0), "unknown");
+}
+
+static void a_socket_in_a_deep_directory_connects(void **state)
+{
+	char *tmp = unit_tmp_new();
+	int directory = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(mkdirat(directory, "a directory of many", 0700), 0);
+		int inner = openat(directory, "a directory of many", O_RDONLY | O_CLOEXEC);
+		assert_true(inner >= 0);
+		assert_int_equal(close(directory), 0);
+		directory = inner;
+	}
+	struct err err = {0};
+	assert_int_equal(control_connect(directory, &err), -ENOENT);
+	int listener = control_listen(directory, &err);
+	assert_true(listener >= 0);
+	struct stat status;
+	assert_int_equal(fstatat(directory, "control", &status, 0), 0);
+	assert_int_equal(status.st_mode & 0777, 0600);
+	int ours = control_connect(directory, &err);
+	assert_true(ours >= 0);
+	int theirs = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(theirs >= 0);
+	assert_int_equal(send(ours, "abc", 3, 0), 3);
+	char bytes[10];
+	assert_int_equal(recv(theirs, bytes, sizeof(bytes), 0), 3);
+	(void)close(ours);
+	(void)close(theirs);
+	(void)close(listener);
+
+	/* Of one that is dead: refused, and no hindrance for the next. */
+	assert_int_equal(control_connect(directory, &err), -ECONNREFUSED);
+	listener = control_listen(directory, &err);
+	assert_true(listener >= 0);
+	(void)close(listener);
+	(void)close(directory);
+	(void)unit_tmp_free(tmp);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(what_is_written_is_read),
+	    cmocka_unit_test(other_packets_are_refused),
+	    cmocka_unit_test(each_kind_has_a_name),
+	    cmocka_unit_test(a_socket_in_a_deep_directory_connects),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
