@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 
-SOURCE_ROOTS = ("src", "sim", "libexec", "bench", "tests")
+SOURCE_ROOTS = ("src", "sim", "libexec", "perf", "tests")
 
 _TOKENS = re.compile(
     r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
