@@ -11,25 +11,26 @@
 #include <unistd.h>
 
 #include "agent/cluster/cluster.h"
+#include "agent/cluster/nodelabels.h"
 #include "agent/doors/door_kubelet.h"
-#include "agent/web/door_web_events.h"
+#include "agent/doors/door_labels.h"
 #include "agent/doors/doors.h"
-#include "agent/giveback.h"
-#include "agent/jobs/jobgroup.h"
 #include "agent/doors/leases.h"
+#include "agent/giveback.h"
+#include "agent/health_news.h"
+#include "agent/jobs/jobgroup.h"
+#include "agent/jobs/shares.h"
 #include "agent/libexec.h"
 #include "agent/lock.h"
 #include "agent/node.h"
-#include "agent/cluster/nodelabels.h"
 #include "agent/nodriver.h"
 #include "agent/notify.h"
 #include "agent/process.h"
 #include "agent/reload.h"
 #include "agent/service/service.h"
-#include "agent/jobs/shares.h"
 #include "agent/socket_file.h"
-#include "agent/health_news.h"
 #include "agent/vitals.h"
+#include "agent/web/door_web_events.h"
 #include "base/child.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -67,7 +68,6 @@ struct agent {
 	struct cluster *cluster;
 	struct node *node;
 	struct leases *leases;
-	struct door_kubelet *kubelet;
 	struct doors *doors;
 	struct vitals *vitals;
 	struct web_events *events;
@@ -219,9 +219,10 @@ static void agent_obey(struct agent *agent)
 {
 	if (agent->is_stopping)
 		return;
-	if (nodelabels_apply(&agent->nodelabels, agent->node, agent->kubelet, agent->log))
+	if (nodelabels_apply(&agent->nodelabels, agent->node, doors_at(agent->doors, DOOR_KUBELET),
+			     agent->log))
 		cluster_labels(agent->cluster, agent->nodelabels.wish.kubelet_off);
-	doors_hold_labels(agent->doors, agent->nodelabels.wish.labels_off);
+	door_labels_hold(doors_at(agent->doors, DOOR_LABELS), agent->nodelabels.wish.labels_off);
 }
 
 static void agent_on_machine(void *context)
@@ -234,9 +235,6 @@ static void agent_on_machine(void *context)
 	if (node_policy(agent->node))
 		cluster_policy(agent->cluster, node_policy(agent->node)->problem);
 
-	/* Pods may wait for the kubelet, and it for us. */
-	if (!agent->is_stopping)
-		door_kubelet_update(agent->kubelet);
 	agent_obey(agent);
 	doors_update(agent->doors);
 
@@ -295,7 +293,7 @@ static void agent_on_labels(const struct kube_label *labels, size_t count, void 
 static void agent_on_published(const Sluice__Kube__V1__Published *state, void *context)
 {
 	const struct agent *agent = context;
-	doors_published(agent->doors, state);
+	door_labels_published(doors_at(agent->doors, DOOR_LABELS), state);
 }
 
 static void agent_on_configuration(enum reload_note note, const char *text, void *context)
@@ -304,19 +302,6 @@ static void agent_on_configuration(enum reload_note note, const char *text, void
 	cluster_configuration(agent->cluster, note, text);
 	web_events_configuration(agent->events, note, text);
 	doors_update(agent->doors);
-}
-
-static void agent_on_no_injection(const char *reason, void *context)
-{
-	struct agent *agent = context;
-	cluster_no_injection(agent->cluster, reason);
-}
-
-static void agent_on_specifications(const struct resource_cdi *cdi, void *context)
-{
-	struct agent *agent = context;
-	if (!agent->is_stopping)
-		door_kubelet_specifications(agent->kubelet, cdi);
 }
 
 static int agent_apply(const struct config *config, uint32_t *out_changed, void *context,
@@ -339,11 +324,8 @@ static int agent_apply(const struct config *config, uint32_t *out_changed, void 
 static void agent_reloaded(int result, uint32_t changed, const struct err *err, void *context)
 {
 	struct agent *agent = context;
-	if (!agent->is_stopping)
-		door_kubelet_register_again(agent->kubelet);
-	if (!agent->is_stopping)
-		doors_register_again(agent->doors);
-	if (!agent->is_stopping && result == 0)
+	doors_register_again(agent->doors);
+	if (result == 0)
 		doors_reload(agent->doors);
 	(void)notify_ready(&agent->notify);
 }
@@ -408,8 +390,7 @@ static void agent_on_look(void *context)
 	agent_tell_status(agent);
 	agent_look_at_socket(agent);
 
-	if (!agent->is_stopping)
-		door_kubelet_look(agent->kubelet);
+	doors_look(agent->doors);
 	loop_timer_start(agent->look, AGENT_LOOK_NS);
 }
 
@@ -459,7 +440,6 @@ static void agent_stop(struct agent *agent, const char *why)
 	agent->is_stopping = true;
 	log_write(agent->log, LOG_LEVEL_NOTICE, NULL, "stopping: %s; jobs that run go on", why);
 	(void)notify_stopping(&agent->notify);
-	agent->kubelet = door_kubelet_free(agent->kubelet);
 	doors_stop(agent->doors);
 
 	if (!agent->service)
@@ -476,7 +456,6 @@ static void agent_done(struct agent *agent)
 	agent->cluster = cluster_free(agent->cluster);
 	agent->queue = queue_close(agent->queue);
 	jobgroup_remove(&agent->jobgroup);
-	agent->kubelet = door_kubelet_free(agent->kubelet);
 	agent->node = node_free(agent->node);
 	free(agent->kubelet_directory);
 
@@ -586,6 +565,30 @@ static int agent_open_cluster(struct agent *agent, struct err *err)
 	return result;
 }
 
+static int agent_open_doors(struct agent *agent, struct err *err)
+{
+	const struct doors_parts parts = {
+	    .loop = agent->loop,
+	    .storage = agent->storage,
+	    .children = agent->children,
+	    .log = agent->log,
+	    .node = agent->node,
+	    .paths = &agent->options->paths,
+	    .root = pci_root(),
+	    .cluster = agent->cluster,
+	    .vitals = agent->vitals,
+	    .reload = agent->reload,
+	    .leases = agent->leases,
+	    .events = agent->events,
+	    .namespace_ = agent->options->namespace_,
+	    .pod = agent->options->pod,
+	    .node_name = agent->options->node_name,
+	    .kubelet_socket = agent->options->kubelet_socket,
+	    .runtime = getenv("CONTAINER_RUNTIME_ENDPOINT"),
+	};
+	return doors_new(&parts, &agent->doors, err);
+}
+
 static int agent_open_machine(struct agent *agent, struct err *err)
 {
 	const struct cluster_options cluster = {.node_name = agent->options->node_name,
@@ -650,45 +653,7 @@ static int agent_open_machine(struct agent *agent, struct err *err)
 	if (result < 0)
 		return result;
 
-	const struct door_kubelet_options kubelet = {
-	    .loop = agent->loop,
-	    .log = agent->log,
-	    .node = agent->node,
-	    .vitals = agent->vitals,
-	    .socket = agent->options->kubelet_socket,
-	    .runtime = getenv("CONTAINER_RUNTIME_ENDPOINT"),
-	    .leases = agent->leases,
-	    .no_injection = agent_on_no_injection,
-	    .context = agent,
-	};
-	return door_kubelet_new(&kubelet, &agent->kubelet, err);
-}
-
-/* After the kubelet has its devices: it has less patience than a container that is yet to start. */
-static int agent_open_doors(struct agent *agent, struct err *err)
-{
-	const struct doors_options doors = {
-	    .loop = agent->loop,
-	    .storage = agent->storage,
-	    .log = agent->log,
-	    .node = agent->node,
-	    .paths = &agent->options->paths,
-	    .root = pci_root(),
-	    .cluster = agent->cluster,
-	    .namespace_ = agent->options->namespace_,
-	    .pod = agent->options->pod,
-	    .kubelet = &agent->kubelet,
-	    .specifications = agent_on_specifications,
-	    .children = agent->children,
-	    .vitals = agent->vitals,
-	    .reload = agent->reload,
-	    .leases = agent->leases,
-	    .events = agent->events,
-	    .node_name = agent->options->node_name,
-	    .kubelet_socket = agent->options->kubelet_socket,
-	    .context = agent,
-	};
-	return doors_open(&doors, &agent->doors, err);
+	return agent_open_doors(agent, err);
 }
 
 static int agent_open_queue(struct agent *agent, struct err *err)
@@ -749,13 +714,7 @@ static int agent_open_socket(struct agent *agent, struct err *err)
 	    .log = agent->log,
 	    .paths = paths,
 	    .node = agent->node,
-	    .kubelet = &agent->kubelet,
-	    .cdi = doors_cdi(agent->doors),
-	    .labels = doors_labels(agent->doors),
-	    .rdma = doors_rdma(agent->doors),
-	    .rules = doors_queue(agent->doors),
-	    .validations = doors_validations(agent->doors),
-	    .web = doors_web(agent->doors),
+	    .doors = agent->doors,
 	    .leases = agent->leases,
 	    .vitals = agent->vitals,
 	    .reload = agent->reload,
@@ -808,7 +767,7 @@ static void agent_register_first(struct agent *agent)
 	for (;;) {
 		uint64_t now_ns = loop_now_ns(agent->loop);
 		if (now_ns >= end_ns || agent->is_stopping ||
-		    !door_kubelet_is_pending(agent->kubelet) ||
+		    !door_kubelet_is_pending(doors_at(agent->doors, DOOR_KUBELET)) ||
 		    loop_pass(agent->loop, end_ns - now_ns, NULL) < 0)
 			break;
 	}
@@ -832,7 +791,7 @@ static int agent_open(struct agent *agent, struct err *err)
 	if (agent->is_stopping)
 		return 0;
 
-	result = agent_open_doors(agent, err);
+	result = doors_open(agent->doors, err);
 	if (result == 0)
 		result = agent_open_queue(agent, err);
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/uninstall.h"
 
-#include "agent/jobs/enforce.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,20 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/doors/doors.h"
 #include "agent/jobs/jobgroup.h"
 #include "agent/jobs/jobscope.h"
 #include "agent/lock.h"
 #include "agent/paths.h"
-#include "agent/socket_record.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/text.h"
-#include "doors/cdi/keep.h"
-#include "doors/labels/feature_file.h"
-#include "doors/validations/ready_files.h"
-#include "doors/validations/ready_record.h"
 
 enum { UNINSTALL_TEXT_MAX = 2 * FILE_PATH_MAX };
 
@@ -35,16 +28,14 @@ struct uninstall {
 	struct err *err;
 };
 
-static void uninstall_tell(const struct uninstall *job, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void uninstall_tell(const struct uninstall *job, const char *format, ...)
+void uninstall_tell(const struct uninstall_options *options, const char *format, ...)
 {
 	char text[UNINSTALL_TEXT_MAX];
 	va_list arguments;
 	va_start(arguments, format);
 	(void)vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	job->options->tell(text, job->options->context);
+	options->tell(text, options->context);
 }
 
 static void uninstall_fail(struct uninstall *job, int code, const struct err *why)
@@ -108,154 +99,6 @@ static int uninstall_lock(const struct uninstall_options *options, int *out_agen
 
 /* --- what is removed ------------------------------------------------------------------------- */
 
-static void uninstall_validations(struct uninstall *job)
-{
-	const struct uninstall_options *options = job->options;
-	char path[FILE_PATH_MAX];
-	const struct ready_files_wish wish = {
-	    .root = options->root, .state_path = path, .withdraws = true};
-	struct ready_files_report report;
-	struct err why = {0};
-	int rc = file_path(path, &why, "%s/" READY_RECORD_NAME, options->paths->state_dir);
-	if (rc == 0)
-		rc = ready_files_run(&wish, &report, &why);
-
-	if (rc < 0 && rc != -ELOOP && rc != -ENOTDIR) {
-		uninstall_fail(job, rc, &why);
-		return;
-	}
-
-	if (rc == 0 && report.removed > 0)
-		uninstall_tell(job, "removed: %u validation file%s in '%s" READY_DIRECTORY "'",
-			       report.removed, report.removed == 1 ? "" : "s", options->root);
-
-	(void)unlink(path); /* it may never have been there */
-}
-
-/* GPU nodes that sluice.jobs.enforce has closed. */
-static void uninstall_nodes(struct uninstall *job)
-{
-	const struct uninstall_options *options = job->options;
-	struct enforce_wish wish = {.is_on = false};
-	struct enforce_report report = {0};
-	struct err why = {0};
-	int rc = file_path(wish.root, &why, "%s", options->root ? options->root : "");
-	if (rc == 0)
-		rc = file_path(wish.memory, &why, "%s/" ENFORCE_MEMORY_NAME,
-			       options->paths->state_dir);
-
-	if (rc == 0)
-		rc = enforce_run(&wish, &report, &why);
-	if (rc < 0)
-		uninstall_fail(job, rc, &why);
-	if (report.restored > 0)
-		uninstall_tell(job, "%u GPU nodes are open again as they were", report.restored);
-}
-
-/* The agent has noted by which way its labels went (door_labels.c). */
-static void uninstall_labels(struct uninstall *job)
-{
-	static const char file[] = "file ";
-	char path[FILE_PATH_MAX];
-	_cleanup_buf_ struct buf text;
-	struct err why = {0};
-
-	buf_init(&text, FILE_PATH_MAX + sizeof(file));
-	if (file_path(path, NULL, "%s/labels", job->options->paths->state_dir) < 0 ||
-	    file_read(path, &text, NULL) < 0 || text.length == 0)
-		return;
-
-	text.data[strcspn(text.data, "\n")] = '\0';
-	const char *named = text.data + sizeof(file) - 1;
-
-	if (strcmp(text.data, "direct") == 0 && job->options->withdraws)
-		return;
-
-	if (strncmp(text.data, "file /", sizeof(file)) != 0) {
-		uninstall_tell(job,
-			       "not removed: labels that were published through the cluster's API "
-			       "(%s): see LEAVING in sluice-agent(1)",
-			       text.data);
-		return; /* the note stays with them: another agent may take them away */
-	}
-
-	if (file_exists(named)) {
-		int rc = feature_file_remove(named, &why);
-		if (rc < 0) {
-			uninstall_fail(job, rc, &why);
-			return;
-		}
-
-		uninstall_tell(job, "removed: '%s'", named);
-	}
-
-	(void)unlink(path);
-}
-
-static void uninstall_tell_socket(const char *path, void *context)
-{
-	uninstall_tell(context, "removed: '%s'", path);
-}
-
-/* Those of an agent that was killed: one that ends removes them. */
-static void uninstall_sockets(struct uninstall *job)
-{
-	struct err why = {0};
-	char path[FILE_PATH_MAX];
-	const char *state_dir = job->options->paths->state_dir;
-	int rc = socket_record_clean(state_dir, NULL, uninstall_tell_socket, job, &why);
-	if (rc < 0)
-		uninstall_fail(job, rc, &why);
-	else if (file_path(path, NULL, "%s/" SOCKET_RECORD_NAME, state_dir) == 0)
-		(void)unlink(path); /* it may never have been there */
-}
-
-static bool uninstall_is_specification(int directory, const char *name)
-{
-	static const char begin[] = "sluice", end[] = ".json";
-	size_t length = strlen(name);
-	struct stat status;
-	return text_starts_with(name, begin) && length > sizeof(end) - 1 &&
-	       strcmp(name + length - (sizeof(end) - 1), end) == 0 &&
-	       fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       S_ISREG(status.st_mode) && status.st_uid == geteuid();
-}
-
-/* By their names, which are the agent's alone: the note of what was written lies in the runtime
- * directory, which a pod takes with it. */
-static void uninstall_cdi(struct uninstall *job)
-{
-	char path[FILE_PATH_MAX];
-	struct err why = {0};
-
-	if (file_path(path, NULL, "%s" KEEP_DIRECTORY, job->options->root) < 0)
-		return;
-
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	_cleanup_closedir_ DIR *entries = fd < 0 ? NULL : fdopendir(fd);
-	if (!entries) {
-		if (fd >= 0)
-			(void)close(fd);
-		return; /* there is none of ours in it */
-	}
-
-	for (const struct dirent *entry; (entry = readdir(entries));) {
-		if (!uninstall_is_specification(dirfd(entries), entry->d_name))
-			continue;
-		if (unlinkat(dirfd(entries), entry->d_name, 0) == 0) {
-			uninstall_tell(job, "removed: '%s/%s'", path, entry->d_name);
-			continue;
-		}
-
-		int code = -errno;
-		(void)err_set(&why, code, "cannot remove '%s/%s': %s", path, entry->d_name,
-			      err_describe(code));
-		uninstall_fail(job, code, &why);
-	}
-
-	(void)unlinkat(dirfd(entries), KEEP_LOCK, 0); /* it may not be there */
-}
-
 /* Removes what is in an open directory (given). Follows no link. */
 static int uninstall_empty(int directory, int depth)
 {
@@ -306,7 +149,8 @@ static void uninstall_state(struct uninstall *job)
 	if (rc < 0)
 		uninstall_fail(job, rc, &why);
 	else
-		uninstall_tell(job, "removed: all that was in '%s', jobs and their output", path);
+		uninstall_tell(job->options, "removed: all that was in '%s', jobs and their output",
+			       path);
 }
 
 int uninstall_run(const struct uninstall_options *options, struct err *err)
@@ -319,12 +163,13 @@ int uninstall_run(const struct uninstall_options *options, struct err *err)
 		return rc;
 
 	if (jobgroup_end_scope(options->paths))
-		uninstall_tell(&job, "ended: '" JOBSCOPE_UNIT "' of systemd, in which no job was");
-	uninstall_nodes(&job);
-	uninstall_validations(&job);
-	uninstall_labels(&job);
-	uninstall_cdi(&job);
-	uninstall_sockets(&job);
+		uninstall_tell(options,
+			       "ended: '" JOBSCOPE_UNIT "' of systemd, in which no job was");
+
+	struct err why = {0};
+	rc = doors_cleanup(options, &why);
+	if (rc < 0)
+		uninstall_fail(&job, rc, &why);
 
 	if (options->purges)
 		uninstall_state(&job);

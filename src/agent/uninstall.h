@@ -32,4 +32,8 @@ struct uninstall_options {
  * same. */
 int uninstall_run(const struct uninstall_options *options, struct err *err);
 
+/* For doors: a sentence to whoever asked. */
+void uninstall_tell(const struct uninstall_options *options, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 #endif

@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/doors/door_cdi.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/answer.h"
+#include "agent/doors/doors.h"
 #include "agent/filewatch.h"
 #include "agent/node.h"
 #include "agent/paths.h"
+#include "agent/uninstall.h"
 #include "base/check.h"
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/storage.h"
+#include "base/text.h"
 #include "doors/cdi/keep.h"
 #include "doors/cdi/state.h"
 #include "doors/kubelet/resource.h"
@@ -398,8 +406,9 @@ static void door_cdi_on_look(void *context)
 	loop_timer_start(door->look, DOOR_CDI_LOOK_NS);
 }
 
-void door_cdi_update(struct door_cdi *door)
+void door_cdi_update(void *context)
 {
+	struct door_cdi *door = context;
 	if (door && !door->is_off && node_is_known(door->options.node) &&
 	    door->generation != node_generation(door->options.node))
 		door_cdi_look(door);
@@ -407,7 +416,7 @@ void door_cdi_update(struct door_cdi *door)
 
 /* --- its life -------------------------------------------------------------------------------- */
 
-static int door_cdi_open(struct door_cdi *door, struct err *err)
+static int door_cdi_begin(struct door_cdi *door, struct err *err)
 {
 	char state_path[FILE_PATH_MAX];
 	const struct door_cdi_options *options = &door->options;
@@ -464,7 +473,7 @@ int door_cdi_new(const struct door_cdi_options *options, struct door_cdi **out, 
 		(void)snprintf(door->text, sizeof(door->text), "%s", why);
 		log_write(options->log, LOG_LEVEL_INFO, NULL, "CDI: %s", why);
 	} else {
-		rc = door_cdi_open(door, err);
+		rc = door_cdi_begin(door, err);
 	}
 
 	if (rc < 0) {
@@ -476,8 +485,30 @@ int door_cdi_new(const struct door_cdi_options *options, struct door_cdi **out, 
 	return 0;
 }
 
-void door_cdi_stop(struct door_cdi *door)
+int door_cdi_open(struct doors *doors, void **out, struct err *err)
 {
+	const struct doors_parts *parts = doors_parts(doors);
+	const struct door_cdi_options options = {
+	    .loop = parts->loop,
+	    .storage = parts->storage,
+	    .log = parts->log,
+	    .node = parts->node,
+	    .paths = parts->paths,
+	    .root = parts->root,
+	    .changed = doors_on_specifications,
+	    .context = doors,
+	};
+	struct door_cdi *door = NULL;
+
+	int result = door_cdi_new(&options, &door, err);
+	*out = door;
+
+	return result;
+}
+
+void door_cdi_stop(void *context)
+{
+	struct door_cdi *door = context;
 	if (!door)
 		return;
 	door->is_stopping = true;
@@ -485,8 +516,9 @@ void door_cdi_stop(struct door_cdi *door)
 		loop_timer_stop(door->look);
 }
 
-struct door_cdi *door_cdi_free(struct door_cdi *door)
+void *door_cdi_free(void *context)
 {
+	struct door_cdi *door = context;
 	if (!door)
 		return NULL;
 
@@ -523,4 +555,57 @@ const char *door_cdi_state(const struct door_cdi *door)
 const char *door_cdi_text(const struct door_cdi *door)
 {
 	return !door ? "" : door->text[0] ? door->text : door->others;
+}
+
+void door_cdi_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out)
+{
+	out->cdi = answer_text(arena, door_cdi_state(door));
+	out->cdi_reason = answer_text(arena, door_cdi_text(door));
+}
+
+static bool door_cdi_is_specification(int directory, const char *name)
+{
+	static const char begin[] = "sluice", end[] = ".json";
+	size_t length = strlen(name);
+	struct stat status;
+	return text_starts_with(name, begin) && length > sizeof(end) - 1 &&
+	       strcmp(name + length - (sizeof(end) - 1), end) == 0 &&
+	       fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISREG(status.st_mode) && status.st_uid == geteuid();
+}
+
+/* By their names, which are the agent's alone: the note of what was written lies in the runtime
+ * directory, which a pod takes with it. */
+int door_cdi_cleanup(const struct uninstall_options *options, struct err *err)
+{
+	char path[FILE_PATH_MAX];
+	int result = 0;
+
+	if (file_path(path, NULL, "%s" KEEP_DIRECTORY, options->root) < 0)
+		return 0;
+
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	_cleanup_closedir_ DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+	if (!entries) {
+		if (fd >= 0)
+			(void)close(fd);
+		return 0; /* there is none of ours in it */
+	}
+
+	for (const struct dirent *entry; (entry = readdir(entries));) {
+		if (!door_cdi_is_specification(dirfd(entries), entry->d_name))
+			continue;
+		if (unlinkat(dirfd(entries), entry->d_name, 0) == 0) {
+			uninstall_tell(options, "removed: '%s/%s'", path, entry->d_name);
+			continue;
+		}
+
+		int code = -errno;
+		if (result == 0)
+			result = err_set(err, code, "cannot remove '%s/%s': %s", path,
+					 entry->d_name, err_describe(code));
+	}
+
+	(void)unlinkat(dirfd(entries), KEEP_LOCK, 0); /* it may not be there */
+	return result;
 }

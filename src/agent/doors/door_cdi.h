@@ -11,14 +11,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sluice.pb-c.h"
+
 struct agent_paths;
+struct arena;
 struct door_cdi;
+struct doors;
 struct err;
 struct log;
 struct loop;
 struct node;
 struct resource_cdi;
 struct storage;
+struct uninstall_options;
 
 #define DOOR_CDI_LOOK_NS UINT64_C(30000000000) /* between looks at what nothing tells of */
 
@@ -38,12 +43,12 @@ struct door_cdi_options {
  * specifications and says so. -ENOMEM, -ENAMETOOLONG. */
 int door_cdi_new(const struct door_cdi_options *options, struct door_cdi **out, struct err *err);
 /* Nothing is begun any more; what is under way ends. */
-void door_cdi_stop(struct door_cdi *door);
+void door_cdi_stop(void *door);
 /* After the storage thread has ended. Leaves the files. NULL is fine; returns NULL. */
-struct door_cdi *door_cdi_free(struct door_cdi *door);
+void *door_cdi_free(void *door);
 
 /* The node has changed. Cheap when nothing of it matters here. NULL is fine. */
-void door_cdi_update(struct door_cdi *door);
+void door_cdi_update(void *door);
 
 /* What somebody provides: NVIDIA's other kinds, and which devices nobody has by the name that
  * containers are told. Borrowed until the next call from the loop. */
@@ -53,5 +58,10 @@ const char *door_cdi_state(const struct door_cdi *door);
 /* Why, or which kinds somebody else provides; "" when there is nothing to say. Borrowed until the
  * next call from the loop. */
 const char *door_cdi_text(const struct door_cdi *door);
+
+/* As a row of the table of doors: door.h. */
+int door_cdi_open(struct doors *doors, void **out, struct err *err);
+void door_cdi_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out);
+int door_cdi_cleanup(const struct uninstall_options *options, struct err *err);
 
 #endif

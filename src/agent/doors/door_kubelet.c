@@ -6,11 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/answer.h"
+#include "agent/cluster/cluster.h"
+#include "agent/doors/doors.h"
 #include "agent/doors/held_forms.h"
 #include "agent/doors/leases.h"
 #include "agent/node.h"
-#include "base/clock.h"
 #include "agent/vitals.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -21,6 +24,7 @@
 #include "doors/kubelet/resource.h"
 #include "hardware/pci.h"
 #include "policy/policy.h"
+#include "wire/arena.h"
 
 struct door_kubelet {
 	struct door_kubelet_options options;
@@ -31,6 +35,7 @@ struct door_kubelet {
 	struct resource_cdi cdi;     /* `missing` is owned */
 	char socket[FILE_PATH_MAX];
 	char error[ERR_TEXT_MAX]; /* last logged */
+	bool is_stopping;
 	enum door_kubelet_hold hold;
 	char held[GPU_REASON_MAX]; /* why it is not open */
 	/* Owned; runs while nothing would put a GPU into a container and our own specifications
@@ -82,14 +87,51 @@ int door_kubelet_new(const struct door_kubelet_options *options, struct door_kub
 	return 0;
 }
 
-struct door_kubelet *door_kubelet_free(struct door_kubelet *door)
+static void door_kubelet_on_no_injection(const char *reason, void *context)
 {
+	cluster_no_injection(context, reason);
+}
+
+int door_kubelet_open(struct doors *doors, void **out, struct err *err)
+{
+	const struct doors_parts *parts = doors_parts(doors);
+	const struct door_kubelet_options options = {
+	    .loop = parts->loop,
+	    .log = parts->log,
+	    .node = parts->node,
+	    .vitals = parts->vitals,
+	    .socket = parts->kubelet_socket,
+	    .runtime = parts->runtime,
+	    .leases = parts->leases,
+	    .no_injection = door_kubelet_on_no_injection,
+	    .context = parts->cluster,
+	};
+	struct door_kubelet *door = NULL;
+
+	int result = door_kubelet_new(&options, &door, err);
+	*out = door;
+
+	return result;
+}
+
+void door_kubelet_stop(void *context)
+{
+	struct door_kubelet *door = context;
+	door->is_stopping = true;
+	door->pods = podresources_close(door->pods);
+	door->injection = injection_close(door->injection);
+	door->kubelet = kubelet_close(door->kubelet);
+	if (door->unsure)
+		loop_timer_stop(door->unsure);
+}
+
+void *door_kubelet_free(void *context)
+{
+	struct door_kubelet *door = context;
 	if (!door)
 		return NULL;
 
-	(void)podresources_close(door->pods);
-	(void)injection_close(door->injection);
-	(void)kubelet_close(door->kubelet);
+	door_kubelet_stop(door);
 	(void)loop_timer_free(door->unsure);
 	free((void *)door->cdi.missing);
 	free(door);
@@ -225,7 +267,7 @@ static void door_kubelet_keep_out(struct door_kubelet *door, struct kubelet_mach
 	machine->mig_unhealthy = door->reasons.mig;
 }
 
-static int door_kubelet_open(struct door_kubelet *door, struct err *err)
+static int door_kubelet_begin(struct door_kubelet *door, struct err *err)
 {
 	const struct node *node = door->options.node;
 	const struct inventory *inventory = node_inventory(node);
@@ -306,10 +348,10 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	else if (door->hold == DOOR_KUBELET_UNHEALTHY)
 		machine.gpu_unhealthy = held;
 
-	if (!door->kubelet && !door_kubelet_is_wanted(door))
+	if (door->is_stopping || (!door->kubelet && !door_kubelet_is_wanted(door)))
 		return;
 	if (!door->kubelet)
-		rc = door_kubelet_open(door, &err);
+		rc = door_kubelet_begin(door, &err);
 	if (door->injection && machine.inventory)
 		injection_set_vendor(
 		    door->injection,
@@ -324,8 +366,9 @@ static void door_kubelet_tell(struct door_kubelet *door)
 	door->generation = rc < 0 ? 0 : door_kubelet_generation(door);
 }
 
-void door_kubelet_update(struct door_kubelet *door)
+void door_kubelet_update(void *context)
 {
+	struct door_kubelet *door = context;
 	if (door->generation == door_kubelet_generation(door))
 		return;
 	/* Who holds what decides whether it may be given in another form. */
@@ -333,8 +376,9 @@ void door_kubelet_update(struct door_kubelet *door)
 	door_kubelet_tell(door);
 }
 
-void door_kubelet_look(struct door_kubelet *door)
+void door_kubelet_look(void *context)
 {
+	struct door_kubelet *door = context;
 	if (node_is_known(door->options.node))
 		door_kubelet_tell(door);
 }
@@ -407,8 +451,9 @@ const char *door_kubelet_held(const struct door_kubelet *door)
 	return door->held;
 }
 
-void door_kubelet_register_again(struct door_kubelet *door)
+void door_kubelet_register_again(void *context)
 {
+	struct door_kubelet *door = context;
 	if (door->kubelet)
 		kubelet_register_again(door->kubelet);
 }
@@ -431,4 +476,34 @@ const struct podresources *door_kubelet_pods(const struct door_kubelet *door)
 const char *door_kubelet_socket(const struct door_kubelet *door)
 {
 	return door->kubelet ? door->socket : "";
+}
+
+void door_kubelet_status(const void *context, struct arena *arena, Sluice__V1__StatusReply *out)
+{
+	const struct door_kubelet *door = context;
+	struct kubelet_view view;
+
+	if (door && *door->held) {
+		char text[320];
+		(void)snprintf(text, sizeof(text), "the kubelet gets no healthy device: %s",
+			       door->held);
+		answer_warn(out, arena, text);
+	}
+
+	if (!door || !door->kubelet)
+		return;
+
+	out->kubelet_socket = answer_text(arena, door_kubelet_socket(door));
+	out->injection =
+	    answer_text(arena, injection_way_to_string(injection_now(door->injection)));
+	out->injection_reason = answer_text(arena, injection_reason(door->injection));
+	out->kubelet =
+	    arena_alloc(arena, (kubelet_count(door->kubelet) + 1) * sizeof(*out->kubelet));
+
+	for (size_t i = 0; out->kubelet && kubelet_resource_at(door->kubelet, i, &view); i++) {
+		out->kubelet[i] = answer_resource(&view, arena);
+		if (!out->kubelet[i])
+			return;
+		out->n_kubelet++;
+	}
 }

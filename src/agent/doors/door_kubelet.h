@@ -9,7 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sluice.pb-c.h"
+
+struct arena;
 struct door_kubelet;
+struct doors;
 struct err;
 struct injection;
 struct kubelet;
@@ -39,13 +43,15 @@ char *door_kubelet_directory(const char *socket);
 
 int door_kubelet_new(const struct door_kubelet_options *options, struct door_kubelet **out,
 		     struct err *err);
-/* Closes streams, removes the sockets. NULL is fine; returns NULL. */
-struct door_kubelet *door_kubelet_free(struct door_kubelet *door);
+/* Closes streams, removes the sockets: from then on there is neither kubelet nor pods. */
+void door_kubelet_stop(void *door);
+/* NULL is fine; returns NULL. */
+void *door_kubelet_free(void *door);
 
 /* The node has changed. Cheap when nothing of it matters here. */
-void door_kubelet_update(struct door_kubelet *door);
+void door_kubelet_update(void *door);
 /* What is read from the machine without asking the driver may be another: device nodes. */
-void door_kubelet_look(struct door_kubelet *door);
+void door_kubelet_look(void *door);
 /* Whether a kubelet that is there is about to get its devices: the machine is not known yet, or a
  * registration is under way. */
 bool door_kubelet_is_pending(const struct door_kubelet *door);
@@ -69,7 +75,7 @@ enum door_kubelet_hold {
 void door_kubelet_hold(struct door_kubelet *door, enum door_kubelet_hold how, const char *why);
 /* The reason of one that is not OPEN; "" of one that is. Borrowed. */
 const char *door_kubelet_held(const struct door_kubelet *door);
-void door_kubelet_register_again(struct door_kubelet *door);
+void door_kubelet_register_again(void *door);
 
 /* NULL: it is closed. Borrowed until the next call of a function above. */
 const struct kubelet *door_kubelet_kubelet(const struct door_kubelet *door);
@@ -78,5 +84,9 @@ const struct injection *door_kubelet_injection(const struct door_kubelet *door);
 /* The same. Who holds its devices. */
 const struct podresources *door_kubelet_pods(const struct door_kubelet *door);
 const char *door_kubelet_socket(const struct door_kubelet *door); /* "": it is closed */
+
+/* As a row of the table of doors: door.h. */
+int door_kubelet_open(struct doors *doors, void **out, struct err *err);
+void door_kubelet_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out);
 
 #endif

@@ -5,10 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "agent/answer.h"
 #include "agent/cluster/cluster.h"
+#include "agent/doors/doors.h"
 #include "agent/node.h"
 #include "agent/paths.h"
+#include "agent/uninstall.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -664,8 +668,9 @@ static void door_labels_on_look(void *context)
 	door_labels_look(context);
 }
 
-void door_labels_update(struct door_labels *door)
+void door_labels_update(void *context)
 {
+	struct door_labels *door = context;
 	if (door && node_is_known(door->options.node) &&
 	    door->generation != node_generation(door->options.node))
 		door_labels_look(door);
@@ -681,8 +686,9 @@ void door_labels_hold(struct door_labels *door, const char *why)
 	door_labels_look(door);
 }
 
-void door_labels_reload(struct door_labels *door)
+void door_labels_reload(void *context)
 {
+	struct door_labels *door = context;
 	if (!door)
 		return;
 	if (loop_now_ns(door->options.loop) - door->reloaded_ns > DOOR_LABELS_RELOADED_NS)
@@ -729,8 +735,31 @@ static void door_labels_on_removed(void *context, int code)
 		  "labels: '%s' is %sremoved", door->ended, code < 0 ? "not " : "");
 }
 
-void door_labels_stop(struct door_labels *door)
+int door_labels_open(struct doors *doors, void **out, struct err *err)
 {
+	const struct doors_parts *parts = doors_parts(doors);
+	const struct door_labels_options options = {
+	    .loop = parts->loop,
+	    .storage = parts->storage,
+	    .log = parts->log,
+	    .node = parts->node,
+	    .paths = parts->paths,
+	    .root = parts->root,
+	    .cluster = parts->cluster,
+	    .namespace_ = parts->namespace_,
+	    .pod = parts->pod,
+	};
+	struct door_labels *door = NULL;
+
+	int result = door_labels_new(&options, &door, err);
+	*out = door;
+
+	return result;
+}
+
+void door_labels_stop(void *context)
+{
+	struct door_labels *door = context;
 	if (!door || door->is_stopping)
 		return;
 
@@ -748,8 +777,9 @@ void door_labels_stop(struct door_labels *door)
 		(void)storage_submit(door->options.storage, &door->ending, NULL);
 }
 
-struct door_labels *door_labels_free(struct door_labels *door)
+void *door_labels_free(void *context)
 {
+	struct door_labels *door = context;
 	if (!door)
 		return NULL;
 
@@ -777,4 +807,48 @@ const char *door_labels_state(const struct door_labels *door)
 const char *door_labels_text(const struct door_labels *door)
 {
 	return !door ? "" : door->held_off[0] != '\0' ? door->held_off : door->text;
+}
+
+void door_labels_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out)
+{
+	out->labels = answer_text(arena, door_labels_state(door));
+	out->labels_reason = answer_text(arena, door_labels_text(door));
+}
+
+/* The agent has noted by which way its labels went (door_labels.c). */
+int door_labels_cleanup(const struct uninstall_options *options, struct err *err)
+{
+	static const char file[] = "file ";
+	char path[FILE_PATH_MAX];
+	_cleanup_buf_ struct buf text;
+
+	buf_init(&text, FILE_PATH_MAX + sizeof(file));
+	if (file_path(path, NULL, "%s/labels", options->paths->state_dir) < 0 ||
+	    file_read(path, &text, NULL) < 0 || text.length == 0)
+		return 0;
+
+	text.data[strcspn(text.data, "\n")] = '\0';
+	const char *named = text.data + sizeof(file) - 1;
+
+	if (strcmp(text.data, "direct") == 0 && options->withdraws)
+		return 0;
+
+	if (strncmp(text.data, "file /", sizeof(file)) != 0) {
+		uninstall_tell(options,
+			       "not removed: labels that were published through the cluster's API "
+			       "(%s): see LEAVING in sluice-agent(1)",
+			       text.data);
+		return 0; /* the note stays with them: another agent may take them away */
+	}
+
+	if (file_exists(named)) {
+		int rc = feature_file_remove(named, err);
+		if (rc < 0)
+			return rc;
+
+		uninstall_tell(options, "removed: '%s'", named);
+	}
+
+	(void)unlink(path);
+	return 0;
 }

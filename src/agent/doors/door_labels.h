@@ -16,15 +16,19 @@
 #include <stdint.h>
 
 #include "kube.pb-c.h"
+#include "sluice.pb-c.h"
 
 struct agent_paths;
+struct arena;
 struct cluster;
 struct door_labels;
+struct doors;
 struct err;
 struct log;
 struct loop;
 struct node;
 struct storage;
+struct uninstall_options;
 
 #define DOOR_LABELS_RETRY_NS UINT64_C(30000000000) /* after a failure */
 
@@ -43,16 +47,16 @@ struct door_labels_options {
 int door_labels_new(const struct door_labels_options *options, struct door_labels **out,
 		    struct err *err);
 /* Nothing is begun any more but the removal of what the configuration wants removed at the end. */
-void door_labels_stop(struct door_labels *door);
+void door_labels_stop(void *door);
 /* After the storage thread has ended. NULL is fine; returns NULL. */
-struct door_labels *door_labels_free(struct door_labels *door);
+void *door_labels_free(void *door);
 
 /* The node has changed. Cheap when nothing of it matters here. NULL is fine, here and below. */
-void door_labels_update(struct door_labels *door);
+void door_labels_update(void *door);
 /* How far the labels are that were given to the cluster. */
 void door_labels_published(struct door_labels *door, const Sluice__Kube__V1__Published *state);
 /* The configuration was read again. */
-void door_labels_reload(struct door_labels *door);
+void door_labels_reload(void *door);
 
 /* No labels from now on, those that are there are taken away, and `why`; "": as configured. Cheap
  * when it is the same. */
@@ -63,5 +67,10 @@ const char *door_labels_state(const struct door_labels *door);
 /* What is wrong, or how many labels there are and where; "" when there is nothing to say. Borrowed
  * until the next call from the loop. */
 const char *door_labels_text(const struct door_labels *door);
+
+/* As a row of the table of doors: door.h. */
+int door_labels_open(struct doors *doors, void **out, struct err *err);
+void door_labels_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out);
+int door_labels_cleanup(const struct uninstall_options *options, struct err *err);
 
 #endif

@@ -6,11 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/jobs/enforce_keep.h"
-#include "agent/groups.h"
-#include "agent/node.h"
+#include "agent/answer.h"
+#include "agent/doors/doors.h"
 #include "agent/doors/queue_rules.h"
+#include "agent/groups.h"
+#include "agent/jobs/enforce.h"
+#include "agent/jobs/enforce_keep.h"
+#include "agent/node.h"
+#include "agent/paths.h"
+#include "agent/uninstall.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "doors/queue/queue.h"
 #include "doors/queue/rules.h"
@@ -74,8 +80,9 @@ static void door_queue_tell(void *context)
 	door_queue_update(door);
 }
 
-void door_queue_update(struct door_queue *door)
+void door_queue_update(void *context)
 {
+	struct door_queue *door = context;
 	if (door && door->queue)
 		enforce_keep_set(door->enforce, door->rules.is_enforced, door->enforce_gid,
 				 queue_machine(door->queue));
@@ -115,8 +122,29 @@ int door_queue_new(const struct door_queue_options *options, struct door_queue *
 	return 0;
 }
 
-struct door_queue *door_queue_free(struct door_queue *door)
+int door_queue_open(struct doors *doors, void **out, struct err *err)
 {
+	const struct doors_parts *parts = doors_parts(doors);
+	const struct door_queue_options options = {
+	    .loop = parts->loop,
+	    .children = parts->children,
+	    .log = parts->log,
+	    .node = parts->node,
+	    .storage = parts->storage,
+	    .root = parts->root,
+	    .state_dir = parts->paths ? parts->paths->state_dir : NULL,
+	};
+	struct door_queue *door = NULL;
+
+	int result = door_queue_new(&options, &door, err);
+	*out = door;
+
+	return result;
+}
+
+void *door_queue_free(void *context)
+{
+	struct door_queue *door = context;
 	if (!door)
 		return NULL;
 	door->groups = groups_free(door->groups);
@@ -125,24 +153,27 @@ struct door_queue *door_queue_free(struct door_queue *door)
 	return NULL;
 }
 
-void door_queue_set_queue(struct door_queue *door, struct queue *queue)
+void door_queue_set_queue(void *context, struct queue *queue)
 {
+	struct door_queue *door = context;
 	if (!door)
 		return;
 	door->queue = queue;
 	door_queue_tell(door);
 }
 
-void door_queue_stop(struct door_queue *door)
+void door_queue_stop(void *context)
 {
+	struct door_queue *door = context;
 	if (!door)
 		return;
 	door->queue = NULL;
 	enforce_keep_stop(door->enforce);
 }
 
-void door_queue_reload(struct door_queue *door)
+void door_queue_reload(void *context)
 {
+	struct door_queue *door = context;
 	if (!door)
 		return;
 	door_queue_tell(door);
@@ -157,4 +188,30 @@ const char *door_queue_warning(const struct door_queue *door, size_t index)
 		return door->warnings.text[index];
 	const char *problem = enforce_keep_problem(door->enforce);
 	return index == door->warnings.count && *problem ? problem : NULL;
+}
+
+void door_queue_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out)
+{
+	const char *text;
+	for (size_t i = 0; (text = door_queue_warning(door, i)); i++)
+		answer_warn(out, arena, text);
+}
+
+/* GPU nodes that sluice.jobs.enforce has closed. */
+int door_queue_cleanup(const struct uninstall_options *options, struct err *err)
+{
+	struct enforce_wish wish = {.is_on = false};
+	struct enforce_report report = {0};
+	int rc = file_path(wish.root, err, "%s", options->root ? options->root : "");
+	if (rc == 0)
+		rc = file_path(wish.memory, err, "%s/" ENFORCE_MEMORY_NAME,
+			       options->paths->state_dir);
+
+	if (rc == 0)
+		rc = enforce_run(&wish, &report, err);
+	if (report.restored > 0)
+		uninstall_tell(options, "%u GPU nodes are open again as they were",
+			       report.restored);
+
+	return rc;
 }

@@ -7,14 +7,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/answer.h"
+#include "agent/cluster/cluster.h"
+#include "agent/doors/doors.h"
+#include "agent/doors/queue_pools.h"
+#include "agent/doors/rdma_act.h"
+#include "agent/doors/rdma_file.h"
 #include "agent/filewatch.h"
 #include "agent/node.h"
 #include "agent/notes.h"
 #include "agent/paths.h"
-#include "agent/doors/queue_pools.h"
-#include "agent/doors/rdma_act.h"
-#include "agent/doors/rdma_file.h"
-#include "doors/rdma/rdma_ports.h"
+#include "agent/web/door_web_events.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -26,6 +29,7 @@
 #include "doors/kubelet/kubelet.h"
 #include "doors/kubelet/pool.h"
 #include "doors/kubelet/resource.h"
+#include "doors/rdma/rdma_ports.h"
 #include "hardware/pci.h"
 #include "hardware/rdma.h"
 #include "hardware/rdma_health.h"
@@ -598,8 +602,9 @@ static void door_rdma_on_refused(const char *text, void *context)
 		door->options.event(true, "RDMAConfigurationRefused", text, door->options.context);
 }
 
-void door_rdma_update(struct door_rdma *door)
+void door_rdma_update(void *context)
 {
+	struct door_rdma *door = context;
 	if (!door || door->is_stopping)
 		return;
 	rdma_file_update(door->file, false);
@@ -607,8 +612,9 @@ void door_rdma_update(struct door_rdma *door)
 		door_rdma_apply(door);
 }
 
-void door_rdma_reload(struct door_rdma *door)
+void door_rdma_reload(void *context)
 {
+	struct door_rdma *door = context;
 	if (door && !door->is_stopping)
 		rdma_file_update(door->file, true);
 }
@@ -616,7 +622,7 @@ void door_rdma_reload(struct door_rdma *door)
 /* --- its life -----------------------------------------------------------------------------------
  */
 
-static int door_rdma_open(struct door_rdma *door, struct err *err)
+static int door_rdma_make(struct door_rdma *door, struct err *err)
 {
 	const struct door_rdma_options *options = &door->options;
 	const struct rdma_file_options file = {
@@ -657,7 +663,7 @@ int door_rdma_new(const struct door_rdma_options *options, struct door_rdma **ou
 	door->options = *options;
 	door->uevent_fd = -1;
 
-	int rc = door_rdma_open(door, err);
+	int rc = door_rdma_make(door, err);
 	if (rc < 0) {
 		(void)door_rdma_free(door);
 		return rc;
@@ -667,8 +673,41 @@ int door_rdma_new(const struct door_rdma_options *options, struct door_rdma **ou
 	return 0;
 }
 
-void door_rdma_stop(struct door_rdma *door)
+static void door_rdma_on_event(bool is_warning, const char *reason, const char *text, void *context)
 {
+	const struct doors_parts *parts = doors_parts(context);
+	cluster_rdma(parts->cluster, is_warning, reason, text);
+	web_events_adapter(parts->events, is_warning, text);
+	doors_on_view(context);
+}
+
+int door_rdma_open(struct doors *doors, void **out, struct err *err)
+{
+	const struct doors_parts *parts = doors_parts(doors);
+	const struct door_rdma_options options = {
+	    .loop = parts->loop,
+	    .storage = parts->storage,
+	    .log = parts->log,
+	    .node = parts->node,
+	    .paths = parts->paths,
+	    .root = parts->root,
+	    .kubelet_socket = parts->kubelet_socket,
+	    .event = door_rdma_on_event,
+	    .changed = doors_on_adapters,
+	    .counted = doors_on_view,
+	    .context = doors,
+	};
+	struct door_rdma *door = NULL;
+
+	int result = door_rdma_new(&options, &door, err);
+	*out = door;
+
+	return result;
+}
+
+void door_rdma_stop(void *context)
+{
+	struct door_rdma *door = context;
 	if (!door)
 		return;
 
@@ -680,8 +719,9 @@ void door_rdma_stop(struct door_rdma *door)
 	door->kubelet = kubelet_close(door->kubelet);
 }
 
-struct door_rdma *door_rdma_free(struct door_rdma *door)
+void *door_rdma_free(void *context)
 {
+	struct door_rdma *door = context;
 	if (!door)
 		return NULL;
 
@@ -710,8 +750,9 @@ struct door_rdma *door_rdma_free(struct door_rdma *door)
 /* --- how it is ----------------------------------------------------------------------------------
  */
 
-void door_rdma_register_again(struct door_rdma *door)
+void door_rdma_register_again(void *context)
 {
+	struct door_rdma *door = context;
 	if (door && door->kubelet)
 		kubelet_register_again(door->kubelet);
 }

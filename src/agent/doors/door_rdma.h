@@ -15,9 +15,12 @@
 #include <stdint.h>
 
 #include "policy/rdma.h"
+#include "sluice.pb-c.h"
 
 struct agent_paths;
+struct arena;
 struct door_rdma;
+struct doors;
 struct err;
 struct kubelet;
 struct log;
@@ -51,16 +54,16 @@ struct door_rdma_options {
 /* -ENOMEM, -ENAMETOOLONG. */
 int door_rdma_new(const struct door_rdma_options *options, struct door_rdma **out, struct err *err);
 /* Closes streams, removes the sockets; nothing is begun any more. NULL is fine, here and below. */
-void door_rdma_stop(struct door_rdma *door);
+void door_rdma_stop(void *door);
 /* After the storage thread has ended. Leaves the CDI specification. Returns NULL. */
-struct door_rdma *door_rdma_free(struct door_rdma *door);
+void *door_rdma_free(void *door);
 
 /* The node has changed: its configuration, or whether there is a kubelet. Cheap when nothing of it
  * matters here. */
-void door_rdma_update(struct door_rdma *door);
+void door_rdma_update(void *door);
 /* The configuration is to be read again. */
-void door_rdma_reload(struct door_rdma *door);
-void door_rdma_register_again(struct door_rdma *door);
+void door_rdma_reload(void *door);
+void door_rdma_register_again(void *door);
 
 /* NULL: it is closed. Borrowed until the next call of a function above, as all below. */
 const struct kubelet *door_rdma_kubelet(const struct door_rdma *door);
@@ -82,5 +85,9 @@ const struct rdma_counters *door_rdma_counters(const struct door_rdma *door, con
 const char *door_rdma_note_at(const struct door_rdma *door, size_t index);
 /* Why the configuration, or a newer one, was refused, or adapters cannot be read; "". */
 const char *door_rdma_error(const struct door_rdma *door);
+
+/* As a row of the table of doors: door.h. */
+int door_rdma_open(struct doors *doors, void **out, struct err *err);
+void door_rdma_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out);
 
 #endif

@@ -5,12 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "agent/answer.h"
 #include "agent/doors/door_cdi.h"
 #include "agent/doors/door_kubelet.h"
+#include "agent/doors/doors.h"
 #include "agent/filewatch.h"
 #include "agent/node.h"
 #include "agent/paths.h"
+#include "agent/uninstall.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -29,6 +33,7 @@
 #include "hardware/minors.h"
 #include "hardware/pci.h"
 #include "policy/config.h"
+#include "wire/arena.h"
 
 /* A run, with copies of all that it is about: the loop goes on meanwhile. */
 struct door_validations_run {
@@ -80,7 +85,7 @@ static void door_validations_judge(struct ready_fact *out, enum ready_state stat
  * themselves the run looks at. */
 static void door_validations_toolkit(const struct door_validations *door, struct ready_fact *out)
 {
-	const struct door_kubelet *kubelet = *door->options.kubelet;
+	const struct door_kubelet *kubelet = door->options.kubelet;
 	const struct injection *injection = kubelet ? door_kubelet_injection(kubelet) : NULL;
 	enum injection_way way = injection ? injection_now(injection) : INJECTION_UNKNOWN;
 	const char *state = door_cdi_state(door->options.cdi);
@@ -123,7 +128,7 @@ static bool door_validations_is_served(const struct door_kubelet *door, const ch
 static void door_validations_plugin(struct door_validations *door, struct ready_fact *out)
 {
 	uint64_t now_ns = loop_now_ns(door->options.loop);
-	struct door_kubelet *kubelet = *door->options.kubelet;
+	struct door_kubelet *kubelet = door->options.kubelet;
 	const char *why;
 	bool is_served = door_validations_is_served(kubelet, &why);
 	if (is_served)
@@ -371,8 +376,9 @@ static bool door_validations_renew(struct door_validations *door)
 	return is_new;
 }
 
-void door_validations_update(struct door_validations *door)
+void door_validations_update(void *context)
 {
+	struct door_validations *door = context;
 	if (!door || !door_validations_is_wanted(door))
 		return;
 	bool is_new = door_validations_renew(door);
@@ -398,7 +404,7 @@ static void door_validations_on_look(void *context)
 
 /* --- its life -------------------------------------------------------------------------------- */
 
-static int door_validations_open(struct door_validations *door, struct err *err)
+static int door_validations_begin(struct door_validations *door, struct err *err)
 {
 	const struct door_validations_options *options = &door->options;
 	struct err unwatched = {0};
@@ -433,7 +439,7 @@ int door_validations_new(const struct door_validations_options *options,
 		(void)snprintf(door->off, sizeof(door->off),
 			       "a simulated machine without files has no validation files");
 
-	int rc = *door->off ? 0 : door_validations_open(door, err);
+	int rc = *door->off ? 0 : door_validations_begin(door, err);
 	if (rc < 0) {
 		(void)door_validations_free(door);
 		return rc;
@@ -443,8 +449,30 @@ int door_validations_new(const struct door_validations_options *options,
 	return 0;
 }
 
-void door_validations_stop(struct door_validations *door)
+int door_validations_open(struct doors *doors, void **out, struct err *err)
 {
+	const struct doors_parts *parts = doors_parts(doors);
+	const struct door_validations_options options = {
+	    .loop = parts->loop,
+	    .storage = parts->storage,
+	    .log = parts->log,
+	    .node = parts->node,
+	    .paths = parts->paths,
+	    .root = parts->root,
+	    .cdi = doors_at(doors, DOOR_CDI),
+	    .kubelet = doors_at(doors, DOOR_KUBELET),
+	};
+	struct door_validations *door = NULL;
+
+	int result = door_validations_new(&options, &door, err);
+	*out = door;
+
+	return result;
+}
+
+void door_validations_stop(void *context)
+{
+	struct door_validations *door = context;
 	if (!door)
 		return;
 	door->is_stopping = true;
@@ -452,8 +480,9 @@ void door_validations_stop(struct door_validations *door)
 		loop_timer_stop(door->look);
 }
 
-struct door_validations *door_validations_free(struct door_validations *door)
+void *door_validations_free(void *context)
 {
+	struct door_validations *door = context;
 	if (!door)
 		return NULL;
 	(void)filewatch_free(door->watch);
@@ -510,4 +539,48 @@ bool door_validations_has(const struct door_validations *door, enum ready_what w
 		return false;
 	*out_why = door->report.is_there[what] ? "" : door->facts[what].why;
 	return door->report.is_there[what];
+}
+
+void door_validations_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out)
+{
+	out->validations = answer_text(arena, door_validations_state(door));
+	out->validations_reason = answer_text(arena, door_validations_text(door));
+	out->validation = arena_alloc(arena, READY_COUNT * sizeof(*out->validation));
+
+	bool is_off = strcmp(out->validations, "off") == 0;
+
+	for (enum ready_what what = 0; out->validation && !is_off && what < READY_COUNT; what++) {
+		Sluice__V1__Validation *one = arena_alloc(arena, sizeof(*one));
+		const char *why;
+
+		if (!one)
+			return;
+
+		sluice__v1__validation__init(one);
+		one->is_ready = door_validations_has(door, what, &why);
+		one->name = answer_text(arena, ready_name(what));
+		one->reason = answer_text(arena, why);
+		out->validation[out->n_validation++] = one;
+	}
+}
+
+int door_validations_cleanup(const struct uninstall_options *options, struct err *err)
+{
+	char path[FILE_PATH_MAX];
+	const struct ready_files_wish wish = {
+	    .root = options->root, .state_path = path, .withdraws = true};
+	struct ready_files_report report;
+	int rc = file_path(path, err, "%s/" READY_RECORD_NAME, options->paths->state_dir);
+	if (rc == 0)
+		rc = ready_files_run(&wish, &report, err);
+
+	if (rc < 0 && rc != -ELOOP && rc != -ENOTDIR)
+		return rc;
+
+	if (rc == 0 && report.removed > 0)
+		uninstall_tell(options, "removed: %u validation file%s in '%s" READY_DIRECTORY "'",
+			       report.removed, report.removed == 1 ? "" : "s", options->root);
+
+	(void)unlink(path); /* it may never have been there */
+	return 0;
 }

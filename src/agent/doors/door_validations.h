@@ -13,16 +13,20 @@
 #include <stdint.h>
 
 #include "doors/validations/ready.h"
+#include "sluice.pb-c.h"
 
 struct agent_paths;
+struct arena;
 struct door_cdi;
 struct door_kubelet;
 struct door_validations;
+struct doors;
 struct err;
 struct log;
 struct loop;
 struct node;
 struct storage;
+struct uninstall_options;
 
 #define DOOR_VALIDATIONS_LOOK_NS                                                                   \
 	UINT64_C(10000000000)			     /* between looks at what nothing tells of     \
@@ -39,7 +43,7 @@ struct door_validations_options {
 	const struct agent_paths *paths;
 	const char *root; /* before every path; pci_root() */
 	const struct door_cdi *cdi;
-	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
+	struct door_kubelet *kubelet; /* may be NULL */
 };
 
 /* Begins with a run if the machine is known. A user's agent on a real machine writes none and says
@@ -47,12 +51,12 @@ struct door_validations_options {
 int door_validations_new(const struct door_validations_options *options,
 			 struct door_validations **out, struct err *err);
 /* Nothing is begun any more; what is under way ends. NULL is fine, here and below. */
-void door_validations_stop(struct door_validations *door);
+void door_validations_stop(void *door);
 /* After the storage thread has ended. Leaves the files. Returns NULL. */
-struct door_validations *door_validations_free(struct door_validations *door);
+void *door_validations_free(void *door);
 
 /* Node, specifications or configuration may be others. Cheap when nothing of it matters here. */
-void door_validations_update(struct door_validations *door);
+void door_validations_update(void *door);
 
 /* "off", "kept", "foreign" (another program's are there), "failed". NULL is off. */
 const char *door_validations_state(const struct door_validations *door);
@@ -64,5 +68,10 @@ enum ready_state door_validations_fact(const struct door_validations *door, enum
 /* Whether the file is there, and ours; `*out_why`: why not. Borrowed. */
 bool door_validations_has(const struct door_validations *door, enum ready_what what,
 			  const char **out_why);
+
+/* As a row of the table of doors: door.h. */
+int door_validations_open(struct doors *doors, void **out, struct err *err);
+void door_validations_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out);
+int door_validations_cleanup(const struct uninstall_options *options, struct err *err);
 
 #endif

@@ -4,387 +4,226 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "agent/doors/door.h"
 #include "agent/doors/door_cdi.h"
 #include "agent/doors/door_kubelet.h"
 #include "agent/doors/door_labels.h"
+#include "agent/doors/door_pools.h"
 #include "agent/doors/door_queue.h"
 #include "agent/doors/door_rdma.h"
+#include "agent/doors/door_sockets.h"
 #include "agent/doors/door_validations.h"
 #include "agent/web/door_web.h"
-#include "agent/web/door_web_events.h"
-#include "agent/cluster/cluster.h"
-#include "agent/node.h"
-#include "agent/paths.h"
-#include "agent/doors/queue_pools.h"
-#include "agent/socket_record.h"
-#include "base/cleanup.h"
 #include "base/err.h"
-#include "base/loop.h"
-#include "base/log.h"
 #include "doors/kubelet/resource.h"
-#include "doors/queue/queue.h"
-#include "doors/queue/schedule/schedule_pool.h"
 
-#define DOORS_SETTLED_NS UINT64_C(10000000000) /* from the start until all resources are served */
-
-struct doors {
-	struct doors_options options;
-	struct door_cdi *cdi; /* owned, these */
-	struct door_labels *labels;
-	struct door_rdma *rdma;
-	struct door_validations *validations;
-	struct door_web *web;
-	struct door_queue *rules;
-	struct socket_record *sockets; /* NULL: there is no state */
-	uint64_t open_ns;
-	struct queue *queue; /* borrowed; NULL: not open yet, or not any more */
-	uint64_t told;	     /* node_generation() of what it was told */
-	bool is_unknown;     /* it was told that adapters are not read yet */
+static const struct door doors_table[DOOR_COUNT] = {
+    [DOOR_KUBELET] = {.name = "kubelet",
+		      .open = door_kubelet_open,
+		      .update = door_kubelet_update,
+		      .look = door_kubelet_look,
+		      .register_again = door_kubelet_register_again,
+		      .status = door_kubelet_status,
+		      .stop = door_kubelet_stop,
+		      .free = door_kubelet_free},
+    [DOOR_RDMA] = {.name = "rdma",
+		   .open = door_rdma_open,
+		   .update = door_rdma_update,
+		   .reload = door_rdma_reload,
+		   .register_again = door_rdma_register_again,
+		   .status = door_rdma_status,
+		   .stop = door_rdma_stop,
+		   .free = door_rdma_free},
+    [DOOR_CDI] = {.name = "cdi",
+		  .open = door_cdi_open,
+		  .update = door_cdi_update,
+		  .status = door_cdi_status,
+		  .stop = door_cdi_stop,
+		  .free = door_cdi_free,
+		  .cleanup = door_cdi_cleanup},
+    [DOOR_LABELS] = {.name = "labels",
+		     .open = door_labels_open,
+		     .update = door_labels_update,
+		     .reload = door_labels_reload,
+		     .status = door_labels_status,
+		     .stop = door_labels_stop,
+		     .free = door_labels_free,
+		     .cleanup = door_labels_cleanup},
+    [DOOR_VALIDATIONS] = {.name = "validations",
+			  .open = door_validations_open,
+			  .update = door_validations_update,
+			  .status = door_validations_status,
+			  .stop = door_validations_stop,
+			  .free = door_validations_free,
+			  .cleanup = door_validations_cleanup},
+    [DOOR_SOCKETS] = {.name = "sockets",
+		      .open = door_sockets_open,
+		      .update = door_sockets_update,
+		      .free = door_sockets_free,
+		      .cleanup = door_sockets_cleanup},
+    [DOOR_POOLS] = {.name = "pools",
+		    .open = door_pools_open,
+		    .update = door_pools_update,
+		    .set_queue = door_pools_set_queue,
+		    .stop = door_pools_stop,
+		    .free = door_pools_free},
+    [DOOR_QUEUE] = {.name = "queue",
+		    .open = door_queue_open,
+		    .update = door_queue_update,
+		    .jobs = door_queue_update,
+		    .set_queue = door_queue_set_queue,
+		    .reload = door_queue_reload,
+		    .status = door_queue_status,
+		    .stop = door_queue_stop,
+		    .free = door_queue_free,
+		    .cleanup = door_queue_cleanup},
+    [DOOR_WEB] = {.name = "web",
+		  .open = door_web_open,
+		  .update = door_web_update,
+		  .jobs = door_web_jobs,
+		  .set_queue = door_web_set_queue,
+		  .reload = door_web_update,
+		  .status = door_web_status,
+		  .stop = door_web_stop,
+		  .free = door_web_free},
 };
 
-static void doors_on_specifications(void *context)
-{
-	struct doors *doors = context;
-	struct resource_cdi found;
-	door_cdi_found(doors->cdi, &found);
-	if (doors->options.specifications)
-		doors->options.specifications(&found, doors->options.context);
-	door_validations_update(doors->validations);
-}
+struct doors {
+	struct doors_parts parts;
+	void *at[DOOR_COUNT]; /* owned; NULL: not open */
+	bool is_stopping;
+};
 
-static int doors_open_cdi(struct doors *doors, struct err *err)
-{
-	const struct doors_options *options = &doors->options;
-	const struct door_cdi_options cdi = {
-	    .loop = options->loop,
-	    .storage = options->storage,
-	    .log = options->log,
-	    .node = options->node,
-	    .paths = options->paths,
-	    .root = options->root,
-	    .changed = doors_on_specifications,
-	    .context = doors,
-	};
+/* Calls an operation of each door that is open and has it. */
+#define DOORS_EACH(doors, operation, ...)                                                          \
+	do {                                                                                       \
+		for (size_t i_ = 0; (doors) && !(doors)->is_stopping && i_ < DOOR_COUNT; i_++)     \
+			if ((doors)->at[i_] && doors_table[i_].operation)                          \
+				doors_table[i_].operation((doors)->at[i_], ##__VA_ARGS__);         \
+	} while (0)
 
-	return door_cdi_new(&cdi, &doors->cdi, err);
-}
+/* --- their life ------------------------------------------------------------------------------ */
 
-static int doors_open_labels(struct doors *doors, struct err *err)
-{
-	const struct doors_options *options = &doors->options;
-	const struct door_labels_options labels = {
-	    .loop = options->loop,
-	    .storage = options->storage,
-	    .log = options->log,
-	    .node = options->node,
-	    .paths = options->paths,
-	    .root = options->root,
-	    .cluster = options->cluster,
-	    .namespace_ = options->namespace_,
-	    .pod = options->pod,
-	};
-
-	return door_labels_new(&labels, &doors->labels, err);
-}
-
-static void doors_on_rdma(bool is_warning, const char *reason, const char *text, void *context)
-{
-	const struct doors *doors = context;
-	cluster_rdma(doors->options.cluster, is_warning, reason, text);
-	web_events_adapter(doors->options.events, is_warning, text);
-	door_web_update(doors->web);
-}
-
-static void doors_on_counted(void *context)
-{
-	struct doors *doors = context;
-	door_web_update(doors->web);
-}
-
-/* An adapter belongs to one door at a time, as a GPU does. */
-static void doors_tell_queue(void *context)
-{
-	struct doors *doors = context;
-	const struct doors_options *options = &doors->options;
-	struct schedule_pools pools;
-	struct err err = {0};
-
-	door_web_update(doors->web);
-	if (!doors->queue || !doors->rdma)
-		return;
-
-	struct queue_pools_source source = {
-	    .gpus = node_inventory(options->node),
-	    .root = options->root,
-	    .problem = node_has_kubelet(options->node)
-			   ? "the kubelet of this machine hands out its RDMA adapters"
-			   : "",
-	};
-	door_rdma_source(doors->rdma, &source);
-	doors->told = node_generation(options->node);
-	doors->is_unknown = source.is_unknown;
-
-	int rc = queue_pools_make(&source, &pools, &err);
-	if (rc == 0)
-		rc = queue_set_pools(doors->queue, &pools);
-	schedule_pools_done(&pools);
-
-	if (rc < 0)
-		log_write(options->log, LOG_LEVEL_WARNING, NULL, "RDMA resources of jobs: %s",
-			  err_describe(-rc));
-}
-
-static int doors_open_rdma(struct doors *doors, struct err *err)
-{
-	const struct doors_options *options = &doors->options;
-	const struct door_rdma_options rdma = {
-	    .loop = options->loop,
-	    .storage = options->storage,
-	    .log = options->log,
-	    .node = options->node,
-	    .paths = options->paths,
-	    .root = options->root,
-	    .kubelet_socket = options->kubelet_socket,
-	    .event = doors_on_rdma,
-	    .changed = doors_tell_queue,
-	    .counted = doors_on_counted,
-	    .context = doors,
-	};
-
-	return door_rdma_new(&rdma, &doors->rdma, err);
-}
-
-static int doors_open_validations(struct doors *doors, struct err *err)
-{
-	const struct doors_options *options = &doors->options;
-	const struct door_validations_options validations = {
-	    .loop = options->loop,
-	    .storage = options->storage,
-	    .log = options->log,
-	    .node = options->node,
-	    .paths = options->paths,
-	    .root = options->root,
-	    .cdi = doors->cdi,
-	    .kubelet = options->kubelet,
-	};
-
-	return door_validations_new(&validations, &doors->validations, err);
-}
-
-static int doors_open_web(struct doors *doors, struct err *err)
-{
-	const struct doors_options *options = &doors->options;
-	const struct door_web_options web = {
-	    .loop = options->loop,
-	    .storage = options->storage,
-	    .children = options->children,
-	    .log = options->log,
-	    .node = options->node,
-	    .vitals = options->vitals,
-	    .reload = options->reload,
-	    .leases = options->leases,
-	    .kubelet = options->kubelet,
-	    .rdma = doors->rdma,
-	    .validations = doors->validations,
-	    .events = options->events,
-	    .node_name = options->node_name,
-	    .root = options->root,
-	    .program = getenv("SLUICE_WEB"),
-	};
-
-	return door_web_new(&web, &doors->web, err);
-}
-
-static int doors_open_queue(struct doors *doors, struct err *err)
-{
-	const struct doors_options *options = &doors->options;
-	const struct door_queue_options rules = {
-	    .loop = options->loop,
-	    .children = options->children,
-	    .log = options->log,
-	    .node = options->node,
-	    .storage = options->storage,
-	    .root = options->root,
-	    .state_dir = options->paths ? options->paths->state_dir : NULL,
-	};
-
-	return door_queue_new(&rules, &doors->rules, err);
-}
-
-static int doors_open_sockets(struct doors *doors, struct err *err)
-{
-	const struct doors_options *options = &doors->options;
-	const struct socket_record_options sockets = {
-	    .storage = options->storage,
-	    .log = options->log,
-	    .state_dir = options->paths ? options->paths->state_dir : NULL,
-	};
-
-	doors->open_ns = options->loop ? loop_now_ns(options->loop) : 0;
-	return sockets.state_dir ? socket_record_new(&sockets, &doors->sockets, err) : 0;
-}
-
-/* Once all that is to be served is, what an agent before this one has left is removed. */
-static void doors_note_sockets(struct doors *doors)
-{
-	struct door_kubelet *door = doors->options.kubelet ? *doors->options.kubelet : NULL;
-	const char *socket = door ? door_kubelet_socket(door) : "";
-	_cleanup_free_ char *directory = *socket ? door_kubelet_directory(socket) : NULL;
-	if (!doors->sockets || !directory)
-		return;
-
-	const struct kubelet *const served[] = {door_kubelet_kubelet(door),
-						door_rdma_kubelet(doors->rdma)};
-	bool cleans = loop_now_ns(doors->options.loop) - doors->open_ns > DOORS_SETTLED_NS;
-	socket_record_update(doors->sockets, directory, served, 2, cleans);
-}
-
-int doors_open(const struct doors_options *options, struct doors **out, struct err *err)
+int doors_new(const struct doors_parts *parts, struct doors **out, struct err *err)
 {
 	struct doors *doors = calloc(1, sizeof(*doors));
 	if (!doors)
 		return err_set(err, -ENOMEM, "out of memory for the doors");
 
-	doors->options = *options;
-	/* What a run of one of them has begun needs its door: freed after the storage thread. */
+	doors->parts = *parts;
 	*out = doors;
 
-	int result = doors_open_rdma(doors, err); /* a kubelet may wait for it */
-	if (result == 0)
-		result = doors_open_cdi(doors, err);
-	if (result == 0)
-		result = doors_open_labels(doors, err);
-	if (result == 0)
-		result = doors_open_validations(doors, err);
+	return doors_table[DOOR_KUBELET].open(doors, &doors->at[DOOR_KUBELET], err);
+}
 
-	if (result == 0)
-		result = doors_open_queue(doors, err);
-	if (result == 0)
-		result = doors_open_sockets(doors, err);
-
-	return result < 0 ? result : doors_open_web(doors, err);
+int doors_open(struct doors *doors, struct err *err)
+{
+	int result = 0;
+	for (size_t i = DOOR_KUBELET + 1; result >= 0 && i < DOOR_COUNT; i++)
+		result = doors_table[i].open(doors, &doors->at[i], err);
+	return result < 0 ? result : 0;
 }
 
 void doors_stop(struct doors *doors)
 {
-	if (!doors)
-		return;
-
-	doors->queue = NULL;
-	door_queue_stop(doors->rules);
-	door_web_stop(doors->web);
-	door_cdi_stop(doors->cdi);
-	door_labels_stop(doors->labels);
-	door_rdma_stop(doors->rdma);
-	door_validations_stop(doors->validations);
+	DOORS_EACH(doors, stop);
+	if (doors)
+		doors->is_stopping = true;
 }
 
 struct doors *doors_free(struct doors *doors)
 {
-	if (!doors)
-		return NULL;
-
-	(void)door_queue_free(doors->rules);
-	(void)door_web_free(doors->web); /* it borrows from others */
-	(void)door_cdi_free(doors->cdi);
-	(void)door_labels_free(doors->labels);
-	(void)door_rdma_free(doors->rdma);
-	(void)door_validations_free(doors->validations);
-	(void)socket_record_free(doors->sockets);
+	for (size_t i = DOOR_COUNT; doors && i-- > 0;)
+		doors->at[i] = doors_table[i].free(doors->at[i]);
 	free(doors);
-
 	return NULL;
 }
 
-void doors_set_queue(struct doors *doors, struct queue *queue)
-{
-	if (!doors)
-		return;
-	doors->queue = queue;
-	door_queue_set_queue(doors->rules, queue);
-	door_web_set_queue(doors->web, queue);
-	doors_tell_queue(doors);
-}
+/* --- what they are told ---------------------------------------------------------------------- */
 
 void doors_update(struct doors *doors)
 {
-	if (!doors)
-		return;
+	DOORS_EACH(doors, update);
+}
 
-	door_cdi_update(doors->cdi);
-	door_labels_update(doors->labels);
-	door_rdma_update(doors->rdma);
-	door_validations_update(doors->validations);
-	doors_note_sockets(doors);
-
-	if (doors->is_unknown || node_generation(doors->options.node) != doors->told)
-		doors_tell_queue(doors);
-	door_queue_update(doors->rules);
-	door_web_update(doors->web);
+void doors_look(struct doors *doors)
+{
+	DOORS_EACH(doors, look);
 }
 
 void doors_jobs(struct doors *doors)
 {
-	if (!doors)
-		return;
-	door_queue_update(doors->rules);
-	door_web_jobs(doors->web);
+	DOORS_EACH(doors, jobs);
 }
 
-void doors_register_again(struct doors *doors)
+void doors_set_queue(struct doors *doors, struct queue *queue)
 {
-	if (doors)
-		door_rdma_register_again(doors->rdma);
-}
-
-void doors_hold_labels(struct doors *doors, const char *why)
-{
-	if (doors)
-		door_labels_hold(doors->labels, why);
+	DOORS_EACH(doors, set_queue, queue);
 }
 
 void doors_reload(struct doors *doors)
 {
-	if (!doors)
-		return;
-	door_labels_reload(doors->labels);
-	door_rdma_reload(doors->rdma);
-	door_queue_reload(doors->rules);
-	door_web_update(doors->web);
+	DOORS_EACH(doors, reload);
 }
 
-const struct door_cdi *doors_cdi(const struct doors *doors)
+void doors_register_again(struct doors *doors)
 {
-	return doors ? doors->cdi : NULL;
+	DOORS_EACH(doors, register_again);
 }
 
-void doors_published(struct doors *doors, const Sluice__Kube__V1__Published *state)
+void doors_status(const struct doors *doors, struct arena *arena, Sluice__V1__StatusReply *out)
 {
-	if (doors)
-		door_labels_published(doors->labels, state);
+	for (size_t i = 0; doors && i < DOOR_COUNT; i++)
+		if (doors_table[i].status)
+			doors_table[i].status(doors->at[i], arena, out);
 }
 
-const struct door_labels *doors_labels(const struct doors *doors)
+int doors_cleanup(const struct uninstall_options *options, struct err *err)
 {
-	return doors ? doors->labels : NULL;
+	int result = 0;
+
+	for (size_t i = DOOR_COUNT; i-- > 0;) {
+		struct err why = {0};
+		int rc = doors_table[i].cleanup ? doors_table[i].cleanup(options, &why) : 0;
+		if (rc < 0 && result == 0)
+			result = err_set(err, rc, "%s", why.text);
+	}
+
+	return result;
 }
 
-const struct door_rdma *doors_rdma(const struct doors *doors)
+/* --- what they tell -------------------------------------------------------------------------- */
+
+const struct doors_parts *doors_parts(const struct doors *doors)
 {
-	return doors ? doors->rdma : NULL;
+	return &doors->parts;
 }
 
-const struct door_queue *doors_queue(const struct doors *doors)
+void *doors_at(const struct doors *doors, enum door_place place)
 {
-	return doors ? doors->rules : NULL;
+	return doors ? doors->at[place] : NULL;
 }
 
-const struct door_validations *doors_validations(const struct doors *doors)
+void doors_on_specifications(void *context)
 {
-	return doors ? doors->validations : NULL;
+	struct doors *doors = context;
+	struct resource_cdi found;
+
+	door_cdi_found(doors->at[DOOR_CDI], &found);
+	if (!doors->is_stopping)
+		door_kubelet_specifications(doors->at[DOOR_KUBELET], &found);
+	door_validations_update(doors->at[DOOR_VALIDATIONS]);
 }
 
-const struct door_web *doors_web(const struct doors *doors)
+void doors_on_adapters(void *context)
 {
-	return doors ? doors->web : NULL;
+	struct doors *doors = context;
+	door_web_update(doors->at[DOOR_WEB]);
+	door_pools_tell(doors->at[DOOR_POOLS]);
+}
+
+void doors_on_view(void *context)
+{
+	const struct doors *doors = context;
+	door_web_update(doors->at[DOOR_WEB]);
 }

@@ -1,28 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's doors that need no GPU or are files on the host, opened, told and closed together, so
- * that the agent itself need not name each of them. They are opened after the kubelet has its
- * devices. All of it belongs to the loop's thread.
+ * The agent's doors, opened, told and closed together, so that nobody else need name each of them:
+ * the table is in doors.c, and door.h says what a row has. All of it belongs to the loop's thread.
  */
 #ifndef SLUICE_AGENT_DOORS_DOORS_H
 #define SLUICE_AGENT_DOORS_DOORS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "kube.pb-c.h"
+#include "sluice.pb-c.h"
 
 struct agent_paths;
+struct arena;
 struct child_set;
 struct cluster;
-struct door_cdi;
-struct resource_cdi;
-struct door_kubelet;
-struct door_validations;
-struct door_labels;
-struct door_queue;
-struct door_rdma;
-struct door_web;
 struct doors;
 struct err;
 struct leases;
@@ -32,66 +21,79 @@ struct node;
 struct queue;
 struct reload;
 struct storage;
+struct uninstall_options;
 struct vitals;
 struct web_events;
 
-struct doors_options {
-	struct loop *loop;	 /* borrowed, all of these */
+/* In the order in which they are opened and told; they are freed in the other one. */
+enum door_place {
+	DOOR_KUBELET, /* first: a kubelet has less patience than a container that is yet to start */
+	DOOR_RDMA,    /* a kubelet may wait for it, too */
+	DOOR_CDI,
+	DOOR_LABELS,
+	DOOR_VALIDATIONS,
+	DOOR_SOCKETS,
+	DOOR_POOLS,
+	DOOR_QUEUE,
+	DOOR_WEB, /* it borrows from others */
+	DOOR_COUNT,
+};
+
+/* The agent's parts, for all doors. Borrowed, all of these. */
+struct doors_parts {
+	struct loop *loop;
 	struct storage *storage; /* ends before doors_free() */
-	struct log *log;	 /* may be NULL */
+	struct child_set *children;
+	struct log *log; /* may be NULL */
 	const struct node *node;
 	const struct agent_paths *paths;
 	const char *root; /* before every path; pci_root() */
 	struct cluster *cluster;
-	const char *namespace_, *pod;	     /* NULL: not known */
-	struct door_kubelet *const *kubelet; /* what it points to may be NULL */
-	/* CDI specifications were written or removed, or others' were: `cdi` as of
-	 * door_cdi_found(). May be NULL. */
-	void (*specifications)(const struct resource_cdi *cdi, void *context);
-	/* For page and metrics. */
-	struct child_set *children;
-	const struct vitals *vitals;
+	const struct vitals *vitals; /* of the same inventory as the node */
 	const struct reload *reload;
-	const struct leases *leases;
-	struct web_events *events;  /* may be NULL */
-	const char *node_name;	    /* Kubernetes' name of this node; NULL: not known */
-	const char *kubelet_socket; /* as door_rdma_options has it. May be NULL */
-	void *context;
+	struct leases *leases;
+	struct web_events *events;    /* may be NULL */
+	const char *namespace_, *pod; /* NULL: not known */
+	const char *node_name;	      /* Kubernetes' name of this node; NULL: not known */
+	const char *kubelet_socket;   /* NULL: the usual one; "": do not register */
+	const char *runtime; /* the container runtime's socket; NULL or "": the usual ones */
 };
 
-/* The first failure of one of them; `*out` is set all the same unless it is NULL, because what
- * those that are open have begun must end before doors_free(). -ENOMEM, ... */
-int doors_open(const struct doors_options *options, struct doors **out, struct err *err);
+/* With the kubelet's door open; the others are by doors_open(). -ENOMEM, ... */
+int doors_new(const struct doors_parts *parts, struct doors **out, struct err *err);
+/* The first failure of one of them: what those that are open have begun must end before
+ * doors_free(). */
+int doors_open(struct doors *doors, struct err *err);
 /* Nothing is begun any more; what is under way ends. NULL is fine, here and below. */
 void doors_stop(struct doors *doors);
 /* After the storage thread has ended. Leaves the files. Returns NULL. */
 struct doors *doors_free(struct doors *doors);
 
-/* Who is told of RDMA resources from now on, at once too. Borrowed until doors_stop(). */
-void doors_set_queue(struct doors *doors, struct queue *queue);
-
-/* The node has changed. Cheap when nothing of it matters here. */
+/* Each tells all doors; door.h has what it means to one. Not after doors_stop(). */
 void doors_update(struct doors *doors);
-
-/* The jobs of that queue have changed. */
+void doors_look(struct doors *doors);
 void doors_jobs(struct doors *doors);
-
-/* Another plugin may have taken the place of one of ours. */
-void doors_register_again(struct doors *doors);
-/* As door_labels_hold(). */
-void doors_hold_labels(struct doors *doors, const char *why);
-
-/* The configuration was read again. */
+void doors_set_queue(struct doors *doors, struct queue *queue);
 void doors_reload(struct doors *doors);
+void doors_register_again(struct doors *doors);
 
-/* What became of the labels that were given to the cluster. */
-void doors_published(struct doors *doors, const Sluice__Kube__V1__Published *state);
+/* What all of them say of themselves. */
+void doors_status(const struct doors *doors, struct arena *arena, Sluice__V1__StatusReply *out);
+/* What all of them have left on the machine is removed. The first failure; the rest is done all the
+ * same. */
+int doors_cleanup(const struct uninstall_options *options, struct err *err);
 
-const struct door_cdi *doors_cdi(const struct doors *doors);
-const struct door_labels *doors_labels(const struct doors *doors);
-const struct door_rdma *doors_rdma(const struct doors *doors);
-const struct door_queue *doors_queue(const struct doors *doors);
-const struct door_validations *doors_validations(const struct doors *doors);
-const struct door_web *doors_web(const struct doors *doors);
+/* --- for doors ------------------------------------------------------------------------------- */
+
+const struct doors_parts *doors_parts(const struct doors *doors);
+/* Another door; NULL: it is not open. Borrowed. */
+void *doors_at(const struct doors *doors, enum door_place place);
+
+/* Callbacks of doors (`context` is the doors) whose news are others' matter. */
+void doors_on_specifications(
+    void *context); /* CDI files were written or removed, or others' were */
+void doors_on_adapters(
+    void *context);		   /* RDMA adapters, their health or configuration may be others */
+void doors_on_view(void *context); /* what page and metrics show may be another */
 
 #endif

@@ -69,12 +69,6 @@ static const enum account_resource service_kind_resource[SERVICE_KIND_COUNT] = {
     [SERVICE_LOGS] = ACCOUNT_LOGS,
 };
 
-char *service_text(struct arena *arena, const char *text)
-{
-	char *copy = arena_copy_valid(arena, text ? text : "");
-	return copy ? copy : (char *)protobuf_c_empty_string;
-}
-
 /* --- requests -------------------------------------------------------------------------------- */
 
 static void service_on_evict(void *context);

@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "agent/doors/door_kubelet.h"
-#include "agent/usage/driver_users.h"
+#include "agent/doors/doors.h"
 #include "agent/node.h"
 #include "agent/service/service_internal.h"
+#include "agent/usage/driver_users.h"
 #include "agent/vitals.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -58,21 +59,21 @@ static void service_health_machine(const struct service *service, struct arena *
 {
 	const struct node *node = service->options.node;
 	const struct inventory *inventory = node_inventory(node);
-	const struct door_kubelet *door = *service->options.kubelet;
+	const struct door_kubelet *door = doors_at(service->options.doors, DOOR_KUBELET);
 	const struct injection *injection = door ? door_kubelet_injection(door) : NULL;
 	uint64_t until_ns = node_released_until_ns(node);
 	uint64_t now_ns = loop_now_ns(service->options.loop);
 
 	out->simulated = inventory && inventory->simulated;
-	out->driver = service_text(arena, inventory ? inventory->driver_version : "");
-	out->driver_error = service_text(arena, inventory ? "" : node_problem(node));
+	out->driver = answer_text(arena, inventory ? inventory->driver_version : "");
+	out->driver_error = answer_text(arena, inventory ? "" : node_problem(node));
 	out->kernel_log_error =
-	    service_text(arena, vitals_kernel_log_error(service->options.vitals));
+	    answer_text(arena, vitals_kernel_log_error(service->options.vitals));
 
 	if (injection) {
 		out->injection =
-		    service_text(arena, injection_way_to_string(injection_now(injection)));
-		out->injection_reason = service_text(arena, injection_reason(injection));
+		    answer_text(arena, injection_way_to_string(injection_now(injection)));
+		out->injection_reason = answer_text(arena, injection_reason(injection));
 	}
 
 	if (until_ns != 0)
@@ -166,7 +167,7 @@ static void service_release_reply(void *context, int result)
 		char text[160];
 		(void)snprintf(text, sizeof(text), "process %d (%s): %s", (int)user->pid,
 			       user->name[0] ? user->name : "?", user->node);
-		reply.holders[reply.n_holders++] = service_text(arena, text);
+		reply.holders[reply.n_holders++] = answer_text(arena, text);
 	}
 
 	service_request_reply(&release->request, &reply.base);

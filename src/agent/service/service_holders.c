@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/doors/door_kubelet.h"
+#include "agent/doors/doors.h"
 #include "agent/doors/leases.h"
 #include "agent/service/service_internal.h"
 #include "base/err.h"
@@ -28,7 +29,7 @@ static void holders_of_kubelet(const struct service *service, const struct podre
 {
 	const struct ledger *ledger = leases_ledger(service->options.leases);
 
-	out->problem = service_text(arena, podresources_problem(pods));
+	out->problem = answer_text(arena, podresources_problem(pods));
 	for (size_t i = 0; i < podresources_count(pods); i++) {
 		const struct podresources_holder *at = podresources_at(pods, i);
 		/* What is not in the ledger is a device of somebody else's plugin. */
@@ -40,12 +41,12 @@ static void holders_of_kubelet(const struct service *service, const struct podre
 		if (!holder)
 			return;
 
-		holder->door = service_text(arena, policy_door_to_string(POLICY_DOOR_KUBELET));
-		holder->unit = service_text(arena, at->unit);
-		holder->resource = service_text(arena, at->resource);
-		holder->name_space = service_text(arena, at->name_space);
-		holder->pod = service_text(arena, at->pod);
-		holder->container = service_text(arena, at->container);
+		holder->door = answer_text(arena, policy_door_to_string(POLICY_DOOR_KUBELET));
+		holder->unit = answer_text(arena, at->unit);
+		holder->resource = answer_text(arena, at->resource);
+		holder->name_space = answer_text(arena, at->name_space);
+		holder->pod = answer_text(arena, at->pod);
+		holder->container = answer_text(arena, at->container);
 		holder->since_unix_ns = lease->since_unix_ns;
 	}
 }
@@ -76,7 +77,7 @@ static void holders_of_grant(const struct job *job, const struct launch_grant *g
 				      : arena_printf(arena, "%s::%u", grant->uuid, slot);
 		if (unit)
 			holder->unit = unit;
-		holder->door = service_text(arena, policy_door_to_string(POLICY_DOOR_QUEUE));
+		holder->door = answer_text(arena, policy_door_to_string(POLICY_DOOR_QUEUE));
 		holder->job = job->id;
 		holder->since_unix_ns = job->started_unix_ns;
 
@@ -125,7 +126,7 @@ void service_holders(struct wire_call *call, const ProtobufCMessage *message, vo
 	struct err err = {0};
 
 	arena_init(&arena, SERVICE_ARENA_MAX);
-	const struct door_kubelet *door = *service->options.kubelet;
+	const struct door_kubelet *door = doors_at(service->options.doors, DOOR_KUBELET);
 	const struct podresources *pods = door ? door_kubelet_pods(door) : NULL;
 
 	holders_each(service, &arena, holders_make_room, &reply);

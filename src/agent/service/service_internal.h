@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "agent/answer.h"
 #include "agent/message.h"
 #include "agent/service/service.h"
 #include "base/account.h"
@@ -91,16 +92,6 @@ void service_request_finish(struct service_request *request, enum wire_status st
 /* One message of a stream. True: it was taken. False: the request is gone, or (blocked_ns set) its
  * reader does not read and resume() will be called. */
 bool service_request_send(struct service_request *request, const ProtobufCMessage *reply);
-
-/* A text for a message, in the arena: valid UTF-8, and never NULL; "" for NULL and without memory.
- */
-char *service_text(struct arena *arena, const char *text);
-
-/* NULL: no memory. */
-Sluice__V1__KubeletResource *service_kubelet_resource(const struct kubelet_view *view,
-						      struct arena *arena);
-void service_status_rdma(const struct service *service, struct arena *arena,
-			 Sluice__V1__StatusReply *out);
 
 /* The queue answers no more questions just now: watchers of jobs are looked at again soon. */
 void service_ask_again(struct service *service);

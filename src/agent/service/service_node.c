@@ -8,37 +8,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/answer.h"
 #include "agent/cluster/cluster.h"
-#include "agent/doors/door_cdi.h"
-#include "agent/doors/door_labels.h"
-#include "agent/doors/door_validations.h"
-#include "agent/web/door_web.h"
-#include "agent/doors/door_kubelet.h"
-#include "agent/doors/door_queue.h"
+#include "agent/doors/doors.h"
 #include "agent/node.h"
 #include "agent/paths.h"
 #include "agent/reload.h"
 #include "agent/service/service_internal.h"
 #include "agent/users.h"
 #include "agent/vitals.h"
+#include "agent/web/door_web.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/file.h"
 #include "base/loop.h"
-#include "doors/kubelet/injection.h"
-#include "doors/kubelet/kubelet.h"
 #include "doors/queue/schedule/schedule.h"
 #include "hardware/gpu.h"
-#include "web/view.h"
 #include "hardware/snapshot.h"
 #include "policy/policy.h"
+#include "web/view.h"
 #include "wire/arena.h"
 
 enum service_node_limits {
 	NODE_COMM_MAX = 64,
-	NODE_WARNINGS_MAX = 64,
 	NODE_PROCESSES_MAX = 1024,
 };
 
@@ -57,7 +51,7 @@ static Sluice__V1__Process *service_process(struct arena *arena, pid_t pid, cons
 	if (!process)
 		return NULL;
 	sluice__v1__process__init(process);
-	process->role = service_text(arena, role);
+	process->role = answer_text(arena, role);
 	process->pid = (uint32_t)pid;
 	return process;
 }
@@ -88,7 +82,7 @@ static void service_status_processes(const struct service *service, struct arena
 		out->n_processes += out->processes[out->n_processes] != NULL;
 	}
 
-	pid_t web = door_web_pid(service->options.web);
+	pid_t web = door_web_pid(doors_at(service->options.doors, DOOR_WEB));
 	if (web > 0 && out->n_processes > 0) {
 		out->processes[out->n_processes] = service_process(arena, web, "web");
 		out->n_processes += out->processes[out->n_processes] != NULL;
@@ -116,12 +110,6 @@ static void service_status_processes(const struct service *service, struct arena
 
 		out->processes[out->n_processes++] = process;
 	}
-}
-
-static void service_warn(struct arena *arena, Sluice__V1__StatusReply *out, const char *text)
-{
-	if (out->n_warnings < NODE_WARNINGS_MAX)
-		out->warnings[out->n_warnings++] = service_text(arena, text);
 }
 
 /* Devices that the configuration has taken from the queue while a job still runs on them: nothing
@@ -153,7 +141,7 @@ static void service_warn_draining(const struct service *service, struct arena *a
 				       "%s is not the queue's any more: job %" PRIu64
 				       " keeps it until it ends",
 				       attempt.grants[i].label, job->id);
-			service_warn(arena, out, text);
+			answer_warn(out, arena, text);
 		}
 	}
 }
@@ -164,24 +152,20 @@ static void service_status_warnings(const struct service *service, struct arena 
 	const struct config *config = reload_state(service->options.reload)->config;
 	const struct policy *policy = node_policy(service->options.node);
 
-	out->warnings = arena_alloc(arena, NODE_WARNINGS_MAX * sizeof(*out->warnings));
-	if (!out->warnings)
-		return;
-
 	for (uint32_t i = 0; i < config->warning_count && i < CONFIG_WARNINGS_MAX; i++) {
 		char text[320];
 		(void)snprintf(text, sizeof(text), "line %" PRIu32 ", column %" PRIu32 ": %s",
 			       config->warning[i].line, config->warning[i].column,
 			       config->warning[i].text);
-		service_warn(arena, out, text);
+		answer_warn(out, arena, text);
 	}
 
 	for (uint32_t i = 0; policy && i < policy->warning_count && i < POLICY_WARNINGS_MAX; i++)
-		service_warn(arena, out, policy->warning[i]);
+		answer_warn(out, arena, policy->warning[i]);
 
 	const struct inventory *inventory = node_inventory(service->options.node);
 	if (inventory && *node_problem(service->options.node))
-		service_warn(arena, out, node_problem(service->options.node));
+		answer_warn(out, arena, node_problem(service->options.node));
 
 	for (uint32_t i = 0; inventory && i < inventory->gpu_count; i++) {
 		const struct gpu *gpu = &inventory->gpus[i];
@@ -192,109 +176,8 @@ static void service_status_warnings(const struct service *service, struct arena 
 
 		(void)snprintf(text, sizeof(text), "GPU %" PRIu32 " is %s: %s", gpu->index,
 			       gpu_state_to_string(gpu->state), gpu->reason);
-		service_warn(arena, out, text);
+		answer_warn(out, arena, text);
 	}
-
-	const struct door_kubelet *door = *service->options.kubelet;
-	if (door && *door_kubelet_held(door)) {
-		char text[320];
-		(void)snprintf(text, sizeof(text), "the kubelet gets no healthy device: %s",
-			       door_kubelet_held(door));
-		service_warn(arena, out, text);
-	}
-
-	const char *text;
-	for (size_t i = 0; (text = door_queue_warning(service->options.rules, i)); i++)
-		service_warn(arena, out, text);
-
-	service_warn_draining(service, arena, out);
-}
-
-Sluice__V1__KubeletResource *service_kubelet_resource(const struct kubelet_view *view,
-						      struct arena *arena)
-{
-	Sluice__V1__KubeletResource *resource = arena_alloc(arena, sizeof(*resource));
-	if (!resource)
-		return NULL;
-
-	sluice__v1__kubelet_resource__init(resource);
-	resource->name = service_text(arena, view->name);
-	resource->endpoint = service_text(arena, view->endpoint);
-	resource->state = service_text(arena, kubelet_state_to_string(view->state));
-	resource->problem = service_text(arena, view->problem);
-	resource->devices = view->devices;
-	resource->healthy = view->healthy;
-	resource->registrations = view->registrations;
-	resource->allocations = view->counts.allocations;
-	resource->refused = view->counts.refused;
-
-	return resource;
-}
-
-static void service_status_kubelet(const struct service *service, struct arena *arena,
-				   Sluice__V1__StatusReply *out)
-{
-	const struct door_kubelet *door = *service->options.kubelet;
-	const struct kubelet *kubelet = door ? door_kubelet_kubelet(door) : NULL;
-	if (!kubelet)
-		return;
-
-	out->kubelet_socket = service_text(arena, door_kubelet_socket(door));
-	const struct injection *injection = door_kubelet_injection(door);
-	out->injection = service_text(arena, injection_way_to_string(injection_now(injection)));
-	out->injection_reason = service_text(arena, injection_reason(injection));
-	out->kubelet = arena_alloc(arena, (kubelet_count(kubelet) + 1) * sizeof(*out->kubelet));
-
-	struct kubelet_view view;
-	for (size_t i = 0; out->kubelet && kubelet_resource_at(kubelet, i, &view); i++) {
-		out->kubelet[i] = service_kubelet_resource(&view, arena);
-		if (!out->kubelet[i])
-			return;
-		out->n_kubelet++;
-	}
-}
-
-static void service_status_validations(const struct service *service, struct arena *arena,
-				       Sluice__V1__StatusReply *out)
-{
-	const struct door_validations *door = service->options.validations;
-	out->validations = service_text(arena, door_validations_state(door));
-	out->validations_reason = service_text(arena, door_validations_text(door));
-	out->validation = arena_alloc(arena, READY_COUNT * sizeof(*out->validation));
-
-	bool is_off = strcmp(out->validations, "off") == 0;
-
-	for (enum ready_what what = 0; out->validation && !is_off && what < READY_COUNT; what++) {
-		Sluice__V1__Validation *one = arena_alloc(arena, sizeof(*one));
-		const char *why;
-
-		if (!one)
-			return;
-
-		sluice__v1__validation__init(one);
-		one->is_ready = door_validations_has(door, what, &why);
-		one->name = service_text(arena, ready_name(what));
-		one->reason = service_text(arena, why);
-		out->validation[out->n_validation++] = one;
-	}
-}
-
-static void service_status_web(const struct service *service, struct arena *arena,
-			       Sluice__V1__StatusReply *out)
-{
-	const struct door_web *door = service->options.web;
-	pid_t pid = door_web_pid(door);
-
-	out->web = arena_alloc(arena, sizeof(*out->web));
-	if (!out->web)
-		return;
-
-	sluice__v1__web__init(out->web);
-	out->web->address = service_text(arena, door_web_address(door));
-	out->web->pid = pid > 0 ? (uint32_t)pid : 0;
-	out->web->restarts = door_web_restarts(door);
-	out->web->problem = service_text(arena, door_web_problem(door));
-	out->web->token = door_web_wants_token(door);
 }
 
 void service_status(struct wire_call *call, const ProtobufCMessage *message, void *context)
@@ -315,34 +198,28 @@ void service_status(struct wire_call *call, const ProtobufCMessage *message, voi
 	reply.version = version;
 	reply.pid = (uint32_t)getpid();
 	reply.started_unix_ns = service->options.started_unix_ns;
-	reply.state_directory = service_text(&arena, service->options.paths->state_dir);
-	reply.runtime_directory = service_text(&arena, service->options.paths->runtime_dir);
-	reply.configuration = service_text(&arena, state->path);
+	reply.state_directory = answer_text(&arena, service->options.paths->state_dir);
+	reply.runtime_directory = answer_text(&arena, service->options.paths->runtime_dir);
+	reply.configuration = answer_text(&arena, state->path);
 	reply.configured_unix_ns = state->read_unix_ns;
-	reply.configuration_error = service_text(&arena, state->error);
-	reply.configuration_name = service_text(&arena, state->name);
-	reply.configuration_missing = service_text(&arena, state->missing);
-	reply.driver = service_text(&arena, inventory ? inventory->driver_version : "");
+	reply.configuration_error = answer_text(&arena, state->error);
+	reply.configuration_name = answer_text(&arena, state->name);
+	reply.configuration_missing = answer_text(&arena, state->missing);
+	reply.driver = answer_text(&arena, inventory ? inventory->driver_version : "");
 	reply.driver_error =
-	    service_text(&arena, inventory ? "" : node_problem(service->options.node));
+	    answer_text(&arena, inventory ? "" : node_problem(service->options.node));
 	reply.simulated = inventory && inventory->simulated;
 
 	reply.gpus = inventory ? inventory->gpu_count : 0;
 	reply.pending = queue_count(service->options.queue, JOB_PENDING);
 	reply.running = service_running(service->options.queue);
-	reply.storage_error = service_text(&arena, service_storage_error(service));
-	reply.kubernetes_error = service_text(&arena, cluster_problem(service->options.cluster));
-	reply.cdi = service_text(&arena, door_cdi_state(service->options.cdi));
-	reply.cdi_reason = service_text(&arena, door_cdi_text(service->options.cdi));
-	reply.labels = service_text(&arena, door_labels_state(service->options.labels));
+	reply.storage_error = answer_text(&arena, service_storage_error(service));
+	reply.kubernetes_error = answer_text(&arena, cluster_problem(service->options.cluster));
 
-	reply.labels_reason = service_text(&arena, door_labels_text(service->options.labels));
-	service_status_validations(service, &arena, &reply);
 	service_status_processes(service, &arena, &reply);
 	service_status_warnings(service, &arena, &reply);
-	service_status_kubelet(service, &arena, &reply);
-	service_status_rdma(service, &arena, &reply);
-	service_status_web(service, &arena, &reply);
+	doors_status(service->options.doors, &arena, &reply);
+	service_warn_draining(service, &arena, &reply);
 	service_request_reply(request, &reply.base);
 }
 
@@ -370,12 +247,12 @@ static int service_machine_health(const struct service *service, struct arena *a
 			if (strcmp(gpu->uuid, vitals->uuid) != 0)
 				continue;
 
-			gpu->health = service_text(arena, health_state_to_string(verdict->state));
+			gpu->health = answer_text(arena, health_state_to_string(verdict->state));
 			if (verdict->reason_count == 0)
 				continue;
 
-			gpu->health_reason = service_text(arena, verdict->reason[0].text);
-			gpu->health_advice = service_text(arena, verdict->reason[0].advice);
+			gpu->health_reason = answer_text(arena, verdict->reason[0].text);
+			gpu->health_advice = answer_text(arena, verdict->reason[0].advice);
 		}
 	}
 
@@ -439,8 +316,8 @@ static int service_machine_message(struct service *service, const struct message
 	sluice__v1__machine__init(out);
 	out->unix_ns = clock_unix_ns();
 	out->simulated = inventory && inventory->simulated;
-	out->driver = service_text(arena, inventory ? inventory->driver_version : "");
-	out->driver_error = service_text(arena, inventory ? "" : node_problem(node));
+	out->driver = answer_text(arena, inventory ? inventory->driver_version : "");
+	out->driver_error = answer_text(arena, inventory ? "" : node_problem(node));
 	out->pending = queue_count(service->options.queue, JOB_PENDING);
 	out->running = service_running(service->options.queue);
 
@@ -579,7 +456,7 @@ static void service_reloaded(int result, uint32_t changed, const struct err *err
 		char text[2 * CHOICE_NAME_MAX];
 		(void)snprintf(text, sizeof(text), "specified config %s does not exist",
 			       state->missing);
-		reply.warnings[reply.n_warnings++] = service_text(arena, text);
+		reply.warnings[reply.n_warnings++] = answer_text(arena, text);
 	}
 
 	for (uint32_t i = 0; reply.warnings && i < config->warning_count && i < CONFIG_WARNINGS_MAX;
@@ -588,7 +465,7 @@ static void service_reloaded(int result, uint32_t changed, const struct err *err
 		(void)snprintf(text, sizeof(text), "line %" PRIu32 ", column %" PRIu32 ": %s",
 			       config->warning[i].line, config->warning[i].column,
 			       config->warning[i].text);
-		reply.warnings[reply.n_warnings++] = service_text(arena, text);
+		reply.warnings[reply.n_warnings++] = answer_text(arena, text);
 	}
 
 	service_request_reply(request, &reply.base);

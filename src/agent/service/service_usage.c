@@ -41,11 +41,10 @@ static Sluice__V1__Use *usage_row(const struct service_usage *usage, const struc
 
 	sluice__v1__use__init(row);
 	if (usage->by_project) {
-		row->project = service_text(arena, use->project);
+		row->project = answer_text(arena, use->project);
 	} else {
 		row->uid = (uint32_t)use->uid;
-		row->user =
-		    service_text(arena, users_name(usage->request.service->users, use->uid));
+		row->user = answer_text(arena, users_name(usage->request.service->users, use->uid));
 	}
 
 	reply->uses[reply->n_uses++] = row;

@@ -5,8 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "agent/web/door_web.h"
+#include "agent/doors/doors.h"
 #include "agent/service/service_internal.h"
+#include "agent/web/door_web.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
@@ -36,10 +37,10 @@ static char *service_process_name(struct arena *arena, pid_t pid)
 	buf_init(&comm, USES_COMM_MAX);
 	(void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
 	if (file_read(path, &comm, NULL) < 0 || comm.length == 0)
-		return service_text(arena, "");
+		return answer_text(arena, "");
 
 	comm.data[strcspn(comm.data, "\n")] = '\0';
-	return service_text(arena, comm.data);
+	return answer_text(arena, comm.data);
 }
 
 static const char *service_device_of(const struct snapshot_gpu *gpu,
@@ -91,7 +92,7 @@ static void service_use_of(const struct service_uses *self, const struct job *jo
 {
 	out->job = job ? job->id : 0;
 	bool is_own = job && message_view_owns(self->view, job->uid) && job->name[0];
-	out->name = service_text(arena, is_own ? job->name : process_name);
+	out->name = answer_text(arena, is_own ? job->name : process_name);
 }
 
 static void service_use_seen(const struct service_uses *self, const struct view_process *process,
@@ -129,7 +130,7 @@ static Sluice__V1__GpuUse *service_use(struct service_uses *self, const struct s
 		return NULL;
 
 	sluice__v1__gpu_use__init(use);
-	use->uuid = service_text(arena, service_device_of(gpu, process));
+	use->uuid = answer_text(arena, service_device_of(gpu, process));
 	use->pid = process->pid;
 	use->memory_bytes =
 	    process->memory_bytes == SNAPSHOT_U64_ABSENT ? 0 : process->memory_bytes;
@@ -147,8 +148,10 @@ int service_machine_uses(const struct service *service, const struct message_vie
 			 const struct snapshot *snapshot, struct arena *arena,
 			 Sluice__V1__Machine *out, struct err *err)
 {
-	struct service_uses self = {
-	    .service = service, .view = view, .page = door_web_view(service->options.web)};
+	struct service_uses self = {.service = service,
+				    .view = view,
+				    .page =
+					door_web_view(doors_at(service->options.doors, DOOR_WEB))};
 	size_t total = 0;
 	for (uint32_t i = 0; i < snapshot->gpu_count; i++)
 		total += snapshot->gpu[i].process_count;

@@ -181,8 +181,7 @@ static bool entry_is_news(const struct proctable_entry *entry, const struct hold
 static void attribution_ask(struct attribution *attribution, struct proctable_entry *entry)
 {
 	uint64_t now_ns = loop_now_ns(attribution->options.loop);
-	struct door_kubelet *door =
-	    attribution->options.kubelet ? *attribution->options.kubelet : NULL;
+	struct door_kubelet *door = attribution->options.kubelet;
 
 	if (attribution->asked_ns != now_ns) { /* not for another process of the same sample */
 		if (attribution->asked_ns > 0 &&

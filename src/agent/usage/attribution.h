@@ -25,14 +25,14 @@ struct storage;
 struct view;
 
 struct attribution_options {
-	struct loop *loop;		     /* borrowed, all of these */
-	struct storage *storage;	     /* ends before attribution_free() */
-	struct log *log;		     /* may be NULL */
-	const struct node *node;	     /* how devices are shared */
-	const struct leases *leases;	     /* since when pods hold what; may be NULL */
-	struct door_kubelet *const *kubelet; /* what it points to may be NULL: no pods */
-	struct queue *const *queue;	     /* what it points to may be NULL: no jobs */
-	const char *root; /* before /var/log of the kubelet; pci_root(); NULL: "" */
+	struct loop *loop;	      /* borrowed, all of these */
+	struct storage *storage;      /* ends before attribution_free() */
+	struct log *log;	      /* may be NULL */
+	const struct node *node;      /* how devices are shared */
+	const struct leases *leases;  /* since when pods hold what; may be NULL */
+	struct door_kubelet *kubelet; /* NULL: no pods */
+	struct queue *const *queue;   /* what it points to may be NULL: no jobs */
+	const char *root;	      /* before /var/log of the kubelet; pci_root(); NULL: "" */
 	const char *proc; /* NULL: "/proc", which has to be that of the host's PID namespace */
 };
 

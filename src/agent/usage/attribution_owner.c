@@ -243,8 +243,7 @@ static const struct job *attribution_job_of(const struct attribution *attributio
 
 static const struct podresources *attribution_pods(const struct attribution *attribution)
 {
-	const struct door_kubelet *door =
-	    attribution->options.kubelet ? *attribution->options.kubelet : NULL;
+	const struct door_kubelet *door = attribution->options.kubelet;
 	return door ? door_kubelet_pods(door) : NULL;
 }
 

@@ -8,8 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/usage/attribution.h"
+#include "agent/answer.h"
 #include "agent/doors/door_rdma.h"
+#include "agent/doors/doors.h"
+#include "agent/node.h"
+#include "agent/usage/attribution.h"
+#include "agent/users.h"
+#include "agent/vitals.h"
 #include "agent/web/door_web_counters.h"
 #include "agent/web/door_web_events.h"
 #include "agent/web/door_web_fill.h"
@@ -18,9 +23,6 @@
 #include "agent/web/door_web_process.h"
 #include "agent/web/door_web_self.h"
 #include "agent/web/door_web_token.h"
-#include "agent/node.h"
-#include "agent/users.h"
-#include "agent/vitals.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/err.h"
@@ -28,6 +30,7 @@
 #include "base/loop.h"
 #include "policy/config.h"
 #include "web/view.h"
+#include "wire/arena.h"
 
 enum { DOOR_WEB_ADDRESS_MAX = 128, DOOR_WEB_PROBLEM_MAX = 320 };
 
@@ -173,7 +176,7 @@ static void write_no_names(struct view *view)
 
 static void door_write(struct door_web *door)
 {
-	struct door_kubelet *kubelet = door->options.kubelet ? *door->options.kubelet : NULL;
+	struct door_kubelet *kubelet = door->options.kubelet;
 	const struct web_source source = {.node = door->options.node,
 					  .vitals = door->options.vitals,
 					  .reload = door->options.reload,
@@ -468,8 +471,37 @@ int door_web_new(const struct door_web_options *options, struct door_web **out, 
 	return 0;
 }
 
-void door_web_stop(struct door_web *door)
+int door_web_open(struct doors *doors, void **out, struct err *err)
 {
+	const struct doors_parts *parts = doors_parts(doors);
+	const struct door_web_options options = {
+	    .loop = parts->loop,
+	    .storage = parts->storage,
+	    .children = parts->children,
+	    .log = parts->log,
+	    .node = parts->node,
+	    .vitals = parts->vitals,
+	    .reload = parts->reload,
+	    .leases = parts->leases,
+	    .kubelet = doors_at(doors, DOOR_KUBELET),
+	    .rdma = doors_at(doors, DOOR_RDMA),
+	    .validations = doors_at(doors, DOOR_VALIDATIONS),
+	    .events = parts->events,
+	    .node_name = parts->node_name,
+	    .root = parts->root,
+	    .program = getenv("SLUICE_WEB"),
+	};
+	struct door_web *door = NULL;
+
+	int result = door_web_new(&options, &door, err);
+	*out = door;
+
+	return result;
+}
+
+void door_web_stop(void *context)
+{
+	struct door_web *door = context;
 	if (!door || door->is_stopped)
 		return;
 
@@ -486,8 +518,9 @@ void door_web_stop(struct door_web *door)
 		door_close(door);
 }
 
-struct door_web *door_web_free(struct door_web *door)
+void *door_web_free(void *context)
 {
+	struct door_web *door = context;
 	if (!door)
 		return NULL;
 
@@ -507,24 +540,27 @@ struct door_web *door_web_free(struct door_web *door)
 	return NULL;
 }
 
-void door_web_set_queue(struct door_web *door, struct queue *queue)
+void door_web_set_queue(void *context, struct queue *queue)
 {
+	struct door_web *door = context;
 	if (!door || door->is_stopped)
 		return;
 	door->queue = queue;
 	door_web_jobs(door);
 }
 
-void door_web_update(struct door_web *door)
+void door_web_update(void *context)
 {
+	struct door_web *door = context;
 	if (!door || door->is_stopped || !node_config(door->options.node))
 		return;
 	door_configure(door);
 	door_write_soon(door);
 }
 
-void door_web_jobs(struct door_web *door)
+void door_web_jobs(void *context)
 {
+	struct door_web *door = context;
 	if (!door || door->is_stopped)
 		return;
 	door->jobs_are_dirty = true;
@@ -566,4 +602,20 @@ bool door_web_wants_token(const struct door_web *door)
 const struct view *door_web_view(const struct door_web *door)
 {
 	return door && door->memory.shared ? &door->memory.shared->view : NULL;
+}
+
+void door_web_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out)
+{
+	pid_t pid = door_web_pid(door);
+
+	out->web = arena_alloc(arena, sizeof(*out->web));
+	if (!out->web)
+		return;
+
+	sluice__v1__web__init(out->web);
+	out->web->address = answer_text(arena, door_web_address(door));
+	out->web->pid = pid > 0 ? (uint32_t)pid : 0;
+	out->web->restarts = door_web_restarts(door);
+	out->web->problem = answer_text(arena, door_web_problem(door));
+	out->web->token = door_web_wants_token(door);
 }

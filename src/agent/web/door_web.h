@@ -12,12 +12,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "sluice.pb-c.h"
+
+struct arena;
 struct attribution;
 struct child_set;
 struct door_kubelet;
 struct door_rdma;
 struct door_validations;
 struct door_web;
+struct doors;
 struct err;
 struct leases;
 struct log;
@@ -46,7 +50,7 @@ struct door_web_options {
 	const struct vitals *vitals;
 	const struct reload *reload;
 	const struct leases *leases;		    /* may be NULL */
-	struct door_kubelet *const *kubelet;	    /* what it points to may be NULL */
+	struct door_kubelet *kubelet;		    /* may be NULL */
 	const struct door_validations *validations; /* may be NULL */
 	struct door_rdma *rdma;			    /* may be NULL */
 	const struct web_events *events;	    /* may be NULL */
@@ -58,17 +62,17 @@ struct door_web_options {
 /* -ENOMEM. That nobody can listen is no error. `*out` is set unless it is NULL. */
 int door_web_new(const struct door_web_options *options, struct door_web **out, struct err *err);
 /* Ends the web process. NULL is fine, here and below. */
-void door_web_stop(struct door_web *door);
+void door_web_stop(void *door);
 /* After the storage thread has ended. Returns NULL. */
-struct door_web *door_web_free(struct door_web *door);
+void *door_web_free(void *door);
 
 /* Jobs come from there. Borrowed until door_web_stop(). */
-void door_web_set_queue(struct door_web *door, struct queue *queue);
+void door_web_set_queue(void *door, struct queue *queue);
 /* Something is another: machine, configuration, events. The view follows within
  * DOOR_WEB_WRITE_NS. */
-void door_web_update(struct door_web *door);
+void door_web_update(void *door);
 /* The same, of jobs. */
-void door_web_jobs(struct door_web *door);
+void door_web_jobs(void *door);
 
 /* Where it listens: with the port that it got; what is wished for where it cannot; "off". */
 const char *door_web_address(const struct door_web *door);
@@ -80,5 +84,9 @@ bool door_web_wants_token(const struct door_web *door);
 /* What was last written for the web process; NULL: nothing is, `off` it is not made. Borrowed until
  * control returns to the loop. */
 const struct view *door_web_view(const struct door_web *door);
+
+/* As a row of the table of doors: door.h. */
+int door_web_open(struct doors *doors, void **out, struct err *err);
+void door_web_status(const void *door, struct arena *arena, Sluice__V1__StatusReply *out);
 
 #endif

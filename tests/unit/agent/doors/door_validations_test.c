@@ -207,7 +207,7 @@ static void open_door(void)
 	    .storage = scene.storage,
 	    .paths = &scene.paths,
 	    .root = unit_top,
-	    .kubelet = &scene.kubelet,
+	    .kubelet = scene.kubelet,
 	};
 	assert_int_equal(door_validations_new(&options, &scene.door, NULL), 0);
 }

@@ -137,7 +137,7 @@ static int setup(void **state)
 	rig.view = calloc(1, sizeof(*rig.view));
 	const struct attribution_options options = {.loop = rig.loop,
 						    .storage = rig.storage,
-						    .kubelet = &rig_door,
+						    .kubelet = rig_door,
 						    .queue = &rig_queue,
 						    .root = unit_top,
 						    .proc = rig.proc};
