@@ -8,17 +8,25 @@
 
 /* In the order in which `sluice --help` shows them within their groups. */
 static const struct command *const commands[] = {
-    &cmd_run,	     &cmd_jobs,	    &cmd_logs,	&cmd_attach, &cmd_cancel, &cmd_top,
-    &cmd_controller, &cmd_devices,  &cmd_topo,	&cmd_health, &cmd_labels, &cmd_processes,
-    &cmd_doctor,     &cmd_validate, &cmd_bench, &cmd_mlperf, &cmd_cdi,	  &cmd_runtime,
-    &cmd_agent,	     &cmd_probe,    &cmd_web,	&cmd_help,   &cmd_config, &cmd_sim,
-    &cmd_completion, &cmd_dump,	    NULL,
+    &cmd_run,	     &cmd_jobs,	 &cmd_logs,   &cmd_attach,     &cmd_cancel,    &cmd_top,
+    &cmd_devices,    &cmd_topo,	 &cmd_health, &cmd_labels,     &cmd_processes, &cmd_doctor,
+    &cmd_validate,   &cmd_agent, &cmd_config, &cmd_cdi,	       &cmd_runtime,   &cmd_probe,
+    &cmd_web,	     &cmd_bench, &cmd_mlperf, &cmd_controller, &cmd_sim,       &cmd_help,
+    &cmd_completion, &cmd_dump,	 NULL,
+};
+
+static const struct cmd_exit_row exits[] = {
+#define CMD_EXIT(name, code, meaning) {CMD_EXIT_##name, meaning},
+#include "cmd/exits.def"
+#undef CMD_EXIT
+    {0, NULL},
 };
 
 static const struct command sluice = {
     .name = "sluice",
     .summary = "Runs deep-learning jobs on NVIDIA GPUs and shares those GPUs between them",
     .commands = commands,
+    .exits = exits,
 };
 
 /* By a link of this name to sluice; none of them is installed. */

@@ -20,21 +20,11 @@ struct buf;
 struct err;
 struct option_row;
 
-/* Exit codes, sysexits.h where it has one. A command's table says what each means there. */
+/* Exit codes: exits.def says what each means. */
 enum cmd_exit {
-	CMD_EXIT_OK = 0,
-	CMD_EXIT_FAILED = 1,	    /* it failed, or something is unhealthy */
-	CMD_EXIT_USAGE = 64,	    /* wrong command line */
-	CMD_EXIT_DATA = 65,	    /* what was given contradicts what is there */
-	CMD_EXIT_UNAVAILABLE = 69,  /* no driver, no agent */
-	CMD_EXIT_CANNOT_WRITE = 73, /* state cannot be written */
-	CMD_EXIT_WOULD_WAIT = 75,   /* not now: it would have to wait */
-	CMD_EXIT_NOT_PERMITTED = 77,
-	CMD_EXIT_IMPOSSIBLE = 78, /* can never be satisfied on this machine */
-	CMD_EXIT_DEADLINE = 124,
-	CMD_EXIT_LAUNCH = 125, /* a job could not be launched by us */
-	CMD_EXIT_NOT_EXECUTABLE = 126,
-	CMD_EXIT_NOT_FOUND = 127,
+#define CMD_EXIT(name, code, meaning) CMD_EXIT_##name = (code),
+#include "cmd/exits.def"
+#undef CMD_EXIT
 };
 
 /* The heading in `sluice --help` under which a command stands. */
@@ -42,6 +32,8 @@ enum cmd_group {
 	CMD_GROUP_JOBS,
 	CMD_GROUP_MACHINE,
 	CMD_GROUP_SERVICE,
+	CMD_GROUP_PROOF,
+	CMD_GROUP_CLUSTER,
 	CMD_GROUP_SIMULATOR,
 	CMD_GROUP_HELP,
 	CMD_GROUP_COUNT,

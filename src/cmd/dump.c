@@ -3,7 +3,7 @@
  * `sluice __dump`: the command table as JSON, for what is made from it at build time: SYNOPSIS,
  * OPTIONS and EXIT STATUS of the man pages. Hidden commands and options are left out.
  *
- *   {"program": "sluice", "version": "0.1.0", "commands": [COMMAND...]}
+ *   {"program": "sluice", "version": "0.1.0", "exits": [...], "commands": [COMMAND...]}
  *   COMMAND: {"name", "path", "summary", "description" (or null), "group", "usage": [LINE...],
  *             "options": [{"name", "letter" (or null), "kind", "value" (or null), "bare" (or
  *                         null), "words": [...], "required", "repeats", "help"}...],
@@ -26,6 +26,7 @@
 static const char *const group_names[CMD_GROUP_COUNT] = {
     [CMD_GROUP_JOBS] = "jobs",	     [CMD_GROUP_MACHINE] = "machine",
     [CMD_GROUP_SERVICE] = "service", [CMD_GROUP_SIMULATOR] = "simulator",
+    [CMD_GROUP_PROOF] = "proof",     [CMD_GROUP_CLUSTER] = "cluster",
     [CMD_GROUP_HELP] = "help",
 };
 
@@ -170,9 +171,9 @@ static int cmd_dump_run(const struct cmd_call *call)
 	if (dump_check(call->root, &err) < 0)
 		return cmd_fail(call, CMD_EXIT_FAILED, &err);
 
-	json_t *tree =
-	    json_pack("{s:s, s:s, s:o}", "program", call->root->name, "version", SLUICE_VERSION,
-		      "commands", dump_commands(call->root, call->root->name));
+	json_t *tree = json_pack("{s:s, s:s, s:o, s:o}", "program", call->root->name, "version",
+				 SLUICE_VERSION, "exits", dump_exits(call->root), "commands",
+				 dump_commands(call->root, call->root->name));
 	int rc = table_print_json(tree, stdout, &err);
 
 	json_decref(tree);

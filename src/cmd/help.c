@@ -16,8 +16,9 @@ enum help_layout {
 };
 
 static const char *const group_titles[CMD_GROUP_COUNT] = {
-    [CMD_GROUP_JOBS] = "Jobs",	      [CMD_GROUP_MACHINE] = "This machine",
-    [CMD_GROUP_SERVICE] = "Services", [CMD_GROUP_SIMULATOR] = "Simulated machines",
+    [CMD_GROUP_JOBS] = "Jobs",		[CMD_GROUP_MACHINE] = "This machine",
+    [CMD_GROUP_SERVICE] = "Services",	[CMD_GROUP_SIMULATOR] = "Simulated machines",
+    [CMD_GROUP_PROOF] = "Measurements", [CMD_GROUP_CLUSTER] = "Clusters",
     [CMD_GROUP_HELP] = "Help",
 };
 

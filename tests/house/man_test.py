@@ -34,7 +34,8 @@ needs = pytest.mark.skipif(not (shutil.which("scdoc") and shutil.which("man")),
 
 def make(folder, *commands, hand_written=HAND_WRITTEN, page="count_gpus"):
     dump, source = folder / "dump.json", folder / "page.scd"
-    dump.write_text(json.dumps({"program": "sluice", "version": "1", "commands": commands}))
+    dump.write_text(json.dumps({"program": "sluice", "version": "1", "commands": commands,
+                                "exits": [{"code": 65, "meaning": "it cannot be read"}]}))
     source.write_text(hand_written)
     arguments = [page] if page else []
     return subprocess.run([os.path.join(TOOLS, "man-page"), dump, source, *arguments],
@@ -81,6 +82,12 @@ def test_a_page_says_what_the_table_says(tmp_path):
 
 
 @needs
+def test_the_overview_has_the_codes_of_all_commands(tmp_path):
+    made = make(tmp_path, hand_written="All of it.\n\n# EXIT STATUS\n\n@EXITS@\n", page=None)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "# EXIT STATUS\n\n*65*\n\tIt cannot be read.\n" in made.stdout
+
+
 def test_missing_and_stale_pages(tmp_path):
     pages = both_pages(tmp_path, COMMAND)
     (pages / "sluice-count_gpus.1").rename(pages / "sluice-count.1")

@@ -151,7 +151,7 @@ const struct command cmd_controller = {
 	"Files with MPIJobs of older versions are converted to the one that the MPI "
 	"operator and 'sluice run --file' take. A controller of our own that runs MPIJobs "
 	"on a cluster does not exist yet.",
-    .group = CMD_GROUP_JOBS,
+    .group = CMD_GROUP_CLUSTER,
     .commands = controller_verbs,
     .examples = controller_examples,
 };

@@ -22,7 +22,7 @@ const struct command cmd_bench = {
     .description =
 	"Compares two ways of running the same thing; measures and checks what ranks do together; "
 	"loads GPUs; measures how fast storage is read.",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_PROOF,
     .commands = verbs,
     .examples = examples,
 };

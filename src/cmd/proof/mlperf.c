@@ -397,7 +397,7 @@ const struct command cmd_mlperf = {
     .description =
 	"Results are MLPerf-style: MLPerf is a trademark of MLCommons, and no score of this "
 	"program is an official one.",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_PROOF,
     .commands = verbs,
     .examples = examples,
 };

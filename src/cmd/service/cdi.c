@@ -24,7 +24,7 @@ const struct command cmd_cdi = {
 	"podman, docker, containerd and CRI-O read files that say what a device is: which nodes, "
 	"which of the driver's files. Ours hold nothing else: no hook, so that nothing of the host "
 	"runs while a container is made.",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_SERVICE,
     .commands = verbs,
     .examples = examples,
 };

@@ -427,7 +427,7 @@ const struct command cmd_cdi_check = {
 	"not read, a specification that is newer than the runtime.\n\n"
 	"Without NAME everything that lies in the CDI directories is checked, whoever wrote it. "
 	"Each difference is printed with the command that mends it. Nothing is changed.",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_SERVICE,
     .run = run,
     .options = rows,
     .defaults = &defaults,

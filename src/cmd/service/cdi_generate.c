@@ -610,7 +610,7 @@ const struct command cmd_cdi_generate = {
 	"ask for them, where the loaders of Debian-like and RHEL-like images look, so that no hook "
 	"and no ldconfig is needed. What is left out, and why, is said on standard error. A list "
 	"without any device is never written.",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_SERVICE,
     .run = run,
     .options = rows,
     .defaults = &defaults,

@@ -202,7 +202,7 @@ const struct command cmd_cdi_list = {
 	"What runtimes keep quiet about is told on standard error: why a file is refused, with "
 	"line and column, and which devices two files claim, so that no runtime takes either. Of "
 	"the same device in both directories the one in /var/run/cdi is taken.",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_SERVICE,
     .run = run,
     .options = rows,
     .options_size = sizeof(struct list_options),

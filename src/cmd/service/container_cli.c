@@ -45,7 +45,7 @@ static int info(const struct cmd_call *call)
 static const struct command cmd_info = {
     .name = "info",
     .summary = "Report the driver and the GPUs",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_SERVICE,
     .run = info,
     .options = info_rows,
     .options_size = sizeof(struct info_options),
@@ -75,7 +75,7 @@ static const struct command cmd_list = {
     .name = "list",
     .summary = "List the nodes and files that a container with GPUs needs",
     .description = "One path on each line. Without an option: all of them.",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_SERVICE,
     .run = list,
     .options = list_rows,
     .options_size = sizeof(struct list_options),

@@ -353,7 +353,7 @@ static const struct command runtime_configure = {
 	"printed.\n\n"
 	"What else stands in the way is said as well: hooks and runtimes of NVIDIA that still run "
 	"beside CDI, directories of specifications that are not read, and SELinux.",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_SERVICE,
     .run = configure_run,
     .options = configure_options,
     .options_size = sizeof(struct configure_options),
@@ -374,7 +374,7 @@ const struct command cmd_runtime = {
     .description =
 	"Container runtimes give GPUs to containers by CDI, without a hook. Some do it by "
 	"themselves, some after a change of their configuration, some not at all.",
-    .group = CMD_GROUP_MACHINE,
+    .group = CMD_GROUP_SERVICE,
     .commands = verbs,
     .examples = examples,
 };
