@@ -15,28 +15,26 @@
 enum { CHANGE_VARIABLES_MAX = 1024 };
 
 struct service_changing {
-	struct service_request request;
+	struct service_act act;			/* first */
 	const Sluice__V1__ChangeRequest *asked; /* borrowed: of the call */
-	bool is_found;
-	uid_t uid; /* the job's */
 };
 
 static void service_changed(int result, size_t changed, const struct err *err, void *context)
 {
 	struct service_changing *changing = context;
-	if (!service_request_answered(&changing->request))
+	if (!service_request_answered(&changing->act.request))
 		return;
 
 	if (result < 0) {
 		struct err failure = *err;
 		failure.code = result;
-		service_request_fail(&changing->request, &failure);
+		service_request_fail(&changing->act.request, &failure);
 		return;
 	}
 
 	Sluice__V1__ChangeReply reply = SLUICE__V1__CHANGE_REPLY__INIT;
 	reply.changed = (uint32_t)changed;
-	service_request_reply(&changing->request, &reply.base);
+	service_request_reply(&changing->act.request, &reply.base);
 }
 
 /* The variables as texts, in `out` (to be freed with what it points to). */
@@ -71,28 +69,28 @@ static void service_change_edit(struct service_changing *changing, const char *b
 	struct err err = {0};
 	char **variables = NULL;
 	struct rights rights;
-	bool is_root = wire_call_peer(changing->request.call)->uid == 0;
+	bool is_root = wire_call_peer(changing->act.request.call)->uid == 0;
 	struct message_view view =
-	    service_view(changing->request.service, changing->request.call, false);
+	    service_view(changing->act.request.service, changing->act.request.call, false);
 	int rc = service_change_variables(asked, &variables, &err);
 	/* By a variable (LD_PRELOAD) one becomes the job's user: not for administrators. */
-	if (rc == 0 && asked->n_environment > 0 && !message_view_owns(&view, changing->uid))
+	if (rc == 0 && asked->n_environment > 0 && !message_view_owns(&view, changing->act.uid))
 		rc = err_set(&err, -EPERM,
 			     "the environment of job %" PRIu64 " is its owner's to change",
 			     asked->id);
 
 	/* And whoever did would have the rights of the process that submitted it. */
 	if (rc == 0 && asked->n_environment > 0 && !is_root)
-		rc = service_caller_rights(changing->request.call, &rights, &err);
+		rc = service_caller_rights(changing->act.request.call, &rights, &err);
 	if (rc == 0 && asked->has_priority)
-		rc = service_check_priority(&changing->request, asked->priority, &err);
+		rc = service_check_priority(&changing->act.request, asked->priority, &err);
 	if (rc == 0 && asked->has_priority &&
 	    (asked->priority < -WANTS_PRIORITY_MAX || asked->priority > WANTS_PRIORITY_MAX))
 		rc = err_set(&err, -EINVAL, "priority %" PRId32 ": it can be -%d to %d",
 			     asked->priority, WANTS_PRIORITY_MAX, WANTS_PRIORITY_MAX);
 
 	if (rc < 0) {
-		service_request_fail(&changing->request, &err);
+		service_request_fail(&changing->act.request, &err);
 	} else {
 		const struct queue_edit edit = {
 		    .hold = asked->hold	     ? QUEUE_EDIT_HOLD
@@ -105,8 +103,8 @@ static void service_change_edit(struct service_changing *changing, const char *b
 		    .rights = asked->n_environment > 0 && !is_root ? &rights : NULL,
 		};
 
-		service_request_wait(&changing->request);
-		queue_edit(changing->request.service->options.queue, changing->request.uid,
+		service_request_wait(&changing->act.request);
+		queue_edit(changing->act.request.service->options.queue, changing->act.request.uid,
 			   asked->id, asked->member_alone, &edit, by, service_changed, changing);
 	}
 
@@ -116,16 +114,11 @@ static void service_change_edit(struct service_changing *changing, const char *b
 	free(variables);
 }
 
-static void service_change_now(struct service_changing *changing)
+static void service_change_now(struct service_act *act)
 {
-	struct service_request *request = &changing->request;
+	struct service_changing *changing = (struct service_changing *)act;
+	struct service_request *request = &act->request;
 	const Sluice__V1__ChangeRequest *asked = changing->asked;
-	struct err err = {0};
-
-	if (service_check_act(request, asked->id, changing->uid, &err) < 0) {
-		service_request_fail(request, &err);
-		return;
-	}
 
 	if (asked->retry) {
 		service_request_wait(request);
@@ -138,34 +131,6 @@ static void service_change_now(struct service_changing *changing)
 	    changing, users_name(request->service->users, wire_call_peer(request->call)->uid));
 }
 
-static void service_change_each(const struct job *job, const struct queue_attempt *attempt,
-				void *context)
-{
-	struct service_changing *changing = context;
-	changing->is_found = true;
-	changing->uid = job->uid;
-}
-
-static void service_change_found(int result, const struct err *err, void *context)
-{
-	struct service_changing *changing = context;
-	if (!service_request_answered(&changing->request))
-		return;
-	if (changing->is_found) {
-		service_change_now(changing);
-		return;
-	}
-
-	struct err failure = {0};
-
-	if (result < 0 && result != -ENOENT && err)
-		failure = *err;
-	else
-		(void)err_set(&failure, -ENOENT, "there is no job %" PRIu64, changing->asked->id);
-
-	service_request_fail(&changing->request, &failure);
-}
-
 void service_change(struct wire_call *call, const ProtobufCMessage *message, void *context)
 {
 	struct service *service = context;
@@ -175,27 +140,11 @@ void service_change(struct wire_call *call, const ProtobufCMessage *message, voi
 		return;
 
 	const Sluice__V1__ChangeRequest *asked = (const Sluice__V1__ChangeRequest *)message;
-	struct queue *queue = service->options.queue;
-
 	changing->asked = asked;
-	const struct job *job = queue_find(queue, asked->id);
-	if (!job && !asked->member_alone) /* others of its array may not have ended */
-		job = queue_find_array(queue, asked->id);
-
-	if (job) {
-		changing->uid = job->uid;
-		service_change_now(changing);
-		return;
-	}
-
-	const struct queue_query query = {.id = asked->id,
-					  .uid = changing->request.uid,
-					  .max = 1,
-					  .each = service_change_each,
-					  .done = service_change_found,
-					  .context = changing};
-	service_request_wait(&changing->request);
-	queue_query(queue, &query);
+	changing->act.id = asked->id;
+	changing->act.member_alone = asked->member_alone;
+	changing->act.act = service_change_now;
+	service_act_on(&changing->act);
 }
 
 /* --- the queue as a whole -------------------------------------------------------------------- */

@@ -108,6 +108,24 @@ bool service_is_manager(const struct service_request *request);
  * always be first. */
 int service_check_act(const struct service_request *request, uint64_t id, uid_t uid,
 		      struct err *err);
+
+/* A call that does something to one job. `request`, `id`, `member_alone` and act() are the
+ * caller's. */
+struct service_act {
+	struct service_request request;
+	uint64_t id;
+	bool member_alone; /* no array: `id` is one of its jobs */
+	bool is_found;
+	uid_t uid; /* the job's */
+	void (*act)(struct service_act *act);
+};
+/* Finds the job, be it over, and calls act() if whoever asks may act on it; answers him if not. */
+void service_act_on(struct service_act *act);
+/* -ENOENT, with a sentence. */
+int service_no_job(uint64_t id, struct err *err);
+/* The answer to a request whose job was looked up in vain: `rc` and `err` of the query. */
+void service_fail_lookup(struct service_request *request, uint64_t id, int rc,
+			 const struct err *err);
 int service_check_priority(const struct service_request *request, int32_t priority,
 			   struct err *err);
 /* The groups and limits of the process that calls, as the kernel says; the groups are borrowed of

@@ -16,11 +16,6 @@
 #include "doors/queue/schedule/schedule.h"
 #include "wire/arena.h"
 
-static int service_no_job(uint64_t id, struct err *err)
-{
-	return err_set(err, -ENOENT, "there is no job %" PRIu64, id);
-}
-
 /* --- Submit ---------------------------------------------------------------------------------- */
 
 struct service_submission {
@@ -224,14 +219,7 @@ static void service_get_done(int result, const struct err *err, void *context)
 	if (!service_request_answered(&lookup->request))
 		return;
 
-	struct err failure = {.code = result};
-
-	if (result < 0 && result != -ENOENT && err)
-		failure = *err;
-	else
-		(void)service_no_job(lookup->id, &failure);
-
-	service_request_fail(&lookup->request, &failure);
+	service_fail_lookup(&lookup->request, lookup->id, result, err);
 }
 
 static void service_get_job(struct service_lookup *lookup)
@@ -374,20 +362,13 @@ static void service_watch_done(int result, const struct err *err, void *context)
 	if (!service_request_answered(&watch->request))
 		return;
 
-	struct err failure = {.code = result};
-
-	if (watch->is_final_sent) {
+	if (watch->is_final_sent)
 		service_request_finish(&watch->request, WIRE_OK, NULL);
-	} else if (result == -EAGAIN) {
+	else if (result == -EAGAIN)
 		service_ask_again(watch->request.service); /* many watch the same job end */
-	} else if (watch->request.blocked_ns == 0) {
-		if (result < 0 && result != -ENOENT && err)
-			failure = *err;
-		else
-			(void)service_no_job(watch->id, &failure);
-
-		service_request_fail(&watch->request, &failure);
-	} /* else his reading asks again */
+	else if (watch->request.blocked_ns == 0)
+		service_fail_lookup(&watch->request, watch->id, result, err);
+	/* else his reading asks again */
 }
 
 void service_watch_job_update(struct service_request *request)
@@ -475,31 +456,30 @@ void service_signal(struct wire_call *call, const ProtobufCMessage *message, voi
 }
 
 struct service_cancellation {
-	struct service_request request;
-	uint64_t id, grace_ns;
+	struct service_act act; /* first */
+	uint64_t grace_ns;
 	uint32_t signo;
-	bool has_grace, is_found, member_alone;
-	uid_t uid; /* the job's */
+	bool has_grace;
 };
 
 static void service_cancelled(int result, enum job_state state, bool was_final,
 			      const struct err *err, void *context)
 {
 	struct service_cancellation *cancellation = context;
-	if (!service_request_answered(&cancellation->request))
+	if (!service_request_answered(&cancellation->act.request))
 		return;
 
 	if (result < 0) {
 		struct err failure = *err;
 		failure.code = result;
-		service_request_fail(&cancellation->request, &failure);
+		service_request_fail(&cancellation->act.request, &failure);
 		return;
 	}
 
 	Sluice__V1__CancelReply reply = SLUICE__V1__CANCEL_REPLY__INIT;
 	reply.state = message_from_state(state);
 	reply.was_final = was_final;
-	service_request_reply(&cancellation->request, &reply.base);
+	service_request_reply(&cancellation->act.request, &reply.base);
 }
 
 static void service_array_cancelled(int result, size_t changed, const struct err *err,
@@ -509,61 +489,26 @@ static void service_array_cancelled(int result, size_t changed, const struct err
 	service_cancelled(result, JOB_CANCELLED, false, err, context);
 }
 
-static void service_cancel_now(struct service_cancellation *cancellation)
+static void service_cancel_now(struct service_act *act)
 {
-	struct service_request *request = &cancellation->request;
+	struct service_cancellation *cancellation = (struct service_cancellation *)act;
+	struct service_request *request = &act->request;
 	struct service *service = request->service;
-	struct err err = {0};
-
-	if (service_check_act(request, cancellation->id, cancellation->uid, &err) < 0) {
-		service_request_fail(request, &err);
-		return;
-	}
-
 	const char *by = users_name(service->users, wire_call_peer(request->call)->uid);
 
 	service_request_wait(request);
-	if (!cancellation->member_alone &&
-	    queue_find_array(service->options.queue, cancellation->id)) {
-		queue_cancel_array(service->options.queue, request->uid, cancellation->id,
+	if (!act->member_alone && queue_find_array(service->options.queue, act->id)) {
+		queue_cancel_array(service->options.queue, request->uid, act->id,
 				   cancellation->signo ? (int)cancellation->signo : SIGTERM,
 				   cancellation->has_grace, cancellation->grace_ns, by,
 				   service_array_cancelled, cancellation);
 		return;
 	}
 
-	queue_cancel(service->options.queue, cancellation->id,
+	queue_cancel(service->options.queue, act->id,
 		     cancellation->signo ? (int)cancellation->signo : SIGTERM,
 		     cancellation->has_grace, cancellation->grace_ns, by, service_cancelled,
 		     cancellation);
-}
-
-static void service_cancel_each(const struct job *job, const struct queue_attempt *attempt,
-				void *context)
-{
-	struct service_cancellation *cancellation = context;
-	cancellation->is_found = true;
-	cancellation->uid = job->uid;
-}
-
-static void service_cancel_found(int result, const struct err *err, void *context)
-{
-	struct service_cancellation *cancellation = context;
-	if (!service_request_answered(&cancellation->request))
-		return;
-	if (cancellation->is_found) {
-		service_cancel_now(cancellation);
-		return;
-	}
-
-	struct err failure = {0};
-
-	if (result < 0 && result != -ENOENT && err)
-		failure = *err;
-	else
-		(void)service_no_job(cancellation->id, &failure);
-
-	service_request_fail(&cancellation->request, &failure);
 }
 
 void service_cancel(struct wire_call *call, const ProtobufCMessage *message, void *context)
@@ -575,34 +520,18 @@ void service_cancel(struct wire_call *call, const ProtobufCMessage *message, voi
 	if (!cancellation)
 		return;
 
-	cancellation->id = asked->id;
+	cancellation->act.id = asked->id;
+	cancellation->act.act = service_cancel_now;
+	cancellation->act.member_alone = asked->member_alone;
 	cancellation->signo = asked->signal;
 	cancellation->has_grace = asked->has_grace;
-	cancellation->member_alone = asked->member_alone;
 	cancellation->grace_ns = asked->grace_ns;
 
 	struct err err = {0};
 	if (asked->signal > 0 && service_check_signal(asked->signal, &err) < 0) {
-		service_request_fail(&cancellation->request, &err);
+		service_request_fail(&cancellation->act.request, &err);
 		return;
 	}
 
-	const struct job *job = queue_find(service->options.queue, asked->id);
-	if (!job && !asked->member_alone) /* others of its array may not have ended */
-		job = queue_find_array(service->options.queue, asked->id);
-
-	if (job) {
-		cancellation->uid = job->uid;
-		service_cancel_now(cancellation);
-		return;
-	}
-
-	const struct queue_query query = {.id = asked->id,
-					  .uid = cancellation->request.uid,
-					  .max = 1,
-					  .each = service_cancel_each,
-					  .done = service_cancel_found,
-					  .context = cancellation};
-	service_request_wait(&cancellation->request);
-	queue_query(service->options.queue, &query);
+	service_act_on(&cancellation->act);
 }
