@@ -11,13 +11,14 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/domain.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "hardware/gpu.h"
 
 static const char *const scan_directories[] = {"/etc/cdi", "/var/run/cdi"};
 /* Nobody else writes these. */
-static const char *const scan_own_kinds[] = {"sluice.dev/gpu", "sluice.sim/gpu"};
+static const char *const scan_own_kinds[] = {SLUICE_DOMAIN "/gpu", "sluice.sim/gpu"};
 
 static int scan_add(struct scan *scan, const char *path, uint32_t priority, struct scan_file **out,
 		    struct err *err)

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/domain.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "doctor/doctor.h"
@@ -392,7 +393,7 @@ static bool report_clash(struct doctor *doctor, const struct rootfs_names *names
 		const struct label_key *key = &keys->items[i];
 		if (key->file == key[-1].file || strcmp(key->text, key[-1].text) != 0 ||
 		    (!text_starts_with(key->text, "nvidia.com/") &&
-		     !text_starts_with(key->text, "sluice.dev/")))
+		     !text_starts_with(key->text, SLUICE_DOMAIN "/")))
 			continue;
 
 		first = first ? first : key;

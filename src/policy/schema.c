@@ -9,6 +9,7 @@
 
 #include "base/address.h"
 #include "base/check.h"
+#include "base/domain.h"
 #include "base/err.h"
 #include "base/parse.h"
 #include "base/suggest.h"
@@ -354,7 +355,7 @@ static int set_text(struct config *config, enum schema_id id, const char *text, 
 	if (id == SCHEMA_CDI_VENDOR && !is_cdi_vendor(text))
 		return err_set(err, -EINVAL,
 			       "'%.64s' is no vendor of CDI devices: a letter first, then letters, "
-			       "digits, '-', '_' and '.', such as sluice.dev",
+			       "digits, '-', '_' and '.', such as " SLUICE_DOMAIN,
 			       text);
 
 	struct address address;

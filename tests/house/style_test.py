@@ -53,6 +53,15 @@ def test_a_counted_prefix(tree, length):
     assert findings(tree) == []
 
 
+def test_the_domain_has_one_place(tree):
+    text = '\tputs("sluice.dev/gpu");\n\tputs("sluice.devices"); /* "sluice.dev/NAME" */\n\treturn length;\n'
+    tree.write(SOURCE, body(text))
+    assert findings(tree) == [f"{SOURCE}:6: sluice.dev is SLUICE_DOMAIN of base/domain.h [domain]"]
+    tree.write(SOURCE, body(text.replace('"sluice.dev/gpu"', 'SLUICE_DOMAIN "/gpu"')))
+    tree.write("src/base/domain.h", LICENCE + '#define SLUICE_DOMAIN "sluice.dev"\n')
+    assert findings(tree) == []
+
+
 def test_the_own_header_comes_first(tree):
     tree.write(SOURCE, LICENCE + '#include <errno.h>\n\n#include "base/text.h"\n')
     assert findings(tree) == [f"{SOURCE}: includes errno.h before text.h [own]"]

@@ -18,6 +18,7 @@
 #include "agent/uninstall.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/domain.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -100,7 +101,7 @@ static void door_cdi_add_kind(struct door_cdi_run *run, const char *vendor, cons
 static void door_cdi_add_kinds(const struct config *config, bool is_simulated,
 			       struct door_cdi_run *run)
 {
-	door_cdi_add_kind(run, is_simulated ? "sluice.sim" : "sluice.dev", "gpu");
+	door_cdi_add_kind(run, is_simulated ? "sluice.sim" : SLUICE_DOMAIN, "gpu");
 	if (!is_simulated)
 		door_cdi_add_kind(run, "nvidia.com", "gpu");
 	door_cdi_add_kind(run, resource_cdi_vendor(config, is_simulated), "gpu");

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/domain.h"
 #include "base/err.h"
 #include "cdi/apply.h"
 #include "cdi/driver.h"
@@ -20,8 +21,9 @@
 enum { WRAPPER_NODES_MAX = 16384 /* bytes of the nodes that no specification has */ };
 
 /* Whose devices a name without a kind is of, by what is there. */
-static const char *const wrapper_kinds[] = {"sluice.dev/gpu", "nvidia.com/gpu", "sluice.sim/gpu"};
-static const char *const wrapper_simulated_kinds[] = {"sluice.sim/gpu", "sluice.dev/gpu",
+static const char *const wrapper_kinds[] = {SLUICE_DOMAIN "/gpu", "nvidia.com/gpu",
+					    "sluice.sim/gpu"};
+static const char *const wrapper_simulated_kinds[] = {"sluice.sim/gpu", SLUICE_DOMAIN "/gpu",
 						      "nvidia.com/gpu"};
 
 /* `out_status`: whose it is. */
@@ -232,7 +234,7 @@ static int wrapper_apply_nodes(const struct visible *visible, const char *root, 
 		return rc;
 
 	rc = buf_printf(&text,
-			"{cdiVersion: 0.5.0, kind: sluice.dev/caps, devices: [{name: all, "
+			"{cdiVersion: 0.5.0, kind: " SLUICE_DOMAIN "/caps, devices: [{name: all, "
 			"containerEdits: {deviceNodes: [%s]}}]}",
 			buf_text(&nodes));
 	if (rc < 0)
@@ -241,7 +243,7 @@ static int wrapper_apply_nodes(const struct visible *visible, const char *root, 
 	struct scan_file file = {.path = (char *)(uintptr_t) "sluice-runtime"};
 	const struct scan scan = {.files = &file, .count = 1};
 
-	const char *const name = "sluice.dev/caps=all";
+	const char *const name = SLUICE_DOMAIN "/caps=all";
 	json_t *edited = NULL;
 
 	rc = document_parse(buf_text(&text), text.length, file.path, &file.document, err);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/domain.h"
 #include "base/err.h"
 #include "base/jsonw.h"
 #include "cmd/jobs/job_text.h"
@@ -90,17 +91,18 @@ static void export_annotations(const Sluice__V1__JobSpec *spec, const struct wan
 
 	export_add(out, rc, "  annotations:\n");
 	if (wants->priority)
-		export_add(out, rc, "    sluice.dev/priority: \"%" PRId32 "\"\n", wants->priority);
+		export_add(out, rc, "    " SLUICE_DOMAIN "/priority: \"%" PRId32 "\"\n",
+			   wants->priority);
 	if (wants->isolation)
-		export_text(out, rc, "    sluice.dev/isolation: ",
+		export_text(out, rc, "    " SLUICE_DOMAIN "/isolation: ",
 			    wants_isolation_to_string(wants->isolation));
 	if (wants->prefer)
-		export_text(out, rc, "    sluice.dev/prefer: ", wants->prefer);
+		export_text(out, rc, "    " SLUICE_DOMAIN "/prefer: ", wants->prefer);
 
 	if (wants->retry_lost)
-		export_add(out, rc, "    sluice.dev/retry-lost: \"true\"\n");
+		export_add(out, rc, "    " SLUICE_DOMAIN "/retry-lost: \"true\"\n");
 	if (is_part)
-		export_add(out, rc, "    sluice.dev/share: \"%" PRIu32 "/%" PRIu32 "\"\n",
+		export_add(out, rc, "    " SLUICE_DOMAIN "/share: \"%" PRIu32 "/%" PRIu32 "\"\n",
 			   spec->share_numerator, spec->share_denominator);
 }
 

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/domain.h"
 #include "base/err.h"
 #include "cmd/jobs/run_options.h"
 #include "job/wants.h"
@@ -380,11 +381,11 @@ static int maker_wants(const struct maker *maker)
 	wants.ttl_ns = job->ttl_s * RUN_JOB_SECOND_NS;
 	wants.hold = job->is_suspended ? WANTS_HOLD_SUSPENDED : wants.hold;
 	if (job->isolation && wants_isolation_from_string(job->isolation, &wants.isolation) < 0)
-		rc = maker_fail(
-		    maker, job->line,
-		    "the annotation sluice.dev/isolation: '%.64s' is no isolation: best, "
-		    "require, cgroup, landlock, env, container or none",
-		    job->isolation);
+		rc = maker_fail(maker, job->line,
+				"the annotation " SLUICE_DOMAIN
+				"/isolation: '%.64s' is no isolation: best, "
+				"require, cgroup, landlock, env, container or none",
+				job->isolation);
 
 	maker_workers(maker, &wants);
 	buf_init(&text, WANTS_TEXT_MAX);

@@ -15,12 +15,13 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
+#include "base/domain.h"
 #include "hardware/rdma.h"
 
 struct buf;
 struct err;
 
-#define ADAPTERS_KIND		"sluice.dev/rdma"
+#define ADAPTERS_KIND		SLUICE_DOMAIN "/rdma"
 #define ADAPTERS_KIND_SIMULATED "sluice.sim/rdma"
 
 enum adapters_limits {

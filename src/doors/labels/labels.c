@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/cleanup.h"
+#include "base/domain.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "doors/labels/label.h"
@@ -396,14 +397,14 @@ static void put_extended(struct maker *maker)
 {
 	char prefix[TEXT_SIZE], name[LABEL_VALUE_SIZE];
 
-	put(maker, SLUICE_LABEL_PREFIX GPU_NAME, "models", "%zu", maker->group_count);
+	put(maker, SLUICE_DOMAIN "/" GPU_NAME, "models", "%zu", maker->group_count);
 
 	for (size_t i = 0; i < maker->group_count; i++) {
 		slug(maker->groups[i].gpu->name, name);
 		if (name[0] == '\0')
 			continue;
 
-		(void)snprintf(prefix, sizeof(prefix), SLUICE_LABEL_PREFIX "gpu-model.%s", name);
+		(void)snprintf(prefix, sizeof(prefix), SLUICE_DOMAIN "/gpu-model.%s", name);
 		put(maker, prefix, "count", "%" PRIu32, maker->groups[i].count);
 		put_memory(maker, prefix, maker->groups[i].memory);
 	}

@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/check.h"
+#include "base/domain.h"
 #include "base/err.h"
 #include "base/yaml.h"
 #include "job/file/jobfile_arena.h"
@@ -428,7 +429,7 @@ static int convert_spec(const struct converter *converter, struct change *docume
 
 static int convert_transport(const struct converter *converter, struct change *document)
 {
-	static const char transport[] = "sluice.dev/transport";
+	static const char transport[] = SLUICE_DOMAIN "/transport";
 	struct change metadata, annotations;
 	int rc = convert_enter(converter, document, "metadata", &metadata);
 	if (rc == 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/domain.h"
 #include "base/parse.h"
 #include "base/suggest.h"
 #include "base/text.h"
@@ -89,7 +90,7 @@ static int kinds_annotation(struct jobreader *reader, const struct yaml_entry *e
 
 static int kinds_annotations(struct jobreader *reader, const struct yaml_node *node)
 {
-	static const char ours[] = "sluice.dev/";
+	static const char ours[] = SLUICE_DOMAIN "/";
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && node && i < node->entry_count; i++) {
@@ -285,14 +286,14 @@ static int kinds_gang(const struct jobreader *reader, const struct raw_job *raw)
 		return 0;
 	if (job->array != JOBFILE_ARRAY_INDEXED)
 		return objschema_fail(&reader->schema, raw->node, NULL,
-				      "sluice.dev/gang is for completionMode: Indexed");
+				      SLUICE_DOMAIN "/gang is for completionMode: Indexed");
 
 	if (job->parallel != job->members || job->members > JOBFILE_WORKERS_MAX)
-		return objschema_fail(
-		    &reader->schema, raw->node, ".parallelism",
-		    "sluice.dev/gang starts all %u completions (at most %d) at once: "
-		    "write as many here",
-		    job->members, JOBFILE_WORKERS_MAX);
+		return objschema_fail(&reader->schema, raw->node, ".parallelism",
+				      SLUICE_DOMAIN
+				      "/gang starts all %u completions (at most %d) at once: "
+				      "write as many here",
+				      job->members, JOBFILE_WORKERS_MAX);
 
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/domain.h"
 #include "base/yaml.h"
 #include "job/file/jobfile_fields.h"
 #include "job/file/jobfile_kinds.h"
@@ -223,10 +224,10 @@ int kinds_mpijob(struct jobreader *reader, const struct raw_document *document)
 				      raw->node ? ".mpiReplicaSpecs.Launcher" : NULL, "is missing");
 
 	if (job->is_gang)
-		return objschema_fail(
-		    &reader->schema, raw->node, NULL,
-		    "sluice.dev/gang is for an Indexed Job; an MPIJob always starts as "
-		    "one");
+		return objschema_fail(&reader->schema, raw->node, NULL,
+				      SLUICE_DOMAIN
+				      "/gang is for an Indexed Job; an MPIJob always starts as "
+				      "one");
 
 	job->slots = raw->slots.node ? (uint32_t)raw->slots.value : 1;
 	job->launcher_is_worker = raw->launcher_is_worker.value;

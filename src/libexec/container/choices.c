@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/domain.h"
 #include "base/parse.h"
 #include "job/launch.h"
 #include "hardware/gpu.h"
@@ -31,15 +32,16 @@ void choices_name(const struct launch *launch, char out[CHOICES_NAME_MAX])
 
 void choices_device(const char *uuid, char out[CHOICES_DEVICE_MAX])
 {
-	(void)snprintf(out, CHOICES_DEVICE_MAX, "sluice.%s/gpu=%s",
-		       gpu_uuid_is_simulated(uuid) ? "sim" : "dev", uuid); /* fits */
+	(void)snprintf(out, CHOICES_DEVICE_MAX, "%s/gpu=%s",
+		       gpu_uuid_is_simulated(uuid) ? "sluice.sim" : SLUICE_DOMAIN, uuid); /* fits */
 }
 
 void choices_adapter(const struct launch *launch, const char *name, size_t length,
 		     char out[CHOICES_DEVICE_MAX])
 {
-	(void)snprintf(out, CHOICES_DEVICE_MAX, "sluice.%s/rdma=%.*s",
-		       launch->adapters_simulated ? "sim" : "dev", (int)length, name); /* fits */
+	(void)snprintf(out, CHOICES_DEVICE_MAX, "%s/rdma=%.*s",
+		       launch->adapters_simulated ? "sluice.sim" : SLUICE_DOMAIN, (int)length,
+		       name); /* fits */
 }
 
 void choices_add_name(struct words *line, const struct launch *launch)
@@ -47,8 +49,8 @@ void choices_add_name(struct words *line, const struct launch *launch)
 	char name[CHOICES_NAME_MAX];
 	choices_name(launch, name);
 	words_add(line, "--name=%s", name);
-	words_add(line, "--label=" SLUICE_LABEL_PREFIX "job=%" PRIu64, launch->id);
-	words_add(line, "--label=" SLUICE_LABEL_PREFIX "instance=%s", launch->instance);
+	words_add(line, "--label=" SLUICE_DOMAIN "/job=%" PRIu64, launch->id);
+	words_add(line, "--label=" SLUICE_DOMAIN "/instance=%s", launch->instance);
 }
 
 void choices_add_devices(struct words *line, const struct launch *launch)

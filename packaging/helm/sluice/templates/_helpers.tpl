@@ -324,7 +324,7 @@ seLinuxOptions: {type: {{ . }}}
 {{- end }}
 {{- end -}}
 
-{{/* Of labels and annotations that are our own: the build's option label_prefix. */}}
+{{/* Of labels and annotations that are our own: the domain of src/base/domain.h. */}}
 {{- define "sluice.prefix" -}}sluice.dev/{{- end -}}
 
 {{/* What node feature discovery would make of the hardware: written in mode direct where it is missing. */}}

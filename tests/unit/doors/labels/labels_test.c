@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/domain.h"
 #include "base/err.h"
 #include "doors/labels/label.h"
 #include "policy/config.h"
@@ -518,10 +519,9 @@ static void test_several_models(void **state)
 	make(node);
 	EXPECT(node, {"gpu.product", "NVIDIA-A100-SXM4-40GB"}, {"gpu.count", "4"},
 	       {"gpu.memory", "40960"}, {"gpu.compute.major", "8"}, {"gpu.present", "true"},
-	       {SLUICE_LABEL_PREFIX "gpu.models", "2"},
-	       {SLUICE_LABEL_PREFIX "gpu-model.tesla-t4.count", "2"},
-	       {SLUICE_LABEL_PREFIX "gpu-model.tesla-t4.memory", "15360"},
-	       {SLUICE_LABEL_PREFIX "gpu-model.nvidia-a100-sxm4-40gb.count", "4"});
+	       {SLUICE_DOMAIN "/gpu.models", "2"}, {SLUICE_DOMAIN "/gpu-model.tesla-t4.count", "2"},
+	       {SLUICE_DOMAIN "/gpu-model.tesla-t4.memory", "15360"},
+	       {SLUICE_DOMAIN "/gpu-model.nvidia-a100-sxm4-40gb.count", "4"});
 	assert_string_equal(node->set.warning[0],
 			    "several GPU models: NVIDIA A100-SXM4-40GB x4, Tesla T4 x2; labels "
 			    "describe NVIDIA A100-SXM4-40GB");
@@ -660,10 +660,10 @@ static void test_odd_names(void **state)
 	}
 	node_model(node, 0, "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", 120, 97887);
 	make(node);
-	EXPECT(node,
-	       {SLUICE_LABEL_PREFIX "gpu-model.nvidia-rtx-pro-6000-blackwell-max-q-work-208c.count",
-		"1"},
-	       {"gpu.family", "blackwell"});
+	EXPECT(
+	    node,
+	    {SLUICE_DOMAIN "/gpu-model.nvidia-rtx-pro-6000-blackwell-max-q-work-208c.count", "1"},
+	    {"gpu.family", "blackwell"});
 	/* Profiles are bytes of the driver too. */
 	(void)node_mig(node, 0, "1g/5gb \x01", 1);
 	make(node);
