@@ -2,6 +2,7 @@
 # The power is cut, three times, at a random moment of a storm of submissions, ends and cancellations; the machine boots from the same
 # disk. What was answered holds, nothing runs twice, the store is whole. The diary of what was asked, answered, seen and run lies
 # with the host, which stays. GPUs are simulated.
+# packages: perl sqlite3
 # Open: one cut was seen, with all its checks ok.
 # minutes: 50
 . /test/lib.sh
@@ -21,9 +22,11 @@ rows() {
 		}'
 }
 
-# submit KEY: a job of that name that says that it runs, and ends soon with its number modulo 5.
+# submit KEY: a job of that name that says that it runs, and ends soon with its number modulo 5. After a boot it may start before the
+# host's directory is there, for which it waits.
 submit() {
 	sluice run --detach --quiet --key "$1" --name "j-$1" --gpus $((0x$(echo "$1" | cut -c1-2) % 3)) -- sh -c "
+		while [ ! -d $diary/twice ]; do sleep 0.2; done
 		mkdir $diary/ran/\$SLUICE_JOB_ID.\$SLUICE_ATTEMPT || touch $diary/twice/\$SLUICE_JOB_ID.\$SLUICE_ATTEMPT
 		sleep 0.\$((SLUICE_JOB_ID % 10)); exit \$((SLUICE_JOB_ID % 5))"
 }

@@ -32,6 +32,7 @@ printf 'path-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\npath-ex
 
 # What the packages of one scenario would start in the machines of all others is off; a scenario starts what it wants. What it
 # runs comes from outside at each boot, so that the image stays the same when a scenario changes.
+# The mount is tried again: while udev loads 9pnet_virtio, the transport is known and its devices are not ("no channels available").
 AFTER = r"""
 rm -f "$1"/etc/systemd/system/multi-user.target.wants/* "$1"/etc/systemd/system/timers.target.wants/*
 mkdir -p "$1/host" "$1/test" "$1/etc/systemd/system/timers.target.wants"
@@ -44,7 +45,7 @@ StandardOutput=tty
 StandardError=inherit
 TTYPath=/dev/ttyS1
 TimeoutStartSec=infinity
-ExecStart=/bin/sh -c "mount -t 9p -o trans=virtio,version=9p2000.L,msize=131072,cache=none host /host && exec sh /host/in/start"
+ExecStart=/bin/sh -c "until mount -t 9p -o trans=virtio,version=9p2000.L,msize=131072,cache=none host /host; do sleep 0.2; done; exec sh /host/in/start"
 TXT
 printf '[Timer]\nOnBootSec=1\nAccuracySec=1ms\n' >"$1/etc/systemd/system/scenario.timer"
 ln -s ../scenario.timer "$1/etc/systemd/system/timers.target.wants/scenario.timer"
