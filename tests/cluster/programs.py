@@ -40,7 +40,7 @@ def flags(name):
 
 def folder(name):
     """Where the programs of go/NAME are, built or not."""
-    made_of = b"".join((HERE / "go" / name / one).read_bytes() for one in ("go.mod", "go.sum")) + TOOLCHAIN.encode()
+    made_of = b"".join(one.read_bytes() for one in sorted((HERE / "go" / name).iterdir())) + TOOLCHAIN.encode()
     return CACHE / f"{name}-{hashlib.sha256(made_of).hexdigest()[:16]}"
 
 
@@ -128,7 +128,7 @@ def old_containerd():
 
 # What a cluster is made of, and what only some scenarios start on it.
 CLUSTER = ("k8s", "containerd", "cni", "helm")
-ALL = (*CLUSTER, "nfd", "nvidia")
+ALL = (*CLUSTER, "nfd", "nvidia", "coredns")
 
 
 def program(name):
