@@ -15,7 +15,8 @@
 #include "base/suggest.h"
 
 enum option_internals {
-	OPTION_FIRST_CODE = 256, /* getopt's value of row 0; above every letter */
+	OPTION_FIRST_CODE = 256, /* getopt's value of row 0; above every letter. --help is after the
+				    last row */
 	OPTION_HELP_CODE = 'h',
 	OPTION_DURATION_MAX = 32, /* bytes of a limit as text */
 };
@@ -319,21 +320,51 @@ static void option_tables_make(const struct option_row *rows, bool posix, struct
 
 	*letter++ = OPTION_HELP_CODE;
 	*letter = '\0';
-	out->longs[count] = (struct option){.name = "help", .val = OPTION_HELP_CODE};
+	out->longs[count] = (struct option){.name = "help", .val = OPTION_FIRST_CODE + (int)count};
 	out->longs[count + 1] = (struct option){0};
 	out->count = count;
+}
+
+static bool option_is_help(const struct option_tables *tables, int code)
+{
+	return code == OPTION_HELP_CODE || code == OPTION_FIRST_CODE + (int)tables->count;
 }
 
 static const struct option_row *option_by_code(const struct option_row *rows, size_t count,
 					       int code)
 {
 	if (code >= OPTION_FIRST_CODE)
-		return &rows[code - OPTION_FIRST_CODE];
+		return code - OPTION_FIRST_CODE < (int)count ? &rows[code - OPTION_FIRST_CODE]
+							     : NULL;
 	for (size_t i = 0; i < count; i++) {
 		if (code != 0 && rows[i].letter == code)
 			return &rows[i];
 	}
 	return NULL;
+}
+
+/* getopt_long() takes any beginning that one option alone has, so that an option which comes later
+ * changes what a script means: here a name counts when it is whole. `code` is what getopt said. */
+static int option_check_whole(const struct option_row *rows, const struct option_tables *tables,
+			      int code, char **argv, struct err *err)
+{
+	int value = code == '?' || code == ':' ? optopt : code;
+	if (value < OPTION_FIRST_CODE)
+		return 0; /* a letter, or a name that no option begins with */
+
+	const struct option_row *row = option_by_code(rows, tables->count, value);
+	const char *name = row ? row->name : "help";
+	const char *last = argv[optind - 1];
+	const char *word = (optarg == last ? argv[optind - 2] : last) + 2;
+	size_t length = strcspn(word, "=");
+
+	if (length == strlen(name))
+		return 0;
+	if (row && row->hidden)
+		return err_set(err, -EINVAL, "unknown option '--%.*s'", (int)length, word);
+
+	return err_set(err, -EINVAL, "--%.*s is not an option; did you mean --%s?", (int)length,
+		       word, name);
 }
 
 /* getopt said '?': an unknown name, an unknown letter, an ambiguous beginning, or a flag's value.
@@ -344,7 +375,7 @@ static int option_unknown(const struct option_row *rows, const struct option_tab
 	const char *text = argv[optind - 1];
 	const struct option_row *row = option_by_code(rows, tables->count, optopt);
 
-	if (optopt == OPTION_HELP_CODE)
+	if (option_is_help(tables, optopt))
 		return err_set(err, -EINVAL, "option '--help' takes no value");
 	if (row)
 		return err_set(err, -EINVAL, "option '--%s' takes no value", row->name);
@@ -390,7 +421,7 @@ static bool option_leave_out(const struct option_row *rows, const struct option_
 	const char *text = argv[optind - 1];
 	bool is_letter = optopt != 0;
 
-	if (optopt == OPTION_HELP_CODE || option_by_code(rows, tables->count, optopt))
+	if (option_is_help(tables, optopt) || option_by_code(rows, tables->count, optopt))
 		return false; /* a flag's value */
 	if (result->unknown_count == OPTION_UNKNOWN_MAX)
 		return true;
@@ -421,7 +452,12 @@ int options_parse(const struct option_row *rows, enum option_manner manner, int 
 		int code = getopt_long(argc, argv, tables.shorts, tables.longs, NULL);
 		if (code == -1)
 			break;
-		if (code == OPTION_HELP_CODE) {
+
+		int rc = option_check_whole(rows, &tables, code, argv, err);
+		if (rc < 0)
+			return rc;
+
+		if (option_is_help(&tables, code)) {
 			*out = (struct option_result){.help = true};
 			return 0;
 		}

@@ -72,6 +72,7 @@ enum option_limits {
 	OPTION_WORDS_MAX = 64,	/* of one row */
 	OPTION_WORD_SIZE = 64,	/* bytes of a word with its NUL */
 	OPTION_UNKNOWN_MAX = 8, /* that a lenient table leaves out */
+	OPTION_RENAMED_MAX = 4, /* old names that are told */
 };
 
 enum option_manner {
@@ -93,8 +94,9 @@ struct option_result {
 
 /*
  * Parses argv[1..argc) by `rows` (may be NULL) into `values`, which holds the defaults before.
- * 0, -EINVAL (unknown, wrong or missing option; `err` says which, what was wanted and, for a
- * misspelt name, which is nearest) or -ENOMEM. Lists are given back by options_done() in any case.
+ * A name counts when it is whole: abbreviations are refused. 0, -EINVAL (unknown, wrong or missing
+ * option; `err` says which, what was wanted and, for a misspelt name, which is nearest) or -ENOMEM.
+ * Lists are given back by options_done() in any case.
  */
 int options_parse(const struct option_row *rows, enum option_manner manner, int argc, char **argv,
 		  void *values, struct option_result *out, struct err *err);

@@ -41,6 +41,8 @@ static void test_calls(void **state)
 	    {"sluice sim", CMD_EXIT_USAGE, "", "Usage: sluice sim COMMAND"},
 	    {"sluice", CMD_EXIT_USAGE, "", "Usage: sluice COMMAND"},
 	    {"sluice --frob", CMD_EXIT_USAGE, "", "unknown option '--frob'"},
+	    {"sluice run --gpu 2 true", CMD_EXIT_USAGE, "",
+	     "--gpu is not an option; did you mean --gpus?"},
 	    {"sluice -n2 run true", CMD_EXIT_USAGE, "", "unknown option '-n2'"},
 	    {"sluice __dum", CMD_EXIT_USAGE, "", "sluice: unknown command '__dum'\n"},
 	    {"sluice --version", 0, NULL, ""},

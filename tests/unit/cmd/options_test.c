@@ -116,6 +116,14 @@ static void test_wrong(void **state)
 	    {"--frobnicate", "unknown option '--frobnicate'"},
 	    {"--secrte", "unknown option '--secrte'"},
 	    {"-x", "unknown option '-x'"},
+	    {"--gpu=2", "--gpu is not an option; did you mean --gpus?"},
+	    {"--gpu", "--gpu is not an option; did you mean --gpus?"},
+	    {"--quie", "--quie is not an option; did you mean --quiet?"},
+	    {"--quie=1", "--quie is not an option; did you mean --quiet?"},
+	    {"--pa", "--pa is not an option; did you mean --part?"},
+	    {"--hel", "--hel is not an option; did you mean --help?"},
+	    {"--secre", "unknown option '--secre'"},
+	    {"--m", "unknown option '--m'"},
 	    {"--quiet=1", "option '--quiet' takes no value"},
 	    {"--help=1", "option '--help' takes no value"},
 	    {"--ambient=-41", "outside the range -40 to 60"},
@@ -295,6 +303,12 @@ static void test_lenient_leaves_out_what_it_does_not_know(void **state)
 				       &values, &result, &err),
 			 -EINVAL);
 	assert_non_null(strstr(err.text, "--quiet"));
+
+	const char *short_[] = {"prog", "--limi=1", NULL};
+	assert_int_equal(options_parse(sample_rows, OPTION_MANNER_LENIENT, 2, (char **)short_,
+				       &values, &result, &err),
+			 -EINVAL);
+	assert_string_equal(err.text, "--limi is not an option; did you mean --limit?");
 }
 
 static int use_options(void *context)
