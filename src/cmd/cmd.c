@@ -155,6 +155,13 @@ static void cmd_warn_unknown(struct cmd_call *call, const struct option_result *
 	}
 }
 
+static void cmd_warn_renamed(const struct cmd_call *call, const struct option_result *result)
+{
+	for (size_t i = 0; i < result->renamed_count; i++)
+		fprintf(stderr, "%s: --%s is deprecated; use --%s\n", call->path,
+			result->renamed[i]->name, result->renamed[i]->renamed);
+}
+
 static enum option_manner cmd_manner(const struct command *command)
 {
 	if (command->takes_command)
@@ -193,6 +200,7 @@ static int cmd_run_parsed(struct cmd_call *call, int argc, char **argv)
 		call->argc = argc - result.first;
 		call->argv = argv + result.first;
 		cmd_warn_unknown(call, &result);
+		cmd_warn_renamed(call, &result);
 		exit_code = cmd_check_count(call);
 		if (exit_code == CMD_EXIT_OK)
 			exit_code = command->run(call);

@@ -477,10 +477,12 @@ int options_parse(const struct option_row *rows, enum option_manner manner, int 
 				       options_value_name(row));
 
 		const char *text = row->bare && !optarg ? row->bare : optarg;
-		int rc = option_store(row, text, argc, values, err);
+		rc = option_store(row, text, argc, values, err);
 		if (rc < 0)
 			return rc;
 
+		if (row->renamed && !given[row - rows] && result.renamed_count < OPTION_RENAMED_MAX)
+			result.renamed[result.renamed_count++] = row;
 		given[row - rows] = true;
 	}
 
@@ -500,6 +502,17 @@ void options_done(const struct option_row *rows, void *values)
 	}
 }
 
+/* The new name is there, and means the same. */
+static bool option_is_renamed(const struct option_row *rows, const struct option_row *old)
+{
+	for (; rows->name; rows++) {
+		if (strcmp(rows->name, old->renamed) == 0)
+			return old->hidden && rows->offset == old->offset &&
+			       rows->kind == old->kind;
+	}
+	return false;
+}
+
 static int option_check_row(const struct option_row *rows, size_t index, struct err *err)
 {
 	const struct option_row *row = &rows[index];
@@ -514,6 +527,10 @@ static int option_check_row(const struct option_row *rows, size_t index, struct 
 	if (row->kind == OPTION_CHOICE && !row->words)
 		return err_set(err, -EINVAL, "option '--%s' has no words to choose from",
 			       row->name);
+
+	if (row->renamed && !option_is_renamed(rows, row))
+		return err_set(err, -EINVAL, "option '--%s' is not an old name of '--%s'",
+			       row->name, row->renamed);
 
 	bool twice = strcmp(row->name, "help") == 0 || row->letter == OPTION_HELP_CODE;
 	for (size_t i = 0; i < index; i++)

@@ -48,7 +48,9 @@ struct option_row {
 	int64_t min;
 	uint64_t max; /* 0: no limit */
 	bool required;
-	bool hidden; /* works, but is shown nowhere */
+	bool hidden;	     /* works, but is shown nowhere */
+	const char *renamed; /* the name of the row in whose place this one was once; it is hidden,
+				and the caller says that it is deprecated */
 	/* Both by OPTION_FIELD(struct run_options, gpus). */
 	size_t offset;
 	size_t size;
@@ -90,6 +92,9 @@ struct option_result {
 	 * one is a positional argument now. */
 	size_t unknown_count;
 	char unknown[OPTION_UNKNOWN_MAX][OPTION_WORD_SIZE];
+	/* Rows with `renamed` that were given, each once. */
+	size_t renamed_count;
+	const struct option_row *renamed[OPTION_RENAMED_MAX];
 };
 
 /*

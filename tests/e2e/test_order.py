@@ -129,9 +129,12 @@ def test_processors_and_memory(lab):
 def test_which_gpus(lab):
     assert started(lab, submit(lab, ALICE, 1, "--prefer", "2,3")) == ["GPU 2"]
     assert started(lab, submit(lab, ALICE, 1, "--prefer", "2,3")) == ["GPU 3"]
-    assert started(lab, submit(lab, ALICE, 1, "--gpu-type", "*t4*", "--gpu-memory", "12Gi"))
+    assert started(lab, submit(lab, ALICE, 1, "--gpu-type", "*t4*", "--min-gpu-memory", "12Gi"))
     for options, rc, says in ((("--gpu-type", "*H100*"), 78, "needs 1 GPU like '*H100*', this machine has 0; there is: "),
-                              (("--gpu-memory", "4Ti"), 78, "with 4Ti of memory or more"),
+                              (("--min-gpu-memory", "4Ti"), 78, "with 4Ti of memory or more"),
+                              (("--gpu-memory", "4Ti"), 78, "--gpu-memory is deprecated; use --min-gpu-memory"),
+                              (("--gpu-mem", "4Gi"), 64, "unknown option '--gpu-mem'"),
+                              (("--gpu-typ", "*t4*"), 64, "--gpu-typ is not an option; did you mean --gpu-type?"),
                               (("--prefer", "9"), 64, "9"),
                               (("--priority", "-101"), 64, "-100 to 100")):
         reply = lab.run("sluice", "run", *options, "--", "true")

@@ -70,7 +70,7 @@ static int export_check(const Sluice__V1__JobSpec *spec, const struct wants *wan
 	const char *no = !*spec->image		   ? "a job without --image"
 			 : *spec->gpu_ids	   ? "--gpu-ids"
 			 : wants->gpu_type	   ? "--gpu-type; use a nodeSelector"
-			 : wants->gpu_memory_bytes ? "--gpu-memory; use a nodeSelector"
+			 : wants->gpu_memory_bytes ? "--min-gpu-memory; use a nodeSelector"
 			 : wants->after		   ? "--after"
 			 : wants->array_count	   ? "an array"
 			 : spec->pty		   ? "--pty"

@@ -50,6 +50,7 @@ int run_file_check(const struct run_options *options, char *const *argv, struct 
 			   : options->mem_bytes			 ? "--mem"
 			   : options->prefer			 ? "--prefer"
 			   : options->gpu_type			 ? "--gpu-type"
+			   : options->gpu_memory_bytes		 ? "--min-gpu-memory"
 			   : options->tmpfs.count		 ? "--tmpfs"
 			   : options->shm_bytes			 ? "--shm-size"
 			   : options->entrypoint		 ? "--entrypoint"

@@ -224,6 +224,61 @@ static void test_help_wins_and_required(void **state)
 	assert_int_equal(result.first, 1);
 }
 
+static const struct option_row renamed_rows[] = {
+    {.name = "min-memory",
+     .kind = OPTION_SIZE,
+     .help = "how much at least",
+     OPTION_FIELD(struct sample_options, memory)},
+    {.name = "memory",
+     .kind = OPTION_SIZE,
+     .help = "the old name",
+     .hidden = true,
+     .renamed = "min-memory",
+     OPTION_FIELD(struct sample_options, memory)},
+    {0},
+};
+
+static void test_an_old_name_is_told_once(void **state)
+{
+	struct sample_options values = {0};
+	struct option_result result;
+	struct err err = {0};
+	const char *argv[] = {"prog", "--memory", "1Gi", "--memory=2Gi", NULL};
+	const char *newer[] = {"prog", "--min-memory=3Gi", NULL};
+	const char *abbreviated[] = {"prog", "--mem", "1Gi", NULL};
+
+	assert_int_equal(options_check(renamed_rows, &err), 0);
+	assert_int_equal(options_parse(renamed_rows, OPTION_MANNER_PLAIN, 4, (char **)argv, &values,
+				       &result, &err),
+			 0);
+	assert_int_equal(values.memory, UINT64_C(2) << 30);
+	assert_int_equal(result.renamed_count, 1);
+	assert_string_equal(result.renamed[0]->renamed, "min-memory");
+
+	assert_int_equal(options_parse(renamed_rows, OPTION_MANNER_PLAIN, 2, (char **)newer,
+				       &values, &result, &err),
+			 0);
+	assert_int_equal(values.memory, UINT64_C(3) << 30);
+	assert_int_equal(result.renamed_count, 0);
+	assert_int_equal(options_parse(renamed_rows, OPTION_MANNER_PLAIN, 3, (char **)abbreviated,
+				       &values, &result, &err),
+			 -EINVAL);
+}
+
+/* The value of an option is not taken for its name. */
+static void test_whole_names_with_values_apart(void **state)
+{
+	struct sample_options values = {0};
+	struct option_result result;
+	struct err err = {0};
+
+	assert_int_equal(PARSE("word", "--name", "--gpu", "--gpus", "2", "last"), 0);
+	assert_string_equal(values.name, "--gpu");
+	assert_int_equal(values.gpus, 2);
+	assert_int_equal(PARSE("word", "--gpu", "2", "last"), -EINVAL);
+	assert_string_equal(err.text, "--gpu is not an option; did you mean --gpus?");
+}
+
 static void test_words_and_names(void **state)
 {
 	char word[OPTION_WORD_SIZE];
@@ -275,6 +330,13 @@ static void test_check(void **state)
 	assert_string_equal(err.text, "option '--other' or its letter is there twice");
 	rows[1].letter = 'm';
 	assert_int_equal(options_check(rows, &err), 0);
+	rows[1].renamed = "gpus";
+	assert_int_equal(options_check(rows, &err), -EINVAL);
+	rows[1].hidden = true;
+	assert_int_equal(options_check(rows, &err), 0);
+	rows[1].renamed = "absent";
+	assert_int_equal(options_check(rows, &err), -EINVAL);
+	assert_string_equal(err.text, "option '--other' is not an old name of '--absent'");
 }
 
 static void test_lenient_leaves_out_what_it_does_not_know(void **state)
@@ -335,6 +397,8 @@ int main(void)
 	    cmocka_unit_test(test_posix_stops_at_the_command),
 	    cmocka_unit_test(test_lenient_leaves_out_what_it_does_not_know),
 	    cmocka_unit_test(test_wrong),
+	    cmocka_unit_test(test_an_old_name_is_told_once),
+	    cmocka_unit_test(test_whole_names_with_values_apart),
 	    cmocka_unit_test(test_too_large),
 	    cmocka_unit_test(test_help_wins_and_required),
 	    cmocka_unit_test(test_words_and_names),
