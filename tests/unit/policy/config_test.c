@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/text.h"
 #include "tests/unit/failmalloc.h"
 #include "tests/unit/unit.h"
 
@@ -35,6 +36,53 @@ static void refuse(const struct refusal *refusal)
 		fail_msg("of\n%s\nsaid   '%s' (%d)\nwanted '%s'", refusal->text, err.text, rc,
 			 refusal->message);
 	assert_null(config);
+}
+
+/* What is ours stands below `sluice`: what NVIDIA's plugin has elsewhere, today or later, is its
+ * own (api/config/v1 of https://github.com/NVIDIA/k8s-device-plugin). */
+static void test_own_keys_are_below_sluice(void **state)
+{
+	static const char *const theirs[] = {
+	    "version",
+	    "flags.migStrategy",
+	    "flags.failOnInitError",
+	    "flags.mpsRoot",
+	    "flags.nvidiaDriverRoot",
+	    "flags.nvidiaDevRoot",
+	    "flags.gdrcopyEnabled",
+	    "flags.gdsEnabled",
+	    "flags.mofedEnabled",
+	    "flags.useNodeFeatureAPI",
+	    "flags.deviceDiscoveryStrategy",
+	    "flags.plugin.passDeviceSpecs",
+	    "flags.plugin.deviceListStrategy",
+	    "flags.plugin.deviceIDStrategy",
+	    "flags.plugin.cdiAnnotationPrefix",
+	    "flags.plugin.nvidiaCTKPath",
+	    "flags.plugin.containerDriverRoot",
+	    "flags.plugin.sharedDevicesAllocationPolicy",
+	    "flags.gfd.oneshot",
+	    "flags.gfd.noTimestamp",
+	    "flags.gfd.sleepInterval",
+	    "flags.gfd.outputFile",
+	    "flags.gfd.machineTypeFile",
+	    "sharing.timeSlicing.renameByDefault",
+	    "sharing.timeSlicing.failRequestsGreaterThanOne",
+	    "imex.channelIDs",
+	    "imex.required",
+	};
+	(void)state;
+
+	for (uint32_t id = 0; id < SCHEMA_COUNT; id++) {
+		const char *path = schema_row((enum schema_id)id)->path;
+		bool known = text_starts_with(path, "sluice.") ||
+			     text_starts_with(path, "sharing.fairShare.");
+
+		for (size_t i = 0; i < array_length(theirs); i++)
+			known = known || strcmp(path, theirs[i]) == 0;
+		if (!known)
+			fail_msg("%s is no key of NVIDIA's plugin: it belongs below sluice", path);
+	}
 }
 
 static void test_defaults(void **state)
@@ -568,6 +616,7 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_own_keys_are_below_sluice),
 	    cmocka_unit_test(test_defaults),
 	    cmocka_unit_test(test_time_slicing_file),
 	    cmocka_unit_test(test_our_section_and_rules),
