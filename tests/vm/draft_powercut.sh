@@ -3,7 +3,8 @@
 # disk. What was answered holds, nothing runs twice, the store is whole. The diary of what was asked, answered, seen and run lies
 # with the host, which stays. GPUs are simulated.
 # packages: perl sqlite3
-# Open: one cut was seen, with all its checks ok.
+# Open: of a run with three cuts every check was ok but two of the scenario's own, which took a second attempt for a second run; they are
+# mended and have not run since. Nothing was cancelled in it.
 # minutes: 50
 . /test/lib.sh
 
@@ -39,9 +40,10 @@ submitter() {
 		id=$(submit "$key") && echo "$id" >"$diary/new.$1" && mv "$diary/new.$1" "$diary/answered/$key"
 	done
 }
+# The newest that has not ended: few wait.
 canceller() {
 	while :; do
-		id=$(rows | sed -n 's/^\([0-9]*\) Pending.*$/\1/p' | tail -n 1)
+		id=$(rows | sed -nE 's/^([0-9]+) (Pending|Starting|Running) .*$/\1/p' | sort -n | tail -n 1)
 		[ -n "$id" ] && sluice cancel "$id" && : >"$diary/cancelled/$id"
 		sleep 1
 	done
@@ -81,8 +83,10 @@ stay_cancelled() {
 		grep -qE "^${path##*/} (Cancelled|Succeeded|Failed|Stopping) " /test/rows || { echo "${path##*/} runs or waits" && return 1; }
 	done
 }
+# A command runs once. The number of its attempt may be 2: one that the cut took before its supervisor had claimed it did not run, and
+# the job is started again.
 none_twice() {
-	[ -z "$(ls "$diary/twice")" ] && [ -z "$(ls "$diary/ran" | grep -v '\.1$')" ] || { ls "$diary/twice" "$diary/ran" && return 1; }
+	[ -z "$(ls "$diary/twice")" ] && [ -z "$(ls "$diary/ran" | sed 's/\..*//' | sort | uniq -d)" ] || { ls "$diary/twice" "$diary/ran" && return 1; }
 }
 is_whole() { # as it was at this boot, before the service has opened it
 	[ "$(sqlite3 /run/store/queue.db 'PRAGMA integrity_check; PRAGMA foreign_key_check;')" = ok ]
@@ -99,11 +103,12 @@ one_each() { # no name twice
 	[ "$(sed 's/^.* //' /test/rows | sort | uniq -d | wc -l)" = 0 ]
 }
 all_ended() { ! rows | grep -qE ' (Pending|Starting|Running|Stopping) '; }
+has_run() { ls -d "$diary/ran/$1".* >/dev/null 2>&1; }
 ended_as_told() { # what ended by itself did so with its own code, and had run
 	while read -r id state reason code _; do
 		case $state in
 		Succeeded | Failed)
-			[ "$reason" = NodeRebooted ] || { [ "$code" = $((id % 5)) ] && [ -d "$diary/ran/$id.1" ]; } || { echo "$id $state $reason $code" && return 1; }
+			[ "$reason" = NodeRebooted ] || { [ "$code" = $((id % 5)) ] && has_run "$id"; } || { echo "$id $state $reason $code" && return 1; }
 			;;
 		esac
 	done </test/rows
@@ -120,7 +125,7 @@ after() { # CUT
 	check "asked again, each submission is answered" asked_again
 	rows >/test/rows
 	check "and is one job" one_each
-	check "no attempt has run twice" none_twice
+	check "no command has run twice" none_twice
 	echo "# $(wc -l </test/rows) jobs, of $(ls "$diary/asked" | wc -l) that were asked for; $(ls "$diary/ran" | wc -l) have run, $(grep -c NodeRebooted /test/rows) were lost with the machine, $(ls "$diary/cancelled" | wc -l) were cancelled"
 }
 
@@ -140,7 +145,7 @@ after "$past"
 check "all jobs end" until_true all_ended
 rows >/test/rows
 check "each with its own code, or lost with the machine" ended_as_told
-check "no attempt has run twice" none_twice
+check "no command has run twice" none_twice
 check "jobs were lost with the machine" grep -q NodeRebooted /test/rows
 check "all GPUs are free again" sluice run --quiet --gpus 8 --time 2m -- true
 finish
