@@ -2,8 +2,6 @@
 # RDMA that is really spoken: each machine makes an adapter in software of its interface (rdma_rxe). Found with the setting and not
 # without it, offered to a kubelet, described for containers, followed when its port goes down; and two containers, whose user is
 # nobody, send each other memory that they may lock only because of the resource.
-# Open: of the two machines only the part up to the package was seen, emulated ones beside other work being slow; everything behind it
-# was never reached.
 # machines: 2
 # packages: ibverbs-providers ibverbs-utils rdma-core podman crun python3-grpcio
 # memory: 1536
