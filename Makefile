@@ -107,7 +107,7 @@ help:
 	@echo 'make rpm           the package of Fedora and RHEL, below build/rpm'
 	@echo 'make image         the container image of the service, with podman; an archive below build/image'
 	@echo 'make packages      builds the packages and tests them: in a bare Debian 12, as root (needs the network)'
-	@echo 'make vm            emulated Debian 12 with systemd: the package, quotas, isolation, a reboot, SELinux, RDMA in software; as root (needs the network)'
+	@echo 'make vm            emulated Debian 12 with systemd: the package, quotas, isolation, a reboot, power cuts, SELinux, RDMA in software; as root (needs the network)'
 	@echo 'make cluster       a Kubernetes cluster on this machine with simulated GPUs, and the service on it (root, Go, the network)'
 	@echo 'make long NAME=N   the long tests of tests/long/table, each with its record in doc/measurements.md'
 	@echo 'make cross         programs and unit tests for aarch64, emulated (the network once)'

@@ -3,8 +3,6 @@
 # disk. What was answered holds, nothing runs twice, the store is whole. The diary of what was asked, answered, seen and run lies
 # with the host, which stays. GPUs are simulated.
 # packages: perl sqlite3
-# Open: of a run with three cuts every check was ok but two of the scenario's own, which took a second attempt for a second run; they are
-# mended and have not run since. Nothing was cancelled in it.
 # minutes: 50
 . /test/lib.sh
 
