@@ -175,7 +175,7 @@ int main(int argc, char **argv)
 		if (kind == BENCH_DGX2) {
 			double slowest = 0;
 
-			for (int policy = 0; policy <= ALLOCATOR_SPREAD; policy++) {
+			for (int policy = 0; policy < ALLOCATOR_POLICY_COUNT; policy++) {
 				for (size_t i = 0; i < BENCH_ROUNDS; i++)
 					samples[i] =
 					    bench_shared(allocator, (enum allocator_policy)policy);

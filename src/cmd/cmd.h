@@ -3,9 +3,10 @@
  * What a subcommand is. Everything that a user can see of one (help, usage, completion, man page
  * sections, exit codes) is data in its `struct command`; what it does is its run().
  *
- * To add a command NAME: write src/cmd/NAME.c with a `const struct command cmd_NAME`, declare it
- * below, and name it once in the table of src/main.c and once in src/cmd/meson.build. Nothing else
- * has to know of it. Verbs of a command (`sluice sim start`) are commands in its `commands`.
+ * To add a command NAME: write src/cmd/GROUP/NAME.c with a `const struct command cmd_NAME`, declare
+ * it below, and name it once in the table of src/main.c and once in src/cmd/meson.build; beside its
+ * man page nothing else has to know of it. Verbs of a command (`sluice sim start`) are commands in
+ * its `commands`.
  *
  * `sluice __dump` prints the whole tree as JSON; man pages are made from it at build time.
  */

@@ -40,6 +40,7 @@ enum allocator_policy {
 	ALLOCATOR_DISTRIBUTED, /* least used GPU first, by the share of its units in use */
 	ALLOCATOR_PACKED,      /* most used GPU first */
 	ALLOCATOR_SPREAD,      /* on as many different GPUs as there are */
+	ALLOCATOR_POLICY_COUNT,
 };
 
 /* How the GPUs of a machine are connected. Index: place in struct inventory. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a door is to the agent: a row of operations in the table of doors.c. Each may be NULL, and
- * each that takes a door takes NULL for one that is not open. All of it belongs to the loop's
- * thread.
+ * What a door is to the agent: a row of operations in the table of doors.c. Each but open and free
+ * may be NULL; status and free take NULL for a door that is not open. All of it belongs to the
+ * loop's thread.
  *
  * A door knows the agent's parts by doors_parts(), and another door by doors_at().
  */

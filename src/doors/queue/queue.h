@@ -140,11 +140,11 @@ struct queue_attempt {
 	const struct queue_observation *observed; /* borrowed */
 	size_t observed_count;
 };
-/* Jobs that are not final, in the order of submission. Borrowed: valid until control returns to the
- * loop. */
 /* Jobs that have ended since it was opened. */
 uint64_t queue_ended(const struct queue *queue);
 size_t queue_count(const struct queue *queue, enum job_state state);
+/* Jobs that are not final, in the order of submission. Borrowed: valid until control returns to the
+ * loop. */
 const struct job *queue_first(const struct queue *queue);
 const struct job *queue_next(const struct queue *queue, const struct job *job);
 const struct job *queue_find(const struct queue *queue, uint64_t id); /* NULL: final or unknown */
